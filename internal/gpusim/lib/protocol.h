@@ -1,0 +1,121 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * What the simulated driver's user side (libnvidia-ml.so.1, libcuda.so.1) and its kernel side (the gpusim
+ * daemon) say to each other. One request packet, one response packet, over a SOCK_SEQPACKET unix socket:
+ * DEV/nvidiactl for the system, DEV/nvidiaN for GPU N (N is the device minor). The Go side repeats the
+ * numbers in internal/gpusim/wire; a test compares the two.
+ *
+ * The daemon learns who calls from the socket's peer credentials alone. A connection to a GPU belongs to
+ * the process that opened it; when it closes, or that process dies, all that it holds is given back.
+ *
+ * DEV is found from where the library itself was loaded: DIR/lib/libX.so.1 uses DIR/dev if DIR/dev/nvidiactl
+ * exists, else /dev. No environment variable decides.
+ */
+#ifndef GPUSIM_PROTOCOL_H
+#define GPUSIM_PROTOCOL_H
+
+#include <stdint.h>
+
+#define GPUSIM_VERSION 1
+#define GPUSIM_MAX_TEXT 4096
+#define GPUSIM_MAX_VALS 6000
+#define GPUSIM_NARGS 6
+#define GPUSIM_UNKNOWN UINT64_MAX /* a value that the driver cannot tell */
+
+/* A request: this header, then text_len bytes of text (no terminator). */
+struct gpusim_request {
+	uint32_t version; /* GPUSIM_VERSION */
+	uint32_t op;
+	uint64_t arg[GPUSIM_NARGS];
+	uint32_t text_len;
+	uint32_t pad;
+};
+
+/* A response: this header, then nvals times uint64_t, then text_len bytes of text. Several strings in one
+ * text are separated by '\n'. */
+struct gpusim_response {
+	int32_t status; /* GPUSIM_OK or another status */
+	uint32_t nvals;
+	uint32_t text_len;
+	uint32_t pad;
+};
+
+/* Statuses; each library maps them to its own codes. */
+#define GPUSIM_OK 0
+#define GPUSIM_INVALID 1          /* argument wrong */
+#define GPUSIM_NOT_SUPPORTED 2    /* this GPU or driver cannot */
+#define GPUSIM_NO_PERMISSION 3    /* needs root */
+#define GPUSIM_NOT_FOUND 4        /* no such pointer, context, instance */
+#define GPUSIM_OUT_OF_MEMORY 5    /* past the GPU, or past a hard limit */
+#define GPUSIM_LOST 6             /* the GPU fell off the bus */
+#define GPUSIM_IN_USE 7
+#define GPUSIM_INSUFFICIENT 8     /* no room for the instance */
+#define GPUSIM_TIMEOUT 9
+#define GPUSIM_UNKNOWN_ERROR 10
+#define GPUSIM_INVALID_LIMIT 11   /* limit below present use, root cgroup, not a cgroup v2 directory */
+#define GPUSIM_BAD_VERSION 12     /* library and daemon are not of one build */
+
+/* System operations, on nvidiactl. */
+#define GPUSIM_OP_SYSTEM 1
+/* -> vals: cuda version (13040 = 13.4), driver major, number of GPUs; text: driver version, nvml version */
+#define GPUSIM_OP_WAIT_EVENT 2
+/* arg0 timeout in ms (at most 60000), arg1 bit mask of minors watched, arg2 bit mask of event types (NVML's
+ * nvmlEventType* bits). Blocks this connection until an event raised after its previous WAIT_EVENT (the
+ * first: after the connection opened), else GPUSIM_TIMEOUT.
+ * -> vals: minor, event type, event data (the XID), gpu instance id, compute instance id (0xFFFFFFFF: none) */
+
+/* GPU operations, on nvidiaN. GPUSIM_LOST is possible for each. */
+#define GPUSIM_OP_GPU_INFO 16
+/* -> vals: minor, index, total memory, reserved memory, compute capability major, minor, SM count, architecture
+ *    (NVML_DEVICE_ARCH_*), brand (NVML_BRAND_*), pci domain, bus, device, pci device id, pci subsystem id, NUMA
+ *    node (GPUSIM_UNKNOWN: none), context cost in bytes, number of NVLinks, max MIG device count, max threads
+ *    per SM;  text: uuid ("GPU-..."), name, serial, pci bus id ("00000000:1B:00.0") */
+#define GPUSIM_OP_MEMORY 17
+/* The caller's view: a hard limit on the caller's own leaf cgroup shows as the GPU's size.
+ * -> vals: total, reserved, free, used (v2 meaning: total = reserved + used + free; with a limit reserved is 0) */
+#define GPUSIM_OP_UTILIZATION 18
+/* -> vals: gpu percent, memory percent */
+#define GPUSIM_OP_PROCESSES 19
+/* arg0 offset. Processes that have a context. -> vals: count in all, then (host pid, bytes, gpu instance id,
+ *    compute instance id) from offset on, as many as fit (bytes GPUSIM_UNKNOWN: not available) */
+#define GPUSIM_OP_TOPOLOGY 20
+/* arg0 other minor -> vals: common ancestor level (NVML_TOPOLOGY_*), NVLinks between the two */
+#define GPUSIM_OP_NVLINK 21
+/* arg0 link -> vals: active (0, 1), remote kind (1 GPU, 2 switch), remote pci domain, bus, device, version;
+ *    GPUSIM_INVALID past the last link */
+#define GPUSIM_OP_MIG_MODE 22
+/* -> vals: current, pending (GPUSIM_NOT_SUPPORTED on a GPU without MIG) */
+#define GPUSIM_OP_MIG_PROFILE 23
+/* arg0 NVML_GPU_INSTANCE_PROFILE_* -> vals: id, memory bytes, slice count, SM count, instance count, copy
+ *    engines, decoders, encoders, jpeg, ofa, remaining capacity, then (start, size) of each placement; text: name */
+#define GPUSIM_OP_MIG_INSTANCES 24
+/* -> vals: count, then (gi id, profile id, start, size, ci id, memory bytes, NVML_GPU_INSTANCE_PROFILE_*) of
+ *    each; text: the MIG UUIDs ("MIG-...") in the same order */
+#define GPUSIM_OP_SET_LIMIT 25
+/* arg0 soft, arg1 hard (UINT64_MAX: none) bytes; text: absolute cgroup v2 directory, as the caller sees it */
+#define GPUSIM_OP_GET_LIMIT 26
+/* text: absolute cgroup v2 directory -> vals: soft, hard, current use; NOT_SUPPORTED when nothing up the tree
+ *    has a limit */
+#define GPUSIM_OP_RECOVERY 27
+/* -> vals: recovery action (NVML_GPU_RECOVERY_ACTION_*) */
+
+/* What libcuda does, on nvidiaN; the connection is the process's hold on that GPU. */
+#define GPUSIM_OP_CTX_CREATE 48
+/* -> vals: context id (never 0). Charges the context's own memory: OUT_OF_MEMORY is possible */
+#define GPUSIM_OP_CTX_DESTROY 49
+/* arg0 context id; frees what was allocated in it */
+#define GPUSIM_OP_ALLOC 50
+/* arg0 bytes (the library has rounded up to the granularity), arg1 context id (0: none, VMM), arg2 kind
+ *    (GPUSIM_KIND_*) -> vals: address (or VMM handle), unique in the process */
+#define GPUSIM_OP_FREE 51
+/* arg0 address or handle */
+#define GPUSIM_OP_LAUNCH 52
+/* arg0 context id, arg1 blocks, arg2 threads per block, arg3 stream id, arg4 nanoseconds asked for (0: by
+ *    the grid's size) -> vals: CLOCK_MONOTONIC nanoseconds at which it will be done */
+
+#define GPUSIM_KIND_LINEAR 1
+#define GPUSIM_KIND_ASYNC 2
+#define GPUSIM_KIND_VMM 3
+
+#endif

@@ -1,0 +1,69 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharing
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// The error vocabulary. Every error that crosses a package boundary wraps one of these, so that callers
+// decide with errors.Is and never by text.
+var (
+	// ErrNotFound: the named thing does not exist.
+	ErrNotFound = errors.New("not found")
+	// ErrConflict: the name or the piece is taken by another holder.
+	ErrConflict = errors.New("conflict")
+	// ErrExhausted: the request is well formed, and there is no room for it now.
+	ErrExhausted = errors.New("exhausted")
+	// ErrInvalid: the input is wrong and will stay wrong until it is changed.
+	ErrInvalid = errors.New("invalid")
+	// ErrUnsupported: this machine cannot do it (driver, kernel, hardware).
+	ErrUnsupported = errors.New("not supported")
+	// ErrUnavailable: it cannot be done now; trying again later may work.
+	ErrUnavailable = errors.New("unavailable")
+	// ErrStale: what the caller refers to has changed since it looked (another boot, another cgroup).
+	ErrStale = errors.New("stale")
+	// ErrLost: the hardware is gone (a GPU that fell off the bus).
+	ErrLost = errors.New("lost")
+	// ErrDenied: the caller may not do this.
+	ErrDenied = errors.New("denied")
+)
+
+// FieldError says which input field is wrong, what was given, why it cannot be used, and what to write
+// instead. It is ErrInvalid.
+type FieldError struct {
+	// Field is the name the user knows: a flag (--memory), a resource (kerf.dev/gpu-percent), or a path in
+	// a document (profiles[2].memory).
+	Field string
+	// Value is what was given, as text; empty when nothing was.
+	Value string
+	// Problem says what is wrong, as a clause: "is not a size".
+	Problem string
+	// Remedy says what to do, as an imperative: "write a number with a unit, such as 10GiB".
+	Remedy string
+}
+
+// Error renders field, value, problem and remedy in one line; the value is quoted, so that control
+// characters of an input never reach a terminal or a log.
+func (e *FieldError) Error() string {
+	s := e.Field
+	if e.Value != "" {
+		s += " " + strconv.Quote(e.Value)
+	}
+	s += " " + e.Problem
+	if e.Remedy != "" {
+		s += "; " + e.Remedy
+	}
+	return s
+}
+
+// Unwrap makes every FieldError an ErrInvalid.
+func (e *FieldError) Unwrap() error { return ErrInvalid }
+
+// Invalid builds a FieldError; problem is a format for args.
+func Invalid(field, value, remedy, problem string, args ...any) *FieldError {
+	return &FieldError{Field: field, Value: value, Remedy: remedy, Problem: fmt.Sprintf(problem, args...)}
+}

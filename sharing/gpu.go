@@ -1,0 +1,79 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharing
+
+import "fmt"
+
+// GPUID is a GPU's UUID as NVML reports it ("GPU-" and a UUID). It is a GPU's only identity: index, minor
+// and PCI address may change at a reboot.
+type GPUID string
+
+// Health is what is known of a GPU's hardware.
+type Health uint8
+
+// The health states. Only HealthOK takes new claims.
+const (
+	// HealthUnknown: not yet, or no longer, told by the driver.
+	HealthUnknown Health = iota
+	// HealthOK: answers, and no critical fault stands.
+	HealthOK
+	// HealthSuspect: a call hangs or failed once; no new claims until it is told.
+	HealthSuspect
+	// HealthUnhealthy: a critical XID or the driver's recovery action stands.
+	HealthUnhealthy
+	// HealthLost: off the bus or gone from the driver.
+	HealthLost
+)
+
+// String returns the state as status and metrics show it.
+func (h Health) String() string {
+	switch h {
+	case HealthOK:
+		return "healthy"
+	case HealthSuspect:
+		return "suspect"
+	case HealthUnhealthy:
+		return "unhealthy"
+	case HealthLost:
+		return "lost"
+	case HealthUnknown:
+	}
+	return "unknown"
+}
+
+// GPU is one physical device as inventory found it.
+type GPU struct {
+	UUID  GPUID
+	Index int // NVML index; only for display and for a stable order
+	Minor int // N of /dev/nvidiaN
+	Model string
+	PCI   string // domain:bus:device.function
+	NUMA  int    // NUMA node, -1 if not known
+	// Memory is the GPU's whole memory; Reserved is the driver's own part of it. Reserved <= Memory.
+	Memory   Bytes
+	Reserved Bytes
+	// MIG is true while MIG mode is on: such a GPU is not shared by fraction and not given whole.
+	MIG bool
+	// NVLinks are the GPUs that this one reaches over NVLink, sorted.
+	NVLinks []GPUID
+
+	Health       Health
+	HealthReason string // why not HealthOK, for people
+}
+
+// Usable is the memory that can be granted: all but the driver's own part.
+func (g GPU) Usable() Bytes { return g.Memory.SubFloor(g.Reserved) }
+
+// Validate refuses what no real GPU reports: without UUID, without memory, or with more reserved than there is.
+func (g GPU) Validate() error {
+	switch {
+	case g.UUID == "":
+		return fmt.Errorf("gpu %d has no UUID: %w", g.Index, ErrInvalid)
+	case g.Memory == 0:
+		return fmt.Errorf("gpu %q reports no memory: %w", g.UUID, ErrInvalid)
+	case g.Reserved > g.Memory:
+		return fmt.Errorf("gpu %q reports %d bytes reserved of %d: %w", g.UUID, uint64(g.Reserved), uint64(g.Memory), ErrInvalid)
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharing
+
+// Level is an enforcement level: how strongly a grant is held to its size. It is always shown and never
+// overstated.
+type Level uint8
+
+// The levels, weakest first. LevelUnknown is not a rank: it satisfies no demand but "none" and is shown
+// where the truth cannot be told.
+const (
+	// LevelUnknown: it cannot be told what holds.
+	LevelUnknown Level = iota
+	// LevelNone: nothing holds the grant to its size.
+	LevelNone
+	// LevelReactive: watched through NVML and acted on; overshoot is possible for one interval.
+	LevelReactive
+	// LevelClient: MPS limit or preloaded library; holds while the process plays along.
+	LevelClient
+	// LevelDriver: the driver refuses allocations past the cap (NVML cgroup memory limit).
+	LevelDriver
+	// LevelHardware: a MIG instance.
+	LevelHardware
+	// LevelExclusive: a whole GPU; nobody else is on it.
+	LevelExclusive
+)
+
+var levelNames = [...]string{
+	LevelUnknown: "unknown", LevelNone: "none", LevelReactive: "reactive", LevelClient: "client",
+	LevelDriver: "driver", LevelHardware: "hardware", LevelExclusive: "exclusive",
+}
+
+// String returns the level's name as users write and read it.
+func (l Level) String() string {
+	if int(l) < len(levelNames) {
+		return levelNames[l]
+	}
+	return "unknown"
+}
+
+// AtLeast reports whether a grant at level l satisfies a demand for least. Exclusive and hardware satisfy
+// each other: both keep neighbours out by construction. An unknown level satisfies only the demand "none"
+// or no demand (LevelUnknown).
+func (l Level) AtLeast(least Level) bool {
+	switch {
+	case least == LevelUnknown || least == LevelNone:
+		return true
+	case l == LevelUnknown:
+		return false
+	case least == LevelExclusive:
+		return l >= LevelHardware
+	default:
+		return l >= least
+	}
+}
+
+// ParseLevel reads a level's name; field names the input for the error.
+func ParseLevel(field, s string) (Level, error) {
+	for i, n := range levelNames {
+		if n == s && Level(i) != LevelUnknown {
+			return Level(i), nil
+		}
+	}
+	return LevelUnknown, Invalid(field, s, "write one of exclusive, hardware, driver, client, reactive, none", "is not an enforcement level")
+}
