@@ -1,0 +1,117 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package atomicfile replaces a file's content so that a reader, and the machine after a crash, sees either
+// all of the old content or all of the new.
+//
+// Covered: a crash or kill of the writer at any step, a full disk, a power loss (file and directory are
+// flushed before Write returns nil), and a reader that opens the file meanwhile. A symlink at the path is
+// replaced, never followed. After an error the old file stands, with one exception that the error names:
+// when only the last step, flushing the directory, fails, the new content is in place, but a power loss may
+// bring the old one back.
+//
+// Not covered: two writers of one path (each leaves a whole file, the later rename wins; a caller that cares
+// holds a lock), a disk that lies about flushing, and ownership and extended attributes of the old file,
+// which are not carried over.
+package atomicfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// tempPrefix begins the name of every temporary file, so that CleanTemp can tell them from all others.
+const tempPrefix = ".kerf-tmp-"
+
+// Write makes data the content of path, with exactly the permission bits of mode, whatever the umask. The
+// directory must exist. Errors wrap sharing.ErrUnavailable (no space, I/O), sharing.ErrDenied or
+// sharing.ErrNotFound (no such directory), and the system's own error.
+func Write(path string, data []byte, mode fs.FileMode) error {
+	return write(system{}, path, data, mode)
+}
+
+// CleanTemp removes from dir what writers that were killed left behind. Call it at start, while no Write to
+// dir can be in flight (under the lock that makes the caller the only writer). Only regular files are
+// removed.
+func CleanTemp(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("list directory %q: %w", dir, classify(err))
+	}
+	var errs []error
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), tempPrefix) || !e.Type().IsRegular() {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("remove leftover %q: %w", e.Name(), classify(err)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// write is Write over a filesystem that tests can make fail.
+func write(sys filesystem, path string, data []byte, mode fs.FileMode) (err error) {
+	dir, base := filepath.Split(path)
+	if base == "" || base == "." || base == ".." {
+		return fmt.Errorf("write file %q: not a file name: %w", path, sharing.ErrInvalid)
+	}
+	if dir == "" {
+		dir = "."
+	}
+	f, err := sys.create(dir, tempPrefix+base+"-*")
+	if err != nil {
+		return fmt.Errorf("create temporary file for %q: %w", path, classify(err))
+	}
+	open, placed := true, false
+	defer func() {
+		if open {
+			err = errors.Join(err, f.Close())
+		}
+		if !placed {
+			// The error that brought us here matters more than a leftover, which CleanTemp removes.
+			_ = sys.remove(f.Name())
+		}
+	}()
+	// The name is opened to others only when the content is whole; the temporary file is 0600 until here.
+	if _, err := f.Write(data); err != nil {
+		return fmt.Errorf("write temporary file for %q: %w", path, classify(err))
+	}
+	if err := f.Chmod(mode.Perm()); err != nil {
+		return fmt.Errorf("set mode of %q: %w", path, classify(err))
+	}
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("flush %q: %w", path, classify(err))
+	}
+	open = false
+	if err := f.Close(); err != nil {
+		return fmt.Errorf("close temporary file for %q: %w", path, classify(err))
+	}
+	if err := sys.rename(f.Name(), path); err != nil {
+		return fmt.Errorf("rename onto %q: %w", path, classify(err))
+	}
+	placed = true
+	if err := sys.syncDir(dir); err != nil {
+		return fmt.Errorf("flush directory of %q (new content is in place, but may not survive a power loss): %w", path, classify(err))
+	}
+	return nil
+}
+
+// classify adds the word of the vocabulary that the system's error means.
+func classify(err error) error {
+	word := sharing.ErrUnavailable
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		word = sharing.ErrNotFound
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		word = sharing.ErrDenied
+	}
+	return fmt.Errorf("%w (%w)", err, word)
+}
