@@ -1,0 +1,150 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package record is the small document on disk from which a restarted agent finds its leases again: boot
+// id, cgroup and inode, and the amounts in force.
+//
+// It promises that what Decode accepts is what Encode wrote: a checksum covers every byte of the body, and
+// unknown fields, another schema or a broken checksum are errors, never guesses. The types are its own, so
+// that a change of the model does not change the document by accident.
+//
+// It does not say what is true: a record is overruled by cgroups and by the driver's read-back.
+package record
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Schema is the version of the document that this program writes and reads.
+const Schema = 1
+
+// maxSize bounds what is read: 10,000 grants are about 5 MiB.
+const maxSize = 16 << 20
+
+// Record is one node's leases.
+type Record struct {
+	// BootID is the kernel's boot id at the time of writing. Cgroups do not outlive a boot, so a record of
+	// another boot holds no lease.
+	BootID string `json:"boot_id"`
+	// Grants are in the order of their ids.
+	Grants []Grant `json:"grants"`
+}
+
+// Grant is one claim whose cgroup was made.
+type Grant struct {
+	ID        string     `json:"id"`
+	Name      string     `json:"name,omitempty"`
+	UID       uint32     `json:"uid"`
+	PID       int        `json:"pid"`
+	PodUID    string     `json:"pod_uid,omitempty"`
+	Container string     `json:"container,omitempty"`
+	Profile   string     `json:"profile,omitempty"`
+	MinLevel  string     `json:"min_level,omitempty"`
+	Level     string     `json:"level"`
+	Whole     bool       `json:"whole,omitempty"`
+	Recovered bool       `json:"recovered,omitempty"`
+	Cgroup    string     `json:"cgroup"`
+	Inode     uint64     `json:"inode"`
+	Fragments []Fragment `json:"fragments"`
+}
+
+// Fragment is the piece of one GPU.
+type Fragment struct {
+	GPU     string        `json:"gpu"`
+	Memory  sharing.Bytes `json:"memory_bytes"`
+	Percent uint32        `json:"percent,omitempty"`
+	Whole   bool          `json:"whole,omitempty"`
+}
+
+// NewerError says that a newer program wrote the record: this one must leave it alone.
+type NewerError struct {
+	// Found is the schema of the document.
+	Found int
+}
+
+// Error names both schemas and the remedy.
+func (e *NewerError) Error() string {
+	return fmt.Sprintf("the record has schema %d and this kerf-agent reads %d: run the newer kerf-agent again, or end all grants and remove the record", e.Found, Schema)
+}
+
+// Unwrap makes it ErrUnsupported.
+func (e *NewerError) Unwrap() error { return sharing.ErrUnsupported }
+
+// envelope is the document's outer form. SHA256 is over the bytes of Body as they stand.
+type envelope struct {
+	Schema int             `json:"schema"`
+	SHA256 string          `json:"sha256"`
+	Body   json.RawMessage `json:"body"`
+}
+
+// Encode renders the record.
+func Encode(r Record) ([]byte, error) {
+	if r.Grants == nil {
+		r.Grants = []Grant{}
+	}
+	body, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encode record: %w", err)
+	}
+	sum := sha256.Sum256(body)
+	out, err := json.Marshal(envelope{Schema: Schema, SHA256: hex.EncodeToString(sum[:]), Body: body})
+	if err != nil {
+		return nil, fmt.Errorf("encode record: %w", err)
+	}
+	return append(out, '\n'), nil
+}
+
+// Decode reads what Encode wrote. It returns a *NewerError for a newer schema, and an error that wraps
+// sharing.ErrInvalid for everything that is not a whole and unharmed record.
+func Decode(data []byte) (Record, error) {
+	if len(data) > maxSize {
+		return Record{}, fmt.Errorf("record of %d bytes is larger than %d: %w", len(data), maxSize, sharing.ErrInvalid)
+	}
+	// A newer schema may have other outer fields, so its number is read first and alone.
+	var head struct {
+		Schema int `json:"schema"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return Record{}, fmt.Errorf("decode record: %w", errors.Join(sharing.ErrInvalid, err))
+	}
+	if head.Schema > Schema {
+		return Record{}, &NewerError{Found: head.Schema}
+	}
+	var env envelope
+	if err := strict(data, &env); err != nil {
+		return Record{}, fmt.Errorf("decode record: %w", errors.Join(sharing.ErrInvalid, err))
+	}
+	if env.Schema != Schema {
+		return Record{}, fmt.Errorf("record has schema %d, which no version wrote: %w", env.Schema, sharing.ErrInvalid)
+	}
+	sum := sha256.Sum256(env.Body)
+	if hex.EncodeToString(sum[:]) != env.SHA256 {
+		return Record{}, fmt.Errorf("record's checksum does not match its body: %w", sharing.ErrInvalid)
+	}
+	var r Record
+	if err := strict(env.Body, &r); err != nil {
+		return Record{}, fmt.Errorf("decode record body: %w", errors.Join(sharing.ErrInvalid, err))
+	}
+	return r, nil
+}
+
+// strict decodes one JSON value with known fields and nothing behind it.
+func strict(data []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("something follows the document: %w", sharing.ErrInvalid)
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+func sample() Record {
+	return Record{BootID: "b0", Grants: []Grant{{
+		ID: "k1", Name: "train", UID: 1000, PID: 42, Level: "driver", Cgroup: "/sys/fs/cgroup/kerf/k1", Inode: 7,
+		Fragments: []Fragment{{GPU: "GPU-1", Memory: 10 * sharing.GiB, Percent: 25}},
+	}}}
+}
+
+func TestRoundTrip(t *testing.T) {
+	for name, want := range map[string]Record{"one grant": sample(), "empty": {BootID: "b0", Grants: []Grant{}}} {
+		t.Run(name, func(t *testing.T) {
+			data, err := Encode(want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := Decode(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(want, got); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+// A power cut or a bad disk may leave any prefix, and any bit may flip: none may read as another record.
+func TestEveryTruncationAndBitFlipIsRefused(t *testing.T) {
+	data, err := Encode(sample())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range len(data) - 1 { // without the final newline it is still whole
+		if _, err := Decode(data[:n]); err == nil {
+			t.Fatalf("the first %d of %d bytes were accepted", n, len(data))
+		}
+	}
+	want, _ := Decode(data)
+	for i := range data {
+		for bit := range 8 {
+			bad := bytes.Clone(data)
+			bad[i] ^= 1 << bit
+			got, err := Decode(bad)
+			if err != nil {
+				continue
+			}
+			// White space and the case of hex or of a key may differ without harm; the content may not.
+			if d := cmp.Diff(want, got); d != "" {
+				t.Fatalf("bit %d of byte %d flipped and another record was read:\n%s", bit, i, d)
+			}
+		}
+	}
+}
+
+func TestSchema(t *testing.T) {
+	var newer *NewerError
+	if _, err := Decode([]byte(`{"schema":2,"sha256":"","body":{"new":1},"outer":true}`)); !errors.As(err, &newer) || newer.Found != 2 {
+		t.Errorf("schema 2: %v, want NewerError", err)
+	}
+	for _, doc := range []string{``, `{}`, `{"schema":0}`, `{"schema":1,"sha256":"","body":{}}`, `[]`, `{"schema":1,"sha256":"","body":{},"x":1}`} {
+		if _, err := Decode([]byte(doc)); !errors.Is(err, sharing.ErrInvalid) {
+			t.Errorf("%s: %v, want ErrInvalid", doc, err)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	data, err := Encode(sample())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Add([]byte(`{"schema":9}`))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		r, err := Decode(in)
+		if err != nil {
+			return
+		}
+		out, err := Encode(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Decode(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Grants == nil {
+			r.Grants = []Grant{}
+		}
+		if d := cmp.Diff(r, again); d != "" {
+			t.Error(d)
+		}
+	})
+}
