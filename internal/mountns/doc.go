@@ -1,0 +1,14 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package mountns hides device files from the calling thread, and from the program that it executes next,
+// behind mounts in a mount namespace of their own.
+//
+// It promises that nothing outside that namespace changes, that a file counts as hidden only after the
+// mount over it has been looked at again, and that an error means the thread must not go on to run the
+// program (some files may be hidden and others not).
+//
+// It does not hold against a program that may mount (CAP_SYS_ADMIN) or make device files (CAP_MKNOD): such
+// a program can undo it. A path that does not exist is not hidden, and a file that appears there later is
+// visible.
+package mountns
