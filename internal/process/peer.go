@@ -1,0 +1,77 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Peer is who is at the other end of a unix socket, as the kernel noted it when the socket was connected.
+type Peer struct {
+	PID int
+	UID uint32
+	GID uint32
+	// Pinned is true when the kernel itself handed out the pidfd of the process that connected
+	// (SO_PEERPIDFD, Linux 6.5). Otherwise the process was looked up by pid after the fact: had the peer
+	// died and its pid been taken in between, Process would be the successor.
+	Pinned bool
+	// Process is a handle of the peer; the caller closes it.
+	Process *Handle
+}
+
+// PeerOf tells who is at the other end of conn. Errors: sharing.ErrDenied when the peer lives in a pid
+// namespace that this process cannot see (pid 0), sharing.ErrNotFound when it has exited,
+// sharing.ErrUnavailable when the socket cannot tell.
+func PeerOf(conn *net.UnixConn) (Peer, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return Peer{}, fmt.Errorf("read peer credentials: %w (%w)", err, sharing.ErrUnavailable)
+	}
+	var cred *unix.Ucred
+	var pidfd int
+	var credErr, pidfdErr error
+	err = raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		pidfd, pidfdErr = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD)
+	})
+	if err := errors.Join(err, credErr); err != nil {
+		if err == credErr && pidfdErr == nil {
+			_ = unix.Close(pidfd)
+		}
+		return Peer{}, fmt.Errorf("read peer credentials: %w (%w)", err, sharing.ErrUnavailable)
+	}
+	return newPeer(cred, pidfd, pidfdErr)
+}
+
+// newPeer judges what the socket told. It owns pidfd when pidfdErr is nil.
+func newPeer(cred *unix.Ucred, pidfd int, pidfdErr error) (Peer, error) {
+	p := Peer{PID: int(cred.Pid), UID: cred.Uid, GID: cred.Gid}
+	if cred.Pid <= 0 {
+		if pidfdErr == nil {
+			_ = unix.Close(pidfd)
+		}
+		return Peer{}, fmt.Errorf("read peer credentials: the peer has no pid here (another pid namespace): %w", sharing.ErrDenied)
+	}
+	var err error
+	switch {
+	case pidfdErr == nil:
+		p.Pinned = true
+		p.Process, err = adopt(p.PID, pidfd)
+	case errors.Is(pidfdErr, unix.ENOPROTOOPT):
+		p.Process, err = Open(p.PID) // kernel older than 6.5
+	default:
+		// Kernels that know the option answer ESRCH, EINVAL or ENODATA for a peer that has been reaped.
+		err = fmt.Errorf("read peer of pid %d: %w (%w)", p.PID, pidfdErr, sharing.ErrNotFound)
+	}
+	if err != nil {
+		return Peer{}, err
+	}
+	return p, nil
+}
