@@ -47,11 +47,11 @@ type FieldError struct {
 }
 
 // Error renders field, value, problem and remedy in one line; the value is quoted, so that control
-// characters of an input never reach a terminal or a log.
+// characters of an input never reach a terminal or a log, and cut when it is long.
 func (e *FieldError) Error() string {
 	s := e.Field
 	if e.Value != "" {
-		s += " " + strconv.Quote(e.Value)
+		s += " " + strconv.Quote(shorten(e.Value))
 	}
 	s += " " + e.Problem
 	if e.Remedy != "" {
@@ -66,4 +66,13 @@ func (e *FieldError) Unwrap() error { return ErrInvalid }
 // Invalid builds a FieldError; problem is a format for args.
 func Invalid(field, value, remedy, problem string, args ...any) *FieldError {
 	return &FieldError{Field: field, Value: value, Remedy: remedy, Problem: fmt.Sprintf(problem, args...)}
+}
+
+// shorten cuts a value that is shown in an error, so that a huge input does not make a huge line.
+func shorten(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "..."
 }

@@ -3,7 +3,10 @@
 
 package sharing
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // GPUID is a GPU's UUID as NVML reports it ("GPU-" and a UUID). It is a GPU's only identity: index, minor
 // and PCI address may change at a reboot.
@@ -64,6 +67,12 @@ type GPU struct {
 
 // Usable is the memory that can be granted: all but the driver's own part.
 func (g GPU) Usable() Bytes { return g.Memory.SubFloor(g.Reserved) }
+
+// Clone returns a copy that shares nothing with g.
+func (g GPU) Clone() GPU {
+	g.NVLinks = slices.Clone(g.NVLinks)
+	return g
+}
 
 // Validate refuses what no real GPU reports: without UUID, without memory, or with more reserved than there is.
 func (g GPU) Validate() error {

@@ -3,6 +3,12 @@
 
 package sharing
 
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
 // Kind tells what a container or process asks for. One container uses one kind.
 type Kind uint8
 
@@ -27,23 +33,53 @@ type Spread uint8
 
 // The placement policies.
 const (
-	// PlacePack: the tightest fit first, so that whole GPUs stay free (the default).
-	PlacePack Spread = iota
+	// PlaceDefault: not said; the profile says it, else the pool, else it is PlacePack.
+	PlaceDefault Spread = iota
+	// PlacePack: the tightest fit first, so that whole GPUs stay free.
+	PlacePack
 	// PlaceSpread: the emptiest GPU first.
 	PlaceSpread
 )
 
-// String returns "pack" or "spread".
+// String returns "pack", "spread", or "default" where nothing was said.
 func (s Spread) String() string {
-	if s == PlaceSpread {
+	switch s {
+	case PlacePack:
+		return "pack"
+	case PlaceSpread:
 		return "spread"
+	case PlaceDefault:
 	}
-	return "pack"
+	return "default"
 }
+
+// ParseSpread reads "pack" or "spread"; field names the input for the error, a *FieldError.
+func ParseSpread(field, s string) (Spread, error) {
+	switch s {
+	case "pack":
+		return PlacePack, nil
+	case "spread":
+		return PlaceSpread, nil
+	}
+	return PlaceDefault, Invalid(field, s, "write pack or spread", "is not a placement policy")
+}
+
+const (
+	// MaxGPUs is the most GPUs that one request may ask for.
+	MaxGPUs = 64
+	// MinFragment is the least memory of a fragment: less holds no program, and a number this small is a
+	// forgotten unit.
+	MinFragment = MiB
+
+	gpusRemedy = "write a whole number of GPUs from 1 to 64"
+)
 
 // Request is what a container or process asks for. Amounts are totals over its fragments and divide
 // evenly by GPUs. Make one with the constructors of this package, which refuse every bad form by name; a
 // Request made by hand is checked by Validate.
+//
+// A request that names a profile may leave Memory, Percent and GPUs at 0: it is then open (see Open) until
+// the profile has filled them, and is neither placed nor booked before.
 type Request struct {
 	Kind Kind
 	// Memory is the total over all fragments; 0 with KindShared means "percent alone": that share of the
@@ -52,11 +88,13 @@ type Request struct {
 	// Percent is the total over all fragments, at most 100 times GPUs; 0 means compute is shared fairly.
 	// Always 0 with KindWhole.
 	Percent Percent
-	// GPUs is the number of fragments, each on a GPU of its own, or the number of whole GPUs. At least 1.
+	// GPUs is the number of fragments, each on a GPU of its own, or the number of whole GPUs: 1 to MaxGPUs.
 	GPUs int
 	// Models are globs over the GPU's model ("*H100*", "!*T4*"); a GPU must match one positive (if any)
-	// and no negative. Matching ignores case.
+	// and no negative. Matching ignores case. See MatchModels.
 	Models []string
+	// ProfileModels are the profile's globs. They bind besides Models: a GPU must satisfy both lists.
+	ProfileModels []string
 	// UUIDs restricts the choice to these GPUs; empty means any.
 	UUIDs []GPUID
 	// MinLevel is the least enforcement level accepted; LevelUnknown means no demand.
@@ -65,6 +103,74 @@ type Request struct {
 	Place Spread
 	// Profile is the name of the profile that the request came from, or empty.
 	Profile string
+}
+
+// Open reports whether the amounts are still to come from the profile.
+func (r Request) Open() bool {
+	return r.Profile != "" && (r.GPUs == 0 || r.Kind == KindShared && r.Memory == 0 && r.Percent == 0)
+}
+
+// Each returns the amounts of one fragment. Both are 0 for whole GPUs and while GPUs is not known.
+func (r Request) Each() (Bytes, Percent) {
+	if r.GPUs < 1 {
+		return 0, 0
+	}
+	return r.Memory / Bytes(r.GPUs), r.Percent / Percent(r.GPUs)
+}
+
+// On returns the fragment that answers r on GPU g: all that is usable for a whole GPU, the share of the
+// usable memory for percent alone, and the asked amounts otherwise. It does not say whether it fits.
+func (r Request) On(g GPU) Fragment {
+	if r.Kind == KindWhole {
+		return Fragment{GPU: g.UUID, Memory: g.Usable(), Percent: FullGPU, Whole: true}
+	}
+	memory, percent := r.Each()
+	if memory == 0 {
+		memory = g.Usable().Share(percent)
+	}
+	return Fragment{GPU: g.UUID, Memory: memory, Percent: percent}
+}
+
+// Admits reports whether r's UUIDs and model globs let it use GPU g.
+func (r Request) Admits(g GPU) bool {
+	if len(r.UUIDs) > 0 && !slices.Contains(r.UUIDs, g.UUID) {
+		return false
+	}
+	return MatchModels(r.Models, g.Model) && MatchModels(r.ProfileModels, g.Model)
+}
+
+// Clone returns a copy that shares nothing with r.
+func (r Request) Clone() Request {
+	r.Models = slices.Clone(r.Models)
+	r.ProfileModels = slices.Clone(r.ProfileModels)
+	r.UUIDs = slices.Clone(r.UUIDs)
+	return r
+}
+
+// String returns the request for people: "10GiB and 25% of one GPU", "2 whole GPUs".
+func (r Request) String() string {
+	if r.Open() {
+		return fmt.Sprintf("profile %q", r.Profile)
+	}
+	if r.Kind == KindWhole {
+		if r.GPUs == 1 {
+			return "1 whole GPU"
+		}
+		return fmt.Sprintf("%d whole GPUs", r.GPUs)
+	}
+	var amount string
+	switch {
+	case r.Percent == 0:
+		amount = r.Memory.String()
+	case r.Memory == 0:
+		amount = r.Percent.String()
+	default:
+		amount = r.Memory.String() + " and " + r.Percent.String()
+	}
+	if r.GPUs == 1 {
+		return amount + " of one GPU"
+	}
+	return fmt.Sprintf("%s over %d GPUs", amount, r.GPUs)
 }
 
 // Fragment is the piece of one GPU that answers a request.
@@ -81,3 +187,31 @@ type Fragment struct {
 // Placement is the fragments of one container or process, each on another GPU, in the order in which
 // they are shown to it.
 type Placement []Fragment
+
+// Clone returns a copy that shares nothing with p.
+func (p Placement) Clone() Placement { return slices.Clone(p) }
+
+// Total returns the sums over the fragments. A sum of memory that does not fit is the largest Bytes there
+// is; no placement that the ledger booked has one.
+func (p Placement) Total() (Bytes, Percent) {
+	var memory Bytes
+	var percent Percent
+	for _, f := range p {
+		sum, err := memory.Add(f.Memory)
+		if err != nil {
+			sum = math.MaxUint64
+		}
+		memory, percent = sum, percent+f.Percent
+	}
+	return memory, percent
+}
+
+// On returns the fragment on GPU id, if there is one.
+func (p Placement) On(id GPUID) (Fragment, bool) {
+	for _, f := range p {
+		if f.GPU == id {
+			return f, true
+		}
+	}
+	return Fragment{}, false
+}

@@ -1,0 +1,96 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharing
+
+// Flags are the values of kerf's flags as they were typed. Empty means not given: a command line that was
+// given an empty value refuses it before.
+type Flags struct {
+	Memory, Percent, GPUs     string
+	Models, UUIDs             []string
+	Level, Placement, Profile string
+}
+
+// FlagFields are the names of the flags, for errors.
+func FlagFields() Fields {
+	return Fields{
+		Memory: "--memory", Percent: "--percent", GPUs: "--gpus", Whole: "--gpus", Models: "--gpu-model",
+		UUIDs: "--gpu-uuid", MinLevel: "--level", Place: "--placement", Profile: "--profile",
+	}
+}
+
+// RequestFromFlags reads what a user typed. --gpus alone asks for whole GPUs; with --memory or --percent
+// it says over how many GPUs these totals are divided, and with --profile it narrows the profile. Every
+// mistake is in the error, each a *FieldError, joined.
+func RequestFromFlags(in Flags) (Request, error) {
+	d := draft{fields: FlagFields()}
+	var err error
+	if in.Memory != "" {
+		d.Memory, err = ParseSize(d.fields.Memory, in.Memory)
+		d.note(err)
+	}
+	if in.Percent != "" {
+		d.Percent, err = ParsePercent(d.fields.Percent, in.Percent)
+		d.note(err)
+	}
+	if in.GPUs != "" {
+		d.GPUs, err = ParseGPUs(d.fields.GPUs, in.GPUs)
+		d.note(err)
+		if in.Memory == "" && in.Percent == "" && in.Profile == "" {
+			d.Kind = KindWhole
+		}
+	}
+	d.choice(in.Models, in.UUIDs, in.Level, in.Placement, in.Profile)
+	return d.finish()
+}
+
+// Amounts are the fields of the node API's ClaimRequest. Zero and empty mean not given.
+type Amounts struct {
+	Memory                   uint64 // bytes
+	Percent                  uint32
+	GPUs                     uint32
+	Whole                    bool
+	Models, UUIDs            []string
+	MinLevel, Place, Profile string
+}
+
+// AmountFields are the names of the node API's fields, for errors.
+func AmountFields() Fields {
+	return Fields{
+		Memory: "memory_bytes", Percent: "percent", GPUs: "gpus", Whole: "whole", Models: "models", UUIDs: "uuids",
+		MinLevel: "min_level", Place: "place", Profile: "profile",
+	}
+}
+
+// RequestFromAmounts reads a ClaimRequest. Whole with gpus 0 is one whole GPU. Every mistake is in the
+// error, each a *FieldError, joined.
+func RequestFromAmounts(in Amounts) (Request, error) {
+	d := draft{fields: AmountFields()}
+	d.Memory, d.Percent = Bytes(in.Memory), Percent(in.Percent)
+	d.GPUs = int(min(in.GPUs, MaxGPUs+1)) // more than MaxGPUs is refused, whatever the size of int
+	if in.Whole {
+		d.Kind = KindWhole
+	}
+	d.choice(in.Models, in.UUIDs, in.MinLevel, in.Place, in.Profile)
+	return d.finish()
+}
+
+// Amounts returns the fields of a ClaimRequest that RequestFromAmounts reads back as r. The profile's own
+// globs stay behind: the node adds them again.
+func (r Request) Amounts() Amounts {
+	a := Amounts{
+		Memory: uint64(r.Memory), Percent: uint32(r.Percent), GPUs: uint32(max(0, min(r.GPUs, MaxGPUs+1))), //nolint:gosec // bounded just here
+		Whole: r.Kind == KindWhole, Profile: r.Profile,
+	}
+	a.Models = append(a.Models, r.Models...)
+	for _, id := range r.UUIDs {
+		a.UUIDs = append(a.UUIDs, string(id))
+	}
+	if r.MinLevel != LevelUnknown {
+		a.MinLevel = r.MinLevel.String()
+	}
+	if r.Place != PlaceDefault {
+		a.Place = r.Place.String()
+	}
+	return a
+}

@@ -1,0 +1,169 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharing
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// The resources and annotations that a pod writes.
+const (
+	// Domain is the domain of every name that Kerf gives in Kubernetes.
+	Domain = "kerf.dev"
+	// ResourceMemory is GiB of GPU memory, the total over the container's fragments.
+	ResourceMemory = Domain + "/gpu-memory-gib"
+	// ResourcePercent is percent of GPU compute, the total over the container's fragments.
+	ResourcePercent = Domain + "/gpu-percent"
+	// ResourceGPU is a number of whole GPUs.
+	ResourceGPU = Domain + "/gpu"
+
+	resourceMIG = Domain + "/mig-"
+)
+
+// The keys of annotations: Domain/key for the pod, key.Domain/container for one container.
+const (
+	keyProfile   = "profile"
+	keyLevel     = "min-enforcement"
+	keyGPUs      = "gpus"
+	keyModel     = "gpu-model"
+	keyUUID      = "gpu-uuid"
+	keyPlacement = "placement"
+)
+
+func annotationKeys() []string {
+	return []string{keyProfile, keyLevel, keyGPUs, keyModel, keyUUID, keyPlacement}
+}
+
+// RequestFromResources reads what a pod's container asks for: its limits as decimal integers (the value of
+// a resource.Quantity, not its text) and the pod's annotations; resources and annotations of others are
+// not looked at. It returns false when the container asks for nothing of Kerf's: annotations alone, a
+// profile too, ask for nothing, because only a resource makes kubelet guard the container.
+//
+// placement.kerf.dev/<container> is not read: that key is the scheduler's, and holds the GPUs that it
+// chose. A tenant writes kerf.dev/placement. Every mistake is in the error, each a *FieldError, joined.
+func RequestFromResources(limits, annotations map[string]string, container string) (Request, bool, error) {
+	d := draft{fields: Fields{Memory: ResourceMemory, Percent: ResourcePercent, Whole: ResourceGPU}}
+	asks := d.resources(limits)
+	d.annotations(annotations, container, asks)
+	if !asks && len(d.errs) == 0 {
+		return Request{}, false, nil
+	}
+	r, err := d.finish()
+	return r, true, err
+}
+
+// resources reads the limits and reports whether one of them is ours.
+func (d *draft) resources(limits map[string]string) (asks bool) {
+	shared := false
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		value := limits[name]
+		if !strings.HasPrefix(name, Domain+"/") {
+			continue
+		}
+		asks = true
+		switch {
+		case name == ResourceMemory:
+			shared = true
+			n := d.count(name, value, int(maxMemoryGiB))
+			d.Memory = Bytes(n) * GiB //nolint:gosec // n is 0..maxMemoryGiB
+		case name == ResourcePercent:
+			shared = true
+			d.Percent = Percent(d.count(name, value, int(FullGPU)*MaxGPUs)) //nolint:gosec // bounded by the third argument
+		case name == ResourceGPU:
+			d.Kind, d.GPUs = KindWhole, d.count(name, value, MaxGPUs)
+		case strings.HasPrefix(name, resourceMIG):
+			d.note(Invalid(name, value, "ask for "+ResourceMemory+", "+ResourcePercent+" or "+ResourceGPU, "asks for a MIG instance, which is not supported yet"))
+		default:
+			d.note(Invalid(name, value, "ask for "+ResourceMemory+", "+ResourcePercent+" or "+ResourceGPU, "is not a resource of Kerf"))
+		}
+	}
+	if shared && d.Kind == KindWhole {
+		// Said once and by the resource's name; Check would say it per amount.
+		d.note(Invalid(ResourceGPU, limits[ResourceGPU], "ask for one kind in one container", "cannot be mixed with %s or %s", ResourceMemory, ResourcePercent))
+		d.Kind = KindShared
+	}
+	return asks
+}
+
+// maxMemoryGiB is the most GiB that fit in Bytes.
+const maxMemoryGiB = uint64(1)<<34 - 1
+
+// count reads an integer resource, or notes why it is none.
+func (d *draft) count(name, value string, most int) int {
+	n, problem := parseCount(value, most)
+	if problem != "" {
+		d.note(Invalid(name, value, "write a whole number, without a unit", "%s", problem))
+	}
+	return n
+}
+
+// advice is one annotation that counts for the container: its whole name, for errors, and its value.
+type advice struct{ name, value string }
+
+// annotations reads those that are for the pod or for this container; the container's win.
+func (d *draft) annotations(all map[string]string, container string, asks bool) {
+	pod, own := map[string]advice{}, map[string]advice{}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		key, of, ours := splitAnnotation(name)
+		field, value := "annotation "+name, all[name]
+		switch {
+		case !ours || key == keyPlacement && of != "":
+		case !slices.Contains(annotationKeys(), key):
+			d.note(Invalid(field, "", "use one of "+strings.Join(annotationKeys(), ", "), "is not known"))
+		case of != "" && of != container:
+		case of != "" && !asks:
+			d.note(Invalid(field, "", "give the container a limit such as "+ResourceMemory, "is for a container that asks for no GPU"))
+		case len(list(value)) == 0:
+			d.note(Invalid(field, value, "write a value, or leave it out", "is empty"))
+		case of != "":
+			own[key] = advice{field, value}
+		default:
+			pod[key] = advice{field, value}
+		}
+	}
+	if !asks {
+		return
+	}
+	maps.Copy(pod, own)
+	f := &d.fields
+	f.GPUs, f.Models, f.UUIDs = pod[keyGPUs].name, pod[keyModel].name, pod[keyUUID].name
+	f.MinLevel, f.Place, f.Profile = pod[keyLevel].name, pod[keyPlacement].name, pod[keyProfile].name
+	if over := pod[keyGPUs]; over.name != "" {
+		d.over(over)
+	}
+	d.choice(list(pod[keyModel].value), list(pod[keyUUID].value), pod[keyLevel].value, pod[keyPlacement].value, pod[keyProfile].value)
+}
+
+// over reads the number of GPUs that a shared request is divided over.
+func (d *draft) over(a advice) {
+	n, err := ParseGPUs(a.name, a.value)
+	switch {
+	case err != nil:
+		d.note(err)
+	case d.Kind == KindShared:
+		d.GPUs = n
+	case n != d.GPUs:
+		d.note(Invalid(a.name, a.value, "leave it out", "differs from %s, which is the number of whole GPUs", ResourceGPU))
+	}
+}
+
+// splitAnnotation splits kerf.dev/key and key.kerf.dev/container. ours is false for others' annotations.
+func splitAnnotation(name string) (key, container string, ours bool) {
+	domain, rest, ok := strings.Cut(name, "/")
+	if !ok {
+		return "", "", false
+	}
+	if domain == Domain {
+		return rest, "", true
+	}
+	key, ours = strings.CutSuffix(domain, "."+Domain)
+	return key, rest, ours
+}
+
+// list splits a value at commas and spaces.
+func list(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' })
+}
