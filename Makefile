@@ -1,0 +1,159 @@
+# Copyright 2026 The Kerf Authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# What people and CI call. Everything that a target needs and a package manager or Go's module proxy can
+# give, the target gets by itself; for the rest it says what is missing and how to mend it.
+# Outputs go to bin/; what is kept between runs (the linter) goes to .cache/.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+CC ?= cc
+CFLAGS ?= -O2 -g
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+
+# go-nvml leaves the driver's symbols to be found at run time: with binding at load, as some
+# distributions set it, a program would not start where a driver is older than its header.
+LAZY := -extldflags=-Wl,-z,lazy
+GO_BUILD := go build -buildvcs=false -ldflags '-X main.version=$(VERSION) $(LAZY)'
+GO_TEST := go test -ldflags '$(LAZY)'
+
+COMMANDS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
+LIBRARY := internal/gpusim/lib
+PROTOS := api/node/v1/node.proto
+PROTOC_PLUGINS := google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc
+
+TOOLS := $(CURDIR)/bin/tools
+LINTER := $(CURDIR)/.cache/bin/golangci-lint
+
+FUZZTIME ?= 5s
+SOAK_STEPS ?= 1000000
+BENCH ?= .
+
+##@ Build
+
+.PHONY: build
+build: need ## Build the programs and the simulated driver into bin/
+	@mkdir -p bin
+ifneq ($(COMMANDS),)
+	$(GO_BUILD) -o bin/ $(COMMANDS:%=./cmd/%)
+endif
+ifneq ($(wildcard $(LIBRARY)/Makefile),)
+	$(MAKE) -C $(LIBRARY) OUT='$(CURDIR)/bin' CC='$(CC)'
+endif
+
+.PHONY: generate
+generate: need tools ## Write the Go code of the protobuf files anew
+	@hack/protos.sh . $(PROTOS)
+
+.PHONY: clean
+clean: ## Remove bin/ (the linter in .cache/ stays; 'rm -r .cache' takes it too)
+	rm -rf bin
+
+##@ Test
+
+.PHONY: test
+test: build ## Unit, property and machine tests under the race detector, and the tools' own tests
+	$(GO_TEST) -race -timeout 9m ./...
+	cd tools && go test ./...
+
+.PHONY: race
+race: build ## The same tests, none taken from the cache
+	$(GO_TEST) -race -count=1 -timeout 9m ./...
+
+.PHONY: fuzz-smoke
+fuzz-smoke: need ## Run every fuzz target for FUZZTIME (5s)
+	hack/fuzz-smoke.sh $(FUZZTIME)
+
+.PHONY: e2e
+e2e: build ## Crash and restart suite: real programs on a simulated driver, no Kubernetes yet
+	$(GO_TEST) -race -count=1 -timeout 15m -v ./test/machine/...
+
+.PHONY: soak
+soak: build ## The long runs: property test over SOAK_STEPS (10^6), then the machine suite's soak
+	hack/soak.sh $(SOAK_STEPS)
+
+.PHONY: bench
+bench: build ## Benchmarks (BENCH=regexp chooses)
+	hack/bench.sh '$(BENCH)'
+
+.PHONY: demo
+demo: build ## Show the main job on this machine: a simulated H100 node unless there is a driver
+	hack/demo.sh
+
+##@ Check
+
+.PHONY: verify
+verify: verify-format verify-tree verify-shell verify-tidy verify-generated verify-layers vet lint ## Everything that a change must pass beside the tests
+	@echo 'verify: ok'
+
+.PHONY: verify-format
+verify-format: need
+	@echo '--- gofmt'
+	@hack/gofmt.sh
+
+.PHONY: verify-tree
+verify-tree: need
+	@echo '--- licence headers, file sizes, links in documents, paths of one machine'
+	@cd tools && go run ./treecheck ..
+
+.PHONY: verify-shell
+verify-shell:
+	@echo '--- shell scripts'
+	@hack/shellcheck.sh
+
+.PHONY: verify-tidy
+verify-tidy: need
+	@echo '--- go.mod and go.sum'
+	@for module in . tools tools/lint; do \
+		(cd $$module && go mod tidy -diff) || { echo "$$module/go.mod is not tidy: run 'go mod tidy' there" >&2; exit 1; }; \
+	done
+
+.PHONY: verify-generated
+verify-generated: need tools
+	@echo '--- generated files'
+	@hack/protos.sh --check . $(PROTOS)
+
+.PHONY: verify-layers
+verify-layers: need
+	@echo '--- import layers'
+	@go test -count=1 ./test/layers
+
+.PHONY: vet
+vet: need
+	@echo '--- go vet'
+	@go vet ./...
+	@cd tools && go vet ./...
+
+.PHONY: lint
+lint: need $(LINTER) ## Run golangci-lint (built once, from tools/lint)
+	@echo '--- golangci-lint'
+	@$(LINTER) run ./...
+	@cd tools && $(LINTER) run --config ../.golangci.yml ./...
+
+##@ Help
+
+.PHONY: help
+help: ## Show this text
+	@awk 'BEGIN {FS = ":.*## "} \
+		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# Behind the targets above.
+
+.PHONY: need
+need:
+	@CC='$(CC)' hack/need.sh
+
+.PHONY: tools
+tools: need
+	@mkdir -p $(TOOLS)
+	@cd tools && go build -buildvcs=false -o $(TOOLS)/ ./protogen $(PROTOC_PLUGINS)
+
+$(LINTER): tools/lint/go.mod tools/lint/go.sum
+	@echo 'building golangci-lint, once; this takes some minutes'
+	@mkdir -p $(@D)
+	cd tools/lint && CGO_ENABLED=0 go build -buildvcs=false -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint

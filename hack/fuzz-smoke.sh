@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Copyright 2026 The Kerf Authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# fuzz-smoke.sh TIME   runs each fuzz target of the module for TIME (as go test -fuzztime takes it).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+time=$1
+lazy='-extldflags=-Wl,-z,lazy'
+
+# go test -list prints the names of a package's targets and then "ok <package>".
+targets=$(go test -ldflags "$lazy" -list '^Fuzz' ./... |
+	awk '/^Fuzz/ {names[++n] = $1; next}
+	     /^ok/ {for (i = 1; i <= n; i++) print $2, names[i]; n = 0}')
+if [ -z "$targets" ]; then
+	echo "no fuzz target found" >&2
+	exit 1
+fi
+while read -r package target; do
+	echo "--- $package $target"
+	go test -ldflags "$lazy" -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$package"
+done <<<"$targets"
