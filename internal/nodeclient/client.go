@@ -1,0 +1,83 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeclient
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+)
+
+const (
+	// callTimeout is for calls that the agent answers from memory.
+	callTimeout = 10 * time.Second
+	// armTimeout is longer: arming talks to the driver, and one call of it may wait for another.
+	armTimeout = 30 * time.Second
+	// maxMessage bounds a picture of a node; a node with some thousand grants needs about 1 MiB.
+	maxMessage = 64 << 20
+)
+
+// SocketPath is where the agent of directory dir listens for the node API.
+func SocketPath(dir string) string { return filepath.Join(dir, "kerf.sock") }
+
+// Client is a connection to the agent of one directory. It is made by New, is safe for concurrent use, and
+// is closed by whoever made it.
+type Client struct {
+	conn *grpc.ClientConn
+	node nodev1.NodeClient
+	link *link
+}
+
+// New makes a client for the agent of directory dir. It does not connect: the first call does, and says
+// what is wrong.
+func New(dir string) (*Client, error) {
+	l := &link{dir: dir, path: SocketPath(dir)}
+	conn, err := grpc.NewClient("passthrough:///kerf-agent",
+		grpc.WithContextDialer(l.dial),
+		// The socket's mode and the peer credentials decide who may ask; there is nothing to encrypt.
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithNoProxy(),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithDisableRetry(),
+		grpc.WithAuthority("localhost"),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %q: %w", l.path, err)
+	}
+	return &Client{conn: conn, node: nodev1.NewNodeClient(conn), link: l}, nil
+}
+
+// Close ends the connection and every call on it.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// Node asks for one picture of the node.
+func (c *Client) Node(ctx context.Context) (*nodev1.GetNodeResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	r, err := c.node.GetNode(ctx, &nodev1.GetNodeRequest{})
+	return r, c.plain(err, callTimeout)
+}
+
+// Claim asks for a placement for this process. It is held until this process ends, unless it is armed.
+func (c *Client) Claim(ctx context.Context, r *nodev1.ClaimRequest) (*nodev1.Grant, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	resp, err := c.node.Claim(ctx, r)
+	return resp.GetGrant(), c.plain(err, callTimeout)
+}
+
+// Arm puts the cap in force and moves this process into the claim's cgroup.
+func (c *Client) Arm(ctx context.Context, id string) (*nodev1.ArmResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, armTimeout)
+	defer cancel()
+	resp, err := c.node.Arm(ctx, &nodev1.ArmRequest{Id: id})
+	return resp, c.plain(err, armTimeout)
+}
