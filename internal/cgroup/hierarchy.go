@@ -1,0 +1,195 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const (
+	mountinfoPath = "/proc/self/mountinfo"
+	dirMode       = 0o755
+)
+
+// Hierarchy is the mounted cgroup v2 tree.
+type Hierarchy struct {
+	// Mount is the absolute path at which the root group is mounted.
+	Mount string
+}
+
+// Default returns this machine's cgroup v2 hierarchy. It is sharing.ErrUnsupported when there is none.
+func Default() (Hierarchy, error) {
+	f, err := os.Open(mountinfoPath)
+	if err != nil {
+		return Hierarchy{}, fmt.Errorf("find cgroup v2: %w (%w)", err, sharing.ErrUnavailable)
+	}
+	defer f.Close()
+	all, err := candidates(f)
+	if err != nil {
+		return Hierarchy{}, err
+	}
+	for _, p := range all {
+		if isCgroup2(p) {
+			return Hierarchy{Mount: p}, nil
+		}
+	}
+	return Hierarchy{}, errNone()
+}
+
+func isCgroup2(p string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(p, &st) == nil && int64(st.Type) == unix.CGROUP2_SUPER_MAGIC
+}
+
+// Create makes the group rel (a path relative to the mount) and, where they are missing, the groups above
+// it. rel itself must be new: sharing.ErrConflict otherwise. Groups that were made are removed again on
+// error. Other errors: sharing.ErrInvalid (path), sharing.ErrDenied, sharing.ErrExhausted (the kernel's
+// cgroup.max.descendants or depth), sharing.ErrUnavailable.
+func (h Hierarchy) Create(rel string) (_ Group, err error) {
+	if err := checkRel(rel); err != nil {
+		return Group{}, err
+	}
+	var made []string
+	defer func() {
+		if err != nil {
+			for _, m := range slices.Backward(made) {
+				_ = unix.Rmdir(m) // another may have put something in; then it is not ours alone any more
+			}
+		}
+	}()
+	parts := strings.Split(rel, "/")
+	for i := range parts {
+		parent, err := openDir(h.Mount, path.Join(parts[:i]...))
+		if err != nil {
+			return Group{}, fmt.Errorf("create cgroup %q: %w", rel, err)
+		}
+		err = unix.Mkdirat(parent, parts[i], dirMode)
+		_ = unix.Close(parent)
+		switch {
+		case err == nil:
+			made = append(made, path.Join(h.Mount, path.Join(parts[:i+1]...)))
+		case errors.Is(err, unix.EEXIST) && i < len(parts)-1:
+		default:
+			return Group{}, fmt.Errorf("create cgroup %q: %w (%w)", rel, err, classify(err))
+		}
+	}
+	return h.Open(path.Join(h.Mount, rel), 0)
+}
+
+// Open returns the group at dir, an absolute path beneath the mount. With an inode other than 0 it must be
+// the group that had this inode: sharing.ErrStale otherwise. sharing.ErrNotFound when there is no group,
+// sharing.ErrInvalid when dir is no clean path beneath the mount or leads over a link.
+func (h Hierarchy) Open(dir string, inode uint64) (Group, error) {
+	rel, err := h.rel(dir)
+	if err != nil {
+		return Group{}, err
+	}
+	fd, err := openDir(h.Mount, rel)
+	if err != nil {
+		return Group{}, fmt.Errorf("open cgroup %q: %w", dir, err)
+	}
+	defer unix.Close(fd)
+	ino, err := inodeOf(fd)
+	if err != nil {
+		return Group{}, fmt.Errorf("open cgroup %q: %w", dir, err)
+	}
+	if inode != 0 && ino != inode {
+		return Group{}, fmt.Errorf("open cgroup %q: has inode %d, not %d: %w", dir, ino, inode, sharing.ErrStale)
+	}
+	return Group{Dir: dir, Inode: ino, mount: h.Mount}, nil
+}
+
+// Children returns the names of the groups directly beneath rel, sorted; rel "" is the root group. It is
+// sharing.ErrNotFound when there is no such group.
+func (h Hierarchy) Children(rel string) ([]string, error) {
+	if rel != "" {
+		if err := checkRel(rel); err != nil {
+			return nil, err
+		}
+	}
+	fd, err := openDir(h.Mount, rel)
+	if err != nil {
+		return nil, fmt.Errorf("list cgroups of %q: %w", rel, err)
+	}
+	defer unix.Close(fd)
+	names, err := childNames(fd)
+	if err != nil {
+		return nil, fmt.Errorf("list cgroups of %q: %w", rel, err)
+	}
+	return names, nil
+}
+
+// OfProcess returns the absolute directory of the group that process pid is in. Errors: sharing.ErrNotFound
+// (no such process), sharing.ErrStale (its group has been removed; only a dying process is in one),
+// sharing.ErrDenied (its group is outside what this cgroup namespace shows), sharing.ErrUnsupported (it is in
+// no cgroup v2 group).
+func (h Hierarchy) OfProcess(pid int) (string, error) {
+	if pid <= 0 {
+		return "", fmt.Errorf("read cgroup of process %d: %w", pid, sharing.ErrInvalid)
+	}
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+	if err != nil {
+		return "", fmt.Errorf("read cgroup of process %d: %w (%w)", pid, err, classify(err))
+	}
+	rel, err := parseProcCgroup(string(data))
+	if err != nil {
+		return "", fmt.Errorf("read cgroup of process %d: %w", pid, err)
+	}
+	return path.Join(h.Mount, rel), nil
+}
+
+// parseProcCgroup reads the version 2 line ("0::PATH") of /proc/PID/cgroup.
+func parseProcCgroup(s string) (string, error) {
+	for line := range strings.Lines(s) {
+		p, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::")
+		if !ok {
+			continue
+		}
+		switch {
+		case strings.HasSuffix(p, " (deleted)"):
+			return "", fmt.Errorf("cgroup %q was removed: %w", p, sharing.ErrStale)
+		case !path.IsAbs(p):
+			return "", fmt.Errorf("cgroup %q is no path: %w", p, sharing.ErrUnavailable)
+		case slices.Contains(strings.Split(p, "/"), ".."):
+			return "", fmt.Errorf("cgroup %q is outside this cgroup namespace: %w", p, sharing.ErrDenied)
+		}
+		return p, nil
+	}
+	return "", fmt.Errorf("no cgroup v2 line: %w", sharing.ErrUnsupported)
+}
+
+// Controllers returns the controllers that the root group offers, sorted. On a hybrid system those that
+// version 1 has taken are missing.
+func (h Hierarchy) Controllers() ([]string, error) {
+	fd, err := openDir(h.Mount, "")
+	if err != nil {
+		return nil, fmt.Errorf("read cgroup controllers: %w", err)
+	}
+	defer unix.Close(fd)
+	data, err := readAt(fd, "cgroup.controllers")
+	if err != nil {
+		return nil, fmt.Errorf("read cgroup controllers: %w (%w)", err, classify(err))
+	}
+	names := strings.Fields(string(data))
+	slices.Sort(names)
+	return names, nil
+}
+
+// HasDmem reports whether the kernel offers the dmem controller (Linux 6.14), which the driver's memory
+// limits then use; without it the driver keeps its own flat table, where only the nearest limited group
+// above a process counts.
+func (h Hierarchy) HasDmem() (bool, error) {
+	names, err := h.Controllers()
+	return slices.Contains(names, "dmem"), err
+}

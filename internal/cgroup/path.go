@@ -1,0 +1,158 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// checkRel refuses every path that is not plain names beneath the root group.
+func checkRel(rel string) error {
+	bad := func(problem string) error {
+		return sharing.Invalid("cgroup", rel, "write names separated by single slashes, such as kerf/job-1", "%s", problem)
+	}
+	switch {
+	case rel == "":
+		return bad("is the root cgroup")
+	case path.IsAbs(rel):
+		return bad("is not relative")
+	case len(rel) > unix.PathMax-1:
+		return bad("is too long")
+	}
+	for name := range strings.SplitSeq(rel, "/") {
+		switch {
+		case name == "" || name == "." || name == "..":
+			return bad("is not a clean path")
+		case len(name) > unix.NAME_MAX:
+			return bad("has a name that is too long")
+		case strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):
+			return bad("has a control character")
+		}
+	}
+	return nil
+}
+
+// rel turns an absolute directory into a path beneath the mount, and refuses the mount itself.
+func (h Hierarchy) rel(dir string) (string, error) {
+	if !within(dir, h.Mount) {
+		return "", sharing.Invalid("cgroup", dir, fmt.Sprintf("name a directory beneath %q", h.Mount), "is not beneath the cgroup v2 mount")
+	}
+	rel := strings.TrimPrefix(strings.TrimPrefix(dir, h.Mount), "/")
+	return rel, checkRel(rel)
+}
+
+// within reports whether p lies beneath dir, by name.
+func within(p, dir string) bool {
+	if dir == "/" {
+		return len(p) > 1 && p[0] == '/'
+	}
+	return strings.HasPrefix(p, dir+"/")
+}
+
+// openDir opens the group rel beneath mount, through no link and over no other mount, and makes sure that it
+// is in the cgroup v2 filesystem. rel "" is the root group.
+func openDir(mount, rel string) (int, error) {
+	root, err := unix.Open(mount, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("%w (%w)", err, classify(err))
+	}
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(root, &st); err != nil || int64(st.Type) != unix.CGROUP2_SUPER_MAGIC {
+		_ = unix.Close(root)
+		return -1, fmt.Errorf("%q is not a cgroup v2 filesystem: %w", mount, sharing.ErrUnsupported)
+	}
+	if rel == "" {
+		return root, nil
+	}
+	defer unix.Close(root)
+	fd, err := unix.Openat2(root, rel, &unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
+	})
+	if err != nil {
+		return -1, fmt.Errorf("%w (%w)", err, classify(err))
+	}
+	return fd, nil
+}
+
+func inodeOf(fd int) (uint64, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return 0, fmt.Errorf("%w (%w)", err, classify(err))
+	}
+	return st.Ino, nil
+}
+
+// readAt reads a whole file of the group that is open as fd.
+func readAt(fd int, name string) ([]byte, error) {
+	f, err := openAt(fd, name, unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
+}
+
+func openAt(fd int, name string, flags int) (*os.File, error) {
+	n, err := unix.Openat(fd, name, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(n), name), nil
+}
+
+// childNames lists the directories in the group that is open as fd, sorted.
+func childNames(fd int) ([]string, error) {
+	// A fresh descriptor, since reading a directory moves the position that duplicates share.
+	f, err := openAt(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, fmt.Errorf("%w (%w)", err, classify(err))
+	}
+	defer f.Close()
+	entries, err := f.ReadDir(-1)
+	if err != nil {
+		return nil, fmt.Errorf("%w (%w)", err, classify(err))
+	}
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// classify returns the word of the vocabulary that a system error means here.
+func classify(err error) error {
+	is := func(codes ...error) bool {
+		return slices.ContainsFunc(codes, func(c error) bool { return errors.Is(err, c) })
+	}
+	switch {
+	case is(unix.ENOENT, unix.ESRCH, unix.ENODEV):
+		// ENODEV is what an open file of a removed group answers.
+		return sharing.ErrNotFound
+	case is(unix.EEXIST):
+		return sharing.ErrConflict
+	case is(unix.EACCES, unix.EPERM, unix.EROFS):
+		return sharing.ErrDenied
+	case is(unix.ELOOP, unix.EXDEV, unix.ENOTDIR, unix.EINVAL, unix.ENAMETOOLONG):
+		return sharing.ErrInvalid
+	case is(unix.ENOSYS, unix.EOPNOTSUPP):
+		return sharing.ErrUnsupported
+	case is(unix.EAGAIN):
+		return sharing.ErrExhausted // mkdir past cgroup.max.descendants or cgroup.max.depth
+	}
+	return sharing.ErrUnavailable
+}

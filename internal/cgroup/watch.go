@@ -1,0 +1,219 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const eventsFile = "cgroup.events"
+
+// Watcher tells when groups become empty. One inotify instance serves all groups, because the kernel allows
+// a user few of them. Where inotify cannot be had, and as a net under it, every group is looked at once per
+// poll interval, so that emptiness is noticed late at worst and never missed.
+type Watcher struct {
+	poll time.Duration
+	log  *slog.Logger
+	init func() (int, error) // makes the inotify instance
+
+	mu      sync.Mutex
+	inotify *os.File // nil: polling alone, or Run is not in progress
+	groups  map[Group]int32
+	marks   map[int32]Group
+	wake    chan struct{} // room for one: Add asks Run to look
+}
+
+// NewWatcher makes a Watcher that polls every poll (at least a millisecond) besides listening.
+func NewWatcher(poll time.Duration, log *slog.Logger) *Watcher {
+	return &Watcher{
+		poll: max(poll, time.Millisecond), log: log, init: newInotify,
+		groups: map[Group]int32{}, marks: map[int32]Group{}, wake: make(chan struct{}, 1),
+	}
+}
+
+// noMark stands for a group that is only polled.
+const noMark int32 = -1
+
+// Add watches g until it has been told empty once, or Drop. Adding a group twice is harmless. A group that
+// is empty or gone already is told at once.
+func (w *Watcher) Add(g Group) {
+	w.mu.Lock()
+	if _, known := w.groups[g]; !known {
+		w.groups[g] = noMark
+		w.mark(g)
+	}
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Drop stops watching g. A call of emptied for it that has begun may still be in progress.
+func (w *Watcher) Drop(g Group) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.drop(g)
+}
+
+// drop reports whether g was watched. The lock is held.
+func (w *Watcher) drop(g Group) bool {
+	m, known := w.groups[g]
+	if !known {
+		return false
+	}
+	delete(w.groups, g)
+	if m != noMark {
+		delete(w.marks, m)
+		if w.inotify != nil {
+			removeMark(w.inotify, m)
+		}
+	}
+	return true
+}
+
+// mark asks for notice of g's state. The lock is held. On failure the group is polled.
+func (w *Watcher) mark(g Group) {
+	if w.inotify == nil {
+		return
+	}
+	m, err := addMark(w.inotify, g.Dir)
+	if err != nil {
+		if !errors.Is(err, unix.ENOENT) {
+			w.log.Warn("cgroup is watched by polling alone", "cgroup", g.Dir, "error", err)
+		}
+		return
+	}
+	w.groups[g], w.marks[m] = m, g
+}
+
+// addMark goes through SyscallConn, since File.Fd would make the descriptor blocking.
+func addMark(f *os.File, dir string) (int32, error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return noMark, err
+	}
+	var m int
+	var markErr error
+	err = raw.Control(func(fd uintptr) {
+		m, markErr = unix.InotifyAddWatch(int(fd), dir+"/"+eventsFile, unix.IN_MODIFY)
+	})
+	return int32(m), errors.Join(err, markErr)
+}
+
+// removeMark fails when the kernel dropped the mark together with the group; then there is nothing to do.
+func removeMark(f *os.File, m int32) {
+	if raw, err := f.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _, _ = unix.InotifyRmWatch(int(fd), uint32(m)) })
+	}
+}
+
+// Run watches until ctx ends and then returns nil. It calls emptied, from its own goroutine, once for each
+// group that has no process or is gone (removed, or another in its place), and forgets the group. The owner
+// joins Run; one Run at a time.
+func (w *Watcher) Run(ctx context.Context, emptied func(Group)) error {
+	changed := make(chan struct{}, 1)
+	stop, err := w.listen(changed)
+	if err != nil {
+		w.log.Warn("cgroups are watched by polling alone", "error", err)
+	} else {
+		defer stop()
+	}
+	tick := time.NewTicker(w.poll)
+	defer tick.Stop()
+	for {
+		w.look(ctx, emptied)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		case <-w.wake:
+		case <-changed:
+		}
+	}
+}
+
+func newInotify() (int, error) {
+	return unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+}
+
+// listen starts inotify and the goroutine that reads it; stop ends and joins it.
+func (w *Watcher) listen(changed chan<- struct{}) (stop func(), err error) {
+	fd, err := w.init()
+	if err != nil {
+		return nil, fmt.Errorf("start inotify: %w (%w)", err, sharing.ErrUnavailable)
+	}
+	f := os.NewFile(uintptr(fd), "inotify")
+	w.mu.Lock()
+	w.inotify = f
+	for g := range w.groups {
+		w.mark(g)
+	}
+	w.mu.Unlock()
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		// Which group changed does not matter: looking at all of them costs little, and a queue that
+		// overflowed then needs no care.
+		buf := make([]byte, 16<<10)
+		for {
+			if _, err := f.Read(buf); err != nil {
+				return // closed by stop; anything else leaves polling
+			}
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		}
+	})
+	return func() {
+		w.mu.Lock()
+		w.inotify = nil
+		clear(w.marks)
+		for g := range w.groups {
+			w.groups[g] = noMark
+		}
+		w.mu.Unlock()
+		_ = f.Close()
+		reader.Wait()
+	}, nil
+}
+
+// look tells of each watched group that is empty.
+func (w *Watcher) look(ctx context.Context, emptied func(Group)) {
+	w.mu.Lock()
+	all := make([]Group, 0, len(w.groups))
+	for g := range w.groups {
+		all = append(all, g)
+	}
+	w.mu.Unlock()
+	for _, g := range all {
+		if ctx.Err() != nil {
+			return
+		}
+		switch busy, err := g.Populated(); {
+		case err == nil && busy:
+			continue
+		case err != nil && !errors.Is(err, sharing.ErrNotFound) && !errors.Is(err, sharing.ErrStale):
+			// Not known is not empty.
+			w.log.Warn("cgroup cannot be looked at", "cgroup", g.Dir, "error", err)
+			continue
+		}
+		w.mu.Lock()
+		watched := w.drop(g)
+		w.mu.Unlock()
+		if watched {
+			emptied(g)
+		}
+	}
+}
