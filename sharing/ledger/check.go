@@ -1,0 +1,77 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Check verifies the ledger's invariants by reckoning everything anew from the claims. An error means a bug
+// in this package; the agent then grants nothing more. Every breach is in it.
+func (l *Ledger) Check() error {
+	var errs []error
+	breach := func(format string, args ...any) { errs = append(errs, fmt.Errorf("ledger: "+format, args...)) }
+	held, leased := map[sharing.GPUID]sum{}, map[sharing.GPUID]sum{}
+	names, leases := 0, 0
+	for id, e := range l.claims {
+		if id == "" || id != e.claim.ID {
+			breach("claim %q is filed under %q", e.claim.ID, id)
+		}
+		if err := distinct(e.claim.Placement); err != nil {
+			breach("claim %q: %w", id, err)
+		}
+		if e.claim.Name != "" {
+			names++
+			if l.names[e.claim.Name] != id {
+				breach("claim %q is not found by its name %q", id, e.claim.Name)
+			}
+		}
+		if e.lease != nil {
+			leases++
+			if e.lease.Cgroup == "" || l.cgroups[e.lease.Cgroup] != id {
+				breach("claim %q is not found by its cgroup %q", id, e.lease.Cgroup)
+			}
+		}
+		for _, f := range e.claim.Placement {
+			var err error
+			if held[f.GPU], err = held[f.GPU].with(f); err != nil {
+				breach("gpu %q: %w", f.GPU, err)
+			}
+			if e.lease != nil {
+				leased[f.GPU], _ = leased[f.GPU].with(f) // part of held
+			}
+			if l.gpus[f.GPU] == nil {
+				breach("claim %q is on gpu %q, which has no page", id, f.GPU)
+			}
+		}
+	}
+	if names != len(l.names) || leases != len(l.cgroups) {
+		breach("%d names for %d claims, %d cgroups for %d leases", len(l.names), names, len(l.cgroups), leases)
+	}
+	for id, g := range l.gpus {
+		if err := g.check(id, held[id], leased[id]); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (g *gpu) check(id sharing.GPUID, held, leased sum) error {
+	switch {
+	case g.facts.UUID != id:
+		return fmt.Errorf("ledger: gpu %q is filed under %q", g.facts.UUID, id)
+	case g.held != held || g.leased != leased:
+		return fmt.Errorf("ledger: gpu %q: booked %+v and leased %+v, its claims say %+v and %+v", id, g.held, g.leased, held, leased)
+	case g.over() != g.excused:
+		return fmt.Errorf("ledger: gpu %q: overbooked %v, from facts %v: %+v on %s", id, g.over(), g.excused, held, g.facts.Usable())
+	case !g.present && held.claims == 0:
+		return fmt.Errorf("ledger: gpu %q is gone and has a page without claims", id)
+	case g.facts.Health == sharing.HealthOK && !g.present:
+		return fmt.Errorf("ledger: gpu %q is gone and healthy", id)
+	}
+	return nil
+}

@@ -1,0 +1,173 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"fmt"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Claim books c, whole or not at all. It checks by itself that every fragment is what the request gives on
+// that GPU, and that the GPU has room for it: whoever chose may have looked earlier.
+//
+// Errors: ErrInvalid for a claim that is wrong in itself, ErrConflict for a taken id or name or a container
+// that has a claim, ErrNotFound for an unknown GPU, ErrLost, ErrUnavailable or ErrUnsupported for one that is
+// lost, not healthy or in MIG mode, ErrStale for one whose size has changed since, ErrExhausted for one
+// without room.
+func (l *Ledger) Claim(c Claim) error {
+	if err := l.checkIdentity(c); err != nil {
+		return fmt.Errorf("claim %q: %w", c.ID, err)
+	}
+	if err := l.checkPlacement(c); err != nil {
+		return fmt.Errorf("claim %q: %w", c.ID, err)
+	}
+	for _, f := range c.Placement {
+		if err := l.checkRoom(f); err != nil {
+			return fmt.Errorf("claim %q: gpu %q: %w", c.ID, f.GPU, err)
+		}
+	}
+	return l.enter(c, nil)
+}
+
+// Release drops a claim that is not leased. The error wraps ErrNotFound for an unknown claim and ErrConflict
+// while it is leased.
+func (l *Ledger) Release(id ClaimID) error {
+	e, ok := l.claims[id]
+	switch {
+	case !ok:
+		return fmt.Errorf("release claim %q: %w", id, sharing.ErrNotFound)
+	case e.lease != nil:
+		return fmt.Errorf("release claim %q: leased to cgroup %q: %w", id, e.lease.Cgroup, sharing.ErrConflict)
+	}
+	l.drop(e)
+	return nil
+}
+
+func (l *Ledger) checkIdentity(c Claim) error {
+	if c.ID == "" {
+		return fmt.Errorf("no id: %w", sharing.ErrInvalid)
+	}
+	if _, taken := l.claims[c.ID]; taken {
+		return fmt.Errorf("id is taken: %w", sharing.ErrConflict)
+	}
+	if c.Name != "" {
+		if err := sharing.ValidateName("name", c.Name); err != nil {
+			return err
+		}
+		if _, taken := l.names[c.Name]; taken {
+			return fmt.Errorf("name %q is taken by a living grant: %w", c.Name, sharing.ErrConflict)
+		}
+	}
+	if (c.Owner.PodUID == "") != (c.Owner.Container == "") {
+		return fmt.Errorf("owner has a pod without a container, or the reverse: %w", sharing.ErrInvalid)
+	}
+	if held, ok := l.ByContainer(c.Owner.PodUID, c.Owner.Container); ok {
+		return fmt.Errorf("container %q of pod %q holds claim %q: %w", c.Owner.Container, c.Owner.PodUID, held.Claim.ID, sharing.ErrConflict)
+	}
+	return nil
+}
+
+// checkPlacement checks that the placement answers the request, on GPUs that take claims.
+func (l *Ledger) checkPlacement(c Claim) error {
+	if err := c.Request.Validate(); err != nil {
+		return fmt.Errorf("request: %w", err)
+	}
+	if c.Request.Open() {
+		return fmt.Errorf("request: profile %q has not filled it: %w", c.Request.Profile, sharing.ErrInvalid)
+	}
+	if len(c.Placement) != c.Request.GPUs {
+		return fmt.Errorf("%d fragments for %d gpus: %w", len(c.Placement), c.Request.GPUs, sharing.ErrInvalid)
+	}
+	if err := distinct(c.Placement); err != nil {
+		return err
+	}
+	for _, f := range c.Placement {
+		if err := l.checkGPU(c.Request, f); err != nil {
+			return fmt.Errorf("gpu %q: %w", f.GPU, err)
+		}
+	}
+	return nil
+}
+
+func (l *Ledger) checkGPU(r sharing.Request, f sharing.Fragment) error {
+	page, ok := l.gpus[f.GPU]
+	if !ok {
+		return sharing.ErrNotFound
+	}
+	if err := page.alive(); err != nil {
+		return err
+	}
+	if page.facts.MIG {
+		return fmt.Errorf("in MIG mode: %w", sharing.ErrUnsupported)
+	}
+	want := r.On(page.facts)
+	switch {
+	case f == want && f.Memory > 0:
+		return nil
+	case f.Whole == want.Whole && f.Percent == want.Percent && r.Memory == 0 && f.Memory > 0:
+		return fmt.Errorf("%s was chosen, and the gpu now gives %s: %w", f.Memory, want.Memory, sharing.ErrStale)
+	}
+	return fmt.Errorf("the fragment is not what the request gives: %w", sharing.ErrInvalid)
+}
+
+// alive returns nil for a healthy GPU.
+func (g *gpu) alive() error {
+	switch g.facts.Health {
+	case sharing.HealthOK:
+		return nil
+	case sharing.HealthLost:
+		return fmt.Errorf("%s: %w", orElse(g.facts.HealthReason, "gone"), sharing.ErrLost)
+	case sharing.HealthUnknown, sharing.HealthSuspect, sharing.HealthUnhealthy:
+	}
+	return fmt.Errorf("%s: %s: %w", g.facts.Health, orElse(g.facts.HealthReason, "no reason known"), sharing.ErrUnavailable)
+}
+
+// checkRoom checks that f fits beside all that is booked.
+func (l *Ledger) checkRoom(f sharing.Fragment) error {
+	page := l.gpus[f.GPU]
+	after, err := page.held.with(f)
+	if err != nil {
+		return err
+	}
+	if after.fits(page.facts.Usable()) {
+		return nil
+	}
+	return noRoom(page, page.held, f)
+}
+
+// noRoom says why f does not fit beside what is there.
+func noRoom(page *gpu, there sum, f sharing.Fragment) error {
+	usable := page.facts.Usable()
+	switch {
+	case there.whole > 0:
+		return fmt.Errorf("held whole: %w", sharing.ErrExhausted)
+	case f.Whole && there.claims > 0:
+		return fmt.Errorf("asked whole, and shared by %d already: %w", there.claims, sharing.ErrExhausted)
+	case !there.fits(usable):
+		return fmt.Errorf("more is booked (%s, %s) than there is (%s): %w", there.memory, there.percent, usable, sharing.ErrExhausted)
+	case f.Memory > usable.SubFloor(there.memory):
+		return fmt.Errorf("%s free of %s, %s asked: %w", usable.SubFloor(there.memory), usable, f.Memory, sharing.ErrExhausted)
+	}
+	return fmt.Errorf("%s of compute free, %s asked: %w", sharing.FullGPU-there.percent, f.Percent, sharing.ErrExhausted)
+}
+
+// distinct refuses a placement with two fragments on one GPU.
+func distinct(p sharing.Placement) error {
+	seen := make(map[sharing.GPUID]bool, len(p))
+	for _, f := range p {
+		if seen[f.GPU] {
+			return fmt.Errorf("two fragments on gpu %q: %w", f.GPU, sharing.ErrInvalid)
+		}
+		seen[f.GPU] = true
+	}
+	return nil
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}

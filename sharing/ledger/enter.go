@@ -1,0 +1,116 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"fmt"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// enter writes a checked claim into the books, all of it or nothing. The error wraps ErrInvalid when a sum
+// would not fit in 64 bits.
+func (l *Ledger) enter(c Claim, lease *Lease) error {
+	for _, f := range c.Placement {
+		if page, ok := l.gpus[f.GPU]; ok {
+			if _, err := page.held.with(f); err != nil {
+				return fmt.Errorf("claim %q: gpu %q: %w", c.ID, f.GPU, err)
+			}
+		}
+	}
+	e := &entry{claim: c.clone()}
+	l.claims[c.ID] = e
+	if c.Name != "" {
+		l.names[c.Name] = c.ID
+	}
+	for _, f := range e.claim.Placement {
+		page := l.page(f.GPU)
+		page.held, _ = page.held.with(f) // checked above; no GPU is twice in a placement
+	}
+	if lease != nil {
+		l.lease(e, *lease)
+	}
+	return nil
+}
+
+// lease notes that a checked lease is in force.
+func (l *Ledger) lease(e *entry, lease Lease) {
+	e.lease = &lease
+	l.cgroups[lease.Cgroup] = e.claim.ID
+	for _, f := range e.claim.Placement {
+		page := l.gpus[f.GPU]
+		page.leased, _ = page.leased.with(f) // leased <= held, which does not wrap
+	}
+}
+
+// unlease takes the lease back.
+func (l *Ledger) unlease(e *entry) {
+	delete(l.cgroups, e.lease.Cgroup)
+	e.lease = nil
+	for _, f := range e.claim.Placement {
+		page := l.gpus[f.GPU]
+		page.leased = page.leased.without(f)
+	}
+}
+
+// drop takes a claim without a lease out of the books.
+func (l *Ledger) drop(e *entry) {
+	delete(l.claims, e.claim.ID)
+	if e.claim.Name != "" {
+		delete(l.names, e.claim.Name)
+	}
+	for _, f := range e.claim.Placement {
+		page := l.gpus[f.GPU]
+		page.held = page.held.without(f)
+		page.excused = page.excused && page.over()
+		l.tidy(f.GPU)
+	}
+}
+
+// Restore books a claim that is known to exist, with its lease if it is in use. Facts win: it is booked even
+// where it does not fit, on a GPU of any health, or on one that no inventory has had yet; View.Overbooked
+// then tells, and nothing more is granted there. A claim may have no fragments: a cgroup that
+// was found running and reaches no GPU. A name that is not a name, or is taken, is left out, since losing
+// the name is better than losing the claim.
+//
+// Errors, with nothing changed: ErrInvalid for an empty id, two fragments on one GPU, a share above 100
+// percent, a sum that does not fit in 64 bits, or a lease without cgroup and inode; ErrConflict for a taken
+// id or a cgroup that is leased.
+func (l *Ledger) Restore(c Claim, lease *Lease) error {
+	if err := l.checkRestore(c, lease); err != nil {
+		return fmt.Errorf("restore claim %q: %w", c.ID, err)
+	}
+	if _, taken := l.names[c.Name]; taken || sharing.ValidateName("name", c.Name) != nil {
+		c.Name = ""
+	}
+	if err := l.enter(c, lease); err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	for _, f := range c.Placement {
+		page := l.gpus[f.GPU]
+		page.excused = page.over()
+	}
+	return nil
+}
+
+func (l *Ledger) checkRestore(c Claim, lease *Lease) error {
+	if c.ID == "" {
+		return fmt.Errorf("no id: %w", sharing.ErrInvalid)
+	}
+	if _, taken := l.claims[c.ID]; taken {
+		return fmt.Errorf("id is taken: %w", sharing.ErrConflict)
+	}
+	if err := distinct(c.Placement); err != nil {
+		return err
+	}
+	for _, f := range c.Placement {
+		if f.GPU == "" || f.Percent > sharing.FullGPU {
+			return fmt.Errorf("fragment %+v is impossible: %w", f, sharing.ErrInvalid)
+		}
+	}
+	if lease == nil {
+		return nil
+	}
+	return l.checkLease(*lease)
+}

@@ -1,0 +1,104 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import "github.com/kerf-gpu/kerf/sharing"
+
+// gpu is one GPU's page in the books.
+type gpu struct {
+	// facts are those of the last inventory that had it. Of a GPU that only a restored claim named, all but
+	// the UUID is empty.
+	facts sharing.GPU
+	// present is true while the last inventory has it. A GPU that is not present and has no claims is
+	// dropped.
+	present bool
+	// held sums the fragments of all claims on this GPU, leased those of the leased ones: leased <= held.
+	held, leased sum
+	// excused is true while facts have made held more than the GPU has. Otherwise held fits it.
+	excused bool
+}
+
+// sum is what several fragments of one GPU take together.
+type sum struct {
+	// memory does not wrap: booking refuses what would.
+	memory sharing.Bytes
+	// percent may exceed 100 only where facts made it so.
+	percent sharing.Percent
+	// claims counts the fragments, whole those that take the GPU for themselves: whole <= claims.
+	claims, whole int
+}
+
+// with returns s and f together, or an error that wraps ErrInvalid if the memory does not fit in 64 bits.
+func (s sum) with(f sharing.Fragment) (sum, error) {
+	memory, err := s.memory.Add(f.Memory)
+	if err != nil {
+		return sum{}, err
+	}
+	s.memory = memory
+	s.percent += f.Percent
+	s.claims++
+	if f.Whole {
+		s.whole++
+	}
+	return s, nil
+}
+
+// without returns s less f, which is part of it.
+func (s sum) without(f sharing.Fragment) sum {
+	s.memory = s.memory.SubFloor(f.Memory)
+	s.percent -= f.Percent
+	s.claims--
+	if f.Whole {
+		s.whole--
+	}
+	return s
+}
+
+// fits reports whether a GPU with so much usable memory has s: enough memory and compute, and nobody
+// beside one who has it whole.
+func (s sum) fits(usable sharing.Bytes) bool {
+	return s.memory <= usable && s.percent <= sharing.FullGPU && (s.whole == 0 || s.claims == 1)
+}
+
+// over reports whether more is booked than there is. Nothing is known of a GPU that is not present.
+func (g *gpu) over() bool { return g.present && !g.held.fits(g.facts.Usable()) }
+
+// open reports whether new claims are taken at all.
+func (g *gpu) open() bool {
+	return g.present && g.facts.Health == sharing.HealthOK && !g.facts.MIG && g.held.whole == 0 && !g.over()
+}
+
+// View is one GPU's page, for people and for the allocator.
+type View struct {
+	// GPU is as the last inventory had it. One that is gone from it is HealthLost, and one that no inventory
+	// had yet has Index -1.
+	GPU sharing.GPU
+	// FreeMemory and FreePercent can be claimed now. Both are 0 on a GPU that takes no claims: not healthy,
+	// in MIG mode, held whole, or overbooked.
+	FreeMemory  sharing.Bytes
+	FreePercent sharing.Percent
+	// HeldMemory and HeldPercent are booked, LeasedMemory is that part of HeldMemory which is in use.
+	HeldMemory   sharing.Bytes
+	HeldPercent  sharing.Percent
+	LeasedMemory sharing.Bytes
+	// Whole is true while a claim has the GPU for itself.
+	Whole bool
+	// Claims is the number of claims with a fragment here.
+	Claims int
+	// Overbooked is true while more is booked than the GPU has, because it shrank or because what was found
+	// running did not add up.
+	Overbooked bool
+}
+
+func (g *gpu) view() View {
+	v := View{
+		GPU: g.facts.Clone(), HeldMemory: g.held.memory, HeldPercent: g.held.percent, LeasedMemory: g.leased.memory,
+		Whole: g.held.whole > 0, Claims: g.held.claims, Overbooked: g.over(),
+	}
+	if g.open() {
+		v.FreeMemory = g.facts.Usable().SubFloor(g.held.memory)
+		v.FreePercent = sharing.FullGPU - g.held.percent // open: held.percent <= FullGPU
+	}
+	return v
+}

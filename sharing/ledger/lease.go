@@ -1,0 +1,103 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"fmt"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Arm makes a claim leased. To arm it again with the very same lease changes nothing and is no error, since
+// a hook may ask twice.
+//
+// What is armed is in force, so it is checked once more: its GPUs must be healthy, and must have it beside
+// all that is leased there; a claim that was booked before the GPU shrank may fail this.
+//
+// Errors: ErrInvalid for a lease without cgroup or inode, ErrNotFound for an unknown claim, ErrConflict for
+// one that is leased to another cgroup or a cgroup that is leased to another claim, ErrStale for one that is
+// leased to an earlier cgroup of the same name, ErrLost or ErrUnavailable for a GPU that is lost or not
+// healthy, ErrExhausted where the GPU has no longer room.
+func (l *Ledger) Arm(id ClaimID, lease Lease) error {
+	e, err := l.armable(id, lease)
+	if err != nil {
+		return fmt.Errorf("arm claim %q: %w", id, err)
+	}
+	if e.lease != nil {
+		return nil
+	}
+	for _, f := range e.claim.Placement {
+		page := l.gpus[f.GPU]
+		err := page.alive()
+		if err == nil {
+			var after sum
+			if after, err = page.leased.with(f); err == nil && !after.fits(page.facts.Usable()) {
+				err = noRoom(page, page.leased, f)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("arm claim %q: gpu %q: %w", id, f.GPU, err)
+		}
+	}
+	l.lease(e, lease)
+	return nil
+}
+
+// Adopt is Arm for a lease that is already a fact, such as a process that cannot be taken out of its cgroup
+// again: GPUs are not asked. Its other errors are those of Arm.
+func (l *Ledger) Adopt(id ClaimID, lease Lease) error {
+	e, err := l.armable(id, lease)
+	if err != nil {
+		return fmt.Errorf("adopt lease of claim %q: %w", id, err)
+	}
+	if e.lease == nil {
+		l.lease(e, lease)
+	}
+	return nil
+}
+
+// EndLease tells that a claim's cgroup is empty. A pod's claim is then Claimed again, until its pod is
+// released; any other is gone. The error wraps ErrNotFound for an unknown claim and one that is not leased.
+func (l *Ledger) EndLease(id ClaimID) error {
+	e, ok := l.claims[id]
+	switch {
+	case !ok:
+		return fmt.Errorf("end lease of claim %q: %w", id, sharing.ErrNotFound)
+	case e.lease == nil:
+		return fmt.Errorf("end lease of claim %q: it has none: %w", id, sharing.ErrNotFound)
+	}
+	l.unlease(e)
+	if !e.claim.Owner.Pod() {
+		l.drop(e)
+	}
+	return nil
+}
+
+// armable returns the claim if it has no lease or this very one.
+func (l *Ledger) armable(id ClaimID, lease Lease) (*entry, error) {
+	e, ok := l.claims[id]
+	if !ok {
+		return nil, sharing.ErrNotFound
+	}
+	if e.lease == nil {
+		return e, l.checkLease(lease)
+	}
+	switch {
+	case *e.lease == lease:
+		return e, nil
+	case e.lease.Cgroup == lease.Cgroup && e.lease.Inode != lease.Inode:
+		return nil, fmt.Errorf("leased to an earlier cgroup %q (inode %d, not %d): %w", e.lease.Cgroup, e.lease.Inode, lease.Inode, sharing.ErrStale)
+	}
+	return nil, fmt.Errorf("leased to cgroup %q: %w", e.lease.Cgroup, sharing.ErrConflict)
+}
+
+func (l *Ledger) checkLease(lease Lease) error {
+	if lease.Cgroup == "" || lease.Inode == 0 {
+		return fmt.Errorf("lease without cgroup and inode: %w", sharing.ErrInvalid)
+	}
+	if holder, taken := l.cgroups[lease.Cgroup]; taken {
+		return fmt.Errorf("cgroup %q is leased to claim %q: %w", lease.Cgroup, holder, sharing.ErrConflict)
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ledger keeps who holds what on one node: claims, and the leases of those that are in use.
+//
+// It is a state machine without I/O, clock or goroutine. A claim is booked on its GPUs from Claim (or
+// Restore) until it is gone; in between it is Claimed or Leased:
+//
+//	Claim ─► Claimed ── Arm ─► Leased ── EndLease ─► gone (a process of its own)
+//	            ▲ │                        │
+//	            │ └─ Release ─► gone       │
+//	            └──────────────────────────┘ EndLease (a pod's container: until its pod is released)
+//
+// It promises: a call either does all it says or changes nothing; no call but Restore, Adopt and
+// SetInventory, which take in facts, leaves a GPU with more booked than it has; a claim is never dropped because its
+// GPU changed or went away; nothing that it returns aliases its own state.
+//
+// It does not choose GPUs (sharing/allocator does), set caps, or know whether a process lives. It is not
+// safe for concurrent use: its owner holds a lock.
+package ledger
+
+import "github.com/kerf-gpu/kerf/sharing"
+
+// ClaimID names a claim. It is never used again on this node.
+type ClaimID string
+
+// Owner is whom a claim is held for: one container of a pod, or a process of its own.
+type Owner struct {
+	UID uint32
+	PID int
+	// PodUID and Container are both set for a pod's container and both empty for a process of its own.
+	PodUID    string
+	Container string
+}
+
+// Pod reports whether a pod's container is the owner.
+func (o Owner) Pod() bool { return o.PodUID != "" }
+
+// Claim is a placement held for an owner.
+type Claim struct {
+	ID ClaimID
+	// Name is empty or unique among the ledger's claims.
+	Name  string
+	Owner Owner
+	// Request is what was asked. Of a claim that was made here it is complete and valid; of a restored one
+	// it is what is still known.
+	Request sharing.Request
+	// Placement has one fragment per GPU, no GPU twice.
+	Placement sharing.Placement
+	// Level is the enforcement level that the grant has. The ledger keeps it and decides nothing by it.
+	Level sharing.Level
+	// Recovered is true for a claim that was rebuilt from facts without a record of it.
+	Recovered bool
+}
+
+// clone returns a copy that shares nothing with c.
+func (c Claim) clone() Claim {
+	c.Request = c.Request.Clone()
+	c.Placement = c.Placement.Clone()
+	return c
+}
+
+// Lease is a claim's use by one container instance or process group, known by its cgroup.
+type Lease struct {
+	// ContainerID is the runtime's id of the container; empty for a process of its own.
+	ContainerID string
+	// Cgroup is the cgroup's absolute directory, and Inode tells it from an earlier one of that name. No two
+	// leases of a ledger have the same Cgroup.
+	Cgroup string
+	Inode  uint64
+}
+
+// State is where a claim is in its life.
+type State uint8
+
+// The states of a claim in the ledger.
+const (
+	// Claimed: booked, and nothing runs on it.
+	Claimed State = iota
+	// Leased: booked, and a container instance uses it.
+	Leased
+)
+
+// String returns "claimed" or "leased".
+func (s State) String() string {
+	if s == Leased {
+		return "leased"
+	}
+	return "claimed"
+}
+
+// Grant is a claim and its lease, as users see it.
+type Grant struct {
+	Claim Claim
+	// Lease is nil exactly while State is Claimed.
+	Lease *Lease
+	State State
+}
+
+// Ledger is the books of one node. Make one with New.
+type Ledger struct {
+	// gpus has every GPU of the last inventory, and every GPU on which a claim is booked.
+	gpus map[sharing.GPUID]*gpu
+	// claims has every claim that is booked.
+	claims map[ClaimID]*entry
+	// names has exactly the claims with a name, cgroups exactly those with a lease.
+	names   map[string]ClaimID
+	cgroups map[string]ClaimID
+}
+
+// entry is a claim in the books.
+type entry struct {
+	claim Claim
+	// lease is nil while the claim is only claimed.
+	lease *Lease
+}
+
+func (e *entry) grant() Grant {
+	g := Grant{Claim: e.claim.clone()}
+	if e.lease != nil {
+		lease := *e.lease
+		g.Lease, g.State = &lease, Leased
+	}
+	return g
+}
+
+// New returns a ledger without GPUs and claims.
+func New() *Ledger {
+	return &Ledger{
+		gpus: map[sharing.GPUID]*gpu{}, claims: map[ClaimID]*entry{},
+		names: map[string]ClaimID{}, cgroups: map[string]ClaimID{},
+	}
+}
