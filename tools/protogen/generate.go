@@ -16,7 +16,6 @@ import (
 	"github.com/bufbuild/protocompile/linker"
 	"github.com/bufbuild/protocompile/protoutil"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/pluginpb"
 )
 
@@ -65,7 +64,7 @@ func (g *generator) compile(ctx context.Context, files []string) (*pluginpb.Code
 	}
 	request := &pluginpb.CodeGeneratorRequest{
 		FileToGenerate: files,
-		Parameter:      proto.String(parameter),
+		Parameter:      new(parameter),
 	}
 	seen := map[string]bool{}
 	for _, file := range linked {
@@ -86,7 +85,7 @@ func appendInOrder(request *pluginpb.CodeGeneratorRequest, file linker.File, see
 			appendInOrder(request, dep, seen)
 		}
 	}
-	request.ProtoFile = append(request.ProtoFile, proto.Clone(protoutil.ProtoFromFileDescriptor(file)).(*descriptorpb.FileDescriptorProto))
+	request.ProtoFile = append(request.ProtoFile, protoutil.ProtoFromFileDescriptor(file))
 }
 
 // call runs one plugin on the request: bytes in, bytes out, messages for people on its stderr.

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/pluginpb"
 )
 
@@ -90,7 +89,7 @@ func TestWriteStaysBelowOut(t *testing.T) {
 	out := t.TempDir()
 	g := generator{out: filepath.Join(out, "in")}
 	for _, name := range []string{"../evil.go", "/evil.go", ""} {
-		file := &pluginpb.CodeGeneratorResponse_File{Name: proto.String(name), Content: proto.String("x")}
+		file := &pluginpb.CodeGeneratorResponse_File{Name: new(name), Content: new("x")}
 		if err := g.write([]*pluginpb.CodeGeneratorResponse_File{file}); err == nil {
 			t.Errorf("name %q was written", name)
 		}
