@@ -1,0 +1,98 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package metrics is the agent's exposition: what the node API shows, as Prometheus metrics, and counters of
+// what the runtime did.
+//
+// It promises that a value which is not known is absent, never zero, and that the number of series is
+// bounded by GPUs and living grants. Labels that a user chose (a grant's name) were validated before they
+// reach it.
+//
+// It does not sample by itself: each scrape asks the node once.
+package metrics
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+)
+
+// scrapeDeadline bounds how long one scrape may wait for the driver.
+const scrapeDeadline = 5 * time.Second
+
+// Collector turns the node's state into metrics at each scrape.
+type Collector struct {
+	state func(context.Context) *nodev1.GetNodeResponse
+
+	ready, info                                                         *prometheus.Desc
+	gpuTotal, gpuReserved, gpuUsed, gpuGranted, gpuPercent, gpuUtil     *prometheus.Desc
+	gpuHealthy, gpuInfo                                                 *prometheus.Desc
+	grantUsed, grantLimit, grantPercent, grantProcs, grantInfo, configE *prometheus.Desc
+}
+
+// NewCollector makes a collector over a function that returns one picture of the node.
+func NewCollector(state func(context.Context) *nodev1.GetNodeResponse) *Collector {
+	gpu := []string{"gpu", "index"}
+	grant := []string{"grant", "gpu"}
+	d := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
+	return &Collector{
+		state:        state,
+		ready:        d("kerf_agent_ready", "1 when claims are taken, else 0."),
+		info:         d("kerf_agent_info", "Versions; always 1.", "version", "driver"),
+		configE:      d("kerf_config_errors", "Mistakes of a newer configuration that was refused; 0 when the newest is in force."),
+		gpuTotal:     d("kerf_gpu_memory_total_bytes", "Whole memory of the GPU.", gpu...),
+		gpuReserved:  d("kerf_gpu_memory_reserved_bytes", "The driver's own part of the memory.", gpu...),
+		gpuUsed:      d("kerf_gpu_memory_used_bytes", "Memory in use, as the driver counts it; absent when not known.", gpu...),
+		gpuGranted:   d("kerf_gpu_memory_granted_bytes", "Memory held by grants.", gpu...),
+		gpuPercent:   d("kerf_gpu_compute_granted_percent", "Compute share held by grants, 0 to 100.", gpu...),
+		gpuUtil:      d("kerf_gpu_utilization_percent", "Utilisation over the driver's last sample; absent when not known.", gpu...),
+		gpuHealthy:   d("kerf_gpu_healthy", "1 when the GPU takes new grants by its health, else 0; the state is a label.", "gpu", "index", "health"),
+		gpuInfo:      d("kerf_gpu_info", "Identity of the GPU; always 1.", "gpu", "index", "model", "pci", "mig"),
+		grantUsed:    d("kerf_grant_memory_used_bytes", "Memory that the grant uses on this GPU; absent when not known.", grant...),
+		grantLimit:   d("kerf_grant_memory_limit_bytes", "Memory that the grant may use on this GPU.", grant...),
+		grantPercent: d("kerf_grant_compute_percent", "Compute share of this GPU; 0 is a fair share.", grant...),
+		grantProcs:   d("kerf_grant_processes", "Processes in the grant's cgroup.", "grant"),
+		grantInfo:    d("kerf_grant_info", "Facts of the grant; always 1.", "grant", "id", "state", "level", "uid", "pod_uid", "container", "profile", "health"),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		c.ready, c.info, c.configE, c.gpuTotal, c.gpuReserved, c.gpuUsed, c.gpuGranted, c.gpuPercent, c.gpuUtil, c.gpuHealthy,
+		c.gpuInfo, c.grantUsed, c.grantLimit, c.grantPercent, c.grantProcs, c.grantInfo,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeDeadline)
+	defer cancel()
+	s := c.state(ctx)
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	gauge(c.ready, truth(s.GetReady()))
+	gauge(c.info, 1, s.GetAgentVersion(), s.GetDriverVersion())
+	gauge(c.configE, float64(len(s.GetConfig().GetErrors())))
+	for _, g := range s.GetGpus() {
+		c.gpu(gauge, g)
+	}
+	for _, g := range s.GetGrants() {
+		c.grant(gauge, g)
+	}
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,95 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
+
+	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata; commit the difference only if you understand it")
+
+const mib = 1 << 20
+
+// One GPU whose use is known and one that does not answer; a named grant, an unnamed one over two GPUs, and
+// one whose use cannot be told.
+func picture() *nodev1.GetNodeResponse {
+	return &nodev1.GetNodeResponse{
+		Ready: true, AgentVersion: "v1", DriverVersion: "615.71.09", Config: &nodev1.ConfigStatus{Errors: []string{"a", "b"}},
+		Gpus: []*nodev1.GPU{
+			{Uuid: "GPU-0", Index: 0, Model: "H100", Pci: "0:1:0", MemoryBytes: 80 * mib, ReservedBytes: 2 * mib, UsedBytes: 12 * mib, UsedKnown: true, GrantedBytes: 20 * mib, GrantedPercent: 25, Utilization: 80, Health: "healthy"},
+			{Uuid: "GPU-1", Index: 1, Model: "H100", Pci: "0:2:0", MemoryBytes: 80 * mib, Utilization: -1, Health: "lost"},
+		},
+		Grants: []*nodev1.Grant{
+			{Id: "k1", Name: "train", State: "leased", Level: "driver", Uid: 1000, Pids: []int32{7, 8}, Health: "healthy", Fragments: []*nodev1.Fragment{{Gpu: "GPU-0", MemoryBytes: 10 * mib, Percent: 25, UsedBytes: 9 * mib, UsedKnown: true}}},
+			{Id: "k2", State: "leased", Level: "unknown", Health: "lost", Fragments: []*nodev1.Fragment{{Gpu: "GPU-0", MemoryBytes: 10 * mib, UsedKnown: true}, {Gpu: "GPU-1", MemoryBytes: 10 * mib}}},
+		},
+	}
+}
+
+func TestExposition(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(NewCollector(func(context.Context) *nodev1.GetNodeResponse { return picture() }))
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := testutil.CollectAndFormat(NewCollector(func(context.Context) *nodev1.GetNodeResponse { return picture() }), expfmt.TypeTextPlain)
+	if err != nil || len(families) == 0 {
+		t.Fatal(err, len(families))
+	}
+	const golden = "testdata/exposition.txt"
+	if *update {
+		if err := os.WriteFile(golden, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), string(got)); d != "" {
+		t.Error(d)
+	}
+	for _, absent := range []string{`kerf_gpu_memory_used_bytes{gpu="GPU-1"`, `kerf_gpu_utilization_percent{gpu="GPU-1"`, `kerf_grant_memory_used_bytes{gpu="GPU-1"`} {
+		if strings.Contains(string(got), absent) {
+			t.Errorf("%s is exposed although it is not known", absent)
+		}
+	}
+}
+
+func TestEvents(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	e := NewEvents(reg)
+	e.Claimed(nil)
+	e.Claimed(fmt.Errorf("x: %w", sharing.ErrExhausted))
+	e.Armed(3*time.Millisecond, nil)
+	e.Armed(time.Second, fmt.Errorf("x: %w", sharing.ErrStale))
+	e.Ended()
+	e.Recovered()
+	e.CapRestored()
+	e.ConfigRefused()
+	for labels, want := range map[[2]string]float64{{"claims", "held"}: 1, {"claims", "exhausted"}: 1, {"claims", "invalid"}: 0, {"arms", "leased"}: 1, {"arms", "other"}: 1} {
+		vec := map[string]*prometheus.CounterVec{"claims": e.claims, "arms": e.arms}[labels[0]]
+		if got := testutil.ToFloat64(vec.WithLabelValues(labels[1])); got != want {
+			t.Errorf("%v: %v, want %v", labels, got, want)
+		}
+	}
+	if n := testutil.CollectAndCount(e.armSeconds); n != 1 {
+		t.Errorf("%d histograms", n)
+	}
+}

@@ -1,0 +1,48 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+)
+
+// emit sends one gauge.
+type emit func(d *prometheus.Desc, v float64, labels ...string)
+
+func (c *Collector) gpu(out emit, g *nodev1.GPU) {
+	id, index := g.GetUuid(), strconv.Itoa(int(g.GetIndex()))
+	out(c.gpuInfo, 1, id, index, g.GetModel(), g.GetPci(), strconv.FormatBool(g.GetMig()))
+	out(c.gpuHealthy, truth(g.GetHealth() == "healthy"), id, index, g.GetHealth())
+	out(c.gpuTotal, float64(g.GetMemoryBytes()), id, index)
+	out(c.gpuReserved, float64(g.GetReservedBytes()), id, index)
+	out(c.gpuGranted, float64(g.GetGrantedBytes()), id, index)
+	out(c.gpuPercent, float64(g.GetGrantedPercent()), id, index)
+	if g.GetUsedKnown() {
+		out(c.gpuUsed, float64(g.GetUsedBytes()), id, index)
+	}
+	if g.GetUtilization() >= 0 {
+		out(c.gpuUtil, float64(g.GetUtilization()), id, index)
+	}
+}
+
+func (c *Collector) grant(out emit, g *nodev1.Grant) {
+	name := g.GetName()
+	if name == "" {
+		name = g.GetId()
+	}
+	out(c.grantInfo, 1, name, g.GetId(), g.GetState(), g.GetLevel(), strconv.FormatUint(uint64(g.GetUid()), 10),
+		g.GetPodUid(), g.GetContainer(), g.GetProfile(), g.GetHealth())
+	out(c.grantProcs, float64(len(g.GetPids())), name)
+	for _, f := range g.GetFragments() {
+		out(c.grantLimit, float64(f.GetMemoryBytes()), name, f.GetGpu())
+		out(c.grantPercent, float64(f.GetPercent()), name, f.GetGpu())
+		if f.GetUsedKnown() {
+			out(c.grantUsed, float64(f.GetUsedBytes()), name, f.GetGpu())
+		}
+	}
+}
