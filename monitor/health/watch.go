@@ -1,0 +1,155 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Driver is what the watch reads.
+type Driver interface {
+	// Check makes one cheap call on the GPU: nil when it answers, else ErrLost or ErrUnavailable.
+	Check(ctx context.Context, gpu sharing.GPUID) error
+	// Recovery is the driver's own word on what the GPU needs.
+	Recovery(ctx context.Context, gpu sharing.GPUID) Recovery
+	// NextXID waits for the next XID event.
+	NextXID(ctx context.Context) (gpu sharing.GPUID, xid uint64, err error)
+}
+
+// Watch keeps the health of a set of GPUs.
+type Watch struct {
+	Driver Driver
+	GPUs   []sharing.GPUID
+	Log    *slog.Logger
+	// Tell is called with each change, never twice at once.
+	Tell func(gpu sharing.GPUID, h sharing.Health, reason string)
+	// Every is the time between probes of one GPU; Deadline bounds one probe.
+	Every, Deadline time.Duration
+
+	mu       sync.Mutex
+	machines map[sharing.GPUID]*Machine
+}
+
+// goneRounds of probes in a row in which no GPU answers mean that the driver itself is gone.
+const goneRounds = 3
+
+// Run watches until ctx ends (nil), or until no GPU has answered for some rounds: the driver is gone then,
+// which is an error that wraps ErrUnavailable.
+func (w *Watch) Run(ctx context.Context) error {
+	w.machines = make(map[sharing.GPUID]*Machine, len(w.GPUs))
+	for _, id := range w.GPUs {
+		w.machines[id] = &Machine{}
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return w.probes(ctx) })
+	g.Go(func() error { return w.events(ctx) })
+	return g.Wait()
+}
+
+func (w *Watch) probes(ctx context.Context) error {
+	t := time.NewTicker(w.Every)
+	defer t.Stop()
+	for silent := 0; ; {
+		if w.round(ctx) || len(w.GPUs) == 0 {
+			silent = 0
+		} else if silent++; silent >= goneRounds && ctx.Err() == nil {
+			return fmt.Errorf("no GPU answers any more: %w", sharing.ErrUnavailable)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+	}
+}
+
+// round probes every GPU once, all at the same time, and reports whether any answered.
+func (w *Watch) round(ctx context.Context) bool {
+	answered := make([]bool, len(w.GPUs))
+	var wg sync.WaitGroup
+	for i, id := range w.GPUs {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, w.Deadline)
+			defer cancel()
+			err := w.Driver.Check(ctx, id)
+			var rec Recovery
+			if err == nil {
+				rec = w.Driver.Recovery(ctx, id)
+			}
+			answered[i] = err == nil
+			if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return // the watch is ending: its own cancelled calls say nothing of the GPU
+			}
+			w.feed(id, func(m *Machine) bool { return m.Probe(err, rec) })
+		})
+	}
+	wg.Wait()
+	for _, a := range answered {
+		if a {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *Watch) events(ctx context.Context) error {
+	for backoff := time.Second; ctx.Err() == nil; {
+		id, xid, err := w.Driver.NextXID(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			backoff = time.Second
+			w.Log.Warn("XID", "gpu", string(id), "xid", xid)
+			w.feed(id, func(m *Machine) bool { return m.XID(xid) })
+			continue
+		case errors.Is(err, sharing.ErrUnsupported):
+			w.Log.Info("no XID events on this driver; probes alone tell the health", "reason", err.Error())
+			<-ctx.Done()
+			return nil
+		}
+		w.Log.Warn("wait for XID events", "error", err.Error(), "again_in", backoff.String())
+		if !pause(ctx, backoff) {
+			return nil
+		}
+		backoff = min(2*backoff, time.Minute)
+	}
+	return nil
+}
+
+func (w *Watch) feed(id sharing.GPUID, in func(*Machine) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m, ok := w.machines[id]
+	if !ok || !in(m) {
+		return
+	}
+	h, reason := m.State()
+	if h == sharing.HealthOK {
+		w.Log.Info("GPU is healthy", "gpu", string(id))
+	} else {
+		w.Log.Warn("GPU takes no new grants", "gpu", string(id), "health", h.String(), "reason", reason)
+	}
+	w.Tell(id, h, reason)
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

@@ -1,0 +1,139 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package health
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+type change struct {
+	gpu    sharing.GPUID
+	health sharing.Health
+}
+
+// fakeDriver answers from a map; a GPU that hangs answers when its caller's patience ends.
+type fakeDriver struct {
+	mu    sync.Mutex
+	lost  map[sharing.GPUID]bool
+	hangs map[sharing.GPUID]bool
+	xids  chan change
+	waits int
+	fail  error
+}
+
+func (d *fakeDriver) Check(ctx context.Context, id sharing.GPUID) error {
+	d.mu.Lock()
+	lost, hangs := d.lost[id], d.hangs[id]
+	d.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+		return errHang
+	}
+	if lost {
+		return errLost
+	}
+	return nil
+}
+
+func (d *fakeDriver) Recovery(context.Context, sharing.GPUID) Recovery { return nothing }
+
+func (d *fakeDriver) NextXID(ctx context.Context) (sharing.GPUID, uint64, error) {
+	d.mu.Lock()
+	d.waits++
+	err := d.fail
+	d.mu.Unlock()
+	if err != nil {
+		return "", 0, err
+	}
+	select {
+	case <-ctx.Done():
+		return "", 0, ctx.Err()
+	case c := <-d.xids:
+		return c.gpu, uint64(c.health), nil // the number of the XID travels in the health field
+	}
+}
+
+func (d *fakeDriver) set(f func()) { d.mu.Lock(); defer d.mu.Unlock(); f() }
+
+func start(t *testing.T, d *fakeDriver, gpus ...sharing.GPUID) (<-chan change, <-chan error) {
+	t.Helper()
+	t.Cleanup(func() { goleak.VerifyNone(t) })
+	told, done := make(chan change, 100), make(chan error, 1)
+	w := &Watch{
+		Driver: d, GPUs: gpus, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Tell:  func(id sharing.GPUID, h sharing.Health, _ string) { told <- change{id, h} },
+		Every: 5 * time.Millisecond, Deadline: 20 * time.Millisecond,
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	joined := make(chan struct{})
+	go func() { done <- w.Run(ctx); close(joined) }()
+	t.Cleanup(func() { cancel(); <-joined })
+	return told, done
+}
+
+func await(t *testing.T, told <-chan change, want change) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	for {
+		select {
+		case got := <-told:
+			if got == want {
+				return
+			}
+		case <-deadline:
+			t.Fatalf("never told %v", want)
+		}
+	}
+}
+
+func TestAFaultMarksOneGPUAndItComesBack(t *testing.T) {
+	d := &fakeDriver{lost: map[sharing.GPUID]bool{}, hangs: map[sharing.GPUID]bool{}, xids: make(chan change)}
+	told, _ := start(t, d, "a", "b")
+	await(t, told, change{"a", sharing.HealthOK})
+	d.set(func() { d.lost["a"] = true })
+	await(t, told, change{"a", sharing.HealthLost})
+	d.set(func() { d.lost["a"] = false })
+	await(t, told, change{"a", sharing.HealthOK})
+	d.xids <- change{"b", 48}
+	await(t, told, change{"b", sharing.HealthUnhealthy})
+	d.xids <- change{"nobody", 48} // a GPU that is not watched is no crash
+	d.set(func() { d.hangs["a"] = true })
+	await(t, told, change{"a", sharing.HealthSuspect})
+}
+
+func TestAllSilentMeansTheDriverIsGone(t *testing.T) {
+	d := &fakeDriver{lost: map[sharing.GPUID]bool{"a": true, "b": true}, xids: make(chan change)}
+	_, done := start(t, d, "a", "b")
+	select {
+	case err := <-done:
+		if !errors.Is(err, sharing.ErrUnavailable) {
+			t.Errorf("%v, want ErrUnavailable", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the watch went on")
+	}
+}
+
+// An event wait that only fails must not spin: one call, then the back-off.
+func TestEventErrorsBackOff(t *testing.T) {
+	d := &fakeDriver{fail: errHang, xids: make(chan change)}
+	told, _ := start(t, d, "a")
+	await(t, told, change{"a", sharing.HealthOK})
+	time.Sleep(50 * time.Millisecond)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.waits > 2 {
+		t.Errorf("%d waits in 50 ms", d.waits)
+	}
+}
