@@ -1,0 +1,135 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package allocator chooses the GPUs of one node that answer a request.
+//
+// It is a pure function of the GPUs' state and the request: the same input gives the same placement, in
+// whatever order the GPUs are listed. What it returns fitted the state that it was given; the ledger checks
+// again when it is booked.
+//
+// How it chooses, for fragments: among the GPUs that fit, one that is shared already before one that is
+// free, so that whole GPUs stay whole; then the one with the least memory and compute left over, as parts of
+// that GPU; then the lowest index. PlaceSpread turns this around. Whole GPUs: see whole.go.
+//
+// It does not choose among nodes, and it does not read a profile or a pool: the request is complete.
+package allocator
+
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// GPUState is what the choice depends on of one GPU.
+type GPUState struct {
+	GPU sharing.GPU
+	// FreeMemory and FreePercent are what can be claimed now.
+	FreeMemory  sharing.Bytes
+	FreePercent sharing.Percent
+	// Held is true while any claim is on the GPU.
+	Held bool
+	// Levels are the enforcement levels that a grant on this GPU can have. Exclusive and hardware count for
+	// nothing here: a whole GPU is exclusive by itself, and a fragment never is.
+	Levels []sharing.Level
+}
+
+// Choose returns the placement that answers the request, fragments by GPU index, or an error: *NoFit when
+// no GPU is free for it (ErrExhausted) or none here could ever be (ErrUnsupported), else ErrInvalid for a
+// request or a list of GPUs that is wrong in itself.
+func Choose(gpus []GPUState, r sharing.Request) (sharing.Placement, error) {
+	if err := r.Validate(); err != nil {
+		return nil, fmt.Errorf("choose gpus: %w", err)
+	}
+	if r.Open() {
+		return nil, fmt.Errorf("choose gpus: profile %q has not filled the request: %w", r.Profile, sharing.ErrInvalid)
+	}
+	gpus, err := ordered(gpus)
+	if err != nil {
+		return nil, fmt.Errorf("choose gpus: %w", err)
+	}
+	var fit []GPUState
+	verdicts := make([]verdict, len(gpus))
+	for i, g := range gpus {
+		verdicts[i] = judge(g, r)
+		if verdicts[i].reason == "" {
+			fit = append(fit, g)
+		}
+	}
+	if len(fit) < r.GPUs {
+		return nil, noFit(gpus, verdicts, r)
+	}
+	var chosen []GPUState
+	if r.Kind == sharing.KindWhole {
+		chosen = chooseWhole(fit, r.GPUs)
+	} else {
+		chosen = chooseShared(fit, r)
+	}
+	sortByIndex(chosen)
+	placement := make(sharing.Placement, 0, len(chosen))
+	for _, g := range chosen {
+		placement = append(placement, r.On(g.GPU))
+	}
+	return placement, nil
+}
+
+// ordered returns the GPUs by index and UUID, so that nothing depends on the caller's order.
+func ordered(gpus []GPUState) ([]GPUState, error) {
+	out := slices.Clone(gpus)
+	sortByIndex(out)
+	seen := make(map[sharing.GPUID]bool, len(out))
+	for _, g := range out {
+		if seen[g.GPU.UUID] {
+			return nil, fmt.Errorf("gpu %q is listed twice: %w", g.GPU.UUID, sharing.ErrInvalid)
+		}
+		seen[g.GPU.UUID] = true
+	}
+	return out, nil
+}
+
+func sortByIndex(gpus []GPUState) {
+	slices.SortFunc(gpus, func(a, b GPUState) int {
+		return cmp.Or(cmp.Compare(a.GPU.Index, b.GPU.Index), cmp.Compare(a.GPU.UUID, b.GPU.UUID))
+	})
+}
+
+// chooseShared returns the best r.GPUs of the GPUs that fit; they come by index, and so ties go.
+func chooseShared(fit []GPUState, r sharing.Request) []GPUState {
+	fit = slices.Clone(fit)
+	left := make(map[sharing.GPUID]uint64, len(fit))
+	for _, g := range fit {
+		left[g.GPU.UUID] = leftover(g, r.On(g.GPU))
+	}
+	slices.SortStableFunc(fit, func(a, b GPUState) int {
+		order := cmp.Or(heldFirst(a, b), cmp.Compare(left[a.GPU.UUID], left[b.GPU.UUID]))
+		if r.Place == sharing.PlaceSpread {
+			return -order
+		}
+		return order
+	})
+	return fit[:r.GPUs]
+}
+
+func heldFirst(a, b GPUState) int {
+	switch {
+	case a.Held == b.Held:
+		return 0
+	case a.Held:
+		return -1
+	}
+	return 1
+}
+
+// leftover is what the fragment leaves free on the GPU: the part of its memory and the part of its compute,
+// each in 2^-32, added. f fits g.
+func leftover(g GPUState, f sharing.Fragment) uint64 {
+	const one = 32
+	usable := g.GPU.Usable()
+	memory := min(g.FreeMemory, usable).SubFloor(f.Memory)
+	// memory < usable, since f.Memory > 0: the quotient is below 2^32.
+	q, _ := bits.Div64(uint64(memory)>>(64-one), uint64(memory)<<one, uint64(usable))
+	percent := min(g.FreePercent, sharing.FullGPU) - f.Percent
+	return q + uint64(percent)<<one/uint64(sharing.FullGPU)
+}

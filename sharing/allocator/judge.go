@@ -1,0 +1,96 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"fmt"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// verdict says whether a GPU fits a request.
+type verdict struct {
+	// reason is empty when it fits; else it says why not, with the numbers.
+	reason string
+	// never is true when the reason stands whatever is given back.
+	never bool
+}
+
+func no(format string, args ...any) verdict { return verdict{reason: fmt.Sprintf(format, args...)} }
+
+func never(format string, args ...any) verdict {
+	return verdict{reason: fmt.Sprintf(format, args...), never: true}
+}
+
+// judge says why g does not fit r, what can never be first.
+func judge(g GPUState, r sharing.Request) verdict {
+	if v := judgeEver(g, r); v.reason != "" {
+		return v
+	}
+	if h := g.GPU.Health; h != sharing.HealthOK {
+		if g.GPU.HealthReason != "" {
+			return no("is %s: %s", h, g.GPU.HealthReason)
+		}
+		return no("is %s", h)
+	}
+	if r.Kind == sharing.KindWhole {
+		if g.Held || g.FreeMemory < g.GPU.Usable() || g.FreePercent < sharing.FullGPU {
+			return no("is in use: %s free of %s, the whole GPU asked", g.FreeMemory, g.GPU.Usable())
+		}
+		return verdict{}
+	}
+	f := r.On(g.GPU)
+	switch {
+	case f.Memory > g.FreeMemory && f.Percent > g.FreePercent:
+		return no("%s and %s free of %s, %s and %s asked", g.FreeMemory, g.FreePercent, g.GPU.Usable(), f.Memory, f.Percent)
+	case f.Memory > g.FreeMemory:
+		return no("%s free of %s, %s asked", g.FreeMemory, g.GPU.Usable(), f.Memory)
+	case f.Percent > g.FreePercent:
+		return no("%s of compute free, %s asked", g.FreePercent, f.Percent)
+	}
+	return verdict{}
+}
+
+// judgeEver looks only at what stays when all claims are gone and the GPU is healthy.
+func judgeEver(g GPUState, r sharing.Request) verdict {
+	switch {
+	case !sharing.MatchModels(r.Models, g.GPU.Model):
+		return never("its model is not one of those asked for (%q)", r.Models)
+	case !sharing.MatchModels(r.ProfileModels, g.GPU.Model):
+		return never("its model is not one of profile %q (%q)", r.Profile, r.ProfileModels)
+	case !r.Admits(g.GPU):
+		return never("is not one of the UUIDs asked for")
+	case g.GPU.MIG:
+		return never("is in MIG mode, which gives no fractions and is not given whole")
+	case g.GPU.Validate() != nil || g.GPU.Usable() == 0:
+		return never("has no usable memory")
+	case r.Kind == sharing.KindWhole:
+		return verdict{}
+	}
+	if best := strongest(g.Levels); !best.AtLeast(r.MinLevel) {
+		if r.MinLevel >= sharing.LevelHardware {
+			return never("a fragment here can be held to its size at level %s at most, %s demanded: ask for a whole GPU", best, r.MinLevel)
+		}
+		return never("a fragment here can be held to its size at level %s at most, %s demanded", best, r.MinLevel)
+	}
+	f := r.On(g.GPU)
+	switch {
+	case f.Memory > g.GPU.Usable():
+		return never("has %s in all, %s asked", g.GPU.Usable(), f.Memory)
+	case f.Memory < sharing.MinFragment:
+		return never("%s of its %s is less than %s", f.Percent, g.GPU.Usable(), sharing.MinFragment)
+	}
+	return verdict{}
+}
+
+// strongest returns the best level that a fragment can have.
+func strongest(levels []sharing.Level) sharing.Level {
+	best := sharing.LevelUnknown
+	for _, l := range levels {
+		if l < sharing.LevelHardware {
+			best = max(best, l)
+		}
+	}
+	return best
+}

@@ -1,0 +1,119 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// NoFit says why no placement answers a request. It is ErrUnsupported when too few GPUs here could ever
+// answer it, and ErrExhausted when it is only a matter of what is held now.
+type NoFit struct {
+	Request sharing.Request
+	// GPUs has every GPU that does not fit, by index.
+	GPUs []Reason
+	// Summary is one sentence with the numbers, without the GPUs one by one.
+	Summary string
+	// Never is true when it will not fit whatever is given back.
+	Never bool
+}
+
+// Reason says why one GPU does not fit.
+type Reason struct {
+	GPU   sharing.GPUID
+	Index int
+	Model string
+	// Text is a clause: "4GiB free of 79GiB, 10GiB asked".
+	Text string
+}
+
+// String names the GPU and gives the reason.
+func (r Reason) String() string { return fmt.Sprintf("GPU %d (%s): %s", r.Index, r.Model, r.Text) }
+
+// Error gives the summary and then a line for each GPU.
+func (e *NoFit) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Summary)
+	for _, g := range e.GPUs {
+		b.WriteString("\n  " + g.String())
+	}
+	return b.String()
+}
+
+// Unwrap returns ErrUnsupported or ErrExhausted.
+func (e *NoFit) Unwrap() error {
+	if e.Never {
+		return sharing.ErrUnsupported
+	}
+	return sharing.ErrExhausted
+}
+
+func noFit(gpus []GPUState, verdicts []verdict, r sharing.Request) *NoFit {
+	e := &NoFit{Request: r.Clone()}
+	possible := 0
+	for i, v := range verdicts {
+		if !v.never {
+			possible++
+		}
+		if v.reason != "" {
+			g := gpus[i].GPU
+			e.GPUs = append(e.GPUs, Reason{GPU: g.UUID, Index: g.Index, Model: g.Model, Text: v.reason})
+		}
+	}
+	e.Never = possible < r.GPUs
+	e.Summary = "no room for " + r.String() + ": " + summary(gpus, verdicts, r, possible)
+	return e
+}
+
+// summary says in one clause what stands in the way.
+func summary(gpus []GPUState, verdicts []verdict, r sharing.Request, possible int) string {
+	if len(gpus) == 0 {
+		return "this node has no GPU"
+	}
+	if possible < r.GPUs {
+		return fmt.Sprintf("%s of %d GPUs here could ever give it, %d needed", count(possible), len(gpus), r.GPUs)
+	}
+	fits := len(gpus)
+	var free sharing.Bytes
+	most := -1
+	for i, v := range verdicts {
+		if v.reason != "" {
+			fits--
+		}
+		if v.never || gpus[i].GPU.Health != sharing.HealthOK {
+			continue
+		}
+		free, _ = free.Add(gpus[i].FreeMemory) // an absurd sum reads as little free, and decides nothing
+		if most < 0 || gpus[i].FreeMemory > gpus[most].FreeMemory {
+			most = i
+		}
+	}
+	fit := fmt.Sprintf("%s of the %d GPUs that could give it %s room now, %d needed", count(fits), possible, has(fits), r.GPUs)
+	if r.Kind == sharing.KindWhole || most < 0 {
+		return fit
+	}
+	g := gpus[most]
+	fit += fmt.Sprintf("; the most free on one GPU is %s with %s of compute (GPU %d)", g.FreeMemory, g.FreePercent, g.GPU.Index)
+	if each, _ := r.Each(); each > g.FreeMemory && free >= r.Memory {
+		fit += fmt.Sprintf("; %s are free in total, but in pieces", free)
+	}
+	return fit
+}
+
+func count(n int) string {
+	if n == 0 {
+		return "none"
+	}
+	return fmt.Sprint(n)
+}
+
+func has(n int) string {
+	if n == 1 {
+		return "has"
+	}
+	return "have"
+}
