@@ -1,0 +1,210 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package present
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	defaultWidth = 100
+	minWidth     = 40
+	freeCell     = "·"
+	reservedCell = "╳"
+	// keys name the pieces of one GPU, in its bar and its legend.
+	keys = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+)
+
+// piece is one grant's part of one GPU.
+type piece struct {
+	grant Grant
+	part  Fragment
+	key   string
+	style style
+	shade string
+}
+
+// Bars renders s for a terminal: each GPU as a bar over its memory, a piece per grant, and a legend below.
+// No line is wider than o.Width (at least 40).
+func Bars(s Status, o Options) string {
+	width := o.Width
+	if width == 0 {
+		width = defaultWidth
+	}
+	width = max(width, minWidth)
+	lines := summary(s)
+	for _, g := range s.GPUs {
+		lines = append(lines, nil)
+		lines = append(lines, gpuLines(s, g, o, width)...)
+	}
+	if lost := strays(s); len(lost) > 0 {
+		lines = append(lines, nil, line{{red, "on GPUs that the node does not see"}})
+		lines = append(lines, legend(lost, o)...)
+	}
+	var b strings.Builder
+	for _, l := range lines {
+		b.WriteString(l.render(width, o.Color) + "\n")
+	}
+	return b.String()
+}
+
+// gpuLines are title, bar and legend of one GPU.
+func gpuLines(s Status, g GPU, o Options, width int) []line {
+	pieces := piecesOf(s, g.UUID)
+	lines := []line{title(g)}
+	if o.Wide {
+		lines = append(lines, line{{dim, fmt.Sprintf("  %s  pci %s  numa %d", or(g.UUID), or(g.PCI), g.NUMA)}})
+	}
+	return append(append(lines, bar(g, pieces, o, width)), legend(pieces, o)...)
+}
+
+func title(g GPU) line {
+	l := line{{bold, "GPU " + strconv.Itoa(int(g.Index))}, {plainStyle, "  " + or(g.Model) + "  "}}
+	switch g.Health {
+	case "healthy":
+		l = l.add(green, "● healthy")
+	case "suspect", "unknown":
+		l = l.add(yellow, "▲ "+clean(g.Health))
+	default:
+		l = l.add(red, "✖ "+clean(g.Health))
+	}
+	if g.HealthReason != "" {
+		l = l.add(plainStyle, " ("+clean(g.HealthReason)+")")
+	}
+	if g.MIG {
+		l = l.add(plainStyle, "  MIG mode")
+	}
+	return l.add(plainStyle, fmt.Sprintf("  granted %s/%s  used %s  compute %d%%  util %s",
+		size(g.GrantedBytes), size(g.usable()), sizeOr(g.UsedBytes), g.GrantedPercent, utilization(g.Utilization)))
+}
+
+// bar draws the GPU's whole memory: pieces, free memory, the driver's own part.
+func bar(g GPU, pieces []piece, o Options, width int) line {
+	var amounts []uint64
+	left := g.usable()
+	for _, p := range pieces {
+		// A GPU may have shrunk since it was granted; the bar then shows what there is.
+		a := min(p.part.MemoryBytes, left)
+		amounts, left = append(amounts, a), left-a
+	}
+	amounts = append(amounts, left, min(g.ReservedBytes, g.MemoryBytes))
+	cells := apportion(amounts, width-4)
+	l := text("  ▕")
+	for i, p := range pieces {
+		l = append(l, p.draw(cells[i], o.Color)...)
+	}
+	n := len(pieces)
+	l = l.add(dim, strings.Repeat(freeCell, cells[n]))
+	l = l.add(dim, strings.Repeat(reservedCell, cells[n+1]))
+	return l.add(plainStyle, "▏")
+}
+
+// draw is the piece in n cells, its key first. With colour the used part is solid and the rest is light;
+// without, the shade tells neighbours apart.
+func (p piece) draw(n int, color bool) line {
+	if n == 0 {
+		return nil
+	}
+	if !color {
+		return line{{plainStyle, p.key + strings.Repeat(p.shade, n-1)}}
+	}
+	solid := 0
+	if p.part.UsedBytes != nil && p.part.MemoryBytes > 0 {
+		used := math.Min(float64(*p.part.UsedBytes)/float64(p.part.MemoryBytes), 1)
+		solid = int(used * float64(n-1))
+	}
+	return line{{p.style + ";7", p.key}, {p.style, strings.Repeat("█", solid) + strings.Repeat("░", n-1-solid)}}
+}
+
+// legend explains pieces, one line each, in columns.
+func legend(pieces []piece, o Options) []line {
+	rows := make([][]string, len(pieces))
+	for i, p := range pieces {
+		rows[i] = []string{
+			clean(p.grant.Label()), sizeOr(p.part.UsedBytes) + " / " + size(p.part.MemoryBytes),
+			meter(p.part.UsedBytes, p.part.MemoryBytes, 8), percent(p.part.Percent), clean(p.grant.Level),
+			plural(len(p.grant.PIDs), "pid"), o.user(p.grant),
+		}
+		if p.grant.State != "leased" {
+			rows[i] = append(rows[i], clean(p.grant.State))
+		}
+		if o.Wide {
+			rows[i] = append(rows[i], or(p.grant.Cgroup))
+		}
+	}
+	columns := widths(rows)
+	lines := make([]line, len(pieces))
+	for i, p := range pieces {
+		l := text("  ").add(p.style, p.key+" ")
+		for j, c := range rows[i] {
+			st := plainStyle
+			if j == 2 {
+				l, st = l.add(plainStyle, "▕"), p.style
+			}
+			l = l.add(st, pad(c, columns[j]))
+			if j == 2 {
+				l = l.add(plainStyle, "▏")
+			}
+			l = l.add(plainStyle, "  ")
+		}
+		lines[i] = l
+	}
+	return lines
+}
+
+func widths(rows [][]string) []int {
+	var out []int
+	for _, r := range rows {
+		for j, c := range r {
+			if j == len(out) {
+				out = append(out, 0)
+			}
+			out[j] = max(out[j], len([]rune(c)))
+		}
+	}
+	return out
+}
+
+// piecesOf are the fragments on one GPU, with keys and looks by their order.
+func piecesOf(s Status, uuid string) []piece {
+	var out []piece
+	for _, g := range s.Grants {
+		for _, f := range g.Fragments {
+			if f.GPU == uuid {
+				out = append(out, piece{grant: g, part: f})
+			}
+		}
+	}
+	return dressed(out)
+}
+
+// strays are the fragments on GPUs that are not in the inventory.
+func strays(s Status) []piece {
+	var out []piece
+	for _, g := range s.Grants {
+		for _, f := range g.Fragments {
+			if !slices.ContainsFunc(s.GPUs, func(gpu GPU) bool { return gpu.UUID == f.GPU }) {
+				out = append(out, piece{grant: g, part: f})
+			}
+		}
+	}
+	return dressed(out)
+}
+
+func dressed(pieces []piece) []piece {
+	palette := []style{"36", "35", "34", "33", "32", "96", "95", "94", "93", "92"}
+	shades := []string{"█", "▓", "▒"}
+	for i := range pieces {
+		pieces[i].key = "+"
+		if i < len(keys) {
+			pieces[i].key = keys[i : i+1]
+		}
+		pieces[i].style, pieces[i].shade = palette[i%len(palette)], shades[i%len(shades)]
+	}
+	return pieces
+}

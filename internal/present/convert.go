@@ -1,0 +1,89 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package present
+
+import (
+	"cmp"
+	"slices"
+
+	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+)
+
+// FromNode makes the document of a picture: GPUs by index, grants by name and id.
+func FromNode(p *nodev1.GetNodeResponse) Status {
+	c := p.GetConfig()
+	s := Status{
+		Ready: p.GetReady(), NotReady: list(p.GetNotReady()),
+		DriverVersion: p.GetDriverVersion(), AgentVersion: p.GetAgentVersion(),
+		Config: Config{
+			Source: c.GetSource(), SHA256: c.GetSha256(), Pool: c.GetPool(),
+			Errors: list(c.GetErrors()), Profiles: list(c.GetProfiles()),
+		},
+		Warnings: list(p.GetWarnings()),
+		GPUs:     []GPU{}, Grants: []Grant{},
+	}
+	for _, g := range p.GetGpus() {
+		s.GPUs = append(s.GPUs, fromGPU(g))
+	}
+	for _, g := range p.GetGrants() {
+		s.Grants = append(s.Grants, FromGrant(g))
+	}
+	slices.SortStableFunc(s.GPUs, func(a, b GPU) int {
+		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.UUID, b.UUID))
+	})
+	slices.SortStableFunc(s.Grants, func(a, b Grant) int {
+		return cmp.Or(cmp.Compare(a.Label(), b.Label()), cmp.Compare(a.ID, b.ID))
+	})
+	return s
+}
+
+func fromGPU(g *nodev1.GPU) GPU {
+	out := GPU{
+		UUID: g.GetUuid(), Index: g.GetIndex(), Model: g.GetModel(), PCI: g.GetPci(), NUMA: g.GetNuma(),
+		MemoryBytes: g.GetMemoryBytes(), ReservedBytes: g.GetReservedBytes(),
+		UsedBytes:    known(g.GetUsedBytes(), g.GetUsedKnown()),
+		GrantedBytes: g.GetGrantedBytes(), GrantedPercent: g.GetGrantedPercent(),
+		Health: orUnknown(g.GetHealth()), HealthReason: g.GetHealthReason(), Levels: list(g.GetLevels()), MIG: g.GetMig(),
+	}
+	if u := g.GetUtilization(); u >= 0 {
+		out.Utilization = &u
+	}
+	return out
+}
+
+// FromGrant makes the document of one grant.
+func FromGrant(g *nodev1.Grant) Grant {
+	out := Grant{
+		ID: g.GetId(), Name: g.GetName(), State: g.GetState(), GPUs: []string{}, Fragments: []Fragment{},
+		MemoryBytes: g.GetMemoryBytes(), Percent: g.GetPercent(), UsedBytes: known(g.GetUsedBytes(), g.GetUsedKnown()),
+		Level: orUnknown(g.GetLevel()), LevelReason: g.GetLevelReason(), Cgroup: g.GetCgroup(), PIDs: list(g.GetPids()),
+		UID: g.GetUid(), PodUID: g.GetPodUid(), Container: g.GetContainer(),
+		Health: orUnknown(g.GetHealth()), Profile: g.GetProfile(), Whole: g.GetWhole(),
+	}
+	for _, f := range g.GetFragments() {
+		out.GPUs = append(out.GPUs, f.GetGpu())
+		out.Fragments = append(out.Fragments, Fragment{
+			GPU: f.GetGpu(), MemoryBytes: f.GetMemoryBytes(), Percent: f.GetPercent(), Whole: f.GetWhole(),
+			UsedBytes: known(f.GetUsedBytes(), f.GetUsedKnown()),
+		})
+	}
+	return out
+}
+
+// list is s, or an empty list, which JSON shows as [] and not as null.
+func list[T any](s []T) []T { return append([]T{}, s...) }
+
+func known(v uint64, ok bool) *uint64 {
+	if !ok {
+		return nil
+	}
+	return &v
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return "unknown"
+	}
+	return s
+}

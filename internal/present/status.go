@@ -1,0 +1,84 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package present
+
+// Status is the document that kerf status -o json prints. Fields are only added. Arrays are never null; a
+// pointer is null when the value is not known.
+type Status struct {
+	Ready         bool     `json:"ready"`
+	NotReady      []string `json:"not_ready"`
+	DriverVersion string   `json:"driver_version"`
+	AgentVersion  string   `json:"agent_version"`
+	Config        Config   `json:"config"`
+	Warnings      []string `json:"warnings"`
+	GPUs          []GPU    `json:"gpus"`
+	Grants        []Grant  `json:"grants"`
+}
+
+// Config describes the configuration in force.
+type Config struct {
+	Source   string   `json:"source"`
+	SHA256   string   `json:"sha256"`
+	Pool     string   `json:"pool"`
+	Errors   []string `json:"errors"`
+	Profiles []string `json:"profiles"`
+}
+
+// GPU is one GPU of the node. Amounts are bytes, percents 0 to 100.
+type GPU struct {
+	UUID           string   `json:"uuid"`
+	Index          int32    `json:"index"`
+	Model          string   `json:"model"`
+	PCI            string   `json:"pci"`
+	NUMA           int32    `json:"numa"`
+	MemoryBytes    uint64   `json:"memory_bytes"`
+	ReservedBytes  uint64   `json:"reserved_bytes"`
+	UsedBytes      *uint64  `json:"used_bytes"`
+	GrantedBytes   uint64   `json:"granted_bytes"`
+	GrantedPercent uint32   `json:"granted_percent"`
+	Utilization    *int32   `json:"utilization"`
+	Health         string   `json:"health"`
+	HealthReason   string   `json:"health_reason"`
+	Levels         []string `json:"levels"`
+	MIG            bool     `json:"mig"`
+}
+
+// Grant is one claim or lease. GPUs are the UUIDs of its fragments, in their order.
+type Grant struct {
+	ID          string     `json:"id"`
+	Name        string     `json:"name"`
+	State       string     `json:"state"`
+	GPUs        []string   `json:"gpus"`
+	Fragments   []Fragment `json:"fragments"`
+	MemoryBytes uint64     `json:"memory_bytes"`
+	Percent     uint32     `json:"percent"`
+	UsedBytes   *uint64    `json:"used_bytes"`
+	Level       string     `json:"level"`
+	LevelReason string     `json:"level_reason"`
+	Cgroup      string     `json:"cgroup"`
+	PIDs        []int32    `json:"pids"`
+	UID         uint32     `json:"uid"`
+	PodUID      string     `json:"pod_uid"`
+	Container   string     `json:"container"`
+	Health      string     `json:"health"`
+	Profile     string     `json:"profile"`
+	Whole       bool       `json:"whole"`
+}
+
+// Fragment is the piece of one GPU that a grant holds.
+type Fragment struct {
+	GPU         string  `json:"gpu"`
+	MemoryBytes uint64  `json:"memory_bytes"`
+	Percent     uint32  `json:"percent"`
+	Whole       bool    `json:"whole"`
+	UsedBytes   *uint64 `json:"used_bytes"`
+}
+
+// Label is the grant's name, or its id when it has none.
+func (g Grant) Label() string {
+	if g.Name != "" {
+		return g.Name
+	}
+	return g.ID
+}

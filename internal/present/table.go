@@ -1,0 +1,117 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package present
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// Options say how text is rendered.
+type Options struct {
+	// Width is the terminal's, in cells; 0 means no limit for tables and 100 for bars.
+	Width int
+	// Color allows colours.
+	Color bool
+	// Wide adds what is too long for most terminals: UUIDs, PCI addresses, cgroups.
+	Wide bool
+	// User names a user id; nil shows the number.
+	User func(uid uint32) string
+}
+
+func (o Options) user(g Grant) string {
+	if g.PodUID != "" {
+		return "pod:" + clean(g.PodUID)
+	}
+	if o.User != nil {
+		if name := o.User(g.UID); name != "" {
+			return clean(name)
+		}
+	}
+	return strconv.FormatUint(uint64(g.UID), 10)
+}
+
+// Table renders s as one line per GPU and per grant, columns two or more spaces apart, with the same
+// columns whatever the values: text for grep and awk.
+func Table(s Status, o Options) string {
+	var b strings.Builder
+	for _, l := range summary(s) {
+		b.WriteString(l.plain() + "\n")
+	}
+	b.WriteString("\n" + gpuTable(s, o) + "\n" + grantTable(s, o))
+	return b.String()
+}
+
+func gpuTable(s Status, o Options) string {
+	head := []string{"GPU", "HEALTH", "USED", "GRANTED", "USABLE", "PERCENT", "UTIL", "LEVELS", "MODEL"}
+	if o.Wide {
+		head = append(head, "UUID", "PCI", "NUMA", "REASON")
+	}
+	rows := [][]string{head}
+	for _, g := range s.GPUs {
+		row := []string{
+			strconv.Itoa(int(g.Index)), or(g.Health), sizeOr(g.UsedBytes), size(g.GrantedBytes), size(g.usable()),
+			strconv.Itoa(int(g.GrantedPercent)) + "%", utilization(g.Utilization), or(strings.Join(g.Levels, ",")), or(g.Model),
+		}
+		if o.Wide {
+			row = append(row, or(g.UUID), or(g.PCI), strconv.Itoa(int(g.NUMA)), or(g.HealthReason))
+		}
+		rows = append(rows, row)
+	}
+	return aligned(rows)
+}
+
+func grantTable(s Status, o Options) string {
+	index := map[string]int32{}
+	for _, g := range s.GPUs {
+		index[g.UUID] = g.Index
+	}
+	head := []string{"GRANT", "STATE", "GPUS", "USED", "MEMORY", "PERCENT", "LEVEL", "PIDS", "HEALTH", "USER"}
+	if o.Wide {
+		head = append(head, "ID", "UUIDS", "CGROUP", "PROFILE", "REASON")
+	}
+	rows := [][]string{head}
+	for _, g := range s.Grants {
+		row := []string{
+			or(g.Label()), or(g.State), or(indexes(g.GPUs, index)), sizeOr(g.UsedBytes), size(g.MemoryBytes),
+			percent(g.Percent), or(g.Level), strconv.Itoa(len(g.PIDs)), or(g.Health), o.user(g),
+		}
+		if o.Wide {
+			row = append(row, or(g.ID), or(strings.Join(g.GPUs, ",")), or(g.Cgroup), or(g.Profile), or(g.LevelReason))
+		}
+		rows = append(rows, row)
+	}
+	return aligned(rows)
+}
+
+// indexes are the numbers of GPUs by UUID; one that the node no longer has shows as its UUID.
+func indexes(uuids []string, index map[string]int32) string {
+	var out []string
+	for _, id := range uuids {
+		if i, ok := index[id]; ok {
+			out = append(out, strconv.Itoa(int(i)))
+		} else {
+			out = append(out, id)
+		}
+	}
+	return strings.Join(out, ",")
+}
+
+// aligned lays rows out in columns, without blanks at the end of a line.
+func aligned(rows [][]string) string {
+	var b bytes.Buffer
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, r := range rows {
+		_, _ = fmt.Fprintln(w, strings.Join(r, "\t"))
+	}
+	_ = w.Flush() // into memory: cannot fail
+	lines := strings.Split(b.String(), "\n")
+	for i, l := range lines {
+		lines[i] = strings.TrimRight(l, " ")
+	}
+	return strings.Join(lines, "\n")
+}
