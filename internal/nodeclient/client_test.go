@@ -96,7 +96,7 @@ func TestMissingAgent(t *testing.T) {
 func TestRefusalsKeepTheirTextAndGetTheirKind(t *testing.T) {
 	tests := map[codes.Code]error{
 		codes.InvalidArgument: sharing.ErrInvalid, codes.ResourceExhausted: sharing.ErrExhausted,
-		codes.AlreadyExists: sharing.ErrConflict, codes.Unavailable: sharing.ErrUnavailable,
+		codes.AlreadyExists: sharing.ErrConflict, codes.Unavailable: nodeclient.ErrNotReady,
 		codes.FailedPrecondition: sharing.ErrUnsupported, codes.PermissionDenied: sharing.ErrDenied,
 		codes.NotFound: sharing.ErrNotFound, codes.Aborted: sharing.ErrStale, codes.Internal: sharing.ErrUnavailable,
 		codes.DataLoss: sharing.ErrLost,

@@ -23,6 +23,9 @@ var (
 	ErrNoAgent = fmt.Errorf("no agent: %w", sharing.ErrNotFound)
 	// ErrRestarting: the socket is there, and nobody listens. It is sharing.ErrUnavailable.
 	ErrRestarting = fmt.Errorf("agent does not listen: %w", sharing.ErrUnavailable)
+	// ErrNotReady: the agent answered that it takes no claims now, and why; nothing took effect. It is
+	// sharing.ErrUnavailable.
+	ErrNotReady = fmt.Errorf("agent not ready: %w", sharing.ErrUnavailable)
 	// ErrBroken: the agent went away in the middle of a call; the call may have taken effect. It is
 	// sharing.ErrUnavailable.
 	ErrBroken = fmt.Errorf("agent went away: %w", sharing.ErrUnavailable)
@@ -106,7 +109,9 @@ func fromStatus(st *status.Status, timeout time.Duration) error {
 		return &Error{text, sharing.ErrStale}
 	case codes.DataLoss:
 		return &Error{text, sharing.ErrLost}
-	case codes.OK, codes.Unknown, codes.Internal, codes.Unavailable:
+	case codes.Unavailable:
+		return &Error{text, ErrNotReady}
+	case codes.OK, codes.Unknown, codes.Internal:
 	}
 	return &Error{text, sharing.ErrUnavailable}
 }
