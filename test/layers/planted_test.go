@@ -1,0 +1,99 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package layers_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The checker itself: each planted violation must be found, and what is allowed must not.
+func TestCheckFinds(t *testing.T) {
+	own := func(paths ...string) []string {
+		for i, path := range paths {
+			paths[i] = module + "/" + path
+		}
+		return paths
+	}
+	tests := map[string]struct {
+		pkg  pkg
+		want string // in the one finding; empty for none
+	}{
+		"up":                      {pkg{path: "internal/cgroup", imports: own("sharing/ledger")}, "imports sharing/ledger: a door opens"},
+		"sideways":                {pkg{path: "internal/cgroup", imports: own("internal/nvml")}, "imports internal/nvml"},
+		"sideways in the core":    {pkg{path: "sharing/ledger", imports: own("sharing/allocator")}, "imports sharing/allocator"},
+		"model knows nothing":     {pkg{path: "sharing", imports: own("internal/failpoint")}, "imports internal/failpoint"},
+		"down":                    {pkg{path: "sharing/node", imports: own("sharing", "sharing/ledger", "internal/cgroup", "internal/failpoint")}, ""},
+		"within a folder":         {pkg{path: "internal/gpusim/daemon", imports: own("internal/gpusim/machine", "internal/gpusim")}, ""},
+		"name that begins alike":  {pkg{path: "sharing/nodes", imports: nil}, "no layer"},
+		"new folder":              {pkg{path: "pkg/util"}, "no layer"},
+		"program imports program": {pkg{path: "cmd/kerf", imports: own("cmd/kerf-agent/app")}, "imports cmd/kerf-agent/app"},
+		"driver beside its door":  {pkg{path: "sharing/caps", imports: []string{"github.com/NVIDIA/go-nvml/pkg/nvml"}}, "the driver has one door"},
+		"driver through its door": {pkg{path: "internal/nvml", imports: []string{"github.com/NVIDIA/go-nvml/pkg/nvml"}}, ""},
+		"grpc in the runtime":     {pkg{path: "sharing/node", imports: []string{"google.golang.org/grpc/codes"}}, "gRPC is how"},
+		"grpc in the server":      {pkg{path: "sharing/node/nodeserver", imports: []string{"google.golang.org/grpc/codes"}}, ""},
+		"new dependency":          {pkg{path: "cmd/kerf", imports: []string{"example.org/x"}}, "no door for this module"},
+		"command in a door":       {pkg{path: "internal/cgroup", imports: []string{"os/exec"}}, "no external commands"},
+		"log is not slog":         {pkg{path: "internal/cgroup", imports: []string{"log/slog"}}, ""},
+		"log":                     {pkg{path: "cmd/kerf", imports: []string{"log"}}, "passed in"},
+		"pure with files":         {pkg{path: "sharing/config", imports: []string{"os"}}, "sharing/config imports os: it is pure"},
+		"pure with clock":         {pkg{path: "sharing/ledger", acts: []string{"l.go:1 calls time.Now"}}, "calls time.Now: it is pure"},
+		"clock elsewhere":         {pkg{path: "sharing/node", acts: []string{"n.go:1 calls time.Now"}}, ""},
+		"no comment":              {pkg{path: "sharing", comment: "Sharing is ...\n"}, "no package comment"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if test.pkg.comment == "" {
+				test.pkg.comment = "Package x is there.\n"
+			}
+			got := check([]pkg{test.pkg})
+			if test.want == "" {
+				if len(got) > 0 {
+					t.Errorf("found %q, want nothing", got)
+				}
+				return
+			}
+			if len(got) != 1 || !strings.Contains(got[0], test.want) {
+				t.Errorf("found %q, want one with %q", got, test.want)
+			}
+		})
+	}
+}
+
+// A small module with known faults goes the whole way, go list and parser included.
+func TestLoadAndCheckFindPlanted(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":                    "module " + module + "\n\ngo 1.26.0\n",
+		"sharing/model.go":          "// Package sharing is the model.\npackage sharing\n",
+		"sharing/ledger/ledger.go":  "// Package ledger reads the clock.\npackage ledger\n\nimport \"time\"\n\nfunc F() { go F(); _ = time.Now() }\n",
+		"sharing/ledger/l_test.go":  "package ledger\n\nimport \"os\"\n\nvar _ = os.Args\n",
+		"internal/cgroup/cgroup.go": "package cgroup\n\nimport _ \"" + module + "/sharing/ledger\"\n",
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pkgs, err := load(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := check(pkgs)
+	want := []string{
+		"internal/cgroup imports sharing/ledger",
+		"internal/cgroup has no package comment",
+		"sharing/ledger: ledger.go:6 starts a goroutine",
+		"sharing/ledger: ledger.go:6 calls time.Now",
+	}
+	if !slices.EqualFunc(got, want, strings.HasPrefix) {
+		t.Errorf("found:\n%s\nwant beginnings:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}

@@ -1,0 +1,105 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package layers_test
+
+// module is the root module's path; every package path below is relative to it.
+const module = "github.com/kerf-gpu/kerf"
+
+// A layer says what a group of packages may import of this module.
+//
+// A pattern is a package path, or ends in "/..." for a package and all below it, or ends in "/*" for the
+// folders directly below, each with all below it: those are siblings. A package may always import what
+// belongs to the same folder of its pattern (for "internal/*": internal/gpusim/x may import
+// internal/gpusim/y, and not internal/cgroup). Where several patterns match a package, the longest counts.
+type layer struct {
+	pattern string
+	// why is the rule in words; a violation shows it.
+	why string
+	// may are patterns of what these packages import beside their own folder.
+	may []string
+}
+
+// tools are the internal packages that know nothing of GPUs; any package above may use them.
+var tools = []string{"internal/atomicfile", "internal/failpoint", "internal/process"}
+
+// layers are ordered from the bottom up. A package that no pattern matches has no place yet: give it one.
+var layers = []layer{
+	{"sharing", "the model is what every other package speaks, so it can know none of them", nil},
+	{"api/...", "the wire format belongs to its users of every language, so it knows nothing of Kerf's own types", nil},
+
+	{"internal/*", "a door opens to one thing outside; it may speak the model, and its siblings know nothing of each other", with(tools, "sharing")},
+	{"internal/nodeclient/...", "the client is the door to the node API", []string{"sharing", "api/..."}},
+	{"internal/present/...", "the presenter shows what the node API answers", []string{"sharing", "api/..."}},
+
+	{"sharing/config/...", "the document is decoded and validated on its own", []string{"sharing"}},
+	{"sharing/ledger/...", "who holds what is decided without knowing how it was chosen", []string{"sharing"}},
+	{"sharing/allocator/...", "which GPU answers is decided without knowing who asks", []string{"sharing"}},
+
+	{"sharing/caps/...", "a backend puts a cap in force through the doors, and knows no claim", []string{"sharing", "internal/*"}},
+	{"sharing/node/...", "the runtime joins core and doors; caps, clients and servers reach it through interfaces that it declares",
+		with(tools, "sharing", "sharing/config", "sharing/ledger", "sharing/allocator", "internal/cgroup")},
+	{"sharing/node/record/...", "the record is a format: bytes in, bytes out", []string{"sharing"}},
+	{"sharing/node/nodeserver/...", "the server translates between the node API and the runtime",
+		with(tools, "api/...", "sharing", "sharing/config", "sharing/ledger", "sharing/node")},
+
+	{"monitor/*", "a collector reads through interfaces that it declares, and its siblings know nothing of each other", []string{"sharing"}},
+	{"monitor/metrics/...", "the metrics are made of the same picture that the node API gives", []string{"sharing", "api/..."}},
+
+	{"cmd/*", "a program wires everything below, and nothing imports a program",
+		[]string{"sharing/...", "api/...", "internal/*", "monitor/*"}},
+	{"test/*", "a suite may look at everything, and nothing imports a suite",
+		[]string{"sharing/...", "api/...", "internal/*", "monitor/*"}},
+}
+
+// A door is an import that only some packages may have. An import of another module that no door names is
+// not allowed anywhere: a new dependency is a decision, and its line here is where it is made.
+type door struct {
+	// path is an import path; everything below it belongs to it.
+	path string
+	why  string
+	// open are the patterns of the packages that may import it.
+	open []string
+}
+
+var doors = []door{
+	{"github.com/NVIDIA/go-nvml", "the driver has one door, so that deadlines and missing symbols are handled in one place", []string{"internal/nvml/..."}},
+	{"google.golang.org/grpc", "gRPC is how the node API travels; what decides does not know that it travels",
+		[]string{"api/...", "internal/nodeclient/...", "sharing/node/nodeserver/...", "cmd/*", "test/*"}},
+	{"google.golang.org/protobuf", "protobuf is how the node API travels; what decides does not know that it travels",
+		[]string{"api/...", "internal/nodeclient/...", "internal/present/...", "sharing/node/nodeserver/...", "cmd/*", "test/*"}},
+	{"github.com/prometheus/client_golang", "metrics are made in one package and served by a program", []string{"monitor/metrics/...", "cmd/*"}},
+	{"github.com/spf13/cobra", "command lines belong to programs", []string{"cmd/*"}},
+	{"go.yaml.in/yaml/v3", "YAML is read where a document has its type, and written where it is shown",
+		[]string{"sharing/config/...", "internal/gpusim/...", "internal/present/...", "cmd/*", "test/*"}},
+	{"golang.org/x/sync", "goroutines are owned in groups", []string{"internal/*", "sharing/node/...", "sharing/caps/...", "monitor/*", "cmd/*", "test/*"}},
+	{"golang.org/x/sys", "system calls are behind the doors", []string{"internal/*", "cmd/*", "test/*"}},
+	{"syscall", "system calls are behind the doors", []string{"internal/*", "cmd/*", "test/*"}},
+	{"golang.org/x/term", "terminals belong to programs", []string{"internal/present/...", "cmd/*"}},
+	{"unsafe", "memory that Go does not watch is touched only where a foreign ABI demands it", []string{"api/...", "internal/*"}},
+	{"C", "C is called only where the driver's library is", []string{"internal/nvml/..."}},
+	{"plugin", "code is never loaded at run time but by the doors", nil},
+	{"os/exec", "no external commands but by programs and what tests them", []string{"cmd/*", "internal/gpusim/...", "test/*"}},
+	{"os/signal", "signals are handled by programs", []string{"cmd/*"}},
+	{"flag", "command lines belong to programs", []string{"cmd/*"}},
+	{"log", "log/slog is passed in", nil},
+	{"log/slog", "log/slog is passed in", []string{"internal/*", "sharing/caps/...", "sharing/node/...", "monitor/*", "cmd/*", "test/*"}},
+}
+
+// pure are the packages without I/O, clock or goroutine: they decide, and the same input gives the same
+// answer for ever.
+var pure = []string{"sharing", "sharing/config/...", "sharing/ledger/...", "sharing/allocator/...", "sharing/node/record/..."}
+
+// pureImports is all that a pure package may import of the standard library.
+var pureImports = []string{
+	"bytes", "cmp", "crypto/sha256", "encoding", "encoding/hex", "encoding/json", "errors", "fmt", "hash/crc32", "hash/fnv", "io", "iter", "maps",
+	"math", "math/bits", "path", "reflect", "regexp", "slices", "sort", "strconv", "strings", "time", "unicode", "unicode/utf8",
+}
+
+// clock are the functions of package time that a pure package must not call: durations and times are
+// values, reading the clock is not.
+var clock = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
+
+func with(list []string, more ...string) []string {
+	return append(append([]string{}, list...), more...)
+}
