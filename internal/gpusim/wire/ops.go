@@ -1,0 +1,116 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"math"
+	"strconv"
+)
+
+// Limits of a packet, as in protocol.h.
+const (
+	// Version is the protocol's version; a library of another version is refused.
+	Version = 1
+	// MaxText is the longest text of a packet in bytes.
+	MaxText = 4096
+	// MaxVals is the largest number of values in a response.
+	MaxVals = 6000
+	// NArgs is the number of arguments that every request carries.
+	NArgs = 6
+	// Unknown stands for a value that the driver cannot tell.
+	Unknown uint64 = math.MaxUint64
+	// NoInstance is the GPU or compute instance id of what runs on no MIG instance.
+	NoInstance uint64 = 0xFFFFFFFF
+)
+
+// Op is an operation's number.
+type Op uint32
+
+// The operations: system ones on nvidiactl, all others on nvidiaN. protocol.h says what each takes and
+// answers.
+const (
+	OpSystem       Op = 1
+	OpWaitEvent    Op = 2
+	OpGPUInfo      Op = 16
+	OpMemory       Op = 17
+	OpUtilization  Op = 18
+	OpProcesses    Op = 19
+	OpTopology     Op = 20
+	OpNVLink       Op = 21
+	OpMIGMode      Op = 22
+	OpMIGProfile   Op = 23
+	OpMIGInstances Op = 24
+	OpSetLimit     Op = 25
+	OpGetLimit     Op = 26
+	OpRecovery     Op = 27
+	OpCtxCreate    Op = 48
+	OpCtxDestroy   Op = 49
+	OpAlloc        Op = 50
+	OpFree         Op = 51
+	OpLaunch       Op = 52
+)
+
+// Kind says by which interface memory was allocated.
+type Kind uint64
+
+// The kinds of allocation.
+const (
+	KindLinear Kind = 1
+	KindAsync  Kind = 2
+	KindVMM    Kind = 3
+)
+
+// Status is an answer's outcome. Every Status but OK is an error, so that code inside the daemon can return
+// it as one; OK is never returned as an error.
+type Status int32
+
+// The statuses, as in protocol.h.
+const (
+	OK           Status = 0
+	Invalid      Status = 1
+	NotSupported Status = 2
+	NoPermission Status = 3
+	NotFound     Status = 4
+	OutOfMemory  Status = 5
+	Lost         Status = 6
+	InUse        Status = 7
+	Insufficient Status = 8
+	Timeout      Status = 9
+	UnknownError Status = 10
+	InvalidLimit Status = 11
+	BadVersion   Status = 12
+)
+
+// Error returns the status in words.
+func (s Status) Error() string {
+	switch s {
+	case OK:
+		return "ok"
+	case Invalid:
+		return "invalid argument"
+	case NotSupported:
+		return "not supported"
+	case NoPermission:
+		return "no permission"
+	case NotFound:
+		return "not found"
+	case OutOfMemory:
+		return "out of memory"
+	case Lost:
+		return "gpu is lost"
+	case InUse:
+		return "in use"
+	case Insufficient:
+		return "insufficient resources"
+	case Timeout:
+		return "timeout"
+	case UnknownError:
+		return "unknown error"
+	case InvalidLimit:
+		return "invalid limit"
+	case BadVersion:
+		return "library and daemon are of different builds"
+	}
+	return "status " + strconv.Itoa(int(s))
+}
