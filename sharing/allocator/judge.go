@@ -25,14 +25,15 @@ func never(format string, args ...any) verdict {
 
 // judge says why g does not fit r, what can never be first.
 func judge(g GPUState, r sharing.Request) verdict {
+	sick := g.GPU.Health != sharing.HealthOK
+	if sick && g.GPU.Memory == 0 {
+		return ill(g.GPU) // nothing is known of it, so nothing is ruled out
+	}
 	if v := judgeEver(g, r); v.reason != "" {
 		return v
 	}
-	if h := g.GPU.Health; h != sharing.HealthOK {
-		if g.GPU.HealthReason != "" {
-			return no("is %s: %s", h, g.GPU.HealthReason)
-		}
-		return no("is %s", h)
+	if sick {
+		return ill(g.GPU)
 	}
 	if r.Kind == sharing.KindWhole {
 		if g.Held || g.FreeMemory < g.GPU.Usable() || g.FreePercent < sharing.FullGPU {
@@ -52,6 +53,13 @@ func judge(g GPUState, r sharing.Request) verdict {
 	return verdict{}
 }
 
+func ill(g sharing.GPU) verdict {
+	if g.HealthReason == "" {
+		return no("is %s", g.Health)
+	}
+	return no("is %s: %s", g.Health, g.HealthReason)
+}
+
 // judgeEver looks only at what stays when all claims are gone and the GPU is healthy.
 func judgeEver(g GPUState, r sharing.Request) verdict {
 	switch {
@@ -63,7 +71,7 @@ func judgeEver(g GPUState, r sharing.Request) verdict {
 		return never("is not one of the UUIDs asked for")
 	case g.GPU.MIG:
 		return never("is in MIG mode, which gives no fractions and is not given whole")
-	case g.GPU.Validate() != nil || g.GPU.Usable() == 0:
+	case g.GPU.Usable() == 0:
 		return never("has no usable memory")
 	case r.Kind == sharing.KindWhole:
 		return verdict{}

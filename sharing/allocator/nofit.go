@@ -74,8 +74,11 @@ func summary(gpus []GPUState, verdicts []verdict, r sharing.Request, possible in
 	if len(gpus) == 0 {
 		return "this node has no GPU"
 	}
-	if possible < r.GPUs {
-		return fmt.Sprintf("%s of %d GPUs here could ever give it, %d needed", count(possible), len(gpus), r.GPUs)
+	switch {
+	case possible == 0:
+		return "no GPU of this node could ever give it"
+	case possible < r.GPUs:
+		return fmt.Sprintf("only %d of this node's %d GPUs could ever give it, %d needed", possible, len(gpus), r.GPUs)
 	}
 	fits := len(gpus)
 	var free sharing.Bytes
@@ -92,7 +95,7 @@ func summary(gpus []GPUState, verdicts []verdict, r sharing.Request, possible in
 			most = i
 		}
 	}
-	fit := fmt.Sprintf("%s of the %d GPUs that could give it %s room now, %d needed", count(fits), possible, has(fits), r.GPUs)
+	fit := sentence(fits, possible, r.GPUs)
 	if r.Kind == sharing.KindWhole || most < 0 {
 		return fit
 	}
@@ -104,16 +107,15 @@ func summary(gpus []GPUState, verdicts []verdict, r sharing.Request, possible in
 	return fit
 }
 
-func count(n int) string {
-	if n == 0 {
-		return "none"
+// sentence says how many of the GPUs that could give it have room now.
+func sentence(fits, possible, needed int) string {
+	switch {
+	case fits == 0 && possible == 1:
+		return "the one GPU that could give it has no room now"
+	case fits == 0:
+		return fmt.Sprintf("none of the %d GPUs that could give it has room now", possible)
+	case fits == 1:
+		return fmt.Sprintf("1 of the %d GPUs that could give it has room now, %d needed", possible, needed)
 	}
-	return fmt.Sprint(n)
-}
-
-func has(n int) string {
-	if n == 1 {
-		return "has"
-	}
-	return "have"
+	return fmt.Sprintf("%d of the %d GPUs that could give it have room now, %d needed", fits, possible, needed)
 }

@@ -146,7 +146,7 @@ func noRoom(page *gpu, there sum, f sharing.Fragment) error {
 	case f.Whole && there.claims > 0:
 		return fmt.Errorf("asked whole, and shared by %d already: %w", there.claims, sharing.ErrExhausted)
 	case !there.fits(usable):
-		return fmt.Errorf("more is booked (%s, %s) than there is (%s): %w", there.memory, there.percent, usable, sharing.ErrExhausted)
+		return fmt.Errorf("more is taken (%s, %s) than there is (%s): %w", there.memory, there.percent, usable, sharing.ErrExhausted)
 	case f.Memory > usable.SubFloor(there.memory):
 		return fmt.Errorf("%s free of %s, %s asked: %w", usable.SubFloor(there.memory), usable, f.Memory, sharing.ErrExhausted)
 	}

@@ -1,0 +1,107 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger_test
+
+import (
+	"math/big"
+	"slices"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// naive is the ledger as one would write it without thinking of speed: a list of GPUs and a list of claims,
+// and every question answered by adding up. It shares no arithmetic with the ledger.
+type naive struct {
+	gpus   []sharing.GPU // the last inventory
+	claims []naiveClaim
+}
+
+type naiveClaim struct {
+	c     ledger.Claim
+	lease *ledger.Lease
+}
+
+func (n *naive) gpu(id sharing.GPUID) (sharing.GPU, bool) {
+	for _, g := range n.gpus {
+		if g.UUID == id {
+			return g, true
+		}
+	}
+	return sharing.GPU{}, false
+}
+
+func (n *naive) find(id ledger.ClaimID) int {
+	return slices.IndexFunc(n.claims, func(c naiveClaim) bool { return c.c.ID == id })
+}
+
+// usage adds up what is on a GPU; onlyLeased leaves out what is only claimed.
+func (n *naive) usage(id sharing.GPUID, onlyLeased bool) (memory *big.Int, percent, claims, whole int) {
+	memory = new(big.Int)
+	for _, c := range n.claims {
+		if onlyLeased && c.lease == nil {
+			continue
+		}
+		for _, f := range c.c.Placement {
+			if f.GPU != id {
+				continue
+			}
+			memory.Add(memory, big.NewInt(int64(f.Memory)))
+			percent += int(f.Percent)
+			claims++
+			if f.Whole {
+				whole++
+			}
+		}
+	}
+	return memory, percent, claims, whole
+}
+
+// room reports whether f can stand beside what is on the GPU.
+func (n *naive) room(g sharing.GPU, f sharing.Fragment, onlyLeased bool) bool {
+	memory, percent, claims, whole := n.usage(g.UUID, onlyLeased)
+	memory.Add(memory, big.NewInt(int64(f.Memory)))
+	if memory.Cmp(big.NewInt(int64(g.Memory)-int64(g.Reserved))) > 0 || percent+int(f.Percent) > 100 {
+		return false
+	}
+	return whole == 0 && (!f.Whole || claims == 0)
+}
+
+// takes reports whether the GPU could take the request's fragment now.
+func (n *naive) takes(g sharing.GPU, r sharing.Request) bool {
+	f := r.On(g)
+	return g.Health == sharing.HealthOK && !g.MIG && r.Admits(g) && f.Memory >= sharing.MiB && n.room(g, f, false)
+}
+
+// left is the part of the GPU's memory plus the part of its compute that stays free after the fragment.
+func (n *naive) left(g sharing.GPU, f sharing.Fragment) *big.Rat {
+	memory, percent, _, _ := n.usage(g.UUID, false)
+	usable := big.NewInt(int64(g.Memory) - int64(g.Reserved))
+	rest := new(big.Int).Sub(usable, memory)
+	rest.Sub(rest, big.NewInt(int64(f.Memory)))
+	sum := new(big.Rat).SetFrac(rest, usable)
+	return sum.Add(sum, big.NewRat(int64(100-percent-int(f.Percent)), 100))
+}
+
+// better reports whether fragment r fits GPU a clearly better than b, by the stated preference.
+func (n *naive) better(a, b sharing.GPU, r sharing.Request) bool {
+	_, _, onA, _ := n.usage(a.UUID, false)
+	_, _, onB, _ := n.usage(b.UUID, false)
+	spread := r.Place == sharing.PlaceSpread
+	if (onA > 0) != (onB > 0) {
+		return (onA > 0) != spread
+	}
+	difference := new(big.Rat).Sub(n.left(b, r.On(b)), n.left(a, r.On(a)))
+	if spread {
+		difference.Neg(difference)
+	}
+	// The allocator reckons in 2^-32 and rounds twice.
+	return difference.Cmp(big.NewRat(1, 1<<31)) > 0
+}
+
+// overbooked reports whether more is on a GPU of the inventory than it has.
+func (n *naive) overbooked(g sharing.GPU) bool {
+	memory, percent, claims, whole := n.usage(g.UUID, false)
+	return memory.Cmp(big.NewInt(int64(g.Memory)-int64(g.Reserved))) > 0 || percent > 100 || whole > 0 && claims > 1
+}

@@ -1,0 +1,230 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger_test
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// pick returns one of the claims, or one that does not exist.
+func (p *player) pick() (ledger.ClaimID, *naiveClaim) {
+	if len(p.n.claims) == 0 || p.rnd.IntN(50) == 0 {
+		return "nobody", nil
+	}
+	c := &p.n.claims[p.rnd.IntN(len(p.n.claims))]
+	return c.c.ID, c
+}
+
+func (p *player) expect(err error, ok bool, what string) {
+	if (err == nil) != ok {
+		p.t.Fatalf("%s: %v, the model says %v", what, err, ok)
+	}
+}
+
+func (p *player) newLease(id ledger.ClaimID) ledger.Lease {
+	p.next++
+	return ledger.Lease{Cgroup: fmt.Sprintf("/kerf/%s-%d", id, p.next), Inode: uint64(p.next)} //nolint:gosec // counts up from 1
+}
+
+func (p *player) arm() string {
+	id, c := p.pick()
+	lease := p.newLease(id)
+	ok := c != nil
+	if c != nil {
+		if other, leased := p.anyLease(); leased && p.rnd.IntN(10) == 0 {
+			lease = other
+		}
+		if c.lease != nil {
+			ok = *c.lease == lease
+		} else {
+			for _, o := range p.n.claims {
+				ok = ok && (o.lease == nil || o.lease.Cgroup != lease.Cgroup)
+			}
+			for _, f := range c.c.Placement {
+				g, known := p.n.gpu(f.GPU)
+				ok = ok && known && g.Health == sharing.HealthOK && p.n.room(g, f, true)
+			}
+		}
+	}
+	err := p.l.Arm(id, lease)
+	p.expect(err, ok, fmt.Sprintf("arm %s with %+v", id, lease))
+	if err != nil {
+		return "not armed"
+	}
+	c.lease = &lease
+	return "armed"
+}
+
+func (p *player) anyLease() (ledger.Lease, bool) {
+	for _, c := range p.n.claims {
+		if c.lease != nil {
+			return *c.lease, true
+		}
+	}
+	return ledger.Lease{}, false
+}
+
+func (p *player) end() string {
+	id, c := p.pick()
+	p.expect(p.l.EndLease(id), c != nil && c.lease != nil, "end lease of "+string(id))
+	if c == nil || c.lease == nil {
+		return "not ended"
+	}
+	c.lease = nil
+	if c.c.Owner.PodUID == "" {
+		p.forget(id)
+	}
+	return "ended"
+}
+
+func (p *player) release() string {
+	id, c := p.pick()
+	p.expect(p.l.Release(id), c != nil && c.lease == nil, "release "+string(id))
+	if c == nil || c.lease != nil {
+		return "not released"
+	}
+	p.forget(id)
+	return "released"
+}
+
+func (p *player) forget(id ledger.ClaimID) {
+	i := p.n.find(id)
+	p.n.claims = slices.Delete(p.n.claims, i, i+1)
+}
+
+// restore brings in a fact that may not fit.
+func (p *player) restore() string {
+	var placement sharing.Placement
+	for i := range 6 {
+		if p.rnd.IntN(6) == 0 {
+			f := sharing.Fragment{
+				GPU: uuid(fmt.Sprint("gpu", i)), Memory: sharing.Bytes(p.rnd.Int64N(int64(4 * sharing.GiB))),
+				Percent: sharing.Percent(p.rnd.IntN(20)), Whole: p.rnd.IntN(20) == 0,
+			}
+			if p.rnd.IntN(4) == 0 {
+				f.Memory *= 20
+			}
+			placement = append(placement, f)
+		}
+	}
+	c := p.newClaim(sharing.Request{}, placement)
+	c.Recovered = true
+	lease := p.newLease(c.ID)
+	if err := p.l.Restore(c, &lease); err != nil {
+		p.t.Fatalf("a fact is refused: %v", err)
+	}
+	p.n.claims = append(p.n.claims, naiveClaim{c: c, lease: &lease})
+	for _, f := range placement {
+		if g, known := p.n.gpu(f.GPU); known && p.n.overbooked(g) {
+			return "overbooked"
+		}
+	}
+	return "restored"
+}
+
+func (p *player) health() string {
+	id := uuid(fmt.Sprint("gpu", p.rnd.IntN(7)))
+	h := sharing.HealthOK
+	if p.rnd.IntN(4) == 0 {
+		h = sharing.Health(p.rnd.IntN(5)) //nolint:gosec // 0..4
+	}
+	_, known := p.n.gpu(id)
+	err := p.l.SetHealth(id, h, "the test says so")
+	p.expect(err, known, "set health")
+	for i := range p.n.gpus {
+		if p.n.gpus[i].UUID == id {
+			p.n.gpus[i].Health = h
+		}
+	}
+	return "health"
+}
+
+// inventory sets up to six GPUs; most are as always, some are gone, shrunk or in MIG mode.
+func (p *player) inventory() {
+	p.n.gpus = nil
+	for i := range 6 {
+		g := sharing.GPU{UUID: uuid(fmt.Sprint("gpu", i)), Index: i, Model: "NVIDIA H100", Memory: 80 * sharing.GiB, Reserved: 500 * sharing.MiB, NUMA: i / 3, Health: sharing.HealthOK}
+		if i >= 4 {
+			g.Model, g.Memory = "Tesla T4", 15*sharing.GiB+7
+		}
+		switch p.rnd.IntN(20) {
+		case 0:
+			continue
+		case 1:
+			g.Memory /= 2
+		case 2:
+			g.MIG = true
+		}
+		p.n.gpus = append(p.n.gpus, g)
+	}
+	if err := p.l.SetInventory(p.n.gpus); err != nil {
+		p.t.Fatal(err)
+	}
+	// Nothing half-done: one that is refused leaves all as it is, which compare then sees.
+	if err := p.l.SetInventory([]sharing.GPU{{UUID: "x", Memory: 1}, {UUID: "x", Memory: 1}}); !errors.Is(err, sharing.ErrInvalid) {
+		p.t.Fatalf("an inventory with a GPU twice: %v", err)
+	}
+}
+
+// restart builds a new ledger from what the old one says, in any order, with the inventory before or after.
+func (p *player) restart() string {
+	grants := p.l.Grants()
+	p.rnd.Shuffle(len(grants), func(i, j int) { grants[i], grants[j] = grants[j], grants[i] })
+	p.l = ledger.New()
+	first := p.rnd.IntN(2) == 0
+	if first {
+		p.expect(p.l.SetInventory(p.n.gpus), true, "inventory")
+	}
+	for _, g := range grants {
+		p.expect(p.l.Restore(g.Claim, g.Lease), true, "restore")
+	}
+	if !first {
+		p.expect(p.l.SetInventory(p.n.gpus), true, "inventory")
+	}
+	return "restart"
+}
+
+// compare looks for a difference between the ledger and the model.
+func (p *player) compare() error {
+	if got := p.l.Grants(); len(got) != len(p.n.claims) {
+		return fmt.Errorf("%d grants, the model has %d", len(got), len(p.n.claims))
+	}
+	for _, want := range p.n.claims {
+		got, ok := p.l.Get(want.c.ID)
+		if !ok || !slices.Equal(got.Claim.Placement, want.c.Placement) || got.Claim.Owner != want.c.Owner || got.Claim.Name != want.c.Name {
+			return fmt.Errorf("claim %q is %+v, want %+v", want.c.ID, got, want.c)
+		}
+		if (got.Lease == nil) != (want.lease == nil) || got.Lease != nil && *got.Lease != *want.lease || (got.State == ledger.Leased) != (want.lease != nil) {
+			return fmt.Errorf("claim %q: lease %+v, want %+v", want.c.ID, got.Lease, want.lease)
+		}
+	}
+	for _, v := range p.l.GPUs() {
+		memory, percent, claims, whole := p.n.usage(v.GPU.UUID, false)
+		leased, _, _, _ := p.n.usage(v.GPU.UUID, true)
+		same := memory.Cmp(new(big.Int).SetUint64(uint64(v.HeldMemory))) == 0 && leased.Cmp(new(big.Int).SetUint64(uint64(v.LeasedMemory))) == 0 &&
+			percent == int(v.HeldPercent) && claims == v.Claims && (whole > 0) == v.Whole
+		g, known := p.n.gpu(v.GPU.UUID)
+		over := known && p.n.overbooked(g)
+		var freeMemory sharing.Bytes
+		freePercent := 0
+		if known && g.Health == sharing.HealthOK && !g.MIG && whole == 0 && !over {
+			freeMemory, freePercent = sharing.Bytes(int64(g.Memory)-int64(g.Reserved)-memory.Int64()), 100-percent //nolint:gosec // not overbooked
+		}
+		if !same || over != v.Overbooked || freeMemory != v.FreeMemory || freePercent != int(v.FreePercent) {
+			return fmt.Errorf("gpu %q is %+v, the model has %v bytes, %d%%, %d claims, %d whole, %d and %d%% free", v.GPU.UUID, v, memory, percent, claims, whole, freeMemory, freePercent)
+		}
+	}
+	for _, g := range p.n.gpus {
+		if _, ok := p.l.GPU(g.UUID); !ok {
+			return fmt.Errorf("gpu %q is missing", g.UUID)
+		}
+	}
+	return nil
+}
