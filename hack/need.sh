@@ -19,8 +19,8 @@ if ! command -v go >/dev/null; then
 	complain "Go is missing: install Go $want or newer (https://go.dev/dl) and put its bin folder on PATH"
 fi
 # go itself compares its version with go.mod, and gets a newer toolchain where GOTOOLCHAIN allows that.
-if ! version=$(go env GOVERSION 2>&1); then
-	complain "$version" "this Go is too old: install Go $want or newer (https://go.dev/dl), or set GOTOOLCHAIN=auto"
+if ! said=$(go list -m 2>&1); then
+	complain "$said" "if this Go is too old: install Go $want or newer (https://go.dev/dl), or set GOTOOLCHAIN=auto"
 fi
 
 # A compiler without headers or libraries is as good as none, so it is tried, not looked up.
@@ -33,6 +33,9 @@ compiles() {
 if compiles; then
 	exit 0
 fi
+if [ "$cc" != cc ] && [ "$cc" != gcc ]; then
+	complain "CC=$cc does not compile a small C program: set CC to a C compiler that does"
+fi
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
 	complain "no working C compiler ($cc): install gcc and libc's headers (Debian: apt-get install gcc libc6-dev; Fedora: dnf install gcc glibc-devel)"
 fi
@@ -43,5 +46,4 @@ install_packages() {
 }
 install_packages || { apt-get update -q >&2 && install_packages; } ||
 	complain "apt-get could not install gcc and libc6-dev: see its messages above"
-cc=${CC:-cc}
 compiles || complain "$cc does not compile a small C program even now: set CC to a C compiler that does"
