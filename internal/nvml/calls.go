@@ -1,0 +1,164 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// NoLimit is the hard limit that means "no limit".
+const NoLimit sharing.Bytes = math.MaxUint64
+
+// Memory is a GPU's memory as this process sees it: where a hard limit is on this process's own leaf
+// cgroup, the driver shows the limit as the GPU's size.
+type Memory struct {
+	Total sharing.Bytes
+	// Reserved is the driver's own part; 0 where an old driver counts it as used.
+	Reserved sharing.Bytes
+	Free     sharing.Bytes
+	Used     sharing.Bytes
+}
+
+// Process is one process that holds a GPU.
+type Process struct {
+	PID int // in the host's pid namespace
+	// Used is what the process holds on this GPU, over all its MIG instances; 0 when not Known.
+	Used sharing.Bytes
+	// Known is false when the driver does not tell Used.
+	Known bool
+}
+
+// Limit is a cgroup's memory limit on one GPU.
+type Limit struct {
+	Soft, Hard, Used sharing.Bytes
+}
+
+// Recovery is what the driver wants done to a GPU (nvmlDeviceGpuRecoveryAction_t).
+type Recovery uint32
+
+// The recovery actions.
+const (
+	RecoveryNone Recovery = iota
+	RecoveryReset
+	RecoveryReboot
+	RecoveryDrainP2P
+	RecoveryDrainAndReset
+	RecoveryIMEX
+)
+
+// String returns the action as a phrase.
+func (r Recovery) String() string {
+	names := [...]string{"nothing", "a GPU reset", "a reboot of the node", "draining peer-to-peer traffic", "draining and a GPU reset", "recovering the IMEX domain"}
+	if uint64(r) < uint64(len(names)) {
+		return names[r]
+	}
+	return fmt.Sprintf("recovery action %d", uint32(r))
+}
+
+// Memory returns how much memory the GPU has and how much of it is taken.
+func (l *Library) Memory(ctx context.Context, id sharing.GPUID) (Memory, error) {
+	return onGPU(ctx, l, "read memory", id, func(d device) (Memory, error) {
+		m, err := d.memory()
+		if err == nil && (m.Total == 0 || m.Reserved > m.Total || m.Used > m.Total || m.Free > m.Total) {
+			return Memory{}, fmt.Errorf("the driver reports %d bytes used, %d free and %d reserved of %d: %w",
+				uint64(m.Used), uint64(m.Free), uint64(m.Reserved), uint64(m.Total), sharing.ErrUnavailable)
+		}
+		return m, err
+	})
+}
+
+// Processes returns the processes that hold the GPU, by pid, each once. A process can be in several of the
+// driver's lists (compute, graphics, MPS) with the same memory, which is then counted once.
+func (l *Library) Processes(ctx context.Context, id sharing.GPUID) ([]Process, error) {
+	return onGPU(ctx, l, "list processes", id, func(d device) ([]Process, error) {
+		lists, err := d.processes()
+		if err != nil {
+			return nil, err
+		}
+		return merge(lists), nil
+	})
+}
+
+// merge makes one list of several. Within one MIG instance the lists show the same memory, so the largest
+// number counts; over instances a process's numbers add up.
+func merge(lists [][]resident) []Process {
+	type place struct {
+		pid    int
+		gi, ci uint32
+	}
+	at := map[place]resident{}
+	for _, list := range lists {
+		for _, r := range list {
+			if r.pid <= 0 {
+				continue // no process: nothing could be done with it
+			}
+			p := place{r.pid, r.gi, r.ci}
+			if old, seen := at[p]; !seen || !old.known || (r.known && r.used > old.used) {
+				at[p] = r
+			}
+		}
+	}
+	byPID := map[int]Process{}
+	for p, r := range at {
+		sum, seen := byPID[p.pid]
+		used, err := sum.Used.Add(r.used)
+		known := r.known && (!seen || sum.Known) && err == nil
+		if !known {
+			used = 0
+		}
+		byPID[p.pid] = Process{PID: p.pid, Used: used, Known: known}
+	}
+	out := make([]Process, 0, len(byPID))
+	for _, p := range byPID {
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b Process) int { return a.PID - b.PID })
+	return out
+}
+
+// Utilization returns the percent of the last sample period in which the GPU was busy, 0 to 100. It is
+// sharing.ErrUnsupported on GPUs that do not tell (MIG mode).
+func (l *Library) Utilization(ctx context.Context, id sharing.GPUID) (int, error) {
+	return onGPU(ctx, l, "read utilization", id, func(d device) (int, error) {
+		u, err := d.utilization()
+		if err == nil && (u < 0 || u > 100) {
+			return 0, fmt.Errorf("the driver reports %d percent: %w", u, sharing.ErrUnavailable)
+		}
+		return u, err
+	})
+}
+
+// SetMemoryLimit sets the driver's limits on what the processes of cgroup dir (an absolute cgroup v2
+// directory) hold of the GPU: soft is kept for them, past hard their allocations fail. NoLimit as hard takes
+// the limit away. It needs root. When ctx ends while the driver hangs, the limit may still be set later.
+func (l *Library) SetMemoryLimit(ctx context.Context, id sharing.GPUID, dir string, soft, hard sharing.Bytes) error {
+	_, err := onGPU(ctx, l, "set memory limit", id, func(device) (struct{}, error) {
+		return struct{}{}, l.door.setLimit(id, dir, soft, hard)
+	})
+	return err
+}
+
+// MemoryLimit reads what SetMemoryLimit has set. It is sharing.ErrUnsupported also when nothing from dir up
+// has a limit on this GPU.
+func (l *Library) MemoryLimit(ctx context.Context, id sharing.GPUID, dir string) (Limit, error) {
+	return onGPU(ctx, l, "read memory limit", id, func(device) (Limit, error) { return l.door.limit(id, dir) })
+}
+
+// Check asks the GPU for something cheap that needs the hardware. It is nil, sharing.ErrLost,
+// sharing.ErrUnavailable (hangs, driver gone) or another word.
+func (l *Library) Check(ctx context.Context, id sharing.GPUID) error {
+	_, err := onGPU(ctx, l, "check", id, func(d device) (Memory, error) { return d.memory() })
+	return err
+}
+
+// RecoveryAction returns what the driver wants done to the GPU; sharing.ErrUnsupported when the driver has
+// no opinion at all (before r570).
+func (l *Library) RecoveryAction(ctx context.Context, id sharing.GPUID) (Recovery, error) {
+	return onGPU(ctx, l, "read recovery action", id, func(d device) (Recovery, error) { return d.recovery() })
+}

@@ -1,0 +1,72 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import "github.com/kerf-gpu/kerf/sharing"
+
+// door is what the Library needs of NVML: plain calls that may hang or fail. The real one is goDoor; tests
+// put their own in its place. Errors are as check makes them.
+type door interface {
+	system() (System, error)
+	count() (int, error)
+	byIndex(i int) (device, error)
+	byUUID(id sharing.GPUID) (device, error)
+	newEvents() (eventSet, error)
+	hasLimits() bool
+	setLimit(id sharing.GPUID, dir string, soft, hard sharing.Bytes) error
+	limit(id sharing.GPUID, dir string) (Limit, error)
+	shutdown() error
+}
+
+// device is one GPU. Its dynamic type is comparable.
+type device interface {
+	identity() (identity, error)
+	mig() (bool, error)
+	memory() (Memory, error)
+	// processes returns the driver's lists (compute, graphics, MPS), of which some processes are in several.
+	processes() ([][]resident, error)
+	utilization() (int, error)
+	recovery() (Recovery, error)
+	// links returns the active NVLinks.
+	links() ([]link, error)
+}
+
+// eventSet waits for critical faults.
+type eventSet interface {
+	// register is sharing.ErrUnsupported for a GPU that tells no faults.
+	register(device) error
+	// wait returns ok false when nothing came within a second or so.
+	wait() (ev rawEvent, ok bool, err error)
+	free() error
+}
+
+type identity struct {
+	uuid  sharing.GPUID
+	model string
+	minor int
+	pci   pciAddress
+	numa  int // -1: not known
+}
+
+type pciAddress struct{ domain, bus, device uint32 }
+
+// link is the far end of an NVLink: a switch, or the device at pci.
+type link struct {
+	toSwitch bool
+	pci      pciAddress
+}
+
+// resident is one entry of a process list. A process has one per MIG instance that it uses.
+type resident struct {
+	pid    int
+	gi, ci uint32
+	used   sharing.Bytes
+	known  bool
+}
+
+type rawEvent struct {
+	dev    device
+	xid    uint64
+	gi, ci *uint32
+}

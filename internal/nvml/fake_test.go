@@ -1,0 +1,174 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// fakeDoor is a driver of fake GPUs. Set fields before use, or under mu.
+type fakeDoor struct {
+	mu        sync.Mutex
+	gpus      []*fakeGPU
+	limits    map[string]Limit
+	eventsErr error
+	events    chan rawEvent
+	waitErr   error
+	waits     int
+	waitGate  chan struct{} // a wait returns "nothing" when this has a token
+	shut      int
+	countGate chan struct{}
+}
+
+// fakeGPU is one GPU; a non-nil gate holds every call until it is closed.
+type fakeGPU struct {
+	id       identity
+	mem      Memory
+	migErr   error
+	migOn    bool
+	err      error // of memory and of the handle by index when early
+	early    bool
+	lists    [][]resident
+	rec      Recovery
+	recErr   error
+	peers    []link
+	util     int
+	noEvents bool
+	gate     chan struct{}
+	entered  chan struct{}
+}
+
+func (d *fakeDoor) system() (System, error) { return System{DriverVersion: "615.1"}, nil }
+
+func (d *fakeDoor) count() (int, error) {
+	if d.countGate != nil {
+		<-d.countGate
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.gpus), nil
+}
+
+func (d *fakeDoor) byIndex(i int) (device, error) {
+	d.mu.Lock()
+	g := d.gpus[i]
+	d.mu.Unlock()
+	if g.early {
+		return nil, g.err
+	}
+	return g, nil
+}
+
+func (d *fakeDoor) byUUID(id sharing.GPUID) (device, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, g := range d.gpus {
+		if g.id.uuid == id {
+			return g, nil
+		}
+	}
+	return nil, check("nvmlDeviceGetHandleByUUID", nvml.ERROR_NOT_FOUND)
+}
+
+func (d *fakeDoor) hasLimits() bool { return true }
+
+func (d *fakeDoor) setLimit(id sharing.GPUID, dir string, soft, hard sharing.Bytes) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.limits[string(id)+dir] = Limit{Soft: soft, Hard: hard}
+	return nil
+}
+
+func (d *fakeDoor) limit(id sharing.GPUID, dir string) (Limit, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l, ok := d.limits[string(id)+dir]
+	if !ok {
+		return l, check(getLimitsFunc, nvml.ERROR_NOT_SUPPORTED)
+	}
+	return l, nil
+}
+
+func (d *fakeDoor) shutdown() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.shut++
+	return nil
+}
+
+func (d *fakeDoor) newEvents() (eventSet, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d, d.eventsErr
+}
+
+func (d *fakeDoor) register(dev device) error {
+	if dev.(*fakeGPU).noEvents {
+		return check("nvmlDeviceRegisterEvents", nvml.ERROR_NOT_SUPPORTED)
+	}
+	return nil
+}
+
+func (d *fakeDoor) wait() (rawEvent, bool, error) {
+	d.mu.Lock()
+	d.waits++
+	err := d.waitErr
+	d.mu.Unlock()
+	if err != nil {
+		return rawEvent{}, false, err
+	}
+	select {
+	case ev := <-d.events:
+		return ev, true, nil
+	case <-d.waitGate:
+		return rawEvent{}, false, nil
+	}
+}
+
+func (d *fakeDoor) free() error { return nil }
+
+func (g *fakeGPU) pass() {
+	if g.gate != nil {
+		if g.entered != nil {
+			g.entered <- struct{}{}
+		}
+		<-g.gate
+	}
+}
+
+func (g *fakeGPU) identity() (identity, error)      { g.pass(); return g.id, nil }
+func (g *fakeGPU) mig() (bool, error)               { return g.migOn, g.migErr }
+func (g *fakeGPU) memory() (Memory, error)          { g.pass(); return g.mem, g.err }
+func (g *fakeGPU) processes() ([][]resident, error) { g.pass(); return g.lists, g.err }
+func (g *fakeGPU) utilization() (int, error)        { return g.util, g.err }
+func (g *fakeGPU) recovery() (Recovery, error)      { return g.rec, g.recErr }
+func (g *fakeGPU) links() ([]link, error)           { return g.peers, nil }
+
+func lost() error { return check("nvmlDeviceGetMemoryInfo_v2", nvml.ERROR_GPU_IS_LOST) }
+
+// gpu makes a healthy GPU number n.
+func gpu(n int) *fakeGPU {
+	return &fakeGPU{
+		id: identity{
+			uuid: sharing.GPUID(fmt.Sprintf("GPU-%08d-0000-0000-0000-000000000000", n)), model: "NVIDIA H100", minor: n,
+			pci: pciAddress{0, uint32(0x10 + n), 0}, numa: n / 4,
+		},
+		mem:    Memory{Total: 80 * sharing.GiB, Reserved: sharing.GiB, Free: 79 * sharing.GiB},
+		recErr: absent("nvmlDeviceGetFieldValues"),
+	}
+}
+
+func open4test(t *testing.T, opts Options, gpus ...*fakeGPU) (*Library, *fakeDoor) {
+	t.Helper()
+	d := &fakeDoor{gpus: gpus, limits: map[string]Limit{}, events: make(chan rawEvent), waitGate: make(chan struct{})}
+	l := newLibrary(d, opts, func() {})
+	l.events.backOff = 0
+	return l, d
+}

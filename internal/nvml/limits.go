@@ -1,0 +1,199 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+/*
+#cgo LDFLAGS: -ldl
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+// The memory limits came with driver r615 and are in no header that we have; these are the documented forms.
+typedef struct { const char *name_space; uint64_t soft, hard; } kerf_set_limits;
+typedef struct { const char *name_space; uint64_t soft, hard, used; } kerf_get_limits;
+_Static_assert(sizeof(void *) != 8 || sizeof(kerf_set_limits) == 24, "layout of nvmlSetMemoryLimits_v1_t");
+_Static_assert(sizeof(void *) != 8 || sizeof(kerf_get_limits) == 32, "layout of nvmlGetMemoryLimits_v1_t");
+
+typedef int (*kerf_handle_fn)(const char *, void **);
+typedef int (*kerf_set_fn)(void *, kerf_set_limits *);
+typedef int (*kerf_get_fn)(void *, kerf_get_limits *);
+
+static int kerf_set(void *handle_fn, void *set_fn, const char *uuid, const char *dir, uint64_t soft, uint64_t hard, int *in_set)
+{
+	void *dev = NULL;
+	int rc = ((kerf_handle_fn)handle_fn)(uuid, &dev);
+	*in_set = rc == 0;
+	if (rc != 0)
+		return rc;
+	kerf_set_limits l = { dir, soft, hard };
+	return ((kerf_set_fn)set_fn)(dev, &l);
+}
+
+static int kerf_get(void *handle_fn, void *get_fn, const char *uuid, const char *dir, uint64_t *out, int *in_get)
+{
+	void *dev = NULL;
+	int rc = ((kerf_handle_fn)handle_fn)(uuid, &dev);
+	*in_get = rc == 0;
+	if (rc != 0)
+		return rc;
+	kerf_get_limits l = { dir, 0, 0, 0 };
+	rc = ((kerf_get_fn)get_fn)(dev, &l);
+	out[0] = l.soft;
+	out[1] = l.hard;
+	out[2] = l.used;
+	return rc;
+}
+
+// kerf_open also copies the reason when it fails: dlerror is per thread, and a goroutine may change threads.
+static void *kerf_open(const char *path, char *why, size_t n)
+{
+	void *h = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+	const char *e = h ? NULL : dlerror();
+	for (size_t i = 0; e && n && i < n; i++) {
+		why[i] = i + 1 < n ? e[i] : 0;
+		if (!e[i])
+			break;
+	}
+	return h;
+}
+
+// kerf_bound returns the file that the program's own NVML calls are bound to, or NULL.
+static const char *kerf_bound(void)
+{
+	Dl_info info;
+	void *f = dlsym(RTLD_DEFAULT, "nvmlInit_v2");
+	return f && dladdr(f, &info) ? info.dli_fname : NULL;
+}
+*/
+import "C"
+
+import (
+	"fmt"
+	"strings"
+	"unsafe"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const (
+	setLimitsFunc = "nvmlDeviceSetMemoryLimits_v1"
+	getLimitsFunc = "nvmlDeviceGetMemoryLimits_v1"
+	handleFunc    = "nvmlDeviceGetHandleByUUID"
+)
+
+// limits calls the memory limit functions through pointers that were looked up in the library. It holds its
+// own reference to the library.
+type limits struct {
+	lib, handle, setter, getter unsafe.Pointer
+}
+
+// openLimits looks the functions up in the library at path. Only a library that cannot be loaded is an
+// error; absent functions show in present.
+func openLimits(path string) (*limits, error) {
+	lib, err := dlopen(path)
+	if err != nil {
+		return nil, err
+	}
+	return &limits{lib: lib, handle: dlsym(lib, handleFunc), setter: dlsym(lib, setLimitsFunc), getter: dlsym(lib, getLimitsFunc)}, nil
+}
+
+func (l *limits) present() bool { return l.handle != nil && l.setter != nil && l.getter != nil }
+
+func (l *limits) close() { C.dlclose(l.lib) }
+
+func (l *limits) set(uuid, dir string, soft, hard uint64) error {
+	if !l.present() {
+		return absent(setLimitsFunc)
+	}
+	id, d, free := cStrings(uuid, dir)
+	defer free()
+	var reached C.int
+	rc := C.kerf_set(l.handle, l.setter, id, d, C.uint64_t(soft), C.uint64_t(hard), &reached)
+	return check(name(reached, setLimitsFunc), nvml.Return(rc))
+}
+
+func (l *limits) get(uuid, dir string) (Limit, error) {
+	if !l.present() {
+		return Limit{}, absent(getLimitsFunc)
+	}
+	id, d, free := cStrings(uuid, dir)
+	defer free()
+	var reached C.int
+	var out [3]C.uint64_t
+	rc := C.kerf_get(l.handle, l.getter, id, d, &out[0], &reached)
+	if err := check(name(reached, getLimitsFunc), nvml.Return(rc)); err != nil {
+		return Limit{}, err
+	}
+	return Limit{Soft: sharing.Bytes(out[0]), Hard: sharing.Bytes(out[1]), Used: sharing.Bytes(out[2])}, nil
+}
+
+// name is the function that answered: the handle's lookup, or the one behind it.
+func name(reached C.int, function string) string {
+	if reached == 0 {
+		return handleFunc
+	}
+	return function
+}
+
+func cStrings(a, b string) (ca, cb *C.char, free func()) {
+	ca, cb = C.CString(a), C.CString(b)
+	return ca, cb, func() {
+		C.free(unsafe.Pointer(ca))
+		C.free(unsafe.Pointer(cb))
+	}
+}
+
+// dlopen loads the library at path; the caller calls dlclose.
+func dlopen(path string) (unsafe.Pointer, error) {
+	p := C.CString(path)
+	defer C.free(unsafe.Pointer(p))
+	var why [512]C.char
+	lib := C.kerf_open(p, &why[0], C.size_t(len(why)))
+	if lib == nil {
+		return nil, fmt.Errorf("load library %q: %s: %w", path, strings.ToValidUTF8(C.GoString(&why[0]), "?"), sharing.ErrUnavailable)
+	}
+	return lib, nil
+}
+
+func dlsym(lib unsafe.Pointer, symbol string) unsafe.Pointer {
+	s := C.CString(symbol)
+	defer C.free(unsafe.Pointer(s))
+	return C.dlsym(lib, s)
+}
+
+// preflight loads the library at path for a moment, without making its names visible, and refuses one that
+// lacks a function which is called without a further look: such a call would kill the process.
+func preflight(path string) error {
+	lib, err := dlopen(path)
+	if err != nil {
+		return err
+	}
+	defer C.dlclose(lib)
+	for _, f := range requiredFuncs() {
+		if dlsym(lib, f) == nil {
+			return fmt.Errorf("load library %q: it has no %s: %w", path, f, sharing.ErrUnavailable)
+		}
+	}
+	return nil
+}
+
+func requiredFuncs() []string {
+	return []string{
+		"nvmlInit_v2", "nvmlShutdown", "nvmlErrorString", "nvmlSystemGetDriverVersion", "nvmlSystemGetNVMLVersion",
+		"nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2", handleFunc, "nvmlDeviceGetUUID", "nvmlDeviceGetName",
+		"nvmlDeviceGetMinorNumber", "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetMemoryInfo",
+	}
+}
+
+// boundLibrary returns the file that this process's NVML calls are bound to already, or "".
+func boundLibrary() string {
+	p := C.kerf_bound()
+	if p == nil {
+		return ""
+	}
+	return C.GoString(p)
+}
