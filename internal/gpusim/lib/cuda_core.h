@@ -1,0 +1,90 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of the simulated libcuda.so.1 share.
+ */
+#ifndef GPUSIM_CUDA_CORE_H
+#define GPUSIM_CUDA_CORE_H
+
+#include <string.h>
+
+#include "client.h"
+#include "cuda_abi.h"
+
+#define GRANULARITY ((uint64_t)2 << 20)
+#define MAX_TEXT (GPUSIM_MAX_TEXT + 1)
+
+/* What cuInit read of a GPU. A CUdevice is an index into the devices, in CUDA's order after
+ * CUDA_VISIBLE_DEVICES. */
+struct device {
+	int minor;
+	uint64_t total, reserved, cc_major, cc_minor, sms, domain, bus, device, threads_per_sm;
+	char uuid[96], name[96];
+	struct gpusim_conn *conn; /* the process's hold on this GPU */
+};
+
+/* Contexts are kept for good, so that a destroyed one is an error and not a crash. */
+struct CUctx_st {
+	CUdevice device;
+	uint64_t id; /* the daemon's; 0: destroyed, or a primary context that is not active */
+	unsigned flags, api_version, refs;
+	bool primary;
+	uint64_t done_at; /* when the last launch on any of its streams will be done */
+	struct CUctx_st *next;
+};
+
+/* cuda_mu guards every table of the library. It is not held while the daemon is asked, so that a GPU that
+ * hangs does not hold up the others. */
+extern pthread_mutex_t cuda_mu;
+
+/* cuda_enter: CUDA_SUCCESS once cuInit has succeeded in this very process. */
+CUresult cuda_enter(void);
+
+CUresult cuda_status(int status);
+CUresult cuda_device(CUdevice device, struct device **out);
+int cuda_devices(struct device **list);
+
+/* cuda_select applies CUDA_DEVICE_ORDER and CUDA_VISIBLE_DEVICES to the n devices in list, which are ordered
+ * by PCI address; returns how many are left, in CUDA's order. */
+int cuda_select(struct device *list, int n, const char *order, const char *visible);
+
+/* cuda_call asks a device's GPU; with vals, exactly n values must come. */
+CUresult cuda_call(CUdevice device, uint32_t op, const uint64_t args[GPUSIM_NARGS], uint64_t *vals, size_t n);
+
+/* cuda_current: the calling thread's context, which must be alive. */
+CUresult cuda_current(CUcontext *context);
+
+/* cuda_forget_memory and cuda_forget_streams drop what lived in a context that is being destroyed. */
+void cuda_forget_memory(CUcontext context);
+void cuda_forget_streams(CUcontext context);
+
+/* cuda_mapped: is [ptr, ptr+bytes) within one mapped and accessible stretch? */
+bool cuda_mapped(CUdeviceptr ptr, size_t bytes);
+
+/* cuda_stream_busy_until: when a stream's work will be done; INVALID_HANDLE for one that is not there. */
+CUresult cuda_stream_busy_until(CUstream stream, bool per_thread, uint64_t *when);
+/* cuda_stream_id: the number that the daemon knows a stream by. */
+CUresult cuda_stream_id(CUstream stream, bool per_thread, uint64_t *id);
+/* cuda_stream_extend notes that a stream is busy until then. */
+void cuda_stream_extend(CUstream stream, bool per_thread, uint64_t when);
+
+uint64_t cuda_now(void); /* CLOCK_MONOTONIC, nanoseconds */
+void cuda_sleep_until(uint64_t when);
+
+extern const unsigned gpusim_driver_major;
+extern const int gpusim_cuda_version;
+
+#define TRY(call)                      \
+	do {                           \
+		CUresult try_ = (call); \
+		if (try_)              \
+			return try_;   \
+	} while (0)
+
+#define NEED(condition)                                  \
+	do {                                             \
+		if (!(condition))                        \
+			return CUDA_ERROR_INVALID_VALUE; \
+	} while (0)
+
+#endif

@@ -1,0 +1,321 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Streams and events over simulated time. Only launches take time; a stream is a moment at which its work will
+ * be done, and to wait is to sleep until then.
+ */
+#include "cuda_core.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+/* Both are kept for good, like contexts. */
+struct CUstream_st {
+	uint64_t id; /* 0: destroyed */
+	CUcontext context;
+	bool non_blocking;
+	uint64_t done_at;
+	struct CUstream_st *next;
+};
+
+struct CUevent_st {
+	bool live, timing, recorded;
+	CUcontext context;
+	uint64_t at;
+	struct CUevent_st *next;
+};
+
+static struct CUstream_st *streams; /* guarded by cuda_mu, like the other two */
+static struct CUevent_st *events;
+static uint64_t last_id;
+static __thread struct CUstream_st own; /* the per-thread default stream, for whichever context is current */
+
+uint64_t cuda_now(void)
+{
+	struct timespec ts;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+void cuda_sleep_until(uint64_t when)
+{
+	struct timespec ts = { .tv_sec = (time_t)(when / 1000000000u), .tv_nsec = (long)(when % 1000000000u) };
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
+		;
+}
+
+/* The default stream: the legacy one waits for every blocking stream of its context and they for it, so its
+ * moment is theirs together. */
+static bool is_legacy(CUstream stream, bool per_thread)
+{
+	return stream == CU_STREAM_LEGACY || (!stream && !per_thread);
+}
+
+/* With cuda_mu held. NULL: not there. */
+static struct CUstream_st *find(CUstream stream, bool per_thread, CUcontext current)
+{
+	if (stream == CU_STREAM_PER_THREAD || (!stream && per_thread)) {
+		if (own.context != current)
+			own = (struct CUstream_st){ .context = current };
+		if (!own.id)
+			own.id = ++last_id;
+		return &own;
+	}
+	for (struct CUstream_st *s = streams; s; s = s->next)
+		if (s == stream && s->id)
+			return s;
+	return NULL;
+}
+
+CUresult cuda_stream_busy_until(CUstream stream, bool per_thread, uint64_t *when)
+{
+	CUcontext context;
+	TRY(cuda_current(&context));
+	CUresult ret = CUDA_SUCCESS;
+	pthread_mutex_lock(&cuda_mu);
+	if (is_legacy(stream, per_thread)) {
+		*when = context->done_at;
+	} else {
+		const struct CUstream_st *s = find(stream, per_thread, context);
+		if (s)
+			*when = s->done_at;
+		else
+			ret = CUDA_ERROR_INVALID_HANDLE;
+	}
+	pthread_mutex_unlock(&cuda_mu);
+	return ret;
+}
+
+CUresult cuda_stream_id(CUstream stream, bool per_thread, uint64_t *id)
+{
+	CUcontext context;
+	TRY(cuda_current(&context));
+	*id = 0;
+	if (is_legacy(stream, per_thread))
+		return CUDA_SUCCESS;
+	pthread_mutex_lock(&cuda_mu);
+	const struct CUstream_st *s = find(stream, per_thread, context);
+	if (s)
+		*id = s->id;
+	pthread_mutex_unlock(&cuda_mu);
+	return s ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+void cuda_stream_extend(CUstream stream, bool per_thread, uint64_t when)
+{
+	CUcontext context;
+	if (cuda_current(&context))
+		return;
+	pthread_mutex_lock(&cuda_mu);
+	if (context->done_at < when)
+		context->done_at = when;
+	struct CUstream_st *s = is_legacy(stream, per_thread) ? NULL : find(stream, per_thread, context);
+	if (s && s->done_at < when)
+		s->done_at = when;
+	pthread_mutex_unlock(&cuda_mu);
+}
+
+void cuda_forget_streams(CUcontext context)
+{
+	for (struct CUstream_st *s = streams; s; s = s->next)
+		if (s->context == context)
+			s->id = 0;
+	for (struct CUevent_st *e = events; e; e = e->next)
+		if (e->context == context)
+			e->live = false;
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
+{
+	CUcontext context;
+	(void)priority; /* taken and without effect, as on GPUs that have one priority */
+	TRY(cuda_current(&context));
+	NEED(stream && !(flags & ~(unsigned)CU_STREAM_NON_BLOCKING));
+	pthread_mutex_lock(&cuda_mu);
+	struct CUstream_st *s = streams;
+	while (s && s->id)
+		s = s->next;
+	if (!s && (s = calloc(1, sizeof *s))) {
+		s->next = streams;
+		streams = s;
+	}
+	if (s) {
+		s->id = ++last_id;
+		s->context = context;
+		s->non_blocking = flags & CU_STREAM_NON_BLOCKING;
+		s->done_at = 0;
+		*stream = s;
+	}
+	pthread_mutex_unlock(&cuda_mu);
+	return s ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuStreamCreate(CUstream *stream, unsigned flags)
+{
+	return cuStreamCreateWithPriority(stream, flags, 0);
+}
+
+/* Work that is under way goes on; the context still waits for it. */
+CUresult cuStreamDestroy_v2(CUstream stream)
+{
+	TRY(cuda_enter());
+	if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
+		return CUDA_ERROR_INVALID_HANDLE;
+	pthread_mutex_lock(&cuda_mu);
+	struct CUstream_st *s = find(stream, false, NULL);
+	if (s)
+		s->id = 0;
+	pthread_mutex_unlock(&cuda_mu);
+	return s ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+static CUresult query(CUstream stream, bool per_thread)
+{
+	uint64_t when;
+	TRY(cuda_stream_busy_until(stream, per_thread, &when));
+	return cuda_now() < when ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
+static CUresult synchronize(CUstream stream, bool per_thread)
+{
+	uint64_t when;
+	TRY(cuda_stream_busy_until(stream, per_thread, &when));
+	cuda_sleep_until(when);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuStreamQuery(CUstream stream)
+{
+	return query(stream, false);
+}
+
+CUresult cuStreamQuery_ptsz(CUstream stream)
+{
+	return query(stream, true);
+}
+
+CUresult cuStreamSynchronize(CUstream stream)
+{
+	return synchronize(stream, false);
+}
+
+CUresult cuStreamSynchronize_ptsz(CUstream stream)
+{
+	return synchronize(stream, true);
+}
+
+CUresult cuEventCreate(CUevent *event, unsigned flags)
+{
+	CUcontext context;
+	TRY(cuda_current(&context));
+	NEED(event && !(flags & ~7u));
+	pthread_mutex_lock(&cuda_mu);
+	struct CUevent_st *e = events;
+	while (e && e->live)
+		e = e->next;
+	if (!e && (e = calloc(1, sizeof *e))) {
+		e->next = events;
+		events = e;
+	}
+	if (e) {
+		e->live = true;
+		e->timing = !(flags & CU_EVENT_DISABLE_TIMING);
+		e->recorded = false;
+		e->context = context;
+		*event = e;
+	}
+	pthread_mutex_unlock(&cuda_mu);
+	return e ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Copies an event out under the mutex, after change (may be NULL) was applied to it. */
+static CUresult with_event(CUevent event, void (*change)(struct CUevent_st *, uint64_t), uint64_t arg,
+			   struct CUevent_st *out)
+{
+	TRY(cuda_enter());
+	CUresult ret = CUDA_ERROR_INVALID_HANDLE;
+	pthread_mutex_lock(&cuda_mu);
+	for (struct CUevent_st *e = events; e; e = e->next)
+		if (e == event && e->live) {
+			if (change)
+				change(e, arg);
+			*out = *e;
+			ret = CUDA_SUCCESS;
+			break;
+		}
+	pthread_mutex_unlock(&cuda_mu);
+	return ret;
+}
+
+static void destroy(struct CUevent_st *e, uint64_t unused)
+{
+	(void)unused;
+	e->live = false;
+}
+
+static void set(struct CUevent_st *e, uint64_t when)
+{
+	e->recorded = true;
+	e->at = when;
+}
+
+CUresult cuEventDestroy_v2(CUevent event)
+{
+	struct CUevent_st e;
+	return with_event(event, destroy, 0, &e);
+}
+
+static CUresult record(CUevent event, CUstream stream, bool per_thread)
+{
+	struct CUevent_st e;
+	uint64_t when, now = cuda_now();
+	TRY(cuda_stream_busy_until(stream, per_thread, &when));
+	return with_event(event, set, when > now ? when : now, &e);
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream)
+{
+	return record(event, stream, false);
+}
+
+CUresult cuEventRecord_ptsz(CUevent event, CUstream stream)
+{
+	return record(event, stream, true);
+}
+
+CUresult cuEventQuery(CUevent event)
+{
+	struct CUevent_st e;
+	TRY(with_event(event, NULL, 0, &e));
+	return e.recorded && cuda_now() < e.at ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
+CUresult cuEventSynchronize(CUevent event)
+{
+	struct CUevent_st e;
+	TRY(with_event(event, NULL, 0, &e));
+	if (e.recorded)
+		cuda_sleep_until(e.at);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end)
+{
+	struct CUevent_st a, b;
+	uint64_t now = cuda_now();
+	TRY(with_event(start, NULL, 0, &a));
+	TRY(with_event(end, NULL, 0, &b));
+	NEED(ms);
+	if (!a.recorded || !b.recorded || !a.timing || !b.timing)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (now < a.at || now < b.at)
+		return CUDA_ERROR_NOT_READY;
+	*ms = (float)((double)(int64_t)(b.at - a.at) / 1e6);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end)
+{
+	return cuEventElapsedTime_v2(ms, start, end);
+}
