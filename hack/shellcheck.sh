@@ -14,7 +14,7 @@ done < <(find . \( -name .git -o -name .cache -o -name bin \) -prune -o -name '*
 
 bad=0
 for script in "${scripts[@]}"; do
-	shell=sh
+	shell="sh"
 	if head -n 1 "$script" | grep -q bash; then
 		shell=bash
 	fi
