@@ -1,0 +1,142 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path"
+	"path/filepath"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	"github.com/kerf-gpu/kerf/internal/cgroup"
+	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/monitor/metrics"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/nodeserver"
+)
+
+// agent wires the parts together and owns every goroutine.
+type agent struct {
+	settings
+	log     *slog.Logger
+	runtime *node.Runtime
+	events  *metrics.Events
+	// cgroupParent is the directory of our grants' cgroups, relative to the hierarchy's mount.
+	cgroupParent string
+}
+
+// run serves until ctx ends. Leases stay in force after it.
+func (a *agent) run(ctx context.Context) error {
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("it must run as root, because cgroups and the driver's limits ask for it: %w", sharing.ErrDenied)
+	}
+	if err := a.prepareDir(); err != nil {
+		return err
+	}
+	lock, err := takeLock(ctx, filepath.Join(a.dir, "agent.lock"), "the directory "+a.dir, a.dir)
+	if err != nil {
+		return err
+	}
+	defer lock.release()
+	reg := prometheus.NewRegistry()
+	if err := a.build(reg); err != nil {
+		return err
+	}
+	if err := a.runtime.Restore(ctx); err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	return a.serve(ctx, reg)
+}
+
+// prepareDir makes the directory and refuses one into which others may write: enforcement reads from it.
+func (a *agent) prepareDir() error {
+	if err := os.MkdirAll(a.dir, 0o755); err != nil {
+		return fmt.Errorf("--dir %q: %w", a.dir, err)
+	}
+	info, err := os.Stat(a.dir)
+	if err != nil {
+		return fmt.Errorf("--dir %q: %w", a.dir, err)
+	}
+	if info.Mode().Perm()&0o022 != 0 {
+		return sharing.Invalid("--dir", a.dir, "take the write permission of group and others away, or name another directory",
+			"has mode %#o: others could write what the agent trusts", info.Mode().Perm())
+	}
+	return nil
+}
+
+// build makes the runtime and what it needs of this machine.
+func (a *agent) build(reg *prometheus.Registry) error {
+	groups, err := cgroup.Default()
+	if err != nil {
+		return fmt.Errorf("find the cgroup v2 hierarchy: %w", err)
+	}
+	boot, err := process.BootID()
+	if err != nil {
+		return fmt.Errorf("boot id: %w", err)
+	}
+	conf := config.Default()
+	pool, err := conf.PoolFor(a.labels)
+	if err != nil {
+		return fmt.Errorf("built-in configuration: %w", err)
+	}
+	a.events = metrics.NewEvents(reg)
+	sum := sha256.Sum256([]byte(a.dir))
+	a.cgroupParent = path.Join("kerf", hex.EncodeToString(sum[:4]))
+	a.runtime = node.New(node.Options{
+		Log: a.log, Cgroups: groups, Parent: a.cgroupParent,
+		RecordPath: filepath.Join(a.dir, "record.json"), BootID: boot, NewID: newID,
+		DevRoot: a.devRoot, Version: version, Config: conf, Pool: pool,
+		Observer: a.events, Failpoints: a.failpoints,
+	})
+	reg.MustRegister(
+		metrics.NewCollector(func(ctx context.Context) *nodev1.GetNodeResponse { return nodeserver.Message(a.runtime.State(ctx)) }),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	return nil
+}
+
+func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
+	gid := a.socketGroup()
+	grpcListener, err := listenUnix(filepath.Join(a.dir, "kerf.sock"), gid)
+	if err != nil {
+		return err
+	}
+	httpListeners, err := a.httpListeners(gid)
+	if err != nil {
+		return errors.Join(err, grpcListener.Close())
+	}
+	first := a.loadConfig("")
+	a.log.Info("serving", "dir", a.dir, "version", version)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return a.runtime.Run(ctx) })
+	g.Go(func() error { return nodeserver.New(a.runtime, a.log).Serve(ctx, grpcListener) })
+	for _, l := range httpListeners {
+		g.Go(func() error { return serveHTTP(ctx, l, a.runtime, reg) })
+	}
+	g.Go(func() error { return a.followConfig(ctx, first) })
+	g.Go(func() error { return a.followDriver(ctx) })
+	err = g.Wait()
+	a.log.Info("stopped; grants stay in force")
+	return err
+}
+
+// newID makes a claim's id: "k-" and 40 random bits. The ledger refuses one that is taken.
+func newID() string {
+	var b [5]byte
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the program instead
+	return "k-" + hex.EncodeToString(b[:])
+}

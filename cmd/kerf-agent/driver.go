@@ -1,0 +1,255 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kerf-gpu/kerf/internal/nvml"
+	"github.com/kerf-gpu/kerf/monitor/health"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps"
+	"github.com/kerf-gpu/kerf/sharing/node"
+)
+
+const (
+	// driverRetry is how long to wait before a driver that is not there is looked for again.
+	driverRetry = time.Second
+	// probeEvery and probeDeadline are the health watch's rhythm: a lost GPU is seen within a second.
+	probeEvery    = time.Second
+	probeDeadline = 3 * time.Second
+	// reprobeEvery is how often a level that could not be told is asked for again.
+	reprobeEvery = 5 * time.Second
+	// openDeadline bounds taking stock of a driver that has just appeared.
+	openDeadline = 60 * time.Second
+)
+
+// followDriver uses the driver while there is one, and looks for it while there is none.
+func (a *agent) followDriver(ctx context.Context) error {
+	said := ""
+	for {
+		err := a.useDriver(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if errors.Is(err, sharing.ErrConflict) {
+			return err // another agent has a GPU: this one has no business here
+		}
+		if text := err.Error(); text != said {
+			a.log.Warn("no driver in use; looking for one", "reason", text)
+			said = text
+		}
+		a.runtime.Detach(err.Error())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(driverRetry):
+		}
+	}
+}
+
+// useDriver takes the driver into use and returns when it is gone, always with an error but at the end.
+func (a *agent) useDriver(ctx context.Context) (err error) {
+	open, cancel := context.WithTimeout(ctx, openDeadline)
+	defer cancel()
+	lib, err := nvml.Open(open, nvml.Options{LibraryPaths: a.libraries, Log: a.log})
+	if err != nil {
+		return fmt.Errorf("open the driver's NVML library: %w", err)
+	}
+	defer func() { err = errors.Join(err, lib.Close()) }()
+	gpus, leftOut, err := lib.GPUs(open)
+	if err != nil {
+		return fmt.Errorf("take stock of the GPUs: %w", err)
+	}
+	for _, g := range gpus {
+		l, err := takeLock(open, filepath.Join(a.lockDir, string(g.UUID)+".lock"), fmt.Sprintf("GPU %d (%s)", g.Index, g.UUID), a.dir)
+		if err != nil {
+			return err
+		}
+		defer l.release()
+	}
+	door := &driverDoor{lib: lib}
+	att := a.attachment(open, lib, gpus, leftOut)
+	if err := a.runtime.Attach(open, att); err != nil {
+		return fmt.Errorf("take the driver into use: %w", err)
+	}
+	a.log.Info("driver in use", "version", att.Driver.Version(), "gpus", len(gpus), "memory_limits", lib.HasMemoryLimits())
+	ids := make([]sharing.GPUID, 0, len(gpus))
+	for _, g := range gpus {
+		ids = append(ids, g.UUID)
+	}
+	w := &health.Watch{Driver: door, GPUs: ids, Log: a.log, Tell: a.runtime.SetHealth, Every: probeEvery, Deadline: probeDeadline}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return w.Run(ctx) })
+	g.Go(func() error { return a.reprobe(ctx, lib, att) })
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// reprobe asks again for the level of GPUs whose first probe could not tell: one that was lost, say.
+func (a *agent) reprobe(ctx context.Context, lib *nvml.Library, att node.Attachment) error {
+	backend := a.backend(lib)
+	open := map[sharing.GPUID]sharing.GPU{}
+	for _, g := range att.GPUs {
+		if att.Levels[g.UUID].Shared == sharing.LevelUnknown {
+			open[g.UUID] = g
+		}
+	}
+	t := time.NewTicker(reprobeEvery)
+	defer t.Stop()
+	for len(open) > 0 {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+		for id, g := range open {
+			probe, cancel := context.WithTimeout(ctx, probeDeadline)
+			rep := a.levelOf(probe, backend, g)
+			cancel()
+			if rep.Shared != sharing.LevelUnknown {
+				a.runtime.SetLevel(id, rep)
+				delete(open, id)
+			}
+		}
+	}
+	return nil
+}
+
+// backend is the driver's memory limits, with scratch cgroups of ours to probe them on: one that a crash
+// leaves behind is empty, and removed at the next start.
+func (a *agent) backend(lib *nvml.Library) *caps.Driver {
+	return caps.NewDriver(lib, caps.FindCgroups(func() string { return path.Join(a.cgroupParent, "probe-"+newID()) }))
+}
+
+// levelOf probes what a shared grant on the GPU can have.
+func (a *agent) levelOf(ctx context.Context, backend *caps.Driver, g sharing.GPU) node.LevelReport {
+	s := backend.Probe(ctx, g)
+	switch s.Answer {
+	case caps.Supported:
+		return node.LevelReport{Shared: sharing.LevelDriver}
+	case caps.NotSupported:
+		a.log.Warn("no memory caps by the driver on this GPU", "gpu", string(g.UUID), "reason", s.Reason, "remedy", s.Remedy)
+		return node.LevelReport{Shared: sharing.LevelNone, Reason: s.Reason}
+	case caps.CouldNotTell:
+		a.log.Warn("it cannot be told yet whether the driver caps memory on this GPU", "gpu", string(g.UUID), "reason", s.Reason, "remedy", s.Remedy)
+	}
+	return node.LevelReport{Shared: sharing.LevelUnknown, Reason: s.Reason}
+}
+
+// attachment asks each GPU whether it answers and which level it can give.
+func (a *agent) attachment(ctx context.Context, lib *nvml.Library, gpus []sharing.GPU, leftOut []error) node.Attachment {
+	att := node.Attachment{
+		Driver: &driverDoor{lib: lib, version: lib.System().DriverVersion},
+		Levels: make(map[sharing.GPUID]node.LevelReport, len(gpus)),
+	}
+	for _, err := range leftOut {
+		att.LeftOut = append(att.LeftOut, err.Error())
+	}
+	backend := a.backend(lib)
+	if lib.HasMemoryLimits() {
+		att.Caps = capper{backend}
+	}
+	for _, g := range gpus {
+		att.GPUs = append(att.GPUs, g)
+		att.Levels[g.UUID] = a.levelOf(ctx, backend, g)
+	}
+	return att
+}
+
+// driverDoor turns the NVML door into what runtime and health watch ask for.
+type driverDoor struct {
+	lib     *nvml.Library
+	version string
+}
+
+// Version implements node.Driver.
+func (d *driverDoor) Version() string { return d.version }
+
+// Sample implements node.Driver.
+func (d *driverDoor) Sample(ctx context.Context, id sharing.GPUID) (node.Sample, error) {
+	m, err := d.lib.Memory(ctx, id)
+	if err != nil {
+		return node.Sample{}, err
+	}
+	s := node.Sample{Used: m.Used, Utilization: -1}
+	if u, err := d.lib.Utilization(ctx, id); err == nil {
+		s.Utilization = u
+	}
+	procs, err := d.lib.Processes(ctx, id)
+	if err != nil {
+		return node.Sample{}, err
+	}
+	for _, p := range procs {
+		s.Processes = append(s.Processes, node.ProcessUse{PID: p.PID, Used: p.Used, Known: p.Known})
+	}
+	return s, nil
+}
+
+// Check implements health.Driver.
+func (d *driverDoor) Check(ctx context.Context, id sharing.GPUID) error { return d.lib.Check(ctx, id) }
+
+// Recovery implements health.Driver.
+func (d *driverDoor) Recovery(ctx context.Context, id sharing.GPUID) health.Recovery {
+	r, err := d.lib.RecoveryAction(ctx, id)
+	if err != nil {
+		return health.Recovery{}
+	}
+	if r == nvml.RecoveryNone {
+		return health.Recovery{Known: true}
+	}
+	return health.Recovery{Known: true, Action: r.String()}
+}
+
+// NextXID implements health.Driver.
+func (d *driverDoor) NextXID(ctx context.Context) (sharing.GPUID, uint64, error) {
+	ev, err := d.lib.WaitEvent(ctx)
+	return ev.GPU, ev.XID, err
+}
+
+// capper turns the driver backend into what the runtime asks for.
+type capper struct{ backend *caps.Driver }
+
+// Least implements node.Capper.
+func (capper) Least() sharing.Bytes { return caps.LeastLimit }
+
+// Apply implements node.Capper.
+func (c capper) Apply(ctx context.Context, dir string, own []sharing.Fragment, others []sharing.GPUID) error {
+	var limits []caps.Limit
+	for _, f := range own {
+		if !f.Whole {
+			limits = append(limits, caps.Limit{GPU: f.GPU, Memory: f.Memory})
+		}
+	}
+	for _, id := range others {
+		limits = append(limits, caps.Limit{GPU: id, Memory: caps.LeastLimit})
+	}
+	if len(limits) == 0 {
+		return nil
+	}
+	return c.backend.Apply(ctx, dir, limits)
+}
+
+// Read implements node.Capper.
+func (c capper) Read(ctx context.Context, dir string, gpu sharing.GPUID) (limit, used sharing.Bytes, err error) {
+	r, err := c.backend.Read(ctx, dir, gpu)
+	if err == nil && r.Cap == caps.NoCap {
+		return 0, 0, fmt.Errorf("cgroup %q has no limit on GPU %q: %w", dir, gpu, sharing.ErrNotFound)
+	}
+	return r.Cap, r.Used, err
+}
+
+// Clear implements node.Capper.
+func (c capper) Clear(ctx context.Context, dir string, gpus []sharing.GPUID) error {
+	return c.backend.Clear(ctx, dir, gpus)
+}

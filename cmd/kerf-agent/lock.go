@@ -1,0 +1,71 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// lockPatience is how long a former agent may take to die: a killed process holds its locks until the
+// kernel has torn it down.
+const lockPatience = 3 * time.Second
+
+// lock is an flock; the kernel releases it when this process ends, however it ends.
+type lock struct{ file *os.File }
+
+// takeLock locks file, or says who has it. what names the locked thing in the error; holder is written into
+// the file for the other agent's error.
+func takeLock(ctx context.Context, file, what, holder string) (*lock, error) {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return nil, fmt.Errorf("lock %s: %w", what, err)
+	}
+	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", what, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	for {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", what, err), f.Close())
+		}
+		select {
+		case <-ctx.Done():
+			who, _ := io.ReadAll(io.LimitReader(f, 512))
+			err = fmt.Errorf("%s is managed by another kerf-agent (%s); one agent per machine, so stop that one first: %w",
+				what, strings.TrimSpace(string(who)), sharing.ErrConflict)
+			return nil, errors.Join(err, f.Close())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	text := fmt.Sprintf("pid %d, --dir %s\n", os.Getpid(), holder)
+	if err := errors.Join(f.Truncate(0), writeAt(f, text)); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", what, err), f.Close())
+	}
+	return &lock{file: f}, nil
+}
+
+func writeAt(f *os.File, text string) error {
+	_, err := f.WriteAt([]byte(text), 0)
+	return err
+}
+
+// release gives the lock back. The file stays: removing it would let two processes lock two files of one
+// name.
+func (l *lock) release() { _ = l.file.Close() }

@@ -1,0 +1,40 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command kerf-agent is the node agent: it takes stock of the node's GPUs, claims fragments of them for
+// processes, puts the caps in force, and keeps the grants through its own restarts.
+//
+// It promises that SIGKILL at any instant loses no grant and uncaps no process, and that one agent at most
+// manages a GPU. It needs root: cgroups and the driver's limits ask for it.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	env := environment{
+		libraryPath: os.Getenv("LD_LIBRARY_PATH"),
+		devRoot:     os.Getenv("NVIDIA_DEV_ROOT"),
+		config:      os.Getenv("KERF_CONFIG"),
+		dir:         os.Getenv("KERF_DIR"),
+		failpoints:  os.Getenv("KERF_FAILPOINTS"),
+	}
+	kill := func(string) {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {} // the signal ends us; nothing after a failpoint may run
+	}
+	if err := command(env, kill).ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "kerf-agent:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,112 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/kerf-gpu/kerf/sharing/node"
+)
+
+// socketGroup is the id of the group that may use the sockets, 0 (root) where there is no such group.
+func (a *agent) socketGroup() int {
+	g, err := user.LookupGroup(a.group)
+	if err != nil {
+		a.log.Info("only root may use the node socket", "reason", err.Error(), "remedy", "make the group (groupadd "+a.group+") and start the agent again")
+		return 0
+	}
+	gid, err := strconv.Atoi(g.Gid)
+	if err != nil {
+		a.log.Warn("group has no numeric id; only root may use the node socket", "group", a.group, "gid", g.Gid)
+		return 0
+	}
+	return gid
+}
+
+// listenUnix listens on a socket that root and one group may use. The lock on the directory is held, so a
+// socket that is there already is a dead agent's.
+func listenUnix(path string, gid int) (net.Listener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("remove old socket: %w", err)
+	}
+	// Made under another name and moved into place once owner and mode are right, so that nobody connects
+	// before, and a client never sees a socket on which nobody listens.
+	temp := path + ".new"
+	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("remove old socket: %w", err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: temp, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	l.SetUnlinkOnClose(false)
+	err = errors.Join(os.Chmod(temp, 0o600), os.Chown(temp, 0, gid), os.Chmod(temp, 0o660), os.Rename(temp, path))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("set up socket %s: %w", path, err), l.Close())
+	}
+	return l, nil
+}
+
+func (a *agent) httpListeners(gid int) ([]net.Listener, error) {
+	l, err := listenUnix(filepath.Join(a.dir, "http.sock"), gid)
+	if err != nil {
+		return nil, err
+	}
+	out := []net.Listener{l}
+	if a.http != "" {
+		tcp, err := net.Listen("tcp", a.http)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("--http %q: %w", a.http, err), l.Close())
+		}
+		out = append(out, tcp)
+	}
+	return out, nil
+}
+
+// serveHTTP answers /metrics, /healthz and /readyz on l until ctx ends. It changes nothing.
+func serveHTTP(ctx context.Context, l net.Listener, r *node.Runtime, reg *prometheus.Registry) error {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		r.NotReady() // takes the runtime's lock: a runtime that hangs lets the probe time out
+		_, _ = fmt.Fprintln(w, "ok")
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if why := r.NotReady(); len(why) > 0 {
+			http.Error(w, strings.Join(why, "\n"), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = fmt.Fprintln(w, "ok")
+	})
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 20 * time.Second, MaxHeaderBytes: 16 << 10}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	select {
+	case err := <-done:
+		return fmt.Errorf("serve HTTP on %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+	defer cancel()
+	err := s.Shutdown(stop)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = s.Close()
+	}
+	<-done
+	return err
+}

@@ -1,0 +1,241 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/cgroup"
+	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// errKept marks an arm that went wrong with the process already in its cgroup: the lease stays.
+var errKept = errors.New("lease kept")
+
+// Armed is what a process needs to know once it is in its cgroup.
+type Armed struct {
+	ID ledger.ClaimID
+	// Own and Others are the GPUs that it was given, in the order of the placement, and those that it was not.
+	Own, Others []sharing.GPU
+	// OthersCapped is true when the others carry the least limit for this cgroup.
+	OthersCapped bool
+}
+
+// Arm puts the claim's cap on a new cgroup, reads it back, and moves the calling process into it. Only the
+// process that claimed may arm. On any error nothing stays in force and the claim is gone.
+//
+// The order is what a crash may interrupt anywhere: cgroup (empty: removed at restart), record (cgroup still
+// empty: removed), cap (same), process (populated: a lease at restart, its cap read back).
+func (r *Runtime) Arm(ctx context.Context, peer Peer, id ledger.ClaimID) (Armed, error) {
+	start := time.Now()
+	claim, h, att, err := r.beginArm(peer, id)
+	if err != nil {
+		return Armed{}, err
+	}
+	// The caller may go away at any moment; what was begun is finished or undone all the same.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), capDeadline)
+	defer cancel()
+	armed, err := r.arm(ctx, claim, h, att)
+	r.mu.Lock()
+	h.busy = false
+	if err != nil {
+		if !errors.Is(err, errKept) {
+			err = errors.Join(err, r.drop(id), r.save())
+		}
+	}
+	r.opt.Observer.Armed(time.Since(start), err)
+	r.mu.Unlock()
+	r.changed.announce()
+	if err != nil {
+		r.log.Error("arm undone", "claim", id, "pid", peer.PID, "error", err.Error())
+		return Armed{}, fmt.Errorf("arm %q: %w", id, err)
+	}
+	r.log.Info("lease taken", "claim", id, "pid", peer.PID, "cgroup", h.group.Dir, "took", time.Since(start).String())
+	return armed, nil
+}
+
+// beginArm checks that the peer may arm the claim, and marks it busy.
+func (r *Runtime) beginArm(peer Peer, id ledger.ClaimID) (ledger.Claim, *holding, Attachment, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fail := func(err error) (ledger.Claim, *holding, Attachment, error) {
+		return ledger.Claim{}, nil, Attachment{}, err
+	}
+	if err := r.ready(); err != nil {
+		return fail(err)
+	}
+	g, ok := r.ledger.Get(id)
+	h := r.held[id]
+	switch {
+	case !ok || h == nil:
+		return fail(fmt.Errorf("claim %q: %w", id, sharing.ErrNotFound))
+	case h.busy || g.Lease != nil:
+		return fail(fmt.Errorf("claim %q is armed already: %w", id, sharing.ErrConflict))
+	case h.owner == nil || h.owner.PID() != peer.PID || h.owner.StartTime() != peer.Start || !h.owner.Alive():
+		return fail(fmt.Errorf("claim %q was made by another process than %d: %w", id, peer.PID, sharing.ErrDenied))
+	}
+	h.busy = true
+	return g.Claim, h, *r.att, nil
+}
+
+// arm does the work without the lock; h is busy, so nobody else touches it. The move of the process comes
+// last: after it nothing can fail but the process itself.
+func (r *Runtime) arm(ctx context.Context, c ledger.Claim, h *holding, att Attachment) (armed Armed, err error) {
+	group, err := r.opt.Cgroups.Create(path.Join(r.opt.Parent, string(c.ID)))
+	if err != nil {
+		return Armed{}, fmt.Errorf("make cgroup: %w", err)
+	}
+	own, others := r.splitGPUs(c.Placement, att)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.undoArm(att, c.ID, group, append(own, others...)))
+		}
+	}()
+	if err := r.opt.Failpoints.Eval("arm-after-mkdir"); err != nil {
+		return Armed{}, err
+	}
+	r.mu.Lock()
+	h.group, h.hasGroup = group, true
+	err = r.save()
+	r.mu.Unlock()
+	if err != nil {
+		return Armed{}, err
+	}
+	if err := r.opt.Failpoints.Eval("arm-after-record"); err != nil {
+		return Armed{}, err
+	}
+	capped, err := r.applyCaps(ctx, att, c, group.Dir, others)
+	if err != nil {
+		return Armed{}, err
+	}
+	if err := r.opt.Failpoints.Eval("arm-after-caps"); err != nil {
+		return Armed{}, err
+	}
+	r.mu.Lock()
+	err = r.ledger.Arm(c.ID, ledger.Lease{Cgroup: group.Dir, Inode: group.Inode})
+	r.mu.Unlock()
+	if err != nil {
+		return Armed{}, err
+	}
+	if err := r.admit(h.owner, group); err != nil {
+		return Armed{}, err
+	}
+	r.watcher.Add(group)
+	return Armed{ID: c.ID, Own: own, Others: others, OthersCapped: capped}, r.opt.Failpoints.Eval("arm-after-move")
+}
+
+// splitGPUs sorts the inventory into the GPUs of the placement, in its order, and the others.
+func (r *Runtime) splitGPUs(p sharing.Placement, att Attachment) (own, others []sharing.GPU) {
+	byID := make(map[sharing.GPUID]sharing.GPU, len(att.GPUs))
+	for _, g := range att.GPUs {
+		byID[g.UUID] = g
+	}
+	for _, f := range p {
+		own = append(own, byID[f.GPU])
+		delete(byID, f.GPU)
+	}
+	for _, g := range att.GPUs {
+		if _, left := byID[g.UUID]; left {
+			others = append(others, g)
+		}
+	}
+	return own, others
+}
+
+// applyCaps limits the cgroup on its own GPUs, and to the least on the others so that nothing depends on
+// what the process does about its view of /dev. It reports whether every other GPU is so limited.
+func (r *Runtime) applyCaps(ctx context.Context, att Attachment, c ledger.Claim, dir string, others []sharing.GPU) (bool, error) {
+	own, rest := r.cappable(c.Placement), r.limitable(others)
+	if c.Level == sharing.LevelDriver && len(own) != len(c.Placement) {
+		return false, fmt.Errorf("the driver can no longer limit memory on every GPU of the claim: %w", sharing.ErrUnavailable)
+	}
+	if att.Caps == nil || len(own)+len(rest) == 0 {
+		return len(others) == 0, nil
+	}
+	return len(rest) == len(others), att.Caps.Apply(ctx, dir, own, rest)
+}
+
+// cappable are the fragments that take a limit now: not whole, on a GPU that is there and can limit.
+func (r *Runtime) cappable(p sharing.Placement) sharing.Placement {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out sharing.Placement
+	for _, f := range p {
+		if !f.Whole && r.canLimit(f.GPU) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// limitable are the GPUs on which a limit can be set now. One that is lost takes none until it is back:
+// the verification then sets it.
+func (r *Runtime) limitable(gpus []sharing.GPU) []sharing.GPUID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var ids []sharing.GPUID
+	for _, g := range gpus {
+		if r.canLimit(g.UUID) {
+			ids = append(ids, g.UUID)
+		}
+	}
+	return ids
+}
+
+// canLimit needs the lock.
+func (r *Runtime) canLimit(id sharing.GPUID) bool {
+	if r.att == nil || r.att.Levels[id].Shared != sharing.LevelDriver {
+		return false
+	}
+	v, ok := r.ledger.GPU(id)
+	return ok && !v.GPU.MIG && v.GPU.Health != sharing.HealthLost
+}
+
+// admit moves the process into the cgroup and makes sure that it was this one: the pidfd was opened before,
+// so a process that still lives after the write is the one that was moved.
+func (r *Runtime) admit(p *process.Handle, group cgroup.Group) error {
+	if err := group.Add(p.PID()); err != nil {
+		return fmt.Errorf("move process %d: %w", p.PID(), err)
+	}
+	if !p.Alive() {
+		return fmt.Errorf("process %d ended while it was being moved: %w", p.PID(), sharing.ErrStale)
+	}
+	dir, err := r.opt.Cgroups.OfProcess(p.PID())
+	if err != nil {
+		return fmt.Errorf("cgroup of process %d: %w", p.PID(), err)
+	}
+	if dir != group.Dir {
+		return fmt.Errorf("process %d is in %q after it was moved to %q: %w", p.PID(), dir, group.Dir, sharing.ErrStale)
+	}
+	return nil
+}
+
+// undoArm takes back what arm did. A cgroup that has a process keeps its caps, and the claim stays leased
+// until the process ends, which a caller does that was told of an error: better an unwanted lease than
+// memory that is in use and granted again.
+func (r *Runtime) undoArm(att Attachment, id ledger.ClaimID, group cgroup.Group, gpus []sharing.GPU) error {
+	if busy, err := group.Populated(); busy || (err != nil && !errors.Is(err, sharing.ErrNotFound)) {
+		r.watcher.Add(group)
+		return fmt.Errorf("cgroup %q stays until its process ends: %w", group.Dir, errors.Join(errKept, err))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), capDeadline)
+	defer cancel()
+	var errs []error
+	if att.Caps != nil {
+		errs = append(errs, att.Caps.Clear(ctx, group.Dir, r.limitable(gpus)))
+	}
+	errs = append(errs, group.Remove())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if g, ok := r.ledger.Get(id); ok && g.Lease != nil {
+		errs = append(errs, r.ledger.EndLease(id))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,29 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import "sync"
+
+// changes wakes everybody who waits for the next change. A waiter that is slow misses changes in between,
+// never the last. The zero value is not ready for use: see newChanges.
+type changes struct {
+	mu   sync.Mutex
+	next chan struct{}
+}
+
+func newChanges() *changes { return &changes{next: make(chan struct{})} }
+
+// wait returns a channel that is closed at the next announce.
+func (c *changes) wait() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.next
+}
+
+func (c *changes) announce() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.next)
+	c.next = make(chan struct{})
+}

@@ -1,0 +1,150 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// Claim holds a placement for the calling process and returns its id. Errors: ErrUnavailable when nothing
+// is granted at present, ErrInvalid for a wrong request, ErrConflict for a taken name, *allocator.NoFit when
+// no GPU has room.
+func (r *Runtime) Claim(_ context.Context, peer Peer, name string, asked sharing.Request) (ledger.ClaimID, error) {
+	owner, err := process.OpenAt(peer.PID, peer.Start)
+	if err != nil {
+		return "", fmt.Errorf("claim for process %d: %w", peer.PID, err)
+	}
+	id, err := r.claim(peer, owner, name, asked)
+	r.opt.Observer.Claimed(err)
+	if err != nil {
+		owner.Close()
+		r.log.Info("claim refused", "pid", peer.PID, "uid", peer.UID, "reason", err.Error())
+		return "", err
+	}
+	r.changed.announce()
+	return id, nil
+}
+
+func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sharing.Request) (ledger.ClaimID, error) {
+	if name != "" {
+		if err := sharing.ValidateName("name", name); err != nil {
+			return "", err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.ready(); err != nil {
+		return "", err
+	}
+	req, err := r.config.Resolve(r.pool, asked)
+	if err != nil {
+		return "", err
+	}
+	placement, err := allocator.Choose(r.gpuStates(), req)
+	if err != nil {
+		return "", err
+	}
+	id := ledger.ClaimID(r.opt.NewID())
+	level, why := r.levelOf(placement)
+	c := ledger.Claim{
+		ID: id, Name: name, Request: req, Placement: placement, Level: level,
+		Owner: ledger.Owner{UID: peer.UID, PID: peer.PID},
+	}
+	if err := r.ledger.Claim(c); err != nil {
+		return "", err
+	}
+	r.held[id] = &holding{owner: owner, levelWhy: why}
+	r.log.Info("claim held", "claim", id, "name", name, "pid", peer.PID, "uid", peer.UID, "level", level.String(), "fragments", len(placement))
+	return id, nil
+}
+
+// gpuStates is the allocator's view of the ledger; it needs the lock.
+func (r *Runtime) gpuStates() []allocator.GPUState {
+	views := r.ledger.GPUs()
+	out := make([]allocator.GPUState, 0, len(views))
+	for _, v := range views {
+		out = append(out, allocator.GPUState{
+			GPU: v.GPU, FreeMemory: v.FreeMemory, FreePercent: v.FreePercent,
+			Held: v.Claims > 0, Levels: r.levels(v.GPU),
+		})
+	}
+	return out
+}
+
+// levels are those that a grant on the GPU can have now, strongest first; it needs the lock.
+func (r *Runtime) levels(g sharing.GPU) []sharing.Level {
+	if r.att == nil || g.MIG {
+		return nil
+	}
+	rep, ok := r.att.Levels[g.UUID]
+	if !ok {
+		return nil
+	}
+	return []sharing.Level{sharing.LevelExclusive, rep.Shared}
+}
+
+// levelOf is the level that a placement gets: that of its weakest fragment; it needs the lock.
+func (r *Runtime) levelOf(p sharing.Placement) (sharing.Level, string) {
+	level, why := sharing.LevelExclusive, ""
+	for _, f := range p {
+		if f.Whole {
+			continue
+		}
+		rep, ok := r.att.Levels[f.GPU]
+		if !ok {
+			rep = LevelReport{Shared: sharing.LevelUnknown, Reason: "this GPU's levels have not been probed"}
+		}
+		if level == sharing.LevelExclusive || !rep.Shared.AtLeast(level) {
+			level, why = rep.Shared, rep.Reason
+		}
+	}
+	return level, why
+}
+
+// Release gives a claim back that holds no process. ErrDenied for another user's claim unless the caller is
+// root, ErrConflict while processes run in its lease, ErrNotFound for an unknown id.
+func (r *Runtime) Release(_ context.Context, peer Peer, id ledger.ClaimID) error {
+	err := r.release(peer, id)
+	if err == nil {
+		r.changed.announce()
+	}
+	return err
+}
+
+func (r *Runtime) release(peer Peer, id ledger.ClaimID) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g, ok := r.ledger.Get(id)
+	h := r.held[id]
+	switch {
+	case !ok || h == nil:
+		return fmt.Errorf("grant %q: %w", id, sharing.ErrNotFound)
+	case peer.UID != 0 && peer.UID != g.Claim.Owner.UID:
+		return fmt.Errorf("grant %q belongs to uid %d, and uid %d asks: %w", id, g.Claim.Owner.UID, peer.UID, sharing.ErrDenied)
+	case h.busy:
+		return fmt.Errorf("grant %q is being armed or ended; try again: %w", id, sharing.ErrConflict)
+	case g.Lease != nil:
+		return fmt.Errorf("grant %q has running processes; end them, and it ends by itself: %w", id, sharing.ErrConflict)
+	}
+	return r.drop(id)
+}
+
+// drop forgets a claim without a lease; it needs the lock.
+func (r *Runtime) drop(id ledger.ClaimID) error {
+	if err := r.ledger.Release(id); err != nil && !errors.Is(err, sharing.ErrNotFound) {
+		return err
+	}
+	if h := r.held[id]; h != nil && h.owner != nil {
+		h.owner.Close()
+	}
+	delete(r.held, id)
+	return nil
+}

@@ -1,0 +1,32 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import "github.com/kerf-gpu/kerf/sharing/config"
+
+// SetConfig puts a validated document and the node's pool of it in force for new claims. Grants that run
+// keep what they have.
+func (r *Runtime) SetConfig(c config.Config, pool config.Pool, source ConfigSource) {
+	r.mu.Lock()
+	r.config, r.pool, r.configSource, r.configErrors = c, pool, source, nil
+	r.setCondition(r.warnings, "config", "")
+	r.setCondition(r.blocked, "config", "")
+	r.mu.Unlock()
+	r.changed.announce()
+}
+
+// RefuseConfig tells that a newer document has mistakes. What is in force stays. When nothing was in force
+// yet, nothing is granted: a default is never guessed in place of a document that someone wrote.
+func (r *Runtime) RefuseConfig(mistakes []string, first bool) {
+	r.mu.Lock()
+	r.configErrors = mistakes
+	sentence := "the configuration has mistakes: " + joinSentences(mistakes)
+	if first {
+		r.setCondition(r.blocked, "config", sentence)
+	} else {
+		r.setCondition(r.warnings, "config", sentence+"; the last good one stays in force")
+	}
+	r.mu.Unlock()
+	r.changed.announce()
+}

@@ -1,0 +1,43 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Devices are the device files of the GPUs, as this node has them.
+func (r *Runtime) Devices(gpus []sharing.GPU) []string {
+	out := make([]string, 0, len(gpus))
+	for _, g := range gpus {
+		out = append(out, filepath.Join(r.opt.DevRoot, "dev", fmt.Sprintf("nvidia%d", g.Minor)))
+	}
+	return out
+}
+
+// Env are variables that tell a program what it was given. No cap depends on them.
+func (r *Runtime) Env(a Armed) map[string]string {
+	var ids []string
+	for _, g := range a.Own {
+		ids = append(ids, string(g.UUID))
+	}
+	env := map[string]string{
+		"CUDA_VISIBLE_DEVICES": strings.Join(ids, ","),
+		"KERF_GRANT":           string(a.ID),
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if g, ok := r.ledger.Get(a.ID); ok {
+		memory, percent := g.Claim.Placement.Total()
+		env["KERF_MEMORY_BYTES"] = strconv.FormatUint(uint64(memory), 10)
+		env["KERF_PERCENT"] = strconv.FormatUint(uint64(percent), 10)
+		env["KERF_LEVEL"] = g.Claim.Level.String()
+	}
+	return env
+}

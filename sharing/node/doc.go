@@ -1,0 +1,18 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package node is the node runtime: it claims, arms and releases, over ledger, allocator, caps, cgroups and
+// a record on disk.
+//
+// It promises:
+//   - no guaranteed byte of a GPU is granted twice, whatever crashes or races: every decision is made on the
+//     ledger under one lock, and the ledger checks it again;
+//   - a cap is in force and was read back before the process that it holds is moved into its cgroup, and the
+//     record was on disk before the cap was set;
+//   - a crash at any instant leaves what Restore resolves: a cgroup with processes is a lease, one without is
+//     removed;
+//   - what State reports is the driver's and the kernel's own word, or is said to be unknown.
+//
+// It does not promise isolation beyond the level shown on the grant, and it does not watch hardware: the
+// health of GPUs is told to it through SetHealth.
+package node

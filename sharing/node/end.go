@@ -1,0 +1,110 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// Reconcile ends every lease whose cgroup is empty and every claim whose process ended before it was armed.
+// It is what makes sure; the watches on cgroups only make it quick.
+func (r *Runtime) Reconcile(ctx context.Context) {
+	for _, id := range r.endable() {
+		if err := r.end(ctx, id); err != nil {
+			r.log.Warn("end of lease put off", "claim", id, "error", err.Error())
+		}
+	}
+	r.dropDeadClaims()
+}
+
+// endable marks every lease whose cgroup is empty as busy, and returns them.
+func (r *Runtime) endable() []ledger.ClaimID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var ids []ledger.ClaimID
+	for _, g := range r.ledger.Grants() {
+		h := r.held[g.Claim.ID]
+		if h == nil || h.busy || g.Lease == nil {
+			continue
+		}
+		populated, err := h.group.Populated()
+		if err != nil && !errors.Is(err, sharing.ErrNotFound) {
+			r.log.Warn("cgroup cannot be read", "claim", g.Claim.ID, "error", err.Error())
+			continue // never end a lease on doubt
+		}
+		if !populated {
+			h.busy = true
+			ids = append(ids, g.Claim.ID)
+		}
+	}
+	return ids
+}
+
+// end takes the caps off, removes the cgroup and forgets the claim, in this order, so that a crash in
+// between leaves an empty cgroup of ours, which Restore removes.
+func (r *Runtime) end(ctx context.Context, id ledger.ClaimID) error {
+	r.mu.Lock()
+	h, att := r.held[id], r.att
+	r.mu.Unlock()
+	err := r.removeCgroup(ctx, h, att)
+
+	r.mu.Lock()
+	h.busy = false
+	if err != nil {
+		r.mu.Unlock()
+		return err
+	}
+	r.watcher.Drop(h.group)
+	err = errors.Join(r.ledger.EndLease(id), r.drop(id), r.save())
+	r.opt.Observer.Ended()
+	r.mu.Unlock()
+	r.log.Info("lease ended", "claim", id)
+	r.changed.announce()
+	return err
+}
+
+func (r *Runtime) removeCgroup(ctx context.Context, h *holding, att *Attachment) error {
+	ctx, cancel := context.WithTimeout(ctx, capDeadline)
+	defer cancel()
+	if att != nil && att.Caps != nil {
+		if err := att.Caps.Clear(ctx, h.group.Dir, r.limitable(att.GPUs)); err != nil {
+			// The limit goes with the cgroup; a driver that does not answer must not keep the claim alive.
+			r.log.Warn("cap not cleared before its cgroup is removed", "cgroup", h.group.Dir, "error", err.Error())
+		}
+	}
+	if err := r.opt.Failpoints.Eval("end-after-clear"); err != nil {
+		return err
+	}
+	if err := h.group.Remove(); err != nil && !errors.Is(err, sharing.ErrNotFound) {
+		return fmt.Errorf("remove cgroup: %w", err)
+	}
+	return r.opt.Failpoints.Eval("end-after-rmdir")
+}
+
+// dropDeadClaims forgets claims that were never armed and whose process has ended.
+func (r *Runtime) dropDeadClaims() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	dropped := false
+	for _, g := range r.ledger.Grants() {
+		h := r.held[g.Claim.ID]
+		if h == nil || h.busy || g.Lease != nil || h.owner == nil || h.owner.Alive() {
+			continue
+		}
+		if err := r.drop(g.Claim.ID); err != nil {
+			r.log.Error("claim of an ended process not dropped", "claim", g.Claim.ID, "error", err.Error())
+			continue
+		}
+		r.log.Info("claim dropped: its process ended before it was armed", "claim", g.Claim.ID)
+		dropped = true
+	}
+	if dropped {
+		r.changed.announce()
+	}
+}

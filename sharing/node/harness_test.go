@@ -1,0 +1,274 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/cgroup"
+	"github.com/kerf-gpu/kerf/internal/failpoint"
+	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+)
+
+const least = sharing.MiB
+
+// fakeCaps holds limits in a map, as the driver would, and can be told to misbehave.
+type fakeCaps struct {
+	mu     sync.Mutex
+	limits map[string]map[sharing.GPUID]sharing.Bytes
+	fail   error
+	used   sharing.Bytes
+}
+
+func (c *fakeCaps) Least() sharing.Bytes { return least }
+
+func (c *fakeCaps) Apply(_ context.Context, dir string, own []sharing.Fragment, others []sharing.GPUID) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fail != nil {
+		return c.fail
+	}
+	if c.limits[dir] == nil {
+		c.limits[dir] = map[sharing.GPUID]sharing.Bytes{}
+	}
+	for _, f := range own {
+		c.limits[dir][f.GPU] = f.Memory
+	}
+	for _, id := range others {
+		c.limits[dir][id] = least
+	}
+	return nil
+}
+
+func (c *fakeCaps) Read(_ context.Context, dir string, gpu sharing.GPUID) (sharing.Bytes, sharing.Bytes, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	limit, ok := c.limits[dir][gpu]
+	if !ok {
+		return 0, 0, fmt.Errorf("limit of %q on %q: %w", dir, gpu, sharing.ErrNotFound)
+	}
+	return limit, c.used, nil
+}
+
+func (c *fakeCaps) Clear(_ context.Context, dir string, _ []sharing.GPUID) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.limits, dir)
+	return nil
+}
+
+func (c *fakeCaps) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limits = map[string]map[sharing.GPUID]sharing.Bytes{}
+}
+
+func (c *fakeCaps) set(f func()) { c.mu.Lock(); defer c.mu.Unlock(); f() }
+
+func (c *fakeCaps) count() int { c.mu.Lock(); defer c.mu.Unlock(); return len(c.limits) }
+
+type fakeDriver struct{}
+
+func (fakeDriver) Version() string { return "615.71.09" }
+
+func (fakeDriver) Sample(context.Context, sharing.GPUID) (Sample, error) {
+	return Sample{Used: sharing.GiB, Utilization: 7}, nil
+}
+
+type nopObserver struct{}
+
+func (nopObserver) Claimed(error)              {}
+func (nopObserver) Armed(time.Duration, error) {}
+func (nopObserver) Ended()                     {}
+func (nopObserver) Recovered()                 {}
+func (nopObserver) CapRestored()               {}
+
+// bench is a runtime over real cgroups and processes, and a driver of our own.
+type bench struct {
+	t    *testing.T
+	dir  string
+	opt  Options
+	caps *fakeCaps
+	gpus []sharing.GPU
+	*Runtime
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("cgroups of our own need root:", sharing.ErrDenied)
+	}
+	groups, err := cgroup.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{t: t, dir: t.TempDir(), caps: &fakeCaps{limits: map[string]map[sharing.GPUID]sharing.Bytes{}}}
+	for i := range 3 {
+		b.gpus = append(b.gpus, sharing.GPU{
+			UUID: sharing.GPUID(fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i)), Index: i, Minor: i, Model: "NVIDIA H100 80GB HBM3",
+			Memory: 80 * sharing.GiB, Reserved: sharing.GiB, Health: sharing.HealthOK, NUMA: -1,
+		})
+	}
+	conf := config.Default()
+	pool, err := conf.PoolFor(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := 0
+	var mu sync.Mutex
+	parent := filepath.Join("kerf-test", fmt.Sprintf("%d-%s", os.Getpid(), filepath.Base(filepath.Dir(b.dir))))
+	b.opt = Options{
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Cgroups: groups, Parent: parent,
+		RecordPath: filepath.Join(b.dir, "record.json"), BootID: "this-boot", DevRoot: "/", Version: "test",
+		NewID: func() string {
+			mu.Lock()
+			defer mu.Unlock()
+			ids++
+			return fmt.Sprintf("k-%d-%d", time.Now().UnixNano(), ids)
+		},
+		Config: conf, Pool: pool, Observer: nopObserver{},
+	}
+	t.Cleanup(func() {
+		if g, err := groups.Open(filepath.Join(groups.Mount, parent), 0); err == nil {
+			if err := g.Remove(); err != nil {
+				t.Errorf("cgroups left behind: %v", err)
+			}
+		}
+	})
+	return b
+}
+
+// start makes the runtime as an agent does, attached, with its loops running until the test ends.
+func (b *bench) start() {
+	b.t.Helper()
+	b.Runtime = New(b.opt)
+	if err := b.Restore(b.t.Context()); err != nil {
+		b.t.Fatal(err)
+	}
+	b.attach()
+	b.loops()
+}
+
+func (b *bench) attach() {
+	b.t.Helper()
+	levels := map[sharing.GPUID]LevelReport{}
+	for _, g := range b.gpus {
+		levels[g.UUID] = LevelReport{Shared: sharing.LevelDriver}
+	}
+	if err := b.Attach(b.t.Context(), Attachment{Driver: fakeDriver{}, Caps: b.caps, GPUs: b.gpus, Levels: levels}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// loops runs the runtime; the returned function stops it, as a SIGTERM would.
+func (b *bench) loops() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	r := b.Runtime
+	go func() { defer close(done); _ = r.Run(ctx) }()
+	stop = sync.OnceFunc(func() { cancel(); <-done })
+	b.t.Cleanup(stop)
+	return stop
+}
+
+func (b *bench) failpoints(spec string) {
+	b.t.Helper()
+	set, err := failpoint.Parse(spec, failpoint.Actions{Exit: func(string) { b.t.Error("exit") }})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.opt.Failpoints = set
+}
+
+// tenant is a real process that can be put into a cgroup.
+type tenant struct {
+	Peer
+	cmd *exec.Cmd
+	end func()
+}
+
+func (b *bench) tenant() *tenant {
+	b.t.Helper()
+	cmd := exec.Command("sleep", "600")
+	if err := cmd.Start(); err != nil {
+		b.t.Fatal(err)
+	}
+	h, err := process.Open(cmd.Process.Pid)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer h.Close()
+	end := sync.OnceFunc(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	b.t.Cleanup(end)
+	return &tenant{Peer: Peer{PID: cmd.Process.Pid, Start: h.StartTime(), UID: 1000}, cmd: cmd, end: end}
+}
+
+func gib(n int) sharing.Request {
+	return sharing.Request{Memory: sharing.Bytes(n) * sharing.GiB, GPUs: 1}
+}
+
+// lease claims and arms, and fails the test if either is refused.
+func (b *bench) lease(p *tenant, name string, req sharing.Request) Armed {
+	b.t.Helper()
+	id, err := b.Claim(b.t.Context(), p.Peer, name, req)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	a, err := b.Arm(b.t.Context(), p.Peer, id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return a
+}
+
+// eventually waits for a condition that the loops bring about.
+func (b *bench) eventually(what string, ok func() bool) {
+	b.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if ok() {
+			return
+		}
+	}
+	b.t.Fatalf("never: %s", what)
+}
+
+// empty requires that nothing is held, capped, recorded or left in the cgroup tree.
+func (b *bench) empty() {
+	b.t.Helper()
+	if g := b.State(b.t.Context()).Grants; len(g) != 0 {
+		b.t.Errorf("%d grants left: %+v", len(g), g)
+	}
+	if n := b.caps.count(); n != 0 {
+		b.t.Errorf("%d cgroups still have limits", n)
+	}
+	names, err := b.opt.Cgroups.Children(b.opt.Parent)
+	if err != nil && !errors.Is(err, sharing.ErrNotFound) || len(names) != 0 {
+		b.t.Errorf("cgroups left: %v %v", names, err)
+	}
+	data, err := os.ReadFile(b.opt.RecordPath)
+	if err != nil || !strings.Contains(string(data), `"grants":[]`) {
+		b.t.Errorf("record: %s %v", data, err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.ledger.Check(); err != nil {
+		b.t.Error(err)
+	}
+	if len(b.held) != 0 {
+		b.t.Errorf("%d holdings without a claim", len(b.held))
+	}
+}

@@ -1,0 +1,279 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestAGrantFromClaimToEnd(t *testing.T) {
+	b := newBench(t)
+	b.start()
+	p := b.tenant()
+	a := b.lease(p, "train", sharing.Request{Memory: 10 * sharing.GiB, Percent: 25, GPUs: 1})
+
+	s := b.State(t.Context())
+	if !s.Ready || len(s.Grants) != 1 {
+		t.Fatalf("state %+v", s)
+	}
+	g := s.Grants[0]
+	if g.Level != sharing.LevelDriver || g.Claim.Name != "train" || g.Lease == nil || len(g.PIDs) != 1 || g.PIDs[0] != p.PID {
+		t.Errorf("grant %+v", g)
+	}
+	dir, err := b.opt.Cgroups.OfProcess(p.PID)
+	if err != nil || dir != g.Lease.Cgroup {
+		t.Errorf("process is in %q (%v), lease says %q", dir, err, g.Lease.Cgroup)
+	}
+	for _, gpu := range b.gpus {
+		want := least
+		if gpu.UUID == g.Claim.Placement[0].GPU {
+			want = 10 * sharing.GiB
+		}
+		if limit, _, err := b.caps.Read(t.Context(), dir, gpu.UUID); err != nil || limit != want {
+			t.Errorf("limit on %s: %d %v, want %d", gpu.UUID, limit, err, want)
+		}
+	}
+	if !a.OthersCapped || len(a.Own) != 1 || len(a.Others) != 2 {
+		t.Errorf("armed %+v", a)
+	}
+	if err := b.Release(t.Context(), p.Peer, a.ID); !errors.Is(err, sharing.ErrConflict) {
+		t.Errorf("release of a running lease: %v", err)
+	}
+	p.end()
+	b.eventually("the grant ends with its process", func() bool { return len(b.State(t.Context()).Grants) == 0 })
+	b.empty()
+}
+
+func TestRefusals(t *testing.T) {
+	b := newBench(t)
+	b.start()
+	p, q := b.tenant(), b.tenant()
+	id, err := b.Claim(t.Context(), p.Peer, "a", gib(10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale := p.Peer
+	stale.Start++
+	other := q.Peer
+	other.UID = 2000
+	tests := map[string]struct {
+		do   func() error
+		want error
+	}{
+		"a taken name":            {func() error { _, err := b.Claim(t.Context(), q.Peer, "a", gib(1)); return err }, sharing.ErrConflict},
+		"a bad name":              {func() error { _, err := b.Claim(t.Context(), q.Peer, "../a", gib(1)); return err }, sharing.ErrInvalid},
+		"no amount":               {func() error { _, err := b.Claim(t.Context(), q.Peer, "", sharing.Request{GPUs: 1}); return err }, sharing.ErrInvalid},
+		"more than any GPU":       {func() error { _, err := b.Claim(t.Context(), q.Peer, "", gib(200)); return err }, sharing.ErrUnsupported},
+		"a pid taken by another":  {func() error { _, err := b.Claim(t.Context(), stale, "", gib(1)); return err }, sharing.ErrStale},
+		"arm by another process":  {func() error { _, err := b.Arm(t.Context(), q.Peer, id); return err }, sharing.ErrDenied},
+		"arm of nothing":          {func() error { _, err := b.Arm(t.Context(), p.Peer, "k-none"); return err }, sharing.ErrNotFound},
+		"release by another user": {func() error { return b.Release(t.Context(), other, id) }, sharing.ErrDenied},
+		"release of nothing":      {func() error { return b.Release(t.Context(), p.Peer, "k-none") }, sharing.ErrNotFound},
+		"a level that no GPU gives": {func() error {
+			r := gib(1)
+			r.MinLevel = sharing.LevelHardware
+			_, err := b.Claim(t.Context(), q.Peer, "", r)
+			return err
+		}, sharing.ErrUnsupported},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if err := tc.do(); !errors.Is(err, tc.want) {
+				t.Errorf("%v, want %v", err, tc.want)
+			}
+		})
+	}
+	if err := b.Release(t.Context(), p.Peer, id); err != nil {
+		t.Fatal(err)
+	}
+	b.empty()
+}
+
+// Whatever step of an arm fails, nothing stays: no cap, no cgroup, no record, no claim.
+func TestAFailedArmLeavesNothing(t *testing.T) {
+	for _, point := range []string{"arm-after-mkdir", "arm-after-record", "arm-after-caps"} {
+		t.Run(point, func(t *testing.T) {
+			b := newBench(t)
+			b.failpoints(point + "=1*error(injected)->off")
+			b.start()
+			p := b.tenant()
+			id, err := b.Claim(t.Context(), p.Peer, "x", gib(10))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.Arm(t.Context(), p.Peer, id); err == nil || !strings.Contains(err.Error(), "injected") {
+				t.Fatalf("arm: %v", err)
+			}
+			b.empty()
+			b.lease(p, "x", gib(79)) // and all of a GPU can be had at once
+		})
+	}
+	t.Run("the driver refuses the cap", func(t *testing.T) {
+		b := newBench(t)
+		b.start()
+		b.caps.set(func() { b.caps.fail = fmt.Errorf("set limit: %w", sharing.ErrUnavailable) })
+		p := b.tenant()
+		id, err := b.Claim(t.Context(), p.Peer, "", gib(10))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Arm(t.Context(), p.Peer, id); !errors.Is(err, sharing.ErrUnavailable) {
+			t.Fatalf("arm: %v", err)
+		}
+		b.empty()
+	})
+	t.Run("the process dies before it is moved", func(t *testing.T) {
+		b := newBench(t)
+		b.start()
+		p := b.tenant()
+		id, err := b.Claim(t.Context(), p.Peer, "", gib(10))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.end()
+		if _, err := b.Arm(t.Context(), p.Peer, id); err == nil {
+			t.Fatal("a dead process was armed")
+		}
+		b.eventually("the dead process's claim is dropped", func() bool { return len(b.State(t.Context()).Grants) == 0 })
+	})
+	t.Run("the error comes after the move: the lease stays until the process ends", func(t *testing.T) {
+		b := newBench(t)
+		b.failpoints("arm-after-move=error(injected)")
+		b.start()
+		p := b.tenant()
+		id, err := b.Claim(t.Context(), p.Peer, "", gib(10))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Arm(t.Context(), p.Peer, id); err == nil {
+			t.Fatal("no error")
+		}
+		if s := b.State(t.Context()); len(s.Grants) != 1 || s.Grants[0].Lease == nil {
+			t.Fatalf("the process runs in its cgroup without a lease: %+v", s.Grants)
+		}
+		p.end()
+		b.eventually("the lease ends", func() bool { return len(b.State(t.Context()).Grants) == 0 })
+		b.empty()
+	})
+}
+
+func TestAClaimEndsWithItsProcess(t *testing.T) {
+	b := newBench(t)
+	b.start()
+	p := b.tenant()
+	if _, err := b.Claim(t.Context(), p.Peer, "x", gib(10)); err != nil {
+		t.Fatal(err)
+	}
+	p.end()
+	b.eventually("the claim is dropped", func() bool { return len(b.State(t.Context()).Grants) == 0 })
+}
+
+// Promise 1 under a race: of many processes that ask at once, exactly as many get a fragment as there is room for.
+func TestARaceGrantsNoByteTwice(t *testing.T) {
+	b := newBench(t)
+	b.start()
+	const askers = 30 // three GPUs of 79 GiB take 7 of 10 GiB each
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	won := 0
+	for range askers {
+		p := b.tenant()
+		wg.Go(func() {
+			id, err := b.Claim(t.Context(), p.Peer, "", gib(10))
+			if err == nil {
+				_, err = b.Arm(t.Context(), p.Peer, id)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				won++
+			case !errors.Is(err, sharing.ErrExhausted):
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if won != 21 {
+		t.Errorf("%d of %d got 10 GiB of three GPUs with 79 GiB, want 21", won, askers)
+	}
+	for _, g := range b.State(t.Context()).GPUs {
+		if g.Granted > g.Usable() {
+			t.Errorf("GPU %d: %v granted of %v", g.Index, g.Granted, g.Usable())
+		}
+	}
+}
+
+func TestNotReady(t *testing.T) {
+	b := newBench(t)
+	b.Runtime = New(b.opt)
+	p := b.tenant()
+	ask := func() error { _, err := b.Claim(t.Context(), p.Peer, "", gib(1)); return err }
+	if err := ask(); !errors.Is(err, sharing.ErrUnavailable) {
+		t.Errorf("before restore: %v", err)
+	}
+	if err := b.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := ask(); !errors.Is(err, sharing.ErrUnavailable) {
+		t.Errorf("before a driver: %v", err)
+	}
+	b.attach()
+	b.SetBlocked("x", "something stands in the way")
+	if err := ask(); !errors.Is(err, sharing.ErrUnavailable) || !strings.Contains(err.Error(), "something stands in the way") {
+		t.Errorf("blocked: %v", err)
+	}
+	b.SetBlocked("x", "")
+	b.RefuseConfig([]string{"spec.pools[0].name: is empty"}, true)
+	if err := ask(); !errors.Is(err, sharing.ErrUnavailable) {
+		t.Errorf("without a configuration: %v", err)
+	}
+	b.SetConfig(b.opt.Config, b.opt.Pool, ConfigSource{})
+	id, err := b.Claim(t.Context(), p.Peer, "", gib(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Detach("the driver is gone")
+	if why := b.NotReady(); len(why) != 1 || why[0] != "the driver is gone" {
+		t.Errorf("not ready: %q", why)
+	}
+	if _, err := b.Arm(t.Context(), p.Peer, id); !errors.Is(err, sharing.ErrUnavailable) {
+		t.Errorf("arm without a driver: %v", err)
+	}
+}
+
+// A record that cannot be written stops the arm, before any cap.
+func TestAFullDiskRefusesAndLeavesNothing(t *testing.T) {
+	b := newBench(t)
+	b.start()
+	p := b.tenant()
+	id, err := b.Claim(t.Context(), p.Peer, "", gib(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := b.Runtime.opt.RecordPath
+	b.Runtime.opt.RecordPath = b.dir + "/no/such/dir/record.json"
+	if _, err := b.Arm(t.Context(), p.Peer, id); err == nil {
+		t.Error("armed without a record")
+	}
+	if b.caps.count() != 0 {
+		t.Error("a cap was set without a record")
+	}
+	b.Runtime.opt.RecordPath = good
+	b.lease(p, "", gib(1))
+	if _, err := os.Stat(good); err != nil {
+		t.Error(err)
+	}
+}

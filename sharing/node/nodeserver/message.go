@@ -1,0 +1,82 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeserver
+
+import (
+	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node"
+)
+
+// Message renders the runtime's state as the node API shows it.
+func Message(s node.State) *nodev1.GetNodeResponse {
+	out := &nodev1.GetNodeResponse{
+		Ready: s.Ready, NotReady: s.NotReady, DriverVersion: s.DriverVersion, AgentVersion: s.AgentVersion,
+		Warnings: s.Warnings,
+		Config: &nodev1.ConfigStatus{
+			Source: s.Config.File, Sha256: s.Config.SHA256, Pool: s.Pool, Errors: s.ConfigErrors, Profiles: s.Profiles,
+		},
+	}
+	for _, g := range s.GPUs {
+		out.Gpus = append(out.Gpus, gpuMessage(g))
+	}
+	for _, g := range s.Grants {
+		out.Grants = append(out.Grants, grantMessage(g))
+	}
+	return out
+}
+
+func gpuMessage(g node.GPUState) *nodev1.GPU {
+	m := &nodev1.GPU{
+		Uuid: string(g.UUID), Index: int32(g.Index), Model: g.Model, Pci: g.PCI, Numa: int32(g.NUMA),
+		MemoryBytes: uint64(g.Memory), ReservedBytes: uint64(g.Reserved),
+		UsedBytes: uint64(g.Used), UsedKnown: g.UsedKnown,
+		GrantedBytes: uint64(g.Granted), GrantedPercent: uint32(g.GrantedPercent),
+		Utilization: int32(g.Utilization), Health: g.Health.String(), HealthReason: g.HealthReason, Mig: g.MIG,
+	}
+	for _, l := range g.Levels {
+		m.Levels = append(m.Levels, l.String())
+	}
+	return m
+}
+
+func grantMessage(g node.GrantState) *nodev1.Grant {
+	c := g.Claim
+	m := &nodev1.Grant{
+		Id: string(c.ID), Name: c.Name, State: stateOf(g), Level: g.Level.String(), LevelReason: g.LevelReason,
+		Uid: c.Owner.UID, PodUid: c.Owner.PodUID, Container: c.Owner.Container,
+		Health: g.Health.String(), Profile: c.Request.Profile, Whole: c.Request.Kind == sharing.KindWhole,
+		UsedKnown: true,
+	}
+	if g.Lease != nil {
+		m.Cgroup = g.Lease.Cgroup
+	}
+	for _, pid := range g.PIDs {
+		m.Pids = append(m.Pids, int32(pid))
+	}
+	for i, f := range c.Placement {
+		m.Fragments = append(m.Fragments, &nodev1.Fragment{
+			Gpu: string(f.GPU), MemoryBytes: uint64(f.Memory), Percent: uint32(f.Percent), Whole: f.Whole,
+			UsedBytes: uint64(g.Used[i]), UsedKnown: g.UsedKnown[i],
+		})
+		m.MemoryBytes += uint64(f.Memory)
+		m.Percent += uint32(f.Percent)
+		m.UsedBytes += uint64(g.Used[i])
+		m.UsedKnown = m.UsedKnown && g.UsedKnown[i]
+	}
+	if !m.UsedKnown {
+		m.UsedBytes = 0
+	}
+	return m
+}
+
+func stateOf(g node.GrantState) string {
+	switch {
+	case g.Claim.Recovered:
+		return "recovered"
+	case g.Lease != nil:
+		return "leased"
+	}
+	return "claimed"
+}

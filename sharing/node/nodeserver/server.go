@@ -1,0 +1,180 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeserver
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node"
+)
+
+const (
+	// maxMessage bounds a request: the largest honest one is a few hundred bytes.
+	maxMessage = 64 << 10
+	// maxStreams bounds what one connection can have open at once.
+	maxStreams = 64
+	// stopGrace is how long running calls may take when the server stops.
+	stopGrace = 5 * time.Second
+	// minPicture is the least time between two pictures of one Watch.
+	minPicture = 50 * time.Millisecond
+)
+
+// Server answers the node API.
+type Server struct {
+	nodev1.UnimplementedNodeServer
+	runtime *node.Runtime
+	log     *slog.Logger
+	// stopping is closed when the server stops, so that Watch streams end.
+	stopping chan struct{}
+}
+
+// New makes a server over the runtime.
+func New(r *node.Runtime, log *slog.Logger) *Server {
+	return &Server{runtime: r, log: log, stopping: make(chan struct{})}
+}
+
+// Serve answers on l until ctx ends, lets running calls finish for a while, and closes l.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	g := grpc.NewServer(
+		grpc.Creds(peerCredentials{}),
+		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.ConnectionTimeout(5*time.Second),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+	)
+	nodev1.RegisterNodeServer(g, s)
+	done := make(chan error, 1)
+	go func() { done <- g.Serve(l) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	close(s.stopping)
+	stopped := make(chan struct{})
+	go func() { g.GracefulStop(); close(stopped) }()
+	select {
+	case <-stopped:
+	case <-time.After(stopGrace):
+		g.Stop()
+		<-stopped
+	}
+	return <-done
+}
+
+// GetNode implements the node API.
+func (s *Server) GetNode(ctx context.Context, _ *nodev1.GetNodeRequest) (*nodev1.GetNodeResponse, error) {
+	return Message(s.runtime.State(ctx)), nil
+}
+
+// Claim implements the node API.
+func (s *Server) Claim(ctx context.Context, in *nodev1.ClaimRequest) (*nodev1.ClaimResponse, error) {
+	peer, err := callerOf(ctx)
+	if err != nil {
+		return nil, statusOf(err)
+	}
+	req, err := sharing.RequestFromAmounts(sharing.Amounts{
+		Memory: in.GetMemoryBytes(), Percent: in.GetPercent(), GPUs: in.GetGpus(), Whole: in.GetWhole(),
+		Models: in.GetModels(), UUIDs: in.GetUuids(),
+		MinLevel: in.GetMinLevel(), Place: in.GetPlace(), Profile: in.GetProfile(),
+	})
+	if err != nil {
+		return nil, statusOf(err)
+	}
+	id, err := s.runtime.Claim(ctx, peer, in.GetName(), req)
+	if err != nil {
+		return nil, statusOf(err)
+	}
+	grant, err := s.grant(id)
+	return &nodev1.ClaimResponse{Grant: grant}, err
+}
+
+// Arm implements the node API.
+func (s *Server) Arm(ctx context.Context, in *nodev1.ArmRequest) (*nodev1.ArmResponse, error) {
+	peer, err := callerOf(ctx)
+	if err != nil {
+		return nil, statusOf(err)
+	}
+	armed, err := s.runtime.Arm(ctx, peer, ledger.ClaimID(in.GetId()))
+	if err != nil {
+		return nil, statusOf(err)
+	}
+	grant, err := s.grant(armed.ID)
+	if err != nil {
+		return nil, err
+	}
+	return &nodev1.ArmResponse{
+		Grant: grant, Env: s.runtime.Env(armed), OthersCapped: armed.OthersCapped,
+		Devices: s.runtime.Devices(armed.Own), Hide: s.runtime.Devices(armed.Others),
+	}, nil
+}
+
+// Release implements the node API.
+func (s *Server) Release(ctx context.Context, in *nodev1.ReleaseRequest) (*nodev1.ReleaseResponse, error) {
+	peer, err := callerOf(ctx)
+	if err != nil {
+		return nil, statusOf(err)
+	}
+	if err := s.runtime.Release(ctx, peer, ledger.ClaimID(in.GetId())); err != nil {
+		return nil, statusOf(err)
+	}
+	return &nodev1.ReleaseResponse{}, nil
+}
+
+// Watch implements the node API.
+func (s *Server) Watch(in *nodev1.WatchRequest, out grpc.ServerStreamingServer[nodev1.GetNodeResponse]) error {
+	interval := time.Second
+	switch ms := in.GetIntervalMs(); {
+	case ms == 0:
+	case ms < 100 || ms > 60_000:
+		return status.Errorf(codes.InvalidArgument, "interval_ms %d is out of range; write 100 to 60000", ms)
+	default:
+		interval = time.Duration(ms) * time.Millisecond
+	}
+	ctx := out.Context()
+	for {
+		changed := s.runtime.Changed() // before the picture, so that no change falls in between
+		if err := out.Send(Message(s.runtime.State(ctx))); err != nil {
+			return err
+		}
+		if !s.pause(ctx, minPicture, nil) || !s.pause(ctx, interval, changed) {
+			return nil
+		}
+	}
+}
+
+// pause waits for d or for early; it returns false when the stream is to end.
+func (s *Server) pause(ctx context.Context, d time.Duration, early <-chan struct{}) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-s.stopping:
+		return false
+	case <-early:
+	case <-t.C:
+	}
+	return true
+}
+
+// grant is one grant as GetNode shows it.
+func (s *Server) grant(id ledger.ClaimID) (*nodev1.Grant, error) {
+	g, ok := s.runtime.Grant(id)
+	if !ok {
+		return nil, status.Errorf(codes.NotFound, "grant %q ended", id)
+	}
+	return grantMessage(g), nil
+}

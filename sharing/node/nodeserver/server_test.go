@@ -1,0 +1,190 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeserver
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	"github.com/kerf-gpu/kerf/internal/cgroup"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/node"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type driver struct{}
+
+func (driver) Version() string { return "615.71.09" }
+
+func (driver) Sample(context.Context, sharing.GPUID) (node.Sample, error) {
+	return node.Sample{Utilization: -1}, nil
+}
+
+type observer struct{}
+
+func (observer) Claimed(error)              {}
+func (observer) Armed(time.Duration, error) {}
+func (observer) Ended()                     {}
+func (observer) Recovered()                 {}
+func (observer) CapRestored()               {}
+
+const gpu = sharing.GPUID("GPU-00000000-0000-0000-0000-000000000001")
+
+// serve starts a server over a runtime with one GPU that no driver can cap, and returns a client.
+func serve(t *testing.T) (nodev1.NodeClient, *node.Runtime) {
+	t.Helper()
+	dir := t.TempDir()
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	conf := config.Default()
+	pool, err := conf.PoolFor(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, err := cgroup.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := 0
+	r := node.New(node.Options{
+		Log: log, Cgroups: groups, Parent: "kerf-test-none", RecordPath: filepath.Join(dir, "record.json"), BootID: "b", DevRoot: "/",
+		NewID: func() string { id++; return fmt.Sprintf("k-%d", id) }, Version: "test", Config: conf, Pool: pool, Observer: observer{},
+	})
+	if err := r.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", filepath.Join(dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- New(r, log).Serve(ctx, l) }()
+	conn, err := grpc.NewClient("unix://"+filepath.Join(dir, "s"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	return nodev1.NewNodeClient(conn), r
+}
+
+func attach(t *testing.T, r *node.Runtime) {
+	t.Helper()
+	g := sharing.GPU{UUID: gpu, Model: "NVIDIA H100", Memory: 80 * sharing.GiB, Health: sharing.HealthOK, NUMA: -1}
+	err := r.Attach(t.Context(), node.Attachment{
+		Driver: driver{}, GPUs: []sharing.GPU{g}, Levels: map[sharing.GPUID]node.LevelReport{gpu: {Shared: sharing.LevelNone, Reason: "old driver"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantCode(t *testing.T, err error, want codes.Code) {
+	t.Helper()
+	if got := status.Code(err); got != want {
+		t.Errorf("%v (%v), want %v", got, err, want)
+	}
+}
+
+func TestTheCallerIsTheKernelsWord(t *testing.T) {
+	c, r := serve(t)
+	attach(t, r)
+	in := &nodev1.ClaimRequest{Name: "train", MemoryBytes: uint64(10 * sharing.GiB), Percent: 25}
+	got, err := c.Claim(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := got.GetGrant()
+	if g.GetUid() != uint32(os.Geteuid()) || g.GetState() != "claimed" || g.GetLevel() != "none" || g.GetLevelReason() != "old driver" || g.GetMemoryBytes() != in.GetMemoryBytes() {
+		t.Errorf("grant %v", g)
+	}
+	_, err = c.Claim(t.Context(), in)
+	wantCode(t, err, codes.AlreadyExists)
+	_, err = c.Claim(t.Context(), &nodev1.ClaimRequest{MemoryBytes: uint64(75 * sharing.GiB)})
+	wantCode(t, err, codes.ResourceExhausted)
+	_, err = c.Claim(t.Context(), &nodev1.ClaimRequest{MemoryBytes: 1 << 30, MinLevel: "driver"})
+	wantCode(t, err, codes.FailedPrecondition)
+	for name, bad := range map[string]*nodev1.ClaimRequest{
+		"nothing asked": {}, "percent over 100": {Percent: 101}, "does not divide": {MemoryBytes: 1<<64 - 1, Gpus: 2}, "whole with memory": {Whole: true, MemoryBytes: 1},
+		"level": {MemoryBytes: 1 << 30, MinLevel: "best"}, "place": {MemoryBytes: 1 << 30, Place: "x"}, "uuid": {MemoryBytes: 1 << 30, Uuids: []string{"0"}},
+		"profile": {Profile: "none-such"}, "name": {Name: "A B", MemoryBytes: 1 << 30}, "gpus": {MemoryBytes: 1 << 30, Gpus: 1 << 31},
+	} {
+		if _, err := c.Claim(t.Context(), bad); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err = c.Release(t.Context(), &nodev1.ReleaseRequest{Id: g.GetId()}); err != nil {
+		t.Error(err)
+	}
+	_, err = c.Release(t.Context(), &nodev1.ReleaseRequest{Id: g.GetId()})
+	wantCode(t, err, codes.NotFound)
+	_, err = c.Arm(t.Context(), &nodev1.ArmRequest{Id: g.GetId()})
+	wantCode(t, err, codes.NotFound)
+}
+
+func TestWatchShowsEveryChange(t *testing.T) {
+	c, r := serve(t)
+	bad, err := c.Watch(t.Context(), &nodev1.WatchRequest{IntervalMs: 1})
+	if err == nil {
+		_, err = bad.Recv()
+	}
+	wantCode(t, err, codes.InvalidArgument)
+
+	w, err := c.Watch(t.Context(), &nodev1.WatchRequest{IntervalMs: 60_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := w.Recv()
+	if err != nil || first.GetReady() || len(first.GetNotReady()) == 0 {
+		t.Fatalf("first picture %v %v", first, err)
+	}
+	_, err = c.Claim(t.Context(), &nodev1.ClaimRequest{MemoryBytes: 1 << 30})
+	wantCode(t, err, codes.Unavailable)
+	attach(t, r)
+	for {
+		p, err := w.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(p.GetGpus()) == 1 {
+			return // long before the interval ended
+		}
+	}
+}
+
+func TestStatusOf(t *testing.T) {
+	for err, want := range map[error]codes.Code{
+		sharing.ErrInvalid: codes.InvalidArgument, sharing.ErrExhausted: codes.ResourceExhausted, sharing.ErrConflict: codes.AlreadyExists,
+		sharing.ErrNotFound: codes.NotFound, sharing.ErrUnsupported: codes.FailedPrecondition, sharing.ErrUnavailable: codes.Unavailable,
+		sharing.ErrDenied: codes.PermissionDenied, sharing.ErrStale: codes.Aborted, sharing.ErrLost: codes.Unavailable,
+		context.DeadlineExceeded: codes.DeadlineExceeded, io.EOF: codes.Internal,
+	} {
+		if got := status.Code(statusOf(fmt.Errorf("x: %w", err))); got != want {
+			t.Errorf("%v: %v, want %v", err, got, want)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/cgroup"
+	"github.com/kerf-gpu/kerf/internal/failpoint"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+)
+
+// Options are what a Runtime is made of. All fields are required unless said otherwise.
+type Options struct {
+	Log *slog.Logger
+	// Cgroups is the cgroup v2 hierarchy.
+	Cgroups cgroup.Hierarchy
+	// Parent is the directory below Cgroups in which grants get their cgroups, such as "kerf/3f2a"; it
+	// belongs to this runtime alone.
+	Parent string
+	// RecordPath is the file of the record; its directory exists.
+	RecordPath string
+	// BootID is the kernel's boot id.
+	BootID string
+	// NewID makes a claim's id; two calls never give the same.
+	NewID func() string
+	// DevRoot is the directory that holds dev/nvidiaN, "/" on a real node.
+	DevRoot string
+	// Version is the agent's own version, for status.
+	Version string
+	// Config and Pool are the document in force at the start; SetConfig changes them.
+	Config config.Config
+	Pool   config.Pool
+	// Observer is told what happens, for metrics.
+	Observer Observer
+	// Failpoints is nil but in crash tests.
+	Failpoints *failpoint.Set
+}
+
+// Observer is told what the runtime did. Its methods may be called with the runtime's lock held, and at
+// once from several goroutines: they return at once and call nothing back.
+type Observer interface {
+	// Claimed tells of one claim; err is nil when it was held.
+	Claimed(err error)
+	// Armed tells of one arm and how long it took; err is nil when the lease was taken.
+	Armed(took time.Duration, err error)
+	// Ended tells that a lease ended.
+	Ended()
+	// Recovered tells that a lease was found again at a restart.
+	Recovered()
+	// CapRestored tells that a cap was gone from the driver and was put back.
+	CapRestored()
+}
+
+// Driver is what the runtime reads from the driver.
+type Driver interface {
+	// Version is the driver's version string.
+	Version() string
+	// Sample reads one GPU's use. An error wraps sharing.ErrLost or sharing.ErrUnavailable.
+	Sample(ctx context.Context, gpu sharing.GPUID) (Sample, error)
+}
+
+// Sample is one GPU's use at one moment.
+type Sample struct {
+	// Used is what the driver counts as used.
+	Used sharing.Bytes
+	// Utilization is 0..100 over the driver's last window, -1 when not known.
+	Utilization int
+	// Processes are those that hold memory of the GPU.
+	Processes []ProcessUse
+}
+
+// ProcessUse is one process on one GPU. Known is false when the driver does not tell its memory.
+type ProcessUse struct {
+	PID   int
+	Used  sharing.Bytes
+	Known bool
+}
+
+// Capper puts caps in force. All methods honour the context's deadline.
+type Capper interface {
+	// Apply limits the cgroup to each fragment's memory on the fragment's GPU, and to the least on every
+	// GPU of others, and reads each back. On error nothing is left in force. Whole fragments get no limit.
+	Apply(ctx context.Context, dir string, own []sharing.Fragment, others []sharing.GPUID) error
+	// Read gives the limit in force and its use. ErrNotFound when the cgroup has none on that GPU.
+	Read(ctx context.Context, dir string, gpu sharing.GPUID) (limit, used sharing.Bytes, err error)
+	// Clear takes every limit off; a cgroup or GPU that is gone is no error.
+	Clear(ctx context.Context, dir string, gpus []sharing.GPUID) error
+	// Least is the limit that Apply gives to others.
+	Least() sharing.Bytes
+}
+
+// LevelReport says which level a shared grant on a GPU can have now, and why not a stronger one.
+type LevelReport struct {
+	Shared sharing.Level
+	Reason string
+}
+
+// Attachment is a driver that answers, with what was found on it.
+type Attachment struct {
+	Driver Driver
+	// Caps is nil when the driver cannot limit memory.
+	Caps Capper
+	GPUs []sharing.GPU
+	// Levels has an entry for each GPU.
+	Levels map[sharing.GPUID]LevelReport
+	// LeftOut are the devices that were not taken into the inventory, one sentence each.
+	LeftOut []string
+}
+
+// Peer is the process that calls, as the kernel tells it.
+type Peer struct {
+	PID int
+	// Start is when the process started, in clock ticks since boot: with PID it names one process for good.
+	Start uint64
+	UID   uint32
+	GID   uint32
+}
+
+// Deadlines of what the runtime does on behalf of a call.
+const (
+	capDeadline    = 20 * time.Second
+	sampleDeadline = 2 * time.Second
+	// sampleAge is how old a sample may be before State reads a new one.
+	sampleAge = 100 * time.Millisecond
+	// reconcileEvery is how often leases and claims are looked at even if no event came.
+	reconcileEvery = 500 * time.Millisecond
+	// watchPoll is how often the watch looks at a cgroup of which inotify told nothing.
+	watchPoll = time.Second
+	// verifyEvery is how often every cap is read back from the driver.
+	verifyEvery = 10 * time.Second
+)

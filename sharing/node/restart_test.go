@@ -1,0 +1,184 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node/record"
+)
+
+// restart is an agent that was stopped and started again; between is what happens meanwhile.
+func (b *bench) restart(stop func(), between func()) {
+	b.t.Helper()
+	stop()
+	between()
+	b.Runtime = New(b.opt)
+	if err := b.Restore(b.t.Context()); err != nil {
+		b.t.Fatal(err)
+	}
+	b.attach()
+	b.loops()
+}
+
+func (b *bench) started() (stop func()) {
+	b.t.Helper()
+	b.Runtime = New(b.opt)
+	if err := b.Restore(b.t.Context()); err != nil {
+		b.t.Fatal(err)
+	}
+	b.attach()
+	return b.loops()
+}
+
+func TestRestartKeepsLeases(t *testing.T) {
+	b := newBench(t)
+	stop := b.started()
+	stays, goes := b.tenant(), b.tenant()
+	kept := b.lease(stays, "stays", sharing.Request{Memory: 10 * sharing.GiB, Percent: 25, GPUs: 1})
+	b.lease(goes, "goes", gib(20))
+	b.restart(stop, goes.end)
+
+	b.eventually("the one whose process ended is gone", func() bool { return len(b.State(t.Context()).Grants) == 1 })
+	g := b.State(t.Context()).Grants[0]
+	if g.Claim.ID != kept.ID || g.Claim.Name != "stays" || g.Claim.Recovered || g.Level != sharing.LevelDriver ||
+		g.Claim.Owner.UID != 1000 || g.Claim.Placement[0].Memory != 10*sharing.GiB || g.Claim.Placement[0].Percent != 25 {
+		t.Errorf("restored %+v", g)
+	}
+	if _, err := b.Claim(t.Context(), b.tenant().Peer, "stays", gib(1)); !errors.Is(err, sharing.ErrConflict) {
+		t.Errorf("the name of a restored grant was given again: %v", err)
+	}
+	stays.end()
+	b.eventually("the restored lease ends", func() bool { return len(b.State(t.Context()).Grants) == 0 })
+	b.empty()
+}
+
+// The record is lost; cgroups and the driver tell what runs: a share, a whole GPU, and nothing twice.
+func TestLostRecord(t *testing.T) {
+	for name, lose := range map[string]func(path string) error{
+		"removed": os.Remove,
+		"damaged": func(p string) error { return os.WriteFile(p, []byte(`{"schema":1,"sha256":"00","body":{}}`), 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			stop := b.started()
+			p, q := b.tenant(), b.tenant()
+			share := b.lease(p, "share", gib(10))
+			whole := b.lease(q, "whole", sharing.Request{Kind: sharing.KindWhole, GPUs: 1})
+			b.restart(stop, func() {
+				if err := lose(b.opt.RecordPath); err != nil {
+					t.Fatal(err)
+				}
+			})
+			s := b.State(t.Context())
+			if len(s.Grants) != 2 {
+				t.Fatalf("%d grants found again", len(s.Grants))
+			}
+			for _, g := range s.Grants {
+				f := g.Claim.Placement
+				switch g.Claim.ID {
+				case share.ID:
+					if len(f) != 1 || f[0].GPU != share.Own[0].UUID || f[0].Memory != 10*sharing.GiB || g.Level != sharing.LevelDriver || !g.Claim.Recovered {
+						t.Errorf("share %+v", g)
+					}
+				case whole.ID:
+					if len(f) != 1 || f[0].GPU != whole.Own[0].UUID || !f[0].Whole || g.Level != sharing.LevelExclusive {
+						t.Errorf("whole %+v", g)
+					}
+				}
+			}
+			p.end()
+			q.end()
+			b.eventually("both end", func() bool { return len(b.State(t.Context()).Grants) == 0 })
+			b.empty()
+		})
+	}
+}
+
+func TestARecordOfAnotherBootIsNoLease(t *testing.T) {
+	b := newBench(t)
+	data, err := record.Encode(record.Record{BootID: "an earlier boot", Grants: []record.Grant{{
+		ID: "k-old", Level: "driver", Cgroup: filepath.Join(b.opt.Cgroups.Mount, b.opt.Parent, "k-old"), Inode: 1,
+		Fragments: []record.Fragment{{GPU: string(b.gpus[0].UUID), Memory: sharing.GiB}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(b.opt.RecordPath, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.start()
+	b.empty()
+}
+
+func TestANewerRecordIsLeftAlone(t *testing.T) {
+	b := newBench(t)
+	newer := []byte(fmt.Sprintf(`{"schema":%d,"body":{}}`, record.Schema+1))
+	if err := os.WriteFile(b.opt.RecordPath, newer, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := New(b.opt).Restore(t.Context()); !errors.Is(err, sharing.ErrUnsupported) {
+		t.Errorf("%v, want ErrUnsupported", err)
+	}
+	if got, err := os.ReadFile(b.opt.RecordPath); err != nil || string(got) != string(newer) {
+		t.Errorf("record is now %q %v", got, err)
+	}
+}
+
+// A driver that was reloaded has forgotten the caps: they are put back before the node is ready again.
+func TestCapsArePutBack(t *testing.T) {
+	b := newBench(t)
+	b.start()
+	p := b.tenant()
+	a := b.lease(p, "", gib(10))
+	dir := b.State(t.Context()).Grants[0].Lease.Cgroup
+	b.Detach("driver unloaded")
+	if g := b.State(t.Context()).Grants; len(g) != 1 || g[0].Level != sharing.LevelUnknown {
+		t.Errorf("without a driver: %+v", g)
+	}
+	b.caps.forget()
+	b.attach()
+	if limit, _, err := b.caps.Read(t.Context(), dir, a.Own[0].UUID); err != nil || limit != 10*sharing.GiB {
+		t.Errorf("cap after the driver came back: %d %v", limit, err)
+	}
+	if limit, _, err := b.caps.Read(t.Context(), dir, a.Others[0].UUID); err != nil || limit != least {
+		t.Errorf("least limit after the driver came back: %d %v", limit, err)
+	}
+	// One that cannot be put back is not called capped.
+	b.caps.forget()
+	b.caps.set(func() { b.caps.fail = fmt.Errorf("set limit: %w", sharing.ErrUnavailable) })
+	b.verifyAll(t.Context())
+	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelUnknown || g.LevelReason == "" {
+		t.Errorf("a cap that is not in force is shown as %v (%s)", g.Level, g.LevelReason)
+	}
+	b.caps.set(func() { b.caps.fail = nil })
+	b.verifyAll(t.Context())
+	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelDriver {
+		t.Errorf("the cap is back, and is shown as %v", g.Level)
+	}
+}
+
+func TestALostGPUKeepsItsGrantsAndTakesNoMore(t *testing.T) {
+	b := newBench(t)
+	b.start()
+	p := b.tenant()
+	a := b.lease(p, "", gib(10))
+	b.SetHealth(a.Own[0].UUID, sharing.HealthLost, "XID 79")
+	g := b.State(t.Context()).Grants[0]
+	if g.Health != sharing.HealthLost {
+		t.Errorf("grant on a lost GPU is %v", g.Health)
+	}
+	req := gib(1)
+	req.UUIDs = []sharing.GPUID{a.Own[0].UUID}
+	if _, err := b.Claim(t.Context(), b.tenant().Peer, "", req); err == nil {
+		t.Error("a lost GPU took a claim")
+	}
+	b.SetHealth(a.Own[0].UUID, sharing.HealthOK, "")
+	b.lease(b.tenant(), "", req)
+}

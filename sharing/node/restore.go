@@ -1,0 +1,197 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/kerf-gpu/kerf/internal/atomicfile"
+	"github.com/kerf-gpu/kerf/internal/cgroup"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/record"
+)
+
+// Restore finds again what a former agent held: leases from the record whose cgroup still has processes, and
+// cgroups of ours that no record tells of. It needs no driver. A record of a newer schema is an error and
+// nothing is touched; one that is damaged is put aside, and the cgroups and the driver tell instead.
+func (r *Runtime) Restore(ctx context.Context) error {
+	if err := atomicfile.CleanTemp(filepath.Dir(r.opt.RecordPath)); err != nil {
+		return fmt.Errorf("clean up beside the record: %w", err)
+	}
+	rec, err := r.load()
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := map[string]bool{}
+	for _, g := range rec.Grants {
+		known[g.Cgroup] = true
+		if err := r.restoreGrant(g); err != nil {
+			return fmt.Errorf("restore grant %q: %w", g.ID, err)
+		}
+	}
+	if err := r.findOrphans(known); err != nil {
+		return err
+	}
+	r.restored = true
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return r.save()
+}
+
+// load reads the record. No record is an empty one, and so is a record of another boot.
+func (r *Runtime) load() (record.Record, error) {
+	data, err := os.ReadFile(r.opt.RecordPath)
+	if errors.Is(err, fs.ErrNotExist) {
+		return record.Record{}, nil
+	}
+	if err != nil {
+		return record.Record{}, fmt.Errorf("read record: %w", err)
+	}
+	rec, err := record.Decode(data)
+	var newer *record.NewerError
+	switch {
+	case errors.As(err, &newer):
+		return record.Record{}, fmt.Errorf("read record %s: %w", r.opt.RecordPath, err)
+	case err != nil:
+		aside := r.opt.RecordPath + ".damaged"
+		r.log.Error("record is damaged; what runs is taken from cgroups and driver instead", "error", err.Error(), "kept_as", aside)
+		if err := os.Rename(r.opt.RecordPath, aside); err != nil {
+			return record.Record{}, fmt.Errorf("put damaged record aside: %w", err)
+		}
+		return record.Record{}, nil
+	case rec.BootID != r.opt.BootID:
+		r.log.Info("record is of another boot; its leases ended with it", "grants", len(rec.Grants))
+		return record.Record{}, nil
+	}
+	return rec, nil
+}
+
+// restoreGrant takes a recorded grant back if its cgroup has processes, and cleans it up if not. It needs
+// the lock.
+func (r *Runtime) restoreGrant(g record.Grant) error {
+	group, err := r.opt.Cgroups.Open(g.Cgroup, g.Inode)
+	if errors.Is(err, sharing.ErrNotFound) || errors.Is(err, sharing.ErrStale) {
+		r.log.Info("grant ended while no agent ran", "claim", g.ID, "reason", err.Error())
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c, err := claimOf(g)
+	if err != nil {
+		return err
+	}
+	return r.adopt(c, group, "")
+}
+
+// adopt books a claim with its lease as a fact. A cgroup that is empty already is ended by the reconcile
+// that follows, with caps cleared. It needs the lock.
+func (r *Runtime) adopt(c ledger.Claim, group cgroup.Group, why string) error {
+	if err := r.ledger.Restore(c, &ledger.Lease{Cgroup: group.Dir, Inode: group.Inode}); err != nil {
+		return err
+	}
+	r.held[c.ID] = &holding{group: group, hasGroup: true, levelWhy: why}
+	r.watcher.Add(group)
+	r.opt.Observer.Recovered()
+	r.log.Info("lease found again", "claim", c.ID, "name", c.Name, "cgroup", group.Dir, "level", c.Level.String())
+	return nil
+}
+
+// findOrphans lists our cgroups that the record does not know: empty ones are removed (a crash came before
+// the record), others wait for a driver that tells what they may use. It needs the lock.
+func (r *Runtime) findOrphans(known map[string]bool) error {
+	names, err := r.opt.Cgroups.Children(r.opt.Parent)
+	if err != nil && !errors.Is(err, sharing.ErrNotFound) {
+		return fmt.Errorf("list cgroups of grants: %w", err)
+	}
+	for _, name := range names {
+		dir := filepath.Join(r.opt.Cgroups.Mount, r.opt.Parent, name)
+		if known[dir] {
+			continue
+		}
+		g, err := r.opt.Cgroups.Open(dir, 0)
+		if err != nil {
+			return fmt.Errorf("cgroup of a grant: %w", err)
+		}
+		populated, err := g.Populated()
+		if err != nil {
+			return fmt.Errorf("cgroup %q: %w", g.Dir, err)
+		}
+		if populated {
+			r.orphans = append(r.orphans, g)
+			continue
+		}
+		if err := g.Remove(); err != nil {
+			return fmt.Errorf("remove empty cgroup %q: %w", g.Dir, err)
+		}
+		r.log.Info("empty cgroup of an unfinished arm removed", "cgroup", g.Dir)
+	}
+	return nil
+}
+
+// recover books the cgroups that no record tells of, from the limits that the driver holds for them: a limit
+// is a fragment, the least limit is a GPU it may not use, no limit is a GPU that it may use whole.
+func (r *Runtime) recover(ctx context.Context, orphans []cgroup.Group) {
+	for _, group := range orphans {
+		placement, level := r.readPlacement(ctx, group)
+		r.mu.Lock()
+		c := ledger.Claim{
+			ID: ledger.ClaimID(filepath.Base(group.Dir)), Placement: placement, Level: level, Recovered: true,
+			Request: requestOf(sharing.Request{}, placement, false),
+		}
+		err := r.adopt(c, group, "rebuilt from the cgroup and the driver's limits: the record was lost")
+		if err == nil {
+			err = r.save()
+		}
+		if err != nil {
+			r.setCondition(r.blocked, "orphan "+group.Dir, fmt.Sprintf("cgroup %s has processes that cannot be accounted for (%v): end them and restart the agent", group.Dir, err))
+		}
+		r.mu.Unlock()
+	}
+}
+
+func (r *Runtime) readPlacement(ctx context.Context, group cgroup.Group) (sharing.Placement, sharing.Level) {
+	ctx, cancel := context.WithTimeout(ctx, capDeadline)
+	defer cancel()
+	r.mu.Lock()
+	att := *r.att
+	r.mu.Unlock()
+	var p sharing.Placement
+	// told stays true while the driver says of every GPU what the cgroup may use of it.
+	told, shared := att.Caps != nil, false
+	for _, g := range att.GPUs {
+		if g.MIG {
+			continue
+		}
+		f := sharing.Fragment{GPU: g.UUID, Memory: g.Usable(), Percent: sharing.FullGPU, Whole: true}
+		if att.Caps != nil {
+			limit, _, err := att.Caps.Read(ctx, group.Dir, g.UUID)
+			if err == nil && limit <= att.Caps.Least() {
+				continue
+			}
+			if err == nil {
+				f, shared = sharing.Fragment{GPU: g.UUID, Memory: limit}, true
+			} else if !errors.Is(err, sharing.ErrNotFound) {
+				told = false // it may hold all of it
+			}
+		}
+		p = append(p, f)
+	}
+	switch {
+	case !told:
+		return p, sharing.LevelUnknown
+	case shared:
+		return p, sharing.LevelDriver
+	}
+	return p, sharing.LevelExclusive
+}

@@ -1,0 +1,265 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kerf-gpu/kerf/internal/cgroup"
+	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// Runtime is one node's state and its transitions. Make it with New, then Restore, then Run.
+type Runtime struct {
+	opt Options
+	log *slog.Logger
+
+	// changed wakes Watch; kick and verifyNow wake the two loops (capacity 1: never lost, never queued).
+	changed         *changes
+	kick, verifyNow chan struct{}
+
+	// mu guards all below. It is never held over a call into the driver.
+	mu     sync.Mutex
+	ledger *ledger.Ledger
+	// held has one entry for each claim in the ledger.
+	held map[ledger.ClaimID]*holding
+	// att is nil while no driver answers; attachWhy then says why.
+	att       *Attachment
+	attachWhy string
+	// restored is true once the record was read; before that nothing is granted.
+	restored bool
+	// orphans are cgroups of ours with processes and without a record, found before a driver could be asked.
+	orphans []cgroup.Group
+	config  config.Config
+	pool    config.Pool
+	// configErrors are the mistakes of a newer document that was refused.
+	configErrors []string
+	configSource ConfigSource
+	blocked      map[string]string // reason key -> sentence: conditions of the agent that stop claims
+	warnings     map[string]string // condition key -> sentence
+
+	watcher *cgroup.Watcher
+	sampler sampler
+}
+
+// holding is what the runtime knows of a claim beside the ledger.
+type holding struct {
+	// owner is the claiming process; nil for claims found at restart.
+	owner *process.Handle
+	// group is set once the cgroup exists; hasGroup tells.
+	group    cgroup.Group
+	hasGroup bool
+	// busy is true while Arm or the end of the lease works on it without the lock: nobody else touches it.
+	busy bool
+	// levelWhy says why the level is not stronger.
+	levelWhy string
+	// capLost is set when the cap could not be verified; the level then shows as unknown.
+	capLost string
+}
+
+// ConfigSource tells where the configuration in force came from.
+type ConfigSource struct {
+	// File is empty for the built-in default.
+	File   string
+	SHA256 string
+}
+
+// New makes a runtime that grants nothing yet.
+func New(opt Options) *Runtime {
+	return &Runtime{
+		opt: opt, log: opt.Log,
+		watcher: cgroup.NewWatcher(watchPoll, opt.Log),
+		changed: newChanges(), kick: make(chan struct{}, 1), verifyNow: make(chan struct{}, 1),
+		ledger: ledger.New(), held: map[ledger.ClaimID]*holding{},
+		attachWhy: "no driver has been found yet",
+		config:    opt.Config, pool: opt.Pool,
+		blocked: map[string]string{}, warnings: map[string]string{},
+	}
+}
+
+// Run reconciles until ctx ends, then joins its watches. Leases stay as they are.
+func (r *Runtime) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return r.reconcileLoop(ctx) })
+	g.Go(func() error { return r.verifyLoop(ctx) })
+	g.Go(func() error { return r.watcher.Run(ctx, func(cgroup.Group) { r.wake() }) })
+	err := g.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, h := range r.held {
+		if h.owner != nil {
+			h.owner.Close()
+			h.owner = nil
+		}
+	}
+	return err
+}
+
+// Attach takes a driver that answers into use, or replaces the one in use. Caps of running leases are
+// verified against it before anything is granted.
+func (r *Runtime) Attach(ctx context.Context, att Attachment) error {
+	r.mu.Lock()
+	if err := r.ledger.SetInventory(att.GPUs); err != nil {
+		r.mu.Unlock()
+		return fmt.Errorf("take in inventory: %w", err)
+	}
+	r.att = &att
+	r.attachWhy = "the caps of running grants are being verified"
+	orphans := r.orphans
+	r.orphans = nil
+	for _, s := range att.LeftOut {
+		r.log.Warn("device left out of the inventory", "reason", s)
+	}
+	r.setCondition(r.warnings, "left-out", joinSentences(att.LeftOut))
+	r.mu.Unlock()
+
+	r.recover(ctx, orphans)
+	r.verifyAll(ctx)
+
+	r.mu.Lock()
+	r.attachWhy = ""
+	r.mu.Unlock()
+	r.changed.announce()
+	return ctx.Err()
+}
+
+// Detach tells that no driver answers any more, and why. Grants stay; nothing new is granted.
+func (r *Runtime) Detach(reason string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.att == nil && r.attachWhy == reason {
+		return
+	}
+	r.att, r.attachWhy = nil, reason
+	for _, v := range r.ledger.GPUs() {
+		r.setHealth(v.GPU.UUID, sharing.HealthUnknown, reason)
+	}
+	r.changed.announce()
+}
+
+// SetHealth tells a GPU's health. Claims on it stay; new ones go elsewhere.
+func (r *Runtime) SetHealth(gpu sharing.GPUID, h sharing.Health, reason string) {
+	r.mu.Lock()
+	r.setHealth(gpu, h, reason)
+	r.mu.Unlock()
+	if h == sharing.HealthOK {
+		r.verifySoon()
+	}
+	r.changed.announce()
+}
+
+// setHealth needs the lock. A GPU that has left the inventory meanwhile is no error.
+func (r *Runtime) setHealth(gpu sharing.GPUID, h sharing.Health, reason string) {
+	if err := r.ledger.SetHealth(gpu, h, reason); err != nil && !errors.Is(err, sharing.ErrNotFound) {
+		r.log.Error("health not taken", "gpu", string(gpu), "error", err.Error())
+	}
+}
+
+// SetLevel tells what a GPU can give, when that could not be told at Attach.
+func (r *Runtime) SetLevel(gpu sharing.GPUID, rep LevelReport) {
+	r.mu.Lock()
+	if r.att != nil {
+		levels := maps.Clone(r.att.Levels) // copies of the attachment are in use without the lock
+		levels[gpu] = rep
+		att := *r.att
+		att.Levels = levels
+		r.att = &att
+	}
+	r.mu.Unlock()
+	r.verifySoon()
+	r.changed.announce()
+}
+
+// SetBlocked adds or, with an empty sentence, removes a reason why nothing is granted.
+func (r *Runtime) SetBlocked(key, sentence string) { r.condition(r.blocked, key, sentence) }
+
+// SetWarning adds or, with an empty sentence, removes a condition that people should see.
+func (r *Runtime) SetWarning(key, sentence string) { r.condition(r.warnings, key, sentence) }
+
+func (r *Runtime) condition(of map[string]string, key, sentence string) {
+	r.mu.Lock()
+	changed := r.setCondition(of, key, sentence)
+	r.mu.Unlock()
+	if changed {
+		r.changed.announce()
+	}
+}
+
+// setCondition needs the lock.
+func (r *Runtime) setCondition(of map[string]string, key, sentence string) bool {
+	if of[key] == sentence {
+		return false
+	}
+	if sentence == "" {
+		delete(of, key)
+	} else {
+		of[key] = sentence
+	}
+	return true
+}
+
+// Changed returns a channel that is closed at the next change of the node's state.
+func (r *Runtime) Changed() <-chan struct{} { return r.changed.wait() }
+
+// notReady lists every reason why no claim is taken; it needs the lock.
+func (r *Runtime) notReady() []string {
+	var why []string
+	if !r.restored {
+		why = append(why, "the record has not been read yet")
+	}
+	if r.att == nil || r.attachWhy != "" {
+		why = append(why, r.attachWhy)
+	} else if len(r.att.GPUs) == 0 {
+		why = append(why, "the driver shows no GPU")
+	}
+	return append(why, sortedValues(r.blocked)...)
+}
+
+// ready returns nil or an error that wraps ErrUnavailable and names every reason; it needs the lock.
+func (r *Runtime) ready() error {
+	if why := r.notReady(); len(why) > 0 {
+		return fmt.Errorf("agent is not ready: %s: %w", joinSentences(why), sharing.ErrUnavailable)
+	}
+	return nil
+}
+
+// wake asks for a reconcile now.
+func (r *Runtime) wake() {
+	select {
+	case r.kick <- struct{}{}:
+	default:
+	}
+}
+
+func (r *Runtime) reconcileLoop(ctx context.Context) error {
+	t := time.NewTicker(reconcileEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.kick:
+		case <-t.C:
+		}
+		r.Reconcile(ctx)
+	}
+}
+
+// NotReady lists every reason why no claim is taken; it is empty when the node is ready.
+func (r *Runtime) NotReady() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.notReady()
+}

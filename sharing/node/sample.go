@@ -1,0 +1,139 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// picture is what the driver and the kernel said of use, at one moment.
+type picture struct {
+	gpus map[sharing.GPUID]Sample
+	// pids are the processes of each lease's cgroup and its children.
+	pids map[ledger.ClaimID][]int
+	// capped is the driver's own count of what a cgroup uses of a GPU, where a limit is in force.
+	capped map[capKey]sharing.Bytes
+}
+
+type capKey struct {
+	claim ledger.ClaimID
+	gpu   sharing.GPUID
+}
+
+// sampler takes at most one picture at a time and hands a fresh one to all who ask meanwhile.
+type sampler struct {
+	mu   sync.Mutex
+	last picture
+	at   time.Time
+}
+
+// sample returns a picture no older than sampleAge at the time of the call. What the driver does not answer
+// in time is left out: it is then unknown, never zero.
+func (r *Runtime) sample(ctx context.Context) picture {
+	r.sampler.mu.Lock()
+	defer r.sampler.mu.Unlock()
+	if time.Since(r.sampler.at) < sampleAge {
+		return r.sampler.last
+	}
+	r.mu.Lock()
+	att := r.att
+	grants := r.ledger.Grants()
+	groups := make(map[ledger.ClaimID]*holding, len(r.held))
+	for id, h := range r.held {
+		groups[id] = h
+	}
+	r.mu.Unlock()
+
+	p := picture{gpus: map[sharing.GPUID]Sample{}, pids: map[ledger.ClaimID][]int{}, capped: map[capKey]sharing.Bytes{}}
+	for _, g := range grants {
+		if g.Lease == nil {
+			continue
+		}
+		if pids, err := groups[g.Claim.ID].group.Procs(); err == nil {
+			p.pids[g.Claim.ID] = pids
+		}
+	}
+	if att != nil {
+		r.ask(ctx, att, grants, &p)
+	}
+	r.sampler.last, r.sampler.at = p, time.Now()
+	return p
+}
+
+// ask reads the driver, all GPUs at once, so that one that hangs delays nobody by more than its deadline.
+func (r *Runtime) ask(ctx context.Context, att *Attachment, grants []ledger.Grant, p *picture) {
+	ctx, cancel := context.WithTimeout(ctx, sampleDeadline)
+	defer cancel()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, g := range att.GPUs {
+		wg.Go(func() {
+			s, err := att.Driver.Sample(ctx, g.UUID)
+			if err == nil {
+				mu.Lock()
+				p.gpus[g.UUID] = s
+				mu.Unlock()
+			}
+			if att.Caps == nil {
+				return
+			}
+			for _, gr := range grants {
+				if gr.Lease == nil || !capsFragmentOn(gr, g.UUID) {
+					continue
+				}
+				if _, used, err := att.Caps.Read(ctx, gr.Lease.Cgroup, g.UUID); err == nil {
+					mu.Lock()
+					p.capped[capKey{gr.Claim.ID, g.UUID}] = used
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func capsFragmentOn(g ledger.Grant, gpu sharing.GPUID) bool {
+	if g.Claim.Level != sharing.LevelDriver {
+		return false
+	}
+	for _, f := range g.Claim.Placement {
+		if f.GPU == gpu && !f.Whole {
+			return true
+		}
+	}
+	return false
+}
+
+// used is what a lease uses of one GPU: the driver's own count where a limit is in force, else the sum over
+// the cgroup's processes. Known is false when either cannot be told in full.
+func (p picture) used(id ledger.ClaimID, gpu sharing.GPUID) (sharing.Bytes, bool) {
+	if used, ok := p.capped[capKey{id, gpu}]; ok {
+		return used, true
+	}
+	s, ok := p.gpus[gpu]
+	pids, listed := p.pids[id]
+	if !ok || !listed {
+		return 0, false
+	}
+	ours := make(map[int]bool, len(pids))
+	for _, pid := range pids {
+		ours[pid] = true
+	}
+	var sum sharing.Bytes
+	for _, use := range s.Processes {
+		if !ours[use.PID] {
+			continue
+		}
+		var err error
+		if sum, err = sum.Add(use.Used); err != nil || !use.Known {
+			return 0, false
+		}
+	}
+	return sum, true
+}

@@ -1,0 +1,157 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"sort"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// State is one consistent picture of the node.
+type State struct {
+	Ready         bool
+	NotReady      []string
+	DriverVersion string
+	AgentVersion  string
+	GPUs          []GPUState
+	Grants        []GrantState
+	Config        ConfigSource
+	Pool          string
+	Profiles      []string
+	ConfigErrors  []string
+	Warnings      []string
+}
+
+// GPUState is one GPU with its use.
+type GPUState struct {
+	sharing.GPU
+	Used           sharing.Bytes
+	UsedKnown      bool
+	Granted        sharing.Bytes
+	GrantedPercent sharing.Percent
+	Utilization    int // -1 when not known
+	Levels         []sharing.Level
+}
+
+// GrantState is one claim with its lease and its use.
+type GrantState struct {
+	ledger.Grant
+	// Level is what holds the grant now: unknown when its cap could not be verified.
+	Level       sharing.Level
+	LevelReason string
+	// Used and UsedKnown have one entry for each fragment.
+	Used      []sharing.Bytes
+	UsedKnown []bool
+	PIDs      []int
+	Health    sharing.Health
+}
+
+// State reads ledger, driver and cgroups. It takes as long as the slowest GPU, 2 s at most.
+func (r *Runtime) State(ctx context.Context) State {
+	p := r.sample(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	why := r.notReady()
+	s := State{
+		Ready: len(why) == 0, NotReady: why, AgentVersion: r.opt.Version,
+		Config: r.configSource, Pool: r.pool.Name, Profiles: r.config.ProfileNames(r.pool),
+		ConfigErrors: r.configErrors, Warnings: sortedValues(r.warnings),
+	}
+	if r.att != nil {
+		s.DriverVersion = r.att.Driver.Version()
+	}
+	health := map[sharing.GPUID]sharing.Health{}
+	for _, v := range r.ledger.GPUs() {
+		health[v.GPU.UUID] = v.GPU.Health
+		g := GPUState{GPU: v.GPU, Granted: v.HeldMemory, GrantedPercent: v.HeldPercent, Utilization: -1, Levels: r.levels(v.GPU)}
+		if use, ok := p.gpus[v.GPU.UUID]; ok {
+			g.Used, g.UsedKnown, g.Utilization = use.Used, true, use.Utilization
+		}
+		s.GPUs = append(s.GPUs, g)
+	}
+	for _, g := range r.ledger.Grants() {
+		s.Grants = append(s.Grants, r.grantState(g, p, health))
+	}
+	return s
+}
+
+// Grant is one grant as State shows it, without asking the driver for its use.
+func (r *Runtime) Grant(id ledger.ClaimID) (GrantState, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g, ok := r.ledger.Get(id)
+	if !ok {
+		return GrantState{}, false
+	}
+	health := map[sharing.GPUID]sharing.Health{}
+	for _, v := range r.ledger.GPUs() {
+		health[v.GPU.UUID] = v.GPU.Health
+	}
+	return r.grantState(g, picture{}, health), true
+}
+
+// grantState needs the lock.
+func (r *Runtime) grantState(g ledger.Grant, p picture, health map[sharing.GPUID]sharing.Health) GrantState {
+	gs := GrantState{Grant: g, Level: g.Claim.Level, PIDs: p.pids[g.Claim.ID], Health: sharing.HealthOK}
+	if h := r.held[g.Claim.ID]; h != nil {
+		gs.LevelReason = h.levelWhy
+		if h.capLost != "" {
+			gs.Level, gs.LevelReason = sharing.LevelUnknown, h.capLost
+		}
+	}
+	if g.Lease != nil && r.att == nil {
+		gs.Level, gs.LevelReason = sharing.LevelUnknown, "no driver answers"
+	}
+	for _, f := range g.Claim.Placement {
+		used, known := sharing.Bytes(0), g.Lease == nil // a claim without a lease uses nothing
+		if g.Lease != nil {
+			used, known = p.used(g.Claim.ID, f.GPU)
+		}
+		gs.Used, gs.UsedKnown = append(gs.Used, used), append(gs.UsedKnown, known)
+		gs.Health = worse(gs.Health, health[f.GPU])
+	}
+	return gs
+}
+
+// worse returns the health that is further from healthy; unknown stands between healthy and suspect.
+func worse(a, b sharing.Health) sharing.Health {
+	rank := func(h sharing.Health) int {
+		switch h {
+		case sharing.HealthOK:
+			return 0
+		case sharing.HealthSuspect:
+			return 2
+		case sharing.HealthUnhealthy:
+			return 3
+		case sharing.HealthLost:
+			return 4
+		case sharing.HealthUnknown:
+		}
+		return 1
+	}
+	if rank(b) > rank(a) {
+		return b
+	}
+	return a
+}
+
+// sortedValues returns the sentences of a set of conditions in the order of their keys.
+func sortedValues(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	out := make([]string, 0, len(keys))
+	for _, k := range keys {
+		out = append(out, m[k])
+	}
+	return out
+}
+
+func joinSentences(s []string) string { return strings.Join(s, "; ") }

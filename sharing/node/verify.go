@@ -1,0 +1,105 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// verifyLoop reads every cap back now and then, and at once when a GPU or the driver came back.
+func (r *Runtime) verifyLoop(ctx context.Context) error {
+	t := time.NewTicker(verifyEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.verifyNow:
+		case <-t.C:
+		}
+		r.verifyAll(ctx)
+	}
+}
+
+// verifySoon asks for a verification without waiting for it.
+func (r *Runtime) verifySoon() {
+	select {
+	case r.verifyNow <- struct{}{}:
+	default:
+	}
+}
+
+// verifyAll reads back the cap of every lease at level driver, and the least limit on the GPUs that no lease
+// may use, and puts back what is missing: a driver that was reloaded, or a GPU that came back, has forgotten
+// them. What cannot be put back shows as level unknown, with the reason.
+func (r *Runtime) verifyAll(ctx context.Context) {
+	r.mu.Lock()
+	att := r.att
+	grants := r.ledger.Grants()
+	r.mu.Unlock()
+	if att == nil || att.Caps == nil {
+		return
+	}
+	for _, g := range grants {
+		if g.Lease == nil || ctx.Err() != nil {
+			continue
+		}
+		r.verifyGrant(ctx, *att, g)
+	}
+}
+
+func (r *Runtime) verifyGrant(ctx context.Context, att Attachment, g ledger.Grant) {
+	ctx, cancel := context.WithTimeout(ctx, capDeadline)
+	defer cancel()
+	_, others := r.splitGPUs(g.Claim.Placement, att)
+	err := r.verifyCaps(ctx, att, g, r.limitable(others))
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.held[g.Claim.ID]
+	if h == nil || h.busy { // ended meanwhile, or is ending: its limits are not ours to judge
+		return
+	}
+	lost := ""
+	if err != nil && !errors.Is(err, sharing.ErrNotFound) {
+		lost = err.Error()
+		r.log.Error("cap not verified", "claim", g.Claim.ID, "error", lost)
+	}
+	if h.capLost != lost {
+		h.capLost = lost
+		r.changed.announce()
+	}
+}
+
+// verifyCaps compares what the driver holds with what the grant says, and applies it again where it differs.
+// Lost GPUs are left out: they hold nothing, and are verified when they come back.
+func (r *Runtime) verifyCaps(ctx context.Context, att Attachment, g ledger.Grant, others []sharing.GPUID) error {
+	own := r.cappable(g.Claim.Placement)
+	missing := ""
+	for _, f := range own {
+		if limit, _, err := att.Caps.Read(ctx, g.Lease.Cgroup, f.GPU); err != nil || limit > f.Memory {
+			missing = fmt.Sprintf("GPU %s: limit %d, cap %d, %v", f.GPU, uint64(limit), uint64(f.Memory), err)
+		}
+	}
+	for _, id := range others {
+		if limit, _, err := att.Caps.Read(ctx, g.Lease.Cgroup, id); err != nil || limit > att.Caps.Least() {
+			missing = fmt.Sprintf("GPU %s, which is not part of the grant: limit %d, %v", id, uint64(limit), err)
+		}
+	}
+	if missing == "" {
+		return nil
+	}
+	r.log.Warn("cap was gone from the driver and is put back", "claim", g.Claim.ID, "missing", missing)
+	if err := att.Caps.Apply(ctx, g.Lease.Cgroup, own, others); err != nil {
+		return fmt.Errorf("cap was gone from the driver (%s), and could not be put back: %w", missing, err)
+	}
+	r.opt.Observer.CapRestored()
+	return nil
+}
