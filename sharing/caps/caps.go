@@ -1,0 +1,89 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package caps puts the memory cap of a grant in force, by one of several backends of different strength,
+// and says truthfully which of them this machine can use.
+//
+// A backend promises that after Apply returned nil every limit it was asked for has been read back and is
+// in force, never larger than asked; and that after an error nothing of it is, or the error says what could
+// not be undone. It holds no state: what is in force is what Read says.
+//
+// Not promised: that memory which a process held before the cap was put on counts against it (so caps are put
+// on before the process starts), that managed (UVM) memory counts, and anything against a process that may
+// leave its cgroup.
+package caps
+
+import (
+	"context"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Limit is the most that the processes of a cgroup may hold of one GPU.
+type Limit struct {
+	GPU sharing.GPUID
+	// Memory is never 0: a process that may hold nothing gets LeastLimit.
+	Memory sharing.Bytes
+}
+
+// Reading is what is in force.
+type Reading struct {
+	// Cap is the hard limit; NoCap when there is none.
+	Cap sharing.Bytes
+	// Used is what the cgroup's processes hold, as the backend counts it.
+	Used sharing.Bytes
+}
+
+// NoCap stands for "no limit" in a Reading.
+const NoCap sharing.Bytes = 1<<64 - 1
+
+// LeastLimit is the cap for a GPU that a process shall not use at all: too little for any context, so that
+// nothing can run there. It is not 0, because 0 is documented as a soft limit's "none" and not as a hard
+// limit, and because some layers take 0 for "not set". It is one large page, so that a driver which rounds
+// down to pages does not make 0 of it.
+const LeastLimit = 2 * sharing.MiB
+
+// Backend is one way of holding processes to a cap. Each method honours ctx.
+type Backend interface {
+	// Level is what the backend is worth.
+	Level() sharing.Level
+	// Probe tells whether the backend works for this GPU.
+	Probe(ctx context.Context, gpu sharing.GPU) Support
+	// Apply puts the limits on the cgroup at dir and reads each back. On error it takes back all that it set.
+	Apply(ctx context.Context, dir string, limits []Limit) error
+	// Read returns what is in force for dir on gpu.
+	Read(ctx context.Context, dir string, gpu sharing.GPUID) (Reading, error)
+	// Clear takes the limits off. What is gone already (the cgroup) needs none; a GPU that is lost is told as
+	// sharing.ErrLost, after the others have been cleared.
+	Clear(ctx context.Context, dir string, gpus []sharing.GPUID) error
+}
+
+// Strongest returns the highest of the levels; LevelUnknown is below all. It is sharing.LevelNone for none
+// at all.
+func Strongest(levels ...sharing.Level) sharing.Level {
+	best := sharing.LevelNone
+	for i, l := range levels {
+		if i == 0 || l > best {
+			best = l
+		}
+	}
+	return best
+}
+
+// ApplyOthers returns the limits for all of gpus: those of limits, and LeastLimit for every other one. It is
+// for processes whose view of device files cannot be narrowed.
+func ApplyOthers(limits []Limit, gpus []sharing.GPUID) []Limit {
+	granted := map[sharing.GPUID]bool{}
+	out := make([]Limit, 0, len(gpus))
+	for _, l := range limits {
+		granted[l.GPU] = true
+		out = append(out, l)
+	}
+	for _, id := range gpus {
+		if !granted[id] {
+			granted[id] = true
+			out = append(out, Limit{GPU: id, Memory: LeastLimit})
+		}
+	}
+	return out
+}

@@ -1,0 +1,210 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package caps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/cgroup"
+	"github.com/kerf-gpu/kerf/internal/nvml"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// NVML is what the driver backend needs of the driver. *nvml.Library is one.
+type NVML interface {
+	HasMemoryLimits() bool
+	SetMemoryLimit(ctx context.Context, gpu sharing.GPUID, dir string, soft, hard sharing.Bytes) error
+	MemoryLimit(ctx context.Context, gpu sharing.GPUID, dir string) (nvml.Limit, error)
+}
+
+// Cgroups is what the driver backend needs of cgroup v2. FindCgroups is the real one.
+type Cgroups interface {
+	// Check is nil when dir is a group of the hierarchy and not its root, sharing.ErrNotFound when it is gone.
+	Check(dir string) error
+	// Scratch makes an empty group for a probe; remove takes it away. It is sharing.ErrUnsupported when the
+	// machine has no cgroup v2.
+	Scratch() (dir string, remove func() error, err error)
+}
+
+// undoTime bounds the clearing after an error, which must happen also when the caller's context has ended.
+const undoTime = 5 * time.Second
+
+// Slack is how far the limit in force may be below what was asked: the driver may round down to its largest
+// page. It may never be above.
+const Slack = 2 * sharing.MiB
+
+// Driver caps through the NVIDIA driver's memory limits per cgroup (r615 and newer): past the limit, the
+// driver itself refuses the allocation.
+type Driver struct {
+	door    NVML
+	cgroups Cgroups
+	answers probes
+}
+
+// NewDriver makes the driver backend.
+func NewDriver(door NVML, cgroups Cgroups) *Driver { return &Driver{door: door, cgroups: cgroups} }
+
+var _ Backend = (*Driver)(nil)
+
+// Level is LevelDriver.
+func (d *Driver) Level() sharing.Level { return sharing.LevelDriver }
+
+// Apply sets each hard limit and reads it back; soft limits stay 0. It refuses an empty list, a limit of 0
+// or NoCap, a GPU named twice (sharing.ErrInvalid), the root cgroup and a directory that is no cgroup v2
+// group. That a GPU in MIG mode takes no limits is told by Probe, and by the driver as sharing.ErrUnsupported.
+// On error all that was or may have been set is cleared, last first, and the error holds both what went wrong
+// and what could not be cleared.
+func (d *Driver) Apply(ctx context.Context, dir string, limits []Limit) error {
+	if err := checkLimits(limits); err != nil {
+		return fmt.Errorf("cap cgroup %q: %w", dir, err)
+	}
+	if err := d.cgroups.Check(dir); err != nil {
+		return fmt.Errorf("cap cgroup %q: %w", dir, err)
+	}
+	if !d.door.HasMemoryLimits() {
+		return fmt.Errorf("cap cgroup %q: the driver has no memory limits: %w", dir, sharing.ErrUnsupported)
+	}
+	for i, l := range limits {
+		err := d.set(ctx, dir, l)
+		if err == nil {
+			continue
+		}
+		// The one that failed may be in force all the same, so it is cleared with the others.
+		touched := make([]sharing.GPUID, 0, i+1)
+		for _, t := range slices.Backward(limits[:i+1]) {
+			touched = append(touched, t.GPU)
+		}
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+		defer cancel()
+		if undone := d.Clear(undo, dir, touched); undone != nil {
+			err = errors.Join(err, fmt.Errorf("take back: %w", undone))
+		}
+		return fmt.Errorf("cap cgroup %q: %w", dir, err)
+	}
+	return nil
+}
+
+func checkLimits(limits []Limit) error {
+	seen := map[sharing.GPUID]bool{}
+	for _, l := range limits {
+		switch {
+		case l.Memory == 0 || l.Memory == NoCap:
+			return fmt.Errorf("gpu %q: a cap of %d bytes is none: %w", string(l.GPU), uint64(l.Memory), sharing.ErrInvalid)
+		case seen[l.GPU]:
+			return fmt.Errorf("gpu %q: is named twice: %w", string(l.GPU), sharing.ErrInvalid)
+		}
+		seen[l.GPU] = true
+	}
+	if len(limits) == 0 {
+		return fmt.Errorf("no limits: %w", sharing.ErrInvalid)
+	}
+	return nil
+}
+
+// set puts one limit on and believes only what it reads back.
+func (d *Driver) set(ctx context.Context, dir string, l Limit) error {
+	if err := d.door.SetMemoryLimit(ctx, l.GPU, dir, 0, l.Memory); err != nil {
+		return err
+	}
+	got, err := d.door.MemoryLimit(ctx, l.GPU, dir)
+	if err != nil {
+		return fmt.Errorf("read back: %w", err)
+	}
+	if got.Hard > l.Memory || l.Memory-got.Hard > Slack || got.Hard == 0 || got.Soft != 0 {
+		return fmt.Errorf("gpu %q: asked for a limit of %d bytes, in force is %d (soft %d): %w",
+			string(l.GPU), uint64(l.Memory), uint64(got.Hard), uint64(got.Soft), sharing.ErrUnavailable)
+	}
+	return nil
+}
+
+// Read returns the limit in force and the use that the driver charges to the cgroup. The limit may stand on
+// a group above dir. Where nothing up the tree has a limit the driver tells nothing: sharing.ErrNotFound.
+func (d *Driver) Read(ctx context.Context, dir string, gpu sharing.GPUID) (Reading, error) {
+	if !d.door.HasMemoryLimits() {
+		return Reading{}, fmt.Errorf("read cap of cgroup %q: the driver has no memory limits: %w", dir, sharing.ErrUnsupported)
+	}
+	got, err := d.door.MemoryLimit(ctx, gpu, dir)
+	if errors.Is(err, sharing.ErrUnsupported) {
+		return Reading{Cap: NoCap}, fmt.Errorf("read cap of cgroup %q on gpu %q: no limit is set: %w", dir, string(gpu), sharing.ErrNotFound)
+	}
+	if err != nil {
+		return Reading{}, fmt.Errorf("read cap of cgroup %q: %w", dir, err)
+	}
+	return Reading{Cap: got.Hard, Used: got.Used}, nil
+}
+
+// Clear takes the limits off, the soft one first, since the kernel propagates it to the groups above, where
+// it would stay when the group is removed. All GPUs are tried; the errors are joined.
+func (d *Driver) Clear(ctx context.Context, dir string, gpus []sharing.GPUID) error {
+	if !d.door.HasMemoryLimits() {
+		return nil // none can have been set
+	}
+	if d.gone(dir) {
+		return nil
+	}
+	var errs []error
+	for _, id := range gpus {
+		err := d.clear(ctx, dir, id)
+		if err == nil || d.gone(dir) {
+			continue // the group was removed meanwhile, and its limits with it
+		}
+		errs = append(errs, fmt.Errorf("clear cap of cgroup %q: %w", dir, err))
+	}
+	return errors.Join(errs...)
+}
+
+func (d *Driver) gone(dir string) bool { return errors.Is(d.cgroups.Check(dir), sharing.ErrNotFound) }
+
+func (d *Driver) clear(ctx context.Context, dir string, id sharing.GPUID) error {
+	got, err := d.door.MemoryLimit(ctx, id, dir)
+	switch {
+	case errors.Is(err, sharing.ErrUnsupported):
+		return nil // the driver has no limit here
+	case err == nil && got.Soft != 0 && got.Hard != NoCap:
+		if err := d.door.SetMemoryLimit(ctx, id, dir, 0, got.Hard); err != nil {
+			return err
+		}
+	}
+	// Also when the getter failed: clearing what is not there is harmless.
+	return d.door.SetMemoryLimit(ctx, id, dir, 0, nvml.NoLimit)
+}
+
+// groups is Cgroups over the machine's hierarchy.
+type groups struct {
+	find func() (cgroup.Hierarchy, error)
+	name func() string
+}
+
+// FindCgroups returns the machine's cgroup v2 hierarchy as the driver backend uses it. It is looked for at
+// each use, so that it may be mounted later. scratch names a probe's group; each call must give another name.
+func FindCgroups(scratch func() string) Cgroups { return groups{cgroup.Default, scratch} }
+
+func (g groups) Check(dir string) error {
+	h, err := g.find()
+	if err != nil {
+		return err
+	}
+	if filepath.Clean(dir) == h.Mount {
+		return sharing.Invalid("cgroup", dir, "name a group beneath it", "is the root cgroup, whose limits would be everybody's")
+	}
+	_, err = h.Open(dir, 0)
+	return err
+}
+
+func (g groups) Scratch() (string, func() error, error) {
+	h, err := g.find()
+	if err != nil {
+		return "", nil, err
+	}
+	made, err := h.Create(g.name())
+	if err != nil {
+		return "", nil, err
+	}
+	return made.Dir, made.Remove, nil
+}

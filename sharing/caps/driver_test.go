@@ -1,0 +1,374 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package caps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/internal/cgroup"
+	"github.com/kerf-gpu/kerf/internal/nvml"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+var _ NVML = (*nvml.Library)(nil)
+
+func three() []Limit {
+	return []Limit{{"A", sharing.GiB}, {"B", 2 * sharing.GiB}, {"C", 3 * sharing.GiB}}
+}
+
+func TestApplySetsAndReadsBack(t *testing.T) {
+	d := newDoor()
+	b := NewDriver(d, &tree{})
+	if b.Level() != sharing.LevelDriver {
+		t.Error(b.Level())
+	}
+	if err := b.Apply(t.Context(), dir, three()); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range three() {
+		r, err := b.Read(t.Context(), dir, l.GPU)
+		if err != nil || r.Cap != l.Memory {
+			t.Errorf("gpu %s: %+v, %v; want %d", l.GPU, r, err, l.Memory)
+		}
+		if got := d.limits[string(l.GPU)+dir]; got.Soft != 0 {
+			t.Errorf("gpu %s: soft limit %d", l.GPU, got.Soft)
+		}
+	}
+	if err := b.Clear(t.Context(), dir, []sharing.GPUID{"A", "B", "C"}); err != nil || len(d.limits) != 0 {
+		t.Errorf("after Clear %v, %v", d.limits, err)
+	}
+	if r, err := b.Read(t.Context(), dir, "A"); !errors.Is(err, sharing.ErrNotFound) || r.Cap != NoCap {
+		t.Errorf("Read without a limit: %+v, %v", r, err)
+	}
+}
+
+// Whatever goes wrong, and wherever, no limit stays behind, and the error tells.
+func TestApplyTakesBackOnError(t *testing.T) {
+	boom := fmt.Errorf("boom: %w", sharing.ErrLost)
+	onB := func(gpu sharing.GPUID, hard sharing.Bytes) error {
+		if gpu == "B" && hard != nvml.NoLimit {
+			return boom
+		}
+		return nil
+	}
+	tests := map[string]struct {
+		spoil func(*door)
+		want  error
+	}{
+		"set fails":                       {func(d *door) { d.setErr = onB }, sharing.ErrLost},
+		"set fails and takes effect":      {func(d *door) { d.setErr, d.failsAfter = onB, true }, sharing.ErrLost},
+		"reads back larger":               {func(d *door) { d.round = func(b sharing.Bytes) sharing.Bytes { return b + 1 } }, sharing.ErrUnavailable},
+		"reads back none":                 {func(d *door) { d.round = func(sharing.Bytes) sharing.Bytes { return nvml.NoLimit - 1 } }, sharing.ErrUnavailable},
+		"reads back more than slack less": {func(d *door) { d.round = func(b sharing.Bytes) sharing.Bytes { return b - Slack - 1 } }, sharing.ErrUnavailable},
+		"reads back zero":                 {func(d *door) { d.round = func(sharing.Bytes) sharing.Bytes { return 0 } }, sharing.ErrUnavailable},
+		"set without effect": {func(d *door) {
+			d.getErr = func(gpu sharing.GPUID) error {
+				if gpu == "C" {
+					return fmt.Errorf("no limit: %w", sharing.ErrUnsupported)
+				}
+				return nil
+			}
+		}, sharing.ErrUnsupported},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := newDoor()
+			tc.spoil(d)
+			err := NewDriver(d, &tree{}).Apply(t.Context(), dir, three())
+			if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), dir) {
+				t.Errorf("error %v, want %v", err, tc.want)
+			}
+			if name == "set without effect" {
+				delete(d.limits, "C"+dir) // the getter denies it, so that nobody can clear what nobody sees
+			}
+			if len(d.limits) != 0 {
+				t.Errorf("limits stay: %v", d.limits)
+			}
+		})
+	}
+}
+
+func TestApplyUndoesInReverse(t *testing.T) {
+	d := newDoor()
+	d.setErr = func(gpu sharing.GPUID, hard sharing.Bytes) error {
+		if gpu == "C" && hard != nvml.NoLimit {
+			return errors.New("boom")
+		}
+		return nil
+	}
+	d.failsAfter = true
+	if err := NewDriver(d, &tree{}).Apply(t.Context(), "/d", three()); err == nil {
+		t.Fatal("no error")
+	}
+	want := []string{
+		"set A /d 0 1073741824", "set B /d 0 2147483648", "set C /d 0 3221225472",
+		"set C /d 0 none", "set B /d 0 none", "set A /d 0 none",
+	}
+	if d := cmp.Diff(want, d.calls); d != "" {
+		t.Error(d)
+	}
+}
+
+// When the undo fails too, both errors are told, and the other GPUs are cleared all the same.
+func TestApplyTellsOfAFailedUndo(t *testing.T) {
+	first, second := errors.New("first"), errors.New("second")
+	d := newDoor()
+	d.setErr = func(gpu sharing.GPUID, hard sharing.Bytes) error {
+		switch {
+		case gpu == "C":
+			return first
+		case gpu == "B" && hard == nvml.NoLimit:
+			return second
+		}
+		return nil
+	}
+	err := NewDriver(d, &tree{}).Apply(t.Context(), dir, three())
+	if !errors.Is(err, first) || !errors.Is(err, second) {
+		t.Errorf("%v, want both errors", err)
+	}
+	if _, left := d.limits["A"+dir]; left || len(d.limits) != 1 {
+		t.Errorf("limits left: %v, want B alone", d.limits)
+	}
+}
+
+// The undo must work although the caller's context, which ended the Apply, is over.
+func TestApplyUndoesAfterTheContextEnded(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	d := newDoor()
+	d.setErr = func(gpu sharing.GPUID, _ sharing.Bytes) error {
+		if gpu == "A" {
+			cancel()
+		}
+		return nil
+	}
+	err := NewDriver(d, &tree{}).Apply(ctx, dir, three())
+	if !errors.Is(err, sharing.ErrUnavailable) || !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want the context's error", err)
+	}
+	if len(d.limits) != 0 {
+		t.Errorf("limits stay: %v", d.limits)
+	}
+}
+
+func TestApplyRefuses(t *testing.T) {
+	tests := map[string]struct {
+		limits []Limit
+		tree   tree
+		absent bool
+		want   error
+	}{
+		"nothing":        {limits: nil, want: sharing.ErrInvalid},
+		"zero":           {limits: []Limit{{"A", 0}}, want: sharing.ErrInvalid},
+		"no cap":         {limits: []Limit{{"A", NoCap}}, want: sharing.ErrInvalid},
+		"twice":          {limits: []Limit{{"A", 1}, {"A", 2}}, want: sharing.ErrInvalid},
+		"root or no v2":  {limits: three(), tree: tree{checkErr: sharing.ErrInvalid}, want: sharing.ErrInvalid},
+		"gone":           {limits: three(), tree: tree{gone: true}, want: sharing.ErrNotFound},
+		"no such driver": {limits: three(), absent: true, want: sharing.ErrUnsupported},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := newDoor()
+			d.absent = tc.absent
+			if err := NewDriver(d, &tc.tree).Apply(t.Context(), dir, tc.limits); !errors.Is(err, tc.want) {
+				t.Errorf("%v, want %v", err, tc.want)
+			}
+			if len(d.calls) != 0 {
+				t.Errorf("the driver was called: %q", d.calls)
+			}
+		})
+	}
+}
+
+func TestApplyAcceptsRoundingDown(t *testing.T) {
+	d := newDoor()
+	d.round = func(b sharing.Bytes) sharing.Bytes { return b / Slack * Slack }
+	asked := []Limit{{"A", 5*sharing.GiB + 12345}, {"B", LeastLimit}}
+	if err := NewDriver(d, &tree{}).Apply(t.Context(), dir, asked); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestClear(t *testing.T) {
+	t.Run("soft limit first", func(t *testing.T) {
+		d := newDoor()
+		d.limits["A/d"] = nvml.Limit{Soft: 5, Hard: 9}
+		if err := NewDriver(d, &tree{}).Clear(t.Context(), "/d", []sharing.GPUID{"A"}); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff([]string{"set A /d 0 9", "set A /d 0 none"}, d.calls); d != "" {
+			t.Error(d)
+		}
+	})
+	t.Run("group is gone", func(t *testing.T) {
+		d := newDoor()
+		if err := NewDriver(d, &tree{gone: true}).Clear(t.Context(), dir, []sharing.GPUID{"A"}); err != nil || len(d.calls) != 0 {
+			t.Errorf("%v, %q", err, d.calls)
+		}
+	})
+	t.Run("group goes away meanwhile", func(t *testing.T) {
+		d, tr := newDoor(), &tree{}
+		d.limits["A"+dir] = nvml.Limit{Hard: 1}
+		d.setErr = func(sharing.GPUID, sharing.Bytes) error { tr.gone = true; return sharing.ErrInvalid }
+		if err := NewDriver(d, tr).Clear(t.Context(), dir, []sharing.GPUID{"A"}); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("lost gpu is told, others are cleared", func(t *testing.T) {
+		d := newDoor()
+		d.limits["A"+dir], d.limits["B"+dir] = nvml.Limit{Hard: 1}, nvml.Limit{Hard: 1}
+		lost := func(gpu sharing.GPUID) error {
+			if gpu == "A" {
+				return sharing.ErrLost
+			}
+			return nil
+		}
+		d.getErr = lost
+		d.setErr = func(gpu sharing.GPUID, _ sharing.Bytes) error { return lost(gpu) }
+		err := NewDriver(d, &tree{}).Clear(t.Context(), dir, []sharing.GPUID{"A", "B"})
+		if _, left := d.limits["B"+dir]; !errors.Is(err, sharing.ErrLost) || left {
+			t.Errorf("%v, %v", err, d.limits)
+		}
+	})
+	t.Run("driver without limits", func(t *testing.T) {
+		d := newDoor()
+		d.absent = true
+		if err := NewDriver(d, &tree{}).Clear(t.Context(), dir, []sharing.GPUID{"A"}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestProbe(t *testing.T) {
+	denied := func(sharing.GPUID, sharing.Bytes) error { return fmt.Errorf("set: %w", sharing.ErrDenied) }
+	tests := map[string]struct {
+		door   func(*door)
+		tree   tree
+		mig    bool
+		want   Answer
+		remedy string
+		asked  int // probes made by two calls
+	}{
+		"works":            {want: Supported, asked: 1},
+		"old driver":       {door: func(d *door) { d.absent = true }, want: NotSupported, remedy: "r615 or newer"},
+		"no cgroup v2":     {tree: tree{scratchErr: sharing.ErrUnsupported}, want: NotSupported, remedy: "unified"},
+		"mig":              {mig: true, want: NotSupported, remedy: "MIG"},
+		"no cgroup rights": {tree: tree{scratchErr: sharing.ErrDenied}, want: CouldNotTell, remedy: "root"},
+		"not root":         {door: func(d *door) { d.setErr = denied }, want: CouldNotTell, remedy: "root", asked: 2},
+		"gpu refuses": {door: func(d *door) {
+			d.setErr = func(sharing.GPUID, sharing.Bytes) error { return sharing.ErrUnsupported }
+		}, want: NotSupported, remedy: "release notes", asked: 1},
+		"lost": {door: func(d *door) {
+			d.setErr = func(sharing.GPUID, sharing.Bytes) error { return sharing.ErrLost }
+		}, want: CouldNotTell, remedy: "reset", asked: 2},
+		"reads back wrong": {door: func(d *door) {
+			d.round = func(b sharing.Bytes) sharing.Bytes { return b * 2 }
+		}, want: CouldNotTell, asked: 2},
+		"cannot be cleared": {door: func(d *door) {
+			d.setErr = func(_ sharing.GPUID, hard sharing.Bytes) error {
+				if hard == nvml.NoLimit {
+					return sharing.ErrUnavailable
+				}
+				return nil
+			}
+		}, want: CouldNotTell, asked: 2},
+		"group stays": {tree: tree{removeErr: sharing.ErrUnavailable}, want: CouldNotTell, asked: 2},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := newDoor()
+			if tc.door != nil {
+				tc.door(d)
+			}
+			b := NewDriver(d, &tc.tree)
+			for range 2 {
+				s := b.Probe(t.Context(), sharing.GPU{UUID: "A", MIG: tc.mig})
+				if s.Answer != tc.want || s.OK() != (tc.want == Supported) {
+					t.Errorf("%s (%s), want %s", s.Answer, s.Reason, tc.want)
+				}
+				if s.OK() != (s.Reason == "") || !strings.Contains(s.Remedy, tc.remedy) {
+					t.Errorf("reason %q, remedy %q", s.Reason, s.Remedy)
+				}
+			}
+			if tc.tree.scratches != tc.asked || tc.tree.removed != tc.tree.scratches {
+				t.Errorf("%d scratch groups made, %d removed; want %d", tc.tree.scratches, tc.tree.removed, tc.asked)
+			}
+		})
+	}
+}
+
+func TestForgetAsksAgain(t *testing.T) {
+	d, tr := newDoor(), &tree{}
+	d.absent = true
+	b := NewDriver(d, tr)
+	if s := b.Probe(t.Context(), sharing.GPU{UUID: "A"}); s.Answer != NotSupported {
+		t.Fatal(s)
+	}
+	d.absent = false
+	b.Forget()
+	if s := b.Probe(t.Context(), sharing.GPU{UUID: "A"}); !s.OK() {
+		t.Error(s)
+	}
+}
+
+func TestStrongest(t *testing.T) {
+	for _, tc := range []struct {
+		in   []sharing.Level
+		want sharing.Level
+	}{
+		{nil, sharing.LevelNone},
+		{[]sharing.Level{sharing.LevelUnknown}, sharing.LevelUnknown},
+		{[]sharing.Level{sharing.LevelReactive, sharing.LevelDriver, sharing.LevelClient}, sharing.LevelDriver},
+	} {
+		if got := Strongest(tc.in...); got != tc.want {
+			t.Errorf("Strongest(%v) = %v, want %v", tc.in, got, tc.want)
+		}
+	}
+}
+
+func TestApplyOthers(t *testing.T) {
+	got := ApplyOthers([]Limit{{"B", 7}}, []sharing.GPUID{"A", "B", "C", "A"})
+	if d := cmp.Diff([]Limit{{"B", 7}, {"A", LeastLimit}, {"C", LeastLimit}}, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// The real hierarchy: the root group and directories elsewhere are refused, a scratch group comes and goes.
+func TestFindCgroups(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("not root: cgroups cannot be made")
+	}
+	h, err := cgroup.Default()
+	if errors.Is(err, sharing.ErrUnsupported) {
+		t.Skip("not supported:", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := FindCgroups(func() string { return fmt.Sprintf("kerf-test-caps-%d", os.Getpid()) })
+	for _, bad := range []string{h.Mount, h.Mount + "/", "/tmp", "", "relative"} {
+		if err := g.Check(bad); !errors.Is(err, sharing.ErrInvalid) {
+			t.Errorf("Check(%q) = %v, want ErrInvalid", bad, err)
+		}
+	}
+	made, remove, err := g.Scratch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Check(made); err != nil {
+		t.Error(err)
+	}
+	if err := remove(); err != nil {
+		t.Error(err)
+	}
+	if err := g.Check(made); !errors.Is(err, sharing.ErrNotFound) {
+		t.Errorf("Check of what is gone: %v, want ErrNotFound", err)
+	}
+}

@@ -1,0 +1,98 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package caps
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kerf-gpu/kerf/internal/nvml"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const dir = "/sys/fs/cgroup/kerf/job"
+
+// door is a driver that keeps limits and misbehaves on demand.
+type door struct {
+	absent bool
+	limits map[string]nvml.Limit // by GPU and directory
+	calls  []string
+	// round changes a hard limit on its way in.
+	round func(sharing.Bytes) sharing.Bytes
+	// setErr and getErr are asked before each call; did is false for calls that take effect all the same.
+	setErr func(gpu sharing.GPUID, hard sharing.Bytes) error
+	getErr func(gpu sharing.GPUID) error
+	// failsAfter makes a failing set take effect.
+	failsAfter bool
+}
+
+func newDoor() *door { return &door{limits: map[string]nvml.Limit{}} }
+
+func (d *door) HasMemoryLimits() bool { return !d.absent }
+
+func (d *door) SetMemoryLimit(ctx context.Context, gpu sharing.GPUID, dir string, soft, hard sharing.Bytes) error {
+	d.calls = append(d.calls, fmt.Sprintf("set %s %s %d %s", gpu, dir, soft, size(hard)))
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w (%w)", err, sharing.ErrUnavailable)
+	}
+	var err error
+	if d.setErr != nil {
+		err = d.setErr(gpu, hard)
+	}
+	if err == nil || d.failsAfter {
+		if d.round != nil && hard != nvml.NoLimit {
+			hard = d.round(hard)
+		}
+		d.limits[string(gpu)+dir] = nvml.Limit{Soft: soft, Hard: hard}
+		if hard == nvml.NoLimit && soft == 0 {
+			delete(d.limits, string(gpu)+dir)
+		}
+	}
+	return err
+}
+
+func (d *door) MemoryLimit(_ context.Context, gpu sharing.GPUID, dir string) (nvml.Limit, error) {
+	if d.getErr != nil {
+		if err := d.getErr(gpu); err != nil {
+			return nvml.Limit{}, err
+		}
+	}
+	l, ok := d.limits[string(gpu)+dir]
+	if !ok {
+		return l, fmt.Errorf("nothing up the tree has a limit: %w", sharing.ErrUnsupported)
+	}
+	return l, nil
+}
+
+func size(b sharing.Bytes) string {
+	if b == nvml.NoLimit {
+		return "none"
+	}
+	return fmt.Sprint(uint64(b))
+}
+
+// tree is cgroup v2 in which dir exists until it is gone.
+type tree struct {
+	gone       bool
+	checkErr   error
+	scratchErr error
+	removeErr  error
+	scratches  int
+	removed    int
+}
+
+func (t *tree) Check(string) error {
+	if t.gone {
+		return fmt.Errorf("no such cgroup: %w", sharing.ErrNotFound)
+	}
+	return t.checkErr
+}
+
+func (t *tree) Scratch() (string, func() error, error) {
+	if t.scratchErr != nil {
+		return "", nil, t.scratchErr
+	}
+	t.scratches++
+	return "/sys/fs/cgroup/probe", func() error { t.removed++; return t.removeErr }, nil
+}
