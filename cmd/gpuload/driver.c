@@ -1,0 +1,31 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Loads the CUDA driver.
+ */
+#include "driver.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+const char *load_driver(struct driver *d)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+	if (!library)
+		return dlerror();
+	static const struct {
+		size_t offset;
+		const char *symbol;
+	} functions[] = {
+#define X(member, symbol) { offsetof(struct driver, member), #symbol },
+		DRIVER_FUNCTIONS(X)
+#undef X
+	};
+	for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
+		void *found = dlsym(library, functions[i].symbol);
+		if (!found)
+			return dlerror();
+		memcpy((char *)d + functions[i].offset, &found, sizeof found);
+	}
+	return NULL;
+}

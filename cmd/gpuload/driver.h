@@ -1,0 +1,45 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The driver's functions that gpuload calls, found in libcuda.so.1 when it runs.
+ */
+#ifndef GPULOAD_DRIVER_H
+#define GPULOAD_DRIVER_H
+
+#include "cuda_abi.h"
+
+/* X(member, symbol) */
+#define DRIVER_FUNCTIONS(X)                                  \
+	X(init, cuInit)                                      \
+	X(error_name, cuGetErrorName)                        \
+	X(device_get, cuDeviceGet)                           \
+	X(retain, cuDevicePrimaryCtxRetain)                  \
+	X(release, cuDevicePrimaryCtxRelease_v2)             \
+	X(set_current, cuCtxSetCurrent)                      \
+	X(mem_info, cuMemGetInfo_v2)                         \
+	X(alloc, cuMemAlloc_v2)                              \
+	X(free, cuMemFree_v2)                                \
+	X(alloc_async, cuMemAllocAsync)                      \
+	X(free_async, cuMemFreeAsync)                        \
+	X(stream_sync, cuStreamSynchronize)                  \
+	X(ctx_sync, cuCtxSynchronize)                        \
+	X(memset, cuMemsetD8_v2)                             \
+	X(granularity, cuMemGetAllocationGranularity)        \
+	X(create, cuMemCreate)                               \
+	X(release_handle, cuMemRelease)                      \
+	X(reserve, cuMemAddressReserve)                      \
+	X(unreserve, cuMemAddressFree)                       \
+	X(map, cuMemMap)                                     \
+	X(unmap, cuMemUnmap)                                 \
+	X(set_access, cuMemSetAccess)
+
+struct driver {
+#define X(member, symbol) __typeof__(symbol) *member;
+	DRIVER_FUNCTIONS(X)
+#undef X
+};
+
+/* load_driver fills d; NULL, or in words why it could not (valid until the next call of dlerror). */
+const char *load_driver(struct driver *d);
+
+#endif

@@ -1,0 +1,35 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * gpuload takes GPU memory through the CUDA driver and holds it for a while. It knows the driver only by
+ * dlopen, and does the same on a real one as on the simulated one.
+ */
+#ifndef GPULOAD_H
+#define GPULOAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum api { API_LINEAR, API_ASYNC, API_VMM };
+
+/* What the command line says. Bytes and nanoseconds. */
+struct options {
+	uint64_t alloc; /* 0: nothing */
+	uint64_t step;  /* never 0 when alloc is not */
+	uint64_t hold_ns;
+	enum api api;
+	int workers; /* 0: this process itself */
+	int gpu;
+	bool json, touch;
+};
+
+enum { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_MET_ERROR = 9 };
+
+/* parse_options reads the command line; on a mistake it says on stderr what to write instead and returns
+ * EXIT_USAGE. *done: there is nothing more to do (--help). */
+int parse_options(int argc, char **argv, struct options *o, bool *done);
+
+/* work allocates, reports, holds and frees; returns the process's exit status. */
+int work(const struct options *o);
+
+#endif

@@ -1,0 +1,164 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The command line.
+ */
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "gpuload.h"
+
+static const char help[] =
+	"usage: gpuload [flags]\n"
+	"\n"
+	"Takes GPU memory through the CUDA driver (libcuda.so.1), prints one line per process when it has what it\n"
+	"can get, holds it, and gives it back. Without --alloc it takes none and shows the GPU's total and free.\n"
+	"\n"
+	"  --alloc SIZE    memory that each process takes: 12GiB, 512MiB, 64KiB, or bytes\n"
+	"  --step SIZE     how much at a time (default: all at once)\n"
+	"  --api API       linear (cuMemAlloc), async (cuMemAllocAsync) or vmm (cuMemCreate); default linear\n"
+	"  --hold TIME     how long to hold it: 500ms, 5s, 1m (default: not at all)\n"
+	"  --fork N        run N worker processes, each of which takes --alloc; 0: none (default)\n"
+	"  --gpu INDEX     the CUDA device (default 0)\n"
+	"  --touch         fill the memory; without it nothing touches it\n"
+	"  --json          print JSON lines\n"
+	"  --help          print this\n"
+	"\n"
+	"exit status: 0 all was allocated, 9 an error was met (also by a worker), 2 wrong usage\n";
+
+static int bad(const char *flag, const char *value, const char *problem, const char *remedy)
+{
+	fprintf(stderr, "gpuload: --%s %s: %s; %s\n", flag, value, problem, remedy);
+	return EXIT_USAGE;
+}
+
+/* Reads digits and then one of the units; false on anything else, or when the product does not fit. */
+static bool number(const char *s, const char *const units[], const uint64_t factors[], uint64_t *out)
+{
+	uint64_t n = 0;
+	if (*s < '0' || *s > '9')
+		return false;
+	for (; *s >= '0' && *s <= '9'; s++)
+		if (__builtin_mul_overflow(n, 10u, &n) || __builtin_add_overflow(n, (uint64_t)(*s - '0'), &n))
+			return false;
+	for (int i = 0; units[i]; i++)
+		if (strcmp(s, units[i]) == 0)
+			return !__builtin_mul_overflow(n, factors[i], out);
+	return false;
+}
+
+static int size_flag(const char *flag, const char *value, uint64_t *out)
+{
+	static const char *const units[] = { "", "KiB", "MiB", "GiB", NULL };
+	static const uint64_t factors[] = { 1, 1 << 10, 1 << 20, 1 << 30 };
+	if (!number(value, units, factors, out))
+		return bad(flag, value, "not a size", "write bytes, or a whole number with KiB, MiB or GiB, like 12GiB");
+	if (*out == 0)
+		return bad(flag, value, "is zero", "write a size above 0, or leave the flag out");
+	if (*out > UINT64_C(1) << 50)
+		return bad(flag, value, "is beyond any GPU", "write at most 1048576GiB");
+	return EXIT_OK;
+}
+
+static int time_flag(const char *flag, const char *value, uint64_t *ns)
+{
+	static const char *const units[] = { "ms", "s", "m", "h", NULL };
+	static const uint64_t factors[] = { 1000000, 1000000000, 60000000000, 3600000000000 };
+	if (!number(value, units, factors, ns))
+		return bad(flag, value, "not a time", "write a whole number with ms, s, m or h, like 500ms or 5s");
+	return EXIT_OK;
+}
+
+static int count_flag(const char *flag, const char *value, int max, int *out)
+{
+	static const char *const units[] = { "", NULL };
+	static const uint64_t factors[] = { 1 };
+	uint64_t n;
+	char remedy[64];
+	snprintf(remedy, sizeof remedy, "write a whole number from 0 to %d", max);
+	if (!number(value, units, factors, &n) || n > (uint64_t)max)
+		return bad(flag, value, "not a number in range", remedy);
+	*out = (int)n;
+	return EXIT_OK;
+}
+
+static int api_flag(const char *flag, const char *value, enum api *out)
+{
+	static const char *const names[] = { "linear", "async", "vmm" };
+	for (int i = 0; i < 3; i++)
+		if (strcmp(value, names[i]) == 0) {
+			*out = (enum api)i;
+			return EXIT_OK;
+		}
+	return bad(flag, value, "no such interface", "write linear, async or vmm");
+}
+
+int parse_options(int argc, char **argv, struct options *o, bool *done)
+{
+	enum { ALLOC = 1, STEP, API, HOLD, FORK, GPU, TOUCH, JSON, HELP };
+	static const struct option flags[] = {
+		{ "alloc", required_argument, NULL, ALLOC }, { "step", required_argument, NULL, STEP },
+		{ "api", required_argument, NULL, API },     { "hold", required_argument, NULL, HOLD },
+		{ "fork", required_argument, NULL, FORK },   { "gpu", required_argument, NULL, GPU },
+		{ "touch", no_argument, NULL, TOUCH },       { "json", no_argument, NULL, JSON },
+		{ "help", no_argument, NULL, HELP },         { NULL, 0, NULL, 0 },
+	};
+	unsigned seen = 0;
+	int flag, ret = EXIT_OK;
+	*o = (struct options){ 0 };
+	*done = false;
+	opterr = 0;
+	while (!ret && (flag = getopt_long(argc, argv, "+:", flags, NULL)) != -1) {
+		if (flag == ':' || flag == '?') {
+			fprintf(stderr, "gpuload: %s: %s; run gpuload --help for the flags\n", argv[optind - 1],
+				flag == ':' ? "needs a value" : "no such flag, or it takes no value");
+			return EXIT_USAGE;
+		}
+		const char *name = flags[flag - 1].name;
+		if (seen & 1u << flag)
+			return bad(name, optarg ? optarg : "", "given twice", "write it once");
+		seen |= 1u << flag;
+		switch (flag) {
+		case ALLOC:
+			ret = size_flag(name, optarg, &o->alloc);
+			break;
+		case STEP:
+			ret = size_flag(name, optarg, &o->step);
+			break;
+		case API:
+			ret = api_flag(name, optarg, &o->api);
+			break;
+		case HOLD:
+			ret = time_flag(name, optarg, &o->hold_ns);
+			break;
+		case FORK:
+			ret = count_flag(name, optarg, 1024, &o->workers);
+			break;
+		case GPU:
+			ret = count_flag(name, optarg, 63, &o->gpu);
+			break;
+		case TOUCH:
+			o->touch = true;
+			break;
+		case JSON:
+			o->json = true;
+			break;
+		case HELP:
+			fputs(help, stdout);
+			*done = true;
+			return EXIT_OK;
+		}
+	}
+	if (ret)
+		return ret;
+	if (optind < argc) {
+		fprintf(stderr, "gpuload: %s: gpuload takes flags only; run gpuload --help for them\n", argv[optind]);
+		return EXIT_USAGE;
+	}
+	if (o->step && !o->alloc)
+		return bad("step", "", "there is nothing to take in steps", "write --alloc SIZE too");
+	if (!o->step)
+		o->step = o->alloc;
+	return EXIT_OK;
+}

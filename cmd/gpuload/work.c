@@ -1,0 +1,216 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * What one process does: allocate, report, hold, free.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "driver.h"
+#include "gpuload.h"
+
+struct piece {
+	CUdeviceptr ptr;
+	CUmemGenericAllocationHandle handle; /* of vmm */
+	size_t bytes;
+	struct piece *next;
+};
+
+struct load {
+	struct driver cuda;
+	CUdevice device;
+	struct piece *pieces;
+	uint64_t allocated;
+	size_t total, free;
+	bool known; /* total and free were read */
+	const char *error; /* a CUDA error's name, or a text; NULL: none */
+};
+
+static const char *name_of(const struct driver *cuda, CUresult result)
+{
+	static char unnamed[40];
+	const char *name = NULL;
+	if (cuda->error_name(result, &name) == CUDA_SUCCESS && name)
+		return name;
+	snprintf(unnamed, sizeof unnamed, "CUDA error %d", result);
+	return unnamed;
+}
+
+#define TRY(call)                      \
+	do {                           \
+		CUresult try_ = (call); \
+		if (try_)              \
+			return try_;   \
+	} while (0)
+
+static CUresult open_device(struct load *l, int gpu)
+{
+	CUcontext context;
+	TRY(l->cuda.init(0));
+	TRY(l->cuda.device_get(&l->device, gpu));
+	TRY(l->cuda.retain(&context, l->device));
+	return l->cuda.set_current(context);
+}
+
+/* Takes a piece by VMM; on an error what was half done is undone. */
+static CUresult take_vmm(struct load *l, struct piece *p)
+{
+	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					   .location = { CU_MEM_LOCATION_TYPE_DEVICE, l->device } };
+	const CUmemAccessDesc access = { .location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	size_t unit;
+	TRY(l->cuda.granularity(&unit, &prop, 0));
+	p->bytes = (p->bytes + unit - 1) / unit * unit;
+	TRY(l->cuda.create(&p->handle, p->bytes, &prop, 0));
+	CUresult ret = l->cuda.reserve(&p->ptr, p->bytes, 0, 0, 0);
+	if (!ret && !(ret = l->cuda.map(p->ptr, p->bytes, 0, p->handle, 0)) &&
+	    !(ret = l->cuda.set_access(p->ptr, p->bytes, &access, 1)))
+		return CUDA_SUCCESS;
+	if (p->ptr) {
+		l->cuda.unmap(p->ptr, p->bytes);
+		l->cuda.unreserve(p->ptr, p->bytes);
+	}
+	l->cuda.release_handle(p->handle);
+	return ret;
+}
+
+static CUresult take(struct load *l, const struct options *o, struct piece *p)
+{
+	switch (o->api) {
+	case API_ASYNC:
+		TRY(l->cuda.alloc_async(&p->ptr, p->bytes, NULL));
+		return l->cuda.stream_sync(NULL);
+	case API_VMM:
+		return take_vmm(l, p);
+	default:
+		return l->cuda.alloc(&p->ptr, p->bytes);
+	}
+}
+
+/* Steps until it has everything or meets an error. */
+static CUresult allocate(struct load *l, const struct options *o)
+{
+	while (l->allocated < o->alloc) {
+		uint64_t left = o->alloc - l->allocated, bytes = left < o->step ? left : o->step;
+		struct piece *p = calloc(1, sizeof *p);
+		if (!p)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		p->bytes = bytes;
+		CUresult ret = take(l, o, p);
+		if (ret) {
+			free(p);
+			return ret;
+		}
+		p->next = l->pieces;
+		l->pieces = p;
+		l->allocated += bytes;
+		if (o->touch) {
+			TRY(l->cuda.memset(p->ptr, 0xA5, p->bytes));
+			TRY(l->cuda.ctx_sync());
+		}
+	}
+	return CUDA_SUCCESS;
+}
+
+static void give_back(struct load *l, const struct options *o)
+{
+	while (l->pieces) {
+		struct piece *p = l->pieces;
+		l->pieces = p->next;
+		if (o->api == API_VMM) {
+			l->cuda.unmap(p->ptr, p->bytes);
+			l->cuda.unreserve(p->ptr, p->bytes);
+			l->cuda.release_handle(p->handle);
+		} else if (o->api == API_ASYNC) {
+			l->cuda.free_async(p->ptr, NULL);
+		} else {
+			l->cuda.free(p->ptr);
+		}
+		free(p);
+	}
+	l->cuda.release(l->device);
+}
+
+/* The text as the inside of a JSON string. */
+static void escape(const char *text, char *out, size_t size)
+{
+	size_t n = 0;
+	for (; *text && n + 7 < size; text++) {
+		unsigned char c = (unsigned char)*text;
+		if (c == '"' || c == '\\')
+			n += (size_t)snprintf(out + n, size - n, "\\%c", c);
+		else if (c < 0x20)
+			n += (size_t)snprintf(out + n, size - n, "\\u%04x", c);
+		else
+			out[n++] = (char)c;
+	}
+	out[n] = 0;
+}
+
+/* One line in one write, so that the lines of several workers do not mix. */
+static void report(const struct load *l, bool json)
+{
+	char line[1200], error[520] = "null", text[512], total[32] = "null", free_[32] = "null";
+	int n;
+	if (l->known) {
+		snprintf(total, sizeof total, "%zu", l->total);
+		snprintf(free_, sizeof free_, "%zu", l->free);
+	}
+	if (json) {
+		if (l->error) {
+			escape(l->error, text, sizeof text);
+			snprintf(error, sizeof error, "\"%s\"", text);
+		}
+		n = snprintf(line, sizeof line,
+			     "{\"pid\":%d,\"allocated_bytes\":%llu,\"error\":%s,\"total_bytes\":%s,\"free_bytes\":%s}\n",
+			     (int)getpid(), (unsigned long long)l->allocated, error, total, free_);
+	} else {
+		n = snprintf(line, sizeof line, "gpuload[%d]: allocated %.1f MiB", (int)getpid(),
+			     (double)l->allocated / (1 << 20));
+		if (l->known)
+			n += snprintf(line + n, sizeof line - (size_t)n, ", total %.1f MiB, free %.1f MiB",
+				      (double)l->total / (1 << 20), (double)l->free / (1 << 20));
+		n += snprintf(line + n, sizeof line - (size_t)n, l->error ? ", %.500s\n" : "\n", l->error);
+	}
+	for (int done = 0; done < n;) {
+		ssize_t w = write(STDOUT_FILENO, line + done, (size_t)(n - done));
+		if (w < 0 && errno != EINTR)
+			return;
+		done += w > 0 ? (int)w : 0;
+	}
+}
+
+static void hold(uint64_t ns)
+{
+	struct timespec left = { .tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u) };
+	while (nanosleep(&left, &left) < 0 && errno == EINTR)
+		;
+}
+
+int work(const struct options *o)
+{
+	struct load l = { 0 };
+	l.error = load_driver(&l.cuda);
+	if (l.error) {
+		report(&l, o->json);
+		return EXIT_MET_ERROR;
+	}
+	CUresult ret = open_device(&l, o->gpu);
+	bool open = !ret;
+	if (!ret)
+		ret = allocate(&l, o);
+	if (ret)
+		l.error = name_of(&l.cuda, ret);
+	if (open)
+		l.known = l.cuda.mem_info(&l.free, &l.total) == CUDA_SUCCESS;
+	report(&l, o->json);
+	if (open) { /* otherwise it holds nothing */
+		hold(o->hold_ns);
+		give_back(&l, o);
+	}
+	return l.error ? EXIT_MET_ERROR : EXIT_OK;
+}
