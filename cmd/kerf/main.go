@@ -1,0 +1,37 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command kerf runs programs on pieces of this machine's GPUs and shows who holds what. It is a client of
+// kerf-agent and needs no rights but those of the agent's socket.
+//
+// Exit status: 0, 1 when the command could not do its work, 2 when it was used wrongly. kerf run has that of
+// the program it runs; 125 when Kerf refused or failed, 126 when the program cannot be executed, and 127
+// when it is not found. A signal while kerf waits ends it as that signal does.
+package main
+
+import (
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	a := &app{
+		in: os.Stdin, out: os.Stdout, errOut: os.Stderr, getenv: os.Getenv, environ: os.Environ,
+		screen: screenOf(os.Stdout), exec: syscall.Exec,
+	}
+	code, err := a.main(os.Args[1:])
+	var stopped *interruptedError
+	if errors.As(err, &stopped) {
+		dieOf(stopped.signal)
+	}
+	os.Exit(code)
+}
+
+// dieOf ends the process as the signal does by default, so that a shell that waits sees a signal and not a
+// status, and stops its own loop. It returns when the signal is late; the status is then that of a shell.
+func dieOf(s syscall.Signal) {
+	signal.Reset(s)
+	_ = syscall.Kill(syscall.Getpid(), s)
+}

@@ -1,0 +1,102 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// The exit statuses of run that are not the program's own, as shells and env, nohup and timeout have them.
+const (
+	exitRefused  = 125
+	exitNotExec  = 126
+	exitNotFound = 127
+)
+
+// runOptions are the flags of run as they were typed.
+type runOptions struct {
+	flags            sharing.Flags
+	name, statusFile string
+	quiet            bool
+}
+
+func (a *app) runCommand() *cobra.Command {
+	o := &runOptions{}
+	c := &cobra.Command{
+		Use:   "run [flags] -- COMMAND [ARG...]",
+		Short: "Run a command on a piece of a GPU",
+		Long: `Run a command on a piece of a GPU, or on whole GPUs, held to its size.
+
+kerf becomes the command: signals, exit status and terminal are the command's own. The grant ends when the
+command and all that it started have ended.
+
+Exit status: the command's own; 125 when Kerf refused or failed (the reason is on stderr and in the status
+file), 126 when the command cannot be executed, 127 when it is not found. A signal while kerf still waits for
+the agent ends it as that signal does (130 for ctrl-C).`,
+		Example: `  kerf run --memory 10GiB -- python train.py
+  kerf run --memory 10GiB --percent 25 --name train -- python train.py
+  kerf run --gpus 2 -- ./bench`,
+		RunE: func(c *cobra.Command, args []string) error { return a.run(c, o, args) },
+	}
+	// What cannot be parsed is refused like everything else that run refuses.
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return a.badRunFlag(c, o, err) })
+	f := c.Flags()
+	f.SetInterspersed(false)
+	f.StringVar(&o.flags.Memory, "memory", "", "GPU memory, such as 10GiB: the total over its GPUs")
+	f.StringVar(&o.flags.Percent, "percent", "", "share of a GPU's compute, 1 to 100 per GPU; alone, also of its memory")
+	f.StringVar(&o.flags.GPUs, "gpus", "", "number of GPUs: whole ones when given alone, else those that the amounts are divided over")
+	f.StringArrayVar(&o.flags.Models, "gpu-model", nil, "only GPUs whose model matches this glob, '!GLOB' for all others (repeatable)")
+	f.StringArrayVar(&o.flags.UUIDs, "gpu-uuid", nil, "only the GPU with this UUID (repeatable)")
+	f.StringVar(&o.flags.Placement, "placement", "", "pack (fill GPUs up) or spread (prefer empty ones)")
+	f.StringVar(&o.flags.Profile, "profile", "", "a profile of the agent's configuration; other flags narrow it")
+	f.StringVar(&o.flags.Level, "level", "", "the least enforcement level accepted: exclusive, hardware, driver, client, reactive, none")
+	f.StringVar(&o.name, "name", "", "name of the grant, unique among living ones")
+	f.StringVar(&o.statusFile, "status-file", "", "write the grant, or the reason why there is none, to this file as JSON")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "no warnings")
+	complete(c, "placement", "pack", "spread")
+	complete(c, "level", "exclusive", "hardware", "driver", "client", "reactive", "none")
+	return c
+}
+
+// complete offers values for a flag to the shell.
+func complete(c *cobra.Command, flag string, values ...string) {
+	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // a flag that was defined a line above
+	}
+}
+
+// badRunFlag is a command line that cannot be parsed. The status file is told too, if the flags that could
+// be read name one.
+func (a *app) badRunFlag(c *cobra.Command, o *runOptions, err error) error {
+	err = errors.Join(err, errors.New("see kerf run --help"))
+	report := statusFile{path: o.statusFile}
+	return &failure{exitRefused, errors.Join(err, report.refused(err))}
+}
+
+// check reads the flags. Every mistake is in the error.
+func (o *runOptions) check(c *cobra.Command, args []string) (sharing.Request, error) {
+	var errs []error
+	for _, name := range []string{"memory", "percent", "gpus", "placement", "profile", "level", "name", "status-file"} {
+		if f := c.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+			errs = append(errs, sharing.Invalid("--"+name, "", "give it a value, or leave the flag out", "is empty"))
+		}
+	}
+	r, err := sharing.RequestFromFlags(o.flags)
+	// After an empty value, "asks for nothing" would only repeat it.
+	if err != nil && (len(errs) == 0 || o.flags.Memory+o.flags.Percent+o.flags.GPUs+o.flags.Profile != "") {
+		errs = append(errs, err)
+	}
+	if o.name != "" {
+		errs = append(errs, sharing.ValidateName("--name", o.name))
+	}
+	if len(args) == 0 {
+		errs = append(errs, sharing.Invalid("the command", "", "write it after --, as in kerf run --memory 10GiB -- python train.py", "is missing"))
+	}
+	errs = append(errs, (&statusFile{path: o.statusFile}).writable())
+	return r, errors.Join(errs...)
+}

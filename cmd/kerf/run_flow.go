@@ -1,0 +1,146 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	"github.com/kerf-gpu/kerf/internal/mountns"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// run becomes the command on a grant, or returns the *failure that says why not. On success it does not
+// return.
+func (a *app) run(c *cobra.Command, o *runOptions, args []string) error {
+	report := &statusFile{path: o.statusFile}
+	err := a.runReported(c, o, report, args)
+	var stopped *interruptedError
+	var f *failure
+	code := exitRefused
+	switch {
+	case errors.As(err, &stopped):
+		code = stopped.code()
+	case errors.As(err, &f):
+		code = f.code
+	}
+	return &failure{code, errors.Join(err, report.refused(err))}
+}
+
+// runReported is run without the report of a failure.
+func (a *app) runReported(c *cobra.Command, o *runOptions, report *statusFile, args []string) error {
+	request, err := o.check(c, args)
+	if err != nil {
+		return err
+	}
+	// Before anything is claimed: a command that cannot run shall not take a piece of a GPU for a moment.
+	path, err := lookup(args[0], a.getenv("PATH"))
+	if err != nil {
+		return err
+	}
+	if err := report.clear(); err != nil {
+		return err
+	}
+	ctx, signals := catch(c.Context())
+	armed, err := grant(ctx, a.dir, claimRequest(request, o.name))
+	signals.release()
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return a.become(o, report, armed, path, args)
+}
+
+// grant claims and arms. When it returns without an error, this process is in the grant's cgroup and its
+// cap is in force.
+func grant(ctx context.Context, dir string, r *nodev1.ClaimRequest) (*nodev1.ArmResponse, error) {
+	client, g, err := claim(ctx, dir, r)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, err
+	}
+	armed, err := client.Arm(ctx, g.GetId())
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err = errors.Join(err, client.Close()); err != nil {
+		return nil, err
+	}
+	if armed.GetGrant().GetId() != g.GetId() {
+		return nil, fmt.Errorf("arm %q: the agent's answer is for %q: %w", g.GetId(), armed.GetGrant().GetId(), sharing.ErrUnavailable)
+	}
+	return armed, nil
+}
+
+// become hides the other GPUs and executes the command. Namespaces belong to threads, so all of it happens
+// on one.
+func (a *app) become(o *runOptions, report *statusFile, armed *nodev1.ArmResponse, path string, argv []string) error {
+	runtime.LockOSThread()
+	warnings, err := hide(armed)
+	if err != nil {
+		return err
+	}
+	if !o.quiet {
+		for _, w := range warnings {
+			_, _ = fmt.Fprintf(a.errOut, "kerf run: %s\n", w)
+		}
+	}
+	if err := report.running(armed.GetGrant()); err != nil {
+		return err
+	}
+	env := withEnv(a.environ(), armed.GetEnv())
+	err = a.exec(path, argv, env)
+	if errors.Is(err, unix.ENOEXEC) && isScript(path) {
+		// A script without an interpreter line: shells and execvp take sh.
+		err = a.exec("/bin/sh", append([]string{"sh", path}, argv[1:]...), env)
+	}
+	return execFailure(path, err)
+}
+
+// hide masks the node's other GPUs where this process may, and returns what the user should know. With the
+// right to mask, a mask that does not work is an error: the command would see GPUs that are not its own.
+func hide(armed *nodev1.ArmResponse) (warnings []string, err error) {
+	if g := armed.GetGrant(); g.GetLevel() == sharing.LevelNone.String() || g.GetLevel() == sharing.LevelUnknown.String() {
+		w := "this grant is not enforced (level " + g.GetLevel() + ")"
+		if g.GetLevelReason() != "" {
+			w += ": " + g.GetLevelReason()
+		}
+		warnings = append(warnings, w)
+	}
+	switch others := armed.GetHide(); {
+	case len(others) == 0:
+	case mountns.Allowed():
+		if err := mountns.Mask(others); err != nil {
+			return nil, fmt.Errorf("hide the other GPUs: %w", err)
+		}
+	case !armed.GetOthersCapped():
+		warnings = append(warnings, "the other GPUs of this machine stay reachable for the command: hiding them needs CAP_SYS_ADMIN")
+	}
+	return warnings, nil
+}
+
+// isScript tells text from a binary in the way of shells: there is no NUL in its first line.
+func isScript(path string) bool {
+	f, err := os.Open(path) //nolint:gosec // the command that the user named
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head := make([]byte, 128)
+	n, _ := f.Read(head) //nolint:errcheck // an empty file is a script too
+	first, _, _ := bytes.Cut(head[:n], []byte("\n"))
+	return bytes.IndexByte(first, 0) < 0
+}

@@ -1,0 +1,79 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import "github.com/kerf-gpu/kerf/sharing"
+
+// Facts are what was seen of a machine. A pointer or list that is nil was not seen, for the reason in the
+// field's own error text where there is one.
+type Facts struct {
+	// Kernel is the running kernel's release, such as "6.12.0-1-amd64".
+	Kernel string
+	// Root is true for an effective user id of 0.
+	Root bool
+	// Dir is the directory of the agent that was asked.
+	Dir string
+
+	Cgroup Cgroup
+	Driver Driver
+	Agent  Agent
+	Group  Group
+
+	// MPSControl is the path of nvidia-cuda-mps-control, or empty when PATH does not have it.
+	MPSControl string
+	// CDISpecs are NVIDIA's CDI spec files that a container engine would find.
+	CDISpecs []string
+}
+
+// Cgroup is what was seen of control groups.
+type Cgroup struct {
+	// V2 is where the v2 hierarchy is mounted, or empty with Problem.
+	V2, Problem string
+	// V1 is true when v1 controllers are mounted too, as on hybrid machines.
+	V1 bool
+	// Controllers are the v2 controllers of the root group; nil when they could not be read.
+	Controllers []string
+}
+
+// Driver is what was seen of NVIDIA's driver.
+type Driver struct {
+	// Library is the management library's path, or empty with Problem.
+	Library, Problem string
+	Version          string
+	// MemoryLimits is true when the library has the memory-limit functions.
+	MemoryLimits bool
+	// GPUs are the usable ones; LeftOut says of each other one why.
+	GPUs    []sharing.GPU
+	LeftOut []string
+	// GPUProblem says why the GPUs could not be listed.
+	GPUProblem string
+	// Devices are the device files (nvidiactl, nvidia0, ...) that are there.
+	Devices []string
+}
+
+// Agent is what the agent of Dir answered.
+type Agent struct {
+	// Answered is true when it did; else Problem says why not, with the remedy.
+	Answered bool
+	Problem  string
+	// Absent is true when there is no socket at all.
+	Absent bool
+	// Denied is true when there is a socket, and no permission for it.
+	Denied        bool
+	Ready         bool
+	NotReady      []string
+	DriverVersion string
+	// Levels are those that some GPU of the agent can give now, strongest first.
+	Levels []sharing.Level
+}
+
+// Group is the unix group whose members may use the agent without being root.
+type Group struct {
+	// Known is false when the group database could not be read, with Problem.
+	Known   bool
+	Problem string
+	Exists  bool
+	// Member is true when this process is in the group.
+	Member bool
+}

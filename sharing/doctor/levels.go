@@ -1,0 +1,125 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// possible says of each enforcement level why it cannot be had here; a level that can has no reason.
+func possible(f Facts) map[sharing.Level]string {
+	why := map[sharing.Level]string{
+		sharing.LevelHardware: "this version of Kerf makes no MIG instances",
+		sharing.LevelClient:   "this version of Kerf neither runs MPS nor preloads a library",
+		sharing.LevelReactive: "this version of Kerf does not act on what it watches",
+	}
+	if f.Agent.Answered {
+		for _, l := range []sharing.Level{
+			sharing.LevelExclusive, sharing.LevelHardware, sharing.LevelDriver, sharing.LevelClient, sharing.LevelReactive,
+		} {
+			switch {
+			case slices.Contains(f.Agent.Levels, l):
+				delete(why, l)
+			case why[l] == "":
+				why[l] = f.agentsReason(l)
+			}
+		}
+		return why
+	}
+	base := f.baseReason()
+	why[sharing.LevelExclusive] = base
+	why[sharing.LevelDriver] = base
+	if base == "" && !f.Driver.MemoryLimits {
+		why[sharing.LevelDriver] = "the driver has no memory limits (r615 and newer have them)"
+	}
+	return why
+}
+
+// baseReason is what stands in the way of any grant.
+func (f Facts) baseReason() string {
+	switch {
+	case f.Cgroup.V2 == "":
+		return "there is no cgroup v2"
+	case f.Driver.Library == "":
+		return "there is no NVIDIA driver"
+	case f.Driver.GPUProblem != "":
+		return "the GPUs could not be listed"
+	case len(f.Driver.GPUs) == 0:
+		return "there is no usable GPU"
+	case len(f.Driver.grantable()) == 0:
+		return "every GPU is in MIG mode or not healthy"
+	}
+	return ""
+}
+
+// agentsReason is why a level is not among those of an agent that answered.
+func (f Facts) agentsReason(l sharing.Level) string {
+	switch {
+	case !f.Agent.Ready && len(f.Agent.NotReady) > 0:
+		return "the agent is not ready: " + strings.Join(f.Agent.NotReady, "; ")
+	case !f.Agent.Ready:
+		return "the agent is not ready"
+	case l == sharing.LevelDriver && f.Driver.Library != "" && !f.Driver.MemoryLimits:
+		return "the driver has no memory limits (r615 and newer have them)"
+	}
+	return "no GPU of the agent offers it now (kerf status -o wide shows their health)"
+}
+
+// level is the check of one enforcement level.
+func (f Facts) level(l sharing.Level, why string) Check {
+	c := Check{Name: "level " + l.String(), Status: OK, Seen: "possible", Means: meaning(l)}
+	if f.Agent.Answered {
+		c.Seen = "offered by the agent"
+	}
+	if why == "" {
+		return c
+	}
+	c.Status, c.Seen = Missing, "not possible: "+why
+	switch l {
+	case sharing.LevelExclusive, sharing.LevelDriver:
+		c.Mend = "see the checks above that are not ok"
+	default:
+		// What this version cannot do is no lack of the machine.
+		c.Status = Warn
+	}
+	return c
+}
+
+func meaning(l sharing.Level) string {
+	switch l {
+	case sharing.LevelExclusive:
+		return "a whole GPU, and nobody else on it (kerf run --gpus 1)"
+	case sharing.LevelHardware:
+		return "a MIG instance"
+	case sharing.LevelDriver:
+		return "a part of a GPU; the driver refuses memory past the cap (kerf run --memory 10GiB)"
+	case sharing.LevelClient:
+		return "a part of a GPU, held while the program plays along"
+	case sharing.LevelReactive:
+		return "a part of a GPU, watched and acted on after the fact"
+	case sharing.LevelNone, sharing.LevelUnknown:
+	}
+	return "nothing holds the grant"
+}
+
+func (f Facts) agent() Check {
+	c := Check{Name: "agent", Seen: f.Agent.Problem}
+	switch {
+	case f.Agent.Answered && f.Agent.Ready:
+		c.Status, c.Seen, c.Means = OK, "ready at "+f.Dir, "claims are taken"
+	case f.Agent.Answered:
+		c.Status, c.Seen, c.Means = Warn, "not ready: "+strings.Join(f.Agent.NotReady, "; "), "claims are refused until it is ready"
+		c.Mend = "mend what it names; it becomes ready by itself"
+	case f.Agent.Denied:
+		c.Status, c.Means, c.Mend = Unknown, "this user cannot use kerf run", "see group kerf"
+	case f.Agent.Absent:
+		c.Status, c.Means, c.Mend = Missing, "kerf run does not work", "kerf-agent --dir "+f.Dir+" (as root)"
+	default:
+		c.Status, c.Means, c.Mend = Missing, "kerf run does not work now", "see the agent's log, or start it: kerf-agent --dir "+f.Dir+" (as root)"
+	}
+	return c
+}

@@ -1,0 +1,134 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// kernelVersion reads major and minor out of a kernel release.
+func kernelVersion(release string) (major, minor int, ok bool) {
+	parts := strings.SplitN(release, ".", 3)
+	if len(parts) < 2 {
+		return 0, 0, false
+	}
+	major, err := strconv.Atoi(parts[0])
+	if err != nil || major < 0 {
+		return 0, 0, false
+	}
+	digits := strings.IndexFunc(parts[1], func(r rune) bool { return r < '0' || r > '9' })
+	if digits >= 0 {
+		parts[1] = parts[1][:digits]
+	}
+	minor, err = strconv.Atoi(parts[1])
+	return major, minor, err == nil
+}
+
+func (f Facts) kernel() Check {
+	c := Check{Name: "kernel", Seen: f.Kernel}
+	major, minor, ok := kernelVersion(f.Kernel)
+	switch {
+	case !ok:
+		c.Status, c.Means = Unknown, "cannot tell whether the kernel has pidfds, by which the agent knows its callers"
+		if c.Seen == "" {
+			c.Seen = "no kernel release"
+		}
+	case major < 5 || major == 5 && minor < 3:
+		c.Status, c.Means = Missing, "no pidfds (5.3): the agent cannot know its callers for sure"
+		c.Mend = "boot a kernel of at least 5.3"
+	default:
+		c.Status, c.Means = OK, "has pidfds, by which the agent knows its callers"
+	}
+	return c
+}
+
+func (f Facts) root() Check {
+	if f.Root {
+		return Check{Name: "root", Status: OK, Seen: "running as root", Means: "may run kerf-agent, and kerf run can hide the other GPUs"}
+	}
+	return Check{
+		Name: "root", Status: Warn, Seen: "not running as root",
+		Means: "kerf run works through the agent's socket; the other GPUs are then held by the least limit and not hidden, and some checks see less",
+		Mend:  "for a full view: sudo kerf doctor",
+	}
+}
+
+func (f Facts) cgroupV2() Check {
+	c := Check{Name: "cgroup v2"}
+	switch {
+	case f.Cgroup.V2 == "":
+		c.Status, c.Seen = Missing, f.Cgroup.Problem
+		if c.Seen == "" {
+			c.Seen = "not mounted"
+		}
+		c.Means = "no grants: a grant lives as long as its cgroup, and the driver's memory limit is per cgroup v2"
+		c.Mend = "boot with systemd.unified_cgroup_hierarchy=1, or: mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified"
+	case f.Cgroup.V1:
+		c.Status, c.Seen = OK, fmt.Sprintf("v2 at %s, next to v1 controllers (hybrid)", f.Cgroup.V2)
+		c.Means = "grants can be made; controllers that v1 holds (dmem is v2 alone) are not here"
+	default:
+		c.Status, c.Seen, c.Means = OK, "v2 at "+f.Cgroup.V2, "grants can be made"
+	}
+	return c
+}
+
+func (f Facts) dmem() Check {
+	c := Check{Name: "dmem controller"}
+	switch {
+	case f.Cgroup.V2 == "":
+		c.Status, c.Seen, c.Means = Unknown, "no cgroup v2 to look in", "see cgroup v2"
+	case f.Cgroup.Controllers == nil:
+		c.Status, c.Seen, c.Means = Unknown, "the controllers could not be read", "cannot tell which of its two ways the driver takes for memory limits"
+		c.Mend = "look at " + f.Cgroup.V2 + "/cgroup.controllers"
+	case slices.Contains(f.Cgroup.Controllers, "dmem"):
+		c.Status, c.Seen, c.Means = OK, "available", "the driver keeps memory limits in the kernel's dmem controller, with nesting"
+	default:
+		c.Status, c.Seen = Warn, "not available"
+		c.Means = "the driver keeps memory limits in a table of its own: they hold, but cannot be nested or lowered below what is in use"
+		c.Mend = "boot a kernel of at least 6.14 with CONFIG_CGROUP_DMEM=y and without cgroup_disable=dmem"
+	}
+	return c
+}
+
+func (f Facts) group() Check {
+	c := Check{Name: "group kerf"}
+	switch {
+	case !f.Group.Known:
+		c.Status, c.Seen, c.Means = Unknown, "the group database could not be read: "+f.Group.Problem, "cannot tell who may use the agent's socket"
+	case !f.Group.Exists:
+		c.Status, c.Seen, c.Means = Warn, "no such group", "only root can use kerf run"
+		c.Mend = "groupadd --system kerf && usermod -aG kerf USER, then restart kerf-agent and log in again"
+	case !f.Group.Member && !f.Root:
+		c.Status, c.Seen, c.Means = Warn, "exists; this user is not a member", "this user cannot use the agent's socket"
+		c.Mend = "sudo usermod -aG kerf $USER, then log in again"
+	default:
+		c.Status, c.Seen, c.Means = OK, "exists", "its members can use kerf run without being root"
+	}
+	return c
+}
+
+func (f Facts) mps() Check {
+	if f.MPSControl == "" {
+		return Check{
+			Name: "MPS", Status: Warn, Seen: "nvidia-cuda-mps-control is not in PATH",
+			Means: "kernels of different grants take turns on a GPU instead of running side by side; memory caps do not need it",
+			Mend:  "install the NVIDIA driver's compute utilities (Debian: nvidia-cuda-mps, Ubuntu: nvidia-compute-utils)",
+		}
+	}
+	return Check{Name: "MPS", Status: OK, Seen: f.MPSControl, Means: "the control program is installed; this version of Kerf does not start it"}
+}
+
+func (f Facts) cdi() Check {
+	if len(f.CDISpecs) == 0 {
+		return Check{
+			Name: "CDI", Status: Warn, Seen: "no NVIDIA spec in /etc/cdi or /var/run/cdi",
+			Means: "container engines cannot be given GPUs by name; kerf run needs no spec",
+			Mend:  "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+		}
+	}
+	return Check{Name: "CDI", Status: OK, Seen: strings.Join(f.CDISpecs, ", "), Means: "container engines can be given GPUs by name"}
+}
