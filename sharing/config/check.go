@@ -1,0 +1,167 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// checker collects what is wrong with a document's meaning.
+type checker struct{ mistakes Mistakes }
+
+func (c *checker) bad(path, value, remedy, problem string, args ...any) {
+	c.mistakes = append(c.mistakes, Mistake{What: sharing.Invalid(path, value, remedy, problem, args...)})
+}
+
+// all takes in a joined error of FieldErrors.
+func (c *checker) all(err error) {
+	var many interface{ Unwrap() []error }
+	if errors.As(err, &many) {
+		for _, one := range many.Unwrap() {
+			c.all(one)
+		}
+		return
+	}
+	var what *sharing.FieldError
+	if errors.As(err, &what) {
+		c.mistakes = append(c.mistakes, Mistake{What: what})
+	}
+}
+
+// check returns every mistake in the document's meaning, with field paths.
+func check(doc Document) Mistakes {
+	var c checker
+	if len(doc.Pools) == 0 {
+		c.bad("spec.pools", "", "write a pool; one without nodeSelector is for every node", "names no pool")
+	}
+	profiles := map[string]string{}
+	for i, p := range doc.Profiles {
+		c.profile(at("spec.profiles", i), p, profiles)
+	}
+	pools, selectors := map[string]string{}, map[string]string{}
+	for i, p := range doc.Pools {
+		c.pool(at("spec.pools", i), p, pools, selectors, profiles)
+	}
+	return c.mistakes
+}
+
+// name checks a name, and that seen, which has the path of each name, does not have it.
+func (c *checker) name(path, name string, seen map[string]string) {
+	if err := sharing.ValidateName(path+".name", name); err != nil {
+		c.all(err)
+		return
+	}
+	if first, taken := seen[name]; taken {
+		c.bad(path+".name", name, "give each its own name", "is the name of %s, too", first)
+		return
+	}
+	seen[name] = path
+}
+
+func (c *checker) profile(path string, p Profile, seen map[string]string) {
+	c.name(path, p.Name, seen)
+	if p.Memory == 0 && p.Percent == 0 && p.GPUs == 0 {
+		c.bad(path, "", "write memory, percent or gpus", "asks for nothing")
+	}
+	r := p.request()
+	r.Profile = "" // Check would take it for one that is still to be filled; the name is checked above
+	if r.Memory == 0 && r.Percent == 0 && r.Kind == sharing.KindShared {
+		r.Percent = 1 // said just above
+	}
+	c.all(r.Check(sharing.Fields{
+		Memory: path + ".memory", Percent: path + ".percent", GPUs: path + ".gpus", Whole: path + ".gpus",
+		Models: path + ".gpuModel", MinLevel: path + ".minEnforcement", Place: path + ".place",
+	}))
+}
+
+func (c *checker) pool(path string, p Pool, pools, selectors, profiles map[string]string) {
+	c.name(path, p.Name, pools)
+	for _, key := range slices.Sorted(maps.Keys(p.NodeSelector)) {
+		if !labelKey(key) {
+			c.bad(path+".nodeSelector", key, "write a label's key, such as kerf.dev/pool", "has a key that no label has")
+		}
+		if value := p.NodeSelector[key]; !labelValue(value) {
+			c.bad(path+".nodeSelector."+key, value, "write at most 63 of letters, digits, - _ .", "is not a label's value")
+		}
+	}
+	selector := canonical(p.NodeSelector)
+	if first, taken := selectors[selector]; taken {
+		c.bad(path+".nodeSelector", selector, "let the selectors differ", "is also that of %s", first)
+	} else {
+		selectors[selector] = path
+	}
+	if p.Place > sharing.PlaceSpread {
+		c.bad(path+".place", "", "use a Spread of package sharing", "is not a placement policy")
+	}
+	if p.MinLevel > sharing.LevelExclusive {
+		c.bad(path+".minEnforcement", "", "use a Level of package sharing", "is not an enforcement level")
+	}
+	if p.OverCap > OverCapEvict {
+		c.bad(path+".overCap", "", "use an OverCap of this package", "is not an over-cap policy")
+	}
+	if p.Profiles != nil && len(p.Profiles) == 0 {
+		c.bad(path+".profiles", "", "name at least one, or leave the field out", "is an empty list")
+	}
+	for i, name := range p.Profiles {
+		where := at(path+".profiles", i)
+		if _, ok := profiles[name]; !ok {
+			c.bad(where, name, "name one of spec.profiles", "is not a profile of this document")
+		}
+		if slices.Index(p.Profiles, name) < i {
+			c.bad(where, name, "name it once", "is named twice")
+		}
+	}
+}
+
+// canonical is a text that two selectors share exactly when they are identical.
+func canonical(selector map[string]string) string {
+	var parts []string
+	for _, key := range slices.Sorted(maps.Keys(selector)) {
+		parts = append(parts, key+"="+selector[key])
+	}
+	return strings.Join(parts, ",")
+}
+
+// labelKey reports whether s is a label's key in Kubernetes: a name, with or without a DNS domain before it.
+func labelKey(s string) bool {
+	domain, name, prefixed := strings.Cut(s, "/")
+	if !prefixed {
+		name = domain
+	} else if len(domain) > 253 || !dns(domain) {
+		return false
+	}
+	return name != "" && labelValue(name)
+}
+
+// labelValue reports whether s is a label's value in Kubernetes.
+func labelValue(s string) bool {
+	alnum := func(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' }
+	if s == "" {
+		return true
+	}
+	if len(s) > 63 || !alnum(s[0]) || !alnum(s[len(s)-1]) {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; !alnum(c) && c != '-' && c != '_' && c != '.' {
+			return false
+		}
+	}
+	return true
+}
+
+// dns reports whether s is a DNS domain in lower case.
+func dns(s string) bool {
+	for label := range strings.SplitSeq(s, ".") {
+		if len(label) > 63 || sharing.ValidateName("", label) != nil {
+			return false
+		}
+	}
+	return true
+}

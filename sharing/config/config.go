@@ -1,0 +1,186 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package config is the SharingConfig document: the pools of nodes, the profiles that requests may name, and
+// what happens to those who use more than they were granted.
+//
+// A Config is made by Decode, New or Default. It is valid and never changes afterwards: a change is a new
+// Config. Decode is strict and lists every mistake with its field path and line, so that a document is
+// taken as a whole or not at all.
+//
+// It does not read files, watch anything, or keep the last good document: its user does.
+package config
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// The document's head.
+const (
+	APIVersion = sharing.Domain + "/v1alpha1"
+	Kind       = "SharingConfig"
+)
+
+// MaxSize is the largest document that Decode reads, in bytes: what a ConfigMap can hold.
+const MaxSize = 1 << 20
+
+// OverCap is what happens to a lease that uses more than its cap where nothing stronger holds it.
+type OverCap uint8
+
+// The over-cap policies, mildest first.
+const (
+	// OverCapWarn: it is told in events and metrics (the default).
+	OverCapWarn OverCap = iota
+	// OverCapKill: the process that went over is killed.
+	OverCapKill
+	// OverCapEvict: the pod is evicted.
+	OverCapEvict
+)
+
+// String returns "warn", "kill" or "evict".
+func (o OverCap) String() string {
+	switch o {
+	case OverCapKill:
+		return "kill"
+	case OverCapEvict:
+		return "evict"
+	case OverCapWarn:
+	}
+	return "warn"
+}
+
+// ParseOverCap reads "warn", "kill" or "evict"; field names the input for the error, a *sharing.FieldError.
+func ParseOverCap(field, s string) (OverCap, error) {
+	for _, o := range []OverCap{OverCapWarn, OverCapKill, OverCapEvict} {
+		if o.String() == s {
+			return o, nil
+		}
+	}
+	return OverCapWarn, sharing.Invalid(field, s, "write warn, kill or evict", "is not an over-cap policy")
+}
+
+// Document is what a SharingConfig says, as plain data.
+type Document struct {
+	Pools    []Pool
+	Profiles []Profile
+}
+
+// Pool is the nodes that a selector names, and their rules.
+type Pool struct {
+	// Name is unique among the pools.
+	Name string
+	// NodeSelector are labels that a node must have; none means every node.
+	NodeSelector map[string]string
+	// Place is used where neither request nor profile says it; PlaceDefault means pack.
+	Place sharing.Spread
+	// MinLevel is demanded of every grant; LevelUnknown means no demand.
+	MinLevel sharing.Level
+	// OverCap is what happens to those who use more than their cap.
+	OverCap OverCap
+	// Profiles, when there are any, are the only profiles that requests may name here, and then every request
+	// must name one. Nil means all profiles, and requests without one.
+	Profiles []string
+}
+
+// Profile is a named request with its rules. GPUs alone means whole GPUs, as on the command line.
+type Profile struct {
+	// Name is unique among the profiles.
+	Name string
+	// Memory and Percent are totals over the fragments.
+	Memory  sharing.Bytes
+	Percent sharing.Percent
+	// GPUs is the number of fragments or whole GPUs; 0 means 1 where there are amounts.
+	GPUs int
+	// Models are globs that bind besides those of the request.
+	Models []string
+	// MinLevel is demanded of every grant; LevelUnknown means no demand.
+	MinLevel sharing.Level
+	// Place is used where the request does not say it.
+	Place sharing.Spread
+}
+
+// Config is a valid SharingConfig. The zero value has no pools and no profiles.
+type Config struct {
+	doc Document // never changed, never handed out without a copy
+}
+
+// Default is the Config of a node that was given none: one pool "default" of every node, no profiles.
+func Default() Config {
+	return Config{doc: Document{Pools: []Pool{{Name: "default"}}}}
+}
+
+// New returns the Config that says what doc says. The error is Mistakes, without lines.
+func New(doc Document) (Config, error) {
+	if mistakes := check(doc); len(mistakes) > 0 {
+		return Config{}, mistakes
+	}
+	return Config{doc: doc.clone()}, nil
+}
+
+// Document returns what c says.
+func (c Config) Document() Document { return c.doc.clone() }
+
+// Pools returns the pools in the document's order.
+func (c Config) Pools() []Pool { return c.doc.clone().Pools }
+
+// Profiles returns the profiles in the document's order.
+func (c Config) Profiles() []Profile { return c.doc.clone().Profiles }
+
+// Profile returns the profile of that name.
+func (c Config) Profile(name string) (Profile, bool) {
+	for _, p := range c.doc.Profiles {
+		if p.Name == name {
+			return p.clone(), true
+		}
+	}
+	return Profile{}, false
+}
+
+// ProfileNames returns the names that a request in the pool may give, sorted.
+func (c Config) ProfileNames(p Pool) []string {
+	var names []string
+	for _, f := range c.doc.Profiles {
+		if p.Profiles == nil || slices.Contains(p.Profiles, f.Name) {
+			names = append(names, f.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (d Document) clone() Document {
+	var out Document
+	for _, p := range d.Pools {
+		p.NodeSelector, p.Profiles = maps.Clone(p.NodeSelector), slices.Clone(p.Profiles)
+		if len(p.NodeSelector) == 0 {
+			p.NodeSelector = nil // none and empty mean the same
+		}
+		out.Pools = append(out.Pools, p)
+	}
+	for _, p := range d.Profiles {
+		out.Profiles = append(out.Profiles, p.clone())
+	}
+	return out
+}
+
+func (p Profile) clone() Profile {
+	p.Models = slices.Clone(p.Models)
+	return p
+}
+
+// request is what the profile gives by itself.
+func (p Profile) request() sharing.Request {
+	r := sharing.Request{
+		Memory: p.Memory, Percent: p.Percent, GPUs: p.GPUs, ProfileModels: p.Models, MinLevel: p.MinLevel, Place: p.Place, Profile: p.Name,
+	}
+	switch {
+	case r.Memory == 0 && r.Percent == 0 && r.GPUs != 0:
+		r.Kind = sharing.KindWhole
+	case r.GPUs == 0:
+		r.GPUs = 1
+	}
+	return r
+}

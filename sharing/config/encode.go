@@ -1,0 +1,102 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// The document as it is written. Reading goes through reader, which knows what was left out.
+type (
+	wireDocument struct {
+		APIVersion string   `yaml:"apiVersion"`
+		Kind       string   `yaml:"kind"`
+		Spec       wireSpec `yaml:"spec"`
+	}
+	wireSpec struct {
+		Pools    []wirePool    `yaml:"pools"`
+		Profiles []wireProfile `yaml:"profiles,omitempty"`
+	}
+	wirePool struct {
+		Name           string            `yaml:"name"`
+		NodeSelector   map[string]string `yaml:"nodeSelector,omitempty"`
+		Place          string            `yaml:"place,omitempty"`
+		MinEnforcement string            `yaml:"minEnforcement,omitempty"`
+		OverCap        string            `yaml:"overCap,omitempty"`
+		Profiles       []string          `yaml:"profiles,omitempty"`
+	}
+	wireProfile struct {
+		Name           string   `yaml:"name"`
+		Memory         string   `yaml:"memory,omitempty"`
+		Percent        uint32   `yaml:"percent,omitempty"`
+		GPUs           int      `yaml:"gpus,omitempty"`
+		GPUModel       []string `yaml:"gpuModel,omitempty"`
+		MinEnforcement string   `yaml:"minEnforcement,omitempty"`
+		Place          string   `yaml:"place,omitempty"`
+	}
+)
+
+// Encode writes a document that Decode reads back as c.
+func (c Config) Encode() ([]byte, error) {
+	w := wireDocument{APIVersion: APIVersion, Kind: Kind}
+	for _, p := range c.doc.Pools {
+		one := wirePool{Name: p.Name, NodeSelector: p.NodeSelector, Place: place(p.Place), MinEnforcement: level(p.MinLevel), Profiles: p.Profiles}
+		if p.OverCap != OverCapWarn {
+			one.OverCap = p.OverCap.String()
+		}
+		w.Spec.Pools = append(w.Spec.Pools, one)
+	}
+	for _, p := range c.doc.Profiles {
+		w.Spec.Profiles = append(w.Spec.Profiles, wireProfile{
+			Name: p.Name, Memory: exact(p.Memory), Percent: uint32(p.Percent), GPUs: p.GPUs, GPUModel: p.Models,
+			MinEnforcement: level(p.MinLevel), Place: place(p.Place),
+		})
+	}
+	var out bytes.Buffer
+	e := yaml.NewEncoder(&out)
+	e.SetIndent(2)
+	if err := e.Encode(w); err != nil {
+		return nil, fmt.Errorf("encode sharing config: %w", err)
+	}
+	if err := e.Close(); err != nil {
+		return nil, fmt.Errorf("encode sharing config: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+func place(s sharing.Spread) string {
+	if s == sharing.PlaceDefault {
+		return ""
+	}
+	return s.String()
+}
+
+func level(l sharing.Level) string {
+	if l == sharing.LevelUnknown {
+		return ""
+	}
+	return l.String()
+}
+
+// exact writes an amount without loss; Bytes.String is for people and may cut.
+func exact(b sharing.Bytes) string {
+	if b == 0 {
+		return ""
+	}
+	if s := b.String(); readsAs(s, b) {
+		return s
+	}
+	return strconv.FormatUint(uint64(b), 10) + "B"
+}
+
+func readsAs(s string, b sharing.Bytes) bool {
+	again, err := sharing.ParseBytes("", s)
+	return err == nil && again == b
+}

@@ -1,0 +1,69 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Mistake is one thing that is wrong in a document.
+type Mistake struct {
+	// Line is where it stands, from 1; 0 where there is no text or the whole text is meant.
+	Line int
+	// What names the field by its path, such as spec.profiles[2].memory.
+	What *sharing.FieldError
+}
+
+// Error gives the line and the mistake.
+func (m Mistake) Error() string {
+	if m.Line == 0 {
+		return m.What.Error()
+	}
+	return fmt.Sprintf("line %d: %s", m.Line, m.What)
+}
+
+// Unwrap returns the FieldError, which is ErrInvalid.
+func (m Mistake) Unwrap() error { return m.What }
+
+// Mistakes is every mistake of a document, by line.
+type Mistakes []Mistake
+
+// Error gives one mistake per line.
+func (m Mistakes) Error() string { return strings.Join(m.Lines(), "\n") }
+
+// Lines gives each mistake as a text.
+func (m Mistakes) Lines() []string {
+	out := make([]string, 0, len(m))
+	for _, one := range m {
+		out = append(out, one.Error())
+	}
+	return out
+}
+
+// Unwrap returns the mistakes.
+func (m Mistakes) Unwrap() []error {
+	out := make([]error, 0, len(m))
+	for _, one := range m {
+		out = append(out, one)
+	}
+	return out
+}
+
+// maxMistakes bounds what a hostile document can make the log say.
+const maxMistakes = 100
+
+// sorted returns the mistakes by line, the last ones cut off where there are too many.
+func (m Mistakes) sorted() Mistakes {
+	slices.SortStableFunc(m, func(a, b Mistake) int { return cmp.Compare(a.Line, b.Line) })
+	if len(m) > maxMistakes {
+		more := sharing.Invalid("the document", "", "mend those above first", "has %d mistakes more", len(m)-maxMistakes)
+		m = append(m[:maxMistakes:maxMistakes], Mistake{What: more})
+	}
+	return m
+}

@@ -1,0 +1,218 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	pools := "\n  pools: [{name: a}]"
+	tests := map[string]struct {
+		in   string
+		want []string
+	}{
+		"empty":            {"", []string{"the document is empty; begin with apiVersion: kerf.dev/v1alpha1"}},
+		"only a comment":   {"# nothing\n", []string{"the document is empty"}},
+		"null":             {"---\n", []string{"is empty"}},
+		"a list":           {"- a\n", []string{"line 1: the document is not a mapping", "apiVersion is missing", "kind is missing"}},
+		"a text":           {"hello", []string{"is not a mapping", "apiVersion", "kind"}},
+		"syntax":           {head + "spec: [}\n", []string{"the document is not YAML, here or in the next line: did not find"}},
+		"a tab":            {head + "spec:\n\tpools: []\n", []string{"is not YAML"}},
+		"not UTF-8":        {head + "spec: \xff\n", []string{"is not YAML"}},
+		"too large":        {head + "#" + strings.Repeat("x", MaxSize), []string{"is larger than 1048576 bytes"}},
+		"future version":   {"apiVersion: kerf.dev/v1\nkind: SharingConfig\nspec: {whatever: 1}\n", []string{`line 1: apiVersion "kerf.dev/v1" is not a version that is known here; write kerf.dev/v1alpha1`}},
+		"version a number": {"apiVersion: 1\nkind: SharingConfig\nspec: {}\n", []string{`line 1: apiVersion "1" is not a text; put it in quotes`}},
+		"other kind":       {"apiVersion: kerf.dev/v1alpha1\nkind: ConfigMap\n", []string{`line 2: kind "ConfigMap" is not the kind`}},
+		"no spec":          {head, []string{"spec is missing"}},
+		"no pools":         {head + "spec: {}\n", []string{"line 3: spec.pools names no pool"}},
+		"empty pools":      {head + "spec:\n  pools: []\n", []string{"line 4: spec.pools names no pool"}},
+		"null pools":       {head + "spec:\n  pools:\n", []string{"line 4: spec.pools is empty"}},
+		"two documents":    {head + "spec:" + pools + "\n---\nfoo: bar\n", []string{"line 5: the document is followed by another one"}},
+		"unknown fields":   {"metadata: {}\n" + head + "spec:\n  colour: red" + pools + "\n", []string{"line 1: metadata is not a known field; use one of apiVersion, kind, spec", "line 5: spec.colour is not a known field"}},
+		"a key in another case": {
+			head + "spec:\n  Pools: [{name: a}]\n", []string{"line 4: spec.Pools is not a known field", "line 4: spec.pools names no pool"},
+		},
+		"doubled key":    {head + "spec:" + pools + pools + "\n", []string{"line 5: spec.pools stands twice, first in line 4"}},
+		"alias":          {head + "spec:\n  pools:\n  - &a {name: a}\n  - *a\n", []string{`line 5: spec.pools[0] "&a" has an anchor`, `line 6: spec.pools[1] "*a" is an alias`}},
+		"merge":          {head + "spec:\n  pools:\n  - {name: a}\n  - <<: {name: b}\n", []string{`line 6: spec.pools[1] "<<" has a key that is not a plain text`}},
+		"tag":            {head + "spec:\n  pools:\n  - name: !!str a\n", []string{`line 5: spec.pools[0].name "!!str" has a tag`}},
+		"a key of lists": {head + "spec:\n  pools:\n  - {name: a, [x]: y}\n", []string{"has a key that is not a plain text"}},
+		"wrong types": {
+			head + `spec:
+  pools:
+  - name: [a]
+    nodeSelector: [x]
+    place: 1
+    overCap: {}
+    profiles: small
+  - just a text
+  - name: b
+    nodeSelector: {x: true, y: 1, z: null, w: [1]}
+`, []string{
+				"line 5: spec.pools[0].name is not a text", "line 6: spec.pools[0].nodeSelector is not a mapping", `line 7: spec.pools[0].place "1" is not a text`,
+				"line 8: spec.pools[0].overCap is not a text", "line 9: spec.pools[0].profiles is not a list", "line 10: spec.pools[1] is not a mapping",
+				`line 12: spec.pools[2].nodeSelector.x "true" is not a text; put it in quotes`, `line 12: spec.pools[2].nodeSelector.y "1"`,
+				"line 12: spec.pools[2].nodeSelector.z is empty", "line 12: spec.pools[2].nodeSelector.w is not a text",
+			},
+		},
+		"wrong values in a pool": {
+			head + `spec:
+  pools:
+  - name: Upper
+    place: tight
+    minEnforcement: strong
+    overCap: shout
+    profiles: []
+    nodeSelector: {"a b": c, d: "e f"}
+`, []string{
+				`line 5: spec.pools[0].name "Upper" does not begin and end`, `line 6: spec.pools[0].place "tight"`, `line 7: spec.pools[0].minEnforcement "strong"`,
+				`line 8: spec.pools[0].overCap "shout" is not an over-cap policy; write warn, kill or evict`, "line 9: spec.pools[0].profiles is an empty list",
+				`line 10: spec.pools[0].nodeSelector "a b" has a key that no label has`, `line 10: spec.pools[0].nodeSelector.d "e f" is not a label's value`,
+			},
+		},
+		"wrong values in profiles": {
+			head + "spec:" + pools + `
+  profiles:
+  - name: x
+    memory: 10Gx
+    percent: 1.5
+    gpus: "2"
+    gpuModel: ["[", ""]
+  - name: "0"
+    memory: 0
+  - name: "1"
+    percent: 010
+  - name: "2"
+    percent: 101
+  - name: "3"
+    memory: 10GiB
+    gpus: 3
+  - name: "4"
+  - name: "5"
+    memory: 10
+  - name: "6"
+    gpus: 65
+  - percent: -5
+`, []string{
+				`line 7: spec.profiles[0].memory "10Gx" has an unknown unit`, `line 8: spec.profiles[0].percent "1.5" is not a whole number`,
+				`line 9: spec.profiles[0].gpus "2" is not a whole number; write a whole number, without quotes`,
+				"line 10: spec.profiles[0].gpuModel[1] is empty", `line 12: spec.profiles[1].memory "0" is zero`, `line 14: spec.profiles[2].percent "010"`,
+				`line 16: spec.profiles[3].percent "101%" is more than 1 GPU`, `line 18: spec.profiles[4].memory "10GiB" does not divide evenly by 3`,
+				"line 20: spec.profiles[5] asks for nothing; write memory, percent or gpus", `line 22: spec.profiles[6].memory "10B" is less than 1MiB`,
+				`line 24: spec.profiles[7].gpus "65" is more than 64`, `line 25: spec.profiles[8].percent "-5" is negative`, `line 25: spec.profiles[8].name is empty`,
+			},
+		},
+		"names": {
+			head + `spec:
+  pools:
+  - {name: a}
+  - {name: a, nodeSelector: {x: y}}
+  - {name: b, nodeSelector: {x: y}, profiles: [small, gone, small]}
+  - {name: c, nodeSelector: {}}
+  profiles:
+  - {name: small, memory: 1GiB}
+  - {name: small, memory: 2GiB}
+`, []string{
+				`line 6: spec.pools[1].name "a" is the name of spec.pools[0], too`,
+				`line 7: spec.pools[2].nodeSelector "x=y" is also that of spec.pools[1]`,
+				`line 7: spec.pools[2].profiles[1] "gone" is not a profile of this document`,
+				`line 7: spec.pools[2].profiles[2] "small" is named twice`,
+				"line 8: spec.pools[3].nodeSelector is also that of spec.pools[0]",
+				`line 11: spec.profiles[1].name "small" is the name of spec.profiles[0], too`,
+			},
+		},
+		"a bad glob": {head + "spec:" + pools + "\n  profiles: [{name: x, gpus: 1, gpuModel: ['[', '*']}]\n", []string{`line 5: spec.profiles[0].gpuModel "[" has a [ without its ]`}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, err := Decode([]byte(tt.in))
+			checkLines(t, err, tt.want)
+			if diff := cmp.Diff(Document{}, c.Document()); diff != "" {
+				t.Errorf("something of a bad document is returned:\n%s", diff)
+			}
+			var mistakes Mistakes
+			if !errors.As(err, &mistakes) || len(mistakes.Lines()) != len(tt.want) {
+				t.Errorf("error is %T with %v", err, mistakes)
+			}
+		})
+	}
+}
+
+// An anchor bomb is refused for its anchors, at once, and never expanded.
+func TestAnchorBomb(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	b.WriteString(head + "spec:\n  a0: &a0 [x, x]\n")
+	for i := range 60 {
+		fmt.Fprintf(&b, "  a%d: &a%d [*a%d, *a%d]\n", i+1, i+1, i, i)
+	}
+	b.WriteString("  pools: *a60\n")
+	_, err := Decode([]byte(b.String()))
+	if !errors.Is(err, sharing.ErrInvalid) || !strings.Contains(err.Error(), `spec.pools "*a60" is an alias`) {
+		t.Errorf("anchor bomb: %v", err)
+	}
+}
+
+// A document of nothing but mistakes does not make a log of its size.
+func TestManyMistakes(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	b.WriteString(head + "spec:\n  pools: [{name: a}]\n")
+	for i := range 10_000 {
+		fmt.Fprintf(&b, "  x%d: 1\n", i)
+	}
+	_, err := Decode([]byte(b.String()))
+	var mistakes Mistakes
+	if !errors.As(err, &mistakes) || len(mistakes) != maxMistakes+1 || !strings.Contains(err.Error(), "has 9900 mistakes more") {
+		t.Errorf("%d mistakes, the last is %v", len(mistakes), mistakes[len(mistakes)-1])
+	}
+}
+
+// A document that is made by hand is checked like one that is read.
+func TestNewRefuses(t *testing.T) {
+	t.Parallel()
+	_, err := New(Document{
+		Pools:    []Pool{{Name: "a", Place: 9, MinLevel: 99, OverCap: 9, Profiles: []string{}}},
+		Profiles: []Profile{{Name: "x", Memory: sharing.GiB, GPUs: -1, MinLevel: 99, Place: 9}},
+	})
+	checkLines(t, err, []string{
+		"spec.profiles[0].gpus", "spec.profiles[0].minEnforcement", "spec.profiles[0].place",
+		"spec.pools[0].place", "spec.pools[0].minEnforcement", "spec.pools[0].overCap", "spec.pools[0].profiles",
+	})
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(full))
+	f.Add([]byte(head + "spec:\n  pools:\n  - &a {name: a}\n  - *a\n"))
+	f.Add([]byte(head + "spec: {pools: [{name: a, nodeSelector: {x: 'true'}}], profiles: [{name: '1', memory: 1048577, gpus: 1}]}"))
+	f.Add([]byte(`{"apiVersion":"kerf.dev/v1alpha1","kind":"SharingConfig","spec":{"pools":[{"name":"a"}]}}`))
+	f.Add([]byte("---\n---\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := Decode(data)
+		if err != nil {
+			if !errors.Is(err, sharing.ErrInvalid) {
+				t.Fatalf("error %v is not ErrInvalid", err)
+			}
+			return
+		}
+		text, err := c.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Decode(text)
+		if diff := cmp.Diff(c.Document(), again.Document()); err != nil || diff != "" {
+			t.Fatalf("%v\n%s\n%s", err, diff, text)
+		}
+	})
+}

@@ -1,0 +1,222 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// reader walks a document's nodes by hand, since the library's own decoding stops at the first mistake,
+// follows aliases, and knows no field paths.
+type reader struct {
+	mistakes Mistakes
+	// lines has the line of every path that was read.
+	lines map[string]int
+}
+
+type fields map[string]func(path string, n *yaml.Node)
+
+func (r *reader) note(line int, what *sharing.FieldError) {
+	r.mistakes = append(r.mistakes, Mistake{Line: line, What: what})
+}
+
+func (r *reader) bad(path string, n *yaml.Node, value, remedy, problem string, args ...any) {
+	r.note(n.Line, sharing.Invalid(orDocument(path), value, remedy, problem, args...))
+}
+
+func orDocument(path string) string {
+	if path == "" {
+		return "the document"
+	}
+	return path
+}
+
+// line returns the line of a path, or of the nearest one above it.
+func (r *reader) line(path string) int {
+	for {
+		if n, ok := r.lines[path]; ok {
+			return n
+		}
+		if path == "" {
+			return 0
+		}
+		path = path[:max(0, strings.LastIndexAny(path, ".["))]
+	}
+}
+
+// hides reports whether a mistake at the path, below it or in the entry around it was noted: what follows
+// from that is not said.
+func (r *reader) hides(path string) bool {
+	for _, m := range r.mistakes {
+		if under(m.What.Field, path) || m.What.Field != "spec" && under(path, m.What.Field) {
+			return true
+		}
+	}
+	return false
+}
+
+// under reports whether path is the other path or below it.
+func under(path, other string) bool {
+	rest, below := strings.CutPrefix(path, other)
+	return below && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+// usable notes the path's line and refuses what no value here may have: an anchor, an alias, a tag, nothing.
+func (r *reader) usable(path string, n *yaml.Node) bool {
+	r.lines[path] = n.Line
+	if n.Anchor != "" {
+		r.bad(path, n, "&"+n.Anchor, "leave the anchor out", "has an anchor") // what is below can still be read
+	}
+	switch {
+	case n.Kind == yaml.AliasNode:
+		r.bad(path, n, "*"+n.Value, "write the value out", "is an alias")
+	case n.Style&yaml.TaggedStyle != 0:
+		r.bad(path, n, n.Tag, "leave the tag out", "has a tag")
+	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null":
+		r.bad(path, n, "", "write a value, or leave the field out", "is empty")
+	default:
+		return true
+	}
+	return false
+}
+
+// is refuses a node of another kind.
+func (r *reader) is(path string, n *yaml.Node, kind yaml.Kind, want string) bool {
+	if !r.usable(path, n) {
+		return false
+	}
+	if n.Kind != kind {
+		r.bad(path, n, "", "write "+want, "is not %s", want)
+		return false
+	}
+	return true
+}
+
+// mapping gives each field of a mapping to its reader. Unknown fields and those that stand twice are
+// mistakes; of the latter, the first is read.
+func (r *reader) mapping(path string, n *yaml.Node, known fields) {
+	r.pairs(path, n, func(path, name string, key, value *yaml.Node) {
+		read, ok := known[name]
+		if !ok {
+			r.bad(path, key, "", "use one of "+strings.Join(slices.Sorted(maps.Keys(known)), ", "), "is not a known field")
+			return
+		}
+		read(path, value)
+	})
+}
+
+func (r *reader) pairs(path string, n *yaml.Node, do func(path, name string, key, value *yaml.Node)) {
+	if !r.is(path, n, yaml.MappingNode, "a mapping of fields") {
+		return
+	}
+	seen := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str" || key.Anchor != "" || key.Style&yaml.TaggedStyle != 0 {
+			r.bad(path, key, key.Value, "write a plain name before the colon", "has a key that is not a plain text")
+			continue
+		}
+		below := join(path, key.Value)
+		if first, twice := seen[key.Value]; twice {
+			r.bad(below, key, "", "leave one of them out", "stands twice, first in line %d", first)
+			continue
+		}
+		seen[key.Value] = key.Line
+		do(below, key.Value, key, value)
+	}
+}
+
+func (r *reader) list(path string, n *yaml.Node, each func(path string, n *yaml.Node)) {
+	if !r.is(path, n, yaml.SequenceNode, "a list") {
+		return
+	}
+	for i, item := range n.Content {
+		each(at(path, i), item)
+	}
+}
+
+// text reads a string. A number or a boolean is refused: what the text would be is not sure (1e3, no).
+func (r *reader) text(path string, n *yaml.Node) string {
+	if !r.is(path, n, yaml.ScalarNode, "a text") {
+		return ""
+	}
+	if n.ShortTag() != "!!str" {
+		r.bad(path, n, n.Value, "put it in quotes", "is not a text")
+		return ""
+	}
+	if n.Value == "" {
+		r.bad(path, n, "", "write a value, or leave the field out", "is empty")
+	}
+	return n.Value
+}
+
+func (r *reader) texts(path string, n *yaml.Node) []string {
+	var out []string
+	r.list(path, n, func(path string, n *yaml.Node) { out = append(out, r.text(path, n)) })
+	if len(out) == 0 && !r.hides(path) {
+		r.bad(path, n, "", "name at least one, or leave the field out", "is an empty list")
+	}
+	return out
+}
+
+// labels reads a mapping of texts; an empty text is a label's value like any other.
+func (r *reader) labels(path string, n *yaml.Node) map[string]string {
+	out := map[string]string{}
+	r.pairs(path, n, func(path, name string, _, value *yaml.Node) {
+		if !r.is(path, value, yaml.ScalarNode, "a text") {
+			return
+		}
+		if value.ShortTag() != "!!str" {
+			r.bad(path, value, value.Value, "put it in quotes", "is not a text")
+			return
+		}
+		out[name] = value.Value
+	})
+	return out
+}
+
+// size reads an amount of memory, a text with a unit or a number of bytes.
+func (r *reader) size(path string, n *yaml.Node) sharing.Bytes {
+	if !r.is(path, n, yaml.ScalarNode, "a size") {
+		return 0
+	}
+	return take(r, path, n, sharing.ParseSize)
+}
+
+// counted reads a whole number in decimal digits.
+func counted[T any](r *reader, path string, n *yaml.Node, parse func(field, s string) (T, error)) (zero T) {
+	if !r.is(path, n, yaml.ScalarNode, "a whole number") {
+		return zero
+	}
+	// YAML reads 010 as octal, and some of its readers do not.
+	if n.ShortTag() != "!!int" || len(n.Value) > 1 && n.Value[0] == '0' {
+		r.bad(path, n, n.Value, "write a whole number, without quotes, unit or leading zero", "is not a whole number")
+		return zero
+	}
+	return take(r, path, n, parse)
+}
+
+// parsed reads a text that parse understands.
+func parsed[T any](r *reader, path string, n *yaml.Node, parse func(field, s string) (T, error)) (zero T) {
+	if s := r.text(path, n); s == "" {
+		return zero
+	}
+	return take(r, path, n, parse)
+}
+
+func take[T any](r *reader, path string, n *yaml.Node, parse func(field, s string) (T, error)) T {
+	v, err := parse(path, n.Value)
+	var what *sharing.FieldError
+	if errors.As(err, &what) {
+		r.note(n.Line, what)
+	}
+	return v
+}

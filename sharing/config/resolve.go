@@ -1,0 +1,101 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// PoolFor returns the pool of a node with these labels: of those whose selector it has, the one with the
+// most labels. The error wraps ErrNotFound when there is none, and ErrConflict, with the names, when two are
+// equally specific: which of them was meant cannot be told.
+func (c Config) PoolFor(labels map[string]string) (Pool, error) {
+	var best []Pool
+	for _, p := range c.doc.Pools {
+		if !selects(p.NodeSelector, labels) {
+			continue
+		}
+		if len(best) > 0 && len(p.NodeSelector) != len(best[0].NodeSelector) {
+			if len(p.NodeSelector) < len(best[0].NodeSelector) {
+				continue
+			}
+			best = nil
+		}
+		best = append(best, p)
+	}
+	switch len(best) {
+	case 0:
+		return Pool{}, fmt.Errorf("no pool of the sharing config selects this node: %w", sharing.ErrNotFound)
+	case 1:
+		p := best[0]
+		p.NodeSelector, p.Profiles = maps.Clone(p.NodeSelector), slices.Clone(p.Profiles)
+		return p, nil
+	}
+	names := make([]string, 0, len(best))
+	for _, p := range best {
+		names = append(names, strconv.Quote(p.Name))
+	}
+	return Pool{}, fmt.Errorf("pools %s of the sharing config select this node by %d labels each; give one of them a label more: %w",
+		strings.Join(names, " and "), len(best[0].NodeSelector), sharing.ErrConflict)
+}
+
+func selects(selector, labels map[string]string) bool {
+	for key, value := range selector {
+		if has, ok := labels[key]; !ok || has != value {
+			return false
+		}
+	}
+	return true
+}
+
+// Resolve makes a request complete by the rules of the pool and of the profile that it names. The
+// profile gives the amounts; what the request says of them narrows, and none of memory, percent and GPUs may
+// exceed the profile's. Model globs bind from both. The least level is the highest that request, profile or
+// pool demands: a request raises it and never lowers it. The place is the request's, else the profile's, else the
+// pool's, else pack.
+//
+// The error has every mistake, each a *sharing.FieldError, joined.
+func (c Config) Resolve(pool Pool, asked sharing.Request) (sharing.Request, error) {
+	if err := asked.Validate(); err != nil {
+		return sharing.Request{}, err
+	}
+	r := asked.Clone()
+	if r.Profile == "" && pool.Profiles != nil {
+		return sharing.Request{}, sharing.Invalid("profile", "", c.choices(pool), "is missing, and pool %q takes no request without one", pool.Name)
+	}
+	if r.Profile != "" {
+		p, ok := c.Profile(r.Profile)
+		if !ok || pool.Profiles != nil && !slices.Contains(pool.Profiles, r.Profile) {
+			return sharing.Request{}, sharing.Invalid("profile", r.Profile, c.choices(pool), "is not a profile of pool %q", pool.Name)
+		}
+		var err error
+		if r, err = overlay(p, r); err != nil {
+			return sharing.Request{}, err
+		}
+	}
+	r.MinLevel = max(r.MinLevel, pool.MinLevel)
+	for _, place := range []sharing.Spread{pool.Place, sharing.PlacePack} {
+		if r.Place == sharing.PlaceDefault {
+			r.Place = place
+		}
+	}
+	if err := r.Validate(); err != nil {
+		return sharing.Request{}, err
+	}
+	return r, nil
+}
+
+func (c Config) choices(pool Pool) string {
+	names := c.ProfileNames(pool)
+	if len(names) == 0 {
+		return "ask for amounts instead; the sharing config has no profiles here"
+	}
+	return "name one of " + strings.Join(names, ", ")
+}
