@@ -1,0 +1,136 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"context"
+	"debug/elf"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// childEnv names the library for a child of the test; a process binds to one library for its life.
+const childEnv = "KERF_TEST_NVML_LIBRARY"
+
+// buildLibraries builds the simulated driver's libraries and returns the directory of rNNN folders.
+func buildLibraries(t *testing.T) string {
+	t.Helper()
+	out := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), "make", "-s", "-C", "../gpusim/lib", "OUT="+out)
+	if msg, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build the simulated driver's libraries: %v\n%s", err, msg)
+	}
+	return out
+}
+
+// inChild runs the named test again in a process of its own, where the library's folder comes first, so that
+// it is found also on a machine that has a real driver.
+func inChild(t *testing.T, test, library string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+test+"$", "-test.v")
+	cmd.Env = append(os.Environ(), childEnv+"="+library, "LD_LIBRARY_PATH="+filepath.Dir(library))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%s with %s: %v\n%s", test, library, err, out)
+	}
+}
+
+// go-nvml loads the simulated library by its path, and finds that no driver runs: an error, and not the end
+// of the process. Opening again must not be blocked by that. What a driver lacks is really absent.
+func TestLoader(t *testing.T) {
+	library := os.Getenv(childEnv)
+	if library == "" {
+		out := buildLibraries(t)
+		for _, driver := range []string{"r580", "r615"} {
+			inChild(t, "TestLoader", filepath.Join(out, driver, LibraryName))
+		}
+		return
+	}
+	if err := preflight(library); err != nil {
+		t.Fatal(err)
+	}
+	lim, err := openLimits(library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := filepath.Base(filepath.Dir(library)) == "r615"; lim.present() != want {
+		t.Errorf("memory limits present: %v, want %v", lim.present(), want)
+	}
+	if !lim.present() {
+		if err := lim.set("GPU-0", "/x", 0, 1); !errors.Is(err, sharing.ErrUnsupported) {
+			t.Errorf("absent function: %v, want ErrUnsupported", err)
+		}
+	}
+	lim.close()
+	for range 3 {
+		wantNoDriver(t, library)
+	}
+}
+
+func wantNoDriver(t *testing.T, library string) {
+	t.Helper()
+	l, err := Open(t.Context(), Options{LibraryPaths: DefaultLibraryPaths(os.Getenv("LD_LIBRARY_PATH"))})
+	var e *Error
+	if l != nil || !errors.Is(err, sharing.ErrUnavailable) || !errors.As(err, &e) || e.Code != int(nvml.ERROR_DRIVER_NOT_LOADED) {
+		t.Fatalf("%v, %v; want a driver that is not loaded", l, err)
+	}
+	if got := boundLibrary(); got != library {
+		t.Errorf("bound to %q, want %q", got, library)
+	}
+}
+
+// A process that starts before the driver's libraries are there finds them later, although the dynamic
+// linker itself does not look twice into a directory that was missing.
+func TestLibraryThatComesLater(t *testing.T) {
+	library := os.Getenv(childEnv)
+	if library == "" {
+		out := buildLibraries(t)
+		inChild(t, "TestLibraryThatComesLater", filepath.Join(out, "later", LibraryName))
+		return
+	}
+	if l, err := Open(t.Context(), Options{}); err == nil {
+		_ = l.Close()
+		t.Skip("not supported: this machine has a driver of its own")
+	} else if boundLibrary() != "" {
+		t.Skip("not supported: this machine has a library of its own")
+	}
+	if err := os.Rename(filepath.Join(filepath.Dir(library), "../r615"), filepath.Dir(library)); err != nil {
+		t.Fatal(err)
+	}
+	wantNoDriver(t, library)
+}
+
+// A program that imports go-nvml and is bound at once dies before main, because the library's functions are
+// not there yet.
+func TestProgramIsLinkedLazily(t *testing.T) {
+	exe, err := elf.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer exe.Close()
+	if v, err := exe.DynValue(elf.DT_BIND_NOW); err != nil || len(v) != 0 {
+		t.Errorf("DT_BIND_NOW %v, %v", v, err)
+	}
+	flags, err := exe.DynValue(elf.DT_FLAGS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range flags {
+		if elf.DynFlag(f)&elf.DF_BIND_NOW != 0 {
+			t.Error("DF_BIND_NOW is set: build with -ldflags=-extldflags=-Wl,-z,lazy")
+		}
+	}
+	if lib, err := exe.DynValue(elf.DT_NEEDED); err != nil || len(lib) == 0 {
+		t.Errorf("no dynamic program: %v, %v", lib, err)
+	}
+}
