@@ -1,0 +1,345 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * cudacheck NAME: one scenario against libcuda.so.1; ends with 1 and the place at the first surprise.
+ */
+#include "check.h"
+#include "cuda_abi.h"
+
+#include <pthread.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MIB ((uint64_t)1 << 20)
+
+static const CUmemAllocationProp prop = { .type = 1, .location = { 1, 0 } };
+
+static size_t free_now(void)
+{
+	size_t free, total;
+	EQ(CALL(cuMemGetInfo_v2)(&free, &total), 0);
+	return free;
+}
+
+static CUcontext start(void)
+{
+	CUcontext c;
+	EQ(CALL(cuInit)(0), 0);
+	EQ(CALL(cuDevicePrimaryCtxRetain)(&c, 0), 0);
+	EQ(CALL(cuCtxSetCurrent)(c), 0);
+	return c;
+}
+
+/* Prints what is visible: for the tests of CUDA_VISIBLE_DEVICES and of masked sockets. */
+static void devices(void)
+{
+	int n = 0;
+	printf("%d", CALL(cuInit)(0));
+	if (CALL(cuDeviceGetCount)(&n) == 0)
+		for (int i = 0; i < n; i++) {
+			char id[32];
+			EQ(CALL(cuDeviceGetPCIBusId)(id, sizeof id, i), 0);
+			printf(" %s", id);
+		}
+	puts("");
+}
+
+static void proc(void)
+{
+	CUresult (*v1)(const char *, void **, int, cuuint64_t) = CALL(cuGetProcAddress);
+	CUresult (*v2)(const char *, void **, int, cuuint64_t, int *) = CALL(cuGetProcAddress_v2);
+	void *f;
+	int status;
+	static const struct {
+		const char *name;
+		int version;
+		cuuint64_t flags;
+		const char *want; /* NULL: none */
+		int status;
+	} cases[] = {
+		{ "cuMemAlloc", 12000, 0, "cuMemAlloc_v2", 0 },
+		{ "cuMemAlloc_v2", 12000, 0, NULL, 1 },
+		{ "cuCtxCreate", 11030, 0, "cuCtxCreate_v2", 0 },
+		{ "cuCtxCreate", 11040, 0, "cuCtxCreate_v3", 0 },
+		{ "cuCtxCreate", 13000, 0, "cuCtxCreate_v4", 0 },
+		{ "cuMemAllocAsync", 11010, 0, NULL, 2 },
+		{ "cuMemAllocAsync", 11020, 1, "cuMemAllocAsync", 0 },
+		{ "cuMemAllocAsync", 11020, 2, "cuMemAllocAsync_ptsz", 0 },
+		{ "cuMemcpyHtoD", 6050, 2, "cuMemcpyHtoD_v2", 0 },
+		{ "cuMemcpyHtoD", 7000, 2, "cuMemcpyHtoD_v2_ptds", 0 },
+		{ "cuInit", 13000, 2, "cuInit", 0 },
+		{ "cuGetProcAddress", 11080, 0, "cuGetProcAddress", 0 },
+		{ "cuGetProcAddress", 12000, 0, "cuGetProcAddress_v2", 0 },
+		{ "cuNoSuchThing", 13000, 0, NULL, 1 },
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		void *want = cases[i].want ? symbol(cases[i].want) : NULL;
+		CUresult ret = want ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+		f = &f;
+		EQ(v2(cases[i].name, &f, cases[i].version, cases[i].flags, &status), ret);
+		EQ(f == want, 1);
+		EQ(status, cases[i].status);
+		f = &f;
+		EQ(v1(cases[i].name, &f, cases[i].version, cases[i].flags), ret);
+		EQ(f == want, 1);
+		EQ(v2(cases[i].name, &f, cases[i].version, cases[i].flags, NULL), ret);
+	}
+	EQ(v2(NULL, &f, 12000, 0, NULL), CUDA_ERROR_INVALID_VALUE);
+	EQ(v2("cuInit", NULL, 12000, 0, NULL), CUDA_ERROR_INVALID_VALUE);
+	EQ(v2("cuInit", &f, 12000, 3, NULL), CUDA_ERROR_INVALID_VALUE);
+}
+
+static void context(void)
+{
+	CUcontext a, b, got;
+	CUdevice device = 9;
+	CUdeviceptr ptr;
+	unsigned flags, version;
+	int active;
+	size_t total, total2, before;
+	EQ(CALL(cuDeviceGetCount)(&active), CUDA_ERROR_NOT_INITIALIZED);
+	EQ(CALL(cuInit)(1), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuInit)(0), 0);
+	EQ(CALL(cuInit)(0), 0);
+	EQ(CALL(cuMemAlloc_v2)(&ptr, MIB), CUDA_ERROR_INVALID_CONTEXT);
+	EQ(CALL(cuDeviceGet)(&device, 99), CUDA_ERROR_INVALID_DEVICE);
+	EQ(CALL(cuDevicePrimaryCtxRelease_v2)(0), CUDA_ERROR_INVALID_CONTEXT);
+	EQ(CALL(cuDevicePrimaryCtxRetain)(&a, 0), 0);
+	EQ(CALL(cuDevicePrimaryCtxRetain)(&b, 0), 0);
+	EQ(a == b, 1);
+	EQ(CALL(cuCtxSetCurrent)(a), 0);
+	EQ(CALL(cuMemGetInfo_v2)(&before, &total), 0);
+	EQ(CALL(cuDeviceTotalMem_v2)(&total2, 0), 0);
+	EQ(total, total2);
+	EQ(CALL(cuCtxCreate_v2)(&b, 0, 0), 0); /* costs memory, and becomes current */
+	EQ(free_now() < before, 1);
+	EQ(CALL(cuCtxGetCurrent)(&got), 0);
+	EQ(got == b, 1);
+	EQ(CALL(cuMemAlloc_v2)(&ptr, 8 * MIB), 0);
+	EQ(CALL(cuCtxGetApiVersion)(b, &version), 0);
+	EQ(CALL(cuCtxDestroy_v2)(b), 0); /* and so are its contents */
+	EQ(free_now(), before);
+	EQ(CALL(cuMemFree_v2)(ptr), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuCtxDestroy_v2)(b), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	EQ(CALL(cuCtxPushCurrent_v2)(b), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	EQ(CALL(cuCtxDestroy_v2)(a), CUDA_ERROR_INVALID_CONTEXT);
+	EQ(CALL(cuCtxDestroy_v2)((CUcontext)&got), CUDA_ERROR_INVALID_CONTEXT);
+	EQ(CALL(cuCtxGetDevice)(&device), 0);
+	EQ(device, 0);
+	EQ(CALL(cuDevicePrimaryCtxRelease_v2)(0), 0);
+	EQ(CALL(cuDevicePrimaryCtxGetState)(0, &flags, &active), 0);
+	EQ(active, 1);
+	EQ(CALL(cuDevicePrimaryCtxRelease_v2)(0), 0);
+	EQ(CALL(cuDevicePrimaryCtxGetState)(0, &flags, &active), 0);
+	EQ(active, 0);
+	EQ(CALL(cuMemAlloc_v2)(&ptr, MIB), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	EQ(CALL(cuDevicePrimaryCtxRetain)(&b, 0), 0);
+	EQ(CALL(cuDevicePrimaryCtxReset_v2)(0), 0);
+	EQ(CALL(cuMemAlloc_v2)(&ptr, MIB), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	EQ(CALL(cuCtxPopCurrent_v2)(&got), 0);
+	EQ(CALL(cuCtxPopCurrent_v2)(&got), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+static void linear(void)
+{
+	CUdeviceptr ptr, other;
+	char host[16] = "full";
+	start();
+	size_t before = free_now();
+	EQ(CALL(cuMemAlloc_v2)(&ptr, 0), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuMemAlloc_v2)(&ptr, SIZE_MAX), CUDA_ERROR_OUT_OF_MEMORY);
+	EQ(CALL(cuMemAlloc_v2)(&ptr, before + 1), CUDA_ERROR_OUT_OF_MEMORY);
+	EQ(free_now(), before);
+	EQ(CALL(cuMemAlloc_v2)(&ptr, 3 * MIB), 0);
+	EQ(free_now(), before - 4 * MIB);
+	EQ(CALL(cuMemAllocAsync)(&other, MIB, NULL), 0);
+	EQ(free_now(), before - 6 * MIB);
+	EQ(CALL(cuMemsetD8_v2)(ptr, 1, 3 * MIB), 0);
+	EQ(CALL(cuMemsetD8_v2)(ptr, 1, 3 * MIB + 1), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuMemcpyHtoD_v2)(ptr + 3 * MIB - 16, host, 16), 0);
+	EQ(CALL(cuMemcpyDtoH_v2)(host, ptr, 16), 0);
+	EQ(host[0], 0);
+	EQ(CALL(cuMemcpyDtoD_v2)(other, ptr, 2 * MIB), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuMemcpyDtoD_v2)(other, ptr, MIB), 0);
+	EQ(CALL(cuMemFree_v2)(ptr + 1), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuMemFree_v2)(ptr), 0);
+	EQ(CALL(cuMemFree_v2)(ptr), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuMemFree_v2)(0), 0);
+	EQ(CALL(cuMemFreeAsync)(other, NULL), 0);
+	EQ(free_now(), before);
+}
+
+static void vmm(void)
+{
+	CUmemGenericAllocationHandle h, again;
+	CUmemAccessDesc access = { { 1, 0 }, 3 };
+	CUdeviceptr va, other;
+	size_t unit;
+	start();
+	size_t before = free_now();
+	EQ(CALL(cuMemGetAllocationGranularity)(&unit, &prop, 0), 0);
+	EQ(unit, 2 * MIB);
+	EQ(CALL(cuMemCreate)(&h, unit + 1, &prop, 0), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuMemCreate)(&h, before / unit * unit + unit, &prop, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	EQ(CALL(cuMemCreate)(&h, 4 * unit, &prop, 0), 0);
+	EQ(free_now(), before - 4 * unit);
+	EQ(CALL(cuMemAddressReserve)(&va, 16 * unit, 0, 0, 0), 0);
+	EQ(CALL(cuMemAddressReserve)(&other, unit, 0, va, 0), 0);
+	EQ(other != va, 1);
+	EQ(CALL(cuMemAddressFree)(other, unit), 0);
+	EQ(CALL(cuMemMap)(other, unit, 0, h, 0), CUDA_ERROR_INVALID_VALUE); /* not reserved */
+	EQ(CALL(cuMemMap)(va, 8 * unit, 0, h, 0), CUDA_ERROR_INVALID_VALUE); /* more than there is */
+	EQ(CALL(cuMemMap)(va, 4 * unit, 0, h, 0), 0);
+	EQ(CALL(cuMemMap)(va + unit, unit, 0, h, 0), CUDA_ERROR_INVALID_VALUE); /* taken */
+	EQ(CALL(cuMemMap)(va + 4 * unit, 4 * unit, 0, h, 0), 0);
+	EQ(CALL(cuMemsetD8_v2)(va, 0, 1), CUDA_ERROR_INVALID_VALUE); /* no access yet */
+	EQ(CALL(cuMemSetAccess)(va, 8 * unit, &access, 1), 0);
+	EQ(CALL(cuMemsetD8_v2)(va, 0, 8 * unit), 0);
+	EQ(CALL(cuMemsetD8_v2)(va, 0, 8 * unit + 1), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuMemRelease)(h), 0);
+	EQ(CALL(cuMemRelease)(h), CUDA_ERROR_INVALID_VALUE);
+	EQ(free_now(), before - 4 * unit); /* mapped still */
+	EQ(CALL(cuMemRetainAllocationHandle)(&again, (void *)(uintptr_t)(va + unit)), 0);
+	EQ(again, h);
+	EQ(CALL(cuMemAddressFree)(va, 16 * unit), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuMemUnmap)(va, unit), CUDA_ERROR_INVALID_VALUE); /* half a mapping */
+	EQ(CALL(cuMemUnmap)(va, 8 * unit), 0);
+	EQ(free_now(), before - 4 * unit); /* held still */
+	EQ(CALL(cuMemRelease)(h), 0);
+	EQ(free_now(), before);
+	EQ(CALL(cuMemMap)(va, unit, 0, h, 0), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuMemAddressFree)(va, 16 * unit), 0);
+	EQ(CALL(cuMemAddressFree)(va, 16 * unit), CUDA_ERROR_INVALID_VALUE);
+}
+
+static uint64_t ms(void)
+{
+	struct timespec ts;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+static void launch(void)
+{
+	CUmodule module;
+	CUfunction sleeper, kernel;
+	CUstream stream;
+	CUevent a, b;
+	float took;
+	uint64_t ns = 120000000, from;
+	void *params[] = { &ns };
+	start();
+	EQ(CALL(cuModuleLoadData)(&module, "image"), 0);
+	EQ(CALL(cuModuleGetFunction)(&sleeper, module, "gpusim_sleep_ns"), 0);
+	EQ(CALL(cuModuleGetFunction)(&kernel, module, "other"), 0);
+	EQ(CALL(cuStreamCreate)(&stream, 1), 0);
+	EQ(CALL(cuEventCreate)(&a, 0), 0);
+	EQ(CALL(cuEventCreate)(&b, 0), 0);
+	EQ(CALL(cuLaunchKernel)(kernel, 0, 1, 1, 1, 1, 1, 0, stream, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuLaunchKernel)(kernel, 1, 1, 1, 1024, 2, 1, 0, stream, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuLaunchKernel)(kernel, 64, 1, 1, 256, 1, 1, 0, stream, NULL, NULL), 0);
+	EQ(CALL(cuStreamSynchronize)(stream), 0);
+	from = ms();
+	EQ(CALL(cuEventRecord)(a, stream), 0);
+	EQ(CALL(cuLaunchKernel)(sleeper, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL), 0);
+	EQ(CALL(cuEventRecord)(b, stream), 0);
+	EQ(CALL(cuStreamQuery)(stream), CUDA_ERROR_NOT_READY);
+	EQ(CALL(cuEventQuery)(b), CUDA_ERROR_NOT_READY);
+	EQ(CALL(cuStreamSynchronize)(stream), 0);
+	EQ(ms() - from >= 119, 1);
+	EQ(CALL(cuEventElapsedTime)(&took, a, b), 0);
+	EQ(took >= 119 && took < 10000, 1);
+	EQ(CALL(cuCtxSynchronize)(), 0);
+	EQ(CALL(cuStreamDestroy_v2)(stream), 0);
+	EQ(CALL(cuStreamQuery)(stream), CUDA_ERROR_INVALID_HANDLE);
+	EQ(CALL(cuModuleUnload)(module), 0);
+	EQ(CALL(cuLaunchKernel)(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_ERROR_INVALID_HANDLE);
+}
+
+static int in_child(void (*body)(void))
+{
+	int status;
+	pid_t pid = fork();
+	if (pid == 0) {
+		body();
+		_exit(0);
+	}
+	EQ(waitpid(pid, &status, 0), pid);
+	return status;
+}
+
+static void child_before(void)
+{
+	CUdeviceptr ptr;
+	start();
+	EQ(CALL(cuMemAlloc_v2)(&ptr, 2 * MIB), 0);
+}
+
+static void child_after(void)
+{
+	int n;
+	size_t free, total;
+	EQ(CALL(cuInit)(0), CUDA_ERROR_NOT_INITIALIZED);
+	EQ(CALL(cuDeviceGetCount)(&n), CUDA_ERROR_NOT_INITIALIZED);
+	EQ(CALL(cuMemGetInfo_v2)(&free, &total), CUDA_ERROR_NOT_INITIALIZED);
+}
+
+static void fork_(void)
+{
+	CUdeviceptr ptr;
+	EQ(in_child(child_before), 0); /* before cuInit: a process of its own */
+	start();
+	EQ(CALL(cuMemAlloc_v2)(&ptr, 2 * MIB), 0);
+	size_t before = free_now();
+	EQ(in_child(child_after), 0);
+	EQ(free_now(), before); /* the child's end took nothing of the parent's */
+	EQ(CALL(cuMemFree_v2)(ptr), 0);
+}
+
+static CUcontext shared;
+
+static void *hammer(void *unused)
+{
+	(void)unused;
+	EQ(CALL(cuCtxSetCurrent)(shared), 0);
+	for (int i = 0; i < 200; i++) {
+		CUdeviceptr p[4];
+		for (int j = 0; j < 4; j++)
+			EQ(CALL(cuMemAlloc_v2)(&p[j], (uint64_t)(j + 1) * MIB), 0);
+		for (int j = 0; j < 4; j++)
+			EQ(CALL(cuMemFree_v2)(p[j]), 0);
+	}
+	return NULL;
+}
+
+static void threads(void)
+{
+	pthread_t t[8];
+	shared = start();
+	size_t before = free_now();
+	for (int i = 0; i < 8; i++)
+		EQ(pthread_create(&t[i], NULL, hammer, NULL), 0);
+	for (int i = 0; i < 8; i++)
+		EQ(pthread_join(t[i], NULL), 0);
+	EQ(free_now(), before);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} scenarios[] = {
+		{ "devices", devices }, { "proc", proc }, { "context", context }, { "linear", linear }, { "vmm", vmm },
+		{ "launch", launch },	{ "fork", fork_ }, { "threads", threads },
+	};
+	for (size_t i = 0; argc == 2 && i < sizeof scenarios / sizeof scenarios[0]; i++)
+		if (strcmp(argv[1], scenarios[i].name) == 0) {
+			load("libcuda.so.1");
+			scenarios[i].run();
+			return 0;
+		}
+	fprintf(stderr, "usage: cudacheck SCENARIO\n");
+	return 2;
+}

@@ -1,0 +1,167 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * nvmlcheck COMMAND...: calls libnvidia-ml.so.1 and prints one line per command. A command's arguments are
+ * joined to it by commas, as in "memory,0". The first words of a line are the function's code.
+ */
+#define NVML_NO_UNVERSIONED_FUNC_DEFS 1
+#include <nvml.h>
+#include <unistd.h>
+
+#include "check.h"
+
+struct limits {
+	const char *dir;
+	unsigned long long soft, hard, used;
+};
+typedef nvmlReturn_t limits_call(nvmlDevice_t, struct limits *);
+
+static nvmlEventSet_t events;
+
+static nvmlDevice_t gpu(const char *index)
+{
+	nvmlDevice_t device = { 0 };
+	nvmlReturn_t ret = CALL(nvmlDeviceGetHandleByIndex_v2)((unsigned)atoi(index), &device);
+	if (ret)
+		printf("%d handle\n", ret);
+	return device;
+}
+
+static void command(char *text)
+{
+	char *arg[8] = { 0 };
+	int n = 0;
+	for (char *p = strtok(text, ","); p && n < 8; p = strtok(NULL, ","))
+		arg[n++] = p;
+	nvmlReturn_t ret;
+#define IS(word, args) (strcmp(arg[0], word) == 0 && n == (args) + 1)
+	if (IS("init", 0)) {
+		printf("%d\n", CALL(nvmlInit_v2)());
+	} else if (IS("shutdown", 0)) {
+		printf("%d\n", CALL(nvmlShutdown)());
+	} else if (IS("sleep", 1)) {
+		usleep((unsigned)atoi(arg[1]) * 1000);
+		puts("0");
+	} else if (IS("has", 1)) {
+		puts(dlsym(library, arg[1]) ? "yes" : "no");
+	} else if (IS("stub", 1)) {
+		printf("%d\n", ((nvmlReturn_t (*)(void *))symbol(arg[1]))(NULL));
+	} else if (IS("system", 0)) {
+		char driver[80] = "", nvml[80] = "";
+		int cuda = 0;
+		CALL(nvmlSystemGetDriverVersion)(driver, sizeof driver);
+		CALL(nvmlSystemGetNVMLVersion)(nvml, sizeof nvml);
+		ret = CALL(nvmlSystemGetCudaDriverVersion_v2)(&cuda);
+		printf("%d %s %s %d\n", ret, driver, nvml, cuda);
+	} else if (IS("short", 0)) {
+		char driver[3];
+		printf("%d\n", CALL(nvmlSystemGetDriverVersion)(driver, sizeof driver));
+	} else if (IS("count", 0)) {
+		unsigned count = 0;
+		ret = CALL(nvmlDeviceGetCount_v2)(&count);
+		printf("%d %u\n", ret, count);
+	} else if (IS("identity", 1)) {
+		nvmlDevice_t d = gpu(arg[1]);
+		char uuid[96] = "", name[96] = "", serial[32] = "";
+		unsigned minor = 0, index = 0;
+		nvmlPciInfo_t pci = { 0 };
+		if (!d.handle)
+			return;
+		CALL(nvmlDeviceGetName)(d, name, sizeof name);
+		CALL(nvmlDeviceGetSerial)(d, serial, sizeof serial);
+		CALL(nvmlDeviceGetMinorNumber)(d, &minor);
+		CALL(nvmlDeviceGetIndex)(d, &index);
+		CALL(nvmlDeviceGetPciInfo_v3)(d, &pci);
+		ret = CALL(nvmlDeviceGetUUID)(d, uuid, sizeof uuid);
+		printf("%d %s %s minor=%u index=%u %s %s\n", ret, uuid, serial, minor, index, pci.busId, name);
+	} else if (IS("uuid", 1) || IS("pci", 1)) {
+		nvmlDevice_t d = { 0 };
+		unsigned minor = 0;
+		ret = arg[0][0] == 'u' ? CALL(nvmlDeviceGetHandleByUUID)(arg[1], &d)
+				       : CALL(nvmlDeviceGetHandleByPciBusId_v2)(arg[1], &d);
+		if (!ret)
+			CALL(nvmlDeviceGetMinorNumber)(d, &minor);
+		printf("%d %u\n", ret, minor);
+	} else if (IS("memory", 1)) {
+		nvmlMemory_v2_t m = { .version = nvmlMemory_v2 };
+		nvmlMemory_t v1 = { 0 };
+		nvmlDevice_t d = gpu(arg[1]);
+		if (!d.handle)
+			return;
+		CALL(nvmlDeviceGetMemoryInfo)(d, &v1);
+		ret = CALL(nvmlDeviceGetMemoryInfo_v2)(d, &m);
+		printf("%d total=%llu reserved=%llu free=%llu used=%llu v1used=%llu\n", ret, m.total, m.reserved,
+		       m.free, m.used, v1.used);
+	} else if (IS("processes", 2)) {
+		unsigned count = (unsigned)atoi(arg[2]);
+		nvmlProcessInfo_t *list = calloc(count + 1, sizeof *list);
+		nvmlDevice_t d = gpu(arg[1]);
+		if (!d.handle)
+			return;
+		ret = CALL(nvmlDeviceGetComputeRunningProcesses_v3)(d, &count, count ? list : NULL);
+		printf("%d %u", ret, count);
+		for (unsigned i = 0; !ret && i < count; i++)
+			printf(" %u:%lld", list[i].pid, (long long)list[i].usedGpuMemory);
+		puts("");
+		free(list);
+	} else if (IS("nearest", 2)) {
+		nvmlDevice_t d = gpu(arg[1]);
+		unsigned count = 0;
+		ret = CALL(nvmlDeviceGetTopologyNearestGpus)(d, (nvmlGpuTopologyLevel_t)atoi(arg[2]), &count, NULL);
+		printf("%d %u\n", ret, count);
+	} else if (IS("set", 4) || IS("get", 2)) {
+		struct limits l = { .dir = arg[2] };
+		nvmlDevice_t d = gpu(arg[1]);
+		if (arg[0][0] == 's') {
+			l.soft = strtoull(arg[3], NULL, 0);
+			l.hard = strtoull(arg[4], NULL, 0);
+			ret = ((limits_call *)symbol("nvmlDeviceSetMemoryLimits_v1"))(d, &l);
+		} else {
+			ret = ((limits_call *)symbol("nvmlDeviceGetMemoryLimits_v1"))(d, &l);
+		}
+		printf("%d soft=%llu hard=%llu used=%llu\n", ret, l.soft, l.hard, l.used);
+	} else if (IS("recovery", 1)) {
+		nvmlFieldValue_t f[2] = { { .fieldId = NVML_FI_DEV_GET_GPU_RECOVERY_ACTION }, { .fieldId = 1 } };
+		ret = CALL(nvmlDeviceGetFieldValues)(gpu(arg[1]), 2, f);
+		printf("%d %d %u %d\n", ret, f[0].nvmlReturn, f[0].value.uiVal, f[1].nvmlReturn);
+	} else if (IS("watch", 1)) {
+		if (!events.handle)
+			CALL(nvmlEventSetCreate)(&events);
+		printf("%d\n", CALL(nvmlDeviceRegisterEvents)(gpu(arg[1]), nvmlEventTypeXidCriticalError, events));
+	} else if (IS("wait", 1)) {
+		nvmlEventData_t e = { 0 };
+		unsigned minor = 0;
+		ret = CALL(nvmlEventSetWait_v2)(events, &e, (unsigned)atoi(arg[1]));
+		if (!ret)
+			CALL(nvmlDeviceGetMinorNumber)(e.device, &minor);
+		printf("%d minor=%u type=%llu data=%llu gi=%u\n", ret, minor, e.eventType, e.eventData, e.gpuInstanceId);
+	} else if (IS("mig", 1)) {
+		nvmlDevice_t d = gpu(arg[1]), m = { 0 };
+		unsigned current = 9, pending = 9, is = 9, gi = 99;
+		char uuid[96] = "", name[96] = "";
+		struct limits l = { .dir = "/" };
+		ret = CALL(nvmlDeviceGetMigMode)(d, &current, &pending);
+		printf("%d %u %u", ret, current, pending);
+		for (unsigned i = 0; !CALL(nvmlDeviceGetMigDeviceHandleByIndex)(d, i, &m); i++) {
+			CALL(nvmlDeviceIsMigDeviceHandle)(m, &is);
+			CALL(nvmlDeviceGetGpuInstanceId)(m, &gi);
+			CALL(nvmlDeviceGetUUID)(m, uuid, sizeof uuid);
+			CALL(nvmlDeviceGetName)(m, name, sizeof name);
+			printf(" [%u gi=%u %s %s set=%d]", is, gi, uuid, name,
+			       ((limits_call *)symbol("nvmlDeviceSetMemoryLimits_v1"))(m, &l));
+		}
+		puts("");
+	} else {
+		fprintf(stderr, "nvmlcheck: no command %s with %d arguments\n", arg[0], n - 1);
+		exit(2);
+	}
+	fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+	load("libnvidia-ml.so.1");
+	for (int i = 1; i < argc; i++)
+		command(argv[i]);
+	return 0;
+}
