@@ -14,9 +14,12 @@ import (
 // nodes, then the one that breaks least (few NVLink connections to GPUs that stay free, NUMA nodes with
 // little else free), then of small GPUs before large ones, then by index.
 //
-// Sets are grown from each free GPU in turn by the GPU that is best next, and the best set wins: all sets
-// of a big node would be too many to look at. On the topologies that are built (pairs, islands, full mesh,
-// cube mesh) the grown set is as good as the best of all; a test compares them.
+// On a node of up to maxExact free GPUs every set is looked at. On a larger one the sets would be too many:
+// there they are grown from each free GPU in turn, by the GPU that is best next, and the best of these wins,
+// which may miss a better one.
+
+// maxExact bounds the work to the 12870 sets of 8 out of 16.
+const maxExact = 16
 
 // topology is what the choice needs to know of the free GPUs, which it names by their position.
 type topology struct {
@@ -60,25 +63,22 @@ func (a rank) compare(b rank) int {
 		cmp.Compare(a.beside, b.beside), cmp.Compare(a.memory, b.memory), slices.Compare(a.members, b.members))
 }
 
-// rank reckons the rank of a set.
+// rank reckons the rank of a set, which is ascending and becomes a part of it.
 func (t topology) rank(set []int) rank {
-	r := rank{members: slices.Sorted(slices.Values(set))}
-	in := make([]bool, len(t.gpus))
-	for _, i := range set {
-		in[i] = true
-	}
-	seen := map[int]bool{}
-	for _, i := range set {
+	r := rank{members: set}
+	for k, i := range set {
 		for j, linked := range t.linked[i] {
-			switch {
-			case linked && !in[j]:
+			if !linked {
+				continue
+			}
+			if _, inside := slices.BinarySearch(set, j); !inside {
 				r.broken++
-			case linked && i < j:
+			} else if i < j {
 				r.links--
 			}
 		}
-		if n := t.numa[i]; !seen[n] {
-			seen[n] = true
+		n := t.numa[i]
+		if !slices.ContainsFunc(set[:k], func(j int) bool { return t.numa[j] == n }) {
 			r.nodes++
 			r.beside += t.inNUMA[n]
 		}
@@ -94,20 +94,49 @@ func chooseWhole(free []GPUState, n int) []GPUState {
 	}
 	t := newTopology(free)
 	var best rank
-	for seed := range free {
-		set := []int{seed}
-		for len(set) < n {
-			set = append(set, t.next(set))
-		}
+	consider := func(set []int) {
 		if r := t.rank(set); best.members == nil || r.compare(best) < 0 {
 			best = r
+			best.members = slices.Clone(set)
 		}
+	}
+	if len(free) <= maxExact {
+		t.each(nil, n, consider)
+	} else {
+		t.grown(n, consider)
 	}
 	chosen := make([]GPUState, 0, n)
 	for _, i := range best.members {
 		chosen = append(chosen, free[i])
 	}
 	return chosen
+}
+
+// each calls do with every set of n GPUs that begins with set.
+func (t topology) each(set []int, n int, do func([]int)) {
+	if len(set) == n {
+		do(set)
+		return
+	}
+	from := 0
+	if len(set) > 0 {
+		from = set[len(set)-1] + 1
+	}
+	for i := from; i <= len(t.gpus)-(n-len(set)); i++ {
+		t.each(append(set, i), n, do)
+	}
+}
+
+// grown calls do with one set of n GPUs for each GPU to begin with.
+func (t topology) grown(n int, do func([]int)) {
+	for seed := range t.gpus {
+		set := []int{seed}
+		for len(set) < n {
+			set = append(set, t.next(set))
+			slices.Sort(set)
+		}
+		do(set)
+	}
 }
 
 // next returns the GPU that makes the best set with those in set.
@@ -118,7 +147,8 @@ func (t topology) next(set []int) int {
 		if slices.Contains(set, i) {
 			continue
 		}
-		if r := t.rank(append(slices.Clone(set), i)); pick < 0 || r.compare(best) < 0 {
+		r := t.rank(slices.Sorted(slices.Values(append(slices.Clone(set), i))))
+		if pick < 0 || r.compare(best) < 0 {
 			best, pick = r, i
 		}
 	}

@@ -1,0 +1,57 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// What is told of a refusal in whole is read in sharing/ledger/testdata/nofit.txt. Here is what callers decide by.
+func TestNoFit(t *testing.T) {
+	t.Parallel()
+	const gib = sharing.GiB
+	sick := free(0, 80*gib)
+	sick.GPU.Health, sick.GPU.HealthReason = sharing.HealthLost, "XID 79"
+	unseen := GPUState{GPU: sharing.GPU{UUID: id(0), Index: -1, HealthReason: "not in the inventory"}, Held: true}
+	tests := map[string]struct {
+		gpus  []GPUState
+		r     sharing.Request
+		is    error
+		parts []string
+	}{
+		"no GPU":          {nil, sharing.Request{Percent: 1, GPUs: 1}, sharing.ErrUnsupported, []string{"this node has no GPU"}},
+		"held":            {[]GPUState{used(0, gib, 0)}, sharing.Request{Memory: 2 * gib, GPUs: 1}, sharing.ErrExhausted, []string{"the one GPU that could give it has no room now", "GPU 0 (NVIDIA H100): 1GiB free of 80GiB, 2GiB asked"}},
+		"compute":         {[]GPUState{used(0, 20*gib, 10)}, sharing.Request{Memory: 2 * gib, Percent: 20, GPUs: 1}, sharing.ErrExhausted, []string{"10% of compute free, 20% asked"}},
+		"in pieces":       {[]GPUState{used(0, gib, 0), used(1, gib, 0)}, sharing.Request{Memory: 2 * gib, GPUs: 1}, sharing.ErrExhausted, []string{"none of the 2 GPUs", "2GiB are free in total, but in pieces"}},
+		"lost comes back": {[]GPUState{sick}, sharing.Request{Memory: gib, GPUs: 1}, sharing.ErrExhausted, []string{"is lost: XID 79"}},
+		"unseen may come": {[]GPUState{unseen}, sharing.Request{Memory: gib, GPUs: 1}, sharing.ErrExhausted, []string{"is unknown: not in the inventory"}},
+		"too large":       {[]GPUState{free(0, 80*gib)}, sharing.Request{Memory: 81 * gib, GPUs: 1}, sharing.ErrUnsupported, []string{"no GPU of this node could ever give it", "has 80GiB in all, 81GiB asked"}},
+		"too many":        {[]GPUState{free(0, 80*gib), free(1, gib)}, sharing.Request{Memory: 4 * gib, GPUs: 2}, sharing.ErrUnsupported, []string{"only 1 of this node's 2 GPUs could ever give it, 2 needed"}},
+		"level":           {[]GPUState{free(0, 80*gib)}, sharing.Request{Memory: gib, GPUs: 1, MinLevel: sharing.LevelExclusive}, sharing.ErrUnsupported, []string{"at level driver at most, exclusive demanded: ask for a whole GPU"}},
+		"model":           {[]GPUState{free(0, 80*gib)}, sharing.Request{Memory: gib, GPUs: 1, Models: []string{"*T4*"}}, sharing.ErrUnsupported, []string{`not one of those asked for (["*T4*"])`}},
+		"uuid":            {[]GPUState{free(0, 80*gib)}, sharing.Request{Memory: gib, GPUs: 1, UUIDs: []sharing.GPUID{id(1)}}, sharing.ErrUnsupported, []string{"is not one of the UUIDs"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Choose(tt.gpus, tt.r)
+			noFit := new(NoFit)
+			if !errors.Is(err, tt.is) || !errors.As(err, &noFit) || noFit.Never != (tt.is == sharing.ErrUnsupported) || len(noFit.GPUs) > len(tt.gpus) {
+				t.Fatalf("error %v, want %v", err, tt.is)
+			}
+			for _, part := range tt.parts {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%q is missing in:\n%v", part, err)
+				}
+			}
+			if strings.Contains(noFit.Summary, "\n") {
+				t.Errorf("summary has several lines: %q", noFit.Summary)
+			}
+		})
+	}
+}
