@@ -1,0 +1,152 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// picture draws the node.
+func (s *show) picture(ctx context.Context) error {
+	say("8. The node:  kerf status")
+	out, err := s.kerf(ctx, "status", "-o", "bars")
+	if err != nil {
+		return err
+	}
+	say("%s", strings.TrimRight(out, "\n"))
+	var problems []string
+	if !strings.Contains(out, "a1") {
+		problems = append(problems, "a1 is not on it")
+	}
+	s.check("kerf status draws who holds what", problems...)
+	return nil
+}
+
+// crash kills the agent and starts it again.
+func (s *show) crash(ctx context.Context) error {
+	say("9. kill -9 of the agent, and a new one:")
+	before, err := s.status(ctx)
+	if err != nil {
+		return err
+	}
+	s.kill()
+	problems := s.stillRunning()
+	if err := s.startAgent(); err != nil {
+		return err
+	}
+	if _, err := s.kerf(ctx, "status", "--wait", "ready", "--timeout", "30s"); err != nil {
+		return err
+	}
+	after, err := s.status(ctx)
+	if err != nil {
+		return err
+	}
+	say("   %d grants before, %d after", len(before.Grants), len(after.Grants))
+	if d := cmp.Diff(before.Grants, after.Grants); d != "" {
+		problems = append(problems, "grants differ:\n"+d)
+	}
+	problems = append(problems, s.stillRunning()...)
+	if s.capped {
+		l, err := s.run(ctx, "late", []string{"--memory", s.amount(4)}, "--alloc", s.amount(5), "--step", s.amount(1))
+		if err != nil {
+			return err
+		}
+		code, err := l.wait(ctx)
+		if err != nil {
+			return err
+		}
+		if code != 9 {
+			problems = append(problems, "the new agent's cap does not hold")
+		}
+	}
+	s.check("the agent is killed and restarted, and no grant is lost or changed", problems...)
+	return nil
+}
+
+// truth compares what Kerf says with what the driver says.
+func (s *show) truth(ctx context.Context) error {
+	if s.sim == "" {
+		return nil
+	}
+	say("10. What Kerf reports against the driver's own truth:  kerf metrics  and  gpusim processes")
+	out, err := s.command(ctx, "gpusim", "processes", "--dir", s.sim, "-o", "json")
+	if err != nil {
+		return err
+	}
+	var procs []struct {
+		Cgroup string
+		Bytes  uint64
+	}
+	if err := json.Unmarshal([]byte(out), &procs); err != nil {
+		return err
+	}
+	st, err := s.status(ctx)
+	if err != nil {
+		return err
+	}
+	text, err := s.kerf(ctx, "metrics")
+	if err != nil {
+		return err
+	}
+	var problems []string
+	for _, g := range st.Grants {
+		var truth uint64
+		for _, p := range procs {
+			if strings.HasSuffix(g.Cgroup, p.Cgroup) {
+				truth += p.Bytes
+			}
+		}
+		if metric, ok := metricOf(text, g.Name); g.Used == nil || *g.Used != truth || !ok || metric != truth {
+			problems = append(problems, fmt.Sprintf("%s: the driver says %d, metrics %d", g.Name, truth, metric))
+		}
+	}
+	say("   %d grants compared", len(st.Grants))
+	s.check("the use that Kerf reports is the driver's own number", problems...)
+	return nil
+}
+
+// metricOf finds kerf_grant_memory_used_bytes of one grant in an exposition.
+func metricOf(text, name string) (uint64, bool) {
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "kerf_grant_memory_used_bytes{") || !strings.Contains(line, fmt.Sprintf("grant=%q", name)) {
+			continue
+		}
+		v, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' '):]), 64)
+		return uint64(v), err == nil
+	}
+	return 0, false
+}
+
+// giveBack ends the workloads and looks that nothing stays.
+func (s *show) giveBack(ctx context.Context) error {
+	say("11. The programs end, and everything comes back:")
+	for _, l := range s.loads {
+		l.end()
+	}
+	var problems []string
+	if _, err := s.kerf(ctx, "status", "--wait", "grants=0", "--timeout", "20s"); err != nil {
+		problems = append(problems, err.Error())
+	}
+	if s.sim != "" {
+		for _, what := range []string{"processes", "limits"} {
+			out, err := s.command(ctx, "gpusim", what, "--dir", s.sim, "-o", "json")
+			if err != nil {
+				return err
+			}
+			var left []any
+			if err := json.Unmarshal([]byte(out), &left); err != nil || len(left) > 0 {
+				problems = append(problems, fmt.Sprintf("the driver still has %s: %s", what, out))
+			}
+		}
+		say("   no grant, no process and no limit is left in the driver")
+	}
+	s.check("grants end with their processes and leave nothing in the driver", problems...)
+	return nil
+}

@@ -1,0 +1,237 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// shares are the fractions that the demo asks for, in units of about 1/79 of a GPU, in an order that a
+// careless choice would scatter. They add up to three GPUs but for a little.
+func (s *show) shares() []int {
+	if s.gpus < 4 {
+		return []int{10, 20, 8, 12}
+	}
+	return []int{40, 10, 20, 8, 30, 39, 20, 10, 16, 12, 30}
+}
+
+// packing starts many fractions and looks on how many GPUs they came to lie.
+func (s *show) packing(ctx context.Context) error {
+	shares := s.shares()
+	say("1. %d processes ask for fractions:  kerf run --memory %s --name a1 -- gpuload ... and so on", len(shares), s.people(shares[0]))
+	sum := 0
+	for i, n := range shares {
+		sum += n
+		l, err := s.run(ctx, fmt.Sprintf("a%d", i+1), []string{"--memory", s.amount(n)}, "--alloc", s.amount(n/2), "--hold", "10m")
+		if err != nil {
+			return err
+		}
+		if !l.running() {
+			return fmt.Errorf("a%d ended with %d: %s", i+1, l.code, l.errs.String())
+		}
+	}
+	st, err := s.status(ctx)
+	if err != nil {
+		return err
+	}
+	used := map[string]bool{}
+	for _, g := range st.Grants {
+		for _, id := range g.GPUs {
+			used[id] = true
+		}
+	}
+	fewest := (sum + 78) / 79
+	say("   %d grants of %s together lie on %d GPUs; fewer than %d is impossible.", len(st.Grants), s.people(sum), len(used), fewest)
+	var problems []string
+	if len(st.Grants) != len(shares) {
+		problems = append(problems, fmt.Sprintf("%d grants of %d", len(st.Grants), len(shares)))
+	}
+	if len(used) != fewest {
+		problems = append(problems, fmt.Sprintf("%d GPUs where %d are enough", len(used), fewest))
+	}
+	s.check(fmt.Sprintf("%d fractions packed on %d of %d GPUs", len(shares), len(used), s.gpus), problems...)
+	return nil
+}
+
+// size asks what a program sees as its GPU.
+func (s *show) size(ctx context.Context) error {
+	say("2. What a program with %s sees:  kerf run --memory %s --percent 10 -- gpuload", s.people(10), s.people(10))
+	l, err := s.run(ctx, "sees", []string{"--memory", s.amount(10), "--percent", "10"}, "--alloc", s.amount(1))
+	if err != nil {
+		return err
+	}
+	if _, err := l.wait(ctx); err != nil {
+		return err
+	}
+	say("   its GPU has %s", amountOf(l.report.Total))
+	if !s.capped {
+		say("   (this driver cannot limit memory: the whole GPU shows, and the grant says level none)")
+	}
+	var problems []string
+	if want := 10 * s.unit; s.capped && l.report.Total != want {
+		problems = append(problems, fmt.Sprintf("total memory %d, not the %d of the cap", l.report.Total, want))
+	}
+	s.check("a program sees its fraction as the GPU's size", problems...)
+	return nil
+}
+
+// greedy lets one process ask for more than its cap beside neighbours.
+func (s *show) greedy(ctx context.Context) error {
+	if !s.capped {
+		say("3. (left out: this driver cannot refuse memory past a cap; it needs r615 or newer)\n")
+		return nil
+	}
+	say("3. A greedy one has %s and takes 14 in steps of 1:  kerf run --memory %s --level driver -- gpuload --alloc %s --step %s", s.people(10), s.people(10), s.people(14), s.people(1))
+	l, err := s.run(ctx, "greedy", []string{"--memory", s.amount(10), "--level", "driver"}, "--alloc", s.amount(14), "--step", s.amount(1))
+	if err != nil {
+		return err
+	}
+	code, err := l.wait(ctx)
+	if err != nil {
+		return err
+	}
+	say("   it got %s, then %s, and ended with status %d", amountOf(l.report.Allocated), l.report.Error, code)
+	var problems []string
+	if code != 9 || l.report.Error != "CUDA_ERROR_OUT_OF_MEMORY" {
+		problems = append(problems, "it was not refused")
+	}
+	if l.report.Allocated > 10*s.unit || l.report.Allocated < 8*s.unit {
+		problems = append(problems, fmt.Sprintf("it got %d bytes of a cap of %d", l.report.Allocated, 10*s.unit))
+	}
+	problems = append(problems, s.stillRunning()...)
+	s.check("a greedy process is refused at its cap while its neighbours run on", problems...)
+	return nil
+}
+
+// stillRunning names the workloads of the first scene that have ended.
+func (s *show) stillRunning() []string {
+	var gone []string
+	for _, l := range s.loads {
+		if strings.HasPrefix(l.name, "a") && !l.running() {
+			gone = append(gone, fmt.Sprintf("%s ended with %d", l.name, l.code))
+		}
+	}
+	return gone
+}
+
+// family forks: the cap is the cgroup's, not each process's.
+func (s *show) family(ctx context.Context) error {
+	if !s.capped {
+		return nil
+	}
+	say("4. Four processes in one grant of %s, each asking for 5:  kerf run --memory %s -- gpuload --alloc %s --fork 4", s.people(12), s.people(12), s.people(5))
+	l, err := s.run(ctx, "family", []string{"--memory", s.amount(12)}, "--alloc", s.amount(5), "--step", s.amount(1), "--fork", "4", "--hold", "2s")
+	if err != nil {
+		return err
+	}
+	st, err := s.status(ctx)
+	if err != nil {
+		return err
+	}
+	g, _ := st.grant("family")
+	code, err := l.wait(ctx)
+	if err != nil {
+		return err
+	}
+	var problems []string
+	if g.Used != nil {
+		say("   together they hold %s of %s", amountOf(*g.Used), amountOf(g.Memory))
+	}
+	if g.Used == nil || *g.Used > g.Memory {
+		problems = append(problems, "together they hold more than the cap, or it is not known")
+	}
+	if code != 9 {
+		problems = append(problems, fmt.Sprintf("status %d: none of them was refused", code))
+	}
+	s.check("processes that fork share one cap", problems...)
+	return nil
+}
+
+// whole takes a GPU for itself.
+func (s *show) whole(ctx context.Context) error {
+	if s.gpus < 2 {
+		return nil
+	}
+	say("5. A whole GPU:  kerf run --gpus 1 -- gpuload --alloc %s", s.people(60))
+	if _, err := s.run(ctx, "whole", []string{"--gpus", "1"}, "--alloc", s.amount(60), "--hold", "10m"); err != nil {
+		return err
+	}
+	st, err := s.status(ctx)
+	if err != nil {
+		return err
+	}
+	g, ok := st.grant("whole")
+	if !ok {
+		s.check("a whole GPU", "no such grant")
+		return nil
+	}
+	var problems []string
+	if g.Level != "exclusive" || len(g.GPUs) != 1 {
+		problems = append(problems, fmt.Sprintf("level %s on %d GPUs", g.Level, len(g.GPUs)))
+	}
+	for _, other := range st.Grants {
+		if other.ID != g.ID && slices.Contains(other.GPUs, g.GPUs[0]) {
+			problems = append(problems, other.Name+" is on the same GPU")
+		}
+	}
+	say("   level %s, nobody else on it", g.Level)
+	s.check("a whole GPU is exclusive", problems...)
+	return nil
+}
+
+// noRoom asks for what cannot be had.
+func (s *show) noRoom(ctx context.Context) error {
+	say("6. More than any GPU has, and more GPUs than are empty:")
+	var problems []string
+	for _, ask := range [][]string{{"--memory", s.amount(100)}, {"--gpus", fmt.Sprint(s.gpus)}} {
+		l, err := s.run(ctx, "toobig", ask)
+		if err != nil {
+			return err
+		}
+		code, err := l.wait(ctx)
+		if err != nil {
+			return err
+		}
+		text := strings.TrimSpace(l.errs.String())
+		say("   $ kerf run %s -- gpuload          (status %d)\n%s", strings.Join(ask, " "), code, indent(text))
+		if code != 125 || !strings.Contains(text, "GPU 0") {
+			problems = append(problems, strings.Join(ask, " ")+" was not refused with the reason per GPU")
+		}
+	}
+	s.check("a request that does not fit is refused, and says why", problems...)
+	return nil
+}
+
+// noLevel demands more than the machine can give.
+func (s *show) noLevel(ctx context.Context) error {
+	say("7. A level that a share cannot have here:  kerf run --memory %s --level hardware -- gpuload", s.people(1))
+	l, err := s.run(ctx, "strict", []string{"--memory", s.amount(1), "--level", "hardware"})
+	if err != nil {
+		return err
+	}
+	code, err := l.wait(ctx)
+	if err != nil {
+		return err
+	}
+	say("%s", indent(strings.TrimSpace(l.errs.String())))
+	var problems []string
+	if code != 125 {
+		problems = append(problems, fmt.Sprintf("status %d", code))
+	}
+	s.check("a level that cannot be had is refused, not lowered", problems...)
+	return nil
+}
+
+func indent(text string) string { return "   | " + strings.ReplaceAll(text, "\n", "\n   | ") }
+
+// amountOf is a number of bytes for people.
+func amountOf(b uint64) string {
+	if b%gib == 0 {
+		return fmt.Sprintf("%d GiB", b/gib)
+	}
+	return fmt.Sprintf("%.1f GiB", float64(b)/gib)
+}
