@@ -39,8 +39,8 @@ func (f faulty) create(dir, pattern string) (file, error) {
 	if err := f.fail("create"); err != nil {
 		return nil, err
 	}
-	real, err := f.system.create(dir, pattern)
-	return faultyFile{real, f}, err
+	made, err := f.system.create(dir, pattern)
+	return faultyFile{made, f}, err
 }
 
 func (f faulty) rename(from, to string) error {

@@ -49,7 +49,7 @@ func Default() (Hierarchy, error) {
 
 func isCgroup2(p string) bool {
 	var st unix.Statfs_t
-	return unix.Statfs(p, &st) == nil && int64(st.Type) == unix.CGROUP2_SUPER_MAGIC
+	return unix.Statfs(p, &st) == nil && st.Type == unix.CGROUP2_SUPER_MAGIC
 }
 
 // Create makes the group rel (a path relative to the mount) and, where they are missing, the groups above

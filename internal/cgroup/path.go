@@ -68,7 +68,7 @@ func openDir(mount, rel string) (int, error) {
 		return -1, fmt.Errorf("%w (%w)", err, classify(err))
 	}
 	var st unix.Statfs_t
-	if err := unix.Fstatfs(root, &st); err != nil || int64(st.Type) != unix.CGROUP2_SUPER_MAGIC {
+	if err := unix.Fstatfs(root, &st); err != nil || st.Type != unix.CGROUP2_SUPER_MAGIC {
 		_ = unix.Close(root)
 		return -1, fmt.Errorf("%q is not a cgroup v2 filesystem: %w", mount, sharing.ErrUnsupported)
 	}

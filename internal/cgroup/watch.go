@@ -29,8 +29,8 @@ type Watcher struct {
 
 	mu      sync.Mutex
 	inotify *os.File // nil: polling alone, or Run is not in progress
-	groups  map[Group]int32
-	marks   map[int32]Group
+	groups  map[Group]int
+	marks   map[int]Group
 	wake    chan struct{} // room for one: Add asks Run to look
 }
 
@@ -38,12 +38,12 @@ type Watcher struct {
 func NewWatcher(poll time.Duration, log *slog.Logger) *Watcher {
 	return &Watcher{
 		poll: max(poll, time.Millisecond), log: log, init: newInotify,
-		groups: map[Group]int32{}, marks: map[int32]Group{}, wake: make(chan struct{}, 1),
+		groups: map[Group]int{}, marks: map[int]Group{}, wake: make(chan struct{}, 1),
 	}
 }
 
 // noMark stands for a group that is only polled.
-const noMark int32 = -1
+const noMark int = -1
 
 // Add watches g until it has been told empty once, or Drop. Adding a group twice is harmless. A group that
 // is empty or gone already is told at once.
@@ -99,7 +99,7 @@ func (w *Watcher) mark(g Group) {
 }
 
 // addMark goes through SyscallConn, since File.Fd would make the descriptor blocking.
-func addMark(f *os.File, dir string) (int32, error) {
+func addMark(f *os.File, dir string) (int, error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return noMark, err
@@ -109,12 +109,13 @@ func addMark(f *os.File, dir string) (int32, error) {
 	err = raw.Control(func(fd uintptr) {
 		m, markErr = unix.InotifyAddWatch(int(fd), dir+"/"+eventsFile, unix.IN_MODIFY)
 	})
-	return int32(m), errors.Join(err, markErr)
+	return m, errors.Join(err, markErr)
 }
 
 // removeMark fails when the kernel dropped the mark together with the group; then there is nothing to do.
-func removeMark(f *os.File, m int32) {
+func removeMark(f *os.File, m int) {
 	if raw, err := f.SyscallConn(); err == nil {
+		//nolint:gosec // the kernel counts them from 1
 		_ = raw.Control(func(fd uintptr) { _, _ = unix.InotifyRmWatch(int(fd), uint32(m)) })
 	}
 }

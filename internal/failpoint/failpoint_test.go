@@ -54,7 +54,7 @@ func TestEval(t *testing.T) {
 				t.Fatal(err)
 			}
 			var errs strings.Builder
-			for _, p := range strings.Fields(tc.eval) {
+			for p := range strings.FieldsSeq(tc.eval) {
 				switch err := s.Eval(p); {
 				case err == nil:
 					errs.WriteByte('-')

@@ -153,7 +153,7 @@ func (g goDevice) recovery() (Recovery, error) {
 	if err := check(name, g.dev.GetFieldValues(v)); err != nil {
 		return 0, err
 	}
-	switch r := nvml.Return(v[0].NvmlReturn); r {
+	switch r := nvml.Return(v[0].NvmlReturn); r { //nolint:gosec // the struct holds a return code
 	case nvml.SUCCESS:
 		return Recovery(binary.NativeEndian.Uint32(v[0].Value[:4])), nil
 	case nvml.ERROR_INVALID_ARGUMENT:

@@ -58,8 +58,8 @@ func (l *Library) GPUs(ctx context.Context) ([]sharing.GPU, []error, error) {
 	for i := range all {
 		asked.Go(func() {
 			f, err := call(ctx, l, l.slot(i), func() (found, error) { return l.inspect(i) })
-			if err != nil {
-				f.gpu.UUID, f.err = l.lastAt(i), err
+			if f.err = err; err != nil && f.gpu.UUID == "" {
+				f.gpu.UUID = l.lastAt(i)
 			}
 			all[i] = f
 		})
@@ -81,22 +81,20 @@ func (l *Library) inspect(i int) (f found, err error) {
 	}
 	f.gpu = sharing.GPU{UUID: id.uuid, Index: i, Minor: id.minor, Model: id.model, PCI: id.pci.String(), NUMA: id.numa, Health: sharing.HealthOK}
 	f.addr = id.pci
-	if f.err = errors.Join(checkUUID(id.uuid), checkName(id.model)); f.err != nil {
-		return f, nil
+	if err := errors.Join(checkUUID(id.uuid), checkName(id.model)); err != nil {
+		return f, err
 	}
 	l.learn(i, id.uuid, dev)
 	m, err := dev.memory()
 	if err != nil {
-		f.err = err
-		return f, nil
+		return f, err
 	}
 	f.gpu.Memory, f.gpu.Reserved = m.Total, m.Reserved
-	if f.err = f.gpu.Validate(); f.err != nil {
-		return f, nil
+	if err := f.gpu.Validate(); err != nil {
+		return f, err
 	}
 	if f.gpu.MIG, err = dev.mig(); err != nil && !errors.Is(err, sharing.ErrUnsupported) {
-		f.err = err
-		return f, nil
+		return f, err
 	}
 	if f.links, err = dev.links(); err != nil && !errors.Is(err, sharing.ErrUnsupported) {
 		// Topology is a preference; a GPU without it is still a GPU.

@@ -18,8 +18,12 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// childEnv names the library for a child of the test; a process binds to one library for its life.
-const childEnv = "KERF_TEST_NVML_LIBRARY"
+// A process binds to one library for its life, so each case runs in a child of the test, which finds its case
+// and its library in these variables.
+const (
+	caseEnv    = "KERF_TEST_NVML_CASE"
+	libraryEnv = "KERF_TEST_NVML_LIBRARY"
+)
 
 // buildLibraries builds the simulated driver's libraries and returns the directory of rNNN folders.
 func buildLibraries(t *testing.T) string {
@@ -32,30 +36,44 @@ func buildLibraries(t *testing.T) string {
 	return out
 }
 
-// inChild runs the named test again in a process of its own, where the library's folder comes first, so that
-// it is found also on a machine that has a real driver.
-func inChild(t *testing.T, test, library string) {
+// inChild runs a case in a process of its own, where the library's folder comes first, so that it is found also
+// on a machine that has a real driver.
+func inChild(t *testing.T, name, library string, env ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+test+"$", "-test.v")
-	cmd.Env = append(os.Environ(), childEnv+"="+library, "LD_LIBRARY_PATH="+filepath.Dir(library))
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestSimulated$", "-test.v")
+	cmd.Env = append(os.Environ(), caseEnv+"="+name, libraryEnv+"="+library, "LD_LIBRARY_PATH="+filepath.Dir(library))
+	cmd.Env = append(cmd.Env, env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%s with %s: %v\n%s", test, library, err, out)
+		t.Errorf("%s with %s: %v\n%s", name, library, err, out)
 	}
+}
+
+// TestSimulated runs the door against the libraries of the simulated driver.
+func TestSimulated(t *testing.T) {
+	library := os.Getenv(libraryEnv)
+	switch name := os.Getenv(caseEnv); name {
+	case "loader":
+		testLoader(t, library)
+		return
+	case "later":
+		testLibraryThatComesLater(t, library)
+		return
+	case "":
+	default:
+		t.Fatalf("no case %q", name)
+	}
+	out := buildLibraries(t)
+	for _, driver := range []string{"r580", "r615"} {
+		t.Run("loader "+driver, func(t *testing.T) { inChild(t, "loader", filepath.Join(out, driver, LibraryName)) })
+	}
+	t.Run("library that comes later", func(t *testing.T) { inChild(t, "later", filepath.Join(out, "later", LibraryName)) })
 }
 
 // go-nvml loads the simulated library by its path, and finds that no driver runs: an error, and not the end
 // of the process. Opening again must not be blocked by that. What a driver lacks is really absent.
-func TestLoader(t *testing.T) {
-	library := os.Getenv(childEnv)
-	if library == "" {
-		out := buildLibraries(t)
-		for _, driver := range []string{"r580", "r615"} {
-			inChild(t, "TestLoader", filepath.Join(out, driver, LibraryName))
-		}
-		return
-	}
+func testLoader(t *testing.T, library string) {
 	if err := preflight(library); err != nil {
 		t.Fatal(err)
 	}
@@ -91,20 +109,14 @@ func wantNoDriver(t *testing.T, library string) {
 
 // A process that starts before the driver's libraries are there finds them later, although the dynamic
 // linker itself does not look twice into a directory that was missing.
-func TestLibraryThatComesLater(t *testing.T) {
-	library := os.Getenv(childEnv)
-	if library == "" {
-		out := buildLibraries(t)
-		inChild(t, "TestLibraryThatComesLater", filepath.Join(out, "later", LibraryName))
-		return
-	}
+func testLibraryThatComesLater(t *testing.T, library string) {
 	if l, err := Open(t.Context(), Options{}); err == nil {
 		_ = l.Close()
 		t.Skip("not supported: this machine has a driver of its own")
 	} else if boundLibrary() != "" {
 		t.Skip("not supported: this machine has a library of its own")
 	}
-	if err := os.Rename(filepath.Join(filepath.Dir(library), "../r615"), filepath.Dir(library)); err != nil {
+	if err := os.Symlink("r615", filepath.Dir(library)); err != nil {
 		t.Fatal(err)
 	}
 	wantNoDriver(t, library)

@@ -14,7 +14,7 @@ import (
 // session holds one token while a Library is open or a call to open one is in the driver. It is the one
 // piece of package state: what it guards, the library's single initialisation and the program's binding to
 // it, belongs to the process and not to any value.
-var session = make(chan struct{}, 1)
+var session = make(chan struct{}, 1) //nolint:gochecknoglobals // see above
 
 // Open loads the library and initialises it. It waits, within ctx, for an earlier Library of this process
 // to be closed. All errors wrap sharing.ErrUnavailable when trying again later may work: no library, driver

@@ -96,7 +96,7 @@ func (h *Handle) Alive() bool {
 		return false
 	}
 	// A pidfd becomes readable when the process ends; a zero timeout never blocks.
-	fds := []unix.PollFd{{Fd: int32(h.fd), Events: unix.POLLIN}}
+	fds := []unix.PollFd{{Fd: int32(h.fd), Events: unix.POLLIN}} //nolint:gosec // a descriptor is small
 	for {
 		n, err := unix.Poll(fds, 0)
 		if errors.Is(err, unix.EINTR) {

@@ -41,8 +41,11 @@ func PeerOf(conn *net.UnixConn) (Peer, error) {
 		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 		pidfd, pidfdErr = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD)
 	})
-	if err := errors.Join(err, credErr); err != nil {
-		if err == credErr && pidfdErr == nil {
+	if err != nil {
+		return Peer{}, fmt.Errorf("read peer credentials: %w (%w)", err, sharing.ErrUnavailable) // nothing was asked
+	}
+	if err := credErr; err != nil {
+		if pidfdErr == nil {
 			_ = unix.Close(pidfd)
 		}
 		return Peer{}, fmt.Errorf("read peer credentials: %w (%w)", err, sharing.ErrUnavailable)

@@ -80,12 +80,17 @@ func (d *Driver) Apply(ctx context.Context, dir string, limits []Limit) error {
 		for _, t := range slices.Backward(limits[:i+1]) {
 			touched = append(touched, t.GPU)
 		}
-		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
-		defer cancel()
-		if undone := d.Clear(undo, dir, touched); undone != nil {
-			err = errors.Join(err, fmt.Errorf("take back: %w", undone))
-		}
-		return fmt.Errorf("cap cgroup %q: %w", dir, err)
+		return fmt.Errorf("cap cgroup %q: %w", dir, errors.Join(err, d.takeBack(ctx, dir, touched)))
+	}
+	return nil
+}
+
+// takeBack clears also when the caller's context has ended, which may be why.
+func (d *Driver) takeBack(ctx context.Context, dir string, gpus []sharing.GPUID) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer cancel()
+	if err := d.Clear(ctx, dir, gpus); err != nil {
+		return fmt.Errorf("take back: %w", err)
 	}
 	return nil
 }
