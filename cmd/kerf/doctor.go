@@ -56,8 +56,7 @@ func (a *app) showReport(r doctor.Report, output string) error {
 		_, err = a.out.Write(text)
 		return err
 	}
-	_, _, terminal := a.screen()
-	return writeReport(a.out, r, terminal && a.getenv("NO_COLOR") == "")
+	return writeReport(a.out, r, a.colors())
 }
 
 // writeReport is a report for people: a line per check, what it means below when it is not ok.

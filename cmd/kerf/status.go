@@ -103,11 +103,17 @@ func (a *app) render(output string, p *nodev1.GetNodeResponse) ([]byte, error) {
 		return present.YAML(s)
 	}
 	width, _, terminal := a.screen()
-	o := present.Options{Width: width, Color: terminal && a.getenv("NO_COLOR") == "", Wide: output == "wide", User: userName}
+	o := present.Options{Width: width, Color: a.colors(), Wide: output == "wide", User: userName}
 	if output == "bars" || output != "table" && terminal {
 		return []byte(present.Bars(s, o)), nil
 	}
 	return []byte(present.Table(s, o)), nil
+}
+
+// colors tells whether the output takes colours and the user wants them.
+func (a *app) colors() bool {
+	_, _, terminal := a.screen()
+	return terminal && a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb"
 }
 
 // userName is the name of a user id, or empty when there is none.

@@ -99,7 +99,11 @@ func (a *app) drawTo(o *statusOptions) (see func(*nodev1.GetNodeResponse) error,
 		if hopeless(err) {
 			return err
 		}
-		return a.draw(append([]byte("agent away: "+err.Error()+"; last seen:\n"), last...))
+		first := []rune("agent away: " + err.Error())
+		if width, _, _ := a.screen(); len(first) > width {
+			first = first[:width]
+		}
+		return a.draw(append([]byte(string(first)+"\n\n"), last...))
 	}
 	return see, away
 }
