@@ -24,7 +24,6 @@ GO_BUILD := go build -buildvcs=false -ldflags '-X main.version=$(VERSION) $(LAZY
 GO_TEST := go test -ldflags '$(LAZY)'
 
 COMMANDS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
-LIBRARY := internal/gpusim/lib
 PROTOS := api/node/v1/node.proto
 PROTOC_PLUGINS := google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc
 
@@ -40,12 +39,9 @@ BENCH ?= .
 .PHONY: build
 build: need ## Build the programs and the simulated driver into bin/
 	@mkdir -p bin
-ifneq ($(COMMANDS),)
 	$(GO_BUILD) -o bin/ $(COMMANDS:%=./cmd/%)
-endif
-ifneq ($(wildcard $(LIBRARY)/Makefile),)
-	$(MAKE) -C $(LIBRARY) OUT='$(CURDIR)/bin' CC='$(CC)'
-endif
+	@echo 'building the simulated driver and gpuload'
+	@$(MAKE) -s -C internal/gpusim/lib OUT='$(CURDIR)/bin/gpusim-lib' GPULOAD='$(CURDIR)/bin/gpuload' CC='$(CC)' all gpuload
 
 .PHONY: generate
 generate: need tools ## Write the Go code of the protobuf files anew
