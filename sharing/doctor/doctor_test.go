@@ -1,0 +1,165 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// whole is a machine that lacks nothing.
+func whole() Facts {
+	return Facts{
+		Kernel: "6.14.2-amd64", Root: true, Dir: "/run/kerf",
+		Cgroup: Cgroup{V2: "/sys/fs/cgroup", Controllers: []string{"cpu", "dmem", "memory"}},
+		Driver: Driver{
+			Library: "/usr/lib/libnvidia-ml.so.1", Version: "615.71.09", MemoryLimits: true,
+			GPUs:    []sharing.GPU{{UUID: "GPU-a", Model: "NVIDIA H100", Memory: 80 * sharing.GiB, Reserved: sharing.GiB, Health: sharing.HealthOK}},
+			Devices: []string{"nvidia0", "nvidiactl"},
+		},
+		Agent: Agent{
+			Answered: true, Ready: true, DriverVersion: "615.71.09",
+			Levels: []sharing.Level{sharing.LevelExclusive, sharing.LevelDriver},
+		},
+		Group:      Group{Known: true, Exists: true, Member: true},
+		MPSControl: "/usr/bin/nvidia-cuda-mps-control", CDISpecs: []string{"/etc/cdi/nvidia.yaml"},
+	}
+}
+
+func find(t *testing.T, r Report, name string) Check {
+	t.Helper()
+	i := slices.IndexFunc(r.Checks, func(c Check) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("no check %q", name)
+	}
+	return r.Checks[i]
+}
+
+func TestNothingMissing(t *testing.T) {
+	r := Examine(whole())
+	if !r.Enforced || !r.FromAgent {
+		t.Errorf("got %+v", r)
+	}
+	if diff := cmp.Diff([]string{"exclusive", "driver"}, r.Levels); diff != "" {
+		t.Error(diff)
+	}
+	for _, c := range r.Checks {
+		if c.Status != OK && !strings.HasPrefix(c.Name, "level ") {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// Each lack is found by its own check, says how it is mended, and changes the verdict as it should. The
+// agent is away unless the case says otherwise, so that the verdict is the forecast.
+func TestEveryLack(t *testing.T) {
+	both, one := []string{"exclusive", "driver"}, []string{"exclusive"}
+	noAgent := func(f *Facts) { f.Agent = Agent{Absent: true, Problem: "no kerf-agent"} }
+	tests := map[string]struct {
+		change func(*Facts)
+		check  string
+		status Status
+		text   string // in what was seen, what it means, or how it is mended
+		levels []string
+	}{
+		"old kernel":            {func(f *Facts) { f.Kernel = "4.18.0-553.el8" }, "kernel", Missing, "at least 5.3", both},
+		"odd kernel":            {func(f *Facts) { f.Kernel = "linux" }, "kernel", Unknown, "cannot tell", both},
+		"no kernel release":     {func(f *Facts) { f.Kernel = "" }, "kernel", Unknown, "no kernel release", both},
+		"not root":              {func(f *Facts) { f.Root = false }, "root", Warn, "sudo kerf doctor", both},
+		"no cgroup v2":          {func(f *Facts) { f.Cgroup = Cgroup{Problem: "only v1"} }, "cgroup v2", Missing, "systemd.unified_cgroup_hierarchy=1", nil},
+		"hybrid":                {func(f *Facts) { f.Cgroup.V1 = true }, "cgroup v2", OK, "hybrid", both},
+		"no dmem":               {func(f *Facts) { f.Cgroup.Controllers = []string{} }, "dmem controller", Warn, "CONFIG_CGROUP_DMEM", both},
+		"controllers unread":    {func(f *Facts) { f.Cgroup.Controllers = nil }, "dmem controller", Unknown, "cgroup.controllers", both},
+		"dmem without v2":       {func(f *Facts) { f.Cgroup = Cgroup{} }, "dmem controller", Unknown, "no cgroup v2", nil},
+		"no library":            {func(f *Facts) { f.Driver = Driver{Problem: "no such file"} }, "driver library", Missing, "modprobe nvidia", nil},
+		"no driver, no version": {func(f *Facts) { f.Driver = Driver{} }, "driver version", Unknown, "driver library", nil},
+		"no driver, no limits":  {func(f *Facts) { f.Driver = Driver{} }, "memory limits", Unknown, "driver library", nil},
+		"no driver, no gpus":    {func(f *Facts) { f.Driver = Driver{} }, "GPUs", Unknown, "driver library", nil},
+		"no driver, no mig":     {func(f *Facts) { f.Driver = Driver{} }, "MIG mode", Unknown, "driver library", nil},
+		"no driver, no devices": {func(f *Facts) { f.Driver = Driver{} }, "device files", Missing, "modprobe nvidia", nil},
+		"old driver":            {func(f *Facts) { f.Driver.MemoryLimits = false }, "memory limits", Missing, "driver r615", one},
+		"no control device":     {func(f *Facts) { f.Driver.Devices = []string{"nvidia0"} }, "device files", Missing, "nvidia-modprobe", both},
+		"no device files":       {func(f *Facts) { f.Driver.Devices = nil }, "device files", Missing, "nvidia-modprobe", both},
+		"no gpus":               {func(f *Facts) { f.Driver.GPUs = nil }, "GPUs", Missing, "lspci", nil},
+		"gpus not listed":       {func(f *Facts) { f.Driver.GPUs, f.Driver.GPUProblem = nil, "hangs" }, "GPUs", Unknown, "hangs", nil},
+		"mig not listed":        {func(f *Facts) { f.Driver.GPUs, f.Driver.GPUProblem = nil, "hangs" }, "MIG mode", Unknown, "driver library", nil},
+		"a gpu left out":        {func(f *Facts) { f.Driver.LeftOut = []string{"GPU 3 is lost"} }, "GPUs", Warn, "GPU 3 is lost", both},
+		"all gpus left out":     {func(f *Facts) { f.Driver.GPUs, f.Driver.LeftOut = nil, []string{"GPU 0 is lost"} }, "GPUs", Missing, "GPU 0 is lost", nil},
+		"gpus unhealthy":        {func(f *Facts) { f.Driver.GPUs[0].Health = sharing.HealthLost }, "level driver", Missing, "not healthy", nil},
+		"mig on":                {func(f *Facts) { f.Driver.GPUs[0].MIG = true }, "MIG mode", Warn, "-mig 0", nil},
+		"agent not there":       {func(*Facts) {}, "agent", Missing, "kerf-agent --dir /run/kerf", both},
+		"agent restarting":      {func(f *Facts) { f.Agent = Agent{Problem: "does not listen"} }, "agent", Missing, "does not listen", both},
+		"agent denied":          {func(f *Facts) { f.Agent = Agent{Denied: true, Problem: "no permission"} }, "agent", Unknown, "group kerf", both},
+		"agent not ready":       {func(f *Facts) { f.Agent = Agent{Answered: true, NotReady: []string{"no driver"}} }, "agent", Warn, "no driver", nil},
+		"agent without levels":  {func(f *Facts) { f.Agent = Agent{Answered: true, Ready: true} }, "level driver", Missing, "no GPU of the agent", nil},
+		"agent on an old driver": {func(f *Facts) {
+			f.Driver.MemoryLimits, f.Agent = false, Agent{Answered: true, Ready: true, Levels: []sharing.Level{sharing.LevelExclusive}}
+		}, "level driver", Missing, "r615", one},
+		"agent sees more": {func(f *Facts) {
+			f.Driver, f.Agent = Driver{}, Agent{Answered: true, Ready: true, DriverVersion: "615.1", Levels: []sharing.Level{sharing.LevelDriver}}
+		}, "driver library", Warn, "LD_LIBRARY_PATH", []string{"driver"}},
+		"agent's driver version": {func(f *Facts) { f.Driver, f.Agent = Driver{}, Agent{Answered: true, DriverVersion: "615.1"} }, "driver version", OK, "told by the agent", nil},
+		"agent's devices":        {func(f *Facts) { f.Driver, f.Agent = Driver{}, Agent{Answered: true, DriverVersion: "615.1"} }, "device files", Unknown, "--dev-root", nil},
+		"groups unread":          {func(f *Facts) { f.Group = Group{Problem: "no database"} }, "group kerf", Unknown, "no database", both},
+		"no group":               {func(f *Facts) { f.Group = Group{Known: true} }, "group kerf", Warn, "groupadd", both},
+		"not a member":           {func(f *Facts) { f.Root, f.Group.Member = false, false }, "group kerf", Warn, "usermod -aG", both},
+		"root need be no member": {func(f *Facts) { f.Group.Member = false }, "group kerf", OK, "exists", both},
+		"no mps":                 {func(f *Facts) { f.MPSControl = "" }, "MPS", Warn, "nvidia-cuda-mps", both},
+		"no cdi":                 {func(f *Facts) { f.CDISpecs = nil }, "CDI", Warn, "nvidia-ctk cdi generate", both},
+		"no mig instances":       {func(*Facts) {}, "level hardware", Warn, "makes no MIG instances", both},
+		"no client level":        {func(*Facts) {}, "level client", Warn, "preloads", both},
+		"no reactive level":      {func(*Facts) {}, "level reactive", Warn, "watches", both},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := whole()
+			noAgent(&f)
+			tt.change(&f)
+			r := Examine(f)
+			c := find(t, r, tt.check)
+			if all := c.Seen + " | " + c.Means + " | " + c.Mend; c.Status != tt.status || !strings.Contains(all, tt.text) {
+				t.Errorf("got %+v, want %s with %q", c, tt.status, tt.text)
+			}
+			if diff := cmp.Diff(append([]string{}, tt.levels...), r.Levels); diff != "" {
+				t.Errorf("levels (-want +got):\n%s", diff)
+			}
+			if want := slices.Contains(tt.levels, "driver") || slices.Contains(tt.levels, "exclusive"); r.Enforced != want {
+				t.Errorf("enforced %t, want %t", r.Enforced, want)
+			}
+			for _, c := range r.Checks {
+				if c.Name == "" || c.Seen == "" || c.Means == "" || strings.ContainsAny(c.Seen+c.Means+c.Mend, "\n\t") {
+					t.Errorf("check without its words: %+v", c)
+				}
+			}
+		})
+	}
+}
+
+func TestKernelVersion(t *testing.T) {
+	for release, want := range map[string][3]int{
+		"6.14.2-amd64": {6, 14, 1}, "5.3": {5, 3, 1}, "6.8-rc1": {6, 8, 1}, "5.15.0+": {5, 15, 1}, "": {0, 0, 0}, "6": {0, 0, 0}, "6.": {6, 0, 0},
+		"a.b": {0, 0, 0}, "-1.2": {0, 0, 0}, "99999999999999999999.1": {0, 0, 0},
+	} {
+		major, minor, ok := kernelVersion(release)
+		if ok != (want[2] == 1) || ok && (major != want[0] || minor != want[1]) {
+			t.Errorf("kernelVersion(%q) = %d, %d, %t", release, major, minor, ok)
+		}
+	}
+}
+
+func FuzzKernelVersion(f *testing.F) {
+	for _, s := range []string{"6.14.2-amd64", "", "6.", ".", "5.3\x00"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if major, minor, ok := kernelVersion(s); ok && (major < 0 || minor < 0) {
+			t.Errorf("kernelVersion(%q) = %d, %d", s, major, minor)
+		}
+	})
+}
