@@ -62,6 +62,7 @@ func TestChooseShared(t *testing.T) {
 	}{
 		"the first of equals":               {[]GPUState{free(0, 80*gib), free(1, 80*gib)}, gib10, "0"},
 		"shared before free":                {[]GPUState{free(0, 80*gib), used(1, 60*gib, 100)}, gib10, "1"},
+		"shared before tighter":             {[]GPUState{free(0, 20*gib), used(1, 79*gib, 100)}, gib10, "1"},
 		"the tightest":                      {[]GPUState{used(0, 60*gib, 100), used(1, 11*gib, 100), used(2, 12*gib, 100)}, gib10, "1"},
 		"tight in memory and compute":       {[]GPUState{used(0, 20*gib, 90), used(1, 40*gib, 30)}, sharing.Request{Memory: 10 * gib, Percent: 30, GPUs: 1}, "1"},
 		"compute is booked out":             {[]GPUState{used(0, 20*gib, 20), free(1, 80*gib)}, sharing.Request{Memory: 10 * gib, Percent: 30, GPUs: 1}, "1"},
@@ -118,6 +119,14 @@ func TestChooseRefusesBadInput(t *testing.T) {
 		if p, err := Choose(tt.gpus, tt.r); !errors.Is(err, sharing.ErrInvalid) || p != nil {
 			t.Errorf("%s: %v, %v", name, p, err)
 		}
+	}
+}
+
+// A GPU on which somebody holds nothing that counts is not given whole to another.
+func TestWholeMeansAlone(t *testing.T) {
+	t.Parallel()
+	if p, err := Choose([]GPUState{used(0, 80*sharing.GiB, 100)}, sharing.Request{Kind: sharing.KindWhole, GPUs: 1}); !errors.Is(err, sharing.ErrExhausted) {
+		t.Errorf("placed: %v, %v", p, err)
 	}
 }
 

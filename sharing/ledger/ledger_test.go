@@ -1,0 +1,263 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+func testGPU(id sharing.GPUID) sharing.GPU {
+	return sharing.GPU{UUID: id, Memory: 80 * sharing.GiB, Health: sharing.HealthOK, NVLinks: []sharing.GPUID{"peer"}}
+}
+
+// testClaim takes 10 GiB and 50 percent of GPU a.
+func testClaim(id ClaimID) Claim {
+	const uuid = "GPU-8f6d1c2a-0b1e-4c55-9d3f-2a7b6c5d4e3f"
+	return Claim{
+		ID: id, Name: "name-" + string(id),
+		Request:   sharing.Request{Memory: 10 * sharing.GiB, Percent: 50, GPUs: 1, Models: []string{"*"}, UUIDs: []sharing.GPUID{uuid}},
+		Placement: sharing.Placement{{GPU: "a", Memory: 10 * sharing.GiB, Percent: 50}},
+	}
+}
+
+func testLedger(t *testing.T, claims ...Claim) *Ledger {
+	t.Helper()
+	l := New()
+	if err := l.SetInventory([]sharing.GPU{testGPU("a"), testGPU("b")}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range claims {
+		if err := l.Claim(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return l
+}
+
+// What goes in and what comes out can be scribbled on.
+func TestNothingAliases(t *testing.T) {
+	t.Parallel()
+	inventory := []sharing.GPU{testGPU("a"), testGPU("b")}
+	l := New()
+	if err := l.SetInventory(inventory); err != nil {
+		t.Fatal(err)
+	}
+	c, lease := testClaim("x"), Lease{Cgroup: "/x", Inode: 1}
+	if err := l.Restore(c, &lease); err != nil {
+		t.Fatal(err)
+	}
+	wantGrants, wantGPUs := l.Grants(), l.GPUs()
+	scribble := func(g Grant) {
+		g.Claim.Placement[0].Memory, g.Claim.Request.Models[0], g.Claim.Request.UUIDs[0], g.Lease.Cgroup = 0, "x", "x", "/y"
+	}
+	inventory[0].NVLinks[0] = "x"
+	scribble(Grant{Claim: c, Lease: &lease})
+	scribble(l.Grants()[0])
+	for _, look := range []func() (Grant, bool){
+		func() (Grant, bool) { return l.Get("x") },
+		func() (Grant, bool) { return l.ByName("name-x") },
+		func() (Grant, bool) { return l.ByCgroup("/x") },
+	} {
+		g, ok := look()
+		if !ok {
+			t.Fatal("the grant is not found")
+		}
+		scribble(g)
+	}
+	l.GPUs()[0].GPU.NVLinks[0] = "x"
+	v, _ := l.GPU("a")
+	v.GPU.NVLinks[0] = "x"
+	if diff := cmp.Diff(wantGrants, l.Grants()); diff != "" {
+		t.Errorf("grants changed:\n%s", diff)
+	}
+	if diff := cmp.Diff(wantGPUs, l.GPUs()); diff != "" {
+		t.Errorf("GPUs changed:\n%s", diff)
+	}
+}
+
+func TestLookups(t *testing.T) {
+	t.Parallel()
+	pod := testClaim("x")
+	pod.Owner = Owner{PodUID: "u", Container: "main"}
+	l := testLedger(t, pod)
+	for name, ok := range map[string]bool{
+		"id":                second(l.Get("x")),
+		"name":              second(l.ByName("name-x")),
+		"container":         second(l.ByContainer("u", "main")),
+		"no id":             !second(l.Get("")),
+		"no name":           !second(l.ByName("")),
+		"no cgroup":         !second(l.ByCgroup("")),
+		"no pod":            !second(l.ByContainer("", "")),
+		"another container": !second(l.ByContainer("u", "side")),
+		"no GPU":            !second(l.GPU("c")),
+	} {
+		if !ok {
+			t.Errorf("%s is answered wrongly", name)
+		}
+	}
+}
+
+func second[T any](_ T, ok bool) bool { return ok }
+
+// A call that fails leaves the ledger as it was.
+func TestNothingHalfDone(t *testing.T) {
+	t.Parallel()
+	bad := func(change func(*Claim)) Claim {
+		c := testClaim("y")
+		change(&c)
+		return c
+	}
+	const huge = sharing.Bytes(math.MaxUint64)
+	lease := &Lease{Cgroup: "/y", Inode: 1}
+	tests := map[string]struct {
+		do func(*Ledger) error
+		is error
+	}{
+		"no id":         {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.ID = "" })) }, sharing.ErrInvalid},
+		"id taken":      {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.ID = "x" })) }, sharing.ErrConflict},
+		"bad name":      {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.Name = "Bad" })) }, sharing.ErrInvalid},
+		"name taken":    {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.Name = "name-x" })) }, sharing.ErrConflict},
+		"half an owner": {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.Owner.PodUID = "u" })) }, sharing.ErrInvalid},
+		"bad request":   {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.Request.GPUs = 0 })) }, sharing.ErrInvalid},
+		"open request": {func(l *Ledger) error {
+			return l.Claim(bad(func(c *Claim) { c.Request = sharing.Request{Profile: "p"} }))
+		}, sharing.ErrInvalid},
+		"no fragments":            {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.Placement = nil })) }, sharing.ErrInvalid},
+		"unknown GPU":             {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.Placement[0].GPU = "z" })) }, sharing.ErrNotFound},
+		"restore without id":      {func(l *Ledger) error { return l.Restore(Claim{}, lease) }, sharing.ErrInvalid},
+		"restore twice":           {func(l *Ledger) error { return l.Restore(testClaim("x"), lease) }, sharing.ErrConflict},
+		"restore over 100%":       {func(l *Ledger) error { return l.Restore(bad(func(c *Claim) { c.Placement[0].Percent = 101 }), lease) }, sharing.ErrInvalid},
+		"restore on no GPU":       {func(l *Ledger) error { return l.Restore(bad(func(c *Claim) { c.Placement[0].GPU = "" }), lease) }, sharing.ErrInvalid},
+		"restore overflow":        {func(l *Ledger) error { return l.Restore(bad(func(c *Claim) { c.Placement[0].Memory = huge }), lease) }, sharing.ErrInvalid},
+		"restore without cgroup":  {func(l *Ledger) error { return l.Restore(testClaim("y"), &Lease{Inode: 1}) }, sharing.ErrInvalid},
+		"restore without inode":   {func(l *Ledger) error { return l.Restore(testClaim("y"), &Lease{Cgroup: "/y"}) }, sharing.ErrInvalid},
+		"health of no GPU":        {func(l *Ledger) error { return l.SetHealth("z", sharing.HealthOK, "") }, sharing.ErrNotFound},
+		"inventory without UUID":  {func(l *Ledger) error { return l.SetInventory([]sharing.GPU{{Memory: 1}}) }, sharing.ErrInvalid},
+		"adopt an unknown claim":  {func(l *Ledger) error { return l.Adopt("z", *lease) }, sharing.ErrNotFound},
+		"adopt without a cgroup":  {func(l *Ledger) error { return l.Adopt("x", Lease{}) }, sharing.ErrInvalid},
+		"end of an unknown claim": {func(l *Ledger) error { return l.EndLease("z") }, sharing.ErrNotFound},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := testLedger(t, testClaim("x"))
+			grants, gpus := l.Grants(), l.GPUs()
+			if err := tt.do(l); !errors.Is(err, tt.is) {
+				t.Errorf("error %v, want %v", err, tt.is)
+			}
+			if diff := cmp.Diff(grants, l.Grants()) + cmp.Diff(gpus, l.GPUs()); diff != "" {
+				t.Errorf("changed:\n%s", diff)
+			}
+			if err := l.Check(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The last byte is given, and not one more.
+func TestTheLastByte(t *testing.T) {
+	t.Parallel()
+	l := testLedger(t, testClaim("x"))
+	claim := func(id ClaimID, memory sharing.Bytes) error {
+		return l.Claim(Claim{ID: id, Request: sharing.Request{Memory: memory, GPUs: 1}, Placement: sharing.Placement{{GPU: "a", Memory: memory}}})
+	}
+	if err := claim("y", 70*sharing.GiB+1); !errors.Is(err, sharing.ErrExhausted) {
+		t.Errorf("one byte too much: %v", err)
+	}
+	if err := claim("y", 70*sharing.GiB); err != nil {
+		t.Errorf("all that is left: %v", err)
+	}
+	if v, _ := l.GPU("a"); v.FreeMemory != 0 || v.FreePercent != 50 || v.Overbooked {
+		t.Errorf("a full GPU is %+v", v)
+	}
+}
+
+// A restored claim whose name cannot be kept is worth more than its name.
+func TestRestoreDropsTheName(t *testing.T) {
+	t.Parallel()
+	l := testLedger(t, testClaim("x"))
+	for i, name := range []string{"name-x", "Not A Name", "\x00"} {
+		c := Claim{ID: ClaimID(rune('p' + i)), Name: name}
+		if err := l.Restore(c, nil); err != nil {
+			t.Fatal(err)
+		}
+		if g, _ := l.Get(c.ID); g.Claim.Name != "" {
+			t.Errorf("name %q is kept", g.Claim.Name)
+		}
+	}
+	if g, _ := l.ByName("name-x"); g.Claim.ID != "x" {
+		t.Errorf("the name is now that of %q", g.Claim.ID)
+	}
+	if err := l.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Check finds every kind of breach: without it, the property test would prove nothing.
+func TestCheckFinds(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		spoil func(*Ledger)
+		want  string
+	}{
+		"a claim under another id": {func(l *Ledger) { l.claims["z"] = l.claims["x"] }, "is filed under"},
+		"two fragments on one GPU": {func(l *Ledger) {
+			e := l.claims["x"]
+			e.claim.Placement = append(e.claim.Placement, e.claim.Placement[0])
+		}, "two fragments"},
+		"a lost name":           {func(l *Ledger) { delete(l.names, "name-x") }, "is not found by its name"},
+		"a name of nobody":      {func(l *Ledger) { l.names["ghost"] = "z" }, "2 names for 1 claims"},
+		"a lost cgroup":         {func(l *Ledger) { delete(l.cgroups, "/x") }, "is not found by its cgroup"},
+		"a wrong sum":           {func(l *Ledger) { l.gpus["a"].held.memory-- }, "booked"},
+		"a wrong count":         {func(l *Ledger) { l.gpus["a"].leased.claims++ }, "booked"},
+		"a GPU without a page":  {func(l *Ledger) { delete(l.gpus, "a") }, "has no page"},
+		"an overbooked GPU":     {func(l *Ledger) { l.gpus["a"].facts.Memory = sharing.GiB }, "overbooked true"},
+		"an excuse for nothing": {func(l *Ledger) { l.gpus["b"].excused = true }, "overbooked false"},
+		"an empty page":         {func(l *Ledger) { l.gpus["b"].present = false }, "is gone and has a page"},
+		"a healthy ghost":       {func(l *Ledger) { l.gpus["a"].present = false }, "is gone and healthy"},
+		"a page of another":     {func(l *Ledger) { l.gpus["a"].facts.UUID = "z" }, "is filed under"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := testLedger(t, testClaim("x"))
+			if err := l.Arm("x", Lease{Cgroup: "/x", Inode: 1}); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Check(); err != nil {
+				t.Fatal(err)
+			}
+			tt.spoil(l)
+			if err := l.Check(); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("Check says %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestSorted(t *testing.T) {
+	t.Parallel()
+	l := New()
+	for _, id := range []ClaimID{"c", "a", "b"} {
+		if err := l.Restore(Claim{ID: id}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var ids []ClaimID
+	for _, g := range l.Grants() {
+		ids = append(ids, g.Claim.ID)
+	}
+	if !slices.IsSorted(ids) || len(ids) != 3 {
+		t.Errorf("grants are %q", ids)
+	}
+}
