@@ -45,6 +45,6 @@ func main() {
 	defer cancel()
 	if err := g.run(ctx, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "protogen:", err)
-		os.Exit(1) //nolint:gocritic // the process ends: the context's cancel frees nothing more.
+		os.Exit(1)
 	}
 }
