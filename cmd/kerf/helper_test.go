@@ -10,9 +10,11 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,6 +28,13 @@ const asKerf = "KERF_TEST_AS_KERF"
 func TestMain(m *testing.M) {
 	if os.Getenv(asKerf) == "1" {
 		main()
+	}
+	// A test run in the background of a script starts with these ignored, and so would all that it starts. A
+	// handler makes them the defaults again in what is executed from here.
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGHUP, syscall.SIGTERM} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
 	}
 	os.Exit(m.Run())
 }

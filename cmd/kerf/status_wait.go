@@ -91,8 +91,11 @@ func (a *app) statusWait(parent context.Context, o *statusOptions) error {
 		return misused(err)
 	}
 	return interruptible(parent, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, o.timeout)
-		defer cancel()
+		// No deadline on the context: the agent would learn it with the call and might end the call first, as if
+		// that was what there is to see.
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer time.AfterFunc(o.timeout, func() { cancel(context.DeadlineExceeded) }).Stop()
 		seen := "nothing"
 		var last *nodev1.GetNodeResponse
 		err := nodeclient.Follow(ctx, a.dir, watchInterval, func(p *nodev1.GetNodeResponse) error {

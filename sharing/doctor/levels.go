@@ -59,10 +59,8 @@ func (f Facts) baseReason() string {
 // agentsReason is why a level is not among those of an agent that answered.
 func (f Facts) agentsReason(l sharing.Level) string {
 	switch {
-	case !f.Agent.Ready && len(f.Agent.NotReady) > 0:
-		return "the agent is not ready: " + strings.Join(f.Agent.NotReady, "; ")
 	case !f.Agent.Ready:
-		return "the agent is not ready"
+		return "the agent is not ready (see agent)"
 	case l == sharing.LevelDriver && f.Driver.Library != "" && !f.Driver.MemoryLimits:
 		return "the driver has no memory limits (r615 and newer have them)"
 	}
