@@ -6,6 +6,8 @@
  */
 #define NVML_NO_UNVERSIONED_FUNC_DEFS 1
 #include <nvml.h>
+#include <pthread.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -25,6 +27,24 @@ static nvmlDevice_t gpu(const char *index)
 	if (ret)
 		printf("%d handle\n", ret);
 	return device;
+}
+
+/* What a thread is stuck in while another acts. */
+static nvmlReturn_t stuck;
+
+static void *wait_long(void *unused)
+{
+	nvmlEventData_t e;
+	stuck = CALL(nvmlEventSetWait_v2)(events, &e, 60000);
+	return unused;
+}
+
+static void *ask_recovery(void *device)
+{
+	nvmlFieldValue_t f = { .fieldId = NVML_FI_DEV_GET_GPU_RECOVERY_ACTION };
+	CALL(nvmlDeviceGetFieldValues)(*(nvmlDevice_t *)device, 1, &f);
+	stuck = f.nvmlReturn;
+	return NULL;
 }
 
 static void command(char *text)
@@ -135,6 +155,37 @@ static void command(char *text)
 		if (!ret)
 			CALL(nvmlDeviceGetMinorNumber)(e.device, &minor);
 		printf("%d minor=%u type=%llu data=%llu gi=%u\n", ret, minor, e.eventType, e.eventData, e.gpuInstanceId);
+	} else if (IS("free-while-waiting", 0)) {
+		pthread_t t;
+		EQ(pthread_create(&t, NULL, wait_long, NULL), 0);
+		usleep(100000);
+		ret = CALL(nvmlEventSetFree)(events);
+		EQ(pthread_join(t, NULL), 0);
+		printf("%d %d %d\n", ret, stuck, CALL(nvmlEventSetFree)(events));
+		events.handle = NULL;
+	} else if (IS("shutdown-while-hung", 1)) {
+		pthread_t t;
+		nvmlDevice_t d = gpu(arg[1]);
+		EQ(pthread_create(&t, NULL, ask_recovery, &d), 0);
+		usleep(100000);
+		ret = CALL(nvmlShutdown)();
+		EQ(pthread_join(t, NULL), 0);
+		printf("%d %d\n", ret, stuck);
+	} else if (IS("fork", 1)) {
+		unsigned count = 0;
+		fflush(stdout);
+		pid_t pid = fork();
+		if (pid == 0) {
+			nvmlUtilization_t u = { 0 };
+			nvmlDevice_t d = gpu(arg[1]);
+			ret = d.handle ? CALL(nvmlDeviceGetUtilizationRates)(d, &u) : NVML_ERROR_UNKNOWN;
+			printf("child %d %u, ", ret, u.gpu);
+			fflush(stdout);
+			_exit(0);
+		}
+		waitpid(pid, NULL, 0);
+		ret = CALL(nvmlDeviceGetCount_v2)(&count);
+		printf("parent %d %u\n", ret, count);
 	} else if (IS("mig", 1)) {
 		nvmlDevice_t d = gpu(arg[1]), m = { 0 };
 		unsigned current = 9, pending = 9, is = 9, gi = 99;

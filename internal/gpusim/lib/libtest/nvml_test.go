@@ -160,6 +160,32 @@ func TestNVMLBrokenConnection(t *testing.T) {
 	}
 }
 
+// A child goes on with connections of its own.
+func TestNVMLFork(t *testing.T) {
+	k := start(t, "r615", 0x1B)
+	got := nvml(t, k.dir, "init", "fork,0", "identity,0")
+	if got[1] != "child 0 30, parent 0 1" || !strings.HasPrefix(got[2], "0 GPU-") {
+		t.Errorf("around a fork: %q", got)
+	}
+}
+
+// Neither a wait nor a GPU that hangs keeps another thread from ending it.
+func TestNVMLInterrupts(t *testing.T) {
+	k := start(t, "r615", 0x1B)
+	release := make(chan struct{})
+	defer close(release)
+	k.instead(func(_ int, r wire.Request) (wire.Response, bool) {
+		if r.Op == wire.OpRecovery || r.Op == wire.OpWaitEvent {
+			<-release
+		}
+		return wire.Response{}, false
+	})
+	got := nvml(t, k.dir, "init", "watch,0", "free-while-waiting", "shutdown-while-hung,0", "init", "identity,0")
+	if got[2] != "0 15 2" || got[3] != "0 15" || got[4] != success || !strings.HasPrefix(got[5], "0 GPU-") {
+		t.Errorf("interrupted: %q", got)
+	}
+}
+
 func TestNVMLMIG(t *testing.T) {
 	k := start(t, "r615", 0x1B)
 	k.instead(func(_ int, r wire.Request) (wire.Response, bool) {
