@@ -26,15 +26,22 @@ const (
 	LevelExclusive
 )
 
-var levelNames = [...]string{
-	LevelUnknown: "unknown", LevelNone: "none", LevelReactive: "reactive", LevelClient: "client",
-	LevelDriver: "driver", LevelHardware: "hardware", LevelExclusive: "exclusive",
-}
-
 // String returns the level's name as users write and read it.
 func (l Level) String() string {
-	if int(l) < len(levelNames) {
-		return levelNames[l]
+	switch l {
+	case LevelNone:
+		return "none"
+	case LevelReactive:
+		return "reactive"
+	case LevelClient:
+		return "client"
+	case LevelDriver:
+		return "driver"
+	case LevelHardware:
+		return "hardware"
+	case LevelExclusive:
+		return "exclusive"
+	case LevelUnknown:
 	}
 	return "unknown"
 }
@@ -57,9 +64,9 @@ func (l Level) AtLeast(least Level) bool {
 
 // ParseLevel reads a level's name; field names the input for the error.
 func ParseLevel(field, s string) (Level, error) {
-	for i, n := range levelNames {
-		if n == s && Level(i) != LevelUnknown {
-			return Level(i), nil
+	for l := LevelNone; l <= LevelExclusive; l++ {
+		if l.String() == s {
+			return l, nil
 		}
 	}
 	return LevelUnknown, Invalid(field, s, "write one of exclusive, hardware, driver, client, reactive, none", "is not an enforcement level")

@@ -17,7 +17,7 @@ func ParsePercent(field, s string) (Percent, error) {
 	if problem != "" {
 		return 0, Invalid(field, s, "write a whole number from 1 to 100 (per GPU), such as 25", "%s", problem)
 	}
-	return Percent(n), nil
+	return Percent(n), nil //nolint:gosec // parseCount bounds it
 }
 
 // String returns the share with a percent sign.

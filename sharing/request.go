@@ -115,7 +115,8 @@ func (r Request) Each() (Bytes, Percent) {
 	if r.GPUs < 1 {
 		return 0, 0
 	}
-	return r.Memory / Bytes(r.GPUs), r.Percent / Percent(r.GPUs)
+	n := Bytes(r.GPUs)
+	return r.Memory / n, Percent(Bytes(r.Percent) / n) //nolint:gosec // no more than r.Percent
 }
 
 // On returns the fragment that answers r on GPU g: all that is usable for a whole GPU, the share of the

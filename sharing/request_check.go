@@ -62,7 +62,7 @@ func (r Request) checkAmounts(f Fields, counted bool) (errs []error) {
 	if !counted {
 		return errs
 	}
-	n := Bytes(r.GPUs)
+	n := Bytes(r.GPUs) //nolint:gosec // counted: 1 to MaxGPUs
 	switch {
 	case r.Memory == 0:
 	case r.Memory%n != 0:

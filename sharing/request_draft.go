@@ -52,7 +52,7 @@ func (d *draft) finish() (Request, error) {
 	}
 	whole := d.Request
 	if unread && whole.Kind == KindShared && whole.Memory == 0 && whole.Percent == 0 {
-		whole.Percent = Percent(max(whole.GPUs, 1))
+		whole.Percent = Percent(max(whole.GPUs, 1)) //nolint:gosec // at most MaxGPUs+1, and only looked at
 	}
 	if unread {
 		whole.UUIDs = nil
@@ -68,7 +68,7 @@ func (d *draft) finish() (Request, error) {
 func flatten(errs []error) []error {
 	var out []error
 	for _, err := range errs {
-		if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // a join is looked for, not an error
+		if joined, ok := err.(interface{ Unwrap() []error }); ok {
 			out = append(out, flatten(joined.Unwrap())...)
 			continue
 		}

@@ -79,7 +79,7 @@ func RequestFromAmounts(in Amounts) (Request, error) {
 // globs stay behind: the node adds them again.
 func (r Request) Amounts() Amounts {
 	a := Amounts{
-		Memory: uint64(r.Memory), Percent: uint32(r.Percent), GPUs: uint32(max(0, min(r.GPUs, MaxGPUs+1))), //nolint:gosec // bounded just here
+		Memory: uint64(r.Memory), Percent: uint32(r.Percent), GPUs: uint32(max(0, min(r.GPUs, MaxGPUs+1))),
 		Whole: r.Kind == KindWhole, Profile: r.Profile,
 	}
 	a.Models = append(a.Models, r.Models...)

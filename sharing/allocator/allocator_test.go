@@ -133,12 +133,12 @@ func TestWholeMeansAlone(t *testing.T) {
 // The order in which GPUs are listed changes nothing, and neither does asking twice.
 func TestDeterministic(t *testing.T) {
 	t.Parallel()
-	rnd := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // a test
+	rnd := rand.New(rand.NewPCG(3, 4))
 	for range 2000 {
 		gpus := randomGPUs(rnd)
-		r := sharing.Request{GPUs: 1 + rnd.IntN(3), Kind: sharing.Kind(rnd.IntN(2)), Place: sharing.Spread(rnd.IntN(3))} //nolint:gosec // small
+		r := sharing.Request{GPUs: 1 + rnd.IntN(3), Kind: sharing.Kind(rnd.IntN(2)), Place: sharing.Spread(rnd.IntN(3))}
 		if r.Kind == sharing.KindShared {
-			r.Percent = sharing.Percent(r.GPUs * (1 + rnd.IntN(40))) //nolint:gosec // small
+			r.Percent = sharing.Percent(r.GPUs * (1 + rnd.IntN(40)))
 		}
 		before := slices.Clone(gpus)
 		want, wantErr := Choose(gpus, r)
@@ -160,7 +160,7 @@ func randomGPUs(rnd *rand.Rand) []GPUState {
 		g := free(n, sharing.Bytes(1+rnd.IntN(2))*40*sharing.GiB)
 		g.GPU.Index, g.GPU.NUMA = n/2, n/4
 		if rnd.IntN(2) == 0 {
-			g.FreeMemory, g.FreePercent, g.Held = sharing.Bytes(rnd.IntN(4))*10*sharing.GiB, sharing.Percent(25*rnd.IntN(5)), true //nolint:gosec // small
+			g.FreeMemory, g.FreePercent, g.Held = sharing.Bytes(rnd.IntN(4))*10*sharing.GiB, sharing.Percent(25*rnd.IntN(5)), true
 		}
 		for peer := range n {
 			if rnd.IntN(2) == 0 {

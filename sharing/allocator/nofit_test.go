@@ -41,7 +41,7 @@ func TestNoFit(t *testing.T) {
 			t.Parallel()
 			_, err := Choose(tt.gpus, tt.r)
 			noFit := new(NoFit)
-			if !errors.Is(err, tt.is) || !errors.As(err, &noFit) || noFit.Never != (tt.is == sharing.ErrUnsupported) || len(noFit.GPUs) > len(tt.gpus) {
+			if !errors.Is(err, tt.is) || !errors.As(err, &noFit) || noFit.Never != errors.Is(tt.is, sharing.ErrUnsupported) || len(noFit.GPUs) > len(tt.gpus) {
 				t.Fatalf("error %v, want %v", err, tt.is)
 			}
 			for _, part := range tt.parts {

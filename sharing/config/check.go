@@ -28,8 +28,7 @@ func (c *checker) all(err error) {
 		}
 		return
 	}
-	var what *sharing.FieldError
-	if errors.As(err, &what) {
+	if what, ok := errors.AsType[*sharing.FieldError](err); ok {
 		c.mistakes = append(c.mistakes, Mistake{What: what})
 	}
 }

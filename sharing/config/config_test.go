@@ -98,20 +98,20 @@ func TestRoundTrip(t *testing.T) {
 // Any valid document survives Encode and Decode, whatever its numbers and texts look like to YAML.
 func TestRoundTripRandom(t *testing.T) {
 	t.Parallel()
-	rnd := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test
+	rnd := rand.New(rand.NewPCG(1, 2))
 	texts := []string{"", "true", "null", "1e3", "0x10", "~", "010", "a-b", "no", "1_0"}
 	for i := range 500 {
 		var doc Document
 		for n := range 1 + rnd.IntN(4) {
 			p := Pool{
-				Name: fmt.Sprint("p", n), Place: sharing.Spread(rnd.IntN(3)), MinLevel: sharing.Level(rnd.IntN(7)), OverCap: OverCap(rnd.IntN(3)), //nolint:gosec // small
+				Name: fmt.Sprint("p", n), Place: sharing.Spread(rnd.IntN(3)), MinLevel: sharing.Level(rnd.IntN(7)), OverCap: OverCap(rnd.IntN(3)),
 				NodeSelector: map[string]string{"n": fmt.Sprint(n), "true": texts[rnd.IntN(len(texts))]},
 			}
 			doc.Pools = append(doc.Pools, p)
 		}
 		for n := range rnd.IntN(4) {
 			doc.Profiles = append(doc.Profiles, Profile{
-				Name: fmt.Sprint(n), Memory: sharing.MiB + sharing.Bytes(rnd.Uint64()>>rnd.IntN(44)), Percent: sharing.Percent(rnd.IntN(101)), //nolint:gosec // small
+				Name: fmt.Sprint(n), Memory: sharing.MiB + sharing.Bytes(rnd.Uint64()>>rnd.IntN(44)), Percent: sharing.Percent(rnd.IntN(101)),
 				Models: []string{texts[1+rnd.IntN(len(texts)-1)]},
 			})
 			doc.Pools[0].Profiles = append(doc.Pools[0].Profiles, fmt.Sprint(n))

@@ -214,8 +214,7 @@ func parsed[T any](r *reader, path string, n *yaml.Node, parse func(field, s str
 
 func take[T any](r *reader, path string, n *yaml.Node, parse func(field, s string) (T, error)) T {
 	v, err := parse(path, n.Value)
-	var what *sharing.FieldError
-	if errors.As(err, &what) {
+	if what, ok := errors.AsType[*sharing.FieldError](err); ok {
 		r.note(n.Line, what)
 	}
 	return v

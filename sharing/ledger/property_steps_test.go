@@ -30,7 +30,7 @@ func (p *player) expect(err error, ok bool, what string) {
 
 func (p *player) newLease(id ledger.ClaimID) ledger.Lease {
 	p.next++
-	return ledger.Lease{Cgroup: fmt.Sprintf("/kerf/%s-%d", id, p.next), Inode: uint64(p.next)} //nolint:gosec // counts up from 1
+	return ledger.Lease{Cgroup: fmt.Sprintf("/kerf/%s-%d", id, p.next), Inode: uint64(p.next)}
 }
 
 func (p *player) arm() string {
@@ -133,7 +133,7 @@ func (p *player) health() string {
 	id := uuid(fmt.Sprint("gpu", p.rnd.IntN(7)))
 	h := sharing.HealthOK
 	if p.rnd.IntN(4) == 0 {
-		h = sharing.Health(p.rnd.IntN(5)) //nolint:gosec // 0..4
+		h = sharing.Health(p.rnd.IntN(5))
 	}
 	_, known := p.n.gpu(id)
 	err := p.l.SetHealth(id, h, "the test says so")
@@ -215,7 +215,7 @@ func (p *player) compare() error {
 		var freeMemory sharing.Bytes
 		freePercent := 0
 		if known && g.Health == sharing.HealthOK && !g.MIG && whole == 0 && !over {
-			freeMemory, freePercent = sharing.Bytes(int64(g.Memory)-int64(g.Reserved)-memory.Int64()), 100-percent //nolint:gosec // not overbooked
+			freeMemory, freePercent = sharing.Bytes(int64(g.Memory)-int64(g.Reserved)-memory.Int64()), 100-percent
 		}
 		if !same || over != v.Overbooked || freeMemory != v.FreeMemory || freePercent != int(v.FreePercent) {
 			return fmt.Errorf("gpu %q is %+v, the model has %v bytes, %d%%, %d claims, %d whole, %d and %d%% free", v.GPU.UUID, v, memory, percent, claims, whole, freeMemory, freePercent)

@@ -28,10 +28,10 @@ func TestAgainstNaive(t *testing.T) {
 	t.Parallel()
 	s := *seed
 	if s == 0 {
-		s = uint64(time.Now().UnixNano()) //nolint:gosec // any number will do
+		s = uint64(time.Now().UnixNano())
 	}
 	t.Logf("seed %d (repeat with -args -seed=%d -steps=%d)", s, s, *steps)
-	p := &player{t: t, rnd: rand.New(rand.NewPCG(s, 0)), l: ledger.New(), done: map[string]int{}} //nolint:gosec // a test
+	p := &player{t: t, rnd: rand.New(rand.NewPCG(s, 0)), l: ledger.New(), done: map[string]int{}}
 	p.inventory()
 	for step := range *steps {
 		what := p.step()
@@ -89,7 +89,7 @@ func (p *player) step() string {
 // request returns a valid request.
 func (p *player) request() sharing.Request {
 	for {
-		r := sharing.Request{GPUs: 1, Place: sharing.Spread(p.rnd.IntN(3))} //nolint:gosec // 0..2
+		r := sharing.Request{GPUs: 1, Place: sharing.Spread(p.rnd.IntN(3))}
 		if p.rnd.IntN(4) == 0 {
 			r.GPUs = 1 + p.rnd.IntN(3)
 		}
