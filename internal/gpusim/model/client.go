@@ -1,0 +1,90 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// ClientID names a process's hold on one GPU; it is never used again.
+type ClientID uint64
+
+// maxObjects is the most allocations and contexts of a client, so that no client makes the daemon's own
+// memory grow without end.
+const maxObjects = 1 << 20
+
+type client struct {
+	id       ClientID
+	pid      int
+	gpu      *gpu
+	contexts map[uint64]*holding
+	allocs   map[uint64]*allocation // by address
+}
+
+// holding is memory in use.
+type holding struct {
+	bytes sharing.Bytes
+	part  int // index in gpu.used
+	// charged are the limits that count these bytes; those cleared since are among them and of no matter.
+	charged []*limit
+}
+
+type allocation struct {
+	holding
+	context uint64 // 0: none
+}
+
+// Open lets process pid hold something on a GPU. It works on a lost GPU, too: each call then answers Lost.
+func (m *Model) Open(index, pid int) (ClientID, error) {
+	if index < 0 || index >= len(m.gpus) {
+		return 0, wire.Invalid
+	}
+	m.lastID++
+	c := &client{
+		id: ClientID(m.lastID), pid: pid, gpu: m.gpus[index],
+		contexts: map[uint64]*holding{}, allocs: map[uint64]*allocation{},
+	}
+	m.clients[c.id] = c
+	return c.id, nil
+}
+
+// Close takes back everything that the client held, and its launches that have not ended by now. A client
+// that is closed already is left alone.
+func (m *Model) Close(id ClientID, now time.Duration) {
+	c, ok := m.clients[id]
+	if !ok {
+		return
+	}
+	c.drop()
+	c.gpu.busy.cancel(id, now)
+	delete(m.clients, id)
+}
+
+// drop gives back all memory.
+func (c *client) drop() {
+	for at, a := range c.allocs {
+		c.gpu.release(&a.holding)
+		delete(c.allocs, at)
+		c.gpu.place.put(at)
+	}
+	for id, h := range c.contexts {
+		c.gpu.release(h)
+		delete(c.contexts, id)
+	}
+}
+
+// client returns an open client whose GPU answers.
+func (m *Model) client(id ClientID) (*client, error) {
+	c, ok := m.clients[id]
+	if !ok {
+		return nil, wire.NotFound
+	}
+	if c.gpu.lost {
+		return nil, wire.Lost
+	}
+	return c, nil
+}

@@ -1,0 +1,24 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package model is the state of a simulated node's GPUs: who holds what memory, which limits stand, what is
+// broken. It is a state machine without I/O, clock or goroutine; its owner, package daemon, supplies time,
+// process ids and cgroups, and calls it from one goroutine at a time.
+//
+// It promises: on each GPU and MIG instance the memory in use never passes what is usable; what is charged to a limit
+// when memory is taken never passes its hard limit; closing a client gives back everything that it held; a
+// call that returns an error has changed nothing.
+//
+// How limits behave:
+//   - An allocation is charged to limited cgroups above its process at the time of the allocation: with Misc
+//     to the nearest one, with Dmem to all of them. It stays charged there when the process moves. What was
+//     allocated before a limit was set is not charged to it; neither is it after a limit was cleared and set
+//     again.
+//   - A hard limit below present use is refused with Misc; with Dmem it is taken, and refuses what comes after.
+//   - A soft limit is kept and shown, and does nothing.
+//
+// A lost GPU answers Lost to everything; what was held on it is gone at once, limits stay. When it comes
+// back it is as after a reset. It executes launches one after the other, whatever their stream.
+//
+// It does not promise the timing of a real GPU.
+package model

@@ -1,0 +1,173 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
+	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// take charges bytes on a part of the GPU to a process in chain, or returns OutOfMemory with nothing changed.
+func (m *Model) take(g *gpu, part int, bytes sharing.Bytes, chain Chain) (holding, error) {
+	if bytes > g.capacity[part].SubFloor(g.used[part]) {
+		return holding{}, wire.OutOfMemory
+	}
+	h := holding{bytes: bytes, part: part}
+	for _, group := range chain {
+		l, limited := g.limits[group.ID]
+		if !limited {
+			continue
+		}
+		if bytes > l.hard.SubFloor(l.used) {
+			return holding{}, wire.OutOfMemory
+		}
+		h.charged = append(h.charged, l)
+		if m.machine.Memacct == machine.Misc {
+			break
+		}
+	}
+	g.used[part] += bytes
+	for _, l := range h.charged {
+		l.used += bytes // at most the GPU's memory: cannot wrap
+	}
+	return h, nil
+}
+
+// release undoes take.
+func (g *gpu) release(h *holding) {
+	g.used[h.part] = g.used[h.part].SubFloor(h.bytes)
+	for _, l := range h.charged {
+		l.used = l.used.SubFloor(h.bytes)
+	}
+}
+
+// CreateContext makes a context for a process in chain, which costs memory. instance is the MIG GPU instance
+// to run on, 0 for the first or, without MIG mode, for the GPU. Errors: OutOfMemory, NotFound (client, or no
+// such instance), Lost.
+func (m *Model) CreateContext(id ClientID, instance uint64, chain Chain) (uint64, error) {
+	c, err := m.client(id)
+	if err != nil {
+		return 0, err
+	}
+	part, err := c.gpu.part(instance)
+	if err != nil {
+		return 0, err
+	}
+	if len(c.contexts)+len(c.allocs) >= maxObjects {
+		return 0, wire.OutOfMemory
+	}
+	h, err := m.take(c.gpu, part, c.gpu.hw.Model.Context, chain)
+	if err != nil {
+		return 0, err
+	}
+	m.lastID++
+	c.contexts[m.lastID] = &h
+	return m.lastID, nil
+}
+
+// part returns the index in gpu.used of a GPU instance id.
+func (g *gpu) part(instance uint64) (int, error) {
+	if instance == 0 {
+		instance = 1 // the first instance, or the whole GPU
+	} else if !g.hw.MIG {
+		return 0, wire.NotFound
+	}
+	if instance > uint64(len(g.capacity)) {
+		return 0, wire.NotFound
+	}
+	return int(instance - 1), nil // #nosec G115 -- at most the number of instances
+}
+
+// DestroyContext frees a context and what was allocated in it. Its launches run on. Errors: NotFound, Lost.
+func (m *Model) DestroyContext(id ClientID, context uint64) error {
+	c, err := m.client(id)
+	if err != nil {
+		return err
+	}
+	h, ok := c.contexts[context]
+	if !ok {
+		return wire.NotFound
+	}
+	for at, a := range c.allocs {
+		if a.context == context {
+			c.free(at, a)
+		}
+	}
+	c.gpu.release(h)
+	delete(c.contexts, context)
+	return nil
+}
+
+// Alloc takes bytes for a process in chain and returns the address, or handle, by which they are freed.
+// Without a context only VMM memory can be had. Errors: Invalid (no bytes, no such kind), NotFound (client
+// or context), OutOfMemory, Lost.
+func (m *Model) Alloc(id ClientID, bytes sharing.Bytes, context uint64, kind wire.Kind, chain Chain) (uint64, error) {
+	c, err := m.client(id)
+	if err != nil {
+		return 0, err
+	}
+	if bytes == 0 || kind < wire.KindLinear || kind > wire.KindVMM {
+		return 0, wire.Invalid
+	}
+	part, err := c.partOf(context, kind)
+	if err != nil {
+		return 0, err
+	}
+	if len(c.contexts)+len(c.allocs) >= maxObjects {
+		return 0, wire.OutOfMemory
+	}
+	h, err := m.take(c.gpu, part, bytes, chain)
+	if err != nil {
+		return 0, err
+	}
+	at, ok := c.gpu.place.get(bytes)
+	if !ok {
+		c.gpu.release(&h)
+		return 0, wire.OutOfMemory
+	}
+	c.allocs[at] = &allocation{holding: h, context: context}
+	return at, nil
+}
+
+// partOf says where an allocation goes: to its context's part; without one to that of the client's first
+// context.
+func (c *client) partOf(context uint64, kind wire.Kind) (int, error) {
+	if h, ok := c.contexts[context]; ok {
+		return h.part, nil
+	}
+	if context != 0 || kind != wire.KindVMM {
+		return 0, wire.NotFound
+	}
+	var first uint64
+	for ctx := range c.contexts {
+		if first == 0 || ctx < first {
+			first = ctx
+		}
+	}
+	if first != 0 {
+		return c.contexts[first].part, nil
+	}
+	return c.gpu.part(0)
+}
+
+// Free gives an allocation back. Errors: NotFound, Lost.
+func (m *Model) Free(id ClientID, at uint64) error {
+	c, err := m.client(id)
+	if err != nil {
+		return err
+	}
+	a, ok := c.allocs[at]
+	if !ok {
+		return wire.NotFound
+	}
+	c.free(at, a)
+	return nil
+}
+
+func (c *client) free(at uint64, a *allocation) {
+	c.gpu.release(&a.holding)
+	c.gpu.place.put(at)
+	delete(c.allocs, at)
+}

@@ -1,0 +1,97 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Memory is a GPU's memory as one caller sees it: Total is always Reserved + Free + Used.
+type Memory struct{ Total, Reserved, Free, Used sharing.Bytes }
+
+// Memory returns what a process in chain is told of a GPU. Under a hard limit on its own cgroup, if that
+// is below the GPU's usable memory, the limit is the GPU's size; Free is then what it can still have, so
+// Used counts what others hold of the room under the limit, too. A limit further up does not show.
+// Errors: Invalid, Lost.
+func (m *Model) Memory(index int, chain Chain) (Memory, error) {
+	g, err := m.gpu(index)
+	if err != nil {
+		return Memory{}, err
+	}
+	if len(chain) > 0 {
+		l, limited := g.limits[chain[0].ID]
+		if limited && l.hard <= g.hw.Model.Memory.SubFloor(g.hw.Model.Reserved) {
+			free := min(l.hard.SubFloor(l.used), g.free())
+			return Memory{Total: l.hard, Free: free, Used: l.hard - free}, nil
+		}
+	}
+	return g.whole(), nil
+}
+
+func (g *gpu) whole() Memory {
+	free := g.free()
+	model := g.hw.Model
+	return Memory{Total: model.Memory, Reserved: model.Reserved, Free: free, Used: model.Memory - model.Reserved - free}
+}
+
+// Process is what one process holds on one GPU or MIG instance.
+type Process struct {
+	PID   int
+	GPU   int
+	Bytes sharing.Bytes
+	GI    uint64 // GPU instance id, wire.NoInstance outside MIG mode
+	CI    uint64 // compute instance id, the same
+}
+
+// Processes returns those that hold something on a GPU, by pid and instance. Errors: Invalid, Lost.
+func (m *Model) Processes(index int) ([]Process, error) {
+	g, err := m.gpu(index)
+	if err != nil {
+		return nil, err
+	}
+	type key struct{ pid, part int }
+	sum := map[key]sharing.Bytes{}
+	for _, c := range m.clients {
+		if c.gpu != g {
+			continue
+		}
+		for _, h := range c.contexts {
+			sum[key{c.pid, h.part}] += h.bytes
+		}
+		for _, a := range c.allocs {
+			sum[key{c.pid, a.part}] += a.bytes
+		}
+	}
+	all := make([]Process, 0, len(sum))
+	for k, bytes := range sum {
+		p := Process{PID: k.pid, GPU: index, Bytes: bytes, GI: wire.NoInstance, CI: wire.NoInstance}
+		if g.hw.MIG {
+			p.GI, p.CI = uint64(k.part)+1, 0 // #nosec G115 -- an index
+		}
+		all = append(all, p)
+	}
+	slices.SortFunc(all, func(a, b Process) int { return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.GI, b.GI)) })
+	return all, nil
+}
+
+// Status is a GPU's state for people, lost or not.
+type Status struct {
+	Memory   Memory // the whole GPU's
+	Lost     bool
+	Recovery Recovery
+	Faults
+}
+
+// Status returns GPU index's state; Invalid when there is no such GPU.
+func (m *Model) Status(index int) (Status, error) {
+	if index < 0 || index >= len(m.gpus) {
+		return Status{}, wire.Invalid
+	}
+	g := m.gpus[index]
+	return Status{Memory: g.whole(), Lost: g.lost, Recovery: g.recovery, Faults: Faults{Util: g.util, Latency: g.latency}}, nil
+}
