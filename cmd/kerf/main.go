@@ -22,8 +22,7 @@ func main() {
 		screen: screenOf(os.Stdout), exec: syscall.Exec,
 	}
 	code, err := a.main(os.Args[1:])
-	var stopped *interruptedError
-	if errors.As(err, &stopped) {
+	if stopped, ok := errors.AsType[*interruptedError](err); ok {
 		dieOf(stopped.signal)
 	}
 	os.Exit(code)

@@ -44,7 +44,7 @@ the agent ends it as that signal does (130 for ctrl-C).`,
 		RunE: func(c *cobra.Command, args []string) error { return a.run(c, o, args) },
 	}
 	// What cannot be parsed is refused like everything else that run refuses.
-	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return a.badRunFlag(c, o, err) })
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return badRunFlag(o, err) })
 	f := c.Flags()
 	f.SetInterspersed(false)
 	f.StringVar(&o.flags.Memory, "memory", "", "GPU memory, such as 10GiB: the total over its GPUs")
@@ -72,7 +72,7 @@ func complete(c *cobra.Command, flag string, values ...string) {
 
 // badRunFlag is a command line that cannot be parsed. The status file is told too, if the flags that could
 // be read name one.
-func (a *app) badRunFlag(c *cobra.Command, o *runOptions, err error) error {
+func badRunFlag(o *runOptions, err error) error {
 	err = errors.Join(err, errors.New("see kerf run --help"))
 	report := statusFile{path: o.statusFile}
 	return &failure{exitRefused, errors.Join(err, report.refused(err))}

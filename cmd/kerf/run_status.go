@@ -76,10 +76,10 @@ func (f *statusFile) running(g *nodev1.Grant) error { return f.write("running", 
 
 // refused says why there is no grant. A status file that was itself the mistake is left alone.
 func (f *statusFile) refused(why error) error {
-	if f.path == "" || f.writable() != nil {
-		return nil
+	if f.writable() == nil {
+		return f.write("refused", nil, why)
 	}
-	return f.write("refused", nil, why)
+	return nil
 }
 
 func (f *statusFile) write(state string, grant *nodev1.Grant, why error) error {

@@ -15,7 +15,7 @@ type screen func() (width, height int, ok bool)
 // screenOf asks for the size anew each time, since a window changes.
 func screenOf(f *os.File) screen {
 	return func() (int, int, bool) {
-		fd := int(f.Fd()) //nolint:gosec // a file descriptor fits
+		fd := int(f.Fd())
 		if !term.IsTerminal(fd) {
 			return 0, 0, false
 		}

@@ -13,6 +13,7 @@ import (
 
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
 	"github.com/kerf-gpu/kerf/internal/nodeclient"
+	"github.com/kerf-gpu/kerf/internal/present"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -56,24 +57,18 @@ func isReady(p *nodev1.GetNodeResponse) (bool, string) {
 }
 
 func hasGrants(p *nodev1.GetNodeResponse, n int) (bool, string) {
+	const most = 8 // names, which is enough to know what is meant
 	grants := p.GetGrants()
-	seen := fmt.Sprintf("grants=%d", len(grants))
-	for i, g := range grants {
-		name := g.GetName()
-		if name == "" {
-			name = g.GetId()
-		}
-		switch {
-		case i == 0:
-			seen += " (" + name
-		case i == 8:
-			seen += ", ..."
-		case i < 8:
-			seen += ", " + name
-		}
+	var names []string
+	for _, g := range grants[:min(len(grants), most)] {
+		names = append(names, present.FromGrant(g).Label())
 	}
-	if len(grants) > 0 {
-		seen += ")"
+	if len(grants) > most {
+		names = append(names, "...")
+	}
+	seen := fmt.Sprintf("grants=%d", len(grants))
+	if len(names) > 0 {
+		seen += " (" + strings.Join(names, ", ") + ")"
 	}
 	return len(grants) == n, seen
 }

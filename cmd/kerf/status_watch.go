@@ -36,8 +36,7 @@ func (a *app) statusWatch(parent context.Context, o *statusOptions) error {
 			see, away = a.drawTo(o)
 		}
 		err := nodeclient.Follow(ctx, a.dir, watchInterval, see, away)
-		var stopped *interruptedError
-		if errors.As(err, &stopped) {
+		if _, ok := errors.AsType[*interruptedError](err); ok {
 			return nil // ctrl-C is how a watch ends
 		}
 		return fail(err)

@@ -54,7 +54,7 @@ func (c *Client) plain(err error, timeout time.Duration) error {
 		return fmt.Errorf("call the agent: %w", err)
 	}
 	if st.Code() == codes.Unavailable {
-		switch failed, broken := c.link.state(); {
+		switch broken, failed := c.link.state(); {
 		case broken:
 			return &Error{"the agent went away in the middle of the call", ErrBroken}
 		case failed != nil:

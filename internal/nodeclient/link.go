@@ -46,11 +46,11 @@ func connect(ctx context.Context, path string) (net.Conn, error) {
 	return d.DialContext(ctx, "unix", path)
 }
 
-// state returns how the last connect failed, and whether a connection ever broke.
-func (l *link) state() (failed error, broken bool) {
+// state returns whether a connection ever broke, and how the last connect failed.
+func (l *link) state() (broken bool, failed error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.failed, l.broken
+	return l.broken, l.failed
 }
 
 // watchedConn tells its link when the other side ends the connection.

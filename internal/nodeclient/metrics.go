@@ -35,7 +35,7 @@ func Metrics(ctx context.Context, dir string, w io.Writer) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		head, _ := io.ReadAll(io.LimitReader(resp.Body, 512)) //nolint:errcheck // only to explain the status
+		head, _ := io.ReadAll(io.LimitReader(resp.Body, 512)) // only to explain the status
 		return &Error{fmt.Sprintf("the agent answered %s: %s", resp.Status, strings.TrimSpace(string(head))), sharing.ErrUnavailable}
 	}
 	if _, err := io.Copy(w, resp.Body); err != nil {
@@ -46,7 +46,7 @@ func Metrics(ctx context.Context, dir string, w io.Writer) error {
 
 // httpError says why the exposition did not come.
 func (l *link) httpError(ctx context.Context, err error) error {
-	if failed, _ := l.state(); failed != nil && ctx.Err() == nil {
+	if _, failed := l.state(); failed != nil && ctx.Err() == nil {
 		return l.explain(failed)
 	}
 	if ctx.Err() != nil {

@@ -30,8 +30,8 @@ const gib = 1 << 30
 func node() *nodev1.GetNodeResponse {
 	gpu := func(i int32, change func(*nodev1.GPU)) *nodev1.GPU {
 		g := &nodev1.GPU{
-			Uuid: "GPU-0000000" + string(rune('0'+i)) + "-aaaa-bbbb-cccc-dddddddddddd", Index: i, Model: "NVIDIA H100 80GB HBM3",
-			Pci: "0000:1" + string(rune('0'+i)) + ":00.0", MemoryBytes: 80 * gib, ReservedBytes: gib / 2, UsedBytes: 512 << 20, UsedKnown: true,
+			Uuid: "GPU-0000000" + string('0'+i) + "-aaaa-bbbb-cccc-dddddddddddd", Index: i, Model: "NVIDIA H100 80GB HBM3",
+			Pci: "0000:1" + string('0'+i) + ":00.0", MemoryBytes: 80 * gib, ReservedBytes: gib / 2, UsedBytes: 512 << 20, UsedKnown: true,
 			Utilization: 0, Health: "healthy", Levels: []string{"exclusive", "driver"},
 		}
 		change(g)

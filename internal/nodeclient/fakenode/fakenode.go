@@ -48,12 +48,12 @@ func (s *Server) Start(t testing.TB, dir string) *Server {
 	t.Helper()
 	path := filepath.Join(dir, "kerf.sock")
 	_ = os.Remove(path)
-	l, err := net.Listen("unix", path)
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	// As after a SIGKILL, the socket file stays.
-	l.(*net.UnixListener).SetUnlinkOnClose(false) //nolint:forcetypeassert // made two lines above
+	l.SetUnlinkOnClose(false)
 	s.grpc, s.done = grpc.NewServer(), make(chan struct{})
 	nodev1.RegisterNodeServer(s.grpc, s)
 	s.Show(s.current())
