@@ -31,6 +31,8 @@ type app struct {
 	environ     func() []string
 	screen      screen
 	exec        func(path string, argv, env []string) error
+	// args is the command line as it came.
+	args []string
 	// dir is --dir.
 	dir string
 }
@@ -58,6 +60,7 @@ func misused(err error) error { return &failure{exitUsage, err} }
 
 // main runs one command line, says on stderr what went wrong, and returns the exit status.
 func (a *app) main(args []string) (int, error) {
+	a.args = args
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(a.in)

@@ -5,6 +5,7 @@ package main
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -44,7 +45,7 @@ the agent ends it as that signal does (130 for ctrl-C).`,
 		RunE: func(c *cobra.Command, args []string) error { return a.run(c, o, args) },
 	}
 	// What cannot be parsed is refused like everything else that run refuses.
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return badRunFlag(o, err) })
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return a.badRunFlag(err) })
 	f := c.Flags()
 	f.SetInterspersed(false)
 	f.StringVar(&o.flags.Memory, "memory", "", "GPU memory, such as 10GiB: the total over its GPUs")
@@ -70,12 +71,28 @@ func complete(c *cobra.Command, flag string, values ...string) {
 	}
 }
 
-// badRunFlag is a command line that cannot be parsed. The status file is told too, if the flags that could
-// be read name one.
-func badRunFlag(o *runOptions, err error) error {
+// badRunFlag is a command line that cannot be parsed. The status file is told too.
+func (a *app) badRunFlag(err error) error {
 	err = errors.Join(err, errors.New("see kerf run --help"))
-	report := statusFile{path: o.statusFile}
+	report := statusFile{path: statusFileIn(a.args)}
 	return &failure{exitRefused, errors.Join(err, report.refused(err))}
+}
+
+// statusFileIn is the value of --status-file in a command line that cannot be parsed: parsing stopped at the
+// mistake, and the flag may be behind it.
+func statusFileIn(args []string) string {
+	for i, arg := range args {
+		if arg == "--" {
+			break
+		}
+		if v, ok := strings.CutPrefix(arg, "--status-file="); ok {
+			return v
+		}
+		if arg == "--status-file" && i+1 < len(args) {
+			return args[i+1]
+		}
+	}
+	return ""
 }
 
 // check reads the flags. Every mistake is in the error.

@@ -61,6 +61,29 @@ func TestRunRefusesBadFlags(t *testing.T) {
 	}
 }
 
+// A flag that does not parse is told to the status file too, wherever that is named; what belongs to the
+// command is not read.
+func TestRunReportsAnUnknownFlag(t *testing.T) {
+	dir := t.TempDir()
+	for i, args := range [][]string{{"--cores", "2", "--status-file", "FILE"}, {"--status-file=FILE", "--cores"}} {
+		file := filepath.Join(dir, "status"+string(rune('0'+i)))
+		line := []string{"--dir", dir, "run"}
+		for _, a := range args {
+			line = append(line, strings.ReplaceAll(a, "FILE", file))
+		}
+		p := newInProcess(nil)
+		code, _ := p.app.main(append(line, "--", "true", "--status-file", filepath.Join(dir, "not-ours")))
+		if s := readStatus(t, file); code != 125 || s.State != "refused" || !strings.Contains(*s.Error, "--cores") {
+			t.Errorf("%v: %d, %+v", args, code, s)
+		}
+	}
+	p := newInProcess(nil)
+	p.app.main([]string{"run", "--cores", "--", "true", "--status-file", filepath.Join(dir, "not-ours")}) //nolint:errcheck // refused
+	if _, err := os.Stat(filepath.Join(dir, "not-ours")); err == nil {
+		t.Error("a flag of the command was taken for kerf's")
+	}
+}
+
 // The command is looked up as a shell does, before anything is claimed.
 func TestRunLooksTheCommandUpFirst(t *testing.T) {
 	bin := t.TempDir()
