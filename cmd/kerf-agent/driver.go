@@ -37,10 +37,10 @@ func (a *agent) followDriver(ctx context.Context) error {
 	said := ""
 	for {
 		err := a.useDriver(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if errors.Is(err, sharing.ErrConflict) {
+		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // the agent is stopping; the error is only of that
+		case errors.Is(err, sharing.ErrConflict):
 			return err // another agent has a GPU: this one has no business here
 		}
 		if text := err.Error(); text != said {
@@ -69,13 +69,11 @@ func (a *agent) useDriver(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("take stock of the GPUs: %w", err)
 	}
-	for _, g := range gpus {
-		l, err := takeLock(open, filepath.Join(a.lockDir, string(g.UUID)+".lock"), fmt.Sprintf("GPU %d (%s)", g.Index, g.UUID), a.dir)
-		if err != nil {
-			return err
-		}
-		defer l.release()
+	release, err := a.lockGPUs(open, gpus)
+	if err != nil {
+		return err
 	}
+	defer release()
 	door := &driverDoor{lib: lib}
 	att := a.attachment(open, lib, gpus, leftOut)
 	if err := a.runtime.Attach(open, att); err != nil {
@@ -90,6 +88,9 @@ func (a *agent) useDriver(ctx context.Context) (err error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return w.Run(ctx) })
 	g.Go(func() error { return a.reprobe(ctx, lib, att) })
+	if len(leftOut) > 0 {
+		g.Go(func() error { return a.rescan(ctx, lib, len(gpus)) })
+	}
 	if err := g.Wait(); err != nil {
 		return err
 	}
@@ -126,6 +127,26 @@ func (a *agent) reprobe(ctx context.Context, lib *nvml.Library, att node.Attachm
 	return nil
 }
 
+// rescan looks for devices that were left out of the inventory, a lost GPU that is back, say. It ends with
+// an error once there are more than had, so that stock is taken anew.
+func (a *agent) rescan(ctx context.Context, lib *nvml.Library, had int) error {
+	t := time.NewTicker(reprobeEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+		look, cancel := context.WithTimeout(ctx, openDeadline)
+		gpus, _, err := lib.GPUs(look)
+		cancel()
+		if err == nil && len(gpus) > had {
+			return fmt.Errorf("a GPU that was left out answers now; taking stock again: %w", sharing.ErrUnavailable)
+		}
+	}
+}
+
 // backend is the driver's memory limits, with scratch cgroups of ours to probe them on: one that a crash
 // leaves behind is empty, and removed at the next start.
 func (a *agent) backend(lib *nvml.Library) *caps.Driver {
@@ -145,6 +166,25 @@ func (a *agent) levelOf(ctx context.Context, backend *caps.Driver, g sharing.GPU
 		a.log.Warn("it cannot be told yet whether the driver caps memory on this GPU", "gpu", string(g.UUID), "reason", s.Reason, "remedy", s.Remedy)
 	}
 	return node.LevelReport{Shared: sharing.LevelUnknown, Reason: s.Reason}
+}
+
+// lockGPUs keeps other agents off the GPUs until release is called.
+func (a *agent) lockGPUs(ctx context.Context, gpus []sharing.GPU) (release func(), err error) {
+	var locks []*lock
+	release = func() {
+		for _, l := range locks {
+			l.release()
+		}
+	}
+	for _, g := range gpus {
+		l, err := takeLock(ctx, filepath.Join(a.lockDir, string(g.UUID)+".lock"), fmt.Sprintf("GPU %d (%s)", g.Index, g.UUID), a.dir)
+		if err != nil {
+			release()
+			return nil, err
+		}
+		locks = append(locks, l)
+	}
+	return release, nil
 }
 
 // attachment asks each GPU whether it answers and which level it can give.

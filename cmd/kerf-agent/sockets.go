@@ -107,6 +107,8 @@ func serveHTTP(ctx context.Context, l net.Listener, r *node.Runtime, reg *promet
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = s.Close()
 	}
-	<-done
+	if serr := <-done; !errors.Is(serr, http.ErrServerClosed) {
+		err = errors.Join(err, serr)
+	}
 	return err
 }

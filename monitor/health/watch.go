@@ -106,8 +106,6 @@ func (w *Watch) events(ctx context.Context) error {
 	for backoff := time.Second; ctx.Err() == nil; {
 		id, xid, err := w.Driver.NextXID(ctx)
 		switch {
-		case ctx.Err() != nil:
-			return nil
 		case err == nil:
 			backoff = time.Second
 			w.Log.Warn("XID", "gpu", string(id), "xid", xid)
@@ -116,7 +114,9 @@ func (w *Watch) events(ctx context.Context) error {
 		case errors.Is(err, sharing.ErrUnsupported):
 			w.Log.Info("no XID events on this driver; probes alone tell the health", "reason", err.Error())
 			<-ctx.Done()
-			return nil
+			continue
+		case ctx.Err() != nil:
+			continue
 		}
 		w.Log.Warn("wait for XID events", "error", err.Error(), "again_in", backoff.String())
 		if !pause(ctx, backoff) {

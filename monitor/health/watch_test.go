@@ -6,7 +6,6 @@ package health
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"sync"
 	"testing"
@@ -71,7 +70,7 @@ func start(t *testing.T, d *fakeDriver, gpus ...sharing.GPUID) (<-chan change, <
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	told, done := make(chan change, 100), make(chan error, 1)
 	w := &Watch{
-		Driver: d, GPUs: gpus, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Driver: d, GPUs: gpus, Log: slog.New(slog.DiscardHandler),
 		Tell:  func(id sharing.GPUID, h sharing.Health, _ string) { told <- change{id, h} },
 		Every: 5 * time.Millisecond, Deadline: 20 * time.Millisecond,
 	}

@@ -95,7 +95,7 @@ func (r *Runtime) arm(ctx context.Context, c ledger.Claim, h *holding, att Attac
 	own, others := r.splitGPUs(c.Placement, att)
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, r.undoArm(att, c.ID, group, append(own, others...)))
+			err = errors.Join(err, r.undoArm(ctx, att, c.ID, group, append(own, others...)))
 		}
 	}()
 	if err := r.opt.Failpoints.Eval("arm-after-mkdir"); err != nil {
@@ -220,12 +220,13 @@ func (r *Runtime) admit(p *process.Handle, group cgroup.Group) error {
 // undoArm takes back what arm did. A cgroup that has a process keeps its caps, and the claim stays leased
 // until the process ends, which a caller does that was told of an error: better an unwanted lease than
 // memory that is in use and granted again.
-func (r *Runtime) undoArm(att Attachment, id ledger.ClaimID, group cgroup.Group, gpus []sharing.GPU) error {
+func (r *Runtime) undoArm(ctx context.Context, att Attachment, id ledger.ClaimID, group cgroup.Group, gpus []sharing.GPU) error {
 	if busy, err := group.Populated(); busy || (err != nil && !errors.Is(err, sharing.ErrNotFound)) {
 		r.watcher.Add(group)
 		return fmt.Errorf("cgroup %q stays until its process ends: %w", group.Dir, errors.Join(errKept, err))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), capDeadline)
+	// The arm's own time may be what ran out.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), capDeadline)
 	defer cancel()
 	var errs []error
 	if att.Caps != nil {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -132,7 +131,7 @@ func newBench(t *testing.T) *bench {
 	var mu sync.Mutex
 	parent := filepath.Join("kerf-test", fmt.Sprintf("%d-%s", os.Getpid(), filepath.Base(filepath.Dir(b.dir))))
 	b.opt = Options{
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Cgroups: groups, Parent: parent,
+		Log: slog.New(slog.DiscardHandler), Cgroups: groups, Parent: parent,
 		RecordPath: filepath.Join(b.dir, "record.json"), BootID: "this-boot", DevRoot: "/", Version: "test",
 		NewID: func() string {
 			mu.Lock()

@@ -4,6 +4,7 @@
 package node
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -126,7 +127,7 @@ func TestANewerRecordIsLeftAlone(t *testing.T) {
 	if err := New(b.opt).Restore(t.Context()); !errors.Is(err, sharing.ErrUnsupported) {
 		t.Errorf("%v, want ErrUnsupported", err)
 	}
-	if got, err := os.ReadFile(b.opt.RecordPath); err != nil || string(got) != string(newer) {
+	if got, err := os.ReadFile(b.opt.RecordPath); err != nil || !bytes.Equal(got, newer) {
 		t.Errorf("record is now %q %v", got, err)
 	}
 }

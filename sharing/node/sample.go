@@ -5,6 +5,7 @@ package node
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -44,10 +45,7 @@ func (r *Runtime) sample(ctx context.Context) picture {
 	r.mu.Lock()
 	att := r.att
 	grants := r.ledger.Grants()
-	groups := make(map[ledger.ClaimID]*holding, len(r.held))
-	for id, h := range r.held {
-		groups[id] = h
-	}
+	held := maps.Clone(r.held)
 	r.mu.Unlock()
 
 	p := picture{gpus: map[sharing.GPUID]Sample{}, pids: map[ledger.ClaimID][]int{}, capped: map[capKey]sharing.Bytes{}}
@@ -55,7 +53,7 @@ func (r *Runtime) sample(ctx context.Context) picture {
 		if g.Lease == nil {
 			continue
 		}
-		if pids, err := groups[g.Claim.ID].group.Procs(); err == nil {
+		if pids, err := held[g.Claim.ID].group.Procs(); err == nil {
 			p.pids[g.Claim.ID] = pids
 		}
 	}

@@ -37,7 +37,10 @@ func newMachine(ctx context.Context, bin string, real bool) (*machine, error) {
 	}
 	if real {
 		say("This machine has an NVIDIA driver: the demo uses it.")
-		return m, m.startAgent()
+		if err := m.startAgent(); err != nil {
+			return nil, err
+		}
+		return m, nil
 	}
 	m.sim = filepath.Join(root, "gpu")
 	say("No NVIDIA driver here: a simulated node stands in (8 x H100 80GB, driver r615).")
@@ -150,7 +153,8 @@ func (m *machine) status(ctx context.Context) (status, error) {
 		return status{}, err
 	}
 	var s status
-	return s, json.Unmarshal([]byte(out), &s)
+	err = json.Unmarshal([]byte(out), &s)
+	return s, err
 }
 
 func (s status) grant(name string) (grant, bool) {

@@ -4,6 +4,8 @@
 package nodeserver
 
 import (
+	"math"
+
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/node"
@@ -29,11 +31,11 @@ func Message(s node.State) *nodev1.GetNodeResponse {
 
 func gpuMessage(g node.GPUState) *nodev1.GPU {
 	m := &nodev1.GPU{
-		Uuid: string(g.UUID), Index: int32(g.Index), Model: g.Model, Pci: g.PCI, Numa: int32(g.NUMA),
+		Uuid: string(g.UUID), Index: small(g.Index), Model: g.Model, Pci: g.PCI, Numa: small(g.NUMA),
 		MemoryBytes: uint64(g.Memory), ReservedBytes: uint64(g.Reserved),
 		UsedBytes: uint64(g.Used), UsedKnown: g.UsedKnown,
 		GrantedBytes: uint64(g.Granted), GrantedPercent: uint32(g.GrantedPercent),
-		Utilization: int32(g.Utilization), Health: g.Health.String(), HealthReason: g.HealthReason, Mig: g.MIG,
+		Utilization: small(g.Utilization), Health: g.Health.String(), HealthReason: g.HealthReason, Mig: g.MIG,
 	}
 	for _, l := range g.Levels {
 		m.Levels = append(m.Levels, l.String())
@@ -53,7 +55,7 @@ func grantMessage(g node.GrantState) *nodev1.Grant {
 		m.Cgroup = g.Lease.Cgroup
 	}
 	for _, pid := range g.PIDs {
-		m.Pids = append(m.Pids, int32(pid))
+		m.Pids = append(m.Pids, small(pid))
 	}
 	for i, f := range c.Placement {
 		m.Fragments = append(m.Fragments, &nodev1.Fragment{
@@ -80,3 +82,6 @@ func stateOf(g node.GrantState) string {
 	}
 	return "claimed"
 }
+
+// small is n as the wire has it. Indexes, NUMA nodes, percentages and pids are far below the limit.
+func small(n int) int32 { return int32(max(math.MinInt32, min(n, math.MaxInt32))) }

@@ -51,7 +51,7 @@ const gpu = sharing.GPUID("GPU-00000000-0000-0000-0000-000000000001")
 func serve(t *testing.T) (nodev1.NodeClient, *node.Runtime) {
 	t.Helper()
 	dir := t.TempDir()
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	log := slog.New(slog.DiscardHandler)
 	conf := config.Default()
 	pool, err := conf.PoolFor(nil)
 	if err != nil {
