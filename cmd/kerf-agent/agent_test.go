@@ -1,0 +1,196 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestBadFlagsAreRefusedByName(t *testing.T) {
+	tests := map[string]struct {
+		args []string
+		env  environment
+		want string
+	}{
+		"stray argument":   {args: []string{"x"}, want: "x"},
+		"unknown flag":     {args: []string{"--memory", "1"}, want: "--memory"},
+		"empty dir":        {args: []string{"--dir", ""}, want: "--dir"},
+		"dir too long":     {args: []string{"--dir", "/tmp/" + strings.Repeat("x", 120)}, want: "--dir"},
+		"bad log level":    {args: []string{"--dir", "/tmp/kerf-none", "--log-level", "loud"}, want: "--log-level"},
+		"label without =":  {args: []string{"--node-label", "gpu"}, want: "node-label"},
+		"bad failpoint":    {args: []string{"--dir", "/tmp/kerf-none"}, env: environment{failpoints: "x=explode"}, want: "KERF_FAILPOINTS"},
+		"file for a dir":   {args: []string{"--dir", "/dev/null"}, want: "--dir"},
+		"others may write": {args: []string{"--dir", "/tmp"}, want: "--dir"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if os.Geteuid() != 0 && strings.Contains(name, "dir") {
+				t.Skip("the agent asks for root before it looks at the directory:", sharing.ErrDenied)
+			}
+			c := command(tc.env, func(string) { t.Error("killed") })
+			c.SetArgs(tc.args)
+			c.SetErr(io.Discard)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			err := c.ExecuteContext(ctx)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%v, want it to name %s", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestLockSaysWhoHasIt(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a", "x.lock")
+	first, err := takeLock(t.Context(), file, "GPU 0", "/run/one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err = takeLock(ctx, file, "GPU 0", "/run/two")
+	if !errors.Is(err, sharing.ErrConflict) || !strings.Contains(err.Error(), "/run/one") || !strings.Contains(err.Error(), "GPU 0") {
+		t.Errorf("second lock: %v", err)
+	}
+	// A former agent that is just being torn down is waited for.
+	go func() { time.Sleep(100 * time.Millisecond); first.release() }()
+	second, err := takeLock(t.Context(), file, "GPU 0", "/run/two")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second.release()
+}
+
+// built is an agent that has its runtime, and no driver.
+func built(t *testing.T, config string) (*agent, *bytes.Buffer) {
+	t.Helper()
+	var log bytes.Buffer
+	a := &agent{settings: settings{dir: t.TempDir(), config: config}, log: slog.New(slog.NewTextHandler(&log, nil))}
+	if err := a.build(prometheus.NewRegistry()); err != nil {
+		t.Fatal(err)
+	}
+	return a, &log
+}
+
+const (
+	goodConfig = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  pools:\n  - name: one\n"
+	otherGood  = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  pools:\n  - name: two\n"
+	badConfig  = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  pools:\n  - name: one\n    colour: red\n    place: sideways\n"
+)
+
+func TestConfigLifeCycle(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pool := func(a *agent) string { return a.runtime.State(t.Context()).Pool }
+	blocked := func(a *agent) bool {
+		return strings.Contains(strings.Join(a.runtime.NotReady(), "\n"), "configuration")
+	}
+
+	write(badConfig)
+	a, log := built(t, file)
+	seen := a.loadConfig("")
+	if !blocked(a) {
+		t.Error("a bad first document left the agent ready by a default that nobody asked for")
+	}
+	for _, mistake := range []string{"colour", "sideways"} {
+		if !strings.Contains(log.String(), mistake) {
+			t.Errorf("the log does not name %q:\n%s", mistake, log)
+		}
+	}
+	write(goodConfig)
+	if seen = a.loadConfig(seen); blocked(a) || pool(a) != "one" {
+		t.Errorf("after the document was mended: pool %q, not ready %q", pool(a), a.runtime.NotReady())
+	}
+	write(badConfig)
+	seen = a.loadConfig(seen)
+	s := a.runtime.State(t.Context())
+	if blocked(a) || s.Pool != "one" || len(s.ConfigErrors) < 2 || len(s.Warnings) == 0 {
+		t.Errorf("a bad edit: pool %q, errors %q, warnings %q", s.Pool, s.ConfigErrors, s.Warnings)
+	}
+	if again := a.loadConfig(seen); again != seen {
+		t.Error("a document that did not change was read as new")
+	}
+	// An agent that starts while the document is bad goes on with the last good one.
+	b, _ := built(t, file)
+	b.dir = a.dir
+	b.loadConfig("")
+	if blocked(b) || pool(b) != "one" {
+		t.Errorf("restart on a bad document: pool %q, not ready %q", pool(b), b.runtime.NotReady())
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	seen = a.loadConfig(seen)
+	write(otherGood)
+	if a.loadConfig(seen); pool(a) != "two" {
+		t.Errorf("pool %q after a removed document came back", pool(a))
+	}
+}
+
+func TestHTTP(t *testing.T) {
+	a, _ := built(t, "")
+	l, err := listenUnix(filepath.Join(a.dir, "http.sock"), os.Getegid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(filepath.Join(a.dir, "http.sock"))
+	if err != nil || info.Mode().Perm() != 0o660 {
+		t.Errorf("socket mode %v %v", info.Mode(), err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	reg := prometheus.NewRegistry()
+	go func() { done <- serveHTTP(ctx, l, a.runtime, reg) }()
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(a.dir, "http.sock"))
+		},
+	}}
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 503, "/metrics": 200, "/": 404} {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent"+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%s: %d %s, want %d", path, resp.StatusCode, body, want)
+		}
+		if path == "/readyz" && !strings.Contains(string(body), "driver") {
+			t.Errorf("/readyz does not say why: %s", body)
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
