@@ -11,9 +11,9 @@
 //	            │ └─ Release ─► gone       │
 //	            └──────────────────────────┘ EndLease (a pod's container: until its pod is released)
 //
-// It promises: a call either does all it says or changes nothing; no call but Restore, Adopt and
-// SetInventory, which take in facts, leaves a GPU with more booked than it has; a claim is never dropped because its
-// GPU changed or went away; nothing that it returns aliases its own state.
+// It promises: a call either does all it says or changes nothing; no call but those that take in facts
+// (SetInventory, Restore, Adopt) leaves a GPU with more booked or in force than it has; a claim is never
+// dropped because its GPU changed or went away; nothing that it returns aliases its own state.
 //
 // It does not choose GPUs (sharing/allocator does), set caps, or know whether a process lives. It is not
 // safe for concurrent use: its owner holds a lock.

@@ -12,7 +12,8 @@ import (
 )
 
 // naive is the ledger as one would write it without thinking of speed: a list of GPUs and a list of claims,
-// and every question answered by adding up. It shares no arithmetic with the ledger.
+// and every question answered by adding up. It shares no arithmetic with the ledger: signed, and below 2^63 in
+// these tests.
 type naive struct {
 	gpus   []sharing.GPU // the last inventory
 	claims []naiveClaim
@@ -37,8 +38,7 @@ func (n *naive) find(id ledger.ClaimID) int {
 }
 
 // usage adds up what is on a GPU; onlyLeased leaves out what is only claimed.
-func (n *naive) usage(id sharing.GPUID, onlyLeased bool) (memory *big.Int, percent, claims, whole int) {
-	memory = new(big.Int)
+func (n *naive) usage(id sharing.GPUID, onlyLeased bool) (memory int64, percent, claims, whole int) {
 	for _, c := range n.claims {
 		if onlyLeased && c.lease == nil {
 			continue
@@ -47,7 +47,7 @@ func (n *naive) usage(id sharing.GPUID, onlyLeased bool) (memory *big.Int, perce
 			if f.GPU != id {
 				continue
 			}
-			memory.Add(memory, big.NewInt(int64(f.Memory)))
+			memory += int64(f.Memory)
 			percent += int(f.Percent)
 			claims++
 			if f.Whole {
@@ -61,8 +61,7 @@ func (n *naive) usage(id sharing.GPUID, onlyLeased bool) (memory *big.Int, perce
 // room reports whether f can stand beside what is on the GPU.
 func (n *naive) room(g sharing.GPU, f sharing.Fragment, onlyLeased bool) bool {
 	memory, percent, claims, whole := n.usage(g.UUID, onlyLeased)
-	memory.Add(memory, big.NewInt(int64(f.Memory)))
-	if memory.Cmp(big.NewInt(int64(g.Memory)-int64(g.Reserved))) > 0 || percent+int(f.Percent) > 100 {
+	if memory+int64(f.Memory) > int64(g.Memory)-int64(g.Reserved) || percent+int(f.Percent) > 100 {
 		return false
 	}
 	return whole == 0 && (!f.Whole || claims == 0)
@@ -77,10 +76,8 @@ func (n *naive) takes(g sharing.GPU, r sharing.Request) bool {
 // left is the part of the GPU's memory plus the part of its compute that stays free after the fragment.
 func (n *naive) left(g sharing.GPU, f sharing.Fragment) *big.Rat {
 	memory, percent, _, _ := n.usage(g.UUID, false)
-	usable := big.NewInt(int64(g.Memory) - int64(g.Reserved))
-	rest := new(big.Int).Sub(usable, memory)
-	rest.Sub(rest, big.NewInt(int64(f.Memory)))
-	sum := new(big.Rat).SetFrac(rest, usable)
+	usable := int64(g.Memory) - int64(g.Reserved)
+	sum := big.NewRat(usable-memory-int64(f.Memory), usable)
 	return sum.Add(sum, big.NewRat(int64(100-percent-int(f.Percent)), 100))
 }
 
@@ -103,5 +100,5 @@ func (n *naive) better(a, b sharing.GPU, r sharing.Request) bool {
 // overbooked reports whether more is on a GPU of the inventory than it has.
 func (n *naive) overbooked(g sharing.GPU) bool {
 	memory, percent, claims, whole := n.usage(g.UUID, false)
-	return memory.Cmp(big.NewInt(int64(g.Memory)-int64(g.Reserved))) > 0 || percent > 100 || whole > 0 && claims > 1
+	return memory > int64(g.Memory)-int64(g.Reserved) || percent > 100 || whole > 0 && claims > 1
 }

@@ -6,7 +6,6 @@ package ledger_test
 import (
 	"errors"
 	"fmt"
-	"math/big"
 	"slices"
 
 	"github.com/kerf-gpu/kerf/sharing"
@@ -208,17 +207,17 @@ func (p *player) compare() error {
 	for _, v := range p.l.GPUs() {
 		memory, percent, claims, whole := p.n.usage(v.GPU.UUID, false)
 		leased, _, _, _ := p.n.usage(v.GPU.UUID, true)
-		same := memory.Cmp(new(big.Int).SetUint64(uint64(v.HeldMemory))) == 0 && leased.Cmp(new(big.Int).SetUint64(uint64(v.LeasedMemory))) == 0 &&
+		same := memory == int64(v.HeldMemory) && leased == int64(v.LeasedMemory) &&
 			percent == int(v.HeldPercent) && claims == v.Claims && (whole > 0) == v.Whole
 		g, known := p.n.gpu(v.GPU.UUID)
 		over := known && p.n.overbooked(g)
 		var freeMemory sharing.Bytes
 		freePercent := 0
 		if known && g.Health == sharing.HealthOK && !g.MIG && whole == 0 && !over {
-			freeMemory, freePercent = sharing.Bytes(int64(g.Memory)-int64(g.Reserved)-memory.Int64()), 100-percent
+			freeMemory, freePercent = sharing.Bytes(int64(g.Memory)-int64(g.Reserved)-memory), 100-percent
 		}
 		if !same || over != v.Overbooked || freeMemory != v.FreeMemory || freePercent != int(v.FreePercent) {
-			return fmt.Errorf("gpu %q is %+v, the model has %v bytes, %d%%, %d claims, %d whole, %d and %d%% free", v.GPU.UUID, v, memory, percent, claims, whole, freeMemory, freePercent)
+			return fmt.Errorf("gpu %q is %+v, the model has %d bytes, %d%%, %d claims, %d whole, %d and %d%% free", v.GPU.UUID, v, memory, percent, claims, whole, freeMemory, freePercent)
 		}
 	}
 	for _, g := range p.n.gpus {
