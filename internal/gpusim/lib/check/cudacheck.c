@@ -118,7 +118,8 @@ static void context(void)
 	EQ(got == b, 1);
 	EQ(CALL(cuMemAlloc_v2)(&ptr, 8 * MIB), 0);
 	EQ(CALL(cuCtxGetApiVersion)(b, &version), 0);
-	EQ(CALL(cuCtxDestroy_v2)(b), 0); /* and so are its contents */
+	EQ(CALL(cuCtxDestroy_v2)(b), 0); /* and what was allocated in it goes */
+	EQ(CALL(cuMemsetD8_v2)(ptr, 0, 1), CUDA_ERROR_INVALID_VALUE);
 	EQ(free_now(), before);
 	EQ(CALL(cuMemFree_v2)(ptr), CUDA_ERROR_INVALID_VALUE);
 	EQ(CALL(cuCtxDestroy_v2)(b), CUDA_ERROR_CONTEXT_IS_DESTROYED);
@@ -297,6 +298,22 @@ static void fork_(void)
 	EQ(CALL(cuMemFree_v2)(ptr), 0);
 }
 
+/* Ends while a child that was forked later lives on: prints the child's pid. */
+static void orphan(void)
+{
+	CUdeviceptr ptr;
+	start();
+	EQ(CALL(cuMemAlloc_v2)(&ptr, 2 * MIB), 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		close(1); /* who started the parent waits for these to close */
+		close(2);
+		for (;;)
+			pause();
+	}
+	printf("%d\n", (int)pid);
+}
+
 static CUcontext shared;
 
 static void *hammer(void *unused)
@@ -333,6 +350,7 @@ int main(int argc, char **argv)
 	} scenarios[] = {
 		{ "devices", devices }, { "proc", proc }, { "context", context }, { "linear", linear }, { "vmm", vmm },
 		{ "launch", launch },	{ "fork", fork_ }, { "threads", threads },
+		{ "orphan", orphan },
 	};
 	for (size_t i = 0; argc == 2 && i < sizeof scenarios / sizeof scenarios[0]; i++)
 		if (strcmp(argv[1], scenarios[i].name) == 0) {

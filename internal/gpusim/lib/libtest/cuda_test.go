@@ -5,6 +5,8 @@ package libtest_test
 
 import (
 	"os"
+	"strconv"
+	"syscall"
 	"testing"
 
 	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
@@ -23,6 +25,22 @@ func TestCUDAScenarios(t *testing.T) {
 			})
 		}
 	}
+}
+
+// What a process held goes back when it ends, though a child that it forked lives on.
+func TestCUDAMemoryOfAParentThatEnds(t *testing.T) {
+	k := start(t, "r615", 0x1B)
+	r := program(t, k.dir, nil, "check/cudacheck", "orphan")
+	child, err := strconv.Atoi(r.out)
+	if err != nil || r.code != 0 {
+		t.Fatalf("exit %d, printed %q: %s", r.code, r.out, r.errout)
+	}
+	defer func() {
+		if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
+			t.Errorf("end child %d, which was to live on: %v", child, err)
+		}
+	}()
+	eventually(t, "memory back", func() bool { return k.used(0) == 0 })
 }
 
 func TestCUDAVisibleDevices(t *testing.T) {
