@@ -1,0 +1,174 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const head = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\n"
+
+const goodConfig = head + `spec:
+  pools:
+  - name: default
+    place: spread
+  profiles:
+  - {name: small, memory: 1GiB}
+  - {name: half, percent: 50}
+`
+
+// write puts a document in place at once, as a mounted ConfigMap does.
+func (m *machine) write(text string) string {
+	m.t.Helper()
+	path := filepath.Join(m.work, "config.yaml")
+	if err := os.WriteFile(path+".new", []byte(text), 0o644); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		m.t.Fatal(err)
+	}
+	return path
+}
+
+// wantConfig waits until the document in force has mistakes as wanted; want is a part of each.
+func (m *machine) wantMistakes(want ...string) status {
+	m.t.Helper()
+	var s status
+	eventually(m.t, fmt.Sprintf("mistakes %q", want), func() error {
+		s = m.state()
+		all := strings.Join(s.Config.Errors, "\n")
+		for _, w := range want {
+			if !strings.Contains(all, w) {
+				return fmt.Errorf("mistakes told: %q", s.Config.Errors)
+			}
+		}
+		if len(want) == 0 && len(s.Config.Errors) > 0 {
+			return fmt.Errorf("mistakes told: %q", s.Config.Errors)
+		}
+		return nil
+	})
+	return s
+}
+
+// A document with mistakes at the first start grants nothing and lists every mistake; a good one in its
+// place is enough, without a restart; and a bad one later changes nothing.
+func TestConfigDocuments(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		text string // "-": no file
+		want []string
+	}{
+		"missing":       {"-", []string{"no such file"}},
+		"empty":         {"", []string{"empty"}},
+		"no YAML":       {head + "spec: [}\n", []string{"YAML"}},
+		"unknown key":   {head + "spec:\n  pools: [{name: a, colour: red}]\n  shares: 4\n", []string{"spec.pools[0].colour", "spec.shares"}},
+		"duplicate key": {head + "spec:\n  pools: [{name: a}]\n  pools: [{name: b}]\n", []string{"spec.pools stands twice"}},
+		"wrong types": {
+			head + "spec:\n  pools: [{name: a, place: 1, nodeSelector: [x]}]\n  profiles: [{name: p, memory: [1], percent: lots}]\n",
+			[]string{"spec.pools[0].place", "spec.pools[0].nodeSelector", "spec.profiles[0].memory", "spec.profiles[0].percent"},
+		},
+		"bad amounts": {
+			head + "spec:\n  pools: [{name: a}]\n  profiles: [{name: p, memory: -1GiB}, {name: q, percent: 500}, {name: q, gpus: 0}]\n",
+			[]string{"spec.profiles[0].memory", "spec.profiles[1].percent", "spec.profiles[2].name"},
+		},
+		"newer version": {"apiVersion: kerf.dev/v9\nkind: SharingConfig\nspec: {}\n", []string{"kerf.dev/v9", "kerf.dev/v1alpha1"}},
+		"huge":          {goodConfig + "#" + strings.Repeat("x", 1<<20), []string{"larger"}},
+		"bomb": {
+			head + "spec:\n  pools: [{name: &a [x,x,x,x,x,x,x,x,x,x]}, {name: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]}, {name: [*b,*b,*b,*b,*b,*b,*b,*b]}]\n",
+			[]string{"anchor"},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, setup{hardware: "t4x4", noAgent: true})
+			path := filepath.Join(m.work, "config.yaml")
+			if tt.text != "-" {
+				m.write(tt.text)
+			}
+			m.agentFlags = []string{"--config", path}
+			m.startAgent()
+			eventually(t, "answer of the agent", func() error {
+				if r := m.kerf("status"); r.code != 0 {
+					return fmt.Errorf("%v", r)
+				}
+				return nil
+			})
+			why := m.wantMistakes(tt.want...)
+			if why.Ready || !strings.Contains(strings.Join(why.NotReady, ";"), "configuration") {
+				t.Errorf("ready %v (%q) with a document that has mistakes", why.Ready, why.NotReady)
+			}
+			if said := m.refused(flags("--memory 1GiB")); !strings.Contains(said, "configuration") {
+				t.Errorf("refused with: %s", said)
+			}
+			m.write(goodConfig)
+			m.ready()
+			s := m.wantMistakes()
+			r := m.run(flags("--profile small --name by-profile"), hold())
+			if got := r.granted(); got.MemoryBytes != gib {
+				t.Errorf("a grant by profile: %+v", got)
+			}
+			m.keepsLastGood(s, tt.text, tt.want)
+		})
+	}
+}
+
+// keepsLastGood puts the bad document in again: what is in force stays, also over a restart.
+func (m *machine) keepsLastGood(good status, bad string, want []string) {
+	m.t.Helper()
+	if bad == "-" {
+		if err := os.Remove(filepath.Join(m.work, "config.yaml")); err != nil {
+			m.t.Fatal(err)
+		}
+	} else {
+		m.write(bad)
+	}
+	for _, restart := range []bool{false, true} {
+		if restart {
+			m.restartAgent()
+		}
+		s := m.wantMistakes(want...)
+		if !s.Ready || s.Config.SHA256 != good.Config.SHA256 || len(s.Config.Profiles) != 2 || len(s.Warnings) == 0 {
+			m.t.Errorf("after a bad edit (restart %v): ready %v %q, config %+v, warnings %q", restart, s.Ready, s.NotReady, s.Config, s.Warnings)
+		}
+		if got := m.run(flags("--profile half"), []string{"true"}).wait(); got.code != 0 {
+			m.t.Errorf("a claim by the last good document (restart %v): %v", restart, got)
+		}
+	}
+	if _, there := m.state().grant("by-profile"); !there {
+		m.t.Error("the running grant is gone")
+	}
+	checkInvariants(m.t, m)
+}
+
+// The pool's rules hold for claims made after a change, not for what runs.
+func TestConfigChangesOnlyWhatComesAfter(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{hardware: "t4x4", driver: "r580", noAgent: true})
+	m.agentFlags = []string{"--config", m.write(goodConfig)}
+	m.startAgent()
+	m.ready()
+	m.run(flags("--memory 1GiB --name old"), hold()).granted()
+	m.write(head + "spec:\n  pools: [{name: default, minEnforcement: driver, profiles: [small]}]\n  profiles: [{name: small, memory: 2GiB}]\n")
+	eventually(t, "the new document", func() error {
+		if s := m.state(); len(s.Config.Profiles) != 1 {
+			return fmt.Errorf("profiles %q", s.Config.Profiles)
+		}
+		return nil
+	})
+	if said := m.refused(flags("--memory 1GiB")); !strings.Contains(said, "profile") {
+		t.Errorf("a claim without a profile is refused with: %s", said)
+	}
+	if said := m.refused(flags("--profile small")); !strings.Contains(said, "driver") {
+		t.Errorf("the pool's least level is refused with: %s", said)
+	}
+	if g := m.grant("old"); g.Memory != gib || g.State != "leased" {
+		t.Errorf("the running grant changed: %+v", g)
+	}
+	checkInvariants(t, m)
+}

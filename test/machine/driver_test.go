@@ -1,0 +1,241 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// An agent that is there before the driver says what it waits for, and becomes ready with it.
+func TestAgentBeforeDriver(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{hardware: "t4x4", noDriver: true, noAgent: true})
+	m.startAgent()
+	eventually(t, "status of an agent without a driver", func() error {
+		if r := m.kerf("status"); r.code != 0 {
+			return fmt.Errorf("%v", r)
+		}
+		return nil
+	})
+	if s := m.state(); s.Ready || len(s.NotReady) == 0 || len(s.GPUs) != 0 {
+		t.Errorf("without a driver: %+v", s)
+	}
+	if said := m.refused(flags("--memory 1GiB")); !strings.Contains(said, "NVML") {
+		t.Errorf("refused without naming what is missing: %s", said)
+	}
+	if r := m.kerf("status", "--wait", "ready", "--timeout", "300ms"); r.code != 1 || !strings.Contains(r.err, "NVML") {
+		t.Errorf("wait for what does not come: %v", r)
+	}
+	m.startDriver()
+	m.ready()
+	m.run(flags("--memory 1GiB"), load("--alloc 512MiB --hold 1h")).loads(1)
+	checkInvariants(t, m)
+}
+
+// notReady waits until the agent says that it takes no claims, and why.
+func (m *machine) notReady() string {
+	m.t.Helper()
+	var why string
+	eventually(m.t, "agent that is not ready", func() error {
+		s := m.state()
+		why = strings.Join(s.NotReady, "; ")
+		if s.Ready || why == "" {
+			return fmt.Errorf("ready %v, reason %q", s.Ready, why)
+		}
+		return nil
+	})
+	return why
+}
+
+// A driver that was reloaded has forgotten every cap: nothing is granted until they are back.
+func TestCapsComeBackWithTheDriver(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{hardware: "t4x4"})
+	waiting := m.run(flags("--memory 3GiB --name waiting"), append([]string{"sh", "-c", `until test -e "$0"; do sleep 0.05; done; exec "$@"`, m.work + "/go"}, load("--alloc 6GiB --step 128MiB --hold 1h")...))
+	whole := m.run(flags("--gpus 1 --name whole"), hold())
+	waiting.granted()
+	whole.granted()
+	checkInvariants(t, m)
+	before := held(m.state())
+	m.killDriver()
+	m.notReady()
+	if g := m.grant("waiting"); g.Level != "unknown" || g.LevelReason == "" {
+		t.Errorf("no driver answers, and the level is %q (%q)", g.Level, g.LevelReason)
+	}
+	m.refused(flags("--memory 1GiB"))
+	m.startDriver()
+	m.ready()
+	m.wantSame(before, []*run{waiting, whole})
+	if r := call(t, m.env, "touch", m.work+"/go"); r.code != 0 {
+		t.Fatal(r)
+	}
+	wantLoad(t, waiting.loads(1)[0], oom, 3*gib-contextT4-128*mib, 3*gib-contextT4)
+	m.refused(flags("--gpus 3"))
+	checkInvariants(t, m)
+	if metrics := m.kerf("metrics").out; !strings.Contains(metrics, "\nkerf_caps_restored_total ") || strings.Contains(metrics, "\nkerf_caps_restored_total 0\n") {
+		t.Error("metrics do not tell of restored caps")
+	}
+}
+
+// A driver that comes back while the agent is down is no different.
+func TestDriverAndAgentRestart(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{hardware: "t4x4"})
+	r := m.run(flags("--memory 3GiB --name kept"), hold())
+	r.granted()
+	before := held(m.state())
+	m.killAgent()
+	m.killDriver()
+	m.startDriver()
+	m.startAgent()
+	m.ready()
+	m.wantSame(before, []*run{r})
+}
+
+// wantHealth waits for the health of one GPU; all others must be healthy then.
+func (m *machine) wantHealth(index int, health string) {
+	m.t.Helper()
+	eventually(m.t, fmt.Sprintf("GPU %d %s", index, health), func() error {
+		for _, g := range m.state().GPUs {
+			switch {
+			case g.Index != index && g.Health != "healthy":
+				m.t.Fatalf("GPU %d is %s (%s); the fault is on GPU %d", g.Index, g.Health, g.Reason, index)
+			case g.Index == index && g.Health != health:
+				return fmt.Errorf("it is %s (%s)", g.Health, g.Reason)
+			case g.Index == index && health != "healthy" && g.Reason == "":
+				m.t.Fatalf("GPU %d is %s without a reason", g.Index, g.Health)
+			}
+		}
+		return nil
+	})
+}
+
+// A fault marks exactly the GPU that it is on, its grants show it, and all comes back when the GPU does.
+func TestFaultMarksExactlyItsGPU(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct{ fault, health, mend string }{
+		"lost without a word": {"lost=true", "lost", "lost=false"},
+		"off the bus":         {"xid=79", "lost", "lost=false"},
+		"double bit error":    {"xid=48", "unhealthy", "reset=true"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, setup{hardware: "t4x4"})
+			const bad = 1
+			pin := func(i int) string { return " --gpu-uuid " + m.uuid(i) }
+			hit := m.run(flags("--memory 2GiB --name hit"+pin(bad)), hold())
+			pair := m.run(flags("--memory 4GiB --gpus 2 --name pair"+pin(bad)+pin(2)), hold())
+			spared := m.run(flags("--memory 2GiB --name spared"+pin(0)), load("--alloc 1GiB --hold 1h"))
+			hit.granted()
+			pair.granted()
+			spared.loads(1)
+			before := held(m.state())
+
+			m.set(fmt.Sprintf("gpu=%d", bad), tt.fault)
+			m.wantHealth(bad, tt.health)
+			for label, want := range map[string]string{"hit": tt.health, "pair": tt.health, "spared": "healthy"} {
+				if g := m.grant(label); g.Health != want {
+					t.Errorf("grant %s is %s, want %s", label, g.Health, want)
+				}
+			}
+			if said := m.refused(flags("--memory 1GiB" + pin(bad))); !strings.Contains(said, tt.health) {
+				t.Errorf("a claim on the bad GPU is refused with: %s", said)
+			}
+			meanwhile := m.run(flags("--memory 1GiB --name meanwhile"), load("--alloc 512MiB --hold 1h"))
+			if got := meanwhile.granted().GPUs; got[0] == m.uuid(bad) {
+				t.Errorf("a claim went to the bad GPU")
+			}
+			wantLoad(t, meanwhile.loads(1)[0], "", 512*mib, 512*mib)
+			checkInvariants(t, m)
+			meanwhile.end()
+			eventually(t, "end of a grant while a GPU is bad", func() error {
+				if _, there := m.state().grant("meanwhile"); there {
+					return fmt.Errorf("it is there")
+				}
+				return nil
+			})
+
+			m.set(fmt.Sprintf("gpu=%d", bad), tt.mend)
+			m.wantHealth(bad, "healthy")
+			m.wantSame(before, []*run{hit, pair, spared})
+			m.run(flags("--memory 1GiB"+pin(bad)), load("--alloc 512MiB --hold 1h")).loads(1)
+			checkInvariants(t, m)
+		})
+	}
+}
+
+// A lease that begins while a GPU is lost is kept off it once that is back.
+func TestLeaseFromALostTime(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{hardware: "t4x4"})
+	m.set("gpu=3", "lost=true")
+	m.wantHealth(3, "lost")
+	r := m.run(flags("--memory 2GiB"), hold())
+	r.granted()
+	checkInvariants(t, m)
+	m.set("gpu=3", "lost=false")
+	m.wantHealth(3, "healthy")
+	checkInvariants(t, m) // the least limit is on GPU 3
+}
+
+// A fault of an application marks nothing.
+func TestApplicationFaultMarksNothing(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{hardware: "t4x4"})
+	for _, xid := range []string{"13", "31", "43", "45", "94"} {
+		m.set("gpu=0", "xid="+xid)
+	}
+	m.set("gpu=2", "xid=48") // events come in order: once this one is seen, so are those before it
+	m.wantHealth(2, "unhealthy")
+	m.run(flags("--memory 1GiB --gpu-uuid "+m.uuid(0)), hold()).granted()
+	m.set("gpu=2", "reset=true")
+	m.wantHealth(2, "healthy")
+}
+
+// One GPU that answers late or never delays nobody who asks for the others.
+func TestSlowGPU(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{hardware: "t4x4"})
+	r := m.run(flags("--memory 2GiB --name near --gpu-uuid "+m.uuid(0)), load("--alloc 1GiB --hold 1h"))
+	r.loads(1)
+	uuids := []string{m.uuid(1), m.uuid(2)}
+	m.set("gpu=3", "latency=20s")
+	eventually(t, "the slow GPU to be shown as such", func() error {
+		s := m.state() // answers although GPU 3 does not
+		for _, g := range s.GPUs {
+			switch slow := g.Index == 3; {
+			case slow && (g.Used != nil || g.Health == "healthy"):
+				return fmt.Errorf("GPU 3: health %s, use %v", g.Health, g.Used)
+			case !slow && (g.Used == nil || g.Health != "healthy"):
+				return fmt.Errorf("GPU %d: health %s, use %v", g.Index, g.Health, g.Used)
+			}
+		}
+		if g, ok := s.grant("near"); !ok || g.Used == nil || *g.Used != gib+contextT4 {
+			return fmt.Errorf("grant on a GPU that answers: %+v", g)
+		}
+		return nil
+	})
+	if took := elapsed(func() { m.state() }); took > 8*time.Second {
+		t.Errorf("status took %s: it waited for the slow GPU", took)
+	}
+	for _, id := range uuids { // the others take claims
+		n := m.run(flags("--memory 1GiB --gpu-uuid "+id), []string{"true"})
+		if got := n.wait(); got.code != 0 && !strings.Contains(got.err, "GPU") {
+			t.Errorf("claim beside a slow GPU: %v", got)
+		}
+	}
+	m.set("gpu=3", "latency=0s")
+	m.wantHealth(3, "healthy")
+	checkInvariants(t, m)
+}
+
+func elapsed(f func()) time.Duration {
+	start := time.Now()
+	f()
+	return time.Since(start)
+}

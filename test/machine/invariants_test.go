@@ -1,0 +1,259 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// least is the limit of a grant's cgroup on the GPUs that are not its own.
+const least = 1 * mib
+
+// findings are what is wrong in a picture. The parts of a picture are read one after the other, so a lease
+// that begins or ends meanwhile shows in one and not in the other: such things are passing. What no moment
+// may show is broken.
+type findings struct{ passing, broken []string }
+
+func (f *findings) pass(format string, args ...any) {
+	f.passing = append(f.passing, fmt.Sprintf(format, args...))
+}
+
+func (f *findings) brk(format string, args ...any) {
+	f.broken = append(f.broken, fmt.Sprintf(format, args...))
+}
+
+// checkInvariants looks at agent, driver, cgroups and metrics. What is broken fails the test at once; what
+// may pass must pass. Driver and agent must be running, and the machine must come to rest.
+func checkInvariants(t *testing.T, m *machine) {
+	t.Helper()
+	eventually(t, "picture without contradictions", func() error {
+		f := judge(m.look(), m.driver == "r615")
+		if len(f.broken) > 0 {
+			t.Fatalf("broken invariants:\n  %s", strings.Join(f.broken, "\n  "))
+		}
+		if len(f.passing) > 0 {
+			return fmt.Errorf("\n  %s", strings.Join(f.passing, "\n  "))
+		}
+		return nil
+	})
+}
+
+// judge compares the parts of a picture; limited tells whether the driver can limit memory.
+func judge(p picture, limited bool) findings {
+	var f findings
+	byUUID := map[string]gpu{}
+	for _, g := range p.status.GPUs {
+		byUUID[g.UUID] = g
+	}
+	f.books(p.status, byUUID)
+	f.limits(p, byUUID, limited)
+	f.cgroups(p)
+	f.use(p, byUUID)
+	f.metrics(p)
+	return f
+}
+
+// books: what is granted of a GPU never passes what can be granted, and a whole GPU has one holder. All of
+// it is one consistent picture of the agent's, so nothing passes.
+func (f *findings) books(s status, byUUID map[string]gpu) {
+	memory, percent, holders, whole := map[string]uint64{}, map[string]uint32{}, map[string]int{}, map[string]bool{}
+	names, ids := map[string]bool{}, map[string]bool{}
+	for _, g := range s.Grants {
+		if ids[g.ID] || (g.Name != "" && names[g.Name]) {
+			f.brk("two grants with id %q or name %q", g.ID, g.Name)
+		}
+		ids[g.ID], names[g.Name] = true, true
+		var sum uint64
+		for _, fr := range g.Fragments {
+			memory[fr.GPU] += fr.Memory
+			percent[fr.GPU] += fr.Percent
+			holders[fr.GPU]++
+			whole[fr.GPU] = whole[fr.GPU] || fr.Whole
+			sum += fr.Memory
+		}
+		if sum != g.Memory || len(g.GPUs) != len(g.Fragments) {
+			f.brk("grant %s: memory %d and GPUs %q do not sum its fragments %+v", g.label(), g.Memory, g.GPUs, g.Fragments)
+		}
+	}
+	for id, got := range memory {
+		d, ok := byUUID[id]
+		switch {
+		case !ok:
+			f.brk("a grant is on GPU %s, which is not in the inventory", id)
+		case got > d.Memory-d.Reserved:
+			f.brk("GPU %d: %d bytes granted of %d", d.Index, got, d.Memory-d.Reserved)
+		case d.MIG:
+			f.brk("GPU %d is in MIG mode and has grants", d.Index)
+		}
+		if percent[id] > 100 {
+			f.brk("GPU %d: %d%% granted", d.Index, percent[id])
+		}
+		if whole[id] && holders[id] > 1 {
+			f.brk("GPU %d is given whole and has %d holders", d.Index, holders[id])
+		}
+	}
+	for _, d := range s.GPUs {
+		if d.Granted != memory[d.UUID] || d.Percent != percent[d.UUID] {
+			f.brk("GPU %d: granted_bytes %d and percent %d; its grants sum to %d and %d", d.Index, d.Granted, d.Percent, memory[d.UUID], percent[d.UUID])
+		}
+	}
+}
+
+// limits: a lease has exactly its cap in the driver, the least limit everywhere else, and nobody else has any.
+func (f *findings) limits(p picture, byUUID map[string]gpu, limited bool) {
+	got := map[string]map[string]uint64{}
+	for _, l := range p.limits {
+		if got[l.Cgroup] == nil {
+			got[l.Cgroup] = map[string]uint64{}
+		}
+		if l.Hard == nil || l.Soft != 0 {
+			f.brk("driver: %s has a soft limit of %d on GPU %d", l.Cgroup, l.Soft, byUUID[l.GPU].Index)
+			continue
+		}
+		got[l.Cgroup][l.GPU] = *l.Hard
+		if l.Used > *l.Hard {
+			f.brk("driver: %s uses %d of GPU %d, its limit is %d", l.Cgroup, l.Used, byUUID[l.GPU].Index, *l.Hard)
+		}
+	}
+	for _, g := range p.status.Grants {
+		if g.Cgroup == "" {
+			continue
+		}
+		want := map[string]uint64{}
+		if limited && (g.Level == "driver" || g.Level == "exclusive") {
+			for _, d := range byUUID {
+				if !d.MIG && d.Health != "lost" {
+					want[d.UUID] = least
+				}
+			}
+			for _, fr := range g.Fragments {
+				if _, there := want[fr.GPU]; there {
+					want[fr.GPU] = fr.Memory
+				}
+				if fr.Whole {
+					delete(want, fr.GPU)
+				}
+			}
+		}
+		if g.Level == "unknown" {
+			f.pass("grant %s: level unknown: %s", g.label(), g.LevelReason)
+		}
+		for id, hard := range want {
+			if have, ok := got[g.Cgroup][id]; !ok || have != hard {
+				f.pass("grant %s: limit on GPU %d is %d (there: %v), want %d", g.label(), byUUID[id].Index, have, ok, hard)
+			}
+		}
+		for id, have := range got[g.Cgroup] {
+			if _, ok := want[id]; !ok && byUUID[id].Health != "lost" {
+				f.pass("grant %s: limit %d on GPU %d, want none", g.label(), have, byUUID[id].Index)
+			}
+		}
+		delete(got, g.Cgroup)
+	}
+	for group, on := range got {
+		f.pass("driver: %d limits on %s, which is no living grant's", len(on), group)
+	}
+}
+
+// cgroups: each of ours is a grant's, and each lease has one.
+func (f *findings) cgroups(p picture) {
+	ours := slices.Clone(p.cgroups)
+	for _, g := range p.status.Grants {
+		if g.Cgroup == "" {
+			f.pass("grant %s is not armed", g.label())
+			continue
+		}
+		i := slices.Index(ours, g.Cgroup)
+		if i < 0 {
+			f.pass("grant %s: cgroup %s is not there", g.label(), g.Cgroup)
+			continue
+		}
+		ours = slices.Delete(ours, i, i+1)
+		if len(g.PIDs) == 0 {
+			f.pass("grant %s has no process", g.label())
+		}
+	}
+	for _, group := range ours {
+		f.pass("cgroup %s is no grant's", group)
+	}
+}
+
+// use: nobody uses more than its cap, nobody uses what is another's, and what the agent says is so.
+func (f *findings) use(p picture, byUUID map[string]gpu) {
+	total := map[string]uint64{}
+	within := map[string]map[string]uint64{} // by grant's cgroup and GPU
+	for _, pr := range p.processes {
+		id := pr.GPU
+		total[id] += pr.Bytes
+		for _, g := range p.status.Grants {
+			if pr.Cgroup != g.Cgroup && !strings.HasPrefix(pr.Cgroup, g.Cgroup+"/") || g.Cgroup == "" {
+				continue
+			}
+			if within[g.Cgroup] == nil {
+				within[g.Cgroup] = map[string]uint64{}
+			}
+			within[g.Cgroup][id] += pr.Bytes
+			if !slices.Contains(g.PIDs, pr.PID) {
+				f.pass("grant %s: process %d of it on GPU %d is not among its pids %v", g.label(), pr.PID, byUUID[id].Index, g.PIDs)
+			}
+		}
+	}
+	for _, d := range p.status.GPUs {
+		if d.Used == nil && d.Health == "healthy" {
+			f.pass("GPU %d: use not known", d.Index)
+		} else if d.Used != nil && !d.MIG && *d.Used != total[d.UUID] {
+			f.pass("GPU %d: used_bytes %d, the driver's processes have %d", d.Index, *d.Used, total[d.UUID])
+		}
+	}
+	for _, g := range p.status.Grants {
+		f.useOf(g, within[g.Cgroup], byUUID)
+	}
+}
+
+func (f *findings) useOf(g grant, within map[string]uint64, byUUID map[string]gpu) {
+	own := map[string]bool{}
+	for _, fr := range g.Fragments {
+		own[fr.GPU] = true
+		d := byUUID[fr.GPU]
+		got := within[fr.GPU]
+		if got > fr.Memory && g.Level != "none" {
+			f.brk("grant %s uses %d of GPU %d, its cap is %d", g.label(), got, d.Index, fr.Memory)
+		}
+		switch {
+		case fr.Used == nil && d.Health == "healthy":
+			f.pass("grant %s: use of GPU %d not known", g.label(), d.Index)
+		case fr.Used != nil && *fr.Used != got:
+			f.pass("grant %s: used_bytes %d on GPU %d, the driver has %d", g.label(), *fr.Used, d.Index, got)
+		}
+	}
+	for id, got := range within {
+		if !own[id] && got > 0 {
+			f.brk("grant %s uses %d of GPU %d, which is not its own", g.label(), got, byUUID[id].Index)
+		}
+	}
+}
+
+// metrics: the exposition says the same as status.
+func (f *findings) metrics(p picture) {
+	left := map[[2]string]bool{}
+	for k := range p.used {
+		left[k] = true
+	}
+	for _, g := range p.status.Grants {
+		for _, fr := range g.Fragments {
+			k := [2]string{g.label(), fr.GPU}
+			got, ok := p.used[k]
+			if ok != (fr.Used != nil) || ok && got != *fr.Used {
+				f.pass("metrics: grant %s uses %d of GPU %s (there: %v), status says otherwise", g.label(), got, fr.GPU, ok)
+			}
+			delete(left, k)
+		}
+	}
+	for k := range left {
+		f.pass("metrics: use of %q on %q, which is no living grant's", k[0], k[1])
+	}
+}

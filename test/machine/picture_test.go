@@ -1,0 +1,257 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// status is what kerf status -o json prints, as far as scripts may rely on it.
+type status struct {
+	Ready    bool     `json:"ready"`
+	NotReady []string `json:"not_ready"`
+	Driver   string   `json:"driver_version"`
+	Config   struct {
+		Source   string   `json:"source"`
+		SHA256   string   `json:"sha256"`
+		Errors   []string `json:"errors"`
+		Profiles []string `json:"profiles"`
+	} `json:"config"`
+	Warnings []string `json:"warnings"`
+	GPUs     []gpu    `json:"gpus"`
+	Grants   []grant  `json:"grants"`
+}
+
+type gpu struct {
+	UUID     string   `json:"uuid"`
+	Index    int      `json:"index"`
+	Model    string   `json:"model"`
+	Memory   uint64   `json:"memory_bytes"`
+	Reserved uint64   `json:"reserved_bytes"`
+	Used     *uint64  `json:"used_bytes"`
+	Granted  uint64   `json:"granted_bytes"`
+	Percent  uint32   `json:"granted_percent"`
+	Health   string   `json:"health"`
+	Reason   string   `json:"health_reason"`
+	Levels   []string `json:"levels"`
+	MIG      bool     `json:"mig"`
+}
+
+type grant struct {
+	ID          string     `json:"id"`
+	Name        string     `json:"name"`
+	State       string     `json:"state"`
+	GPUs        []string   `json:"gpus"`
+	Fragments   []fragment `json:"fragments"`
+	Memory      uint64     `json:"memory_bytes"`
+	Percent     uint32     `json:"percent"`
+	Used        *uint64    `json:"used_bytes"`
+	Level       string     `json:"level"`
+	LevelReason string     `json:"level_reason"`
+	Cgroup      string     `json:"cgroup"`
+	PIDs        []int      `json:"pids"`
+	UID         uint32     `json:"uid"`
+	Health      string     `json:"health"`
+	Whole       bool       `json:"whole"`
+}
+
+func (g grant) label() string {
+	if g.Name != "" {
+		return g.Name
+	}
+	return g.ID
+}
+
+type fragment struct {
+	GPU     string  `json:"gpu"`
+	Memory  uint64  `json:"memory_bytes"`
+	Percent uint32  `json:"percent"`
+	Whole   bool    `json:"whole"`
+	Used    *uint64 `json:"used_bytes"`
+}
+
+// simProcess and simLimit are the driver's own truth.
+type simProcess struct {
+	PID    int    `json:"pid"`
+	Cgroup string `json:"cgroup"`
+	GPU    string `json:"gpu"`
+	Bytes  uint64 `json:"bytes"`
+}
+
+type simLimit struct {
+	Cgroup string  `json:"cgroup"`
+	GPU    string  `json:"gpu"`
+	Soft   uint64  `json:"soft_bytes"`
+	Hard   *uint64 `json:"hard_bytes"` // null: none
+	Used   uint64  `json:"used_bytes"`
+}
+
+// picture is everything that can be seen of a machine, read one after the other.
+type picture struct {
+	status    status
+	processes []simProcess
+	limits    []simLimit
+	cgroups   []string             // absolute, below the parent
+	used      map[[2]string]uint64 // kerf_grant_memory_used_bytes by grant and GPU
+}
+
+func (m *machine) state() status {
+	m.t.Helper()
+	r := m.kerf("status", "-o", "json")
+	if r.code != 0 {
+		m.t.Fatalf("kerf status: %v", r)
+	}
+	s := decode[status](m.t, r.out)
+	for _, g := range s.Grants {
+		if g.Cgroup != "" {
+			m.parent = parentOf(g.Cgroup)
+		}
+	}
+	return s
+}
+
+// grant returns the grant of that id or name.
+func (s status) grant(label string) (grant, bool) {
+	for _, g := range s.Grants {
+		if g.ID == label || g.Name == label {
+			return g, true
+		}
+	}
+	return grant{}, false
+}
+
+func (m *machine) grant(label string) grant {
+	m.t.Helper()
+	g, ok := m.state().grant(label)
+	if !ok {
+		m.t.Fatalf("no grant %q", label)
+	}
+	return g
+}
+
+// uuid is the UUID of the GPU with that index.
+func (m *machine) uuid(index int) string {
+	m.t.Helper()
+	return m.gpu(index).UUID
+}
+
+func (m *machine) gpu(index int) gpu {
+	m.t.Helper()
+	for _, g := range m.state().GPUs {
+		if g.Index == index {
+			return g
+		}
+	}
+	m.t.Fatalf("no GPU %d", index)
+	return gpu{}
+}
+
+func (m *machine) processes() []simProcess {
+	m.t.Helper()
+	r := m.gpusim("processes", "-o", "json")
+	if r.code != 0 {
+		m.t.Fatalf("gpusim processes: %v", r)
+	}
+	return decode[[]simProcess](m.t, r.out)
+}
+
+func (m *machine) limits() []simLimit {
+	m.t.Helper()
+	r := m.gpusim("limits", "-o", "json")
+	if r.code != 0 {
+		m.t.Fatalf("gpusim limits: %v", r)
+	}
+	return decode[[]simLimit](m.t, r.out)
+}
+
+func (m *machine) look() picture {
+	m.t.Helper()
+	p := picture{status: m.state(), processes: m.processes(), limits: m.limits()}
+	if m.parent != "" {
+		for _, c := range children(m.parent) {
+			p.cgroups = append(p.cgroups, filepath.Join(m.parent, c))
+		}
+	}
+	p.used = m.usedByMetrics()
+	return p
+}
+
+var usedSeries = regexp.MustCompile(`^kerf_grant_memory_used_bytes\{(.*)\} (\S+)$`)
+
+// usedByMetrics reads kerf_grant_memory_used_bytes.
+func (m *machine) usedByMetrics() map[[2]string]uint64 {
+	m.t.Helper()
+	r := m.kerf("metrics")
+	if r.code != 0 {
+		m.t.Fatalf("kerf metrics: %v", r)
+	}
+	used := map[[2]string]uint64{}
+	for line := range strings.Lines(r.out) {
+		found := usedSeries.FindStringSubmatch(strings.TrimSpace(line))
+		if found == nil {
+			continue
+		}
+		v, err := strconv.ParseFloat(found[2], 64)
+		if err != nil {
+			m.t.Fatalf("metric %q: %v", line, err)
+		}
+		used[[2]string{labelOf(found[1], "grant"), labelOf(found[1], "gpu")}] = uint64(v)
+	}
+	return used
+}
+
+// labelOf finds a label whose value has no comma or quote, as ids and UUIDs have none.
+func labelOf(labels, name string) string {
+	for l := range strings.SplitSeq(labels, ",") {
+		if k, v, _ := strings.Cut(l, "="); k == name {
+			return strings.Trim(v, `"`)
+		}
+	}
+	return ""
+}
+
+// unified is where cgroup v2 is mounted.
+func unified(t *testing.T) string {
+	t.Helper()
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		before, after, _ := strings.Cut(s.Text(), " - ")
+		if fields := strings.Fields(before); strings.HasPrefix(after, "cgroup2 ") && len(fields) > 4 {
+			return fields[4]
+		}
+	}
+	t.Fatal("cgroup v2 is not mounted")
+	return ""
+}
+
+// mounts counts the mounts that this process sees in a directory.
+func mounts(t *testing.T, dir string) int {
+	t.Helper()
+	data, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(data), " "+dir)
+}
+
+// descriptors counts a process's open files.
+func descriptors(t *testing.T, pid int) int {
+	t.Helper()
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}

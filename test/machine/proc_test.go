@@ -1,0 +1,192 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience is how long to wait for what must come. It is far beyond what anything here needs.
+const patience = 90 * time.Second
+
+// eventually polls until check returns nil. It fails the test with check's last error when patience is over.
+func eventually(t *testing.T, what string, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: did not come within %s: %v", what, patience, err)
+		}
+		time.Sleep(pause)
+	}
+}
+
+// result is what a command that was waited for left.
+type result struct {
+	code     int // -1: ended by a signal
+	signal   syscall.Signal
+	out, err string
+}
+
+func (r result) String() string {
+	return fmt.Sprintf("exit %d, signal %d\nstdout: %s\nstderr: %s", r.code, r.signal, r.out, r.err)
+}
+
+// call runs a command to its end.
+func call(t *testing.T, env []string, path string, args ...string) result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env = env
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	cmd.WaitDelay = 5 * time.Second
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		t.Fatalf("%s %q did not end within %s\nstderr: %s", filepath.Base(path), args, patience, errOut.String())
+	}
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%s %q: %v", filepath.Base(path), args, err)
+	}
+	return resultOf(cmd.ProcessState, out.String(), errOut.String())
+}
+
+func resultOf(s *os.ProcessState, out, errOut string) result {
+	r := result{code: s.ExitCode(), out: out, err: errOut}
+	if ws, ok := s.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		r.signal = ws.Signal()
+	}
+	return r
+}
+
+// proc is a process in the background. Its output goes to files, which never block it and may be read at
+// any time.
+type proc struct {
+	t         *testing.T
+	cmd       *exec.Cmd
+	out, err  string // files
+	exited    chan struct{}
+	lastState *os.ProcessState
+}
+
+// begin starts cmd; it is killed with its process group and reaped when the test ends.
+func begin(t *testing.T, dir, name string, cmd *exec.Cmd) *proc {
+	t.Helper()
+	p := &proc{t: t, cmd: cmd, exited: make(chan struct{})}
+	open := func(kind string) *os.File {
+		f, err := os.CreateTemp(dir, name+"-*."+kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	out, errOut := open("out"), open("err")
+	defer out.Close()
+	defer errOut.Close()
+	p.out, p.err = out.Name(), errOut.Name()
+	cmd.Stdout, cmd.Stderr = out, errOut
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid = true
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = cmd.Wait() // the state tells
+		p.lastState = cmd.ProcessState
+		close(p.exited)
+	}()
+	t.Cleanup(p.kill)
+	return p
+}
+
+func (p *proc) pid() int { return p.cmd.Process.Pid }
+
+// kill ends the process and its group, and waits until it is gone.
+func (p *proc) kill() {
+	select {
+	case <-p.exited: // the group may outlive its leader
+	default:
+		_ = p.cmd.Process.Kill()
+	}
+	_ = syscall.Kill(-p.pid(), syscall.SIGKILL)
+	<-p.exited
+}
+
+// signal sends a signal to the process alone, as a service manager or a terminal's user would.
+func (p *proc) signal(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatalf("signal %v to %d: %v", s, p.pid(), err)
+	}
+}
+
+// wait waits for the end by itself.
+func (p *proc) wait() result {
+	p.t.Helper()
+	select {
+	case <-p.exited:
+	case <-time.After(patience):
+		p.t.Fatalf("%q did not end within %s\nstdout: %s\nstderr: %s", p.cmd.Args, patience, p.stdout(), p.stderr())
+	}
+	return resultOf(p.lastState, p.stdout(), p.stderr())
+}
+
+func (p *proc) running() bool {
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+func (p *proc) stdout() string { return p.read(p.out) }
+func (p *proc) stderr() string { return p.read(p.err) }
+
+func (p *proc) read(file string) string {
+	p.t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return string(data)
+}
+
+// lines waits for n whole lines on stdout. A process that ends before is an error of the test.
+func (p *proc) lines(n int) []string {
+	p.t.Helper()
+	var got []string
+	eventually(p.t, fmt.Sprintf("%d lines of %q", n, p.cmd.Args), func() error {
+		ended := !p.running()
+		text := p.stdout()
+		got = strings.Split(text, "\n")
+		got = got[:len(got)-1]
+		if len(got) >= n {
+			return nil
+		}
+		if ended {
+			p.t.Fatalf("%q ended with %d of %d lines: %v", p.cmd.Args, len(got), n, p.wait())
+		}
+		return fmt.Errorf("%d lines so far", len(got))
+	})
+	return got
+}

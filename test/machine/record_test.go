@@ -1,0 +1,178 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine_test
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// A lost or damaged record loses no grant where the driver knows the caps: what runs is taken from cgroups
+// and driver, and nothing is granted twice. Only names are gone.
+func TestLostRecord(t *testing.T) {
+	t.Parallel()
+	tests := map[string]func(data []byte) []byte{ // nil: the file is removed
+		"removed":    func([]byte) []byte { return nil },
+		"empty":      func([]byte) []byte { return []byte{} },
+		"cut":        func(d []byte) []byte { return d[:len(d)/2] },
+		"no JSON":    func([]byte) []byte { return []byte("\x00\xff garbage {{{") },
+		"a digit":    func(d []byte) []byte { return bytes.Replace(d, []byte("4294967296"), []byte("4294967295"), 1) },
+		"all zeroes": func(d []byte) []byte { return make([]byte, len(d)) },
+	}
+	for name, damage := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, setup{hardware: "t4x4"})
+			runs := m.four()
+			checkInvariants(t, m)
+			before := m.state()
+			m.killAgent()
+			path := m.dir + "/record.json"
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			after := damage(data)
+			if bytes.Equal(data, after) {
+				t.Fatalf("the damage changed nothing: %s", data)
+			}
+			if after == nil {
+				err = os.Remove(path)
+			} else {
+				err = os.WriteFile(path, after, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.startAgent()
+			m.ready()
+			m.wantRecovered(before, runs)
+
+			// A second restart reads what the first recovered.
+			again := held(m.state())
+			m.restartAgent()
+			m.wantSame(again, runs)
+			m.refused(flags("--gpus 2"))
+		})
+	}
+}
+
+// wantRecovered compares amounts, GPUs and processes with those before; names and percents are lost.
+func (m *machine) wantRecovered(before status, runs []*run) {
+	m.t.Helper()
+	type piece struct {
+		Memory map[string]uint64
+		PIDs   []int
+		Level  string
+	}
+	pieces := func(s status) map[string]piece {
+		all := map[string]piece{}
+		for _, g := range s.Grants {
+			p := piece{Memory: map[string]uint64{}, PIDs: g.PIDs, Level: g.Level}
+			for _, f := range g.Fragments {
+				p.Memory[f.GPU] = f.Memory
+			}
+			all[g.ID] = p
+		}
+		return all
+	}
+	now := m.state()
+	if d := cmp.Diff(pieces(before), pieces(now)); d != "" {
+		m.t.Errorf("grants after the record was lost (-before +after):\n%s", d)
+	}
+	for _, g := range now.Grants {
+		if g.State != "recovered" {
+			m.t.Errorf("grant %s is %s, want recovered", g.ID, g.State)
+		}
+	}
+	for _, r := range runs {
+		if !r.running() {
+			m.t.Errorf("%q ended: %v", r.cmd.Args, r.wait())
+		}
+	}
+	checkInvariants(m.t, m)
+}
+
+// Where the driver knows no caps, a lost record leaves it unknown what the processes may use: then nothing
+// is granted beside them until they end.
+func TestLostRecordOnAnOldDriver(t *testing.T) {
+	t.Parallel()
+	for _, grants := range []int{1, 2} {
+		m := newMachine(t, setup{hardware: "t4x4", driver: "r580"})
+		var runs []*run
+		for range grants {
+			r := m.run(flags("--memory 1GiB --placement spread"), load("--alloc 512MiB --hold 1h"))
+			r.loads(1)
+			runs = append(runs, r)
+		}
+		m.state()
+		m.killAgent()
+		if err := os.Remove(m.dir + "/record.json"); err != nil {
+			t.Fatal(err)
+		}
+		m.startAgent()
+		if said := m.refused(flags("--memory 1GiB")); said == "" {
+			t.Error("refused without a word")
+		}
+		for _, g := range m.state().Grants {
+			if g.Level != "unknown" && g.Level != "none" {
+				t.Errorf("%d grants: level %q is claimed for a grant that nothing is known of", grants, g.Level)
+			}
+		}
+		for _, r := range runs {
+			if !r.running() {
+				t.Error("a program ended")
+			}
+			r.end()
+		}
+		if grants > 1 {
+			m.restartAgent() // as the agent's reason says
+		}
+		m.noGrants()
+		m.ready()
+		m.run(flags("--gpus 4"), hold()).granted()
+	}
+}
+
+// A record of a newer agent is not touched: the older one refuses to start, and says so.
+func TestRecordOfANewerAgent(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{hardware: "t4x4"})
+	r := m.run(flags("--memory 1GiB --name kept"), load("--alloc 512MiB --hold 1h"))
+	r.loads(1)
+	before := held(m.state())
+	m.killAgent()
+	path := m.dir + "/record.json"
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer := bytes.Replace(good, []byte(`"schema":1`), []byte(`"schema":2`), 1)
+	if bytes.Equal(good, newer) {
+		newer = bytes.Replace(good, []byte(`"schema": 1`), []byte(`"schema": 2`), 1)
+	}
+	if bytes.Equal(good, newer) {
+		t.Fatalf("no schema in the record: %s", good)
+	}
+	if err := os.WriteFile(path, newer, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.startAgent()
+	if got := m.agent.wait(); got.code != 1 || !strings.Contains(got.err, "record") || !strings.Contains(got.err, "newer") {
+		t.Errorf("agent on a newer record: %v", got)
+	}
+	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, newer) {
+		t.Errorf("the record was touched: %v", err)
+	}
+	if err := os.WriteFile(path, good, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.startAgent()
+	m.ready()
+	m.wantSame(before, []*run{r})
+}
