@@ -1,0 +1,176 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"errors"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/gpusim/model"
+	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// gpu answers on a GPU's socket.
+func (c *device) gpu(req wire.Request) (wire.Response, error) {
+	chain, err := c.chain(req)
+	if err != nil {
+		return wire.Response{}, err
+	}
+	c.d.mu.Lock()
+	defer c.d.mu.Unlock()
+	c.d.reapFor(req.Op)
+	switch req.Op {
+	case wire.OpGPUInfo:
+		return c.info()
+	case wire.OpMemory:
+		m, err := c.d.model.Memory(c.minor, chain)
+		return vals(err, m.Total, m.Reserved, m.Free, m.Used)
+	case wire.OpUtilization:
+		gpu, mem, err := c.d.model.Utilization(c.minor, now())
+		return vals(err, gpu, mem)
+	case wire.OpProcesses:
+		return c.processes(req.Args[0])
+	case wire.OpTopology:
+		level, links, err := c.d.model.Topology(c.minor, small(req.Args[0]))
+		return vals(err, level, links)
+	case wire.OpNVLink:
+		return c.nvlink(req.Args[0])
+	case wire.OpMIGMode:
+		return c.migMode()
+	case wire.OpMIGProfile:
+		return c.migProfile(req.Args[0])
+	case wire.OpMIGInstances:
+		return c.migInstances()
+	case wire.OpSetLimit:
+		return c.setLimit(chain, sharing.Bytes(req.Args[0]), sharing.Bytes(req.Args[1]))
+	case wire.OpGetLimit:
+		l, err := c.d.model.GetLimit(c.minor, chain)
+		return vals(err, l.Soft, l.Hard, l.Used)
+	case wire.OpRecovery:
+		r, err := c.d.model.Recovery(c.minor)
+		return vals(err, r)
+	default:
+		return c.compute(req, chain)
+	}
+}
+
+// compute answers what libcuda asks.
+func (c *device) compute(req wire.Request, chain model.Chain) (wire.Response, error) {
+	m, a := c.d.model, req.Args
+	switch req.Op {
+	case wire.OpCtxCreate:
+		id, err := c.d.again(func() (uint64, error) { return m.CreateContext(c.client, a[0], chain) })
+		return vals(err, id)
+	case wire.OpCtxDestroy:
+		return vals[uint64](m.DestroyContext(c.client, a[0]))
+	case wire.OpAlloc:
+		at, err := c.d.again(func() (uint64, error) {
+			return m.Alloc(c.client, sharing.Bytes(a[0]), a[1], wire.Kind(a[2]), chain)
+		})
+		return vals(err, at)
+	case wire.OpFree:
+		return vals[uint64](m.Free(c.client, a[0]))
+	case wire.OpLaunch:
+		asked := time.Duration(min(a[4], 1<<62)) // #nosec G115 -- bounded; the model refuses what is too long
+		done, err := m.Launch(c.client, a[0], a[1], a[2], asked, now())
+		return vals(err, done)
+	default:
+		return wire.Response{}, wire.Invalid
+	}
+}
+
+// chain is the cgroups that an operation is about: the one it names, or the caller's own.
+func (c *device) chain(req wire.Request) (model.Chain, error) {
+	switch req.Op {
+	case wire.OpSetLimit, wire.OpGetLimit:
+		refused := req.Op == wire.OpSetLimit && (!c.peer.root || c.d.opts.Machine.GPUs[c.minor].MIG)
+		if refused || !c.d.opts.Driver.MemoryLimits || c.lost() {
+			return nil, nil // the model says why, whatever the directory
+		}
+		return c.d.groups.resolve(c.peer.pid, req.Text)
+	case wire.OpMemory, wire.OpCtxCreate, wire.OpAlloc:
+		return c.d.groups.chainOf(c.peer.pid)
+	default:
+		return nil, nil
+	}
+}
+
+func (c *device) lost() bool {
+	c.d.mu.Lock()
+	defer c.d.mu.Unlock()
+	_, err := c.d.model.Hardware(c.minor)
+	return err != nil
+}
+
+// reapFor reaps before what shows memory in use. d.mu is held.
+func (d *Daemon) reapFor(op wire.Op) {
+	switch op {
+	case wire.OpMemory, wire.OpProcesses, wire.OpSetLimit, wire.OpGetLimit:
+		d.reap()
+	default:
+	}
+}
+
+// again tries once more when there was no memory but some may have been a dead process's. d.mu is held.
+func (d *Daemon) again(take func() (uint64, error)) (uint64, error) {
+	v, err := take()
+	if errors.Is(err, wire.OutOfMemory) {
+		d.reap()
+		v, err = take()
+	}
+	return v, err
+}
+
+func (c *device) setLimit(chain model.Chain, soft, hard sharing.Bytes) (wire.Response, error) {
+	c.d.forgetDead()
+	err := c.d.model.SetLimit(c.minor, c.peer.root, chain, soft, hard)
+	dir := ""
+	if len(chain) > 0 {
+		dir = chain[0].Dir
+	}
+	c.d.log.Info("limit", "gpu", c.minor, "cgroup", dir, "soft", uint64(soft), "hard", uint64(hard), "pid", c.peer.pid, "error", err)
+	return vals[uint64](err)
+}
+
+// forgetDead clears the limits on cgroups that have been removed. d.mu is held.
+func (d *Daemon) forgetDead() {
+	for _, l := range d.model.Limits() {
+		if !d.groups.alive(l.Group) {
+			d.model.ForgetGroup(l.Group.ID)
+		}
+	}
+}
+
+func (c *device) processes(offset uint64) (wire.Response, error) {
+	all, err := c.d.model.Processes(c.minor)
+	if err != nil {
+		return wire.Response{}, err
+	}
+	out := []uint64{uint64(len(all))}
+	const per = 4
+	from := min(offset, uint64(len(all)))
+	for _, p := range all[from:] {
+		if len(out)+per > wire.MaxVals {
+			break
+		}
+		out = append(out, uint64(p.PID), uint64(p.Bytes), p.GI, p.CI) // #nosec G115 -- a process id
+	}
+	return wire.Response{Vals: out}, nil
+}
+
+// vals makes an answer of numbers, or hands the error on.
+func vals[T ~uint64 | ~int | ~int64](err error, v ...T) (wire.Response, error) {
+	if err != nil {
+		return wire.Response{}, err
+	}
+	var r wire.Response
+	for _, x := range v {
+		r.Vals = append(r.Vals, uint64(x)) // #nosec G115 -- none is negative
+	}
+	return r, nil
+}
+
+// small turns an argument into an index; one too large becomes one that no GPU has.
+func small(arg uint64) int { return int(min(arg, 1<<20)) } // #nosec G115 -- bounded

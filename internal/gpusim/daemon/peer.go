@@ -1,0 +1,132 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kerf-gpu/kerf/internal/gpusim/control"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const (
+	// soPeerPIDFD is SO_PEERPIDFD (Linux 6.5).
+	soPeerPIDFD = 77
+	retryAfter  = 50 * time.Millisecond
+)
+
+// peer is the process at the other end of a connection. The pid cannot be another's while pidfd is not
+// readable.
+type peer struct {
+	conn  *net.UnixConn
+	pidfd *os.File
+	pid   int
+	root  bool
+}
+
+// identify learns from the kernel who has connected. It fails for a process outside this pid namespace and
+// for one that is gone.
+func identify(conn *net.UnixConn) (*peer, error) {
+	cred, err := control.PeerCred(conn)
+	if err != nil {
+		return nil, err
+	}
+	if cred.Pid <= 0 {
+		return nil, fmt.Errorf("peer has no process id here; the daemon must be in the host's pid namespace: %w", sharing.ErrDenied)
+	}
+	fd, err := openPIDFD(conn, int(cred.Pid))
+	if err != nil {
+		return nil, fmt.Errorf("process %d: %w", cred.Pid, err)
+	}
+	return &peer{conn: conn, pidfd: fd, pid: int(cred.Pid), root: cred.Uid == 0}, nil
+}
+
+// openPIDFD asks the socket for its peer; an older kernel can only be asked for the process that has the pid
+// now.
+func openPIDFD(conn *net.UnixConn, pid int) (*os.File, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("pidfd: %w", err)
+	}
+	var fd int
+	var sockErr error
+	if err := raw.Control(func(s uintptr) {
+		fd, sockErr = unix.GetsockoptInt(int(s), unix.SOL_SOCKET, soPeerPIDFD) // #nosec G115 -- a descriptor
+	}); err != nil {
+		return nil, fmt.Errorf("pidfd: %w", err)
+	}
+	if errors.Is(sockErr, unix.ENOPROTOOPT) {
+		fd, sockErr = unix.PidfdOpen(pid, 0)
+	}
+	if sockErr != nil {
+		return nil, fmt.Errorf("pidfd: %w", sockErr)
+	}
+	unix.CloseOnExec(fd)
+	if err := unix.SetNonblock(fd, true); err != nil { // makes it one that the runtime's poller takes
+		return nil, errors.Join(fmt.Errorf("pidfd: %w", err), unix.Close(fd))
+	}
+	return os.NewFile(uintptr(fd), "pidfd"), nil // #nosec G115 -- a descriptor
+}
+
+// waitDead returns nil when the process has died, an error when the peer was closed before.
+func (p *peer) waitDead() error {
+	raw, err := p.pidfd.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("wait for process %d: %w", p.pid, err)
+	}
+	if err := raw.Read(func(fd uintptr) bool { return readable(fd, unix.POLLIN) }); err != nil {
+		return fmt.Errorf("wait for process %d: %w", p.pid, err)
+	}
+	return nil
+}
+
+// gone reports whether the process has died or closed the connection, or the peer was closed.
+func (p *peer) gone() bool {
+	conn, err := p.conn.SyscallConn()
+	if err != nil {
+		return true
+	}
+	proc, err := p.pidfd.SyscallConn()
+	if err != nil {
+		return true
+	}
+	over := false
+	err = errors.Join(
+		conn.Control(func(fd uintptr) { over = over || readable(fd, unix.POLLRDHUP) }),
+		proc.Control(func(fd uintptr) { over = over || readable(fd, unix.POLLIN) }),
+	)
+	return over || err != nil
+}
+
+// readable reports whether one of events, or an end, is there now.
+func readable(fd uintptr, events int16) bool {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: events}} // #nosec G115 -- a descriptor
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n > 0
+}
+
+// close ends all that waits on the peer.
+func (p *peer) close() {
+	_ = p.conn.Close()  // nothing is left to be sent
+	_ = p.pidfd.Close() // nothing was written
+}
+
+// pause waits a little before something is tried again.
+func pause(ctx context.Context) error {
+	t := time.NewTimer(retryAfter)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
