@@ -63,7 +63,7 @@ race: build ## The same tests, none taken from the cache
 	$(GO_TEST) -race -count=1 -timeout 9m ./...
 
 .PHONY: fuzz-smoke
-fuzz-smoke: need ## Run every fuzz target for FUZZTIME (5s)
+fuzz-smoke: build ## Run every fuzz target for FUZZTIME (5s)
 	hack/fuzz-smoke.sh $(FUZZTIME)
 
 .PHONY: e2e
