@@ -38,13 +38,12 @@ func buildLibraries(t *testing.T) string {
 
 // inChild runs a case in a process of its own, where the library's folder comes first, so that it is found also
 // on a machine that has a real driver.
-func inChild(t *testing.T, name, library string, env ...string) {
+func inChild(t *testing.T, name, library string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestSimulated$", "-test.v")
 	cmd.Env = append(os.Environ(), caseEnv+"="+name, libraryEnv+"="+library, "LD_LIBRARY_PATH="+filepath.Dir(library))
-	cmd.Env = append(cmd.Env, env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%s with %s: %v\n%s", name, library, err, out)
 	}
@@ -60,6 +59,9 @@ func TestSimulated(t *testing.T) {
 	case "later":
 		testLibraryThatComesLater(t, library)
 		return
+	case "driver":
+		testDriver(t, library)
+		return
 	case "":
 	default:
 		t.Fatalf("no case %q", name)
@@ -67,6 +69,18 @@ func TestSimulated(t *testing.T) {
 	out := buildLibraries(t)
 	for _, driver := range []string{"r580", "r615"} {
 		t.Run("loader "+driver, func(t *testing.T) { inChild(t, "loader", filepath.Join(out, driver, LibraryName)) })
+	}
+	for _, driver := range []string{"r580", "r615"} {
+		t.Run("driver "+driver, func(t *testing.T) {
+			node := filepath.Join(t.TempDir(), driver)
+			if err := os.Mkdir(node, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.CopyFS(filepath.Join(node, "lib"), os.DirFS(filepath.Join(out, driver))); err != nil {
+				t.Fatal(err)
+			}
+			inChild(t, "driver", filepath.Join(node, "lib", LibraryName))
+		})
 	}
 	t.Run("library that comes later", func(t *testing.T) { inChild(t, "later", filepath.Join(out, "later", LibraryName)) })
 }

@@ -1,0 +1,225 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/cgroup"
+	"github.com/kerf-gpu/kerf/internal/gpusim/control"
+	"github.com/kerf-gpu/kerf/internal/gpusim/daemon"
+	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// sim is a simulated node of 8 GPUs. Its driver runs in this process, beside the library that talks to it over
+// sockets as any other process would.
+type sim struct {
+	dir    string
+	driver string
+	stop   func(t *testing.T) // ends the driver and joins it
+}
+
+// newSim gives the library's folder the form of a node: DIR/lib beside DIR/dev.
+func newSim(t *testing.T, library string) *sim {
+	t.Helper()
+	dir := filepath.Dir(filepath.Dir(library))
+	return &sim{dir: dir, driver: filepath.Base(dir)}
+}
+
+func (s *sim) start(t *testing.T) {
+	t.Helper()
+	m, err1 := machine.Load("h100x8")
+	drv, err2 := machine.FindDriver(s.driver)
+	d, err3 := daemon.New(daemon.Options{Dir: s.dir, Machine: m, Driver: drv, Log: slog.New(slog.DiscardHandler)})
+	if err := errors.Join(err1, err2, err3); err != nil {
+		t.Fatal("start the simulated driver:", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	s.stop = func(t *testing.T) {
+		t.Helper()
+		cancel()
+		if err := <-done; err != nil {
+			t.Error("stop the simulated driver:", err)
+		}
+	}
+}
+
+func (s *sim) set(ctx context.Context, t *testing.T, words ...string) {
+	t.Helper()
+	change, err := control.ParseSettings(words)
+	if err == nil {
+		err = control.Ask(ctx, s.dir, control.Request{Command: control.CmdSet, Set: &change}, nil)
+	}
+	if err != nil {
+		t.Fatalf("set %q: %v", words, err)
+	}
+}
+
+// testDriver runs the whole door against a driver that other processes could see, too.
+func testDriver(t *testing.T, library string) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	s := newSim(t, library)
+	s.start(t)
+	defer func() { s.stop(t) }()
+	l, err := Open(ctx, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sys := l.System(); sys.DriverVersion == "" || sys.NVMLVersion == "" || sys.CUDAVersion < 13000 {
+		t.Errorf("system %+v", sys)
+	}
+	gpus, left, err := l.GPUs(ctx)
+	if err != nil || len(left) != 0 || len(gpus) != 8 {
+		t.Fatalf("%d gpus, left out %v, %v", len(gpus), left, err)
+	}
+	for _, g := range gpus {
+		if len(g.NVLinks) != 7 || g.MIG || g.Health != sharing.HealthOK || g.Reserved == 0 || g.Usable() < 70*sharing.GiB {
+			t.Errorf("gpu %+v", g)
+		}
+		m, err := l.Memory(ctx, g.UUID)
+		if err != nil || m.Total != g.Memory || m.Used+m.Free+m.Reserved != m.Total {
+			t.Errorf("memory %+v, %v", m, err)
+		}
+		if p, err := l.Processes(ctx, g.UUID); err != nil || len(p) != 0 {
+			t.Errorf("processes %v, %v", p, err)
+		}
+	}
+	first, second := gpus[0].UUID, gpus[1].UUID
+	s.set(ctx, t, "gpu=0", "util=80")
+	if u, err := l.Utilization(ctx, first); err != nil || u != 80 {
+		t.Errorf("utilization %d, %v", u, err)
+	}
+	if r, err := l.RecoveryAction(ctx, second); err != nil || r != RecoveryNone {
+		t.Errorf("recovery %v, %v", r, err)
+	}
+	if err := l.Check(ctx, "GPU-00000000-0000-0000-0000-00000000dead"); !errors.Is(err, sharing.ErrNotFound) {
+		t.Errorf("unknown GPU: %v", err)
+	}
+	testLimits(ctx, t, l, first, s.driver)
+	testFaults(ctx, t, l, s, first, second)
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	// The driver goes and comes back.
+	s.stop(t)
+	if _, err := Open(ctx, Options{}); !errors.Is(err, sharing.ErrUnavailable) {
+		t.Errorf("Open without a driver: %v, want ErrUnavailable", err)
+	}
+	s.start(t)
+	if l, err = Open(ctx, Options{}); err != nil {
+		t.Fatal("Open again:", err)
+	}
+	if gpus, _, err := l.GPUs(ctx); err != nil || len(gpus) != 8 {
+		t.Errorf("after the driver came back: %d gpus, %v", len(gpus), err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func testLimits(ctx context.Context, t *testing.T, l *Library, id sharing.GPUID, driver string) {
+	if got, want := l.HasMemoryLimits(), driver == "r615"; got != want {
+		t.Errorf("HasMemoryLimits %v, want %v", got, want)
+	}
+	if !l.HasMemoryLimits() {
+		if err := l.SetMemoryLimit(ctx, id, "/sys/fs/cgroup/x", 0, sharing.GiB); !errors.Is(err, sharing.ErrUnsupported) {
+			t.Errorf("SetMemoryLimit: %v, want ErrUnsupported", err)
+		}
+		return
+	}
+	h, err := cgroup.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := h.Create(fmt.Sprintf("kerf-test-nvml-%d", os.Getpid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := g.Remove(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if lim, err := l.MemoryLimit(ctx, id, g.Dir); !errors.Is(err, sharing.ErrUnsupported) {
+		t.Errorf("no limit yet: %+v, %v; want ErrUnsupported", lim, err)
+	}
+	if err := l.SetMemoryLimit(ctx, id, g.Dir, 0, 10*sharing.GiB); err != nil {
+		t.Error(err)
+	}
+	if lim, err := l.MemoryLimit(ctx, id, g.Dir); err != nil || lim != (Limit{Hard: 10 * sharing.GiB}) {
+		t.Errorf("limit %+v, %v; want 10 GiB", lim, err)
+	}
+	if err := l.SetMemoryLimit(ctx, id, h.Mount, 0, sharing.GiB); !errors.Is(err, sharing.ErrInvalid) {
+		t.Errorf("limit on the root cgroup: %v, want ErrInvalid", err)
+	}
+	if err := l.SetMemoryLimit(ctx, id, "/tmp", 0, sharing.GiB); !errors.Is(err, sharing.ErrInvalid) {
+		t.Errorf("limit on no cgroup: %v, want ErrInvalid", err)
+	}
+	if err := l.SetMemoryLimit(ctx, id, g.Dir, 0, NoLimit); err != nil {
+		t.Error(err)
+	}
+	if lim, err := l.MemoryLimit(ctx, id, g.Dir); !errors.Is(err, sharing.ErrUnsupported) && (err != nil || lim.Hard != NoLimit) {
+		t.Errorf("after clearing: %+v, %v", lim, err)
+	}
+}
+
+func testFaults(ctx context.Context, t *testing.T, l *Library, s *sim, first, second sharing.GPUID) {
+	// Faults count from the moment on at which the first WaitEvent has registered, which cannot be seen: so one
+	// is raised until it comes.
+	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	if ev, err := l.WaitEvent(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("no fault: %+v, %v", ev, err)
+	}
+	cancel()
+	for {
+		s.set(ctx, t, "gpu=1", "xid=48")
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		ev, err := l.WaitEvent(short)
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			continue
+		}
+		if err != nil || ev.GPU != second || ev.XID != 48 || ev.GI != nil {
+			t.Errorf("event %+v, %v; want XID 48 on %q", ev, err, second)
+		}
+		break
+	}
+	if r, err := l.RecoveryAction(ctx, second); err != nil || r != RecoveryReset {
+		t.Errorf("recovery after XID 48: %v, %v; want a reset", r, err)
+	}
+	s.set(ctx, t, "gpu=0", "latency=30s")
+	short, cancel = context.WithTimeout(ctx, 200*time.Millisecond)
+	start := time.Now()
+	if err := l.Check(short, first); !errors.Is(err, sharing.ErrUnavailable) || time.Since(start) > 5*time.Second {
+		t.Errorf("a driver that hangs: %v after %v", err, time.Since(start))
+	}
+	cancel()
+	if err := l.Check(ctx, second); err != nil {
+		t.Errorf("the other GPU meanwhile: %v", err)
+	}
+	s.set(ctx, t, "gpu=0", "latency=0s")
+	s.set(ctx, t, "gpu=1", "lost=true")
+	if err := l.Check(ctx, second); !errors.Is(err, sharing.ErrLost) {
+		t.Errorf("lost GPU: %v, want ErrLost", err)
+	}
+	_, left, err := l.GPUs(ctx)
+	var lo *LeftOut
+	for _, e := range left {
+		if errors.As(e, &lo) && lo.UUID == second && errors.Is(e, sharing.ErrLost) {
+			return
+		}
+	}
+	t.Errorf("inventory with a lost GPU: left out %v, %v", left, err)
+}
