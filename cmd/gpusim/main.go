@@ -1,0 +1,34 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command gpusim simulates a node with NVIDIA GPUs in a directory: a driver in miniature, whose libraries
+// programs load as they load the real ones. What it cannot show is the timing of real GPUs and what runs on
+// them.
+//
+// Exit status: 0, 1 when the command could not do its work, 2 when it was used wrongly.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := rootCommand().ExecuteContext(ctx)
+	stop()
+	if err == nil {
+		return
+	}
+	fmt.Fprintln(os.Stderr, "gpusim:", err)
+	if errors.Is(err, sharing.ErrInvalid) {
+		os.Exit(2)
+	}
+	os.Exit(1)
+}

@@ -1,0 +1,109 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const publicDir, publicFile = 0o755, 0o644
+
+// required are the libraries without which a simulated node is of no use.
+func required() []string { return []string{"libnvidia-ml.so.1", "libcuda.so.1"} }
+
+// Libraries returns the libraries of a driver: the files with .so in their names in libDir/driver. It is
+// sharing.ErrNotFound, with the remedy, when one that is needed is missing.
+func Libraries(libDir, driver string) ([]string, error) {
+	from := filepath.Join(libDir, driver)
+	entries, err := os.ReadDir(from)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("look for libraries: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if isLibrary(e.Name()) && !e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	for _, r := range required() {
+		if !slices.Contains(names, r) {
+			return nil, fmt.Errorf("there is no %s in %q; build it with `make build`, or name the folder above with --lib-dir: %w",
+				r, from, sharing.ErrNotFound)
+		}
+	}
+	paths := make([]string, 0, len(names))
+	for _, n := range names {
+		paths = append(paths, filepath.Join(from, n))
+	}
+	return paths, nil
+}
+
+func isLibrary(name string) bool {
+	return strings.HasSuffix(name, ".so") || strings.Contains(name, ".so.")
+}
+
+// Install copies a driver's libraries to dir/lib and removes those of another driver from there.
+func Install(libDir, driver, dir string) error {
+	paths, err := Libraries(libDir, driver)
+	if err != nil {
+		return err
+	}
+	lib := filepath.Join(dir, "lib")
+	if err := os.MkdirAll(lib, publicDir); err != nil {
+		return fmt.Errorf("install libraries: %w", err)
+	}
+	if err := os.Chmod(lib, publicDir); err != nil { // whatever the umask is: tenants load from it
+		return fmt.Errorf("install libraries: %w", err)
+	}
+	var names []string
+	for _, p := range paths {
+		names = append(names, filepath.Base(p))
+		if err := replace(p, filepath.Join(lib, filepath.Base(p))); err != nil {
+			return fmt.Errorf("install libraries: %w", err)
+		}
+	}
+	entries, err := os.ReadDir(lib)
+	if err != nil {
+		return fmt.Errorf("install libraries: %w", err)
+	}
+	for _, e := range entries {
+		if isLibrary(e.Name()) && !slices.Contains(names, e.Name()) {
+			if err := os.Remove(filepath.Join(lib, e.Name())); err != nil {
+				return fmt.Errorf("remove another driver's library: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// replace puts a copy of from at to. Programs that have the old file loaded keep it.
+func replace(from, to string) (err error) {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	tmp, err := os.CreateTemp(filepath.Dir(to), "."+filepath.Base(to)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(tmp.Name()))
+		}
+	}()
+	_, err = io.Copy(tmp, in)
+	if err = errors.Join(err, tmp.Chmod(publicFile), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), to)
+}
