@@ -31,15 +31,16 @@ func TestBadFlagsAreRefusedByName(t *testing.T) {
 		env  environment
 		want string
 	}{
-		"stray argument":   {args: []string{"x"}, want: "x"},
-		"unknown flag":     {args: []string{"--memory", "1"}, want: "--memory"},
-		"empty dir":        {args: []string{"--dir", ""}, want: "--dir"},
-		"dir too long":     {args: []string{"--dir", "/tmp/" + strings.Repeat("x", 120)}, want: "--dir"},
-		"bad log level":    {args: []string{"--dir", "/tmp/kerf-none", "--log-level", "loud"}, want: "--log-level"},
-		"label without =":  {args: []string{"--node-label", "gpu"}, want: "node-label"},
-		"bad failpoint":    {args: []string{"--dir", "/tmp/kerf-none"}, env: environment{failpoints: "x=explode"}, want: "KERF_FAILPOINTS"},
-		"file for a dir":   {args: []string{"--dir", "/dev/null"}, want: "--dir"},
-		"others may write": {args: []string{"--dir", "/tmp"}, want: "--dir"},
+		"stray argument":    {args: []string{"x"}, want: "x"},
+		"unknown flag":      {args: []string{"--memory", "1"}, want: "--memory"},
+		"empty dir":         {args: []string{"--dir", ""}, want: "--dir"},
+		"dir too long":      {args: []string{"--dir", "/tmp/" + strings.Repeat("x", 120)}, want: "--dir"},
+		"bad log level":     {args: []string{"--dir", "/tmp/kerf-none", "--log-level", "loud"}, want: "--log-level"},
+		"label without =":   {args: []string{"--node-label", "gpu"}, want: "node-label"},
+		"no such failpoint": {args: []string{"--dir", "/tmp/kerf-none"}, env: environment{failpoints: "no-such=error(x)"}, want: "no-such"},
+		"bad failpoint":     {args: []string{"--dir", "/tmp/kerf-none"}, env: environment{failpoints: "x=explode"}, want: "KERF_FAILPOINTS"},
+		"file for a dir":    {args: []string{"--dir", "/dev/null"}, want: "--dir"},
+		"others may write":  {args: []string{"--dir", "/tmp"}, want: "--dir"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

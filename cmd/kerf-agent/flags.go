@@ -14,6 +14,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/failpoint"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node"
 )
 
 // environment is what main read from the process's environment: defaults of flags, and the switch of the
@@ -88,6 +89,9 @@ func (s *settings) check(env environment, kill func(point string)) error {
 		}
 	}
 	points, err := failpoint.Parse(env.failpoints, failpoint.Actions{Exit: kill})
+	if err == nil {
+		err = points.Check(node.Failpoints()...)
+	}
 	if err != nil {
 		return fmt.Errorf("KERF_FAILPOINTS: %w", err)
 	}

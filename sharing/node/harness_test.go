@@ -129,7 +129,7 @@ func newBench(t *testing.T) *bench {
 	}
 	ids := 0
 	var mu sync.Mutex
-	parent := filepath.Join("kerf-test", fmt.Sprintf("%d-%s", os.Getpid(), filepath.Base(filepath.Dir(b.dir))))
+	parent := fmt.Sprintf("kerf-test-%d-%s", os.Getpid(), filepath.Base(filepath.Dir(b.dir)))
 	b.opt = Options{
 		Log: slog.New(slog.DiscardHandler), Cgroups: groups, Parent: parent,
 		RecordPath: filepath.Join(b.dir, "record.json"), BootID: "this-boot", DevRoot: "/", Version: "test",

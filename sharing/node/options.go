@@ -121,6 +121,11 @@ type Peer struct {
 	GID   uint32
 }
 
+// Failpoints are the names of the points at which a crash test may stop the runtime.
+func Failpoints() []string {
+	return []string{"arm-after-mkdir", "arm-after-record", "arm-after-caps", "arm-after-move", "end-after-clear", "end-after-rmdir"}
+}
+
 // Deadlines of what the runtime does on behalf of a call.
 const (
 	capDeadline    = 20 * time.Second
