@@ -76,6 +76,10 @@ func (s *show) truth(ctx context.Context) error {
 		return nil
 	}
 	say("10. What Kerf reports against the driver's own truth:  kerf metrics  and  gpusim processes")
+	// The programs that have ended give their grants back a moment later.
+	if _, err := s.kerf(ctx, "status", "--wait", fmt.Sprintf("grants=%d", s.living()), "--timeout", "20s"); err != nil {
+		return err
+	}
 	out, err := s.command(ctx, "gpusim", "processes", "--dir", s.sim, "-o", "json")
 	if err != nil {
 		return err

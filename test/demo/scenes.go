@@ -107,6 +107,17 @@ func (s *show) greedy(ctx context.Context) error {
 	return nil
 }
 
+// living is the number of workloads that run.
+func (s *show) living() int {
+	n := 0
+	for _, l := range s.loads {
+		if l.running() {
+			n++
+		}
+	}
+	return n
+}
+
 // stillRunning names the workloads of the first scene that have ended.
 func (s *show) stillRunning() []string {
 	var gone []string
@@ -187,7 +198,7 @@ func (s *show) whole(ctx context.Context) error {
 func (s *show) noRoom(ctx context.Context) error {
 	say("6. More than any GPU has, and more GPUs than are empty:")
 	var problems []string
-	for _, ask := range [][]string{{"--memory", s.amount(100)}, {"--gpus", fmt.Sprint(s.gpus)}} {
+	for _, ask := range [][]string{{"--memory", s.people(100)}, {"--gpus", fmt.Sprint(s.gpus)}} {
 		l, err := s.run(ctx, "toobig", ask)
 		if err != nil {
 			return err
