@@ -10,6 +10,8 @@ import "sync"
 type changes struct {
 	mu   sync.Mutex
 	next chan struct{}
+	// count grows by one with each change.
+	count uint64
 }
 
 func newChanges() *changes { return &changes{next: make(chan struct{})} }
@@ -21,9 +23,17 @@ func (c *changes) wait() <-chan struct{} {
 	return c.next
 }
 
+// seen returns how many changes there have been.
+func (c *changes) seen() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.count
+}
+
 func (c *changes) announce() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	close(c.next)
+	c.count++
 	c.next = make(chan struct{})
 }

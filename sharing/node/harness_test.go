@@ -84,7 +84,10 @@ type fakeDriver struct{}
 
 func (fakeDriver) Version() string { return "615.71.09" }
 
-func (fakeDriver) Sample(context.Context, sharing.GPUID) (Sample, error) {
+func (fakeDriver) Sample(ctx context.Context, _ sharing.GPUID) (Sample, error) {
+	if err := ctx.Err(); err != nil {
+		return Sample{}, err
+	}
 	return Sample{Used: sharing.GiB, Utilization: 7}, nil
 }
 

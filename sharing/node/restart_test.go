@@ -5,6 +5,7 @@ package node
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -162,6 +163,26 @@ func TestCapsArePutBack(t *testing.T) {
 	b.verifyAll(t.Context())
 	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelDriver {
 		t.Errorf("the cap is back, and is shown as %v", g.Level)
+	}
+}
+
+// A picture that a caller gave up on, or one from before the driver was there, must not be shown to others.
+func TestNoStalePicture(t *testing.T) {
+	b := newBench(t)
+	b.start()
+	b.lease(b.tenant(), "", gib(10))
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if s := b.State(gone); !s.GPUs[0].UsedKnown {
+		t.Error("a caller that left got an empty picture, and so would the next")
+	}
+	b.Detach("driver unloaded")
+	if s := b.State(t.Context()); s.GPUs[0].UsedKnown {
+		t.Error("use is shown although no driver answers")
+	}
+	b.attach()
+	if s := b.State(t.Context()); !s.GPUs[0].UsedKnown || !s.Grants[0].UsedKnown[0] {
+		t.Error("the picture from before the driver came is shown still")
 	}
 }
 

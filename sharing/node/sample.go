@@ -32,6 +32,8 @@ type sampler struct {
 	mu   sync.Mutex
 	last picture
 	at   time.Time
+	// changes is how many changes of state there had been: a picture from before the last one is old.
+	changes uint64
 }
 
 // sample returns a picture no older than sampleAge at the time of the call. What the driver does not answer
@@ -39,9 +41,12 @@ type sampler struct {
 func (r *Runtime) sample(ctx context.Context) picture {
 	r.sampler.mu.Lock()
 	defer r.sampler.mu.Unlock()
-	if time.Since(r.sampler.at) < sampleAge {
+	now := r.changed.seen()
+	if r.sampler.changes == now && time.Since(r.sampler.at) < sampleAge {
 		return r.sampler.last
 	}
+	// Others get this picture too: a caller that leaves must not leave them an empty one.
+	ctx = context.WithoutCancel(ctx)
 	r.mu.Lock()
 	att := r.att
 	grants := r.ledger.Grants()
@@ -60,7 +65,7 @@ func (r *Runtime) sample(ctx context.Context) picture {
 	if att != nil {
 		r.ask(ctx, att, grants, &p)
 	}
-	r.sampler.last, r.sampler.at = p, time.Now()
+	r.sampler.last, r.sampler.at, r.sampler.changes = p, time.Now(), now
 	return p
 }
 
