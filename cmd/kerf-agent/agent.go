@@ -117,7 +117,8 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 	}
 	httpListeners, err := a.httpListeners(gid)
 	if err != nil {
-		return errors.Join(err, grpcListener.Close())
+		// A socket on which nobody listens means an agent that is restarting; this one does not come.
+		return errors.Join(err, grpcListener.Close(), os.Remove(filepath.Join(a.dir, "kerf.sock")))
 	}
 	first := a.loadConfig("")
 	a.log.Info("serving", "dir", a.dir, "version", version)

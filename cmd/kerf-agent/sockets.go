@@ -71,7 +71,7 @@ func (a *agent) httpListeners(gid int) ([]net.Listener, error) {
 	if a.http != "" {
 		tcp, err := net.Listen("tcp", a.http)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("--http %q: %w", a.http, err), l.Close())
+			return nil, errors.Join(fmt.Errorf("--http %q: %w", a.http, err), l.Close(), os.Remove(filepath.Join(a.dir, "http.sock")))
 		}
 		out = append(out, tcp)
 	}
