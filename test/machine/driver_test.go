@@ -5,7 +5,9 @@ package machine_test
 
 import (
 	"fmt"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -55,7 +57,11 @@ func (m *machine) notReady() string {
 func TestCapsComeBackWithTheDriver(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "t4x4"})
-	waiting := m.run(flags("--memory 3GiB --name waiting"), append([]string{"sh", "-c", `until test -e "$0"; do sleep 0.05; done; exec "$@"`, m.work + "/go"}, load("--alloc 6GiB --step 128MiB --hold 1h")...))
+	gate := m.work + "/gate"
+	if err := syscall.Mkfifo(gate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	waiting := m.run(flags("--memory 3GiB --name waiting"), append([]string{"sh", "-c", `read go <"$0"; exec "$@"`, gate}, load("--alloc 6GiB --step 128MiB --hold 1h")...))
 	whole := m.run(flags("--gpus 1 --name whole"), hold())
 	waiting.granted()
 	whole.granted()
@@ -70,8 +76,8 @@ func TestCapsComeBackWithTheDriver(t *testing.T) {
 	m.startDriver()
 	m.ready()
 	m.wantSame(before, []*run{waiting, whole})
-	if r := call(t, m.env, "touch", m.work+"/go"); r.code != 0 {
-		t.Fatal(r)
+	if err := os.WriteFile(gate, []byte("go\n"), 0); err != nil {
+		t.Fatal(err)
 	}
 	wantLoad(t, waiting.loads(1)[0], oom, 3*gib-contextT4-128*mib, 3*gib-contextT4)
 	m.refused(flags("--gpus 3"))

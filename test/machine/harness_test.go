@@ -159,7 +159,7 @@ func (m *machine) killAgent() {
 // ready waits until the agent takes claims.
 func (m *machine) ready() {
 	m.t.Helper()
-	if r := m.kerf("status", "--wait", "ready", "--timeout", "80s"); r.code != 0 {
+	if r := m.kerf("status", "--wait", "ready", "--timeout", patience.String()); r.code != 0 {
 		m.t.Fatalf("agent does not become ready: %v\nagent's log:\n%s", r, tail(m.agent.stderr()))
 	}
 }
@@ -195,7 +195,7 @@ func (m *machine) set(args ...string) {
 // noGrants waits until nothing is granted.
 func (m *machine) noGrants() {
 	m.t.Helper()
-	if r := m.kerf("status", "--wait", "grants=0", "--timeout", "80s"); r.code != 0 {
+	if r := m.kerf("status", "--wait", "grants=0", "--timeout", patience.String()); r.code != 0 {
 		m.t.Fatalf("grants do not end: %v", r)
 	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // least is the limit of a grant's cgroup on the GPUs that are not its own.
-const least = 1 * mib
+const least = 2 * mib
 
 // findings are what is wrong in a picture. The parts of a picture are read one after the other, so a lease
 // that begins or ends meanwhile shows in one and not in the other: such things are passing. What no moment

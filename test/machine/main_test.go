@@ -35,6 +35,9 @@ var (
 	soakFor  = soakTime(4 * time.Second)
 	soakSeed = flag.Uint64("seed", 0, "seed of the soak; 0 takes one from the clock and logs it")
 
+	// patience is how long to wait for what must come. It is far beyond what anything here needs.
+	patience = flag.Duration("patience", time.Minute, "how long to wait for what must come")
+
 	// bin is where "make build" puts the programs.
 	bin string
 )

@@ -17,20 +17,17 @@ import (
 	"time"
 )
 
-// patience is how long to wait for what must come. It is far beyond what anything here needs.
-const patience = 90 * time.Second
-
 // eventually polls until check returns nil. It fails the test with check's last error when patience is over.
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(*patience)
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
 		err := check()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: did not come within %s: %v", what, patience, err)
+			t.Fatalf("%s: did not come within %s: %v", what, *patience, err)
 		}
 		time.Sleep(pause)
 	}
@@ -50,7 +47,7 @@ func (r result) String() string {
 // call runs a command to its end.
 func call(t *testing.T, env []string, path string, args ...string) result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), *patience) // also used when the test cleans up
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = env
@@ -59,7 +56,7 @@ func call(t *testing.T, env []string, path string, args ...string) result {
 	cmd.WaitDelay = 5 * time.Second
 	err := cmd.Run()
 	if ctx.Err() != nil {
-		t.Fatalf("%s %q did not end within %s\nstderr: %s", filepath.Base(path), args, patience, errOut.String())
+		t.Fatalf("%s %q did not end within %s\nstderr: %s", filepath.Base(path), args, *patience, errOut.String())
 	}
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
@@ -144,8 +141,8 @@ func (p *proc) wait() result {
 	p.t.Helper()
 	select {
 	case <-p.exited:
-	case <-time.After(patience):
-		p.t.Fatalf("%q did not end within %s\nstdout: %s\nstderr: %s", p.cmd.Args, patience, p.stdout(), p.stderr())
+	case <-time.After(*patience):
+		p.t.Fatalf("%q did not end within %s\nstdout: %s\nstderr: %s", p.cmd.Args, *patience, p.stdout(), p.stderr())
 	}
 	return resultOf(p.lastState, p.stdout(), p.stderr())
 }
@@ -162,10 +159,11 @@ func (p *proc) running() bool {
 func (p *proc) stdout() string { return p.read(p.out) }
 func (p *proc) stderr() string { return p.read(p.err) }
 
+// read returns a file's text; a file that is not there has none.
 func (p *proc) read(file string) string {
 	p.t.Helper()
 	data, err := os.ReadFile(file)
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		p.t.Fatal(err)
 	}
 	return string(data)
