@@ -30,11 +30,13 @@ func Dial(ctx context.Context, dir string) (*Client, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", SocketPath(dir))
 	if err != nil {
-		kind := sharing.ErrUnavailable
-		if errors.Is(err, unix.EACCES) {
-			kind = sharing.ErrDenied
+		switch {
+		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ECONNREFUSED):
+			return nil, fmt.Errorf("no simulated driver runs in %q; start one with `gpusim start`: %w", dir, sharing.ErrUnavailable)
+		case errors.Is(err, unix.EACCES):
+			return nil, fmt.Errorf("reach the simulated driver in %q: it is another user's: %w", dir, sharing.ErrDenied)
 		}
-		return nil, fmt.Errorf("reach the simulated driver in %q: %w (%w)", dir, err, kind)
+		return nil, fmt.Errorf("reach the simulated driver in %q: %w (%w)", dir, err, sharing.ErrUnavailable)
 	}
 	uc, ok := conn.(*net.UnixConn)
 	if !ok {

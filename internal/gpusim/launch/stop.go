@@ -20,7 +20,7 @@ import (
 // How long a daemon may take to end after each way of asking.
 const (
 	askTime  = 2 * time.Second
-	stopTime = 3 * time.Second
+	stopTime = 2 * time.Second
 )
 
 // Stop ends the daemon of a node and clears away what one that was killed has left. It returns the process
@@ -57,9 +57,10 @@ func end(ctx context.Context, dir string, pid int) error {
 	}
 	asking, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	_ = control.Ask(asking, dir, control.Request{Command: control.CmdStop}, nil) // a daemon that hangs gets the signals
-	if err := waitEnd(ctx, fd); !errors.Is(err, errStillThere) {
-		return err
+	if control.Ask(asking, dir, control.Request{Command: control.CmdStop}, nil) == nil { // one that hangs gets the signals
+		if err := waitEnd(ctx, fd); !errors.Is(err, errStillThere) {
+			return err
+		}
 	}
 	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
 		if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
