@@ -5,6 +5,7 @@ package allocator
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing"
@@ -34,14 +35,42 @@ type Reason struct {
 // String names the GPU and gives the reason.
 func (r Reason) String() string { return fmt.Sprintf("GPU %d (%s): %s", r.Index, r.Model, r.Text) }
 
-// Error gives the summary and then a line for each GPU.
+// Error gives the summary and then a line for each reason, with the GPUs that share it.
 func (e *NoFit) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Summary)
+	type key struct{ model, text string }
+	var order []key
+	same := map[key][]int{}
 	for _, g := range e.GPUs {
-		b.WriteString("\n  " + g.String())
+		k := key{g.Model, g.Text}
+		if same[k] == nil {
+			order = append(order, k)
+		}
+		same[k] = append(same[k], g.Index)
+	}
+	for _, k := range order {
+		fmt.Fprintf(&b, "\n  GPU %s (%s): %s", ranges(same[k]), k.model, k.text)
 	}
 	return b.String()
+}
+
+// ranges writes ascending numbers as "0-3,5".
+func ranges(n []int) string {
+	var parts []string
+	for i := 0; i < len(n); {
+		j := i
+		for j+1 < len(n) && n[j+1] == n[j]+1 {
+			j++
+		}
+		part := strconv.Itoa(n[i])
+		if j > i {
+			part += "-" + strconv.Itoa(n[j])
+		}
+		parts = append(parts, part)
+		i = j + 1
+	}
+	return strings.Join(parts, ",")
 }
 
 // Unwrap returns ErrUnsupported or ErrExhausted.

@@ -55,3 +55,11 @@ func TestNoFit(t *testing.T) {
 		})
 	}
 }
+
+func TestRanges(t *testing.T) {
+	for want, in := range map[string][]int{"": nil, "4": {4}, "0-1": {0, 1}, "0-3,5,7-8": {0, 1, 2, 3, 5, 7, 8}} {
+		if got := ranges(in); got != want {
+			t.Errorf("%v: %q, want %q", in, got, want)
+		}
+	}
+}
