@@ -141,6 +141,14 @@ func TestEveryLack(t *testing.T) {
 	}
 }
 
+func TestKinds(t *testing.T) {
+	h100 := sharing.GPU{Model: "H100", Memory: 80 * sharing.GiB}
+	got := kinds([]sharing.GPU{h100, {Model: "T4", Memory: 16 * sharing.GiB}, h100})
+	if diff := cmp.Diff([]string{"2 x H100 with 80GiB", "1 x T4 with 16GiB"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestKernelVersion(t *testing.T) {
 	for release, want := range map[string][3]int{
 		"6.14.2-amd64": {6, 14, 1}, "5.3": {5, 3, 1}, "6.8-rc1": {6, 8, 1}, "5.15.0+": {5, 15, 1}, "": {0, 0, 0}, "6": {0, 0, 0}, "6.": {6, 0, 0},

@@ -97,10 +97,7 @@ func (f Facts) gpus() Check {
 	if f.Driver.GPUProblem != "" {
 		return Check{Name: name, Status: Unknown, Seen: f.Driver.GPUProblem, Means: "cannot tell what could be granted", Mend: "see whether nvidia-smi answers, and dmesg for NVRM and Xid"}
 	}
-	var seen []string
-	for _, g := range f.Driver.GPUs {
-		seen = append(seen, fmt.Sprintf("%d: %s with %s", g.Index, g.Model, g.Usable()))
-	}
+	seen := kinds(f.Driver.GPUs)
 	c := Check{Name: name, Status: OK, Seen: strings.Join(seen, "; "), Means: "this much memory can be granted"}
 	switch {
 	case len(f.Driver.GPUs) == 0:
@@ -114,6 +111,22 @@ func (f Facts) gpus() Check {
 		c.Seen += "; left out: " + strings.Join(f.Driver.LeftOut, "; ")
 	}
 	return c
+}
+
+// kinds counts GPUs of the same model and size, in the order in which they come.
+func kinds(gpus []sharing.GPU) []string {
+	count := map[string]int{}
+	var order []string
+	for _, g := range gpus {
+		kind := fmt.Sprintf("%s with %s", g.Model, g.Usable())
+		if count[kind]++; count[kind] == 1 {
+			order = append(order, kind)
+		}
+	}
+	for i, kind := range order {
+		order[i] = fmt.Sprintf("%d x %s", count[kind], kind)
+	}
+	return order
 }
 
 func (f Facts) mig() Check {
