@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -232,6 +233,9 @@ func (m *machine) cleanUp() {
 // nothing in it.
 func (m *machine) removeCgroups(mustBeEmpty bool) {
 	if m.parent == "" {
+		m.parent = m.parentFromLogs()
+	}
+	if m.parent == "" { // nothing was ever granted
 		return
 	}
 	left := children(m.parent)
@@ -242,6 +246,20 @@ func (m *machine) removeCgroups(mustBeEmpty bool) {
 		removeTree(filepath.Join(m.parent, c))
 	}
 	_ = os.Remove(m.parent)
+}
+
+var leaseTaken = regexp.MustCompile(`msg="lease taken".* cgroup=(\S+)/[^/\s]+ `)
+
+// parentFromLogs is for tests that never looked at a grant while it lived.
+func (m *machine) parentFromLogs() string {
+	logs, _ := filepath.Glob(m.work + "/agent-*.err")
+	for _, file := range logs {
+		text, _ := os.ReadFile(file)
+		if found := leaseTaken.FindSubmatch(text); found != nil {
+			return string(found[1])
+		}
+	}
+	return ""
 }
 
 // removeTree removes a cgroup and those below it.
