@@ -101,8 +101,8 @@ func replace(from, to string) (err error) {
 			err = errors.Join(err, os.Remove(tmp.Name()))
 		}
 	}()
-	_, err = io.Copy(tmp, in)
-	if err = errors.Join(err, tmp.Chmod(publicFile), tmp.Close()); err != nil {
+	_, copied := io.Copy(tmp, in)
+	if err := errors.Join(copied, tmp.Chmod(publicFile), tmp.Close()); err != nil {
 		return err
 	}
 	return os.Rename(tmp.Name(), to)

@@ -47,7 +47,8 @@ func Start(ctx context.Context, dir string, p Program) (control.Status, error) {
 	if err := spawn(ctx, dir, p); err != nil {
 		return status, err
 	}
-	return status, control.Ask(ctx, dir, control.Request{Command: control.CmdStatus}, &status)
+	err := control.Ask(ctx, dir, control.Request{Command: control.CmdStatus}, &status)
+	return status, err
 }
 
 // spawn starts the program and waits for its report.
@@ -114,7 +115,7 @@ func Report(fd int, failure error) error {
 	if failure != nil {
 		text = failure.Error() + "\n"
 	}
-	_, err := io.WriteString(pipe, text)
+	_, err := pipe.WriteString(text)
 	if err = errors.Join(err, pipe.Close()); err != nil {
 		return fmt.Errorf("report to the starter: %w", err)
 	}

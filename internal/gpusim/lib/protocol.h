@@ -73,7 +73,8 @@ struct gpusim_response {
  *    per SM;  text: uuid ("GPU-..."), name, serial, pci bus id ("00000000:1B:00.0") */
 #define GPUSIM_OP_MEMORY 17
 /* The caller's view: a hard limit on the caller's own leaf cgroup shows as the GPU's size.
- * -> vals: total, reserved, free, used (v2 meaning: total = reserved + used + free; with a limit reserved is 0) */
+ * -> vals: total, reserved, free, used (v2 meaning: total = reserved + used + free). With a limit reserved is 0
+ * and free is what the caller can still have, so used counts what others hold of the room under the limit. */
 #define GPUSIM_OP_UTILIZATION 18
 /* -> vals: gpu percent, memory percent */
 #define GPUSIM_OP_PROCESSES 19
@@ -102,7 +103,8 @@ struct gpusim_response {
 
 /* What libcuda does, on nvidiaN; the connection is the process's hold on that GPU. */
 #define GPUSIM_OP_CTX_CREATE 48
-/* -> vals: context id (never 0). Charges the context's own memory: OUT_OF_MEMORY is possible */
+/* arg0 GPU instance id in MIG mode (0: the first instance; always 0 outside MIG mode)
+ * -> vals: context id (never 0). Charges the context's own memory: OUT_OF_MEMORY is possible */
 #define GPUSIM_OP_CTX_DESTROY 49
 /* arg0 context id; frees what was allocated in it */
 #define GPUSIM_OP_ALLOC 50

@@ -60,12 +60,7 @@ func (n *plain) used(count func(piece) bool) (sum sharing.Bytes) {
 
 func (n *plain) limitUse(serial int) sharing.Bytes {
 	return n.used(func(p piece) bool {
-		for _, s := range p.limits {
-			if s == serial {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(p.limits, serial)
 	})
 }
 

@@ -4,6 +4,7 @@
 package wire
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"regexp"
@@ -166,7 +167,7 @@ func FuzzDecodeRequest(f *testing.F) {
 			return
 		}
 		out, err := r.Encode()
-		if err != nil || string(out) != string(in) {
+		if err != nil || !bytes.Equal(out, in) {
 			t.Fatalf("decoded %+v encodes to %x, %v; was %x", r, out, err, in)
 		}
 	})
@@ -184,7 +185,7 @@ func FuzzDecodeResponse(f *testing.F) {
 			return
 		}
 		out, err := r.Encode()
-		if err != nil || string(out) != string(in) {
+		if err != nil || !bytes.Equal(out, in) {
 			t.Fatalf("decoded %+v encodes to %x, %v; was %x", r, out, err, in)
 		}
 	})
