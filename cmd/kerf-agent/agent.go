@@ -35,6 +35,7 @@ type agent struct {
 	log     *slog.Logger
 	runtime *node.Runtime
 	events  *metrics.Events
+	cgroups cgroup.Hierarchy
 	// cgroupParent is the directory of our grants' cgroups, relative to the hierarchy's mount.
 	cgroupParent string
 }
@@ -59,7 +60,24 @@ func (a *agent) run(ctx context.Context) error {
 	if err := a.runtime.Restore(ctx); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
-	return a.serve(ctx, reg)
+	err = a.serve(ctx, reg)
+	a.leaveCgroups()
+	return err
+}
+
+// leaveCgroups removes the directory of our grants' cgroups if there is none.
+func (a *agent) leaveCgroups() {
+	names, err := a.cgroups.Children(a.cgroupParent)
+	if err != nil || len(names) > 0 {
+		return
+	}
+	parent, err := a.cgroups.Open(filepath.Join(a.cgroups.Mount, a.cgroupParent), 0)
+	if err == nil {
+		err = parent.Remove()
+	}
+	if err != nil {
+		a.log.Warn("empty cgroup not removed", "cgroup", a.cgroupParent, "error", err.Error())
+	}
 }
 
 // prepareDir makes the directory and refuses one into which others may write: enforcement reads from it.
@@ -94,6 +112,7 @@ func (a *agent) build(reg *prometheus.Registry) error {
 		return fmt.Errorf("built-in configuration: %w", err)
 	}
 	a.events = metrics.NewEvents(reg)
+	a.cgroups = groups
 	sum := sha256.Sum256([]byte(a.dir))
 	a.cgroupParent = path.Join("kerf", hex.EncodeToString(sum[:4]))
 	a.runtime = node.New(node.Options{

@@ -161,11 +161,11 @@ func (a *agent) levelOf(ctx context.Context, backend *caps.Driver, g sharing.GPU
 		return node.LevelReport{Shared: sharing.LevelDriver}
 	case caps.NotSupported:
 		a.log.Warn("no memory caps by the driver on this GPU", "gpu", string(g.UUID), "reason", s.Reason, "remedy", s.Remedy)
-		return node.LevelReport{Shared: sharing.LevelNone, Reason: s.Reason}
+		return node.LevelReport{Shared: sharing.LevelNone, Reason: s.Reason + "; " + s.Remedy}
 	case caps.CouldNotTell:
 		a.log.Warn("it cannot be told yet whether the driver caps memory on this GPU", "gpu", string(g.UUID), "reason", s.Reason, "remedy", s.Remedy)
 	}
-	return node.LevelReport{Shared: sharing.LevelUnknown, Reason: s.Reason}
+	return node.LevelReport{Shared: sharing.LevelUnknown, Reason: s.Reason + "; " + s.Remedy}
 }
 
 // lockGPUs keeps other agents off the GPUs until release is called.

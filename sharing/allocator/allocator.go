@@ -34,6 +34,8 @@ type GPUState struct {
 	// Levels are the enforcement levels that a grant on this GPU can have. Exclusive and hardware count for
 	// nothing here: a whole GPU is exclusive by itself, and a fragment never is.
 	Levels []sharing.Level
+	// LevelWhy says why a fragment cannot be held more strongly, and what to do about it; it may be empty.
+	LevelWhy string
 }
 
 // Choose returns the placement that answers the request, fragments by GPU index, or an error: *NoFit when

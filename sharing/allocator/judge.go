@@ -80,7 +80,7 @@ func judgeEver(g GPUState, r sharing.Request) verdict {
 		if r.MinLevel >= sharing.LevelHardware {
 			return never("a fragment here can be held to its size at level %s at most, %s demanded: ask for a whole GPU", best, r.MinLevel)
 		}
-		return never("a fragment here can be held to its size at level %s at most, %s demanded", best, r.MinLevel)
+		return never("a fragment here can be held to its size at level %s at most, %s demanded%s", best, r.MinLevel, because(g.LevelWhy))
 	}
 	f := r.On(g.GPU)
 	switch {
@@ -101,4 +101,12 @@ func strongest(levels []sharing.Level) sharing.Level {
 		}
 	}
 	return best
+}
+
+// because appends a reason, if there is one.
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return " (" + why + ")"
 }

@@ -73,7 +73,7 @@ func (r *Runtime) gpuStates() []allocator.GPUState {
 	for _, v := range views {
 		out = append(out, allocator.GPUState{
 			GPU: v.GPU, FreeMemory: v.FreeMemory, FreePercent: v.FreePercent,
-			Held: v.Claims > 0, Levels: r.levels(v.GPU),
+			Held: v.Claims > 0, Levels: r.levels(v.GPU), LevelWhy: r.levelWhy(v.GPU.UUID),
 		})
 	}
 	return out
@@ -89,6 +89,14 @@ func (r *Runtime) levels(g sharing.GPU) []sharing.Level {
 		return nil
 	}
 	return []sharing.Level{sharing.LevelExclusive, rep.Shared}
+}
+
+// levelWhy says why a share of the GPU cannot be held more strongly; it needs the lock.
+func (r *Runtime) levelWhy(id sharing.GPUID) string {
+	if r.att == nil {
+		return ""
+	}
+	return r.att.Levels[id].Reason
 }
 
 // levelOf is the level that a placement gets: that of its weakest fragment; it needs the lock.

@@ -80,15 +80,18 @@ func (c *fakeCaps) set(f func()) { c.mu.Lock(); defer c.mu.Unlock(); f() }
 
 func (c *fakeCaps) count() int { c.mu.Lock(); defer c.mu.Unlock(); return len(c.limits) }
 
-type fakeDriver struct{}
+// fakeDriver has the processes that are put on its GPUs.
+type fakeDriver struct {
+	on map[sharing.GPUID][]ProcessUse
+}
 
-func (fakeDriver) Version() string { return "615.71.09" }
+func (*fakeDriver) Version() string { return "615.71.09" }
 
-func (fakeDriver) Sample(ctx context.Context, _ sharing.GPUID) (Sample, error) {
+func (d *fakeDriver) Sample(ctx context.Context, id sharing.GPUID) (Sample, error) {
 	if err := ctx.Err(); err != nil {
 		return Sample{}, err
 	}
-	return Sample{Used: sharing.GiB, Utilization: 7}, nil
+	return Sample{Used: sharing.GiB, Utilization: 7, Processes: d.on[id]}, nil
 }
 
 type nopObserver struct{}
@@ -101,11 +104,12 @@ func (nopObserver) CapRestored()               {}
 
 // bench is a runtime over real cgroups and processes, and a driver of our own.
 type bench struct {
-	t    *testing.T
-	dir  string
-	opt  Options
-	caps *fakeCaps
-	gpus []sharing.GPU
+	t      *testing.T
+	dir    string
+	opt    Options
+	caps   *fakeCaps
+	driver *fakeDriver
+	gpus   []sharing.GPU
 	*Runtime
 }
 
@@ -118,7 +122,7 @@ func newBench(t *testing.T) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{t: t, dir: t.TempDir(), caps: &fakeCaps{limits: map[string]map[sharing.GPUID]sharing.Bytes{}}}
+	b := &bench{t: t, dir: t.TempDir(), driver: &fakeDriver{on: map[sharing.GPUID][]ProcessUse{}}, caps: &fakeCaps{limits: map[string]map[sharing.GPUID]sharing.Bytes{}}}
 	for i := range 3 {
 		b.gpus = append(b.gpus, sharing.GPU{
 			UUID: sharing.GPUID(fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i)), Index: i, Minor: i, Model: "NVIDIA H100 80GB HBM3",
@@ -171,7 +175,7 @@ func (b *bench) attach() {
 	for _, g := range b.gpus {
 		levels[g.UUID] = LevelReport{Shared: sharing.LevelDriver}
 	}
-	if err := b.Attach(b.t.Context(), Attachment{Driver: fakeDriver{}, Caps: b.caps, GPUs: b.gpus, Levels: levels}); err != nil {
+	if err := b.Attach(b.t.Context(), Attachment{Driver: b.driver, Caps: b.caps, GPUs: b.gpus, Levels: levels}); err != nil {
 		b.t.Fatal(err)
 	}
 }

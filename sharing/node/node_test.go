@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -167,6 +168,25 @@ func TestAFailedArmLeavesNothing(t *testing.T) {
 		b.eventually("the lease ends", func() bool { return len(b.State(t.Context()).Grants) == 0 })
 		b.empty()
 	})
+}
+
+// A whole GPU on which another process is found is not called exclusive.
+func TestAStrangerOnAWholeGPU(t *testing.T) {
+	b := newBench(t)
+	b.start()
+	p, stranger := b.tenant(), b.tenant()
+	a := b.lease(p, "", sharing.Request{Kind: sharing.KindWhole, GPUs: 1})
+	gpu := a.Own[0].UUID
+	own := ProcessUse{PID: p.PID, Used: sharing.GiB, Known: true}
+	b.driver.on[gpu] = []ProcessUse{own}
+	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelExclusive || g.Used[0] != sharing.GiB {
+		t.Errorf("alone on its GPU: %+v", g)
+	}
+	b.driver.on[gpu] = []ProcessUse{own, {PID: stranger.PID, Used: sharing.GiB, Known: true}}
+	b.changed.announce() // a new picture
+	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelNone || !strings.Contains(g.LevelReason, strconv.Itoa(stranger.PID)) || g.Used[0] != sharing.GiB {
+		t.Errorf("with a stranger: %+v", g)
+	}
 }
 
 func TestAClaimEndsWithItsProcess(t *testing.T) {

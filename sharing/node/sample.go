@@ -6,6 +6,8 @@ package node
 import (
 	"context"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +22,8 @@ type picture struct {
 	pids map[ledger.ClaimID][]int
 	// capped is the driver's own count of what a cgroup uses of a GPU, where a limit is in force.
 	capped map[capKey]sharing.Bytes
+	// strangers has, for a GPU that was granted whole, the processes on it that are not the grant's.
+	strangers map[sharing.GPUID][]int
 }
 
 type capKey struct {
@@ -53,7 +57,7 @@ func (r *Runtime) sample(ctx context.Context) picture {
 	held := maps.Clone(r.held)
 	r.mu.Unlock()
 
-	p := picture{gpus: map[sharing.GPUID]Sample{}, pids: map[ledger.ClaimID][]int{}, capped: map[capKey]sharing.Bytes{}}
+	p := picture{gpus: map[sharing.GPUID]Sample{}, pids: map[ledger.ClaimID][]int{}, capped: map[capKey]sharing.Bytes{}, strangers: map[sharing.GPUID][]int{}}
 	for _, g := range grants {
 		if g.Lease == nil {
 			continue
@@ -65,6 +69,7 @@ func (r *Runtime) sample(ctx context.Context) picture {
 	if att != nil {
 		r.ask(ctx, att, grants, &p)
 	}
+	r.findStrangers(grants, &p)
 	r.sampler.last, r.sampler.at, r.sampler.changes = p, time.Now(), now
 	return p
 }
@@ -99,6 +104,28 @@ func (r *Runtime) ask(ctx context.Context, att *Attachment, grants []ledger.Gran
 		})
 	}
 	wg.Wait()
+}
+
+// findStrangers looks on GPUs that were granted whole for processes of others. The list of a lease's
+// processes is a moment older than the driver's, so the cgroup of each that is not on it is asked for again.
+func (r *Runtime) findStrangers(grants []ledger.Grant, p *picture) {
+	for _, g := range grants {
+		for _, f := range g.Claim.Placement {
+			if !f.Whole {
+				continue
+			}
+			for _, use := range p.gpus[f.GPU].Processes {
+				if slices.Contains(p.pids[g.Claim.ID], use.PID) {
+					continue
+				}
+				dir, err := r.opt.Cgroups.OfProcess(use.PID)
+				if err != nil || g.Lease != nil && (dir == g.Lease.Cgroup || strings.HasPrefix(dir, g.Lease.Cgroup+"/")) {
+					continue // gone meanwhile, or the grant's own
+				}
+				p.strangers[f.GPU] = append(p.strangers[f.GPU], use.PID)
+			}
+		}
+	}
 }
 
 func capsFragmentOn(g ledger.Grant, gpu sharing.GPUID) bool {

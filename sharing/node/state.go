@@ -5,7 +5,9 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing"
@@ -114,6 +116,10 @@ func (r *Runtime) grantState(g ledger.Grant, p picture, health map[sharing.GPUID
 		}
 		gs.Used, gs.UsedKnown = append(gs.Used, used), append(gs.UsedKnown, known)
 		gs.Health = worse(gs.Health, health[f.GPU])
+		if pids := p.strangers[f.GPU]; f.Whole && len(pids) > 0 {
+			gs.Level = sharing.LevelNone
+			gs.LevelReason = fmt.Sprintf("GPU %s was granted whole, and processes that are not of this grant use it: pid %s", f.GPU, numbers(pids))
+		}
 	}
 	return gs
 }
@@ -152,6 +158,14 @@ func sortedValues(m map[string]string) []string {
 		out = append(out, m[k])
 	}
 	return out
+}
+
+func numbers(n []int) string {
+	s := make([]string, 0, len(n))
+	for _, v := range n {
+		s = append(s, strconv.Itoa(v))
+	}
+	return strings.Join(s, ", ")
 }
 
 func joinSentences(s []string) string { return strings.Join(s, "; ") }
