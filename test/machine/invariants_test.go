@@ -84,6 +84,7 @@ func (f *findings) books(s status, byUUID map[string]gpu) {
 		switch {
 		case !ok:
 			f.brk("a grant is on GPU %s, which is not in the inventory", id)
+		case d.Memory == 0 && d.Health != "healthy": // lost when the agent started: only its grants are known
 		case got > d.Memory-d.Reserved:
 			f.brk("GPU %d: %d bytes granted of %d", d.Index, got, d.Memory-d.Reserved)
 		case d.MIG:
@@ -148,8 +149,10 @@ func (f *findings) limits(p picture, byUUID map[string]gpu, limited bool) {
 			}
 		}
 		for id, have := range got[g.Cgroup] {
-			if _, ok := want[id]; !ok && byUUID[id].Health != "lost" {
-				f.pass("grant %s: limit %d on GPU %d, want none", g.label(), have, byUUID[id].Index)
+			// An agent that starts while a GPU is lost does not know it; limits on it stay from before.
+			d, known := byUUID[id]
+			if _, ok := want[id]; !ok && known && d.Health != "lost" {
+				f.pass("grant %s: limit %d on GPU %d, want none", g.label(), have, d.Index)
 			}
 		}
 		delete(got, g.Cgroup)
@@ -188,6 +191,10 @@ func (f *findings) use(p picture, byUUID map[string]gpu) {
 	within := map[string]map[string]uint64{} // by grant's cgroup and GPU
 	for _, pr := range p.processes {
 		id := pr.GPU
+		if _, known := byUUID[id]; !known && pr.Bytes > 0 {
+			f.pass("process %d holds %d bytes of GPU %s, which the agent does not know", pr.PID, pr.Bytes, id)
+			continue
+		}
 		total[id] += pr.Bytes
 		for _, g := range p.status.Grants {
 			if pr.Cgroup != g.Cgroup && !strings.HasPrefix(pr.Cgroup, g.Cgroup+"/") || g.Cgroup == "" {

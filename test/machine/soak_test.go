@@ -239,8 +239,14 @@ func (s *soak) mend(i int) {
 func (s *soak) settle(i int, well bool) {
 	s.t.Helper()
 	eventually(s.t, fmt.Sprintf("GPU %d well: %v", i, well), func() error {
-		if g := s.gpu(i); (g.Health == "healthy") != well {
-			return fmt.Errorf("it is %s (%s)", g.Health, g.Reason)
+		health := "not in the inventory" // an agent that started while it was lost
+		for _, g := range s.state().GPUs {
+			if g.Index == i {
+				health = g.Health
+			}
+		}
+		if (health == "healthy") != well {
+			return fmt.Errorf("it is %s", health)
 		}
 		return nil
 	})
