@@ -122,6 +122,8 @@ verify-layers: need
 
 .PHONY: vet
 vet: need
+	@echo '--- warnings of the C compiler'
+	@$(MAKE) -C $(LIBRARY) OUT='$(CURDIR)/.cache/werror' GPULOAD='$(CURDIR)/.cache/werror/gpuload' CC='$(CC)' WERROR=-Werror all gpuload
 	@echo '--- go vet'
 	@go vet ./...
 	@cd tools && go vet ./...
