@@ -123,6 +123,7 @@ verify-layers: need
 .PHONY: vet
 vet: need
 	@echo '--- warnings of the C compiler'
+	@mkdir -p .cache/werror
 	@$(MAKE) -C $(LIBRARY) OUT='$(CURDIR)/.cache/werror' GPULOAD='$(CURDIR)/.cache/werror/gpuload' CC='$(CC)' WERROR=-Werror all gpuload
 	@echo '--- go vet'
 	@go vet ./...
