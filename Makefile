@@ -124,7 +124,7 @@ verify-layers: need
 vet: need
 	@echo '--- warnings of the C compiler'
 	@mkdir -p .cache/werror
-	@$(MAKE) -C $(LIBRARY) OUT='$(CURDIR)/.cache/werror' GPULOAD='$(CURDIR)/.cache/werror/gpuload' CC='$(CC)' WERROR=-Werror all gpuload
+	@$(MAKE) -s -C internal/gpusim/lib OUT='$(CURDIR)/.cache/werror' GPULOAD='$(CURDIR)/.cache/werror/gpuload' CC='$(CC)' WERROR=-Werror all gpuload
 	@echo '--- go vet'
 	@go vet ./...
 	@cd tools && go vet ./...
