@@ -145,6 +145,9 @@ func (c *device) handle(ctx context.Context, packet []byte) wire.Response {
 	}
 	var status wire.Status
 	if !errors.As(err, &status) {
+		if c.peer.gone() {
+			return wire.Response{Status: wire.UnknownError} // it died in between, and nobody reads this
+		}
 		c.d.log.Warn("request went wrong", "minor", c.minor, "pid", c.peer.pid, "op", uint32(req.Op), "error", err)
 		status = wire.UnknownError
 	}

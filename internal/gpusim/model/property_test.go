@@ -184,14 +184,14 @@ func (r *runner) step() {
 	n := &r.naive
 	switch r.rand.IntN(20) {
 	case 0:
+		if len(n.clients) >= 12 {
+			return
+		}
 		gpu := r.rand.IntN(2)
 		id, err := r.m.Open(gpu, 100+r.rand.IntN(3))
 		r.note(err, nil)
 		n.clients[id] = gpu
 	case 1:
-		if r.rand.IntN(2) == 0 {
-			return
-		}
 		id, gpu := r.anyClient()
 		r.m.Close(id, 0)
 		delete(n.clients, id)
@@ -285,7 +285,7 @@ func (r *runner) free() {
 		r.done["freed"]++
 		return
 	}
-	if r.rand.IntN(5) > 0 {
+	if r.rand.IntN(12) > 0 {
 		return
 	}
 	r.note(r.m.DestroyContext(p.client, p.id), nil)
