@@ -35,8 +35,8 @@ type Collector struct {
 
 // NewCollector makes a collector over a function that returns one picture of the node.
 func NewCollector(state func(context.Context) *nodev1.GetNodeResponse) *Collector {
-	gpu := []string{"gpu", "index"}
-	grant := []string{"grant", "gpu"}
+	gpu := []string{"uuid", "index"}
+	grant := []string{"grant", "uuid"}
 	d := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
@@ -51,8 +51,8 @@ func NewCollector(state func(context.Context) *nodev1.GetNodeResponse) *Collecto
 		gpuGranted:   d("kerf_gpu_memory_granted_bytes", "Memory held by grants.", gpu...),
 		gpuPercent:   d("kerf_gpu_compute_granted_percent", "Compute share held by grants, 0 to 100.", gpu...),
 		gpuUtil:      d("kerf_gpu_utilization_percent", "Utilisation over the driver's last sample; absent when not known.", gpu...),
-		gpuHealthy:   d("kerf_gpu_healthy", "1 when the GPU takes new grants by its health, else 0; the state is a label.", "gpu", "index", "health"),
-		gpuInfo:      d("kerf_gpu_info", "Identity of the GPU; always 1.", "gpu", "index", "model", "pci", "mig"),
+		gpuHealthy:   d("kerf_gpu_healthy", "1 when the GPU takes new grants by its health, else 0; the state is a label.", "uuid", "index", "health"),
+		gpuInfo:      d("kerf_gpu_info", "Identity of the GPU; always 1.", "uuid", "index", "model", "pci", "mig"),
 		grantUsed:    d("kerf_grant_memory_used_bytes", "Memory that the grant uses on this GPU; absent when not known.", grant...),
 		grantLimit:   d("kerf_grant_memory_limit_bytes", "Memory that the grant may use on this GPU.", grant...),
 		grantPercent: d("kerf_grant_compute_percent", "Compute share of this GPU; 0 is a fair share.", grant...),

@@ -65,7 +65,7 @@ func TestExposition(t *testing.T) {
 	if d := cmp.Diff(string(want), string(got)); d != "" {
 		t.Error(d)
 	}
-	for _, absent := range []string{`kerf_gpu_memory_used_bytes{gpu="GPU-1"`, `kerf_gpu_utilization_percent{gpu="GPU-1"`, `kerf_grant_memory_used_bytes{gpu="GPU-1"`} {
+	for _, absent := range []string{`kerf_gpu_memory_used_bytes{index="1"`, `kerf_gpu_utilization_percent{index="1"`, `kerf_grant_memory_used_bytes{grant="k2",uuid="GPU-1"`} {
 		if strings.Contains(string(got), absent) {
 			t.Errorf("%s is exposed although it is not known", absent)
 		}

@@ -70,7 +70,10 @@ func (r *Runtime) State(ctx context.Context) State {
 	health := map[sharing.GPUID]sharing.Health{}
 	for _, v := range r.ledger.GPUs() {
 		health[v.GPU.UUID] = v.GPU.Health
-		g := GPUState{GPU: v.GPU, Granted: v.HeldMemory, GrantedPercent: v.HeldPercent, Utilization: -1, Levels: r.levels(v.GPU)}
+		g := GPUState{GPU: v.GPU, Granted: v.HeldMemory, GrantedPercent: v.HeldPercent, Utilization: -1}
+		if v.GPU.Health == sharing.HealthOK {
+			g.Levels = r.levels(v.GPU)
+		}
 		if use, ok := p.gpus[v.GPU.UUID]; ok {
 			g.Used, g.UsedKnown, g.Utilization = use.Used, true, use.Utilization
 		}
