@@ -71,6 +71,13 @@ func TestRestartLosesNoGrant(t *testing.T) {
 			before := held(m.state())
 			m.restartAgent()
 			m.wantSame(before, runs)
+			m.agent.signal(syscall.SIGTERM) // a stop in good order is no end of a grant either
+			if got := m.agent.wait(); got.code != 0 {
+				t.Errorf("agent on SIGTERM with grants: exit %d, signal %v", got.code, got.signal)
+			}
+			m.startAgent()
+			m.ready()
+			m.wantSame(before, runs)
 			for i := range 2 { // killed again while it starts
 				m.killAgent()
 				m.startAgent()

@@ -51,3 +51,17 @@ func copyProgram(from, to string) error {
 	}
 	return out.Close()
 }
+
+// sendPacket sends one packet to a device socket and goes away.
+func sendPacket(path string, data []byte) error {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: path}); err != nil {
+		return err
+	}
+	_, err = unix.Write(fd, data)
+	return err
+}
