@@ -10,6 +10,8 @@ import (
 	"path"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -42,7 +44,10 @@ func (r *Runtime) Arm(ctx context.Context, peer Peer, id ledger.ClaimID) (Armed,
 	// The caller may go away at any moment; what was begun is finished or undone all the same.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), capDeadline)
 	defer cancel()
-	armed, err := r.arm(ctx, claim, h, att)
+	var armed Armed
+	if err = r.refuseUser(ctx, peer, att); err == nil {
+		armed, err = r.arm(ctx, claim, h, att)
+	}
 	r.mu.Lock()
 	h.busy = false
 	if err != nil {
@@ -83,6 +88,30 @@ func (r *Runtime) beginArm(peer Peer, id ledger.ClaimID) (ledger.Claim, *holding
 	}
 	h.busy = true
 	return g.Claim, h, *r.att, nil
+}
+
+// refuseUser refuses a process that is on a GPU already: what it holds is charged elsewhere, or nowhere, and
+// would not count against its cap.
+func (r *Runtime) refuseUser(ctx context.Context, peer Peer, att Attachment) error {
+	ctx, cancel := context.WithTimeout(ctx, sampleDeadline)
+	defer cancel()
+	g, ctx := errgroup.WithContext(ctx)
+	for _, gpu := range att.GPUs {
+		g.Go(func() error {
+			s, err := att.Driver.Sample(ctx, gpu.UUID)
+			if err != nil {
+				r.log.Debug("processes of a GPU not known", "gpu", string(gpu.UUID), "error", err.Error())
+				return nil // a GPU that does not answer takes no claim; the others must not suffer for it
+			}
+			for _, use := range s.Processes {
+				if use.PID == peer.PID {
+					return fmt.Errorf("process %d uses GPU %d already, and that memory would not count against its cap; claim before the first use: %w", peer.PID, gpu.Index, sharing.ErrConflict)
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
 }
 
 // arm does the work without the lock; h is busy, so nobody else touches it. The move of the process comes

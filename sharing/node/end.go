@@ -12,7 +12,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
-// Reconcile ends every lease whose cgroup is empty and every claim whose process ended before it was armed.
+// Reconcile ends every lease whose cgroup is empty and charged with nothing, and every claim whose process ended before it was armed.
 // It is what makes sure; the watches on cgroups only make it quick.
 func (r *Runtime) Reconcile(ctx context.Context) {
 	for _, id := range r.endable() {
@@ -50,13 +50,18 @@ func (r *Runtime) endable() []ledger.ClaimID {
 // between leaves an empty cgroup of ours, which Restore removes.
 func (r *Runtime) end(ctx context.Context, id ledger.ClaimID) error {
 	r.mu.Lock()
-	h, att := r.held[id], r.att
+	h, att, known := r.held[id], r.att, r.driverKnown
+	g, _ := r.ledger.Get(id)
 	r.mu.Unlock()
-	err := r.removeCgroup(ctx, h, att)
+	left, err := r.charged(ctx, att, g)
+	if err == nil && left == "" && known {
+		err = r.removeCgroup(ctx, h, att)
+	}
 
 	r.mu.Lock()
 	h.busy = false
-	if err != nil {
+	r.setCondition(r.warnings, "draining "+string(id), left)
+	if err != nil || left != "" || !known {
 		r.mu.Unlock()
 		return err
 	}
@@ -67,6 +72,29 @@ func (r *Runtime) end(ctx context.Context, id ledger.ClaimID) error {
 	r.log.Info("lease ended", "claim", id)
 	r.changed.announce()
 	return err
+}
+
+// charged asks the driver whether memory is still charged to the cgroup although no process is in it: one
+// that left the cgroup with memory in hand, or a driver that has not torn down yet. Such memory is not free,
+// so the lease goes on; left then says so. A lost GPU holds nothing.
+func (r *Runtime) charged(ctx context.Context, att *Attachment, g ledger.Grant) (left string, err error) {
+	if att == nil || att.Caps == nil || g.Lease == nil {
+		return "", nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, capDeadline)
+	defer cancel()
+	for _, f := range r.cappable(g.Claim.Placement) {
+		_, used, err := att.Caps.Read(ctx, g.Lease.Cgroup, f.GPU)
+		switch {
+		case errors.Is(err, sharing.ErrNotFound) || errors.Is(err, sharing.ErrLost) || errors.Is(err, sharing.ErrInvalid):
+			// no limit, no cgroup or no GPU, so no charge
+		case err != nil:
+			return "", fmt.Errorf("use of an empty cgroup: %w", err)
+		case used > 0:
+			return fmt.Sprintf("grant %s has no process any more, and the driver still charges %s of GPU %s to it: the memory stays booked until that ends", g.Claim.ID, used, f.GPU), nil
+		}
+	}
+	return "", nil
 }
 
 func (r *Runtime) removeCgroup(ctx context.Context, h *holding, att *Attachment) error {

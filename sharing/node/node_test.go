@@ -189,6 +189,45 @@ func TestAStrangerOnAWholeGPU(t *testing.T) {
 	}
 }
 
+// A process that is on a GPU already would keep what it holds beside its cap.
+func TestAProcessOnAGPUIsNotArmed(t *testing.T) {
+	b := newBench(t)
+	b.start()
+	p := b.tenant()
+	b.driver.on[b.gpus[2].UUID] = []ProcessUse{{PID: p.PID, Used: sharing.GiB, Known: true}}
+	id, err := b.Claim(t.Context(), p.Peer, "", gib(10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Claim(t.Context(), p.Peer, "", gib(10)); !errors.Is(err, sharing.ErrConflict) {
+		t.Errorf("a second claim of one process: %v", err)
+	}
+	if _, err := b.Arm(t.Context(), p.Peer, id); !errors.Is(err, sharing.ErrConflict) {
+		t.Errorf("arm: %v", err)
+	}
+	b.empty()
+}
+
+// Memory that the driver still charges to an empty cgroup is not free.
+func TestALeaseEndsWhenNothingIsCharged(t *testing.T) {
+	b := newBench(t)
+	b.start()
+	p := b.tenant()
+	b.lease(p, "", gib(79))
+	b.caps.set(func() { b.caps.used = 5 * sharing.GiB })
+	p.end()
+	b.eventually("people are told", func() bool { return len(b.State(t.Context()).Warnings) == 1 })
+	if s := b.State(t.Context()); len(s.Grants) != 1 || s.GPUs[0].Granted != 79*sharing.GiB {
+		t.Errorf("memory in use was given back: %+v", s.Grants)
+	}
+	b.caps.set(func() { b.caps.used = 0 })
+	b.eventually("the lease ends", func() bool { return len(b.State(t.Context()).Grants) == 0 })
+	b.empty()
+	if w := b.State(t.Context()).Warnings; len(w) != 0 {
+		t.Errorf("warnings left: %q", w)
+	}
+}
+
 func TestAClaimEndsWithItsProcess(t *testing.T) {
 	b := newBench(t)
 	b.start()

@@ -38,6 +38,9 @@ type Runtime struct {
 	// att is nil while no driver answers; attachWhy then says why.
 	att       *Attachment
 	attachWhy string
+	// driverKnown is true once a driver was attached: only then can it be told that an empty cgroup is
+	// charged with nothing. A driver that went away later took all memory with it.
+	driverKnown bool
 	// restored is true once the record was read; before that nothing is granted.
 	restored bool
 	// orphans are cgroups of ours with processes and without a record, found before a driver could be asked.
@@ -129,7 +132,7 @@ func (r *Runtime) Attach(ctx context.Context, att Attachment) error {
 	r.verifyAll(ctx)
 
 	r.mu.Lock()
-	r.attachWhy = ""
+	r.attachWhy, r.driverKnown = "", true
 	r.mu.Unlock()
 	r.changed.announce()
 	return ctx.Err()
