@@ -38,7 +38,7 @@ func TestOldDriverHasNoLimitSymbols(t *testing.T) {
 }
 
 // Without limits in the driver nothing is called enforced: the level is none, it is said why, and a demand
-// for more is refused with what there is.
+// for more is refused with what there is and what helps.
 func TestOldDriverGrantsAreNotCalledCapped(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{driver: "r580"})
@@ -66,8 +66,8 @@ func TestOldDriverGrantsAreNotCalledCapped(t *testing.T) {
 		t.Errorf("limits on a driver that has none: %+v", limits)
 	}
 	for _, demand := range []string{"--memory 4GiB --level driver", "--percent 50 --level driver", "--memory 8GiB --gpus 2 --level driver"} {
-		if said := m.refused(flags(demand)); !strings.Contains(said, "level none at most, driver demanded") {
-			t.Errorf("%q: refused without the levels: %s", demand, said)
+		if said := m.refused(flags(demand)); !strings.Contains(said, "level none at most, driver demanded") || !strings.Contains(said, "install NVIDIA driver r615") {
+			t.Errorf("%q: refused without levels or remedy: %s", demand, said)
 		}
 	}
 	whole := m.run(flags("--gpus 1 --level exclusive"), load("--alloc 70GiB --hold 1h"))

@@ -69,7 +69,7 @@ func TestTerminalIsThePrograms(t *testing.T) {
 			if strings.Contains(seen.String(), text) {
 				return nil
 			}
-			return fmt.Errorf("seen: %q, %v", seen.String(), err)
+			return errors.Join(fmt.Errorf("seen: %q", seen.String()), err)
 		})
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
