@@ -104,7 +104,7 @@ func (nopObserver) CapRestored()               {}
 
 // bench is a runtime over real cgroups and processes, and a driver of our own.
 type bench struct {
-	t      *testing.T
+	t      testing.TB
 	dir    string
 	opt    Options
 	caps   *fakeCaps
@@ -113,7 +113,7 @@ type bench struct {
 	*Runtime
 }
 
-func newBench(t *testing.T) *bench {
+func newBench(t testing.TB) *bench {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("cgroups of our own need root:", sharing.ErrDenied)
