@@ -9,7 +9,7 @@
 // old one: every operation opens the directory beneath the mount, without following a link or leaving the
 // filesystem, and compares the inode first.
 //
-// It promises to touch nothing outside the mount and never the root group. It enables no controller and
-// writes no limit; limits on GPU memory are the driver's (see package caps). Version 1 hierarchies are not
+// It promises to touch nothing outside the mount, and of the root group nothing but that Enable adds a
+// controller to those of its children. It writes no limit; limits on GPU memory are the driver's (see package caps). Version 1 hierarchies are not
 // supported; on a hybrid system the version 2 one is found wherever it is mounted.
 package cgroup

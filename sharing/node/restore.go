@@ -41,11 +41,26 @@ func (r *Runtime) Restore(ctx context.Context) error {
 	if err := r.findOrphans(known); err != nil {
 		return err
 	}
+	r.enableDmem()
 	r.restored = true
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	return r.save()
+}
+
+// enableDmem makes the kernel's controller of device memory available to our cgroups, where there is one: the
+// driver's limits are then kept by it. Whether limits work is what the probe tells, so an error is a warning.
+func (r *Runtime) enableDmem() {
+	has, err := r.opt.Cgroups.HasDmem()
+	if err == nil && has {
+		if _, err = r.opt.Cgroups.Create(r.opt.Parent); err == nil || errors.Is(err, sharing.ErrConflict) {
+			err = r.opt.Cgroups.Enable(r.opt.Parent, "dmem")
+		}
+	}
+	if err != nil {
+		r.log.Warn("dmem controller not enabled for our cgroups", "cgroup", r.opt.Parent, "error", err.Error())
+	}
 }
 
 // load reads the record. No record is an empty one, and so is a record of another boot.
