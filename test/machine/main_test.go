@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -37,6 +38,9 @@ var (
 
 	// patience is how long to wait for what must come. It is far beyond what anything here needs.
 	patience = flag.Duration("patience", time.Minute, "how long to wait for what must come")
+	// waited is set once that was not long enough: where one thing never comes, others will not either, and
+	// the tests that are left shall fail before the whole run is ended from outside.
+	waited atomic.Bool
 
 	// bin is where "make build" puts the programs.
 	bin string
@@ -51,8 +55,12 @@ func TestMain(m *testing.M) {
 	}
 	flag.Var(&soakFor, "soak", "how long the soak runs")
 	flag.Parse()
-	if flag.NArg() == 1 { // -soak 30m
-		if err := soakFor.Set(flag.Arg(0)); err != nil {
+	if args := flag.Args(); len(args) > 0 { // -soak 30m -seed 1
+		err := soakFor.Set(args[0])
+		if err == nil {
+			err = flag.CommandLine.Parse(args[1:])
+		}
+		if err != nil {
 			fmt.Fprintln(os.Stderr, "-soak:", err)
 			os.Exit(2)
 		}

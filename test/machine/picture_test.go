@@ -203,7 +203,7 @@ func (m *machine) usedByMetrics() map[[2]string]uint64 {
 		if err != nil {
 			m.t.Fatalf("metric %q: %v", line, err)
 		}
-		used[[2]string{labelOf(found[1], "grant"), labelOf(found[1], "gpu")}] = uint64(v)
+		used[[2]string{labelOf(found[1], "grant"), labelOf(found[1], "uuid")}] = uint64(v)
 	}
 	return used
 }

@@ -20,14 +20,19 @@ import (
 // eventually polls until check returns nil. It fails the test with check's last error when patience is over.
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(*patience)
+	limit := *patience
+	if waited.Load() {
+		limit = min(limit, 10*time.Second)
+	}
+	deadline := time.Now().Add(limit)
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
 		err := check()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: did not come within %s: %v", what, *patience, err)
+			waited.Store(true)
+			t.Fatalf("%s: did not come within %s: %v", what, limit, err)
 		}
 		time.Sleep(pause)
 	}
@@ -103,6 +108,7 @@ func begin(t *testing.T, dir, name string, cmd *exec.Cmd) *proc {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Setpgid = true
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL // a test binary that is ended from outside cleans nothing up
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
