@@ -44,14 +44,14 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 	if err := r.ready(); err != nil {
 		return "", err
 	}
+	req, err := r.config.Resolve(r.pool, asked)
+	if err != nil {
+		return "", err
+	}
 	for id, h := range r.held {
 		if h.owner != nil && !h.hasGroup && h.owner.PID() == peer.PID && h.owner.Alive() {
 			return "", fmt.Errorf("process %d has claim %q already; arm or release it first: %w", peer.PID, id, sharing.ErrConflict)
 		}
-	}
-	req, err := r.config.Resolve(r.pool, asked)
-	if err != nil {
-		return "", err
 	}
 	placement, err := allocator.Choose(r.gpuStates(), req)
 	if err != nil {

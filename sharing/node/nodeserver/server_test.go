@@ -124,10 +124,6 @@ func TestTheCallerIsTheKernelsWord(t *testing.T) {
 	}
 	_, err = c.Claim(t.Context(), in)
 	wantCode(t, err, codes.AlreadyExists)
-	_, err = c.Claim(t.Context(), &nodev1.ClaimRequest{MemoryBytes: uint64(75 * sharing.GiB)})
-	wantCode(t, err, codes.ResourceExhausted)
-	_, err = c.Claim(t.Context(), &nodev1.ClaimRequest{MemoryBytes: 1 << 30, MinLevel: "driver"})
-	wantCode(t, err, codes.FailedPrecondition)
 	for name, bad := range map[string]*nodev1.ClaimRequest{
 		"nothing asked": {}, "percent over 100": {Percent: 101}, "does not divide": {MemoryBytes: 1<<64 - 1, Gpus: 2}, "whole with memory": {Whole: true, MemoryBytes: 1},
 		"level": {MemoryBytes: 1 << 30, MinLevel: "best"}, "place": {MemoryBytes: 1 << 30, Place: "x"}, "uuid": {MemoryBytes: 1 << 30, Uuids: []string{"0"}},
@@ -144,6 +140,11 @@ func TestTheCallerIsTheKernelsWord(t *testing.T) {
 	wantCode(t, err, codes.NotFound)
 	_, err = c.Arm(t.Context(), &nodev1.ArmRequest{Id: g.GetId()})
 	wantCode(t, err, codes.NotFound)
+	_, err = c.Claim(t.Context(), &nodev1.ClaimRequest{MemoryBytes: 1 << 30, MinLevel: "driver"})
+	wantCode(t, err, codes.FailedPrecondition)
+	r.SetHealth(gpu, sharing.HealthSuspect, "a probe failed")
+	_, err = c.Claim(t.Context(), &nodev1.ClaimRequest{MemoryBytes: 1 << 30})
+	wantCode(t, err, codes.ResourceExhausted)
 }
 
 func TestWatchShowsEveryChange(t *testing.T) {
