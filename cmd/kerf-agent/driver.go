@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -89,7 +90,7 @@ func (a *agent) useDriver(ctx context.Context) (err error) {
 	g.Go(func() error { return w.Run(ctx) })
 	g.Go(func() error { return a.reprobe(ctx, lib, att) })
 	if len(leftOut) > 0 {
-		g.Go(func() error { return a.rescan(ctx, lib, len(gpus)) })
+		g.Go(func() error { return a.rescan(ctx, lib, ids) })
 	}
 	if err := g.Wait(); err != nil {
 		return err
@@ -128,8 +129,9 @@ func (a *agent) reprobe(ctx context.Context, lib *nvml.Library, att node.Attachm
 }
 
 // rescan looks for devices that were left out of the inventory, a lost GPU that is back, say. It ends with
-// an error once there are more than had, so that stock is taken anew.
-func (a *agent) rescan(ctx context.Context, lib *nvml.Library, had int) error {
+// an error once there is one that is not among had, so that stock is taken anew. Their number tells nothing:
+// another may be lost meanwhile.
+func (a *agent) rescan(ctx context.Context, lib *nvml.Library, had []sharing.GPUID) error {
 	t := time.NewTicker(reprobeEvery)
 	defer t.Stop()
 	for {
@@ -141,7 +143,8 @@ func (a *agent) rescan(ctx context.Context, lib *nvml.Library, had int) error {
 		look, cancel := context.WithTimeout(ctx, openDeadline)
 		gpus, _, err := lib.GPUs(look)
 		cancel()
-		if err == nil && len(gpus) > had {
+		fresh := func(g sharing.GPU) bool { return !slices.Contains(had, g.UUID) }
+		if err == nil && slices.ContainsFunc(gpus, fresh) {
 			return fmt.Errorf("a GPU that was left out answers now; taking stock again: %w", sharing.ErrUnavailable)
 		}
 	}

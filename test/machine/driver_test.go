@@ -189,6 +189,64 @@ func TestLeaseFromALostTime(t *testing.T) {
 	checkInvariants(t, m) // the least limit is on GPU 3
 }
 
+// A GPU that is lost when the agent starts is told of, and taken in when it comes back, whatever else is
+// lost by then.
+func TestLostBeforeTheAgentStarts(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{hardware: "t4x4"})
+	r := m.run(flags("--memory 2GiB --name on-lost --gpu-uuid "+m.uuid(0)), hold())
+	r.granted()
+	before := held(m.state())
+	lost := m.uuid(0)
+	m.set("gpu=0", "lost=true")
+	m.restartAgent()
+	s := m.state()
+	if !strings.Contains(strings.Join(s.Warnings, "; "), "index 0") {
+		t.Errorf("no warning of the GPU that was left out: %q", s.Warnings)
+	}
+	for _, g := range s.GPUs {
+		if g.UUID == lost && g.Health == "healthy" {
+			t.Errorf("the lost GPU is healthy: %+v", g)
+		}
+	}
+	m.refused(flags("--memory 1GiB --gpu-uuid " + lost))
+	m.run(flags("--memory 1GiB --placement spread"), load("--alloc 512MiB --hold 1h")).loads(1)
+	m.set("gpu=1", "lost=true")
+	eventually(t, "GPU 1 lost", func() error {
+		if h := m.gpu(1).Health; h != "lost" {
+			return fmt.Errorf("it is %s", h)
+		}
+		return nil
+	})
+	m.set("gpu=0", "lost=false")
+	eventually(t, "GPU 0 back", func() error {
+		for _, g := range m.state().GPUs {
+			if g.UUID == lost && g.Index == 0 && g.Health == "healthy" && g.Memory > 0 {
+				return nil
+			}
+		}
+		return fmt.Errorf("GPUs: %+v", m.state().GPUs)
+	})
+	m.set("gpu=1", "lost=false")
+	eventually(t, "all GPUs", func() error { // taking stock again takes the others away for a moment
+		well := 0
+		for _, g := range m.state().GPUs {
+			if g.Health == "healthy" && g.Memory > 0 {
+				well++
+			}
+		}
+		if well != 4 {
+			return fmt.Errorf("%d healthy GPUs", well)
+		}
+		return nil
+	})
+	m.ready()
+	if now := held(m.state())[r.granted().ID]; now.Memory != before[now.ID].Memory || len(now.GPUs) != 1 || now.GPUs[0] != lost {
+		t.Errorf("the grant on the lost GPU: %+v, before %+v", now, before[now.ID])
+	}
+	checkInvariants(t, m)
+}
+
 // A fault of an application marks nothing.
 func TestApplicationFaultMarksNothing(t *testing.T) {
 	t.Parallel()

@@ -46,6 +46,8 @@ type running struct {
 	base, sim, dir, work string
 	env                  []string
 	agent                *proc
+	// agents are all that were started; they end after the runs, with the machine.
+	agents []*proc
 	// parent is the cgroup that holds the grants' cgroups, once one was seen.
 	parent string
 }
@@ -147,7 +149,9 @@ func (m *machine) anAgent(dir string, env ...string) *proc {
 	m.t.Helper()
 	cmd := exec.Command(program("kerf-agent"), append([]string{"--dir", dir}, m.agentFlags...)...)
 	cmd.Env = append(slices.Clone(m.env), env...)
-	return begin(m.t, m.work, "agent", cmd)
+	p := launch(m.t, m.work, "agent", cmd)
+	m.agents = append(m.agents, p)
+	return p
 }
 
 // killAgent is SIGKILL at any time.
@@ -206,6 +210,9 @@ func (m *machine) cleanUp() {
 	if m.t.Failed() {
 		m.show()
 	}
+	if m.agent != nil && !m.agent.running() && !m.t.Failed() {
+		m.startAgent() // one that finds what a killed one left cleans it up
+	}
 	alive := m.agent != nil && m.agent.running()
 	if alive && !m.t.Failed() {
 		m.noGrants()
@@ -216,8 +223,9 @@ func (m *machine) cleanUp() {
 		if r := m.agent.wait(); r.code != 0 {
 			m.t.Errorf("agent on SIGTERM: exit %d, signal %v", r.code, r.signal)
 		}
-	} else if alive {
-		m.agent.kill()
+	}
+	for _, a := range m.agents {
+		a.kill()
 	}
 	m.removeCgroups(alive)
 	if pid := m.driverPID(); pid != 0 {

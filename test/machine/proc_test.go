@@ -91,6 +91,14 @@ type proc struct {
 // begin starts cmd; it is killed with its process group and reaped when the test ends.
 func begin(t *testing.T, dir, name string, cmd *exec.Cmd) *proc {
 	t.Helper()
+	p := launch(t, dir, name, cmd)
+	t.Cleanup(p.kill)
+	return p
+}
+
+// launch starts cmd, which the caller ends.
+func launch(t *testing.T, dir, name string, cmd *exec.Cmd) *proc {
+	t.Helper()
 	p := &proc{t: t, cmd: cmd, exited: make(chan struct{})}
 	open := func(kind string) *os.File {
 		f, err := os.CreateTemp(dir, name+"-*."+kind)
@@ -117,7 +125,6 @@ func begin(t *testing.T, dir, name string, cmd *exec.Cmd) *proc {
 		p.lastState = cmd.ProcessState
 		close(p.exited)
 	}()
-	t.Cleanup(p.kill)
 	return p
 }
 
