@@ -22,6 +22,7 @@ import (
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/monitor/health"
 	"github.com/kerf-gpu/kerf/monitor/metrics"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
@@ -36,6 +37,8 @@ type agent struct {
 	runtime *node.Runtime
 	events  *metrics.Events
 	cgroups cgroup.Hierarchy
+	// machines are the GPUs' health over watches of one driver; followDriver alone uses it.
+	machines map[sharing.GPUID]*health.Machine
 	// cgroupParent is the directory of our grants' cgroups, relative to the hierarchy's mount.
 	cgroupParent string
 }

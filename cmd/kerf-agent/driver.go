@@ -33,6 +33,9 @@ const (
 	openDeadline = 60 * time.Second
 )
 
+// errRescan says that the inventory has grown and is to be taken anew.
+var errRescan = errors.New("a GPU that was left out answers now")
+
 // followDriver uses the driver while there is one, and looks for it while there is none.
 func (a *agent) followDriver(ctx context.Context) error {
 	said := ""
@@ -43,7 +46,14 @@ func (a *agent) followDriver(ctx context.Context) error {
 			return nil //nolint:nilerr // the agent is stopping; the error is only of that
 		case errors.Is(err, sharing.ErrConflict):
 			return err // another agent has a GPU: this one has no business here
+		case errors.Is(err, errRescan):
+			// The others stay as they are; only new claims wait, for as long as opening the driver takes.
+			a.log.Info("taking stock of the GPUs again", "reason", err.Error())
+			a.runtime.SetBlocked("rescan", err.Error())
+			continue
 		}
+		a.machines = nil // the next driver is loaded anew
+		a.runtime.SetBlocked("rescan", "")
 		if text := err.Error(); text != said {
 			a.log.Warn("no driver in use; looking for one", "reason", text)
 			said = text
@@ -80,12 +90,14 @@ func (a *agent) useDriver(ctx context.Context) (err error) {
 	if err := a.runtime.Attach(open, att); err != nil {
 		return fmt.Errorf("take the driver into use: %w", err)
 	}
+	a.runtime.SetBlocked("rescan", "")
 	a.log.Info("driver in use", "version", att.Driver.Version(), "gpus", len(gpus), "memory_limits", lib.HasMemoryLimits())
 	ids := make([]sharing.GPUID, 0, len(gpus))
 	for _, g := range gpus {
 		ids = append(ids, g.UUID)
 	}
-	w := &health.Watch{Driver: door, GPUs: ids, Log: a.log, Tell: a.runtime.SetHealth, Every: probeEvery, Deadline: probeDeadline}
+	w := &health.Watch{Driver: door, GPUs: ids, Log: a.log, Tell: a.runtime.SetHealth, Every: probeEvery, Deadline: probeDeadline, Machines: a.machines}
+	defer func() { a.machines = w.Machines }()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return w.Run(ctx) })
 	g.Go(func() error { return a.reprobe(ctx, lib, att) })
@@ -129,7 +141,7 @@ func (a *agent) reprobe(ctx context.Context, lib *nvml.Library, att node.Attachm
 }
 
 // rescan looks for devices that were left out of the inventory, a lost GPU that is back, say. It ends with
-// an error once there is one that is not among had, so that stock is taken anew. Their number tells nothing:
+// errRescan once there is one that is not among had, so that stock is taken anew. Their number tells nothing:
 // another may be lost meanwhile.
 func (a *agent) rescan(ctx context.Context, lib *nvml.Library, had []sharing.GPUID) error {
 	t := time.NewTicker(reprobeEvery)
@@ -145,7 +157,7 @@ func (a *agent) rescan(ctx context.Context, lib *nvml.Library, had []sharing.GPU
 		cancel()
 		fresh := func(g sharing.GPU) bool { return !slices.Contains(had, g.UUID) }
 		if err == nil && slices.ContainsFunc(gpus, fresh) {
-			return fmt.Errorf("a GPU that was left out answers now; taking stock again: %w", sharing.ErrUnavailable)
+			return errRescan
 		}
 	}
 }

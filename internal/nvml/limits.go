@@ -20,26 +20,21 @@ typedef int (*kerf_handle_fn)(const char *, void **);
 typedef int (*kerf_set_fn)(void *, kerf_set_limits *);
 typedef int (*kerf_get_fn)(void *, kerf_get_limits *);
 
-static int kerf_set(void *handle_fn, void *set_fn, const char *uuid, const char *dir, uint64_t soft, uint64_t hard, int *in_set)
+static int kerf_handle(void *handle_fn, const char *uuid, void **dev)
 {
-	void *dev = NULL;
-	int rc = ((kerf_handle_fn)handle_fn)(uuid, &dev);
-	*in_set = rc == 0;
-	if (rc != 0)
-		return rc;
+	return ((kerf_handle_fn)handle_fn)(uuid, dev);
+}
+
+static int kerf_set(void *set_fn, void *dev, const char *dir, uint64_t soft, uint64_t hard)
+{
 	kerf_set_limits l = { dir, soft, hard };
 	return ((kerf_set_fn)set_fn)(dev, &l);
 }
 
-static int kerf_get(void *handle_fn, void *get_fn, const char *uuid, const char *dir, uint64_t *out, int *in_get)
+static int kerf_get(void *get_fn, void *dev, const char *dir, uint64_t *out)
 {
-	void *dev = NULL;
-	int rc = ((kerf_handle_fn)handle_fn)(uuid, &dev);
-	*in_get = rc == 0;
-	if (rc != 0)
-		return rc;
 	kerf_get_limits l = { dir, 0, 0, 0 };
-	rc = ((kerf_get_fn)get_fn)(dev, &l);
+	int rc = ((kerf_get_fn)get_fn)(dev, &l);
 	out[0] = l.soft;
 	out[1] = l.hard;
 	out[2] = l.used;
@@ -70,8 +65,10 @@ static const char *kerf_bound(void)
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"unsafe"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -89,6 +86,11 @@ const (
 // own reference to the library.
 type limits struct {
 	lib, handle, setter, getter unsafe.Pointer
+
+	// devices are the handles that were looked up. A lookup walks all GPUs, which takes long on nodes with many
+	// MIG instances; handles hold until NVML is shut down, and so do limits.
+	mu      sync.Mutex
+	devices map[string]unsafe.Pointer
 }
 
 // openLimits looks the functions up in the library at path. Only a library that cannot be loaded is an
@@ -98,7 +100,7 @@ func openLimits(path string) (*limits, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &limits{lib: lib, handle: dlsym(lib, handleFunc), setter: dlsym(lib, setLimitsFunc), getter: dlsym(lib, getLimitsFunc)}, nil
+	return &limits{lib: lib, handle: dlsym(lib, handleFunc), setter: dlsym(lib, setLimitsFunc), getter: dlsym(lib, getLimitsFunc), devices: map[string]unsafe.Pointer{}}, nil
 }
 
 func (l *limits) present() bool { return l.handle != nil && l.setter != nil && l.getter != nil }
@@ -109,42 +111,60 @@ func (l *limits) set(uuid, dir string, soft, hard uint64) error {
 	if !l.present() {
 		return absent(setLimitsFunc)
 	}
-	id, d, free := cStrings(uuid, dir)
-	defer free()
-	var reached C.int
-	rc := C.kerf_set(l.handle, l.setter, id, d, C.uint64_t(soft), C.uint64_t(hard), &reached)
-	return check(name(reached, setLimitsFunc), nvml.Return(rc))
+	dev, err := l.device(uuid)
+	if err != nil {
+		return err
+	}
+	d := C.CString(dir)
+	defer C.free(unsafe.Pointer(d))
+	return l.judge(uuid, setLimitsFunc, C.kerf_set(l.setter, dev, d, C.uint64_t(soft), C.uint64_t(hard)))
 }
 
 func (l *limits) get(uuid, dir string) (Limit, error) {
 	if !l.present() {
 		return Limit{}, absent(getLimitsFunc)
 	}
-	id, d, free := cStrings(uuid, dir)
-	defer free()
-	var reached C.int
+	dev, err := l.device(uuid)
+	if err != nil {
+		return Limit{}, err
+	}
+	d := C.CString(dir)
+	defer C.free(unsafe.Pointer(d))
 	var out [3]C.uint64_t
-	rc := C.kerf_get(l.handle, l.getter, id, d, &out[0], &reached)
-	if err := check(name(reached, getLimitsFunc), nvml.Return(rc)); err != nil {
+	if err := l.judge(uuid, getLimitsFunc, C.kerf_get(l.getter, dev, d, &out[0])); err != nil {
 		return Limit{}, err
 	}
 	return Limit{Soft: sharing.Bytes(out[0]), Hard: sharing.Bytes(out[1]), Used: sharing.Bytes(out[2])}, nil
 }
 
-// name is the function that answered: the handle's lookup, or the one behind it.
-func name(reached C.int, function string) string {
-	if reached == 0 {
-		return handleFunc
+// device is the handle of a GPU.
+func (l *limits) device(uuid string) (unsafe.Pointer, error) {
+	l.mu.Lock()
+	dev, ok := l.devices[uuid]
+	l.mu.Unlock()
+	if ok {
+		return dev, nil
 	}
-	return function
+	id := C.CString(uuid)
+	defer C.free(unsafe.Pointer(id))
+	if err := check(handleFunc, nvml.Return(C.kerf_handle(l.handle, id, &dev))); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.devices[uuid] = dev
+	return dev, nil
 }
 
-func cStrings(a, b string) (ca, cb *C.char, free func()) {
-	ca, cb = C.CString(a), C.CString(b)
-	return ca, cb, func() {
-		C.free(unsafe.Pointer(ca))
-		C.free(unsafe.Pointer(cb))
+// judge turns a code into an error. After one that may be the handle's fault, the next call looks it up anew.
+func (l *limits) judge(uuid, function string, code C.int) error {
+	err := check(function, nvml.Return(code))
+	if err != nil && !errors.Is(err, sharing.ErrUnsupported) {
+		l.mu.Lock()
+		delete(l.devices, uuid)
+		l.mu.Unlock()
 	}
+	return err
 }
 
 // dlopen loads the library at path; the caller calls dlclose.

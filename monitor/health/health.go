@@ -22,8 +22,6 @@ import (
 const (
 	// cleanProbes in a row bring a lost or unhealthy GPU back; one is enough after a single odd answer.
 	cleanProbes = 3
-	// badProbes in a row that fail without saying "lost" make a suspect GPU unhealthy.
-	badProbes = 3
 )
 
 // xidLost is "GPU has fallen off the bus".
@@ -50,14 +48,18 @@ type Recovery struct {
 	Action string
 }
 
-// Machine is the state of one GPU. The zero value is an unknown GPU that one clean probe makes healthy.
+// Machine is the state of one GPU while one driver is loaded; after a reload, start with a new one. The zero
+// value is an unknown GPU that one clean probe makes healthy.
 type Machine struct {
 	state  sharing.Health
 	reason string
-	// clean counts good probes since the last bad sign; bad counts failed ones since the last good.
-	clean, bad int
+	// clean counts good probes since the last bad sign.
+	clean int
+	// bad counts probes that failed in a row without the word "lost". A single odd answer needs one clean
+	// probe after it, a GPU that hung needs as many as a lost one.
+	bad int
 	// fault is the XID that stands until the driver says that it is mended, 0 for none. Invariant: fault
-	// != 0 implies state is HealthUnhealthy or HealthLost.
+	// != 0 implies that state is not HealthOK.
 	fault uint64
 }
 
@@ -77,7 +79,11 @@ func (m *Machine) XID(xid uint64) bool {
 	if m.state == sharing.HealthLost {
 		return false
 	}
-	return m.set(sharing.HealthUnhealthy, fmt.Sprintf("XID %d; see NVIDIA's XID catalogue for the remedy, mostly a GPU reset", xid))
+	return m.set(sharing.HealthUnhealthy, faultReason(xid))
+}
+
+func faultReason(xid uint64) string {
+	return fmt.Sprintf("XID %d; see NVIDIA's XID catalogue for the remedy, mostly a GPU reset", xid)
 }
 
 // Probe takes the outcome of one cheap call on the GPU and the driver's recovery action, and reports
@@ -92,33 +98,34 @@ func (m *Machine) Probe(err error, rec Recovery) bool {
 	}
 	m.clean = 0
 	m.bad++
-	if m.state == sharing.HealthLost || m.fault != 0 {
+	if m.state == sharing.HealthLost {
 		return false
 	}
-	if m.bad >= badProbes {
-		return m.set(sharing.HealthUnhealthy, fmt.Sprintf("did not answer %d probes: %v", m.bad, err))
+	reason := "does not answer: " + err.Error()
+	if m.fault != 0 {
+		reason += "; before that " + faultReason(m.fault)
 	}
-	return m.set(sharing.HealthSuspect, fmt.Sprintf("a probe failed: %v", err))
+	return m.set(sharing.HealthSuspect, reason)
 }
 
-// Reloaded tells that the driver was loaded anew: what an XID had broken is repaired or will show again.
-func (m *Machine) Reloaded() { m.fault, m.clean, m.bad = 0, 0, 0 }
-
 func (m *Machine) good(rec Recovery) bool {
-	m.bad = 0
 	if rec.Known && rec.Action != "" {
 		m.clean = 0
-		if m.fault != 0 { // the XID's own text says more
+		if m.fault == xidLost {
 			return false
+		}
+		if m.fault != 0 { // the XID's own text says more
+			return m.set(sharing.HealthUnhealthy, faultReason(m.fault))
 		}
 		return m.set(sharing.HealthUnhealthy, "the driver asks for: "+rec.Action)
 	}
 	if m.fault != 0 && m.fault != xidLost && !rec.Known {
-		return false // no word of the driver that it is mended: wait for Reloaded
+		// No word of the driver that it is mended: it stands until the driver is loaded anew.
+		return m.set(sharing.HealthUnhealthy, faultReason(m.fault))
 	}
 	m.clean++
-	if m.clean >= cleanProbes || m.state == sharing.HealthUnknown || m.state == sharing.HealthSuspect {
-		m.fault = 0
+	if m.clean >= cleanProbes || m.state == sharing.HealthUnknown || m.state == sharing.HealthSuspect && m.bad <= 1 {
+		m.fault, m.bad = 0, 0
 		return m.set(sharing.HealthOK, "")
 	}
 	return false

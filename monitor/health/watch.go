@@ -35,9 +35,11 @@ type Watch struct {
 	Tell func(gpu sharing.GPUID, h sharing.Health, reason string)
 	// Every is the time between probes of one GPU; Deadline bounds one probe.
 	Every, Deadline time.Duration
+	// Machines are the states that an earlier watch over the same driver left; nil after a driver was loaded.
+	// The watch adds those that are missing. Nobody else touches them while it runs.
+	Machines map[sharing.GPUID]*Machine
 
-	mu       sync.Mutex
-	machines map[sharing.GPUID]*Machine
+	mu sync.Mutex
 }
 
 // goneRounds of probes in a row in which no GPU answers mean that the driver itself is gone.
@@ -46,9 +48,15 @@ const goneRounds = 3
 // Run watches until ctx ends (nil), or until no GPU has answered for some rounds: the driver is gone then,
 // which is an error that wraps ErrUnavailable.
 func (w *Watch) Run(ctx context.Context) error {
-	w.machines = make(map[sharing.GPUID]*Machine, len(w.GPUs))
+	if w.Machines == nil {
+		w.Machines = make(map[sharing.GPUID]*Machine, len(w.GPUs))
+	}
 	for _, id := range w.GPUs {
-		w.machines[id] = &Machine{}
+		if m := w.Machines[id]; m == nil {
+			w.Machines[id] = &Machine{}
+		} else if h, reason := m.State(); h != sharing.HealthUnknown {
+			w.Tell(id, h, reason)
+		}
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return w.probes(ctx) })
@@ -130,7 +138,7 @@ func (w *Watch) events(ctx context.Context) error {
 func (w *Watch) feed(id sharing.GPUID, in func(*Machine) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	m, ok := w.machines[id]
+	m, ok := w.Machines[id]
 	if !ok || !in(m) {
 		return
 	}

@@ -124,6 +124,28 @@ func TestAllSilentMeansTheDriverIsGone(t *testing.T) {
 	}
 }
 
+// A fault of which the driver has no word must not be forgotten when the watch starts anew on the same driver.
+func TestAFaultOutlivesAWatch(t *testing.T) {
+	broken := &Machine{}
+	broken.Probe(nil, Recovery{})
+	broken.XID(48)
+	d := &fakeDriver{xids: make(chan change)}
+	told := make(chan change, 100)
+	w := &Watch{
+		Driver: d, GPUs: []sharing.GPUID{"a", "b"}, Log: slog.New(slog.DiscardHandler), Machines: map[sharing.GPUID]*Machine{"a": broken},
+		Tell: func(id sharing.GPUID, h sharing.Health, _ string) { told <- change{id, h} }, Every: time.Hour, Deadline: time.Second,
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	await(t, told, change{"a", sharing.HealthUnhealthy})
+	await(t, told, change{"b", sharing.HealthOK})
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 // An event wait that only fails must not spin: one call, then the back-off.
 func TestEventErrorsBackOff(t *testing.T) {
 	d := &fakeDriver{fail: errHang, xids: make(chan change)}

@@ -204,8 +204,8 @@ func (r *Runtime) cappable(p sharing.Placement) sharing.Placement {
 	return out
 }
 
-// limitable are the GPUs on which a limit can be set now. One that is lost takes none until it is back:
-// the verification then sets it.
+// limitable are the GPUs on which a limit can be set now. One that is lost or does not answer takes none
+// until it is back: the verification then sets it. One GPU that hangs must not keep all others from use.
 func (r *Runtime) limitable(gpus []sharing.GPU) []sharing.GPUID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -224,7 +224,7 @@ func (r *Runtime) canLimit(id sharing.GPUID) bool {
 		return false
 	}
 	v, ok := r.ledger.GPU(id)
-	return ok && !v.GPU.MIG && v.GPU.Health != sharing.HealthLost
+	return ok && !v.GPU.MIG && v.GPU.Health != sharing.HealthLost && v.GPU.Health != sharing.HealthSuspect
 }
 
 // admit moves the process into the cgroup and makes sure that it was this one: the pidfd was opened before,

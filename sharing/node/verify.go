@@ -79,7 +79,7 @@ func (r *Runtime) verifyGrant(ctx context.Context, att Attachment, g ledger.Gran
 }
 
 // verifyCaps compares what the driver holds with what the grant says, and applies it again where it differs.
-// Lost GPUs are left out: they hold nothing, and are verified when they come back.
+// GPUs that are lost or do not answer are left out, and are verified when they come back.
 func (r *Runtime) verifyCaps(ctx context.Context, att Attachment, g ledger.Grant, others []sharing.GPUID) error {
 	own := r.cappable(g.Claim.Placement)
 	missing := ""

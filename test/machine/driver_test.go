@@ -267,7 +267,7 @@ func TestSlowGPU(t *testing.T) {
 	m := newMachine(t, setup{hardware: "t4x4"})
 	r := m.run(flags("--memory 2GiB --name near --gpu-uuid "+m.uuid(0)), load("--alloc 1GiB --hold 1h"))
 	r.loads(1)
-	uuids, slow := []string{m.uuid(1), m.uuid(2)}, m.uuid(3)
+	uuids := []string{m.uuid(1), m.uuid(2)}
 	m.set("gpu=3", "latency=20s")
 	eventually(t, "the slow GPU to be shown as such", func() error {
 		s := m.state() // answers although GPU 3 does not
@@ -288,9 +288,9 @@ func TestSlowGPU(t *testing.T) {
 		t.Errorf("status took %s: it waited for the slow GPU", took)
 	}
 	for _, id := range uuids {
-		// Refused while the limit on the slow GPU cannot be set, but at once and by name.
+		// The slow GPU carries no limit for it until it answers again; the others are not kept from use.
 		got := m.run(flags("--memory 1GiB --gpu-uuid "+id), load("--alloc 512MiB")).wait()
-		if got.code != 0 && (got.code != 125 || !strings.Contains(got.err, slow)) {
+		if got.code != 0 {
 			t.Errorf("claim beside a slow GPU: %v", got)
 		}
 	}
