@@ -147,7 +147,8 @@ func (l *limits) device(uuid string) (unsafe.Pointer, error) {
 	}
 	id := C.CString(uuid)
 	defer C.free(unsafe.Pointer(id))
-	if err := check(handleFunc, nvml.Return(C.kerf_handle(l.handle, id, &dev))); err != nil {
+	code := C.kerf_handle(l.handle, id, &dev)
+	if err := check(handleFunc, nvml.Return(code)); err != nil {
 		return nil, err
 	}
 	l.mu.Lock()
