@@ -147,7 +147,7 @@ func (l *limits) device(uuid string) (unsafe.Pointer, error) {
 	}
 	id := C.CString(uuid)
 	defer C.free(unsafe.Pointer(id))
-	code := C.kerf_handle(l.handle, id, &dev)
+	code := C.kerf_handle(l.handle, id, &dev) //nolint:gocritic // of what cgo makes of it
 	if err := check(handleFunc, nvml.Return(code)); err != nil {
 		return nil, err
 	}
