@@ -10,8 +10,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
 	"github.com/kerf-gpu/kerf/internal/atomicfile"
 	"github.com/kerf-gpu/kerf/internal/present"
@@ -54,7 +52,12 @@ func (f *statusFile) writable() error {
 	if base := filepath.Base(f.path); base == "." || base == ".." || os.IsPathSeparator(f.path[len(f.path)-1]) {
 		return bad(errors.New("it is a directory"))
 	}
-	if err := unix.Faccessat(unix.AT_FDCWD, filepath.Dir(f.path), unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
+	// Permissions do not tell all: on some file systems (proc) and on a full disk only trying does.
+	probe, err := os.CreateTemp(filepath.Dir(f.path), ".kerf-probe-*")
+	if err != nil {
+		return bad(err)
+	}
+	if err := errors.Join(probe.Close(), os.Remove(probe.Name())); err != nil {
 		return bad(err)
 	}
 	return nil
