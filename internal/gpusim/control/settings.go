@@ -55,7 +55,7 @@ func (s *Set) parse(key, value string) error {
 	case "lost":
 		b, err := strconv.ParseBool(value)
 		if err != nil || (value != "true" && value != "false") {
-			return sharing.Invalid(key, value, "write true or false", "is neither")
+			return sharing.Invalid(key, value, "write true or false", "is neither of the two values")
 		}
 		c.Lost = &b
 	case "reset":
