@@ -55,6 +55,7 @@ func (r *Runtime) Arm(ctx context.Context, peer Peer, id ledger.ClaimID) (Armed,
 			err = errors.Join(err, r.drop(id), r.save())
 		}
 	}
+	h.letGo()
 	r.opt.Observer.Armed(time.Since(start), err)
 	r.mu.Unlock()
 	r.changed.announce()
@@ -216,6 +217,13 @@ func (r *Runtime) limitable(gpus []sharing.GPU) []sharing.GPUID {
 		}
 	}
 	return ids
+}
+
+func (r *Runtime) health(id sharing.GPUID) sharing.Health {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v, _ := r.ledger.GPU(id)
+	return v.GPU.Health
 }
 
 // canLimit needs the lock.

@@ -155,8 +155,8 @@ func (r *Runtime) drop(id ledger.ClaimID) error {
 	if err := r.ledger.Release(id); err != nil && !errors.Is(err, sharing.ErrNotFound) {
 		return err
 	}
-	if h := r.held[id]; h != nil && h.owner != nil {
-		h.owner.Close()
+	if h := r.held[id]; h != nil {
+		h.letGo()
 	}
 	delete(r.held, id)
 	return nil

@@ -83,6 +83,11 @@ func (r *Runtime) charged(ctx context.Context, att *Attachment, g ledger.Grant) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, capDeadline)
 	defer cancel()
+	for _, f := range g.Claim.Placement {
+		if !f.Whole && r.health(f.GPU) == sharing.HealthSuspect {
+			return fmt.Sprintf("grant %s has no process any more, and GPU %s does not answer: the memory stays booked until it tells that none is in use", g.Claim.ID, f.GPU), nil
+		}
+	}
 	for _, f := range r.cappable(g.Claim.Placement) {
 		_, used, err := att.Caps.Read(ctx, g.Lease.Cgroup, f.GPU)
 		switch {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -226,6 +227,46 @@ func TestALeaseEndsWhenNothingIsCharged(t *testing.T) {
 	if w := b.State(t.Context()).Warnings; len(w) != 0 {
 		t.Errorf("warnings left: %q", w)
 	}
+}
+
+// A GPU that hangs cannot tell that nothing is in use: its memory is not given back on doubt.
+func TestALeaseOnASilentGPUWaits(t *testing.T) {
+	b := newBench(t)
+	b.start()
+	p := b.tenant()
+	gpu := b.lease(p, "", gib(10)).Own[0].UUID
+	b.SetHealth(gpu, sharing.HealthSuspect, "does not answer")
+	p.end()
+	b.eventually("people are told", func() bool { return len(b.State(t.Context()).Warnings) == 1 })
+	if n := len(b.State(t.Context()).Grants); n != 1 {
+		t.Errorf("%d grants: the lease ended on doubt", n)
+	}
+	b.SetHealth(gpu, sharing.HealthOK, "")
+	b.eventually("the lease ends", func() bool { return len(b.State(t.Context()).Grants) == 0 })
+	b.empty()
+}
+
+// An agent that is told to stop while it arms finishes: the process is in its cgroup and may go on.
+func TestStopDuringArm(t *testing.T) {
+	b := newBench(t)
+	b.failpoints("arm-after-caps=sleep(300ms)")
+	stop := b.started()
+	p := b.tenant()
+	id, err := b.Claim(t.Context(), p.Peer, "", gib(10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { _, err := b.Arm(t.Context(), p.Peer, id); done <- err }()
+	time.Sleep(50 * time.Millisecond)
+	stop()
+	if err := <-done; err != nil {
+		t.Errorf("arm: %v", err)
+	}
+	p.end()
+	b.restart(func() {}, func() {})
+	b.eventually("the lease ends", func() bool { return len(b.State(t.Context()).Grants) == 0 })
+	b.empty()
 }
 
 func TestAClaimEndsWithItsProcess(t *testing.T) {

@@ -59,7 +59,8 @@ type Runtime struct {
 
 // holding is what the runtime knows of a claim beside the ledger.
 type holding struct {
-	// owner is the claiming process; nil for claims found at restart.
+	// owner is the claiming process; nil once it is armed, when the cgroup tells all, and for claims found at
+	// restart.
 	owner *process.Handle
 	// group is set once the cgroup exists; hasGroup tells.
 	group    cgroup.Group
@@ -70,6 +71,14 @@ type holding struct {
 	levelWhy string
 	// capLost is set when the cap could not be verified; the level then shows as unknown.
 	capLost string
+}
+
+// letGo closes the handle of the claiming process; it needs the lock.
+func (h *holding) letGo() {
+	if h.owner != nil {
+		h.owner.Close()
+		h.owner = nil
+	}
 }
 
 // ConfigSource tells where the configuration in force came from.
@@ -102,9 +111,8 @@ func (r *Runtime) Run(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, h := range r.held {
-		if h.owner != nil {
-			h.owner.Close()
-			h.owner = nil
+		if !h.busy { // an arm in progress goes on, and closes it itself
+			h.letGo()
 		}
 	}
 	return err
