@@ -1,0 +1,176 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharing
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The CDI kinds that Kerf owns. The device plugin answers kubelet with their device names, kubelet hands
+// these to the container runtime, and nobody else can write them: a tenant's pod has no field that reaches
+// them. Every name stands in static specs on the host.
+const (
+	// CDIVendor is the vendor of all of them.
+	CDIVendor = Domain
+	// CDIGuard has the one device "armed": a container with it starts only once kerf-hook has armed it.
+	CDIGuard = CDIVendor + "/guard"
+	// CDIAsk has a device for every amount, "gpu-memory-gib:10".
+	CDIAsk = CDIVendor + "/ask"
+	// CDINear has a device for every NUMA node and number of whole GPUs, "numa0:2".
+	CDINear = CDIVendor + "/near"
+	// CDIGPU has a device for every GPU of the node, by UUID.
+	CDIGPU = CDIVendor + "/gpu"
+
+	// GuardDevice is the qualified name of the guard.
+	GuardDevice = CDIGuard + "=armed"
+
+	nearPrefix = "numa"
+	// MaxNUMA is the most NUMA nodes that CDINear has devices for.
+	MaxNUMA = 16
+)
+
+// Ask is one amount that kubelet admitted a container with: so many units of one of Kerf's resources.
+type Ask struct {
+	// Resource is the resource's name without the domain: "gpu-memory-gib", "gpu-percent", "gpu".
+	Resource string
+	// Count is at least 1.
+	Count int
+}
+
+// AskResources are the resources that an Ask may name, in the order in which asks are sorted.
+func AskResources() []string {
+	return []string{strings.TrimPrefix(ResourceGPU, Domain+"/"), strings.TrimPrefix(ResourceMemory, Domain+"/"), strings.TrimPrefix(ResourcePercent, Domain+"/")}
+}
+
+// String returns "gpu-memory-gib:10", the form in CDI names and in kerf-hook's arguments.
+func (a Ask) String() string { return a.Resource + ":" + strconv.Itoa(a.Count) }
+
+// Device is the ask's qualified CDI name.
+func (a Ask) Device() string { return CDIAsk + "=" + a.String() }
+
+// ParseAsk reads what String writes. The error is a *FieldError.
+func ParseAsk(s string) (Ask, error) {
+	resource, count, ok := strings.Cut(s, ":")
+	if !ok || !slices.Contains(AskResources(), resource) {
+		return Ask{}, Invalid("ask", s, "write RESOURCE:COUNT with one of "+strings.Join(AskResources(), ", "), "is not an ask")
+	}
+	n, err := strconv.ParseUint(count, 10, 31)
+	if err != nil || n == 0 || count[0] == '0' || count[0] == '+' {
+		return Ask{}, Invalid("ask", s, "write a whole number from 1, such as gpu-memory-gib:10", "has no count")
+	}
+	return Ask{Resource: resource, Count: int(n)}, nil
+}
+
+// SortAsks orders asks by resource as AskResources does, so that equal sets compare equal.
+func SortAsks(asks []Ask) {
+	order := AskResources()
+	slices.SortFunc(asks, func(a, b Ask) int {
+		return slices.Index(order, a.Resource) - slices.Index(order, b.Resource)
+	})
+}
+
+// Limits are the asks as a pod's limits, for RequestFromResources.
+func Limits(asks []Ask) map[string]string {
+	out := make(map[string]string, len(asks))
+	for _, a := range asks {
+		out[Domain+"/"+a.Resource] = strconv.Itoa(a.Count)
+	}
+	return out
+}
+
+// AsksOf reads the asks in a pod's limits, sorted; resources of others, and zero counts, are not looked at.
+// A value that is no whole number is left to RequestFromResources to refuse.
+func AsksOf(limits map[string]string) []Ask {
+	var asks []Ask
+	for _, r := range AskResources() {
+		if a, err := ParseAsk(r + ":" + limits[Domain+"/"+r]); err == nil {
+			asks = append(asks, a)
+		}
+	}
+	return asks
+}
+
+// Near says that so many whole GPUs should be of one NUMA node: what kubelet's topology manager chose.
+type Near struct {
+	// NUMA is 0 to MaxNUMA-1.
+	NUMA int
+	// Count is at least 1.
+	Count int
+}
+
+// String returns "numa0:2".
+func (n Near) String() string { return nearPrefix + strconv.Itoa(n.NUMA) + ":" + strconv.Itoa(n.Count) }
+
+// Device is the qualified CDI name.
+func (n Near) Device() string { return CDINear + "=" + n.String() }
+
+// Admitted is what the CDI names of a container say of it.
+type Admitted struct {
+	// Guarded is true when the guard is among them.
+	Guarded bool
+	// Asks are sorted, one per resource.
+	Asks []Ask
+	// Near are sorted by NUMA node.
+	Near []Near
+}
+
+// AdmittedBy reads the CDI names that the container runtime was given. Names of others are not looked at. A
+// name of ours that is not one of those that the device plugin gives, a resource that is named twice, and
+// asks without the guard are errors that wrap ErrInvalid: such a container must not start.
+func AdmittedBy(cdiNames []string) (Admitted, error) {
+	var out Admitted
+	for _, name := range cdiNames {
+		kind, device, _ := strings.Cut(name, "=")
+		switch {
+		case name == GuardDevice:
+			out.Guarded = true
+		case kind == CDIAsk:
+			a, err := ParseAsk(device)
+			if err != nil {
+				return Admitted{}, fmt.Errorf("cdi name %q: %w", name, err)
+			}
+			if slices.Contains(out.Asks, a) {
+				continue
+			}
+			if slices.ContainsFunc(out.Asks, func(b Ask) bool { return b.Resource == a.Resource }) {
+				return Admitted{}, fmt.Errorf("cdi name %q: a second amount of %s: %w", name, a.Resource, ErrInvalid)
+			}
+			out.Asks = append(out.Asks, a)
+		case kind == CDINear:
+			n, err := parseNear(device)
+			if err != nil {
+				return Admitted{}, fmt.Errorf("cdi name %q: %w", name, err)
+			}
+			if !slices.Contains(out.Near, n) {
+				out.Near = append(out.Near, n)
+			}
+		case strings.HasPrefix(kind, CDIVendor+"/"):
+			return Admitted{}, fmt.Errorf("cdi name %q is none that the device plugin gives: %w", name, ErrInvalid)
+		}
+	}
+	SortAsks(out.Asks)
+	slices.SortFunc(out.Near, func(a, b Near) int { return a.NUMA - b.NUMA })
+	if !out.Guarded && len(out.Asks)+len(out.Near) > 0 {
+		return Admitted{}, fmt.Errorf("asks without %s: %w", GuardDevice, ErrInvalid)
+	}
+	if out.Guarded && len(out.Asks) == 0 {
+		return Admitted{}, fmt.Errorf("%s without an ask: %w", GuardDevice, ErrInvalid)
+	}
+	return out, nil
+}
+
+func parseNear(s string) (Near, error) {
+	rest, ok := strings.CutPrefix(s, nearPrefix)
+	node, count, two := strings.Cut(rest, ":")
+	numa, err := strconv.ParseUint(node, 10, 8)
+	n, err2 := strconv.ParseUint(count, 10, 31)
+	near := Near{NUMA: int(numa), Count: int(n)} //nolint:gosec // 8 and 31 bits
+	if !ok || !two || err != nil || err2 != nil || n == 0 || numa >= MaxNUMA || near.String() != s {
+		return Near{}, fmt.Errorf("%q is not numaN:COUNT: %w", s, ErrInvalid)
+	}
+	return near, nil
+}

@@ -1,0 +1,147 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharing
+
+import "strings"
+
+// ContainerKind is the part that a container plays in its pod.
+type ContainerKind uint8
+
+// The kinds of container.
+const (
+	// ContainerApp runs beside the pod's other app containers and sidecars.
+	ContainerApp ContainerKind = iota
+	// ContainerSidecar is a restartable init container: it runs beside all that come after it.
+	ContainerSidecar
+	// ContainerInit runs to its end before the next container starts, and hands its claim over.
+	ContainerInit
+)
+
+// String returns "app", "sidecar" or "init".
+func (k ContainerKind) String() string {
+	switch k {
+	case ContainerSidecar:
+		return "sidecar"
+	case ContainerInit:
+		return "init"
+	case ContainerApp:
+	}
+	return "app"
+}
+
+// ContainerRef names one container of one pod. The pod's UID is its identity; names are for people.
+type ContainerRef struct {
+	PodUID    string
+	Namespace string
+	Pod       string
+	Container string
+}
+
+// String returns "namespace/pod/container".
+func (r ContainerRef) String() string { return r.Namespace + "/" + r.Pod + "/" + r.Container }
+
+// Pod is what Kerf reads of a pod.
+type Pod struct {
+	UID       string
+	Namespace string
+	Name      string
+	// Node is where it is bound; empty before.
+	Node        string
+	Annotations map[string]string
+	// Containers are the init containers in their order, then the app containers.
+	Containers []PodContainer
+	// Terminal is true when the pod has succeeded or failed for good: none of its containers starts again.
+	Terminal bool
+}
+
+// PodContainer is one container of a pod's spec.
+type PodContainer struct {
+	Name string
+	Kind ContainerKind
+	// Limits are the values of its resource limits as decimal integers, Kerf's resources alone.
+	Limits map[string]string
+}
+
+// ContainerAsk is what one container of a pod is to get.
+type ContainerAsk struct {
+	Ref ContainerRef
+	// Kind tells whether it may use a claim of another container of its pod.
+	Kind ContainerKind
+	// Asks are the amounts as kubelet admitted them, sorted.
+	Asks []Ask
+	// Request is the asks and the pod's annotations together, not yet completed by a profile.
+	Request Request
+	// Advice is where it would like to be.
+	Advice Advice
+}
+
+// Advice narrows the choice of GPUs where it can be followed, and is passed over where it cannot.
+type Advice struct {
+	// GPUs is the placement that the scheduler planned, one per fragment, in order.
+	GPUs []GPUID
+	// Near are the NUMA nodes of whole GPUs.
+	Near []Near
+}
+
+// Injection is what a container of a grant gets before it is made.
+type Injection struct {
+	// Grant is the claim's id.
+	Grant     string
+	Placement Placement
+	Level     Level
+	// Env are variables for the program. No cap depends on them.
+	Env map[string]string
+	// Note is the grant as an annotation of the container, for the runtime alone to read again.
+	Note string
+}
+
+// NoteAnnotation is the OCI annotation that holds Injection.Note. It counts only together with the guard.
+const NoteAnnotation = Domain + "/grant"
+
+// Seen is one container as the container runtime tells of it: the second witness of what runs.
+type Seen struct {
+	ID  string
+	Ref ContainerRef
+	// PID is its first process in the host's pid namespace, 0 while it does not run.
+	PID int
+	// Running is true from its creation by the OCI runtime until its end.
+	Running bool
+	// Gone is true when it has ended for good: this instance never runs again.
+	Gone bool
+	// CDINames are the CDI devices that kubelet passed.
+	CDINames []string
+	// Note is the annotation that Inject gave, empty where it has none.
+	Note string
+}
+
+// HookCall is what kerf-hook asks before a container's program runs.
+type HookCall struct {
+	// ContainerID is the OCI state's id and PID its first process, which does not run the program yet.
+	ContainerID string
+	PID         int
+	// Ask is the amount in the hook's arguments; empty for the guard itself.
+	Ask string
+	// Grant is the claim in the hook's arguments, for containers that are no pod's; empty for pods.
+	Grant string
+}
+
+// placementKey is the scheduler's annotation: placement.kerf.dev/<container>.
+const placementKey = keyPlacement + "." + Domain + "/"
+
+// PlacementAnnotation is the annotation's key in which the scheduler writes a container's placement.
+func PlacementAnnotation(container string) string { return placementKey + container }
+
+// PlannedGPUs reads the placement that the scheduler wrote for a container: UUIDs separated by commas. It
+// is advice: what cannot be read is no advice.
+func PlannedGPUs(annotations map[string]string, container string) []GPUID {
+	var out []GPUID
+	for s := range strings.SplitSeq(annotations[PlacementAnnotation(container)], ",") {
+		id, err := ParseGPUID(placementKey+container, strings.TrimSpace(s))
+		if err != nil {
+			return nil
+		}
+		out = append(out, id)
+	}
+	return out
+}
