@@ -44,13 +44,18 @@ var layers = []layer{
 	{"sharing/node/nodeserver/...", "the server translates between the node API and the runtime",
 		with(tools, "api/...", "sharing", "sharing/config", "sharing/ledger", "sharing/node")},
 
+	{"deviceplugin/...", "the device plugin speaks to kubelet, and reaches the runtime through interfaces that it declares", with(tools, "sharing")},
+	{"hooks/*", "a hook translates for the container runtime, and reaches the node runtime through interfaces that it declares", with(tools, "sharing")},
+	{"hooks/oci/wire/...", "the hook program runs as root in every container's start: its frames need nothing but the standard library", nil},
+
 	{"monitor/*", "a collector reads through interfaces that it declares, and its siblings know nothing of each other", []string{"sharing"}},
 	{"monitor/metrics/...", "the metrics are made of the same picture that the node API gives", []string{"sharing", "api/..."}},
 
 	{"cmd/*", "a program wires everything below, and nothing imports a program",
-		[]string{"sharing/...", "api/...", "internal/*", "monitor/*"}},
+		[]string{"sharing/...", "api/...", "internal/*", "monitor/*", "deviceplugin/...", "hooks/*"}},
+	{"cmd/kerf-hook/...", "the hook program runs as root in every container's start: it is its frames and the standard library", []string{"hooks/oci/wire"}},
 	{"test/*", "a suite may look at everything, and nothing imports a suite",
-		[]string{"sharing/...", "api/...", "internal/*", "monitor/*"}},
+		[]string{"sharing/...", "api/...", "internal/*", "monitor/*", "deviceplugin/...", "hooks/*"}},
 }
 
 // A door is an import that only some packages may have. An import of another module that no door names is
@@ -64,16 +69,30 @@ type door struct {
 }
 
 var doors = []door{
+	{"github.com/containerd/containerd", "containerd has one door", []string{"internal/containerd/...", "test/*"}},
+	{"github.com/containerd/errdefs", "containerd has one door", []string{"internal/containerd/..."}},
+	{"github.com/containerd/typeurl", "containerd has one door", []string{"internal/containerd/..."}},
+	{"github.com/containerd/platforms", "containerd has one door", []string{"internal/containerd/..."}},
+	{"github.com/containerd/nri", "NRI is spoken by the hook that injects", []string{"hooks/nri/...", "test/*"}},
+	{"github.com/opencontainers/runtime-spec", "OCI specs are patched in one place, made by the door to containerd", []string{"hooks/oci", "internal/containerd/...", "internal/cdi/...", "cmd/kerf", "test/*"}},
+	{"tags.cncf.io/container-device-interface", "CDI specs are read and written by one door", []string{"internal/cdi/...", "hooks/oci", "cmd/gpusim", "test/*"}},
+	{"github.com/pelletier/go-toml/v2", "the toolkit's configuration is read where the container runtime is looked at", []string{"internal/containerd/..."}},
+	{"k8s.io/cri-api", "the container runtime is asked by one door", []string{"internal/containerd/...", "test/*"}},
+	{"k8s.io/kubelet", "kubelet's two sockets have one user each", []string{"deviceplugin/...", "internal/kubelet/...", "test/*"}},
+	{"k8s.io/client-go", "the API server has one door", []string{"internal/kube/...", "test/*"}},
+	{"k8s.io/api", "the API server has one door", []string{"internal/kube/...", "test/*"}},
+	{"k8s.io/apimachinery", "the API server has one door", []string{"internal/kube/...", "test/*"}},
+	{"sigs.k8s.io/yaml", "Kubernetes' manifests are read as Kubernetes reads them", []string{"internal/kube/...", "test/*"}},
 	{"github.com/NVIDIA/go-nvml", "the driver has one door, so that deadlines and missing symbols are handled in one place", []string{"internal/nvml/..."}},
 	{"google.golang.org/grpc", "gRPC is how the node API travels; what decides does not know that it travels",
-		[]string{"api/...", "internal/nodeclient/...", "sharing/node/nodeserver/...", "cmd/*", "test/*"}},
+		[]string{"api/...", "internal/nodeclient/...", "sharing/node/nodeserver/...", "deviceplugin/...", "internal/kubelet/...", "internal/containerd/...", "cmd/*", "test/*"}},
 	{"google.golang.org/protobuf", "protobuf is how the node API travels; what decides does not know that it travels",
 		[]string{"api/...", "internal/nodeclient/...", "internal/present/...", "sharing/node/nodeserver/...", "cmd/*", "test/*"}},
 	{"github.com/prometheus/client_golang", "metrics are made in one package and served by a program", []string{"monitor/metrics/...", "cmd/*"}},
 	{"github.com/spf13/cobra", "command lines belong to programs", []string{"cmd/*"}},
 	{"go.yaml.in/yaml/v3", "YAML is read where a document has its type, and written where it is shown",
 		[]string{"sharing/config/...", "internal/gpusim/...", "internal/present/...", "cmd/*", "test/*"}},
-	{"golang.org/x/sync", "goroutines are owned in groups", []string{"internal/*", "sharing/node/...", "sharing/caps/...", "monitor/*", "cmd/*", "test/*"}},
+	{"golang.org/x/sync", "goroutines are owned in groups", []string{"internal/*", "deviceplugin/...", "hooks/*", "sharing/node/...", "sharing/caps/...", "monitor/*", "cmd/*", "test/*"}},
 	{"golang.org/x/sys", "system calls are behind the doors", []string{"internal/*", "sharing/doctor/...", "cmd/*", "test/*"}},
 	{"syscall", "system calls are behind the doors", []string{"internal/*", "cmd/*", "test/*"}},
 	{"github.com/google/go-cmp", "it compares for people to read, and panics on what it cannot compare", []string{"test/*"}},
@@ -85,7 +104,7 @@ var doors = []door{
 	{"os/signal", "signals are handled by programs", []string{"cmd/*", "test/*"}},
 	{"flag", "command lines belong to programs", []string{"cmd/*", "test/*"}},
 	{"log", "log/slog is passed in", nil},
-	{"log/slog", "log/slog is passed in", []string{"internal/*", "sharing/caps/...", "sharing/node/...", "monitor/*", "cmd/*", "test/*"}},
+	{"log/slog", "log/slog is passed in", []string{"internal/*", "deviceplugin/...", "hooks/*", "sharing/caps/...", "sharing/node/...", "monitor/*", "cmd/*", "test/*"}},
 }
 
 // pure are the packages without I/O, clock or goroutine: they decide, and the same input gives the same
