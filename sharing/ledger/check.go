@@ -36,13 +36,18 @@ func (l *Ledger) Check() error {
 				breach("claim %q is not found by its cgroup %q", id, e.lease.Cgroup)
 			}
 		}
+		if e.lease != nil {
+			if err := checkPart(e.claim.Placement, e.lease.Part); err != nil {
+				breach("claim %q: %w", id, err)
+			}
+			for _, f := range e.inForce() {
+				leased[f.GPU], _ = leased[f.GPU].with(f) // within held
+			}
+		}
 		for _, f := range e.claim.Placement {
 			var err error
 			if held[f.GPU], err = held[f.GPU].with(f); err != nil {
 				breach("gpu %q: %w", f.GPU, err)
-			}
-			if e.lease != nil {
-				leased[f.GPU], _ = leased[f.GPU].with(f) // part of held
 			}
 			if l.gpus[f.GPU] == nil {
 				breach("claim %q is on gpu %q, which has no page", id, f.GPU)

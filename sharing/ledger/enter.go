@@ -36,9 +36,10 @@ func (l *Ledger) enter(c Claim, lease *Lease) error {
 
 // lease notes that a checked lease is in force.
 func (l *Ledger) lease(e *entry, lease Lease) {
+	lease = lease.clone()
 	e.lease = &lease
 	l.cgroups[lease.Cgroup] = e.claim.ID
-	for _, f := range e.claim.Placement {
+	for _, f := range e.inForce() {
 		page := l.gpus[f.GPU]
 		page.leased, _ = page.leased.with(f) // leased <= held, which does not wrap
 	}
@@ -47,11 +48,11 @@ func (l *Ledger) lease(e *entry, lease Lease) {
 // unlease takes the lease back.
 func (l *Ledger) unlease(e *entry) {
 	delete(l.cgroups, e.lease.Cgroup)
-	e.lease = nil
-	for _, f := range e.claim.Placement {
+	for _, f := range e.inForce() {
 		page := l.gpus[f.GPU]
 		page.leased = page.leased.without(f)
 	}
+	e.lease = nil
 }
 
 // drop takes a claim without a lease out of the books.
@@ -112,5 +113,5 @@ func (l *Ledger) checkRestore(c Claim, lease *Lease) error {
 	if lease == nil {
 		return nil
 	}
-	return l.checkLease(*lease)
+	return l.checkLease(c, *lease)
 }

@@ -15,7 +15,7 @@ import (
 // What is armed is in force, so it is checked once more: its GPUs must be healthy, and must have it beside
 // all that is leased there; a claim that was booked before the GPU shrank may fail this.
 //
-// Errors: ErrInvalid for a lease without cgroup or inode, ErrNotFound for an unknown claim, ErrConflict for
+// Errors: ErrInvalid for a lease without cgroup or inode or with a part that is not within the claim, ErrNotFound for an unknown claim, ErrConflict for
 // one that is leased to another cgroup or a cgroup that is leased to another claim, ErrStale for one that is
 // leased to an earlier cgroup of the same name, ErrLost or ErrUnavailable for a GPU that is lost or not
 // healthy, ErrExhausted where the GPU has no longer room.
@@ -27,7 +27,11 @@ func (l *Ledger) Arm(id ClaimID, lease Lease) error {
 	if e.lease != nil {
 		return nil
 	}
-	for _, f := range e.claim.Placement {
+	inForce := e.claim.Placement
+	if len(lease.Part) > 0 {
+		inForce = lease.Part
+	}
+	for _, f := range inForce {
 		page := l.gpus[f.GPU]
 		err := page.alive()
 		if err == nil {
@@ -81,10 +85,10 @@ func (l *Ledger) armable(id ClaimID, lease Lease) (*entry, error) {
 		return nil, sharing.ErrNotFound
 	}
 	if e.lease == nil {
-		return e, l.checkLease(lease)
+		return e, l.checkLease(e.claim, lease)
 	}
 	switch {
-	case *e.lease == lease:
+	case e.lease.Equal(lease):
 		return e, nil
 	case e.lease.Cgroup == lease.Cgroup && e.lease.Inode != lease.Inode:
 		return nil, fmt.Errorf("leased to an earlier cgroup %q (inode %d, not %d): %w", e.lease.Cgroup, e.lease.Inode, lease.Inode, sharing.ErrStale)
@@ -92,12 +96,34 @@ func (l *Ledger) armable(id ClaimID, lease Lease) (*entry, error) {
 	return nil, fmt.Errorf("leased to cgroup %q: %w", e.lease.Cgroup, sharing.ErrConflict)
 }
 
-func (l *Ledger) checkLease(lease Lease) error {
+func (l *Ledger) checkLease(c Claim, lease Lease) error {
 	if lease.Cgroup == "" || lease.Inode == 0 {
 		return fmt.Errorf("lease without cgroup and inode: %w", sharing.ErrInvalid)
+	}
+	if err := checkPart(c.Placement, lease.Part); err != nil {
+		return err
 	}
 	if holder, taken := l.cgroups[lease.Cgroup]; taken {
 		return fmt.Errorf("cgroup %q is leased to claim %q: %w", lease.Cgroup, holder, sharing.ErrConflict)
 	}
 	return nil
+}
+
+// checkPart checks that part lies within p.
+func checkPart(p, part sharing.Placement) error {
+	if err := distinct(part); err != nil {
+		return err
+	}
+	for _, f := range part {
+		if whole, ok := p.On(f.GPU); !ok || !Covers(whole, f) {
+			return fmt.Errorf("gpu %q: the part in use is not within the claim: %w", f.GPU, sharing.ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// Covers reports whether what asks for inner can use outer instead: no more memory and compute, and alone on
+// the GPU only where outer is.
+func Covers(outer, inner sharing.Fragment) bool {
+	return outer.GPU == inner.GPU && outer.Whole == inner.Whole && inner.Memory > 0 && inner.Memory <= outer.Memory && inner.Percent <= outer.Percent
 }

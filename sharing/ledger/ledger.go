@@ -19,7 +19,11 @@
 // safe for concurrent use: its owner holds a lock.
 package ledger
 
-import "github.com/kerf-gpu/kerf/sharing"
+import (
+	"slices"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
 
 // ClaimID names a claim. It is never used again on this node.
 type ClaimID string
@@ -31,6 +35,9 @@ type Owner struct {
 	// PodUID and Container are both set for a pod's container and both empty for a process of its own.
 	PodUID    string
 	Container string
+	// Namespace and PodName are the pod's names, for people.
+	Namespace string
+	PodName   string
 }
 
 // Pod reports whether a pod's container is the owner.
@@ -64,10 +71,27 @@ func (c Claim) clone() Claim {
 type Lease struct {
 	// ContainerID is the runtime's id of the container; empty for a process of its own.
 	ContainerID string
+	// Container is the container of the pod that uses the claim: the claim's own, or an init container that
+	// runs before it and hands the claim over. Empty for a process of its own.
+	Container string
+	// Part is what is in force while an init container asks for less than the claim it uses; empty for the
+	// whole claim. Each fragment lies within the claim's fragment on the same GPU.
+	Part sharing.Placement
 	// Cgroup is the cgroup's absolute directory, and Inode tells it from an earlier one of that name. No two
 	// leases of a ledger have the same Cgroup.
 	Cgroup string
 	Inode  uint64
+}
+
+// clone returns a copy that shares nothing with l.
+func (l Lease) clone() Lease {
+	l.Part = l.Part.Clone()
+	return l
+}
+
+// Equal reports whether both are the same use of a claim.
+func (l Lease) Equal(m Lease) bool {
+	return l.ContainerID == m.ContainerID && l.Container == m.Container && l.Cgroup == m.Cgroup && l.Inode == m.Inode && slices.Equal(l.Part, m.Part)
 }
 
 // State is where a claim is in its life.
@@ -97,6 +121,18 @@ type Grant struct {
 	State State
 }
 
+// InForce is what the lease may use: the claim's placement, or the part of it that the container asked for.
+// It is empty while there is no lease.
+func (g Grant) InForce() sharing.Placement {
+	switch {
+	case g.Lease == nil:
+		return nil
+	case len(g.Lease.Part) > 0:
+		return g.Lease.Part
+	}
+	return g.Claim.Placement
+}
+
 // Ledger is the books of one node. Make one with New.
 type Ledger struct {
 	// gpus has every GPU of the last inventory, and every GPU on which a claim is booked.
@@ -115,10 +151,18 @@ type entry struct {
 	lease *Lease
 }
 
+// inForce is what the entry's lease may use.
+func (e *entry) inForce() sharing.Placement {
+	if len(e.lease.Part) > 0 {
+		return e.lease.Part
+	}
+	return e.claim.Placement
+}
+
 func (e *entry) grant() Grant {
 	g := Grant{Claim: e.claim.clone()}
 	if e.lease != nil {
-		lease := *e.lease
+		lease := e.lease.clone()
 		g.Lease, g.State = &lease, Leased
 	}
 	return g

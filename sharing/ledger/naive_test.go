@@ -43,7 +43,11 @@ func (n *naive) usage(id sharing.GPUID, onlyLeased bool) (memory int64, percent,
 		if onlyLeased && c.lease == nil {
 			continue
 		}
-		for _, f := range c.c.Placement {
+		counts := c.c.Placement
+		if onlyLeased {
+			counts = naiveInForce(c.c.Placement, c.lease)
+		}
+		for _, f := range counts {
 			if f.GPU != id {
 				continue
 			}

@@ -37,16 +37,22 @@ func (p *player) arm() string {
 	lease := p.newLease(id)
 	ok := c != nil
 	if c != nil {
+		within := true
+		lease.Part, within = p.part(c.c.Placement)
+		ok = within
 		if other, leased := p.anyLease(); leased && p.rnd.IntN(10) == 0 {
 			lease = other
 		}
 		if c.lease != nil {
-			ok = *c.lease == lease
+			ok = c.lease.Equal(lease)
 		} else {
 			for _, o := range p.n.claims {
 				ok = ok && (o.lease == nil || o.lease.Cgroup != lease.Cgroup)
 			}
-			for _, f := range c.c.Placement {
+			if c.lease == nil && lease.Part != nil && !partOf(c.c.Placement, lease.Part) {
+				ok = false
+			}
+			for _, f := range naiveInForce(c.c.Placement, &lease) {
 				g, known := p.n.gpu(f.GPU)
 				ok = ok && known && g.Health == sharing.HealthOK && p.n.room(g, f, true)
 			}
@@ -58,7 +64,49 @@ func (p *player) arm() string {
 		return "not armed"
 	}
 	c.lease = &lease
+	if len(lease.Part) > 0 {
+		return "armed in part"
+	}
 	return "armed"
+}
+
+// part is now and then a part of the placement, as an init container uses it, and now and then a wrong one.
+func (p *player) part(whole sharing.Placement) (part sharing.Placement, within bool) {
+	if len(whole) == 0 || p.rnd.IntN(3) > 0 {
+		return nil, true
+	}
+	part = whole.Clone()
+	for i := range part {
+		if !part[i].Whole {
+			part[i].Memory = max(part[i].Memory/2, 1)
+			part[i].Percent /= 2
+		}
+	}
+	if p.rnd.IntN(5) == 0 {
+		part[0].Memory = whole[0].Memory + 1
+	}
+	return part, partOf(whole, part)
+}
+
+// partOf is written apart from the ledger's own check.
+func partOf(whole, part sharing.Placement) bool {
+	for _, f := range part {
+		found := false
+		for _, w := range whole {
+			found = found || w.GPU == f.GPU && w.Whole == f.Whole && f.Memory != 0 && f.Memory <= w.Memory && f.Percent <= w.Percent
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}
+
+func naiveInForce(p sharing.Placement, l *ledger.Lease) sharing.Placement {
+	if len(l.Part) > 0 {
+		return l.Part
+	}
+	return p
 }
 
 func (p *player) anyLease() (ledger.Lease, bool) {
@@ -200,7 +248,7 @@ func (p *player) compare() error {
 		if !ok || !slices.Equal(got.Claim.Placement, want.c.Placement) || got.Claim.Owner != want.c.Owner || got.Claim.Name != want.c.Name {
 			return fmt.Errorf("claim %q is %+v, want %+v", want.c.ID, got, want.c)
 		}
-		if (got.Lease == nil) != (want.lease == nil) || got.Lease != nil && *got.Lease != *want.lease || (got.State == ledger.Leased) != (want.lease != nil) {
+		if (got.Lease == nil) != (want.lease == nil) || got.Lease != nil && !got.Lease.Equal(*want.lease) || (got.State == ledger.Leased) != (want.lease != nil) {
 			return fmt.Errorf("claim %q: lease %+v, want %+v", want.c.ID, got.Lease, want.lease)
 		}
 	}
