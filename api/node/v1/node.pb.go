@@ -699,7 +699,13 @@ type ClaimRequest struct {
 	// place is pack, spread, or empty for the pool's default.
 	Place string `protobuf:"bytes,9,opt,name=place,proto3" json:"place,omitempty"`
 	// profile names a profile of the SharingConfig; the other fields then narrow it.
-	Profile       string `protobuf:"bytes,10,opt,name=profile,proto3" json:"profile,omitempty"`
+	Profile string `protobuf:"bytes,10,opt,name=profile,proto3" json:"profile,omitempty"`
+	// container makes a claim for a container that a container runtime starts, and not for the calling
+	// process: kerf-hook arms it, in the container's own cgroup. Only root may. The claim is held as long as
+	// the calling process lives or, with hold_seconds, for that time; once armed, until the container's end.
+	Container bool `protobuf:"varint,11,opt,name=container,proto3" json:"container,omitempty"`
+	// hold_seconds is 0 (as long as the caller lives) to 3600; only with container.
+	HoldSeconds   uint32 `protobuf:"varint,12,opt,name=hold_seconds,json=holdSeconds,proto3" json:"hold_seconds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -804,9 +810,25 @@ func (x *ClaimRequest) GetProfile() string {
 	return ""
 }
 
+func (x *ClaimRequest) GetContainer() bool {
+	if x != nil {
+		return x.Container
+	}
+	return false
+}
+
+func (x *ClaimRequest) GetHoldSeconds() uint32 {
+	if x != nil {
+		return x.HoldSeconds
+	}
+	return 0
+}
+
 type ClaimResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Grant         *Grant                 `protobuf:"bytes,1,opt,name=grant,proto3" json:"grant,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Grant *Grant                 `protobuf:"bytes,1,opt,name=grant,proto3" json:"grant,omitempty"`
+	// container is what the container's OCI spec needs; only for a claim with container.
+	Container     *ContainerGrant `protobuf:"bytes,2,opt,name=container,proto3" json:"container,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -848,6 +870,103 @@ func (x *ClaimResponse) GetGrant() *Grant {
 	return nil
 }
 
+func (x *ClaimResponse) GetContainer() *ContainerGrant {
+	if x != nil {
+		return x.Container
+	}
+	return nil
+}
+
+// ContainerGrant is what the OCI spec of a container needs to hold a grant.
+type ContainerGrant struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// cdi_devices are the qualified CDI names of the grant's GPUs, and cdi_dirs the directories that hold
+	// their specs, in rising order of precedence.
+	CdiDevices []string `protobuf:"bytes,1,rep,name=cdi_devices,json=cdiDevices,proto3" json:"cdi_devices,omitempty"`
+	CdiDirs    []string `protobuf:"bytes,2,rep,name=cdi_dirs,json=cdiDirs,proto3" json:"cdi_dirs,omitempty"`
+	// hook_path is the createRuntime hook's program, and hook_socket the socket that it speaks to.
+	HookPath   string `protobuf:"bytes,3,opt,name=hook_path,json=hookPath,proto3" json:"hook_path,omitempty"`
+	HookSocket string `protobuf:"bytes,4,opt,name=hook_socket,json=hookSocket,proto3" json:"hook_socket,omitempty"`
+	// env are variables for the program; no cap depends on them.
+	Env map[string]string `protobuf:"bytes,5,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// note is the value of the annotation kerf.dev/grant.
+	Note          string `protobuf:"bytes,6,opt,name=note,proto3" json:"note,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContainerGrant) Reset() {
+	*x = ContainerGrant{}
+	mi := &file_api_node_v1_node_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContainerGrant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContainerGrant) ProtoMessage() {}
+
+func (x *ContainerGrant) ProtoReflect() protoreflect.Message {
+	mi := &file_api_node_v1_node_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContainerGrant.ProtoReflect.Descriptor instead.
+func (*ContainerGrant) Descriptor() ([]byte, []int) {
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ContainerGrant) GetCdiDevices() []string {
+	if x != nil {
+		return x.CdiDevices
+	}
+	return nil
+}
+
+func (x *ContainerGrant) GetCdiDirs() []string {
+	if x != nil {
+		return x.CdiDirs
+	}
+	return nil
+}
+
+func (x *ContainerGrant) GetHookPath() string {
+	if x != nil {
+		return x.HookPath
+	}
+	return ""
+}
+
+func (x *ContainerGrant) GetHookSocket() string {
+	if x != nil {
+		return x.HookSocket
+	}
+	return ""
+}
+
+func (x *ContainerGrant) GetEnv() map[string]string {
+	if x != nil {
+		return x.Env
+	}
+	return nil
+}
+
+func (x *ContainerGrant) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
 type ArmRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -857,7 +976,7 @@ type ArmRequest struct {
 
 func (x *ArmRequest) Reset() {
 	*x = ArmRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[8]
+	mi := &file_api_node_v1_node_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -869,7 +988,7 @@ func (x *ArmRequest) String() string {
 func (*ArmRequest) ProtoMessage() {}
 
 func (x *ArmRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[8]
+	mi := &file_api_node_v1_node_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -882,7 +1001,7 @@ func (x *ArmRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArmRequest.ProtoReflect.Descriptor instead.
 func (*ArmRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{8}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ArmRequest) GetId() string {
@@ -910,7 +1029,7 @@ type ArmResponse struct {
 
 func (x *ArmResponse) Reset() {
 	*x = ArmResponse{}
-	mi := &file_api_node_v1_node_proto_msgTypes[9]
+	mi := &file_api_node_v1_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -922,7 +1041,7 @@ func (x *ArmResponse) String() string {
 func (*ArmResponse) ProtoMessage() {}
 
 func (x *ArmResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[9]
+	mi := &file_api_node_v1_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -935,7 +1054,7 @@ func (x *ArmResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArmResponse.ProtoReflect.Descriptor instead.
 func (*ArmResponse) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ArmResponse) GetGrant() *Grant {
@@ -982,7 +1101,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[10]
+	mi := &file_api_node_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -994,7 +1113,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[10]
+	mi := &file_api_node_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1007,7 +1126,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReleaseRequest) GetId() string {
@@ -1025,7 +1144,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_api_node_v1_node_proto_msgTypes[11]
+	mi := &file_api_node_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1037,7 +1156,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[11]
+	mi := &file_api_node_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1050,7 +1169,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 type WatchRequest struct {
@@ -1063,7 +1182,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[12]
+	mi := &file_api_node_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1075,7 +1194,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[12]
+	mi := &file_api_node_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1088,7 +1207,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WatchRequest) GetIntervalMs() uint32 {
@@ -1169,7 +1288,7 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"used_bytes\x18\x05 \x01(\x04R\tusedBytes\x12\x1d\n" +
 	"\n" +
-	"used_known\x18\x06 \x01(\bR\tusedKnown\"\x84\x02\n" +
+	"used_known\x18\x06 \x01(\bR\tusedKnown\"\xc5\x02\n" +
 	"\fClaimRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x04R\vmemoryBytes\x12\x18\n" +
@@ -1181,9 +1300,24 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\tmin_level\x18\b \x01(\tR\bminLevel\x12\x14\n" +
 	"\x05place\x18\t \x01(\tR\x05place\x12\x18\n" +
 	"\aprofile\x18\n" +
-	" \x01(\tR\aprofile\":\n" +
+	" \x01(\tR\aprofile\x12\x1c\n" +
+	"\tcontainer\x18\v \x01(\bR\tcontainer\x12!\n" +
+	"\fhold_seconds\x18\f \x01(\rR\vholdSeconds\"v\n" +
 	"\rClaimResponse\x12)\n" +
-	"\x05grant\x18\x01 \x01(\v2\x13.kerf.node.v1.GrantR\x05grant\"\x1c\n" +
+	"\x05grant\x18\x01 \x01(\v2\x13.kerf.node.v1.GrantR\x05grant\x12:\n" +
+	"\tcontainer\x18\x02 \x01(\v2\x1c.kerf.node.v1.ContainerGrantR\tcontainer\"\x8f\x02\n" +
+	"\x0eContainerGrant\x12\x1f\n" +
+	"\vcdi_devices\x18\x01 \x03(\tR\n" +
+	"cdiDevices\x12\x19\n" +
+	"\bcdi_dirs\x18\x02 \x03(\tR\acdiDirs\x12\x1b\n" +
+	"\thook_path\x18\x03 \x01(\tR\bhookPath\x12\x1f\n" +
+	"\vhook_socket\x18\x04 \x01(\tR\n" +
+	"hookSocket\x127\n" +
+	"\x03env\x18\x05 \x03(\v2%.kerf.node.v1.ContainerGrant.EnvEntryR\x03env\x12\x12\n" +
+	"\x04note\x18\x06 \x01(\tR\x04note\x1a6\n" +
+	"\bEnvEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x1c\n" +
 	"\n" +
 	"ArmRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\xf9\x01\n" +
@@ -1221,7 +1355,7 @@ func file_api_node_v1_node_proto_rawDescGZIP() []byte {
 	return file_api_node_v1_node_proto_rawDescData
 }
 
-var file_api_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_api_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_api_node_v1_node_proto_goTypes = []any{
 	(*GetNodeRequest)(nil),  // 0: kerf.node.v1.GetNodeRequest
 	(*GetNodeResponse)(nil), // 1: kerf.node.v1.GetNodeResponse
@@ -1231,12 +1365,14 @@ var file_api_node_v1_node_proto_goTypes = []any{
 	(*Fragment)(nil),        // 5: kerf.node.v1.Fragment
 	(*ClaimRequest)(nil),    // 6: kerf.node.v1.ClaimRequest
 	(*ClaimResponse)(nil),   // 7: kerf.node.v1.ClaimResponse
-	(*ArmRequest)(nil),      // 8: kerf.node.v1.ArmRequest
-	(*ArmResponse)(nil),     // 9: kerf.node.v1.ArmResponse
-	(*ReleaseRequest)(nil),  // 10: kerf.node.v1.ReleaseRequest
-	(*ReleaseResponse)(nil), // 11: kerf.node.v1.ReleaseResponse
-	(*WatchRequest)(nil),    // 12: kerf.node.v1.WatchRequest
-	nil,                     // 13: kerf.node.v1.ArmResponse.EnvEntry
+	(*ContainerGrant)(nil),  // 8: kerf.node.v1.ContainerGrant
+	(*ArmRequest)(nil),      // 9: kerf.node.v1.ArmRequest
+	(*ArmResponse)(nil),     // 10: kerf.node.v1.ArmResponse
+	(*ReleaseRequest)(nil),  // 11: kerf.node.v1.ReleaseRequest
+	(*ReleaseResponse)(nil), // 12: kerf.node.v1.ReleaseResponse
+	(*WatchRequest)(nil),    // 13: kerf.node.v1.WatchRequest
+	nil,                     // 14: kerf.node.v1.ContainerGrant.EnvEntry
+	nil,                     // 15: kerf.node.v1.ArmResponse.EnvEntry
 }
 var file_api_node_v1_node_proto_depIdxs = []int32{
 	3,  // 0: kerf.node.v1.GetNodeResponse.gpus:type_name -> kerf.node.v1.GPU
@@ -1244,23 +1380,25 @@ var file_api_node_v1_node_proto_depIdxs = []int32{
 	2,  // 2: kerf.node.v1.GetNodeResponse.config:type_name -> kerf.node.v1.ConfigStatus
 	5,  // 3: kerf.node.v1.Grant.fragments:type_name -> kerf.node.v1.Fragment
 	4,  // 4: kerf.node.v1.ClaimResponse.grant:type_name -> kerf.node.v1.Grant
-	4,  // 5: kerf.node.v1.ArmResponse.grant:type_name -> kerf.node.v1.Grant
-	13, // 6: kerf.node.v1.ArmResponse.env:type_name -> kerf.node.v1.ArmResponse.EnvEntry
-	0,  // 7: kerf.node.v1.Node.GetNode:input_type -> kerf.node.v1.GetNodeRequest
-	6,  // 8: kerf.node.v1.Node.Claim:input_type -> kerf.node.v1.ClaimRequest
-	8,  // 9: kerf.node.v1.Node.Arm:input_type -> kerf.node.v1.ArmRequest
-	10, // 10: kerf.node.v1.Node.Release:input_type -> kerf.node.v1.ReleaseRequest
-	12, // 11: kerf.node.v1.Node.Watch:input_type -> kerf.node.v1.WatchRequest
-	1,  // 12: kerf.node.v1.Node.GetNode:output_type -> kerf.node.v1.GetNodeResponse
-	7,  // 13: kerf.node.v1.Node.Claim:output_type -> kerf.node.v1.ClaimResponse
-	9,  // 14: kerf.node.v1.Node.Arm:output_type -> kerf.node.v1.ArmResponse
-	11, // 15: kerf.node.v1.Node.Release:output_type -> kerf.node.v1.ReleaseResponse
-	1,  // 16: kerf.node.v1.Node.Watch:output_type -> kerf.node.v1.GetNodeResponse
-	12, // [12:17] is the sub-list for method output_type
-	7,  // [7:12] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	8,  // 5: kerf.node.v1.ClaimResponse.container:type_name -> kerf.node.v1.ContainerGrant
+	14, // 6: kerf.node.v1.ContainerGrant.env:type_name -> kerf.node.v1.ContainerGrant.EnvEntry
+	4,  // 7: kerf.node.v1.ArmResponse.grant:type_name -> kerf.node.v1.Grant
+	15, // 8: kerf.node.v1.ArmResponse.env:type_name -> kerf.node.v1.ArmResponse.EnvEntry
+	0,  // 9: kerf.node.v1.Node.GetNode:input_type -> kerf.node.v1.GetNodeRequest
+	6,  // 10: kerf.node.v1.Node.Claim:input_type -> kerf.node.v1.ClaimRequest
+	9,  // 11: kerf.node.v1.Node.Arm:input_type -> kerf.node.v1.ArmRequest
+	11, // 12: kerf.node.v1.Node.Release:input_type -> kerf.node.v1.ReleaseRequest
+	13, // 13: kerf.node.v1.Node.Watch:input_type -> kerf.node.v1.WatchRequest
+	1,  // 14: kerf.node.v1.Node.GetNode:output_type -> kerf.node.v1.GetNodeResponse
+	7,  // 15: kerf.node.v1.Node.Claim:output_type -> kerf.node.v1.ClaimResponse
+	10, // 16: kerf.node.v1.Node.Arm:output_type -> kerf.node.v1.ArmResponse
+	12, // 17: kerf.node.v1.Node.Release:output_type -> kerf.node.v1.ReleaseResponse
+	1,  // 18: kerf.node.v1.Node.Watch:output_type -> kerf.node.v1.GetNodeResponse
+	14, // [14:19] is the sub-list for method output_type
+	9,  // [9:14] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_api_node_v1_node_proto_init() }
@@ -1274,7 +1412,7 @@ func file_api_node_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_node_v1_node_proto_rawDesc), len(file_api_node_v1_node_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -40,9 +40,10 @@ type NodeClient interface {
 	// GetNode returns one consistent picture of the node.
 	GetNode(ctx context.Context, in *GetNodeRequest, opts ...grpc.CallOption) (*GetNodeResponse, error)
 	// Claim holds a placement for the calling process. A claim that was never armed ends when that process
-	// does. INVALID_ARGUMENT names every wrong field; RESOURCE_EXHAUSTED says why no GPU fits, per GPU;
-	// ALREADY_EXISTS: the name is taken; UNAVAILABLE: the agent is not ready, with the reason;
-	// FAILED_PRECONDITION: the demanded level cannot be given here.
+	// does; one for a container is armed by the container's hook. INVALID_ARGUMENT names every wrong field;
+	// RESOURCE_EXHAUSTED says why no GPU fits, per GPU; ALREADY_EXISTS: the name is taken; UNAVAILABLE: the
+	// agent is not ready, with the reason; FAILED_PRECONDITION: the demanded level cannot be given here, or
+	// this agent serves no containers.
 	Claim(ctx context.Context, in *ClaimRequest, opts ...grpc.CallOption) (*ClaimResponse, error)
 	// Arm makes a cgroup, puts the cap on it, reads it back, and moves the calling process into it: from
 	// then on the claim is leased until that cgroup is empty. Only the claim's own process may arm it.
@@ -130,9 +131,10 @@ type NodeServer interface {
 	// GetNode returns one consistent picture of the node.
 	GetNode(context.Context, *GetNodeRequest) (*GetNodeResponse, error)
 	// Claim holds a placement for the calling process. A claim that was never armed ends when that process
-	// does. INVALID_ARGUMENT names every wrong field; RESOURCE_EXHAUSTED says why no GPU fits, per GPU;
-	// ALREADY_EXISTS: the name is taken; UNAVAILABLE: the agent is not ready, with the reason;
-	// FAILED_PRECONDITION: the demanded level cannot be given here.
+	// does; one for a container is armed by the container's hook. INVALID_ARGUMENT names every wrong field;
+	// RESOURCE_EXHAUSTED says why no GPU fits, per GPU; ALREADY_EXISTS: the name is taken; UNAVAILABLE: the
+	// agent is not ready, with the reason; FAILED_PRECONDITION: the demanded level cannot be given here, or
+	// this agent serves no containers.
 	Claim(context.Context, *ClaimRequest) (*ClaimResponse, error)
 	// Arm makes a cgroup, puts the cap on it, reads it back, and moves the calling process into it: from
 	// then on the claim is leased until that cgroup is empty. Only the claim's own process may arm it.

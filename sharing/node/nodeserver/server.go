@@ -5,6 +5,7 @@ package nodeserver
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"time"
@@ -36,6 +37,9 @@ type Server struct {
 	nodev1.UnimplementedNodeServer
 	runtime *node.Runtime
 	log     *slog.Logger
+	// containers is nil where claims for containers are not taken; hook goes with it.
+	containers Containers
+	hook       Hook
 	// stopping is closed when the server stops, so that Watch streams end.
 	stopping chan struct{}
 }
@@ -92,6 +96,12 @@ func (s *Server) Claim(ctx context.Context, in *nodev1.ClaimRequest) (*nodev1.Cl
 	})
 	if err != nil {
 		return nil, statusOf(err)
+	}
+	if in.GetContainer() {
+		return s.claimForContainer(ctx, peer, in, req)
+	}
+	if in.GetHoldSeconds() != 0 {
+		return nil, statusOf(sharing.Invalid("hold_seconds", fmt.Sprint(in.GetHoldSeconds()), "leave it out, or set container", "is for containers alone"))
 	}
 	id, err := s.runtime.Claim(ctx, peer, in.GetName(), req)
 	if err != nil {

@@ -50,6 +50,12 @@ const gpu = sharing.GPUID("GPU-00000000-0000-0000-0000-000000000001")
 // serve starts a server over a runtime with one GPU that no driver can cap, and returns a client.
 func serve(t *testing.T) (nodev1.NodeClient, *node.Runtime) {
 	t.Helper()
+	return serveWith(t, nil)
+}
+
+// serveWith lets change alter the server before it serves.
+func serveWith(t *testing.T, change func(*Server, *node.Runtime)) (nodev1.NodeClient, *node.Runtime) {
+	t.Helper()
 	dir := t.TempDir()
 	log := slog.New(slog.DiscardHandler)
 	conf := config.Default()
@@ -75,7 +81,11 @@ func serve(t *testing.T) (nodev1.NodeClient, *node.Runtime) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- New(r, log).Serve(ctx, l) }()
+	server := New(r, log)
+	if change != nil {
+		change(server, r)
+	}
+	go func() { done <- server.Serve(ctx, l) }()
 	conn, err := grpc.NewClient("unix://"+filepath.Join(dir, "s"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)

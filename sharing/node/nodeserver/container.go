@@ -1,0 +1,74 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeserver
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node"
+)
+
+// maxHold is the longest that a claim for a container is held for nobody.
+const maxHold = time.Hour
+
+// Containers makes claims for containers that are no pod's.
+type Containers interface {
+	// ClaimForContainer holds a placement that a hook arms. It ends with the peer's process or, when hold is
+	// not 0, after that time; once armed, with the container.
+	ClaimForContainer(ctx context.Context, peer node.Peer, name string, asked sharing.Request, hold time.Duration) (ledger.ClaimID, error)
+	// InjectionOf is what the claim's container gets before it is made.
+	InjectionOf(id ledger.ClaimID) (sharing.Injection, error)
+}
+
+// Hook is where this node has what arms a container.
+type Hook struct {
+	// Path is kerf-hook's program, and Socket the agent's socket that it speaks to, both as the container
+	// runtime sees them.
+	Path, Socket string
+	// CDIDirs hold the CDI specs, in rising order of precedence.
+	CDIDirs []string
+}
+
+// ServeContainers makes the server take claims for containers. It is called before Serve; a server without
+// it refuses such claims with ErrUnsupported.
+func (s *Server) ServeContainers(c Containers, hook Hook) { s.containers, s.hook = c, hook }
+
+// claimForContainer is Claim for a request with container.
+func (s *Server) claimForContainer(ctx context.Context, peer node.Peer, in *nodev1.ClaimRequest, req sharing.Request) (*nodev1.ClaimResponse, error) {
+	hold := time.Duration(in.GetHoldSeconds()) * time.Second
+	switch {
+	case s.containers == nil:
+		return nil, statusOf(fmt.Errorf("claims for containers: this agent has no hook installed; start it with --hook-dir: %w", sharing.ErrUnsupported))
+	case peer.UID != 0:
+		return nil, statusOf(fmt.Errorf("claims for containers are for root, since their hook is: %w", sharing.ErrDenied))
+	case hold > maxHold:
+		return nil, statusOf(sharing.Invalid("hold_seconds", fmt.Sprint(in.GetHoldSeconds()), "write 0 to 3600", "is too long"))
+	}
+	id, err := s.containers.ClaimForContainer(ctx, peer, in.GetName(), req, hold)
+	if err != nil {
+		return nil, statusOf(err)
+	}
+	injection, err := s.containers.InjectionOf(id)
+	if err != nil {
+		return nil, statusOf(err)
+	}
+	grant, err := s.grant(id)
+	return &nodev1.ClaimResponse{Grant: grant, Container: containerGrant(injection, s.hook)}, err
+}
+
+// containerGrant renders what the container's OCI spec needs.
+func containerGrant(in sharing.Injection, hook Hook) *nodev1.ContainerGrant {
+	out := &nodev1.ContainerGrant{
+		CdiDirs: hook.CDIDirs, HookPath: hook.Path, HookSocket: hook.Socket, Env: in.Env, Note: in.Note,
+	}
+	for _, f := range in.Placement {
+		out.CdiDevices = append(out.CdiDevices, sharing.CDIGPU+"="+string(f.GPU))
+	}
+	return out
+}

@@ -1,0 +1,78 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeserver
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node"
+)
+
+// containers claims in the runtime as if for the caller, and remembers the hold.
+type containers struct {
+	*node.Runtime
+	hold time.Duration
+}
+
+func (c *containers) ClaimForContainer(ctx context.Context, peer node.Peer, name string, asked sharing.Request, hold time.Duration) (ledger.ClaimID, error) {
+	c.hold = hold
+	return c.Claim(ctx, peer, name, asked)
+}
+
+func (c *containers) InjectionOf(id ledger.ClaimID) (sharing.Injection, error) {
+	g, _ := c.Grant(id)
+	return sharing.Injection{Grant: string(id), Placement: g.Claim.Placement, Env: map[string]string{"KERF_GRANT": string(id)}, Note: "note"}, nil
+}
+
+func TestClaimsForContainers(t *testing.T) {
+	fake := &containers{}
+	c, r := serveWith(t, func(s *Server, r *node.Runtime) {
+		fake.Runtime = r
+		s.ServeContainers(fake, Hook{Path: "/opt/kerf/1/kerf-hook", Socket: "/run/kerf/hook.sock", CDIDirs: []string{"/etc/cdi", "/var/run/cdi"}})
+	})
+	attach(t, r)
+	ask := func(hold uint32) *nodev1.ClaimRequest {
+		return &nodev1.ClaimRequest{MemoryBytes: uint64(10 * sharing.GiB), Container: true, HoldSeconds: hold}
+	}
+	_, err := c.Claim(t.Context(), ask(3601))
+	if os.Geteuid() != 0 {
+		wantCode(t, err, codes.PermissionDenied)
+		return
+	}
+	wantCode(t, err, codes.InvalidArgument)
+	got, err := c.Claim(t.Context(), ask(300))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fake.hold != 5*time.Minute {
+		t.Errorf("held for %s", fake.hold)
+	}
+	want := &nodev1.ContainerGrant{
+		CdiDevices: []string{"kerf.dev/gpu=" + string(gpu)}, CdiDirs: []string{"/etc/cdi", "/var/run/cdi"},
+		HookPath: "/opt/kerf/1/kerf-hook", HookSocket: "/run/kerf/hook.sock",
+		Env: map[string]string{"KERF_GRANT": got.GetGrant().GetId()}, Note: "note",
+	}
+	if diff := cmp.Diff(want, got.GetContainer(), protocmp.Transform()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestWithoutAHookThereAreNoClaimsForContainers(t *testing.T) {
+	c, r := serve(t)
+	attach(t, r)
+	_, err := c.Claim(t.Context(), &nodev1.ClaimRequest{MemoryBytes: 1 << 30, Container: true})
+	wantCode(t, err, codes.FailedPrecondition)
+	_, err = c.Claim(t.Context(), &nodev1.ClaimRequest{MemoryBytes: 1 << 30, HoldSeconds: 5})
+	wantCode(t, err, codes.InvalidArgument)
+}
