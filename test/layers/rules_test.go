@@ -82,6 +82,7 @@ var doors = []door{
 	{"k8s.io/client-go", "the API server has one door", []string{"internal/kube/...", "test/*"}},
 	{"k8s.io/api", "the API server has one door", []string{"internal/kube/...", "test/*"}},
 	{"k8s.io/apimachinery", "the API server has one door", []string{"internal/kube/...", "test/*"}},
+	{"github.com/go-logr/logr", "the API server's client library logs through it, and its one user turns that into log/slog", []string{"internal/kube/..."}},
 	{"sigs.k8s.io/yaml", "Kubernetes' manifests are read as Kubernetes reads them", []string{"internal/kube/...", "test/*"}},
 	{"github.com/NVIDIA/go-nvml", "the driver has one door, so that deadlines and missing symbols are handled in one place", []string{"internal/nvml/..."}},
 	{"google.golang.org/grpc", "gRPC is how the node API travels; what decides does not know that it travels",

@@ -1,0 +1,82 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Convert returns what Kerf reads of a pod. Annotations and limits of others are left out, and ephemeral
+// containers are: they can ask for nothing.
+func Convert(p *corev1.Pod) sharing.Pod {
+	out := sharing.Pod{
+		UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName,
+		Annotations: ours(p.Annotations), Terminal: terminal(p),
+	}
+	for i := range p.Spec.InitContainers {
+		c := &p.Spec.InitContainers[i]
+		kind := sharing.ContainerInit
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			kind = sharing.ContainerSidecar
+		}
+		out.Containers = append(out.Containers, sharing.PodContainer{Name: c.Name, Kind: kind, Limits: limits(c.Resources.Limits)})
+	}
+	for i := range p.Spec.Containers {
+		c := &p.Spec.Containers[i]
+		out.Containers = append(out.Containers, sharing.PodContainer{Name: c.Name, Limits: limits(c.Resources.Limits)})
+	}
+	return out
+}
+
+// terminal is true when no container of the pod starts again.
+func terminal(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+
+// ours are the annotations kerf.dev/* and *.kerf.dev/*; nil when there are none.
+func ours(all map[string]string) map[string]string {
+	var out map[string]string
+	for k, v := range all {
+		domain, _, ok := strings.Cut(k, "/")
+		if !ok || domain != sharing.Domain && !strings.HasSuffix(domain, "."+sharing.Domain) {
+			continue
+		}
+		if out == nil {
+			out = make(map[string]string)
+		}
+		out[k] = v
+	}
+	return out
+}
+
+// limits are those of kerf.dev/*; nil when there are none.
+func limits(all corev1.ResourceList) map[string]string {
+	var out map[string]string
+	for name, q := range all {
+		if !strings.HasPrefix(string(name), sharing.Domain+"/") {
+			continue
+		}
+		if out == nil {
+			out = make(map[string]string)
+		}
+		out[string(name)] = decimal(q)
+	}
+	return out
+}
+
+// decimal is the quantity's value: "10Gi" is 10737418240. What is no whole number, or none of 64 bits, stays
+// the text that it was, and whoever reads it as a number refuses it.
+func decimal(q resource.Quantity) string {
+	v := q.Value()
+	if resource.NewQuantity(v, resource.DecimalSI).Cmp(q) != 0 {
+		return q.String()
+	}
+	return strconv.FormatInt(v, 10)
+}

@@ -1,0 +1,185 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kube is the door to the Kubernetes API server, as an agent on one node needs it: the node's pods,
+// whether a pod is gone for good, and events that users see.
+//
+// It keeps no more of a pod than sharing.Pod holds, and only the pods of its node. It works while the API
+// server is away, at start and later: what was known stays known, and nothing is concluded from an error,
+// from silence, or from an answer that is not the API server's own. It writes nothing but events.
+//
+// It does not decide what follows from a pod's end, and it cannot tell of static pods more than their
+// mirrors do: those belong to kubelet alone.
+package kube
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	typedv1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// The deadlines of what is asked of the API server, and how soon it is asked again.
+const (
+	callTimeout = 5 * time.Second
+	listTimeout = 30 * time.Second
+	firstRetry  = 200 * time.Millisecond
+	lastRetry   = 5 * time.Second
+
+	protobuf = runtime.ContentTypeProtobuf
+	either   = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+)
+
+// Options say which API server, which node, and where to log.
+type Options struct {
+	// Kubeconfig is a file; empty means the service account of the pod that this process runs in.
+	Kubeconfig string
+	// Node is this node's name in Kubernetes.
+	Node string
+	// Log may be nil, for no log.
+	Log *slog.Logger
+}
+
+// Client speaks to the API server. Its methods may be called at the same time, before, during and after Run.
+type Client struct {
+	node   string
+	log    *slog.Logger
+	http   *http.Client
+	core   typedv1.CoreV1Interface
+	pods   *pods
+	events *events
+
+	reach struct {
+		sync.Mutex
+		away bool
+	}
+}
+
+// Open reads the configuration and makes a Client; it does not connect. The error is one of configuration:
+// it wraps sharing.ErrInvalid.
+func Open(o Options) (*Client, error) {
+	if o.Node == "" {
+		return nil, sharing.Invalid("the node's name", "", "set it, in a pod from the field spec.nodeName", "is empty")
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	config, err := configure(o.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.UserAgent = "kerf-agent"
+	config.ContentType, config.AcceptContentTypes = protobuf, either
+	config.QPS, config.Burst = 20, 50
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for %q: %w (%w)", config.Host, err, sharing.ErrInvalid)
+	}
+	core, err := typedv1.NewForConfigAndClient(config, client)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for %q: %w (%w)", config.Host, err, sharing.ErrInvalid)
+	}
+	c := &Client{node: o.Node, log: o.Log, http: client, core: core, pods: newPods()}
+	c.events = newEvents(core, o.Node, o.Log)
+	return c, nil
+}
+
+func configure(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("read the pod's service account: %w (%w; name a kubeconfig outside of a pod)", err, sharing.ErrInvalid)
+		}
+		return config, nil
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig %q: %w (%w)", kubeconfig, err, sharing.ErrInvalid)
+	}
+	return config, nil
+}
+
+// Run follows the node's pods and sends events until ctx ends, and returns nil when all that it started has
+// ended. It is called once.
+func (c *Client) Run(ctx context.Context) error {
+	logger := logr.FromSlogHandler(quiet{c.log.Handler()})
+	ctx = logr.NewContext(ctx, logger)
+	follow := cache.NewReflectorWithOptions(c.listWatch(), &corev1.Pod{}, c.pods, cache.ReflectorOptions{
+		Logger: &logger, Name: "pods of the node", TypeDescription: "pods",
+		Backoff: &wait.Backoff{Duration: firstRetry, Cap: lastRetry, Steps: 10, Factor: 2, Jitter: 0.5},
+	})
+	var g errgroup.Group
+	g.Go(func() error { follow.RunWithContext(ctx); return nil })
+	g.Go(func() error { c.events.run(ctx); return nil })
+	err := g.Wait()
+	c.http.CloseIdleConnections()
+	return err
+}
+
+// listWatch asks for this node's pods alone.
+func (c *Client) listWatch() *cache.ListWatch {
+	selector := fields.OneTermEqualSelector("spec.nodeName", c.node).String()
+	all := c.core.Pods(metav1.NamespaceAll)
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			ctx, cancel := context.WithTimeout(ctx, listTimeout)
+			defer cancel()
+			o.FieldSelector = selector
+			list, err := all.List(ctx, o)
+			c.reached(err)
+			return list, err
+		},
+		// A watch has its end in o.TimeoutSeconds, and the connection its own health checks.
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = selector
+			w, err := all.Watch(ctx, o)
+			c.reached(err)
+			return w, err
+		},
+	}
+}
+
+// reached logs when the API server goes away and when it is back, once each.
+func (c *Client) reached(err error) {
+	c.reach.Lock()
+	defer c.reach.Unlock()
+	switch {
+	case err != nil && !c.reach.away:
+		c.log.Warn("the API server cannot be read; going on with what is known", "error", err)
+	case err == nil && c.reach.away:
+		c.log.Info("the API server can be read again")
+	}
+	c.reach.away = err != nil
+}
+
+// Synced tells whether the node's pods have been read once.
+func (c *Client) Synced() bool { return c.pods.isSynced() }
+
+// Pod returns the node's pod of that UID, and waits for it until ctx ends. It returns false when the API
+// server has told of no such pod by then, which does not mean that there is none. The error wraps
+// sharing.ErrUnavailable: the API server has not been read yet.
+func (c *Client) Pod(ctx context.Context, uid string) (sharing.Pod, bool, error) {
+	return c.pods.wait(ctx, uid)
+}
+
+// OnGone registers f to be told of each pod of the node, once, when it is deleted, or has succeeded or
+// failed for good. It is called from one goroutine and must return soon. A pod that went while nobody
+// watched is Resync's business. Register before Run.
+func (c *Client) OnGone(f func(uid string)) { c.pods.onGone(f) }

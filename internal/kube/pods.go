@@ -1,0 +1,207 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// pods are the node's pods as the API server last told. It is the reflector's store: the reflector's
+// goroutine alone calls Add, Update, Delete, Replace and Resync.
+type pods struct {
+	mu     sync.Mutex
+	byUID  map[string]sharing.Pod
+	byName map[string]string // namespace/name to UID: a name can pass to another pod between two looks
+	synced bool
+	// changed is closed at the next change; nil while nobody waits.
+	changed chan struct{}
+	tell    []func(uid string)
+}
+
+func newPods() *pods {
+	return &pods{byUID: make(map[string]sharing.Pod), byName: make(map[string]string)}
+}
+
+// Add takes a pod in, or what is new of it.
+func (s *pods) Add(obj any) error { return s.Update(obj) }
+
+// Update takes a pod in, or what is new of it.
+func (s *pods) Update(obj any) error {
+	p, ok := obj.(*corev1.Pod)
+	if !ok {
+		return unexpected(obj)
+	}
+	s.mu.Lock()
+	gone := s.put(Convert(p), nil)
+	s.wake()
+	s.mu.Unlock()
+	s.say(gone)
+	return nil
+}
+
+// Delete forgets a pod.
+func (s *pods) Delete(obj any) error {
+	if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = d.Obj
+	}
+	p, ok := obj.(*corev1.Pod)
+	if !ok {
+		return unexpected(obj)
+	}
+	s.mu.Lock()
+	gone := s.drop(string(p.UID), nil)
+	s.mu.Unlock()
+	s.say(gone)
+	return nil
+}
+
+// Replace takes the whole list: what is not in it is gone.
+func (s *pods) Replace(list []any, _ string) error {
+	s.mu.Lock()
+	var gone []string
+	there := make(map[string]bool, len(list))
+	for _, obj := range list {
+		p, ok := obj.(*corev1.Pod)
+		if !ok {
+			s.mu.Unlock()
+			return unexpected(obj)
+		}
+		there[string(p.UID)] = true
+	}
+	for uid := range s.byUID {
+		if !there[uid] {
+			gone = s.drop(uid, gone)
+		}
+	}
+	for _, obj := range list {
+		gone = s.put(Convert(obj.(*corev1.Pod)), gone) //nolint:forcetypeassert // seen above
+	}
+	s.synced = true
+	s.wake()
+	s.mu.Unlock()
+	s.say(gone)
+	return nil
+}
+
+// Resync has nothing to do: there is no queue.
+func (s *pods) Resync() error { return nil }
+
+func unexpected(obj any) error {
+	return fmt.Errorf("read a pod: got a %T: %w", obj, sharing.ErrInvalid)
+}
+
+// put takes a pod in, and adds to gone whom that shows to be gone.
+func (s *pods) put(p sharing.Pod, gone []string) []string {
+	name := p.Namespace + "/" + p.Name
+	if before, ok := s.byName[name]; ok && before != p.UID {
+		gone = s.drop(before, gone)
+	}
+	if p.Terminal && !s.byUID[p.UID].Terminal {
+		gone = append(gone, p.UID)
+	}
+	s.byUID[p.UID], s.byName[name] = p, p.UID
+	return gone
+}
+
+// drop forgets a pod. One that was terminal has been told of already.
+func (s *pods) drop(uid string, gone []string) []string {
+	p, ok := s.byUID[uid]
+	if !ok {
+		return gone
+	}
+	delete(s.byUID, uid)
+	if name := p.Namespace + "/" + p.Name; s.byName[name] == uid {
+		delete(s.byName, name)
+	}
+	if p.Terminal {
+		return gone
+	}
+	return append(gone, uid)
+}
+
+// wake lets those who wait look again; the caller holds mu.
+func (s *pods) wake() {
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+func (s *pods) onGone(f func(uid string)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tell = append(s.tell, f)
+}
+
+func (s *pods) say(gone []string) {
+	if len(gone) == 0 {
+		return
+	}
+	s.mu.Lock()
+	tell := s.tell
+	s.mu.Unlock()
+	for _, uid := range gone {
+		for _, f := range tell {
+			f(uid)
+		}
+	}
+}
+
+func (s *pods) isSynced() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.synced
+}
+
+// get returns the pod, and when it is not there a channel that is closed at the next change.
+func (s *pods) get(uid string) (p sharing.Pod, ok, synced bool, changed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p, ok = s.byUID[uid]; ok {
+		return p, true, s.synced, nil
+	}
+	if s.changed == nil {
+		s.changed = make(chan struct{})
+	}
+	return p, false, s.synced, s.changed
+}
+
+// waitSynced returns true when the pods have been read once, and false when ctx ended before.
+func (s *pods) waitSynced(ctx context.Context) bool {
+	for {
+		_, _, synced, changed := s.get("")
+		if synced {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func (s *pods) wait(ctx context.Context, uid string) (sharing.Pod, bool, error) {
+	for {
+		p, ok, synced, changed := s.get(uid)
+		if ok {
+			return p, true, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			if !synced {
+				return sharing.Pod{}, false, fmt.Errorf("look up pod %q: the API server has not been read yet: %w", uid, sharing.ErrUnavailable)
+			}
+			return sharing.Pod{}, false, nil
+		}
+	}
+}
