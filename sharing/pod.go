@@ -90,6 +90,8 @@ type Injection struct {
 	Grant     string
 	Placement Placement
 	Level     Level
+	// Asks are the amounts that the container's hooks must name.
+	Asks []Ask
 	// Env are variables for the program. No cap depends on them.
 	Env map[string]string
 	// Note is the grant as an annotation of the container, for the runtime alone to read again.

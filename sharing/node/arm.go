@@ -50,14 +50,16 @@ func (r *Runtime) Arm(ctx context.Context, peer Peer, id ledger.ClaimID) (Armed,
 	}
 	r.mu.Lock()
 	h.busy = false
-	if err != nil {
-		if !errors.Is(err, errKept) {
-			err = errors.Join(err, r.drop(id), r.save())
-		}
+	undone := err != nil && !errors.Is(err, errKept)
+	if undone {
+		err = errors.Join(err, r.drop(id))
 	}
 	h.letGo()
-	r.opt.Observer.Armed(time.Since(start), err)
 	r.mu.Unlock()
+	if undone {
+		err = errors.Join(err, r.persist())
+	}
+	r.opt.Observer.Armed(time.Since(start), err)
 	r.changed.announce()
 	if err != nil {
 		r.log.Error("arm undone", "claim", id, "pid", peer.PID, "error", err.Error())
@@ -133,15 +135,14 @@ func (r *Runtime) arm(ctx context.Context, c ledger.Claim, h *holding, att Attac
 	}
 	r.mu.Lock()
 	h.group, h.hasGroup = group, true
-	err = r.save()
 	r.mu.Unlock()
-	if err != nil {
+	if err := r.persist(); err != nil {
 		return Armed{}, err
 	}
 	if err := r.opt.Failpoints.Eval("arm-after-record"); err != nil {
 		return Armed{}, err
 	}
-	capped, err := r.applyCaps(ctx, att, c, group.Dir, others)
+	capped, err := r.applyCaps(ctx, att, c.Level, c.Placement, group.Dir, others)
 	if err != nil {
 		return Armed{}, err
 	}
@@ -181,9 +182,9 @@ func (r *Runtime) splitGPUs(p sharing.Placement, att Attachment) (own, others []
 
 // applyCaps limits the cgroup on its own GPUs, and to the least on the others so that nothing depends on
 // what the process does about its view of /dev. It reports whether every other GPU is so limited.
-func (r *Runtime) applyCaps(ctx context.Context, att Attachment, c ledger.Claim, dir string, others []sharing.GPU) (bool, error) {
-	own, rest := r.cappable(c.Placement), r.limitable(others)
-	if c.Level == sharing.LevelDriver && len(own) != len(c.Placement) {
+func (r *Runtime) applyCaps(ctx context.Context, att Attachment, level sharing.Level, p sharing.Placement, dir string, others []sharing.GPU) (bool, error) {
+	own, rest := r.cappable(p), r.limitable(others)
+	if level == sharing.LevelDriver && len(own) != len(p) {
 		return false, fmt.Errorf("the driver can no longer limit memory on every GPU of the claim: %w", sharing.ErrUnavailable)
 	}
 	if att.Caps == nil || len(own)+len(rest) == 0 {

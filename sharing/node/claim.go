@@ -157,6 +157,9 @@ func (r *Runtime) drop(id ledger.ClaimID) error {
 	}
 	if h := r.held[id]; h != nil {
 		h.letGo()
+		if h.use != nil {
+			delete(r.containers, h.use.containerID)
+		}
 	}
 	delete(r.held, id)
 	return nil

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
@@ -20,7 +21,7 @@ func (r *Runtime) Reconcile(ctx context.Context) {
 			r.log.Warn("end of lease put off", "claim", id, "error", err.Error())
 		}
 	}
-	r.dropDeadClaims()
+	r.dropClaims()
 }
 
 // endable marks every lease whose cgroup is empty as busy, and returns them.
@@ -66,9 +67,15 @@ func (r *Runtime) end(ctx context.Context, id ledger.ClaimID) error {
 		return err
 	}
 	r.watcher.Drop(h.group)
-	err = errors.Join(r.ledger.EndLease(id), r.drop(id), r.save())
+	err = r.ledger.EndLease(id)
+	if g.Claim.Owner.Pod() {
+		r.unuse(h, g.Lease.ContainerID)
+	} else {
+		err = errors.Join(err, r.drop(id))
+	}
 	r.opt.Observer.Ended()
 	r.mu.Unlock()
+	err = errors.Join(err, r.persist())
 	r.log.Info("lease ended", "claim", id)
 	r.changed.announce()
 	return err
@@ -88,7 +95,7 @@ func (r *Runtime) charged(ctx context.Context, att *Attachment, g ledger.Grant) 
 			return fmt.Sprintf("grant %s has no process any more, and GPU %s does not answer: the memory stays booked until it tells that none is in use", g.Claim.ID, f.GPU), nil
 		}
 	}
-	for _, f := range r.cappable(g.Claim.Placement) {
+	for _, f := range r.cappable(g.InForce()) {
 		_, used, err := att.Caps.Read(ctx, g.Lease.Cgroup, f.GPU)
 		switch {
 		case errors.Is(err, sharing.ErrNotFound) || errors.Is(err, sharing.ErrLost) || errors.Is(err, sharing.ErrInvalid):
@@ -114,30 +121,56 @@ func (r *Runtime) removeCgroup(ctx context.Context, h *holding, att *Attachment)
 	if err := r.opt.Failpoints.Eval("end-after-clear"); err != nil {
 		return err
 	}
+	if h.use != nil {
+		return nil // a container's cgroup is its runtime's to remove
+	}
 	if err := h.group.Remove(); err != nil && !errors.Is(err, sharing.ErrNotFound) {
 		return fmt.Errorf("remove cgroup: %w", err)
 	}
 	return r.opt.Failpoints.Eval("end-after-rmdir")
 }
 
-// dropDeadClaims forgets claims that were never armed and whose process has ended.
-func (r *Runtime) dropDeadClaims() {
+// dropClaims forgets claims that nothing uses and whose owner has gone.
+func (r *Runtime) dropClaims() {
+	dropped, pods := r.dropForgotten()
+	if pods {
+		if err := r.persist(); err != nil {
+			r.log.Error("end of claims not on record", "error", err.Error())
+		}
+	}
+	if dropped {
+		r.changed.announce()
+	}
+}
+
+// dropForgotten reports whether it dropped any claim, and any of a pod, which are on record.
+func (r *Runtime) dropForgotten() (dropped, pods bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	dropped := false
 	for _, g := range r.ledger.Grants() {
 		h := r.held[g.Claim.ID]
-		if h == nil || h.busy || g.Lease != nil || h.owner == nil || h.owner.Alive() {
+		if h == nil || h.busy || g.Lease != nil || !r.forgotten(g.Claim, h) {
 			continue
 		}
 		if err := r.drop(g.Claim.ID); err != nil {
 			r.log.Error("claim of an ended process not dropped", "claim", g.Claim.ID, "error", err.Error())
 			continue
 		}
-		r.log.Info("claim dropped: its process ended before it was armed", "claim", g.Claim.ID)
-		dropped = true
+		r.log.Info("claim ended: whom it was held for is gone", "claim", g.Claim.ID, "pod", g.Claim.Owner.Namespace+"/"+g.Claim.Owner.PodName, "container", g.Claim.Owner.Container)
+		dropped, pods = true, pods || g.Claim.Owner.Pod()
 	}
-	if dropped {
-		r.changed.announce()
+	r.forgetPods()
+	return dropped, pods
+}
+
+// forgotten reports whether whom the unused claim is held for is gone: the process that claimed, the time
+// that it had, or the pod. It needs the lock.
+func (r *Runtime) forgotten(c ledger.Claim, h *holding) bool {
+	switch {
+	case c.Owner.Pod():
+		return r.gonePods[c.Owner.PodUID]
+	case !h.until.IsZero():
+		return time.Now().After(h.until)
 	}
+	return h.owner != nil && !h.owner.Alive()
 }

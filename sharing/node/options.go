@@ -123,7 +123,10 @@ type Peer struct {
 
 // Failpoints are the names of the points at which a crash test may stop the runtime.
 func Failpoints() []string {
-	return []string{"arm-after-mkdir", "arm-after-record", "arm-after-caps", "arm-after-move", "end-after-clear", "end-after-rmdir"}
+	return []string{
+		"arm-after-mkdir", "arm-after-record", "arm-after-caps", "arm-after-move", "end-after-clear", "end-after-rmdir",
+		"inject-after-record", "hook-after-record", "hook-after-caps", "hook-after-arm",
+	}
 }
 
 // Deadlines of what the runtime does on behalf of a call.

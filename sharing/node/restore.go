@@ -29,6 +29,16 @@ func (r *Runtime) Restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := r.restoreAll(rec); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return r.persist()
+}
+
+func (r *Runtime) restoreAll(rec record.Record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known := map[string]bool{}
@@ -43,10 +53,7 @@ func (r *Runtime) Restore(ctx context.Context) error {
 	}
 	r.enableDmem()
 	r.restored = true
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return r.save()
+	return nil
 }
 
 // enableDmem makes the kernel's controller of device memory available to our cgroups, where there is one: the
@@ -85,40 +92,67 @@ func (r *Runtime) load() (record.Record, error) {
 		}
 		return record.Record{}, nil
 	case rec.BootID != r.opt.BootID:
-		r.log.Info("record is of another boot; its leases ended with it", "grants", len(rec.Grants))
-		return record.Record{}, nil
+		// Cgroups do not outlive a boot, and pods do: kubelet starts their containers again.
+		kept := rec.Grants[:0]
+		for _, g := range rec.Grants {
+			if g.PodUID != "" {
+				g.Cgroup, g.Inode, g.Use = "", 0, nil
+				kept = append(kept, g)
+			}
+		}
+		r.log.Info("record is of another boot; its leases ended with it", "grants", len(rec.Grants), "claims_of_pods_kept", len(kept))
+		rec.Grants = kept
 	}
 	return rec, nil
 }
 
-// restoreGrant takes a recorded grant back if its cgroup has processes, and cleans it up if not. It needs
-// the lock.
+// restoreGrant takes a recorded grant back: with its lease if its cgroup has processes. The claim of a pod's
+// container stays without one too, until kubelet has forgotten the pod; any other ended. It needs the lock.
 func (r *Runtime) restoreGrant(g record.Grant) error {
-	group, err := r.opt.Cgroups.Open(g.Cgroup, g.Inode)
-	if errors.Is(err, sharing.ErrNotFound) || errors.Is(err, sharing.ErrStale) {
-		r.log.Info("grant ended while no agent ran", "claim", g.ID, "reason", err.Error())
-		return nil
-	}
-	if err != nil {
-		return err
-	}
 	c, err := claimOf(g)
 	if err != nil {
 		return err
 	}
-	return r.adopt(c, group, "")
-}
-
-// adopt books a claim with its lease as a fact. A cgroup that is empty already is ended by the reconcile
-// that follows, with caps cleared. It needs the lock.
-func (r *Runtime) adopt(c ledger.Claim, group cgroup.Group, why string) error {
-	if err := r.ledger.Restore(c, &ledger.Lease{Cgroup: group.Dir, Inode: group.Inode}); err != nil {
+	h, err := holdingOf(g)
+	if err != nil {
 		return err
 	}
-	r.held[c.ID] = &holding{group: group, hasGroup: true, levelWhy: why}
-	r.watcher.Add(group)
-	r.opt.Observer.Recovered()
-	r.log.Info("lease found again", "claim", c.ID, "name", c.Name, "cgroup", group.Dir, "level", c.Level.String())
+	if g.Cgroup != "" {
+		h.group, err = r.opt.Cgroups.Open(g.Cgroup, g.Inode)
+		h.hasGroup = err == nil
+	}
+	switch {
+	case errors.Is(err, sharing.ErrNotFound) || errors.Is(err, sharing.ErrStale):
+		r.log.Info("lease ended while no agent ran", "claim", g.ID, "reason", err.Error())
+		h.use = nil
+	case err != nil:
+		return err
+	}
+	if !h.hasGroup && !c.Owner.Pod() {
+		return nil
+	}
+	return r.adopt(c, h)
+}
+
+// adopt books a claim as a fact, with its lease if it has a cgroup. A cgroup that is empty already is ended
+// by the reconcile that follows, with caps cleared. It needs the lock.
+func (r *Runtime) adopt(c ledger.Claim, h *holding) error {
+	var lease *ledger.Lease
+	if h.hasGroup {
+		lease = h.lease()
+	}
+	if err := r.ledger.Restore(c, lease); err != nil {
+		return err
+	}
+	r.held[c.ID] = h
+	if h.use != nil {
+		r.containers[h.use.containerID] = c.ID
+	}
+	if h.hasGroup {
+		r.watcher.Add(h.group)
+		r.opt.Observer.Recovered()
+	}
+	r.log.Info("grant found again", "claim", c.ID, "name", c.Name, "pod", c.Owner.Namespace+"/"+c.Owner.PodName, "container", c.Owner.Container, "cgroup", h.group.Dir, "level", c.Level.String())
 	return nil
 }
 
@@ -164,14 +198,14 @@ func (r *Runtime) recover(ctx context.Context, orphans []cgroup.Group) {
 			ID: ledger.ClaimID(filepath.Base(group.Dir)), Placement: placement, Level: level, Recovered: true,
 			Request: requestOf(sharing.Request{}, placement, false),
 		}
-		err := r.adopt(c, group, "rebuilt from the cgroup and the driver's limits: the record was lost")
+		err := r.adopt(c, &holding{group: group, hasGroup: true, levelWhy: "rebuilt from the cgroup and the driver's limits: the record was lost"})
+		r.mu.Unlock()
 		if err == nil {
-			err = r.save()
+			err = r.persist()
 		}
 		if err != nil {
-			r.setCondition(r.blocked, "orphan "+group.Dir, fmt.Sprintf("cgroup %s has processes that cannot be accounted for (%v): end them and restart the agent", group.Dir, err))
+			r.SetBlocked("orphan "+group.Dir, fmt.Sprintf("cgroup %s has processes that cannot be accounted for (%v): end them and restart the agent", group.Dir, err))
 		}
-		r.mu.Unlock()
 	}
 }
 

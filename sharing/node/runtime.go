@@ -53,6 +53,22 @@ type Runtime struct {
 	blocked      map[string]string // reason key -> sentence: conditions of the agent that stop claims
 	warnings     map[string]string // condition key -> sentence
 
+	// containers names the claim of each container that was injected, by the container's id.
+	containers map[string]ledger.ClaimID
+	// gonePods are pods that kubelet has forgotten and that still have claims.
+	gonePods map[string]bool
+	// witnessed is true once the container runtime told what runs; before that, an unknown container may
+	// yet turn out to be one of ours.
+	witnessed  bool
+	podBlocked map[string]string // reason key -> sentence: conditions that stop pods alone
+	// saveWanted counts the calls of persist.
+	saveWanted uint64
+
+	// flush is held while the record is written; saved is the saveWanted that is on the disk, and flush
+	// guards it.
+	flush sync.Mutex
+	saved uint64
+
 	watcher *cgroup.Watcher
 	sampler sampler
 }
@@ -69,6 +85,14 @@ type holding struct {
 	busy bool
 	// levelWhy says why the level is not stronger.
 	levelWhy string
+	// use is the container instance that has the claim, or is about to; nil for a process of its own.
+	use *use
+	// kind is the part in its pod of the container that the claim is held for, and asks are what kubelet
+	// admitted it with; app and empty for a process of its own.
+	kind sharing.ContainerKind
+	asks []sharing.Ask
+	// until is when a claim that no process waits for ends if it is not armed; zero for none.
+	until time.Time
 	// capLost is set when the cap could not be verified; the level then shows as unknown.
 	capLost string
 }
@@ -79,6 +103,28 @@ func (h *holding) letGo() {
 		h.owner.Close()
 		h.owner = nil
 	}
+}
+
+// use is one container instance's use of a claim, from its injection on.
+type use struct {
+	containerID string
+	// container is the container's name in its pod; empty where there is no pod.
+	container string
+	// asks are what kubelet admitted the container with: the hook's amounts must be among them.
+	asks []sharing.Ask
+	// part is what is in force where the container asks for less than the claim.
+	part sharing.Placement
+	// armed is true once this runtime read the caps back; false after a restart, until they are verified.
+	armed bool
+}
+
+// lease is the ledger's form of what h has; it has a group.
+func (h *holding) lease() *ledger.Lease {
+	l := &ledger.Lease{Cgroup: h.group.Dir, Inode: h.group.Inode}
+	if h.use != nil {
+		l.ContainerID, l.Container, l.Part = h.use.containerID, h.use.container, h.use.part
+	}
+	return l
 }
 
 // ConfigSource tells where the configuration in force came from.
@@ -97,7 +143,8 @@ func New(opt Options) *Runtime {
 		ledger: ledger.New(), held: map[ledger.ClaimID]*holding{},
 		attachWhy: "no driver has been found yet",
 		config:    opt.Config, pool: opt.Pool,
-		blocked: map[string]string{}, warnings: map[string]string{},
+		blocked: map[string]string{}, warnings: map[string]string{}, podBlocked: map[string]string{},
+		containers: map[string]ledger.ClaimID{}, gonePods: map[string]bool{},
 	}
 }
 

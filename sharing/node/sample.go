@@ -106,33 +106,62 @@ func (r *Runtime) ask(ctx context.Context, att *Attachment, grants []ledger.Gran
 	wg.Wait()
 }
 
-// findStrangers looks on GPUs that were granted whole for processes of others. The list of a lease's
-// processes is a moment older than the driver's, so the cgroup of each that is not on it is asked for again.
+// findStrangers looks for processes on the GPUs that no lease accounts for. The list of a lease's processes
+// is a moment older than the driver's, so the cgroup of each that is on no list is asked for again.
 func (r *Runtime) findStrangers(grants []ledger.Grant, p *picture) {
-	for _, g := range grants {
-		for _, f := range g.Claim.Placement {
-			if !f.Whole {
+	known := map[int]bool{}
+	for _, pids := range p.pids {
+		for _, pid := range pids {
+			known[pid] = true
+		}
+	}
+	for gpu, s := range p.gpus {
+		for _, use := range s.Processes {
+			if known[use.PID] {
 				continue
 			}
-			for _, use := range p.gpus[f.GPU].Processes {
-				if slices.Contains(p.pids[g.Claim.ID], use.PID) {
-					continue
-				}
-				dir, err := r.opt.Cgroups.OfProcess(use.PID)
-				if err != nil || g.Lease != nil && (dir == g.Lease.Cgroup || strings.HasPrefix(dir, g.Lease.Cgroup+"/")) {
-					continue // gone meanwhile, or the grant's own
-				}
-				p.strangers[f.GPU] = append(p.strangers[f.GPU], use.PID)
+			dir, err := r.opt.Cgroups.OfProcess(use.PID)
+			if err != nil || leasedOn(grants, gpu, dir) {
+				continue // gone meanwhile, or a grant's own
+			}
+			p.strangers[gpu] = append(p.strangers[gpu], use.PID)
+		}
+		slices.Sort(p.strangers[gpu])
+	}
+	for gpu, s := range p.gpus {
+		p.strangers[gpu] = append(p.strangers[gpu], trespassers(grants, p.pids, gpu, s)...)
+	}
+}
+
+// leasedOn reports whether the cgroup belongs to a lease with a fragment on that GPU.
+func leasedOn(grants []ledger.Grant, gpu sharing.GPUID, dir string) bool {
+	return slices.ContainsFunc(grants, func(g ledger.Grant) bool {
+		_, on := g.Claim.Placement.On(gpu)
+		return on && g.Lease != nil && (dir == g.Lease.Cgroup || strings.HasPrefix(dir, g.Lease.Cgroup+"/"))
+	})
+}
+
+// trespassers are processes of leases that have no fragment on the GPU that they use.
+func trespassers(grants []ledger.Grant, pids map[ledger.ClaimID][]int, gpu sharing.GPUID, s Sample) []int {
+	var out []int
+	for _, g := range grants {
+		if _, on := g.Claim.Placement.On(gpu); on {
+			continue
+		}
+		for _, use := range s.Processes {
+			if slices.Contains(pids[g.Claim.ID], use.PID) {
+				out = append(out, use.PID)
 			}
 		}
 	}
+	return out
 }
 
 func capsFragmentOn(g ledger.Grant, gpu sharing.GPUID) bool {
 	if g.Claim.Level != sharing.LevelDriver {
 		return false
 	}
-	for _, f := range g.Claim.Placement {
+	for _, f := range g.InForce() {
 		if f.GPU == gpu && !f.Whole {
 			return true
 		}

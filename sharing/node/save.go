@@ -12,50 +12,145 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/record"
 )
 
-// save writes the record: every claim that has a cgroup. It needs the lock, so that records reach the disk
-// in the order of the decisions. An error also becomes a condition, because a record that cannot be written
-// must stop new grants.
-func (r *Runtime) save() error {
-	rec := record.Record{BootID: r.opt.BootID}
-	for _, g := range r.ledger.Grants() {
-		if h := r.held[g.Claim.ID]; h != nil && h.hasGroup {
-			rec.Grants = append(rec.Grants, recordOf(g.Claim, h))
-		}
+// persist writes the record: every claim that has a cgroup, and every claim of a container. It returns once
+// a record that was taken after the call lies on the disk. It is called without the lock: callers that come
+// while one is being written share the next, so that many containers that start at once do not queue for one
+// disk write each. An error also becomes a condition, because a record that cannot be written must stop new
+// grants.
+func (r *Runtime) persist() error {
+	r.mu.Lock()
+	r.saveWanted++
+	want := r.saveWanted
+	r.mu.Unlock()
+
+	r.flush.Lock()
+	defer r.flush.Unlock()
+	if r.saved >= want {
+		return nil
 	}
+	r.mu.Lock()
+	upTo, rec := r.saveWanted, r.record()
+	r.mu.Unlock()
 	data, err := record.Encode(rec)
 	if err == nil {
 		err = atomicfile.Write(r.opt.RecordPath, data, 0o600)
 	}
 	if err != nil {
 		err = fmt.Errorf("write record %s: %w", r.opt.RecordPath, err)
-		r.setCondition(r.warnings, "record", err.Error())
+		r.SetWarning("record", err.Error())
 		return err
 	}
-	r.setCondition(r.warnings, "record", "")
+	r.saved = upTo
+	r.SetWarning("record", "")
 	return nil
 }
 
-func recordOf(c ledger.Claim, h *holding) record.Grant {
+// record is what persist writes; it needs the lock.
+func (r *Runtime) record() record.Record {
+	rec := record.Record{BootID: r.opt.BootID}
+	for _, g := range r.ledger.Grants() {
+		if h := r.held[g.Claim.ID]; h != nil && (h.hasGroup || g.Claim.Owner.Pod()) {
+			rec.Grants = append(rec.Grants, recordOf(g.Claim, h, inUse(g, h)))
+		}
+	}
+	return rec
+}
+
+// inUse is the container instance that the record tells of: the one that has the lease, until that ends, else
+// the one that was injected. The next one is found again by its annotation.
+func inUse(g ledger.Grant, h *holding) *use {
+	if g.Lease == nil || g.Lease.ContainerID == "" || h.use != nil && h.use.containerID == g.Lease.ContainerID {
+		return h.use
+	}
+	return &use{containerID: g.Lease.ContainerID, container: g.Lease.Container, part: g.Lease.Part}
+}
+
+func recordOf(c ledger.Claim, h *holding, u *use) record.Grant {
 	g := record.Grant{
 		ID: string(c.ID), Name: c.Name, UID: c.Owner.UID, PID: c.Owner.PID,
-		PodUID: c.Owner.PodUID, Container: c.Owner.Container, Profile: c.Request.Profile,
+		PodUID: c.Owner.PodUID, Container: c.Owner.Container, Namespace: c.Owner.Namespace, PodName: c.Owner.PodName,
+		Profile: c.Request.Profile, Asks: askStrings(h.asks),
 		Level: c.Level.String(), Whole: c.Request.Kind == sharing.KindWhole, Recovered: c.Recovered,
 		Cgroup: h.group.Dir, Inode: h.group.Inode,
 	}
 	if c.Request.MinLevel != sharing.LevelUnknown {
 		g.MinLevel = c.Request.MinLevel.String()
 	}
-	for _, f := range c.Placement {
-		g.Fragments = append(g.Fragments, record.Fragment{GPU: string(f.GPU), Memory: f.Memory, Percent: uint32(f.Percent), Whole: f.Whole})
+	if c.Owner.Pod() {
+		g.Kind = h.kind.String()
+	}
+	g.Fragments = recordPlacement(c.Placement)
+	if u != nil {
+		g.Use = &record.Use{ContainerID: u.containerID, Container: u.container, Asks: askStrings(u.asks), Part: recordPlacement(u.part)}
 	}
 	return g
+}
+
+func recordPlacement(p sharing.Placement) []record.Fragment {
+	var out []record.Fragment
+	for _, f := range p {
+		out = append(out, record.Fragment{GPU: string(f.GPU), Memory: f.Memory, Percent: uint32(f.Percent), Whole: f.Whole})
+	}
+	return out
+}
+
+func placementOf(fragments []record.Fragment) sharing.Placement {
+	var p sharing.Placement
+	for _, f := range fragments {
+		p = append(p, sharing.Fragment{GPU: sharing.GPUID(f.GPU), Memory: f.Memory, Percent: sharing.Percent(f.Percent), Whole: f.Whole})
+	}
+	return p
+}
+
+// holdingOf is the reverse of what recordOf writes of a holding. The cgroup is the caller's to open.
+func holdingOf(g record.Grant) (*holding, error) {
+	h := &holding{kind: kindOf(g.Kind)}
+	var err error
+	if h.asks, err = parseAsks(g.Asks); err != nil {
+		return nil, err
+	}
+	if g.Use == nil {
+		return h, nil
+	}
+	h.use = &use{containerID: g.Use.ContainerID, container: g.Use.Container, part: placementOf(g.Use.Part)}
+	h.use.asks, err = parseAsks(g.Use.Asks)
+	return h, err
+}
+
+func kindOf(s string) sharing.ContainerKind {
+	for _, k := range []sharing.ContainerKind{sharing.ContainerSidecar, sharing.ContainerInit} {
+		if s == k.String() {
+			return k
+		}
+	}
+	return sharing.ContainerApp
+}
+
+func askStrings(asks []sharing.Ask) []string {
+	var out []string
+	for _, a := range asks {
+		out = append(out, a.String())
+	}
+	return out
+}
+
+func parseAsks(in []string) ([]sharing.Ask, error) {
+	var out []sharing.Ask
+	for _, s := range in {
+		a, err := sharing.ParseAsk(s)
+		if err != nil {
+			return nil, fmt.Errorf("record: %w", err)
+		}
+		out = append(out, a)
+	}
+	return out, nil
 }
 
 // claimOf is the reverse of recordOf. The request is rebuilt from the fragments: it is only shown.
 func claimOf(g record.Grant) (ledger.Claim, error) {
 	c := ledger.Claim{
 		ID: ledger.ClaimID(g.ID), Name: g.Name, Recovered: g.Recovered,
-		Owner: ledger.Owner{UID: g.UID, PID: g.PID, PodUID: g.PodUID, Container: g.Container},
+		Owner: ledger.Owner{UID: g.UID, PID: g.PID, PodUID: g.PodUID, Container: g.Container, Namespace: g.Namespace, PodName: g.PodName},
 	}
 	var err error
 	if g.Level != sharing.LevelUnknown.String() {
@@ -69,9 +164,7 @@ func claimOf(g record.Grant) (ledger.Claim, error) {
 			return ledger.Claim{}, err
 		}
 	}
-	for _, f := range g.Fragments {
-		c.Placement = append(c.Placement, sharing.Fragment{GPU: sharing.GPUID(f.GPU), Memory: f.Memory, Percent: sharing.Percent(f.Percent), Whole: f.Whole})
-	}
+	c.Placement = placementOf(g.Fragments)
 	c.Request = requestOf(c.Request, c.Placement, g.Whole)
 	return c, nil
 }

@@ -64,6 +64,9 @@ func (r *Runtime) State(ctx context.Context) State {
 		Config: r.configSource, Pool: r.pool.Name, Profiles: r.config.ProfileNames(r.pool),
 		ConfigErrors: r.configErrors, Warnings: sortedValues(r.warnings),
 	}
+	for _, why := range sortedValues(r.podBlocked) {
+		s.Warnings = append(s.Warnings, "pods get no GPU: "+why)
+	}
 	if r.att != nil {
 		s.DriverVersion = r.att.Driver.Version()
 	}
@@ -76,6 +79,9 @@ func (r *Runtime) State(ctx context.Context) State {
 		}
 		if use, ok := p.gpus[v.GPU.UUID]; ok {
 			g.Used, g.UsedKnown, g.Utilization = use.Used, true, use.Utilization
+		}
+		if pids := p.strangers[v.GPU.UUID]; len(pids) > 0 {
+			s.Warnings = append(s.Warnings, fmt.Sprintf("GPU %d is used by processes without a grant on it: pid %s", v.GPU.Index, numbers(pids)))
 		}
 		s.GPUs = append(s.GPUs, g)
 	}

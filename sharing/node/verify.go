@@ -81,7 +81,7 @@ func (r *Runtime) verifyGrant(ctx context.Context, att Attachment, g ledger.Gran
 // verifyCaps compares what the driver holds with what the grant says, and applies it again where it differs.
 // GPUs that are lost or do not answer are left out, and are verified when they come back.
 func (r *Runtime) verifyCaps(ctx context.Context, att Attachment, g ledger.Grant, others []sharing.GPUID) error {
-	own := r.cappable(g.Claim.Placement)
+	own := r.cappable(g.InForce())
 	missing := ""
 	for _, f := range own {
 		if limit, _, err := att.Caps.Read(ctx, g.Lease.Cgroup, f.GPU); err != nil || limit > f.Memory {

@@ -23,11 +23,15 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Schema is the version of the document that this program writes and reads.
-const Schema = 1
+// Schema is the version of the document that this program writes. It reads this and all before: schema 2
+// added what containers need.
+const Schema = 2
 
 // maxSize bounds what is read: 10,000 grants are about 5 MiB.
 const maxSize = 16 << 20
+
+// maxGrant bounds the annotation: a grant of 64 GPUs is about 8 KiB.
+const maxGrant = 64 << 10
 
 // Record is one node's leases.
 type Record struct {
@@ -38,22 +42,39 @@ type Record struct {
 	Grants []Grant `json:"grants"`
 }
 
-// Grant is one claim whose cgroup was made.
+// Grant is one claim: of a process, once its cgroup is made, or of a container.
 type Grant struct {
-	ID        string     `json:"id"`
-	Name      string     `json:"name,omitempty"`
-	UID       uint32     `json:"uid"`
-	PID       int        `json:"pid"`
-	PodUID    string     `json:"pod_uid,omitempty"`
-	Container string     `json:"container,omitempty"`
-	Profile   string     `json:"profile,omitempty"`
-	MinLevel  string     `json:"min_level,omitempty"`
-	Level     string     `json:"level"`
-	Whole     bool       `json:"whole,omitempty"`
-	Recovered bool       `json:"recovered,omitempty"`
-	Cgroup    string     `json:"cgroup"`
-	Inode     uint64     `json:"inode"`
+	ID        string `json:"id"`
+	Name      string `json:"name,omitempty"`
+	UID       uint32 `json:"uid"`
+	PID       int    `json:"pid"`
+	PodUID    string `json:"pod_uid,omitempty"`
+	Container string `json:"container,omitempty"`
+	Profile   string `json:"profile,omitempty"`
+	MinLevel  string `json:"min_level,omitempty"`
+	Level     string `json:"level"`
+	Whole     bool   `json:"whole,omitempty"`
+	Recovered bool   `json:"recovered,omitempty"`
+	// Namespace and PodName are for people.
+	Namespace string `json:"namespace,omitempty"`
+	PodName   string `json:"pod_name,omitempty"`
+	// Kind is the container's part in its pod (app, sidecar, init), and Asks are what kubelet admitted it with.
+	Kind string   `json:"kind,omitempty"`
+	Asks []string `json:"asks,omitempty"`
+	// Cgroup is empty while no process uses the claim.
+	Cgroup string `json:"cgroup,omitempty"`
+	Inode  uint64 `json:"inode,omitempty"`
+	// Use is the container instance that has the claim, or is about to.
+	Use       *Use       `json:"use,omitempty"`
 	Fragments []Fragment `json:"fragments"`
+}
+
+// Use is one container instance's use of a claim.
+type Use struct {
+	ContainerID string     `json:"container_id"`
+	Container   string     `json:"container,omitempty"`
+	Asks        []string   `json:"asks,omitempty"`
+	Part        []Fragment `json:"part,omitempty"`
 }
 
 // Fragment is the piece of one GPU.
@@ -122,7 +143,7 @@ func Decode(data []byte) (Record, error) {
 	if err := strict(data, &env); err != nil {
 		return Record{}, fmt.Errorf("decode record: %w", errors.Join(sharing.ErrInvalid, err))
 	}
-	if env.Schema != Schema {
+	if env.Schema < 1 || env.Schema > Schema {
 		return Record{}, fmt.Errorf("record has schema %d, which no version wrote: %w", env.Schema, sharing.ErrInvalid)
 	}
 	sum := sha256.Sum256(env.Body)
@@ -134,6 +155,27 @@ func Decode(data []byte) (Record, error) {
 		return Record{}, fmt.Errorf("decode record body: %w", errors.Join(sharing.ErrInvalid, err))
 	}
 	return r, nil
+}
+
+// EncodeGrant renders one grant alone, for the annotation of its container.
+func EncodeGrant(g Grant) (string, error) {
+	out, err := json.Marshal(g)
+	if err != nil {
+		return "", fmt.Errorf("encode grant %q: %w", g.ID, err)
+	}
+	return string(out), nil
+}
+
+// DecodeGrant reads what EncodeGrant wrote. The error wraps sharing.ErrInvalid.
+func DecodeGrant(s string) (Grant, error) {
+	if len(s) > maxGrant {
+		return Grant{}, fmt.Errorf("grant of %d bytes is larger than %d: %w", len(s), maxGrant, sharing.ErrInvalid)
+	}
+	var g Grant
+	if err := strict([]byte(s), &g); err != nil {
+		return Grant{}, fmt.Errorf("decode grant: %w", errors.Join(sharing.ErrInvalid, err))
+	}
+	return g, nil
 }
 
 // strict decodes one JSON value with known fields and nothing behind it.

@@ -5,7 +5,10 @@ package record
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -68,10 +71,10 @@ func TestEveryTruncationAndBitFlipIsRefused(t *testing.T) {
 
 func TestSchema(t *testing.T) {
 	var newer *NewerError
-	if _, err := Decode([]byte(`{"schema":2,"sha256":"","body":{"new":1},"outer":true}`)); !errors.As(err, &newer) || newer.Found != 2 {
-		t.Errorf("schema 2: %v, want NewerError", err)
+	if _, err := Decode([]byte(`{"schema":3,"sha256":"","body":{"new":1},"outer":true}`)); !errors.As(err, &newer) || newer.Found != Schema+1 {
+		t.Errorf("schema 3: %v, want NewerError", err)
 	}
-	for _, doc := range []string{``, `{}`, `{"schema":0}`, `{"schema":1,"sha256":"","body":{}}`, `[]`, `{"schema":1,"sha256":"","body":{},"x":1}`} {
+	for _, doc := range []string{``, `{}`, `{"schema":0}`, `{"schema":1,"sha256":"","body":{}}`, `[]`, `{"schema":1,"sha256":"","body":{},"x":1}`, `{"schema":-1,"sha256":"44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a","body":{}}`} {
 		if _, err := Decode([]byte(doc)); !errors.Is(err, sharing.ErrInvalid) {
 			t.Errorf("%s: %v, want ErrInvalid", doc, err)
 		}
@@ -105,4 +108,31 @@ func FuzzDecode(f *testing.F) {
 			t.Error(d)
 		}
 	})
+}
+
+// A record that the version before wrote is read: an update of the agent must not lose a lease.
+func TestSchema1(t *testing.T) {
+	const body = `{"boot_id":"b","grants":[{"id":"k-1","uid":1000,"pid":7,"level":"driver","cgroup":"/c","inode":9,"fragments":[{"gpu":"GPU-1","memory_bytes":5}]}]}`
+	sum := sha256.Sum256([]byte(body))
+	got, err := Decode([]byte(`{"schema":1,"sha256":"` + hex.EncodeToString(sum[:]) + `","body":` + body + `}`))
+	if err != nil || len(got.Grants) != 1 || got.Grants[0].Cgroup != "/c" || got.Grants[0].Inode != 9 {
+		t.Errorf("%+v %v", got, err)
+	}
+}
+
+func TestGrantAlone(t *testing.T) {
+	want := Grant{ID: "k-1", PodUID: "u", Container: "main", Level: "driver", Use: &Use{ContainerID: "c", Asks: []string{"gpu:1"}}, Fragments: []Fragment{{GPU: "GPU-1", Memory: 5}}}
+	s, err := EncodeGrant(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := DecodeGrant(s)
+	if d := cmp.Diff(want, got); err != nil || d != "" {
+		t.Errorf("%v\n%s", err, d)
+	}
+	for _, bad := range []string{"", "{", s + "x", `{"id":"k","surprise":1}`, strings.Repeat(" ", maxGrant+1)} {
+		if _, err := DecodeGrant(bad); !errors.Is(err, sharing.ErrInvalid) {
+			t.Errorf("%.40q: %v", bad, err)
+		}
+	}
 }

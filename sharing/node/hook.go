@@ -1,0 +1,247 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/cgroup"
+	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// ArmContainer puts the cap on a container's cgroup, reads it back and takes the lease. The container's
+// program does not run yet: its OCI runtime waits for kerf-hook, which waits for this answer, and fails the
+// start unless it is nil. To ask again, as each hook of one container does, changes nothing.
+//
+// An error that wraps ErrUnavailable may pass; the hook asks again for a while. Any other is final:
+// ErrNotFound for a container that was made without a grant, ErrInvalid for an amount that is not the
+// grant's, ErrStale for a process that is not the container's, ErrConflict for a claim in use by another.
+func (r *Runtime) ArmContainer(ctx context.Context, call sharing.HookCall) error {
+	start := time.Now()
+	proc, group, err := r.containerProcess(call)
+	if err != nil {
+		return fmt.Errorf("container %q: %w", call.ContainerID, err)
+	}
+	defer proc.Close()
+	if err := r.endFormer(ctx, call); err != nil {
+		return fmt.Errorf("container %q: %w", call.ContainerID, err)
+	}
+	g, h, att, done, err := r.beginContainer(call, group)
+	if err != nil || done {
+		if err != nil {
+			err = fmt.Errorf("container %q: %w", call.ContainerID, err)
+		}
+		return err
+	}
+	// The hook may go away at any moment; what was begun is finished or undone all the same.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), capDeadline)
+	defer cancel()
+	err = r.armContainer(ctx, g, h, att, group, proc)
+	r.mu.Lock()
+	h.busy = false
+	if err != nil && g.Lease == nil {
+		h.hasGroup = false
+		if h.use != nil {
+			h.use.armed = false
+		}
+	}
+	h.letGo()
+	r.mu.Unlock()
+	r.opt.Observer.Armed(time.Since(start), err)
+	r.changed.announce()
+	if err != nil {
+		r.log.Error("container not armed", "claim", g.Claim.ID, "container", call.ContainerID, "error", err.Error())
+		return fmt.Errorf("container %q: arm %q: %w", call.ContainerID, g.Claim.ID, errors.Join(err, r.persist()))
+	}
+	r.log.Info("lease taken", "claim", g.Claim.ID, "pod", g.Claim.Owner.Namespace+"/"+g.Claim.Owner.PodName, "container", h.use.container, "container_id", call.ContainerID, "cgroup", group.Dir, "took", time.Since(start).String())
+	return nil
+}
+
+// containerProcess makes sure that the process is the container's: it is in a cgroup that bears the
+// container's id, where the OCI runtime put it and it cannot leave.
+func (r *Runtime) containerProcess(call sharing.HookCall) (*process.Handle, cgroup.Group, error) {
+	if len(call.ContainerID) < minContainerID {
+		return nil, cgroup.Group{}, fmt.Errorf("the id is shorter than %d characters, so its cgroup cannot be told by it: %w", minContainerID, sharing.ErrInvalid)
+	}
+	proc, err := process.Open(call.PID)
+	if err != nil {
+		return nil, cgroup.Group{}, fmt.Errorf("process %d: %w", call.PID, err)
+	}
+	dir, err := r.opt.Cgroups.OfProcess(call.PID)
+	var group cgroup.Group
+	if err == nil && !strings.Contains(path.Base(dir), call.ContainerID) {
+		err = fmt.Errorf("process %d is in cgroup %q, which is not the container's: %w", call.PID, dir, sharing.ErrStale)
+	}
+	if err == nil {
+		group, err = r.opt.Cgroups.Open(dir, 0)
+	}
+	if err == nil && !proc.Alive() {
+		err = fmt.Errorf("process %d ended: %w", call.PID, sharing.ErrStale)
+	}
+	if err != nil {
+		proc.Close()
+		return nil, cgroup.Group{}, err
+	}
+	return proc, group, nil
+}
+
+// minContainerID keeps an id from being found in any cgroup's name.
+const minContainerID = 8
+
+// endFormer ends the lease of the instance before this one, if it is over and only nobody has looked yet.
+func (r *Runtime) endFormer(ctx context.Context, call sharing.HookCall) error {
+	r.mu.Lock()
+	id, _, err := r.claimOfCall(call)
+	var former ledger.Grant
+	end := false
+	if err == nil {
+		g, _ := r.ledger.Get(id)
+		h := r.held[id]
+		if g.Lease != nil && g.Lease.ContainerID != call.ContainerID && !h.busy {
+			populated, perr := h.group.Populated()
+			end = !populated && (perr == nil || errors.Is(perr, sharing.ErrNotFound))
+			h.busy, former = end, g
+		}
+	}
+	r.mu.Unlock()
+	if err != nil || !end {
+		return err
+	}
+	if err := r.end(ctx, id); err != nil {
+		return fmt.Errorf("the instance before it (%s) has not ended: %w", former.Lease.ContainerID, errors.Join(sharing.ErrUnavailable, err))
+	}
+	return nil
+}
+
+// claimOfCall finds the claim that the container was injected with, or that its hook names. It needs the lock.
+func (r *Runtime) claimOfCall(call sharing.HookCall) (ledger.ClaimID, *holding, error) {
+	id, ok := r.containers[call.ContainerID]
+	if !ok && call.Grant != "" {
+		id = ledger.ClaimID(call.Grant)
+		g, known := r.ledger.Get(id)
+		// A pod's claim is only ever used by the containers that were injected with it.
+		ok = known && !g.Claim.Owner.Pod() && g.Lease == nil && r.held[id] != nil && !r.held[id].hasGroup
+	}
+	h := r.held[id]
+	switch {
+	case ok && h != nil:
+		return id, h, nil
+	case call.Grant != "":
+		return "", nil, fmt.Errorf("grant %q does not exist, or another container has it: %w", call.Grant, sharing.ErrNotFound)
+	case !r.witnessed:
+		return "", nil, fmt.Errorf("the agent has not yet heard from the container runtime: %w", sharing.ErrUnavailable)
+	}
+	return "", nil, fmt.Errorf("it was made without its grant, because the agent's NRI plugin was away or too slow at that moment; it has no GPU and must be made again: %w", sharing.ErrNotFound)
+}
+
+// beginContainer checks that the container may arm its claim, and marks it busy. done is true when it is
+// armed already.
+func (r *Runtime) beginContainer(call sharing.HookCall, group cgroup.Group) (g ledger.Grant, h *holding, att Attachment, done bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.ready(); err != nil {
+		return g, nil, att, false, err
+	}
+	id, h, err := r.claimOfCall(call)
+	if err != nil {
+		return g, nil, att, false, err
+	}
+	asks := h.asks
+	if h.use != nil {
+		asks = h.use.asks
+	}
+	g, _ = r.ledger.Get(id)
+	switch {
+	case call.Ask != "" && !slices.Contains(askStrings(asks), call.Ask):
+		err = fmt.Errorf("its hook was given the amount %q and its grant %q has %v: %w", call.Ask, id, askStrings(asks), sharing.ErrInvalid)
+	case h.busy:
+		err = fmt.Errorf("claim %q is being armed or ended: %w", id, sharing.ErrUnavailable)
+	case g.Lease == nil:
+	case g.Lease.ContainerID != call.ContainerID || g.Lease.Cgroup != group.Dir:
+		err = fmt.Errorf("claim %q is still in use by container %s (cgroup %s): %w", id, g.Lease.ContainerID, g.Lease.Cgroup, sharing.ErrUnavailable)
+	case g.Lease.Inode != group.Inode:
+		err = fmt.Errorf("claim %q is leased to an earlier cgroup of that name: %w", id, sharing.ErrUnavailable)
+	case h.use != nil && h.use.armed && h.capLost == "":
+		return g, h, *r.att, true, nil
+	}
+	if err != nil {
+		return g, nil, att, false, err
+	}
+	if h.use == nil {
+		h.use = &use{containerID: call.ContainerID, asks: h.asks}
+		r.containers[call.ContainerID] = id
+	}
+	h.busy, h.group, h.hasGroup = true, group, true
+	return g, h, *r.att, false, nil
+}
+
+// armContainer does the work without the lock; h is busy. A crash at any point leaves a lease on record whose
+// caps the next start puts back, with the hook still waiting.
+func (r *Runtime) armContainer(ctx context.Context, g ledger.Grant, h *holding, att Attachment, group cgroup.Group, proc *process.Handle) (err error) {
+	if err := r.persist(); err != nil {
+		return err
+	}
+	if err := r.opt.Failpoints.Eval("hook-after-record"); err != nil {
+		return err
+	}
+	inForce := g.Claim.Placement
+	if len(h.use.part) > 0 {
+		inForce = h.use.part
+	}
+	own, others := r.splitGPUs(g.Claim.Placement, att)
+	defer func() {
+		if err != nil && g.Lease == nil {
+			err = errors.Join(err, r.undoContainer(ctx, att, g.Claim.ID, group, append(own, others...)))
+		}
+	}()
+	if _, err := r.applyCaps(ctx, att, g.Claim.Level, inForce, group.Dir, others); err != nil {
+		return fmt.Errorf("cap not in force: %w", err)
+	}
+	if err := r.opt.Failpoints.Eval("hook-after-caps"); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	err = r.ledger.Arm(g.Claim.ID, *h.lease())
+	r.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if dir, err := r.opt.Cgroups.OfProcess(proc.PID()); err != nil || dir != group.Dir || !proc.Alive() {
+		return fmt.Errorf("process %d left cgroup %q while it was being armed (%v): %w", proc.PID(), group.Dir, err, sharing.ErrStale)
+	}
+	r.watcher.Add(group)
+	r.mu.Lock()
+	h.use.armed, h.capLost = true, ""
+	r.mu.Unlock()
+	return r.opt.Failpoints.Eval("hook-after-arm")
+}
+
+// undoContainer takes back what armContainer did. The program does not run, so nothing is charged yet, and
+// the start fails.
+func (r *Runtime) undoContainer(ctx context.Context, att Attachment, id ledger.ClaimID, group cgroup.Group, gpus []sharing.GPU) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), capDeadline)
+	defer cancel()
+	var errs []error
+	if att.Caps != nil {
+		errs = append(errs, att.Caps.Clear(ctx, group.Dir, r.limitable(gpus)))
+	}
+	r.watcher.Drop(group)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if g, ok := r.ledger.Get(id); ok && g.Lease != nil {
+		errs = append(errs, r.ledger.EndLease(id))
+		if !g.Claim.Owner.Pod() {
+			errs = append(errs, r.drop(id))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,133 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/record"
+)
+
+// Inject binds a container instance, which is about to be made, to its claim, and returns what it gets. The
+// claim is made here if it was not at the sandbox's creation. A call for the same container id gives the same
+// answer again. Errors: those of ClaimPod.
+func (r *Runtime) Inject(_ context.Context, ask sharing.ContainerAsk, containerID string) (sharing.Injection, error) {
+	id, isNew, err := r.bind(ask, containerID)
+	if isNew || err != nil {
+		r.opt.Observer.Claimed(err)
+	}
+	if err != nil {
+		return sharing.Injection{}, fmt.Errorf("container %q: %w", ask.Ref.Container, err)
+	}
+	// On disk before the container exists: an agent that is killed now finds it again, with its hook waiting.
+	if err := r.persist(); err != nil {
+		return sharing.Injection{}, err
+	}
+	if err := r.opt.Failpoints.Eval("inject-after-record"); err != nil {
+		return sharing.Injection{}, err
+	}
+	if isNew {
+		r.changed.announce()
+	}
+	return r.InjectionOf(id)
+}
+
+// bind finds or makes the claim, and notes that the container is its next user.
+func (r *Runtime) bind(ask sharing.ContainerAsk, containerID string) (ledger.ClaimID, bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if id, ok := r.containers[containerID]; ok {
+		return id, false, nil
+	}
+	if err := r.podsReady(); err != nil {
+		return "", false, err
+	}
+	delete(r.gonePods, ask.Ref.PodUID)
+	if ask.Kind == sharing.ContainerApp {
+		if err := r.endInitClaims(ask.Ref.PodUID); err != nil {
+			return "", false, err
+		}
+	}
+	id, part, isNew, err := r.claimFor(ask)
+	if err != nil {
+		return "", false, err
+	}
+	h := r.held[id]
+	if h.busy {
+		return "", false, fmt.Errorf("claim %q is being armed or ended: %w", id, sharing.ErrUnavailable)
+	}
+	if h.use != nil {
+		delete(r.containers, h.use.containerID)
+	}
+	h.use = &use{containerID: containerID, container: ask.Ref.Container, asks: slices.Clone(ask.Asks), part: part}
+	r.containers[containerID] = id
+	return id, isNew, nil
+}
+
+// endInitClaims drops the claims of a pod's init containers: they have run once an app container is made. One
+// that is still in use stays until it is not. It needs the lock.
+func (r *Runtime) endInitClaims(podUID string) error {
+	for _, g := range r.ledger.Grants() {
+		h := r.held[g.Claim.ID]
+		if g.Claim.Owner.PodUID != podUID || h == nil || h.kind != sharing.ContainerInit || h.busy || g.Lease != nil {
+			continue
+		}
+		if err := r.drop(g.Claim.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unuse forgets the container instance whose lease ended, if no other has been bound since. It needs the lock.
+func (r *Runtime) unuse(h *holding, ended string) {
+	h.hasGroup, h.capLost = false, ""
+	if h.use != nil && h.use.containerID == ended {
+		delete(r.containers, ended)
+		h.use = nil
+	}
+}
+
+// InjectionOf is what the container that uses a claim gets. ErrNotFound for an unknown claim.
+func (r *Runtime) InjectionOf(id ledger.ClaimID) (sharing.Injection, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g, ok := r.ledger.Get(id)
+	h := r.held[id]
+	if !ok || h == nil {
+		return sharing.Injection{}, fmt.Errorf("grant %q: %w", id, sharing.ErrNotFound)
+	}
+	rec := recordOf(g.Claim, h, h.use)
+	rec.Cgroup, rec.Inode = "", 0
+	note, err := record.EncodeGrant(rec)
+	if err != nil {
+		return sharing.Injection{}, err
+	}
+	in := sharing.Injection{Grant: string(id), Placement: g.Claim.Placement, Level: g.Claim.Level, Asks: slices.Clone(h.asks), Note: note}
+	if u := h.use; u != nil {
+		in.Asks = slices.Clone(u.asks)
+		if len(u.part) > 0 {
+			in.Placement = u.part.Clone()
+		}
+	}
+	in.Env = injectedEnv(id, in.Placement, in.Level)
+	return in, nil
+}
+
+func injectedEnv(id ledger.ClaimID, p sharing.Placement, level sharing.Level) map[string]string {
+	memory, percent := p.Total()
+	return map[string]string{
+		"KERF_GRANT":        string(id),
+		"KERF_GPUS":         strings.Join(gpuIDs(p), ","),
+		"KERF_MEMORY_BYTES": strconv.FormatUint(uint64(memory), 10),
+		"KERF_PERCENT":      strconv.FormatUint(uint64(percent), 10),
+		"KERF_LEVEL":        level.String(),
+	}
+}

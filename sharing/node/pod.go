@@ -1,0 +1,264 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// ClaimPod holds placements for all containers of one pod that ask for a piece of a GPU: all of them, or
+// none. A container that has its claim already keeps it, so a call may be repeated. An init container gets a
+// claim of its own only where none of the pod's later ones covers what it asks for.
+//
+// Errors: ErrUnavailable when nothing is granted at present, ErrInvalid for a wrong request, *allocator.NoFit
+// when no GPU has room; each names the container.
+func (r *Runtime) ClaimPod(_ context.Context, asks []sharing.ContainerAsk) error {
+	made, err := r.claimPod(asks)
+	for range made {
+		r.opt.Observer.Claimed(nil)
+	}
+	if err != nil {
+		r.opt.Observer.Claimed(err)
+		return err
+	}
+	if made > 0 {
+		r.changed.announce()
+	}
+	return nil
+}
+
+func (r *Runtime) claimPod(asks []sharing.ContainerAsk) (int, error) {
+	// Those that run beside each other first: an init container then finds what it may use.
+	asks = slices.Clone(asks)
+	slices.SortStableFunc(asks, func(a, b sharing.ContainerAsk) int {
+		return int(a.Kind/sharing.ContainerInit) - int(b.Kind/sharing.ContainerInit)
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.podsReady(); err != nil {
+		return 0, err
+	}
+	var made []ledger.ClaimID
+	for _, ask := range asks {
+		delete(r.gonePods, ask.Ref.PodUID)
+		id, _, isNew, err := r.claimFor(ask)
+		if err != nil {
+			for _, id := range made {
+				err = errors.Join(err, r.drop(id))
+			}
+			return 0, fmt.Errorf("container %q: %w", ask.Ref.Container, err)
+		}
+		if isNew {
+			made = append(made, id)
+		}
+	}
+	return len(made), nil
+}
+
+// claimFor finds the claim that a container is to use, or makes it. part is set where the container asks for
+// less than the claim. It needs the lock.
+func (r *Runtime) claimFor(ask sharing.ContainerAsk) (id ledger.ClaimID, part sharing.Placement, isNew bool, err error) {
+	if g, ok := r.ledger.ByContainer(ask.Ref.PodUID, ask.Ref.Container); ok {
+		h := r.held[g.Claim.ID]
+		switch {
+		case h != nil && slices.Equal(h.asks, ask.Asks):
+			return g.Claim.ID, nil, false, nil
+		case h == nil || h.busy || g.Lease != nil:
+			return "", nil, false, fmt.Errorf("claim %q of it is in use with other amounts (%v): %w", g.Claim.ID, askStrings(h.asks), sharing.ErrConflict)
+		}
+		if err := r.drop(g.Claim.ID); err != nil { // a claim made before kubelet admitted the container
+			return "", nil, false, err
+		}
+	}
+	req, err := r.config.Resolve(r.pool, ask.Request)
+	if err != nil {
+		return "", nil, false, err
+	}
+	if ask.Kind == sharing.ContainerInit {
+		if id, part, ok := r.lender(ask, req); ok {
+			return id, part, false, nil
+		}
+	}
+	placement, err := r.choose(req, ask.Advice)
+	if err != nil {
+		return "", nil, false, err
+	}
+	id = ledger.ClaimID(r.opt.NewID())
+	level, why := r.levelOf(placement)
+	c := ledger.Claim{
+		ID: id, Request: req, Placement: placement, Level: level,
+		Owner: ledger.Owner{PodUID: ask.Ref.PodUID, Container: ask.Ref.Container, Namespace: ask.Ref.Namespace, PodName: ask.Ref.Pod},
+	}
+	if err := r.ledger.Claim(c); err != nil {
+		return "", nil, false, err
+	}
+	r.held[id] = &holding{levelWhy: why, kind: ask.Kind, asks: slices.Clone(ask.Asks)}
+	r.log.Info("claim held", "claim", id, "pod", ask.Ref.Namespace+"/"+ask.Ref.Pod, "container", ask.Ref.Container, "asks", askStrings(ask.Asks), "level", level.String(), "gpus", gpuIDs(placement))
+	return id, nil, true, nil
+}
+
+// lender finds the smallest claim of the pod that the init container can use before its own container does:
+// nobody uses it now, and it covers what is asked. It needs the lock.
+func (r *Runtime) lender(ask sharing.ContainerAsk, req sharing.Request) (id ledger.ClaimID, part sharing.Placement, ok bool) {
+	var least sharing.Bytes
+	for _, g := range r.ledger.Grants() {
+		h := r.held[g.Claim.ID]
+		if g.Claim.Owner.PodUID != ask.Ref.PodUID || h == nil || h.kind == sharing.ContainerSidecar || h.busy {
+			continue
+		}
+		want, covered := r.within(g.Claim, req)
+		total, _ := g.Claim.Placement.Total()
+		if covered && (!ok || total < least) {
+			id, part, least, ok = g.Claim.ID, want, total, true
+			if slices.Equal(part, g.Claim.Placement) {
+				part = nil
+			}
+		}
+	}
+	return id, part, ok
+}
+
+// within returns what req would take of the claim's GPUs, and whether the claim covers it.
+func (r *Runtime) within(c ledger.Claim, req sharing.Request) (sharing.Placement, bool) {
+	if len(c.Placement) != req.GPUs || !c.Level.AtLeast(req.MinLevel) {
+		return nil, false
+	}
+	var p sharing.Placement
+	for _, f := range c.Placement {
+		v, ok := r.ledger.GPU(f.GPU)
+		want := req.On(v.GPU)
+		if !ok || !req.Admits(v.GPU) || !ledger.Covers(f, want) {
+			return nil, false
+		}
+		p = append(p, want)
+	}
+	return p, true
+}
+
+// choose places a request, where the advice says if it still fits there, else wherever it fits. It needs the
+// lock.
+func (r *Runtime) choose(req sharing.Request, advice sharing.Advice) (sharing.Placement, error) {
+	states := r.gpuStates()
+	if len(advice.GPUs) == req.GPUs {
+		planned := slices.DeleteFunc(slices.Clone(states), func(s allocator.GPUState) bool { return !slices.Contains(advice.GPUs, s.GPU.UUID) })
+		if p, err := allocator.Choose(planned, req); err == nil {
+			return p, nil
+		}
+	}
+	if p, ok := chooseNear(states, req, advice.Near); ok {
+		return p, nil
+	}
+	return allocator.Choose(states, req)
+}
+
+// chooseNear takes whole GPUs from the NUMA nodes that kubelet's topology manager chose.
+func chooseNear(states []allocator.GPUState, req sharing.Request, near []sharing.Near) (sharing.Placement, bool) {
+	total := 0
+	for _, n := range near {
+		total += n.Count
+	}
+	if req.Kind != sharing.KindWhole || total != req.GPUs {
+		return nil, false
+	}
+	var out sharing.Placement
+	for _, n := range near {
+		local := slices.DeleteFunc(slices.Clone(states), func(s allocator.GPUState) bool { return s.GPU.NUMA != n.NUMA })
+		part := req.Clone()
+		part.GPUs = n.Count
+		p, err := allocator.Choose(local, part)
+		if err != nil {
+			return nil, false
+		}
+		out = append(out, p...)
+	}
+	return out, true
+}
+
+// PodGone tells that kubelet has forgotten a pod, or that none of its containers starts again: its claims end
+// once nothing uses them.
+func (r *Runtime) PodGone(uid string) {
+	r.mu.Lock()
+	r.gonePods[uid] = true
+	r.forgetPods()
+	r.mu.Unlock()
+	r.wake()
+}
+
+// forgetPods keeps only those gone pods that still have claims; it needs the lock.
+func (r *Runtime) forgetPods() {
+	if len(r.gonePods) == 0 {
+		return
+	}
+	left := map[string]bool{}
+	for _, g := range r.ledger.Grants() {
+		if uid := g.Claim.Owner.PodUID; r.gonePods[uid] {
+			left[uid] = true
+		}
+	}
+	r.gonePods = left
+}
+
+// PodClaims names every container that a pod's claim is held for, for who asks whether the pods still are.
+func (r *Runtime) PodClaims() []sharing.ContainerRef {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []sharing.ContainerRef
+	for _, g := range r.ledger.Grants() {
+		if o := g.Claim.Owner; o.Pod() {
+			out = append(out, sharing.ContainerRef{PodUID: o.PodUID, Namespace: o.Namespace, Pod: o.PodName, Container: o.Container})
+		}
+	}
+	return out
+}
+
+// Holders names, for each GPU, the containers of pods that hold a piece of it.
+func (r *Runtime) Holders() map[sharing.GPUID][]sharing.ContainerRef {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := map[sharing.GPUID][]sharing.ContainerRef{}
+	for _, g := range r.ledger.Grants() {
+		o := g.Claim.Owner
+		if !o.Pod() {
+			continue
+		}
+		for _, f := range g.Claim.Placement {
+			out[f.GPU] = append(out[f.GPU], sharing.ContainerRef{PodUID: o.PodUID, Namespace: o.Namespace, Pod: o.PodName, Container: o.Container})
+		}
+	}
+	return out
+}
+
+// SetPodBlocked adds or, with an empty sentence, removes a reason why no pod's container gets a grant.
+// Processes of their own are not affected.
+func (r *Runtime) SetPodBlocked(key, sentence string) { r.condition(r.podBlocked, key, sentence) }
+
+// PodsNotReady lists every reason why no pod's container gets a grant; it is empty when they do.
+func (r *Runtime) PodsNotReady() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append(r.notReady(), sortedValues(r.podBlocked)...)
+}
+
+// podsReady needs the lock.
+func (r *Runtime) podsReady() error {
+	if why := append(r.notReady(), sortedValues(r.podBlocked)...); len(why) > 0 {
+		return fmt.Errorf("agent is not ready: %s: %w", joinSentences(why), sharing.ErrUnavailable)
+	}
+	return nil
+}
+
+func gpuIDs(p sharing.Placement) []string {
+	out := make([]string, 0, len(p))
+	for _, f := range p {
+		out = append(out, string(f.GPU))
+	}
+	return out
+}
