@@ -65,24 +65,25 @@ func (s *pods) Delete(obj any) error {
 
 // Replace takes the whole list: what is not in it is gone.
 func (s *pods) Replace(list []any, _ string) error {
-	s.mu.Lock()
-	var gone []string
+	now := make([]sharing.Pod, 0, len(list))
 	there := make(map[string]bool, len(list))
 	for _, obj := range list {
 		p, ok := obj.(*corev1.Pod)
 		if !ok {
-			s.mu.Unlock()
 			return unexpected(obj)
 		}
+		now = append(now, Convert(p))
 		there[string(p.UID)] = true
 	}
+	s.mu.Lock()
+	var gone []string
 	for uid := range s.byUID {
 		if !there[uid] {
 			gone = s.drop(uid, gone)
 		}
 	}
-	for _, obj := range list {
-		gone = s.put(Convert(obj.(*corev1.Pod)), gone) //nolint:forcetypeassert // seen above
+	for _, p := range now {
+		gone = s.put(p, gone)
 	}
 	s.synced = true
 	s.wake()
