@@ -115,6 +115,8 @@ type Seen struct {
 	CDINames []string
 	// Note is the annotation that Inject gave, empty where it has none.
 	Note string
+	// Grant is the claim in the arguments of the hook in its OCI spec: for containers that are no pod's.
+	Grant string
 }
 
 // HookCall is what kerf-hook asks before a container's program runs.

@@ -1,0 +1,194 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"strings"
+
+	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Answer is yes, no, or that it could not be told.
+type Answer uint8
+
+// The answers.
+const (
+	Unknown Answer = iota
+	No
+	Yes
+)
+
+// String returns "yes", "no" or "unknown".
+func (a Answer) String() string {
+	switch a {
+	case Yes:
+		return "yes"
+	case No:
+		return "no"
+	case Unknown:
+	}
+	return "unknown"
+}
+
+// The names of runtimes that are known.
+const (
+	NameContainerd = "containerd"
+	NameCRIO       = "cri-o"
+)
+
+// The cgroup drivers.
+const (
+	CgroupSystemd = "systemd"
+	CgroupFS      = "cgroupfs"
+)
+
+// nriPlugin is the type of containerd's plugin that serves NRI.
+const nriPlugin = "io.containerd.nri.v1"
+
+// Report is what the container runtime tells of itself.
+type Report struct {
+	// Name is "containerd", "cri-o", or what another runtime calls itself.
+	Name string
+	// Version is as the runtime gives it, without a leading "v".
+	Version string
+	// CRI, NRI and CDI tell whether the runtime serves kubelet, takes NRI plugins, and resolves CDI names.
+	CRI, NRI, CDI Answer
+	// CDIDirs are where it looks for CDI specs, in rising order of precedence; nil when not told.
+	CDIDirs []string
+	// CgroupDriver is CgroupSystemd, CgroupFS, or empty when not told.
+	CgroupDriver string
+	// DefaultRuntime is the handler of pods that name no RuntimeClass; empty when not told.
+	DefaultRuntime string
+	// Handlers are the OCI runtimes that pods can have, by name.
+	Handlers []Handler
+	// Untold says what could not be found out, and why, one sentence each.
+	Untold []string
+}
+
+// Handler is one configured OCI runtime.
+type Handler struct {
+	Name string
+	// Type is containerd's runtime type, such as "io.containerd.runc.v2".
+	Type string
+	// Binary is the OCI runtime's program as configured; empty means the type's own default.
+	Binary string
+	// PodAnnotations and ContainerAnnotations are patterns of the annotations that reach the OCI spec.
+	PodAnnotations, ContainerAnnotations []string
+}
+
+// Default is the handler of pods that name no RuntimeClass; false when not told.
+func (r Report) Default() (Handler, bool) {
+	for _, h := range r.Handlers {
+		if h.Name == r.DefaultRuntime && h.Name != "" {
+			return h, true
+		}
+	}
+	return Handler{}, false
+}
+
+func (r *Report) untold(format string, args ...any) {
+	r.Untold = append(r.Untold, fmt.Sprintf(format, args...))
+}
+
+// Report asks the runtime what it is and how it is configured. An error means that it could not be asked at
+// all; what it merely does not tell is in Untold.
+func (c *Client) Report(ctx context.Context) (Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var r Report
+	version, err := c.cri.Version(ctx, &criv1.VersionRequest{})
+	if err = c.plain(ctx, "ask for the version", err); err != nil {
+		if !errors.Is(err, sharing.ErrUnsupported) {
+			return r, err
+		}
+		return c.withoutCRI(ctx)
+	}
+	r.CRI = Yes
+	r.Name, r.Version = strings.ToLower(version.GetRuntimeName()), strings.TrimPrefix(version.GetRuntimeVersion(), "v")
+	switch r.Name {
+	case NameContainerd:
+		c.reportContainerd(ctx, &r)
+	case NameCRIO:
+		c.reportCRIO(ctx, &r)
+	default:
+		r.untold("%q is a container runtime that Kerf does not know", r.Name)
+	}
+	c.reportCgroups(ctx, &r)
+	return r, nil
+}
+
+// withoutCRI is the report of a containerd that does not serve kubelet, such as Docker's.
+func (c *Client) withoutCRI(ctx context.Context) (Report, error) {
+	version, err := c.ctr.Version(ctx)
+	if err != nil {
+		return Report{}, c.plain(ctx, "ask for the version", err)
+	}
+	r := Report{Name: NameContainerd, CRI: No, Version: strings.TrimPrefix(version.Version, "v")}
+	c.reportNRI(ctx, &r)
+	r.untold("its CDI, cgroup driver and runtimes are settings of the CRI plugin, which is off")
+	return r, nil
+}
+
+func (c *Client) reportContainerd(ctx context.Context, r *Report) {
+	c.reportNRI(ctx, r)
+	status, err := c.cri.Status(ctx, &criv1.StatusRequest{Verbose: true})
+	if err != nil {
+		r.untold("%v", c.plain(ctx, "ask for the CRI plugin's configuration", err))
+		return
+	}
+	readContainerd(r, status.GetInfo()["config"])
+}
+
+// reportNRI tells what containerd's list of plugins says. A plugin that is there may still be disabled in
+// its own configuration, which containerd does not tell: ProbeNRI can.
+func (c *Client) reportNRI(ctx context.Context, r *Report) {
+	plugins, err := c.ctr.IntrospectionService().Plugins(ctx, "type=="+nriPlugin)
+	switch {
+	case err != nil:
+		r.untold("%v", c.plain(ctx, "ask for NRI", err))
+	case len(plugins.GetPlugins()) == 0:
+		r.NRI = No
+	case plugins.GetPlugins()[0].GetInitErr() != nil:
+		r.NRI = No
+		r.untold("NRI did not start: %s", plugins.GetPlugins()[0].GetInitErr().GetMessage())
+	}
+}
+
+// reportCgroups asks for the cgroup driver in the way that newer runtimes answer; what the configuration said
+// stays when they do not.
+func (c *Client) reportCgroups(ctx context.Context, r *Report) {
+	conf, err := c.cri.RuntimeConfig(ctx, &criv1.RuntimeConfigRequest{})
+	switch {
+	case err != nil || conf.GetLinux() == nil:
+	case conf.GetLinux().GetCgroupDriver() == criv1.CgroupDriver_CGROUPFS:
+		r.CgroupDriver = CgroupFS
+	case conf.GetLinux().GetCgroupDriver() == criv1.CgroupDriver_SYSTEMD:
+		r.CgroupDriver = CgroupSystemd
+	}
+	if r.CgroupDriver == "" {
+		r.untold("the cgroup driver is not known")
+	}
+}
+
+// ProbeNRI tells whether a runtime takes NRI plugins at socket, by connecting and leaving again, which the
+// runtime notes in its log. Unknown when this process may not connect.
+func ProbeNRI(ctx context.Context, socket string) Answer {
+	d := net.Dialer{Timeout: dialTimeout}
+	conn, err := d.DialContext(ctx, "unix", socket)
+	switch {
+	case err == nil:
+		_ = conn.Close() // nothing was sent
+		return Yes
+	case errors.Is(err, fs.ErrPermission), ctx.Err() != nil:
+		return Unknown
+	}
+	return No
+}

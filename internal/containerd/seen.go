@@ -1,0 +1,156 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package containerd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	tasksv1 "github.com/containerd/containerd/api/services/tasks/v1"
+	tasktypes "github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// The labels that kubelet gives a container; it writes them over an image's of the same name.
+const (
+	labelPodUID       = "io.kubernetes.pod.uid"
+	labelPodName      = "io.kubernetes.pod.name"
+	labelPodNamespace = "io.kubernetes.pod.namespace"
+	labelContainer    = "io.kubernetes.container.name"
+	// labelKind tells containers from the sandboxes that hold a pod's namespaces.
+	labelKind     = "io.cri-containerd.kind"
+	kindContainer = "container"
+)
+
+// hookName is the base name of the program that arms a container.
+const hookName = "kerf-hook"
+
+// Containers lists the containers of a namespace as the second witness tells of them. CDINames are those of
+// the guard and the asks that the createRuntime hooks in the stored OCI spec stand for, which only root can
+// have put there; NRI alone tells the names themselves. Sandboxes are left out.
+func (c *Client) Containers(ctx context.Context, namespace string) ([]sharing.Seen, error) {
+	ctx, cancel := context.WithTimeout(namespaces.WithNamespace(ctx, namespace), callTimeout)
+	defer cancel()
+	// Containers before tasks: of a container that is deleted in between, the end is seen and not an end
+	// that is none.
+	list, err := c.ctr.ContainerService().List(ctx)
+	if err != nil {
+		return nil, c.plain(ctx, fmt.Sprintf("list containers of %q", namespace), err)
+	}
+	tasks, err := c.ctr.TaskService().List(ctx, &tasksv1.ListTasksRequest{})
+	if err != nil {
+		return nil, c.plain(ctx, fmt.Sprintf("list tasks of %q", namespace), err)
+	}
+	exited := map[string]bool{}
+	if namespace == NamespaceKubernetes {
+		exited = c.exited(ctx)
+	}
+	return seenOf(namespace, list, tasks.GetTasks(), exited), nil
+}
+
+// exited are the ids of containers of which the CRI plugin says that they have ended. A plugin that does not
+// answer says it of none: containerd's own list then tells less, and nothing wrong.
+func (c *Client) exited(ctx context.Context) map[string]bool {
+	out := map[string]bool{}
+	list, err := c.cri.ListContainers(ctx, &criv1.ListContainersRequest{
+		Filter: &criv1.ContainerFilter{State: &criv1.ContainerStateValue{State: criv1.ContainerState_CONTAINER_EXITED}},
+	})
+	if err != nil {
+		return out
+	}
+	for _, container := range list.GetContainers() {
+		out[container.GetId()] = true
+	}
+	return out
+}
+
+// seenOf joins containers with their tasks, in the order of their ids.
+func seenOf(namespace string, list []containers.Container, tasks []*tasktypes.Process, exited map[string]bool) []sharing.Seen {
+	byID := make(map[string]*tasktypes.Process, len(tasks))
+	for _, t := range tasks {
+		// The container's id is empty in what some versions answer, and the process's id is then it.
+		id := t.GetContainerID()
+		if id == "" {
+			id = t.GetID()
+		}
+		byID[id] = t
+	}
+	out := []sharing.Seen{}
+	for _, container := range list {
+		if kind := container.Labels[labelKind]; kind != "" && kind != kindContainer {
+			continue
+		}
+		s := sharing.Seen{ID: container.ID, Gone: exited[container.ID]}
+		if namespace == NamespaceKubernetes {
+			s.Ref = sharing.ContainerRef{
+				PodUID: container.Labels[labelPodUID], Namespace: container.Labels[labelPodNamespace],
+				Pod: container.Labels[labelPodName], Container: container.Labels[labelContainer],
+			}
+		}
+		if t := byID[container.ID]; t != nil {
+			switch t.GetStatus() {
+			case tasktypes.Status_CREATED, tasktypes.Status_RUNNING, tasktypes.Status_PAUSED, tasktypes.Status_PAUSING:
+				s.Running, s.PID, s.Gone = true, int(t.GetPid()), false
+			case tasktypes.Status_STOPPED:
+				s.Gone = true
+			case tasktypes.Status_UNKNOWN:
+			}
+		}
+		if container.Spec != nil {
+			readSpec(&s, container.Spec.GetValue())
+		}
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b sharing.Seen) int { return strings.Compare(a.ID, b.ID) })
+	return out
+}
+
+// readSpec adds what a stored OCI spec says of a grant. A spec that cannot be read says nothing.
+func readSpec(s *sharing.Seen, text []byte) {
+	var spec struct {
+		Annotations map[string]string `json:"annotations"`
+		Hooks       specs.Hooks       `json:"hooks"`
+	}
+	if json.Unmarshal(text, &spec) != nil {
+		return
+	}
+	s.Note = spec.Annotations[sharing.NoteAnnotation]
+	for _, h := range spec.Hooks.CreateRuntime {
+		if path.Base(h.Path) != hookName {
+			continue
+		}
+		if grant := argument(h.Args, "--grant"); grant != "" {
+			s.Grant = grant
+		}
+		name := sharing.GuardDevice
+		if ask, err := sharing.ParseAsk(argument(h.Args, "--ask")); err == nil {
+			name = ask.Device()
+		}
+		if !slices.Contains(s.CDINames, name) {
+			s.CDINames = append(s.CDINames, name)
+		}
+	}
+}
+
+// argument is the value that follows a flag in args, or empty.
+func argument(args []string, flag string) string {
+	for i, a := range args {
+		if a == flag && i+1 < len(args) {
+			return args[i+1]
+		}
+		if v, ok := strings.CutPrefix(a, flag+"="); ok {
+			return v
+		}
+	}
+	return ""
+}

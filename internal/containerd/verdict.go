@@ -1,0 +1,199 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package containerd
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Problem is something about the container runtime that Kerf cannot work with in Kubernetes, or not safely.
+type Problem struct {
+	// Key names the problem for programs, such as "nri-off".
+	Key string
+	// Sentence says what is wrong and what follows.
+	Sentence string
+	// Remedy says what to do.
+	Remedy string
+	// Blocking is true when pods must not be started with grants; else it is a warning.
+	Blocking bool
+}
+
+// String is the sentence with the remedy.
+func (p Problem) String() string { return p.Sentence + "; " + p.Remedy }
+
+const (
+	restartIt     = ", then restart containerd"
+	enableNRI     = `set disable = false under [plugins."io.containerd.nri.v1.nri"] in /etc/containerd/config.toml` + restartIt
+	enableCDI     = `set enable_cdi = true under [plugins."io.containerd.grpc.v1.cri"] in /etc/containerd/config.toml` + restartIt
+	enableCDI2    = `set enable_cdi = true under [plugins."io.containerd.cri.v1.runtime"] in /etc/containerd/config.toml` + restartIt
+	nvidiaRuntime = "nvidia-container-runtime"
+)
+
+// Verdict judges a runtime for Kubernetes. cdiDir is where Kerf's own CDI specs lie; empty leaves that out.
+// It is pure: the same report gives the same problems, in the same order, the blocking ones first.
+func Verdict(r Report, t Toolkit, cdiDir string) []Problem {
+	var out []Problem
+	add := func(blocking bool, key, sentence, remedy string) {
+		out = append(out, Problem{Key: key, Sentence: sentence, Remedy: remedy, Blocking: blocking})
+	}
+	name := strings.TrimSpace(r.Name + " " + r.Version)
+	if r.CRI == No {
+		add(true, "cri-off", name+" does not serve kubelet: its CRI plugin is off", `take "cri" out of disabled_plugins in /etc/containerd/config.toml`+restartIt)
+	}
+	major, minor, known := parseVersion(r.Version)
+	old := r.tooOld(major, minor)
+	switch {
+	case r.Name != NameContainerd && r.Name != NameCRIO:
+		add(true, "runtime-unknown", fmt.Sprintf("%q is no container runtime that Kerf knows", name), "use containerd 2.x, containerd 1.7 or CRI-O")
+	case !known:
+		add(false, "version-unknown", fmt.Sprintf("the version %q of %s cannot be read", r.Version, r.Name), "see that it is containerd 1.7 or CRI-O 1.28 at least")
+	case old != "":
+		add(true, "runtime-old", name+" is too old: it has no NRI or no CDI", old)
+	}
+	if old == "" {
+		out = append(out, r.nriProblems(name)...)
+		out = append(out, r.cdiProblems(name, major, cdiDir)...)
+	}
+	out = append(out, r.nvidiaProblems(t)...)
+	out = append(out, r.annotationProblems()...)
+	slices.SortStableFunc(out, func(a, b Problem) int {
+		switch {
+		case a.Blocking == b.Blocking:
+			return 0
+		case a.Blocking:
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
+// tooOld is what to do about a version without NRI and CDI; empty when it has them.
+func (r Report) tooOld(major, minor int) string {
+	switch {
+	case r.Name == NameContainerd && (major < 1 || major == 1 && minor < 7):
+		return "install containerd 2.x, or 1.7 with NRI and CDI switched on"
+	case r.Name == NameCRIO && (major < 1 || major == 1 && minor < 28):
+		return "install CRI-O 1.28 or newer, with enable_nri = true"
+	}
+	return ""
+}
+
+func (r Report) nriProblems(name string) []Problem {
+	if r.NRI != No {
+		return nil
+	}
+	p := Problem{
+		Key: "nri-off", Blocking: true, Remedy: enableNRI,
+		Sentence: name + " takes no NRI plugins, so containers cannot be given their GPUs",
+	}
+	if r.Name == NameCRIO {
+		p.Remedy = "set enable_nri = true under [crio.nri] in a file of /etc/crio/crio.conf.d, then restart crio"
+	}
+	return []Problem{p}
+}
+
+func (r Report) cdiProblems(name string, major int, cdiDir string) []Problem {
+	if r.CDI == No {
+		p := Problem{Key: "cdi-off", Blocking: true, Remedy: enableCDI, Sentence: name + " does not resolve CDI names, so containers would start without guard and GPU"}
+		if major >= 2 {
+			p.Remedy = enableCDI2
+		}
+		return []Problem{p}
+	}
+	if cdiDir == "" || r.CDIDirs == nil {
+		return nil
+	}
+	// /var/run is a link to /run everywhere that matters.
+	same := func(d string) bool { return clean(d) == clean(cdiDir) }
+	if slices.ContainsFunc(r.CDIDirs, same) {
+		return nil
+	}
+	return []Problem{{
+		Key: "cdi-dir", Blocking: true,
+		Sentence: fmt.Sprintf("%s looks for CDI specs in %s, and not in %q where Kerf's are", name, strings.Join(r.CDIDirs, " and "), cdiDir),
+		Remedy:   "add it to cdi_spec_dirs of the runtime's configuration, or give kerf-agent --cdi-dir one of those",
+	}}
+}
+
+func clean(dir string) string {
+	if rest, ok := strings.CutPrefix(path.Clean(dir), "/var/run"); ok && (rest == "" || rest[0] == '/') {
+		return "/run" + rest
+	}
+	return path.Clean(dir)
+}
+
+// IsNVIDIA tells whether the handler is NVIDIA's own runtime, which gives GPUs by environment variable.
+func (h Handler) IsNVIDIA() bool { return strings.HasPrefix(path.Base(h.Binary), nvidiaRuntime) }
+
+// nvidiaProblems finds the ways around every grant: a runtime that gives an image that merely says
+// NVIDIA_VISIBLE_DEVICES=all every GPU.
+func (r Report) nvidiaProblems(t Toolkit) []Problem {
+	if t.Env == No {
+		return nil
+	}
+	accepts := "accepts environment variables"
+	if t.Env == Unknown {
+		accepts = "may accept environment variables (" + t.Problem + ")"
+	}
+	remedy := fmt.Sprintf("in %s set accept-nvidia-visible-devices-envvar-when-unprivileged = false and accept-nvidia-visible-devices-as-volume-mounts = true", t.Path)
+	var out, others []Problem
+	for _, h := range r.Handlers {
+		switch {
+		case !h.IsNVIDIA():
+		case h.Name == r.DefaultRuntime:
+			out = append(out, Problem{
+				Key: "nvidia-default", Blocking: true,
+				Sentence: fmt.Sprintf("the default runtime %q is NVIDIA's (%s) and %s: every image with NVIDIA_VISIBLE_DEVICES=all would see every GPU", h.Name, h.Binary, accepts),
+				Remedy:   remedy + ", or make runc the default runtime",
+			})
+		default:
+			others = append(others, Problem{
+				Key:      "nvidia-handler-" + h.Name,
+				Sentence: fmt.Sprintf("the runtime %q is NVIDIA's (%s) and %s: a pod whose RuntimeClass names it depends on NRI alone to be kept from every GPU", h.Name, h.Binary, accepts),
+				Remedy:   remedy,
+			})
+		}
+	}
+	return append(out, others...)
+}
+
+// annotationProblems finds patterns that let what a pod writes into the OCI spec under names that mean
+// something to CDI or to Kerf.
+func (r Report) annotationProblems() []Problem {
+	var out []Problem
+	for _, h := range r.Handlers {
+		for _, pattern := range slices.Concat(h.PodAnnotations, h.ContainerAnnotations) {
+			if !admits(pattern) {
+				continue
+			}
+			out = append(out, Problem{
+				Key: "annotations-" + h.Name, Blocking: true,
+				Sentence: fmt.Sprintf("the runtime %q passes annotations that match %q into containers, and with them names that are CDI's or Kerf's", h.Name, pattern),
+				Remedy:   "narrow pod_annotations and container_annotations of that runtime to what it needs",
+			})
+			break
+		}
+	}
+	return out
+}
+
+// admits tells whether a pattern matches a name that pods must not bring in.
+func admits(pattern string) bool {
+	for _, name := range []string{sharing.NoteAnnotation, "cdi.k8s.io/device"} {
+		if ok, err := path.Match(pattern, name); err == nil && ok {
+			return true
+		}
+		// CRI-O's are prefixes; and a star alone means everything, slashes too.
+		if strings.HasSuffix(pattern, "*") && strings.HasPrefix(name, strings.TrimSuffix(pattern, "*")) || pattern != "" && strings.HasPrefix(name, pattern) {
+			return true
+		}
+	}
+	return false
+}
