@@ -95,6 +95,9 @@ func (c *checker) pool(path string, p Pool, pools, selectors, profiles map[strin
 	} else {
 		selectors[selector] = path
 	}
+	if p.Mode > ModeWhole {
+		c.bad(path+".mode", "", "use a Mode of this package", "is not a mode")
+	}
 	if p.Place > sharing.PlaceSpread {
 		c.bad(path+".place", "", "use a Spread of package sharing", "is not a placement policy")
 	}

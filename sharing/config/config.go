@@ -74,6 +74,8 @@ type Pool struct {
 	Name string
 	// NodeSelector are labels that a node must have; none means every node.
 	NodeSelector map[string]string
+	// Mode says what the nodes advertise to Kubernetes.
+	Mode Mode
 	// Place is used where neither request nor profile says it; PlaceDefault means pack.
 	Place sharing.Spread
 	// MinLevel is demanded of every grant; LevelUnknown means no demand.

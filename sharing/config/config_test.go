@@ -20,6 +20,7 @@ const head = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\n"
 const full = head + `spec:
   pools:
   - name: default
+    mode: shared
     place: spread
   - name: inference
     nodeSelector: {kerf.dev/pool: inference, zone: ""}
@@ -46,7 +47,7 @@ const full = head + `spec:
 func fullDocument() Document {
 	return Document{
 		Pools: []Pool{
-			{Name: "default", Place: sharing.PlaceSpread},
+			{Name: "default", Mode: ModeShared, Place: sharing.PlaceSpread},
 			{
 				Name: "inference", NodeSelector: map[string]string{"kerf.dev/pool": "inference", "zone": ""}, Place: sharing.PlacePack,
 				MinLevel: sharing.LevelDriver, OverCap: OverCapEvict, Profiles: []string{"small", "half"},

@@ -129,6 +129,7 @@ func (r *reader) pool(path string, n *yaml.Node) (p Pool) {
 	r.mapping(path, n, fields{
 		"name":           func(path string, n *yaml.Node) { p.Name = r.text(path, n) },
 		"nodeSelector":   func(path string, n *yaml.Node) { p.NodeSelector = r.labels(path, n) },
+		"mode":           func(path string, n *yaml.Node) { p.Mode = parsed(r, path, n, ParseMode) },
 		"place":          func(path string, n *yaml.Node) { p.Place = parsed(r, path, n, sharing.ParseSpread) },
 		"minEnforcement": func(path string, n *yaml.Node) { p.MinLevel = parsed(r, path, n, sharing.ParseLevel) },
 		"overCap":        func(path string, n *yaml.Node) { p.OverCap = parsed(r, path, n, ParseOverCap) },

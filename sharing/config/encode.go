@@ -27,6 +27,7 @@ type (
 	wirePool struct {
 		Name           string            `yaml:"name"`
 		NodeSelector   map[string]string `yaml:"nodeSelector,omitempty"`
+		Mode           string            `yaml:"mode,omitempty"`
 		Place          string            `yaml:"place,omitempty"`
 		MinEnforcement string            `yaml:"minEnforcement,omitempty"`
 		OverCap        string            `yaml:"overCap,omitempty"`
@@ -48,6 +49,9 @@ func (c Config) Encode() ([]byte, error) {
 	w := wireDocument{APIVersion: APIVersion, Kind: Kind}
 	for _, p := range c.doc.Pools {
 		one := wirePool{Name: p.Name, NodeSelector: p.NodeSelector, Place: place(p.Place), MinEnforcement: level(p.MinLevel), Profiles: p.Profiles}
+		if p.Mode != ModeAuto {
+			one.Mode = p.Mode.String()
+		}
 		if p.OverCap != OverCapWarn {
 			one.OverCap = p.OverCap.String()
 		}

@@ -183,12 +183,12 @@ func TestManyMistakes(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	_, err := New(Document{
-		Pools:    []Pool{{Name: "a", Place: 9, MinLevel: 99, OverCap: 9, Profiles: []string{}}},
+		Pools:    []Pool{{Name: "a", Mode: 9, Place: 9, MinLevel: 99, OverCap: 9, Profiles: []string{}}},
 		Profiles: []Profile{{Name: "x", Memory: sharing.GiB, GPUs: -1, MinLevel: 99, Place: 9}},
 	})
 	checkLines(t, err, []string{
 		"spec.profiles[0].gpus", "spec.profiles[0].minEnforcement", "spec.profiles[0].place",
-		"spec.pools[0].place", "spec.pools[0].minEnforcement", "spec.pools[0].overCap", "spec.pools[0].profiles",
+		"spec.pools[0].mode", "spec.pools[0].place", "spec.pools[0].minEnforcement", "spec.pools[0].overCap", "spec.pools[0].profiles",
 	})
 }
 

@@ -86,6 +86,8 @@ func (r *Runtime) beginArm(peer Peer, id ledger.ClaimID) (ledger.Claim, *holding
 		return fail(fmt.Errorf("claim %q: %w", id, sharing.ErrNotFound))
 	case h.busy || g.Lease != nil:
 		return fail(fmt.Errorf("claim %q is armed already: %w", id, sharing.ErrConflict))
+	case h.container:
+		return fail(fmt.Errorf("claim %q is for a container, which its hook arms: %w", id, sharing.ErrInvalid))
 	case h.owner == nil || h.owner.PID() != peer.PID || h.owner.StartTime() != peer.Start || !h.owner.Alive():
 		return fail(fmt.Errorf("claim %q was made by another process than %d: %w", id, peer.PID, sharing.ErrDenied))
 	}

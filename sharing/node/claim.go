@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"time"
 
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -18,11 +20,43 @@ import (
 // is granted at present, ErrInvalid for a wrong request, ErrConflict for a taken name, *allocator.NoFit when
 // no GPU has room.
 func (r *Runtime) Claim(_ context.Context, peer Peer, name string, asked sharing.Request) (ledger.ClaimID, error) {
+	return r.claimAs(peer, name, asked, nil)
+}
+
+// ClaimForContainer is Claim for a container that is no pod's and that the calling process is about to make:
+// kerf-hook arms it, by the claim's id. Until then the claim is held while the calling process lives or, with
+// a hold of more than 0, for that long.
+func (r *Runtime) ClaimForContainer(_ context.Context, peer Peer, name string, asked sharing.Request, hold time.Duration) (ledger.ClaimID, error) {
+	if peer.UID != 0 {
+		return "", fmt.Errorf("containers are made by root, and uid %d asks: %w", peer.UID, sharing.ErrDenied)
+	}
+	return r.claimAs(peer, name, asked, func(h *holding, req sharing.Request) {
+		h.asks, h.container = asksOf(req), true
+		if hold > 0 {
+			h.until = time.Now().Add(hold)
+		}
+	})
+}
+
+// asksOf are the amounts of a request that an ask can name: whole GiB.
+func asksOf(req sharing.Request) []sharing.Ask {
+	limits := map[string]string{}
+	if req.Kind == sharing.KindWhole {
+		limits[sharing.ResourceGPU] = strconv.Itoa(req.GPUs)
+	}
+	if req.Memory%sharing.GiB == 0 {
+		limits[sharing.ResourceMemory] = strconv.FormatUint(uint64(req.Memory/sharing.GiB), 10)
+	}
+	limits[sharing.ResourcePercent] = strconv.FormatUint(uint64(req.Percent), 10)
+	return sharing.AsksOf(limits)
+}
+
+func (r *Runtime) claimAs(peer Peer, name string, asked sharing.Request, mark func(*holding, sharing.Request)) (ledger.ClaimID, error) {
 	owner, err := process.OpenAt(peer.PID, peer.Start)
 	if err != nil {
 		return "", fmt.Errorf("claim for process %d: %w", peer.PID, err)
 	}
-	id, err := r.claim(peer, owner, name, asked)
+	id, err := r.claim(peer, owner, name, asked, mark)
 	r.opt.Observer.Claimed(err)
 	if err != nil {
 		owner.Close()
@@ -33,7 +67,7 @@ func (r *Runtime) Claim(_ context.Context, peer Peer, name string, asked sharing
 	return id, nil
 }
 
-func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sharing.Request) (ledger.ClaimID, error) {
+func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sharing.Request, mark func(*holding, sharing.Request)) (ledger.ClaimID, error) {
 	if name != "" {
 		if err := sharing.ValidateName("name", name); err != nil {
 			return "", err
@@ -49,7 +83,7 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 		return "", err
 	}
 	for id, h := range r.held {
-		if h.owner != nil && !h.hasGroup && h.owner.PID() == peer.PID && h.owner.Alive() {
+		if h.owner != nil && !h.hasGroup && !h.container && h.owner.PID() == peer.PID && h.owner.Alive() {
 			return "", fmt.Errorf("process %d has claim %q already; arm or release it first: %w", peer.PID, id, sharing.ErrConflict)
 		}
 	}
@@ -66,7 +100,11 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 	if err := r.ledger.Claim(c); err != nil {
 		return "", err
 	}
-	r.held[id] = &holding{owner: owner, levelWhy: why}
+	h := &holding{owner: owner, levelWhy: why}
+	if mark != nil {
+		mark(h, req)
+	}
+	r.held[id] = h
 	r.log.Info("claim held", "claim", id, "name", name, "pid", peer.PID, "uid", peer.UID, "level", level.String(), "fragments", len(placement))
 	return id, nil
 }

@@ -129,7 +129,8 @@ func (r *Runtime) claimOfCall(call sharing.HookCall) (ledger.ClaimID, *holding, 
 		id = ledger.ClaimID(call.Grant)
 		g, known := r.ledger.Get(id)
 		// A pod's claim is only ever used by the containers that were injected with it.
-		ok = known && !g.Claim.Owner.Pod() && g.Lease == nil && r.held[id] != nil && !r.held[id].hasGroup
+		h := r.held[id]
+		ok = known && !g.Claim.Owner.Pod() && g.Lease == nil && h != nil && h.container && !h.hasGroup
 	}
 	h := r.held[id]
 	switch {
