@@ -23,7 +23,9 @@ LAZY := -extldflags=-Wl,-z,lazy
 GO_BUILD := go build -buildvcs=false -ldflags '-X main.version=$(VERSION) $(LAZY)'
 GO_TEST := go test -ldflags '$(LAZY)'
 
-COMMANDS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
+# kerf-hook is built alone: it runs as root in every container's start, linked statically and without cgo.
+COMMANDS := $(filter-out kerf-hook,$(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go)))
+HOOK_OUT ?= bin/kerf-hook
 PROTOS := api/node/v1/node.proto
 PROTOC_PLUGINS := google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc
 
@@ -40,6 +42,7 @@ BENCH ?= .
 build: need ## Build the programs and the simulated driver into bin/
 	@mkdir -p bin
 	$(GO_BUILD) -o bin/ $(COMMANDS:%=./cmd/%)
+	@$(MAKE) kerf-hook
 	@echo 'building the simulated driver and gpuload'
 	@$(MAKE) -s -C internal/gpusim/lib OUT='$(CURDIR)/bin/gpusim-lib' GPULOAD='$(CURDIR)/bin/gpuload' CC='$(CC)' all gpuload
 
@@ -144,6 +147,10 @@ help: ## Show this text
 		/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # Behind the targets above.
+
+.PHONY: kerf-hook
+kerf-hook:
+	CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags '-X main.version=$(VERSION)' -o '$(HOOK_OUT)' ./cmd/kerf-hook
 
 .PHONY: need
 need:

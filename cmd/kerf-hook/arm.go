@@ -1,0 +1,148 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/kerf-gpu/kerf/hooks/oci/wire"
+)
+
+const (
+	// attempt bounds one question to the agent, which answers within 25 s or says that it is not ready.
+	attempt = 30 * time.Second
+	// firstPause and maxPause bound the time between two attempts; it doubles in between.
+	firstPause = 20 * time.Millisecond
+	maxPause   = 500 * time.Millisecond
+)
+
+// errRefused: the agent has decided; asking again would change nothing.
+var errRefused = errors.New("refused")
+
+// hook asks the agent.
+type hook struct {
+	dial       func(ctx context.Context, path string) (net.Conn, error)
+	version    string
+	firstPause time.Duration
+}
+
+// arm returns nil when the agent says that the container's cap is in force, and an error that tells a person
+// why the container is not started.
+func (h hook) arm(ctx context.Context, o options, stdin io.Reader) error {
+	ctx, cancel := context.WithTimeout(ctx, o.wait)
+	defer cancel()
+	s, err := readState(ctx, stdin)
+	if err != nil {
+		return err
+	}
+	q := wire.Request{Container: s.ID, PID: s.PID, Ask: o.ask, Grant: o.grant, Version: h.version}
+	pause := h.firstPause
+	for {
+		err := h.ask(ctx, o.socket, q)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, errRefused):
+			return fmt.Errorf("container %q is not started: %w", shorten(s.ID), err)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+			pause = min(2*pause, maxPause)
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("container %q is not started: waited %s: %w", shorten(s.ID), o.wait, err)
+		}
+	}
+}
+
+// ask puts the question once. An error that does not wrap errRefused may be gone a little later.
+func (h hook) ask(ctx context.Context, socket string, q wire.Request) error {
+	ctx, cancel := context.WithTimeout(ctx, attempt)
+	defer cancel()
+	conn, err := h.dial(ctx, socket)
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, errRefused) {
+		return fmt.Errorf("connect to kerf-agent: %w: %w", err, errRefused)
+	}
+	if err != nil {
+		return fmt.Errorf("no kerf-agent answers at %q: %w", socket, err)
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return fmt.Errorf("talk to kerf-agent: %w", err)
+		}
+	}
+	var other *wire.VersionError
+	if err := wire.WriteRequest(conn, q); errors.Is(err, wire.ErrMalformed) {
+		return fmt.Errorf("talk to kerf-agent: %w: %w", err, errRefused)
+	} else if err != nil {
+		return fmt.Errorf("talk to kerf-agent: %w", err)
+	}
+	p, err := wire.ReadResponse(conn)
+	switch {
+	case errors.Is(err, wire.ErrMalformed), errors.As(err, &other):
+		return fmt.Errorf("talk to kerf-agent: %w: %w", err, errRefused)
+	case err != nil:
+		return fmt.Errorf("talk to kerf-agent: %w", err)
+	case p.OK:
+		return nil
+	case p.Retry:
+		return fmt.Errorf("kerf-agent (%s) is not ready: %s", p.Version, reason(p))
+	}
+	return fmt.Errorf("kerf-agent (%s): %s: %w", p.Version, reason(p), errRefused)
+}
+
+func reason(p wire.Response) string {
+	if p.Message == "" {
+		return "no reason given"
+	}
+	return p.Message
+}
+
+// dial connects to the agent's socket, and refuses one that another user than ours listens on.
+func dial(ctx context.Context, path string) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	uid, err := listenerUID(conn)
+	if err == nil && uid != os.Geteuid() {
+		err = fmt.Errorf("user %d listens at %q: %w", uid, path, errRefused)
+	}
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+// listenerUID tells whose process made the socket at the other end.
+func listenerUID(conn net.Conn) (int, error) {
+	unix, ok := conn.(*net.UnixConn)
+	if !ok {
+		return 0, fmt.Errorf("%T is no unix socket: %w", conn, errRefused)
+	}
+	raw, err := unix.SyscallConn()
+	if err != nil {
+		return 0, fmt.Errorf("read peer credentials: %w", err)
+	}
+	var cred *syscall.Ucred
+	var credErr error
+	err = raw.Control(func(fd uintptr) {
+		cred, credErr = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+	})
+	if err := errors.Join(err, credErr); err != nil {
+		return 0, fmt.Errorf("read peer credentials: %w", err)
+	}
+	return int(cred.Uid), nil
+}

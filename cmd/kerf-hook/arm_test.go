@@ -1,0 +1,210 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/kerf-gpu/kerf/hooks/oci/wire"
+)
+
+const creating = `{"id":"c1","status":"creating","pid":4711}`
+
+// agent is a fake agent that answers the i-th connection with the i-th answer, and goes on with the last.
+type agent struct {
+	mu      sync.Mutex
+	answers []func(net.Conn)
+	asked   []wire.Request
+}
+
+func say(p wire.Response) func(net.Conn) {
+	return func(c net.Conn) { _ = wire.WriteResponse(c, p) }
+}
+
+func write(s string) func(net.Conn) {
+	return func(c net.Conn) { _, _ = io.WriteString(c, s) }
+}
+
+// listen makes the socket in a folder with a short name.
+func listen(t *testing.T, path string) net.Listener {
+	t.Helper()
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func socketPath(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "kerf-hook")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return filepath.Join(dir, "s")
+}
+
+func (a *agent) serve(t *testing.T, l net.Listener) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			q, err := wire.ReadRequest(c)
+			a.mu.Lock()
+			if err == nil {
+				a.asked = append(a.asked, q)
+			}
+			answer := a.answers[0]
+			if len(a.answers) > 1 {
+				a.answers = a.answers[1:]
+			}
+			a.mu.Unlock()
+			answer(c)
+			_ = c.Close()
+		}
+	}()
+	t.Cleanup(func() { l.Close(); <-done })
+}
+
+func TestArm(t *testing.T) {
+	ok := say(wire.Response{OK: true})
+	retry := say(wire.Response{Retry: true, Message: "the driver is being probed", Version: "v2"})
+	killed := func(net.Conn) {}
+	tests := map[string]struct {
+		answers []func(net.Conn)
+		wait    time.Duration
+		// refused is part of the error, nothing where the program may run.
+		refused string
+		final   bool
+		asked   int
+	}{
+		"yes":                    {answers: []func(net.Conn){ok}, asked: 1},
+		"not ready, then yes":    {answers: []func(net.Conn){retry, retry, ok}, asked: 3},
+		"killed, then yes":       {answers: []func(net.Conn){killed, ok}, asked: 2},
+		"half an answer":         {answers: []func(net.Conn){write("KRFH\x01\x00"), ok}, asked: 2},
+		"no":                     {answers: []func(net.Conn){say(wire.Response{Message: "grant is for 3 GiB"})}, refused: "grant is for 3 GiB", final: true, asked: 1},
+		"no without reason":      {answers: []func(net.Conn){say(wire.Response{})}, refused: "no reason given", final: true, asked: 1},
+		"never ready":            {answers: []func(net.Conn){retry}, wait: 60 * time.Millisecond, refused: "waited 60ms: kerf-agent (v2) is not ready: the driver is being probed"},
+		"other frames":           {answers: []func(net.Conn){write("KRFH\x02\x00\x00\x00\x02{}")}, refused: "version 2", final: true, asked: 1},
+		"something else listens": {answers: []func(net.Conn){write("HTTP/1.1 400 Bad Request\r\n\r\n")}, refused: "malformed", final: true, asked: 1},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			a := &agent{answers: tc.answers}
+			path := socketPath(t)
+			a.serve(t, listen(t, path))
+			wait := tc.wait
+			if wait == 0 {
+				wait = 30 * time.Second
+			}
+			h := hook{dial: dial, version: "v1", firstPause: time.Millisecond}
+			err := h.arm(t.Context(), options{socket: path, ask: "gpu:1", grant: "k-1", wait: wait}, strings.NewReader(creating))
+			switch {
+			case tc.refused == "" && err != nil:
+				t.Errorf("error %v, want none", err)
+			case tc.refused != "" && (err == nil || !strings.Contains(err.Error(), tc.refused) || !strings.Contains(err.Error(), `"c1"`)):
+				t.Errorf("error %v, want one that has %q and the container", err, tc.refused)
+			case errors.Is(err, errRefused) != tc.final:
+				t.Errorf("error %v is final: %t, want %t", err, !tc.final, tc.final)
+			}
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			if tc.asked > 0 && len(a.asked) != tc.asked || len(a.asked) == 0 {
+				t.Errorf("asked %d times, want %d", len(a.asked), tc.asked)
+			}
+			for _, q := range a.asked {
+				if want := (wire.Request{Container: "c1", PID: 4711, Ask: "gpu:1", Grant: "k-1", Version: "v1"}); q != want {
+					t.Errorf("asked %+v, want %+v", q, want)
+				}
+			}
+		})
+	}
+}
+
+func TestArmWaitsForAnAgentThatStarts(t *testing.T) {
+	path := socketPath(t)
+	a := &agent{answers: []func(net.Conn){say(wire.Response{OK: true})}}
+	tried := make(chan struct{})
+	var once sync.Once
+	h := hook{firstPause: time.Millisecond, dial: func(ctx context.Context, path string) (net.Conn, error) {
+		c, err := dial(ctx, path)
+		if err != nil {
+			once.Do(func() { close(tried) })
+		}
+		return c, err
+	}}
+	result := make(chan error, 1)
+	go func() {
+		result <- h.arm(t.Context(), options{socket: path, wait: 30 * time.Second}, strings.NewReader(creating))
+	}()
+	<-tried // nobody was there
+	stale := listen(t, path)
+	stale.(*net.UnixListener).SetUnlinkOnClose(false)
+	stale.Close() // a dead agent's socket refuses connections
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	a.serve(t, listen(t, path))
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestArmGivesUpByItself(t *testing.T) {
+	path := socketPath(t)
+	h := hook{dial: dial, firstPause: time.Millisecond}
+	err := h.arm(t.Context(), options{socket: path, wait: 20 * time.Millisecond}, strings.NewReader(creating))
+	if err == nil || !strings.Contains(err.Error(), "waited 20ms") || !strings.Contains(err.Error(), path) {
+		t.Errorf("nobody there: %v, want an error with the time and the socket", err)
+	}
+	// An agent that takes the question and hangs.
+	release := make(chan struct{})
+	a := &agent{answers: []func(net.Conn){func(net.Conn) { <-release }}}
+	a.serve(t, listen(t, path))
+	defer close(release)
+	err = h.arm(t.Context(), options{socket: path, wait: 50 * time.Millisecond}, strings.NewReader(creating))
+	if err == nil || !strings.Contains(err.Error(), "waited 50ms") {
+		t.Errorf("agent hangs: %v, want an error with the time", err)
+	}
+}
+
+func TestArmAsksNobodyAboutABadState(t *testing.T) {
+	h := hook{firstPause: time.Millisecond, dial: func(context.Context, string) (net.Conn, error) {
+		t.Error("it connects")
+		return nil, io.EOF
+	}}
+	err := h.arm(t.Context(), options{socket: "/s", wait: time.Second}, strings.NewReader(`{"id":"c","status":"running","pid":7}`))
+	if !errors.Is(err, errState) {
+		t.Errorf("error %v, want %v", err, errState)
+	}
+}
+
+func TestArmRefusesAListenerOfAnotherUser(t *testing.T) {
+	h := hook{firstPause: time.Millisecond, dial: func(context.Context, string) (net.Conn, error) {
+		return nil, errRefused
+	}}
+	err := h.arm(t.Context(), options{socket: "/s", wait: 30 * time.Second}, strings.NewReader(creating))
+	if !errors.Is(err, errRefused) {
+		t.Errorf("error %v, want a final one", err)
+	}
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

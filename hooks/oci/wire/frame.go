@@ -1,0 +1,100 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package wire is what kerf-hook and the agent say to each other: one request and one response over a unix
+// socket, each a frame of its own.
+//
+// A frame is the four bytes "KRFH", one byte with the version of the frames, the body's length as four bytes
+// in big-endian order, and the body, a JSON object of at most MaxBody bytes. The nine bytes before the body
+// stay as they are in every version, so that a peer of another version can at least be told from garbage.
+//
+// Hook and agent are installed apart and updated one after the other. Within one frame version each side
+// ignores fields that it does not know and takes its zero value for fields that are not sent; a zero value
+// must therefore always be the careful one. What cannot be said in that way needs a new frame version, which
+// the other side refuses with a sentence that names both.
+//
+// Not promised: secrecy or authenticity. The socket's mode and the peer's credentials are the server's and
+// the client's to check.
+package wire
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+const (
+	// Version is the version of the frames that this package speaks.
+	Version = 1
+	// MaxBody is the longest body in bytes.
+	MaxBody = 64 << 10
+
+	magic      = "KRFH"
+	headerSize = len(magic) + 1 + 4
+)
+
+// ErrMalformed: the bytes are no frame, or its body is no message.
+var ErrMalformed = errors.New("malformed message")
+
+// VersionError says that the peer speaks another version of the frames.
+type VersionError struct {
+	// Peer is the version that its frame names.
+	Peer byte
+}
+
+// Error names both versions and what to do.
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("the peer speaks version %d of the hook's messages and this side version %d; install kerf-hook and kerf-agent of versions that lie next to each other", e.Peer, Version)
+}
+
+// write sends v as one frame, in one Write.
+func write(w io.Writer, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode message: %w", err)
+	}
+	if len(body) > MaxBody {
+		return fmt.Errorf("encode message: %d bytes, more than %d: %w", len(body), MaxBody, ErrMalformed)
+	}
+	frame := make([]byte, 0, headerSize+len(body))
+	frame = append(frame, magic...)
+	frame = append(frame, Version)
+	frame = binary.BigEndian.AppendUint32(frame, uint32(len(body))) //nolint:gosec // at most MaxBody
+	frame = append(frame, body...)
+	if _, err := w.Write(frame); err != nil {
+		return fmt.Errorf("send message: %w", err)
+	}
+	return nil
+}
+
+// read takes one frame from r and decodes it into v. It reads no byte past the frame.
+func read(r io.Reader, v any) error {
+	var header [headerSize]byte
+	if _, err := io.ReadFull(r, header[:]); err != nil {
+		return fmt.Errorf("receive message: %w", err)
+	}
+	if string(header[:len(magic)]) != magic {
+		return fmt.Errorf("receive message: begins with %q: %w", header[:len(magic)], ErrMalformed)
+	}
+	if peer := header[len(magic)]; peer != Version {
+		return fmt.Errorf("receive message: %w", &VersionError{Peer: peer})
+	}
+	size := binary.BigEndian.Uint32(header[len(magic)+1:])
+	if size > MaxBody {
+		return fmt.Errorf("receive message: announces %d bytes, more than %d: %w", size, MaxBody, ErrMalformed)
+	}
+	body := make([]byte, size)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return fmt.Errorf("receive message: %w", err)
+	}
+	// A body of "null" or of an array is JSON too, and would leave v as it is.
+	if size == 0 || body[0] != '{' {
+		return fmt.Errorf("receive message: the body is no JSON object: %w", ErrMalformed)
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return fmt.Errorf("receive message: %w (%w)", err, ErrMalformed)
+	}
+	return nil
+}
