@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	apievents "github.com/containerd/containerd/api/events"
@@ -60,12 +61,12 @@ const (
 // Events calls fn, in one goroutine, for the ends of containers in the namespaces of Kubernetes and of kerf,
 // until ctx ends; it then returns nil. It connects again whenever the runtime goes away: what happened in
 // between is not told, so fn gets EventConnected after every connect, the first one too. fn should be quick.
-// The one error is ErrUnsupported, of a runtime that has no such events (CRI-O).
+// The one error is that of a runtime that has no such events (CRI-O): ErrUnsupported, or ErrInvalid.
 func (c *Client) Events(ctx context.Context, fn func(Event)) error {
 	pause := retryFirst
 	for ctx.Err() == nil {
 		connected, err := c.follow(ctx, fn)
-		if errors.Is(err, sharing.ErrUnsupported) {
+		if errors.Is(err, sharing.ErrUnsupported) || errors.Is(err, sharing.ErrInvalid) {
 			return err
 		}
 		if connected {
@@ -152,10 +153,10 @@ func (c *Client) greet(ctx context.Context, giveUp context.CancelFunc, hello str
 }
 
 func filters() []string {
-	out := []string{"topic==" + topicHello}
+	out := []string{"topic==" + strconv.Quote(topicHello)}
 	for _, namespace := range []string{NamespaceKubernetes, NamespaceKerf} {
 		for _, topic := range []string{topicExit, topicTaskGone, topicContainer} {
-			out = append(out, "namespace=="+namespace+",topic=="+topic)
+			out = append(out, "namespace=="+strconv.Quote(namespace)+",topic=="+strconv.Quote(topic))
 		}
 	}
 	return out

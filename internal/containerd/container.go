@@ -1,0 +1,269 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/pkg/cio"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/containerd/v2/pkg/oci"
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// labelRun marks the containers that Create makes, and Sweep removes when they are left over.
+const labelRun = sharing.Domain + "/run"
+
+// cgroupParent is the cgroup of the containers that Create makes, apart from the agent's own groups.
+const cgroupParent = "/kerf-containers"
+
+// staleAfter is when a container that does not run was forgotten: long after the slowest start.
+const staleAfter = 15 * time.Minute
+
+// ContainerOptions are what a container is made of.
+type ContainerOptions struct {
+	// ID names it, unique in the namespace of kerf.
+	ID    string
+	Image *Image
+	// Args replace the image's command, after its entry point; empty leaves it as it is.
+	Args []string
+	// Env are variables NAME=value that win over the image's. Dir replaces its working directory.
+	Env []string
+	Dir string
+	// Mounts are bind mounts of the host's files.
+	Mounts []Mount
+	// TTY gives the program a terminal, whose other end Stdin and Stdout are. Stderr is not used then.
+	TTY            bool
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	// Edit changes the OCI spec when it is complete.
+	Edit func(*specs.Spec) error
+}
+
+// Mount is a bind mount.
+type Mount struct {
+	Source, Target string
+	ReadOnly       bool
+}
+
+// Container is one that Create made. Its maker calls Remove in the end.
+type Container struct {
+	client    *Client
+	container containerd.Container
+	options   ContainerOptions
+	task      containerd.Task
+	exit      <-chan containerd.ExitStatus
+	stopWait  context.CancelFunc
+}
+
+// Create makes a container with the host's network, its own file system and its own view of processes. No
+// program runs yet.
+func (c *Client) Create(ctx context.Context, o ContainerOptions) (*Container, error) {
+	ctx = namespaces.WithNamespace(ctx, NamespaceKerf)
+	doing := fmt.Sprintf("create container %q", o.ID)
+	// Between snapshot and container, nothing else keeps the snapshot.
+	leased, done, err := c.ctr.WithLease(ctx)
+	if err != nil {
+		return nil, c.plain(ctx, doing, err)
+	}
+	defer func() { _ = done(context.WithoutCancel(leased)) }() // it ends by itself a day later
+	made, err := c.ctr.NewContainer(leased, o.ID,
+		containerd.WithImage(o.Image.image),
+		containerd.WithContainerLabels(map[string]string{labelRun: "1"}),
+		containerd.WithNewSnapshot(o.ID, o.Image.image),
+		containerd.WithNewSpec(specOpts(o)...),
+	)
+	if err != nil {
+		return nil, c.plain(ctx, doing, err)
+	}
+	return &Container{client: c, container: made, options: o}, nil
+}
+
+// specOpts make the OCI spec, the caller's edit last.
+func specOpts(o ContainerOptions) []oci.SpecOpts {
+	opts := []oci.SpecOpts{oci.WithDefaultPathEnv, oci.WithImageConfigArgs(o.Image.image, o.Args), oci.WithEnv(o.Env)}
+	if o.TTY {
+		opts = append(opts, oci.WithTTY)
+	}
+	if o.Dir != "" {
+		opts = append(opts, oci.WithProcessCwd(o.Dir))
+	}
+	opts = append(opts, oci.WithHostNamespace(specs.NetworkNamespace), oci.WithCgroup(cgroupParent+"/"+o.ID))
+	if _, err := os.Stat("/etc/resolv.conf"); err == nil {
+		opts = append(opts, oci.WithHostResolvconf)
+	}
+	if _, err := os.Stat("/etc/hosts"); err == nil {
+		opts = append(opts, oci.WithHostHostsFile)
+	}
+	return append(opts, func(_ context.Context, _ oci.Client, _ *containers.Container, s *specs.Spec) error {
+		asOnTheHost(s)
+		for _, m := range o.Mounts {
+			s.Mounts = append(s.Mounts, bind(m))
+		}
+		if o.Edit == nil {
+			return nil
+		}
+		return o.Edit(s)
+	})
+}
+
+// asOnTheHost takes off limits that the default spec sets and a program on the host would not meet: few
+// open files, and a /dev/shm of 64 MiB, which data loaders of machine learning overrun.
+func asOnTheHost(s *specs.Spec) {
+	s.Process.Rlimits = nil
+	for i, m := range s.Mounts {
+		if m.Destination != "/dev/shm" {
+			continue
+		}
+		var kept []string
+		for _, option := range m.Options {
+			if !strings.HasPrefix(option, "size=") {
+				kept = append(kept, option)
+			}
+		}
+		s.Mounts[i].Options = kept
+	}
+}
+
+func bind(m Mount) specs.Mount {
+	out := specs.Mount{Type: "bind", Source: m.Source, Destination: m.Target, Options: []string{"rbind", "rprivate", "rw"}}
+	if m.ReadOnly {
+		out.Options[2] = "ro"
+	}
+	return out
+}
+
+// Start runs the OCI hooks and then the program. When it fails, nothing of the program ran; the error holds
+// what a hook said.
+func (k *Container) Start(ctx context.Context) error {
+	ctx = namespaces.WithNamespace(ctx, NamespaceKerf)
+	doing := fmt.Sprintf("start container %q", k.container.ID())
+	in := &closingReader{from: k.options.Stdin}
+	streams := []cio.Opt{cio.WithStreams(in.orNil(), k.options.Stdout, k.options.Stderr)}
+	if k.options.TTY {
+		streams = append(streams, cio.WithTerminal)
+	}
+	task, err := k.container.NewTask(ctx, cio.NewCreator(streams...))
+	if err != nil {
+		return k.client.plain(ctx, doing, err)
+	}
+	k.task = task
+	in.onEnd(func() {
+		// The shim keeps the other end open, so the program sees the end of its input only when told so. A
+		// program that has ended meanwhile needs no telling.
+		_ = task.CloseIO(context.WithoutCancel(ctx), containerd.WithStdinCloser)
+	})
+	waiting, stop := context.WithCancel(context.WithoutCancel(ctx))
+	k.stopWait = stop
+	if k.exit, err = task.Wait(waiting); err != nil {
+		return k.client.plain(ctx, doing, err)
+	}
+	return k.client.plain(ctx, doing, task.Start(ctx))
+}
+
+// PID is the program's process id on the host once it was started, else 0.
+func (k *Container) PID() int {
+	if k.task == nil {
+		return 0
+	}
+	return int(k.task.Pid())
+}
+
+// Wait waits for the program's end, and for the last of its output, and returns its exit status: 128 and the
+// signal's number when a signal ended it.
+func (k *Container) Wait(ctx context.Context) (int, error) {
+	select {
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	case status := <-k.exit:
+		code, _, err := status.Result()
+		if err != nil {
+			return 0, k.client.plain(ctx, fmt.Sprintf("wait for container %q", k.container.ID()), err)
+		}
+		k.task.IO().Wait()
+		return int(code), nil
+	}
+}
+
+// Signal sends a signal to the program. One that has ended is no error.
+func (k *Container) Signal(ctx context.Context, s syscall.Signal) error {
+	err := k.task.Kill(namespaces.WithNamespace(ctx, NamespaceKerf), s)
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	return k.client.plain(ctx, fmt.Sprintf("signal container %q", k.container.ID()), err)
+}
+
+// Resize tells the program's terminal its size in characters.
+func (k *Container) Resize(ctx context.Context, width, height int) error {
+	//nolint:gosec // the size of a terminal
+	err := k.task.Resize(namespaces.WithNamespace(ctx, NamespaceKerf), uint32(width), uint32(height))
+	return k.client.plain(ctx, fmt.Sprintf("resize terminal of container %q", k.container.ID()), err)
+}
+
+// Remove ends the program if it runs and deletes container and snapshot. What is gone already is no error.
+func (k *Container) Remove(ctx context.Context) error {
+	ctx = namespaces.WithNamespace(ctx, NamespaceKerf)
+	doing := fmt.Sprintf("remove container %q", k.container.ID())
+	if k.stopWait != nil {
+		defer k.stopWait()
+	}
+	var taskErr error
+	if k.task != nil {
+		_, taskErr = k.task.Delete(ctx, containerd.WithProcessKill)
+	}
+	return k.client.plain(ctx, doing, errors.Join(gone(taskErr), gone(k.container.Delete(ctx, containerd.WithSnapshotCleanup))))
+}
+
+func gone(err error) error {
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// Sweep removes containers that Create made, that do not run, and that nobody has removed for a long time:
+// those of callers that were killed. It is best effort; the error is for logs.
+func (c *Client) Sweep(ctx context.Context) error {
+	ctx = namespaces.WithNamespace(ctx, NamespaceKerf)
+	list, err := c.ctr.Containers(ctx, fmt.Sprintf("labels.%q==1", labelRun))
+	if err != nil {
+		return c.plain(ctx, "list left-over containers", err)
+	}
+	var errs []error
+	for _, container := range list {
+		info, err := container.Info(ctx, containerd.WithoutRefreshedMetadata)
+		if err != nil || time.Since(info.CreatedAt) < staleAfter {
+			errs = append(errs, gone(err))
+			continue
+		}
+		task, err := container.Task(ctx, nil)
+		if err == nil {
+			if status, err := task.Status(ctx); err != nil || status.Status != containerd.Stopped {
+				continue // it runs, or may
+			}
+			if _, err := task.Delete(ctx); gone(err) != nil {
+				errs = append(errs, err)
+				continue
+			}
+		} else if !errdefs.IsNotFound(err) {
+			errs = append(errs, err)
+			continue
+		}
+		errs = append(errs, gone(container.Delete(ctx, containerd.WithSnapshotCleanup)))
+	}
+	return c.plain(ctx, "remove left-over containers", errors.Join(errs...))
+}
