@@ -1,0 +1,102 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceplugin
+
+import (
+	"context"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// decisions keeps the lists up to date until ctx ends.
+func (p *Plugin) decisions(ctx context.Context) {
+	var (
+		decided *Inventory
+		read    time.Time
+		matters = true
+		failing bool
+	)
+	for {
+		p.mu.Lock()
+		inv, on := p.inv, p.on
+		p.mu.Unlock()
+
+		wait := holdingsSeldom
+		if inv != nil {
+			// Who holds what is looked at first, because the choice depends on it; claims that come and go while
+			// all is well are no reason to ask kubelet.
+			if matters || inv != decided || time.Since(read) >= holdingsSeldom {
+				err := p.look(ctx)
+				if err != nil && ctx.Err() == nil && !failing {
+					p.opts.Log.Warn("who holds which id is not known now; the last known stays", "error", err)
+				}
+				read, failing = time.Now(), err != nil
+			}
+			matters = p.post(*inv, on) || failing
+			decided = inv
+			if matters {
+				wait = holdingsOften
+			}
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return
+		case <-p.kick:
+		case <-t.C:
+		}
+		t.Stop()
+	}
+}
+
+// look reads who holds what. What cannot be read changes nothing.
+func (p *Plugin) look(ctx context.Context) error {
+	if p.opts.Holdings == nil {
+		p.held = map[sharing.ContainerRef]map[string][]string{}
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, holdingsDeadline)
+	defer cancel()
+	held, err := p.opts.Holdings.List(ctx)
+	if err != nil {
+		return err
+	}
+	p.held = make(map[sharing.ContainerRef]map[string][]string, len(held))
+	for ref, ids := range held {
+		ref.PodUID = ""
+		p.held[ref] = ids
+	}
+	return nil
+}
+
+// post decides and puts up what is new. It reports whether who holds what matters now.
+func (p *Plugin) post(inv Inventory, on map[sharing.ContainerRef][]sharing.GPUID) bool {
+	matters := false
+	for _, e := range p.endpoints {
+		r := e.svc.resource
+		held := make(map[sharing.ContainerRef][]string)
+		for ref, ids := range p.held {
+			if len(ids[r]) > 0 {
+				held[ref] = ids[r]
+			}
+		}
+		was := e.svc.board.cur.Load()
+		l := decide(view{resource: r, inv: inv, held: held, known: p.held != nil, on: on, was: was})
+		if was == nil && !inv.advertises(r) && len(l.devices) == 0 {
+			// Never told of, and nobody has any: kubelet need not know the name.
+			continue
+		}
+		matters = matters || l.healthy() < len(l.devices) || !inv.advertises(r) && len(l.devices) > 0
+		if !l.equal(was) {
+			e.svc.board.post(l)
+			p.opts.Log.Info("device list", "resource", r, "ids", len(l.devices), "healthy", l.healthy())
+		}
+	}
+	for _, u := range inv.Units {
+		matters = matters || u.Lost
+	}
+	return matters
+}

@@ -1,0 +1,185 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceplugin
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Holdings tells which ids of Kerf's resources each container holds, as kubelet sees it.
+type Holdings interface {
+	// List returns, per container, the resource's name ("kerf.dev/gpu-percent") and its ids. The keys have no
+	// PodUID. An error means that nothing was learned: a partial picture is an error too. List ends when ctx
+	// does.
+	List(ctx context.Context) (map[sharing.ContainerRef]map[string][]string, error)
+}
+
+// Options are what a plugin needs.
+type Options struct {
+	// Dir is kubelet's folder of device plugins, with kubelet.sock in it. It need not exist yet.
+	Dir string
+	Log *slog.Logger
+	// Gate is what every start of a container waits for: nil when containers can start, else an error that
+	// says what is in the way. It may wait or answer at once, and must return soon after ctx ends. It is called
+	// many times, also at once. A nil Gate is always open.
+	Gate func(ctx context.Context) error
+	// Holdings are asked when hardware is lost or withdrawn, and now and then. Nil means that no container
+	// ever holds an id.
+	Holdings Holdings
+	// Suffix makes socket names unique: another one at each start, of 1 to 16 characters a-z and 0-9. Empty
+	// makes one by chance.
+	Suffix string
+}
+
+const (
+	// preStartWait is less than the 30 s after which kubelet gives up, so that it gets the reason.
+	preStartWait = 25 * time.Second
+	// holdingsDeadline bounds one look at who holds what; a lost GPU is told of after it at the latest.
+	holdingsDeadline = 2 * time.Second
+	// holdingsOften is how often that is done while the answer matters, holdingsSeldom otherwise.
+	holdingsOften  = 2 * time.Second
+	holdingsSeldom = 15 * time.Second
+)
+
+// Plugin advertises the GPUs of one node to kubelet. It is made by New; Set methods and Status may be called
+// at any time, also before Run and while it runs.
+type Plugin struct {
+	opts      Options
+	endpoints []*endpoint
+
+	// kick asks for a new decision.
+	kick chan struct{}
+
+	mu  sync.Mutex
+	inv *Inventory
+	on  map[sharing.ContainerRef][]sharing.GPUID
+
+	// held is who was last seen to hold what, nil before the first time. Only decisions touch it.
+	held map[sharing.ContainerRef]map[string][]string
+}
+
+// New makes a plugin that does nothing yet.
+func New(o Options) *Plugin {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Suffix == "" {
+		o.Suffix = strings.ToLower(rand.Text()[:8])
+	}
+	p := &Plugin{opts: o, kick: make(chan struct{}, 1)}
+	for _, r := range resources() {
+		p.endpoints = append(p.endpoints, &endpoint{
+			svc:    service{resource: r, board: newBoard(), gate: o.Gate, wait: preStartWait, log: o.Log},
+			dir:    o.Dir,
+			suffix: o.Suffix,
+			log:    o.Log,
+		})
+	}
+	return p
+}
+
+// SetInventory says what there is. It returns at once; kubelet is told soon after. An inventory that cannot
+// be (no GPU, one GPU twice, more than MaxIDs of a resource) is refused with a *sharing.FieldError and changes
+// nothing. Resources that are no longer advertised, and units that are left out, are withdrawn: their free
+// ids at once, the held ones when they are free.
+func (p *Plugin) SetInventory(inv Inventory) error {
+	inv, err := inv.checked()
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.inv = &inv
+	p.mu.Unlock()
+	p.decideSoon()
+	return nil
+}
+
+// SetHolders says which containers have a claim on which GPU; where claims are known at the start, call it
+// before SetInventory. All of a container's GPUs count, the sound
+// ones too: its ids are taken to be spread evenly over them. The names identify a container; PodUID is not
+// looked at.
+func (p *Plugin) SetHolders(holders map[sharing.GPUID][]sharing.ContainerRef) {
+	on := make(map[sharing.ContainerRef][]sharing.GPUID)
+	for gpu, refs := range holders {
+		for _, ref := range refs {
+			ref.PodUID = ""
+			// Two pods of one name, one of them on its way out, may be named for the same GPU.
+			if have := on[ref]; len(have) == 0 || have[len(have)-1] != gpu {
+				on[ref] = append(have, gpu)
+			}
+		}
+	}
+	p.mu.Lock()
+	p.on = on
+	p.mu.Unlock()
+	p.decideSoon()
+}
+
+func (p *Plugin) decideSoon() {
+	select {
+	case p.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Run serves kubelet until ctx ends, and returns when nothing of it runs any more: nil, or a
+// *sharing.FieldError for options that cannot be. It may run once.
+func (p *Plugin) Run(ctx context.Context) error {
+	if !regexp.MustCompile(`^[a-z0-9]{1,16}$`).MatchString(p.opts.Suffix) {
+		return sharing.Invalid("suffix", p.opts.Suffix, "use 1 to 16 characters a-z and 0-9", "cannot be part of a socket's name")
+	}
+	if !filepath.IsAbs(p.opts.Dir) {
+		return sharing.Invalid("dir", p.opts.Dir, "name kubelet's folder of device plugins", "is not an absolute path")
+	}
+	if err := sweep(ctx, p.opts.Dir, time.Now()); err != nil {
+		p.opts.Log.Warn("stale sockets stay", "error", err)
+	}
+	var g errgroup.Group
+	g.Go(func() error { p.decisions(ctx); return nil })
+	for _, e := range p.endpoints {
+		g.Go(func() error { e.run(ctx); return nil })
+	}
+	return g.Wait()
+}
+
+// Status is what became of one resource.
+type Status struct {
+	// Resource is the full name.
+	Resource string
+	// Advertised is false until the resource has been told of for the first time.
+	Advertised bool
+	// Registered is true while kubelet watches the list.
+	Registered bool
+	// IDs and Healthy are how many units kubelet counts as capacity and as allocatable.
+	IDs, Healthy int
+	// Err is why it is not registered, nil where nothing has failed.
+	Err error
+}
+
+// Status tells of each resource, in a fixed order.
+func (p *Plugin) Status() []Status {
+	out := make([]Status, 0, len(p.endpoints))
+	for _, e := range p.endpoints {
+		s := Status{Resource: e.svc.resource}
+		if l := e.svc.board.cur.Load(); l != nil {
+			s.Advertised, s.IDs, s.Healthy = true, len(l.devices), l.healthy()
+		}
+		e.mu.Lock()
+		s.Registered, s.Err = e.registered, e.last
+		e.mu.Unlock()
+		out = append(out, s)
+	}
+	return out
+}

@@ -1,0 +1,101 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceplugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"google.golang.org/grpc"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+// server is one socket of one resource, and what kubelet does on it.
+type server struct {
+	path string
+	// file is the socket as it was made, to tell when it is gone.
+	file os.FileInfo
+	grpc *grpc.Server
+	// streaming is closed when kubelet first watches the list, idle when nobody does any more, and failed
+	// when nothing is accepted any more.
+	streaming, idle, failed chan struct{}
+
+	mu      sync.Mutex
+	streams int
+	done    sync.WaitGroup
+}
+
+// serve opens the socket, which must not exist yet, and answers on it until close.
+func serve(ctx context.Context, path string, svc service) (*server, error) {
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %q: %w", path, err)
+	}
+	err = os.Chmod(path, 0o600)
+	file, err2 := os.Lstat(path)
+	if err := errors.Join(err, err2); err != nil {
+		return nil, errors.Join(fmt.Errorf("socket %q: %w", path, err), ln.Close())
+	}
+	s := &server{
+		path: path, file: file,
+		grpc:      grpc.NewServer(grpc.WaitForHandlers(true)),
+		streaming: make(chan struct{}), idle: make(chan struct{}), failed: make(chan struct{}),
+	}
+	svc.began, svc.ended = s.began, s.ended
+	pluginapi.RegisterDevicePluginServer(s.grpc, &svc)
+	s.done.Go(func() {
+		defer close(s.failed)
+		// What ends it other than close shows in failed; there is nothing else to do about it.
+		_ = s.grpc.Serve(ln)
+	})
+	return s, nil
+}
+
+// name is the endpoint that kubelet is told: the socket's name in its folder.
+func (s *server) name() string { return filepath.Base(s.path) }
+
+func (s *server) began() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.streams++; s.streams == 1 && !closed(s.streaming) {
+		close(s.streaming)
+	}
+}
+
+func (s *server) ended() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.streams--; s.streams == 0 && !closed(s.idle) {
+		close(s.idle)
+	}
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// gone reports whether the socket's file is not ours any more: nobody can reach us.
+func (s *server) gone() bool {
+	now, err := os.Lstat(s.path)
+	return err != nil || !os.SameFile(now, s.file)
+}
+
+// close ends all calls, waits for them and removes the socket. A nil server is closed.
+func (s *server) close() {
+	if s == nil {
+		return
+	}
+	s.grpc.Stop()
+	s.done.Wait()
+}

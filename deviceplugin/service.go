@@ -1,0 +1,155 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceplugin
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// service answers kubelet for one resource on one socket.
+type service struct {
+	pluginapi.UnimplementedDevicePluginServer
+
+	resource string
+	board    *board
+	gate     func(context.Context) error
+	wait     time.Duration
+	log      *slog.Logger
+	// began and ended are called with each stream of the list.
+	began, ended func()
+}
+
+func options() *pluginapi.DevicePluginOptions {
+	return &pluginapi.DevicePluginOptions{PreStartRequired: true}
+}
+
+// GetDevicePluginOptions says that PreStartContainer is wanted, and that any ids are as good as any others.
+func (s *service) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*pluginapi.DevicePluginOptions, error) {
+	return options(), nil
+}
+
+// ListAndWatch sends the newest list, and again when it has changed. A slow receiver misses the lists in
+// between: nothing is queued for it.
+func (s *service) ListAndWatch(_ *pluginapi.Empty, stream pluginapi.DevicePlugin_ListAndWatchServer) error {
+	s.began()
+	defer s.ended()
+	for sent := (*list)(nil); ; {
+		l, changed := s.board.read()
+		if l != nil && !l.equal(sent) {
+			if err := stream.Send(message(l)); err != nil {
+				return err
+			}
+			sent = l
+		}
+		select {
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		case <-changed:
+		}
+	}
+}
+
+func message(l *list) *pluginapi.ListAndWatchResponse {
+	out := &pluginapi.ListAndWatchResponse{Devices: make([]*pluginapi.Device, 0, len(l.devices))}
+	for _, d := range l.devices {
+		p := &pluginapi.Device{ID: d.id, Health: pluginapi.Healthy}
+		if !d.healthy {
+			p.Health = pluginapi.Unhealthy
+		}
+		if d.numa != NoNUMA {
+			p.Topology = &pluginapi.TopologyInfo{Nodes: []*pluginapi.NUMANode{{ID: int64(d.numa)}}}
+		}
+		out.Devices = append(out.Devices, p)
+	}
+	return out
+}
+
+// Allocate answers each container's ids with CDI names, or nothing at all: InvalidArgument names the id that
+// is wrong. It changes nothing.
+func (s *service) Allocate(_ context.Context, req *pluginapi.AllocateRequest) (*pluginapi.AllocateResponse, error) {
+	l := s.board.cur.Load()
+	if l == nil {
+		return nil, status.Errorf(codes.Unavailable, "%s: nothing is advertised yet", s.resource)
+	}
+	asked := 0
+	for _, c := range req.GetContainerRequests() {
+		asked += len(c.GetDevicesIds())
+	}
+	if asked == 0 || asked > MaxIDs || len(req.GetContainerRequests()) > MaxIDs {
+		err := sharing.Invalid(s.resource, fmt.Sprint(asked), "", "is no number of ids from 1 to %d", MaxIDs)
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	out := &pluginapi.AllocateResponse{}
+	for _, c := range req.GetContainerRequests() {
+		names, err := l.answer(c.GetDevicesIds())
+		if err != nil {
+			return nil, status.Error(codes.InvalidArgument, err.Error())
+		}
+		r := &pluginapi.ContainerAllocateResponse{}
+		for _, n := range names {
+			r.CdiDevices = append(r.CdiDevices, &pluginapi.CDIDevice{Name: n})
+		}
+		out.ContainerResponses = append(out.ContainerResponses, r)
+	}
+	return out, nil
+}
+
+// GetPreferredAllocation has no preference. Kubelet does not call it, and an answer would be a hint at most.
+func (s *service) GetPreferredAllocation(_ context.Context, req *pluginapi.PreferredAllocationRequest) (*pluginapi.PreferredAllocationResponse, error) {
+	out := &pluginapi.PreferredAllocationResponse{}
+	for range req.GetContainerRequests() {
+		out.ContainerResponses = append(out.ContainerResponses, &pluginapi.ContainerPreferredAllocationResponse{})
+	}
+	return out, nil
+}
+
+// PreStartContainer waits until containers can start, and refuses with what is in the way when that takes
+// too long: kubelet shows the text with the pod and tries again, whatever the pod's restart policy.
+func (s *service) PreStartContainer(ctx context.Context, _ *pluginapi.PreStartContainerRequest) (*pluginapi.PreStartContainerResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.wait)
+	defer cancel()
+	if err := await(ctx, s.gate); err != nil {
+		s.log.Warn("container start put off", "resource", s.resource, "error", err)
+		return nil, status.Errorf(codes.Unavailable, "kerf is not ready to start GPU containers: %v", err)
+	}
+	return &pluginapi.PreStartContainerResponse{}, nil
+}
+
+// gateEvery is how often a gate that answers at once is asked again.
+const gateEvery = 250 * time.Millisecond
+
+// await asks the gate until it says yes or ctx ends. The error is the last answer that is not only ctx's own.
+func await(ctx context.Context, gate func(context.Context) error) error {
+	if gate == nil {
+		return nil
+	}
+	t := time.NewTicker(gateEvery)
+	defer t.Stop()
+	for reason := error(nil); ; {
+		err := gate(ctx)
+		if err == nil {
+			return nil
+		}
+		if reason == nil || ctx.Err() == nil {
+			reason = err
+		}
+		select {
+		case <-ctx.Done():
+			return reason
+		case <-t.C:
+		}
+		if ctx.Err() != nil {
+			return reason
+		}
+	}
+}
