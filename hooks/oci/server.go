@@ -1,0 +1,183 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package oci
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/kerf-gpu/kerf/hooks/oci/wire"
+	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const (
+	// armTime is what the Armer has for one question; the hook waits 30 s for the answer.
+	armTime = 25 * time.Second
+	// talkTime bounds the receipt of the question, and again the sending of the answer.
+	talkTime = 5 * time.Second
+	// maxTalks is the most questions that are worked on at once. Two hooks for each of the 110 pods that a node
+	// starts at once fit; who comes later waits in the socket's queue.
+	maxTalks = 256
+	// firstPause and maxPause bound the time after an Accept that failed.
+	firstPause = 10 * time.Millisecond
+	maxPause   = time.Second
+)
+
+// Armer puts the cap of one container in force, reads it back and takes the lease. It is called by many
+// goroutines at once and must give the same answer when it is asked the same again, since a hook whose agent
+// died asks a second time. An error that wraps sharing.ErrUnavailable, or the context's own, lets the hook
+// try again until its deadline; every other error is final.
+type Armer interface {
+	ArmContainer(ctx context.Context, call sharing.HookCall) error
+}
+
+// Server answers kerf-hook.
+type Server struct {
+	armer   Armer
+	log     *slog.Logger
+	version string
+	// peer tells who asks; tests put another in its place.
+	peer func(net.Conn) (pid int, uid uint32, err error)
+
+	armTime, talkTime time.Duration
+	maxTalks          int
+}
+
+// NewServer returns a server that asks armer. version is the agent's own; it is told to hooks for their
+// messages.
+func NewServer(armer Armer, log *slog.Logger, version string) *Server {
+	return &Server{armer: armer, log: log, version: version, peer: peerOf, armTime: armTime, talkTime: talkTime, maxTalks: maxTalks}
+}
+
+// Serve answers the hooks that connect to l, until ctx ends; it closes l and returns once the last answer has
+// been sent. The error is nil when ctx ended, and wraps sharing.ErrUnavailable when l was closed by another.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+	var talks sync.WaitGroup
+	defer func() {
+		stop()
+		_ = l.Close()
+		talks.Wait()
+	}()
+	free := make(chan struct{}, s.maxTalks)
+	pause := firstPause
+	for {
+		select {
+		case free <- struct{}{}:
+		case <-ctx.Done():
+			return nil
+		}
+		conn, err := l.Accept()
+		if err == nil {
+			pause = firstPause
+			talks.Go(func() {
+				defer func() { <-free }()
+				s.talk(ctx, conn)
+			})
+			continue
+		}
+		<-free
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return fmt.Errorf("serve hooks on %q: %w (%w)", l.Addr(), err, sharing.ErrUnavailable)
+		}
+		// Too many open files, above all: it may pass, and hooks wait for it.
+		s.log.Error("no hook can connect", "error", err, "retry_after", pause)
+		if !wait(ctx, pause) {
+			return nil
+		}
+		pause = min(2*pause, maxPause)
+	}
+}
+
+// talk answers one hook.
+func (s *Server) talk(ctx context.Context, conn net.Conn) {
+	defer conn.Close()
+	start := time.Now()
+	_ = conn.SetDeadline(start.Add(s.talkTime)) // a connection that cannot have one fails at once below
+	pid, uid, err := s.peer(conn)
+	if err == nil && uid != 0 {
+		err = fmt.Errorf("user %d: only root may ask: %w", uid, sharing.ErrDenied)
+	}
+	if err != nil {
+		s.log.Warn("hook turned away", "peer_pid", pid, "peer_uid", uid, "error", err)
+		s.answer(conn, wire.Response{Message: err.Error()})
+		return
+	}
+	q, err := wire.ReadRequest(conn)
+	if err != nil {
+		s.log.Warn("hook not understood", "peer_pid", pid, "error", err)
+		s.answer(conn, wire.Response{Message: err.Error()})
+		return
+	}
+	p := s.arm(ctx, q)
+	log := s.log.With("container", q.Container, "pid", q.PID, "ask", q.Ask, "grant", q.Grant, "hook_version", q.Version, "took", time.Since(start))
+	switch {
+	case p.OK:
+		log.Debug("container armed")
+	case p.Retry:
+		log.Info("container not armed yet", "reason", p.Message)
+	default:
+		log.Warn("container refused", "reason", p.Message)
+	}
+	s.answer(conn, p)
+}
+
+func (s *Server) arm(ctx context.Context, q wire.Request) wire.Response {
+	if q.Container == "" || q.PID <= 1 {
+		return wire.Response{Message: fmt.Sprintf("container %q with pid %d cannot be armed", q.Container, q.PID)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.armTime)
+	defer cancel()
+	err := s.armer.ArmContainer(ctx, sharing.HookCall{ContainerID: q.Container, PID: q.PID, Ask: q.Ask, Grant: q.Grant})
+	if err == nil {
+		return wire.Response{OK: true}
+	}
+	// An agent that stops leaves the question to the next one.
+	retry := errors.Is(err, sharing.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	return wire.Response{Retry: retry, Message: err.Error()}
+}
+
+func (s *Server) answer(conn net.Conn, p wire.Response) {
+	p.Version = s.version
+	_ = conn.SetDeadline(time.Now().Add(s.talkTime))
+	if err := wire.WriteResponse(conn, p); err != nil {
+		// The hook was killed, or has waited long enough. It has not let the program run.
+		s.log.Info("hook gone before its answer", "error", err)
+	}
+}
+
+// peerOf asks the kernel who is at the other end.
+func peerOf(conn net.Conn) (pid int, uid uint32, err error) {
+	unix, ok := conn.(*net.UnixConn)
+	if !ok {
+		return 0, 0, fmt.Errorf("%T is no unix socket: %w", conn, sharing.ErrDenied)
+	}
+	p, err := process.PeerOf(unix)
+	if err != nil {
+		return 0, 0, err
+	}
+	p.Process.Close()
+	return p.PID, p.UID, nil
+}
+
+// wait returns false when ctx ended before.
+func wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
