@@ -20,15 +20,21 @@ import (
 // environment is what main read from the process's environment: defaults of flags, and the switch of the
 // crash tests.
 type environment struct {
-	libraryPath, devRoot, config, dir, failpoints string
+	libraryPath, devRoot, config, dir, nodeName, failpoints string
 }
 
 // settings are the agent's flags, checked.
 type settings struct {
 	dir, config, devRoot, lockDir, group, http, logLevel string
 	labels                                               map[string]string
-	libraries                                            []string
-	failpoints                                           *failpoint.Set
+	// What follows is for a node of a Kubernetes cluster.
+	kubernetes                                 bool
+	nodeName, kubeconfig, kubeletDir           string
+	nriSocket, containerdSocket, toolkitConfig string
+	cdiDir, cdiSourceDirs, hookDir, hookBinary string
+	exempt                                     []string
+	libraries                                  []string
+	failpoints                                 *failpoint.Set
 }
 
 func command(env environment, kill func(point string)) *cobra.Command {
@@ -60,6 +66,18 @@ func command(env environment, kill func(point string)) *cobra.Command {
 	f.StringVar(&s.lockDir, "lock-dir", "/run/kerf/locks", "directory of the locks that keep a second agent off a GPU; the same for all agents of a machine")
 	f.StringVar(&s.group, "group", "kerf", "group whose members may use the node socket; root alone may where there is no such group")
 	f.StringVar(&s.http, "http", "", "also serve /metrics, /healthz and /readyz on this TCP address, such as 127.0.0.1:9445")
+	f.BoolVar(&s.kubernetes, "kubernetes", false, "serve kubelet and the container runtime on this node of a cluster")
+	f.StringVar(&s.nodeName, "node-name", env.nodeName, "this node's name in Kubernetes")
+	f.StringVar(&s.kubeconfig, "kubeconfig", "", "file to reach the API server with; empty for the service account of the agent's pod")
+	f.StringVar(&s.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "kubelet's directory, which holds device-plugins and pod-resources")
+	f.StringVar(&s.nriSocket, "nri-socket", "/var/run/nri/nri.sock", "the container runtime's NRI socket")
+	f.StringVar(&s.containerdSocket, "containerd-socket", "/run/containerd/containerd.sock", "the container runtime's socket")
+	f.StringVar(&s.toolkitConfig, "toolkit-config", "/etc/nvidia-container-runtime/config.toml", "configuration of NVIDIA's container toolkit, to judge whether containers can get around their grant by it")
+	f.StringVar(&s.cdiDir, "cdi-dir", "/etc/cdi", "directory for Kerf's CDI specs; it should outlive a reboot")
+	f.StringVar(&s.cdiSourceDirs, "cdi-source-dirs", "/etc/cdi:/var/run/cdi", "directories of the node's nvidia.com/gpu CDI spec")
+	f.StringVar(&s.hookDir, "hook-dir", "/opt/kerf", "directory on the host in which kerf-hook is installed, under the agent's version")
+	f.StringVar(&s.hookBinary, "hook-binary", "", "the kerf-hook to install; empty for the one beside this program, and no containers if there is none")
+	f.StringSliceVar(&s.exempt, "exempt-namespace", []string{"kerf-system"}, "namespace whose containers keep their own NVIDIA_VISIBLE_DEVICES (repeatable)")
 	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
 	return c
 }
@@ -69,7 +87,7 @@ func (s *settings) check(env environment, kill func(point string)) error {
 	for _, p := range []struct {
 		flag string
 		path *string
-	}{{"--dir", &s.dir}, {"--dev-root", &s.devRoot}, {"--lock-dir", &s.lockDir}} {
+	}{{"--dir", &s.dir}, {"--dev-root", &s.devRoot}, {"--lock-dir", &s.lockDir}, {"--cdi-dir", &s.cdiDir}, {"--hook-dir", &s.hookDir}, {"--kubelet-dir", &s.kubeletDir}} {
 		if *p.path == "" {
 			return sharing.Invalid(p.flag, "", "name a directory", "is empty")
 		}
@@ -96,6 +114,9 @@ func (s *settings) check(env environment, kill func(point string)) error {
 		return fmt.Errorf("KERF_FAILPOINTS: %w", err)
 	}
 	s.failpoints = points
+	if s.kubernetes && s.nodeName == "" {
+		return sharing.Invalid("--node-name", "", "set it, in a pod from the field spec.nodeName through KERF_NODE_NAME", "is empty")
+	}
 	return nil
 }
 

@@ -27,6 +27,7 @@ func main() {
 		devRoot:     os.Getenv("NVIDIA_DEV_ROOT"),
 		config:      os.Getenv("KERF_CONFIG"),
 		dir:         os.Getenv("KERF_DIR"),
+		nodeName:    os.Getenv("KERF_NODE_NAME"),
 		failpoints:  os.Getenv("KERF_FAILPOINTS"),
 	}
 	kill := func(string) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
@@ -89,6 +90,25 @@ func (r *Runtime) State(ctx context.Context) State {
 		s.Grants = append(s.Grants, r.grantState(g, p, health))
 	}
 	return s
+}
+
+// Inventory is the node's GPUs as the driver last told of them, with those that are gone and still have
+// claims. It asks nobody. It is empty before the first driver.
+func (r *Runtime) Inventory() []sharing.GPU {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []sharing.GPU
+	for _, v := range r.ledger.GPUs() {
+		out = append(out, v.GPU)
+	}
+	return out
+}
+
+// Pool is the pool that this node is of, as the configuration in force says.
+func (r *Runtime) Pool() config.Pool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pool
 }
 
 // Grant is one grant as State shows it, without asking the driver for its use.
