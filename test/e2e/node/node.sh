@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# Copyright 2026 The Kerf Authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# node.sh - a real Kubernetes on one node, in namespaces of its own on this machine: etcd, kube-apiserver,
+# kube-controller-manager, kube-scheduler, kube-proxy, kubelet, containerd and runc, built from the Go modules
+# beside this file, and simulated GPUs.
+#
+#   node.sh build              build what is missing or has changed
+#   node.sh up                 start the node, or what of it does not run
+#   node.sh status             what runs, its memory, the node's condition
+#   node.sh stop               end everything at once and keep the state, as a power cut does
+#   node.sh down               end everything and delete the node's state; binaries stay
+#   node.sh kubectl ARGS...    kubectl as the cluster's administrator
+#   node.sh node CMD...        run CMD inside the node
+#   node.sh svc NAME CMD...    run CMD as a daemon inside the node
+#   node.sh restart NAME       end a daemon and start it again (kubelet, containerd, gpusim, ...)
+#   node.sh kill NAME [SIG]    signal a daemon and wait for its end; "up" starts it again
+#   node.sh image REF DIR [ENTRYPOINT...]   make an image of DIR and load it
+#   node.sh images             load the images whose contents have changed
+#   node.sh env                print where things are, as shell assignments
+#
+# Settings, by environment:
+#   KERF_E2E_DIR      where everything is kept (default: .cache/e2e of the source tree)
+#   KERF_E2E_NET      first two octets of the /16 that the node takes (default: one that this machine has no way to)
+#   KERF_E2E_MACHINE  which machine is simulated (default: h100x8)
+#   KERF_E2E_DRIVER   with which driver (default: r615)
+#
+# It needs root, Go, gcc, openssl, util-linux, iproute2, and apt-get for some Debian packages that it unpacks
+# and does not install. It ends only processes that it started: those in the node's pid namespace.
+set -Eeuo pipefail
+
+SELF=$(readlink -f "${BASH_SOURCE[0]}")
+HERE=$(dirname "$SELF")
+REPO=$(cd "$HERE/../../.." && pwd)
+E2E_DIR=${KERF_E2E_DIR:-$REPO/.cache/e2e}
+E2E_MACHINE=${KERF_E2E_MACHINE:-h100x8}
+E2E_DRIVER=${KERF_E2E_DRIVER:-r615}
+NODE_NAME=node-1
+
+BIN=$E2E_DIR/bin DEB=$E2E_DIR/deb IMG=$E2E_DIR/img
+RUN=$E2E_DIR/run LOG=$E2E_DIR/log PKI=$E2E_DIR/pki CONF=$E2E_DIR/conf NODE=$E2E_DIR/node
+# The name of the cgroup and of the network link: one per directory, so that two nodes do not meet.
+ID=ke$(printf %s "$E2E_DIR" | cksum | cut -d' ' -f1 | cut -c1-7)
+GPUSIM_DIR=/run/gpusim # in the node
+
+# shellcheck source=test/e2e/node/common.sh
+source "$HERE/common.sh"
+E2E_NET=$(network)
+HOST_IP=$E2E_NET.0.1 NODE_IP=$E2E_NET.0.2
+POD_CIDR=$E2E_NET.1.0/24 SVC_CIDR=$E2E_NET.2.0/24 SVC_IP=$E2E_NET.2.1
+# shellcheck source=test/e2e/node/build.sh
+source "$HERE/build.sh"
+# shellcheck source=test/e2e/node/space.sh
+source "$HERE/space.sh"
+# shellcheck source=test/e2e/node/daemons.sh
+source "$HERE/daemons.sh"
+# shellcheck source=test/e2e/node/config.sh
+source "$HERE/config.sh"
+# shellcheck source=test/e2e/node/images.sh
+source "$HERE/images.sh"
+# shellcheck source=test/e2e/node/cluster.sh
+source "$HERE/cluster.sh"
+
+usage() {
+	sed -n '/^# node.sh/,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$SELF"
+}
+
+# One function, called last: bash has read the whole file before it does anything.
+main() {
+	local cmd=${1:-help}
+	shift || true
+	case $cmd in
+	build | up | stop | down | status) "$cmd" ;;
+	kubectl) kubectl "$@" ;;
+	node) in_node env PATH="$BIN:$REPO/bin:$PATH" "$@" ;;
+	svc) daemon "$@" ;;
+	restart) daemon_restart "$1" ;;
+	kill) daemon_kill "$@" ;;
+	image) image "$@" ;;
+	images) lock && load_images ;;
+	env) print_env ;;
+	__init) node_init "$@" ;; # PID 1 of the node
+	help | -h | --help) usage ;;
+	*)
+		usage >&2
+		exit 2
+		;;
+	esac
+	exit
+}
+main "$@"
