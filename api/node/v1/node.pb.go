@@ -435,9 +435,19 @@ type Grant struct {
 	PodUid    string  `protobuf:"bytes,14,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
 	Container string  `protobuf:"bytes,15,opt,name=container,proto3" json:"container,omitempty"`
 	// health is that of the worst of its GPUs.
-	Health        string `protobuf:"bytes,16,opt,name=health,proto3" json:"health,omitempty"`
-	Profile       string `protobuf:"bytes,17,opt,name=profile,proto3" json:"profile,omitempty"`
-	Whole         bool   `protobuf:"varint,18,opt,name=whole,proto3" json:"whole,omitempty"`
+	Health  string `protobuf:"bytes,16,opt,name=health,proto3" json:"health,omitempty"`
+	Profile string `protobuf:"bytes,17,opt,name=profile,proto3" json:"profile,omitempty"`
+	Whole   bool   `protobuf:"varint,18,opt,name=whole,proto3" json:"whole,omitempty"`
+	// pod_namespace and pod_name are for people; pod_uid is the identity.
+	PodNamespace string `protobuf:"bytes,19,opt,name=pod_namespace,json=podNamespace,proto3" json:"pod_namespace,omitempty"`
+	PodName      string `protobuf:"bytes,20,opt,name=pod_name,json=podName,proto3" json:"pod_name,omitempty"`
+	// container_id is the container instance that uses the grant now, and used_by its name in the pod: the
+	// grant's own container, or an init container that runs before it. Empty while nothing uses it.
+	ContainerId string `protobuf:"bytes,21,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
+	UsedBy      string `protobuf:"bytes,22,opt,name=used_by,json=usedBy,proto3" json:"used_by,omitempty"`
+	// in_force are the fragments that the lease is held to, where an init container asks for less than the
+	// grant has; else empty.
+	InForce       []*Fragment `protobuf:"bytes,23,rep,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -596,6 +606,41 @@ func (x *Grant) GetWhole() bool {
 		return x.Whole
 	}
 	return false
+}
+
+func (x *Grant) GetPodNamespace() string {
+	if x != nil {
+		return x.PodNamespace
+	}
+	return ""
+}
+
+func (x *Grant) GetPodName() string {
+	if x != nil {
+		return x.PodName
+	}
+	return ""
+}
+
+func (x *Grant) GetContainerId() string {
+	if x != nil {
+		return x.ContainerId
+	}
+	return ""
+}
+
+func (x *Grant) GetUsedBy() string {
+	if x != nil {
+		return x.UsedBy
+	}
+	return ""
+}
+
+func (x *Grant) GetInForce() []*Fragment {
+	if x != nil {
+		return x.InForce
+	}
+	return nil
 }
 
 type Fragment struct {
@@ -1257,7 +1302,7 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\x06health\x18\r \x01(\tR\x06health\x12#\n" +
 	"\rhealth_reason\x18\x0e \x01(\tR\fhealthReason\x12\x16\n" +
 	"\x06levels\x18\x0f \x03(\tR\x06levels\x12\x10\n" +
-	"\x03mig\x18\x10 \x01(\bR\x03mig\"\xe8\x03\n" +
+	"\x03mig\x18\x10 \x01(\bR\x03mig\"\x97\x05\n" +
 	"\x05Grant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -1279,7 +1324,12 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\tcontainer\x18\x0f \x01(\tR\tcontainer\x12\x16\n" +
 	"\x06health\x18\x10 \x01(\tR\x06health\x12\x18\n" +
 	"\aprofile\x18\x11 \x01(\tR\aprofile\x12\x14\n" +
-	"\x05whole\x18\x12 \x01(\bR\x05whole\"\xad\x01\n" +
+	"\x05whole\x18\x12 \x01(\bR\x05whole\x12#\n" +
+	"\rpod_namespace\x18\x13 \x01(\tR\fpodNamespace\x12\x19\n" +
+	"\bpod_name\x18\x14 \x01(\tR\apodName\x12!\n" +
+	"\fcontainer_id\x18\x15 \x01(\tR\vcontainerId\x12\x17\n" +
+	"\aused_by\x18\x16 \x01(\tR\x06usedBy\x121\n" +
+	"\bin_force\x18\x17 \x03(\v2\x16.kerf.node.v1.FragmentR\ainForce\"\xad\x01\n" +
 	"\bFragment\x12\x10\n" +
 	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12!\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x04R\vmemoryBytes\x12\x18\n" +
@@ -1379,26 +1429,27 @@ var file_api_node_v1_node_proto_depIdxs = []int32{
 	4,  // 1: kerf.node.v1.GetNodeResponse.grants:type_name -> kerf.node.v1.Grant
 	2,  // 2: kerf.node.v1.GetNodeResponse.config:type_name -> kerf.node.v1.ConfigStatus
 	5,  // 3: kerf.node.v1.Grant.fragments:type_name -> kerf.node.v1.Fragment
-	4,  // 4: kerf.node.v1.ClaimResponse.grant:type_name -> kerf.node.v1.Grant
-	8,  // 5: kerf.node.v1.ClaimResponse.container:type_name -> kerf.node.v1.ContainerGrant
-	14, // 6: kerf.node.v1.ContainerGrant.env:type_name -> kerf.node.v1.ContainerGrant.EnvEntry
-	4,  // 7: kerf.node.v1.ArmResponse.grant:type_name -> kerf.node.v1.Grant
-	15, // 8: kerf.node.v1.ArmResponse.env:type_name -> kerf.node.v1.ArmResponse.EnvEntry
-	0,  // 9: kerf.node.v1.Node.GetNode:input_type -> kerf.node.v1.GetNodeRequest
-	6,  // 10: kerf.node.v1.Node.Claim:input_type -> kerf.node.v1.ClaimRequest
-	9,  // 11: kerf.node.v1.Node.Arm:input_type -> kerf.node.v1.ArmRequest
-	11, // 12: kerf.node.v1.Node.Release:input_type -> kerf.node.v1.ReleaseRequest
-	13, // 13: kerf.node.v1.Node.Watch:input_type -> kerf.node.v1.WatchRequest
-	1,  // 14: kerf.node.v1.Node.GetNode:output_type -> kerf.node.v1.GetNodeResponse
-	7,  // 15: kerf.node.v1.Node.Claim:output_type -> kerf.node.v1.ClaimResponse
-	10, // 16: kerf.node.v1.Node.Arm:output_type -> kerf.node.v1.ArmResponse
-	12, // 17: kerf.node.v1.Node.Release:output_type -> kerf.node.v1.ReleaseResponse
-	1,  // 18: kerf.node.v1.Node.Watch:output_type -> kerf.node.v1.GetNodeResponse
-	14, // [14:19] is the sub-list for method output_type
-	9,  // [9:14] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	5,  // 4: kerf.node.v1.Grant.in_force:type_name -> kerf.node.v1.Fragment
+	4,  // 5: kerf.node.v1.ClaimResponse.grant:type_name -> kerf.node.v1.Grant
+	8,  // 6: kerf.node.v1.ClaimResponse.container:type_name -> kerf.node.v1.ContainerGrant
+	14, // 7: kerf.node.v1.ContainerGrant.env:type_name -> kerf.node.v1.ContainerGrant.EnvEntry
+	4,  // 8: kerf.node.v1.ArmResponse.grant:type_name -> kerf.node.v1.Grant
+	15, // 9: kerf.node.v1.ArmResponse.env:type_name -> kerf.node.v1.ArmResponse.EnvEntry
+	0,  // 10: kerf.node.v1.Node.GetNode:input_type -> kerf.node.v1.GetNodeRequest
+	6,  // 11: kerf.node.v1.Node.Claim:input_type -> kerf.node.v1.ClaimRequest
+	9,  // 12: kerf.node.v1.Node.Arm:input_type -> kerf.node.v1.ArmRequest
+	11, // 13: kerf.node.v1.Node.Release:input_type -> kerf.node.v1.ReleaseRequest
+	13, // 14: kerf.node.v1.Node.Watch:input_type -> kerf.node.v1.WatchRequest
+	1,  // 15: kerf.node.v1.Node.GetNode:output_type -> kerf.node.v1.GetNodeResponse
+	7,  // 16: kerf.node.v1.Node.Claim:output_type -> kerf.node.v1.ClaimResponse
+	10, // 17: kerf.node.v1.Node.Arm:output_type -> kerf.node.v1.ArmResponse
+	12, // 18: kerf.node.v1.Node.Release:output_type -> kerf.node.v1.ReleaseResponse
+	1,  // 19: kerf.node.v1.Node.Watch:output_type -> kerf.node.v1.GetNodeResponse
+	15, // [15:20] is the sub-list for method output_type
+	10, // [10:15] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_api_node_v1_node_proto_init() }

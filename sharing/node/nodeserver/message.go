@@ -51,8 +51,12 @@ func grantMessage(g node.GrantState) *nodev1.Grant {
 		Health: g.Health.String(), Profile: c.Request.Profile, Whole: c.Request.Kind == sharing.KindWhole,
 		UsedKnown: true,
 	}
+	m.PodNamespace, m.PodName = c.Owner.Namespace, c.Owner.PodName
 	if g.Lease != nil {
-		m.Cgroup = g.Lease.Cgroup
+		m.Cgroup, m.ContainerId, m.UsedBy = g.Lease.Cgroup, g.Lease.ContainerID, g.Lease.Container
+		for _, f := range g.Lease.Part {
+			m.InForce = append(m.InForce, &nodev1.Fragment{Gpu: string(f.GPU), MemoryBytes: uint64(f.Memory), Percent: uint32(f.Percent), Whole: f.Whole})
+		}
 	}
 	for _, pid := range g.PIDs {
 		m.Pids = append(m.Pids, small(pid))
