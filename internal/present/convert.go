@@ -60,6 +60,11 @@ func FromGrant(g *nodev1.Grant) Grant {
 		Level: orUnknown(g.GetLevel()), LevelReason: g.GetLevelReason(), Cgroup: g.GetCgroup(), PIDs: list(g.GetPids()),
 		UID: g.GetUid(), PodUID: g.GetPodUid(), Container: g.GetContainer(),
 		Health: orUnknown(g.GetHealth()), Profile: g.GetProfile(), Whole: g.GetWhole(),
+		PodNamespace: g.GetPodNamespace(), PodName: g.GetPodName(), ContainerID: g.GetContainerId(), UsedBy: g.GetUsedBy(),
+		InForce: []Fragment{},
+	}
+	for _, f := range g.GetInForce() {
+		out.InForce = append(out.InForce, Fragment{GPU: f.GetGpu(), MemoryBytes: f.GetMemoryBytes(), Percent: f.GetPercent(), Whole: f.GetWhole()})
 	}
 	for _, f := range g.GetFragments() {
 		out.GPUs = append(out.GPUs, f.GetGpu())

@@ -64,6 +64,13 @@ type Grant struct {
 	Health      string     `json:"health"`
 	Profile     string     `json:"profile"`
 	Whole       bool       `json:"whole"`
+	// The pod's names, the container instance that uses the grant now, its name in the pod, and what it is
+	// held to where that is less than the grant; empty for a process of its own.
+	PodNamespace string     `json:"pod_namespace"`
+	PodName      string     `json:"pod_name"`
+	ContainerID  string     `json:"container_id"`
+	UsedBy       string     `json:"used_by"`
+	InForce      []Fragment `json:"in_force"`
 }
 
 // Fragment is the piece of one GPU that a grant holds.
@@ -75,9 +82,12 @@ type Fragment struct {
 	UsedBytes   *uint64 `json:"used_bytes"`
 }
 
-// Label is the grant's name, or its id when it has none.
+// Label is namespace/pod/container of a pod's grant, else the grant's name, else its id.
 func (g Grant) Label() string {
-	if g.Name != "" {
+	switch {
+	case g.PodName != "":
+		return g.PodNamespace + "/" + g.PodName + "/" + g.Container
+	case g.Name != "":
 		return g.Name
 	}
 	return g.ID

@@ -24,6 +24,9 @@ type Options struct {
 }
 
 func (o Options) user(g Grant) string {
+	if g.PodName != "" {
+		return "pod"
+	}
 	if g.PodUID != "" {
 		return "pod:" + clean(g.PodUID)
 	}
