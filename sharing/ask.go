@@ -119,8 +119,8 @@ type Admitted struct {
 }
 
 // AdmittedBy reads the CDI names that the container runtime was given. Names of others are not looked at. A
-// name of ours that is not one of those that the device plugin gives, a resource that is named twice, and
-// asks without the guard are errors that wrap ErrInvalid: such a container must not start.
+// name of ours that is not one of those that the device plugin gives, a resource or a NUMA node with two
+// amounts, and asks without the guard are errors that wrap ErrInvalid: such a container must not start.
 func AdmittedBy(cdiNames []string) (Admitted, error) {
 	var out Admitted
 	for _, name := range cdiNames {
@@ -145,9 +145,13 @@ func AdmittedBy(cdiNames []string) (Admitted, error) {
 			if err != nil {
 				return Admitted{}, fmt.Errorf("cdi name %q: %w", name, err)
 			}
-			if !slices.Contains(out.Near, n) {
-				out.Near = append(out.Near, n)
+			if slices.Contains(out.Near, n) {
+				continue
 			}
+			if slices.ContainsFunc(out.Near, func(m Near) bool { return m.NUMA == n.NUMA }) {
+				return Admitted{}, fmt.Errorf("cdi name %q: a second amount of NUMA node %d: %w", name, n.NUMA, ErrInvalid)
+			}
+			out.Near = append(out.Near, n)
 		case strings.HasPrefix(kind, CDIVendor+"/"):
 			return Admitted{}, fmt.Errorf("cdi name %q is none that the device plugin gives: %w", name, ErrInvalid)
 		}
