@@ -1,0 +1,87 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharing
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+const (
+	planA = "GPU-8f6d1c2a-0b1e-4c55-9d3f-2a7b6c5d4e3f"
+	planB = "GPU-00000000-0000-0000-0000-000000000001"
+)
+
+func TestPlannedGPUs(t *testing.T) {
+	tests := map[string]struct {
+		value string
+		want  []GPUID
+	}{
+		"one":                   {planA, []GPUID{planA}},
+		"two, in their order":   {planB + "," + planA, []GPUID{planB, planA}},
+		"spaces":                {" " + planA + " , " + planB, []GPUID{planA, planB}},
+		"empty":                 {"", nil},
+		"a comma":               {",", nil},
+		"one that is none":      {planA + ",GPU-x", nil},
+		"an empty one":          {planA + ",", nil},
+		"a tenant's own policy": {"pack", nil},
+		"a line break":          {planA + "\n" + planB, nil},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := PlannedGPUs(map[string]string{PlacementAnnotation("main"): tc.value}, "main")
+			if d := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+	if got := PlannedGPUs(map[string]string{"placement.kerf.dev/other": planA, "kerf.dev/placement": planA}, "main"); got != nil {
+		t.Errorf("another's placement is taken: %v", got)
+	}
+	if got := PlannedGPUs(nil, "main"); got != nil {
+		t.Errorf("no annotations plan %v", got)
+	}
+}
+
+func TestNamesForPeople(t *testing.T) {
+	for got, want := range map[string]string{
+		PlacementAnnotation("main"): "placement.kerf.dev/main",
+		NoteAnnotation:              "kerf.dev/grant",
+		ContainerApp.String():       "app",
+		ContainerSidecar.String():   "sidecar",
+		ContainerInit.String():      "init",
+		ContainerRef{PodUID: "u", Namespace: "ns", Pod: "p", Container: "c"}.String(): "ns/p/c",
+		Near{NUMA: 3, Count: 2}.Device():                                              "kerf.dev/near=numa3:2",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// What is read of the scheduler's annotation is GPUs that it named, in their order, or nothing.
+func FuzzPlannedGPUs(f *testing.F) {
+	f.Add(planA + "," + planB)
+	f.Add("," + planA)
+	f.Add(strings.ToUpper(planA))
+	f.Fuzz(func(t *testing.T, value string) {
+		got := PlannedGPUs(map[string]string{PlacementAnnotation("c"): value}, "c")
+		if got == nil {
+			return
+		}
+		parts := strings.Split(value, ",")
+		if len(parts) != len(got) {
+			t.Fatalf("%q plans %v", value, got)
+		}
+		for i, id := range got {
+			want, err := ParseGPUID("f", strings.TrimSpace(parts[i]))
+			if err != nil || id != want {
+				t.Fatalf("%q plans %v: number %d is %q (%v)", value, got, i, want, err)
+			}
+		}
+	})
+}
