@@ -1,0 +1,124 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// The variable by which NVIDIA's container runtime chooses GPUs, and its value for none and no libraries.
+const (
+	visibleEnv  = "NVIDIA_VISIBLE_DEVICES"
+	visibleVoid = "void"
+)
+
+// adjustGuarded gives a container its grant.
+func adjustGuarded(c *api.Container, in sharing.Injection) (*api.ContainerAdjustment, error) {
+	if len(in.Placement) == 0 || in.Note == "" {
+		return nil, fmt.Errorf("container %q: grant %q has no GPU or no note: %w", c.GetName(), in.Grant, sharing.ErrUnavailable)
+	}
+	if err := checkVisible(c); err != nil {
+		return nil, err
+	}
+	a := &api.ContainerAdjustment{}
+	for _, f := range in.Placement {
+		a.AddCDIDevice(&api.CDIDevice{Name: sharing.CDIGPU + "=" + string(f.GPU)})
+	}
+	env := maps.Clone(in.Env)
+	if env == nil {
+		env = map[string]string{}
+	}
+	env[visibleEnv] = visibleVoid
+	for _, key := range slices.Sorted(maps.Keys(env)) {
+		setEnv(a, key, env[key])
+	}
+	a.AddAnnotation(sharing.NoteAnnotation, in.Note)
+	return a, nil
+}
+
+// adjustOther hides the GPUs from a container that has no grant. A note that it carries is none of ours, and
+// is taken away. It returns nil when there is nothing to do.
+func adjustOther(c *api.Container, exempt bool) (*api.ContainerAdjustment, error) {
+	a := &api.ContainerAdjustment{}
+	_, forged := c.GetAnnotations()[sharing.NoteAnnotation]
+	if forged {
+		a.RemoveAnnotation(sharing.NoteAnnotation)
+	}
+	if exempt {
+		if forged {
+			return a, nil
+		}
+		return nil, nil
+	}
+	if err := checkVisible(c); err != nil {
+		return nil, err
+	}
+	setEnv(a, visibleEnv, visibleVoid)
+	return a, nil
+}
+
+// setEnv sets a variable, whatever the container or another plugin has under that name.
+func setEnv(a *api.ContainerAdjustment, key, value string) {
+	a.RemoveEnv(key) // of another plugin: two that set one name are a conflict otherwise
+	a.AddEnv(key, value)
+}
+
+// checkVisible refuses a container that would keep GPUs visible in spite of setEnv. The runtime replaces the
+// first of several variables of one name, and lets those after it replace it again.
+func checkVisible(c *api.Container) error {
+	times := 0
+	for _, e := range c.GetEnv() {
+		key, value, _ := strings.Cut(e, "=")
+		if key != visibleEnv {
+			continue
+		}
+		times++
+		if times > 1 && value != "" && value != visibleVoid && value != "none" {
+			return fmt.Errorf("container %q: %w", c.GetName(), sharing.Invalid("environment variable "+visibleEnv, value,
+				"leave it out of the pod", "is set by the image and again by the pod, and would show the container GPUs that it was not given"))
+		}
+	}
+	return nil
+}
+
+// cdiNames are the CDI devices that kubelet passed.
+func cdiNames(c *api.Container) []string {
+	var names []string
+	for _, d := range c.GetCDIDevices() {
+		names = append(names, d.GetName())
+	}
+	return names
+}
+
+// seenOf is the container runtime's list in the node's words. A container of an unlisted sandbox has no pod.
+func seenOf(pods []*api.PodSandbox, containers []*api.Container) []sharing.Seen {
+	boxes := make(map[string]sandbox, len(pods))
+	for _, p := range pods {
+		boxes[p.GetId()] = sandboxOf(p)
+	}
+	seen := make([]sharing.Seen, 0, len(containers))
+	for _, c := range containers {
+		s := sharing.Seen{ID: c.GetId(), Ref: boxes[c.GetPodSandboxId()].ref(c.GetName()), PID: int(c.GetPid()), CDINames: cdiNames(c)}
+		switch c.GetState() {
+		case api.ContainerState_CONTAINER_RUNNING, api.ContainerState_CONTAINER_PAUSED:
+			s.Running = true
+		case api.ContainerState_CONTAINER_STOPPED:
+			s.Gone, s.PID = true, 0 // CRI starts no container twice
+		case api.ContainerState_CONTAINER_CREATED, api.ContainerState_CONTAINER_UNKNOWN:
+			s.Running = s.PID > 0 // made by the OCI runtime, and not said to run yet
+		}
+		if slices.Contains(s.CDINames, sharing.GuardDevice) {
+			s.Note = c.GetAnnotations()[sharing.NoteAnnotation]
+		}
+		seen = append(seen, s)
+	}
+	return seen
+}

@@ -1,0 +1,174 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// sourceAnnotation is where kubelet says where a pod's spec came from; sourceAPI is the API server. A static
+// pod comes from a file, and the API server knows it only by a mirror of another UID.
+const (
+	sourceAnnotation = "kubernetes.io/config.source"
+	sourceAPI        = "api"
+)
+
+// sandbox is a pod as the container runtime tells of it.
+type sandbox struct {
+	uid, namespace, name string
+	annotations          map[string]string
+}
+
+func sandboxOf(p *api.PodSandbox) sandbox {
+	return sandbox{uid: p.GetUid(), namespace: p.GetNamespace(), name: p.GetName(), annotations: p.GetAnnotations()}
+}
+
+// String returns "namespace/name".
+func (b sandbox) String() string { return b.namespace + "/" + b.name }
+
+func (b sandbox) fromAPI() bool { return b.annotations[sourceAnnotation] == sourceAPI }
+
+func (b sandbox) ref(container string) sharing.ContainerRef {
+	return sharing.ContainerRef{PodUID: b.uid, Namespace: b.namespace, Pod: b.name, Container: container}
+}
+
+// podAsks are the asks of all containers of the pod that ask for a piece of a GPU, read from its spec and the
+// sandbox's annotations. The error has every mistake of the pod, each a *sharing.FieldError.
+func podAsks(pod sharing.Pod, box sandbox) ([]sharing.ContainerAsk, error) {
+	var asks []sharing.ContainerAsk
+	var errs []error
+	for _, c := range pod.Containers {
+		if len(c.Limits) == 0 {
+			continue
+		}
+		req, ok, err := sharing.RequestFromResources(c.Limits, box.annotations, c.Name)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("container %q: %w", c.Name, err))
+		case ok:
+			asks = append(asks, sharing.ContainerAsk{
+				Ref: box.ref(c.Name), Kind: c.Kind, Asks: sharing.AsksOf(c.Limits), Request: req,
+				Advice: sharing.Advice{GPUs: sharing.PlannedGPUs(box.annotations, c.Name)},
+			})
+		}
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return asks, nil
+}
+
+// containerAsk is what a guarded container is to get: the amounts that kubelet admitted it with.
+func containerAsk(box sandbox, container string, kind sharing.ContainerKind, a sharing.Admitted) (sharing.ContainerAsk, error) {
+	req, _, err := sharing.RequestFromResources(sharing.Limits(a.Asks), box.annotations, container)
+	if err != nil {
+		return sharing.ContainerAsk{}, fmt.Errorf("container %q: %w", container, err)
+	}
+	return sharing.ContainerAsk{
+		Ref: box.ref(container), Kind: kind, Asks: slices.Clone(a.Asks), Request: req,
+		Advice: sharing.Advice{GPUs: sharing.PlannedGPUs(box.annotations, container), Near: slices.Clone(a.Near)},
+	}, nil
+}
+
+// kindOf is the container's part in its pod; a container that the spec does not have is an app container.
+func kindOf(pod sharing.Pod, container string) sharing.ContainerKind {
+	for _, c := range pod.Containers {
+		if c.Name == container {
+			return c.Kind
+		}
+	}
+	return sharing.ContainerApp
+}
+
+// refused is the error that kubelet shows in the pod's events: what was asked, why it is not given, and what
+// to do, in one line. It wraps err.
+func refused(box sandbox, asks []sharing.ContainerAsk, err error) error {
+	return &refusal{text: refusalText(box, asks, err), cause: err}
+}
+
+type refusal struct {
+	text  string
+	cause error
+}
+
+// Error is the line.
+func (e *refusal) Error() string { return e.text }
+
+// Unwrap returns the cause.
+func (e *refusal) Unwrap() error { return e.cause }
+
+func refusalText(box sandbox, asks []sharing.ContainerAsk, err error) string {
+	reason, detail, _ := strings.Cut(err.Error(), "\n")
+	var b strings.Builder
+	fmt.Fprintf(&b, "kerf: pod %s", box)
+	if len(asks) > 0 {
+		b.WriteString(" asks for " + askedFor(asks))
+	}
+	b.WriteString(": ")
+	if errors.Is(err, sharing.ErrInvalid) {
+		// Lines are mistakes of the same weight here.
+		reason, detail = strings.ReplaceAll(err.Error(), "\n", "; "), ""
+	}
+	b.WriteString(reason)
+	if r := remedy(err); r != "" {
+		b.WriteString("; " + r)
+	}
+	if detail != "" {
+		lines := strings.Split(detail, "\n")
+		for i := range lines {
+			lines[i] = strings.TrimSpace(lines[i])
+		}
+		b.WriteString(" (" + strings.Join(lines, "; ") + ")")
+	}
+	return b.String()
+}
+
+// askedFor is "kerf.dev/gpu-memory-gib=10 in container train".
+func askedFor(asks []sharing.ContainerAsk) string {
+	parts := make([]string, 0, len(asks))
+	for _, a := range asks {
+		var amounts []string
+		for _, ask := range a.Asks {
+			amounts = append(amounts, fmt.Sprintf("%s/%s=%d", sharing.Domain, ask.Resource, ask.Count))
+		}
+		part := strings.Join(amounts, " and ") + " in container " + a.Ref.Container
+		if a.Request.GPUs > 1 && a.Request.Kind == sharing.KindShared {
+			part += fmt.Sprintf(" over %d GPUs", a.Request.GPUs)
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// remedy says what to do about an error, where its kind tells that.
+func remedy(err error) string {
+	switch {
+	case errors.Is(err, sharing.ErrInvalid):
+		return "mend this in the pod and create it anew"
+	case errors.Is(err, sharing.ErrUnsupported):
+		return "this node will never give it: ask for less, or for another node"
+	case errors.Is(err, sharing.ErrExhausted):
+		return "kubelet tries again until there is room: ask for less, or end a pod that holds GPUs of this node (kerf status shows them)"
+	case errors.Is(err, sharing.ErrUnavailable), errors.Is(err, sharing.ErrConflict):
+		return "kubelet tries again by itself"
+	}
+	return ""
+}
+
+// tooOld tells of a version of NRI whose Container message has no CDI devices. What is not a version is taken
+// for a new one: without a guard seen, no guarded container starts anyway.
+func tooOld(version string) bool {
+	var major, minor int
+	if n, err := fmt.Sscanf(version, "v%d.%d", &major, &minor); n != 2 || err != nil {
+		return false
+	}
+	return major == 0 && minor < 10
+}

@@ -1,0 +1,190 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// handlers are the requests of NRI that the plugin takes. Its exported methods are the subscription.
+type handlers struct{ s *session }
+
+// limit is the time that a request has.
+func (h *handlers) limit(ctx context.Context) time.Duration {
+	return share(ctx, time.Duration(h.s.timeout.Load()))
+}
+
+// Configure learns about the runtime. Zero subscribes to all that handlers has methods for.
+func (h *handlers) Configure(_ context.Context, _, runtime, version string) (api.EventMask, error) {
+	s := h.s
+	if s.givenUp.Load() {
+		return 0, fmt.Errorf("kerf: the registration was given up: %w", sharing.ErrUnavailable)
+	}
+	nri := s.stub.RuntimeNRIVersion()
+	if t := s.stub.RequestTimeout(); t > 0 {
+		s.timeout.Store(int64(t))
+	}
+	s.tooOld.Store(tooOld(nri))
+	s.Log.Info("registered with NRI", "runtime", runtime, "runtime_version", version, "nri_version", nri, "request_timeout", time.Duration(s.timeout.Load()).String())
+	return 0, nil
+}
+
+// Synchronize passes on what the runtime has. It comes once per connection, while no container is being made.
+func (h *handlers) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
+	s := h.s
+	seen := seenOf(pods, containers)
+	_, err := within(ctx, s.jobs, h.limit(ctx), "taking in the containers there are", func(ctx context.Context) (struct{}, error) {
+		select {
+		case s.witness <- struct{}{}:
+		case <-ctx.Done():
+			return struct{}{}, ctx.Err()
+		}
+		defer func() { <-s.witness }()
+		return struct{}{}, s.Node.Witness(ctx, seen)
+	}, nil)
+	switch {
+	case err != nil:
+		s.tell(fmt.Sprintf("what the container runtime told of its containers could not be taken in: %v", err), false)
+		return nil, err
+	case s.tooOld.Load():
+		s.tell(fmt.Sprintf("the container runtime's NRI %s does not tell plugins of CDI devices: update to containerd 2.2 or CRI-O 1.34", s.stub.RuntimeNRIVersion()), true)
+	default:
+		s.tell("", true)
+	}
+	s.Log.Info("synchronised with the container runtime", "pods", len(pods), "containers", len(containers))
+	return nil, nil
+}
+
+// RunPodSandbox holds the pod's claims, before its images are pulled and its containers made.
+func (h *handlers) RunPodSandbox(ctx context.Context, pod *api.PodSandbox) error {
+	s, box, limit := h.s, sandboxOf(pod), h.limit(ctx)
+	late := func(err error) {
+		s.Log.Warn("claims of a pod came late", "pod", box.String(), "error", err)
+	}
+	_, err := within(ctx, s.jobs, limit, "holding the GPUs of pod "+box.String(), func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, s.claim(ctx, box, limit)
+	}, late)
+	if err != nil {
+		s.Log.Warn("pod refused", "pod", box.String(), "pod_uid", box.uid, "error", err)
+	}
+	return err
+}
+
+func (s *session) claim(ctx context.Context, box sandbox, limit time.Duration) error {
+	if err := s.eval(pointRunPod); err != nil {
+		return err
+	}
+	pod, ok := s.pod(ctx, box, limit)
+	if !ok {
+		return nil
+	}
+	asks, err := podAsks(pod, box)
+	if err != nil {
+		return refused(box, nil, err)
+	}
+	if len(asks) == 0 {
+		return nil
+	}
+	if err := s.Node.ClaimPod(ctx, asks); err != nil {
+		return refused(box, asks, err)
+	}
+	return nil
+}
+
+// CreateContainer gives a guarded container its grant, and hides the GPUs from all others.
+func (h *handlers) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	s, box, limit := h.s, sandboxOf(pod), h.limit(ctx)
+	late := func(err error) {
+		s.Log.Warn("the grant of a container came late", "pod", box.String(), "container", c.GetName(), "container_id", c.GetId(), "error", err)
+		// The runtime has been told that this container failed, and tells nobody of it any more.
+		s.Node.ContainerGone(c.GetId())
+	}
+	adjust, err := within(ctx, s.jobs, limit, "giving container "+c.GetName()+" of pod "+box.String()+" its GPUs", func(ctx context.Context) (*api.ContainerAdjustment, error) {
+		return s.create(ctx, box, c, limit)
+	}, late)
+	if err != nil {
+		s.Log.Warn("container refused", "pod", box.String(), "container", c.GetName(), "container_id", c.GetId(), "error", err)
+		return nil, nil, err
+	}
+	return adjust, nil, nil
+}
+
+func (s *session) create(ctx context.Context, box sandbox, c *api.Container, limit time.Duration) (*api.ContainerAdjustment, error) {
+	if err := s.eval(pointCreate); err != nil {
+		return nil, err
+	}
+	admitted, err := sharing.AdmittedBy(cdiNames(c))
+	if err != nil {
+		return nil, refused(box, nil, fmt.Errorf("container %q: %w", c.GetName(), err))
+	}
+	if !admitted.Guarded {
+		adjust, err := adjustOther(c, s.exempt[box.namespace])
+		if err != nil {
+			return nil, refused(box, nil, err)
+		}
+		return adjust, nil
+	}
+	kind := sharing.ContainerApp
+	if pod, ok := s.pod(ctx, box, limit); ok {
+		kind = kindOf(pod, c.GetName())
+	}
+	ask, err := containerAsk(box, c.GetName(), kind, admitted)
+	if err != nil {
+		return nil, refused(box, nil, err)
+	}
+	in, err := s.Node.Inject(ctx, ask, c.GetId())
+	if err != nil {
+		return nil, refused(box, []sharing.ContainerAsk{ask}, err)
+	}
+	if err := s.eval(pointAfterInject); err != nil {
+		return nil, err
+	}
+	adjust, err := adjustGuarded(c, in)
+	if err != nil {
+		return nil, refused(box, nil, err)
+	}
+	return adjust, nil
+}
+
+// StopContainer hints that a container ended; the node looks for itself.
+func (h *handlers) StopContainer(ctx context.Context, _ *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
+	h.hint(ctx, c.GetId())
+	return nil, nil
+}
+
+// RemoveContainer hints that a container is gone.
+func (h *handlers) RemoveContainer(ctx context.Context, _ *api.PodSandbox, c *api.Container) error {
+	h.hint(ctx, c.GetId())
+	return nil
+}
+
+// StopPodSandbox hints that something of a pod ended. The pod itself may go on in another sandbox.
+func (h *handlers) StopPodSandbox(ctx context.Context, pod *api.PodSandbox) error {
+	h.hint(ctx, pod.GetId())
+	return nil
+}
+
+// RemovePodSandbox hints the same as StopPodSandbox.
+func (h *handlers) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) error {
+	h.hint(ctx, pod.GetId())
+	return nil
+}
+
+// hint passes an id on. It fails no request: there is nothing that the runtime could do about it.
+func (h *handlers) hint(ctx context.Context, id string) {
+	s := h.s
+	_, err := within(ctx, s.jobs, h.limit(ctx), "telling of an end", func(context.Context) (struct{}, error) {
+		s.Node.ContainerGone(id)
+		return struct{}{}, nil
+	}, nil)
+	if err != nil {
+		s.Log.Warn("the node was not told of an end in time", "id", id, "error", err)
+	}
+}

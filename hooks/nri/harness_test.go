@@ -1,0 +1,357 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/adaptation"
+	"github.com/containerd/nri/pkg/api"
+	nrilog "github.com/containerd/nri/pkg/log"
+	"go.uber.org/goleak"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+func TestMain(m *testing.M) {
+	nrilog.Set(stubLog{slog.New(slog.DiscardHandler)}) // the runtime's side logs to a global logger
+	goleak.VerifyTestMain(m)
+}
+
+// patience is how long a test waits for what must happen; no test passes by waiting.
+const patience = 30 * time.Second
+
+// eventually waits until ok, which is looked at again and again.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: did not happen within %s", what, patience)
+		}
+	}
+}
+
+// containerd is the runtime's side: NRI's own, behind a socket whose connections a test can cut, as they are
+// cut when the runtime ends.
+type containerd struct {
+	t       testing.TB
+	dir     string
+	version string
+	pods    []*api.PodSandbox
+	ctrs    []*api.Container
+
+	nri   *adaptation.Adaptation
+	front net.Listener
+	wg    sync.WaitGroup
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+func newContainerd(t testing.TB) *containerd {
+	dir, err := os.MkdirTemp("", "nri") // short: a unix socket's path has 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	c := &containerd{t: t, dir: dir, version: "v2.4.2"}
+	t.Cleanup(c.stop)
+	return c
+}
+
+func (c *containerd) socket() string { return filepath.Join(c.dir, "nri.sock") }
+
+func (c *containerd) start() *containerd {
+	c.t.Helper()
+	var err error
+	back := filepath.Join(c.dir, "back.sock")
+	sync := func(ctx context.Context, cb adaptation.SyncCB) error {
+		_, err := cb(ctx, c.pods, c.ctrs)
+		return err
+	}
+	update := func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, nil }
+	c.nri, err = adaptation.New("containerd", c.version, sync, update, adaptation.WithSocketPath(back),
+		adaptation.WithPluginPath(filepath.Join(c.dir, "none")), adaptation.WithPluginConfigPath(filepath.Join(c.dir, "none")))
+	if err == nil {
+		err = c.nri.Start()
+	}
+	if err == nil {
+		c.front, err = net.Listen("unix", c.socket())
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	front := c.front
+	c.wg.Go(func() {
+		for {
+			in, err := front.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("unix", back)
+			if err != nil {
+				in.Close()
+				continue
+			}
+			c.mu.Lock()
+			c.conns = append(c.conns, in, out)
+			c.mu.Unlock()
+			pipe := func(a, b net.Conn) {
+				io.Copy(a, b)
+				a.Close()
+				b.Close()
+			}
+			c.wg.Go(func() { pipe(in, out) })
+			c.wg.Go(func() { pipe(out, in) })
+		}
+	})
+	return c
+}
+
+// stop ends the runtime as a kill does: all its connections are cut.
+func (c *containerd) stop() {
+	if c.nri == nil {
+		return
+	}
+	c.front.Close()
+	c.mu.Lock()
+	for _, conn := range c.conns {
+		conn.Close()
+	}
+	c.conns = nil
+	c.mu.Unlock()
+	c.wg.Wait()
+	c.nri.Stop()
+	c.nri = nil
+}
+
+func (c *containerd) runPod(pod *api.PodSandbox) error {
+	defer c.nri.BlockPluginSync().Unblock()
+	return c.nri.RunPodSandbox(context.Background(), &api.RunPodSandboxRequest{Pod: pod})
+}
+
+func (c *containerd) create(pod *api.PodSandbox, ctr *api.Container) (*api.ContainerAdjustment, error) {
+	defer c.nri.BlockPluginSync().Unblock()
+	rpl, err := c.nri.CreateContainer(context.Background(), &api.CreateContainerRequest{Pod: pod, Container: ctr})
+	return rpl.GetAdjust(), err
+}
+
+// fakeNode answers what its functions answer, and notes what it was told.
+type fakeNode struct {
+	claim  func(context.Context, []sharing.ContainerAsk) error
+	inject func(context.Context, sharing.ContainerAsk, string) (sharing.Injection, error)
+	look   func(context.Context, []sharing.Seen) error
+
+	mu      sync.Mutex
+	claimed [][]sharing.ContainerAsk
+	asked   map[string]sharing.ContainerAsk
+	seen    [][]sharing.Seen
+	gone    []string
+}
+
+func (n *fakeNode) ClaimPod(ctx context.Context, asks []sharing.ContainerAsk) error {
+	n.mu.Lock()
+	n.claimed = append(n.claimed, asks)
+	n.mu.Unlock()
+	if n.claim != nil {
+		return n.claim(ctx, asks)
+	}
+	return nil
+}
+
+func (n *fakeNode) Inject(ctx context.Context, ask sharing.ContainerAsk, id string) (sharing.Injection, error) {
+	n.mu.Lock()
+	if n.asked == nil {
+		n.asked = map[string]sharing.ContainerAsk{}
+	}
+	n.asked[id] = ask
+	n.mu.Unlock()
+	if n.inject != nil {
+		return n.inject(ctx, ask, id)
+	}
+	return injection(), nil
+}
+
+func (n *fakeNode) Witness(ctx context.Context, seen []sharing.Seen) error {
+	n.mu.Lock()
+	n.seen = append(n.seen, seen)
+	n.mu.Unlock()
+	if n.look != nil {
+		return n.look(ctx, seen)
+	}
+	return nil
+}
+
+func (n *fakeNode) ContainerGone(id string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.gone = append(n.gone, id)
+}
+
+func (n *fakeNode) isGone(id string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Contains(n.gone, id)
+}
+
+func (n *fakeNode) witnessed() [][]sharing.Seen {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.seen)
+}
+
+// fakePods knows pods by UID; one that it does not know is waited for, as the API server's view does.
+type fakePods struct {
+	unread bool
+	mu     sync.Mutex
+	byUID  map[string]sharing.Pod
+	asked  []string
+	waits  []time.Duration
+}
+
+func (p *fakePods) Pod(ctx context.Context, uid string) (sharing.Pod, bool, error) {
+	end, _ := ctx.Deadline()
+	p.mu.Lock()
+	p.asked, p.waits = append(p.asked, uid), append(p.waits, time.Until(end))
+	pod, ok := p.byUID[uid]
+	p.mu.Unlock()
+	if ok {
+		return pod, true, nil
+	}
+	<-ctx.Done()
+	if p.unread {
+		return sharing.Pod{}, false, fmt.Errorf("not read: %w", sharing.ErrUnavailable)
+	}
+	return sharing.Pod{}, false, nil
+}
+
+// conditions notes what the plugin said of itself.
+type conditions struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (c *conditions) add(s string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = append(c.all, s)
+}
+
+func (c *conditions) last() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.all) == 0 {
+		return "nothing was said"
+	}
+	return c.all[len(c.all)-1]
+}
+
+func (c *conditions) list() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.all)
+}
+
+// bench is a plugin that runs, and what it works with.
+type bench struct {
+	node *fakeNode
+	pods *fakePods
+	said *conditions
+	stop func() // ends Run and waits for it
+}
+
+// plug runs a plugin at the socket until the test ends.
+func plug(t testing.TB, socket string, node *fakeNode, change ...func(*Options)) *bench {
+	t.Helper()
+	b := &bench{node: node, pods: &fakePods{byUID: map[string]sharing.Pod{}}, said: &conditions{}}
+	o := Options{Socket: socket, Log: slog.New(slog.DiscardHandler), Node: node, Pods: b.pods, Exempt: []string{"kerf-system"}, Condition: b.said.add}
+	for _, f := range change {
+		f(&o)
+	}
+	p, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	b.stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("Run() = %v, want nil", err)
+			}
+		case <-time.After(patience):
+			t.Error("Run did not end")
+		}
+	})
+	t.Cleanup(b.stop)
+	return b
+}
+
+// serving waits until the plugin says that all is well.
+func (b *bench) serving(t testing.TB) *bench {
+	t.Helper()
+	eventually(t, "the plugin serves", func() bool { return b.said.last() == "" })
+	return b
+}
+
+func (b *bench) know(p sharing.Pod) {
+	b.pods.mu.Lock()
+	defer b.pods.mu.Unlock()
+	b.pods.byUID[p.UID] = p
+}
+
+const (
+	gpu0 = sharing.GPUID("GPU-00000000-0000-0000-0000-000000000000")
+	gpu1 = sharing.GPUID("GPU-11111111-1111-1111-1111-111111111111")
+)
+
+func injection() sharing.Injection {
+	return sharing.Injection{
+		Grant: "k-1", Level: sharing.LevelDriver, Note: `{"grant":"k-1"}`,
+		Placement: sharing.Placement{{GPU: gpu0, Memory: 10 * sharing.GiB}},
+		Env:       map[string]string{"KERF_GRANT": "k-1", "KERF_GPUS": string(gpu0)},
+	}
+}
+
+// podOf is a pod "default/NAME" as kubelet makes it for the API server.
+func podOf(name string, annotations ...string) *api.PodSandbox {
+	all := map[string]string{sourceAnnotation: sourceAPI}
+	for i := 0; i+1 < len(annotations); i += 2 {
+		all[annotations[i]] = annotations[i+1]
+	}
+	return &api.PodSandbox{Id: "box-" + name, Name: name, Uid: "uid-" + name, Namespace: "default", Annotations: all}
+}
+
+func containerOf(name string, cdi ...string) *api.Container {
+	c := &api.Container{Id: "id-" + name, PodSandboxId: "box-train", Name: name, Env: []string{"PATH=/bin"}}
+	for _, d := range cdi {
+		c.CDIDevices = append(c.CDIDevices, &api.CDIDevice{Name: d})
+	}
+	return c
+}
+
+// guarded are the CDI names of a container that kubelet admitted with 10 GiB.
+func guarded() []string { return []string{sharing.GuardDevice, sharing.CDIAsk + "=gpu-memory-gib:10"} }
+
+// memory is a container of a pod's spec with so many GiB.
+func memory(name string, kind sharing.ContainerKind, gib string) sharing.PodContainer {
+	return sharing.PodContainer{Name: name, Kind: kind, Limits: map[string]string{sharing.ResourceMemory: gib}}
+}
+
+// specOf is the API server's pod for podOf(name).
+func specOf(name string, containers ...sharing.PodContainer) sharing.Pod {
+	return sharing.Pod{UID: "uid-" + name, Namespace: "default", Name: name, Containers: containers}
+}
