@@ -11,9 +11,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -33,7 +35,9 @@ import (
 // agent wires the parts together and owns every goroutine.
 type agent struct {
 	settings
-	log     *slog.Logger
+	log *slog.Logger
+	// again starts this program again in its place; it returns only an error.
+	again   func() error
 	runtime *node.Runtime
 	events  *metrics.Events
 	cgroups cgroup.Hierarchy
@@ -47,6 +51,11 @@ type agent struct {
 func (a *agent) run(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("it must run as root, because cgroups and the driver's limits ask for it: %w", sharing.ErrDenied)
+	}
+	if a.kubernetes {
+		if err := a.joinHost(); err != nil {
+			return err
+		}
 	}
 	if err := a.prepareDir(); err != nil {
 		return err
@@ -66,6 +75,18 @@ func (a *agent) run(ctx context.Context) error {
 	err = a.serve(ctx, reg)
 	a.leaveCgroups()
 	return err
+}
+
+// joinHost makes this program run in the host's cgroup namespace: it starts itself again there if it must.
+func (a *agent) joinHost() error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	moved, err := process.JoinHostCgroups()
+	if err != nil || !moved {
+		return err
+	}
+	a.log.Info("starting again in the host's cgroup namespace")
+	return fmt.Errorf("start again in the host's cgroup namespace: %w", a.again())
 }
 
 // leaveCgroups removes the directory of our grants' cgroups if there is none.
@@ -142,11 +163,30 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 		// A socket on which nobody listens means an agent that is restarting; this one does not come.
 		return errors.Join(err, grpcListener.Close(), os.Remove(filepath.Join(a.dir, "kerf.sock")))
 	}
+	api := nodeserver.New(a.runtime, a.log)
+	var c *containers
+	var k *kubernetes
+	if a.containers || a.kubernetes {
+		if c, err = newContainers(a); err == nil && a.kubernetes {
+			k, err = newKubernetes(c)
+		}
+		if err != nil {
+			return errors.Join(err, closeAll(append(httpListeners, grpcListener)))
+		}
+		api.ServeContainers(a.runtime, c.hook())
+	}
 	first := a.loadConfig("")
-	a.log.Info("serving", "dir", a.dir, "version", version)
+	a.log.Info("serving", "dir", a.dir, "version", version, "containers", c != nil, "kubernetes", k != nil)
 	g, ctx := errgroup.WithContext(ctx)
+	if c != nil {
+		g.Go(func() error { return c.serveHook(ctx) })
+		g.Go(func() error { return c.followInventory(ctx) })
+	}
+	if k != nil {
+		g.Go(func() error { return k.run(ctx) })
+	}
 	g.Go(func() error { return a.runtime.Run(ctx) })
-	g.Go(func() error { return nodeserver.New(a.runtime, a.log).Serve(ctx, grpcListener) })
+	g.Go(func() error { return api.Serve(ctx, grpcListener) })
 	for _, l := range httpListeners {
 		g.Go(func() error { return serveHTTP(ctx, l, a.runtime, reg) })
 	}
@@ -155,6 +195,14 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 	err = g.Wait()
 	a.log.Info("stopped; grants stay in force")
 	return err
+}
+
+func closeAll(listeners []net.Listener) error {
+	var errs []error
+	for _, l := range listeners {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // newID makes a claim's id: "k-" and 40 random bits. The ledger refuses one that is taken.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kerf-gpu/kerf/hooks/nri"
 	"github.com/kerf-gpu/kerf/internal/failpoint"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/node"
@@ -20,6 +21,7 @@ import (
 // environment is what main read from the process's environment: defaults of flags, and the switch of the
 // crash tests.
 type environment struct {
+	again                                                   func() error
 	libraryPath, devRoot, config, dir, nodeName, failpoints string
 }
 
@@ -28,7 +30,7 @@ type settings struct {
 	dir, config, devRoot, lockDir, group, http, logLevel string
 	labels                                               map[string]string
 	// What follows is for a node of a Kubernetes cluster.
-	kubernetes                                 bool
+	containers, kubernetes                     bool
 	nodeName, kubeconfig, kubeletDir           string
 	nriSocket, containerdSocket, toolkitConfig string
 	cdiDir, cdiSourceDirs, hookDir, hookBinary string
@@ -54,7 +56,7 @@ func command(env environment, kill func(point string)) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			a := &agent{settings: s, log: log}
+			a := &agent{settings: s, log: log, again: env.again}
 			return a.run(c.Context())
 		},
 	}
@@ -66,6 +68,7 @@ func command(env environment, kill func(point string)) *cobra.Command {
 	f.StringVar(&s.lockDir, "lock-dir", "/run/kerf/locks", "directory of the locks that keep a second agent off a GPU; the same for all agents of a machine")
 	f.StringVar(&s.group, "group", "kerf", "group whose members may use the node socket; root alone may where there is no such group")
 	f.StringVar(&s.http, "http", "", "also serve /metrics, /healthz and /readyz on this TCP address, such as 127.0.0.1:9445")
+	f.BoolVar(&s.containers, "containers", false, "serve containers that are no pod's (kerf run --image, kerf oci patch): installs kerf-hook and CDI specs")
 	f.BoolVar(&s.kubernetes, "kubernetes", false, "serve kubelet and the container runtime on this node of a cluster")
 	f.StringVar(&s.nodeName, "node-name", env.nodeName, "this node's name in Kubernetes")
 	f.StringVar(&s.kubeconfig, "kubeconfig", "", "file to reach the API server with; empty for the service account of the agent's pod")
@@ -76,7 +79,7 @@ func command(env environment, kill func(point string)) *cobra.Command {
 	f.StringVar(&s.cdiDir, "cdi-dir", "/etc/cdi", "directory for Kerf's CDI specs; it should outlive a reboot")
 	f.StringVar(&s.cdiSourceDirs, "cdi-source-dirs", "/etc/cdi:/var/run/cdi", "directories of the node's nvidia.com/gpu CDI spec")
 	f.StringVar(&s.hookDir, "hook-dir", "/opt/kerf", "directory on the host in which kerf-hook is installed, under the agent's version")
-	f.StringVar(&s.hookBinary, "hook-binary", "", "the kerf-hook to install; empty for the one beside this program, and no containers if there is none")
+	f.StringVar(&s.hookBinary, "hook-binary", "", "the kerf-hook to install; empty for the one beside this program")
 	f.StringSliceVar(&s.exempt, "exempt-namespace", []string{"kerf-system"}, "namespace whose containers keep their own NVIDIA_VISIBLE_DEVICES (repeatable)")
 	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
 	return c
@@ -108,7 +111,7 @@ func (s *settings) check(env environment, kill func(point string)) error {
 	}
 	points, err := failpoint.Parse(env.failpoints, failpoint.Actions{Exit: kill})
 	if err == nil {
-		err = points.Check(node.Failpoints()...)
+		err = points.Check(append(node.Failpoints(), nri.Failpoints()...)...)
 	}
 	if err != nil {
 		return fmt.Errorf("KERF_FAILPOINTS: %w", err)

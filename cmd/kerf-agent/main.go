@@ -29,6 +29,7 @@ func main() {
 		dir:         os.Getenv("KERF_DIR"),
 		nodeName:    os.Getenv("KERF_NODE_NAME"),
 		failpoints:  os.Getenv("KERF_FAILPOINTS"),
+		again:       func() error { return syscall.Exec("/proc/self/exe", os.Args, os.Environ()) },
 	}
 	kill := func(string) {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)

@@ -87,7 +87,7 @@ func serveHTTP(ctx context.Context, l net.Listener, r *node.Runtime, reg *promet
 		_, _ = fmt.Fprintln(w, "ok")
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if why := r.NotReady(); len(why) > 0 {
+		if why := r.PodsNotReady(); len(why) > 0 {
 			http.Error(w, strings.Join(why, "\n"), http.StatusServiceUnavailable)
 			return
 		}

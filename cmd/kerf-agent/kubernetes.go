@@ -1,0 +1,111 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kerf-gpu/kerf/deviceplugin"
+	"github.com/kerf-gpu/kerf/hooks/nri"
+	"github.com/kerf-gpu/kerf/internal/containerd"
+	"github.com/kerf-gpu/kerf/internal/kube"
+	"github.com/kerf-gpu/kerf/internal/kubelet"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// kubernetes is what the agent is beside its node API on a node of a cluster: device plugin, NRI plugin, the
+// view of the node's pods, and the second witness.
+type kubernetes struct {
+	*containers
+	plugin      *deviceplugin.Plugin
+	inject      *nri.Plugin
+	api         *kube.Client
+	runtimeDoor *containerd.Client
+	// judged and doubted are the conditions that the container runtime's configuration has set.
+	judged, doubted map[string]string
+	kubelet         *kubelet.Client
+}
+
+// newKubernetes opens the doors; nothing is served and nobody is asked yet.
+func newKubernetes(c *containers) (*kubernetes, error) {
+	a, k := c.agent, &kubernetes{containers: c}
+	var err error
+	if k.api, err = kube.Open(kube.Options{Kubeconfig: a.kubeconfig, Node: a.nodeName, Log: a.log}); err != nil {
+		return nil, fmt.Errorf("API server: %w", err)
+	}
+	if k.runtimeDoor, err = containerd.Open(a.containerdSocket); err != nil {
+		return nil, fmt.Errorf("container runtime: %w", err)
+	}
+	if k.kubelet, err = kubelet.Open(kubelet.SocketPath(a.kubeletDir)); err != nil {
+		return nil, errors.Join(fmt.Errorf("kubelet: %w", err), k.runtimeDoor.Close())
+	}
+	k.plugin = deviceplugin.New(deviceplugin.Options{
+		Dir: filepath.Join(a.kubeletDir, "device-plugins"), Log: a.log, Gate: k.gate, Holdings: k.kubelet,
+	})
+	k.inject, err = nri.New(nri.Options{
+		Socket: a.nriSocket, Log: a.log, Node: a.runtime, Pods: k.api, Exempt: a.exempt, Failpoints: a.failpoints,
+		Condition: func(why string) { a.runtime.SetPodBlocked("nri", why) },
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("NRI plugin: %w", err), k.close())
+	}
+	c.tell = k.tellKubelet
+	// Until each has spoken for itself.
+	a.runtime.SetPodBlocked("nri", "the NRI plugin is not connected to the container runtime yet")
+	a.runtime.SetPodBlocked("runtime", "the container runtime's configuration has not been read yet")
+	a.runtime.SetPodBlocked("cdi", "the CDI specs have not been written yet")
+	return k, nil
+}
+
+// run serves kubelet and the container runtime until ctx ends.
+func (k *kubernetes) run(ctx context.Context) error {
+	k.api.OnGone(k.runtime.PodGone)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return k.api.Run(ctx) })
+	g.Go(func() error { k.api.Resync(ctx, k.runtime.PodClaims, k.runtime.PodGone); return nil })
+	g.Go(func() error { return k.inject.Run(ctx) })
+	g.Go(func() error { return k.plugin.Run(ctx) })
+	g.Go(func() error { return k.judgeRuntime(ctx) })
+	g.Go(func() error { return k.followRuntime(ctx) })
+	g.Go(func() error { return k.crossCheckLoop(ctx) })
+	err := g.Wait()
+	return errors.Join(err, k.close())
+}
+
+func (k *kubernetes) close() error { return errors.Join(k.runtimeDoor.Close(), k.kubelet.Close()) }
+
+// tellKubelet tells kubelet what the node offers, and who holds what of it.
+func (k *kubernetes) tellKubelet(units []deviceplugin.Unit) {
+	mode := k.runtime.Pool().Mode
+	err := k.plugin.SetInventory(deviceplugin.Inventory{Units: units, Memory: mode.Shared(), Percent: mode.Shared(), Whole: mode.Whole()})
+	text := ""
+	if err != nil {
+		text = fmt.Sprintf("kubelet cannot be told of the GPUs: %v", err)
+	}
+	k.runtime.SetPodBlocked("inventory", text)
+	k.plugin.SetHolders(k.runtime.Holders())
+}
+
+// gate waits until pods' containers may start: what kubelet waits for before each of them. The error says
+// what is not ready.
+func (k *kubernetes) gate(ctx context.Context) error {
+	for {
+		changed := k.runtime.Changed()
+		why := k.runtime.PodsNotReady()
+		if len(why) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("kerf-agent is not ready: %s: %w", strings.Join(why, "; "), sharing.ErrUnavailable)
+		case <-changed:
+		}
+	}
+}

@@ -1,0 +1,117 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/containerd"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const (
+	// runtimeEvery is how often the container runtime's configuration is judged anew: it changes by a restart.
+	runtimeEvery = 10 * time.Second
+	// crossCheckEvery is how often containerd's list is compared with the ledger even if nothing was told.
+	crossCheckEvery = 30 * time.Second
+	runtimeDeadline = 10 * time.Second
+)
+
+// judgeRuntime says what of the container runtime keeps pods from being started with grants, until ctx ends.
+func (k *kubernetes) judgeRuntime(ctx context.Context) error {
+	t := time.NewTicker(runtimeEvery)
+	defer t.Stop()
+	for {
+		k.judgeOnce(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+	}
+}
+
+// judgeOnce sets one condition for each problem, and takes back those that have gone. A runtime that does not
+// answer keeps the last judgement; before the first there is none, and NRI is not connected either.
+func (k *kubernetes) judgeOnce(ctx context.Context) {
+	ask, cancel := context.WithTimeout(ctx, runtimeDeadline)
+	defer cancel()
+	report, err := k.runtimeDoor.Report(ask)
+	if err != nil {
+		if ctx.Err() == nil {
+			k.runtime.SetWarning("container runtime", "the container runtime does not tell of its configuration: "+err.Error())
+		}
+		return
+	}
+	k.runtime.SetWarning("container runtime", "")
+	blocking, warning := map[string]string{}, map[string]string{}
+	for _, p := range containerd.Verdict(report, containerd.ReadToolkit(k.toolkitConfig), k.cdiDir) {
+		if p.Blocking {
+			blocking["runtime "+p.Key] = p.String()
+		} else {
+			warning["runtime "+p.Key] = p.String()
+		}
+	}
+	k.judged = renew(k.judged, blocking, k.runtime.SetPodBlocked)
+	k.doubted = renew(k.doubted, warning, k.runtime.SetWarning)
+	k.runtime.SetPodBlocked("runtime", "")
+}
+
+// renew sets what is there now and takes back what was there before and is not any more.
+func renew(before, now map[string]string, set func(key, sentence string)) map[string]string {
+	for key := range before {
+		if _, still := now[key]; !still {
+			set(key, "")
+		}
+	}
+	for key, sentence := range now {
+		set(key, sentence)
+	}
+	return now
+}
+
+// followRuntime is the second witness beside NRI: what containerd itself tells of ends, and its list of
+// containers against the ledger.
+func (k *kubernetes) followRuntime(ctx context.Context) error {
+	err := k.runtimeDoor.Events(ctx, func(e containerd.Event) {
+		if e.Kind != containerd.EventConnected {
+			k.runtime.ContainerGone(e.ContainerID)
+			return
+		}
+		k.crossCheck(ctx)
+	})
+	if errors.Is(err, sharing.ErrUnsupported) || errors.Is(err, sharing.ErrInvalid) {
+		k.runtime.SetWarning("second witness", "the container runtime tells of no ends beside NRI: "+err.Error())
+		return nil
+	}
+	return err
+}
+
+// crossCheckLoop compares now and then.
+func (k *kubernetes) crossCheckLoop(ctx context.Context) error {
+	t := time.NewTicker(crossCheckEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+			k.crossCheck(ctx)
+		}
+	}
+}
+
+func (k *kubernetes) crossCheck(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, runtimeDeadline)
+	defer cancel()
+	seen, err := k.runtimeDoor.Containers(ctx, containerd.NamespaceKubernetes)
+	if err == nil {
+		err = k.runtime.CrossCheck(ctx, seen)
+	}
+	if err != nil && ctx.Err() == nil {
+		k.log.Warn("containers not compared with the ledger", "error", err.Error())
+	}
+}
