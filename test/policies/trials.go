@@ -1,0 +1,145 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policies
+
+import (
+	"slices"
+)
+
+const (
+	memory  = "kerf.dev/gpu-memory-gib"
+	percent = "kerf.dev/gpu-percent"
+	whole   = "kerf.dev/gpu"
+)
+
+// signs are refused by one policy each: when they are, all policies are in force.
+func signs() []trial {
+	return []trial{
+		{name: "a placement", do: create(annotated("placement.kerf.dev/main", "GPU-1"))},
+		{name: "an amount", do: create(asks(memory, "10Gi"))},
+		{name: "an amount in a template", do: deployment(asks(memory, "10Gi"))},
+		{name: "a privileged pod", do: create(asks(memory, "10"), beside(privileged()))},
+		{name: "a host path", do: create(mounts("/run/kerf"))},
+	}
+}
+
+func trials() []trial {
+	return slices.Concat(placements(), amounts(), templates(), strong(), hostPaths())
+}
+
+func placements() []trial {
+	const by = "written by the scheduler alone"
+	note := map[string]string{"placement.kerf.dev/main": "GPU-2"}
+	return []trial{
+		{name: "a pod", do: create()},
+		{name: "a wish", do: create(annotated("kerf.dev/placement", "spread"))},
+		{name: "a wish for one container", do: create(annotated("gpu-model.kerf.dev/main", "*H100*"))},
+		{name: "a placement", do: create(annotated("placement.kerf.dev/main", "GPU-1")), refused: by},
+		{name: "an empty placement", do: create(annotated("placement.kerf.dev/main", "")), refused: by},
+		{name: "a placement", as: scheduler, do: create(annotated("placement.kerf.dev/main", "GPU-1"))},
+		{name: "a placement", as: "system:serviceaccount:kerf-system:kerf-scheduler", do: create(annotated("placement.kerf.dev/main", "GPU-1"))},
+		{name: "another annotation of a planned pod", do: patch(planned, `{"metadata":{"annotations":{"a":"b"}}}`)},
+		{name: "a label of a planned pod", do: patch(planned, `{"metadata":{"labels":{"a":"b"}}}`)},
+		{name: "a change of placement", do: patch(planned, `{"metadata":{"annotations":{"placement.kerf.dev/main":"GPU-2"}}}`), refused: by},
+		{name: "a placement more", do: patch(planned, `{"metadata":{"annotations":{"placement.kerf.dev/other":"GPU-1"}}}`), refused: by},
+		{name: "a placement less", do: patch(planned, `{"metadata":{"annotations":{"placement.kerf.dev/main":null}}}`), refused: by},
+		{name: "a placement less", as: scheduler, do: patch(planned, `{"metadata":{"annotations":{"placement.kerf.dev/main":null}}}`)},
+		{name: "a status", do: patch(planned, `{"status":{"message":"well"}}`, "status")},
+		{name: "a placement by way of the status", do: patch(planned, `{"metadata":{"annotations":{"placement.kerf.dev/main":"GPU-2"}}}`, "status"), refused: by},
+		{name: "a binding", do: bind(nil)},
+		{name: "a binding with a placement", do: bind(note), refused: by},
+		{name: "a binding with a placement", as: scheduler, do: bind(note)},
+		{name: "an old binding with a placement", do: bindOld(note), refused: by},
+		{name: "an old binding with a placement", as: scheduler, do: bindOld(note)},
+	}
+}
+
+func amounts() []trial {
+	return []trial{
+		{name: "10 GiB", do: create(asks(memory, "10"))},
+		{name: "1000 GiB, which Kubernetes writes as 1k", do: create(asks(memory, "1000"))},
+		{name: "the most GiB", do: create(asks(memory, "100000"))},
+		{name: "both amounts", do: create(asks(memory, "10", percent, "25"), first(memory, "3"))},
+		{name: "64 GPUs", do: create(asks(whole, "64"))},
+		{name: "others' resources", do: create(asks("example.com/thing", "2", "cpu", "500m", "memory", "10Gi"))},
+		{name: "a MIG instance", do: create(asks("kerf.dev/mig-1g.10gb", "1"))},
+		{name: "10Gi", do: create(asks(memory, "10Gi")), refused: `container "main": kerf.dev/gpu-memory-gib must be a whole number from 1 to 100000, and is "10Gi"; write 10, the unit is GiB`},
+		{name: "80Gi in an init container", do: create(first(memory, "80Gi")), refused: `container "first": kerf.dev/gpu-memory-gib must be a whole number from 1 to 100000, and is "80Gi"; write 80,`},
+		{name: "10G", do: create(asks(memory, "10G")), refused: `write 10, the unit is GiB`},
+		{name: "0 GiB", do: create(asks(memory, "0")), refused: "must be a whole number from 1 to 100000"},
+		{name: "too many GiB", do: create(asks(memory, "100001")), refused: "must be a whole number from 1 to 100000"},
+		{name: "far too many GiB", do: create(asks(memory, "9223372036854775807")), refused: "must be a whole number from 1 to 100000"},
+		{name: "0 percent", do: create(asks(percent, "0")), refused: `kerf.dev/gpu-percent must be a whole number from 1 to 6400, and is "0"`},
+		{name: "the most percent", do: create(asks(percent, "6400"))},
+		{name: "too much percent", do: create(asks(percent, "6401")), refused: "must be a whole number from 1 to 6400"},
+		{name: "0 GPUs", do: create(asks(whole, "0")), refused: "kerf.dev/gpu must be a whole number from 1 to 64"},
+		{name: "65 GPUs", do: create(asks(whole, "65")), refused: "kerf.dev/gpu must be a whole number from 1 to 64"},
+		{name: "two kinds", do: create(asks(whole, "1", memory, "10")), refused: "one container asks for one kind"},
+		{name: "two kinds with MIG", do: create(asks("kerf.dev/mig-1g.10gb", "1", percent, "10")), refused: "one container asks for one kind"},
+		{name: "two MIG kinds", do: create(asks("kerf.dev/mig-1g.10gb", "1", "kerf.dev/mig-2g.20gb", "1")), refused: "one container asks for one kind"},
+		{name: "two kinds in two containers", do: create(asks(memory, "10"), first(whole, "1"))},
+		{name: "a resource that is none", do: create(asks("kerf.dev/gpu-memory", "10")), refused: `container "main" asks for kerf.dev/gpu-memory, which is no resource of Kerf`},
+	}
+}
+
+func templates() []trial {
+	const words = `and is "10Gi"; write 10, the unit is GiB`
+	return []trial{
+		{name: "a good deployment", do: deployment(asks(memory, "10"))},
+		{name: "a good job", do: job(asks(percent, "50"))},
+		{name: "a deployment of others", do: deployment(asks("cpu", "1"))},
+		{name: "a deployment", do: deployment(asks(memory, "10Gi")), refused: words},
+		{name: "a stateful set", do: statefulSet(asks(memory, "10Gi")), refused: words},
+		{name: "a daemon set", do: daemonSet(asks(memory, "10Gi")), refused: words},
+		{name: "a job", do: job(asks(memory, "10Gi")), refused: words},
+		{name: "a deployment of two kinds", do: deployment(asks(whole, "1", percent, "10")), refused: "one container asks for one kind"},
+	}
+}
+
+func strong() []trial {
+	const words = `container "beside" is privileged or adds`
+	share := asks(memory, "10")
+	return []trial{
+		{name: "privileged without a share", do: create(beside(privileged()))},
+		{name: "a share with a weak capability", do: create(share, beside(capable("NET_BIND_SERVICE")))},
+		{name: "a share beside privileged", do: create(share, beside(privileged())), refused: words},
+		{name: "a share for an init container beside privileged", do: create(first(percent, "10"), beside(privileged())), refused: words},
+		{name: "a whole GPU beside privileged", do: create(asks(whole, "1"), beside(privileged())), refused: words},
+		{name: "a share beside SYS_ADMIN", do: create(share, beside(capable("NET_ADMIN", "SYS_ADMIN"))), refused: words},
+		{name: "a share beside CAP_SYS_ADMIN", do: create(share, beside(capable("CAP_SYS_ADMIN"))), refused: words},
+		{name: "a share beside sys_admin", do: create(share, beside(capable("sys_admin"))), refused: words},
+		{name: "a share beside ALL", do: create(share, beside(capable("ALL"))), refused: words},
+		{name: "a harmless container to look inside", do: patch(sharing, debug(`{}`), "ephemeralcontainers")},
+		{name: "a privileged container to look inside", do: patch(sharing, debug(`{"privileged":true}`), "ephemeralcontainers"), refused: `container "look" is privileged or adds`},
+		{name: "a container with SYS_ADMIN to look inside", do: patch(sharing, debug(`{"capabilities":{"add":["SYS_ADMIN"]}}`), "ephemeralcontainers"), refused: `container "look" is privileged or adds`},
+		{name: "a privileged container to look inside a pod without a share", do: patch(planned, debug(`{"privileged":true}`), "ephemeralcontainers")},
+	}
+}
+
+func debug(security string) string {
+	return `{"spec":{"ephemeralContainers":[{"name":"look","image":"kerf.test/nothing:1","securityContext":` + security + `}]}}`
+}
+
+func hostPaths() []trial {
+	const words = "reaches GPUs past Kerf"
+	share := asks(memory, "10")
+	out := []trial{
+		{name: "no host path", do: create(share)},
+		{name: "host paths that are nobody's", do: create(share, mounts("/data", "/dev/shm", "/runs/kerf", "/etc/cdix", "/var/lib/kubelet/pods/x"))},
+		{name: "a share with the root folder", do: create(share, mounts("/")), refused: words},
+		{name: "a share with /dev", do: create(share, mounts("/dev")), refused: words},
+		{name: "a share with /var/lib", do: create(share, mounts("/var/lib")), refused: words},
+		{name: "a share with containerd's socket", do: create(share, mounts("/run/containerd/containerd.sock")), refused: words},
+		{name: "a share with the cgroup tree", do: create(share, mounts("/sys/fs/cgroup/kubepods.slice")), refused: words},
+		{name: "node agents' paths without a share", do: create(mounts("/", "/dev", "/proc", "/run/containerd/containerd.sock", "/sys/fs/cgroup"))},
+		{name: "one bad path among good ones", do: create(mounts("/data", "/etc/cdi")), refused: `hostPath "/etc/cdi/" reaches GPUs past Kerf`},
+	}
+	for _, path := range []string{
+		"/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-caps", "/dev//./nvidia0", "/dev/nvidia-caps/nvidia-cap1", "/run/kerf", "/var/run/kerf/hook.sock",
+		"/run/kerf/", "/etc/cdi", "/var/run/cdi", "/run/cdi/x.json", "/opt/kerf/v1", "/var/lib/kubelet/device-plugins", "/proc/1/root", "/proc/self/root/dev",
+	} {
+		out = append(out, trial{name: "the host path " + path, do: create(mounts(path)), refused: words})
+	}
+	return out
+}
