@@ -1,0 +1,102 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cdi
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+	cdilib "tags.cncf.io/container-device-interface/pkg/cdi"
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// EditsFor reads the spec of kerf.dev/gpu that Install wrote into dir and returns what it has for all of the
+// GPUs together, for a spec that no container runtime will look CDI names up for. Device nodes come with
+// type, numbers and mode, taken from the machine where the spec leaves them out. Errors wrap
+// sharing.ErrNotFound (no spec, no such GPU, no device file) or sharing.ErrInvalid (no readable spec).
+func EditsFor(dir string, gpus []sharing.GPUID) (specs.ContainerEdits, error) {
+	path := filepath.Join(dir, fileName(sharing.CDIGPU))
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return specs.ContainerEdits{}, fmt.Errorf("cdi spec %q is not there; the agent makes it from the specs of nvidia.com/gpu: %w", path, sharing.ErrNotFound)
+	}
+	if err != nil {
+		return specs.ContainerEdits{}, fmt.Errorf("read cdi spec: %w (%w)", err, sharing.ErrUnavailable)
+	}
+	edits, err := editsFor(data, gpus)
+	if err != nil {
+		return specs.ContainerEdits{}, fmt.Errorf("cdi spec %q: %w", path, err)
+	}
+	for _, d := range edits.DeviceNodes {
+		if err := complete(d); err != nil {
+			return specs.ContainerEdits{}, fmt.Errorf("cdi spec %q: %w", path, err)
+		}
+	}
+	return edits, nil
+}
+
+// editsFor is EditsFor without the machine.
+func editsFor(data []byte, gpus []sharing.GPUID) (specs.ContainerEdits, error) {
+	s, err := cdilib.ParseSpec(data)
+	if err != nil || s == nil || s.Kind != sharing.CDIGPU {
+		return specs.ContainerEdits{}, fmt.Errorf("no spec of %s: %w", sharing.CDIGPU, errors.Join(err, sharing.ErrInvalid))
+	}
+	all := &cdilib.ContainerEdits{ContainerEdits: &specs.ContainerEdits{}}
+	all.Append(&cdilib.ContainerEdits{ContainerEdits: &s.ContainerEdits})
+	for i, id := range gpus {
+		found := false
+		for _, d := range s.Devices {
+			if d.Name == string(id) {
+				all.Append(&cdilib.ContainerEdits{ContainerEdits: &d.ContainerEdits})
+				found = true
+			}
+		}
+		if !found {
+			return specs.ContainerEdits{}, fmt.Errorf("no device %q: %w", gpus[i], sharing.ErrNotFound)
+		}
+	}
+	return tighten(*all.ContainerEdits), nil
+}
+
+// complete fills in what a device node leaves to the machine. What the spec says is never changed.
+func complete(d *specs.DeviceNode) error {
+	whole := d.Type != "" && (d.Major != 0 || d.Type == "p")
+	if whole && d.FileMode != nil {
+		return nil
+	}
+	path := d.HostPath
+	if path == "" {
+		path = d.Path
+	}
+	info, err := os.Lstat(path)
+	if err != nil && whole {
+		return nil // the OCI runtime has a mode of its own
+	}
+	if err != nil {
+		return fmt.Errorf("device %q: %w (%w)", path, err, sharing.ErrNotFound)
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	kind := map[fs.FileMode]string{fs.ModeDevice | fs.ModeCharDevice: "c", fs.ModeDevice: "b", fs.ModeNamedPipe: "p"}[info.Mode().Type()]
+	if !ok || kind == "" || d.Type != "" && d.Type != kind && (d.Type != "u" || kind != "c") {
+		return fmt.Errorf("device %q (%s) is no such device node: %w", path, info.Mode(), sharing.ErrInvalid)
+	}
+	if d.Type == "" {
+		d.Type = kind
+	}
+	if d.Major == 0 && kind != "p" {
+		d.Major, d.Minor = int64(unix.Major(stat.Rdev)), int64(unix.Minor(stat.Rdev))
+	}
+	if d.FileMode == nil {
+		mode := info.Mode().Perm()
+		d.FileMode = &mode
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cdi
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/atomicfile"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const (
+	hookMode fs.FileMode = 0o755
+	// maxHook is more than the program will ever have.
+	maxHook = 64 << 20
+	// maxVersion is the longest name of a version.
+	maxVersion = 64
+	// keptVersions are the versions whose program stays: this one, and the one that specs on disk and
+	// containers that are being made may still name.
+	keptVersions = 2
+)
+
+// InstallHook puts the program at binary into dir as <version>/kerf-hook, where specs name it, and returns
+// its path. The program is replaced as a whole, also while it runs; where it is there already, nothing is
+// written. Of other versions the one that was installed last stays, older ones are removed. Errors wrap
+// sharing.ErrDenied when others than root can write to the folder, sharing.ErrStale when what was written
+// reads back differently, and as atomicfile.Write does.
+func InstallHook(dir, version, binary string) (string, error) {
+	if !isVersion(version) {
+		return "", sharing.Invalid("version", version, "build with a version of letters, digits and . _ + -", "cannot name a folder")
+	}
+	data, err := readHook(binary)
+	if err != nil {
+		return "", err
+	}
+	own := filepath.Join(dir, version)
+	if err := makeDir(own); err != nil {
+		return "", fmt.Errorf("install kerf-hook: %w", err)
+	}
+	if err := atomicfile.CleanTemp(own); err != nil {
+		return "", fmt.Errorf("install kerf-hook: %w", err)
+	}
+	path := filepath.Join(own, hookName)
+	if VerifyHook(path, sha256.Sum256(data)) != nil {
+		if err := atomicfile.Write(path, data, hookMode); err != nil {
+			return "", fmt.Errorf("install kerf-hook: %w", err)
+		}
+		if err := VerifyHook(path, sha256.Sum256(data)); err != nil {
+			return "", fmt.Errorf("install kerf-hook: %w", err)
+		}
+	}
+	// The folder's time says which version was the last one, also when nothing was written.
+	now := time.Now()
+	if err := os.Chtimes(own, now, now); err != nil {
+		return "", fmt.Errorf("install kerf-hook: %w (%w)", err, sharing.ErrUnavailable)
+	}
+	if err := removeOld(dir, version); err != nil {
+		return "", fmt.Errorf("remove old versions of kerf-hook: %w", err)
+	}
+	return path, nil
+}
+
+// HookSum is the hash of the program at path, for VerifyHook.
+func HookSum(path string) ([sha256.Size]byte, error) {
+	data, err := readHook(path)
+	return sha256.Sum256(data), err
+}
+
+// VerifyHook looks whether the program at path is the one with that hash and can be run by root alone's
+// doing. The error wraps sharing.ErrNotFound or sharing.ErrStale.
+func VerifyHook(path string, sum [sha256.Size]byte) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%q is gone: %w", path, sharing.ErrNotFound)
+	case err != nil:
+		return fmt.Errorf("look at kerf-hook: %w (%w)", err, sharing.ErrUnavailable)
+	case info.Mode() != hookMode || !ownedByRoot(info):
+		return fmt.Errorf("%q has mode %s and may not be root's: it must be root's, %s: %w", path, info.Mode(), hookMode, sharing.ErrStale)
+	}
+	data, err := readHook(path)
+	if err != nil {
+		return err
+	}
+	if have := sha256.Sum256(data); !bytes.Equal(have[:], sum[:]) {
+		return fmt.Errorf("%q has other content than was installed: %w", path, sharing.ErrStale)
+	}
+	return nil
+}
+
+func readHook(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("read kerf-hook: %w (%w)", err, sharing.ErrNotFound)
+	case err != nil:
+		return nil, fmt.Errorf("read kerf-hook: %w (%w)", err, sharing.ErrUnavailable)
+	case !info.Mode().IsRegular() || info.Size() == 0 || info.Size() > maxHook:
+		return nil, fmt.Errorf("read kerf-hook: %q (%s, %d bytes) is no program: %w", path, info.Mode(), info.Size(), sharing.ErrInvalid)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read kerf-hook: %w (%w)", err, sharing.ErrUnavailable)
+	}
+	return data, nil
+}
+
+// removeOld leaves version and the newest of the others. Only folders that hold nothing but a kerf-hook are
+// touched.
+func removeOld(dir, version string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("%w (%w)", err, sharing.ErrUnavailable)
+	}
+	type folder struct {
+		path string
+		time time.Time
+	}
+	var others []folder
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if e.Name() == version || !e.IsDir() || !holdsHookAlone(path) {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			continue // removed meanwhile
+		}
+		others = append(others, folder{path, info.ModTime()})
+	}
+	slices.SortFunc(others, func(a, b folder) int { return b.time.Compare(a.time) })
+	var errs []error
+	for _, f := range others[min(keptVersions-1, len(others)):] {
+		for _, path := range []string{filepath.Join(f.path, hookName), f.path} {
+			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, fmt.Errorf("%w (%w)", err, sharing.ErrUnavailable))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func holdsHookAlone(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	return err == nil && len(entries) == 1 && entries[0].Name() == hookName && entries[0].Type().IsRegular()
+}
+
+// isVersion holds versions to what can be a folder's name and stands in a spec without quotes.
+func isVersion(s string) bool {
+	if s == "" || len(s) > maxVersion {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		alnum := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !alnum && (i == 0 || c != '.' && c != '_' && c != '+' && c != '-') {
+			return false
+		}
+	}
+	return true
+}

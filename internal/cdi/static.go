@@ -1,0 +1,156 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cdi
+
+import (
+	"path"
+	"strings"
+
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const (
+	createRuntime = "createRuntime"
+	// hookName is the program's name, in its path and as its first argument.
+	hookName = "kerf-hook"
+	// hookTimeout is the runtime's own limit in seconds. The hook ends by itself after half of it.
+	hookTimeout = 120
+	// hookEnv is the whole environment of a hook that has none of its own. It must not be empty: with an empty
+	// one the runtime would pass on the environment that it was started with.
+	hookEnv = "PATH=/usr/sbin:/usr/bin:/sbin:/bin"
+
+	// nearEnv shows a program what was admitted; nothing reads it.
+	nearEnv = "KERF_NEAR"
+
+	// maxAmount bounds each amount, so that a file stays one that container runtimes load in no time.
+	maxAmount = 16384
+	// maxSocket is the longest path of a unix socket.
+	maxSocket = 107
+)
+
+// Maxima are the largest amounts that a node can be asked for: the totals over all its GPUs.
+type Maxima struct {
+	// MemoryGiB is whole GiB, Percent hundredths of a GPU, GPUs whole ones; each 0 to 16384.
+	MemoryGiB, Percent, GPUs int
+	// NUMANodes is how many NUMA nodes have GPUs with numbers below it, 0 to sharing.MaxNUMA.
+	NUMANodes int
+}
+
+// Union is the larger of each amount.
+func (m Maxima) Union(o Maxima) Maxima {
+	return Maxima{
+		MemoryGiB: max(m.MemoryGiB, o.MemoryGiB),
+		Percent:   max(m.Percent, o.Percent),
+		GPUs:      max(m.GPUs, o.GPUs),
+		NUMANodes: max(m.NUMANodes, o.NUMANodes),
+	}
+}
+
+// of is the largest amount of a resource as Ask names it.
+func (m *Maxima) of(resource string) *int {
+	switch sharing.Domain + "/" + resource {
+	case sharing.ResourceMemory:
+		return &m.MemoryGiB
+	case sharing.ResourcePercent:
+		return &m.Percent
+	case sharing.ResourceGPU:
+		return &m.GPUs
+	}
+	return nil
+}
+
+func (m Maxima) check() error {
+	for _, a := range []struct {
+		field      string
+		have, most int
+	}{
+		{"GPU memory of the node in GiB", m.MemoryGiB, maxAmount},
+		{"percent of the node", m.Percent, maxAmount},
+		{"GPUs of the node", m.GPUs, maxAmount},
+		{"NUMA nodes", m.NUMANodes, sharing.MaxNUMA},
+	} {
+		if a.have < 0 || a.have > a.most {
+			return sharing.Invalid(a.field, "", "", "is %d, not 0 to %d", a.have, a.most)
+		}
+	}
+	return nil
+}
+
+// Hook is how kerf-hook is called.
+type Hook struct {
+	// Path is the program's path on the host: absolute, clean, and ending in kerf-hook.
+	Path string
+	// Socket is the agent's socket on the host: absolute and clean.
+	Socket string
+}
+
+func (h Hook) check() error {
+	const remedy = "write an absolute path without . and .. in it"
+	if !path.IsAbs(h.Path) || path.Clean(h.Path) != h.Path || path.Base(h.Path) != hookName {
+		return sharing.Invalid("path of the hook", h.Path, remedy, "is not a path of "+hookName)
+	}
+	if !path.IsAbs(h.Socket) || path.Clean(h.Socket) != h.Socket || len(h.Socket) > maxSocket {
+		return sharing.Invalid("socket of the hook", h.Socket, remedy, "is not the path of a socket (at most %d bytes)", maxSocket)
+	}
+	return nil
+}
+
+// edit is the hook as a container edit, with more arguments behind its own.
+func (h Hook) edit(args ...string) *specs.Hook {
+	timeout := hookTimeout
+	return &specs.Hook{
+		HookName: createRuntime,
+		Path:     h.Path,
+		Args:     append([]string{hookName, "arm", "--socket", h.Socket}, args...),
+		Env:      []string{hookEnv},
+		Timeout:  &timeout,
+	}
+}
+
+// Static makes the specs of guard, ask and near for every amount up to m. A kind without any amount has no
+// file. It is pure: the same input gives the same bytes. Errors are *sharing.FieldError.
+func Static(m Maxima, h Hook) ([]File, error) {
+	if err := m.check(); err != nil {
+		return nil, err
+	}
+	if err := h.check(); err != nil {
+		return nil, err
+	}
+	_, armed, _ := strings.Cut(sharing.GuardDevice, "=")
+	guard := &specs.Spec{Kind: sharing.CDIGuard, Devices: []specs.Device{{
+		Name: armed, ContainerEdits: specs.ContainerEdits{Hooks: []*specs.Hook{h.edit()}},
+	}}}
+	ask := &specs.Spec{Kind: sharing.CDIAsk}
+	for _, resource := range sharing.AskResources() {
+		for n := 1; n <= *m.of(resource); n++ {
+			amount := sharing.Ask{Resource: resource, Count: n}.String()
+			ask.Devices = append(ask.Devices, specs.Device{
+				Name: amount, ContainerEdits: specs.ContainerEdits{Hooks: []*specs.Hook{h.edit("--ask", amount)}},
+			})
+		}
+	}
+	near := &specs.Spec{Kind: sharing.CDINear}
+	for node := range m.NUMANodes {
+		for n := 1; n <= m.GPUs; n++ {
+			amount := sharing.Near{NUMA: node, Count: n}.String()
+			near.Devices = append(near.Devices, specs.Device{
+				Name: amount, ContainerEdits: specs.ContainerEdits{Env: []string{nearEnv + "=" + amount}},
+			})
+		}
+	}
+	var files []File
+	for _, s := range []*specs.Spec{guard, ask, near} {
+		if len(s.Devices) == 0 {
+			continue
+		}
+		f, err := newFile(s)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}
