@@ -168,7 +168,7 @@ func (r *Runtime) dropForgotten() (dropped, pods bool) {
 func (r *Runtime) forgotten(c ledger.Claim, h *holding) bool {
 	switch {
 	case c.Owner.Pod():
-		return r.gonePods[c.Owner.PodUID]
+		return h.spent || r.gonePods[c.Owner.PodUID]
 	case !h.until.IsZero():
 		return time.Now().After(h.until)
 	}

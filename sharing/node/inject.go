@@ -72,11 +72,15 @@ func (r *Runtime) bind(ask sharing.ContainerAsk, containerID string) (ledger.Cla
 }
 
 // endInitClaims drops the claims of a pod's init containers: they have run once an app container is made. One
-// that is still in use stays until it is not. It needs the lock.
+// whose lease has not ended yet is dropped when it has. It needs the lock.
 func (r *Runtime) endInitClaims(podUID string) error {
 	for _, g := range r.ledger.Grants() {
 		h := r.held[g.Claim.ID]
-		if g.Claim.Owner.PodUID != podUID || h == nil || h.kind != sharing.ContainerInit || h.busy || g.Lease != nil {
+		if g.Claim.Owner.PodUID != podUID || h == nil || h.kind != sharing.ContainerInit {
+			continue
+		}
+		if h.busy || g.Lease != nil {
+			h.spent = true
 			continue
 		}
 		if err := r.drop(g.Claim.ID); err != nil {

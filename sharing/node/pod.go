@@ -4,6 +4,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,10 +37,15 @@ func (r *Runtime) ClaimPod(_ context.Context, asks []sharing.ContainerAsk) error
 }
 
 func (r *Runtime) claimPod(asks []sharing.ContainerAsk) (int, error) {
-	// Those that run beside each other first: an init container then finds what it may use.
+	// Those that run beside each other first, then the larger init containers: a later one then finds what it
+	// may use.
 	asks = slices.Clone(asks)
 	slices.SortStableFunc(asks, func(a, b sharing.ContainerAsk) int {
-		return int(a.Kind/sharing.ContainerInit) - int(b.Kind/sharing.ContainerInit)
+		x, y := a.Request, b.Request
+		if a.Kind != sharing.ContainerInit || b.Kind != sharing.ContainerInit {
+			return int(a.Kind/sharing.ContainerInit) - int(b.Kind/sharing.ContainerInit)
+		}
+		return cmp.Or(cmp.Compare(y.GPUs, x.GPUs), cmp.Compare(y.Memory, x.Memory), cmp.Compare(y.Percent, x.Percent))
 	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,6 +76,7 @@ func (r *Runtime) claimFor(ask sharing.ContainerAsk) (id ledger.ClaimID, part sh
 		h := r.held[g.Claim.ID]
 		switch {
 		case h != nil && slices.Equal(h.asks, ask.Asks):
+			h.spent = false
 			return g.Claim.ID, nil, false, nil
 		case h == nil || h.busy || g.Lease != nil:
 			return "", nil, false, fmt.Errorf("claim %q of it is in use with other amounts (%v): %w", g.Claim.ID, askStrings(h.asks), sharing.ErrConflict)
@@ -84,6 +91,7 @@ func (r *Runtime) claimFor(ask sharing.ContainerAsk) (id ledger.ClaimID, part sh
 	}
 	if ask.Kind == sharing.ContainerInit {
 		if id, part, ok := r.lender(ask, req); ok {
+			r.held[id].spent = false
 			return id, part, false, nil
 		}
 	}

@@ -91,6 +91,8 @@ type holding struct {
 	// admitted it with; app and empty for a process of its own.
 	kind sharing.ContainerKind
 	asks []sharing.Ask
+	// spent is true for an init container's claim that ends with its lease: the pod's app containers are made.
+	spent bool
 	// container is true for a claim that a container which is no pod's is to use.
 	container bool
 	// until is when a claim that no process waits for ends if it is not armed; zero for none.
