@@ -110,6 +110,9 @@ type bench struct {
 	caps   *fakeCaps
 	driver *fakeDriver
 	gpus   []sharing.GPU
+	// kubepods is where containers' cgroups are made, and ids counts them; see podharness_test.go.
+	kubepods string
+	ids      int
 	*Runtime
 }
 

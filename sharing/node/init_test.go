@@ -1,0 +1,251 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"testing"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// An init container uses the claim of the app container that comes after it: so much of it as it asked for
+// is in force, and nothing is booked twice.
+func TestAnInitContainerHandsOver(t *testing.T) {
+	for name, asked := range map[string][]string{
+		"less than the app": {"gpu-memory-gib:20"},
+		"the same":          {"gpu-memory-gib:60"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newPodBench(t)
+			b.start()
+			b.run(b.app("other", "gpu:2")) // one GPU is left: what is booked twice finds no room
+			initial, app := b.initc("p", "prepare", asked...), b.app("p", "gpu-memory-gib:60")
+			if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{initial, app}); err != nil {
+				t.Fatal(err)
+			}
+			claim := b.leased(app, nil).Claim
+			if b.grant(initial) != nil {
+				t.Fatal("the init container has a claim of its own")
+			}
+			gpu := claim.Placement[0].GPU
+			i := b.run(initial)
+			want := initial.Request.Memory
+			if i.in.Grant != string(claim.ID) || i.in.Placement[0].Memory != want || i.in.Asks[0] != initial.Asks[0] {
+				t.Errorf("init container is injected with %+v", i.in)
+			}
+			g := b.leased(app, i)
+			if len(g.InForce()) != 1 || g.InForce()[0].Memory != want {
+				t.Errorf("in force %+v", g.InForce())
+			}
+			i.limits(map[sharing.GPUID]sharing.Bytes{gpu: want})
+			b.verifyAll(t.Context())
+			i.limits(map[sharing.GPUID]sharing.Bytes{gpu: want})
+			if held := b.State(t.Context()).GPUs[2].Granted; held != 60*sharing.GiB {
+				t.Errorf("%v booked, want the app's 60GiB", held)
+			}
+			i.exit()
+			a := b.run(app)
+			if a.in.Grant != string(claim.ID) || b.leased(app, a).Claim.ID != claim.ID || len(b.leased(app, a).Lease.Part) != 0 {
+				t.Errorf("handed over %+v, lease %+v", a.in, b.leased(app, a).Lease)
+			}
+			a.limits(map[sharing.GPUID]sharing.Bytes{gpu: 60 * sharing.GiB})
+			b.check()
+			a.remove()
+			b.PodGone("uid-p")
+			b.eventually("the pod's claims end", func() bool { return b.grant(app) == nil })
+		})
+	}
+}
+
+// One that asks for more than the app container has a claim of its own, until the app container is made.
+func TestALargerInitContainer(t *testing.T) {
+	b := newPodBench(t)
+	b.start()
+	initial, app := b.initc("p", "convert", "gpu-memory-gib:70"), b.app("p", "gpu-memory-gib:10")
+	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{initial, app}); err != nil {
+		t.Fatal(err)
+	}
+	own := b.leased(initial, nil).Claim
+	i := b.run(initial)
+	i.limits(map[sharing.GPUID]sharing.Bytes{own.Placement[0].GPU: 70 * sharing.GiB})
+	b.leased(app, nil)
+	i.exit()
+	b.eventually("its lease ends", func() bool { return b.grant(initial).Lease == nil })
+	if b.grant(initial) == nil {
+		t.Error("its claim ended before the app container was made")
+	}
+	a := b.run(app)
+	if b.grant(initial) != nil {
+		t.Error("its claim outlives it")
+	}
+	a.limits(map[sharing.GPUID]sharing.Bytes{a.in.Placement[0].GPU: 10 * sharing.GiB})
+	b.check()
+	a.remove()
+	b.gone("p")
+}
+
+// The app container is made before anybody has seen that the init container's cgroup is empty, or while the
+// driver still charges memory to it: its claim ends all the same, once that is over.
+func TestALargerInitContainerThatEndsLate(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	initial, app := b.initc("p", "convert", "gpu-memory-gib:70"), b.app("p", "gpu-memory-gib:10")
+	i := b.run(initial)
+	i.exit()
+	b.caps.set(func() { b.caps.used = sharing.GiB })
+	a := b.run(app)
+	b.Reconcile(t.Context())
+	b.leased(initial, i)
+	b.caps.set(func() { b.caps.used = 0 })
+	b.Reconcile(t.Context())
+	b.Reconcile(t.Context())
+	if g := b.grant(initial); g != nil {
+		t.Errorf("the init container's claim stays until the pod is gone: %+v", g)
+	}
+	b.leased(app, a)
+	b.check()
+	// The pod's sandbox is made anew: all of its containers run once more.
+	a.exit()
+	b.Reconcile(t.Context())
+	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{initial, app}); err != nil {
+		t.Fatal(err)
+	}
+	i = b.run(initial)
+	b.Reconcile(t.Context())
+	b.leased(initial, i)
+	i.exit()
+	b.run(app).remove()
+	b.gone("p")
+}
+
+// Several init containers run one after the other on the same claim, and the smallest claim that is large
+// enough is lent.
+func TestTwoInitContainers(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	first, second := b.initc("p", "first", "gpu-memory-gib:5"), b.initc("p", "second", "gpu-memory-gib:15", "gpu-percent:10")
+	small, large := b.ask("p", "small", sharing.ContainerApp, "gpu-memory-gib:10"), b.ask("p", "large", sharing.ContainerApp, "gpu-memory-gib:30", "gpu-percent:50")
+	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{first, second, large, small}); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(b.PodClaims()); got != 2 {
+		t.Fatalf("%d claims", got)
+	}
+	one := b.run(first)
+	b.leased(small, one)
+	one.limits(map[sharing.GPUID]sharing.Bytes{one.in.Placement[0].GPU: 5 * sharing.GiB})
+	one.exit()
+	two := b.run(second) // before anybody looked whether the first has ended
+	b.leased(large, two)
+	two.limits(map[sharing.GPUID]sharing.Bytes{two.in.Placement[0].GPU: 15 * sharing.GiB})
+	two.exit()
+	apps := []*container{b.run(small), b.run(large)}
+	b.leased(small, apps[0])
+	b.leased(large, apps[1])
+	if b.caps.count() != 2 {
+		t.Errorf("limits on %d cgroups", b.caps.count())
+	}
+	b.check()
+	for _, a := range apps {
+		a.remove()
+	}
+	b.gone("p")
+}
+
+// The claim of another instance: a second init container on the claim that the first, larger one has.
+func TestAnInitContainerUsesThatOfALargerOne(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	large, small := b.initc("p", "large", "gpu-memory-gib:70"), b.initc("p", "small", "gpu-memory-gib:60")
+	app := b.app("p", "gpu-memory-gib:5")
+	for name, order := range map[string][]sharing.ContainerAsk{
+		"the larger first": {large, small, app}, "the smaller first": {small, large, app},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := b.ClaimPod(t.Context(), order); err != nil {
+				t.Fatal(err)
+			}
+			if got := len(b.PodClaims()); got != 2 {
+				t.Errorf("%d claims: %v", got, containersOf(b.PodClaims()))
+			}
+			for _, ask := range order[:2] {
+				c := b.run(ask)
+				b.leased(large, c)
+				c.limits(map[sharing.GPUID]sharing.Bytes{c.in.Placement[0].GPU: ask.Request.Memory})
+				c.exit()
+			}
+			b.run(app).exit()
+			if b.grant(large) != nil && b.grant(large).Lease == nil {
+				t.Error("the init container's claim outlives it")
+			}
+			b.gone("p")
+		})
+	}
+}
+
+// A sidecar runs beside what comes after it, so its claim is its own.
+func TestASidecarDoesNotLend(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	side := b.ask("p", "side", sharing.ContainerSidecar, "gpu-memory-gib:70")
+	initial, app := b.initc("p", "prepare", "gpu-memory-gib:20"), b.app("p", "gpu-memory-gib:5")
+	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{side, initial, app}); err != nil {
+		t.Fatal(err)
+	}
+	if got := containersOf(b.PodClaims()); len(got) != 3 {
+		t.Errorf("claims of %v", got)
+	}
+	s, i := b.run(side), b.run(initial)
+	b.leased(side, s)
+	b.leased(initial, i)
+	i.exit()
+	b.Reconcile(t.Context())
+	a := b.run(app)
+	b.leased(side, s)
+	s.limits(map[sharing.GPUID]sharing.Bytes{s.in.Placement[0].GPU: 70 * sharing.GiB})
+	if b.grant(initial) != nil {
+		t.Error("the init container's claim outlives it")
+	}
+	a.remove()
+	s.remove()
+	b.gone("p")
+}
+
+// What the init container is to use must be of the kind, the number of GPUs and the level that it asks for.
+func TestWhatDoesNotCoverIsNotLent(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	app := b.app("p", "gpu-memory-gib:30", "gpu-percent:20")
+	two := b.initc("p", "i", "gpu-memory-gib:20")
+	two.Request.GPUs = 2
+	level := b.initc("p", "i", "gpu-memory-gib:20")
+	level.Request.MinLevel = sharing.LevelExclusive
+	model := b.initc("p", "i", "gpu-memory-gib:20")
+	model.Request.Models = []string{"*T4*"}
+	uuid := b.initc("p", "i", "gpu-memory-gib:20")
+	uuid.Request.UUIDs = []sharing.GPUID{b.gpus[2].UUID}
+	tests := map[string]struct {
+		ask sharing.ContainerAsk
+		own bool // it gets a claim of its own, else it is refused
+	}{
+		"a whole GPU":        {b.initc("p", "i", "gpu:1"), true},
+		"more compute":       {b.initc("p", "i", "gpu-memory-gib:20", "gpu-percent:21"), true},
+		"more, percent only": {b.initc("p", "i", "gpu-percent:50"), true},
+		"two GPUs":           {two, true},
+		"another GPU":        {uuid, true},
+		"another model":      {model, false},
+		"a stronger level":   {level, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{tc.ask, app})
+			if own := b.grant(tc.ask) != nil; (err == nil) != tc.own || own != tc.own {
+				t.Errorf("own claim %v (%v), want %v", own, err, tc.own)
+			}
+			b.PodGone("uid-p")
+			b.Reconcile(t.Context())
+		})
+	}
+	b.gone()
+}

@@ -1,0 +1,447 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator"
+)
+
+// One pod from its sandbox to its end: claimed, injected, armed, restarted in place, forgotten.
+func TestAPodFromSandboxToEnd(t *testing.T) {
+	b := newPodBench(t)
+	b.start()
+	ask := b.app("p", "gpu-memory-gib:10", "gpu-percent:25")
+	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); err != nil {
+		t.Fatal(err)
+	}
+	claim := b.leased(ask, nil).Claim
+	if claim.Owner.PodUID != "uid-p" || claim.Owner.Namespace != "ns" || claim.Owner.PodName != "p" || claim.Level != sharing.LevelDriver {
+		t.Errorf("claim %+v", claim)
+	}
+	c := b.inject(ask)
+	gpu := claim.Placement[0].GPU
+	want := sharing.Injection{
+		Grant: string(claim.ID), Placement: claim.Placement, Level: sharing.LevelDriver, Asks: ask.Asks, Note: c.in.Note,
+		Env: map[string]string{
+			"KERF_GRANT": string(claim.ID), "KERF_GPUS": string(gpu), "KERF_MEMORY_BYTES": "10737418240", "KERF_PERCENT": "25", "KERF_LEVEL": "driver",
+		},
+	}
+	if d := cmp.Diff(want, c.in); d != "" {
+		t.Error(d)
+	}
+	if b.caps.count() != 0 {
+		t.Error("a cap is in force before there is a cgroup")
+	}
+	if err := c.hooks(); err != nil {
+		t.Fatal(err)
+	}
+	c.limits(map[sharing.GPUID]sharing.Bytes{gpu: 10 * sharing.GiB})
+	if g := b.leased(ask, c); g.Claim.ID != claim.ID {
+		t.Errorf("lease on claim %s, want %s", g.Claim.ID, claim.ID)
+	}
+	s := b.State(t.Context())
+	if len(s.Grants) != 1 || !slices.Equal(s.Grants[0].PIDs, []int{c.p.PID}) || s.Grants[0].Level != sharing.LevelDriver {
+		t.Errorf("state %+v", s.Grants)
+	}
+	if got := b.Holders(); len(got) != 1 || len(got[gpu]) != 1 || got[gpu][0] != ask.Ref {
+		t.Errorf("holders %+v", got)
+	}
+	if got := containersOf(b.PodClaims()); !slices.Equal(got, []string{"p/main"}) {
+		t.Errorf("pods' claims %v", got)
+	}
+	c.remove()
+	b.ContainerGone(c.id)
+	b.eventually("the lease ends, the claim stays", func() bool { g := b.grant(ask); return g != nil && g.Lease == nil })
+	b.check()
+	b.gone("p")
+}
+
+// What runs in one pod beside each other is claimed whole or not at all, and the text says which container
+// found no room, and what is free where.
+func TestClaimPodIsAllOrNone(t *testing.T) {
+	b := newPodBench(t)
+	b.start()
+	b.run(b.app("full", "gpu:2")) // two of the three GPUs
+	asks := []sharing.ContainerAsk{
+		b.ask("p", "first", sharing.ContainerApp, "gpu-memory-gib:40"),
+		b.ask("p", "second", sharing.ContainerApp, "gpu-memory-gib:40"),
+	}
+	err := b.ClaimPod(t.Context(), asks)
+	var nofit *allocator.NoFit
+	if !errors.As(err, &nofit) {
+		t.Fatalf("%v, want *NoFit", err)
+	}
+	refused(t, err, sharing.ErrExhausted, `container "second"`, "40GiB", "GPU 2", "39GiB free of 79GiB", "GPU 0-1", b.gpus[0].Model)
+	if got := containersOf(b.PodClaims()); !slices.Equal(got, []string{"full/main"}) {
+		t.Errorf("after a refusal there are claims of %v", got)
+	}
+	b.check()
+	asks[1] = b.ask("p", "second", sharing.ContainerApp, "gpu-memory-gib:39")
+	if err := b.ClaimPod(t.Context(), asks); err != nil {
+		t.Fatal(err)
+	}
+	if got := containersOf(b.PodClaims()); !slices.Equal(got, []string{"full/main", "p/first", "p/second"}) {
+		t.Errorf("claims of %v", got)
+	}
+}
+
+// A failed second call leaves what the first one held.
+func TestClaimPodIsIdempotent(t *testing.T) {
+	b := newPodBench(t)
+	b.start()
+	first := b.ask("p", "first", sharing.ContainerApp, "gpu-memory-gib:40")
+	second := b.ask("p", "second", sharing.ContainerApp, "gpu-memory-gib:40")
+	both := []sharing.ContainerAsk{first, second}
+	if err := b.ClaimPod(t.Context(), both); err != nil {
+		t.Fatal(err)
+	}
+	before := b.State(t.Context()).Grants
+	for range 3 {
+		if err := b.ClaimPod(t.Context(), both); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := cmp.Diff(before, b.State(t.Context()).Grants); d != "" {
+		t.Errorf("the same again changed something:\n%s", d)
+	}
+	third := b.ask("p", "third", sharing.ContainerApp, "gpu-memory-gib:79")
+	fourth := b.ask("p", "fourth", sharing.ContainerApp, "gpu-memory-gib:79")
+	if err := b.ClaimPod(t.Context(), append(both, third, fourth)); err == nil {
+		t.Fatal("more than there is was claimed")
+	}
+	if d := cmp.Diff(before, b.State(t.Context()).Grants); d != "" {
+		t.Errorf("a refusal changed what was held:\n%s", d)
+	}
+	// Used or not, an injection finds the claim that the sandbox made.
+	for _, ask := range both {
+		if c := b.run(ask); c.in.Grant != string(b.leased(ask, c).Claim.ID) {
+			t.Errorf("injected with %s", c.in.Grant)
+		}
+	}
+	if n := len(b.State(t.Context()).Grants); n != 2 {
+		t.Errorf("%d grants", n)
+	}
+}
+
+// kubelet may admit the container with other amounts than the pod's spec had when the sandbox was made.
+func TestAChangedAskIsClaimedAnew(t *testing.T) {
+	b := newPodBench(t)
+	b.start()
+	old, now := b.app("p", "gpu-memory-gib:10"), b.app("p", "gpu-memory-gib:20")
+	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{old}); err != nil {
+		t.Fatal(err)
+	}
+	c := b.run(now)
+	g := b.leased(now, c)
+	if len(b.State(t.Context()).Grants) != 1 || g.Claim.Placement[0].Memory != 20*sharing.GiB {
+		t.Errorf("grant %+v", g)
+	}
+	// While it runs, its amounts stand.
+	_, err := b.Inject(t.Context(), old, b.newID())
+	refused(t, err, sharing.ErrConflict, "main", "gpu-memory-gib:20")
+	c.limits(map[sharing.GPUID]sharing.Bytes{g.Claim.Placement[0].GPU: 20 * sharing.GiB})
+	b.check()
+}
+
+func TestAdvice(t *testing.T) {
+	b := newPodBench(t)
+	for i := range b.gpus {
+		b.gpus[i].NUMA = i / 2 // GPUs 0 and 1 on node 0, GPU 2 on node 1
+	}
+	id := func(i int) sharing.GPUID { return b.gpus[i].UUID }
+	b.start()
+	held := b.app("held", "gpu-memory-gib:40")
+	held.Advice.GPUs = []sharing.GPUID{id(1)}
+	if got := gpuIDs(b.inject(held).in.Placement); got[0] != string(id(1)) {
+		t.Fatalf("placed on %v", got)
+	}
+	tests := map[string]struct {
+		amounts []string
+		gpus    string // annotation kerf.dev/gpus
+		advice  sharing.Advice
+		want    []sharing.GPUID
+	}{
+		"planned and free":                 {[]string{"gpu-memory-gib:10"}, "1", sharing.Advice{GPUs: []sharing.GPUID{id(2)}}, []sharing.GPUID{id(2)}},
+		"planned and shared":               {[]string{"gpu-memory-gib:39"}, "1", sharing.Advice{GPUs: []sharing.GPUID{id(1)}}, []sharing.GPUID{id(1)}},
+		"planned and full":                 {[]string{"gpu-memory-gib:40"}, "1", sharing.Advice{GPUs: []sharing.GPUID{id(1)}}, []sharing.GPUID{id(0)}},
+		"planned and unknown":              {[]string{"gpu-memory-gib:10"}, "1", sharing.Advice{GPUs: []sharing.GPUID{"GPU-x"}}, []sharing.GPUID{id(1)}},
+		"one planned, two asked":           {[]string{"gpu-memory-gib:20"}, "2", sharing.Advice{GPUs: []sharing.GPUID{id(2)}}, []sharing.GPUID{id(0), id(1)}},
+		"two planned":                      {[]string{"gpu-memory-gib:20"}, "2", sharing.Advice{GPUs: []sharing.GPUID{id(2), id(0)}}, []sharing.GPUID{id(0), id(2)}},
+		"one planned twice":                {[]string{"gpu-memory-gib:20"}, "2", sharing.Advice{GPUs: []sharing.GPUID{id(2), id(2)}}, []sharing.GPUID{id(0), id(1)}},
+		"none planned: the tightest":       {[]string{"gpu-memory-gib:10"}, "1", sharing.Advice{}, []sharing.GPUID{id(1)}},
+		"near node 1":                      {[]string{"gpu:1"}, "", sharing.Advice{Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPUID{id(2)}},
+		"near node 0":                      {[]string{"gpu:1"}, "", sharing.Advice{Near: []sharing.Near{{NUMA: 0, Count: 1}}}, []sharing.GPUID{id(0)}},
+		"near both":                        {[]string{"gpu:2"}, "", sharing.Advice{Near: []sharing.Near{{NUMA: 0, Count: 1}, {NUMA: 1, Count: 1}}}, []sharing.GPUID{id(0), id(2)}},
+		"near a node that has too few":     {[]string{"gpu:2"}, "", sharing.Advice{Near: []sharing.Near{{NUMA: 0, Count: 2}}}, []sharing.GPUID{id(0), id(2)}},
+		"near a node without GPUs":         {[]string{"gpu:1"}, "", sharing.Advice{Near: []sharing.Near{{NUMA: 7, Count: 1}}}, nil},
+		"near, and another number":         {[]string{"gpu:2"}, "", sharing.Advice{Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPUID{id(0), id(2)}},
+		"near says nothing of a share":     {[]string{"gpu-memory-gib:1"}, "1", sharing.Advice{Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPUID{id(1)}},
+		"the plan goes before what's near": {[]string{"gpu:1"}, "", sharing.Advice{GPUs: []sharing.GPUID{id(0)}, Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPUID{id(0)}},
+		"planned and taken, so near":       {[]string{"gpu:1"}, "", sharing.Advice{GPUs: []sharing.GPUID{id(1)}, Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPUID{id(2)}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			ask := b.app("p", tc.amounts...)
+			if tc.gpus != "" {
+				var err error
+				if ask.Request, _, err = sharing.RequestFromResources(sharing.Limits(ask.Asks), map[string]string{"kerf.dev/gpus": tc.gpus}, "main"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ask.Advice = tc.advice
+			if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); err != nil {
+				t.Fatal(err)
+			}
+			var got []sharing.GPUID
+			for _, f := range b.leased(ask, nil).Claim.Placement {
+				got = append(got, f.GPU)
+			}
+			if tc.want != nil && !slices.Equal(got, tc.want) {
+				t.Errorf("on %v, want %v", got, tc.want)
+			}
+			b.PodGone(ask.Ref.PodUID)
+			b.eventually("the claim is dropped", func() bool { return b.grant(ask) == nil })
+		})
+	}
+}
+
+func TestPodsAreRefusedWhileBlocked(t *testing.T) {
+	b := newPodBench(t)
+	b.Runtime = New(b.opt)
+	ask := b.app("p", "gpu-memory-gib:10")
+	try := func(words ...string) {
+		t.Helper()
+		refused(t, b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}), sharing.ErrUnavailable, words...)
+		_, err := b.Inject(t.Context(), ask, b.newID())
+		refused(t, err, sharing.ErrUnavailable, words...)
+	}
+	try("record")
+	if err := b.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	try("no driver")
+	b.attach()
+	b.loops()
+	b.SetPodBlocked("nri", "the NRI plugin is not connected")
+	b.SetPodBlocked("cdi", "the CDI specs are missing")
+	try("NRI plugin is not connected", "CDI specs are missing")
+	if why := b.PodsNotReady(); len(why) != 2 {
+		t.Errorf("pods not ready: %q", why)
+	}
+	s := b.State(t.Context())
+	if !s.Ready || !slices.ContainsFunc(s.Warnings, func(w string) bool { return strings.Contains(w, "NRI plugin") }) {
+		t.Errorf("ready %v, warnings %q", s.Ready, s.Warnings)
+	}
+	p := b.tenant()
+	b.lease(p, "", gib(1)) // a process of its own needs no NRI
+	p.end()
+	b.SetPodBlocked("nri", "")
+	b.SetPodBlocked("cdi", "")
+	c := b.run(ask)
+	// One that is injected already is armed all the same: it was, before the condition came.
+	b.SetPodBlocked("nri", "away")
+	if err := c.hooks(); err != nil {
+		t.Error(err)
+	}
+	b.SetPodBlocked("nri", "")
+	c.remove()
+	b.gone("p")
+}
+
+func TestARequestThatIsWrongIsFinal(t *testing.T) {
+	b := newPodBench(t)
+	b.start()
+	ask := b.app("p", "gpu-memory-gib:10")
+	ask.Request.Profile = "no-such"
+	refused(t, b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}), sharing.ErrInvalid, `container "main"`, "no-such")
+	ask = b.app("p", "gpu-memory-gib:10")
+	ask.Request.MinLevel = sharing.LevelHardware
+	refused(t, b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}), sharing.ErrUnsupported, `container "main"`)
+	if n := len(b.PodClaims()); n != 0 {
+		t.Errorf("%d claims", n)
+	}
+}
+
+// A pod that is gone keeps its claims exactly until nothing uses them.
+func TestPodGone(t *testing.T) {
+	b := newPodBench(t)
+	b.start()
+	claimed, leased := b.app("claimed", "gpu-memory-gib:79"), b.app("leased", "gpu-memory-gib:79")
+	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{claimed}); err != nil {
+		t.Fatal(err)
+	}
+	c := b.run(leased)
+	b.PodGone("uid-claimed")
+	b.PodGone("uid-leased")
+	b.PodGone("uid-nobody")
+	b.eventually("the unused claim is dropped", func() bool { return b.grant(claimed) == nil })
+	b.Reconcile(t.Context())
+	b.leased(leased, c)
+	c.limits(map[sharing.GPUID]sharing.Bytes{b.leased(leased, c).Claim.Placement[0].GPU: 79 * sharing.GiB})
+	c.remove()
+	b.eventually("the claim ends with its lease", func() bool { return b.grant(leased) == nil })
+	b.gone()
+}
+
+// kubelet forgets a pod and the same static pod, with the same UID, comes again.
+func TestAPodThatComesBackIsNotGone(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	ask := b.app("static", "gpu-memory-gib:10")
+	c := b.run(ask)
+	b.PodGone("uid-static")
+	c.remove()
+	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); err != nil {
+		t.Fatal(err)
+	}
+	b.Reconcile(t.Context())
+	b.Reconcile(t.Context())
+	if g := b.leased(ask, nil); string(g.Claim.ID) != c.in.Grant {
+		t.Errorf("claim %s, and it was %s", g.Claim.ID, c.in.Grant)
+	}
+	b.run(ask).remove()
+	b.gone("static")
+}
+
+// Memory that the driver still charges to a cgroup without processes is not free, whatever kubelet says.
+func TestAPodGoneWithMemoryStillCharged(t *testing.T) {
+	b := newPodBench(t)
+	b.start()
+	ask := b.app("p", "gpu-memory-gib:79")
+	c := b.run(ask)
+	b.caps.set(func() { b.caps.used = sharing.GiB })
+	c.exit()
+	b.PodGone("uid-p")
+	b.eventually("people are told", func() bool {
+		return slices.ContainsFunc(b.State(t.Context()).Warnings, func(w string) bool { return strings.Contains(w, "still charges") })
+	})
+	b.leased(ask, c)
+	// The next instance must wait, and may come all the same.
+	next := b.inject(ask)
+	refused(t, next.hooks(), sharing.ErrUnavailable, "still in use")
+	b.caps.set(func() { b.caps.used = 0 })
+	if err := next.hooks(); err != nil {
+		t.Fatal(err)
+	}
+	b.leased(ask, next)
+	next.remove()
+	b.gone("p")
+	if w := b.State(t.Context()).Warnings; len(w) != 0 {
+		t.Errorf("warnings left: %q", w)
+	}
+}
+
+func TestWholeGPUsAndPercentAlone(t *testing.T) {
+	b := newPodBench(t)
+	b.start()
+	whole := b.run(b.app("whole", "gpu:2"))
+	g := b.leased(whole.ask, whole)
+	if len(g.Claim.Placement) != 2 || g.Claim.Level != sharing.LevelExclusive || whole.in.Env["KERF_LEVEL"] != "exclusive" {
+		t.Errorf("whole %+v", g.Claim)
+	}
+	// No limit on its own, the least on the third.
+	for _, gpu := range b.gpus {
+		limit, _, err := b.caps.Read(t.Context(), whole.group.Dir, gpu.UUID)
+		_, own := g.Claim.Placement.On(gpu.UUID)
+		if own != errors.Is(err, sharing.ErrNotFound) || !own && limit != least {
+			t.Errorf("GPU %d, own %v: limit %v %v", gpu.Index, own, limit, err)
+		}
+	}
+	half := b.run(b.app("half", "gpu-percent:50"))
+	third := b.leased(half.ask, half).Claim.Placement[0]
+	want := b.gpus[2].Usable().Share(50)
+	if third.GPU != b.gpus[2].UUID || third.Memory != want || third.Percent != 50 {
+		t.Errorf("half %+v", third)
+	}
+	half.limits(map[sharing.GPUID]sharing.Bytes{third.GPU: want})
+	err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{b.app("more", "gpu-percent:51")})
+	refused(t, err, sharing.ErrExhausted, `container "main"`)
+	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{b.app("rest", "gpu-percent:50")}); err != nil {
+		t.Error(err)
+	}
+	whole.remove()
+	half.remove()
+	b.gone("whole", "half", "rest")
+}
+
+// A driver that cannot limit: containers run at level none, and say so.
+func TestADriverWithoutCaps(t *testing.T) {
+	b := newPodBench(t)
+	b.Runtime = New(b.opt)
+	if err := b.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	levels := map[sharing.GPUID]LevelReport{}
+	for _, g := range b.gpus {
+		levels[g.UUID] = LevelReport{Shared: sharing.LevelNone, Reason: "driver 570 has no memory limits"}
+	}
+	if err := b.Attach(t.Context(), Attachment{Driver: b.driver, GPUs: b.gpus, Levels: levels}); err != nil {
+		t.Fatal(err)
+	}
+	b.loops()
+	ask := b.app("p", "gpu-memory-gib:10")
+	c := b.run(ask)
+	if b.leased(ask, c).Claim.Level != sharing.LevelNone || c.in.Env["KERF_LEVEL"] != "none" {
+		t.Errorf("level %v", b.leased(ask, c).Claim.Level)
+	}
+	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelNone || !strings.Contains(g.LevelReason, "570") {
+		t.Errorf("shown as %v: %q", g.Level, g.LevelReason)
+	}
+	if b.caps.count() != 0 {
+		t.Error("something set a cap")
+	}
+	demanding := b.app("q", "gpu-memory-gib:10")
+	demanding.Request.MinLevel = sharing.LevelDriver
+	refused(t, b.ClaimPod(t.Context(), []sharing.ContainerAsk{demanding}), sharing.ErrUnsupported, `container "main"`)
+	c.remove()
+	b.gone("p")
+}
+
+// A process on a shared GPU that no grant accounts for is told of.
+func TestStrangersOnASharedGPU(t *testing.T) {
+	b := newPodBench(t)
+	b.start()
+	c, d := b.run(b.app("p", "gpu-memory-gib:10")), b.run(b.app("q", "gpu-memory-gib:10"))
+	stranger := b.tenant()
+	gpu, other := c.in.Placement[0].GPU, b.gpus[2].UUID
+	if d.in.Placement[0].GPU != gpu {
+		t.Fatal("they do not share")
+	}
+	use := func(p *tenant) ProcessUse { return ProcessUse{PID: p.PID, Used: sharing.GiB, Known: true} }
+	warned := func(p *tenant) bool {
+		b.changed.announce() // a new picture
+		return slices.ContainsFunc(b.State(t.Context()).Warnings, func(w string) bool {
+			return strings.Contains(w, "without a grant") && strings.Contains(w, "pid "+numbers([]int{p.PID}))
+		})
+	}
+	b.driver.on[gpu] = []ProcessUse{use(c.p), use(d.p)}
+	if w := b.State(t.Context()).Warnings; len(w) != 0 {
+		t.Errorf("warnings without a stranger: %q", w)
+	}
+	b.driver.on[gpu] = append(b.driver.on[gpu], use(stranger))
+	if !warned(stranger) {
+		t.Errorf("no word of the stranger: %q", b.State(t.Context()).Warnings)
+	}
+	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelDriver {
+		t.Errorf("a stranger makes a share %v", g.Level)
+	}
+	b.driver.on[gpu] = b.driver.on[gpu][:2]
+	// A container on a GPU that is not its own is one, too.
+	b.driver.on[other] = []ProcessUse{use(c.p)}
+	if !warned(c.p) {
+		t.Errorf("no word of the container on another GPU: %q", b.State(t.Context()).Warnings)
+	}
+	b.driver.on[other] = nil
+	c.remove()
+	d.remove()
+	b.gone("p", "q")
+}

@@ -1,0 +1,323 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/cgroup"
+	"github.com/kerf-gpu/kerf/internal/failpoint"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/record"
+)
+
+// newPodBench is newBench with room beside the runtime's own cgroups for those of containers, which are the
+// container runtime's.
+func newPodBench(t testing.TB) *bench {
+	t.Helper()
+	b := newBench(t)
+	b.kubepods = b.opt.Parent + "/kubepods-test"
+	b.opt.Parent += "/kerf"
+	return b
+}
+
+// ask is what a container of a pod was admitted with.
+func (b *bench) ask(pod, container string, kind sharing.ContainerKind, amounts ...string) sharing.ContainerAsk {
+	b.t.Helper()
+	var asks []sharing.Ask
+	for _, s := range amounts {
+		a, err := sharing.ParseAsk(s)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		asks = append(asks, a)
+	}
+	sharing.SortAsks(asks)
+	req, ok, err := sharing.RequestFromResources(sharing.Limits(asks), nil, container)
+	if err != nil || !ok {
+		b.t.Fatalf("request of %v: %v %v", asks, ok, err)
+	}
+	return sharing.ContainerAsk{
+		Ref:  sharing.ContainerRef{PodUID: "uid-" + pod, Namespace: "ns", Pod: pod, Container: container},
+		Kind: kind, Asks: asks, Request: req,
+	}
+}
+
+func (b *bench) app(pod string, amounts ...string) sharing.ContainerAsk {
+	b.t.Helper()
+	return b.ask(pod, "main", sharing.ContainerApp, amounts...)
+}
+
+func (b *bench) initc(pod, name string, amounts ...string) sharing.ContainerAsk {
+	b.t.Helper()
+	return b.ask(pod, name, sharing.ContainerInit, amounts...)
+}
+
+// container is one container instance as a container runtime has it: injected, and from made on with a
+// cgroup that bears its id and a first process in it.
+type container struct {
+	b     *bench
+	ask   sharing.ContainerAsk
+	id    string
+	in    sharing.Injection
+	p     *tenant
+	group cgroup.Group
+}
+
+// newID is a container id as runtimes make them.
+func (b *bench) newID() string {
+	b.ids++
+	return fmt.Sprintf("%064x", b.ids)
+}
+
+// inject is CreateContainer, and fails the test if it is refused.
+func (b *bench) inject(ask sharing.ContainerAsk) *container {
+	b.t.Helper()
+	c := &container{b: b, ask: ask, id: b.newID()}
+	var err error
+	if c.in, err = b.Inject(b.t.Context(), ask, c.id); err != nil {
+		b.t.Fatal(err)
+	}
+	return c
+}
+
+// make is what the OCI runtime does before it runs the hooks.
+func (c *container) make() *container {
+	c.b.t.Helper()
+	if c.p != nil {
+		return c
+	}
+	var err error
+	if c.group, err = c.b.opt.Cgroups.Create(path.Join(c.b.kubepods, c.id)); err != nil {
+		c.b.t.Fatal(err)
+	}
+	c.p = c.b.tenant()
+	if err := c.group.Add(c.p.PID); err != nil {
+		c.b.t.Fatal(err)
+	}
+	return c
+}
+
+// calls are what the hooks of the container ask, one after the other: the guard's and one for each ask.
+func (c *container) calls() []sharing.HookCall {
+	out := []sharing.HookCall{{ContainerID: c.id, PID: c.p.PID}}
+	for _, a := range c.ask.Asks {
+		out = append(out, sharing.HookCall{ContainerID: c.id, PID: c.p.PID, Ask: a.String()})
+	}
+	return out
+}
+
+// hooks runs all hooks of the container.
+func (c *container) hooks() error {
+	c.make()
+	for _, call := range c.calls() {
+		if err := c.b.ArmContainer(c.b.t.Context(), call); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run is a container from its creation to its start, and fails the test if any of it is refused.
+func (b *bench) run(ask sharing.ContainerAsk) *container {
+	b.t.Helper()
+	c := b.inject(ask)
+	if err := c.hooks(); err != nil {
+		b.t.Fatal(err)
+	}
+	return c
+}
+
+// exit ends the container's process; the cgroup stays, empty, until the container runtime removes it.
+func (c *container) exit() {
+	c.b.t.Helper()
+	c.p.end()
+	c.b.eventually("the cgroup is empty", func() bool {
+		busy, err := c.group.Populated()
+		return !busy && (err == nil || errors.Is(err, sharing.ErrNotFound))
+	})
+}
+
+// remove ends the container, cgroup and all.
+func (c *container) remove() {
+	c.b.t.Helper()
+	c.exit()
+	if err := c.group.Remove(); err != nil {
+		c.b.t.Fatal(err)
+	}
+}
+
+// seen is the container as its runtime tells of it.
+func (c *container) seen() sharing.Seen {
+	s := sharing.Seen{ID: c.id, Ref: c.ask.Ref, Note: c.in.Note, CDINames: []string{sharing.GuardDevice}}
+	for _, a := range c.ask.Asks {
+		s.CDINames = append(s.CDINames, a.Device())
+	}
+	if c.p != nil {
+		s.PID, s.Running = c.p.PID, true
+	}
+	return s
+}
+
+// limits requires what the driver holds for the container: exactly these, and the least on all other GPUs.
+func (c *container) limits(want map[sharing.GPUID]sharing.Bytes) {
+	c.b.t.Helper()
+	for _, g := range c.b.gpus {
+		w, own := want[g.UUID]
+		if !own {
+			w = least
+		}
+		if limit, _, err := c.b.caps.Read(c.b.t.Context(), c.group.Dir, g.UUID); err != nil || limit != w {
+			c.b.t.Errorf("container %s on %s: limit %v (%v), want %v", c.ask.Ref, g.UUID, limit, err, w)
+		}
+	}
+}
+
+// grant is the container's claim, nil if it has none.
+func (b *bench) grant(ask sharing.ContainerAsk) *ledger.Grant {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	g, ok := b.ledger.ByContainer(ask.Ref.PodUID, ask.Ref.Container)
+	if !ok {
+		return nil
+	}
+	return &g
+}
+
+// leased requires that the container's claim exists, and has a lease of this container or, with nil, none.
+func (b *bench) leased(ask sharing.ContainerAsk, c *container) ledger.Grant {
+	b.t.Helper()
+	g := b.grant(ask)
+	switch {
+	case g == nil:
+		b.t.Fatalf("container %s has no claim", ask.Ref)
+	case c == nil && g.Lease != nil:
+		b.t.Fatalf("claim of %s is leased to %+v", ask.Ref, g.Lease)
+	case c != nil && (g.Lease == nil || g.Lease.ContainerID != c.id || g.Lease.Cgroup != c.group.Dir || g.Lease.Container != c.ask.Ref.Container):
+		b.t.Fatalf("claim of %s has lease %+v, want that of container %s", ask.Ref, g.Lease, c.id)
+	}
+	return *g
+}
+
+// check requires that the books add up.
+func (b *bench) check() {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.ledger.Check(); err != nil {
+		b.t.Error(err)
+	}
+	if len(b.held) != len(b.ledger.Grants()) {
+		b.t.Errorf("%d holdings for %d claims", len(b.held), len(b.ledger.Grants()))
+	}
+	for id, claim := range b.containers {
+		if h := b.held[claim]; h == nil || h.use == nil || h.use.containerID != id {
+			b.t.Errorf("container %s is bound to claim %s, which knows nothing of it", id, claim)
+		}
+	}
+}
+
+// gone requires that nothing is left after the pods are forgotten.
+func (b *bench) gone(pods ...string) {
+	b.t.Helper()
+	for _, p := range pods {
+		b.PodGone("uid-" + p)
+	}
+	b.eventually("no claim is left", func() bool { b.Reconcile(b.t.Context()); return len(b.PodClaims()) == 0 })
+	b.empty()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.containers)+len(b.gonePods) > 0 {
+		b.t.Errorf("left: containers %v, pods %v", b.containers, b.gonePods)
+	}
+}
+
+// recorded is the record on disk.
+func (b *bench) recorded() []record.Grant {
+	b.t.Helper()
+	data, err := os.ReadFile(b.opt.RecordPath)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	rec, err := record.Decode(data)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return rec.Grants
+}
+
+// still is a runtime without its loops: nothing happens but what the test calls.
+func (b *bench) still() {
+	b.t.Helper()
+	b.Runtime = New(b.opt)
+	if err := b.Restore(b.t.Context()); err != nil {
+		b.t.Fatal(err)
+	}
+	b.attach()
+}
+
+// crash does what is cut off at the failpoint, as a SIGKILL would: nothing after it runs, nothing is taken
+// back. What remains is the disk, the cgroups and the driver. A new agent then starts on these.
+func (b *bench) crash(point string, do func()) {
+	b.t.Helper()
+	met := false
+	set, err := failpoint.Parse(point+"=exit", failpoint.Actions{Exit: func(string) { met = true; runtime.Goexit() }})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.Runtime.opt.Failpoints = set
+	var wg sync.WaitGroup
+	wg.Go(do)
+	wg.Wait()
+	if !met {
+		b.t.Fatalf("failpoint %s was not met", point)
+	}
+	b.still()
+}
+
+// refused requires an error of the vocabulary whose text has all the words.
+func refused(t testing.TB, err, want error, words ...string) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("error %v, want %v", err, want)
+		return
+	}
+	// The hook tries again on ErrUnavailable, so a final refusal must not be one.
+	if !errors.Is(want, sharing.ErrUnavailable) && errors.Is(err, sharing.ErrUnavailable) {
+		t.Errorf("%v is unavailable, and so not final", err)
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%q does not tell of %q", err, w)
+		}
+	}
+}
+
+func waitFor(t testing.TB, done <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("never done")
+	}
+}
+
+func containersOf(refs []sharing.ContainerRef) []string {
+	var out []string
+	for _, r := range refs {
+		out = append(out, r.Pod+"/"+r.Container)
+	}
+	slices.Sort(out)
+	return out
+}
