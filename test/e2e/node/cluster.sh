@@ -65,9 +65,10 @@ start_gpus() {
 	in_node install -D -m 0644 "$CONF/nvidia.json" /etc/cdi/nvidia.json
 }
 
+# node_ready: also that kubelet has written since the node's start; until then one sees the condition of before.
 node_ready() {
-	# A node that comes back shows the condition of before until kubelet has written anew.
-	kubectl wait --for=condition=Ready "node/$NODE_NAME" --timeout=30s && kubectl get serviceaccount default
+	[ "$(kubectl get node "$NODE_NAME" -o 'jsonpath={.status.nodeInfo.bootID}')" = "$(in_node cat /proc/sys/kernel/random/boot_id)" ] &&
+		kubectl wait --for=condition=Ready "node/$NODE_NAME" --timeout=30s && kubectl get serviceaccount default
 }
 
 up() {

@@ -34,7 +34,7 @@ copy_with_libs() {
 	mkdir -p "$dir/usr/bin" "$dir/lib64" "$dir/lib/x86_64-linux-gnu" "$dir/usr/lib/x86_64-linux-gnu"
 	for program; do
 		cp "$program" "$dir/usr/bin/"
-		for lib in $(ldd "$program" 2>/dev/null | grep -o '/[^ ]*'); do # nothing for a static one
+		for lib in $(ldd "$program" 2>/dev/null | grep -o '/[^ ]*' || true); do # nothing for a static one
 			mkdir -p "$dir$(dirname "$lib")"
 			cp -L "$lib" "$dir$lib"
 		done

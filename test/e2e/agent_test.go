@@ -1,0 +1,150 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// status is what kerf status -o json prints, as far as the tests look at it.
+type status struct {
+	Ready    bool     `json:"ready"`
+	NotReady []string `json:"not_ready"`
+	Warnings []string `json:"warnings"`
+	GPUs     []gpu    `json:"gpus"`
+	Grants   []grant  `json:"grants"`
+}
+
+type gpu struct {
+	UUID     string `json:"uuid"`
+	Index    int    `json:"index"`
+	Memory   uint64 `json:"memory_bytes"`
+	Reserved uint64 `json:"reserved_bytes"`
+	Granted  uint64 `json:"granted_bytes"`
+	Health   string `json:"health"`
+	Reason   string `json:"health_reason"`
+}
+
+type grant struct {
+	ID          string     `json:"id"`
+	State       string     `json:"state"`
+	Fragments   []fragment `json:"fragments"`
+	Memory      uint64     `json:"memory_bytes"`
+	Percent     uint32     `json:"percent"`
+	Level       string     `json:"level"`
+	LevelReason string     `json:"level_reason"`
+	Cgroup      string     `json:"cgroup"`
+	PIDs        []int      `json:"pids"`
+	PodUID      string     `json:"pod_uid"`
+	Namespace   string     `json:"pod_namespace"`
+	Pod         string     `json:"pod_name"`
+	Container   string     `json:"container"`
+	ContainerID string     `json:"container_id"`
+	UsedBy      string     `json:"used_by"`
+	Whole       bool       `json:"whole"`
+}
+
+type fragment struct {
+	GPU     string `json:"gpu"`
+	Memory  uint64 `json:"memory_bytes"`
+	Percent uint32 `json:"percent"`
+}
+
+// status asks the agent through its socket on the node.
+func (c *cluster) status() (status, error) {
+	var s status
+	r := c.node.in(c.node.program("kerf"), "status", "-o", "json")
+	if r.err != nil {
+		return s, fmt.Errorf("kerf status: %v", r)
+	}
+	if err := json.Unmarshal([]byte(r.out), &s); err != nil {
+		return s, fmt.Errorf("kerf status: %w in %q", err, r.out)
+	}
+	return s, nil
+}
+
+// picture is the agent's, which must answer.
+func (e *testCase) picture() status {
+	e.Helper()
+	s, err := e.status()
+	if err != nil {
+		e.Fatal(err)
+	}
+	return s
+}
+
+// waitForAgent until its pod is ready, it takes claims, and kubelet has its resources.
+func (e *testCase) waitForAgent() {
+	e.Helper()
+	eventually(e.T, "the agent", func() error {
+		if err := e.agentReady(); err != nil {
+			return err
+		}
+		s, err := e.status()
+		if err != nil {
+			return err
+		}
+		if !s.Ready {
+			return fmt.Errorf("the agent is not ready: %s", strings.Join(s.NotReady, "; "))
+		}
+		if _, usable, err := e.capacity("kerf.dev/gpu-memory-gib"); err != nil || usable == 0 {
+			return fmt.Errorf("kubelet offers no kerf.dev/gpu-memory-gib: %w", errors.Join(err))
+		}
+		return nil
+	})
+}
+
+// grantOf is the grant that the agent shows for a pod's container; there must be exactly one.
+func (e *testCase) grantOf(p *pod, container string) grant {
+	e.Helper()
+	var found []grant
+	for _, g := range e.picture().Grants {
+		if g.Namespace == p.namespace && g.Pod == p.name && g.Container == container {
+			found = append(found, g)
+		}
+	}
+	if len(found) != 1 {
+		e.Fatalf("%d grants for %s/%s: %+v", len(found), p.name, container, found)
+	}
+	return found[0]
+}
+
+// replaceAgent deletes the agent's pod, as an upgrade does, and waits for the next.
+func (e *testCase) replaceAgent() {
+	e.Helper()
+	pods, err := e.agentPods()
+	if err != nil {
+		e.Fatal(err)
+	}
+	for _, p := range pods {
+		if err := e.client.CoreV1().Pods(kerfNamespace).Delete(background(), p.Name, metav1.DeleteOptions{}); err != nil {
+			e.Fatalf("delete %s: %v", p.Name, err)
+		}
+	}
+	e.waitForAgent()
+}
+
+// killAgent ends the agent's process without warning and returns at once; kubelet starts it again.
+func (e *testCase) killAgent() {
+	e.Helper()
+	e.signalAgent("KILL")
+}
+
+// signalAgent sends a signal to every agent process of the node, which sees no others.
+func (e *testCase) signalAgent(signal string) {
+	e.Helper()
+	busybox := e.node.env["E2E_DIR"] + "/deb/bin/busybox"
+	pids := strings.Fields(e.node.in(busybox, "pidof", agentName).out)
+	if len(pids) == 0 {
+		e.Fatalf("no %s runs", agentName)
+	}
+	if r := e.node.in(append([]string{"kill", "-" + signal}, pids...)...); r.err != nil {
+		e.Fatalf("signal the agent: %v", r)
+	}
+}

@@ -1,0 +1,132 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// testCase is one test on the node: it has a namespace of its own, and leaves nothing.
+type testCase struct {
+	*testing.T
+	*cluster
+	namespace string
+	// pods are all that were created.
+	pods []*pod
+	// logs says how long each daemon's log was at the beginning.
+	logs map[string]int64
+}
+
+// begin makes a namespace and sees to the end. Tests of the shared kind run beside each other: they restart
+// nothing, break nothing, and ask for so little that all of them fit on the node together.
+func begin(t *testing.T) *testCase {
+	t.Helper()
+	e := &testCase{T: t, cluster: theCluster, logs: theNode.logSizes()}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: dnsName(t.Name()) + "-"}}
+	made, err := e.client.CoreV1().Namespaces().Create(background(), ns, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("make a namespace: %v", err)
+	}
+	e.namespace = made.Name
+	t.Cleanup(e.end)
+	return e
+}
+
+// beginWithAgent waits for the agent, too.
+func beginWithAgent(t *testing.T) *testCase {
+	t.Helper()
+	e := begin(t)
+	e.waitForAgent()
+	return e
+}
+
+// end looks at a failed test, then removes what it made and waits until it is gone.
+func (e *testCase) end() {
+	if e.Failed() {
+		e.dump()
+	}
+	for _, p := range e.pods {
+		p.startDeletion()
+	}
+	for _, p := range e.pods {
+		if err := poll("end of "+p.name, p.goneError); err != nil {
+			e.Error(err)
+		}
+	}
+	// Its controller takes some seconds for what is in it; nobody has to wait for that.
+	if err := e.client.CoreV1().Namespaces().Delete(background(), e.namespace, metav1.DeleteOptions{}); err != nil {
+		e.Errorf("delete the namespace: %v", err)
+	}
+	if err := poll("release of all that the test held", e.releasedError); err != nil {
+		e.Error(err)
+	}
+}
+
+// releasedError tells of limits and grants that belong to this test's pods.
+func (e *testCase) releasedError() error {
+	for _, l := range e.node.limits(e.T) {
+		for _, p := range e.pods {
+			for _, id := range p.seen {
+				if strings.Contains(l.Cgroup, id) {
+					return fmt.Errorf("the driver holds a limit for %s", l.Cgroup)
+				}
+			}
+		}
+	}
+	s, err := e.status()
+	if err != nil {
+		return nil //nolint:nilerr // where no agent answers there is none to have forgotten something
+	}
+	for _, g := range s.Grants {
+		if g.Namespace == e.namespace {
+			return fmt.Errorf("the agent holds grant %s for %s/%s/%s, state %s", g.ID, g.Namespace, g.Pod, g.Container, g.State)
+		}
+	}
+	return nil
+}
+
+// create makes a pod. It does not wait.
+func (e *testCase) create(s podSpec) *pod {
+	e.Helper()
+	object := s.object(e.namespace)
+	p := &pod{e: e, name: object.Name, namespace: object.Namespace}
+	e.pods = append(e.pods, p)
+	err := poll("creation of pod "+object.Name, func() error {
+		_, err := e.client.CoreV1().Pods(object.Namespace).Create(background(), object, metav1.CreateOptions{})
+		if err != nil && !strings.Contains(err.Error(), "serviceaccount") { // a new namespace gets one soon
+			return final("%w", err)
+		}
+		return err
+	})
+	if err != nil {
+		e.Fatal(err)
+	}
+	return p
+}
+
+// refused is what the API server answers to a pod that it does not take.
+func (e *testCase) refused(s podSpec) string {
+	e.Helper()
+	object := s.object(e.namespace)
+	var said string
+	eventually(e.T, "refusal of pod "+object.Name, func() error {
+		made, err := e.client.CoreV1().Pods(object.Namespace).Create(background(), object, metav1.CreateOptions{})
+		switch {
+		case err == nil:
+			e.pods = append(e.pods, &pod{e: e, name: made.Name, namespace: made.Namespace})
+			return final("it was taken")
+		case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "serviceaccount"):
+			return err
+		}
+		said = err.Error()
+		return nil
+	})
+	return said
+}

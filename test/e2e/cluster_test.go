@@ -1,0 +1,205 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+const (
+	kerfNamespace = "kerf-system"
+	agentName     = "kerf-agent"
+	agentSelector = "app.kubernetes.io/name=kerf-agent"
+	agentImage    = "kerf.test/agent:1"
+	loadImage     = "kerf.test/gpuload:1"
+	// nodeLabel is what the agent's DaemonSet selects nodes by.
+	nodeLabel = `{"metadata":{"labels":{"kerf.dev/node":"true"}}}`
+)
+
+// anyAgentImage finds the agent's image in a manifest, whatever its tag.
+var anyAgentImage = regexp.MustCompile(`kerf\.dev/agent:[\w.-]+`)
+
+// cluster is the node's Kubernetes, seen by its administrator.
+type cluster struct {
+	node   *node
+	config *rest.Config
+	client kubernetes.Interface
+}
+
+func connect(n *node) (*cluster, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", n.env["KUBECONFIG"])
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	config.QPS, config.Burst = 200, 400
+	config.Timeout = 30 * time.Second
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	return &cluster{node: n, config: config, client: client}, nil
+}
+
+// background is a context for one request; the client's own timeout bounds it.
+func background() context.Context { return context.Background() }
+
+// kubectl runs it as administrator.
+func (c *cluster) kubectl(input string, args ...string) result {
+	return commandWith(input, filepath.Join(c.node.env["BIN"], "kubectl"), append([]string{"--kubeconfig", c.node.env["KUBECONFIG"]}, args...)...)
+}
+
+// apply is what an administrator does with a manifest.
+func (c *cluster) apply(text string) error {
+	if r := c.kubectl(text, "apply", "--server-side", "--force-conflicts", "-f", "-"); r.err != nil {
+		return fmt.Errorf("kubectl apply: %v", r)
+	}
+	return nil
+}
+
+// manifests are the files of deploy/manifests in their order, with the agent's image replaced by ours.
+func (c *cluster) manifests() ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(c.node.env["REPO"], "deploy/manifests/*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	if len(files) == 0 {
+		return nil, errors.New("there is nothing in deploy/manifests")
+	}
+	slices.Sort(files)
+	var texts []string
+	replaced := false
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		replaced = replaced || anyAgentImage.Match(text)
+		texts = append(texts, string(anyAgentImage.ReplaceAll(text, []byte(agentImage))))
+	}
+	if !replaced {
+		return nil, fmt.Errorf("no manifest names an image like %s", anyAgentImage)
+	}
+	return texts, nil
+}
+
+// install applies the manifests and makes the node one of Kerf's. An agent whose image has changed under the
+// same name is replaced.
+func (c *cluster) install() error {
+	texts, err := c.manifests()
+	if err != nil {
+		return fmt.Errorf("install the agent: %w", err)
+	}
+	for _, text := range texts {
+		if err := c.apply(text); err != nil {
+			return fmt.Errorf("install the agent: %w", err)
+		}
+	}
+	if r := c.kubectl("", "patch", "node", c.node.env["NODE_NAME"], "-p", nodeLabel); r.err != nil {
+		return fmt.Errorf("label the node: %v", r)
+	}
+	return c.replaceOldAgent()
+}
+
+// replaceOldAgent deletes the agent's pod when the image was loaded anew after its start.
+func (c *cluster) replaceOldAgent() error {
+	key, err := os.ReadFile(filepath.Join(c.node.env["E2E_DIR"], "img/agent.key"))
+	if err != nil {
+		return fmt.Errorf("which agent is it: %w", err)
+	}
+	mark := filepath.Join(c.node.env["E2E_DIR"], "node/agent-installed.key")
+	if old, err := os.ReadFile(mark); err == nil && bytes.Equal(old, key) {
+		return nil
+	}
+	pods, err := c.agentPods()
+	if err != nil {
+		return err
+	}
+	for _, p := range pods {
+		err := c.client.CoreV1().Pods(kerfNamespace).Delete(background(), p.Name, metav1.DeleteOptions{})
+		if err != nil {
+			return fmt.Errorf("replace the agent: %w", err)
+		}
+	}
+	return os.WriteFile(mark, key, 0o644)
+}
+
+func (c *cluster) agentPods() ([]corev1.Pod, error) {
+	list, err := c.client.CoreV1().Pods(kerfNamespace).List(background(), metav1.ListOptions{LabelSelector: agentSelector})
+	if err != nil {
+		return nil, fmt.Errorf("find the agent: %w", err)
+	}
+	return list.Items, nil
+}
+
+// agentReady returns nil when the DaemonSet's one pod is of its newest template and ready.
+func (c *cluster) agentReady() error {
+	ds, err := c.client.AppsV1().DaemonSets(kerfNamespace).Get(background(), agentName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	s := ds.Status
+	if s.ObservedGeneration == ds.Generation && s.DesiredNumberScheduled == 1 && s.UpdatedNumberScheduled == 1 && s.NumberReady == 1 {
+		return c.noEndingAgent()
+	}
+	return fmt.Errorf("DaemonSet %s: %s", agentName, rollout(ds))
+}
+
+// noEndingAgent refuses while an agent that is being replaced is still there, and counted as ready.
+func (c *cluster) noEndingAgent() error {
+	pods, err := c.agentPods()
+	if err != nil {
+		return err
+	}
+	for _, p := range pods {
+		if p.DeletionTimestamp != nil {
+			return fmt.Errorf("%s is ending", p.Name)
+		}
+	}
+	return nil
+}
+
+func rollout(ds *appsv1.DaemonSet) string {
+	return fmt.Sprintf("generation %d of %d, wanted %d, updated %d, ready %d", ds.Status.ObservedGeneration, ds.Generation,
+		ds.Status.DesiredNumberScheduled, ds.Status.UpdatedNumberScheduled, ds.Status.NumberReady)
+}
+
+// capacity is what the node offers of a resource and what of it may be used.
+func (c *cluster) capacity(resource string) (all, usable int64, err error) {
+	n, err := c.client.CoreV1().Nodes().Get(background(), c.node.env["NODE_NAME"], metav1.GetOptions{})
+	if err != nil {
+		return 0, 0, err
+	}
+	a, u := n.Status.Capacity[corev1.ResourceName(resource)], n.Status.Allocatable[corev1.ResourceName(resource)]
+	return a.Value(), u.Value(), nil
+}
+
+// dnsName makes a Kubernetes name of a test's.
+func dnsName(test string) string {
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r - 'A' + 'a'
+		}
+		return '-'
+	}, strings.TrimPrefix(test, "Test"))
+	return strings.Trim(name[:min(len(name), 40)], "-")
+}

@@ -1,0 +1,174 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// commandTime bounds each command that is run here.
+const commandTime = 3 * time.Minute
+
+// node is the machine that node.sh makes.
+type node struct {
+	script string
+	// env is what "node.sh env" prints.
+	env map[string]string
+}
+
+func openNode() (*node, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("the node needs root")
+	}
+	script, err := filepath.Abs("node/node.sh")
+	if err != nil {
+		return nil, err
+	}
+	n := &node{script: script}
+	return n, n.refresh()
+}
+
+// up starts the node or what of it does not run, with the script's progress on stderr.
+func (n *node) up() error {
+	// Building everything for the first time takes many minutes on a small machine.
+	ctx, cancel := context.WithTimeout(context.Background(), 45*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, n.script, "up")
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("node.sh up: %w", err)
+	}
+	return n.refresh()
+}
+
+// refresh reads again where things are: the node's init is another process after a restart.
+func (n *node) refresh() error {
+	r := command(n.script, "env")
+	if r.err != nil {
+		return fmt.Errorf("node.sh env: %v", r)
+	}
+	n.env = map[string]string{}
+	for line := range strings.Lines(r.out) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		n.env[name] = strings.NewReplacer(`\`, "", "'", "").Replace(value)
+	}
+	return nil
+}
+
+// path is a file of the node as this machine can open it, sockets included.
+func (n *node) path(file string) string {
+	return filepath.Join("/proc", n.env["NODE_INIT"], "root", file)
+}
+
+// in runs a command inside the node.
+func (n *node) in(args ...string) result {
+	enter := []string{"-t", n.env["NODE_INIT"], "-m", "-u", "-i", "-n", "-p", "-C", "--"}
+	return command("nsenter", append(enter, args...)...)
+}
+
+// program is a program that "make build" made.
+func (n *node) program(name string) string { return filepath.Join(n.env["REPO"], "bin", name) }
+
+// do runs a subcommand of node.sh, which must succeed.
+func (n *node) do(t *testing.T, args ...string) string {
+	t.Helper()
+	r := command(n.script, args...)
+	if r.err != nil {
+		t.Fatalf("node.sh %s: %v", strings.Join(args, " "), r)
+	}
+	return r.out
+}
+
+// restart ends a daemon of the node in an orderly way and starts it again.
+func (n *node) restart(t *testing.T, daemon string) {
+	t.Helper()
+	n.do(t, "restart", daemon)
+}
+
+// reboot cuts the node's power and starts it again.
+func (n *node) reboot(t *testing.T) {
+	t.Helper()
+	n.do(t, "stop")
+	if err := n.up(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// log is the file into which a daemon writes.
+func (n *node) log(daemon string) string { return filepath.Join(n.env["LOG"], daemon+".log") }
+
+// result is what a command has left.
+type result struct {
+	out, errOut string
+	err         error
+}
+
+func (r result) String() string {
+	return fmt.Sprintf("%v; stdout %q, stderr %q", r.err, r.out, r.errOut)
+}
+
+// command runs one to its end, in bounded time.
+func command(name string, args ...string) result {
+	return commandWith("", name, args...)
+}
+
+// commandWith gives it input.
+func commandWith(input, name string, args ...string) result {
+	ctx, cancel := context.WithTimeout(context.Background(), commandTime)
+	defer cancel()
+	var out, errOut bytes.Buffer
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &errOut
+	// A daemon that the command starts has files of its own; should it keep ours, it does not keep us.
+	cmd.WaitDelay = time.Second
+	err := cmd.Run()
+	return result{out.String(), errOut.String(), err}
+}
+
+// poll tries until f is content or patience ends; then the last error is returned.
+func poll(what string, f func() error) error {
+	return pollFor(*patience, what, f)
+}
+
+func pollFor(limit time.Duration, what string, f func() error) error {
+	deadline := time.Now().Add(limit)
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
+		err := f()
+		if err == nil {
+			return nil
+		}
+		var final finalError
+		if errors.As(err, &final) {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s does not come in %v: %w", what, limit, err)
+		}
+		time.Sleep(wait)
+	}
+}
+
+// finalError tells poll that waiting on is of no use.
+type finalError struct{ error }
+
+func (e finalError) Unwrap() error { return e.error }
+
+func final(format string, args ...any) error { return finalError{fmt.Errorf(format, args...)} }
+
+// eventually fails the test unless f becomes content.
+func eventually(t *testing.T, what string, f func() error) {
+	t.Helper()
+	if err := poll(what, f); err != nil {
+		t.Fatal(err)
+	}
+}
