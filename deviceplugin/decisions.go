@@ -23,11 +23,11 @@ func (p *Plugin) decisions(ctx context.Context) {
 		inv, on := p.inv, p.on
 		p.mu.Unlock()
 
-		wait := holdingsSeldom
+		wait := p.seldom
 		if inv != nil {
 			// Who holds what is looked at first, because the choice depends on it; claims that come and go while
 			// all is well are no reason to ask kubelet.
-			if matters || inv != decided || time.Since(read) >= holdingsSeldom {
+			if matters || inv != decided || time.Since(read) >= p.seldom {
 				err := p.look(ctx)
 				if err != nil && ctx.Err() == nil && !failing {
 					p.opts.Log.Warn("who holds which id is not known now; the last known stays", "error", err)
@@ -37,7 +37,7 @@ func (p *Plugin) decisions(ctx context.Context) {
 			matters = p.post(*inv, on) || failing
 			decided = inv
 			if matters {
-				wait = holdingsOften
+				wait = p.often
 			}
 		}
 		t := time.NewTimer(wait)

@@ -59,6 +59,9 @@ type Plugin struct {
 	opts      Options
 	endpoints []*endpoint
 
+	// often and seldom are how often holdings are read while they matter and otherwise.
+	often, seldom time.Duration
+
 	// kick asks for a new decision.
 	kick chan struct{}
 
@@ -78,7 +81,7 @@ func New(o Options) *Plugin {
 	if o.Suffix == "" {
 		o.Suffix = strings.ToLower(rand.Text()[:8])
 	}
-	p := &Plugin{opts: o, kick: make(chan struct{}, 1)}
+	p := &Plugin{opts: o, often: holdingsOften, seldom: holdingsSeldom, kick: make(chan struct{}, 1)}
 	for _, r := range resources() {
 		p.endpoints = append(p.endpoints, &endpoint{
 			svc:    service{resource: r, board: newBoard(), gate: o.Gate, wait: preStartWait, log: o.Log},
