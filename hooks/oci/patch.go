@@ -1,0 +1,143 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package oci
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	cdispecs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const (
+	hookName = "kerf-hook"
+	// hookTimeout is the runtime's own limit in seconds; the hook ends by itself after half of it.
+	hookTimeout = 120
+	// hookEnv keeps the runtime from passing on the environment that it was started with.
+	hookEnv = "PATH=/usr/sbin:/usr/bin:/sbin:/bin"
+
+	visibleEnv = "NVIDIA_VISIBLE_DEVICES"
+	void       = "void"
+)
+
+// Grant is what a container that is no pod's gets.
+type Grant struct {
+	// ID is the claim, which the hook names to the agent.
+	ID string
+	// Asks are the amounts that the hook holds against the claim, one per resource. It may be empty where the
+	// claim's amounts are no whole units.
+	Asks []sharing.Ask
+	// HookPath and Socket are absolute paths on the host: kerf-hook and the agent's socket.
+	HookPath, Socket string
+	// Env are variables for the program; they replace variables of the same name.
+	Env map[string]string
+	// Edits are those of the grant's GPUs, whole: device nodes with type, numbers and permissions, hooks with
+	// environment and timeout.
+	Edits cdispecs.ContainerEdits
+	// Note is the grant as an annotation; none is written when it is empty.
+	Note string
+}
+
+// Patch puts a grant into the OCI spec of one container: the hook for the guard and one for each ask, the
+// GPUs, the environment, and the annotation. It is pure, and an error leaves spec as it was.
+//
+// A spec that has been patched before is sharing.ErrConflict: which of two grants would count cannot be said,
+// so make the spec anew. A spec that could not be held to the grant is sharing.ErrInvalid, a *FieldError that
+// names the part: one without process or Linux part, one that joins another container's cgroup namespace or
+// lies in no cgroup of its own, one that brings GPUs by itself or may use every device. Edits that are not
+// whole, or that Kerf does not know how to make, are sharing.ErrInvalid or sharing.ErrUnsupported.
+func Patch(spec *specs.Spec, g Grant) error {
+	if err := g.check(); err != nil {
+		return err
+	}
+	if err := checkSpec(spec); err != nil {
+		return err
+	}
+	if err := checkEdits(g.Edits); err != nil {
+		return err
+	}
+	apply(spec, g.Edits)
+	env := maps.Clone(g.Env)
+	if env == nil {
+		env = make(map[string]string, 1)
+	}
+	// Whatever the image says: no older NVIDIA runtime or hook adds GPUs by itself.
+	env[visibleEnv] = void
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		setEnv(spec, name, env[name])
+	}
+	if spec.Hooks == nil {
+		spec.Hooks = &specs.Hooks{}
+	}
+	spec.Hooks.CreateRuntime = append(slices.Clip(spec.Hooks.CreateRuntime), g.hooks()...)
+	if g.Note != "" {
+		if spec.Annotations == nil {
+			spec.Annotations = make(map[string]string, 1)
+		}
+		spec.Annotations[sharing.NoteAnnotation] = g.Note
+	}
+	return nil
+}
+
+// hooks are the guard's and the asks', in the order of Asks sorted.
+func (g Grant) hooks() []specs.Hook {
+	hook := func(args ...string) specs.Hook {
+		timeout := hookTimeout
+		return specs.Hook{
+			Path:    g.HookPath,
+			Args:    append([]string{hookName, "arm", "--socket", g.Socket, "--grant", g.ID}, args...),
+			Env:     []string{hookEnv},
+			Timeout: &timeout,
+		}
+	}
+	asks := slices.Clone(g.Asks)
+	sharing.SortAsks(asks)
+	out := []specs.Hook{hook()}
+	for _, a := range asks {
+		out = append(out, hook("--ask", a.String()))
+	}
+	return out
+}
+
+// check looks at what Kerf itself gives.
+func (g Grant) check() error {
+	const absolute = "write an absolute path without . and .. in it"
+	if err := sharing.ValidateName("grant", g.ID); err != nil {
+		return err
+	}
+	if !path.IsAbs(g.HookPath) || path.Clean(g.HookPath) != g.HookPath || path.Base(g.HookPath) != hookName {
+		return sharing.Invalid("path of the hook", g.HookPath, absolute, "is not a path of "+hookName)
+	}
+	if !path.IsAbs(g.Socket) || path.Clean(g.Socket) != g.Socket {
+		return sharing.Invalid("socket of the hook", g.Socket, absolute, "is not the path of a socket")
+	}
+	for i, a := range g.Asks {
+		if _, err := sharing.ParseAsk(a.String()); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(g.Asks[:i], func(b sharing.Ask) bool { return b.Resource == a.Resource }) {
+			return sharing.Invalid("ask", a.String(), "give each resource one amount", "is a second amount of %s", a.Resource)
+		}
+	}
+	for name, value := range g.Env {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
+			return sharing.Invalid("environment variable", name+"="+value, "", "cannot be one")
+		}
+	}
+	return nil
+}
+
+// setEnv replaces a variable, also one that stands there more than once: programs take the first.
+func setEnv(spec *specs.Spec, name, value string) {
+	env := slices.DeleteFunc(slices.Clone(spec.Process.Env), func(v string) bool {
+		have, _, _ := strings.Cut(v, "=")
+		return have == name
+	})
+	spec.Process.Env = append(env, name+"="+value)
+}
