@@ -139,5 +139,6 @@ func setEnv(spec *specs.Spec, name, value string) {
 		have, _, _ := strings.Cut(v, "=")
 		return have == name
 	})
-	spec.Process.Env = append(env, name+"="+value)
+	env = append(env, name+"="+value)
+	spec.Process.Env = env
 }

@@ -51,7 +51,7 @@ func editsFor(data []byte, gpus []sharing.GPUID) (specs.ContainerEdits, error) {
 	}
 	all := &cdilib.ContainerEdits{ContainerEdits: &specs.ContainerEdits{}}
 	all.Append(&cdilib.ContainerEdits{ContainerEdits: &s.ContainerEdits})
-	for i, id := range gpus {
+	for _, id := range gpus {
 		found := false
 		for _, d := range s.Devices {
 			if d.Name == string(id) {
@@ -60,7 +60,7 @@ func editsFor(data []byte, gpus []sharing.GPUID) (specs.ContainerEdits, error) {
 			}
 		}
 		if !found {
-			return specs.ContainerEdits{}, fmt.Errorf("no device %q: %w", gpus[i], sharing.ErrNotFound)
+			return specs.ContainerEdits{}, fmt.Errorf("no device %q: %w", id, sharing.ErrNotFound)
 		}
 	}
 	return tighten(*all.ContainerEdits), nil

@@ -35,7 +35,7 @@ const (
 	headerSize = len(magic) + 1 + 4
 )
 
-// ErrMalformed: the bytes are no frame, or its body is no message.
+// ErrMalformed says that the bytes are no frame, or its body is no message.
 var ErrMalformed = errors.New("malformed message")
 
 // VersionError says that the peer speaks another version of the frames.
