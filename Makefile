@@ -70,8 +70,8 @@ fuzz-smoke: build ## Run every fuzz target for FUZZTIME (5s)
 	hack/fuzz-smoke.sh $(FUZZTIME)
 
 .PHONY: e2e
-e2e: build ## Crash and restart suite: real programs on a simulated driver, no Kubernetes yet
-	$(GO_TEST) -race -count=1 -timeout 15m -v ./test/machine/...
+e2e: build ## End-to-end suite on a real Kubernetes with simulated GPUs; needs root (first time: minutes of building)
+	hack/e2e.sh
 
 .PHONY: soak
 soak: build ## The long runs: property test over SOAK_STEPS (10^6), then the machine suite's soak
@@ -109,7 +109,7 @@ verify-shell:
 .PHONY: verify-tidy
 verify-tidy: need
 	@echo '--- go.mod and go.sum'
-	@for module in . tools tools/lint; do \
+	@for module in . tools tools/lint test/e2e test/e2e/node/kubernetes test/e2e/node/containerd test/e2e/node/runc; do \
 		(cd $$module && go mod tidy -diff) || { echo "$$module/go.mod is not tidy: run 'go mod tidy' there" >&2; exit 1; }; \
 	done
 
@@ -131,12 +131,14 @@ vet: need
 	@echo '--- go vet'
 	@go vet ./...
 	@cd tools && go vet ./...
+	@cd test/e2e && go vet ./...
 
 .PHONY: lint
 lint: need $(LINTER) ## Run golangci-lint (built once, from tools/lint)
 	@echo '--- golangci-lint'
 	@$(LINTER) run ./...
 	@cd tools && $(LINTER) run --config ../.golangci.yml ./...
+	@cd test/e2e && $(LINTER) run --config ../../.golangci.yml ./...
 
 ##@ Help
 

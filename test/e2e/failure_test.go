@@ -79,7 +79,7 @@ func (e *testCase) dumpPod(p *pod, keep func(name, text string)) {
 			log += fmt.Sprintf("\n(%v)\n", err)
 		}
 		if s.RestartCount > 0 {
-			previous, _ := p.log(s.Name, true) //nolint:errcheck // it may be gone
+			previous, _ := p.log(s.Name, true) // it may be gone
 			log = previous + "--- restarted\n" + log
 		}
 		keep(p.name+"-"+s.Name+".log", log)

@@ -34,8 +34,7 @@ func openNode() (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &node{script: script}
-	return n, n.refresh()
+	return &node{script: script}, nil
 }
 
 // up starts the node or what of it does not run, with the script's progress on stderr.
@@ -147,8 +146,7 @@ func pollFor(limit time.Duration, what string, f func() error) error {
 		if err == nil {
 			return nil
 		}
-		var final finalError
-		if errors.As(err, &final) {
+		if _, ok := errors.AsType[finalError](err); ok {
 			return fmt.Errorf("%s: %w", what, err)
 		}
 		if time.Now().After(deadline) {

@@ -1,0 +1,142 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// held is what a container of a pod has: it must stay the same whatever is restarted around it.
+type held struct {
+	container string
+	restarts  int32
+	grant     string
+	level     string
+	caps      string
+}
+
+// holdings looks at every container of the pods, at the agent's grants and at the driver's limits.
+func (e *testCase) holdings(pods ...*pod) map[string]held {
+	e.Helper()
+	all := map[string]held{}
+	for _, p := range pods {
+		for _, s := range containerStatuses(p.get()) {
+			g := e.grantOf(p, s.Name)
+			caps := e.node.capsOf(e.T, containerID(s))
+			var text string
+			for _, gpu := range slices.Sorted(maps.Keys(caps)) {
+				text += fmt.Sprintf("%s:%d ", gpu, caps[gpu])
+			}
+			all[p.name+"/"+s.Name] = held{containerID(s), s.RestartCount, g.ID, g.Level, text}
+		}
+	}
+	return all
+}
+
+// wantSame waits until the pods have what they had: an agent that has just started may still be reading.
+func (e *testCase) wantSame(before map[string]held, pods ...*pod) {
+	e.Helper()
+	after := e.holdings(pods...)
+	for name, was := range before {
+		if now := after[name]; now != was {
+			e.Errorf("%s had %+v, has %+v", name, was, now)
+		}
+	}
+}
+
+// Restarts of the agent, kubelet and containerd disturb no container and lose no grant, and containers start
+// again after each.
+func TestRestartsDisturbNothing(t *testing.T) {
+	e := beginWithAgent(t)
+	pods := []*pod{
+		e.create(podSpec{name: "always", restart: corev1.RestartPolicyAlways, containers: []container{
+			{run: "exec gpuload --json --alloc 9GiB --hold 1h", limits: gibs(10)},
+		}}),
+		e.create(podSpec{name: "two", containers: []container{
+			{name: "small", run: hold, limits: gibs(3)},
+			{name: "large", run: hold, limits: gibs(20)},
+		}}),
+		e.create(one("half", percent(50), hold)),
+	}
+	for _, p := range pods {
+		p.running()
+	}
+	before := e.holdings(pods...)
+	for name, h := range before {
+		if h.restarts != 0 || h.level != "driver" || h.caps == "" {
+			t.Errorf("%s: %+v", name, h)
+		}
+	}
+	steps := []struct {
+		name string
+		do   func()
+	}{
+		{"agent replaced", e.replaceAgent},
+		{"agent killed", e.killAgent},
+		{"kubelet restarted", func() { e.node.restart(t, "kubelet") }},
+		{"containerd restarted", func() { e.node.restart(t, "containerd") }},
+		{"kubelet killed", func() { e.node.do(t, "kill", "kubelet", "KILL"); e.node.do(t, "up") }},
+		{"containerd killed", func() { e.node.do(t, "kill", "containerd", "KILL"); e.node.do(t, "up") }},
+	}
+	for i, step := range steps {
+		t.Logf("step: %s", step.name)
+		step.do()
+		after := e.create(one(fmt.Sprintf("after-%d", i), gibs(5), "exec gpuload --json"))
+		after.phase(corev1.PodSucceeded)
+		if l := after.loads("main", 1)[0]; l.Total == nil || *l.Total != 5*gib {
+			t.Errorf("%s: a pod after it: %v", step.name, l)
+		}
+		after.delete()
+		e.waitForAgent()
+		e.wantSame(before, pods...)
+		if t.Failed() {
+			t.Fatalf("after step: %s", step.name)
+		}
+	}
+	if l := pods[0].loads("main", 1); len(l) != 1 || l[0].Error != nil {
+		t.Errorf("the load was disturbed: %v", l)
+	}
+}
+
+// A power cut ends containers; those that start again have their grants and caps again, before kubelet has
+// reached anybody, and those that do not give theirs back.
+func TestNodeReboots(t *testing.T) {
+	e := beginWithAgent(t)
+	always := e.create(podSpec{name: "always", restart: corev1.RestartPolicyAlways, containers: []container{
+		{run: "gpuload --json; exec gpuload --json --alloc 9GiB --hold 1h", limits: gibs(10)},
+	}})
+	never := e.create(one("never", gibs(10), hold))
+	always.running()
+	never.running()
+	before := always.id("main")
+	e.node.reboot(t)
+	never.phase(corev1.PodFailed)
+	e.waitForAgent()
+	always.until("running anew", func(o *corev1.Pod) error {
+		if s := o.Status.ContainerStatuses[0]; containerID(s) == before || s.State.Running == nil {
+			return fmt.Errorf("%s", describe(o))
+		}
+		return nil
+	})
+	if l := always.loads("main", 2)[1]; l.Error != nil || l.Allocated != 9*gib {
+		t.Errorf("after the reboot: %v", l)
+	}
+	g := e.grantOf(always, "main")
+	if caps := always.caps("main"); len(g.Fragments) != 1 || caps[g.Fragments[0].GPU] != 10*gib {
+		t.Errorf("after the reboot the grant is %+v and the caps are %v", g, caps)
+	}
+	eventually(t, "release of what the pod that has ended held", func() error {
+		for _, g := range e.picture().Grants {
+			if g.Pod == never.name && g.Namespace == never.namespace {
+				return fmt.Errorf("%+v", g)
+			}
+		}
+		return nil
+	})
+}
