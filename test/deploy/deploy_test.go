@@ -1,0 +1,226 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package deploy_test reads the manifests as Kubernetes does, and holds them to what the documents say: each
+// mount and capability has its reason in docs/threat-model.md, and nobody has a right that is not listed
+// here. What the policies decide is tried elsewhere, on an API server.
+package deploy_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	admission "k8s.io/api/admissionregistration/v1"
+	apps "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	rbac "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	strict "sigs.k8s.io/yaml"
+)
+
+const root = "../.."
+
+// kinds are the objects that may lie in deploy/.
+func kinds() map[string]func() metav1.Object {
+	return map[string]func() metav1.Object{
+		"v1/Namespace":                                    func() metav1.Object { return &corev1.Namespace{} },
+		"v1/ServiceAccount":                               func() metav1.Object { return &corev1.ServiceAccount{} },
+		"v1/ConfigMap":                                    func() metav1.Object { return &corev1.ConfigMap{} },
+		"apps/v1/DaemonSet":                               func() metav1.Object { return &apps.DaemonSet{} },
+		"node.k8s.io/v1/RuntimeClass":                     func() metav1.Object { return &nodev1.RuntimeClass{} },
+		"rbac.authorization.k8s.io/v1/ClusterRole":        func() metav1.Object { return &rbac.ClusterRole{} },
+		"rbac.authorization.k8s.io/v1/ClusterRoleBinding": func() metav1.Object { return &rbac.ClusterRoleBinding{} },
+		"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy": func() metav1.Object {
+			return &admission.ValidatingAdmissionPolicy{}
+		},
+		"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicyBinding": func() metav1.Object {
+			return &admission.ValidatingAdmissionPolicyBinding{}
+		},
+	}
+}
+
+// found is an object and the file that it is in.
+type found struct {
+	file string
+	metav1.Object
+}
+
+// manifests are the objects of deploy/manifests in the order in which kubectl applies them.
+func manifests(t *testing.T) []found {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, "deploy/manifests/*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("deploy/manifests: %v, %v", files, err)
+	}
+	var out []found
+	for _, file := range files {
+		for _, doc := range documents(t, file) {
+			out = append(out, found{filepath.Base(file), decode(t, file, doc)})
+		}
+	}
+	return out
+}
+
+// documents splits a file.
+func documents(t *testing.T, file string) [][]byte {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var out [][]byte
+	for r := yaml.NewDocumentDecoder(f); ; {
+		buf := make([]byte, 1<<20)
+		n, err := r.Read(buf)
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		out = append(out, buf[:n])
+	}
+}
+
+// decode refuses what the type does not know, and what is written twice.
+func decode(t *testing.T, file string, doc []byte) metav1.Object {
+	t.Helper()
+	var head metav1.TypeMeta
+	if err := strict.Unmarshal(doc, &head); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	made, ok := kinds()[head.APIVersion+"/"+head.Kind]
+	if !ok {
+		t.Fatalf("%s: no kind %s/%s is expected in deploy/", file, head.APIVersion, head.Kind)
+	}
+	obj := made()
+	if err := strict.UnmarshalStrict(doc, obj); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return obj
+}
+
+// all are the objects of one type.
+func all[T metav1.Object](t *testing.T) []T {
+	t.Helper()
+	var out []T
+	for _, m := range manifests(t) {
+		if obj, ok := m.Object.(T); ok {
+			out = append(out, obj)
+		}
+	}
+	return out
+}
+
+// one is the only object of its type.
+func one[T metav1.Object](t *testing.T) T {
+	t.Helper()
+	list := all[T](t)
+	if len(list) != 1 {
+		t.Fatalf("%d objects of type %T, want 1", len(list), *new(T))
+	}
+	return list[0]
+}
+
+func TestOrderAndNamespace(t *testing.T) {
+	seen := map[string]bool{}
+	for i, m := range manifests(t) {
+		ns, isNamespace := m.Object.(*corev1.Namespace)
+		if (i == 0) != isNamespace {
+			t.Errorf("%s: object %d: the namespace, and nothing else, comes first", m.file, i)
+		}
+		if isNamespace && (ns.Name != "kerf-system" || ns.Labels["pod-security.kubernetes.io/enforce"] != "privileged") {
+			t.Errorf("%s: namespace %q with labels %v", m.file, ns.Name, ns.Labels)
+		}
+		if m.GetLabels()["app.kubernetes.io/part-of"] != "kerf" {
+			t.Errorf("%s: %s has no label app.kubernetes.io/part-of: kerf, by which everything is found", m.file, m.GetName())
+		}
+		if name := m.GetNamespace(); name != "" && name != "kerf-system" {
+			t.Errorf("%s: %s is in namespace %q", m.file, m.GetName(), name)
+		}
+		key := fmt.Sprintf("%T %s", m.Object, m.GetName())
+		if seen[key] {
+			t.Errorf("%s: a second %s", m.file, key)
+		}
+		seen[key] = true
+	}
+}
+
+// TestRights is the list of what the agent may do at the API server. A line more is a decision: it belongs
+// into docs/threat-model.md too.
+func TestRights(t *testing.T) {
+	want := []rbac.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+	}
+	role, bound, account := one[*rbac.ClusterRole](t), one[*rbac.ClusterRoleBinding](t), one[*corev1.ServiceAccount](t)
+	if role.AggregationRule != nil || !slices.EqualFunc(role.Rules, want, equalRule) {
+		t.Errorf("rules %+v, want %+v", role.Rules, want)
+	}
+	subject := rbac.Subject{Kind: "ServiceAccount", Name: account.Name, Namespace: account.Namespace}
+	if bound.RoleRef.Name != role.Name || bound.RoleRef.Kind != "ClusterRole" || !slices.Equal(bound.Subjects, []rbac.Subject{subject}) {
+		t.Errorf("binding of %+v to %+v", bound.RoleRef, bound.Subjects)
+	}
+	if got := one[*apps.DaemonSet](t).Spec.Template.Spec.ServiceAccountName; got != account.Name {
+		t.Errorf("the agent runs as %q", got)
+	}
+}
+
+func equalRule(a, b rbac.PolicyRule) bool {
+	return slices.Equal(a.APIGroups, b.APIGroups) && slices.Equal(a.Resources, b.Resources) && slices.Equal(a.Verbs, b.Verbs) &&
+		len(a.ResourceNames)+len(a.NonResourceURLs) == 0
+}
+
+// TestPoliciesDeny: a policy without its binding decides nothing, and one that fails open promises too much.
+func TestPoliciesDeny(t *testing.T) {
+	bound := map[string]*admission.ValidatingAdmissionPolicyBinding{}
+	for _, b := range all[*admission.ValidatingAdmissionPolicyBinding](t) {
+		bound[b.Spec.PolicyName] = b
+	}
+	policies := all[*admission.ValidatingAdmissionPolicy](t)
+	for _, p := range policies {
+		b := bound[p.Name]
+		if b == nil || !slices.Equal(b.Spec.ValidationActions, []admission.ValidationAction{admission.Deny}) {
+			t.Errorf("policy %q is not bound to deny", p.Name)
+		}
+		if p.Spec.FailurePolicy == nil || *p.Spec.FailurePolicy != admission.Fail {
+			t.Errorf("policy %q fails open", p.Name)
+		}
+		for _, v := range p.Spec.Validations {
+			if v.Message == "" || v.Reason == nil || strings.Contains(v.Message, "\n") {
+				t.Errorf("policy %q: %s has no message of one line, or no reason", p.Name, v.Expression)
+			}
+		}
+	}
+	if len(policies) != len(bound) {
+		t.Errorf("%d policies, %d bindings", len(policies), len(bound))
+	}
+}
+
+// TestTemplatesAreJudgedAsPods holds the two policies on amounts together.
+func TestTemplatesAreJudgedAsPods(t *testing.T) {
+	rules := map[string]admission.ValidatingAdmissionPolicySpec{}
+	for _, p := range all[*admission.ValidatingAdmissionPolicy](t) {
+		rules[p.Name] = p.Spec
+	}
+	pods, templates := rules["kerf-amounts"], rules["kerf-amounts-of-templates"]
+	if !slices.EqualFunc(pods.Validations, templates.Validations, func(a, b admission.Validation) bool {
+		return a.Expression == b.Expression && a.Message == b.Message && a.MessageExpression == b.MessageExpression && *a.Reason == *b.Reason
+	}) || len(pods.Validations) == 0 {
+		t.Error("the validations differ")
+	}
+	if !slices.EqualFunc(pods.Variables, templates.Variables, func(a, b admission.Variable) bool {
+		return a == b || a.Name == "spec" && b.Name == "spec"
+	}) {
+		t.Error("the variables differ in more than where the pod's spec is")
+	}
+}
