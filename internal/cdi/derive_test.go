@@ -78,7 +78,7 @@ func TestDerivedInjects(t *testing.T) {
 		at = append(at, m.Destination)
 	}
 	slices.Sort(at)
-	want := []string{"/dev/nvidia3", "/usr/lib/x86_64-linux-gnu/libcuda.so.1", "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"}
+	want := []string{"/dev/nvidia3", "/dev/nvidiactl", "/usr/lib/x86_64-linux-gnu/libcuda.so.1", "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"}
 	if !slices.Equal(at, want) || !slices.Equal(spec.Process.Env, []string{void}) {
 		t.Errorf("mounts %q, environment %q", at, spec.Process.Env)
 	}
