@@ -49,7 +49,7 @@ func newAPI(t *testing.T) *api {
 	mux.HandleFunc("GET /api/v1/namespaces/{ns}/pods/{name}", a.get)
 	mux.HandleFunc("POST /api/v1/namespaces/{ns}/events", a.event)
 	mux.HandleFunc("PATCH /api/v1/namespaces/{ns}/events/{name}", a.count)
-	a.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	a.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.mu.Lock()
 		broken := a.broken
 		a.mu.Unlock()
@@ -59,6 +59,9 @@ func newAPI(t *testing.T) *api {
 		}
 		mux.ServeHTTP(w, r)
 	}))
+	// As a real one: connections that many requests share, and that stay open.
+	a.server.EnableHTTP2 = true
+	a.server.StartTLS()
 	t.Cleanup(a.server.Close)
 	return a
 }
@@ -234,7 +237,7 @@ func (a *api) client(t *testing.T, run bool) *Client {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],`+
-		`"clusters":[{"name":"c","cluster":{"server":%q}}],"users":[{"name":"u","user":{}}]}`, a.server.URL)
+		`"clusters":[{"name":"c","cluster":{"server":%q,"insecure-skip-tls-verify":true}}],"users":[{"name":"u","user":{}}]}`, a.server.URL)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -26,6 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	typedv1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -129,9 +130,13 @@ func (c *Client) Run(ctx context.Context) error {
 	g.Go(func() error { follow.RunWithContext(ctx); return nil })
 	g.Go(func() error { c.events.run(ctx); return nil })
 	err := g.Wait()
-	c.http.CloseIdleConnections()
+	c.closeIdle()
 	return err
 }
+
+// closeIdle closes what is kept open for the next request. The client library wraps its transport in others
+// that http.Client does not look into.
+func (c *Client) closeIdle() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }
 
 // listWatch asks for this node's pods alone.
 func (c *Client) listWatch() *cache.ListWatch {

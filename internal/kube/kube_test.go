@@ -218,7 +218,7 @@ func TestGoneConcludesNothingFromErrors(t *testing.T) {
 			t.Errorf("Gone = %v, %v; want false, ErrUnavailable", gone, err)
 		}
 	})
-	c.http.CloseIdleConnections()
+	c.closeIdle()
 }
 
 func TestResync(t *testing.T) {

@@ -9,11 +9,12 @@ import (
 )
 
 // quiet shows what the client library logs at debug level only: it reports every attempt to reach an API
-// server that is away as an error, where the Client says it once.
+// server that is away as an error, where the Client says it once. Its verbosities, 1 and up, are the levels
+// below info, -1 and down; from 3 on it logs every request.
 type quiet struct{ slog.Handler }
 
-func (q quiet) Enabled(ctx context.Context, _ slog.Level) bool {
-	return q.Handler.Enabled(ctx, slog.LevelDebug)
+func (q quiet) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelInfo-2 && q.Handler.Enabled(ctx, slog.LevelDebug)
 }
 
 func (q quiet) Handle(ctx context.Context, r slog.Record) error {
