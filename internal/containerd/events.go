@@ -15,6 +15,8 @@ import (
 	eventsv1 "github.com/containerd/containerd/api/services/events/v1"
 	apitypes "github.com/containerd/containerd/api/types"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
 	"github.com/containerd/typeurl/v2"
 	"google.golang.org/grpc"
 
@@ -98,7 +100,8 @@ func (c *Client) follow(parent context.Context, fn func(Event)) (connected bool,
 		close(stop)
 	}
 	cancel()
-	if helloErr := <-greeted; err == nil || !connected && helloErr != nil {
+	// The greeter ends the stream when it cannot greet, and then knows why.
+	if helloErr := <-greeted; !connected && errdefs.IsCanceled(errgrpc.ToNative(err)) {
 		err = helloErr
 	}
 	return connected, c.plain(parent, "follow events", err)

@@ -17,6 +17,7 @@ import (
 	dockerconfig "github.com/containerd/containerd/v2/core/remotes/docker/config"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/errdefs"
+	"github.com/containerd/log"
 	"github.com/containerd/platforms"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -164,6 +165,10 @@ func share(ctx, there context.Context, store content.Store, d ocispec.Descriptor
 }
 
 func (c *Client) pull(ctx context.Context, name string) (containerd.Image, error) {
+	// The fetcher prints failures by itself, on stderr, beside the error that it returns.
+	if err := log.SetLevel("panic"); err != nil {
+		return nil, fmt.Errorf("pull image %q: %w", name, err)
+	}
 	resolver := docker.NewResolver(docker.ResolverOptions{
 		Hosts: dockerconfig.ConfigureHosts(ctx, dockerconfig.HostOptions{HostDir: dockerconfig.HostDirFromRoot(hostsDir)}),
 	})
@@ -199,7 +204,7 @@ func FullName(ref string) (string, error) {
 	}
 	repository, tag, tagged := strings.Cut(path, ":")
 	switch {
-	case repository == "" || repository != strings.ToLower(repository) || strings.Contains(repository, "//") || strings.HasSuffix(repository, "/"):
+	case repository == "" || repository != strings.ToLower(repository) || strings.Contains("/"+repository, "//") || strings.HasSuffix(repository, "/"):
 		return bad("is not the name of an image: repositories are in lower case")
 	case tagged && tag == "" || strings.ContainsAny(tag, ":/"):
 		return bad("has no tag after the colon")

@@ -142,7 +142,8 @@ func (r Report) nvidiaProblems(t Toolkit) []Problem {
 	if t.Env == Unknown {
 		accepts = "may accept environment variables (" + t.Problem + ")"
 	}
-	remedy := fmt.Sprintf("in %s set accept-nvidia-visible-devices-envvar-when-unprivileged = false and accept-nvidia-visible-devices-as-volume-mounts = true", t.Path)
+	remedy := fmt.Sprintf("in %s set accept-nvidia-visible-devices-envvar-when-unprivileged = false "+
+		"(NVIDIA's own device plugin then needs accept-nvidia-visible-devices-as-volume-mounts = true)", t.Path)
 	var out, others []Problem
 	for _, h := range r.Handlers {
 		switch {

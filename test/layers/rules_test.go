@@ -71,6 +71,7 @@ type door struct {
 var doors = []door{
 	{"github.com/containerd/containerd", "containerd has one door", []string{"internal/containerd/...", "test/*"}},
 	{"github.com/containerd/errdefs", "containerd has one door", []string{"internal/containerd/..."}},
+	{"github.com/containerd/log", "what containerd's client would print is kept silent at its door", []string{"internal/containerd/..."}},
 	{"github.com/containerd/typeurl", "containerd has one door", []string{"internal/containerd/..."}},
 	{"github.com/containerd/platforms", "containerd has one door", []string{"internal/containerd/..."}},
 	{"github.com/opencontainers/image-spec", "the parts of an image are containerd's to keep", []string{"internal/containerd/..."}},

@@ -1,0 +1,175 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package containerd
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	introspectionv1 "github.com/containerd/containerd/api/services/introspection/v1"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestReport(t *testing.T) {
+	nri := []*introspectionv1.Plugin{{Type: nriPlugin, ID: "nri"}}
+	systemd := criv1.CgroupDriver_SYSTEMD
+	dirs := []string{"/etc/cdi", "/var/run/cdi"}
+	tests := map[string]struct {
+		fake *fake
+		want Report
+	}{
+		"containerd 2.4": {
+			&fake{name: "containerd", version: "v2.4.2", config: string(golden(t, "containerd-2.4.json")), plugins: nri, driver: &systemd},
+			Report{
+				Name: "containerd", Version: "2.4.2", CRI: Yes, CDI: Yes, CDIDirs: dirs, CgroupDriver: CgroupSystemd,
+				DefaultRuntime: "runc", Handlers: []Handler{{Name: "runc", Type: runc}},
+			},
+		},
+		"1.6 has no NRI": {
+			&fake{name: "containerd", version: "1.6.20~ds1", config: `{"containerd":{}}`},
+			Report{Name: "containerd", Version: "1.6.20~ds1", CRI: Yes, NRI: No, CDI: No, Untold: []string{"the cgroup driver is not known"}},
+		},
+		"NRI that failed": {
+			&fake{
+				name: "containerd", version: "2.1.0", config: `{}`, driver: &systemd,
+				plugins: []*introspectionv1.Plugin{{Type: nriPlugin, InitErr: &rpcstatus.Status{Message: "address in use"}}},
+			},
+			Report{Name: "containerd", Version: "2.1.0", CRI: Yes, NRI: No, CDI: Yes, CgroupDriver: CgroupSystemd, Untold: []string{"NRI did not start: address in use"}},
+		},
+		"docker's containerd": {
+			&fake{version: "1.7.24", plugins: nri},
+			Report{Name: "containerd", Version: "1.7.24", CRI: No, Untold: []string{"its CDI, cgroup driver and runtimes are settings of the CRI plugin, which is off"}},
+		},
+		"another": {
+			&fake{name: "frakti", version: "3", driver: &systemd},
+			Report{Name: "frakti", Version: "3", CRI: Yes, CgroupDriver: CgroupSystemd, Untold: []string{`"frakti" is a container runtime that Kerf does not know`}},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			c, _ := open(t, tt.fake)
+			got, err := c.Report(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// CRI-O's configuration comes over HTTP on the socket that gRPC uses; a CRI-O that does not serve it is said
+// to be silent.
+func TestReportOfCRIO(t *testing.T) {
+	c, path := open(t, &fake{name: "CRI-O", version: "1.31.0"})
+	r, err := c.Report(t.Context())
+	if err != nil || r.Name != NameCRIO || r.NRI != Unknown || len(r.Untold) != 2 || !strings.Contains(r.Untold[0], "crio status config") {
+		t.Errorf("silent: %+v, %v", r, err)
+	}
+	l, err := net.Listen("unix", path+"2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/config" {
+			_, _ = w.Write(golden(t, "crio-1.31.toml"))
+		}
+	})}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = s.Serve(l) }()
+	defer func() { _ = s.Close(); <-done }()
+	c.socket = path + "2"
+	r = Report{Name: NameCRIO}
+	c.reportCRIO(t.Context(), &r)
+	if r.NRI != Yes || r.CDI != Yes || r.CgroupDriver != CgroupSystemd || len(r.Untold) != 0 {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestNoRuntime(t *testing.T) {
+	c, path := open(t, nil)
+	if _, err := c.Report(t.Context()); !errors.Is(err, ErrNoRuntime) || !strings.Contains(err.Error(), path) {
+		t.Errorf("absent: %v", err)
+	}
+	// It comes and goes, and the same client finds it.
+	f := &fake{name: "containerd", version: "2.4.2", config: `{}`}
+	f.start(t, path)
+	eventually(t, func() bool { _, err := c.Report(t.Context()); return err == nil })
+	f.stop()
+	if _, err := c.Report(t.Context()); err == nil || !errors.Is(err, sharing.ErrUnavailable) && !errors.Is(err, ErrNoRuntime) {
+		t.Errorf("gone: %v", err)
+	}
+	again := &fake{name: "containerd", version: "2.4.3", config: `{}`}
+	again.start(t, path)
+	eventually(t, func() bool { r, err := c.Report(t.Context()); return err == nil && r.Version == "2.4.3" })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Report(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+func eventually(t *testing.T, ok func() bool) {
+	t.Helper()
+	for range 1000 {
+		if ok() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("never")
+}
+
+func TestProbeNRI(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "nri.sock")
+	if got := ProbeNRI(t.Context(), path); got != No {
+		t.Errorf("absent: %s", got)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ProbeNRI(t.Context(), path); got != Yes {
+		t.Errorf("listening: %s", got)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := ProbeNRI(t.Context(), path); got != No {
+		t.Errorf("left over: %s", got)
+	}
+}
+
+func TestTimeouts(t *testing.T) {
+	for method, want := range map[string]time.Duration{
+		"/containerd.services.tasks.v1.Tasks/Wait":             0,
+		"/containerd.services.tasks.v1.Tasks/Create":           createTimeout,
+		"/containerd.services.tasks.v1.Tasks/List":             callTimeout,
+		"/containerd.services.diff.v1.Diff/Apply":              unpackTimeout,
+		"/containerd.services.containers.v1.Containers/Create": callTimeout,
+		"/runtime.v1.RuntimeService/Status":                    callTimeout,
+	} {
+		if got := timeoutOf(method); got != want {
+			t.Errorf("%s: %s, want %s", method, got, want)
+		}
+	}
+}
