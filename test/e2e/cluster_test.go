@@ -33,8 +33,21 @@ const (
 	nodeLabel = `{"metadata":{"labels":{"kerf.dev/node":"true"}}}`
 )
 
-// anyAgentImage finds the agent's image in a manifest, whatever its tag.
-var anyAgentImage = regexp.MustCompile(`kerf\.dev/agent:[\w.-]+`)
+var (
+	// anyAgentImage finds the agent's image in a manifest, whatever its tag.
+	anyAgentImage = regexp.MustCompile(`kerf\.dev/agent:[\w.-]+`)
+	// anyMode finds the pool's mode, and what precedes the list of pools.
+	anyMode  = regexp.MustCompile(`\n( +)mode: \w+\n`)
+	anyPools = regexp.MustCompile(`\n( +)pools:\n`)
+)
+
+// rulesForTests makes of the shipped rules those of the tests: the node offers whole GPUs beside fractions, and
+// there are profiles to name.
+func rulesForTests(text []byte) []byte {
+	text = anyMode.ReplaceAll(text, []byte("\n${1}mode: auto\n"))
+	return anyPools.ReplaceAll(text, []byte("\n${1}profiles:\n${1}- {name: e2e-small, memory: 4GiB, percent: 10}\n"+
+		"${1}- {name: e2e-pair, memory: 12GiB, gpus: 2}\n${1}pools:\n"))
+}
 
 // cluster is the node's Kubernetes, seen by its administrator.
 type cluster struct {
@@ -73,7 +86,8 @@ func (c *cluster) apply(text string) error {
 	return nil
 }
 
-// manifests are the files of deploy/manifests in their order, with the agent's image replaced by ours.
+// manifests are the files of deploy/manifests in their order, with the agent's image replaced by ours, and the
+// rules by those of the tests.
 func (c *cluster) manifests() ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(c.node.env["REPO"], "deploy/manifests/*.yaml"))
 	if err != nil {
@@ -84,17 +98,19 @@ func (c *cluster) manifests() ([]string, error) {
 	}
 	slices.Sort(files)
 	var texts []string
-	replaced := false
+	replaced, changed := false, false
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
 		replaced = replaced || anyAgentImage.Match(text)
-		texts = append(texts, string(anyAgentImage.ReplaceAll(text, []byte(agentImage))))
+		rules := rulesForTests(text)
+		changed = changed || !bytes.Equal(rules, text)
+		texts = append(texts, string(anyAgentImage.ReplaceAll(rules, []byte(agentImage))))
 	}
-	if !replaced {
-		return nil, fmt.Errorf("no manifest names an image like %s", anyAgentImage)
+	if !replaced || !changed {
+		return nil, fmt.Errorf("no manifest names an image like %s, or none has the rules (%s, %s)", anyAgentImage, anyMode, anyPools)
 	}
 	return texts, nil
 }
