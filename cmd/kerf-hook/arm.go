@@ -25,8 +25,16 @@ const (
 	maxPause   = 500 * time.Millisecond
 )
 
-// errRefused: the agent has decided; asking again would change nothing.
-var errRefused = errors.New("refused")
+// refusal is an error that asking again would not change.
+type refusal struct{ error }
+
+// Unwrap gives the error itself.
+func (r refusal) Unwrap() error { return r.error }
+
+func isFinal(err error) bool {
+	_, ok := errors.AsType[refusal](err)
+	return ok
+}
 
 // hook asks the agent.
 type hook struct {
@@ -51,7 +59,7 @@ func (h hook) arm(ctx context.Context, o options, stdin io.Reader) error {
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, errRefused):
+		case isFinal(err):
 			return fmt.Errorf("container %q is not started: %w", shorten(s.ID), err)
 		}
 		timer := time.NewTimer(pause)
@@ -65,16 +73,16 @@ func (h hook) arm(ctx context.Context, o options, stdin io.Reader) error {
 	}
 }
 
-// ask puts the question once. An error that does not wrap errRefused may be gone a little later.
+// ask puts the question once. An error that is no refusal may be gone a little later.
 func (h hook) ask(ctx context.Context, socket string, q wire.Request) error {
 	ctx, cancel := context.WithTimeout(ctx, attempt)
 	defer cancel()
 	conn, err := h.dial(ctx, socket)
-	if errors.Is(err, fs.ErrPermission) || errors.Is(err, errRefused) {
-		return fmt.Errorf("connect to kerf-agent: %w: %w", err, errRefused)
+	if errors.Is(err, fs.ErrPermission) || isFinal(err) {
+		return refusal{fmt.Errorf("connect to kerf-agent: %w", err)}
 	}
 	if err != nil {
-		return fmt.Errorf("no kerf-agent answers at %q: %w", socket, err)
+		return fmt.Errorf("no kerf-agent answers at %q: %w", socket, cause(err))
 	}
 	defer conn.Close()
 	if deadline, ok := ctx.Deadline(); ok {
@@ -84,14 +92,14 @@ func (h hook) ask(ctx context.Context, socket string, q wire.Request) error {
 	}
 	var other *wire.VersionError
 	if err := wire.WriteRequest(conn, q); errors.Is(err, wire.ErrMalformed) {
-		return fmt.Errorf("talk to kerf-agent: %w: %w", err, errRefused)
+		return refusal{fmt.Errorf("talk to kerf-agent: %w", err)}
 	} else if err != nil {
 		return fmt.Errorf("talk to kerf-agent: %w", err)
 	}
 	p, err := wire.ReadResponse(conn)
 	switch {
 	case errors.Is(err, wire.ErrMalformed), errors.As(err, &other):
-		return fmt.Errorf("talk to kerf-agent: %w: %w", err, errRefused)
+		return refusal{fmt.Errorf("talk to kerf-agent: %w", err)}
 	case err != nil:
 		return fmt.Errorf("talk to kerf-agent: %w", err)
 	case p.OK:
@@ -99,7 +107,15 @@ func (h hook) ask(ctx context.Context, socket string, q wire.Request) error {
 	case p.Retry:
 		return fmt.Errorf("kerf-agent (%s) is not ready: %s", p.Version, reason(p))
 	}
-	return fmt.Errorf("kerf-agent (%s): %s: %w", p.Version, reason(p), errRefused)
+	return refusal{fmt.Errorf("kerf-agent (%s): %s", p.Version, reason(p))}
+}
+
+// cause is what the system said, without the words around it, which repeat the path.
+func cause(err error) error {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return errno
+	}
+	return err
 }
 
 func reason(p wire.Response) string {
@@ -118,7 +134,7 @@ func dial(ctx context.Context, path string) (net.Conn, error) {
 	}
 	uid, err := listenerUID(conn)
 	if err == nil && uid != os.Geteuid() {
-		err = fmt.Errorf("user %d listens at %q: %w", uid, path, errRefused)
+		err = refusal{fmt.Errorf("user %d listens at %q", uid, path)}
 	}
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
@@ -130,7 +146,7 @@ func dial(ctx context.Context, path string) (net.Conn, error) {
 func listenerUID(conn net.Conn) (int, error) {
 	unix, ok := conn.(*net.UnixConn)
 	if !ok {
-		return 0, fmt.Errorf("%T is no unix socket: %w", conn, errRefused)
+		return 0, refusal{fmt.Errorf("%T is no unix socket", conn)}
 	}
 	raw, err := unix.SyscallConn()
 	if err != nil {

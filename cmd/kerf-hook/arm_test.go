@@ -122,7 +122,7 @@ func TestArm(t *testing.T) {
 				t.Errorf("error %v, want none", err)
 			case tc.refused != "" && (err == nil || !strings.Contains(err.Error(), tc.refused) || !strings.Contains(err.Error(), `"c1"`)):
 				t.Errorf("error %v, want one that has %q and the container", err, tc.refused)
-			case errors.Is(err, errRefused) != tc.final:
+			case isFinal(err) != tc.final:
 				t.Errorf("error %v is final: %t, want %t", err, !tc.final, tc.final)
 			}
 			a.mu.Lock()
@@ -199,10 +199,10 @@ func TestArmAsksNobodyAboutABadState(t *testing.T) {
 
 func TestArmRefusesAListenerOfAnotherUser(t *testing.T) {
 	h := hook{firstPause: time.Millisecond, dial: func(context.Context, string) (net.Conn, error) {
-		return nil, errRefused
+		return nil, errors.Join(refusal{errors.New("user 1000 listens")}, nil)
 	}}
 	err := h.arm(t.Context(), options{socket: "/s", wait: 30 * time.Second}, strings.NewReader(creating))
-	if !errors.Is(err, errRefused) {
+	if !isFinal(err) || !strings.Contains(err.Error(), "user 1000") {
 		t.Errorf("error %v, want a final one", err)
 	}
 }
