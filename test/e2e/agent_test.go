@@ -130,10 +130,35 @@ func (e *testCase) replaceAgent() {
 	e.waitForAgent()
 }
 
-// killAgent ends the agent's process without warning and returns at once; kubelet starts it again.
+// killAgent ends the agent's process without warning and returns when kubelet has started the next. In between
+// kubelet refuses pods that ask for Kerf's resources, because nobody answers for them.
 func (e *testCase) killAgent() {
 	e.Helper()
+	before := e.agentInstances()
 	e.signalAgent("KILL")
+	eventually(e.T, "the agent's next start", func() error {
+		if now := e.agentInstances(); now == before {
+			return fmt.Errorf("it is still %s", now)
+		}
+		return nil
+	})
+	e.waitForAgent()
+}
+
+// agentInstances are the containers of the agent's pods, as text.
+func (e *testCase) agentInstances() string {
+	e.Helper()
+	pods, err := e.agentPods()
+	if err != nil {
+		e.Fatal(err)
+	}
+	var ids []string
+	for _, p := range pods {
+		for _, s := range p.Status.ContainerStatuses {
+			ids = append(ids, s.ContainerID)
+		}
+	}
+	return strings.Join(ids, " ")
 }
 
 // signalAgent sends a signal to every agent process of the node, which sees no others.

@@ -52,6 +52,12 @@ func (e *testCase) end() {
 	if e.Failed() {
 		e.dump()
 	}
+	// Controllers' pods too; what the pods held is looked for below, so each must have been seen.
+	if list, err := e.client.CoreV1().Pods(e.namespace).List(background(), metav1.ListOptions{}); err == nil {
+		for _, o := range list.Items {
+			e.known(&o)
+		}
+	}
 	for _, p := range e.pods {
 		p.startDeletion()
 	}

@@ -85,17 +85,22 @@ func (p *pod) running() *corev1.Pod {
 		if o.Status.Phase == corev1.PodSucceeded || o.Status.Phase == corev1.PodFailed {
 			return final("%s", describe(o))
 		}
-		n := 0
-		for _, s := range o.Status.ContainerStatuses {
-			if s.State.Running != nil {
-				n++
-			}
-		}
-		if n == 0 || n < len(o.Spec.Containers) {
+		if !runs(o) {
 			return fmt.Errorf("%s", describe(o))
 		}
 		return nil
 	})
+}
+
+// runs tells whether all app containers of a pod run.
+func runs(o *corev1.Pod) bool {
+	n := 0
+	for _, s := range o.Status.ContainerStatuses {
+		if s.State.Running != nil {
+			n++
+		}
+	}
+	return n > 0 && n == len(o.Spec.Containers)
 }
 
 // status is that of one container.
