@@ -19,6 +19,9 @@ func (q quiet) Enabled(ctx context.Context, level slog.Level) bool {
 
 func (q quiet) Handle(ctx context.Context, r slog.Record) error {
 	r.Level = slog.LevelDebug
+	if !q.Handler.Enabled(ctx, r.Level) {
+		return nil // the library does not ask before it logs an error
+	}
 	return q.Handler.Handle(ctx, r)
 }
 

@@ -1,0 +1,147 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// TestPodsAgainstAModel changes a few pods at random, shows some changes at once and some only by the next
+// list, and compares with what must be known: each pod that was ever shown and is over has been told of once,
+// and no other.
+func TestPodsAgainstAModel(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		s := newPods()
+		told := map[string]int{}
+		s.onGone(func(uid string) { told[uid]++ })
+		there := map[string]*corev1.Pod{} // by name, as the API server has it
+		shown := map[string]bool{}        // UIDs that the store has seen
+		next, stale := 0, false           // stale: the store has missed something
+		show := func(act func() error, p *corev1.Pod) {
+			if stale {
+				return // a watch that has missed something ends; only a list goes on
+			}
+			if err := act(); err != nil {
+				t.Fatal(err)
+			}
+			shown[string(p.UID)] = true
+		}
+		for range 60 {
+			name := fmt.Sprintf("p%d", r.IntN(4))
+			p := there[name]
+			switch {
+			case r.IntN(6) == 0: // a list
+				var list []any
+				for _, p := range there {
+					list = append(list, p)
+					shown[string(p.UID)] = true
+				}
+				if err := s.Replace(list, ""); err != nil {
+					t.Fatal(err)
+				}
+				stale = false
+				check(t, seed, s, there, shown, told)
+				continue
+			case r.IntN(8) == 0:
+				stale = true
+			}
+			switch {
+			case p == nil:
+				next++
+				p = pod(uid(next), name, corev1.PodPending)
+				there[name] = p
+				show(func() error { return s.Add(p) }, p)
+			case r.IntN(2) == 0:
+				delete(there, name)
+				obj := any(p)
+				if r.IntN(2) == 0 {
+					obj = cache.DeletedFinalStateUnknown{Obj: p}
+				}
+				show(func() error { return s.Delete(obj) }, p)
+			default:
+				phases := []corev1.PodPhase{corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed}
+				if terminal(p) {
+					phases = phases[1:2] // it never comes back
+				}
+				p = pod(string(p.UID), name, phases[r.IntN(len(phases))])
+				there[name] = p
+				show(func() error { return s.Update(p) }, p)
+			}
+		}
+	}
+}
+
+func check(t *testing.T, seed uint64, s *pods, there map[string]*corev1.Pod, shown map[string]bool, told map[string]int) {
+	t.Helper()
+	lives := map[string]bool{}
+	for _, p := range there {
+		if !terminal(p) {
+			lives[string(p.UID)] = true
+		}
+		if got, ok := s.byUID[string(p.UID)]; !ok || got.Terminal != terminal(p) {
+			t.Fatalf("seed %d: pod %s: %+v, %v", seed, p.Name, got, ok)
+		}
+	}
+	if len(s.byUID) != len(there) || len(s.byName) != len(there) {
+		t.Fatalf("seed %d: %d pods and %d names, want %d", seed, len(s.byUID), len(s.byName), len(there))
+	}
+	for uid := range shown {
+		want := 1
+		if lives[uid] {
+			want = 0
+		}
+		if told[uid] != want {
+			t.Fatalf("seed %d: pod %s told of %d times, want %d", seed, uid, told[uid], want)
+		}
+	}
+	if strangers := slices.DeleteFunc(slices.Collect(maps.Keys(told)), func(uid string) bool { return shown[uid] }); len(strangers) > 0 {
+		t.Fatalf("seed %d: told of %v, which were never shown", seed, strangers)
+	}
+}
+
+func TestStoreRefusesWhatIsNoPod(t *testing.T) {
+	s := newPods()
+	for name, err := range map[string]error{
+		"add": s.Add(&corev1.Node{}), "update": s.Update(nil), "delete": s.Delete("x"), "replace": s.Replace([]any{&corev1.Node{}}, ""),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if s.isSynced() {
+		t.Error("a list that was refused counts as one")
+	}
+}
+
+func TestLibraryLogsAreQuiet(t *testing.T) {
+	for level, want := range map[slog.Level][]string{
+		slog.LevelInfo:  nil,
+		slog.LevelDebug: {"level=DEBUG msg=failed", "level=DEBUG msg=said"},
+	} {
+		var out bytes.Buffer
+		log := logr.FromSlogHandler(quiet{slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level})}).WithName("x").WithValues("a", 1)
+		log.Error(nil, "failed")
+		log.V(2).Info("said")
+		log.V(8).Info("babbled")
+		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+		if out.Len() == 0 {
+			lines = nil
+		}
+		if !slices.EqualFunc(lines, want, strings.Contains) {
+			t.Errorf("at %s: %q, want %q", level, lines, want)
+		}
+	}
+}
