@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
@@ -56,7 +57,7 @@ func (r *Runtime) end(ctx context.Context, id ledger.ClaimID) error {
 	r.mu.Unlock()
 	left, err := r.charged(ctx, att, g)
 	if err == nil && left == "" && known {
-		err = r.removeCgroup(ctx, h, att)
+		err = r.removeCgroup(ctx, h.group, g.Lease.ContainerID == "", att)
 	}
 
 	r.mu.Lock()
@@ -109,22 +110,23 @@ func (r *Runtime) charged(ctx context.Context, att *Attachment, g ledger.Grant) 
 	return "", nil
 }
 
-func (r *Runtime) removeCgroup(ctx context.Context, h *holding, att *Attachment) error {
+// removeCgroup takes the caps off and removes the cgroup, if it is ours and not a container runtime's.
+func (r *Runtime) removeCgroup(ctx context.Context, group cgroup.Group, ours bool, att *Attachment) error {
 	ctx, cancel := context.WithTimeout(ctx, capDeadline)
 	defer cancel()
 	if att != nil && att.Caps != nil {
-		if err := att.Caps.Clear(ctx, h.group.Dir, r.limitable(att.GPUs)); err != nil {
+		if err := att.Caps.Clear(ctx, group.Dir, r.limitable(att.GPUs)); err != nil {
 			// The limit goes with the cgroup; a driver that does not answer must not keep the claim alive.
-			r.log.Warn("cap not cleared before its cgroup is removed", "cgroup", h.group.Dir, "error", err.Error())
+			r.log.Warn("cap not cleared before its cgroup is removed", "cgroup", group.Dir, "error", err.Error())
 		}
 	}
 	if err := r.opt.Failpoints.Eval("end-after-clear"); err != nil {
 		return err
 	}
-	if h.use != nil {
-		return nil // a container's cgroup is its runtime's to remove
+	if !ours {
+		return nil
 	}
-	if err := h.group.Remove(); err != nil && !errors.Is(err, sharing.ErrNotFound) {
+	if err := group.Remove(); err != nil && !errors.Is(err, sharing.ErrNotFound) {
 		return fmt.Errorf("remove cgroup: %w", err)
 	}
 	return r.opt.Failpoints.Eval("end-after-rmdir")

@@ -35,7 +35,7 @@ func (r *Runtime) ArmContainer(ctx context.Context, call sharing.HookCall) error
 	if err := r.endFormer(ctx, call); err != nil {
 		return fmt.Errorf("container %q: %w", call.ContainerID, err)
 	}
-	g, h, att, done, err := r.beginContainer(call, group)
+	g, h, u, att, done, err := r.beginContainer(call, group)
 	if err != nil || done {
 		if err != nil {
 			err = fmt.Errorf("container %q: %w", call.ContainerID, err)
@@ -45,16 +45,15 @@ func (r *Runtime) ArmContainer(ctx context.Context, call sharing.HookCall) error
 	// The hook may go away at any moment; what was begun is finished or undone all the same.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), capDeadline)
 	defer cancel()
-	err = r.armContainer(ctx, g, h, att, group, proc)
+	err = r.armContainer(ctx, g, h, u, att, group, proc)
 	r.mu.Lock()
 	h.busy = false
-	if err != nil && g.Lease == nil {
-		h.hasGroup = false
-		if h.use != nil {
-			h.use.armed = false
-		}
+	switch {
+	case err == nil:
+		h.letGo() // from here on the cgroup tells; a claim that is not armed yet ends with its owner
+	case g.Lease == nil:
+		h.hasGroup, u.armed = false, false
 	}
-	h.letGo()
 	r.mu.Unlock()
 	r.opt.Observer.Armed(time.Since(start), err)
 	r.changed.announce()
@@ -62,7 +61,7 @@ func (r *Runtime) ArmContainer(ctx context.Context, call sharing.HookCall) error
 		r.log.Error("container not armed", "claim", g.Claim.ID, "container", call.ContainerID, "error", err.Error())
 		return fmt.Errorf("container %q: arm %q: %w", call.ContainerID, g.Claim.ID, errors.Join(err, r.persist()))
 	}
-	r.log.Info("lease taken", "claim", g.Claim.ID, "pod", g.Claim.Owner.Namespace+"/"+g.Claim.Owner.PodName, "container", h.use.container, "container_id", call.ContainerID, "cgroup", group.Dir, "took", time.Since(start).String())
+	r.log.Info("lease taken", "claim", g.Claim.ID, "pod", g.Claim.Owner.Namespace+"/"+g.Claim.Owner.PodName, "container", u.container, "container_id", call.ContainerID, "cgroup", group.Dir, "took", time.Since(start).String())
 	return nil
 }
 
@@ -144,17 +143,17 @@ func (r *Runtime) claimOfCall(call sharing.HookCall) (ledger.ClaimID, *holding, 
 	return "", nil, fmt.Errorf("it was made without its grant, because the agent's NRI plugin was away or too slow at that moment; it has no GPU and must be made again: %w", sharing.ErrNotFound)
 }
 
-// beginContainer checks that the container may arm its claim, and marks it busy. done is true when it is
-// armed already.
-func (r *Runtime) beginContainer(call sharing.HookCall, group cgroup.Group) (g ledger.Grant, h *holding, att Attachment, done bool, err error) {
+// beginContainer checks that the container may arm its claim, and marks it busy. u is the container's use of
+// it: while h is busy, another instance may be bound as the next. done is true when it is armed already.
+func (r *Runtime) beginContainer(call sharing.HookCall, group cgroup.Group) (g ledger.Grant, h *holding, u *use, att Attachment, done bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.ready(); err != nil {
-		return g, nil, att, false, err
+		return g, nil, nil, att, false, err
 	}
 	id, h, err := r.claimOfCall(call)
 	if err != nil {
-		return g, nil, att, false, err
+		return g, nil, nil, att, false, err
 	}
 	asks := h.asks
 	if h.use != nil {
@@ -172,22 +171,21 @@ func (r *Runtime) beginContainer(call sharing.HookCall, group cgroup.Group) (g l
 	case g.Lease.Inode != group.Inode:
 		err = fmt.Errorf("claim %q is leased to an earlier cgroup of that name: %w", id, sharing.ErrUnavailable)
 	case h.use != nil && h.use.armed && h.capLost == "":
-		return g, h, *r.att, true, nil
+		return g, h, h.use, *r.att, true, nil
 	}
 	if err != nil {
-		return g, nil, att, false, err
+		return g, nil, nil, att, false, err
 	}
-	if h.use == nil {
-		h.use = &use{containerID: call.ContainerID, asks: h.asks}
-		r.containers[call.ContainerID] = id
+	if h.use == nil || h.use.containerID != call.ContainerID { // a container that names its grant, not a pod's
+		r.rebind(h, &use{containerID: call.ContainerID, asks: h.asks}, id)
 	}
 	h.busy, h.group, h.hasGroup = true, group, true
-	return g, h, *r.att, false, nil
+	return g, h, h.use, *r.att, false, nil
 }
 
 // armContainer does the work without the lock; h is busy. A crash at any point leaves a lease on record whose
 // caps the next start puts back, with the hook still waiting.
-func (r *Runtime) armContainer(ctx context.Context, g ledger.Grant, h *holding, att Attachment, group cgroup.Group, proc *process.Handle) (err error) {
+func (r *Runtime) armContainer(ctx context.Context, g ledger.Grant, h *holding, u *use, att Attachment, group cgroup.Group, proc *process.Handle) (err error) {
 	if err := r.persist(); err != nil {
 		return err
 	}
@@ -195,8 +193,8 @@ func (r *Runtime) armContainer(ctx context.Context, g ledger.Grant, h *holding, 
 		return err
 	}
 	inForce := g.Claim.Placement
-	if len(h.use.part) > 0 {
-		inForce = h.use.part
+	if len(u.part) > 0 {
+		inForce = u.part
 	}
 	own, others := r.splitGPUs(g.Claim.Placement, att)
 	defer func() {
@@ -211,7 +209,7 @@ func (r *Runtime) armContainer(ctx context.Context, g ledger.Grant, h *holding, 
 		return err
 	}
 	r.mu.Lock()
-	err = r.ledger.Arm(g.Claim.ID, *h.lease())
+	err = r.ledger.Arm(g.Claim.ID, *leaseOf(group, u))
 	r.mu.Unlock()
 	if err != nil {
 		return err
@@ -221,7 +219,7 @@ func (r *Runtime) armContainer(ctx context.Context, g ledger.Grant, h *holding, 
 	}
 	r.watcher.Add(group)
 	r.mu.Lock()
-	h.use.armed, h.capLost = true, ""
+	u.armed, h.capLost = true, ""
 	r.mu.Unlock()
 	return r.opt.Failpoints.Eval("hook-after-arm")
 }

@@ -63,11 +63,7 @@ func (r *Runtime) bind(ask sharing.ContainerAsk, containerID string) (ledger.Cla
 	if h.busy {
 		return "", false, fmt.Errorf("claim %q is being armed or ended: %w", id, sharing.ErrUnavailable)
 	}
-	if h.use != nil {
-		delete(r.containers, h.use.containerID)
-	}
-	h.use = &use{containerID: containerID, container: ask.Ref.Container, asks: slices.Clone(ask.Asks), part: part}
-	r.containers[containerID] = id
+	r.rebind(h, &use{containerID: containerID, container: ask.Ref.Container, asks: slices.Clone(ask.Asks), part: part}, id)
 	return id, isNew, nil
 }
 

@@ -123,10 +123,13 @@ type use struct {
 }
 
 // lease is the ledger's form of what h has; it has a group.
-func (h *holding) lease() *ledger.Lease {
-	l := &ledger.Lease{Cgroup: h.group.Dir, Inode: h.group.Inode}
-	if h.use != nil {
-		l.ContainerID, l.Container, l.Part = h.use.containerID, h.use.container, h.use.part
+func (h *holding) lease() *ledger.Lease { return leaseOf(h.group, h.use) }
+
+// leaseOf is the ledger's form of a container's use, or with nil that of a process of its own.
+func leaseOf(group cgroup.Group, u *use) *ledger.Lease {
+	l := &ledger.Lease{Cgroup: group.Dir, Inode: group.Inode}
+	if u != nil {
+		l.ContainerID, l.Container, l.Part = u.containerID, u.container, u.part
 	}
 	return l
 }

@@ -71,7 +71,9 @@ func recordOf(c ledger.Claim, h *holding, u *use) record.Grant {
 		PodUID: c.Owner.PodUID, Container: c.Owner.Container, Namespace: c.Owner.Namespace, PodName: c.Owner.PodName,
 		Profile: c.Request.Profile, Asks: askStrings(h.asks),
 		Level: c.Level.String(), Whole: c.Request.Kind == sharing.KindWhole, Recovered: c.Recovered,
-		Cgroup: h.group.Dir, Inode: h.group.Inode,
+	}
+	if h.hasGroup { // else the group is that of an instance that ended
+		g.Cgroup, g.Inode = h.group.Dir, h.group.Inode
 	}
 	if c.Request.MinLevel != sharing.LevelUnknown {
 		g.MinLevel = c.Request.MinLevel.String()

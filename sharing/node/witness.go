@@ -7,9 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
+	"strings"
 
+	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
 )
 
@@ -36,8 +40,8 @@ func (r *Runtime) witness(ctx context.Context, seen []sharing.Seen, complete boo
 			continue
 		}
 		listed[s.ID] = true
-		admitted, err := sharing.AdmittedBy(s.CDINames)
-		if err == nil && !admitted.Guarded {
+		admitted, err := admittedOf(s)
+		if err == nil && !admitted.Guarded || r.accounted(s) {
 			continue
 		}
 		var found bool
@@ -66,20 +70,33 @@ func (r *Runtime) witness(ctx context.Context, seen []sharing.Seen, complete boo
 	return errors.Join(r.persist(), ctx.Err())
 }
 
-// recognise finds or books the grant of one guarded container. It reports whether it booked anything.
-func (r *Runtime) recognise(s sharing.Seen, asks []sharing.Ask) (bool, error) {
+// admittedOf is what guards the container. One that is no pod's may have an amount that no ask can name.
+func admittedOf(s sharing.Seen) (sharing.Admitted, error) {
+	if s.Grant != "" && len(s.CDINames) == 1 && s.CDINames[0] == sharing.GuardDevice {
+		return sharing.Admitted{Guarded: true}, nil
+	}
+	return sharing.AdmittedBy(s.CDINames)
+}
+
+// accounted reports whether the container is known as it was seen: leased, being armed or ended just now, or
+// injected while it does not run.
+func (r *Runtime) accounted(s sharing.Seen) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if id, known := r.containers[s.ID]; known {
 		g, _ := r.ledger.Get(id)
 		h := r.held[id]
-		if !s.Running || g.Lease != nil || h == nil || h.busy {
-			return false, nil
-		}
+		return !s.Running || g.Lease != nil || h == nil || h.busy
 	}
-	if g, ok := r.ledger.ByContainer(s.Ref.PodUID, s.Ref.Container); ok && g.Lease != nil && g.Lease.ContainerID == s.ID {
-		return false, nil
-	}
+	// The next instance was injected already, and this one has the lease still.
+	return slices.ContainsFunc(r.ledger.Grants(), func(g ledger.Grant) bool { return g.Lease != nil && g.Lease.ContainerID == s.ID })
+}
+
+// recognise books the grant of one guarded container that is not accounted for. It reports whether it booked
+// anything.
+func (r *Runtime) recognise(s sharing.Seen, asks []sharing.Ask) (bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if s.Note == "" {
 		return false, fmt.Errorf("it was made without one: %w", sharing.ErrNotFound)
 	}
@@ -91,7 +108,10 @@ func (r *Runtime) recognise(s sharing.Seen, asks []sharing.Ask) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if h.use == nil || h.use.containerID != s.ID || !slices.Equal(h.use.asks, asks) {
+	if s.Grant != "" && s.Grant == rec.ID { // no pod's: its annotation is older than its id
+		h.use, h.container = &use{containerID: s.ID, asks: h.asks}, true
+	}
+	if h.use == nil || h.use.containerID != s.ID || !slices.Equal(h.use.asks, asks) || rec.PodUID != s.Ref.PodUID || h.use.container != s.Ref.Container {
 		return false, fmt.Errorf("its annotation is not of this container with these amounts: %w", sharing.ErrInvalid)
 	}
 	return true, r.rebook(s, rec, h)
@@ -104,31 +124,32 @@ func (r *Runtime) rebook(s sharing.Seen, rec record.Grant, h *holding) error {
 		return err
 	}
 	if s.Running && s.PID > 0 {
-		dir, err := r.opt.Cgroups.OfProcess(s.PID)
-		if err == nil {
-			h.group, err = r.opt.Cgroups.Open(dir, 0)
-		}
-		if err != nil {
-			return fmt.Errorf("cgroup of process %d: %w", s.PID, err)
+		if h.group, err = r.groupOfContainer(s.PID, s.ID); err != nil {
+			return err
 		}
 		h.hasGroup = true
 	}
 	g, exists := r.ledger.Get(c.ID)
+	old := r.held[c.ID]
 	switch {
-	case exists && g.Lease == nil && r.held[c.ID] != nil && !r.held[c.ID].busy:
-		old := r.held[c.ID]
-		old.use, old.group, old.hasGroup = h.use, h.group, h.hasGroup
-		r.containers[h.use.containerID] = c.ID
-		if !h.hasGroup {
-			return nil
+	case exists && old != nil && !h.hasGroup:
+		r.rebind(old, h.use, c.ID) // it waits for its hook, and the hook for the end of the instance before it
+		return nil
+	case exists && g.Lease == nil && old != nil && !old.busy:
+		if err := r.ledger.Adopt(c.ID, *h.lease()); err != nil {
+			return err
 		}
 		r.watcher.Add(h.group)
-		return r.ledger.Adopt(c.ID, *h.lease())
+		old.group, old.hasGroup = h.group, true
+		r.rebind(old, h.use, c.ID)
+		return nil
 	case exists:
 		return fmt.Errorf("its claim %q is in use by another container: %w", c.ID, sharing.ErrConflict)
 	case h.hasGroup:
 		c.Recovered = true
 		return r.adopt(c, h)
+	case !c.Owner.Pod():
+		return fmt.Errorf("its claim %q ended with the agent that held it: %w", c.ID, sharing.ErrNotFound)
 	}
 	// It does not run yet, so it is booked only if there is still room.
 	if err := r.ledger.Claim(c); err != nil {
@@ -137,6 +158,30 @@ func (r *Runtime) rebook(s sharing.Seen, rec record.Grant, h *holding) error {
 	r.held[c.ID] = h
 	r.containers[h.use.containerID] = c.ID
 	return nil
+}
+
+// rebind makes a container instance the next user of a claim. It needs the lock.
+func (r *Runtime) rebind(h *holding, u *use, id ledger.ClaimID) {
+	if h.use != nil {
+		delete(r.containers, h.use.containerID)
+	}
+	h.use = u
+	r.containers[u.containerID] = id
+}
+
+// groupOfContainer opens the cgroup that bears the container's id. The process may be in one beneath it by
+// now; one that is in neither is another's, which has the pid that the container's had.
+func (r *Runtime) groupOfContainer(pid int, containerID string) (cgroup.Group, error) {
+	dir, err := r.opt.Cgroups.OfProcess(pid)
+	if err != nil {
+		return cgroup.Group{}, fmt.Errorf("cgroup of process %d: %w", pid, err)
+	}
+	for d := dir; len(containerID) >= minContainerID && len(d) > len(r.opt.Cgroups.Mount); d = path.Dir(d) {
+		if strings.Contains(path.Base(d), containerID) {
+			return r.opt.Cgroups.Open(d, 0)
+		}
+	}
+	return cgroup.Group{}, fmt.Errorf("process %d is in cgroup %q, which is not the container's: %w", pid, dir, sharing.ErrStale)
 }
 
 // letGoOf unbinds pods' containers that the runtime no longer lists and that use nothing. It needs the lock.
