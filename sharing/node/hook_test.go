@@ -1,0 +1,310 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// What kerf-hook is told. A refusal that is final fails the start at once; one that is not lets it wait.
+func TestTheHookIsRefused(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	c := b.inject(b.app("p", "gpu-memory-gib:10", "gpu-percent:25")).make()
+	stranger := b.tenant()
+	dead := b.tenant()
+	dead.end()
+	other := b.inject(b.app("q", "gpu-memory-gib:10")).make()
+	call := func(change func(*sharing.HookCall)) sharing.HookCall {
+		out := sharing.HookCall{ContainerID: c.id, PID: c.p.PID, Ask: "gpu-memory-gib:10"}
+		change(&out)
+		return out
+	}
+	tests := map[string]struct {
+		call  sharing.HookCall
+		want  error
+		words []string
+	}{
+		"another amount":                       {call(func(h *sharing.HookCall) { h.Ask = "gpu-memory-gib:11" }), sharing.ErrInvalid, []string{"gpu-memory-gib:11", "gpu-memory-gib:10"}},
+		"another resource":                     {call(func(h *sharing.HookCall) { h.Ask = "gpu:1" }), sharing.ErrInvalid, []string{"gpu:1"}},
+		"no amount at all":                     {call(func(h *sharing.HookCall) { h.Ask = "x" }), sharing.ErrInvalid, nil},
+		"a process elsewhere":                  {call(func(h *sharing.HookCall) { h.PID = stranger.PID }), sharing.ErrStale, []string{"not the container's"}},
+		"another container's process":          {call(func(h *sharing.HookCall) { h.PID = other.p.PID }), sharing.ErrStale, []string{"not the container's"}},
+		"a dead process":                       {call(func(h *sharing.HookCall) { h.PID = dead.PID }), sharing.ErrNotFound, nil},
+		"no process":                           {call(func(h *sharing.HookCall) { h.PID = 0 }), sharing.ErrInvalid, nil},
+		"a short id":                           {call(func(h *sharing.HookCall) { h.ContainerID = c.id[57:] }), sharing.ErrInvalid, []string{"shorter"}},
+		"no id":                                {call(func(h *sharing.HookCall) { h.ContainerID = "" }), sharing.ErrInvalid, nil},
+		"a part of the id, so of no container": {call(func(h *sharing.HookCall) { h.ContainerID = c.id[:60] }), sharing.ErrUnavailable, []string{"not yet heard"}},
+		"a grant by name":                      {sharing.HookCall{ContainerID: strings.Repeat("0", 60), PID: c.p.PID, Grant: c.in.Grant}, sharing.ErrNotFound, []string{c.in.Grant}},
+		"a grant that does not exist":          {sharing.HookCall{ContainerID: c.id[:60], PID: c.p.PID, Grant: "k-none"}, sharing.ErrNotFound, []string{"k-none"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			refused(t, b.ArmContainer(t.Context(), tc.call), tc.want, append(tc.words, tc.call.ContainerID)...)
+			b.leased(c.ask, nil)
+			if b.caps.count() != 0 {
+				t.Error("a refused hook set a cap")
+			}
+			b.check()
+		})
+	}
+	// None of it stands in the way of the right one.
+	if err := c.hooks(); err != nil {
+		t.Fatal(err)
+	}
+	c.remove()
+	other.remove()
+	b.gone("p", "q")
+}
+
+// A container that was made without NRI: nobody knows it. Before the container runtime told what it has, it
+// may yet turn out to be ours.
+func TestAContainerThatWasNotInjected(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	c := (&container{b: b, ask: b.app("p", "gpu-memory-gib:10"), id: b.newID()}).make()
+	refused(t, c.hooks(), sharing.ErrUnavailable, "container runtime")
+	if err := b.CrossCheck(t.Context(), nil); err != nil { // not all that there is
+		t.Fatal(err)
+	}
+	refused(t, c.hooks(), sharing.ErrUnavailable, "container runtime")
+	if err := b.Witness(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, c.hooks(), sharing.ErrNotFound, "without its grant")
+	if b.caps.count() != 0 || len(b.PodClaims()) != 0 {
+		t.Error("something is held for it")
+	}
+	b.gone()
+}
+
+// Each hook of one container asks, and any may ask again.
+func TestArmIsIdempotent(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	c := b.run(b.app("p", "gpu-memory-gib:10", "gpu-percent:25"))
+	before := b.leased(c.ask, c)
+	b.caps.set(func() { b.caps.fail = errors.New("asked again for what is in force") })
+	for range 3 {
+		if err := c.hooks(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.caps.set(func() { b.caps.fail = nil })
+	if after := b.leased(c.ask, c); !after.Lease.Equal(*before.Lease) || after.Claim.ID != before.Claim.ID {
+		t.Errorf("%+v, before %+v", after, before)
+	}
+	// Injected again with the same id is the same answer.
+	again, err := b.Inject(t.Context(), c.ask, c.id)
+	if err != nil || again.Grant != c.in.Grant || again.Note != c.in.Note {
+		t.Errorf("%+v %v", again, err)
+	}
+	b.leased(c.ask, c)
+	b.check()
+	// A cap that was lost is verified before it is called in force.
+	b.caps.forget()
+	b.caps.set(func() { b.caps.fail = fmt.Errorf("set limit: %w", sharing.ErrUnavailable) })
+	b.verifyAll(t.Context())
+	refused(t, c.hooks(), sharing.ErrUnavailable)
+	b.leased(c.ask, c) // it may run, so its lease stays
+	b.caps.set(func() { b.caps.fail = nil })
+	if err := c.hooks(); err != nil {
+		t.Fatal(err)
+	}
+	c.limits(map[sharing.GPUID]sharing.Bytes{c.in.Placement[0].GPU: 10 * sharing.GiB})
+	c.remove()
+	b.gone("p")
+}
+
+// The instance before it still runs: the hook waits, and takes over once it has ended.
+func TestTheFormerInstance(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	ask := b.app("p", "gpu-memory-gib:79")
+	former := b.run(ask)
+	next := b.inject(ask)
+	if next.in.Grant != former.in.Grant {
+		t.Fatalf("another claim for the next instance: %s", next.in.Grant)
+	}
+	for range 2 {
+		refused(t, next.hooks(), sharing.ErrUnavailable, "still in use", former.id)
+	}
+	b.leased(ask, former)
+	former.limits(map[sharing.GPUID]sharing.Bytes{former.in.Placement[0].GPU: 79 * sharing.GiB})
+	// The hooks of the former are not the claim's any more.
+	b.verifyAll(t.Context())
+	former.exit()
+	if err := next.hooks(); err != nil { // nobody has looked whether the former ended
+		t.Fatal(err)
+	}
+	b.leased(ask, next)
+	next.limits(map[sharing.GPUID]sharing.Bytes{former.in.Placement[0].GPU: 79 * sharing.GiB})
+	if b.caps.count() != 1 {
+		t.Error("the former's limits stay")
+	}
+	b.Reconcile(t.Context())
+	b.leased(ask, next)
+	b.check()
+	next.remove()
+	b.gone("p")
+}
+
+// CrashLoopBackOff: the claim is the same over all instances, and every one has its cap set and read back.
+func TestCrashLoop(t *testing.T) {
+	b := newPodBench(t)
+	b.start()
+	ask := b.app("p", "gpu-memory-gib:50")
+	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); err != nil {
+		t.Fatal(err)
+	}
+	claim := b.leased(ask, nil).Claim
+	for i := range 6 {
+		c := b.run(ask)
+		if c.in.Grant != string(claim.ID) {
+			t.Fatalf("instance %d has claim %s, want %s", i, c.in.Grant, claim.ID)
+		}
+		c.limits(map[sharing.GPUID]sharing.Bytes{claim.Placement[0].GPU: 50 * sharing.GiB})
+		switch i % 3 {
+		case 0:
+			c.remove()
+		case 1:
+			c.exit() // its cgroup is removed later
+		case 2:
+			c.remove()
+			b.eventually("its lease ends", func() bool { return b.grant(ask).Lease == nil })
+			if b.caps.count() != 0 {
+				t.Error("limits stay")
+			}
+			// In the back-off nobody else gets it, and a record has it.
+			err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{b.app("q", "gpu:3")})
+			refused(t, err, sharing.ErrExhausted)
+		}
+		b.check()
+	}
+	b.gone("p")
+}
+
+// The driver refuses the cap, or a step after it fails: nothing is in force, the claim stays, and the next
+// hook, which asks again, gets it.
+func TestAHookThatFails(t *testing.T) {
+	for _, what := range []string{"caps", "hook-after-record", "hook-after-caps", "hook-after-arm", "disk"} {
+		t.Run(what, func(t *testing.T) {
+			b := newPodBench(t)
+			if strings.HasPrefix(what, "hook-") {
+				b.failpoints(what + "=2*error(injected)->off")
+			}
+			b.still()
+			c := b.inject(b.app("p", "gpu-memory-gib:10"))
+			good := b.opt.RecordPath
+			switch what {
+			case "caps":
+				b.caps.set(func() { b.caps.fail = fmt.Errorf("set limit: %w", sharing.ErrUnavailable) })
+			case "disk":
+				b.Runtime.opt.RecordPath = b.dir + "/no/such/dir"
+			}
+			for range 2 {
+				if err := c.hooks(); err == nil {
+					t.Fatal("no error")
+				}
+				b.leased(c.ask, nil)
+				if b.caps.count() != 0 {
+					t.Error("a limit is in force")
+				}
+				b.check()
+			}
+			b.caps.set(func() { b.caps.fail = nil })
+			b.Runtime.opt.RecordPath = good
+			if err := c.hooks(); err != nil {
+				t.Fatal(err)
+			}
+			b.leased(c.ask, c)
+			c.limits(map[sharing.GPUID]sharing.Bytes{c.in.Placement[0].GPU: 10 * sharing.GiB})
+			c.remove()
+			b.gone("p")
+		})
+	}
+}
+
+// A driver that forgot the limits between two hooks of one container: without a driver the hook waits.
+func TestNoDriverNoArm(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	c := b.inject(b.app("p", "gpu-memory-gib:10"))
+	b.Detach("driver unloaded")
+	refused(t, c.hooks(), sharing.ErrUnavailable, "driver unloaded")
+	b.attach()
+	// On a lost GPU the start fails for good: NRI chose it, and cannot choose again for this container.
+	gpu := c.in.Placement[0].GPU
+	b.SetHealth(gpu, sharing.HealthLost, "XID 79")
+	if err := c.hooks(); err == nil {
+		t.Error("armed on a lost GPU")
+	}
+	b.leased(c.ask, nil)
+	if b.caps.count() != 0 {
+		t.Error("a limit is in force")
+	}
+	b.SetHealth(gpu, sharing.HealthOK, "")
+	if err := c.hooks(); err != nil {
+		t.Error(err)
+	}
+	c.remove()
+	b.gone("p")
+}
+
+// The hook goes away (its deadline, a kill): what was begun is finished or undone all the same.
+func TestAHookThatGoesAway(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	c := b.inject(b.app("p", "gpu-memory-gib:10")).make()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := b.ArmContainer(ctx, c.calls()[0]); err != nil {
+		t.Fatal(err)
+	}
+	b.leased(c.ask, c)
+	c.remove()
+	b.gone("p")
+}
+
+// Two hooks of one container at once, or a hook and the end of the same container: no more than one of them
+// works on the claim, and the books add up.
+func TestHooksAtOnce(t *testing.T) {
+	b := newPodBench(t)
+	b.start()
+	ask := b.app("p", "gpu-memory-gib:10")
+	for range 10 {
+		c := b.inject(ask).make()
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				err := b.ArmContainer(t.Context(), c.calls()[0])
+				switch {
+				case err == nil, errors.Is(err, sharing.ErrUnavailable), errors.Is(err, sharing.ErrStale), errors.Is(err, sharing.ErrNotFound):
+				default:
+					t.Error(err)
+				}
+			})
+		}
+		wg.Go(func() { time.Sleep(time.Millisecond); c.p.end() })
+		wg.Go(func() { b.ContainerGone(c.id); b.verifyAll(t.Context()) })
+		wg.Go(func() { // the next instance is made meanwhile
+			if _, err := b.Inject(t.Context(), ask, b.opt.NewID()); err != nil && !errors.Is(err, sharing.ErrUnavailable) {
+				t.Error(err)
+			}
+		})
+		wg.Wait()
+		c.remove()
+		b.eventually("the lease ends", func() bool { return b.grant(ask).Lease == nil })
+		b.check()
+	}
+	b.gone("p")
+}

@@ -1,0 +1,501 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node/record"
+)
+
+// lose removes the record, as a disk would that was replaced, and starts the agent again.
+func (b *bench) lose() {
+	b.t.Helper()
+	if err := os.Remove(b.opt.RecordPath); err != nil {
+		b.t.Fatal(err)
+	}
+	b.still()
+}
+
+func (b *bench) witness(seen ...sharing.Seen) {
+	b.t.Helper()
+	if err := b.Runtime.Witness(b.t.Context(), seen); err != nil {
+		b.t.Fatal(err)
+	}
+	b.verifyAll(b.t.Context()) // what the loops would do now
+	b.Reconcile(b.t.Context())
+}
+
+// alarm is the warning of containers that run and are not accounted for.
+func (b *bench) alarm() string {
+	b.t.Helper()
+	for _, w := range b.State(b.t.Context()).Warnings {
+		if strings.Contains(w, "accounted") {
+			return w
+		}
+	}
+	return ""
+}
+
+// The record is lost. What runs is found again by the annotations of its containers: leases with their
+// parts, claims of what does not run yet, and caps that the driver lost as well.
+func TestWitnessRebuildsALostRecord(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	whole := b.run(b.app("whole", "gpu:1"))
+	share := b.run(b.app("share", "gpu-memory-gib:10", "gpu-percent:25"))
+	app := b.app("with-init", "gpu-memory-gib:40")
+	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{app}); err != nil {
+		t.Fatal(err)
+	}
+	initial := b.run(b.initc("with-init", "prepare", "gpu-memory-gib:30"))
+	waits := b.inject(b.app("waits", "gpu-percent:30"))
+	before := b.State(t.Context())
+	b.lose()
+	b.caps.forget()
+	if n := len(b.State(t.Context()).Grants); n != 0 {
+		t.Fatalf("%d grants without record or witness", n)
+	}
+	refused(t, waits.hooks(), sharing.ErrUnavailable)
+	seen := []sharing.Seen{
+		whole.seen(), share.seen(), initial.seen(), (&container{b: b, ask: waits.ask, id: waits.id, in: waits.in}).seen(),
+		{ID: b.newID(), PID: 1, Running: true, CDINames: []string{"nvidia.com/gpu=all"}},
+		{ID: b.newID(), Gone: true, CDINames: []string{sharing.GuardDevice}, Note: "x"},
+	}
+	b.witness(seen...)
+	after := b.State(t.Context())
+	if len(after.Grants) != len(before.Grants) {
+		t.Fatalf("%d grants found again, there were %d", len(after.Grants), len(before.Grants))
+	}
+	for i, g := range after.Grants {
+		w := before.Grants[i]
+		if g.Claim.ID != w.Claim.ID || g.Claim.Owner != w.Claim.Owner || !slices.Equal(g.Claim.Placement, w.Claim.Placement) || g.Level != w.Level || (g.Lease == nil) != (w.Lease == nil) {
+			t.Errorf("found again %+v\nthere was %+v", g, w)
+		}
+		if g.Lease != nil && !g.Lease.Equal(*w.Lease) {
+			t.Errorf("lease %+v, there was %+v", g.Lease, w.Lease)
+		}
+	}
+	for i, g := range after.GPUs {
+		if w := before.GPUs[i]; g.Granted != w.Granted || g.GrantedPercent != w.GrantedPercent {
+			t.Errorf("GPU %d: %v granted, there were %v", i, g.Granted, w.Granted)
+		}
+	}
+	share.limits(map[sharing.GPUID]sharing.Bytes{share.in.Placement[0].GPU: 10 * sharing.GiB})
+	initial.limits(map[sharing.GPUID]sharing.Bytes{initial.in.Placement[0].GPU: 30 * sharing.GiB})
+	if a := b.alarm(); a != "" {
+		t.Errorf("alarm: %s", a)
+	}
+	if n := len(b.recorded()); n != len(after.Grants) {
+		t.Errorf("%d grants on record again", n)
+	}
+	b.check()
+	// What waited for its hook starts; the init container hands over.
+	if err := waits.hooks(); err != nil {
+		t.Fatal(err)
+	}
+	initial.exit()
+	a := b.run(app)
+	a.limits(map[sharing.GPUID]sharing.Bytes{a.in.Placement[0].GPU: 40 * sharing.GiB})
+	// Again says nothing new.
+	b.witness(whole.seen(), share.seen(), a.seen(), waits.seen())
+	b.check()
+	for _, c := range []*container{whole, share, a, waits} {
+		c.remove()
+	}
+	b.gone("whole", "share", "with-init", "waits")
+}
+
+// A container that runs guarded and without a grant must not be. It is told of as long as it runs, and gets
+// nothing.
+func TestAGuardedContainerWithoutAGrantIsAnAlarm(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	real := b.run(b.app("p", "gpu-memory-gib:10"))
+	b.lose()
+	rec, err := record.DecodeGrant(real.in.Note)
+	if err != nil {
+		t.Fatal(err)
+	}
+	note := func(change func(*record.Grant)) string {
+		r := rec
+		u := *rec.Use
+		r.Use, r.Fragments = &u, slices.Clone(rec.Fragments)
+		change(&r)
+		s, err := record.EncodeGrant(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	stranger := b.tenant()
+	tests := map[string]func(*sharing.Seen){
+		"no note":               func(s *sharing.Seen) { s.Note = "" },
+		"a note that is none":   func(s *sharing.Seen) { s.Note = "{}" },
+		"not a document":        func(s *sharing.Seen) { s.Note = "kerf" },
+		"another container id":  func(s *sharing.Seen) { s.ID = b.newID() },
+		"a note of another id":  func(s *sharing.Seen) { s.Note = note(func(r *record.Grant) { r.Use.ContainerID = b.newID() }) },
+		"a note without a user": func(s *sharing.Seen) { s.Note = note(func(r *record.Grant) { r.Use = nil }) },
+		"other amounts":         func(s *sharing.Seen) { s.CDINames[1] = "kerf.dev/ask=gpu-memory-gib:20" },
+		"a second amount":       func(s *sharing.Seen) { s.CDINames = append(s.CDINames, "kerf.dev/ask=gpu-percent:20") },
+		"a note of other amounts": func(s *sharing.Seen) {
+			s.Note = note(func(r *record.Grant) { r.Use.Asks = []string{"gpu-memory-gib:60"} })
+		},
+		"a note of no amounts":          func(s *sharing.Seen) { s.Note = note(func(r *record.Grant) { r.Use.Asks = nil }) },
+		"a note of amounts that aren't": func(s *sharing.Seen) { s.Note = note(func(r *record.Grant) { r.Use.Asks = []string{"gpu:x"} }) },
+		"another pod":                   func(s *sharing.Seen) { s.Ref.PodUID = "uid-other" },
+		"another container of the pod":  func(s *sharing.Seen) { s.Ref.Container = "other" },
+		"a note of another pod":         func(s *sharing.Seen) { s.Note = note(func(r *record.Grant) { r.PodUID = "uid-other" }) },
+		"a level that is none":          func(s *sharing.Seen) { s.Note = note(func(r *record.Grant) { r.Level = "best" }) },
+		"two fragments of one GPU": func(s *sharing.Seen) {
+			s.Note = note(func(r *record.Grant) { r.Fragments = append(r.Fragments, r.Fragments[0]) })
+		},
+		"a part outside of the claim": func(s *sharing.Seen) {
+			s.Note = note(func(r *record.Grant) { r.Use.Part = []record.Fragment{{GPU: "GPU-x", Memory: sharing.GiB}} })
+		},
+		"an ask without the guard": func(s *sharing.Seen) { s.CDINames = s.CDINames[1:] },
+		"the guard without an ask": func(s *sharing.Seen) { s.CDINames = s.CDINames[:1] },
+		"a process of another":     func(s *sharing.Seen) { s.PID = stranger.PID },
+		"a process that has ended": func(s *sharing.Seen) { s.PID = 1 << 22 },
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			seen := real.seen()
+			change(&seen)
+			b.witness(seen)
+			if a := b.alarm(); !strings.Contains(a, seen.Ref.String()) || !strings.Contains(a, seen.ID) {
+				t.Errorf("alarm %q", a)
+			}
+			if g := b.State(t.Context()).Grants; len(g) != 0 {
+				t.Errorf("it has %+v", g)
+			}
+			b.check()
+			// One that does not run is refused its start, and needs no alarm.
+			seen.Running, seen.PID = false, 0
+			if name != "a process of another" && name != "a process that has ended" && name != "a part outside of the claim" && name != "two fragments of one GPU" {
+				b.witness(seen)
+				if a := b.alarm(); a != "" || len(b.State(t.Context()).Grants) != 0 {
+					t.Errorf("not running: alarm %q, grants %+v", a, b.State(t.Context()).Grants)
+				}
+			}
+		})
+	}
+	t.Run("a note without the guard", func(t *testing.T) {
+		seen := real.seen()
+		seen.CDINames = []string{"nvidia.com/gpu=0"}
+		b.witness(seen)
+		if g := b.State(t.Context()).Grants; len(g) != 0 || b.alarm() != "" {
+			t.Errorf("it has %+v, alarm %q", g, b.alarm())
+		}
+	})
+	// And the real one is found, from a process that went into a group beneath its own.
+	sub, err := b.opt.Cgroups.Create(path.Join(b.kubepods, real.id, "init.scope"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sub.Add(real.p.PID); err != nil {
+		t.Fatal(err)
+	}
+	b.witness(real.seen())
+	if a := b.alarm(); a != "" {
+		t.Errorf("alarm %q", a)
+	}
+	b.leased(real.ask, real)
+	real.remove()
+	b.gone("p")
+}
+
+// A list that is not complete lets go of nothing; one that is does: such a container was never made.
+func TestCrossCheckPrunesNothing(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	c, leased := b.inject(b.app("p", "gpu-memory-gib:10")), b.run(b.app("q", "gpu-memory-gib:10"))
+	if err := b.CrossCheck(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.hooks(); err != nil {
+		t.Fatal(err)
+	}
+	never := b.inject(b.app("r", "gpu-memory-gib:10"))
+	b.witness(leased.seen()) // c's lease is a fact, and needs no list
+	b.leased(c.ask, c)
+	b.leased(leased.ask, leased)
+	b.leased(never.ask, nil) // its pod has its claim still
+	refused(t, never.hooks(), sharing.ErrNotFound, "without its grant")
+	b.check()
+	again := b.run(never.ask)
+	for _, c := range []*container{c, leased, again} {
+		c.remove()
+	}
+	b.gone("p", "q", "r")
+}
+
+// An instance that the container runtime calls gone is let go of, and so is its id.
+func TestWitnessOfWhatIsGone(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	c := b.inject(b.app("p", "gpu-memory-gib:10"))
+	seen := c.seen()
+	seen.Gone = true
+	b.witness(seen)
+	refused(t, c.hooks(), sharing.ErrNotFound)
+	b.leased(c.ask, nil)
+	b.check()
+	b.gone("p")
+}
+
+// The next instance was injected while the one before it had its lease still, and then the agent restarts:
+// the record tells of the one, the annotation of the other.
+func TestTheNextInstanceIsFoundByItsNote(t *testing.T) {
+	for name, ended := range map[string]bool{"the former runs": false, "the former has ended": true} {
+		t.Run(name, func(t *testing.T) {
+			b := newPodBench(t)
+			b.still()
+			ask := b.app("p", "gpu-memory-gib:10")
+			former := b.run(ask)
+			next := b.inject(ask)
+			if ended {
+				former.exit() // and nobody has looked
+			}
+			b.still()
+			b.leased(ask, former)
+			formerSeen, nextSeen := former.seen(), next.seen()
+			formerSeen.Gone = ended
+			if err := b.Runtime.Witness(t.Context(), []sharing.Seen{formerSeen, nextSeen}); err != nil {
+				t.Fatal(err)
+			}
+			if !ended {
+				refused(t, next.hooks(), sharing.ErrUnavailable, "still in use")
+				former.exit()
+			}
+			if err := next.hooks(); err != nil {
+				t.Fatal(err)
+			}
+			b.leased(ask, next)
+			next.limits(map[sharing.GPUID]sharing.Bytes{next.in.Placement[0].GPU: 10 * sharing.GiB})
+			b.check()
+			next.remove()
+			b.gone("p")
+		})
+	}
+}
+
+// A container whose task was seen running before its hook was through is booked, and its hook is answered.
+func TestWitnessBeforeTheHook(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	c := b.inject(b.app("p", "gpu-memory-gib:10")).make()
+	b.witness(c.seen())
+	b.leased(c.ask, c)
+	c.limits(map[sharing.GPUID]sharing.Bytes{c.in.Placement[0].GPU: 10 * sharing.GiB})
+	if err := c.hooks(); err != nil {
+		t.Fatal(err)
+	}
+	b.leased(c.ask, c)
+	c.remove()
+	b.gone("p")
+}
+
+// Two containers cannot be found again where only one was: the GPU is then overbooked, which is said, and
+// takes nothing more.
+func TestWitnessOfMoreThanThereIs(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	c := b.run(b.app("p", "gpu-memory-gib:79"))
+	b.lose()
+	other := b.app("q", "gpu-memory-gib:79")
+	other.Advice.GPUs = []sharing.GPUID{c.in.Placement[0].GPU}
+	d := b.run(other)
+	b.witness(c.seen(), d.seen())
+	b.leased(c.ask, c)
+	b.leased(other, d)
+	b.mu.Lock()
+	over := b.ledger.Overbooked()
+	b.mu.Unlock()
+	if len(over) != 1 || over[0].FreeMemory != 0 {
+		t.Errorf("overbooked %+v", over)
+	}
+	b.check()
+	c.remove()
+	d.remove()
+	b.gone("p", "q")
+}
+
+// A container that is no pod's: root claims, the hook arms by the grant's id, the cgroup ends it.
+func TestClaimForContainer(t *testing.T) {
+	b := newPodBench(t)
+	b.start()
+	owner := b.tenant()
+	_, err := b.ClaimForContainer(t.Context(), owner.Peer, "", gib(10), 0)
+	refused(t, err, sharing.ErrDenied, "root")
+	root := owner.Peer
+	root.UID = 0
+	req := sharing.Request{Memory: 10 * sharing.GiB, Percent: 25, GPUs: 1}
+	id, err := b.ClaimForContainer(t.Context(), root, "run", req, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = b.Arm(t.Context(), root, id)
+	refused(t, err, sharing.ErrInvalid, "hook")
+	in, err := b.InjectionOf(id)
+	if err != nil || len(in.Asks) != 2 || in.Placement[0].Memory != 10*sharing.GiB {
+		t.Fatalf("%+v %v", in, err)
+	}
+	c := (&container{b: b, ask: sharing.ContainerAsk{Asks: in.Asks}, id: b.newID(), in: in}).make()
+	call := sharing.HookCall{ContainerID: c.id, PID: c.p.PID, Grant: string(id), Ask: "gpu-memory-gib:11"}
+	refused(t, b.ArmContainer(t.Context(), call), sharing.ErrInvalid, "gpu-memory-gib:11")
+	for _, ask := range []string{"", "gpu-memory-gib:10", "gpu-percent:25", ""} {
+		call.Ask = ask
+		if err := b.ArmContainer(t.Context(), call); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.limits(map[sharing.GPUID]sharing.Bytes{in.Placement[0].GPU: 10 * sharing.GiB})
+	// It is taken: another container with its id gets nothing.
+	d := (&container{b: b, id: b.newID()}).make()
+	refused(t, b.ArmContainer(t.Context(), sharing.HookCall{ContainerID: d.id, PID: d.p.PID, Grant: string(id)}), sharing.ErrNotFound)
+	d.remove()
+	owner.end() // the claim is the container's now
+	b.Reconcile(t.Context())
+	if g, ok := b.Grant(id); !ok || g.Lease == nil || g.Lease.ContainerID != c.id {
+		t.Errorf("grant %+v", g)
+	}
+	c.exit()
+	b.eventually("the grant ends with the cgroup", func() bool { _, ok := b.Grant(id); return !ok })
+	if err := c.group.Remove(); err != nil {
+		t.Error(err)
+	}
+	b.gone()
+}
+
+// A claim for a container that never comes ends with the process that claimed it, or after its time.
+func TestAClaimForAContainerEnds(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	claim := func(hold time.Duration) (*tenant, string) {
+		t.Helper()
+		p := b.tenant()
+		p.UID = 0
+		id, err := b.ClaimForContainer(t.Context(), p.Peer, "", gib(10), hold)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p, string(id)
+	}
+	left := func() int { b.Reconcile(t.Context()); return len(b.State(t.Context()).Grants) }
+
+	p, id := claim(0)
+	if left() != 1 {
+		t.Error("ended while its process lives")
+	}
+	// A start that failed changes nothing of it, and another container may try.
+	b.caps.set(func() { b.caps.fail = sharing.ErrUnavailable })
+	first := (&container{b: b, id: b.newID()}).make()
+	refused(t, b.ArmContainer(t.Context(), sharing.HookCall{ContainerID: first.id, PID: first.p.PID, Grant: id}), sharing.ErrUnavailable)
+	first.remove()
+	b.caps.set(func() { b.caps.fail = nil })
+	if left() != 1 {
+		t.Error("ended by a start that failed")
+	}
+	second := (&container{b: b, id: b.newID()}).make()
+	for range 2 {
+		if err := b.ArmContainer(t.Context(), sharing.HookCall{ContainerID: second.id, PID: second.p.PID, Grant: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if g := b.State(t.Context()).Grants[0]; g.Lease.ContainerID != second.id {
+		t.Errorf("lease %+v", g.Lease)
+	}
+	second.remove()
+	if left() != 0 {
+		t.Error("outlives its container")
+	}
+
+	p.end()
+	p, id = claim(0)
+	b.caps.set(func() { b.caps.fail = sharing.ErrUnavailable })
+	third := (&container{b: b, id: b.newID()}).make()
+	refused(t, b.ArmContainer(t.Context(), sharing.HookCall{ContainerID: third.id, PID: third.p.PID, Grant: id}), sharing.ErrUnavailable)
+	third.remove()
+	b.caps.set(func() { b.caps.fail = nil })
+	p.end()
+	if left() != 0 {
+		t.Error("a claim whose container failed to start outlives its process")
+	}
+
+	p, _ = claim(time.Hour)
+	p.end()
+	if left() != 1 {
+		t.Error("ended before its time")
+	}
+	b.mu.Lock()
+	for _, h := range b.held {
+		h.until = time.Now().Add(-time.Second)
+	}
+	b.mu.Unlock()
+	if left() != 0 {
+		t.Error("outlives its time")
+	}
+	b.gone()
+}
+
+// A container of a grant is found again as pods' are: by the record, or by its annotation and its hook.
+func TestAContainerOfAGrantOverARestart(t *testing.T) {
+	odd := sharing.Request{Memory: 100 * sharing.MiB, GPUs: 1} // an amount that no ask names
+	for name, tc := range map[string]struct {
+		req  sharing.Request
+		lost bool
+	}{
+		"record kept": {gib(10), false}, "record lost": {gib(10), true}, "record kept, no asks": {odd, false}, "record lost, no asks": {odd, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req, lost := tc.req, tc.lost
+			b := newPodBench(t)
+			b.still()
+			owner := b.tenant()
+			owner.UID = 0
+			id, err := b.ClaimForContainer(t.Context(), owner.Peer, "run", req, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			in, err := b.InjectionOf(id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := (&container{b: b, ask: sharing.ContainerAsk{Asks: in.Asks}, id: b.newID(), in: in}).make()
+			if err := b.ArmContainer(t.Context(), sharing.HookCall{ContainerID: c.id, PID: c.p.PID, Grant: string(id)}); err != nil {
+				t.Fatal(err)
+			}
+			owner.end()
+			if lost {
+				b.lose()
+			} else {
+				b.still()
+			}
+			seen := c.seen()
+			seen.Grant = string(id)
+			b.witness(seen)
+			g, ok := b.Grant(id)
+			if !ok || g.Lease == nil || g.Lease.ContainerID != c.id || g.Claim.Placement[0].Memory != req.Memory {
+				t.Fatalf("%+v; alarm %q", g, b.alarm())
+			}
+			if a := b.alarm(); a != "" {
+				t.Errorf("alarm %q", a)
+			}
+			if err := b.ArmContainer(t.Context(), sharing.HookCall{ContainerID: c.id, PID: c.p.PID, Grant: string(id)}); err != nil {
+				t.Error(err)
+			}
+			c.limits(map[sharing.GPUID]sharing.Bytes{in.Placement[0].GPU: req.Memory})
+			c.remove()
+			b.Reconcile(t.Context())
+			b.gone()
+		})
+	}
+}
