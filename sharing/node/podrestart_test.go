@@ -1,0 +1,344 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// The agent is killed at each point of an injection and an arm. The hook still waits; it asks the next agent
+// and is armed, with caps that were read back, whether the driver kept them or not.
+func TestAKillAtEachPoint(t *testing.T) {
+	for _, point := range []string{"inject-after-record", "hook-after-record", "hook-after-caps", "hook-after-arm"} {
+		for name, reloaded := range map[string]bool{"": false, ", driver reloaded": true} {
+			t.Run(point+name, func(t *testing.T) {
+				b := newPodBench(t)
+				b.still()
+				other := b.run(b.app("other", "gpu-memory-gib:60"))
+				app := b.app("p", "gpu-memory-gib:40", "gpu-percent:10")
+				if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{app}); err != nil {
+					t.Fatal(err)
+				}
+				claim := b.leased(app, nil).Claim
+				c := &container{b: b, ask: b.initc("p", "prepare", "gpu-memory-gib:30"), id: b.newID()}
+				inject := func() {
+					in, err := b.Inject(context.WithoutCancel(t.Context()), c.ask, c.id)
+					if err != nil {
+						t.Error(err)
+					}
+					c.in = in
+				}
+				if point == "inject-after-record" {
+					b.crash(point, inject)
+				} else {
+					inject()
+					c.make()
+					b.crash(point, func() { _ = b.ArmContainer(context.WithoutCancel(t.Context()), c.calls()[0]) })
+				}
+				if reloaded {
+					b.caps.forget()
+					b.verifyAll(t.Context())
+				}
+				// Before the container runtime told anything, and before anything else is asked.
+				if g := b.grant(app); g == nil || g.Claim.ID != claim.ID {
+					t.Fatalf("the claim is now %+v", g)
+				}
+				b.check()
+				if err := c.hooks(); err != nil {
+					t.Fatal(err)
+				}
+				b.leased(app, c)
+				c.limits(map[sharing.GPUID]sharing.Bytes{claim.Placement[0].GPU: 30 * sharing.GiB})
+				if g := b.grant(app); len(g.InForce()) != 1 || g.InForce()[0].Memory != 30*sharing.GiB {
+					t.Errorf("in force %+v", g.InForce())
+				}
+				other.limits(map[sharing.GPUID]sharing.Bytes{other.in.Placement[0].GPU: 60 * sharing.GiB})
+				c.exit()
+				a := b.run(app)
+				a.limits(map[sharing.GPUID]sharing.Bytes{claim.Placement[0].GPU: 40 * sharing.GiB})
+				b.check()
+				a.remove()
+				other.remove()
+				b.gone("p", "other")
+			})
+		}
+	}
+}
+
+// Killed after the record, and the container is gone when the next agent starts: the claim is held, and no
+// lease or cap is left.
+func TestAKillAndTheContainerIsGone(t *testing.T) {
+	for _, point := range []string{"hook-after-record", "hook-after-caps", "hook-after-arm"} {
+		t.Run(point, func(t *testing.T) {
+			b := newPodBench(t)
+			b.still()
+			c := b.inject(b.app("p", "gpu-memory-gib:40")).make()
+			b.crash(point, func() { _ = b.ArmContainer(context.WithoutCancel(t.Context()), c.calls()[0]); c.remove() })
+			c.remove()
+			b.still()
+			b.Reconcile(t.Context())
+			b.leased(c.ask, nil)
+			b.check()
+			b.caps.forget() // a limit goes with its cgroup
+			b.run(c.ask).remove()
+			b.gone("p")
+		})
+	}
+}
+
+// What a stop and a start in the middle of everything keeps.
+func TestARestartUnderRunningPods(t *testing.T) {
+	b := newPodBench(t)
+	stop := b.started()
+	runs := b.run(b.app("runs", "gpu-memory-gib:30"))
+	ends := b.run(b.app("ends", "gpu-memory-gib:30"))
+	waits := b.inject(b.app("waits", "gpu-memory-gib:30")).make()
+	claimed := b.app("claimed", "gpu:1")
+	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{claimed}); err != nil {
+		t.Fatal(err)
+	}
+	b.inject(claimed) // and so it is on record
+	back := b.run(b.app("back", "gpu-percent:50"))
+	back.exit()
+	b.eventually("it is in back-off", func() bool { return b.grant(back.ask).Lease == nil })
+	before := b.State(t.Context())
+	b.restart(stop, ends.remove)
+	b.eventually("the lease that ended meanwhile ends", func() bool { return b.grant(ends.ask).Lease == nil })
+	after := b.State(t.Context())
+	for i, g := range after.GPUs {
+		if w := before.GPUs[i]; g.Granted != w.Granted || g.GrantedPercent != w.GrantedPercent {
+			t.Errorf("GPU %d: %v granted, there were %v", i, g.Granted, w.Granted)
+		}
+	}
+	b.leased(runs.ask, runs)
+	runs.limits(map[sharing.GPUID]sharing.Bytes{runs.in.Placement[0].GPU: 30 * sharing.GiB})
+	if err := runs.hooks(); err != nil { // a hook of it whose answer was lost
+		t.Error(err)
+	}
+	if err := waits.hooks(); err != nil {
+		t.Error(err)
+	}
+	again := b.run(back.ask)
+	if again.in.Grant != back.in.Grant {
+		t.Errorf("claim %s, and it was %s", again.in.Grant, back.in.Grant)
+	}
+	if got := b.leased(claimed, nil); got.Claim.Level != sharing.LevelExclusive || !got.Claim.Placement[0].Whole {
+		t.Errorf("whole GPU is now %+v", got.Claim)
+	}
+	b.check()
+	for _, c := range []*container{runs, waits, again} {
+		c.remove()
+	}
+	b.gone("runs", "ends", "waits", "claimed", "back")
+}
+
+// In back-off between two instances: the record must not tie the next one to the cgroup of the former, which
+// its runtime has not removed yet.
+func TestARestartBetweenTwoInstances(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	ask := b.app("p", "gpu-memory-gib:30")
+	former := b.run(ask)
+	former.exit()
+	b.Reconcile(t.Context())
+	next := b.inject(ask)
+	b.still()
+	b.leased(ask, nil)
+	b.Reconcile(t.Context())
+	if err := next.hooks(); err != nil {
+		t.Fatal(err)
+	}
+	b.leased(ask, next)
+	next.remove()
+	b.gone("p")
+}
+
+// The machine was booted: kubelet starts the pods' containers again, with their claims where they were.
+func TestPodsOverABoot(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	share, whole := b.run(b.app("share", "gpu-memory-gib:30")), b.run(b.app("whole", "gpu:1"))
+	p := b.tenant()
+	b.lease(p, "own", gib(10))
+	held := map[string]sharing.Placement{"share": share.in.Placement, "whole": whole.in.Placement}
+	old := share.p.PID
+	for _, c := range []*container{share, whole} {
+		c.remove()
+	}
+	p.end()
+	b.eventually("its cgroup is empty", func() bool { b.Reconcile(t.Context()); return len(b.State(t.Context()).Grants) == 2 })
+	// As a record of the moment before: with leases.
+	share, whole = b.run(share.ask), b.run(whole.ask)
+	b.opt.BootID = "the next boot"
+	b.caps.forget()
+	for _, c := range []*container{share, whole} {
+		c.remove()
+	}
+	b.still()
+	if n := len(b.State(t.Context()).Grants); n != 2 {
+		t.Errorf("%d claims", n)
+	}
+	b.leased(share.ask, nil)
+	b.leased(whole.ask, nil)
+	// The ids of the other boot mean nothing.
+	refused(t, b.ArmContainer(t.Context(), sharing.HookCall{ContainerID: share.id, PID: old}), sharing.ErrNotFound)
+	b.witness()
+	for _, ask := range []sharing.ContainerAsk{share.ask, whole.ask} {
+		c := b.run(ask)
+		if got, want := c.in.Placement, held[ask.Ref.Pod]; len(got) != 1 || got[0] != want[0] {
+			t.Errorf("%s is on %+v, and was on %+v", ask.Ref, got, want)
+		}
+		c.remove()
+	}
+	b.gone("share", "whole")
+}
+
+// A pod that was forgotten while no agent ran: who asks kubelet tells of it afterwards.
+func TestAPodForgottenWhileNoAgentRan(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	c := b.run(b.app("p", "gpu-memory-gib:30"))
+	c.remove()
+	b.still()
+	b.Reconcile(t.Context())
+	if got := containersOf(b.PodClaims()); len(got) != 1 {
+		t.Errorf("claims of %v: nobody said that the pod is gone", got)
+	}
+	b.gone("p")
+}
+
+// The GPU of a claim left the machine while it was off: the claim stays visible, and its container cannot be
+// armed on what is not there.
+func TestARestoredClaimWithoutItsGPU(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	c := b.inject(b.app("p", "gpu-memory-gib:30"))
+	gone := c.in.Placement[0].GPU
+	b.gpus = b.gpus[1:]
+	b.still()
+	if b.leased(c.ask, nil).Claim.Placement[0].GPU != gone {
+		t.Error("moved")
+	}
+	if err := c.hooks(); err == nil {
+		t.Error("armed on a GPU that is not there")
+	}
+	if b.caps.count() != 0 {
+		t.Error("a limit is in force")
+	}
+	b.check()
+	c.remove()
+	b.gone("p")
+}
+
+// All containers of a node start at once. Every one is on record before it runs, and they share the writes.
+func TestManyContainersAtOnce(t *testing.T) {
+	const pods = 110
+	b := newPodBench(t)
+	b.still()
+	all := make([]*container, pods)
+	for i := range all {
+		all[i] = (&container{b: b, ask: b.app(fmt.Sprintf("p%d", i), "gpu-memory-gib:1", "gpu-percent:1"), id: b.newID()}).make()
+	}
+	writes := b.writes()
+	// While a write takes long, everybody else waits for one that begins after it.
+	at := func(do func(*container) error) {
+		t.Helper()
+		b.mu.Lock()
+		before := b.saveWanted
+		b.mu.Unlock()
+		b.flush.Lock()
+		var wg sync.WaitGroup
+		for _, c := range all {
+			wg.Go(func() {
+				if err := do(c); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		b.eventually("all wait for the disk", func() bool {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return b.saveWanted-before == pods || t.Failed()
+		})
+		b.flush.Unlock()
+		wg.Wait()
+	}
+	at(func(c *container) (err error) {
+		c.in, err = b.Inject(context.WithoutCancel(t.Context()), c.ask, c.id)
+		return err
+	})
+	if n := writes(); n != 1 {
+		t.Errorf("%d writes of the record for %d injections that waited for one disk", n, pods)
+	}
+	at(func(c *container) error { return b.ArmContainer(context.WithoutCancel(t.Context()), c.calls()[0]) })
+	if n := writes(); n != 1 {
+		t.Errorf("%d writes of the record for %d arms that waited for one disk", n, pods)
+	}
+	b.check()
+	onRecord := map[string]bool{}
+	for _, g := range b.recorded() {
+		onRecord[g.Use.ContainerID] = g.Cgroup != ""
+	}
+	sum := map[sharing.GPUID]sharing.Bytes{}
+	for _, c := range all {
+		b.leased(c.ask, c)
+		f := c.in.Placement[0]
+		c.limits(map[sharing.GPUID]sharing.Bytes{f.GPU: sharing.GiB})
+		sum[f.GPU] += f.Memory
+		if !onRecord[c.id] {
+			t.Errorf("container %s runs and is not on record with its cgroup", c.ask.Ref)
+		}
+	}
+	for _, g := range b.gpus {
+		if sum[g.UUID] > g.Usable() {
+			t.Errorf("GPU %d: %v granted of %v", g.Index, sum[g.UUID], g.Usable())
+		}
+	}
+	// A restart finds all of them.
+	b.still()
+	for _, c := range all {
+		b.leased(c.ask, c)
+	}
+	var names []string
+	for _, c := range all {
+		c.remove()
+		names = append(names, c.ask.Ref.Pod)
+	}
+	b.gone(names...)
+}
+
+// writes returns a function that counts how often the record was replaced since it was called last, as the
+// kernel tells of renames in its directory.
+func (b *bench) writes() func() int {
+	b.t.Helper()
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = unix.Close(fd) })
+	if _, err := unix.InotifyAddWatch(fd, filepath.Dir(b.opt.RecordPath), unix.IN_MOVED_TO); err != nil {
+		b.t.Fatal(err)
+	}
+	return func() int {
+		n, buf := 0, make([]byte, 64<<10)
+		for {
+			read, err := unix.Read(fd, buf)
+			if err != nil || read <= 0 {
+				return n
+			}
+			for at := 0; at+unix.SizeofInotifyEvent <= read; n++ {
+				// The length of the name stands in the last four bytes of the head.
+				at += unix.SizeofInotifyEvent + int(buf[at+12]) + int(buf[at+13])<<8
+			}
+		}
+	}
+}
