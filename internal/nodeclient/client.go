@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	"github.com/kerf-gpu/kerf/sharing"
 )
 
 const (
@@ -72,6 +73,28 @@ func (c *Client) Claim(ctx context.Context, r *nodev1.ClaimRequest) (*nodev1.Gra
 	defer cancel()
 	resp, err := c.node.Claim(ctx, r)
 	return resp.GetGrant(), c.plain(err, callTimeout)
+}
+
+// ClaimForContainer asks for a placement for a container that a hook arms, and for what its OCI spec needs. It
+// is held until this process ends or, with hold_seconds, for that time. An agent that is too old to know of
+// containers is ErrUnsupported; it has then made a claim for this process, which ends with it.
+func (c *Client) ClaimForContainer(ctx context.Context, r *nodev1.ClaimRequest) (*nodev1.ClaimResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	r.Container = true
+	resp, err := c.node.Claim(ctx, r)
+	if err == nil && resp.GetContainer() == nil {
+		return nil, &Error{"the agent knows nothing of containers: it is older than this kerf", sharing.ErrUnsupported}
+	}
+	return resp, c.plain(err, callTimeout)
+}
+
+// Release gives a claim back that holds no process.
+func (c *Client) Release(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := c.node.Release(ctx, &nodev1.ReleaseRequest{Id: id})
+	return c.plain(err, callTimeout)
 }
 
 // Arm puts the cap in force and moves this process into the claim's cgroup.

@@ -935,7 +935,10 @@ type ContainerGrant struct {
 	// env are variables for the program; no cap depends on them.
 	Env map[string]string `protobuf:"bytes,5,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// note is the value of the annotation kerf.dev/grant.
-	Note          string `protobuf:"bytes,6,opt,name=note,proto3" json:"note,omitempty"`
+	Note string `protobuf:"bytes,6,opt,name=note,proto3" json:"note,omitempty"`
+	// asks are the amounts that the hook is given beside the grant's id, such as gpu-memory-gib:10; an amount
+	// that is no whole number of units has none.
+	Asks          []string `protobuf:"bytes,7,rep,name=asks,proto3" json:"asks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1010,6 +1013,13 @@ func (x *ContainerGrant) GetNote() string {
 		return x.Note
 	}
 	return ""
+}
+
+func (x *ContainerGrant) GetAsks() []string {
+	if x != nil {
+		return x.Asks
+	}
+	return nil
 }
 
 type ArmRequest struct {
@@ -1355,7 +1365,7 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\fhold_seconds\x18\f \x01(\rR\vholdSeconds\"v\n" +
 	"\rClaimResponse\x12)\n" +
 	"\x05grant\x18\x01 \x01(\v2\x13.kerf.node.v1.GrantR\x05grant\x12:\n" +
-	"\tcontainer\x18\x02 \x01(\v2\x1c.kerf.node.v1.ContainerGrantR\tcontainer\"\x8f\x02\n" +
+	"\tcontainer\x18\x02 \x01(\v2\x1c.kerf.node.v1.ContainerGrantR\tcontainer\"\xa3\x02\n" +
 	"\x0eContainerGrant\x12\x1f\n" +
 	"\vcdi_devices\x18\x01 \x03(\tR\n" +
 	"cdiDevices\x12\x19\n" +
@@ -1364,7 +1374,8 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\vhook_socket\x18\x04 \x01(\tR\n" +
 	"hookSocket\x127\n" +
 	"\x03env\x18\x05 \x03(\v2%.kerf.node.v1.ContainerGrant.EnvEntryR\x03env\x12\x12\n" +
-	"\x04note\x18\x06 \x01(\tR\x04note\x1a6\n" +
+	"\x04note\x18\x06 \x01(\tR\x04note\x12\x12\n" +
+	"\x04asks\x18\a \x03(\tR\x04asks\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x1c\n" +

@@ -32,6 +32,8 @@ type Server struct {
 	OnClaim func(*nodev1.ClaimRequest) (*nodev1.ClaimResponse, error)
 	// OnArm answers Arm.
 	OnArm func(*nodev1.ArmRequest) (*nodev1.ArmResponse, error)
+	// OnRelease answers Release.
+	OnRelease func(*nodev1.ReleaseRequest) (*nodev1.ReleaseResponse, error)
 	// Silent makes a watch send nothing.
 	Silent bool
 
@@ -126,6 +128,15 @@ func (s *Server) Arm(ctx context.Context, r *nodev1.ArmRequest) (*nodev1.ArmResp
 		return s.UnimplementedNodeServer.Arm(ctx, r)
 	}
 	return s.OnArm(r)
+}
+
+// Release answers as OnRelease does.
+func (s *Server) Release(ctx context.Context, r *nodev1.ReleaseRequest) (*nodev1.ReleaseResponse, error) {
+	s.called("Release")
+	if s.OnRelease == nil {
+		return s.UnimplementedNodeServer.Release(ctx, r)
+	}
+	return s.OnRelease(r)
 }
 
 // Watch sends the picture at once, at every Show and at every interval.

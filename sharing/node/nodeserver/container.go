@@ -67,6 +67,9 @@ func containerGrant(in sharing.Injection, hook Hook) *nodev1.ContainerGrant {
 	out := &nodev1.ContainerGrant{
 		CdiDirs: hook.CDIDirs, HookPath: hook.Path, HookSocket: hook.Socket, Env: in.Env, Note: in.Note,
 	}
+	for _, a := range in.Asks {
+		out.Asks = append(out.Asks, a.String())
+	}
 	for _, f := range in.Placement {
 		out.CdiDevices = append(out.CdiDevices, sharing.CDIGPU+"="+string(f.GPU))
 	}

@@ -32,7 +32,7 @@ func (c *containers) ClaimForContainer(ctx context.Context, peer node.Peer, name
 
 func (c *containers) InjectionOf(id ledger.ClaimID) (sharing.Injection, error) {
 	g, _ := c.Grant(id)
-	return sharing.Injection{Grant: string(id), Placement: g.Claim.Placement, Env: map[string]string{"KERF_GRANT": string(id)}, Note: "note"}, nil
+	return sharing.Injection{Grant: string(id), Placement: g.Claim.Placement, Asks: []sharing.Ask{{Resource: "gpu-memory-gib", Count: 10}}, Env: map[string]string{"KERF_GRANT": string(id)}, Note: "note"}, nil
 }
 
 func TestClaimsForContainers(t *testing.T) {
@@ -61,7 +61,7 @@ func TestClaimsForContainers(t *testing.T) {
 	want := &nodev1.ContainerGrant{
 		CdiDevices: []string{"kerf.dev/gpu=" + string(gpu)}, CdiDirs: []string{"/etc/cdi", "/var/run/cdi"},
 		HookPath: "/opt/kerf/1/kerf-hook", HookSocket: "/run/kerf/hook.sock",
-		Env: map[string]string{"KERF_GRANT": got.GetGrant().GetId()}, Note: "note",
+		Env: map[string]string{"KERF_GRANT": got.GetGrant().GetId()}, Note: "note", Asks: []string{"gpu-memory-gib:10"},
 	}
 	if diff := cmp.Diff(want, got.GetContainer(), protocmp.Transform()); diff != "" {
 		t.Error(diff)
