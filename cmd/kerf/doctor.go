@@ -17,7 +17,7 @@ import (
 )
 
 func (a *app) doctorCommand() *cobra.Command {
-	var output string
+	var output, socket string
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Tell what this machine can do, and how to mend what it lacks",
@@ -32,6 +32,7 @@ Exit status: 0 when a grant at level driver or exclusive is possible here, 1 oth
 			}
 			r := doctor.Examine(doctor.Gather(c.Context(), doctor.Where{
 				Dir: a.dir, Path: a.getenv("PATH"), LibraryPath: a.getenv("LD_LIBRARY_PATH"), DeviceRoot: a.getenv("NVIDIA_DEV_ROOT"),
+				RuntimeSocket: socket,
 			}))
 			if err := a.showReport(r, output); err != nil {
 				return fail(err)
@@ -43,6 +44,7 @@ Exit status: 0 when a grant at level driver or exclusive is possible here, 1 oth
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "", "json")
+	c.Flags().StringVar(&socket, "runtime-socket", "", "socket of the container runtime, where it is not in its usual place")
 	complete(c, "output", "json")
 	return c
 }

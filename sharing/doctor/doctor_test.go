@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kerf-gpu/kerf/internal/containerd"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -29,6 +30,11 @@ func whole() Facts {
 		},
 		Group:      Group{Known: true, Exists: true, Member: true},
 		MPSControl: "/usr/bin/nvidia-cuda-mps-control", CDISpecs: []string{"/etc/cdi/nvidia.yaml"},
+		Runtime: Runtime{Socket: "/run/containerd/containerd.sock", Report: containerd.Report{
+			Name: containerd.NameContainerd, Version: "2.4.2", CRI: containerd.Yes, NRI: containerd.Yes, CDI: containerd.Yes,
+			CDIDirs: []string{"/etc/cdi", "/var/run/cdi"}, CgroupDriver: containerd.CgroupSystemd, DefaultRuntime: "runc",
+			Handlers: []containerd.Handler{{Name: "runc", Binary: "/usr/sbin/runc"}},
+		}},
 	}
 }
 
@@ -112,9 +118,29 @@ func TestEveryLack(t *testing.T) {
 		"root need be no member": {func(f *Facts) { f.Group.Member = false }, "group kerf", OK, "exists", both},
 		"no mps":                 {func(f *Facts) { f.MPSControl = "" }, "MPS", Warn, "nvidia-cuda-mps", both},
 		"no cdi":                 {func(f *Facts) { f.CDISpecs = nil }, "CDI", Warn, "nvidia-ctk cdi generate", both},
-		"no mig instances":       {func(*Facts) {}, "level hardware", Warn, "makes no MIG instances", both},
-		"no client level":        {func(*Facts) {}, "level client", Warn, "preloads", both},
-		"no reactive level":      {func(*Facts) {}, "level reactive", Warn, "watches", both},
+		"no runtime":             {func(f *Facts) { f.Runtime = Runtime{} }, "container runtime", OK, "only processes, not pods", both},
+		"runtime denied":         {func(f *Facts) { f.Runtime = Runtime{Socket: "/s", Problem: "no permission", Denied: true} }, "container runtime", Unknown, "sudo kerf doctor", both},
+		"runtime silent":         {func(f *Facts) { f.Runtime = Runtime{Socket: "/s", Problem: "does not listen"} }, "container runtime", Unknown, "systemctl status", both},
+		"old runtime":            {func(f *Facts) { f.Runtime.Report.Version = "1.6.20~ds1" }, "container runtime", Missing, "install containerd 2.x", both},
+		"runtime without kubelet": {func(f *Facts) {
+			f.Runtime.Report = containerd.Report{Name: "containerd", Version: "1.7.24", CRI: containerd.No}
+		}, "container runtime", Missing, "disabled_plugins", both},
+		"nri off":                {func(f *Facts) { f.Runtime.Report.NRI = containerd.No }, "NRI", Missing, "disable = false", both},
+		"nri not told":           {func(f *Facts) { f.Runtime.Report.NRI = containerd.Unknown }, "NRI", Unknown, "does not tell", both},
+		"runtime's cdi off":      {func(f *Facts) { f.Runtime.Report.CDI = containerd.No }, "runtime's CDI", Missing, "enable_cdi = true", both},
+		"cgroup driver not told": {func(f *Facts) { f.Runtime.Report.CgroupDriver = "" }, "cgroup driver", Unknown, "does not tell", both},
+		"default not told":       {func(f *Facts) { f.Runtime.Report.DefaultRuntime = "" }, "default runtime", Unknown, "cannot tell", both},
+		"nvidia by default": {func(f *Facts) {
+			f.Runtime.Report.Handlers[0].Binary, f.Runtime.Toolkit.Env = "/usr/bin/nvidia-container-runtime", containerd.Yes
+		}, "default runtime", Missing, "envvar-when-unprivileged = false", both},
+		"nvidia beside": {func(f *Facts) {
+			f.Runtime.Report.Handlers = append(f.Runtime.Report.Handlers, containerd.Handler{Name: "nvidia", Binary: "nvidia-container-runtime"})
+		}, "runtime nvidia", Warn, "RuntimeClass", both},
+		"annotations passed on": {func(f *Facts) { f.Runtime.Report.Handlers[0].PodAnnotations = []string{"*"} }, "annotations", Missing, "pod_annotations", both},
+		"parts untold":          {func(f *Facts) { f.Runtime.Report.Untold = []string{"it is silent"} }, "runtime, untold", Unknown, "it is silent", both},
+		"no mig instances":      {func(*Facts) {}, "level hardware", Warn, "makes no MIG instances", both},
+		"no client level":       {func(*Facts) {}, "level client", Warn, "preloads", both},
+		"no reactive level":     {func(*Facts) {}, "level reactive", Warn, "watches", both},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -19,6 +19,8 @@ type Facts struct {
 	Driver Driver
 	Agent  Agent
 	Group  Group
+	// Runtime is the container runtime.
+	Runtime Runtime
 
 	// MPSControl is the path of nvidia-cuda-mps-control, or empty when PATH does not have it.
 	MPSControl string

@@ -20,6 +20,7 @@ import (
 
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
 	"github.com/kerf-gpu/kerf/internal/cgroup"
+	"github.com/kerf-gpu/kerf/internal/containerd"
 	"github.com/kerf-gpu/kerf/internal/nodeclient"
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -39,15 +40,22 @@ type Where struct {
 	Path, LibraryPath string
 	// DeviceRoot is the directory whose dev holds the device files; empty is "/".
 	DeviceRoot string
+	// RuntimeSocket is the container runtime's; empty looks in the usual places.
+	RuntimeSocket string
 }
 
 // Gather looks at the machine. What cannot be looked at is left unknown, so there is no error.
 func Gather(ctx context.Context, w Where) Facts {
+	sockets := runtimeSockets()
+	if w.RuntimeSocket != "" {
+		sockets = []string{w.RuntimeSocket}
+	}
 	return Facts{
 		Kernel: kernelRelease(), Root: os.Geteuid() == 0, Dir: w.Dir,
 		Cgroup: gatherCgroup(), Driver: gatherDriver(ctx, w), Agent: gatherAgent(ctx, w.Dir), Group: gatherGroup(),
 		MPSControl: inPath("nvidia-cuda-mps-control", w.Path),
 		CDISpecs:   cdiSpecs("/etc/cdi", "/var/run/cdi"),
+		Runtime:    gatherRuntime(ctx, sockets, nriSocket, containerd.ToolkitPath),
 	}
 }
 

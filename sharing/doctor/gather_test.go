@@ -108,3 +108,16 @@ func TestGatherHere(t *testing.T) {
 		t.Errorf("got %d checks", len(r.Checks))
 	}
 }
+
+func TestGatherRuntime(t *testing.T) {
+	dir := t.TempDir()
+	absent := filepath.Join(dir, "absent")
+	if r := gatherRuntime(t.Context(), []string{absent}, absent, absent); r.Socket != "" || r.Problem != "" {
+		t.Errorf("absent: %+v", r)
+	}
+	left := filepath.Join(dir, "left")
+	touch(t, 0o600, left)
+	if r := gatherRuntime(t.Context(), []string{absent, left}, absent, absent); r.Socket != left || r.Problem == "" {
+		t.Errorf("nobody listens: %+v", r)
+	}
+}

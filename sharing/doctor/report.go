@@ -54,6 +54,7 @@ func Examine(f Facts) Report {
 			f.agent(), f.group(), f.mps(), f.cdi(),
 		},
 	}
+	r.Checks = append(r.Checks, f.containers()...)
 	for _, l := range []sharing.Level{
 		sharing.LevelExclusive, sharing.LevelHardware, sharing.LevelDriver, sharing.LevelClient, sharing.LevelReactive,
 	} {

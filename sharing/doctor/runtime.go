@@ -1,0 +1,129 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/internal/containerd"
+)
+
+// Runtime is what was seen of the container runtime. Without one, Kerf serves processes and no pods, which
+// is no lack.
+type Runtime struct {
+	// Socket is where one is, or empty when there is none.
+	Socket string
+	// Problem says why it could not be asked; Denied is true when for lack of permission.
+	Problem string
+	Denied  bool
+	// Report is its answer, and Toolkit what NVIDIA's own runtime is told to do, when there is no Problem.
+	Report  containerd.Report
+	Toolkit containerd.Toolkit
+}
+
+// The checks of the container runtime.
+const (
+	checkRuntime     = "container runtime"
+	checkNRI         = "NRI"
+	checkRuntimeCDI  = "runtime's CDI"
+	checkCgroups     = "cgroup driver"
+	checkDefault     = "default runtime"
+	checkAnnotations = "annotations"
+)
+
+const noPods = "pods cannot hold grants on this machine; kerf run works without"
+
+// containers are the checks of the container runtime.
+func (f Facts) containers() []Check {
+	r := f.Runtime
+	switch {
+	case r.Socket == "":
+		return []Check{{Name: checkRuntime, Status: OK, Seen: "no container runtime found: only processes, not pods", Means: "kerf run works; Kubernetes and kerf run --image need containerd or CRI-O"}}
+	case r.Problem != "":
+		c := Check{Name: checkRuntime, Status: Unknown, Seen: r.Problem, Means: "cannot tell whether pods can hold grants here", Mend: "see that the container runtime runs: systemctl status containerd (or crio)"}
+		if r.Denied {
+			c.Mend = "sudo kerf doctor"
+		}
+		return []Check{c}
+	}
+	checks := []Check{
+		{Name: checkRuntime, Status: OK, Seen: fmt.Sprintf("%s %s at %s", r.Report.Name, r.Report.Version, r.Socket), Means: "new enough for Kerf"},
+		answer(checkNRI, r.Report.NRI, "containers can be given their GPUs"),
+		answer(checkRuntimeCDI, r.Report.CDI, "containers can be given GPUs and guards by name"),
+		told(checkCgroups, r.Report.CgroupDriver, "Kerf works with either; kubelet must have the same"),
+		r.defaultRuntime(),
+	}
+	if r.Report.CDI == containerd.Yes && len(r.Report.CDIDirs) > 0 {
+		checks[2].Seen = "on, with specs in " + strings.Join(r.Report.CDIDirs, " and ")
+	}
+	for _, p := range containerd.Verdict(r.Report, r.Toolkit, "") {
+		checks = found(checks, p)
+	}
+	if len(r.Report.Untold) > 0 {
+		checks = append(checks, Check{
+			Name: "runtime, untold", Status: Unknown, Seen: strings.Join(r.Report.Untold, "; "), Means: "these parts of the container runtime were not checked",
+		})
+	}
+	return checks
+}
+
+// answer is the check of something that the runtime has or has not.
+func answer(name string, a containerd.Answer, means string) Check {
+	if a == containerd.Yes {
+		return Check{Name: name, Status: OK, Seen: "on", Means: means}
+	}
+	return Check{Name: name, Status: Unknown, Seen: "the container runtime does not tell", Means: "cannot tell whether " + means}
+}
+
+// told is the check of a setting by its value.
+func told(name, value, means string) Check {
+	if value == "" {
+		return Check{Name: name, Status: Unknown, Seen: "the container runtime does not tell", Means: means}
+	}
+	return Check{Name: name, Status: OK, Seen: value, Means: means}
+}
+
+func (r Runtime) defaultRuntime() Check {
+	c := told(checkDefault, r.Report.DefaultRuntime, "images that name GPUs in their environment get none from it")
+	if h, ok := r.Report.Default(); ok && h.Binary != "" {
+		c.Seen += " (" + h.Binary + ")"
+	}
+	if c.Status == Unknown {
+		c.Means = "cannot tell whether images that name GPUs in their environment are given them"
+	}
+	return c
+}
+
+// found puts a problem in the place of the check that it belongs to, or beside one that has a problem.
+func found(checks []Check, p containerd.Problem) []Check {
+	c := Check{Name: checkOf(p.Key), Status: Warn, Seen: p.Sentence, Means: "grants hold; this way around them should be closed", Mend: p.Remedy}
+	if p.Blocking {
+		c.Status, c.Means = Missing, noPods
+	}
+	for i, old := range checks {
+		if old.Name == c.Name && (old.Status == OK || old.Status == Unknown) {
+			checks[i] = c
+			return checks
+		}
+	}
+	return append(checks, c)
+}
+
+// checkOf is the check that a problem belongs to.
+func checkOf(key string) string {
+	switch {
+	case key == "nri-off":
+		return checkNRI
+	case strings.HasPrefix(key, "cdi-"):
+		return checkRuntimeCDI
+	case key == "nvidia-default":
+		return checkDefault
+	case strings.HasPrefix(key, "nvidia-handler-"):
+		return "runtime " + strings.TrimPrefix(key, "nvidia-handler-")
+	case strings.HasPrefix(key, "annotations-"):
+		return checkAnnotations
+	}
+	return checkRuntime
+}
