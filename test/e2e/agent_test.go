@@ -27,6 +27,7 @@ type gpu struct {
 	Memory   uint64 `json:"memory_bytes"`
 	Reserved uint64 `json:"reserved_bytes"`
 	Granted  uint64 `json:"granted_bytes"`
+	Percent  uint32 `json:"granted_percent"`
 	Health   string `json:"health"`
 	Reason   string `json:"health_reason"`
 }

@@ -18,6 +18,7 @@ const (
 type (
 	simGPU struct {
 		Index    int    `json:"index"`
+		Minor    int    `json:"minor"`
 		UUID     string `json:"uuid"`
 		Memory   uint64 `json:"memory_bytes"`
 		Reserved uint64 `json:"reserved_bytes"`

@@ -1,0 +1,144 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// want is what a container is to have, of each of its GPUs the same.
+type want struct {
+	gpus    int
+	memory  uint64 // bytes of one GPU
+	percent uint32 // of one GPU
+	level   string
+}
+
+// share is a fraction of one GPU at the level that the pool demands.
+func share(memory uint64, percent uint32) want { return want{1, memory, percent, "driver"} }
+
+// least is more than what the driver is told to let a container take of GPUs that are not its own.
+const least = 16 * mib
+
+// wantHeld compares what a running container sees, what the driver holds for it and what the agent shows with what
+// it is to have, and returns the agent's grant.
+func (e *testCase) wantHeld(p *pod, container string, w want) grant {
+	e.Helper()
+	g, id := e.grantOf(p, container), p.id(container)
+	n := uint64(w.gpus) //nolint:gosec // a handful
+	if len(g.Fragments) != w.gpus || g.Memory != n*w.memory || uint64(g.Percent) != n*uint64(w.percent) || g.Level != w.level ||
+		g.ContainerID != id || g.PodUID != string(p.get().UID) || !strings.Contains(g.Cgroup, id) {
+		e.Errorf("%s/%s: the agent shows %+v, want %+v of container %s", p.name, container, g, w, id)
+	}
+	own := map[string]bool{}
+	for _, f := range g.Fragments {
+		own[f.GPU] = true
+		if f.Memory != w.memory || f.Percent != w.percent {
+			e.Errorf("%s/%s: fragment %+v, want %+v", p.name, container, f, w)
+		}
+	}
+	caps := p.caps(container)
+	for uuid := range own {
+		if limit, limited := caps[uuid]; limited != (w.level == "driver") || limited && limit != w.memory {
+			e.Errorf("%s/%s: the driver holds %d (%t) on its GPU %s, want %+v", p.name, container, limit, limited, uuid, w)
+		}
+	}
+	for uuid, limit := range caps {
+		if !own[uuid] && limit > least {
+			e.Errorf("%s/%s: the driver lets it take %d bytes of GPU %s, which is not its own", p.name, container, limit, uuid)
+		}
+	}
+	e.wantSees(p, container, w, own)
+	return g
+}
+
+// wantSees looks from within the container.
+func (e *testCase) wantSees(p *pod, container string, w want, own map[string]bool) {
+	e.Helper()
+	sizes, files := p.view(container)
+	var minors []string
+	for _, g := range e.node.gpus(e.T) {
+		if own[g.UUID] {
+			minors = append(minors, fmt.Sprintf("nvidia%d", g.Minor))
+			if w.level == "exclusive" && w.memory != g.Memory-g.Reserved {
+				e.Errorf("%s/%s: %d bytes granted of a whole GPU of %d", p.name, container, w.memory, g.Memory-g.Reserved)
+			}
+		}
+	}
+	slices.Sort(minors)
+	if !slices.Equal(files, minors) {
+		e.Errorf("%s/%s: it has the device files %q, want %q", p.name, container, files, minors)
+	}
+	if len(sizes) != w.gpus {
+		e.Errorf("%s/%s: it sees GPUs of sizes %d, want %d GPUs", p.name, container, sizes, w.gpus)
+	}
+	for _, size := range sizes {
+		if w.level == "driver" && size != w.memory || size < w.memory {
+			e.Errorf("%s/%s: it sees a GPU of %d bytes, want %d", p.name, container, size, w.memory)
+		}
+	}
+}
+
+// look prints a line of gpuload for each GPU that a container sees, one for the first that it does not see, and
+// its device files.
+const look = `i=0; while gpuload --json --gpu $i; do i=$((i+1)); done; cd /dev; ls`
+
+// view is what a program in a running container finds: the sizes of the GPUs, and their device files, sorted.
+func (p *pod) view(container string) (sizes []uint64, files []string) {
+	p.e.Helper()
+	out, errOut, err := p.exec(container, "/bin/sh", "-c", look)
+	if err != nil {
+		p.e.Fatalf("exec in %s/%s: %v, %s", p.name, container, err, errOut)
+	}
+	return p.e.seen(out)
+}
+
+// seen reads what look has printed.
+func (e *testCase) seen(out string) (sizes []uint64, files []string) {
+	e.Helper()
+	for line := range strings.Lines(out) {
+		line = strings.TrimSpace(line)
+		number, isGPU := strings.CutPrefix(line, "nvidia")
+		switch {
+		case strings.HasPrefix(line, "{"):
+			if l := decode[loaded](e.T, line); l.Error == nil && l.Total != nil {
+				sizes = append(sizes, *l.Total)
+			}
+		case isGPU && strings.Trim(number, "0123456789") == "":
+			files = append(files, line)
+		}
+	}
+	slices.Sort(files)
+	return sizes, files
+}
+
+// shareOf is the part of a GPU that so many percent are, as Kerf rounds it: whole MiB.
+func (g simGPU) shareOf(percent uint64) uint64 {
+	return (g.Memory - g.Reserved) * percent / 100 / mib * mib
+}
+
+// gpuOf is the driver's GPU of that UUID.
+func (e *testCase) gpuOf(uuid string) simGPU {
+	e.Helper()
+	for _, g := range e.node.gpus(e.T) {
+		if g.UUID == uuid {
+			return g
+		}
+	}
+	e.Fatalf("the driver has no GPU %q", uuid)
+	return simGPU{}
+}
+
+// both are the limits of two kinds together.
+func both(a, b map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, m := range []map[string]string{a, b} {
+		for k, v := range m {
+			out[k] = v
+		}
+	}
+	return out
+}
