@@ -30,6 +30,9 @@ const labelRun = sharing.Domain + "/run"
 // cgroupParent is the cgroup of the containers that Create makes, apart from the agent's own groups.
 const cgroupParent = "/kerf-containers"
 
+// waitPause is the time between two waits while the runtime is away.
+const waitPause = 200 * time.Millisecond
+
 // staleAfter is when a container that does not run was forgotten: long after the slowest start.
 const staleAfter = 15 * time.Minute
 
@@ -66,7 +69,9 @@ type Container struct {
 	options   ContainerOptions
 	task      containerd.Task
 	exit      <-chan containerd.ExitStatus
-	stopWait  context.CancelFunc
+	// waiting is the context of the wait, which stopWait ends.
+	waiting  context.Context //nolint:containedctx // it outlives every call
+	stopWait context.CancelFunc
 }
 
 // Create makes a container with the host's network, its own file system and its own view of processes. No
@@ -166,9 +171,8 @@ func (k *Container) Start(ctx context.Context) error {
 		// program that has ended meanwhile needs no telling.
 		_ = task.CloseIO(context.WithoutCancel(ctx), containerd.WithStdinCloser)
 	})
-	waiting, stop := context.WithCancel(context.WithoutCancel(ctx))
-	k.stopWait = stop
-	if k.exit, err = task.Wait(waiting); err != nil {
+	k.waiting, k.stopWait = context.WithCancel(context.WithoutCancel(ctx))
+	if k.exit, err = task.Wait(k.waiting); err != nil {
 		return k.client.plain(ctx, doing, err)
 	}
 	return k.client.plain(ctx, doing, task.Start(ctx))
@@ -183,19 +187,41 @@ func (k *Container) PID() int {
 }
 
 // Wait waits for the program's end, and for the last of its output, and returns its exit status: 128 and the
-// signal's number when a signal ended it.
+// signal's number when a signal ended it. A restart of the runtime meanwhile changes nothing.
 func (k *Container) Wait(ctx context.Context) (int, error) {
+	for {
+		select {
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		case status := <-k.exit:
+			code, _, err := status.Result()
+			if err == nil {
+				k.task.IO().Wait()
+				return int(code), nil
+			}
+			if err := k.waitAgain(ctx, err); err != nil {
+				return 0, err
+			}
+		}
+	}
+}
+
+// waitAgain waits anew after a wait that broke off, or says that it cannot.
+func (k *Container) waitAgain(ctx context.Context, broken error) error {
+	doing := fmt.Sprintf("wait for container %q", k.container.ID())
+	if err := k.client.plain(ctx, doing, broken); !errors.Is(err, sharing.ErrUnavailable) {
+		return err
+	}
 	select {
 	case <-ctx.Done():
-		return 0, context.Cause(ctx)
-	case status := <-k.exit:
-		code, _, err := status.Result()
-		if err != nil {
-			return 0, k.client.plain(ctx, fmt.Sprintf("wait for container %q", k.container.ID()), err)
-		}
-		k.task.IO().Wait()
-		return int(code), nil
+		return context.Cause(ctx)
+	case <-time.After(waitPause):
 	}
+	var err error
+	if k.exit, err = k.task.Wait(k.waiting); err != nil {
+		return k.client.plain(ctx, doing, err)
+	}
+	return nil
 }
 
 // Signal sends a signal to the program. One that has ended is no error.
@@ -222,6 +248,9 @@ func (k *Container) Remove(ctx context.Context) error {
 		defer k.stopWait()
 	}
 	var taskErr error
+	if k.task == nil { // a start that was broken off may have got this far
+		k.task, _ = k.container.Task(ctx, nil)
+	}
 	if k.task != nil {
 		_, taskErr = k.task.Delete(ctx, containerd.WithProcessKill)
 	}

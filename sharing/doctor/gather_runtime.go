@@ -6,6 +6,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
@@ -50,7 +51,9 @@ func gatherRuntime(ctx context.Context, sockets []string, nri, toolkit string) R
 		return r
 	}
 	if r.Report.NRI == containerd.Unknown {
-		r.Report.NRI = containerd.ProbeNRI(ctx, nri)
+		if r.Report.NRI = containerd.ProbeNRI(ctx, nri); r.Report.NRI == containerd.No {
+			r.Report.Untold = append(r.Report.Untold, fmt.Sprintf("nothing listens at %q; where the runtime's NRI has another socket_path, that was not looked at", nri))
+		}
 	}
 	r.Toolkit = containerd.ReadToolkit(toolkit)
 	return r
