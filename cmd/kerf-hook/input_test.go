@@ -164,3 +164,20 @@ func FuzzParseState(f *testing.F) {
 		}
 	})
 }
+
+func FuzzParse(f *testing.F) {
+	f.Add("--socket\x00/s\x00--ask\x00gpu:1")
+	f.Add("--socket=/s\x00--grant=k-1\x00--wait=1s")
+	f.Fuzz(func(t *testing.T, joined string) {
+		o, err := parse(append([]string{"kerf-hook", "arm"}, strings.Split(joined, "\x00")...))
+		if err != nil {
+			if !errors.Is(err, errUsage) {
+				t.Errorf("error %v is no usage", err)
+			}
+			return
+		}
+		if o.wait <= 0 || o.wait > maxWait || !strings.HasPrefix(o.socket, "/") || o.ask != "" && !isWord(o.ask) || o.grant != "" && !isWord(o.grant) {
+			t.Errorf("%+v was taken", o)
+		}
+	})
+}

@@ -21,6 +21,9 @@ func checkEdits(e cdispecs.ContainerEdits) error {
 	if e.IntelRdt != nil || len(e.NetDevices) > 0 {
 		return fmt.Errorf("edits of a GPU with network devices or cache classes: %w", sharing.ErrUnsupported)
 	}
+	if slices.Contains(e.DeviceNodes, nil) || slices.Contains(e.Mounts, nil) || slices.Contains(e.Hooks, nil) {
+		return sharing.Invalid("edits of the GPU", "", "", "have an empty entry")
+	}
 	for _, v := range e.Env {
 		if name, _, ok := strings.Cut(v, "="); !ok || name == "" || strings.ContainsRune(v, 0) {
 			return sharing.Invalid("environment of the GPU's edits", v, "", "is no variable")

@@ -232,6 +232,9 @@ func TestPatchRefusesGrants(t *testing.T) {
 		"hook without env":      {hook(func(h *cdispecs.Hook) { h.Env = nil }), sharing.ErrInvalid},
 		"hook without timeout":  {hook(func(h *cdispecs.Hook) { h.Timeout = nil }), sharing.ErrInvalid},
 		"hook with timeout 0":   {hook(func(h *cdispecs.Hook) { h.Timeout = &zero }), sharing.ErrInvalid},
+		"empty node":            {func(g *Grant) { g.Edits.DeviceNodes = append(g.Edits.DeviceNodes, nil) }, sharing.ErrInvalid},
+		"empty mount":           {func(g *Grant) { g.Edits.Mounts = append(g.Edits.Mounts, nil) }, sharing.ErrInvalid},
+		"empty hook":            {func(g *Grant) { g.Edits.Hooks = append(g.Edits.Hooks, nil) }, sharing.ErrInvalid},
 		"network device": {func(g *Grant) {
 			g.Edits.NetDevices = []*cdispecs.LinuxNetDevice{{HostInterfaceName: "ib0", Name: "ib0"}}
 		}, sharing.ErrUnsupported},

@@ -104,16 +104,17 @@ func (s *Server) talk(ctx context.Context, conn net.Conn) {
 	defer conn.Close()
 	start := time.Now()
 	_ = conn.SetDeadline(start.Add(s.talkTime)) // a connection that cannot have one fails at once below
-	pid, uid, err := s.peer(conn)
-	if err == nil && uid != 0 {
-		err = fmt.Errorf("user %d: only root may ask: %w", uid, sharing.ErrDenied)
+	pid, uid, denied := s.peer(conn)
+	if denied == nil && uid != 0 {
+		denied = fmt.Errorf("user %d: only root may ask: %w", uid, sharing.ErrDenied)
 	}
-	if err != nil {
-		s.log.Warn("hook turned away", "peer_pid", pid, "peer_uid", uid, "error", err)
-		s.answer(conn, wire.Response{Message: err.Error()})
+	// The question is taken also from who gets no answer to it: one that still writes would not see a reason.
+	q, err := wire.ReadRequest(conn)
+	if denied != nil {
+		s.log.Warn("hook turned away", "peer_pid", pid, "peer_uid", uid, "error", denied)
+		s.answer(conn, wire.Response{Message: denied.Error()})
 		return
 	}
-	q, err := wire.ReadRequest(conn)
 	if err != nil {
 		s.log.Warn("hook not understood", "peer_pid", pid, "error", err)
 		s.answer(conn, wire.Response{Message: err.Error()})

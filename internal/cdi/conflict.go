@@ -12,8 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	cdilib "tags.cncf.io/container-device-interface/pkg/cdi"
-
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -71,9 +69,9 @@ func conflict(path string) error {
 // declares finds one of Kerf's kinds in a spec. In a file that this library cannot read the name alone
 // counts: the container runtime's may be of another version and read it.
 func declares(data []byte) (kind string, found bool) {
-	s, err := cdilib.ParseSpec(data)
+	s, err := parse(data)
 	for _, kind := range []string{sharing.CDIGuard, sharing.CDIAsk, sharing.CDINear, sharing.CDIGPU} {
-		if err == nil && s != nil {
+		if err == nil {
 			if s.Kind == kind {
 				return kind, true
 			}

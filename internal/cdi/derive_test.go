@@ -6,6 +6,7 @@ package cdi
 import (
 	"bytes"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -188,4 +189,46 @@ func TestPermissions(t *testing.T) {
 			t.Errorf("%q became %q, want %q", in, got, want)
 		}
 	}
+}
+
+func FuzzDerive(f *testing.F) {
+	for _, name := range []string{"nvidia-toolkit.yaml", "simulated.json"} {
+		data, err := os.ReadFile("testdata/" + name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := parse(data)
+		if err != nil || validate(s) != nil {
+			return
+		}
+		got, err := Derive([]SourceSpec{{Path: "/etc/cdi/x", Devices: s.Devices, Common: s.ContainerEdits}}, node)
+		if err != nil || got.File.Name == "" {
+			return
+		}
+		for _, g := range node {
+			if got.Left[g.UUID] != "" {
+				continue
+			}
+			edits, err := editsFor(got.File.Data, []sharing.GPUID{g.UUID})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if have := minors(edits); !slices.Equal(have, []int{g.Minor}) {
+				t.Errorf("%q brings /dev/nvidia%v", g.UUID, have)
+			}
+			for _, d := range edits.DeviceNodes {
+				if d.Permissions == "" || d.Permissions != "none" && strings.Contains(d.Permissions, "m") {
+					t.Errorf("node %+v", *d)
+				}
+			}
+			for _, h := range edits.Hooks {
+				if len(h.Env) == 0 || h.Timeout == nil || *h.Timeout <= 0 {
+					t.Errorf("hook %+v", *h)
+				}
+			}
+		}
+	})
 }

@@ -45,9 +45,12 @@ func EditsFor(dir string, gpus []sharing.GPUID) (specs.ContainerEdits, error) {
 
 // editsFor is EditsFor without the machine.
 func editsFor(data []byte, gpus []sharing.GPUID) (specs.ContainerEdits, error) {
-	s, err := cdilib.ParseSpec(data)
-	if err != nil || s == nil || s.Kind != sharing.CDIGPU {
-		return specs.ContainerEdits{}, fmt.Errorf("no spec of %s: %w", sharing.CDIGPU, errors.Join(err, sharing.ErrInvalid))
+	s, err := parse(data)
+	if err != nil {
+		return specs.ContainerEdits{}, err
+	}
+	if s.Kind != sharing.CDIGPU {
+		return specs.ContainerEdits{}, fmt.Errorf("kind %q, not %s: %w", s.Kind, sharing.CDIGPU, sharing.ErrInvalid)
 	}
 	all := &cdilib.ContainerEdits{ContainerEdits: &specs.ContainerEdits{}}
 	all.Append(&cdilib.ContainerEdits{ContainerEdits: &s.ContainerEdits})

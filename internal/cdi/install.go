@@ -13,8 +13,6 @@ import (
 	"strconv"
 	"strings"
 
-	cdilib "tags.cncf.io/container-device-interface/pkg/cdi"
-
 	"github.com/kerf-gpu/kerf/internal/atomicfile"
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -121,8 +119,8 @@ func Recorded(dir string) (Maxima, error) {
 // recorded reads the amounts of one file.
 func recorded(kind string, data []byte) Maxima {
 	var m Maxima
-	s, err := cdilib.ParseSpec(data)
-	if err != nil || s == nil || s.Kind != kind {
+	s, err := parse(data)
+	if err != nil || s.Kind != kind {
 		return m // nothing resolves through it either
 	}
 	for _, d := range s.Devices {

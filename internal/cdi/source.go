@@ -34,8 +34,11 @@ type SourceSpec struct {
 
 // Source reads the specs of nvidia.com/gpu as a container runtime does that reads the folders in dirs, in
 // their order. Where there is none the error wraps sharing.ErrNotFound, tells of files that cannot be read,
-// and says how to make one.
+// and says how to make one. A file that container runtimes crash over is sharing.ErrInvalid.
 func Source(dirs []string) ([]SourceSpec, error) {
+	if err := findHoles(dirs); err != nil {
+		return nil, err
+	}
 	cache, err := cdilib.NewCache(cdilib.WithSpecDirs(dirs...), cdilib.WithAutoRefresh(false))
 	if err != nil {
 		return nil, fmt.Errorf("read cdi specs: %w (%w)", err, sharing.ErrUnavailable)

@@ -195,3 +195,26 @@ func TestEditsForAsksTheMachine(t *testing.T) {
 		}
 	}
 }
+
+func TestHoles(t *testing.T) {
+	dir := t.TempDir()
+	for _, list := range []string{"deviceNodes", "netDevices", "hooks", "mounts"} {
+		text := "cdiVersion: 1.1.0\nkind: example.com/gpu\ndevices:\n- name: a\n  containerEdits:\n    env: [A=b]\n    " + list + ":\n    -\n"
+		path := writeFile(t, dir, "x.yaml", text)
+		if _, err := Source([]string{dir}); !errors.Is(err, sharing.ErrInvalid) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v, want a refusal that names the file", list, err)
+		}
+		common := strings.Replace(text, "devices:", "containerEdits: {"+list+": [null]}\ndevices:", 1)
+		common = strings.Replace(common, "    "+list+":\n    -\n", "", 1)
+		if _, err := parse([]byte(common)); !errors.Is(err, errHole) {
+			t.Errorf("%s of all devices: %v, want %v", list, err, errHole)
+		}
+		ours := strings.Replace(text, "example.com/gpu", sharing.CDIAsk, 1)
+		if recorded(sharing.CDIAsk, []byte(ours)) != (Maxima{}) {
+			t.Errorf("%s: amounts of a file that is none", list)
+		}
+		if _, found := declares([]byte(ours)); !found {
+			t.Errorf("%s: a file that names our kind is no conflict", list)
+		}
+	}
+}
