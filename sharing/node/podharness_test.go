@@ -149,13 +149,14 @@ func (c *container) exit() {
 	})
 }
 
-// remove ends the container, cgroup and all.
+// remove ends the container, cgroup and all. The driver's limits go with the cgroup.
 func (c *container) remove() {
 	c.b.t.Helper()
 	c.exit()
 	if err := c.group.Remove(); err != nil {
 		c.b.t.Fatal(err)
 	}
+	c.b.caps.set(func() { delete(c.b.caps.limits, c.group.Dir) })
 }
 
 // seen is the container as its runtime tells of it.

@@ -88,7 +88,6 @@ func TestAKillAndTheContainerIsGone(t *testing.T) {
 			b.Reconcile(t.Context())
 			b.leased(c.ask, nil)
 			b.check()
-			b.caps.forget() // a limit goes with its cgroup
 			b.run(c.ask).remove()
 			b.gone("p")
 		})
