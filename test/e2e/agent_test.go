@@ -49,6 +49,8 @@ type grant struct {
 	ContainerID string     `json:"container_id"`
 	UsedBy      string     `json:"used_by"`
 	Whole       bool       `json:"whole"`
+	// InForce is what its user has of it where that is less: an init container that uses another's claim.
+	InForce []fragment `json:"in_force"`
 }
 
 type fragment struct {

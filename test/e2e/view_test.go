@@ -27,14 +27,16 @@ const least = 16 * mib
 // it is to have, and returns the agent's grant.
 func (e *testCase) wantHeld(p *pod, container string, w want) grant {
 	e.Helper()
-	g, id := e.grantOf(p, container), p.id(container)
-	n := uint64(w.gpus) //nolint:gosec // a handful
-	if len(g.Fragments) != w.gpus || g.Memory != n*w.memory || uint64(g.Percent) != n*uint64(w.percent) || g.Level != w.level ||
-		g.ContainerID != id || g.PodUID != string(p.get().UID) || !strings.Contains(g.Cgroup, id) {
+	g, id := e.grantUsed(p, container), p.id(container)
+	parts := g.Fragments
+	if len(g.InForce) > 0 {
+		parts = g.InForce
+	}
+	if len(parts) != w.gpus || g.Level != w.level || g.PodUID != string(p.get().UID) || !strings.Contains(g.Cgroup, id) {
 		e.Errorf("%s/%s: the agent shows %+v, want %+v of container %s", p.name, container, g, w, id)
 	}
 	own := map[string]bool{}
-	for _, f := range g.Fragments {
+	for _, f := range parts {
 		own[f.GPU] = true
 		if f.Memory != w.memory || f.Percent != w.percent {
 			e.Errorf("%s/%s: fragment %+v, want %+v", p.name, container, f, w)
@@ -53,6 +55,48 @@ func (e *testCase) wantHeld(p *pod, container string, w want) grant {
 	}
 	e.wantSees(p, container, w, own)
 	return g
+}
+
+// grantUsed is the grant that a container of the pod uses, be it its own or another container's.
+func (e *testCase) grantUsed(p *pod, container string) grant {
+	e.Helper()
+	id := p.id(container)
+	all := e.picture().Grants
+	for _, g := range all {
+		if g.ContainerID == id && id != "" {
+			return g
+		}
+	}
+	e.Fatalf("%s/%s: no grant is in use by container %q: %+v", p.name, container, id, all)
+	return grant{}
+}
+
+// grantsOf are all grants held for a pod.
+func (e *testCase) grantsOf(p *pod) []grant {
+	e.Helper()
+	var all []grant
+	for _, g := range e.picture().Grants {
+		if g.Namespace == p.namespace && g.Pod == p.name {
+			all = append(all, g)
+		}
+	}
+	return all
+}
+
+// released waits until nothing is held for the pod, neither by the agent nor by the driver.
+func (p *pod) released() {
+	p.e.Helper()
+	eventually(p.e.T, "release of what "+p.name+" held", func() error {
+		if all := p.e.grantsOf(p); len(all) > 0 {
+			return fmt.Errorf("the agent holds %+v", all)
+		}
+		for _, id := range p.seen {
+			if caps := p.e.node.capsOf(p.e.T, id); len(caps) > 0 {
+				return fmt.Errorf("the driver holds %v for container %s", caps, id)
+			}
+		}
+		return nil
+	})
 }
 
 // wantSees looks from within the container.
