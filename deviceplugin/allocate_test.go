@@ -120,7 +120,12 @@ func TestAllocateWhileAllElseHangs(t *testing.T) {
 	run(t, p)
 	counts(t, k, sharing.ResourceMemory, 2000, 2000)
 	c := k.Client(sharing.ResourceMemory)
-	h.set(hang)
+	// It does not even heed its deadline.
+	release := make(chan struct{})
+	h.set(func(context.Context) (map[sharing.ContainerRef]map[string][]string, error) {
+		<-release
+		return nil, errors.New("at last")
+	})
 	looks := h.calls()
 	set(t, p, Inventory{Units: lose([]Unit{{UUID: uuid(0), GiB: 1000}, {UUID: uuid(1), GiB: 1000}}, 0), Memory: true})
 	until(t, "a look that hangs", func() bool { return h.calls() > looks })
@@ -139,37 +144,32 @@ func TestAllocateWhileAllElseHangs(t *testing.T) {
 	var calls sync.WaitGroup
 	for i := range 64 {
 		calls.Go(func() {
-			ids := make([]string, 0, 80)
+			var ids []string
 			for n := range 20 {
 				ids = append(ids, id(sharing.ResourceMemory, 20*i+n+1))
 			}
-			for range 20 {
-				begin := time.Now()
-				_, err := c.Allocate(t.Context(), allocation(ids...))
-				d := time.Since(begin)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				took = append(took, d)
-				mu.Unlock()
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			begin := time.Now()
+			if _, err := c.Allocate(ctx, allocation(ids...)); err != nil {
+				t.Errorf("allocate while others hang: %v", err)
+				return
 			}
+			mu.Lock()
+			took = append(took, time.Since(begin))
+			mu.Unlock()
 		})
 	}
 	calls.Wait()
+	// All of it still hangs: whatever waited for it would have run into its time.
 	end()
+	close(release)
 	wg.Wait()
 	if t.Failed() {
 		return
 	}
 	slices.Sort(took)
-	p50, p99 := took[len(took)/2], took[len(took)*99/100]
-	t.Logf("%d calls, 64 at once: p50 %v, p99 %v", len(took), p50, p99)
-	// Any of what hangs would take at least as long as its own deadline.
-	if p99 > time.Second {
-		t.Errorf("p99 %v: Allocate waits for something", p99)
-	}
+	t.Logf("%d calls at once: p50 %v, p99 %v", len(took), took[len(took)/2], took[len(took)*99/100])
 }
 
 func TestPreStart(t *testing.T) {

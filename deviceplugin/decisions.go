@@ -64,11 +64,10 @@ func (p *Plugin) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.held = make(map[sharing.ContainerRef]map[string][]string, len(held))
-	for ref, ids := range held {
-		ref.PodUID = ""
-		p.held[ref] = ids
+	if held == nil {
+		held = map[sharing.ContainerRef]map[string][]string{}
 	}
+	p.held = held
 	return nil
 }
 

@@ -73,7 +73,6 @@ func (inv Inventory) checked() (Inventory, error) {
 		return Inventory{}, sharing.Invalid("units", "", "name every GPU, and mark those that are gone as lost", "are missing")
 	}
 	inv.Units = slices.Clone(inv.Units)
-	slices.SortFunc(inv.Units, func(a, b Unit) int { return cmp.Or(cmp.Compare(a.NUMA, b.NUMA), cmp.Compare(a.UUID, b.UUID)) })
 	seen := make(map[sharing.GPUID]bool, len(inv.Units))
 	for i, u := range inv.Units {
 		if u.NUMA < 0 || u.NUMA >= sharing.MaxNUMA {
@@ -87,6 +86,7 @@ func (inv Inventory) checked() (Inventory, error) {
 		}
 		seen[u.UUID] = true
 	}
+	slices.SortStableFunc(inv.Units, func(a, b Unit) int { return cmp.Compare(a.NUMA, b.NUMA) })
 	for _, r := range resources() {
 		if n := inv.total(r); n > MaxIDs {
 			return Inventory{}, sharing.Invalid("units", fmt.Sprint(n), "", "of %s are more than %d", r, MaxIDs)

@@ -91,6 +91,7 @@ func TestKubeletRestart(t *testing.T) {
 			run(t, p)
 			counts(t, k, sharing.ResourceMemory, 20, 20)
 			want := admit(t, k, ref("a"), sharing.ResourceMemory, 4)
+			quickest := patience
 			for i := range 3 {
 				end(k)
 				// It stays away long enough for our attempts to fail, or not at all.
@@ -106,13 +107,15 @@ func TestKubeletRestart(t *testing.T) {
 				}
 				took := time.Since(begin)
 				t.Logf("restart %d: registered after %v", i, took.Round(time.Millisecond))
-				if took > 3*time.Second {
-					t.Errorf("registered after %v; a second is what an idle machine takes at most", took)
-				}
+				quickest = min(quickest, took)
 				counts(t, k, sharing.ResourceMemory, 20, 20)
 				if diff := cmp.Diff(want, admit(t, k, ref("a"), sharing.ResourceMemory, 4)); diff != "" {
 					t.Errorf("admitted anew (-before +after):\n%s", diff)
 				}
+			}
+			// One of three, because a test must not fail for what else its machine does.
+			if quickest > time.Second {
+				t.Errorf("registered after %v at best", quickest)
 			}
 			freshNames(t, k)
 		})
@@ -269,6 +272,35 @@ func TestStaleSockets(t *testing.T) {
 	}
 	if err := sweep(t.Context(), filepath.Join(dir, "none"), now); err != nil {
 		t.Errorf("a folder that is not there: %v", err)
+	}
+}
+
+// A file system may give the inode of a removed socket to the next one.
+func TestIdentity(t *testing.T) {
+	path := filepath.Join(t.TempDir(), kubeletSocket)
+	none := identify(path)
+	if none.there() || !none.same(identify(path)) {
+		t.Error("a socket that is not there is not told apart from one")
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first := identify(path)
+	if !first.there() || !first.same(identify(path)) || first.same(none) || none.same(first) {
+		t.Error("a socket is not itself")
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if !first.same(identify(path)) {
+		t.Error("another mode makes another socket")
+	}
+	later := time.Now().Add(time.Millisecond)
+	if err := os.Chtimes(path, later, later); err != nil {
+		t.Fatal(err)
+	}
+	if first.same(identify(path)) {
+		t.Error("the same inode at another time is taken for the same socket")
 	}
 }
 
