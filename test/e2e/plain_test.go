@@ -43,8 +43,8 @@ func TestSimulatedNode(t *testing.T) {
 	p := e.create(podSpec{
 		name: dnsName(e.namespace), namespace: kerfNamespace, runtimeClass: "nvidia",
 		containers: []container{{
-			run: "for i in 0 1 2 3 4 5 6; do gpuload --json --gpu $i; done; exec gpuload --json --gpu 7 --alloc 3GiB --hold 1h",
-			env: map[string]string{"NVIDIA_VISIBLE_DEVICES": "all"},
+			run:   "for i in 0 1 2 3 4 5 6; do gpuload --json --gpu $i; done; exec gpuload --json --gpu 7 --alloc 3GiB --hold 1h",
+			image: "kerf.test/greedy:1", // it asks for all GPUs by its environment
 		}},
 	})
 	p.running()

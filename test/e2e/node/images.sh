@@ -10,8 +10,10 @@ PAUSE_REF=kerf.test/pause:1
 BUSYBOX_REF=kerf.test/busybox:1
 AGENT_REF=kerf.test/agent:1
 GPULOAD_REF=kerf.test/gpuload:1
+GREEDY_REF=kerf.test/greedy:1 # gpuload with the environment of NVIDIA's own images
 
-# make_archive REF DIR OUT ENTRYPOINT...: an image of one layer that holds DIR.
+# make_archive REF DIR OUT ENTRYPOINT...: an image of one layer that holds DIR. IMAGE_ENV is a variable that its
+# containers get.
 make_archive() {
 	local ref=$1 dir=$2 out=$3 t id entrypoint="" word
 	shift 3
@@ -19,8 +21,8 @@ make_archive() {
 	tar -C "$dir" --owner=0 --group=0 --numeric-owner --mtime=@0 --sort=name -cf "$t/layer.tar" .
 	id=$(sha256sum "$t/layer.tar" | cut -d' ' -f1)
 	for word; do entrypoint+="${entrypoint:+,}\"$word\""; done
-	printf '{"architecture":"amd64","os":"linux","config":{"Entrypoint":[%s],"Env":["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]}}' \
-		"$entrypoint" "$id" >"$t/config.json"
+	printf '{"architecture":"amd64","os":"linux","config":{"Entrypoint":[%s],"Env":["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"%s]},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]}}' \
+		"$entrypoint" "${IMAGE_ENV:+,\"$IMAGE_ENV\"}" "$id" >"$t/config.json"
 	printf '[{"Config":"config.json","RepoTags":["%s"],"Layers":["layer.tar"]}]' "$ref" >"$t/manifest.json"
 	tar -C "$t" -cf "$out.new" manifest.json config.json layer.tar
 	mv "$out.new" "$out"
@@ -132,9 +134,11 @@ load_images() {
 	archive pause $PAUSE_REF fill_pause /pause "$BIN/pause"
 	archive busybox $BUSYBOX_REF fill_busybox "" "$DEB/bin/busybox"
 	archive gpuload $GPULOAD_REF fill_gpuload "" "$REPO/bin/gpuload" "$DEB/bin/busybox"
+	IMAGE_ENV=NVIDIA_VISIBLE_DEVICES=all \
+		archive greedy $GREEDY_REF fill_gpuload "" "$REPO/bin/gpuload" "$DEB/bin/busybox"
 	archive agent $AGENT_REF fill_programs /usr/bin/kerf-agent "${programs[@]}"
 	local name
-	for name in pause busybox gpuload agent; do load $name; done
+	for name in pause busybox gpuload greedy agent; do load $name; done
 }
 
 # image REF DIR ENTRYPOINT...: make and load one.

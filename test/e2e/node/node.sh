@@ -16,7 +16,7 @@
 #   node.sh svc NAME CMD...    run CMD as a daemon inside the node
 #   node.sh restart NAME       end a daemon and start it again (kubelet, containerd, gpusim, ...)
 #   node.sh kill NAME [SIG]    signal a daemon and wait for its end; "up" starts it again
-#   node.sh image REF DIR [ENTRYPOINT...]   make an image of DIR and load it
+#   node.sh image REF DIR [ENTRYPOINT...]   make an image of DIR and load it; IMAGE_ENV=NAME=VALUE goes into it
 #   node.sh images             load the images whose contents have changed
 #   node.sh env                print where things are, as shell assignments
 #

@@ -20,9 +20,6 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 )
 
-// specDirs is where the node's CDI specs are.
-var specDirs = []string{"/etc/cdi", "/var/run/cdi"}
-
 func main() {
 	if err := run(os.Args); err != nil {
 		fmt.Fprintln(os.Stderr, "nvidia-container-runtime:", err)
@@ -32,7 +29,7 @@ func main() {
 
 func run(args []string) error {
 	if bundle, ok := createdBundle(args[1:]); ok {
-		cache, err := cdi.NewCache(cdi.WithSpecDirs(specDirs...), cdi.WithAutoRefresh(false))
+		cache, err := cdi.NewCache(cdi.WithSpecDirs("/etc/cdi", "/var/run/cdi"), cdi.WithAutoRefresh(false))
 		if err != nil {
 			return fmt.Errorf("read CDI specs: %w", err)
 		}
