@@ -16,6 +16,8 @@ import (
 type Events struct {
 	claims, arms  *prometheus.CounterVec
 	armSeconds    prometheus.Histogram
+	injectSeconds prometheus.Histogram
+	allocSeconds  prometheus.Histogram
 	ended, found  prometheus.Counter
 	capsRestored  prometheus.Counter
 	configRefused prometheus.Counter
@@ -32,14 +34,22 @@ func NewEvents(reg prometheus.Registerer) *Events {
 		}, []string{"outcome"}),
 		armSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "kerf_arm_duration_seconds", Help: "Time from the arm call to the lease: cgroup, record, cap, read-back, move.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
+			Buckets: latencies(),
+		}),
+		injectSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "kerf_inject_duration_seconds", Help: "Time to find or make a container's claim and to note it on disk, before the container is made.",
+			Buckets: latencies(),
+		}),
+		allocSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "kerf_allocate_duration_seconds", Help: "Time of an answer to kubelet's Allocate.",
+			Buckets: latencies(),
 		}),
 		ended:         prometheus.NewCounter(prometheus.CounterOpts{Name: "kerf_leases_ended_total", Help: "Leases that ended since this agent started."}),
 		found:         prometheus.NewCounter(prometheus.CounterOpts{Name: "kerf_leases_recovered_total", Help: "Leases found again when this agent started."}),
 		capsRestored:  prometheus.NewCounter(prometheus.CounterOpts{Name: "kerf_caps_restored_total", Help: "Caps that were gone from the driver and were put back."}),
 		configRefused: prometheus.NewCounter(prometheus.CounterOpts{Name: "kerf_config_refused_total", Help: "Configuration documents refused for their mistakes."}),
 	}
-	reg.MustRegister(e.claims, e.arms, e.armSeconds, e.ended, e.found, e.capsRestored, e.configRefused)
+	reg.MustRegister(e.claims, e.arms, e.armSeconds, e.injectSeconds, e.allocSeconds, e.ended, e.found, e.capsRestored, e.configRefused)
 	return e
 }
 
@@ -53,6 +63,20 @@ func (e *Events) Armed(took time.Duration, err error) {
 		e.armSeconds.Observe(took.Seconds())
 	}
 }
+
+// Injected counts the duration of one injection that succeeded; the claim is counted by Claimed.
+func (e *Events) Injected(took time.Duration, err error) {
+	if err == nil {
+		e.injectSeconds.Observe(took.Seconds())
+	}
+}
+
+// Allocated counts the duration of one answer to kubelet.
+func (e *Events) Allocated(took time.Duration) { e.allocSeconds.Observe(took.Seconds()) }
+
+// latencies are buckets from 20 microseconds to about 4 seconds, each half as large again as the one before:
+// fine enough that a 99th percentile means something.
+func latencies() []float64 { return prometheus.ExponentialBuckets(20e-6, 1.5, 31) }
 
 // Ended counts one lease that ended.
 func (e *Events) Ended() { e.ended.Inc() }

@@ -96,11 +96,12 @@ func (d *fakeDriver) Sample(ctx context.Context, id sharing.GPUID) (Sample, erro
 
 type nopObserver struct{}
 
-func (nopObserver) Claimed(error)              {}
-func (nopObserver) Armed(time.Duration, error) {}
-func (nopObserver) Ended()                     {}
-func (nopObserver) Recovered()                 {}
-func (nopObserver) CapRestored()               {}
+func (nopObserver) Claimed(error)                 {}
+func (nopObserver) Armed(time.Duration, error)    {}
+func (nopObserver) Ended()                        {}
+func (nopObserver) Recovered()                    {}
+func (nopObserver) CapRestored()                  {}
+func (nopObserver) Injected(time.Duration, error) {}
 
 // bench is a runtime over real cgroups and processes, and a driver of our own.
 type bench struct {

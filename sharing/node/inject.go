@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
@@ -19,6 +20,13 @@ import (
 // claim is made here if it was not at the sandbox's creation. A call for the same container id gives the same
 // answer again. Errors: those of ClaimPod.
 func (r *Runtime) Inject(_ context.Context, ask sharing.ContainerAsk, containerID string) (sharing.Injection, error) {
+	start := time.Now()
+	in, err := r.inject(ask, containerID)
+	r.opt.Observer.Injected(time.Since(start), err)
+	return in, err
+}
+
+func (r *Runtime) inject(ask sharing.ContainerAsk, containerID string) (sharing.Injection, error) {
 	id, isNew, err := r.bind(ask, containerID)
 	if isNew || err != nil {
 		r.opt.Observer.Claimed(err)

@@ -48,6 +48,9 @@ type Observer interface {
 	Claimed(err error)
 	// Armed tells of one arm and how long it took; err is nil when the lease was taken.
 	Armed(took time.Duration, err error)
+	// Injected tells how long it took to find or make a container's claim and to note it on disk; err is nil
+	// when the container got its grant.
+	Injected(took time.Duration, err error)
 	// Ended tells that a lease ended.
 	Ended()
 	// Recovered tells that a lease was found again at a restart.

@@ -272,7 +272,14 @@ func (b *bench) still() {
 // back. What remains is the disk, the cgroups and the driver. A new agent then starts on these.
 func (b *bench) crash(point string, do func()) {
 	b.t.Helper()
-	met := false
+	if !b.crashes(point, do) {
+		b.t.Fatalf("failpoint %s was not met", point)
+	}
+}
+
+// crashes is crash where do may end before it meets the failpoint; it reports whether it met it.
+func (b *bench) crashes(point string, do func()) (met bool) {
+	b.t.Helper()
 	set, err := failpoint.Parse(point+"=exit", failpoint.Actions{Exit: func(string) { met = true; runtime.Goexit() }})
 	if err != nil {
 		b.t.Fatal(err)
@@ -281,10 +288,11 @@ func (b *bench) crash(point string, do func()) {
 	var wg sync.WaitGroup
 	wg.Go(do)
 	wg.Wait()
-	if !met {
-		b.t.Fatalf("failpoint %s was not met", point)
+	b.Runtime.opt.Failpoints = nil
+	if met {
+		b.still()
 	}
-	b.still()
+	return met
 }
 
 // refused requires an error of the vocabulary whose text has all the words.

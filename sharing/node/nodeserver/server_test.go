@@ -39,11 +39,12 @@ func (driver) Sample(context.Context, sharing.GPUID) (node.Sample, error) {
 
 type observer struct{}
 
-func (observer) Claimed(error)              {}
-func (observer) Armed(time.Duration, error) {}
-func (observer) Ended()                     {}
-func (observer) Recovered()                 {}
-func (observer) CapRestored()               {}
+func (observer) Claimed(error)                 {}
+func (observer) Armed(time.Duration, error)    {}
+func (observer) Ended()                        {}
+func (observer) Recovered()                    {}
+func (observer) CapRestored()                  {}
+func (observer) Injected(time.Duration, error) {}
 
 const gpu = sharing.GPUID("GPU-00000000-0000-0000-0000-000000000001")
 
