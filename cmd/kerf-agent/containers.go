@@ -5,13 +5,15 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/kerf-gpu/kerf/deviceplugin"
@@ -28,13 +30,19 @@ const (
 	// inventoryEvery is how often what kubelet and container runtimes are told of the GPUs is compared with
 	// the runtime even if nothing was announced.
 	inventoryEvery = 5 * time.Second
+	// hookEvery is how often the installed hook is compared with what was installed.
+	hookEvery = 30 * time.Second
 )
 
 // containers is what the agent is for containers: the installed hook, its socket, and the CDI specs.
 type containers struct {
 	*agent
-	known    *knownGPUs
+	known *knownGPUs
+	specs *cdi.Keeper
+	// hookPath is the installed hook, hookSum its content, and hookSeen when it was last looked at.
 	hookPath string
+	hookSum  [sha256.Size]byte
+	hookSeen time.Time
 	listener net.Listener
 	// tell is told of the node's GPUs once the specs are in place; nil where nobody asks.
 	tell func([]deviceplugin.Unit)
@@ -52,6 +60,11 @@ func newContainers(a *agent) (*containers, error) {
 	if c.hookPath, err = a.installHook(); err != nil {
 		return nil, err
 	}
+	if c.hookSum, err = cdi.HookSum(c.hookPath); err != nil {
+		return nil, fmt.Errorf("installed hook: %w", err)
+	}
+	c.hookSeen = time.Now()
+	c.specs = cdi.NewKeeper(a.cdiDir, filepath.SplitList(a.cdiSourceDirs), cdi.Hook{Path: c.hookPath, Socket: filepath.Join(a.dir, hookSocket)})
 	c.listener, err = a.listenHook()
 	return c, err
 }
@@ -144,11 +157,16 @@ func (c *containers) tellInventory() {
 }
 
 // writeSpecs makes sure that every name which kubelet may be answered with, and every GPU, has its CDI
-// device on the disk.
+// device on the disk, and that the hook which they name is there as it was installed.
 func (c *containers) writeSpecs(units []deviceplugin.Unit, gpus []sharing.GPU) error {
-	dirs := strings.FieldsFunc(c.cdiSourceDirs, func(r rune) bool { return r == filepath.ListSeparator })
-	if err := cdi.Conflicts(c.cdiDir, append([]string{c.cdiDir}, dirs...)); err != nil {
-		return fmt.Errorf("foreign CDI specs: %w", err)
+	if time.Since(c.hookSeen) > hookEvery {
+		if cdi.VerifyHook(c.hookPath, c.hookSum) != nil {
+			if _, err := c.installHook(); err != nil {
+				return err
+			}
+			c.log.Warn("kerf-hook was not as it was installed, and was put back", "path", c.hookPath)
+		}
+		c.hookSeen = time.Now()
 	}
 	var m cdi.Maxima
 	for _, u := range units {
@@ -157,33 +175,15 @@ func (c *containers) writeSpecs(units []deviceplugin.Unit, gpus []sharing.GPU) e
 		m.GPUs++
 		m.NUMANodes = max(m.NUMANodes, u.NUMA+1)
 	}
-	_, written, err := cdi.InstallStatic(c.cdiDir, m, cdi.Hook{Path: c.hookPath, Socket: filepath.Join(c.dir, hookSocket)})
-	if err != nil {
-		return err
+	kept, err := c.specs.Keep(m, present(gpus))
+	if len(kept.Written) > 0 {
+		c.log.Info("CDI specs written", "dir", c.cdiDir, "files", kept.Written)
 	}
-	from, err := cdi.Source(dirs)
-	if err != nil {
-		return err
+	errs := []error{err}
+	for _, id := range slices.Sorted(maps.Keys(kept.Left)) {
+		errs = append(errs, fmt.Errorf("GPU %s has no CDI device: %s: %w", id, kept.Left[id], sharing.ErrNotFound))
 	}
-	derived, err := cdi.Derive(from, present(gpus))
-	if err != nil {
-		return err
-	}
-	if derived.File.Name != "" {
-		more, err := cdi.Install(c.cdiDir, []cdi.File{derived.File})
-		if err != nil {
-			return err
-		}
-		written = append(written, more...)
-	}
-	if len(written) > 0 {
-		c.log.Info("CDI specs written", "dir", c.cdiDir, "files", written)
-	}
-	var missing []error
-	for id, why := range derived.Left {
-		missing = append(missing, fmt.Errorf("GPU %s: %s: %w", id, why, sharing.ErrNotFound))
-	}
-	return errors.Join(missing...)
+	return errors.Join(errs...)
 }
 
 // present leaves out the GPUs that the driver does not show: they keep what the spec has for them only while
