@@ -39,6 +39,11 @@ func (h *handlers) Configure(_ context.Context, _, runtime, version string) (api
 // Synchronize passes on what the runtime has. It comes once per connection, while no container is being made.
 func (h *handlers) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	s := h.s
+	if s.trunk.over() {
+		// The stub forgets the parts of a list that it has collected when the connection ends, and then takes a
+		// last part that is already here for the whole list.
+		return nil, fmt.Errorf("kerf: the connection has ended: %w", sharing.ErrUnavailable)
+	}
 	seen := seenOf(pods, containers)
 	_, err := within(ctx, s.jobs, h.limit(ctx), "taking in the containers there are", func(ctx context.Context) (struct{}, error) {
 		select {

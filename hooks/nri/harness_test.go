@@ -107,7 +107,7 @@ func (c *containerd) start() *containerd {
 			c.conns = append(c.conns, in, out)
 			c.mu.Unlock()
 			pipe := func(a, b net.Conn) {
-				io.Copy(a, b)
+				_, _ = io.Copy(a, b)
 				a.Close()
 				b.Close()
 			}

@@ -33,7 +33,8 @@ const (
 // session is one connection to the container runtime.
 type session struct {
 	*run
-	stub stub.Stub
+	stub  stub.Stub
+	trunk *watched
 	// timeout is what the runtime gives a request.
 	timeout atomic.Int64
 	// tooOld is set, before anything else comes, when the runtime cannot tell what a guarded container is.
@@ -58,7 +59,7 @@ func (r *run) serve(ctx context.Context) (synchronised bool, err error) {
 	}
 	trunk := &watched{Conn: conn, gone: make(chan struct{})}
 	defer trunk.Close()
-	s := &session{run: r}
+	s := &session{run: r, trunk: trunk}
 	s.timeout.Store(int64(stub.DefaultRequestTimeout))
 	closed := make(chan struct{})
 	var once sync.Once
@@ -69,7 +70,7 @@ func (r *run) serve(ctx context.Context) (synchronised bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("make the NRI plugin: %w", err)
 	}
-	if err := s.start(ctx, trunk); err != nil {
+	if err := s.start(ctx); err != nil {
 		s.end(fmt.Sprintf("the container runtime did not take the NRI plugin: %v; see its log", err))
 		s.await(closed)
 		return false, fmt.Errorf("register with NRI: %w", err)
@@ -87,7 +88,7 @@ func (r *run) serve(ctx context.Context) (synchronised bool, err error) {
 
 // start registers the plugin. The stub waits without limit for the configuration that follows a registration,
 // holding its lock: when the connection ends in between, the configuration is delivered here, and refused.
-func (s *session) start(ctx context.Context, trunk *watched) error {
+func (s *session) start(ctx context.Context) error {
 	started := make(chan error, 1)
 	go func() { started <- s.stub.Start(ctx) }()
 	timer := time.NewTimer(startLimit)
@@ -96,7 +97,7 @@ func (s *session) start(ctx context.Context, trunk *watched) error {
 	select {
 	case err := <-started:
 		return err
-	case <-trunk.gone:
+	case <-s.trunk.gone:
 		err = fmt.Errorf("the connection ended during the registration: %w", sharing.ErrUnavailable)
 	case <-timer.C:
 		err = fmt.Errorf("the registration is not done after %s: %w", startLimit, sharing.ErrUnavailable)
@@ -104,7 +105,7 @@ func (s *session) start(ctx context.Context, trunk *watched) error {
 		err = ctx.Err()
 	}
 	s.givenUp.Store(true)
-	_ = trunk.Close() // it may be closed already; what matters is err
+	_ = s.trunk.Close() // it may be closed already; what matters is err
 	select {
 	case own := <-started:
 		return errors.Join(own, err)
@@ -154,6 +155,16 @@ type watched struct {
 	net.Conn
 	once sync.Once
 	gone chan struct{}
+}
+
+// over tells whether it has ended.
+func (w *watched) over() bool {
+	select {
+	case <-w.gone:
+		return true
+	default:
+		return false
+	}
 }
 
 // Read notes the end.

@@ -4,6 +4,7 @@
 package nri
 
 import (
+	"maps"
 	"strings"
 
 	"github.com/containerd/nri/pkg/api"
@@ -21,9 +22,7 @@ type specGen struct {
 // the resolving of CDI devices and may be nil.
 func applied(c *api.Container, a *api.ContainerAdjustment, cdi func(*specs.Spec, []string) error) (*specs.Spec, error) {
 	g := &specGen{spec: &specs.Spec{Process: &specs.Process{Env: append([]string(nil), c.GetEnv()...)}, Annotations: map[string]string{}, Linux: &specs.Linux{}}}
-	for k, v := range c.GetAnnotations() {
-		g.spec.Annotations[k] = v
-	}
+	maps.Copy(g.spec.Annotations, c.GetAnnotations())
 	if cdi == nil {
 		cdi = func(*specs.Spec, []string) error { return nil }
 	}
