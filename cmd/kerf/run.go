@@ -24,44 +24,58 @@ type runOptions struct {
 	flags            sharing.Flags
 	name, statusFile string
 	quiet            bool
+	image            imageOptions
 }
 
 func (a *app) runCommand() *cobra.Command {
 	o := &runOptions{}
 	c := &cobra.Command{
-		Use:   "run [flags] -- COMMAND [ARG...]",
-		Short: "Run a command on a piece of a GPU",
+		Use:   "run [flags] [--image IMAGE] -- COMMAND [ARG...]",
+		Short: "Run a command, or a container, on a piece of a GPU",
 		Long: `Run a command on a piece of a GPU, or on whole GPUs, held to its size.
 
 kerf becomes the command: signals, exit status and terminal are the command's own. The grant ends when the
 command and all that it started have ended.
+
+With --image, the command runs in a container of containerd, in the namespace "kerf": with the image's files,
+the host's network, its own processes, and no GPU but the grant's. It has a terminal when kerf has one. kerf
+stays, passes signals on, and removes the container in the end. This needs root, and an agent that was started
+with --containers.
 
 Exit status: the command's own; 125 when Kerf refused or failed (the reason is on stderr and in the status
 file), 126 when the command cannot be executed, 127 when it is not found. A signal while kerf still waits for
 the agent ends it as that signal does (130 for ctrl-C).`,
 		Example: `  kerf run --memory 10GiB -- python train.py
   kerf run --memory 10GiB --percent 25 --name train -- python train.py
-  kerf run --gpus 2 -- ./bench`,
+  kerf run --gpus 2 -- ./bench
+  kerf run --memory 10GiB --image nvcr.io/nvidia/pytorch:24.05-py3 -v /data:/data -- python /data/train.py`,
 		RunE: func(c *cobra.Command, args []string) error { return a.run(c, o, args) },
 	}
 	// What cannot be parsed is refused like everything else that run refuses.
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return a.badRunFlag(err) })
 	f := c.Flags()
 	f.SetInterspersed(false)
-	f.StringVar(&o.flags.Memory, "memory", "", "GPU memory, such as 10GiB: the total over its GPUs")
-	f.StringVar(&o.flags.Percent, "percent", "", "share of a GPU's compute, 1 to 100 per GPU; alone, also of its memory")
-	f.StringVar(&o.flags.GPUs, "gpus", "", "number of GPUs: whole ones when given alone, else those that the amounts are divided over")
-	f.StringArrayVar(&o.flags.Models, "gpu-model", nil, "only GPUs whose model matches this glob, '!GLOB' for all others (repeatable)")
-	f.StringArrayVar(&o.flags.UUIDs, "gpu-uuid", nil, "only the GPU with this UUID (repeatable)")
-	f.StringVar(&o.flags.Placement, "placement", "", "pack (fill GPUs up) or spread (prefer empty ones)")
-	f.StringVar(&o.flags.Profile, "profile", "", "a profile of the agent's configuration; other flags narrow it")
-	f.StringVar(&o.flags.Level, "level", "", "the least enforcement level accepted: exclusive, hardware, driver, client, reactive, none")
+	defineAmounts(c, &o.flags)
 	f.StringVar(&o.name, "name", "", "name of the grant, unique among living ones")
 	f.StringVar(&o.statusFile, "status-file", "", "write the grant, or the reason why there is none, to this file as JSON")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "no warnings")
+	o.image.define(c)
+	return c
+}
+
+// defineAmounts are the flags that say what is asked for.
+func defineAmounts(c *cobra.Command, flags *sharing.Flags) {
+	f := c.Flags()
+	f.StringVar(&flags.Memory, "memory", "", "GPU memory, such as 10GiB: the total over its GPUs")
+	f.StringVar(&flags.Percent, "percent", "", "share of a GPU's compute, 1 to 100 per GPU; alone, also of its memory")
+	f.StringVar(&flags.GPUs, "gpus", "", "number of GPUs: whole ones when given alone, else those that the amounts are divided over")
+	f.StringArrayVar(&flags.Models, "gpu-model", nil, "only GPUs whose model matches this glob, '!GLOB' for all others (repeatable)")
+	f.StringArrayVar(&flags.UUIDs, "gpu-uuid", nil, "only the GPU with this UUID (repeatable)")
+	f.StringVar(&flags.Placement, "placement", "", "pack (fill GPUs up) or spread (prefer empty ones)")
+	f.StringVar(&flags.Profile, "profile", "", "a profile of the agent's configuration; other flags narrow it")
+	f.StringVar(&flags.Level, "level", "", "the least enforcement level accepted: exclusive, hardware, driver, client, reactive, none")
 	complete(c, "placement", "pack", "spread")
 	complete(c, "level", "exclusive", "hardware", "driver", "client", "reactive", "none")
-	return c
 }
 
 // complete offers values for a flag to the shell.
@@ -111,7 +125,8 @@ func (o *runOptions) check(c *cobra.Command, args []string) (sharing.Request, er
 	if o.name != "" {
 		errs = append(errs, sharing.ValidateName("--name", o.name))
 	}
-	if len(args) == 0 {
+	errs = append(errs, o.image.check(c))
+	if len(args) == 0 && o.image.ref == "" {
 		errs = append(errs, sharing.Invalid("the command", "", "write it after --, as in kerf run --memory 10GiB -- python train.py", "is missing"))
 	}
 	errs = append(errs, (&statusFile{path: o.statusFile}).writable())

@@ -37,48 +37,70 @@ func claimRequest(r sharing.Request, name string) *nodev1.ClaimRequest {
 // been made and whose answer was lost would be held as long as this process lives, so then it gives up, and
 // the end of the process gives it back.
 func claim(ctx context.Context, dir string, r *nodev1.ClaimRequest) (*nodeclient.Client, *nodev1.Grant, error) {
+	return claimBy(ctx, dir, func(client *nodeclient.Client) (*nodev1.Grant, error) {
+		grant, err := client.Claim(ctx, r)
+		if err == nil && grant.GetId() == "" {
+			err = errNoGrant
+		}
+		return grant, err
+	})
+}
+
+// claimContainer is claim for a container that a hook arms.
+func claimContainer(ctx context.Context, dir string, r *nodev1.ClaimRequest) (*nodeclient.Client, *nodev1.ClaimResponse, error) {
+	return claimBy(ctx, dir, func(client *nodeclient.Client) (*nodev1.ClaimResponse, error) {
+		resp, err := client.ClaimForContainer(ctx, r)
+		if err == nil && resp.GetGrant().GetId() == "" {
+			err = errNoGrant
+		}
+		return resp, err
+	})
+}
+
+var errNoGrant = fmt.Errorf("claim: the agent's answer names no grant: %w", sharing.ErrUnavailable)
+
+func claimBy[T any](ctx context.Context, dir string, ask func(*nodeclient.Client) (T, error)) (*nodeclient.Client, T, error) {
+	var none T
 	start := time.Now()
 	window := readyWindow
 	for {
 		waited, err := nodeclient.Await(ctx, dir, restartWindow-time.Since(start))
 		if err != nil {
-			return nil, nil, err
+			return nil, none, err
 		}
 		if waited {
 			window = restartWindow
 		}
-		client, grant, err := claimOnce(ctx, dir, r)
+		client, answer, err := claimOnce(dir, ask)
 		if err == nil {
-			return client, grant, nil
+			return client, answer, nil
 		}
 		if errors.Is(err, nodeclient.ErrRestarting) {
 			window = restartWindow
 		} else if !errors.Is(err, nodeclient.ErrNotReady) {
-			return nil, nil, err
+			return nil, none, err
 		}
 		if time.Since(start)+claimPause > window {
-			return nil, nil, err
+			return nil, none, err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, nil, context.Cause(ctx)
+			return nil, none, context.Cause(ctx)
 		case <-time.After(claimPause):
 		}
 	}
 }
 
 // claimOnce asks over a connection of its own, which is the client's on success.
-func claimOnce(ctx context.Context, dir string, r *nodev1.ClaimRequest) (*nodeclient.Client, *nodev1.Grant, error) {
+func claimOnce[T any](dir string, ask func(*nodeclient.Client) (T, error)) (*nodeclient.Client, T, error) {
+	var none T
 	client, err := nodeclient.New(dir)
 	if err != nil {
-		return nil, nil, err
+		return nil, none, err
 	}
-	grant, err := client.Claim(ctx, r)
-	if err == nil && grant.GetId() == "" {
-		err = fmt.Errorf("claim: the agent's answer names no grant: %w", sharing.ErrUnavailable)
-	}
+	answer, err := ask(client)
 	if err != nil {
-		return nil, nil, errors.Join(err, client.Close())
+		return nil, none, errors.Join(err, client.Close())
 	}
-	return client, grant, nil
+	return client, answer, nil
 }

@@ -23,7 +23,14 @@ import (
 // return.
 func (a *app) run(c *cobra.Command, o *runOptions, args []string) error {
 	report := &statusFile{path: o.statusFile}
-	err := a.runReported(c, o, report, args)
+	if o.image.ref != "" {
+		return a.runImage(c, o, report, args)
+	}
+	return a.refuse(report, a.runReported(c, o, report, args))
+}
+
+// refuse is the failure for an error before the command ran, which the status file is told too.
+func (a *app) refuse(report *statusFile, err error) error {
 	var stopped *interruptedError
 	var f *failure
 	code := exitRefused
@@ -113,11 +120,7 @@ func (a *app) become(o *runOptions, report *statusFile, armed *nodev1.ArmRespons
 // hide masks the node's other GPUs where this process may, and returns what the user should know. With the
 // right to mask, a mask that does not work is an error: the command would see GPUs that are not its own.
 func hide(armed *nodev1.ArmResponse) (warnings []string, err error) {
-	if g := armed.GetGrant(); g.GetLevel() == sharing.LevelNone.String() || g.GetLevel() == sharing.LevelUnknown.String() {
-		w := "this grant is not enforced (level " + g.GetLevel() + ")"
-		if g.GetLevelReason() != "" {
-			w += ": " + g.GetLevelReason()
-		}
+	if w := unenforced(armed.GetGrant()); w != "" {
 		warnings = append(warnings, w)
 	}
 	switch others := armed.GetHide(); {
@@ -130,6 +133,18 @@ func hide(armed *nodev1.ArmResponse) (warnings []string, err error) {
 		warnings = append(warnings, "the other GPUs of this machine stay reachable for the command: hiding them needs CAP_SYS_ADMIN")
 	}
 	return warnings, nil
+}
+
+// unenforced is what the user should know of a grant that nothing holds; empty for any other.
+func unenforced(g *nodev1.Grant) string {
+	if g.GetLevel() != sharing.LevelNone.String() && g.GetLevel() != sharing.LevelUnknown.String() {
+		return ""
+	}
+	w := "this grant is not enforced (level " + g.GetLevel() + ")"
+	if g.GetLevelReason() != "" {
+		w += ": " + g.GetLevelReason()
+	}
+	return w
 }
 
 // isScript tells text from a binary in the way of shells: there is no NUL in its first line.

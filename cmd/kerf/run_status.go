@@ -75,24 +75,29 @@ func (f *statusFile) clear() error {
 }
 
 // running says that the command is about to run on g.
-func (f *statusFile) running(g *nodev1.Grant) error { return f.write("running", g, nil) }
+func (f *statusFile) running(g *nodev1.Grant) error { return f.write("running", g, os.Getpid(), nil) }
+
+// runningAs says that the command runs on g, as another process than this.
+func (f *statusFile) runningAs(g *nodev1.Grant, pid int) error {
+	return f.write("running", g, pid, nil)
+}
 
 // refused says why there is no grant. A status file that was itself the mistake is left alone.
 func (f *statusFile) refused(why error) error {
 	if f.writable() == nil {
-		return f.write("refused", nil, why)
+		return f.write("refused", nil, os.Getpid(), why)
 	}
 	return nil
 }
 
-func (f *statusFile) write(state string, grant *nodev1.Grant, why error) error {
+func (f *statusFile) write(state string, grant *nodev1.Grant, pid int, why error) error {
 	if f.path == "" {
 		return nil
 	}
 	g := present.FromGrant(grant)
 	s := runStatus{
 		State: state, ID: g.ID, Name: g.Name, GPUs: g.GPUs, MemoryBytes: g.MemoryBytes, Percent: g.Percent,
-		Level: g.Level, LevelReason: g.LevelReason, Cgroup: g.Cgroup, PID: os.Getpid(),
+		Level: g.Level, LevelReason: g.LevelReason, Cgroup: g.Cgroup, PID: pid,
 	}
 	if why != nil {
 		text := why.Error()

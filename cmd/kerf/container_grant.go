@@ -1,0 +1,48 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	"github.com/kerf-gpu/kerf/hooks/oci"
+	"github.com/kerf-gpu/kerf/internal/cdi"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// containerGrant is a grant as it is put into an OCI spec. The GPUs' device files and libraries are those of
+// the node's CDI specs.
+func containerGrant(resp *nodev1.ClaimResponse) (oci.Grant, error) {
+	in, id := resp.GetContainer(), resp.GetGrant().GetId()
+	out := oci.Grant{ID: id, HookPath: in.GetHookPath(), Socket: in.GetHookSocket(), Env: in.GetEnv(), Note: in.GetNote()}
+	for _, s := range in.GetAsks() {
+		a, err := sharing.ParseAsk(s)
+		if err != nil {
+			return oci.Grant{}, fmt.Errorf("grant %q: %w", id, err)
+		}
+		out.Asks = append(out.Asks, a)
+	}
+	var gpus []sharing.GPUID
+	for _, name := range in.GetCdiDevices() {
+		uuid, ok := strings.CutPrefix(name, sharing.CDIGPU+"=")
+		gpu, err := sharing.ParseGPUID("CDI device", uuid)
+		if !ok || err != nil {
+			return oci.Grant{}, fmt.Errorf("grant %q: the agent names the device %q, which is no GPU of %s: %w", id, name, sharing.CDIGPU, sharing.ErrInvalid)
+		}
+		gpus = append(gpus, gpu)
+	}
+	dirs := in.GetCdiDirs()
+	if len(gpus) == 0 || len(dirs) == 0 {
+		return oci.Grant{}, fmt.Errorf("grant %q: the agent names no GPU, or no directory of CDI specs: %w", id, sharing.ErrUnavailable)
+	}
+	var err error
+	// Kerf's own specs lie in the directory of the highest precedence.
+	out.Edits, err = cdi.EditsFor(dirs[len(dirs)-1], gpus)
+	if err != nil {
+		return oci.Grant{}, fmt.Errorf("grant %q: %w", id, err)
+	}
+	return out, nil
+}
