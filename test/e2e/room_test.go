@@ -1,0 +1,87 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// crowd is a GPU that tests fill which run beside others: it is the last that those would be put on.
+const crowd = 7
+
+// pinned asks for GiB of one GPU.
+func (e *testCase) pinned(name string, gpu, n int, run string) podSpec {
+	e.Helper()
+	s := one(name, gibs(n), run)
+	s.annotations = map[string]string{"kerf.dev/gpu-uuid": e.node.gpus(e.T)[gpu].UUID}
+	return s
+}
+
+// A pod that is larger than any GPU is told so with the numbers, and that this node will never give it. One that is
+// larger than the node does not come to it.
+func TestTooLargeForever(t *testing.T) {
+	t.Parallel()
+	e := beginWithAgent(t)
+	gpu := e.create(one("gpu", gibs(100), hold))
+	node := e.create(one("node", gibs(700), hold))
+	spec := one("over", gibs(400), hold)
+	spec.annotations = map[string]string{"kerf.dev/gpus": "4"}
+	over := e.create(spec)
+	gpu.event("FailedCreatePodSandBox", "gpu-memory-gib=100 in container main", "no room for 100GiB of one GPU",
+		"no GPU of this node could ever give it", "this node will never give it", "GPU 0-7", "79.1GiB")
+	over.event("FailedCreatePodSandBox", "400GiB over 4 GPUs", "100GiB", "this node will never give it")
+	node.event("FailedScheduling", "Insufficient kerf.dev/gpu-memory-gib")
+	for _, p := range []*pod{gpu, over, node} {
+		if o := p.get(); o.Status.Phase != corev1.PodPending || len(p.seen) > 0 {
+			t.Errorf("%s: %s", p.name, describe(o))
+		}
+		if all := e.grantsOf(p); len(all) > 0 {
+			t.Errorf("%s waits and holds %+v", p.name, all)
+		}
+	}
+}
+
+// Pods for which there is no room now wait, say so with the numbers, hold nothing meanwhile, and run when there is
+// room, whatever their restart policy.
+func TestWaitsForRoom(t *testing.T) {
+	t.Parallel()
+	e := beginWithAgent(t)
+	holder := e.create(e.pinned("holder", crowd, 60, hold))
+	holder.running()
+	var waiting []*pod
+	for _, policy := range []corev1.RestartPolicy{corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure, corev1.RestartPolicyAlways} {
+		s := e.pinned("waits-"+strings.ToLower(string(policy)), crowd, 20, hold)
+		s.restart = policy
+		if policy == corev1.RestartPolicyAlways { // two containers, of which one would fit
+			s.containers = append(s.containers, container{name: "second", run: hold, limits: gibs(1)})
+		}
+		waiting = append(waiting, e.create(s))
+	}
+	for _, p := range waiting {
+		text := p.event("FailedCreatePodSandBox", "no room for 20GiB of one GPU", "kubelet tries again until there is room")
+		if !strings.Contains(text, fmt.Sprintf("GPU %d", crowd)) || !strings.Contains(text, "20GiB asked") {
+			t.Errorf("the event does not tell the numbers: %s", text)
+		}
+		if o := p.get(); o.Status.Phase != corev1.PodPending || len(p.seen) > 0 {
+			t.Errorf("%s", describe(o))
+		}
+		if all := e.grantsOf(p); len(all) > 0 {
+			t.Errorf("%s waits and holds %+v", p.name, all)
+		}
+	}
+	e.wantHeld(holder, "main", share(60*gib, 0))
+	holder.delete()
+	freed := time.Now()
+	for _, p := range waiting {
+		p.running()
+		t.Logf("%s ran %v after room appeared", p.name, time.Since(freed).Round(100*time.Millisecond))
+		e.wantHeld(p, "main", share(20*gib, 0))
+	}
+	e.wantHeld(waiting[2], "second", share(gib, 0))
+}
