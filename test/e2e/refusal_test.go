@@ -1,0 +1,120 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// mounting is a pod that mounts a path of its node.
+func mounting(path string, limits map[string]string) podSpec {
+	s := one("mounting", limits, hold)
+	s.edit = func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path}}}}
+		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "host", MountPath: "/host"}}
+	}
+	return s
+}
+
+// secured is a pod whose second container, which asks for nothing, may more than others.
+func secured(c corev1.SecurityContext, limits map[string]string) podSpec {
+	s := one("secured", limits, hold)
+	s.containers = append(s.containers, container{name: "beside", run: hold})
+	s.edit = func(p *corev1.Pod) { p.Spec.Containers[1].SecurityContext = &c }
+	return s
+}
+
+// What would lead past the caps is not let in, and its author is told what to do instead.
+func TestWaysPastAreRefused(t *testing.T) {
+	t.Parallel()
+	e := begin(t)
+	const past = "reaches GPUs past Kerf; ask for GPUs with kerf.dev resources"
+	const strong = "it could take off its own cap; leave that out, or ask for no kerf.dev resource"
+	for name, c := range map[string]struct {
+		pod  podSpec
+		said string
+	}{
+		"device file":               {mounting("/dev/nvidia0", nil), past},
+		"device file, roundabout":   {mounting("/dev/./nvidia0", nil), past},
+		"Kerf's sockets":            {mounting("/var/run/kerf", nil), past},
+		"Kerf's hook":               {mounting("/opt/kerf", nil), past},
+		"CDI specs":                 {mounting("/etc/cdi", nil), past},
+		"kubelet's plugins":         {mounting("/var/lib/kubelet/device-plugins", nil), past},
+		"all devices, with a share": {mounting("/dev", gibs(1)), past},
+		"all files, with a share":   {mounting("/", gibs(1)), past},
+		"NRI, with a share":         {mounting("/var/run/nri", gibs(1)), past},
+		"cgroups, with a share":     {mounting("/sys/fs/cgroup", gibs(1)), past},
+		"privileged beside a share": {secured(corev1.SecurityContext{Privileged: new(true)}, gibs(1)), strong},
+		"SYS_ADMIN beside a GPU": {
+			secured(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}}, wholeGPUs(1)), strong,
+		},
+		"parts and whole GPUs": {one("mixed", both(gibs(1), wholeGPUs(1)), hold), "one container asks for one kind"},
+	} {
+		if said := e.refused(c.pod); !strings.Contains(said, c.said) {
+			t.Errorf("%s: refused with %q, want %q in it", name, said, c.said)
+		}
+	}
+	// The same without a share is none of Kerf's business.
+	harmless := e.create(secured(corev1.SecurityContext{Privileged: new(true)}, nil))
+	harmless.running()
+}
+
+// Who writes 10Gi into a Deployment or a Job is told there, and not by pods that do not come.
+func TestTemplatesAreRefused(t *testing.T) {
+	t.Parallel()
+	e := begin(t)
+	labels := map[string]string{"app": "a"}
+	template := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: labels},
+		Spec:       one("a", map[string]string{"kerf.dev/gpu-memory-gib": "10Gi"}, hold).object("").Spec,
+	}
+	const want = `kerf.dev/gpu-memory-gib must be a whole number from 1 to 100000, and is "10Gi"; write 10, the unit is GiB`
+	_, err := e.client.BatchV1().Jobs(e.namespace).Create(background(), &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: batchv1.JobSpec{Template: template},
+	}, metav1.CreateOptions{})
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a job: %v", err)
+	}
+	template.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	_, err = e.client.AppsV1().Deployments(e.namespace).Create(background(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "a"},
+		Spec:       appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
+	}, metav1.CreateOptions{})
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a deployment: %v", err)
+	}
+}
+
+// Where a pod lies is the scheduler's to write: nobody else adds it to a pod that runs, nor through a binding.
+func TestPlacementIsTheSchedulers(t *testing.T) {
+	t.Parallel()
+	e := begin(t)
+	spec := one("placed", gibs(1), hold)
+	spec.edit = func(p *corev1.Pod) { p.Spec.SchedulerName = "somebody-elses" }
+	p := e.create(spec)
+	const want = "annotations placement.kerf.dev/* are written by the scheduler alone"
+	uuid := e.node.gpus(t)[3].UUID
+	patch := []byte(`{"metadata":{"annotations":{"placement.kerf.dev/main":"` + uuid + `"}}}`)
+	_, err := e.client.CoreV1().Pods(p.namespace).Patch(background(), p.name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a patch of the pod: %v", err)
+	}
+	err = e.client.CoreV1().Pods(p.namespace).Bind(background(), &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Name: p.name, Annotations: map[string]string{"placement.kerf.dev/main": uuid}},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: e.node.env["NODE_NAME"]},
+	}, metav1.CreateOptions{})
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a binding: %v", err)
+	}
+	if o := p.get(); o.Spec.NodeName != "" || o.Annotations["placement.kerf.dev/main"] != "" {
+		t.Errorf("it was bound to %q, with %v", o.Spec.NodeName, o.Annotations)
+	}
+}
