@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -103,7 +104,12 @@ func (r *imageRun) start(ctx context.Context, request *nodev1.ClaimRequest) (err
 	r.container, err = r.runtime.Create(ctx, containerd.ContainerOptions{
 		ID: "kerf-run-" + grant.ID, Image: image, Args: r.args, Env: o.environment(r.app.environ()), Dir: o.dir, Mounts: o.mounts,
 		TTY: r.console != nil, Stdin: r.app.in, Stdout: r.app.out, Stderr: r.app.errOut,
-		Edit: func(s *specs.Spec) error { return oci.Patch(s, grant) },
+		Edit: func(s *specs.Spec) error {
+			if len(s.Process.Args) == 0 {
+				return sharing.Invalid("the command", "", "write it after --", "is missing, and the image has none")
+			}
+			return oci.Patch(s, grant)
+		},
 	})
 	if err != nil {
 		return err
@@ -122,18 +128,26 @@ func (r *imageRun) start(ctx context.Context, request *nodev1.ClaimRequest) (err
 // tells it in words alone.
 func startFailure(args []string, err error) error {
 	text := err.Error()
-	code := exitRefused
-	switch exec := strings.Contains(text, `exec: "`) || strings.Contains(text, "exec /"); {
-	case strings.Contains(text, "createRuntime"): // a hook's own words may look like anything
-	case exec && (strings.Contains(text, "executable file not found") || strings.Contains(text, "no such file or directory")):
-		code = exitNotFound
-	case exec && (strings.Contains(text, "permission denied") || strings.Contains(text, "exec format error") || strings.Contains(text, "is a directory")):
-		code = exitNotExec
+	if strings.Contains(text, "createRuntime") { // a hook's own words may look like anything
+		return err
 	}
-	if code != exitRefused && len(args) > 0 {
-		err = fmt.Errorf("%q: %w", args[0], err)
+	_, why, ok := strings.Cut(text, `exec: "`)
+	if !ok {
+		_, why, ok = strings.Cut(text, "exec /")
 	}
-	return &failure{code, err}
+	command := "the image's command"
+	if len(args) > 0 {
+		command = strconv.Quote(args[0])
+	}
+	if ok && (strings.Contains(why, "executable file not found") || strings.Contains(why, "no such file or directory")) {
+		return &failure{exitNotFound, fmt.Errorf("%s: command not found in the image", command)}
+	}
+	for _, reason := range []string{"permission denied", "exec format error", "is a directory"} {
+		if ok && strings.Contains(why, reason) {
+			return &failure{exitNotExec, fmt.Errorf("%s: cannot be executed in the image: %s", command, reason)}
+		}
+	}
+	return err
 }
 
 // wait passes signals on until the program has ended.

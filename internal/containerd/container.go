@@ -167,6 +167,9 @@ func (k *Container) Start(ctx context.Context) error {
 	}
 	k.task = task
 	in.onEnd(func() {
+		if k.options.TTY {
+			return // a terminal has no end; to close it would hang up on the program
+		}
 		// The shim keeps the other end open, so the program sees the end of its input only when told so. A
 		// program that has ended meanwhile needs no telling.
 		_ = task.CloseIO(context.WithoutCancel(ctx), containerd.WithStdinCloser)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
+	"google.golang.org/grpc/status"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -40,7 +41,9 @@ func (c *Client) plain(ctx context.Context, doing string, err error) error {
 	if cause := context.Cause(ctx); cause != nil && errors.Is(cause, context.Canceled) {
 		return fmt.Errorf("%s: %w", doing, cause)
 	}
-	err = errgrpc.ToNative(err)
+	if _, wire := status.FromError(err); wire {
+		err = errgrpc.ToNative(err) // what is native already would lose its kind
+	}
 	if errdefs.IsUnavailable(err) || errdefs.IsDeadlineExceeded(err) {
 		if failed := c.link.state(); failed != nil {
 			return c.link.explain(doing, failed)

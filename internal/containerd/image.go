@@ -44,6 +44,9 @@ const (
 	hostsDir = "/etc/containerd/certs.d"
 )
 
+// errNoImage: the runtime answers, and has no such image.
+var errNoImage = fmt.Errorf("not on this machine: %w", sharing.ErrNotFound)
+
 // Image is an image in the namespace of kerf, unpacked and ready to run.
 type Image struct {
 	// Name is its full name, such as "docker.io/library/busybox:1.36".
@@ -65,7 +68,7 @@ func (c *Client) Image(ctx context.Context, ref string, pull Pull, notice func(s
 	var image containerd.Image
 	if pull != PullAlways {
 		image, err = c.local(ctx, ref, name)
-		if err != nil && (pull == PullNever || !errors.Is(err, sharing.ErrNotFound)) {
+		if err != nil && (pull == PullNever || !errors.Is(err, errNoImage)) {
 			return nil, err
 		}
 	}
@@ -110,7 +113,7 @@ func (c *Client) local(ctx context.Context, ref, name string) (containerd.Image,
 			return c.adopt(ctx, from, image)
 		}
 	}
-	return nil, fmt.Errorf("image %q is not on this machine: %w", name, sharing.ErrNotFound)
+	return nil, fmt.Errorf("image %q: %w", name, errNoImage)
 }
 
 // adopt makes an image of another namespace known in ctx's. containerd keeps content once: what it has is

@@ -6,6 +6,7 @@ package containerd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -15,9 +16,12 @@ import (
 	"time"
 
 	introspectionv1 "github.com/containerd/containerd/api/services/introspection/v1"
+	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kerf-gpu/kerf/sharing"
@@ -171,5 +175,30 @@ func TestTimeouts(t *testing.T) {
 		if got := timeoutOf(method); got != want {
 			t.Errorf("%s: %s, want %s", method, got, want)
 		}
+	}
+}
+
+// Errors keep their kind, whether they come from the wire or from containerd's own client, and say when the
+// runtime is not there.
+func TestKinds(t *testing.T) {
+	c, _ := open(t, &fake{version: "2.4.2"})
+	for _, tt := range []struct{ err, want error }{
+		{status.Error(codes.NotFound, "x"), sharing.ErrNotFound},
+		{fmt.Errorf("a: %w", status.Error(codes.AlreadyExists, "x")), sharing.ErrConflict},
+		{fmt.Errorf("a: %w", errdefs.ErrInvalidArgument), sharing.ErrInvalid},
+		{errdefs.ErrNotImplemented, sharing.ErrUnsupported},
+		{errors.Join(errdefs.ErrPermissionDenied), sharing.ErrDenied},
+		{status.Error(codes.ResourceExhausted, "x"), sharing.ErrExhausted},
+		{context.DeadlineExceeded, sharing.ErrUnavailable},
+		{sharing.Invalid("f", "v", "r", "p"), sharing.ErrInvalid},
+		{errors.New("x"), sharing.ErrUnavailable},
+	} {
+		if got := c.plain(t.Context(), "do it", tt.err); !errors.Is(got, tt.want) || !strings.HasPrefix(got.Error(), "do it: ") {
+			t.Errorf("%v: %v, want %v", tt.err, got, tt.want)
+		}
+	}
+	absent, path := open(t, nil)
+	if _, err := absent.Image(t.Context(), "busybox:1", PullNever, nil); !errors.Is(err, ErrNoRuntime) || !strings.Contains(err.Error(), path) {
+		t.Errorf("absent: %v", err)
 	}
 }
