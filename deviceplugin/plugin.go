@@ -38,6 +38,8 @@ type Options struct {
 	// Holdings are asked when hardware is lost or withdrawn, and now and then. Nil means that no container
 	// ever holds an id.
 	Holdings Holdings
+	// Answered is told how long each answer to Allocate took, for metrics; it returns at once. It may be nil.
+	Answered func(took time.Duration)
 	// Suffix makes socket names unique: another one at each start, of 1 to 16 characters a-z and 0-9. Empty
 	// makes one by chance.
 	Suffix string
@@ -84,7 +86,7 @@ func New(o Options) *Plugin {
 	p := &Plugin{opts: o, often: holdingsOften, seldom: holdingsSeldom, kick: make(chan struct{}, 1)}
 	for _, r := range resources() {
 		p.endpoints = append(p.endpoints, &endpoint{
-			svc:    service{resource: r, board: newBoard(), gate: o.Gate, wait: preStartWait, log: o.Log},
+			svc:    service{resource: r, board: newBoard(), gate: o.Gate, wait: preStartWait, log: o.Log, answered: o.Answered},
 			dir:    o.Dir,
 			suffix: o.Suffix,
 			log:    o.Log,

@@ -25,6 +25,8 @@ type service struct {
 	gate     func(context.Context) error
 	wait     time.Duration
 	log      *slog.Logger
+	// answered is told how long an answer to Allocate took; nil where nobody asks.
+	answered func(time.Duration)
 	// began and ended are called with each stream of the list.
 	began, ended func()
 }
@@ -77,6 +79,15 @@ func message(l *list) *pluginapi.ListAndWatchResponse {
 // Allocate answers each container's ids with CDI names, or nothing at all: InvalidArgument names the id that
 // is wrong. It changes nothing.
 func (s *service) Allocate(_ context.Context, req *pluginapi.AllocateRequest) (*pluginapi.AllocateResponse, error) {
+	start := time.Now()
+	out, err := s.allocate(req)
+	if s.answered != nil {
+		s.answered(time.Since(start))
+	}
+	return out, err
+}
+
+func (s *service) allocate(req *pluginapi.AllocateRequest) (*pluginapi.AllocateResponse, error) {
 	l := s.board.cur.Load()
 	if l == nil {
 		return nil, status.Errorf(codes.Unavailable, "%s: nothing is advertised yet", s.resource)

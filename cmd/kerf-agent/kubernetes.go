@@ -47,7 +47,7 @@ func newKubernetes(c *containers) (*kubernetes, error) {
 		return nil, errors.Join(fmt.Errorf("kubelet: %w", err), k.runtimeDoor.Close())
 	}
 	k.plugin = deviceplugin.New(deviceplugin.Options{
-		Dir: filepath.Join(a.kubeletDir, "device-plugins"), Log: a.log, Gate: k.gate, Holdings: k.kubelet,
+		Dir: filepath.Join(a.kubeletDir, "device-plugins"), Log: a.log, Gate: k.gate, Holdings: k.kubelet, Answered: a.events.Allocated,
 	})
 	k.inject, err = nri.New(nri.Options{
 		Socket: a.nriSocket, Log: a.log, Node: a.runtime, Pods: k.api, Exempt: a.exempt, Failpoints: a.failpoints,
