@@ -35,17 +35,26 @@ func (r *Runtime) endable() []ledger.ClaimID {
 		if h == nil || h.busy || g.Lease == nil {
 			continue
 		}
-		populated, err := h.group.Populated()
-		if err != nil && !errors.Is(err, sharing.ErrNotFound) {
+		over, err := empty(h.group)
+		if err != nil {
 			r.log.Warn("cgroup cannot be read", "claim", g.Claim.ID, "error", err.Error())
 			continue // never end a lease on doubt
 		}
-		if !populated {
+		if over {
 			h.busy = true
 			ids = append(ids, g.Claim.ID)
 		}
 	}
 	return ids
+}
+
+// empty reports whether no process is in the group, or whether it is gone: also where another has its name.
+func empty(g cgroup.Group) (bool, error) {
+	populated, err := g.Populated()
+	if errors.Is(err, sharing.ErrNotFound) || errors.Is(err, sharing.ErrStale) {
+		return true, nil
+	}
+	return err == nil && !populated, err
 }
 
 // end takes the caps off, removes the cgroup and forgets the claim, in this order, so that a crash in

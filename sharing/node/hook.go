@@ -106,8 +106,7 @@ func (r *Runtime) endFormer(ctx context.Context, call sharing.HookCall) error {
 		g, _ := r.ledger.Get(id)
 		h := r.held[id]
 		if g.Lease != nil && g.Lease.ContainerID != call.ContainerID && !h.busy {
-			populated, perr := h.group.Populated()
-			end = !populated && (perr == nil || errors.Is(perr, sharing.ErrNotFound))
+			end, _ = empty(h.group) // on doubt it is not over
 			h.busy, former = end, g
 		}
 	}

@@ -132,7 +132,7 @@ func (r *Runtime) rebook(s sharing.Seen, rec record.Grant, h *holding) error {
 	g, exists := r.ledger.Get(c.ID)
 	old := r.held[c.ID]
 	switch {
-	case exists && old != nil && !h.hasGroup:
+	case exists && old != nil && (!h.hasGroup || formerOver(g, old, s.ID)):
 		r.rebind(old, h.use, c.ID) // it waits for its hook, and the hook for the end of the instance before it
 		return nil
 	case exists && g.Lease == nil && old != nil && !old.busy:
@@ -158,6 +158,16 @@ func (r *Runtime) rebook(s sharing.Seen, rec record.Grant, h *holding) error {
 	r.held[c.ID] = h
 	r.containers[h.use.containerID] = c.ID
 	return nil
+}
+
+// formerOver reports whether an instance before this one has the lease, and only nobody has looked yet that it
+// ended. It needs the lock.
+func formerOver(g ledger.Grant, h *holding, containerID string) bool {
+	if g.Lease == nil || g.Lease.ContainerID == containerID {
+		return false
+	}
+	over, err := empty(h.group)
+	return over && err == nil
 }
 
 // rebind makes a container instance the next user of a claim. It needs the lock.
