@@ -226,8 +226,12 @@ func (p *podPlayer) create(point string) string {
 		if p.crashes(point, inject) {
 			p.lostClaims(false)
 			p.mu.Lock()
-			id := p.containers[c.id]
+			id, known := p.containers[c.id]
 			p.mu.Unlock()
+			if !known { // the record tells of the instance before it, and no annotation was given to this one
+				m.now[ask.Ref.Container] = &instance{container: c, pod: m, ended: true}
+				return "killed at " + point + ", lost"
+			}
 			c.in, err = p.InjectionOf(id)
 		}
 	}
@@ -293,7 +297,15 @@ func (p *podPlayer) arm() string {
 		}
 		return "arm failed"
 	}
-	if err := i.hooks(); err != nil {
+	err := i.hooks()
+	if p.mu.Lock(); errors.Is(err, sharing.ErrUnavailable) && !p.witnessed {
+		p.mu.Unlock()
+		p.witness(p.seen()...) // its annotation tells what the record did not
+		err = i.hooks()
+	} else {
+		p.mu.Unlock()
+	}
+	if err != nil {
 		p.t.Errorf("arm %s: %v", i.ask.Ref, err)
 	}
 	i.armed = true
@@ -417,7 +429,9 @@ func (p *podPlayer) kill() string {
 		return "nothing"
 	}
 	i.make()
-	p.crash(point, func() { _ = p.ArmContainer(p.t.Context(), i.calls()[0]) })
+	if !p.crashes(point, func() { _ = p.ArmContainer(p.t.Context(), i.calls()[0]) }) {
+		return "nothing" // its cap was in force already, or nobody knows it yet
+	}
 	p.lostClaims(false)
 	return "killed at " + point
 }
@@ -552,7 +566,8 @@ func (p *podPlayer) end() {
 	// Limits of cgroups that ended while no record told of them went with the cgroups.
 	p.caps.set(func() {
 		for dir := range p.caps.limits {
-			if group, err := p.opt.Cgroups.Open(dir, 0); err == nil && group.Remove() == nil {
+			group, err := p.opt.Cgroups.Open(dir, 0)
+			if errors.Is(err, sharing.ErrNotFound) || err == nil && group.Remove() == nil {
 				delete(p.caps.limits, dir)
 			}
 		}

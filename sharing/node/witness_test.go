@@ -254,8 +254,11 @@ func TestWitnessOfWhatIsGone(t *testing.T) {
 // The next instance was injected while the one before it had its lease still, and then the agent restarts:
 // the record tells of the one, the annotation of the other.
 func TestTheNextInstanceIsFoundByItsNote(t *testing.T) {
-	for name, ended := range map[string]bool{"the former runs": false, "the former has ended": true} {
+	for name, tc := range map[string]struct{ ended, made bool }{
+		"the former runs": {}, "the former has ended": {ended: true}, "the former has ended, and the next is seen in its cgroup": {ended: true, made: true},
+	} {
 		t.Run(name, func(t *testing.T) {
+			ended := tc.ended
 			b := newPodBench(t)
 			b.still()
 			ask := b.app("p", "gpu-memory-gib:10")
@@ -263,6 +266,9 @@ func TestTheNextInstanceIsFoundByItsNote(t *testing.T) {
 			next := b.inject(ask)
 			if ended {
 				former.exit() // and nobody has looked
+			}
+			if tc.made {
+				next.make()
 			}
 			b.still()
 			b.leased(ask, former)
@@ -498,4 +504,22 @@ func TestAContainerOfAGrantOverARestart(t *testing.T) {
 			b.gone()
 		})
 	}
+}
+
+// The same container is started a second time: its cgroup has the name of the first, and is another.
+func TestACgroupOfTheSameName(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	c := b.run(b.app("p", "gpu-memory-gib:10"))
+	c.remove()
+	c.p = nil
+	c.make()
+	refused(t, c.hooks(), sharing.ErrUnavailable, "earlier cgroup")
+	b.Reconcile(t.Context())
+	b.leased(c.ask, nil)
+	if busy, err := c.group.Populated(); !busy {
+		t.Errorf("the second was touched: %v", err)
+	}
+	c.remove()
+	b.gone("p")
 }
