@@ -95,7 +95,7 @@ func (c *Client) List(ctx context.Context) (map[sharing.ContainerRef]map[string]
 // rest waits for half of pause to all of it, so that clients that were put off together do not come back
 // together. It reports false when ctx would end before.
 func rest(ctx context.Context, pause time.Duration) bool {
-	pause -= rand.N(pause / 2)
+	pause -= rand.N(pause / 2) //nolint:gosec // it spreads clients, and keeps no secret
 	if end, ok := ctx.Deadline(); ok && time.Until(end) < pause {
 		return false
 	}
