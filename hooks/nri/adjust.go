@@ -20,13 +20,11 @@ const (
 	visibleVoid = "void"
 )
 
-// adjustGuarded gives a container its grant.
+// adjustGuarded gives a container its grant. It needs no checkVisible: the CDI spec of kerf.dev/gpu sets the
+// variable too, and the runtime resolves CDI devices after the environment.
 func adjustGuarded(c *api.Container, in sharing.Injection) (*api.ContainerAdjustment, error) {
 	if len(in.Placement) == 0 || in.Note == "" {
 		return nil, fmt.Errorf("container %q: grant %q has no GPU or no note: %w", c.GetName(), in.Grant, sharing.ErrUnavailable)
-	}
-	if err := checkVisible(c); err != nil {
-		return nil, err
 	}
 	a := &api.ContainerAdjustment{}
 	for _, f := range in.Placement {
@@ -71,7 +69,7 @@ func setEnv(a *api.ContainerAdjustment, key, value string) {
 	a.AddEnv(key, value)
 }
 
-// checkVisible refuses a container that would keep GPUs visible in spite of setEnv. The runtime replaces the
+// checkVisible refuses a container without a grant that would keep GPUs visible in spite of setEnv. The runtime replaces the
 // first of several variables of one name, and lets those after it replace it again.
 func checkVisible(c *api.Container) error {
 	times := 0

@@ -25,6 +25,7 @@
 //   - The runtime applies a removal and an addition of the same annotation in the order of a map. So the grant
 //     is added and never removed first.
 //   - Of an environment variable that stands twice in a container, once from the image and once from the pod,
-//     the runtime replaces the first and then lets the second win. So a container whose second
-//     NVIDIA_VISIBLE_DEVICES would show GPUs is refused.
+//     the runtime replaces the first and then lets the second win. So a container without a grant whose second
+//     NVIDIA_VISIBLE_DEVICES would show GPUs is refused. One with a grant has the CDI device of its GPU, which
+//     sets the variable once more, after all others.
 package nri

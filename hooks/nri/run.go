@@ -107,7 +107,9 @@ func (j *jobs) stop() {
 	j.wg.Wait()
 }
 
-func errStopping() error { return fmt.Errorf("kerf: the agent is stopping: %w", sharing.ErrUnavailable) }
+func errStopping() error {
+	return fmt.Errorf("kerf: the agent is stopping: %w", sharing.ErrUnavailable)
+}
 
 // within does the work and waits at most limit for it. Work that is not done by then goes on, and late is told
 // what became of it, if it is not nil. The error of that case wraps sharing.ErrUnavailable.
