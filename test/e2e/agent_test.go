@@ -26,6 +26,7 @@ type gpu struct {
 	Index    int    `json:"index"`
 	Memory   uint64 `json:"memory_bytes"`
 	Reserved uint64 `json:"reserved_bytes"`
+	Used     uint64 `json:"used_bytes"`
 	Granted  uint64 `json:"granted_bytes"`
 	Percent  uint32 `json:"granted_percent"`
 	Health   string `json:"health"`
