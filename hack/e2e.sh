@@ -34,6 +34,8 @@ found=up
 trap end EXIT
 rm -rf "$dir/failures"
 
+(cd test/e2e && go test -race ./nvidiaruntime)
+
 began=$SECONDS
 "$node" up
 ready=$SECONDS

@@ -29,13 +29,13 @@ make_archive() {
 	rm -rf "$t"
 }
 
-# copy_with_libs DIR PROGRAM...: programs to DIR/usr/bin, and what they load.
+# copy_with_libs DIR PROGRAM...: programs to DIR/usr/local/bin, as the agent's Dockerfile does, and what they load.
 copy_with_libs() {
 	local dir=$1 program lib
 	shift
-	mkdir -p "$dir/usr/bin" "$dir/lib64" "$dir/lib/x86_64-linux-gnu" "$dir/usr/lib/x86_64-linux-gnu"
+	mkdir -p "$dir/usr/local/bin" "$dir/lib64" "$dir/lib/x86_64-linux-gnu" "$dir/usr/lib/x86_64-linux-gnu"
 	for program; do
-		cp "$program" "$dir/usr/bin/"
+		cp "$program" "$dir/usr/local/bin/"
 		for lib in $(ldd "$program" 2>/dev/null | grep -o '/[^ ]*' || true); do # nothing for a static one
 			mkdir -p "$dir$(dirname "$lib")"
 			cp -L "$lib" "$dir$lib"
@@ -136,7 +136,7 @@ load_images() {
 	archive gpuload $GPULOAD_REF fill_gpuload "" "$REPO/bin/gpuload" "$DEB/bin/busybox"
 	IMAGE_ENV=NVIDIA_VISIBLE_DEVICES=all \
 		archive greedy $GREEDY_REF fill_gpuload "" "$REPO/bin/gpuload" "$DEB/bin/busybox"
-	archive agent $AGENT_REF fill_programs /usr/bin/kerf-agent "${programs[@]}"
+	archive agent $AGENT_REF fill_programs /usr/local/bin/kerf-agent "${programs[@]}"
 	local name
 	for name in pause busybox gpuload greedy agent; do load $name; done
 }

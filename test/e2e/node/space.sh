@@ -167,7 +167,7 @@ private_sysctls() {
 # start_node makes the namespaces and the network link, and returns when the node's init has done its part.
 start_node() {
 	local outer init i unified=no first
-	rm -f "$RUN/node-ready"
+	rm -f "$RUN/node-ready" "$RUN"/*.pid # of a node that has ended without "stop", as with a reboot of this machine
 	: >"$RUN/cgroups"
 	hierarchies >"$RUN/hierarchies"
 	if awk '$1 == "cgroup2" && $3 == "/sys/fs/cgroup" {f = 1} END {exit !f}' "$RUN/hierarchies"; then
