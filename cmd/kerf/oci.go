@@ -57,7 +57,8 @@ func (a *app) ociPatchCommand() *cobra.Command {
 		Short: "Put a grant into the config.json of an OCI bundle",
 		Long: `Put a grant into the config.json of an OCI bundle: the GPUs' devices and libraries, and the hook that arms the
 cap before the program runs and fails the start when it cannot. The bundle is then started with runc or crun,
-as root. Each container start needs a grant, and so a patched bundle, of its own.
+as root, under an id of at least 8 characters that its cgroup's name contains, as it does by default. Each
+start needs a grant, and so a patched bundle, of its own.
 
 The grant is held for --hold; start the container within that time. From then on it is the container's, and
 ends with it. The file is replaced at once or not at all.
@@ -176,7 +177,10 @@ func (a *app) showOCI(o *ociOptions, in *nodev1.ClaimRequest, resp *nodev1.Claim
 	for _, f := range g.GetFragments() {
 		amount := "whole"
 		if !f.GetWhole() {
-			amount = fmt.Sprintf("%s, %d%%", sharing.Bytes(f.GetMemoryBytes()), f.GetPercent())
+			amount = sharing.Bytes(f.GetMemoryBytes()).String()
+			if f.GetPercent() > 0 {
+				amount += fmt.Sprintf(", %d%%", f.GetPercent())
+			}
 		}
 		text += fmt.Sprintf("gpu     %s (%s)\n", f.GetGpu(), amount)
 	}

@@ -126,6 +126,7 @@ func restore(original, known, patched any, at []string) error {
 			}
 			switch {
 			case blank(value): // what says nothing may be left out
+			case knownAs(k, name): // the decoder took it for that one
 			case !isMap || inList(path):
 				return sharing.Invalid(strings.Join(path, "."), "", "take it out, or use a newer kerf", "is a field that this kerf does not know")
 			case p[name] == nil:
@@ -144,6 +145,16 @@ func restore(original, known, patched any, at []string) error {
 		}
 	}
 	return nil
+}
+
+// knownAs tells whether a field goes by this name in other letter case, to which the decoder pays no regard.
+func knownAs(fields map[string]any, name string) bool {
+	for field := range fields {
+		if strings.EqualFold(field, name) {
+			return true
+		}
+	}
+	return false
 }
 
 func inList(path []string) bool {

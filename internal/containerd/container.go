@@ -72,6 +72,8 @@ type Container struct {
 	// waiting is the context of the wait, which stopWait ends.
 	waiting  context.Context //nolint:containedctx // it outlives every call
 	stopWait context.CancelFunc
+	// broken is true once a wait broke off.
+	broken bool
 }
 
 // Create makes a container with the host's network, its own file system and its own view of processes. No
@@ -212,9 +214,14 @@ func (k *Container) Wait(ctx context.Context) (int, error) {
 // waitAgain waits anew after a wait that broke off, or says that it cannot.
 func (k *Container) waitAgain(ctx context.Context, broken error) error {
 	doing := fmt.Sprintf("wait for container %q", k.container.ID())
-	if err := k.client.plain(ctx, doing, broken); !errors.Is(err, sharing.ErrUnavailable) {
+	switch err := k.client.plain(ctx, doing, broken); {
+	case errors.Is(err, sharing.ErrNotFound) && k.broken:
+		// A runtime that starts anew cleans up what it finds ended, and its status with it.
+		return &Error{doing + ": it ended while the container runtime was away, and its exit status is lost", sharing.ErrLost}
+	case !errors.Is(err, sharing.ErrUnavailable):
 		return err
 	}
+	k.broken = true
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
