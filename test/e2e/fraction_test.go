@@ -24,17 +24,20 @@ func TestAgentBecomesReady(t *testing.T) {
 	}
 }
 
-// kubelet offers the GiB that the node can give.
+// kubelet offers what the node can give: whole GiB of each GPU, percent, and the GPUs themselves.
 func TestNodeCapacity(t *testing.T) {
 	t.Parallel()
 	e := beginWithAgent(t)
-	var want int64
+	want := map[string]int64{}
 	for _, g := range e.node.gpus(t) {
-		want += int64((g.Memory - g.Reserved) / gib)
+		want["kerf.dev/gpu-memory-gib"] += int64((g.Memory - g.Reserved) / gib)
+		want["kerf.dev/gpu-percent"] += 100
+		want["kerf.dev/gpu"]++
 	}
-	all, usable, err := e.capacity("kerf.dev/gpu-memory-gib")
-	if err != nil || all != want || usable != want {
-		t.Errorf("capacity %d, allocatable %d, %v; want %d", all, usable, err, want)
+	for resource, n := range want {
+		if all, usable, err := e.capacity(resource); err != nil || all != n || usable != n {
+			t.Errorf("%s: capacity %d, allocatable %d, %v; want %d", resource, all, usable, err, n)
+		}
 	}
 }
 

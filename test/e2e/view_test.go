@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -176,13 +177,12 @@ func (e *testCase) gpuOf(uuid string) simGPU {
 	return simGPU{}
 }
 
-// both are the limits of two kinds together.
-func both(a, b map[string]string) map[string]string {
-	out := map[string]string{}
-	for _, m := range []map[string]string{a, b} {
-		for k, v := range m {
-			out[k] = v
-		}
+// both are two maps in one; the second wins.
+func both[V any](a, b map[string]V) map[string]V {
+	out := maps.Clone(a)
+	if out == nil {
+		out = map[string]V{}
 	}
+	maps.Copy(out, b)
 	return out
 }

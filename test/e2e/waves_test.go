@@ -1,0 +1,128 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// remains is what pods could leave on the node, by name and number.
+type remains map[string]int
+
+// remains counts everything that comes and goes with pods.
+func (e *testCase) remains() (remains, error) {
+	s, err := e.status()
+	if err != nil {
+		return nil, err
+	}
+	r := remains{"grants": len(s.Grants), "driver's limits": len(e.node.limits(e.T)), "driver's processes": len(e.node.processes(e.T))}
+	for _, w := range s.Warnings {
+		r["warning: "+w]++
+	}
+	for _, g := range s.GPUs {
+		r["granted bytes"] += int(g.Granted) //nolint:gosec // less than a TiB
+		r["used bytes"] += int(g.Used)       //nolint:gosec // less than a TiB
+	}
+	agent := strings.TrimSpace(e.node.in(e.node.env["E2E_DIR"]+"/deb/bin/busybox", "pidof", agentName).out)
+	for what, command := range map[string]string{
+		"agent's descriptor": `for f in /proc/` + agent + `/fd/*; do readlink $f; done | sed 's/:.*//'`,
+		"agent's thread":     `ls /proc/` + agent + `/task | wc -l | sed 's/^/of about /;s/[0-9]$/x/'`,
+		"agent's mount":      `cut -d' ' -f5 /proc/` + agent + `/mountinfo`,
+		"node's mount":       `cut -d' ' -f5 /proc/1/mountinfo`,
+		"node's cgroup":      `find /sys/fs/cgroup -depth -type d -path '*kubepods*'`,
+		"Kerf's file":        `find /etc/cdi /var/run/cdi /run/kerf /opt/kerf /var/lib/kubelet/device-plugins`,
+		"containerd's shim":  `cat /proc/[0-9]*/comm | grep containerd-shim`,
+	} {
+		out := e.node.in("/bin/sh", "-c", command)
+		if out.err != nil {
+			return nil, fmt.Errorf("%s: %v", what, out)
+		}
+		for line := range strings.Lines(out.out) {
+			r[what+" "+strings.TrimSpace(line)]++
+		}
+	}
+	return r, nil
+}
+
+// more is what is there now and was not before. What goes only later, such as the cgroup of a pod that ended before,
+// has its own name.
+func (now remains) more(before remains) string {
+	var b strings.Builder
+	for _, what := range slices.Sorted(maps.Keys(now)) {
+		if before[what] < now[what] {
+			fmt.Fprintf(&b, "\n%s: %d, before %d", what, now[what], before[what])
+		}
+	}
+	return b.String()
+}
+
+// Fifty pods of all kinds, ten at a time, leave nothing: no grant, limit, cgroup, mount or file on the node, and no
+// descriptor in the agent.
+func TestFiftyPodsLeaveNothing(t *testing.T) {
+	e := beginWithAgent(t)
+	warm := e.create(one("warm", gibs(1), "gpuload --json")) // whatever is there once is there from now on
+	warm.phase(corev1.PodSucceeded)
+	warm.delete()
+	warm.released()
+	before, err := e.remains()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for wave := range 5 {
+		var pods []*pod
+		for i := range 10 {
+			name := fmt.Sprintf("wave-%d-%d", wave, i)
+			s := one(name, gibs(1+i), "gpuload --json --alloc 256MiB")
+			switch i % 5 {
+			case 1:
+				s.containers[0].run = "exec gpuload --json --alloc 256MiB --hold 1h"
+			case 2:
+				s.containers[0].run = "gpuload --json --alloc 100GiB; exit 1"
+			case 3:
+				s.init = []container{{name: "before", run: "gpuload --json", limits: gibs(2)}}
+				s.containers = append(s.containers, container{name: "second", run: "gpuload --json", limits: percent(5)})
+			case 4:
+				s.restart = corev1.RestartPolicyAlways
+			}
+			pods = append(pods, e.create(s))
+		}
+		for i, p := range pods {
+			switch i % 5 {
+			case 0, 3:
+				p.phase(corev1.PodSucceeded)
+			case 1:
+				p.running()
+			case 2:
+				p.phase(corev1.PodFailed)
+			case 4:
+				p.until("ended once", func(o *corev1.Pod) error {
+					if s := o.Status.ContainerStatuses; len(s) == 0 || s[0].RestartCount == 0 && s[0].State.Terminated == nil {
+						return fmt.Errorf("%s", describe(o))
+					}
+					return nil
+				})
+			}
+			p.startDeletion()
+		}
+		for _, p := range pods {
+			eventually(t, "end of "+p.name, p.goneError)
+		}
+	}
+	eventually(t, "a node as before", func() error {
+		now, err := e.remains()
+		if err != nil {
+			return err
+		}
+		if d := now.more(before); d != "" {
+			return fmt.Errorf("there is more: %s", d)
+		}
+		return nil
+	})
+}
