@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -131,7 +132,7 @@ func (a *app) oci(c *cobra.Command, o *ociOptions, write func(*nodev1.ClaimRespo
 		return misused(err)
 	}
 	in := claimRequest(request, o.name)
-	in.HoldSeconds = uint32(math.Ceil(o.hold.Seconds())) //nolint:gosec // up to an hour
+	in.HoldSeconds = uint32(math.Ceil(o.hold.Seconds()))
 	ctx, signals := catch(c.Context())
 	client, resp, err := claimContainer(ctx, a.dir, in)
 	if err != nil {
@@ -151,8 +152,7 @@ func (a *app) oci(c *cobra.Command, o *ociOptions, write func(*nodev1.ClaimRespo
 		err = errors.Join(err, client.Release(context.WithoutCancel(ctx), resp.GetGrant().GetId()))
 	}
 	if err := errors.Join(err, client.Close()); err != nil {
-		var stopped *interruptedError
-		if errors.As(err, &stopped) {
+		if stopped, ok := errors.AsType[*interruptedError](err); ok {
 			return &failure{stopped.code(), err}
 		}
 		return fail(err)
@@ -173,7 +173,8 @@ func (a *app) showOCI(o *ociOptions, in *nodev1.ClaimRequest, resp *nodev1.Claim
 		_, err = a.out.Write(text)
 		return err
 	}
-	text := fmt.Sprintf("grant   %s\nlevel   %s\nfile    %s\n", g.GetId(), g.GetLevel(), file)
+	var text strings.Builder
+	fmt.Fprintf(&text, "grant   %s\nlevel   %s\nfile    %s\n", g.GetId(), g.GetLevel(), file)
 	for _, f := range g.GetFragments() {
 		amount := "whole"
 		if !f.GetWhole() {
@@ -182,12 +183,12 @@ func (a *app) showOCI(o *ociOptions, in *nodev1.ClaimRequest, resp *nodev1.Claim
 				amount += fmt.Sprintf(", %d%%", f.GetPercent())
 			}
 		}
-		text += fmt.Sprintf("gpu     %s (%s)\n", f.GetGpu(), amount)
+		fmt.Fprintf(&text, "gpu     %s (%s)\n", f.GetGpu(), amount)
 	}
 	for _, d := range devices {
-		text += "device  " + d + "\n"
+		fmt.Fprintf(&text, "device  %s\n", d)
 	}
-	text += fmt.Sprintf("held    %s: start the container within that time\n", time.Duration(in.GetHoldSeconds())*time.Second)
-	_, err := fmt.Fprint(a.out, text)
+	fmt.Fprintf(&text, "held    %s: start the container within that time\n", time.Duration(in.GetHoldSeconds())*time.Second)
+	_, err := fmt.Fprint(a.out, text.String())
 	return err
 }

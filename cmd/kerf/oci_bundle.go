@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -115,7 +116,7 @@ func restore(original, known, patched any, at []string) error {
 		k, _ := known.(map[string]any)
 		p, isMap := patched.(map[string]any)
 		for name, value := range o {
-			path := append(at[:len(at):len(at)], name)
+			path := slices.Concat(at, []string{name})
 			if have, ok := k[name]; ok {
 				if isMap && p[name] != nil {
 					if err := restore(value, have, p[name], path); err != nil {
@@ -139,7 +140,7 @@ func restore(original, known, patched any, at []string) error {
 			if i >= len(k) {
 				break // the same document through one type has the same lists
 			}
-			if err := restore(value, k[i], map[string]any{}, append(at[:len(at):len(at)], "[]")); err != nil {
+			if err := restore(value, k[i], map[string]any{}, append(slices.Clip(at), "[]")); err != nil {
 				return err
 			}
 		}
@@ -157,14 +158,7 @@ func knownAs(fields map[string]any, name string) bool {
 	return false
 }
 
-func inList(path []string) bool {
-	for _, p := range path {
-		if p == "[]" {
-			return true
-		}
-	}
-	return false
-}
+func inList(path []string) bool { return slices.Contains(path, "[]") }
 
 // blank tells a value that means the same as none: null, false, 0, or nothing in it.
 func blank(v any) bool {

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -95,7 +96,7 @@ func TestOCIPatch(t *testing.T) {
 	if !slices.Contains(s.Calls(), "Release") || !strings.Contains(again.errOut.String(), "make the spec anew") {
 		t.Errorf("calls %v, said %q", s.Calls(), again.errOut.String())
 	}
-	if now, err := os.ReadFile(file); err != nil || string(now) != string(text) {
+	if now, err := os.ReadFile(file); err != nil || !bytes.Equal(now, text) {
 		t.Errorf("the file changed: %v", err)
 	}
 }

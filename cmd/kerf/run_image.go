@@ -120,7 +120,7 @@ func (r *imageRun) start(ctx context.Context, request *nodev1.ClaimRequest) (err
 	if err := r.console.raw(); err != nil {
 		return err
 	}
-	r.console.follow(r.container)
+	r.console.follow(r.container) //nolint:contextcheck // sizes change as long as the program runs
 	return r.report.runningAs(r.now(ctx, claimed.GetGrant()), r.container.PID())
 }
 
@@ -161,7 +161,6 @@ func (r *imageRun) wait(ctx context.Context) (int, error) {
 
 // end puts back what start changed, in the reverse order. The caller's context may have ended.
 func (r *imageRun) end() error {
-	//nolint:contextcheck // what was begun is undone whatever became of the caller
 	ctx, cancel := context.WithTimeout(context.Background(), removeWindow)
 	defer cancel()
 	r.forward.stop()

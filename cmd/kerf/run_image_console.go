@@ -37,7 +37,7 @@ func openConsole(in io.Reader, out io.Writer) *console {
 	return &console{in: i, out: o}
 }
 
-func fd(f *os.File) int { return int(f.Fd()) } //nolint:gosec // a file descriptor
+func fd(f *os.File) int { return int(f.Fd()) }
 
 // raw leaves every key to the program.
 func (t *console) raw() error {

@@ -77,5 +77,5 @@ func parseVersion(s string) (major, minor int, ok bool) {
 	}
 	a, err := strconv.ParseUint(first, 10, 16)
 	b, err2 := strconv.ParseUint(rest, 10, 16)
-	return int(a), int(b), two && err == nil && err2 == nil //nolint:gosec // 16 bits
+	return int(a), int(b), two && err == nil && err2 == nil
 }

@@ -177,7 +177,7 @@ func (k *Container) Start(ctx context.Context) error {
 		_ = task.CloseIO(context.WithoutCancel(ctx), containerd.WithStdinCloser)
 	})
 	k.waiting, k.stopWait = context.WithCancel(context.WithoutCancel(ctx))
-	if k.exit, err = task.Wait(k.waiting); err != nil {
+	if k.exit, err = task.Wait(k.waiting); err != nil { //nolint:contextcheck // the wait outlives this call
 		return k.client.plain(ctx, doing, err)
 	}
 	return k.client.plain(ctx, doing, task.Start(ctx))
@@ -228,7 +228,7 @@ func (k *Container) waitAgain(ctx context.Context, broken error) error {
 	case <-time.After(waitPause):
 	}
 	var err error
-	if k.exit, err = k.task.Wait(k.waiting); err != nil {
+	if k.exit, err = k.task.Wait(k.waiting); err != nil { //nolint:contextcheck // as the first wait
 		return k.client.plain(ctx, doing, err)
 	}
 	return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// ErrNoRuntime: there is no socket, so no container runtime runs there. It is sharing.ErrNotFound.
+// ErrNoRuntime says that there is no socket, so no container runtime runs there. It is sharing.ErrNotFound.
 var ErrNoRuntime = fmt.Errorf("no container runtime: %w", sharing.ErrNotFound)
 
 // Error is a failed call: one sentence for people, and what it means for programs (errors.Is).
