@@ -6,6 +6,7 @@ package nri
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
@@ -156,6 +157,20 @@ func (s *session) create(ctx context.Context, box sandbox, c *api.Container, lim
 		return nil, refused(box, nil, err)
 	}
 	return adjust, nil
+}
+
+// PostCreateContainer tells whether a guarded container was made with its grant: a runtime that lost patience
+// during CreateContainer makes it without.
+func (h *handlers) PostCreateContainer(ctx context.Context, _ *api.PodSandbox, c *api.Container) error {
+	s := h.s
+	if !slices.Contains(cdiNames(c), sharing.GuardDevice) {
+		return nil
+	}
+	_, err := within(ctx, s.jobs, h.limit(ctx), "telling of a container", func(context.Context) (struct{}, error) {
+		s.Node.ContainerMade(c.GetId(), c.GetAnnotations()[sharing.NoteAnnotation])
+		return struct{}{}, nil
+	}, nil)
+	return err
 }
 
 // StopContainer hints that a container ended; the node looks for itself.

@@ -157,6 +157,7 @@ type fakeNode struct {
 	asked   map[string]sharing.ContainerAsk
 	seen    [][]sharing.Seen
 	gone    []string
+	made    []string // "id note" of each container
 }
 
 func (n *fakeNode) ClaimPod(ctx context.Context, asks []sharing.ContainerAsk) error {
@@ -190,6 +191,12 @@ func (n *fakeNode) Witness(ctx context.Context, seen []sharing.Seen) error {
 		return n.look(ctx, seen)
 	}
 	return nil
+}
+
+func (n *fakeNode) ContainerMade(id, note string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.made = append(n.made, id+" "+note)
 }
 
 func (n *fakeNode) ContainerGone(id string) {

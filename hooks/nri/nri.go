@@ -50,6 +50,9 @@ type Node interface {
 	Inject(ctx context.Context, ask sharing.ContainerAsk, containerID string) (sharing.Injection, error)
 	// Witness takes in all containers that the container runtime has, while none is being made.
 	Witness(ctx context.Context, seen []sharing.Seen) error
+	// ContainerMade tells that a guarded container was made, and with which note: none when the runtime made it
+	// without what Inject gave. It returns at once.
+	ContainerMade(containerID, note string)
 	// ContainerGone hints that a container, or something of a pod, may have ended. It returns at once.
 	ContainerGone(containerID string)
 }

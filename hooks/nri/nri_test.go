@@ -372,6 +372,24 @@ func TestEndsAreHinted(t *testing.T) {
 	}
 }
 
+// The node hears of each guarded container whether it was made with its grant.
+func TestMade(t *testing.T) {
+	c := newContainerd(t).start()
+	b := plug(t, c.socket(), &fakeNode{}).serving(t)
+	with, without := containerOf("with", guarded()...), containerOf("without", guarded()...)
+	with.Annotations = map[string]string{sharing.NoteAnnotation: "note"}
+	forged := containerOf("forged")
+	forged.Annotations = with.Annotations
+	for _, ctr := range []*api.Container{with, without, forged} {
+		if err := c.nri.PostCreateContainer(context.Background(), &api.PostCreateContainerRequest{Pod: podOf("train"), Container: ctr}); err != nil {
+			t.Error(err)
+		}
+	}
+	if d := cmp.Diff([]string{"id-with note", "id-without "}, b.node.made); d != "" {
+		t.Error(d)
+	}
+}
+
 // points makes the points that it has fail.
 type points map[string]error
 

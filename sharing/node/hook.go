@@ -139,7 +139,23 @@ func (r *Runtime) claimOfCall(call sharing.HookCall) (ledger.ClaimID, *holding, 
 	case !r.witnessed:
 		return "", nil, fmt.Errorf("the agent has not yet heard from the container runtime: %w", sharing.ErrUnavailable)
 	}
-	return "", nil, fmt.Errorf("it was made without its grant, because the agent's NRI plugin was away or too slow at that moment; it has no GPU and must be made again: %w", sharing.ErrNotFound)
+	return "", nil, errMadeWithout()
+}
+
+func errMadeWithout() error {
+	return fmt.Errorf("it was made without its grant, because the agent's NRI plugin was away or too slow at that moment; it has no GPU and must be made again: %w", sharing.ErrNotFound)
+}
+
+// errMade is why the container cannot be armed as it was made, or nil.
+func (u *use) errMade() error {
+	switch {
+	case u == nil:
+	case u.made == madeWithout:
+		return errMadeWithout()
+	case u.made == madeUnknown && !u.armed:
+		return fmt.Errorf("the container runtime has not yet said that it made the container with its grant: %w", sharing.ErrUnavailable)
+	}
+	return nil
 }
 
 // beginContainer checks that the container may arm its claim, and marks it busy. u is the container's use of
@@ -172,11 +188,14 @@ func (r *Runtime) beginContainer(call sharing.HookCall, group cgroup.Group) (g l
 	case h.use != nil && h.use.armed && h.capLost == "":
 		return g, h, h.use, *r.att, true, nil
 	}
+	if err == nil && g.Claim.Owner.Pod() {
+		err = h.use.errMade()
+	}
 	if err != nil {
 		return g, nil, nil, att, false, err
 	}
 	if h.use == nil || h.use.containerID != call.ContainerID { // a container that names its grant, not a pod's
-		r.rebind(h, &use{containerID: call.ContainerID, asks: h.asks}, id)
+		r.rebind(h, &use{containerID: call.ContainerID, asks: h.asks, made: madeWith}, id)
 	}
 	h.busy, h.group, h.hasGroup = true, group, true
 	return g, h, h.use, *r.att, false, nil

@@ -109,8 +109,12 @@ func (c *container) make() *container {
 	return c
 }
 
-// calls are what the hooks of the container ask, one after the other: the guard's and one for each ask.
+// calls are what the hooks of the container ask, one after the other: the guard's and one for each ask. Before
+// they come, the container runtime has said that it made the container with its grant, if it did.
 func (c *container) calls() []sharing.HookCall {
+	if c.in.Note != "" {
+		c.b.ContainerMade(c.id, c.in.Note)
+	}
 	out := []sharing.HookCall{{ContainerID: c.id, PID: c.p.PID}}
 	for _, a := range c.ask.Asks {
 		out = append(out, sharing.HookCall{ContainerID: c.id, PID: c.p.PID, Ask: a.String()})

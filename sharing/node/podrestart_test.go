@@ -53,6 +53,13 @@ func TestAKillAtEachPoint(t *testing.T) {
 					t.Fatalf("the claim is now %+v", g)
 				}
 				b.check()
+				if point == "inject-after-record" { // the answer never arrived, and a runtime may go on without it
+					refused(t, c.hooks(), sharing.ErrUnavailable, "not yet said")
+					b.ContainerMade(c.id, "")
+					refused(t, c.hooks(), sharing.ErrNotFound, "made without its grant")
+					c.remove()
+					c = b.inject(c.ask)
+				}
 				if err := c.hooks(); err != nil {
 					t.Fatal(err)
 				}

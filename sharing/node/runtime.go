@@ -120,7 +120,19 @@ type use struct {
 	part sharing.Placement
 	// armed is true once this runtime read the caps back; false after a restart, until they are verified.
 	armed bool
+	// made is what the container runtime said of the container. It is not on record: it says so again.
+	made made
 }
+
+// made tells whether a container was made with what Inject gave. An agent that dies, or is too slow, while it
+// gives it is passed over by some container runtimes, and the container then has no GPU.
+type made uint8
+
+const (
+	madeUnknown made = iota
+	madeWith
+	madeWithout
+)
 
 // lease is the ledger's form of what h has; it has a group.
 func (h *holding) lease() *ledger.Lease { return leaseOf(h.group, h.use) }

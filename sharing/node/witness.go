@@ -41,7 +41,11 @@ func (r *Runtime) witness(ctx context.Context, seen []sharing.Seen, complete boo
 		}
 		listed[s.ID] = true
 		admitted, err := admittedOf(s)
-		if err == nil && !admitted.Guarded || r.accounted(s) {
+		if err == nil && !admitted.Guarded {
+			continue
+		}
+		r.ContainerMade(s.ID, s.Note)
+		if r.accounted(s) {
 			continue
 		}
 		var found bool
@@ -110,6 +114,9 @@ func (r *Runtime) recognise(s sharing.Seen, asks []sharing.Ask) (bool, error) {
 	}
 	if s.Grant != "" && s.Grant == rec.ID { // no pod's: its annotation is older than its id
 		h.use, h.container = &use{containerID: s.ID, asks: h.asks}, true
+	}
+	if h.use != nil {
+		h.use.made = madeWith
 	}
 	if h.use == nil || h.use.containerID != s.ID || !slices.Equal(h.use.asks, asks) || rec.PodUID != s.Ref.PodUID || h.use.container != s.Ref.Container {
 		return false, fmt.Errorf("its annotation is not of this container with these amounts: %w", sharing.ErrInvalid)
@@ -203,6 +210,23 @@ func (r *Runtime) letGoOf(listed map[string]bool) {
 		}
 		delete(r.containers, h.use.containerID)
 		h.use = nil
+	}
+}
+
+// ContainerMade tells that the container runtime has made a container that our guard is on, and the note that
+// it carries: that of its grant if it was made with what Inject gave, else none. Without having heard either
+// of a container, the runtime arms no claim of a pod for it.
+func (r *Runtime) ContainerMade(containerID, note string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	id, known := r.containers[containerID]
+	h := r.held[id]
+	if !known || h == nil || h.use == nil || h.use.made != madeUnknown {
+		return
+	}
+	h.use.made = madeWithout
+	if rec, err := record.DecodeGrant(note); err == nil && rec.ID == string(id) {
+		h.use.made = madeWith
 	}
 }
 

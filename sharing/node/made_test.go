@@ -1,0 +1,52 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"testing"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// A container runtime may go on without what Inject gave, because the agent died or was too slow. Such a
+// container has no GPU, and is not armed, whether the agent hears of it from the event, from the list, or at
+// its next start.
+func TestMadeWithoutTheGrant(t *testing.T) {
+	tell := map[string]func(b *bench, c *container){
+		"event":      func(b *bench, c *container) { b.ContainerMade(c.id, "") },
+		"other note": func(b *bench, c *container) { b.ContainerMade(c.id, b.inject(b.app("q", "gpu-percent:10")).in.Note) },
+		"list": func(b *bench, c *container) {
+			s := c.seen()
+			s.Note = ""
+			b.witness(s)
+		},
+	}
+	for name, tell := range tell {
+		for _, restarted := range []bool{false, true} {
+			t.Run(name+map[bool]string{true: ", restarted"}[restarted], func(t *testing.T) {
+				b := newPodBench(t)
+				b.still()
+				ask := b.app("p", "gpu-memory-gib:10")
+				c := b.inject(ask)
+				note := c.in.Note
+				c.in.Note = "" // so that make does not say that it has it
+				c.make()
+				if restarted {
+					b.still()
+				}
+				call := c.calls()[0]
+				refused(t, b.ArmContainer(t.Context(), call), sharing.ErrUnavailable, "not yet said")
+				tell(b, c)
+				refused(t, b.ArmContainer(t.Context(), call), sharing.ErrNotFound, "made without its grant")
+				b.leased(ask, nil)
+				b.ContainerMade(c.id, note) // too late: it is what it is
+				refused(t, b.ArmContainer(t.Context(), call), sharing.ErrNotFound, "made without its grant")
+				c.remove()
+				next := b.run(ask)
+				b.leased(ask, next)
+				b.check()
+			})
+		}
+	}
+}
