@@ -76,6 +76,7 @@ kubelet_config() {
 		nodeStatusUpdateFrequency: 1s
 		syncFrequency: 10s
 		runtimeRequestTimeout: 30s
+		crashLoopBackOff: {maxContainerRestartPeriod: 1s}
 	END
 }
 
