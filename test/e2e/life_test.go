@@ -81,6 +81,33 @@ func TestCrashLoopKeepsItsClaim(t *testing.T) {
 	}
 }
 
+// A pod whose sandbox has died gets another, and in it what it had.
+func TestSandboxDies(t *testing.T) {
+	t.Parallel()
+	e := beginWithAgent(t)
+	spec := one("sandbox", gibs(3), hold)
+	spec.restart = corev1.RestartPolicyAlways
+	p := e.create(spec)
+	o := p.running()
+	before, id := e.wantHeld(p, "main", share(3*gib, 0)), p.id("main")
+	kill := "for p in $(grep -ls " + string(o.UID) + " /proc/[0-9]*/cgroup | cut -d/ -f3); do [ $(cat /proc/$p/comm) != pause ] || kill -9 $p; done"
+	if r := e.node.in("/bin/sh", "-c", kill); r.err != nil {
+		t.Fatalf("kill the sandbox: %v", r)
+	}
+	p.until("running in another sandbox", func(o *corev1.Pod) error {
+		if s := o.Status.ContainerStatuses[0]; containerID(s) == id || s.State.Running == nil {
+			return fmt.Errorf("%s", describe(o))
+		}
+		return nil
+	})
+	if g := e.wantHeld(p, "main", share(3*gib, 0)); g.ID != before.ID {
+		t.Errorf("it had %+v, and has %+v", before, g)
+	}
+	if caps := e.node.capsOf(t, id); len(caps) > 0 {
+		t.Errorf("the driver still holds %v for its first container", caps)
+	}
+}
+
 // A pod that has come to its end gives its piece back at once, while the pod itself is still there.
 func TestEndedPodFreesItsClaim(t *testing.T) {
 	t.Parallel()

@@ -85,3 +85,53 @@ func TestWaitsForRoom(t *testing.T) {
 	}
 	e.wantHeld(waiting[2], "second", share(gib, 0))
 }
+
+// Of pods that come at once for what fits twice, two get it.
+func TestRaceForTheLastRoom(t *testing.T) {
+	t.Parallel()
+	e := beginWithAgent(t)
+	const gpu, each = 4, 30
+	var pods []*pod
+	for i := range 6 {
+		pods = append(pods, e.create(e.pinned(fmt.Sprintf("racer-%d", i), gpu, each, hold)))
+	}
+	var ran []*pod
+	eventually(t, "two that run, and four that are told why not", func() error {
+		ran = nil
+		told := 0
+		for _, p := range pods {
+			o, err := p.fetch()
+			if err != nil {
+				return err
+			}
+			texts, err := p.events()
+			switch {
+			case err != nil:
+				return err
+			case o.Status.Phase == corev1.PodRunning:
+				ran = append(ran, p)
+			case strings.Contains(strings.Join(texts, "\n"), "no room for 30GiB of one GPU"):
+				told++
+			}
+		}
+		if len(ran)+told < len(pods) {
+			return fmt.Errorf("%d run, %d are told", len(ran), told)
+		}
+		return nil
+	})
+	if len(ran) != 2 {
+		t.Errorf("%d of them run", len(ran))
+	}
+	for _, p := range ran {
+		e.wantHeld(p, "main", share(each*gib, 0))
+	}
+	var booked uint64
+	for _, p := range pods {
+		for _, g := range e.grantsOf(p) {
+			booked += g.Memory
+		}
+	}
+	if booked != 2*each*gib {
+		t.Errorf("%d bytes are booked for all six", booked)
+	}
+}
