@@ -167,27 +167,16 @@ func (r *Runtime) choose(req sharing.Request, advice sharing.Advice) (sharing.Pl
 	return allocator.Choose(states, req)
 }
 
-// chooseNear takes whole GPUs from the NUMA nodes that kubelet's topology manager chose.
+// chooseNear takes whole GPUs from the NUMA node that kubelet's topology manager chose. Ids of several nodes
+// are no advice: either no node has enough GPUs, and then any split is on those nodes, or kubelet has no
+// topology policy and took ids by chance, and then NVLink, which the allocator looks at, matters more.
 func chooseNear(states []allocator.GPUState, req sharing.Request, near []sharing.Near) (sharing.Placement, bool) {
-	total := 0
-	for _, n := range near {
-		total += n.Count
-	}
-	if req.Kind != sharing.KindWhole || total != req.GPUs {
+	if req.Kind != sharing.KindWhole || len(near) != 1 || near[0].Count != req.GPUs {
 		return nil, false
 	}
-	var out sharing.Placement
-	for _, n := range near {
-		local := slices.DeleteFunc(slices.Clone(states), func(s allocator.GPUState) bool { return s.GPU.NUMA != n.NUMA })
-		part := req.Clone()
-		part.GPUs = n.Count
-		p, err := allocator.Choose(local, part)
-		if err != nil {
-			return nil, false
-		}
-		out = append(out, p...)
-	}
-	return out, true
+	local := slices.DeleteFunc(slices.Clone(states), func(s allocator.GPUState) bool { return s.GPU.NUMA != near[0].NUMA })
+	p, err := allocator.Choose(local, req)
+	return p, err == nil
 }
 
 // PodGone tells that kubelet has forgotten a pod, or that none of its containers starts again: its claims end
