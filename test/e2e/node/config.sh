@@ -75,8 +75,8 @@ kubelet_config() {
 		kubeAPIBurst: 200
 		nodeStatusUpdateFrequency: 1s
 		syncFrequency: 10s
+		maxPods: 150
 		runtimeRequestTimeout: 30s
-		crashLoopBackOff: {maxContainerRestartPeriod: 1s}
 	END
 }
 
