@@ -40,6 +40,7 @@ func TestBadFlagsAreRefusedByName(t *testing.T) {
 		"no such failpoint": {args: []string{"--dir", "/tmp/kerf-none"}, env: environment{failpoints: "no-such=error(x)"}, want: "no-such"},
 		"bad failpoint":     {args: []string{"--dir", "/tmp/kerf-none"}, env: environment{failpoints: "x=explode"}, want: "KERF_FAILPOINTS"},
 		"file for a dir":    {args: []string{"--dir", "/dev/null"}, want: "--dir"},
+		"no node name":      {args: []string{"--dir", "/tmp/kerf-none", "--kubernetes"}, want: "--node-name"},
 		"others may write":  {args: []string{"--dir", "/tmp"}, want: "--dir"},
 	}
 	for name, tc := range tests {

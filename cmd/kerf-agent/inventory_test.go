@@ -1,0 +1,62 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/deviceplugin"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// What a node offers stays what it was while a GPU is lost, gone, or a restarted agent has not seen it yet.
+func TestKnownGPUs(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "inventory.json")
+	log := slog.New(slog.DiscardHandler)
+	gpu := func(id sharing.GPUID, h sharing.Health) sharing.GPU {
+		return sharing.GPU{UUID: id, NUMA: 1, Memory: 80 * sharing.GiB, Reserved: 900 * sharing.MiB, Health: h}
+	}
+	unit := func(id sharing.GPUID, lost bool) deviceplugin.Unit {
+		return deviceplugin.Unit{UUID: id, NUMA: 1, GiB: 79, Lost: lost}
+	}
+	mig := gpu("c", sharing.HealthOK)
+	mig.MIG = true
+	k := loadKnown(file, "boot-1", log)
+	for _, step := range []struct {
+		name string
+		gpus []sharing.GPU
+		want []deviceplugin.Unit
+	}{
+		{"no driver yet", nil, []deviceplugin.Unit{}},
+		{"two GPUs and one in MIG mode", []sharing.GPU{gpu("b", sharing.HealthOK), gpu("a", sharing.HealthOK), mig}, []deviceplugin.Unit{unit("a", false), unit("b", false)}},
+		{"one does not answer for now", []sharing.GPU{gpu("a", sharing.HealthSuspect), gpu("b", sharing.HealthUnknown)}, []deviceplugin.Unit{unit("a", false), unit("b", false)}},
+		{"one has a fault", []sharing.GPU{gpu("a", sharing.HealthUnhealthy), gpu("b", sharing.HealthOK)}, []deviceplugin.Unit{unit("a", true), unit("b", false)}},
+		{"one is gone from the list", []sharing.GPU{gpu("b", sharing.HealthOK)}, []deviceplugin.Unit{unit("a", true), unit("b", false)}},
+		{"one that only a claim names", []sharing.GPU{{UUID: "a", Health: sharing.HealthLost, Index: -1}, gpu("b", sharing.HealthOK)}, []deviceplugin.Unit{unit("a", true), unit("b", false)}},
+		{"all is well again", []sharing.GPU{gpu("a", sharing.HealthOK), gpu("b", sharing.HealthOK)}, []deviceplugin.Unit{unit("a", false), unit("b", false)}},
+	} {
+		if d := cmp.Diff(step.want, k.take(step.gpus)); d != "" {
+			t.Errorf("%s (-want +got):\n%s", step.name, d)
+		}
+	}
+	again := loadKnown(file, "boot-1", log)
+	if d := cmp.Diff([]deviceplugin.Unit{unit("a", true), unit("b", false)}, again.take([]sharing.GPU{gpu("b", sharing.HealthOK)})); d != "" {
+		t.Errorf("a restart while one is lost (-want +got):\n%s", d)
+	}
+	other := loadKnown(file, "boot-2", log)
+	if got := other.take([]sharing.GPU{gpu("b", sharing.HealthOK)}); len(got) != 1 {
+		t.Errorf("another boot: %+v", got)
+	}
+	if err := os.WriteFile(file, []byte("{half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := loadKnown(file, "boot-1", log).take(nil); len(got) != 0 {
+		t.Errorf("a damaged file: %+v", got)
+	}
+}
