@@ -172,9 +172,11 @@ func (c *Client) pull(ctx context.Context, name string) (containerd.Image, error
 	if err := log.SetLevel("panic"); err != nil {
 		return nil, fmt.Errorf("pull image %q: %w", name, err)
 	}
-	resolver := docker.NewResolver(docker.ResolverOptions{
-		Hosts: dockerconfig.ConfigureHosts(ctx, dockerconfig.HostOptions{HostDir: dockerconfig.HostDirFromRoot(hostsDir)}),
-	})
+	options := dockerconfig.HostOptions{HostDir: dockerconfig.HostDirFromRoot(hostsDir)}
+	if host, _, _ := strings.Cut(name, "/"); docker.IsLocalhost(host) {
+		options.DefaultScheme = "http" // as other tools take a registry on this machine
+	}
+	resolver := docker.NewResolver(docker.ResolverOptions{Hosts: dockerconfig.ConfigureHosts(ctx, options)})
 	image, err := c.ctr.Pull(ctx, name, containerd.WithPullUnpack, containerd.WithResolver(resolver))
 	if err != nil {
 		return nil, c.plain(ctx, fmt.Sprintf("pull image %q", name), err)
