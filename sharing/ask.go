@@ -172,7 +172,7 @@ func parseNear(s string) (Near, error) {
 	node, count, two := strings.Cut(rest, ":")
 	numa, err := strconv.ParseUint(node, 10, 8)
 	n, err2 := strconv.ParseUint(count, 10, 31)
-	near := Near{NUMA: int(numa), Count: int(n)} //nolint:gosec // 8 and 31 bits
+	near := Near{NUMA: int(numa), Count: int(n)}
 	if !ok || !two || err != nil || err2 != nil || n == 0 || numa >= MaxNUMA || near.String() != s {
 		return Near{}, fmt.Errorf("%q is not numaN:COUNT: %w", s, ErrInvalid)
 	}

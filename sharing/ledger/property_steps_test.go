@@ -37,7 +37,7 @@ func (p *player) arm() string {
 	lease := p.newLease(id)
 	ok := c != nil
 	if c != nil {
-		within := true
+		var within bool
 		lease.Part, within = p.part(c.c.Placement)
 		ok = within
 		if other, leased := p.anyLease(); leased && p.rnd.IntN(10) == 0 {

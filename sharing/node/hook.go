@@ -233,7 +233,7 @@ func (r *Runtime) armContainer(ctx context.Context, g ledger.Grant, h *holding, 
 		return err
 	}
 	if dir, err := r.opt.Cgroups.OfProcess(proc.PID()); err != nil || dir != group.Dir || !proc.Alive() {
-		return fmt.Errorf("process %d left cgroup %q while it was being armed (%v): %w", proc.PID(), group.Dir, err, sharing.ErrStale)
+		return fmt.Errorf("process %d left cgroup %q while it was being armed: %w", proc.PID(), group.Dir, errors.Join(sharing.ErrStale, err))
 	}
 	r.watcher.Add(group)
 	r.mu.Lock()
