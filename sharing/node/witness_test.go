@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
 )
 
@@ -334,6 +335,25 @@ func TestWitnessOfMoreThanThereIs(t *testing.T) {
 	b.gone("p", "q")
 }
 
+// Caps that the driver lost together with the record are put back without being asked for.
+func TestWitnessHasCapsVerified(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	c := b.run(b.app("p", "gpu-memory-gib:10"))
+	b.lose()
+	b.caps.forget()
+	b.loops()
+	if err := b.Runtime.Witness(t.Context(), []sharing.Seen{c.seen()}); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("its cap is back", func() bool {
+		limit, _, err := b.caps.Read(t.Context(), c.group.Dir, c.in.Placement[0].GPU)
+		return err == nil && limit == 10*sharing.GiB
+	})
+	c.remove()
+	b.gone("p")
+}
+
 // A container that is no pod's: root claims, the hook arms by the grant's id, the cgroup ends it.
 func TestClaimForContainer(t *testing.T) {
 	b := newPodBench(t)
@@ -368,7 +388,12 @@ func TestClaimForContainer(t *testing.T) {
 	d := (&container{b: b, id: b.newID()}).make()
 	refused(t, b.ArmContainer(t.Context(), sharing.HookCall{ContainerID: d.id, PID: d.p.PID, Grant: string(id)}), sharing.ErrNotFound)
 	d.remove()
-	owner.end() // the claim is the container's now
+	b.mu.Lock()
+	if h := b.held[id]; h == nil || h.owner != nil {
+		t.Errorf("the claim is the container's now, and its holding is %+v", h)
+	}
+	b.mu.Unlock()
+	owner.end()
 	b.Reconcile(t.Context())
 	if g, ok := b.Grant(id); !ok || g.Lease == nil || g.Lease.ContainerID != c.id {
 		t.Errorf("grant %+v", g)
@@ -435,6 +460,23 @@ func TestAClaimForAContainerEnds(t *testing.T) {
 	if left() != 0 {
 		t.Error("a claim whose container failed to start outlives its process")
 	}
+
+	// One that was not armed when the agent went away: its claim went with the agent, and is not made anew for a
+	// container that may never start.
+	p, id = claim(0)
+	in, err := b.InjectionOf(ledger.ClaimID(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.still()
+	fourth := &container{b: b, ask: sharing.ContainerAsk{Asks: in.Asks}, id: b.newID(), in: in}
+	seen := fourth.seen()
+	seen.Grant = id
+	b.witness(seen)
+	if left() != 0 {
+		t.Error("booked for a container that does not run")
+	}
+	p.end()
 
 	p, _ = claim(time.Hour)
 	p.end()
