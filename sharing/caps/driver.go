@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
+	"sync"
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/cgroup"
@@ -58,8 +58,8 @@ func (d *Driver) Level() sharing.Level { return sharing.LevelDriver }
 // Apply sets each hard limit and reads it back; soft limits stay 0. It refuses an empty list, a limit of 0
 // or NoCap, a GPU named twice (sharing.ErrInvalid), the root cgroup and a directory that is no cgroup v2
 // group. That a GPU in MIG mode takes no limits is told by Probe, and by the driver as sharing.ErrUnsupported.
-// On error all that was or may have been set is cleared, last first, and the error holds both what went wrong
-// and what could not be cleared.
+// The GPUs are served beside each other. On error all that was or may have been set is cleared, and the error
+// holds both what went wrong and what could not be cleared.
 func (d *Driver) Apply(ctx context.Context, dir string, limits []Limit) error {
 	if err := checkLimits(limits); err != nil {
 		return fmt.Errorf("cap cgroup %q: %w", dir, err)
@@ -70,19 +70,29 @@ func (d *Driver) Apply(ctx context.Context, dir string, limits []Limit) error {
 	if !d.door.HasMemoryLimits() {
 		return fmt.Errorf("cap cgroup %q: the driver has no memory limits: %w", dir, sharing.ErrUnsupported)
 	}
-	for i, l := range limits {
-		err := d.set(ctx, dir, l)
-		if err == nil {
-			continue
-		}
-		// The one that failed may be in force all the same, so it is cleared with the others.
-		touched := make([]sharing.GPUID, 0, i+1)
-		for _, t := range slices.Backward(limits[:i+1]) {
-			touched = append(touched, t.GPU)
-		}
-		return fmt.Errorf("cap cgroup %q: %w", dir, errors.Join(err, d.takeBack(ctx, dir, touched)))
+	ids := make([]sharing.GPUID, len(limits))
+	err := onEach(limits, func(i int, l Limit) error {
+		ids[i] = l.GPU
+		return d.set(ctx, dir, l)
+	})
+	if err == nil {
+		return nil
 	}
-	return nil
+	// The one that failed may be in force all the same, so it is cleared with the others.
+	return fmt.Errorf("cap cgroup %q: %w", dir, errors.Join(err, d.takeBack(ctx, dir, ids)))
+}
+
+// onEach does something for each of all, beside each other, and joins the errors in their order. A container
+// waits until every GPU of the node has its limit: one call after the other would take so many times as long
+// on a node that is busy, and one GPU that answers slowly would hold up the rest.
+func onEach[T any](all []T, do func(i int, one T) error) error {
+	errs := make([]error, len(all))
+	var group sync.WaitGroup
+	for i, one := range all {
+		group.Go(func() { errs[i] = do(i, one) })
+	}
+	group.Wait()
+	return errors.Join(errs...)
 }
 
 // takeBack clears also when the caller's context has ended, which may be why.
@@ -153,15 +163,13 @@ func (d *Driver) Clear(ctx context.Context, dir string, gpus []sharing.GPUID) er
 	if d.gone(dir) {
 		return nil
 	}
-	var errs []error
-	for _, id := range gpus {
+	return onEach(gpus, func(_ int, id sharing.GPUID) error {
 		err := d.clear(ctx, dir, id)
 		if err == nil || d.gone(dir) {
-			continue // the group was removed meanwhile, and its limits with it
+			return nil // the group was removed meanwhile, and its limits with it
 		}
-		errs = append(errs, fmt.Errorf("clear cap of cgroup %q: %w", dir, err))
-	}
-	return errors.Join(errs...)
+		return fmt.Errorf("clear cap of cgroup %q: %w", dir, err)
+	})
 }
 
 func (d *Driver) gone(dir string) bool { return errors.Is(d.cgroups.Check(dir), sharing.ErrNotFound) }

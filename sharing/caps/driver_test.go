@@ -8,8 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -96,10 +99,11 @@ func TestApplyTakesBackOnError(t *testing.T) {
 	}
 }
 
-func TestApplyUndoesInReverse(t *testing.T) {
+// Every GPU is tried, and then every one cleared: also the one that failed, whose limit may be in force.
+func TestApplyClearsWhatItTouched(t *testing.T) {
 	d := newDoor()
 	d.setErr = func(gpu sharing.GPUID, hard sharing.Bytes) error {
-		if gpu == "C" && hard != nvml.NoLimit {
+		if gpu == "B" && hard != nvml.NoLimit {
 			return errors.New("boom")
 		}
 		return nil
@@ -110,10 +114,44 @@ func TestApplyUndoesInReverse(t *testing.T) {
 	}
 	want := []string{
 		"set A /d 0 1073741824", "set B /d 0 2147483648", "set C /d 0 3221225472",
-		"set C /d 0 none", "set B /d 0 none", "set A /d 0 none",
+		"set A /d 0 none", "set B /d 0 none", "set C /d 0 none",
+	}
+	if len(d.calls) == len(want) {
+		slices.Sort(d.calls[:3])
+		slices.Sort(d.calls[3:])
 	}
 	if d := cmp.Diff(want, d.calls); d != "" {
 		t.Error(d)
+	}
+}
+
+// One GPU does not wait for another: neither for its limit nor for its being cleared.
+func TestGPUsAreServedBesideEachOther(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	d := newDoor()
+	var here atomic.Int32
+	all := make(chan struct{})
+	meet := func(sharing.GPUID, sharing.Bytes) error {
+		if here.Add(1) == 3 {
+			close(all)
+		}
+		select {
+		case <-all:
+			return nil
+		case <-ctx.Done():
+			return errors.New("the others did not come")
+		}
+	}
+	b := NewDriver(d, &tree{})
+	d.setErr = meet
+	if err := b.Apply(ctx, dir, three()); err != nil {
+		t.Fatal(err)
+	}
+	here.Store(0)
+	all = make(chan struct{})
+	if err := b.Clear(ctx, dir, []sharing.GPUID{"A", "B", "C"}); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -143,12 +181,18 @@ func TestApplyTellsOfAFailedUndo(t *testing.T) {
 func TestApplyUndoesAfterTheContextEnded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	d := newDoor()
-	d.setErr = func(gpu sharing.GPUID, _ sharing.Bytes) error {
-		if gpu == "A" {
+	d.setErr = func(gpu sharing.GPUID, hard sharing.Bytes) error {
+		switch {
+		case hard == nvml.NoLimit:
+			return nil
+		case gpu == "A":
 			cancel()
+			return nil
 		}
-		return nil
+		<-ctx.Done()
+		return fmt.Errorf("%w (%w)", ctx.Err(), sharing.ErrUnavailable)
 	}
+	d.failsAfter = true
 	err := NewDriver(d, &tree{}).Apply(ctx, dir, three())
 	if !errors.Is(err, sharing.ErrUnavailable) || !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want the context's error", err)

@@ -6,6 +6,7 @@ package caps
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -16,6 +17,7 @@ const dir = "/sys/fs/cgroup/kerf/job"
 // door is a driver that keeps limits and misbehaves on demand.
 type door struct {
 	absent bool
+	mu     sync.Mutex            // guards limits and calls
 	limits map[string]nvml.Limit // by GPU and directory
 	calls  []string
 	// round changes a hard limit on its way in.
@@ -32,7 +34,9 @@ func newDoor() *door { return &door{limits: map[string]nvml.Limit{}} }
 func (d *door) HasMemoryLimits() bool { return !d.absent }
 
 func (d *door) SetMemoryLimit(ctx context.Context, gpu sharing.GPUID, dir string, soft, hard sharing.Bytes) error {
+	d.mu.Lock()
 	d.calls = append(d.calls, fmt.Sprintf("set %s %s %d %s", gpu, dir, soft, size(hard)))
+	d.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w (%w)", err, sharing.ErrUnavailable)
 	}
@@ -40,6 +44,8 @@ func (d *door) SetMemoryLimit(ctx context.Context, gpu sharing.GPUID, dir string
 	if d.setErr != nil {
 		err = d.setErr(gpu, hard)
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if err == nil || d.failsAfter {
 		if d.round != nil && hard != nvml.NoLimit {
 			hard = d.round(hard)
@@ -58,6 +64,8 @@ func (d *door) MemoryLimit(_ context.Context, gpu sharing.GPUID, dir string) (nv
 			return nvml.Limit{}, err
 		}
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	l, ok := d.limits[string(gpu)+dir]
 	if !ok {
 		return l, fmt.Errorf("nothing up the tree has a limit: %w", sharing.ErrUnsupported)
