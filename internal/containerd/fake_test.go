@@ -36,6 +36,8 @@ type fake struct {
 	config        string
 	driver        *criv1.CgroupDriver
 	exited        []string
+	// meanwhile runs while containers are being listed.
+	meanwhile func()
 	plugins       []*introspectionv1.Plugin
 	containers    []*containersv1.Container
 	tasks         []*tasktypes.Process
@@ -121,6 +123,8 @@ func (f *fake) RuntimeConfig(context.Context, *criv1.RuntimeConfigRequest) (*cri
 
 func (f *fake) ListContainers(context.Context, *criv1.ListContainersRequest) (*criv1.ListContainersResponse, error) {
 	out := &criv1.ListContainersResponse{}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for _, id := range f.exited {
 		out.Containers = append(out.Containers, &criv1.Container{Id: id})
 	}
@@ -162,6 +166,11 @@ type fakeContainers struct {
 func (c fakeContainers) List(ctx context.Context, _ *containersv1.ListContainersRequest) (*containersv1.ListContainersResponse, error) {
 	if err := inNamespace(ctx); err != nil {
 		return nil, err
+	}
+	if c.f.meanwhile != nil {
+		c.f.mu.Lock()
+		defer c.f.mu.Unlock()
+		c.f.meanwhile()
 	}
 	return &containersv1.ListContainersResponse{Containers: c.f.containers}, nil
 }

@@ -41,8 +41,13 @@ const hookName = "kerf-hook"
 func (c *Client) Containers(ctx context.Context, namespace string) ([]sharing.Seen, error) {
 	ctx, cancel := context.WithTimeout(namespaces.WithNamespace(ctx, namespace), callTimeout)
 	defer cancel()
-	// Containers before tasks: of a container that is deleted in between, the end is seen and not an end
-	// that is none.
+	// The ends are asked for before and after: of one that kubelet removes meanwhile the end is told of before, and
+	// of one that ends meanwhile after. Containers come before tasks: of one that is deleted in between, the end
+	// is seen and not an end that is none.
+	exited := map[string]bool{}
+	if namespace == NamespaceKubernetes {
+		c.addExited(ctx, exited)
+	}
 	list, err := c.ctr.ContainerService().List(ctx)
 	if err != nil {
 		return nil, c.plain(ctx, fmt.Sprintf("list containers of %q", namespace), err)
@@ -51,27 +56,24 @@ func (c *Client) Containers(ctx context.Context, namespace string) ([]sharing.Se
 	if err != nil {
 		return nil, c.plain(ctx, fmt.Sprintf("list tasks of %q", namespace), err)
 	}
-	exited := map[string]bool{}
 	if namespace == NamespaceKubernetes {
-		exited = c.exited(ctx)
+		c.addExited(ctx, exited)
 	}
 	return seenOf(namespace, list, tasks.GetTasks(), exited), nil
 }
 
-// exited are the ids of containers of which the CRI plugin says that they have ended. A plugin that does not
+// addExited adds the ids of containers of which the CRI plugin says that they have ended. A plugin that does not
 // answer says it of none: containerd's own list then tells less, and nothing wrong.
-func (c *Client) exited(ctx context.Context) map[string]bool {
-	out := map[string]bool{}
+func (c *Client) addExited(ctx context.Context, exited map[string]bool) {
 	list, err := c.cri.ListContainers(ctx, &criv1.ListContainersRequest{
 		Filter: &criv1.ContainerFilter{State: &criv1.ContainerStateValue{State: criv1.ContainerState_CONTAINER_EXITED}},
 	})
 	if err != nil {
-		return out
+		return
 	}
 	for _, container := range list.GetContainers() {
-		out[container.GetId()] = true
+		exited[container.GetId()] = true
 	}
-	return out
 }
 
 // seenOf joins containers with their tasks, in the order of their ids.

@@ -96,6 +96,26 @@ func TestContainers(t *testing.T) {
 	}
 }
 
+// Containers that end, or that kubelet removes, while the list is made have ended all the same.
+func TestContainersThatGoMeanwhile(t *testing.T) {
+	guarded := armed(nil, []string{"--ask", "gpu-memory-gib:10"})
+	f := &fake{
+		name: "containerd", version: "2.4.2", exited: []string{"removed"},
+		containers: []*containersv1.Container{stored(t, "ends", "container", guarded), stored(t, "removed", "container", guarded)},
+	}
+	f.meanwhile = func() { f.exited = []string{"ends"} }
+	c, _ := open(t, f)
+	got, err := c.Containers(t.Context(), NamespaceKubernetes)
+	if err != nil || len(got) != 2 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	for _, s := range got {
+		if !s.Gone {
+			t.Errorf("%s has ended, and is seen as %+v", s.ID, s)
+		}
+	}
+}
+
 // In kerf's own namespace a container's labels are its image's, and name no pod; the hook names the grant.
 func TestContainersOfKerf(t *testing.T) {
 	f := &fake{version: "2.4.2", containers: []*containersv1.Container{stored(t, "a", "", armed([]string{"--grant", "k-1"}))}}
