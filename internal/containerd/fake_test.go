@@ -37,10 +37,10 @@ type fake struct {
 	driver        *criv1.CgroupDriver
 	exited        []string
 	// meanwhile runs while containers are being listed.
-	meanwhile func()
-	plugins       []*introspectionv1.Plugin
-	containers    []*containersv1.Container
-	tasks         []*tasktypes.Process
+	meanwhile  func()
+	plugins    []*introspectionv1.Plugin
+	containers []*containersv1.Container
+	tasks      []*tasktypes.Process
 	// deaf makes a subscription never tell anything; eventless is a runtime without events.
 	deaf, eventless bool
 
