@@ -60,7 +60,7 @@ func TestInitContainer(t *testing.T) {
 				containers: []container{{run: hold, limits: gibs(c.app)}},
 			})
 			p.runs("before")
-			e.wantHeld(p, "before", share(uint64(c.init)*gib, 0)) //nolint:gosec // small
+			e.wantHeld(p, "before", share(uint64(c.init)*gib, 0))
 			if l := p.loads("before", 1)[0]; l.Error == nil {
 				t.Errorf("it took all of its cap, and a program needs some for itself: %v", l)
 			}
@@ -71,7 +71,7 @@ func TestInitContainer(t *testing.T) {
 			before := p.id("before")
 			p.tell("before")
 			p.running()
-			if g := e.wantHeld(p, "main", share(uint64(c.app)*gib, 0)); g.ID != first { //nolint:gosec // small
+			if g := e.wantHeld(p, "main", share(uint64(c.app)*gib, 0)); g.ID != first {
 				t.Errorf("the app container has grant %s, and %s was held for it", g.ID, first)
 			}
 			eventually(t, "one grant", func() error {

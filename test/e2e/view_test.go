@@ -165,18 +165,6 @@ func (g simGPU) shareOf(percent uint64) uint64 {
 	return (g.Memory - g.Reserved) * percent / 100 / mib * mib
 }
 
-// gpuOf is the driver's GPU of that UUID.
-func (e *testCase) gpuOf(uuid string) simGPU {
-	e.Helper()
-	for _, g := range e.node.gpus(e.T) {
-		if g.UUID == uuid {
-			return g
-		}
-	}
-	e.Fatalf("the driver has no GPU %q", uuid)
-	return simGPU{}
-}
-
 // both are two maps in one; the second wins.
 func both[V any](a, b map[string]V) map[string]V {
 	out := maps.Clone(a)

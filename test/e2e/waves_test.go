@@ -27,8 +27,8 @@ func (e *testCase) remains() (remains, error) {
 		r["warning: "+w]++
 	}
 	for _, g := range s.GPUs {
-		r["granted bytes"] += int(g.Granted) //nolint:gosec // less than a TiB
-		r["used bytes"] += int(g.Used)       //nolint:gosec // less than a TiB
+		r["granted bytes"] += int(g.Granted)
+		r["used bytes"] += int(g.Used)
 	}
 	agent := strings.TrimSpace(e.node.in(e.node.env["E2E_DIR"]+"/deb/bin/busybox", "pidof", agentName).out)
 	for what, command := range map[string]string{
