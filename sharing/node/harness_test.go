@@ -29,7 +29,8 @@ const least = sharing.MiB
 type fakeCaps struct {
 	mu     sync.Mutex
 	limits map[string]map[sharing.GPUID]sharing.Bytes
-	fail   error
+	fail   error // of Apply
+	silent error // of Read
 	used   sharing.Bytes
 }
 
@@ -56,6 +57,9 @@ func (c *fakeCaps) Apply(_ context.Context, dir string, own []sharing.Fragment, 
 func (c *fakeCaps) Read(_ context.Context, dir string, gpu sharing.GPUID) (sharing.Bytes, sharing.Bytes, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.silent != nil {
+		return 0, 0, c.silent
+	}
 	limit, ok := c.limits[dir][gpu]
 	if !ok {
 		return 0, 0, fmt.Errorf("limit of %q on %q: %w", dir, gpu, sharing.ErrNotFound)

@@ -122,11 +122,20 @@ func TestALargerInitContainerThatEndsLate(t *testing.T) {
 // Several init containers run one after the other on the same claim, and the smallest claim that is large
 // enough is lent.
 func TestTwoInitContainers(t *testing.T) {
+	t.Run("the larger app first", func(t *testing.T) { twoInitContainers(t, false) })
+	t.Run("the smaller app first", func(t *testing.T) { twoInitContainers(t, true) })
+}
+
+func twoInitContainers(t *testing.T, smallFirst bool) {
 	b := newPodBench(t)
 	b.still()
 	first, second := b.initc("p", "first", "gpu-memory-gib:5"), b.initc("p", "second", "gpu-memory-gib:15", "gpu-percent:10")
 	small, large := b.ask("p", "small", sharing.ContainerApp, "gpu-memory-gib:10"), b.ask("p", "large", sharing.ContainerApp, "gpu-memory-gib:30", "gpu-percent:50")
-	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{first, second, large, small}); err != nil {
+	order := []sharing.ContainerAsk{first, second, large, small}
+	if smallFirst {
+		order[2], order[3] = small, large
+	}
+	if err := b.ClaimPod(t.Context(), order); err != nil {
 		t.Fatal(err)
 	}
 	if got := len(b.PodClaims()); got != 2 {

@@ -5,6 +5,7 @@ package node
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -338,6 +339,21 @@ func TestAPodGoneWithMemoryStillCharged(t *testing.T) {
 	if w := b.State(t.Context()).Warnings; len(w) != 0 {
 		t.Errorf("warnings left: %q", w)
 	}
+}
+
+// A driver that does not tell what an ended container uses: nothing is given back on doubt.
+func TestADriverThatDoesNotTell(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	ask := b.app("p", "gpu-memory-gib:79")
+	c := b.run(ask)
+	c.exit()
+	b.PodGone("uid-p")
+	b.caps.set(func() { b.caps.silent = fmt.Errorf("read limit: %w", sharing.ErrUnavailable) })
+	b.Reconcile(t.Context())
+	b.leased(ask, c)
+	b.caps.set(func() { b.caps.silent = nil })
+	b.gone("p")
 }
 
 func TestWholeGPUsAndPercentAlone(t *testing.T) {

@@ -322,8 +322,8 @@ func TestManyContainersAtOnce(t *testing.T) {
 	b.gone(names...)
 }
 
-// writes returns a function that counts how often the record was replaced since it was called last, as the
-// kernel tells of renames in its directory.
+// writes returns a function that counts how often the record was written since it was called last, as the
+// kernel tells of the temporary files in its directory, each of which has a name of its own.
 func (b *bench) writes() func() int {
 	b.t.Helper()
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
@@ -331,7 +331,7 @@ func (b *bench) writes() func() int {
 		b.t.Fatal(err)
 	}
 	b.t.Cleanup(func() { _ = unix.Close(fd) })
-	if _, err := unix.InotifyAddWatch(fd, filepath.Dir(b.opt.RecordPath), unix.IN_MOVED_TO); err != nil {
+	if _, err := unix.InotifyAddWatch(fd, filepath.Dir(b.opt.RecordPath), unix.IN_CREATE); err != nil {
 		b.t.Fatal(err)
 	}
 	return func() int {

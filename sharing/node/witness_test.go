@@ -342,10 +342,13 @@ func TestWitnessHasCapsVerified(t *testing.T) {
 	c := b.run(b.app("p", "gpu-memory-gib:10"))
 	b.lose()
 	b.caps.forget()
-	b.loops()
-	if err := b.Runtime.Witness(t.Context(), []sharing.Seen{c.seen()}); err != nil {
-		t.Fatal(err)
+	if err := b.Runtime.Witness(t.Context(), nil); err != nil || len(b.verifyNow) != 0 {
+		t.Fatalf("nothing was found, and %d verifications wait (%v)", len(b.verifyNow), err)
 	}
+	if err := b.Runtime.Witness(t.Context(), []sharing.Seen{c.seen()}); err != nil || len(b.verifyNow) != 1 {
+		t.Fatalf("%d verifications wait (%v)", len(b.verifyNow), err)
+	}
+	b.loops()
 	b.eventually("its cap is back", func() bool {
 		limit, _, err := b.caps.Read(t.Context(), c.group.Dir, c.in.Placement[0].GPU)
 		return err == nil && limit == 10*sharing.GiB
