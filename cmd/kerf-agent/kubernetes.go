@@ -31,11 +31,12 @@ type kubernetes struct {
 	// judged and doubted are the conditions that the container runtime's configuration has set.
 	judged, doubted map[string]string
 	kubelet         *kubelet.Client
+	pulse           *pulse
 }
 
 // newKubernetes opens the doors; nothing is served and nobody is asked yet.
 func newKubernetes(c *containers) (*kubernetes, error) {
-	a, k := c.agent, &kubernetes{containers: c}
+	a, k := c.agent, &kubernetes{containers: c, pulse: newPulse()}
 	var err error
 	if k.api, err = kube.Open(kube.Options{Kubeconfig: a.kubeconfig, Node: a.nodeName, Log: a.log}); err != nil {
 		return nil, fmt.Errorf("API server: %w", err)
@@ -68,6 +69,7 @@ func newKubernetes(c *containers) (*kubernetes, error) {
 func (k *kubernetes) run(ctx context.Context) error {
 	k.api.OnGone(k.runtime.PodGone)
 	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return k.pulse.run(ctx) })
 	g.Go(func() error { return k.api.Run(ctx) })
 	g.Go(func() error { k.api.Resync(ctx, k.runtime.PodClaims, k.runtime.PodGone); return nil })
 	g.Go(func() error { return k.inject.Run(ctx) })
@@ -94,9 +96,12 @@ func (k *kubernetes) tellKubelet(units []deviceplugin.Unit) {
 }
 
 // gate waits until pods' containers may start: what kubelet waits for before each of them. The error says
-// what is not ready.
+// what is not ready. An agent that has just been stopped for a while first finds out whether NRI still has it.
 func (k *kubernetes) gate(ctx context.Context) error {
 	for {
+		if err := k.pulse.steady(ctx); err != nil {
+			return fmt.Errorf("kerf-agent was stopped for a while, and finds out what it missed: %w", sharing.ErrUnavailable)
+		}
 		changed := k.runtime.Changed()
 		why := k.runtime.PodsNotReady()
 		if len(why) == 0 {
