@@ -1,0 +1,152 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// failpointsMap is where the agent under test reads its failpoints from, at each start of its process.
+const failpointsMap = "e2e-failpoints"
+
+// failpointsFromMap is what is put into the agent's DaemonSet for that, and noFailpoints takes it out again.
+const (
+	failpointsFromMap = `{"spec":{"template":{"spec":{"containers":[{"name":"agent","env":[{"name":"KERF_FAILPOINTS",` +
+		`"valueFrom":{"configMapKeyRef":{"name":"` + failpointsMap + `","key":"spec","optional":true}}}],` +
+		`"readinessProbe":{"periodSeconds":1}}]}}}}`
+	noFailpoints = `{"spec":{"template":{"spec":{"containers":[{"name":"agent","env":[{"name":"KERF_FAILPOINTS","$patch":"delete"}],` +
+		`"readinessProbe":{"periodSeconds":5}}]}}}}`
+)
+
+// takeFailpoints makes the agent one that takes failpoints, until the test ends.
+func (e *testCase) takeFailpoints() {
+	e.Helper()
+	e.writeFailpoints("")
+	e.patchAgent(failpointsFromMap)
+	e.Cleanup(func() {
+		e.patchAgent(noFailpoints)
+		_ = e.client.CoreV1().ConfigMaps(kerfNamespace).Delete(background(), failpointsMap, metav1.DeleteOptions{})
+		e.waitForAgent()
+	})
+}
+
+// patchAgent changes the agent's DaemonSet, whose controller then replaces the pod.
+func (e *testCase) patchAgent(patch string) {
+	e.Helper()
+	_, err := e.client.AppsV1().DaemonSets(kerfNamespace).Patch(background(), agentName, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+	if err != nil {
+		e.Fatalf("patch the agent: %v", err)
+	}
+}
+
+// writeFailpoints sets what the agent's next process does.
+func (e *testCase) writeFailpoints(spec string) {
+	e.Helper()
+	m := fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %s}\ndata: {spec: %q}\n", failpointsMap, kerfNamespace, spec)
+	if err := e.apply(m); err != nil {
+		e.Fatal(err)
+	}
+}
+
+// startWithFailpoints replaces the agent by one with these failpoints, whose next process has none.
+func (e *testCase) startWithFailpoints(spec string) {
+	e.Helper()
+	e.writeFailpoints(spec)
+	eventually(e.T, "an agent with the failpoints "+spec, func() error {
+		e.replaceAgent()
+		for _, pid := range e.agentPIDs() {
+			if env := e.node.in("cat", "/proc/"+pid+"/environ").out; !strings.Contains(env, "KERF_FAILPOINTS="+spec+"\x00") {
+				return errors.New("kubelet started it with what it knew before")
+			}
+		}
+		return nil
+	})
+	e.writeFailpoints("")
+}
+
+// settled waits until a pod runs or has failed.
+func (p *pod) settled() *corev1.Pod {
+	p.e.Helper()
+	return p.until("running or failed", func(o *corev1.Pod) error {
+		if runs(o) || o.Status.Phase == corev1.PodFailed {
+			return nil
+		}
+		return errors.New(describe(o))
+	})
+}
+
+// An agent that is killed at any instant of a container's start delays it, and the container then runs with its
+// cap. What ran before keeps its own, and nothing is booked twice. While the agent answers NRI, this runtime goes
+// on without the answer: then the container is refused, and who gets no second start fails with the reason.
+func TestAgentKilledAtEachStep(t *testing.T) {
+	e := beginWithAgent(t)
+	e.takeFailpoints()
+	bystander := e.create(one("bystander", gibs(10), "exec gpuload --json --alloc 9GiB --hold 1h"))
+	bystander.running()
+	before := e.holdings(bystander)
+	points := []struct {
+		name string
+		// answering is set for a point within the answer to CreateContainer.
+		answering bool
+	}{
+		{"nri-run-pod", false}, {"nri-create", true}, {"inject-after-record", true}, {"nri-after-inject", true},
+		{"hook-after-record", false}, {"hook-after-caps", false}, {"hook-after-arm", false},
+	}
+	for _, point := range points {
+		e.startWithFailpoints(point.name + "=1*exit")
+		armed := e.agentInstances()
+		never, always := e.pair(point.name, 5, "exec gpuload --json --alloc 4GiB --hold 1h")
+		o := never.settled()
+		switch {
+		case runs(o):
+			e.wantHeld(never, "main", share(5*gib, 0))
+		case point.answering && strings.Contains(describe(o), "made without its grant"):
+			t.Logf("%s: restartPolicy Never: %s", point.name, describe(o))
+		default:
+			t.Errorf("%s: %s", point.name, describe(o))
+		}
+		always.running()
+		e.wantHeld(always, "main", share(5*gib, 0))
+		if err := e.uncappedError(); err != nil {
+			t.Errorf("%s: %v", point.name, err)
+		}
+		if now := e.agentInstances(); now == armed {
+			t.Errorf("%s: the agent was not killed", point.name)
+		}
+		e.wantSame(before, bystander)
+		for _, p := range []*pod{never, always} {
+			p.startDeletion()
+		}
+	}
+	if l := bystander.loads("main", 1); len(l) != 1 || l[0].Error != nil {
+		t.Errorf("the bystander's load: %v", l)
+	}
+}
+
+// An NRI plugin that is slow refuses in time, before the runtime goes on without it, and the next try finds the
+// work done; so also a pod without a second start runs.
+func TestSlowPlugin(t *testing.T) {
+	e := beginWithAgent(t)
+	e.takeFailpoints()
+	e.startWithFailpoints("nri-run-pod=1*sleep(2500ms);nri-after-inject=1*sleep(2500ms)")
+	instance := e.agentInstances()
+	never := e.create(one("never", gibs(5), "exec gpuload --json --alloc 4GiB --hold 1h"))
+	never.event("holding the GPUs", "not done after")
+	never.event("giving container main", "not done after")
+	o := never.running()
+	if n := o.Status.ContainerStatuses[0].RestartCount; n != 0 {
+		t.Errorf("it was started %d times more", n)
+	}
+	e.wantHeld(never, "main", share(5*gib, 0))
+	if now := e.agentInstances(); now != instance {
+		t.Errorf("the agent is now %s, was %s", now, instance)
+	}
+}
