@@ -98,7 +98,9 @@ func TestAgentFrozen(t *testing.T) {
 // kubelet makes another, that one runs.
 func TestDroppedPlugin(t *testing.T) {
 	e := beginWithAgent(t)
-	kerfHook := func() bool { return strings.TrimSpace(e.node.in(e.node.env["E2E_DIR"]+"/deb/bin/busybox", "pidof", "kerf-hook").out) != "" }
+	kerfHook := func() bool {
+		return strings.TrimSpace(e.node.in(e.node.env["E2E_DIR"]+"/deb/bin/busybox", "pidof", "kerf-hook").out) != ""
+	}
 	spec := func(name string, restart corev1.RestartPolicy) podSpec {
 		return podSpec{
 			name: name, restart: restart,
