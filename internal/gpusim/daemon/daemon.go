@@ -39,6 +39,7 @@ type Daemon struct {
 	mu      sync.Mutex
 	model   *model.Model
 	holders map[model.ClientID]*peer
+	sets    int           // limits that were set
 	changed chan struct{} // closed and made anew when an event was raised or a latency changed
 }
 

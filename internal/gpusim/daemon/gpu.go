@@ -124,7 +124,9 @@ func (d *Daemon) again(take func() (uint64, error)) (uint64, error) {
 }
 
 func (c *device) setLimit(chain model.Chain, soft, hard sharing.Bytes) (wire.Response, error) {
-	c.d.forgetDead()
+	if c.d.sets++; c.d.sets%forgetEvery == 0 {
+		c.d.forgetDead()
+	}
 	err := c.d.model.SetLimit(c.minor, c.peer.root, chain, soft, hard)
 	dir := ""
 	if len(chain) > 0 {
@@ -133,6 +135,11 @@ func (c *device) setLimit(chain model.Chain, soft, hard sharing.Bytes) (wire.Res
 	c.d.log.Info("limit", "gpu", c.minor, "cgroup", dir, "soft", uint64(soft), "hard", uint64(hard), "pid", c.peer.pid, "error", err)
 	return vals[uint64](err)
 }
+
+// forgetEvery is after how many limits that were set those of removed cgroups are looked for. Nothing can see
+// them before: the list of limits leaves them out, and no cgroup has a number that another one had. To look at
+// each time would make the cost of a limit grow with their number, which no driver's does.
+const forgetEvery = 256
 
 // forgetDead clears the limits on cgroups that have been removed. d.mu is held.
 func (d *Daemon) forgetDead() {
