@@ -3,7 +3,16 @@
 
 package node
 
-import "testing"
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
 
 // What the runtime itself costs: real cgroups, a real record with its fsyncs and a real process, a driver
 // that answers at once.
@@ -38,6 +47,91 @@ func BenchmarkState(b *testing.B) {
 		bench.changed.announce() // no picture is taken twice
 		if s := bench.State(b.Context()); len(s.Grants) != 20 {
 			b.Fatal(len(s.Grants))
+		}
+	}
+}
+
+// One container of a pod from its injection to its lease, with the two hooks that it has; nothing else starts.
+func BenchmarkContainer(b *testing.B) {
+	bench := newPodBench(b)
+	bench.start()
+	ask := bench.app("p", "gpu-memory-gib:1")
+	for b.Loop() {
+		b.StopTimer()
+		c := (&container{b: bench, ask: ask, id: bench.newID()}).make()
+		b.StartTimer()
+		var err error
+		if c.in, err = bench.Inject(b.Context(), ask, c.id); err != nil {
+			b.Fatal(err)
+		}
+		if err := c.hooks(); err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		c.remove()
+		bench.eventually("the lease ends", func() bool { return bench.grant(ask).Lease == nil })
+		b.StartTimer()
+	}
+}
+
+// All containers of a full node start at once: how long each waits for its injection and its hooks.
+func BenchmarkContainersAtOnce(b *testing.B) {
+	const pods = 110
+	bench := newPodBench(b)
+	bench.start()
+	var took []time.Duration
+	for b.Loop() {
+		b.StopTimer()
+		all := make([]*container, pods)
+		for i := range all {
+			all[i] = (&container{b: bench, ask: bench.app(fmt.Sprintf("p%d", i), "gpu-memory-gib:1"), id: bench.newID()}).make()
+		}
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		ctx := context.WithoutCancel(b.Context())
+		b.StartTimer()
+		for _, c := range all {
+			wg.Go(func() {
+				start := time.Now()
+				var err error
+				c.in, err = bench.Inject(ctx, c.ask, c.id)
+				for _, call := range c.calls() {
+					if err == nil {
+						err = bench.ArmContainer(ctx, call)
+					}
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if took = append(took, time.Since(start)); err != nil {
+					b.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		b.StopTimer()
+		for _, c := range all {
+			c.remove()
+			bench.PodGone(c.ask.Ref.PodUID)
+		}
+		bench.eventually("all end", func() bool { return len(bench.PodClaims()) == 0 })
+		b.StartTimer()
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "ms-p50")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "ms-p99")
+}
+
+// What a container runtime with many containers tells when the agent comes back.
+func BenchmarkWitness(b *testing.B) {
+	bench := newPodBench(b)
+	bench.still()
+	var seen []sharing.Seen
+	for i := range 110 {
+		seen = append(seen, bench.run(bench.app(fmt.Sprintf("p%d", i), "gpu-memory-gib:1")).seen())
+	}
+	for b.Loop() {
+		if err := bench.Witness(b.Context(), seen); err != nil {
+			b.Fatal(err)
 		}
 	}
 }
