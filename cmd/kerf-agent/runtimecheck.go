@@ -6,9 +6,11 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/containerd"
+	"github.com/kerf-gpu/kerf/internal/kube"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -94,14 +96,56 @@ func (k *kubernetes) followRuntime(ctx context.Context) error {
 func (k *kubernetes) crossCheckLoop(ctx context.Context) error {
 	t := time.NewTicker(crossCheckEvery)
 	defer t.Stop()
+	var missing map[string]bool
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-t.C:
 			k.crossCheck(ctx)
+			missing = k.forgetStatic(ctx, missing)
 		}
 	}
+}
+
+// forgetStatic ends the claims of static pods that the container runtime has forgotten: when kubelet is no longer
+// given one, the API server may not tell. missing are those that the runtime did not have the last time.
+func (k *kubernetes) forgetStatic(ctx context.Context, missing map[string]bool) map[string]bool {
+	claims := k.runtime.PodClaims()
+	if !slices.ContainsFunc(claims, func(ref sharing.ContainerRef) bool { return kube.IsStatic(ref.PodUID) }) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, runtimeDeadline)
+	defer cancel()
+	there, err := k.runtimeDoor.Pods(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			k.log.Warn("static pods not looked for", "error", err.Error())
+		}
+		return nil
+	}
+	gone, missing := forgotten(claims, there, missing)
+	for _, uid := range gone {
+		k.runtime.PodGone(uid)
+	}
+	return missing
+}
+
+// forgotten returns the static pods of claims that are not there, now and the last time: the runtime does not list a
+// pod yet whose claims are just being made. missing are all that are not there now.
+func forgotten(claims []sharing.ContainerRef, there, last map[string]bool) (gone []string, missing map[string]bool) {
+	missing = map[string]bool{}
+	for _, ref := range claims {
+		uid := ref.PodUID
+		if !kube.IsStatic(uid) || there[uid] || missing[uid] {
+			continue
+		}
+		missing[uid] = true
+		if last[uid] {
+			gone = append(gone, uid)
+		}
+	}
+	return gone, missing
 }
 
 func (k *kubernetes) crossCheck(ctx context.Context) {

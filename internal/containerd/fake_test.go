@@ -36,6 +36,7 @@ type fake struct {
 	config        string
 	driver        *criv1.CgroupDriver
 	exited        []string
+	pods          []string // their UIDs
 	// meanwhile runs while containers are being listed.
 	meanwhile  func()
 	plugins    []*introspectionv1.Plugin
@@ -127,6 +128,14 @@ func (f *fake) ListContainers(context.Context, *criv1.ListContainersRequest) (*c
 	defer f.mu.Unlock()
 	for _, id := range f.exited {
 		out.Containers = append(out.Containers, &criv1.Container{Id: id})
+	}
+	return out, nil
+}
+
+func (f *fake) ListPodSandbox(context.Context, *criv1.ListPodSandboxRequest) (*criv1.ListPodSandboxResponse, error) {
+	out := &criv1.ListPodSandboxResponse{}
+	for _, uid := range f.pods {
+		out.Items = append(out.Items, &criv1.PodSandbox{Id: "box of " + uid, Metadata: &criv1.PodSandboxMetadata{Uid: uid}})
 	}
 	return out, nil
 }

@@ -62,6 +62,22 @@ func (c *Client) Containers(ctx context.Context, namespace string) ([]sharing.Se
 	return seenOf(namespace, list, tasks.GetTasks(), exited), nil
 }
 
+// Pods are the UIDs of the pods that the runtime has a sandbox of, running or not, by the CRI alone. Kubelet removes
+// the sandboxes of a pod that it has forgotten within a minute or so.
+func (c *Client) Pods(ctx context.Context) (map[string]bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	list, err := c.cri.ListPodSandbox(ctx, &criv1.ListPodSandboxRequest{})
+	if err != nil {
+		return nil, c.plain(ctx, "list pods", err)
+	}
+	out := map[string]bool{}
+	for _, box := range list.GetItems() {
+		out[box.GetMetadata().GetUid()] = true
+	}
+	return out, nil
+}
+
 // addExited adds the ids of containers of which the CRI plugin says that they have ended. A plugin that does not
 // answer says it of none: containerd's own list then tells less, and nothing wrong.
 func (c *Client) addExited(ctx context.Context, exited map[string]bool) {

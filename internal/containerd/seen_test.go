@@ -116,6 +116,18 @@ func TestContainersThatGoMeanwhile(t *testing.T) {
 	}
 }
 
+func TestPods(t *testing.T) {
+	c, _ := open(t, &fake{name: "containerd", version: "2.4.2", pods: []string{"u1", "u2", "u1"}})
+	got, err := c.Pods(t.Context())
+	if diff := cmp.Diff(map[string]bool{"u1": true, "u2": true}, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	c, _ = open(t, nil)
+	if got, err := c.Pods(t.Context()); err == nil {
+		t.Errorf("without a runtime: %v", got)
+	}
+}
+
 // In kerf's own namespace a container's labels are its image's, and name no pod; the hook names the grant.
 func TestContainersOfKerf(t *testing.T) {
 	f := &fake{version: "2.4.2", containers: []*containersv1.Container{stored(t, "a", "", armed([]string{"--grant", "k-1"}))}}

@@ -24,6 +24,10 @@ const resyncEvery = 10 * time.Second
 // length.
 const uuidLength = 36
 
+// IsStatic reports whether the UID is that of a static pod, as kubelet makes it: of its end the API server may
+// tell nothing (see Gone), and only the container runtime knows.
+func IsStatic(podUID string) bool { return len(podUID) != uuidLength }
+
 // Gone asks the API server itself whether the pod is gone for good: deleted, its name passed to another pod,
 // or all its containers at their last end. False means that it is not known to be gone, and so does an
 // error, which wraps sharing.ErrUnavailable, ErrDenied or ErrInvalid. Of ref the container is not looked at.
@@ -38,7 +42,7 @@ func (c *Client) Gone(ctx context.Context, ref sharing.ContainerRef) (bool, erro
 	p, err := c.core.Pods(ref.Namespace).Get(ctx, ref.Pod, metav1.GetOptions{})
 	switch {
 	case isAbsent(err, ref.Pod):
-		return len(ref.PodUID) == uuidLength, nil
+		return !IsStatic(ref.PodUID), nil
 	case err != nil:
 		return false, refused("look up pod "+ref.Namespace+"/"+ref.Pod, err)
 	case p.Name != ref.Pod || p.Namespace != ref.Namespace || p.UID == "":
@@ -48,7 +52,7 @@ func (c *Client) Gone(ctx context.Context, ref sharing.ContainerRef) (bool, erro
 	switch {
 	case string(p.UID) == ref.PodUID || mirror == ref.PodUID:
 		return terminal(p), nil
-	case len(ref.PodUID) == uuidLength:
+	case !IsStatic(ref.PodUID):
 		return true, nil
 	default:
 		return mirror != "", nil
