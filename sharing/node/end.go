@@ -17,35 +17,57 @@ import (
 // Reconcile ends every lease whose cgroup is empty and charged with nothing, and every claim whose process ended before it was armed.
 // It is what makes sure; the watches on cgroups only make it quick.
 func (r *Runtime) Reconcile(ctx context.Context) {
-	for _, id := range r.endable() {
-		if err := r.end(ctx, id); err != nil {
+	ended := false
+	for _, id := range r.leased() {
+		if !r.beginEnd(id) {
+			continue
+		}
+		done, err := r.end(ctx, id)
+		if ended = ended || done; err != nil {
 			r.log.Warn("end of lease put off", "claim", id, "error", err.Error())
 		}
 	}
-	r.dropClaims()
+	dropped, pods := r.dropForgotten()
+	// One write for all of them: what the record has too much of, the next agent finds ended.
+	if ended || pods {
+		if err := r.persist(); err != nil {
+			r.log.Error("end of leases and claims not on record", "error", err.Error())
+		}
+	}
+	if dropped {
+		r.changed.announce()
+	}
 }
 
-// endable marks every lease whose cgroup is empty as busy, and returns them.
-func (r *Runtime) endable() []ledger.ClaimID {
+func (r *Runtime) leased() []ledger.ClaimID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var ids []ledger.ClaimID
 	for _, g := range r.ledger.Grants() {
-		h := r.held[g.Claim.ID]
-		if h == nil || h.busy || g.Lease == nil {
-			continue
-		}
-		over, err := empty(h.group)
-		if err != nil {
-			r.log.Warn("cgroup cannot be read", "claim", g.Claim.ID, "error", err.Error())
-			continue // never end a lease on doubt
-		}
-		if over {
-			h.busy = true
+		if g.Lease != nil {
 			ids = append(ids, g.Claim.ID)
 		}
 	}
 	return ids
+}
+
+// beginEnd marks the lease as busy if its cgroup is empty. Only one at a time: a claim that is busy refuses
+// its next container.
+func (r *Runtime) beginEnd(id ledger.ClaimID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g, _ := r.ledger.Get(id)
+	h := r.held[id]
+	if h == nil || h.busy || g.Lease == nil {
+		return false
+	}
+	over, err := empty(h.group)
+	if err != nil { // never end a lease on doubt
+		r.log.Warn("cgroup cannot be read", "claim", id, "error", err.Error())
+		return false
+	}
+	h.busy = over
+	return over
 }
 
 // empty reports whether no process is in the group, or whether it is gone: also where another has its name.
@@ -58,8 +80,9 @@ func empty(g cgroup.Group) (bool, error) {
 }
 
 // end takes the caps off, removes the cgroup and forgets the claim, in this order, so that a crash in
-// between leaves an empty cgroup of ours, which Restore removes.
-func (r *Runtime) end(ctx context.Context, id ledger.ClaimID) error {
+// between leaves an empty cgroup of ours, which Restore removes. The record is the caller's to write. done is
+// false when the lease goes on.
+func (r *Runtime) end(ctx context.Context, id ledger.ClaimID) (done bool, err error) {
 	r.mu.Lock()
 	h, att, known := r.held[id], r.att, r.driverKnown
 	g, _ := r.ledger.Get(id)
@@ -74,7 +97,7 @@ func (r *Runtime) end(ctx context.Context, id ledger.ClaimID) error {
 	r.setCondition(r.warnings, "draining "+string(id), left)
 	if err != nil || left != "" || !known {
 		r.mu.Unlock()
-		return err
+		return false, err
 	}
 	r.watcher.Drop(h.group)
 	err = r.ledger.EndLease(id)
@@ -85,10 +108,9 @@ func (r *Runtime) end(ctx context.Context, id ledger.ClaimID) error {
 	}
 	r.opt.Observer.Ended()
 	r.mu.Unlock()
-	err = errors.Join(err, r.persist())
 	r.log.Info("lease ended", "claim", id)
 	r.changed.announce()
-	return err
+	return true, err
 }
 
 // charged asks the driver whether memory is still charged to the cgroup although no process is in it: one
@@ -139,19 +161,6 @@ func (r *Runtime) removeCgroup(ctx context.Context, group cgroup.Group, ours boo
 		return fmt.Errorf("remove cgroup: %w", err)
 	}
 	return r.opt.Failpoints.Eval("end-after-rmdir")
-}
-
-// dropClaims forgets claims that nothing uses and whose owner has gone.
-func (r *Runtime) dropClaims() {
-	dropped, pods := r.dropForgotten()
-	if pods {
-		if err := r.persist(); err != nil {
-			r.log.Error("end of claims not on record", "error", err.Error())
-		}
-	}
-	if dropped {
-		r.changed.announce()
-	}
 }
 
 // dropForgotten reports whether it dropped any claim, and any of a pod, which are on record.

@@ -114,7 +114,7 @@ func (r *Runtime) endFormer(ctx context.Context, call sharing.HookCall) error {
 	if err != nil || !end {
 		return err
 	}
-	if err := r.end(ctx, id); err != nil {
+	if _, err := r.end(ctx, id); err != nil {
 		return fmt.Errorf("the instance before it (%s) has not ended: %w", former.Lease.ContainerID, errors.Join(sharing.ErrUnavailable, err))
 	}
 	return nil
