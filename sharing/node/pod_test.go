@@ -77,8 +77,7 @@ func TestClaimPodIsAllOrNone(t *testing.T) {
 		b.ask("p", "second", sharing.ContainerApp, "gpu-memory-gib:40"),
 	}
 	err := b.ClaimPod(t.Context(), asks)
-	var nofit *allocator.NoFit
-	if !errors.As(err, &nofit) {
+	if _, ok := errors.AsType[*allocator.NoFit](err); !ok {
 		t.Fatalf("%v, want *NoFit", err)
 	}
 	refused(t, err, sharing.ErrExhausted, `container "second"`, "40GiB", "GPU 2", "39GiB free of 79GiB", "GPU 0-1", b.gpus[0].Model)

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/failpoint"
@@ -314,15 +313,6 @@ func refused(t testing.TB, err, want error, words ...string) {
 		if !strings.Contains(err.Error(), w) {
 			t.Errorf("%q does not tell of %q", err, w)
 		}
-	}
-}
-
-func waitFor(t testing.TB, done <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-done:
-	case <-time.After(20 * time.Second):
-		t.Fatal("never done")
 	}
 }
 

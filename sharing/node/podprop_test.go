@@ -220,20 +220,19 @@ func (p *podPlayer) create(point string) string {
 	c := &container{b: p.bench, ask: ask, id: p.newID()}
 	var err error
 	inject := func() { c.in, err = p.Inject(p.t.Context(), ask, c.id) }
-	if point == "" {
+	switch {
+	case point == "":
 		inject()
-	} else {
-		if p.crashes(point, inject) {
-			p.lostClaims(false)
-			p.mu.Lock()
-			id, known := p.containers[c.id]
-			p.mu.Unlock()
-			if !known { // the record tells of the instance before it, and no annotation was given to this one
-				m.now[ask.Ref.Container] = &instance{container: c, pod: m, ended: true}
-				return "killed at " + point + ", lost"
-			}
-			c.in, err = p.InjectionOf(id)
+	case p.crashes(point, inject):
+		p.lostClaims(false)
+		p.mu.Lock()
+		id, known := p.containers[c.id]
+		p.mu.Unlock()
+		if !known { // the record tells of the instance before it, and no annotation was given to this one
+			m.now[ask.Ref.Container] = &instance{container: c, pod: m, ended: true}
+			return "killed at " + point + ", lost"
 		}
+		c.in, err = p.InjectionOf(id)
 	}
 	switch {
 	case err != nil && (m.assured || !errors.Is(err, sharing.ErrExhausted)):
@@ -298,12 +297,12 @@ func (p *podPlayer) arm() string {
 		return "arm failed"
 	}
 	err := i.hooks()
-	if p.mu.Lock(); errors.Is(err, sharing.ErrUnavailable) && !p.witnessed {
-		p.mu.Unlock()
+	p.mu.Lock()
+	heard := p.witnessed
+	p.mu.Unlock()
+	if errors.Is(err, sharing.ErrUnavailable) && !heard {
 		p.witness(p.seen()...) // its annotation tells what the record did not
 		err = i.hooks()
-	} else {
-		p.mu.Unlock()
 	}
 	if err != nil {
 		p.t.Errorf("arm %s: %v", i.ask.Ref, err)

@@ -319,6 +319,14 @@ func TestManyContainersAtOnce(t *testing.T) {
 		c.remove()
 		names = append(names, c.ask.Ref.Pod)
 	}
+	writes()
+	b.Reconcile(t.Context())
+	if n := writes(); n != 1 {
+		t.Errorf("%d writes of the record for %d leases that ended at once", n, pods)
+	}
+	for _, c := range all {
+		b.leased(c.ask, nil)
+	}
 	b.gone(names...)
 }
 
