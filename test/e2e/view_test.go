@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // want is what a container is to have, of each of its GPUs the same.
@@ -33,7 +35,7 @@ func (e *testCase) wantHeld(p *pod, container string, w want) grant {
 	if len(g.InForce) > 0 {
 		parts = g.InForce
 	}
-	if len(parts) != w.gpus || g.Level != w.level || g.PodUID != string(p.get().UID) || !strings.Contains(g.Cgroup, id) {
+	if len(parts) != w.gpus || g.Level != w.level || g.PodUID != uidOf(p.get()) || !strings.Contains(g.Cgroup, id) {
 		e.Errorf("%s/%s: the agent shows %+v, want %+v of container %s", p.name, container, g, w, id)
 	}
 	own := map[string]bool{}
@@ -98,6 +100,14 @@ func (p *pod) released() {
 		}
 		return nil
 	})
+}
+
+// uidOf is a pod's UID as the node has it: of a static pod the API server knows a mirror, with a UID of its own.
+func uidOf(o *corev1.Pod) string {
+	if uid := o.Annotations[corev1.MirrorPodAnnotationKey]; uid != "" {
+		return uid
+	}
+	return string(o.UID)
 }
 
 // wantSees looks from within the container.
