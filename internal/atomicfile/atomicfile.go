@@ -104,8 +104,12 @@ func write(sys filesystem, path string, data []byte, mode fs.FileMode) (err erro
 	return nil
 }
 
-// classify adds the word of the vocabulary that the system's error means.
+// classify adds the word of the vocabulary that the system's error means. Of that error it takes what happened and
+// not where: the temporary file has another name each time, and an error that lasts must be known again by its text.
 func classify(err error) error {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		err = errno
+	}
 	word := sharing.ErrUnavailable
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -236,3 +236,15 @@ func TestReadersSeeWholeContents(t *testing.T) {
 	close(stop)
 	wg.Wait()
 }
+
+// Who writes again and again, and tells of a new error only, must know the old one again.
+func TestSameErrorTwice(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "spec.json")
+	if err := os.Mkdir(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	first, second := Write(path, []byte("x"), 0o644), Write(path, []byte("x"), 0o644)
+	if first == nil || second == nil || first.Error() != second.Error() || !errors.Is(first, syscall.EEXIST) {
+		t.Errorf("the errors are\n%v\n%v", first, second)
+	}
+}
