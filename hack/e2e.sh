@@ -17,6 +17,7 @@ fi
 # shellcheck disable=SC2317 # the trap calls it
 end() {
 	local status=$?
+	trap '' INT TERM HUP # a second one would leave the node half ended; what is called here ignores them too
 	if [ "$found" = down ] && [ "${KERF_E2E_KEEP:-}" != 1 ]; then
 		# What the daemons said is of use after a failure, and "down" deletes it.
 		if [ "$status" != 0 ] && [ -d "$dir/log" ]; then
@@ -32,6 +33,7 @@ end() {
 found=up
 "$node" status >/dev/null 2>&1 || [ $? != 3 ] || found=down # 3: nothing of it runs
 trap end EXIT
+trap "trap '' INT TERM HUP; exit 143" INT TERM HUP
 rm -rf "$dir/failures"
 
 (cd test/e2e && go test -race ./nvidiaruntime)
@@ -41,7 +43,7 @@ began=$SECONDS
 ready=$SECONDS
 report=$dir/tests.txt
 passed=0
-(cd test/e2e && go test -race -count=1 -v -timeout 20m "$@" .) 2>&1 | tee "$report" | sed -u '/^=== /d' || passed=$?
+(cd test/e2e && go test -race -count=1 -v -timeout 40m "$@" .) 2>&1 | tee "$report" | sed -u '/^=== /d' || passed=$?
 echo
 echo "e2e: the node took $((ready - began)) s, the tests $((SECONDS - ready)) s; each, longest first:"
 sed -nE 's/^--- ([A-Z]+): ([^ ]+) \(([0-9.]+)s\)$/\3 \2 \1/p' "$report" | sort -rn |
