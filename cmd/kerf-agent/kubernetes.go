@@ -58,6 +58,7 @@ func newKubernetes(c *containers) (*kubernetes, error) {
 		return nil, errors.Join(fmt.Errorf("NRI plugin: %w", err), k.close())
 	}
 	c.tell = k.tellKubelet
+	a.runtime.AwaitWitness()
 	// Until each has spoken for itself.
 	a.runtime.SetPodBlocked("nri", "the NRI plugin is not connected to the container runtime yet")
 	a.runtime.SetPodBlocked("runtime", "the container runtime's configuration has not been read yet")

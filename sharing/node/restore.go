@@ -74,6 +74,7 @@ func (r *Runtime) enableDmem() {
 func (r *Runtime) load() (record.Record, error) {
 	data, err := os.ReadFile(r.opt.RecordPath)
 	if errors.Is(err, fs.ErrNotExist) {
+		r.unrecorded = true
 		return record.Record{}, nil
 	}
 	if err != nil {
@@ -85,6 +86,7 @@ func (r *Runtime) load() (record.Record, error) {
 	case errors.As(err, &newer):
 		return record.Record{}, fmt.Errorf("read record %s: %w", r.opt.RecordPath, err)
 	case err != nil:
+		r.unrecorded = true
 		aside := r.opt.RecordPath + ".damaged"
 		r.log.Error("record is damaged; what runs is taken from cgroups and driver instead", "error", err.Error(), "kept_as", aside)
 		if err := os.Rename(r.opt.RecordPath, aside); err != nil {

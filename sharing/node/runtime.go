@@ -59,7 +59,11 @@ type Runtime struct {
 	gonePods map[string]bool
 	// witnessed is true once the container runtime told what runs; before that, an unknown container may
 	// yet turn out to be one of ours.
-	witnessed  bool
+	witnessed bool
+	// awaitWitness is true where a container runtime will tell what runs, and unrecorded when no record was
+	// found that tells it: both together, nothing is granted to anybody before it has.
+	awaitWitness, unrecorded bool
+
 	podBlocked map[string]string // reason key -> sentence: conditions that stop pods alone
 	// saveWanted counts the calls of persist.
 	saveWanted uint64
@@ -295,6 +299,9 @@ func (r *Runtime) notReady() []string {
 	var why []string
 	if !r.restored {
 		why = append(why, "the record has not been read yet")
+	}
+	if r.awaitWitness && r.unrecorded && !r.witnessed {
+		why = append(why, "there is no record of what runs, and the container runtime has not told it yet")
 	}
 	if r.att == nil || r.attachWhy != "" {
 		why = append(why, r.attachWhy)

@@ -17,6 +17,14 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/record"
 )
 
+// AwaitWitness tells that a container runtime will call Witness. Where no record says what runs, nothing is
+// granted before: containers may be running on what would be given away.
+func (r *Runtime) AwaitWitness() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.awaitWitness = true
+}
+
 // Witness takes in what the container runtime says of all pods' containers, at a moment when none is being
 // made. It finds again what the record does not know, by the annotation that Inject gave the container and
 // that counts only together with our guard; it lets go of instances that are gone; and it tells of containers
