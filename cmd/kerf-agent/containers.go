@@ -30,8 +30,6 @@ const (
 	// inventoryEvery is how often what kubelet and container runtimes are told of the GPUs is compared with
 	// the runtime even if nothing was announced.
 	inventoryEvery = 5 * time.Second
-	// hookEvery is how often the installed hook is compared with what was installed.
-	hookEvery = 30 * time.Second
 )
 
 // containers is what the agent is for containers: the installed hook, its socket, and the CDI specs.
@@ -39,11 +37,11 @@ type containers struct {
 	*agent
 	known *knownGPUs
 	specs *cdi.Keeper
-	// hookPath is the installed hook, hookSum its content, and hookSeen when it was last looked at.
-	hookPath string
-	hookSum  [sha256.Size]byte
-	hookSeen time.Time
-	listener net.Listener
+	// hookPath is the installed hook, hookSum its content, and hookLooks how it looked when that was last compared.
+	hookPath  string
+	hookSum   [sha256.Size]byte
+	hookLooks string
+	listener  net.Listener
 	// tell is told of the node's GPUs once the specs are in place; nil where nobody asks.
 	tell func([]deviceplugin.Unit)
 	// said is the last error of the specs, so that it is logged once.
@@ -63,7 +61,6 @@ func newContainers(a *agent) (*containers, error) {
 	if c.hookSum, err = cdi.HookSum(c.hookPath); err != nil {
 		return nil, fmt.Errorf("installed hook: %w", err)
 	}
-	c.hookSeen = time.Now()
 	c.specs = cdi.NewKeeper(a.cdiDir, filepath.SplitList(a.cdiSourceDirs), cdi.Hook{Path: c.hookPath, Socket: filepath.Join(a.dir, hookSocket)})
 	c.listener, err = a.listenHook()
 	return c, err
@@ -159,14 +156,15 @@ func (c *containers) tellInventory() {
 // writeSpecs makes sure that every name which kubelet may be answered with, and every GPU, has its CDI
 // device on the disk, and that the hook which they name is there as it was installed.
 func (c *containers) writeSpecs(units []deviceplugin.Unit, gpus []sharing.GPU) error {
-	if time.Since(c.hookSeen) > hookEvery {
+	if looks := cdi.HookLooks(c.hookPath); looks == "" || looks != c.hookLooks {
 		if cdi.VerifyHook(c.hookPath, c.hookSum) != nil {
 			if _, err := c.installHook(); err != nil {
 				return err
 			}
 			c.log.Warn("kerf-hook was not as it was installed, and was put back", "path", c.hookPath)
+			looks = "" // written just now: once more at the next look
 		}
-		c.hookSeen = time.Now()
+		c.hookLooks = looks
 	}
 	var m cdi.Maxima
 	for _, u := range units {

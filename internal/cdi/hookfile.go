@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/atomicfile"
@@ -73,6 +74,20 @@ func InstallHook(dir, version, binary string) (string, error) {
 func HookSum(path string) ([sha256.Size]byte, error) {
 	data, err := readHook(path)
 	return sha256.Sum256(data), err
+}
+
+// HookLooks is one string that differs after every change of the program at path: a file's change time cannot be
+// set back. It is empty where there is none, or it cannot be looked at.
+func HookLooks(path string) string {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return ""
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%d %s %d %d %d %d.%d", stat.Ino, info.Mode(), stat.Uid, stat.Gid, stat.Size, stat.Ctim.Sec, stat.Ctim.Nsec)
 }
 
 // VerifyHook looks whether the program at path is the one with that hash and can be run by root alone's

@@ -83,6 +83,38 @@ func TestInstallHook(t *testing.T) {
 	}
 }
 
+func TestHookLooks(t *testing.T) {
+	path := writeFile(t, t.TempDir(), "kerf-hook", "right")
+	change := map[string]func() error{
+		"other content of the same size and time": func() error {
+			info, err := os.Stat(path)
+			return errors.Join(err, os.WriteFile(path, []byte("wrong"), 0o755), os.Chtimes(path, info.ModTime(), info.ModTime()))
+		},
+		"mode":  func() error { return os.Chmod(path, 0o777) },
+		"owner": func() error { return os.Chown(path, 1, 1) },
+		"another file": func() error {
+			data, err := os.ReadFile(path)
+			return errors.Join(err, os.Remove(path), os.WriteFile(path, data, 0o755))
+		},
+	}
+	for name, f := range change {
+		before := HookLooks(path)
+		if again := HookLooks(path); before == "" || again != before {
+			t.Errorf("%s: untouched it looks like %q and %q", name, before, again)
+		}
+		time.Sleep(20 * time.Millisecond) // the file system's clock ticks slower than the machine's
+		if err := f(); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if after := HookLooks(path); after == before || after == "" {
+			t.Errorf("%s: before %q, after %q", name, before, after)
+		}
+	}
+	if err := os.Remove(path); err != nil || HookLooks(path) != "" {
+		t.Errorf("removed (%v): %q", err, HookLooks(path))
+	}
+}
+
 func TestInstallHookKeepsThePreviousVersion(t *testing.T) {
 	dir := t.TempDir()
 	binary := writeFile(t, t.TempDir(), "kerf-hook", "program")
