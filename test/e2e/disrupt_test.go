@@ -99,14 +99,22 @@ func (e *testCase) uncappedError() error {
 // notStarted fails the test if a container of the pod runs or has run.
 func (p *pod) notStarted(container string) {
 	p.e.Helper()
-	for _, s := range containerStatuses(p.get()) {
-		if s.Name == container && (s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil) {
-			p.e.Errorf("%s/%s was started: %s", p.name, container, describe(p.get()))
-		}
+	if s := p.notRunning(container); s.State.Terminated != nil || s.LastTerminationState.Terminated != nil {
+		p.e.Errorf("%s/%s was started: %s", p.name, container, describe(p.get()))
+	}
+}
+
+// notRunning fails the test if a container of the pod runs, or a process of this test is on a GPU without a cap.
+func (p *pod) notRunning(container string) corev1.ContainerStatus {
+	p.e.Helper()
+	s := p.status(container)
+	if s.State.Running != nil {
+		p.e.Errorf("%s/%s runs: %s", p.name, container, describe(p.get()))
 	}
 	if err := p.e.uncappedError(); err != nil {
 		p.e.Error(err)
 	}
+	return s
 }
 
 // said waits for an event of that reason about one container of the pod.
