@@ -70,6 +70,8 @@ type Client struct {
 	reach struct {
 		sync.Mutex
 		away bool
+		// over is true once Run returns: a list of the client library may end after it, and then says nothing.
+		over bool
 	}
 }
 
@@ -130,6 +132,9 @@ func (c *Client) Run(ctx context.Context) error {
 	g.Go(func() error { follow.RunWithContext(ctx); return nil })
 	g.Go(func() error { c.events.run(ctx); return nil })
 	err := g.Wait()
+	c.reach.Lock()
+	c.reach.over = true
+	c.reach.Unlock()
 	c.closeIdle()
 	return err
 }
@@ -166,6 +171,8 @@ func (c *Client) reached(err error) {
 	c.reach.Lock()
 	defer c.reach.Unlock()
 	switch {
+	case c.reach.over:
+		return
 	case err != nil && !c.reach.away:
 		c.log.Warn("the API server cannot be read; going on with what is known", "error", err)
 	case err == nil && c.reach.away:
