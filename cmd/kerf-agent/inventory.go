@@ -72,7 +72,8 @@ func (k *knownGPUs) take(gpus []sharing.GPU) []deviceplugin.Unit {
 	grown := false
 	for _, g := range gpus {
 		_, known := k.units[g.UUID]
-		lost := g.Health == sharing.HealthLost || g.Health == sharing.HealthUnhealthy
+		lost := g.Health == sharing.HealthLost || g.Health == sharing.HealthUnhealthy ||
+			g.Health == sharing.HealthUnknown && g.HealthReason != "" // there is no driver any more; before the first probe there is no reason
 		switch {
 		case g.MIG:
 			delete(k.units, g.UUID)

@@ -27,6 +27,8 @@ func TestKnownGPUs(t *testing.T) {
 	}
 	mig := gpu("c", sharing.HealthOK)
 	mig.MIG = true
+	gone := gpu("a", sharing.HealthUnknown)
+	gone.HealthReason = "no driver"
 	k := loadKnown(file, "boot-1", log)
 	for _, step := range []struct {
 		name string
@@ -39,6 +41,7 @@ func TestKnownGPUs(t *testing.T) {
 		{"one has a fault", []sharing.GPU{gpu("a", sharing.HealthUnhealthy), gpu("b", sharing.HealthOK)}, []deviceplugin.Unit{unit("a", true), unit("b", false)}},
 		{"one is gone from the list", []sharing.GPU{gpu("b", sharing.HealthOK)}, []deviceplugin.Unit{unit("a", true), unit("b", false)}},
 		{"one that only a claim names", []sharing.GPU{{UUID: "a", Health: sharing.HealthLost, Index: -1}, gpu("b", sharing.HealthOK)}, []deviceplugin.Unit{unit("a", true), unit("b", false)}},
+		{"no driver any more", []sharing.GPU{gone, gpu("b", sharing.HealthOK)}, []deviceplugin.Unit{unit("a", true), unit("b", false)}},
 		{"all is well again", []sharing.GPU{gpu("a", sharing.HealthOK), gpu("b", sharing.HealthOK)}, []deviceplugin.Unit{unit("a", false), unit("b", false)}},
 	} {
 		if d := cmp.Diff(step.want, k.take(step.gpus)); d != "" {
