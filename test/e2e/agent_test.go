@@ -122,6 +122,12 @@ func (e *testCase) grantOf(p *pod, container string) grant {
 // replaceAgent deletes the agent's pod, as an upgrade does, and waits for the next.
 func (e *testCase) replaceAgent() {
 	e.Helper()
+	e.deleteAgent()
+	e.waitForAgent()
+}
+
+func (e *testCase) deleteAgent() {
+	e.Helper()
 	pods, err := e.agentPods()
 	if err != nil {
 		e.Fatal(err)
@@ -131,7 +137,6 @@ func (e *testCase) replaceAgent() {
 			e.Fatalf("delete %s: %v", p.Name, err)
 		}
 	}
-	e.waitForAgent()
 }
 
 // killAgent ends the agent's process without warning and returns when kubelet has started the next. In between

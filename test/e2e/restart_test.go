@@ -83,6 +83,12 @@ func TestRestartsDisturbNothing(t *testing.T) {
 		{"containerd restarted", func() { e.node.restart(t, "containerd") }},
 		{"kubelet killed", func() { e.node.do(t, "kill", "kubelet", "KILL"); e.node.do(t, "up") }},
 		{"containerd killed", func() { e.node.do(t, "kill", "containerd", "KILL"); e.node.do(t, "up") }},
+		{"agent replaced while containerd is killed", func() {
+			e.deleteAgent()
+			e.node.do(t, "kill", "containerd", "KILL")
+			e.node.do(t, "up")
+			e.waitForAgent()
+		}},
 	}
 	for i, step := range steps {
 		t.Logf("step: %s", step.name)
@@ -99,6 +105,10 @@ func TestRestartsDisturbNothing(t *testing.T) {
 			t.Fatalf("after step: %s", step.name)
 		}
 	}
+	e.wantHeld(pods[0], "main", share(10*gib, 0))
+	e.wantHeld(pods[1], "small", share(3*gib, 0))
+	e.wantHeld(pods[1], "large", share(20*gib, 0))
+	e.wantHeld(pods[2], "main", share(e.node.gpus(t)[0].shareOf(50), 50))
 	if l := pods[0].loads("main", 1); len(l) != 1 || l[0].Error != nil {
 		t.Errorf("the load was disturbed: %v", l)
 	}
@@ -119,14 +129,14 @@ func TestNodeReboots(t *testing.T) {
 	never.phase(corev1.PodFailed)
 	e.waitForAgent()
 	after := e.replicas("replica", 2, before...)
+	if err := e.uncappedError(); err != nil {
+		t.Error(err)
+	}
 	for _, p := range after {
 		if l := p.loads("main", 1)[0]; l.Error != nil || l.Allocated != 9*gib {
 			t.Errorf("%s after the reboot: %v", p.name, l)
 		}
-		g, caps := e.grantOf(p, "main"), p.caps("main")
-		if len(g.Fragments) != 1 || caps[g.Fragments[0].GPU] != 10*gib || g.Level != "driver" {
-			t.Errorf("%s after the reboot: grant %+v, caps %v", p.name, g, caps)
-		}
+		e.wantHeld(p, "main", share(10*gib, 0))
 	}
 	eventually(t, "release of what the pods of before held", func() error {
 		var kept []string
