@@ -39,11 +39,14 @@ var (
 	// anyMode finds the pool's mode, and what precedes the list of pools.
 	anyMode  = regexp.MustCompile(`\n( +)mode: \w+\n`)
 	anyPools = regexp.MustCompile(`\n( +)pools:\n`)
+	// anyReadiness finds the period of the readiness probe, which the tests wait for at each start of an agent.
+	anyReadiness = regexp.MustCompile(`(readinessProbe:\n(?: +[^\n]+\n){3} +periodSeconds:) \d+\n`)
 )
 
 // rulesForTests makes of the shipped rules those of the tests: the node offers whole GPUs beside fractions, and
 // there are profiles to name.
 func rulesForTests(text []byte) []byte {
+	text = anyReadiness.ReplaceAll(text, []byte("${1} 1\n"))
 	text = anyMode.ReplaceAll(text, []byte("\n${1}mode: auto\n"))
 	return anyPools.ReplaceAll(text, []byte("\n${1}profiles:\n${1}- {name: e2e-small, memory: 4GiB, percent: 10}\n"+
 		"${1}- {name: e2e-pair, memory: 12GiB, gpus: 2}\n${1}pools:\n"))

@@ -20,10 +20,8 @@ const failpointsMap = "e2e-failpoints"
 // failpointsFromMap is what is put into the agent's DaemonSet for that, and noFailpoints takes it out again.
 const (
 	failpointsFromMap = `{"spec":{"template":{"spec":{"containers":[{"name":"agent","env":[{"name":"KERF_FAILPOINTS",` +
-		`"valueFrom":{"configMapKeyRef":{"name":"` + failpointsMap + `","key":"spec","optional":true}}}],` +
-		`"readinessProbe":{"periodSeconds":1}}]}}}}`
-	noFailpoints = `{"spec":{"template":{"spec":{"containers":[{"name":"agent","env":[{"name":"KERF_FAILPOINTS","$patch":"delete"}],` +
-		`"readinessProbe":{"periodSeconds":5}}]}}}}`
+		`"valueFrom":{"configMapKeyRef":{"name":"` + failpointsMap + `","key":"spec","optional":true}}}]}]}}}}`
+	noFailpoints = `{"spec":{"template":{"spec":{"containers":[{"name":"agent","env":[{"name":"KERF_FAILPOINTS","$patch":"delete"}]}]}}}}`
 )
 
 // takeFailpoints makes the agent one that takes failpoints, until the test ends.

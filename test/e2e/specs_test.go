@@ -4,11 +4,13 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 )
 
 // specs is what lies in the node's folder of CDI specs under Kerf's names, and the hook: a checksum of each.
@@ -20,24 +22,37 @@ func (e *testCase) specs() string {
 // spoil does a command on the node again and again, so that what is made meanwhile meets it, until the function that
 // it returns is called.
 func (e *testCase) spoil(command string) (end func()) {
-	stop, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			_ = e.node.in("sh", "-c", command) // whether it works shows in what it is to hold up
-			select {
-			case <-stop:
-				return
-			case <-time.After(50 * time.Millisecond):
-			}
-		}
-	}()
+	mark := e.node.env["E2E_DIR"] + "/node/spoil" // a file that the node sees, too
+	if err := os.WriteFile(mark, nil, 0o600); err != nil {
+		e.Fatal(err)
+	}
+	done := make(chan result, 1)
+	go func() { done <- e.node.in("sh", "-c", "while [ -e "+mark+" ]; do "+command+"; sleep 0.01; done") }()
 	end = sync.OnceFunc(func() {
-		close(stop)
-		<-done
+		if err := os.Remove(mark); err != nil {
+			e.Error(err)
+		}
+		if r := <-done; r.err != nil {
+			e.Errorf("%s: %v", command, r)
+		}
 	})
 	e.Cleanup(end)
 	return end
+}
+
+// failedOrRuns waits until a start of the pod's container has failed, which it reports, or the container runs.
+func (p *pod) failedOrRuns() (failed bool) {
+	p.e.Helper()
+	eventually(p.e.T, "first start of "+p.name, func() error {
+		events, err := p.events()
+		failed = slices.ContainsFunc(events, func(text string) bool { return strings.HasPrefix(text, "Failed") })
+		o, podErr := p.fetch()
+		if err := errors.Join(err, podErr); err != nil || failed || runs(o) {
+			return err
+		}
+		return errors.New(describe(o))
+	})
+	return failed
 }
 
 // putBack waits until specs and hook are as they were.
@@ -65,9 +80,16 @@ func TestSpecsByHand(t *testing.T) {
 	} {
 		end := e.spoil(spoilt.command)
 		never, always := e.pair(spoilt.name, 5, "exec gpuload --json --alloc 4GiB --hold 1h")
+		met := 0
 		for _, p := range []*pod{never, always} {
-			p.event("Failed")
-			p.notRunning("main")
+			if p.failedOrRuns() {
+				met++
+				continue
+			}
+			e.wantHeld(p, "main", share(5*gib, 0)) // it found what the agent had put back
+		}
+		if met == 0 {
+			t.Errorf("%s spoilt: no start met it", spoilt.name)
 		}
 		end()
 		e.putBack(right)
