@@ -128,10 +128,12 @@ func (c *containers) followInventory(ctx context.Context) error {
 
 // tellInventory tells of the GPUs once the specs that name them are on the disk.
 func (c *containers) tellInventory() {
-	gpus := c.runtime.Inventory()
-	if len(gpus) == 0 && len(c.known.units) == 0 {
-		return // no driver yet: nothing is registered
+	if !c.runtime.DriverSeen() {
+		// Nothing is registered yet: what is only remembered would be offered as lost, and kubelet refuses for
+		// good the pods that are bound meanwhile.
+		return
 	}
+	gpus := c.runtime.Inventory()
 	units := c.known.take(gpus)
 	if len(units) == 0 {
 		c.runtime.SetPodBlocked("units", "no GPU of this node can be shared or given whole: all are in MIG mode")

@@ -35,6 +35,9 @@ func TestNothingIsGrantedBeforeTheWitness(t *testing.T) {
 	stop = again.started()
 	again.restart(stop, func() {})
 	again.AwaitWitness()
+	if !again.DriverSeen() || New(again.opt).DriverSeen() {
+		t.Error("a driver was seen before one was attached, or not after")
+	}
 	if _, err := again.Claim(t.Context(), again.tenant().Peer, "", gib(10)); err != nil {
 		t.Errorf("a claim before the witness, with a record: %v", err)
 	}

@@ -104,6 +104,14 @@ func (r *Runtime) Inventory() []sharing.GPU {
 	return out
 }
 
+// DriverSeen reports whether a driver has answered since this runtime was made: before that, the inventory
+// is not the node's.
+func (r *Runtime) DriverSeen() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.driverKnown
+}
+
 // Pool is the pool that this node is of, as the configuration in force says.
 func (r *Runtime) Pool() config.Pool {
 	r.mu.Lock()
