@@ -166,7 +166,7 @@ func TestHTTP(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	reg := prometheus.NewRegistry()
-	go func() { done <- serveHTTP(ctx, l, a.runtime, reg) }()
+	go func() { done <- serveHTTP(ctx, l, a.runtime, reg, nil) }()
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

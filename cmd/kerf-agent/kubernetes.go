@@ -96,6 +96,22 @@ func (k *kubernetes) tellKubelet(units []deviceplugin.Unit) {
 	k.plugin.SetHolders(k.runtime.Holders())
 }
 
+// unregistered says which resources kubelet does not offer yet: it refuses for good the pods that ask for them.
+func (k *kubernetes) unregistered() []string {
+	var why []string
+	advertised := false
+	for _, s := range k.plugin.Status() {
+		advertised = advertised || s.Advertised
+		if s.Advertised && !s.Registered {
+			why = append(why, "kubelet has not taken "+s.Resource+" yet")
+		}
+	}
+	if !advertised {
+		why = append(why, "kubelet has not been told of any GPU yet")
+	}
+	return why
+}
+
 // gate waits until pods' containers may start: what kubelet waits for before each of them. The error says
 // what is not ready. An agent that has just been stopped for a while first finds out whether NRI still has it.
 func (k *kubernetes) gate(ctx context.Context) error {

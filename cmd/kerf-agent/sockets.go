@@ -78,8 +78,9 @@ func (a *agent) httpListeners(gid int) ([]net.Listener, error) {
 	return out, nil
 }
 
-// serveHTTP answers /metrics, /healthz and /readyz on l until ctx ends. It changes nothing.
-func serveHTTP(ctx context.Context, l net.Listener, r *node.Runtime, reg *prometheus.Registry) error {
+// serveHTTP answers /metrics, /healthz and /readyz on l until ctx ends. It changes nothing. Ready means that a
+// pod which is bound to this node now is served: also what more tells must have nothing to say, if it is not nil.
+func serveHTTP(ctx context.Context, l net.Listener, r *node.Runtime, reg *prometheus.Registry, more func() []string) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -87,7 +88,11 @@ func serveHTTP(ctx context.Context, l net.Listener, r *node.Runtime, reg *promet
 		_, _ = fmt.Fprintln(w, "ok")
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if why := r.PodsNotReady(); len(why) > 0 {
+		why := r.PodsNotReady()
+		if more != nil {
+			why = append(why, more()...)
+		}
+		if len(why) > 0 {
 			http.Error(w, strings.Join(why, "\n"), http.StatusServiceUnavailable)
 			return
 		}

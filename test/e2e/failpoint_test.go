@@ -86,9 +86,9 @@ func (p *pod) settled() *corev1.Pod {
 // on without the answer: then the container is refused, and who gets no second start fails with the reason.
 func TestAgentKilledAtEachStep(t *testing.T) {
 	e := beginWithAgent(t)
-	e.takeFailpoints()
 	bystander := e.create(one("bystander", gibs(10), "exec gpuload --json --alloc 9GiB --hold 1h"))
 	bystander.running()
+	e.takeFailpoints()
 	before := e.holdings(bystander)
 	points := []struct {
 		name string
