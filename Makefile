@@ -34,7 +34,11 @@ LINTER := $(CURDIR)/.cache/bin/golangci-lint
 
 FUZZTIME ?= 5s
 SOAK_STEPS ?= 1000000
+SOAK_TIME ?= 30m
+SOAK_SEED ?= 0
 BENCH ?= .
+PODS ?= 110
+ROUNDS ?= 1
 
 ##@ Build
 
@@ -74,12 +78,12 @@ e2e: build ## End-to-end suite on a real Kubernetes with simulated GPUs; needs r
 	hack/e2e.sh
 
 .PHONY: soak
-soak: build ## The long runs: property test over SOAK_STEPS (10^6), then the machine suite's soak
-	hack/soak.sh $(SOAK_STEPS)
+soak: build ## The long runs: property tests (SOAK_STEPS, 10^6), the machine suite's soak, then SOAK_TIME (30m; 0: none) of it on a real Kubernetes
+	hack/soak.sh $(SOAK_STEPS) $(SOAK_TIME) $(SOAK_SEED)
 
 .PHONY: bench
-bench: build ## Benchmarks (BENCH=regexp chooses)
-	hack/bench.sh '$(BENCH)'
+bench: build ## Benchmarks (BENCH=regexp chooses), then PODS (110; 0: none) pods at once on a real Kubernetes, ROUNDS times; needs root
+	hack/bench.sh '$(BENCH)' $(PODS) $(ROUNDS)
 
 .PHONY: demo
 demo: build ## Show the main job on this machine: a simulated H100 node unless there is a driver

@@ -2,7 +2,8 @@
 # Copyright 2026 The Kerf Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# bench.sh REGEXP   runs the benchmarks that REGEXP chooses, in the packages that have any.
+# bench.sh REGEXP PODS ROUNDS   runs the benchmarks that REGEXP chooses, in the packages that have any; then starts
+# PODS pods at once on a real Kubernetes, ROUNDS times, and tells what the agent took for each. 0 pods: not that.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,3 +15,12 @@ if [ -z "$packages" ]; then
 fi
 # shellcheck disable=SC2086 # one word for each package
 go test -ldflags '-extldflags=-Wl,-z,lazy' -run '^$' -bench "$1" -benchmem $packages
+
+pods=$2 rounds=$3
+[ "$pods" != 0 ] || exit 0
+if [ "$(id -u)" != 0 ]; then
+	echo "bench: the node needs root: run it as root, or leave it out (make bench PODS=0)" >&2
+	exit 1
+fi
+echo "bench: $pods pods at once, on $(nproc) cores, load before it: $(cut -d' ' -f1-3 /proc/loadavg)"
+hack/e2e.sh -run '^TestBenchManyPods$' -timeout 2h -bench-pods="$pods" -bench-rounds="$rounds"

@@ -1,0 +1,185 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var (
+	benchPods   = flag.Int("bench-pods", 0, "measure so many pods that start at once; 0: measure nothing")
+	benchRounds = flag.Int("bench-rounds", 1, "how often to start them")
+)
+
+// benchTime bounds the start of all pods of one round.
+const benchTime = 15 * time.Minute
+
+// measured are the agent's histograms that are on the way of a container's start.
+func measured() []string {
+	return []string{"kerf_allocate_duration_seconds", "kerf_inject_duration_seconds", "kerf_arm_duration_seconds"}
+}
+
+// What a container's start costs when many start at once. It judges nothing: the figures depend on the machine.
+func TestBenchManyPods(t *testing.T) {
+	if *benchPods == 0 {
+		t.Skip("it measures, with -bench-pods=N")
+	}
+	var report strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&report, "\n  "+format, args...) }
+	for round := range *benchRounds {
+		var plain, with time.Duration
+		t.Run(fmt.Sprintf("plain-%d", round), func(t *testing.T) {
+			e := beginWithAgent(t)
+			plain = e.startMany(*benchPods, nil)
+		})
+		t.Run(fmt.Sprintf("capped-%d", round), func(t *testing.T) {
+			e := beginWithAgent(t)
+			agent, before := e.agentInstances(), e.histograms()
+			with = e.startMany(*benchPods, gibs(1))
+			after := e.histograms()
+			if now := e.agentInstances(); now != agent {
+				t.Fatalf("the agent was %s, and is %s: its metrics began anew", agent, now)
+			}
+			line("round %d: %d pods of one container, from the first creation to all running: %v with kerf.dev/gpu-memory-gib: 1, %v without (%+.1f %%)",
+				round+1, *benchPods, with.Round(10*time.Millisecond), plain.Round(10*time.Millisecond), 100*(with.Seconds()/plain.Seconds()-1))
+			var both time.Duration
+			for _, name := range measured() {
+				h := after[name].since(before[name])
+				line("%-32s p50 %9v  p99 %9v  (%d values)", name, h.quantile(0.5).Round(time.Microsecond), h.quantile(0.99).Round(time.Microsecond), h.count())
+				if h.count() < uint64(*benchPods) {
+					t.Errorf("%s has counted %d of %d pods", name, h.count(), *benchPods)
+				}
+				if name != measured()[0] {
+					both += h.quantile(0.995)
+				}
+			}
+			line("inject and arm together            p99 at most %v (the sum of each one's 99.5th percentile)", both.Round(time.Microsecond))
+			took := e.timeHook(200)
+			line("kerf-hook, as a process, for a container that is armed already (no work for the agent): p50 %v  p99 %v; a container has two of them, guard and ask",
+				took[len(took)/2].Round(time.Microsecond), took[len(took)*99/100].Round(time.Microsecond))
+		})
+	}
+	t.Logf("measured:%s", report.String())
+}
+
+// histograms reads those of measured from the agent.
+func (e *testCase) histograms() map[string]histogram {
+	e.Helper()
+	r := e.node.in(e.node.program("kerf"), "metrics")
+	if r.err != nil {
+		e.Fatalf("kerf metrics: %v", r)
+	}
+	all := map[string]histogram{}
+	for _, name := range measured() {
+		h, err := histogramOf(r.out, name)
+		if err != nil {
+			e.Fatal(err)
+		}
+		all[name] = h
+	}
+	return all
+}
+
+// startMany creates n pods at once and returns how long it took until all of them ran.
+func (e *testCase) startMany(n int, limits map[string]string) time.Duration {
+	e.Helper()
+	warm := e.create(one("warm", limits, hold)) // the namespace's first pod waits for its service account
+	warm.running()
+	warm.delete()
+	var objects []*corev1.Pod
+	for i := range n {
+		s := one(fmt.Sprintf("many-%03d", i), limits, hold)
+		objects = append(objects, s.object(e.namespace))
+		e.pods = append(e.pods, &pod{e: e, name: s.name, namespace: e.namespace})
+	}
+	began := time.Now()
+	var group sync.WaitGroup
+	for _, o := range objects {
+		group.Go(func() {
+			if _, err := e.client.CoreV1().Pods(e.namespace).Create(background(), o, metav1.CreateOptions{}); err != nil {
+				e.Errorf("create pod %s: %v", o.Name, err)
+			}
+		})
+	}
+	group.Wait()
+	if e.Failed() {
+		e.FailNow()
+	}
+	err := pollFor(benchTime, fmt.Sprintf("%d running pods", n), func() error {
+		list, err := e.client.CoreV1().Pods(e.namespace).List(background(), metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		running := 0
+		for _, o := range list.Items {
+			if runs(&o) {
+				running++
+			}
+			if o.Status.Phase == corev1.PodFailed {
+				return final("%s: %s", o.Name, describe(&o))
+			}
+		}
+		if running < n {
+			return fmt.Errorf("%d of %d run", running, n)
+		}
+		return nil
+	})
+	took := time.Since(began)
+	if err != nil {
+		e.Fatal(err)
+	}
+	for _, g := range e.picture().Grants {
+		if g.Namespace == e.namespace && g.Level != "driver" {
+			e.Errorf("%s: %+v", g.Pod, g)
+		}
+	}
+	return took
+}
+
+// timeHook runs kerf-hook so often, on the node, for a container that is armed already, and returns what each took
+// from the fork to its end, sorted. All that the agent does is to look the container up, so that this is what the
+// hook adds by being a process.
+func (e *testCase) timeHook(times int) []time.Duration {
+	e.Helper()
+	p := e.create(one("hooked", gibs(1), hold))
+	p.running()
+	g := e.grantUsed(p, "main")
+	state := filepath.Join(e.TempDir(), "state.json") // the node sees this machine's /tmp
+	text := fmt.Sprintf(`{"ociVersion":"1.2.0","id":%q,"status":"creating","pid":%d,"bundle":"/"}`, g.ContainerID, g.PIDs[0])
+	if err := os.WriteFile(state, []byte(text), 0o644); err != nil {
+		e.Fatal(err)
+	}
+	const loop = `for ((i = 0; i < $1; i++)); do
+		began=$EPOCHREALTIME
+		"$2" arm --socket /run/kerf/hook.sock --ask gpu-memory-gib:1 <"$3" || exit
+		ended=$EPOCHREALTIME
+		echo $((${ended/[.,]/} - ${began/[.,]/}))
+	done`
+	r := e.node.in("bash", "-c", loop, "_", strconv.Itoa(times), e.node.program("kerf-hook"), state)
+	if r.err != nil {
+		e.Fatalf("kerf-hook: %v", r)
+	}
+	var all []time.Duration
+	for word := range strings.FieldsSeq(r.out) {
+		n, err := strconv.Atoi(word)
+		if err != nil {
+			e.Fatal(err)
+		}
+		all = append(all, time.Duration(n)*time.Microsecond)
+	}
+	slices.Sort(all)
+	return all
+}

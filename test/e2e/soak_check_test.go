@@ -1,0 +1,458 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// sight is all that is known of the node at about one moment.
+type sight struct {
+	pods      []corev1.Pod
+	status    status
+	limits    []simLimit
+	processes []simProcess
+	gpus      []simGPU
+}
+
+func (s *soak) look() (sight, error) {
+	var v sight
+	list, err := s.client.CoreV1().Pods(s.namespace).List(background(), metav1.ListOptions{})
+	if err != nil {
+		return v, err
+	}
+	v.pods = list.Items
+	// A process is listed before the limits are: what holds it was there before it.
+	v.processes, v.limits, v.gpus = s.node.processes(s.T), s.node.limits(s.T), s.node.gpus(s.T)
+	v.status, err = s.status()
+	return v, err
+}
+
+// settle waits until the node has done what the last step asks of it, and all is as it should be. What must hold at
+// every moment is looked at each time.
+func (s *soak) settle() {
+	s.Helper()
+	began := time.Now()
+	eventually(s.T, "a node that has settled", func() error {
+		if err := s.neverError(); err != nil {
+			return final("%w", err)
+		}
+		if err := s.agentReady(); err != nil {
+			return err
+		}
+		v, err := s.look()
+		if err != nil {
+			return err
+		}
+		return errors.Join(s.podsError(v), s.ledgerError(v), s.driverError(v), s.nodeError(v))
+	})
+	s.forget()
+	if took := time.Since(began); took > 20*time.Second {
+		s.Logf("  settled after %v", took.Round(time.Second))
+	}
+}
+
+// neverError tells of what must not be at any moment: caps that add up to more than a GPU has, and a process that is
+// held by none. What is seen once may have ended between two looks; what is there a little later has not.
+func (s *soak) neverError() error {
+	first := s.violations()
+	if len(first) == 0 {
+		return nil
+	}
+	time.Sleep(300 * time.Millisecond)
+	again := s.violations()
+	for what := range first {
+		if again[what] {
+			return errors.New(what)
+		}
+	}
+	return nil
+}
+
+func (s *soak) violations() map[string]bool {
+	bad := map[string]bool{}
+	processes, limits := s.node.processes(s.T), s.node.limits(s.T)
+	sum := map[string]uint64{}
+	for _, l := range limits {
+		if l.Hard != nil && *l.Hard > least {
+			sum[l.GPU] += *l.Hard
+		}
+	}
+	for _, g := range s.node.gpus(s.T) {
+		if sum[g.UUID] > g.Memory-g.Reserved {
+			bad[fmt.Sprintf("the caps on GPU %d add up to %d bytes, and it has %d: %+v", g.Index, sum[g.UUID], g.Memory-g.Reserved, limits)] = true
+		}
+	}
+	for _, p := range processes {
+		if g := s.gpuNamed(p.GPU); g.Lost || s.capOf(limits, p) || s.isWhole(p) {
+			continue
+		}
+		bad[fmt.Sprintf("process %d of %s is on GPU %s without a cap", p.PID, p.Cgroup, p.GPU)] = true
+	}
+	return bad
+}
+
+func (s *soak) gpuNamed(uuid string) simGPU {
+	for _, g := range s.node.gpus(s.T) {
+		if g.UUID == uuid {
+			return g
+		}
+	}
+	return simGPU{}
+}
+
+// capOf tells whether a limit that is a share of the GPU holds the process.
+func (s *soak) capOf(limits []simLimit, p simProcess) bool {
+	return slices.ContainsFunc(limits, func(l simLimit) bool {
+		return l.GPU == p.GPU && l.Hard != nil && *l.Hard > least && strings.HasPrefix(p.Cgroup+"/", l.Cgroup+"/")
+	})
+}
+
+// isWhole tells whether the process is one of a container that asked for whole GPUs.
+func (s *soak) isWhole(p simProcess) bool {
+	for _, q := range s.live {
+		for _, id := range q.seen {
+			if q.kind == "whole" && strings.Contains(p.Cgroup, id) {
+				return true
+			}
+		}
+		if q.kind == "whole" { // it may have started since
+			if _, err := q.fetch(); err == nil && slices.ContainsFunc(q.seen, func(id string) bool { return strings.Contains(p.Cgroup, id) }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// podsError tells of the first pod that is not as it should be, or not yet.
+func (s *soak) podsError(v sight) error {
+	seen := map[string]bool{}
+	for _, o := range v.pods {
+		p := s.named(&o)
+		if p == nil {
+			continue
+		}
+		seen[p.name] = true
+		if p.deleted {
+			return fmt.Errorf("%s is still there: %s", p.name, describe(&o))
+		}
+		for _, c := range containerStatuses(&o) {
+			if id := containerID(c); id != "" && !slices.Contains(p.seen, id) {
+				p.seen = append(p.seen, id)
+			}
+		}
+		if err := s.podError(p, &o, v); err != nil {
+			return fmt.Errorf("%s: %w: %s", p.name, err, describe(&o))
+		}
+	}
+	for _, p := range s.live {
+		if !p.deleted && !seen[p.name] {
+			return final("%s is gone, and nobody has deleted it", p.name)
+		}
+	}
+	return nil
+}
+
+func (s *soak) podError(p *soakPod, o *corev1.Pod, v sight) error {
+	switch o.Status.Phase {
+	case corev1.PodSucceeded:
+		if !p.ends {
+			return final("it has ended by itself")
+		}
+		return nil
+	case corev1.PodFailed:
+		return s.failedError(p, o)
+	case corev1.PodPending:
+		return s.pendingError(p, o)
+	}
+	if p.tooBig {
+		return final("it runs, and is larger than any GPU")
+	}
+	running := map[string]bool{}
+	for _, c := range containerStatuses(o) {
+		if c.State.Running == nil {
+			continue
+		}
+		running[c.Name] = true
+		if err := containerError(p, c, v); err != nil {
+			return fmt.Errorf("%s: %w", c.Name, err)
+		}
+		if p.ends {
+			continue
+		}
+		now := fmt.Sprintf("%s, restarted %d times", containerID(c), c.RestartCount)
+		if was := p.stable[c.Name]; was != "" && was != now {
+			return final("%s was instance %s, and is %s", c.Name, was, now)
+		}
+		p.stable[c.Name] = now
+	}
+	for name := range p.stable {
+		if !running[name] {
+			return final("%s has ended, and nobody has killed it", name)
+		}
+	}
+	for _, c := range o.Spec.Containers { // one that we have killed stays ended, unless kubelet is to start it again
+		if !running[c.Name] && !p.ends && (!p.killed || o.Spec.RestartPolicy == corev1.RestartPolicyAlways) {
+			return fmt.Errorf("%s does not run yet", c.Name)
+		}
+	}
+	return nil
+}
+
+// failedError: a pod may fail because its program does, and because kubelet found no agent when it admitted it.
+func (s *soak) failedError(p *soakPod, o *corev1.Pod) error {
+	text := o.Status.Reason + " " + o.Status.Message
+	for _, c := range containerStatuses(o) {
+		if c.State.Terminated != nil {
+			text += " " + c.State.Terminated.Message
+		}
+	}
+	switch {
+	case len(p.stable) > 0:
+		return final("it ran, and has failed")
+	case p.ends || p.killed:
+	case strings.Contains(text, "UnexpectedAdmissionError"):
+		p.casualty(s, "admission")
+	case strings.Contains(text, "made without its grant"):
+		p.casualty(s, "grant")
+	default:
+		return final("it has failed")
+	}
+	return nil
+}
+
+// casualty counts a pod that got no second chance.
+func (p *soakPod) casualty(s *soak, why string) {
+	if !p.killed {
+		s.tally["casualties-"+why]++
+	}
+	p.killed = true
+}
+
+// pendingError: a pod may wait for room, for ever if there can be none.
+func (s *soak) pendingError(p *soakPod, o *corev1.Pod) error {
+	for _, c := range o.Status.Conditions {
+		if c.Type == corev1.PodScheduled && strings.Contains(c.Message, "Insufficient kerf.dev/") {
+			return nil
+		}
+	}
+	if len(p.stable) > 0 && len(p.asks) > 0 && !p.ends {
+		return final("it ran, and waits")
+	}
+	texts, err := p.events()
+	if err != nil {
+		return err
+	}
+	if len(texts) > 0 && strings.Contains(texts[len(texts)-1], "no room for") {
+		return nil
+	}
+	return fmt.Errorf("it waits, and not for room: %q", tail(strings.Join(texts, "\n"), 3))
+}
+
+// containerError compares what a running container has with what it asked for: at the driver, and to the agent.
+func containerError(p *soakPod, c corev1.ContainerStatus, v sight) error {
+	id, ask, asked := containerID(c), p.asks[c.Name], false
+	if _, asked = p.asks[c.Name]; !asked {
+		return withoutError(p, c, id, v)
+	}
+	at := slices.IndexFunc(v.status.Grants, func(g grant) bool { return g.ContainerID == id })
+	if at < 0 {
+		return fmt.Errorf("the agent shows no grant for %s", id)
+	}
+	g := v.status.Grants[at]
+	if ask.whole > 0 {
+		if len(g.Fragments) != ask.whole || !g.Whole || g.Level != "exclusive" {
+			return fmt.Errorf("%d whole GPUs were asked for, the agent shows %+v", ask.whole, g)
+		}
+	} else if len(g.Fragments) != 1 || g.Fragments[0].Memory != ask.memory || g.Level != "driver" {
+		return fmt.Errorf("%d bytes were asked for, the agent shows %+v", ask.memory, g)
+	}
+	for _, gpu := range v.gpus {
+		own := slices.ContainsFunc(g.Fragments, func(f fragment) bool { return f.GPU == gpu.UUID })
+		hard := uint64(0)
+		for _, l := range v.limits {
+			if l.GPU == gpu.UUID && strings.Contains(l.Cgroup, id) && l.Hard != nil {
+				hard = *l.Hard
+			}
+		}
+		switch {
+		case own && ask.whole == 0 && hard != ask.memory:
+			return fmt.Errorf("the driver holds it to %d on GPU %d, it asked for %d", hard, gpu.Index, ask.memory)
+		case own && ask.whole > 0 && hard != 0:
+			return fmt.Errorf("the driver holds it to %d on GPU %d, which is all its own", hard, gpu.Index)
+		case !own && hard > least, !own && hard == 0:
+			return fmt.Errorf("the driver lets it take %d (0: all) of GPU %d, which is not its own", hard, gpu.Index)
+		}
+	}
+	return nil
+}
+
+// withoutError: a container without a request holds nothing.
+func withoutError(p *soakPod, c corev1.ContainerStatus, id string, v sight) error {
+	if slices.ContainsFunc(p.initOnly(), func(name string) bool { return name == c.Name }) {
+		return nil
+	}
+	for _, l := range v.limits {
+		if strings.Contains(l.Cgroup, id) {
+			return fmt.Errorf("it has asked for nothing, and the driver has a limit for it: %+v", l)
+		}
+	}
+	for _, s := range v.processes {
+		if strings.Contains(s.Cgroup, id) {
+			return fmt.Errorf("it has asked for nothing, and is on a GPU: %+v", s)
+		}
+	}
+	return nil
+}
+
+// initOnly are the containers that have a share and end before the others start.
+func (p *soakPod) initOnly() []string {
+	if p.kind == "init" {
+		return []string{"before"}
+	}
+	return nil
+}
+
+// ledgerError: what the agent shows of its GPUs is the sum of its grants, none of which is of a pod that is gone.
+func (s *soak) ledgerError(v sight) error {
+	memory, part := map[string]uint64{}, map[string]uint32{}
+	for _, g := range v.status.Grants {
+		at := slices.IndexFunc(v.pods, func(o corev1.Pod) bool { return o.Name == g.Pod && string(o.UID) == g.PodUID })
+		if at < 0 || v.pods[at].Status.Phase == corev1.PodSucceeded || v.pods[at].Status.Phase == corev1.PodFailed {
+			return fmt.Errorf("grant %+v is of a pod that has ended or is gone", g)
+		}
+		for _, f := range g.Fragments {
+			memory[f.GPU] += f.Memory
+			part[f.GPU] += f.Percent
+		}
+	}
+	for _, g := range v.status.GPUs {
+		if memory[g.UUID] != g.Granted || part[g.UUID] != g.Percent {
+			return fmt.Errorf("GPU %d: %d bytes and %d percent are said to be granted, its grants are %d and %d", g.Index, g.Granted, g.Percent, memory[g.UUID], part[g.UUID])
+		}
+		if g.Granted > g.Memory-g.Reserved || g.Percent > 100 {
+			return final("GPU %d: %d bytes of %d and %d percent are granted", g.Index, g.Granted, g.Memory-g.Reserved, g.Percent)
+		}
+	}
+	return nil
+}
+
+// driverError: every limit is a grant's.
+func (s *soak) driverError(v sight) error {
+	for _, l := range v.limits {
+		if !slices.ContainsFunc(v.status.Grants, func(g grant) bool { return g.ContainerID != "" && strings.Contains(l.Cgroup, g.ContainerID) }) {
+			return fmt.Errorf("the driver has a limit that is of no grant: %+v", l)
+		}
+	}
+	return nil
+}
+
+// nodeError: the agent is ready and warns of nothing but what the steps have done, and kubelet offers all.
+func (s *soak) nodeError(v sight) error {
+	if !v.status.Ready {
+		return fmt.Errorf("the agent is not ready: %q", v.status.NotReady)
+	}
+	for _, w := range v.status.Warnings {
+		if !slices.Contains(s.warnings, w) && !strings.Contains(w, "sharing.yaml") { // of rules it learns later
+			return fmt.Errorf("the agent warns: %s", w)
+		}
+	}
+	var usable, percents, gpus int64
+	for i, g := range v.status.GPUs {
+		if g.Health != "healthy" {
+			return fmt.Errorf("GPU %d is %s (%s)", i, g.Health, g.Reason)
+		}
+		usable += int64((g.Memory - g.Reserved) / gib)
+		percents, gpus = percents+100, gpus+1
+	}
+	for resource, want := range map[string]int64{"kerf.dev/gpu-memory-gib": usable, "kerf.dev/gpu-percent": percents, "kerf.dev/gpu": gpus} {
+		if all, free, err := s.capacity(resource); err != nil || all != want || free != want {
+			return fmt.Errorf("kubelet offers %d of %d %s, want %d: %w", free, all, resource, want, errors.Join(err))
+		}
+	}
+	return nil
+}
+
+// agentMemory is what the agent has resident.
+func (s *soak) agentMemory() uint64 {
+	s.Helper()
+	most := uint64(0)
+	for _, pid := range s.agentPIDs() {
+		for line := range strings.Lines(s.node.in("cat", "/proc/"+pid+"/status").out) {
+			if f := strings.Fields(line); len(f) == 3 && f[0] == "VmRSS:" {
+				n, _ := strconv.ParseUint(f[1], 10, 64)
+				most = max(most, n<<10)
+			}
+		}
+	}
+	return most
+}
+
+var (
+	anyUID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	anyID  = regexp.MustCompile(`[0-9a-f]{24,64}`)
+)
+
+// nameless leaves the names of pods and containers out: the agent's own pod may be another at the end.
+func (now remains) nameless() remains {
+	out := remains{}
+	for what, n := range maps.All(now) {
+		out[anyID.ReplaceAllString(anyUID.ReplaceAllString(what, "UID"), "ID")] += n
+	}
+	return out
+}
+
+// atRest is what there is on the node once a pod has come and gone.
+func (s *soak) atRest() remains {
+	s.Helper()
+	warm := s.create(one("warm", gibs(1), "gpuload --json"))
+	warm.phase(corev1.PodSucceeded)
+	warm.delete()
+	warm.released()
+	s.pods = nil
+	var last remains
+	eventually(s.T, "a node at rest", func() error {
+		r, err := s.remains()
+		if err != nil {
+			return err
+		}
+		before := last
+		last = r.nameless()
+		if more := before.more(last) + last.more(before); more != "" || before == nil {
+			return fmt.Errorf("it changes:%s", more)
+		}
+		return nil
+	})
+	return last
+}
+
+// leavesNothing waits until there is no more on the node than before.
+func (s *soak) leavesNothing(before remains) {
+	s.Helper()
+	eventually(s.T, "nothing left", func() error {
+		now, err := s.remains()
+		if err != nil {
+			return err
+		}
+		if more := now.nameless().more(before); more != "" {
+			return fmt.Errorf("there is more than before:%s", more)
+		}
+		record := s.node.in("cat", "/run/kerf/record.json")
+		if record.err != nil || strings.Contains(record.out, `"id"`) {
+			return fmt.Errorf("the record is not empty: %v", record)
+		}
+		return nil
+	})
+}
