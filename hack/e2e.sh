@@ -43,7 +43,7 @@ began=$SECONDS
 ready=$SECONDS
 report=$dir/tests.txt
 passed=0
-(cd test/e2e && go test -race -count=1 -parallel 4 -v -timeout 40m "$@" .) 2>&1 | tee "$report" | sed -u '/^=== /d' || passed=$?
+(cd test/e2e && go test -race -count=1 -v -timeout 40m "$@" .) 2>&1 | tee "$report" | sed -u '/^=== /d' || passed=$?
 echo
 echo "e2e: the node took $((ready - began)) s, the tests $((SECONDS - ready)) s; each, longest first:"
 sed -nE 's/^--- ([A-Z]+): ([^ ]+) \(([0-9.]+)s\)$/\3 \2 \1/p' "$report" | sort -rn |

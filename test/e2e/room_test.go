@@ -86,9 +86,9 @@ func TestWaitsForRoom(t *testing.T) {
 	e.wantHeld(waiting[2], "second", share(gib, 0))
 }
 
-// Of pods that come at once for what fits twice, two get it.
+// Of pods that come at once for what fits twice, two get it. It runs alone: another test's pod on that GPU would
+// take part in the race.
 func TestRaceForTheLastRoom(t *testing.T) {
-	t.Parallel()
 	e := beginWithAgent(t)
 	const gpu, each = 4, 30
 	var pods []*pod
