@@ -159,6 +159,25 @@ func (s *soak) killProgram(r *rand.Rand) {
 	}
 }
 
+// endAgent kills the agent's process. kubelet starts it again, and waits longer before each start of the same pod's:
+// after the second one there is another pod.
+func (s *soak) endAgent() {
+	s.Helper()
+	pods, err := s.agentPods()
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, p := range pods {
+		for _, c := range p.Status.ContainerStatuses {
+			if c.RestartCount >= 2 {
+				s.Logf("  the agent's pod is replaced first")
+				s.replaceAgent()
+			}
+		}
+	}
+	s.signalAgent("KILL")
+}
+
 // killDaemon kills one of the node's; "up" starts it again.
 func (s *soak) killDaemon(name string) {
 	s.Helper()
@@ -183,7 +202,7 @@ func (s *soak) loseGPU(r *rand.Rand) {
 	s.begin(r, pods)
 	s.pause(r)
 	if kill {
-		s.killAgent()
+		s.endAgent()
 	}
 	s.mendGPU()
 }
