@@ -30,13 +30,15 @@ type kubernetes struct {
 	runtimeDoor *containerd.Client
 	// judged and doubted are the conditions that the container runtime's configuration has set.
 	judged, doubted map[string]string
-	kubelet         *kubelet.Client
-	pulse           *pulse
+	// restarted asks for a new judgement, because the container runtime has just been connected to.
+	restarted chan struct{}
+	kubelet   *kubelet.Client
+	pulse     *pulse
 }
 
 // newKubernetes opens the doors; nothing is served and nobody is asked yet.
 func newKubernetes(c *containers) (*kubernetes, error) {
-	a, k := c.agent, &kubernetes{containers: c, pulse: newPulse()}
+	a, k := c.agent, &kubernetes{containers: c, pulse: newPulse(), restarted: make(chan struct{}, 1)}
 	var err error
 	if k.api, err = kube.Open(kube.Options{Kubeconfig: a.kubeconfig, Node: a.nodeName, Log: a.log}); err != nil {
 		return nil, fmt.Errorf("API server: %w", err)

@@ -22,7 +22,8 @@ const (
 	runtimeDeadline = 10 * time.Second
 )
 
-// judgeRuntime says what of the container runtime keeps pods from being started with grants, until ctx ends.
+// judgeRuntime says what of the container runtime keeps pods from being started with grants, until ctx ends. A
+// runtime that has been started anew is judged at once.
 func (k *kubernetes) judgeRuntime(ctx context.Context) error {
 	t := time.NewTicker(runtimeEvery)
 	defer t.Stop()
@@ -31,6 +32,7 @@ func (k *kubernetes) judgeRuntime(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-k.restarted:
 		case <-t.C:
 		}
 	}
@@ -82,6 +84,10 @@ func (k *kubernetes) followRuntime(ctx context.Context) error {
 		if e.Kind != containerd.EventConnected {
 			k.runtime.ContainerGone(e.ContainerID)
 			return
+		}
+		select {
+		case k.restarted <- struct{}{}:
+		default: // it is about to be judged
 		}
 		k.crossCheck(ctx)
 	})

@@ -86,7 +86,7 @@ func (e *testCase) picture() status {
 // waitForAgent until its pod is ready, it takes claims, and kubelet has its resources.
 func (e *testCase) waitForAgent() {
 	e.Helper()
-	eventually(e.T, "the agent", func() error {
+	eventually(e, "the agent", func() error {
 		if err := e.agentReady(); err != nil {
 			return err
 		}
@@ -145,7 +145,7 @@ func (e *testCase) killAgent() {
 	e.Helper()
 	before := e.agentInstances()
 	e.signalAgent("KILL")
-	eventually(e.T, "the agent's next start", func() error {
+	eventually(e, "the agent's next start", func() error {
 		if now := e.agentInstances(); now == before {
 			return fmt.Errorf("it is still %s", now)
 		}

@@ -176,14 +176,14 @@ func TestDeletedWhileAway(t *testing.T) {
 	grant, id := e.grantOf(gone, "main"), gone.id("main")
 	e.sendAway()
 	gone.delete()
-	eventually(t, "end of the limits with their cgroup", func() error {
+	eventually(e, "end of the limits with their cgroup", func() error {
 		if caps := e.node.capsOf(t, id); len(caps) > 0 {
 			return fmt.Errorf("the driver holds %v", caps)
 		}
 		return nil
 	})
 	e.bringBack()
-	eventually(t, "release", func() error {
+	eventually(e, "release", func() error {
 		for _, g := range e.picture().Grants {
 			if g.ID == grant.ID {
 				return fmt.Errorf("the agent has %+v", g)
@@ -200,7 +200,7 @@ func TestDeletedWhileAway(t *testing.T) {
 	if err := e.client.CoreV1().Pods(forced.namespace).Delete(background(), forced.name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "deletion", forced.goneError)
+	eventually(e, "deletion", forced.goneError)
 	time.Sleep(2 * time.Second) // in which the agent hears of it, and looks at its leases several times
 	if g := e.grantByID(held.ID); g == nil || g.Memory != 60*gib || g.State != held.State {
 		t.Errorf("the grant of a pod whose process still runs is %+v, was %+v", g, held)
@@ -209,7 +209,7 @@ func TestDeletedWhileAway(t *testing.T) {
 		t.Error(err)
 	}
 	e.node.do(t, "up")
-	eventually(t, "end of the process, and then of the grant", func() error {
+	eventually(e, "end of the process, and then of the grant", func() error {
 		g := e.grantByID(held.ID) // before the processes are looked at
 		for _, s := range e.node.processes(t) {
 			if !strings.Contains(s.Cgroup, held.ContainerID) {

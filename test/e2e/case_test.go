@@ -22,6 +22,37 @@ type testCase struct {
 	pods []*pod
 	// logs says how long each daemon's log was at the beginning.
 	logs map[string]int64
+	// why is what the test failed with: it is said again after all else that is known, because what reads a long
+	// log often shows its end alone.
+	why []string
+}
+
+// Fatal, Fatalf, Error and Errorf are the test's, and keep what they are told.
+func (e *testCase) Fatal(args ...any) {
+	e.Helper()
+	e.why = append(e.why, fmt.Sprint(args...))
+	e.T.Fatal(args...)
+}
+
+// Fatalf is Fatal with a format.
+func (e *testCase) Fatalf(format string, args ...any) {
+	e.Helper()
+	e.why = append(e.why, fmt.Sprintf(format, args...))
+	e.T.Fatalf(format, args...)
+}
+
+// Error lets the test go on.
+func (e *testCase) Error(args ...any) {
+	e.Helper()
+	e.why = append(e.why, fmt.Sprint(args...))
+	e.T.Error(args...)
+}
+
+// Errorf is Error with a format.
+func (e *testCase) Errorf(format string, args ...any) {
+	e.Helper()
+	e.why = append(e.why, fmt.Sprintf(format, args...))
+	e.T.Errorf(format, args...)
 }
 
 // begin makes a namespace and sees to the end. Tests of the shared kind run beside each other: they restart
@@ -51,6 +82,9 @@ func beginWithAgent(t *testing.T) *testCase {
 func (e *testCase) end() {
 	if e.Failed() {
 		e.dump()
+		for _, text := range e.why {
+			e.Logf("failed: %.600s", text)
+		}
 	}
 	// Controllers' pods too; what the pods held is looked for below, so each must have been seen.
 	if list, err := e.client.CoreV1().Pods(e.namespace).List(background(), metav1.ListOptions{}); err == nil {
@@ -122,7 +156,7 @@ func (e *testCase) refused(s podSpec) string {
 	e.Helper()
 	object := s.object(e.namespace)
 	var said string
-	eventually(e.T, "refusal of pod "+object.Name, func() error {
+	eventually(e, "refusal of pod "+object.Name, func() error {
 		made, err := e.client.CoreV1().Pods(object.Namespace).Create(background(), object, metav1.CreateOptions{})
 		switch {
 		case err == nil:

@@ -27,7 +27,7 @@ func (e *testCase) sendAway() {
 	e.Helper()
 	e.label(`null`)
 	e.Cleanup(e.bringBack)
-	eventually(e.T, "the agent's end", func() error {
+	eventually(e, "the agent's end", func() error {
 		if pods, err := e.agentPods(); err != nil || len(pods) > 0 {
 			return fmt.Errorf("%d pods of the agent: %w", len(pods), errors.Join(err))
 		}

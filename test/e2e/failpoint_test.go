@@ -58,7 +58,7 @@ func (e *testCase) writeFailpoints(spec string) {
 func (e *testCase) startWithFailpoints(spec string) {
 	e.Helper()
 	e.writeFailpoints(spec)
-	eventually(e.T, "an agent with the failpoints "+spec, func() error {
+	eventually(e, "an agent with the failpoints "+spec, func() error {
 		e.replaceAgent()
 		for _, pid := range e.agentPIDs() {
 			if env := e.node.in("cat", "/proc/"+pid+"/environ").out; !strings.Contains(env, "KERF_FAILPOINTS="+spec+"\x00") {

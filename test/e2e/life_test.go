@@ -234,7 +234,7 @@ func TestGracefulDeletion(t *testing.T) {
 	time.Sleep(time.Second)
 	e.wantHeld(p, "main", share(2*gib, 0))
 	p.tell("main")
-	eventually(t, "end of the pod", p.goneError)
+	eventually(e, "end of the pod", p.goneError)
 	p.released()
 }
 
@@ -253,7 +253,7 @@ func TestForcedDeletion(t *testing.T) {
 	if err := e.client.CoreV1().Pods(p.namespace).Delete(background(), p.name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "end of the pod at the API server", p.goneError)
+	eventually(e, "end of the pod at the API server", p.goneError)
 	for range 6 { // long enough for whoever hears of it to act
 		time.Sleep(500 * time.Millisecond)
 		all := e.grantsOf(p)

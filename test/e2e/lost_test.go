@@ -38,7 +38,7 @@ func (o offered) without(g simGPU) offered {
 
 func (e *testCase) offersBecome(want offered) {
 	e.Helper()
-	eventually(e.T, fmt.Sprintf("offers %v", want), func() error {
+	eventually(e, fmt.Sprintf("offers %v", want), func() error {
 		if have := e.offers(); fmt.Sprint(have) != fmt.Sprint(want) {
 			return fmt.Errorf("they are %v", have)
 		}
@@ -114,7 +114,7 @@ func TestLostGPU(t *testing.T) {
 	mend()
 	e.offersBecome(full)
 	holder.unitHealth(corev1.ResourceHealthStatusHealthy)
-	eventually(t, "caps on the GPU that is back", func() error {
+	eventually(e, "caps on the GPU that is back", func() error {
 		if now := fmt.Sprint(holder.caps("main")); now != caps {
 			return fmt.Errorf("they are %s, were %s", now, caps)
 		}

@@ -163,8 +163,14 @@ func (e finalError) Unwrap() error { return e.error }
 
 func final(format string, args ...any) error { return finalError{fmt.Errorf(format, args...)} }
 
+// failer is what a helper fails: a test, or a case of one, which keeps what it is told.
+type failer interface {
+	Helper()
+	Fatal(args ...any)
+}
+
 // eventually fails the test unless f becomes content.
-func eventually(t *testing.T, what string, f func() error) {
+func eventually(t failer, what string, f func() error) {
 	t.Helper()
 	if err := poll(what, f); err != nil {
 		t.Fatal(err)

@@ -43,7 +43,7 @@ func TestDriverReloaded(t *testing.T) {
 			back()
 		}
 	})
-	eventually(t, "an agent without a driver", func() error {
+	eventually(e, "an agent without a driver", func() error {
 		s, err := e.status()
 		if err != nil || s.Ready || len(s.NotReady) == 0 || !strings.Contains(s.NotReady[0], "driver") {
 			return fmt.Errorf("ready %t, %q: %w", s.Ready, s.NotReady, errors.Join(err))

@@ -45,7 +45,7 @@ func (e *testCase) createReplicas(name string, n int32, s podSpec) {
 func (e *testCase) replicas(name string, n int, but ...*pod) []*pod {
 	e.Helper()
 	var running []*pod
-	eventually(e.T, fmt.Sprintf("%d running pods of ReplicaSet %s", n, name), func() error {
+	eventually(e, fmt.Sprintf("%d running pods of ReplicaSet %s", n, name), func() error {
 		list, err := e.client.CoreV1().Pods(e.namespace).List(background(), metav1.ListOptions{LabelSelector: "replicas=" + name})
 		if err != nil {
 			return err

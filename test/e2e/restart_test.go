@@ -138,7 +138,7 @@ func TestNodeReboots(t *testing.T) {
 		}
 		e.wantHeld(p, "main", share(10*gib, 0))
 	}
-	eventually(t, "release of what the pods of before held", func() error {
+	eventually(e, "release of what the pods of before held", func() error {
 		var kept []string
 		for _, g := range e.picture().Grants {
 			if g.Namespace == e.namespace && !slices.ContainsFunc(after, func(p *pod) bool { return p.name == g.Pod }) {

@@ -96,7 +96,7 @@ func TestRaceForTheLastRoom(t *testing.T) {
 		pods = append(pods, e.create(e.pinned(fmt.Sprintf("racer-%d", i), gpu, each, hold)))
 	}
 	var ran []*pod
-	eventually(t, "two that run, and four that are told why not", func() error {
+	eventually(e, "two that run, and four that are told why not", func() error {
 		ran = nil
 		told := 0
 		for _, p := range pods {

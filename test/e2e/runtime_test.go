@@ -4,9 +4,11 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,6 +37,7 @@ func (e *testCase) blocked(words ...string) error {
 // not ready, says what to do, and no pod gets a grant until it is done.
 func TestDefaultRuntimeThatBelieves(t *testing.T) {
 	e := beginWithAgent(t)
+	warnings := e.picture().Warnings
 	before := e.create(one("before", gibs(2), hold))
 	before.running()
 	held := e.holdings(before)
@@ -54,6 +57,13 @@ func TestDefaultRuntimeThatBelieves(t *testing.T) {
 		e.node.in("rm", "-f", toolkitConfig)
 		use(string(shipped))
 		e.waitForAgent()
+		eventually(e, "the warnings of before", func() error {
+			s, err := e.status()
+			if err != nil || !slices.Equal(s.Warnings, warnings) {
+				return fmt.Errorf("the agent warns %q, not %q: %w", s.Warnings, warnings, errors.Join(err))
+			}
+			return nil
+		})
 	})
 	changed := strings.Replace(string(shipped), `default_runtime_name = "runc"`, `default_runtime_name = "nvidia"`, 1)
 	if changed == string(shipped) {
@@ -61,7 +71,7 @@ func TestDefaultRuntimeThatBelieves(t *testing.T) {
 	}
 	use(changed)
 	const remedy = "accept-nvidia-visible-devices-envvar-when-unprivileged = false"
-	eventually(t, "an agent that is not ready", func() error { return e.blocked("default runtime", remedy) })
+	eventually(e, "an agent that is not ready", func() error { return e.blocked("default runtime", remedy) })
 	waits := e.create(one("waits", gibs(2), hold))
 	waits.event(remedy)
 	if o := waits.get(); o.Status.Phase != corev1.PodPending || len(waits.seen) > 0 {

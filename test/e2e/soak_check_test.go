@@ -44,7 +44,7 @@ func (s *soak) look() (sight, error) {
 func (s *soak) settle() {
 	s.Helper()
 	began := time.Now()
-	eventually(s.T, "a node that has settled", func() error {
+	eventually(s, "a node that has settled", func() error {
 		if err := s.neverError(); err != nil {
 			return final("%w", err)
 		}
@@ -423,7 +423,7 @@ func (s *soak) atRest() remains {
 	warm.released()
 	s.pods = nil
 	var last remains
-	eventually(s.T, "a node at rest", func() error {
+	eventually(s, "a node at rest", func() error {
 		r, err := s.remains()
 		if err != nil {
 			return err
@@ -441,7 +441,7 @@ func (s *soak) atRest() remains {
 // leavesNothing waits until there is no more on the node than before.
 func (s *soak) leavesNothing(before remains) {
 	s.Helper()
-	eventually(s.T, "nothing left", func() error {
+	eventually(s, "nothing left", func() error {
 		now, err := s.remains()
 		if err != nil {
 			return err

@@ -110,7 +110,7 @@ func (s *soak) remove(pods []*soakPod, grace int64) {
 		}
 		p.deleted = true
 		s.Logf("  %s", p.name)
-		eventually(s.T, "deletion of "+p.name, func() error {
+		eventually(s, "deletion of "+p.name, func() error {
 			err := s.client.CoreV1().Pods(p.namespace).Delete(background(), p.name, o)
 			if apierrors.IsNotFound(err) {
 				return nil
@@ -144,7 +144,7 @@ func (s *soak) killProgram(r *rand.Rand) {
 		for _, pid := range g.PIDs {
 			s.node.in("kill", "-KILL", fmt.Sprint(pid)) // it may have ended
 		}
-		eventually(s.T, "end of the program in "+p.name, func() error {
+		eventually(s, "end of the program in "+p.name, func() error {
 			o, err := p.fetch()
 			if apierrors.IsNotFound(err) {
 				return nil
@@ -192,7 +192,7 @@ func (s *soak) loseGPU(r *rand.Rand) {
 	s.Logf("  GPU %d; the agent is killed meanwhile: %t", n, kill)
 	s.lost = n
 	s.node.set(s.T, fmt.Sprintf("gpu=%d lost=true", n))
-	eventually(s.T, "news of the lost GPU", func() error {
+	eventually(s, "news of the lost GPU", func() error {
 		p, err := s.status()
 		if err == nil && p.GPUs[n].Health == "healthy" {
 			err = fmt.Errorf("GPU %d is still healthy to the agent", n)

@@ -58,7 +58,7 @@ func (p *pod) failedOrRuns() (failed bool) {
 // putBack waits until specs and hook are as they were.
 func (e *testCase) putBack(right string) {
 	e.Helper()
-	eventually(e.T, "specs and hook as they were", func() error {
+	eventually(e, "specs and hook as they were", func() error {
 		if now := e.specs(); now != right {
 			return fmt.Errorf("they are\n%s\nthey were\n%s", now, right)
 		}

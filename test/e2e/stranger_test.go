@@ -28,7 +28,7 @@ func (e *testCase) intrude(gpu int, alloc string) (pid int, end func()) {
 	}
 	e.Cleanup(end)
 	uuid := e.node.gpus(e.T)[gpu].UUID
-	eventually(e.T, "the stranger on the GPU", func() error {
+	eventually(e, "the stranger on the GPU", func() error {
 		for _, s := range e.node.processes(e.T) {
 			if s.GPU == uuid && !strings.Contains(s.Cgroup, "kubepods") {
 				pid = s.PID
@@ -43,7 +43,7 @@ func (e *testCase) intrude(gpu int, alloc string) (pid int, end func()) {
 // warned waits until the agent warns, or does no more, of a process on a GPU.
 func (e *testCase) warned(gpu, pid int, want bool) {
 	e.Helper()
-	eventually(e.T, fmt.Sprintf("warning of process %d: %t", pid, want), func() error {
+	eventually(e, fmt.Sprintf("warning of process %d: %t", pid, want), func() error {
 		warnings := e.picture().Warnings
 		found := false
 		for _, w := range warnings {
@@ -87,7 +87,7 @@ func TestStranger(t *testing.T) {
 	whole.running()
 	whole.loads("main", 1)
 	e.warned(3, pid, true)
-	eventually(t, "the truth about the whole GPU", func() error {
+	eventually(e, "the truth about the whole GPU", func() error {
 		g := e.grantUsed(whole, "main")
 		if g.Level != "none" || !strings.Contains(g.LevelReason, fmt.Sprint(pid)) {
 			return fmt.Errorf("the agent shows %+v", g)
@@ -96,7 +96,7 @@ func TestStranger(t *testing.T) {
 	})
 	end()
 	e.warned(3, pid, false)
-	eventually(t, "the whole GPU for its holder alone", func() error {
+	eventually(e, "the whole GPU for its holder alone", func() error {
 		if g := e.grantUsed(whole, "main"); g.Level != "exclusive" {
 			return fmt.Errorf("the agent shows %+v", g)
 		}

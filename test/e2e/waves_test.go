@@ -82,7 +82,7 @@ func (e *testCase) static(s podSpec) (*pod, func()) {
 	remove := func() { _ = os.Remove(file) }
 	e.Cleanup(remove)
 	p := &pod{e: e, name: s.name + "-" + e.node.env["NODE_NAME"], namespace: e.namespace}
-	eventually(e.T, "mirror of the static pod", func() error {
+	eventually(e, "mirror of the static pod", func() error {
 		_, err := p.fetch()
 		return err
 	})
