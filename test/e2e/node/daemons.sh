@@ -24,11 +24,22 @@ daemon() {
 	in_node env -u KUBECONFIG PATH="$BIN:$REPO/bin:$DEB/wrapped:$PATH" bash -c '
 		name=$1 run=$2 log=$3
 		shift 3
-		if [ -d /sys/fs/cgroup/init ]; then
-			echo $$ >/sys/fs/cgroup/init/cgroup.procs
-		else
-			for f in /sys/fs/cgroup/*/cgroup.procs; do echo $$ >"$f"; done
-		fi
+		# As systemd has its services: in the root, each thread of a daemon would weigh half as much as all pods
+		# together, and the agent, which is a pod, would starve.
+		roots=/sys/fs/cgroup
+		[ -f $roots/cgroup.procs ] || roots="$roots/*"
+		for root in $roots; do
+			dir=$root
+			for part in system.slice "$name"; do
+				mkdir -p "$dir/$part"
+				if [ -f "$dir/$part/cpuset.cpus" ] && [ -f "$dir/cpuset.sched_load_balance" ]; then # v1: a new one has none
+					cat "$dir/cpuset.cpus" >"$dir/$part/cpuset.cpus"
+					cat "$dir/cpuset.mems" >"$dir/$part/cpuset.mems"
+				fi
+				dir=$dir/$part
+			done
+			echo $$ >"$dir/cgroup.procs"
+		done
 		ulimit -n 1048576 2>/dev/null || true
 		exec 8>&- 9>&-
 		setsid "$@" </dev/null >>"$log/$name.log" 2>&1 &
