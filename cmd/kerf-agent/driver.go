@@ -165,7 +165,7 @@ func (a *agent) rescan(ctx context.Context, lib *nvml.Library, had []sharing.GPU
 // backend is the driver's memory limits, with scratch cgroups of ours to probe them on: one that a crash
 // leaves behind is empty, and removed at the next start.
 func (a *agent) backend(lib *nvml.Library) *caps.Driver {
-	return caps.NewDriver(lib, caps.FindCgroups(func() string { return path.Join(a.cgroupParent, "probe-"+newID()) }))
+	return caps.NewDriver(lib, caps.InHierarchy(a.cgroups, func() string { return path.Join(a.cgroupParent, "probe-"+newID()) }))
 }
 
 // levelOf probes what a shared grant on the GPU can have.

@@ -23,7 +23,7 @@ type NVML interface {
 	MemoryLimit(ctx context.Context, gpu sharing.GPUID, dir string) (nvml.Limit, error)
 }
 
-// Cgroups is what the driver backend needs of cgroup v2. FindCgroups is the real one.
+// Cgroups is what the driver backend needs of cgroup v2. InHierarchy is the real one.
 type Cgroups interface {
 	// Check is nil when dir is a group of the hierarchy and not its root, sharing.ErrNotFound when it is gone.
 	Check(dir string) error
@@ -188,34 +188,27 @@ func (d *Driver) clear(ctx context.Context, dir string, id sharing.GPUID) error 
 	return d.door.SetMemoryLimit(ctx, id, dir, 0, nvml.NoLimit)
 }
 
-// groups is Cgroups over the machine's hierarchy.
+// groups is Cgroups over a hierarchy.
 type groups struct {
-	find func() (cgroup.Hierarchy, error)
-	name func() string
+	hierarchy cgroup.Hierarchy
+	name      func() string
 }
 
-// FindCgroups returns the machine's cgroup v2 hierarchy as the driver backend uses it. It is looked for at
-// each use, so that it may be mounted later. scratch names a probe's group; each call must give another name.
-func FindCgroups(scratch func() string) Cgroups { return groups{cgroup.Default, scratch} }
+// InHierarchy returns a hierarchy as the driver backend uses it. scratch names a probe's group; each call must
+// give another name. The hierarchy is found once, by the caller: the kernel's table of mounts is long on a node
+// with many containers, and whoever reads it waits for every mount that is being made.
+func InHierarchy(h cgroup.Hierarchy, scratch func() string) Cgroups { return groups{h, scratch} }
 
 func (g groups) Check(dir string) error {
-	h, err := g.find()
-	if err != nil {
-		return err
-	}
-	if filepath.Clean(dir) == h.Mount {
+	if filepath.Clean(dir) == g.hierarchy.Mount {
 		return sharing.Invalid("cgroup", dir, "name a group beneath it", "is the root cgroup, whose limits would be everybody's")
 	}
-	_, err = h.Open(dir, 0)
+	_, err := g.hierarchy.Open(dir, 0)
 	return err
 }
 
 func (g groups) Scratch() (string, func() error, error) {
-	h, err := g.find()
-	if err != nil {
-		return "", nil, err
-	}
-	made, err := h.Create(g.name())
+	made, err := g.hierarchy.Create(g.name())
 	if err != nil {
 		return "", nil, err
 	}

@@ -385,7 +385,7 @@ func TestApplyOthers(t *testing.T) {
 }
 
 // The real hierarchy: the root group and directories elsewhere are refused, a scratch group comes and goes.
-func TestFindCgroups(t *testing.T) {
+func TestInHierarchy(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("not root: cgroups cannot be made")
 	}
@@ -396,7 +396,7 @@ func TestFindCgroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := FindCgroups(func() string { return fmt.Sprintf("kerf-test-caps-%d", os.Getpid()) })
+	g := InHierarchy(h, func() string { return fmt.Sprintf("kerf-test-caps-%d", os.Getpid()) })
 	for _, bad := range []string{h.Mount, h.Mount + "/", "/tmp", "", "relative"} {
 		if err := g.Check(bad); !errors.Is(err, sharing.ErrInvalid) {
 			t.Errorf("Check(%q) = %v, want ErrInvalid", bad, err)

@@ -93,7 +93,11 @@ func simulate(t *testing.T, dir, driver string) (*nvml.Library, []sharing.GPU) {
 func onDriver(t *testing.T, dir, driver string) {
 	lib, gpus := simulate(t, dir, driver)
 	scratch := 0
-	b := NewDriver(lib, FindCgroups(func() string {
+	h, err := cgroup.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := NewDriver(lib, InHierarchy(h, func() string {
 		scratch++
 		return fmt.Sprintf("kerf-test-probe-%d-%d", os.Getpid(), scratch)
 	}))
@@ -116,7 +120,7 @@ func onDriver(t *testing.T, dir, driver string) {
 	if mig == "" || len(usable) < 2 {
 		t.Fatalf("the machine has %d usable GPUs, MIG GPU %q", len(usable), mig)
 	}
-	h, err := cgroup.Default()
+	h, err = cgroup.Default()
 	if err != nil {
 		t.Fatal(err)
 	}
