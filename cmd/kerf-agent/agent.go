@@ -175,9 +175,9 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 		}
 		api.ServeContainers(a.runtime, c.hook())
 	}
-	var more func() []string
+	var tell probes
 	if k != nil {
-		more = k.unregistered
+		tell = probes{unready: k.unregistered, stuck: k.stuck}
 	}
 	first := a.loadConfig("")
 	a.log.Info("serving", "dir", a.dir, "version", version, "containers", c != nil, "kubernetes", k != nil)
@@ -192,7 +192,7 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 	g.Go(func() error { return a.runtime.Run(ctx) })
 	g.Go(func() error { return api.Serve(ctx, grpcListener) })
 	for _, l := range httpListeners {
-		g.Go(func() error { return serveHTTP(ctx, l, a.runtime, reg, more) })
+		g.Go(func() error { return serveHTTP(ctx, l, a.runtime, reg, tell) })
 	}
 	g.Go(func() error { return a.followConfig(ctx, first) })
 	g.Go(func() error { return a.followDriver(ctx) })

@@ -166,14 +166,17 @@ func TestHTTP(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	reg := prometheus.NewRegistry()
-	go func() { done <- serveHTTP(ctx, l, a.runtime, reg, nil) }()
+	stuck := ""
+	tell := probes{unready: func() []string { return []string{"kubelet has not been told"} }, stuck: func() string { return stuck }}
+	go func() { done <- serveHTTP(ctx, l, a.runtime, reg, tell) }()
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(a.dir, "http.sock"))
 		},
 	}}
-	for path, want := range map[string]int{"/healthz": 200, "/readyz": 503, "/metrics": 200, "/": 404} {
+	get := func(path string) (int, string) {
+		t.Helper()
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent"+path, http.NoBody)
 		if err != nil {
 			t.Fatal(err)
@@ -184,12 +187,20 @@ func TestHTTP(t *testing.T) {
 		}
 		body, _ := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
-		if resp.StatusCode != want {
-			t.Errorf("%s: %d %s, want %d", path, resp.StatusCode, body, want)
+		return resp.StatusCode, string(body)
+	}
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 503, "/metrics": 200, "/": 404} {
+		code, body := get(path)
+		if code != want {
+			t.Errorf("%s: %d %s, want %d", path, code, body, want)
 		}
-		if path == "/readyz" && !strings.Contains(string(body), "driver") {
+		if path == "/readyz" && (!strings.Contains(body, "driver") || !strings.Contains(body, "kubelet has not been told")) {
 			t.Errorf("/readyz does not say why: %s", body)
 		}
+	}
+	stuck = "the driver is gone" // no request is under way
+	if code, body := get("/healthz"); code != 503 || !strings.Contains(body, stuck) {
+		t.Errorf("/healthz of one that is stuck: %d %s", code, body)
 	}
 	cancel()
 	if err := <-done; err != nil {

@@ -114,6 +114,15 @@ func (k *kubernetes) unregistered() []string {
 	return why
 }
 
+// stuck says why kubelet should start this pod's container anew. What a container has of the driver was mounted when
+// it was made: device files and libraries of a driver that is loaded anew, or is another version, are not among it.
+func (k *kubernetes) stuck() string {
+	if !k.runtime.DriverGone() {
+		return ""
+	}
+	return "the NVIDIA driver that was there does not answer any more; if it is loaded again, a container sees it only after a restart"
+}
+
 // gate waits until pods' containers may start: what kubelet waits for before each of them. The error says
 // what is not ready. An agent that has just been stopped for a while first finds out whether NRI still has it.
 func (k *kubernetes) gate(ctx context.Context) error {

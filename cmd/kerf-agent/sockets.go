@@ -78,19 +78,33 @@ func (a *agent) httpListeners(gid int) ([]net.Listener, error) {
 	return out, nil
 }
 
+// probes are what /healthz and /readyz tell beside what the runtime does; each may be nil.
+type probes struct {
+	// unready is what else keeps a pod that is bound to this node now from being served.
+	unready func() []string
+	// stuck is what only a new process can mend, or empty.
+	stuck func() string
+}
+
 // serveHTTP answers /metrics, /healthz and /readyz on l until ctx ends. It changes nothing. Ready means that a
-// pod which is bound to this node now is served: also what more tells must have nothing to say, if it is not nil.
-func serveHTTP(ctx context.Context, l net.Listener, r *node.Runtime, reg *prometheus.Registry, more func() []string) error {
+// pod which is bound to this node now is served.
+func serveHTTP(ctx context.Context, l net.Listener, r *node.Runtime, reg *prometheus.Registry, p probes) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		r.NotReady() // takes the runtime's lock: a runtime that hangs lets the probe time out
+		if p.stuck != nil {
+			if why := p.stuck(); why != "" {
+				http.Error(w, why, http.StatusServiceUnavailable)
+				return
+			}
+		}
 		_, _ = fmt.Fprintln(w, "ok")
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		why := r.PodsNotReady()
-		if more != nil {
-			why = append(why, more()...)
+		if p.unready != nil {
+			why = append(why, p.unready()...)
 		}
 		if len(why) > 0 {
 			http.Error(w, strings.Join(why, "\n"), http.StatusServiceUnavailable)

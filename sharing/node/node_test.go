@@ -345,7 +345,13 @@ func TestNotReady(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if b.DriverGone() || New(b.opt).DriverGone() {
+		t.Error("a driver is told to be gone that is there, or was never there")
+	}
 	b.Detach("the driver is gone")
+	if !b.DriverGone() {
+		t.Error("the driver is not told to be gone")
+	}
 	if why := b.NotReady(); len(why) != 1 || why[0] != "the driver is gone" {
 		t.Errorf("not ready: %q", why)
 	}

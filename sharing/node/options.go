@@ -140,6 +140,8 @@ const (
 	sampleAge = 100 * time.Millisecond
 	// reconcileEvery is how often leases and claims are looked at even if no event came.
 	reconcileEvery = 500 * time.Millisecond
+	// reconcileGap is the least time between two looks.
+	reconcileGap = 20 * time.Millisecond
 	// watchPoll is how often the watch looks at a cgroup of which inotify told nothing.
 	watchPoll = time.Second
 	// verifyEvery is how often every cap is read back from the driver.

@@ -338,6 +338,12 @@ func (r *Runtime) reconcileLoop(ctx context.Context) error {
 		case <-t.C:
 		}
 		r.Reconcile(ctx)
+		// Each pass looks at every lease; containers that start or end together wake it many times.
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(reconcileGap):
+		}
 	}
 }
 

@@ -112,6 +112,13 @@ func (r *Runtime) DriverSeen() bool {
 	return r.driverKnown
 }
 
+// DriverGone reports whether a driver has answered since this runtime was made, and none does now.
+func (r *Runtime) DriverGone() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.driverKnown && r.att == nil
+}
+
 // Pool is the pool that this node is of, as the configuration in force says.
 func (r *Runtime) Pool() config.Pool {
 	r.mu.Lock()

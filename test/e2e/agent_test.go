@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -181,4 +183,26 @@ func (e *testCase) signalAgent(signal string) {
 	if r := e.node.in(append([]string{"kill", "-" + signal}, pids...)...); r.err != nil {
 		e.Fatalf("signal the agent: %v", r)
 	}
+}
+
+// agentProbe asks the agent's HTTP port, through the API server, as a probe of kubelet's does.
+func (e *testCase) agentProbe(path string) (code int, body string) {
+	e.Helper()
+	pods, err := e.agentPods()
+	if err != nil || len(pods) != 1 {
+		e.Fatalf("%d pods of the agent: %v", len(pods), err)
+	}
+	raw, err := e.client.CoreV1().RESTClient().Get().Namespace(kerfNamespace).Resource("pods").
+		Name(pods[0].Name + ":9445").SubResource("proxy").Suffix(path).DoRaw(background())
+	status, refused := errors.AsType[*apierrors.StatusError](err)
+	switch {
+	case err == nil:
+		return http.StatusOK, string(raw)
+	case !refused || status.Status().Details == nil:
+		e.Fatalf("ask the agent for /%s: %v", path, err)
+	}
+	for _, c := range status.Status().Details.Causes { // what the agent said is among them
+		body += c.Message
+	}
+	return int(status.Status().Code), body
 }

@@ -47,9 +47,9 @@ func TestBenchManyPods(t *testing.T) {
 		})
 		t.Run(fmt.Sprintf("capped-%d", round), func(t *testing.T) {
 			e := beginWithAgent(t)
-			agent, before := e.agentInstances(), e.histograms()
+			agent, before, queued := e.agentInstances(), e.histograms(), e.queued()
 			with = e.startMany(*benchPods, gibs(1))
-			after := e.histograms()
+			after, queued := e.histograms(), e.queued()-queued
 			if now := e.agentInstances(); now != agent {
 				t.Fatalf("the agent was %s, and is %s: its metrics began anew", agent, now)
 			}
@@ -67,6 +67,7 @@ func TestBenchManyPods(t *testing.T) {
 				}
 			}
 			line("inject and arm together            p99 at most %v (the sum of each one's 99.5th percentile)", both.Round(time.Microsecond))
+			line("meanwhile, the threads of agent and simulated driver together waited for a CPU: %v for each pod", (queued / time.Duration(*benchPods)).Round(time.Microsecond))
 			took := e.timeHook(200)
 			line("kerf-hook, as a process, for a container that is armed already (no work for the agent): p50 %v  p99 %v; a container has two of them, guard and ask",
 				took[len(took)/2].Round(time.Microsecond), took[len(took)*99/100].Round(time.Microsecond))
@@ -89,6 +90,30 @@ func (e *testCase) histograms() map[string]histogram {
 			e.Fatal(err)
 		}
 		all[name] = h
+	}
+	return all
+}
+
+// queued is how long the threads of the agent and of the simulated driver have been ready and had no CPU: what a
+// machine with more of them would not add. A thread that has ended no longer counts.
+func (e *testCase) queued() time.Duration {
+	e.Helper()
+	busybox := e.node.env["E2E_DIR"] + "/deb/bin/busybox"
+	r := e.node.in("/bin/sh", "-c", "for p in $("+busybox+" pidof kerf-agent gpusim); do cat /proc/$p/task/*/schedstat; done")
+	if r.err != nil {
+		e.Fatalf("time in the run queue: %v", r)
+	}
+	var all time.Duration
+	for l := range strings.Lines(r.out) {
+		f := strings.Fields(l) // on the CPU, waiting for it (both in ns), how often
+		if len(f) != 3 {
+			e.Fatalf("schedstat: %q", l)
+		}
+		n, err := strconv.ParseInt(f[1], 10, 64)
+		if err != nil {
+			e.Fatalf("schedstat: %v", err)
+		}
+		all += time.Duration(n)
 	}
 	return all
 }

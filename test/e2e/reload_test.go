@@ -6,6 +6,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +52,10 @@ func TestDriverReloaded(t *testing.T) {
 		return nil
 	})
 	e.offersBecome(none)
+	// kubelet starts the container anew if it stays so: see the liveness probe.
+	if code, body := e.agentProbe("healthz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "restart") {
+		t.Errorf("/healthz without a driver: %d %s", code, body)
+	}
 	s := e.picture()
 	for _, g := range s.GPUs {
 		if g.Health == "healthy" {
@@ -73,6 +78,9 @@ func TestDriverReloaded(t *testing.T) {
 
 	back()
 	e.offersBecome(full)
+	if code, body := e.agentProbe("healthz"); code != http.StatusOK {
+		t.Errorf("/healthz with the driver back: %d %s", code, body)
+	}
 	e.wantSame(before, bystander, idle)
 	waits.running()
 	e.wantHeld(waits, "main", share(5*gib, 0))
