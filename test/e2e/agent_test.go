@@ -37,6 +37,7 @@ type gpu struct {
 
 type grant struct {
 	ID          string     `json:"id"`
+	Name        string     `json:"name"`
 	State       string     `json:"state"`
 	Fragments   []fragment `json:"fragments"`
 	Memory      uint64     `json:"memory_bytes"`

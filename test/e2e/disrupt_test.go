@@ -120,7 +120,7 @@ func (p *pod) notRunning(container string) corev1.ContainerStatus {
 // said waits for an event of that reason about one container of the pod.
 func (p *pod) said(container, reason string) {
 	p.e.Helper()
-	eventually(p.e.T, fmt.Sprintf("event %s of %s/%s", reason, p.name, container), func() error {
+	eventually(p.e, fmt.Sprintf("event %s of %s/%s", reason, p.name, container), func() error {
 		list, err := p.e.client.CoreV1().Events(p.namespace).List(background(), metav1.ListOptions{
 			FieldSelector: "involvedObject.kind=Pod,reason=" + reason + ",involvedObject.name=" + p.name,
 		})

@@ -53,7 +53,7 @@ func (p *pod) get() *corev1.Pod {
 func (p *pod) until(what string, f func(*corev1.Pod) error) *corev1.Pod {
 	p.e.Helper()
 	var last *corev1.Pod
-	eventually(p.e.T, fmt.Sprintf("pod %s: %s", p.name, what), func() error {
+	eventually(p.e, fmt.Sprintf("pod %s: %s", p.name, what), func() error {
 		o, err := p.fetch()
 		if err != nil {
 			return err
@@ -143,7 +143,7 @@ func (p *pod) log(container string, previous bool) (string, error) {
 // logged waits until a container has written the text.
 func (p *pod) logged(container, text string) {
 	p.e.Helper()
-	eventually(p.e.T, fmt.Sprintf("%q in the log of %s/%s", text, p.name, container), func() error {
+	eventually(p.e, fmt.Sprintf("%q in the log of %s/%s", text, p.name, container), func() error {
 		log, err := p.log(container, false)
 		if err == nil && !strings.Contains(log, text) {
 			err = fmt.Errorf("it has %q", log)
@@ -175,7 +175,7 @@ func (l loaded) String() string {
 func (p *pod) loads(container string, n int) []loaded {
 	p.e.Helper()
 	var all []loaded
-	eventually(p.e.T, fmt.Sprintf("%d lines of gpuload in %s/%s", n, p.name, container), func() error {
+	eventually(p.e, fmt.Sprintf("%d lines of gpuload in %s/%s", n, p.name, container), func() error {
 		log, err := p.log(container, false)
 		if err != nil {
 			return err
@@ -229,7 +229,7 @@ func (p *pod) events() ([]string, error) {
 func (p *pod) event(words ...string) string {
 	p.e.Helper()
 	var found string
-	eventually(p.e.T, fmt.Sprintf("event of pod %s with %q", p.name, words), func() error {
+	eventually(p.e, fmt.Sprintf("event of pod %s with %q", p.name, words), func() error {
 		texts, err := p.events()
 		if err != nil {
 			return err
@@ -259,7 +259,7 @@ func (p *pod) startDeletion() {
 func (p *pod) delete() {
 	p.e.Helper()
 	p.startDeletion()
-	eventually(p.e.T, "end of "+p.name, p.goneError)
+	eventually(p.e, "end of "+p.name, p.goneError)
 }
 
 func (p *pod) goneError() error {

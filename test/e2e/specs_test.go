@@ -43,7 +43,7 @@ func (e *testCase) spoil(command string) (end func()) {
 // failedOrRuns waits until a start of the pod's container has failed, which it reports, or the container runs.
 func (p *pod) failedOrRuns() (failed bool) {
 	p.e.Helper()
-	eventually(p.e.T, "first start of "+p.name, func() error {
+	eventually(p.e, "first start of "+p.name, func() error {
 		events, err := p.events()
 		failed = slices.ContainsFunc(events, func(text string) bool { return strings.HasPrefix(text, "Failed") })
 		o, podErr := p.fetch()

@@ -89,7 +89,7 @@ func (e *testCase) grantsOf(p *pod) []grant {
 // released waits until nothing is held for the pod, neither by the agent nor by the driver.
 func (p *pod) released() {
 	p.e.Helper()
-	eventually(p.e.T, "release of what "+p.name+" held", func() error {
+	eventually(p.e, "release of what "+p.name+" held", func() error {
 		if all := p.e.grantsOf(p); len(all) > 0 {
 			return fmt.Errorf("the agent holds %+v", all)
 		}
