@@ -13,7 +13,7 @@ import (
 
 var (
 	// patience is how long to wait for what must come. It is far beyond what anything here needs.
-	patience = flag.Duration("patience", 90*time.Second, "how long to wait for what must come")
+	patience = flag.Duration("patience", 150*time.Second, "how long to wait for what must come")
 	// theNode is the node that all tests use.
 	theNode *node
 	// theCluster is its Kubernetes.
