@@ -16,8 +16,9 @@ import (
 
 const (
 	// look is how often kubelet's socket and ours are looked at. There is no notification that cannot be lost
-	// or run out of, and three stats four times a second cost nothing.
-	look = 250 * time.Millisecond
+	// or run out of, and three stats twenty times a second cost nothing. A kubelet that has started anew admits its
+	// pods again within some hundred milliseconds, and fails those whose resource it has not heard of by then.
+	look = 50 * time.Millisecond
 	// streamDeadline is how long kubelet may take from its answer to watching the list.
 	streamDeadline = 10 * time.Second
 	// firstPause doubles up to lastPause between attempts that fail.

@@ -211,7 +211,9 @@ func (s *soak) podError(p *soakPod, o *corev1.Pod, v sight) error {
 	return nil
 }
 
-// failedError: a pod may fail because its program does, and because kubelet found no agent when it admitted it.
+// failedError: a pod may fail because its program does, and because kubelet found no agent when it admitted it. A
+// kubelet that has started anew admits all pods again, and takes an init container that has ended for one that is
+// yet to start: with no agent there it fails such a pod while it runs.
 func (s *soak) failedError(p *soakPod, o *corev1.Pod) error {
 	text := o.Status.Reason + " " + o.Status.Message
 	for _, c := range containerStatuses(o) {
@@ -219,11 +221,14 @@ func (s *soak) failedError(p *soakPod, o *corev1.Pod) error {
 			text += " " + c.State.Terminated.Message
 		}
 	}
+	admission := strings.Contains(text, "UnexpectedAdmissionError")
 	switch {
+	case len(p.stable) > 0 && admission && p.kind == "init":
+		p.casualty(s, "readmission")
 	case len(p.stable) > 0:
 		return final("it ran, and has failed")
 	case p.ends || p.killed:
-	case strings.Contains(text, "UnexpectedAdmissionError"):
+	case admission:
 		p.casualty(s, "admission")
 	case strings.Contains(text, "made without its grant"):
 		p.casualty(s, "grant")
