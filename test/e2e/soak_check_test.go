@@ -17,6 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// supervision is how often the daemons are looked after while the node does not settle.
+const supervision = 10 * time.Second
+
 // sight is all that is known of the node at about one moment.
 type sight struct {
 	pods      []corev1.Pod
@@ -40,11 +43,17 @@ func (s *soak) look() (sight, error) {
 }
 
 // settle waits until the node has done what the last step asks of it, and all is as it should be. What must hold at
-// every moment is looked at each time.
+// every moment is looked at each time. A daemon that has ended is started again, as systemd does it: kubelet ends
+// where the container runtime goes away while it starts.
 func (s *soak) settle() {
 	s.Helper()
 	began := time.Now()
+	supervised := began
 	eventually(s, "a node that has settled", func() error {
+		if time.Since(supervised) > supervision {
+			s.node.do(s.T, "up")
+			supervised = time.Now()
+		}
 		if err := s.neverError(); err != nil {
 			return final("%w", err)
 		}
