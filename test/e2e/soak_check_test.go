@@ -198,7 +198,7 @@ func (s *soak) podError(p *soakPod, o *corev1.Pod, v sight) error {
 		if err := containerError(p, c, v); err != nil {
 			return fmt.Errorf("%s: %w", c.Name, err)
 		}
-		if p.ends {
+		if p.ends || p.killedForGood(o) {
 			continue
 		}
 		now := fmt.Sprintf("%s, restarted %d times", containerID(c), c.RestartCount)
@@ -232,6 +232,7 @@ func (s *soak) failedError(p *soakPod, o *corev1.Pod) error {
 	}
 	admission := strings.Contains(text, "UnexpectedAdmissionError")
 	switch {
+	case p.killedForGood(o):
 	case len(p.stable) > 0 && admission && p.kind == "init":
 		p.casualty(s, "readmission")
 	case len(p.stable) > 0:
@@ -245,6 +246,12 @@ func (s *soak) failedError(p *soakPod, o *corev1.Pod) error {
 		return final("it has failed")
 	}
 	return nil
+}
+
+// killedForGood tells of a pod of which we have killed a program that is not started again: kubelet ends the rest of
+// it, sidecars last, or leaves its other containers running.
+func (p *soakPod) killedForGood(o *corev1.Pod) bool {
+	return p.killed && o.Spec.RestartPolicy == corev1.RestartPolicyNever
 }
 
 // casualty counts a pod that got no second chance.
