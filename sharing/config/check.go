@@ -68,6 +68,7 @@ func (c *checker) profile(path string, p Profile, seen map[string]string) {
 	if p.Memory == 0 && p.Percent == 0 && p.GPUs == 0 {
 		c.bad(path, "", "write memory, percent or gpus", "asks for nothing")
 	}
+	c.overCap(path, p.OverCap)
 	r := p.request()
 	r.Profile = "" // Check would take it for one that is still to be filled; the name is checked above
 	if r.Memory == 0 && r.Percent == 0 && r.Kind == sharing.KindShared {
@@ -104,8 +105,10 @@ func (c *checker) pool(path string, p Pool, pools, selectors, profiles map[strin
 	if p.MinLevel > sharing.LevelExclusive {
 		c.bad(path+".minEnforcement", "", "use a Level of package sharing", "is not an enforcement level")
 	}
-	if p.OverCap > OverCapEvict {
-		c.bad(path+".overCap", "", "use an OverCap of this package", "is not an over-cap policy")
+	c.backends(path+".backends", p.Backends)
+	c.overCap(path, p.OverCap)
+	if p.Strangers > StrangersKill {
+		c.bad(path+".strangers", "", "use a Strangers of this package", "is not a policy for strangers")
 	}
 	if p.Profiles != nil && len(p.Profiles) == 0 {
 		c.bad(path+".profiles", "", "name at least one, or leave the field out", "is an empty list")
@@ -118,6 +121,12 @@ func (c *checker) pool(path string, p Pool, pools, selectors, profiles map[strin
 		if slices.Index(p.Profiles, name) < i {
 			c.bad(where, name, "name it once", "is named twice")
 		}
+	}
+}
+
+func (c *checker) overCap(path string, o OverCap) {
+	if o > OverCapKill {
+		c.bad(path+".overCap", "", "use an OverCap of this package", "is not an over-cap policy")
 	}
 }
 

@@ -27,41 +27,6 @@ const (
 // MaxSize is the largest document that Decode reads, in bytes: what a ConfigMap can hold.
 const MaxSize = 1 << 20
 
-// OverCap is what happens to a lease that uses more than its cap where nothing stronger holds it.
-type OverCap uint8
-
-// The over-cap policies, mildest first.
-const (
-	// OverCapWarn: it is told in events and metrics (the default).
-	OverCapWarn OverCap = iota
-	// OverCapKill: the process that went over is killed.
-	OverCapKill
-	// OverCapEvict: the pod is evicted.
-	OverCapEvict
-)
-
-// String returns "warn", "kill" or "evict".
-func (o OverCap) String() string {
-	switch o {
-	case OverCapKill:
-		return "kill"
-	case OverCapEvict:
-		return "evict"
-	case OverCapWarn:
-	}
-	return "warn"
-}
-
-// ParseOverCap reads "warn", "kill" or "evict"; field names the input for the error, a *sharing.FieldError.
-func ParseOverCap(field, s string) (OverCap, error) {
-	for _, o := range []OverCap{OverCapWarn, OverCapKill, OverCapEvict} {
-		if o.String() == s {
-			return o, nil
-		}
-	}
-	return OverCapWarn, sharing.Invalid(field, s, "write warn, kill or evict", "is not an over-cap policy")
-}
-
 // Document is what a SharingConfig says, as plain data.
 type Document struct {
 	Pools    []Pool
@@ -80,8 +45,14 @@ type Pool struct {
 	Place sharing.Spread
 	// MinLevel is demanded of every grant; LevelUnknown means no demand.
 	MinLevel sharing.Level
-	// OverCap is what happens to those who use more than their cap.
+	// Backends are the ways of holding a share to its size that are used here, strongest first. Nil means
+	// the driver alone.
+	Backends []Backend
+	// OverCap is what happens to a lease at level reactive that uses more than its cap; OverCapDefault means
+	// warn.
 	OverCap OverCap
+	// Strangers is what happens to processes that use a GPU without a grant on it.
+	Strangers Strangers
 	// Profiles, when there are any, are the only profiles that requests may name here, and then every request
 	// must name one. Nil means all profiles, and requests without one.
 	Profiles []string
@@ -100,6 +71,8 @@ type Profile struct {
 	Models []string
 	// MinLevel is demanded of every grant; LevelUnknown means no demand.
 	MinLevel sharing.Level
+	// OverCap is used in place of the pool's; OverCapDefault leaves it to the pool.
+	OverCap OverCap
 	// Place is used where the request does not say it.
 	Place sharing.Spread
 }
@@ -156,7 +129,7 @@ func (c Config) ProfileNames(p Pool) []string {
 func (d Document) clone() Document {
 	var out Document
 	for _, p := range d.Pools {
-		p.NodeSelector, p.Profiles = maps.Clone(p.NodeSelector), slices.Clone(p.Profiles)
+		p.NodeSelector, p.Profiles, p.Backends = maps.Clone(p.NodeSelector), slices.Clone(p.Profiles), slices.Clone(p.Backends)
 		if len(p.NodeSelector) == 0 {
 			p.NodeSelector = nil // none and empty mean the same
 		}

@@ -26,13 +26,16 @@ const full = head + `spec:
     nodeSelector: {kerf.dev/pool: inference, zone: ""}
     place: pack
     minEnforcement: driver
-    overCap: evict
+    backends: [driver, reactive]
+    overCap: kill
+    strangers: kill
     profiles: [small, half]
   profiles:
   - name: small
     memory: 10GiB
     gpuModel: ["*H100*", "!*T4*"]
     minEnforcement: reactive
+    overCap: warn
     place: spread
   - name: half
     percent: 50
@@ -50,11 +53,11 @@ func fullDocument() Document {
 			{Name: "default", Mode: ModeShared, Place: sharing.PlaceSpread},
 			{
 				Name: "inference", NodeSelector: map[string]string{"kerf.dev/pool": "inference", "zone": ""}, Place: sharing.PlacePack,
-				MinLevel: sharing.LevelDriver, OverCap: OverCapEvict, Profiles: []string{"small", "half"},
+				MinLevel: sharing.LevelDriver, Backends: []Backend{BackendDriver, BackendReactive}, OverCap: OverCapKill, Strangers: StrangersKill, Profiles: []string{"small", "half"},
 			},
 		},
 		Profiles: []Profile{
-			{Name: "small", Memory: 10 * sharing.GiB, Models: []string{"*H100*", "!*T4*"}, MinLevel: sharing.LevelReactive, Place: sharing.PlaceSpread},
+			{Name: "small", Memory: 10 * sharing.GiB, Models: []string{"*H100*", "!*T4*"}, MinLevel: sharing.LevelReactive, OverCap: OverCapWarn, Place: sharing.PlaceSpread},
 			{Name: "half", Percent: 50},
 			{Name: "pair", GPUs: 2},
 			{Name: "wide", Memory: 40 * sharing.GiB, Percent: 150, GPUs: 2},
@@ -106,6 +109,7 @@ func TestRoundTripRandom(t *testing.T) {
 		for n := range 1 + rnd.IntN(4) {
 			p := Pool{
 				Name: fmt.Sprint("p", n), Place: sharing.Spread(rnd.IntN(3)), MinLevel: sharing.Level(rnd.IntN(7)), OverCap: OverCap(rnd.IntN(3)),
+				Strangers: Strangers(rnd.IntN(2)), Backends: [][]Backend{nil, {BackendDriver}, {BackendDriver, BackendReactive}}[rnd.IntN(3)],
 				NodeSelector: map[string]string{"n": fmt.Sprint(n), "true": texts[rnd.IntN(len(texts))]},
 			}
 			doc.Pools = append(doc.Pools, p)
@@ -113,7 +117,7 @@ func TestRoundTripRandom(t *testing.T) {
 		for n := range rnd.IntN(4) {
 			doc.Profiles = append(doc.Profiles, Profile{
 				Name: fmt.Sprint(n), Memory: sharing.MiB + sharing.Bytes(rnd.Uint64()>>rnd.IntN(44)), Percent: sharing.Percent(rnd.IntN(101)),
-				Models: []string{texts[1+rnd.IntN(len(texts)-1)]},
+				OverCap: OverCap(rnd.IntN(3)), Models: []string{texts[1+rnd.IntN(len(texts)-1)]},
 			})
 			doc.Pools[0].Profiles = append(doc.Pools[0].Profiles, fmt.Sprint(n))
 		}
@@ -290,6 +294,42 @@ func checkLines(t *testing.T, err error, want []string) {
 	for i, line := range lines {
 		if !strings.Contains(line, want[i]) {
 			t.Errorf("mistake %d is %q, want %q in it", i, line, want[i])
+		}
+	}
+}
+
+// A profile's policy goes before its pool's, and none at all is to warn.
+func TestOverCapOf(t *testing.T) {
+	t.Parallel()
+	c, err := New(Document{
+		Pools:    []Pool{{Name: "plain"}, {Name: "strict", NodeSelector: map[string]string{"a": "b"}, OverCap: OverCapKill}},
+		Profiles: []Profile{{Name: "lax", Percent: 50, OverCap: OverCapWarn}, {Name: "hard", Percent: 50, OverCap: OverCapKill}, {Name: "as-the-pool", Percent: 50}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pools := c.Pools()
+	for profile, want := range map[string][2]OverCap{
+		"":            {OverCapWarn, OverCapKill},
+		"as-the-pool": {OverCapWarn, OverCapKill},
+		"forgotten":   {OverCapWarn, OverCapKill},
+		"lax":         {OverCapWarn, OverCapWarn},
+		"hard":        {OverCapKill, OverCapKill},
+	} {
+		for i, p := range pools {
+			if got := c.OverCapOf(p, profile); got != want[i] {
+				t.Errorf("profile %q in pool %q: %v, want %v", profile, p.Name, got, want[i])
+			}
+		}
+	}
+}
+
+func TestBackends(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{"": false, "    backends: [driver]\n": false, "    backends: [driver, reactive]\n": true} {
+		pool := decode(t, head+"spec:\n  pools:\n  - name: a\n"+text).Pools()[0]
+		if pool.Reactive() != want {
+			t.Errorf("%q: reactive is %v", text, pool.Reactive())
 		}
 	}
 }

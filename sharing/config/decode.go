@@ -132,8 +132,13 @@ func (r *reader) pool(path string, n *yaml.Node) (p Pool) {
 		"mode":           func(path string, n *yaml.Node) { p.Mode = parsed(r, path, n, ParseMode) },
 		"place":          func(path string, n *yaml.Node) { p.Place = parsed(r, path, n, sharing.ParseSpread) },
 		"minEnforcement": func(path string, n *yaml.Node) { p.MinLevel = parsed(r, path, n, sharing.ParseLevel) },
-		"overCap":        func(path string, n *yaml.Node) { p.OverCap = parsed(r, path, n, ParseOverCap) },
-		"profiles":       func(path string, n *yaml.Node) { p.Profiles = r.texts(path, n) },
+		"backends": func(path string, n *yaml.Node) {
+			p.Backends = []Backend{}
+			r.list(path, n, func(path string, n *yaml.Node) { p.Backends = append(p.Backends, parsed(r, path, n, ParseBackend)) })
+		},
+		"overCap":   func(path string, n *yaml.Node) { p.OverCap = parsed(r, path, n, ParseOverCap) },
+		"strangers": func(path string, n *yaml.Node) { p.Strangers = parsed(r, path, n, ParseStrangers) },
+		"profiles":  func(path string, n *yaml.Node) { p.Profiles = r.texts(path, n) },
 	})
 	return p
 }
@@ -146,6 +151,7 @@ func (r *reader) profile(path string, n *yaml.Node) (p Profile) {
 		"gpus":           func(path string, n *yaml.Node) { p.GPUs = counted(r, path, n, sharing.ParseGPUs) },
 		"gpuModel":       func(path string, n *yaml.Node) { p.Models = r.texts(path, n) },
 		"minEnforcement": func(path string, n *yaml.Node) { p.MinLevel = parsed(r, path, n, sharing.ParseLevel) },
+		"overCap":        func(path string, n *yaml.Node) { p.OverCap = parsed(r, path, n, ParseOverCap) },
 		"place":          func(path string, n *yaml.Node) { p.Place = parsed(r, path, n, sharing.ParseSpread) },
 	})
 	return p

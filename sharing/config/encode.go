@@ -30,7 +30,9 @@ type (
 		Mode           string            `yaml:"mode,omitempty"`
 		Place          string            `yaml:"place,omitempty"`
 		MinEnforcement string            `yaml:"minEnforcement,omitempty"`
+		Backends       []string          `yaml:"backends,omitempty"`
 		OverCap        string            `yaml:"overCap,omitempty"`
+		Strangers      string            `yaml:"strangers,omitempty"`
 		Profiles       []string          `yaml:"profiles,omitempty"`
 	}
 	wireProfile struct {
@@ -40,6 +42,7 @@ type (
 		GPUs           int      `yaml:"gpus,omitempty"`
 		GPUModel       []string `yaml:"gpuModel,omitempty"`
 		MinEnforcement string   `yaml:"minEnforcement,omitempty"`
+		OverCap        string   `yaml:"overCap,omitempty"`
 		Place          string   `yaml:"place,omitempty"`
 	}
 )
@@ -48,19 +51,22 @@ type (
 func (c Config) Encode() ([]byte, error) {
 	w := wireDocument{APIVersion: APIVersion, Kind: Kind}
 	for _, p := range c.doc.Pools {
-		one := wirePool{Name: p.Name, NodeSelector: p.NodeSelector, Place: place(p.Place), MinEnforcement: level(p.MinLevel), Profiles: p.Profiles}
+		one := wirePool{Name: p.Name, NodeSelector: p.NodeSelector, Place: place(p.Place), MinEnforcement: level(p.MinLevel), OverCap: overCap(p.OverCap), Profiles: p.Profiles}
 		if p.Mode != ModeAuto {
 			one.Mode = p.Mode.String()
 		}
-		if p.OverCap != OverCapWarn {
-			one.OverCap = p.OverCap.String()
+		for _, b := range p.Backends {
+			one.Backends = append(one.Backends, b.String())
+		}
+		if p.Strangers != StrangersReport {
+			one.Strangers = p.Strangers.String()
 		}
 		w.Spec.Pools = append(w.Spec.Pools, one)
 	}
 	for _, p := range c.doc.Profiles {
 		w.Spec.Profiles = append(w.Spec.Profiles, wireProfile{
 			Name: p.Name, Memory: exact(p.Memory), Percent: uint32(p.Percent), GPUs: p.GPUs, GPUModel: p.Models,
-			MinEnforcement: level(p.MinLevel), Place: place(p.Place),
+			MinEnforcement: level(p.MinLevel), OverCap: overCap(p.OverCap), Place: place(p.Place),
 		})
 	}
 	var out bytes.Buffer
@@ -80,6 +86,13 @@ func place(s sharing.Spread) string {
 		return ""
 	}
 	return s.String()
+}
+
+func overCap(o OverCap) string {
+	if o == OverCapDefault {
+		return ""
+	}
+	return o.String()
 }
 
 func level(l sharing.Level) string {

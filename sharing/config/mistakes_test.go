@@ -76,8 +76,34 @@ func TestMistakes(t *testing.T) {
     nodeSelector: {"a b": c, d: "e f"}
 `, []string{
 				`line 5: spec.pools[0].name "Upper" does not begin and end`, `line 6: spec.pools[0].place "tight"`, `line 7: spec.pools[0].minEnforcement "strong"`,
-				`line 8: spec.pools[0].overCap "shout" is not an over-cap policy; write warn, kill or evict`, "line 9: spec.pools[0].profiles is an empty list",
+				`line 8: spec.pools[0].overCap "shout" is not an over-cap policy; write warn or kill`, "line 9: spec.pools[0].profiles is an empty list",
 				`line 10: spec.pools[0].nodeSelector "a b" has a key that no label has`, `line 10: spec.pools[0].nodeSelector.d "e f" is not a label's value`,
+			},
+		},
+		"wrong backends and policies": {
+			head + `spec:
+  pools:
+  - name: a
+    backends: [reactive, driver]
+    overCap: evict
+    strangers: shoot
+  - name: b
+    nodeSelector: {a: b}
+    backends: [driver, driver, mig]
+    strangers: [kill]
+  - name: c
+    nodeSelector: {a: c}
+    backends: []
+  profiles:
+  - name: x
+    percent: 50
+    overCap: Kill
+`, []string{
+				`line 6: spec.pools[0].backends "reactive" does not begin with driver`, `line 7: spec.pools[0].overCap "evict" is not offered by this version: it has no right to evict pods; write warn or kill`,
+				`line 8: spec.pools[0].strangers "shoot" is not a policy for strangers; write report or kill`,
+				`line 11: spec.pools[1].backends[2] "mig" is not a backend of this version; write driver or reactive`, `line 11: spec.pools[1].backends[1] "driver" is named twice`,
+				"line 12: spec.pools[1].strangers is not a text", "line 15: spec.pools[2].backends does not begin with driver",
+				`line 19: spec.profiles[0].overCap "Kill" is not an over-cap policy; write warn or kill`,
 			},
 		},
 		"wrong values in profiles": {
@@ -183,12 +209,12 @@ func TestManyMistakes(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	_, err := New(Document{
-		Pools:    []Pool{{Name: "a", Mode: 9, Place: 9, MinLevel: 99, OverCap: 9, Profiles: []string{}}},
-		Profiles: []Profile{{Name: "x", Memory: sharing.GiB, GPUs: -1, MinLevel: 99, Place: 9}},
+		Pools:    []Pool{{Name: "a", Mode: 9, Place: 9, MinLevel: 99, OverCap: 9, Strangers: 9, Backends: []Backend{BackendDriver, 9}, Profiles: []string{}}},
+		Profiles: []Profile{{Name: "x", Memory: sharing.GiB, GPUs: -1, MinLevel: 99, OverCap: 9, Place: 9}},
 	})
 	checkLines(t, err, []string{
-		"spec.profiles[0].gpus", "spec.profiles[0].minEnforcement", "spec.profiles[0].place",
-		"spec.pools[0].mode", "spec.pools[0].place", "spec.pools[0].minEnforcement", "spec.pools[0].overCap", "spec.pools[0].profiles",
+		"spec.profiles[0].overCap", "spec.profiles[0].gpus", "spec.profiles[0].minEnforcement", "spec.profiles[0].place",
+		"spec.pools[0].mode", "spec.pools[0].place", "spec.pools[0].minEnforcement", "spec.pools[0].backends[1]", "spec.pools[0].overCap", "spec.pools[0].strangers", "spec.pools[0].profiles",
 	})
 }
 

@@ -35,7 +35,7 @@ func (c Config) PoolFor(labels map[string]string) (Pool, error) {
 		return Pool{}, fmt.Errorf("no pool of the sharing config selects this node: %w", sharing.ErrNotFound)
 	case 1:
 		p := best[0]
-		p.NodeSelector, p.Profiles = maps.Clone(p.NodeSelector), slices.Clone(p.Profiles)
+		p.NodeSelector, p.Profiles, p.Backends = maps.Clone(p.NodeSelector), slices.Clone(p.Profiles), slices.Clone(p.Backends)
 		return p, nil
 	}
 	names := make([]string, 0, len(best))

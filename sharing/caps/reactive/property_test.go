@@ -1,0 +1,180 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reactive
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// naive decides the same from everything that was ever seen, with no memory of its own but what it said.
+type naive struct {
+	samples []Sample
+	kills   []map[Process]bool
+}
+
+// uses are those of a lease on a GPU at step i; ok is false where the lease has no cap there, or the driver
+// does not tell all of it.
+func (n *naive) uses(i int, lease LeaseID, gpu sharing.GPUID) (uses []Use, limit, held sharing.Bytes, ok bool) {
+	for _, c := range n.samples[i].Caps {
+		if c.Lease == lease && c.GPU == gpu {
+			limit, ok = c.Memory, true
+		}
+	}
+	told := false
+	for _, g := range n.samples[i].GPUs {
+		if g.ID != gpu {
+			continue
+		}
+		told = g.Told
+		for _, u := range g.Uses {
+			if u.Lease == lease {
+				uses, held, ok = append(uses, u), held+u.Bytes, ok && u.Known
+			}
+		}
+	}
+	return uses, limit, held, ok && told
+}
+
+// dying reports whether an earlier step named the process, and no full picture since was without it.
+func (n *naive) dying(i int, p Process) bool {
+	for j := i; j >= 0; j-- {
+		if j < i && n.kills[j][p] {
+			return true
+		}
+		full, there := true, false
+		for _, g := range n.samples[j].GPUs {
+			full = full && g.Told
+			there = there || slices.Contains(g.Strangers, p) || slices.ContainsFunc(g.Uses, func(u Use) bool { return u.Process == p })
+		}
+		if full && !there {
+			return false
+		}
+	}
+	return false
+}
+
+// step returns the processes to end now, with why.
+func (n *naive) step(s Sample) (out []string) {
+	i := len(n.samples)
+	n.samples, n.kills = append(n.samples, s), append(n.kills, map[Process]bool{})
+	for _, c := range s.Caps {
+		uses, limit, held, ok := n.uses(i, c.Lease, c.GPU)
+		if i == 0 || c.Action != Kill || !ok || held <= limit {
+			continue
+		}
+		before, limitBefore, heldBefore, okBefore := n.uses(i-1, c.Lease, c.GPU)
+		if !okBefore || heldBefore <= limitBefore {
+			continue
+		}
+		var able []Use
+		for _, u := range uses {
+			if n.dying(i, u.Process) || n.kills[i][u.Process] {
+				held -= u.Bytes
+			} else if u.Bytes > 0 && slices.ContainsFunc(before, func(b Use) bool { return b.Process == u.Process }) {
+				able = append(able, u)
+			}
+		}
+		slices.SortFunc(able, func(a, b Use) int { return worse(b, a) })
+		if held > limit && len(able) > 0 {
+			n.kills[i][able[0].Process] = true
+			out = append(out, fmt.Sprint(c.Lease, c.GPU, able[0].Process))
+		}
+	}
+	for _, g := range s.GPUs {
+		for _, p := range g.Strangers {
+			if i == 0 || !s.Strangers || !n.samples[i-1].Strangers || n.dying(i, p) || n.kills[i][p] {
+				continue
+			}
+			if slices.ContainsFunc(n.samples[i-1].GPUs, func(b GPU) bool { return b.ID == g.ID && slices.Contains(b.Strangers, p) }) {
+				n.kills[i][p] = true
+				out = append(out, fmt.Sprint(g.ID, p))
+			}
+		}
+	}
+	return out
+}
+
+// world makes samples that follow one another as a machine's would: leases with few processes, which grow,
+// end, and come again under the same pid.
+type world struct {
+	rnd   *rand.Rand
+	start [6]uint64
+	held  [6][2]sharing.Bytes
+}
+
+func (w *world) next(killStrangers bool) Sample {
+	s := Sample{Strangers: killStrangers}
+	for pid := range w.start {
+		if w.rnd.IntN(6) == 0 {
+			w.start[pid]++ // another process has the pid now
+		}
+		for gpu := range w.held[pid] {
+			if w.rnd.IntN(2) == 0 {
+				w.held[pid][gpu] = sharing.Bytes(w.rnd.IntN(6))
+			}
+		}
+	}
+	for gpu, id := range []sharing.GPUID{"g0", "g1"} {
+		g := GPU{ID: id, Told: w.rnd.IntN(12) != 0}
+		for pid := range w.start {
+			p := Process{pid + 1, w.start[pid]}
+			switch {
+			case !g.Told || w.rnd.IntN(10) == 0:
+			case pid == 5:
+				g.Strangers = append(g.Strangers, p)
+			default:
+				g.Uses = append(g.Uses, Use{Process: p, Lease: []LeaseID{"a", "b"}[pid%2], Bytes: w.held[pid][gpu], Known: w.rnd.IntN(20) != 0})
+			}
+		}
+		s.GPUs = append(s.GPUs, g)
+		for _, lease := range []LeaseID{"a", "b"} {
+			if w.rnd.IntN(15) != 0 {
+				s.Caps = append(s.Caps, Cap{lease, id, 5, []Action{Kill, Kill, Kill, Warn}[w.rnd.IntN(4)]})
+			}
+		}
+	}
+	return s
+}
+
+// The watch and the naive model end the same processes, whatever was seen, and whoever is named was seen twice,
+// of this lease, on this GPU, with all of its use known.
+func TestWatchAgreesWithNaiveModel(t *testing.T) {
+	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any bits will do
+	ended := 0
+	for round := range 300 {
+		rnd := rand.New(rand.NewPCG(seed, uint64(round))) //nolint:gosec // not a secret
+		w, n, of := New(), &naive{}, &world{rnd: rnd}
+		for step := range 40 {
+			s := of.next(rnd.IntN(4) != 0)
+			want := n.step(s)
+			var got []string
+			for _, v := range w.Step(time.Unix(0, int64(step)), s).Verdicts {
+				switch {
+				case v.Action != Kill:
+				case v.Reason == Stranger:
+					got = append(got, fmt.Sprint(v.GPU, v.Victim))
+				default:
+					got = append(got, fmt.Sprint(v.Lease, v.GPU, v.Victim))
+				}
+			}
+			slices.Sort(want)
+			slices.Sort(got)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("seed %d, round %d, step %d: %s\nsample %+v", seed, round, step, diff, s)
+			}
+			ended += len(got)
+		}
+	}
+	if ended < 1000 {
+		t.Errorf("only %d processes were ended: the world is too tame for this test to mean anything", ended)
+	}
+}

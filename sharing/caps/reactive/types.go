@@ -1,0 +1,142 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reactive
+
+import (
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// The intervals between two samples.
+const (
+	// Fast is the interval while a lease is close to a cap, or was seen over it once.
+	Fast = 20 * time.Millisecond
+	// Default is the interval while a watched lease uses a GPU.
+	Default = 100 * time.Millisecond
+	// Idle is the interval while none does.
+	Idle = 500 * time.Millisecond
+	// Slowest bounds what the cost of samples can make of an interval.
+	Slowest = 2 * time.Second
+)
+
+// NearPercent is how much of its cap a lease may hold before it is looked at with the interval Fast.
+const NearPercent = 90
+
+// costShare is how many times longer than the last sample took the next interval is at least.
+const costShare = 4
+
+// Action is what is done about a lease that is over its cap.
+type Action uint8
+
+// The actions.
+const (
+	// Warn tells it, once for each time that it happens.
+	Warn Action = iota
+	// Kill ends processes until the lease is within its cap.
+	Kill
+)
+
+// LeaseID names a lease; never empty.
+type LeaseID string
+
+// Process is one process for good: its pid, and when it started in clock ticks since boot.
+type Process struct {
+	PID   int
+	Start uint64
+}
+
+// Use is what one process of a lease holds of a GPU.
+type Use struct {
+	Process
+	Lease LeaseID
+	// Bytes mean nothing unless Known.
+	Bytes sharing.Bytes
+	Known bool
+}
+
+// GPU is what was seen of one GPU.
+type GPU struct {
+	ID sharing.GPUID
+	// Told is false when the driver did not answer; the rest is then empty.
+	Told bool
+	// Uses are those of leases with a fragment here, each process once.
+	Uses []Use
+	// Strangers are processes without a lease here that may be ended, each once.
+	Strangers []Process
+}
+
+// Cap is what one lease may hold of one GPU, and what happens past it.
+type Cap struct {
+	Lease  LeaseID
+	GPU    sharing.GPUID
+	Memory sharing.Bytes
+	Action Action
+}
+
+// Sample is all that was seen at one moment. A GPU or a cap is in it once at most.
+type Sample struct {
+	GPUs []GPU
+	Caps []Cap
+	// Strangers is true where processes without a lease are to be ended.
+	Strangers bool
+	// Cost is how long it took to see it.
+	Cost time.Duration
+}
+
+// Reason says why something is done.
+type Reason uint8
+
+// The reasons.
+const (
+	// OverCap: the lease holds more than it may.
+	OverCap Reason = iota
+	// Stranger: the process has no lease on the GPU that it uses.
+	Stranger
+)
+
+// String returns the reason as metrics and logs have it.
+func (r Reason) String() string {
+	if r == Stranger {
+		return "stranger"
+	}
+	return "over_cap"
+}
+
+// Verdict is one thing that is to be done now.
+type Verdict struct {
+	Action Action
+	Reason Reason
+	GPU    sharing.GPUID
+	// Lease is empty for a stranger.
+	Lease LeaseID
+	// Victim is the process to end; zero for Warn.
+	Victim Process
+	// Held is what the lease's processes hold, and Cap what they may; both 0 for a stranger.
+	Held, Cap sharing.Bytes
+	// First is true for the first verdict since the lease was within its cap last.
+	First bool
+	// Delay is the time since the last sample in which the lease was within its cap, or the stranger not there;
+	// where there is none, since the first one that saw it. It is thus the longest that it can have lasted.
+	Delay time.Duration
+}
+
+// Standing is how one lease stands on one GPU.
+type Standing struct {
+	Lease LeaseID
+	GPU   sharing.GPUID
+	// Known is false when it could not be told what the lease holds there.
+	Known bool
+	// Over is true once two samples in a row have seen it over its cap.
+	Over bool
+}
+
+// Decision is what follows from a sample.
+type Decision struct {
+	Verdicts []Verdict
+	// Standings has one entry for each cap of the sample, in its order.
+	Standings []Standing
+	// Next is how long to wait for the next sample; 0 when there is nothing to watch.
+	Next time.Duration
+}

@@ -1,0 +1,248 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reactive
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// place is one lease on one GPU.
+type place struct {
+	lease LeaseID
+	gpu   sharing.GPUID
+}
+
+// intruder is one stranger on one GPU.
+type intruder struct {
+	Process
+	gpu sharing.GPUID
+}
+
+// episode is a time during which a lease was over its cap in each sample.
+type episode struct {
+	// within is when the lease was seen within its cap last, or over it first where it never was.
+	within time.Time
+	// samples counts those that saw it over, and judged is true once a verdict was given.
+	samples int
+	judged  bool
+	// last are the processes of the sample before.
+	last map[Process]bool
+}
+
+// Watch remembers from one sample to the next. Make it with New. It is not safe for concurrent use.
+type Watch struct {
+	// within is when each lease was seen within its cap last.
+	within map[place]time.Time
+	over   map[place]*episode
+	// strangers are those of the sample before, with when they were seen first.
+	strangers map[intruder]time.Time
+	// named are the processes that were to be ended and that are still there.
+	named map[Process]bool
+	// last is when the sample before was taken; zero before the first.
+	last time.Time
+}
+
+// New returns a Watch that has seen nothing.
+func New() *Watch {
+	return &Watch{
+		within: map[place]time.Time{}, over: map[place]*episode{},
+		strangers: map[intruder]time.Time{}, named: map[Process]bool{},
+	}
+}
+
+// Spare tells that a process which a verdict named was not ended. It may be named again.
+func (w *Watch) Spare(p Process) { delete(w.named, p) }
+
+// Step judges one sample, taken at now. Samples are given in the order of their time.
+func (w *Watch) Step(now time.Time, s Sample) Decision {
+	gpus := make(map[sharing.GPUID]GPU, len(s.GPUs))
+	for _, g := range s.GPUs {
+		gpus[g.ID] = g
+	}
+	w.forget(s)
+	var d Decision
+	pace := Idle
+	for _, c := range s.Caps {
+		standing, verdict, wanted := w.judge(now, c, gpus[c.GPU])
+		d.Standings = append(d.Standings, standing)
+		if verdict != nil {
+			d.Verdicts = append(d.Verdicts, *verdict)
+		}
+		pace = min(pace, wanted)
+	}
+	verdicts, fresh := w.intruders(now, s)
+	d.Verdicts = append(d.Verdicts, verdicts...)
+	if fresh {
+		pace = Fast
+	}
+	w.last = now
+	if len(s.Caps) > 0 || s.Strangers {
+		d.Next = min(max(pace, costShare*s.Cost), Slowest)
+	}
+	return d
+}
+
+// judge looks at one lease on one GPU. wanted is how soon it should be looked at again.
+func (w *Watch) judge(now time.Time, c Cap, g GPU) (Standing, *Verdict, time.Duration) {
+	at := place{c.Lease, c.GPU}
+	out := Standing{Lease: c.Lease, GPU: c.GPU}
+	uses, held, known := sum(c.Lease, g)
+	if !known {
+		// What was seen before and after a gap is not in a row.
+		delete(w.over, at)
+		return out, nil, Default
+	}
+	out.Known = true
+	if held <= c.Memory {
+		delete(w.over, at)
+		w.within[at] = now
+		switch {
+		case near(held, c.Memory):
+			return out, nil, Fast
+		case len(uses) > 0:
+			return out, nil, Default
+		}
+		return out, nil, Idle
+	}
+	e := w.over[at]
+	if e == nil {
+		e = &episode{within: now}
+		if t, ok := w.within[at]; ok {
+			e.within = t
+		}
+		w.over[at] = e
+	}
+	e.samples++
+	before := e.last
+	e.last = map[Process]bool{}
+	for _, u := range uses {
+		e.last[u.Process] = true
+	}
+	if e.samples < 2 {
+		return out, nil, Fast
+	}
+	out.Over = true
+	v := Verdict{Action: c.Action, Reason: OverCap, GPU: c.GPU, Lease: c.Lease, Held: held, Cap: c.Memory, First: !e.judged, Delay: now.Sub(e.within)}
+	switch c.Action {
+	case Warn:
+		if e.judged {
+			return out, nil, Default
+		}
+	case Kill:
+		victim, more := w.victim(uses, held, c.Memory, before)
+		switch {
+		case !more:
+			return out, nil, Default // those that were named are on their way
+		case victim == nil:
+			return out, nil, Fast // who is over was not there in the sample before
+		}
+		v.Victim = victim.Process
+		w.named[v.Victim] = true
+	}
+	e.judged = true
+	return out, &v, Fast
+}
+
+// sum adds up what the lease holds of the GPU. It is not known when one part of it is not.
+func sum(lease LeaseID, g GPU) (uses []Use, held sharing.Bytes, known bool) {
+	known = g.Told
+	for _, u := range g.Uses {
+		if u.Lease != lease {
+			continue
+		}
+		uses = append(uses, u)
+		var err error
+		if held, err = held.Add(u.Bytes); err != nil || !u.Known {
+			known = false
+		}
+	}
+	return uses, held, known
+}
+
+// near reports whether so much of the cap is held that the next allocation may exceed it.
+func near(held, limit sharing.Bytes) bool { return held > limit/100*NearPercent }
+
+// victim is the process to end: nil when the rule names none that was in the sample before. more is false
+// when what the processes that were named already hold is all that is too much.
+func (w *Watch) victim(uses []Use, held, limit sharing.Bytes, before map[Process]bool) (victim *Use, more bool) {
+	for _, u := range uses {
+		if w.named[u.Process] {
+			held -= u.Bytes // a part of the sum that held is
+			continue
+		}
+		if before[u.Process] && u.Bytes > 0 && (victim == nil || worse(u, *victim) > 0) {
+			victim = &u
+		}
+	}
+	return victim, held > limit
+}
+
+// worse is above 0 when the victim rule names a before b.
+func worse(a, b Use) int {
+	return cmp.Or(cmp.Compare(a.Bytes, b.Bytes), cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID))
+}
+
+// intruders judges the processes without a lease. fresh is true while one was seen for the first time.
+func (w *Watch) intruders(now time.Time, s Sample) (verdicts []Verdict, fresh bool) {
+	seen := map[intruder]time.Time{}
+	for _, g := range s.GPUs {
+		if !s.Strangers || !g.Told {
+			continue
+		}
+		for _, p := range g.Strangers {
+			who := intruder{p, g.ID}
+			first, again := w.strangers[who]
+			if !again {
+				if first, fresh = w.last, true; first.IsZero() {
+					first = now
+				}
+			}
+			seen[who] = first
+			if again && !w.named[p] {
+				w.named[p] = true
+				verdicts = append(verdicts, Verdict{Action: Kill, Reason: Stranger, GPU: g.ID, Victim: p, First: true, Delay: now.Sub(first)})
+			}
+		}
+	}
+	w.strangers = seen
+	return verdicts, fresh
+}
+
+// forget drops what is known of leases and processes that are gone.
+func (w *Watch) forget(s Sample) {
+	caps := map[place]bool{}
+	for _, c := range s.Caps {
+		caps[place{c.Lease, c.GPU}] = true
+	}
+	for at := range w.within {
+		if !caps[at] {
+			delete(w.within, at)
+		}
+	}
+	for at := range w.over {
+		if !caps[at] {
+			delete(w.over, at)
+		}
+	}
+	here := map[Process]bool{}
+	for _, g := range s.GPUs {
+		if !g.Told {
+			return // a process that was named may be there
+		}
+		for _, u := range g.Uses {
+			here[u.Process] = true
+		}
+		for _, p := range g.Strangers {
+			here[p] = true
+		}
+	}
+	for p := range w.named {
+		if !here[p] {
+			delete(w.named, p)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reactive
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const gib = sharing.GiB
+
+// use is a process of lease "a" whose pid is also its start time.
+func use(pid int, n sharing.Bytes) Use {
+	return Use{Process: Process{pid, uint64(pid)}, Lease: "a", Bytes: n, Known: true}
+}
+
+// one is a sample of one GPU, with a cap of 4 GiB for lease "a".
+func one(action Action, uses ...Use) Sample {
+	return Sample{GPUs: []GPU{{ID: "g", Told: true, Uses: uses}}, Caps: []Cap{{"a", "g", 4 * gib, action}}}
+}
+
+// steps feeds the samples, a tenth of a second apart, and returns the victims' pids by step, -1 for a warning.
+func steps(w *Watch, samples ...Sample) [][]int {
+	var out [][]int
+	for i, s := range samples {
+		var pids []int
+		for _, v := range w.Step(time.Unix(100, 0).Add(time.Duration(i)*100*time.Millisecond), s).Verdicts {
+			pid := v.Victim.PID
+			if v.Action == Warn {
+				pid = -1
+			}
+			pids = append(pids, pid)
+		}
+		out = append(out, pids)
+	}
+	return out
+}
+
+func TestVerdicts(t *testing.T) {
+	unknown := use(9, 0)
+	unknown.Known = false
+	other := use(7, 9*gib)
+	other.Lease = "b"
+	later := use(2, 3*gib)
+	later.Start = 99
+	again := use(1, 5*gib)
+	again.Start = 77
+	untold := one(Kill)
+	untold.GPUs[0].Told = false
+	tests := map[string]struct {
+		samples []Sample
+		want    [][]int
+	}{
+		"one sample does nothing": {[]Sample{one(Kill, use(1, 5*gib)), one(Kill, use(1, 4*gib)), one(Kill, use(1, 5*gib))}, [][]int{nil, nil, nil}},
+		"two do, once":            {[]Sample{one(Kill, use(1, 5*gib)), one(Kill, use(1, 5*gib)), one(Kill, use(1, 5*gib))}, [][]int{nil, {1}, nil}},
+		"at the cap is within":    {[]Sample{one(Kill, use(1, 4*gib)), one(Kill, use(1, 4*gib))}, [][]int{nil, nil}},
+		"one byte over is over":   {[]Sample{one(Kill, use(1, 4*gib+1)), one(Kill, use(1, 4*gib+1))}, [][]int{nil, {1}}},
+		"the largest":             {[]Sample{one(Kill, use(1, gib), use(2, 3*gib), use(3, gib)), one(Kill, use(1, gib), use(2, 3*gib), use(3, gib))}, [][]int{nil, {2}}},
+		"of equals the latest":    {[]Sample{one(Kill, later, use(3, 3*gib)), one(Kill, later, use(3, 3*gib))}, [][]int{nil, {2}}},
+		"until it is enough": {
+			[]Sample{one(Kill, use(1, 5*gib), use(2, 6*gib), use(3, gib)), one(Kill, use(1, 5*gib), use(2, 6*gib), use(3, gib)), one(Kill, use(1, 5*gib), use(3, gib)), one(Kill, use(3, gib))},
+			[][]int{nil, {2}, {1}, nil},
+		},
+		"what is dying counts as returned": {[]Sample{one(Kill, use(1, 5*gib), use(2, gib)), one(Kill, use(1, 5*gib), use(2, gib)), one(Kill, use(1, 5*gib), use(2, gib))}, [][]int{nil, {1}, nil}},
+		"a newcomer is never named":        {[]Sample{one(Kill, use(1, 5*gib)), one(Kill, use(1, gib), use(2, 6*gib))}, [][]int{nil, {1}}},
+		"a reused pid is a newcomer":       {[]Sample{one(Kill, use(1, 5*gib)), one(Kill, again), one(Kill, again)}, [][]int{nil, nil, {1}}},
+		"unknown use":                      {[]Sample{one(Kill, use(1, 5*gib), unknown), one(Kill, use(1, 5*gib), unknown), one(Kill, use(1, 5*gib), unknown)}, [][]int{nil, nil, nil}},
+		"a gap breaks the row":             {[]Sample{one(Kill, use(1, 5*gib)), untold, one(Kill, use(1, 5*gib)), one(Kill, use(1, 5*gib))}, [][]int{nil, nil, nil, {1}}},
+		"others do not count":              {[]Sample{one(Kill, use(1, gib), other), one(Kill, use(1, gib), other)}, [][]int{nil, nil}},
+		"warn tells once":                  {[]Sample{one(Warn, use(1, 5*gib)), one(Warn, use(1, 5*gib)), one(Warn, use(1, 6*gib)), one(Warn), one(Warn, use(1, 5*gib)), one(Warn, use(1, 5*gib))}, [][]int{nil, {-1}, nil, nil, nil, {-1}}},
+		"warn becomes kill":                {[]Sample{one(Warn, use(1, 5*gib)), one(Warn, use(1, 5*gib)), one(Kill, use(1, 5*gib))}, [][]int{nil, {-1}, {1}}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, steps(New(), tt.samples...)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestSpareNamesAgain(t *testing.T) {
+	w := New()
+	over := one(Kill, use(1, 5*gib))
+	if got := steps(w, over, over); cmp.Diff([][]int{nil, {1}}, got) != "" {
+		t.Fatal(got)
+	}
+	w.Spare(Process{1, 1})
+	if got := steps(w, over); cmp.Diff([][]int{{1}}, got) != "" {
+		t.Error("a process that was spared is not named again:", got)
+	}
+}
+
+func TestStandingsAndDelay(t *testing.T) {
+	w := New()
+	at := time.Unix(100, 0)
+	w.Step(at, one(Kill, use(1, gib)))
+	if d := w.Step(at.Add(100*time.Millisecond), one(Kill, use(1, 6*gib))); d.Standings[0].Over || !d.Standings[0].Known || len(d.Verdicts) != 0 {
+		t.Errorf("after one sample: %+v", d)
+	}
+	d := w.Step(at.Add(120*time.Millisecond), one(Kill, use(1, 6*gib)))
+	want := []Verdict{{Action: Kill, Reason: OverCap, GPU: "g", Lease: "a", Victim: Process{1, 1}, Held: 6 * gib, Cap: 4 * gib, First: true, Delay: 120 * time.Millisecond}}
+	if diff := cmp.Diff(want, d.Verdicts); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]Standing{{Lease: "a", GPU: "g", Known: true, Over: true}}, d.Standings); diff != "" {
+		t.Error(diff)
+	}
+	unknown := use(1, 0)
+	unknown.Known = false
+	if d := w.Step(at.Add(time.Second), one(Kill, unknown)); d.Standings[0].Known || d.Standings[0].Over {
+		t.Errorf("use that is not told: %+v", d.Standings)
+	}
+}
+
+func TestInterval(t *testing.T) {
+	costly := one(Warn, use(1, gib))
+	costly.Cost = 50 * time.Millisecond
+	hung := one(Warn)
+	hung.Cost = 5 * time.Second
+	strange := Sample{Strangers: true, GPUs: []GPU{{ID: "g", Told: true, Strangers: []Process{{5, 5}}}}}
+	tests := map[string]struct {
+		s    Sample
+		want time.Duration
+	}{
+		"nothing to watch":   {Sample{}, 0},
+		"idle":               {one(Kill), Idle},
+		"only others":        {one(Kill, Use{Process: Process{8, 8}, Lease: "b", Bytes: gib, Known: true}), Idle},
+		"in use":             {one(Kill, use(1, gib)), Default},
+		"near the cap":       {one(Kill, use(1, 4*gib-1)), Fast},
+		"seen over once":     {one(Kill, use(1, 5*gib)), Fast},
+		"not told":           {Sample{Caps: one(Kill).Caps}, Default},
+		"cost":               {costly, 200 * time.Millisecond},
+		"cost is bounded":    {hung, Slowest},
+		"a new stranger":     {strange, Fast},
+		"strangers are none": {Sample{Strangers: true}, Idle},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := New().Step(time.Unix(1, 0), tt.s).Next; got != tt.want {
+				t.Errorf("next after %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestStrangers(t *testing.T) {
+	at := func(told bool, pids ...int) Sample {
+		g := GPU{ID: "g", Told: told}
+		for _, p := range pids {
+			g.Strangers = append(g.Strangers, Process{p, uint64(p)})
+		}
+		return Sample{GPUs: []GPU{g}, Strangers: true}
+	}
+	off := at(true, 5)
+	off.Strangers = false
+	tests := map[string]struct {
+		samples []Sample
+		want    [][]int
+	}{
+		"two in a row":  {[]Sample{at(true, 5), at(true, 5), at(true, 5)}, [][]int{nil, {5}, nil}},
+		"a gap":         {[]Sample{at(true, 5), at(false), at(true, 5)}, [][]int{nil, nil, nil}},
+		"only reported": {[]Sample{off, off, off}, [][]int{nil, nil, nil}},
+		"each":          {[]Sample{at(true, 5, 6), at(true, 5, 6)}, [][]int{nil, {5, 6}}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, steps(New(), tt.samples...)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
