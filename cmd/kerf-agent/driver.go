@@ -115,7 +115,7 @@ func (a *agent) reprobe(ctx context.Context, lib *nvml.Library, att node.Attachm
 	backend := a.backend(lib)
 	open := map[sharing.GPUID]sharing.GPU{}
 	for _, g := range att.GPUs {
-		if att.Levels[g.UUID].Shared == sharing.LevelUnknown {
+		if undecided(att.Levels[g.UUID]) {
 			open[g.UUID] = g
 		}
 	}
@@ -129,15 +129,20 @@ func (a *agent) reprobe(ctx context.Context, lib *nvml.Library, att node.Attachm
 		}
 		for id, g := range open {
 			probe, cancel := context.WithTimeout(ctx, probeDeadline)
-			rep := a.levelOf(probe, backend, g)
+			rep := a.levelOf(probe, lib, backend, g)
 			cancel()
-			if rep.Shared != sharing.LevelUnknown {
+			if !undecided(rep) {
 				a.runtime.SetLevel(id, rep)
 				delete(open, id)
 			}
 		}
 	}
 	return nil
+}
+
+// undecided reports whether a part of the answer is still to come.
+func undecided(rep node.LevelReport) bool {
+	return rep.Shared == sharing.LevelUnknown || rep.Shared == sharing.LevelNone && rep.Watch == sharing.LevelUnknown
 }
 
 // rescan looks for devices that were left out of the inventory, a lost GPU that is back, say. It ends with
@@ -168,15 +173,31 @@ func (a *agent) backend(lib *nvml.Library) *caps.Driver {
 	return caps.NewDriver(lib, caps.InHierarchy(a.cgroups, func() string { return path.Join(a.cgroupParent, "probe-"+newID()) }))
 }
 
+// watchable adds to a report whether shares of the GPU can be watched.
+func watchable(rep node.LevelReport, s caps.Support) node.LevelReport {
+	switch s.Answer {
+	case caps.Supported:
+		rep.Watch = sharing.LevelReactive
+		return rep
+	case caps.NotSupported:
+		rep.Watch = sharing.LevelNone
+	case caps.CouldNotTell:
+		rep.Watch = sharing.LevelUnknown
+	}
+	rep.WatchReason = "it cannot be watched either: " + s.Reason + "; " + s.Remedy
+	return rep
+}
+
 // levelOf probes what a shared grant on the GPU can have.
-func (a *agent) levelOf(ctx context.Context, backend *caps.Driver, g sharing.GPU) node.LevelReport {
+func (a *agent) levelOf(ctx context.Context, lib *nvml.Library, backend *caps.Driver, g sharing.GPU) node.LevelReport {
 	s := backend.Probe(ctx, g)
 	switch s.Answer {
 	case caps.Supported:
 		return node.LevelReport{Shared: sharing.LevelDriver}
 	case caps.NotSupported:
 		a.log.Warn("no memory caps by the driver on this GPU", "gpu", string(g.UUID), "reason", s.Reason, "remedy", s.Remedy)
-		return node.LevelReport{Shared: sharing.LevelNone, Reason: s.Reason + "; " + s.Remedy}
+		rep := node.LevelReport{Shared: sharing.LevelNone, Reason: s.Reason + "; " + s.Remedy}
+		return watchable(rep, caps.ProbeWatch(ctx, lib, g))
 	case caps.CouldNotTell:
 		a.log.Warn("it cannot be told yet whether the driver caps memory on this GPU", "gpu", string(g.UUID), "reason", s.Reason, "remedy", s.Remedy)
 	}
@@ -217,7 +238,7 @@ func (a *agent) attachment(ctx context.Context, lib *nvml.Library, gpus []sharin
 	}
 	for _, g := range gpus {
 		att.GPUs = append(att.GPUs, g)
-		att.Levels[g.UUID] = a.levelOf(ctx, backend, g)
+		att.Levels[g.UUID] = a.levelOf(ctx, lib, backend, g)
 	}
 	return att
 }
@@ -241,14 +262,23 @@ func (d *driverDoor) Sample(ctx context.Context, id sharing.GPUID) (node.Sample,
 	if u, err := d.lib.Utilization(ctx, id); err == nil {
 		s.Utilization = u
 	}
-	procs, err := d.lib.Processes(ctx, id)
-	if err != nil {
+	if s.Processes, err = d.Processes(ctx, id); err != nil {
 		return node.Sample{}, err
 	}
-	for _, p := range procs {
-		s.Processes = append(s.Processes, node.ProcessUse{PID: p.PID, Used: p.Used, Known: p.Known})
-	}
 	return s, nil
+}
+
+// Processes implements node.Driver.
+func (d *driverDoor) Processes(ctx context.Context, id sharing.GPUID) ([]node.ProcessUse, error) {
+	procs, err := d.lib.Processes(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]node.ProcessUse, 0, len(procs))
+	for _, p := range procs {
+		out = append(out, node.ProcessUse{PID: p.PID, Used: p.Used, Known: p.Known})
+	}
+	return out, nil
 }
 
 // Check implements health.Driver.

@@ -21,6 +21,7 @@ type Events struct {
 	ended, found  prometheus.Counter
 	capsRestored  prometheus.Counter
 	configRefused prometheus.Counter
+	*watch
 }
 
 // NewEvents registers the counters with reg.
@@ -50,6 +51,7 @@ func NewEvents(reg prometheus.Registerer) *Events {
 		configRefused: prometheus.NewCounter(prometheus.CounterOpts{Name: "kerf_config_refused_total", Help: "Configuration documents refused for their mistakes."}),
 	}
 	reg.MustRegister(e.claims, e.arms, e.armSeconds, e.injectSeconds, e.allocSeconds, e.ended, e.found, e.capsRestored, e.configRefused)
+	e.watch = newWatch(reg)
 	return e
 }
 

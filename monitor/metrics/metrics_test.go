@@ -93,3 +93,45 @@ func TestEvents(t *testing.T) {
 		t.Errorf("%d histograms", n)
 	}
 }
+
+func TestWatch(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	e := NewEvents(reg)
+	e.Watched(time.Millisecond)
+	e.Watched(2 * time.Millisecond)
+	e.OverCap(120*time.Millisecond, 3*sharing.GiB)
+	e.Killed("over_cap", nil)
+	e.Killed("stranger", nil)
+	e.Killed("stranger", fmt.Errorf("x: %w", sharing.ErrStale))
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				name += " " + l.GetValue()
+			}
+			if h := m.GetHistogram(); h != nil {
+				got[name+" count"], got[name+" sum"] = float64(h.GetSampleCount()), h.GetSampleSum()
+			} else if strings.HasPrefix(name, "kerf_watch") {
+				got[name] = m.GetCounter().GetValue()
+			}
+		}
+	}
+	for name, want := range map[string]float64{
+		"kerf_watch_tick_duration_seconds count": 2, "kerf_watch_tick_duration_seconds sum": 0.003,
+		"kerf_watch_detection_delay_seconds count": 1, "kerf_watch_detection_delay_seconds sum": 0.12,
+		"kerf_watch_overshoot_bytes sum":  float64(3 * sharing.GiB),
+		"kerf_watch_kills_total over_cap": 1, "kerf_watch_kills_total stranger": 1, "kerf_watch_spared_total stranger": 1,
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %v, want %v", name, got[name], want)
+		}
+	}
+	if _, there := got["kerf_watch_spared_total over_cap"]; there {
+		t.Error("a process was counted as spared that was killed")
+	}
+}

@@ -127,7 +127,7 @@ func (r *Runtime) levels(g sharing.GPU) []sharing.Level {
 	if r.att == nil || g.MIG {
 		return nil
 	}
-	rep, ok := r.att.Levels[g.UUID]
+	rep, ok := r.sharedLevel(g.UUID)
 	if !ok {
 		return nil
 	}
@@ -136,10 +136,8 @@ func (r *Runtime) levels(g sharing.GPU) []sharing.Level {
 
 // levelWhy says why a share of the GPU cannot be held more strongly; it needs the lock.
 func (r *Runtime) levelWhy(id sharing.GPUID) string {
-	if r.att == nil {
-		return ""
-	}
-	return r.att.Levels[id].Reason
+	rep, _ := r.sharedLevel(id)
+	return rep.Reason
 }
 
 // levelOf is the level that a placement gets: that of its weakest fragment; it needs the lock.
@@ -149,7 +147,7 @@ func (r *Runtime) levelOf(p sharing.Placement) (sharing.Level, string) {
 		if f.Whole {
 			continue
 		}
-		rep, ok := r.att.Levels[f.GPU]
+		rep, ok := r.sharedLevel(f.GPU)
 		if !ok {
 			rep = LevelReport{Shared: sharing.LevelUnknown, Reason: "this GPU's levels have not been probed"}
 		}

@@ -86,6 +86,7 @@ func (c *fakeCaps) count() int { c.mu.Lock(); defer c.mu.Unlock(); return len(c.
 
 // fakeDriver has the processes that are put on its GPUs.
 type fakeDriver struct {
+	mu sync.Mutex // of on, for tests that change it while the loops run
 	on map[sharing.GPUID][]ProcessUse
 }
 
@@ -95,17 +96,27 @@ func (d *fakeDriver) Sample(ctx context.Context, id sharing.GPUID) (Sample, erro
 	if err := ctx.Err(); err != nil {
 		return Sample{}, err
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	return Sample{Used: sharing.GiB, Utilization: 7, Processes: d.on[id]}, nil
+}
+
+func (d *fakeDriver) Processes(ctx context.Context, id sharing.GPUID) ([]ProcessUse, error) {
+	s, err := d.Sample(ctx, id)
+	return s.Processes, err
 }
 
 type nopObserver struct{}
 
-func (nopObserver) Claimed(error)                 {}
-func (nopObserver) Armed(time.Duration, error)    {}
-func (nopObserver) Ended()                        {}
-func (nopObserver) Recovered()                    {}
-func (nopObserver) CapRestored()                  {}
-func (nopObserver) Injected(time.Duration, error) {}
+func (nopObserver) Claimed(error)                        {}
+func (nopObserver) Armed(time.Duration, error)           {}
+func (nopObserver) Ended()                               {}
+func (nopObserver) Recovered()                           {}
+func (nopObserver) CapRestored()                         {}
+func (nopObserver) Injected(time.Duration, error)        {}
+func (nopObserver) Watched(time.Duration)                {}
+func (nopObserver) OverCap(time.Duration, sharing.Bytes) {}
+func (nopObserver) Killed(string, error)                 {}
 
 // bench is a runtime over real cgroups and processes, and a driver of our own.
 type bench struct {

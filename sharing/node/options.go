@@ -57,6 +57,14 @@ type Observer interface {
 	Recovered()
 	// CapRestored tells that a cap was gone from the driver and was put back.
 	CapRestored()
+	// Watched tells of one look at what the leases use that nothing but watching holds, and of its cost.
+	Watched(took time.Duration)
+	// OverCap tells that such a lease was found over its cap: for how long that may have been so at most, and by
+	// how much.
+	OverCap(delay time.Duration, by sharing.Bytes)
+	// Killed tells that a process was killed (reason "over_cap" or "stranger"); with an error it was to be, and
+	// was spared.
+	Killed(reason string, err error)
 }
 
 // Driver is what the runtime reads from the driver.
@@ -65,6 +73,8 @@ type Driver interface {
 	Version() string
 	// Sample reads one GPU's use. An error wraps sharing.ErrLost or sharing.ErrUnavailable.
 	Sample(ctx context.Context, gpu sharing.GPUID) (Sample, error)
+	// Processes lists those that hold memory of one GPU, each once. Errors are those of Sample.
+	Processes(ctx context.Context, gpu sharing.GPUID) ([]ProcessUse, error)
 }
 
 // Sample is one GPU's use at one moment.
@@ -97,10 +107,14 @@ type Capper interface {
 	Least() sharing.Bytes
 }
 
-// LevelReport says which level a shared grant on a GPU can have now, and why not a stronger one.
+// LevelReport says which level the driver gives to a shared grant on a GPU now, and why not a stronger one.
 type LevelReport struct {
 	Shared sharing.Level
 	Reason string
+	// Watch says whether shares can be watched where Shared is none: LevelReactive, LevelNone, or LevelUnknown
+	// where it cannot be told. WatchReason says why not.
+	Watch       sharing.Level
+	WatchReason string
 }
 
 // Attachment is a driver that answers, with what was found on it.
@@ -136,6 +150,8 @@ func Failpoints() []string {
 const (
 	capDeadline    = 20 * time.Second
 	sampleDeadline = 2 * time.Second
+	// watchDeadline bounds one look of the guard at one GPU.
+	watchDeadline = 500 * time.Millisecond
 	// sampleAge is how old a sample may be before State reads a new one.
 	sampleAge = 100 * time.Millisecond
 	// reconcileEvery is how often leases and claims are looked at even if no event came.

@@ -103,6 +103,9 @@ type holding struct {
 	until time.Time
 	// capLost is set when the cap could not be verified; the level then shows as unknown.
 	capLost string
+	// watchLost is set while the driver does not tell what a lease uses that only watching holds; the level
+	// then shows as unknown.
+	watchLost string
 }
 
 // letGo closes the handle of the claiming process; it needs the lock.
@@ -176,6 +179,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return r.reconcileLoop(ctx) })
 	g.Go(func() error { return r.verifyLoop(ctx) })
+	g.Go(func() error { return r.guardLoop(ctx) })
 	g.Go(func() error { return r.watcher.Run(ctx, func(cgroup.Group) { r.wake() }) })
 	err := g.Wait()
 	r.mu.Lock()

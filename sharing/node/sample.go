@@ -7,7 +7,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -135,10 +134,7 @@ func (r *Runtime) findStrangers(grants []ledger.Grant, p *picture) {
 
 // leasedOn reports whether the cgroup belongs to a lease with a fragment on that GPU.
 func leasedOn(grants []ledger.Grant, gpu sharing.GPUID, dir string) bool {
-	return slices.ContainsFunc(grants, func(g ledger.Grant) bool {
-		_, on := g.Claim.Placement.On(gpu)
-		return on && g.Lease != nil && (dir == g.Lease.Cgroup || strings.HasPrefix(dir, g.Lease.Cgroup+"/"))
-	})
+	return slices.ContainsFunc(grants, func(g ledger.Grant) bool { return leaseHas(g, gpu, dir) })
 }
 
 // trespassers are processes of leases that have no fragment on the GPU that they use.

@@ -4,6 +4,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sort"
@@ -146,8 +147,8 @@ func (r *Runtime) grantState(g ledger.Grant, p picture, health map[sharing.GPUID
 	gs := GrantState{Grant: g, Level: g.Claim.Level, PIDs: p.pids[g.Claim.ID], Health: sharing.HealthOK}
 	if h := r.held[g.Claim.ID]; h != nil {
 		gs.LevelReason = h.levelWhy
-		if h.capLost != "" {
-			gs.Level, gs.LevelReason = sharing.LevelUnknown, h.capLost
+		if lost := cmp.Or(h.capLost, h.watchLost); lost != "" {
+			gs.Level, gs.LevelReason = sharing.LevelUnknown, lost
 		}
 	}
 	if g.Lease != nil && r.att == nil {

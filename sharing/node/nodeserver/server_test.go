@@ -33,18 +33,23 @@ type driver struct{}
 
 func (driver) Version() string { return "615.71.09" }
 
+func (driver) Processes(context.Context, sharing.GPUID) ([]node.ProcessUse, error) { return nil, nil }
+
 func (driver) Sample(context.Context, sharing.GPUID) (node.Sample, error) {
 	return node.Sample{Utilization: -1}, nil
 }
 
 type observer struct{}
 
-func (observer) Claimed(error)                 {}
-func (observer) Armed(time.Duration, error)    {}
-func (observer) Ended()                        {}
-func (observer) Recovered()                    {}
-func (observer) CapRestored()                  {}
-func (observer) Injected(time.Duration, error) {}
+func (observer) Claimed(error)                        {}
+func (observer) Armed(time.Duration, error)           {}
+func (observer) Ended()                               {}
+func (observer) Recovered()                           {}
+func (observer) CapRestored()                         {}
+func (observer) Injected(time.Duration, error)        {}
+func (observer) Watched(time.Duration)                {}
+func (observer) OverCap(time.Duration, sharing.Bytes) {}
+func (observer) Killed(string, error)                 {}
 
 const gpu = sharing.GPUID("GPU-00000000-0000-0000-0000-000000000001")
 

@@ -1,0 +1,96 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+func TestKill(t *testing.T) {
+	refused := errors.New("it left its cgroup")
+	tests := map[string]struct {
+		later uint64 // added to the start time
+		check error
+		want  error
+	}{
+		"the process":           {},
+		"another has its pid":   {later: 1, want: sharing.ErrStale},
+		"the check disagrees":   {check: refused, want: refused},
+		"both speak against it": {later: 1, check: refused, want: sharing.ErrStale},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			cmd, end := cat(t)
+			start, err := StartOf(cmd.Process.Pid)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = Kill(cmd.Process.Pid, start+tt.later, func() error { return tt.check })
+			if !errors.Is(err, tt.want) {
+				t.Errorf("Kill: %v, want %v", err, tt.want)
+			}
+			if tt.want != nil {
+				end() // it still reads its input, and ends well
+			}
+			var exit *exec.ExitError
+			err = cmd.Wait()
+			killed := errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL
+			if killed != (tt.want == nil) {
+				t.Errorf("the process ended with %v, killed %v", err, killed)
+			}
+		})
+	}
+}
+
+// A process that ends while it is looked at is not signalled: its pid may be another's at once.
+func TestKillOfOneThatEndsMeanwhile(t *testing.T) {
+	cmd, end := cat(t)
+	start, err := StartOf(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = Kill(cmd.Process.Pid, start, func() error {
+		end()
+		waitExited(t, cmd.Process.Pid)
+		return nil
+	})
+	if !errors.Is(err, sharing.ErrNotFound) {
+		t.Errorf("Kill: %v, want ErrNotFound", err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the process ended with %v", err)
+	}
+	for what, err := range map[string]error{
+		"start":   second(StartOf(cmd.Process.Pid)),
+		"program": second(Program(cmd.Process.Pid)),
+	} {
+		if !errors.Is(err, sharing.ErrNotFound) {
+			t.Errorf("%s of no process: %v, want ErrNotFound", what, err)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestProgram(t *testing.T) {
+	want, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Program(os.Getpid()); err != nil || got != want {
+		t.Errorf("this program is %q, %v; want %q", got, err, want)
+	}
+	cmd, end := cat(t)
+	defer func() { end(); _ = cmd.Wait() }()
+	if got, err := Program(cmd.Process.Pid); err != nil || !strings.HasPrefix(got, "/") {
+		t.Errorf("cat is %q, %v", got, err)
+	}
+}

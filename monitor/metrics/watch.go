@@ -1,0 +1,63 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// watch counts what is done about processes past their cap where nothing stops them beforehand.
+type watch struct {
+	tickSeconds   prometheus.Histogram
+	delaySeconds  prometheus.Histogram
+	overshoot     prometheus.Histogram
+	killed, spare *prometheus.CounterVec
+}
+
+func newWatch(reg prometheus.Registerer) *watch {
+	w := &watch{
+		tickSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "kerf_watch_tick_duration_seconds", Help: "Time of one look at what leases use that only watching holds, with what was done about it; the count is the number of looks.",
+			Buckets: latencies(),
+		}),
+		delaySeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "kerf_watch_detection_delay_seconds", Help: "The longest that a lease can have been over its cap when that was found: the time since it was seen within it last.",
+			Buckets: prometheus.ExponentialBuckets(5e-3, 1.5, 18),
+		}),
+		overshoot: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "kerf_watch_overshoot_bytes", Help: "How much more than its cap a lease held when that was found.",
+			Buckets: prometheus.ExponentialBuckets(float64(sharing.MiB), 2, 18),
+		}),
+		killed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kerf_watch_kills_total", Help: "Processes killed, by reason (over_cap, stranger).",
+		}, []string{"reason"}),
+		spare: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kerf_watch_spared_total", Help: "Processes that were to be killed and were not, because they had ended or were not the same when they were looked at again, by reason (over_cap, stranger).",
+		}, []string{"reason"}),
+	}
+	reg.MustRegister(w.tickSeconds, w.delaySeconds, w.overshoot, w.killed, w.spare)
+	return w
+}
+
+// Watched counts one look, and what it cost.
+func (w *watch) Watched(took time.Duration) { w.tickSeconds.Observe(took.Seconds()) }
+
+// OverCap counts one lease that was found over its cap.
+func (w *watch) OverCap(delay time.Duration, by sharing.Bytes) {
+	w.delaySeconds.Observe(delay.Seconds())
+	w.overshoot.Observe(float64(by))
+}
+
+// Killed counts one process that was killed or, with an error, spared.
+func (w *watch) Killed(reason string, err error) {
+	if err != nil {
+		w.spare.WithLabelValues(reason).Inc()
+		return
+	}
+	w.killed.WithLabelValues(reason).Inc()
+}

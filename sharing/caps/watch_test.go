@@ -1,0 +1,41 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package caps
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/kerf-gpu/kerf/internal/nvml"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+type lister struct{ err error }
+
+func (l lister) Processes(context.Context, sharing.GPUID) ([]nvml.Process, error) { return nil, l.err }
+
+func TestProbeWatch(t *testing.T) {
+	tests := map[string]struct {
+		err  error
+		mig  bool
+		want Answer
+		text string
+	}{
+		"lists":           {want: Supported},
+		"does not":        {err: fmt.Errorf("x: %w", sharing.ErrUnsupported), want: NotSupported, text: "does not list"},
+		"lost":            {err: fmt.Errorf("x: %w", sharing.ErrLost), want: CouldNotTell, text: "could not be listed"},
+		"does not answer": {err: fmt.Errorf("x: %w", sharing.ErrUnavailable), want: CouldNotTell, text: "could not be listed"},
+		"MIG mode":        {mig: true, want: NotSupported, text: "MIG mode"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := ProbeWatch(t.Context(), lister{tt.err}, sharing.GPU{UUID: "GPU-a", MIG: tt.mig})
+			if got.Answer != tt.want || !strings.Contains(got.Reason, tt.text) || (got.Reason == "") != (got.Remedy == "") {
+				t.Errorf("%+v, want %v with %q", got, tt.want, tt.text)
+			}
+		})
+	}
+}

@@ -1,0 +1,140 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/reactive"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// guard watches the leases that nothing but watching holds to their size, and the strangers where the pool
+// wants them ended. Its loop alone uses it.
+type guard struct {
+	*Runtime
+	core *reactive.Watch
+	// over are the leases that status says are over their cap.
+	over map[reactive.LeaseID]bool
+}
+
+// guardLoop looks as often as what it sees demands, and not at all while there is nothing to watch.
+func (r *Runtime) guardLoop(ctx context.Context) error {
+	g := &guard{Runtime: r, core: reactive.New(), over: map[reactive.LeaseID]bool{}}
+	for {
+		changed := r.changed.wait() // of before the look, so that none is missed
+		next := g.tick(ctx)
+		var again <-chan time.Time
+		if next > 0 {
+			again = time.After(next)
+		}
+		if next != 0 && next != reactive.Idle {
+			changed = nil // it looks soon enough
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-again:
+		case <-changed:
+			// A node on which much happens at once changes many times in a moment.
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(reactive.Fast):
+			}
+		}
+	}
+}
+
+// tick looks once, judges, and acts. It returns when to look again.
+func (g *guard) tick(ctx context.Context) time.Duration {
+	start := time.Now()
+	s := g.see(ctx)
+	if ctx.Err() != nil {
+		return 0 // what was seen while the agent stops is not the driver's word
+	}
+	s.Cost = time.Since(start)
+	d := g.core.Step(time.Now(), s)
+	for _, v := range d.Verdicts {
+		g.act(v)
+	}
+	g.tell(s, d.Standings)
+	if d.Next > 0 {
+		g.opt.Observer.Watched(time.Since(start))
+	}
+	return d.Next
+}
+
+// tell shows how the leases stand: level unknown where the driver does not tell their use, and a warning for
+// each that is over its cap.
+func (g *guard) tell(s reactive.Sample, standings []reactive.Standing) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	lost := map[ledger.ClaimID]string{}
+	over := map[reactive.LeaseID]string{}
+	for i, st := range standings {
+		switch {
+		case !st.Known:
+			lost[ledger.ClaimID(st.Lease)] = fmt.Sprintf("the driver does not tell how much its processes hold of GPU %s, so nothing holds it there", st.GPU)
+		case st.Over:
+			c := s.Caps[i] // the standings are in the order of the caps
+			over[st.Lease] = fmt.Sprintf("grant %s holds more than its %s of GPU %s (policy: %s)", st.Lease, c.Memory, st.GPU, actionName(c.Action))
+		}
+	}
+	changed := false
+	for id, h := range g.held {
+		if h.watchLost != lost[id] {
+			h.watchLost, changed = lost[id], true
+		}
+	}
+	for id := range g.over {
+		if over[id] == "" {
+			changed = g.setCondition(g.warnings, "over "+string(id), "") || changed
+			delete(g.over, id)
+		}
+	}
+	for id, sentence := range over {
+		changed = g.setCondition(g.warnings, "over "+string(id), sentence) || changed
+		g.over[id] = true
+	}
+	if changed {
+		g.changed.announce()
+	}
+}
+
+func actionName(a reactive.Action) string {
+	if a == reactive.Kill {
+		return "kill"
+	}
+	return "warn"
+}
+
+// beneath reports whether the cgroup dir is group or in its sub-tree.
+func beneath(dir, group string) bool {
+	return dir == group || strings.HasPrefix(dir, group+"/")
+}
+
+// sharedLevel is what a share of the GPU can have now, with the backends that the pool lists; it needs the
+// lock. ok is false where the GPU has not been probed.
+func (r *Runtime) sharedLevel(id sharing.GPUID) (rep LevelReport, ok bool) {
+	if r.att == nil {
+		return LevelReport{}, false
+	}
+	if rep, ok = r.att.Levels[id]; !ok || rep.Shared != sharing.LevelNone || !r.pool.Reactive() {
+		return rep, ok
+	}
+	switch rep.Watch {
+	case sharing.LevelReactive, sharing.LevelUnknown:
+		rep.Shared = rep.Watch
+	default:
+	}
+	if rep.WatchReason != "" {
+		rep.Reason += "; " + rep.WatchReason
+	}
+	return rep, true
+}

@@ -1,0 +1,78 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/reactive"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// act carries a verdict out, and tells it.
+func (g *guard) act(v reactive.Verdict) {
+	if v.Reason == reactive.OverCap && v.First {
+		g.opt.Observer.OverCap(v.Delay, v.Held-v.Cap)
+	}
+	if v.Action == reactive.Warn {
+		g.log.Warn("grant is over its cap", "claim", v.Lease, "gpu", string(v.GPU), "holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
+		return
+	}
+	check := func() error { return g.checkStranger(v) }
+	if v.Reason == reactive.OverCap {
+		check = func() error { return g.checkVictim(v) }
+	}
+	err := process.Kill(v.Victim.PID, v.Victim.Start, check)
+	g.opt.Observer.Killed(v.Reason.String(), err)
+	if err != nil {
+		g.core.Spare(v.Victim)
+		g.log.Info("process not killed after all", "reason", v.Reason.String(), "pid", v.Victim.PID, "gpu", string(v.GPU), "claim", v.Lease, "error", err.Error())
+		return
+	}
+	g.log.Warn("process killed", "reason", v.Reason.String(), "pid", v.Victim.PID, "gpu", string(v.GPU), "claim", v.Lease,
+		"holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
+}
+
+// checkVictim looks again, while the process is held, whether it is in the cgroup of the lease that is over
+// its cap, and whether that is still the lease's.
+func (g *guard) checkVictim(v reactive.Verdict) error {
+	g.mu.Lock()
+	gr, ok := g.ledger.Get(ledger.ClaimID(v.Lease))
+	capped := ok && slices.ContainsFunc(g.capsOf(gr), func(c reactive.Cap) bool { return c.GPU == v.GPU && c.Memory == v.Cap && c.Action == reactive.Kill })
+	g.mu.Unlock()
+	if !capped {
+		return fmt.Errorf("grant %q has no such cap any more: %w", v.Lease, sharing.ErrStale)
+	}
+	if _, err := g.opt.Cgroups.Open(gr.Lease.Cgroup, gr.Lease.Inode); err != nil {
+		return fmt.Errorf("grant %q: %w", v.Lease, err)
+	}
+	dir, err := g.opt.Cgroups.OfProcess(v.Victim.PID)
+	if err == nil && !leaseHas(gr, v.GPU, dir) {
+		err = fmt.Errorf("it is in cgroup %q, which is not of grant %q: %w", dir, v.Lease, sharing.ErrStale)
+	}
+	return err
+}
+
+// checkStranger looks again, while the process is held, whether it has no lease and may be ended.
+func (g *guard) checkStranger(v reactive.Verdict) error {
+	dir, err := g.opt.Cgroups.OfProcess(v.Victim.PID)
+	if err != nil {
+		return err
+	}
+	g.mu.Lock()
+	wanted := g.pool.Strangers == config.StrangersKill && g.sure()
+	grants := g.ledger.Grants()
+	g.mu.Unlock()
+	switch {
+	case !wanted:
+		return fmt.Errorf("strangers are not killed any more, or it is not sure who is one: %w", sharing.ErrStale)
+	case leasedOn(grants, v.GPU, dir) || !g.mayEnd(v.Victim.PID, dir):
+		return fmt.Errorf("it is no stranger any more: %w", sharing.ErrStale)
+	}
+	return nil
+}

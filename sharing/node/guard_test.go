@@ -1,0 +1,421 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/reactive"
+	"github.com/kerf-gpu/kerf/sharing/config"
+)
+
+// seen writes down what the guard tells.
+type seen struct {
+	nopObserver
+	killed, spared []string
+	overs          []sharing.Bytes
+	looks          int
+}
+
+func (s *seen) Watched(time.Duration)                     { s.looks++ }
+func (s *seen) OverCap(_ time.Duration, by sharing.Bytes) { s.overs = append(s.overs, by) }
+
+func (s *seen) Killed(reason string, err error) {
+	if err != nil {
+		s.spared = append(s.spared, reason)
+		return
+	}
+	s.killed = append(s.killed, reason)
+}
+
+// guarded is a bench on a driver that cannot limit memory, whose guard looks when the test says so.
+type guarded struct {
+	*bench
+	*guard
+	seen *seen
+}
+
+func newGuarded(t *testing.T, pool config.Pool) *guarded {
+	t.Helper()
+	b := newBench(t)
+	s := &seen{}
+	b.opt.Observer, b.opt.Pool = s, pool
+	g := &guarded{bench: b, seen: s}
+	g.restartAgent()
+	return g
+}
+
+// restartAgent is an agent that was killed and started again.
+func (g *guarded) restartAgent() {
+	g.t.Helper()
+	r := New(g.bench.opt)
+	g.bench.Runtime = r
+	if err := r.Restore(g.t.Context()); err != nil {
+		g.t.Fatal(err)
+	}
+	levels := map[sharing.GPUID]LevelReport{}
+	for _, gpu := range g.gpus {
+		levels[gpu.UUID] = LevelReport{Shared: sharing.LevelNone, Reason: "an old driver", Watch: sharing.LevelReactive}
+	}
+	if err := r.Attach(g.t.Context(), Attachment{Driver: g.driver, GPUs: g.gpus, Levels: levels}); err != nil {
+		g.t.Fatal(err)
+	}
+	g.guard = &guard{Runtime: r, core: reactive.New(), over: map[reactive.LeaseID]bool{}}
+}
+
+// share is a tenant with a lease of so many GiB on the first GPU.
+func (g *guarded) share(n int) (*tenant, Armed) {
+	g.t.Helper()
+	p := g.tenant()
+	req := gib(n)
+	req.UUIDs = []sharing.GPUID{g.gpus[0].UUID}
+	a := g.lease(p, "", req)
+	g.t.Cleanup(func() { p.end(); g.bench.Reconcile(g.t.Context()) })
+	return p, a
+}
+
+// holds says what processes hold of the first GPU.
+func (g *guarded) holds(uses ...ProcessUse) { g.driver.on[g.gpus[0].UUID] = uses }
+
+func gibs(p *tenant, n int) ProcessUse {
+	return ProcessUse{PID: p.PID, Used: sharing.Bytes(n) * sharing.GiB, Known: true}
+}
+
+// looks lets the guard look so often.
+func (g *guarded) looks(times int) {
+	for range times {
+		g.tick(g.t.Context())
+	}
+}
+
+// dead waits for a process that was killed.
+func (g *guarded) dead(p *tenant) {
+	g.t.Helper()
+	if err := p.cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+		g.t.Errorf("process %d ended with %v, want killed", p.PID, err)
+	}
+}
+
+func (g *guarded) lives(p *tenant) {
+	g.t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID))
+	if err != nil || strings.Contains(string(stat), ") Z ") {
+		g.t.Errorf("process %d is dead: %v", p.PID, err)
+	}
+}
+
+var (
+	killing = config.Pool{Name: "a", Backends: []config.Backend{config.BackendDriver, config.BackendReactive}, OverCap: config.OverCapKill}
+	warning = config.Pool{Name: "a", Backends: killing.Backends}
+)
+
+func (g *guarded) shown() GrantState { return g.bench.State(g.t.Context()).Grants[0] }
+
+func TestGuardKillsTheLargestOfALeaseOverItsCap(t *testing.T) {
+	g := newGuarded(t, killing)
+	small, lease := g.share(4)
+	neighbour, _ := g.share(4)
+	large := g.tenant() // a child of the lease, in a cgroup beneath it
+	group, err := g.bench.opt.Cgroups.Create(filepath.Join(g.bench.opt.Parent, string(lease.ID), "child"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := group.Add(large.PID); err != nil {
+		t.Fatal(err)
+	}
+	if s := g.shown(); s.Level != sharing.LevelReactive || s.LevelReason != "an old driver" {
+		t.Errorf("shown as %v: %q", s.Level, s.LevelReason)
+	}
+	g.holds(gibs(small, 1), gibs(large, 4), gibs(neighbour, 4))
+	g.looks(1)
+	g.lives(large)
+	g.looks(1)
+	g.dead(large)
+	g.looks(3) // the driver has not taken the memory back yet
+	g.holds(gibs(small, 1), gibs(neighbour, 4))
+	g.looks(3)
+	g.lives(small)
+	g.lives(neighbour)
+	if diff := cmp.Diff([]string{"over_cap"}, g.seen.killed); diff != "" || len(g.seen.spared) != 0 || g.seen.looks == 0 {
+		t.Errorf("%s, spared %v, %d looks", diff, g.seen.spared, g.seen.looks)
+	}
+	if diff := cmp.Diff([]sharing.Bytes{sharing.GiB}, g.seen.overs); diff != "" {
+		t.Errorf("overshoot: %s", diff)
+	}
+}
+
+func TestGuardWarns(t *testing.T) {
+	g := newGuarded(t, warning)
+	p, _ := g.share(4)
+	warned := func() bool {
+		return slices.ContainsFunc(g.bench.State(t.Context()).Warnings, func(w string) bool {
+			return strings.Contains(w, "holds more than its 4GiB") && strings.Contains(w, "policy: warn")
+		})
+	}
+	g.holds(gibs(p, 5))
+	g.looks(4)
+	if !warned() || g.shown().Level != sharing.LevelReactive {
+		t.Errorf("no warning: %q", g.bench.State(t.Context()).Warnings)
+	}
+	g.holds(gibs(p, 4))
+	g.looks(1)
+	if warned() {
+		t.Error("the warning stays")
+	}
+	g.lives(p)
+	if len(g.seen.killed)+len(g.seen.spared) != 0 || len(g.seen.overs) != 1 {
+		t.Errorf("killed %v, spared %v, told %d times", g.seen.killed, g.seen.spared, len(g.seen.overs))
+	}
+	// The profile and the pool may change while it runs.
+	g.holds(gibs(p, 5))
+	g.bench.SetConfig(config.Default(), killing, ConfigSource{})
+	g.looks(2)
+	g.dead(p)
+}
+
+// Where the driver does not tell a process's memory, or does not answer at all, nobody is killed, and the level
+// is unknown until it does.
+func TestGuardNeverKillsOnUnknownUse(t *testing.T) {
+	tests := map[string]func(*guarded, *tenant){
+		"use not told": func(g *guarded, p *tenant) { g.holds(ProcessUse{PID: p.PID, Used: 70 * sharing.GiB}) },
+		"GPU that does not answer": func(g *guarded, p *tenant) {
+			g.holds(gibs(p, 70))
+			g.bench.SetHealth(g.gpus[0].UUID, sharing.HealthSuspect, "hangs")
+		},
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := newGuarded(t, killing)
+			p, _ := g.share(4)
+			change(g, p)
+			g.looks(5)
+			g.lives(p)
+			if s := g.shown(); s.Level != sharing.LevelUnknown || !strings.Contains(s.LevelReason, "does not tell") {
+				t.Errorf("shown as %v: %q", s.Level, s.LevelReason)
+			}
+			if len(g.seen.killed)+len(g.seen.spared) != 0 {
+				t.Errorf("killed %v, spared %v", g.seen.killed, g.seen.spared)
+			}
+			g.bench.SetHealth(g.gpus[0].UUID, sharing.HealthOK, "")
+			g.holds(gibs(p, 1))
+			g.looks(1)
+			if s := g.shown(); s.Level != sharing.LevelReactive {
+				t.Errorf("stays %v: %q", s.Level, s.LevelReason)
+			}
+		})
+	}
+}
+
+// At the last moment the process is looked at again: a pid that is another's by now, a process that left the
+// lease, and a lease that has another cap are spared.
+func TestGuardLooksAgainBeforeItKills(t *testing.T) {
+	tests := map[string]func(*guarded, *reactive.Verdict){
+		"pid taken over": func(_ *guarded, v *reactive.Verdict) { v.Victim.Start++ },
+		"left its cgroup": func(g *guarded, v *reactive.Verdict) {
+			other, err := g.bench.opt.Cgroups.Create(filepath.Join(g.bench.opt.Parent, "elsewhere"))
+			if err == nil {
+				err = other.Add(v.Victim.PID)
+			}
+			if err != nil {
+				g.t.Fatal(err)
+			}
+		},
+		"another cap":    func(_ *guarded, v *reactive.Verdict) { v.Cap++ },
+		"no such lease":  func(_ *guarded, v *reactive.Verdict) { v.Lease = "k-other" },
+		"another policy": func(g *guarded, _ *reactive.Verdict) { g.bench.SetConfig(config.Default(), warning, ConfigSource{}) },
+		"a stranger that has a lease": func(_ *guarded, v *reactive.Verdict) {
+			v.Reason, v.Lease = reactive.Stranger, ""
+		},
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			pool := killing
+			pool.Strangers = config.StrangersKill
+			g := newGuarded(t, pool)
+			p, a := g.share(4)
+			v := reactive.Verdict{
+				Action: reactive.Kill, GPU: g.gpus[0].UUID, Lease: reactive.LeaseID(a.ID), Held: 5 * sharing.GiB, Cap: 4 * sharing.GiB,
+				Victim: reactive.Process{PID: p.PID, Start: p.Start},
+			}
+			change(g, &v)
+			g.act(v)
+			g.lives(p)
+			if len(g.seen.killed) != 0 || len(g.seen.spared) != 1 {
+				t.Errorf("killed %v, spared %v", g.seen.killed, g.seen.spared)
+			}
+		})
+	}
+}
+
+func TestGuardGoesOnAfterARestart(t *testing.T) {
+	g := newGuarded(t, killing)
+	p, _ := g.share(4)
+	g.holds(gibs(p, 5))
+	g.looks(1)
+	g.restartAgent()
+	if s := g.shown(); s.Level != sharing.LevelReactive {
+		t.Errorf("after a restart: %v", s.Level)
+	}
+	g.looks(1)
+	g.lives(p)
+	g.looks(1)
+	g.dead(p)
+}
+
+// Without the backend in the pool's list a share has level none and is left alone, and so it stays for those
+// that had one then.
+func TestGuardIsAskedFor(t *testing.T) {
+	plain := config.Pool{Name: "a", OverCap: config.OverCapKill}
+	g := newGuarded(t, plain)
+	p, _ := g.share(4)
+	g.holds(gibs(p, 5))
+	g.looks(3)
+	g.bench.SetConfig(config.Default(), killing, ConfigSource{})
+	g.looks(3)
+	g.lives(p)
+	if s := g.shown(); s.Level != sharing.LevelNone || g.seen.looks != 0 {
+		t.Errorf("level %v, %d looks", s.Level, g.seen.looks)
+	}
+	if got := g.bench.State(t.Context()).GPUs[0].Levels; !slices.Contains(got, sharing.LevelReactive) {
+		t.Errorf("levels on offer: %v", got)
+	}
+	q := g.tenant()
+	req := gib(1)
+	req.MinLevel = sharing.LevelDriver
+	if _, err := g.bench.Claim(t.Context(), q.Peer, "", req); !errors.Is(err, sharing.ErrUnsupported) || !strings.Contains(err.Error(), "level reactive at most") || !strings.Contains(err.Error(), "an old driver") {
+		t.Errorf("a demand for more: %v", err)
+	}
+	req.MinLevel = sharing.LevelReactive
+	if _, err := g.bench.Claim(t.Context(), q.Peer, "", req); err != nil {
+		t.Errorf("a demand for reactive: %v", err)
+	}
+}
+
+func TestGuardAndStrangers(t *testing.T) {
+	pool := warning
+	pool.Strangers = config.StrangersKill
+	own := filepath.Join(t.TempDir(), "nvidia-smi")
+	tests := map[string]struct {
+		pool   config.Pool
+		change func(*guarded, *tenant)
+		killed bool
+	}{
+		"killed":                   {pool: pool, killed: true},
+		"reported":                 {pool: warning},
+		"a driver's own":           {pool: pool, change: func(g *guarded, p *tenant) { g.renamed(p, own) }},
+		"of another agent":         {pool: pool, change: func(g *guarded, p *tenant) { g.move(p, filepath.Dir(g.bench.opt.Parent)+"/other/k-1") }},
+		"before all is known":      {pool: pool, change: func(g *guarded, _ *tenant) { g.bench.SetBlocked("x", "not yet") }},
+		"an unaccounted container": {pool: pool, change: func(g *guarded, _ *tenant) { g.bench.SetWarning("unaccounted", "one") }},
+		"no such process":          {pool: pool, change: func(g *guarded, p *tenant) { g.holds(ProcessUse{PID: 1 << 22, Known: true}) }},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.opt.Parent = filepath.Join(b.opt.Parent, "own")
+			s := &seen{}
+			b.opt.Observer, b.opt.Pool = s, tt.pool
+			g := &guarded{bench: b, seen: s}
+			g.restartAgent()
+			mine, _ := g.share(4)
+			p := g.tenant()
+			g.holds(gibs(p, 1), gibs(mine, 1))
+			if tt.change != nil {
+				tt.change(g, p)
+			}
+			g.looks(3)
+			if g.lives(mine); tt.killed {
+				g.dead(p)
+				if diff := cmp.Diff([]string{"stranger"}, s.killed); diff != "" {
+					t.Error(diff)
+				}
+				return
+			}
+			g.lives(p)
+			if len(s.killed) != 0 {
+				t.Errorf("killed %v", s.killed)
+			}
+		})
+	}
+}
+
+// A process of a lease is a stranger on a GPU that is not the lease's.
+func TestGuardAndTrespassers(t *testing.T) {
+	pool := warning
+	pool.Strangers = config.StrangersKill
+	g := newGuarded(t, pool)
+	p, _ := g.share(4)
+	g.driver.on[g.gpus[1].UUID] = []ProcessUse{gibs(p, 1)}
+	g.looks(2)
+	g.dead(p)
+}
+
+// renamed lets the tenant execute its program under another name.
+func (g *guarded) renamed(p *tenant, path string) {
+	g.t.Helper()
+	sleep, err := exec.LookPath("sleep")
+	if err == nil {
+		var data []byte
+		if data, err = os.ReadFile(sleep); err == nil {
+			err = os.WriteFile(path, data, 0o700) //nolint:gosec // a program
+		}
+	}
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	cmd := exec.Command(path, "600")
+	if err := cmd.Start(); err != nil {
+		g.t.Fatal(err)
+	}
+	old := *p
+	g.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait(); old.end() })
+	p.PID, p.cmd = cmd.Process.Pid, cmd
+	g.holds(gibs(p, 1))
+}
+
+// move puts the tenant into a cgroup of its own, by its name below the hierarchy's mount.
+func (g *guarded) move(p *tenant, name string) {
+	g.t.Helper()
+	group, err := g.bench.opt.Cgroups.Create(name)
+	if err == nil {
+		err = group.Add(p.PID)
+	}
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Cleanup(func() { p.end(); _ = group.Remove() })
+}
+
+// The loop looks by itself, and at once after a lease was taken.
+func TestGuardLoop(t *testing.T) {
+	g := newGuarded(t, killing)
+	p, q := g.tenant(), g.tenant()
+	g.loops()
+	for _, one := range []*tenant{p, q} {
+		id, err := g.bench.Claim(t.Context(), one.Peer, "", sharing.Request{Memory: 4 * sharing.GiB, GPUs: 1, UUIDs: []sharing.GPUID{g.gpus[0].UUID}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := g.bench.Arm(t.Context(), one.Peer, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.driver.mu.Lock()
+	g.holds(gibs(p, 5), gibs(q, 3))
+	g.driver.mu.Unlock()
+	g.dead(p)
+	g.lives(q)
+	q.end()
+	g.eventually("both leases end", func() bool { return len(g.bench.State(t.Context()).Grants) == 0 })
+}
