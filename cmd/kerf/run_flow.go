@@ -135,12 +135,17 @@ func hide(armed *nodev1.ArmResponse) (warnings []string, err error) {
 	return warnings, nil
 }
 
-// unenforced is what the user should know of a grant that nothing holds; empty for any other.
+// unenforced is what the user should know of a grant that nothing holds beforehand; empty for any other.
 func unenforced(g *nodev1.Grant) string {
-	if g.GetLevel() != sharing.LevelNone.String() && g.GetLevel() != sharing.LevelUnknown.String() {
+	var w string
+	switch g.GetLevel() {
+	case sharing.LevelNone.String(), sharing.LevelUnknown.String():
+		w = "this grant is not enforced (level " + g.GetLevel() + ")"
+	case sharing.LevelReactive.String():
+		w = "this grant is watched (level reactive): nothing refuses memory past its size, and what holds more may be killed"
+	default:
 		return ""
 	}
-	w := "this grant is not enforced (level " + g.GetLevel() + ")"
 	if g.GetLevelReason() != "" {
 		w += ": " + g.GetLevelReason()
 	}

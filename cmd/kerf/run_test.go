@@ -307,6 +307,7 @@ func TestHideWarnings(t *testing.T) {
 		"held, others capped":     {armed("driver", true), nil},
 		"held, others not capped": {armed("exclusive", false), []string{"stay reachable"}},
 		"not held":                {armed("none", true), []string{"not enforced (level none): driver 580"}},
+		"only watched":            {armed("reactive", true), []string{"watched (level reactive)"}},
 		"not known":               {armed("unknown", true), []string{"not enforced (level unknown)"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -140,7 +140,8 @@ func TestEveryLack(t *testing.T) {
 		"parts untold":          {func(f *Facts) { f.Runtime.Report.Untold = []string{"it is silent"} }, "runtime, untold", Unknown, "it is silent", both},
 		"no mig instances":      {func(*Facts) {}, "level hardware", Warn, "makes no MIG instances", both},
 		"no client level":       {func(*Facts) {}, "level client", Warn, "preloads", both},
-		"no reactive level":     {func(*Facts) {}, "level reactive", Warn, "watches", both},
+		"reactive not needed":   {func(*Facts) {}, "level reactive", Warn, "limits memory itself", both},
+		"reactive not told":     {func(f *Facts) { f.Driver.MemoryLimits = false }, "level reactive", Warn, "backends: [driver, reactive]", one},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -162,6 +163,31 @@ func TestEveryLack(t *testing.T) {
 				if c.Name == "" || c.Seen == "" || c.Means == "" || strings.ContainsAny(c.Seen+c.Means+c.Mend, "\n\t") {
 					t.Errorf("check without its words: %+v", c)
 				}
+			}
+		})
+	}
+}
+
+// What the agent says of level reactive goes before any guess.
+func TestReactiveByTheAgent(t *testing.T) {
+	for name, tt := range map[string]struct {
+		levels []sharing.Level
+		status Status
+		text   string
+	}{
+		"offered":    {[]sharing.Level{sharing.LevelExclusive, sharing.LevelReactive}, OK, "offered by the agent"},
+		"not listed": {[]sharing.Level{sharing.LevelExclusive, sharing.LevelNone}, Warn, "does not list it"},
+		"stronger":   {[]sharing.Level{sharing.LevelExclusive, sharing.LevelDriver}, Warn, "limits memory itself"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := whole()
+			f.Agent.Levels = tt.levels
+			r := Examine(f)
+			if c := find(t, r, "level reactive"); c.Status != tt.status || !strings.Contains(c.Seen, tt.text) {
+				t.Errorf("got %+v, want %s with %q", c, tt.status, tt.text)
+			}
+			if got := slices.Contains(r.Levels, "reactive"); got != (tt.status == OK) {
+				t.Errorf("levels %q", r.Levels)
 			}
 		})
 	}

@@ -15,7 +15,6 @@ func possible(f Facts) map[sharing.Level]string {
 	why := map[sharing.Level]string{
 		sharing.LevelHardware: "this version of Kerf makes no MIG instances",
 		sharing.LevelClient:   "this version of Kerf neither runs MPS nor preloads a library",
-		sharing.LevelReactive: "this version of Kerf does not act on what it watches",
 	}
 	if f.Agent.Answered {
 		for _, l := range []sharing.Level{
@@ -33,11 +32,23 @@ func possible(f Facts) map[sharing.Level]string {
 	base := f.baseReason()
 	why[sharing.LevelExclusive] = base
 	why[sharing.LevelDriver] = base
-	if base == "" && !f.Driver.MemoryLimits {
+	why[sharing.LevelReactive] = base
+	switch {
+	case base != "":
+	case f.Driver.MemoryLimits:
+		why[sharing.LevelReactive] = limitsItself
+	default:
 		why[sharing.LevelDriver] = "the driver has no memory limits (r615 and newer have them)"
+		why[sharing.LevelReactive] = "no agent tells whether its pool lists it (" + listIt + ")"
 	}
 	return why
 }
+
+// What stands in the way of level reactive.
+const (
+	limitsItself = "the driver limits memory itself, which is stronger"
+	listIt       = "backends: [driver, reactive]"
+)
 
 // baseReason is what stands in the way of any grant.
 func (f Facts) baseReason() string {
@@ -63,6 +74,10 @@ func (f Facts) agentsReason(l sharing.Level) string {
 		return "the agent is not ready (see agent)"
 	case l == sharing.LevelDriver && f.Driver.Library != "" && !f.Driver.MemoryLimits:
 		return "the driver has no memory limits (r615 and newer have them)"
+	case l == sharing.LevelReactive && slices.Contains(f.Agent.Levels, sharing.LevelDriver):
+		return limitsItself
+	case l == sharing.LevelReactive:
+		return "the agent's pool does not list it (" + listIt + "), or no GPU can be watched now"
 	}
 	return "no GPU of the agent offers it now (kerf status -o wide shows their health)"
 }

@@ -48,14 +48,18 @@ func TestInvariantsFindContradictions(t *testing.T) {
 			g.ID, g.Fragments = "k-2", []fragment{{GPU: "A", Whole: true, Memory: 4 * gib}}
 			p.status.Grants = append(p.status.Grants, g)
 		}, "given whole"},
-		"no limit":                {func(p *picture) { p.limits = p.limits[1:] }, "limit on GPU 0 is 0"},
-		"limit too high":          {func(p *picture) { *p.limits[0].Hard++ }, "limit on GPU 0 is 4294967297"},
-		"soft limit":              {func(p *picture) { p.limits[0].Soft = 1 }, "soft limit of 1"},
-		"no least limit":          {func(p *picture) { p.limits = p.limits[:1] }, "limit on GPU 1 is 0"},
-		"limit of nobody":         {func(p *picture) { p.limits = append(p.limits, simLimit{Cgroup: "/c/k-9", GPU: "A", Hard: new(uint64)}) }, "no living grant"},
-		"cgroup of nobody":        {func(p *picture) { p.cgroups = append(p.cgroups, "/c/k-9") }, "no grant's"},
-		"no cgroup":               {func(p *picture) { p.cgroups = nil }, "not there"},
-		"over the cap":            {func(p *picture) { p.processes[0].Bytes = 5 * gib }, "its cap is"},
+		"no limit":         {func(p *picture) { p.limits = p.limits[1:] }, "limit on GPU 0 is 0"},
+		"limit too high":   {func(p *picture) { *p.limits[0].Hard++ }, "limit on GPU 0 is 4294967297"},
+		"soft limit":       {func(p *picture) { p.limits[0].Soft = 1 }, "soft limit of 1"},
+		"no least limit":   {func(p *picture) { p.limits = p.limits[:1] }, "limit on GPU 1 is 0"},
+		"limit of nobody":  {func(p *picture) { p.limits = append(p.limits, simLimit{Cgroup: "/c/k-9", GPU: "A", Hard: new(uint64)}) }, "no living grant"},
+		"cgroup of nobody": {func(p *picture) { p.cgroups = append(p.cgroups, "/c/k-9") }, "no grant's"},
+		"no cgroup":        {func(p *picture) { p.cgroups = nil }, "not there"},
+		"over the cap":     {func(p *picture) { p.processes[0].Bytes = 5 * gib }, "its cap is"},
+		"over the cap and not told": {func(p *picture) {
+			p.processes[0].Bytes, p.status.Grants[0].Level = 5*gib, "reactive"
+			p.status.Warnings = []string{"grant k-9 holds more than its 4GiB"}
+		}, "no warning tells it"},
 		"on another's GPU":        {func(p *picture) { p.processes[0].GPU = "B" }, "not its own"},
 		"pid not told":            {func(p *picture) { p.status.Grants[0].PIDs = []int{8} }, "not among its pids"},
 		"use of the GPU is wrong": {func(p *picture) { *p.status.GPUs[1].Used = 5 }, "used_bytes 5"},

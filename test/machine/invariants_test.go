@@ -217,17 +217,24 @@ func (f *findings) use(p picture, byUUID map[string]gpu) {
 		}
 	}
 	for _, g := range p.status.Grants {
-		f.useOf(g, within[g.Cgroup], byUUID)
+		f.useOf(g, p.status.Warnings, within[g.Cgroup], byUUID)
 	}
 }
 
-func (f *findings) useOf(g grant, within map[string]uint64, byUUID map[string]gpu) {
+func (f *findings) useOf(g grant, warnings []string, within map[string]uint64, byUUID map[string]gpu) {
 	own := map[string]bool{}
 	for _, fr := range g.Fragments {
 		own[fr.GPU] = true
 		d := byUUID[fr.GPU]
 		got := within[fr.GPU]
-		if got > fr.Memory && g.Level != "none" {
+		switch {
+		case got <= fr.Memory || g.Level == "none":
+		case g.Level == "reactive":
+			// It is watched, not refused: what exceeds it is told, and then follows what the pool says.
+			if !slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "grant "+g.ID+" holds more") }) {
+				f.pass("grant %s uses %d of GPU %d, its cap is %d, and no warning tells it", g.label(), got, d.Index, fr.Memory)
+			}
+		default:
 			f.brk("grant %s uses %d of GPU %d, its cap is %d", g.label(), got, d.Index, fr.Memory)
 		}
 		switch {
