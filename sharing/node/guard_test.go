@@ -368,7 +368,7 @@ func (g *guarded) renamed(p *tenant, path string) {
 	if err == nil {
 		var data []byte
 		if data, err = os.ReadFile(sleep); err == nil {
-			err = os.WriteFile(path, data, 0o700) //nolint:gosec // a program
+			err = os.WriteFile(path, data, 0o700)
 		}
 	}
 	if err != nil {

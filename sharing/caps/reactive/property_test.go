@@ -148,10 +148,10 @@ func (w *world) next(killStrangers bool) Sample {
 // The watch and the naive model end the same processes, whatever was seen, and whoever is named was seen twice,
 // of this lease, on this GPU, with all of its use known.
 func TestWatchAgreesWithNaiveModel(t *testing.T) {
-	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any bits will do
+	seed := uint64(time.Now().UnixNano())
 	ended := 0
 	for round := range 300 {
-		rnd := rand.New(rand.NewPCG(seed, uint64(round))) //nolint:gosec // not a secret
+		rnd := rand.New(rand.NewPCG(seed, uint64(round)))
 		w, n, of := New(), &naive{}, &world{rnd: rnd}
 		for step := range 40 {
 			s := of.next(rnd.IntN(4) != 0)
