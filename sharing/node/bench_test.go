@@ -37,6 +37,57 @@ func BenchmarkLease(b *testing.B) {
 	}
 }
 
+// One look of the guard at 8 GPUs with 200 processes of 40 leases, all real but for the driver, which answers at
+// once.
+func BenchmarkGuard(b *testing.B) {
+	bench := newBench(b)
+	bench.opt.Pool = killing
+	for i := len(bench.gpus); i < 8; i++ {
+		gpu := bench.gpus[0]
+		gpu.UUID, gpu.Index, gpu.Minor = sharing.GPUID(fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i)), i, i
+		bench.gpus = append(bench.gpus, gpu)
+	}
+	g := &guarded{bench: bench, seen: &seen{}}
+	g.restartAgent()
+	var all []*tenant
+	for i := range 40 {
+		req := gib(4)
+		req.UUIDs = []sharing.GPUID{bench.gpus[i%8].UUID}
+		for n := range 5 {
+			p := bench.tenant()
+			all = append(all, p)
+			use := ProcessUse{PID: p.PID, Used: sharing.GiB / 2, Known: true}
+			if n == 0 {
+				bench.lease(p, "", req)
+			} else if err := bench.joins(p, len(all)-1-n, all); err != nil {
+				b.Fatal(err)
+			}
+			bench.driver.on[req.UUIDs[0]] = append(bench.driver.on[req.UUIDs[0]], use)
+		}
+	}
+	for b.Loop() {
+		g.looks(1)
+	}
+	b.StopTimer()
+	for _, p := range all {
+		p.end()
+	}
+	bench.Reconcile(b.Context())
+}
+
+// joins puts a process into the cgroup of another.
+func (b *bench) joins(p *tenant, of int, all []*tenant) error {
+	dir, err := b.opt.Cgroups.OfProcess(all[of].PID)
+	if err != nil {
+		return err
+	}
+	group, err := b.opt.Cgroups.Open(dir, 0)
+	if err != nil {
+		return err
+	}
+	return group.Add(p.PID)
+}
+
 func BenchmarkState(b *testing.B) {
 	bench := newBench(b)
 	bench.start()

@@ -61,7 +61,7 @@ func (g *guard) tick(ctx context.Context) time.Duration {
 	s.Cost = time.Since(start)
 	d := g.core.Step(time.Now(), s)
 	for _, v := range d.Verdicts {
-		g.act(v)
+		g.act(ctx, v)
 	}
 	g.tell(s, d.Standings)
 	if d.Next > 0 {

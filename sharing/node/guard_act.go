@@ -4,6 +4,7 @@
 package node
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -14,13 +15,34 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
+// OverGrantReason is the reason of what TellPods tells.
+const OverGrantReason = "GPUMemoryOverGrant"
+
+// TellPods registers f to be told, for the users of a pod, that one of its containers holds more than its grant
+// or lost a process for it. It is called from one goroutine and returns at once. Register before Run.
+func (r *Runtime) TellPods(f func(ctx context.Context, ref sharing.ContainerRef, reason, message string)) {
+	r.tellPod = f
+}
+
+// tellPodOf tells whose container a grant is, where it is a pod's.
+func (g *guard) tellPodOf(ctx context.Context, v reactive.Verdict, done string) {
+	gr, ok := g.grantOf(v.Lease)
+	if g.tellPod == nil || !ok || !gr.Claim.Owner.Pod() || gr.Lease == nil {
+		return
+	}
+	o := gr.Claim.Owner
+	ref := sharing.ContainerRef{PodUID: o.PodUID, Namespace: o.Namespace, Pod: o.PodName, Container: gr.Lease.Container}
+	g.tellPod(ctx, ref, OverGrantReason, fmt.Sprintf("its processes held %s of GPU %s, and its grant is %s: %s", v.Held, v.GPU, v.Cap, done))
+}
+
 // act carries a verdict out, and tells it.
-func (g *guard) act(v reactive.Verdict) {
+func (g *guard) act(ctx context.Context, v reactive.Verdict) {
 	if v.Reason == reactive.OverCap && v.First {
 		g.opt.Observer.OverCap(v.Delay, v.Held-v.Cap)
 	}
 	if v.Action == reactive.Warn {
 		g.log.Warn("grant is over its cap", "claim", v.Lease, "gpu", string(v.GPU), "holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
+		g.tellPodOf(ctx, v, "nothing is done about it (overCap: warn)")
 		return
 	}
 	check := func() error { return g.checkStranger(v) }
@@ -36,13 +58,22 @@ func (g *guard) act(v reactive.Verdict) {
 	}
 	g.log.Warn("process killed", "reason", v.Reason.String(), "pid", v.Victim.PID, "gpu", string(v.GPU), "claim", v.Lease,
 		"holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
+	if v.Reason == reactive.OverCap {
+		g.tellPodOf(ctx, v, fmt.Sprintf("process %d of the node, which held the most, was killed", v.Victim.PID))
+	}
+}
+
+func (g *guard) grantOf(id reactive.LeaseID) (ledger.Grant, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.ledger.Get(ledger.ClaimID(id))
 }
 
 // checkVictim looks again, while the process is held, whether it is in the cgroup of the lease that is over
 // its cap, and whether that is still the lease's.
 func (g *guard) checkVictim(v reactive.Verdict) error {
+	gr, ok := g.grantOf(v.Lease)
 	g.mu.Lock()
-	gr, ok := g.ledger.Get(ledger.ClaimID(v.Lease))
 	capped := ok && slices.ContainsFunc(g.capsOf(gr), func(c reactive.Cap) bool { return c.GPU == v.GPU && c.Memory == v.Cap && c.Action == reactive.Kill })
 	g.mu.Unlock()
 	if !capped {

@@ -4,6 +4,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -250,7 +251,7 @@ func TestGuardLooksAgainBeforeItKills(t *testing.T) {
 				Victim: reactive.Process{PID: p.PID, Start: p.Start},
 			}
 			change(g, &v)
-			g.act(v)
+			g.act(t.Context(), v)
 			g.lives(p)
 			if len(g.seen.killed) != 0 || len(g.seen.spared) != 1 {
 				t.Errorf("killed %v, spared %v", g.seen.killed, g.seen.spared)
@@ -395,6 +396,43 @@ func (g *guarded) move(p *tenant, name string) {
 		g.t.Fatal(err)
 	}
 	g.t.Cleanup(func() { p.end(); _ = group.Remove() })
+}
+
+// A container of a pod is watched like any process, and its users are told.
+func TestGuardAndPods(t *testing.T) {
+	b := newPodBench(t)
+	s := &seen{}
+	b.opt.Observer, b.opt.Pool = s, killing
+	g := &guarded{bench: b, seen: s}
+	g.restartAgent()
+	b.Runtime.SetPodBlocked("none", "")
+	var told []string
+	b.Runtime.TellPods(func(_ context.Context, ref sharing.ContainerRef, reason, message string) {
+		told = append(told, ref.String()+" "+reason+" "+message)
+	})
+	c, d := b.run(b.app("p", "gpu-memory-gib:4")), b.run(b.app("q", "gpu-memory-gib:4"))
+	if c.in.Level != sharing.LevelReactive || c.in.Env["KERF_LEVEL"] != "reactive" || c.in.Placement[0].GPU != g.gpus[0].UUID || d.in.Placement[0].GPU != g.gpus[0].UUID {
+		t.Fatalf("injected %+v and %+v", c.in, d.in)
+	}
+	g.holds(gibs(c.p, 6), gibs(d.p, 4))
+	g.looks(3)
+	g.dead(c.p)
+	g.lives(d.p)
+	if len(told) != 1 || !strings.HasPrefix(told[0], "ns/p/main "+OverGrantReason) || !strings.Contains(told[0], "6GiB") || !strings.Contains(told[0], "4GiB") {
+		t.Errorf("told %q", told)
+	}
+	c.end()
+	d.end()
+}
+
+// end is the end of a container whose runtime's loops do not run.
+func (c *container) end() {
+	c.p.end()
+	c.b.Runtime.Reconcile(c.b.t.Context())
+	c.b.eventually("the cgroup is empty", func() bool { busy, err := c.group.Populated(); return err == nil && !busy })
+	if err := c.group.Remove(); err != nil {
+		c.b.t.Error(err)
+	}
 }
 
 // The loop looks by itself, and at once after a lease was taken.

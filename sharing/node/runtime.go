@@ -75,6 +75,8 @@ type Runtime struct {
 
 	watcher *cgroup.Watcher
 	sampler sampler
+	// tellPod is nil where nobody wants to be told.
+	tellPod func(ctx context.Context, ref sharing.ContainerRef, reason, message string)
 }
 
 // holding is what the runtime knows of a claim beside the ledger.

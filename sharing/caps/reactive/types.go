@@ -24,8 +24,9 @@ const (
 // NearPercent is how much of its cap a lease may hold before it is looked at with the interval Fast.
 const NearPercent = 90
 
-// costShare is how many times longer than the last sample took the next interval is at least.
-const costShare = 4
+// costShare is how many times longer than the last sample took the next interval is at least: programs that hold
+// nearly all of their cap for days are common, and watching them must not take more than a twentieth of a core.
+const costShare = 20
 
 // Action is what is done about a lease that is over its cap.
 type Action uint8

@@ -135,7 +135,7 @@ func TestInterval(t *testing.T) {
 		"near the cap":       {one(Kill, use(1, 4*gib-1)), Fast},
 		"seen over once":     {one(Kill, use(1, 5*gib)), Fast},
 		"not told":           {Sample{Caps: one(Kill).Caps}, Default},
-		"cost":               {costly, 200 * time.Millisecond},
+		"cost":               {costly, time.Second},
 		"cost is bounded":    {hung, Slowest},
 		"a new stranger":     {strange, Fast},
 		"strangers are none": {Sample{Strangers: true}, Idle},
