@@ -7,9 +7,11 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -93,4 +95,47 @@ func TestProgram(t *testing.T) {
 	if got, err := Program(cmd.Process.Pid); err != nil || !strings.HasPrefix(got, "/") {
 		t.Errorf("cat is %q, %v", got, err)
 	}
+}
+
+// The pid of a process that ended is given to another one, by the kernel: the other one is not killed.
+func TestKillAfterThePidWasGivenAgain(t *testing.T) {
+	const last = "/proc/sys/kernel/ns_last_pid"
+	if f, err := os.OpenFile(last, os.O_WRONLY, 0); err != nil {
+		t.Skip("pids cannot be chosen here:", err, sharing.ErrDenied)
+	} else if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	first, end := cat(t)
+	pid := first.Process.Pid
+	start, err := StartOf(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end()
+	if err := first.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	// Start times have steps of a hundredth of a second; a kernel that counts pids up needs longer to come round.
+	time.Sleep(50 * time.Millisecond)
+	for range 200 {
+		if err := os.WriteFile(last, []byte(strconv.Itoa(pid-1)), 0); err != nil {
+			t.Skip("pids cannot be chosen here:", err, sharing.ErrDenied)
+		}
+		second, end := cat(t)
+		if second.Process.Pid == pid {
+			if err := Kill(pid, start, func() error { return nil }); !errors.Is(err, sharing.ErrStale) {
+				t.Errorf("Kill: %v, want ErrStale", err)
+			}
+			end()
+			if err := second.Wait(); err != nil {
+				t.Errorf("the other process ended with %v", err)
+			}
+			return
+		}
+		end() // another process of the machine was faster
+		if err := second.Wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Skip("pids are taken too fast here to choose one:", sharing.ErrUnsupported)
 }

@@ -78,9 +78,11 @@ func (g *guard) capsOf(gr ledger.Grant) []reactive.Cap {
 }
 
 // sure reports whether it is certain who has a lease: before all of it is found again after a restart, and
-// while a container runs that cannot be accounted for, nobody counts as a stranger. It needs the lock.
+// while a container runs that cannot be accounted for, nobody counts as a stranger. Containers that only a
+// damaged record knew are told by nobody but a container runtime. It needs the lock.
 func (r *Runtime) sure() bool {
-	return len(r.notReady()) == 0 && len(r.orphans) == 0 && r.warnings["unaccounted"] == "" && (!r.awaitWitness || r.witnessed)
+	told := r.witnessed || !r.awaitWitness && !r.damaged
+	return told && len(r.notReady()) == 0 && len(r.orphans) == 0 && r.warnings["unaccounted"] == ""
 }
 
 // listing is what the driver said of one GPU.

@@ -319,7 +319,13 @@ func TestGuardAndStrangers(t *testing.T) {
 		"of another agent":         {pool: pool, change: func(g *guarded, p *tenant) { g.move(p, filepath.Dir(g.bench.opt.Parent)+"/other/k-1") }},
 		"before all is known":      {pool: pool, change: func(g *guarded, _ *tenant) { g.bench.SetBlocked("x", "not yet") }},
 		"an unaccounted container": {pool: pool, change: func(g *guarded, _ *tenant) { g.bench.SetWarning("unaccounted", "one") }},
-		"no such process":          {pool: pool, change: func(g *guarded, p *tenant) { g.holds(ProcessUse{PID: 1 << 22, Known: true}) }},
+		"after a damaged record": {pool: pool, change: func(g *guarded, _ *tenant) {
+			if err := os.WriteFile(g.bench.opt.RecordPath, []byte("{"), 0o600); err != nil {
+				g.t.Fatal(err)
+			}
+			g.restartAgent()
+		}},
+		"no such process": {pool: pool, change: func(g *guarded, p *tenant) { g.holds(ProcessUse{PID: 1 << 22, Known: true}) }},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -86,7 +86,7 @@ func (r *Runtime) load() (record.Record, error) {
 	case errors.As(err, &newer):
 		return record.Record{}, fmt.Errorf("read record %s: %w", r.opt.RecordPath, err)
 	case err != nil:
-		r.unrecorded = true
+		r.unrecorded, r.damaged = true, true
 		aside := r.opt.RecordPath + ".damaged"
 		r.log.Error("record is damaged; what runs is taken from cgroups and driver instead", "error", err.Error(), "kept_as", aside)
 		if err := os.Rename(r.opt.RecordPath, aside); err != nil {

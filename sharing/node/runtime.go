@@ -63,6 +63,8 @@ type Runtime struct {
 	// awaitWitness is true where a container runtime will tell what runs, and unrecorded when no record was
 	// found that tells it: both together, nothing is granted to anybody before it has.
 	awaitWitness, unrecorded bool
+	// damaged is true when there was a record that could not be read.
+	damaged bool
 
 	podBlocked map[string]string // reason key -> sentence: conditions that stop pods alone
 	// saveWanted counts the calls of persist.

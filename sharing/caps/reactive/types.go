@@ -16,7 +16,7 @@ const (
 	// Default is the interval while a watched lease uses a GPU.
 	Default = 100 * time.Millisecond
 	// Idle is the interval while none does.
-	Idle = 500 * time.Millisecond
+	Idle = 250 * time.Millisecond
 	// Slowest bounds what the cost of samples can make of an interval.
 	Slowest = 2 * time.Second
 )
