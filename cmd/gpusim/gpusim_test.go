@@ -65,7 +65,7 @@ func place(t *testing.T) (dir, libs string) {
 	}
 	t.Cleanup(func() { os.RemoveAll(root) })
 	libs = filepath.Join(root, "libs")
-	for _, driver := range []string{"r580", "r615"} {
+	for _, driver := range []string{"r550", "r580", "r615"} {
 		for _, lib := range []string{"libcuda.so.1", "libnvidia-ml.so.1"} {
 			p := filepath.Join(libs, driver, lib)
 			if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
@@ -251,9 +251,9 @@ func TestBadUse(t *testing.T) {
 		"no node":          {[]string{"env", "--dir", libs}, 1, "gpusim start"},
 		"output":           {[]string{"gpus", "--dir", dir, "-o", "xml"}, 2, `--output "xml"`},
 		"no machine":       {[]string{"start", "--dir", dir}, 2, "--machine is missing"},
-		"unknown machine":  {[]string{"start", "--machine", "dgx", "--dir", dir}, 2, "h100x8, mixed, t4x4"},
+		"unknown machine":  {[]string{"start", "--machine", "dgx", "--dir", dir}, 2, "h100x8, h200x8, l40sx4, mixed, t4x4"},
 		"no such file":     {[]string{"start", "--machine", "./dgx.yaml", "--dir", dir}, 1, "dgx.yaml"},
-		"unknown driver":   {[]string{"start", "--machine", "t4x4", "--driver", "r1", "--dir", dir}, 2, "r580, r615"},
+		"unknown driver":   {[]string{"start", "--machine", "t4x4", "--driver", "r1", "--dir", dir}, 2, "r550, r580, r615"},
 		"no libraries":     {[]string{"start", "--machine", "t4x4", "--lib-dir", dir, "--dir", dir}, 1, "--lib-dir"},
 		"dir is too long":  {[]string{"start", "--machine", "t4x4", "--lib-dir", libs, "--dir", "/tmp/" + strings.Repeat("x", 100)}, 2, "--dir"},
 		"dir is a file":    {[]string{"start", "--machine", "t4x4", "--lib-dir", libs, "--dir", libs + "/r615/libcuda.so.1"}, 1, "not a directory"},
@@ -282,7 +282,7 @@ func TestMachines(t *testing.T) {
 	if err := json.Unmarshal([]byte(ok(t, "machines", "-o", "json")), &doc); err != nil {
 		t.Fatal(err)
 	}
-	if len(doc.Machines) != 3 || len(doc.Drivers) != 2 || doc.Drivers[1].CUDA != "13.4" {
+	if len(doc.Machines) != 7 || len(doc.Drivers) != 3 || doc.Drivers[2].CUDA != "13.4" {
 		t.Errorf("%+v", doc)
 	}
 }

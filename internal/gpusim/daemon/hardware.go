@@ -32,7 +32,7 @@ func (c *device) info() (wire.Response, error) {
 		Vals: []uint64{
 			minor, minor, uint64(m.Memory), uint64(m.Reserved), m.CCMajor, m.CCMinor, m.SMs, m.Architecture, m.Brand,
 			uint64(hw.PCI.Domain), uint64(hw.PCI.Bus), uint64(hw.PCI.Device), m.PCIDevice, m.PCISubsys, numa,
-			uint64(m.Context), uint64(m.NVLinks), uint64(m.MaxMIG), m.ThreadsPerSM, // #nosec G115 -- checked not to be negative
+			uint64(m.Context), uint64(m.NVLinks), uint64(m.MaxMIG), m.ThreadsPerSM, uint64(m.BAR1), // #nosec G115 -- checked not to be negative
 		},
 		Text: strings.Join([]string{uuid, m.Name, machine.Serial(uuid), hw.PCI.String()}, "\n"),
 	}, nil

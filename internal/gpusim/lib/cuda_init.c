@@ -85,7 +85,7 @@ static CUresult check_driver(void)
 	gpusim_close(&ctl);
 	if (status == GPUSIM_BROKEN)
 		return CUDA_ERROR_NO_DEVICE;
-	if (status == GPUSIM_OK && (v[1] >= 615) != (gpusim_driver_major >= 615))
+	if (status == GPUSIM_OK && v[1] != gpusim_driver_major)
 		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
 	return cuda_status(status);
 }

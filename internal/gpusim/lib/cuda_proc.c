@@ -119,6 +119,8 @@ static CUresult look_up(const char *symbol, void **function, int version, cuuint
 		const struct entry *e = &table[i];
 		if (strcmp(e->name, symbol) != 0)
 			continue;
+		if (e->since > gpusim_cuda_version)
+			continue; /* this driver does not have it */
 		named = true;
 		if (e->since > version || (e->per_thread && !per_thread))
 			continue;

@@ -32,7 +32,7 @@ struct nvmlDevice_st {
 /* What OP_GPU_INFO says. */
 struct gpu_info {
 	uint64_t minor, index, total, reserved, cc_major, cc_minor, sms, arch, brand, domain, bus, device, pci_id,
-		pci_subsystem, numa, context_cost, nvlinks, max_mig, threads_per_sm;
+		pci_subsystem, numa, context_cost, nvlinks, max_mig, threads_per_sm, bar1;
 	char uuid[96], name[96], serial[32], pci_bus_id[32];
 };
 
@@ -100,7 +100,7 @@ nvmlReturn_t nvml_copy(const char *from, char *to, unsigned length);
 /* nvml_events_in_child is run by the child of a fork: nobody waits on an event set there. */
 void nvml_events_in_child(void);
 
-/* The driver that this build belongs to: 580 or 615. */
+/* The driver that this build belongs to: 550, 580 or 615. */
 extern const unsigned gpusim_driver_major;
 extern const int gpusim_cuda_version;
 

@@ -60,17 +60,17 @@ nvmlReturn_t nvml_vals(int minor, uint32_t op, uint64_t arg0, uint64_t *vals, si
 
 nvmlReturn_t nvml_info(int minor, struct gpu_info *info)
 {
-	uint64_t v[19] = { 0 };
+	uint64_t v[20] = { 0 };
 	char text[MAX_TEXT] = "";
-	struct gpusim_reply reply = { .vals = v, .max_vals = 19, .text = text, .max_text = sizeof text };
+	struct gpusim_reply reply = { .vals = v, .max_vals = 20, .text = text, .max_text = sizeof text };
 	TRY(nvml_call(minor, GPUSIM_OP_GPU_INFO, 0, 0, NULL, &reply));
-	if (reply.nvals < 19)
+	if (reply.nvals < 20)
 		return NVML_ERROR_UNKNOWN;
 	*info = (struct gpu_info){
 		.minor = v[0], .index = v[1], .total = v[2], .reserved = v[3], .cc_major = v[4], .cc_minor = v[5],
 		.sms = v[6], .arch = v[7], .brand = v[8], .domain = v[9], .bus = v[10], .device = v[11],
 		.pci_id = v[12], .pci_subsystem = v[13], .numa = v[14], .context_cost = v[15], .nvlinks = v[16],
-		.max_mig = v[17], .threads_per_sm = v[18],
+		.max_mig = v[17], .threads_per_sm = v[18], .bar1 = v[19],
 	};
 	bool whole = gpusim_line(text, 0, info->uuid, sizeof info->uuid) &&
 		     gpusim_line(text, 1, info->name, sizeof info->name) &&

@@ -60,7 +60,7 @@ static nvmlReturn_t ask_system(void)
 		return nvml_status(status);
 	if (reply.nvals < 3)
 		return NVML_ERROR_UNKNOWN;
-	if ((vals[1] >= 615) != (gpusim_driver_major >= 615))
+	if (vals[1] != gpusim_driver_major)
 		return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
 	cuda_version = (int)vals[0];
 	if (!gpusim_line(text, 0, driver_version, sizeof driver_version) ||

@@ -110,6 +110,19 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *ou
 	return NVML_SUCCESS;
 }
 
+/* Nothing maps the simulated window. */
+nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *out)
+{
+	struct gpu_info info;
+	TRY(nvml_gpu(device));
+	NEED(out);
+	TRY(nvml_info(device.handle->minor, &info));
+	if (!info.bar1)
+		return NVML_ERROR_NOT_SUPPORTED;
+	*out = (nvmlBAR1Memory_t){ .bar1Total = info.bar1, .bar1Free = info.bar1 };
+	return NVML_SUCCESS;
+}
+
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *out)
 {
 	uint64_t v[2];

@@ -7,4 +7,4 @@ extern const unsigned gpusim_driver_major;
 extern const int gpusim_cuda_version;
 
 const unsigned gpusim_driver_major = GPUSIM_DRIVER_MAJOR;
-const int gpusim_cuda_version = GPUSIM_DRIVER_MAJOR >= 615 ? 13040 : 13000;
+const int gpusim_cuda_version = GPUSIM_DRIVER_MAJOR >= 615 ? 13040 : GPUSIM_DRIVER_MAJOR >= 580 ? 13000 : 12040;

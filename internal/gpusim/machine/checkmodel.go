@@ -52,7 +52,7 @@ func (c *checker) addModels(docs map[string]modelDoc) {
 
 func (c *checker) model(field string, doc modelDoc) Model {
 	m := Model{
-		Name: doc.Name, Memory: mib(doc.MemoryMiB), Reserved: mib(doc.ReservedMiB), Context: mib(doc.ContextMiB),
+		Name: doc.Name, Memory: mib(doc.MemoryMiB), Reserved: mib(doc.ReservedMiB), Context: mib(doc.ContextMiB), BAR1: mib(doc.BAR1MiB),
 		SMs: count(doc.SMs), ThreadsPerSM: count(doc.MaxThreadsPerSM),
 		PCIDevice: uint64(doc.PCIDeviceID), PCISubsys: uint64(doc.PCISubsystemID), NVLinks: doc.NVLinks,
 		Architecture: c.choice(field+".architecture", doc.Architecture, architectures()),
@@ -71,6 +71,7 @@ func (c *checker) model(field string, doc modelDoc) Model {
 	c.number(field+".memory_mib", doc.MemoryMiB, 1, maxMiB)
 	c.number(field+".reserved_mib", doc.ReservedMiB, 0, max(0, doc.MemoryMiB-1))
 	c.number(field+".context_mib", doc.ContextMiB, 0, max(0, doc.MemoryMiB-doc.ReservedMiB))
+	c.number(field+".bar1_mib", doc.BAR1MiB, 0, maxMiB)
 	c.number(field+".sms", doc.SMs, 1, 4096)
 	c.number(field+".max_threads_per_sm", doc.MaxThreadsPerSM, 32, 4096)
 	c.number(field+".nvlinks", doc.NVLinks, 0, 64)

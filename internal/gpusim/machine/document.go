@@ -48,6 +48,7 @@ type modelDoc struct {
 	MemoryMiB         int          `yaml:"memory_mib"`
 	ReservedMiB       int          `yaml:"reserved_mib"`
 	ContextMiB        int          `yaml:"context_mib"`
+	BAR1MiB           int          `yaml:"bar1_mib"`
 	SMs               int          `yaml:"sms"`
 	MaxThreadsPerSM   int          `yaml:"max_threads_per_sm"`
 	PCIDeviceID       uint32       `yaml:"pci_device_id"`

@@ -23,6 +23,7 @@ type Driver struct {
 // Drivers returns the catalogue, oldest first.
 func Drivers() []Driver {
 	return []Driver{
+		{Name: "r550", Version: "550.163.01", NVML: "12.550.163.01", Major: 550, CUDA: 12040},
 		{Name: "r580", Version: "580.95.05", NVML: "13.580.95.05", Major: 580, CUDA: 13000},
 		{Name: "r615", Version: "615.71.09", NVML: "13.615.71.09", Major: 615, CUDA: 13040, MemoryLimits: true},
 	}

@@ -59,6 +59,7 @@ type Model struct {
 	CCMajor, CCMinor     uint64 // compute capability
 	Memory, Reserved     sharing.Bytes
 	Context              sharing.Bytes // what each context costs
+	BAR1                 sharing.Bytes // the window through which the host sees its memory; 0: not told
 	SMs, ThreadsPerSM    uint64
 	PCIDevice, PCISubsys uint64
 	NVLinks              int

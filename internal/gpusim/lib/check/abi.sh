@@ -2,10 +2,10 @@
 # Copyright 2026 The Kerf Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# abi.sh OUT NVML.I NEWER: checks what the built libraries export against NVIDIA's header (preprocessed, NVML.I),
-# less, for r580, the names in NEWER.
+# abi.sh OUT NVML.I SRC: checks what the built libraries export against NVIDIA's header (preprocessed, NVML.I),
+# less, for an older driver, the names that SRC lists as newer.
 set -eu
-out=$1 header=$2 newer=$3
+out=$1 header=$2 src=$3
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 bad=0
@@ -19,13 +19,16 @@ exported() { nm -D --defined-only "$1" | awk '{print $3}' | sort -u; }
 	grep -oE 'nvmlReturn_t +nvml[A-Za-z0-9_]+ *\(' "$header" | sed 's/ *(//; s/.* //'
 	echo nvmlErrorString
 } | sort -u >"$tmp/header"
-grep -vxF -f "$newer" "$tmp/header" >"$tmp/want-r580"
+for r in r550 r580; do
+	grep -vxF -f "$src/newer-than-$r.txt" "$tmp/header" >"$tmp/want-$r"
+done
 printf '%s\n' nvmlDeviceGetMemoryLimits_v1 nvmlDeviceSetMemoryLimits_v1 | sort -u - "$tmp/header" >"$tmp/want-r615"
 
-for r in r580 r615; do
+for r in r550 r580 r615; do
 	exported "$out/$r/libnvidia-ml.so.1" >"$tmp/have"
 	diff -u "$tmp/want-$r" "$tmp/have" >&2 || fail "$r/libnvidia-ml.so.1 exports other names than the header has"
 	exported "$out/$r/libcuda.so.1" | grep -v '^cu[A-Z]' >&2 && fail "$r/libcuda.so.1 exports names that are not CUDA's"
+	exported "$out/$r/libcuda.so.1" >"$tmp/cuda-$r"
 	for lib in libnvidia-ml.so.1 libcuda.so.1; do
 		readelf -d "$out/$r/$lib" >"$tmp/dynamic"
 		grep -q "soname: \[$lib\]" "$tmp/dynamic" || fail "$r/$lib has another SONAME"
@@ -33,5 +36,9 @@ for r in r580 r615; do
 		readelf -lW "$out/$r/$lib" | grep -q 'GNU_STACK.*RW ' || fail "$r/$lib has an executable stack"
 	done
 done
+# What CUDA has gained since r550 is absent there and nothing else is.
+comm -13 "$tmp/cuda-r550" "$tmp/cuda-r615" | diff -u "$src/cuda-newer-than-r550.txt" - >&2 ||
+	fail "r550/libcuda.so.1 lacks other names than cuda-newer-than-r550.txt lists"
+cmp -s "$tmp/cuda-r580" "$tmp/cuda-r615" || fail "r580 and r615 export different names of CUDA"
 [ "$bad" = 0 ] && echo "abi: ok"
 exit "$bad"

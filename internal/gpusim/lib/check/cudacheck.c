@@ -50,8 +50,9 @@ static void proc(void)
 	CUresult (*v1)(const char *, void **, int, cuuint64_t) = CALL(cuGetProcAddress);
 	CUresult (*v2)(const char *, void **, int, cuuint64_t, int *) = CALL(cuGetProcAddress_v2);
 	void *f;
-	int status;
-	static const struct {
+	int status, driver;
+	EQ(CALL(cuDriverGetVersion)(&driver), 0);
+	const struct {
 		const char *name;
 		int version;
 		cuuint64_t flags;
@@ -62,7 +63,8 @@ static void proc(void)
 		{ "cuMemAlloc_v2", 12000, 0, NULL, 1 },
 		{ "cuCtxCreate", 11030, 0, "cuCtxCreate_v2", 0 },
 		{ "cuCtxCreate", 11040, 0, "cuCtxCreate_v3", 0 },
-		{ "cuCtxCreate", 13000, 0, "cuCtxCreate_v4", 0 },
+		{ "cuCtxCreate", 13000, 0, driver < 12050 ? "cuCtxCreate_v3" : "cuCtxCreate_v4", 0 },
+		{ "cuEventElapsedTime", 13000, 0, driver < 12080 ? "cuEventElapsedTime" : "cuEventElapsedTime_v2", 0 },
 		{ "cuMemAllocAsync", 11010, 0, NULL, 2 },
 		{ "cuMemAllocAsync", 11020, 1, "cuMemAllocAsync", 0 },
 		{ "cuMemAllocAsync", 11020, 2, "cuMemAllocAsync_ptsz", 0 },

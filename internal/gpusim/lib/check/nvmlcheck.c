@@ -112,6 +112,10 @@ static void command(char *text)
 		ret = CALL(nvmlDeviceGetMemoryInfo_v2)(d, &m);
 		printf("%d total=%llu reserved=%llu free=%llu used=%llu v1used=%llu\n", ret, m.total, m.reserved,
 		       m.free, m.used, v1.used);
+	} else if (IS("bar1", 1)) {
+		nvmlBAR1Memory_t m = { 0 };
+		ret = CALL(nvmlDeviceGetBAR1MemoryInfo)(gpu(arg[1]), &m);
+		printf("%d %llu\n", ret, m.bar1Total);
 	} else if (IS("processes", 2)) {
 		unsigned count = (unsigned)atoi(arg[2]);
 		nvmlProcessInfo_t *list = calloc(count + 1, sizeof *list);

@@ -14,7 +14,7 @@ import (
 
 // The scenarios assert in C, where the calls are; see check/cudacheck.c.
 func TestCUDAScenarios(t *testing.T) {
-	for _, driver := range []string{"r580", "r615"} {
+	for _, driver := range []string{"r550", "r580", "r615"} {
 		for _, name := range []string{"proc", "context", "linear", "vmm", "launch", "fork", "threads"} {
 			t.Run(driver+"/"+name, func(t *testing.T) {
 				k := start(t, driver, 0x1B)

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -96,6 +97,7 @@ func holders(t *testing.T, dir string) map[int]uint64 {
 func TestDaemonIdentity(t *testing.T) {
 	for name, want := range map[string]string{
 		"h100x8": "0 8", "t4x4": "0 4", "mixed": "0 4",
+		"a100x8": "0 8", "h200x8": "0 8", "l40sx4": "0 4", "a30x2": "0 2",
 	} {
 		dir := node(t, name, "r615")
 		got := nvml(t, dir, "init", "system", "count", "identity,1", "nearest,0,50", "nearest,0,30")
@@ -105,6 +107,15 @@ func TestDaemonIdentity(t *testing.T) {
 		if !strings.HasPrefix(got[3], "0 GPU-") || !strings.Contains(got[3], "minor=1 index=1 00000000:") {
 			t.Errorf("%s: GPU 1 is %q", name, got[3])
 		}
+	}
+}
+
+// A driver of 2024 has neither what NVML nor what CUDA has gained since.
+func TestDaemonOldDriver(t *testing.T) {
+	got := nvml(t, node(t, "a30x2", "r550"), "init", "system", "bar1,0", "has,nvmlDeviceGetMemoryInfo_v2",
+		"has,nvmlDeviceGetGpuInstanceProfileInfoByIdV", "has,nvmlDeviceSetMemoryLimits_v1")
+	if want := []string{"0", "0 550.163.01 12.550.163.01 12040", fmt.Sprintf("0 %d", 32*gib), "yes", "no", "no"}; !slices.Equal(got, want) {
+		t.Errorf("r550 says %q, want %q", got, want)
 	}
 }
 
@@ -118,7 +129,7 @@ func TestDaemonMIG(t *testing.T) {
 }
 
 func TestDaemonScenarios(t *testing.T) {
-	for _, driver := range []string{"r580", "r615"} {
+	for _, driver := range []string{"r550", "r580", "r615"} {
 		dir := node(t, "h100x8", driver)
 		for _, name := range []string{"context", "linear", "vmm", "launch", "fork", "threads"} {
 			if r := program(t, dir, nil, "check/cudacheck", name); r.code != 0 {

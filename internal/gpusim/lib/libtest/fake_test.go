@@ -56,8 +56,11 @@ const ctl = -1
 func start(t *testing.T, driver string, buses ...uint64) *kernel {
 	t.Helper()
 	k := &kernel{dir: t.TempDir(), major: 615, events: make(chan wire.Response, 8), conns: map[*net.UnixConn]bool{}}
-	if driver == "r580" {
+	switch driver {
+	case "r580":
 		k.major = 580
+	case "r550":
+		k.major = 550
 	}
 	for _, sub := range []string{"lib", "dev"} {
 		if err := os.Mkdir(filepath.Join(k.dir, sub), 0o755); err != nil {
@@ -236,7 +239,7 @@ func (g *gpu) do(cl *client, minor int, r wire.Request) ([]uint64, string, error
 	m := uint64(minor) // #nosec G115 -- a minor
 	switch r.Op {
 	case wire.OpGPUInfo:
-		return []uint64{m, m, total, reserved, 9, 0, 132, 9, 14, 0, g.bus, 0, 0x233010DE, 0x16C110DE, 0, ctxCost, 18, 7, 2048},
+		return []uint64{m, m, total, reserved, 9, 0, 132, 9, 14, 0, g.bus, 0, 0x233010DE, 0x16C110DE, 0, ctxCost, 18, 7, 2048, 128 * gib},
 			fmt.Sprintf("GPU-%08x-0000-0000-0000-00000000000%d\nFake GPU\n165%d\n00000000:%02X:00.0", g.bus, minor, minor, g.bus), nil
 	case wire.OpMemory:
 		return []uint64{total, reserved, total - reserved - g.used, g.used}, "", nil

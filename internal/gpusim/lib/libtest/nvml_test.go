@@ -113,7 +113,7 @@ func TestNVMLOfAnotherBranch(t *testing.T) {
 }
 
 func TestMemoryLimitSymbols(t *testing.T) {
-	for driver, want := range map[string]string{"r580": "no", "r615": "yes"} {
+	for driver, want := range map[string]string{"r550": "no", "r580": "no", "r615": "yes"} {
 		k := start(t, driver, 0x1B)
 		got := nvml(t, k.dir, "has,nvmlDeviceSetMemoryLimits_v1", "has,nvmlDeviceGetMemoryLimits_v1", "has,nvmlDeviceGetHostname_v1", "has,nvmlErrorString")
 		if diff := cmp.Diff([]string{want, want, want, "yes"}, got); diff != "" {
