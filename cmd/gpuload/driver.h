@@ -31,7 +31,31 @@
 	X(unreserve, cuMemAddressFree)                       \
 	X(map, cuMemMap)                                     \
 	X(unmap, cuMemUnmap)                                 \
-	X(set_access, cuMemSetAccess)
+	X(set_access, cuMemSetAccess)                        \
+	X(alloc_pitch, cuMemAllocPitch_v2)                   \
+	X(alloc_managed, cuMemAllocManaged)                  \
+	X(prefetch, cuMemPrefetchAsync)                      \
+	X(pool_create, cuMemPoolCreate)                      \
+	X(pool_destroy, cuMemPoolDestroy)                    \
+	X(pool_set, cuMemPoolSetAttribute)                   \
+	X(alloc_from_pool, cuMemAllocFromPoolAsync)          \
+	X(array_create, cuArray3DCreate_v2)                  \
+	X(array_destroy, cuArrayDestroy)                     \
+	X(graph_create, cuGraphCreate)                       \
+	X(graph_destroy, cuGraphDestroy)                     \
+	X(add_alloc, cuGraphAddMemAllocNode)                 \
+	X(instantiate, cuGraphInstantiateWithFlags)          \
+	X(exec_destroy, cuGraphExecDestroy)                  \
+	X(graph_launch, cuGraphLaunch)                       \
+	X(graph_trim, cuDeviceGraphMemTrim)                  \
+	X(module_load, cuModuleLoadData)                     \
+	X(module_unload, cuModuleUnload)                     \
+	X(get_function, cuModuleGetFunction)                 \
+	X(launch, cuLaunchKernel)                            \
+	X(set_limit, cuCtxSetLimit)                          \
+	X(get_limit, cuCtxGetLimit)                          \
+	X(ctx_create, cuCtxCreate_v2)                        \
+	X(ctx_destroy, cuCtxDestroy_v2)
 
 struct driver {
 #define X(member, symbol) __typeof__(symbol) *member;

@@ -8,16 +8,17 @@
 #define GPULOAD_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-enum api { API_LINEAR, API_ASYNC, API_VMM };
+struct family;
 
 /* What the command line says. Bytes and nanoseconds. */
 struct options {
 	uint64_t alloc; /* 0: nothing */
 	uint64_t step;  /* never 0 when alloc is not */
 	uint64_t hold_ns;
-	enum api api;
+	const struct family *api;
 	int workers; /* 0: this process itself */
 	int gpu;
 	bool json, touch;
@@ -28,6 +29,10 @@ enum { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_MET_ERROR = 9 };
 /* parse_options reads the command line; on a mistake it says on stderr what to write instead and returns
  * EXIT_USAGE. *done: there is nothing more to do (--help). */
 int parse_options(int argc, char **argv, struct options *o, bool *done);
+
+/* find_api returns the way to take memory of that name, or NULL; api_names writes all names with commas. */
+const struct family *find_api(const char *name);
+void api_names(char *out, size_t size);
 
 /* work allocates, reports, holds and frees; returns the process's exit status. */
 int work(const struct options *o);

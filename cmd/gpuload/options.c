@@ -17,7 +17,14 @@ static const char help[] =
 	"\n"
 	"  --alloc SIZE    memory that each process takes: 12GiB, 512MiB, 64KiB, or bytes\n"
 	"  --step SIZE     how much at a time (default: all at once)\n"
-	"  --api API       linear (cuMemAlloc), async (cuMemAllocAsync) or vmm (cuMemCreate); default linear\n"
+	"  --api API       how to take it (default linear):\n"
+	"                    linear   cuMemAlloc               async    cuMemAllocAsync\n"
+	"                    vmm      cuMemCreate, cuMemMap    pitched  cuMemAllocPitch\n"
+	"                    managed  cuMemAllocManaged, and brought to the GPU\n"
+	"                    pool     cuMemAllocFromPoolAsync, of a pool that keeps what is freed\n"
+	"                    array    cuArray3DCreate          graph    an allocation node, launched\n"
+	"                    module   a module's global array  heap     the device's heap, by cuCtxSetLimit\n"
+	"                    context  contexts, as many as come to the size\n"
 	"  --hold TIME     how long to hold it: 500ms, 5s, 1m (default: not at all)\n"
 	"  --fork N        run N worker processes, each of which takes --alloc; 0: none (default)\n"
 	"  --gpu INDEX     the CUDA device (default 0)\n"
@@ -83,15 +90,15 @@ static int count_flag(const char *flag, const char *value, int max, int *out)
 	return EXIT_OK;
 }
 
-static int api_flag(const char *flag, const char *value, enum api *out)
+static int api_flag(const char *flag, const char *value, const struct family **out)
 {
-	static const char *const names[] = { "linear", "async", "vmm" };
-	for (int i = 0; i < 3; i++)
-		if (strcmp(value, names[i]) == 0) {
-			*out = (enum api)i;
-			return EXIT_OK;
-		}
-	return bad(flag, value, "no such interface", "write linear, async or vmm");
+	char names[200], remedy[220];
+	*out = find_api(value);
+	if (*out)
+		return EXIT_OK;
+	api_names(names, sizeof names);
+	snprintf(remedy, sizeof remedy, "write one of %s", names);
+	return bad(flag, value, "no such interface", remedy);
 }
 
 int parse_options(int argc, char **argv, struct options *o, bool *done)
@@ -106,7 +113,7 @@ int parse_options(int argc, char **argv, struct options *o, bool *done)
 	};
 	unsigned seen = 0;
 	int flag, ret = EXIT_OK;
-	*o = (struct options){ 0 };
+	*o = (struct options){ .api = find_api("linear") };
 	*done = false;
 	opterr = 0;
 	while (!ret && (flag = getopt_long(argc, argv, "+:", flags, NULL)) != -1) {

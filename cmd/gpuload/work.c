@@ -10,25 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "driver.h"
-#include "gpuload.h"
-
-struct piece {
-	CUdeviceptr ptr;
-	CUmemGenericAllocationHandle handle; /* of vmm */
-	size_t bytes;
-	struct piece *next;
-};
-
-struct load {
-	struct driver cuda;
-	CUdevice device;
-	struct piece *pieces;
-	uint64_t allocated;
-	size_t total, free;
-	bool known; /* total and free were read */
-	const char *error; /* a CUDA error's name, or a text; NULL: none */
-};
+#include "load.h"
 
 static const char *name_of(const struct driver *cuda, CUresult result)
 {
@@ -40,55 +22,12 @@ static const char *name_of(const struct driver *cuda, CUresult result)
 	return unnamed;
 }
 
-#define TRY(call)                      \
-	do {                           \
-		CUresult try_ = (call); \
-		if (try_)              \
-			return try_;   \
-	} while (0)
-
 static CUresult open_device(struct load *l, int gpu)
 {
-	CUcontext context;
 	TRY(l->cuda.init(0));
 	TRY(l->cuda.device_get(&l->device, gpu));
-	TRY(l->cuda.retain(&context, l->device));
-	return l->cuda.set_current(context);
-}
-
-/* Takes a piece by VMM; on an error what was half done is undone. */
-static CUresult take_vmm(struct load *l, struct piece *p)
-{
-	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					   .location = { CU_MEM_LOCATION_TYPE_DEVICE, l->device } };
-	const CUmemAccessDesc access = { .location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
-	size_t unit;
-	TRY(l->cuda.granularity(&unit, &prop, 0));
-	p->bytes = (p->bytes + unit - 1) / unit * unit;
-	TRY(l->cuda.create(&p->handle, p->bytes, &prop, 0));
-	CUresult ret = l->cuda.reserve(&p->ptr, p->bytes, 0, 0, 0);
-	if (!ret && !(ret = l->cuda.map(p->ptr, p->bytes, 0, p->handle, 0)) &&
-	    !(ret = l->cuda.set_access(p->ptr, p->bytes, &access, 1)))
-		return CUDA_SUCCESS;
-	if (p->ptr) {
-		l->cuda.unmap(p->ptr, p->bytes);
-		l->cuda.unreserve(p->ptr, p->bytes);
-	}
-	l->cuda.release_handle(p->handle);
-	return ret;
-}
-
-static CUresult take(struct load *l, const struct options *o, struct piece *p)
-{
-	switch (o->api) {
-	case API_ASYNC:
-		TRY(l->cuda.alloc_async(&p->ptr, p->bytes, NULL));
-		return l->cuda.stream_sync(NULL);
-	case API_VMM:
-		return take_vmm(l, p);
-	default:
-		return l->cuda.alloc(&p->ptr, p->bytes);
-	}
+	TRY(l->cuda.retain(&l->context, l->device));
+	return l->cuda.set_current(l->context);
 }
 
 /* Steps until it has everything or meets an error. */
@@ -100,15 +39,15 @@ static CUresult allocate(struct load *l, const struct options *o)
 		if (!p)
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		p->bytes = bytes;
-		CUresult ret = take(l, o, p);
+		CUresult ret = o->api->take(l, p);
 		if (ret) {
 			free(p);
 			return ret;
 		}
 		p->next = l->pieces;
 		l->pieces = p;
-		l->allocated += bytes;
-		if (o->touch) {
+		l->allocated += p->counted ? p->counted : bytes;
+		if (o->touch && p->ptr) {
 			TRY(l->cuda.memset(p->ptr, 0xA5, p->bytes));
 			TRY(l->cuda.ctx_sync());
 		}
@@ -121,17 +60,11 @@ static void give_back(struct load *l, const struct options *o)
 	while (l->pieces) {
 		struct piece *p = l->pieces;
 		l->pieces = p->next;
-		if (o->api == API_VMM) {
-			l->cuda.unmap(p->ptr, p->bytes);
-			l->cuda.unreserve(p->ptr, p->bytes);
-			l->cuda.release_handle(p->handle);
-		} else if (o->api == API_ASYNC) {
-			l->cuda.free_async(p->ptr, NULL);
-		} else {
-			l->cuda.free(p->ptr);
-		}
+		o->api->give(l, p);
 		free(p);
 	}
+	if (l->pool)
+		l->cuda.pool_destroy(l->pool);
 	l->cuda.release(l->device);
 }
 

@@ -39,7 +39,7 @@ func TestGPUInfo(t *testing.T) {
 	got := n.dial("nvidia4").call(wire.OK, wire.OpGPUInfo, "")
 	uuid := machine.UUID(n.dir, "h100x8", 4)
 	want := wire.Response{
-		Vals: []uint64{4, 4, 81559 * mib, 550 * mib, 9, 0, 132, 9, 14, 0, 0x9D, 0, 0x233010DE, 0x16C110DE, 1, 500 * mib, 18, 7, 2048},
+		Vals: []uint64{4, 4, 81559 * mib, 550 * mib, 9, 0, 132, 9, 14, 0, 0x9D, 0, 0x233010DE, 0x16C110DE, 1, 500 * mib, 18, 7, 2048, 131072 * mib},
 		Text: uuid + "\nNVIDIA H100 80GB HBM3\n" + machine.Serial(uuid) + "\n00000000:9D:00.0",
 	}
 	if d := cmp.Diff(want, got); d != "" {

@@ -72,6 +72,12 @@ func (c *device) compute(req wire.Request, chain model.Chain) (wire.Response, er
 		return vals(err, at)
 	case wire.OpFree:
 		return vals[uint64](m.Free(c.client, a[0]))
+	case wire.OpReside:
+		bytes, err := m.Reside(c.client, a[0], sharing.Bytes(a[1]))
+		return vals(err, bytes)
+	case wire.OpFind:
+		bytes, err := m.Find(c.minor, a[0])
+		return vals(err, bytes)
 	case wire.OpLaunch:
 		asked := time.Duration(min(a[4], 1<<62)) // #nosec G115 -- bounded; the model refuses what is too long
 		done, err := m.Launch(c.client, a[0], a[1], a[2], asked, now())

@@ -66,6 +66,7 @@ _Static_assert(sizeof(CUmemAccessDesc) == 12, "CUmemAccessDesc");
 	X(CUDA_ERROR_INVALID_DEVICE, 101, "invalid device ordinal")                                \
 	X(CUDA_ERROR_INVALID_IMAGE, 200, "device kernel image is invalid")                         \
 	X(CUDA_ERROR_INVALID_CONTEXT, 201, "invalid device context")                               \
+	X(CUDA_ERROR_FILE_NOT_FOUND, 301, "file not found")                                        \
 	X(CUDA_ERROR_INVALID_HANDLE, 400, "invalid resource handle")                               \
 	X(CUDA_ERROR_NOT_FOUND, 500, "named symbol not found")                                     \
 	X(CUDA_ERROR_NOT_READY, 600, "device not ready")                                           \
@@ -180,4 +181,6 @@ CUresult cuLaunchKernel_ptsz(CUfunction function, unsigned gx, unsigned gy, unsi
 			     unsigned bz, unsigned shared, CUstream stream, void **params, void **extra);
 
 #pragma GCC visibility pop
+
+#include "cuda_abi_memory.h"
 #endif

@@ -67,6 +67,8 @@ static CUresult start(CUcontext context, CUdevice device)
 	context->id = id;
 	context->api_version = 3020;
 	context->done_at = 0;
+	memset(context->limit, 0, sizeof context->limit);
+	context->grown = 0;
 	pthread_mutex_unlock(&cuda_mu);
 	return CUDA_SUCCESS;
 }
@@ -81,6 +83,8 @@ static CUresult stop(CUcontext context)
 	cuda_forget_memory(context);
 	cuda_forget_streams(context);
 	pthread_mutex_unlock(&cuda_mu);
+	if (args[0] && context->primary)
+		cuda_pools_reset(context->device);
 	return args[0] ? cuda_call(context->device, GPUSIM_OP_CTX_DESTROY, args, NULL, 0) : CUDA_SUCCESS;
 }
 

@@ -30,7 +30,31 @@ struct CUctx_st {
 	unsigned flags, api_version, refs;
 	bool primary;
 	uint64_t done_at; /* when the last launch on any of its streams will be done */
+	size_t limit[3];  /* CU_LIMIT_*, 0: the default */
+	uint64_t grown;   /* bytes taken for limits above their defaults */
 	struct CUctx_st *next;
+};
+
+enum origin {
+	LINEAR,		  /* the daemon's, of a context */
+	POOLED,		  /* a block of a pool, or of a device's graphs */
+	MANAGED,	  /* see cuda_managed.c */
+	IMPORTED,	  /* another process's, by an IPC handle */
+	IMPORTED_POINTER, /* another process's, of a shared pool */
+	HOST,		  /* the host's, which the GPU can reach */
+};
+
+/* What a pointer stands for. */
+struct allocation {
+	CUdeviceptr ptr;
+	uint64_t bytes; /* as asked for: what may be touched */
+	enum origin origin;
+	CUdevice device;
+	CUcontext context; /* NULL: it outlives contexts */
+	uint64_t handle;   /* the daemon's address */
+	uint64_t taken;	   /* POOLED: the block's size; MANAGED: the host's range */
+	void *owner;	   /* POOLED: the pool; MANAGED: its pages */
+	struct allocation *next;
 };
 
 /* cuda_mu guards every table of the library. It is not held while the daemon is asked, so that a GPU that
@@ -53,6 +77,50 @@ CUresult cuda_call(CUdevice device, uint32_t op, const uint64_t args[GPUSIM_NARG
 
 /* cuda_current: the calling thread's context, which must be alive. */
 CUresult cuda_current(CUcontext *context);
+
+/* cuda_remember keeps a copy; cuda_forget takes it out again; cuda_holds finds the one that holds
+ * [ptr, ptr+bytes). */
+CUresult cuda_remember(const struct allocation *a);
+bool cuda_forget(CUdeviceptr ptr, struct allocation *out);
+bool cuda_holds(CUdeviceptr ptr, size_t bytes, struct allocation *out);
+
+/* cuda_managed_move brings pages to the GPU or to the host; cuda_managed_end drops the host's side. */
+CUresult cuda_managed_move(const struct allocation *a, CUdeviceptr ptr, uint64_t bytes, bool to_gpu);
+void cuda_managed_end(const struct allocation *a);
+
+/* cuda_pools_reset drops all that pools and graphs of a device hold; cuda_forget_pooled is its part for the
+ * blocks in use. */
+void cuda_pools_reset(CUdevice device);
+void cuda_forget_pooled(CUdevice device);
+
+/* cuda_context_grow takes what limits above their defaults cost; the launch that needs it fails without. */
+CUresult cuda_context_grow(CUcontext context);
+
+/* cuda_function_name: NULL for one that is of no loaded module. */
+const char *cuda_function_name(CUfunction function);
+/* cuda_function_time checks a launch and says what time it asks for, 0: none. cuda_run does it. */
+CUresult cuda_function_time(CUfunction function, uint64_t blocks, uint64_t threads, void **params, uint64_t *ns);
+CUresult cuda_run(CUfunction function, uint64_t blocks, uint64_t threads, uint64_t ns, CUstream stream,
+		  bool per_thread);
+/* cuda_volume: the product of a grid's or a block's sides; 0 when one is 0 or it does not fit. */
+uint64_t cuda_volume(unsigned x, unsigned y, unsigned z);
+
+/* The graph that a stream is captured into, or NULL. */
+CUresult cuda_stream_capture(CUstream stream, bool per_thread, CUgraph *graph);
+CUresult cuda_stream_set_capture(CUstream stream, bool per_thread, CUgraph graph);
+CUresult cuda_capture_alloc(CUdeviceptr *ptr, size_t bytes, CUdevice device, CUstream stream, bool per_thread,
+			    bool *captured);
+CUresult cuda_capture_free(CUdeviceptr ptr, CUstream stream, bool per_thread, bool *captured);
+CUresult cuda_graph_add_alloc(CUgraph graph, CUgraphNode *out, CUdevice device, size_t bytes, CUdeviceptr *ptr);
+CUresult cuda_graph_add_free(CUgraph graph, CUgraphNode *out, CUdeviceptr ptr);
+CUresult cuda_graph_add_kernel(CUgraph graph, CUgraphNode *out, CUfunction function, uint64_t blocks,
+			       uint64_t threads, uint64_t asked_ns);
+
+/* cuda_round: to whole blocks; bytes is at most UINT64_MAX - GRANULARITY. */
+static inline uint64_t cuda_round(uint64_t bytes)
+{
+	return (bytes + GRANULARITY - 1) / GRANULARITY * GRANULARITY;
+}
 
 /* cuda_forget_memory and cuda_forget_streams drop what lived in a context that is being destroyed. */
 void cuda_forget_memory(CUcontext context);

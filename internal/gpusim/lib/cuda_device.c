@@ -144,6 +144,8 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 		break;
 	case 31: /* CONCURRENT_KERNELS */
 	case 41: /* UNIFIED_ADDRESSING */
+	case 83: /* MANAGED_MEMORY */
+	case 89: /* CONCURRENT_MANAGED_ACCESS */
 	case 102: /* VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED */
 	case 115: /* MEMORY_POOLS_SUPPORTED: cuMemAllocAsync */
 		*value = 1;
@@ -152,7 +154,6 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 	case 18: /* INTEGRATED */
 	case 20: /* COMPUTE_MODE: default */
 	case 35: /* TCC_DRIVER */
-	case 83: /* MANAGED_MEMORY */
 	case 84: /* MULTI_GPU_BOARD */
 	case 103: /* HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED */
 		*value = 0;

@@ -1,19 +1,12 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Linear and stream-ordered memory. It has sizes and addresses and no contents: copies and fills check their
+ * Linear memory, and what pointers stand for. Memory has sizes and addresses and no contents: copies and fills check their
  * ranges and move nothing, and what is copied to the host is zeros.
  */
-#include "cuda_core.h"
+#include "cuda_pool.h"
 
 #include <stdlib.h>
-
-struct allocation {
-	CUdeviceptr ptr;
-	uint64_t bytes; /* as asked for: what may be touched */
-	CUcontext context;
-	struct allocation *next;
-};
 
 #define BUCKETS 4096
 
@@ -25,42 +18,21 @@ static struct allocation **slot(CUdeviceptr ptr)
 }
 _Static_assert(BUCKETS == 1 << (64 - 52), "the hash takes the top bits");
 
-/* Everything is rounded up to 2 MiB. The real driver packs small allocations into such blocks and charges
- * large ones in them, so to the last block its account is the same. */
-static CUresult allocate(CUdeviceptr *ptr, size_t bytes, uint64_t kind)
+CUresult cuda_remember(const struct allocation *from)
 {
-	CUcontext context;
-	uint64_t address, args[GPUSIM_NARGS] = { 0 };
-	TRY(cuda_current(&context));
-	NEED(ptr && bytes);
-	if (bytes > UINT64_MAX - GRANULARITY)
-		return CUDA_ERROR_OUT_OF_MEMORY;
 	struct allocation *a = malloc(sizeof *a);
 	if (!a)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	args[0] = (bytes + GRANULARITY - 1) / GRANULARITY * GRANULARITY;
-	args[1] = context->id;
-	args[2] = kind;
-	CUresult ret = cuda_call(context->device, GPUSIM_OP_ALLOC, args, &address, 1);
-	if (ret) {
-		free(a);
-		return ret;
-	}
-	*a = (struct allocation){ .ptr = address, .bytes = bytes, .context = context };
+	*a = *from;
 	pthread_mutex_lock(&cuda_mu);
-	a->next = *slot(address);
-	*slot(address) = a;
+	a->next = *slot(a->ptr);
+	*slot(a->ptr) = a;
 	pthread_mutex_unlock(&cuda_mu);
-	*ptr = address;
 	return CUDA_SUCCESS;
 }
 
-static CUresult release(CUdeviceptr ptr)
+bool cuda_forget(CUdeviceptr ptr, struct allocation *out)
 {
-	uint64_t args[GPUSIM_NARGS] = { ptr };
-	TRY(cuda_enter());
-	if (!ptr)
-		return CUDA_SUCCESS;
 	pthread_mutex_lock(&cuda_mu);
 	struct allocation **at = slot(ptr), *a;
 	while (*at && (*at)->ptr != ptr)
@@ -69,10 +41,70 @@ static CUresult release(CUdeviceptr ptr)
 	if (a)
 		*at = a->next;
 	pthread_mutex_unlock(&cuda_mu);
-	NEED(a);
-	CUdevice device = a->context->device;
+	if (a)
+		*out = *a;
 	free(a);
-	return cuda_call(device, GPUSIM_OP_FREE, args, NULL, 0);
+	return a;
+}
+
+/* Everything is rounded up to 2 MiB. The real driver packs small allocations into such blocks and charges
+ * large ones in them, so to the last block its account is the same. */
+static CUresult allocate(CUdeviceptr *ptr, size_t bytes)
+{
+	CUcontext context;
+	uint64_t args[GPUSIM_NARGS] = { 0 };
+	TRY(cuda_current(&context));
+	NEED(ptr && bytes);
+	if (bytes > UINT64_MAX - GRANULARITY)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	struct allocation a = { .bytes = bytes, .origin = LINEAR, .context = context, .device = context->device };
+	args[0] = cuda_round(bytes);
+	args[1] = context->id;
+	args[2] = GPUSIM_KIND_LINEAR;
+	TRY(cuda_call(context->device, GPUSIM_OP_ALLOC, args, &a.handle, 1));
+	a.ptr = a.handle;
+	CUresult ret = cuda_remember(&a);
+	if (ret)
+		cuda_call(context->device, GPUSIM_OP_FREE, (const uint64_t[GPUSIM_NARGS]){ a.handle }, NULL, 0);
+	else
+		*ptr = a.ptr;
+	return ret;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
+{
+	return allocate(ptr, bytes);
+}
+
+/* Rows begin at multiples of 512 bytes. */
+CUresult cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, size_t height, unsigned element)
+{
+	size_t row, bytes;
+	NEED(pitch && width && height && (element == 4 || element == 8 || element == 16));
+	if (__builtin_add_overflow(width, (size_t)511, &row) ||
+	    __builtin_mul_overflow(row / 512 * 512, height, &bytes))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	TRY(allocate(ptr, bytes));
+	*pitch = row / 512 * 512;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr ptr)
+{
+	struct allocation a;
+	TRY(cuda_enter());
+	if (!ptr)
+		return CUDA_SUCCESS;
+	NEED(cuda_holds(ptr, 1, &a) && a.ptr == ptr && a.origin != IMPORTED && a.origin != HOST);
+	NEED(cuda_forget(ptr, &a));
+	if (a.origin == IMPORTED_POINTER)
+		return CUDA_SUCCESS;
+	if (a.origin == POOLED)
+		return cuda_pool_put(a.owner, a.handle, a.taken);
+	if (a.origin == MANAGED)
+		cuda_managed_end(&a);
+	const uint64_t args[GPUSIM_NARGS] = { a.handle };
+	return cuda_call(a.device, GPUSIM_OP_FREE, args, NULL, 0);
 }
 
 void cuda_forget_memory(CUcontext context)
@@ -85,15 +117,41 @@ void cuda_forget_memory(CUcontext context)
 				continue;
 			}
 			*at = a->next;
+			if (a->origin == MANAGED)
+				cuda_managed_end(a);
 			free(a);
 		}
 }
 
-/* Finds the allocation that holds [ptr, ptr+bytes). */
-static bool holds(CUdeviceptr ptr, size_t bytes, struct allocation *out)
+void cuda_forget_pooled(CUdevice device)
+{
+	for (int i = 0; i < BUCKETS; i++)
+		for (;;) {
+			pthread_mutex_lock(&cuda_mu);
+			struct allocation **at = &table[i], *a;
+			while (*at && ((*at)->origin != POOLED || (*at)->device != device))
+				at = &(*at)->next;
+			a = *at;
+			if (a)
+				*at = a->next;
+			pthread_mutex_unlock(&cuda_mu);
+			if (!a)
+				break;
+			const uint64_t args[GPUSIM_NARGS] = { a->handle };
+			cuda_call(device, GPUSIM_OP_FREE, args, NULL, 0);
+			free(a);
+		}
+}
+
+bool cuda_holds(CUdeviceptr ptr, size_t bytes, struct allocation *out)
 {
 	bool found = false;
 	pthread_mutex_lock(&cuda_mu);
+	for (struct allocation *a = *slot(ptr); a && !found; a = a->next) /* most often it is the pointer itself */
+		if (a->ptr == ptr && bytes <= a->bytes) {
+			*out = *a;
+			found = true;
+		}
 	for (int i = 0; i < BUCKETS && !found; i++)
 		for (struct allocation *a = table[i]; a && !found; a = a->next)
 			if (ptr >= a->ptr && ptr - a->ptr < a->bytes && bytes <= a->bytes - (ptr - a->ptr)) {
@@ -104,58 +162,13 @@ static bool holds(CUdeviceptr ptr, size_t bytes, struct allocation *out)
 	return found;
 }
 
+/* May [ptr, ptr+bytes) be touched? What is managed comes to the GPU by it. */
 static CUresult check(CUdeviceptr ptr, size_t bytes)
 {
 	struct allocation a;
-	NEED(holds(ptr, bytes, &a) || cuda_mapped(ptr, bytes));
-	return CUDA_SUCCESS;
-}
-
-CUresult cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
-{
-	return allocate(ptr, bytes, GPUSIM_KIND_LINEAR);
-}
-
-CUresult cuMemFree_v2(CUdeviceptr ptr)
-{
-	return release(ptr);
-}
-
-/* Stream-ordered memory is there at once and goes at once: the pool keeps nothing, as with its default
- * release threshold of 0 once the stream has come to rest. */
-static CUresult allocate_async(CUdeviceptr *ptr, size_t bytes, CUstream stream, bool per_thread)
-{
-	uint64_t when;
-	TRY(cuda_stream_busy_until(stream, per_thread, &when));
-	return allocate(ptr, bytes, GPUSIM_KIND_ASYNC);
-}
-
-static CUresult release_async(CUdeviceptr ptr, CUstream stream, bool per_thread)
-{
-	uint64_t when;
-	TRY(cuda_stream_busy_until(stream, per_thread, &when));
-	NEED(ptr);
-	return release(ptr);
-}
-
-CUresult cuMemAllocAsync(CUdeviceptr *ptr, size_t bytes, CUstream stream)
-{
-	return allocate_async(ptr, bytes, stream, false);
-}
-
-CUresult cuMemAllocAsync_ptsz(CUdeviceptr *ptr, size_t bytes, CUstream stream)
-{
-	return allocate_async(ptr, bytes, stream, true);
-}
-
-CUresult cuMemFreeAsync(CUdeviceptr ptr, CUstream stream)
-{
-	return release_async(ptr, stream, false);
-}
-
-CUresult cuMemFreeAsync_ptsz(CUdeviceptr ptr, CUstream stream)
-{
-	return release_async(ptr, stream, true);
+	bool held = cuda_holds(ptr, bytes, &a);
+	NEED(held || cuda_mapped(ptr, bytes));
+	return held && a.origin == MANAGED ? cuda_managed_move(&a, ptr, bytes, true) : CUDA_SUCCESS;
 }
 
 CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
@@ -175,7 +188,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr p
 	CUcontext context;
 	struct allocation a;
 	TRY(cuda_current(&context));
-	if (!holds(ptr, 1, &a))
+	if (!cuda_holds(ptr, 1, &a))
 		return CUDA_ERROR_NOT_FOUND;
 	if (base)
 		*base = a.ptr;

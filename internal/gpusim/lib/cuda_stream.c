@@ -16,6 +16,7 @@ struct CUstream_st {
 	CUcontext context;
 	bool non_blocking;
 	uint64_t done_at;
+	CUgraph capture; /* NULL: it runs what it is given */
 	struct CUstream_st *next;
 };
 
@@ -116,6 +117,34 @@ void cuda_stream_extend(CUstream stream, bool per_thread, uint64_t when)
 	pthread_mutex_unlock(&cuda_mu);
 }
 
+CUresult cuda_stream_capture(CUstream stream, bool per_thread, CUgraph *graph)
+{
+	CUcontext context;
+	TRY(cuda_current(&context));
+	*graph = NULL;
+	if (is_legacy(stream, per_thread))
+		return CUDA_SUCCESS; /* it cannot be captured */
+	pthread_mutex_lock(&cuda_mu);
+	const struct CUstream_st *s = find(stream, per_thread, context);
+	if (s)
+		*graph = s->capture;
+	pthread_mutex_unlock(&cuda_mu);
+	return s ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuda_stream_set_capture(CUstream stream, bool per_thread, CUgraph graph)
+{
+	CUcontext context;
+	TRY(cuda_current(&context));
+	NEED(!is_legacy(stream, per_thread));
+	pthread_mutex_lock(&cuda_mu);
+	struct CUstream_st *s = find(stream, per_thread, context);
+	if (s)
+		s->capture = graph;
+	pthread_mutex_unlock(&cuda_mu);
+	return s ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
 void cuda_forget_streams(CUcontext context)
 {
 	for (struct CUstream_st *s = streams; s; s = s->next)
@@ -145,6 +174,7 @@ CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priori
 		s->context = context;
 		s->non_blocking = flags & CU_STREAM_NON_BLOCKING;
 		s->done_at = 0;
+		s->capture = NULL;
 		*stream = s;
 	}
 	pthread_mutex_unlock(&cuda_mu);

@@ -108,16 +108,23 @@ struct gpusim_response {
 #define GPUSIM_OP_CTX_DESTROY 49
 /* arg0 context id; frees what was allocated in it */
 #define GPUSIM_OP_ALLOC 50
-/* arg0 bytes (the library has rounded up to the granularity), arg1 context id (0: none, VMM), arg2 kind
- *    (GPUSIM_KIND_*) -> vals: address (or VMM handle), unique in the process */
+/* arg0 bytes (the library has rounded up to the granularity), arg1 context id (0: none, not for
+ *    KIND_LINEAR), arg2 kind (GPUSIM_KIND_*) -> vals: address (or VMM handle), unique in the process */
 #define GPUSIM_OP_FREE 51
 /* arg0 address or handle */
 #define GPUSIM_OP_LAUNCH 52
 /* arg0 context id, arg1 blocks, arg2 threads per block, arg3 stream id, arg4 nanoseconds asked for (0: by
  *    the grid's size) -> vals: CLOCK_MONOTONIC nanoseconds at which it will be done */
 
+#define GPUSIM_OP_RESIDE 53
+/* arg0 address of managed memory, arg1 bytes of it that shall be on the GPU -> vals: how many are: fewer where
+ * there is no room. It is charged to no limit, and other allocations push it out */
+#define GPUSIM_OP_FIND 54
+/* arg0 address that any process's memory on this GPU begins at -> vals: bytes */
+
 #define GPUSIM_KIND_LINEAR 1
 #define GPUSIM_KIND_ASYNC 2
 #define GPUSIM_KIND_VMM 3
+#define GPUSIM_KIND_MANAGED 4
 
 #endif

@@ -36,6 +36,8 @@ type holding struct {
 type allocation struct {
 	holding
 	context uint64 // 0: none
+	// managed is the size of managed memory, of which holding is what is on the GPU; 0 for other memory.
+	managed sharing.Bytes
 }
 
 // Open lets process pid hold something on a GPU. It works on a lost GPU, too: each call then answers Lost.

@@ -17,6 +17,9 @@
 //   - A hard limit below present use is refused with Misc; with Dmem it is taken, and refuses what comes after.
 //   - A soft limit is kept and shown, and does nothing.
 //
+// Managed memory is charged to no limit. What of it is on the GPU counts as its process's use, and gives way to any
+// other allocation.
+//
 // A lost GPU answers Lost to everything; what was held on it is gone at once, limits stay. When it comes
 // back it is as after a reset. It executes launches one after the other, whatever their stream.
 //

@@ -11,7 +11,8 @@ import (
 
 // take charges bytes on a part of the GPU to a process in chain, or returns OutOfMemory with nothing changed.
 func (m *Model) take(g *gpu, part int, bytes sharing.Bytes, chain Chain) (holding, error) {
-	if bytes > g.capacity[part].SubFloor(g.used[part]) {
+	room := g.capacity[part].SubFloor(g.used[part])
+	if bytes > room && bytes > room+m.evictable(g, part, nil) { // both are at most the capacity
 		return holding{}, wire.OutOfMemory
 	}
 	h := holding{bytes: bytes, part: part}
@@ -28,6 +29,7 @@ func (m *Model) take(g *gpu, part int, bytes sharing.Bytes, chain Chain) (holdin
 			break
 		}
 	}
+	m.evict(g, part, bytes, nil)
 	g.used[part] += bytes
 	for _, l := range h.charged {
 		l.used += bytes // at most the GPU's memory: cannot wrap
@@ -101,14 +103,15 @@ func (m *Model) DestroyContext(id ClientID, context uint64) error {
 }
 
 // Alloc takes bytes for a process in chain and returns the address, or handle, by which they are freed.
-// Without a context only VMM memory can be had. Errors: Invalid (no bytes, no such kind), NotFound (client
+// Without a context all but linear and managed memory can be had. Managed memory takes only addresses: what
+// is on the GPU is for Reside to say. Errors: Invalid (no bytes, no such kind), NotFound (client
 // or context), OutOfMemory, Lost.
 func (m *Model) Alloc(id ClientID, bytes sharing.Bytes, context uint64, kind wire.Kind, chain Chain) (uint64, error) {
 	c, err := m.client(id)
 	if err != nil {
 		return 0, err
 	}
-	if bytes == 0 || kind < wire.KindLinear || kind > wire.KindVMM {
+	if bytes == 0 || kind < wire.KindLinear || kind > wire.KindManaged {
 		return 0, wire.Invalid
 	}
 	part, err := c.partOf(context, kind)
@@ -118,16 +121,18 @@ func (m *Model) Alloc(id ClientID, bytes sharing.Bytes, context uint64, kind wir
 	if len(c.contexts)+len(c.allocs) >= maxObjects {
 		return 0, wire.OutOfMemory
 	}
-	h, err := m.take(c.gpu, part, bytes, chain)
-	if err != nil {
+	a := &allocation{holding: holding{part: part}, context: context}
+	if kind == wire.KindManaged {
+		a.managed = bytes
+	} else if a.holding, err = m.take(c.gpu, part, bytes, chain); err != nil {
 		return 0, err
 	}
 	at, ok := c.gpu.place.get(bytes)
 	if !ok {
-		c.gpu.release(&h)
+		c.gpu.release(&a.holding)
 		return 0, wire.OutOfMemory
 	}
-	c.allocs[at] = &allocation{holding: h, context: context}
+	c.allocs[at] = a
 	return at, nil
 }
 
@@ -137,7 +142,7 @@ func (c *client) partOf(context uint64, kind wire.Kind) (int, error) {
 	if h, ok := c.contexts[context]; ok {
 		return h.part, nil
 	}
-	if context != 0 || kind != wire.KindVMM {
+	if context != 0 || kind == wire.KindLinear || kind == wire.KindManaged {
 		return 0, wire.NotFound
 	}
 	var first uint64

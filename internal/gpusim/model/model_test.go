@@ -57,7 +57,7 @@ func TestAllocRefuses(t *testing.T) {
 	}{
 		"no bytes":             {p.id, 0, p.ctx, wire.KindLinear, wire.Invalid},
 		"no kind":              {p.id, 1, p.ctx, 0, wire.Invalid},
-		"unknown kind":         {p.id, 1, p.ctx, 4, wire.Invalid},
+		"unknown kind":         {p.id, 1, p.ctx, 5, wire.Invalid},
 		"no context":           {p.id, 1, 0, wire.KindLinear, wire.NotFound},
 		"another's context":    {p.id, 1, other.ctx, wire.KindLinear, wire.NotFound},
 		"unknown client":       {99, 1, p.ctx, wire.KindLinear, wire.NotFound},

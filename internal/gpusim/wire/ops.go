@@ -49,6 +49,8 @@ const (
 	OpAlloc        Op = 50
 	OpFree         Op = 51
 	OpLaunch       Op = 52
+	OpReside       Op = 53
+	OpFind         Op = 54
 )
 
 // Kind says by which interface memory was allocated.
@@ -56,9 +58,10 @@ type Kind uint64
 
 // The kinds of allocation.
 const (
-	KindLinear Kind = 1
-	KindAsync  Kind = 2
-	KindVMM    Kind = 3
+	KindLinear  Kind = 1 // lives in a context
+	KindAsync   Kind = 2 // a pool's, which needs no context
+	KindVMM     Kind = 3 // needs no context either
+	KindManaged Kind = 4 // addresses alone: memory comes with OpReside
 )
 
 // Status is an answer's outcome. Every Status but OK is an error, so that code inside the daemon can return

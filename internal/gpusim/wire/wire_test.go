@@ -52,8 +52,9 @@ func TestNumbersEqualTheHeader(t *testing.T) {
 		"OP_MIG_PROFILE": uint64(OpMIGProfile), "OP_MIG_INSTANCES": uint64(OpMIGInstances),
 		"OP_SET_LIMIT": uint64(OpSetLimit), "OP_GET_LIMIT": uint64(OpGetLimit), "OP_RECOVERY": uint64(OpRecovery),
 		"OP_CTX_CREATE": uint64(OpCtxCreate), "OP_CTX_DESTROY": uint64(OpCtxDestroy), "OP_ALLOC": uint64(OpAlloc),
-		"OP_FREE": uint64(OpFree), "OP_LAUNCH": uint64(OpLaunch),
+		"OP_FREE": uint64(OpFree), "OP_LAUNCH": uint64(OpLaunch), "OP_RESIDE": uint64(OpReside), "OP_FIND": uint64(OpFind),
 		"KIND_LINEAR": uint64(KindLinear), "KIND_ASYNC": uint64(KindAsync), "KIND_VMM": uint64(KindVMM),
+		"KIND_MANAGED": uint64(KindManaged),
 	}
 	if d := cmp.Diff(want, defines(t)); d != "" {
 		t.Errorf("package wire and protocol.h differ (-go +header):\n%s", d)

@@ -3,33 +3,14 @@
  *
  * cudacheck NAME: one scenario against libcuda.so.1; ends with 1 and the place at the first surprise.
  */
-#include "check.h"
-#include "cuda_abi.h"
+#include "cuda.h"
 
 #include <pthread.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#define MIB ((uint64_t)1 << 20)
-
 static const CUmemAllocationProp prop = { .type = 1, .location = { 1, 0 } };
-
-static size_t free_now(void)
-{
-	size_t free, total;
-	EQ(CALL(cuMemGetInfo_v2)(&free, &total), 0);
-	return free;
-}
-
-static CUcontext start(void)
-{
-	CUcontext c;
-	EQ(CALL(cuInit)(0), 0);
-	EQ(CALL(cuDevicePrimaryCtxRetain)(&c, 0), 0);
-	EQ(CALL(cuCtxSetCurrent)(c), 0);
-	return c;
-}
 
 /* Prints what is visible: for the tests of CUDA_VISIBLE_DEVICES and of masked sockets. */
 static void devices(void)

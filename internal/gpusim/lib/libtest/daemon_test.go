@@ -25,6 +25,7 @@ const (
 	h100Total    = 81559 * mib
 	h100Reserved = 550 * mib
 	h100Context  = 500 * mib
+	oom          = "CUDA_ERROR_OUT_OF_MEMORY"
 )
 
 // node runs the real daemon and returns its directory.
@@ -136,13 +137,18 @@ func TestDaemonScenarios(t *testing.T) {
 				t.Errorf("%s on %s: exit %d\n%s", name, driver, r.code, r.errout)
 			}
 		}
+		for _, name := range []string{"pitched", "managed", "pools", "arrays", "graphs", "overhead", "host", "sharing"} {
+			if r := program(t, dir, nil, "check/cudamem", name); r.code != 0 {
+				t.Errorf("%s on %s: exit %d\n%s", name, driver, r.code, r.errout)
+			}
+		}
 		eventually(t, "memory back", func() bool { return len(holders(t, dir)) == 0 })
 	}
 }
 
 func TestDaemonGpuload(t *testing.T) {
 	dir := node(t, "h100x8", "r615")
-	for _, api := range []string{"linear", "async", "vmm"} {
+	for _, api := range []string{"linear", "async", "vmm", "pitched", "pool", "array", "graph", "module"} {
 		r := program(t, dir, nil, "gpuload", "--json", "--api", api, "--alloc", "90GiB", "--step", "1GiB")
 		got := parse(t, r.out)
 		// what fits beside the context, in whole GiB
@@ -237,13 +243,28 @@ func TestDaemonLimit(t *testing.T) {
 	if want := fmt.Sprintf("0\n0 soft=0 hard=%d used=0\n0 soft=0 hard=%d used=0\n", 10*gib, 10*gib); out.String() != want {
 		t.Fatalf("set the limit: %q, want %q", out, want)
 	}
-	for _, api := range []string{"linear", "async", "vmm"} {
+	const none = ""
+	for api, want := range map[string]struct {
+		allocated, free uint64
+		err             string
+	}{
+		"linear": {9 * gib, gib - h100Context, oom}, "async": {9 * gib, gib - h100Context, oom},
+		"vmm": {9 * gib, gib - h100Context, oom}, "pitched": {9 * gib, gib - h100Context, oom},
+		"pool": {9 * gib, gib - h100Context, oom}, "array": {9 * gib, gib - h100Context, oom},
+		"graph": {9 * gib, gib - h100Context, oom}, "module": {9 * gib, gib - h100Context, oom},
+		"heap":    {9 * gib, gib - h100Context - 2*mib, oom}, // and the module that asks for it
+		"context": {19 * h100Context, 10*gib - 20*h100Context, oom},
+		"managed": {12 * gib, 10*gib - h100Context, none}, // no driver charges it to a limit
+	} {
 		cmd, out, _ := command(t, dir, nil, "gpuload", "--json", "--api", api, "--alloc", "12GiB", "--step", "1GiB")
 		inside(t, cmd, group)
 		_ = cmd.Run() // its status is looked at next
-		got := parse(t, out.String())
-		if code := cmd.ProcessState.ExitCode(); code != 9 || got[0].Allocated != 9*gib || *got[0].Error != "CUDA_ERROR_OUT_OF_MEMORY" ||
-			*got[0].Total != 10*gib || *got[0].Free != gib-h100Context {
+		got, met := parse(t, out.String()), none
+		if got[0].Error != nil {
+			met = *got[0].Error
+		}
+		if code := cmd.ProcessState.ExitCode(); (code == 9) != (want.err == oom) || got[0].Allocated != want.allocated || met != want.err ||
+			*got[0].Total != 10*gib || *got[0].Free != want.free {
 			t.Errorf("%s in the cgroup: exit %d, %s", api, code, out)
 		}
 	}

@@ -284,7 +284,7 @@ func (g *gpu) do(cl *client, minor int, r wire.Request) ([]uint64, string, error
 		}
 		return nil, "", nil
 	case wire.OpAlloc:
-		if r.Args[0]%(2*mib) != 0 || (wire.Kind(r.Args[2]) != wire.KindVMM && !cl.ctx[r.Args[1]]) {
+		if r.Args[0]%(2*mib) != 0 || (wire.Kind(r.Args[2]) == wire.KindLinear && !cl.ctx[r.Args[1]]) {
 			return nil, "", wire.Invalid
 		}
 		at, err := g.take(cl, r.Args[0], r.Args[1])

@@ -1,0 +1,230 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The ways to take memory. Each leaves nothing behind when it fails.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "load.h"
+
+static CUresult take_linear(struct load *l, struct piece *p)
+{
+	return l->cuda.alloc(&p->ptr, p->bytes);
+}
+
+static void give_linear(struct load *l, struct piece *p)
+{
+	l->cuda.free(p->ptr);
+}
+
+static CUresult take_async(struct load *l, struct piece *p)
+{
+	TRY(l->cuda.alloc_async(&p->ptr, p->bytes, NULL));
+	return l->cuda.stream_sync(NULL);
+}
+
+static void give_async(struct load *l, struct piece *p)
+{
+	l->cuda.free_async(p->ptr, NULL);
+}
+
+static CUresult take_vmm(struct load *l, struct piece *p)
+{
+	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					   .location = { CU_MEM_LOCATION_TYPE_DEVICE, l->device } };
+	const CUmemAccessDesc access = { .location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	size_t unit;
+	TRY(l->cuda.granularity(&unit, &prop, 0));
+	p->bytes = (p->bytes + unit - 1) / unit * unit;
+	TRY(l->cuda.create(&p->handle, p->bytes, &prop, 0));
+	CUresult ret = l->cuda.reserve(&p->ptr, p->bytes, 0, 0, 0);
+	if (!ret && !(ret = l->cuda.map(p->ptr, p->bytes, 0, p->handle, 0)) &&
+	    !(ret = l->cuda.set_access(p->ptr, p->bytes, &access, 1)))
+		return CUDA_SUCCESS;
+	if (p->ptr) {
+		l->cuda.unmap(p->ptr, p->bytes);
+		l->cuda.unreserve(p->ptr, p->bytes);
+	}
+	l->cuda.release_handle(p->handle);
+	return ret;
+}
+
+static void give_vmm(struct load *l, struct piece *p)
+{
+	l->cuda.unmap(p->ptr, p->bytes);
+	l->cuda.unreserve(p->ptr, p->bytes);
+	l->cuda.release_handle(p->handle);
+}
+
+/* Rows of 64 KiB, so that the pitch adds nothing; a smaller piece is one row. */
+#define ROW ((size_t)64 << 10)
+
+static CUresult take_pitched(struct load *l, struct piece *p)
+{
+	size_t pitch, width = p->bytes < ROW ? p->bytes : ROW;
+	return l->cuda.alloc_pitch(&p->ptr, &pitch, width, (p->bytes + width - 1) / width, 16);
+}
+
+/* What does not fit on the GPU stays with the host, and is no error. */
+static CUresult take_managed(struct load *l, struct piece *p)
+{
+	TRY(l->cuda.alloc_managed(&p->ptr, p->bytes, CU_MEM_ATTACH_GLOBAL));
+	CUresult ret = l->cuda.prefetch(p->ptr, p->bytes, l->device, NULL);
+	if (!ret)
+		ret = l->cuda.ctx_sync();
+	if (ret)
+		l->cuda.free(p->ptr);
+	return ret;
+}
+
+static CUresult take_pool(struct load *l, struct piece *p)
+{
+	const CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				       .location = { CU_MEM_LOCATION_TYPE_DEVICE, l->device } };
+	cuuint64_t all = UINT64_MAX;
+	if (!l->pool) {
+		TRY(l->cuda.pool_create(&l->pool, &props));
+		TRY(l->cuda.pool_set(l->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+	}
+	TRY(l->cuda.alloc_from_pool(&p->ptr, p->bytes, l->pool, NULL));
+	return l->cuda.stream_sync(NULL);
+}
+
+/* Rows of 64 KiB in layers of equal height, within what a GPU allows of each side. */
+static CUresult take_array(struct load *l, struct piece *p)
+{
+	const size_t texel = 16, most = 16384;
+	size_t rows = (p->bytes + ROW - 1) / ROW, layers = (rows + most - 1) / most;
+	CUDA_ARRAY3D_DESCRIPTOR desc = { .Width = ROW / texel, .Height = (rows + layers - 1) / layers,
+					 .Depth = layers, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4 };
+	return l->cuda.array_create(&p->array, &desc);
+}
+
+static void give_array(struct load *l, struct piece *p)
+{
+	l->cuda.array_destroy(p->array);
+}
+
+static void drop_graph(struct load *l, struct piece *p)
+{
+	if (p->exec)
+		l->cuda.exec_destroy(p->exec);
+	l->cuda.graph_destroy(p->graph);
+	l->cuda.graph_trim(l->device);
+}
+
+static CUresult take_graph(struct load *l, struct piece *p)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS params = {
+		.poolProps = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+			       .location = { CU_MEM_LOCATION_TYPE_DEVICE, l->device } },
+		.bytesize = p->bytes,
+	};
+	CUgraphNode node;
+	TRY(l->cuda.graph_create(&p->graph, 0));
+	CUresult ret = l->cuda.add_alloc(&node, p->graph, NULL, 0, &params);
+	if (!ret)
+		ret = l->cuda.instantiate(&p->exec, p->graph, 0);
+	if (!ret)
+		ret = l->cuda.graph_launch(p->exec, NULL);
+	if (!ret)
+		ret = l->cuda.stream_sync(NULL);
+	if (ret)
+		drop_graph(l, p);
+	else
+		p->ptr = params.dptr;
+	return ret;
+}
+
+static void give_graph(struct load *l, struct piece *p)
+{
+	l->cuda.free(p->ptr);
+	drop_graph(l, p);
+}
+
+#define PTX ".version 7.0\n.target sm_52\n.address_size 64\n"
+
+static CUresult take_module(struct load *l, struct piece *p)
+{
+	char image[200];
+	snprintf(image, sizeof image, PTX ".visible .global .align 16 .b8 kerf_load[%zu];\n", p->bytes);
+	return l->cuda.module_load(&p->module, image);
+}
+
+static void give_module(struct load *l, struct piece *p)
+{
+	l->cuda.module_unload(p->module);
+}
+
+/* The heap grows by each piece, and a launch is what takes it. It goes with the context. */
+static CUresult take_heap(struct load *l, struct piece *p)
+{
+	CUmodule module;
+	size_t now;
+	if (!l->function) {
+		TRY(l->cuda.module_load(&module, PTX ".visible .entry kerf_nothing()\n{\nret;\n}\n"));
+		TRY(l->cuda.get_function(&l->function, module, "kerf_nothing"));
+	}
+	TRY(l->cuda.get_limit(&now, CU_LIMIT_MALLOC_HEAP_SIZE));
+	TRY(l->cuda.set_limit(CU_LIMIT_MALLOC_HEAP_SIZE, now + p->bytes));
+	CUresult ret = l->cuda.launch(l->function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+	if (!ret)
+		ret = l->cuda.ctx_sync();
+	if (ret)
+		l->cuda.set_limit(CU_LIMIT_MALLOC_HEAP_SIZE, now);
+	return ret;
+}
+
+static void give_heap(struct load *l, struct piece *p)
+{
+	(void)l;
+	(void)p;
+}
+
+/* What a context costs is seen by what is free; where that does not change, it is taken for all of the piece. */
+static CUresult take_context(struct load *l, struct piece *p)
+{
+	size_t before, after, total;
+	TRY(l->cuda.mem_info(&before, &total));
+	TRY(l->cuda.ctx_create(&p->context, 0, l->device));
+	TRY(l->cuda.mem_info(&after, &total));
+	p->counted = before > after ? before - after : p->bytes;
+	return l->cuda.set_current(l->context);
+}
+
+static void give_context(struct load *l, struct piece *p)
+{
+	l->cuda.ctx_destroy(p->context);
+}
+
+static const struct family families[] = {
+	{ "linear", take_linear, give_linear },
+	{ "async", take_async, give_async },
+	{ "vmm", take_vmm, give_vmm },
+	{ "pitched", take_pitched, give_linear },
+	{ "managed", take_managed, give_linear },
+	{ "pool", take_pool, give_async },
+	{ "array", take_array, give_array },
+	{ "graph", take_graph, give_graph },
+	{ "module", take_module, give_module },
+	{ "heap", take_heap, give_heap },
+	{ "context", take_context, give_context },
+};
+enum { FAMILIES = sizeof families / sizeof families[0] };
+
+const struct family *find_api(const char *name)
+{
+	for (int i = 0; i < FAMILIES; i++)
+		if (strcmp(name, families[i].name) == 0)
+			return &families[i];
+	return NULL;
+}
+
+void api_names(char *out, size_t size)
+{
+	size_t n = 0;
+	out[0] = 0;
+	for (int i = 0; i < FAMILIES && n < size; i++)
+		n += (size_t)snprintf(out + n, size - n, "%s%s", i ? ", " : "", families[i].name);
+}

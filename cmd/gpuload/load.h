@@ -1,0 +1,58 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * What a process has taken, and the ways to take it.
+ */
+#ifndef GPULOAD_LOAD_H
+#define GPULOAD_LOAD_H
+
+#include <stddef.h>
+
+#include "driver.h"
+#include "gpuload.h"
+
+struct piece {
+	CUdeviceptr ptr; /* 0: it has no address */
+	size_t bytes;
+	uint64_t counted; /* what it came to, where that is not what was asked for; 0: as asked for */
+	union {
+		CUmemGenericAllocationHandle handle; /* of vmm */
+		CUarray array;
+		CUmodule module;
+		CUcontext context;
+		struct {
+			CUgraph graph;
+			CUgraphExec exec;
+		};
+	};
+	struct piece *next;
+};
+
+struct load {
+	struct driver cuda;
+	CUdevice device;
+	CUcontext context;
+	CUmemoryPool pool;   /* of pool; made by the first piece */
+	CUfunction function; /* of heap; the same */
+	struct piece *pieces;
+	uint64_t allocated;
+	size_t total, free;
+	bool known; /* total and free were read */
+	const char *error; /* a CUDA error's name, or a text; NULL: none */
+};
+
+/* A way to take memory: take fills in p, of which bytes is set, or leaves nothing behind. */
+struct family {
+	const char *name;
+	CUresult (*take)(struct load *l, struct piece *p);
+	void (*give)(struct load *l, struct piece *p);
+};
+
+#define TRY(call)                      \
+	do {                           \
+		CUresult try_ = (call); \
+		if (try_)              \
+			return try_;   \
+	} while (0)
+
+#endif

@@ -1,0 +1,210 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Arrays: memory of a shape, without an address. Sparse arrays and those whose mapping is deferred have no
+ * memory of their own; to map some into them is not simulated.
+ */
+#include "cuda_core.h"
+
+#include <stdlib.h>
+
+#define NO_MEMORY (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)
+#define MAX_LEVELS 32
+
+struct CUarray_st {
+	CUDA_ARRAY3D_DESCRIPTOR desc;
+	uint64_t bytes;
+	uint64_t handle; /* the daemon's; 0: none */
+	CUcontext context;
+	uint64_t context_id; /* of when it was made: a primary context may be another one later */
+	bool level; /* of a mipmapped array, which owns the memory */
+};
+
+struct CUmipmappedArray_st {
+	struct CUarray_st whole;
+	unsigned levels;
+	struct CUarray_st level[MAX_LEVELS];
+};
+
+/* The bytes of one channel of a format; 0 for formats that are not simulated. */
+static uint64_t channel(int format)
+{
+	switch (format) {
+	case 0x01: /* UNSIGNED_INT8 */
+	case 0x08: /* SIGNED_INT8 */
+		return 1;
+	case 0x02: /* UNSIGNED_INT16 */
+	case 0x09: /* SIGNED_INT16 */
+	case 0x10: /* HALF */
+		return 2;
+	case 0x03: /* UNSIGNED_INT32 */
+	case 0x0a: /* SIGNED_INT32 */
+	case 0x20: /* FLOAT */
+		return 4;
+	default:
+		return 0;
+	}
+}
+
+/* The size of an array, of which a height or depth of 0 means that it has no such side. */
+static CUresult size_of(const CUDA_ARRAY3D_DESCRIPTOR *d, uint64_t *bytes)
+{
+	NEED(d->Width && (d->NumChannels == 1 || d->NumChannels == 2 || d->NumChannels == 4));
+	if (!channel(d->Format))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	uint64_t n = channel(d->Format) * d->NumChannels;
+	if (__builtin_mul_overflow(n, d->Width, &n) || __builtin_mul_overflow(n, d->Height ? d->Height : 1, &n) ||
+	    __builtin_mul_overflow(n, d->Depth ? d->Depth : 1, &n))
+		return CUDA_ERROR_INVALID_VALUE;
+	*bytes = n;
+	return CUDA_SUCCESS;
+}
+
+/* Takes memory for an array that is otherwise filled in. */
+static CUresult back(struct CUarray_st *a)
+{
+	TRY(cuda_current(&a->context));
+	a->context_id = a->context->id;
+	if (a->desc.Flags & NO_MEMORY)
+		return CUDA_SUCCESS;
+	if (a->bytes > UINT64_MAX - GRANULARITY)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	const uint64_t args[GPUSIM_NARGS] = { cuda_round(a->bytes), a->context_id, GPUSIM_KIND_LINEAR };
+	return cuda_call(a->context->device, GPUSIM_OP_ALLOC, args, &a->handle, 1);
+}
+
+static CUresult give_back(const struct CUarray_st *a)
+{
+	const uint64_t args[GPUSIM_NARGS] = { a->handle };
+	if (!a->handle || a->context->id != a->context_id) /* it went with its context */
+		return CUDA_SUCCESS;
+	return cuda_call(a->context->device, GPUSIM_OP_FREE, args, NULL, 0);
+}
+
+CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *desc)
+{
+	CUcontext context;
+	TRY(cuda_current(&context));
+	NEED(array && desc);
+	struct CUarray_st a = { .desc = *desc };
+	TRY(size_of(desc, &a.bytes));
+	CUarray made = malloc(sizeof *made);
+	CUresult ret = made ? back(&a) : CUDA_ERROR_OUT_OF_MEMORY;
+	if (ret) {
+		free(made);
+		return ret;
+	}
+	*made = a;
+	*array = made;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *desc)
+{
+	NEED(desc);
+	const CUDA_ARRAY3D_DESCRIPTOR d = { .Width = desc->Width, .Height = desc->Height, .Format = desc->Format,
+					    .NumChannels = desc->NumChannels };
+	return cuArray3DCreate_v2(array, &d);
+}
+
+CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *desc, CUarray array)
+{
+	TRY(cuda_enter());
+	NEED(desc && array);
+	*desc = array->desc;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *desc, CUarray array)
+{
+	TRY(cuda_enter());
+	NEED(desc && array);
+	*desc = (CUDA_ARRAY_DESCRIPTOR){ .Width = array->desc.Width, .Height = array->desc.Height,
+					 .Format = array->desc.Format, .NumChannels = array->desc.NumChannels };
+	return CUDA_SUCCESS;
+}
+
+CUresult cuArrayDestroy(CUarray array)
+{
+	TRY(cuda_enter());
+	if (!array || array->level)
+		return CUDA_ERROR_INVALID_HANDLE;
+	CUresult ret = give_back(array);
+	free(array);
+	return ret;
+}
+
+/* Only what has no memory of its own may be asked. */
+static CUresult requirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *out, const struct CUarray_st *a, CUdevice device)
+{
+	struct device *d;
+	TRY(cuda_device(device, &d));
+	NEED(out && a && a->desc.Flags & NO_MEMORY);
+	*out = (CUDA_ARRAY_MEMORY_REQUIREMENTS){ .size = cuda_round(a->bytes), .alignment = GRANULARITY };
+	return CUDA_SUCCESS;
+}
+
+CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *out, CUarray array, CUdevice device)
+{
+	return requirements(out, array, device);
+}
+
+CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *out, CUmipmappedArray array,
+					       CUdevice device)
+{
+	return requirements(out, array ? &array->whole : NULL, device);
+}
+
+static size_t half(size_t side)
+{
+	return side > 1 ? side / 2 : side;
+}
+
+/* Each level is half of the one before on every side, down to 1. */
+CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned levels)
+{
+	CUcontext context;
+	TRY(cuda_current(&context));
+	NEED(array && desc && levels && levels <= MAX_LEVELS);
+	CUmipmappedArray m = calloc(1, sizeof *m);
+	if (!m)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult ret = CUDA_SUCCESS;
+	m->levels = levels;
+	m->whole.desc = *desc;
+	CUDA_ARRAY3D_DESCRIPTOR d = *desc;
+	for (unsigned i = 0; i < levels && !ret; i++) {
+		m->level[i] = (struct CUarray_st){ .desc = d, .level = true };
+		ret = size_of(&d, &m->level[i].bytes);
+		if (!ret && __builtin_add_overflow(m->whole.bytes, m->level[i].bytes, &m->whole.bytes))
+			ret = CUDA_ERROR_INVALID_VALUE;
+		d.Width = half(d.Width);
+		d.Height = half(d.Height);
+		d.Depth = half(d.Depth);
+	}
+	if (!ret)
+		ret = back(&m->whole);
+	if (ret)
+		free(m);
+	else
+		*array = m;
+	return ret;
+}
+
+CUresult cuMipmappedArrayGetLevel(CUarray *level, CUmipmappedArray array, unsigned n)
+{
+	TRY(cuda_enter());
+	NEED(level && array && n < array->levels);
+	*level = &array->level[n];
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMipmappedArrayDestroy(CUmipmappedArray array)
+{
+	TRY(cuda_enter());
+	if (!array)
+		return CUDA_ERROR_INVALID_HANDLE;
+	CUresult ret = give_back(&array->whole);
+	free(array);
+	return ret;
+}

@@ -1,0 +1,103 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
+	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+func (p process) managed(bytes sharing.Bytes, chain Chain) uint64 {
+	p.t.Helper()
+	at, err := p.m.Alloc(p.id, bytes, p.ctx, wire.KindManaged, chain)
+	wantErr(p.t, err, nil)
+	return at
+}
+
+func (p process) reside(at uint64, bytes, want sharing.Bytes) {
+	p.t.Helper()
+	got, err := p.m.Reside(p.id, at, bytes)
+	wantErr(p.t, err, nil)
+	if got != want {
+		p.t.Fatalf("%d MiB are on the GPU, want %d", got/mib, want/mib)
+	}
+}
+
+func (p process) holds(want sharing.Bytes) {
+	p.t.Helper()
+	list, err := p.m.Processes(0)
+	wantErr(p.t, err, nil)
+	for _, q := range list {
+		if q.PID == p.m.clients[p.id].pid && q.Bytes != want {
+			p.t.Fatalf("process %d holds %d MiB, want %d", q.PID, q.Bytes/mib, want/mib)
+		}
+	}
+}
+
+// Managed memory counts as its process's while it is on the GPU, and for no limit.
+func TestManagedMemoryIsChargedToNoLimit(t *testing.T) {
+	m := testMachine(t, "t4x4", machine.Dmem)
+	setLimit(t, m, inA, gib)
+	p := open(t, m, 0, 1, inA)
+	at := p.managed(4*gib, inA)
+	p.holds(120 * mib)
+	p.reside(at, 3*gib, 3*gib)
+	p.holds(3*gib + 120*mib)
+	if l, err := m.GetLimit(0, inA); err != nil || l.Used != 120*mib {
+		t.Errorf("charged %+v, %v, want the context alone", l, err)
+	}
+	p.reside(at, gib, gib)
+	p.holds(gib + 120*mib)
+	_, err := m.Reside(p.id, at, 5*gib)
+	wantErr(t, err, wire.Invalid)
+	linear := p.alloc(64*mib, nil, nil)
+	_, err = m.Reside(p.id, linear, mib)
+	wantErr(t, err, wire.NotFound)
+	wantErr(t, m.Free(p.id, at), nil)
+	p.holds(184 * mib)
+}
+
+// It makes room for others, and takes what room there is.
+func TestManagedMemoryIsPushedOut(t *testing.T) {
+	m := testMachine(t, "t4x4", machine.Dmem)
+	p := open(t, m, 0, 1, nil)
+	usable := 15360*mib - 266*mib
+	a, b := p.managed(20*gib, nil), p.managed(20*gib, nil)
+	p.reside(a, 20*gib, usable-120*mib)
+	p.reside(b, 10*gib, 10*gib)
+	p.holds(usable)
+	q := open(t, m, 0, 2, nil) // its context has room, too
+	q.alloc(usable-240*mib, nil, nil)
+	p.holds(120 * mib)
+	q.alloc(1, nil, wire.OutOfMemory)
+	p.reside(a, gib, 0)
+	m.Close(q.id, 0)
+	p.reside(a, gib, gib)
+	m.Close(p.id, 0)
+	if got, err := m.Memory(0, nil); err != nil || got.Used != 0 {
+		t.Errorf("after the end %+v, %v", got, err)
+	}
+}
+
+func TestFind(t *testing.T) {
+	m := testMachine(t, "t4x4", machine.Dmem)
+	p := open(t, m, 0, 1, nil)
+	at := p.alloc(3*mib, nil, nil)
+	if got, err := m.Find(0, at); err != nil || got != 3*mib {
+		t.Errorf("found %d, %v", got, err)
+	}
+	for name, f := range map[string]func() (sharing.Bytes, error){
+		"another address": func() (sharing.Bytes, error) { return m.Find(0, at+1) },
+		"another GPU":     func() (sharing.Bytes, error) { return m.Find(1, at) },
+		"managed":         func() (sharing.Bytes, error) { return m.Find(0, p.managed(mib, nil)) },
+	} {
+		if _, err := f(); !errors.Is(err, wire.NotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
