@@ -4,9 +4,12 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/kerf-gpu/kerf/internal/gpusim/control"
+	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
 )
 
 func setCommand() *cobra.Command {
@@ -20,7 +23,13 @@ func setCommand() *cobra.Command {
 			"  xid=N             raise an XID; 79 also loses the GPU; 46, 48, 62, 64, 74, 95, 119, 120 and 140 ask for a reset",
 			"  reset=true        reset the GPU, which nobody may hold",
 			"  util=N|auto       the percent of utilisation reported; auto: as computed from what runs",
-			"  latency=T         by how much answers are late, such as 5ms; 1h is a hang, 0s ends it"),
+			"  latency=T         by how much answers are late, such as 5ms; 1h is a hang, 0s ends it",
+			"  latency.CALL=T    the same for one call alone, such as latency.memory=200ms",
+			"  error.CALL=S      answer a call with an error, such as error.alloc=out-of-memory; none ends it",
+			"  ecc.corrected=N, ecc.uncorrected=N",
+			"                    the counts of memory errors",
+			"  list.PID=L        show a process in NVML's list compute, graphics or mps", "",
+			"CALL is one of "+strings.Join(wire.CallNames(), ", ")+"."),
 		Example: lines("  gpusim set --dir /tmp/sim gpu=0 lost=true", "  gpusim set --dir /tmp/sim gpu=all util=80 latency=5ms"),
 		RunE: func(cmd *cobra.Command, words []string) error {
 			s, err := control.ParseSettings(words)

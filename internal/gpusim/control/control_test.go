@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kerf-gpu/kerf/internal/gpusim/model"
+	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -20,13 +21,20 @@ func ptr[T any](v T) *T { return &v }
 
 func TestParseSettings(t *testing.T) {
 	tests := map[string]Set{
-		"gpu=0 lost=true":     {GPUs: []int{0}, Change: model.Change{Lost: ptr(true)}},
-		"lost=false gpu=all":  {All: true, Change: model.Change{Lost: ptr(false)}},
-		"gpu=3,1 xid=79":      {GPUs: []int{3, 1}, Change: model.Change{XID: ptr(uint64(79))}},
-		"gpu=0 util=80":       {GPUs: []int{0}, Change: model.Change{Util: ptr(80)}},
-		"gpu=0 util=auto":     {GPUs: []int{0}, Change: model.Change{Util: ptr(model.AutoUtil)}},
-		"gpu=0 latency=5ms":   {GPUs: []int{0}, Change: model.Change{Latency: ptr(5 * time.Millisecond)}},
-		"gpu=0 latency=0":     {GPUs: []int{0}, Change: model.Change{Latency: ptr(time.Duration(0))}},
+		"gpu=0 lost=true":    {GPUs: []int{0}, Change: model.Change{Lost: ptr(true)}},
+		"lost=false gpu=all": {All: true, Change: model.Change{Lost: ptr(false)}},
+		"gpu=3,1 xid=79":     {GPUs: []int{3, 1}, Change: model.Change{XID: ptr(uint64(79))}},
+		"gpu=0 util=80":      {GPUs: []int{0}, Change: model.Change{Util: ptr(80)}},
+		"gpu=0 util=auto":    {GPUs: []int{0}, Change: model.Change{Util: ptr(model.AutoUtil)}},
+		"gpu=0 latency=5ms":  {GPUs: []int{0}, Change: model.Change{Latency: ptr(5 * time.Millisecond)}},
+		"gpu=0 latency=0":    {GPUs: []int{0}, Change: model.Change{Latency: ptr(time.Duration(0))}},
+		"gpu=0 latency.alloc=5ms error.free=gpu-is-lost error.launch=none": {GPUs: []int{0}, Change: model.Change{
+			CallLatency: map[wire.Op]time.Duration{wire.OpAlloc: 5 * time.Millisecond},
+			CallStatus:  map[wire.Op]wire.Status{wire.OpFree: wire.Lost, wire.OpLaunch: wire.OK},
+		}},
+		"gpu=0 ecc.corrected=3 list.12=mps": {GPUs: []int{0}, Change: model.Change{
+			ECCCorrected: ptr(uint64(3)), Lists: map[int]wire.List{12: wire.ListMPS},
+		}},
 		"gpu=0 reset=true":    {GPUs: []int{0}, Change: model.Change{Reset: true}},
 		"gpu=0 xid=13 util=0": {GPUs: []int{0}, Change: model.Change{XID: ptr(uint64(13)), Util: ptr(0)}},
 	}
@@ -62,6 +70,13 @@ func TestParseSettingsRefuses(t *testing.T) {
 		"gpu=0 latency=5":               {`latency "5"`},
 		"gpu=0 latency=-5ms":            {`latency "-5ms"`},
 		"gpu=0 latency=25h":             {`latency "25h"`},
+		"gpu=0 latency.nothing=5ms":     {"alloc, ctx-create", "names no call"},
+		"gpu=0 latency.alloc=5":         {`latency.alloc "5"`},
+		"gpu=0 error.alloc=oom":         {`error.alloc "oom"`, "out-of-memory"},
+		"gpu=0 ecc.other=1":             {`ecc.other "1"`},
+		"gpu=0 ecc.corrected=-1":        {`ecc.corrected "-1"`},
+		"gpu=0 list.0=mps":              {`list.0 "mps"`},
+		"gpu=0 list.1=mpsx":             {`list.1 "mpsx"`},
 		"gpu=0 colour=red":              {`colour "red"`, "gpu=N|all"},
 		"gpu=x util=y xid=z a lost=old": {`gpu "x"`, `util "y"`, `xid "z"`, "a has no =", `lost "old"`},
 	}

@@ -15,7 +15,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-const keyList = "gpu=N|all, lost=true|false, reset=true, xid=N, util=N|auto, latency=5ms"
+const keyList = "gpu=N|all, lost=true|false, reset=true, xid=N, util=N|auto, latency=5ms, latency.CALL=5ms, " +
+	"error.CALL=STATUS|none, ecc.corrected=N, ecc.uncorrected=N, list.PID=compute|graphics|mps"
 
 // ParseSettings reads KEY=VALUE words as `gpusim set` takes them. All mistakes are joined; each is a
 // sharing.FieldError. Whether the GPUs exist is for the daemon to say.
@@ -80,15 +81,23 @@ func (s *Set) parse(key, value string) error {
 		}
 		c.Util = &n
 	case "latency":
-		d, err := time.ParseDuration(value)
-		if err != nil || d < 0 || d > model.MaxLatency {
-			return sharing.Invalid(key, value, "write a time with a unit up to "+model.MaxLatency.String()+", such as 5ms; 0s for none", "is not a latency")
+		d, err := parseLatency(key, value)
+		if err != nil {
+			return err
 		}
 		c.Latency = &d
 	default:
-		return sharing.Invalid(key, value, "write "+keyList, "is not a key that can be set")
+		return s.parseDotted(key, value)
 	}
 	return nil
+}
+
+func parseLatency(key, value string) (time.Duration, error) {
+	d, err := time.ParseDuration(value)
+	if err != nil || d < 0 || d > model.MaxLatency {
+		return 0, sharing.Invalid(key, value, "write a time with a unit up to "+model.MaxLatency.String()+", such as 5ms; 0s for none", "is not a latency")
+	}
+	return d, nil
 }
 
 func (s *Set) parseGPUs(value string) error {

@@ -106,8 +106,8 @@ func (c *device) answer(ctx context.Context, packets <-chan []byte) {
 			return
 		case p := <-packets:
 			start := now()
-			resp := c.handle(ctx, p)
-			if c.minor != ctl && c.d.delay(ctx, c.minor, start) != nil {
+			resp, op := c.handle(ctx, p)
+			if c.minor != ctl && c.d.delay(ctx, c.minor, op, start) != nil {
 				return
 			}
 			if ctx.Err() != nil { // a wait that was cut short has no answer
@@ -125,14 +125,14 @@ func (c *device) answer(ctx context.Context, packets <-chan []byte) {
 	}
 }
 
-// handle turns a packet into an answer.
-func (c *device) handle(ctx context.Context, packet []byte) wire.Response {
+// handle turns a packet into an answer, and says what it asked for.
+func (c *device) handle(ctx context.Context, packet []byte) (wire.Response, wire.Op) {
 	req, err := wire.DecodeRequest(packet)
 	switch {
 	case errors.Is(err, wire.ErrVersion):
-		return wire.Response{Status: wire.BadVersion}
+		return wire.Response{Status: wire.BadVersion}, 0
 	case err != nil:
-		return wire.Response{Status: wire.Invalid}
+		return wire.Response{Status: wire.Invalid}, 0
 	}
 	var resp wire.Response
 	if c.minor == ctl {
@@ -141,15 +141,15 @@ func (c *device) handle(ctx context.Context, packet []byte) wire.Response {
 		resp, err = c.gpu(req)
 	}
 	if err == nil {
-		return resp
+		return resp, req.Op
 	}
 	var status wire.Status
 	if !errors.As(err, &status) {
 		if c.peer.gone() {
-			return wire.Response{Status: wire.UnknownError} // it died in between, and nobody reads this
+			return wire.Response{Status: wire.UnknownError}, req.Op // it died in between, and nobody reads this
 		}
 		c.d.log.Warn("request went wrong", "minor", c.minor, "pid", c.peer.pid, "op", uint32(req.Op), "error", err)
 		status = wire.UnknownError
 	}
-	return wire.Response{Status: status}
+	return wire.Response{Status: status}, req.Op
 }

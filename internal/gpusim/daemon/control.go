@@ -142,6 +142,18 @@ func describe(c model.Change) map[string]any {
 	if c.Latency != nil {
 		m["latency"] = *c.Latency
 	}
+	if len(c.CallLatency)+len(c.CallStatus) > 0 {
+		m["call_latency"], m["call_status"] = c.CallLatency, c.CallStatus
+	}
+	if c.ECCCorrected != nil {
+		m["ecc_corrected"] = *c.ECCCorrected
+	}
+	if c.ECCUncorrected != nil {
+		m["ecc_uncorrected"] = *c.ECCUncorrected
+	}
+	if len(c.Lists) > 0 {
+		m["lists"] = c.Lists
+	}
 	return m
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
 	"github.com/kerf-gpu/kerf/internal/gpusim/model"
+	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
 )
 
 // Options say what to simulate, and where.
@@ -97,18 +98,18 @@ func (d *Daemon) notify() {
 	d.changed = make(chan struct{})
 }
 
-// latency returns by how much answers on a GPU's socket are late, and what is closed when that may have
+// latency returns by how much answers to a call on a GPU's socket are late, and what is closed when that may have
 // changed.
-func (d *Daemon) latency(minor int) (time.Duration, <-chan struct{}) {
+func (d *Daemon) latency(minor int, op wire.Op) (time.Duration, <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.model.Latency(minor), d.changed
+	return d.model.Latency(minor) + d.model.CallFault(minor, op).Latency, d.changed // each is at most a day
 }
 
 // delay holds an answer back that was asked for at start. It fails when ctx ends first.
-func (d *Daemon) delay(ctx context.Context, minor int, start time.Duration) error {
+func (d *Daemon) delay(ctx context.Context, minor int, op wire.Op, start time.Duration) error {
 	for {
-		late, changed := d.latency(minor)
+		late, changed := d.latency(minor, op)
 		left := start + late - now()
 		if late == 0 || left <= 0 {
 			return nil

@@ -21,6 +21,9 @@ func (c *device) gpu(req wire.Request) (wire.Response, error) {
 	c.d.mu.Lock()
 	defer c.d.mu.Unlock()
 	c.d.reapFor(req.Op)
+	if f := c.d.model.CallFault(c.minor, req.Op); f.Status != wire.OK {
+		return wire.Response{}, f.Status
+	}
 	switch req.Op {
 	case wire.OpGPUInfo:
 		return c.info()
@@ -31,7 +34,13 @@ func (c *device) gpu(req wire.Request) (wire.Response, error) {
 		gpu, mem, err := c.d.model.Utilization(c.minor, now())
 		return vals(err, gpu, mem)
 	case wire.OpProcesses:
-		return c.processes(req.Args[0])
+		return c.processes(req.Args[0], wire.List(req.Args[1]))
+	case wire.OpProcessUtil:
+		return c.processUtil(req.Args[0])
+	case wire.OpTelemetry:
+		t, err := c.d.model.Telemetry(c.minor, now())
+		return vals(err, t.Power, t.PowerLimit, t.SMClock, t.MaxSMClock, t.MemoryClock, t.MaxMemoryClock, t.Temperature,
+			t.ECC.Corrected, t.ECC.Uncorrected)
 	case wire.OpTopology:
 		level, links, err := c.d.model.Topology(c.minor, small(req.Args[0]))
 		return vals(err, level, links)
@@ -156,19 +165,32 @@ func (d *Daemon) forgetDead() {
 	}
 }
 
-func (c *device) processes(offset uint64) (wire.Response, error) {
-	all, err := c.d.model.Processes(c.minor)
+func (c *device) processes(offset uint64, list wire.List) (wire.Response, error) {
+	all, err := c.d.model.Listed(c.minor, list)
+	return page(err, all, offset, func(p model.Process) []uint64 {
+		return []uint64{uint64(p.PID), uint64(p.Bytes), p.GI, p.CI} // #nosec G115 -- a process id
+	})
+}
+
+func (c *device) processUtil(offset uint64) (wire.Response, error) {
+	all, err := c.d.model.ProcessUtilization(c.minor, now())
+	return page(err, all, offset, func(p model.ProcessUse) []uint64 {
+		return []uint64{uint64(p.PID), uint64(p.GPU), uint64(p.Memory)} // #nosec G115 -- none is negative
+	})
+}
+
+// page answers with the length of a list, and with as many of its entries from offset on as fit.
+func page[T any](err error, all []T, offset uint64, row func(T) []uint64) (wire.Response, error) {
 	if err != nil {
 		return wire.Response{}, err
 	}
 	out := []uint64{uint64(len(all))}
-	const per = 4
-	from := min(offset, uint64(len(all)))
-	for _, p := range all[from:] {
-		if len(out)+per > wire.MaxVals {
+	for _, e := range all[min(offset, uint64(len(all))):] {
+		r := row(e)
+		if len(out)+len(r) > wire.MaxVals {
 			break
 		}
-		out = append(out, uint64(p.PID), uint64(p.Bytes), p.GI, p.CI) // #nosec G115 -- a process id
+		out = append(out, r...)
 	}
 	return wire.Response{Vals: out}, nil
 }

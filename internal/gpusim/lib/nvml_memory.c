@@ -12,8 +12,8 @@ struct memory {
 	uint64_t total, reserved, free, used;
 };
 
-/* Calls each for every process on the GPU; pages through the list, which may change between the pages. */
-static nvmlReturn_t processes(nvmlDevice_t device, nvmlProcessInfo_t **list, unsigned *count)
+/* Lists the processes of one of the three lists; pages through the list, which may change between the pages. */
+static nvmlReturn_t processes(nvmlDevice_t device, uint64_t which, nvmlProcessInfo_t **list, unsigned *count)
 {
 	uint64_t *vals = malloc(GPUSIM_MAX_VALS * sizeof *vals);
 	nvmlReturn_t ret = vals ? NVML_SUCCESS : NVML_ERROR_MEMORY;
@@ -22,7 +22,7 @@ static nvmlReturn_t processes(nvmlDevice_t device, nvmlProcessInfo_t **list, uns
 	*count = 0;
 	while (ret == NVML_SUCCESS && offset < all) {
 		struct gpusim_reply reply = { .vals = vals, .max_vals = GPUSIM_MAX_VALS };
-		ret = nvml_call(device.handle->minor, GPUSIM_OP_PROCESSES, offset, 0, NULL, &reply);
+		ret = nvml_call(device.handle->minor, GPUSIM_OP_PROCESSES, offset, which, NULL, &reply);
 		if (ret != NVML_SUCCESS)
 			break;
 		size_t n = reply.nvals ? (reply.nvals - 1) / 4 : 0;
@@ -65,12 +65,14 @@ static nvmlReturn_t mig_memory(nvmlDevice_t device, struct memory *m)
 	nvmlProcessInfo_t *list;
 	unsigned n;
 	TRY(nvml_instance_of(device, &inst));
-	TRY(processes(device, &list, &n));
 	*m = (struct memory){ .total = inst.memory };
-	for (unsigned i = 0; i < n; i++)
-		if (list[i].usedGpuMemory != GPUSIM_UNKNOWN)
-			m->used += list[i].usedGpuMemory;
-	free(list);
+	for (uint64_t which = GPUSIM_LIST_COMPUTE; which <= GPUSIM_LIST_MPS; which++) {
+		TRY(processes(device, which, &list, &n));
+		for (unsigned i = 0; i < n; i++)
+			if (list[i].usedGpuMemory != GPUSIM_UNKNOWN)
+				m->used += list[i].usedGpuMemory;
+		free(list);
+	}
 	m->free = m->used < m->total ? m->total - m->used : 0;
 	return NVML_SUCCESS;
 }
@@ -139,13 +141,13 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
 
 /* All versions and kinds of the process list agree on how its size is settled: count says how many fit, and
  * when they do not, how many there are. */
-static nvmlReturn_t list_processes(nvmlDevice_t device, unsigned *count, void *out, size_t size)
+static nvmlReturn_t list_processes(nvmlDevice_t device, uint64_t which, unsigned *count, void *out, size_t size)
 {
 	nvmlProcessInfo_t *list;
 	unsigned n;
 	TRY(nvml_resolve(device));
 	NEED(count);
-	TRY(processes(device, &list, &n));
+	TRY(processes(device, which, &list, &n));
 	nvmlReturn_t ret = NVML_SUCCESS;
 	if (n > *count)
 		ret = NVML_ERROR_INSUFFICIENT_SIZE;
@@ -163,34 +165,15 @@ static nvmlReturn_t list_processes(nvmlDevice_t device, unsigned *count, void *o
 _Static_assert(sizeof(nvmlProcessInfo_v1_t) == 16 && sizeof(nvmlProcessInfo_v2_t) == 24, "process info");
 _Static_assert(offsetof(nvmlProcessInfo_v1_t, usedGpuMemory) == offsetof(nvmlProcessInfo_t, usedGpuMemory), "head");
 
-/* Nothing draws on a simulated GPU, and there is no MPS server on it. */
-static nvmlReturn_t no_processes(nvmlDevice_t device, unsigned *count)
-{
-	uint64_t v[2];
-	TRY(nvml_resolve(device));
-	NEED(count);
-	TRY(nvml_vals(device.handle->minor, GPUSIM_OP_UTILIZATION, 0, v, 2)); /* a lost GPU says so here, too */
-	*count = 0;
-	return NVML_SUCCESS;
-}
-
-#define PROCESS_LISTS(version, type)                                                                              \
-	nvmlReturn_t nvmlDeviceGetComputeRunningProcesses##version(nvmlDevice_t device, unsigned int *count, type *out) \
-	{                                                                                                         \
-		return list_processes(device, count, out, sizeof *out);                                           \
-	}                                                                                                         \
-	nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses##version(nvmlDevice_t device, unsigned int *count,      \
-								    type *out)                                    \
-	{                                                                                                         \
-		(void)out;                                                                                        \
-		return no_processes(device, count);                                                               \
-	}                                                                                                         \
-	nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses##version(nvmlDevice_t device, unsigned int *count,    \
-								      type *out)                                  \
-	{                                                                                                         \
-		(void)out;                                                                                        \
-		return no_processes(device, count);                                                               \
+#define PROCESS_LIST(name, type, which)                                                              \
+	nvmlReturn_t name(nvmlDevice_t device, unsigned int *count, type *out)                       \
+	{                                                                                            \
+		return list_processes(device, which, count, out, sizeof *out);                       \
 	}
+#define PROCESS_LISTS(version, type)                                                                 \
+	PROCESS_LIST(nvmlDeviceGetComputeRunningProcesses##version, type, GPUSIM_LIST_COMPUTE)       \
+	PROCESS_LIST(nvmlDeviceGetGraphicsRunningProcesses##version, type, GPUSIM_LIST_GRAPHICS)     \
+	PROCESS_LIST(nvmlDeviceGetMPSComputeRunningProcesses##version, type, GPUSIM_LIST_MPS)
 
 PROCESS_LISTS(, nvmlProcessInfo_v1_t)
 PROCESS_LISTS(_v2, nvmlProcessInfo_v2_t)

@@ -78,7 +78,7 @@ struct gpusim_response {
 #define GPUSIM_OP_UTILIZATION 18
 /* -> vals: gpu percent, memory percent */
 #define GPUSIM_OP_PROCESSES 19
-/* arg0 offset. Processes that have a context. -> vals: count in all, then (host pid, bytes, gpu instance id,
+/* arg0 offset, arg1 which list (GPUSIM_LIST_*). Processes that hold memory. -> vals: count in all, then (host pid, bytes, gpu instance id,
  *    compute instance id) from offset on, as many as fit (bytes GPUSIM_UNKNOWN: not available) */
 #define GPUSIM_OP_TOPOLOGY 20
 /* arg0 other minor -> vals: common ancestor level (NVML_TOPOLOGY_*), NVLinks between the two */
@@ -100,6 +100,17 @@ struct gpusim_response {
  *    has a limit */
 #define GPUSIM_OP_RECOVERY 27
 /* -> vals: recovery action (NVML_GPU_RECOVERY_ACTION_*) */
+
+#define GPUSIM_OP_PROCESS_UTIL 28
+/* arg0 offset -> vals: count in all, then (host pid, gpu percent, memory percent) of the last second from offset
+ *    on, as many as fit: of those that had work in it */
+#define GPUSIM_OP_TELEMETRY 29
+/* -> vals: milliwatts drawn, power limit, SM clock in MHz, its maximum, memory clock, its maximum, degrees
+ *    Celsius, ECC errors corrected, uncorrected (the limits and maxima are 0 where a model does not say them) */
+
+#define GPUSIM_LIST_COMPUTE 0
+#define GPUSIM_LIST_GRAPHICS 1
+#define GPUSIM_LIST_MPS 2
 
 /* What libcuda does, on nvidiaN; the connection is the process's hold on that GPU. */
 #define GPUSIM_OP_CTX_CREATE 48

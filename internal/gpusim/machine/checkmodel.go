@@ -53,6 +53,7 @@ func (c *checker) addModels(docs map[string]modelDoc) {
 func (c *checker) model(field string, doc modelDoc) Model {
 	m := Model{
 		Name: doc.Name, Memory: mib(doc.MemoryMiB), Reserved: mib(doc.ReservedMiB), Context: mib(doc.ContextMiB), BAR1: mib(doc.BAR1MiB),
+		PowerLimit: count(doc.PowerLimitW) * 1000, SMClock: count(doc.SMClockMHz), MemoryClock: count(doc.MemoryClockMHz),
 		SMs: count(doc.SMs), ThreadsPerSM: count(doc.MaxThreadsPerSM),
 		PCIDevice: uint64(doc.PCIDeviceID), PCISubsys: uint64(doc.PCISubsystemID), NVLinks: doc.NVLinks,
 		Architecture: c.choice(field+".architecture", doc.Architecture, architectures()),
@@ -72,6 +73,9 @@ func (c *checker) model(field string, doc modelDoc) Model {
 	c.number(field+".reserved_mib", doc.ReservedMiB, 0, max(0, doc.MemoryMiB-1))
 	c.number(field+".context_mib", doc.ContextMiB, 0, max(0, doc.MemoryMiB-doc.ReservedMiB))
 	c.number(field+".bar1_mib", doc.BAR1MiB, 0, maxMiB)
+	c.number(field+".power_limit_w", doc.PowerLimitW, 0, 10000)
+	c.number(field+".sm_clock_mhz", doc.SMClockMHz, 0, 100000)
+	c.number(field+".memory_clock_mhz", doc.MemoryClockMHz, 0, 100000)
 	c.number(field+".sms", doc.SMs, 1, 4096)
 	c.number(field+".max_threads_per_sm", doc.MaxThreadsPerSM, 32, 4096)
 	c.number(field+".nvlinks", doc.NVLinks, 0, 64)

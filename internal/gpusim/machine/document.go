@@ -51,6 +51,9 @@ type modelDoc struct {
 	BAR1MiB           int          `yaml:"bar1_mib"`
 	SMs               int          `yaml:"sms"`
 	MaxThreadsPerSM   int          `yaml:"max_threads_per_sm"`
+	PowerLimitW       int          `yaml:"power_limit_w"`
+	SMClockMHz        int          `yaml:"sm_clock_mhz"`
+	MemoryClockMHz    int          `yaml:"memory_clock_mhz"`
 	PCIDeviceID       uint32       `yaml:"pci_device_id"`
 	PCISubsystemID    uint32       `yaml:"pci_subsystem_id"`
 	NVLinks           int          `yaml:"nvlinks"`

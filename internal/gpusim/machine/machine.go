@@ -61,6 +61,8 @@ type Model struct {
 	Context              sharing.Bytes // what each context costs
 	BAR1                 sharing.Bytes // the window through which the host sees its memory; 0: not told
 	SMs, ThreadsPerSM    uint64
+	PowerLimit           uint64 // milliwatts; 0: not told, like the two clocks
+	SMClock, MemoryClock uint64 // MHz at most
 	PCIDevice, PCISubsys uint64
 	NVLinks              int
 	// MaxMIG is the number of MIG devices that fit at most, 0 for a GPU without MIG.

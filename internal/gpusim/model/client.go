@@ -20,6 +20,7 @@ const maxObjects = 1 << 20
 type client struct {
 	id       ClientID
 	pid      int
+	list     wire.List // where NVML shows its process
 	gpu      *gpu
 	contexts map[uint64]*holding
 	allocs   map[uint64]*allocation // by address

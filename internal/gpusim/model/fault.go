@@ -68,6 +68,14 @@ type Change struct {
 	Util *int
 	// Latency delays each answer of the GPU.
 	Latency *time.Duration
+	// CallLatency delays the answers to single calls; 0 ends it.
+	CallLatency map[wire.Op]time.Duration
+	// CallStatus answers single calls in the GPU's stead; wire.OK ends it.
+	CallStatus map[wire.Op]wire.Status
+	// ECCCorrected and ECCUncorrected set the counts of memory errors.
+	ECCCorrected, ECCUncorrected *uint64
+	// Lists moves processes, by pid, to one of NVML's lists, until they leave the GPU.
+	Lists map[int]wire.List
 }
 
 // Apply changes all the GPUs, in the order: back on the bus, reset, XID, the rest. It is all or nothing; an
@@ -83,6 +91,13 @@ func (m *Model) Apply(gpus []int, c Change, now time.Duration) error {
 		if c.Reset {
 			if err := m.canReset(i, c.Lost != nil && !*c.Lost); err != nil {
 				return err
+			}
+		}
+	}
+	for _, i := range gpus {
+		for pid := range c.Lists {
+			if !m.on(m.gpus[i], pid) {
+				return sharing.Invalid("list", strconv.Itoa(pid), "write the pid of one that is: see gpusim processes", "is not a process on gpu %d", i)
 			}
 		}
 	}
@@ -103,12 +118,23 @@ func (c Change) check() error {
 		return sharing.Invalid("util", strconv.Itoa(*c.Util), "write 0 to 100, or auto", "is not a percentage")
 	case c.Latency != nil && (*c.Latency < 0 || *c.Latency > MaxLatency):
 		return sharing.Invalid("latency", c.Latency.String(), "write a time from 0s to "+MaxLatency.String(), "is out of range")
+	case c.badCallLatency():
+		return sharing.Invalid("latency", "", "write times from 0s to "+MaxLatency.String(), "of a call is out of range")
 	case lost && c.Reset:
 		return sharing.Invalid("reset", "true", "give one of the two", "does not go together with lost=true")
 	case back && c.XID != nil && *c.XID == xidOffBus:
 		return sharing.Invalid("xid", "79", "give one of the two", "takes the GPU off the bus and does not go together with lost=false")
 	}
 	return nil
+}
+
+func (c Change) badCallLatency() bool {
+	for _, d := range c.CallLatency {
+		if d < 0 || d > MaxLatency {
+			return true
+		}
+	}
+	return false
 }
 
 func (m *Model) canReset(index int, comesBack bool) error {
@@ -142,6 +168,7 @@ func (m *Model) apply(g *gpu, c Change, now time.Duration) {
 	if c.Latency != nil {
 		g.latency = *c.Latency
 	}
+	m.applyCalls(g, c)
 	if (c.Lost != nil && *c.Lost) || (c.XID != nil && *c.XID == xidOffBus) {
 		m.lose(g, now)
 	}

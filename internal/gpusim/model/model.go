@@ -52,13 +52,15 @@ type gpu struct {
 	recovery Recovery
 	util     int // percent that is reported, AutoUtil: computed
 	latency  time.Duration
+	ecc      ECC
+	calls    map[wire.Op]CallFault
 }
 
 // New returns a machine on which nothing runs.
 func New(mach machine.Machine, driver machine.Driver) *Model {
 	m := &Model{machine: mach, driver: driver, clients: map[ClientID]*client{}}
 	for i, hw := range mach.GPUs {
-		g := &gpu{hw: hw, index: i, limits: map[uint64]*limit{}, place: newAddresses(i), util: AutoUtil}
+		g := &gpu{hw: hw, index: i, limits: map[uint64]*limit{}, place: newAddresses(i), util: AutoUtil, calls: map[wire.Op]CallFault{}}
 		if hw.MIG {
 			for _, in := range hw.Instances {
 				g.capacity = append(g.capacity, in.Profile.Memory)

@@ -48,8 +48,18 @@ type Process struct {
 	CI    uint64 // compute instance id, the same
 }
 
-// Processes returns those that hold something on a GPU, by pid and instance. Errors: Invalid, Lost.
+// Processes returns those that hold something on a GPU, by pid and instance, whatever list they stand in.
+// Errors: Invalid, Lost.
 func (m *Model) Processes(index int) ([]Process, error) {
+	return m.processes(index, func(*client) bool { return true })
+}
+
+// Listed is Processes for one of NVML's lists.
+func (m *Model) Listed(index int, list wire.List) ([]Process, error) {
+	return m.processes(index, func(c *client) bool { return c.list == list })
+}
+
+func (m *Model) processes(index int, which func(*client) bool) ([]Process, error) {
 	g, err := m.gpu(index)
 	if err != nil {
 		return nil, err
@@ -57,7 +67,7 @@ func (m *Model) Processes(index int) ([]Process, error) {
 	type key struct{ pid, part int }
 	sum := map[key]sharing.Bytes{}
 	for _, c := range m.clients {
-		if c.gpu != g {
+		if c.gpu != g || !which(c) {
 			continue
 		}
 		for _, h := range c.contexts {

@@ -44,6 +44,8 @@ const (
 	OpSetLimit     Op = 25
 	OpGetLimit     Op = 26
 	OpRecovery     Op = 27
+	OpProcessUtil  Op = 28
+	OpTelemetry    Op = 29
 	OpCtxCreate    Op = 48
 	OpCtxDestroy   Op = 49
 	OpAlloc        Op = 50
@@ -62,6 +64,16 @@ const (
 	KindAsync   Kind = 2 // a pool's, which needs no context
 	KindVMM     Kind = 3 // needs no context either
 	KindManaged Kind = 4 // addresses alone: memory comes with OpReside
+)
+
+// List says in which of NVML's lists of processes one stands.
+type List uint64
+
+// The lists.
+const (
+	ListCompute  List = 0
+	ListGraphics List = 1
+	ListMPS      List = 2
 )
 
 // Status is an answer's outcome. Every Status but OK is an error, so that code inside the daemon can return

@@ -36,6 +36,10 @@ for r in r550 r580 r615; do
 		readelf -lW "$out/$r/$lib" | grep -q 'GNU_STACK.*RW ' || fail "$r/$lib has an executable stack"
 	done
 done
+# Whatever can be had by name can be had through cuGetProcAddress, too.
+while read -r name; do
+	grep -qF "F($name)" "$src/cuda_proc.c" || fail "cuGetProcAddress does not know $name"
+done <"$tmp/cuda-r615"
 # What CUDA has gained since r550 is absent there and nothing else is.
 comm -13 "$tmp/cuda-r550" "$tmp/cuda-r615" | diff -u "$src/cuda-newer-than-r550.txt" - >&2 ||
 	fail "r550/libcuda.so.1 lacks other names than cuda-newer-than-r550.txt lists"

@@ -54,6 +54,12 @@ static void proc(void)
 		{ "cuInit", 13000, 2, "cuInit", 0 },
 		{ "cuGetProcAddress", 11080, 0, "cuGetProcAddress", 0 },
 		{ "cuGetProcAddress", 12000, 0, "cuGetProcAddress_v2", 0 },
+		{ "cuMemPrefetchAsync", 12000, 2, "cuMemPrefetchAsync_ptsz", 0 },
+		{ "cuMemPrefetchAsync", 12020, 2, "cuMemPrefetchAsync_v2_ptsz", 0 },
+		{ "cuMemAllocFromPoolAsync", 11020, 2, "cuMemAllocFromPoolAsync_ptsz", 0 },
+		{ "cuGraphInstantiate", 11040, 0, "cuGraphInstantiate_v2", 0 },
+		{ "cuGraphInstantiate", 12000, 0, "cuGraphInstantiateWithFlags", 0 },
+		{ "cuMemGetMemPool", 13000, 0, driver < 13000 ? NULL : "cuMemGetMemPool", driver < 13000 ? 1 : 0 },
 		{ "cuNoSuchThing", 13000, 0, NULL, 1 },
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -297,6 +303,21 @@ static void orphan(void)
 	printf("%d\n", (int)pid);
 }
 
+/* Has work for ten minutes, and waits to be killed. */
+static void work(void)
+{
+	CUmodule module;
+	CUfunction sleeper;
+	uint64_t ns = 600000000000;
+	void *params[] = { &ns };
+	start();
+	EQ(CALL(cuModuleLoadData)(&module, "image"), 0);
+	EQ(CALL(cuModuleGetFunction)(&sleeper, module, "gpusim_sleep_ns"), 0);
+	EQ(CALL(cuLaunchKernel)(sleeper, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL), 0);
+	for (;;)
+		pause();
+}
+
 static CUcontext shared;
 
 static void *hammer(void *unused)
@@ -333,7 +354,7 @@ int main(int argc, char **argv)
 	} scenarios[] = {
 		{ "devices", devices }, { "proc", proc }, { "context", context }, { "linear", linear }, { "vmm", vmm },
 		{ "launch", launch },	{ "fork", fork_ }, { "threads", threads },
-		{ "orphan", orphan },
+		{ "orphan", orphan },	{ "work", work },
 	};
 	for (size_t i = 0; argc == 2 && i < sizeof scenarios / sizeof scenarios[0]; i++)
 		if (strcmp(argv[1], scenarios[i].name) == 0) {

@@ -223,7 +223,7 @@ static void graphs(void)
 static void overhead(void)
 {
 	CUmodule small, large;
-	CUlibrary library;
+	CUlibrary code;
 	CUkernel kernel;
 	CUfunction f;
 	CUlaunchConfig grid = { 1, 1, 1, 1, 1, 1, 0, NULL, NULL, 0 };
@@ -236,8 +236,8 @@ static void overhead(void)
 	EQ(free_now(), before - 34 * MIB);
 	EQ(CALL(cuModuleLoad)(&large, "/no/such/file"), CUDA_ERROR_FILE_NOT_FOUND);
 	EQ(CALL(cuModuleUnload)(large), 0);
-	EQ(CALL(cuLibraryLoadData)(&library, "image", NULL, NULL, 0, NULL, NULL, 0), 0);
-	EQ(CALL(cuLibraryGetKernel)(&kernel, library, "k"), 0);
+	EQ(CALL(cuLibraryLoadData)(&code, "image", NULL, NULL, 0, NULL, NULL, 0), 0);
+	EQ(CALL(cuLibraryGetKernel)(&kernel, code, "k"), 0);
 	EQ(CALL(cuKernelGetFunction)(&f, kernel), 0);
 	EQ(free_now(), before - 4 * MIB);
 	EQ(CALL(cuCtxSetLimit)(CU_LIMIT_MALLOC_HEAP_SIZE, 72 * MIB), 0);
@@ -250,7 +250,7 @@ static void overhead(void)
 	EQ(free_now(), before - 68 * MIB);
 	EQ(CALL(cuCtxSetLimit)(CU_LIMIT_MALLOC_HEAP_SIZE, before + 16 * MIB), 0);
 	EQ(CALL(cuLaunchKernel)(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_ERROR_OUT_OF_MEMORY);
-	EQ(CALL(cuLibraryUnload)(library), 0);
+	EQ(CALL(cuLibraryUnload)(code), 0);
 	EQ(CALL(cuModuleUnload)(small), 0);
 	EQ(CALL(cuDevicePrimaryCtxReset_v2)(0), 0);
 	start();

@@ -17,6 +17,8 @@ struct limits {
 	unsigned long long soft, hard, used;
 };
 typedef nvmlReturn_t limits_call(nvmlDevice_t, struct limits *);
+/* The header warns of who names this one. */
+typedef nvmlReturn_t temperature_call(nvmlDevice_t, nvmlTemperatureSensors_t, unsigned *);
 
 static nvmlEventSet_t events;
 
@@ -128,6 +130,47 @@ static void command(char *text)
 			printf(" %u:%lld", list[i].pid, (long long)list[i].usedGpuMemory);
 		puts("");
 		free(list);
+	} else if (IS("lists", 1)) {
+		nvmlProcessInfo_t list[8];
+		nvmlDevice_t d = gpu(arg[1]);
+		unsigned n[3] = { 8, 8, 8 };
+		ret = CALL(nvmlDeviceGetComputeRunningProcesses_v3)(d, &n[0], list);
+		ret |= CALL(nvmlDeviceGetGraphicsRunningProcesses_v3)(d, &n[1], list);
+		ret |= CALL(nvmlDeviceGetMPSComputeRunningProcesses_v3)(d, &n[2], list);
+		printf("%d compute=%u graphics=%u mps=%u\n", ret, n[0], n[1], n[2]);
+	} else if (IS("use", 1)) {
+		nvmlProcessUtilizationSample_t s[8];
+		nvmlProcessUtilizationInfo_v1_t v1[8];
+		nvmlProcessesUtilizationInfo_t info = { .version = nvmlProcessesUtilizationInfo_v1,
+							.processSamplesCount = 8, .procUtilArray = v1 };
+		nvmlDevice_t d = gpu(arg[1]);
+		unsigned need = 0, n = 8;
+		int asked = CALL(nvmlDeviceGetProcessUtilization)(d, NULL, &need, 0);
+		ret = CALL(nvmlDeviceGetProcessUtilization)(d, s, &n, 0);
+		nvmlReturn_t ret1 = CALL(nvmlDeviceGetProcessesUtilizationInfo)(d, &info);
+		printf("%d %u %d %u %d %u", asked, need, ret, n, ret1, info.processSamplesCount);
+		for (unsigned i = 0; !ret && !ret1 && i < n; i++)
+			printf(" %u:%s", s[i].pid, s[i].smUtil > 0 && s[i].pid == v1[i].pid ? "busy" : "idle");
+		puts("");
+	} else if (IS("telemetry", 1)) {
+		nvmlDevice_t d = gpu(arg[1]);
+		nvmlEnableState_t ecc, pending;
+		unsigned power = 0, most = 0, sm = 0, memory = 0, degrees = 0;
+		unsigned long long corrected = 0, uncorrected = 0, cache = 9;
+		ret = CALL(nvmlDeviceGetPowerUsage)(d, &power);
+		ret |= CALL(nvmlDeviceGetEnforcedPowerLimit)(d, &most);
+		ret |= CALL(nvmlDeviceGetClockInfo)(d, NVML_CLOCK_SM, &sm);
+		ret |= CALL(nvmlDeviceGetMaxClockInfo)(d, NVML_CLOCK_MEM, &memory);
+		ret |= ((temperature_call *)symbol("nvmlDeviceGetTemperature"))(d, NVML_TEMPERATURE_GPU, &degrees);
+		ret |= CALL(nvmlDeviceGetEccMode)(d, &ecc, &pending);
+		ret |= CALL(nvmlDeviceGetTotalEccErrors)(d, NVML_MEMORY_ERROR_TYPE_CORRECTED, NVML_VOLATILE_ECC, &corrected);
+		ret |= CALL(nvmlDeviceGetMemoryErrorCounter)(d, NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_AGGREGATE_ECC,
+							     NVML_MEMORY_LOCATION_DEVICE_MEMORY, &uncorrected);
+		ret |= CALL(nvmlDeviceGetMemoryErrorCounter)(d, NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_AGGREGATE_ECC,
+							     NVML_MEMORY_LOCATION_L2_CACHE, &cache);
+		printf("%d power=%u/%u sm=%u memory=%u degrees=%u ecc=%d,%llu,%llu,%llu video=%d\n", ret, power, most, sm,
+		       memory, degrees, ecc, corrected, uncorrected, cache,
+		       CALL(nvmlDeviceGetClockInfo)(d, NVML_CLOCK_VIDEO, &sm));
 	} else if (IS("nearest", 2)) {
 		nvmlDevice_t d = gpu(arg[1]);
 		unsigned count = 0;

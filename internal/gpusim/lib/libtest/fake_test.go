@@ -246,6 +246,9 @@ func (g *gpu) do(cl *client, minor int, r wire.Request) ([]uint64, string, error
 	case wire.OpUtilization:
 		return []uint64{30, 10}, "", nil
 	case wire.OpProcesses:
+		if wire.List(r.Args[1]) != wire.ListCompute {
+			return []uint64{0}, "", nil
+		}
 		pids := slices.Sorted(maps.Keys(g.procs))
 		vals := []uint64{uint64(len(pids))}
 		for _, pid := range pids[min(r.Args[0], uint64(len(pids))):] {

@@ -1,0 +1,88 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// parseDotted reads keys of two parts: what to set, and of which call, counter or process.
+func (s *Set) parseDotted(key, value string) error {
+	what, of, _ := strings.Cut(key, ".")
+	c := &s.Change
+	switch what {
+	case "latency", "error":
+		op, ok := wire.Calls()[of]
+		if !ok {
+			return sharing.Invalid(key, value, "write one of "+strings.Join(wire.CallNames(), ", ")+" after the dot", "names no call")
+		}
+		if what == "error" {
+			return s.parseError(key, value, op)
+		}
+		d, err := parseLatency(key, value)
+		if err != nil {
+			return err
+		}
+		if c.CallLatency == nil {
+			c.CallLatency = map[wire.Op]time.Duration{}
+		}
+		c.CallLatency[op] = d
+		return nil
+	case "ecc":
+		return s.parseECC(key, of, value)
+	case "list":
+		return s.parseList(key, of, value)
+	default:
+		return sharing.Invalid(key, value, "write "+keyList, "is not a key that can be set")
+	}
+}
+
+func (s *Set) parseError(key, value string, op wire.Op) error {
+	all := wire.Failures()
+	status, ok := all[value]
+	if !ok && value != "none" {
+		return sharing.Invalid(key, value, "write none, or one of "+strings.Join(slices.Sorted(maps.Keys(all)), ", "), "is not a status")
+	}
+	if s.Change.CallStatus == nil {
+		s.Change.CallStatus = map[wire.Op]wire.Status{}
+	}
+	s.Change.CallStatus[op] = status // none: the zero, which is OK
+	return nil
+}
+
+func (s *Set) parseECC(key, of, value string) error {
+	n, err := strconv.ParseUint(value, 10, 63)
+	switch {
+	case err != nil:
+		return sharing.Invalid(key, value, "write a whole number", "is not a count of errors")
+	case of == "corrected":
+		s.Change.ECCCorrected = &n
+	case of == "uncorrected":
+		s.Change.ECCUncorrected = &n
+	default:
+		return sharing.Invalid(key, value, "write ecc.corrected or ecc.uncorrected", "names no counter")
+	}
+	return nil
+}
+
+func (s *Set) parseList(key, of, value string) error {
+	lists := map[string]wire.List{"compute": wire.ListCompute, "graphics": wire.ListGraphics, "mps": wire.ListMPS}
+	list, ok := lists[value]
+	pid, err := strconv.ParseUint(of, 10, 31)
+	if !ok || err != nil || pid == 0 {
+		return sharing.Invalid(key, value, "write list.PID=compute, graphics or mps", "is not a process and a list")
+	}
+	if s.Change.Lists == nil {
+		s.Change.Lists = map[int]wire.List{}
+	}
+	s.Change.Lists[int(pid)] = list
+	return nil
+}

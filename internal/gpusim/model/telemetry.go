@@ -1,0 +1,123 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
+)
+
+// ProcessUse is a process's share of a GPU's time.
+type ProcessUse struct {
+	PID         int
+	GPU, Memory int // percent of the last second; the memory's is taken to be half of the GPU's
+}
+
+// ProcessUtilization returns the processes that had work on a GPU in the last second, by pid. What Change.Util
+// overrides is the GPU's alone. Errors: Invalid, Lost.
+func (m *Model) ProcessUtilization(index int, now time.Duration) ([]ProcessUse, error) {
+	g, err := m.gpu(index)
+	if err != nil {
+		return nil, err
+	}
+	busy := map[int]time.Duration{}
+	for _, s := range g.busy.spans {
+		c, ok := m.clients[s.client]
+		if d := min(s.to, now) - max(s.from, now-utilWindow); ok && d > 0 {
+			busy[c.pid] += d
+		}
+	}
+	all := make([]ProcessUse, 0, len(busy))
+	for pid, d := range busy {
+		p := int(d * 100 / utilWindow)
+		all = append(all, ProcessUse{PID: pid, GPU: p, Memory: p / 2})
+	}
+	slices.SortFunc(all, func(a, b ProcessUse) int { return cmp.Compare(a.PID, b.PID) })
+	return all, nil
+}
+
+// Telemetry is what a GPU's sensors say. Power and clocks follow its utilisation, from a tenth and a fifth of
+// the most up to it.
+type Telemetry struct {
+	Power, PowerLimit           uint64 // milliwatts
+	SMClock, MaxSMClock         uint64 // MHz
+	MemoryClock, MaxMemoryClock uint64 // MHz
+	Temperature                 uint64 // degrees Celsius
+	ECC                         ECC
+}
+
+// ECC counts memory errors.
+type ECC struct{ Corrected, Uncorrected uint64 }
+
+// Telemetry returns a GPU's sensors' values. Errors: Invalid, Lost.
+func (m *Model) Telemetry(index int, now time.Duration) (Telemetry, error) {
+	percent, _, err := m.Utilization(index, now)
+	if err != nil {
+		return Telemetry{}, err
+	}
+	g := m.gpus[index]
+	model, p := g.hw.Model, uint64(percent) // #nosec G115 -- 0 to 100
+	between := func(most, least uint64) uint64 { return least + (most-least)*p/100 }
+	t := Telemetry{
+		Power: between(model.PowerLimit, model.PowerLimit/10), PowerLimit: model.PowerLimit,
+		SMClock: between(model.SMClock, model.SMClock/5), MaxSMClock: model.SMClock,
+		MemoryClock: model.MemoryClock, MaxMemoryClock: model.MemoryClock,
+		Temperature: between(75, 30), ECC: g.ecc,
+	}
+	return t, nil
+}
+
+// CallFault is what is wrong with one call on a GPU.
+type CallFault struct {
+	// Latency delays the answer, beside the GPU's own.
+	Latency time.Duration
+	// Status is the answer instead of the true one; wire.OK: the true one.
+	Status wire.Status
+}
+
+// CallFault returns what is wrong with a call, nothing for a GPU that does not exist.
+func (m *Model) CallFault(index int, op wire.Op) CallFault {
+	if index < 0 || index >= len(m.gpus) {
+		return CallFault{}
+	}
+	return m.gpus[index].calls[op]
+}
+
+// applyCalls does the part of a Change that is about calls, ECC and lists of processes.
+func (m *Model) applyCalls(g *gpu, c Change) {
+	for op, d := range c.CallLatency {
+		f := g.calls[op]
+		f.Latency = d
+		g.calls[op] = f
+	}
+	for op, s := range c.CallStatus {
+		f := g.calls[op]
+		f.Status = s
+		g.calls[op] = f
+	}
+	if c.ECCCorrected != nil {
+		g.ecc.Corrected = *c.ECCCorrected
+	}
+	if c.ECCUncorrected != nil {
+		g.ecc.Uncorrected = *c.ECCUncorrected
+	}
+	for _, cl := range m.clients {
+		if list, ok := c.Lists[cl.pid]; ok && cl.gpu == g {
+			cl.list = list
+		}
+	}
+}
+
+// on tells whether a process has opened a GPU.
+func (m *Model) on(g *gpu, pid int) bool {
+	for _, c := range m.clients {
+		if c.gpu == g && c.pid == pid {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,34 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Calls returns the operations on GPUs by the names that people use for them.
+func Calls() map[string]Op {
+	return map[string]Op{
+		"info": OpGPUInfo, "memory": OpMemory, "utilization": OpUtilization, "processes": OpProcesses,
+		"process-utilization": OpProcessUtil, "telemetry": OpTelemetry, "topology": OpTopology, "nvlink": OpNVLink,
+		"mig-mode": OpMIGMode, "mig-profile": OpMIGProfile, "mig-instances": OpMIGInstances,
+		"set-limit": OpSetLimit, "get-limit": OpGetLimit, "recovery": OpRecovery,
+		"ctx-create": OpCtxCreate, "ctx-destroy": OpCtxDestroy, "alloc": OpAlloc, "free": OpFree,
+		"launch": OpLaunch, "reside": OpReside, "find": OpFind,
+	}
+}
+
+// CallNames returns the names of Calls, sorted.
+func CallNames() []string { return slices.Sorted(maps.Keys(Calls())) }
+
+// Failures returns the statuses other than OK by their texts with dashes for blanks: "out-of-memory".
+func Failures() map[string]Status {
+	all := map[string]Status{}
+	for s := Invalid; s <= InvalidLimit; s++ {
+		all[strings.ReplaceAll(s.Error(), " ", "-")] = s
+	}
+	return all
+}
