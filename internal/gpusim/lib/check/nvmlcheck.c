@@ -133,23 +133,23 @@ static void command(char *text)
 	} else if (IS("lists", 1)) {
 		nvmlProcessInfo_t list[8];
 		nvmlDevice_t d = gpu(arg[1]);
-		unsigned n[3] = { 8, 8, 8 };
-		ret = CALL(nvmlDeviceGetComputeRunningProcesses_v3)(d, &n[0], list);
-		ret |= CALL(nvmlDeviceGetGraphicsRunningProcesses_v3)(d, &n[1], list);
-		ret |= CALL(nvmlDeviceGetMPSComputeRunningProcesses_v3)(d, &n[2], list);
-		printf("%d compute=%u graphics=%u mps=%u\n", ret, n[0], n[1], n[2]);
+		unsigned found[3] = { 8, 8, 8 };
+		ret = CALL(nvmlDeviceGetComputeRunningProcesses_v3)(d, &found[0], list);
+		ret |= CALL(nvmlDeviceGetGraphicsRunningProcesses_v3)(d, &found[1], list);
+		ret |= CALL(nvmlDeviceGetMPSComputeRunningProcesses_v3)(d, &found[2], list);
+		printf("%d compute=%u graphics=%u mps=%u\n", ret, found[0], found[1], found[2]);
 	} else if (IS("use", 1)) {
 		nvmlProcessUtilizationSample_t s[8];
 		nvmlProcessUtilizationInfo_v1_t v1[8];
 		nvmlProcessesUtilizationInfo_t info = { .version = nvmlProcessesUtilizationInfo_v1,
 							.processSamplesCount = 8, .procUtilArray = v1 };
 		nvmlDevice_t d = gpu(arg[1]);
-		unsigned need = 0, n = 8;
+		unsigned need = 0, got = 8;
 		int asked = CALL(nvmlDeviceGetProcessUtilization)(d, NULL, &need, 0);
-		ret = CALL(nvmlDeviceGetProcessUtilization)(d, s, &n, 0);
+		ret = CALL(nvmlDeviceGetProcessUtilization)(d, s, &got, 0);
 		nvmlReturn_t ret1 = CALL(nvmlDeviceGetProcessesUtilizationInfo)(d, &info);
-		printf("%d %u %d %u %d %u", asked, need, ret, n, ret1, info.processSamplesCount);
-		for (unsigned i = 0; !ret && !ret1 && i < n; i++)
+		printf("%d %u %d %u %d %u", asked, need, ret, got, ret1, info.processSamplesCount);
+		for (unsigned i = 0; !ret && !ret1 && i < got; i++)
 			printf(" %u:%s", s[i].pid, s[i].smUtil > 0 && s[i].pid == v1[i].pid ? "busy" : "idle");
 		puts("");
 	} else if (IS("telemetry", 1)) {
