@@ -37,6 +37,8 @@ func (c *device) gpu(req wire.Request) (wire.Response, error) {
 		return c.processes(req.Args[0], wire.List(req.Args[1]))
 	case wire.OpProcessUtil:
 		return c.processUtil(req.Args[0])
+	case wire.OpComputeMode:
+		return c.computeMode(req.Args[0])
 	case wire.OpTelemetry:
 		t, err := c.d.model.Telemetry(c.minor, now())
 		return vals(err, t.Power, t.PowerLimit, t.SMClock, t.MaxSMClock, t.MemoryClock, t.MaxMemoryClock, t.Temperature,
@@ -128,10 +130,11 @@ func (d *Daemon) reapFor(op wire.Op) {
 	}
 }
 
-// again tries once more when there was no memory but some may have been a dead process's. d.mu is held.
+// again tries once more when there was no memory, or another process, but that may have been a dead one's. d.mu is
+// held.
 func (d *Daemon) again(take func() (uint64, error)) (uint64, error) {
 	v, err := take()
-	if errors.Is(err, wire.OutOfMemory) {
+	if errors.Is(err, wire.OutOfMemory) || errors.Is(err, wire.InUse) {
 		d.reap()
 		v, err = take()
 	}
@@ -177,6 +180,19 @@ func (c *device) processUtil(offset uint64) (wire.Response, error) {
 	return page(err, all, offset, func(p model.ProcessUse) []uint64 {
 		return []uint64{uint64(p.PID), uint64(p.GPU), uint64(p.Memory)} // #nosec G115 -- none is negative
 	})
+}
+
+// computeMode reads the mode, after it was set where the caller wants that.
+func (c *device) computeMode(mode uint64) (wire.Response, error) {
+	if mode != wire.Unknown {
+		err := c.d.model.SetComputeMode(c.minor, c.peer.root, model.ComputeMode(mode))
+		c.d.log.Info("compute mode", "gpu", c.minor, "mode", mode, "pid", c.peer.pid, "error", err)
+		if err != nil {
+			return wire.Response{}, err
+		}
+	}
+	got, err := c.d.model.ComputeMode(c.minor)
+	return vals(err, got)
 }
 
 // page answers with the length of a list, and with as many of its entries from offset on as fit.

@@ -115,6 +115,7 @@ CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device)
 CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 {
 	struct device *d;
+	uint64_t mode;
 	TRY(cuda_device(device, &d));
 	NEED(value);
 	switch (attribute) {
@@ -152,11 +153,14 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 		break;
 	case 17: /* KERNEL_EXEC_TIMEOUT */
 	case 18: /* INTEGRATED */
-	case 20: /* COMPUTE_MODE: default */
 	case 35: /* TCC_DRIVER */
 	case 84: /* MULTI_GPU_BOARD */
 	case 103: /* HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED */
 		*value = 0;
+		break;
+	case 20: /* COMPUTE_MODE */
+		TRY(cuda_call(device, GPUSIM_OP_COMPUTE_MODE, (const uint64_t[GPUSIM_NARGS]){ GPUSIM_UNKNOWN }, &mode, 1));
+		*value = (int)mode;
 		break;
 	case 33: /* PCI_BUS_ID */
 		*value = (int)d->bus;

@@ -1,7 +1,7 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Sensors: who uses how much of a GPU's time, power, clocks, temperature and memory errors.
+ * Sensors: who uses how much of a GPU's time, power, clocks, temperature and memory errors; and the compute mode.
  */
 #include "nvml_core.h"
 
@@ -161,6 +161,24 @@ nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensor
 {
 	NEED(type == NVML_TEMPERATURE_GPU);
 	return number(device, TEMPERATURE, degrees);
+}
+
+nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, nvmlComputeMode_t *mode)
+{
+	uint64_t value;
+	TRY(nvml_gpu(device));
+	NEED(mode);
+	TRY(nvml_vals(device.handle->minor, GPUSIM_OP_COMPUTE_MODE, GPUSIM_UNKNOWN, &value, 1));
+	*mode = (nvmlComputeMode_t)value;
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceSetComputeMode(nvmlDevice_t device, nvmlComputeMode_t mode)
+{
+	uint64_t value;
+	TRY(nvml_gpu(device));
+	NEED((unsigned)mode < NVML_COMPUTEMODE_COUNT);
+	return nvml_vals(device.handle->minor, GPUSIM_OP_COMPUTE_MODE, (uint64_t)mode, &value, 1);
 }
 
 nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, nvmlEnableState_t *current, nvmlEnableState_t *pending)

@@ -108,6 +108,10 @@ struct gpusim_response {
 /* -> vals: milliwatts drawn, power limit, SM clock in MHz, its maximum, memory clock, its maximum, degrees
  *    Celsius, ECC errors corrected, uncorrected (the limits and maxima are 0 where a model does not say them) */
 
+#define GPUSIM_OP_COMPUTE_MODE 30
+/* arg0 NVML_COMPUTEMODE_* to set, for which NO_PERMISSION is possible, or GPUSIM_UNKNOWN to leave it -> vals: the
+ * mode. With EXCLUSIVE_PROCESS and PROHIBITED, CTX_CREATE answers IN_USE */
+
 #define GPUSIM_LIST_COMPUTE 0
 #define GPUSIM_LIST_GRAPHICS 1
 #define GPUSIM_LIST_MPS 2

@@ -47,7 +47,7 @@ func (g *gpu) release(h *holding) {
 
 // CreateContext makes a context for a process in chain, which costs memory. instance is the MIG GPU instance
 // to run on, 0 for the first or, without MIG mode, for the GPU. Errors: OutOfMemory, NotFound (client, or no
-// such instance), Lost.
+// such instance), InUse (the compute mode), Lost.
 func (m *Model) CreateContext(id ClientID, instance uint64, chain Chain) (uint64, error) {
 	c, err := m.client(id)
 	if err != nil {
@@ -55,6 +55,9 @@ func (m *Model) CreateContext(id ClientID, instance uint64, chain Chain) (uint64
 	}
 	part, err := c.gpu.part(instance)
 	if err != nil {
+		return 0, err
+	}
+	if err := m.admits(c); err != nil {
 		return 0, err
 	}
 	if len(c.contexts)+len(c.allocs) >= maxObjects {

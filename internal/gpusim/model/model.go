@@ -52,6 +52,7 @@ type gpu struct {
 	recovery Recovery
 	util     int // percent that is reported, AutoUtil: computed
 	latency  time.Duration
+	mode     ComputeMode
 	ecc      ECC
 	calls    map[wire.Op]CallFault
 }

@@ -13,7 +13,7 @@ import (
 func Calls() map[string]Op {
 	return map[string]Op{
 		"info": OpGPUInfo, "memory": OpMemory, "utilization": OpUtilization, "processes": OpProcesses,
-		"process-utilization": OpProcessUtil, "telemetry": OpTelemetry, "topology": OpTopology, "nvlink": OpNVLink,
+		"process-utilization": OpProcessUtil, "telemetry": OpTelemetry, "compute-mode": OpComputeMode, "topology": OpTopology, "nvlink": OpNVLink,
 		"mig-mode": OpMIGMode, "mig-profile": OpMIGProfile, "mig-instances": OpMIGInstances,
 		"set-limit": OpSetLimit, "get-limit": OpGetLimit, "recovery": OpRecovery,
 		"ctx-create": OpCtxCreate, "ctx-destroy": OpCtxDestroy, "alloc": OpAlloc, "free": OpFree,

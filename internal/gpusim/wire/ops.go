@@ -46,6 +46,7 @@ const (
 	OpRecovery     Op = 27
 	OpProcessUtil  Op = 28
 	OpTelemetry    Op = 29
+	OpComputeMode  Op = 30
 	OpCtxCreate    Op = 48
 	OpCtxDestroy   Op = 49
 	OpAlloc        Op = 50

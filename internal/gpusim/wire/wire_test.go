@@ -51,7 +51,7 @@ func TestNumbersEqualTheHeader(t *testing.T) {
 		"OP_TOPOLOGY": uint64(OpTopology), "OP_NVLINK": uint64(OpNVLink), "OP_MIG_MODE": uint64(OpMIGMode),
 		"OP_MIG_PROFILE": uint64(OpMIGProfile), "OP_MIG_INSTANCES": uint64(OpMIGInstances),
 		"OP_SET_LIMIT": uint64(OpSetLimit), "OP_GET_LIMIT": uint64(OpGetLimit), "OP_RECOVERY": uint64(OpRecovery),
-		"OP_PROCESS_UTIL": uint64(OpProcessUtil), "OP_TELEMETRY": uint64(OpTelemetry),
+		"OP_PROCESS_UTIL": uint64(OpProcessUtil), "OP_TELEMETRY": uint64(OpTelemetry), "OP_COMPUTE_MODE": uint64(OpComputeMode),
 		"LIST_COMPUTE": uint64(ListCompute), "LIST_GRAPHICS": uint64(ListGraphics), "LIST_MPS": uint64(ListMPS),
 		"OP_CTX_CREATE": uint64(OpCtxCreate), "OP_CTX_DESTROY": uint64(OpCtxDestroy), "OP_ALLOC": uint64(OpAlloc),
 		"OP_FREE": uint64(OpFree), "OP_LAUNCH": uint64(OpLaunch), "OP_RESIDE": uint64(OpReside), "OP_FIND": uint64(OpFind),

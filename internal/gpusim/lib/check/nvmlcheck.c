@@ -152,6 +152,12 @@ static void command(char *text)
 		for (unsigned i = 0; !ret && !ret1 && i < got; i++)
 			printf(" %u:%s", s[i].pid, s[i].smUtil > 0 && s[i].pid == v1[i].pid ? "busy" : "idle");
 		puts("");
+	} else if (IS("mode", 1) || IS("mode", 2)) {
+		nvmlDevice_t d = gpu(arg[1]);
+		nvmlComputeMode_t mode = NVML_COMPUTEMODE_COUNT;
+		ret = arg[2] ? CALL(nvmlDeviceSetComputeMode)(d, (nvmlComputeMode_t)atoi(arg[2])) : NVML_SUCCESS;
+		ret = ret ? ret : CALL(nvmlDeviceGetComputeMode)(d, &mode);
+		printf("%d %d\n", ret, mode);
 	} else if (IS("telemetry", 1)) {
 		nvmlDevice_t d = gpu(arg[1]);
 		nvmlEnableState_t ecc, pending;

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -110,5 +111,25 @@ func TestDaemonCallFaults(t *testing.T) {
 	set(t, dir, "gpu=0", "error.alloc=none", "error.telemetry=none", "latency.memory=0s")
 	if r := program(t, dir, nil, "gpuload", "--json", "--alloc", "1MiB"); r.code != 0 {
 		t.Errorf("with all mended: exit %d, %s", r.code, r.out)
+	}
+}
+
+// The compute mode is set by root, read back, and keeps others off the GPU.
+func TestDaemonComputeMode(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("not root: the compute mode is root's")
+	}
+	dir := node(t, "h100x8", "r550")
+	hold(t, dir)
+	got := nvml(t, dir, "init", "mode,0", "mode,0,1", "mode,0,7", "mode,0,3", "mode,0", "mode,1")
+	if want := []string{"0", "0 0", "2 4", "2 4", "0 3", "0 3", "0 0"}; !slices.Equal(got, want) {
+		t.Errorf("modes %q, want %q", got, want)
+	}
+	if r := program(t, dir, nil, "gpuload", "--json"); r.code != 9 || *parse(t, r.out)[0].Error != "CUDA_ERROR_DEVICE_UNAVAILABLE" {
+		t.Errorf("a second process: exit %d, %s", r.code, r.out)
+	}
+	nvml(t, dir, "init", "mode,0,0")
+	if r := program(t, dir, nil, "gpuload", "--json"); r.code != 0 {
+		t.Errorf("with the default mode: exit %d, %s", r.code, r.out)
 	}
 }
