@@ -148,6 +148,7 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 	case 83: /* MANAGED_MEMORY */
 	case 89: /* CONCURRENT_MANAGED_ACCESS */
 	case 102: /* VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED */
+	case 103: /* HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED */
 	case 115: /* MEMORY_POOLS_SUPPORTED: cuMemAllocAsync */
 		*value = 1;
 		break;
@@ -155,7 +156,6 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 	case 18: /* INTEGRATED */
 	case 35: /* TCC_DRIVER */
 	case 84: /* MULTI_GPU_BOARD */
-	case 103: /* HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED */
 		*value = 0;
 		break;
 	case 20: /* COMPUTE_MODE */

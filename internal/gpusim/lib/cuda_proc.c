@@ -131,6 +131,8 @@ static const struct entry table[] = {
 	{ "cuMemGetDefaultMemPool", 13000, F(cuMemGetDefaultMemPool), false },
 	{ "cuMemGetMemPool", 13000, F(cuMemGetMemPool), false },
 	{ "cuMemSetMemPool", 13000, F(cuMemSetMemPool), false },
+	{ "cuMemExportToShareableHandle", 10020, F(cuMemExportToShareableHandle), false },
+	{ "cuMemImportFromShareableHandle", 10020, F(cuMemImportFromShareableHandle), false },
 	{ "cuIpcGetMemHandle", 4010, F(cuIpcGetMemHandle), false },
 	{ "cuIpcOpenMemHandle", 4010, F(cuIpcOpenMemHandle), false },
 	{ "cuIpcOpenMemHandle", 11000, F(cuIpcOpenMemHandle_v2), false },

@@ -8,6 +8,8 @@
 #include "cuda_core.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* Reservations lie where neither the daemon's addresses of linear memory nor the host's are. */
 #define VA_FIRST (UINT64_C(1) << 45)
@@ -19,6 +21,8 @@ struct physical {
 	CUdevice device;
 	unsigned refs; /* held by the program: cuMemCreate and cuMemRetainAllocationHandle less cuMemRelease */
 	unsigned maps;
+	bool shareable; /* made for other processes to import */
+	bool imported;  /* another process's, which is charged for it */
 	struct physical *next;
 };
 
@@ -62,8 +66,9 @@ static CUresult check_prop(const CUmemAllocationProp *prop)
 {
 	struct device *d;
 	NEED(prop && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED);
-	if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE || prop->requestedHandleTypes)
-		return CUDA_ERROR_NOT_SUPPORTED; /* neither host memory nor handles for other processes */
+	if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+	    prop->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+		return CUDA_ERROR_NOT_SUPPORTED; /* neither host memory nor other handles than files */
 	return cuda_device(prop->location.id, &d);
 }
 
@@ -91,7 +96,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
 		free(p);
 		return ret;
 	}
-	*p = (struct physical){ .handle = id, .bytes = bytes, .device = prop->location.id, .refs = 1 };
+	*p = (struct physical){ .handle = id, .bytes = bytes, .device = prop->location.id, .refs = 1,
+				.shareable = prop->requestedHandleTypes != 0 };
 	pthread_mutex_lock(&cuda_mu);
 	p->next = physicals;
 	physicals = p;
@@ -115,7 +121,7 @@ static bool unlink_unused(struct physical *p)
 static CUresult give_back(struct physical *p)
 {
 	uint64_t args[GPUSIM_NARGS] = { p->handle };
-	CUresult ret = cuda_call(p->device, GPUSIM_OP_FREE, args, NULL, 0);
+	CUresult ret = p->imported ? CUDA_SUCCESS : cuda_call(p->device, GPUSIM_OP_FREE, args, NULL, 0);
 	free(p);
 	return ret;
 }
@@ -140,6 +146,78 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 	pthread_mutex_unlock(&cuda_mu);
 	NEED(p);
 	return unused ? give_back(p) : CUDA_SUCCESS;
+}
+
+/* What a file that stands for physical memory holds. */
+struct shared_memory {
+	char magic[16];
+	uint64_t handle;
+	int minor;
+};
+
+#define SHARED_MEMORY "gpusim memory"
+
+CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle, int type,
+				      unsigned long long flags)
+{
+	struct device *d;
+	TRY(cuda_enter());
+	NEED(out && flags == 0 && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	pthread_mutex_lock(&cuda_mu);
+	const struct physical *p = held(handle);
+	bool ok = p && p->shareable;
+	CUdevice device = ok ? p->device : 0;
+	pthread_mutex_unlock(&cuda_mu);
+	NEED(ok);
+	TRY(cuda_device(device, &d));
+	const struct shared_memory s = { .magic = SHARED_MEMORY, .handle = handle, .minor = d->minor };
+	int fd = memfd_create("gpusim-memory", MFD_CLOEXEC);
+	if (fd < 0)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (pwrite(fd, &s, sizeof s, 0) != (ssize_t)sizeof s) {
+		close(fd);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*(int *)out = fd;
+	return CUDA_SUCCESS;
+}
+
+/* Charged to who made it. Unlike on a GPU it goes with that process, also while others have it mapped. */
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *from, int type)
+{
+	struct device *list;
+	struct shared_memory s;
+	uint64_t bytes;
+	TRY(cuda_enter());
+	NEED(handle && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	NEED(pread((int)(intptr_t)from, &s, sizeof s, 0) == (ssize_t)sizeof s);
+	NEED(strncmp(s.magic, SHARED_MEMORY, sizeof s.magic) == 0);
+	int device = cuda_devices(&list) - 1;
+	while (device >= 0 && list[device].minor != s.minor)
+		device--;
+	if (device < 0)
+		return CUDA_ERROR_INVALID_DEVICE;
+	const uint64_t args[GPUSIM_NARGS] = { s.handle };
+	TRY(cuda_call(device, GPUSIM_OP_FIND, args, &bytes, 1));
+	struct physical *p = malloc(sizeof *p);
+	if (!p)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*p = (struct physical){ .handle = s.handle, .bytes = bytes, .device = device, .refs = 1, .imported = true };
+	pthread_mutex_lock(&cuda_mu);
+	struct physical *own = physicals; /* this process's own, or one that it has imported before */
+	while (own && own->handle != s.handle)
+		own = own->next;
+	if (own) {
+		own->refs++;
+	} else {
+		p->next = physicals;
+		physicals = p;
+	}
+	pthread_mutex_unlock(&cuda_mu);
+	if (own)
+		free(p);
+	*handle = s.handle;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)

@@ -6,6 +6,7 @@
  */
 #include "cuda.h"
 
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -270,34 +271,55 @@ static void host(void)
 	EQ(CALL(cuMemFreeHost)(ptr), CUDA_ERROR_INVALID_VALUE);
 }
 
+/* Opens what the parent has open under a number. */
+static int of_parent(int fd)
+{
+	char path[64];
+	snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getppid(), fd);
+	int own = open(path, O_RDONLY);
+	EQ(own >= 0, 1);
+	return own;
+}
+
 /* A child and its parent, each with the driver to itself, over a pipe. */
 static void sharing(void)
 {
 	const CUmemPoolProps props = { .allocType = 1, .handleTypes = 1, .location = { 1, 0 } };
-	struct { CUipcMemHandle ipc; CUmemPoolPtrExportData pointer; } sent;
+	const CUmemAllocationProp prop = { .type = 1, .requestedHandleTypes = 1, .location = { 1, 0 } };
+	const CUmemAccessDesc access = { { 1, 0 }, 3 };
+	struct {
+		CUipcMemHandle ipc;
+		CUmemPoolPtrExportData pointer;
+		int pool, memory;
+	} sent;
+	CUmemGenericAllocationHandle handle, again;
 	CUmemoryPool pool;
 	CUdeviceptr ptr, other;
-	int to[2], fd, status;
+	int to[2], status;
 	EQ(pipe(to), 0);
 	pid_t pid = fork();
 	if (pid == 0) {
 		EQ(read(to[0], &sent, sizeof sent), sizeof sent);
-		EQ(read(to[0], &fd, sizeof fd), sizeof fd);
-		char path[64];
-		snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getppid(), fd);
-		FILE *file = fopen(path, "r");
-		EQ(file != NULL, 1);
+		int fd = of_parent(sent.pool), memory = of_parent(sent.memory);
 		start();
 		size_t before = free_now();
 		EQ(CALL(cuIpcOpenMemHandle_v2)(&ptr, sent.ipc, 1), 0);
 		EQ(CALL(cuMemsetD8_v2)(ptr, 0, 4 * MIB), 0);
 		EQ(CALL(cuMemFree_v2)(ptr), CUDA_ERROR_INVALID_VALUE);
-		EQ(CALL(cuMemPoolImportFromShareableHandle)(&pool, (void *)(intptr_t)fileno(file), 1, 0), 0);
+		EQ(CALL(cuMemPoolImportFromShareableHandle)(&pool, (void *)(intptr_t)fd, 1, 0), 0);
+		EQ(CALL(cuMemImportFromShareableHandle)(&handle, (void *)(intptr_t)fd, 1), CUDA_ERROR_INVALID_VALUE);
 		EQ(CALL(cuMemAllocFromPoolAsync)(&other, MIB, pool, NULL), CUDA_ERROR_INVALID_VALUE);
 		EQ(CALL(cuMemPoolImportPointer)(&other, pool, &sent.pointer), 0);
 		EQ(CALL(cuMemsetD8_v2)(other, 0, 6 * MIB), 0);
 		EQ(CALL(cuMemFreeAsync)(other, NULL), 0);
 		EQ(CALL(cuIpcCloseMemHandle)(ptr), 0);
+		EQ(CALL(cuMemImportFromShareableHandle)(&handle, (void *)(intptr_t)memory, 1), 0);
+		EQ(CALL(cuMemAddressReserve)(&ptr, 8 * MIB, 0, 0, 0), 0);
+		EQ(CALL(cuMemMap)(ptr, 8 * MIB, 0, handle, 0), 0);
+		EQ(CALL(cuMemSetAccess)(ptr, 8 * MIB, &access, 1), 0);
+		EQ(CALL(cuMemsetD8_v2)(ptr, 0, 8 * MIB), 0);
+		EQ(CALL(cuMemUnmap)(ptr, 8 * MIB), 0);
+		EQ(CALL(cuMemRelease)(handle), 0);
 		EQ(CALL(cuIpcCloseMemHandle)(ptr), CUDA_ERROR_INVALID_VALUE);
 		EQ(free_now(), before); /* charged to the parent, and to nobody twice */
 		_exit(0);
@@ -309,11 +331,19 @@ static void sharing(void)
 	EQ(CALL(cuMemPoolCreate)(&pool, &props), 0);
 	EQ(CALL(cuMemAllocFromPoolAsync)(&other, 6 * MIB, pool, NULL), 0);
 	EQ(CALL(cuMemPoolExportPointer)(&sent.pointer, other), 0);
-	EQ(CALL(cuMemPoolExportToShareableHandle)(&fd, pool, 1, 0), 0);
+	EQ(CALL(cuMemPoolExportToShareableHandle)(&sent.pool, pool, 1, 0), 0);
+	EQ(CALL(cuMemCreate)(&handle, 8 * MIB, &prop, 0), 0);
+	EQ(CALL(cuMemExportToShareableHandle)(&sent.memory, handle, 1, 0), 0);
+	EQ(CALL(cuMemImportFromShareableHandle)(&again, (void *)(intptr_t)sent.memory, 1), 0); /* one's own, once more */
+	EQ(again, handle);
+	EQ(CALL(cuMemRelease)(again), 0);
+	size_t before = free_now();
 	EQ(write(to[1], &sent, sizeof sent), sizeof sent);
-	EQ(write(to[1], &fd, sizeof fd), sizeof fd);
 	EQ(waitpid(pid, &status, 0), pid);
 	EQ(status, 0);
+	EQ(free_now(), before); /* the child has given nothing of it back */
+	EQ(CALL(cuMemRelease)(handle), 0);
+	EQ(free_now(), before + 8 * MIB);
 	EQ(CALL(cuMemFree_v2)(ptr), 0);
 }
 
