@@ -327,9 +327,10 @@ static void *hammer(void *unused)
 	for (int i = 0; i < 200; i++) {
 		CUdeviceptr p[4];
 		for (int j = 0; j < 4; j++)
-			EQ(CALL(cuMemAlloc_v2)(&p[j], (uint64_t)(j + 1) * MIB), 0);
+			EQ(j % 2 ? CALL(cuMemAllocAsync)(&p[j], (uint64_t)(j + 1) * MIB, NULL)
+				 : CALL(cuMemAlloc_v2)(&p[j], (uint64_t)(j + 1) * MIB), 0);
 		for (int j = 0; j < 4; j++)
-			EQ(CALL(cuMemFree_v2)(p[j]), 0);
+			EQ(j % 2 ? CALL(cuMemFreeAsync)(p[j], NULL) : CALL(cuMemFree_v2)(p[j]), 0);
 	}
 	return NULL;
 }

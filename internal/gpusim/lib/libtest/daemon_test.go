@@ -273,3 +273,20 @@ func TestDaemonLimit(t *testing.T) {
 		t.Errorf("outside the cgroup: exit %d, %s", r.code, r.out)
 	}
 }
+
+// Whatever way a process took its memory, its death gives it back.
+func TestDaemonDeathOfEachFamily(t *testing.T) {
+	dir := node(t, "a100x8", "r580")
+	for _, api := range []string{"linear", "async", "vmm", "pitched", "managed", "pool", "array", "graph", "module", "heap", "context"} {
+		t.Run(api, func(t *testing.T) {
+			cmd := hold(t, dir, "--api", api)
+			if got := nvml(t, dir, "init", "processes,0,9")[1]; !strings.HasPrefix(got, fmt.Sprintf("0 1 %d:", cmd.Process.Pid)) {
+				t.Errorf("NVML lists %q, want process %d", got, cmd.Process.Pid)
+			}
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "memory back", func() bool { return len(holders(t, dir)) == 0 })
+		})
+	}
+}
