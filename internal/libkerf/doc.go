@@ -1,10 +1,19 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package libkerf knows through which entry points of the CUDA driver a program can get device memory, and
-// what each of them means for a count of it. The knowledge is one file, lib/families.def, which C can include.
+// Package libkerf is the agent's side of counting device memory inside a container, and the knowledge and the memory
+// layout that a counting library in C shares with it.
 //
-// It promises that the file is read strictly: a line that is not understood, a class that does not exist or a
-// name that comes twice is an error. Its tests hold the file to the names that the driver has published from
-// CUDA 11.4 to 13.2. It does not promise that a later driver has no other names: Table.Unknown tells them.
+// The knowledge is lib/families.def: through which entry points of the CUDA driver a program can get device memory,
+// and what each of them means for a count. The file is read strictly, and tests hold it to the names that the
+// driver has published from CUDA 11.4 to 13.2; Table.Unknown tells names of a later driver.
+//
+// The memory is a Region: limits that processes can only read, and counters (lib/region.h, lib/counter.h). It promises
+// that reservations never add up to more than the limit at the time, that one is refused only where there is no room,
+// that no process waits for another, and that Reclaim takes back what dead processes held, at whatever
+// instruction they died.
+//
+// Not promised: that anything is counted. A program that writes to the counters or does not use them gets
+// past them; only the driver's own figures tell, and SetOverhead is where they come in. Nothing preloads a
+// library or makes a Region yet.
 package libkerf

@@ -1,0 +1,49 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package libkerf
+
+// The layout of lib/region.h; a test compares the two.
+const (
+	limitsMagic = 0x314d494c4652454b // "KERFLIM1"
+	usageMagic  = 0x314553554652454b // "KERFUSE1"
+	// MaxDevices is how many GPUs one region can have.
+	MaxDevices = 16
+	// MaxProcesses is how many processes can count in one region at a time.
+	MaxProcesses = 1024
+
+	pidBits = 22
+)
+
+type limitEntry struct {
+	uuid            [16]byte
+	limit, overhead uint64
+}
+
+type limitsPage struct {
+	magic, devices uint64
+	device         [MaxDevices]limitEntry
+}
+
+type slot struct {
+	owner, spare, begun, ended uint64
+	held                       [MaxDevices]uint64
+	_                          [4]uint64
+}
+
+type total struct {
+	bytes uint64
+	_     [7]uint64
+}
+
+type usagePage struct {
+	magic uint64
+	_     [7]uint64
+	total [MaxDevices]total
+	slot  [MaxProcesses]slot
+}
+
+// owner is how a slot names a process: its pid and start time in its own pid namespace.
+func owner(pid int, start uint64) uint64 {
+	return start<<pidBits | uint64(pid)&(1<<pidBits-1) //nolint:gosec // a pid is positive
+}

@@ -1,0 +1,52 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * How a process counts in the region. A total is added to before the slot and taken from after it, so that a process
+ * that dies in between leaves the total too high, never too low, and the agent finds what is too much.
+ */
+#ifndef KERF_COUNTER_H
+#define KERF_COUNTER_H
+
+#include <stdbool.h>
+
+#include "region.h"
+
+/* Takes a slot for a process; NULL: all are taken, and nothing may be allocated. owner is not 0. */
+static inline struct kerf_slot *kerf_claim(struct kerf_usage *u, uint64_t owner)
+{
+	for (int i = 0; i < KERF_SLOTS; i++) {
+		uint64_t none = 0;
+		if (atomic_compare_exchange_strong(&u->slot[i].owner, &none, owner))
+			return &u->slot[i];
+	}
+	return NULL;
+}
+
+/* Books bytes of a device in one step, or books nothing where they would go past the limit. */
+static inline bool kerf_reserve(const struct kerf_limits *l, struct kerf_usage *u, struct kerf_slot *s, int device,
+				uint64_t bytes)
+{
+	_Atomic uint64_t *total = &u->total[device].bytes;
+	bool fits = true;
+	atomic_fetch_add(&s->begun, 1);
+	uint64_t now = atomic_load(total);
+	do {
+		uint64_t limit = atomic_load(&l->device[device].limit), over = atomic_load(&l->device[device].overhead);
+		fits = over <= limit && now <= limit - over && bytes <= limit - over - now;
+	} while (fits && !atomic_compare_exchange_weak(total, &now, now + bytes));
+	if (fits)
+		atomic_fetch_add(&s->held[device], bytes);
+	atomic_fetch_add(&s->ended, 1);
+	return fits;
+}
+
+/* Gives back bytes that kerf_reserve booked. */
+static inline void kerf_return(struct kerf_usage *u, struct kerf_slot *s, int device, uint64_t bytes)
+{
+	atomic_fetch_add(&s->begun, 1);
+	atomic_fetch_sub(&s->held[device], bytes);
+	atomic_fetch_sub(&u->total[device].bytes, bytes);
+	atomic_fetch_add(&s->ended, 1);
+}
+
+#endif

@@ -1,0 +1,60 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The region that a container's processes share with the agent: two files in one folder. "limits" is
+ * written by the agent and mapped read-only by processes; "usage" holds the counters. Every number is a 64-bit word
+ * that is read and written in one step. internal/libkerf/layout.go has the same layout, and a test compares.
+ */
+#ifndef KERF_REGION_H
+#define KERF_REGION_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define KERF_LIMITS_MAGIC 0x314d494c4652454bULL /* "KERFLIM1" */
+#define KERF_USAGE_MAGIC 0x314553554652454bULL  /* "KERFUSE1" */
+#define KERF_DEVICES 16
+#define KERF_SLOTS 1024
+
+struct kerf_limit {
+	unsigned char uuid[16];
+	_Atomic uint64_t limit;    /* bytes */
+	_Atomic uint64_t overhead; /* bytes that the driver holds beyond what is counted */
+};
+
+struct kerf_limits {
+	uint64_t magic;
+	uint64_t devices;
+	struct kerf_limit device[KERF_DEVICES];
+};
+
+/* One process. owner is pid (22 bits) and, above it, start time, in the words of its own pid namespace; 0: free.
+ * A process that adds to or takes from a counter counts begun before and ended after. */
+struct kerf_slot {
+	_Atomic uint64_t owner;
+	uint64_t spare;
+	_Atomic uint64_t begun;
+	_Atomic uint64_t ended;
+	_Atomic uint64_t held[KERF_DEVICES];
+	uint64_t pad[4];
+};
+
+struct kerf_total {
+	_Atomic uint64_t bytes;
+	uint64_t pad[7];
+};
+
+struct kerf_usage {
+	uint64_t magic;
+	uint64_t pad[7];
+	struct kerf_total total[KERF_DEVICES]; /* never less than the sum of what the slots hold */
+	struct kerf_slot slot[KERF_SLOTS];
+};
+
+_Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "64-bit atomics without locks");
+_Static_assert(sizeof(struct kerf_limit) == 32, "kerf_limit");
+_Static_assert(sizeof(struct kerf_slot) == 192, "kerf_slot");
+_Static_assert(sizeof(struct kerf_total) == 64, "kerf_total");
+
+#endif

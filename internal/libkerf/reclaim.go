@@ -1,0 +1,97 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package libkerf
+
+import "sync/atomic"
+
+// settleTries bounds how often Reclaim waits for a moment in which no process is between two counters.
+const settleTries = 1000
+
+// Reclaim gives back what dead processes held: every slot whose owner is not in alive is freed. alive is called
+// after the owners have been read, so that a process that comes meanwhile is safe. Then it takes off the totals what no
+// slot accounts for, which a process leaves that dies between two counters; where processes are between
+// counters at each try, that waits for the next call. It reports how many slots were freed.
+//
+// Only one goroutine of one process may call it at a time.
+func (r *Region) Reclaim(alive func() (map[Process]bool, error)) (freed int, err error) {
+	var owners [MaxProcesses]uint64
+	for i := range owners {
+		owners[i] = atomic.LoadUint64(&r.usage.slot[i].owner)
+	}
+	living, err := alive()
+	if err != nil {
+		return 0, err
+	}
+	named := map[uint64]bool{}
+	for p := range living {
+		named[owner(p.PID, p.Start)] = true
+	}
+	for i := range owners {
+		who := owners[i]
+		if who == 0 || named[who] {
+			continue
+		}
+		s := &r.usage.slot[i]
+		for d := range s.held {
+			subtract(&r.usage.total[d].bytes, atomic.SwapUint64(&s.held[d], 0))
+		}
+		atomic.StoreUint64(&s.begun, 0)
+		atomic.StoreUint64(&s.ended, 0)
+		atomic.StoreUint64(&s.owner, 0)
+		freed++
+	}
+	for range settleTries {
+		if r.settle() {
+			break
+		}
+	}
+	return freed, nil
+}
+
+// settle corrects the totals, and reports false where a process was at a counter meanwhile.
+func (r *Region) settle() bool {
+	before, quiet := r.steps()
+	if !quiet {
+		return false
+	}
+	var sum, totals [MaxDevices]uint64
+	for d := range totals {
+		totals[d] = atomic.LoadUint64(&r.usage.total[d].bytes)
+		for i := range r.usage.slot {
+			sum[d] += atomic.LoadUint64(&r.usage.slot[i].held[d])
+		}
+	}
+	if after, quiet := r.steps(); !quiet || after != before {
+		return false
+	}
+	for d := range totals {
+		if totals[d] > sum[d] {
+			subtract(&r.usage.total[d].bytes, totals[d]-sum[d])
+		}
+	}
+	return true
+}
+
+// steps counts the steps begun by all, and tells whether each of them has ended.
+func (r *Region) steps() (begun uint64, quiet bool) {
+	quiet = true
+	for i := range r.usage.slot {
+		s := &r.usage.slot[i]
+		ended := atomic.LoadUint64(&s.ended)
+		b := atomic.LoadUint64(&s.begun)
+		begun += b
+		quiet = quiet && ended == b
+	}
+	return begun, quiet
+}
+
+// subtract takes n off and stops at 0: what tenants can write is never trusted to be sensible.
+func subtract(word *uint64, n uint64) {
+	for {
+		now := atomic.LoadUint64(word)
+		if atomic.CompareAndSwapUint64(word, now, now-min(n, now)) {
+			return
+		}
+	}
+}

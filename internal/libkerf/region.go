@@ -1,0 +1,195 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package libkerf
+
+import (
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// The region's two files. A container gets the first read-only.
+const (
+	LimitsFile = "limits"
+	UsageFile  = "usage"
+)
+
+// Process is a process as its own pid namespace names it: pid, and start time in clock ticks since boot, field 22
+// of /proc/PID/stat.
+type Process struct {
+	PID   int
+	Start uint64
+}
+
+// Device is a GPU of a region and the cap on it.
+type Device struct {
+	GPU   sharing.GPUID
+	Limit sharing.Bytes
+}
+
+// Usage is what a region counts of one GPU. A tenant can write Used: it is good for show, not for enforcement.
+type Usage struct {
+	GPU                   sharing.GPUID
+	Limit, Overhead, Used sharing.Bytes
+}
+
+// Region is the memory that the processes of one container share with the agent. Its owner closes it.
+type Region struct {
+	limits *limitsPage
+	usage  *usagePage
+	maps   [2][]byte
+	place  map[sharing.GPUID]int
+	gpus   []sharing.GPUID
+}
+
+// Create makes the region's files in dir, which exists and has none, and maps them. Errors: sharing.ErrInvalid
+// (no GPU, more than MaxDevices, one twice, or an id that is none), sharing.ErrConflict (there is a region),
+// sharing.ErrUnavailable (the disk refuses).
+func Create(dir string, devices []Device) (*Region, error) {
+	if len(devices) == 0 || len(devices) > MaxDevices {
+		return nil, fmt.Errorf("create region %q: %d GPUs, want 1 to %d: %w", dir, len(devices), MaxDevices, sharing.ErrInvalid)
+	}
+	limits := &limitsPage{devices: uint64(len(devices))}
+	seen := map[sharing.GPUID]bool{}
+	for i, d := range devices {
+		id, err := hex.DecodeString(strings.ReplaceAll(strings.TrimPrefix(string(d.GPU), "GPU-"), "-", ""))
+		if err != nil || len(id) != 16 || seen[d.GPU] {
+			return nil, fmt.Errorf("create region %q: gpu %q is twice there or has no UUID: %w", dir, d.GPU, sharing.ErrInvalid)
+		}
+		seen[d.GPU] = true
+		limits.device[i].limit = uint64(d.Limit)
+		copy(limits.device[i].uuid[:], id)
+	}
+	limits.magic = limitsMagic
+	usage := &usagePage{magic: usageMagic}
+	for name, page := range map[string][]byte{LimitsFile: bytesOf(limits), UsageFile: bytesOf(usage)} {
+		mode := os.FileMode(0o444)
+		if name == UsageFile {
+			mode = 0o666 // the container's processes, whoever they are, count here
+		}
+		f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+		if os.IsExist(err) {
+			return nil, fmt.Errorf("create region %q: %w: %w", dir, err, sharing.ErrConflict)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("create region %q: %w: %w", dir, err, sharing.ErrUnavailable)
+		}
+		_, err = f.Write(page)
+		if err == nil {
+			err = f.Chmod(mode)
+		}
+		if closed := f.Close(); err == nil {
+			err = closed
+		}
+		if err != nil {
+			return nil, fmt.Errorf("create region %q: %w: %w", dir, err, sharing.ErrUnavailable)
+		}
+	}
+	return Open(dir)
+}
+
+func bytesOf[T any](page *T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(page)), unsafe.Sizeof(*page)) //nolint:gosec // plain words, no pointers
+}
+
+// Open maps a region that an earlier agent made. Errors: sharing.ErrNotFound, sharing.ErrInvalid (no region of
+// this layout).
+func Open(dir string) (*Region, error) {
+	r := &Region{place: map[sharing.GPUID]int{}}
+	var err error
+	if r.maps[0], err = mapFile(filepath.Join(dir, LimitsFile), int(unsafe.Sizeof(*r.limits))); err != nil {
+		return nil, err
+	}
+	if r.maps[1], err = mapFile(filepath.Join(dir, UsageFile), int(unsafe.Sizeof(*r.usage))); err != nil {
+		_ = r.Close()
+		return nil, err
+	}
+	r.limits = (*limitsPage)(unsafe.Pointer(&r.maps[0][0])) //nolint:gosec // the layout is held to region.h by a test
+	r.usage = (*usagePage)(unsafe.Pointer(&r.maps[1][0]))   //nolint:gosec // as above
+	if r.limits.magic != limitsMagic || r.limits.devices > MaxDevices || r.usage.magic != usageMagic {
+		_ = r.Close()
+		return nil, fmt.Errorf("open region %q: not of this layout: %w", dir, sharing.ErrInvalid)
+	}
+	for i := range int(r.limits.devices) {
+		u := r.limits.device[i].uuid
+		id := sharing.GPUID(fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:]))
+		r.gpus = append(r.gpus, id)
+		r.place[id] = i
+	}
+	return r, nil
+}
+
+func mapFile(path string, size int) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open region file %q: %w: %w", path, err, sharing.ErrNotFound)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || info.Size() < int64(size) {
+		return nil, fmt.Errorf("open region file %q: shorter than %d bytes: %w", path, size, sharing.ErrInvalid)
+	}
+	m, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map region file %q: %w: %w", path, err, sharing.ErrUnavailable)
+	}
+	return m, nil
+}
+
+// SetLimit changes the cap on a GPU, for the next reservation of every process. Use above it stays.
+// sharing.ErrNotFound: the region has no such GPU.
+func (r *Region) SetLimit(gpu sharing.GPUID, limit sharing.Bytes) error {
+	i, ok := r.place[gpu]
+	if !ok {
+		return fmt.Errorf("set limit of gpu %q: %w", gpu, sharing.ErrNotFound)
+	}
+	atomic.StoreUint64(&r.limits.device[i].limit, uint64(limit))
+	return nil
+}
+
+// SetOverhead tells how many bytes the driver holds for the container on a GPU beyond what is counted: contexts,
+// modules, pools. They count against the cap. sharing.ErrNotFound: the region has no such GPU.
+func (r *Region) SetOverhead(gpu sharing.GPUID, overhead sharing.Bytes) error {
+	i, ok := r.place[gpu]
+	if !ok {
+		return fmt.Errorf("set overhead of gpu %q: %w", gpu, sharing.ErrNotFound)
+	}
+	atomic.StoreUint64(&r.limits.device[i].overhead, uint64(overhead))
+	return nil
+}
+
+// Usage reads the counters, GPU by GPU in the order of Create.
+func (r *Region) Usage() []Usage {
+	out := make([]Usage, len(r.gpus))
+	for i, gpu := range r.gpus {
+		out[i] = Usage{
+			GPU:      gpu,
+			Limit:    sharing.Bytes(atomic.LoadUint64(&r.limits.device[i].limit)),
+			Overhead: sharing.Bytes(atomic.LoadUint64(&r.limits.device[i].overhead)),
+			Used:     sharing.Bytes(atomic.LoadUint64(&r.usage.total[i].bytes)),
+		}
+	}
+	return out
+}
+
+// Close unmaps the region; its files and what is counted in them stay. Nothing of r may be called afterwards.
+func (r *Region) Close() error {
+	for i, m := range r.maps {
+		if m == nil {
+			continue
+		}
+		r.maps[i] = nil
+		if err := unix.Munmap(m); err != nil {
+			return fmt.Errorf("unmap region: %w", err)
+		}
+	}
+	return nil
+}

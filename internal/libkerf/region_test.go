@@ -1,0 +1,213 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package libkerf
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const (
+	gpu0 = sharing.GPUID("GPU-8f6d1c2a-0b1e-4c55-9d3f-2a7b6c5d4e3f")
+	gpu1 = sharing.GPUID("GPU-00000000-0000-0000-0000-000000000001")
+)
+
+// counter builds the program that counts as C does.
+func counter(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "counter")
+	out, err := exec.CommandContext(t.Context(), "cc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread",
+		"-I", "lib", "-o", program, filepath.Join("testdata", "counter.c")).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return program
+}
+
+func region(t *testing.T, limit sharing.Bytes) (r *Region, files []string) {
+	t.Helper()
+	dir := t.TempDir()
+	r, err := Create(dir, []Device{{gpu0, limit}, {gpu1, 7}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r, []string{filepath.Join(dir, LimitsFile), filepath.Join(dir, UsageFile)}
+}
+
+func nobody() (map[Process]bool, error) { return nil, nil }
+
+func TestLayoutIsTheSameInC(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), counter(t), "layout").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var l limitsPage
+	var u usagePage
+	want := fmt.Sprintln(unsafe.Sizeof(l), unsafe.Offsetof(l.device), unsafe.Offsetof(l.device[0].overhead), unsafe.Sizeof(u),
+		unsafe.Offsetof(u.total), unsafe.Offsetof(u.slot), unsafe.Sizeof(u.slot[0]), unsafe.Offsetof(u.slot[0].begun),
+		unsafe.Offsetof(u.slot[0].held), MaxDevices, MaxProcesses, uint64(limitsMagic), uint64(usageMagic))
+	if d := cmp.Diff(want, string(out)); d != "" {
+		t.Errorf("(-Go +C):\n%s", d)
+	}
+}
+
+func TestCreateAndOpen(t *testing.T) {
+	r, files := region(t, 100)
+	dir := filepath.Dir(files[0])
+	if _, err := Create(dir, []Device{{gpu0, 1}}); !errors.Is(err, sharing.ErrConflict) {
+		t.Errorf("a second region: %v", err)
+	}
+	again, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if err := errors.Join(r.SetLimit(gpu0, 50), r.SetOverhead(gpu1, 3)); err != nil {
+		t.Fatal(err)
+	}
+	want := []Usage{{GPU: gpu0, Limit: 50}, {GPU: gpu1, Limit: 7, Overhead: 3}}
+	if d := cmp.Diff(want, again.Usage()); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if err := r.SetLimit("GPU-x", 1); !errors.Is(err, sharing.ErrNotFound) {
+		t.Errorf("another GPU: %v", err)
+	}
+	for name, devices := range map[string][]Device{
+		"none": nil, "twice": {{gpu0, 1}, {gpu0, 2}}, "no UUID": {{"GPU-12", 1}}, "many": make([]Device, MaxDevices+1),
+	} {
+		if _, err := Create(t.TempDir(), devices); !errors.Is(err, sharing.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Open(t.TempDir()); !errors.Is(err, sharing.ErrNotFound) {
+		t.Errorf("no region: %v", err)
+	}
+}
+
+// 64 processes with 4 threads each, and room for exactly one reservation of each thread: nobody may be refused, and the
+// total may never be past the limit.
+func TestManyProcessesUnderOneLimit(t *testing.T) {
+	const processes, threads, bytes = 64, 4, 1 << 20
+	program := counter(t)
+	r, files := region(t, processes*threads*bytes)
+	var all []*exec.Cmd
+	for range processes {
+		c := exec.CommandContext(t.Context(), program, "load", files[0], files[1], fmt.Sprint(threads), "200", fmt.Sprint(bytes))
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c)
+	}
+	for _, c := range all {
+		if err := c.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+	if freed, err := r.Reclaim(nobody); freed != processes || err != nil || r.Usage()[0].Used != 0 {
+		t.Errorf("freed %d slots, %v, left %v", freed, err, r.Usage()[0])
+	}
+}
+
+func TestKilledProcessesLeaveNothing(t *testing.T) {
+	program := counter(t)
+	r, files := region(t, 1000)
+	for round := range 40 {
+		c := exec.CommandContext(t.Context(), program, "load", files[0], files[1], "4", "0", "7")
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(round%10) * time.Millisecond)
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	}
+	if _, err := r.Reclaim(nobody); err != nil || r.Usage()[0].Used != 0 {
+		t.Errorf("%v, left %v", err, r.Usage()[0])
+	}
+}
+
+// What lives keeps its share; what is dead gives it back; limit and overhead count at once.
+func TestReclaimTellsTheLivingFromTheDead(t *testing.T) {
+	program := counter(t)
+	r, files := region(t, 100)
+	hold := func(bytes int) (*exec.Cmd, string) {
+		c := exec.CommandContext(t.Context(), program, "hold", files[0], files[1], fmt.Sprint(bytes))
+		in, err := c.StdinPipe()
+		out, err2 := c.StdoutPipe()
+		if err := errors.Join(err, err2, c.Start()); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = in.Close(); _ = c.Wait() })
+		said, err := bufio.NewReader(out).ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c, strings.TrimSpace(said)
+	}
+	_, first := hold(60)
+	living := owners(r)
+	if _, second := hold(41); first != "held" || second != "refused" {
+		t.Errorf("60 of 100 %s, 41 more %s", first, second)
+	}
+	alive := func() (map[Process]bool, error) { return living, nil }
+	if _, err := r.Reclaim(alive); err != nil || r.Usage()[0].Used != 60 {
+		t.Errorf("%v, left %v", err, r.Usage()[0])
+	}
+	if err := r.SetOverhead(gpu0, 30); err != nil {
+		t.Fatal(err)
+	}
+	if _, said := hold(11); said != "refused" {
+		t.Errorf("11 past the overhead: %s", said)
+	}
+	if err := r.SetLimit(gpu0, 101); err != nil {
+		t.Fatal(err)
+	}
+	if _, said := hold(11); said != "held" {
+		t.Errorf("11 under the raised limit: %s", said)
+	}
+	if _, err := r.Reclaim(nobody); err != nil || r.Usage()[0].Used != 0 {
+		t.Errorf("%v, left %v", err, r.Usage()[0])
+	}
+}
+
+func owners(r *Region) map[Process]bool {
+	out := map[Process]bool{}
+	for i := range r.usage.slot {
+		if who := r.usage.slot[i].owner; who != 0 {
+			out[Process{PID: int(who & (1<<pidBits - 1)), Start: who >> pidBits}] = true
+		}
+	}
+	return out
+}
+
+// A process that died between total and slot leaves the total too high; no slot tells.
+func TestReclaimFindsWhatNoSlotHolds(t *testing.T) {
+	r, _ := region(t, 100)
+	r.usage.total[0].bytes = 40
+	r.usage.slot[3].owner, r.usage.slot[3].begun = owner(5, 9), 1
+	r.usage.slot[4].owner, r.usage.slot[4].held[0] = owner(6, 9), 10
+	living := func() (map[Process]bool, error) { return map[Process]bool{{PID: 6, Start: 9}: true}, nil }
+	if freed, err := r.Reclaim(living); freed != 1 || err != nil || r.Usage()[0].Used != 10 {
+		t.Errorf("freed %d, %v, left %v", freed, err, r.Usage()[0])
+	}
+	failed := errors.New("no list")
+	if _, err := r.Reclaim(func() (map[Process]bool, error) { return nil, failed }); !errors.Is(err, failed) || r.Usage()[0].Used != 10 {
+		t.Errorf("%v, left %v", err, r.Usage()[0])
+	}
+}
