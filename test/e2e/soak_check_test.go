@@ -276,6 +276,8 @@ func (s *soak) pendingError(p *soakPod, o *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
+	// Each try after a failed one is announced, within the same second.
+	texts = slices.DeleteFunc(texts, func(text string) bool { return strings.HasPrefix(text, "SandboxChanged:") })
 	if len(texts) > 0 && strings.Contains(texts[len(texts)-1], "no room for") {
 		return nil
 	}
