@@ -310,6 +310,24 @@ func (capper) Least() sharing.Bytes { return caps.LeastLimit }
 
 // Apply implements node.Capper.
 func (c capper) Apply(ctx context.Context, dir string, own []sharing.Fragment, others []sharing.GPUID) error {
+	limits := limitsOf(own, others)
+	if len(limits) == 0 {
+		return nil
+	}
+	return c.backend.Apply(ctx, dir, limits)
+}
+
+// Renew implements node.Capper.
+func (c capper) Renew(ctx context.Context, dir string, own []sharing.Fragment, others []sharing.GPUID) error {
+	limits := limitsOf(own, others)
+	if len(limits) == 0 {
+		return nil
+	}
+	return c.backend.Renew(ctx, dir, limits)
+}
+
+// limitsOf are the limits of a grant's fragments, and the least one on all other GPUs. A whole GPU has none.
+func limitsOf(own []sharing.Fragment, others []sharing.GPUID) []caps.Limit {
 	var limits []caps.Limit
 	for _, f := range own {
 		if !f.Whole {
@@ -319,10 +337,7 @@ func (c capper) Apply(ctx context.Context, dir string, own []sharing.Fragment, o
 	for _, id := range others {
 		limits = append(limits, caps.Limit{GPU: id, Memory: caps.LeastLimit})
 	}
-	if len(limits) == 0 {
-		return nil
-	}
-	return c.backend.Apply(ctx, dir, limits)
+	return limits
 }
 
 // Read implements node.Capper.

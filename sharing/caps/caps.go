@@ -51,6 +51,9 @@ type Backend interface {
 	Probe(ctx context.Context, gpu sharing.GPU) Support
 	// Apply puts the limits on the cgroup at dir and reads each back. On error it takes back all that it set.
 	Apply(ctx context.Context, dir string, limits []Limit) error
+	// Renew puts limits on a cgroup whose processes may run already, and reads each back. What is in force stays
+	// in force on every error: processes that run are never let go because one GPU does not answer.
+	Renew(ctx context.Context, dir string, limits []Limit) error
 	// Read returns what is in force for dir on gpu.
 	Read(ctx context.Context, dir string, gpu sharing.GPUID) (Reading, error)
 	// Clear takes the limits off. What is gone already (the cgroup) needs none; a GPU that is lost is told as

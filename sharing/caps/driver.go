@@ -61,25 +61,50 @@ func (d *Driver) Level() sharing.Level { return sharing.LevelDriver }
 // The GPUs are served beside each other. On error all that was or may have been set is cleared, and the error
 // holds both what went wrong and what could not be cleared.
 func (d *Driver) Apply(ctx context.Context, dir string, limits []Limit) error {
-	if err := checkLimits(limits); err != nil {
+	if err := d.mayCap(dir, limits); err != nil {
 		return fmt.Errorf("cap cgroup %q: %w", dir, err)
 	}
-	if err := d.cgroups.Check(dir); err != nil {
-		return fmt.Errorf("cap cgroup %q: %w", dir, err)
-	}
-	if !d.door.HasMemoryLimits() {
-		return fmt.Errorf("cap cgroup %q: the driver has no memory limits: %w", dir, sharing.ErrUnsupported)
-	}
-	ids := make([]sharing.GPUID, len(limits))
-	err := onEach(limits, func(i int, l Limit) error {
-		ids[i] = l.GPU
-		return d.set(ctx, dir, l)
-	})
+	err := d.put(ctx, dir, limits)
 	if err == nil {
 		return nil
 	}
+	ids := make([]sharing.GPUID, 0, len(limits))
+	for _, l := range limits {
+		ids = append(ids, l.GPU)
+	}
 	// The one that failed may be in force all the same, so it is cleared with the others.
 	return fmt.Errorf("cap cgroup %q: %w", dir, errors.Join(err, d.takeBack(ctx, dir, ids)))
+}
+
+// Renew is Apply for a cgroup whose processes may run: all limits are tried, and on error none is taken off. It
+// refuses what Apply refuses.
+func (d *Driver) Renew(ctx context.Context, dir string, limits []Limit) error {
+	err := d.mayCap(dir, limits)
+	if err == nil {
+		err = d.put(ctx, dir, limits)
+	}
+	if err != nil {
+		return fmt.Errorf("renew caps of cgroup %q: %w", dir, err)
+	}
+	return nil
+}
+
+// mayCap refuses what cannot be put on the cgroup, before anything is.
+func (d *Driver) mayCap(dir string, limits []Limit) error {
+	if err := checkLimits(limits); err != nil {
+		return err
+	}
+	if err := d.cgroups.Check(dir); err != nil {
+		return err
+	}
+	if !d.door.HasMemoryLimits() {
+		return fmt.Errorf("the driver has no memory limits: %w", sharing.ErrUnsupported)
+	}
+	return nil
+}
+
+func (d *Driver) put(ctx context.Context, dir string, limits []Limit) error {
+	return onEach(limits, func(_ int, l Limit) error { return d.set(ctx, dir, l) })
 }
 
 // onEach does something for each of all, beside each other, and joins the errors in their order. A container

@@ -177,6 +177,37 @@ func TestApplyTellsOfAFailedUndo(t *testing.T) {
 	}
 }
 
+// A program that runs keeps the caps that it has, and gets those that can be had, when one GPU fails.
+func TestRenewTakesNothingOff(t *testing.T) {
+	lost := errors.New("lost")
+	d := newDoor()
+	b := NewDriver(d, &tree{})
+	if err := b.Apply(t.Context(), dir, three()[:1]); err != nil {
+		t.Fatal(err)
+	}
+	d.setErr = func(gpu sharing.GPUID, _ sharing.Bytes) error {
+		if gpu == "C" {
+			return lost
+		}
+		return nil
+	}
+	if err := b.Renew(t.Context(), dir, three()); !errors.Is(err, lost) {
+		t.Errorf("%v, want the error of C", err)
+	}
+	for _, l := range three()[:2] {
+		if got, err := b.Read(t.Context(), dir, l.GPU); err != nil || got.Cap != l.Memory {
+			t.Errorf("GPU %s: %+v, %v; want a cap of %d", l.GPU, got, err, l.Memory)
+		}
+	}
+	d.setErr = nil
+	if err := b.Renew(t.Context(), dir, three()); err != nil {
+		t.Error(err)
+	}
+	if err := b.Renew(t.Context(), dir, nil); !errors.Is(err, sharing.ErrInvalid) {
+		t.Errorf("no limits: %v", err)
+	}
+}
+
 // The undo must work although the caller's context, which ended the Apply, is over.
 func TestApplyUndoesAfterTheContextEnded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

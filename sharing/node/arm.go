@@ -144,7 +144,7 @@ func (r *Runtime) arm(ctx context.Context, c ledger.Claim, h *holding, att Attac
 	if err := r.opt.Failpoints.Eval("arm-after-record"); err != nil {
 		return Armed{}, err
 	}
-	capped, err := r.applyCaps(ctx, att, c.Level, c.Placement, group.Dir, others)
+	capped, err := r.applyCaps(ctx, att, c.Level, c.Placement, group.Dir, others, false)
 	if err != nil {
 		return Armed{}, err
 	}
@@ -184,7 +184,7 @@ func (r *Runtime) splitGPUs(p sharing.Placement, att Attachment) (own, others []
 
 // applyCaps limits the cgroup on its own GPUs, and to the least on the others so that nothing depends on
 // what the process does about its view of /dev. It reports whether every other GPU is so limited.
-func (r *Runtime) applyCaps(ctx context.Context, att Attachment, level sharing.Level, p sharing.Placement, dir string, others []sharing.GPU) (bool, error) {
+func (r *Runtime) applyCaps(ctx context.Context, att Attachment, level sharing.Level, p sharing.Placement, dir string, others []sharing.GPU, runs bool) (bool, error) {
 	own, rest := r.cappable(p), r.limitable(others)
 	if level == sharing.LevelDriver && len(own) != len(p) {
 		return false, fmt.Errorf("the driver can no longer limit memory on every GPU of the claim: %w", sharing.ErrUnavailable)
@@ -192,7 +192,11 @@ func (r *Runtime) applyCaps(ctx context.Context, att Attachment, level sharing.L
 	if att.Caps == nil || len(own)+len(rest) == 0 {
 		return len(others) == 0, nil
 	}
-	return len(rest) == len(others), att.Caps.Apply(ctx, dir, own, rest)
+	put := att.Caps.Apply
+	if runs {
+		put = att.Caps.Renew
+	}
+	return len(rest) == len(others), put(ctx, dir, own, rest)
 }
 
 // cappable are the fragments that take a limit now: not whole, on a GPU that is there and can limit.

@@ -29,7 +29,9 @@ const least = sharing.MiB
 type fakeCaps struct {
 	mu     sync.Mutex
 	limits map[string]map[sharing.GPUID]sharing.Bytes
-	fail   error // of Apply
+	fail   error // of Apply and Renew
+	// broken is a GPU that is lost, and nobody has noticed: every call on it fails.
+	broken sharing.GPUID
 	silent error // of Read
 	used   sharing.Bytes
 }
@@ -39,19 +41,41 @@ func (c *fakeCaps) Least() sharing.Bytes { return least }
 func (c *fakeCaps) Apply(_ context.Context, dir string, own []sharing.Fragment, others []sharing.GPUID) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	err := c.put(dir, own, others)
+	if err != nil {
+		delete(c.limits, dir)
+	}
+	return err
+}
+
+func (c *fakeCaps) Renew(_ context.Context, dir string, own []sharing.Fragment, others []sharing.GPUID) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.put(dir, own, others)
+}
+
+// put needs the lock.
+func (c *fakeCaps) put(dir string, own []sharing.Fragment, others []sharing.GPUID) (err error) {
 	if c.fail != nil {
 		return c.fail
 	}
 	if c.limits[dir] == nil {
 		c.limits[dir] = map[sharing.GPUID]sharing.Bytes{}
 	}
+	set := func(id sharing.GPUID, limit sharing.Bytes) {
+		if id == c.broken {
+			err = fmt.Errorf("limit on %q: %w", id, sharing.ErrLost)
+			return
+		}
+		c.limits[dir][id] = limit
+	}
 	for _, f := range own {
-		c.limits[dir][f.GPU] = f.Memory
+		set(f.GPU, f.Memory)
 	}
 	for _, id := range others {
-		c.limits[dir][id] = least
+		set(id, least)
 	}
-	return nil
+	return err
 }
 
 func (c *fakeCaps) Read(_ context.Context, dir string, gpu sharing.GPUID) (sharing.Bytes, sharing.Bytes, error) {
@@ -59,6 +83,9 @@ func (c *fakeCaps) Read(_ context.Context, dir string, gpu sharing.GPUID) (shari
 	defer c.mu.Unlock()
 	if c.silent != nil {
 		return 0, 0, c.silent
+	}
+	if gpu == c.broken {
+		return 0, 0, fmt.Errorf("limit of %q on %q: %w", dir, gpu, sharing.ErrLost)
 	}
 	limit, ok := c.limits[dir][gpu]
 	if !ok {

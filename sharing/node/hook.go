@@ -220,7 +220,7 @@ func (r *Runtime) armContainer(ctx context.Context, g ledger.Grant, h *holding, 
 			err = errors.Join(err, r.undoContainer(ctx, att, g.Claim.ID, group, append(own, others...)))
 		}
 	}()
-	if _, err := r.applyCaps(ctx, att, g.Claim.Level, inForce, group.Dir, others); err != nil {
+	if _, err := r.applyCaps(ctx, att, g.Claim.Level, inForce, group.Dir, others, g.Lease != nil); err != nil {
 		return fmt.Errorf("cap not in force: %w", err)
 	}
 	if err := r.opt.Failpoints.Eval("hook-after-caps"); err != nil {

@@ -99,6 +99,8 @@ type Capper interface {
 	// Apply limits the cgroup to each fragment's memory on the fragment's GPU, and to the least on every
 	// GPU of others, and reads each back. On error nothing is left in force. Whole fragments get no limit.
 	Apply(ctx context.Context, dir string, own []sharing.Fragment, others []sharing.GPUID) error
+	// Renew is Apply for a cgroup whose processes may run: on error all that is in force stays.
+	Renew(ctx context.Context, dir string, own []sharing.Fragment, others []sharing.GPUID) error
 	// Read gives the limit in force and its use. ErrNotFound when the cgroup has none on that GPU.
 	Read(ctx context.Context, dir string, gpu sharing.GPUID) (limit, used sharing.Bytes, err error)
 	// Clear takes every limit off; a cgroup or GPU that is gone is no error.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/kerf-gpu/kerf/sharing"
@@ -163,6 +164,34 @@ func TestCapsArePutBack(t *testing.T) {
 	b.verifyAll(t.Context())
 	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelDriver {
 		t.Errorf("the cap is back, and is shown as %v", g.Level)
+	}
+}
+
+// A GPU that is lost, and nobody has noticed yet, takes no cap off another: the program goes on running.
+func TestAGPULostUnnoticedUncapsNobody(t *testing.T) {
+	b := newBench(t)
+	b.start()
+	a := b.lease(b.tenant(), "", gib(10))
+	g := b.State(t.Context()).Grants[0]
+	var other sharing.GPUID
+	for _, gpu := range b.State(t.Context()).GPUs {
+		if gpu.GPU.UUID != a.Own[0].UUID {
+			other = gpu.GPU.UUID
+		}
+	}
+	b.caps.set(func() { b.caps.broken = other })
+	b.verifyAll(t.Context())
+	limit, _, err := b.caps.Read(t.Context(), g.Lease.Cgroup, a.Own[0].UUID)
+	if err != nil || limit != 10*sharing.GiB {
+		t.Errorf("the program may hold %v of its GPU, %v: want its cap", limit, err)
+	}
+	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelUnknown || !strings.Contains(g.LevelReason, string(other)) {
+		t.Errorf("a limit that cannot be read is shown as %v (%s)", g.Level, g.LevelReason)
+	}
+	b.caps.set(func() { b.caps.broken = "" })
+	b.verifyAll(t.Context())
+	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelDriver {
+		t.Errorf("all limits are there, and it is shown as %v (%s)", g.Level, g.LevelReason)
 	}
 }
 

@@ -78,18 +78,22 @@ func (r *Runtime) verifyGrant(ctx context.Context, att Attachment, g ledger.Gran
 	}
 }
 
-// verifyCaps compares what the driver holds with what the grant says, and applies it again where it differs.
-// GPUs that are lost or do not answer are left out, and are verified when they come back.
+// verifyCaps compares what the driver holds with what the grant says, and puts back what differs. What is as it
+// should be is not touched. GPUs that are lost or do not answer are left out, and are verified when they come back;
+// one whose loss is not known yet fails alone.
 func (r *Runtime) verifyCaps(ctx context.Context, att Attachment, g ledger.Grant, others []sharing.GPUID) error {
-	own := r.cappable(g.InForce())
 	missing := ""
-	for _, f := range own {
+	var own sharing.Placement
+	for _, f := range r.cappable(g.InForce()) {
 		if limit, _, err := att.Caps.Read(ctx, g.Lease.Cgroup, f.GPU); err != nil || limit > f.Memory {
+			own = append(own, f)
 			missing = fmt.Sprintf("GPU %s: limit %d, cap %d, %v", f.GPU, uint64(limit), uint64(f.Memory), err)
 		}
 	}
+	var rest []sharing.GPUID
 	for _, id := range others {
 		if limit, _, err := att.Caps.Read(ctx, g.Lease.Cgroup, id); err != nil || limit > att.Caps.Least() {
+			rest = append(rest, id)
 			missing = fmt.Sprintf("GPU %s, which is not part of the grant: limit %d, %v", id, uint64(limit), err)
 		}
 	}
@@ -97,7 +101,7 @@ func (r *Runtime) verifyCaps(ctx context.Context, att Attachment, g ledger.Grant
 		return nil
 	}
 	r.log.Warn("cap was gone from the driver and is put back", "claim", g.Claim.ID, "missing", missing)
-	if err := att.Caps.Apply(ctx, g.Lease.Cgroup, own, others); err != nil {
+	if err := att.Caps.Renew(ctx, g.Lease.Cgroup, own, rest); err != nil {
 		return fmt.Errorf("cap was gone from the driver (%s), and could not be put back: %w", missing, err)
 	}
 	r.opt.Observer.CapRestored()

@@ -88,8 +88,8 @@ func TestAgentKilledAtEachStep(t *testing.T) {
 	e := beginWithAgent(t)
 	bystander := e.create(one("bystander", gibs(10), "exec gpuload --json --alloc 9GiB --hold 1h"))
 	bystander.running()
-	e.takeFailpoints()
 	before := e.holdings(bystander)
+	e.takeFailpoints()
 	points := []struct {
 		name string
 		// answering is set for a point within the answer to CreateContainer.
