@@ -1,0 +1,230 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
+)
+
+// mix is a small synthetic cluster and what arrives there.
+func mix(r *rand.Rand, count int) ([]cluster.Node, []cluster.Request) {
+	var nodes []cluster.Node
+	for i := range 24 {
+		n := cluster.Node{Name: fmt.Sprintf("n%02d", i), CPU: 32000, Memory: 256 * sharing.GiB, Model: []string{"A", "B"}[i%2]}
+		for range []int{1, 2, 4, 8}[i%4] {
+			n.GPUs = append(n.GPUs, cluster.WholeGPU)
+		}
+		nodes = append(nodes, n)
+	}
+	shares := []cluster.Milli{110, 230, 470, 470, 810, 810, 1000, 1000}
+	var requests []cluster.Request
+	for range count {
+		q := cluster.Request{Memory: sharing.Bytes(r.IntN(16)) * sharing.GiB}
+		q.CPU = cluster.Milli(1000 * (1 + r.IntN(8)))
+		switch r.IntN(20) {
+		case 0:
+		case 1:
+			q.GPUs, q.Share = []int{2, 4, 8}[r.IntN(3)], cluster.WholeGPU
+		default:
+			q.GPUs, q.Share = 1, shares[r.IntN(len(shares))]
+		}
+		if q.GPUs > 0 && r.IntN(5) == 0 {
+			q.Models = []string{"A", "B|C"}[r.IntN(2)]
+		}
+		requests = append(requests, q)
+	}
+	return nodes, requests
+}
+
+// naive chooses by asking the policy about every node anew.
+func naive(nodes []cluster.Node, p cluster.Policy, r cluster.Request) (int, int, bool) {
+	best, gpu, most := -1, 0, int64(0)
+	for i := range nodes {
+		if cluster.Judge(&nodes[i], r) != cluster.Fits {
+			continue
+		}
+		if score, g := p.Score(&nodes[i], r.Shape); best < 0 || score > most {
+			best, gpu, most = i, g, score
+		}
+	}
+	return best, gpu, best >= 0
+}
+
+func TestChoiceIsThatOfANaiveModel(t *testing.T) {
+	nodes, sample := mix(rand.New(rand.NewPCG(1, 1)), 500)
+	w := cluster.NewWorkload(sample)
+	policies := map[string]cluster.Policy{
+		"kerf": cluster.NewKerf(w, nodes), "fgd": cluster.NewFGD(w), "bestfit": cluster.BestFit{},
+		"dotprod": cluster.DotProd{}, "spread": cluster.Spread{},
+	}
+	for name, policy := range policies {
+		t.Run(name, func(t *testing.T) { against(t, nodes, policy) })
+	}
+}
+
+type held struct {
+	request   cluster.Request
+	placement cluster.Placement
+}
+
+// against lets 2,000 requests come, and go again at random, and keeps books of its own.
+func against(t *testing.T, nodes []cluster.Node, policy cluster.Policy) {
+	r := rand.New(rand.NewPCG(7, 7))
+	_, requests := mix(r, 2000)
+	c := cluster.New(nodes, policy)
+	books := make([]cluster.Node, len(nodes))
+	for i, n := range nodes {
+		books[i] = n
+		books[i].GPUs = slices.Clone(n.GPUs)
+	}
+	var holds []held
+	refused := 0
+	for step, q := range requests {
+		for len(holds) > 0 && r.IntN(100) < 45 {
+			i := r.IntN(len(holds))
+			h := holds[i]
+			c.Release(h.request, h.placement)
+			book(&books[h.placement.Node], h, 1)
+			holds = slices.Delete(holds, i, i+1)
+		}
+		got, ok := c.Choose(q)
+		node, gpu, want := naive(books, policy, q)
+		if ok != want || ok && (got.Node != node || q.GPUs == 1 && got.GPUs[0] != gpu) {
+			t.Fatalf("step %d: %+v: got %v %v, naive model node %d GPU %d %v", step, q, got, ok, node, gpu, want)
+		}
+		if !ok {
+			refused++
+			continue
+		}
+		if err := c.Take(q, got); err != nil {
+			t.Fatalf("step %d: %v", step, err)
+		}
+		book(&books[got.Node], held{q, got}, -1)
+		holds = append(holds, held{q, got})
+		b, n := &books[got.Node], c.Node(got.Node)
+		if b.CPU != n.CPU || b.Memory != n.Memory || !slices.Equal(b.GPUs, n.GPUs) || b.CPU < 0 || b.Memory > nodes[got.Node].Memory || slices.Min(b.GPUs) < 0 {
+			t.Fatalf("step %d: books say %+v, cluster %+v", step, *b, *n)
+		}
+	}
+	if refused == 0 {
+		t.Error("nothing was refused: the cluster was never full")
+	}
+}
+
+func book(n *cluster.Node, h held, sign cluster.Milli) {
+	n.CPU += sign * h.request.CPU
+	n.Memory += sharing.Bytes(sign) * h.request.Memory
+	for _, g := range h.placement.GPUs {
+		n.GPUs[g] += sign * h.request.Share
+	}
+}
+
+func TestJudgeSaysWhatIsMissing(t *testing.T) {
+	n := cluster.Node{CPU: 4000, Memory: 8 * sharing.GiB, Model: "A", GPUs: []cluster.Milli{300, 1000}}
+	tests := []struct {
+		name string
+		r    cluster.Request
+		want cluster.Reason
+	}{
+		{"fits", ask(4000, 8*sharing.GiB, 2, 300, "B|A"), cluster.Fits},
+		{"no GPU asked for", ask(1, 1, 0, 0, ""), cluster.Fits},
+		{"cpu", ask(4001, 1, 1, 100, ""), cluster.LacksCPU},
+		{"memory", ask(1, 8*sharing.GiB+1, 1, 100, ""), cluster.LacksMemory},
+		{"model", ask(1, 1, 1, 100, "AA|B"), cluster.WrongModel},
+		{"gpus", ask(1, 1, 3, 100, ""), cluster.LacksGPUs},
+		{"free but not on one GPU", ask(1, 1, 2, 301, ""), cluster.LacksRoom},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := cluster.Judge(&n, tt.r); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+	c := cluster.New([]cluster.Node{n, n}, cluster.BestFit{})
+	if diff := cmp.Diff(map[cluster.Reason]int{cluster.LacksRoom: 2}, c.Explain(ask(1, 1, 2, 301, ""))); diff != "" {
+		t.Errorf("explained (-want +got):\n%s", diff)
+	}
+}
+
+func ask(cpu cluster.Milli, memory sharing.Bytes, gpus int, share cluster.Milli, models string) cluster.Request {
+	return cluster.Request{Memory: memory, Shape: cluster.Shape{CPU: cpu, GPUs: gpus, Share: share, Models: models}}
+}
+
+func TestTakeRefusesWhatDoesNotFit(t *testing.T) {
+	c := cluster.New([]cluster.Node{{CPU: 4000, GPUs: []cluster.Milli{300, 1000}}}, cluster.BestFit{})
+	for name, p := range map[string]cluster.Placement{
+		"full": {GPUs: []int{0}}, "absent": {GPUs: []int{2}}, "negative": {GPUs: []int{-1}}, "too many": {GPUs: []int{0, 1}}, "none": {},
+	} {
+		if err := c.Take(ask(1000, 0, 1, 500, ""), p); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+	if err := c.Take(ask(1000, 0, 2, 100, ""), cluster.Placement{GPUs: []int{1, 1}}); err == nil {
+		t.Error("one GPU twice: taken")
+	}
+	if got := c.Node(0); got.CPU != 4000 || got.Free() != 1300 {
+		t.Errorf("a refused placement changed the node: %+v", got)
+	}
+}
+
+// Shares of 600 and 400 make a full GPU, so a hole of 400 is kept for 400 and 200 goes elsewhere.
+func TestKerfKeepsHolesThatMakeAFullGPU(t *testing.T) {
+	var sample []cluster.Request
+	for i := range 100 {
+		sample = append(sample, ask(1000, 0, 1, []cluster.Milli{600, 400}[i%2], ""))
+	}
+	nodes := []cluster.Node{{CPU: 90000, GPUs: []cluster.Milli{400, 300}}}
+	c := cluster.New(nodes, cluster.NewKerf(cluster.NewWorkload(sample), nodes))
+	if p, ok := c.Choose(ask(1000, 0, 1, 400, "")); !ok || p.GPUs[0] != 0 {
+		t.Errorf("share 400: %v %v, want GPU 0", p, ok)
+	}
+	if p, ok := c.Choose(ask(1000, 0, 1, 200, "")); !ok || p.GPUs[0] != 1 {
+		t.Errorf("share 200: %v %v, want GPU 1", p, ok)
+	}
+}
+
+func BenchmarkChoose5000Nodes(b *testing.B) {
+	r := rand.New(rand.NewPCG(3, 3))
+	_, requests := mix(r, 4096)
+	var nodes []cluster.Node
+	for range 5000 {
+		n := cluster.Node{CPU: 96000, Memory: 1 << 40, Model: "A"}
+		for range 8 {
+			n.GPUs = append(n.GPUs, cluster.WholeGPU)
+		}
+		nodes = append(nodes, n)
+	}
+	c := cluster.New(nodes, cluster.NewKerf(cluster.NewWorkload(requests), nodes))
+	var holds []held
+	var took []time.Duration
+	for i := 0; b.Loop(); i++ {
+		q := requests[i%len(requests)]
+		begin := time.Now()
+		p, ok := c.Choose(q)
+		took = append(took, time.Since(begin))
+		if ok {
+			if err := c.Take(q, p); err != nil {
+				b.Fatal(err)
+			}
+			holds = append(holds, held{q, p})
+		}
+		if len(holds) > 30000 {
+			h := holds[0]
+			holds = holds[1:]
+			c.Release(h.request, h.placement)
+		}
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
+}

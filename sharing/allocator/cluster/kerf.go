@@ -1,0 +1,136 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import "strings"
+
+// How much each term of Kerf's score counts, and the step below which a difference is none.
+const (
+	weighHole   = 5
+	weighStrand = 2
+	step        = 80
+)
+
+// Kerf is the default policy. To the growth of fragments that FGD looks at it adds what a share spoils of a
+// GPU for the usual mix of shares, the GPU that is left without CPU, the places lost where a request for
+// several GPUs could have started, and the price of a scarce model. All terms are thousandths of a GPU.
+type Kerf struct {
+	workload Workload
+	holes    holes
+	// cpu is the thousandths of a core that go with one GPU.
+	cpu    int64
+	starts []start
+	prices map[string]int64
+}
+
+// start is the price of one place where a class of several GPUs can start, in thousandths of a GPU.
+type start struct {
+	Shape
+	price int64
+}
+
+// NewKerf is Kerf for a workload on the nodes, which are taken as they are when empty.
+func NewKerf(w Workload, nodes []Node) *Kerf {
+	k := &Kerf{workload: w, holes: newHoles(w.all), prices: map[string]int64{}}
+	capacity := map[string]Milli{}
+	all := Milli(0)
+	for i := range nodes {
+		capacity[nodes[i].Model] += Milli(len(nodes[i].GPUs)) * WholeGPU
+		all += Milli(len(nodes[i].GPUs)) * WholeGPU
+	}
+	cpu, gpu := int64(0), int64(0)
+	for _, class := range w.all {
+		if class.GPUs > 0 {
+			cpu += class.Count * int64(class.CPU)
+			gpu += class.Count * int64(class.Demand())
+		}
+		k.price(class, w.forecast(class, all), capacity)
+		if class.GPUs > 1 {
+			k.startPrice(class, w.forecast(class, all), nodes)
+		}
+	}
+	k.cpu = max(1, cpu*1000/max(1, gpu))
+	return k
+}
+
+func (k *Kerf) price(class Class, forecast int64, capacity map[string]Milli) {
+	if class.Models == "" || class.GPUs == 0 {
+		return
+	}
+	room := int64(0)
+	models := strings.Split(class.Models, "|")
+	for _, m := range models {
+		room += int64(capacity[m])
+	}
+	for _, m := range models {
+		// In thousandths of a thousandth, since a rare class is a small part of its models.
+		k.prices[m] += forecast * int64(class.Demand()) * 1000 / max(1, room)
+	}
+}
+
+func (k *Kerf) startPrice(class Class, forecast int64, nodes []Node) {
+	places := int64(0)
+	for i := range nodes {
+		if allows(class.Models, nodes[i].Model) {
+			places += slots(nodes[i].CPU, nodes[i].GPUs, class.Shape)
+		}
+	}
+	if places > 0 {
+		// Half of the demand that is lost with a place, as often as the place is needed.
+		k.starts = append(k.starts, start{class.Shape, int64(class.GPUs) * min(1000, forecast/places) / 2})
+	}
+}
+
+// slots is how many requests of the shape could start.
+func slots(cpu Milli, gpus []Milli, s Shape) int64 {
+	n := int64(count(gpus, s.Share) / s.GPUs)
+	if s.CPU > 0 {
+		n = min(n, int64(cpu/s.CPU))
+	}
+	return n
+}
+
+// Score implements Policy.
+func (k *Kerf) Score(n *Node, s Shape) (int64, int) {
+	before := k.workload.Fragments(n)
+	stranded, startable := k.strand(n.CPU, n.GPUs), k.startable(n.CPU, n.Model, n.GPUs)
+	return each(n, s, func(after []Milli, gpu int) int64 {
+		cpu := n.CPU - s.CPU
+		d := (before - k.workload.fragments(cpu, n.Model, after)) / k.workload.Weight()
+		if s.GPUs == 1 && s.Share < WholeGPU {
+			d -= weighHole * (k.holes.value(n.GPUs[gpu]) - k.holes.value(after[gpu]) - k.holes.size(s.Share))
+		}
+		d -= weighStrand * max(0, k.strand(cpu, after)-stranded)
+		d -= startable - k.startable(cpu, n.Model, after)
+		d -= k.prices[n.Model] * int64(s.Demand()) / 1_000_000
+		return floor(d, step)
+	})
+}
+
+// strand is the free GPU that the node's free CPU cannot feed.
+func (k *Kerf) strand(cpu Milli, gpus []Milli) int64 {
+	usable := int64(0)
+	for _, left := range gpus {
+		usable += k.holes.value(left)
+	}
+	return max(0, usable-int64(cpu)*1000/k.cpu)
+}
+
+func (k *Kerf) startable(cpu Milli, model string, gpus []Milli) int64 {
+	sum := int64(0)
+	for i := range k.starts {
+		if s := &k.starts[i]; allows(s.Models, model) {
+			sum += s.price * slots(cpu, gpus, s.Shape)
+		}
+	}
+	return sum
+}
+
+func floor(d, by int64) int64 {
+	q := d / by
+	if d%by < 0 {
+		q--
+	}
+	return q
+}

@@ -1,0 +1,177 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cluster decides which node and which GPUs of a cluster answer a request.
+//
+// It promises that equal calls in an equal order give equal placements, that no GPU, core or byte is given
+// twice, and that everything is counted in integers. It does not promise the best placement that exists: a
+// Policy says what good means. It knows no API server, and is not safe for concurrent use.
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Milli is a thousandth: of a core for CPU, of a GPU for shares.
+type Milli int64
+
+// WholeGPU is one GPU in thousandths.
+const WholeGPU Milli = 1000
+
+// Node is one machine: what it has free, and nothing of who holds the rest.
+type Node struct {
+	Name string
+	// CPU is what is free, in thousandths of a core.
+	CPU Milli
+	// Memory is what is free of the machine's own memory.
+	Memory sharing.Bytes
+	// Model is the one model of all the node's GPUs; empty without GPUs.
+	Model string
+	// GPUs is what is free on each GPU, 0 to WholeGPU.
+	GPUs []Milli
+
+	version uint64
+}
+
+// Free is what is free on all GPUs together.
+func (n *Node) Free() Milli {
+	sum := Milli(0)
+	for _, left := range n.GPUs {
+		sum += left
+	}
+	return sum
+}
+
+// Shape is what placements of a request are scored by. Requests of one shape share their scores.
+type Shape struct {
+	// CPU in thousandths of a core.
+	CPU Milli
+	// GPUs is how many GPUs are asked for; 0 asks for none.
+	GPUs int
+	// Share is taken from each of them, 1 to WholeGPU.
+	Share Milli
+	// Models are the GPU models allowed, joined by "|"; empty allows all.
+	Models string
+}
+
+// Demand is the share of all GPUs together.
+func (s Shape) Demand() Milli { return Milli(s.GPUs) * s.Share }
+
+// Request is what a pod asks for.
+type Request struct {
+	Shape
+	// Memory of the machine, not of the GPU.
+	Memory sharing.Bytes
+}
+
+// Placement is an answer: the node, and the GPUs on it in ascending order.
+type Placement struct {
+	Node int
+	GPUs []int
+}
+
+// Reason is why a node cannot answer a request; Fits when it can.
+type Reason int
+
+// The reasons, in the order in which they are looked for.
+const (
+	Fits Reason = iota
+	LacksCPU
+	LacksMemory
+	WrongModel
+	LacksGPUs
+	LacksRoom
+)
+
+// String says the reason in words.
+func (r Reason) String() string {
+	switch r {
+	case Fits:
+		return "fits"
+	case LacksCPU:
+		return "too little CPU"
+	case LacksMemory:
+		return "too little memory"
+	case WrongModel:
+		return "wrong GPU model"
+	case LacksGPUs:
+		return "too few GPUs"
+	case LacksRoom:
+		return "too little free on any one GPU"
+	}
+	return fmt.Sprintf("reason %d", int(r))
+}
+
+// Judge says why the node cannot answer the request, or Fits.
+func Judge(n *Node, r Request) Reason {
+	switch {
+	case n.CPU < r.CPU:
+		return LacksCPU
+	case n.Memory < r.Memory:
+		return LacksMemory
+	}
+	return judgeGPUs(n, r.Shape)
+}
+
+func judgeGPUs(n *Node, s Shape) Reason {
+	switch {
+	case s.GPUs == 0:
+		return Fits
+	case !allows(s.Models, n.Model):
+		return WrongModel
+	case len(n.GPUs) < s.GPUs:
+		return LacksGPUs
+	case count(n.GPUs, s.Share) < s.GPUs:
+		return LacksRoom
+	}
+	return Fits
+}
+
+// allows looks for one model in a list joined by "|", without making garbage of the list.
+func allows(models, model string) bool {
+	if models == "" {
+		return true
+	}
+	for len(models) > 0 {
+		end := 0
+		for end < len(models) && models[end] != '|' {
+			end++
+		}
+		if models[:end] == model {
+			return true
+		}
+		models = models[min(end+1, len(models)):]
+	}
+	return false
+}
+
+func count(gpus []Milli, share Milli) int {
+	n := 0
+	for _, left := range gpus {
+		if left >= share {
+			n++
+		}
+	}
+	return n
+}
+
+// tightest are the n GPUs with the least room that still have the share; the lowest index wins a tie.
+func tightest(gpus []Milli, n int, share Milli) []int {
+	if n == 0 {
+		return nil
+	}
+	fit := make([]int, 0, len(gpus))
+	for i, left := range gpus {
+		if left >= share {
+			fit = append(fit, i)
+		}
+	}
+	slices.SortStableFunc(fit, func(a, b int) int { return cmp.Compare(gpus[a], gpus[b]) })
+	fit = fit[:n]
+	slices.Sort(fit)
+	return fit
+}

@@ -1,0 +1,94 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Class is a shape and how often it was seen.
+type Class struct {
+	Shape
+	Count int64
+}
+
+// Workload is what usually arrives, most frequent first.
+type Workload struct {
+	all     []Class
+	typical []Class
+	// weight and seen are the counts of typical and of all together.
+	weight, seen int64
+}
+
+// typicalPercent of all requests are covered by the typical classes; what is rarer says little of fragments.
+const typicalPercent = 95
+
+// NewWorkload counts the shapes of the requests.
+func NewWorkload(requests []Request) Workload {
+	counts := map[Shape]int64{}
+	for _, r := range requests {
+		counts[r.Shape]++
+	}
+	w := Workload{seen: int64(len(requests))}
+	for s, n := range counts {
+		w.all = append(w.all, Class{s, n})
+	}
+	slices.SortFunc(w.all, func(a, b Class) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.CPU, b.CPU), cmp.Compare(a.Share, b.Share),
+			cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.Models, b.Models))
+	})
+	for _, class := range w.all {
+		if w.weight*100 >= w.seen*typicalPercent {
+			break
+		}
+		w.typical = append(w.typical, class)
+		w.weight += class.Count
+	}
+	return w
+}
+
+// Fragments is the free GPU of the node that a typical request cannot use, in thousandths, times Weight.
+func (w *Workload) Fragments(n *Node) int64 {
+	return w.fragments(n.CPU, n.Model, n.GPUs)
+}
+
+// Weight is the divisor of Fragments; at least 1.
+func (w *Workload) Weight() int64 { return max(1, w.weight) }
+
+func (w *Workload) fragments(cpu Milli, model string, gpus []Milli) int64 {
+	free := Milli(0)
+	for _, left := range gpus {
+		free += left
+	}
+	sum := int64(0)
+	for i := range w.typical {
+		m := &w.typical[i]
+		lost := free
+		if m.GPUs > 0 && cpu >= m.CPU && allows(m.Models, model) {
+			fit, small := 0, Milli(0)
+			for _, left := range gpus {
+				if left >= m.Share {
+					fit++
+				} else {
+					small += left
+				}
+			}
+			if fit >= m.GPUs {
+				lost = small
+			}
+		}
+		sum += m.Count * int64(lost)
+	}
+	return sum
+}
+
+// forecast is how many requests of the class arrive while a capacity is asked for once, in thousandths.
+func (w *Workload) forecast(class Class, capacity Milli) int64 {
+	demand := int64(0)
+	for _, m := range w.all {
+		demand += m.Count * int64(m.Demand())
+	}
+	return class.Count * int64(capacity) * 1000 / max(1, demand)
+}
