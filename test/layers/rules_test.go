@@ -35,6 +35,7 @@ var layers = []layer{
 	{"sharing/config/...", "the document is decoded and validated on its own", []string{"sharing"}},
 	{"sharing/ledger/...", "who holds what is decided without knowing how it was chosen", []string{"sharing"}},
 	{"sharing/allocator/...", "which GPU answers is decided without knowing who asks", []string{"sharing"}},
+	{"sharing/simulate/...", "an experiment asks the allocator, and knows no node and no program", []string{"sharing", "sharing/allocator/..."}},
 
 	{"sharing/caps/...", "a backend puts a cap in force through the doors, and knows no claim", []string{"sharing", "internal/*"}},
 	{"sharing/caps/reactive/...", "who is over a cap is decided from what was seen alone", []string{"sharing"}},

@@ -1,0 +1,128 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package simulate fills a cluster with arriving pods and measures how well a policy places them.
+//
+// It promises that equal nodes, pods, seeds and policy give an equal result, the speed apart. Nothing leaves
+// the cluster, and a pod that does not fit is dropped for good. It opens no file and needs no GPU.
+package simulate
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
+)
+
+// Pod is a request that has a name.
+type Pod struct {
+	Name string
+	cluster.Request
+}
+
+// ReadNodes reads a node list in the openb format: sn, cpu_milli, memory_mib, gpu, model.
+func ReadNodes(r io.Reader) ([]cluster.Node, error) {
+	var nodes []cluster.Node
+	err := rows(r, []string{"sn", "cpu_milli", "memory_mib", "gpu", "model"}, func(f map[string]string) error {
+		n, err := numbers(f, "cpu_milli", "memory_mib", "gpu")
+		if err != nil {
+			return err
+		}
+		if n[2] > mostGPUs {
+			return fmt.Errorf("gpu %d: at most %d in a node", n[2], mostGPUs)
+		}
+		//nolint:gosec // numbers gives no negative one
+		node := cluster.Node{Name: f["sn"], CPU: cluster.Milli(n[0]), Memory: sharing.Bytes(n[1]) * sharing.MiB, Model: f["model"]}
+		for range n[2] {
+			node.GPUs = append(node.GPUs, cluster.WholeGPU)
+		}
+		nodes = append(nodes, node)
+		return nil
+	})
+	return nodes, err
+}
+
+// ReadPods reads a pod list in the openb format: name, cpu_milli, memory_mib, num_gpu, gpu_milli, and
+// gpu_spec where there is one. What a list says of times is not looked at.
+func ReadPods(r io.Reader) ([]Pod, error) {
+	var pods []Pod
+	err := rows(r, []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"}, func(f map[string]string) error {
+		n, err := numbers(f, "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+		if err != nil {
+			return err
+		}
+		p := Pod{Name: f["name"]}
+		//nolint:gosec // as above
+		p.CPU, p.Memory = cluster.Milli(n[0]), sharing.Bytes(n[1])*sharing.MiB
+		if n[2] > 0 {
+			if n[2] > mostGPUs {
+				return fmt.Errorf("num_gpu %d: at most %d for a pod", n[2], mostGPUs)
+			}
+			if n[3] < 1 || n[3] > int64(cluster.WholeGPU) {
+				return fmt.Errorf("gpu_milli %d: not in 1 to 1000", n[3])
+			}
+			p.GPUs, p.Share, p.Models = int(n[2]), cluster.Milli(n[3]), f["gpu_spec"]
+		}
+		pods = append(pods, p)
+		return nil
+	})
+	return pods, err
+}
+
+func rows(r io.Reader, need []string, each func(map[string]string) error) error {
+	in := csv.NewReader(r)
+	head, err := in.Read()
+	if err != nil {
+		return fmt.Errorf("read header: %w", err)
+	}
+	have := map[string]bool{}
+	for _, name := range head {
+		have[name] = true
+	}
+	for _, name := range need {
+		if !have[name] {
+			return fmt.Errorf("read header: no column %q", name)
+		}
+	}
+	for {
+		record, err := in.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read row: %w", err)
+		}
+		fields := make(map[string]string, len(head))
+		for i, name := range head {
+			fields[name] = record[i]
+		}
+		if err := each(fields); err != nil {
+			line, _ := in.FieldPos(0)
+			return fmt.Errorf("read line %d: %w", line, err)
+		}
+	}
+}
+
+// most is the largest amount that is believed; products of two stay within an int64.
+const most = 1 << 30
+
+// mostGPUs is how many GPUs one node or one pod may have.
+const mostGPUs = 64
+
+// numbers are whole amounts, though lists write some of them as 1000.0.
+func numbers(f map[string]string, names ...string) ([]int64, error) {
+	out := make([]int64, len(names))
+	for i, name := range names {
+		v, err := strconv.ParseFloat(f[name], 64)
+		if err != nil || !(v >= 0 && v <= most) {
+			return nil, fmt.Errorf("%s %q: not a number in 0 to 2^30", name, f[name])
+		}
+		out[i] = int64(math.Round(v))
+	}
+	return out, nil
+}
