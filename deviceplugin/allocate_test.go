@@ -67,9 +67,42 @@ func TestAllocateRefuses(t *testing.T) {
 			}
 		})
 	}
-	pref, err := c.GetPreferredAllocation(t.Context(), &pluginapi.PreferredAllocationRequest{ContainerRequests: []*pluginapi.ContainerPreferredAllocationRequest{{AllocationSize: 2}}})
-	if err != nil || len(pref.GetContainerResponses()) != 1 || len(pref.GetContainerResponses()[0].GetDeviceIDs()) != 0 {
-		t.Errorf("preferred: %v, %v", pref, err)
+}
+
+// Kubelet is to take the lowest ids: the highest are the first that a lost GPU takes.
+func TestLowestIDsFirst(t *testing.T) {
+	dir := folder(t)
+	k := kubelet(t, dir)
+	p := plugin(dir, k)
+	set(t, p, all(gpus(0, 0)))
+	run(t, p)
+	counts(t, k, sharing.ResourceMemory, 20, 20)
+	c := k.Client(sharing.ResourceMemory)
+	if o, err := c.GetDevicePluginOptions(t.Context(), &pluginapi.Empty{}); err != nil || !o.GetGetPreferredAllocationAvailable() {
+		t.Errorf("options %v, %v", o, err)
+	}
+	for name, tc := range map[string]struct {
+		available, must []string
+		size            int32
+		want            []string
+	}{
+		"the lowest":         {available: []string{"u0012", "u0003", "u0020", "u0007"}, size: 2, want: []string{"u0003", "u0007"}},
+		"what it must have":  {available: []string{"u0003", "u0012", "u0007"}, must: []string{"u0012"}, size: 2, want: []string{"u0012", "u0003"}},
+		"all that it has":    {available: []string{"u0002", "u0001"}, size: 2, want: []string{"u0001", "u0002"}},
+		"fewer than it asks": {available: []string{"u0002"}, size: 2, want: []string{"u0002"}},
+		"unknown ones last":  {available: []string{"gone", "u0002"}, size: 1, want: []string{"u0002"}},
+		"none":               {size: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			one := &pluginapi.ContainerPreferredAllocationRequest{AvailableDeviceIDs: tc.available, MustIncludeDeviceIDs: tc.must, AllocationSize: tc.size}
+			pref, err := c.GetPreferredAllocation(t.Context(), &pluginapi.PreferredAllocationRequest{ContainerRequests: []*pluginapi.ContainerPreferredAllocationRequest{one}})
+			if err != nil || len(pref.GetContainerResponses()) != 1 {
+				t.Fatalf("%v, %v", pref, err)
+			}
+			if got := pref.GetContainerResponses()[0].GetDeviceIDs(); !slices.Equal(got, tc.want) {
+				t.Errorf("%v, want %v", got, tc.want)
+			}
+		})
 	}
 }
 

@@ -4,9 +4,11 @@
 package deviceplugin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -32,10 +34,10 @@ type service struct {
 }
 
 func options() *pluginapi.DevicePluginOptions {
-	return &pluginapi.DevicePluginOptions{PreStartRequired: true}
+	return &pluginapi.DevicePluginOptions{PreStartRequired: true, GetPreferredAllocationAvailable: true}
 }
 
-// GetDevicePluginOptions says that PreStartContainer is wanted, and that any ids are as good as any others.
+// GetDevicePluginOptions says that PreStartContainer is wanted, and that kubelet shall ask which ids to take.
 func (s *service) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*pluginapi.DevicePluginOptions, error) {
 	return options(), nil
 }
@@ -115,13 +117,35 @@ func (s *service) allocate(req *pluginapi.AllocateRequest) (*pluginapi.AllocateR
 	return out, nil
 }
 
-// GetPreferredAllocation has no preference. Kubelet does not call it, and an answer would be a hint at most.
+// GetPreferredAllocation prefers low numbers. Any ids are as good as any others for what they give, but a lost GPU
+// takes free ids from the highest number down (decide), and kubelet has ids in its books that nobody is known to
+// hold: those of init containers that have ended. With the two kept apart, a lost GPU does not make kubelet
+// refuse, when it starts anew, a pod that runs on another one.
 func (s *service) GetPreferredAllocation(_ context.Context, req *pluginapi.PreferredAllocationRequest) (*pluginapi.PreferredAllocationResponse, error) {
 	out := &pluginapi.PreferredAllocationResponse{}
-	for range req.GetContainerRequests() {
-		out.ContainerResponses = append(out.ContainerResponses, &pluginapi.ContainerPreferredAllocationResponse{})
+	for _, c := range req.GetContainerRequests() {
+		out.ContainerResponses = append(out.ContainerResponses, &pluginapi.ContainerPreferredAllocationResponse{DeviceIDs: s.lowest(c)})
 	}
 	return out, nil
+}
+
+// lowest are the ids that a container must get, then those of the lowest numbers, as many as it is to have.
+func (s *service) lowest(c *pluginapi.ContainerPreferredAllocationRequest) []string {
+	ids, size := slices.Clone(c.GetMustIncludeDeviceIDs()), int(c.GetAllocationSize())
+	rest := slices.SortedFunc(slices.Values(c.GetAvailableDeviceIDs()), func(a, b string) int {
+		na, knownA := number(s.resource, a)
+		nb, knownB := number(s.resource, b)
+		return cmp.Or(order(knownA, knownB), cmp.Compare(na, nb), cmp.Compare(a, b))
+	})
+	for _, id := range rest {
+		if len(ids) >= size {
+			break
+		}
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // PreStartContainer waits until containers can start, and refuses with what is in the way when that takes

@@ -208,7 +208,11 @@ func (s *soak) podError(p *soakPod, o *corev1.Pod, v sight) error {
 		p.stable[c.Name] = now
 	}
 	for name := range p.stable {
-		if !running[name] {
+		switch {
+		case running[name]:
+		case p.kind == "init": // kubelet may be ending it: failedError tells whether it had a reason to
+			return fmt.Errorf("%s has ended, and nobody has killed it", name)
+		default:
 			return final("%s has ended, and nobody has killed it", name)
 		}
 	}
@@ -222,7 +226,7 @@ func (s *soak) podError(p *soakPod, o *corev1.Pod, v sight) error {
 
 // failedError: a pod may fail because its program does, and because kubelet found no agent when it admitted it. A
 // kubelet that has started anew admits all pods again, and takes an init container that has ended for one that is
-// yet to start: with no agent there it fails such a pod while it runs.
+// yet to start: with no agent there, or with a GPU lost, it fails such a pod while it runs.
 func (s *soak) failedError(p *soakPod, o *corev1.Pod) error {
 	text := o.Status.Reason + " " + o.Status.Message
 	for _, c := range containerStatuses(o) {
