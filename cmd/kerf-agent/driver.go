@@ -18,6 +18,8 @@ import (
 	"github.com/kerf-gpu/kerf/monitor/health"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/caps"
+	"github.com/kerf-gpu/kerf/sharing/caps/choice"
+	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
 )
 
@@ -115,7 +117,7 @@ func (a *agent) reprobe(ctx context.Context, lib *nvml.Library, att node.Attachm
 	backend := a.backend(lib)
 	open := map[sharing.GPUID]sharing.GPU{}
 	for _, g := range att.GPUs {
-		if undecided(att.Levels[g.UUID]) {
+		if att.Levels[g.UUID].Undecided() {
 			open[g.UUID] = g
 		}
 	}
@@ -129,20 +131,15 @@ func (a *agent) reprobe(ctx context.Context, lib *nvml.Library, att node.Attachm
 		}
 		for id, g := range open {
 			probe, cancel := context.WithTimeout(ctx, probeDeadline)
-			rep := a.levelOf(probe, lib, backend, g)
+			rep := a.report(probe, lib, backend, g)
 			cancel()
-			if !undecided(rep) {
+			if !rep.Undecided() {
 				a.runtime.SetLevel(id, rep)
 				delete(open, id)
 			}
 		}
 	}
 	return nil
-}
-
-// undecided reports whether a part of the answer is still to come.
-func undecided(rep node.LevelReport) bool {
-	return rep.Shared == sharing.LevelUnknown || rep.Shared == sharing.LevelNone && rep.Watch == sharing.LevelUnknown
 }
 
 // rescan looks for devices that were left out of the inventory, a lost GPU that is back, say. It ends with
@@ -173,35 +170,18 @@ func (a *agent) backend(lib *nvml.Library) *caps.Driver {
 	return caps.NewDriver(lib, caps.InHierarchy(a.cgroups, func() string { return path.Join(a.cgroupParent, "probe-"+newID()) }))
 }
 
-// watchable adds to a report whether shares of the GPU can be watched.
-func watchable(rep node.LevelReport, s caps.Support) node.LevelReport {
-	switch s.Answer {
-	case caps.Supported:
-		rep.Watch = sharing.LevelReactive
-		return rep
-	case caps.NotSupported:
-		rep.Watch = sharing.LevelNone
-	case caps.CouldNotTell:
-		rep.Watch = sharing.LevelUnknown
+// report asks each backend what it can do for shares of the GPU.
+func (a *agent) report(ctx context.Context, lib *nvml.Library, driver *caps.Driver, g sharing.GPU) choice.Report {
+	rep := choice.Report{
+		config.BackendDriver:   driver.Probe(ctx, g),
+		config.BackendReactive: caps.ProbeWatch(ctx, lib, g),
 	}
-	rep.WatchReason = "it cannot be watched either: " + s.Reason + "; " + s.Remedy
+	for _, b := range config.Backends() {
+		if s, asked := rep[b]; asked && !s.OK() {
+			a.log.Warn("backend not usable on this GPU now", "backend", b.String(), "gpu", string(g.UUID), "answer", s.Answer.String(), "reason", s.Reason, "remedy", s.Remedy)
+		}
+	}
 	return rep
-}
-
-// levelOf probes what a shared grant on the GPU can have.
-func (a *agent) levelOf(ctx context.Context, lib *nvml.Library, backend *caps.Driver, g sharing.GPU) node.LevelReport {
-	s := backend.Probe(ctx, g)
-	switch s.Answer {
-	case caps.Supported:
-		return node.LevelReport{Shared: sharing.LevelDriver}
-	case caps.NotSupported:
-		a.log.Warn("no memory caps by the driver on this GPU", "gpu", string(g.UUID), "reason", s.Reason, "remedy", s.Remedy)
-		rep := node.LevelReport{Shared: sharing.LevelNone, Reason: s.Reason + "; " + s.Remedy}
-		return watchable(rep, caps.ProbeWatch(ctx, lib, g))
-	case caps.CouldNotTell:
-		a.log.Warn("it cannot be told yet whether the driver caps memory on this GPU", "gpu", string(g.UUID), "reason", s.Reason, "remedy", s.Remedy)
-	}
-	return node.LevelReport{Shared: sharing.LevelUnknown, Reason: s.Reason + "; " + s.Remedy}
 }
 
 // lockGPUs keeps other agents off the GPUs until release is called.
@@ -227,7 +207,7 @@ func (a *agent) lockGPUs(ctx context.Context, gpus []sharing.GPU) (release func(
 func (a *agent) attachment(ctx context.Context, lib *nvml.Library, gpus []sharing.GPU, leftOut []error) node.Attachment {
 	att := node.Attachment{
 		Driver: &driverDoor{lib: lib, version: lib.System().DriverVersion},
-		Levels: make(map[sharing.GPUID]node.LevelReport, len(gpus)),
+		Levels: make(map[sharing.GPUID]choice.Report, len(gpus)),
 	}
 	for _, err := range leftOut {
 		att.LeftOut = append(att.LeftOut, err.Error())
@@ -238,7 +218,7 @@ func (a *agent) attachment(ctx context.Context, lib *nvml.Library, gpus []sharin
 	}
 	for _, g := range gpus {
 		att.GPUs = append(att.GPUs, g)
-		att.Levels[g.UUID] = a.levelOf(ctx, lib, backend, g)
+		att.Levels[g.UUID] = a.report(ctx, lib, backend, g)
 	}
 	return att
 }

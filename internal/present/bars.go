@@ -59,6 +59,9 @@ func gpuLines(s Status, g GPU, o Options, width int) []line {
 	lines := []line{title(g)}
 	if o.Wide {
 		lines = append(lines, line{{dim, fmt.Sprintf("  %s  pci %s  numa %d", or(g.UUID), or(g.PCI), g.NUMA)}})
+		for _, b := range g.Backends {
+			lines = append(lines, line{{dim, "  " + clean(b.String())}})
+		}
 	}
 	return append(append(lines, bar(g, pieces, o, width)), legend(pieces, o)...)
 }
@@ -127,7 +130,7 @@ func legend(pieces []piece, o Options) []line {
 	for i, p := range pieces {
 		rows[i] = []string{
 			clean(p.grant.Label()), sizeOr(p.part.UsedBytes) + " / " + size(p.part.MemoryBytes),
-			meter(p.part.UsedBytes, p.part.MemoryBytes, 8), percent(p.part.Percent), clean(p.grant.Level),
+			meter(p.part.UsedBytes, p.part.MemoryBytes, 8), percent(p.part.Percent), clean(p.grant.held()),
 			plural(len(p.grant.PIDs), "pid"), o.user(p.grant),
 		}
 		if p.grant.State != "leased" {

@@ -45,6 +45,12 @@ func fromGPU(g *nodev1.GPU) GPU {
 		UsedBytes:    known(g.GetUsedBytes(), g.GetUsedKnown()),
 		GrantedBytes: g.GetGrantedBytes(), GrantedPercent: g.GetGrantedPercent(),
 		Health: orUnknown(g.GetHealth()), HealthReason: g.GetHealthReason(), Levels: list(g.GetLevels()), MIG: g.GetMig(),
+		Backends: []Backend{},
+	}
+	for _, b := range g.GetBackends() {
+		out.Backends = append(out.Backends, Backend{
+			Name: b.GetName(), Level: b.GetLevel(), Listed: b.GetListed(), Answer: b.GetAnswer(), Reason: b.GetReason(), Remedy: b.GetRemedy(),
+		})
 	}
 	if u := g.GetUtilization(); u >= 0 {
 		out.Utilization = &u
@@ -57,7 +63,7 @@ func FromGrant(g *nodev1.Grant) Grant {
 	out := Grant{
 		ID: g.GetId(), Name: g.GetName(), State: g.GetState(), GPUs: []string{}, Fragments: []Fragment{},
 		MemoryBytes: g.GetMemoryBytes(), Percent: g.GetPercent(), UsedBytes: known(g.GetUsedBytes(), g.GetUsedKnown()),
-		Level: orUnknown(g.GetLevel()), LevelReason: g.GetLevelReason(), Cgroup: g.GetCgroup(), PIDs: list(g.GetPids()),
+		Level: orUnknown(g.GetLevel()), LevelReason: g.GetLevelReason(), Backend: g.GetBackend(), Cgroup: g.GetCgroup(), PIDs: list(g.GetPids()),
 		UID: g.GetUid(), PodUID: g.GetPodUid(), Container: g.GetContainer(),
 		Health: orUnknown(g.GetHealth()), Profile: g.GetProfile(), Whole: g.GetWhole(),
 		PodNamespace: g.GetPodNamespace(), PodName: g.GetPodName(), ContainerID: g.GetContainerId(), UsedBy: g.GetUsedBy(),

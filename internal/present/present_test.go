@@ -40,16 +40,17 @@ func node() *nodev1.GetNodeResponse {
 	uuid := func(i int32) string { return gpu(i, func(*nodev1.GPU) {}).Uuid }
 	shared := func(id, name string, gpu int32, size, used uint64, pct uint32) *nodev1.Grant {
 		return &nodev1.Grant{
-			Id: id, Name: name, State: "leased", MemoryBytes: size, Percent: pct, UsedBytes: used, UsedKnown: true, Level: "driver",
+			Id: id, Name: name, State: "leased", MemoryBytes: size, Percent: pct, UsedBytes: used, UsedKnown: true, Level: "driver", Backend: "driver",
 			Cgroup: "/sys/fs/cgroup/kerf/" + id, Pids: []int32{4100}, Uid: 1000, Health: "healthy",
 			Fragments: []*nodev1.Fragment{{Gpu: uuid(gpu), MemoryBytes: size, Percent: pct, UsedBytes: used, UsedKnown: true}},
 		}
 	}
 	whole := shared("g-0004", "whole", 1, 79*gib+gib/2, 60*gib, 100)
-	whole.Whole, whole.Level, whole.Fragments[0].Whole = true, "exclusive", true
+	whole.Whole, whole.Level, whole.Backend, whole.Fragments[0].Whole = true, "exclusive", "none", true
 	blind := shared("g-0003", "", 0, 20*gib, 0, 0)
-	blind.UsedKnown, blind.Fragments[0].UsedKnown, blind.Level, blind.LevelReason = false, false, "none", "driver 580 has no memory limits"
+	blind.UsedKnown, blind.Fragments[0].UsedKnown, blind.Level, blind.Backend, blind.LevelReason = false, false, "none", "none", "driver 580 has no memory limits"
 	claimed := shared("g-0005", "soon", 0, gib, 0, 5)
+	claimed.Level, claimed.Backend = "client", "libkerf"
 	claimed.State, claimed.Cgroup, claimed.Pids = "claimed", "", nil
 	pod := shared("g-0006", "pod\x1b[31mred\n", 0, 10*gib, 10*gib, 25)
 	pod.PodUid, pod.Container, pod.Pids = "3b9f", "main", []int32{1, 2, 3}
@@ -65,6 +66,11 @@ func node() *nodev1.GetNodeResponse {
 			}),
 			gpu(0, func(g *nodev1.GPU) {
 				g.GrantedBytes, g.GrantedPercent, g.UsedBytes, g.Utilization = 41*gib, 55, 20*gib, 42
+				g.Backends = []*nodev1.Backend{
+					{Name: "driver", Level: "driver", Listed: true, Answer: "not supported", Reason: "it is too old", Remedy: "install r615"},
+					{Name: "libkerf", Level: "client", Listed: true, Answer: "supported"},
+					{Name: "reactive", Level: "reactive", Answer: "supported"},
+				}
 			}),
 			gpu(2, func(g *nodev1.GPU) { g.Utilization = -1 }),
 			gpu(3, func(g *nodev1.GPU) {

@@ -42,6 +42,19 @@ type GPU struct {
 	HealthReason   string   `json:"health_reason"`
 	Levels         []string `json:"levels"`
 	MIG            bool     `json:"mig"`
+	// Backends are all ways of holding a share of the GPU, strongest first.
+	Backends []Backend `json:"backends"`
+}
+
+// Backend is what one way of holding shares to their size can do on a GPU. Answer is supported, not supported
+// or could not tell; one that is not listed by the node's pool is used by no grant but those of profiles that list it.
+type Backend struct {
+	Name   string `json:"name"`
+	Level  string `json:"level"`
+	Listed bool   `json:"listed"`
+	Answer string `json:"answer"`
+	Reason string `json:"reason"`
+	Remedy string `json:"remedy"`
 }
 
 // Grant is one claim or lease. GPUs are the UUIDs of its fragments, in their order.
@@ -56,6 +69,7 @@ type Grant struct {
 	UsedBytes   *uint64    `json:"used_bytes"`
 	Level       string     `json:"level"`
 	LevelReason string     `json:"level_reason"`
+	Backend     string     `json:"backend"`
 	Cgroup      string     `json:"cgroup"`
 	PIDs        []int32    `json:"pids"`
 	UID         uint32     `json:"uid"`

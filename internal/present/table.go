@@ -52,7 +52,7 @@ func Table(s Status, o Options) string {
 func gpuTable(s Status, o Options) string {
 	head := []string{"GPU", "HEALTH", "USED", "GRANTED", "USABLE", "PERCENT", "UTIL", "LEVELS", "MODEL"}
 	if o.Wide {
-		head = append(head, "UUID", "PCI", "NUMA", "REASON")
+		head = append(head, "UUID", "PCI", "NUMA", "BACKENDS", "REASON", "WHY-NOT")
 	}
 	rows := [][]string{head}
 	for _, g := range s.GPUs {
@@ -61,7 +61,7 @@ func gpuTable(s Status, o Options) string {
 			strconv.Itoa(int(g.GrantedPercent)) + "%", utilization(g.Utilization), or(strings.Join(g.Levels, ",")), or(g.Model),
 		}
 		if o.Wide {
-			row = append(row, or(g.UUID), or(g.PCI), strconv.Itoa(int(g.NUMA)), or(g.HealthReason))
+			row = append(row, or(g.UUID), or(g.PCI), strconv.Itoa(int(g.NUMA)), or(g.works()), or(g.HealthReason), or(strings.Join(g.whyNot(), ". ")))
 		}
 		rows = append(rows, row)
 	}
@@ -73,7 +73,7 @@ func grantTable(s Status, o Options) string {
 	for _, g := range s.GPUs {
 		index[g.UUID] = g.Index
 	}
-	head := []string{"GRANT", "STATE", "GPUS", "USED", "MEMORY", "PERCENT", "LEVEL", "PIDS", "HEALTH", "USER"}
+	head := []string{"GRANT", "STATE", "GPUS", "USED", "MEMORY", "PERCENT", "LEVEL", "BACKEND", "PIDS", "HEALTH", "USER"}
 	if o.Wide {
 		head = append(head, "ID", "UUIDS", "CGROUP", "PROFILE", "REASON")
 	}
@@ -81,7 +81,7 @@ func grantTable(s Status, o Options) string {
 	for _, g := range s.Grants {
 		row := []string{
 			or(g.Label()), or(g.State), or(indexes(g.GPUs, index)), sizeOr(g.UsedBytes), size(g.MemoryBytes),
-			percent(g.Percent), or(g.Level), strconv.Itoa(len(g.PIDs)), or(g.Health), o.user(g),
+			percent(g.Percent), or(g.Level), or(g.Backend), strconv.Itoa(len(g.PIDs)), or(g.Health), o.user(g),
 		}
 		if o.Wide {
 			row = append(row, or(g.ID), or(strings.Join(g.GPUs, ",")), or(g.Cgroup), or(g.Profile), or(g.LevelReason))

@@ -18,7 +18,7 @@ const probeLimit = sharing.GiB
 func (d *Driver) Probe(ctx context.Context, gpu sharing.GPU) Support {
 	if gpu.MIG {
 		// Not remembered: MIG mode can be turned off.
-		return Support{NotSupported, "the driver takes no memory limits on a GPU in MIG mode", "grant MIG instances of this GPU, or turn MIG mode off"}
+		return Support{Answer: NotSupported, Reason: "the driver takes no memory limits on a GPU in MIG mode", Remedy: "grant MIG instances of this GPU, or turn MIG mode off"}
 	}
 	return d.answers.get(ctx, gpu.UUID, func(ctx context.Context) Support { return d.probe(ctx, gpu.UUID) })
 }
@@ -28,12 +28,12 @@ func (d *Driver) Forget() { d.answers.forget() }
 
 func (d *Driver) probe(ctx context.Context, gpu sharing.GPUID) (s Support) {
 	if !d.door.HasMemoryLimits() {
-		return Support{NotSupported, "the driver's library has no memory limit functions", "install NVIDIA driver r615 or newer"}
+		return Support{Answer: NotSupported, Reason: "the driver's library has no memory limit functions", Remedy: "install NVIDIA driver r615 or newer"}
 	}
 	dir, remove, err := d.cgroups.Scratch()
 	switch {
 	case errors.Is(err, sharing.ErrUnsupported):
-		return Support{NotSupported, "no cgroup v2 hierarchy is mounted", "boot with the unified hierarchy (systemd.unified_cgroup_hierarchy=1) or mount cgroup2"}
+		return Support{Answer: NotSupported, Reason: "no cgroup v2 hierarchy is mounted", Remedy: "boot with the unified hierarchy (systemd.unified_cgroup_hierarchy=1) or mount cgroup2"}
 	case err != nil:
 		return couldNotTell("a cgroup to try it on cannot be made", err)
 	}
@@ -44,7 +44,7 @@ func (d *Driver) probe(ctx context.Context, gpu sharing.GPUID) (s Support) {
 	}()
 	err = d.Apply(ctx, dir, []Limit{{GPU: gpu, Memory: probeLimit}})
 	if errors.Is(err, sharing.ErrUnsupported) && !errors.Is(err, sharing.ErrUnavailable) {
-		return Support{NotSupported, "the driver refuses it on this GPU: " + err.Error(), "see the driver's release notes for memory limits"}
+		return Support{Answer: NotSupported, Reason: "the driver refuses it on this GPU: " + err.Error(), Remedy: "see the driver's release notes for memory limits"}
 	}
 	if err != nil {
 		return couldNotTell("setting a limit failed", err)

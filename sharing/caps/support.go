@@ -8,44 +8,21 @@ import (
 	"sync"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/choice"
 )
 
 // Answer is what a probe found.
-type Answer uint8
+type Answer = choice.Answer
 
-// The answers. The first two are facts that hold as long as the driver is loaded; the third is none.
+// The answers.
 const (
-	// CouldNotTell: the probe could not be made. Never taken for a yes, and asked again each time.
-	CouldNotTell Answer = iota
-	// Supported: tried, and it works.
-	Supported
-	// NotSupported: this machine cannot.
-	NotSupported
+	CouldNotTell = choice.CouldNotTell
+	Supported    = choice.Supported
+	NotSupported = choice.NotSupported
 )
 
-// String returns the answer as status shows it.
-func (a Answer) String() string {
-	switch a {
-	case Supported:
-		return "supported"
-	case NotSupported:
-		return "not supported"
-	case CouldNotTell:
-	}
-	return "could not tell"
-}
-
 // Support is a probe's answer for people.
-type Support struct {
-	Answer Answer
-	// Reason says why, as a clause; empty when supported.
-	Reason string
-	// Remedy says what to do about it, as an imperative; empty when supported or when nothing helps.
-	Remedy string
-}
-
-// OK reports whether the backend may be used.
-func (s Support) OK() bool { return s.Answer == Supported }
+type Support = choice.Support
 
 // probes remembers answers that are facts, per GPU.
 type probes struct {

@@ -21,14 +21,14 @@ type Lister interface {
 // shows level unknown while that is so.
 func ProbeWatch(ctx context.Context, door Lister, gpu sharing.GPU) Support {
 	if gpu.MIG {
-		return Support{NotSupported, "no share is given of a GPU in MIG mode", "turn MIG mode off"}
+		return Support{Answer: NotSupported, Reason: "no share is given of a GPU in MIG mode", Remedy: "turn MIG mode off"}
 	}
 	_, err := door.Processes(ctx, gpu.UUID)
 	switch {
 	case err == nil:
 		return Support{Answer: Supported}
 	case errors.Is(err, sharing.ErrUnsupported):
-		return Support{NotSupported, "the driver does not list the processes of this GPU: " + err.Error(), "use a driver that does"}
+		return Support{Answer: NotSupported, Reason: "the driver does not list the processes of this GPU: " + err.Error(), Remedy: "use a driver that does"}
 	}
 	return couldNotTell("its processes could not be listed", err)
 }

@@ -5,6 +5,7 @@ package config
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -12,39 +13,85 @@ import (
 // Backend is one way of holding a share of a GPU to its size.
 type Backend uint8
 
-// The backends, strongest first.
+// The backends, strongest first. MPS and libkerf are equally strong; where a list has both, the first counts.
 const (
-	// BackendDriver: the driver's own memory limits (level driver). It is part of every list: where the driver
-	// has limits they are used.
-	BackendDriver Backend = iota
-	// BackendReactive: watched, and acted on by OverCap (level reactive).
+	// BackendNone: nothing holds the share. It stands in no list.
+	BackendNone Backend = iota
+	// BackendDriver: the driver's own memory limits. It is part of every list: where the driver has limits they
+	// are used.
+	BackendDriver
+	// BackendMPS: the limits of an MPS server's clients.
+	BackendMPS
+	// BackendLibkerf: a preloaded library that refuses what would exceed the share.
+	BackendLibkerf
+	// BackendReactive: watched, and acted on by OverCap.
 	BackendReactive
 )
 
-// String returns "driver" or "reactive".
-func (b Backend) String() string {
-	switch b {
-	case BackendReactive:
-		return "reactive"
-	case BackendDriver:
-	}
-	return "driver"
+// Backends are all that a list can have, strongest first.
+func Backends() []Backend {
+	return []Backend{BackendDriver, BackendMPS, BackendLibkerf, BackendReactive}
 }
 
-// ParseBackend reads "driver" or "reactive"; field names the input for the error, a *sharing.FieldError.
+// notOffered are those that the document may not name yet.
+func notOffered() []Backend { return []Backend{BackendMPS, BackendLibkerf} }
+
+// String returns "driver", "mps", "libkerf", "reactive" or "none".
+func (b Backend) String() string {
+	switch b {
+	case BackendDriver:
+		return "driver"
+	case BackendMPS:
+		return "mps"
+	case BackendLibkerf:
+		return "libkerf"
+	case BackendReactive:
+		return "reactive"
+	case BackendNone:
+	}
+	return "none"
+}
+
+// Level is what a share is worth that the backend holds.
+func (b Backend) Level() sharing.Level {
+	switch b {
+	case BackendDriver:
+		return sharing.LevelDriver
+	case BackendMPS, BackendLibkerf:
+		return sharing.LevelClient
+	case BackendReactive:
+		return sharing.LevelReactive
+	case BackendNone:
+	}
+	return sharing.LevelNone
+}
+
+// ParseBackend reads the name of one of Backends; field names the input for the error, a *sharing.FieldError.
 func ParseBackend(field, s string) (Backend, error) {
-	for _, b := range []Backend{BackendDriver, BackendReactive} {
+	var names []string
+	for _, b := range Backends() {
 		if b.String() == s {
 			return b, nil
 		}
+		names = append(names, b.String())
 	}
-	return BackendDriver, sharing.Invalid(field, s, "write driver or reactive", "is not a backend of this version")
+	return BackendNone, sharing.Invalid(field, s, "write one of "+strings.Join(names, ", "), "is not a backend of this version")
 }
 
-// Reactive reports whether shares may be watched where nothing stronger holds them.
-func (p Pool) Reactive() bool { return slices.Contains(p.Backends, BackendReactive) }
+// BackendsOf are the ways of holding a grant of the profile of that name, or of none, in the pool, strongest
+// first: the profile's list, else the pool's, else the driver alone. A profile that the document no longer has
+// leaves it to the pool.
+func (c Config) BackendsOf(pool Pool, profile string) []Backend {
+	if p, ok := c.Profile(profile); ok && p.Backends != nil {
+		return p.Backends
+	}
+	if pool.Backends != nil {
+		return slices.Clone(pool.Backends)
+	}
+	return []Backend{BackendDriver}
+}
 
-// backends checks the list of a pool: the strongest first, each once.
+// backends checks a list: the strongest first, each once.
 func (c *checker) backends(path string, list []Backend) {
 	if list == nil {
 		return
@@ -59,10 +106,14 @@ func (c *checker) backends(path string, list []Backend) {
 	for i, b := range list {
 		where := at(path, i)
 		switch {
-		case b > BackendReactive:
+		case !slices.Contains(Backends(), b):
 			c.bad(where, "", "use a Backend of this package", "is not a backend")
+		case slices.Contains(notOffered(), b):
+			c.bad(where, b.String(), "leave it out", "is not offered by this version yet")
 		case slices.Index(list, b) < i:
 			c.bad(where, b.String(), "name it once", "is named twice")
+		case i > 1 && list[i-1].Level() < b.Level():
+			c.bad(where, b.String(), "write the stronger one first", "is stronger than %s before it", list[i-1])
 		}
 	}
 }

@@ -68,6 +68,7 @@ func (c *checker) profile(path string, p Profile, seen map[string]string) {
 	if p.Memory == 0 && p.Percent == 0 && p.GPUs == 0 {
 		c.bad(path, "", "write memory, percent or gpus", "asks for nothing")
 	}
+	c.backends(path+".backends", p.Backends)
 	c.overCap(path, p.OverCap)
 	r := p.request()
 	r.Profile = "" // Check would take it for one that is still to be filled; the name is checked above

@@ -71,6 +71,8 @@ type Profile struct {
 	Models []string
 	// MinLevel is demanded of every grant; LevelUnknown means no demand.
 	MinLevel sharing.Level
+	// Backends are used in place of the pool's; nil leaves it to the pool.
+	Backends []Backend
 	// OverCap is used in place of the pool's; OverCapDefault leaves it to the pool.
 	OverCap OverCap
 	// Place is used where the request does not say it.
@@ -142,7 +144,7 @@ func (d Document) clone() Document {
 }
 
 func (p Profile) clone() Profile {
-	p.Models = slices.Clone(p.Models)
+	p.Models, p.Backends = slices.Clone(p.Models), slices.Clone(p.Backends)
 	return p
 }
 

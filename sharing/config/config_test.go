@@ -326,10 +326,45 @@ func TestOverCapOf(t *testing.T) {
 
 func TestBackends(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]bool{"": false, "    backends: [driver]\n": false, "    backends: [driver, reactive]\n": true} {
-		pool := decode(t, head+"spec:\n  pools:\n  - name: a\n"+text).Pools()[0]
-		if pool.Reactive() != want {
-			t.Errorf("%q: reactive is %v", text, pool.Reactive())
+	driver, both := []Backend{BackendDriver}, []Backend{BackendDriver, BackendReactive}
+	c := decode(t, head+`spec:
+  pools:
+  - name: a
+    nodeSelector: {p: a}
+  - name: b
+    nodeSelector: {p: b}
+    backends: [driver, reactive]
+  profiles:
+  - {name: plain, percent: 10}
+  - {name: strict, percent: 10, backends: [driver]}
+  - {name: watched, percent: 10, backends: [driver, reactive]}
+`)
+	for profile, want := range map[string][2][]Backend{
+		"": {driver, both}, "plain": {driver, both}, "strict": {driver, driver}, "watched": {both, both}, "gone": {driver, both},
+	} {
+		for i, pool := range c.Pools() {
+			got := c.BackendsOf(pool, profile)
+			if d := cmp.Diff(want[i], got); d != "" {
+				t.Errorf("profile %q in pool %q:\n%s", profile, pool.Name, d)
+			}
+			got[0] = BackendNone // it is a copy
 		}
+	}
+}
+
+// A list has the strongest first; of equals, either.
+func TestBackendOrder(t *testing.T) {
+	t.Parallel()
+	var c checker
+	c.backends("b", []Backend{BackendDriver, BackendReactive, BackendLibkerf})
+	checkLines(t, c.mistakes, []string{`b[2] "libkerf" `})
+	levels := []sharing.Level{sharing.LevelDriver, sharing.LevelClient, sharing.LevelClient, sharing.LevelReactive}
+	for i, b := range Backends() {
+		if again, err := ParseBackend("", b.String()); err != nil || again != b || b.Level() != levels[i] {
+			t.Errorf("%v reads as %v, %v, level %v", b, again, err, b.Level())
+		}
+	}
+	if BackendNone.String() != "none" || BackendNone.Level() != sharing.LevelNone {
+		t.Error(BackendNone)
 	}
 }

@@ -132,13 +132,10 @@ func (r *reader) pool(path string, n *yaml.Node) (p Pool) {
 		"mode":           func(path string, n *yaml.Node) { p.Mode = parsed(r, path, n, ParseMode) },
 		"place":          func(path string, n *yaml.Node) { p.Place = parsed(r, path, n, sharing.ParseSpread) },
 		"minEnforcement": func(path string, n *yaml.Node) { p.MinLevel = parsed(r, path, n, sharing.ParseLevel) },
-		"backends": func(path string, n *yaml.Node) {
-			p.Backends = []Backend{}
-			r.list(path, n, func(path string, n *yaml.Node) { p.Backends = append(p.Backends, parsed(r, path, n, ParseBackend)) })
-		},
-		"overCap":   func(path string, n *yaml.Node) { p.OverCap = parsed(r, path, n, ParseOverCap) },
-		"strangers": func(path string, n *yaml.Node) { p.Strangers = parsed(r, path, n, ParseStrangers) },
-		"profiles":  func(path string, n *yaml.Node) { p.Profiles = r.texts(path, n) },
+		"backends":       func(path string, n *yaml.Node) { p.Backends = r.backends(path, n) },
+		"overCap":        func(path string, n *yaml.Node) { p.OverCap = parsed(r, path, n, ParseOverCap) },
+		"strangers":      func(path string, n *yaml.Node) { p.Strangers = parsed(r, path, n, ParseStrangers) },
+		"profiles":       func(path string, n *yaml.Node) { p.Profiles = r.texts(path, n) },
 	})
 	return p
 }
@@ -151,10 +148,17 @@ func (r *reader) profile(path string, n *yaml.Node) (p Profile) {
 		"gpus":           func(path string, n *yaml.Node) { p.GPUs = counted(r, path, n, sharing.ParseGPUs) },
 		"gpuModel":       func(path string, n *yaml.Node) { p.Models = r.texts(path, n) },
 		"minEnforcement": func(path string, n *yaml.Node) { p.MinLevel = parsed(r, path, n, sharing.ParseLevel) },
+		"backends":       func(path string, n *yaml.Node) { p.Backends = r.backends(path, n) },
 		"overCap":        func(path string, n *yaml.Node) { p.OverCap = parsed(r, path, n, ParseOverCap) },
 		"place":          func(path string, n *yaml.Node) { p.Place = parsed(r, path, n, sharing.ParseSpread) },
 	})
 	return p
+}
+
+func (r *reader) backends(path string, n *yaml.Node) []Backend {
+	out := []Backend{}
+	r.list(path, n, func(path string, n *yaml.Node) { out = append(out, parsed(r, path, n, ParseBackend)) })
+	return out
 }
 
 // join appends a field's name to a path.

@@ -42,6 +42,7 @@ type (
 		GPUs           int      `yaml:"gpus,omitempty"`
 		GPUModel       []string `yaml:"gpuModel,omitempty"`
 		MinEnforcement string   `yaml:"minEnforcement,omitempty"`
+		Backends       []string `yaml:"backends,omitempty"`
 		OverCap        string   `yaml:"overCap,omitempty"`
 		Place          string   `yaml:"place,omitempty"`
 	}
@@ -55,9 +56,7 @@ func (c Config) Encode() ([]byte, error) {
 		if p.Mode != ModeAuto {
 			one.Mode = p.Mode.String()
 		}
-		for _, b := range p.Backends {
-			one.Backends = append(one.Backends, b.String())
-		}
+		one.Backends = names(p.Backends)
 		if p.Strangers != StrangersReport {
 			one.Strangers = p.Strangers.String()
 		}
@@ -66,7 +65,7 @@ func (c Config) Encode() ([]byte, error) {
 	for _, p := range c.doc.Profiles {
 		w.Spec.Profiles = append(w.Spec.Profiles, wireProfile{
 			Name: p.Name, Memory: exact(p.Memory), Percent: uint32(p.Percent), GPUs: p.GPUs, GPUModel: p.Models,
-			MinEnforcement: level(p.MinLevel), OverCap: overCap(p.OverCap), Place: place(p.Place),
+			MinEnforcement: level(p.MinLevel), Backends: names(p.Backends), OverCap: overCap(p.OverCap), Place: place(p.Place),
 		})
 	}
 	var out bytes.Buffer
@@ -79,6 +78,14 @@ func (c Config) Encode() ([]byte, error) {
 		return nil, fmt.Errorf("encode sharing config: %w", err)
 	}
 	return out.Bytes(), nil
+}
+
+func names(list []Backend) []string {
+	var out []string
+	for _, b := range list {
+		out = append(out, b.String())
+	}
+	return out
 }
 
 func place(s sharing.Spread) string {

@@ -171,17 +171,19 @@ func TestEveryLack(t *testing.T) {
 // What the agent says of level reactive goes before any guess.
 func TestReactiveByTheAgent(t *testing.T) {
 	for name, tt := range map[string]struct {
-		levels []sharing.Level
-		status Status
-		text   string
+		levels   []sharing.Level
+		status   Status
+		text     string
+		backends []Backend
 	}{
-		"offered":    {[]sharing.Level{sharing.LevelExclusive, sharing.LevelReactive}, OK, "offered by the agent"},
-		"not listed": {[]sharing.Level{sharing.LevelExclusive, sharing.LevelNone}, Warn, "does not list it"},
-		"stronger":   {[]sharing.Level{sharing.LevelExclusive, sharing.LevelDriver}, Warn, "limits memory itself"},
+		"offered":    {[]sharing.Level{sharing.LevelExclusive, sharing.LevelReactive}, OK, "offered by the agent", nil},
+		"not listed": {[]sharing.Level{sharing.LevelExclusive, sharing.LevelNone}, Warn, "does not list it", nil},
+		"stronger":   {[]sharing.Level{sharing.LevelExclusive, sharing.LevelDriver}, Warn, "limits memory itself", nil},
+		"cannot":     {[]sharing.Level{sharing.LevelExclusive}, Warn, "reactive not supported on GPU 1: no list", []Backend{{"reactive", sharing.LevelReactive, true, false, "not supported on GPU 1: no list"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := whole()
-			f.Agent.Levels = tt.levels
+			f.Agent.Levels, f.Agent.Backends = tt.levels, tt.backends
 			r := Examine(f)
 			if c := find(t, r, "level reactive"); c.Status != tt.status || !strings.Contains(c.Seen, tt.text) {
 				t.Errorf("got %+v, want %s with %q", c, tt.status, tt.text)

@@ -68,6 +68,17 @@ type Agent struct {
 	DriverVersion string
 	// Levels are those that some GPU of the agent can give now, strongest first.
 	Levels []sharing.Level
+	// Backends are the agent's words on what holds shares, of one GPU that has them.
+	Backends []Backend
+}
+
+// Backend is what an agent says of one way of holding shares.
+type Backend struct {
+	Name  string
+	Level sharing.Level
+	// Listed is true when its pool lists it, and Works when it is supported; else Why says why not.
+	Listed, Works bool
+	Why           string
 }
 
 // Group is the unix group whose members may use the agent without being root.

@@ -148,8 +148,34 @@ func gatherAgent(ctx context.Context, dir string) Agent {
 		return Agent{Problem: err.Error(), Absent: errors.Is(err, nodeclient.ErrNoAgent), Denied: errors.Is(err, sharing.ErrDenied)}
 	}
 	return Agent{
-		Answered: true, Ready: p.GetReady(), NotReady: p.GetNotReady(), DriverVersion: p.GetDriverVersion(), Levels: levelsOf(p),
+		Answered: true, Ready: p.GetReady(), NotReady: p.GetNotReady(), DriverVersion: p.GetDriverVersion(), Levels: levelsOf(p), Backends: backendsOf(p),
 	}
+}
+
+// backendsOf are the backends of the first GPU that tells of them, each with the answer of the first GPU on which it
+// does not work.
+func backendsOf(p *nodev1.GetNodeResponse) []Backend {
+	var out []Backend
+	for _, g := range p.GetGpus() {
+		for _, b := range g.GetBackends() {
+			level, err := sharing.ParseLevel("level", b.GetLevel())
+			if err != nil {
+				continue
+			}
+			one := Backend{Name: b.GetName(), Level: level, Listed: b.GetListed(), Works: b.GetAnswer() == "supported"}
+			if !one.Works {
+				one.Why = fmt.Sprintf("%s on GPU %d: %s", b.GetAnswer(), g.GetIndex(), strings.TrimSuffix(b.GetReason()+"; "+b.GetRemedy(), "; "))
+			}
+			i := slices.IndexFunc(out, func(had Backend) bool { return had.Name == one.Name })
+			switch {
+			case i < 0:
+				out = append(out, one)
+			case out[i].Works:
+				out[i] = one
+			}
+		}
+	}
+	return out
 }
 
 // levelsOf are the levels that some GPU offers, strongest first. A level that this program does not know is

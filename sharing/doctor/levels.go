@@ -76,10 +76,23 @@ func (f Facts) agentsReason(l sharing.Level) string {
 		return "the driver has no memory limits (r615 and newer have them)"
 	case l == sharing.LevelReactive && slices.Contains(f.Agent.Levels, sharing.LevelDriver):
 		return limitsItself
+	case f.Agent.whyNot(l) != "":
+		return f.Agent.whyNot(l)
 	case l == sharing.LevelReactive:
 		return "the agent's pool does not list it (" + listIt + "), or no GPU can be watched now"
 	}
 	return "no GPU of the agent offers it now (kerf status -o wide shows their health)"
+}
+
+// whyNot is what the agent says of the backends of a level that its pool lists and that do not work.
+func (a Agent) whyNot(l sharing.Level) string {
+	var why []string
+	for _, b := range a.Backends {
+		if b.Level == l && b.Listed && !b.Works {
+			why = append(why, b.Name+" "+b.Why)
+		}
+	}
+	return strings.Join(why, "; ")
 }
 
 // level is the check of one enforcement level.

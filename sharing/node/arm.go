@@ -15,6 +15,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
@@ -235,7 +236,7 @@ func (r *Runtime) health(id sharing.GPUID) sharing.Health {
 
 // canLimit needs the lock.
 func (r *Runtime) canLimit(id sharing.GPUID) bool {
-	if r.att == nil || r.att.Levels[id].Shared != sharing.LevelDriver {
+	if r.att == nil || !r.att.Levels[id].Of(config.BackendDriver).OK() {
 		return false
 	}
 	v, ok := r.ledger.GPU(id)

@@ -87,75 +87,29 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 			return "", fmt.Errorf("process %d has claim %q already; arm or release it first: %w", peer.PID, id, sharing.ErrConflict)
 		}
 	}
-	placement, err := allocator.Choose(r.gpuStates(), req)
+	placement, err := allocator.Choose(r.gpuStates(req.Profile), req)
+	if err != nil {
+		return "", err
+	}
+	held, err := r.heldBy(req, placement)
 	if err != nil {
 		return "", err
 	}
 	id := ledger.ClaimID(r.opt.NewID())
-	level, why := r.levelOf(placement)
 	c := ledger.Claim{
-		ID: id, Name: name, Request: req, Placement: placement, Level: level,
+		ID: id, Name: name, Request: req, Placement: placement, Level: held.Level,
 		Owner: ledger.Owner{UID: peer.UID, PID: peer.PID},
 	}
 	if err := r.ledger.Claim(c); err != nil {
 		return "", err
 	}
-	h := &holding{owner: owner, levelWhy: why}
+	h := &holding{owner: owner, backend: held.Backend, levelWhy: held.Why}
 	if mark != nil {
 		mark(h, req)
 	}
 	r.held[id] = h
-	r.log.Info("claim held", "claim", id, "name", name, "pid", peer.PID, "uid", peer.UID, "level", level.String(), "fragments", len(placement))
+	r.log.Info("claim held", "claim", id, "name", name, "pid", peer.PID, "uid", peer.UID, "level", held.Level.String(), "backend", held.Backend.String(), "fragments", len(placement))
 	return id, nil
-}
-
-// gpuStates is the allocator's view of the ledger; it needs the lock.
-func (r *Runtime) gpuStates() []allocator.GPUState {
-	views := r.ledger.GPUs()
-	out := make([]allocator.GPUState, 0, len(views))
-	for _, v := range views {
-		out = append(out, allocator.GPUState{
-			GPU: v.GPU, FreeMemory: v.FreeMemory, FreePercent: v.FreePercent,
-			Held: v.Claims > 0, Levels: r.levels(v.GPU), LevelWhy: r.levelWhy(v.GPU.UUID),
-		})
-	}
-	return out
-}
-
-// levels are those that a grant on the GPU can have now, strongest first; it needs the lock.
-func (r *Runtime) levels(g sharing.GPU) []sharing.Level {
-	if r.att == nil || g.MIG {
-		return nil
-	}
-	rep, ok := r.sharedLevel(g.UUID)
-	if !ok {
-		return nil
-	}
-	return []sharing.Level{sharing.LevelExclusive, rep.Shared}
-}
-
-// levelWhy says why a share of the GPU cannot be held more strongly; it needs the lock.
-func (r *Runtime) levelWhy(id sharing.GPUID) string {
-	rep, _ := r.sharedLevel(id)
-	return rep.Reason
-}
-
-// levelOf is the level that a placement gets: that of its weakest fragment; it needs the lock.
-func (r *Runtime) levelOf(p sharing.Placement) (sharing.Level, string) {
-	level, why := sharing.LevelExclusive, ""
-	for _, f := range p {
-		if f.Whole {
-			continue
-		}
-		rep, ok := r.sharedLevel(f.GPU)
-		if !ok {
-			rep = LevelReport{Shared: sharing.LevelUnknown, Reason: "this GPU's levels have not been probed"}
-		}
-		if level == sharing.LevelExclusive || !rep.Shared.AtLeast(level) {
-			level, why = rep.Shared, rep.Reason
-		}
-	}
-	return level, why
 }
 
 // Release gives a claim back that holds no process. ErrDenied for another user's claim unless the caller is

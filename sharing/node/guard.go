@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/caps/reactive"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
@@ -117,24 +116,4 @@ func actionName(a reactive.Action) string {
 // beneath reports whether the cgroup dir is group or in its sub-tree.
 func beneath(dir, group string) bool {
 	return dir == group || strings.HasPrefix(dir, group+"/")
-}
-
-// sharedLevel is what a share of the GPU can have now, with the backends that the pool lists; it needs the
-// lock. ok is false where the GPU has not been probed.
-func (r *Runtime) sharedLevel(id sharing.GPUID) (rep LevelReport, ok bool) {
-	if r.att == nil {
-		return LevelReport{}, false
-	}
-	if rep, ok = r.att.Levels[id]; !ok || rep.Shared != sharing.LevelNone || !r.pool.Reactive() {
-		return rep, ok
-	}
-	switch rep.Watch {
-	case sharing.LevelReactive, sharing.LevelUnknown:
-		rep.Shared = rep.Watch
-	default:
-	}
-	if rep.WatchReason != "" {
-		rep.Reason += "; " + rep.WatchReason
-	}
-	return rep, true
 }

@@ -61,7 +61,8 @@ func (g *guard) see(ctx context.Context) reactive.Sample {
 
 // capsOf are the caps of a lease that nothing but watching holds; it needs the lock.
 func (g *guard) capsOf(gr ledger.Grant) []reactive.Cap {
-	if gr.Lease == nil || gr.Claim.Level != sharing.LevelReactive {
+	h := g.held[gr.Claim.ID]
+	if gr.Lease == nil || h == nil || h.backend != config.BackendReactive {
 		return nil
 	}
 	action := reactive.Warn

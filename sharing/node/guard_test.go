@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/choice"
 	"github.com/kerf-gpu/kerf/sharing/caps/reactive"
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
@@ -66,9 +67,12 @@ func (g *guarded) restartAgent() {
 	if err := r.Restore(g.t.Context()); err != nil {
 		g.t.Fatal(err)
 	}
-	levels := map[sharing.GPUID]LevelReport{}
+	levels := map[sharing.GPUID]choice.Report{}
 	for _, gpu := range g.gpus {
-		levels[gpu.UUID] = LevelReport{Shared: sharing.LevelNone, Reason: "an old driver", Watch: sharing.LevelReactive}
+		levels[gpu.UUID] = choice.Report{
+			config.BackendDriver:   {Answer: choice.NotSupported, Reason: "an old driver"},
+			config.BackendReactive: {Answer: choice.Supported},
+		}
 	}
 	if err := r.Attach(g.t.Context(), Attachment{Driver: g.driver, GPUs: g.gpus, Levels: levels}); err != nil {
 		g.t.Fatal(err)
@@ -136,7 +140,7 @@ func TestGuardKillsTheLargestOfALeaseOverItsCap(t *testing.T) {
 	if err := group.Add(large.PID); err != nil {
 		t.Fatal(err)
 	}
-	if s := g.shown(); s.Level != sharing.LevelReactive || s.LevelReason != "an old driver" {
+	if s := g.shown(); s.Level != sharing.LevelReactive || s.LevelReason != "driver: an old driver" || s.Backend != config.BackendReactive {
 		t.Errorf("shown as %v: %q", s.Level, s.LevelReason)
 	}
 	g.holds(gibs(small, 1), gibs(large, 4), gibs(neighbour, 4))

@@ -20,6 +20,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/failpoint"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
@@ -217,9 +218,9 @@ func (b *bench) start() {
 
 func (b *bench) attach() {
 	b.t.Helper()
-	levels := map[sharing.GPUID]LevelReport{}
+	levels := map[sharing.GPUID]choice.Report{}
 	for _, g := range b.gpus {
-		levels[g.UUID] = LevelReport{Shared: sharing.LevelDriver}
+		levels[g.UUID] = choice.Report{config.BackendDriver: {Answer: choice.Supported}}
 	}
 	if err := b.Attach(b.t.Context(), Attachment{Driver: b.driver, Caps: b.caps, GPUs: b.gpus, Levels: levels}); err != nil {
 		b.t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/failpoint"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
@@ -109,24 +110,14 @@ type Capper interface {
 	Least() sharing.Bytes
 }
 
-// LevelReport says which level the driver gives to a shared grant on a GPU now, and why not a stronger one.
-type LevelReport struct {
-	Shared sharing.Level
-	Reason string
-	// Watch says whether shares can be watched where Shared is none: LevelReactive, LevelNone, or LevelUnknown
-	// where it cannot be told. WatchReason says why not.
-	Watch       sharing.Level
-	WatchReason string
-}
-
 // Attachment is a driver that answers, with what was found on it.
 type Attachment struct {
 	Driver Driver
 	// Caps is nil when the driver cannot limit memory.
 	Caps Capper
 	GPUs []sharing.GPU
-	// Levels has an entry for each GPU.
-	Levels map[sharing.GPUID]LevelReport
+	// Levels has an entry for each GPU: what holds shares of it, and what does not and why.
+	Levels map[sharing.GPUID]choice.Report
 	// LeftOut are the devices that were not taken into the inventory, one sentence each.
 	LeftOut []string
 }

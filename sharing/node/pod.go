@@ -99,17 +99,20 @@ func (r *Runtime) claimFor(ask sharing.ContainerAsk) (id ledger.ClaimID, part sh
 	if err != nil {
 		return "", nil, false, err
 	}
+	held, err := r.heldBy(req, placement)
+	if err != nil {
+		return "", nil, false, err
+	}
 	id = ledger.ClaimID(r.opt.NewID())
-	level, why := r.levelOf(placement)
 	c := ledger.Claim{
-		ID: id, Request: req, Placement: placement, Level: level,
+		ID: id, Request: req, Placement: placement, Level: held.Level,
 		Owner: ledger.Owner{PodUID: ask.Ref.PodUID, Container: ask.Ref.Container, Namespace: ask.Ref.Namespace, PodName: ask.Ref.Pod},
 	}
 	if err := r.ledger.Claim(c); err != nil {
 		return "", nil, false, err
 	}
-	r.held[id] = &holding{levelWhy: why, kind: ask.Kind, asks: slices.Clone(ask.Asks)}
-	r.log.Info("claim held", "claim", id, "pod", ask.Ref.Namespace+"/"+ask.Ref.Pod, "container", ask.Ref.Container, "asks", askStrings(ask.Asks), "level", level.String(), "gpus", gpuIDs(placement))
+	r.held[id] = &holding{backend: held.Backend, levelWhy: held.Why, kind: ask.Kind, asks: slices.Clone(ask.Asks)}
+	r.log.Info("claim held", "claim", id, "pod", ask.Ref.Namespace+"/"+ask.Ref.Pod, "container", ask.Ref.Container, "asks", askStrings(ask.Asks), "level", held.Level.String(), "backend", held.Backend.String(), "gpus", gpuIDs(placement))
 	return id, nil, true, nil
 }
 
@@ -154,7 +157,7 @@ func (r *Runtime) within(c ledger.Claim, req sharing.Request) (sharing.Placement
 // choose places a request, where the advice says if it still fits there, else wherever it fits. It needs the
 // lock.
 func (r *Runtime) choose(req sharing.Request, advice sharing.Advice) (sharing.Placement, error) {
-	states := r.gpuStates()
+	states := r.gpuStates(req.Profile)
 	if len(advice.GPUs) == req.GPUs {
 		planned := slices.DeleteFunc(slices.Clone(states), func(s allocator.GPUState) bool { return !slices.Contains(advice.GPUs, s.GPU.UUID) })
 		if p, err := allocator.Choose(planned, req); err == nil {

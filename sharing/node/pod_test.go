@@ -14,6 +14,8 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator"
+	"github.com/kerf-gpu/kerf/sharing/caps/choice"
+	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
 // One pod from its sandbox to its end: claimed, injected, armed, restarted in place, forgotten.
@@ -395,9 +397,9 @@ func TestADriverWithoutCaps(t *testing.T) {
 	if err := b.Restore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	levels := map[sharing.GPUID]LevelReport{}
+	levels := map[sharing.GPUID]choice.Report{}
 	for _, g := range b.gpus {
-		levels[g.UUID] = LevelReport{Shared: sharing.LevelNone, Reason: "driver 570 has no memory limits"}
+		levels[g.UUID] = choice.Report{config.BackendDriver: {Answer: choice.NotSupported, Reason: "driver 570 has no memory limits"}}
 	}
 	if err := b.Attach(t.Context(), Attachment{Driver: b.driver, GPUs: b.gpus, Levels: levels}); err != nil {
 		t.Fatal(err)

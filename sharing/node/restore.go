@@ -200,7 +200,7 @@ func (r *Runtime) recover(ctx context.Context, orphans []cgroup.Group) {
 			ID: ledger.ClaimID(filepath.Base(group.Dir)), Placement: placement, Level: level, Recovered: true,
 			Request: requestOf(sharing.Request{}, placement, false),
 		}
-		err := r.adopt(c, &holding{group: group, hasGroup: true, levelWhy: "rebuilt from the cgroup and the driver's limits: the record was lost"})
+		err := r.adopt(c, &holding{group: group, hasGroup: true, backend: backendOf(level), levelWhy: "rebuilt from the cgroup and the driver's limits: the record was lost"})
 		r.mu.Unlock()
 		if err == nil {
 			err = r.persist()

@@ -17,6 +17,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
@@ -91,6 +92,8 @@ type holding struct {
 	hasGroup bool
 	// busy is true while Arm or the end of the lease works on it without the lock: nobody else touches it.
 	busy bool
+	// backend is what holds the lease to its size; config.BackendNone for a whole GPU, too.
+	backend config.Backend
 	// levelWhy says why the level is not stronger.
 	levelWhy string
 	// use is the container instance that has the claim, or is about to; nil for a process of its own.
@@ -257,7 +260,7 @@ func (r *Runtime) setHealth(gpu sharing.GPUID, h sharing.Health, reason string) 
 }
 
 // SetLevel tells what a GPU can give, when that could not be told at Attach.
-func (r *Runtime) SetLevel(gpu sharing.GPUID, rep LevelReport) {
+func (r *Runtime) SetLevel(gpu sharing.GPUID, rep choice.Report) {
 	r.mu.Lock()
 	if r.att != nil {
 		levels := maps.Clone(r.att.Levels) // copies of the attachment are in use without the lock

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/atomicfile"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
 )
@@ -70,7 +71,7 @@ func recordOf(c ledger.Claim, h *holding, u *use) record.Grant {
 		ID: string(c.ID), Name: c.Name, UID: c.Owner.UID, PID: c.Owner.PID,
 		PodUID: c.Owner.PodUID, Container: c.Owner.Container, Namespace: c.Owner.Namespace, PodName: c.Owner.PodName,
 		Profile: c.Request.Profile, Asks: askStrings(h.asks),
-		Level: c.Level.String(), Whole: c.Request.Kind == sharing.KindWhole, Recovered: c.Recovered,
+		Level: c.Level.String(), Backend: h.backend.String(), Whole: c.Request.Kind == sharing.KindWhole, Recovered: c.Recovered,
 	}
 	if h.hasGroup { // else the group is that of an instance that ended
 		g.Cgroup, g.Inode = h.group.Dir, h.group.Inode
@@ -108,6 +109,15 @@ func placementOf(fragments []record.Fragment) sharing.Placement {
 func holdingOf(g record.Grant) (*holding, error) {
 	h := &holding{kind: kindOf(g.Kind)}
 	var err error
+	switch g.Backend {
+	case "":
+		h.backend = backendOf(levelNamed(g.Level))
+	case config.BackendNone.String():
+	default:
+		if h.backend, err = config.ParseBackend("record.backend", g.Backend); err != nil {
+			return nil, err
+		}
+	}
 	if h.asks, err = parseAsks(g.Asks); err != nil {
 		return nil, err
 	}
@@ -117,6 +127,27 @@ func holdingOf(g record.Grant) (*holding, error) {
 	h.use = &use{containerID: g.Use.ContainerID, container: g.Use.Container, part: placementOf(g.Use.Part)}
 	h.use.asks, err = parseAsks(g.Use.Asks)
 	return h, err
+}
+
+// backendOf is what gave a level before grants had their backend on record, when each level had but one.
+func backendOf(l sharing.Level) config.Backend {
+	switch l {
+	case sharing.LevelDriver:
+		return config.BackendDriver
+	case sharing.LevelReactive:
+		return config.BackendReactive
+	default:
+		return config.BackendNone
+	}
+}
+
+// levelNamed is the level of that name, unknown for any other.
+func levelNamed(s string) sharing.Level {
+	l, err := sharing.ParseLevel("record.level", s)
+	if err != nil {
+		return sharing.LevelUnknown
+	}
+	return l
 }
 
 func kindOf(s string) sharing.ContainerKind {

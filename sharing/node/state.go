@@ -40,6 +40,8 @@ type GPUState struct {
 	GrantedPercent sharing.Percent
 	Utilization    int // -1 when not known
 	Levels         []sharing.Level
+	// Backends are all that there are, strongest first; nil while they have not been probed.
+	Backends []BackendState
 }
 
 // GrantState is one claim with its lease and its use.
@@ -48,6 +50,8 @@ type GrantState struct {
 	// Level is what holds the grant now: unknown when its cap could not be verified.
 	Level       sharing.Level
 	LevelReason string
+	// Backend is what was put in force at the start of its lease.
+	Backend config.Backend
 	// Used and UsedKnown have one entry for each fragment.
 	Used      []sharing.Bytes
 	UsedKnown []bool
@@ -77,8 +81,9 @@ func (r *Runtime) State(ctx context.Context) State {
 		health[v.GPU.UUID] = v.GPU.Health
 		g := GPUState{GPU: v.GPU, Granted: v.HeldMemory, GrantedPercent: v.HeldPercent, Utilization: -1}
 		if v.GPU.Health == sharing.HealthOK {
-			g.Levels = r.levels(v.GPU)
+			g.Levels, _ = r.levels(v.GPU, r.config.BackendsOf(r.pool, ""))
 		}
+		g.Backends = r.backends(v.GPU)
 		if use, ok := p.gpus[v.GPU.UUID]; ok {
 			g.Used, g.UsedKnown, g.Utilization = use.Used, true, use.Utilization
 		}
@@ -146,7 +151,7 @@ func (r *Runtime) Grant(id ledger.ClaimID) (GrantState, bool) {
 func (r *Runtime) grantState(g ledger.Grant, p picture, health map[sharing.GPUID]sharing.Health) GrantState {
 	gs := GrantState{Grant: g, Level: g.Claim.Level, PIDs: p.pids[g.Claim.ID], Health: sharing.HealthOK}
 	if h := r.held[g.Claim.ID]; h != nil {
-		gs.LevelReason = h.levelWhy
+		gs.LevelReason, gs.Backend = h.levelWhy, h.backend
 		if lost := cmp.Or(h.capLost, h.watchLost); lost != "" {
 			gs.Level, gs.LevelReason = sharing.LevelUnknown, lost
 		}

@@ -267,8 +267,10 @@ type GPU struct {
 	Health       string `protobuf:"bytes,13,opt,name=health,proto3" json:"health,omitempty"`
 	HealthReason string `protobuf:"bytes,14,opt,name=health_reason,json=healthReason,proto3" json:"health_reason,omitempty"`
 	// levels are the enforcement levels that a grant on this GPU can have now, strongest first.
-	Levels        []string `protobuf:"bytes,15,rep,name=levels,proto3" json:"levels,omitempty"`
-	Mig           bool     `protobuf:"varint,16,opt,name=mig,proto3" json:"mig,omitempty"`
+	Levels []string `protobuf:"bytes,15,rep,name=levels,proto3" json:"levels,omitempty"`
+	Mig    bool     `protobuf:"varint,16,opt,name=mig,proto3" json:"mig,omitempty"`
+	// backends are all ways of holding a share to its size, strongest first; empty while they have not been probed.
+	Backends      []*Backend `protobuf:"bytes,17,rep,name=backends,proto3" json:"backends,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -415,6 +417,101 @@ func (x *GPU) GetMig() bool {
 	return false
 }
 
+func (x *GPU) GetBackends() []*Backend {
+	if x != nil {
+		return x.Backends
+	}
+	return nil
+}
+
+// Backend is what one way of holding shares to their size can do on a GPU.
+type Backend struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// name is driver, mps, libkerf or reactive, and level what a share is worth that it holds.
+	Name  string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Level string `protobuf:"bytes,2,opt,name=level,proto3" json:"level,omitempty"`
+	// listed is true when the node's pool lists it: others are not used but by profiles that list them.
+	Listed bool `protobuf:"varint,3,opt,name=listed,proto3" json:"listed,omitempty"`
+	// answer is supported, not supported or could not tell; reason and remedy are for people.
+	Answer        string `protobuf:"bytes,4,opt,name=answer,proto3" json:"answer,omitempty"`
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Remedy        string `protobuf:"bytes,6,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Backend) Reset() {
+	*x = Backend{}
+	mi := &file_api_node_v1_node_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Backend) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Backend) ProtoMessage() {}
+
+func (x *Backend) ProtoReflect() protoreflect.Message {
+	mi := &file_api_node_v1_node_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Backend.ProtoReflect.Descriptor instead.
+func (*Backend) Descriptor() ([]byte, []int) {
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Backend) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Backend) GetLevel() string {
+	if x != nil {
+		return x.Level
+	}
+	return ""
+}
+
+func (x *Backend) GetListed() bool {
+	if x != nil {
+		return x.Listed
+	}
+	return false
+}
+
+func (x *Backend) GetAnswer() string {
+	if x != nil {
+		return x.Answer
+	}
+	return ""
+}
+
+func (x *Backend) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Backend) GetRemedy() string {
+	if x != nil {
+		return x.Remedy
+	}
+	return ""
+}
+
 type Grant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -447,14 +544,17 @@ type Grant struct {
 	UsedBy      string `protobuf:"bytes,22,opt,name=used_by,json=usedBy,proto3" json:"used_by,omitempty"`
 	// in_force are the fragments that the lease is held to, where an init container asks for less than the
 	// grant has; else empty.
-	InForce       []*Fragment `protobuf:"bytes,23,rep,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
+	InForce []*Fragment `protobuf:"bytes,23,rep,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
+	// backend is what holds the grant to its size: driver, mps, libkerf, reactive or none. level says how strongly
+	// it does now.
+	Backend       string `protobuf:"bytes,24,opt,name=backend,proto3" json:"backend,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_api_node_v1_node_proto_msgTypes[4]
+	mi := &file_api_node_v1_node_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -466,7 +566,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[4]
+	mi := &file_api_node_v1_node_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -479,7 +579,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{4}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Grant) GetId() string {
@@ -643,6 +743,13 @@ func (x *Grant) GetInForce() []*Fragment {
 	return nil
 }
 
+func (x *Grant) GetBackend() string {
+	if x != nil {
+		return x.Backend
+	}
+	return ""
+}
+
 type Fragment struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Gpu           string                 `protobuf:"bytes,1,opt,name=gpu,proto3" json:"gpu,omitempty"`
@@ -657,7 +764,7 @@ type Fragment struct {
 
 func (x *Fragment) Reset() {
 	*x = Fragment{}
-	mi := &file_api_node_v1_node_proto_msgTypes[5]
+	mi := &file_api_node_v1_node_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -669,7 +776,7 @@ func (x *Fragment) String() string {
 func (*Fragment) ProtoMessage() {}
 
 func (x *Fragment) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[5]
+	mi := &file_api_node_v1_node_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -682,7 +789,7 @@ func (x *Fragment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fragment.ProtoReflect.Descriptor instead.
 func (*Fragment) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{5}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Fragment) GetGpu() string {
@@ -757,7 +864,7 @@ type ClaimRequest struct {
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[6]
+	mi := &file_api_node_v1_node_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -769,7 +876,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[6]
+	mi := &file_api_node_v1_node_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -782,7 +889,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{6}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ClaimRequest) GetName() string {
@@ -880,7 +987,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_api_node_v1_node_proto_msgTypes[7]
+	mi := &file_api_node_v1_node_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -892,7 +999,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[7]
+	mi := &file_api_node_v1_node_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -905,7 +1012,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{7}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ClaimResponse) GetGrant() *Grant {
@@ -945,7 +1052,7 @@ type ContainerGrant struct {
 
 func (x *ContainerGrant) Reset() {
 	*x = ContainerGrant{}
-	mi := &file_api_node_v1_node_proto_msgTypes[8]
+	mi := &file_api_node_v1_node_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -957,7 +1064,7 @@ func (x *ContainerGrant) String() string {
 func (*ContainerGrant) ProtoMessage() {}
 
 func (x *ContainerGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[8]
+	mi := &file_api_node_v1_node_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -970,7 +1077,7 @@ func (x *ContainerGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerGrant.ProtoReflect.Descriptor instead.
 func (*ContainerGrant) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{8}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ContainerGrant) GetCdiDevices() []string {
@@ -1031,7 +1138,7 @@ type ArmRequest struct {
 
 func (x *ArmRequest) Reset() {
 	*x = ArmRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[9]
+	mi := &file_api_node_v1_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1043,7 +1150,7 @@ func (x *ArmRequest) String() string {
 func (*ArmRequest) ProtoMessage() {}
 
 func (x *ArmRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[9]
+	mi := &file_api_node_v1_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1056,7 +1163,7 @@ func (x *ArmRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArmRequest.ProtoReflect.Descriptor instead.
 func (*ArmRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ArmRequest) GetId() string {
@@ -1084,7 +1191,7 @@ type ArmResponse struct {
 
 func (x *ArmResponse) Reset() {
 	*x = ArmResponse{}
-	mi := &file_api_node_v1_node_proto_msgTypes[10]
+	mi := &file_api_node_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1096,7 +1203,7 @@ func (x *ArmResponse) String() string {
 func (*ArmResponse) ProtoMessage() {}
 
 func (x *ArmResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[10]
+	mi := &file_api_node_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1109,7 +1216,7 @@ func (x *ArmResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArmResponse.ProtoReflect.Descriptor instead.
 func (*ArmResponse) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ArmResponse) GetGrant() *Grant {
@@ -1156,7 +1263,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[11]
+	mi := &file_api_node_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1168,7 +1275,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[11]
+	mi := &file_api_node_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1181,7 +1288,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ReleaseRequest) GetId() string {
@@ -1199,7 +1306,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_api_node_v1_node_proto_msgTypes[12]
+	mi := &file_api_node_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1211,7 +1318,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[12]
+	mi := &file_api_node_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1224,7 +1331,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 type WatchRequest struct {
@@ -1237,7 +1344,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[13]
+	mi := &file_api_node_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1249,7 +1356,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[13]
+	mi := &file_api_node_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1262,7 +1369,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WatchRequest) GetIntervalMs() uint32 {
@@ -1292,7 +1399,7 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12\x12\n" +
 	"\x04pool\x18\x03 \x01(\tR\x04pool\x12\x16\n" +
 	"\x06errors\x18\x04 \x03(\tR\x06errors\x12\x1a\n" +
-	"\bprofiles\x18\x05 \x03(\tR\bprofiles\"\xca\x03\n" +
+	"\bprofiles\x18\x05 \x03(\tR\bprofiles\"\xfd\x03\n" +
 	"\x03GPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x14\n" +
@@ -1312,7 +1419,15 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\x06health\x18\r \x01(\tR\x06health\x12#\n" +
 	"\rhealth_reason\x18\x0e \x01(\tR\fhealthReason\x12\x16\n" +
 	"\x06levels\x18\x0f \x03(\tR\x06levels\x12\x10\n" +
-	"\x03mig\x18\x10 \x01(\bR\x03mig\"\x97\x05\n" +
+	"\x03mig\x18\x10 \x01(\bR\x03mig\x121\n" +
+	"\bbackends\x18\x11 \x03(\v2\x15.kerf.node.v1.BackendR\bbackends\"\x93\x01\n" +
+	"\aBackend\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05level\x18\x02 \x01(\tR\x05level\x12\x16\n" +
+	"\x06listed\x18\x03 \x01(\bR\x06listed\x12\x16\n" +
+	"\x06answer\x18\x04 \x01(\tR\x06answer\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06remedy\x18\x06 \x01(\tR\x06remedy\"\xb1\x05\n" +
 	"\x05Grant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -1339,7 +1454,8 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\bpod_name\x18\x14 \x01(\tR\apodName\x12!\n" +
 	"\fcontainer_id\x18\x15 \x01(\tR\vcontainerId\x12\x17\n" +
 	"\aused_by\x18\x16 \x01(\tR\x06usedBy\x121\n" +
-	"\bin_force\x18\x17 \x03(\v2\x16.kerf.node.v1.FragmentR\ainForce\"\xad\x01\n" +
+	"\bin_force\x18\x17 \x03(\v2\x16.kerf.node.v1.FragmentR\ainForce\x12\x18\n" +
+	"\abackend\x18\x18 \x01(\tR\abackend\"\xad\x01\n" +
 	"\bFragment\x12\x10\n" +
 	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12!\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x04R\vmemoryBytes\x12\x18\n" +
@@ -1416,51 +1532,53 @@ func file_api_node_v1_node_proto_rawDescGZIP() []byte {
 	return file_api_node_v1_node_proto_rawDescData
 }
 
-var file_api_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_api_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_api_node_v1_node_proto_goTypes = []any{
 	(*GetNodeRequest)(nil),  // 0: kerf.node.v1.GetNodeRequest
 	(*GetNodeResponse)(nil), // 1: kerf.node.v1.GetNodeResponse
 	(*ConfigStatus)(nil),    // 2: kerf.node.v1.ConfigStatus
 	(*GPU)(nil),             // 3: kerf.node.v1.GPU
-	(*Grant)(nil),           // 4: kerf.node.v1.Grant
-	(*Fragment)(nil),        // 5: kerf.node.v1.Fragment
-	(*ClaimRequest)(nil),    // 6: kerf.node.v1.ClaimRequest
-	(*ClaimResponse)(nil),   // 7: kerf.node.v1.ClaimResponse
-	(*ContainerGrant)(nil),  // 8: kerf.node.v1.ContainerGrant
-	(*ArmRequest)(nil),      // 9: kerf.node.v1.ArmRequest
-	(*ArmResponse)(nil),     // 10: kerf.node.v1.ArmResponse
-	(*ReleaseRequest)(nil),  // 11: kerf.node.v1.ReleaseRequest
-	(*ReleaseResponse)(nil), // 12: kerf.node.v1.ReleaseResponse
-	(*WatchRequest)(nil),    // 13: kerf.node.v1.WatchRequest
-	nil,                     // 14: kerf.node.v1.ContainerGrant.EnvEntry
-	nil,                     // 15: kerf.node.v1.ArmResponse.EnvEntry
+	(*Backend)(nil),         // 4: kerf.node.v1.Backend
+	(*Grant)(nil),           // 5: kerf.node.v1.Grant
+	(*Fragment)(nil),        // 6: kerf.node.v1.Fragment
+	(*ClaimRequest)(nil),    // 7: kerf.node.v1.ClaimRequest
+	(*ClaimResponse)(nil),   // 8: kerf.node.v1.ClaimResponse
+	(*ContainerGrant)(nil),  // 9: kerf.node.v1.ContainerGrant
+	(*ArmRequest)(nil),      // 10: kerf.node.v1.ArmRequest
+	(*ArmResponse)(nil),     // 11: kerf.node.v1.ArmResponse
+	(*ReleaseRequest)(nil),  // 12: kerf.node.v1.ReleaseRequest
+	(*ReleaseResponse)(nil), // 13: kerf.node.v1.ReleaseResponse
+	(*WatchRequest)(nil),    // 14: kerf.node.v1.WatchRequest
+	nil,                     // 15: kerf.node.v1.ContainerGrant.EnvEntry
+	nil,                     // 16: kerf.node.v1.ArmResponse.EnvEntry
 }
 var file_api_node_v1_node_proto_depIdxs = []int32{
 	3,  // 0: kerf.node.v1.GetNodeResponse.gpus:type_name -> kerf.node.v1.GPU
-	4,  // 1: kerf.node.v1.GetNodeResponse.grants:type_name -> kerf.node.v1.Grant
+	5,  // 1: kerf.node.v1.GetNodeResponse.grants:type_name -> kerf.node.v1.Grant
 	2,  // 2: kerf.node.v1.GetNodeResponse.config:type_name -> kerf.node.v1.ConfigStatus
-	5,  // 3: kerf.node.v1.Grant.fragments:type_name -> kerf.node.v1.Fragment
-	5,  // 4: kerf.node.v1.Grant.in_force:type_name -> kerf.node.v1.Fragment
-	4,  // 5: kerf.node.v1.ClaimResponse.grant:type_name -> kerf.node.v1.Grant
-	8,  // 6: kerf.node.v1.ClaimResponse.container:type_name -> kerf.node.v1.ContainerGrant
-	14, // 7: kerf.node.v1.ContainerGrant.env:type_name -> kerf.node.v1.ContainerGrant.EnvEntry
-	4,  // 8: kerf.node.v1.ArmResponse.grant:type_name -> kerf.node.v1.Grant
-	15, // 9: kerf.node.v1.ArmResponse.env:type_name -> kerf.node.v1.ArmResponse.EnvEntry
-	0,  // 10: kerf.node.v1.Node.GetNode:input_type -> kerf.node.v1.GetNodeRequest
-	6,  // 11: kerf.node.v1.Node.Claim:input_type -> kerf.node.v1.ClaimRequest
-	9,  // 12: kerf.node.v1.Node.Arm:input_type -> kerf.node.v1.ArmRequest
-	11, // 13: kerf.node.v1.Node.Release:input_type -> kerf.node.v1.ReleaseRequest
-	13, // 14: kerf.node.v1.Node.Watch:input_type -> kerf.node.v1.WatchRequest
-	1,  // 15: kerf.node.v1.Node.GetNode:output_type -> kerf.node.v1.GetNodeResponse
-	7,  // 16: kerf.node.v1.Node.Claim:output_type -> kerf.node.v1.ClaimResponse
-	10, // 17: kerf.node.v1.Node.Arm:output_type -> kerf.node.v1.ArmResponse
-	12, // 18: kerf.node.v1.Node.Release:output_type -> kerf.node.v1.ReleaseResponse
-	1,  // 19: kerf.node.v1.Node.Watch:output_type -> kerf.node.v1.GetNodeResponse
-	15, // [15:20] is the sub-list for method output_type
-	10, // [10:15] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	4,  // 3: kerf.node.v1.GPU.backends:type_name -> kerf.node.v1.Backend
+	6,  // 4: kerf.node.v1.Grant.fragments:type_name -> kerf.node.v1.Fragment
+	6,  // 5: kerf.node.v1.Grant.in_force:type_name -> kerf.node.v1.Fragment
+	5,  // 6: kerf.node.v1.ClaimResponse.grant:type_name -> kerf.node.v1.Grant
+	9,  // 7: kerf.node.v1.ClaimResponse.container:type_name -> kerf.node.v1.ContainerGrant
+	15, // 8: kerf.node.v1.ContainerGrant.env:type_name -> kerf.node.v1.ContainerGrant.EnvEntry
+	5,  // 9: kerf.node.v1.ArmResponse.grant:type_name -> kerf.node.v1.Grant
+	16, // 10: kerf.node.v1.ArmResponse.env:type_name -> kerf.node.v1.ArmResponse.EnvEntry
+	0,  // 11: kerf.node.v1.Node.GetNode:input_type -> kerf.node.v1.GetNodeRequest
+	7,  // 12: kerf.node.v1.Node.Claim:input_type -> kerf.node.v1.ClaimRequest
+	10, // 13: kerf.node.v1.Node.Arm:input_type -> kerf.node.v1.ArmRequest
+	12, // 14: kerf.node.v1.Node.Release:input_type -> kerf.node.v1.ReleaseRequest
+	14, // 15: kerf.node.v1.Node.Watch:input_type -> kerf.node.v1.WatchRequest
+	1,  // 16: kerf.node.v1.Node.GetNode:output_type -> kerf.node.v1.GetNodeResponse
+	8,  // 17: kerf.node.v1.Node.Claim:output_type -> kerf.node.v1.ClaimResponse
+	11, // 18: kerf.node.v1.Node.Arm:output_type -> kerf.node.v1.ArmResponse
+	13, // 19: kerf.node.v1.Node.Release:output_type -> kerf.node.v1.ReleaseResponse
+	1,  // 20: kerf.node.v1.Node.Watch:output_type -> kerf.node.v1.GetNodeResponse
+	16, // [16:21] is the sub-list for method output_type
+	11, // [11:16] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_api_node_v1_node_proto_init() }
@@ -1474,7 +1592,7 @@ func file_api_node_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_node_v1_node_proto_rawDesc), len(file_api_node_v1_node_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -40,13 +40,19 @@ func gpuMessage(g node.GPUState) *nodev1.GPU {
 	for _, l := range g.Levels {
 		m.Levels = append(m.Levels, l.String())
 	}
+	for _, b := range g.Backends {
+		m.Backends = append(m.Backends, &nodev1.Backend{
+			Name: b.Backend.String(), Level: b.Backend.Level().String(), Listed: b.Listed,
+			Answer: b.Support.Answer.String(), Reason: b.Support.Reason, Remedy: b.Support.Remedy,
+		})
+	}
 	return m
 }
 
 func grantMessage(g node.GrantState) *nodev1.Grant {
 	c := g.Claim
 	m := &nodev1.Grant{
-		Id: string(c.ID), Name: c.Name, State: stateOf(g), Level: g.Level.String(), LevelReason: g.LevelReason,
+		Id: string(c.ID), Name: c.Name, State: stateOf(g), Level: g.Level.String(), LevelReason: g.LevelReason, Backend: g.Backend.String(),
 		Uid: c.Owner.UID, PodUid: c.Owner.PodUID, Container: c.Owner.Container,
 		Health: g.Health.String(), Profile: c.Request.Profile, Whole: c.Request.Kind == sharing.KindWhole,
 		UsedKnown: true,

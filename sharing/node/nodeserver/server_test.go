@@ -23,6 +23,7 @@ import (
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
 )
@@ -112,7 +113,7 @@ func attach(t *testing.T, r *node.Runtime) {
 	t.Helper()
 	g := sharing.GPU{UUID: gpu, Model: "NVIDIA H100", Memory: 80 * sharing.GiB, Health: sharing.HealthOK, NUMA: -1}
 	err := r.Attach(t.Context(), node.Attachment{
-		Driver: driver{}, GPUs: []sharing.GPU{g}, Levels: map[sharing.GPUID]node.LevelReport{gpu: {Shared: sharing.LevelNone, Reason: "old driver"}},
+		Driver: driver{}, GPUs: []sharing.GPU{g}, Levels: map[sharing.GPUID]choice.Report{gpu: {config.BackendDriver: {Answer: choice.NotSupported, Reason: "old driver"}}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +136,7 @@ func TestTheCallerIsTheKernelsWord(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := got.GetGrant()
-	if g.GetUid() != uint32(os.Geteuid()) || g.GetState() != "claimed" || g.GetLevel() != "none" || g.GetLevelReason() != "old driver" || g.GetMemoryBytes() != in.GetMemoryBytes() {
+	if g.GetUid() != uint32(os.Geteuid()) || g.GetState() != "claimed" || g.GetLevel() != "none" || g.GetLevelReason() != "driver: old driver" || g.GetBackend() != "none" || g.GetMemoryBytes() != in.GetMemoryBytes() {
 		t.Errorf("grant %v", g)
 	}
 	_, err = c.Claim(t.Context(), in)

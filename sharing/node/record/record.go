@@ -24,8 +24,8 @@ import (
 )
 
 // Schema is the version of the document that this program writes. It reads this and all before: schema 2
-// added what containers need.
-const Schema = 2
+// added what containers need, schema 3 the backend.
+const Schema = 3
 
 // maxSize bounds what is read: 10,000 grants are about 5 MiB.
 const maxSize = 16 << 20
@@ -53,6 +53,8 @@ type Grant struct {
 	Profile   string `json:"profile,omitempty"`
 	MinLevel  string `json:"min_level,omitempty"`
 	Level     string `json:"level"`
+	// Backend holds the grant to its size, by name, "none" for nothing; empty in what schemas 1 and 2 wrote.
+	Backend   string `json:"backend,omitempty"`
 	Whole     bool   `json:"whole,omitempty"`
 	Recovered bool   `json:"recovered,omitempty"`
 	// Namespace and PodName are for people.

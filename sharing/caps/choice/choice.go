@@ -1,0 +1,143 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package choice decides which of the backends that a pool or profile lists holds a share to its size, from what
+// was found out about each of them on each GPU.
+//
+// It promises that the backend it returns works on every GPU that was named, that no stronger one of the list
+// does, and that every stronger one is told of with the reason. It is a pure function and probes nothing.
+package choice
+
+import (
+	"strings"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+)
+
+// Answer is what a probe found.
+type Answer uint8
+
+// The answers. The last two are facts; the first is none.
+const (
+	// CouldNotTell: the probe could not be made. Never taken for a yes, and asked again.
+	CouldNotTell Answer = iota
+	// Supported: tried, and it works.
+	Supported
+	// NotSupported: this machine cannot.
+	NotSupported
+)
+
+// String returns the answer as status shows it.
+func (a Answer) String() string {
+	switch a {
+	case Supported:
+		return "supported"
+	case NotSupported:
+		return "not supported"
+	case CouldNotTell:
+	}
+	return "could not tell"
+}
+
+// Support is a probe's answer for people.
+type Support struct {
+	Answer Answer
+	// Reason says why, as a clause; of what is supported it says what is to be known of it, and is empty mostly.
+	Reason string
+	// Remedy says what to do about it, as an imperative; empty when supported or when nothing helps.
+	Remedy string
+}
+
+// OK reports whether the backend may be used.
+func (s Support) OK() bool { return s.Answer == Supported }
+
+// String is reason and remedy.
+func (s Support) String() string {
+	if s.Remedy == "" {
+		return s.Reason
+	}
+	return s.Reason + "; " + s.Remedy
+}
+
+// Report has each backend's answer for shares of one GPU. A backend without an entry is one that the agent does
+// not have.
+type Report map[config.Backend]Support
+
+// Of is the answer of one backend.
+func (r Report) Of(b config.Backend) Support {
+	if s, ok := r[b]; ok {
+		return s
+	}
+	return Support{Answer: NotSupported, Reason: "this agent does not have it"}
+}
+
+// Undecided reports whether some backend could not be told.
+func (r Report) Undecided() bool {
+	for _, s := range r {
+		if s.Answer == CouldNotTell {
+			return true
+		}
+	}
+	return false
+}
+
+// On is the report of one GPU of a placement.
+type On struct {
+	// GPU names it for people.
+	GPU    string
+	Report Report
+}
+
+// Choice is what holds a share.
+type Choice struct {
+	// Backend is config.BackendNone where none of the list works.
+	Backend config.Backend
+	// Level is the backend's; without one it is sharing.LevelUnknown where some backend could not be told, else
+	// sharing.LevelNone.
+	Level sharing.Level
+	// Why says of each stronger backend of the list why it is not that; empty where there is none.
+	Why string
+}
+
+// Choose takes the first backend of the list, which has the strongest first, that works on each of the GPUs. It
+// passes over one that could not be told.
+func Choose(list []config.Backend, on ...On) Choice {
+	c := Choice{Level: sharing.LevelNone}
+	var why []string
+	for _, b := range list {
+		s := onAll(b, on)
+		if s.OK() {
+			c.Backend, c.Level = b, b.Level()
+			if s.Reason != "" {
+				why = append(why, b.String()+": "+s.Reason)
+			}
+			break
+		}
+		if s.Answer == CouldNotTell {
+			c.Level = sharing.LevelUnknown
+		}
+		why = append(why, b.String()+": "+s.String())
+	}
+	c.Why = strings.Join(why, "; ")
+	return c
+}
+
+// onAll is what a backend can do on all of the GPUs: what the first of them says that cannot have it for sure, else
+// the first that could not be told.
+func onAll(b config.Backend, on []On) Support {
+	worst := Support{Answer: Supported}
+	for _, g := range on {
+		s := g.Report.Of(b)
+		if len(on) > 1 && s.Reason != "" {
+			s.Reason = "GPU " + g.GPU + ": " + s.Reason
+		}
+		switch {
+		case s.Answer == NotSupported && worst.Answer != NotSupported,
+			s.Answer == CouldNotTell && worst.Answer == Supported,
+			s.Answer == Supported && worst == Support{Answer: Supported}:
+			worst = s
+		}
+	}
+	return worst
+}

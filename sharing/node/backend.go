@@ -1,0 +1,103 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator"
+	"github.com/kerf-gpu/kerf/sharing/caps/choice"
+	"github.com/kerf-gpu/kerf/sharing/config"
+)
+
+// BackendState is what one backend can do for shares of a GPU.
+type BackendState struct {
+	Backend config.Backend
+	// Listed is true when the pool lists it.
+	Listed  bool
+	Support choice.Support
+}
+
+// gpuStates is the allocator's view of the ledger for a request of that profile; it needs the lock.
+func (r *Runtime) gpuStates(profile string) []allocator.GPUState {
+	list := r.config.BackendsOf(r.pool, profile)
+	views := r.ledger.GPUs()
+	out := make([]allocator.GPUState, 0, len(views))
+	for _, v := range views {
+		s := allocator.GPUState{GPU: v.GPU, FreeMemory: v.FreeMemory, FreePercent: v.FreePercent, Held: v.Claims > 0}
+		s.Levels, s.LevelWhy = r.levels(v.GPU, list)
+		out = append(out, s)
+	}
+	return out
+}
+
+// levels are those that a grant on the GPU can have now with the backends of the list, strongest first, and why a
+// share cannot be held more strongly; it needs the lock.
+func (r *Runtime) levels(g sharing.GPU, list []config.Backend) ([]sharing.Level, string) {
+	if r.att == nil || g.MIG {
+		return nil, ""
+	}
+	rep, ok := r.att.Levels[g.UUID]
+	if !ok {
+		return nil, ""
+	}
+	c := choice.Choose(list, choice.On{Report: rep})
+	return []sharing.Level{sharing.LevelExclusive, c.Level}, c.Why
+}
+
+// heldBy chooses what holds a placement. Where its GPUs have no backend in common, it may be held less strongly than
+// a share of each of them would be: sharing.ErrUnsupported if that is less than demanded. It needs the lock.
+func (r *Runtime) heldBy(req sharing.Request, p sharing.Placement) (choice.Choice, error) {
+	var on []choice.On
+	for _, f := range p {
+		if f.Whole {
+			continue
+		}
+		var rep choice.Report
+		known := false
+		if r.att != nil {
+			rep, known = r.att.Levels[f.GPU]
+		}
+		if !known {
+			return choice.Choice{Level: sharing.LevelUnknown, Why: "the levels of GPU " + string(f.GPU) + " have not been probed"}, nil
+		}
+		on = append(on, choice.On{GPU: r.gpuName(f.GPU), Report: rep})
+	}
+	if len(on) == 0 {
+		return choice.Choice{Level: sharing.LevelExclusive}, nil
+	}
+	c := choice.Choose(r.config.BackendsOf(r.pool, req.Profile), on...)
+	if !c.Level.AtLeast(req.MinLevel) {
+		return c, fmt.Errorf("the GPUs %v together can be held at level %s at most, %s demanded (%s): %w", gpuIDs(p), c.Level, req.MinLevel, c.Why, sharing.ErrUnsupported)
+	}
+	return c, nil
+}
+
+// gpuName is a GPU's index, or its UUID where it is not there; it needs the lock.
+func (r *Runtime) gpuName(id sharing.GPUID) string {
+	if v, ok := r.ledger.GPU(id); ok {
+		return strconv.Itoa(v.GPU.Index)
+	}
+	return string(id)
+}
+
+// backends are what each backend can do for shares of the GPU; it needs the lock.
+func (r *Runtime) backends(g sharing.GPU) []BackendState {
+	if r.att == nil || g.MIG {
+		return nil
+	}
+	rep, ok := r.att.Levels[g.UUID]
+	if !ok {
+		return nil
+	}
+	list := r.config.BackendsOf(r.pool, "")
+	var out []BackendState
+	for _, b := range config.Backends() {
+		out = append(out, BackendState{Backend: b, Listed: slices.Contains(list, b), Support: rep.Of(b)})
+	}
+	return out
+}
