@@ -43,10 +43,11 @@ ROUNDS ?= 1
 ##@ Build
 
 .PHONY: build
-build: need ## Build the programs and the simulated driver into bin/
+build: need ## Build the programs, libkerf.so and the simulated driver into bin/
 	@mkdir -p bin
 	$(GO_BUILD) -o bin/ $(COMMANDS:%=./cmd/%)
 	@$(MAKE) kerf-hook
+	@$(MAKE) -s -C internal/libkerf/lib OUT='$(CURDIR)/bin' OBJ='$(CURDIR)/bin/.libkerf' CC='$(CC)' all
 	@echo 'building the simulated driver and gpuload'
 	@$(MAKE) -s -C internal/gpusim/lib OUT='$(CURDIR)/bin/gpusim-lib' GPULOAD='$(CURDIR)/bin/gpuload' CC='$(CC)' all gpuload
 
@@ -132,6 +133,7 @@ vet: need
 	@echo '--- warnings of the C compiler'
 	@mkdir -p .cache/werror
 	@$(MAKE) -s -C internal/gpusim/lib OUT='$(CURDIR)/.cache/werror' GPULOAD='$(CURDIR)/.cache/werror/gpuload' CC='$(CC)' WERROR=-Werror all gpuload
+	@$(MAKE) -s -C internal/libkerf/lib OUT='$(CURDIR)/.cache/werror' OBJ='$(CURDIR)/.cache/werror/.libkerf' SIM='$(CURDIR)/.cache/werror/r580' CC='$(CC)' WERROR=-Werror all checks
 	@echo '--- go vet'
 	@go vet ./...
 	@cd tools && go vet ./...

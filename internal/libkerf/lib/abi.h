@@ -1,0 +1,103 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The part of CUDA's and NVML's ABI that the library speaks, written down from NVIDIA's API reference: the
+ * headers may not be passed on. What the library exports is declared between the visibility pragmas.
+ */
+#ifndef KERF_ABI_H
+#define KERF_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef int CUresult;
+typedef int CUdevice;
+typedef uint64_t CUdeviceptr;
+typedef unsigned CUdeviceptr_v1;
+typedef uint64_t cuuint64_t;
+typedef struct CUctx_st *CUcontext;
+typedef struct CUstream_st *CUstream;
+typedef struct CUmemPool_st *CUmemoryPool;
+typedef struct { unsigned char bytes[16]; } CUuuid;
+typedef struct { int type, id; } CUmemLocation;
+
+typedef struct {
+	int type, handles;
+	CUmemLocation location;
+	void *security;
+	unsigned char reserved[64];
+} CUmemPoolProps;
+
+typedef struct { unsigned long long total, free, used; } nvmlMemory_t;
+typedef struct { unsigned version; unsigned long long total, reserved, free, used; } nvmlMemory_v2_t;
+
+_Static_assert(sizeof(void *) == 8, "64-bit only");
+_Static_assert(sizeof(CUmemPoolProps) == 88, "CUmemPoolProps");
+_Static_assert(sizeof(nvmlMemory_t) == 24, "nvmlMemory_t");
+_Static_assert(sizeof(nvmlMemory_v2_t) == 40, "nvmlMemory_v2_t");
+
+enum {
+	CUDA_SUCCESS = 0,
+	CUDA_ERROR_OUT_OF_MEMORY = 2,
+	CUDA_ERROR_NOT_INITIALIZED = 3,
+	CU_MEM_LOCATION_TYPE_DEVICE = 1,
+	CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5,
+	CU_STREAM_CAPTURE_MODE_RELAXED = 2,
+	NVML_ERROR_FUNCTION_NOT_FOUND = 13,
+};
+
+#pragma GCC visibility push(default)
+
+void *dlsym(void *restrict handle, const char *restrict name);
+void *dlvsym(void *restrict handle, const char *restrict name, const char *restrict version);
+void *dlmopen(long space, const char *file, int mode);
+
+CUresult cuInit(unsigned flags);
+CUresult cuGetProcAddress(const char *name, void **function, int version, cuuint64_t flags);
+CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuuint64_t flags, int *status);
+CUresult cuMemGetInfo(unsigned *free, unsigned *total);
+CUresult cuMemGetInfo_v2(size_t *free, size_t *total);
+CUresult cuDeviceTotalMem(unsigned *bytes, CUdevice device);
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device);
+
+CUresult cuMemAlloc(CUdeviceptr_v1 *ptr, unsigned bytes);
+CUresult cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes);
+CUresult cuMemAllocPitch(CUdeviceptr_v1 *ptr, unsigned *pitch, unsigned width, unsigned height, unsigned element);
+CUresult cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, size_t height, unsigned element);
+CUresult cuMemAllocManaged(CUdeviceptr *ptr, size_t bytes, unsigned flags);
+CUresult cuMemFree(CUdeviceptr_v1 ptr);
+CUresult cuMemFree_v2(CUdeviceptr ptr);
+
+CUresult cuMemAllocAsync(CUdeviceptr *ptr, size_t bytes, CUstream stream);
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr *ptr, size_t bytes, CUstream stream);
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstream stream);
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstream stream);
+CUresult cuMemFreeAsync(CUdeviceptr ptr, CUstream stream);
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr ptr, CUstream stream);
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props);
+CUresult cuMemPoolDestroy(CUmemoryPool pool);
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep);
+
+int nvmlDeviceGetMemoryInfo(void *device, nvmlMemory_t *memory);
+int nvmlDeviceGetMemoryInfo_v2(void *device, nvmlMemory_v2_t *memory);
+
+#pragma GCC visibility pop
+
+/* What is called of the driver and not wrapped. */
+CUresult cuCtxGetDevice(CUdevice *device);
+CUresult cuCtxGetCurrent(CUcontext *context);
+CUresult cuDeviceGetCount(int *count);
+CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device);
+CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device);
+CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device);
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device);
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value);
+CUresult cuStreamGetDevice(CUstream stream, CUdevice *device);
+CUresult cuStreamIsCapturing(CUstream stream, int *status);
+CUresult cuStreamIsCapturing_ptsz(CUstream stream, int *status);
+CUresult cuStreamSynchronize(CUstream stream);
+CUresult cuStreamSynchronize_ptsz(CUstream stream);
+CUresult cuThreadExchangeStreamCaptureMode(int *mode);
+int nvmlDeviceGetUUID(void *device, char *uuid, unsigned length);
+
+#endif

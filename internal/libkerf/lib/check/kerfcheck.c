@@ -1,0 +1,179 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * kerfcheck WORD...: a program of CUDA's as the library meets it. Each word is a step, with its arguments behind
+ * colons, and most print a line: what the driver answered, then what they read.
+ */
+#include "kerfcheck.h"
+
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct piece pieces[4096];
+int held;
+
+static unsigned long long number(const char *text)
+{
+	return text ? strtoull(text, NULL, 10) : 0;
+}
+
+static void context(int device)
+{
+	CUcontext c;
+	CUresult ret = CALL(cuInit)(0);
+	if (!ret)
+		ret = CALL(cuDevicePrimaryCtxRetain)(&c, device);
+	if (!ret)
+		ret = CALL(cuCtxSetCurrent)(c);
+	if (ret) {
+		printf("context %d\n", ret);
+		exit(9);
+	}
+}
+
+static int step_take(const char *family, size_t bytes)
+{
+	struct piece p = { .bytes = bytes };
+	const struct family *f = find_family(family);
+	p.give = f->give;
+	CUresult ret = f->take(&p);
+	if (!ret)
+		pieces[held++] = p;
+	return ret;
+}
+
+static void give_one(void)
+{
+	held--;
+	pieces[held].give(&pieces[held]);
+}
+
+static void info(void)
+{
+	size_t free = 0, total = 0, whole = 0;
+	CUdevice device = 0;
+	CUresult ret = CALL(cuMemGetInfo_v2)(&free, &total);
+	CALL(cuCtxGetDevice)(&device);
+	CALL(cuDeviceTotalMem_v2)(&whole, device);
+	printf("%d %zu %zu %zu\n", ret, free, total, whole);
+}
+
+struct hammer {
+	pthread_t thread;
+	size_t bytes;
+	unsigned long long rounds, refused;
+	CUcontext context;
+};
+
+static void *hammer(void *arg)
+{
+	struct hammer *h = arg;
+	CALL(cuCtxSetCurrent)(h->context);
+	for (unsigned long long i = 0; i < h->rounds || !h->rounds; i++) {
+		CUdeviceptr ptr;
+		if (CALL(cuMemAlloc_v2)(&ptr, h->bytes))
+			h->refused++;
+		else
+			CALL(cuMemFree_v2)(ptr);
+	}
+	return NULL;
+}
+
+static void hammers(int threads, unsigned long long rounds, size_t bytes)
+{
+	struct hammer h[64] = { 0 };
+	unsigned long long refused = 0;
+	CUcontext c;
+	CALL(cuCtxGetCurrent)(&c);
+	for (int i = 0; i < threads; i++) {
+		h[i] = (struct hammer){ .bytes = bytes, .rounds = rounds, .context = c };
+		pthread_create(&h[i].thread, NULL, hammer, &h[i]);
+	}
+	for (int i = 0; i < threads; i++) {
+		pthread_join(h[i].thread, NULL);
+		refused += h[i].refused;
+	}
+	printf("%llu\n", refused);
+}
+
+/* The words up to "end" are the child's. */
+static bool parent(void)
+{
+	int status = 0;
+	fflush(stdout);
+	pid_t pid = fork();
+	if (pid == 0)
+		return false;
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		exit(8);
+	printf("child %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status));
+	return true;
+}
+
+static void exec(char **words)
+{
+	fflush(stdout);
+	execv("/proc/self/exe", words);
+	exit(7);
+}
+
+static void step(char *text)
+{
+	char *arg[4] = { 0 };
+	int n = 0;
+	for (char *p = strtok(text, ":"); p && n < 4; p = strtok(NULL, ":"))
+		arg[n++] = p;
+	const char *word = arg[0];
+	if (!strcmp(word, "via")) {
+		choose(arg[1]);
+	} else if (!strcmp(word, "gpu")) {
+		context((int)number(arg[1]));
+	} else if (!strcmp(word, "take")) {
+		printf("%d\n", step_take(arg[1], number(arg[2])));
+	} else if (!strcmp(word, "fill")) {
+		int many = 0;
+		while (held < 4096 && step_take(arg[1], number(arg[2])) == 0)
+			many++;
+		printf("%d\n", many);
+	} else if (!strcmp(word, "give")) {
+		give_one();
+	} else if (!strcmp(word, "clear")) {
+		while (held)
+			give_one();
+	} else if (!strcmp(word, "info")) {
+		info();
+	} else if (!strcmp(word, "hammer")) {
+		hammers((int)number(arg[1]), number(arg[2]), number(arg[3]));
+	} else if (!strcmp(word, "wait")) {
+		printf("ready\n");
+		fflush(stdout);
+		if (getchar() == EOF)
+			exit(0);
+	} else if (!strcmp(word, "nvml")) {
+		nvml_memory(arg[1]);
+	} else if (!strcmp(word, "reopen")) {
+		reopen();
+	} else if (!other_step(arg)) {
+		fprintf(stderr, "no step %s\n", word);
+		exit(2);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	choose("dlsym");
+	for (int i = 1; i < argc; i++) {
+		if (!strcmp(argv[i], "end"))
+			return 0;
+		if (!strcmp(argv[i], "exec"))
+			exec(argv + i);
+		if (strcmp(argv[i], "fork") != 0) {
+			step(argv[i]);
+			continue;
+		}
+		for (bool skip = parent(); skip && i + 1 < argc && strcmp(argv[i], "end") != 0;)
+			i++;
+	}
+	return 0;
+}

@@ -1,0 +1,58 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * What kerfcheck's files share.
+ */
+#ifndef KERFCHECK_H
+#define KERFCHECK_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_abi.h"
+
+struct piece {
+	CUdeviceptr ptr;
+	size_t bytes;
+	union {
+		CUmemGenericAllocationHandle handle;
+		CUarray array;
+		CUmipmappedArray mipmap;
+		struct {
+			CUgraph graph;
+			CUgraphExec exec;
+		};
+	};
+	void (*give)(struct piece *p);
+};
+
+/* A way to take memory: take fills in p, of which bytes is set, or leaves nothing behind. */
+struct family {
+	const char *name;
+	CUresult (*take)(struct piece *p);
+	void (*give)(struct piece *p);
+};
+const struct family *find_family(const char *name);
+
+/* Functions are resolved each time, in the way that was chosen. */
+void choose(const char *way);
+void reopen(void);
+void *resolve(const char *name);
+#ifdef LINKED
+#define CALL(f) (f)
+#else
+#define CALL(f) ((__typeof__(f) *)resolve(#f))
+#endif
+
+/* nvml.c: prints total, free and used of a GPU by its UUID, with both functions. */
+void nvml_memory(const char *uuid);
+
+/* steps.c: what is less common; false: there is no such step. */
+bool other_step(char **arg);
+
+extern struct piece pieces[];
+extern int held;
+
+#endif

@@ -1,0 +1,91 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The ways to the driver's functions.
+ */
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include "kerfcheck.h"
+
+static void *library;
+static const char *how;
+
+static void *get_library(void)
+{
+	if (!library)
+		library = !strcmp(how, "space") ? dlmopen(LM_ID_NEWLM, "libcuda.so.1", RTLD_NOW)
+						: dlopen("libcuda.so.1", RTLD_NOW | (!strcmp(how, "default") ? RTLD_GLOBAL : RTLD_LOCAL));
+	if (!library) {
+		printf("%s\n", dlerror());
+		exit(3);
+	}
+	return library;
+}
+
+void choose(const char *way)
+{
+	how = way;
+}
+
+void reopen(void)
+{
+	dlclose(get_library());
+	library = NULL;
+}
+
+/* By base name, as the runtime asks: "cuMemAlloc" for cuMemAlloc_v2. */
+static void *by_proc(const char *name, bool first, cuuint64_t flags)
+{
+	char base[64];
+	void *f = NULL;
+	int status;
+	snprintf(base, sizeof base, "%s", name);
+	char *end = strstr(base, "_v2");
+	if (end)
+		*end = 0;
+	void *get = dlsym(get_library(), first ? "cuGetProcAddress" : "cuGetProcAddress_v2");
+	CUresult ret = first ? ((__typeof__(cuGetProcAddress) *)get)(base, &f, 12000, flags)
+			     : ((__typeof__(cuGetProcAddress_v2) *)get)(base, &f, 12000, flags, &status);
+	if (ret == CUDA_SUCCESS && f)
+		return f;
+	printf("%s %d\n", name, ret);
+	exit(4);
+}
+
+/* cuGetProcAddress asked for itself, and then the function. */
+static void *by_itself(const char *name)
+{
+	void *get = by_proc("cuGetProcAddress_v2", false, 0), *f = NULL;
+	char base[64];
+	int status;
+	snprintf(base, sizeof base, "%s", name);
+	char *end = strstr(base, "_v2");
+	if (end)
+		*end = 0;
+	((__typeof__(cuGetProcAddress_v2) *)get)(base, &f, 12000, 0, &status);
+	return f;
+}
+
+/* The C library's own dlsym, as tools find it. */
+static void *by_own_dlsym(const char *name)
+{
+	void *(*get)(void *, const char *) = (void *(*)(void *, const char *))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+	return get ? get(get_library(), name) : NULL;
+}
+
+void *resolve(const char *name)
+{
+	void *f = !strcmp(how, "dlsym") || !strcmp(how, "space") ? dlsym(get_library(), name)
+		  : !strcmp(how, "dlvsym")                        ? by_own_dlsym(name)
+		  : !strcmp(how, "default")                       ? (get_library(), dlsym(RTLD_DEFAULT, name))
+		  : !strcmp(how, "proc1")                         ? by_proc(name, true, 0)
+		  : !strcmp(how, "proc2")                         ? by_proc(name, false, 0)
+		  : !strcmp(how, "ptsz")                          ? by_proc(name, false, 2)
+								  : by_itself(name);
+	if (!f) {
+		printf("%s not found\n", name);
+		exit(4);
+	}
+	return f;
+}

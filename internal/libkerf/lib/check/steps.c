@@ -1,0 +1,83 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Steps beside those that take memory: NVML, and what the library must leave as it was.
+ */
+#include <dirent.h>
+#include <dlfcn.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include "kerfcheck.h"
+
+typedef struct { unsigned long long total, free, used; } memory_t;
+typedef struct { unsigned version; unsigned long long total, reserved, free, used; } memory_v2_t;
+
+void nvml_memory(const char *uuid)
+{
+	void *lib = dlopen("libnvidia-ml.so.1", RTLD_NOW), *device = NULL;
+	int (*init)(void) = (int (*)(void))dlsym(lib, "nvmlInit_v2");
+	int (*by_uuid)(const char *, void **) = (int (*)(const char *, void **))dlsym(lib, "nvmlDeviceGetHandleByUUID");
+	int (*info)(void *, memory_t *) = (int (*)(void *, memory_t *))dlsym(lib, "nvmlDeviceGetMemoryInfo");
+	int (*info2)(void *, memory_v2_t *) = (int (*)(void *, memory_v2_t *))dlsym(lib, "nvmlDeviceGetMemoryInfo_v2");
+	memory_t m = { 0 };
+	memory_v2_t m2 = { .version = (unsigned)sizeof m2 | 2u << 24 };
+	int ret = init();
+	if (!ret)
+		ret = by_uuid(uuid, &device);
+	if (!ret)
+		ret = info(device, &m);
+	if (!ret)
+		ret = info2(device, &m2);
+	printf("%d %llu %llu %llu %llu %llu %llu\n", ret, m.total, m.free, m.used, m2.total, m2.free, m2.used);
+}
+
+static int threads(void)
+{
+	int n = 0;
+	DIR *d = opendir("/proc/self/task");
+	while (d && readdir(d))
+		n++;
+	if (d)
+		closedir(d);
+	return n - 2;
+}
+
+/* Prints what a library could have changed. */
+static void state(void)
+{
+	mode_t mask = umask(0);
+	umask(mask);
+	printf("umask %o threads %d handlers", (unsigned)mask, threads());
+	for (int s = 1; s < 32; s++) {
+		struct sigaction a;
+		if (sigaction(s, NULL, &a) == 0 && a.sa_handler != SIG_DFL)
+			printf(" %d", s);
+	}
+	printf("\n");
+}
+
+/* Asks twice for a name, and says whether that is found and where no error is left. */
+static void look(const char *where, const char *name)
+{
+	void *handle = !strcmp(where, "next") ? RTLD_NEXT : !strcmp(where, "default") ? RTLD_DEFAULT : dlopen(NULL, RTLD_NOW);
+	dlerror();
+	void *first = dlsym(handle, name);
+	const char *error = dlerror();
+	void *second = dlsym(handle, name);
+	const char *again = dlerror();
+	printf("%s%s%s\n", first ? "found" : "none", first == second ? "" : " then another", !first != !error && !error == !again ? "" : " without error");
+}
+
+bool other_step(char **arg)
+{
+	if (!strcmp(arg[0], "state"))
+		state();
+	else if (!strcmp(arg[0], "bogus"))
+		printf("%d %d\n", CALL(cuMemFree_v2)(12345), CALL(cuMemFreeAsync)(12345, NULL));
+	else if (!strcmp(arg[0], "look"))
+		look(arg[1], arg[2]);
+	else
+		return false;
+	return true;
+}

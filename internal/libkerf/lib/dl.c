@@ -1,0 +1,117 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * dlsym and its like. The C library tells by the return address who asks, so whatever may depend on that ends in
+ * a jump to it and not in a call: these functions have to be compiled with sibling calls.
+ */
+#include <dlfcn.h>
+#include <string.h>
+
+#include "kerf.h"
+
+static struct kerf_loader loader;
+static _Atomic bool ready;
+
+const struct kerf_loader *kerf_loader(void)
+{
+	if (!atomic_load_explicit(&ready, memory_order_acquire)) { /* threads that meet here find the same */
+		loader.sym = (void *(*)(void *, const char *))kerf_libc("dlsym");
+		loader.vsym = (void *(*)(void *, const char *, const char *))kerf_libc("dlvsym");
+		loader.open = (void *(*)(const char *, int))kerf_libc("dlopen");
+		loader.mopen = (void *(*)(long, const char *, int))kerf_libc("dlmopen");
+		loader.error = (char *(*)(void))kerf_libc("dlerror");
+		/* Where these live in a library of their own it may be loaded later. */
+		atomic_store_explicit(&ready, loader.sym && loader.open, memory_order_release);
+	}
+	return &loader;
+}
+
+static bool of_driver(const char *name)
+{
+	return name && ((name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z') ||
+			strncmp(name, "nvml", 4) == 0);
+}
+
+/* The function here of that name, by which the driver's functions could be had in turn; or NULL. */
+static void *of_loader(const char *name)
+{
+	if (!name || name[0] != 'd' || name[1] != 'l')
+		return NULL;
+	return strcmp(name, "dlsym") == 0    ? (void *)(uintptr_t)dlsym
+	       : strcmp(name, "dlvsym") == 0 ? (void *)(uintptr_t)dlvsym
+					     : NULL;
+}
+
+static bool is_the_libc_s(const void *found)
+{
+	const struct kerf_loader *l = kerf_loader();
+	return found == (const void *)(uintptr_t)l->sym || found == (const void *)(uintptr_t)l->vsym;
+}
+
+/* Does the caller's "next" begin before this library? */
+static bool is_next(const void *caller)
+{
+	return kerf_comes_before(caller, (const void *)(uintptr_t)kerf_loader);
+}
+
+/* Where the driver has no function of a name, this library's is no answer: what comes after it is. */
+static void *after_us(const char *name)
+{
+	return kerf_route(kerf_loader()->sym(RTLD_NEXT, name));
+}
+
+/* What decide answers where the C library is to be asked by the caller. Nothing in the functions that end with
+ * that may keep them from ending in a jump: no address of a local variable is taken there. */
+static char pass;
+
+static __attribute__((noinline)) void *decide(void *handle, const char *name, const char *version, const void *caller)
+{
+	const struct kerf_loader *l = kerf_loader();
+	void *wrapper = NULL, *own = of_loader(name), *found;
+	enum kerf_known known = of_driver(name) ? kerf_known(name, &wrapper) : KERF_NOT_WRAPPED;
+	if (known == KERF_NOT_WRAPPED && !own)
+		return &pass;
+	if (handle == RTLD_NEXT) {
+		/* A version is looked for where symbols have versions, which those of this library have not. */
+		bool next = !version && is_next(caller);
+		if (next && known == KERF_ABSENT)
+			return after_us(name);
+		if (next || known == KERF_ABSENT)
+			return &pass;
+		return own ? own : wrapper;
+	}
+	found = version ? l->vsym(handle, name, version) : l->sym(handle, name);
+	if (own)
+		return is_the_libc_s(found) ? own : found;
+	if (known == KERF_ABSENT && found == wrapper)
+		return after_us(name);
+	return kerf_route(found);
+}
+
+void *dlsym(void *restrict handle, const char *restrict name)
+{
+	void *(*real)(void *, const char *) = kerf_loader()->sym;
+	if (!real)
+		return NULL;
+	void *found = decide(handle, name, NULL, __builtin_return_address(0));
+	return found == &pass ? real(handle, name) : found;
+}
+
+void *dlvsym(void *restrict handle, const char *restrict name, const char *restrict version)
+{
+	void *(*real)(void *, const char *, const char *) = kerf_loader()->vsym;
+	if (!real)
+		return NULL;
+	void *found = decide(handle, name, version, __builtin_return_address(0));
+	return found == &pass ? real(handle, name, version) : found;
+}
+
+/* A driver in a name space of its own would be another one, which nothing stands in front of. */
+void *dlmopen(long space, const char *file, int mode)
+{
+	const struct kerf_loader *l = kerf_loader();
+	const char *slash = file ? strrchr(file, '/') : NULL, *name = slash ? slash + 1 : file;
+	if (name && l->open && (strncmp(name, "libcuda.so", 10) == 0 || strncmp(name, "libnvidia-ml.so", 15) == 0))
+		return l->open(file, mode);
+	return l->mopen ? l->mopen(space, file, mode) : NULL;
+}

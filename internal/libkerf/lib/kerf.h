@@ -1,0 +1,149 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * What the library's files share. No lock of a process is held while it calls the dynamic loader, and none but a
+ * pool's own and that of handles while it calls the driver.
+ */
+#ifndef KERF_H
+#define KERF_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "abi.h"
+#include "region.h"
+
+/* What is called of the driver and not wrapped. */
+#define KERF_CALLED(X)                       \
+	X(cuCtxGetDevice)                    \
+	X(cuCtxGetCurrent)                   \
+	X(cuDeviceGetCount)                  \
+	X(cuDeviceGetUuid)                   \
+	X(cuDeviceGetUuid_v2)                \
+	X(cuDeviceGetMemPool)                \
+	X(cuDeviceGetDefaultMemPool)         \
+	X(cuMemPoolGetAttribute)             \
+	X(cuStreamGetDevice)                 \
+	X(cuStreamIsCapturing)               \
+	X(cuStreamIsCapturing_ptsz)          \
+	X(cuStreamSynchronize)               \
+	X(cuStreamSynchronize_ptsz)          \
+	X(cuThreadExchangeStreamCaptureMode) \
+	X(nvmlDeviceGetUUID)
+
+enum kerf_function {
+#define WRAP(name) KERF_##name,
+#include "wrapped.def"
+#undef WRAP
+	KERF_WRAPPED,
+	KERF_BEFORE_CALLED = KERF_WRAPPED - 1,
+#define X(name) KERF_##name,
+	KERF_CALLED(X)
+#undef X
+	KERF_FUNCTIONS
+};
+
+/* elf.c: functions of the C library, found without asking a dlsym that is this library's own; the path of the
+ * folder that this library lies in; and which of two objects, named by an address in each, comes first in the
+ * order in which names are looked up. */
+void *kerf_libc(const char *name);
+bool kerf_folder(char *path, size_t size);
+bool kerf_comes_before(const void *one, const void *other);
+
+/* dl.c: the C library's own. */
+struct kerf_loader {
+	void *(*sym)(void *, const char *);
+	void *(*vsym)(void *, const char *, const char *);
+	void *(*open)(const char *, int);
+	void *(*mopen)(long, const char *, int);
+	char *(*error)(void);
+};
+const struct kerf_loader *kerf_loader(void);
+
+/* resolve.c: the driver's own function; NULL where there is no driver, or it has none. */
+void *kerf_real(enum kerf_function f);
+#define KERF_REAL(name) ((__typeof__(&name))kerf_real(KERF_##name))
+/* Declares real, the driver's own function, or returns otherwise from the wrapper. */
+#define KERF_NEED(name, otherwise)                        \
+	__typeof__(&name) real = KERF_REAL(name);         \
+	if (!real)                                        \
+		return otherwise
+
+/* The wrapper that stands for what the driver or the loader answered; the answer itself where none does. */
+void *kerf_route(void *found);
+/* Of a name that is wrapped: is it a function of a loaded library, too? */
+enum kerf_known { KERF_NOT_WRAPPED, KERF_LOADED, KERF_ABSENT };
+enum kerf_known kerf_known(const char *name, void **wrapper);
+
+/* region.c: the counters. A device is its place in the limits page. */
+#define KERF_NO_PLACE (-1)
+int kerf_find(const unsigned char uuid[16]);
+void kerf_register(void);
+bool kerf_take(int place, uint64_t bytes);
+void kerf_give(int place, uint64_t bytes);
+/* The limit, and what of it is gone; both 0 where there is none. */
+void kerf_size(int place, uint64_t *limit, uint64_t *used);
+
+/* device.c: the place of a device, and of that of the current context. */
+int kerf_place(CUdevice device);
+CUresult kerf_here(int *place);
+
+/* self.c: what this process knows. It begins anew, all zero, in a child after fork. */
+enum kerf_kind { KERF_POINTER = 1 };
+
+struct kerf_pool;
+struct kerf_entry {
+	struct kerf_entry *next;
+	uint64_t key, bytes;
+	CUcontext context;      /* what it goes with; NULL: it stays */
+	struct kerf_pool *pool; /* what it is part of; NULL: it is booked by itself */
+	int kind, place;
+};
+
+#define KERF_SHARDS 64
+#define KERF_BUCKETS (1 << 15)
+#define KERF_MAX_CUDEVICES 64
+
+struct kerf_self {
+	struct kerf_slot *_Atomic slot;
+	_Atomic int place[KERF_MAX_CUDEVICES]; /* of each CUdevice, plus 1; 0: not known */
+	struct kerf_pool *_Atomic pools;
+	pthread_mutex_t registering, making;
+	unsigned char *chunk; /* guarded by making, as what follows */
+	size_t left;
+	struct kerf_entry *spare;
+	pthread_mutex_t shard[KERF_SHARDS];
+	struct kerf_entry *bucket[KERF_BUCKETS];
+};
+
+struct kerf_self *kerf_self(void); /* NULL: no memory */
+void *kerf_memory(size_t bytes);   /* zeroed, kept for good */
+struct kerf_entry *kerf_entry(void);
+void kerf_drop(struct kerf_entry *entry);
+void kerf_put(struct kerf_entry *entry);
+struct kerf_entry *kerf_remove(int kind, uint64_t key); /* the caller's to put back or to drop */
+
+/* charge.c: what an allocation takes; what it came to is kept under a key, or all of it goes back. */
+struct kerf_charge {
+	struct kerf_entry *entry;
+	uint64_t bytes;
+	int place;
+};
+
+uint64_t kerf_round(uint64_t bytes);
+CUresult kerf_begin(struct kerf_charge *c, int place, uint64_t bytes);
+CUresult kerf_begin_here(struct kerf_charge *c, uint64_t bytes);
+void kerf_cancel(struct kerf_charge *c);
+void kerf_keep(struct kerf_charge *c, int kind, uint64_t key);
+bool kerf_take_or_make_room(int place, uint64_t bytes);
+/* A charge that ends with the driver's result; kept with the current context. */
+CUresult kerf_end(struct kerf_charge *c, CUresult ret, int kind, uint64_t key);
+/* The end of a free, of which e was removed before the driver was asked. */
+CUresult kerf_freed(struct kerf_entry *e, CUresult ret);
+
+/* pool.c */
+void kerf_pool_freed(struct kerf_pool *pool, uint64_t bytes);
+/* Corrects what is booked of a device's pools; with trim, makes them give back what they only keep. */
+void kerf_pools(int place, bool trim);
+
+#endif

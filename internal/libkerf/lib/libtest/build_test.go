@@ -1,0 +1,207 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package libtest_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/gpusim/control"
+	"github.com/kerf-gpu/kerf/internal/gpusim/daemon"
+	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
+	"github.com/kerf-gpu/kerf/internal/libkerf"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const (
+	mib = sharing.Bytes(1) << 20
+	gib = sharing.Bytes(1) << 30
+	oom = "2"
+)
+
+// built is where TestMain's make put the library, the driver and the programs.
+var built string
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "libkerf")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	built = dir
+	for _, args := range [][]string{
+		{"-C", "../../../gpusim/lib", "OUT=" + dir, "CFLAGS=-O0", "gpuload", dir + "/r550/libcuda.so.1",
+			dir + "/r580/libcuda.so.1", dir + "/r580/libnvidia-ml.so.1"},
+		{"-C", "..", "OUT=" + dir, "SIM=" + dir + "/r580", "all", "checks"},
+	} {
+		if out, err := exec.Command("make", append([]string{"-s"}, args...)...).CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "make %q: %v\n%s", args, err, out)
+			return 1
+		}
+	}
+	return m.Run()
+}
+
+// node is a simulated machine.
+type node struct {
+	dir, name, driver string
+}
+
+func start(tb testing.TB, name, driver string) node {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "n") // a short path: sockets' addresses are
+	if err != nil {
+		tb.Fatal(err)
+	}
+	m, err := machine.Load(name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	drv, err := machine.FindDriver(driver)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	d, err := daemon.New(daemon.Options{Dir: dir, Machine: m, Driver: drv, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(built, driver), filepath.Join(dir, "lib")); err != nil {
+		tb.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	tb.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			tb.Errorf("daemon: %v", err)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			tb.Error(err)
+		}
+	})
+	return node{dir, name, driver}
+}
+
+func (n node) gpu(minor int) sharing.GPUID {
+	return sharing.GPUID(machine.UUID(n.dir, n.name, minor))
+}
+
+// holds is what the driver says that a process holds on its GPUs, contexts included; 0: all processes together.
+func (n node) holds(tb testing.TB, pid int) sharing.Bytes {
+	tb.Helper()
+	var all []control.Process
+	ctx, cancel := context.WithTimeout(tb.Context(), 10*time.Second)
+	defer cancel()
+	if err := control.Ask(ctx, n.dir, control.Request{Command: control.CmdProcesses}, &all); err != nil {
+		tb.Fatal(err)
+	}
+	var sum sharing.Bytes
+	for _, p := range all {
+		if pid == 0 || p.PID == pid {
+			sum += p.Bytes
+		}
+	}
+	return sum
+}
+
+// box is a container's view: the library with its region beside it.
+type box struct {
+	node
+	dir    string
+	region *libkerf.Region
+}
+
+// cap puts limits on a node's first GPUs.
+func (n node) cap(tb testing.TB, limits ...sharing.Bytes) box {
+	tb.Helper()
+	b := box{node: n, dir: tb.TempDir()}
+	var devices []libkerf.Device
+	for i, l := range limits {
+		devices = append(devices, libkerf.Device{GPU: n.gpu(i), Limit: l})
+	}
+	r, err := libkerf.Create(b.dir, devices)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	b.region = r
+	if err := os.Link(filepath.Join(built, "libkerf.so"), filepath.Join(b.dir, "libkerf.so")); err != nil {
+		tb.Fatal(err)
+	}
+	return b
+}
+
+func (b box) used() sharing.Bytes { return b.region.Usage()[0].Used }
+
+// reclaim gives back what the dead held; the tests' processes have all ended when it is called.
+func (b box) reclaim(tb testing.TB) {
+	tb.Helper()
+	if _, err := b.region.Reclaim(func() (map[libkerf.Process]bool, error) { return nil, nil }); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func (b box) environment() []string {
+	return []string{"LD_LIBRARY_PATH=" + filepath.Join(b.node.dir, "lib"), "LD_PRELOAD=" + filepath.Join(b.dir, "libkerf.so")}
+}
+
+func (b box) command(tb testing.TB, env []string, name string, args ...string) (cmd *exec.Cmd, out, errout *bytes.Buffer) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
+	tb.Cleanup(cancel)
+	out, errout = &bytes.Buffer{}, &bytes.Buffer{}
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(built, name)
+	}
+	cmd = exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(b.environment(), env...)
+	cmd.Stdout, cmd.Stderr = out, errout
+	return cmd, out, errout
+}
+
+// check runs kerfcheck, which must end well and say nothing but what it prints, and returns its lines.
+func (b box) check(tb testing.TB, steps ...string) string {
+	tb.Helper()
+	return b.program(tb, nil, "check/kerfcheck", steps...)
+}
+
+func (b box) program(tb testing.TB, env []string, name string, steps ...string) string {
+	tb.Helper()
+	cmd, out, errout := b.command(tb, env, name, steps...)
+	if err := cmd.Run(); err != nil || errout.Len() > 0 {
+		tb.Fatalf("%s %q: %v\n%s%s", name, steps, err, out, errout)
+	}
+	return strings.Join(strings.Split(strings.TrimSpace(out.String()), "\n"), "|")
+}
+
+// ended is a program's status and what it said.
+func (b box) ended(tb testing.TB, env []string, name string, steps ...string) (code int, out, errout string) {
+	tb.Helper()
+	cmd, o, e := b.command(tb, env, name, steps...)
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		tb.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), strings.TrimSpace(o.String()), e.String()
+}

@@ -1,0 +1,101 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package libtest_test
+
+import (
+	"debug/elf"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func library(t *testing.T) *elf.File {
+	t.Helper()
+	f, err := elf.Open(filepath.Join(built, "libkerf.so"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
+// wrapped are the entries of wrapped.def, and what is excused there.
+func wrapped(t *testing.T) (names, excused []string) {
+	t.Helper()
+	text, err := os.ReadFile("../wrapped.def")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^(WRAP|EXCUSE)\((\w+)\)`).FindAllStringSubmatch(string(text), -1) {
+		if m[1] == "WRAP" {
+			names = append(names, m[2])
+		} else {
+			excused = append(excused, m[2])
+		}
+	}
+	slices.Sort(names)
+	return names, excused
+}
+
+// A program may see nothing of the library but what it stands in front of.
+func TestExports(t *testing.T) {
+	symbols, err := library(t).DynamicSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range symbols {
+		if s.Section != elf.SHN_UNDEF {
+			got = append(got, s.Name)
+		}
+	}
+	slices.Sort(got)
+	names, _ := wrapped(t)
+	want := append([]string{"dlmopen", "dlsym", "dlvsym"}, names...)
+	slices.Sort(want)
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// It loads wherever CUDA does: with a C library from 2012 on, and nothing else.
+func TestNeeds(t *testing.T) {
+	f := library(t)
+	needed, err := f.ImportedLibraries()
+	if err != nil || !slices.Equal(needed, []string{"libc.so.6"}) {
+		t.Errorf("needs %q, %v", needed, err)
+	}
+	symbols, err := f.ImportedSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, s := range symbols {
+		version, ok := strings.CutPrefix(s.Version, "GLIBC_2.")
+		if !ok {
+			continue
+		}
+		seen++
+		minor, err := strconv.Atoi(strings.Split(version, ".")[0])
+		if err != nil || minor > 17 {
+			t.Errorf("%s is of %s", s.Name, s.Version)
+		}
+	}
+	if seen < 5 {
+		t.Errorf("looked at %d symbols only", seen)
+	}
+	stack := false
+	for _, p := range f.Progs {
+		stack = stack || p.Type == elf.PT_GNU_STACK && p.Flags&elf.PF_X == 0
+	}
+	if now, err := f.DynValue(elf.DT_FLAGS); err != nil || len(now) == 0 || now[0]&uint64(elf.DF_BIND_NOW) == 0 || !stack {
+		t.Errorf("flags %v, %v; stack not executable: %v", now, err, stack)
+	}
+}

@@ -1,0 +1,50 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package libtest_test
+
+import (
+	"fmt"
+	"testing"
+)
+
+// families are the ways to memory of which as much fits as the limit says.
+var families = []string{"linear", "managed", "pitch", "async", "pool"}
+
+// Each family fits under the cap and is refused past it, shows in the size, and gives back what it freed.
+func TestFamilies(t *testing.T) {
+	n := start(t, "h200x8", "r580")
+	for _, family := range families {
+		b := n.cap(t, gib)
+		got := b.check(t, "gpu:0", "fill:"+family+":134217728", "info", "take:linear:2097152", "give", "info", "take:linear:134217728", "clear", "info")
+		want := fmt.Sprintf("8|0 0 %d %d|2|0 %d %d %d|0|0 %d %d %d", gib, gib, 128*mib, gib, gib, gib, gib, gib)
+		if got != want {
+			t.Errorf("%s: %s, want %s", family, got, want)
+		}
+		if used := b.used(); used != 0 {
+			t.Errorf("%s: %d bytes are left", family, used)
+		}
+	}
+}
+
+// What a pool keeps after a free is not there for others, and is when it is asked for.
+func TestPoolsKeepWhatWasFreed(t *testing.T) {
+	b := start(t, "h200x8", "r580").cap(t, gib)
+	got := b.check(t, "gpu:0", "take:kept:536870912", "give", "info", "take:linear:536870912", "take:kept:536870912", "give", "take:linear:536870912", "info")
+	want := fmt.Sprintf("0|0 %d %d %d|0|0|0|0 0 %d %d", gib/2, gib, gib, gib, gib)
+	if got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// Failed allocations and foreign pointers leave the count alone.
+func TestWhatTheDriverRefuses(t *testing.T) {
+	b := start(t, "a30x2", "r580").cap(t, 64*gib)
+	got := b.check(t, "gpu:0", "take:linear:0", "take:linear:34359738368", "take:linear:18446744073709551615", "take:async:18446744073709551615", "take:managed:0", "bogus", "take:linear:1073741824", "clear")
+	if want := "1|2|2|2|1|1 1|0"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if used := b.used(); used != 0 {
+		t.Errorf("%d bytes are left", used)
+	}
+}

@@ -1,0 +1,40 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package libtest_test
+
+import (
+	"fmt"
+	"testing"
+)
+
+// Whatever way a program has to the driver's functions, it gets those that count.
+func TestEveryWayToTheDriver(t *testing.T) {
+	for _, driver := range []string{"r550", "r580"} {
+		n := start(t, "a30x2", driver)
+		for _, way := range []string{"dlsym", "dlvsym", "default", "space", "proc1", "proc2", "ptsz", "itself"} {
+			b := n.cap(t, gib)
+			got := b.check(t, "via:"+way, "gpu:0", "fill:linear:268435456", "take:async:2097152", "info", "give", "take:async:2097152", "take:linear:268435456")
+			if want := fmt.Sprintf("4|2|0 0 %d %d|0|2", gib, gib); got != want {
+				t.Errorf("%s on %s: %s, want %s", way, driver, got, want)
+			}
+		}
+	}
+	n := start(t, "a30x2", "r580")
+	b := n.cap(t, gib)
+	if got, want := b.program(t, nil, "check/linked", "gpu:0", "fill:linear:268435456", "info"), fmt.Sprintf("4|0 0 %d %d", gib, gib); got != want {
+		t.Errorf("linked: %s, want %s", got, want)
+	}
+}
+
+// A name of the driver is found where the driver is, and nowhere else.
+func TestNamesWithoutADriver(t *testing.T) {
+	b := start(t, "a30x2", "r550").cap(t, gib)
+	for _, where := range []string{"default", "next", "program"} {
+		got := b.check(t, "look:"+where+":cuMemAlloc_v2", "look:"+where+":cuMemAlloc", "look:"+where+":cuInit", "look:"+where+":malloc",
+			"look:"+where+":nvmlDeviceGetMemoryInfo", "via:default", "gpu:0", "look:"+where+":cuMemAlloc_v2", "look:"+where+":cuMemAlloc", "look:"+where+":cuInit")
+		if want := "none|none|none|found|none|found|none|found"; got != want {
+			t.Errorf("%s: %s, want %s", where, got, want)
+		}
+	}
+}

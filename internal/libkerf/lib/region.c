@@ -1,0 +1,196 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The counters: the region's two files, which lie beside the library, and this process's slot in them. Without
+ * them there is no memory to be had.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "counter.h"
+#include "kerf.h"
+
+#define PATH_SIZE 4096
+
+/* Mapped once and for good; children after a fork have them too. */
+static struct kerf_limits *_Atomic limits;
+static struct kerf_usage *_Atomic usage;
+
+static void complain(const char *why)
+{
+	static atomic_flag said = ATOMIC_FLAG_INIT;
+	const char *const words[] = { "libkerf: ", why, ": no GPU memory\n" };
+	char line[128];
+	size_t n = 0;
+	if (atomic_flag_test_and_set(&said))
+		return;
+	for (int i = 0; i < 3; i++) {
+		size_t length = strlen(words[i]);
+		if (length > sizeof line - n)
+			length = sizeof line - n;
+		memcpy(line + n, words[i], length);
+		n += length;
+	}
+	int before = errno;
+	if (write(STDERR_FILENO, line, n) < 0)
+		errno = before;
+}
+
+static void *map(const char *name, size_t size, bool writable)
+{
+	char path[PATH_SIZE];
+	if (!kerf_folder(path, sizeof path - 16))
+		return NULL;
+	strcat(strcat(path, "/"), name);
+	int before = errno, fd = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+	void *m = MAP_FAILED;
+	if (fd >= 0 && lseek(fd, 0, SEEK_END) >= (off_t)size)
+		m = mmap(NULL, size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+	if (fd >= 0)
+		close(fd);
+	errno = before;
+	return m == MAP_FAILED ? NULL : m;
+}
+
+static bool mapped(void)
+{
+	if (atomic_load_explicit(&limits, memory_order_acquire) && atomic_load_explicit(&usage, memory_order_acquire))
+		return true;
+	struct kerf_limits *l = map("limits", sizeof *l, false), *no_limits = NULL;
+	struct kerf_usage *u = map("usage", sizeof *u, true), *no_usage = NULL;
+	bool ok = l && u && l->magic == KERF_LIMITS_MAGIC && l->devices <= KERF_DEVICES && u->magic == KERF_USAGE_MAGIC;
+	/* Threads that meet here have mapped the same; one of them is kept. */
+	if (!ok || !atomic_compare_exchange_strong(&limits, &no_limits, l))
+		if (l)
+			munmap(l, sizeof *l);
+	if (!ok || !atomic_compare_exchange_strong(&usage, &no_usage, u))
+		if (u)
+			munmap(u, sizeof *u);
+	if (!ok)
+		complain("no region of this layout beside the library");
+	return ok;
+}
+
+/* Pid and, above it, start time: field 22 of /proc/self/stat, of which the second may hold anything. */
+static uint64_t owner(void)
+{
+	char text[1024];
+	int before = errno, fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+	if (fd >= 0)
+		close(fd);
+	errno = before;
+	if (n <= 0)
+		return 0;
+	text[n] = 0;
+	const char *at = strrchr(text, ')');
+	for (int field = 2; at && field < 22; field++)
+		at = strchr(at + 1, ' ');
+	uint64_t start = 0;
+	for (at = at ? at + 1 : ""; *at >= '0' && *at <= '9'; at++)
+		start = start * 10 + (uint64_t)(*at - '0');
+	return start ? start << 22 | ((uint64_t)getpid() & ((1 << 22) - 1)) : 0;
+}
+
+/* Another number after each exec, which leaves pid and start time as they are. */
+static uint64_t image(void)
+{
+	uint64_t random = 0;
+	const void *from = (const void *)getauxval(AT_RANDOM);
+	if (from)
+		memcpy(&random, from, sizeof random);
+	return random ? random : 1;
+}
+
+/* What the program held that this one has replaced in its process is the driver's again. */
+static void give_all(struct kerf_usage *u, struct kerf_slot *s)
+{
+	for (int d = 0; d < KERF_DEVICES; d++) {
+		uint64_t held = atomic_load(&s->held[d]);
+		if (held)
+			kerf_return(u, s, d, held);
+	}
+	atomic_store(&s->ended, atomic_load(&s->begun)); /* it may have been replaced between the two */
+}
+
+static struct kerf_slot *find_slot(struct kerf_usage *u, uint64_t me)
+{
+	uint64_t now = image();
+	struct kerf_slot *s = NULL;
+	for (int i = 0; i < KERF_SLOTS && !s; i++)
+		if (atomic_load(&u->slot[i].owner) == me)
+			s = &u->slot[i];
+	if (s && s->spare != now)
+		give_all(u, s);
+	if (!s)
+		s = kerf_claim(u, me);
+	if (s)
+		s->spare = now;
+	return s;
+}
+
+static struct kerf_slot *slot(void)
+{
+	struct kerf_self *self = kerf_self();
+	if (!self || !mapped())
+		return NULL;
+	struct kerf_slot *s = atomic_load_explicit(&self->slot, memory_order_acquire);
+	if (s)
+		return s;
+	pthread_mutex_lock(&self->registering);
+	s = atomic_load(&self->slot);
+	uint64_t me = s ? 0 : owner();
+	if (me)
+		s = find_slot(usage, me);
+	atomic_store_explicit(&self->slot, s, memory_order_release);
+	pthread_mutex_unlock(&self->registering);
+	if (!s)
+		complain(me ? "more processes than can be counted" : "/proc/self/stat cannot be read");
+	return s;
+}
+
+void kerf_register(void)
+{
+	slot();
+}
+
+int kerf_find(const unsigned char uuid[16])
+{
+	if (!mapped())
+		return KERF_NO_PLACE;
+	const struct kerf_limits *l = limits;
+	for (int d = 0; d < (int)l->devices; d++)
+		if (memcmp(l->device[d].uuid, uuid, 16) == 0)
+			return d;
+	return KERF_NO_PLACE;
+}
+
+bool kerf_take(int place, uint64_t bytes)
+{
+	struct kerf_slot *s = place == KERF_NO_PLACE ? NULL : slot();
+	return s && kerf_reserve(limits, usage, s, place, bytes);
+}
+
+void kerf_give(int place, uint64_t bytes)
+{
+	struct kerf_slot *s = place == KERF_NO_PLACE || !bytes ? NULL : slot();
+	if (s)
+		kerf_return(usage, s, place, bytes);
+}
+
+void kerf_size(int place, uint64_t *limit, uint64_t *used)
+{
+	*limit = *used = 0;
+	if (place == KERF_NO_PLACE || !mapped())
+		return;
+	const struct kerf_limits *l = limits;
+	uint64_t booked = atomic_load(&((struct kerf_usage *)usage)->total[place].bytes);
+	uint64_t over = atomic_load(&l->device[place].overhead);
+	*limit = atomic_load(&l->device[place].limit);
+	*used = over > UINT64_MAX - booked ? UINT64_MAX : booked + over;
+	*used = *used > *limit ? *limit : *used;
+}

@@ -1,0 +1,105 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Which function of the driver a wrapper stands for. The driver is asked first, whatever way a program has to
+ * its functions; then the address that it answered is looked up here, so that each variant has its own
+ * wrapper, and what is not known passes.
+ */
+#include <dlfcn.h>
+#include <string.h>
+
+#include "kerf.h"
+
+static const char *const names[] = {
+#define WRAP(name) #name,
+#include "wrapped.def"
+#undef WRAP
+#define X(name) #name,
+	KERF_CALLED(X)
+#undef X
+};
+
+/* ISO C has no cast from a function to void *; POSIX has dlsym return one all the same. */
+static void *const wrappers[] = {
+#define WRAP(name) (void *)(uintptr_t)name,
+#include "wrapped.def"
+#undef WRAP
+};
+
+static void *_Atomic found[KERF_FUNCTIONS];
+
+static struct {
+	const char *file, *prefix;
+	_Atomic bool ready;
+} libraries[] = { { "libcuda.so.1", "cu", false }, { "libnvidia-ml.so.1", "nvml", false } };
+
+static int library_of(const char *name)
+{
+	return name[0] == 'n';
+}
+
+/* Finds all functions of a library as soon as the program has loaded it, and keeps it loaded. Threads that meet
+ * here find the same. */
+static bool load(int library)
+{
+	if (atomic_load_explicit(&libraries[library].ready, memory_order_acquire))
+		return true;
+	const struct kerf_loader *l = kerf_loader();
+	if (!l->open || !l->sym)
+		return false;
+	void *handle = l->open(libraries[library].file, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+	for (int f = 0; handle && f < KERF_FUNCTIONS; f++)
+		if (library_of(names[f]) == library)
+			atomic_store_explicit(&found[f], l->sym(handle, names[f]), memory_order_relaxed);
+	if (handle)
+		atomic_store_explicit(&libraries[library].ready, true, memory_order_release);
+	if (l->error)
+		l->error(); /* what is absent here is no error that the program may find */
+	return handle;
+}
+
+void *kerf_real(enum kerf_function f)
+{
+	return load(library_of(names[f])) ? atomic_load_explicit(&found[f], memory_order_relaxed) : NULL;
+}
+
+void *kerf_route(void *address)
+{
+	if (!address)
+		return NULL;
+	for (int f = 0; f < KERF_WRAPPED; f++)
+		if (address == atomic_load_explicit(&found[f], memory_order_relaxed))
+			return wrappers[f];
+	return address;
+}
+
+enum kerf_known kerf_known(const char *name, void **wrapper)
+{
+	for (size_t i = 0; i < sizeof libraries / sizeof libraries[0]; i++)
+		if (strncmp(name, libraries[i].prefix, strlen(libraries[i].prefix)) == 0)
+			load((int)i);
+	for (int f = 0; f < KERF_WRAPPED; f++)
+		if (strcmp(name, names[f]) == 0) {
+			*wrapper = wrappers[f];
+			return kerf_real(f) ? KERF_LOADED : KERF_ABSENT;
+		}
+	return KERF_NOT_WRAPPED;
+}
+
+CUresult cuGetProcAddress(const char *name, void **function, int version, cuuint64_t flags)
+{
+	KERF_NEED(cuGetProcAddress, CUDA_ERROR_NOT_INITIALIZED);
+	CUresult ret = real(name, function, version, flags);
+	if (ret == CUDA_SUCCESS && function)
+		*function = kerf_route(*function);
+	return ret;
+}
+
+CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuuint64_t flags, int *status)
+{
+	KERF_NEED(cuGetProcAddress_v2, CUDA_ERROR_NOT_INITIALIZED);
+	CUresult ret = real(name, function, version, flags, status);
+	if (ret == CUDA_SUCCESS && function)
+		*function = kerf_route(*function);
+	return ret;
+}

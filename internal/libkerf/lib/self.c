@@ -1,0 +1,128 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * What this process knows of its own allocations. It lies in memory that the kernel empties in a child however it was
+ * forked, locks included: what the parent holds is none of the child's. The program's own malloc is left alone.
+ */
+#include <sys/mman.h>
+
+#include "kerf.h"
+
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+#define CHUNK (256 << 10)
+
+static struct kerf_self *_Atomic self;
+
+static void empty(void)
+{
+	mmap(self, sizeof *self, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+}
+
+struct kerf_self *kerf_self(void)
+{
+	struct kerf_self *now = atomic_load_explicit(&self, memory_order_acquire), *none = NULL;
+	if (now)
+		return now;
+	now = mmap(NULL, sizeof *now, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (now == MAP_FAILED)
+		return NULL;
+	bool wiped = madvise(now, sizeof *now, MADV_WIPEONFORK) == 0; /* a kernel before 4.14 cannot */
+	if (!atomic_compare_exchange_strong(&self, &none, now)) {
+		munmap(now, sizeof *now);
+		return none;
+	}
+	if (!wiped && pthread_atfork(NULL, NULL, empty) != 0)
+		return NULL;
+	return now;
+}
+
+/* With making held. */
+static void *carve(struct kerf_self *s, size_t bytes)
+{
+	bytes = (bytes + 15) / 16 * 16;
+	if (s->left < bytes) {
+		void *chunk = mmap(NULL, CHUNK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (chunk == MAP_FAILED)
+			return NULL;
+		s->chunk = chunk;
+		s->left = CHUNK;
+	}
+	void *here = s->chunk;
+	s->chunk += bytes;
+	s->left -= bytes;
+	return here;
+}
+
+void *kerf_memory(size_t bytes)
+{
+	struct kerf_self *s = kerf_self();
+	if (!s)
+		return NULL;
+	pthread_mutex_lock(&s->making);
+	void *made = carve(s, bytes);
+	pthread_mutex_unlock(&s->making);
+	return made;
+}
+
+struct kerf_entry *kerf_entry(void)
+{
+	struct kerf_self *s = kerf_self();
+	if (!s)
+		return NULL;
+	pthread_mutex_lock(&s->making);
+	struct kerf_entry *e = s->spare;
+	if (e)
+		s->spare = e->next;
+	else
+		e = carve(s, sizeof *e);
+	pthread_mutex_unlock(&s->making);
+	if (e)
+		*e = (struct kerf_entry){ 0 };
+	return e;
+}
+
+void kerf_drop(struct kerf_entry *e)
+{
+	struct kerf_self *s = kerf_self();
+	if (!s)
+		return;
+	pthread_mutex_lock(&s->making);
+	e->next = s->spare;
+	s->spare = e;
+	pthread_mutex_unlock(&s->making);
+}
+
+static uint64_t hash(int kind, uint64_t key)
+{
+	return ((key ^ (uint64_t)kind << 56) * UINT64_C(0x9E3779B97F4A7C15)) >> 49;
+}
+_Static_assert(KERF_BUCKETS == 1 << (64 - 49), "the hash takes the top bits");
+
+void kerf_put(struct kerf_entry *e)
+{
+	struct kerf_self *s = kerf_self();
+	uint64_t h = hash(e->kind, e->key);
+	pthread_mutex_lock(&s->shard[h % KERF_SHARDS]);
+	e->next = s->bucket[h];
+	s->bucket[h] = e;
+	pthread_mutex_unlock(&s->shard[h % KERF_SHARDS]);
+}
+
+struct kerf_entry *kerf_remove(int kind, uint64_t key)
+{
+	struct kerf_self *s = kerf_self();
+	if (!s)
+		return NULL;
+	uint64_t h = hash(kind, key);
+	pthread_mutex_lock(&s->shard[h % KERF_SHARDS]);
+	struct kerf_entry **at = &s->bucket[h], *e;
+	while (*at && ((*at)->key != key || (*at)->kind != kind))
+		at = &(*at)->next;
+	e = *at;
+	if (e)
+		*at = e->next;
+	pthread_mutex_unlock(&s->shard[h % KERF_SHARDS]);
+	return e;
+}
