@@ -28,7 +28,8 @@ type limitsPage struct {
 type slot struct {
 	owner, spare, begun, ended uint64
 	held                       [MaxDevices]uint64
-	_                          [4]uint64
+	space                      uint64
+	_                          [3]uint64
 }
 
 type total struct {

@@ -8,6 +8,10 @@ import "sync/atomic"
 // settleTries bounds how often Reclaim waits for a moment in which no process is between two counters.
 const settleTries = 1000
 
+// buried owns a slot while it is freed. No process has that name, so that an agent that dies here is followed by one that
+// frees the slot.
+const buried = 1<<64 - 1
+
 // Reclaim gives back what dead processes held: every slot whose owner is not in alive is freed. alive is called
 // after the owners have been read, so that a process that comes meanwhile is safe. Then it takes off the totals what no
 // slot accounts for, which a process leaves that dies between two counters; where processes are between
@@ -33,11 +37,14 @@ func (r *Region) Reclaim(alive func() (map[Process]bool, error)) (freed int, err
 			continue
 		}
 		s := &r.usage.slot[i]
+		if !atomic.CompareAndSwapUint64(&s.owner, who, buried) {
+			continue // a process of the container has done it, and the slot may be another's by now
+		}
 		for d := range s.held {
 			subtract(&r.usage.total[d].bytes, atomic.SwapUint64(&s.held[d], 0))
 		}
-		atomic.StoreUint64(&s.begun, 0)
-		atomic.StoreUint64(&s.ended, 0)
+		atomic.StoreUint64(&s.ended, atomic.LoadUint64(&s.begun)) // it may have died between the two
+		atomic.StoreUint64(&s.space, 0)
 		atomic.StoreUint64(&s.owner, 0)
 		freed++
 	}

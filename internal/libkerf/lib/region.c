@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -15,6 +16,7 @@
 #include "kerf.h"
 
 #define PATH_SIZE 4096
+#define PID_MASK ((UINT64_C(1) << 22) - 1)
 
 /* Mapped once and for good; children after a fork have them too. */
 static struct kerf_limits *_Atomic limits;
@@ -93,7 +95,7 @@ static uint64_t owner(void)
 	uint64_t start = 0;
 	for (at = at ? at + 1 : ""; *at >= '0' && *at <= '9'; at++)
 		start = start * 10 + (uint64_t)(*at - '0');
-	return start ? start << 22 | ((uint64_t)getpid() & ((1 << 22) - 1)) : 0;
+	return start ? start << 22 | ((uint64_t)getpid() & PID_MASK) : 0;
 }
 
 /* Another number after each exec, which leaves pid and start time as they are. */
@@ -106,30 +108,71 @@ static uint64_t image(void)
 	return random ? random : 1;
 }
 
-/* What the program held that this one has replaced in its process is the driver's again. */
+/* The number in "pid:[4026531836]"; 0: not known. */
+static uint64_t space(void)
+{
+	char text[64];
+	int before = errno;
+	ssize_t n = readlink("/proc/self/ns/pid", text, sizeof text - 1);
+	uint64_t number = 0;
+	errno = before;
+	for (ssize_t i = 0; i < n; i++)
+		if (text[i] >= '0' && text[i] <= '9')
+			number = number * 10 + (uint64_t)(text[i] - '0');
+	return number;
+}
+
+/* Gives back what a slot of this process's holds, whoever held it: a process that is gone, or the program that was
+ * in this one before an exec. */
 static void give_all(struct kerf_usage *u, struct kerf_slot *s)
 {
+	atomic_store(&s->ended, atomic_load(&s->begun)); /* who held it may have ended between the two */
 	for (int d = 0; d < KERF_DEVICES; d++) {
 		uint64_t held = atomic_load(&s->held[d]);
 		if (held)
 			kerf_return(u, s, d, held);
 	}
-	atomic_store(&s->ended, atomic_load(&s->begun)); /* it may have been replaced between the two */
+}
+
+/* Frees the slots of processes that are gone, as the agent does: it may come too late for who waits for the memory of
+ * the one before. Each slot is made this process's own first, so that it is not lost if this one dies too. Only
+ * in one's own namespace can it be told that a pid is gone. */
+static bool bury(struct kerf_usage *u, uint64_t me, uint64_t here)
+{
+	bool any = false;
+	for (int i = 0; i < KERF_SLOTS && here; i++) {
+		struct kerf_slot *s = &u->slot[i];
+		uint64_t who = atomic_load(&s->owner);
+		int before = errno;
+		bool gone = who && who != me && atomic_load(&s->space) == here && kill((pid_t)(who & PID_MASK), 0) < 0 && errno == ESRCH;
+		errno = before;
+		if (!gone || !atomic_compare_exchange_strong(&s->owner, &who, me))
+			continue;
+		give_all(u, s);
+		atomic_store(&s->space, 0);
+		atomic_store(&s->owner, 0);
+		any = true;
+	}
+	return any;
 }
 
 static struct kerf_slot *find_slot(struct kerf_usage *u, uint64_t me)
 {
-	uint64_t now = image();
+	uint64_t now = image(), here = space();
 	struct kerf_slot *s = NULL;
 	for (int i = 0; i < KERF_SLOTS && !s; i++)
 		if (atomic_load(&u->slot[i].owner) == me)
 			s = &u->slot[i];
-	if (s && s->spare != now)
+	if (s && atomic_load(&s->spare) != now)
 		give_all(u, s);
 	if (!s)
 		s = kerf_claim(u, me);
-	if (s)
-		s->spare = now;
+	if (!s && bury(u, me, here))
+		s = kerf_claim(u, me);
+	if (s) {
+		atomic_store(&s->spare, now);
+		atomic_store(&s->space, here);
+	}
 	return s;
 }
 
@@ -172,7 +215,10 @@ int kerf_find(const unsigned char uuid[16])
 bool kerf_take(int place, uint64_t bytes)
 {
 	struct kerf_slot *s = place == KERF_NO_PLACE ? NULL : slot();
-	return s && kerf_reserve(limits, usage, s, place, bytes);
+	if (!s)
+		return false;
+	return kerf_reserve(limits, usage, s, place, bytes) ||
+	       (bury(usage, atomic_load(&s->owner), atomic_load(&s->space)) && kerf_reserve(limits, usage, s, place, bytes));
 }
 
 void kerf_give(int place, uint64_t bytes)
@@ -188,6 +234,10 @@ void kerf_size(int place, uint64_t *limit, uint64_t *used)
 	if (place == KERF_NO_PLACE || !mapped())
 		return;
 	const struct kerf_limits *l = limits;
+	const struct kerf_self *self = kerf_self();
+	struct kerf_slot *s = self ? self->slot : NULL;
+	if (s)
+		bury(usage, atomic_load(&s->owner), atomic_load(&s->space));
 	uint64_t booked = atomic_load(&((struct kerf_usage *)usage)->total[place].bytes);
 	uint64_t over = atomic_load(&l->device[place].overhead);
 	*limit = atomic_load(&l->device[place].limit);

@@ -33,11 +33,12 @@ struct kerf_limits {
  * A process that adds to or takes from a counter counts begun before and ended after. */
 struct kerf_slot {
 	_Atomic uint64_t owner;
-	uint64_t spare;
+	_Atomic uint64_t spare; /* tells the programs apart that follow each other in a process */
 	_Atomic uint64_t begun;
 	_Atomic uint64_t ended;
 	_Atomic uint64_t held[KERF_DEVICES];
-	uint64_t pad[4];
+	_Atomic uint64_t space; /* the pid namespace; 0: not known */
+	uint64_t pad[3];
 };
 
 struct kerf_total {

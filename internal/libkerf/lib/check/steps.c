@@ -69,12 +69,24 @@ static void look(const char *where, const char *name)
 	printf("%s%s%s\n", first ? "found" : "none", first == second ? "" : " then another", !first != !error && !error == !again ? "" : " without error");
 }
 
+/* Allocates through the other preloaded library, and prints what that says. */
+static void next(size_t bytes)
+{
+	CUdeviceptr ptr;
+	int (*allocate)(CUdeviceptr *, size_t) = (int (*)(CUdeviceptr *, size_t))dlsym(RTLD_DEFAULT, "next_allocates");
+	int (*sees)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "next_sees");
+	int ret = allocate(&ptr, bytes);
+	printf("%d %d\n", ret, sees());
+}
+
 bool other_step(char **arg)
 {
 	if (!strcmp(arg[0], "state"))
 		state();
 	else if (!strcmp(arg[0], "bogus"))
 		printf("%d %d\n", CALL(cuMemFree_v2)(12345), CALL(cuMemFreeAsync)(12345, NULL));
+	else if (!strcmp(arg[0], "next"))
+		next(strtoull(arg[1], NULL, 10));
 	else if (!strcmp(arg[0], "look"))
 		look(arg[1], arg[2]);
 	else

@@ -5,6 +5,7 @@ package libtest_test
 
 import (
 	"fmt"
+	"path/filepath"
 	"testing"
 )
 
@@ -36,5 +37,24 @@ func TestNamesWithoutADriver(t *testing.T) {
 		if want := "none|none|none|found|none|found|none|found"; got != want {
 			t.Errorf("%s: %s, want %s", where, got, want)
 		}
+	}
+}
+
+// Another preloaded library sees what it would see without this one, and gets nobody past the cap.
+func TestBesideAnotherLibrary(t *testing.T) {
+	b := start(t, "a30x2", "r580").cap(t, gib)
+	kerf, other := filepath.Join(b.dir, "libkerf.so"), filepath.Join(built, "check", "next.so")
+	for name, test := range map[string]struct{ preload, want string }{
+		"before it": {other + ":" + kerf, "4|2 6"},
+		"after it":  {kerf + ":" + other, "4|2 1"}, // a program's own calls end in the driver
+	} {
+		got := b.program(t, []string{"LD_PRELOAD=" + test.preload}, "check/linked", "gpu:0", "fill:linear:268435456", "next:268435456")
+		if got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
+	}
+	got := b.program(t, []string{"LD_PRELOAD=" + other + ":" + kerf}, "check/kerfcheck", "via:dlsym", "gpu:0", "fill:linear:268435456", "next:268435456")
+	if want := "4|2 1"; got != want {
+		t.Errorf("by dlsym: %s, want %s", got, want)
 	}
 }

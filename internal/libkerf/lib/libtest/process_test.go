@@ -1,0 +1,198 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package libtest_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// running is a kerfcheck that waits at its steps "wait".
+type running struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+func (b box) begin(t *testing.T, steps ...string) running {
+	t.Helper()
+	cmd, _, _ := b.command(t, nil, "check/kerfcheck", steps...)
+	cmd.Stdout = nil
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return running{cmd, in, bufio.NewReader(out)}
+}
+
+// until reads lines up to "ready", which is not returned.
+func (r running) until(t *testing.T) string {
+	t.Helper()
+	var lines []string
+	for {
+		line, err := r.out.ReadString('\n')
+		if err != nil {
+			t.Fatalf("%q, then %v", lines, err)
+		}
+		if line = strings.TrimSpace(line); line == "ready" {
+			return strings.Join(lines, "|")
+		}
+		lines = append(lines, line)
+	}
+}
+
+func (r running) goOn(t *testing.T) {
+	t.Helper()
+	if _, err := io.WriteString(r.in, "\n"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r running) end() string {
+	rest, _ := io.ReadAll(r.out) // it ends where the process does
+	_ = r.cmd.Wait()
+	return strings.TrimSpace(string(rest))
+}
+
+func TestTwoProcessesUnderOneCap(t *testing.T) {
+	b := start(t, "a30x2", "r550").cap(t, gib)
+	one := b.begin(t, "gpu:0", "take:linear:805306368", "info", "wait")
+	if got, want := one.until(t), fmt.Sprintf("0|0 %d %d %d", 256*mib, gib, gib); got != want {
+		t.Errorf("the first: %s, want %s", got, want)
+	}
+	if got, want := b.check(t, "gpu:0", "info", "take:linear:270532608", "take:linear:268435456", "info"), fmt.Sprintf("0 %d %d %d|2|0|0 0 %d %d", 256*mib, gib, gib, gib, gib); got != want {
+		t.Errorf("the second: %s, want %s", got, want)
+	}
+	// The second is gone, and what it held is there for a third without an agent.
+	if got := b.check(t, "gpu:0", "take:linear:268435456"); got != "0" {
+		t.Errorf("the third: %s", got)
+	}
+	if err := b.region.SetLimit(b.gpu(0), 4*gib); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.region.SetOverhead(b.gpu(0), gib); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := b.check(t, "gpu:0", "fill:linear:268435456", "info"), fmt.Sprintf("9|0 0 %d %d", 4*gib, 4*gib); got != want {
+		t.Errorf("under the raised limit: %s, want %s", got, want)
+	}
+	_ = one.in.Close()
+	one.end()
+	b.reclaim(t)
+	if used := b.used(); used != 0 {
+		t.Errorf("%d bytes are left", used)
+	}
+}
+
+// Where there is room for all, nobody is refused; where there is not, the driver's own account never passes the cap.
+func TestManyProcessesUnderOneCap(t *testing.T) {
+	const processes, threads, rounds, bytes = 16, 4, 50, 2 * mib
+	n := start(t, "h200x8", "r580")
+	for _, room := range []int{processes * threads, 40} {
+		b := n.cap(t, sharing.Bytes(room)*bytes)
+		var all []running
+		for range processes {
+			all = append(all, b.begin(t, "gpu:0", "wait", fmt.Sprintf("hammer:%d:%d:%d", threads, rounds, bytes), "wait"))
+		}
+		for _, r := range all {
+			r.until(t)
+		}
+		contexts := n.holds(t, 0)
+		for _, r := range all {
+			r.goOn(t)
+		}
+		var wg sync.WaitGroup
+		refused := make([]string, processes)
+		for i, r := range all {
+			wg.Go(func() { refused[i] = r.until(t) })
+		}
+		done := make(chan struct{})
+		go func() { wg.Wait(); close(done) }()
+		for looks, going := 0, true; going || looks < 1; looks++ {
+			if held := n.holds(t, 0) - contexts; held > sharing.Bytes(room)*bytes {
+				t.Errorf("the driver gave %d, and the cap is %d", held, sharing.Bytes(room)*bytes)
+			}
+			select {
+			case <-done:
+				going = false
+			case <-time.After(time.Millisecond):
+			}
+		}
+		if room == processes*threads && strings.Trim(strings.Join(refused, ""), "0") != "" {
+			t.Errorf("refused: %q, with room for all", refused)
+		}
+		for _, r := range all {
+			_ = r.in.Close()
+			r.end()
+		}
+		if used := b.used(); used != 0 {
+			t.Errorf("%d bytes are left", used)
+		}
+	}
+}
+
+func TestKilledAtAnyMoment(t *testing.T) {
+	b := start(t, "h200x8", "r580").cap(t, 14*mib)
+	for range 12 {
+		r := b.begin(t, "gpu:0", "wait", "hammer:4:0:2097152")
+		r.until(t)
+		r.goOn(t)
+		time.Sleep(time.Duration(rand.IntN(20000)) * time.Microsecond) //nolint:gosec // any moment will do
+		if err := r.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		r.end()
+	}
+	b.reclaim(t)
+	if used := b.used(); used != 0 {
+		t.Errorf("%d bytes are left", used)
+	}
+	if got := b.check(t, "gpu:0", "fill:linear:2097152"); got != "7" {
+		t.Errorf("afterwards %s fit, want 7", got)
+	}
+}
+
+func TestForkExecAndReopen(t *testing.T) {
+	n := start(t, "h200x8", "r580")
+	free := func(f sharing.Bytes) string { return fmt.Sprintf("0 %d %d %d", f, gib, gib) }
+	for name, test := range map[string]struct {
+		steps []string
+		want  string
+		left  sharing.Bytes
+	}{
+		"a child holds nothing of its parent's": {[]string{"gpu:0", "take:linear:268435456", "fork", "clear", "end", "info", "clear", "info"},
+			"0|child 0|" + free(768*mib) + "|" + free(gib), 0},
+		"children count by themselves": {[]string{"fork", "gpu:0", "take:linear:268435456", "info", "end", "fork", "gpu:0", "take:linear:1073741824", "end", "gpu:0", "fill:linear:268435456"},
+			"0|" + free(768*mib) + "|child 0|0|child 0|4", gib},
+		"exec gives back": {[]string{"gpu:0", "take:linear:1073741824", "exec", "gpu:0", "take:linear:1073741824", "info"},
+			"0|0|" + free(0), gib},
+		"the driver is closed and opened again": {[]string{"gpu:0", "take:linear:268435456", "reopen", "gpu:0", "info", "take:linear:805306368", "take:linear:2097152", "clear", "info"},
+			"0|" + free(768*mib) + "|0|2|" + free(gib), 0},
+	} {
+		b := n.cap(t, gib)
+		if got := b.check(t, test.steps...); got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
+		if used := b.used(); used != test.left {
+			t.Errorf("%s: %d bytes are left, want %d", name, used, test.left)
+		}
+	}
+}
