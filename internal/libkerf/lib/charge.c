@@ -47,6 +47,16 @@ void kerf_cancel(struct kerf_charge *c)
 	kerf_drop(c->entry);
 }
 
+bool kerf_correct(struct kerf_charge *c, uint64_t bytes)
+{
+	if (bytes > c->bytes && !kerf_take_or_make_room(c->place, bytes - c->bytes))
+		return false;
+	if (bytes < c->bytes)
+		kerf_give(c->place, c->bytes - bytes);
+	c->bytes = bytes;
+	return true;
+}
+
 void kerf_keep(struct kerf_charge *c, int kind, uint64_t key)
 {
 	struct kerf_entry *old = kerf_remove(kind, key);

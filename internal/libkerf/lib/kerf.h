@@ -29,6 +29,8 @@
 	X(cuStreamSynchronize)               \
 	X(cuStreamSynchronize_ptsz)          \
 	X(cuThreadExchangeStreamCaptureMode) \
+	X(cuArrayGetMemoryRequirements)      \
+	X(cuMipmappedArrayGetMemoryRequirements) \
 	X(nvmlDeviceGetUUID)
 
 enum kerf_function {
@@ -89,7 +91,7 @@ int kerf_place(CUdevice device);
 CUresult kerf_here(int *place);
 
 /* self.c: what this process knows. It begins anew, all zero, in a child after fork. */
-enum kerf_kind { KERF_POINTER = 1 };
+enum kerf_kind { KERF_POINTER = 1, KERF_HANDLE, KERF_MAPPING, KERF_ARRAY, KERF_MIPMAP };
 
 struct kerf_pool;
 struct kerf_entry {
@@ -97,6 +99,7 @@ struct kerf_entry {
 	uint64_t key, bytes;
 	CUcontext context;      /* what it goes with; NULL: it stays */
 	struct kerf_pool *pool; /* what it is part of; NULL: it is booked by itself */
+	struct kerf_entry *physical; /* what a handle or a mapping stands for */
 	int kind, place;
 };
 
@@ -108,7 +111,7 @@ struct kerf_self {
 	struct kerf_slot *_Atomic slot;
 	_Atomic int place[KERF_MAX_CUDEVICES]; /* of each CUdevice, plus 1; 0: not known */
 	struct kerf_pool *_Atomic pools;
-	pthread_mutex_t registering, making;
+	pthread_mutex_t registering, making, handles;
 	unsigned char *chunk; /* guarded by making, as what follows */
 	size_t left;
 	struct kerf_entry *spare;
@@ -122,6 +125,8 @@ struct kerf_entry *kerf_entry(void);
 void kerf_drop(struct kerf_entry *entry);
 void kerf_put(struct kerf_entry *entry);
 struct kerf_entry *kerf_remove(int kind, uint64_t key); /* the caller's to put back or to drop */
+/* The entry of a kind whose bytes from its key on have the address. The caller keeps others from removing it. */
+struct kerf_entry *kerf_covering(int kind, uint64_t address);
 
 /* charge.c: what an allocation takes; what it came to is kept under a key, or all of it goes back. */
 struct kerf_charge {
@@ -134,6 +139,8 @@ uint64_t kerf_round(uint64_t bytes);
 CUresult kerf_begin(struct kerf_charge *c, int place, uint64_t bytes);
 CUresult kerf_begin_here(struct kerf_charge *c, uint64_t bytes);
 void kerf_cancel(struct kerf_charge *c);
+/* Corrects a charge by what the driver made of it; false: that is more than there is. */
+bool kerf_correct(struct kerf_charge *c, uint64_t bytes);
 void kerf_keep(struct kerf_charge *c, int kind, uint64_t key);
 bool kerf_take_or_make_room(int place, uint64_t bytes);
 /* A charge that ends with the driver's result; kept with the current context. */

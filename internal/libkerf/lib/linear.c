@@ -47,17 +47,6 @@ static uint64_t pitched(uint64_t width, uint64_t height)
 	return kerf_round(bytes);
 }
 
-/* Corrects a charge by what the driver made of it; false: that is more than there is. */
-static bool correct(struct kerf_charge *c, uint64_t bytes)
-{
-	if (bytes > c->bytes && !kerf_take_or_make_room(c->place, bytes - c->bytes))
-		return false;
-	if (bytes < c->bytes)
-		kerf_give(c->place, c->bytes - bytes);
-	c->bytes = bytes;
-	return true;
-}
-
 CUresult cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, size_t height, unsigned element)
 {
 	struct kerf_charge c;
@@ -66,7 +55,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, size_
 	if (ret)
 		return ret;
 	ret = real(ptr, pitch, width, height, element);
-	if (!ret && !correct(&c, kerf_round(*pitch * height))) {
+	if (!ret && !kerf_correct(&c, kerf_round(*pitch * height))) {
 		KERF_REAL(cuMemFree_v2)(*ptr);
 		ret = CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -81,7 +70,7 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *ptr, unsigned *pitch, unsigned width, u
 	if (ret)
 		return ret;
 	ret = real(ptr, pitch, width, height, element);
-	if (!ret && !correct(&c, kerf_round((uint64_t)*pitch * height))) {
+	if (!ret && !kerf_correct(&c, kerf_round((uint64_t)*pitch * height))) {
 		KERF_REAL(cuMemFree)(*ptr);
 		ret = CUDA_ERROR_OUT_OF_MEMORY;
 	}

@@ -126,3 +126,17 @@ struct kerf_entry *kerf_remove(int kind, uint64_t key)
 	pthread_mutex_unlock(&s->shard[h % KERF_SHARDS]);
 	return e;
 }
+
+struct kerf_entry *kerf_covering(int kind, uint64_t address)
+{
+	struct kerf_self *s = kerf_self();
+	struct kerf_entry *found = NULL;
+	for (uint64_t h = 0; s && h < KERF_BUCKETS && !found; h++) {
+		pthread_mutex_lock(&s->shard[h % KERF_SHARDS]);
+		for (found = s->bucket[h]; found; found = found->next)
+			if (found->kind == kind && address - found->key < found->bytes)
+				break;
+		pthread_mutex_unlock(&s->shard[h % KERF_SHARDS]);
+	}
+	return found;
+}

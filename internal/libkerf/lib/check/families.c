@@ -64,11 +64,58 @@ static void free_pool(struct piece *p)
 	CALL(cuMemPoolTrimTo)(made, 0);
 }
 
+static CUresult vmm(struct piece *p)
+{
+	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	TRY(CALL(cuMemCreate)(&p->handle, p->bytes, &prop, 0));
+	TRY(CALL(cuMemAddressReserve)(&p->ptr, p->bytes, 0, 0, 0));
+	return CALL(cuMemMap)(p->ptr, p->bytes, 0, p->handle, 0);
+}
+
+static void free_vmm(struct piece *p)
+{
+	CALL(cuMemRelease)(p->handle);
+	CALL(cuMemUnmap)(p->ptr, p->bytes);
+	CALL(cuMemAddressFree)(p->ptr, p->bytes);
+}
+
+/* Two channels of 16 bits. */
+static CUresult array(struct piece *p)
+{
+	const CUDA_ARRAY_DESCRIPTOR d = { .Width = 1024, .Height = p->bytes / 4096, .Format = CU_AD_FORMAT_HALF, .NumChannels = 2 };
+	return CALL(cuArrayCreate_v2)(&p->array, &d);
+}
+
+static CUresult array3d(struct piece *p)
+{
+	const CUDA_ARRAY3D_DESCRIPTOR d = { .Width = 512, .Height = 512, .Depth = p->bytes >> 22, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4 };
+	return CALL(cuArray3DCreate_v2)(&p->array, &d);
+}
+
+static void free_array(struct piece *p)
+{
+	CALL(cuArrayDestroy)(p->array);
+}
+
+/* The second level is half of the first; the first two levels together are to be what was asked for. */
+static CUresult mipmap(struct piece *p)
+{
+	const CUDA_ARRAY3D_DESCRIPTOR d = { .Width = p->bytes / 3 * 2, .Format = CU_AD_FORMAT_UNSIGNED_INT8, .NumChannels = 1 };
+	return CALL(cuMipmappedArrayCreate)(&p->mipmap, &d, 2);
+}
+
+static void free_mipmap(struct piece *p)
+{
+	CALL(cuMipmappedArrayDestroy)(p->mipmap);
+}
+
 const struct family *find_family(const char *name)
 {
 	static const struct family all[] = {
 		{ "linear", linear, free_linear }, { "managed", managed, free_linear }, { "pitch", pitch, free_linear },
 		{ "async", async, free_async }, { "pool", pool, free_pool }, { "kept", pool, free_async },
+		{ "vmm", vmm, free_vmm }, { "array", array, free_array }, { "array3d", array3d, free_array },
+		{ "mipmap", mipmap, free_mipmap },
 	};
 	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
 		if (!strcmp(all[i].name, name))

@@ -79,12 +79,69 @@ static void next(size_t bytes)
 	printf("%d %d\n", ret, sees());
 }
 
+static void left(const char *when)
+{
+	size_t free = 0, total = 0;
+	CALL(cuMemGetInfo_v2)(&free, &total);
+	printf("%s %zu\n", when, (total - free) >> 20);
+}
+
+/* One piece of 4 MiB, and what is taken while it has handles and mappings in turn. */
+static void vmm(void)
+{
+	const size_t unit = 2 << 20;
+	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+					   .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR };
+	CUmemGenericAllocationHandle h, again, back;
+	CUdeviceptr va;
+	int fd;
+	CALL(cuMemAddressReserve)(&va, 8 * unit, 0, 0, 0);
+	CALL(cuMemCreate)(&h, 2 * unit, &prop, 0);
+	left("made");
+	CALL(cuMemMap)(va, 2 * unit, 0, h, 0);
+	CALL(cuMemMap)(va + 2 * unit, 2 * unit, 0, h, 0);
+	CALL(cuMemExportToShareableHandle)(&fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	CALL(cuMemRelease)(h);
+	left("mapped");
+	CALL(cuMemRelease)(h); /* it has none */
+	CALL(cuMemRetainAllocationHandle)(&again, (void *)(uintptr_t)(va + 3 * unit));
+	CALL(cuMemUnmap)(va, 4 * unit);
+	left("held");
+	CALL(cuMemImportFromShareableHandle)(&back, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	CALL(cuMemRelease)(again);
+	left("imported");
+	CALL(cuMemMap)(va, unit, 0, back, 0);
+	CALL(cuMemMap)(va + unit, unit, 0, back, 0);
+	CALL(cuMemRelease)(back);
+	CALL(cuMemUnmap)(va + unit, unit);
+	left("half");
+	CALL(cuMemUnmap)(va, unit);
+	left("gone");
+}
+
+/* Arrays without memory of their own. */
+static void sparse(void)
+{
+	const CUDA_ARRAY3D_DESCRIPTOR d = { .Width = 1 << 20, .Height = 64, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4, .Flags = CUDA_ARRAY3D_DEFERRED_MAPPING };
+	CUarray a;
+	CUmipmappedArray m;
+	printf("%d ", CALL(cuArray3DCreate_v2)(&a, &d));
+	printf("%d ", CALL(cuMipmappedArrayCreate)(&m, &d, 1));
+	left("sparse");
+	CALL(cuArrayDestroy)(a);
+	CALL(cuMipmappedArrayDestroy)(m);
+}
+
 bool other_step(char **arg)
 {
 	if (!strcmp(arg[0], "state"))
 		state();
 	else if (!strcmp(arg[0], "bogus"))
 		printf("%d %d\n", CALL(cuMemFree_v2)(12345), CALL(cuMemFreeAsync)(12345, NULL));
+	else if (!strcmp(arg[0], "vmm"))
+		vmm();
+	else if (!strcmp(arg[0], "sparse"))
+		sparse();
 	else if (!strcmp(arg[0], "next"))
 		next(strtoull(arg[1], NULL, 10));
 	else if (!strcmp(arg[0], "look"))

@@ -9,7 +9,7 @@ import (
 )
 
 // families are the ways to memory of which as much fits as the limit says.
-var families = []string{"linear", "managed", "pitch", "async", "pool"}
+var families = []string{"linear", "managed", "pitch", "async", "pool", "vmm", "array", "array3d", "mipmap"}
 
 // Each family fits under the cap and is refused past it, shows in the size, and gives back what it freed.
 func TestFamilies(t *testing.T) {
@@ -46,5 +46,14 @@ func TestWhatTheDriverRefuses(t *testing.T) {
 	}
 	if used := b.used(); used != 0 {
 		t.Errorf("%d bytes are left", used)
+	}
+}
+
+// Physical memory is held by its handles and its mappings, and goes with the last of them.
+func TestHandlesAndMappings(t *testing.T) {
+	b := start(t, "h200x8", "r580").cap(t, 64*mib)
+	got := b.check(t, "gpu:0", "vmm", "sparse")
+	if want := "made 4|mapped 4|held 4|imported 4|half 4|gone 0|0 0 sparse 0"; got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }
