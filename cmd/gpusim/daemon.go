@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/gpusim/daemon"
 	"github.com/kerf-gpu/kerf/internal/gpusim/launch"
 	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
+	"github.com/kerf-gpu/kerf/internal/gpusim/mps"
 )
 
 // daemonCommand is what start runs in the background; by hand it is for looking at what the daemon says.
@@ -64,7 +66,7 @@ func (f *nodeFlags) prepare(ctx context.Context, log *slog.Logger) (*daemon.PIDF
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := launch.Install(f.libDir, f.driver, f.dir); err != nil {
+	if err := install(f); err != nil {
 		return nil, nil, errors.Join(err, lock.Unlock())
 	}
 	d, err := daemon.New(daemon.Options{Dir: f.dir, Machine: mach, Driver: drv, Log: log})
@@ -72,4 +74,13 @@ func (f *nodeFlags) prepare(ctx context.Context, log *slog.Logger) (*daemon.PIDF
 		return nil, nil, errors.Join(err, lock.Unlock())
 	}
 	return lock, d, nil
+}
+
+// install puts the driver's libraries, and the programs of MPS, into the node's directory.
+func install(f *nodeFlags) error {
+	exe, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("install programs: %w", err)
+	}
+	return errors.Join(launch.Install(f.libDir, f.driver, f.dir), launch.InstallPrograms(exe, f.dir, mps.ControlName, mps.ServerName))
 }

@@ -5,6 +5,9 @@
 // programs load as they load the real ones. What it cannot show is the timing of real GPUs and what runs on
 // them.
 //
+// Under the names nvidia-cuda-mps-control and nvidia-cuda-mps-server it stands in for those programs; a simulated node
+// has them in its bin.
+//
 // Exit status: 0, 1 when the command could not do its work, 2 when it was used wrongly.
 package main
 
@@ -14,13 +17,20 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
+	"github.com/kerf-gpu/kerf/internal/gpusim/mps"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	if name := filepath.Base(os.Args[0]); name == mps.ControlName || name == mps.ServerName {
+		status := mpsProgram(ctx, os.Args[0], os.Args[1:])
+		stop()
+		os.Exit(status)
+	}
 	err := rootCommand().ExecuteContext(ctx)
 	stop()
 	if err == nil {

@@ -28,7 +28,7 @@ func (c *device) gpu(req wire.Request) (wire.Response, error) {
 	case wire.OpGPUInfo:
 		return c.info()
 	case wire.OpMemory:
-		m, err := c.d.model.Memory(c.minor, chain)
+		m, err := c.d.model.MemoryFor(c.client, chain)
 		return vals(err, m.Total, m.Reserved, m.Free, m.Used)
 	case wire.OpUtilization:
 		gpu, mem, err := c.d.model.Utilization(c.minor, now())
@@ -89,6 +89,10 @@ func (c *device) compute(req wire.Request, chain model.Chain) (wire.Response, er
 	case wire.OpFind:
 		bytes, err := m.Find(c.minor, a[0])
 		return vals(err, bytes)
+	case wire.OpMPSServe:
+		return vals[uint64](m.Serve(c.client))
+	case wire.OpMPSJoin:
+		return vals[uint64](m.Join(c.client, small(a[0]), sharing.Bytes(a[1]), a[2]))
 	case wire.OpLaunch:
 		asked := time.Duration(min(a[4], 1<<62)) // #nosec G115 -- bounded; the model refuses what is too long
 		done, err := m.Launch(c.client, a[0], a[1], a[2], asked, now())

@@ -68,7 +68,8 @@ func Env(dir string) (string, error) {
 		}
 	}
 	// The expansion is quoted, because some shells split the words of an export.
-	return fmt.Sprintf("export LD_LIBRARY_PATH=%s\"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\"\nexport NVIDIA_DEV_ROOT=%s\n", Quote(lib), Quote(dir)), nil
+	return fmt.Sprintf("export LD_LIBRARY_PATH=%s\"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\"\nexport NVIDIA_DEV_ROOT=%s\nexport PATH=%s\"${PATH:+:$PATH}\"\n",
+		Quote(lib), Quote(dir), Quote(filepath.Join(dir, "bin"))), nil
 }
 
 // Quote makes one word of a shell command out of any text.

@@ -107,3 +107,24 @@ func replace(from, to string) (err error) {
 	}
 	return os.Rename(tmp.Name(), to)
 }
+
+// InstallPrograms links an executable into dir/bin under other names, for one that acts by the name it was called by.
+func InstallPrograms(executable, dir string, names ...string) error {
+	bin := filepath.Join(dir, "bin")
+	if err := os.MkdirAll(bin, publicDir); err != nil {
+		return fmt.Errorf("install programs: %w", err)
+	}
+	if err := os.Chmod(bin, publicDir); err != nil { // whatever the umask is: tenants may call them
+		return fmt.Errorf("install programs: %w", err)
+	}
+	for _, name := range names {
+		path := filepath.Join(bin, name)
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("install programs: %w", err)
+		}
+		if err := os.Symlink(executable, path); err != nil {
+			return fmt.Errorf("install programs: %w", err)
+		}
+	}
+	return nil
+}

@@ -74,6 +74,9 @@ _Static_assert(sizeof(CUmemAccessDesc) == 12, "CUmemAccessDesc");
 	X(CUDA_ERROR_NOT_PERMITTED, 800, "operation not permitted")                                \
 	X(CUDA_ERROR_NOT_SUPPORTED, 801, "operation not supported")                                \
 	X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803, "system has unsupported display driver / cuda driver combination") \
+	X(CUDA_ERROR_MPS_CONNECTION_FAILED, 805, "MPS client failed to connect to the MPS control daemon or the MPS server") \
+	X(CUDA_ERROR_MPS_RPC_FAILURE, 806, "the remote procedural call between the MPS server and the MPS client failed") \
+	X(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED, 808, "the hardware resources required to create MPS client have been exhausted") \
 	X(CUDA_ERROR_UNKNOWN, 999, "unknown error")
 
 enum cuda_result {

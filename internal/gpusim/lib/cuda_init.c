@@ -3,7 +3,7 @@
  *
  * cuInit: which GPUs this process can reach, and which of them its environment lets it use.
  */
-#include "cuda_core.h"
+#include "cuda_mps.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +24,7 @@ static void in_child(void)
 {
 	pthread_mutex_init(&cuda_mu, NULL);
 	pthread_mutex_init(&init_mu, NULL);
+	cuda_mps_leave();
 	if (state)
 		state = 2;
 }
@@ -57,6 +58,8 @@ CUresult cuda_status(int status)
 		return CUDA_ERROR_DEVICE_UNAVAILABLE;
 	case GPUSIM_BAD_VERSION:
 		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+	case GPUSIM_SERVER_GONE:
+		return CUDA_ERROR_MPS_RPC_FAILURE;
 	default: /* a lost GPU and a daemon that is gone, too: the real library knows no more than that */
 		return CUDA_ERROR_UNKNOWN;
 	}
@@ -114,6 +117,7 @@ static CUresult enumerate(void)
 {
 	int minors[GPUSIM_MAX_MINORS];
 	bool keep[GPUSIM_MAX_MINORS] = { false };
+	struct mps mps;
 	TRY(check_driver());
 	int n = gpusim_minors(minors);
 	count = 0;
@@ -121,13 +125,17 @@ static CUresult enumerate(void)
 		if (read_device(minors[i], &devices[count]))
 			count++;
 	qsort(devices, (size_t)count, sizeof devices[0], by_address);
+	TRY(cuda_mps_connect(&mps, devices, &count));
 	count = cuda_select(devices, count, getenv("CUDA_DEVICE_ORDER"), getenv("CUDA_VISIBLE_DEVICES"));
 	for (int i = 0; i < count; i++)
 		keep[devices[i].minor] = true;
 	for (int i = 0; i < GPUSIM_MAX_MINORS; i++)
 		if (!keep[i])
 			gpusim_close(&conns[i]);
-	return count ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
+	CUresult ret = count ? cuda_mps_join(&mps, devices, count) : CUDA_ERROR_NO_DEVICE;
+	if (ret)
+		cuda_mps_leave();
+	return ret;
 }
 
 CUresult cuInit(unsigned flags)

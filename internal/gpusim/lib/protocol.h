@@ -55,6 +55,7 @@ struct gpusim_response {
 #define GPUSIM_UNKNOWN_ERROR 10
 #define GPUSIM_INVALID_LIMIT 11   /* limit below present use, root cgroup, not a cgroup v2 directory */
 #define GPUSIM_BAD_VERSION 12     /* library and daemon are not of one build */
+#define GPUSIM_SERVER_GONE 13     /* the MPS server that this process is a client of */
 
 /* System operations, on nvidiactl. */
 #define GPUSIM_OP_SYSTEM 1
@@ -136,6 +137,12 @@ struct gpusim_response {
  * there is no room. It is charged to no limit, and other allocations push it out */
 #define GPUSIM_OP_FIND 54
 /* arg0 address that any process's memory on this GPU begins at -> vals: bytes */
+#define GPUSIM_OP_MPS_SERVE 55
+/* The caller is an MPS server on this GPU from now on; NOT_SUPPORTED in MIG mode and before Volta */
+#define GPUSIM_OP_MPS_JOIN 56
+/* arg0 pid of the MPS server (as the daemon sees it), arg1 limit of memory in bytes (GPUSIM_UNKNOWN: none), arg2
+ * percent of the threads. Before the first context: the caller is a client of that server, and SERVER_GONE is the
+ * answer to all that it asks for once the server has ended. NOT_FOUND: no such server; INSUFFICIENT: it is full */
 
 #define GPUSIM_KIND_LINEAR 1
 #define GPUSIM_KIND_ASYNC 2

@@ -76,17 +76,6 @@ func (b *busy) cancel(id ClientID, now time.Duration) {
 	b.spans = kept
 }
 
-// percent is the share of the last second that had work.
-func (b *busy) percent(now time.Duration) int {
-	var sum time.Duration
-	for _, s := range b.spans {
-		if d := min(s.to, now) - max(s.from, now-utilWindow); d > 0 {
-			sum += d
-		}
-	}
-	return int(sum * 100 / utilWindow)
-}
-
 // Launch queues work and returns when it will be done. asked is how long it takes, 0 for what the grid's
 // size suggests. Errors: Invalid (no threads or too many, longer than an hour), NotFound (client or context),
 // Insufficient (more than a day of work is queued), Lost.
@@ -104,15 +93,17 @@ func (m *Model) Launch(id ClientID, context, blocks, threads uint64, asked, now 
 	}
 	d := asked
 	if d == 0 {
-		model := c.gpu.hw.Model
-		waves := (all-1)/(model.SMs*model.ThreadsPerSM) + 1
+		waves := (all-1)/c.threads() + 1
 		if waves > uint64(maxLaunch/waveTime) {
 			return 0, wire.Invalid
 		}
 		d = launchCost + time.Duration(waves)*waveTime // #nosec G115 -- bounded above
 	}
-	if c.gpu.busy.free()-now > maxQueue {
+	if c.gpu.freeFor(c)-now > maxQueue {
 		return 0, wire.Insufficient
+	}
+	if c.mps != nil {
+		return c.gpu.lanes.add(id, d, now), nil
 	}
 	return c.gpu.busy.add(id, d, now), nil
 }
@@ -126,7 +117,7 @@ func (m *Model) Utilization(index int, now time.Duration) (gpuPercent, memoryPer
 	}
 	p := g.util
 	if p == AutoUtil {
-		p = g.busy.percent(now)
+		p = g.percent(now)
 	}
 	return p, p / 2, nil
 }

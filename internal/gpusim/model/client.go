@@ -24,6 +24,11 @@ type client struct {
 	gpu      *gpu
 	contexts map[uint64]*holding
 	allocs   map[uint64]*allocation // by address
+	pinned   sharing.Bytes          // contexts and allocations without what is managed
+
+	serves bool      // an MPS server
+	mps    *attached // nil: no MPS client
+	orphan bool      // its MPS server is gone
 }
 
 // holding is memory in use.
@@ -64,6 +69,10 @@ func (m *Model) Close(id ClientID, now time.Duration) {
 	}
 	c.drop()
 	c.gpu.busy.cancel(id, now)
+	c.gpu.lanes.end(id, now)
+	if c.serves {
+		m.orphans(c, now)
+	}
 	delete(m.clients, id)
 }
 
@@ -78,9 +87,10 @@ func (c *client) drop() {
 		c.gpu.release(h)
 		delete(c.contexts, id)
 	}
+	c.pinned = 0
 }
 
-// client returns an open client whose GPU answers.
+// client returns an open client whose GPU, and MPS server, answer.
 func (m *Model) client(id ClientID) (*client, error) {
 	c, ok := m.clients[id]
 	if !ok {
@@ -88,6 +98,9 @@ func (m *Model) client(id ClientID) (*client, error) {
 	}
 	if c.gpu.lost {
 		return nil, wire.Lost
+	}
+	if c.orphan {
+		return nil, wire.ServerGone
 	}
 	return c, nil
 }

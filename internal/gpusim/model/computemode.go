@@ -40,7 +40,7 @@ func (m *Model) SetComputeMode(index int, root bool, mode ComputeMode) error {
 	return nil
 }
 
-// admits tells whether a client may have one more context, else InUse.
+// admits tells whether a client may have one more context, else InUse. An MPS server and its clients count as one.
 func (m *Model) admits(c *client) error {
 	switch c.gpu.mode {
 	case ComputeDefault:
@@ -48,7 +48,7 @@ func (m *Model) admits(c *client) error {
 		return wire.InUse
 	case ComputeExclusiveProcess:
 		for _, other := range m.clients {
-			if other.gpu == c.gpu && other.pid != c.pid && len(other.contexts) > 0 {
+			if other.gpu == c.gpu && other.pid != c.pid && other.holder() != c.holder() && len(other.contexts) > 0 {
 				return wire.InUse
 			}
 		}

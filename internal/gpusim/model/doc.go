@@ -20,8 +20,11 @@
 // Managed memory is charged to no limit. What of it is on the GPU counts as its process's use, and gives way to any
 // other allocation.
 //
+// An MPS server holds the GPU for its clients: with its end their memory is gone, and all that they ask for answers
+// ServerGone. A client's own limit and share of the threads hold for its process; clients' launches run beside each other.
+//
 // A lost GPU answers Lost to everything; what was held on it is gone at once, limits stay. When it comes
-// back it is as after a reset. It executes launches one after the other, whatever their stream.
+// back it is as after a reset. Other launches run one after the other, whatever their stream.
 //
 // It does not promise the timing of a real GPU.
 package model

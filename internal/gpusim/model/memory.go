@@ -63,10 +63,14 @@ func (m *Model) CreateContext(id ClientID, instance uint64, chain Chain) (uint64
 	if len(c.contexts)+len(c.allocs) >= maxObjects {
 		return 0, wire.OutOfMemory
 	}
-	h, err := m.take(c.gpu, part, c.gpu.hw.Model.Context, chain)
+	if !c.room(c.contextCost()) {
+		return 0, wire.OutOfMemory
+	}
+	h, err := m.take(c.gpu, part, c.contextCost(), chain)
 	if err != nil {
 		return 0, err
 	}
+	c.pinned += h.bytes // at most the GPU's memory: cannot wrap
 	m.lastID++
 	c.contexts[m.lastID] = &h
 	return m.lastID, nil
@@ -101,6 +105,7 @@ func (m *Model) DestroyContext(id ClientID, context uint64) error {
 		}
 	}
 	c.gpu.release(h)
+	c.pinned = c.pinned.SubFloor(h.bytes)
 	delete(c.contexts, context)
 	return nil
 }
@@ -127,6 +132,8 @@ func (m *Model) Alloc(id ClientID, bytes sharing.Bytes, context uint64, kind wir
 	a := &allocation{holding: holding{part: part}, context: context}
 	if kind == wire.KindManaged {
 		a.managed = bytes
+	} else if !c.room(bytes) {
+		return 0, wire.OutOfMemory
 	} else if a.holding, err = m.take(c.gpu, part, bytes, chain); err != nil {
 		return 0, err
 	}
@@ -136,6 +143,9 @@ func (m *Model) Alloc(id ClientID, bytes sharing.Bytes, context uint64, kind wir
 		return 0, wire.OutOfMemory
 	}
 	c.allocs[at] = a
+	if a.managed == 0 {
+		c.pinned += bytes
+	}
 	return at, nil
 }
 
@@ -176,6 +186,9 @@ func (m *Model) Free(id ClientID, at uint64) error {
 
 func (c *client) free(at uint64, a *allocation) {
 	c.gpu.release(&a.holding)
+	if a.managed == 0 {
+		c.pinned = c.pinned.SubFloor(a.bytes)
+	}
 	c.gpu.place.put(at)
 	delete(c.allocs, at)
 }

@@ -47,6 +47,7 @@ type gpu struct {
 	limits   map[uint64]*limit // by Group.ID
 	place    addresses
 	busy     busy
+	lanes    lanes
 
 	lost     bool
 	recovery Recovery
@@ -61,7 +62,7 @@ type gpu struct {
 func New(mach machine.Machine, driver machine.Driver) *Model {
 	m := &Model{machine: mach, driver: driver, clients: map[ClientID]*client{}}
 	for i, hw := range mach.GPUs {
-		g := &gpu{hw: hw, index: i, limits: map[uint64]*limit{}, place: newAddresses(i), util: AutoUtil, calls: map[wire.Op]CallFault{}}
+		g := &gpu{hw: hw, index: i, limits: map[uint64]*limit{}, place: newAddresses(i), lanes: newLanes(), util: AutoUtil, calls: map[wire.Op]CallFault{}}
 		if hw.MIG {
 			for _, in := range hw.Instances {
 				g.capacity = append(g.capacity, in.Profile.Memory)

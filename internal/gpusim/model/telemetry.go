@@ -25,7 +25,7 @@ func (m *Model) ProcessUtilization(index int, now time.Duration) ([]ProcessUse, 
 		return nil, err
 	}
 	busy := map[int]time.Duration{}
-	for _, s := range g.busy.spans {
+	for _, s := range slices.Concat(g.busy.spans, g.lanes.spans) {
 		c, ok := m.clients[s.client]
 		if d := min(s.to, now) - max(s.from, now-utilWindow); ok && d > 0 {
 			busy[c.pid] += d

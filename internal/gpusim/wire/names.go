@@ -17,7 +17,7 @@ func Calls() map[string]Op {
 		"mig-mode": OpMIGMode, "mig-profile": OpMIGProfile, "mig-instances": OpMIGInstances,
 		"set-limit": OpSetLimit, "get-limit": OpGetLimit, "recovery": OpRecovery,
 		"ctx-create": OpCtxCreate, "ctx-destroy": OpCtxDestroy, "alloc": OpAlloc, "free": OpFree,
-		"launch": OpLaunch, "reside": OpReside, "find": OpFind,
+		"launch": OpLaunch, "reside": OpReside, "find": OpFind, "mps-serve": OpMPSServe, "mps-join": OpMPSJoin,
 	}
 }
 

@@ -54,6 +54,8 @@ const (
 	OpLaunch       Op = 52
 	OpReside       Op = 53
 	OpFind         Op = 54
+	OpMPSServe     Op = 55
+	OpMPSJoin      Op = 56
 )
 
 // Kind says by which interface memory was allocated.
@@ -96,6 +98,7 @@ const (
 	UnknownError Status = 10
 	InvalidLimit Status = 11
 	BadVersion   Status = 12
+	ServerGone   Status = 13
 )
 
 // Error returns the status in words.
@@ -127,6 +130,8 @@ func (s Status) Error() string {
 		return "invalid limit"
 	case BadVersion:
 		return "library and daemon are of different builds"
+	case ServerGone:
+		return "mps server is gone"
 	}
 	return "status " + strconv.Itoa(int(s))
 }

@@ -318,6 +318,27 @@ static void work(void)
 		pause();
 }
 
+/* Prints how many multiprocessors the process may use. */
+static void processors(void)
+{
+	int n;
+	EQ(CALL(cuInit)(0), 0);
+	EQ(CALL(cuDeviceGetAttribute)(&n, 16, 0), 0);
+	printf("%d\n", n);
+}
+
+/* Allocates and frees until that fails, and prints how. */
+static void until(void)
+{
+	CUdeviceptr p;
+	CUresult ret;
+	start();
+	EQ(CALL(cuMemAlloc_v2)(&p, 1024 * MIB), 0);
+	while (!(ret = CALL(cuMemAlloc_v2)(&p, MIB)) && !(ret = CALL(cuMemFree_v2)(p)))
+		usleep(5000);
+	printf("%d\n", ret);
+}
+
 static CUcontext shared;
 
 static void *hammer(void *unused)
@@ -356,6 +377,7 @@ int main(int argc, char **argv)
 		{ "devices", devices }, { "proc", proc }, { "context", context }, { "linear", linear }, { "vmm", vmm },
 		{ "launch", launch },	{ "fork", fork_ }, { "threads", threads },
 		{ "orphan", orphan },	{ "work", work },
+		{ "processors", processors }, { "until", until },
 	};
 	for (size_t i = 0; argc == 2 && i < sizeof scenarios / sizeof scenarios[0]; i++)
 		if (strcmp(argv[1], scenarios[i].name) == 0) {
