@@ -1,0 +1,78 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mps
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// commLength is what the kernel keeps of a program's name; in it both names are the same.
+const commLength = 15
+
+// Process is a control daemon or a server that runs.
+type Process struct {
+	PID int
+	// Start is when it started, in clock ticks since boot.
+	Start uint64
+	// Server tells a server from a control daemon.
+	Server bool
+	// Pipe is its pipe directory.
+	Pipe string
+}
+
+// Running returns the control daemons and servers whose pipe directory lies below root, from their names and
+// environments. A program that calls itself so is taken for one: use it to find what is left of one's own, of which the
+// pid and start time are known from elsewhere, or to end what has no business below root.
+func Running(root string) ([]Process, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("look for MPS processes: %w (%w)", err, sharing.ErrUnavailable)
+	}
+	var all []Process
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if p, ok := look(pid); ok && strings.HasPrefix(p.Pipe, filepath.Clean(root)+"/") {
+			all = append(all, p)
+		}
+	}
+	return all, nil
+}
+
+// look tells what a process is. The handle says that what was read is of one process.
+func look(pid int) (Process, bool) {
+	dir := "/proc/" + strconv.Itoa(pid)
+	comm, err := os.ReadFile(dir + "/comm")
+	if err != nil || strings.TrimSpace(string(comm)) != controlName[:commLength] {
+		return Process{}, false
+	}
+	h, err := process.Open(pid)
+	if err != nil {
+		return Process{}, false
+	}
+	defer h.Close()
+	command, err1 := os.ReadFile(dir + "/cmdline")
+	environ, err2 := os.ReadFile(dir + "/environ")
+	if err1 != nil || err2 != nil || !h.Alive() {
+		return Process{}, false
+	}
+	name, _, _ := bytes.Cut(command, []byte{0})
+	p := Process{PID: pid, Start: h.StartTime(), Server: filepath.Base(string(name)) == serverName}
+	for entry := range bytes.SplitSeq(environ, []byte{0}) {
+		if v, ok := bytes.CutPrefix(entry, []byte("CUDA_MPS_PIPE_DIRECTORY=")); ok {
+			p.Pipe = string(v)
+		}
+	}
+	return p, p.Pipe != ""
+}
