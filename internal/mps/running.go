@@ -5,11 +5,15 @@ package mps
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -17,6 +21,8 @@ import (
 
 // commLength is what the kernel keeps of a program's name; in it both names are the same.
 const commLength = 15
+
+const killTime = 2 * time.Second
 
 // Process is a control daemon or a server that runs.
 type Process struct {
@@ -75,4 +81,29 @@ func look(pid int) (Process, bool) {
 		}
 	}
 	return p, p.Pipe != ""
+}
+
+// Kill ends the process, and returns when it has ended. Errors: sharing.ErrNotFound or sharing.ErrStale (it has ended
+// already), sharing.ErrUnavailable (it does not end in time), sharing.ErrDenied.
+func (p Process) Kill(ctx context.Context) error {
+	h, err := process.OpenAt(p.PID, p.Start)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	if err := h.Signal(unix.SIGKILL); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, killTime)
+	defer cancel()
+	look := time.NewTicker(killTime / 200)
+	defer look.Stop()
+	for h.Alive() {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return fmt.Errorf("kill process %d: it does not end: %w", p.PID, sharing.ErrUnavailable)
+		}
+	}
+	return nil
 }

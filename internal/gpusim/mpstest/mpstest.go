@@ -22,7 +22,9 @@ import (
 	"github.com/kerf-gpu/kerf/internal/gpusim/daemon"
 	"github.com/kerf-gpu/kerf/internal/gpusim/launch"
 	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
+	"github.com/kerf-gpu/kerf/internal/gpusim/model"
 	"github.com/kerf-gpu/kerf/internal/gpusim/mps"
+	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
 )
 
 // Build makes the program that stands in for NVIDIA's, in dir, and returns its path.
@@ -108,3 +110,37 @@ func (c Client) Leave() { _ = c.conn.Close() }
 
 // UUID returns the UUID of a node's GPU.
 func UUID(dir, name string, index int) string { return machine.UUID(dir, name, index) }
+
+// Exclusive is NVML's number of the compute mode in which a GPU takes one process alone.
+const Exclusive = uint64(model.ComputeExclusiveProcess)
+
+// ComputeMode reads a GPU's compute mode, after setting it to set[0] if that is given.
+func ComputeMode(dir string, minor int, set ...uint64) (uint64, error) {
+	req := wire.Request{Op: wire.OpComputeMode}
+	req.Args[0] = wire.Unknown
+	if len(set) > 0 {
+		req.Args[0] = set[0]
+	}
+	packet, err := req.Encode()
+	if err != nil {
+		return 0, err
+	}
+	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: fmt.Sprintf("%s/dev/nvidia%d", dir, minor), Net: "unixpacket"})
+	if err != nil {
+		return 0, fmt.Errorf("compute mode: %w", err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write(packet); err != nil {
+		return 0, fmt.Errorf("compute mode: %w", err)
+	}
+	buf := make([]byte, wire.MaxResponse)
+	n, err := conn.Read(buf)
+	if err != nil {
+		return 0, fmt.Errorf("compute mode: %w", err)
+	}
+	resp, err := wire.DecodeResponse(buf[:n])
+	if err != nil || resp.Status != wire.OK {
+		return 0, fmt.Errorf("compute mode: %w", errors.Join(err, resp.Status))
+	}
+	return resp.Vals[0], nil
+}

@@ -1,0 +1,290 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/mps"
+	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const (
+	readyTime  = 10 * time.Second      // from the start of a daemon to its server
+	lookEvery  = 20 * time.Millisecond // while that is waited for
+	quitTime   = 2 * time.Second
+	maxSilent  = 3  // looks in a row without an answer, until a daemon that lives counts as hung
+	limitEvery = 10 // looks from one setting of the limits, which the domain's processes can change, to the next
+
+	firstPause, maxPause = time.Second, time.Minute
+)
+
+// domain is a control daemon and who uses it. The GPU's mutex guards it.
+type domain struct {
+	opt    *Options
+	key    Key
+	daemon mps.Daemon
+	leases map[string]Terms
+
+	pid       int // 0: not running
+	start     uint64
+	condition Condition
+	reason    string
+	servers   []int
+	restarts  int
+	silent    int
+	looks     int  // since the limits were set
+	stale     bool // the limits are not those of the leases
+	pause     time.Duration
+	next      time.Time // no start before
+}
+
+func newDomain(opt *Options, k Key) *domain {
+	return &domain{
+		opt: opt, key: k, leases: map[string]Terms{},
+		daemon: mps.Daemon{Program: opt.Program, Pipe: opt.Pipe(k), Logs: opt.logs(k), GPU: k.GPU},
+	}
+}
+
+// bound is the most that a lease of the domain has: no process of it may have more.
+func (d *domain) bound() Terms {
+	var most Terms
+	for _, t := range d.leases {
+		most.Memory = max(most.Memory, t.Memory)
+		if t.Percent == 0 {
+			t.Percent = sharing.FullGPU
+		}
+		most.Percent = max(most.Percent, t.Percent)
+	}
+	return most
+}
+
+// alive reports whether the daemon's process runs.
+func (d *domain) alive() bool {
+	if d.pid == 0 {
+		return false
+	}
+	h, err := process.OpenAt(d.pid, d.start)
+	if err != nil {
+		return false
+	}
+	defer h.Close()
+	return h.Alive()
+}
+
+// up starts the daemon, unless it runs, and returns once it serves with the bounds of its leases.
+func (d *domain) up(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTime)
+	defer cancel()
+	if !d.alive() {
+		if err := d.launch(ctx); err != nil {
+			return d.down(err)
+		}
+	}
+	if err := d.limit(ctx); err != nil {
+		return d.down(err)
+	}
+	if err := d.serve(ctx); err != nil {
+		return d.down(err)
+	}
+	d.condition, d.reason, d.silent, d.pause = Ready, "", 0, 0
+	return nil
+}
+
+// down notes why the daemon is not ready.
+func (d *domain) down(err error) error {
+	d.condition, d.reason, d.servers = Down, err.Error(), nil
+	return err
+}
+
+// launch ends what is left of an earlier daemon, starts one, and finds its process. It is written down that there will be one before it
+// is started, so that a crash in between leaves nothing that is not looked for.
+func (d *domain) launch(ctx context.Context) error {
+	d.pid, d.servers = 0, nil
+	if err := d.opt.makeDirs(d.key); err != nil {
+		return err
+	}
+	if err := d.sweep(ctx); err != nil {
+		return err
+	}
+	if err := d.note(); err != nil {
+		return err
+	}
+	if err := d.daemon.Start(ctx); err != nil {
+		return err
+	}
+	for {
+		_, err := d.daemon.Servers(ctx)
+		if err == nil {
+			break
+		}
+		if wait(ctx, lookEvery) != nil {
+			return fmt.Errorf("the MPS control daemon of GPU %s does not answer; see %q: %w", d.key.GPU, d.daemon.Logs, err)
+		}
+	}
+	running, err := mps.Running(d.opt.path(d.key))
+	if err != nil {
+		return err
+	}
+	running = slices.DeleteFunc(running, func(p mps.Process) bool { return p.Server || p.Pipe != d.daemon.Pipe })
+	if len(running) != 1 {
+		return fmt.Errorf("%d processes are the MPS control daemon of GPU %s: %w", len(running), d.key.GPU, sharing.ErrUnavailable)
+	}
+	d.pid, d.start = running[0].PID, running[0].Start
+	if d.opt.Keep != nil {
+		if err := d.opt.Keep(d.pid); err != nil {
+			return errors.Join(err, d.sweep(ctx))
+		}
+	}
+	d.opt.Log.Info("mps daemon started", "gpu", d.key.GPU, "domain", d.key.Domain, "pid", d.pid)
+	return d.note()
+}
+
+// note writes down what runs.
+func (d *domain) note() error {
+	return save(filepath.Join(d.opt.path(d.key), recordName), daemonRecord{
+		Version: recordVersion, BootID: d.opt.BootID, GPU: d.key.GPU, Domain: d.key.Domain, PID: d.pid, Start: d.start,
+	})
+}
+
+// limit gives the daemon, and the servers that there are, the bounds of the leases. It comes before the first server.
+func (d *domain) limit(ctx context.Context) error {
+	most := d.bound()
+	d.stale, d.looks = true, 0
+	if err := errors.Join(d.daemon.SetDefaultMemory(ctx, most.Memory), d.daemon.SetDefaultPercent(ctx, most.Percent)); err != nil {
+		return err
+	}
+	servers, err := d.daemon.Servers(ctx)
+	for _, s := range servers {
+		err = errors.Join(err, d.daemon.SetMemory(ctx, s, most.Memory), d.daemon.SetPercent(ctx, s, most.Percent))
+	}
+	d.stale = err != nil
+	return err
+}
+
+// serve sees that a server lives, and starts one where there is none.
+func (d *domain) serve(ctx context.Context) error {
+	servers, err := d.daemon.Servers(ctx)
+	if err == nil && len(servers) == 0 {
+		if err = d.daemon.StartServer(ctx, d.opt.User); err == nil {
+			servers, err = d.daemon.Servers(ctx)
+		}
+	}
+	if err == nil && len(servers) == 0 {
+		err = fmt.Errorf("no MPS server comes up on GPU %s (is another process on it, or is it in MIG mode?); see %q: %w",
+			d.key.GPU, d.daemon.Logs, sharing.ErrUnavailable)
+	}
+	d.servers = servers
+	return err
+}
+
+// look is what supervision does for a domain at each tick.
+func (d *domain) look(ctx context.Context) {
+	if d.alive() {
+		ctx, cancel := context.WithTimeout(ctx, readyTime)
+		defer cancel()
+		var err error
+		if d.looks++; d.stale || d.looks >= limitEvery {
+			err = d.limit(ctx)
+		}
+		if err = errors.Join(err, d.serve(ctx)); err == nil {
+			d.condition, d.reason, d.silent, d.pause = Ready, "", 0, 0
+			return
+		}
+		if d.silent++; d.silent < maxSilent {
+			_ = d.down(err)
+			return
+		}
+		d.opt.Log.Error("mps daemon hangs", "gpu", d.key.GPU, "domain", d.key.Domain, "pid", d.pid, "error", err)
+	} else if d.condition == Ready {
+		d.opt.Log.Error("mps daemon has died", "gpu", d.key.GPU, "domain", d.key.Domain, "pid", d.pid)
+		_ = d.down(fmt.Errorf("the MPS control daemon of GPU %s has died: %w", d.key.GPU, sharing.ErrUnavailable))
+	}
+	d.again(ctx)
+}
+
+// again starts the daemon anew, when it is time.
+func (d *domain) again(ctx context.Context) {
+	now := d.opt.Now()
+	if now.Before(d.next) {
+		return
+	}
+	d.pause = min(max(2*d.pause, firstPause), maxPause)
+	d.next = now.Add(d.pause)
+	d.pid, d.silent = 0, 0
+	d.restarts++
+	pause := d.pause
+	if err := d.up(ctx); err != nil {
+		d.opt.Log.Error("mps daemon does not come up", "gpu", d.key.GPU, "domain", d.key.Domain, "again_in", pause, "error", err)
+		return
+	}
+	d.pause = pause // until a look finds it well
+}
+
+// stop ends the daemon and its servers and removes what it had. Its leases are over.
+func (d *domain) stop(ctx context.Context) error {
+	var err error
+	if d.alive() {
+		ctx, cancel := context.WithTimeout(ctx, quitTime)
+		_ = d.daemon.Quit(ctx, 0) // one that does not listen is killed next
+		cancel()
+	}
+	if err = d.sweep(ctx); err == nil {
+		err = removeAll(d.opt.path(d.key))
+	}
+	if err != nil {
+		return fmt.Errorf("end the MPS control daemon of GPU %s: %w", d.key.GPU, err)
+	}
+	d.opt.Log.Info("mps daemon ended", "gpu", d.key.GPU, "domain", d.key.Domain)
+	return nil
+}
+
+// sweep kills every daemon and server of the domain's pipe directory and waits for their end.
+func (d *domain) sweep(ctx context.Context) error {
+	return sweep(ctx, d.opt.path(d.key), nil)
+}
+
+// sweep kills the daemons and servers below a directory, but those of these pipe directories.
+func sweep(ctx context.Context, dir string, spare []string) error {
+	running, err := mps.Running(dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, p := range running {
+		if slices.Contains(spare, p.Pipe) {
+			continue
+		}
+		if err := p.Kill(ctx); err != nil && !errors.Is(err, sharing.ErrNotFound) && !errors.Is(err, sharing.ErrStale) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func removeAll(dir string) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove %q: %w (%w)", dir, err, sharing.ErrUnavailable)
+	}
+	return nil
+}
+
+// wait waits so long, or fails when ctx ends first.
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

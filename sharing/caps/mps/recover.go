@@ -1,0 +1,128 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Recover takes over what an earlier program of this agent has left, given the leases that there are by their daemons.
+// A daemon that runs and is needed goes on undisturbed; one that is needed and does not run is started; all others, and what is
+// below the directory without being known, are ended, and the compute modes put back that nobody needs any more. Call it once, before
+// Acquire. What went wrong is returned joined, and tried again by Run where it is of a known daemon.
+func (s *Supervisor) Recover(ctx context.Context, held map[Key]map[string]Terms) error {
+	var errs []error
+	found, err := s.records()
+	errs = append(errs, err)
+	var spare []string
+	for k, leases := range held {
+		if len(leases) == 0 {
+			continue
+		}
+		g := s.gpu(k.GPU)
+		d := newDomain(&s.opt, k)
+		maps.Copy(d.leases, leases)
+		if r, ok := found[k]; ok && r.BootID == s.opt.BootID {
+			d.pid, d.start = r.PID, r.Start
+		}
+		if d.alive() {
+			spare = append(spare, d.daemon.Pipe)
+		} else {
+			d.pid = 0
+		}
+		g.domains[k.Domain] = d
+		g.mu.Unlock()
+	}
+	errs = append(errs, sweep(ctx, s.opt.Dir, spare), s.forget())
+	for _, g := range s.all() {
+		errs = append(errs, s.resume(ctx, g))
+	}
+	return errors.Join(errs...)
+}
+
+// records reads what is written down of daemons. What cannot be read is of none.
+func (s *Supervisor) records() (map[Key]daemonRecord, error) {
+	paths, err := filepath.Glob(filepath.Join(s.opt.Dir, "*", "*", recordName))
+	if err != nil {
+		return nil, fmt.Errorf("look for MPS daemons: %w", err)
+	}
+	var errs []error
+	found := map[Key]daemonRecord{}
+	for _, p := range paths {
+		var r daemonRecord
+		if err := load(p, &r); err != nil || r.Version != recordVersion {
+			errs = append(errs, fmt.Errorf("record of an MPS daemon %q is of no use: %w", p, errors.Join(err, sharing.ErrInvalid)))
+			continue
+		}
+		found[Key{GPU: r.GPU, Domain: r.Domain}] = r
+	}
+	return found, errors.Join(errs...)
+}
+
+// forget removes the directories of daemons that are ended, and learns which GPUs had their mode changed.
+func (s *Supervisor) forget() error {
+	dirs, err := os.ReadDir(s.opt.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for MPS daemons: %w (%w)", err, sharing.ErrUnavailable)
+	}
+	var errs []error
+	for _, dir := range dirs {
+		path := filepath.Join(s.opt.Dir, dir.Name())
+		var r modeRecord
+		if err := load(filepath.Join(path, modeName), &r); err == nil && r.BootID == s.opt.BootID && gpuDir(r.GPU) == dir.Name() {
+			g := s.gpu(r.GPU)
+			g.before, g.held = r.Before, true
+			g.mu.Unlock()
+		}
+		below, err := os.ReadDir(path)
+		errs = append(errs, err)
+		for _, b := range below {
+			if b.IsDir() && !s.known(filepath.Join(path, b.Name())) {
+				errs = append(errs, removeAll(filepath.Join(path, b.Name())))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// known reports whether a directory is a domain's.
+func (s *Supervisor) known(dir string) bool {
+	for _, g := range s.all() {
+		g.mu.Lock()
+		for _, d := range g.domains {
+			if s.opt.path(d.key) == dir {
+				g.mu.Unlock()
+				return true
+			}
+		}
+		g.mu.Unlock()
+	}
+	return false
+}
+
+// resume puts mode and daemons of a GPU in order.
+func (s *Supervisor) resume(ctx context.Context, g *gpu) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var errs []error
+	for _, d := range g.domains {
+		errs = append(errs, s.opt.makeDirs(d.key))
+	}
+	errs = append(errs, g.setMode(ctx, &s.opt, len(g.domains)))
+	for _, d := range g.domains {
+		errs = append(errs, d.up(ctx))
+	}
+	return errors.Join(errs...)
+}

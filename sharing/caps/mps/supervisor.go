@@ -1,0 +1,184 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mps
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/mps"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// tickEvery is how often daemons are looked at.
+const tickEvery = time.Second
+
+// Supervisor runs control daemons. Make it with New, tell it once with Recover which leases there are, and have Run
+// watch. It is safe for concurrent use.
+type Supervisor struct {
+	opt Options
+
+	mu   sync.Mutex
+	gpus map[sharing.GPUID]*gpu // entries are never taken out
+}
+
+// New returns a supervisor that has started nothing. It is sharing.ErrInvalid when sockets below Options.Dir would have
+// paths that are too long.
+func New(o Options) (*Supervisor, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if err := mps.CheckPipe(o.Pipe(Key{GPU: "GPU-00000000-0000-0000-0000-000000000000", Domain: "any"})); err != nil {
+		return nil, err
+	}
+	return &Supervisor{opt: o, gpus: map[sharing.GPUID]*gpu{}}, nil
+}
+
+// gpu returns a GPU's entry, locked.
+func (s *Supervisor) gpu(id sharing.GPUID) *gpu {
+	s.mu.Lock()
+	g := s.gpus[id]
+	if g == nil {
+		g = &gpu{id: id, domains: map[string]*domain{}}
+		s.gpus[id] = g
+	}
+	s.mu.Unlock()
+	g.mu.Lock()
+	return g
+}
+
+// Acquire makes a lease one of a daemon's users and returns the pipe directory for its processes, once the daemon and a
+// server of it are there. A lease that is one already gets the new terms. On error it is none, and a daemon that was
+// started for it alone has been ended. Errors: sharing.ErrInvalid (the terms, the key), sharing.ErrUnavailable (the daemon or its server
+// does not come up, or the compute mode cannot be set).
+func (s *Supervisor) Acquire(ctx context.Context, k Key, lease string, t Terms) (string, error) {
+	if k.GPU == "" || k.Domain == "" || t.Memory < sharing.MiB || t.Percent > sharing.FullGPU {
+		return "", fmt.Errorf("use MPS on GPU %q in domain %q with %v and %v: %w", k.GPU, k.Domain, t.Memory, t.Percent, sharing.ErrInvalid)
+	}
+	g := s.gpu(k.GPU)
+	defer g.mu.Unlock()
+	d := g.domains[k.Domain]
+	if d == nil {
+		d = newDomain(&s.opt, k)
+	}
+	before, had := d.leases[lease]
+	d.leases[lease] = t
+	g.domains[k.Domain] = d
+	err := s.opt.makeDirs(k)
+	if err == nil {
+		err = g.setMode(ctx, &s.opt, len(g.domains))
+	}
+	if err == nil {
+		err = d.up(ctx)
+	}
+	if err == nil {
+		return d.daemon.Pipe, nil
+	}
+	err = fmt.Errorf("use MPS on GPU %s in domain %q: %w", k.GPU, k.Domain, err)
+	if had {
+		d.leases[lease] = before
+		return "", err
+	}
+	return "", errors.Join(err, s.leave(context.WithoutCancel(ctx), g, d, lease))
+}
+
+// Release ends a lease's use. The last one of a domain ends its daemon; what cannot be ended is tried again by Run. A
+// lease that is none is no error.
+func (s *Supervisor) Release(ctx context.Context, k Key, lease string) error {
+	g := s.gpu(k.GPU)
+	defer g.mu.Unlock()
+	d := g.domains[k.Domain]
+	if d == nil {
+		return nil
+	}
+	if _, ok := d.leases[lease]; !ok {
+		return nil
+	}
+	return s.leave(ctx, g, d, lease)
+}
+
+// leave takes a lease out, and ends the daemon with the last. g.mu is held.
+func (s *Supervisor) leave(ctx context.Context, g *gpu, d *domain, lease string) error {
+	delete(d.leases, lease)
+	if len(d.leases) > 0 {
+		if d.condition != Ready {
+			return nil // it gets its bounds when it comes up
+		}
+		return d.limit(ctx)
+	}
+	return s.end(ctx, g, d)
+}
+
+// end ends a daemon without leases. It stays among the domains while that fails. g.mu is held.
+func (s *Supervisor) end(ctx context.Context, g *gpu, d *domain) error {
+	if err := d.stop(ctx); err != nil {
+		_ = d.down(err)
+		return err
+	}
+	delete(g.domains, d.key.Domain)
+	return g.setMode(ctx, &s.opt, len(g.domains))
+}
+
+// Run looks at every daemon once a second until ctx ends: it starts those again that died, and ends those that could not
+// be ended before. It leaves them running: that this program ends disturbs no client.
+func (s *Supervisor) Run(ctx context.Context) {
+	for wait(ctx, tickEvery) == nil {
+		s.tick(ctx)
+	}
+}
+
+func (s *Supervisor) tick(ctx context.Context) {
+	for _, g := range s.all() {
+		g.mu.Lock()
+		for _, d := range g.domains {
+			if len(d.leases) > 0 {
+				d.look(ctx)
+			} else if err := s.end(ctx, g, d); err != nil {
+				s.opt.Log.Error("mps daemon cannot be ended", "gpu", g.id, "domain", d.key.Domain, "error", err)
+			}
+		}
+		if len(g.domains) == 0 {
+			if err := g.setMode(ctx, &s.opt, 0); err != nil {
+				s.opt.Log.Error("compute mode cannot be put back", "gpu", g.id, "error", err)
+			}
+		}
+		g.mu.Unlock()
+	}
+}
+
+// all returns the GPUs, in order.
+func (s *Supervisor) all() []*gpu {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []*gpu
+	for _, g := range s.gpus {
+		all = append(all, g)
+	}
+	slices.SortFunc(all, func(a, b *gpu) int { return cmp.Compare(a.id, b.id) })
+	return all
+}
+
+// States returns how all daemons are, by GPU and domain.
+func (s *Supervisor) States() []State {
+	var out []State
+	for _, g := range s.all() {
+		g.mu.Lock()
+		for _, d := range g.domains {
+			out = append(out, State{
+				Key: d.key, Condition: d.condition, Reason: d.reason, Pipe: d.daemon.Pipe, Daemon: d.pid, Servers: slices.Clone(d.servers),
+				Leases: len(d.leases), Restarts: d.restarts, Exclusive: g.exclusive,
+			})
+		}
+		g.mu.Unlock()
+	}
+	slices.SortFunc(out, func(a, b State) int {
+		return cmp.Or(cmp.Compare(a.Key.GPU, b.Key.GPU), cmp.Compare(a.Key.Domain, b.Key.Domain))
+	})
+	return out
+}

@@ -1,0 +1,99 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mps
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/mps"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Key names a control daemon.
+type Key struct {
+	GPU sharing.GPUID
+	// Domain is who trusts each other: a namespace, a user id, or all of a pool. It is any text but the empty one.
+	Domain string
+}
+
+// Terms are what one lease may have in each of its processes.
+type Terms struct {
+	// Memory is the limit, at least 1 MiB.
+	Memory sharing.Bytes
+	// Percent is the share of the threads; 0: no limit of it.
+	Percent sharing.Percent
+}
+
+// Mode is a GPU's compute mode, with NVML's numbers.
+type Mode int
+
+// The modes.
+const (
+	ModeDefault          Mode = 0
+	ModeProhibited       Mode = 2
+	ModeExclusiveProcess Mode = 3
+)
+
+// Modes reads and sets compute modes. Errors are package sharing's; sharing.ErrUnsupported is a driver that cannot.
+type Modes interface {
+	ComputeMode(ctx context.Context, gpu sharing.GPUID) (Mode, error)
+	SetComputeMode(ctx context.Context, gpu sharing.GPUID, mode Mode) error
+}
+
+// Options are what a Supervisor works with.
+type Options struct {
+	// Dir holds all that daemons have: DIR/<gpu>/<domain>/{pipe,log}. Absolute, of this agent alone, and reachable for
+	// clients of any user.
+	Dir     string
+	Program mps.Program
+	Modes   Modes
+	// BootID is the kernel's: pids of another boot mean nothing.
+	BootID string
+	// User is whose server is started before there are clients. A client of another user gets one of its own when this
+	// one has none.
+	User uint32
+	// Keep puts a daemon where the end of this program does not reach it, such as a cgroup of its own; nil: nothing.
+	Keep func(pid int) error
+	Log  *slog.Logger
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
+}
+
+// Condition is how a daemon is.
+type Condition int
+
+// The conditions.
+const (
+	// Down: it does not run, or does not answer; it is started again.
+	Down Condition = iota
+	// Ready: it answers, and a server lives.
+	Ready
+)
+
+// String returns the condition as status shows it.
+func (c Condition) String() string {
+	if c == Ready {
+		return "ready"
+	}
+	return "down"
+}
+
+// State is one daemon's.
+type State struct {
+	Key       Key
+	Condition Condition
+	// Reason is why it is not ready.
+	Reason string
+	// Pipe is the directory that its clients get, and nobody else.
+	Pipe string
+	// Daemon and Servers are its processes; 0 and none while it is down.
+	Daemon  int
+	Servers []int
+	// Leases is how many use it, Restarts how often it was started again.
+	Leases, Restarts int
+	// Exclusive: the GPU takes no process but this domain's server, so that one without its pipe directory fails.
+	Exclusive bool
+}
