@@ -52,6 +52,9 @@
 	X(module_unload, cuModuleUnload)                     \
 	X(get_function, cuModuleGetFunction)                 \
 	X(launch, cuLaunchKernel)                            \
+	X(launch_ex, cuLaunchKernelEx)                       \
+	X(launch_cooperative, cuLaunchCooperativeKernel)     \
+	X(add_kernel, cuGraphAddKernelNode_v2)               \
 	X(set_limit, cuCtxSetLimit)                          \
 	X(get_limit, cuCtxGetLimit)                          \
 	X(ctx_create, cuCtxCreate_v2)                        \

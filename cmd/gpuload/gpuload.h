@@ -1,8 +1,8 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * gpuload takes GPU memory through the CUDA driver and holds it for a while. It knows the driver only by
- * dlopen, and does the same on a real one as on the simulated one.
+ * gpuload takes GPU memory through the CUDA driver and holds it for a while, and keeps the GPU busy. It knows the
+ * driver only by dlopen, and does the same on a real one as on the simulated one.
  */
 #ifndef GPULOAD_H
 #define GPULOAD_H
@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 struct family;
+struct launcher;
 
 /* What the command line says. Bytes and nanoseconds. */
 struct options {
@@ -19,6 +20,9 @@ struct options {
 	uint64_t step;  /* never 0 when alloc is not */
 	uint64_t hold_ns;
 	const struct family *api;
+	const struct launcher *launch; /* NULL: no kernels */
+	uint64_t kernel_ns;            /* how long each takes */
+	int queue;                     /* launches before it waits for them */
 	int workers; /* 0: this process itself */
 	int gpu;
 	bool json, touch;
@@ -34,7 +38,11 @@ int parse_options(int argc, char **argv, struct options *o, bool *done);
 const struct family *find_api(const char *name);
 void api_names(char *out, size_t size);
 
-/* work allocates, reports, holds and frees; returns the process's exit status. */
+/* find_launch and launch_names are the same for the ways to launch kernels. */
+const struct launcher *find_launch(const char *name);
+void launch_names(char *out, size_t size);
+
+/* work allocates, reports, holds or launches, and frees; returns the process's exit status. */
 int work(const struct options *o);
 
 #endif

@@ -48,6 +48,14 @@ struct family {
 	void (*give)(struct load *l, struct piece *p);
 };
 
+/* What keep_busy did: kernels is how many ran to their end, each for --kernel. */
+struct busy {
+	uint64_t kernels, launches, wall_ns;
+};
+
+/* keep_busy launches kernels until --hold is over. */
+CUresult keep_busy(struct load *l, const struct options *o, struct busy *b);
+
 #define TRY(call)                      \
 	do {                           \
 		CUresult try_ = (call); \

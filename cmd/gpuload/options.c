@@ -13,7 +13,8 @@ static const char help[] =
 	"usage: gpuload [flags]\n"
 	"\n"
 	"Takes GPU memory through the CUDA driver (libcuda.so.1), prints one line per process when it has what it\n"
-	"can get, holds it, and gives it back. Without --alloc it takes none and shows the GPU's total and free.\n"
+	"can get, holds it, and gives it back. With --launch it keeps the GPU busy meanwhile, and prints one line more:\n"
+	"how much of the GPU's time it got. Without --alloc it takes none and shows the GPU's total and free.\n"
 	"\n"
 	"  --alloc SIZE    memory that each process takes: 12GiB, 512MiB, 64KiB, or bytes\n"
 	"  --step SIZE     how much at a time (default: all at once)\n"
@@ -26,6 +27,10 @@ static const char help[] =
 	"                    module   a module's global array  heap     the device's heap, by cuCtxSetLimit\n"
 	"                    context  contexts, as many as come to the size\n"
 	"  --hold TIME     how long to hold it: 500ms, 5s, 1m (default: not at all)\n"
+	"  --launch HOW    launch kernels for that time: plain (cuLaunchKernel), ex (cuLaunchKernelEx),\n"
+	"                  cooperative (cuLaunchCooperativeKernel), graph (of four kernels)\n"
+	"  --kernel TIME   how long each kernel takes: 500us, 2ms (default 1ms)\n"
+	"  --queue N       launches before it waits for them (default 1)\n"
 	"  --fork N        run N worker processes, each of which takes --alloc; 0: none (default)\n"
 	"  --gpu INDEX     the CUDA device (default 0)\n"
 	"  --touch         fill the memory; without it nothing touches it\n"
@@ -70,10 +75,10 @@ static int size_flag(const char *flag, const char *value, uint64_t *out)
 
 static int time_flag(const char *flag, const char *value, uint64_t *ns)
 {
-	static const char *const units[] = { "ms", "s", "m", "h", NULL };
-	static const uint64_t factors[] = { 1000000, 1000000000, 60000000000, 3600000000000 };
+	static const char *const units[] = { "us", "ms", "s", "m", "h", NULL };
+	static const uint64_t factors[] = { 1000, 1000000, 1000000000, 60000000000, 3600000000000 };
 	if (!number(value, units, factors, ns))
-		return bad(flag, value, "not a time", "write a whole number with ms, s, m or h, like 500ms or 5s");
+		return bad(flag, value, "not a time", "write a whole number with us, ms, s, m or h, like 500ms or 5s");
 	return EXIT_OK;
 }
 
@@ -101,12 +106,43 @@ static int api_flag(const char *flag, const char *value, const struct family **o
 	return bad(flag, value, "no such interface", remedy);
 }
 
+static int launch_flag(const char *flag, const char *value, const struct launcher **out)
+{
+	char names[100], remedy[120];
+	*out = find_launch(value);
+	if (*out)
+		return EXIT_OK;
+	launch_names(names, sizeof names);
+	snprintf(remedy, sizeof remedy, "write one of %s", names);
+	return bad(flag, value, "no such way to launch", remedy);
+}
+
+/* What must go together. */
+static int check(struct options *o)
+{
+	if (o->step && !o->alloc)
+		return bad("step", "", "there is nothing to take in steps", "write --alloc SIZE too");
+	if (!o->launch && (o->kernel_ns || o->queue))
+		return bad(o->queue ? "queue" : "kernel", "", "there is nothing to launch", "write --launch HOW too");
+	if (o->launch && !o->hold_ns)
+		return bad("launch", "", "there is no time for it", "write --hold TIME too");
+	if (!o->step)
+		o->step = o->alloc;
+	if (!o->kernel_ns)
+		o->kernel_ns = 1000000;
+	if (!o->queue)
+		o->queue = 1;
+	return EXIT_OK;
+}
+
 int parse_options(int argc, char **argv, struct options *o, bool *done)
 {
-	enum { ALLOC = 1, STEP, API, HOLD, FORK, GPU, TOUCH, JSON, HELP };
+	enum { ALLOC = 1, STEP, API, HOLD, LAUNCH, KERNEL, QUEUE, FORK, GPU, TOUCH, JSON, HELP };
 	static const struct option flags[] = {
 		{ "alloc", required_argument, NULL, ALLOC }, { "step", required_argument, NULL, STEP },
 		{ "api", required_argument, NULL, API },     { "hold", required_argument, NULL, HOLD },
+		{ "launch", required_argument, NULL, LAUNCH }, { "kernel", required_argument, NULL, KERNEL },
+		{ "queue", required_argument, NULL, QUEUE },
 		{ "fork", required_argument, NULL, FORK },   { "gpu", required_argument, NULL, GPU },
 		{ "touch", no_argument, NULL, TOUCH },       { "json", no_argument, NULL, JSON },
 		{ "help", no_argument, NULL, HELP },         { NULL, 0, NULL, 0 },
@@ -139,6 +175,15 @@ int parse_options(int argc, char **argv, struct options *o, bool *done)
 		case HOLD:
 			ret = time_flag(name, optarg, &o->hold_ns);
 			break;
+		case LAUNCH:
+			ret = launch_flag(name, optarg, &o->launch);
+			break;
+		case KERNEL:
+			ret = time_flag(name, optarg, &o->kernel_ns);
+			break;
+		case QUEUE:
+			ret = count_flag(name, optarg, 1024, &o->queue);
+			break;
 		case FORK:
 			ret = count_flag(name, optarg, 1024, &o->workers);
 			break;
@@ -163,9 +208,5 @@ int parse_options(int argc, char **argv, struct options *o, bool *done)
 		fprintf(stderr, "gpuload: %s: gpuload takes flags only; run gpuload --help for them\n", argv[optind]);
 		return EXIT_USAGE;
 	}
-	if (o->step && !o->alloc)
-		return bad("step", "", "there is nothing to take in steps", "write --alloc SIZE too");
-	if (!o->step)
-		o->step = o->alloc;
-	return EXIT_OK;
+	return check(o);
 }

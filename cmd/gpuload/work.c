@@ -1,7 +1,7 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * What one process does: allocate, report, hold, free.
+ * What one process does: allocate, report, hold or keep the GPU busy, free.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -85,6 +85,16 @@ static void escape(const char *text, char *out, size_t size)
 }
 
 /* One line in one write, so that the lines of several workers do not mix. */
+static void put(const char *line, int n)
+{
+	for (int done = 0; done < n;) {
+		ssize_t w = write(STDOUT_FILENO, line + done, (size_t)(n - done));
+		if (w < 0 && errno != EINTR)
+			return;
+		done += w > 0 ? (int)w : 0;
+	}
+}
+
 static void report(const struct load *l, bool json)
 {
 	char line[1200], error[520] = "null", text[512], total[32] = "null", free_[32] = "null";
@@ -109,12 +119,29 @@ static void report(const struct load *l, bool json)
 				      (double)l->total / (1 << 20), (double)l->free / (1 << 20));
 		n += snprintf(line + n, sizeof line - (size_t)n, l->error ? ", %.500s\n" : "\n", l->error);
 	}
-	for (int done = 0; done < n;) {
-		ssize_t w = write(STDOUT_FILENO, line + done, (size_t)(n - done));
-		if (w < 0 && errno != EINTR)
-			return;
-		done += w > 0 ? (int)w : 0;
+	put(line, n);
+}
+
+static void report_busy(const struct load *l, const struct options *o, const struct busy *b)
+{
+	char line[1200], error[520] = "null", text[512];
+	double got = b->wall_ns ? (double)(b->kernels * o->kernel_ns) / (double)b->wall_ns : 0;
+	int n;
+	if (o->json) {
+		if (l->error) {
+			escape(l->error, text, sizeof text);
+			snprintf(error, sizeof error, "\"%s\"", text);
+		}
+		n = snprintf(line, sizeof line,
+			     "{\"pid\":%d,\"launches\":%llu,\"gpu_ns\":%llu,\"wall_ns\":%llu,\"error\":%s}\n", (int)getpid(),
+			     (unsigned long long)b->launches, (unsigned long long)(b->kernels * o->kernel_ns),
+			     (unsigned long long)b->wall_ns, error);
+	} else {
+		n = snprintf(line, sizeof line, "gpuload[%d]: %llu launches, %.1f %% of the GPU's time%s%.500s\n",
+			     (int)getpid(), (unsigned long long)b->launches, 100 * got, l->error ? ", " : "",
+			     l->error ? l->error : "");
 	}
+	put(line, n);
 }
 
 static void hold(uint64_t ns)
@@ -142,7 +169,15 @@ int work(const struct options *o)
 		l.known = l.cuda.mem_info(&l.free, &l.total) == CUDA_SUCCESS;
 	report(&l, o->json);
 	if (open) { /* otherwise it holds nothing */
-		hold(o->hold_ns);
+		if (o->launch && !l.error) {
+			struct busy b = { 0 };
+			ret = keep_busy(&l, o, &b);
+			if (ret)
+				l.error = name_of(&l.cuda, ret);
+			report_busy(&l, o, &b);
+		} else {
+			hold(o->hold_ns);
+		}
 		give_back(&l, o);
 	}
 	return l.error ? EXIT_MET_ERROR : EXIT_OK;

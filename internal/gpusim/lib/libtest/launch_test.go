@@ -1,0 +1,76 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package libtest_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+// busyLine is what gpuload --json prints of a process that launched.
+type busyLine struct {
+	PID      int           `json:"pid"`
+	Launches int64         `json:"launches"`
+	GPU      time.Duration `json:"gpu_ns"`
+	Wall     time.Duration `json:"wall_ns"`
+	Error    *string       `json:"error"`
+}
+
+func busyLines(t *testing.T, r result) []busyLine {
+	t.Helper()
+	if r.code != 0 {
+		t.Fatalf("exit %d: %s%s", r.code, r.out, r.errout)
+	}
+	var all []busyLine
+	for s := range strings.SplitSeq(r.out, "\n") {
+		if !strings.Contains(s, "launches") {
+			continue
+		}
+		var l busyLine
+		d := json.NewDecoder(strings.NewReader(s))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&l); err != nil {
+			t.Fatalf("line %q: %v", s, err)
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+// Each way to launch takes the GPU's time, a graph that of all its kernels.
+func TestGpuloadLaunches(t *testing.T) {
+	dir := node(t, "t4x4", "r615")
+	for way, kernels := range map[string]int64{"plain": 1, "ex": 1, "cooperative": 1, "graph": 4} {
+		r := program(t, dir, nil, "gpuload", "--json", "--launch", way, "--kernel", "5ms", "--queue", "3", "--hold", "200ms")
+		all := busyLines(t, r)
+		if len(all) != 1 {
+			t.Fatalf("%s: printed %s", way, r.out)
+		}
+		b := all[0]
+		if b.Launches == 0 || b.GPU != time.Duration(b.Launches*kernels)*5*time.Millisecond || b.GPU > b.Wall || b.Wall < 200*time.Millisecond {
+			t.Errorf("%s: %+v", way, b)
+		}
+	}
+}
+
+// Processes share one GPU's time and never get more than there is of it.
+func TestGpuloadsShareTheGPU(t *testing.T) {
+	dir := node(t, "t4x4", "r615")
+	all := busyLines(t, program(t, dir, nil, "gpuload", "--json", "--launch", "plain", "--kernel", "2ms", "--hold", "500ms", "--fork", "3"))
+	if len(all) != 3 {
+		t.Fatalf("%+v", all)
+	}
+	var sum, wall time.Duration
+	for _, b := range all {
+		sum, wall = sum+b.GPU, max(wall, b.Wall)
+		if b.GPU < 20*time.Millisecond {
+			t.Errorf("process %d got %v", b.PID, b.GPU)
+		}
+	}
+	if most := wall + 100*time.Millisecond; sum > most { // they do not begin at one moment
+		t.Errorf("%v of GPU time in %v", sum, wall)
+	}
+}
