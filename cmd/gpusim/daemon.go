@@ -16,6 +16,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/gpusim/launch"
 	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
 	"github.com/kerf-gpu/kerf/internal/gpusim/mps"
+	"github.com/kerf-gpu/kerf/internal/gpusim/smi"
 )
 
 // daemonCommand is what start runs in the background; by hand it is for looking at what the daemon says.
@@ -82,5 +83,5 @@ func install(f *nodeFlags) error {
 	if err != nil {
 		return fmt.Errorf("install programs: %w", err)
 	}
-	return errors.Join(launch.Install(f.libDir, f.driver, f.dir), launch.InstallPrograms(exe, f.dir, mps.ControlName, mps.ServerName))
+	return errors.Join(launch.Install(f.libDir, f.driver, f.dir), launch.InstallPrograms(exe, f.dir, mps.ControlName, mps.ServerName, smi.Name))
 }

@@ -5,8 +5,8 @@
 // programs load as they load the real ones. What it cannot show is the timing of real GPUs and what runs on
 // them.
 //
-// Under the names nvidia-cuda-mps-control and nvidia-cuda-mps-server it stands in for those programs; a simulated node
-// has them in its bin.
+// Under the names nvidia-cuda-mps-control, nvidia-cuda-mps-server and nvidia-smi it stands in for those programs (the last for
+// time slices alone); a simulated node has them in its bin.
 //
 // Exit status: 0, 1 when the command could not do its work, 2 when it was used wrongly.
 package main
@@ -21,22 +21,30 @@ import (
 	"syscall"
 
 	"github.com/kerf-gpu/kerf/internal/gpusim/mps"
+	"github.com/kerf-gpu/kerf/internal/gpusim/smi"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	if name := filepath.Base(os.Args[0]); name == mps.ControlName || name == mps.ServerName {
+	name := filepath.Base(os.Args[0])
+	var err error
+	switch name {
+	case mps.ControlName, mps.ServerName:
 		status := mpsProgram(ctx, os.Args[0], os.Args[1:])
 		stop()
 		os.Exit(status)
+	case smi.Name:
+		err = runSMI(ctx, os.Args[0], os.Args[1:])
+	default:
+		name = "gpusim"
+		err = rootCommand().ExecuteContext(ctx)
 	}
-	err := rootCommand().ExecuteContext(ctx)
 	stop()
 	if err == nil {
 		return
 	}
-	fmt.Fprintln(os.Stderr, "gpusim:", err)
+	fmt.Fprintln(os.Stderr, name+":", err)
 	if errors.Is(err, sharing.ErrInvalid) {
 		os.Exit(2)
 	}

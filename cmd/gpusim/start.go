@@ -69,7 +69,8 @@ func startCommand() *cobra.Command {
 		Use:   "start --machine MACHINE --dir DIR",
 		Short: "Simulate a node in the background",
 		Long: lines("Simulate a node in the background, and return when it answers.", "",
-			"The directory gets lib/ (the driver's libraries), bin/ (the programs of MPS), dev/ (a socket for each GPU),", "gpusim.pid and gpusim.log.",
+			"The directory gets lib/ (the driver's libraries), bin/ (the programs of MPS, and nvidia-smi for time slices alone),",
+			"dev/ (a socket for each GPU), gpusim.pid and gpusim.log.",
 			"Programs see the node after `eval \"$(gpusim env --dir DIR)\"`."),
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -79,6 +79,7 @@ type GPU struct {
 	RecoveryAction string        `json:"recovery_action"`
 	Utilization    int           `json:"utilization_percent"` // as an NVML call would be told
 	LatencyMS      float64       `json:"latency_ms"`
+	TimeSlice      string        `json:"time_slice"` // as nvidia-smi shows it
 }
 
 // Process is what a process holds on a GPU.

@@ -151,6 +151,9 @@ func describe(c model.Change) map[string]any {
 	if c.ECCUncorrected != nil {
 		m["ecc_uncorrected"] = *c.ECCUncorrected
 	}
+	if c.TimeSlice != nil {
+		m["time_slice"] = c.TimeSlice.String()
+	}
 	if len(c.Lists) > 0 {
 		m["lists"] = c.Lists
 	}
@@ -175,7 +178,7 @@ func (d *Daemon) status() control.Status {
 			Index: i, Minor: i, UUID: d.uuids[i], Model: hw.Model.Name, PCI: hw.PCI.String(), NUMA: hw.NUMA,
 			MemoryBytes: st.Memory.Total, ReservedBytes: st.Memory.Reserved, UsedBytes: st.Memory.Used,
 			MIG: hw.MIG, Instances: []string{}, Lost: st.Lost, RecoveryAction: st.Recovery.String(),
-			Utilization: util, LatencyMS: float64(st.Latency) / float64(time.Millisecond),
+			Utilization: util, LatencyMS: float64(st.Latency) / float64(time.Millisecond), TimeSlice: st.Slice.String(),
 		}
 		for k := range hw.Instances {
 			g.Instances = append(g.Instances, machine.MIGUUID(d.uuids[i], k+1, 0))

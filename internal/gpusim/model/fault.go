@@ -74,6 +74,8 @@ type Change struct {
 	CallStatus map[wire.Op]wire.Status
 	// ECCCorrected and ECCUncorrected set the counts of memory errors.
 	ECCCorrected, ECCUncorrected *uint64
+	// TimeSlice sets how long one process's work runs while another's waits.
+	TimeSlice *TimeSlice
 	// Lists moves processes, by pid, to one of NVML's lists, until they leave the GPU.
 	Lists map[int]wire.List
 }
@@ -120,6 +122,8 @@ func (c Change) check() error {
 		return sharing.Invalid("latency", c.Latency.String(), "write a time from 0s to "+MaxLatency.String(), "is out of range")
 	case c.badCallLatency():
 		return sharing.Invalid("latency", "", "write times from 0s to "+MaxLatency.String(), "of a call is out of range")
+	case c.TimeSlice != nil && *c.TimeSlice > TimeSliceLong:
+		return sharing.Invalid("time slice", strconv.FormatUint(uint64(*c.TimeSlice), 10), "write 0 to 3", "is not one of the driver's")
 	case lost && c.Reset:
 		return sharing.Invalid("reset", "true", "give one of the two", "does not go together with lost=true")
 	case back && c.XID != nil && *c.XID == xidOffBus:
@@ -167,6 +171,9 @@ func (m *Model) apply(g *gpu, c Change, now time.Duration) {
 	}
 	if c.Latency != nil {
 		g.latency = *c.Latency
+	}
+	if c.TimeSlice != nil {
+		g.slice = *c.TimeSlice
 	}
 	m.applyCalls(g, c)
 	if (c.Lost != nil && *c.Lost) || (c.XID != nil && *c.XID == xidOffBus) {

@@ -54,6 +54,7 @@ type gpu struct {
 	util     int // percent that is reported, AutoUtil: computed
 	latency  time.Duration
 	mode     ComputeMode
+	slice    TimeSlice
 	ecc      ECC
 	calls    map[wire.Op]CallFault
 }

@@ -94,6 +94,7 @@ type Status struct {
 	Memory   Memory // the whole GPU's
 	Lost     bool
 	Recovery Recovery
+	Slice    TimeSlice
 	Faults
 }
 
@@ -103,5 +104,5 @@ func (m *Model) Status(index int) (Status, error) {
 		return Status{}, wire.Invalid
 	}
 	g := m.gpus[index]
-	return Status{Memory: g.whole(), Lost: g.lost, Recovery: g.recovery, Faults: Faults{Util: g.util, Latency: g.latency}}, nil
+	return Status{Memory: g.whole(), Lost: g.lost, Recovery: g.recovery, Slice: g.slice, Faults: Faults{Util: g.util, Latency: g.latency}}, nil
 }
