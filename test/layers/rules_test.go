@@ -40,6 +40,7 @@ var layers = []layer{
 	{"sharing/caps/...", "a backend puts a cap in force through the doors, and knows no claim", []string{"sharing", "internal/*"}},
 	{"sharing/caps/reactive/...", "who is over a cap is decided from what was seen alone", []string{"sharing"}},
 	{"sharing/caps/choice/...", "which backend holds a share is decided from what the probes found alone", []string{"sharing", "sharing/config"}},
+	{"sharing/caps/compute/...", "who may use a GPU's time is decided from what was seen alone", []string{"sharing"}},
 	{"sharing/doctor/...", "the doctor looks through the doors at what a machine can do, and holds nothing", []string{"sharing", "api/...", "internal/*"}},
 	{"sharing/node/...", "the runtime joins core and doors; caps, clients and servers reach it through interfaces that it declares",
 		with(tools, "sharing", "sharing/config", "sharing/ledger", "sharing/allocator", "sharing/caps/choice", "sharing/caps/reactive", "internal/cgroup")},
@@ -115,7 +116,7 @@ var doors = []door{
 
 // pure are the packages without I/O, clock or goroutine: they decide, and the same input gives the same
 // answer for ever.
-var pure = []string{"sharing", "sharing/config/...", "sharing/ledger/...", "sharing/allocator/...", "sharing/caps/choice/...", "sharing/caps/reactive/...", "sharing/node/record/..."}
+var pure = []string{"sharing", "sharing/config/...", "sharing/ledger/...", "sharing/allocator/...", "sharing/caps/choice/...", "sharing/caps/reactive/...", "sharing/caps/compute/...", "sharing/node/record/..."}
 
 // pureImports is all that a pure package may import of the standard library.
 var pureImports = []string{

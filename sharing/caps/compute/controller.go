@@ -1,0 +1,219 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package compute
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Controller refills the budgets of one GPU. The zero value is ready. It is not safe for concurrent use.
+type Controller struct {
+	accounts map[ID]*account
+	// idle is the time of a step in which the GPU ran nothing, over the last few.
+	idle time.Duration
+	// spare is how much is lent in a step of shares whose owners run something.
+	spare time.Duration
+}
+
+// account is what is remembered of a grant between steps.
+type account struct {
+	charged time.Duration // since the driver last told what was used
+	quiet   time.Duration // since anything was charged
+	drift   time.Duration // more charged than used, and not returned yet; below zero: to be taken
+}
+
+// Step refills the budgets after passed, which counts as MaxStep at most. Grants that are not named are forgotten.
+// A grant without an entry in seen gets nothing: what its budget holds is not known. The answer is in the order of
+// the grants.
+func (c *Controller) Step(mode Mode, passed time.Duration, grants []Grant, seen map[ID]Seen) []Refill {
+	passed = max(0, min(passed, MaxStep))
+	c.forget(grants)
+	out := make([]Refill, len(grants))
+	rooms := make([]time.Duration, len(grants))
+	free := passed                  // the time that no share takes, or an idle grant's
+	var running, busy time.Duration // what the shares of others do not take; what was charged to all
+	woke := false
+	for i, share := range shares(grants) {
+		out[i].ID = grants[i].ID
+		free -= share.of(passed)
+		s, known := seen[grants[i].ID]
+		if !known {
+			continue // it may be using its own
+		}
+		a := c.account(grants[i].ID)
+		back := a.correct(s, passed)
+		full := max(share.of(fullAfter), 1)
+		own := max(0, min(share.of(passed), full-s.Balance)) // what is given back takes nothing from the share
+		out[i].Add = back + own
+		rooms[i] = max(full, lendSteps*passed) - s.Balance - out[i].Add
+		busy += s.Charged
+		if a.listen(s, passed) {
+			woke = true
+		}
+		if a.quiet >= quietAfter {
+			free += share.of(passed) - own
+		} else {
+			running += share.of(passed) - own
+		}
+	}
+	c.adapt(passed, busy, woke)
+	if mode == Fair {
+		lend(out, rooms, grants, free+min(running, c.spare))
+	}
+	return out
+}
+
+// adapt learns how much can be lent of shares whose owners run something. That such an owner's budget is full does
+// not tell that it wants no more: it may be waiting for a GPU that others keep busy. So more is lent while the GPU
+// has idle time, less as soon as it has none, and nothing once an owner has come back.
+func (c *Controller) adapt(passed, busy time.Duration, woke bool) {
+	c.idle = max(-passed, (3*c.idle+passed-busy)/4)
+	switch {
+	case woke:
+		c.spare = 0
+	case c.idle > passed*idlePercent/hundred:
+		c.spare = min(c.spare+c.idle/4, passed)
+	default:
+		c.spare = c.spare * 3 / 4
+	}
+}
+
+// listen notes whether the grant runs anything, and tells whether it has come back from a rest.
+func (a *account) listen(s Seen, passed time.Duration) (woke bool) {
+	if s.Charged == 0 {
+		a.quiet = min(a.quiet+passed, quietAfter)
+		return false
+	}
+	woke = a.quiet >= quietAfter
+	a.quiet = 0
+	return woke
+}
+
+func (c *Controller) account(id ID) *account {
+	if c.accounts[id] == nil {
+		c.accounts[id] = &account{}
+	}
+	return c.accounts[id]
+}
+
+// correct returns what to give back of charges that were too high, or to take for those that were too low.
+func (a *account) correct(s Seen, passed time.Duration) time.Duration {
+	a.charged += s.Charged
+	var newest time.Duration
+	if s.Told {
+		newest = a.charged - s.Used
+		a.charged = 0
+		a.drift = max(-maxDrift, min(a.drift+newest, maxDrift))
+	}
+	pay := newest*proportional/hundred + a.drift*integral/hundred
+	// Never more than there is to pay, and never so much at once that a budget swings.
+	if a.drift >= 0 {
+		pay = max(0, min(pay, a.drift, passed))
+	} else {
+		pay = min(0, max(pay, a.drift, -passed))
+	}
+	a.drift -= pay
+	return pay
+}
+
+// forget drops the accounts of grants that are gone.
+func (c *Controller) forget(grants []Grant) {
+	if c.accounts == nil {
+		c.accounts = map[ID]*account{}
+	}
+	for id := range c.accounts {
+		if !slices.ContainsFunc(grants, func(g Grant) bool { return g.ID == id }) {
+			delete(c.accounts, id)
+		}
+	}
+}
+
+// share is a part of a GPU's time, in millionths.
+type share int64
+
+const whole share = 1_000_000
+
+func (s share) of(d time.Duration) time.Duration {
+	return time.Duration(int64(d) * int64(s) / int64(whole))
+}
+
+// shares are the grants' parts of the GPU, which are together at most all of it.
+func shares(grants []Grant) []share {
+	out := make([]share, len(grants))
+	const percent = whole / hundred
+	var sum share
+	without := 0
+	for i, g := range grants {
+		out[i] = min(share(g.Percent)*percent, whole)
+		sum += out[i]
+		if out[i] == 0 {
+			without++
+		}
+	}
+	if without > 0 {
+		part := max(percent, (whole-sum)/share(without))
+		for i := range out {
+			if out[i] == 0 {
+				out[i] = part
+				sum += part
+			}
+		}
+	}
+	for i := range out {
+		if sum > whole {
+			out[i] = out[i] * whole / sum
+		}
+	}
+	return out
+}
+
+// lend gives what is left to those that have room, class by class.
+func lend(out []Refill, rooms []time.Duration, grants []Grant, left time.Duration) {
+	order := make([]int, 0, len(grants))
+	for i := range grants {
+		if rooms[i] > 0 {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(grants[b].Priority, grants[a].Priority) })
+	weights := shares(grants)
+	for len(order) > 0 && left > 0 {
+		n := 1
+		for n < len(order) && grants[order[n]].Priority == grants[order[0]].Priority {
+			n++
+		}
+		left = lendClass(out, rooms, weights, slices.Clone(order[:n]), left)
+		order = order[n:]
+	}
+}
+
+// lendClass shares what is left among equals by their weights, none more than it has room for, and returns what
+// none of them has room for.
+func lendClass(out []Refill, rooms []time.Duration, weights []share, class []int, left time.Duration) time.Duration {
+	for len(class) > 0 && left > 0 {
+		var sum share
+		for _, i := range class {
+			sum += weights[i]
+		}
+		round, given := left, time.Duration(0)
+		hungry := class[:0]
+		for _, i := range class {
+			part := min(time.Duration(int64(round)*int64(weights[i])/int64(max(sum, 1))), rooms[i])
+			out[i].Add, out[i].Lent = out[i].Add+part, out[i].Lent+part
+			rooms[i] -= part
+			given += part
+			if rooms[i] > 0 {
+				hungry = append(hungry, i)
+			}
+		}
+		left -= given
+		if len(hungry) == len(class) || given == 0 {
+			break // all took their parts: what is left is what division cut off
+		}
+		class = hungry
+	}
+	return left
+}

@@ -1,0 +1,124 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package compute
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const ms = time.Millisecond
+
+func TestStep(t *testing.T) {
+	a, b := Grant{ID: "a", Percent: 10}, Grant{ID: "b", Percent: 90}
+	first := Grant{ID: "first", Percent: 30, Priority: 5}
+	tests := map[string]struct {
+		mode   Mode
+		passed time.Duration
+		grants []Grant
+		seen   map[ID]Seen
+		want   []Refill
+	}{
+		"nobody": {Fair, period, nil, nil, []Refill{}},
+		"each its share": {
+			Strict, period, []Grant{a, b}, map[ID]Seen{"a": {}, "b": {}},
+			[]Refill{{ID: "a", Add: 2 * ms}, {ID: "b", Add: 18 * ms}},
+		},
+		"a full budget gets nothing, and strict lends nothing": {
+			Strict, period, []Grant{a, b}, map[ID]Seen{"a": {}, "b": {Balance: 90 * ms}},
+			[]Refill{{ID: "a", Add: 2 * ms}, {ID: "b"}},
+		},
+		"fair lends it": { // it has been idle
+			Fair, period, []Grant{a, b}, map[ID]Seen{"a": {}, "b": {Balance: 90 * ms}},
+			[]Refill{{ID: "a", Add: 20 * ms, Lent: 18 * ms}, {ID: "b"}},
+		},
+		"no more than two steps are lent": {
+			Fair, period, []Grant{a, b}, map[ID]Seen{"a": {Balance: 35 * ms}, "b": {Balance: 90 * ms}},
+			[]Refill{{ID: "a", Add: 5 * ms, Lent: 5 * ms}, {ID: "b"}},
+		},
+		"a debt is paid from the share": {
+			Fair, period, []Grant{a, b}, map[ID]Seen{"a": {Balance: -500 * ms}, "b": {}},
+			[]Refill{{ID: "a", Add: 2 * ms}, {ID: "b", Add: 18 * ms}},
+		},
+		"the higher class first": {
+			Fair, period, []Grant{a, {ID: "b", Percent: 60}, first}, map[ID]Seen{"a": {}, "b": {Balance: 60 * ms}, "first": {}},
+			[]Refill{{ID: "a", Add: 2 * ms}, {ID: "b"}, {ID: "first", Add: 18 * ms, Lent: 12 * ms}},
+		},
+		"within one by share": {
+			Fair, period, []Grant{a, {ID: "b", Percent: 60}, {ID: "c", Percent: 30}}, map[ID]Seen{"a": {}, "b": {Balance: 60 * ms}, "c": {}},
+			[]Refill{{ID: "a", Add: 5 * ms, Lent: 3 * ms}, {ID: "b"}, {ID: "c", Add: 15 * ms, Lent: 9 * ms}},
+		},
+		"what is nobody's is lent": {
+			Fair, period, []Grant{a}, map[ID]Seen{"a": {}}, []Refill{{ID: "a", Add: 20 * ms, Lent: 18 * ms}},
+		},
+		"none of its own: what the others leave": {
+			Strict, period, []Grant{a, {ID: "b"}, {ID: "c"}}, map[ID]Seen{"a": {}, "b": {}, "c": {}},
+			[]Refill{{ID: "a", Add: 2 * ms}, {ID: "b", Add: 9 * ms}, {ID: "c", Add: 9 * ms}},
+		},
+		"not seen": {
+			Fair, period, []Grant{a, b}, map[ID]Seen{"a": {}},
+			[]Refill{{ID: "a", Add: 2 * ms}, {ID: "b"}},
+		},
+		"a long sleep counts as the most": {
+			Strict, time.Hour, []Grant{b}, map[ID]Seen{"b": {Balance: -10 * time.Second}}, []Refill{{ID: "b", Add: 180 * ms}},
+		},
+		"time that runs back": {Fair, -period, []Grant{b}, map[ID]Seen{"b": {}}, []Refill{{ID: "b"}}},
+		"charges that were too high are returned": {
+			Strict, period, []Grant{a}, map[ID]Seen{"a": {Charged: 10 * ms, Used: 0, Told: true}},
+			[]Refill{{ID: "a", Add: 7 * ms}},
+		},
+		"those that were too low are taken": {
+			Strict, period, []Grant{a}, map[ID]Seen{"a": {Charged: 0, Used: 10 * ms, Told: true}},
+			[]Refill{{ID: "a", Add: -3 * ms}},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var c Controller
+			if tt.mode == Fair {
+				for range 6 {
+					c.Step(tt.mode, tt.passed, tt.grants, tt.seen)
+				}
+			}
+			if diff := cmp.Diff(tt.want, c.Step(tt.mode, tt.passed, tt.grants, tt.seen)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSharesAreAtMostAll(t *testing.T) {
+	for _, percents := range [][]sharing.Percent{{0}, {100, 0, 0}, {90, 90}, {60, 39, 0, 0, 0}, {math.MaxUint32, 1}, {1, 1, 1}} {
+		var grants []Grant
+		for _, p := range percents {
+			grants = append(grants, Grant{Percent: p})
+		}
+		var sum share
+		for i, s := range shares(grants) {
+			if s <= 0 {
+				t.Errorf("%v: %d gets %d", percents, i, s)
+			}
+			sum += s
+		}
+		if sum > whole {
+			t.Errorf("%v: %d in all", percents, sum)
+		}
+	}
+}
+
+// A grant that has gone and come back owes nothing.
+func TestForgets(t *testing.T) {
+	var c Controller
+	g := []Grant{{ID: "a", Percent: 50}}
+	c.Step(Strict, period, g, map[ID]Seen{"a": {Used: time.Second, Told: true}})
+	c.Step(Strict, period, nil, nil)
+	if got := c.Step(Strict, period, g, map[ID]Seen{"a": {}}); got[0].Add != 10*ms {
+		t.Errorf("%+v", got)
+	}
+}

@@ -1,0 +1,188 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package compute
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// bursts wants for some time and then not, at random.
+func bursts(r *rand.Rand) func(time.Duration) bool {
+	on, until := r.IntN(2) == 0, time.Duration(0)
+	return func(now time.Duration) bool {
+		if now >= until {
+			on, until = !on, now+time.Duration(1+r.IntN(800))*ms
+		}
+		return on
+	}
+}
+
+// some makes up to six workers whose percents are at most 100.
+func some(r *rand.Rand, wants func() func(time.Duration) bool) []*worker {
+	var ws []*worker
+	left := 100
+	for i := range 2 + r.IntN(5) {
+		p := min(5+r.IntN(60), left)
+		if p < 5 {
+			break
+		}
+		left -= p
+		ws = append(ws, &worker{
+			grant:  Grant{ID: ID(fmt.Sprint(i)), Percent: sharing.Percent(p), Priority: r.IntN(3)}, // #nosec G115 -- 5 to 100
+			kernel: time.Duration(1+r.IntN(80)) * tick, depth: 1 + r.IntN(4), bias: 100, wants: wants(),
+		})
+	}
+	return ws
+}
+
+func each(t *testing.T, n int, do func(t *testing.T, r *rand.Rand)) {
+	t.Helper()
+	for seed := range uint64(n) { // #nosec G115 -- small
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { do(t, rand.New(rand.NewPCG(seed, 1))) })
+	}
+}
+
+// 10:90 gives one to nine within a tenth over ten seconds, whatever the GPU's slice is.
+func TestTenToNinety(t *testing.T) {
+	for _, slice := range []time.Duration{0, 2 * ms} {
+		for _, mode := range []Mode{Strict, Fair} {
+			a := &worker{grant: Grant{ID: "a", Percent: 10}, kernel: ms, depth: 2, bias: 100, wants: always}
+			b := &worker{grant: Grant{ID: "b", Percent: 90}, kernel: ms, depth: 2, bias: 100, wants: always}
+			g := &gpu{workers: []*worker{a, b}, slice: slice}
+			g.run(&Controller{}, mode, 10*time.Second, nil)
+			if ratio := float64(b.used) / float64(a.used); ratio < 8.1 || ratio > 9.9 {
+				t.Errorf("slice %v, mode %d: %v and %v: 1 to %.2f", slice, mode, a.used, b.used, ratio)
+			}
+		}
+	}
+}
+
+// Strict: whatever comes when, none is above its percent over a window, but for a full budget and what is in flight.
+func TestStrictHolds(t *testing.T) {
+	each(t, 30, func(t *testing.T, r *rand.Rand) {
+		ws := some(r, func() func(time.Duration) bool { return bursts(r) })
+		g := &gpu{workers: ws, slice: time.Duration(r.IntN(3)) * ms}
+		var c Controller
+		for range 3 {
+			before := make([]time.Duration, len(ws))
+			for i, w := range ws {
+				before[i] = w.used
+			}
+			g.run(&c, Strict, 2*time.Second, func(refills []Refill) {
+				for _, f := range refills {
+					if f.Lent != 0 {
+						t.Fatalf("lent %v", f)
+					}
+				}
+			})
+			for i, w := range ws {
+				own := shares([]Grant{w.grant})[0]
+				most := own.of(2*time.Second+fullAfter+period) + 2*time.Duration(w.depth)*w.kernel
+				if got := w.used - before[i]; got > most {
+					t.Errorf("%+v: %v in 2 s, at most %v", w.grant, got, most)
+				}
+			}
+		}
+	})
+}
+
+// Fair: who always wants gets its share, whatever the others and their priorities do, and all the time is used.
+func TestFairNeverStarves(t *testing.T) {
+	each(t, 30, func(t *testing.T, r *rand.Rand) {
+		ws := some(r, func() func(time.Duration) bool { return bursts(r) })
+		w := ws[r.IntN(len(ws))]
+		w.wants = always
+		g := &gpu{workers: ws, slice: time.Duration(r.IntN(3)) * ms}
+		var c Controller
+		g.run(&c, Fair, time.Second, nil)
+		before := w.used
+		g.run(&c, Fair, 4*time.Second, nil)
+		least := shares([]Grant{w.grant})[0].of(4*time.Second) * 85 / 100
+		if got := w.used - before; got < least {
+			t.Errorf("%+v: %v in 4 s, at least %v", w.grant, got, least)
+		}
+	})
+}
+
+// Whatever is seen, no more is added than time has passed, as long as the driver corrects nothing.
+func TestAddsNoMoreThanThereIs(t *testing.T) {
+	each(t, 30, func(t *testing.T, r *rand.Rand) {
+		var c Controller
+		var grants []Grant
+		for i := range 1 + r.IntN(8) {
+			grants = append(grants, Grant{ID: ID(fmt.Sprint(i)), Percent: sharing.Percent(r.IntN(101)), Priority: r.IntN(3)}) // #nosec G115 -- small
+		}
+		for range 300 {
+			seen := map[ID]Seen{}
+			for _, g := range grants {
+				if r.IntN(10) > 0 {
+					seen[g.ID] = Seen{Balance: time.Duration(r.IntN(300)-150) * ms, Charged: time.Duration(r.IntN(3)*r.IntN(40)) * ms}
+				}
+			}
+			passed := time.Duration(r.IntN(250)) * ms
+			var sum time.Duration
+			for _, f := range c.Step(Mode(r.IntN(2)), passed, grants, seen) {
+				if sum += f.Add; f.Add < 0 || f.Lent < 0 || f.Lent > f.Add {
+					t.Fatalf("refill %+v", f)
+				}
+			}
+			if sum > passed {
+				t.Fatalf("%v added in %v", sum, passed)
+			}
+		}
+	})
+}
+
+// Fair: what nobody else uses, the one that wants gets.
+func TestFairLends(t *testing.T) {
+	a := &worker{grant: Grant{ID: "a", Percent: 10}, kernel: ms, depth: 2, bias: 100, wants: always}
+	b := &worker{grant: Grant{ID: "b", Percent: 90}, kernel: ms, depth: 2, bias: 100, wants: never}
+	g := &gpu{workers: []*worker{a, b}}
+	g.run(&Controller{}, Fair, 2*time.Second, nil)
+	if a.used < 1850*ms { // it takes a tenth of a second to see that the other one rests
+		t.Errorf("alone it got %v of 2 s", a.used)
+	}
+}
+
+// Lent time is its owner's again within 200 ms of its asking.
+func TestFairGivesBack(t *testing.T) {
+	each(t, 40, func(t *testing.T, r *rand.Rand) {
+		wakes := time.Second + time.Duration(r.IntN(1000))*ms
+		owner := &worker{
+			grant: Grant{ID: "owner", Percent: sharing.Percent(20 + r.IntN(75))}, kernel: time.Duration(1+r.IntN(80)) * tick, depth: 3, bias: 100, // #nosec G115 -- small
+			wants: func(now time.Duration) bool { return now >= wakes },
+		}
+		lent := &worker{
+			grant: Grant{ID: "lent", Percent: 100 - owner.grant.Percent, Priority: r.IntN(3)}, kernel: time.Duration(1+r.IntN(80)) * tick,
+			depth: 1 + r.IntN(4), bias: 100, wants: always,
+		}
+		g := &gpu{workers: []*worker{lent, owner}, slice: 2 * ms}
+		var c Controller
+		g.run(&c, Fair, wakes+200*ms, nil)
+		before := owner.used
+		g.run(&c, Fair, time.Second, nil)
+		least := shares([]Grant{owner.grant})[0].of(time.Second) * 88 / 100
+		if got := owner.used - before; got < least {
+			t.Errorf("%+v: %v in the second after 200 ms, at least %v", owner.grant, got, least)
+		}
+	})
+}
+
+// Charges that are wrong by a factor are made right by what the driver tells.
+func TestCorrectsCharges(t *testing.T) {
+	for _, bias := range []int{40, 70, 150, 250} {
+		a := &worker{grant: Grant{ID: "a", Percent: 20}, kernel: ms, depth: 1, bias: bias, wants: always}
+		b := &worker{grant: Grant{ID: "b", Percent: 40}, kernel: ms, depth: 1, bias: 100, wants: always}
+		g := &gpu{workers: []*worker{a, b}, slice: 2 * ms}
+		g.run(&Controller{}, Strict, 10*time.Second, nil)
+		if got := a.used; got < 1800*ms || got > 2200*ms {
+			t.Errorf("charged %d percent of what it uses, it got %v of 2 s", bias, got)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package compute
+
+import (
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// ID names a grant on one GPU.
+type ID string
+
+// Mode says what becomes of time that its owner does not use.
+type Mode uint8
+
+// The modes.
+const (
+	// Strict: nobody gets it.
+	Strict Mode = iota
+	// Fair: it is lent.
+	Fair
+)
+
+// Grant is who has a share of a GPU's time.
+type Grant struct {
+	ID ID
+	// Percent is its share of the GPU, at most 100. 0: it has none of its own, and gets an equal part of what the
+	// others leave, at least one percent.
+	Percent sharing.Percent
+	// Priority is its class: the higher, the earlier is it lent to.
+	Priority int
+}
+
+// Seen is what is known of a grant's budget at a step.
+type Seen struct {
+	// Balance is what the budget holds now; below zero it is a debt.
+	Balance time.Duration
+	// Charged is what was taken from it since the last step.
+	Charged time.Duration
+	// Used is the GPU time that the driver counted since the last step that was Told; what was charged meanwhile is
+	// set against it.
+	Used time.Duration
+	Told bool
+}
+
+// Refill is what to add to a budget. Add may be below zero, where more was used than charged.
+type Refill struct {
+	ID  ID
+	Add time.Duration
+	// Lent is the part of Add that belongs to nobody's share, or to an idle grant's.
+	Lent time.Duration
+}
+
+const (
+	// MaxStep is the most time that one step counts; what a controller slept through is lost to all alike.
+	MaxStep = 200 * time.Millisecond
+	// fullAfter is the time after which an unused budget is full.
+	fullAfter = 100 * time.Millisecond
+	// quietAfter is for how long a grant runs nothing before it is taken to be idle.
+	quietAfter = 100 * time.Millisecond
+	// idlePercent is how much of a GPU's time has to be idle before more of a running owner's share is lent.
+	idlePercent = 3
+	// lendSteps is how many steps of lent time a budget may hold.
+	lendSteps = 2
+	// maxDrift bounds the difference between charged and used that is remembered.
+	maxDrift = 2 * time.Second
+	// The gains of the correction, in parts of a hundred: of the newest difference, and of all that is left.
+	proportional, integral = 30, 20
+	hundred                = 100
+)
