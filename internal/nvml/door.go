@@ -30,6 +30,8 @@ type device interface {
 	recovery() (Recovery, error)
 	// links returns the active NVLinks.
 	links() ([]link, error)
+	computeMode() (sharing.ComputeMode, error)
+	setComputeMode(mode sharing.ComputeMode) error
 }
 
 // eventSet waits for critical faults.

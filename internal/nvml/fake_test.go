@@ -40,6 +40,7 @@ type fakeGPU struct {
 	recErr   error
 	peers    []link
 	util     int
+	mode     sharing.ComputeMode
 	noEvents bool
 	gate     chan struct{}
 	entered  chan struct{}
@@ -150,6 +151,9 @@ func (g *fakeGPU) processes() ([][]resident, error) { g.pass(); return g.lists, 
 func (g *fakeGPU) utilization() (int, error)        { return g.util, g.err }
 func (g *fakeGPU) recovery() (Recovery, error)      { return g.rec, g.recErr }
 func (g *fakeGPU) links() ([]link, error)           { return g.peers, nil }
+
+func (g *fakeGPU) computeMode() (sharing.ComputeMode, error)  { return g.mode, g.err }
+func (g *fakeGPU) setComputeMode(m sharing.ComputeMode) error { g.mode = m; return g.err }
 
 func lost() error { return check("nvmlDeviceGetMemoryInfo_v2", nvml.ERROR_GPU_IS_LOST) }
 

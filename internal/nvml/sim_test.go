@@ -107,6 +107,7 @@ func testDriver(t *testing.T, library string) {
 	if err := l.Check(ctx, "GPU-00000000-0000-0000-0000-00000000dead"); !errors.Is(err, sharing.ErrNotFound) {
 		t.Errorf("unknown GPU: %v", err)
 	}
+	testComputeMode(ctx, t, l, first, second)
 	testLimits(ctx, t, l, first, s.driver)
 	testFaults(ctx, t, l, s, first, second)
 	if err := l.Close(); err != nil {
@@ -126,6 +127,25 @@ func testDriver(t *testing.T, library string) {
 	}
 	if err := l.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+func testComputeMode(ctx context.Context, t *testing.T, l *Library, id, other sharing.GPUID) {
+	for _, want := range []sharing.ComputeMode{sharing.ComputeModeProhibited, sharing.ComputeModeExclusiveProcess, sharing.ComputeModeDefault} {
+		if err := l.SetComputeMode(ctx, id, want); os.Geteuid() != 0 && errors.Is(err, sharing.ErrDenied) {
+			return
+		} else if err != nil {
+			t.Errorf("set %v: %v", want, err)
+		}
+		if got, err := l.ComputeMode(ctx, id); err != nil || got != want {
+			t.Errorf("compute mode %v, %v; want %v", got, err, want)
+		}
+		if got, err := l.ComputeMode(ctx, other); err != nil || got != sharing.ComputeModeDefault {
+			t.Errorf("the other GPU's compute mode: %v, %v", got, err)
+		}
+	}
+	if err := l.SetComputeMode(ctx, id, sharing.ComputeModeAsIs); !errors.Is(err, sharing.ErrInvalid) {
+		t.Errorf("no mode: %v, want ErrInvalid", err)
 	}
 }
 

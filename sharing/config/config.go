@@ -53,6 +53,11 @@ type Pool struct {
 	OverCap OverCap
 	// Strangers is what happens to processes that use a GPU without a grant on it.
 	Strangers Strangers
+	// Compute says what becomes of GPU time that its owner does not use.
+	Compute Compute
+	// TimeSlice and ComputeMode are set on the node's GPUs; AsIs leaves them as they are.
+	TimeSlice   sharing.TimeSlice
+	ComputeMode sharing.ComputeMode
 	// Profiles, when there are any, are the only profiles that requests may name here, and then every request
 	// must name one. Nil means all profiles, and requests without one.
 	Profiles []string

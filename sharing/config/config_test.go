@@ -29,6 +29,9 @@ const full = head + `spec:
     backends: [driver, reactive]
     overCap: kill
     strangers: kill
+    compute: strict
+    timeSlice: short
+    computeMode: default
     profiles: [small, half]
   profiles:
   - name: small
@@ -53,7 +56,8 @@ func fullDocument() Document {
 			{Name: "default", Mode: ModeShared, Place: sharing.PlaceSpread},
 			{
 				Name: "inference", NodeSelector: map[string]string{"kerf.dev/pool": "inference", "zone": ""}, Place: sharing.PlacePack,
-				MinLevel: sharing.LevelDriver, Backends: []Backend{BackendDriver, BackendReactive}, OverCap: OverCapKill, Strangers: StrangersKill, Profiles: []string{"small", "half"},
+				MinLevel: sharing.LevelDriver, Backends: []Backend{BackendDriver, BackendReactive}, OverCap: OverCapKill, Strangers: StrangersKill,
+				Compute: ComputeStrict, TimeSlice: sharing.TimeSliceShort, ComputeMode: sharing.ComputeModeDefault, Profiles: []string{"small", "half"},
 			},
 		},
 		Profiles: []Profile{

@@ -135,6 +135,9 @@ func (r *reader) pool(path string, n *yaml.Node) (p Pool) {
 		"backends":       func(path string, n *yaml.Node) { p.Backends = r.backends(path, n) },
 		"overCap":        func(path string, n *yaml.Node) { p.OverCap = parsed(r, path, n, ParseOverCap) },
 		"strangers":      func(path string, n *yaml.Node) { p.Strangers = parsed(r, path, n, ParseStrangers) },
+		"compute":        func(path string, n *yaml.Node) { p.Compute = parsed(r, path, n, ParseCompute) },
+		"timeSlice":      func(path string, n *yaml.Node) { p.TimeSlice = parsed(r, path, n, sharing.ParseTimeSlice) },
+		"computeMode":    func(path string, n *yaml.Node) { p.ComputeMode = parsed(r, path, n, parseComputeMode) },
 		"profiles":       func(path string, n *yaml.Node) { p.Profiles = r.texts(path, n) },
 	})
 	return p

@@ -33,6 +33,9 @@ type (
 		Backends       []string          `yaml:"backends,omitempty"`
 		OverCap        string            `yaml:"overCap,omitempty"`
 		Strangers      string            `yaml:"strangers,omitempty"`
+		Compute        string            `yaml:"compute,omitempty"`
+		TimeSlice      string            `yaml:"timeSlice,omitempty"`
+		ComputeMode    string            `yaml:"computeMode,omitempty"`
 		Profiles       []string          `yaml:"profiles,omitempty"`
 	}
 	wireProfile struct {
@@ -60,6 +63,10 @@ func (c Config) Encode() ([]byte, error) {
 		if p.Strangers != StrangersReport {
 			one.Strangers = p.Strangers.String()
 		}
+		if p.Compute != ComputeFair {
+			one.Compute = p.Compute.String()
+		}
+		one.TimeSlice, one.ComputeMode = p.TimeSlice.String(), p.ComputeMode.String()
 		w.Spec.Pools = append(w.Spec.Pools, one)
 	}
 	for _, p := range c.doc.Profiles {

@@ -112,6 +112,30 @@ func TestMistakes(t *testing.T) {
 				`line 23: spec.profiles[0].overCap "Kill" is not an over-cap policy; write warn or kill`,
 			},
 		},
+		"wrong settings of compute": {
+			head + `spec:
+  pools:
+  - name: a
+    compute: greedy
+    timeSlice: 2ms
+    computeMode: prohibited
+  - name: b
+    nodeSelector: {a: b}
+    mode: shared
+    computeMode: exclusiveProcess
+  - name: c
+    nodeSelector: {a: c}
+    mode: whole
+    computeMode: exclusiveProcess
+    timeSlice: [long]
+`, []string{
+				`line 6: spec.pools[0].compute "greedy" is not a rule for compute; write strict or fair`,
+				`line 7: spec.pools[0].timeSlice "2ms" is not a time slice; write default, short, medium or long`,
+				`line 8: spec.pools[0].computeMode "prohibited" is not a compute mode for a pool; write default or exclusiveProcess`,
+				`line 12: spec.pools[1].computeMode "exclusiveProcess" lets one process on each GPU, which then cannot be shared; write mode: whole too`,
+				"line 17: spec.pools[2].timeSlice is not a text",
+			},
+		},
 		"wrong values in profiles": {
 			head + "spec:" + pools + `
   profiles:

@@ -107,7 +107,7 @@ var doors = []door{
 	{"unsafe", "memory that Go does not watch is touched only where a foreign ABI demands it", []string{"api/...", "internal/*"}},
 	{"C", "C is called only where the driver's library is", []string{"internal/nvml/..."}},
 	{"plugin", "code is never loaded at run time but by the doors", nil},
-	{"os/exec", "no external commands but by programs, what tests them, and the door to MPS, which is one", []string{"cmd/*", "internal/gpusim/...", "internal/mps", "test/*"}},
+	{"os/exec", "no external commands but by programs, what tests them, and doors to programs of the driver", []string{"cmd/*", "internal/gpusim/...", "internal/nvidiasmi/...", "internal/mps", "test/*"}},
 	{"os/signal", "signals are handled by programs", []string{"cmd/*", "test/*"}},
 	{"flag", "command lines belong to programs", []string{"cmd/*", "test/*"}},
 	{"log", "log/slog is passed in", nil},

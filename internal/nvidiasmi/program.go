@@ -1,0 +1,165 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvidiasmi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const (
+	// deadline bounds one call of the program; it takes a second on nodes with many GPUs.
+	deadline = 20 * time.Second
+	// killTime is how long its output is read after it was killed.
+	killTime = time.Second
+	// maxOutput is all that is kept of what it prints.
+	maxOutput = 64 << 10
+)
+
+// Program is an nvidia-smi on disk. It is safe for concurrent use; calls are made one at a time.
+type Program struct {
+	path string
+	env  []string
+	turn chan struct{} // holds a token while the program runs
+}
+
+// New returns the program at an absolute path. It gets nothing of this process's environment, but finds the
+// driver's libraries in the folders of libraries as well.
+func New(path string, libraries []string) *Program {
+	p := &Program{path: path, env: []string{"LC_ALL=C"}, turn: make(chan struct{}, 1)}
+	if len(libraries) > 0 {
+		p.env = append(p.env, "LD_LIBRARY_PATH="+strings.Join(libraries, ":"))
+	}
+	return p
+}
+
+// SetTimeSlice sets a GPU's time slice and reads it back. It needs root. Errors: sharing.ErrInvalid for a slice that
+// no GPU can have, sharing.ErrConflict where it reads back as another, sharing.ErrUnsupported where it cannot be read
+// (it is then set) or there is no such program, sharing.ErrUnavailable for all else.
+func (p *Program) SetTimeSlice(ctx context.Context, gpu sharing.GPUID, slice sharing.TimeSlice) error {
+	number := -1
+	for i, s := range sharing.TimeSlices() {
+		if s == slice {
+			number = i
+		}
+	}
+	if number < 0 {
+		return fmt.Errorf("set time slice %d of gpu %q: %w", slice, string(gpu), sharing.ErrInvalid)
+	}
+	if _, err := p.run(ctx, "compute-policy", "-i", string(gpu), "--set-timeslice", strconv.Itoa(number)); err != nil {
+		return fmt.Errorf("set time slice of gpu %q: %w", string(gpu), err)
+	}
+	got, err := p.TimeSlice(ctx, gpu)
+	if err != nil {
+		return err
+	}
+	if got != slice {
+		return fmt.Errorf("set time slice of gpu %q: it reads back as %s, not %s: %w", string(gpu), got, slice, sharing.ErrConflict)
+	}
+	return nil
+}
+
+// TimeSlice reads a GPU's time slice. Errors: sharing.ErrUnsupported where the output is not understood or there is no
+// such program, sharing.ErrUnavailable for all else.
+func (p *Program) TimeSlice(ctx context.Context, gpu sharing.GPUID) (sharing.TimeSlice, error) {
+	out, err := p.run(ctx, "compute-policy", "-i", string(gpu), "--list")
+	if err == nil {
+		var slice sharing.TimeSlice
+		if slice, err = parseList(out); err == nil {
+			return slice, nil
+		}
+	}
+	return sharing.TimeSliceAsIs, fmt.Errorf("read time slice of gpu %q: %w", string(gpu), err)
+}
+
+// parseList finds the one time slice that a list of one GPU names: a word of its own, in whatever frame.
+func parseList(out string) (sharing.TimeSlice, error) {
+	found := sharing.TimeSliceAsIs
+	for line := range strings.Lines(out) {
+		words := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\r\n|:,=+-", r) })
+		if len(words) == 0 {
+			continue
+		}
+		slice, err := sharing.ParseTimeSlice("", strings.ToLower(words[len(words)-1]))
+		if err != nil {
+			continue
+		}
+		if found != sharing.TimeSliceAsIs {
+			return sharing.TimeSliceAsIs, fmt.Errorf("nvidia-smi lists more than one: %w", sharing.ErrUnsupported)
+		}
+		found = slice
+	}
+	if found == sharing.TimeSliceAsIs {
+		return found, fmt.Errorf("nvidia-smi does not list it in a way that is understood: %w", sharing.ErrUnsupported)
+	}
+	return found, nil
+}
+
+// run starts the program and returns what it printed. A program that does not end when it is killed, because it is
+// stuck in the driver, keeps its turn and one goroutine until it does.
+func (p *Program) run(ctx context.Context, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	select {
+	case p.turn <- struct{}{}:
+	case <-ctx.Done():
+		return "", fmt.Errorf("an earlier nvidia-smi has not ended: %w (%w)", context.Cause(ctx), sharing.ErrUnavailable)
+	}
+	type result struct {
+		out string
+		err error
+	}
+	done := make(chan result, 1)
+	var out limited
+	cmd := exec.CommandContext(ctx, p.path, args...)
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = p.env, "/", &out, &out, killTime
+	go func() {
+		defer func() { <-p.turn }()
+		err := cmd.Run()
+		done <- result{out.buf.String(), err}
+	}()
+	select {
+	case r := <-done:
+		return r.out, judge(ctx, r.out, r.err)
+	case <-ctx.Done():
+	}
+	select { // it may just have been killed
+	case r := <-done:
+		return r.out, judge(ctx, r.out, r.err)
+	case <-time.After(2 * killTime):
+		return "", fmt.Errorf("nvidia-smi does not end: %w (%w)", context.Cause(ctx), sharing.ErrUnavailable)
+	}
+}
+
+// judge makes an error of how the program ended.
+func judge(ctx context.Context, out string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("nvidia-smi was too slow: %w (%w)", context.Cause(ctx), sharing.ErrUnavailable)
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("start nvidia-smi: %w (%w)", err, sharing.ErrUnsupported)
+	}
+	first, _, _ := strings.Cut(strings.TrimSpace(out), "\n")
+	return fmt.Errorf("nvidia-smi says %q: %w (%w)", first[:min(len(first), 200)], err, sharing.ErrUnavailable)
+}
+
+// limited keeps the beginning of what is written.
+type limited struct{ buf bytes.Buffer }
+
+// Write implements io.Writer and never fails, so that the program is not stopped by its own talk.
+func (l *limited) Write(b []byte) (int, error) {
+	l.buf.Write(b[:min(len(b), max(0, maxOutput-l.buf.Len()))])
+	return len(b), nil
+}

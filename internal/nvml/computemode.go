@@ -1,0 +1,63 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// ComputeMode returns which processes may have a context on the GPU. It is sharing.ErrUnsupported where the driver
+// does not tell, or has a mode that only old drivers know.
+func (l *Library) ComputeMode(ctx context.Context, id sharing.GPUID) (sharing.ComputeMode, error) {
+	return onGPU(ctx, l, "read compute mode", id, device.computeMode)
+}
+
+// SetComputeMode changes it; contexts that there are stay. It needs root. When ctx ends while the driver hangs, the
+// mode may still be set later.
+func (l *Library) SetComputeMode(ctx context.Context, id sharing.GPUID, mode sharing.ComputeMode) error {
+	_, err := onGPU(ctx, l, "set compute mode", id, func(d device) (struct{}, error) { return struct{}{}, d.setComputeMode(mode) })
+	return err
+}
+
+func (g goDevice) computeMode() (sharing.ComputeMode, error) {
+	const name = "nvmlDeviceGetComputeMode"
+	if err := g.d.need(name); err != nil {
+		return sharing.ComputeModeAsIs, err
+	}
+	got, r := g.dev.GetComputeMode()
+	if err := check(name, r); err != nil {
+		return sharing.ComputeModeAsIs, err
+	}
+	switch got {
+	case nvml.COMPUTEMODE_DEFAULT:
+		return sharing.ComputeModeDefault, nil
+	case nvml.COMPUTEMODE_EXCLUSIVE_PROCESS:
+		return sharing.ComputeModeExclusiveProcess, nil
+	case nvml.COMPUTEMODE_PROHIBITED:
+		return sharing.ComputeModeProhibited, nil
+	case nvml.COMPUTEMODE_EXCLUSIVE_THREAD, nvml.COMPUTEMODE_COUNT:
+	}
+	return sharing.ComputeModeAsIs, fmt.Errorf("the driver reports compute mode %d: %w", got, sharing.ErrUnsupported)
+}
+
+func (g goDevice) setComputeMode(mode sharing.ComputeMode) error {
+	const name = "nvmlDeviceSetComputeMode"
+	if err := g.d.need(name); err != nil {
+		return err
+	}
+	modes := map[sharing.ComputeMode]nvml.ComputeMode{
+		sharing.ComputeModeDefault: nvml.COMPUTEMODE_DEFAULT, sharing.ComputeModeExclusiveProcess: nvml.COMPUTEMODE_EXCLUSIVE_PROCESS,
+		sharing.ComputeModeProhibited: nvml.COMPUTEMODE_PROHIBITED,
+	}
+	m, ok := modes[mode]
+	if !ok {
+		return fmt.Errorf("compute mode %d: %w", mode, sharing.ErrInvalid)
+	}
+	return check(name, g.dev.SetComputeMode(m))
+}
