@@ -16,6 +16,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -40,6 +41,8 @@ type agent struct {
 	again   func() error
 	runtime *node.Runtime
 	events  *metrics.Events
+	// pool is the node's pool in force.
+	pool    atomic.Pointer[config.Pool]
 	cgroups cgroup.Hierarchy
 	// machines are the GPUs' health over watches of one driver; followDriver alone uses it.
 	machines map[sharing.GPUID]*health.Machine
@@ -135,6 +138,7 @@ func (a *agent) build(reg *prometheus.Registry) error {
 	if err != nil {
 		return fmt.Errorf("built-in configuration: %w", err)
 	}
+	a.pool.Store(&pool)
 	a.events = metrics.NewEvents(reg)
 	a.cgroups = groups
 	sum := sha256.Sum256([]byte(a.dir))

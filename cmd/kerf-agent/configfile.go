@@ -81,6 +81,7 @@ func (a *agent) useConfig(data []byte, hash string) error {
 	if err != nil {
 		return err
 	}
+	a.pool.Store(&pool)
 	a.runtime.SetConfig(c, pool, node.ConfigSource{File: a.config, SHA256: hash})
 	return nil
 }

@@ -103,6 +103,7 @@ func (a *agent) useDriver(ctx context.Context) (err error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return w.Run(ctx) })
 	g.Go(func() error { return a.reprobe(ctx, lib, att) })
+	g.Go(func() error { return a.keepModes(ctx, lib, gpus) })
 	if len(leftOut) > 0 {
 		g.Go(func() error { return a.rescan(ctx, lib, ids) })
 	}

@@ -35,6 +35,7 @@ type settings struct {
 	nriSocket, containerdSocket, toolkitConfig string
 	cdiDir, cdiSourceDirs, hookDir, hookBinary string
 	exempt                                     []string
+	nvidiaSMI                                  string
 	libraries                                  []string
 	failpoints                                 *failpoint.Set
 }
@@ -65,6 +66,7 @@ func command(env environment, kill func(point string)) *cobra.Command {
 	f.StringVar(&s.config, "config", env.config, "SharingConfig document; empty for the built-in default")
 	f.StringToStringVar(&s.labels, "node-label", nil, "label of this node, by which its pool is chosen (key=value, repeatable)")
 	f.StringVar(&s.devRoot, "dev-root", or(env.devRoot, "/"), "directory that holds dev/nvidiaN")
+	f.StringVar(&s.nvidiaSMI, "nvidia-smi", "", "the driver's nvidia-smi, which sets time slices; empty to look for it")
 	f.StringVar(&s.lockDir, "lock-dir", "/run/kerf/locks", "directory of the locks that keep a second agent off a GPU; the same for all agents of a machine")
 	f.StringVar(&s.group, "group", "kerf", "group whose members may use the node socket; root alone may where there is no such group")
 	f.StringVar(&s.http, "http", "", "also serve /metrics, /healthz and /readyz on this TCP address, such as 127.0.0.1:9445")

@@ -79,7 +79,8 @@ type GPU struct {
 	RecoveryAction string        `json:"recovery_action"`
 	Utilization    int           `json:"utilization_percent"` // as an NVML call would be told
 	LatencyMS      float64       `json:"latency_ms"`
-	TimeSlice      string        `json:"time_slice"` // as nvidia-smi shows it
+	TimeSlice      string        `json:"time_slice"`   // as nvidia-smi shows it
+	ComputeMode    uint64        `json:"compute_mode"` // NVML_COMPUTEMODE_*
 }
 
 // Process is what a process holds on a GPU.

@@ -178,7 +178,7 @@ func (d *Daemon) status() control.Status {
 			Index: i, Minor: i, UUID: d.uuids[i], Model: hw.Model.Name, PCI: hw.PCI.String(), NUMA: hw.NUMA,
 			MemoryBytes: st.Memory.Total, ReservedBytes: st.Memory.Reserved, UsedBytes: st.Memory.Used,
 			MIG: hw.MIG, Instances: []string{}, Lost: st.Lost, RecoveryAction: st.Recovery.String(),
-			Utilization: util, LatencyMS: float64(st.Latency) / float64(time.Millisecond), TimeSlice: st.Slice.String(),
+			Utilization: util, LatencyMS: float64(st.Latency) / float64(time.Millisecond), TimeSlice: st.Slice.String(), ComputeMode: uint64(st.Mode),
 		}
 		for k := range hw.Instances {
 			g.Instances = append(g.Instances, machine.MIGUUID(d.uuids[i], k+1, 0))

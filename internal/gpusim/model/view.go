@@ -95,6 +95,7 @@ type Status struct {
 	Lost     bool
 	Recovery Recovery
 	Slice    TimeSlice
+	Mode     ComputeMode
 	Faults
 }
 
@@ -104,5 +105,5 @@ func (m *Model) Status(index int) (Status, error) {
 		return Status{}, wire.Invalid
 	}
 	g := m.gpus[index]
-	return Status{Memory: g.whole(), Lost: g.lost, Recovery: g.recovery, Slice: g.slice, Faults: Faults{Util: g.util, Latency: g.latency}}, nil
+	return Status{Memory: g.whole(), Lost: g.lost, Recovery: g.recovery, Slice: g.slice, Mode: g.mode, Faults: Faults{Util: g.util, Latency: g.latency}}, nil
 }

@@ -1,0 +1,120 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/nvidiasmi"
+	"github.com/kerf-gpu/kerf/internal/nvml"
+	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/gpumode"
+)
+
+const (
+	// modesEvery is how often a changed pool is looked for, modesRetry how long after a failure it is tried again.
+	modesEvery = 2 * time.Second
+	modesRetry = 30 * time.Second
+	// modesDeadline bounds settings on all GPUs, modesLast putting them back at the end.
+	modesDeadline = 2 * time.Minute
+	modesLast     = 20 * time.Second
+	// modesFile has what GPUs had before.
+	modesFile = "gpu-modes.json"
+)
+
+// modeDoor is the driver for gpumode: NVML, and nvidia-smi for what NVML lacks.
+type modeDoor struct {
+	*nvml.Library
+	*nvidiasmi.Program
+}
+
+// keepModes gives the GPUs the time slice and compute mode of the pool in force, and puts back what there was when
+// the agent stops using them.
+func (a *agent) keepModes(ctx context.Context, lib *nvml.Library, gpus []sharing.GPU) error {
+	boot, err := process.BootID()
+	if err != nil {
+		return err
+	}
+	door := modeDoor{lib, nvidiasmi.New(a.smiPath(), a.libraryDirs())}
+	k, err := gpumode.Open(filepath.Join(a.dir, modesFile), boot, door, a.log)
+	if err != nil {
+		a.runtime.SetWarning("gpu-modes", "time slice and compute mode are left as they are: "+err.Error())
+		return nil
+	}
+	defer func() {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), modesLast)
+		defer cancel()
+		if err := k.Restore(last); err != nil {
+			a.log.Warn("gpu settings not put back; the next start of the agent tries again", "error", err.Error())
+		}
+	}()
+	var done gpumode.Want
+	var tried time.Time
+	failed := true // what an earlier agent left is looked at once, whatever is wanted
+	t := time.NewTicker(modesEvery)
+	defer t.Stop()
+	for {
+		if want := a.modes(); want != done || failed && time.Since(tried) >= modesRetry {
+			err := a.applyModes(ctx, k, gpus, want)
+			done, tried, failed = want, time.Now(), err != nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+	}
+}
+
+// applyModes tells in the node's warnings what could not be done.
+func (a *agent) applyModes(ctx context.Context, k *gpumode.Keeper, gpus []sharing.GPU, want gpumode.Want) error {
+	ctx, cancel := context.WithTimeout(ctx, modesDeadline)
+	defer cancel()
+	err := k.Apply(ctx, gpus, want)
+	sentence := ""
+	if err != nil && !errors.Is(err, context.Canceled) {
+		sentence = "time slice or compute mode is not as the pool says: " + err.Error()
+		a.log.Warn("gpu settings not made", "error", err.Error())
+	}
+	a.runtime.SetWarning("gpu-modes", sentence)
+	return err
+}
+
+// modes is what the pool in force wants.
+func (a *agent) modes() gpumode.Want {
+	p := a.pool.Load()
+	if p == nil {
+		return gpumode.Want{}
+	}
+	return gpumode.Want{TimeSlice: p.TimeSlice, ComputeMode: p.ComputeMode}
+}
+
+// smiPath finds nvidia-smi: the one that was named, else that of a simulated node, of the system, or of a driver that
+// runs in a container.
+func (a *agent) smiPath() string {
+	if a.nvidiaSMI != "" {
+		return a.nvidiaSMI
+	}
+	places := []string{filepath.Join(a.devRoot, "bin/nvidia-smi"), "/usr/bin/nvidia-smi", "/run/nvidia/driver/usr/bin/nvidia-smi"}
+	for _, p := range places {
+		if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() {
+			return p
+		}
+	}
+	return places[1]
+}
+
+// libraryDirs are the folders in which the driver's libraries were looked for.
+func (a *agent) libraryDirs() []string {
+	var dirs []string
+	for _, l := range a.libraries {
+		dirs = append(dirs, filepath.Dir(l))
+	}
+	return dirs
+}
