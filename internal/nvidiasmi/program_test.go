@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 func script(t *testing.T, lines string) *Program {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "nvidia-smi")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+lines+"\n"), 0o700); err != nil { //nolint:gosec // it is to be run
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+lines+"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	return New(path, []string{"/opt/driver"})

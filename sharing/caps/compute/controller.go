@@ -36,14 +36,16 @@ func (c *Controller) Step(mode Mode, passed time.Duration, grants []Grant, seen 
 	free := passed                  // the time that no share takes, or an idle grant's
 	var running, busy time.Duration // what the shares of others do not take; what was charged to all
 	woke := false
-	for i, share := range shares(grants) {
-		out[i].ID = grants[i].ID
+	parts := shares(grants)
+	for i, g := range grants {
+		share := parts[i]
+		out[i].ID = g.ID
 		free -= share.of(passed)
-		s, known := seen[grants[i].ID]
+		s, known := seen[g.ID]
 		if !known {
 			continue // it may be using its own
 		}
-		a := c.account(grants[i].ID)
+		a := c.account(g.ID)
 		back := a.correct(s, passed)
 		full := max(share.of(fullAfter), 1)
 		own := max(0, min(share.of(passed), full-s.Balance)) // what is given back takes nothing from the share

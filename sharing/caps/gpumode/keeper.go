@@ -41,7 +41,10 @@ type Keeper struct {
 // Open reads what was remembered in the file at path, whose directory exists; boot is the kernel's boot id.
 func Open(path, boot string, driver Driver, log *slog.Logger) (*Keeper, error) {
 	k := &Keeper{path: path, boot: boot, settings: settings(driver), log: log}
-	return k, k.load()
+	if err := k.load(); err != nil {
+		return nil, err
+	}
+	return k, nil
 }
 
 // setting is one of the two, as words.

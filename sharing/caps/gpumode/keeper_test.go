@@ -107,7 +107,7 @@ func open(t *testing.T, path, boot string, d Driver) *Keeper {
 	return k
 }
 
-var wanted = Want{sharing.TimeSliceShort, sharing.ComputeModeExclusiveProcess} //nolint:gochecknoglobals // never changed
+var wanted = Want{sharing.TimeSliceShort, sharing.ComputeModeExclusiveProcess}
 
 func TestSetsAndPutsBack(t *testing.T) {
 	f, path := newFake(), filepath.Join(t.TempDir(), "modes.json")
