@@ -104,3 +104,12 @@ func (c *Client) Arm(ctx context.Context, id string) (*nodev1.ArmResponse, error
 	resp, err := c.node.Arm(ctx, &nodev1.ArmRequest{Id: id})
 	return resp, c.plain(err, armTimeout)
 }
+
+// Limit changes the memory of a grant to so many bytes in all, while it may be in use, and returns the grant as
+// it is then.
+func (c *Client) Limit(ctx context.Context, id string, memory uint64) (*nodev1.Grant, error) {
+	ctx, cancel := context.WithTimeout(ctx, armTimeout)
+	defer cancel()
+	resp, err := c.node.Limit(ctx, &nodev1.LimitRequest{Id: id, MemoryBytes: memory})
+	return resp.GetGrant(), c.plain(err, armTimeout)
+}

@@ -15,6 +15,7 @@ import (
 // Events counts what the node runtime does. It is the runtime's observer.
 type Events struct {
 	claims, arms  *prometheus.CounterVec
+	limits        *prometheus.CounterVec
 	armSeconds    prometheus.Histogram
 	injectSeconds prometheus.Histogram
 	allocSeconds  prometheus.Histogram
@@ -33,6 +34,9 @@ func NewEvents(reg prometheus.Registerer) *Events {
 		arms: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kerf_arms_total", Help: "Claims armed, by outcome (leased, or why not).",
 		}, []string{"outcome"}),
+		limits: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kerf_limits_total", Help: "Changes of a grant's memory asked for, by outcome (changed, or why not).",
+		}, []string{"outcome"}),
 		armSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "kerf_arm_duration_seconds", Help: "Time from the arm call to the lease: cgroup, record, cap, read-back, move.",
 			Buckets: latencies(),
@@ -50,7 +54,7 @@ func NewEvents(reg prometheus.Registerer) *Events {
 		capsRestored:  prometheus.NewCounter(prometheus.CounterOpts{Name: "kerf_caps_restored_total", Help: "Caps that were gone from the driver and were put back."}),
 		configRefused: prometheus.NewCounter(prometheus.CounterOpts{Name: "kerf_config_refused_total", Help: "Configuration documents refused for their mistakes."}),
 	}
-	reg.MustRegister(e.claims, e.arms, e.armSeconds, e.injectSeconds, e.allocSeconds, e.ended, e.found, e.capsRestored, e.configRefused)
+	reg.MustRegister(e.claims, e.arms, e.limits, e.armSeconds, e.injectSeconds, e.allocSeconds, e.ended, e.found, e.capsRestored, e.configRefused)
 	e.watch = newWatch(reg)
 	return e
 }
@@ -88,6 +92,9 @@ func (e *Events) Recovered() { e.found.Inc() }
 
 // CapRestored counts one cap put back.
 func (e *Events) CapRestored() { e.capsRestored.Inc() }
+
+// Limited counts one change of a grant's memory.
+func (e *Events) Limited(err error) { e.limits.WithLabelValues(outcome(err, "changed")).Inc() }
 
 // ConfigRefused counts one refused document.
 func (e *Events) ConfigRefused() { e.configRefused.Inc() }

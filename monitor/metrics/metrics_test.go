@@ -82,9 +82,11 @@ func TestEvents(t *testing.T) {
 	e.Ended()
 	e.Recovered()
 	e.CapRestored()
+	e.Limited(nil)
+	e.Limited(fmt.Errorf("x: %w", sharing.ErrConflict))
 	e.ConfigRefused()
-	for labels, want := range map[[2]string]float64{{"claims", "held"}: 1, {"claims", "exhausted"}: 1, {"claims", "invalid"}: 0, {"arms", "leased"}: 1, {"arms", "other"}: 1} {
-		vec := map[string]*prometheus.CounterVec{"claims": e.claims, "arms": e.arms}[labels[0]]
+	for labels, want := range map[[2]string]float64{{"claims", "held"}: 1, {"claims", "exhausted"}: 1, {"claims", "invalid"}: 0, {"arms", "leased"}: 1, {"arms", "other"}: 1, {"limits", "changed"}: 1, {"limits", "conflict"}: 1} {
+		vec := map[string]*prometheus.CounterVec{"claims": e.claims, "arms": e.arms, "limits": e.limits}[labels[0]]
 		if got := testutil.ToFloat64(vec.WithLabelValues(labels[1])); got != want {
 			t.Errorf("%v: %v, want %v", labels, got, want)
 		}

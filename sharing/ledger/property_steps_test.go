@@ -141,6 +141,40 @@ func (p *player) release() string {
 	return "released"
 }
 
+// resize changes a claim's memory, each fragment to its own new size, which may be too much or nothing.
+func (p *player) resize() string {
+	id, c := p.pick()
+	if c == nil {
+		p.expect(p.l.Resize(id, nil), false, "resize "+string(id))
+		return "not resized"
+	}
+	to := c.c.Placement.Clone()
+	ok := true
+	for i, f := range to {
+		size := p.rnd.Int64N(2*int64(f.Memory)+1) + p.rnd.Int64N(int64(sharing.GiB))
+		to[i].Memory = sharing.Bytes(size)
+		g, known := p.n.gpu(f.GPU)
+		memory, percent, claims, whole := p.n.usage(f.GPU, false)
+		grows := size > int64(f.Memory)
+		fits := known && g.Health == sharing.HealthOK && !g.MIG && whole == 0 && claims > 0 && percent <= 100 &&
+			memory-int64(f.Memory)+size <= int64(g.Memory)-int64(g.Reserved)
+		ok = ok && !f.Whole && size >= int64(sharing.MiB) && (!grows || fits)
+	}
+	if p.rnd.IntN(20) == 0 && len(to) > 0 {
+		to[0].Percent++
+		ok = false
+	}
+	if c.lease != nil && !partOf(to, c.lease.Part) {
+		ok = false
+	}
+	p.expect(p.l.Resize(id, to), ok, fmt.Sprintf("resize %s from %+v to %+v", id, c.c.Placement, to))
+	if !ok {
+		return "not resized"
+	}
+	c.c.Placement = to
+	return "resized"
+}
+
 func (p *player) forget(id ledger.ClaimID) {
 	i := p.n.find(id)
 	p.n.claims = slices.Delete(p.n.claims, i, i+1)

@@ -45,7 +45,7 @@ func TestAgainstNaive(t *testing.T) {
 	}
 	t.Logf("steps: %v", p.done)
 	// A run that never met one of these has not tested what it is for.
-	for _, what := range []string{"claimed", "no fit", "by hand, taken", "by hand, refused", "armed", "armed in part", "not armed", "ended", "released", "restored", "restart", "overbooked"} {
+	for _, what := range []string{"claimed", "no fit", "by hand, taken", "by hand, refused", "armed", "armed in part", "not armed", "ended", "released", "restored", "restart", "overbooked", "resized", "not resized"} {
 		if *steps >= 10_000 && p.done[what] == 0 {
 			t.Errorf("%q never happened: %v", what, p.done)
 		}
@@ -72,8 +72,10 @@ func (p *player) step() string {
 		return p.arm()
 	case k < 74:
 		return p.end()
-	case k < 86:
+	case k < 84:
 		return p.release()
+	case k < 86:
+		return p.resize()
 	case k < 89:
 		return p.restore()
 	case k < 94:

@@ -148,6 +148,16 @@ func (n *node) run(t *testing.T, words, body []string) string {
 		return answer(n.l.EndLease(ledger.ClaimID(need(0))))
 	case "release":
 		return answer(n.l.Release(ledger.ClaimID(need(0))))
+	case "resize":
+		g, _ := n.l.Get(ledger.ClaimID(need(0)))
+		to, err := ledger.Resized(g.Claim.Placement, size(t, need(1)))
+		if err == nil {
+			err = n.l.Resize(ledger.ClaimID(need(0)), to)
+		}
+		if err != nil {
+			return answer(err)
+		}
+		return showPlacement(to)
 	case "restart":
 		return n.restart()
 	case "show":

@@ -35,6 +35,8 @@ type fakeCaps struct {
 	broken sharing.GPUID
 	silent error // of Read
 	used   sharing.Bytes
+	// strict refuses a limit below the use.
+	strict bool
 }
 
 func (c *fakeCaps) Least() sharing.Bytes { return least }
@@ -66,6 +68,10 @@ func (c *fakeCaps) put(dir string, own []sharing.Fragment, others []sharing.GPUI
 	set := func(id sharing.GPUID, limit sharing.Bytes) {
 		if id == c.broken {
 			err = fmt.Errorf("limit on %q: %w", id, sharing.ErrLost)
+			return
+		}
+		if c.strict && limit < c.used && limit != least {
+			err = fmt.Errorf("limit on %q: %w", id, sharing.ErrInvalid)
 			return
 		}
 		c.limits[dir][id] = limit
@@ -141,6 +147,7 @@ func (nopObserver) Armed(time.Duration, error)           {}
 func (nopObserver) Ended()                               {}
 func (nopObserver) Recovered()                           {}
 func (nopObserver) CapRestored()                         {}
+func (nopObserver) Limited(error)                        {}
 func (nopObserver) Injected(time.Duration, error)        {}
 func (nopObserver) Watched(time.Duration)                {}
 func (nopObserver) OverCap(time.Duration, sharing.Bytes) {}

@@ -58,6 +58,8 @@ type Observer interface {
 	Recovered()
 	// CapRestored tells that a cap was gone from the driver and was put back.
 	CapRestored()
+	// Limited tells of one change of a grant's memory; err is nil when it is in force.
+	Limited(err error)
 	// Watched tells of one look at what the leases use that nothing but watching holds, and of its cost.
 	Watched(took time.Duration)
 	// OverCap tells that such a lease was found over its cap: for how long that may have been so at most, and by
@@ -135,6 +137,7 @@ type Peer struct {
 func Failpoints() []string {
 	return []string{
 		"arm-after-mkdir", "arm-after-record", "arm-after-caps", "arm-after-move", "end-after-clear", "end-after-rmdir",
+		"limit-after-book", "limit-after-cap", "limit-after-record",
 		"inject-after-record", "hook-after-record", "hook-after-caps", "hook-after-arm",
 	}
 }
@@ -143,6 +146,8 @@ func Failpoints() []string {
 const (
 	capDeadline    = 20 * time.Second
 	sampleDeadline = 2 * time.Second
+	// capSlack is how far a limit in force may be below what was asked, since a driver rounds down to its pages.
+	capSlack = 2 * sharing.MiB
 	// watchDeadline bounds one look of the guard at one GPU.
 	watchDeadline = 500 * time.Millisecond
 	// sampleAge is how old a sample may be before State reads a new one.

@@ -94,6 +94,9 @@ type holding struct {
 	busy bool
 	// backend is what holds the lease to its size; config.BackendNone for a whole GPU, too.
 	backend config.Backend
+	// capping is held while the caps of a lease that runs are read and changed, so that of two who do it the
+	// second sees what the first did. It is taken before the runtime's lock, never after.
+	capping sync.Mutex
 	// levelWhy says why the level is not stronger.
 	levelWhy string
 	// use is the container instance that has the claim, or is about to; nil for a process of its own.

@@ -58,13 +58,26 @@ func (r *Runtime) verifyAll(ctx context.Context) {
 func (r *Runtime) verifyGrant(ctx context.Context, att Attachment, g ledger.Grant) {
 	ctx, cancel := context.WithTimeout(ctx, capDeadline)
 	defer cancel()
+	r.mu.Lock()
+	h := r.held[g.Claim.ID]
+	r.mu.Unlock()
+	if h == nil {
+		return
+	}
+	h.capping.Lock()
+	defer h.capping.Unlock()
+	r.mu.Lock()
+	g, _ = r.ledger.Get(g.Claim.ID) // its amounts may have changed since
+	r.mu.Unlock()
+	if g.Lease == nil {
+		return
+	}
 	_, others := r.splitGPUs(g.Claim.Placement, att)
 	err := r.verifyCaps(ctx, att, g, r.limitable(others))
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h := r.held[g.Claim.ID]
-	if h == nil || h.busy { // ended meanwhile, or is ending: its limits are not ours to judge
+	if r.held[g.Claim.ID] != h || h.busy { // ended meanwhile, or is ending: its limits are not ours to judge
 		return
 	}
 	lost := ""
@@ -85,7 +98,13 @@ func (r *Runtime) verifyCaps(ctx context.Context, att Attachment, g ledger.Grant
 	missing := ""
 	var own sharing.Placement
 	for _, f := range r.cappable(g.InForce()) {
-		if limit, _, err := att.Caps.Read(ctx, g.Lease.Cgroup, f.GPU); err != nil || limit > f.Memory {
+		limit, _, err := att.Caps.Read(ctx, g.Lease.Cgroup, f.GPU)
+		low := err == nil && limit < f.Memory && f.Memory-limit > capSlack
+		if low && g.Claim.Recovered && len(g.Lease.Part) == 0 {
+			r.believe(g, f, limit)
+			continue
+		}
+		if err != nil || limit > f.Memory || low { // one that is too low is of a change that a crash cut off
 			own = append(own, f)
 			missing = fmt.Sprintf("GPU %s: limit %d, cap %d, %v", f.GPU, uint64(limit), uint64(f.Memory), err)
 		}
@@ -100,10 +119,24 @@ func (r *Runtime) verifyCaps(ctx context.Context, att Attachment, g ledger.Grant
 	if missing == "" {
 		return nil
 	}
-	r.log.Warn("cap was gone from the driver and is put back", "claim", g.Claim.ID, "missing", missing)
+	r.log.Warn("cap is not as granted and is put back", "claim", g.Claim.ID, "missing", missing)
 	if err := att.Caps.Renew(ctx, g.Lease.Cgroup, own, rest); err != nil {
-		return fmt.Errorf("cap was gone from the driver (%s), and could not be put back: %w", missing, err)
+		return fmt.Errorf("cap is not as granted (%s), and could not be put back: %w", missing, err)
 	}
 	r.opt.Observer.CapRestored()
 	return nil
+}
+
+// believe takes the driver's word for the size of a grant whose record was lost: it was made smaller since what
+// it was found by was written.
+func (r *Runtime) believe(g ledger.Grant, f sharing.Fragment, limit sharing.Bytes) {
+	to := g.Claim.Placement.Clone()
+	for i := range to {
+		if to[i].GPU == f.GPU {
+			to[i].Memory = limit
+		}
+	}
+	if err := r.setSize(g.Claim.ID, to); err != nil {
+		r.log.Warn("size of a grant that was found again is not the driver's", "claim", g.Claim.ID, "gpu", string(f.GPU), "error", err.Error())
+	}
 }

@@ -1334,6 +1334,104 @@ func (*ReleaseResponse) Descriptor() ([]byte, []int) {
 	return file_api_node_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
+type LimitRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// memory_bytes is the new total over the grant's fragments.
+	MemoryBytes   uint64 `protobuf:"varint,2,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LimitRequest) Reset() {
+	*x = LimitRequest{}
+	mi := &file_api_node_v1_node_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitRequest) ProtoMessage() {}
+
+func (x *LimitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_api_node_v1_node_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitRequest.ProtoReflect.Descriptor instead.
+func (*LimitRequest) Descriptor() ([]byte, []int) {
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *LimitRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *LimitRequest) GetMemoryBytes() uint64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+type LimitResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// grant is as it is afterwards.
+	Grant         *Grant `protobuf:"bytes,1,opt,name=grant,proto3" json:"grant,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LimitResponse) Reset() {
+	*x = LimitResponse{}
+	mi := &file_api_node_v1_node_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitResponse) ProtoMessage() {}
+
+func (x *LimitResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_api_node_v1_node_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitResponse.ProtoReflect.Descriptor instead.
+func (*LimitResponse) Descriptor() ([]byte, []int) {
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *LimitResponse) GetGrant() *Grant {
+	if x != nil {
+		return x.Grant
+	}
+	return nil
+}
+
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// interval_ms is the longest time between two pictures, 100 to 60000; 0 means 1000.
@@ -1344,7 +1442,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[14]
+	mi := &file_api_node_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1356,7 +1454,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[14]
+	mi := &file_api_node_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1369,7 +1467,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchRequest) GetIntervalMs() uint32 {
@@ -1509,15 +1607,21 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\" \n" +
 	"\x0eReleaseRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x11\n" +
-	"\x0fReleaseResponse\"/\n" +
+	"\x0fReleaseResponse\"A\n" +
+	"\fLimitRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
+	"\fmemory_bytes\x18\x02 \x01(\x04R\vmemoryBytes\":\n" +
+	"\rLimitResponse\x12)\n" +
+	"\x05grant\x18\x01 \x01(\v2\x13.kerf.node.v1.GrantR\x05grant\"/\n" +
 	"\fWatchRequest\x12\x1f\n" +
 	"\vinterval_ms\x18\x01 \x01(\rR\n" +
-	"intervalMs2\xda\x02\n" +
+	"intervalMs2\x9c\x03\n" +
 	"\x04Node\x12F\n" +
 	"\aGetNode\x12\x1c.kerf.node.v1.GetNodeRequest\x1a\x1d.kerf.node.v1.GetNodeResponse\x12@\n" +
 	"\x05Claim\x12\x1a.kerf.node.v1.ClaimRequest\x1a\x1b.kerf.node.v1.ClaimResponse\x12:\n" +
 	"\x03Arm\x12\x18.kerf.node.v1.ArmRequest\x1a\x19.kerf.node.v1.ArmResponse\x12F\n" +
-	"\aRelease\x12\x1c.kerf.node.v1.ReleaseRequest\x1a\x1d.kerf.node.v1.ReleaseResponse\x12D\n" +
+	"\aRelease\x12\x1c.kerf.node.v1.ReleaseRequest\x1a\x1d.kerf.node.v1.ReleaseResponse\x12@\n" +
+	"\x05Limit\x12\x1a.kerf.node.v1.LimitRequest\x1a\x1b.kerf.node.v1.LimitResponse\x12D\n" +
 	"\x05Watch\x12\x1a.kerf.node.v1.WatchRequest\x1a\x1d.kerf.node.v1.GetNodeResponse0\x01B-Z+github.com/kerf-gpu/kerf/api/node/v1;nodev1b\x06proto3"
 
 var (
@@ -1532,7 +1636,7 @@ func file_api_node_v1_node_proto_rawDescGZIP() []byte {
 	return file_api_node_v1_node_proto_rawDescData
 }
 
-var file_api_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_api_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_api_node_v1_node_proto_goTypes = []any{
 	(*GetNodeRequest)(nil),  // 0: kerf.node.v1.GetNodeRequest
 	(*GetNodeResponse)(nil), // 1: kerf.node.v1.GetNodeResponse
@@ -1548,9 +1652,11 @@ var file_api_node_v1_node_proto_goTypes = []any{
 	(*ArmResponse)(nil),     // 11: kerf.node.v1.ArmResponse
 	(*ReleaseRequest)(nil),  // 12: kerf.node.v1.ReleaseRequest
 	(*ReleaseResponse)(nil), // 13: kerf.node.v1.ReleaseResponse
-	(*WatchRequest)(nil),    // 14: kerf.node.v1.WatchRequest
-	nil,                     // 15: kerf.node.v1.ContainerGrant.EnvEntry
-	nil,                     // 16: kerf.node.v1.ArmResponse.EnvEntry
+	(*LimitRequest)(nil),    // 14: kerf.node.v1.LimitRequest
+	(*LimitResponse)(nil),   // 15: kerf.node.v1.LimitResponse
+	(*WatchRequest)(nil),    // 16: kerf.node.v1.WatchRequest
+	nil,                     // 17: kerf.node.v1.ContainerGrant.EnvEntry
+	nil,                     // 18: kerf.node.v1.ArmResponse.EnvEntry
 }
 var file_api_node_v1_node_proto_depIdxs = []int32{
 	3,  // 0: kerf.node.v1.GetNodeResponse.gpus:type_name -> kerf.node.v1.GPU
@@ -1561,24 +1667,27 @@ var file_api_node_v1_node_proto_depIdxs = []int32{
 	6,  // 5: kerf.node.v1.Grant.in_force:type_name -> kerf.node.v1.Fragment
 	5,  // 6: kerf.node.v1.ClaimResponse.grant:type_name -> kerf.node.v1.Grant
 	9,  // 7: kerf.node.v1.ClaimResponse.container:type_name -> kerf.node.v1.ContainerGrant
-	15, // 8: kerf.node.v1.ContainerGrant.env:type_name -> kerf.node.v1.ContainerGrant.EnvEntry
+	17, // 8: kerf.node.v1.ContainerGrant.env:type_name -> kerf.node.v1.ContainerGrant.EnvEntry
 	5,  // 9: kerf.node.v1.ArmResponse.grant:type_name -> kerf.node.v1.Grant
-	16, // 10: kerf.node.v1.ArmResponse.env:type_name -> kerf.node.v1.ArmResponse.EnvEntry
-	0,  // 11: kerf.node.v1.Node.GetNode:input_type -> kerf.node.v1.GetNodeRequest
-	7,  // 12: kerf.node.v1.Node.Claim:input_type -> kerf.node.v1.ClaimRequest
-	10, // 13: kerf.node.v1.Node.Arm:input_type -> kerf.node.v1.ArmRequest
-	12, // 14: kerf.node.v1.Node.Release:input_type -> kerf.node.v1.ReleaseRequest
-	14, // 15: kerf.node.v1.Node.Watch:input_type -> kerf.node.v1.WatchRequest
-	1,  // 16: kerf.node.v1.Node.GetNode:output_type -> kerf.node.v1.GetNodeResponse
-	8,  // 17: kerf.node.v1.Node.Claim:output_type -> kerf.node.v1.ClaimResponse
-	11, // 18: kerf.node.v1.Node.Arm:output_type -> kerf.node.v1.ArmResponse
-	13, // 19: kerf.node.v1.Node.Release:output_type -> kerf.node.v1.ReleaseResponse
-	1,  // 20: kerf.node.v1.Node.Watch:output_type -> kerf.node.v1.GetNodeResponse
-	16, // [16:21] is the sub-list for method output_type
-	11, // [11:16] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	18, // 10: kerf.node.v1.ArmResponse.env:type_name -> kerf.node.v1.ArmResponse.EnvEntry
+	5,  // 11: kerf.node.v1.LimitResponse.grant:type_name -> kerf.node.v1.Grant
+	0,  // 12: kerf.node.v1.Node.GetNode:input_type -> kerf.node.v1.GetNodeRequest
+	7,  // 13: kerf.node.v1.Node.Claim:input_type -> kerf.node.v1.ClaimRequest
+	10, // 14: kerf.node.v1.Node.Arm:input_type -> kerf.node.v1.ArmRequest
+	12, // 15: kerf.node.v1.Node.Release:input_type -> kerf.node.v1.ReleaseRequest
+	14, // 16: kerf.node.v1.Node.Limit:input_type -> kerf.node.v1.LimitRequest
+	16, // 17: kerf.node.v1.Node.Watch:input_type -> kerf.node.v1.WatchRequest
+	1,  // 18: kerf.node.v1.Node.GetNode:output_type -> kerf.node.v1.GetNodeResponse
+	8,  // 19: kerf.node.v1.Node.Claim:output_type -> kerf.node.v1.ClaimResponse
+	11, // 20: kerf.node.v1.Node.Arm:output_type -> kerf.node.v1.ArmResponse
+	13, // 21: kerf.node.v1.Node.Release:output_type -> kerf.node.v1.ReleaseResponse
+	15, // 22: kerf.node.v1.Node.Limit:output_type -> kerf.node.v1.LimitResponse
+	1,  // 23: kerf.node.v1.Node.Watch:output_type -> kerf.node.v1.GetNodeResponse
+	18, // [18:24] is the sub-list for method output_type
+	12, // [12:18] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_api_node_v1_node_proto_init() }
@@ -1592,7 +1701,7 @@ func file_api_node_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_node_v1_node_proto_rawDesc), len(file_api_node_v1_node_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -30,6 +30,7 @@ const (
 	Node_Claim_FullMethodName   = "/kerf.node.v1.Node/Claim"
 	Node_Arm_FullMethodName     = "/kerf.node.v1.Node/Arm"
 	Node_Release_FullMethodName = "/kerf.node.v1.Node/Release"
+	Node_Limit_FullMethodName   = "/kerf.node.v1.Node/Limit"
 	Node_Watch_FullMethodName   = "/kerf.node.v1.Node/Watch"
 )
 
@@ -52,6 +53,11 @@ type NodeClient interface {
 	// Release gives a claim back. A lease ends when its processes do: FAILED_PRECONDITION while they run.
 	// PERMISSION_DENIED for another user's claim, unless the caller is root.
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error)
+	// Limit changes the memory of a grant while it may be in use; its share of compute stays. Root may change
+	// every grant; another user may shrink a grant of its own. RESOURCE_EXHAUSTED: the GPU has no room, with the
+	// numbers; ALREADY_EXISTS: the grant's processes hold more than that now, with the numbers;
+	// PERMISSION_DENIED; FAILED_PRECONDITION for whole GPUs, which have one size. On an error all is as it was.
+	Limit(ctx context.Context, in *LimitRequest, opts ...grpc.CallOption) (*LimitResponse, error)
 	// Watch sends the whole picture first and again after every change, and at least every interval.
 	// A slow reader misses pictures in between, never the latest.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetNodeResponse], error)
@@ -105,6 +111,16 @@ func (c *nodeClient) Release(ctx context.Context, in *ReleaseRequest, opts ...gr
 	return out, nil
 }
 
+func (c *nodeClient) Limit(ctx context.Context, in *LimitRequest, opts ...grpc.CallOption) (*LimitResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LimitResponse)
+	err := c.cc.Invoke(ctx, Node_Limit_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *nodeClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetNodeResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Node_ServiceDesc.Streams[0], Node_Watch_FullMethodName, cOpts...)
@@ -143,6 +159,11 @@ type NodeServer interface {
 	// Release gives a claim back. A lease ends when its processes do: FAILED_PRECONDITION while they run.
 	// PERMISSION_DENIED for another user's claim, unless the caller is root.
 	Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error)
+	// Limit changes the memory of a grant while it may be in use; its share of compute stays. Root may change
+	// every grant; another user may shrink a grant of its own. RESOURCE_EXHAUSTED: the GPU has no room, with the
+	// numbers; ALREADY_EXISTS: the grant's processes hold more than that now, with the numbers;
+	// PERMISSION_DENIED; FAILED_PRECONDITION for whole GPUs, which have one size. On an error all is as it was.
+	Limit(context.Context, *LimitRequest) (*LimitResponse, error)
 	// Watch sends the whole picture first and again after every change, and at least every interval.
 	// A slow reader misses pictures in between, never the latest.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[GetNodeResponse]) error
@@ -167,6 +188,9 @@ func (UnimplementedNodeServer) Arm(context.Context, *ArmRequest) (*ArmResponse, 
 }
 func (UnimplementedNodeServer) Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Release not implemented")
+}
+func (UnimplementedNodeServer) Limit(context.Context, *LimitRequest) (*LimitResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Limit not implemented")
 }
 func (UnimplementedNodeServer) Watch(*WatchRequest, grpc.ServerStreamingServer[GetNodeResponse]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
@@ -264,6 +288,24 @@ func _Node_Release_Handler(srv interface{}, ctx context.Context, dec func(interf
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Node_Limit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LimitRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeServer).Limit(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Node_Limit_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeServer).Limit(ctx, req.(*LimitRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Node_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(WatchRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -297,6 +339,10 @@ var Node_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Release",
 			Handler:    _Node_Release_Handler,
+		},
+		{
+			MethodName: "Limit",
+			Handler:    _Node_Limit_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -34,6 +34,8 @@ type Server struct {
 	OnArm func(*nodev1.ArmRequest) (*nodev1.ArmResponse, error)
 	// OnRelease answers Release.
 	OnRelease func(*nodev1.ReleaseRequest) (*nodev1.ReleaseResponse, error)
+	// OnLimit answers Limit.
+	OnLimit func(*nodev1.LimitRequest) (*nodev1.LimitResponse, error)
 	// Silent makes a watch send nothing.
 	Silent bool
 
@@ -137,6 +139,15 @@ func (s *Server) Release(ctx context.Context, r *nodev1.ReleaseRequest) (*nodev1
 		return s.UnimplementedNodeServer.Release(ctx, r)
 	}
 	return s.OnRelease(r)
+}
+
+// Limit answers as OnLimit does.
+func (s *Server) Limit(ctx context.Context, r *nodev1.LimitRequest) (*nodev1.LimitResponse, error) {
+	s.called("Limit")
+	if s.OnLimit == nil {
+		return s.UnimplementedNodeServer.Limit(ctx, r)
+	}
+	return s.OnLimit(r)
 }
 
 // Watch sends the picture at once, at every Show and at every interval.

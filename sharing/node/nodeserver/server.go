@@ -143,6 +143,20 @@ func (s *Server) Release(ctx context.Context, in *nodev1.ReleaseRequest) (*nodev
 	return &nodev1.ReleaseResponse{}, nil
 }
 
+// Limit implements the node API.
+func (s *Server) Limit(ctx context.Context, in *nodev1.LimitRequest) (*nodev1.LimitResponse, error) {
+	peer, err := callerOf(ctx)
+	if err != nil {
+		return nil, statusOf(err)
+	}
+	id := ledger.ClaimID(in.GetId())
+	if err := s.runtime.Limit(ctx, peer, id, sharing.Bytes(in.GetMemoryBytes())); err != nil {
+		return nil, statusOf(err)
+	}
+	grant, err := s.grant(id)
+	return &nodev1.LimitResponse{Grant: grant}, err
+}
+
 // Watch implements the node API.
 func (s *Server) Watch(in *nodev1.WatchRequest, out grpc.ServerStreamingServer[nodev1.GetNodeResponse]) error {
 	interval := time.Second

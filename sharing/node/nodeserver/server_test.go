@@ -47,6 +47,7 @@ func (observer) Armed(time.Duration, error)           {}
 func (observer) Ended()                               {}
 func (observer) Recovered()                           {}
 func (observer) CapRestored()                         {}
+func (observer) Limited(error)                        {}
 func (observer) Injected(time.Duration, error)        {}
 func (observer) Watched(time.Duration)                {}
 func (observer) OverCap(time.Duration, sharing.Bytes) {}

@@ -1,0 +1,113 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"fmt"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Resized returns p with total memory in all, divided evenly over its fragments; compute stays as it is.
+// Errors: ErrUnsupported for whole GPUs, which have no other size, and a *sharing.FieldError for an amount that
+// does not divide into whole bytes, or into less than sharing.MinFragment each.
+func Resized(p sharing.Placement, total sharing.Bytes) (sharing.Placement, error) {
+	n := sharing.Bytes(len(p))
+	switch {
+	case n == 0:
+		return nil, fmt.Errorf("it has no fragment of any gpu: %w", sharing.ErrUnsupported)
+	case total%n != 0:
+		return nil, sharing.Invalid("amount", total.String(), "write a multiple of "+n.String(), "does not divide evenly over its %d GPUs", len(p))
+	case total/n < sharing.MinFragment:
+		return nil, sharing.Invalid("amount", total.String(), "write at least "+sharing.MinFragment.String()+" for each GPU", "is too little for %d GPUs", len(p))
+	}
+	out := p.Clone()
+	for i := range out {
+		if out[i].Whole {
+			return nil, fmt.Errorf("it has gpu %q whole, which has no other size: %w", out[i].GPU, sharing.ErrUnsupported)
+		}
+		out[i].Memory = total / n
+	}
+	return out, nil
+}
+
+// Resize changes the memory of a claim's fragments to that of to, all of them or none. A fragment grows only
+// into memory of its GPU that is free, on a GPU that takes claims; it shrinks always, also where facts have made
+// the books too large. What runs is not asked: the caller lowers a cap before it shrinks the claim, and raises
+// it afterwards.
+//
+// Errors: ErrNotFound for an unknown claim, ErrInvalid when to differs in more than memory, has less than
+// sharing.MinFragment or a sum that does not fit in 64 bits, ErrUnsupported for a whole GPU or one in MIG mode,
+// ErrConflict for less than an init container uses of it, ErrLost or ErrUnavailable for a GPU that is lost or
+// not healthy, ErrExhausted without room.
+func (l *Ledger) Resize(id ClaimID, to sharing.Placement) error {
+	e, ok := l.claims[id]
+	if !ok {
+		return fmt.Errorf("resize claim %q: %w", id, sharing.ErrNotFound)
+	}
+	if err := l.checkResize(e, to); err != nil {
+		return fmt.Errorf("resize claim %q: %w", id, err)
+	}
+	partial := e.lease != nil && len(e.lease.Part) > 0
+	e.claim.Request.Memory = 0
+	for i, f := range to {
+		page, old := l.gpus[f.GPU], e.claim.Placement[i]
+		page.held, _ = page.held.without(old).with(f) // checked above; no GPU is twice in a placement
+		if e.lease != nil && !partial {
+			page.leased, _ = page.leased.without(old).with(f) // leased <= held, which does not wrap
+		}
+		page.excused = page.excused && page.over()
+		e.claim.Placement[i] = f
+		e.claim.Request.Memory, _ = e.claim.Request.Memory.Add(f.Memory) // for people: held says what is booked
+	}
+	return nil
+}
+
+func (l *Ledger) checkResize(e *entry, to sharing.Placement) error {
+	from := e.claim.Placement
+	if len(to) != len(from) {
+		return fmt.Errorf("%d fragments for %d: %w", len(to), len(from), sharing.ErrInvalid)
+	}
+	for i, f := range to {
+		if err := l.checkGrown(from[i], f); err != nil {
+			return fmt.Errorf("gpu %q: %w", from[i].GPU, err)
+		}
+	}
+	if e.lease == nil {
+		return nil
+	}
+	if err := checkPart(to, e.lease.Part); err != nil {
+		return fmt.Errorf("an init container uses more of it: %w: %w", err, sharing.ErrConflict)
+	}
+	return nil
+}
+
+// checkGrown checks that a fragment can take another's place.
+func (l *Ledger) checkGrown(from, to sharing.Fragment) error {
+	same := from
+	same.Memory = to.Memory
+	page := l.gpus[from.GPU]
+	switch {
+	case from.Whole:
+		return fmt.Errorf("held whole, and so of one size: %w", sharing.ErrUnsupported)
+	case same != to || to.Memory < sharing.MinFragment:
+		return fmt.Errorf("%+v cannot become %+v: %w", from, to, sharing.ErrInvalid)
+	case to.Memory <= from.Memory:
+		return nil
+	case page.facts.MIG:
+		return fmt.Errorf("in MIG mode: %w", sharing.ErrUnsupported)
+	}
+	if err := page.alive(); err != nil {
+		return err
+	}
+	rest := page.held.without(from)
+	after, err := rest.with(to)
+	if err != nil {
+		return err
+	}
+	if !after.fits(page.facts.Usable()) {
+		return noRoom(page, rest, to)
+	}
+	return nil
+}

@@ -1,0 +1,242 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+const root = 0
+
+// as is a caller of that uid; nothing else of it counts here.
+func as(uid uint32) Peer { return Peer{UID: uid} }
+
+// inForce is the driver's limit for a lease on one GPU.
+func (b *bench) inForce(id ledger.ClaimID, gpu sharing.GPUID) sharing.Bytes {
+	b.t.Helper()
+	b.mu.Lock()
+	g, ok := b.ledger.Get(id)
+	b.mu.Unlock()
+	if !ok || g.Lease == nil {
+		b.t.Fatalf("claim %q has no lease", id)
+	}
+	limit, _, err := b.caps.Read(b.t.Context(), g.Lease.Cgroup, gpu)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return limit
+}
+
+// sized requires what is booked, on record and in force for a lease, on each of its GPUs.
+func (b *bench) sized(id ledger.ClaimID, want sharing.Bytes) {
+	b.t.Helper()
+	b.mu.Lock()
+	g, _ := b.ledger.Get(id)
+	err := b.ledger.Check()
+	b.mu.Unlock()
+	if err != nil {
+		b.t.Error(err)
+	}
+	for _, f := range g.Claim.Placement {
+		if got := b.inForce(id, f.GPU); f.Memory != want || got != want {
+			b.t.Errorf("booked %s, in force %s on %s, want %s", f.Memory, got, f.GPU, want)
+		}
+	}
+	for _, r := range b.recorded() {
+		for _, f := range r.Fragments {
+			if r.ID == string(id) && f.Memory != want {
+				b.t.Errorf("on record %s, want %s", f.Memory, want)
+			}
+		}
+	}
+}
+
+func TestLimitUpAndDown(t *testing.T) {
+	b := newBench(t)
+	b.still()
+	p := b.tenant()
+	id := b.lease(p, "", gib(10)).ID
+	b.sized(id, 10*sharing.GiB)
+	for _, n := range []sharing.Bytes{12, 79, 3, 10} {
+		if err := b.Limit(t.Context(), as(root), id, n*sharing.GiB); err != nil {
+			t.Fatal(err)
+		}
+		b.sized(id, n*sharing.GiB)
+	}
+	// The user of the grant may give back, and what was given back is free for another.
+	if err := b.Limit(t.Context(), as(1000), id, 4*sharing.GiB); err != nil {
+		t.Fatal(err)
+	}
+	b.sized(id, 4*sharing.GiB)
+	for range 3 {
+		b.lease(b.tenant(), "", gib(75))
+	}
+	refused(t, b.Limit(t.Context(), as(root), id, 5*sharing.GiB), sharing.ErrExhausted, "4GiB free of 79GiB", "5GiB asked")
+	b.sized(id, 4*sharing.GiB)
+}
+
+func TestLimitOverSeveralGPUs(t *testing.T) {
+	b := newBench(t)
+	b.still()
+	id := b.lease(b.tenant(), "", sharing.Request{Memory: 20 * sharing.GiB, GPUs: 2}).ID
+	if err := b.Limit(t.Context(), as(root), id, 30*sharing.GiB); err != nil {
+		t.Fatal(err)
+	}
+	b.sized(id, 15*sharing.GiB)
+	// One GPU that fails leaves the other as it was.
+	b.caps.set(func() { b.caps.broken = b.gpus[1].UUID })
+	refused(t, b.Limit(t.Context(), as(root), id, 10*sharing.GiB), sharing.ErrLost)
+	b.caps.set(func() { b.caps.broken = "" })
+	b.sized(id, 15*sharing.GiB)
+	b.SetHealth(b.gpus[1].UUID, sharing.HealthSuspect, "hangs")
+	refused(t, b.Limit(t.Context(), as(root), id, 10*sharing.GiB), sharing.ErrUnavailable, "does not answer")
+	b.sized(id, 15*sharing.GiB)
+}
+
+func TestLimitIsRefused(t *testing.T) {
+	b := newBench(t)
+	b.still()
+	id := b.lease(b.tenant(), "", gib(10)).ID
+	whole := b.lease(b.tenant(), "", sharing.Request{Kind: sharing.KindWhole, GPUs: 1}).ID
+	for name, tc := range map[string]struct {
+		id     ledger.ClaimID
+		peer   Peer
+		amount sharing.Bytes
+		want   error
+		word   string
+	}{
+		"nobody's":        {"k-none", as(root), sharing.GiB, sharing.ErrNotFound, ""},
+		"whole":           {whole, as(root), sharing.GiB, sharing.ErrUnsupported, "no other size"},
+		"another's":       {id, as(1001), sharing.GiB, sharing.ErrDenied, "1001"},
+		"raised by users": {id, as(1000), 11 * sharing.GiB, sharing.ErrDenied, "only root"},
+		"nothing":         {id, as(root), 0, sharing.ErrInvalid, "too little"},
+		"more than it is": {id, as(root), 81 * sharing.GiB, sharing.ErrExhausted, "81GiB asked"},
+		"absurd":          {id, as(root), 1<<64 - 1, sharing.ErrExhausted, ""},
+	} {
+		if err := b.Limit(t.Context(), tc.peer, tc.id, tc.amount); !errors.Is(err, tc.want) || tc.word != "" && !strings.Contains(err.Error(), tc.word) {
+			t.Errorf("%s: %v, want %v with %q", name, err, tc.want, tc.word)
+		}
+	}
+	b.sized(id, 10*sharing.GiB)
+	b.Detach("driver unloaded")
+	refused(t, b.Limit(t.Context(), as(root), id, sharing.GiB), sharing.ErrUnavailable)
+}
+
+// Neither a driver that refuses a limit below the use nor one that takes it lets memory in use be granted again.
+func TestLimitBelowUse(t *testing.T) {
+	for name, takes := range map[string]bool{"the driver refuses": false, "the driver takes it": true} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.still()
+			id := b.lease(b.tenant(), "", gib(10)).ID
+			b.caps.set(func() { b.caps.used, b.caps.strict = 8*sharing.GiB, !takes })
+			refused(t, b.Limit(t.Context(), as(root), id, 6*sharing.GiB), sharing.ErrConflict, "hold 8GiB", "lowered to 6GiB")
+			b.sized(id, 10*sharing.GiB)
+			if err := b.Limit(t.Context(), as(root), id, 8*sharing.GiB); err != nil {
+				t.Error(err)
+			}
+			b.sized(id, 8*sharing.GiB)
+		})
+	}
+}
+
+// Without a driver that limits, the books are the cap: it follows at once, and never below what is in use.
+func TestLimitOfAWatchedGrant(t *testing.T) {
+	g := newGuarded(t, config.Pool{Backends: []config.Backend{config.BackendReactive}, OverCap: config.OverCapKill})
+	p, a := g.share(10)
+	g.holds(gibs(p, 8))
+	refused(t, g.bench.Limit(t.Context(), as(root), a.ID, 6*sharing.GiB), sharing.ErrConflict, "hold 8GiB")
+	if err := g.bench.Limit(t.Context(), as(root), a.ID, 9*sharing.GiB); err != nil {
+		t.Fatal(err)
+	}
+	g.looks(3)
+	g.lives(p)
+	g.holds(ProcessUse{PID: p.PID})
+	g.bench.changed.announce() // a picture from before is old
+	refused(t, g.bench.Limit(t.Context(), as(root), a.ID, 5*sharing.GiB), sharing.ErrUnavailable, "does not tell")
+	g.holds(gibs(p, 10))
+	g.looks(3)
+	g.dead(p)
+}
+
+func TestLimitOfAPod(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	ask := b.app("a", "gpu-memory-gib:10")
+	c := b.run(ask)
+	g := b.leased(ask, c)
+	refused(t, b.Limit(t.Context(), as(1000), g.Claim.ID, 5*sharing.GiB), sharing.ErrDenied)
+	if err := b.Limit(t.Context(), as(root), g.Claim.ID, 12*sharing.GiB); err != nil {
+		t.Fatal(err)
+	}
+	b.sized(g.Claim.ID, 12*sharing.GiB)
+	// Its next instance has the new size, over a restart of the agent too.
+	c.remove()
+	b.Reconcile(t.Context())
+	b.still()
+	again := b.run(ask)
+	again.limits(map[sharing.GPUID]sharing.Bytes{g.Claim.Placement[0].GPU: 12 * sharing.GiB})
+	again.remove()
+	b.gone("a")
+}
+
+// While an init container uses a part of a claim, the claim stays as it is.
+func TestLimitDuringAnInitContainer(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	main, first := b.app("a", "gpu-memory-gib:10"), b.initc("a", "first", "gpu-memory-gib:4")
+	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{main, first}); err != nil {
+		t.Fatal(err)
+	}
+	c := b.run(first)
+	id := b.grant(main).Claim.ID
+	refused(t, b.Limit(t.Context(), as(root), id, 12*sharing.GiB), sharing.ErrUnavailable, "init container")
+	c.remove()
+	b.Reconcile(t.Context())
+	if err := b.Limit(t.Context(), as(root), id, 12*sharing.GiB); err != nil {
+		t.Error(err)
+	}
+	b.gone("a")
+}
+
+// Wherever an agent dies, the next one has the old size or the new one, and the same is booked and in force.
+func TestLimitOverACrash(t *testing.T) {
+	for _, to := range []sharing.Bytes{20, 5} {
+		for _, point := range []string{"limit-after-book", "limit-after-cap", "limit-after-record"} {
+			t.Run(fmt.Sprintf("%s to %d", point, to), func(t *testing.T) {
+				b := newBench(t)
+				b.still()
+				id := b.lease(b.tenant(), "", gib(10)).ID
+				b.crash(point, func() { _ = b.Limit(context.WithoutCancel(t.Context()), as(root), id, to*sharing.GiB) })
+				want := 10 * sharing.GiB
+				if point == "limit-after-record" || to > 10 {
+					want = to * sharing.GiB // what grows is on record before it is in force
+				}
+				b.sized(id, want)
+			})
+		}
+	}
+}
+
+// A disk that is full refuses to let a grant grow, and nothing of it stays.
+func TestLimitWithoutARecord(t *testing.T) {
+	b := newBench(t)
+	b.still()
+	id := b.lease(b.tenant(), "", gib(10)).ID
+	path := b.Runtime.opt.RecordPath
+	b.Runtime.opt.RecordPath = t.TempDir() + "/no/such/folder"
+	if err := b.Limit(t.Context(), as(root), id, 20*sharing.GiB); err == nil {
+		t.Error("a limit was raised without a record of it")
+	}
+	b.Runtime.opt.RecordPath = path
+	b.sized(id, 10*sharing.GiB)
+}
