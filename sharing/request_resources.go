@@ -33,6 +33,10 @@ const (
 	keyPlacement = "placement"
 )
 
+// keyShareWith asks for one fragment for two containers. It is refused by name, and not passed over: a pod that
+// asks for it would else run with another container than it meant on no GPU at all.
+const keyShareWith = "share-with"
+
 func annotationKeys() []string {
 	return []string{keyProfile, keyLevel, keyGPUs, keyModel, keyUUID, keyPlacement}
 }
@@ -111,6 +115,8 @@ func (d *draft) annotations(all map[string]string, container string, asks bool) 
 		field, value := "annotation "+name, all[name]
 		switch {
 		case !ours || key == keyPlacement && of != "":
+		case key == keyShareWith:
+			d.note(Invalid(field, value, "give each container an amount of its own, or run both programs in one container", "asks for one fragment for two containers, and no backend of this version holds two containers to one cap"))
 		case !slices.Contains(annotationKeys(), key):
 			d.note(Invalid(field, "", "use one of "+strings.Join(annotationKeys(), ", "), "is not known"))
 		case of != "" && of != container:

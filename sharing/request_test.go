@@ -179,6 +179,7 @@ func TestRequestFromResources(t *testing.T) {
 		"percent too high":  {limits: kv{"kerf.dev/gpu-percent": "150"}, errs: []string{"kerf.dev/gpu-percent \"150%\" is more than 1 GPU"}},
 		"does not divide":   {limits: kv{"kerf.dev/gpu-percent": "25"}, annotations: kv{"kerf.dev/gpus": "2"}, errs: []string{"does not divide evenly"}},
 		"unknown key":       {limits: kv{"kerf.dev/gpu": "1"}, annotations: kv{"kerf.dev/gpu-modle": "x", "colour.kerf.dev/main": "x"}, errs: []string{"annotation colour.kerf.dev/main is not known", "annotation kerf.dev/gpu-modle is not known; use one of profile,"}},
+		"share-with":        {limits: kv{"kerf.dev/gpu-memory-gib": "1"}, annotations: kv{"share-with.kerf.dev/side": "main"}, errs: []string{`annotation share-with.kerf.dev/side "main" asks for one fragment for two containers, and no backend of this version holds two containers to one cap; give each container an amount of its own`}},
 		"unknown key alone": {annotations: kv{"kerf.dev/x": "y"}, errs: []string{"annotation kerf.dev/x is not known"}},
 		"empty value":       {limits: kv{"kerf.dev/gpu": "1"}, annotations: kv{"kerf.dev/gpu-model": " , "}, errs: []string{"annotation kerf.dev/gpu-model \" , \" is empty"}},
 		"for a container without": {
