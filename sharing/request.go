@@ -103,6 +103,8 @@ type Request struct {
 	Place Spread
 	// Profile is the name of the profile that the request came from, or empty.
 	Profile string
+	// Burst is the profile's; a request by itself has none.
+	Burst Burst
 }
 
 // Open reports whether the amounts are still to come from the profile.
@@ -129,7 +131,7 @@ func (r Request) On(g GPU) Fragment {
 	if memory == 0 {
 		memory = g.Usable().Share(percent)
 	}
-	return Fragment{GPU: g.UUID, Memory: memory, Percent: percent}
+	return Fragment{GPU: g.UUID, Memory: memory, Percent: percent, Burst: r.Burst.of(memory, g.Usable(), r.GPUs)}
 }
 
 // Admits reports whether r's UUIDs and model globs let it use GPU g.
@@ -177,8 +179,10 @@ func (r Request) String() string {
 // Fragment is the piece of one GPU that answers a request.
 type Fragment struct {
 	GPU GPUID
-	// Memory is the guaranteed and largest amount; for a whole GPU, all that is usable.
+	// Memory is what is guaranteed; for a whole GPU, all that is usable.
 	Memory Bytes
+	// Burst is the most that it may hold while nobody else claims it, more than Memory; 0 for Memory alone.
+	Burst Bytes
 	// Percent is the compute share, 0..100; for a whole GPU 100.
 	Percent Percent
 	// Whole is true when nobody else may hold a piece of this GPU.

@@ -29,6 +29,9 @@ type GPUState struct {
 	// FreeMemory and FreePercent are what can be claimed now.
 	FreeMemory  sharing.Bytes
 	FreePercent sharing.Percent
+	// Lent is memory that is neither free nor claimed: grants that run use it until it is taken back. It is only
+	// told.
+	Lent sharing.Bytes
 	// Held is true while any claim is on the GPU.
 	Held bool
 	// Levels are the enforcement levels that a grant on this GPU can have. Exclusive and hardware count for

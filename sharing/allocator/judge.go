@@ -44,13 +44,21 @@ func judge(g GPUState, r sharing.Request) verdict {
 	f := r.On(g.GPU)
 	switch {
 	case f.Memory > g.FreeMemory && f.Percent > g.FreePercent:
-		return no("%s and %s free of %s, %s and %s asked", g.FreeMemory, g.FreePercent, g.GPU.Usable(), f.Memory, f.Percent)
+		return no("%s and %s free of %s%s, %s and %s asked", g.FreeMemory, g.FreePercent, g.GPU.Usable(), lent(g), f.Memory, f.Percent)
 	case f.Memory > g.FreeMemory:
-		return no("%s free of %s, %s asked", g.FreeMemory, g.GPU.Usable(), f.Memory)
+		return no("%s free of %s%s, %s asked", g.FreeMemory, g.GPU.Usable(), lent(g), f.Memory)
 	case f.Percent > g.FreePercent:
 		return no("%s of compute free, %s asked", g.FreePercent, f.Percent)
 	}
 	return verdict{}
+}
+
+// lent tells of memory that comes back when grants that were lent it use it no longer.
+func lent(g GPUState) string {
+	if g.Lent == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and %s lent beyond their guarantee to grants that use it", g.Lent)
 }
 
 func ill(g sharing.GPU) verdict {

@@ -26,6 +26,7 @@ func TestNoFit(t *testing.T) {
 	}{
 		"no GPU":          {nil, sharing.Request{Percent: 1, GPUs: 1}, sharing.ErrUnsupported, []string{"this node has no GPU"}},
 		"held":            {[]GPUState{used(0, gib, 0)}, sharing.Request{Memory: 2 * gib, GPUs: 1}, sharing.ErrExhausted, []string{"the one GPU that could give it has no room now", "GPU 0 (NVIDIA H100): 1GiB free of 80GiB, 2GiB asked"}},
+		"lent":            {[]GPUState{func() GPUState { g := used(0, gib, 0); g.Lent = 5 * gib; return g }()}, sharing.Request{Memory: 2 * gib, GPUs: 1}, sharing.ErrExhausted, []string{"1GiB free of 80GiB and 5GiB lent beyond their guarantee to grants that use it, 2GiB asked"}},
 		"compute":         {[]GPUState{used(0, 20*gib, 10)}, sharing.Request{Memory: 2 * gib, Percent: 20, GPUs: 1}, sharing.ErrExhausted, []string{"10% of compute free, 20% asked"}},
 		"in pieces":       {[]GPUState{used(0, gib, 0), used(1, gib, 0)}, sharing.Request{Memory: 2 * gib, GPUs: 1}, sharing.ErrExhausted, []string{"none of the 2 GPUs", "2GiB are free in total, but in pieces"}},
 		"lost comes back": {[]GPUState{sick}, sharing.Request{Memory: gib, GPUs: 1}, sharing.ErrExhausted, []string{"is lost: XID 79"}},

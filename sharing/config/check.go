@@ -70,6 +70,7 @@ func (c *checker) profile(path string, p Profile, seen map[string]string) {
 	}
 	c.backends(path+".backends", p.Backends)
 	c.overCap(path, p.OverCap)
+	c.burst(path+".burstMax", p)
 	r := p.request()
 	r.Profile = "" // Check would take it for one that is still to be filled; the name is checked above
 	if r.Memory == 0 && r.Percent == 0 && r.Kind == sharing.KindShared {
@@ -79,6 +80,22 @@ func (c *checker) profile(path string, p Profile, seen map[string]string) {
 		Memory: path + ".memory", Percent: path + ".percent", GPUs: path + ".gpus", Whole: path + ".gpus",
 		Models: path + ".gpuModel", MinLevel: path + ".minEnforcement", Place: path + ".place",
 	}))
+}
+
+// burst checks that a burst is more than what is guaranteed.
+func (c *checker) burst(path string, p Profile) {
+	b, r := p.Burst, p.request()
+	switch {
+	case b == sharing.Burst{}:
+	case b.Memory != 0 && b.Percent != 0:
+		c.bad(path, b.String(), "set one of both", "is a size and a percentage")
+	case r.Kind == sharing.KindWhole:
+		c.bad(path, b.String(), "leave it out", "is for a piece of a GPU: whole GPUs have all their memory")
+	case b.Percent != 0 && b.Percent <= 100 || b.Memory != 0 && b.Memory <= p.Memory:
+		c.bad(path, b.String(), "write more than memory, or leave it out", "is not more than what is guaranteed")
+	case b.Memory%sharing.Bytes(r.GPUs) != 0: //nolint:gosec // 1 to MaxGPUs, or refused as gpus
+		c.bad(path, b.String(), "write a multiple of the number of GPUs", "does not divide evenly by %d GPUs", r.GPUs)
+	}
 }
 
 func (c *checker) pool(path string, p Pool, pools, selectors, profiles map[string]string) {

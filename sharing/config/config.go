@@ -82,6 +82,8 @@ type Profile struct {
 	OverCap OverCap
 	// Place is used where the request does not say it.
 	Place sharing.Spread
+	// Burst is the hard limit up to which a grant is lent memory that nobody claims; the zero value is none.
+	Burst sharing.Burst
 }
 
 // Config is a valid SharingConfig. The zero value has no pools and no profiles.
@@ -157,6 +159,7 @@ func (p Profile) clone() Profile {
 func (p Profile) request() sharing.Request {
 	r := sharing.Request{
 		Memory: p.Memory, Percent: p.Percent, GPUs: p.GPUs, ProfileModels: p.Models, MinLevel: p.MinLevel, Place: p.Place, Profile: p.Name,
+		Burst: p.Burst,
 	}
 	switch {
 	case r.Memory == 0 && r.Percent == 0 && r.GPUs != 0:

@@ -42,12 +42,14 @@ const full = head + `spec:
     place: spread
   - name: half
     percent: 50
+    burstMax: 150%
   - name: pair
     gpus: 2
   - name: wide
     memory: 40GiB
     percent: 150
     gpus: 2
+    burstMax: 60GiB
 `
 
 func fullDocument() Document {
@@ -62,9 +64,9 @@ func fullDocument() Document {
 		},
 		Profiles: []Profile{
 			{Name: "small", Memory: 10 * sharing.GiB, Models: []string{"*H100*", "!*T4*"}, MinLevel: sharing.LevelReactive, OverCap: OverCapWarn, Place: sharing.PlaceSpread},
-			{Name: "half", Percent: 50},
+			{Name: "half", Percent: 50, Burst: sharing.Burst{Percent: 150}},
 			{Name: "pair", GPUs: 2},
-			{Name: "wide", Memory: 40 * sharing.GiB, Percent: 150, GPUs: 2},
+			{Name: "wide", Memory: 40 * sharing.GiB, Percent: 150, GPUs: 2, Burst: sharing.Burst{Memory: 60 * sharing.GiB}},
 		},
 	}
 }
@@ -247,14 +249,14 @@ func TestResolve(t *testing.T) {
 		},
 		"level raised": {
 			pool: strict, in: sharing.Request{Profile: "half", MinLevel: sharing.LevelExclusive},
-			want: sharing.Request{Profile: "half", Percent: 50, GPUs: 1, MinLevel: sharing.LevelExclusive, Place: sharing.PlacePack},
+			want: sharing.Request{Profile: "half", Percent: 50, GPUs: 1, MinLevel: sharing.LevelExclusive, Place: sharing.PlacePack, Burst: sharing.Burst{Percent: 150}},
 		},
 		"whole": {pool: open, in: sharing.Request{Profile: "pair"}, want: sharing.Request{Kind: sharing.KindWhole, Profile: "pair", GPUs: 2, Place: sharing.PlaceSpread}},
 		"fewer whole": {
 			pool: open, in: sharing.Request{Kind: sharing.KindWhole, Profile: "pair", GPUs: 1}, want: sharing.Request{Kind: sharing.KindWhole, Profile: "pair", GPUs: 1, Place: sharing.PlaceSpread},
 		},
 		"over fewer gpus": {
-			pool: open, in: sharing.Request{Profile: "wide", Percent: 100, GPUs: 1}, want: sharing.Request{Profile: "wide", Memory: gib(40), Percent: 100, GPUs: 1, Place: sharing.PlaceSpread},
+			pool: open, in: sharing.Request{Profile: "wide", Percent: 100, GPUs: 1}, want: sharing.Request{Profile: "wide", Memory: gib(40), Percent: 100, GPUs: 1, Place: sharing.PlaceSpread, Burst: sharing.Burst{Memory: gib(60)}},
 		},
 		"percent that no longer fits": {pool: open, in: sharing.Request{Profile: "wide", GPUs: 1}, errs: []string{"percent \"150%\" is more than 1 GPU"}},
 		"memory that does not divide": {pool: open, in: sharing.Request{Profile: "wide", Memory: gib(1) + 1}, errs: []string{"does not divide evenly by 2"}},

@@ -149,6 +149,7 @@ func (r *reader) profile(path string, n *yaml.Node) (p Profile) {
 		"memory":         func(path string, n *yaml.Node) { p.Memory = r.size(path, n) },
 		"percent":        func(path string, n *yaml.Node) { p.Percent = counted(r, path, n, sharing.ParsePercent) },
 		"gpus":           func(path string, n *yaml.Node) { p.GPUs = counted(r, path, n, sharing.ParseGPUs) },
+		"burstMax":       func(path string, n *yaml.Node) { p.Burst = parsed(r, path, n, sharing.ParseBurst) },
 		"gpuModel":       func(path string, n *yaml.Node) { p.Models = r.texts(path, n) },
 		"minEnforcement": func(path string, n *yaml.Node) { p.MinLevel = parsed(r, path, n, sharing.ParseLevel) },
 		"backends":       func(path string, n *yaml.Node) { p.Backends = r.backends(path, n) },

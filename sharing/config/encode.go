@@ -43,6 +43,7 @@ type (
 		Memory         string   `yaml:"memory,omitempty"`
 		Percent        uint32   `yaml:"percent,omitempty"`
 		GPUs           int      `yaml:"gpus,omitempty"`
+		BurstMax       string   `yaml:"burstMax,omitempty"`
 		GPUModel       []string `yaml:"gpuModel,omitempty"`
 		MinEnforcement string   `yaml:"minEnforcement,omitempty"`
 		Backends       []string `yaml:"backends,omitempty"`
@@ -71,7 +72,7 @@ func (c Config) Encode() ([]byte, error) {
 	}
 	for _, p := range c.doc.Profiles {
 		w.Spec.Profiles = append(w.Spec.Profiles, wireProfile{
-			Name: p.Name, Memory: exact(p.Memory), Percent: uint32(p.Percent), GPUs: p.GPUs, GPUModel: p.Models,
+			Name: p.Name, Memory: exact(p.Memory), Percent: uint32(p.Percent), GPUs: p.GPUs, BurstMax: burst(p.Burst), GPUModel: p.Models,
 			MinEnforcement: level(p.MinLevel), Backends: names(p.Backends), OverCap: overCap(p.OverCap), Place: place(p.Place),
 		})
 	}
@@ -107,6 +108,13 @@ func overCap(o OverCap) string {
 		return ""
 	}
 	return o.String()
+}
+
+func burst(b sharing.Burst) string {
+	if b.Percent == 0 {
+		return exact(b.Memory)
+	}
+	return b.String()
 }
 
 func level(l sharing.Level) string {

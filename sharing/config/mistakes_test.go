@@ -42,6 +42,27 @@ func TestMistakes(t *testing.T) {
 		"a key in another case": {
 			head + "spec:\n  Pools: [{name: a}]\n", []string{"line 4: spec.Pools is not a known field", "line 4: spec.pools names no pool"},
 		},
+		"bursts": {
+			head + `spec:
+  pools: [{name: a}]
+  profiles:
+  - {name: b, memory: 10GiB, burstMax: 10GiB}
+  - {name: c, memory: 10GiB, burstMax: 100%}
+  - {name: d, gpus: 1, burstMax: 200%}
+  - {name: e, memory: 10GiB, burstMax: 20001%}
+  - {name: f, memory: 10GiB, burstMax: 200}
+  - {name: g, memory: 10GiB, burstMax: lots}
+  - {name: h, memory: 10GiB, gpus: 2, burstMax: 20000000001B}
+`, []string{
+				`line 6: spec.profiles[0].burstMax "10GiB" is not more than what is guaranteed; write more than memory, or leave it out`,
+				`line 7: spec.profiles[1].burstMax "100%" is not more than what is guaranteed; write a size, such as 40GiB, or a percentage`,
+				`line 8: spec.profiles[2].burstMax "200%" is for a piece of a GPU`,
+				`line 9: spec.profiles[3].burstMax "20001%" is more than 10000`,
+				`line 10: spec.profiles[4].burstMax "200" is not a text; put it in quotes`,
+				`line 11: spec.profiles[5].burstMax "lots" is not a size`,
+				`line 12: spec.profiles[6].burstMax "18.6GiB" does not divide evenly by 2 GPUs`,
+			},
+		},
 		"doubled key":    {head + "spec:" + pools + pools + "\n", []string{"line 5: spec.pools stands twice, first in line 4"}},
 		"alias":          {head + "spec:\n  pools:\n  - &a {name: a}\n  - *a\n", []string{`line 5: spec.pools[0] "&a" has an anchor`, `line 6: spec.pools[1] "*a" is an alias`}},
 		"merge":          {head + "spec:\n  pools:\n  - {name: a}\n  - <<: {name: b}\n", []string{`line 6: spec.pools[1] "<<" has a key that is not a plain text`}},

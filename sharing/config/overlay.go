@@ -44,7 +44,7 @@ func overlay(p Profile, asked sharing.Request) (sharing.Request, error) {
 	case asked.GPUs > base.GPUs:
 		bad("gpus", strconv.Itoa(asked.GPUs), "ask for at most "+strconv.Itoa(base.GPUs), "is more than the %d of profile %q", base.GPUs, p.Name)
 	}
-	r.ProfileModels = base.ProfileModels
+	r.ProfileModels, r.Burst = base.ProfileModels, base.Burst
 	r.MinLevel = max(asked.MinLevel, base.MinLevel)
 	if r.Place == sharing.PlaceDefault {
 		r.Place = base.Place

@@ -16,6 +16,7 @@ func (l *Ledger) Check() error {
 	var errs []error
 	breach := func(format string, args ...any) { errs = append(errs, fmt.Errorf("ledger: "+format, args...)) }
 	held, leased := map[sharing.GPUID]sum{}, map[sharing.GPUID]sum{}
+	lent := map[sharing.GPUID]sharing.Bytes{}
 	names, leases := 0, 0
 	for id, e := range l.claims {
 		if id == "" || id != e.claim.ID {
@@ -44,6 +45,13 @@ func (l *Ledger) Check() error {
 				leased[f.GPU], _ = leased[f.GPU].with(f) // within held
 			}
 		}
+		for gpu, loan := range e.lent {
+			f, ok := e.claim.Placement.On(gpu)
+			if loan == 0 || !ok || loan > f.Burst.SubFloor(f.Memory) || e.lease == nil || len(e.lease.Part) > 0 {
+				breach("claim %q is lent %s on gpu %q, and may not be", id, loan, gpu)
+			}
+			lent[gpu], _ = lent[gpu].Add(loan) // compared with a sum that was checked
+		}
 		for _, f := range e.claim.Placement {
 			var err error
 			if held[f.GPU], err = held[f.GPU].with(f); err != nil {
@@ -58,19 +66,21 @@ func (l *Ledger) Check() error {
 		breach("%d names for %d claims, %d cgroups for %d leases", len(l.names), names, len(l.cgroups), leases)
 	}
 	for id, g := range l.gpus {
-		if err := g.check(id, held[id], leased[id]); err != nil {
+		if err := g.check(id, held[id], leased[id], lent[id]); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (g *gpu) check(id sharing.GPUID, held, leased sum) error {
+func (g *gpu) check(id sharing.GPUID, held, leased sum, lent sharing.Bytes) error {
 	switch {
 	case g.facts.UUID != id:
 		return fmt.Errorf("ledger: gpu %q is filed under %q", g.facts.UUID, id)
 	case g.held != held || g.leased != leased:
 		return fmt.Errorf("ledger: gpu %q: booked %+v and leased %+v, its claims say %+v and %+v", id, g.held, g.leased, held, leased)
+	case g.lent != lent || g.overlent() != g.lentExcused:
+		return fmt.Errorf("ledger: gpu %q: lent %s, its claims say %s, too much %v, from facts %v", id, g.lent, lent, g.overlent(), g.lentExcused)
 	case g.over() != g.excused:
 		return fmt.Errorf("ledger: gpu %q: overbooked %v, from facts %v: %+v on %s", id, g.over(), g.excused, held, g.facts.Usable())
 	case !g.present && held.claims == 0:

@@ -103,6 +103,7 @@ func (l *Ledger) checkGPU(r sharing.Request, f sharing.Fragment) error {
 		return fmt.Errorf("in MIG mode: %w", sharing.ErrUnsupported)
 	}
 	want := r.On(page.facts)
+	f.Burst, want.Burst = 0, 0 // no guarantee: what it may be lent, Lend decides
 	switch {
 	case f == want && f.Memory > 0:
 		return nil
@@ -131,7 +132,7 @@ func (l *Ledger) checkRoom(f sharing.Fragment) error {
 	if err != nil {
 		return err
 	}
-	if after.fits(page.facts.Usable()) {
+	if after.fits(page.facts.Usable()) && page.lent <= page.facts.Usable().SubFloor(after.memory) {
 		return nil
 	}
 	return noRoom(page, page.held, f)
@@ -147,6 +148,8 @@ func noRoom(page *gpu, there sum, f sharing.Fragment) error {
 		return fmt.Errorf("asked whole, and shared by %d already: %w", there.claims, sharing.ErrExhausted)
 	case !there.fits(usable):
 		return fmt.Errorf("more is taken (%s, %s) than there is (%s): %w", there.memory, there.percent, usable, sharing.ErrExhausted)
+	case page.lent > 0 && f.Memory > usable.SubFloor(there.memory).SubFloor(page.lent):
+		return fmt.Errorf("%s free of %s and %s lent to grants that run, %s asked: %w", usable.SubFloor(there.memory).SubFloor(page.lent), usable, page.lent, f.Memory, sharing.ErrExhausted)
 	case f.Memory > usable.SubFloor(there.memory):
 		return fmt.Errorf("%s free of %s, %s asked: %w", usable.SubFloor(there.memory), usable, f.Memory, sharing.ErrExhausted)
 	}

@@ -52,7 +52,12 @@ func (l *Ledger) unlease(e *entry) {
 		page := l.gpus[f.GPU]
 		page.leased = page.leased.without(f)
 	}
-	e.lease = nil
+	for id, lent := range e.lent {
+		page := l.gpus[id]
+		page.lent = page.lent.SubFloor(lent)
+		page.relieve()
+	}
+	e.lease, e.lent = nil, nil
 }
 
 // drop takes a claim without a lease out of the books.
@@ -64,14 +69,15 @@ func (l *Ledger) drop(e *entry) {
 	for _, f := range e.claim.Placement {
 		page := l.gpus[f.GPU]
 		page.held = page.held.without(f)
-		page.excused = page.excused && page.over()
+		page.relieve()
 		l.tidy(f.GPU)
 	}
 }
 
 // Restore books a claim that is known to exist, with its lease if it is in use. Facts win: it is booked even
 // where it does not fit, on a GPU of any health, or on one that no inventory has had yet; View.Overbooked
-// then tells, and nothing more is granted there. A claim may have no fragments: a cgroup that
+// then tells, and nothing more is granted there. A lease counts as lent all that it may be: what it really is,
+// Lend tells once it is known. A claim may have no fragments: a cgroup that
 // was found running and reaches no GPU. A name that is not a name, or is taken, is left out, since losing
 // the name is better than losing the claim.
 //
@@ -89,8 +95,10 @@ func (l *Ledger) Restore(c Claim, lease *Lease) error {
 		return fmt.Errorf("restore: %w", err)
 	}
 	for _, f := range c.Placement {
-		page := l.gpus[f.GPU]
-		page.excused = page.over()
+		l.gpus[f.GPU].excuse()
+	}
+	if lease != nil {
+		l.assumeLent(l.claims[c.ID])
 	}
 	return nil
 }

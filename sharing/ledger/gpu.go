@@ -17,6 +17,10 @@ type gpu struct {
 	held, leased sum
 	// excused is true while facts have made held more than the GPU has. Otherwise held fits it.
 	excused bool
+	// lent sums what leases are lent here. It fits beside held.memory, or lentExcused is true: facts have made it
+	// too much.
+	lent        sharing.Bytes
+	lentExcused bool
 }
 
 // sum is what several fragments of one GPU take together.
@@ -64,6 +68,19 @@ func (s sum) fits(usable sharing.Bytes) bool {
 // over reports whether more is booked than there is. Nothing is known of a GPU that is not present.
 func (g *gpu) over() bool { return g.present && !g.held.fits(g.facts.Usable()) }
 
+// overlent reports whether more is booked and lent than there is.
+func (g *gpu) overlent() bool {
+	return g.present && g.lent > g.facts.Usable().SubFloor(g.held.memory)
+}
+
+// excuse takes the books as they are for facts.
+func (g *gpu) excuse() { g.excused, g.lentExcused = g.over(), g.overlent() }
+
+// relieve ends what is excused no longer.
+func (g *gpu) relieve() {
+	g.excused, g.lentExcused = g.excused && g.over(), g.lentExcused && g.overlent()
+}
+
 // open reports whether new claims are taken at all.
 func (g *gpu) open() bool {
 	return g.present && g.facts.Health == sharing.HealthOK && !g.facts.MIG && g.held.whole == 0 && !g.over()
@@ -82,6 +99,9 @@ type View struct {
 	HeldMemory   sharing.Bytes
 	HeldPercent  sharing.Percent
 	LeasedMemory sharing.Bytes
+	// LentMemory is neither free nor held: leases use it beyond their fragments, and it is to be taken back
+	// before it can be claimed.
+	LentMemory sharing.Bytes
 	// Whole is true while a claim has the GPU for itself.
 	Whole bool
 	// Claims is the number of claims with a fragment here.
@@ -93,11 +113,11 @@ type View struct {
 
 func (g *gpu) view() View {
 	v := View{
-		GPU: g.facts.Clone(), HeldMemory: g.held.memory, HeldPercent: g.held.percent, LeasedMemory: g.leased.memory,
+		GPU: g.facts.Clone(), HeldMemory: g.held.memory, HeldPercent: g.held.percent, LeasedMemory: g.leased.memory, LentMemory: g.lent,
 		Whole: g.held.whole > 0, Claims: g.held.claims, Overbooked: g.over(),
 	}
 	if g.open() {
-		v.FreeMemory = g.facts.Usable().SubFloor(g.held.memory)
+		v.FreeMemory = g.facts.Usable().SubFloor(g.held.memory).SubFloor(g.lent)
 		v.FreePercent = sharing.FullGPU - g.held.percent // open: held.percent <= FullGPU
 	}
 	return v

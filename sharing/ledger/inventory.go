@@ -30,11 +30,12 @@ func (l *Ledger) SetInventory(inventory []sharing.GPU) error {
 	for _, g := range inventory {
 		page := l.page(g.UUID)
 		page.facts, page.present = g.Clone(), true
-		page.excused = page.over()
+		page.excuse()
 	}
 	for id, page := range l.gpus {
 		if !seen[id] {
-			page.present, page.excused = false, false
+			page.present = false
+			page.excuse()
 			page.facts.Health, page.facts.HealthReason = sharing.HealthLost, "gone from the driver"
 			l.tidy(id)
 		}

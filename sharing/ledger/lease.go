@@ -36,7 +36,7 @@ func (l *Ledger) Arm(id ClaimID, lease Lease) error {
 		err := page.alive()
 		if err == nil {
 			var after sum
-			if after, err = page.leased.with(f); err == nil && !after.fits(page.facts.Usable()) {
+			if after, err = page.leased.with(f); err == nil && (!after.fits(page.facts.Usable()) || page.lent > page.facts.Usable().SubFloor(after.memory)) {
 				err = noRoom(page, page.leased, f)
 			}
 		}
@@ -49,7 +49,7 @@ func (l *Ledger) Arm(id ClaimID, lease Lease) error {
 }
 
 // Adopt is Arm for a lease that is already a fact, such as a process that cannot be taken out of its cgroup
-// again: GPUs are not asked. Its other errors are those of Arm.
+// again: GPUs are not asked, and it counts as lent all that it may be, as in Restore. Its other errors are those of Arm.
 func (l *Ledger) Adopt(id ClaimID, lease Lease) error {
 	e, err := l.armable(id, lease)
 	if err != nil {
@@ -57,6 +57,7 @@ func (l *Ledger) Adopt(id ClaimID, lease Lease) error {
 	}
 	if e.lease == nil {
 		l.lease(e, lease)
+		l.assumeLent(e)
 	}
 	return nil
 }

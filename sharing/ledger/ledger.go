@@ -20,6 +20,7 @@
 package ledger
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/kerf-gpu/kerf/sharing"
@@ -119,6 +120,17 @@ type Grant struct {
 	// Lease is nil exactly while State is Claimed.
 	Lease *Lease
 	State State
+	// Lent is what the lease is lent on each GPU beyond its fragment, nil where it is lent nothing.
+	Lent map[sharing.GPUID]sharing.Bytes
+}
+
+// Caps is what the lease is held to: InForce, and what it is lent beside.
+func (g Grant) Caps() sharing.Placement {
+	p := g.InForce().Clone()
+	for i := range p {
+		p[i].Memory, _ = p[i].Memory.Add(g.Lent[p[i].GPU]) // within the fragment's Burst
+	}
+	return p
 }
 
 // InForce is what the lease may use: the claim's placement, or the part of it that the container asked for.
@@ -149,6 +161,9 @@ type entry struct {
 	claim Claim
 	// lease is nil while the claim is only claimed.
 	lease *Lease
+	// lent has no entry of 0, and none while there is no lease or only a part of the claim is in force. Each is
+	// at most what the fragment's Burst is more than its Memory.
+	lent map[sharing.GPUID]sharing.Bytes
 }
 
 // inForce is what the entry's lease may use.
@@ -164,6 +179,9 @@ func (e *entry) grant() Grant {
 	if e.lease != nil {
 		lease := e.lease.clone()
 		g.Lease, g.State = &lease, Leased
+	}
+	if len(e.lent) > 0 {
+		g.Lent = maps.Clone(e.lent)
 	}
 	return g
 }

@@ -22,6 +22,30 @@ type naive struct {
 type naiveClaim struct {
 	c     ledger.Claim
 	lease *ledger.Lease
+	// lent is what it has beyond its fragments, by GPU.
+	lent map[sharing.GPUID]int64
+}
+
+// most is what a lease may be lent at most.
+func most(f sharing.Fragment) int64 { return max(0, int64(f.Burst)-int64(f.Memory)) }
+
+// assumeAll is what a lease counts as lent when nobody knows.
+func (c *naiveClaim) assumeAll() {
+	c.lent = map[sharing.GPUID]int64{}
+	if c.lease == nil || len(c.lease.Part) > 0 {
+		return
+	}
+	for _, f := range c.c.Placement {
+		c.lent[f.GPU] = most(f)
+	}
+}
+
+// lentOn adds up what is lent on a GPU.
+func (n *naive) lentOn(id sharing.GPUID) (sum int64) {
+	for _, c := range n.claims {
+		sum += c.lent[id]
+	}
+	return sum
 }
 
 func (n *naive) gpu(id sharing.GPUID) (sharing.GPU, bool) {
@@ -65,7 +89,7 @@ func (n *naive) usage(id sharing.GPUID, onlyLeased bool) (memory int64, percent,
 // room reports whether f can stand beside what is on the GPU.
 func (n *naive) room(g sharing.GPU, f sharing.Fragment, onlyLeased bool) bool {
 	memory, percent, claims, whole := n.usage(g.UUID, onlyLeased)
-	if memory+int64(f.Memory) > int64(g.Memory)-int64(g.Reserved) || percent+int(f.Percent) > 100 {
+	if memory+n.lentOn(g.UUID)+int64(f.Memory) > int64(g.Memory)-int64(g.Reserved) || percent+int(f.Percent) > 100 {
 		return false
 	}
 	return whole == 0 && (!f.Whole || claims == 0)
@@ -81,7 +105,7 @@ func (n *naive) takes(g sharing.GPU, r sharing.Request) bool {
 func (n *naive) left(g sharing.GPU, f sharing.Fragment) *big.Rat {
 	memory, percent, _, _ := n.usage(g.UUID, false)
 	usable := int64(g.Memory) - int64(g.Reserved)
-	sum := big.NewRat(usable-memory-int64(f.Memory), usable)
+	sum := big.NewRat(usable-memory-n.lentOn(g.UUID)-int64(f.Memory), usable)
 	return sum.Add(sum, big.NewRat(int64(100-percent-int(f.Percent)), 100))
 }
 

@@ -124,7 +124,7 @@ func (p *player) end() string {
 	if c == nil || c.lease == nil {
 		return "not ended"
 	}
-	c.lease = nil
+	c.lease, c.lent = nil, nil
 	if c.c.Owner.PodUID == "" {
 		p.forget(id)
 	}
@@ -157,7 +157,7 @@ func (p *player) resize() string {
 		memory, percent, claims, whole := p.n.usage(f.GPU, false)
 		grows := size > int64(f.Memory)
 		fits := known && g.Health == sharing.HealthOK && !g.MIG && whole == 0 && claims > 0 && percent <= 100 &&
-			memory-int64(f.Memory)+size <= int64(g.Memory)-int64(g.Reserved)
+			memory-int64(f.Memory)+size+p.n.lentOn(f.GPU)-min(c.lent[f.GPU], max(0, size-int64(f.Memory))) <= int64(g.Memory)-int64(g.Reserved)
 		ok = ok && !f.Whole && size >= int64(sharing.MiB) && (!grows || fits)
 	}
 	if p.rnd.IntN(20) == 0 && len(to) > 0 {
@@ -171,8 +171,51 @@ func (p *player) resize() string {
 	if !ok {
 		return "not resized"
 	}
+	for i, f := range to {
+		if grown := int64(f.Memory) - int64(c.c.Placement[i].Memory); grown > 0 && c.lent[f.GPU] > 0 {
+			c.lent[f.GPU] = max(0, c.lent[f.GPU]-grown)
+		}
+	}
 	c.c.Placement = to
 	return "resized"
+}
+
+// lend lends more or less to a lease, now and then too much.
+func (p *player) lend() string {
+	id, c := p.pick()
+	gpu := uuid(fmt.Sprint("gpu", p.rnd.IntN(6)))
+	amount := p.rnd.Int64N(int64(8 * sharing.GiB))
+	if p.rnd.IntN(4) == 0 {
+		amount = 0
+	}
+	ok, had := false, int64(0)
+	if c != nil {
+		if len(c.c.Placement) > 0 && p.rnd.IntN(10) > 0 {
+			gpu = c.c.Placement[p.rnd.IntN(len(c.c.Placement))].GPU
+		}
+		had = c.lent[gpu]
+		f, on := c.c.Placement.On(gpu)
+		if p.rnd.IntN(2) == 0 && most(f) > 0 {
+			amount = p.rnd.Int64N(most(f) + 1)
+		}
+		g, known := p.n.gpu(gpu)
+		memory, percent, claims, whole := p.n.usage(gpu, false)
+		fits := known && g.Health == sharing.HealthOK && !g.MIG && whole == 0 && claims > 0 && percent <= 100 && c.lease != nil &&
+			len(c.lease.Part) == 0 && amount <= most(f) && memory+p.n.lentOn(gpu)-had+amount <= int64(g.Memory)-int64(g.Reserved)
+		ok = on && (amount <= had || fits)
+	}
+	p.expect(p.l.Lend(id, gpu, sharing.Bytes(amount)), ok, fmt.Sprintf("lend %d to %s on %s", amount, id, gpu))
+	switch {
+	case !ok:
+		return "not lent"
+	case c.lent == nil:
+		c.lent = map[sharing.GPUID]int64{}
+	}
+	c.lent[gpu] = amount
+	if amount > had {
+		return "lent"
+	}
+	return "taken back"
 }
 
 func (p *player) forget(id ledger.ClaimID) {
@@ -186,7 +229,8 @@ func (p *player) restore() string {
 	for i := range 6 {
 		if p.rnd.IntN(6) == 0 {
 			f := sharing.Fragment{
-				GPU: uuid(fmt.Sprint("gpu", i)), Memory: sharing.Bytes(p.rnd.Int64N(int64(4 * sharing.GiB))),
+				Burst: sharing.Bytes(p.rnd.IntN(2)) * sharing.Bytes(p.rnd.Int64N(int64(8*sharing.GiB))),
+				GPU:   uuid(fmt.Sprint("gpu", i)), Memory: sharing.Bytes(p.rnd.Int64N(int64(4 * sharing.GiB))),
 				Percent: sharing.Percent(p.rnd.IntN(20)), Whole: p.rnd.IntN(20) == 0,
 			}
 			if p.rnd.IntN(4) == 0 {
@@ -202,6 +246,7 @@ func (p *player) restore() string {
 		p.t.Fatalf("a fact is refused: %v", err)
 	}
 	p.n.claims = append(p.n.claims, naiveClaim{c: c, lease: &lease})
+	p.n.claims[len(p.n.claims)-1].assumeAll()
 	for _, f := range placement {
 		if g, known := p.n.gpu(f.GPU); known && p.n.overbooked(g) {
 			return "overbooked"
@@ -266,6 +311,9 @@ func (p *player) restart() string {
 	for _, g := range grants {
 		p.expect(p.l.Restore(g.Claim, g.Lease), true, "restore")
 	}
+	for i := range p.n.claims {
+		p.n.claims[i].assumeAll()
+	}
 	if !first {
 		p.expect(p.l.SetInventory(p.n.gpus), true, "inventory")
 	}
@@ -285,18 +333,25 @@ func (p *player) compare() error {
 		if (got.Lease == nil) != (want.lease == nil) || got.Lease != nil && !got.Lease.Equal(*want.lease) || (got.State == ledger.Leased) != (want.lease != nil) {
 			return fmt.Errorf("claim %q: lease %+v, want %+v", want.c.ID, got.Lease, want.lease)
 		}
+		for _, f := range want.c.Placement {
+			caps, leased := got.Caps().On(f.GPU)
+			if int64(got.Lent[f.GPU]) != want.lent[f.GPU] || leased && len(got.Lease.Part) == 0 && int64(caps.Memory) != int64(f.Memory)+want.lent[f.GPU] {
+				return fmt.Errorf("claim %q is lent %v, want %v; its cap is %+v", want.c.ID, got.Lent, want.lent, caps)
+			}
+		}
 	}
 	for _, v := range p.l.GPUs() {
 		memory, percent, claims, whole := p.n.usage(v.GPU.UUID, false)
 		leased, _, _, _ := p.n.usage(v.GPU.UUID, true)
-		same := memory == int64(v.HeldMemory) && leased == int64(v.LeasedMemory) &&
+		lent := p.n.lentOn(v.GPU.UUID)
+		same := memory == int64(v.HeldMemory) && lent == int64(v.LentMemory) && leased == int64(v.LeasedMemory) &&
 			percent == int(v.HeldPercent) && claims == v.Claims && (whole > 0) == v.Whole
 		g, known := p.n.gpu(v.GPU.UUID)
 		over := known && p.n.overbooked(g)
 		var freeMemory sharing.Bytes
 		freePercent := 0
 		if known && g.Health == sharing.HealthOK && !g.MIG && whole == 0 && !over {
-			freeMemory, freePercent = sharing.Bytes(int64(g.Memory)-int64(g.Reserved)-memory), 100-percent
+			freeMemory, freePercent = sharing.Bytes(max(0, int64(g.Memory)-int64(g.Reserved)-memory-lent)), 100-percent
 		}
 		if !same || over != v.Overbooked || freeMemory != v.FreeMemory || freePercent != int(v.FreePercent) {
 			return fmt.Errorf("gpu %q is %+v, the model has %d bytes, %d%%, %d claims, %d whole, %d and %d%% free", v.GPU.UUID, v, memory, percent, claims, whole, freeMemory, freePercent)

@@ -45,7 +45,7 @@ func TestAgainstNaive(t *testing.T) {
 	}
 	t.Logf("steps: %v", p.done)
 	// A run that never met one of these has not tested what it is for.
-	for _, what := range []string{"claimed", "no fit", "by hand, taken", "by hand, refused", "armed", "armed in part", "not armed", "ended", "released", "restored", "restart", "overbooked", "resized", "not resized"} {
+	for _, what := range []string{"claimed", "no fit", "by hand, taken", "by hand, refused", "armed", "armed in part", "not armed", "ended", "released", "restored", "restart", "overbooked", "resized", "not resized", "lent", "not lent", "taken back"} {
 		if *steps >= 10_000 && p.done[what] == 0 {
 			t.Errorf("%q never happened: %v", what, p.done)
 		}
@@ -64,8 +64,10 @@ type player struct {
 // step does one random thing and says what.
 func (p *player) step() string {
 	switch k := p.rnd.IntN(100); {
-	case k < 30:
+	case k < 24:
 		return p.choose()
+	case k < 30:
+		return p.lend()
 	case k < 40:
 		return p.byHand()
 	case k < 58:
@@ -105,6 +107,12 @@ func (p *player) request() sharing.Request {
 		default:
 			r.Memory = sharing.Bytes(r.GPUs) * sharing.Bytes(1+p.rnd.IntN(8)) * sharing.GiB
 			r.Percent = sharing.Percent(r.GPUs * (1 + p.rnd.IntN(50)))
+		}
+		switch p.rnd.IntN(4) {
+		case 0:
+			r.Burst.Memory = sharing.Bytes(r.GPUs) * sharing.Bytes(p.rnd.Int64N(int64(30*sharing.GiB)))
+		case 1:
+			r.Burst.Percent = 101 + p.rnd.Uint32N(300)
 		}
 		switch p.rnd.IntN(8) {
 		case 0:

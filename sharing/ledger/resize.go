@@ -33,8 +33,8 @@ func Resized(p sharing.Placement, total sharing.Bytes) (sharing.Placement, error
 }
 
 // Resize changes the memory of a claim's fragments to that of to, all of them or none. A fragment grows only
-// into memory of its GPU that is free, on a GPU that takes claims; it shrinks always, also where facts have made
-// the books too large. What runs is not asked: the caller lowers a cap before it shrinks the claim, and raises
+// into memory of its GPU that is free, on a GPU that takes claims, or into what its own lease is
+// lent; it shrinks always, also where facts have made the books too large. What runs is not asked: the caller lowers a cap before it shrinks the claim, and raises
 // it afterwards.
 //
 // Errors: ErrNotFound for an unknown claim, ErrInvalid when to differs in more than memory, has less than
@@ -57,8 +57,11 @@ func (l *Ledger) Resize(id ClaimID, to sharing.Placement) error {
 		if e.lease != nil && !partial {
 			page.leased, _ = page.leased.without(old).with(f) // leased <= held, which does not wrap
 		}
-		page.excused = page.excused && page.over()
 		e.claim.Placement[i] = f
+		if f.Memory > old.Memory {
+			l.setLent(e, f.GPU, e.lent[f.GPU].SubFloor(f.Memory-old.Memory)) // what it was lent is now its own
+		}
+		page.relieve()
 		e.claim.Request.Memory, _ = e.claim.Request.Memory.Add(f.Memory) // for people: held says what is booked
 	}
 	return nil
@@ -70,7 +73,7 @@ func (l *Ledger) checkResize(e *entry, to sharing.Placement) error {
 		return fmt.Errorf("%d fragments for %d: %w", len(to), len(from), sharing.ErrInvalid)
 	}
 	for i, f := range to {
-		if err := l.checkGrown(from[i], f); err != nil {
+		if err := l.checkGrown(from[i], f, e.lent[f.GPU]); err != nil {
 			return fmt.Errorf("gpu %q: %w", from[i].GPU, err)
 		}
 	}
@@ -83,8 +86,8 @@ func (l *Ledger) checkResize(e *entry, to sharing.Placement) error {
 	return nil
 }
 
-// checkGrown checks that a fragment can take another's place.
-func (l *Ledger) checkGrown(from, to sharing.Fragment) error {
+// checkGrown checks that a fragment can take another's place. What its lease is lent counts for it.
+func (l *Ledger) checkGrown(from, to sharing.Fragment, lent sharing.Bytes) error {
 	same := from
 	same.Memory = to.Memory
 	page := l.gpus[from.GPU]
@@ -106,7 +109,8 @@ func (l *Ledger) checkGrown(from, to sharing.Fragment) error {
 	if err != nil {
 		return err
 	}
-	if !after.fits(page.facts.Usable()) {
+	others := page.lent.SubFloor(min(lent, to.Memory-from.Memory))
+	if !after.fits(page.facts.Usable()) || others > page.facts.Usable().SubFloor(after.memory) {
 		return noRoom(page, rest, to)
 	}
 	return nil

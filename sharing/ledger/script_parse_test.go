@@ -82,7 +82,7 @@ func parseHealth(t *testing.T, s string) sharing.Health {
 	return 0
 }
 
-// request reads memory=, percent=, gpus=, model=, place=, level=.
+// request reads memory=, percent=, gpus=, model=, place=, level=, burst=.
 func request(t *testing.T, opts map[string]string) sharing.Request {
 	t.Helper()
 	in := sharing.Flags{Memory: opts["memory"], Percent: opts["percent"], GPUs: opts["gpus"], Placement: opts["place"], Level: opts["level"]}
@@ -90,6 +90,9 @@ func request(t *testing.T, opts map[string]string) sharing.Request {
 		in.Models = strings.Split(opts["model"], ",")
 	}
 	r, err := sharing.RequestFromFlags(in)
+	if err == nil && opts["burst"] != "" {
+		r.Burst, err = sharing.ParseBurst("burst", opts["burst"])
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -148,6 +148,8 @@ func (n *node) run(t *testing.T, words, body []string) string {
 		return answer(n.l.EndLease(ledger.ClaimID(need(0))))
 	case "release":
 		return answer(n.l.Release(ledger.ClaimID(need(0))))
+	case "lend":
+		return answer(n.l.Lend(ledger.ClaimID(need(0)), uuid(need(1)), size(t, need(2))))
 	case "resize":
 		g, _ := n.l.Get(ledger.ClaimID(need(0)))
 		to, err := ledger.Resized(g.Claim.Placement, size(t, need(1)))
@@ -188,7 +190,7 @@ func (n *node) choose(t *testing.T, opts map[string]string) (sharing.Placement, 
 func states(views []ledger.View, levels ...sharing.Level) []allocator.GPUState {
 	out := make([]allocator.GPUState, 0, len(views))
 	for _, v := range views {
-		out = append(out, allocator.GPUState{GPU: v.GPU, FreeMemory: v.FreeMemory, FreePercent: v.FreePercent, Held: v.Claims > 0, Levels: levels})
+		out = append(out, allocator.GPUState{GPU: v.GPU, FreeMemory: v.FreeMemory, FreePercent: v.FreePercent, Lent: v.LentMemory, Held: v.Claims > 0, Levels: levels})
 	}
 	return out
 }
@@ -197,6 +199,9 @@ func (n *node) show() string {
 	var b strings.Builder
 	for _, v := range n.l.GPUs() {
 		fmt.Fprintf(&b, "%s %s: %s of %s held, %s; free %s, %s", v.GPU.UUID, v.GPU.Health, v.HeldMemory, v.GPU.Usable(), v.HeldPercent, v.FreeMemory, v.FreePercent)
+		if v.LentMemory > 0 {
+			fmt.Fprintf(&b, "; %s lent", v.LentMemory)
+		}
 		for word, on := range map[string]bool{"; whole": v.Whole, "; OVERBOOKED": v.Overbooked} {
 			if on {
 				b.WriteString(word)
@@ -209,7 +214,13 @@ func (n *node) show() string {
 		if g.Lease != nil {
 			fmt.Fprintf(&b, " %s inode %d:", g.Lease.Cgroup, g.Lease.Inode)
 		}
-		b.WriteString(" " + showPlacement(g.Claim.Placement) + "\n")
+		b.WriteString(" " + showPlacement(g.Claim.Placement))
+		for _, f := range g.Claim.Placement {
+			if g.Lent[f.GPU] > 0 {
+				fmt.Fprintf(&b, "; lent %s on %s", g.Lent[f.GPU], f.GPU)
+			}
+		}
+		b.WriteString("\n")
 	}
 	if b.Len() == 0 {
 		return "nothing"

@@ -1,0 +1,82 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Loan is what a lease has of one GPU, and what it uses.
+type Loan struct {
+	ID ClaimID
+	// Memory is guaranteed, Lent comes on top, Most is the largest Lent that it may have.
+	Memory, Lent, Most sharing.Bytes
+	// Used is what its processes hold. Known is false where that cannot be told: all that is lent then counts as
+	// used.
+	Used  sharing.Bytes
+	Known bool
+}
+
+// Idle is the part of Lent that nobody uses and that can be taken back, in whole MiB of use.
+func (l Loan) Idle() sharing.Bytes {
+	if !l.Known {
+		return 0
+	}
+	used := l.Used.SubFloor(l.Memory)
+	if rest := used % sharing.MiB; rest != 0 {
+		used += sharing.MiB - rest
+	}
+	return l.Lent.SubFloor(used)
+}
+
+// Recall decides how much of each loan of one GPU stays when need bytes are claimed there: what is idle is taken,
+// from the loan with the most of it first, of equals from the lower id. What is used is never taken; short is how
+// much of need is not idle and comes back only when its users free it.
+func Recall(loans []Loan, need sharing.Bytes) (keep []sharing.Bytes, short sharing.Bytes) {
+	order := make([]int, len(loans))
+	keep = make([]sharing.Bytes, len(loans))
+	for i := range loans {
+		order[i], keep[i] = i, loans[i].Lent
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(loans[b].Idle(), loans[a].Idle()), cmp.Compare(loans[a].ID, loans[b].ID))
+	})
+	for _, i := range order {
+		taken := min(need, loans[i].Idle())
+		keep[i] -= taken // at most Lent
+		need -= taken
+	}
+	return keep, need
+}
+
+// Shares divides free memory of one GPU among leases that may be lent at most so much each: evenly, in whole MiB,
+// and what one cannot take goes to the others.
+func Shares(free sharing.Bytes, most []sharing.Bytes) []sharing.Bytes {
+	out := make([]sharing.Bytes, len(most))
+	left := free / sharing.MiB
+	for left > 0 {
+		var open []int
+		for i := range most {
+			if out[i] < most[i]/sharing.MiB {
+				open = append(open, i)
+			}
+		}
+		if len(open) == 0 {
+			break
+		}
+		each := max(left/sharing.Bytes(len(open)), 1)
+		for _, i := range open {
+			more := min(each, left, most[i]/sharing.MiB-out[i])
+			out[i] += more
+			left -= more
+		}
+	}
+	for i := range out {
+		out[i] *= sharing.MiB // at most most[i]
+	}
+	return out
+}
