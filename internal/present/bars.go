@@ -16,6 +16,7 @@ const (
 	minWidth     = 40
 	freeCell     = "·"
 	reservedCell = "╳"
+	lentCell     = "~"
 	// keys name the pieces of one GPU, in its bar and its legend.
 	keys = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 )
@@ -83,10 +84,10 @@ func title(g GPU) line {
 		l = l.add(plainStyle, "  MIG mode")
 	}
 	return l.add(plainStyle, fmt.Sprintf("  granted %s/%s  used %s  compute %d%%  util %s",
-		size(g.GrantedBytes), size(g.usable()), sizeOr(g.UsedBytes), g.GrantedPercent, utilization(g.Utilization)))
+		withLent(g.GrantedBytes, g.LentBytes), size(g.usable()), sizeOr(g.UsedBytes), g.GrantedPercent, utilization(g.Utilization)))
 }
 
-// bar draws the GPU's whole memory: pieces, free memory, the driver's own part.
+// bar draws the GPU's whole memory: pieces, what is lent beyond them, free memory, the driver's own part.
 func bar(g GPU, pieces []piece, o Options, width int) line {
 	var amounts []uint64
 	left := g.usable()
@@ -95,15 +96,17 @@ func bar(g GPU, pieces []piece, o Options, width int) line {
 		a := min(p.part.MemoryBytes, left)
 		amounts, left = append(amounts, a), left-a
 	}
-	amounts = append(amounts, left, min(g.ReservedBytes, g.MemoryBytes))
+	lent := min(g.LentBytes, left)
+	amounts = append(amounts, lent, left-lent, min(g.ReservedBytes, g.MemoryBytes))
 	cells := apportion(amounts, width-4)
 	l := text("  ▕")
 	for i, p := range pieces {
 		l = append(l, p.draw(cells[i], o.Color)...)
 	}
 	n := len(pieces)
-	l = l.add(dim, strings.Repeat(freeCell, cells[n]))
-	l = l.add(dim, strings.Repeat(reservedCell, cells[n+1]))
+	l = l.add(dim, strings.Repeat(lentCell, cells[n]))
+	l = l.add(dim, strings.Repeat(freeCell, cells[n+1]))
+	l = l.add(dim, strings.Repeat(reservedCell, cells[n+2]))
 	return l.add(plainStyle, "▏")
 }
 
@@ -129,8 +132,8 @@ func legend(pieces []piece, o Options) []line {
 	rows := make([][]string, len(pieces))
 	for i, p := range pieces {
 		rows[i] = []string{
-			clean(p.grant.Label()), sizeOr(p.part.UsedBytes) + " / " + size(p.part.MemoryBytes),
-			meter(p.part.UsedBytes, p.part.MemoryBytes, 8), percent(p.part.Percent), clean(p.grant.held()),
+			clean(p.grant.Label()), sizeOr(p.part.UsedBytes) + " / " + withLent(p.part.MemoryBytes, p.part.LentBytes),
+			meter(p.part.UsedBytes, p.part.MemoryBytes+p.part.LentBytes, 8), percent(p.part.Percent), clean(p.grant.held()),
 			plural(len(p.grant.PIDs), "pid"), o.user(p.grant),
 		}
 		if p.grant.State != "leased" {

@@ -43,7 +43,7 @@ func fromGPU(g *nodev1.GPU) GPU {
 		UUID: g.GetUuid(), Index: g.GetIndex(), Model: g.GetModel(), PCI: g.GetPci(), NUMA: g.GetNuma(),
 		MemoryBytes: g.GetMemoryBytes(), ReservedBytes: g.GetReservedBytes(),
 		UsedBytes:    known(g.GetUsedBytes(), g.GetUsedKnown()),
-		GrantedBytes: g.GetGrantedBytes(), GrantedPercent: g.GetGrantedPercent(),
+		GrantedBytes: g.GetGrantedBytes(), GrantedPercent: g.GetGrantedPercent(), LentBytes: g.GetLentBytes(),
 		Health: orUnknown(g.GetHealth()), HealthReason: g.GetHealthReason(), Levels: list(g.GetLevels()), MIG: g.GetMig(),
 		Backends: []Backend{},
 	}
@@ -76,7 +76,7 @@ func FromGrant(g *nodev1.Grant) Grant {
 		out.GPUs = append(out.GPUs, f.GetGpu())
 		out.Fragments = append(out.Fragments, Fragment{
 			GPU: f.GetGpu(), MemoryBytes: f.GetMemoryBytes(), Percent: f.GetPercent(), Whole: f.GetWhole(),
-			UsedBytes: known(f.GetUsedBytes(), f.GetUsedKnown()),
+			LentBytes: f.GetLentBytes(), BurstBytes: f.GetBurstBytes(), UsedBytes: known(f.GetUsedBytes(), f.GetUsedKnown()),
 		})
 	}
 	return out

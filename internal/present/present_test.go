@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "rewrite the golden files; commit only a
 const gib = 1 << 30
 
 // node is a picture with everything that has a look of its own: GPUs that are shared, whole, empty, lost
-// and in MIG mode, use that is not known, a claim, a pod, a name with control characters, a fragment on a
+// and in MIG mode, use that is not known, a claim, a burst, a pod, a name with control characters, a fragment on a
 // GPU that is gone.
 func node() *nodev1.GetNodeResponse {
 	gpu := func(i int32, change func(*nodev1.GPU)) *nodev1.GPU {
@@ -54,6 +54,8 @@ func node() *nodev1.GetNodeResponse {
 	claimed.State, claimed.Cgroup, claimed.Pids = "claimed", "", nil
 	pod := shared("g-0006", "pod\x1b[31mred\n", 0, 10*gib, 10*gib, 25)
 	pod.PodUid, pod.Container, pod.Pids = "3b9f", "main", []int32{1, 2, 3}
+	burst := shared("g-0008", "burst", 2, 10*gib, 25*gib, 0)
+	burst.Fragments[0].LentBytes, burst.Fragments[0].BurstBytes = 20*gib, 40*gib
 	stray := shared("g-0007", "stray", 0, 4*gib, gib, 0)
 	stray.Fragments[0].Gpu, stray.Health = "GPU-99999999-aaaa-bbbb-cccc-dddddddddddd", "lost"
 	return &nodev1.GetNodeResponse{
@@ -72,13 +74,13 @@ func node() *nodev1.GetNodeResponse {
 					{Name: "reactive", Level: "reactive", Answer: "supported"},
 				}
 			}),
-			gpu(2, func(g *nodev1.GPU) { g.Utilization = -1 }),
+			gpu(2, func(g *nodev1.GPU) { g.Utilization, g.GrantedBytes, g.LentBytes = -1, 10*gib, 20*gib }),
 			gpu(3, func(g *nodev1.GPU) {
 				g.Health, g.HealthReason, g.UsedKnown, g.Utilization, g.Levels = "lost", "XID 79: fell off the bus", false, -1, nil
 			}),
 			gpu(4, func(g *nodev1.GPU) { g.Mig, g.Levels = true, nil }),
 		},
-		Grants: []*nodev1.Grant{whole, shared("g-0001", "train", 0, 10*gib, 9*gib+gib/2, 25), blind, claimed, pod, stray},
+		Grants: []*nodev1.Grant{whole, shared("g-0001", "train", 0, 10*gib, 9*gib+gib/2, 25), blind, claimed, pod, stray, burst},
 	}
 }
 

@@ -37,6 +37,7 @@ type GPU struct {
 	UsedBytes      *uint64  `json:"used_bytes"`
 	GrantedBytes   uint64   `json:"granted_bytes"`
 	GrantedPercent uint32   `json:"granted_percent"`
+	LentBytes      uint64   `json:"lent_bytes"`
 	Utilization    *int32   `json:"utilization"`
 	Health         string   `json:"health"`
 	HealthReason   string   `json:"health_reason"`
@@ -87,10 +88,13 @@ type Grant struct {
 	InForce      []Fragment `json:"in_force"`
 }
 
-// Fragment is the piece of one GPU that a grant holds.
+// Fragment is the piece of one GPU that a grant holds. MemoryBytes is guaranteed; LentBytes is what it may use
+// beyond that now, and BurstBytes the most that both may be together, 0 where nothing is ever lent.
 type Fragment struct {
 	GPU         string  `json:"gpu"`
 	MemoryBytes uint64  `json:"memory_bytes"`
+	LentBytes   uint64  `json:"lent_bytes"`
+	BurstBytes  uint64  `json:"burst_bytes"`
 	Percent     uint32  `json:"percent"`
 	Whole       bool    `json:"whole"`
 	UsedBytes   *uint64 `json:"used_bytes"`
@@ -105,4 +109,12 @@ func (g Grant) Label() string {
 		return g.Name
 	}
 	return g.ID
+}
+
+// lent is what the grant may use beyond what it is guaranteed, on all its GPUs.
+func (g Grant) lent() (sum uint64) {
+	for _, f := range g.Fragments {
+		sum += f.LentBytes
+	}
+	return sum
 }

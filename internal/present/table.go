@@ -57,7 +57,7 @@ func gpuTable(s Status, o Options) string {
 	rows := [][]string{head}
 	for _, g := range s.GPUs {
 		row := []string{
-			strconv.Itoa(int(g.Index)), or(g.Health), sizeOr(g.UsedBytes), size(g.GrantedBytes), size(g.usable()),
+			strconv.Itoa(int(g.Index)), or(g.Health), sizeOr(g.UsedBytes), withLent(g.GrantedBytes, g.LentBytes), size(g.usable()),
 			strconv.Itoa(int(g.GrantedPercent)) + "%", utilization(g.Utilization), or(strings.Join(g.Levels, ",")), or(g.Model),
 		}
 		if o.Wide {
@@ -80,7 +80,7 @@ func grantTable(s Status, o Options) string {
 	rows := [][]string{head}
 	for _, g := range s.Grants {
 		row := []string{
-			or(g.Label()), or(g.State), or(indexes(g.GPUs, index)), sizeOr(g.UsedBytes), size(g.MemoryBytes),
+			or(g.Label()), or(g.State), or(indexes(g.GPUs, index)), sizeOr(g.UsedBytes), withLent(g.MemoryBytes, g.lent()),
 			percent(g.Percent), or(g.Level), or(g.Backend), strconv.Itoa(len(g.PIDs)), or(g.Health), o.user(g),
 		}
 		if o.Wide {

@@ -34,6 +34,14 @@ func or(s string) string {
 
 func size(b uint64) string { return sharing.Bytes(b).String() }
 
+// withLent is what is guaranteed, and after a plus what is lent beyond it.
+func withLent(guaranteed, lent uint64) string {
+	if lent == 0 {
+		return size(guaranteed)
+	}
+	return size(guaranteed) + "+" + size(lent)
+}
+
 func sizeOr(b *uint64) string {
 	if b == nil {
 		return unknown

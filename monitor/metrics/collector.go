@@ -29,6 +29,7 @@ type Collector struct {
 
 	ready, info                                                         *prometheus.Desc
 	gpuTotal, gpuReserved, gpuUsed, gpuGranted, gpuPercent, gpuUtil     *prometheus.Desc
+	gpuLent, grantLent, grantBurst                                      *prometheus.Desc
 	gpuHealthy, gpuInfo                                                 *prometheus.Desc
 	grantUsed, grantLimit, grantPercent, grantProcs, grantInfo, configE *prometheus.Desc
 }
@@ -48,13 +49,16 @@ func NewCollector(state func(context.Context) *nodev1.GetNodeResponse) *Collecto
 		gpuTotal:     d("kerf_gpu_memory_total_bytes", "Whole memory of the GPU.", gpu...),
 		gpuReserved:  d("kerf_gpu_memory_reserved_bytes", "The driver's own part of the memory.", gpu...),
 		gpuUsed:      d("kerf_gpu_memory_used_bytes", "Memory in use, as the driver counts it; absent when not known.", gpu...),
-		gpuGranted:   d("kerf_gpu_memory_granted_bytes", "Memory held by grants.", gpu...),
+		gpuGranted:   d("kerf_gpu_memory_granted_bytes", "Memory held by grants: what they are guaranteed.", gpu...),
+		gpuLent:      d("kerf_gpu_memory_lent_bytes", "Memory that grants may use beyond what they are guaranteed, until it is claimed.", gpu...),
 		gpuPercent:   d("kerf_gpu_compute_granted_percent", "Compute share held by grants, 0 to 100.", gpu...),
 		gpuUtil:      d("kerf_gpu_utilization_percent", "Utilisation over the driver's last sample; absent when not known.", gpu...),
 		gpuHealthy:   d("kerf_gpu_healthy", "1 when the GPU takes new grants by its health, else 0; the state is a label.", "uuid", "index", "health"),
 		gpuInfo:      d("kerf_gpu_info", "Identity of the GPU; always 1.", "uuid", "index", "model", "pci", "mig"),
 		grantUsed:    d("kerf_grant_memory_used_bytes", "Memory that the grant uses on this GPU; absent when not known.", grant...),
-		grantLimit:   d("kerf_grant_memory_limit_bytes", "Memory that the grant may use on this GPU.", grant...),
+		grantLimit:   d("kerf_grant_memory_limit_bytes", "Memory that the grant is guaranteed on this GPU, and may use.", grant...),
+		grantLent:    d("kerf_grant_memory_lent_bytes", "Memory that the grant may use beyond its guarantee now; only of grants that may burst.", grant...),
+		grantBurst:   d("kerf_grant_memory_burst_bytes", "The most that guaranteed and lent memory may be together; only of grants that may burst.", grant...),
 		grantPercent: d("kerf_grant_compute_percent", "Compute share of this GPU; 0 is a fair share.", grant...),
 		grantProcs:   d("kerf_grant_processes", "Processes in the grant's cgroup.", "grant"),
 		grantInfo:    d("kerf_grant_info", "Facts of the grant; always 1.", "grant", "id", "state", "level", "uid", "pod_uid", "container", "profile", "health"),
@@ -65,7 +69,7 @@ func NewCollector(state func(context.Context) *nodev1.GetNodeResponse) *Collecto
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.ready, c.info, c.configE, c.gpuTotal, c.gpuReserved, c.gpuUsed, c.gpuGranted, c.gpuPercent, c.gpuUtil, c.gpuHealthy,
-		c.gpuInfo, c.grantUsed, c.grantLimit, c.grantPercent, c.grantProcs, c.grantInfo,
+		c.gpuInfo, c.gpuLent, c.grantLent, c.grantBurst, c.grantUsed, c.grantLimit, c.grantPercent, c.grantProcs, c.grantInfo,
 	} {
 		ch <- d
 	}

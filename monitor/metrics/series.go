@@ -21,6 +21,7 @@ func (c *Collector) gpu(out emit, g *nodev1.GPU) {
 	out(c.gpuTotal, float64(g.GetMemoryBytes()), id, index)
 	out(c.gpuReserved, float64(g.GetReservedBytes()), id, index)
 	out(c.gpuGranted, float64(g.GetGrantedBytes()), id, index)
+	out(c.gpuLent, float64(g.GetLentBytes()), id, index)
 	out(c.gpuPercent, float64(g.GetGrantedPercent()), id, index)
 	if g.GetUsedKnown() {
 		out(c.gpuUsed, float64(g.GetUsedBytes()), id, index)
@@ -41,6 +42,10 @@ func (c *Collector) grant(out emit, g *nodev1.Grant) {
 	for _, f := range g.GetFragments() {
 		out(c.grantLimit, float64(f.GetMemoryBytes()), name, f.GetGpu())
 		out(c.grantPercent, float64(f.GetPercent()), name, f.GetGpu())
+		if f.GetBurstBytes() > 0 {
+			out(c.grantLent, float64(f.GetLentBytes()), name, f.GetGpu())
+			out(c.grantBurst, float64(f.GetBurstBytes()), name, f.GetGpu())
+		}
 		if f.GetUsedKnown() {
 			out(c.grantUsed, float64(f.GetUsedBytes()), name, f.GetGpu())
 		}

@@ -28,7 +28,7 @@ func (r *Runtime) gpuStates(profile string) []allocator.GPUState {
 	views := r.ledger.GPUs()
 	out := make([]allocator.GPUState, 0, len(views))
 	for _, v := range views {
-		s := allocator.GPUState{GPU: v.GPU, FreeMemory: v.FreeMemory, FreePercent: v.FreePercent, Held: v.Claims > 0}
+		s := allocator.GPUState{GPU: v.GPU, FreeMemory: v.FreeMemory, FreePercent: v.FreePercent, Lent: v.LentMemory, Held: v.Claims > 0}
 		s.Levels, s.LevelWhy = r.levels(v.GPU, list)
 		out = append(out, s)
 	}

@@ -19,18 +19,18 @@ import (
 // Claim holds a placement for the calling process and returns its id. Errors: ErrUnavailable when nothing
 // is granted at present, ErrInvalid for a wrong request, ErrConflict for a taken name, *allocator.NoFit when
 // no GPU has room.
-func (r *Runtime) Claim(_ context.Context, peer Peer, name string, asked sharing.Request) (ledger.ClaimID, error) {
-	return r.claimAs(peer, name, asked, nil)
+func (r *Runtime) Claim(ctx context.Context, peer Peer, name string, asked sharing.Request) (ledger.ClaimID, error) {
+	return r.claimAs(ctx, peer, name, asked, nil)
 }
 
 // ClaimForContainer is Claim for a container that is no pod's and that the calling process is about to make:
 // kerf-hook arms it, by the claim's id. Until then the claim is held while the calling process lives or, with
 // a hold of more than 0, for that long.
-func (r *Runtime) ClaimForContainer(_ context.Context, peer Peer, name string, asked sharing.Request, hold time.Duration) (ledger.ClaimID, error) {
+func (r *Runtime) ClaimForContainer(ctx context.Context, peer Peer, name string, asked sharing.Request, hold time.Duration) (ledger.ClaimID, error) {
 	if peer.UID != 0 {
 		return "", fmt.Errorf("containers are made by root, and uid %d asks: %w", peer.UID, sharing.ErrDenied)
 	}
-	return r.claimAs(peer, name, asked, func(h *holding, req sharing.Request) {
+	return r.claimAs(ctx, peer, name, asked, func(h *holding, req sharing.Request) {
 		h.asks, h.container = asksOf(req), true
 		if hold > 0 {
 			h.until = time.Now().Add(hold)
@@ -51,12 +51,17 @@ func asksOf(req sharing.Request) []sharing.Ask {
 	return sharing.AsksOf(limits)
 }
 
-func (r *Runtime) claimAs(peer Peer, name string, asked sharing.Request, mark func(*holding, sharing.Request)) (ledger.ClaimID, error) {
+func (r *Runtime) claimAs(ctx context.Context, peer Peer, name string, asked sharing.Request, mark func(*holding, sharing.Request)) (ledger.ClaimID, error) {
 	owner, err := process.OpenAt(peer.PID, peer.Start)
 	if err != nil {
 		return "", fmt.Errorf("claim for process %d: %w", peer.PID, err)
 	}
-	id, err := r.claim(peer, owner, name, asked, mark)
+	var id ledger.ClaimID
+	needs := func() []sharing.Request { return r.resolved(asked) }
+	err = r.withRoom(ctx, needs, func() error {
+		id, err = r.claim(peer, owner, name, asked, mark)
+		return err
+	})
 	r.opt.Observer.Claimed(err)
 	if err != nil {
 		owner.Close()
@@ -110,6 +115,15 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 	r.held[id] = h
 	r.log.Info("claim held", "claim", id, "name", name, "pid", peer.PID, "uid", peer.UID, "level", held.Level.String(), "backend", held.Backend.String(), "fragments", len(placement))
 	return id, nil
+}
+
+// resolved is the request as the configuration completes it, none where it is wrong. It needs the lock.
+func (r *Runtime) resolved(asked sharing.Request) []sharing.Request {
+	req, err := r.config.Resolve(r.pool, asked)
+	if err != nil {
+		return nil
+	}
+	return []sharing.Request{req}
 }
 
 // Release gives a claim back that holds no process. ErrDenied for another user's claim unless the caller is

@@ -70,7 +70,7 @@ func (g *guard) capsOf(gr ledger.Grant) []reactive.Cap {
 		action = reactive.Kill
 	}
 	var out []reactive.Cap
-	for _, f := range gr.InForce() {
+	for _, f := range gr.Caps() {
 		if !f.Whole {
 			out = append(out, reactive.Cap{Lease: reactive.LeaseID(gr.Claim.ID), GPU: f.GPU, Memory: f.Memory, Action: action})
 		}

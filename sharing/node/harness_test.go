@@ -35,6 +35,8 @@ type fakeCaps struct {
 	broken sharing.GPUID
 	silent error // of Read
 	used   sharing.Bytes
+	// by is what single cgroups use, in place of used.
+	by map[string]sharing.Bytes
 	// strict refuses a limit below the use.
 	strict bool
 }
@@ -70,7 +72,7 @@ func (c *fakeCaps) put(dir string, own []sharing.Fragment, others []sharing.GPUI
 			err = fmt.Errorf("limit on %q: %w", id, sharing.ErrLost)
 			return
 		}
-		if c.strict && limit < c.used && limit != least {
+		if c.strict && limit < c.useOf(dir) && limit != least {
 			err = fmt.Errorf("limit on %q: %w", id, sharing.ErrInvalid)
 			return
 		}
@@ -98,7 +100,15 @@ func (c *fakeCaps) Read(_ context.Context, dir string, gpu sharing.GPUID) (shari
 	if !ok {
 		return 0, 0, fmt.Errorf("limit of %q on %q: %w", dir, gpu, sharing.ErrNotFound)
 	}
-	return limit, c.used, nil
+	return limit, c.useOf(dir), nil
+}
+
+// useOf needs the lock.
+func (c *fakeCaps) useOf(dir string) sharing.Bytes {
+	if used, ok := c.by[dir]; ok {
+		return used
+	}
+	return c.used
 }
 
 func (c *fakeCaps) Clear(_ context.Context, dir string, _ []sharing.GPUID) error {

@@ -211,8 +211,11 @@ func (r *Runtime) armContainer(ctx context.Context, g ledger.Grant, h *holding, 
 		return err
 	}
 	inForce := g.Claim.Placement
-	if len(u.part) > 0 {
+	switch {
+	case len(u.part) > 0:
 		inForce = u.part
+	case g.Lease != nil:
+		inForce = g.Caps()
 	}
 	own, others := r.splitGPUs(g.Claim.Placement, att)
 	defer func() {

@@ -19,15 +19,21 @@ import (
 // Inject binds a container instance, which is about to be made, to its claim, and returns what it gets. The
 // claim is made here if it was not at the sandbox's creation. A call for the same container id gives the same
 // answer again. Errors: those of ClaimPod.
-func (r *Runtime) Inject(_ context.Context, ask sharing.ContainerAsk, containerID string) (sharing.Injection, error) {
+func (r *Runtime) Inject(ctx context.Context, ask sharing.ContainerAsk, containerID string) (sharing.Injection, error) {
 	start := time.Now()
-	in, err := r.inject(ask, containerID)
+	in, err := r.inject(ctx, ask, containerID)
 	r.opt.Observer.Injected(time.Since(start), err)
 	return in, err
 }
 
-func (r *Runtime) inject(ask sharing.ContainerAsk, containerID string) (sharing.Injection, error) {
-	id, isNew, err := r.bind(ask, containerID)
+func (r *Runtime) inject(ctx context.Context, ask sharing.ContainerAsk, containerID string) (sharing.Injection, error) {
+	var id ledger.ClaimID
+	isNew := false
+	needs := func() []sharing.Request { return r.unclaimed([]sharing.ContainerAsk{ask}) }
+	err := r.withRoom(ctx, needs, func() (err error) {
+		id, isNew, err = r.bind(ask, containerID)
+		return err
+	})
 	if isNew || err != nil {
 		r.opt.Observer.Claimed(err)
 	}

@@ -95,11 +95,11 @@ func (r *Runtime) beginLimit(peer Peer, id ledger.ClaimID, amount sharing.Bytes)
 
 // resize does the work without the lock; the holding is busy, so nobody else changes it.
 func (r *Runtime) resize(ctx context.Context, c resizing) error {
-	c.h.capping.Lock()
-	defer c.h.capping.Unlock()
-	if err := r.setSize(c.grant.Claim.ID, c.most); err != nil {
+	if err := r.growInto(ctx, c); err != nil {
 		return err
 	}
+	c.h.capping.Lock()
+	defer c.h.capping.Unlock()
 	err := r.persist()
 	if err == nil {
 		err = r.opt.Failpoints.Eval("limit-after-book")
@@ -108,7 +108,7 @@ func (r *Runtime) resize(ctx context.Context, c resizing) error {
 		err = r.moveCap(ctx, c)
 	}
 	if err != nil {
-		return errors.Join(err, r.setSize(c.grant.Claim.ID, c.from), r.persist())
+		return errors.Join(err, r.unsize(c), r.persist())
 	}
 	if err := r.opt.Failpoints.Eval("limit-after-cap"); err != nil {
 		return err
@@ -124,6 +124,23 @@ func (r *Runtime) resize(ctx context.Context, c resizing) error {
 	return r.opt.Failpoints.Eval("limit-after-record")
 }
 
+// growInto books what is to grow, if need be of memory that is lent to others.
+func (r *Runtime) growInto(ctx context.Context, c resizing) error {
+	err := r.setSize(c.grant.Claim.ID, c.most)
+	if !errors.Is(err, sharing.ErrExhausted) {
+		return err
+	}
+	r.lending.Lock()
+	defer r.lending.Unlock()
+	for i, f := range c.most {
+		r.mu.Lock()
+		v, _ := r.ledger.GPU(f.GPU)
+		r.mu.Unlock()
+		r.recall(ctx, f.GPU, (f.Memory - c.from[i].Memory).SubFloor(v.FreeMemory).SubFloor(c.grant.Lent[f.GPU]))
+	}
+	return r.setSize(c.grant.Claim.ID, c.most)
+}
+
 // setSize changes what the ledger has of the claim.
 func (r *Runtime) setSize(id ledger.ClaimID, to sharing.Placement) error {
 	r.mu.Lock()
@@ -131,65 +148,34 @@ func (r *Runtime) setSize(id ledger.ClaimID, to sharing.Placement) error {
 	return r.ledger.Resize(id, to)
 }
 
+// unsize puts the ledger back to what it had, with what the lease was lent.
+func (r *Runtime) unsize(c resizing) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	id := c.grant.Claim.ID
+	err := r.ledger.Resize(id, c.from)
+	for gpu, lent := range c.grant.Lent {
+		err = errors.Join(err, r.ledger.Lend(id, gpu, lent)) // it was part of what is free now
+	}
+	return err
+}
+
 // moveCap brings what is in force from the old amounts to the new ones, or leaves it at the old ones.
 func (r *Runtime) moveCap(ctx context.Context, c resizing) error {
 	if c.grant.Lease == nil {
 		return nil // nothing is in force before it is armed
 	}
-	if c.grant.Claim.Level != sharing.LevelDriver {
-		return r.fitsUse(ctx, c) // the books are what such a grant is held to
-	}
-	var now, before sharing.Placement
+	r.mu.Lock()
+	g, _ := r.ledger.Get(c.grant.Claim.ID) // what it grew into may have been lent to it
+	r.mu.Unlock()
+	var before, now sharing.Placement
 	for i, f := range c.to {
-		if f.Memory != c.from[i].Memory {
-			now, before = append(now, f), append(before, c.from[i])
+		old := c.from[i]
+		old.Memory += c.grant.Lent[f.GPU] // within its Burst, as the ledger saw to
+		f.Memory += g.Lent[f.GPU]
+		if f.Memory != old.Memory {
+			before, now = append(before, old), append(now, f)
 		}
 	}
-	if len(r.cappable(now)) != len(now) {
-		return fmt.Errorf("one of its GPUs is lost or does not answer: %w", sharing.ErrUnavailable)
-	}
-	err := c.att.Caps.Renew(ctx, c.grant.Lease.Cgroup, now, nil)
-	// A driver may refuse a limit below the use, or take it and let the use stay.
-	for i, f := range now {
-		if f.Memory >= before[i].Memory {
-			continue
-		}
-		_, used, readErr := c.att.Caps.Read(ctx, c.grant.Lease.Cgroup, f.GPU)
-		switch {
-		case readErr != nil && err == nil:
-			err = readErr
-		case readErr == nil && used > f.Memory:
-			err = r.belowUse(f, used)
-		}
-	}
-	if err == nil {
-		return nil
-	}
-	return errors.Join(err, c.att.Caps.Renew(ctx, c.grant.Lease.Cgroup, before, nil))
-}
-
-// fitsUse refuses an amount below what the grant's processes hold, where no driver does it.
-func (r *Runtime) fitsUse(ctx context.Context, c resizing) error {
-	var p picture
-	for i, f := range c.to {
-		if f.Memory >= c.from[i].Memory {
-			continue
-		}
-		if p.gpus == nil {
-			p = r.sample(ctx)
-		}
-		used, known := p.used(c.grant.Claim.ID, f.GPU)
-		switch {
-		case !known:
-			return fmt.Errorf("the driver does not tell how much its processes hold of GPU %s, so it cannot be lowered: %w", f.GPU, sharing.ErrUnavailable)
-		case used > f.Memory:
-			return r.belowUse(f, used)
-		}
-	}
-	return nil
-}
-
-func (r *Runtime) belowUse(f sharing.Fragment, used sharing.Bytes) error {
-	return fmt.Errorf("its processes hold %s of GPU %s, so it cannot be lowered to %s there: end some of them, or let them free memory, and try again: %w",
-		used, f.GPU, f.Memory, sharing.ErrConflict)
+	return r.changeCap(ctx, c.att, g, before, now)
 }

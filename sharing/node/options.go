@@ -138,6 +138,7 @@ func Failpoints() []string {
 	return []string{
 		"arm-after-mkdir", "arm-after-record", "arm-after-caps", "arm-after-move", "end-after-clear", "end-after-rmdir",
 		"limit-after-book", "limit-after-cap", "limit-after-record",
+		"lend-after-book", "lend-after-cap",
 		"inject-after-record", "hook-after-record", "hook-after-caps", "hook-after-arm",
 	}
 }

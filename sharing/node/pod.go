@@ -21,8 +21,12 @@ import (
 //
 // Errors: ErrUnavailable when nothing is granted at present, ErrInvalid for a wrong request, *allocator.NoFit
 // when no GPU has room; each names the container.
-func (r *Runtime) ClaimPod(_ context.Context, asks []sharing.ContainerAsk) error {
-	made, err := r.claimPod(asks)
+func (r *Runtime) ClaimPod(ctx context.Context, asks []sharing.ContainerAsk) error {
+	made := 0
+	err := r.withRoom(ctx, func() []sharing.Request { return r.unclaimed(asks) }, func() (err error) {
+		made, err = r.claimPod(asks)
+		return err
+	})
 	for range made {
 		r.opt.Observer.Claimed(nil)
 	}
@@ -67,6 +71,24 @@ func (r *Runtime) claimPod(asks []sharing.ContainerAsk) (int, error) {
 		}
 	}
 	return len(made), nil
+}
+
+// unclaimed are the requests of those containers that have no claim and can use no other's: an init container only
+// where none of the pod's asks for as much memory as it does. It needs the lock.
+func (r *Runtime) unclaimed(asks []sharing.ContainerAsk) []sharing.Request {
+	var out []sharing.Request
+	for i, a := range asks {
+		_, claimed := r.ledger.ByContainer(a.Ref.PodUID, a.Ref.Container)
+		covered := false
+		for j, b := range asks {
+			larger := b.Request.Memory > a.Request.Memory || b.Request.Memory == a.Request.Memory && (b.Kind == sharing.ContainerApp || j < i)
+			covered = covered || a.Kind == sharing.ContainerInit && b.Kind != sharing.ContainerSidecar && j != i && larger
+		}
+		if !claimed && !covered {
+			out = append(out, r.resolved(a.Request)...)
+		}
+	}
+	return out
 }
 
 // claimFor finds the claim that a container is to use, or makes it. part is set where the container asks for

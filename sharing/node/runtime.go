@@ -76,6 +76,13 @@ type Runtime struct {
 	flush sync.Mutex
 	saved uint64
 
+	// wanted says until when nothing is lent on a GPU, because a claim waits for what is lent there.
+	wanted map[sharing.GPUID]time.Time
+
+	// lending is held while loans are changed, so that what is taken back for a claim is not lent to another
+	// before the claim has it. It is taken before a holding's capping and before mu.
+	lending sync.Mutex
+
 	watcher *cgroup.Watcher
 	sampler sampler
 	// tellPod is nil where nobody wants to be told.
@@ -180,7 +187,7 @@ func New(opt Options) *Runtime {
 		attachWhy: "no driver has been found yet",
 		config:    opt.Config, pool: opt.Pool,
 		blocked: map[string]string{}, warnings: map[string]string{}, podBlocked: map[string]string{},
-		containers: map[string]ledger.ClaimID{}, gonePods: map[string]bool{},
+		containers: map[string]ledger.ClaimID{}, gonePods: map[string]bool{}, wanted: map[sharing.GPUID]time.Time{},
 	}
 }
 
@@ -190,6 +197,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g.Go(func() error { return r.reconcileLoop(ctx) })
 	g.Go(func() error { return r.verifyLoop(ctx) })
 	g.Go(func() error { return r.guardLoop(ctx) })
+	g.Go(func() error { return r.lendLoop(ctx) })
 	g.Go(func() error { return r.watcher.Run(ctx, func(cgroup.Group) { r.wake() }) })
 	err := g.Wait()
 	r.mu.Lock()

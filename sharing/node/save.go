@@ -92,7 +92,7 @@ func recordOf(c ledger.Claim, h *holding, u *use) record.Grant {
 func recordPlacement(p sharing.Placement) []record.Fragment {
 	var out []record.Fragment
 	for _, f := range p {
-		out = append(out, record.Fragment{GPU: string(f.GPU), Memory: f.Memory, Percent: uint32(f.Percent), Whole: f.Whole})
+		out = append(out, record.Fragment{GPU: string(f.GPU), Memory: f.Memory, Burst: f.Burst, Percent: uint32(f.Percent), Whole: f.Whole})
 	}
 	return out
 }
@@ -100,7 +100,7 @@ func recordPlacement(p sharing.Placement) []record.Fragment {
 func placementOf(fragments []record.Fragment) sharing.Placement {
 	var p sharing.Placement
 	for _, f := range fragments {
-		p = append(p, sharing.Fragment{GPU: sharing.GPUID(f.GPU), Memory: f.Memory, Percent: sharing.Percent(f.Percent), Whole: f.Whole})
+		p = append(p, sharing.Fragment{GPU: sharing.GPUID(f.GPU), Memory: f.Memory, Burst: f.Burst, Percent: sharing.Percent(f.Percent), Whole: f.Whole})
 	}
 	return p
 }

@@ -38,8 +38,10 @@ type GPUState struct {
 	UsedKnown      bool
 	Granted        sharing.Bytes
 	GrantedPercent sharing.Percent
-	Utilization    int // -1 when not known
-	Levels         []sharing.Level
+	// Lent is what leases may use beyond what they are granted; Granted does not have it.
+	Lent        sharing.Bytes
+	Utilization int // -1 when not known
+	Levels      []sharing.Level
 	// Backends are all that there are, strongest first; nil while they have not been probed.
 	Backends []BackendState
 }
@@ -79,7 +81,7 @@ func (r *Runtime) State(ctx context.Context) State {
 	health := map[sharing.GPUID]sharing.Health{}
 	for _, v := range r.ledger.GPUs() {
 		health[v.GPU.UUID] = v.GPU.Health
-		g := GPUState{GPU: v.GPU, Granted: v.HeldMemory, GrantedPercent: v.HeldPercent, Utilization: -1}
+		g := GPUState{GPU: v.GPU, Granted: v.HeldMemory, GrantedPercent: v.HeldPercent, Lent: v.LentMemory, Utilization: -1}
 		if v.GPU.Health == sharing.HealthOK {
 			g.Levels, _ = r.levels(v.GPU, r.config.BackendsOf(r.pool, ""))
 		}

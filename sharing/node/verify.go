@@ -68,8 +68,9 @@ func (r *Runtime) verifyGrant(ctx context.Context, att Attachment, g ledger.Gran
 	defer h.capping.Unlock()
 	r.mu.Lock()
 	g, _ = r.ledger.Get(g.Claim.ID) // its amounts may have changed since
+	busy := h.busy
 	r.mu.Unlock()
-	if g.Lease == nil {
+	if g.Lease == nil || busy { // who is at it sets the caps
 		return
 	}
 	_, others := r.splitGPUs(g.Claim.Placement, att)
@@ -97,14 +98,10 @@ func (r *Runtime) verifyGrant(ctx context.Context, att Attachment, g ledger.Gran
 func (r *Runtime) verifyCaps(ctx context.Context, att Attachment, g ledger.Grant, others []sharing.GPUID) error {
 	missing := ""
 	var own sharing.Placement
-	for _, f := range r.cappable(g.InForce()) {
+	for _, f := range r.cappable(g.Caps()) {
 		limit, _, err := att.Caps.Read(ctx, g.Lease.Cgroup, f.GPU)
-		low := err == nil && limit < f.Memory && f.Memory-limit > capSlack
-		if low && g.Claim.Recovered && len(g.Lease.Part) == 0 {
-			r.believe(g, f, limit)
-			continue
-		}
-		if err != nil || limit > f.Memory || low { // one that is too low is of a change that a crash cut off
+		if put, ok := r.judgeCap(g, f, limit, err); !ok {
+			f = put
 			own = append(own, f)
 			missing = fmt.Sprintf("GPU %s: limit %d, cap %d, %v", f.GPU, uint64(limit), uint64(f.Memory), err)
 		}
@@ -127,16 +124,37 @@ func (r *Runtime) verifyCaps(ctx context.Context, att Attachment, g ledger.Grant
 	return nil
 }
 
-// believe takes the driver's word for the size of a grant whose record was lost: it was made smaller since what
-// it was found by was written.
-func (r *Runtime) believe(g ledger.Grant, f sharing.Fragment, limit sharing.Bytes) {
-	to := g.Claim.Placement.Clone()
-	for i := range to {
-		if to[i].GPU == f.GPU {
-			to[i].Memory = limit
+// judgeCap says whether the cap that was read for a fragment is as it should be, and else what to put in force.
+// What a lease is lent is not on record, and after a restart only assumed: a cap that is lower tells what it is. One
+// that is below the guarantee is of a change that a crash cut off; and a grant whose record was lost may have been
+// made smaller since what it was found by was written.
+func (r *Runtime) judgeCap(g ledger.Grant, f sharing.Fragment, limit sharing.Bytes, read error) (put sharing.Fragment, ok bool) {
+	id, lent := g.Claim.ID, g.Lent[f.GPU]
+	own := f
+	own.Memory -= lent // Caps added it
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case read != nil || limit > f.Memory:
+		v, _ := r.ledger.GPU(f.GPU)
+		if lent > 0 && v.LentMemory > v.GPU.Usable().SubFloor(v.HeldMemory) && r.ledger.Lend(id, f.GPU, 0) == nil {
+			return own, false // it was assumed, and cannot be true
 		}
+		return f, false
+	case f.Memory-limit <= capSlack:
+		return f, true
+	case lent > 0 && (limit >= own.Memory || own.Memory-limit <= capSlack):
+		return f, r.ledger.Lend(id, f.GPU, limit.SubFloor(own.Memory)) == nil
+	case g.Claim.Recovered && len(g.Lease.Part) == 0:
+		to := g.Claim.Placement.Clone()
+		for i := range to {
+			if to[i].GPU == f.GPU {
+				to[i].Memory = limit
+			}
+		}
+		return f, r.ledger.Resize(id, to) == nil && r.ledger.Lend(id, f.GPU, 0) == nil
+	case lent > 0 && r.ledger.Lend(id, f.GPU, 0) == nil:
+		return own, false
 	}
-	if err := r.setSize(g.Claim.ID, to); err != nil {
-		r.log.Warn("size of a grant that was found again is not the driver's", "claim", g.Claim.ID, "gpu", string(f.GPU), "error", err.Error())
-	}
+	return f, false
 }

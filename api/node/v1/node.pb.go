@@ -270,7 +270,10 @@ type GPU struct {
 	Levels []string `protobuf:"bytes,15,rep,name=levels,proto3" json:"levels,omitempty"`
 	Mig    bool     `protobuf:"varint,16,opt,name=mig,proto3" json:"mig,omitempty"`
 	// backends are all ways of holding a share to its size, strongest first; empty while they have not been probed.
-	Backends      []*Backend `protobuf:"bytes,17,rep,name=backends,proto3" json:"backends,omitempty"`
+	Backends []*Backend `protobuf:"bytes,17,rep,name=backends,proto3" json:"backends,omitempty"`
+	// lent_bytes is what grants hold of it beyond what they are guaranteed, until somebody claims it.
+	// granted_bytes does not have it.
+	LentBytes     uint64 `protobuf:"varint,18,opt,name=lent_bytes,json=lentBytes,proto3" json:"lent_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -422,6 +425,13 @@ func (x *GPU) GetBackends() []*Backend {
 		return x.Backends
 	}
 	return nil
+}
+
+func (x *GPU) GetLentBytes() uint64 {
+	if x != nil {
+		return x.LentBytes
+	}
+	return 0
 }
 
 // Backend is what one way of holding shares to their size can do on a GPU.
@@ -751,13 +761,17 @@ func (x *Grant) GetBackend() string {
 }
 
 type Fragment struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Gpu           string                 `protobuf:"bytes,1,opt,name=gpu,proto3" json:"gpu,omitempty"`
-	MemoryBytes   uint64                 `protobuf:"varint,2,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
-	Percent       uint32                 `protobuf:"varint,3,opt,name=percent,proto3" json:"percent,omitempty"`
-	Whole         bool                   `protobuf:"varint,4,opt,name=whole,proto3" json:"whole,omitempty"`
-	UsedBytes     uint64                 `protobuf:"varint,5,opt,name=used_bytes,json=usedBytes,proto3" json:"used_bytes,omitempty"`
-	UsedKnown     bool                   `protobuf:"varint,6,opt,name=used_known,json=usedKnown,proto3" json:"used_known,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Gpu         string                 `protobuf:"bytes,1,opt,name=gpu,proto3" json:"gpu,omitempty"`
+	MemoryBytes uint64                 `protobuf:"varint,2,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	Percent     uint32                 `protobuf:"varint,3,opt,name=percent,proto3" json:"percent,omitempty"`
+	Whole       bool                   `protobuf:"varint,4,opt,name=whole,proto3" json:"whole,omitempty"`
+	UsedBytes   uint64                 `protobuf:"varint,5,opt,name=used_bytes,json=usedBytes,proto3" json:"used_bytes,omitempty"`
+	UsedKnown   bool                   `protobuf:"varint,6,opt,name=used_known,json=usedKnown,proto3" json:"used_known,omitempty"`
+	// memory_bytes is guaranteed; lent_bytes is what it may use beyond that now, and burst_bytes the most that
+	// both may be together, 0 where nothing is ever lent.
+	LentBytes     uint64 `protobuf:"varint,7,opt,name=lent_bytes,json=lentBytes,proto3" json:"lent_bytes,omitempty"`
+	BurstBytes    uint64 `protobuf:"varint,8,opt,name=burst_bytes,json=burstBytes,proto3" json:"burst_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -832,6 +846,20 @@ func (x *Fragment) GetUsedKnown() bool {
 		return x.UsedKnown
 	}
 	return false
+}
+
+func (x *Fragment) GetLentBytes() uint64 {
+	if x != nil {
+		return x.LentBytes
+	}
+	return 0
+}
+
+func (x *Fragment) GetBurstBytes() uint64 {
+	if x != nil {
+		return x.BurstBytes
+	}
+	return 0
 }
 
 type ClaimRequest struct {
@@ -1497,7 +1525,7 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12\x12\n" +
 	"\x04pool\x18\x03 \x01(\tR\x04pool\x12\x16\n" +
 	"\x06errors\x18\x04 \x03(\tR\x06errors\x12\x1a\n" +
-	"\bprofiles\x18\x05 \x03(\tR\bprofiles\"\xfd\x03\n" +
+	"\bprofiles\x18\x05 \x03(\tR\bprofiles\"\x9c\x04\n" +
 	"\x03GPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x14\n" +
@@ -1518,7 +1546,9 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\rhealth_reason\x18\x0e \x01(\tR\fhealthReason\x12\x16\n" +
 	"\x06levels\x18\x0f \x03(\tR\x06levels\x12\x10\n" +
 	"\x03mig\x18\x10 \x01(\bR\x03mig\x121\n" +
-	"\bbackends\x18\x11 \x03(\v2\x15.kerf.node.v1.BackendR\bbackends\"\x93\x01\n" +
+	"\bbackends\x18\x11 \x03(\v2\x15.kerf.node.v1.BackendR\bbackends\x12\x1d\n" +
+	"\n" +
+	"lent_bytes\x18\x12 \x01(\x04R\tlentBytes\"\x93\x01\n" +
 	"\aBackend\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\tR\x05level\x12\x16\n" +
@@ -1553,7 +1583,7 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\fcontainer_id\x18\x15 \x01(\tR\vcontainerId\x12\x17\n" +
 	"\aused_by\x18\x16 \x01(\tR\x06usedBy\x121\n" +
 	"\bin_force\x18\x17 \x03(\v2\x16.kerf.node.v1.FragmentR\ainForce\x12\x18\n" +
-	"\abackend\x18\x18 \x01(\tR\abackend\"\xad\x01\n" +
+	"\abackend\x18\x18 \x01(\tR\abackend\"\xed\x01\n" +
 	"\bFragment\x12\x10\n" +
 	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12!\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x04R\vmemoryBytes\x12\x18\n" +
@@ -1562,7 +1592,11 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"used_bytes\x18\x05 \x01(\x04R\tusedBytes\x12\x1d\n" +
 	"\n" +
-	"used_known\x18\x06 \x01(\bR\tusedKnown\"\xc5\x02\n" +
+	"used_known\x18\x06 \x01(\bR\tusedKnown\x12\x1d\n" +
+	"\n" +
+	"lent_bytes\x18\a \x01(\x04R\tlentBytes\x12\x1f\n" +
+	"\vburst_bytes\x18\b \x01(\x04R\n" +
+	"burstBytes\"\xc5\x02\n" +
 	"\fClaimRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x04R\vmemoryBytes\x12\x18\n" +

@@ -34,7 +34,7 @@ func gpuMessage(g node.GPUState) *nodev1.GPU {
 		Uuid: string(g.UUID), Index: small(g.Index), Model: g.Model, Pci: g.PCI, Numa: small(g.NUMA),
 		MemoryBytes: uint64(g.Memory), ReservedBytes: uint64(g.Reserved),
 		UsedBytes: uint64(g.Used), UsedKnown: g.UsedKnown,
-		GrantedBytes: uint64(g.Granted), GrantedPercent: uint32(g.GrantedPercent),
+		GrantedBytes: uint64(g.Granted), GrantedPercent: uint32(g.GrantedPercent), LentBytes: uint64(g.Lent),
 		Utilization: small(g.Utilization), Health: g.Health.String(), HealthReason: g.HealthReason, Mig: g.MIG,
 	}
 	for _, l := range g.Levels {
@@ -70,7 +70,7 @@ func grantMessage(g node.GrantState) *nodev1.Grant {
 	for i, f := range c.Placement {
 		m.Fragments = append(m.Fragments, &nodev1.Fragment{
 			Gpu: string(f.GPU), MemoryBytes: uint64(f.Memory), Percent: uint32(f.Percent), Whole: f.Whole,
-			UsedBytes: uint64(g.Used[i]), UsedKnown: g.UsedKnown[i],
+			UsedBytes: uint64(g.Used[i]), UsedKnown: g.UsedKnown[i], LentBytes: uint64(g.Lent[f.GPU]), BurstBytes: uint64(f.Burst),
 		})
 		m.MemoryBytes += uint64(f.Memory)
 		m.Percent += uint32(f.Percent)

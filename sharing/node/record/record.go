@@ -24,7 +24,7 @@ import (
 )
 
 // Schema is the version of the document that this program writes. It reads this and all before: schema 2
-// added what containers need, schema 3 the backend.
+// added what containers need, schema 3 the backend and bursts.
 const Schema = 3
 
 // maxSize bounds what is read: 10,000 grants are about 5 MiB.
@@ -83,6 +83,7 @@ type Use struct {
 type Fragment struct {
 	GPU     string        `json:"gpu"`
 	Memory  sharing.Bytes `json:"memory_bytes"`
+	Burst   sharing.Bytes `json:"burst_bytes,omitempty"`
 	Percent uint32        `json:"percent,omitempty"`
 	Whole   bool          `json:"whole,omitempty"`
 }

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -71,8 +72,8 @@ func TestEveryTruncationAndBitFlipIsRefused(t *testing.T) {
 
 func TestSchema(t *testing.T) {
 	var newer *NewerError
-	if _, err := Decode([]byte(`{"schema":4,"sha256":"","body":{"new":1},"outer":true}`)); !errors.As(err, &newer) || newer.Found != Schema+1 {
-		t.Errorf("schema 4: %v, want NewerError", err)
+	if _, err := Decode(fmt.Appendf(nil, `{"schema":%d,"sha256":"","body":{"new":1},"outer":true}`, Schema+1)); !errors.As(err, &newer) || newer.Found != Schema+1 {
+		t.Errorf("the next schema: %v, want NewerError", err)
 	}
 	for _, doc := range []string{``, `{}`, `{"schema":0}`, `{"schema":1,"sha256":"","body":{}}`, `[]`, `{"schema":1,"sha256":"","body":{},"x":1}`, `{"schema":-1,"sha256":"44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a","body":{}}`} {
 		if _, err := Decode([]byte(doc)); !errors.Is(err, sharing.ErrInvalid) {

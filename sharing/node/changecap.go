@@ -1,0 +1,81 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// changeCap brings a lease that runs from the caps before to those of now, on the same GPUs, or leaves it at
+// before. A cap is never left below what the lease uses, and memory is not given away that may be in use: use
+// that cannot be told refuses a lower cap. The caller holds the holding's capping and books what changes.
+func (r *Runtime) changeCap(ctx context.Context, att Attachment, g ledger.Grant, before, now sharing.Placement) error {
+	if len(now) == 0 {
+		return nil
+	}
+	if g.Claim.Level != sharing.LevelDriver {
+		return r.lowerable(ctx, att, g, before, now) // the books are what such a lease is held to
+	}
+	if len(r.cappable(now)) != len(now) {
+		return fmt.Errorf("one of its GPUs is lost or does not answer: %w", sharing.ErrUnavailable)
+	}
+	err := att.Caps.Renew(ctx, g.Lease.Cgroup, now, nil)
+	// A driver may refuse a limit below the use, or take it and let the use stay: only the use tells.
+	if below := r.lowerable(ctx, att, g, before, now); err == nil || errors.Is(below, sharing.ErrConflict) {
+		err = below
+	}
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, att.Caps.Renew(ctx, g.Lease.Cgroup, before, nil))
+}
+
+// lowerable refuses amounts below what the lease uses: ErrConflict with the numbers, ErrUnavailable where the use
+// is not told.
+func (r *Runtime) lowerable(ctx context.Context, att Attachment, g ledger.Grant, before, now sharing.Placement) error {
+	for i, f := range now {
+		if f.Memory >= before[i].Memory {
+			continue
+		}
+		used, known := r.useOf(ctx, att, g, f.GPU)
+		switch {
+		case !known:
+			return fmt.Errorf("the driver does not tell how much its processes hold of GPU %s, so it cannot be lowered: %w", f.GPU, sharing.ErrUnavailable)
+		case used > f.Memory:
+			return fmt.Errorf("its processes hold %s of GPU %s, so it cannot be lowered to %s there: end some of them, or let them free memory, and try again: %w",
+				used, f.GPU, f.Memory, sharing.ErrConflict)
+		}
+	}
+	return nil
+}
+
+// useOf is what a lease uses of one GPU now: the driver's own count where it holds a limit, else the sum over the
+// processes in its cgroup. known is false where either cannot be told in full.
+func (r *Runtime) useOf(ctx context.Context, att Attachment, g ledger.Grant, gpu sharing.GPUID) (used sharing.Bytes, known bool) {
+	if g.Claim.Level == sharing.LevelDriver {
+		_, used, err := att.Caps.Read(ctx, g.Lease.Cgroup, gpu)
+		return used, err == nil
+	}
+	r.mu.Lock()
+	h := r.held[g.Claim.ID]
+	r.mu.Unlock()
+	if h == nil {
+		return 0, false
+	}
+	uses, err := att.Driver.Processes(ctx, gpu)
+	if err != nil {
+		return 0, false
+	}
+	pids, err := h.group.Procs()
+	if err != nil {
+		return 0, false
+	}
+	p := picture{gpus: map[sharing.GPUID]Sample{gpu: {Processes: uses}}, pids: map[ledger.ClaimID][]int{g.Claim.ID: pids}}
+	return p.used(g.Claim.ID, gpu)
+}

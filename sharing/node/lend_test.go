@@ -1,0 +1,316 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// bursting is a request that is guaranteed so many GiB of the first GPU, and may burst to 40.
+func (b *bench) bursting(n int) sharing.Request {
+	r := gib(n)
+	r.Profile, r.UUIDs = "burst", []sharing.GPUID{b.gpus[0].UUID}
+	return r
+}
+
+// plainly is a request for so many GiB of the first GPU.
+func (b *bench) plainly(n int) sharing.Request {
+	r := gib(n)
+	r.UUIDs = []sharing.GPUID{b.gpus[0].UUID}
+	return r
+}
+
+// newBurstBench has a profile "burst": up to 30 GiB guaranteed, and 40 GiB while nobody claims them.
+func newBurstBench(t testing.TB, pool config.Pool) *bench {
+	t.Helper()
+	b := newPodBench(t)
+	pool.Name = "default"
+	conf, err := config.New(config.Document{
+		Pools:    []config.Pool{pool},
+		Profiles: []config.Profile{{Name: "burst", Memory: 30 * sharing.GiB, Burst: sharing.Burst{Memory: 40 * sharing.GiB}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.opt.Config, b.opt.Pool = conf, pool
+	return b
+}
+
+// caps requires what is in force on the first GPU for each of the leases, and that it is what the books say.
+func (b *bench) capped(want map[ledger.ClaimID]int) {
+	b.t.Helper()
+	gpu := b.gpus[0].UUID
+	for id, n := range want {
+		b.mu.Lock()
+		g, _ := b.ledger.Get(id)
+		b.mu.Unlock()
+		f, _ := g.Caps().On(gpu)
+		if got := b.inForce(id, gpu); got != sharing.Bytes(n)*sharing.GiB || f.Memory != got {
+			b.t.Errorf("%s: %s in force and %s booked, want %dGiB", id, got, f.Memory, n)
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.ledger.Check(); err != nil {
+		b.t.Error(err)
+	}
+}
+
+// uses says what the lease's processes hold of each of its GPUs.
+func (b *bench) uses(id ledger.ClaimID, n int) {
+	b.mu.Lock()
+	g, _ := b.ledger.Get(id)
+	b.mu.Unlock()
+	b.caps.set(func() {
+		if b.caps.by == nil {
+			b.caps.by = map[string]sharing.Bytes{}
+		}
+		b.caps.by[g.Lease.Cgroup] = sharing.Bytes(n) * sharing.GiB
+	})
+}
+
+func TestABurst(t *testing.T) {
+	b := newBurstBench(t, config.Pool{})
+	b.still()
+	p := b.tenant()
+	one := b.lease(p, "", b.bursting(10)).ID
+	b.capped(map[ledger.ClaimID]int{one: 10})
+	b.lendAll(t.Context())
+	b.capped(map[ledger.ClaimID]int{one: 40})
+
+	// A second one: 49 GiB are free, and evenly divided as far as each may have them. What the first does not use
+	// it shares.
+	two := b.lease(b.tenant(), "", b.bursting(20)).ID
+	b.lendAll(t.Context())
+	b.capped(map[ledger.ClaimID]int{one: 39, two: 40})
+	three := b.lease(b.tenant(), "", b.plainly(9)).ID
+	b.lendAll(t.Context())
+	b.capped(map[ledger.ClaimID]int{one: 30, two: 40, three: 9})
+
+	// The guarantee is claimed: what is idle is given up at once, most idle first, and no more than is needed.
+	four := b.lease(b.tenant(), "", b.plainly(15)).ID
+	b.capped(map[ledger.ClaimID]int{one: 15, two: 40, four: 15})
+	// What is free again is lent again.
+	p.end()
+	b.Reconcile(t.Context())
+	b.lendAll(t.Context())
+	b.capped(map[ledger.ClaimID]int{two: 40, four: 15})
+}
+
+// A lease that uses what it was lent keeps it, and the claim does not fit until it is back.
+func TestAClaimWaitsForLentMemoryInUse(t *testing.T) {
+	for name, strict := range map[string]bool{"the driver refuses a cap below the use": true, "the driver takes it": false} {
+		t.Run(name, func(t *testing.T) {
+			b := newBurstBench(t, config.Pool{})
+			b.still()
+			b.caps.strict = strict
+			one := b.lease(b.tenant(), "", b.bursting(10)).ID
+			b.lendAll(t.Context())
+			b.uses(one, 35)
+			late := b.tenant()
+			_, err := b.Claim(t.Context(), late.Peer, "", b.plainly(60))
+			refused(t, err, sharing.ErrExhausted, "44GiB free of 79GiB", "25GiB lent beyond their guarantee", "60GiB asked")
+			b.capped(map[ledger.ClaimID]int{one: 35}) // what was idle came back
+			// While the claim is waited for, nothing is lent, and what becomes idle is taken back.
+			b.lendAll(t.Context())
+			b.capped(map[ledger.ClaimID]int{one: 35})
+			b.uses(one, 15)
+			b.lendAll(t.Context())
+			b.capped(map[ledger.ClaimID]int{one: 15})
+			two := b.lease(late, "", b.plainly(60)).ID
+			b.capped(map[ledger.ClaimID]int{one: 15, two: 60})
+			// Later, what is free is lent again.
+			b.mu.Lock()
+			b.wanted[b.gpus[0].UUID] = time.Now()
+			b.mu.Unlock()
+			b.lendAll(t.Context())
+			b.capped(map[ledger.ClaimID]int{one: 19, two: 60})
+		})
+	}
+}
+
+// A claim that finds lent memory in use on one GPU goes to another.
+func TestAClaimPassesByLentMemoryInUse(t *testing.T) {
+	b := newBurstBench(t, config.Pool{})
+	b.still()
+	var ids []ledger.ClaimID
+	for i := range b.gpus {
+		r := b.bursting(30)
+		r.UUIDs = []sharing.GPUID{b.gpus[i].UUID}
+		ids = append(ids, b.lease(b.tenant(), "", r).ID)
+	}
+	b.lendAll(t.Context())
+	b.uses(ids[0], 40)
+	b.uses(ids[1], 40)
+	a := b.lease(b.tenant(), "", gib(45))
+	if a.Own[0].UUID != b.gpus[2].UUID {
+		t.Errorf("it is on %+v", a.Own)
+	}
+}
+
+// Neither a GPU that is sick nor a lease of an init container is lent anything, and nothing that cannot be capped.
+func TestWhatIsNotLent(t *testing.T) {
+	b := newBurstBench(t, config.Pool{})
+	b.still()
+	one := b.lease(b.tenant(), "", b.bursting(10)).ID
+	b.SetHealth(b.gpus[0].UUID, sharing.HealthUnhealthy, "XID 79")
+	b.lendAll(t.Context())
+	b.capped(map[ledger.ClaimID]int{one: 10})
+	b.SetHealth(b.gpus[0].UUID, sharing.HealthOK, "")
+	b.caps.set(func() { b.caps.fail = sharing.ErrUnavailable })
+	b.lendAll(t.Context())
+	b.caps.set(func() { b.caps.fail = nil })
+	b.capped(map[ledger.ClaimID]int{one: 10})
+	b.Detach("gone")
+	b.lendAll(t.Context())
+	b.attach()
+	b.capped(map[ledger.ClaimID]int{one: 10})
+
+	main, first := b.app("a", "gpu-memory-gib:10"), b.initc("a", "first", "gpu-memory-gib:4")
+	main.Request.Profile = "burst"
+	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{main, first}); err != nil {
+		t.Fatal(err)
+	}
+	c := b.run(first)
+	gpu := b.grant(main).Claim.Placement[0].GPU
+	b.lendAll(t.Context())
+	c.limits(map[sharing.GPUID]sharing.Bytes{gpu: 4 * sharing.GiB})
+	c.remove()
+	b.Reconcile(t.Context())
+	c = b.run(main)
+	b.lendAll(t.Context())
+	c.limits(map[sharing.GPUID]sharing.Bytes{gpu: 39*sharing.GiB + 512*sharing.MiB})
+}
+
+// Pods take back what is lent, as processes do: all containers of a pod together.
+func TestAPodClaimsWhatIsLent(t *testing.T) {
+	b := newBurstBench(t, config.Pool{})
+	b.gpus = b.gpus[:1]
+	b.still()
+	one, two := b.lease(b.tenant(), "", b.bursting(10)).ID, b.lease(b.tenant(), "", b.bursting(10)).ID
+	b.lendAll(t.Context())
+	if a, b := b.inForce(one, b.gpus[0].UUID), b.inForce(two, b.gpus[0].UUID); a+b != 79*sharing.GiB {
+		t.Errorf("%s and %s are in force, want all of the GPU", a, b)
+	}
+	side, main := b.ask("a", "side", sharing.ContainerSidecar, "gpu-memory-gib:20"), b.app("a", "gpu-memory-gib:20")
+	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{b.initc("a", "first", "gpu-memory-gib:15"), main, side}); err != nil {
+		t.Fatal(err)
+	}
+	// One whose claim was lost with the agent claims anew when its container is made.
+	b.still()
+	b.lendAll(t.Context())
+	b.run(side)
+	b.run(main)
+	b.check()
+}
+
+func TestLimitAndBurst(t *testing.T) {
+	b := newBurstBench(t, config.Pool{})
+	b.still()
+	p := b.tenant()
+	one, two := b.lease(b.tenant(), "", b.bursting(10)).ID, b.lease(p, "", b.bursting(20)).ID
+	b.lendAll(t.Context())
+	b.capped(map[ledger.ClaimID]int{one: 39, two: 40})
+	// To grow into what it is lent changes no cap, also while it is used.
+	b.uses(one, 39)
+	if err := b.Limit(t.Context(), as(root), one, 25*sharing.GiB); err != nil {
+		t.Fatal(err)
+	}
+	b.capped(map[ledger.ClaimID]int{one: 39, two: 40})
+	// To grow past it takes back from the other what is idle.
+	if err := b.Limit(t.Context(), as(root), one, 45*sharing.GiB); err != nil {
+		t.Fatal(err)
+	}
+	b.capped(map[ledger.ClaimID]int{one: 45, two: 34})
+	b.uses(two, 34)
+	refused(t, b.Limit(t.Context(), as(root), one, 50*sharing.GiB), sharing.ErrExhausted, "14GiB lent")
+	b.capped(map[ledger.ClaimID]int{one: 45, two: 34})
+	// It gives back, and a failure to grow gives it back what it was lent.
+	b.uses(one, 0)
+	if err := b.Limit(t.Context(), as(root), one, 10*sharing.GiB); err != nil {
+		t.Fatal(err)
+	}
+	b.lendAll(t.Context())
+	b.capped(map[ledger.ClaimID]int{one: 10, two: 34}) // a claim waits still
+	b.mu.Lock()
+	clear(b.wanted)
+	b.mu.Unlock()
+	b.lendAll(t.Context())
+	b.capped(map[ledger.ClaimID]int{one: 39, two: 40})
+	p.end()
+	b.uses(two, 0)
+	b.Reconcile(t.Context())
+	b.lendAll(t.Context())
+	b.caps.set(func() { b.caps.fail = sharing.ErrUnavailable })
+	refused(t, b.Limit(t.Context(), as(root), one, 45*sharing.GiB), sharing.ErrUnavailable)
+	b.caps.set(func() { b.caps.fail = nil })
+	b.capped(map[ledger.ClaimID]int{one: 40})
+}
+
+// What a lease is lent is the driver's to tell after a restart, wherever the agent died.
+func TestLoansOverARestart(t *testing.T) {
+	for _, point := range []string{"", "lend-after-book", "lend-after-cap"} {
+		for _, back := range []bool{false, true} {
+			t.Run(point+map[bool]string{true: " back"}[back], func(t *testing.T) {
+				b := newBurstBench(t, config.Pool{})
+				b.still()
+				one := b.lease(b.tenant(), "", b.bursting(10)).ID
+				before, after := 10, 40
+				do := func() { b.lendAll(t.Context()) }
+				if back {
+					do()
+					before, after = 40, 19
+					do = func() { _, _ = b.Claim(t.Context(), b.tenant().Peer, "", b.plainly(60)) }
+				}
+				want := before
+				switch point {
+				case "":
+					do()
+					b.still()
+					want = after
+				case "lend-after-cap":
+					want = after
+					b.crash(point, do)
+				default:
+					b.crash(point, do)
+				}
+				b.capped(map[ledger.ClaimID]int{one: want})
+			})
+		}
+	}
+}
+
+// Without a driver that limits, a lease that uses what it was lent is left alone, until it is taken back.
+func TestABurstThatIsWatched(t *testing.T) {
+	g := newGuarded(t, killing)
+	conf, err := config.New(config.Document{
+		Pools:    []config.Pool{g.opt.Pool},
+		Profiles: []config.Profile{{Name: "burst", Memory: 30 * sharing.GiB, Burst: sharing.Burst{Memory: 40 * sharing.GiB}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.bench.SetConfig(conf, g.opt.Pool, ConfigSource{})
+	p := g.tenant()
+	g.lease(p, "", g.bursting(10))
+	g.bench.lendAll(t.Context())
+	g.holds(gibs(p, 35))
+	g.looks(3)
+	g.lives(p)
+	late := g.tenant()
+	_, err = g.bench.Claim(t.Context(), late.Peer, "", g.plainly(60))
+	refused(t, err, sharing.ErrExhausted, "25GiB lent")
+	g.looks(3)
+	g.lives(p)
+	g.holds(gibs(p, 12))
+	g.lease(late, "", g.plainly(60))
+	g.holds(gibs(p, 35))
+	g.looks(3)
+	g.dead(p)
+}

@@ -1,0 +1,241 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// TestBurstsAtRandom plays leases with and without bursts, their use, claims, limits, ends, restarts and kills, and
+// looks after every step whether the driver's limits together fit their GPU, whether each lease has at least its
+// guarantee, and whether claims are taken exactly where what is guaranteed and what is used of loans leave room.
+func TestBurstsAtRandom(t *testing.T) {
+	s := *seed
+	if s == 0 {
+		s = uint64(time.Now().UnixNano())
+	}
+	t.Logf("seed %d (repeat with -args -seed=%d -steps=%d)", s, s, *steps)
+	b := newBurstBench(t, config.Pool{})
+	b.gpus = b.gpus[:2]
+	b.caps.by = map[string]sharing.Bytes{}
+	b.still()
+	p := &lender{bench: b, rnd: rand.New(rand.NewPCG(s, 1)), did: map[string]int{}}
+	for step := range *steps {
+		what := p.step()
+		p.did[what]++
+		p.invariants()
+		if t.Failed() {
+			t.Fatalf("step %d: %s", step, what)
+		}
+	}
+	t.Logf("steps: %v", p.did)
+	for _, what := range []string{"lease", "no room", "lent", "use", "end", "limit", "limit refused", "restart", "killed at lend-after-book", "killed at lend-after-cap", "killed at limit-after-book", "killed at limit-after-cap"} {
+		if *steps >= 1000 && p.did[what] == 0 {
+			t.Errorf("%q never happened: %v", what, p.did)
+		}
+	}
+}
+
+// lender is the users of two GPUs, with a naive idea of what each has.
+type lender struct {
+	*bench
+	rnd    *rand.Rand
+	leases []*lease
+	did    map[string]int
+}
+
+// lease is one of them: what it is guaranteed, where, and what it uses.
+type lease struct {
+	*tenant
+	id         ledger.ClaimID
+	gpu        sharing.GPUID
+	dir        string
+	guaranteed sharing.Bytes
+	burst      bool
+	used       sharing.Bytes
+}
+
+func (p *lender) step() string {
+	switch k := p.rnd.IntN(100); {
+	case k < 25:
+		return p.claim()
+	case k < 33:
+		p.lendAll(p.t.Context())
+		return "lent"
+	case k < 55:
+		return p.use()
+	case k < 65:
+		return p.end()
+	case k < 75:
+		return p.limit()
+	case k < 80:
+		clear(p.wanted)
+		return "a claim went away"
+	case k < 82:
+		p.still()
+		return "restart"
+	case k < 84:
+		p.caps.set(func() { p.caps.strict = !p.caps.strict })
+		return "another driver"
+	}
+	return p.kill()
+}
+
+func (p *lender) claim() string {
+	n, burst, gpu := 1+p.rnd.IntN(30), p.rnd.IntN(2) == 0, p.gpus[p.rnd.IntN(len(p.gpus))].UUID
+	r := gib(n)
+	r.UUIDs = []sharing.GPUID{gpu}
+	if burst {
+		r.Profile = "burst"
+	}
+	room := p.room(gpu, nil)
+	l := &lease{tenant: p.tenant(), gpu: gpu, guaranteed: r.Memory, burst: burst}
+	id, err := p.Claim(p.t.Context(), l.Peer, "", r)
+	if (err == nil) != (r.Memory <= room) || err != nil && !errors.Is(err, sharing.ErrExhausted) {
+		p.t.Errorf("claim of %s where %s can be had: %v", r.Memory, room, err)
+	}
+	if err != nil {
+		l.tenant.end()
+		return "no room"
+	}
+	if _, err := p.Arm(p.t.Context(), l.Peer, id); err != nil {
+		p.t.Error(err)
+	}
+	g, _ := p.ledger.Get(id)
+	l.id, l.dir = id, g.Lease.Cgroup
+	p.leases = append(p.leases, l)
+	return "lease"
+}
+
+// room is what can be guaranteed anew on a GPU, to l if it is one of its leases: all but what is guaranteed and
+// what leases use beyond it.
+func (p *lender) room(gpu sharing.GPUID, l *lease) sharing.Bytes {
+	taken := sharing.Bytes(0)
+	for _, o := range p.leases {
+		switch {
+		case o.gpu != gpu || o == l:
+		case o.burst:
+			taken += max(o.guaranteed, o.used)
+		default:
+			taken += o.guaranteed
+		}
+	}
+	return (79 * sharing.GiB).SubFloor(taken)
+}
+
+func (p *lender) pick() *lease {
+	if len(p.leases) == 0 {
+		return nil
+	}
+	return p.leases[p.rnd.IntN(len(p.leases))]
+}
+
+// use changes what a lease's processes hold, within what the driver lets them have, in whole MiB.
+func (p *lender) use() string {
+	l := p.pick()
+	if l == nil {
+		return "nothing"
+	}
+	limit := p.inForce(l.id, l.gpu)
+	l.used = sharing.Bytes(p.rnd.Int64N(int64(limit/sharing.MiB)+1)) * sharing.MiB
+	if p.rnd.IntN(3) == 0 {
+		l.used = limit
+	}
+	p.caps.set(func() { p.caps.by[l.dir] = l.used })
+	return "use"
+}
+
+func (p *lender) end() string {
+	l := p.pick()
+	if l == nil {
+		return "nothing"
+	}
+	l.tenant.end()
+	p.caps.set(func() { delete(p.caps.by, l.dir) })
+	p.eventually("the lease ends", func() bool {
+		p.Reconcile(p.t.Context())
+		_, there := p.ledger.Get(l.id)
+		return !there
+	})
+	p.leases = slices.DeleteFunc(p.leases, func(o *lease) bool { return o == l })
+	return "end"
+}
+
+func (p *lender) limit() string {
+	l := p.pick()
+	if l == nil {
+		return "nothing"
+	}
+	to := sharing.Bytes(1+p.rnd.IntN(40)) * sharing.GiB
+	g, _ := p.ledger.Get(l.id)
+	// It shrinks to what it uses, less what it is lent, and grows into what can be had.
+	fits := to+g.Lent[l.gpu] >= l.used
+	if to > l.guaranteed {
+		fits = to <= p.room(l.gpu, l)
+	}
+	err := p.Limit(p.t.Context(), as(root), l.id, to)
+	if (err == nil) != fits {
+		p.t.Errorf("limit of %s from %s to %s: %v; %s can be had, it uses %s and is lent %s", l.id, l.guaranteed, to, err, p.room(l.gpu, l), l.used, g.Lent[l.gpu])
+	}
+	if err != nil {
+		return "limit refused"
+	}
+	l.guaranteed = to
+	return "limit"
+}
+
+// kill ends the agent in the middle of a change.
+func (p *lender) kill() string {
+	point := []string{"lend-after-book", "lend-after-cap", "limit-after-book", "limit-after-cap"}[p.rnd.IntN(4)]
+	do := func() { p.lendAll(p.t.Context()) }
+	if l := p.pick(); l != nil && point[:2] == "li" {
+		do = func() {
+			_ = p.Limit(p.t.Context(), as(root), l.id, sharing.Bytes(1+p.rnd.IntN(40))*sharing.GiB)
+		}
+	}
+	met := p.crashes(point, do)
+	for _, l := range p.leases { // a limit may have been changed, or not
+		g, _ := p.ledger.Get(l.id)
+		l.guaranteed = g.Claim.Placement[0].Memory
+	}
+	if !met {
+		return "nothing"
+	}
+	return "killed at " + point
+}
+
+func (p *lender) invariants() {
+	p.t.Helper()
+	if err := p.ledger.Check(); err != nil {
+		p.t.Error(err)
+	}
+	sum, guaranteed := map[sharing.GPUID]sharing.Bytes{}, map[sharing.GPUID]sharing.Bytes{}
+	for _, l := range p.leases {
+		g, _ := p.ledger.Get(l.id)
+		limit := p.inForce(l.id, l.gpu)
+		f, _ := g.Caps().On(l.gpu)
+		if f.Memory != limit || g.Claim.Placement[0].Memory != l.guaranteed {
+			p.t.Errorf("%s: booked %s, in force %s, guaranteed %s, want %s", l.id, f.Memory, limit, g.Claim.Placement[0].Memory, l.guaranteed)
+		}
+		if most := max(l.guaranteed, 40*sharing.GiB); limit < l.guaranteed || limit > most || !l.burst && limit > l.guaranteed || limit < l.used {
+			p.t.Errorf("%s: limit %s, guaranteed %s, used %s, burst %v", l.id, limit, l.guaranteed, l.used, l.burst)
+		}
+		sum[l.gpu] += limit
+		guaranteed[l.gpu] += l.guaranteed
+	}
+	for _, g := range p.gpus {
+		if sum[g.UUID] > g.Usable() {
+			p.t.Error(fmt.Sprintf("GPU %d: processes may use %s of %s, %s guaranteed", g.Index, sum[g.UUID], g.Usable(), guaranteed[g.UUID]))
+		}
+	}
+}
