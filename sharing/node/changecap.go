@@ -19,21 +19,27 @@ func (r *Runtime) changeCap(ctx context.Context, att Attachment, g ledger.Grant,
 	if len(now) == 0 {
 		return nil
 	}
-	if g.Claim.Level != sharing.LevelDriver {
-		return r.lowerable(ctx, att, g, before, now) // the books are what such a lease is held to
-	}
-	if len(r.cappable(now)) != len(now) {
-		return fmt.Errorf("one of its GPUs is lost or does not answer: %w", sharing.ErrUnavailable)
-	}
-	err := att.Caps.Renew(ctx, g.Lease.Cgroup, now, nil)
-	// A driver may refuse a limit below the use, or take it and let the use stay: only the use tells.
+	err := r.putCap(ctx, att, g, now)
+	// A limit below the use may be refused, or taken while the use stays: only the use tells.
 	if below := r.lowerable(ctx, att, g, before, now); err == nil || errors.Is(below, sharing.ErrConflict) {
 		err = below
 	}
 	if err == nil {
 		return nil
 	}
-	return errors.Join(err, att.Caps.Renew(ctx, g.Lease.Cgroup, before, nil))
+	return errors.Join(err, r.putCap(ctx, att, g, before))
+}
+
+// putCap puts caps on a lease that runs. Where nothing but watching holds it, the books are its cap, and there is
+// nothing to put anywhere.
+func (r *Runtime) putCap(ctx context.Context, att Attachment, g ledger.Grant, p sharing.Placement) error {
+	if g.Claim.Level != sharing.LevelDriver {
+		return nil
+	}
+	if len(r.cappable(p)) != len(p) {
+		return fmt.Errorf("one of its GPUs is lost or does not answer: %w", sharing.ErrUnavailable)
+	}
+	return att.Caps.Renew(ctx, g.Lease.Cgroup, p, nil)
 }
 
 // lowerable refuses amounts below what the lease uses: ErrConflict with the numbers, ErrUnavailable where the use

@@ -151,6 +151,16 @@ func TestTheCallerIsTheKernelsWord(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	less, err := c.Limit(t.Context(), &nodev1.LimitRequest{Id: g.GetId(), MemoryBytes: uint64(4 * sharing.GiB)})
+	if err != nil || less.GetGrant().GetMemoryBytes() != uint64(4*sharing.GiB) || less.GetGrant().GetPercent() != 25 {
+		t.Errorf("grant after its limit was changed: %v, %v", less, err)
+	}
+	_, err = c.Limit(t.Context(), &nodev1.LimitRequest{Id: g.GetId(), MemoryBytes: uint64(200 * sharing.GiB)})
+	wantCode(t, err, codes.ResourceExhausted)
+	_, err = c.Limit(t.Context(), &nodev1.LimitRequest{Id: g.GetId()})
+	wantCode(t, err, codes.InvalidArgument)
+	_, err = c.Limit(t.Context(), &nodev1.LimitRequest{Id: "k-none", MemoryBytes: 1 << 30})
+	wantCode(t, err, codes.NotFound)
 	if _, err = c.Release(t.Context(), &nodev1.ReleaseRequest{Id: g.GetId()}); err != nil {
 		t.Error(err)
 	}
