@@ -251,7 +251,7 @@ func TestBadUse(t *testing.T) {
 		"no node":          {[]string{"env", "--dir", libs}, 1, "gpusim start"},
 		"output":           {[]string{"gpus", "--dir", dir, "-o", "xml"}, 2, `--output "xml"`},
 		"no machine":       {[]string{"start", "--dir", dir}, 2, "--machine is missing"},
-		"unknown machine":  {[]string{"start", "--machine", "dgx", "--dir", dir}, 2, "h100x8, h200x8, l40sx4, mixed, t4x4"},
+		"unknown machine":  {[]string{"start", "--machine", "dgx", "--dir", dir}, 2, "h100x8, h200x8, l40sx4, mixed, rtxpro6000x4, t4x4"},
 		"no such file":     {[]string{"start", "--machine", "./dgx.yaml", "--dir", dir}, 1, "dgx.yaml"},
 		"unknown driver":   {[]string{"start", "--machine", "t4x4", "--driver", "r1", "--dir", dir}, 2, "r550, r580, r615"},
 		"no libraries":     {[]string{"start", "--machine", "t4x4", "--lib-dir", dir, "--dir", dir}, 1, "--lib-dir"},
@@ -282,7 +282,7 @@ func TestMachines(t *testing.T) {
 	if err := json.Unmarshal([]byte(ok(t, "machines", "-o", "json")), &doc); err != nil {
 		t.Fatal(err)
 	}
-	if len(doc.Machines) != 7 || len(doc.Drivers) != 3 || doc.Drivers[2].CUDA != "13.4" {
+	if len(doc.Machines) != 9 || len(doc.Drivers) != 3 || doc.Drivers[2].CUDA != "13.4" {
 		t.Errorf("%+v", doc)
 	}
 }

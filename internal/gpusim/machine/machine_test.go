@@ -17,7 +17,7 @@ import (
 )
 
 func TestBuiltInMachines(t *testing.T) {
-	if d := cmp.Diff([]string{"a100x8", "a30x2", "h100x8", "h200x8", "l40sx4", "mixed", "t4x4"}, Names()); d != "" {
+	if d := cmp.Diff([]string{"a100x8", "a30x2", "b200x8", "h100x8", "h200x8", "l40sx4", "mixed", "rtxpro6000x4", "t4x4"}, Names()); d != "" {
 		t.Fatalf("names (-want +got):\n%s", d)
 	}
 	type gist struct {
@@ -27,13 +27,15 @@ func TestBuiltInMachines(t *testing.T) {
 		Memory             sharing.Bytes
 	}
 	want := map[string]gist{
-		"h100x8": {GPUs: 8, NVLinks: 18, NVSwitch: true, Memacct: Dmem, Memory: 81559 * sharing.MiB},
-		"a100x8": {GPUs: 8, NVLinks: 12, NVSwitch: true, Memacct: Dmem, Memory: 81920 * sharing.MiB},
-		"h200x8": {GPUs: 8, NVLinks: 18, NVSwitch: true, Memacct: Dmem, Memory: 143771 * sharing.MiB},
-		"l40sx4": {GPUs: 4, Memacct: Dmem, Memory: 46068 * sharing.MiB},
-		"a30x2":  {GPUs: 2, NVLinks: 4, Memacct: Dmem, Memory: 24576 * sharing.MiB},
-		"t4x4":   {GPUs: 4, Memacct: Dmem, Memory: 15360 * sharing.MiB},
-		"mixed":  {GPUs: 4, NVLinks: 18, MIG: 1, Memacct: Dmem, Memory: 81559 * sharing.MiB},
+		"h100x8":       {GPUs: 8, NVLinks: 18, NVSwitch: true, Memacct: Dmem, Memory: 81559 * sharing.MiB},
+		"a100x8":       {GPUs: 8, NVLinks: 12, NVSwitch: true, Memacct: Dmem, Memory: 81920 * sharing.MiB},
+		"h200x8":       {GPUs: 8, NVLinks: 18, NVSwitch: true, Memacct: Dmem, Memory: 143771 * sharing.MiB},
+		"b200x8":       {GPUs: 8, NVLinks: 18, NVSwitch: true, Memacct: Dmem, Memory: 183359 * sharing.MiB},
+		"rtxpro6000x4": {GPUs: 4, Memacct: Dmem, Memory: 97887 * sharing.MiB},
+		"l40sx4":       {GPUs: 4, Memacct: Dmem, Memory: 46068 * sharing.MiB},
+		"a30x2":        {GPUs: 2, NVLinks: 4, Memacct: Dmem, Memory: 24576 * sharing.MiB},
+		"t4x4":         {GPUs: 4, Memacct: Dmem, Memory: 15360 * sharing.MiB},
+		"mixed":        {GPUs: 4, NVLinks: 18, MIG: 1, Memacct: Dmem, Memory: 81559 * sharing.MiB},
 	}
 	for name, w := range want {
 		m, err := Load(name)
@@ -105,7 +107,7 @@ func TestMistakesAreAllListed(t *testing.T) {
 		"not yaml":        {"{", []string{"yaml"}},
 		"nothing in it":   {"name: a\n", []string{`gpus "0"`}},
 		"several": {"name: A B\nmemacct: none\ngpus:\n- {model: v100, pci: x, numa: -1}\n- {model: t4, mig: {}}\n", []string{
-			`name "A B"`, `memacct "none"`, `gpus[0].model "v100"`, "write one of a100-80gb, a30, h100-80gb, h200-141gb, l40s, t4", `gpus[0].numa "-1"`, `gpus[0].pci "x"`, "gpus[1].mig"}},
+			`name "A B"`, `memacct "none"`, `gpus[0].model "v100"`, "write one of a100-80gb, a30, b200, h100-80gb, h200-141gb, l40s, rtx-pro-6000, t4", `gpus[0].numa "-1"`, `gpus[0].pci "x"`, "gpus[1].mig"}},
 		"same address": {"name: a\ngpus: [{model: t4, pci: '1B:00.0'}, {model: t4, pci: '0000:1b:00.0'}]", []string{"gpus[1].pci"}},
 		"overlap": {"name: a\ngpus: [{model: h100-80gb, mig: {instances: [{profile: 3g.40gb, start: 0}, {profile: 1g.10gb, start: 3}]}}]",
 			[]string{"gpus[0].mig.instances[1].start", "overlaps instance 3g.40gb at 0"}},

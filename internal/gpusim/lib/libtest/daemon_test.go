@@ -98,7 +98,7 @@ func holders(t *testing.T, dir string) map[int]uint64 {
 func TestDaemonIdentity(t *testing.T) {
 	for name, want := range map[string]string{
 		"h100x8": "0 8", "t4x4": "0 4", "mixed": "0 4",
-		"a100x8": "0 8", "h200x8": "0 8", "l40sx4": "0 4", "a30x2": "0 2",
+		"a100x8": "0 8", "h200x8": "0 8", "l40sx4": "0 4", "a30x2": "0 2", "b200x8": "0 8", "rtxpro6000x4": "0 4",
 	} {
 		dir := node(t, name, "r615")
 		got := nvml(t, dir, "init", "system", "count", "identity,1", "nearest,0,50", "nearest,0,30")
