@@ -15,16 +15,29 @@ import (
 // The places are in the order of the profiles; among the ways that there are it takes one that is the same each
 // time. An error shows the arithmetic: it wraps sharing.ErrInvalid, because it will never fit.
 func (t *Table) Arrange(profiles []int) ([]Place, error) {
-	order := make([]int, len(profiles)) // positions, largest first: those have the fewest places
 	index := make([]int, len(profiles))
 	for i, id := range profiles {
-		order[i] = i
 		if index[i] = t.index(id); index[i] < 0 {
 			return nil, fmt.Errorf("the GPU has no MIG profile %d: %w", id, sharing.ErrInvalid)
 		}
 	}
+	if places := t.arrange(index); places != nil {
+		return places, nil
+	}
+	return nil, t.impossible(index)
+}
+
+// arrange is Arrange by index in the table; nil when there are no places for all.
+func (t *Table) arrange(index []int) []Place {
+	if len(index) > t.axis {
+		return nil // and what is far too much needs no search
+	}
+	order := make([]int, len(index)) // positions, largest first: those have the fewest places
+	for i := range order {
+		order[i] = i
+	}
 	slices.SortStableFunc(order, func(a, b int) int { return index[b] - index[a] })
-	places := make([]Place, len(profiles))
+	places := make([]Place, len(index))
 	var place func(o Occupancy, n int) bool
 	place = func(o Occupancy, n int) bool {
 		if n == len(order) {
@@ -47,25 +60,26 @@ func (t *Table) Arrange(profiles []int) ([]Place, error) {
 		}
 		return false
 	}
-	// What is too much by the sums needs no search, and there are no more instances than units.
-	if t.sums(index) == "" && place(Occupancy{}, 0) {
-		return places, nil
+	if !place(Occupancy{}, 0) {
+		return nil
 	}
-	return nil, t.impossible(index)
+	return places
 }
 
 // Rearranged reports whether instances of the profiles that o has, and of the one of that id beside them, fit a
 // GPU when all may be placed anew. Where it is true and no place of the profile is free, the GPU is fragmented;
 // where it is false, the GPU is full for that profile.
 func (t *Table) Rearranged(o Occupancy, id int) bool {
-	all := []int{id}
-	for i, p := range t.profiles {
+	all := []int{t.index(id)}
+	if all[0] < 0 {
+		return false
+	}
+	for i := range t.profiles {
 		for range o.counts[i] {
-			all = append(all, p.ID)
+			all = append(all, i)
 		}
 	}
-	_, err := t.Arrange(all)
-	return err == nil
+	return t.arrange(all) != nil
 }
 
 // Why says in words why no instance of the profile fits beside o: what is used up, or that the room is in

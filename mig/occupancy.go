@@ -61,14 +61,14 @@ func (t *Table) Free(o Occupancy) Mask { return t.Full() &^ o.Taken }
 
 // Fits reports whether an instance at p can be added to o.
 func (t *Table) Fits(o Occupancy, p Place) bool {
-	_, ok := t.add(o, p)
+	_, ok := t.Try(o, p)
 	return ok
 }
 
 // Add is o with one more instance at p. An error says what is missing and wraps sharing.ErrExhausted, or
 // sharing.ErrInvalid for a place that the GPU does not offer; o is then returned as it was.
 func (t *Table) Add(o Occupancy, p Place) (Occupancy, error) {
-	if next, ok := t.add(o, p); ok {
+	if next, ok := t.Try(o, p); ok {
 		return next, nil
 	}
 	m, ok := t.Mask(p)
@@ -123,7 +123,8 @@ func (t *Table) Places(o Occupancy) []Place {
 	return list
 }
 
-func (t *Table) add(o Occupancy, p Place) (Occupancy, bool) {
+// Try is Add for those who need no reason: false, and o as it was, where the instance cannot be added.
+func (t *Table) Try(o Occupancy, p Place) (Occupancy, bool) {
 	i := t.index(p.Profile)
 	if i < 0 || !t.room(o, i) {
 		return o, false

@@ -38,6 +38,7 @@ var layers = []layer{
 	{"sharing/simulate/...", "an experiment asks the allocator, and knows no node and no program", []string{"sharing", "sharing/allocator/..."}},
 
 	{"mig", "the geometry is computed from what the driver reported, and knows no driver", []string{"sharing"}},
+	{"mig/plan/...", "a plan is made from what was seen and what is wanted, and knows nobody who carries it out", []string{"sharing", "mig"}},
 
 	{"sharing/caps/...", "a backend puts a cap in force through the doors, and knows no claim", []string{"sharing", "internal/*"}},
 	{"sharing/caps/reactive/...", "who is over a cap is decided from what was seen alone", []string{"sharing"}},
@@ -118,7 +119,7 @@ var doors = []door{
 
 // pure are the packages without I/O, clock or goroutine: they decide, and the same input gives the same
 // answer for ever.
-var pure = []string{"sharing", "sharing/config/...", "sharing/ledger/...", "sharing/allocator/...", "sharing/caps/choice/...", "sharing/caps/reactive/...", "sharing/caps/compute/...", "sharing/node/record/...", "mig"}
+var pure = []string{"sharing", "sharing/config/...", "sharing/ledger/...", "sharing/allocator/...", "sharing/caps/choice/...", "sharing/caps/reactive/...", "sharing/caps/compute/...", "sharing/node/record/...", "mig", "mig/plan/..."}
 
 // pureImports is all that a pure package may import of the standard library.
 var pureImports = []string{

@@ -1,0 +1,49 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kerf-gpu/kerf/mig"
+	"github.com/kerf-gpu/kerf/mig/plan"
+)
+
+// One plan after the other for random GPUs. p99 is of single plans, in microseconds.
+func BenchmarkMake(b *testing.B) {
+	for _, name := range []string{"h100x8", "rtxpro6000x4"} {
+		for kind, most := range map[string]int{"pod": 1, "pods": 4} {
+			b.Run(name+"/"+kind, func(b *testing.B) { bench(b, name, most, false) })
+		}
+		b.Run(name+"/layout", func(b *testing.B) { bench(b, name, 4, true) })
+	}
+}
+
+func bench(b *testing.B, machine string, most int, exact bool) {
+	table := table(b, machine)
+	values := mig.NewValues(table, nil)
+	r := rand.New(rand.NewPCG(9, 10))
+	var asks []plan.Ask
+	for len(asks) < 1000 {
+		w := wishes(table, r, most)
+		if !exact || plan.Possible(table, w) == nil {
+			asks = append(asks, plan.Ask{Table: table, Values: values, Have: random(table, r).have, Wishes: w, Exact: exact})
+		}
+	}
+	var took []time.Duration
+	n := 0
+	for b.Loop() {
+		start := time.Now()
+		if _, err := plan.Make(asks[n%len(asks)]); err != nil {
+			b.Fatal(err)
+		}
+		took = append(took, time.Since(start))
+		n++
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds())/1000, "p99-µs")
+}

@@ -1,0 +1,196 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/kerf-gpu/kerf/mig"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// MaxWishes is the largest number of wishes in one Ask: more than any GPU has room for.
+const MaxWishes = 32
+
+// Instance is one GPU instance that the driver reports.
+type Instance struct {
+	Place mig.Place
+	// GI is the driver's id for it, and CIs are those of its compute instances.
+	GI  int
+	CIs []int
+	// Ready is true when there is exactly one compute instance, and it is over all of the GPU instance.
+	Ready bool
+	// Ours is true when Kerf made it. All others are left as they are, idle or not.
+	Ours bool
+	// Holders are all who use it, as people know them: pods, grants, processes. None means that it is idle.
+	Holders []string
+}
+
+// Any as a Wish's Start means any place of the profile.
+const Any = -1
+
+// Wish is an instance that is wanted.
+type Wish struct {
+	Profile int // id
+	Start   int // placement unit, or Any
+	// For says who wants it, to tell those who come after whom they wait for.
+	For string
+}
+
+// Ask is what a plan is made from.
+type Ask struct {
+	Table *mig.Table
+	// Values says which room is worth keeping; nil means that all rooms are alike.
+	Values *mig.Values
+	Have   []Instance
+	// Wishes are in the order in which they are served.
+	Wishes []Wish
+	// Exact makes the wishes a layout: all that the GPU should have. Instances in use count for it, and idle ones
+	// of ours that are not in it go. Otherwise each wish is for one idle instance, and what is in nobody's way stays.
+	Exact bool
+}
+
+// State says what becomes of a wish.
+type State uint8
+
+// The states of a wish.
+const (
+	// Never: the GPU has no such profile or no such place, or the layout has no room for it.
+	Never State = iota
+	// Ready: the instance is there.
+	Ready
+	// Made: the plan's steps make it, or make it ready.
+	Made
+	// Waits: it can be made when the holders that the answer names have ended.
+	Waits
+	// Foreign: instances that are not ours are in every place.
+	Foreign
+)
+
+// String returns the state as status and logs show it.
+func (s State) String() string {
+	switch s {
+	case Ready:
+		return "ready"
+	case Made:
+		return "made"
+	case Waits:
+		return "waits"
+	case Foreign:
+		return "foreign"
+	case Never:
+	}
+	return "never"
+}
+
+// Answer is what becomes of one wish.
+type Answer struct {
+	State State
+	// Place is where the instance is or will be; only with Ready, Made and Waits.
+	Place mig.Place
+	// WaitsFor are the holders that must end first, only with Waits.
+	WaitsFor []string
+	// Fragmented is true when the room is there and in pieces: the instances that stand in the way could be
+	// placed so that this one fits. Otherwise the GPU is full for it. Only with Waits and Foreign.
+	Fragmented bool
+	// Why says in words, with the numbers, why it is neither Ready nor Made.
+	Why string
+}
+
+// Op is what a step does.
+type Op uint8
+
+// The steps' operations, in the order in which they occur in a plan.
+const (
+	DestroyCI Op = iota
+	DestroyGI
+	CreateGI
+	CreateCI
+)
+
+// String returns the operation as logs and the journal show it.
+func (o Op) String() string {
+	switch o {
+	case DestroyCI:
+		return "destroy-ci"
+	case DestroyGI:
+		return "destroy-gi"
+	case CreateGI:
+		return "create-gi"
+	case CreateCI:
+		return "create-ci"
+	}
+	return fmt.Sprintf("operation %d", uint8(o))
+}
+
+// Step is one call to the driver.
+type Step struct {
+	Op    Op
+	Place mig.Place
+	// GI is the driver's id of the instance that is destroyed or gets its compute instance; -1 where it is made by
+	// this plan. CI is that of a compute instance to destroy, else -1.
+	GI, CI int
+}
+
+// Left is an instance of ours that a layout has no place for and that is in use: it goes when its holders end.
+type Left struct {
+	Place    mig.Place
+	WaitsFor []string
+}
+
+// Plan is the answer to an Ask.
+type Plan struct {
+	// Steps are to be done in this order.
+	Steps []Step
+	// Answers are in the order of the wishes.
+	Answers []Answer
+	// Left are in the order of the instances; only for a layout.
+	Left []Left
+}
+
+// Make plans. An error wraps sharing.ErrInvalid: there are too many wishes, a layout that no such GPU can have (the
+// error shows the arithmetic), or what the driver reports cannot be on this GPU; then nothing may be done to it.
+func Make(ask Ask) (Plan, error) {
+	if len(ask.Wishes) > MaxWishes {
+		return Plan{}, fmt.Errorf("%d MIG instances are wanted of one GPU, more than %d: %w", len(ask.Wishes), MaxWishes, sharing.ErrInvalid)
+	}
+	if ask.Exact {
+		if err := Possible(ask.Table, ask.Wishes); err != nil {
+			return Plan{}, err
+		}
+	}
+	s, err := newSearch(ask)
+	if err != nil {
+		return Plan{}, err
+	}
+	s.best(0, s.fixed, 0)
+	return s.plan(), nil
+}
+
+// Possible says whether an empty GPU has room for all the wishes together. The error wraps sharing.ErrInvalid and
+// shows the arithmetic.
+func Possible(t *mig.Table, wishes []Wish) error {
+	if len(wishes) > MaxWishes {
+		return fmt.Errorf("%d MIG instances are wanted of one GPU, more than %d: %w", len(wishes), MaxWishes, sharing.ErrInvalid)
+	}
+	ids := make([]int, len(wishes))
+	demanded := false
+	for i, w := range wishes {
+		ids[i] = w.Profile
+		demanded = demanded || w.Start != Any
+	}
+	if _, err := t.Arrange(ids); err != nil || !demanded {
+		return err
+	}
+	s, err := newSearch(Ask{Table: t, Wishes: wishes})
+	if err != nil {
+		return err
+	}
+	if o := s.best(0, s.fixed, 0); o.unserved != 0 {
+		name := t.Name(ids[bits.LeadingZeros32(o.unserved)])
+		return fmt.Errorf("the starts that are given leave no place for %s: %w", name, sharing.ErrInvalid)
+	}
+	return nil
+}
