@@ -179,7 +179,7 @@ func (r *Runtime) beginContainer(call sharing.HookCall, group cgroup.Group) (g l
 	case call.Ask != "" && !slices.Contains(askStrings(asks), call.Ask):
 		err = fmt.Errorf("its hook was given the amount %q and its grant %q has %v: %w", call.Ask, id, askStrings(asks), sharing.ErrInvalid)
 	case h.busy:
-		err = fmt.Errorf("claim %q is being armed or ended: %w", id, sharing.ErrUnavailable)
+		err = fmt.Errorf("claim %q is %w", id, errBusy)
 	case g.Lease == nil:
 	case g.Lease.ContainerID != call.ContainerID || g.Lease.Cgroup != group.Dir:
 		err = fmt.Errorf("claim %q is still in use by container %s (cgroup %s): %w", id, g.Lease.ContainerID, g.Lease.Cgroup, sharing.ErrUnavailable)

@@ -5,6 +5,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -18,7 +19,8 @@ import (
 
 // Inject binds a container instance, which is about to be made, to its claim, and returns what it gets. The
 // claim is made here if it was not at the sandbox's creation. A call for the same container id gives the same
-// answer again. Errors: those of ClaimPod.
+// answer again. Where the claim's last lease is just ending, it waits for that up to busyPatience: a container
+// runtime takes an error for the container's. Errors: those of ClaimPod.
 func (r *Runtime) Inject(ctx context.Context, ask sharing.ContainerAsk, containerID string) (sharing.Injection, error) {
 	start := time.Now()
 	in, err := r.inject(ctx, ask, containerID)
@@ -31,7 +33,7 @@ func (r *Runtime) inject(ctx context.Context, ask sharing.ContainerAsk, containe
 	isNew := false
 	needs := func() []sharing.Request { return r.unclaimed([]sharing.ContainerAsk{ask}) }
 	err := r.withRoom(ctx, needs, func() (err error) {
-		id, isNew, err = r.bind(ask, containerID)
+		id, isNew, err = r.bindPatiently(ctx, ask, containerID)
 		return err
 	})
 	if isNew || err != nil {
@@ -51,6 +53,26 @@ func (r *Runtime) inject(ctx context.Context, ask sharing.ContainerAsk, containe
 		r.changed.announce()
 	}
 	return r.InjectionOf(id)
+}
+
+// errBusy marks a claim that is being armed or ended at this moment.
+var errBusy = fmt.Errorf("being armed or ended: %w", sharing.ErrUnavailable)
+
+// bindPatiently is bind, again while the claim is busy.
+func (r *Runtime) bindPatiently(ctx context.Context, ask sharing.ContainerAsk, containerID string) (ledger.ClaimID, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, busyPatience)
+	defer cancel()
+	for {
+		id, isNew, err := r.bind(ask, containerID)
+		if !errors.Is(err, errBusy) {
+			return id, isNew, err
+		}
+		select {
+		case <-ctx.Done():
+			return "", false, err
+		case <-time.After(busyPoll):
+		}
+	}
 }
 
 // bind finds or makes the claim, and notes that the container is its next user.
@@ -75,7 +97,7 @@ func (r *Runtime) bind(ask sharing.ContainerAsk, containerID string) (ledger.Cla
 	}
 	h := r.held[id]
 	if h.busy {
-		return "", false, fmt.Errorf("claim %q is being armed or ended: %w", id, sharing.ErrUnavailable)
+		return "", false, fmt.Errorf("claim %q is %w", id, errBusy)
 	}
 	r.rebind(h, &use{containerID: containerID, container: ask.Ref.Container, asks: slices.Clone(ask.Asks), part: part}, id)
 	return id, isNew, nil

@@ -147,6 +147,10 @@ func Failpoints() []string {
 const (
 	capDeadline    = 20 * time.Second
 	sampleDeadline = 2 * time.Second
+	// busyPatience is how long Inject waits for a lease that is ending; NRI's answer has 2 s in all. busyPoll is how
+	// often it looks.
+	busyPatience = time.Second
+	busyPoll     = 5 * time.Millisecond
 	// capSlack is how far a limit in force may be below what was asked, since a driver rounds down to its pages.
 	capSlack = 2 * sharing.MiB
 	// watchDeadline bounds one look of the guard at one GPU.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/failpoint"
@@ -121,11 +122,15 @@ func (c *container) calls() []sharing.HookCall {
 	return out
 }
 
-// hooks runs all hooks of the container.
+// hooks runs all hooks of the container. As the real ones do, they ask again while the lease before theirs is ending.
 func (c *container) hooks() error {
 	c.make()
 	for _, call := range c.calls() {
-		if err := c.b.ArmContainer(c.b.t.Context(), call); err != nil {
+		err := c.b.ArmContainer(c.b.t.Context(), call)
+		for began := time.Now(); errors.Is(err, errBusy) && time.Since(began) < 10*time.Second; time.Sleep(time.Millisecond) {
+			err = c.b.ArmContainer(c.b.t.Context(), call)
+		}
+		if err != nil {
 			return err
 		}
 	}
