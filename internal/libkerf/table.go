@@ -64,6 +64,18 @@ func (t Table) Class(name string) (class Class, known bool) {
 	return class, known
 }
 
+// Names are those of a class, sorted.
+func (t Table) Names(class Class) []string {
+	var out []string
+	for name, c := range t.class {
+		if c == class {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // Unknown returns those of the names that are of these families and not in the table, sorted: entry points of a
 // newer driver through which memory might be had unseen.
 func (t Table) Unknown(names []string) []string {

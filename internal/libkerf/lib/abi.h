@@ -18,6 +18,9 @@ typedef uint64_t cuuint64_t;
 typedef struct CUctx_st *CUcontext;
 typedef struct CUstream_st *CUstream;
 typedef struct CUmemPool_st *CUmemoryPool;
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphNode_st *CUgraphNode;
+typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct CUarray_st *CUarray;
 typedef struct CUmipmappedArray_st *CUmipmappedArray;
 typedef uint64_t CUmemGenericAllocationHandle;
@@ -30,6 +33,31 @@ typedef struct {
 	void *security;
 	unsigned char reserved[64];
 } CUmemPoolProps;
+
+typedef struct {
+	CUmemPoolProps pool;
+	const void *access;
+	size_t accesses, bytes;
+	CUdeviceptr ptr;
+} CUDA_MEM_ALLOC_NODE_PARAMS;
+
+typedef struct {
+	int type;
+	int reserved0[3];
+	union {
+		long long reserved1[29];
+		CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+		CUdeviceptr free;
+	};
+	long long reserved2;
+} CUgraphNodeParams;
+
+typedef struct {
+	cuuint64_t flags;
+	CUstream stream;
+	CUgraphNode bad;
+	int result;
+} CUDA_GRAPH_INSTANTIATE_PARAMS;
 
 typedef struct {
 	int type, handles;
@@ -49,6 +77,9 @@ typedef struct { unsigned version; unsigned long long total, reserved, free, use
 
 _Static_assert(sizeof(void *) == 8, "64-bit only");
 _Static_assert(sizeof(CUmemPoolProps) == 88, "CUmemPoolProps");
+_Static_assert(sizeof(CUDA_MEM_ALLOC_NODE_PARAMS) == 120, "CUDA_MEM_ALLOC_NODE_PARAMS");
+_Static_assert(sizeof(CUgraphNodeParams) == 256 && offsetof(CUgraphNodeParams, alloc) == 16, "CUgraphNodeParams");
+_Static_assert(sizeof(CUDA_GRAPH_INSTANTIATE_PARAMS) == 32, "CUDA_GRAPH_INSTANTIATE_PARAMS");
 _Static_assert(sizeof(CUmemAllocationProp) == 32, "CUmemAllocationProp");
 _Static_assert(sizeof(CUDA_ARRAY_DESCRIPTOR) == 24, "CUDA_ARRAY_DESCRIPTOR");
 _Static_assert(sizeof(CUDA_ARRAY3D_DESCRIPTOR) == 40, "CUDA_ARRAY3D_DESCRIPTOR");
@@ -63,6 +94,11 @@ enum {
 	CU_MEM_LOCATION_TYPE_DEVICE = 1,
 	CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5,
 	CU_STREAM_CAPTURE_MODE_RELAXED = 2,
+	CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT = 0,
+	CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT = 2,
+	CU_GRAPH_NODE_TYPE_MEM_ALLOC = 10,
+	CU_GRAPH_NODE_TYPE_MEM_FREE = 11,
+	CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH = 1,
 	CUDA_ARRAY3D_LAYERED = 0x01,
 	CUDA_ARRAY3D_SPARSE = 0x40,
 	CUDA_ARRAY3D_DEFERRED_MAPPING = 0x80,
@@ -118,6 +154,35 @@ CUresult cuArrayDestroy(CUarray array);
 CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels);
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray array);
 
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph);
+CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph);
+CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n,
+				CUDA_MEM_ALLOC_NODE_PARAMS *params);
+CUresult cuGraphAddMemFreeNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n, CUdeviceptr ptr);
+CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n,
+			CUgraphNodeParams *params);
+CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, const void *edges, size_t n,
+			   CUgraphNodeParams *params);
+CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *bad, char *log, size_t size);
+CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *bad, char *log, size_t size);
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags);
+CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params);
+CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params);
+CUresult cuGraphUpload(CUgraphExec exec, CUstream stream);
+CUresult cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream);
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream);
+CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream);
+CUresult cuGraphDestroy(CUgraph graph);
+CUresult cuGraphExecDestroy(CUgraphExec exec);
+CUresult cuDeviceGraphMemTrim(CUdevice device);
+
+CUresult cuCtxDestroy(CUcontext context);
+CUresult cuCtxDestroy_v2(CUcontext context);
+CUresult cuDevicePrimaryCtxRelease(CUdevice device);
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device);
+CUresult cuDevicePrimaryCtxReset(CUdevice device);
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device);
+
 int nvmlDeviceGetMemoryInfo(void *device, nvmlMemory_t *memory);
 int nvmlDeviceGetMemoryInfo_v2(void *device, nvmlMemory_v2_t *memory);
 
@@ -141,6 +206,9 @@ CUresult cuThreadExchangeStreamCaptureMode(int *mode);
 CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *out, CUarray array, CUdevice device);
 CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *out, CUmipmappedArray array,
 					       CUdevice device);
+CUresult cuDeviceGetGraphMemAttribute(CUdevice device, int attribute, void *value);
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active);
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device);
 int nvmlDeviceGetUUID(void *device, char *uuid, unsigned length);
 
 #endif

@@ -31,6 +31,9 @@
 	X(cuThreadExchangeStreamCaptureMode) \
 	X(cuArrayGetMemoryRequirements)      \
 	X(cuMipmappedArrayGetMemoryRequirements) \
+	X(cuDeviceGetGraphMemAttribute)      \
+	X(cuDevicePrimaryCtxGetState)        \
+	X(cuDevicePrimaryCtxRetain)          \
 	X(nvmlDeviceGetUUID)
 
 enum kerf_function {
@@ -83,6 +86,7 @@ int kerf_find(const unsigned char uuid[16]);
 void kerf_register(void);
 bool kerf_take(int place, uint64_t bytes);
 void kerf_give(int place, uint64_t bytes);
+void kerf_force(int place, uint64_t bytes); /* books what the driver has given, also past the limit */
 /* The limit, and what of it is gone; both 0 where there is none. */
 void kerf_size(int place, uint64_t *limit, uint64_t *used);
 
@@ -91,7 +95,18 @@ int kerf_place(CUdevice device);
 CUresult kerf_here(int *place);
 
 /* self.c: what this process knows. It begins anew, all zero, in a child after fork. */
-enum kerf_kind { KERF_POINTER = 1, KERF_HANDLE, KERF_MAPPING, KERF_ARRAY, KERF_MIPMAP };
+enum kerf_kind {
+	KERF_POINTER = 1,
+	KERF_ARRAY,
+	KERF_MIPMAP,
+	KERF_OF_CONTEXTS = KERF_MIPMAP, /* those before can go with a context */
+	KERF_HANDLE,
+	KERF_MAPPING,
+	KERF_NODE,
+	KERF_CAPTURE,
+	KERF_GRAPH,
+	KERF_EXEC,
+};
 
 struct kerf_pool;
 struct kerf_entry {
@@ -100,6 +115,7 @@ struct kerf_entry {
 	CUcontext context;      /* what it goes with; NULL: it stays */
 	struct kerf_pool *pool; /* what it is part of; NULL: it is booked by itself */
 	struct kerf_entry *physical; /* what a handle or a mapping stands for */
+	uint64_t peak; /* of a graph's memory; bytes is what it comes to at its end */
 	int kind, place;
 };
 
@@ -110,8 +126,9 @@ struct kerf_entry {
 struct kerf_self {
 	struct kerf_slot *_Atomic slot;
 	_Atomic int place[KERF_MAX_CUDEVICES]; /* of each CUdevice, plus 1; 0: not known */
+	_Atomic bool graphs;                   /* graphs with memory have been seen */
 	struct kerf_pool *_Atomic pools;
-	pthread_mutex_t registering, making, handles;
+	pthread_mutex_t registering, making, handles, graph;
 	unsigned char *chunk; /* guarded by making, as what follows */
 	size_t left;
 	struct kerf_entry *spare;
@@ -125,6 +142,7 @@ struct kerf_entry *kerf_entry(void);
 void kerf_drop(struct kerf_entry *entry);
 void kerf_put(struct kerf_entry *entry);
 struct kerf_entry *kerf_remove(int kind, uint64_t key); /* the caller's to put back or to drop */
+struct kerf_entry *kerf_remove_context(CUcontext context);  /* all that goes with it, as a list */
 /* The entry of a kind whose bytes from its key on have the address. The caller keeps others from removing it. */
 struct kerf_entry *kerf_covering(int kind, uint64_t address);
 
@@ -152,5 +170,9 @@ CUresult kerf_freed(struct kerf_entry *e, CUresult ret);
 void kerf_pool_freed(struct kerf_pool *pool, uint64_t bytes);
 /* Corrects what is booked of a device's pools; with trim, makes them give back what they only keep. */
 void kerf_pools(int place, bool trim);
+
+/* graph.c: memory that a stream's capture allocates and frees. */
+CUresult kerf_captured(CUdevice device, CUstream stream, bool per_thread, CUdeviceptr ptr, uint64_t bytes);
+void kerf_captured_free(CUstream stream, bool per_thread, CUdeviceptr ptr);
 
 #endif

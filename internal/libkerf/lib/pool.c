@@ -1,62 +1,70 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Stream-ordered memory. A pool holds more than is in use of it, so what is booked is what the driver says that
- * it has reserved: before an allocation the most that the pool may grow by, after it what it has grown to.
+ * Pools. One holds more than is in use of it, so what is booked is what the driver says that it has reserved:
+ * before an allocation the most that it may grow by, after it what it has grown to. What a device keeps for its
+ * graphs is a pool, too, with calls of its own.
  */
-#include "kerf.h"
+#include "pool.h"
 
-#define UNIT ((uint64_t)2 << 20) /* the least that pools grow by */
-
-struct kerf_pool {
-	struct kerf_pool *next;
-	CUmemoryPool pool;
-	pthread_mutex_t lock;
-	uint64_t booked, held; /* held: in use of it, by what was asked for */
-	uint64_t slack;        /* by how much it has grown past what was expected */
-	int place;
-	bool gone, host;
-};
-
-static uint64_t reserved(const struct kerf_pool *p, uint64_t otherwise)
+static uint64_t reserved(const struct kerf_pool *p)
 {
 	cuuint64_t now;
 	__typeof__(&cuMemPoolGetAttribute) get = KERF_REAL(cuMemPoolGetAttribute);
-	if (p->gone || !get || get(p->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &now) != CUDA_SUCCESS)
-		return otherwise;
-	return now;
+	__typeof__(&cuDeviceGetGraphMemAttribute) of_graphs = KERF_REAL(cuDeviceGetGraphMemAttribute);
+	CUresult ret = CUDA_ERROR_NOT_INITIALIZED;
+	if (p->graphs && of_graphs)
+		ret = of_graphs(p->graphs - 1, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &now);
+	else if (!p->graphs && !p->gone && get)
+		ret = get(p->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &now);
+	return ret ? p->booked : now;
 }
 
-/* With the pool's lock held: gives back what of the booked the pool does not have. */
-static void settle(struct kerf_pool *p)
+/* Memory that the driver has given is there, whether there was room for it or not. */
+void kerf_pool_settle(struct kerf_pool *p)
 {
-	uint64_t now = reserved(p, p->booked);
-	if (now < p->booked) {
+	uint64_t now = reserved(p);
+	if (now < p->booked)
 		kerf_give(p->place, p->booked - now);
-		p->booked = now;
-	}
+	else if (now > p->booked)
+		kerf_force(p->place, now - p->booked);
+	p->booked = now;
 }
 
-static struct kerf_pool *find(CUmemoryPool pool)
+bool kerf_pool_grown(struct kerf_pool *p, uint64_t taken)
+{
+	p->booked += taken;
+	uint64_t now = reserved(p), more = now > p->booked ? now - p->booked : 0;
+	if (more > p->slack)
+		p->slack = more;
+	bool fits = !more || kerf_take(p->place, more);
+	if (fits)
+		p->booked += more;
+	kerf_pool_settle(p);
+	return fits;
+}
+
+static struct kerf_pool *look(CUmemoryPool pool, CUdevice graphs)
 {
 	struct kerf_self *s = kerf_self();
 	for (struct kerf_pool *p = s ? s->pools : NULL; p; p = p->next)
-		if (p->pool == pool && !p->gone)
+		if (p->pool == pool && p->graphs == graphs && !p->gone)
 			return p;
 	return NULL;
 }
 
 /* Pools are few and are never taken out of the list: what was allocated from one refers to it. */
-static struct kerf_pool *add(CUmemoryPool pool, int place)
+static struct kerf_pool *add(CUmemoryPool pool, CUdevice graphs, int place)
 {
 	struct kerf_self *s = kerf_self();
 	struct kerf_pool *p = kerf_memory(sizeof *p), *other;
 	if (!p)
 		return NULL;
 	p->pool = pool;
+	p->graphs = graphs;
 	p->place = place;
 	pthread_mutex_lock(&s->registering);
-	other = find(pool);
+	other = look(pool, graphs);
 	if (!other) {
 		p->next = s->pools;
 		s->pools = p;
@@ -65,167 +73,44 @@ static struct kerf_pool *add(CUmemoryPool pool, int place)
 	return other ? other : p;
 }
 
-static int place_of(CUmemoryPool pool, CUdevice hint)
+struct kerf_pool *kerf_pool_find(CUmemoryPool pool)
 {
-	int devices = 0;
-	CUmemoryPool candidate;
-	__typeof__(&cuDeviceGetCount) count = KERF_REAL(cuDeviceGetCount);
-	__typeof__(&cuDeviceGetDefaultMemPool) get = KERF_REAL(cuDeviceGetDefaultMemPool);
-	if (count && get && count(&devices) == CUDA_SUCCESS)
-		for (CUdevice d = 0; d < devices; d++)
-			if (get(&candidate, d) == CUDA_SUCCESS && candidate == pool)
-				return kerf_place(d);
-	return kerf_place(hint);
+	return look(pool, 0);
 }
 
-static CUresult device_of(CUstream stream, CUdevice *device)
+struct kerf_pool *kerf_pool_add(CUmemoryPool pool, int place)
 {
-	__typeof__(&cuStreamGetDevice) get = KERF_REAL(cuStreamGetDevice);
-	if (get && (uintptr_t)stream > 2 && get(stream, device) == CUDA_SUCCESS) /* 0 to 2 are default streams */
-		return CUDA_SUCCESS;
-	KERF_NEED(cuCtxGetDevice, CUDA_ERROR_NOT_INITIALIZED);
-	return real(device);
+	return add(pool, 0, place);
 }
 
-/* The pool of a call. */
-static CUresult pool_of(CUmemoryPool named, CUstream stream, struct kerf_pool **p)
+struct kerf_pool *kerf_pool_of_graphs(CUdevice device)
 {
-	CUdevice device = 0;
-	CUresult ret = device_of(stream, &device);
-	__typeof__(&cuDeviceGetMemPool) get = KERF_REAL(cuDeviceGetMemPool);
-	if (!ret && !named)
-		ret = get ? get(&named, device) : CUDA_ERROR_NOT_INITIALIZED;
-	if (ret)
-		return ret;
-	*p = find(named);
-	if (!*p)
-		*p = add(named, place_of(named, device));
-	return *p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	struct kerf_pool *p = look(NULL, device + 1);
+	return p ? p : add(NULL, device + 1, kerf_place(device));
 }
 
-static bool capturing(CUstream stream, bool per_thread)
+static void cut(const struct kerf_pool *p)
 {
-	int status = 0;
-	__typeof__(&cuStreamIsCapturing) ask = per_thread ? KERF_REAL(cuStreamIsCapturing_ptsz) : KERF_REAL(cuStreamIsCapturing);
-	return ask && ask(stream, &status) == CUDA_SUCCESS && status;
-}
-
-/* Memory that the stream has yet to give back comes back. */
-static void wait_for(CUstream stream, bool per_thread)
-{
-	int mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* another stream's capture is not disturbed */
-	__typeof__(&cuThreadExchangeStreamCaptureMode) exchange = KERF_REAL(cuThreadExchangeStreamCaptureMode);
-	__typeof__(&cuStreamSynchronize) wait = per_thread ? KERF_REAL(cuStreamSynchronize_ptsz) : KERF_REAL(cuStreamSynchronize);
-	bool exchanged = exchange && exchange(&mode) == CUDA_SUCCESS;
-	if (wait)
-		wait(stream);
-	if (exchanged)
-		exchange(&mode);
+	__typeof__(&cuMemPoolTrimTo) trim = KERF_REAL(cuMemPoolTrimTo);
+	__typeof__(&cuDeviceGraphMemTrim) of_graphs = KERF_REAL(cuDeviceGraphMemTrim);
+	if (p->graphs && of_graphs)
+		of_graphs(p->graphs - 1);
+	else if (!p->graphs && trim)
+		trim(p->pool, 0);
 }
 
 void kerf_pools(int place, bool trim)
 {
 	struct kerf_self *s = kerf_self();
-	__typeof__(&cuMemPoolTrimTo) cut = KERF_REAL(cuMemPoolTrimTo);
 	for (struct kerf_pool *p = s ? s->pools : NULL; p; p = p->next) {
-		if (p->place != place || p->gone)
+		if (p->place != place)
 			continue;
 		pthread_mutex_lock(&p->lock);
-		if (trim && cut && !p->gone)
-			cut(p->pool, 0);
-		settle(p);
+		if (trim && !p->gone)
+			cut(p);
+		kerf_pool_settle(p);
 		pthread_mutex_unlock(&p->lock);
 	}
-}
-
-static bool take(struct kerf_pool *p, uint64_t bytes, CUstream stream, bool per_thread)
-{
-	if (kerf_take_or_make_room(p->place, bytes))
-		return true;
-	if (p->place == KERF_NO_PLACE)
-		return false;
-	wait_for(stream, per_thread);
-	return kerf_take_or_make_room(p->place, bytes);
-}
-
-/* With the pool's lock held, after taken more bytes were booked than it had: books what it has. False: it has
- * grown past what there is. */
-static bool grown(struct kerf_pool *p, uint64_t taken)
-{
-	uint64_t booked = p->booked + taken, now = reserved(p, booked);
-	p->booked = booked;
-	if (now <= booked) {
-		settle(p);
-		return true;
-	}
-	if (now - booked > p->slack)
-		p->slack = now - booked;
-	if (!kerf_take(p->place, now - booked))
-		return false;
-	p->booked = now;
-	return true;
-}
-
-struct call {
-	CUdeviceptr *ptr;
-	size_t bytes;
-	CUmemoryPool pool; /* NULL: that of the device */
-	CUstream stream;
-	bool per_thread;
-};
-
-static CUresult ask(const struct call *c)
-{
-	if (c->pool) {
-		__typeof__(&cuMemAllocFromPoolAsync) real =
-			c->per_thread ? KERF_REAL(cuMemAllocFromPoolAsync_ptsz) : KERF_REAL(cuMemAllocFromPoolAsync);
-		return real ? real(c->ptr, c->bytes, c->pool, c->stream) : CUDA_ERROR_NOT_INITIALIZED;
-	}
-	__typeof__(&cuMemAllocAsync) real = c->per_thread ? KERF_REAL(cuMemAllocAsync_ptsz) : KERF_REAL(cuMemAllocAsync);
-	return real ? real(c->ptr, c->bytes, c->stream) : CUDA_ERROR_NOT_INITIALIZED;
-}
-
-static CUresult allocate(const struct call *c)
-{
-	struct kerf_pool *p;
-	CUresult ret = pool_of(c->pool, c->stream, &p);
-	if (ret)
-		return ret;
-	if (p->host)
-		return ask(c);
-	struct kerf_entry *e = kerf_entry();
-	uint64_t bytes = c->bytes > UINT64_MAX / 2 ? UINT64_MAX / 2 : (c->bytes + UNIT - 1) / UNIT * UNIT, want = bytes + p->slack;
-	bool captured = capturing(c->stream, c->per_thread);
-	if (!e || (!captured && !take(p, want, c->stream, c->per_thread))) {
-		if (e)
-			kerf_drop(e);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	if (captured) { /* it has memory from the graph's launch on */
-		kerf_drop(e);
-		return ask(c);
-	}
-	pthread_mutex_lock(&p->lock);
-	ret = ask(c);
-	bool fits = grown(p, want);
-	if (!ret && fits)
-		p->held += bytes;
-	pthread_mutex_unlock(&p->lock);
-	if (ret || !fits)
-		kerf_drop(e);
-	if (!ret && !fits) {
-		__typeof__(&cuMemFreeAsync) undo = c->per_thread ? KERF_REAL(cuMemFreeAsync_ptsz) : KERF_REAL(cuMemFreeAsync);
-		undo(*c->ptr, c->stream);
-		wait_for(c->stream, c->per_thread);
-		kerf_pools(p->place, true);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	if (!ret) {
-		struct kerf_charge charge = { .entry = e, .bytes = bytes, .place = p->place };
-		e->pool = p;
-		kerf_keep(&charge, KERF_POINTER, *c->ptr);
-	}
-	return ret;
 }
 
 void kerf_pool_freed(struct kerf_pool *p, uint64_t bytes)
@@ -236,42 +121,8 @@ void kerf_pool_freed(struct kerf_pool *p, uint64_t bytes)
 		kerf_give(p->place, p->booked > p->held ? p->booked - p->held : 0);
 		p->booked = p->booked > p->held ? p->held : p->booked;
 	}
-	settle(p);
+	kerf_pool_settle(p);
 	pthread_mutex_unlock(&p->lock);
-}
-
-CUresult cuMemAllocAsync(CUdeviceptr *ptr, size_t bytes, CUstream stream)
-{
-	return allocate(&(struct call){ ptr, bytes, NULL, stream, false });
-}
-
-CUresult cuMemAllocAsync_ptsz(CUdeviceptr *ptr, size_t bytes, CUstream stream)
-{
-	return allocate(&(struct call){ ptr, bytes, NULL, stream, true });
-}
-
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstream stream)
-{
-	return allocate(&(struct call){ ptr, bytes, pool, stream, false });
-}
-
-CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstream stream)
-{
-	return allocate(&(struct call){ ptr, bytes, pool, stream, true });
-}
-
-CUresult cuMemFreeAsync(CUdeviceptr ptr, CUstream stream)
-{
-	KERF_NEED(cuMemFreeAsync, CUDA_ERROR_NOT_INITIALIZED);
-	struct kerf_entry *e = kerf_remove(KERF_POINTER, ptr);
-	return kerf_freed(e, real(ptr, stream));
-}
-
-CUresult cuMemFreeAsync_ptsz(CUdeviceptr ptr, CUstream stream)
-{
-	KERF_NEED(cuMemFreeAsync_ptsz, CUDA_ERROR_NOT_INITIALIZED);
-	struct kerf_entry *e = kerf_remove(KERF_POINTER, ptr);
-	return kerf_freed(e, real(ptr, stream));
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
@@ -281,7 +132,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
 	if (ret)
 		return ret;
 	bool host = props->location.type != CU_MEM_LOCATION_TYPE_DEVICE;
-	struct kerf_pool *p = add(*pool, host ? KERF_NO_PLACE : kerf_place(props->location.id));
+	struct kerf_pool *p = kerf_pool_add(*pool, host ? KERF_NO_PLACE : kerf_place(props->location.id));
 	if (p)
 		p->host = host;
 	else if (KERF_REAL(cuMemPoolDestroy))
@@ -293,7 +144,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
 	KERF_NEED(cuMemPoolDestroy, CUDA_ERROR_NOT_INITIALIZED);
-	struct kerf_pool *p = find(pool);
+	struct kerf_pool *p = kerf_pool_find(pool);
 	if (!p)
 		return real(pool);
 	pthread_mutex_lock(&p->lock);
@@ -312,10 +163,10 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 {
 	KERF_NEED(cuMemPoolTrimTo, CUDA_ERROR_NOT_INITIALIZED);
 	CUresult ret = real(pool, keep);
-	struct kerf_pool *p = find(pool);
+	struct kerf_pool *p = kerf_pool_find(pool);
 	if (p) {
 		pthread_mutex_lock(&p->lock);
-		settle(p);
+		kerf_pool_settle(p);
 		pthread_mutex_unlock(&p->lock);
 	}
 	return ret;

@@ -228,6 +228,18 @@ void kerf_give(int place, uint64_t bytes)
 		kerf_return(usage, s, place, bytes);
 }
 
+void kerf_force(int place, uint64_t bytes)
+{
+	struct kerf_slot *s = place == KERF_NO_PLACE || !bytes ? NULL : slot();
+	struct kerf_usage *u = usage;
+	if (!s)
+		return;
+	atomic_fetch_add(&s->begun, 1);
+	atomic_fetch_add(&u->total[place].bytes, bytes);
+	atomic_fetch_add(&s->held[place], bytes);
+	atomic_fetch_add(&s->ended, 1);
+}
+
 void kerf_size(int place, uint64_t *limit, uint64_t *used)
 {
 	*limit = *used = 0;

@@ -140,3 +140,24 @@ struct kerf_entry *kerf_covering(int kind, uint64_t address)
 	}
 	return found;
 }
+
+struct kerf_entry *kerf_remove_context(CUcontext context)
+{
+	struct kerf_self *s = kerf_self();
+	struct kerf_entry *all = NULL;
+	for (uint64_t h = 0; s && h < KERF_BUCKETS; h++) {
+		pthread_mutex_lock(&s->shard[h % KERF_SHARDS]);
+		for (struct kerf_entry **at = &s->bucket[h]; *at;) {
+			struct kerf_entry *e = *at;
+			if (e->context != context || e->kind > KERF_OF_CONTEXTS) {
+				at = &e->next;
+				continue;
+			}
+			*at = e->next;
+			e->next = all;
+			all = e;
+		}
+		pthread_mutex_unlock(&s->shard[h % KERF_SHARDS]);
+	}
+	return all;
+}

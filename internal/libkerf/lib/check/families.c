@@ -109,13 +109,74 @@ static void free_mipmap(struct piece *p)
 	CALL(cuMipmappedArrayDestroy)(p->mipmap);
 }
 
+static CUresult run_graph(struct piece *p)
+{
+	TRY(CALL(cuGraphInstantiateWithFlags)(&p->exec, p->graph, 0));
+	return CALL(cuGraphLaunch)(p->exec, NULL);
+}
+
+static CUDA_MEM_ALLOC_NODE_PARAMS alloc_of(size_t bytes)
+{
+	return (CUDA_MEM_ALLOC_NODE_PARAMS){
+		.poolProps = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } },
+		.bytesize = bytes,
+	};
+}
+
+static CUresult graph(struct piece *p)
+{
+	CUgraphNode node;
+	CUDA_MEM_ALLOC_NODE_PARAMS params = alloc_of(p->bytes);
+	TRY(CALL(cuGraphCreate)(&p->graph, 0));
+	TRY(CALL(cuGraphAddMemAllocNode)(&node, p->graph, NULL, 0, &params));
+	p->ptr = params.dptr;
+	return run_graph(p);
+}
+
+/* The same size over and over: no more than one of them is there at a time. */
+static CUresult again(struct piece *p)
+{
+	CUgraphNode node;
+	CUgraphNodeParams params = { .type = CU_GRAPH_NODE_TYPE_MEM_ALLOC }, undo = { .type = CU_GRAPH_NODE_TYPE_MEM_FREE };
+	TRY(CALL(cuGraphCreate)(&p->graph, 0));
+	for (int i = 0; i < 4; i++) {
+		params.alloc = alloc_of(p->bytes);
+		TRY(CALL(cuGraphAddNode)(&node, p->graph, NULL, 0, &params));
+		p->ptr = undo.free.dptr = params.alloc.dptr;
+		if (i < 3)
+			TRY(CALL(cuGraphAddNode)(&node, p->graph, NULL, 0, &undo));
+	}
+	return run_graph(p);
+}
+
+static CUresult capture(struct piece *p)
+{
+	CUstream s;
+	TRY(CALL(cuStreamCreate)(&s, CU_STREAM_NON_BLOCKING));
+	TRY(CALL(cuStreamBeginCapture_v2)(s, 2));
+	TRY(CALL(cuMemAllocAsync)(&p->ptr, p->bytes, s));
+	TRY(CALL(cuMemFreeAsync)(p->ptr, s));
+	TRY(CALL(cuMemAllocAsync)(&p->ptr, p->bytes, s));
+	TRY(CALL(cuStreamEndCapture)(s, &p->graph));
+	return run_graph(p);
+}
+
+static void free_graph(struct piece *p)
+{
+	CALL(cuMemFree_v2)(p->ptr);
+	CALL(cuGraphExecDestroy)(p->exec);
+	CALL(cuGraphDestroy)(p->graph);
+	CALL(cuDeviceGraphMemTrim)(0);
+}
+
 const struct family *find_family(const char *name)
 {
 	static const struct family all[] = {
 		{ "linear", linear, free_linear }, { "managed", managed, free_linear }, { "pitch", pitch, free_linear },
 		{ "async", async, free_async }, { "pool", pool, free_pool }, { "kept", pool, free_async },
 		{ "vmm", vmm, free_vmm }, { "array", array, free_array }, { "array3d", array3d, free_array },
-		{ "mipmap", mipmap, free_mipmap },
+		{ "mipmap", mipmap, free_mipmap }, { "graph", graph, free_graph }, { "again", again, free_graph },
+		{ "capture", capture, free_graph },
 	};
 	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
 		if (!strcmp(all[i].name, name))

@@ -132,6 +132,61 @@ static void sparse(void)
 	CALL(cuMipmappedArrayDestroy)(m);
 }
 
+/* Launches twice what each launch takes anew, of which the driver frees the first. */
+static void relaunch(size_t bytes)
+{
+	CUgraph g;
+	CUgraphExec e;
+	CUgraphNode node;
+	CUDA_MEM_ALLOC_NODE_PARAMS p = {
+		.poolProps = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } },
+		.bytesize = bytes,
+	};
+	CALL(cuGraphCreate)(&g, 0);
+	printf("%d ", CALL(cuGraphAddMemAllocNode)(&node, g, NULL, 0, &p));
+	CALL(cuGraphInstantiateWithFlags)(&e, g, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
+	left("ready");
+	printf("%d ", CALL(cuGraphLaunch)(e, NULL));
+	left("once");
+	printf("%d ", CALL(cuGraphLaunch)(e, NULL));
+	left("twice");
+	CALL(cuMemFree_v2)(p.dptr);
+	left("freed");
+	CALL(cuDeviceGraphMemTrim)(0);
+	left("trimmed");
+}
+
+/* Memory goes with its context, primary or not. */
+static void contexts(void)
+{
+	CUcontext c, p;
+	CUdeviceptr ptr;
+	CUarray a;
+	const CUDA_ARRAY_DESCRIPTOR d = { .Width = 4 << 20, .Format = CU_AD_FORMAT_UNSIGNED_INT8, .NumChannels = 1 };
+	CALL(cuMemAlloc_v2)(&ptr, 8 << 20);
+	CALL(cuCtxGetCurrent)(&p);
+	CALL(cuCtxCreate_v2)(&c, 0, 0);
+	CALL(cuMemAlloc_v2)(&ptr, 2 << 20);
+	CALL(cuArrayCreate_v2)(&a, &d);
+	left("both");
+	CALL(cuCtxDestroy_v2)(c);
+	CALL(cuCtxSetCurrent)(p);
+	left("one");
+	CALL(cuMemAllocAsync)(&ptr, 4 << 20, NULL);
+	CALL(cuDevicePrimaryCtxRetain)(&p, 0);
+	CALL(cuDevicePrimaryCtxRelease_v2)(0);
+	left("more");
+	CALL(cuDevicePrimaryCtxReset_v2)(0);
+	CALL(cuDevicePrimaryCtxRetain)(&p, 0);
+	CALL(cuCtxSetCurrent)(p);
+	left("reset");
+	CALL(cuMemAlloc_v2)(&ptr, 8 << 20);
+	CALL(cuDevicePrimaryCtxRelease_v2)(0);
+	CALL(cuDevicePrimaryCtxRetain)(&p, 0);
+	CALL(cuCtxSetCurrent)(p);
+	left("released");
+}
+
 bool other_step(char **arg)
 {
 	if (!strcmp(arg[0], "state"))
@@ -142,6 +197,10 @@ bool other_step(char **arg)
 		vmm();
 	else if (!strcmp(arg[0], "sparse"))
 		sparse();
+	else if (!strcmp(arg[0], "contexts"))
+		contexts();
+	else if (!strcmp(arg[0], "relaunch"))
+		relaunch(strtoull(arg[1], NULL, 10));
 	else if (!strcmp(arg[0], "next"))
 		next(strtoull(arg[1], NULL, 10));
 	else if (!strcmp(arg[0], "look"))

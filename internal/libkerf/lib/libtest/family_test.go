@@ -9,7 +9,7 @@ import (
 )
 
 // families are the ways to memory of which as much fits as the limit says.
-var families = []string{"linear", "managed", "pitch", "async", "pool", "vmm", "array", "array3d", "mipmap"}
+var families = []string{"linear", "managed", "pitch", "async", "pool", "vmm", "array", "array3d", "mipmap", "graph", "again", "capture"}
 
 // Each family fits under the cap and is refused past it, shows in the size, and gives back what it freed.
 func TestFamilies(t *testing.T) {
@@ -55,5 +55,26 @@ func TestHandlesAndMappings(t *testing.T) {
 	got := b.check(t, "gpu:0", "vmm", "sparse")
 	if want := "made 4|mapped 4|held 4|imported 4|half 4|gone 0|0 0 sparse 0"; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// A graph's memory is there from its launch until it is trimmed, and a second launch takes no second helping.
+func TestGraphs(t *testing.T) {
+	b := start(t, "h200x8", "r580").cap(t, gib)
+	got := b.check(t, "gpu:0", "relaunch:629145600", "relaunch:1075838976", "take:linear:536870912", "relaunch:629145600")
+	if want := "0 ready 0|0 once 600|0 twice 600|freed 600|trimmed 0|2 ready 0|0 once 0|0 twice 0|freed 0|trimmed 0|" +
+		"0|0 ready 512|2 once 512|2 twice 512|freed 512|trimmed 512"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestMemoryGoesWithItsContext(t *testing.T) {
+	b := start(t, "h200x8", "r580").cap(t, gib)
+	got := b.check(t, "gpu:0", "contexts")
+	if want := "both 14|one 8|more 12|reset 0|released 0"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if used := b.used(); used != 0 {
+		t.Errorf("%d bytes are left", used)
 	}
 }

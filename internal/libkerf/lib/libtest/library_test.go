@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/internal/libkerf"
 )
 
 func library(t *testing.T) *elf.File {
@@ -33,7 +35,7 @@ func wrapped(t *testing.T) (names, excused []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile(`(?m)^(WRAP|EXCUSE)\((\w+)\)`).FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^(WRAP|EXCUSE)\((\w+)(?:, "[^"]+")?\)$`).FindAllStringSubmatch(string(text), -1) {
 		if m[1] == "WRAP" {
 			names = append(names, m[2])
 		} else {
@@ -41,6 +43,7 @@ func wrapped(t *testing.T) (names, excused []string) {
 		}
 	}
 	slices.Sort(names)
+	slices.Sort(excused)
 	return names, excused
 }
 
@@ -62,6 +65,27 @@ func TestExports(t *testing.T) {
 	slices.Sort(want)
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// Whatever charges, releases, tells a size or resolves is wrapped or excused, and nothing is both.
+func TestCoversTheFamilies(t *testing.T) {
+	table, err := libkerf.Families()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, excused := wrapped(t)
+	var open []string
+	for _, class := range []libkerf.Class{libkerf.Charge, libkerf.Release, libkerf.Size, libkerf.Resolve} {
+		for _, name := range table.Names(class) {
+			if !slices.Contains(names, name) {
+				open = append(open, name)
+			}
+		}
+	}
+	slices.Sort(open)
+	if d := cmp.Diff(excused, open); d != "" {
+		t.Errorf("what is let be (-excused +found):\n%s", d)
 	}
 }
 

@@ -1,0 +1,161 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Graphs that are made ready and launched. An executable's entry has in peak what its memory comes to at most, in
+ * bytes whether the driver frees what an earlier launch left, and in context anything once it has been launched.
+ */
+#include "pool.h"
+
+static pthread_mutex_t *lock_seen(void)
+{
+	struct kerf_self *s = kerf_self();
+	if (!s || !atomic_load_explicit(&s->graphs, memory_order_relaxed))
+		return NULL;
+	pthread_mutex_lock(&s->graph);
+	return &s->graph;
+}
+
+static CUresult ready(CUresult ret, const CUgraphExec *exec, CUgraph graph, unsigned long long flags)
+{
+	pthread_mutex_t *held = ret ? NULL : lock_seen();
+	if (!held)
+		return ret;
+	struct kerf_entry *e = kerf_remove(KERF_EXEC, (uint64_t)(uintptr_t)*exec);
+	struct kerf_entry *from = kerf_remove(KERF_GRAPH, (uint64_t)(uintptr_t)graph);
+	if (!e && from)
+		e = kerf_entry();
+	if (e && from) {
+		e->kind = KERF_EXEC;
+		e->key = (uint64_t)(uintptr_t)*exec;
+		e->place = from->place;
+		e->peak = from->peak;
+		e->bytes = flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+		e->context = NULL;
+		kerf_put(e);
+	} else if (e) {
+		kerf_drop(e);
+	}
+	if (from)
+		kerf_put(from);
+	pthread_mutex_unlock(held);
+	return ret;
+}
+
+CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *bad, char *log, size_t size)
+{
+	KERF_NEED(cuGraphInstantiate, CUDA_ERROR_NOT_INITIALIZED);
+	return ready(real(exec, graph, bad, log, size), exec, graph, 0);
+}
+
+CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *bad, char *log, size_t size)
+{
+	KERF_NEED(cuGraphInstantiate_v2, CUDA_ERROR_NOT_INITIALIZED);
+	return ready(real(exec, graph, bad, log, size), exec, graph, 0);
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
+{
+	KERF_NEED(cuGraphInstantiateWithFlags, CUDA_ERROR_NOT_INITIALIZED);
+	return ready(real(exec, graph, flags), exec, graph, flags);
+}
+
+CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+	KERF_NEED(cuGraphInstantiateWithParams, CUDA_ERROR_NOT_INITIALIZED);
+	return ready(real(exec, graph, params), exec, graph, params ? params->flags : 0);
+}
+
+CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+	KERF_NEED(cuGraphInstantiateWithParams_ptsz, CUDA_ERROR_NOT_INITIALIZED);
+	return ready(real(exec, graph, params), exec, graph, params ? params->flags : 0);
+}
+
+/* With the pool's lock held: by how much a launch may grow it, beside what it keeps and what the driver frees. */
+static uint64_t growth(const struct kerf_entry *e)
+{
+	cuuint64_t used = 0, reserved = 0;
+	__typeof__(&cuDeviceGetGraphMemAttribute) get = KERF_REAL(cuDeviceGetGraphMemAttribute);
+	if (!get || get(e->place, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used) ||
+	    get(e->place, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved))
+		return e->peak;
+	if (e->bytes && e->context)
+		used -= used < e->peak ? used : e->peak;
+	uint64_t kept = reserved > used ? reserved - used : 0;
+	return e->peak > kept ? e->peak - kept : 0;
+}
+
+static void settle(CUdevice device, uint64_t taken)
+{
+	struct kerf_pool *p = kerf_pool_of_graphs(device);
+	if (!p)
+		return;
+	pthread_mutex_lock(&p->lock);
+	p->booked += taken;
+	kerf_pool_settle(p);
+	pthread_mutex_unlock(&p->lock);
+}
+
+/* With the graph lock held, which orders the launches of graphs with memory: each finds what the one before left. */
+static CUresult launch(struct kerf_entry *e, CUgraphExec exec, CUstream stream, CUresult (*real)(CUgraphExec, CUstream))
+{
+	uint64_t want = growth(e);
+	if (want && !kerf_take_or_make_room(kerf_place(e->place), want))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult ret = real(exec, stream);
+	settle(e->place, want);
+	if (!ret)
+		e->context = (CUcontext)(uintptr_t)1;
+	return ret;
+}
+
+static CUresult count(CUgraphExec exec, CUstream stream, CUresult (*real)(CUgraphExec, CUstream))
+{
+	if (!real)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	pthread_mutex_t *held = lock_seen();
+	struct kerf_entry *e = held ? kerf_remove(KERF_EXEC, (uint64_t)(uintptr_t)exec) : NULL;
+	if (e) {
+		CUresult ret = launch(e, exec, stream, real);
+		kerf_put(e);
+		pthread_mutex_unlock(held);
+		return ret;
+	}
+	if (held)
+		pthread_mutex_unlock(held);
+	CUresult ret = real(exec, stream);
+	CUdevice device;
+	__typeof__(&cuCtxGetDevice) here = KERF_REAL(cuCtxGetDevice);
+	if (held && here && here(&device) == CUDA_SUCCESS)
+		settle(device, 0); /* it may have memory all the same */
+	return ret;
+}
+
+CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)
+{
+	return count(exec, stream, KERF_REAL(cuGraphUpload));
+}
+
+CUresult cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream)
+{
+	return count(exec, stream, KERF_REAL(cuGraphUpload_ptsz));
+}
+
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
+{
+	return count(exec, stream, KERF_REAL(cuGraphLaunch));
+}
+
+CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
+{
+	return count(exec, stream, KERF_REAL(cuGraphLaunch_ptsz));
+}
+
+CUresult cuDeviceGraphMemTrim(CUdevice device)
+{
+	KERF_NEED(cuDeviceGraphMemTrim, CUDA_ERROR_NOT_INITIALIZED);
+	CUresult ret = real(device);
+	if (!ret)
+		settle(device, 0);
+	return ret;
+}
