@@ -17,43 +17,52 @@ const buried = 1<<64 - 1
 // slot accounts for, which a process leaves that dies between two counters; where processes are between
 // counters at each try, that waits for the next call. It reports how many slots were freed.
 //
-// Only one goroutine of one process may call it at a time.
+// Only one goroutine of one process may call it at a time. sharing.ErrUnavailable: the container has cut the file.
 func (r *Region) Reclaim(alive func() (map[Process]bool, error)) (freed int, err error) {
 	var owners [MaxProcesses]uint64
-	for i := range owners {
-		owners[i] = atomic.LoadUint64(&r.usage.slot[i].owner)
+	if err := guard(func() {
+		for i := range owners {
+			owners[i] = atomic.LoadUint64(&r.usage.slot[i].owner)
+		}
+	}); err != nil {
+		return 0, err
 	}
 	living, err := alive()
 	if err != nil {
 		return 0, err
 	}
-	named := map[uint64]bool{}
+	named := map[uint64]bool{0: true} // a slot that is free
 	for p := range living {
 		named[owner(p.PID, p.Start)] = true
 	}
-	for i := range owners {
-		who := owners[i]
-		if who == 0 || named[who] {
-			continue
+	err = guard(func() {
+		for i, who := range owners {
+			if !named[who] && r.bury(&r.usage.slot[i], who) {
+				freed++
+			}
 		}
-		s := &r.usage.slot[i]
-		if !atomic.CompareAndSwapUint64(&s.owner, who, buried) {
-			continue // a process of the container has done it, and the slot may be another's by now
+		for range settleTries {
+			if r.settle() {
+				break
+			}
 		}
-		for d := range s.held {
-			subtract(&r.usage.total[d].bytes, atomic.SwapUint64(&s.held[d], 0))
-		}
-		atomic.StoreUint64(&s.ended, atomic.LoadUint64(&s.begun)) // it may have died between the two
-		atomic.StoreUint64(&s.space, 0)
-		atomic.StoreUint64(&s.owner, 0)
-		freed++
+	})
+	return freed, err
+}
+
+// bury frees a slot that is still who's. It is false where a process of the container has done so meanwhile: the
+// slot may be another's by now.
+func (r *Region) bury(s *slot, who uint64) bool {
+	if !atomic.CompareAndSwapUint64(&s.owner, who, buried) {
+		return false
 	}
-	for range settleTries {
-		if r.settle() {
-			break
-		}
+	for d := range s.held {
+		subtract(&r.usage.total[d].bytes, atomic.SwapUint64(&s.held[d], 0))
 	}
-	return freed, nil
+	atomic.StoreUint64(&s.ended, atomic.LoadUint64(&s.begun)) // it may have died between the two
+	atomic.StoreUint64(&s.space, 0)
+	atomic.StoreUint64(&s.owner, 0)
+	return true
 }
 
 // settle corrects the totals, and reports false where a process was at a counter meanwhile.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"unsafe"
@@ -115,7 +116,8 @@ func Open(dir string) (*Region, error) {
 	}
 	r.limits = (*limitsPage)(unsafe.Pointer(&r.maps[0][0])) //nolint:gosec // the layout is held to region.h by a test
 	r.usage = (*usagePage)(unsafe.Pointer(&r.maps[1][0]))   //nolint:gosec // as above
-	if r.limits.magic != limitsMagic || r.limits.devices > MaxDevices || r.usage.magic != usageMagic {
+	valid := r.limits.magic == limitsMagic && r.limits.devices <= MaxDevices
+	if err := guard(func() { valid = valid && r.usage.magic == usageMagic }); err != nil || !valid {
 		_ = r.Close()
 		return nil, fmt.Errorf("open region %q: not of this layout: %w", dir, sharing.ErrInvalid)
 	}
@@ -166,7 +168,7 @@ func (r *Region) SetOverhead(gpu sharing.GPUID, overhead sharing.Bytes) error {
 	return nil
 }
 
-// Usage reads the counters, GPU by GPU in the order of Create.
+// Usage reads the counters, GPU by GPU in the order of Create. Used is 0 where the container has cut its file.
 func (r *Region) Usage() []Usage {
 	out := make([]Usage, len(r.gpus))
 	for i, gpu := range r.gpus {
@@ -174,10 +176,30 @@ func (r *Region) Usage() []Usage {
 			GPU:      gpu,
 			Limit:    sharing.Bytes(atomic.LoadUint64(&r.limits.device[i].limit)),
 			Overhead: sharing.Bytes(atomic.LoadUint64(&r.limits.device[i].overhead)),
-			Used:     sharing.Bytes(atomic.LoadUint64(&r.usage.total[i].bytes)),
 		}
 	}
+	_ = guard(func() {
+		for i := range out {
+			out[i].Used = sharing.Bytes(atomic.LoadUint64(&r.usage.total[i].bytes))
+		}
+	})
 	return out
+}
+
+// guard does what touches the counters. A container can cut the file that they are in, which would end this
+// process instead of the container's.
+func guard(touch func()) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		caught := recover()
+		if fault, ok := caught.(interface{ Addr() uintptr }); ok {
+			err = fmt.Errorf("touch counters at %#x: the file has been cut: %w", fault.Addr(), sharing.ErrUnavailable)
+		} else if caught != nil {
+			panic(caught)
+		}
+	}()
+	touch()
+	return nil
 }
 
 // Close unmaps the region; its files and what is counted in them stay. Nothing of r may be called afterwards.

@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -183,6 +184,38 @@ func TestReclaimTellsTheLivingFromTheDead(t *testing.T) {
 	}
 	if _, err := r.Reclaim(nobody); err != nil || r.Usage()[0].Used != 0 {
 		t.Errorf("%v, left %v", err, r.Usage()[0])
+	}
+}
+
+// A container can cut the file that its counters are in; that is its own loss.
+func TestAFileThatWasCut(t *testing.T) {
+	r, files := region(t, 100)
+	if err := os.Truncate(files[1], 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Reclaim(nobody); !errors.Is(err, sharing.ErrUnavailable) {
+		t.Errorf("reclaim: %v", err)
+	}
+	if d := cmp.Diff([]Usage{{GPU: gpu0, Limit: 100}, {GPU: gpu1, Limit: 7}}, r.Usage()); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// A slot that a process of the container has freed, and another has taken, is not the dead one's any more.
+func TestReclaimLeavesWhatIsAnothersByNow(t *testing.T) {
+	r, _ := region(t, 100)
+	s := &r.usage.slot[3]
+	s.owner, s.held[0], r.usage.total[0].bytes = owner(5, 9), 10, 10
+	freed, err := r.Reclaim(func() (map[Process]bool, error) {
+		s.owner = owner(7, 9)
+		return map[Process]bool{}, nil
+	})
+	if err != nil || freed != 0 || s.owner != owner(7, 9) || r.Usage()[0].Used != 10 {
+		t.Errorf("freed %d, %v, owner %x, %v", freed, err, s.owner, r.Usage()[0])
+	}
+	s.owner = buried // an agent that died
+	if freed, err := r.Reclaim(nobody); err != nil || freed != 1 || r.Usage()[0].Used != 0 {
+		t.Errorf("freed %d, %v, %v", freed, err, r.Usage()[0])
 	}
 }
 

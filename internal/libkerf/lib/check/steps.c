@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "kerfcheck.h"
 
@@ -187,6 +188,27 @@ static void contexts(void)
 	left("released");
 }
 
+/* Prints the nanoseconds that one allocation and its free take, in the best of some runs. */
+static void pairs(long rounds)
+{
+	CUresult (*allocate)(CUdeviceptr *, size_t) = CALL(cuMemAlloc_v2);
+	CUresult (*release)(CUdeviceptr) = CALL(cuMemFree_v2);
+	double best = 0;
+	for (int run = 0; run < 7; run++) {
+		struct timespec from, to;
+		clock_gettime(CLOCK_MONOTONIC, &from);
+		for (long i = 0; i < rounds; i++) {
+			CUdeviceptr ptr;
+			if (allocate(&ptr, 2 << 20) || release(ptr))
+				exit(5);
+		}
+		clock_gettime(CLOCK_MONOTONIC, &to);
+		double ns = ((double)(to.tv_sec - from.tv_sec) * 1e9 + (double)(to.tv_nsec - from.tv_nsec)) / (double)rounds;
+		best = run && best < ns ? best : ns;
+	}
+	printf("%.1f\n", best);
+}
+
 bool other_step(char **arg)
 {
 	if (!strcmp(arg[0], "state"))
@@ -201,6 +223,8 @@ bool other_step(char **arg)
 		contexts();
 	else if (!strcmp(arg[0], "relaunch"))
 		relaunch(strtoull(arg[1], NULL, 10));
+	else if (!strcmp(arg[0], "pairs"))
+		pairs(atol(arg[1]));
 	else if (!strcmp(arg[0], "next"))
 		next(strtoull(arg[1], NULL, 10));
 	else if (!strcmp(arg[0], "look"))
