@@ -80,6 +80,9 @@ void *kerf_route(void *found);
 enum kerf_known { KERF_NOT_WRAPPED, KERF_LOADED, KERF_ABSENT };
 enum kerf_known kerf_known(const char *name, void **wrapper);
 
+/* variant.c: which of the wrapped functions cuGetProcAddress means by a name; -1: none. */
+int kerf_variant(const char *const *names, const char *name, int version, uint64_t flags);
+
 /* region.c: the counters. A device is its place in the limits page. */
 #define KERF_NO_PLACE (-1)
 int kerf_find(const unsigned char uuid[16]);

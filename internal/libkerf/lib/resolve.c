@@ -86,12 +86,19 @@ enum kerf_known kerf_known(const char *name, void **wrapper)
 	return KERF_NOT_WRAPPED;
 }
 
+static void route(const char *name, void **function, int version, cuuint64_t flags)
+{
+	void *wrapper = kerf_route(*function);
+	int f = *function && wrapper == *function ? kerf_variant(names, name, version, flags) : -1;
+	*function = f >= 0 && kerf_real((enum kerf_function)f) ? wrappers[f] : wrapper;
+}
+
 CUresult cuGetProcAddress(const char *name, void **function, int version, cuuint64_t flags)
 {
 	KERF_NEED(cuGetProcAddress, CUDA_ERROR_NOT_INITIALIZED);
 	CUresult ret = real(name, function, version, flags);
 	if (ret == CUDA_SUCCESS && function)
-		*function = kerf_route(*function);
+		route(name, function, version, flags);
 	return ret;
 }
 
@@ -100,6 +107,6 @@ CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuu
 	KERF_NEED(cuGetProcAddress_v2, CUDA_ERROR_NOT_INITIALIZED);
 	CUresult ret = real(name, function, version, flags, status);
 	if (ret == CUDA_SUCCESS && function)
-		*function = kerf_route(*function);
+		route(name, function, version, flags);
 	return ret;
 }

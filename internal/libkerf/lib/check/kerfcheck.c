@@ -97,6 +97,33 @@ static void hammers(int threads, unsigned long long rounds, size_t bytes)
 	printf("%llu\n", refused);
 }
 
+/* Forks while other threads are inside the library; each child goes through all of its locks. */
+static void forks(int many)
+{
+	struct hammer h[4] = { 0 };
+	int bad = 0;
+	CUcontext c;
+	CUresult (*release)(CUdeviceptr) = CALL(cuMemFree_v2);
+	CALL(cuCtxGetCurrent)(&c);
+	for (int i = 0; i < 4; i++) {
+		h[i] = (struct hammer){ .bytes = 4096, .rounds = 1000, .context = c };
+		pthread_create(&h[i].thread, NULL, hammer, &h[i]);
+	}
+	for (int i = 0; i < many; i++) {
+		int status = 0;
+		pid_t pid = fork();
+		if (pid == 0) {
+			for (CUdeviceptr p = 1; p < 1000; p++)
+				release(p << 21);
+			_exit(0);
+		}
+		bad += pid < 0 || waitpid(pid, &status, 0) != pid || status;
+	}
+	for (int i = 0; i < 4; i++)
+		pthread_join(h[i].thread, NULL);
+	printf("%d\n", bad);
+}
+
 /* The words up to "end" are the child's. */
 static bool parent(void)
 {
@@ -145,6 +172,8 @@ static void step(char *text)
 		info();
 	} else if (!strcmp(word, "hammer")) {
 		hammers((int)number(arg[1]), number(arg[2]), number(arg[3]));
+	} else if (!strcmp(word, "forks")) {
+		forks((int)number(arg[1]));
 	} else if (!strcmp(word, "wait")) {
 		printf("ready\n");
 		fflush(stdout);

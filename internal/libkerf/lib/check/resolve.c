@@ -35,7 +35,7 @@ void reopen(void)
 }
 
 /* By base name, as the runtime asks: "cuMemAlloc" for cuMemAlloc_v2. */
-static void *by_proc(const char *name, bool first, cuuint64_t flags)
+static void *by_proc(const char *name, bool first, int version, cuuint64_t flags)
 {
 	char base[64];
 	void *f = NULL;
@@ -45,8 +45,8 @@ static void *by_proc(const char *name, bool first, cuuint64_t flags)
 	if (end)
 		*end = 0;
 	void *get = dlsym(get_library(), first ? "cuGetProcAddress" : "cuGetProcAddress_v2");
-	CUresult ret = first ? ((__typeof__(cuGetProcAddress) *)get)(base, &f, 12000, flags)
-			     : ((__typeof__(cuGetProcAddress_v2) *)get)(base, &f, 12000, flags, &status);
+	CUresult ret = first ? ((__typeof__(cuGetProcAddress) *)get)(base, &f, version, flags)
+			     : ((__typeof__(cuGetProcAddress_v2) *)get)(base, &f, version, flags, &status);
 	if (ret == CUDA_SUCCESS && f)
 		return f;
 	printf("%s %d\n", name, ret);
@@ -56,7 +56,7 @@ static void *by_proc(const char *name, bool first, cuuint64_t flags)
 /* cuGetProcAddress asked for itself, and then the function. */
 static void *by_itself(const char *name)
 {
-	void *get = by_proc("cuGetProcAddress_v2", false, 0), *f = NULL;
+	void *get = by_proc("cuGetProcAddress_v2", false, 12000, 0), *f = NULL;
 	char base[64];
 	int status;
 	snprintf(base, sizeof base, "%s", name);
@@ -79,9 +79,10 @@ void *resolve(const char *name)
 	void *f = !strcmp(how, "dlsym") || !strcmp(how, "space") ? dlsym(get_library(), name)
 		  : !strcmp(how, "dlvsym")                        ? by_own_dlsym(name)
 		  : !strcmp(how, "default")                       ? (get_library(), dlsym(RTLD_DEFAULT, name))
-		  : !strcmp(how, "proc1")                         ? by_proc(name, true, 0)
-		  : !strcmp(how, "proc2")                         ? by_proc(name, false, 0)
-		  : !strcmp(how, "ptsz")                          ? by_proc(name, false, 2)
+		  : !strcmp(how, "proc1")                         ? by_proc(name, true, 12000, 0)
+		  : !strcmp(how, "proc2")                         ? by_proc(name, false, 12000, 0)
+		  : !strcmp(how, "ptsz")                          ? by_proc(name, false, 12000, 2)
+		  : !strcmp(how, "future")                        ? by_proc(name, false, 99000, 0)
 								  : by_itself(name);
 	if (!f) {
 		printf("%s not found\n", name);

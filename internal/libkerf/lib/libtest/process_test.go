@@ -170,6 +170,14 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	}
 }
 
+// A child is not left waiting for a lock that another thread of its parent held.
+func TestForkBesideOtherThreads(t *testing.T) {
+	b := start(t, "h200x8", "r580").cap(t, gib)
+	if got := b.check(t, "gpu:0", "forks:60", "info"); got != fmt.Sprintf("0|0 %d %d %d", gib, gib, gib) {
+		t.Errorf("%s", got)
+	}
+}
+
 func TestForkExecAndReopen(t *testing.T) {
 	n := start(t, "h200x8", "r580")
 	free := func(f sharing.Bytes) string { return fmt.Sprintf("0 %d %d %d", f, gib, gib) }

@@ -28,6 +28,16 @@ func TestEveryWayToTheDriver(t *testing.T) {
 	}
 }
 
+// A driver may answer with addresses that it does not export: then names decide, as far as they are known.
+func TestAddressesThatAreNotExported(t *testing.T) {
+	b := stubbed(t)
+	for way, want := range map[string]string{"proc2": "4", "ptsz": "4", "dlsym": "4", "future": "4096"} {
+		if got := b.check(t, "via:"+way, "gpu:0", "fill:linear:268435456"); got != want {
+			t.Errorf("%s: %s fit, want %s", way, got, want)
+		}
+	}
+}
+
 // A name of the driver is found where the driver is, and nowhere else.
 func TestNamesWithoutADriver(t *testing.T) {
 	b := start(t, "a30x2", "r550").cap(t, gib)

@@ -55,3 +55,34 @@ CUresult cuMemFree_v2(CUdeviceptr ptr)
 {
 	return ptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
+
+/* Other addresses than those that are exported, as a driver may have them. */
+static CUresult inner_alloc(CUdeviceptr *ptr, size_t bytes)
+{
+	return cuMemAlloc_v2(ptr, bytes);
+}
+
+static CUresult inner_free(CUdeviceptr ptr)
+{
+	return cuMemFree_v2(ptr);
+}
+
+CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, cuuint64_t flags, int *status)
+{
+	static const struct {
+		const char *name;
+		void *function;
+	} all[] = {
+		{ "cuInit", (void *)(uintptr_t)cuInit },
+		{ "cuDevicePrimaryCtxRetain", (void *)(uintptr_t)cuDevicePrimaryCtxRetain },
+		{ "cuCtxSetCurrent", (void *)(uintptr_t)cuCtxSetCurrent },
+		{ "cuMemAlloc", (void *)(uintptr_t)inner_alloc },
+		{ "cuMemFree", (void *)(uintptr_t)inner_free },
+	};
+	*status = version < 0 || flags > 2;
+	*function = NULL;
+	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+		if (strcmp(all[i].name, symbol) == 0)
+			*function = all[i].function;
+	return *function ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}

@@ -1,0 +1,69 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A driver may answer cuGetProcAddress with other addresses than those of its exported functions. Then the name that was
+ * asked for decides, with version and flags as the published headers have them; of versions after those nothing is known,
+ * and what is not known passes.
+ */
+#include <string.h>
+
+#include "kerf.h"
+
+#define KNOWN_UP_TO 13020
+
+struct variant {
+	size_t base; /* the length of the name without its suffixes */
+	int since;   /* the CUDA version that has it by its base name */
+	bool per_thread;
+};
+
+static bool ends(const char *name, size_t length, const char *with)
+{
+	size_t n = strlen(with);
+	return length > n && memcmp(name + length - n, with, n) == 0;
+}
+
+static struct variant parse(const char *name)
+{
+	static const struct {
+		const char *name;
+		int since;
+	} later[] = {
+		{ "cuDevicePrimaryCtxRelease_v2", 11000 }, { "cuDevicePrimaryCtxReset_v2", 11000 },
+		{ "cuGraphInstantiate_v2", 11000 },        { "cuGetProcAddress_v2", 12000 },
+		{ "cuGraphAddNode_v2", 12030 },
+	};
+	struct variant v = { .base = strlen(name) };
+	v.per_thread = ends(name, v.base, "_ptsz");
+	if (v.per_thread)
+		v.base -= strlen("_ptsz");
+	if (ends(name, v.base, "_v2")) {
+		v.base -= strlen("_v2");
+		v.since = 4000; /* what came with 64-bit addresses */
+	}
+	for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)
+		if (strcmp(name, later[i].name) == 0)
+			v.since = later[i].since;
+	return v;
+}
+
+int kerf_variant(const char *const *names, const char *name, int version, uint64_t flags)
+{
+	int best = -1;
+	struct variant chosen = { 0 };
+	size_t length = strlen(name);
+	if (version > KNOWN_UP_TO)
+		return -1;
+	if (strcmp(name, "cuGraphInstantiate") == 0 && version >= 12000)
+		return KERF_cuGraphInstantiateWithFlags;
+	for (int f = 0; f < KERF_WRAPPED; f++) {
+		struct variant v = parse(names[f]);
+		if (v.base != length || memcmp(names[f], name, length) != 0 || v.since > version || (v.per_thread && flags != 2))
+			continue;
+		if (best < 0 || v.per_thread > chosen.per_thread || (v.per_thread == chosen.per_thread && v.since > chosen.since)) {
+			best = f;
+			chosen = v;
+		}
+	}
+	return best;
+}
