@@ -16,9 +16,11 @@
 // The library is libkerf.so, built from lib/ (make build). A program that preloads it, with the region's two files in
 // the library's folder, meets an error "out of memory" where the limit ends and is told the limit as the GPU's size,
 // by CUDA and by NVML. What it counts is what lib/wrapped.def names; without a region, or on a GPU that the region
-// does not name, there is no memory to be had. A program that has nothing to do with CUDA does not notice it.
+// does not name, there is no memory to be had. A program that finds no room first takes what the dead of its pid
+// namespace held. One that has nothing to do with CUDA does not notice the library.
 //
 // Not promised: that anything is counted. A program that writes to the counters, does not preload the library, or
-// loads its own libraries with RTLD_DEEPBIND gets past them; only the driver's own figures tell, and
-// SetOverhead is where they come in. What the driver holds for contexts and modules is only in those, too.
+// loads libraries of its own with RTLD_DEEPBIND or into another name space gets past them; only the driver's own
+// figures tell, and SetOverhead is where they come in. What the driver holds for contexts and modules, and in small
+// allocations beyond their size, is only in those, too.
 package libkerf

@@ -26,8 +26,6 @@
 	X(cuStreamGetDevice)                 \
 	X(cuStreamIsCapturing)               \
 	X(cuStreamIsCapturing_ptsz)          \
-	X(cuStreamSynchronize)               \
-	X(cuStreamSynchronize_ptsz)          \
 	X(cuThreadExchangeStreamCaptureMode) \
 	X(cuArrayGetMemoryRequirements)      \
 	X(cuMipmappedArrayGetMemoryRequirements) \
@@ -130,6 +128,7 @@ struct kerf_self {
 	struct kerf_slot *_Atomic slot;
 	_Atomic int place[KERF_MAX_CUDEVICES]; /* of each CUdevice, plus 1; 0: not known */
 	_Atomic bool graphs;                   /* graphs with memory have been seen */
+	_Atomic bool freed;                    /* a pool may give memory back when the program waits */
 	struct kerf_pool *_Atomic pools;
 	pthread_mutex_t registering, making, handles, graph;
 	unsigned char *chunk; /* guarded by making, as what follows */
@@ -171,6 +170,7 @@ CUresult kerf_freed(struct kerf_entry *e, CUresult ret);
 
 /* pool.c */
 void kerf_pool_freed(struct kerf_pool *pool, uint64_t bytes);
+#define KERF_ALL_PLACES (-2)
 /* Corrects what is booked of a device's pools; with trim, makes them give back what they only keep. */
 void kerf_pools(int place, bool trim);
 

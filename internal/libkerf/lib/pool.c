@@ -103,7 +103,7 @@ void kerf_pools(int place, bool trim)
 {
 	struct kerf_self *s = kerf_self();
 	for (struct kerf_pool *p = s ? s->pools : NULL; p; p = p->next) {
-		if (p->place != place)
+		if (place != KERF_ALL_PLACES && p->place != place)
 			continue;
 		pthread_mutex_lock(&p->lock);
 		if (trim && !p->gone)
@@ -122,7 +122,10 @@ void kerf_pool_freed(struct kerf_pool *p, uint64_t bytes)
 		p->booked = p->booked > p->held ? p->held : p->booked;
 	}
 	kerf_pool_settle(p);
+	bool rest = p->booked > p->held;
 	pthread_mutex_unlock(&p->lock);
+	if (rest)
+		atomic_store_explicit(&kerf_self()->freed, true, memory_order_relaxed);
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)

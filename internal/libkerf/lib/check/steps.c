@@ -225,6 +225,8 @@ bool other_step(char **arg)
 		relaunch(strtoull(arg[1], NULL, 10));
 	else if (!strcmp(arg[0], "pairs"))
 		pairs(atol(arg[1]));
+	else if (!strcmp(arg[0], "sync"))
+		CALL(cuStreamSynchronize)(NULL);
 	else if (!strcmp(arg[0], "next"))
 		next(strtoull(arg[1], NULL, 10));
 	else if (!strcmp(arg[0], "look"))

@@ -170,6 +170,19 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	}
 }
 
+// A pool gives back when its program waits, and then others have the memory; its own program need not wait.
+func TestPoolsThatGiveBackLate(t *testing.T) {
+	b := stubbed(t)
+	r := b.begin(t, "gpu:0", "take:async:629145600", "give", "wait", "take:async:629145600", "give", "sync", "wait")
+	for _, want := range []sharing.Bytes{600 * mib, 0} {
+		if got := r.until(t); got != "0" || b.used() != want {
+			t.Errorf("%s, and %d are counted, want %d", got, b.used(), want)
+		}
+		r.goOn(t)
+	}
+	r.end()
+}
+
 // A child is not left waiting for a lock that another thread of its parent held.
 func TestForkBesideOtherThreads(t *testing.T) {
 	b := start(t, "h200x8", "r580").cap(t, gib)
