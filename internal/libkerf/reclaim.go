@@ -36,7 +36,7 @@ func (r *Region) Reclaim(alive func() (map[Process]bool, error)) (freed int, err
 		named[owner(p.PID, p.Start)] = true
 	}
 	err = guard(func() {
-		for i, who := range owners {
+		for i, who := range &owners {
 			if !named[who] && r.bury(&r.usage.slot[i], who) {
 				freed++
 			}

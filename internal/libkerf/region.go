@@ -121,7 +121,7 @@ func Open(dir string) (*Region, error) {
 		_ = r.Close()
 		return nil, fmt.Errorf("open region %q: not of this layout: %w", dir, sharing.ErrInvalid)
 	}
-	for i := range int(r.limits.devices) {
+	for i := range int(r.limits.devices) { //nolint:gosec // no more than MaxDevices
 		u := r.limits.device[i].uuid
 		id := sharing.GPUID(fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:]))
 		r.gpus = append(r.gpus, id)
@@ -195,7 +195,7 @@ func guard(touch func()) (err error) {
 		if fault, ok := caught.(interface{ Addr() uintptr }); ok {
 			err = fmt.Errorf("touch counters at %#x: the file has been cut: %w", fault.Addr(), sharing.ErrUnavailable)
 		} else if caught != nil {
-			panic(caught)
+			panic(caught) //nolint:forbidigo // another's panic goes on
 		}
 	}()
 	touch()
