@@ -13,9 +13,12 @@ var families = []string{"linear", "managed", "pitch", "async", "pool", "vmm", "a
 
 // Each family fits under the cap and is refused past it, shows in the size, and gives back what it freed.
 func TestFamilies(t *testing.T) {
-	n := start(t, "h200x8", "r580")
-	for _, family := range families {
+	old, n := start(t, "a100x8", "r550"), start(t, "h200x8", "r580")
+	for i, family := range append(families, families...) {
 		b := n.cap(t, gib)
+		if i < len(families) {
+			b = old.cap(t, gib)
+		}
 		got := b.check(t, "gpu:0", "fill:"+family+":134217728", "info", "take:linear:2097152", "give", "info", "take:linear:134217728", "clear", "info")
 		want := fmt.Sprintf("8|0 0 %d %d|2|0 %d %d %d|0|0 %d %d %d", gib, gib, 128*mib, gib, gib, gib, gib, gib)
 		if got != want {
