@@ -94,8 +94,17 @@ type Injection struct {
 	Asks []Ask
 	// Env are variables for the program. No cap depends on them.
 	Env map[string]string
+	// Mounts are files and folders of the host for the container, in the order in which they are mounted.
+	Mounts []Mount
 	// Note is the grant as an annotation of the container, for the runtime alone to read again.
 	Note string
+}
+
+// Mount shows a file or folder of the host at another place. Both are absolute paths. A program cannot make device
+// files there, nor gain rights by executing from there.
+type Mount struct {
+	Source, Target string
+	ReadOnly       bool
 }
 
 // NoteAnnotation is the OCI annotation that holds Injection.Note. It counts only together with the guard.

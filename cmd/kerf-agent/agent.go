@@ -28,6 +28,7 @@ import (
 	"github.com/kerf-gpu/kerf/monitor/health"
 	"github.com/kerf-gpu/kerf/monitor/metrics"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
 	"github.com/kerf-gpu/kerf/sharing/node/nodeserver"
@@ -44,6 +45,8 @@ type agent struct {
 	// pool is the node's pool in force.
 	pool    atomic.Pointer[config.Pool]
 	cgroups cgroup.Hierarchy
+	// preload is the library that is preloaded, as far as it is the same for every driver.
+	preload caps.Libkerf
 	// machines are the GPUs' health over watches of one driver; followDriver alone uses it.
 	machines map[sharing.GPUID]*health.Machine
 	// cgroupParent is the directory of our grants' cgroups, relative to the hierarchy's mount.
@@ -139,6 +142,9 @@ func (a *agent) build(reg *prometheus.Registry) error {
 		return fmt.Errorf("built-in configuration: %w", err)
 	}
 	a.pool.Store(&pool)
+	if err := a.findLibrary(); err != nil {
+		return err
+	}
 	a.events = metrics.NewEvents(reg)
 	a.cgroups = groups
 	sum := sha256.Sum256([]byte(a.dir))
@@ -148,6 +154,7 @@ func (a *agent) build(reg *prometheus.Registry) error {
 		RecordPath: filepath.Join(a.dir, "record.json"), BootID: boot, NewID: newID,
 		DevRoot: a.devRoot, Version: version, Config: conf, Pool: pool,
 		Observer: a.events, Failpoints: a.failpoints,
+		Client: node.ClientPaths{Dir: a.preload.Dir, Library: a.preload.Library},
 	})
 	reg.MustRegister(
 		metrics.NewCollector(func(ctx context.Context) *nodev1.GetNodeResponse { return nodeserver.Message(a.runtime.State(ctx)) }),

@@ -175,6 +175,7 @@ func (a *agent) backend(lib *nvml.Library) *caps.Driver {
 func (a *agent) report(ctx context.Context, lib *nvml.Library, driver *caps.Driver, g sharing.GPU) choice.Report {
 	rep := choice.Report{
 		config.BackendDriver:   driver.Probe(ctx, g),
+		config.BackendLibkerf:  a.preloadProbe(lib).Probe(g),
 		config.BackendReactive: caps.ProbeWatch(ctx, lib, g),
 	}
 	for _, b := range config.Backends() {

@@ -30,14 +30,14 @@ type settings struct {
 	dir, config, devRoot, lockDir, group, http, logLevel string
 	labels                                               map[string]string
 	// What follows is for a node of a Kubernetes cluster.
-	containers, kubernetes                     bool
-	nodeName, kubeconfig, kubeletDir           string
-	nriSocket, containerdSocket, toolkitConfig string
-	cdiDir, cdiSourceDirs, hookDir, hookBinary string
-	exempt                                     []string
-	nvidiaSMI                                  string
-	libraries                                  []string
-	failpoints                                 *failpoint.Set
+	containers, kubernetes                              bool
+	nodeName, kubeconfig, kubeletDir                    string
+	nriSocket, containerdSocket, toolkitConfig          string
+	cdiDir, cdiSourceDirs, hookDir, hookBinary, library string
+	exempt                                              []string
+	nvidiaSMI                                           string
+	libraries                                           []string
+	failpoints                                          *failpoint.Set
 }
 
 func command(env environment, kill func(point string)) *cobra.Command {
@@ -80,8 +80,9 @@ func command(env environment, kill func(point string)) *cobra.Command {
 	f.StringVar(&s.toolkitConfig, "toolkit-config", "/etc/nvidia-container-runtime/config.toml", "configuration of NVIDIA's container toolkit, to judge whether containers can get around their grant by it")
 	f.StringVar(&s.cdiDir, "cdi-dir", "/etc/cdi", "directory for Kerf's CDI specs; it should outlive a reboot")
 	f.StringVar(&s.cdiSourceDirs, "cdi-source-dirs", "/etc/cdi:/var/run/cdi", "directories of the node's nvidia.com/gpu CDI spec")
-	f.StringVar(&s.hookDir, "hook-dir", "/opt/kerf", "directory on the host in which kerf-hook is installed, under the agent's version")
+	f.StringVar(&s.hookDir, "hook-dir", "/opt/kerf", "directory on the host in which kerf-hook and libkerf.so are installed, under the agent's version")
 	f.StringVar(&s.hookBinary, "hook-binary", "", "the kerf-hook to install; empty for the one beside this program")
+	f.StringVar(&s.library, "library", "", "the libkerf.so that backend libkerf preloads; empty for the one beside this program")
 	f.StringSliceVar(&s.exempt, "exempt-namespace", []string{"kerf-system"}, "namespace whose containers keep their own NVIDIA_VISIBLE_DEVICES (repeatable)")
 	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
 	return c

@@ -25,6 +25,9 @@ func containerGrant(resp *nodev1.ClaimResponse) (oci.Grant, error) {
 		}
 		out.Asks = append(out.Asks, a)
 	}
+	for _, m := range in.GetMounts() {
+		out.Mounts = append(out.Mounts, sharing.Mount{Source: m.GetSource(), Target: m.GetTarget(), ReadOnly: m.GetReadOnly()})
+	}
 	var gpus []sharing.GPUID
 	for _, name := range in.GetCdiDevices() {
 		uuid, ok := strings.CutPrefix(name, sharing.CDIGPU+"=")

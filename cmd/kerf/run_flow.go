@@ -58,7 +58,7 @@ func (a *app) runReported(c *cobra.Command, o *runOptions, report *statusFile, a
 		return err
 	}
 	ctx, signals := catch(c.Context())
-	armed, err := grant(ctx, a.dir, claimRequest(request, o.name))
+	armed, byEnv, err := grant(ctx, a.dir, claimRequest(request, o.name))
 	signals.release()
 	if err != nil {
 		return err
@@ -66,39 +66,43 @@ func (a *app) runReported(c *cobra.Command, o *runOptions, report *statusFile, a
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return a.become(o, report, armed, path, args)
+	return a.become(o, report, armed, byEnv, path, args)
 }
 
 // grant claims and arms. When it returns without an error, this process is in the grant's cgroup and its
-// cap is in force.
-func grant(ctx context.Context, dir string, r *nodev1.ClaimRequest) (*nodev1.ArmResponse, error) {
+// cap is in force. With byEnv the environment is to name the library that holds it, if one does.
+func grant(ctx context.Context, dir string, r *nodev1.ClaimRequest) (armed *nodev1.ArmResponse, byEnv bool, err error) {
 	client, g, err := claim(ctx, dir, r)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return nil, false, context.Cause(ctx)
 		}
-		return nil, err
+		return nil, false, err
 	}
-	armed, err := client.Arm(ctx, g.GetId())
+	byEnv = g.GetBackend() == libkerf && !preloadFileFree(preloadFile)
+	armed, err = client.Arm(ctx, &nodev1.ArmRequest{Id: g.GetId(), NoPreloadFile: byEnv})
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	if err := errors.Join(err, client.Close()); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if armed.GetGrant().GetId() != g.GetId() {
-		return nil, fmt.Errorf("arm %q: the agent's answer is for %q: %w", g.GetId(), armed.GetGrant().GetId(), sharing.ErrUnavailable)
+		return nil, false, fmt.Errorf("arm %q: the agent's answer is for %q: %w", g.GetId(), armed.GetGrant().GetId(), sharing.ErrUnavailable)
 	}
-	return armed, nil
+	return armed, byEnv, nil
 }
 
 // become hides the other GPUs and executes the command. Namespaces belong to threads, so all of it happens
 // on one.
-func (a *app) become(o *runOptions, report *statusFile, armed *nodev1.ArmResponse, path string, argv []string) error {
+func (a *app) become(o *runOptions, report *statusFile, armed *nodev1.ArmResponse, byEnv bool, path string, argv []string) error {
 	runtime.LockOSThread()
-	warnings, err := hide(armed)
+	warnings, masked, err := hide(armed)
 	if err != nil {
 		return err
+	}
+	if err := showLibrary(armed, masked); err != nil {
+		return fmt.Errorf("mount the library that holds the command to its memory: %w", err)
 	}
 	if !o.quiet {
 		for _, w := range warnings {
@@ -108,7 +112,7 @@ func (a *app) become(o *runOptions, report *statusFile, armed *nodev1.ArmRespons
 	if err := report.running(armed.GetGrant()); err != nil {
 		return err
 	}
-	env := withEnv(a.environ(), armed.GetEnv())
+	env := preloading(withEnv(a.environ(), armed.GetEnv()), armed, byEnv, a.getenv(preloadEnv))
 	err = a.exec(path, argv, env)
 	if errors.Is(err, unix.ENOEXEC) && isScript(path) {
 		// A script without an interpreter line: shells and execvp take sh.
@@ -119,7 +123,7 @@ func (a *app) become(o *runOptions, report *statusFile, armed *nodev1.ArmRespons
 
 // hide masks the node's other GPUs where this process may, and returns what the user should know. With the
 // right to mask, a mask that does not work is an error: the command would see GPUs that are not its own.
-func hide(armed *nodev1.ArmResponse) (warnings []string, err error) {
+func hide(armed *nodev1.ArmResponse) (warnings []string, masked bool, err error) {
 	if w := unenforced(armed.GetGrant()); w != "" {
 		warnings = append(warnings, w)
 	}
@@ -127,12 +131,13 @@ func hide(armed *nodev1.ArmResponse) (warnings []string, err error) {
 	case len(others) == 0:
 	case mountns.Allowed():
 		if err := mountns.Mask(others); err != nil {
-			return nil, fmt.Errorf("hide the other GPUs: %w", err)
+			return nil, false, fmt.Errorf("hide the other GPUs: %w", err)
 		}
+		masked = true
 	case !armed.GetOthersCapped():
 		warnings = append(warnings, "the other GPUs of this machine stay reachable for the command: hiding them needs CAP_SYS_ADMIN")
 	}
-	return warnings, nil
+	return warnings, masked, nil
 }
 
 // unenforced is what the user should know of a grant that nothing holds beforehand; empty for any other.

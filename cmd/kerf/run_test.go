@@ -324,7 +324,7 @@ func TestHideWarnings(t *testing.T) {
 					got <- answer{nil, err}
 					return
 				}
-				w, err := hide(tt.armed)
+				w, _, err := hide(tt.armed)
 				got <- answer{w, err}
 			}()
 			a := <-got

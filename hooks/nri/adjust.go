@@ -6,6 +6,7 @@ package nri
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -39,7 +40,25 @@ func adjustGuarded(c *api.Container, in sharing.Injection) (*api.ContainerAdjust
 		setEnv(a, key, env[key])
 	}
 	a.AddAnnotation(sharing.NoteAnnotation, in.Note)
-	return a, nil
+	return a, addMounts(a, c, in.Mounts)
+}
+
+// addMounts gives a container the mounts of its grant. What it would mount itself at or below one of them would
+// stand in the place of what holds it, and is refused.
+func addMounts(a *api.ContainerAdjustment, c *api.Container, mounts []sharing.Mount) error {
+	for _, m := range mounts {
+		for _, own := range c.GetMounts() {
+			if at := path.Clean(own.GetDestination()); at == m.Target || strings.HasPrefix(at, m.Target+"/") {
+				return fmt.Errorf("container %q: %w", c.GetName(), sharing.Invalid("volume mount", at, "mount it elsewhere", "is where the library lies that holds the container to its memory"))
+			}
+		}
+		options := []string{"bind", "nosuid", "nodev", "rw"}
+		if m.ReadOnly {
+			options[3] = "ro"
+		}
+		a.AddMount(&api.Mount{Source: m.Source, Destination: m.Target, Type: "bind", Options: options})
+	}
+	return nil
 }
 
 // adjustOther hides the GPUs from a container that has no grant. A note that it carries is none of ours, and

@@ -54,9 +54,12 @@ func TestGoldenAdjustments(t *testing.T) {
 	sneaky.Env = map[string]string{visibleEnv: "all"}
 	forged := containerOf("main")
 	forged.Annotations = map[string]string{sharing.NoteAnnotation: "mine"}
+	held := injection()
+	held.Mounts = preloading()
 	tests := map[string]struct {
 		adjust func() (*api.ContainerAdjustment, error)
 	}{
+		"guarded with a library":  {func() (*api.ContainerAdjustment, error) { return adjustGuarded(containerOf("main"), held) }},
 		"guarded on one GPU":      {func() (*api.ContainerAdjustment, error) { return adjustGuarded(containerOf("main"), injection()) }},
 		"guarded on two GPUs":     {func() (*api.ContainerAdjustment, error) { return adjustGuarded(containerOf("main"), two) }},
 		"guarded with sneaky env": {func() (*api.ContainerAdjustment, error) { return adjustGuarded(containerOf("main"), sneaky) }},
@@ -76,6 +79,33 @@ func TestGoldenAdjustments(t *testing.T) {
 			}
 			golden(t, name, a)
 		})
+	}
+}
+
+func preloading() []sharing.Mount {
+	return []sharing.Mount{
+		{Source: "/run/kerf/client/k-1", Target: "/usr/local/lib/kerf", ReadOnly: true},
+		{Source: "/run/kerf/client/k-1/usage", Target: "/usr/local/lib/kerf/usage"},
+		{Source: "/run/kerf/client/k-1/preload", Target: "/etc/ld.so.preload", ReadOnly: true},
+	}
+}
+
+// A volume in the place of the library or its limits would set them aside.
+func TestVolumesOverTheLibraryAreRefused(t *testing.T) {
+	in := injection()
+	in.Mounts = preloading()
+	for at, refused := range map[string]bool{
+		"/etc/ld.so.preload": true, "/usr/local/lib/kerf": true, "/usr/local/lib/kerf/limits": true, "/usr/local/lib/../lib/kerf/libkerf.so": true,
+		"/etc": false, "/usr/local/lib": false, "/usr/local/lib/kerfuffle": false, "/data": false,
+	} {
+		c := containerOf("main")
+		c.Mounts = []*api.Mount{{Destination: at}}
+		if _, err := adjustGuarded(c, in); errors.Is(err, sharing.ErrInvalid) != refused {
+			t.Errorf("%s: %v", at, err)
+		}
+		if _, err := adjustGuarded(c, injection()); err != nil {
+			t.Errorf("%s without a library: %v", at, err)
+		}
 	}
 }
 

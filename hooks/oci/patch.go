@@ -40,6 +40,8 @@ type Grant struct {
 	// Edits are those of the grant's GPUs, whole: device nodes with type, numbers and permissions, hooks with
 	// environment and timeout.
 	Edits cdispecs.ContainerEdits
+	// Mounts are added to those of the spec, which may have none at or below their targets.
+	Mounts []sharing.Mount
 	// Note is the grant as an annotation; none is written when it is empty.
 	Note string
 }
@@ -62,7 +64,17 @@ func Patch(spec *specs.Spec, g Grant) error {
 	if err := checkEdits(g.Edits); err != nil {
 		return err
 	}
+	if err := checkMounts(spec, g.Mounts); err != nil {
+		return err
+	}
 	apply(spec, g.Edits)
+	for _, m := range g.Mounts {
+		options := []string{"bind", "nosuid", "nodev", "rw"}
+		if m.ReadOnly {
+			options[3] = "ro"
+		}
+		spec.Mounts = append(slices.Clip(spec.Mounts), specs.Mount{Source: m.Source, Destination: m.Target, Type: "bind", Options: options})
+	}
 	env := maps.Clone(g.Env)
 	if env == nil {
 		env = make(map[string]string, 1)
@@ -81,6 +93,21 @@ func Patch(spec *specs.Spec, g Grant) error {
 			spec.Annotations = make(map[string]string, 1)
 		}
 		spec.Annotations[sharing.NoteAnnotation] = g.Note
+	}
+	return nil
+}
+
+// checkMounts refuses a spec whose own mounts would stand in the place of the grant's.
+func checkMounts(spec *specs.Spec, mounts []sharing.Mount) error {
+	for _, m := range mounts {
+		if !path.IsAbs(m.Source) || !path.IsAbs(m.Target) || path.Clean(m.Target) != m.Target {
+			return sharing.Invalid("mount of the grant", m.Target, "", "is not of two absolute paths")
+		}
+		for _, own := range spec.Mounts {
+			if at := path.Clean(own.Destination); at == m.Target || strings.HasPrefix(at, m.Target+"/") {
+				return sharing.Invalid("mount of the spec", at, "mount it elsewhere", "is where the library lies that holds the container to its memory")
+			}
+		}
 	}
 	return nil
 }

@@ -74,6 +74,34 @@ func simulated() Grant {
 	return g
 }
 
+func TestPatchMounts(t *testing.T) {
+	g := simulated()
+	g.Mounts = []sharing.Mount{{Source: "/r", Target: "/usr/local/lib/kerf", ReadOnly: true}, {Source: "/r/usage", Target: "/usr/local/lib/kerf/usage"}}
+	s := plain(t)
+	if err := Patch(s, g); err != nil {
+		t.Fatal(err)
+	}
+	want := []specs.Mount{
+		{Source: "/r", Destination: "/usr/local/lib/kerf", Type: "bind", Options: []string{"bind", "nosuid", "nodev", "ro"}},
+		{Source: "/r/usage", Destination: "/usr/local/lib/kerf/usage", Type: "bind", Options: []string{"bind", "nosuid", "nodev", "rw"}},
+	}
+	if d := cmp.Diff(want, s.Mounts[len(s.Mounts)-2:]); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	for _, at := range []string{"/usr/local/lib/kerf/limits", "/usr/local/lib/kerf/"} {
+		s := plain(t)
+		s.Mounts = append(s.Mounts, specs.Mount{Destination: at})
+		before := encode(t, s)
+		if err := Patch(s, g); !errors.Is(err, sharing.ErrInvalid) || encode(t, s) != before {
+			t.Errorf("a mount at %s: %v", at, err)
+		}
+	}
+	g.Mounts[1].Target = "usage"
+	if err := Patch(plain(t), g); !errors.Is(err, sharing.ErrInvalid) {
+		t.Errorf("a relative path: %v", err)
+	}
+}
+
 func TestPatchGolden(t *testing.T) {
 	for name, g := range map[string]Grant{"hardware.json": hardware(), "simulated.json": simulated()} {
 		s := plain(t)

@@ -21,6 +21,8 @@ import (
 
 const (
 	hookMode fs.FileMode = 0o755
+	// libraryName is the library that is preloaded into containers.
+	libraryName = "libkerf.so"
 	// maxHook is more than the program will ever have.
 	maxHook = 64 << 20
 	// maxVersion is the longest name of a version.
@@ -36,6 +38,16 @@ const (
 // sharing.ErrDenied when others than root can write to the folder, sharing.ErrStale when what was written
 // reads back differently, and as atomicfile.Write does.
 func InstallHook(dir, version, binary string) (string, error) {
+	return install(dir, version, hookName, binary)
+}
+
+// InstallLibrary puts the library that is preloaded into containers beside the hook, as <version>/libkerf.so, in the
+// way of InstallHook.
+func InstallLibrary(dir, version, binary string) (string, error) {
+	return install(dir, version, libraryName, binary)
+}
+
+func install(dir, version, name, binary string) (string, error) {
 	if !isVersion(version) {
 		return "", sharing.Invalid("version", version, "build with a version of letters, digits and . _ + -", "cannot name a folder")
 	}
@@ -45,24 +57,24 @@ func InstallHook(dir, version, binary string) (string, error) {
 	}
 	own := filepath.Join(dir, version)
 	if err := makeDir(own); err != nil {
-		return "", fmt.Errorf("install kerf-hook: %w", err)
+		return "", fmt.Errorf("install %s: %w", name, err)
 	}
 	if err := atomicfile.CleanTemp(own); err != nil {
-		return "", fmt.Errorf("install kerf-hook: %w", err)
+		return "", fmt.Errorf("install %s: %w", name, err)
 	}
-	path := filepath.Join(own, hookName)
+	path := filepath.Join(own, name)
 	if VerifyHook(path, sha256.Sum256(data)) != nil {
 		if err := atomicfile.Write(path, data, hookMode); err != nil {
-			return "", fmt.Errorf("install kerf-hook: %w", err)
+			return "", fmt.Errorf("install %s: %w", name, err)
 		}
 		if err := VerifyHook(path, sha256.Sum256(data)); err != nil {
-			return "", fmt.Errorf("install kerf-hook: %w", err)
+			return "", fmt.Errorf("install %s: %w", name, err)
 		}
 	}
 	// The folder's time says which version was the last one, also when nothing was written.
 	now := time.Now()
 	if err := os.Chtimes(own, now, now); err != nil {
-		return "", fmt.Errorf("install kerf-hook: %w (%w)", err, sharing.ErrUnavailable)
+		return "", fmt.Errorf("install %s: %w (%w)", name, err, sharing.ErrUnavailable)
 	}
 	if err := removeOld(dir, version); err != nil {
 		return "", fmt.Errorf("remove old versions of kerf-hook: %w", err)
@@ -129,8 +141,8 @@ func readHook(path string) ([]byte, error) {
 	return data, nil
 }
 
-// removeOld leaves version and the newest of the others. Only folders that hold nothing but a kerf-hook are
-// touched.
+// removeOld leaves version and the newest of the others. Only folders that hold nothing but a kerf-hook
+// and its library are touched.
 func removeOld(dir, version string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -143,7 +155,7 @@ func removeOld(dir, version string) error {
 	var others []folder
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
-		if e.Name() == version || !e.IsDir() || !holdsHookAlone(path) {
+		if e.Name() == version || !e.IsDir() || !holdsOursAlone(path) {
 			continue
 		}
 		info, err := e.Info()
@@ -155,7 +167,7 @@ func removeOld(dir, version string) error {
 	slices.SortFunc(others, func(a, b folder) int { return b.time.Compare(a.time) })
 	var errs []error
 	for _, f := range others[min(keptVersions-1, len(others)):] {
-		for _, path := range []string{filepath.Join(f.path, hookName), f.path} {
+		for _, path := range []string{filepath.Join(f.path, hookName), filepath.Join(f.path, libraryName), f.path} {
 			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				errs = append(errs, fmt.Errorf("%w (%w)", err, sharing.ErrUnavailable))
 			}
@@ -164,9 +176,11 @@ func removeOld(dir, version string) error {
 	return errors.Join(errs...)
 }
 
-func holdsHookAlone(dir string) bool {
+func holdsOursAlone(dir string) bool {
 	entries, err := os.ReadDir(dir)
-	return err == nil && len(entries) == 1 && entries[0].Name() == hookName && entries[0].Type().IsRegular()
+	return err == nil && len(entries) > 0 && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		return e.Name() != hookName && e.Name() != libraryName || !e.Type().IsRegular()
+	})
 }
 
 // isVersion holds versions to what can be a folder's name and stands in a spec without quotes.

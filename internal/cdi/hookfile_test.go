@@ -121,6 +121,9 @@ func TestInstallHookKeepsThePreviousVersion(t *testing.T) {
 	at := time.Now().Add(-time.Hour)
 	install := func(version string, want ...string) {
 		t.Helper()
+		if path, err := InstallLibrary(dir, version, binary); err != nil || path != filepath.Join(dir, version, "libkerf.so") {
+			t.Fatal(path, err)
+		}
 		if _, err := InstallHook(dir, version, binary); err != nil {
 			t.Fatal(err)
 		}

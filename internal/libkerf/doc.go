@@ -23,4 +23,5 @@
 // loads libraries of its own with RTLD_DEEPBIND or into another name space gets past them; only the driver's own
 // figures tell, and SetOverhead is where they come in. What the driver holds for contexts and modules, and in small
 // allocations beyond their size, is only in those, too.
+// The files of the counters are the tenants' to write to: whoever uses a Region calls it within Guarded and asks Check.
 package libkerf

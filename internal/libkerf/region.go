@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"unsafe"
@@ -48,6 +47,7 @@ type Region struct {
 	limits *limitsPage
 	usage  *usagePage
 	maps   [2][]byte
+	files  [2]os.FileInfo
 	place  map[sharing.GPUID]int
 	gpus   []sharing.GPUID
 }
@@ -107,10 +107,10 @@ func bytesOf[T any](page *T) []byte {
 func Open(dir string) (*Region, error) {
 	r := &Region{place: map[sharing.GPUID]int{}}
 	var err error
-	if r.maps[0], err = mapFile(filepath.Join(dir, LimitsFile), int(unsafe.Sizeof(*r.limits))); err != nil {
+	if r.maps[0], r.files[0], err = mapFile(filepath.Join(dir, LimitsFile), int(unsafe.Sizeof(*r.limits))); err != nil {
 		return nil, err
 	}
-	if r.maps[1], err = mapFile(filepath.Join(dir, UsageFile), int(unsafe.Sizeof(*r.usage))); err != nil {
+	if r.maps[1], r.files[1], err = mapFile(filepath.Join(dir, UsageFile), int(unsafe.Sizeof(*r.usage))); err != nil {
 		_ = r.Close()
 		return nil, err
 	}
@@ -130,20 +130,21 @@ func Open(dir string) (*Region, error) {
 	return r, nil
 }
 
-func mapFile(path string, size int) ([]byte, error) {
+func mapFile(path string, size int) ([]byte, os.FileInfo, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
-		return nil, fmt.Errorf("open region file %q: %w: %w", path, err, sharing.ErrNotFound)
+		return nil, nil, fmt.Errorf("open region file %q: %w: %w", path, err, sharing.ErrNotFound)
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || info.Size() < int64(size) {
-		return nil, fmt.Errorf("open region file %q: shorter than %d bytes: %w", path, size, sharing.ErrInvalid)
+	info, err := f.Stat()
+	if err != nil || info.Size() < int64(size) {
+		return nil, nil, fmt.Errorf("open region file %q: shorter than %d bytes: %w", path, size, sharing.ErrInvalid)
 	}
 	m, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return nil, fmt.Errorf("map region file %q: %w: %w", path, err, sharing.ErrUnavailable)
+		return nil, nil, fmt.Errorf("map region file %q: %w: %w", path, err, sharing.ErrUnavailable)
 	}
-	return m, nil
+	return m, info, nil
 }
 
 // SetLimit changes the cap on a GPU, for the next reservation of every process. Use above it stays.
@@ -186,20 +187,12 @@ func (r *Region) Usage() []Usage {
 	return out
 }
 
-// guard does what touches the counters. A container can cut the file that they are in, which would end this
-// process instead of the container's.
-func guard(touch func()) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		caught := recover()
-		if fault, ok := caught.(interface{ Addr() uintptr }); ok {
-			err = fmt.Errorf("touch counters at %#x: the file has been cut: %w", fault.Addr(), sharing.ErrUnavailable)
-		} else if caught != nil {
-			panic(caught) //nolint:forbidigo // another's panic goes on
-		}
-	}()
-	touch()
-	return nil
+// guard is Guarded for what gives no error of its own.
+func guard(touch func()) error {
+	return Guarded(func() error {
+		touch()
+		return nil
+	})
 }
 
 // Close unmaps the region; its files and what is counted in them stay. Nothing of r may be called afterwards.

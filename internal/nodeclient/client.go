@@ -98,10 +98,10 @@ func (c *Client) Release(ctx context.Context, id string) error {
 }
 
 // Arm puts the cap in force and moves this process into the claim's cgroup.
-func (c *Client) Arm(ctx context.Context, id string) (*nodev1.ArmResponse, error) {
+func (c *Client) Arm(ctx context.Context, r *nodev1.ArmRequest) (*nodev1.ArmResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, armTimeout)
 	defer cancel()
-	resp, err := c.node.Arm(ctx, &nodev1.ArmRequest{Id: id})
+	resp, err := c.node.Arm(ctx, r)
 	return resp, c.plain(err, armTimeout)
 }
 

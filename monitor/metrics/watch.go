@@ -17,6 +17,7 @@ type watch struct {
 	delaySeconds  prometheus.Histogram
 	overshoot     prometheus.Histogram
 	killed, spare *prometheus.CounterVec
+	uncounted     prometheus.Counter
 }
 
 func newWatch(reg prometheus.Registerer) *watch {
@@ -39,8 +40,11 @@ func newWatch(reg prometheus.Registerer) *watch {
 		spare: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kerf_watch_spared_total", Help: "Processes that were to be killed and were not, because they had ended or were not the same when they were looked at again, by reason (over_cap, stranger).",
 		}, []string{"reason"}),
+		uncounted: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "kerf_client_uncounted_processes_total", Help: "Processes found that use a GPU without the preloaded library that is to hold their lease.",
+		}),
 	}
-	reg.MustRegister(w.tickSeconds, w.delaySeconds, w.overshoot, w.killed, w.spare)
+	reg.MustRegister(w.tickSeconds, w.delaySeconds, w.overshoot, w.killed, w.spare, w.uncounted)
 	return w
 }
 
@@ -52,6 +56,9 @@ func (w *watch) OverCap(delay time.Duration, by sharing.Bytes) {
 	w.delaySeconds.Observe(delay.Seconds())
 	w.overshoot.Observe(float64(by))
 }
+
+// Uncounted counts one process that was found without the library.
+func (w *watch) Uncounted() { w.uncounted.Inc() }
 
 // Killed counts one process that was killed or, with an error, spared.
 func (w *watch) Killed(reason string, err error) {

@@ -34,7 +34,7 @@ func Backends() []Backend {
 }
 
 // notOffered are those that the document may not name yet.
-func notOffered() []Backend { return []Backend{BackendMPS, BackendLibkerf} }
+func notOffered() []Backend { return []Backend{BackendMPS} }
 
 // String returns "driver", "mps", "libkerf", "reactive" or "none".
 func (b Backend) String() string {

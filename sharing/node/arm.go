@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -29,6 +30,17 @@ type Armed struct {
 	Own, Others []sharing.GPU
 	// OthersCapped is true when the others carry the least limit for this cgroup.
 	OthersCapped bool
+	// Mounts are what the process mounts in a mount namespace of its own before it goes on, in that order; without
+	// them nothing refuses it memory. Preload is the library that is then loaded into it and its children.
+	Mounts  []sharing.Mount
+	Preload string
+}
+
+// ArmOptions are what a process says of itself when it arms.
+type ArmOptions struct {
+	// NoPreloadFile says that the process cannot mount over /etc/ld.so.preload, or would lose what stands in it: the
+	// library is then named by the environment.
+	NoPreloadFile bool
 }
 
 // Arm puts the claim's cap on a new cgroup, reads it back, and moves the calling process into it. Only the
@@ -37,6 +49,11 @@ type Armed struct {
 // The order is what a crash may interrupt anywhere: cgroup (empty: removed at restart), record (cgroup still
 // empty: removed), cap (same), process (populated: a lease at restart, its cap read back).
 func (r *Runtime) Arm(ctx context.Context, peer Peer, id ledger.ClaimID) (Armed, error) {
+	return r.ArmWith(ctx, peer, id, ArmOptions{})
+}
+
+// ArmWith is Arm with options.
+func (r *Runtime) ArmWith(ctx context.Context, peer Peer, id ledger.ClaimID, with ArmOptions) (Armed, error) {
 	start := time.Now()
 	claim, h, att, err := r.beginArm(peer, id)
 	if err != nil {
@@ -47,7 +64,7 @@ func (r *Runtime) Arm(ctx context.Context, peer Peer, id ledger.ClaimID) (Armed,
 	defer cancel()
 	var armed Armed
 	if err = r.refuseUser(ctx, peer, att); err == nil {
-		armed, err = r.arm(ctx, claim, h, att)
+		armed, err = r.arm(ctx, claim, h, att, with)
 	}
 	r.mu.Lock()
 	h.busy = false
@@ -122,7 +139,7 @@ func (r *Runtime) refuseUser(ctx context.Context, peer Peer, att Attachment) err
 
 // arm does the work without the lock; h is busy, so nobody else touches it. The move of the process comes
 // last: after it nothing can fail but the process itself.
-func (r *Runtime) arm(ctx context.Context, c ledger.Claim, h *holding, att Attachment) (armed Armed, err error) {
+func (r *Runtime) arm(ctx context.Context, c ledger.Claim, h *holding, att Attachment, with ArmOptions) (armed Armed, err error) {
 	group, err := r.opt.Cgroups.Create(path.Join(r.opt.Parent, string(c.ID)))
 	if err != nil {
 		return Armed{}, fmt.Errorf("make cgroup: %w", err)
@@ -145,6 +162,9 @@ func (r *Runtime) arm(ctx context.Context, c ledger.Claim, h *holding, att Attac
 	if err := r.opt.Failpoints.Eval("arm-after-record"); err != nil {
 		return Armed{}, err
 	}
+	if err := r.holdRegion(c.ID, c.Placement); err != nil {
+		return Armed{}, err
+	}
 	capped, err := r.applyCaps(ctx, att, c.Level, c.Placement, group.Dir, others, false)
 	if err != nil {
 		return Armed{}, err
@@ -162,7 +182,26 @@ func (r *Runtime) arm(ctx context.Context, c ledger.Claim, h *holding, att Attac
 		return Armed{}, err
 	}
 	r.watcher.Add(group)
-	return Armed{ID: c.ID, Own: own, Others: others, OthersCapped: capped}, r.opt.Failpoints.Eval("arm-after-move")
+	armed = Armed{ID: c.ID, Own: own, Others: others, OthersCapped: capped}
+	r.mu.Lock()
+	if h.region != nil {
+		armed.Mounts, armed.Preload = r.processMounts(h, with.NoPreloadFile), filepath.Join(h.region.dir, clientLibrary)
+		if with.NoPreloadFile {
+			h.levelWhy = joinSentences(append([]string{preloadedByEnv}, nonEmpty(h.levelWhy)...))
+		}
+	}
+	r.mu.Unlock()
+	return armed, r.opt.Failpoints.Eval("arm-after-move")
+}
+
+// preloadedByEnv is to be known of a process that does not have the loader's file.
+const preloadedByEnv = "libkerf: named by LD_PRELOAD alone, since /etc/ld.so.preload is taken or cannot be made; a program that clears its environment does not count"
+
+func nonEmpty(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return []string{s}
 }
 
 // splitGPUs sorts the inventory into the GPUs of the placement, in its order, and the others.

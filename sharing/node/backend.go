@@ -22,14 +22,15 @@ type BackendState struct {
 	Support choice.Support
 }
 
-// gpuStates is the allocator's view of the ledger for a request of that profile; it needs the lock.
-func (r *Runtime) gpuStates(profile string) []allocator.GPUState {
+// gpuStates is the allocator's view of the ledger for a request of that profile, where but has other answers of some
+// backends for who asks; it needs the lock.
+func (r *Runtime) gpuStates(profile string, but map[config.Backend]choice.Support) []allocator.GPUState {
 	list := r.config.BackendsOf(r.pool, profile)
 	views := r.ledger.GPUs()
 	out := make([]allocator.GPUState, 0, len(views))
 	for _, v := range views {
 		s := allocator.GPUState{GPU: v.GPU, FreeMemory: v.FreeMemory, FreePercent: v.FreePercent, Lent: v.LentMemory, Held: v.Claims > 0}
-		s.Levels, s.LevelWhy = r.levels(v.GPU, list)
+		s.Levels, s.LevelWhy = r.levels(v.GPU, list, but)
 		out = append(out, s)
 	}
 	return out
@@ -37,7 +38,7 @@ func (r *Runtime) gpuStates(profile string) []allocator.GPUState {
 
 // levels are those that a grant on the GPU can have now with the backends of the list, strongest first, and why a
 // share cannot be held more strongly; it needs the lock.
-func (r *Runtime) levels(g sharing.GPU, list []config.Backend) ([]sharing.Level, string) {
+func (r *Runtime) levels(g sharing.GPU, list []config.Backend, but map[config.Backend]choice.Support) ([]sharing.Level, string) {
 	if r.att == nil || g.MIG {
 		return nil, ""
 	}
@@ -45,13 +46,13 @@ func (r *Runtime) levels(g sharing.GPU, list []config.Backend) ([]sharing.Level,
 	if !ok {
 		return nil, ""
 	}
-	c := choice.Choose(list, choice.On{Report: rep})
+	c := choice.Choose(list, choice.On{Report: rep.But(but)})
 	return []sharing.Level{sharing.LevelExclusive, c.Level}, c.Why
 }
 
 // heldBy chooses what holds a placement. Where its GPUs have no backend in common, it may be held less strongly than
 // a share of each of them would be: sharing.ErrUnsupported if that is less than demanded. It needs the lock.
-func (r *Runtime) heldBy(req sharing.Request, p sharing.Placement) (choice.Choice, error) {
+func (r *Runtime) heldBy(req sharing.Request, p sharing.Placement, but map[config.Backend]choice.Support) (choice.Choice, error) {
 	var on []choice.On
 	for _, f := range p {
 		if f.Whole {
@@ -65,7 +66,7 @@ func (r *Runtime) heldBy(req sharing.Request, p sharing.Placement) (choice.Choic
 		if !known {
 			return choice.Choice{Level: sharing.LevelUnknown, Why: "the levels of GPU " + string(f.GPU) + " have not been probed"}, nil
 		}
-		on = append(on, choice.On{GPU: r.gpuName(f.GPU), Report: rep})
+		on = append(on, choice.On{GPU: r.gpuName(f.GPU), Report: rep.But(but)})
 	}
 	if len(on) == 0 {
 		return choice.Choice{Level: sharing.LevelExclusive}, nil

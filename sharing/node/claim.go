@@ -13,6 +13,8 @@ import (
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator"
+	"github.com/kerf-gpu/kerf/sharing/caps/choice"
+	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
@@ -20,7 +22,7 @@ import (
 // is granted at present, ErrInvalid for a wrong request, ErrConflict for a taken name, *allocator.NoFit when
 // no GPU has room.
 func (r *Runtime) Claim(ctx context.Context, peer Peer, name string, asked sharing.Request) (ledger.ClaimID, error) {
-	return r.claimAs(ctx, peer, name, asked, nil)
+	return r.claimAs(ctx, peer, name, asked, r.mayPreload(peer), nil)
 }
 
 // ClaimForContainer is Claim for a container that is no pod's and that the calling process is about to make:
@@ -30,12 +32,50 @@ func (r *Runtime) ClaimForContainer(ctx context.Context, peer Peer, name string,
 	if peer.UID != 0 {
 		return "", fmt.Errorf("containers are made by root, and uid %d asks: %w", peer.UID, sharing.ErrDenied)
 	}
-	return r.claimAs(ctx, peer, name, asked, func(h *holding, req sharing.Request) {
+	id, err := r.claimAs(ctx, peer, name, asked, nil, func(h *holding, req sharing.Request) {
 		h.asks, h.container = asksOf(req), true
 		if hold > 0 {
 			h.until = time.Now().Add(hold)
 		}
 	})
+	if err != nil {
+		return "", err
+	}
+	if err := r.prepare(id); err != nil {
+		return "", errors.Join(err, r.release(peer, id))
+	}
+	return id, nil
+}
+
+// prepare makes what the containers of a claim are to be made with.
+func (r *Runtime) prepare(id ledger.ClaimID) error {
+	r.mu.Lock()
+	g, ok := r.ledger.Get(id)
+	inForce := g.Claim.Placement
+	h := r.held[id]
+	if h != nil && h.use != nil && len(h.use.part) > 0 {
+		inForce = h.use.part
+	}
+	has := h != nil && h.region != nil && h.region.lost == ""
+	r.mu.Unlock()
+	if !ok || has {
+		return nil // what is in force for a container that runs changes when the next one is armed
+	}
+	return r.holdRegion(id, inForce)
+}
+
+// mayPreload says why the preloaded library cannot hold a process: it needs mounts of its own.
+func (r *Runtime) mayPreload(peer Peer) map[config.Backend]choice.Support {
+	may, err := process.MayMount(peer.PID)
+	switch {
+	case err != nil:
+		return map[config.Backend]choice.Support{config.BackendLibkerf: {Reason: "it could not be told whether the process may mount: " + err.Error()}}
+	case !may:
+		return map[config.Backend]choice.Support{config.BackendLibkerf: {
+			Answer: choice.NotSupported, Reason: "the process has no CAP_SYS_ADMIN, which mounts of its own need", Remedy: "run as root, or in a container",
+		}}
+	}
+	return nil
 }
 
 // asksOf are the amounts of a request that an ask can name: whole GiB.
@@ -51,7 +91,7 @@ func asksOf(req sharing.Request) []sharing.Ask {
 	return sharing.AsksOf(limits)
 }
 
-func (r *Runtime) claimAs(ctx context.Context, peer Peer, name string, asked sharing.Request, mark func(*holding, sharing.Request)) (ledger.ClaimID, error) {
+func (r *Runtime) claimAs(ctx context.Context, peer Peer, name string, asked sharing.Request, but map[config.Backend]choice.Support, mark func(*holding, sharing.Request)) (ledger.ClaimID, error) {
 	owner, err := process.OpenAt(peer.PID, peer.Start)
 	if err != nil {
 		return "", fmt.Errorf("claim for process %d: %w", peer.PID, err)
@@ -59,7 +99,7 @@ func (r *Runtime) claimAs(ctx context.Context, peer Peer, name string, asked sha
 	var id ledger.ClaimID
 	needs := func() []sharing.Request { return r.resolved(asked) }
 	err = r.withRoom(ctx, needs, func() error {
-		id, err = r.claim(peer, owner, name, asked, mark)
+		id, err = r.claim(peer, owner, name, asked, but, mark)
 		return err
 	})
 	r.opt.Observer.Claimed(err)
@@ -72,7 +112,7 @@ func (r *Runtime) claimAs(ctx context.Context, peer Peer, name string, asked sha
 	return id, nil
 }
 
-func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sharing.Request, mark func(*holding, sharing.Request)) (ledger.ClaimID, error) {
+func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sharing.Request, but map[config.Backend]choice.Support, mark func(*holding, sharing.Request)) (ledger.ClaimID, error) {
 	if name != "" {
 		if err := sharing.ValidateName("name", name); err != nil {
 			return "", err
@@ -92,11 +132,11 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 			return "", fmt.Errorf("process %d has claim %q already; arm or release it first: %w", peer.PID, id, sharing.ErrConflict)
 		}
 	}
-	placement, err := allocator.Choose(r.gpuStates(req.Profile), req)
+	placement, err := allocator.Choose(r.gpuStates(req.Profile, but), req)
 	if err != nil {
 		return "", err
 	}
-	held, err := r.heldBy(req, placement)
+	held, err := r.heldBy(req, placement, but)
 	if err != nil {
 		return "", err
 	}
@@ -161,6 +201,7 @@ func (r *Runtime) drop(id ledger.ClaimID) error {
 	}
 	if h := r.held[id]; h != nil {
 		h.letGo()
+		r.spend(h)
 		if h.use != nil {
 			delete(r.containers, h.use.containerID)
 		}

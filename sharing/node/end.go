@@ -95,6 +95,7 @@ func (r *Runtime) end(ctx context.Context, id ledger.ClaimID) (done bool, err er
 	r.mu.Lock()
 	h.busy = false
 	r.setCondition(r.warnings, "draining "+string(id), left)
+	r.setCondition(r.warnings, "uncounted "+string(id), "")
 	if err != nil || left != "" || !known {
 		r.mu.Unlock()
 		return false, err
@@ -103,6 +104,9 @@ func (r *Runtime) end(ctx context.Context, id ledger.ClaimID) (done bool, err er
 	err = r.ledger.EndLease(id)
 	if g.Claim.Owner.Pod() {
 		r.unuse(h, g.Lease.ContainerID)
+		if h.use == nil {
+			r.spend(h)
+		}
 	} else {
 		err = errors.Join(err, r.drop(id))
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/sharing/caps/reactive"
+	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
@@ -78,7 +79,7 @@ func (g *guard) tell(s reactive.Sample, standings []reactive.Standing) {
 	over := map[reactive.LeaseID]string{}
 	for i, st := range standings {
 		switch {
-		case !st.Known:
+		case !st.Known && g.held[ledger.ClaimID(st.Lease)].onlyWatched():
 			lost[ledger.ClaimID(st.Lease)] = fmt.Sprintf("the driver does not tell how much its processes hold of GPU %s, so nothing holds it there", st.GPU)
 		case st.Over:
 			c := s.Caps[i] // the standings are in the order of the caps
@@ -105,6 +106,9 @@ func (g *guard) tell(s reactive.Sample, standings []reactive.Standing) {
 		g.changed.announce()
 	}
 }
+
+// onlyWatched reports whether nothing but watching holds the lease by the choice of its backend; h may be nil.
+func (h *holding) onlyWatched() bool { return h != nil && h.backend == config.BackendReactive }
 
 func actionName(a reactive.Action) string {
 	if a == reactive.Kill {

@@ -62,11 +62,25 @@ func (g *guard) see(ctx context.Context) reactive.Sample {
 // capsOf are the caps of a lease that nothing but watching holds; it needs the lock.
 func (g *guard) capsOf(gr ledger.Grant) []reactive.Cap {
 	h := g.held[gr.Claim.ID]
-	if gr.Lease == nil || h == nil || h.backend != config.BackendReactive {
+	if gr.Lease == nil || h == nil {
+		return nil
+	}
+	held := false // by something beside the watch
+	switch h.backend {
+	case config.BackendReactive:
+	case config.BackendLibkerf:
+		if !g.watches(gr) {
+			return nil
+		}
+		_, _, less := g.clientLevel(gr, h)
+		held = !less
+	default:
 		return nil
 	}
 	action := reactive.Warn
-	if g.config.OverCapOf(g.pool, gr.Claim.Request.Profile) == config.OverCapKill {
+	// What counts its memory can only be over by what the driver holds for it beyond, before that was seen: nobody
+	// is killed for that.
+	if !held && g.config.OverCapOf(g.pool, gr.Claim.Request.Profile) == config.OverCapKill {
 		action = reactive.Kill
 	}
 	var out []reactive.Cap

@@ -29,7 +29,10 @@ type seen struct {
 	killed, spared []string
 	overs          []sharing.Bytes
 	looks          int
+	uncounted      int
 }
+
+func (s *seen) Uncounted() { s.uncounted++ }
 
 func (s *seen) Watched(time.Duration)                     { s.looks++ }
 func (s *seen) OverCap(_ time.Duration, by sharing.Bytes) { s.overs = append(s.overs, by) }

@@ -223,6 +223,9 @@ func (r *Runtime) armContainer(ctx context.Context, g ledger.Grant, h *holding, 
 			err = errors.Join(err, r.undoContainer(ctx, att, g.Claim.ID, group, append(own, others...)))
 		}
 	}()
+	if err := r.holdRegion(g.Claim.ID, inForce); err != nil {
+		return fmt.Errorf("cap not in force: %w", err)
+	}
 	if _, err := r.applyCaps(ctx, att, g.Claim.Level, inForce, group.Dir, others, g.Lease != nil); err != nil {
 		return fmt.Errorf("cap not in force: %w", err)
 	}

@@ -42,6 +42,9 @@ func (r *Runtime) inject(ctx context.Context, ask sharing.ContainerAsk, containe
 	if err != nil {
 		return sharing.Injection{}, fmt.Errorf("container %q: %w", ask.Ref.Container, err)
 	}
+	if err := r.prepare(id); err != nil {
+		return sharing.Injection{}, err
+	}
 	// On disk before the container exists: an agent that is killed now finds it again, with its hook waiting.
 	if err := r.persist(); err != nil {
 		return sharing.Injection{}, err
@@ -153,6 +156,7 @@ func (r *Runtime) InjectionOf(id ledger.ClaimID) (sharing.Injection, error) {
 			in.Placement = u.part.Clone()
 		}
 	}
+	in.Mounts = r.containerMounts(h)
 	in.Env = injectedEnv(id, in.Placement, in.Level)
 	return in, nil
 }

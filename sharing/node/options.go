@@ -38,6 +38,8 @@ type Options struct {
 	Pool   config.Pool
 	// Observer is told what happens, for metrics.
 	Observer Observer
+	// Client is the zero value where there is no library to preload.
+	Client ClientPaths
 	// Failpoints is nil but in crash tests.
 	Failpoints *failpoint.Set
 }
@@ -68,6 +70,8 @@ type Observer interface {
 	// Killed tells that a process was killed (reason "over_cap" or "stranger"); with an error it was to be, and
 	// was spared.
 	Killed(reason string, err error)
+	// Uncounted tells that a process was found that uses a GPU without the library that is to hold its lease.
+	Uncounted()
 }
 
 // Driver is what the runtime reads from the driver.

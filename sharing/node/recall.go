@@ -49,7 +49,7 @@ func (r *Runtime) makeRoom(ctx context.Context, needs func() []sharing.Request) 
 			r.mu.Unlock()
 			return
 		}
-		states := r.gpuStates(requests[0].Profile)
+		states := r.gpuStates(requests[0].Profile, nil)
 		for i := range states {
 			if inUse[states[i].GPU.UUID] {
 				states[i].Lent = 0

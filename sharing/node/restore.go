@@ -51,6 +51,9 @@ func (r *Runtime) restoreAll(rec record.Record) error {
 	if err := r.findOrphans(known); err != nil {
 		return err
 	}
+	if err := r.findRegions(); err != nil {
+		return err
+	}
 	r.enableDmem()
 	r.restored = true
 	return nil

@@ -67,6 +67,9 @@ type Runtime struct {
 	// damaged is true when there was a record that could not be read.
 	damaged bool
 
+	// spent are regions of grants that ended, for the upkeep to remove.
+	spent []*region
+
 	podBlocked map[string]string // reason key -> sentence: conditions that stop pods alone
 	// saveWanted counts the calls of persist.
 	saveWanted uint64
@@ -104,6 +107,8 @@ type holding struct {
 	// capping is held while the caps of a lease that runs are read and changed, so that of two who do it the
 	// second sees what the first did. It is taken before the runtime's lock, never after.
 	capping sync.Mutex
+	// region is what its programs count in, where the preloaded library holds it.
+	region *region
 	// levelWhy says why the level is not stronger.
 	levelWhy string
 	// use is the container instance that has the claim, or is about to; nil for a process of its own.
@@ -198,6 +203,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g.Go(func() error { return r.verifyLoop(ctx) })
 	g.Go(func() error { return r.guardLoop(ctx) })
 	g.Go(func() error { return r.lendLoop(ctx) })
+	g.Go(func() error { return r.upkeepLoop(ctx) })
 	g.Go(func() error { return r.watcher.Run(ctx, func(cgroup.Group) { r.wake() }) })
 	err := g.Wait()
 	r.mu.Lock()

@@ -44,9 +44,10 @@ var layers = []layer{
 	{"sharing/caps/reactive/...", "who is over a cap is decided from what was seen alone", []string{"sharing"}},
 	{"sharing/caps/choice/...", "which backend holds a share is decided from what the probes found alone", []string{"sharing", "sharing/config"}},
 	{"sharing/caps/compute/...", "who may use a GPU's time is decided from what was seen alone", []string{"sharing"}},
+	{"sharing/caps/client/...", "what a lease holds beyond its counters is decided from what was seen alone", []string{"sharing"}},
 	{"sharing/doctor/...", "the doctor looks through the doors at what a machine can do, and holds nothing", []string{"sharing", "api/...", "internal/*"}},
 	{"sharing/node/...", "the runtime joins core and doors; caps, clients and servers reach it through interfaces that it declares",
-		with(tools, "sharing", "sharing/config", "sharing/ledger", "sharing/allocator", "sharing/caps/choice", "sharing/caps/reactive", "internal/cgroup")},
+		with(tools, "sharing", "sharing/config", "sharing/ledger", "sharing/allocator", "sharing/caps/choice", "sharing/caps/client", "sharing/caps/reactive", "internal/cgroup", "internal/libkerf")},
 	{"sharing/node/record/...", "the record is a format: bytes in, bytes out", []string{"sharing"}},
 	{"sharing/node/nodeserver/...", "the server translates between the node API and the runtime",
 		with(tools, "api/...", "sharing", "sharing/config", "sharing/ledger", "sharing/node")},
@@ -119,7 +120,7 @@ var doors = []door{
 
 // pure are the packages without I/O, clock or goroutine: they decide, and the same input gives the same
 // answer for ever.
-var pure = []string{"sharing", "sharing/config/...", "sharing/ledger/...", "sharing/allocator/...", "sharing/caps/choice/...", "sharing/caps/reactive/...", "sharing/caps/compute/...", "sharing/node/record/...", "mig", "mig/plan/..."}
+var pure = []string{"sharing", "sharing/config/...", "sharing/ledger/...", "sharing/allocator/...", "sharing/caps/choice/...", "sharing/caps/client/...", "sharing/caps/reactive/...", "sharing/caps/compute/...", "sharing/node/record/...", "mig", "mig/plan/..."}
 
 // pureImports is all that a pure package may import of the standard library.
 var pureImports = []string{

@@ -1073,7 +1073,9 @@ type ContainerGrant struct {
 	Note string `protobuf:"bytes,6,opt,name=note,proto3" json:"note,omitempty"`
 	// asks are the amounts that the hook is given beside the grant's id, such as gpu-memory-gib:10; an amount
 	// that is no whole number of units has none.
-	Asks          []string `protobuf:"bytes,7,rep,name=asks,proto3" json:"asks,omitempty"`
+	Asks []string `protobuf:"bytes,7,rep,name=asks,proto3" json:"asks,omitempty"`
+	// mounts are what the container gets beside its GPUs, in the order in which they are mounted.
+	Mounts        []*Mount `protobuf:"bytes,8,rep,name=mounts,proto3" json:"mounts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1157,16 +1159,86 @@ func (x *ContainerGrant) GetAsks() []string {
 	return nil
 }
 
-type ArmRequest struct {
+func (x *ContainerGrant) GetMounts() []*Mount {
+	if x != nil {
+		return x.Mounts
+	}
+	return nil
+}
+
+// Mount shows a file or folder of the host at another place, without device files and without set-user-id programs.
+type Mount struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Target        string                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
+	ReadOnly      bool                   `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Mount) Reset() {
+	*x = Mount{}
+	mi := &file_api_node_v1_node_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Mount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Mount) ProtoMessage() {}
+
+func (x *Mount) ProtoReflect() protoreflect.Message {
+	mi := &file_api_node_v1_node_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Mount.ProtoReflect.Descriptor instead.
+func (*Mount) Descriptor() ([]byte, []int) {
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Mount) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Mount) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *Mount) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
+type ArmRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// no_preload_file says that the caller cannot mount over /etc/ld.so.preload, or would lose what stands in it.
+	NoPreloadFile bool `protobuf:"varint,2,opt,name=no_preload_file,json=noPreloadFile,proto3" json:"no_preload_file,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ArmRequest) Reset() {
 	*x = ArmRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[10]
+	mi := &file_api_node_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1178,7 +1250,7 @@ func (x *ArmRequest) String() string {
 func (*ArmRequest) ProtoMessage() {}
 
 func (x *ArmRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[10]
+	mi := &file_api_node_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1191,7 +1263,7 @@ func (x *ArmRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArmRequest.ProtoReflect.Descriptor instead.
 func (*ArmRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ArmRequest) GetId() string {
@@ -1199,6 +1271,13 @@ func (x *ArmRequest) GetId() string {
 		return x.Id
 	}
 	return ""
+}
+
+func (x *ArmRequest) GetNoPreloadFile() bool {
+	if x != nil {
+		return x.NoPreloadFile
+	}
+	return false
 }
 
 type ArmResponse struct {
@@ -1212,14 +1291,20 @@ type ArmResponse struct {
 	Hide    []string `protobuf:"bytes,4,rep,name=hide,proto3" json:"hide,omitempty"`
 	// others_capped is true when the other GPUs carry the least limit for this cgroup, so that the
 	// isolation does not depend on the mask.
-	OthersCapped  bool `protobuf:"varint,5,opt,name=others_capped,json=othersCapped,proto3" json:"others_capped,omitempty"`
+	OthersCapped bool `protobuf:"varint,5,opt,name=others_capped,json=othersCapped,proto3" json:"others_capped,omitempty"`
+	// mounts are what the caller mounts, in this order, in a private mount namespace before it goes on: without them
+	// its program gets no memory, or nothing refuses it any.
+	Mounts []*Mount `protobuf:"bytes,6,rep,name=mounts,proto3" json:"mounts,omitempty"`
+	// preload is the library that is then loaded into the program; with no_preload_file the caller puts it first in
+	// LD_PRELOAD.
+	Preload       string `protobuf:"bytes,7,opt,name=preload,proto3" json:"preload,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ArmResponse) Reset() {
 	*x = ArmResponse{}
-	mi := &file_api_node_v1_node_proto_msgTypes[11]
+	mi := &file_api_node_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1231,7 +1316,7 @@ func (x *ArmResponse) String() string {
 func (*ArmResponse) ProtoMessage() {}
 
 func (x *ArmResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[11]
+	mi := &file_api_node_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1244,7 +1329,7 @@ func (x *ArmResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArmResponse.ProtoReflect.Descriptor instead.
 func (*ArmResponse) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ArmResponse) GetGrant() *Grant {
@@ -1282,6 +1367,20 @@ func (x *ArmResponse) GetOthersCapped() bool {
 	return false
 }
 
+func (x *ArmResponse) GetMounts() []*Mount {
+	if x != nil {
+		return x.Mounts
+	}
+	return nil
+}
+
+func (x *ArmResponse) GetPreload() string {
+	if x != nil {
+		return x.Preload
+	}
+	return ""
+}
+
 type ReleaseRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1291,7 +1390,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[12]
+	mi := &file_api_node_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1303,7 +1402,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[12]
+	mi := &file_api_node_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1316,7 +1415,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReleaseRequest) GetId() string {
@@ -1334,7 +1433,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_api_node_v1_node_proto_msgTypes[13]
+	mi := &file_api_node_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1346,7 +1445,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[13]
+	mi := &file_api_node_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1359,7 +1458,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 type LimitRequest struct {
@@ -1373,7 +1472,7 @@ type LimitRequest struct {
 
 func (x *LimitRequest) Reset() {
 	*x = LimitRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[14]
+	mi := &file_api_node_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1385,7 +1484,7 @@ func (x *LimitRequest) String() string {
 func (*LimitRequest) ProtoMessage() {}
 
 func (x *LimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[14]
+	mi := &file_api_node_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1398,7 +1497,7 @@ func (x *LimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitRequest.ProtoReflect.Descriptor instead.
 func (*LimitRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LimitRequest) GetId() string {
@@ -1425,7 +1524,7 @@ type LimitResponse struct {
 
 func (x *LimitResponse) Reset() {
 	*x = LimitResponse{}
-	mi := &file_api_node_v1_node_proto_msgTypes[15]
+	mi := &file_api_node_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1437,7 +1536,7 @@ func (x *LimitResponse) String() string {
 func (*LimitResponse) ProtoMessage() {}
 
 func (x *LimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[15]
+	mi := &file_api_node_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1450,7 +1549,7 @@ func (x *LimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitResponse.ProtoReflect.Descriptor instead.
 func (*LimitResponse) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LimitResponse) GetGrant() *Grant {
@@ -1470,7 +1569,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[16]
+	mi := &file_api_node_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1482,7 +1581,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[16]
+	mi := &file_api_node_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1495,7 +1594,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchRequest) GetIntervalMs() uint32 {
@@ -1613,7 +1712,7 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\fhold_seconds\x18\f \x01(\rR\vholdSeconds\"v\n" +
 	"\rClaimResponse\x12)\n" +
 	"\x05grant\x18\x01 \x01(\v2\x13.kerf.node.v1.GrantR\x05grant\x12:\n" +
-	"\tcontainer\x18\x02 \x01(\v2\x1c.kerf.node.v1.ContainerGrantR\tcontainer\"\xa3\x02\n" +
+	"\tcontainer\x18\x02 \x01(\v2\x1c.kerf.node.v1.ContainerGrantR\tcontainer\"\xd0\x02\n" +
 	"\x0eContainerGrant\x12\x1f\n" +
 	"\vcdi_devices\x18\x01 \x03(\tR\n" +
 	"cdiDevices\x12\x19\n" +
@@ -1623,19 +1722,27 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"hookSocket\x127\n" +
 	"\x03env\x18\x05 \x03(\v2%.kerf.node.v1.ContainerGrant.EnvEntryR\x03env\x12\x12\n" +
 	"\x04note\x18\x06 \x01(\tR\x04note\x12\x12\n" +
-	"\x04asks\x18\a \x03(\tR\x04asks\x1a6\n" +
+	"\x04asks\x18\a \x03(\tR\x04asks\x12+\n" +
+	"\x06mounts\x18\b \x03(\v2\x13.kerf.node.v1.MountR\x06mounts\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x1c\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"T\n" +
+	"\x05Mount\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
+	"\x06target\x18\x02 \x01(\tR\x06target\x12\x1b\n" +
+	"\tread_only\x18\x03 \x01(\bR\breadOnly\"D\n" +
 	"\n" +
 	"ArmRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\xf9\x01\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12&\n" +
+	"\x0fno_preload_file\x18\x02 \x01(\bR\rnoPreloadFile\"\xc0\x02\n" +
 	"\vArmResponse\x12)\n" +
 	"\x05grant\x18\x01 \x01(\v2\x13.kerf.node.v1.GrantR\x05grant\x124\n" +
 	"\x03env\x18\x02 \x03(\v2\".kerf.node.v1.ArmResponse.EnvEntryR\x03env\x12\x18\n" +
 	"\adevices\x18\x03 \x03(\tR\adevices\x12\x12\n" +
 	"\x04hide\x18\x04 \x03(\tR\x04hide\x12#\n" +
-	"\rothers_capped\x18\x05 \x01(\bR\fothersCapped\x1a6\n" +
+	"\rothers_capped\x18\x05 \x01(\bR\fothersCapped\x12+\n" +
+	"\x06mounts\x18\x06 \x03(\v2\x13.kerf.node.v1.MountR\x06mounts\x12\x18\n" +
+	"\apreload\x18\a \x01(\tR\apreload\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\" \n" +
@@ -1670,7 +1777,7 @@ func file_api_node_v1_node_proto_rawDescGZIP() []byte {
 	return file_api_node_v1_node_proto_rawDescData
 }
 
-var file_api_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_api_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_api_node_v1_node_proto_goTypes = []any{
 	(*GetNodeRequest)(nil),  // 0: kerf.node.v1.GetNodeRequest
 	(*GetNodeResponse)(nil), // 1: kerf.node.v1.GetNodeResponse
@@ -1682,15 +1789,16 @@ var file_api_node_v1_node_proto_goTypes = []any{
 	(*ClaimRequest)(nil),    // 7: kerf.node.v1.ClaimRequest
 	(*ClaimResponse)(nil),   // 8: kerf.node.v1.ClaimResponse
 	(*ContainerGrant)(nil),  // 9: kerf.node.v1.ContainerGrant
-	(*ArmRequest)(nil),      // 10: kerf.node.v1.ArmRequest
-	(*ArmResponse)(nil),     // 11: kerf.node.v1.ArmResponse
-	(*ReleaseRequest)(nil),  // 12: kerf.node.v1.ReleaseRequest
-	(*ReleaseResponse)(nil), // 13: kerf.node.v1.ReleaseResponse
-	(*LimitRequest)(nil),    // 14: kerf.node.v1.LimitRequest
-	(*LimitResponse)(nil),   // 15: kerf.node.v1.LimitResponse
-	(*WatchRequest)(nil),    // 16: kerf.node.v1.WatchRequest
-	nil,                     // 17: kerf.node.v1.ContainerGrant.EnvEntry
-	nil,                     // 18: kerf.node.v1.ArmResponse.EnvEntry
+	(*Mount)(nil),           // 10: kerf.node.v1.Mount
+	(*ArmRequest)(nil),      // 11: kerf.node.v1.ArmRequest
+	(*ArmResponse)(nil),     // 12: kerf.node.v1.ArmResponse
+	(*ReleaseRequest)(nil),  // 13: kerf.node.v1.ReleaseRequest
+	(*ReleaseResponse)(nil), // 14: kerf.node.v1.ReleaseResponse
+	(*LimitRequest)(nil),    // 15: kerf.node.v1.LimitRequest
+	(*LimitResponse)(nil),   // 16: kerf.node.v1.LimitResponse
+	(*WatchRequest)(nil),    // 17: kerf.node.v1.WatchRequest
+	nil,                     // 18: kerf.node.v1.ContainerGrant.EnvEntry
+	nil,                     // 19: kerf.node.v1.ArmResponse.EnvEntry
 }
 var file_api_node_v1_node_proto_depIdxs = []int32{
 	3,  // 0: kerf.node.v1.GetNodeResponse.gpus:type_name -> kerf.node.v1.GPU
@@ -1701,27 +1809,29 @@ var file_api_node_v1_node_proto_depIdxs = []int32{
 	6,  // 5: kerf.node.v1.Grant.in_force:type_name -> kerf.node.v1.Fragment
 	5,  // 6: kerf.node.v1.ClaimResponse.grant:type_name -> kerf.node.v1.Grant
 	9,  // 7: kerf.node.v1.ClaimResponse.container:type_name -> kerf.node.v1.ContainerGrant
-	17, // 8: kerf.node.v1.ContainerGrant.env:type_name -> kerf.node.v1.ContainerGrant.EnvEntry
-	5,  // 9: kerf.node.v1.ArmResponse.grant:type_name -> kerf.node.v1.Grant
-	18, // 10: kerf.node.v1.ArmResponse.env:type_name -> kerf.node.v1.ArmResponse.EnvEntry
-	5,  // 11: kerf.node.v1.LimitResponse.grant:type_name -> kerf.node.v1.Grant
-	0,  // 12: kerf.node.v1.Node.GetNode:input_type -> kerf.node.v1.GetNodeRequest
-	7,  // 13: kerf.node.v1.Node.Claim:input_type -> kerf.node.v1.ClaimRequest
-	10, // 14: kerf.node.v1.Node.Arm:input_type -> kerf.node.v1.ArmRequest
-	12, // 15: kerf.node.v1.Node.Release:input_type -> kerf.node.v1.ReleaseRequest
-	14, // 16: kerf.node.v1.Node.Limit:input_type -> kerf.node.v1.LimitRequest
-	16, // 17: kerf.node.v1.Node.Watch:input_type -> kerf.node.v1.WatchRequest
-	1,  // 18: kerf.node.v1.Node.GetNode:output_type -> kerf.node.v1.GetNodeResponse
-	8,  // 19: kerf.node.v1.Node.Claim:output_type -> kerf.node.v1.ClaimResponse
-	11, // 20: kerf.node.v1.Node.Arm:output_type -> kerf.node.v1.ArmResponse
-	13, // 21: kerf.node.v1.Node.Release:output_type -> kerf.node.v1.ReleaseResponse
-	15, // 22: kerf.node.v1.Node.Limit:output_type -> kerf.node.v1.LimitResponse
-	1,  // 23: kerf.node.v1.Node.Watch:output_type -> kerf.node.v1.GetNodeResponse
-	18, // [18:24] is the sub-list for method output_type
-	12, // [12:18] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	18, // 8: kerf.node.v1.ContainerGrant.env:type_name -> kerf.node.v1.ContainerGrant.EnvEntry
+	10, // 9: kerf.node.v1.ContainerGrant.mounts:type_name -> kerf.node.v1.Mount
+	5,  // 10: kerf.node.v1.ArmResponse.grant:type_name -> kerf.node.v1.Grant
+	19, // 11: kerf.node.v1.ArmResponse.env:type_name -> kerf.node.v1.ArmResponse.EnvEntry
+	10, // 12: kerf.node.v1.ArmResponse.mounts:type_name -> kerf.node.v1.Mount
+	5,  // 13: kerf.node.v1.LimitResponse.grant:type_name -> kerf.node.v1.Grant
+	0,  // 14: kerf.node.v1.Node.GetNode:input_type -> kerf.node.v1.GetNodeRequest
+	7,  // 15: kerf.node.v1.Node.Claim:input_type -> kerf.node.v1.ClaimRequest
+	11, // 16: kerf.node.v1.Node.Arm:input_type -> kerf.node.v1.ArmRequest
+	13, // 17: kerf.node.v1.Node.Release:input_type -> kerf.node.v1.ReleaseRequest
+	15, // 18: kerf.node.v1.Node.Limit:input_type -> kerf.node.v1.LimitRequest
+	17, // 19: kerf.node.v1.Node.Watch:input_type -> kerf.node.v1.WatchRequest
+	1,  // 20: kerf.node.v1.Node.GetNode:output_type -> kerf.node.v1.GetNodeResponse
+	8,  // 21: kerf.node.v1.Node.Claim:output_type -> kerf.node.v1.ClaimResponse
+	12, // 22: kerf.node.v1.Node.Arm:output_type -> kerf.node.v1.ArmResponse
+	14, // 23: kerf.node.v1.Node.Release:output_type -> kerf.node.v1.ReleaseResponse
+	16, // 24: kerf.node.v1.Node.Limit:output_type -> kerf.node.v1.LimitResponse
+	1,  // 25: kerf.node.v1.Node.Watch:output_type -> kerf.node.v1.GetNodeResponse
+	20, // [20:26] is the sub-list for method output_type
+	14, // [14:20] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_api_node_v1_node_proto_init() }
@@ -1735,7 +1845,7 @@ func file_api_node_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_node_v1_node_proto_rawDesc), len(file_api_node_v1_node_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -9,6 +9,7 @@
 package choice
 
 import (
+	"maps"
 	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing"
@@ -70,6 +71,20 @@ func (r Report) Of(b config.Backend) Support {
 		return s
 	}
 	return Support{Answer: NotSupported, Reason: "this agent does not have it"}
+}
+
+// But is the report with other answers of some backends. What does not work for everybody works for nobody.
+func (r Report) But(other map[config.Backend]Support) Report {
+	if len(other) == 0 {
+		return r
+	}
+	out := maps.Clone(r)
+	for b, s := range other {
+		if out[b].OK() {
+			out[b] = s
+		}
+	}
+	return out
 }
 
 // Undecided reports whether some backend could not be told.

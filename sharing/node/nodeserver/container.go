@@ -62,11 +62,20 @@ func (s *Server) claimForContainer(ctx context.Context, peer node.Peer, in *node
 	return &nodev1.ClaimResponse{Grant: grant, Container: containerGrant(injection, s.hook)}, err
 }
 
+func mountMessages(mounts []sharing.Mount) []*nodev1.Mount {
+	var out []*nodev1.Mount
+	for _, m := range mounts {
+		out = append(out, &nodev1.Mount{Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly})
+	}
+	return out
+}
+
 // containerGrant renders what the container's OCI spec needs.
 func containerGrant(in sharing.Injection, hook Hook) *nodev1.ContainerGrant {
 	out := &nodev1.ContainerGrant{
 		CdiDirs: hook.CDIDirs, HookPath: hook.Path, HookSocket: hook.Socket, Env: in.Env, Note: in.Note,
 	}
+	out.Mounts = mountMessages(in.Mounts)
 	for _, a := range in.Asks {
 		out.Asks = append(out.Asks, a.String())
 	}

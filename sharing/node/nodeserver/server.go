@@ -117,7 +117,7 @@ func (s *Server) Arm(ctx context.Context, in *nodev1.ArmRequest) (*nodev1.ArmRes
 	if err != nil {
 		return nil, statusOf(err)
 	}
-	armed, err := s.runtime.Arm(ctx, peer, ledger.ClaimID(in.GetId()))
+	armed, err := s.runtime.ArmWith(ctx, peer, ledger.ClaimID(in.GetId()), node.ArmOptions{NoPreloadFile: in.GetNoPreloadFile()})
 	if err != nil {
 		return nil, statusOf(err)
 	}
@@ -128,6 +128,7 @@ func (s *Server) Arm(ctx context.Context, in *nodev1.ArmRequest) (*nodev1.ArmRes
 	return &nodev1.ArmResponse{
 		Grant: grant, Env: s.runtime.Env(armed), OthersCapped: armed.OthersCapped,
 		Devices: s.runtime.Devices(armed.Own), Hide: s.runtime.Devices(armed.Others),
+		Mounts: mountMessages(armed.Mounts), Preload: armed.Preload,
 	}, nil
 }
 

@@ -1,0 +1,76 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package libkerf
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+func TestCounts(t *testing.T) {
+	r, _ := region(t, 100)
+	r.usage.slot[3].owner, r.usage.slot[3].begun, r.usage.slot[3].ended = owner(5, 9), 7, 7
+	r.usage.slot[3].held[1] = 40
+	r.usage.slot[900].owner, r.usage.slot[900].begun, r.usage.slot[900].ended = owner(6, 1<<40), 2, 1
+	want := []Count{
+		{Process{5, 9}, 7, true, map[sharing.GPUID]sharing.Bytes{gpu0: 0, gpu1: 40}},
+		{Process{6, 1 << 40}, 2, false, map[sharing.GPUID]sharing.Bytes{gpu0: 0, gpu1: 0}},
+	}
+	if d := cmp.Diff(want, r.Counts()); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// A tenant can do to the usage file what it likes; the agent finds it out and lives.
+func TestCheck(t *testing.T) {
+	for name, spoil := range map[string]func(path string) error{
+		"cut":     func(path string) error { return os.Truncate(path, 0) },
+		"filled":  func(path string) error { return os.Truncate(path, 64<<20) },
+		"removed": os.Remove,
+		"replaced": func(path string) error {
+			return errors.Join(os.Remove(path), os.WriteFile(path, make([]byte, 1<<18), 0o600))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, files := region(t, 100)
+			dir := filepath.Dir(files[0])
+			if err := r.Check(dir); err != nil {
+				t.Fatal(err)
+			}
+			if err := spoil(files[1]); err != nil {
+				t.Fatal(err)
+			}
+			if name == "cut" {
+				if err := Guarded(func() error { r.Counts(); return nil }); !errors.Is(err, sharing.ErrStale) {
+					t.Errorf("reading what is cut: %v", err)
+				}
+			}
+			if err := r.Check(dir); !errors.Is(err, sharing.ErrStale) {
+				t.Errorf("%v", err)
+			}
+			if info, err := os.Stat(files[1]); name == "filled" && (err != nil || info.Size() > 1<<20) {
+				t.Errorf("%v, left at %d bytes", err, info.Size())
+			}
+		})
+	}
+}
+
+func TestGuardedLeavesOtherPanicsAlone(t *testing.T) {
+	defer func() {
+		if cause := recover(); cause != "mine" {
+			t.Errorf("recovered %v", cause)
+		}
+	}()
+	want := errors.New("as it is")
+	if err := Guarded(func() error { return want }); err != want { //nolint:errorlint // the very same
+		t.Errorf("%v", err)
+	}
+	_ = Guarded(func() error { panic("mine") })
+}

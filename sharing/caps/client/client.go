@@ -1,0 +1,147 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package client decides, for a lease whose processes count their memory themselves, how much they hold beyond what
+// they count, and which of them do not count at all. It compares their counters with what the driver tells of each
+// process.
+//
+// The overhead of a process is what the driver tells of it less what it counts. Memory is reserved in the counter
+// before the driver is asked for it, and returned after the driver has it back; so as long as a process was at no
+// counter between two readings of it, what the driver told in between is no more than count and overhead together. Only
+// such readings are used. What they show is believed at once where it is more than before; where it is less, an
+// allocation may just be on its way, and the larger of two readings in a row is believed.
+//
+// It promises that the overhead of processes whose overhead does not shrink is never overstated, so that no
+// allocation is refused for which there is room, and that it is exact two looks after all was quiet. While a process
+// is at its counters at every look, the last reading stays. What a process without a counter holds is overhead as a
+// whole. It is pure: no I/O, no clock.
+package client
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Process is a process of the lease, in the node's pid namespace.
+type Process struct {
+	PID int
+	// Start is in clock ticks since boot.
+	Start uint64
+}
+
+// Count is what one process counted at one moment.
+type Count struct {
+	// Steps is how many times it was at a counter, and Quiet tells that it was at none just then.
+	Steps uint64
+	Quiet bool
+	Held  map[sharing.GPUID]sharing.Bytes
+}
+
+// Use is what the driver tells of one process on one GPU; Bytes counts only where it is Known.
+type Use struct {
+	Process
+	GPU   sharing.GPUID
+	Bytes sharing.Bytes
+	Known bool
+}
+
+// Look is one look at a lease. The counts are those of processes that live.
+type Look struct {
+	// Before and After were read before and after the driver was asked.
+	Before, After map[Process]Count
+	// Told are the lease's GPUs of which the driver listed the processes, and Uses those of the lease.
+	Told []sharing.GPUID
+	Uses []Use
+}
+
+// Result is what follows from a look.
+type Result struct {
+	// Overhead is what the lease holds beyond what it counts, for each GPU of which anything is known.
+	Overhead map[sharing.GPUID]sharing.Bytes
+	// Uncounted are the processes that use a GPU and have no counter, in this look and the one before, by pid.
+	Uncounted []Process
+}
+
+type place struct {
+	process Process
+	gpu     sharing.GPUID
+}
+
+// reading is what is believed of one process on one GPU. lower is a smaller reading that waits for another.
+type reading struct {
+	overhead, lower sharing.Bytes
+	waits           bool
+}
+
+// Account is what was believed up to the last look. The zero value is that of a lease that was not looked at.
+type Account struct {
+	believed map[place]reading
+	silent   map[Process]bool
+}
+
+// Step takes a look into account.
+func (a *Account) Step(l Look) Result {
+	uses := map[place]Use{}
+	for _, u := range l.Uses {
+		uses[place{u.Process, u.GPU}] = u
+	}
+	believed := map[place]reading{}
+	for p, after := range l.After {
+		before, both := l.Before[p]
+		still := both && before.Quiet && after.Quiet && before.Steps == after.Steps
+		for gpu := range after.Held {
+			at := place{p, gpu}
+			r, had := a.believed[at]
+			u, listed := uses[at]
+			if still && slices.Contains(l.Told, gpu) && (u.Known || !listed) {
+				r, had = r.next(u.Bytes.SubFloor(after.Held[gpu])), true
+			}
+			if had {
+				believed[at] = r
+			}
+		}
+	}
+	out := Result{Overhead: map[sharing.GPUID]sharing.Bytes{}}
+	silent := map[Process]bool{}
+	for at, u := range uses {
+		_, was := l.Before[at.process]
+		_, is := l.After[at.process]
+		if was || is {
+			continue
+		}
+		silent[at.process] = true
+		out.add(at.gpu, u.Bytes)
+	}
+	for p := range silent {
+		if a.silent[p] {
+			out.Uncounted = append(out.Uncounted, p)
+		}
+	}
+	slices.SortFunc(out.Uncounted, func(p, q Process) int { return cmp.Compare(p.PID, q.PID) })
+	for at, r := range believed {
+		out.add(at.gpu, r.overhead)
+	}
+	a.believed, a.silent = believed, silent
+	return out
+}
+
+func (r reading) next(seen sharing.Bytes) reading {
+	switch {
+	case seen >= r.overhead:
+		return reading{overhead: seen}
+	case r.waits:
+		return reading{overhead: max(seen, r.lower), lower: seen, waits: true}
+	}
+	return reading{overhead: r.overhead, lower: seen, waits: true}
+}
+
+func (r Result) add(gpu sharing.GPUID, more sharing.Bytes) {
+	sum, err := r.Overhead[gpu].Add(more)
+	if err != nil {
+		sum = math.MaxUint64
+	}
+	r.Overhead[gpu] = sum
+}

@@ -1,0 +1,209 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const gpu = sharing.GPUID("GPU-1")
+
+func quiet(steps uint64, held sharing.Bytes) Count {
+	return Count{Steps: steps, Quiet: true, Held: map[sharing.GPUID]sharing.Bytes{gpu: held}}
+}
+
+// one is a look at which one process counts, and the driver tells used of it.
+func one(before, after Count, used sharing.Bytes) Look {
+	p := Process{7, 1}
+	return Look{
+		Before: map[Process]Count{p: before}, After: map[Process]Count{p: after}, Told: []sharing.GPUID{gpu},
+		Uses: []Use{{p, gpu, used, true}},
+	}
+}
+
+func TestOverheadOfAProcess(t *testing.T) {
+	at := func(steps uint64, held, used sharing.Bytes) Look {
+		return one(quiet(steps, held), quiet(steps, held), used)
+	}
+	busy := quiet(3, 0)
+	busy.Quiet = false
+	untold, unknown, unlisted := at(1, 10, 90), at(1, 10, 90), at(1, 10, 0)
+	untold.Told, unknown.Uses[0].Known, unlisted.Uses = nil, false, nil
+	for name, tt := range map[string]struct {
+		looks []Look
+		want  []sharing.Bytes
+	}{
+		"what is beyond the count":         {[]Look{at(1, 10, 40)}, []sharing.Bytes{30}},
+		"never negative":                   {[]Look{at(1, 50, 40)}, []sharing.Bytes{0}},
+		"more at once":                     {[]Look{at(1, 10, 40), at(1, 10, 60)}, []sharing.Bytes{30, 50}},
+		"less at the second look":          {[]Look{at(1, 10, 40), at(3, 30, 40), at(3, 30, 40)}, []sharing.Bytes{30, 30, 10}},
+		"the larger of two":                {[]Look{at(1, 0, 40), at(3, 0, 10), at(5, 0, 25), at(5, 0, 20), at(5, 0, 20)}, []sharing.Bytes{40, 40, 25, 25, 20}},
+		"an allocation on its way":         {[]Look{at(1, 10, 40), at(2, 20, 40), at(2, 20, 50)}, []sharing.Bytes{30, 30, 30}},
+		"at a counter meanwhile":           {[]Look{at(1, 10, 40), one(quiet(1, 10), quiet(2, 10), 90)}, []sharing.Bytes{30, 30}},
+		"at a counter before":              {[]Look{at(1, 10, 40), one(busy, quiet(3, 10), 90)}, []sharing.Bytes{30, 30}},
+		"at a counter after":               {[]Look{at(1, 10, 40), one(quiet(3, 0), busy, 90)}, []sharing.Bytes{30, 30}},
+		"the driver does not answer":       {[]Look{at(1, 10, 40), untold}, []sharing.Bytes{30, 30}},
+		"the driver does not tell of it":   {[]Look{at(1, 10, 40), unknown}, []sharing.Bytes{30, 30}},
+		"off the GPU, at the second look":  {[]Look{at(1, 10, 40), unlisted, unlisted}, []sharing.Bytes{30, 30, 0}},
+		"with the process goes its excess": {[]Look{at(1, 10, 40), {Told: []sharing.GPUID{gpu}}}, []sharing.Bytes{30, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var a Account
+			for i, l := range tt.looks {
+				if got := a.Step(l).Overhead[gpu]; got != tt.want[i] {
+					t.Errorf("look %d: %d, want %d", i, got, tt.want[i])
+				}
+			}
+		})
+	}
+}
+
+func TestProcessesThatDoNotCount(t *testing.T) {
+	silent, fresh := Process{9, 5}, Process{9, 6}
+	look := func(p Process, known bool) Look {
+		return Look{Told: []sharing.GPUID{gpu}, Uses: []Use{{p, gpu, 40, known}}}
+	}
+	counted := look(fresh, true)
+	counted.After = map[Process]Count{fresh: quiet(0, 0)}
+	var a Account
+	for i, tt := range []struct {
+		look Look
+		want Result
+	}{
+		{look(silent, true), Result{Overhead: map[sharing.GPUID]sharing.Bytes{gpu: 40}}},
+		{look(silent, true), Result{Overhead: map[sharing.GPUID]sharing.Bytes{gpu: 40}, Uncounted: []Process{silent}}},
+		{look(fresh, true), Result{Overhead: map[sharing.GPUID]sharing.Bytes{gpu: 40}}}, // took over the pid
+		{counted, Result{Overhead: map[sharing.GPUID]sharing.Bytes{}}},                  // has begun to count
+		{look(fresh, true), Result{Overhead: map[sharing.GPUID]sharing.Bytes{gpu: 40}}},
+	} {
+		if d := cmp.Diff(tt.want, a.Step(tt.look)); d != "" {
+			t.Errorf("look %d (-want +got):\n%s", i, d)
+		}
+	}
+	huge := Look{Uses: []Use{{silent, gpu, 1<<64 - 1, true}, {fresh, gpu, 7, true}}}
+	if got := a.Step(huge).Overhead[gpu]; got != 1<<64-1 {
+		t.Errorf("a sum past the end is %d", got)
+	}
+}
+
+// program is a process in the middle of what libkerf does: reserve, ask the driver, and the other way round.
+type program struct {
+	count Count
+	// overhead is what the driver holds for it beyond, and asked what it holds of what was asked for.
+	overhead, asked sharing.Bytes
+	// pending is an allocation that is reserved, or a free that is not returned yet.
+	pending  sharing.Bytes
+	next     int
+	midCount bool
+}
+
+// Where it stands between two steps.
+const (
+	idle = iota
+	reserved
+	allocated
+	freeing
+)
+
+func (p *program) step(rnd *rand.Rand) {
+	if p.midCount {
+		p.midCount, p.count.Quiet = false, true
+		return
+	}
+	at := func(change sharing.Bytes, plus bool) {
+		p.count.Steps++
+		p.count.Quiet, p.midCount = false, true
+		if plus {
+			p.count.Held[gpu] += change
+		} else {
+			p.count.Held[gpu] -= change
+		}
+	}
+	switch p.next {
+	case idle:
+		p.pending = sharing.Bytes(1 + rnd.IntN(100))
+		at(p.pending, true)
+		p.next = reserved
+	case reserved:
+		p.asked += p.pending
+		p.next = allocated
+	case allocated:
+		if rnd.IntN(3) == 0 {
+			p.overhead += sharing.Bytes(rnd.IntN(20)) // a module is loaded, a heap grows
+		}
+		p.asked -= p.pending
+		p.next = freeing
+	case freeing:
+		at(p.pending, false)
+		p.next = idle
+	}
+}
+
+func (p *program) read() Count {
+	c := p.count
+	c.Held = map[sharing.GPUID]sharing.Bytes{gpu: c.Held[gpu]}
+	return c
+}
+
+// Programs that allocate and free at any moment, between any two readings: what is believed is never more than
+// the truth, and it is the truth two looks after they have paused.
+func TestOverheadProperty(t *testing.T) {
+	for seed := range uint64(400) {
+		rnd := rand.New(rand.NewPCG(seed, 3))
+		programs := map[Process]*program{}
+		for i := range 1 + rnd.IntN(4) {
+			programs[Process{10 + i, 1}] = &program{count: quiet(0, 0), overhead: sharing.Bytes(rnd.IntN(500))}
+		}
+		var order []Process
+		for i := range len(programs) {
+			order = append(order, Process{10 + i, 1})
+		}
+		run := func(paused bool) {
+			for range rnd.IntN(6) {
+				if p := programs[order[rnd.IntN(len(order))]]; !paused {
+					p.step(rnd)
+				}
+			}
+		}
+		var a Account
+		for look := range 60 {
+			paused := look%20 >= 15
+			for p := range programs {
+				for paused && programs[p].midCount {
+					programs[p].step(rnd)
+				}
+			}
+			l := Look{Before: map[Process]Count{}, After: map[Process]Count{}, Told: []sharing.GPUID{gpu}}
+			for _, p := range order {
+				l.Before[p] = programs[p].read()
+				run(paused)
+			}
+			for _, p := range order {
+				l.Uses = append(l.Uses, Use{p, gpu, programs[p].overhead + programs[p].asked, true})
+				run(paused)
+			}
+			for _, p := range order {
+				l.After[p] = programs[p].read()
+				run(paused)
+			}
+			got := a.Step(l).Overhead[gpu]
+			var truth, least sharing.Bytes
+			for _, p := range programs {
+				truth += p.overhead
+				least += (p.overhead + p.asked).SubFloor(p.count.Held[gpu])
+			}
+			if got > truth {
+				t.Fatalf("seed %d, look %d: %d is believed, and %d is held beyond the counts", seed, look, got, truth)
+			}
+			if look%20 == 19 && got < least {
+				t.Fatalf("seed %d, look %d: %d is believed after a pause, the driver tells %d beyond the counts", seed, look, got, least)
+			}
+		}
+	}
+}

@@ -1,0 +1,85 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package caps
+
+import (
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/internal/libkerf"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Libkerf is the preloaded library as a backend: here it is only looked at.
+type Libkerf struct {
+	// Library is libkerf.so, empty where there is none, and Missing says why then.
+	Library, Missing string
+	// Dir is the folder of the grants' regions; it is made when it is not there.
+	Dir string
+	// Drivers are the files that may be the driver's libcuda.so.1, in the order in which they are looked for.
+	Drivers []string
+}
+
+// Probe tells whether the library can hold shares of the GPU: it can be mapped by programs, regions can be made, and the
+// driver has no entry point that allocates and that the library's table does not know. No code of the driver is
+// run. Other names that the table does not know are named in the reason of a yes.
+func (l Libkerf) Probe(gpu sharing.GPU) Support {
+	if gpu.MIG {
+		return Support{Answer: NotSupported, Reason: "no share is given of a GPU in MIG mode", Remedy: "turn MIG mode off"}
+	}
+	if l.Library == "" {
+		return Support{Answer: NotSupported, Reason: l.Missing, Remedy: "put libkerf.so beside kerf-agent, or name its path with --library"}
+	}
+	if err := libkerf.CheckFile(l.Library); err != nil {
+		return Support{Answer: NotSupported, Reason: err.Error(), Remedy: "install libkerf.so as root's, on a file system from which programs may run"}
+	}
+	if err := os.MkdirAll(l.Dir, 0o755); err != nil {
+		return Support{Answer: NotSupported, Reason: "regions cannot be made: " + err.Error(), Remedy: "let the agent write to its directory"}
+	}
+	names, err := libkerf.DriverNames(l.Drivers)
+	if err != nil {
+		return Support{Answer: CouldNotTell, Reason: "the driver's entry points could not be read: " + err.Error(), Remedy: "let the agent see libcuda.so.1 (driver capability compute)"}
+	}
+	table, err := libkerf.Families()
+	if err != nil {
+		return Support{Answer: NotSupported, Reason: err.Error()}
+	}
+	return judge(table, names)
+}
+
+// judge fails closed on what allocates, as far as a name tells.
+func judge(table libkerf.Table, names []string) Support {
+	var charges, others []string
+	for _, n := range table.Unknown(names) {
+		if charging(table, n) {
+			charges = append(charges, n)
+		} else {
+			others = append(others, n)
+		}
+	}
+	switch {
+	case len(charges) > 0:
+		return Support{Answer: NotSupported, Reason: "this driver can allocate by entry points that libkerf does not know: " + strings.Join(charges, ", "), Remedy: "use a newer Kerf, or another backend"}
+	case len(others) > 0:
+		return Support{Answer: Supported, Reason: "this driver has entry points that libkerf does not know and takes to allocate nothing: " + strings.Join(others, ", ")}
+	}
+	return Support{Answer: Supported}
+}
+
+// charging reports whether the unknown name may allocate: it is another form of one that does, or it has no known
+// form and says so.
+func charging(table libkerf.Table, name string) bool {
+	base := name
+	for {
+		if class, known := table.Class(base); known {
+			return class == libkerf.Charge
+		}
+		shorter := regexp.MustCompile(`_(ptsz|ptds|v[0-9]+)$`).ReplaceAllString(base, "")
+		if shorter == base {
+			return regexp.MustCompile(`Alloc|Create|Import|AddNode|AddMem|Restore`).MatchString(name)
+		}
+		base = shorter
+	}
+}

@@ -1,0 +1,249 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/kerf-gpu/kerf/internal/libkerf"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/client"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// Where a container finds the library and the region of its grant, and what makes programs load it.
+const (
+	clientDir     = "/usr/local/lib/kerf"
+	clientLibrary = "libkerf.so"
+	preloadFile   = "/etc/ld.so.preload"
+	// preloadSource is the file of a region's folder that is put there.
+	preloadSource = "preload"
+)
+
+// noLimit is the cap of a GPU that is granted whole.
+const noLimit = sharing.Bytes(1) << 62
+
+// ClientPaths are where the preloaded library keeps what it needs. The zero value is that of an agent without it.
+type ClientPaths struct {
+	// Dir is where each grant that the library holds has a folder; root alone can write to it.
+	Dir string
+	// Library is libkerf.so, which root alone can write to, on a file system from which programs may run. It outlives
+	// the agent.
+	Library string
+}
+
+// region is the folder of one grant, and what was seen of it.
+type region struct {
+	dir string
+	// mu is held while open is used.
+	mu   sync.Mutex
+	open *libkerf.Region
+	// account and pids are the upkeep's alone.
+	account client.Account
+	pids    map[client.Process]int // by the pid of the node, that of the innermost namespace
+	// lost and uncounted are guarded by the runtime's lock: why nothing is known of the region any more, and which
+	// processes of the lease do not count.
+	lost      string
+	uncounted []client.Process
+}
+
+// makeRegion makes the folder of a grant that no process uses yet. Programs that are to load the library find it at
+// library.
+func makeRegion(dir, library string, own sharing.Placement) (*region, error) {
+	if err := os.RemoveAll(dir); err != nil { // of an arm that was undone
+		return nil, fmt.Errorf("make region: %w (%w)", err, sharing.ErrUnavailable)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make region: %w (%w)", err, sharing.ErrUnavailable)
+	}
+	var devices []libkerf.Device
+	for _, f := range own {
+		devices = append(devices, libkerf.Device{GPU: f.GPU, Limit: limitOf(f)})
+	}
+	// The library itself cannot lie here, where nothing may be executed: it is mounted over an empty file.
+	for name, text := range map[string]string{clientLibrary: "", preloadSource: library + "\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil { //nolint:gosec // every program reads it
+			return nil, fmt.Errorf("make region: %w (%w)", err, sharing.ErrUnavailable)
+		}
+	}
+	opened, err := libkerf.Create(dir, devices)
+	if err != nil {
+		return nil, err
+	}
+	return &region{dir: dir, open: opened, pids: map[client.Process]int{}}, nil
+}
+
+// findRegion opens the folder of a grant that an earlier agent made. One that is not there, or not whole, is not
+// made anew: programs that run would not know of it, and those that start get no memory without it.
+func findRegion(dir string) *region {
+	g := &region{dir: dir, pids: map[client.Process]int{}}
+	opened, err := libkerf.Open(dir)
+	if err != nil {
+		g.lost = err.Error()
+		return g
+	}
+	g.open = opened
+	return g
+}
+
+func limitOf(f sharing.Fragment) sharing.Bytes {
+	if f.Whole {
+		return noLimit
+	}
+	return f.Memory
+}
+
+// use calls f with the open region; it is no error where there is none. What goes wrong is that the folder was
+// spoilt.
+func (g *region) use(f func(*libkerf.Region) error) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.open == nil {
+		return nil
+	}
+	return libkerf.Guarded(func() error { return f(g.open) })
+}
+
+// limit sets the caps to what is in force.
+func (g *region) limit(inForce sharing.Placement) error {
+	return g.use(func(open *libkerf.Region) error {
+		for _, f := range inForce {
+			if err := open.SetLimit(f.GPU, limitOf(f)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// remove takes the folder away; programs that have it mapped keep what they have mapped.
+func (g *region) remove() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var err error
+	if g.open != nil {
+		err = g.open.Close()
+		g.open = nil
+	}
+	if removed := os.RemoveAll(g.dir); removed != nil {
+		err = errors.Join(err, fmt.Errorf("remove region: %w (%w)", removed, sharing.ErrUnavailable))
+	}
+	return err
+}
+
+// holdRegion makes sure that a grant which the library holds has its region, with the caps that are to be in
+// force. It comes before the container is made, or the process goes on.
+func (r *Runtime) holdRegion(id ledger.ClaimID, inForce sharing.Placement) error {
+	r.mu.Lock()
+	h := r.held[id]
+	g, _ := r.ledger.Get(id)
+	if h == nil || h.backend != config.BackendLibkerf {
+		r.mu.Unlock()
+		return nil
+	}
+	had, whole, dir := h.region, h.region != nil && h.region.lost == "", filepath.Join(r.opt.Client.Dir, string(id))
+	library := filepath.Join(dir, clientLibrary)
+	if h.container || g.Claim.Owner.Pod() {
+		library = filepath.Join(clientDir, clientLibrary)
+	}
+	r.mu.Unlock()
+	if whole {
+		return had.limit(inForce)
+	}
+	if g.Lease != nil {
+		return fmt.Errorf("region of grant %q is not whole, and its processes run: %w", id, sharing.ErrUnavailable)
+	}
+	made, err := makeRegion(dir, library, inForce)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held[id] != h || h.region != had { // dropped meanwhile, or made by another call
+		r.spent = append(r.spent, made)
+		return fmt.Errorf("grant %q ended: %w", id, sharing.ErrStale)
+	}
+	h.region = made
+	return nil
+}
+
+func (g *region) why() string {
+	if g == nil {
+		return "it has none"
+	}
+	return g.lost
+}
+
+// spend leaves a claim's region to be removed by the upkeep. It needs the lock.
+func (r *Runtime) spend(h *holding) {
+	if h.region != nil {
+		r.spent = append(r.spent, h.region)
+		h.region = nil
+	}
+}
+
+// findRegions opens the regions of the grants that were found again, and removes those of no grant. It needs the
+// lock.
+func (r *Runtime) findRegions() error {
+	if r.opt.Client.Dir == "" {
+		return nil
+	}
+	for id, h := range r.held {
+		if h.backend == config.BackendLibkerf && (h.hasGroup || h.use != nil) {
+			if h.region = findRegion(filepath.Join(r.opt.Client.Dir, string(id))); h.region.lost != "" {
+				r.log.Error("region of a grant is not whole", "claim", id, "reason", h.region.lost)
+			}
+		}
+	}
+	entries, err := os.ReadDir(r.opt.Client.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("look at regions: %w (%w)", err, sharing.ErrUnavailable)
+	}
+	for _, e := range entries {
+		if h := r.held[ledger.ClaimID(e.Name())]; h == nil || h.region == nil {
+			if err := os.RemoveAll(filepath.Join(r.opt.Client.Dir, e.Name())); err != nil {
+				return fmt.Errorf("remove region of no grant: %w (%w)", err, sharing.ErrUnavailable)
+			}
+		}
+	}
+	return nil
+}
+
+// containerMounts are what a container of the grant gets, host paths first. It needs the lock.
+func (r *Runtime) containerMounts(h *holding) []sharing.Mount {
+	if h.region == nil {
+		return nil
+	}
+	dir := h.region.dir
+	return []sharing.Mount{
+		{Source: dir, Target: clientDir, ReadOnly: true},
+		{Source: r.opt.Client.Library, Target: filepath.Join(clientDir, clientLibrary), ReadOnly: true},
+		{Source: filepath.Join(dir, libkerf.UsageFile), Target: filepath.Join(clientDir, libkerf.UsageFile)},
+		{Source: filepath.Join(dir, preloadSource), Target: preloadFile, ReadOnly: true},
+	}
+}
+
+// processMounts are what a process of its own gets in a mount namespace of its own, where the region's folder keeps its
+// place. With byEnv the library is not put into the loader's file: the program's environment names it.
+func (r *Runtime) processMounts(h *holding, byEnv bool) []sharing.Mount {
+	if h.region == nil {
+		return nil
+	}
+	dir := h.region.dir
+	mounts := []sharing.Mount{
+		{Source: dir, Target: dir, ReadOnly: true},
+		{Source: r.opt.Client.Library, Target: filepath.Join(dir, clientLibrary), ReadOnly: true},
+		{Source: filepath.Join(dir, libkerf.UsageFile), Target: filepath.Join(dir, libkerf.UsageFile)},
+	}
+	if !byEnv {
+		mounts = append(mounts, sharing.Mount{Source: filepath.Join(dir, preloadSource), Target: preloadFile, ReadOnly: true})
+	}
+	return mounts
+}

@@ -1,0 +1,282 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/internal/libkerf"
+	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/choice"
+	"github.com/kerf-gpu/kerf/sharing/config"
+)
+
+var (
+	preloading = config.Pool{Name: "a", Backends: []config.Backend{config.BackendDriver, config.BackendLibkerf}}
+	both       = config.Pool{Name: "a", Backends: []config.Backend{config.BackendDriver, config.BackendLibkerf, config.BackendReactive}, OverCap: config.OverCapKill}
+)
+
+// newPreloaded is a bench on a driver that cannot limit memory, whose upkeep and guard look when the test says so.
+func newPreloaded(t *testing.T, pool config.Pool) *guarded {
+	t.Helper()
+	b := newBench(t)
+	s := &seen{}
+	b.opt.Observer, b.opt.Pool = s, pool
+	b.opt.Client = ClientPaths{Dir: filepath.Join(b.dir, "client"), Library: "/opt/kerf/v1/libkerf.so"}
+	g := &guarded{bench: b, seen: s}
+	g.restartPreloading()
+	return g
+}
+
+func (g *guarded) restartPreloading() {
+	g.t.Helper()
+	g.restartAgent()
+	for _, gpu := range g.gpus {
+		g.bench.SetLevel(gpu.UUID, choice.Report{
+			config.BackendDriver:   {Answer: choice.NotSupported, Reason: "an old driver"},
+			config.BackendLibkerf:  {Answer: choice.Supported},
+			config.BackendReactive: {Answer: choice.Supported},
+		})
+	}
+}
+
+// The layout of lib/region.h, which a process writes to.
+const (
+	firstSlot = 64 + 16*64
+	slotSize  = 192
+	heldAt    = 32
+)
+
+// counts says what a process counts of the first GPU, in a slot of its own, as the library in it would.
+func (g *guarded) counts(a Armed, slot int, p *tenant, held sharing.Bytes) {
+	g.t.Helper()
+	start, err := process.StartOf(p.PID)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	f, err := os.OpenFile(filepath.Join(g.bench.opt.Client.Dir, string(a.ID), libkerf.UsageFile), os.O_RDWR, 0)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer f.Close()
+	add := func(at int64, n uint64) {
+		var word [8]byte
+		if _, err := f.ReadAt(word[:], at); err != nil {
+			g.t.Fatal(err)
+		}
+		binary.LittleEndian.PutUint64(word[:], binary.LittleEndian.Uint64(word[:])+n)
+		if _, err := f.WriteAt(word[:], at); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+	at := int64(firstSlot + slot*slotSize)
+	add(at, start<<22|uint64(p.PID))
+	add(at+heldAt, uint64(held))
+	add(64, uint64(held))
+}
+
+func (g *guarded) usage(a Armed) libkerf.Usage {
+	g.t.Helper()
+	open, err := libkerf.Open(filepath.Join(g.bench.opt.Client.Dir, string(a.ID)))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer open.Close()
+	return open.Usage()[0]
+}
+
+func TestALeaseOfTheLibraryHasARegion(t *testing.T) {
+	g := newPreloaded(t, preloading)
+	p, a := g.share(4)
+	dir := filepath.Join(g.bench.opt.Client.Dir, string(a.ID))
+	want := []sharing.Mount{
+		{Source: dir, Target: dir, ReadOnly: true}, {Source: "/opt/kerf/v1/libkerf.so", Target: dir + "/libkerf.so", ReadOnly: true},
+		{Source: dir + "/usage", Target: dir + "/usage"}, {Source: dir + "/preload", Target: "/etc/ld.so.preload", ReadOnly: true},
+	}
+	if d := cmp.Diff(want, a.Mounts); d != "" || a.Preload != dir+"/libkerf.so" {
+		t.Errorf("preload %q, mounts (-want +got):\n%s", a.Preload, d)
+	}
+	if text, err := os.ReadFile(dir + "/preload"); err != nil || string(text) != dir+"/libkerf.so\n" {
+		t.Errorf("%q %v", text, err)
+	}
+	if s := g.shown(); s.Backend != config.BackendLibkerf || s.Level != sharing.LevelClient || s.LevelReason != "driver: an old driver" {
+		t.Errorf("shown as %v by %v: %q", s.Level, s.Backend, s.LevelReason)
+	}
+	if u := g.usage(a); u.Limit != 4*sharing.GiB || u.GPU != g.gpus[0].UUID {
+		t.Errorf("%+v", u)
+	}
+	p.end()
+	g.bench.Reconcile(t.Context())
+	g.bench.upkeep(t.Context())
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after its end: %v", err)
+	}
+}
+
+// A program that cannot have the loader's file is told so, and who looks at it.
+func TestPreloadingByEnvironment(t *testing.T) {
+	g := newPreloaded(t, preloading)
+	p := g.tenant()
+	id, err := g.bench.Claim(t.Context(), p.Peer, "", gib(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := g.bench.ArmWith(t.Context(), p.Peer, id, ArmOptions{NoPreloadFile: true})
+	if err != nil || slices.ContainsFunc(a.Mounts, func(m sharing.Mount) bool { return m.Target == preloadFile }) {
+		t.Errorf("%v, %v", err, a.Mounts)
+	}
+	if s := g.shown(); s.Level != sharing.LevelClient || !strings.Contains(s.LevelReason, "LD_PRELOAD") {
+		t.Errorf("%v: %q", s.Level, s.LevelReason)
+	}
+}
+
+// What a killed process held is given back, what the driver holds beside is counted, and an agent that starts again
+// goes on.
+func TestUpkeep(t *testing.T) {
+	g := newPreloaded(t, preloading)
+	p, a := g.share(4)
+	gone, b := g.share(4)
+	g.counts(a, 0, p, sharing.GiB)
+	g.counts(a, 1, gone, sharing.GiB) // not of this lease: counts for nothing
+	g.holds(ProcessUse{PID: p.PID, Used: 3 * sharing.GiB / 2, Known: true}, gibs(gone, 2))
+	for range 2 {
+		g.bench.upkeep(t.Context())
+		if u := g.usage(a); u.Used != sharing.GiB || u.Overhead != sharing.GiB/2 {
+			t.Errorf("%+v", u)
+		}
+		g.restartPreloading()
+		if s := g.shown(); s.Level != sharing.LevelClient {
+			t.Errorf("after a restart: %v, %q", s.Level, s.LevelReason)
+		}
+	}
+	g.bench.upkeep(t.Context())
+	g.bench.upkeep(t.Context())
+	if u := g.usage(b); u.Overhead != 2*sharing.GiB {
+		t.Errorf("of a process that does not count: %+v", u)
+	}
+	p.end()
+	g.bench.upkeep(t.Context())
+	if u := g.usage(a); u.Used != 0 || u.Overhead != 0 {
+		t.Errorf("left after its end: %+v", u)
+	}
+}
+
+// A process that uses the GPU and does not count is found at the second look. Where the pool watches, its lease is
+// held by that, with all that it uses; elsewhere by nothing.
+func TestUncountedProcesses(t *testing.T) {
+	for name, tt := range map[string]struct {
+		pool  config.Pool
+		level sharing.Level
+	}{"not watched": {preloading, sharing.LevelNone}, "watched": {both, sharing.LevelReactive}} {
+		t.Run(name, func(t *testing.T) {
+			g := newPreloaded(t, tt.pool)
+			p, a := g.share(4)
+			honest, other := g.share(4)
+			g.counts(other, 0, honest, 4*sharing.GiB)
+			g.holds(gibs(p, 5), gibs(honest, 5))
+			g.bench.upkeep(t.Context())
+			g.looks(3) // over its cap, and of both it is not known yet that nothing refuses them memory
+			if s := g.shown(); s.Level != sharing.LevelClient || len(g.seen.killed) != 0 {
+				t.Errorf("after one look: %v", s.Level)
+			}
+			g.bench.upkeep(t.Context())
+			g.bench.upkeep(t.Context())
+			for _, s := range g.bench.State(t.Context()).Grants {
+				switch {
+				case s.Claim.ID == other.ID && s.Level != sharing.LevelClient:
+					t.Errorf("the neighbour is %v: %q", s.Level, s.LevelReason)
+				case s.Claim.ID == a.ID && (s.Level != tt.level || !strings.Contains(s.LevelReason, numbers([]int{p.PID}))):
+					t.Errorf("%v: %q", s.Level, s.LevelReason)
+				}
+			}
+			if g.seen.uncounted != 1 || !slices.ContainsFunc(g.bench.State(t.Context()).Warnings, func(w string) bool { return strings.Contains(w, "without the preloaded library") }) {
+				t.Errorf("%d told, warnings %q", g.seen.uncounted, g.bench.State(t.Context()).Warnings)
+			}
+			g.looks(3)
+			g.lives(honest)
+			if tt.level == sharing.LevelReactive {
+				g.dead(p)
+			} else {
+				g.lives(p)
+			}
+		})
+	}
+}
+
+// What is spoilt while programs run is told, and never made anew under them.
+func TestASpoiltRegion(t *testing.T) {
+	for name, restart := range map[string]bool{"while the agent runs": false, "while it is away": true} {
+		t.Run(name, func(t *testing.T) {
+			g := newPreloaded(t, both)
+			_, a := g.share(4)
+			dir := filepath.Join(g.bench.opt.Client.Dir, string(a.ID))
+			if err := os.Remove(filepath.Join(dir, libkerf.UsageFile)); err != nil {
+				t.Fatal(err)
+			}
+			if restart {
+				g.restartPreloading()
+			}
+			g.bench.upkeep(t.Context())
+			if s := g.shown(); s.Level != sharing.LevelUnknown || !strings.Contains(s.LevelReason, "not whole") {
+				t.Errorf("%v: %q", s.Level, s.LevelReason)
+			}
+			if _, err := os.Stat(filepath.Join(dir, libkerf.UsageFile)); err == nil {
+				t.Error("it was made anew")
+			}
+		})
+	}
+}
+
+// Who cannot mount cannot be given the library: the next backend of the list holds it.
+func TestWhoCannotMount(t *testing.T) {
+	g := newPreloaded(t, both)
+	but := map[config.Backend]choice.Support{config.BackendLibkerf: {Answer: choice.NotSupported, Reason: "no CAP_SYS_ADMIN"}}
+	p := g.tenant()
+	owner, err := process.Open(p.PID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.bench.claim(p.Peer, owner, "", gib(1), but, nil); err != nil {
+		t.Fatal(err)
+	}
+	if s := g.shown(); s.Backend != config.BackendReactive || !strings.Contains(s.LevelReason, "libkerf: no CAP_SYS_ADMIN") {
+		t.Errorf("%v: %q", s.Backend, s.LevelReason)
+	}
+	req := gib(1)
+	req.MinLevel = sharing.LevelClient
+	other := g.tenant()
+	if owner, err = process.Open(other.PID); err != nil {
+		t.Fatal(err)
+	}
+	defer owner.Close()
+	if _, err := g.bench.claim(other.Peer, owner, "", req, but, nil); !errors.Is(err, sharing.ErrUnsupported) {
+		t.Errorf("a demand for client: %v", err)
+	}
+}
+
+// A region of no grant, of a crash before the grant was on record, is removed.
+func TestRegionsOfNobody(t *testing.T) {
+	g := newPreloaded(t, preloading)
+	_, a := g.share(1)
+	left := filepath.Join(g.bench.opt.Client.Dir, "k-left")
+	if err := os.Mkdir(left, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	g.restartPreloading()
+	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("left behind: %v", err)
+	}
+	if u := g.usage(a); u.Limit != sharing.GiB {
+		t.Errorf("%+v", u)
+	}
+}

@@ -1,0 +1,253 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/cgroup"
+	"github.com/kerf-gpu/kerf/internal/libkerf"
+	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/client"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// upkeepEvery is how often the counters of programs that count themselves are put right: what a killed process held
+// is back within a second.
+const upkeepEvery = 250 * time.Millisecond
+
+// upkeepLoop looks after the regions until ctx ends.
+func (r *Runtime) upkeepLoop(ctx context.Context) error {
+	t := time.NewTicker(upkeepEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+		r.upkeep(ctx)
+	}
+}
+
+// kept is a lease whose processes count, as one upkeep sees it.
+type kept struct {
+	id     ledger.ClaimID
+	region *region
+	group  cgroup.Group
+	gpus   []sharing.GPUID
+	// members are the processes of the lease by their names in the region.
+	members   map[libkerf.Process]client.Process
+	look      client.Look
+	uncounted []client.Process
+}
+
+// upkeep gives back what dead processes held, corrects the overhead of each lease by what the driver tells, and
+// finds the processes that do not count.
+func (r *Runtime) upkeep(ctx context.Context) {
+	r.mu.Lock()
+	att, spent := r.att, r.spent
+	r.spent = nil
+	var all []*kept
+	for _, g := range r.ledger.Grants() {
+		h := r.held[g.Claim.ID]
+		if g.Lease == nil || h == nil || h.region == nil || h.region.lost != "" {
+			continue
+		}
+		k := &kept{id: g.Claim.ID, region: h.region, group: h.group}
+		for _, f := range g.Claim.Placement {
+			k.gpus = append(k.gpus, f.GPU)
+		}
+		all = append(all, k)
+	}
+	r.mu.Unlock()
+	for _, g := range spent {
+		if err := g.remove(); err != nil {
+			r.log.Warn("region left behind", "dir", g.dir, "error", err.Error())
+		}
+	}
+	all = slices.DeleteFunc(all, func(k *kept) bool { return !r.keep(k, k.before) })
+	if att == nil || len(all) == 0 {
+		return
+	}
+	var ask []sharing.GPUID
+	for _, k := range all {
+		ask = append(ask, k.gpus...)
+	}
+	slices.Sort(ask)
+	lists := askAll(ctx, att.Driver, slices.Compact(ask))
+	if ctx.Err() != nil {
+		return
+	}
+	for _, k := range all {
+		r.keep(k, func(open *libkerf.Region) error { return k.after(r.opt.Cgroups, lists, open) })
+		r.tellUncounted(k)
+	}
+}
+
+// keep does one part of the upkeep of a region. It returns false where the region turns out to be spoilt.
+func (r *Runtime) keep(k *kept, do func(*libkerf.Region) error) bool {
+	err := k.region.use(do)
+	if errors.Is(err, sharing.ErrStale) {
+		r.mu.Lock()
+		k.region.lost = err.Error()
+		r.mu.Unlock()
+		r.log.Error("region of a grant is not whole any more", "claim", k.id, "error", err.Error())
+		r.changed.announce()
+		return false
+	}
+	if err != nil {
+		r.log.Warn("counters of a grant not looked after", "claim", k.id, "error", err.Error())
+	}
+	return err == nil
+}
+
+// before gives back what dead processes held, and reads the counters.
+func (k *kept) before(open *libkerf.Region) error {
+	if err := open.Check(k.region.dir); err != nil {
+		return err
+	}
+	_, err := open.Reclaim(func() (map[libkerf.Process]bool, error) {
+		pids, err := k.group.Procs()
+		if errors.Is(err, sharing.ErrNotFound) || errors.Is(err, sharing.ErrStale) {
+			pids, err = nil, nil // it has ended, and all that were in it
+		}
+		if err != nil {
+			return nil, fmt.Errorf("processes of the lease: %w", err) // never free a share on doubt
+		}
+		k.members = map[libkerf.Process]client.Process{}
+		alive, known := map[libkerf.Process]bool{}, map[client.Process]int{}
+		for _, pid := range pids {
+			name, p, err := k.region.name(pid)
+			if errors.Is(err, sharing.ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			alive[name], k.members[name], known[p] = true, p, name.PID
+		}
+		k.region.pids = known
+		return alive, nil
+	})
+	k.look.Before = k.counts(open)
+	return err
+}
+
+// name is how the process counts in the region, and who it is.
+func (g *region) name(pid int) (libkerf.Process, client.Process, error) {
+	start, err := process.StartOf(pid)
+	if err != nil {
+		return libkerf.Process{}, client.Process{}, err
+	}
+	p := client.Process{PID: pid, Start: start}
+	inner, ok := g.pids[p]
+	if !ok {
+		if inner, err = process.InnermostPID(pid); err != nil {
+			return libkerf.Process{}, client.Process{}, err
+		}
+		g.pids[p] = inner
+	}
+	return libkerf.Process{PID: inner, Start: start}, p, nil
+}
+
+// counts are the counters of the lease's processes.
+func (k *kept) counts(open *libkerf.Region) map[client.Process]client.Count {
+	out := map[client.Process]client.Count{}
+	for _, c := range open.Counts() {
+		if p, ok := k.members[c.Process]; ok {
+			out[p] = client.Count{Steps: c.Steps, Quiet: c.Quiet, Held: c.Held}
+		}
+	}
+	return out
+}
+
+// after reads the counters again, now that the driver has told its lists, and puts the overhead right.
+func (k *kept) after(groups cgroup.Hierarchy, lists []listing, open *libkerf.Region) error {
+	for _, l := range lists {
+		if l.err != nil || !slices.Contains(k.gpus, l.gpu) {
+			continue
+		}
+		k.look.Told = append(k.look.Told, l.gpu)
+		for _, u := range l.uses {
+			dir, err := groups.OfProcess(u.PID)
+			if err != nil || !beneath(dir, k.group.Dir) {
+				continue // another's, or it has ended
+			}
+			name, p, err := k.region.name(u.PID)
+			if err != nil {
+				continue // as above
+			}
+			k.members[name] = p
+			k.look.Uses = append(k.look.Uses, client.Use{Process: p, GPU: l.gpu, Bytes: u.Used, Known: u.Known})
+		}
+	}
+	k.look.After = k.counts(open)
+	res := k.region.account.Step(k.look)
+	k.uncounted = res.Uncounted
+	for _, gpu := range k.gpus {
+		if err := open.SetOverhead(gpu, res.Overhead[gpu]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tellUncounted shows which processes of a lease do not count, and logs each once.
+func (r *Runtime) tellUncounted(k *kept) {
+	r.mu.Lock()
+	was := k.region.uncounted
+	k.region.uncounted = k.uncounted
+	sentence := ""
+	if len(k.uncounted) > 0 {
+		sentence = fmt.Sprintf("grant %s: %s", k.id, uncountedReason(k.uncounted))
+	}
+	changed := r.setCondition(r.warnings, "uncounted "+string(k.id), sentence)
+	r.mu.Unlock()
+	for _, p := range k.uncounted {
+		if !slices.Contains(was, p) {
+			r.log.Warn("process uses a GPU and does not count its memory", "claim", k.id, "pid", p.PID)
+			r.opt.Observer.Uncounted()
+		}
+	}
+	if changed {
+		r.changed.announce()
+	}
+}
+
+// uncountedReason says which processes nothing refuses memory.
+func uncountedReason(processes []client.Process) string {
+	var pids []int
+	for _, p := range processes {
+		pids = append(pids, p.PID)
+	}
+	return "its GPU is used without the preloaded library, as static programs do, so that nothing refuses memory: pid " + numbers(pids)
+}
+
+// clientLevel is what holds a lease of backend libkerf now, and why that is less than it was given; ok is false where
+// it is not less. It needs the lock.
+func (r *Runtime) clientLevel(g ledger.Grant, h *holding) (level sharing.Level, why string, ok bool) {
+	switch {
+	case h == nil || h.backend != config.BackendLibkerf || g.Lease == nil:
+		return 0, "", false
+	case h.region == nil || h.region.lost != "":
+		return sharing.LevelUnknown, "the counters of its programs are not whole, so that it cannot be told what holds it: " + h.region.why(), true
+	case len(h.region.uncounted) == 0:
+		return 0, "", false
+	case r.watches(g):
+		return sharing.LevelReactive, uncountedReason(h.region.uncounted), true
+	}
+	return sharing.LevelNone, uncountedReason(h.region.uncounted), true
+}
+
+// watches reports whether the lists in force have a lease watched that something else holds. It needs the lock.
+func (r *Runtime) watches(g ledger.Grant) bool {
+	return slices.Contains(r.config.BackendsOf(r.pool, g.Claim.Request.Profile), config.BackendReactive)
+}
