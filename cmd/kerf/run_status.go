@@ -26,6 +26,7 @@ type runStatus struct {
 	Percent     uint32   `json:"percent"`
 	Level       string   `json:"level"`
 	LevelReason string   `json:"level_reason"`
+	Backend     string   `json:"backend"`
 	Cgroup      string   `json:"cgroup"`
 	PID         int      `json:"pid"`
 	Error       *string  `json:"error"`
@@ -97,7 +98,7 @@ func (f *statusFile) write(state string, grant *nodev1.Grant, pid int, why error
 	g := present.FromGrant(grant)
 	s := runStatus{
 		State: state, ID: g.ID, Name: g.Name, GPUs: g.GPUs, MemoryBytes: g.MemoryBytes, Percent: g.Percent,
-		Level: g.Level, LevelReason: g.LevelReason, Cgroup: g.Cgroup, PID: pid,
+		Level: g.Level, LevelReason: g.LevelReason, Backend: g.Backend, Cgroup: g.Cgroup, PID: pid,
 	}
 	if why != nil {
 		text := why.Error()

@@ -32,6 +32,7 @@ type runStatus struct {
 	Percent     uint32   `json:"percent"`
 	Level       string   `json:"level"`
 	LevelReason string   `json:"level_reason"`
+	Backend     string   `json:"backend"`
 	Cgroup      string   `json:"cgroup"`
 	PID         int      `json:"pid"`
 	Error       *string  `json:"error"`

@@ -1,0 +1,128 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// newPreloading is a machine whose driver cannot limit memory and whose pool preloads the library, and watches.
+func newPreloading(t *testing.T, more string) *machine {
+	t.Helper()
+	m := newMachine(t, setup{hardware: "t4x4", driver: "r580", noAgent: true})
+	m.agentFlags = []string{"--config", m.write(head + "spec:\n  pools:\n  - {name: default, backends: [driver, libkerf, reactive]" + more + "}\n")}
+	m.startAgent()
+	m.ready()
+	return m
+}
+
+// Past its cap a program is refused memory and sees the cap as the GPU's size; its neighbour has all of its own; and
+// agents come and go.
+func TestClientHolds(t *testing.T) {
+	t.Parallel()
+	m := newPreloading(t, "")
+	pin := " --gpu-uuid " + m.uuid(0)
+	neighbour := m.run(flags("--memory 6GiB --name neighbour"+pin), load("--alloc 5GiB --hold 1h"))
+	wantLoad(t, neighbour.loads(1)[0], "", 5*gib, 5*gib)
+	greedy := m.run(flags("--memory 4GiB --name greedy --level client"+pin), load("--alloc 6GiB --step 256MiB --hold 1h"))
+	got := greedy.loads(1)[0]
+	wantLoad(t, got, oom, 4*gib-contextT4-256*mib, 4*gib)
+	if got.Total == nil || *got.Total != 4*gib {
+		t.Errorf("the program sees a GPU of %v, want its cap as the size", got)
+	}
+	if s := greedy.granted(); s.Level != "client" || s.Backend != "libkerf" || !strings.Contains(s.LevelReason, "memory limit") {
+		t.Errorf("status file: level %q by %q, reason %q", s.Level, s.Backend, s.LevelReason)
+	}
+	for range 2 {
+		if g := m.grant("neighbour"); !neighbour.running() || g.Level != "client" || g.Used == nil || *g.Used != 5*gib+contextT4 {
+			t.Errorf("the neighbour runs: %v, %+v", neighbour.running(), g)
+		}
+		m.restartAgent()
+	}
+	// What the driver holds for its context is no more to be had, once it was seen.
+	script := program("gpuload") + " --alloc 1GiB --hold 1h & sleep 2; exec " + program("gpuload") + " --json --alloc 1GiB --step 8MiB --hold 1h"
+	late := m.run(flags("--memory 2GiB --name late"+pin), []string{"sh", "-c", script})
+	line := late.lines(2)[1]
+	wantLoad(t, decode[loaded](t, line), oom, gib-2*contextT4-8*mib, gib-contextT4)
+	if r := m.kerf("doctor"); !strings.Contains(r.out, "level client     offered by the agent") {
+		t.Errorf("doctor: %s", r.out)
+	}
+}
+
+// What a killed process held is another's within a second, in one lease.
+func TestClientGivesBackWhatTheDeadHeld(t *testing.T) {
+	t.Parallel()
+	m := newPreloading(t, "")
+	// Each of them dies holding three quarters of the cap, and the next one comes a second later.
+	script := "for i in 1 2 3 4; do " + program("gpuload") + " --json --alloc 3GiB --hold 1h & read wait; kill -9 $!; wait $!; sleep 1; done"
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	defer out.Close()
+	r := m.run(flags("--memory 4GiB --name again"), []string{"bash", "-c", script}, withInput(in))
+	for i := range 4 {
+		wantLoad(t, decode[loaded](t, r.lines(i + 1)[i]), "", 3*gib, 3*gib)
+		if _, err := out.WriteString("\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A static program does not load the library. It is found, its lease is watched with all that it holds, and where the
+// pool does not say to kill, it is told.
+func TestClientFindsWhoDoesNotCount(t *testing.T) {
+	t.Parallel()
+	m := newPreloading(t, ", overCap: kill")
+	pin := " --gpu-uuid " + m.uuid(1)
+	honest := m.run(flags("--memory 4GiB --name honest"+pin), load("--alloc 3GiB --hold 1h"))
+	wantLoad(t, honest.loads(1)[0], "", 3*gib, 3*gib)
+	// The loader's file is set aside, as a program of another C library would.
+	escape := []string{"sh", "-c", "umount /etc/ld.so.preload && exec " + program("gpuload") + " --alloc 3GiB --hold 1h"}
+	within := m.run(flags("--memory 4GiB --name within"+pin), escape)
+	within.granted()
+	eventually(t, "level reactive", func() error {
+		if g := m.grant("within"); g.Level != "reactive" || !strings.Contains(g.LevelReason, "without the preloaded library") {
+			return fmt.Errorf("%+v", g)
+		}
+		return nil
+	})
+	m.wantWarning("without the preloaded library")
+	if !strings.Contains(m.kerf("metrics").out, "kerf_client_uncounted_processes_total 1") {
+		t.Error("no metric tells it")
+	}
+	escape[2] = strings.Replace(escape[2], "3GiB", "5GiB", 1)
+	beyond := m.run(flags("--memory 4GiB --name beyond"+pin), escape)
+	if got := beyond.wait(); got.signal != syscall.SIGKILL {
+		t.Errorf("past its cap it ended with %v, want killed", got)
+	}
+	if g := m.grant("honest"); !honest.running() || g.Level != "client" {
+		t.Errorf("the neighbour runs: %v, %+v", honest.running(), g)
+	}
+	if !within.running() {
+		t.Error("within its cap, and it is gone")
+	}
+}
+
+// Who may not mount gets the next backend of the list, and is told so.
+func TestClientForUsers(t *testing.T) {
+	t.Parallel()
+	m := newPreloading(t, "")
+	if err := os.Chmod(filepath.Join(m.dir, "kerf.sock"), 0o777); err != nil { //nolint:gosec // as for members of the group
+		t.Fatal(err)
+	}
+	user := m.run(flags("--memory 1GiB --name user"), []string{"true"}, asUser(1000, nogroup))
+	if r := user.wait(); r.code != 0 {
+		t.Errorf("%v", r)
+	}
+	if said := user.stderr(); !strings.Contains(said, "watched (level reactive)") || !strings.Contains(said, "libkerf: the process has no CAP_SYS_ADMIN") {
+		t.Errorf("it is told %q", said)
+	}
+}
