@@ -139,7 +139,8 @@ func TestEveryLack(t *testing.T) {
 		"annotations passed on": {func(f *Facts) { f.Runtime.Report.Handlers[0].PodAnnotations = []string{"*"} }, "annotations", Missing, "pod_annotations", both},
 		"parts untold":          {func(f *Facts) { f.Runtime.Report.Untold = []string{"it is silent"} }, "runtime, untold", Unknown, "it is silent", both},
 		"no mig instances":      {func(*Facts) {}, "level hardware", Warn, "makes no MIG instances", both},
-		"no client level":       {func(*Facts) {}, "level client", Warn, "preloads", both},
+		"client not needed":     {func(*Facts) {}, "level client", Warn, "limits memory itself", both},
+		"client not told":       {func(f *Facts) { f.Driver.MemoryLimits = false }, "level client", Warn, "backends: [driver, libkerf]", one},
 		"reactive not needed":   {func(*Facts) {}, "level reactive", Warn, "limits memory itself", both},
 		"reactive not told":     {func(f *Facts) { f.Driver.MemoryLimits = false }, "level reactive", Warn, "backends: [driver, reactive]", one},
 	}

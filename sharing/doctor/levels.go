@@ -14,7 +14,6 @@ import (
 func possible(f Facts) map[sharing.Level]string {
 	why := map[sharing.Level]string{
 		sharing.LevelHardware: "this version of Kerf makes no MIG instances",
-		sharing.LevelClient:   "this version of Kerf neither runs MPS nor preloads a library",
 	}
 	if f.Agent.Answered {
 		for _, l := range []sharing.Level{
@@ -32,13 +31,15 @@ func possible(f Facts) map[sharing.Level]string {
 	base := f.baseReason()
 	why[sharing.LevelExclusive] = base
 	why[sharing.LevelDriver] = base
+	why[sharing.LevelClient] = base
 	why[sharing.LevelReactive] = base
 	switch {
 	case base != "":
 	case f.Driver.MemoryLimits:
-		why[sharing.LevelReactive] = limitsItself
+		why[sharing.LevelClient], why[sharing.LevelReactive] = limitsItself, limitsItself
 	default:
 		why[sharing.LevelDriver] = "the driver has no memory limits (r615 and newer have them)"
+		why[sharing.LevelClient] = "no agent tells whether its pool lists it (" + listClient + ")"
 		why[sharing.LevelReactive] = "no agent tells whether its pool lists it (" + listIt + ")"
 	}
 	return why
@@ -48,6 +49,7 @@ func possible(f Facts) map[sharing.Level]string {
 const (
 	limitsItself = "the driver limits memory itself, which is stronger"
 	listIt       = "backends: [driver, reactive]"
+	listClient   = "backends: [driver, libkerf]"
 )
 
 // baseReason is what stands in the way of any grant.
@@ -74,10 +76,14 @@ func (f Facts) agentsReason(l sharing.Level) string {
 		return "the agent is not ready (see agent)"
 	case l == sharing.LevelDriver && f.Driver.Library != "" && !f.Driver.MemoryLimits:
 		return "the driver has no memory limits (r615 and newer have them)"
-	case l == sharing.LevelReactive && slices.Contains(f.Agent.Levels, sharing.LevelDriver):
+	case l <= sharing.LevelClient && slices.Contains(f.Agent.Levels, sharing.LevelDriver):
 		return limitsItself
+	case l == sharing.LevelReactive && slices.Contains(f.Agent.Levels, sharing.LevelClient):
+		return "a library in the programs refuses what is too much, which is stronger"
 	case f.Agent.whyNot(l) != "":
 		return f.Agent.whyNot(l)
+	case l == sharing.LevelClient:
+		return "the agent's pool does not list it (" + listClient + ")"
 	case l == sharing.LevelReactive:
 		return "the agent's pool does not list it (" + listIt + "), or no GPU can be watched now"
 	}

@@ -27,9 +27,6 @@ const (
 	preloadSource = "preload"
 )
 
-// noLimit is the cap of a GPU that is granted whole.
-const noLimit = sharing.Bytes(1) << 62
-
 // ClientPaths are where the preloaded library keeps what it needs. The zero value is that of an agent without it.
 type ClientPaths struct {
 	// Dir is where each grant that the library holds has a folder; root alone can write to it.
@@ -65,7 +62,7 @@ func makeRegion(dir, library string, own sharing.Placement) (*region, error) {
 	}
 	var devices []libkerf.Device
 	for _, f := range own {
-		devices = append(devices, libkerf.Device{GPU: f.GPU, Limit: limitOf(f)})
+		devices = append(devices, libkerf.Device{GPU: f.GPU, Limit: f.Memory})
 	}
 	// The library itself cannot lie here, where nothing may be executed: it is mounted over an empty file.
 	for name, text := range map[string]string{clientLibrary: "", preloadSource: library + "\n"} {
@@ -93,13 +90,6 @@ func findRegion(dir string) *region {
 	return g
 }
 
-func limitOf(f sharing.Fragment) sharing.Bytes {
-	if f.Whole {
-		return noLimit
-	}
-	return f.Memory
-}
-
 // use calls f with the open region; it is no error where there is none. What goes wrong is that the folder was
 // spoilt.
 func (g *region) use(f func(*libkerf.Region) error) error {
@@ -115,7 +105,7 @@ func (g *region) use(f func(*libkerf.Region) error) error {
 func (g *region) limit(inForce sharing.Placement) error {
 	return g.use(func(open *libkerf.Region) error {
 		for _, f := range inForce {
-			if err := open.SetLimit(f.GPU, limitOf(f)); err != nil {
+			if err := open.SetLimit(f.GPU, f.Memory); err != nil {
 				return err
 			}
 		}
@@ -189,18 +179,21 @@ func (r *Runtime) spend(h *holding) {
 	}
 }
 
-// findRegions opens the regions of the grants that were found again, and removes those of no grant. It needs the
-// lock.
-func (r *Runtime) findRegions() error {
-	if r.opt.Client.Dir == "" {
-		return nil
+// reopen opens the region of a grant that was found again, if the library holds it. It needs the lock.
+func (r *Runtime) reopen(id ledger.ClaimID, h *holding) {
+	if h.backend != config.BackendLibkerf || h.region != nil || r.opt.Client.Dir == "" {
+		return
 	}
-	for id, h := range r.held {
-		if h.backend == config.BackendLibkerf && (h.hasGroup || h.use != nil) {
-			if h.region = findRegion(filepath.Join(r.opt.Client.Dir, string(id))); h.region.lost != "" {
-				r.log.Error("region of a grant is not whole", "claim", id, "reason", h.region.lost)
-			}
-		}
+	if h.region = findRegion(filepath.Join(r.opt.Client.Dir, string(id))); h.region.lost != "" {
+		r.log.Error("region of a grant is not whole", "claim", id, "reason", h.region.lost)
+	}
+}
+
+// sweepRegions removes the regions of no grant. Where the record was lost, some of them may turn out to be those
+// of grants that run, and all stay until the next start. It needs the lock.
+func (r *Runtime) sweepRegions() error {
+	if r.opt.Client.Dir == "" || r.unrecorded {
+		return nil
 	}
 	entries, err := os.ReadDir(r.opt.Client.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -214,6 +207,22 @@ func (r *Runtime) findRegions() error {
 		}
 	}
 	return nil
+}
+
+// placementOfRegion is what a grant without a record was given, by the limits of its region, which root alone can
+// write to; false where it has no region.
+func (r *Runtime) placementOfRegion(id ledger.ClaimID) (p sharing.Placement, ok bool) {
+	if r.opt.Client.Dir == "" {
+		return nil, false
+	}
+	found := findRegion(filepath.Join(r.opt.Client.Dir, string(id)))
+	err := found.use(func(open *libkerf.Region) error {
+		for _, u := range open.Usage() {
+			p = append(p, sharing.Fragment{GPU: u.GPU, Memory: u.Limit})
+		}
+		return open.Close()
+	})
+	return p, err == nil && len(p) > 0
 }
 
 // containerMounts are what a container of the grant gets, host paths first. It needs the lock.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -279,4 +280,75 @@ func TestRegionsOfNobody(t *testing.T) {
 	if u := g.usage(a); u.Limit != sharing.GiB {
 		t.Errorf("%+v", u)
 	}
+}
+
+// Without the record a lease of a process is rebuilt from its region: cgroup and limits are root's alone.
+func TestARegionWithoutARecord(t *testing.T) {
+	g := newPreloaded(t, preloading)
+	p, a := g.share(3)
+	g.counts(a, 0, p, sharing.GiB)
+	if err := os.Remove(g.bench.opt.RecordPath); err != nil {
+		t.Fatal(err)
+	}
+	g.restartPreloading()
+	s := g.shown()
+	if s.Backend != config.BackendLibkerf || s.Level != sharing.LevelClient || !s.Claim.Recovered || !strings.Contains(s.LevelReason, "its region") {
+		t.Errorf("%v by %v: %q", s.Level, s.Backend, s.LevelReason)
+	}
+	if f := s.Claim.Placement; len(f) != 1 || f[0].GPU != g.gpus[0].UUID || f[0].Memory != 3*sharing.GiB {
+		t.Errorf("%+v", f)
+	}
+	g.bench.upkeep(t.Context())
+	if u := g.usage(a); u.Used != sharing.GiB {
+		t.Errorf("%+v", u)
+	}
+}
+
+// A pod's container is made with the mounts, and the next instance of it has a region of its own.
+func TestContainersOfTheLibrary(t *testing.T) {
+	b := newPodBench(t)
+	b.opt.Pool = preloading
+	b.opt.Client = ClientPaths{Dir: filepath.Join(b.dir, "client"), Library: "/opt/kerf/v1/libkerf.so"}
+	b.Runtime = New(b.opt)
+	if err := b.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	levels := map[sharing.GPUID]choice.Report{}
+	for _, g := range b.gpus {
+		levels[g.UUID] = choice.Report{config.BackendDriver: {Answer: choice.NotSupported}, config.BackendLibkerf: {Answer: choice.Supported}}
+	}
+	if err := b.Attach(t.Context(), Attachment{Driver: b.driver, GPUs: b.gpus, Levels: levels}); err != nil {
+		t.Fatal(err)
+	}
+	b.loops()
+	ask := b.app("p", "gpu-memory-gib:10")
+	c := b.run(ask)
+	dir := filepath.Join(b.opt.Client.Dir, c.in.Grant)
+	want := []sharing.Mount{
+		{Source: dir, Target: "/usr/local/lib/kerf", ReadOnly: true},
+		{Source: "/opt/kerf/v1/libkerf.so", Target: "/usr/local/lib/kerf/libkerf.so", ReadOnly: true},
+		{Source: dir + "/usage", Target: "/usr/local/lib/kerf/usage"},
+		{Source: dir + "/preload", Target: "/etc/ld.so.preload", ReadOnly: true},
+	}
+	if d := cmp.Diff(want, c.in.Mounts); d != "" || c.in.Level != sharing.LevelClient {
+		t.Errorf("level %v, mounts (-want +got):\n%s", c.in.Level, d)
+	}
+	if text, err := os.ReadFile(dir + "/preload"); err != nil || string(text) != "/usr/local/lib/kerf/libkerf.so\n" {
+		t.Errorf("%q %v", text, err)
+	}
+	c.remove()
+	for i := 0; ; i++ {
+		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+			break
+		} else if i > 1000 {
+			t.Fatal("the region outlives its lease")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	again := b.run(ask)
+	if _, err := os.Stat(filepath.Join(b.opt.Client.Dir, again.in.Grant, libkerf.UsageFile)); err != nil {
+		t.Errorf("of the next instance: %v", err)
+	}
+	again.remove()
+	b.gone("p")
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/atomicfile"
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
 )
@@ -51,7 +52,7 @@ func (r *Runtime) restoreAll(rec record.Record) error {
 	if err := r.findOrphans(known); err != nil {
 		return err
 	}
-	if err := r.findRegions(); err != nil {
+	if err := r.sweepRegions(); err != nil {
 		return err
 	}
 	r.enableDmem()
@@ -150,6 +151,9 @@ func (r *Runtime) adopt(c ledger.Claim, h *holding) error {
 		return err
 	}
 	r.held[c.ID] = h
+	if h.hasGroup || h.use != nil {
+		r.reopen(c.ID, h)
+	}
 	if h.use != nil {
 		r.containers[h.use.containerID] = c.ID
 	}
@@ -197,13 +201,19 @@ func (r *Runtime) findOrphans(known map[string]bool) error {
 // is a fragment, the least limit is a GPU it may not use, no limit is a GPU that it may use whole.
 func (r *Runtime) recover(ctx context.Context, orphans []cgroup.Group) {
 	for _, group := range orphans {
+		id := ledger.ClaimID(filepath.Base(group.Dir))
 		placement, level := r.readPlacement(ctx, group)
+		backend, from := backendOf(level), "the driver's limits"
+		// The driver's limits hold more strongly, where it has them.
+		if p, ok := r.placementOfRegion(id); ok && backend != config.BackendDriver {
+			placement, level, backend, from = p, sharing.LevelClient, config.BackendLibkerf, "its region"
+		}
 		r.mu.Lock()
 		c := ledger.Claim{
-			ID: ledger.ClaimID(filepath.Base(group.Dir)), Placement: placement, Level: level, Recovered: true,
+			ID: id, Placement: placement, Level: level, Recovered: true,
 			Request: requestOf(sharing.Request{}, placement, false),
 		}
-		err := r.adopt(c, &holding{group: group, hasGroup: true, backend: backendOf(level), levelWhy: "rebuilt from the cgroup and the driver's limits: the record was lost"})
+		err := r.adopt(c, &holding{group: group, hasGroup: true, backend: backend, levelWhy: "rebuilt from the cgroup and " + from + ": the record was lost"})
 		r.mu.Unlock()
 		if err == nil {
 			err = r.persist()

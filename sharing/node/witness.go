@@ -146,6 +146,9 @@ func (r *Runtime) rebook(s sharing.Seen, rec record.Grant, h *holding) error {
 	}
 	g, exists := r.ledger.Get(c.ID)
 	old := r.held[c.ID]
+	if old != nil {
+		r.reopen(c.ID, old) // the container was made with it
+	}
 	switch {
 	case exists && old != nil && (!h.hasGroup || formerOver(g, old, s.ID)):
 		r.rebind(old, h.use, c.ID) // it waits for its hook, and the hook for the end of the instance before it
@@ -171,6 +174,7 @@ func (r *Runtime) rebook(s sharing.Seen, rec record.Grant, h *holding) error {
 		return err
 	}
 	r.held[c.ID] = h
+	r.reopen(c.ID, h)
 	r.containers[h.use.containerID] = c.ID
 	return nil
 }
