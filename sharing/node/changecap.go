@@ -31,8 +31,18 @@ func (r *Runtime) changeCap(ctx context.Context, att Attachment, g ledger.Grant,
 }
 
 // putCap puts caps on a lease that runs. Where nothing but watching holds it, the books are its cap, and there is
-// nothing to put anywhere.
+// nothing to put anywhere; where the preloaded library does, its region has it.
 func (r *Runtime) putCap(ctx context.Context, att Attachment, g ledger.Grant, p sharing.Placement) error {
+	r.mu.Lock()
+	h := r.held[g.Claim.ID]
+	var held *region
+	if h != nil {
+		held = h.region
+	}
+	r.mu.Unlock()
+	if held != nil {
+		return held.limit(p)
+	}
 	if g.Claim.Level != sharing.LevelDriver {
 		return nil
 	}

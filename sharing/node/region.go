@@ -186,6 +186,13 @@ func (r *Runtime) reopen(id ledger.ClaimID, h *holding) {
 	}
 	if h.region = findRegion(filepath.Join(r.opt.Client.Dir, string(id))); h.region.lost != "" {
 		r.log.Error("region of a grant is not whole", "claim", id, "reason", h.region.lost)
+		return
+	}
+	// A crash may have come between the record and the region.
+	if g, ok := r.ledger.Get(id); ok && g.Lease != nil {
+		if err := h.region.limit(g.InForce()); err != nil {
+			h.region.lost = err.Error()
+		}
 	}
 }
 

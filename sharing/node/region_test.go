@@ -352,3 +352,21 @@ func TestContainersOfTheLibrary(t *testing.T) {
 	again.remove()
 	b.gone("p")
 }
+
+// The limit of a lease changes while its programs run, and never below what they hold.
+func TestLimitOfALibraryLease(t *testing.T) {
+	g := newPreloaded(t, preloading)
+	p, a := g.share(4)
+	g.holds(gibs(p, 3))
+	root := Peer{PID: os.Getpid()}
+	if err := g.bench.Limit(t.Context(), root, a.ID, 6*sharing.GiB); err != nil || g.usage(a).Limit != 6*sharing.GiB {
+		t.Errorf("%v, in force %v", err, g.usage(a).Limit)
+	}
+	if err := g.bench.Limit(t.Context(), root, a.ID, 2*sharing.GiB); !errors.Is(err, sharing.ErrConflict) || g.usage(a).Limit != 6*sharing.GiB {
+		t.Errorf("below what is held: %v, in force %v", err, g.usage(a).Limit)
+	}
+	g.restartPreloading()
+	if err := g.bench.Limit(t.Context(), root, a.ID, 3*sharing.GiB); err != nil || g.usage(a).Limit != 3*sharing.GiB {
+		t.Errorf("%v, in force %v", err, g.usage(a).Limit)
+	}
+}
