@@ -32,6 +32,8 @@ type Process struct {
 	Used sharing.Bytes
 	// Known is false when the driver does not tell Used.
 	Known bool
+	// MPS is true for a client of an MPS server; the server itself is a process like any other.
+	MPS bool
 }
 
 // Limit is a cgroup's memory limit on one GPU.
@@ -93,11 +95,13 @@ func merge(lists [][]resident) []Process {
 		gi, ci uint32
 	}
 	at := map[place]resident{}
+	mps := map[int]bool{}
 	for _, list := range lists {
 		for _, r := range list {
 			if r.pid <= 0 {
 				continue // no process: nothing could be done with it
 			}
+			mps[r.pid] = mps[r.pid] || r.mps
 			p := place{r.pid, r.gi, r.ci}
 			if old, seen := at[p]; !seen || !old.known || (r.known && r.used > old.used) {
 				at[p] = r
@@ -112,7 +116,7 @@ func merge(lists [][]resident) []Process {
 		if !known {
 			used = 0
 		}
-		byPID[p.pid] = Process{PID: p.pid, Used: used, Known: known}
+		byPID[p.pid] = Process{PID: p.pid, Used: used, Known: known, MPS: mps[p.pid]}
 	}
 	out := make([]Process, 0, len(byPID))
 	for _, p := range byPID {

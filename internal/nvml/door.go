@@ -65,6 +65,7 @@ type resident struct {
 	gi, ci uint32
 	used   sharing.Bytes
 	known  bool
+	mps    bool // from the list of MPS clients
 }
 
 type rawEvent struct {

@@ -98,13 +98,17 @@ func (g goDevice) processes() ([][]resident, error) {
 		return nil, err // the list that matters; without it nothing is known
 	}
 	lists := [][]resident{compute}
+	const mpsList = "nvmlDeviceGetMPSComputeRunningProcesses"
 	for name, get := range map[string]func() ([]nvml.ProcessInfo, nvml.Return){
-		"nvmlDeviceGetGraphicsRunningProcesses":   g.dev.GetGraphicsRunningProcesses,
-		"nvmlDeviceGetMPSComputeRunningProcesses": g.dev.GetMPSComputeRunningProcesses,
+		"nvmlDeviceGetGraphicsRunningProcesses": g.dev.GetGraphicsRunningProcesses,
+		mpsList:                                 g.dev.GetMPSComputeRunningProcesses,
 	} {
 		more, err := g.list(name, get)
 		switch {
 		case err == nil:
+			for i := range more {
+				more[i].mps = name == mpsList
+			}
 			lists = append(lists, more)
 		case !errors.Is(err, sharing.ErrUnsupported):
 			return nil, err

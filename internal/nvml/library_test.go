@@ -151,20 +151,23 @@ func TestKnownGPUThatIsGoneIsNamed(t *testing.T) {
 
 func TestMergeProcesses(t *testing.T) {
 	const none = noInstance
-	r := func(pid int, gi uint32, used sharing.Bytes) resident { return resident{pid, gi, gi, used, true} }
+	r := func(pid int, gi uint32, used sharing.Bytes) resident {
+		return resident{pid: pid, gi: gi, ci: gi, used: used, known: true}
+	}
 	unknown := func(pid int, gi uint32) resident { return resident{pid: pid, gi: gi, ci: gi} }
 	tests := map[string]struct {
 		lists [][]resident
 		want  []Process
 	}{
 		"empty":             {nil, []Process{}},
-		"several":           {[][]resident{{r(9, none, 5), r(3, none, 7)}}, []Process{{3, 7, true}, {9, 5, true}}},
-		"in two lists":      {[][]resident{{r(3, none, 7)}, {r(3, none, 7)}, {r(3, none, 6)}}, []Process{{3, 7, true}}},
-		"over instances":    {[][]resident{{r(3, 1, 7), r(3, 2, 5)}, {r(3, 1, 7)}}, []Process{{3, 12, true}}},
-		"unknown":           {[][]resident{{unknown(3, none)}}, []Process{{3, 0, false}}},
-		"known in one list": {[][]resident{{unknown(3, none)}, {r(3, none, 4)}}, []Process{{3, 4, true}}},
-		"unknown elsewhere": {[][]resident{{r(3, 1, 4), unknown(3, 2)}}, []Process{{3, 0, false}}},
-		"sum overflows":     {[][]resident{{r(3, 1, math.MaxUint64-1), r(3, 2, 5)}}, []Process{{3, 0, false}}},
+		"several":           {[][]resident{{r(9, none, 5), r(3, none, 7)}}, []Process{{3, 7, true, false}, {9, 5, true, false}}},
+		"in two lists":      {[][]resident{{r(3, none, 7)}, {r(3, none, 7)}, {r(3, none, 6)}}, []Process{{3, 7, true, false}}},
+		"over instances":    {[][]resident{{r(3, 1, 7), r(3, 2, 5)}, {r(3, 1, 7)}}, []Process{{3, 12, true, false}}},
+		"unknown":           {[][]resident{{unknown(3, none)}}, []Process{{3, 0, false, false}}},
+		"known in one list": {[][]resident{{unknown(3, none)}, {r(3, none, 4)}}, []Process{{3, 4, true, false}}},
+		"unknown elsewhere": {[][]resident{{r(3, 1, 4), unknown(3, 2)}}, []Process{{3, 0, false, false}}},
+		"sum overflows":     {[][]resident{{r(3, 1, math.MaxUint64-1), r(3, 2, 5)}}, []Process{{3, 0, false, false}}},
+		"of an MPS server":  {[][]resident{{r(3, none, 7), r(4, none, 1)}, {{pid: 3, gi: none, ci: none, used: 7, known: true, mps: true}}}, []Process{{3, 7, true, true}, {4, 1, true, false}}},
 		"no pid":            {[][]resident{{r(0, none, 4)}}, []Process{}},
 	}
 	for name, tc := range tests {

@@ -39,6 +39,8 @@ type GPUState struct {
 	Levels []sharing.Level
 	// LevelWhy says why a fragment cannot be held more strongly, and what to do about it; it may be empty.
 	LevelWhy string
+	// Shut says why no fragment can be given here while there are the claims that there are, as a clause; empty: it can.
+	Shut string
 }
 
 // Choose returns the placement that answers the request, fragments by GPU index, or an error: *NoFit when

@@ -41,6 +41,9 @@ func judge(g GPUState, r sharing.Request) verdict {
 		}
 		return verdict{}
 	}
+	if g.Shut != "" {
+		return no("%s", g.Shut)
+	}
 	f := r.On(g.GPU)
 	switch {
 	case f.Memory > g.FreeMemory && f.Percent > g.FreePercent:

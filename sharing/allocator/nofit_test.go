@@ -18,6 +18,8 @@ func TestNoFit(t *testing.T) {
 	sick := free(0, 80*gib)
 	sick.GPU.Health, sick.GPU.HealthReason = sharing.HealthLost, "XID 79"
 	unseen := GPUState{GPU: sharing.GPU{UUID: id(0), Index: -1, HealthReason: "not in the inventory"}, Held: true}
+	shut := used(0, 70*gib, 70)
+	shut.Shut = "runs MPS"
 	tests := map[string]struct {
 		gpus  []GPUState
 		r     sharing.Request
@@ -28,6 +30,7 @@ func TestNoFit(t *testing.T) {
 		"held":            {[]GPUState{used(0, gib, 0)}, sharing.Request{Memory: 2 * gib, GPUs: 1}, sharing.ErrExhausted, []string{"the one GPU that could give it has no room now", "GPU 0 (NVIDIA H100): 1GiB free of 80GiB, 2GiB asked"}},
 		"lent":            {[]GPUState{func() GPUState { g := used(0, gib, 0); g.Lent = 5 * gib; return g }()}, sharing.Request{Memory: 2 * gib, GPUs: 1}, sharing.ErrExhausted, []string{"1GiB free of 80GiB and 5GiB lent beyond their guarantee to grants that use it, 2GiB asked"}},
 		"compute":         {[]GPUState{used(0, 20*gib, 10)}, sharing.Request{Memory: 2 * gib, Percent: 20, GPUs: 1}, sharing.ErrExhausted, []string{"10% of compute free, 20% asked"}},
+		"shut":            {[]GPUState{shut}, sharing.Request{Memory: gib, GPUs: 1}, sharing.ErrExhausted, []string{"GPU 0 (NVIDIA H100): runs MPS"}},
 		"in pieces":       {[]GPUState{used(0, gib, 0), used(1, gib, 0)}, sharing.Request{Memory: 2 * gib, GPUs: 1}, sharing.ErrExhausted, []string{"none of the 2 GPUs", "2GiB are free in total, but in pieces"}},
 		"lost comes back": {[]GPUState{sick}, sharing.Request{Memory: gib, GPUs: 1}, sharing.ErrExhausted, []string{"is lost: XID 79"}},
 		"unseen may come": {[]GPUState{unseen}, sharing.Request{Memory: gib, GPUs: 1}, sharing.ErrExhausted, []string{"is unknown: not in the inventory"}},

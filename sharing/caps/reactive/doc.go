@@ -11,7 +11,10 @@
 //   - one victim rule: of the lease's processes on that GPU, the one that holds the most of it; of equals the
 //     one that started last, then the one with the highest pid. What a process that was named already still
 //     holds counts as returned, so that one process too many is never named;
-//   - where the use of one process of a lease is not told, the lease is unknown on that GPU, and nothing is done.
+//   - a process of a lease that MPS holds, which two samples in a row have seen beside MPS, is over its cap by itself:
+//     nothing limits it, whatever it holds;
+//   - where the use of one process of a lease is not told, the lease is unknown on that GPU, and nothing is done about
+//     what it holds.
 //
 // It does no I/O, has no clock and no goroutine, and kills nothing itself. Not promised: that a lease never
 // exceeds its cap. It does, for as long as it takes to see it twice, and what it took may have been somebody's.

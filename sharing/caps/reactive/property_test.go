@@ -44,6 +44,20 @@ func (n *naive) uses(i int, lease LeaseID, gpu sharing.GPUID) (uses []Use, limit
 	return uses, limit, held, ok && told
 }
 
+// escaped are the processes of a lease beside MPS on a GPU at step i, where the lease has a cap there.
+func (n *naive) escaped(i int, lease LeaseID, gpu sharing.GPUID) map[Process]bool {
+	out := map[Process]bool{}
+	for _, g := range n.samples[i].GPUs {
+		capped := slices.ContainsFunc(n.samples[i].Caps, func(c Cap) bool { return c.Lease == lease && c.GPU == gpu })
+		for _, u := range g.Uses {
+			if g.ID == gpu && g.Told && capped && u.Lease == lease && u.Escaped {
+				out[u.Process] = true
+			}
+		}
+	}
+	return out
+}
+
 // dying reports whether an earlier step named the process, and no full picture since was without it.
 func (n *naive) dying(i int, p Process) bool {
 	for j := i; j >= 0; j-- {
@@ -89,6 +103,14 @@ func (n *naive) step(s Sample) (out []string) {
 			out = append(out, fmt.Sprint(c.Lease, c.GPU, able[0].Process))
 		}
 	}
+	for _, c := range s.Caps {
+		for p := range n.escaped(i, c.Lease, c.GPU) {
+			if i > 0 && c.Action == Kill && n.escaped(i-1, c.Lease, c.GPU)[p] && !n.dying(i, p) && !n.kills[i][p] {
+				n.kills[i][p] = true
+				out = append(out, fmt.Sprint(c.Lease, c.GPU, p))
+			}
+		}
+	}
 	for _, g := range s.GPUs {
 		for _, p := range g.Strangers {
 			if i == 0 || !s.Strangers || !n.samples[i-1].Strangers || n.dying(i, p) || n.kills[i][p] {
@@ -132,7 +154,7 @@ func (w *world) next(killStrangers bool) Sample {
 			case pid == 5:
 				g.Strangers = append(g.Strangers, p)
 			default:
-				g.Uses = append(g.Uses, Use{Process: p, Lease: []LeaseID{"a", "b"}[pid%2], Bytes: w.held[pid][gpu], Known: w.rnd.IntN(20) != 0})
+				g.Uses = append(g.Uses, Use{Process: p, Lease: []LeaseID{"a", "b"}[pid%2], Bytes: w.held[pid][gpu], Known: w.rnd.IntN(20) != 0, Escaped: pid == 4 && w.rnd.IntN(3) != 0})
 			}
 		}
 		s.GPUs = append(s.GPUs, g)

@@ -55,6 +55,8 @@ type Use struct {
 	// Bytes mean nothing unless Known.
 	Bytes sharing.Bytes
 	Known bool
+	// Escaped is true when MPS holds the lease and the process is none of its clients: nothing limits it.
+	Escaped bool
 }
 
 // GPU is what was seen of one GPU.
@@ -95,12 +97,18 @@ const (
 	OverCap Reason = iota
 	// Stranger: the process has no lease on the GPU that it uses.
 	Stranger
+	// Escaped: the process runs beside the MPS that holds its lease.
+	Escaped
 )
 
 // String returns the reason as metrics and logs have it.
 func (r Reason) String() string {
-	if r == Stranger {
+	switch r {
+	case Stranger:
 		return "stranger"
+	case Escaped:
+		return "escaped"
+	case OverCap:
 	}
 	return "over_cap"
 }
@@ -112,9 +120,10 @@ type Verdict struct {
 	GPU    sharing.GPUID
 	// Lease is empty for a stranger.
 	Lease LeaseID
-	// Victim is the process to end; zero for Warn.
+	// Victim is the process to end; for Warn it is zero, or the one that has escaped.
 	Victim Process
-	// Held is what the lease's processes hold, and Cap what they may; both 0 for a stranger.
+	// Held is what the lease's processes hold, or the one that has escaped, as far as that is known, and Cap what they may;
+	// both 0 for a stranger.
 	Held, Cap sharing.Bytes
 	// First is true for the first verdict since the lease was within its cap last.
 	First bool

@@ -40,6 +40,8 @@ type Watch struct {
 	over   map[place]*episode
 	// strangers are those of the sample before, with when they were seen first.
 	strangers map[intruder]time.Time
+	// escaped are those of the sample before, in the same way.
+	escaped map[intruder]escape
 	// named are the processes that were to be ended and that are still there.
 	named map[Process]bool
 	// last is when the sample before was taken; zero before the first.
@@ -50,7 +52,7 @@ type Watch struct {
 func New() *Watch {
 	return &Watch{
 		within: map[place]time.Time{}, over: map[place]*episode{},
-		strangers: map[intruder]time.Time{}, named: map[Process]bool{},
+		strangers: map[intruder]time.Time{}, escaped: map[intruder]escape{}, named: map[Process]bool{},
 	}
 }
 
@@ -79,6 +81,10 @@ func (w *Watch) Step(now time.Time, s Sample) Decision {
 	if fresh {
 		pace = Fast
 	}
+	if verdicts, fresh = w.escapes(now, s); fresh {
+		pace = Fast
+	}
+	d.Verdicts = append(d.Verdicts, verdicts...)
 	w.last = now
 	if len(s.Caps) > 0 || s.Strangers {
 		d.Next = min(max(pace, costShare*s.Cost), Slowest)

@@ -176,3 +176,40 @@ func TestStrangers(t *testing.T) {
 		})
 	}
 }
+
+// A process beside MPS is over its cap whatever it holds, once two samples in a row have seen it there.
+func TestEscapes(t *testing.T) {
+	out := use(1, gib)
+	out.Escaped = true
+	untold := out
+	untold.Known = false
+	again := out
+	again.Start = 77
+	for name, test := range map[string]struct {
+		samples []Sample
+		want    [][]int
+	}{
+		"two do, once":             {[]Sample{one(Kill, out), one(Kill, out), one(Kill, out)}, [][]int{nil, {1}, nil}},
+		"whatever it holds":        {[]Sample{one(Kill, untold), one(Kill, untold)}, [][]int{nil, {1}}},
+		"not one":                  {[]Sample{one(Kill, out), one(Kill, use(1, gib)), one(Kill, out)}, [][]int{nil, nil, nil}},
+		"not another under its id": {[]Sample{one(Kill, out), one(Kill, again)}, [][]int{nil, nil}},
+		"warned of once":           {[]Sample{one(Warn, out), one(Warn, out), one(Warn, out)}, [][]int{nil, {-1}, nil}},
+		"not its neighbour":        {[]Sample{one(Kill, out, use(2, gib)), one(Kill, out, use(2, gib))}, [][]int{nil, {1}}},
+		"named once for both":      {[]Sample{one(Kill, Use{Process: out.Process, Lease: "a", Bytes: 9 * gib, Known: true, Escaped: true}), one(Kill, Use{Process: out.Process, Lease: "a", Bytes: 9 * gib, Known: true, Escaped: true})}, [][]int{nil, {1}}},
+	} {
+		if d := cmp.Diff(test.want, steps(New(), test.samples...)); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+	w := New()
+	w.Step(time.Unix(100, 0), one(Kill, out))
+	d := w.Step(time.Unix(101, 0), one(Kill, out))
+	want := Verdict{Action: Kill, Reason: Escaped, GPU: "g", Lease: "a", Victim: out.Process, Held: gib, Cap: 4 * gib, First: true, Delay: time.Second}
+	if diff := cmp.Diff([]Verdict{want}, d.Verdicts); diff != "" {
+		t.Error(diff)
+	}
+	w.Spare(out.Process)
+	if got := w.Step(time.Unix(102, 0), one(Kill, out)).Verdicts; len(got) != 1 || got[0].First {
+		t.Errorf("after it was spared: %+v", got)
+	}
+}
