@@ -17,7 +17,7 @@ const buried = 1<<64 - 1
 // slot accounts for, which a process leaves that dies between two counters; where processes are between
 // counters at each try, that waits for the next call. It reports how many slots were freed.
 //
-// Only one goroutine of one process may call it at a time. sharing.ErrUnavailable: the container has cut the file.
+// Only one goroutine of one process may call it at a time. sharing.ErrStale: the container has cut the file.
 func (r *Region) Reclaim(alive func() (map[Process]bool, error)) (freed int, err error) {
 	var owners [MaxProcesses]uint64
 	if err := guard(func() {

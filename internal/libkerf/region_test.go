@@ -193,7 +193,7 @@ func TestAFileThatWasCut(t *testing.T) {
 	if err := os.Truncate(files[1], 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Reclaim(nobody); !errors.Is(err, sharing.ErrUnavailable) {
+	if _, err := r.Reclaim(nobody); !errors.Is(err, sharing.ErrStale) {
 		t.Errorf("reclaim: %v", err)
 	}
 	if d := cmp.Diff([]Usage{{GPU: gpu0, Limit: 100}, {GPU: gpu1, Limit: 7}}, r.Usage()); d != "" {
