@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
@@ -30,26 +31,30 @@ func (r *Runtime) changeCap(ctx context.Context, att Attachment, g ledger.Grant,
 	return errors.Join(err, r.putCap(ctx, att, g, before))
 }
 
-// putCap puts caps on a lease that runs. Where nothing but watching holds it, the books are its cap, and there is
-// nothing to put anywhere; where the preloaded library does, its region has it.
+// putCap puts caps on a lease that runs, in the way that holds it. Where nothing but watching does, the books are its
+// cap, and there is nothing to put anywhere.
 func (r *Runtime) putCap(ctx context.Context, att Attachment, g ledger.Grant, p sharing.Placement) error {
-	r.mu.Lock()
-	h := r.held[g.Claim.ID]
-	var held *region
-	if h != nil {
-		held = h.region
-	}
-	r.mu.Unlock()
-	if held != nil {
-		return held.limit(p)
-	}
-	if g.Claim.Level != sharing.LevelDriver {
+	switch held := r.heldWith(g); held {
+	case config.BackendReactive, config.BackendNone:
 		return nil
+	case config.BackendDriver:
+		if len(r.cappable(p)) != len(p) {
+			return fmt.Errorf("one of its GPUs is lost or does not answer: %w", sharing.ErrUnavailable)
+		}
+		return att.Caps.Renew(ctx, g.Lease.Cgroup, p, nil)
+	default:
+		return fmt.Errorf("backend %s cannot change a cap while programs run: %w", held, sharing.ErrUnsupported)
 	}
-	if len(r.cappable(p)) != len(p) {
-		return fmt.Errorf("one of its GPUs is lost or does not answer: %w", sharing.ErrUnavailable)
+}
+
+// heldWith is what holds the grant to its size.
+func (r *Runtime) heldWith(g ledger.Grant) config.Backend {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h := r.held[g.Claim.ID]; h != nil {
+		return h.backend
 	}
-	return att.Caps.Renew(ctx, g.Lease.Cgroup, p, nil)
+	return config.BackendNone
 }
 
 // lowerable refuses amounts below what the lease uses: ErrConflict with the numbers, ErrUnavailable where the use

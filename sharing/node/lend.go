@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
@@ -116,7 +117,7 @@ func (r *Runtime) loans(gpu sharing.GPUID) []ledger.Loan {
 	for _, g := range r.ledger.Grants() {
 		f, on := g.Claim.Placement.On(gpu)
 		h := r.held[g.Claim.ID]
-		if !on || f.Burst <= f.Memory && g.Lent[gpu] == 0 || h == nil || h.busy || !lendable(g) {
+		if !on || f.Burst <= f.Memory && g.Lent[gpu] == 0 || h == nil || h.busy || !lendable(g, h) {
 			continue
 		}
 		out = append(out, ledger.Loan{ID: g.Claim.ID, Memory: f.Memory, Lent: g.Lent[gpu], Most: f.Burst.SubFloor(f.Memory)})
@@ -125,9 +126,9 @@ func (r *Runtime) loans(gpu sharing.GPUID) []ledger.Loan {
 }
 
 // lendable reports whether the grant is in use as a whole, and held to its size in a way that can change while it
-// runs: where nothing holds it, nothing can be taken back.
-func lendable(g ledger.Grant) bool {
-	return g.Lease != nil && len(g.Lease.Part) == 0 && (g.Claim.Level == sharing.LevelDriver || g.Claim.Level == sharing.LevelReactive)
+// runs: where nothing holds it, nothing can be taken back. It needs the lock.
+func lendable(g ledger.Grant, h *holding) bool {
+	return g.Lease != nil && len(g.Lease.Part) == 0 && (h.backend == config.BackendDriver || h.backend == config.BackendReactive)
 }
 
 // withUse is the loan with what is used of it.
@@ -155,7 +156,7 @@ func (r *Runtime) setLoan(ctx context.Context, id ledger.ClaimID, gpu sharing.GP
 	defer h.capping.Unlock()
 	r.mu.Lock()
 	g, _ := r.ledger.Get(id)
-	if h.busy || r.att == nil || !lendable(g) {
+	if h.busy || r.att == nil || !lendable(g, h) {
 		r.mu.Unlock()
 		return sharing.ErrUnavailable
 	}
