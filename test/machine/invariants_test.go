@@ -61,6 +61,7 @@ func judge(p picture, limited bool) findings {
 // it is one consistent picture of the agent's, so nothing passes.
 func (f *findings) books(s status, byUUID map[string]gpu) {
 	memory, percent, holders, whole := map[string]uint64{}, map[string]uint32{}, map[string]int{}, map[string]bool{}
+	lent := map[string]uint64{}
 	names, ids := map[string]bool{}, map[string]bool{}
 	for _, g := range s.Grants {
 		if ids[g.ID] || (g.Name != "" && names[g.Name]) {
@@ -70,6 +71,7 @@ func (f *findings) books(s status, byUUID map[string]gpu) {
 		var sum uint64
 		for _, fr := range g.Fragments {
 			memory[fr.GPU] += fr.Memory
+			lent[fr.GPU] += fr.Lent
 			percent[fr.GPU] += fr.Percent
 			holders[fr.GPU]++
 			whole[fr.GPU] = whole[fr.GPU] || fr.Whole
@@ -85,8 +87,8 @@ func (f *findings) books(s status, byUUID map[string]gpu) {
 		case !ok:
 			f.brk("a grant is on GPU %s, which is not in the inventory", id)
 		case d.Memory == 0 && d.Health != "healthy": // lost when the agent started: only its grants are known
-		case got > d.Memory-d.Reserved:
-			f.brk("GPU %d: %d bytes granted of %d", d.Index, got, d.Memory-d.Reserved)
+		case got+lent[id] > d.Memory-d.Reserved:
+			f.brk("GPU %d: %d bytes granted and %d lent of %d", d.Index, got, lent[id], d.Memory-d.Reserved)
 		case d.MIG:
 			f.brk("GPU %d is in MIG mode and has grants", d.Index)
 		}
@@ -98,8 +100,8 @@ func (f *findings) books(s status, byUUID map[string]gpu) {
 		}
 	}
 	for _, d := range s.GPUs {
-		if d.Granted != memory[d.UUID] || d.Percent != percent[d.UUID] {
-			f.brk("GPU %d: granted_bytes %d and percent %d; its grants sum to %d and %d", d.Index, d.Granted, d.Percent, memory[d.UUID], percent[d.UUID])
+		if d.Granted != memory[d.UUID] || d.Percent != percent[d.UUID] || d.Lent != lent[d.UUID] {
+			f.brk("GPU %d: granted_bytes %d, percent %d and lent_bytes %d; its grants sum to %d, %d and %d", d.Index, d.Granted, d.Percent, d.Lent, memory[d.UUID], percent[d.UUID], lent[d.UUID])
 		}
 	}
 }
@@ -133,7 +135,7 @@ func (f *findings) limits(p picture, byUUID map[string]gpu, limited bool) {
 			}
 			for _, fr := range g.Fragments {
 				if _, there := want[fr.GPU]; there {
-					want[fr.GPU] = fr.Memory
+					want[fr.GPU] = fr.Memory + fr.Lent
 				}
 				if fr.Whole {
 					delete(want, fr.GPU)
@@ -228,7 +230,7 @@ func (f *findings) useOf(g grant, warnings []string, within map[string]uint64, b
 		d := byUUID[fr.GPU]
 		got := within[fr.GPU]
 		switch {
-		case got <= fr.Memory || g.Level == "none":
+		case got <= fr.Memory+fr.Lent || g.Level == "none":
 		case g.Level == "reactive":
 			// It is watched, not refused: what exceeds it is told, and then follows what the pool says.
 			if !slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "grant "+g.ID+" holds more") }) {

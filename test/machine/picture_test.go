@@ -38,6 +38,7 @@ type gpu struct {
 	Reserved uint64   `json:"reserved_bytes"`
 	Used     *uint64  `json:"used_bytes"`
 	Granted  uint64   `json:"granted_bytes"`
+	Lent     uint64   `json:"lent_bytes"`
 	Percent  uint32   `json:"granted_percent"`
 	Health   string   `json:"health"`
 	Reason   string   `json:"health_reason"`
@@ -73,6 +74,7 @@ func (g grant) label() string {
 type fragment struct {
 	GPU     string  `json:"gpu"`
 	Memory  uint64  `json:"memory_bytes"`
+	Lent    uint64  `json:"lent_bytes"`
 	Percent uint32  `json:"percent"`
 	Whole   bool    `json:"whole"`
 	Used    *uint64 `json:"used_bytes"`

@@ -1,0 +1,92 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// later is a program that runs argv once the file is there.
+func later(file string, argv []string) []string {
+	return append([]string{"sh", "-c", `until [ -e "$0" ]; do sleep 0.05; done; exec "$@"`, file}, argv...)
+}
+
+func touch(t *testing.T, file string) {
+	t.Helper()
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A grant changes while its program runs, and stays changed over a restart; the driver has the same.
+func TestLimitLive(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{})
+	pin := " --gpu-uuid " + m.uuid(0)
+	go1 := filepath.Join(m.work, "go")
+	r := m.run(flags("--memory 4GiB --name train"+pin), later(go1, load("--alloc 10GiB --hold 1h")))
+	m.run(flags("--memory 60GiB --name other"+pin), hold())
+	checkInvariants(t, m)
+	if got := m.kerf("limit", "train", "12GiB"); got.code != 0 || got.out != "train: 12GiB, was 4GiB (level driver)\n" {
+		t.Fatalf("kerf limit: %v", got)
+	}
+	touch(t, go1)
+	wantLoad(t, r.loads(1)[0], "", 10*gib, 10*gib)
+	checkInvariants(t, m)
+	for amount, want := range map[string]string{"10GiB": "its processes hold 10.4GiB", "20GiB": "free of 79.1GiB, 20GiB asked", "0": "is zero"} {
+		if got := m.kerf("limit", "train", amount); got.code == 0 || !strings.Contains(got.err, want) {
+			t.Errorf("kerf limit to %s: %v, want %q", amount, got, want)
+		}
+	}
+	checkInvariants(t, m)
+	if got := m.kerf("limit", "train", "11GiB"); got.code != 0 {
+		t.Errorf("kerf limit: %v", got)
+	}
+	m.restartAgent()
+	checkInvariants(t, m)
+	if g := m.grant("train"); g.Memory != 11*gib {
+		t.Errorf("after a restart the grant has %d bytes", g.Memory)
+	}
+	r.end()
+}
+
+// What is free is lent, a claim takes back what is idle of it, and waits for what is in use.
+func TestBurst(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{noAgent: true})
+	m.agentFlags = []string{"--config", m.write(head + "spec:\n  pools: [{name: default}]\n  profiles:\n  - {name: burst, memory: 4GiB, burstMax: 40GiB}\n")}
+	m.startAgent()
+	m.ready()
+	pin := " --gpu-uuid " + m.uuid(0)
+	file := filepath.Join(m.work, "go")
+	r := m.run(flags("--profile burst --name notebook"+pin), later(file, load("--alloc 20GiB --hold 1h")))
+	lent := func(want uint64) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("%d bytes are lent", want), func() error {
+			if got := m.gpu(0).Lent; got != want {
+				return fmt.Errorf("%d", got)
+			}
+			return nil
+		})
+		checkInvariants(t, m)
+	}
+	lent(36 * gib)
+	touch(t, file)
+	wantLoad(t, r.loads(1)[0], "", 20*gib, 20*gib)
+	// Some 79 GiB are usable, of which it uses 20: most of the rest is lent and idle.
+	big := m.run(flags("--memory 55GiB --name big"+pin), hold())
+	lent((m.gpu(0).Memory - m.gpu(0).Reserved - 59*gib) / mib * mib)
+	if got := m.kerf("run", "--memory", "10GiB", "--gpu-uuid", m.uuid(0), "--", "true"); got.code == 0 || !strings.Contains(got.err, "lent beyond their guarantee") {
+		t.Errorf("a claim of what is lent and in use: %v", got)
+	}
+	m.restartAgent()
+	checkInvariants(t, m)
+	big.end()
+	r.end()
+	m.noGrants()
+}
