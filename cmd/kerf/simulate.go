@@ -9,9 +9,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,7 +24,7 @@ import (
 type simulation struct {
 	nodes, pods, seeds, output string
 	policies                   []string
-	inflate                    float64
+	inflate, churn             float64
 }
 
 func (a *app) simulateCommand() *cobra.Command {
@@ -38,11 +38,14 @@ func (a *app) simulateCommand() *cobra.Command {
 		Example: "  kerf simulate --trace-nodes nodes.csv --trace-pods pods.csv --policy kerf,fgd --seeds 42-51",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if s.output != "table" && s.output != "json" {
-				return misused(fmt.Errorf("--output %q: not table or json", s.output))
+			if !slices.Contains([]string{"table", "json", "csv"}, s.output) {
+				return misused(fmt.Errorf("--output %q: not table, json or csv", s.output))
 			}
 			if !(s.inflate > 0 && s.inflate <= 100) {
 				return misused(fmt.Errorf("--inflate %g: not above 0 and at most 100", s.inflate))
+			}
+			if !(s.churn >= 0 && s.churn <= 10) {
+				return misused(fmt.Errorf("--churn %g: not in 0 to 10", s.churn))
 			}
 			seeds, err := seedsOf(s.seeds)
 			if err != nil {
@@ -52,12 +55,15 @@ func (a *app) simulateCommand() *cobra.Command {
 			if err != nil {
 				return fail(err)
 			}
-			if s.output == "json" {
+			switch s.output {
+			case "json":
 				e := json.NewEncoder(a.out)
 				e.SetIndent("", "  ")
 				return fail(e.Encode(results))
+			case "csv":
+				return fail(writeResults(a.out, results))
 			}
-			return fail(printResults(a.out, results))
+			return fail(printResults(a.out, results, s.churn > 0))
 		},
 	}
 	f := cmd.Flags()
@@ -66,7 +72,8 @@ func (a *app) simulateCommand() *cobra.Command {
 	f.StringSliceVar(&s.policies, "policy", []string{"kerf"}, "policies to compare: "+strings.Join(simulate.Policies(), ", "))
 	f.StringVar(&s.seeds, "seeds", "42", "seeds of the order of arrival, as 42, 42-51 or 1,5,9")
 	f.Float64Var(&s.inflate, "inflate", 1.3, "how many times the cluster's GPUs are asked for")
-	f.StringVarP(&s.output, "output", "o", "table", "table or json")
+	f.Float64Var(&s.churn, "churn", 0, "let pods leave too: how many times the cluster's GPUs they would hold on average")
+	f.StringVarP(&s.output, "output", "o", "table", "table, json or csv")
 	for _, name := range []string{"trace-nodes", "trace-pods"} {
 		_ = cmd.MarkFlagRequired(name)
 	}
@@ -89,13 +96,18 @@ func (s *simulation) run(seeds []int64) ([]simulate.Result, error) {
 	}
 	var results []simulate.Result
 	for _, name := range s.policies {
-		policy, err := simulate.NewPolicy(name, nodes, pods)
-		if err != nil {
-			return nil, err
-		}
 		for _, seed := range seeds {
-			arrivals := simulate.Inflate(pods, capacity, s.inflate, seed)
-			r, err := simulate.Run(simulate.Order(nodes, seed), pods, arrivals, policy, time.Now)
+			policy, err := simulate.NewPolicy(name, nodes, pods, seed)
+			if err != nil {
+				return nil, err
+			}
+			e := simulate.Experiment{Nodes: simulate.Order(nodes, seed), Usual: pods, Policy: policy, Now: time.Now}
+			var r simulate.Result
+			if s.churn > 0 {
+				r, err = e.Churn(pods, s.churn, seed)
+			} else {
+				r, err = e.Fill(simulate.Inflate(pods, capacity, s.inflate, seed))
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -147,30 +159,4 @@ func seedsOf(list string) ([]int64, error) {
 		}
 	}
 	return seeds, nil
-}
-
-// printResults is one line a run; - where no load reached the point.
-func printResults(out io.Writer, results []simulate.Result) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprint(t, "POLICY\tSEED")
-	for _, p := range simulate.Points() {
-		_, _ = fmt.Fprintf(t, "\t@%d", p)
-	}
-	_, _ = fmt.Fprintln(t, "\tFIRST FAILURE\tREJECTED\tDECISIONS/S")
-	for _, r := range results {
-		_, _ = fmt.Fprintf(t, "%s\t%d", r.Policy, r.Seed)
-		for _, p := range simulate.Points() {
-			if v, ok := r.AllocatedPercent[strconv.Itoa(p)]; ok {
-				_, _ = fmt.Fprintf(t, "\t%.2f", v)
-			} else {
-				_, _ = fmt.Fprint(t, "\t-")
-			}
-		}
-		rejected := 0
-		for _, n := range r.Rejects {
-			rejected += n
-		}
-		_, _ = fmt.Fprintf(t, "\t%.2f\t%d\t%.0f\n", r.FirstFailurePercent, rejected, r.Decisions)
-	}
-	return t.Flush()
 }

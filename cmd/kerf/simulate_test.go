@@ -40,7 +40,13 @@ func TestSimulate(t *testing.T) {
 	if text, code := call(); code != exitOK || !strings.Contains(text, "@130") || strings.Count(text, "\n") != 2 {
 		t.Errorf("status %d:\n%s", code, text)
 	}
-	for _, wrong := range [][]string{{"--seeds", "9-1"}, {"--seeds", "x"}, {"-o", "xml"}, {"--inflate", "0"}, {"--inflate", "NaN"}} {
+	if text, code := call("-o", "csv", "--policy", "spread"); code != exitOK || !strings.HasPrefix(text, "policy,trace,seed,") || !strings.Contains(text, "\nspread,pods,42,20000,") {
+		t.Errorf("status %d:\n%s", code, text)
+	}
+	if text, code := call("--churn", "0.5"); code != exitOK || !strings.Contains(text, "REJECTED GPU") || strings.Count(text, "\n") != 2 {
+		t.Errorf("status %d:\n%s", code, text)
+	}
+	for _, wrong := range [][]string{{"--seeds", "9-1"}, {"--seeds", "x"}, {"-o", "xml"}, {"--inflate", "0"}, {"--inflate", "NaN"}, {"--churn", "-1"}} {
 		if _, code := call(wrong...); code != exitUsage {
 			t.Errorf("%v: status %d", wrong, code)
 		}

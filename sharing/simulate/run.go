@@ -4,6 +4,7 @@
 package simulate
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -13,57 +14,110 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
 
-// Points are the loads, in percent of the capacity arrived, at which a run is measured.
-func Points() []int { return []int{90, 95, 100, 110, 120, 130} }
-
-// Policies are the names that NewPolicy knows.
-func Policies() []string {
-	return []string{"kerf", "fgd", "bestfit", "dotprod", "spread"}
+// Experiment is a cluster and how it is filled.
+type Experiment struct {
+	// Nodes are empty; their order decides ties.
+	Nodes []cluster.Node
+	// Usual says what a fragment is, whatever the policy knows.
+	Usual  []Pod
+	Policy cluster.Policy
+	// Now is the clock by which the speed is taken.
+	Now func() time.Time
 }
 
-// NewPolicy is the policy of that name, which knows the pods of the list as the usual workload.
-func NewPolicy(name string, nodes []cluster.Node, pods []Pod) (cluster.Policy, error) {
-	switch name {
-	case "kerf":
-		return cluster.NewKerf(workload(pods), nodes), nil
-	case "fgd":
-		return cluster.NewFGD(workload(pods)), nil
-	case "bestfit":
-		return cluster.BestFit{}, nil
-	case "dotprod":
-		return cluster.DotProd{}, nil
-	case "spread":
-		return cluster.Spread{}, nil
+// trial is an experiment that goes on.
+type trial struct {
+	*cluster.Cluster
+	policy    cluster.Policy
+	now       func() time.Time
+	usual     cluster.Workload
+	capacity  cluster.Milli
+	allocated cluster.Milli // as asked for, whatever was booked
+	idle      cluster.Milli // as booked
+	fragments int64
+	arrived   cluster.Milli
+	rejected  cluster.Milli
+	deciding  time.Duration
+	result    Result
+}
+
+func (e Experiment) start() (*trial, error) {
+	t := &trial{Cluster: cluster.New(e.Nodes, e.Policy), policy: e.Policy, now: e.Now, usual: workload(e.Usual)}
+	t.result = Result{
+		Rejects: map[string]int{}, Arrived: map[string]int{},
+		AllocatedPercent: map[string]float64{}, FragmentationPercent: map[string]float64{},
 	}
-	return nil, fmt.Errorf("policy %q: not one of %v", name, Policies())
-}
-
-func workload(pods []Pod) cluster.Workload {
-	requests := make([]cluster.Request, len(pods))
-	for i := range pods {
-		requests[i] = pods[i].Request
+	for i := range t.Len() {
+		t.fragments += t.usual.Fragments(t.Node(i))
+		t.capacity += t.Node(i).Free()
 	}
-	return cluster.NewWorkload(requests)
+	t.idle = t.capacity
+	if t.capacity == 0 {
+		return nil, errors.New("simulate: the nodes have no GPU")
+	}
+	return t, nil
 }
 
-// Result is one run, as it is printed in JSON.
-type Result struct {
-	Policy string `json:"policy"`
-	Trace  string `json:"trace"`
-	Seed   int64  `json:"seed"`
-	// CapacityMilli and ArrivedMilli are thousandths of a GPU.
-	CapacityMilli int64 `json:"capacity_gpu_milli"`
-	ArrivedMilli  int64 `json:"arrived_gpu_milli"`
-	// AllocatedPercent is of the capacity, by arrived percent; points that no load reached are missing.
-	AllocatedPercent map[string]float64 `json:"allocated_percent"`
-	// FragmentationPercent is of the idle GPU, by arrived percent.
-	FragmentationPercent map[string]float64 `json:"fragmentation_percent"`
-	// FirstFailurePercent is what had arrived when a pod was first refused; 0 when none was.
-	FirstFailurePercent float64 `json:"first_failure_percent"`
-	// Rejects counts refused pods by class: cpu-only, share, and the number of GPUs.
-	Rejects map[string]int `json:"rejects"`
-	// Decisions counts decisions per second.
-	Decisions float64 `json:"decisions_per_second"`
+// held is a pod with its place, as it was booked.
+type held struct {
+	pod   *Pod
+	books cluster.Request
+	place cluster.Placement
+}
+
+// arrive places a pod or counts it as refused; false for the latter.
+func (t *trial) arrive(p *Pod) (held, bool, error) {
+	h := held{pod: p, books: p.Request}
+	if b, ok := t.policy.(cluster.Booker); ok {
+		h.books = b.Books(p.Request)
+	}
+	t.arrived += p.Demand()
+	t.result.Arrived[classOf(p.Request)]++
+	begin := t.now()
+	place, ok := t.Choose(h.books)
+	t.deciding += t.now().Sub(begin)
+	if !ok {
+		t.rejected += p.Demand()
+		t.result.Rejects[classOf(p.Request)]++
+		return h, false, nil
+	}
+	h.place = place
+	t.fragments -= t.usual.Fragments(t.Node(place.Node))
+	if err := t.Take(h.books, place); err != nil {
+		return h, false, fmt.Errorf("simulate pod %s: %w", p.Name, err)
+	}
+	t.fragments += t.usual.Fragments(t.Node(place.Node))
+	t.idle -= h.books.Demand()
+	t.allocated += p.Demand()
+	return h, true, nil
+}
+
+// leave gives back what a pod held.
+func (t *trial) leave(h held) {
+	t.fragments -= t.usual.Fragments(t.Node(h.place.Node))
+	t.Release(h.books, h.place)
+	t.fragments += t.usual.Fragments(t.Node(h.place.Node))
+	t.idle += h.books.Demand()
+	t.allocated -= h.pod.Demand()
+}
+
+// percent is a part of the capacity.
+func (t *trial) percent(m cluster.Milli) float64 { return 100 * float64(m) / float64(t.capacity) }
+
+// finish is the result, for the pods that arrived since the counts were last cleared.
+func (t *trial) finish() Result {
+	r := &t.result
+	r.CapacityMilli, r.ArrivedMilli = int64(t.capacity), int64(t.arrived)
+	pods := 0
+	for _, n := range r.Arrived {
+		pods += n
+	}
+	r.RejectedPodsPercent = round(100 * float64(r.Rejected()) / float64(max(1, pods)))
+	r.RejectedDemandPercent = round(100 * float64(t.rejected) / float64(max(1, t.arrived)))
+	if t.deciding > 0 {
+		r.Decisions = math.Round(float64(pods) / t.deciding.Seconds())
+	}
+	return *r
 }
 
 type point struct {
@@ -71,41 +125,21 @@ type point struct {
 	rows                 int
 }
 
-// Run lets the arrivals come to the nodes. The usual pods say what a fragment is. Now is the clock by which
-// the speed is taken.
-func Run(nodes []cluster.Node, usual, arrivals []Pod, policy cluster.Policy, now func() time.Time) (Result, error) {
-	c, w := cluster.New(nodes, policy), workload(usual)
-	res := Result{Rejects: map[string]int{}, AllocatedPercent: map[string]float64{}, FragmentationPercent: map[string]float64{}}
-	fragments, idle := int64(0), cluster.Milli(0)
-	for i := range c.Len() {
-		fragments += w.Fragments(c.Node(i))
-		idle += c.Node(i).Free()
-	}
-	capacity := idle
-	if capacity == 0 {
-		return Result{}, fmt.Errorf("simulate: the nodes have no GPU")
+// Fill lets the arrivals come to the nodes, and none leave.
+func (e Experiment) Fill(arrivals []Pod) (Result, error) {
+	t, err := e.start()
+	if err != nil {
+		return Result{}, err
 	}
 	points := map[int]*point{}
-	arrived, deciding := cluster.Milli(0), time.Duration(0)
 	for i := range arrivals {
-		p := &arrivals[i]
-		arrived += p.Demand()
-		begin := now()
-		place, ok := c.Choose(p.Request)
-		deciding += now().Sub(begin)
-		load := 100 * float64(arrived) / float64(capacity)
-		if ok {
-			fragments -= w.Fragments(c.Node(place.Node))
-			if err := c.Take(p.Request, place); err != nil {
-				return Result{}, fmt.Errorf("simulate pod %s: %w", p.Name, err)
-			}
-			fragments += w.Fragments(c.Node(place.Node))
-			idle -= p.Demand()
-		} else {
-			res.Rejects[classOf(p.Request)]++
-			if res.FirstFailurePercent == 0 {
-				res.FirstFailurePercent = round(load)
-			}
+		_, ok, err := t.arrive(&arrivals[i])
+		if err != nil {
+			return Result{}, err
+		}
+		load := t.percent(t.arrived)
+		if !ok && t.result.FirstFailurePercent == 0 {
+			t.result.FirstFailurePercent = round(load)
 		}
 		at := points[int(math.Round(load))]
 		if at == nil {
@@ -113,30 +147,14 @@ func Run(nodes []cluster.Node, usual, arrivals []Pod, policy cluster.Policy, now
 			points[int(math.Round(load))] = at
 		}
 		at.rows++
-		at.allocated += 100 * float64(capacity-idle) / float64(capacity)
-		at.fragments += 100 * float64(fragments) / float64(w.Weight()) / float64(max(1, idle))
+		at.allocated += t.percent(t.allocated)
+		at.fragments += 100 * float64(t.fragments) / float64(t.usual.Weight()) / float64(max(1, t.idle))
 	}
 	for at, sum := range points {
 		if slices.Contains(Points(), at) {
-			res.AllocatedPercent[strconv.Itoa(at)] = round(sum.allocated / float64(sum.rows))
-			res.FragmentationPercent[strconv.Itoa(at)] = round(sum.fragments / float64(sum.rows))
+			t.result.AllocatedPercent[strconv.Itoa(at)] = round(sum.allocated / float64(sum.rows))
+			t.result.FragmentationPercent[strconv.Itoa(at)] = round(sum.fragments / float64(sum.rows))
 		}
 	}
-	res.CapacityMilli, res.ArrivedMilli = int64(capacity), int64(arrived)
-	if deciding > 0 {
-		res.Decisions = math.Round(float64(len(arrivals)) / deciding.Seconds())
-	}
-	return res, nil
+	return t.finish(), nil
 }
-
-func classOf(r cluster.Request) string {
-	switch {
-	case r.GPUs == 0:
-		return "cpu-only"
-	case r.Share < cluster.WholeGPU:
-		return "share"
-	}
-	return strconv.Itoa(r.GPUs)
-}
-
-func round(v float64) float64 { return math.Round(v*100) / 100 }

@@ -119,19 +119,19 @@ func TestInflateSequenceIsGolden(t *testing.T) {
 	}
 }
 
-func TestRunBalances(t *testing.T) {
+func ticking() func() time.Time {
+	clock := time.Unix(0, 0)
+	return func() time.Time { clock = clock.Add(time.Millisecond); return clock }
+}
+
+func TestFillBalances(t *testing.T) {
 	nodes, pods := synthetic()
 	arrivals := simulate.Inflate(pods, 40000, 1.3, 42)
 	for _, name := range simulate.Policies() {
 		t.Run(name, func(t *testing.T) {
-			policy, err := simulate.NewPolicy(name, nodes, pods)
-			if err != nil {
-				t.Fatal(err)
-			}
-			clock := time.Unix(0, 0)
-			now := func() time.Time { clock = clock.Add(time.Millisecond); return clock }
 			run := func() simulate.Result {
-				r, err := simulate.Run(simulate.Order(nodes, 42), pods, arrivals, policy, now)
+				e := simulate.Experiment{Nodes: simulate.Order(nodes, 42), Usual: pods, Policy: policy(t, name), Now: ticking()}
+				r, err := e.Fill(arrivals)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -155,10 +155,77 @@ func TestRunBalances(t *testing.T) {
 			}
 		})
 	}
-	if _, err := simulate.NewPolicy("magic", nodes, pods); err == nil {
+	if _, err := simulate.NewPolicy("magic", nodes, pods, 1); err == nil {
 		t.Error("policy magic is known")
 	}
-	if _, err := simulate.Run(nil, pods, arrivals, cluster.BestFit{}, time.Now); err == nil {
+	if _, err := (simulate.Experiment{Policy: cluster.BestFit{}, Now: time.Now}).Fill(arrivals); err == nil {
 		t.Error("a cluster without GPUs was filled")
+	}
+}
+
+func policy(t *testing.T, name string) cluster.Policy {
+	t.Helper()
+	nodes, pods := synthetic()
+	p, err := simulate.NewPolicy(name, nodes, pods, 42)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestChurn(t *testing.T) {
+	nodes, pods := synthetic()
+	run := func(name string, load float64) simulate.Result {
+		e := simulate.Experiment{Nodes: nodes, Usual: pods, Policy: policy(t, name), Now: ticking()}
+		r, err := e.Churn(pods, load, 7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	for _, name := range simulate.Policies() {
+		low, high := run(name, 0.1), run(name, 1.5)
+		if low.Rejected() != 0 || low.MeanAllocatedPercent < 5 || low.MeanAllocatedPercent > 15 || low.Load != 0.1 {
+			t.Errorf("%s: little load: %+v", name, low)
+		}
+		if high.Rejected() == 0 || high.RejectedDemandPercent < 20 || high.MeanAllocatedPercent < 50 || high.MeanAllocatedPercent > 100 {
+			t.Errorf("%s: too much load: %+v", name, high)
+		}
+	}
+	if diff := cmp.Diff(run("kerf", 0.9), run("kerf", 0.9)); diff != "" {
+		t.Errorf("one seed, two results:\n%s", diff)
+	}
+	// All policies meet the same pods.
+	if a, b := run("kerf", 1.2), run("spread", 1.2); a.ArrivedMilli != b.ArrivedMilli {
+		t.Errorf("%d and %d arrived", a.ArrivedMilli, b.ArrivedMilli)
+	}
+	for _, none := range [][]simulate.Pod{nil, {{Name: "cpu"}}} {
+		if _, err := (simulate.Experiment{Nodes: nodes, Policy: cluster.BestFit{}, Now: time.Now}).Churn(none, 1, 1); err == nil {
+			t.Errorf("%v: load without a GPU asked for", none)
+		}
+	}
+}
+
+// What a policy books beyond the request is not counted as allocated.
+func TestBookedIsNotAllocated(t *testing.T) {
+	node := cluster.Node{Name: "n", CPU: 64000, GPUs: []cluster.Milli{1000, 1000}}
+	pods := []simulate.Pod{
+		{Name: "a", Request: cluster.Request{Shape: cluster.Shape{GPUs: 1, Share: 200}}},
+		{Name: "b", Request: cluster.Request{Shape: cluster.Shape{GPUs: 1, Share: 300}}},
+		{Name: "c", Request: cluster.Request{Shape: cluster.Shape{GPUs: 1, Share: 1000}}},
+		{Name: "d", Request: cluster.Request{Shape: cluster.Shape{GPUs: 1, Share: 500}}},
+	}
+	for name, want := range map[string][2]float64{"kerf": {100, 0}, "nvidia-whole": {25, 2}, "nvidia-timeslice": {25, 2}} {
+		p, err := simulate.NewPolicy(name, []cluster.Node{node}, pods, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := simulate.Experiment{Nodes: []cluster.Node{node}, Usual: pods, Policy: p, Now: ticking()}.Fill(pods)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := [2]float64{r.AllocatedPercent["100"], float64(r.Rejected())}; got != want {
+			t.Errorf("%s: allocated and refused %v, want %v", name, got, want)
+		}
 	}
 }

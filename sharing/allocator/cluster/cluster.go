@@ -16,6 +16,18 @@ type Policy interface {
 	Score(n *Node, s Shape) (score int64, gpu int)
 }
 
+// Fresh is a Policy whose scores hold for one decision only.
+type Fresh interface {
+	// Draw begins a decision.
+	Draw()
+}
+
+// Booker is a Policy that books something else than what was asked for.
+type Booker interface {
+	// Books is what the request takes: at least what it asks for.
+	Books(r Request) Request
+}
+
 // maxShapes bounds the memory of kept scores: a shape takes 32 bytes a node.
 const maxShapes = 256
 
@@ -37,9 +49,10 @@ type Cluster struct {
 // New is a cluster of copies of the nodes. Their order is the order in which ties are decided.
 func New(nodes []Node, policy Policy) *Cluster {
 	c := &Cluster{policy: policy, cache: map[Shape][]scored{}}
-	for _, n := range nodes {
+	for i, n := range nodes {
 		n.GPUs = slices.Clone(n.GPUs)
-		n.version = 1
+		n.version, n.id = 1, mix(uint64(i)) //nolint:gosec // an index is not negative
+		n.cpu, n.memory = n.CPU, n.Memory
 		c.nodes = append(c.nodes, &n)
 	}
 	return c
@@ -54,6 +67,10 @@ func (c *Cluster) Len() int { return len(c.nodes) }
 // Choose finds the best placement without taking it; false when no node can answer.
 func (c *Cluster) Choose(r Request) (Placement, bool) {
 	best, kept := -1, c.scores(r.Shape)
+	if f, ok := c.policy.(Fresh); ok {
+		f.Draw()
+		clear(kept)
+	}
 	for i, n := range c.nodes {
 		k := &kept[i]
 		if k.version != n.version {
@@ -124,6 +141,7 @@ func (c *Cluster) move(n *Node, r Request, p Placement, sign Milli) {
 	for _, g := range p.GPUs {
 		n.GPUs[g] += sign * r.Share
 	}
+	n.kinds[kindOf(r.Shape)] -= int(sign)
 	n.version++
 }
 

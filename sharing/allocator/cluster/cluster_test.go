@@ -46,14 +46,14 @@ func mix(r *rand.Rand, count int) ([]cluster.Node, []cluster.Request) {
 	return nodes, requests
 }
 
-// naive chooses by asking the policy about every node anew.
-func naive(nodes []cluster.Node, p cluster.Policy, r cluster.Request) (int, int, bool) {
+// naive chooses by asking the policy about every node anew, among those that fit by the books.
+func naive(c *cluster.Cluster, books []cluster.Node, p cluster.Policy, r cluster.Request) (int, int, bool) {
 	best, gpu, most := -1, 0, int64(0)
-	for i := range nodes {
-		if cluster.Judge(&nodes[i], r) != cluster.Fits {
+	for i := range books {
+		if cluster.Judge(&books[i], r) != cluster.Fits {
 			continue
 		}
-		if score, g := p.Score(&nodes[i], r.Shape); best < 0 || score > most {
+		if score, g := p.Score(c.Node(i), r.Shape); best < 0 || score > most {
 			best, gpu, most = i, g, score
 		}
 	}
@@ -65,7 +65,8 @@ func TestChoiceIsThatOfANaiveModel(t *testing.T) {
 	w := cluster.NewWorkload(sample)
 	policies := map[string]cluster.Policy{
 		"kerf": cluster.NewKerf(w, nodes), "fgd": cluster.NewFGD(w), "bestfit": cluster.BestFit{},
-		"dotprod": cluster.DotProd{}, "spread": cluster.Spread{},
+		"dotprod": cluster.DotProd{}, "spread": cluster.Spread{}, "packing": cluster.Packing{}, "clustering": cluster.Clustering{},
+		"whole": cluster.WholeOnly{}, "timeslice": cluster.TimeSlice{}, "hami": cluster.HAMiBinpack{}, "kai": cluster.KAIGPUPack{},
 	}
 	for name, policy := range policies {
 		t.Run(name, func(t *testing.T) { against(t, nodes, policy) })
@@ -98,7 +99,7 @@ func against(t *testing.T, nodes []cluster.Node, policy cluster.Policy) {
 			holds = slices.Delete(holds, i, i+1)
 		}
 		got, ok := c.Choose(q)
-		node, gpu, want := naive(books, policy, q)
+		node, gpu, want := naive(c, books, policy, q)
 		if ok != want || ok && (got.Node != node || q.GPUs == 1 && got.GPUs[0] != gpu) {
 			t.Fatalf("step %d: %+v: got %v %v, naive model node %d GPU %d %v", step, q, got, ok, node, gpu, want)
 		}
@@ -227,4 +228,98 @@ func BenchmarkChoose5000Nodes(b *testing.B) {
 	}
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
+}
+
+func TestTodaysPoliciesTakeWhatTheyAreKnownFor(t *testing.T) {
+	nodes := []cluster.Node{
+		{Name: "shared", CPU: 8000, Memory: 64 * sharing.GiB, GPUs: []cluster.Milli{400, 1000}},
+		{Name: "roomy", CPU: 90000, Memory: 64 * sharing.GiB, GPUs: []cluster.Milli{1000, 1000}},
+		{Name: "none", CPU: 90000, Memory: 64 * sharing.GiB},
+	}
+	share, cpu := ask(1000, 0, 1, 300, ""), ask(1000, 0, 0, 0, "")
+	for _, tt := range []struct {
+		policy cluster.Policy
+		r      cluster.Request
+		node   int
+		books  cluster.Milli
+	}{
+		{cluster.Packing{}, share, 0, 300},
+		{cluster.HAMiBinpack{}, share, 0, 300},
+		{cluster.KAIGPUPack{}, share, 0, 300},
+		{cluster.KAIGPUPack{}, cpu, 2, 0},
+		{cluster.WholeOnly{}, share, 1, 1000},
+		{cluster.WholeOnly{}, cpu, 1, 0},
+		{cluster.TimeSlice{}, share, 1, 1000},
+		{cluster.TimeSlice{}, ask(1000, 0, 1, 250, ""), 1, 250},
+		{cluster.TimeSlice{}, ask(1000, 0, 1, 10, ""), 1, 250},
+		{cluster.TimeSlice{}, cpu, 1, 0},
+	} {
+		r := tt.r
+		if b, ok := tt.policy.(cluster.Booker); ok {
+			r = b.Books(r)
+		}
+		c := cluster.New(nodes, tt.policy)
+		// Half of the first node's CPU is in use, so that the others have more left.
+		if err := c.Take(ask(4000, 0, 0, 0, ""), cluster.Placement{}); err != nil {
+			t.Fatal(err)
+		}
+		if p, ok := c.Choose(r); !ok || p.Node != tt.node || r.Share != tt.books {
+			t.Errorf("%T %+v: node %d, books %d, want node %d, books %d", tt.policy, tt.r, p.Node, r.Share, tt.node, tt.books)
+		}
+	}
+}
+
+func TestClusteringKeepsKindsTogether(t *testing.T) {
+	c := cluster.New([]cluster.Node{
+		{CPU: 9000, GPUs: []cluster.Milli{1000, 1000}}, {CPU: 9000, GPUs: []cluster.Milli{1000, 1000, 1000, 1000}},
+	}, cluster.Clustering{})
+	whole, share := ask(1, 0, 1, 1000, ""), ask(1, 0, 1, 100, "")
+	if err := c.Take(whole, cluster.Placement{GPUs: []int{0}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Take(share, cluster.Placement{Node: 1, GPUs: []int{0}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		r    cluster.Request
+		node int
+	}{{whole, 0}, {share, 1}} {
+		if p, ok := c.Choose(tt.r); !ok || p.Node != tt.node {
+			t.Errorf("%+v: %v %v, want node %d", tt.r, p, ok, tt.node)
+		}
+	}
+	c.Release(share, cluster.Placement{Node: 1, GPUs: []int{0}})
+	if p, ok := c.Choose(share); !ok || p.Node != 0 {
+		t.Errorf("no shares left: %v %v, want the fuller node", p, ok)
+	}
+}
+
+func TestRandomDrawsAnewAndRepeats(t *testing.T) {
+	nodes, _ := mix(rand.New(rand.NewPCG(1, 1)), 0)
+	draw := func(seed int64) map[string]bool {
+		c, seen := cluster.New(nodes, cluster.NewRandom(seed)), map[string]bool{}
+		for i := range 40 {
+			p, ok := c.Choose(ask(1, 0, 1, 100, ""))
+			if !ok {
+				t.Fatal("nothing fits an empty cluster")
+			}
+			seen[fmt.Sprint(i, p)] = true
+		}
+		return seen
+	}
+	if diff := cmp.Diff(draw(1), draw(1)); diff != "" {
+		t.Errorf("one seed, two answers:\n%s", diff)
+	}
+	if cmp.Equal(draw(1), draw(2)) {
+		t.Error("two seeds, one answer")
+	}
+	places := map[int]bool{}
+	c := cluster.New(nodes, cluster.NewRandom(1))
+	for range 200 {
+		p, _ := c.Choose(ask(1, 0, 1, 100, ""))
+		places[p.Node] = true
+	}
+	if len(places) < len(nodes)-2 {
+		t.Errorf("only %d of %d nodes drawn in 200 times", len(places), len(nodes))
+	}
 }

@@ -35,7 +35,15 @@ type Node struct {
 	GPUs []Milli
 
 	version uint64
+	// id tells the nodes of a cluster apart; cpu and memory are what the node had when it came; kinds counts what it holds.
+	id     uint64
+	cpu    Milli
+	memory sharing.Bytes
+	kinds  [kinds]int
 }
+
+// whole is what the GPUs have when nothing is taken.
+func (n *Node) whole() Milli { return Milli(len(n.GPUs)) * WholeGPU }
 
 // Free is what is free on all GPUs together.
 func (n *Node) Free() Milli {

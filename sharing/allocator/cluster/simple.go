@@ -33,13 +33,7 @@ type Spread struct{}
 
 // Score implements Policy.
 func (Spread) Score(n *Node, s Shape) (int64, int) {
-	gpu := 0
-	for g, left := range n.GPUs {
-		if left > n.GPUs[gpu] {
-			gpu = g
-		}
-	}
-	return int64(n.Free() - s.Demand()), gpu
+	return int64(n.Free() - s.Demand()), emptiest(n)
 }
 
 func tightestOne(n *Node, s Shape) int {

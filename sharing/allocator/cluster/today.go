@@ -1,0 +1,89 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+// The policies of this file are models of what clusters run today, made from what those projects document.
+// They say what a way of booking costs, not how well a project's code does it.
+
+// WholeOnly gives every request whole GPUs, as NVIDIA's device plugin does, on the node with the most CPU and
+// memory left, as kube-scheduler does by default.
+type WholeOnly struct{}
+
+// Books implements Booker: a share takes the whole GPU.
+func (WholeOnly) Books(r Request) Request {
+	if r.GPUs > 0 {
+		r.Share = WholeGPU
+	}
+	return r
+}
+
+// Score implements Policy.
+func (WholeOnly) Score(n *Node, s Shape) (int64, int) { return leastAllocated(n, s), tightestOne(n, s) }
+
+// timeSlices is how many replicas of a GPU TimeSlice offers.
+const timeSlices = 4
+
+// TimeSlice is time slicing with four replicas of each GPU. Nothing but the count of replicas bounds a share,
+// so one above a quarter is given a whole GPU. The replica is one of the GPU with the most left.
+type TimeSlice struct{}
+
+// Books implements Booker: a share takes a replica, or the whole GPU.
+func (TimeSlice) Books(r Request) Request {
+	switch {
+	case r.GPUs == 0:
+	case r.Share <= WholeGPU/timeSlices:
+		r.Share = WholeGPU / timeSlices
+	default:
+		r.Share = WholeGPU
+	}
+	return r
+}
+
+// Score implements Policy.
+func (TimeSlice) Score(n *Node, s Shape) (int64, int) { return leastAllocated(n, s), emptiest(n) }
+
+// HAMiBinpack takes the node and the GPU with the greatest part in use; CPU plays no part.
+type HAMiBinpack struct{}
+
+// Score implements Policy.
+func (HAMiBinpack) Score(n *Node, s Shape) (int64, int) {
+	whole := max(1, int64(n.whole()))
+	return (whole - int64(n.Free()-s.Demand())) * 1_000_000 / whole, tightestOne(n, s)
+}
+
+// KAIGPUPack takes a GPU that is shared already, the fullest first, then the node with the fewest free GPUs. Requests
+// without a GPU go where no GPU is, if they can.
+type KAIGPUPack struct{}
+
+// Score implements Policy.
+func (KAIGPUPack) Score(n *Node, s Shape) (int64, int) {
+	if s.GPUs == 0 {
+		return -int64(len(n.GPUs))*tierStep - int64(min(n.CPU/1000, tierStep-1)), 0
+	}
+	gpu, score := tightestOne(n, s), -int64(count(n.GPUs, WholeGPU))
+	if s.GPUs == 1 && n.GPUs[gpu] < WholeGPU {
+		score += tierStep + int64(WholeGPU-n.GPUs[gpu])*int64(maxGPUs)
+	}
+	return score, gpu
+}
+
+// leastAllocated is higher the more of the node's CPU and memory is left, each by its own whole.
+func leastAllocated(n *Node, s Shape) int64 {
+	score := int64(n.CPU-s.CPU) * 1000 / max(1, int64(n.cpu))
+	if n.memory > 0 {
+		// In thousandths, from MiB, so that no product leaves an int64.
+		score += int64(n.Memory>>20) * 1000 / max(1, int64(n.memory>>20)) //nolint:gosec // memory of a machine in MiB is small
+	}
+	return score
+}
+
+func emptiest(n *Node) int {
+	gpu := 0
+	for g, left := range n.GPUs {
+		if left > n.GPUs[gpu] {
+			gpu = g
+		}
+	}
+	return gpu
+}

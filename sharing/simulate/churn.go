@@ -1,0 +1,88 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"container/heap"
+	"fmt"
+	"math/rand" //nolint:depguard // as in the fill, a run is repeated by its seed
+
+	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
+)
+
+// How long a run with departures takes, in mean life times: before anything is counted, and while it is.
+const (
+	warmUp   = 2.5
+	measured = 5
+)
+
+// Churn draws pods from the list at random moments and lets each leave after a random life; both are
+// exponential. Load is the GPU that they would hold on average, in parts of the capacity, if all were placed. What
+// is counted begins after the cluster has filled.
+func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) {
+	t, err := e.start()
+	if err != nil {
+		return Result{}, err
+	}
+	demand := cluster.Milli(0)
+	for i := range pods {
+		demand += pods[i].Demand()
+	}
+	if demand == 0 {
+		return Result{}, fmt.Errorf("simulate: the pods ask for no GPU")
+	}
+	// Arrivals per mean life time.
+	rate := load * float64(t.capacity) * float64(len(pods)) / float64(demand)
+	r := rand.New(rand.NewSource(seed)) //nolint:gosec // as above
+	leaving, counted, area, last := &departures{}, false, 0.0, 0.0
+	for at := r.ExpFloat64() / rate; at < warmUp+measured; at += r.ExpFloat64() / rate {
+		for leaving.Len() > 0 && (*leaving)[0].at <= at {
+			gone := heap.Pop(leaving).(departure) //nolint:forcetypeassert,revive // the heap holds nothing else
+			if counted {
+				area += (gone.at - last) * t.percent(t.allocated)
+				last = gone.at
+			}
+			t.leave(gone.held)
+		}
+		if !counted && at >= warmUp {
+			counted, last = true, at
+			t.arrived, t.rejected, t.deciding = 0, 0, 0
+			clear(t.result.Arrived)
+			clear(t.result.Rejects)
+		}
+		if counted {
+			area += (at - last) * t.percent(t.allocated)
+			last = at
+		}
+		h, ok, err := t.arrive(&pods[r.Intn(len(pods))])
+		if err != nil {
+			return Result{}, err
+		}
+		// The life is drawn for a refused pod too, so that all policies see the same arrivals.
+		if life := r.ExpFloat64(); ok {
+			heap.Push(leaving, departure{at + life, h})
+		}
+	}
+	t.result.Load = load
+	t.result.MeanAllocatedPercent = round(area / measured)
+	return t.finish(), nil
+}
+
+type departure struct {
+	at float64
+	held
+}
+
+// departures is a heap, the soonest first.
+type departures []departure
+
+func (d departures) Len() int           { return len(d) }
+func (d departures) Less(i, j int) bool { return d[i].at < d[j].at }
+func (d departures) Swap(i, j int)      { d[i], d[j] = d[j], d[i] }
+func (d *departures) Push(x any)        { *d = append(*d, x.(departure)) } //nolint:forcetypeassert,revive // as above
+func (d *departures) Pop() any {
+	last := (*d)[len(*d)-1]
+	*d = (*d)[:len(*d)-1]
+	return last
+}

@@ -1,0 +1,67 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"math"
+	"strconv"
+
+	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
+)
+
+// Points are the loads, in percent of the capacity arrived, at which a run is measured.
+func Points() []int { return []int{90, 95, 100, 110, 120, 130} }
+
+// Classes are the classes by which pods are counted: cpu-only, share, and the number of whole GPUs.
+func Classes() []string { return []string{"cpu-only", "share", "1", "2", "4", "8"} }
+
+// Result is one run, as it is printed in JSON.
+type Result struct {
+	Policy string `json:"policy"`
+	Trace  string `json:"trace"`
+	Seed   int64  `json:"seed"`
+	// CapacityMilli and ArrivedMilli are thousandths of a GPU.
+	CapacityMilli int64 `json:"capacity_gpu_milli"`
+	ArrivedMilli  int64 `json:"arrived_gpu_milli"`
+	// AllocatedPercent is of the capacity, by arrived percent; points that no load reached are missing.
+	AllocatedPercent map[string]float64 `json:"allocated_percent"`
+	// FragmentationPercent is of the idle GPU, by arrived percent.
+	FragmentationPercent map[string]float64 `json:"fragmentation_percent"`
+	// FirstFailurePercent is what had arrived when a pod was first refused; 0 when none was.
+	FirstFailurePercent float64 `json:"first_failure_percent"`
+	// Load is what --churn asked for: the GPU time that arrivals want, in parts of the capacity; 0 when nothing leaves.
+	Load float64 `json:"load,omitempty"`
+	// MeanAllocatedPercent is over the time measured, of the capacity; 0 when nothing leaves.
+	MeanAllocatedPercent float64 `json:"mean_allocated_percent,omitempty"`
+	// RejectedPodsPercent is of the pods that arrived, RejectedDemandPercent of the GPU they asked for.
+	RejectedPodsPercent   float64 `json:"rejected_pods_percent"`
+	RejectedDemandPercent float64 `json:"rejected_demand_percent"`
+	// Arrived counts the pods by class, as Rejects does.
+	Arrived map[string]int `json:"arrived"`
+	// Rejects counts refused pods by class: cpu-only, share, and the number of GPUs.
+	Rejects map[string]int `json:"rejects"`
+	// Decisions counts decisions per second.
+	Decisions float64 `json:"decisions_per_second"`
+}
+
+// Rejected is the number of refused pods of all classes.
+func (r *Result) Rejected() int {
+	sum := 0
+	for _, n := range r.Rejects {
+		sum += n
+	}
+	return sum
+}
+
+func classOf(r cluster.Request) string {
+	switch {
+	case r.GPUs == 0:
+		return "cpu-only"
+	case r.Share < cluster.WholeGPU:
+		return "share"
+	}
+	return strconv.Itoa(r.GPUs)
+}
+
+func round(v float64) float64 { return math.Round(v*100) / 100 }
