@@ -23,6 +23,7 @@ import (
 // simulation is the flags of kerf simulate.
 type simulation struct {
 	nodes, pods, seeds, output string
+	typical                    string
 	policies                   []string
 	inflate, churn             float64
 }
@@ -33,13 +34,16 @@ func (a *app) simulateCommand() *cobra.Command {
 		Use:   "simulate --trace-nodes FILE --trace-pods FILE",
 		Short: "Fill a cluster with pods and show how much of it each policy uses",
 		Long: "simulate lets the pods of a list arrive at the nodes of a list, both CSV in the openb format, until\n" +
-			"they have asked for --inflate times the GPUs. Nothing leaves; a pod that does not fit is refused for\n" +
-			"good. It needs no GPU, no agent and no cluster.",
+			"they have asked for --inflate times the GPUs, and none leaves; or until the cluster is in a steady state\n" +
+			"with --churn, and they do. A pod that does not fit is refused for good. It needs no GPU, no agent and no cluster.",
 		Example: "  kerf simulate --trace-nodes nodes.csv --trace-pods pods.csv --policy kerf,fgd --seeds 42-51",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if !slices.Contains([]string{"table", "json", "csv"}, s.output) {
 				return misused(fmt.Errorf("--output %q: not table, json or csv", s.output))
+			}
+			if s.typical != "list" && s.typical != "online" {
+				return misused(fmt.Errorf("--typical %q: not list or online", s.typical))
 			}
 			if !(s.inflate > 0 && s.inflate <= 100) {
 				return misused(fmt.Errorf("--inflate %g: not above 0 and at most 100", s.inflate))
@@ -70,6 +74,7 @@ func (a *app) simulateCommand() *cobra.Command {
 	f.StringVar(&s.nodes, "trace-nodes", "", "CSV file of the nodes")
 	f.StringVar(&s.pods, "trace-pods", "", "CSV file of the pods")
 	f.StringSliceVar(&s.policies, "policy", []string{"kerf"}, "policies to compare: "+strings.Join(simulate.Policies(), ", "))
+	f.StringVar(&s.typical, "typical", "list", "whence kerf knows the usual workload: list (of the pods), or online (learnt while they arrive)")
 	f.StringVar(&s.seeds, "seeds", "42", "seeds of the order of arrival, as 42, 42-51 or 1,5,9")
 	f.Float64Var(&s.inflate, "inflate", 1.3, "how many times the cluster's GPUs are asked for")
 	f.Float64Var(&s.churn, "churn", 0, "let pods leave too: how many times the cluster's GPUs they would hold on average")
@@ -97,7 +102,11 @@ func (s *simulation) run(seeds []int64) ([]simulate.Result, error) {
 	var results []simulate.Result
 	for _, name := range s.policies {
 		for _, seed := range seeds {
-			policy, err := simulate.NewPolicy(name, nodes, pods, seed)
+			known := pods
+			if s.typical == "online" && name == "kerf" {
+				known = nil
+			}
+			policy, err := simulate.NewPolicy(name, nodes, known, seed)
 			if err != nil {
 				return nil, err
 			}

@@ -46,7 +46,10 @@ func TestSimulate(t *testing.T) {
 	if text, code := call("--churn", "0.5"); code != exitOK || !strings.Contains(text, "REJECTED GPU") || strings.Count(text, "\n") != 2 {
 		t.Errorf("status %d:\n%s", code, text)
 	}
-	for _, wrong := range [][]string{{"--seeds", "9-1"}, {"--seeds", "x"}, {"-o", "xml"}, {"--inflate", "0"}, {"--inflate", "NaN"}, {"--churn", "-1"}} {
+	if text, code := call("--policy", "kerf,fgd", "--typical", "online"); code != exitOK || strings.Count(text, "\n") != 3 {
+		t.Errorf("status %d:\n%s", code, text)
+	}
+	for _, wrong := range [][]string{{"--seeds", "9-1"}, {"--seeds", "x"}, {"-o", "xml"}, {"--inflate", "0"}, {"--inflate", "NaN"}, {"--churn", "-1"}, {"--typical", "x"}} {
 		if _, code := call(wrong...); code != exitUsage {
 			t.Errorf("%v: status %d", wrong, code)
 		}

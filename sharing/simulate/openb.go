@@ -3,8 +3,8 @@
 
 // Package simulate fills a cluster with arriving pods and measures how well a policy places them.
 //
-// It promises that equal nodes, pods, seeds and policy give an equal result, the speed apart. Nothing leaves
-// the cluster, and a pod that does not fit is dropped for good. It opens no file and needs no GPU.
+// It promises that equal nodes, pods, seeds and policy give an equal result, the speed apart. A pod that does not
+// fit is dropped for good. It opens no file and needs no GPU.
 package simulate
 
 import (

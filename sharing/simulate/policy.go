@@ -17,11 +17,14 @@ func Policies() []string {
 	}
 }
 
-// NewPolicy is the policy of that name, which knows the pods of the list as the usual workload. The seed is that
-// of a policy that draws.
+// NewPolicy is the policy of that name. Pods are the usual workload; where there are none, kerf learns it from what
+// arrives, and fgd knows nothing. The seed is that of a policy that draws.
 func NewPolicy(name string, nodes []cluster.Node, pods []Pod, seed int64) (cluster.Policy, error) {
 	switch name {
 	case "kerf":
+		if len(pods) == 0 {
+			return cluster.NewOnline(nodes), nil
+		}
 		return cluster.NewKerf(workload(pods), nodes), nil
 	case "fgd":
 		return cluster.NewFGD(workload(pods)), nil

@@ -76,6 +76,7 @@ func (t *trial) arrive(p *Pod) (held, bool, error) {
 	begin := t.now()
 	place, ok := t.Choose(h.books)
 	t.deciding += t.now().Sub(begin)
+	t.Learn(p.Request)
 	if !ok {
 		t.rejected += p.Demand()
 		t.result.Rejects[classOf(p.Request)]++

@@ -93,6 +93,16 @@ func (c *Cluster) Choose(r Request) (Placement, bool) {
 	return Placement{best, tightest(c.nodes[best].GPUs, r.GPUs, r.Share)}, true
 }
 
+// Learn tells a policy that learns of a request that arrived; each is told once, however often it is chosen for.
+func (c *Cluster) Learn(r Request) {
+	if l, ok := c.policy.(Learner); !ok || !l.Learn(r) {
+		return
+	}
+	for _, n := range c.nodes {
+		n.version++
+	}
+}
+
 func (c *Cluster) scores(s Shape) []scored {
 	if kept, ok := c.cache[s]; ok {
 		return kept

@@ -31,9 +31,14 @@ func NewWorkload(requests []Request) Workload {
 	for _, r := range requests {
 		counts[r.Shape]++
 	}
-	w := Workload{seen: int64(len(requests))}
+	return workloadOf(counts)
+}
+
+func workloadOf(counts map[Shape]int64) Workload {
+	w := Workload{}
 	for s, n := range counts {
 		w.all = append(w.all, Class{s, n})
+		w.seen += n
 	}
 	slices.SortFunc(w.all, func(a, b Class) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.CPU, b.CPU), cmp.Compare(a.Share, b.Share),

@@ -1,0 +1,91 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import "slices"
+
+// Learner is a Policy that learns from what arrives.
+type Learner interface {
+	// Learn hears of a request that arrived, whether it was placed or not; true when scores differ from now on.
+	Learn(r Request) bool
+}
+
+// Online is Kerf that begins without any knowledge of the workload and learns it as it comes. It estimates anew
+// after 64 requests, after twice as many each time, and at last after every 4096; then it counts what is older at
+// three quarters, so that it follows a workload that changes.
+type Online struct {
+	*Kerf
+	nodes  []Node
+	counts map[Shape]int64
+	// heard is the requests since the last estimate, until how many bring the next one.
+	heard, until int
+}
+
+const (
+	firstEstimate  = 64
+	longestWait    = 4096
+	countUnit      = 1024 // a request counts so much when it arrives
+	fadeOf, fadeTo = 4, 3
+	// floorNeed is how often, in thousandths of the places, a start on the largest nodes is thought to be needed at least.
+	floorNeed = 50
+)
+
+// NewOnline is Online for the nodes, which are taken as they are when empty.
+func NewOnline(nodes []Node) *Online {
+	o := &Online{nodes: make([]Node, len(nodes)), counts: map[Shape]int64{}, until: firstEstimate}
+	for i, n := range nodes {
+		n.GPUs = slices.Clone(n.GPUs)
+		o.nodes[i] = n
+	}
+	o.estimate()
+	return o
+}
+
+// Learn implements Learner.
+func (o *Online) Learn(r Request) bool {
+	o.counts[r.Shape] += countUnit
+	o.heard++
+	if o.heard < o.until {
+		return false
+	}
+	o.estimate()
+	o.heard = 0
+	if o.until < longestWait {
+		o.until *= 2
+		return true
+	}
+	for s, n := range o.counts {
+		if n = n * fadeTo / fadeOf; n < countUnit/fadeOf {
+			delete(o.counts, s)
+		} else {
+			o.counts[s] = n
+		}
+	}
+	return true
+}
+
+func (o *Online) estimate() {
+	o.Kerf = NewKerf(workloadOf(o.counts), o.nodes)
+	o.floor()
+}
+
+// floor gives a start on the largest nodes a price before any request for one was seen: when it comes, it is too late.
+func (o *Online) floor() {
+	largest := 0
+	for i := range o.nodes {
+		largest = max(largest, len(o.nodes[i].GPUs))
+	}
+	if largest < 2 {
+		return
+	}
+	price := int64(largest) * floorNeed / 2
+	for i := range o.starts {
+		if o.starts[i].GPUs == largest {
+			price -= o.starts[i].price
+		}
+	}
+	if price > 0 {
+		o.starts = append(o.starts, start{Shape{GPUs: largest, Share: WholeGPU}, price})
+	}
+}
