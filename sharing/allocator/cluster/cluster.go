@@ -3,10 +3,7 @@
 
 package cluster
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // Policy says how good a node is for a shape.
 type Policy interface {
@@ -49,11 +46,8 @@ type Cluster struct {
 // New is a cluster of copies of the nodes. Their order is the order in which ties are decided.
 func New(nodes []Node, policy Policy) *Cluster {
 	c := &Cluster{policy: policy, cache: map[Shape][]scored{}}
-	for i, n := range nodes {
-		n.GPUs = slices.Clone(n.GPUs)
-		n.version, n.id = 1, mix(uint64(i)) //nolint:gosec // an index is not negative
-		n.cpu, n.memory = n.CPU, n.Memory
-		c.nodes = append(c.nodes, &n)
+	for _, n := range nodes {
+		c.Add(n)
 	}
 	return c
 }
@@ -75,7 +69,7 @@ func (c *Cluster) Choose(r Request) (Placement, bool) {
 		k := &kept[i]
 		if k.version != n.version {
 			*k = scored{version: n.version}
-			if n.CPU >= r.CPU && judgeGPUs(n, r.Shape) == Fits {
+			if !n.Cordoned && n.CPU >= r.CPU && judgeGPUs(n, r.Shape) == Fits {
 				score, gpu := c.policy.Score(n, r.Shape)
 				k.score, k.gpu, k.fits = score, gpu, true
 			}
@@ -90,7 +84,7 @@ func (c *Cluster) Choose(r Request) (Placement, bool) {
 	if r.GPUs == 1 {
 		return Placement{best, []int{kept[best].gpu}}, true
 	}
-	return Placement{best, tightest(c.nodes[best].GPUs, r.GPUs, r.Share)}, true
+	return Placement{best, c.nodes[best].chosen(r.GPUs, r.Share)}, true
 }
 
 // Learn tells a policy that learns of a request that arrived; each is told once, however often it is chosen for.
@@ -149,6 +143,10 @@ func (c *Cluster) move(n *Node, r Request, p Placement, sign Milli) {
 		n.Memory += r.Memory
 	}
 	for _, g := range p.GPUs {
+		if n.aside != nil && n.aside[g] != inUse {
+			n.aside[g] += sign * r.Share
+			continue
+		}
 		n.GPUs[g] += sign * r.Share
 	}
 	n.kinds[kindOf(r.Shape)] -= int(sign)

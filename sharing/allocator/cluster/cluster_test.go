@@ -6,9 +6,7 @@ package cluster_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -46,92 +44,8 @@ func mix(r *rand.Rand, count int) ([]cluster.Node, []cluster.Request) {
 	return nodes, requests
 }
 
-// naive chooses by asking the policy about every node anew, among those that fit by the books.
-func naive(c *cluster.Cluster, books []cluster.Node, p cluster.Policy, r cluster.Request) (int, int, bool) {
-	best, gpu, most := -1, 0, int64(0)
-	for i := range books {
-		if cluster.Judge(&books[i], r) != cluster.Fits {
-			continue
-		}
-		if score, g := p.Score(c.Node(i), r.Shape); best < 0 || score > most {
-			best, gpu, most = i, g, score
-		}
-	}
-	return best, gpu, best >= 0
-}
-
-func TestChoiceIsThatOfANaiveModel(t *testing.T) {
-	nodes, sample := mix(rand.New(rand.NewPCG(1, 1)), 500)
-	w := cluster.NewWorkload(sample)
-	policies := map[string]cluster.Policy{
-		"kerf": cluster.NewKerf(w, nodes), "fgd": cluster.NewFGD(w), "bestfit": cluster.BestFit{},
-		"dotprod": cluster.DotProd{}, "spread": cluster.Spread{}, "packing": cluster.Packing{}, "clustering": cluster.Clustering{},
-		"whole": cluster.WholeOnly{}, "timeslice": cluster.TimeSlice{}, "hami": cluster.HAMiBinpack{}, "kai": cluster.KAIGPUPack{},
-	}
-	for name, policy := range policies {
-		t.Run(name, func(t *testing.T) { against(t, nodes, policy) })
-	}
-}
-
-type held struct {
-	request   cluster.Request
-	placement cluster.Placement
-}
-
-// against lets 2,000 requests come, and go again at random, and keeps books of its own.
-func against(t *testing.T, nodes []cluster.Node, policy cluster.Policy) {
-	r := rand.New(rand.NewPCG(7, 7))
-	_, requests := mix(r, 2000)
-	c := cluster.New(nodes, policy)
-	books := make([]cluster.Node, len(nodes))
-	for i, n := range nodes {
-		books[i] = n
-		books[i].GPUs = slices.Clone(n.GPUs)
-	}
-	var holds []held
-	refused := 0
-	for step, q := range requests {
-		for len(holds) > 0 && r.IntN(100) < 45 {
-			i := r.IntN(len(holds))
-			h := holds[i]
-			c.Release(h.request, h.placement)
-			book(&books[h.placement.Node], h, 1)
-			holds = slices.Delete(holds, i, i+1)
-		}
-		got, ok := c.Choose(q)
-		node, gpu, want := naive(c, books, policy, q)
-		if ok != want || ok && (got.Node != node || q.GPUs == 1 && got.GPUs[0] != gpu) {
-			t.Fatalf("step %d: %+v: got %v %v, naive model node %d GPU %d %v", step, q, got, ok, node, gpu, want)
-		}
-		if !ok {
-			refused++
-			continue
-		}
-		if err := c.Take(q, got); err != nil {
-			t.Fatalf("step %d: %v", step, err)
-		}
-		book(&books[got.Node], held{q, got}, -1)
-		holds = append(holds, held{q, got})
-		b, n := &books[got.Node], c.Node(got.Node)
-		if b.CPU != n.CPU || b.Memory != n.Memory || !slices.Equal(b.GPUs, n.GPUs) || b.CPU < 0 || b.Memory > nodes[got.Node].Memory || slices.Min(b.GPUs) < 0 {
-			t.Fatalf("step %d: books say %+v, cluster %+v", step, *b, *n)
-		}
-	}
-	if refused == 0 {
-		t.Error("nothing was refused: the cluster was never full")
-	}
-}
-
-func book(n *cluster.Node, h held, sign cluster.Milli) {
-	n.CPU += sign * h.request.CPU
-	n.Memory += sharing.Bytes(sign) * h.request.Memory
-	for _, g := range h.placement.GPUs {
-		n.GPUs[g] += sign * h.request.Share
-	}
-}
-
 func TestJudgeSaysWhatIsMissing(t *testing.T) {
-	n := cluster.Node{CPU: 4000, Memory: 8 * sharing.GiB, Model: "A", GPUs: []cluster.Milli{300, 1000}}
+	n := cluster.Node{CPU: 4000, Memory: 8 * sharing.GiB, Model: "A", GPUs: []cluster.Milli{300, 1000}, Level: sharing.LevelReactive}
 	tests := []struct {
 		name string
 		r    cluster.Request
@@ -142,6 +56,11 @@ func TestJudgeSaysWhatIsMissing(t *testing.T) {
 		{"cpu", ask(4001, 1, 1, 100, ""), cluster.LacksCPU},
 		{"memory", ask(1, 8*sharing.GiB+1, 1, 100, ""), cluster.LacksMemory},
 		{"model", ask(1, 1, 1, 100, "AA|B"), cluster.WrongModel},
+		{"glob", ask(1, 1, 1, 100, "B*|?"), cluster.Fits},
+		{"glob against", ask(1, 1, 1, 100, "!A"), cluster.WrongModel},
+		{"level", cluster.Request{Shape: cluster.Shape{GPUs: 1, Share: 100, Level: sharing.LevelDriver}}, cluster.LacksLevel},
+		{"weaker level", cluster.Request{Shape: cluster.Shape{GPUs: 1, Share: 100, Level: sharing.LevelReactive}}, cluster.Fits},
+		{"whole GPUs have every level", cluster.Request{Shape: cluster.Shape{GPUs: 1, Share: 1000, Level: sharing.LevelDriver}}, cluster.Fits},
 		{"gpus", ask(1, 1, 3, 100, ""), cluster.LacksGPUs},
 		{"free but not on one GPU", ask(1, 1, 2, 301, ""), cluster.LacksRoom},
 	}
@@ -193,41 +112,6 @@ func TestKerfKeepsHolesThatMakeAFullGPU(t *testing.T) {
 	if p, ok := c.Choose(ask(1000, 0, 1, 200, "")); !ok || p.GPUs[0] != 1 {
 		t.Errorf("share 200: %v %v, want GPU 1", p, ok)
 	}
-}
-
-func BenchmarkChoose5000Nodes(b *testing.B) {
-	r := rand.New(rand.NewPCG(3, 3))
-	_, requests := mix(r, 4096)
-	var nodes []cluster.Node
-	for range 5000 {
-		n := cluster.Node{CPU: 96000, Memory: 1 << 40, Model: "A"}
-		for range 8 {
-			n.GPUs = append(n.GPUs, cluster.WholeGPU)
-		}
-		nodes = append(nodes, n)
-	}
-	c := cluster.New(nodes, cluster.NewKerf(cluster.NewWorkload(requests), nodes))
-	var holds []held
-	var took []time.Duration
-	for i := 0; b.Loop(); i++ {
-		q := requests[i%len(requests)]
-		begin := time.Now()
-		p, ok := c.Choose(q)
-		took = append(took, time.Since(begin))
-		if ok {
-			if err := c.Take(q, p); err != nil {
-				b.Fatal(err)
-			}
-			holds = append(holds, held{q, p})
-		}
-		if len(holds) > 30000 {
-			h := holds[0]
-			holds = holds[1:]
-			c.Release(h.request, h.placement)
-		}
-	}
-	slices.Sort(took)
-	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
 }
 
 func TestTodaysPoliciesTakeWhatTheyAreKnownFor(t *testing.T) {

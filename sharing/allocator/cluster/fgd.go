@@ -51,7 +51,7 @@ func each(n *Node, s Shape, score func(after []Milli, gpu int) int64) (int64, in
 	var room [maxGPUs]Milli
 	after := append(room[:0], n.GPUs...)
 	if s.GPUs != 1 {
-		for _, g := range tightest(n.GPUs, s.GPUs, s.Share) {
+		for _, g := range n.chosen(s.GPUs, s.Share) {
 			after[g] -= s.Share
 		}
 		return score(after, 0), 0

@@ -3,8 +3,6 @@
 
 package cluster
 
-import "strings"
-
 // How much each term of Kerf's score counts, and the step below which a difference is none.
 const (
 	weighHole   = 5
@@ -59,13 +57,16 @@ func (k *Kerf) price(class Class, forecast int64, capacity map[string]Milli) {
 		return
 	}
 	room := int64(0)
-	models := strings.Split(class.Models, "|")
-	for _, m := range models {
-		room += int64(capacity[m])
+	for m, has := range capacity {
+		if allows(class.Models, m) {
+			room += int64(has)
+		}
 	}
-	for _, m := range models {
-		// In thousandths of a thousandth, since a rare class is a small part of its models.
-		k.prices[m] += forecast * int64(class.Demand()) * 1000 / max(1, room)
+	for m := range capacity {
+		if allows(class.Models, m) {
+			// In thousandths of a thousandth, since a rare class is a small part of its models.
+			k.prices[m] += forecast * int64(class.Demand()) * 1000 / max(1, room)
+		}
 	}
 }
 

@@ -9,9 +9,8 @@
 package cluster
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
+	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -33,6 +32,12 @@ type Node struct {
 	Model string
 	// GPUs is what is free on each GPU, 0 to WholeGPU.
 	GPUs []Milli
+	// Topology has a place for each GPU; empty when it is not known.
+	Topology []Place
+	// Level is how strongly the node holds shares to their size.
+	Level sharing.Level
+	// Cordoned nodes take no new requests.
+	Cordoned bool
 
 	version uint64
 	// id tells the nodes of a cluster apart; cpu and memory are what the node had when it came; kinds counts what it holds.
@@ -40,6 +45,8 @@ type Node struct {
 	cpu    Milli
 	memory sharing.Bytes
 	kinds  [kinds]int
+	// aside is what is free on withheld GPUs, which have 0 in GPUs; inUse for the others. Nil when none was ever withheld.
+	aside []Milli
 }
 
 // whole is what the GPUs have when nothing is taken.
@@ -62,8 +69,11 @@ type Shape struct {
 	GPUs int
 	// Share is taken from each of them, 1 to WholeGPU.
 	Share Milli
-	// Models are the GPU models allowed, joined by "|"; empty allows all.
+	// Models are the GPU models allowed, joined by "|"; empty allows all. A name with *, ?, [ or ! in it is a glob, as
+	// sharing.MatchModels takes them, and then all are.
 	Models string
+	// Level is the least enforcement level; LevelUnknown asks for none. A whole GPU has the highest.
+	Level sharing.Level
 }
 
 // Demand is the share of all GPUs together.
@@ -88,11 +98,15 @@ type Reason int
 // The reasons, in the order in which they are looked for.
 const (
 	Fits Reason = iota
+	IsCordoned
 	LacksCPU
 	LacksMemory
 	WrongModel
+	LacksLevel
 	LacksGPUs
 	LacksRoom
+	// Withheld: with the GPUs that take nothing new it would fit.
+	Withheld
 )
 
 // String says the reason in words.
@@ -106,6 +120,12 @@ func (r Reason) String() string {
 		return "too little memory"
 	case WrongModel:
 		return "wrong GPU model"
+	case IsCordoned:
+		return "takes nothing new"
+	case LacksLevel:
+		return "enforcement level too low"
+	case Withheld:
+		return "its GPUs take nothing new"
 	case LacksGPUs:
 		return "too few GPUs"
 	case LacksRoom:
@@ -117,6 +137,8 @@ func (r Reason) String() string {
 // Judge says why the node cannot answer the request, or Fits.
 func Judge(n *Node, r Request) Reason {
 	switch {
+	case n.Cordoned:
+		return IsCordoned
 	case n.CPU < r.CPU:
 		return LacksCPU
 	case n.Memory < r.Memory:
@@ -131,18 +153,28 @@ func judgeGPUs(n *Node, s Shape) Reason {
 		return Fits
 	case !allows(s.Models, n.Model):
 		return WrongModel
+	case s.Share < WholeGPU && !n.Level.AtLeast(s.Level):
+		return LacksLevel
 	case len(n.GPUs) < s.GPUs:
 		return LacksGPUs
-	case count(n.GPUs, s.Share) < s.GPUs:
-		return LacksRoom
 	}
-	return Fits
+	fit := count(n.GPUs, s.Share)
+	switch {
+	case fit >= s.GPUs:
+		return Fits
+	case fit+count(n.aside, s.Share) >= s.GPUs:
+		return Withheld
+	}
+	return LacksRoom
 }
 
-// allows looks for one model in a list joined by "|", without making garbage of the list.
+// allows looks for one model in a list joined by "|", without making garbage of the list unless it has globs.
 func allows(models, model string) bool {
 	if models == "" {
 		return true
+	}
+	if strings.ContainsAny(models, "*?[!") {
+		return model != "" && sharing.MatchModels(strings.Split(models, "|"), model)
 	}
 	for len(models) > 0 {
 		end := 0
@@ -165,21 +197,4 @@ func count(gpus []Milli, share Milli) int {
 		}
 	}
 	return n
-}
-
-// tightest are the n GPUs with the least room that still have the share; the lowest index wins a tie.
-func tightest(gpus []Milli, n int, share Milli) []int {
-	if n == 0 {
-		return nil
-	}
-	fit := make([]int, 0, len(gpus))
-	for i, left := range gpus {
-		if left >= share {
-			fit = append(fit, i)
-		}
-	}
-	slices.SortStableFunc(fit, func(a, b int) int { return cmp.Compare(gpus[a], gpus[b]) })
-	fit = fit[:n]
-	slices.Sort(fit)
-	return fit
 }

@@ -1,0 +1,59 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster_test
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
+)
+
+// One core decides for 5,000 nodes of 8 GPUs while requests come and go; the memory is that of the whole cluster.
+func BenchmarkChoose5000Nodes(b *testing.B) {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	r := rand.New(rand.NewPCG(3, 3))
+	_, requests := mix(r, 4096)
+	var nodes []cluster.Node
+	for range 5000 {
+		n := cluster.Node{CPU: 96000, Memory: 1 << 40, Model: "A"}
+		for range 8 {
+			n.GPUs = append(n.GPUs, cluster.WholeGPU)
+		}
+		nodes = append(nodes, n)
+	}
+	c := cluster.New(nodes, cluster.NewKerf(cluster.NewWorkload(requests), nodes))
+	var holds []held
+	took := make([]time.Duration, 0, 1<<20)
+	for i := 0; b.Loop(); i++ {
+		q := requests[i%len(requests)]
+		begin := time.Now()
+		p, ok := c.Choose(q)
+		if took = append(took, time.Since(begin)); len(took) == cap(took) {
+			took = took[:0]
+		}
+		if ok {
+			if err := c.Take(q, p); err != nil {
+				b.Fatal(err)
+			}
+			holds = append(holds, held{q, p})
+		}
+		if len(holds) > 30000 {
+			h := holds[0]
+			holds = holds[1:]
+			c.Release(h.request, h.placement)
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc-uint64(cap(took)*8))/(1<<20), "MiB")
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
+	runtime.KeepAlive(c)
+}

@@ -1,0 +1,64 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Refusal is why one node cannot answer a request.
+type Refusal struct {
+	Node   string
+	Reason Reason
+	// Text is the reason with its numbers: "best GPU has 31 % free, 40 % asked".
+	Text string
+}
+
+// Refusals has one for each node that cannot answer the request, in the order of the nodes.
+func (c *Cluster) Refusals(r Request) []Refusal {
+	var out []Refusal
+	for _, n := range c.nodes {
+		if why := Judge(n, r); why != Fits {
+			out = append(out, Refusal{n.Name, why, because(n, r, why)})
+		}
+	}
+	return out
+}
+
+func because(n *Node, r Request, why Reason) string {
+	switch why {
+	case LacksCPU:
+		return fmt.Sprintf("%d.%03d cores free, %d.%03d asked", n.CPU/1000, n.CPU%1000, r.CPU/1000, r.CPU%1000)
+	case LacksMemory:
+		return fmt.Sprintf("%v of memory free, %v asked", n.Memory, r.Memory)
+	case WrongModel:
+		return fmt.Sprintf("GPUs are %s, %s asked", or(n.Model, "none"), r.Models)
+	case LacksLevel:
+		return fmt.Sprintf("level is %v, %v asked", n.Level, r.Level)
+	case LacksGPUs:
+		return fmt.Sprintf("%d GPUs, %d asked", len(n.GPUs), r.GPUs)
+	case LacksRoom:
+		if r.GPUs > 1 {
+			return fmt.Sprintf("%d GPUs have %s free, %d asked", count(n.GPUs, r.Share), percent(r.Share), r.GPUs)
+		}
+		return fmt.Sprintf("best GPU has %s free, %s asked", percent(slices.Max(n.GPUs)), percent(r.Share))
+	case Fits, IsCordoned, Withheld:
+	}
+	return why.String()
+}
+
+func percent(m Milli) string {
+	if m%10 == 0 {
+		return fmt.Sprintf("%d %%", m/10)
+	}
+	return fmt.Sprintf("%d.%d %%", m/10, m%10)
+}
+
+func or(s, empty string) string {
+	if s == "" {
+		return empty
+	}
+	return s
+}
