@@ -83,22 +83,24 @@ func (t *trial) arrive(p *Pod) (held, bool, error) {
 		return h, false, nil
 	}
 	h.place = place
+	free := t.Node(place.Node).Free()
 	t.fragments -= t.usual.Fragments(t.Node(place.Node))
 	if err := t.Take(h.books, place); err != nil {
 		return h, false, fmt.Errorf("simulate pod %s: %w", p.Name, err)
 	}
 	t.fragments += t.usual.Fragments(t.Node(place.Node))
-	t.idle -= h.books.Demand()
+	t.idle -= free - t.Node(place.Node).Free()
 	t.allocated += p.Demand()
 	return h, true, nil
 }
 
 // leave gives back what a pod held.
 func (t *trial) leave(h held) {
+	free := t.Node(h.place.Node).Free()
 	t.fragments -= t.usual.Fragments(t.Node(h.place.Node))
 	t.Release(h.books, h.place)
 	t.fragments += t.usual.Fragments(t.Node(h.place.Node))
-	t.idle += h.books.Demand()
+	t.idle += t.Node(h.place.Node).Free() - free
 	t.allocated -= h.pod.Demand()
 }
 

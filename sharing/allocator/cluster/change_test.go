@@ -122,3 +122,65 @@ func TestWholeGPUsLieCloseTogether(t *testing.T) {
 		})
 	}
 }
+
+func TestShareIsWhatTheNodeBooks(t *testing.T) {
+	nodes := []cluster.Node{
+		{Name: "80", CPU: 9000, GPUs: full(1), GPUMemory: 80 * sharing.GiB},
+		{Name: "mig", CPU: 9000, GPUs: full(1), GPUMemory: 80 * sharing.GiB, MIG: true},
+		{Name: "unknown", CPU: 9000, GPUs: full(1)},
+	}
+	memory := func(gib sharing.Bytes) cluster.Request {
+		return cluster.Request{Shape: cluster.Shape{GPUs: 1, GPUMemory: gib * sharing.GiB}}
+	}
+	for _, tt := range []struct {
+		r    cluster.Request
+		want [3]cluster.Milli // left on each node afterwards; -1 where it does not fit
+	}{
+		{memory(20), [3]cluster.Milli{750, 667, -1}},
+		{memory(21), [3]cluster.Milli{737, 667, -1}},
+		{memory(80), [3]cluster.Milli{0, 0, -1}},
+		{memory(81), [3]cluster.Milli{-1, -1, -1}},
+		{memory(1 << 33), [3]cluster.Milli{-1, -1, -1}},
+		{ask(0, 0, 1, 142, ""), [3]cluster.Milli{858, 858, 858}},
+		{ask(0, 0, 1, 143, ""), [3]cluster.Milli{857, 667, 857}},
+		{cluster.Request{Shape: cluster.Shape{GPUs: 1, Share: 600, GPUMemory: 8 * sharing.GiB}}, [3]cluster.Milli{400, 0, -1}},
+	} {
+		for i, n := range nodes {
+			c := cluster.New([]cluster.Node{n}, cluster.HAMiBinpack{})
+			p, ok := c.Choose(tt.r)
+			if !ok {
+				if tt.want[i] != -1 || len(c.Refusals(tt.r)) != 1 {
+					t.Errorf("%s: %+v refused: %v", n.Name, tt.r, c.Refusals(tt.r))
+				}
+				continue
+			}
+			if err := c.Take(tt.r, p); err != nil {
+				t.Errorf("%s: %v", n.Name, err)
+			}
+			if got := c.Node(0).Free(); got != tt.want[i] {
+				t.Errorf("%s: %+v: %d left, want %d", n.Name, tt.r, got, tt.want[i])
+			}
+			c.Release(tt.r, p)
+			if got := c.Node(0).Free(); got != cluster.WholeGPU {
+				t.Errorf("%s: %d free in the end", n.Name, got)
+			}
+		}
+	}
+	// Seven instances of one slice fit a GPU, and no eighth.
+	c := cluster.New(nodes[1:2], cluster.BestFit{})
+	for i := range 8 {
+		r := memory(10)
+		p, ok := c.Choose(r)
+		if ok != (i < 7) {
+			t.Errorf("instance %d: %v", i, ok)
+		}
+		if ok {
+			if err := c.Take(r, p); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if why := cluster.New(nodes[:1], cluster.BestFit{}).Refusals(memory(81)); why[0].Text != "GPUs have 80GiB of memory, 81GiB asked" {
+		t.Errorf("%+v", why)
+	}
+}

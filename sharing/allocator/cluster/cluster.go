@@ -70,7 +70,7 @@ func (c *Cluster) Choose(r Request) (Placement, bool) {
 		if k.version != n.version {
 			*k = scored{version: n.version}
 			if !n.Cordoned && n.CPU >= r.CPU && judgeGPUs(n, r.Shape) == Fits {
-				score, gpu := c.policy.Score(n, r.Shape)
+				score, gpu := c.policy.Score(n, n.resolve(r.Shape))
 				k.score, k.gpu, k.fits = score, gpu, true
 			}
 		}
@@ -84,7 +84,7 @@ func (c *Cluster) Choose(r Request) (Placement, bool) {
 	if r.GPUs == 1 {
 		return Placement{best, []int{kept[best].gpu}}, true
 	}
-	return Placement{best, c.nodes[best].chosen(r.GPUs, r.Share)}, true
+	return Placement{best, c.nodes[best].chosen(r.GPUs, c.nodes[best].share(r.Shape))}, true
 }
 
 // Learn tells a policy that learns of a request that arrived; each is told once, however often it is chosen for.
@@ -123,8 +123,9 @@ func (c *Cluster) Take(r Request, p Placement) error {
 	if len(p.GPUs) != r.GPUs {
 		return fmt.Errorf("take %s: %d GPUs placed, %d asked for", n.Name, len(p.GPUs), r.GPUs)
 	}
+	share := n.share(r.Shape)
 	for i, g := range p.GPUs {
-		if g < 0 || g >= len(n.GPUs) || n.GPUs[g] < r.Share || (i > 0 && g <= p.GPUs[i-1]) {
+		if g < 0 || g >= len(n.GPUs) || n.GPUs[g] < share || (i > 0 && g <= p.GPUs[i-1]) {
 			return fmt.Errorf("take %s: GPU %d: %s", n.Name, g, LacksRoom)
 		}
 	}
@@ -142,12 +143,13 @@ func (c *Cluster) move(n *Node, r Request, p Placement, sign Milli) {
 	} else {
 		n.Memory += r.Memory
 	}
+	share := n.share(r.Shape)
 	for _, g := range p.GPUs {
 		if n.aside != nil && n.aside[g] != inUse {
-			n.aside[g] += sign * r.Share
+			n.aside[g] += sign * share
 			continue
 		}
-		n.GPUs[g] += sign * r.Share
+		n.GPUs[g] += sign * share
 	}
 	n.kinds[kindOf(r.Shape)] -= int(sign)
 	n.version++

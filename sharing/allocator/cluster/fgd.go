@@ -28,7 +28,7 @@ func NewFGD(w Workload) *FGD {
 func (f *FGD) Score(n *Node, s Shape) (int64, int) {
 	before := f.workload.Fragments(n)
 	return each(n, s, func(gpus []Milli, _ int) int64 {
-		gain := (before - f.workload.fragments(n.CPU-s.CPU, n.Model, gpus)) * 1000
+		gain := (before - f.workload.fragments(n, n.CPU-s.CPU, gpus)) * 1000
 		low, high := 0, 99
 		for low < high {
 			mid := (low + high + 1) / 2

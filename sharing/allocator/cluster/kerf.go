@@ -74,7 +74,7 @@ func (k *Kerf) startPrice(class Class, forecast int64, nodes []Node) {
 	places := int64(0)
 	for i := range nodes {
 		if allows(class.Models, nodes[i].Model) {
-			places += slots(nodes[i].CPU, nodes[i].GPUs, class.Shape)
+			places += slots(nodes[i].CPU, nodes[i].GPUs, nodes[i].resolve(class.Shape))
 		}
 	}
 	if places > 0 {
@@ -95,15 +95,15 @@ func slots(cpu Milli, gpus []Milli, s Shape) int64 {
 // Score implements Policy.
 func (k *Kerf) Score(n *Node, s Shape) (int64, int) {
 	before := k.workload.Fragments(n)
-	stranded, startable := k.strand(n.CPU, n.GPUs), k.startable(n.CPU, n.Model, n.GPUs)
+	stranded, startable := k.strand(n.CPU, n.GPUs), k.startable(n, n.CPU, n.GPUs)
 	return each(n, s, func(after []Milli, gpu int) int64 {
 		cpu := n.CPU - s.CPU
-		d := (before - k.workload.fragments(cpu, n.Model, after)) / k.workload.Weight()
+		d := (before - k.workload.fragments(n, cpu, after)) / k.workload.Weight()
 		if s.GPUs == 1 && s.Share < WholeGPU {
 			d -= weighHole * (k.holes.value(n.GPUs[gpu]) - k.holes.value(after[gpu]) - k.holes.size(s.Share))
 		}
 		d -= weighStrand * max(0, k.strand(cpu, after)-stranded)
-		d -= startable - k.startable(cpu, n.Model, after)
+		d -= startable - k.startable(n, cpu, after)
 		d -= k.prices[n.Model] * int64(s.Demand()) / 1_000_000
 		return floor(d, step)
 	})
@@ -118,11 +118,11 @@ func (k *Kerf) strand(cpu Milli, gpus []Milli) int64 {
 	return max(0, usable-int64(cpu)*1000/k.cpu)
 }
 
-func (k *Kerf) startable(cpu Milli, model string, gpus []Milli) int64 {
+func (k *Kerf) startable(n *Node, cpu Milli, gpus []Milli) int64 {
 	sum := int64(0)
 	for i := range k.starts {
-		if s := &k.starts[i]; allows(s.Models, model) {
-			sum += s.price * slots(cpu, gpus, s.Shape)
+		if s := &k.starts[i]; allows(s.Models, n.Model) {
+			sum += s.price * slots(cpu, gpus, n.resolve(s.Shape))
 		}
 	}
 	return sum

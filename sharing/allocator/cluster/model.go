@@ -32,6 +32,10 @@ type Node struct {
 	Model string
 	// GPUs is what is free on each GPU, 0 to WholeGPU.
 	GPUs []Milli
+	// GPUMemory is the usable memory of each GPU; 0 when it is not known, and then no request by memory fits.
+	GPUMemory sharing.Bytes
+	// MIG nodes have GPUs that are cut into instances, so that a share takes the smallest instance that holds it.
+	MIG bool
 	// Topology has a place for each GPU; empty when it is not known.
 	Topology []Place
 	// Level is how strongly the node holds shares to their size.
@@ -67,8 +71,10 @@ type Shape struct {
 	CPU Milli
 	// GPUs is how many GPUs are asked for; 0 asks for none.
 	GPUs int
-	// Share is taken from each of them, 1 to WholeGPU.
+	// Share is taken from each of them, 1 to WholeGPU, or 0 with GPUMemory.
 	Share Milli
+	// GPUMemory is asked for on each of them; where it is a greater part of the GPU than Share, that part is taken.
+	GPUMemory sharing.Bytes
 	// Models are the GPU models allowed, joined by "|"; empty allows all. A name with *, ?, [ or ! in it is a glob, as
 	// sharing.MatchModels takes them, and then all are.
 	Models string
@@ -148,6 +154,7 @@ func Judge(n *Node, r Request) Reason {
 }
 
 func judgeGPUs(n *Node, s Shape) Reason {
+	s = n.resolve(s)
 	switch {
 	case s.GPUs == 0:
 		return Fits

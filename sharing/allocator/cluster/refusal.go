@@ -40,10 +40,17 @@ func because(n *Node, r Request, why Reason) string {
 	case LacksGPUs:
 		return fmt.Sprintf("%d GPUs, %d asked", len(n.GPUs), r.GPUs)
 	case LacksRoom:
-		if r.GPUs > 1 {
-			return fmt.Sprintf("%d GPUs have %s free, %d asked", count(n.GPUs, r.Share), percent(r.Share), r.GPUs)
+		share := n.share(r.Shape)
+		if share == tooMuch && n.GPUMemory > 0 {
+			return fmt.Sprintf("GPUs have %v of memory, %v asked", n.GPUMemory, r.GPUMemory)
 		}
-		return fmt.Sprintf("best GPU has %s free, %s asked", percent(slices.Max(n.GPUs)), percent(r.Share))
+		if share == tooMuch {
+			return "memory of the GPUs is not known"
+		}
+		if r.GPUs > 1 {
+			return fmt.Sprintf("%d GPUs have %s free, %d asked", count(n.GPUs, share), percent(share), r.GPUs)
+		}
+		return fmt.Sprintf("best GPU has %s free, %s asked", percent(slices.Max(n.GPUs)), percent(share))
 	case Fits, IsCordoned, Withheld:
 	}
 	return why.String()

@@ -56,13 +56,14 @@ func workloadOf(counts map[Shape]int64) Workload {
 
 // Fragments is the free GPU of the node that a typical request cannot use, in thousandths, times Weight.
 func (w *Workload) Fragments(n *Node) int64 {
-	return w.fragments(n.CPU, n.Model, n.GPUs)
+	return w.fragments(n, n.CPU, n.GPUs)
 }
 
 // Weight is the divisor of Fragments; at least 1.
 func (w *Workload) Weight() int64 { return max(1, w.weight) }
 
-func (w *Workload) fragments(cpu Milli, model string, gpus []Milli) int64 {
+// fragments are those of the node if it had this much left.
+func (w *Workload) fragments(n *Node, cpu Milli, gpus []Milli) int64 {
 	free := Milli(0)
 	for _, left := range gpus {
 		free += left
@@ -71,10 +72,13 @@ func (w *Workload) fragments(cpu Milli, model string, gpus []Milli) int64 {
 	for i := range w.typical {
 		m := &w.typical[i]
 		lost := free
-		if m.GPUs > 0 && cpu >= m.CPU && allows(m.Models, model) {
-			fit, small := 0, Milli(0)
+		if m.GPUs > 0 && cpu >= m.CPU && allows(m.Models, n.Model) {
+			fit, small, share := 0, Milli(0), m.Share
+			if m.GPUMemory > 0 || n.MIG {
+				share = n.share(m.Shape)
+			}
 			for _, left := range gpus {
-				if left >= m.Share {
+				if left >= share {
 					fit++
 				} else {
 					small += left
