@@ -6,13 +6,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -23,7 +19,8 @@ import (
 // simulation is the flags of kerf simulate.
 type simulation struct {
 	nodes, pods, seeds, output string
-	typical                    string
+	typical, workload, asked   string
+	gone, mig                  []string
 	policies                   []string
 	inflate, churn             float64
 }
@@ -31,13 +28,15 @@ type simulation struct {
 func (a *app) simulateCommand() *cobra.Command {
 	s := simulation{}
 	cmd := &cobra.Command{
-		Use:   "simulate --trace-nodes FILE --trace-pods FILE",
+		Use:   "simulate {--trace-nodes FILE --trace-pods FILE | --workload FILE}",
 		Short: "Fill a cluster with pods and show how much of it each policy uses",
-		Long: "simulate lets the pods of a list arrive at the nodes of a list, both CSV in the openb format, until\n" +
+		Long: "simulate lets the pods of a list arrive at the nodes of a list, both CSV in the openb format or one YAML, until\n" +
 			"they have asked for --inflate times the GPUs, and none leaves; or until the cluster is in a steady state\n" +
 			"with --churn, and they do. A pod that does not fit is refused for good. It needs no GPU, no agent and no cluster.",
-		Example: "  kerf simulate --trace-nodes nodes.csv --trace-pods pods.csv --policy kerf,fgd --seeds 42-51",
-		Args:    cobra.NoArgs,
+		Example: "  kerf simulate --trace-nodes nodes.csv --trace-pods pods.csv --policy kerf,fgd --seeds 42-51\n" +
+			"  kerf simulate --workload cluster.yaml --policy kerf,nvidia-whole --churn 0.9\n" +
+			"  kerf simulate --workload cluster.yaml --inflate 0.8 --pods new.yaml --gone 'rack3-*'",
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if !slices.Contains([]string{"table", "json", "csv"}, s.output) {
 				return misused(fmt.Errorf("--output %q: not table, json or csv", s.output))
@@ -54,6 +53,12 @@ func (a *app) simulateCommand() *cobra.Command {
 			seeds, err := seedsOf(s.seeds)
 			if err != nil {
 				return misused(err)
+			}
+			if err := s.checkInput(); err != nil {
+				return misused(err)
+			}
+			if s.asked != "" {
+				return fail(s.answer(a.out, seeds[0]))
 			}
 			results, err := s.run(seeds)
 			if err != nil {
@@ -79,19 +84,16 @@ func (a *app) simulateCommand() *cobra.Command {
 	f.Float64Var(&s.inflate, "inflate", 1.3, "how many times the cluster's GPUs are asked for")
 	f.Float64Var(&s.churn, "churn", 0, "let pods leave too: how many times the cluster's GPUs they would hold on average")
 	f.StringVarP(&s.output, "output", "o", "table", "table, json or csv")
-	for _, name := range []string{"trace-nodes", "trace-pods"} {
-		_ = cmd.MarkFlagRequired(name)
-	}
+	f.StringVar(&s.workload, "workload", "", "YAML file of machines and pods, instead of the two lists")
+	f.StringVar(&s.asked, "pods", "", "YAML file of pods: say whether they fit beside those that arrived, and what is missing")
+	f.StringSliceVar(&s.gone, "gone", nil, "globs of nodes that are taken away before anything arrives")
+	f.StringSliceVar(&s.mig, "mig", nil, "globs of nodes whose GPUs are put into MIG mode before anything arrives")
 	return cmd
 }
 
 // run is every policy with every seed.
 func (s *simulation) run(seeds []int64) ([]simulate.Result, error) {
-	nodes, err := readList(s.nodes, simulate.ReadNodes)
-	if err != nil {
-		return nil, err
-	}
-	pods, err := readList(s.pods, simulate.ReadPods)
+	nodes, pods, err := s.read()
 	if err != nil {
 		return nil, err
 	}
@@ -102,15 +104,10 @@ func (s *simulation) run(seeds []int64) ([]simulate.Result, error) {
 	var results []simulate.Result
 	for _, name := range s.policies {
 		for _, seed := range seeds {
-			known := pods
-			if s.typical == "online" && name == "kerf" {
-				known = nil
-			}
-			policy, err := simulate.NewPolicy(name, nodes, known, seed)
+			e, err := s.experiment(name, nodes, pods, seed)
 			if err != nil {
 				return nil, err
 			}
-			e := simulate.Experiment{Nodes: simulate.Order(nodes, seed), Usual: pods, Policy: policy, Now: time.Now}
 			var r simulate.Result
 			if s.churn > 0 {
 				r, err = e.Churn(pods, s.churn, seed)
@@ -120,28 +117,11 @@ func (s *simulation) run(seeds []int64) ([]simulate.Result, error) {
 			if err != nil {
 				return nil, err
 			}
-			r.Policy, r.Trace, r.Seed = name, strings.TrimSuffix(filepath.Base(s.pods), ".csv"), seed
+			r.Policy, r.Trace, r.Seed = name, s.trace(), seed
 			results = append(results, r)
 		}
 	}
 	return results, nil
-}
-
-// readList reads a file that must not be empty of rows.
-func readList[T any](path string, read func(io.Reader) ([]T, error)) ([]T, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	list, err := read(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if len(list) == 0 {
-		return nil, fmt.Errorf("%s: no rows", path)
-	}
-	return list, nil
 }
 
 // mostSeeds keeps a slip of the keyboard from running for days.

@@ -54,6 +54,49 @@ func TestSimulate(t *testing.T) {
 			t.Errorf("%v: status %d", wrong, code)
 		}
 	}
+	scenario, asked := filepath.Join(dir, "cluster.yaml"), filepath.Join(dir, "new.yaml")
+	write(scenario, "machines:\n- {name: a, count: 2, cores: 8, gpus: 1, model: A}\npods:\n- {name: p, percent: 60, cores: 1}\n")
+	write(asked, "pods:\n- {name: q, count: 5, percent: 70, cores: 1}\n")
+	alone := func(more ...string) (string, int) {
+		out := &bytes.Buffer{}
+		a := &app{out: out, errOut: &bytes.Buffer{}, getenv: func(string) string { return "" }}
+		code, _ := a.main(append([]string{"simulate", "--inflate", "0.1"}, more...))
+		return out.String(), code
+	}
+	for _, tt := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"--workload", scenario}, []string{"POLICY", "kerf"}},
+		{[]string{"--workload", scenario, "--pods", asked}, []string{"q     5      2", "2 nodes: too little free on any one GPU", "all fit with 3 more nodes of A (3 GPUs)"}},
+		{[]string{"--workload", scenario, "--pods", asked, "--gone", "a-1", "--policy", "kerf,fgd"}, []string{"q     5      1", "1 nodes: ", "fgd: "}},
+		{[]string{"--workload", scenario, "--pods", asked, "-o", "json", "--mig", "a-?"}, []string{"\"placed\": 2", "\"gpus\": 3"}},
+	} {
+		text, code := alone(tt.args...)
+		for _, want := range tt.want {
+			if code != exitOK || !strings.Contains(text, want) {
+				t.Errorf("%v: status %d, no %q in:\n%s", tt.args, code, want, text)
+			}
+		}
+	}
+	for _, wrong := range [][]string{
+		{}, {"--workload", scenario, "--trace-pods", pods}, {"--workload", scenario, "--pods", asked, "--churn", "1"},
+		{"--workload", scenario, "--pods", asked, "-o", "csv"}, {"--workload", scenario, "--gone", "["},
+	} {
+		if _, code := alone(wrong...); code != exitUsage {
+			t.Errorf("%v: status %d", wrong, code)
+		}
+	}
+	if _, code := alone("--workload", scenario, "--gone", "*"); code != exitFailure {
+		t.Errorf("no node left: status %d", code)
+	}
+	if _, code := alone("--workload", asked); code != exitFailure {
+		t.Errorf("no machines: status %d", code)
+	}
+	write(asked, "pods:\n- {nam: q}\n")
+	if _, code := alone("--workload", scenario, "--pods", asked); code != exitFailure {
+		t.Errorf("a misspelt field: status %d", code)
+	}
 	write(pods, "name\n")
 	if _, code := call(); code != exitFailure {
 		t.Errorf("a list without columns: status %d", code)

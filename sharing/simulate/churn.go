@@ -7,8 +7,6 @@ import (
 	"container/heap"
 	"fmt"
 	"math/rand" //nolint:depguard // as in the fill, a run is repeated by its seed
-
-	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
 
 // How long a run with departures takes, in mean life times: before anything is counted, and while it is.
@@ -25,15 +23,16 @@ func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) 
 	if err != nil {
 		return Result{}, err
 	}
-	demand := cluster.Milli(0)
+	demand, lives := 0.0, 0.0
 	for i := range pods {
-		demand += pods[i].Demand()
+		demand += float64(pods[i].Demand()) * pods[i].life()
+		lives += pods[i].life()
 	}
 	if demand == 0 {
 		return Result{}, fmt.Errorf("simulate: the pods ask for no GPU")
 	}
 	// Arrivals per mean life time.
-	rate := load * float64(t.capacity) * float64(len(pods)) / float64(demand)
+	rate := load * float64(t.capacity) * lives / demand
 	r := rand.New(rand.NewSource(seed)) //nolint:gosec // as above
 	leaving, counted, area, last := &departures{}, false, 0.0, 0.0
 	for at := r.ExpFloat64() / rate; at < warmUp+measured; at += r.ExpFloat64() / rate {
@@ -55,12 +54,13 @@ func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) 
 			area += (at - last) * t.percent(t.allocated)
 			last = at
 		}
-		h, ok, err := t.arrive(&pods[r.Intn(len(pods))])
+		p := &pods[r.Intn(len(pods))]
+		h, ok, err := t.arrive(p)
 		if err != nil {
 			return Result{}, err
 		}
 		// The life is drawn for a refused pod too, so that all policies see the same arrivals.
-		if life := r.ExpFloat64(); ok {
+		if life := r.ExpFloat64() * p.life() * float64(len(pods)) / lives; ok {
 			heap.Push(leaving, departure{at + life, h})
 		}
 	}

@@ -38,7 +38,7 @@ func Inflate(pods []Pod, capacity cluster.Milli, times float64, seed int64) []Po
 	}
 	for {
 		p := sorted[r.Intn(len(sorted))]
-		if demand+p.Share > target {
+		if demand+p.each() > target {
 			return out
 		}
 		out, demand = append(out, p), demand+p.Demand()

@@ -22,7 +22,25 @@ import (
 // Pod is a request that has a name.
 type Pod struct {
 	Name string
+	// Type is what pods of one kind share; empty where the list tells none.
+	Type string
+	// Life is the mean time that it runs, compared with the others; 0 counts as 1.
+	Life float64
+	// Part is what a pod that asks by GPU memory counts for on each GPU; Size sets it.
+	Part cluster.Milli
 	cluster.Request
+}
+
+// Demand is what the pod counts for, on all GPUs together.
+func (p *Pod) Demand() cluster.Milli { return cluster.Milli(p.GPUs) * p.each() }
+
+func (p *Pod) each() cluster.Milli { return max(p.Part, p.Share) }
+
+func (p *Pod) life() float64 {
+	if p.Life > 0 {
+		return p.Life
+	}
+	return 1
 }
 
 // ReadNodes reads a node list in the openb format: sn, cpu_milli, memory_mib, gpu, model.

@@ -54,14 +54,14 @@ func (r *Result) Rejected() int {
 	return sum
 }
 
-func classOf(r cluster.Request) string {
+func classOf(p *Pod) string {
 	switch {
-	case r.GPUs == 0:
+	case p.GPUs == 0:
 		return "cpu-only"
-	case r.Share < cluster.WholeGPU:
+	case p.each() < cluster.WholeGPU:
 		return "share"
 	}
-	return strconv.Itoa(r.GPUs)
+	return strconv.Itoa(p.GPUs)
 }
 
 func round(v float64) float64 { return math.Round(v*100) / 100 }

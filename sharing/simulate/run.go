@@ -67,19 +67,16 @@ type held struct {
 
 // arrive places a pod or counts it as refused; false for the latter.
 func (t *trial) arrive(p *Pod) (held, bool, error) {
-	h := held{pod: p, books: p.Request}
-	if b, ok := t.policy.(cluster.Booker); ok {
-		h.books = b.Books(p.Request)
-	}
+	h := held{pod: p, books: t.books(p)}
 	t.arrived += p.Demand()
-	t.result.Arrived[classOf(p.Request)]++
+	t.result.Arrived[classOf(p)]++
 	begin := t.now()
 	place, ok := t.Choose(h.books)
 	t.deciding += t.now().Sub(begin)
 	t.Learn(p.Request)
 	if !ok {
 		t.rejected += p.Demand()
-		t.result.Rejects[classOf(p.Request)]++
+		t.result.Rejects[classOf(p)]++
 		return h, false, nil
 	}
 	h.place = place
@@ -92,6 +89,14 @@ func (t *trial) arrive(p *Pod) (held, bool, error) {
 	t.idle -= free - t.Node(place.Node).Free()
 	t.allocated += p.Demand()
 	return h, true, nil
+}
+
+// books is the request that the policy takes for the pod's.
+func (t *trial) books(p *Pod) cluster.Request {
+	if b, ok := t.policy.(cluster.Booker); ok {
+		return b.Books(p.Request)
+	}
+	return p.Request
 }
 
 // leave gives back what a pod held.

@@ -13,7 +13,7 @@ type WholeOnly struct{}
 // Books implements Booker: a share takes the whole GPU.
 func (WholeOnly) Books(r Request) Request {
 	if r.GPUs > 0 {
-		r.Share = WholeGPU
+		r.Share, r.GPUMemory = WholeGPU, 0
 	}
 	return r
 }
@@ -25,17 +25,17 @@ func (WholeOnly) Score(n *Node, s Shape) (int64, int) { return leastAllocated(n,
 const timeSlices = 4
 
 // TimeSlice is time slicing with four replicas of each GPU. Nothing but the count of replicas bounds a share,
-// so one above a quarter is given a whole GPU. The replica is one of the GPU with the most left.
+// so one above a quarter, or by memory, is given a whole GPU. The replica is one of the GPU with the most left.
 type TimeSlice struct{}
 
 // Books implements Booker: a share takes a replica, or the whole GPU.
 func (TimeSlice) Books(r Request) Request {
 	switch {
 	case r.GPUs == 0:
-	case r.Share <= WholeGPU/timeSlices:
+	case r.Share <= WholeGPU/timeSlices && r.GPUMemory == 0:
 		r.Share = WholeGPU / timeSlices
 	default:
-		r.Share = WholeGPU
+		r.Share, r.GPUMemory = WholeGPU, 0
 	}
 	return r
 }

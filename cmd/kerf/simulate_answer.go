@@ -1,0 +1,95 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
+	"github.com/kerf-gpu/kerf/sharing/simulate"
+)
+
+// answer says for each policy whether the pods of --pods fit.
+func (s *simulation) answer(out io.Writer, seed int64) error {
+	nodes, pods, err := s.read()
+	if err != nil {
+		return err
+	}
+	scenario, err := readScenario(s.asked)
+	if err != nil {
+		return err
+	}
+	asked, err := scenario.List()
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.asked, err)
+	}
+	if len(asked) == 0 {
+		return fmt.Errorf("%s: no pods", s.asked)
+	}
+	simulate.Size(asked, nodes)
+	capacity := cluster.Milli(0)
+	for i := range nodes {
+		capacity += nodes[i].Free()
+	}
+	var fits []simulate.Fit
+	for _, name := range s.policies {
+		e, err := s.experiment(name, nodes, pods, seed)
+		if err != nil {
+			return err
+		}
+		f, err := e.Fits(simulate.Inflate(pods, capacity, s.inflate, seed), asked)
+		if err != nil {
+			return err
+		}
+		f.Policy = name
+		fits = append(fits, f)
+	}
+	if s.output == "json" {
+		e := json.NewEncoder(out)
+		e.SetIndent("", "  ")
+		return e.Encode(fits)
+	}
+	for i, f := range fits {
+		if i > 0 {
+			_, _ = fmt.Fprintln(out)
+		}
+		if err := printFit(out, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printFit(out io.Writer, f simulate.Fit) error {
+	_, _ = fmt.Fprintf(out, "%s: %.2f %% allocated before, %.2f %% with those that fit\n", f.Policy, f.Before, f.After)
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "PODS\tASKED\tFIT\tWHY THE OTHERS DO NOT")
+	all := true
+	for _, p := range f.Pods {
+		all = all && p.Placed == p.Asked
+		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t", p.Type, p.Asked, p.Placed)
+		if len(p.Why) == 0 {
+			_, _ = fmt.Fprintln(t)
+		}
+		for i, w := range p.Why {
+			if i > 0 {
+				_, _ = fmt.Fprint(t, "\t\t\t")
+			}
+			_, _ = fmt.Fprintf(t, "%d nodes: %s (%s)\n", w.Nodes, w.Reason, w.Example)
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, m := range f.More {
+		_, _ = fmt.Fprintf(out, "all fit with %d more nodes of %s (%d GPUs)\n", m.Nodes, m.Model, m.GPUs)
+	}
+	if !all && len(f.More) == 0 {
+		_, _ = fmt.Fprintln(out, "no number of nodes like those that are there makes all fit")
+	}
+	return nil
+}

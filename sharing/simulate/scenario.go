@@ -1,0 +1,175 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
+)
+
+// Scenario is a cluster and what it is asked for, as people write it in YAML.
+type Scenario struct {
+	Machines []Machine `yaml:"machines"`
+	Pods     []PodType `yaml:"pods"`
+}
+
+// Machine is a number of equal nodes.
+type Machine struct {
+	Name   string  `yaml:"name"`
+	Count  int     `yaml:"count"`
+	Cores  float64 `yaml:"cores"`
+	Memory string  `yaml:"memory"`
+	GPUs   int     `yaml:"gpus"`
+	Model  string  `yaml:"model"`
+	// GPUMemory is that of each GPU; without it no pod that asks by memory fits.
+	GPUMemory string `yaml:"gpuMemory"`
+	MIG       bool   `yaml:"mig"`
+}
+
+// PodType is a number of equal pods.
+type PodType struct {
+	Name   string  `yaml:"name"`
+	Count  int     `yaml:"count"`
+	Cores  float64 `yaml:"cores"`
+	Memory string  `yaml:"memory"`
+	// GPUs is 1 where a share is asked for and the number is left out.
+	GPUs int `yaml:"gpus"`
+	// Percent and GPUMemory are of each GPU; without both a GPU is whole.
+	Percent   float64  `yaml:"percent"`
+	GPUMemory string   `yaml:"gpuMemory"`
+	Models    []string `yaml:"models"`
+	// Life is the mean time that such a pod runs, compared with the others; 1 where it is left out.
+	Life float64 `yaml:"life"`
+}
+
+// mostPods bounds what a slip of the keyboard makes of a count.
+const mostPods = 1 << 17
+
+// Nodes are the machines one by one. Errors are sharing.FieldError.
+func (s *Scenario) Nodes() ([]cluster.Node, error) {
+	var nodes []cluster.Node
+	for i, m := range s.Machines {
+		f := fields{at: fmt.Sprintf("machines[%d].", i)}
+		name := m.Name
+		if name == "" {
+			name = fmt.Sprintf("machine%d", i)
+		}
+		n := cluster.Node{
+			CPU: f.cores(m.Cores), Memory: f.bytes("memory", m.Memory), Model: m.Model,
+			GPUMemory: f.bytes("gpuMemory", m.GPUMemory), MIG: m.MIG,
+		}
+		f.within("gpus", m.GPUs, 0, mostGPUs)
+		f.within("count", m.Count, 1, mostPods-len(nodes))
+		if f.err != nil {
+			return nil, f.err
+		}
+		for k := range m.Count {
+			n.Name = fmt.Sprintf("%s-%d", name, k)
+			n.GPUs = slices.Repeat([]cluster.Milli{cluster.WholeGPU}, m.GPUs)
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes, nil
+}
+
+// List is the pods one by one. Errors are sharing.FieldError.
+func (s *Scenario) List() ([]Pod, error) {
+	var pods []Pod
+	for i, t := range s.Pods {
+		f := fields{at: fmt.Sprintf("pods[%d].", i)}
+		p := Pod{Type: cmp.Or(t.Name, fmt.Sprintf("pod%d", i)), Life: t.Life}
+		p.CPU, p.Memory, p.GPUs, p.Models = f.cores(t.Cores), f.bytes("memory", t.Memory), t.GPUs, strings.Join(t.Models, "|")
+		p.GPUMemory = f.bytes("gpuMemory", t.GPUMemory)
+		f.within("gpus", t.GPUs, 0, mostGPUs)
+		f.within("count", t.Count, 0, mostPods-len(pods))
+		if !(t.Percent >= 0 && t.Percent <= 100) {
+			f.wrong("percent", t.Percent, "write the part of each GPU, above 0 and at most 100")
+		}
+		if !(t.Life >= 0 && t.Life <= mostPods) {
+			f.wrong("life", t.Life, "write how long such a pod runs, compared with the others")
+		}
+		for _, glob := range t.Models {
+			if err := sharing.CheckGlob(f.at+"models", glob); err != nil && f.err == nil {
+				f.err = err
+			}
+		}
+		if f.err != nil {
+			return nil, f.err
+		}
+		p.Share = cluster.Milli(math.Round(t.Percent * 10))
+		switch {
+		case t.GPUs == 0 && (t.Percent > 0 || p.GPUMemory > 0):
+			p.GPUs = 1
+		case t.GPUs > 0 && p.GPUMemory == 0 && p.Share == 0:
+			p.Share = cluster.WholeGPU
+		}
+		for k := range max(1, t.Count) {
+			p.Name = fmt.Sprintf("%s-%06d", p.Type, k)
+			pods = append(pods, p)
+		}
+	}
+	return pods, nil
+}
+
+// Size lets pods that ask by GPU memory count for their part of the mean GPU of the nodes.
+func Size(pods []Pod, nodes []cluster.Node) {
+	memory, gpus := sharing.Bytes(0), sharing.Bytes(0)
+	for i := range nodes {
+		memory += nodes[i].GPUMemory / sharing.MiB * sharing.Bytes(len(nodes[i].GPUs))
+		gpus += sharing.Bytes(len(nodes[i].GPUs))
+	}
+	if memory == 0 {
+		return
+	}
+	for i := range pods {
+		part := pods[i].GPUMemory / sharing.MiB * gpus * sharing.Bytes(cluster.WholeGPU) / memory
+		pods[i].Part = cluster.Milli(min(part, sharing.Bytes(cluster.WholeGPU))) //nolint:gosec // at most 1000
+	}
+}
+
+// fields reads amounts and keeps the first mistake.
+type fields struct {
+	at  string
+	err error
+}
+
+func (f *fields) wrong(name string, value any, remedy string) {
+	if f.err == nil {
+		f.err = sharing.Invalid(f.at+name, fmt.Sprint(value), remedy, "is out of range")
+	}
+}
+
+func (f *fields) within(name string, value, least, greatest int) {
+	if value < least || value > greatest {
+		f.wrong(name, value, fmt.Sprintf("write a number in %d to %d", least, greatest))
+	}
+}
+
+func (f *fields) cores(v float64) cluster.Milli {
+	if !(v >= 0 && v <= most/1000) {
+		f.wrong("cores", v, "write a number of cores, such as 4 or 0.5")
+		return 0
+	}
+	return cluster.Milli(math.Round(v * 1000))
+}
+
+func (f *fields) bytes(name, v string) sharing.Bytes {
+	if v == "" {
+		return 0
+	}
+	b, err := sharing.ParseBytes(f.at+name, v)
+	if err == nil && b > most*sharing.MiB {
+		f.wrong(name, v, "write at most 1Pi")
+	}
+	if err != nil && f.err == nil {
+		f.err = err
+	}
+	return b
+}
