@@ -39,6 +39,7 @@ var layers = []layer{
 
 	{"mig", "the geometry is computed from what the driver reported, and knows no driver", []string{"sharing"}},
 	{"mig/plan/...", "a plan is made from what was seen and what is wanted, and knows nobody who carries it out", []string{"sharing", "mig"}},
+	{"mig/parted/...", "a foreign document is read and said in Kerf's own words", []string{"sharing", "mig", "mig/plan"}},
 
 	{"sharing/caps/...", "a backend puts a cap in force through the doors, and knows no claim", []string{"sharing", "internal/*"}},
 	{"sharing/caps/reactive/...", "who is over a cap is decided from what was seen alone", []string{"sharing"}},
@@ -102,7 +103,7 @@ var doors = []door{
 	{"github.com/prometheus/client_golang", "metrics are made in one package and served by a program", []string{"monitor/metrics/...", "cmd/*"}},
 	{"github.com/spf13/cobra", "command lines belong to programs", []string{"cmd/*"}},
 	{"go.yaml.in/yaml/v3", "YAML is read where a document has its type, and written where it is shown",
-		[]string{"sharing/config/...", "internal/gpusim/...", "internal/present/...", "cmd/*", "test/*"}},
+		[]string{"sharing/config/...", "mig/parted/...", "internal/gpusim/...", "internal/present/...", "cmd/*", "test/*"}},
 	{"golang.org/x/sync", "goroutines are owned in groups", []string{"internal/*", "deviceplugin/...", "hooks/*", "sharing/node/...", "sharing/caps/...", "monitor/*", "cmd/*", "test/*"}},
 	{"golang.org/x/sys", "system calls are behind the doors", []string{"internal/*", "sharing/doctor/...", "cmd/*", "test/*"}},
 	{"syscall", "system calls are behind the doors", []string{"internal/*", "cmd/*", "test/*"}},
@@ -120,7 +121,7 @@ var doors = []door{
 
 // pure are the packages without I/O, clock or goroutine: they decide, and the same input gives the same
 // answer for ever.
-var pure = []string{"sharing", "sharing/config/...", "sharing/ledger/...", "sharing/allocator/...", "sharing/caps/choice/...", "sharing/caps/client/...", "sharing/caps/reactive/...", "sharing/caps/compute/...", "sharing/node/record/...", "mig", "mig/plan/..."}
+var pure = []string{"sharing", "sharing/config/...", "sharing/ledger/...", "sharing/allocator/...", "sharing/caps/choice/...", "sharing/caps/client/...", "sharing/caps/reactive/...", "sharing/caps/compute/...", "sharing/node/record/...", "mig", "mig/plan/...", "mig/parted/..."}
 
 // pureImports is all that a pure package may import of the standard library.
 var pureImports = []string{
