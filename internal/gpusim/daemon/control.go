@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/gpusim/control"
-	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
 	"github.com/kerf-gpu/kerf/internal/gpusim/model"
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -180,8 +179,11 @@ func (d *Daemon) status() control.Status {
 			MIG: hw.MIG, Instances: []string{}, Lost: st.Lost, RecoveryAction: st.Recovery.String(),
 			Utilization: util, LatencyMS: float64(st.Latency) / float64(time.Millisecond), TimeSlice: st.Slice.String(), ComputeMode: uint64(st.Mode),
 		}
-		for k := range hw.Instances {
-			g.Instances = append(g.Instances, machine.MIGUUID(d.uuids[i], k+1, 0))
+		instances, _ := d.model.Instances(i) // none on a GPU without MIG, or a lost one
+		for _, in := range instances {
+			if in.Compute {
+				g.Instances = append(g.Instances, migUUID(d.uuids[i], in))
+			}
 		}
 		s.GPUs = append(s.GPUs, g)
 	}

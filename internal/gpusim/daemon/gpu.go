@@ -54,6 +54,8 @@ func (c *device) gpu(req wire.Request) (wire.Response, error) {
 		return c.migProfile(req.Args[0])
 	case wire.OpMIGInstances:
 		return c.migInstances()
+	case wire.OpGICreate, wire.OpGIDestroy, wire.OpCICreate, wire.OpCIDestroy:
+		return c.cut(req)
 	case wire.OpSetLimit:
 		return c.setLimit(chain, sharing.Bytes(req.Args[0]), sharing.Bytes(req.Args[1]))
 	case wire.OpGetLimit:
@@ -128,7 +130,7 @@ func (c *device) lost() bool {
 // reapFor reaps before what shows memory in use. d.mu is held.
 func (d *Daemon) reapFor(op wire.Op) {
 	switch op {
-	case wire.OpMemory, wire.OpProcesses, wire.OpSetLimit, wire.OpGetLimit:
+	case wire.OpMemory, wire.OpProcesses, wire.OpSetLimit, wire.OpGetLimit, wire.OpGIDestroy, wire.OpCIDestroy:
 		d.reap()
 	default:
 	}

@@ -89,19 +89,3 @@ func (c *device) migProfile(index uint64) (wire.Response, error) {
 	}
 	return wire.Response{}, wire.NotSupported
 }
-
-// migInstances lists the instances. Each holds one compute instance, 0, of its whole size.
-func (c *device) migInstances() (wire.Response, error) {
-	hw, err := c.mig()
-	if err != nil {
-		return wire.Response{}, err
-	}
-	out := []uint64{uint64(len(hw.Instances))}
-	var uuids []string
-	for i, in := range hw.Instances {
-		p, gi := in.Profile, i+1
-		out = append(out, uint64(gi), p.ID, uint64(in.Start), uint64(p.Size), 0, uint64(p.Memory), p.Index) // #nosec G115 -- checked
-		uuids = append(uuids, machine.MIGUUID(c.d.uuids[c.minor], gi, 0))
-	}
-	return wire.Response{Vals: out, Text: strings.Join(uuids, "\n")}, nil
-}

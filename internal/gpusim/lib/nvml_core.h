@@ -94,6 +94,13 @@ nvmlReturn_t nvml_instance_of(nvmlDevice_t device, struct instance *out);
 nvmlReturn_t nvml_profile(int minor, unsigned profile, struct profile *out);
 nvmlReturn_t nvml_profile_by_id(int minor, unsigned id, struct profile *out);
 
+/* nvml_give_gi makes a handle for a GPU instance, nvml_give_ci one for the compute instance in it. nvml_read_gi checks
+ * a handle and reads the instance as it is now; nvml_compute_profile is the id of the profile that takes all of it. */
+nvmlReturn_t nvml_give_gi(int minor, uint64_t gi, nvmlGpuInstance_t *out);
+nvmlReturn_t nvml_give_ci(nvmlGpuInstance_t instance, nvmlComputeInstance_t *out);
+nvmlReturn_t nvml_read_gi(nvmlGpuInstance_t instance, struct instance *out, int *minor);
+nvmlReturn_t nvml_compute_profile(nvmlGpuInstance_t instance, unsigned *compute);
+
 /* nvml_copy gives a string out, or INSUFFICIENT_SIZE. */
 nvmlReturn_t nvml_copy(const char *from, char *to, unsigned length);
 

@@ -21,7 +21,7 @@ struct nvmlComputeInstance_st {
 static struct nvmlGpuInstance_st gpu_instances[GPUSIM_MAX_MINORS][MAX_GI];
 static struct nvmlComputeInstance_st compute_instances[GPUSIM_MAX_MINORS][MAX_GI];
 
-static nvmlReturn_t give(int minor, uint64_t gi, nvmlGpuInstance_t *out)
+nvmlReturn_t nvml_give_gi(int minor, uint64_t gi, nvmlGpuInstance_t *out)
 {
 	if (gi >= MAX_GI)
 		return NVML_ERROR_NOT_FOUND;
@@ -65,7 +65,7 @@ nvmlReturn_t nvmlDeviceGetGpuInstances(nvmlDevice_t device, unsigned int id, nvm
 	*count = 0;
 	for (int i = 0; i < n; i++)
 		if (list[i].profile_id == id)
-			TRY(give(device.handle->minor, list[i].gi, &out[(*count)++]));
+			TRY(nvml_give_gi(device.handle->minor, list[i].gi, &out[(*count)++]));
 	return NVML_SUCCESS;
 }
 
@@ -78,7 +78,7 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceById(nvmlDevice_t device, unsigned int id, 
 	TRY(nvml_instances(device.handle->minor, list, &n));
 	for (int i = 0; i < n; i++)
 		if (list[i].gi == id)
-			return give(device.handle->minor, id, out);
+			return nvml_give_gi(device.handle->minor, id, out);
 	return NVML_ERROR_NOT_FOUND;
 }
 
@@ -127,6 +127,26 @@ static nvmlReturn_t read_profile(nvmlGpuInstance_t instance, struct instance *in
 	TRY(nvml_profile(instance.handle->minor, (unsigned)inst->profile, p));
 	*compute = compute_profile(p->slices);
 	return *compute == NVML_COMPUTE_INSTANCE_PROFILE_COUNT ? NVML_ERROR_NOT_SUPPORTED : NVML_SUCCESS;
+}
+
+nvmlReturn_t nvml_read_gi(nvmlGpuInstance_t instance, struct instance *out, int *minor)
+{
+	TRY(read_instance(instance.handle, out));
+	*minor = instance.handle->minor;
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvml_compute_profile(nvmlGpuInstance_t instance, unsigned *compute)
+{
+	struct instance inst;
+	struct profile p;
+	return read_profile(instance, &inst, &p, compute);
+}
+
+nvmlReturn_t nvml_give_ci(nvmlGpuInstance_t instance, nvmlComputeInstance_t *out)
+{
+	out->handle = &compute_instances[instance.handle->minor][instance.handle->gi];
+	return NVML_SUCCESS;
 }
 
 static bool has_compute(const struct instance *inst)

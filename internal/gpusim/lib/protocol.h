@@ -92,8 +92,9 @@ struct gpusim_response {
 /* arg0 NVML_GPU_INSTANCE_PROFILE_* -> vals: id, memory bytes, slice count, SM count, instance count, copy
  *    engines, decoders, encoders, jpeg, ofa, remaining capacity, then (start, size) of each placement; text: name */
 #define GPUSIM_OP_MIG_INSTANCES 24
-/* -> vals: count, then (gi id, profile id, start, size, ci id, memory bytes, NVML_GPU_INSTANCE_PROFILE_*) of
- *    each; text: the MIG UUIDs ("MIG-...") in the same order */
+/* -> vals: count, then (gi id, profile id, start, size, ci id (0xFFFFFFFF: none), memory bytes,
+ *    NVML_GPU_INSTANCE_PROFILE_*) of each; text: the MIG UUIDs ("MIG-...", empty without a compute instance) in
+ *    the same order */
 #define GPUSIM_OP_SET_LIMIT 25
 /* arg0 soft, arg1 hard (UINT64_MAX: none) bytes; text: absolute cgroup v2 directory, as the caller sees it */
 #define GPUSIM_OP_GET_LIMIT 26
@@ -112,6 +113,16 @@ struct gpusim_response {
 #define GPUSIM_OP_COMPUTE_MODE 30
 /* arg0 NVML_COMPUTEMODE_* to set, for which NO_PERMISSION is possible, or GPUSIM_UNKNOWN to leave it -> vals: the
  * mode. With EXCLUSIVE_PROCESS and PROHIBITED, CTX_CREATE answers IN_USE */
+
+/* Cutting. All four answer NOT_SUPPORTED outside MIG mode, and NO_PERMISSION to others than root. */
+#define GPUSIM_OP_GI_CREATE 40
+/* arg0 profile id, arg1 start (GPUSIM_UNKNOWN: any) -> vals: gi id; INSUFFICIENT without room */
+#define GPUSIM_OP_GI_DESTROY 41
+/* arg0 gi id; IN_USE while it has a compute instance */
+#define GPUSIM_OP_CI_CREATE 42
+/* arg0 gi id -> vals: ci id; INSUFFICIENT when it has one */
+#define GPUSIM_OP_CI_DESTROY 43
+/* arg0 gi id, arg1 ci id; IN_USE while a process holds something on it */
 
 #define GPUSIM_LIST_COMPUTE 0
 #define GPUSIM_LIST_GRAPHICS 1

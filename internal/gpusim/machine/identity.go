@@ -19,9 +19,15 @@ func UUID(dir, name string, minor int) string {
 	return "GPU-" + uuid5("gpu", dir, name, strconv.Itoa(minor))
 }
 
-// MIGUUID returns the UUID of the compute instance ci in the GPU instance gi of the GPU with that UUID.
+// MIGUUID returns the UUID of the compute instance ci in the GPU instance gi of the GPU with that UUID, as it is when
+// the machine starts.
 func MIGUUID(gpu string, gi, ci int) string {
 	return "MIG-" + uuid5("mig", gpu, strconv.Itoa(gi), strconv.Itoa(ci))
+}
+
+// MadeMIGUUID returns the UUID of a compute instance that was made later: with another number it is another one.
+func MadeMIGUUID(gpu string, number uint64) string {
+	return "MIG-" + uuid5("mig", gpu, "made", strconv.FormatUint(number, 10))
 }
 
 // Serial returns a board's serial number of 13 digits.

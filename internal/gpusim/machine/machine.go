@@ -5,6 +5,7 @@ package machine
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -41,7 +42,7 @@ type GPU struct {
 	PCI   PCI
 	NUMA  int  // NUMA node, -1 when there is none to tell
 	MIG   bool // MIG mode is on
-	// Instances are the MIG instances; their index in this slice plus 1 is their GPU instance id.
+	// Instances are the MIG instances that there are when the machine starts.
 	Instances []Instance
 }
 
@@ -99,25 +100,45 @@ func (p PCI) String() string { return fmt.Sprintf("%08X:%02X:%02X.0", p.Domain, 
 
 // Remaining returns how many more instances of p fit beside those that there are.
 func (g GPU) Remaining(p Profile) int {
-	var taken uint64 // memory slices, one bit each
-	slices, same := 0, 0
-	for _, in := range g.Instances {
-		taken |= mask(in.Start, in.Profile.Size)
-		slices += in.Profile.Slices
-		if in.Profile.ID == p.ID {
-			same++
-		}
-	}
 	n := 0
+	g.Instances = slices.Clone(g.Instances)
 	for _, start := range p.Starts {
-		place := mask(start, p.Size)
-		if taken&place == 0 && slices+p.Slices <= g.Model.ComputeSlices && same+n < p.Max {
-			taken |= place
-			slices += p.Slices
+		if g.Fits(p, start) {
+			g.Instances = append(g.Instances, Instance{Profile: p, Start: start})
 			n++
 		}
 	}
 	return n
+}
+
+// Fits reports whether an instance of p can be made at start beside those that there are.
+func (g GPU) Fits(p Profile, start int) bool {
+	var taken uint64 // memory slices, one bit each
+	compute, same := p.Slices, 1
+	engines := [4]uint64{p.Decoders, p.Encoders, p.JPEGs, p.OFAs}
+	for _, in := range g.Instances {
+		q := in.Profile
+		taken |= mask(in.Start, q.Size)
+		compute += q.Slices
+		if q.ID == p.ID {
+			same++
+		}
+		for i, n := range [4]uint64{q.Decoders, q.Encoders, q.JPEGs, q.OFAs} {
+			engines[i] += n
+		}
+	}
+	all := [4]uint64{} // a GPU has the engines that its best equipped profile has
+	for _, q := range g.Model.Profiles {
+		for i, n := range [4]uint64{q.Decoders, q.Encoders, q.JPEGs, q.OFAs} {
+			all[i] = max(all[i], n)
+		}
+	}
+	for i := range engines {
+		if engines[i] > all[i] {
+			return false
+		}
+	}
+	return slices.Contains(p.Starts, start) && taken&mask(start, p.Size) == 0 && compute <= g.Model.ComputeSlices && same <= p.Max
 }
 
 // mask has a bit for each memory slice of a place; a place that cannot be has none.

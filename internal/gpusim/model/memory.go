@@ -76,17 +76,17 @@ func (m *Model) CreateContext(id ClientID, instance uint64, chain Chain) (uint64
 	return m.lastID, nil
 }
 
-// part returns the index in gpu.used of a GPU instance id.
+// part returns the index in gpu.used of a GPU instance id. Nothing runs on an instance without a compute instance.
 func (g *gpu) part(instance uint64) (int, error) {
-	if instance == 0 {
-		instance = 1 // the first instance, or the whole GPU
-	} else if !g.hw.MIG {
-		return 0, wire.NotFound
+	if !g.hw.MIG && instance == 0 {
+		return 0, nil // the whole GPU
 	}
-	if instance > uint64(len(g.capacity)) {
-		return 0, wire.NotFound
+	for i, in := range g.instances {
+		if in != nil && in.Compute && (instance == 0 || instance == in.GI) {
+			return i, nil
+		}
 	}
-	return int(instance - 1), nil // #nosec G115 -- at most the number of instances
+	return 0, wire.NotFound
 }
 
 // DestroyContext frees a context and what was allocated in it. Its launches run on. Errors: NotFound, Lost.

@@ -40,14 +40,16 @@ type gpu struct {
 	hw    machine.GPU
 	index int
 
-	// used is the memory held: one entry for the GPU or, in MIG mode, one for each instance. Each is at most
-	// capacity's.
+	// used is the memory held: one entry for the GPU or, in MIG mode, one for each instance id from 1. Each is at
+	// most capacity's, which is 0 where there is no instance of that id.
 	used     []sharing.Bytes
 	capacity []sharing.Bytes
-	limits   map[uint64]*limit // by Group.ID
-	place    addresses
-	busy     busy
-	lanes    lanes
+	// instances are the MIG instances, in the order of used; nil where there is none.
+	instances []*Instance
+	limits    map[uint64]*limit // by Group.ID
+	place     addresses
+	busy      busy
+	lanes     lanes
 
 	lost     bool
 	recovery Recovery
@@ -65,8 +67,9 @@ func New(mach machine.Machine, driver machine.Driver) *Model {
 	for i, hw := range mach.GPUs {
 		g := &gpu{hw: hw, index: i, limits: map[uint64]*limit{}, place: newAddresses(i), lanes: newLanes(), util: AutoUtil, calls: map[wire.Op]CallFault{}}
 		if hw.MIG {
-			for _, in := range hw.Instances {
+			for k, in := range hw.Instances {
 				g.capacity = append(g.capacity, in.Profile.Memory)
+				g.instances = append(g.instances, &Instance{GI: uint64(k) + 1, Instance: in, Compute: true}) // #nosec G115 -- an index
 			}
 		} else {
 			g.capacity = []sharing.Bytes{hw.Model.Memory.SubFloor(hw.Model.Reserved)}

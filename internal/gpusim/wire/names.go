@@ -15,6 +15,7 @@ func Calls() map[string]Op {
 		"info": OpGPUInfo, "memory": OpMemory, "utilization": OpUtilization, "processes": OpProcesses,
 		"process-utilization": OpProcessUtil, "telemetry": OpTelemetry, "compute-mode": OpComputeMode, "topology": OpTopology, "nvlink": OpNVLink,
 		"mig-mode": OpMIGMode, "mig-profile": OpMIGProfile, "mig-instances": OpMIGInstances,
+		"gi-create": OpGICreate, "gi-destroy": OpGIDestroy, "ci-create": OpCICreate, "ci-destroy": OpCIDestroy,
 		"set-limit": OpSetLimit, "get-limit": OpGetLimit, "recovery": OpRecovery,
 		"ctx-create": OpCtxCreate, "ctx-destroy": OpCtxDestroy, "alloc": OpAlloc, "free": OpFree,
 		"launch": OpLaunch, "reside": OpReside, "find": OpFind, "mps-serve": OpMPSServe, "mps-join": OpMPSJoin,

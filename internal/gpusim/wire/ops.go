@@ -47,6 +47,10 @@ const (
 	OpProcessUtil  Op = 28
 	OpTelemetry    Op = 29
 	OpComputeMode  Op = 30
+	OpGICreate     Op = 40
+	OpGIDestroy    Op = 41
+	OpCICreate     Op = 42
+	OpCIDestroy    Op = 43
 	OpCtxCreate    Op = 48
 	OpCtxDestroy   Op = 49
 	OpAlloc        Op = 50

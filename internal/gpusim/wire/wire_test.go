@@ -51,6 +51,8 @@ func TestNumbersEqualTheHeader(t *testing.T) {
 		"OP_MEMORY": uint64(OpMemory), "OP_UTILIZATION": uint64(OpUtilization), "OP_PROCESSES": uint64(OpProcesses),
 		"OP_TOPOLOGY": uint64(OpTopology), "OP_NVLINK": uint64(OpNVLink), "OP_MIG_MODE": uint64(OpMIGMode),
 		"OP_MIG_PROFILE": uint64(OpMIGProfile), "OP_MIG_INSTANCES": uint64(OpMIGInstances),
+		"OP_GI_CREATE": uint64(OpGICreate), "OP_GI_DESTROY": uint64(OpGIDestroy),
+		"OP_CI_CREATE": uint64(OpCICreate), "OP_CI_DESTROY": uint64(OpCIDestroy),
 		"OP_SET_LIMIT": uint64(OpSetLimit), "OP_GET_LIMIT": uint64(OpGetLimit), "OP_RECOVERY": uint64(OpRecovery),
 		"OP_PROCESS_UTIL": uint64(OpProcessUtil), "OP_TELEMETRY": uint64(OpTelemetry), "OP_COMPUTE_MODE": uint64(OpComputeMode),
 		"LIST_COMPUTE": uint64(ListCompute), "LIST_GRAPHICS": uint64(ListGraphics), "LIST_MPS": uint64(ListMPS),

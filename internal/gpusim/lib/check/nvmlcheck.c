@@ -239,6 +239,40 @@ static void command(char *text)
 		waitpid(pid, NULL, 0);
 		ret = CALL(nvmlDeviceGetCount_v2)(&count);
 		printf("parent %d %u\n", ret, count);
+	} else if (IS("gi-create", 2) || IS("gi-create", 3)) {
+		nvmlGpuInstance_t gi = { 0 };
+		nvmlGpuInstanceInfo_t info = { 0 };
+		nvmlGpuInstancePlacement_t place = { 0 };
+		nvmlDevice_t d = gpu(arg[1]);
+		unsigned profile = (unsigned)atoi(arg[2]);
+		if (arg[3]) {
+			nvmlGpuInstancePlacement_t all[32] = { { 0 } };
+			unsigned count = 32;
+			CALL(nvmlDeviceGetGpuInstancePossiblePlacements_v2)(d, profile, all, &count);
+			place = (nvmlGpuInstancePlacement_t){ .start = (unsigned)atoi(arg[3]), .size = all[0].size };
+			ret = CALL(nvmlDeviceCreateGpuInstanceWithPlacement)(d, profile, &place, &gi);
+		} else {
+			ret = CALL(nvmlDeviceCreateGpuInstance)(d, profile, &gi);
+		}
+		if (ret == NVML_SUCCESS)
+			ret = CALL(nvmlGpuInstanceGetInfo)(gi, &info);
+		printf("%d gi=%u profile=%u at %u\n", ret, info.id, info.profileId, info.placement.start);
+	} else if (IS("gi-destroy", 2)) {
+		nvmlGpuInstance_t gi = { 0 };
+		ret = CALL(nvmlDeviceGetGpuInstanceById)(gpu(arg[1]), (unsigned)atoi(arg[2]), &gi);
+		printf("%d\n", ret ? ret : CALL(nvmlGpuInstanceDestroy)(gi));
+	} else if (IS("ci-create", 3)) {
+		nvmlGpuInstance_t gi = { 0 };
+		nvmlComputeInstance_t ci = { 0 };
+		ret = CALL(nvmlDeviceGetGpuInstanceById)(gpu(arg[1]), (unsigned)atoi(arg[2]), &gi);
+		ret = ret ? ret : CALL(nvmlGpuInstanceCreateComputeInstance)(gi, (unsigned)atoi(arg[3]), &ci);
+		printf("%d\n", ret);
+	} else if (IS("ci-destroy", 2)) {
+		nvmlGpuInstance_t gi = { 0 };
+		nvmlComputeInstance_t ci = { 0 };
+		ret = CALL(nvmlDeviceGetGpuInstanceById)(gpu(arg[1]), (unsigned)atoi(arg[2]), &gi);
+		ret = ret ? ret : CALL(nvmlGpuInstanceGetComputeInstanceById)(gi, 0, &ci);
+		printf("%d\n", ret ? ret : CALL(nvmlComputeInstanceDestroy)(ci));
 	} else if (IS("mig", 1)) {
 		nvmlDevice_t d = gpu(arg[1]), m = { 0 };
 		unsigned current = 9, pending = 9, is = 9, gi = 99;

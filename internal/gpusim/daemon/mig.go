@@ -1,0 +1,65 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"strings"
+
+	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
+	"github.com/kerf-gpu/kerf/internal/gpusim/model"
+	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
+)
+
+// cut answers what makes and destroys MIG instances.
+func (c *device) cut(req wire.Request) (wire.Response, error) {
+	m, a, root := c.d.model, req.Args, c.peer.root
+	var id uint64
+	var err error
+	switch req.Op {
+	case wire.OpGICreate:
+		start := model.AnyStart
+		if a[1] != wire.Unknown {
+			start = small(a[1])
+		}
+		id, err = m.CreateGI(c.minor, root, a[0], start)
+	case wire.OpGIDestroy:
+		err = m.DestroyGI(c.minor, root, a[0])
+	case wire.OpCICreate:
+		id, err = m.CreateCI(c.minor, root, a[0])
+	case wire.OpCIDestroy:
+		err = m.DestroyCI(c.minor, root, a[0], a[1])
+	default:
+		err = wire.Invalid
+	}
+	c.d.log.Info("mig", "gpu", c.minor, "op", uint32(req.Op), "arg0", a[0], "arg1", a[1], "pid", c.peer.pid, "error", err)
+	return vals(err, id)
+}
+
+// migInstances lists the instances.
+func (c *device) migInstances() (wire.Response, error) {
+	list, err := c.d.model.Instances(c.minor)
+	if err != nil {
+		return wire.Response{}, err
+	}
+	out := []uint64{uint64(len(list))}
+	uuids := make([]string, len(list))
+	for i, in := range list {
+		ci := wire.NoInstance
+		if in.Compute {
+			ci = 0
+			uuids[i] = migUUID(c.d.uuids[c.minor], in)
+		}
+		p := in.Profile
+		out = append(out, in.GI, p.ID, uint64(in.Start), uint64(p.Size), ci, uint64(p.Memory), p.Index) // #nosec G115 -- checked
+	}
+	return wire.Response{Vals: out, Text: strings.Join(uuids, "\n")}, nil
+}
+
+// migUUID is the UUID of an instance's compute instance.
+func migUUID(gpu string, in model.Instance) string {
+	if in.Made == 0 {
+		return machine.MIGUUID(gpu, small(in.GI), 0)
+	}
+	return machine.MadeMIGUUID(gpu, in.Made)
+}

@@ -1,0 +1,79 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package libtest_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// NVML's return codes for what cannot be cut.
+const (
+	notFound     = "6"
+	inUse        = "19"
+	insufficient = "23"
+)
+
+// MIG instances are cut as with a real library, by the oldest driver too.
+func TestDaemonCutsMIG(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root may cut")
+	}
+	for _, driver := range []string{"r550", "r615"} {
+		t.Run(driver, func(t *testing.T) {
+			dir := node(t, "mixed", driver)
+			steps := []struct{ command, want string }{
+				{"init", "0"},
+				{"gi-create,1,19", insufficient},
+				{"gi-create,0,19", notSupported},
+				{"gi-create,1,14,1", invalidArgument},
+				{"gi-create,1,77", invalidArgument},
+				{"gi-destroy,1,2", inUse},
+				{"gi-destroy,1,9", notFound},
+				{"ci-destroy,1,2", "0"},
+				{"ci-destroy,1,2", notFound},
+				{"gi-destroy,1,2", "0"},
+				{"gi-create,1,15,2", insufficient},
+				{"gi-create,1,19,2", "0 gi=2 profile=19 at 2"},
+				{"ci-create,1,2,4", notSupported},
+				{"ci-create,1,2,0", "0"},
+				{"ci-create,1,2,0", insufficient},
+				{"ci-destroy,1,3", "0"},
+				{"gi-destroy,1,3", "0"},
+				{"gi-create,1,19", "0 gi=3 profile=19 at 3"},
+			}
+			var commands []string
+			for _, s := range steps {
+				commands = append(commands, s.command)
+			}
+			for i, got := range nvml(t, dir, commands...) {
+				if want := steps[i].want; got != want && !strings.HasPrefix(got, want+" ") {
+					t.Errorf("%s: %q, want %q", steps[i].command, got, want)
+				}
+			}
+		})
+	}
+}
+
+// A compute instance that is made anew is another MIG device, and its place has no device in between.
+func TestDaemonMIGDevicesAreNew(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root may cut")
+	}
+	dir := node(t, "mixed", "r615")
+	device := func(text string) string {
+		for part := range strings.SplitSeq(text, "[") {
+			if strings.Contains(part, " gi=4 ") {
+				return strings.Fields(part)[2]
+			}
+		}
+		return ""
+	}
+	got := nvml(t, dir, "init", "mig,1", "ci-destroy,1,4", "mig,1", "ci-create,1,4,2", "mig,1")
+	before, between, after := device(got[1]), device(got[3]), device(got[5])
+	if !strings.HasPrefix(before, "MIG-") || between != "" || !strings.HasPrefix(after, "MIG-") || before == after {
+		t.Errorf("MIG device %q, then %q, then %q: %q", before, between, after, got)
+	}
+}
