@@ -5,7 +5,7 @@ package libkerf
 
 // The layout of lib/region.h; a test compares the two.
 const (
-	limitsMagic = 0x314d494c4652454b // "KERFLIM1"
+	limitsMagic = 0x324d494c4652454b // "KERFLIM2"
 	usageMagic  = 0x314553554652454b // "KERFUSE1"
 	// MaxDevices is how many GPUs one region can have.
 	MaxDevices = 16
@@ -23,6 +23,7 @@ type limitEntry struct {
 type limitsPage struct {
 	magic, devices uint64
 	device         [MaxDevices]limitEntry
+	percent        [MaxDevices]uint64
 }
 
 type slot struct {
@@ -33,8 +34,10 @@ type slot struct {
 }
 
 type total struct {
-	bytes uint64
-	_     [7]uint64
+	bytes                            uint64
+	budget                           int64
+	charged, refills, launches, past uint64
+	_                                [2]uint64
 }
 
 type usagePage struct {

@@ -95,11 +95,13 @@ CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function
 CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
 				   unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params)
 {
-	return cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, params, NULL);
+	(void)shared;
+	return launch(function, cuda_volume(gx, gy, gz), cuda_volume(bx, by, bz), stream, params, false);
 }
 
 CUresult cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
 					unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params)
 {
-	return cuLaunchKernel_ptsz(function, gx, gy, gz, bx, by, bz, shared, stream, params, NULL);
+	(void)shared;
+	return launch(function, cuda_volume(gx, gy, gz), cuda_volume(bx, by, bz), stream, params, true);
 }

@@ -16,6 +16,12 @@
 /* What is called of the driver and not wrapped. */
 #define KERF_CALLED(X)                       \
 	X(cuCtxGetDevice)                    \
+	X(cuEventCreate)                     \
+	X(cuEventDestroy_v2)                 \
+	X(cuEventQuery)                      \
+	X(cuEventRecord)                     \
+	X(cuEventRecord_ptsz)                \
+	X(cuEventElapsedTime)                \
 	X(cuCtxGetCurrent)                   \
 	X(cuDeviceGetCount)                  \
 	X(cuDeviceGetUuid)                   \
@@ -91,6 +97,9 @@ void kerf_force(int place, uint64_t bytes); /* books what the driver has given, 
 /* The limit, and what of it is gone; both 0 where there is none. */
 void kerf_size(int place, uint64_t *limit, uint64_t *used);
 
+/* The account of a device's time, and its percent: 0 where time is not counted. NULL: there is none. */
+struct kerf_total *kerf_account(int place, uint64_t *percent);
+
 /* device.c: the place of a device, and of that of the current context. */
 int kerf_place(CUdevice device);
 CUresult kerf_here(int *place);
@@ -130,6 +139,7 @@ struct kerf_self {
 	_Atomic bool graphs;                   /* graphs with memory have been seen */
 	_Atomic bool freed;                    /* a pool may give memory back when the program waits */
 	struct kerf_pool *_Atomic pools;
+	struct kerf_clock *_Atomic clock; /* of throttle.c */
 	pthread_mutex_t registering, making, handles, graph;
 	unsigned char *chunk; /* guarded by making, as what follows */
 	size_t left;

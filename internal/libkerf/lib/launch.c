@@ -1,10 +1,11 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Graphs that are made ready and launched. An executable's entry has in peak what its memory comes to at most, in
+ * Graphs that are made ready and launched; a launch's time is that of the whole graph. An executable's entry has in peak what its memory comes to at most, in
  * bytes whether the driver frees what an earlier launch left, and in context anything once it has been launched.
  */
 #include "pool.h"
+#include "throttle.h"
 
 static pthread_mutex_t *lock_seen(void)
 {
@@ -143,12 +144,16 @@ CUresult cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream)
 
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
-	return count(exec, stream, KERF_REAL(cuGraphLaunch));
+	struct kerf_turn t;
+	kerf_begin_turn(&t, (uint64_t)(uintptr_t)exec, stream, false);
+	return kerf_end_turn(&t, count(exec, stream, KERF_REAL(cuGraphLaunch)));
 }
 
 CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
 {
-	return count(exec, stream, KERF_REAL(cuGraphLaunch_ptsz));
+	struct kerf_turn t;
+	kerf_begin_turn(&t, (uint64_t)(uintptr_t)exec, stream, true);
+	return kerf_end_turn(&t, count(exec, stream, KERF_REAL(cuGraphLaunch_ptsz)));
 }
 
 CUresult cuDeviceGraphMemTrim(CUdevice device)

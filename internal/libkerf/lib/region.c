@@ -240,6 +240,14 @@ void kerf_force(int place, uint64_t bytes)
 	atomic_fetch_add(&s->ended, 1);
 }
 
+struct kerf_total *kerf_account(int place, uint64_t *percent)
+{
+	if (place == KERF_NO_PLACE || !mapped())
+		return NULL;
+	*percent = atomic_load_explicit(&((struct kerf_limits *)limits)->percent[place], memory_order_relaxed);
+	return &((struct kerf_usage *)usage)->total[place];
+}
+
 void kerf_size(int place, uint64_t *limit, uint64_t *used)
 {
 	*limit = *used = 0;

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KERF_LIMITS_MAGIC 0x314d494c4652454bULL /* "KERFLIM1" */
+#define KERF_LIMITS_MAGIC 0x324d494c4652454bULL /* "KERFLIM2" */
 #define KERF_USAGE_MAGIC 0x314553554652454bULL  /* "KERFUSE1" */
 #define KERF_DEVICES 16
 #define KERF_SLOTS 1024
@@ -27,6 +27,7 @@ struct kerf_limits {
 	uint64_t magic;
 	uint64_t devices;
 	struct kerf_limit device[KERF_DEVICES];
+	_Atomic uint64_t percent[KERF_DEVICES]; /* of the GPU's time; 0: it is not counted */
 };
 
 /* One process. owner is pid (22 bits) and, above it, start time, in the words of its own pid namespace; 0: free.
@@ -41,9 +42,15 @@ struct kerf_slot {
 	uint64_t pad[3];
 };
 
+/* Times are of the GPU, in nanoseconds. */
 struct kerf_total {
 	_Atomic uint64_t bytes;
-	uint64_t pad[7];
+	_Atomic int64_t budget;    /* what may still be run; below 0: a debt. The agent adds, processes take */
+	_Atomic uint64_t charged;  /* what was taken in all */
+	_Atomic uint64_t refills;  /* counts the agent's; its lower half is the futex that processes wait at */
+	_Atomic uint64_t launches; /* how many were charged */
+	_Atomic uint64_t past;     /* of these, how many ran on without a budget, because no agent refilled it */
+	uint64_t pad[2];
 };
 
 struct kerf_usage {

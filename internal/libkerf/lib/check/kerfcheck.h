@@ -52,6 +52,9 @@ void nvml_memory(const char *uuid);
 /* steps.c: what is less common; false: there is no such step. */
 bool other_step(char **arg);
 
+/* spin.c: prints the result and the nanoseconds of each of n launches. */
+void spin(unsigned long long n);
+
 extern struct piece pieces[];
 extern int held;
 

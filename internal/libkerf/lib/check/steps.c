@@ -229,6 +229,8 @@ bool other_step(char **arg)
 		CALL(cuStreamSynchronize)(NULL);
 	else if (!strcmp(arg[0], "next"))
 		next(strtoull(arg[1], NULL, 10));
+	else if (!strcmp(arg[0], "spin"))
+		spin(strtoull(arg[1], NULL, 10));
 	else if (!strcmp(arg[0], "look"))
 		look(arg[1], arg[2]);
 	else

@@ -143,3 +143,47 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, c
 			*function = all[i].function;
 	return *function ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
+
+CUresult cuStreamIsCapturing(CUstream stream, int *status)
+{
+	*status = 0;
+	return stream ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+CUresult cuEventCreate(CUevent *event, unsigned flags)
+{
+	*event = (CUevent)(uintptr_t)(flags + 16);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream)
+{
+	return event && !stream ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuEventQuery(CUevent event)
+{
+	return event ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+/* A microsecond, whatever was launched. */
+CUresult cuEventElapsedTime(float *ms, CUevent begin, CUevent end)
+{
+	*ms = 0.001f;
+	return begin && end ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+			unsigned bz, unsigned shared, CUstream stream, void **params, void **extra)
+{
+	(void)gx;
+	(void)gy;
+	(void)gz;
+	(void)bx;
+	(void)by;
+	(void)bz;
+	(void)shared;
+	(void)params;
+	(void)extra;
+	return function || stream ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}

@@ -1,0 +1,85 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package libkerf
+
+import (
+	"fmt"
+	"math"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Budget is what a region knows of GPU time on one GPU. A tenant can write all but Percent: what the driver counts is
+// what sets it right.
+type Budget struct {
+	GPU sharing.GPUID
+	// Percent is its share; 0: time is not counted.
+	Percent sharing.Percent
+	// Balance may still be run; below zero it is a debt.
+	Balance time.Duration
+	// Charged is what was taken in all, by so many Launches.
+	Charged  time.Duration
+	Launches uint64
+	// Past is how many of these ran on without a budget, because it was not refilled for two seconds.
+	Past uint64
+}
+
+// SetPercent begins to count time on a GPU, or with 0 ends it, for the next launch of every process.
+// sharing.ErrNotFound: the region has no such GPU.
+func (r *Region) SetPercent(gpu sharing.GPUID, percent sharing.Percent) error {
+	i, ok := r.place[gpu]
+	if !ok {
+		return fmt.Errorf("set percent of gpu %q: %w", gpu, sharing.ErrNotFound)
+	}
+	atomic.StoreUint64(&r.limits.percent[i], uint64(percent))
+	return nil
+}
+
+// Budgets reads the budgets, GPU by GPU in the order of Create. It is sharing.ErrUnavailable where the container has
+// cut its file.
+func (r *Region) Budgets() ([]Budget, error) {
+	out := make([]Budget, len(r.gpus))
+	err := guard(func() {
+		for i, gpu := range r.gpus {
+			t := &r.usage.total[i]
+			out[i] = Budget{
+				GPU: gpu, Percent: sharing.Percent(min(atomic.LoadUint64(&r.limits.percent[i]), math.MaxUint32)), //nolint:gosec // bounded
+				Balance: time.Duration(atomic.LoadInt64(&t.budget)), Charged: time.Duration(atomic.LoadUint64(&t.charged)), //nolint:gosec // any pattern is a duration
+				Launches: atomic.LoadUint64(&t.launches), Past: atomic.LoadUint64(&t.past),
+			}
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read budgets: %w", err)
+	}
+	return out, nil
+}
+
+// Refill adds to a GPU's budget, also nothing, which tells processes that somebody refills, and wakes those that wait
+// for it. Errors: sharing.ErrNotFound (the region has no such GPU), sharing.ErrUnavailable (the container has cut its file).
+func (r *Region) Refill(gpu sharing.GPUID, add time.Duration) error {
+	i, ok := r.place[gpu]
+	if !ok {
+		return fmt.Errorf("refill gpu %q: %w", gpu, sharing.ErrNotFound)
+	}
+	t := &r.usage.total[i]
+	err := guard(func() {
+		atomic.AddInt64(&t.budget, int64(add))
+		atomic.AddUint64(&t.refills, 1)
+	})
+	if err != nil {
+		return fmt.Errorf("refill gpu %q: %w", gpu, err)
+	}
+	const wake = 1                                                                                                  // FUTEX_WAKE; the counter's lower half, which comes first, is the futex
+	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&t.refills)), wake, math.MaxInt32, 0, 0, 0) //nolint:gosec // it is the kernel's to look at
+	if errno != 0 {
+		return fmt.Errorf("wake processes at gpu %q: %w (%w)", gpu, errno, sharing.ErrUnavailable)
+	}
+	return nil
+}

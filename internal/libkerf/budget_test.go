@@ -1,0 +1,31 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package libkerf
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+func TestBudgets(t *testing.T) {
+	r, _ := region(t, 100)
+	if err := errors.Join(r.SetPercent(gpu1, 30), r.Refill(gpu1, 5*time.Millisecond), r.Refill(gpu1, -7*time.Millisecond), r.Refill(gpu0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	want := []Budget{{GPU: gpu0}, {GPU: gpu1, Percent: 30, Balance: -2 * time.Millisecond}}
+	got, err := r.Budgets()
+	if d := cmp.Diff(want, got); d != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, d)
+	}
+	for _, err := range []error{r.SetPercent("GPU-2", 1), r.Refill("GPU-2", 1)} {
+		if !errors.Is(err, sharing.ErrNotFound) {
+			t.Errorf("another GPU: %v", err)
+		}
+	}
+}

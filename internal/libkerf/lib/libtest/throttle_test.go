@@ -1,0 +1,299 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package libtest_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
+	"github.com/kerf-gpu/kerf/internal/libkerf"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/compute"
+)
+
+// busyLine is what gpuload prints of what it launched.
+type busyLine struct {
+	Launches  int64
+	GPU, Wall time.Duration
+}
+
+func parseBusy(tb testing.TB, out string) (b busyLine) {
+	tb.Helper()
+	for s := range strings.FieldsFuncSeq(out, func(r rune) bool { return r == '\n' || r == '|' }) {
+		var l struct {
+			Launches  int64
+			GPU, Wall time.Duration
+			Error     *string
+		}
+		s = strings.NewReplacer("gpu_ns", "gpu", "wall_ns", "wall").Replace(s)
+		if !strings.Contains(s, "launches") {
+			continue
+		}
+		if err := json.Unmarshal([]byte(s), &l); err != nil || l.Error != nil {
+			tb.Fatalf("%v: %s", err, s)
+		}
+		b = busyLine{l.Launches, l.GPU, l.Wall}
+	}
+	if b.Launches == 0 {
+		tb.Fatalf("nothing was launched: %s", out)
+	}
+	return b
+}
+
+// tenant is a container, its share, and its process.
+type tenant struct {
+	box
+	grant compute.Grant
+	pid   int
+}
+
+// percents asks the driver, as NVML does, for what share of the last second each process used.
+func (n node) percents(tb testing.TB, conn *net.UnixConn) map[int]uint64 {
+	tb.Helper()
+	request, err := wire.Request{Op: wire.OpProcessUtil}.Encode()
+	if err == nil {
+		_, err = conn.Write(request)
+	}
+	answer := make([]byte, wire.MaxResponse)
+	size := 0
+	if err == nil {
+		size, err = conn.Read(answer)
+	}
+	var r wire.Response
+	if err == nil {
+		r, err = wire.DecodeResponse(answer[:size])
+	}
+	if err != nil {
+		tb.Error(err)
+		return nil
+	}
+	out := map[int]uint64{}
+	for i := 1; i+2 < len(r.Vals); i += 3 {
+		out[int(r.Vals[i])] = r.Vals[i+1] // #nosec G115 -- a pid
+	}
+	return out
+}
+
+// refill is the agent: it refills the tenants' budgets every 20 ms until stop is called.
+func refill(tb testing.TB, mode compute.Mode, tenants []tenant) (stop func()) {
+	tb.Helper()
+	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Net: "unixpacket", Name: filepath.Join(tenants[0].node.dir, "dev", "nvidia0")})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var grants []compute.Grant
+	for _, t := range tenants {
+		grants = append(grants, t.grant)
+	}
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer conn.Close()
+		var c compute.Controller
+		charged := map[compute.ID]time.Duration{}
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for last, told := time.Now(), time.Now(); ; {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+			now := time.Now()
+			var percents map[int]uint64
+			since := now.Sub(told)
+			if since >= time.Second { // the driver tells of the last second
+				percents, told = tenants[0].percents(tb, conn), now
+			}
+			seen := map[compute.ID]compute.Seen{}
+			for _, t := range tenants {
+				b := t.budget(tb)
+				seen[t.grant.ID] = compute.Seen{
+					Balance: b.Balance, Charged: b.Charged - charged[t.grant.ID],
+					Told: percents != nil, Used: since * time.Duration(percents[t.pid]) / 100, // #nosec G115 -- a percent
+				}
+				charged[t.grant.ID] = b.Charged
+			}
+			for i, r := range c.Step(mode, now.Sub(last), grants, seen) {
+				if err := tenants[i].region.Refill(tenants[i].gpu(0), r.Add); err != nil {
+					tb.Error(err)
+				}
+			}
+			last = now
+		}
+	}()
+	return func() { close(done); <-ended }
+}
+
+// throttled is a container with a percent of the node's first GPU.
+func (n node) throttled(tb testing.TB, percent sharing.Percent) box {
+	tb.Helper()
+	b := n.cap(tb, 8*gib)
+	if err := b.region.SetPercent(n.gpu(0), percent); err != nil {
+		tb.Fatal(err)
+	}
+	return b
+}
+
+// budget is the container's on the node's first GPU.
+func (b box) budget(tb testing.TB) libkerf.Budget {
+	tb.Helper()
+	all, err := b.region.Budgets()
+	if err != nil {
+		tb.Error(err)
+		return libkerf.Budget{}
+	}
+	return all[0]
+}
+
+// race lets two containers with ten and ninety percent launch for a while, and returns what each got.
+func race(tb testing.TB, hold time.Duration, mode compute.Mode, flags ...string) (ten, ninety busyLine) {
+	tb.Helper()
+	n := start(tb, "a30x2", "r580")
+	tenants := []tenant{
+		{box: n.throttled(tb, 10), grant: compute.Grant{ID: "ten", Percent: 10}},
+		{box: n.throttled(tb, 90), grant: compute.Grant{ID: "ninety", Percent: 90}},
+	}
+	args := append([]string{"--json", "--hold", fmt.Sprintf("%dms", hold.Milliseconds())}, flags...)
+	var cmds []*exec.Cmd
+	var outs []*bytes.Buffer
+	for i := range tenants {
+		cmd, out, _ := tenants[i].command(tb, nil, "gpuload", args...)
+		if err := cmd.Start(); err != nil {
+			tb.Fatal(err)
+		}
+		tenants[i].pid = cmd.Process.Pid
+		cmds, outs = append(cmds, cmd), append(outs, out)
+	}
+	stop := refill(tb, mode, tenants)
+	defer stop()
+	for i, cmd := range cmds {
+		if err := cmd.Wait(); err != nil {
+			tb.Fatalf("%v: %s", err, outs[i])
+		}
+	}
+	return parseBusy(tb, outs[0].String()), parseBusy(tb, outs[1].String())
+}
+
+// Each way to launch is held to its share, a graph by what all its kernels take.
+func TestEachWayIsThrottled(t *testing.T) {
+	for _, way := range []string{"plain", "ex", "cooperative", "graph"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			n := start(t, "a30x2", "r580")
+			one := tenant{box: n.throttled(t, 20), grant: compute.Grant{ID: "one", Percent: 20}}
+			defer refill(t, compute.Strict, []tenant{one})()
+			got := parseBusy(t, one.program(t, nil, "gpuload", "--json", "--hold", "1s", "--launch", way, "--kernel", "2ms"))
+			if part := float64(got.GPU) / float64(got.Wall); part < 0.1 || part > 0.3 {
+				t.Errorf("it got %v of %v", got.GPU, got.Wall)
+			}
+			if b := one.budget(t); b.Past != 0 || b.Launches != uint64(got.Launches) { // #nosec G115 -- positive
+				t.Errorf("%+v, %+v", got, b)
+			}
+		})
+	}
+}
+
+// 10:90 is one to nine. The tolerance is for a machine that has other things to do; BenchmarkShares is exact.
+func TestSharesOfTime(t *testing.T) {
+	ten, ninety := race(t, 1500*time.Millisecond, compute.Strict, "--launch", "plain", "--kernel", "5ms", "--queue", "2")
+	if ratio := float64(ninety.GPU) / float64(ten.GPU); ratio < 4 || ratio > 20 {
+		t.Errorf("%v and %v: 1 to %.1f", ten, ninety, ratio)
+	}
+}
+
+// Without an agent that refills, a program waits two seconds once, and then runs on and is counted.
+func TestRunsOnWithoutAnAgent(t *testing.T) {
+	t.Parallel()
+	b := start(t, "a30x2", "r580").throttled(t, 50)
+	got := parseBusy(t, b.program(t, nil, "gpuload", "--json", "--launch", "plain", "--kernel", "1ms", "--hold", "2500ms"))
+	budget := b.budget(t)
+	if got.GPU < 5*time.Millisecond || budget.Past != budget.Launches || budget.Launches != uint64(got.Launches) || budget.Charged == 0 { // #nosec G115 -- positive
+		t.Errorf("%+v, %+v", got, budget)
+	}
+}
+
+// Where time is not counted, nothing is.
+func TestNotThrottled(t *testing.T) {
+	t.Parallel()
+	b := start(t, "a30x2", "r580").cap(t, 8*gib)
+	parseBusy(t, b.program(t, nil, "gpuload", "--json", "--launch", "graph", "--kernel", "1ms", "--hold", "50ms"))
+	if budget := b.budget(t); budget.Launches != 0 || budget.Balance != 0 {
+		t.Errorf("%+v", budget)
+	}
+}
+
+// What was launched before it was known how long it takes is charged afterwards.
+func TestLongKernelsAreADebt(t *testing.T) {
+	t.Parallel()
+	b := start(t, "a30x2", "r580").throttled(t, 50)
+	if err := b.region.Refill(b.gpu(0), time.Second); err != nil {
+		t.Fatal(err)
+	}
+	got := parseBusy(t, b.program(t, nil, "gpuload", "--json", "--launch", "plain", "--kernel", "20ms", "--queue", "4", "--hold", "200ms"))
+	budget := b.budget(t)
+	if want := got.GPU; budget.Charged < want*7/10 || budget.Charged > want*2 || budget.Balance != time.Second-budget.Charged || budget.Past != 0 {
+		t.Errorf("%+v, %+v", got, budget)
+	}
+}
+
+// A launch that the driver refuses costs nothing.
+func TestRefusedLaunches(t *testing.T) {
+	t.Parallel()
+	b := start(t, "a30x2", "r580").throttled(t, 50)
+	if err := b.region.Refill(b.gpu(0), time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	b.check(t, "gpu:0", "spin:1000")
+	if budget := b.budget(t); budget.Launches != 1000 || budget.Charged != 0 || budget.Balance != time.Millisecond {
+		t.Errorf("%+v", budget)
+	}
+}
+
+// BenchmarkShares tells what 10:90 comes to over ten seconds; 9 is wanted.
+func BenchmarkShares(b *testing.B) {
+	for way, kernel := range map[string]string{"plain": "10ms", "graph": "2500us"} { // a graph has four
+		b.Run(way, func(b *testing.B) {
+			for b.Loop() {
+				ten, ninety := race(b, 10*time.Second, compute.Strict, "--launch", way, "--kernel", kernel, "--queue", "8")
+				b.ReportMetric(float64(ninety.GPU)/float64(ten.GPU), "ratio")
+				b.ReportMetric(100*float64(ninety.GPU+ten.GPU)/float64(ninety.Wall), "percent-busy")
+			}
+		})
+	}
+}
+
+// What the library adds to a launch that need not wait: where time is not counted, and where it is.
+func BenchmarkLaunch(b *testing.B) {
+	box := stubbed(b)
+	const gpu = sharing.GPUID("GPU-01010101-0101-0101-0101-010101010101")
+	spin := func(env []string) float64 {
+		var ret int
+		var ns float64
+		if _, err := fmt.Sscanf(box.program(b, env, "check/kerfcheck", "gpu:0", "spin:1000000"), "%d %f", &ret, &ns); err != nil || ret != 0 {
+			b.Fatal(ret, err)
+		}
+		return ns
+	}
+	for b.Loop() {
+		without := spin([]string{"LD_PRELOAD="})
+		if err := box.region.SetPercent(gpu, 0); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(spin(nil)-without, "added-ns/launch")
+		if err := errors.Join(box.region.SetPercent(gpu, 50), box.region.Refill(gpu, time.Hour)); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(spin(nil)-without, "added-ns/counted-launch")
+	}
+}
