@@ -28,6 +28,7 @@
 struct kerf_estimate {
 	_Atomic uint64_t ns;      /* 0: none yet */
 	_Atomic uint64_t guessed; /* launches that were charged before there was one */
+	_Atomic uint64_t settled; /* those of them that were charged by the lowest one so far */
 	_Atomic unsigned count;
 };
 
@@ -73,6 +74,12 @@ static void charge(struct kerf_total *account, uint64_t ns)
 	atomic_fetch_add(&account->charged, ns);
 }
 
+static void give_back(struct kerf_total *account, uint64_t ns)
+{
+	atomic_fetch_add(&account->budget, (int64_t)ns);
+	atomic_fetch_sub(&account->charged, ns);
+}
+
 /* Calls that a capture of another stream would not allow are made as if there were none. */
 static void relax(int *mode)
 {
@@ -103,8 +110,14 @@ static void learn(struct kerf_estimate *e, struct kerf_total *account, uint64_t 
 		atomic_store(&e->ns, ns);
 		if (guessed && ns > FIRST_GUESS)
 			charge(account, (ns - FIRST_GUESS) * guessed);
+		atomic_store(&e->settled, ns > FIRST_GUESS ? guessed : 0);
 		return;
 	}
+	uint64_t settled = atomic_load(&e->settled);
+	if (settled && ns < had && ns > FIRST_GUESS)
+		give_back(account, (had - ns) * settled); /* the first one had waited for others */
+	else if (ns > had)
+		atomic_store(&e->settled, 0);
 	atomic_store(&e->ns, ns < had ? ns : had + (ns - had + 15) / 16);
 	if (ns > 2 * had || had > 2 * ns)
 		atomic_store(&e->count, 0); /* it has changed: the next one is measured, too */
@@ -288,9 +301,7 @@ CUresult kerf_end_turn(struct kerf_turn *t, CUresult ret)
 			atomic_fetch_add(&clock_of_process()->running, 1);
 		atomic_store(&s->state, ok ? RUNNING : FREE);
 	}
-	if (ret) { /* it does not run */
-		atomic_fetch_add(&t->account->budget, (int64_t)t->charged);
-		atomic_fetch_sub(&t->account->charged, t->charged);
-	}
+	if (ret)
+		give_back(t->account, t->charged); /* it does not run */
 	return ret;
 }
