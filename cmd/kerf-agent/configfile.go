@@ -82,6 +82,11 @@ func (a *agent) useConfig(data []byte, hash string) error {
 		return err
 	}
 	a.pool.Store(&pool)
+	sentence := ""
+	if pool.Compute == config.ComputeStrict {
+		sentence = fmt.Sprintf("pool %q says compute: strict, and nothing of this version holds a share of a GPU to its percent of time", pool.Name)
+	}
+	a.runtime.SetWarning("compute", sentence)
 	a.runtime.SetConfig(c, pool, node.ConfigSource{File: a.config, SHA256: hash})
 	return nil
 }

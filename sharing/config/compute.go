@@ -5,7 +5,8 @@ package config
 
 import "github.com/kerf-gpu/kerf/sharing"
 
-// Compute says what becomes of GPU time that its owner does not use, where a backend shares compute.
+// Compute says what becomes of GPU time that its owner does not use, where a backend shares compute. No backend of this
+// version does; the agent warns of ComputeStrict.
 type Compute uint8
 
 // The rules for compute.

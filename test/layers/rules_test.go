@@ -46,6 +46,7 @@ var layers = []layer{
 	{"sharing/caps/choice/...", "which backend holds a share is decided from what the probes found alone", []string{"sharing", "sharing/config"}},
 	{"sharing/caps/compute/...", "who may use a GPU's time is decided from what was seen alone", []string{"sharing"}},
 	{"sharing/caps/client/...", "what a lease holds beyond its counters is decided from what was seen alone", []string{"sharing"}},
+	{"sharing/caps/pace/...", "the pace is a clock around a decision; accounts and driver reach it through interfaces that it declares", []string{"sharing", "sharing/caps/compute"}},
 	{"sharing/doctor/...", "the doctor looks through the doors at what a machine can do, and holds nothing", []string{"sharing", "api/...", "internal/*"}},
 	{"sharing/node/...", "the runtime joins core and doors; caps, clients and servers reach it through interfaces that it declares",
 		with(tools, "sharing", "sharing/config", "sharing/ledger", "sharing/allocator", "sharing/caps/choice", "sharing/caps/client", "sharing/caps/reactive", "internal/cgroup", "internal/libkerf")},

@@ -5,9 +5,11 @@ package libtest_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +21,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/caps/compute"
+	"github.com/kerf-gpu/kerf/sharing/caps/pace"
 )
 
 // busyLine is what gpuload prints of what it launched.
@@ -84,55 +87,64 @@ func (n node) percents(tb testing.TB, conn *net.UnixConn) map[int]uint64 {
 	return out
 }
 
-// refill is the agent: it refills the tenants' budgets every 20 ms until stop is called.
+// Read implements pace.Account.
+func (t tenant) Read() (balance, charged time.Duration, err error) {
+	all, err := t.region.Budgets()
+	if err != nil {
+		return 0, 0, err
+	}
+	return all[0].Balance, all[0].Charged, nil
+}
+
+// Refill implements pace.Account.
+func (t tenant) Refill(add time.Duration) error { return t.region.Refill(t.gpu(0), add) }
+
+// books are the tenants of one node.
+type books struct {
+	tb      testing.TB
+	mode    compute.Mode
+	tenants []tenant
+	conn    *net.UnixConn
+}
+
+// Leases implements pace.Source.
+func (b books) Leases() (compute.Mode, []pace.Lease) {
+	var all []pace.Lease
+	for _, t := range b.tenants {
+		all = append(all, pace.Lease{GPU: t.gpu(0), Grant: t.grant, Account: t})
+	}
+	return b.mode, all
+}
+
+// Used implements pace.Source.
+func (b books) Used(context.Context, sharing.GPUID) (map[compute.ID]int, error) {
+	percents, out := b.tenants[0].percents(b.tb, b.conn), map[compute.ID]int{}
+	for _, t := range b.tenants {
+		if t.pid == 0 {
+			return nil, sharing.ErrUnsupported
+		}
+		out[t.grant.ID] = int(percents[t.pid]) // #nosec G115 -- a percent
+	}
+	return out, nil
+}
+
+// refill is the agent: it refills the tenants' budgets until stop is called.
 func refill(tb testing.TB, mode compute.Mode, tenants []tenant) (stop func()) {
 	tb.Helper()
 	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Net: "unixpacket", Name: filepath.Join(tenants[0].node.dir, "dev", "nvidia0")})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	var grants []compute.Grant
-	for _, t := range tenants {
-		grants = append(grants, t.grant)
-	}
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		defer conn.Close()
-		var c compute.Controller
-		charged := map[compute.ID]time.Duration{}
-		tick := time.NewTicker(20 * time.Millisecond)
-		defer tick.Stop()
-		for last, told := time.Now(), time.Now(); ; {
-			select {
-			case <-done:
-				return
-			case <-tick.C:
-			}
-			now := time.Now()
-			var percents map[int]uint64
-			since := now.Sub(told)
-			if since >= time.Second { // the driver tells of the last second
-				percents, told = tenants[0].percents(tb, conn), now
-			}
-			seen := map[compute.ID]compute.Seen{}
-			for _, t := range tenants {
-				b := t.budget(tb)
-				seen[t.grant.ID] = compute.Seen{
-					Balance: b.Balance, Charged: b.Charged - charged[t.grant.ID],
-					Told: percents != nil, Used: since * time.Duration(percents[t.pid]) / 100, // #nosec G115 -- a percent
-				}
-				charged[t.grant.ID] = b.Charged
-			}
-			for i, r := range c.Step(mode, now.Sub(last), grants, seen) {
-				if err := tenants[i].region.Refill(tenants[i].gpu(0), r.Add); err != nil {
-					tb.Error(err)
-				}
-			}
-			last = now
+	p := pace.Pacer{Source: books{tb, mode, tenants, conn}, Log: slog.New(slog.DiscardHandler)}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := errors.Join(<-ended, conn.Close()); err != nil {
+			tb.Error(err)
 		}
-	}()
-	return func() { close(done); <-ended }
+	}
 }
 
 // throttled is a container with a percent of the node's first GPU.
