@@ -49,7 +49,7 @@ func (r *Region) Budgets() ([]Budget, error) {
 		for i, gpu := range r.gpus {
 			t := &r.usage.total[i]
 			out[i] = Budget{
-				GPU: gpu, Percent: sharing.Percent(min(atomic.LoadUint64(&r.limits.percent[i]), math.MaxUint32)), //nolint:gosec // bounded
+				GPU: gpu, Percent: sharing.Percent(min(atomic.LoadUint64(&r.limits.percent[i]), math.MaxUint32)),
 				Balance: time.Duration(atomic.LoadInt64(&t.budget)), Charged: time.Duration(atomic.LoadUint64(&t.charged)), //nolint:gosec // any pattern is a duration
 				Launches: atomic.LoadUint64(&t.launches), Past: atomic.LoadUint64(&t.past),
 			}
