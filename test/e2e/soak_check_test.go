@@ -186,13 +186,13 @@ func (s *soak) podError(p *soakPod, o *corev1.Pod, v sight) error {
 	case corev1.PodPending:
 		return s.pendingError(p, o)
 	}
-	if p.tooBig {
-		return final("it runs, and is larger than any GPU")
-	}
 	running := map[string]bool{}
 	for _, c := range containerStatuses(o) {
 		if c.State.Running == nil {
 			continue
+		}
+		if p.tooBig {
+			return final("%s runs, and is larger than any GPU", c.Name)
 		}
 		running[c.Name] = true
 		if err := containerError(p, c, v); err != nil {
@@ -206,6 +206,9 @@ func (s *soak) podError(p *soakPod, o *corev1.Pod, v sight) error {
 			return final("%s was instance %s, and is %s", c.Name, was, now)
 		}
 		p.stable[c.Name] = now
+	}
+	if p.tooBig { // the phase is Running while kubelet tries to start a container again
+		return s.pendingError(p, o)
 	}
 	for name := range p.stable {
 		switch {
