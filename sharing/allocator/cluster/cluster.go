@@ -19,6 +19,12 @@ type Fresh interface {
 	Draw()
 }
 
+// Leaver is a Policy that looks at whether requests leave again.
+type Leaver interface {
+	// Leave hears that one did; true when scores differ from now on.
+	Leave() bool
+}
+
 // Booker is a Policy that books something else than what was asked for.
 type Booker interface {
 	// Books is what the request takes: at least what it asks for.
@@ -89,9 +95,13 @@ func (c *Cluster) Choose(r Request) (Placement, bool) {
 
 // Learn tells a policy that learns of a request that arrived; each is told once, however often it is chosen for.
 func (c *Cluster) Learn(r Request) {
-	if l, ok := c.policy.(Learner); !ok || !l.Learn(r) {
-		return
+	if l, ok := c.policy.(Learner); ok && l.Learn(r) {
+		c.forget()
 	}
+}
+
+// forget makes every kept score void.
+func (c *Cluster) forget() {
 	for _, n := range c.nodes {
 		n.version++
 	}
@@ -134,7 +144,12 @@ func (c *Cluster) Take(r Request, p Placement) error {
 }
 
 // Release gives back what Take booked; the request and the placement are those of Take.
-func (c *Cluster) Release(r Request, p Placement) { c.move(c.nodes[p.Node], r, p, 1) }
+func (c *Cluster) Release(r Request, p Placement) {
+	c.move(c.nodes[p.Node], r, p, 1)
+	if l, ok := c.policy.(Leaver); ok && l.Leave() {
+		c.forget()
+	}
+}
 
 func (c *Cluster) move(n *Node, r Request, p Placement, sign Milli) {
 	n.CPU += sign * r.CPU

@@ -3,12 +3,25 @@
 
 package cluster
 
-// How much each term of Kerf's score counts, and the step below which a difference is none.
+// weights are how much the terms of Kerf's score count, and the step below which a difference is none.
+type weights struct {
+	strand, startHalves, priceHalves, step int64
+}
+
 const (
-	weighHole   = 5
-	weighStrand = 2
-	step        = 80
+	weighHole = 5
+	// leavingAfter is how many must have left before it is believed that they do.
+	leavingAfter = 64
 )
+
+// weights are of two kinds. Where requests leave again, a start that was kept is used over and over, so that it
+// counts more, and what is only of use to fill the cluster to the last share counts less.
+func (k *Kerf) weights() weights {
+	if k.left == leavingAfter {
+		return weights{strand: 2, startHalves: 4, priceHalves: 1, step: 40}
+	}
+	return weights{strand: 4, startHalves: 1, priceHalves: 2, step: 80}
+}
 
 // Kerf is the default policy. To the growth of fragments that FGD looks at it adds what a share spoils of a
 // GPU for the usual mix of shares, the GPU that is left without CPU, the places lost where a request for
@@ -20,6 +33,17 @@ type Kerf struct {
 	cpu    int64
 	starts []start
 	prices map[string]int64
+	// left is how many requests have left, at most leavingAfter.
+	left int
+}
+
+// Leave implements Leaver.
+func (k *Kerf) Leave() bool {
+	if k.left == leavingAfter {
+		return false
+	}
+	k.left++
+	return k.left == leavingAfter
 }
 
 // start is the price of one place where a class of several GPUs can start, in thousandths of a GPU.
@@ -78,8 +102,8 @@ func (k *Kerf) startPrice(class Class, forecast int64, nodes []Node) {
 		}
 	}
 	if places > 0 {
-		// Half of the demand that is lost with a place, as often as the place is needed.
-		k.starts = append(k.starts, start{class.Shape, int64(class.GPUs) * min(1000, forecast/places) / 2})
+		// The demand that is lost with a place, as often as the place is needed.
+		k.starts = append(k.starts, start{class.Shape, int64(class.GPUs) * min(1000, forecast/places)})
 	}
 }
 
@@ -94,6 +118,7 @@ func slots(cpu Milli, gpus []Milli, s Shape) int64 {
 
 // Score implements Policy.
 func (k *Kerf) Score(n *Node, s Shape) (int64, int) {
+	weigh := k.weights()
 	before := k.workload.Fragments(n)
 	stranded, startable := k.strand(n.CPU, n.GPUs), k.startable(n, n.CPU, n.GPUs)
 	return each(n, s, func(after []Milli, gpu int) int64 {
@@ -102,10 +127,10 @@ func (k *Kerf) Score(n *Node, s Shape) (int64, int) {
 		if s.GPUs == 1 && s.Share < WholeGPU {
 			d -= weighHole * (k.holes.value(n.GPUs[gpu]) - k.holes.value(after[gpu]) - k.holes.size(s.Share))
 		}
-		d -= weighStrand * max(0, k.strand(cpu, after)-stranded)
-		d -= startable - k.startable(n, cpu, after)
-		d -= k.prices[n.Model] * int64(s.Demand()) / 1_000_000
-		return floor(d, step)
+		d -= weigh.strand * max(0, k.strand(cpu, after)-stranded)
+		d -= weigh.startHalves * (startable - k.startable(n, cpu, after)) / 2
+		d -= weigh.priceHalves * k.prices[n.Model] * int64(s.Demand()) / 2_000_000
+		return floor(d, weigh.step)
 	})
 }
 

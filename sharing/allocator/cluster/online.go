@@ -66,7 +66,12 @@ func (o *Online) Learn(r Request) bool {
 }
 
 func (o *Online) estimate() {
+	left := 0
+	if o.Kerf != nil {
+		left = o.left
+	}
 	o.Kerf = NewKerf(workloadOf(o.counts), o.nodes)
+	o.left = left
 	o.floor()
 }
 
@@ -79,7 +84,7 @@ func (o *Online) floor() {
 	if largest < 2 {
 		return
 	}
-	price := int64(largest) * floorNeed / 2
+	price := int64(largest) * floorNeed
 	for i := range o.starts {
 		if o.starts[i].GPUs == largest {
 			price -= o.starts[i].price

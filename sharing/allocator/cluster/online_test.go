@@ -45,6 +45,36 @@ func TestOnlineKeepsAWholeNodeFromTheStart(t *testing.T) {
 	}
 }
 
+// Requests leave this cluster, so that the node where a request for two GPUs could start is worth more than the fragments
+// that a share makes elsewhere.
+func TestKerfKeepsStartsWhereRequestsLeave(t *testing.T) {
+	var sample []cluster.Request
+	for i := range 100 {
+		sample = append(sample, ask(1000, 0, 1, 400, ""))
+		if i%2 == 0 {
+			sample = append(sample, ask(1000, 0, 2, 1000, ""))
+		}
+	}
+	nodes := []cluster.Node{{CPU: 90000, GPUs: []cluster.Milli{1000, 1000}}, {CPU: 90000, GPUs: []cluster.Milli{1000, 700, 0}}}
+	k := cluster.NewKerf(cluster.NewWorkload(sample), nodes)
+	gap := func() int64 {
+		start, _ := k.Score(&nodes[0], cluster.Shape{CPU: 1000, GPUs: 1, Share: 400})
+		other, _ := k.Score(&nodes[1], cluster.Shape{CPU: 1000, GPUs: 1, Share: 400})
+		return other - start
+	}
+	before := gap()
+	changed := 0
+	for range 1000 {
+		if k.Leave() {
+			changed++
+		}
+	}
+	// Scores are in steps of 80 before and of 40 afterwards.
+	if after := gap(); changed != 1 || after <= 2*before {
+		t.Errorf("told %d times; the start is worth %d steps of 80, then %d of 40", changed, before, after)
+	}
+}
+
 func full(n int) []cluster.Milli {
 	gpus := make([]cluster.Milli, n)
 	for i := range gpus {
