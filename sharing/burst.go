@@ -69,7 +69,7 @@ func (b Burst) of(memory, usable Bytes, n int) Bytes {
 			most = Bytes(q) / MiB * MiB
 		}
 	default:
-		most = most / Bytes(n) / MiB * MiB //nolint:gosec // n is at least 1
+		most = most / Bytes(n) / MiB * MiB
 	}
 	if most = min(most, usable); most <= memory {
 		return 0

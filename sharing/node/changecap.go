@@ -34,9 +34,15 @@ func (r *Runtime) changeCap(ctx context.Context, att Attachment, g ledger.Grant,
 // putCap puts caps on a lease that runs, in the way that holds it. Where nothing but watching does, the books are its
 // cap, and there is nothing to put anywhere.
 func (r *Runtime) putCap(ctx context.Context, att Attachment, g ledger.Grant, p sharing.Placement) error {
-	switch held := r.heldWith(g); held {
+	held, counted := r.heldWith(g)
+	switch held {
 	case config.BackendReactive, config.BackendNone:
 		return nil
+	case config.BackendLibkerf:
+		if counted == nil {
+			return fmt.Errorf("the counters of its programs are not whole: %w", sharing.ErrUnavailable)
+		}
+		return counted.limit(p)
 	case config.BackendDriver:
 		if len(r.cappable(p)) != len(p) {
 			return fmt.Errorf("one of its GPUs is lost or does not answer: %w", sharing.ErrUnavailable)
@@ -47,14 +53,18 @@ func (r *Runtime) putCap(ctx context.Context, att Attachment, g ledger.Grant, p 
 	}
 }
 
-// heldWith is what holds the grant to its size.
-func (r *Runtime) heldWith(g ledger.Grant) config.Backend {
+// heldWith is what holds the grant to its size, and the region of its programs where that is whole.
+func (r *Runtime) heldWith(g ledger.Grant) (held config.Backend, counted *region) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if h := r.held[g.Claim.ID]; h != nil {
-		return h.backend
+	h := r.held[g.Claim.ID]
+	switch {
+	case h == nil:
+		return config.BackendNone, nil
+	case h.region == nil || h.region.lost != "":
+		return h.backend, nil
 	}
-	return config.BackendNone
+	return h.backend, h.region
 }
 
 // lowerable refuses amounts below what the lease uses: ErrConflict with the numbers, ErrUnavailable where the use

@@ -128,7 +128,11 @@ func (r *Runtime) loans(gpu sharing.GPUID) []ledger.Loan {
 // lendable reports whether the grant is in use as a whole, and held to its size in a way that can change while it
 // runs: where nothing holds it, nothing can be taken back. It needs the lock.
 func lendable(g ledger.Grant, h *holding) bool {
-	return g.Lease != nil && len(g.Lease.Part) == 0 && (h.backend == config.BackendDriver || h.backend == config.BackendReactive)
+	if g.Lease == nil || len(g.Lease.Part) > 0 {
+		return false
+	}
+	counted := h.backend == config.BackendLibkerf && h.region != nil && h.region.lost == ""
+	return counted || h.backend == config.BackendDriver || h.backend == config.BackendReactive
 }
 
 // withUse is the loan with what is used of it.

@@ -5,7 +5,6 @@ package node
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -235,7 +234,7 @@ func (p *lender) invariants() {
 	}
 	for _, g := range p.gpus {
 		if sum[g.UUID] > g.Usable() {
-			p.t.Error(fmt.Sprintf("GPU %d: processes may use %s of %s, %s guaranteed", g.Index, sum[g.UUID], g.Usable(), guaranteed[g.UUID]))
+			p.t.Errorf("GPU %d: processes may use %s of %s, %s guaranteed", g.Index, sum[g.UUID], g.Usable(), guaranteed[g.UUID])
 		}
 	}
 }

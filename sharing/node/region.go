@@ -113,6 +113,39 @@ func (g *region) limit(inForce sharing.Placement) error {
 	})
 }
 
+// caps are the caps in force.
+func (g *region) caps() (map[sharing.GPUID]sharing.Bytes, error) {
+	out := map[sharing.GPUID]sharing.Bytes{}
+	err := g.use(func(open *libkerf.Region) error {
+		for _, u := range open.Usage() {
+			out[u.GPU] = u.Limit
+		}
+		return nil
+	})
+	return out, err
+}
+
+// settle brings the caps of a lease that was found again and the books to the same: what it is lent is in its region
+// alone. It needs the lock.
+func (r *Runtime) settle(g ledger.Grant, found *region) error {
+	limits, err := found.caps()
+	if err != nil {
+		return err
+	}
+	for _, f := range g.Caps() {
+		limit, there := limits[f.GPU]
+		if f.Whole || !there {
+			continue
+		}
+		if put, ok := r.judgeCap(g, f, limit, nil); !ok {
+			if err := found.limit(sharing.Placement{put}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // remove takes the folder away; programs that have it mapped keep what they have mapped.
 func (g *region) remove() error {
 	g.mu.Lock()
@@ -188,9 +221,9 @@ func (r *Runtime) reopen(id ledger.ClaimID, h *holding) {
 		r.log.Error("region of a grant is not whole", "claim", id, "reason", h.region.lost)
 		return
 	}
-	// A crash may have come between the record and the region.
+	// A crash may have come between the record and the region, and what it is lent is in the region alone.
 	if g, ok := r.ledger.Get(id); ok && g.Lease != nil {
-		if err := h.region.limit(g.InForce()); err != nil {
+		if err := r.settle(g, h.region); err != nil {
 			h.region.lost = err.Error()
 		}
 	}

@@ -100,7 +100,10 @@ func (r *Runtime) verifyCaps(ctx context.Context, att Attachment, g ledger.Grant
 	var own sharing.Placement
 	for _, f := range r.cappable(g.Caps()) {
 		limit, _, err := att.Caps.Read(ctx, g.Lease.Cgroup, f.GPU)
-		if put, ok := r.judgeCap(g, f, limit, err); !ok {
+		r.mu.Lock()
+		put, ok := r.judgeCap(g, f, limit, err)
+		r.mu.Unlock()
+		if !ok {
 			f = put
 			own = append(own, f)
 			missing = fmt.Sprintf("GPU %s: limit %d, cap %d, %v", f.GPU, uint64(limit), uint64(f.Memory), err)
@@ -127,13 +130,11 @@ func (r *Runtime) verifyCaps(ctx context.Context, att Attachment, g ledger.Grant
 // judgeCap says whether the cap that was read for a fragment is as it should be, and else what to put in force.
 // What a lease is lent is not on record, and after a restart only assumed: a cap that is lower tells what it is. One
 // that is below the guarantee is of a change that a crash cut off; and a grant whose record was lost may have been
-// made smaller since what it was found by was written.
+// made smaller since what it was found by was written. It needs the lock.
 func (r *Runtime) judgeCap(g ledger.Grant, f sharing.Fragment, limit sharing.Bytes, read error) (put sharing.Fragment, ok bool) {
 	id, lent := g.Claim.ID, g.Lent[f.GPU]
 	own := f
 	own.Memory -= lent // Caps added it
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	switch {
 	case read != nil || limit > f.Memory:
 		v, _ := r.ledger.GPU(f.GPU)
