@@ -26,7 +26,7 @@ const (
 func preloadFileFree(path string) bool {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // the loader reads it as every user
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 		return err == nil && f.Close() == nil
 	}
 	return err == nil && len(bytes.TrimSpace(text)) == 0

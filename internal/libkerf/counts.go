@@ -34,7 +34,7 @@ func (r *Region) Counts() []Count {
 			continue
 		}
 		c := Count{
-			Process: Process{PID: int(who & (1<<pidBits - 1)), Start: who >> pidBits}, //nolint:gosec // 22 bits
+			Process: Process{PID: int(who & (1<<pidBits - 1)), Start: who >> pidBits},
 			Held:    make(map[sharing.GPUID]sharing.Bytes, len(r.gpus)),
 		}
 		ended := atomic.LoadUint64(&s.ended)
@@ -80,7 +80,7 @@ func Guarded(f func() error) (err error) {
 		}
 		fault, ok := cause.(interface{ Addr() uintptr })
 		if !ok {
-			panic(cause)
+			panic(cause) //nolint:forbidigo // it is another's, and goes on its way
 		}
 		err = fmt.Errorf("region is cut at address %#x: %w", fault.Addr(), sharing.ErrStale)
 	}()

@@ -36,10 +36,11 @@ func (b Backend) String() string {
 	if !b.Listed {
 		s += ", not listed by the pool"
 	}
-	for i, more := range []string{b.Reason, b.Remedy} {
-		if more != "" {
-			s += []string{": ", "; "}[i] + more
-		}
+	if b.Reason != "" {
+		s += ": " + b.Reason
+	}
+	if b.Remedy != "" {
+		s += "; " + b.Remedy
 	}
 	return s
 }

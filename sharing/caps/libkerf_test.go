@@ -29,7 +29,7 @@ func library(t *testing.T, names ...string) string {
 	if text, err := exec.CommandContext(t.Context(), "cc", "-shared", "-fPIC", "-o", out, file).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
-	if err := os.Chmod(out, 0o755); err != nil { //nolint:gosec // programs map it
+	if err := os.Chmod(out, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -42,11 +42,11 @@ func TestProbeLibkerf(t *testing.T) {
 	known := library(t, "cuInit", "cuMemAlloc_v2", "cuGetProcAddress_v2", "cuStreamQuery", "gpusim_of_its_own")
 	absent := filepath.Join(t.TempDir(), "absent")
 	open := library(t, "kerf")
-	if err := os.Chmod(open, 0o777); err != nil { //nolint:gosec // that is the test
+	if err := os.Chmod(open, 0o777); err != nil {
 		t.Fatal(err)
 	}
 	text := filepath.Join(t.TempDir(), "text")
-	if err := os.WriteFile(text, []byte("no library"), 0o644); err != nil { //nolint:gosec // as programs read it
+	if err := os.WriteFile(text, []byte("no library"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct {

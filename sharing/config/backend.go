@@ -103,6 +103,7 @@ func (c *checker) backends(path string, list []Backend) {
 		}
 		c.bad(path, first, "begin with driver, or leave the field out", "does not begin with driver, whose limits are used wherever it has them")
 	}
+	before := BackendDriver
 	for i, b := range list {
 		where := at(path, i)
 		switch {
@@ -112,8 +113,9 @@ func (c *checker) backends(path string, list []Backend) {
 			c.bad(where, b.String(), "leave it out", "is not offered by this version yet")
 		case slices.Index(list, b) < i:
 			c.bad(where, b.String(), "name it once", "is named twice")
-		case i > 1 && list[i-1].Level() < b.Level():
-			c.bad(where, b.String(), "write the stronger one first", "is stronger than %s before it", list[i-1])
+		case i > 1 && before.Level() < b.Level():
+			c.bad(where, b.String(), "write the stronger one first", "is stronger than %s before it", before)
 		}
+		before = b
 	}
 }

@@ -108,5 +108,11 @@ func (r *Runtime) useOf(ctx context.Context, att Attachment, g ledger.Grant, gpu
 		return 0, false
 	}
 	p := picture{gpus: map[sharing.GPUID]Sample{gpu: {Processes: uses}}, pids: map[ledger.ClaimID][]int{g.Claim.ID: pids}}
-	return p.used(g.Claim.ID, gpu)
+	used, known = p.used(g.Claim.ID, gpu)
+	if _, counting := r.heldWith(g); counting != nil && known {
+		// What is reserved is on its way to be used.
+		reserved, err := counting.counted(gpu)
+		used, known = max(used, reserved), err == nil
+	}
+	return used, known
 }

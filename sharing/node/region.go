@@ -146,6 +146,19 @@ func (r *Runtime) settle(g ledger.Grant, found *region) error {
 	return nil
 }
 
+// counted is what the programs have reserved of a GPU.
+func (g *region) counted(gpu sharing.GPUID) (n sharing.Bytes, err error) {
+	err = g.use(func(open *libkerf.Region) error {
+		for _, u := range open.Usage() {
+			if u.GPU == gpu {
+				n = u.Used
+			}
+		}
+		return nil
+	})
+	return n, err
+}
+
 // remove takes the folder away; programs that have it mapped keep what they have mapped.
 func (g *region) remove() error {
 	g.mu.Lock()

@@ -365,6 +365,11 @@ func TestLimitOfALibraryLease(t *testing.T) {
 	if err := g.bench.Limit(t.Context(), root, a.ID, 2*sharing.GiB); !errors.Is(err, sharing.ErrConflict) || g.usage(a).Limit != 6*sharing.GiB {
 		t.Errorf("below what is held: %v, in force %v", err, g.usage(a).Limit)
 	}
+	g.counts(a, 0, p, 3*sharing.GiB)
+	g.holds()
+	if err := g.bench.Limit(t.Context(), root, a.ID, 2*sharing.GiB); !errors.Is(err, sharing.ErrConflict) || g.usage(a).Limit != 6*sharing.GiB {
+		t.Errorf("below what is reserved: %v, in force %v", err, g.usage(a).Limit)
+	}
 	g.restartPreloading()
 	if err := g.bench.Limit(t.Context(), root, a.ID, 3*sharing.GiB); err != nil || g.usage(a).Limit != 3*sharing.GiB {
 		t.Errorf("%v, in force %v", err, g.usage(a).Limit)

@@ -115,7 +115,7 @@ func TestClientFindsWhoDoesNotCount(t *testing.T) {
 func TestClientForUsers(t *testing.T) {
 	t.Parallel()
 	m := newPreloading(t, "")
-	if err := os.Chmod(filepath.Join(m.dir, "kerf.sock"), 0o777); err != nil { //nolint:gosec // as for members of the group
+	if err := os.Chmod(filepath.Join(m.dir, "kerf.sock"), 0o777); err != nil {
 		t.Fatal(err)
 	}
 	user := m.run(flags("--memory 1GiB --name user"), []string{"true"}, asUser(1000, nogroup))
