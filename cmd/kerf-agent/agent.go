@@ -47,6 +47,7 @@ type agent struct {
 	cgroups cgroup.Hierarchy
 	// preload is the library that is preloaded, as far as it is the same for every driver.
 	preload caps.Libkerf
+	mps     *mpsDaemons
 	// machines are the GPUs' health over watches of one driver; followDriver alone uses it.
 	machines map[sharing.GPUID]*health.Machine
 	// cgroupParent is the directory of our grants' cgroups, relative to the hierarchy's mount.
@@ -97,6 +98,7 @@ func (a *agent) joinHost() error {
 
 // leaveCgroups removes the directory of our grants' cgroups if there is none.
 func (a *agent) leaveCgroups() {
+	leaveMPSGroup(a.cgroups, a.cgroupParent)
 	names, err := a.cgroups.Children(a.cgroupParent)
 	if err != nil || len(names) > 0 {
 		return
@@ -149,11 +151,12 @@ func (a *agent) build(reg *prometheus.Registry) error {
 	a.cgroups = groups
 	sum := sha256.Sum256([]byte(a.dir))
 	a.cgroupParent = path.Join("kerf", hex.EncodeToString(sum[:4]))
+	a.mps = a.newMPS(boot)
 	a.runtime = node.New(node.Options{
 		Log: a.log, Cgroups: groups, Parent: a.cgroupParent,
 		RecordPath: filepath.Join(a.dir, "record.json"), BootID: boot, NewID: newID,
 		DevRoot: a.devRoot, Version: version, Config: conf, Pool: pool,
-		Observer: a.events, Failpoints: a.failpoints,
+		Observer: a.events, Failpoints: a.failpoints, MPS: a.mps.forRuntime(),
 		Client: node.ClientPaths{Dir: a.preload.Dir, Library: a.preload.Library},
 	})
 	reg.MustRegister(
@@ -207,6 +210,12 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 	}
 	g.Go(func() error { return a.followConfig(ctx, first) })
 	g.Go(func() error { return a.followDriver(ctx) })
+	if a.mps.sup != nil {
+		g.Go(func() error {
+			a.mps.sup.Run(ctx)
+			return nil
+		})
+	}
 	err = g.Wait()
 	a.log.Info("stopped; grants stay in force")
 	return err

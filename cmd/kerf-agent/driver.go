@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -88,6 +89,10 @@ func (a *agent) useDriver(ctx context.Context) (err error) {
 	}
 	defer release()
 	door := &driverDoor{lib: lib}
+	if err := a.mps.use(open, lib, a.runtime.MPSLeases()); err != nil {
+		a.log.Error("mps daemons not all found again", "error", err.Error())
+	}
+	defer a.mps.lib.Store(nil)
 	att := a.attachment(open, lib, gpus, leftOut)
 	if err := a.runtime.Attach(open, att); err != nil {
 		return fmt.Errorf("take the driver into use: %w", err)
@@ -113,34 +118,36 @@ func (a *agent) useDriver(ctx context.Context) (err error) {
 	return ctx.Err()
 }
 
-// reprobe asks again for the level of GPUs whose first probe could not tell: one that was lost, say.
+// reprobe asks again for the level of GPUs whose first probe could not tell, one that was lost, say, and for backends
+// that the configuration did not list at first.
 func (a *agent) reprobe(ctx context.Context, lib *nvml.Library, att node.Attachment) error {
 	backend := a.backend(lib)
-	open := map[sharing.GPUID]sharing.GPU{}
-	for _, g := range att.GPUs {
-		if att.Levels[g.UUID].Undecided() {
-			open[g.UUID] = g
-		}
+	levels := maps.Clone(att.Levels)
+	open := func(id sharing.GPUID) bool {
+		_, asked := levels[id][config.BackendMPS]
+		return levels[id].Undecided() || !asked && a.runtime.Lists(config.BackendMPS)
 	}
 	t := time.NewTicker(reprobeEvery)
 	defer t.Stop()
-	for len(open) > 0 {
+	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-t.C:
 		}
-		for id, g := range open {
+		for _, g := range att.GPUs {
+			if !open(g.UUID) {
+				continue
+			}
 			probe, cancel := context.WithTimeout(ctx, probeDeadline)
 			rep := a.report(probe, lib, backend, g)
 			cancel()
 			if !rep.Undecided() {
-				a.runtime.SetLevel(id, rep)
-				delete(open, id)
+				a.runtime.SetLevel(g.UUID, rep)
+				levels[g.UUID] = rep
 			}
 		}
 	}
-	return nil
 }
 
 // rescan looks for devices that were left out of the inventory, a lost GPU that is back, say. It ends with
@@ -177,6 +184,9 @@ func (a *agent) report(ctx context.Context, lib *nvml.Library, driver *caps.Driv
 		config.BackendDriver:   driver.Probe(ctx, g),
 		config.BackendLibkerf:  a.preloadProbe(lib).Probe(g),
 		config.BackendReactive: caps.ProbeWatch(ctx, lib, g),
+	}
+	if a.runtime.Lists(config.BackendMPS) {
+		rep[config.BackendMPS] = a.mps.probe(ctx, g)
 	}
 	for _, b := range config.Backends() {
 		if s, asked := rep[b]; asked && !s.OK() {
@@ -258,7 +268,7 @@ func (d *driverDoor) Processes(ctx context.Context, id sharing.GPUID) ([]node.Pr
 	}
 	out := make([]node.ProcessUse, 0, len(procs))
 	for _, p := range procs {
-		out = append(out, node.ProcessUse{PID: p.PID, Used: p.Used, Known: p.Known})
+		out = append(out, node.ProcessUse{PID: p.PID, Used: p.Used, Known: p.Known, MPS: p.MPS})
 	}
 	return out, nil
 }

@@ -23,6 +23,8 @@ import (
 type environment struct {
 	again                                                   func() error
 	libraryPath, devRoot, config, dir, nodeName, failpoints string
+	// path is where programs are looked for.
+	path string
 }
 
 // settings are the agent's flags, checked.
@@ -38,6 +40,8 @@ type settings struct {
 	nvidiaSMI                                           string
 	libraries                                           []string
 	failpoints                                          *failpoint.Set
+	// path is where the driver's programs are looked for.
+	path string
 }
 
 func command(env environment, kill func(point string)) *cobra.Command {
@@ -119,7 +123,7 @@ func (s *settings) check(env environment, kill func(point string)) error {
 	if err != nil {
 		return fmt.Errorf("KERF_FAILPOINTS: %w", err)
 	}
-	s.failpoints = points
+	s.failpoints, s.path = points, env.path
 	if s.kubernetes && s.nodeName == "" {
 		return sharing.Invalid("--node-name", "", "set it, in a pod from the field spec.nodeName through KERF_NODE_NAME", "is empty")
 	}

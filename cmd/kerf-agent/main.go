@@ -24,6 +24,7 @@ func main() {
 	defer stop()
 	env := environment{
 		libraryPath: os.Getenv("LD_LIBRARY_PATH"),
+		path:        os.Getenv("PATH"),
 		devRoot:     os.Getenv("NVIDIA_DEV_ROOT"),
 		config:      os.Getenv("KERF_CONFIG"),
 		dir:         os.Getenv("KERF_DIR"),

@@ -33,9 +33,6 @@ func Backends() []Backend {
 	return []Backend{BackendDriver, BackendMPS, BackendLibkerf, BackendReactive}
 }
 
-// notOffered are those that the document may not name yet.
-func notOffered() []Backend { return []Backend{BackendMPS} }
-
 // String returns "driver", "mps", "libkerf", "reactive" or "none".
 func (b Backend) String() string {
 	switch b {
@@ -109,8 +106,6 @@ func (c *checker) backends(path string, list []Backend) {
 		switch {
 		case !slices.Contains(Backends(), b):
 			c.bad(where, "", "use a Backend of this package", "is not a backend")
-		case slices.Contains(notOffered(), b):
-			c.bad(where, b.String(), "leave it out", "is not offered by this version yet")
 		case slices.Index(list, b) < i:
 			c.bad(where, b.String(), "name it once", "is named twice")
 		case i > 1 && before.Level() < b.Level():

@@ -125,6 +125,9 @@ func (c *checker) pool(path string, p Pool, pools, selectors, profiles map[strin
 	}
 	c.backends(path+".backends", p.Backends)
 	c.overCap(path, p.OverCap)
+	if p.MPSSharing > MPSSharingPool {
+		c.bad(path+".mpsSharing", "", "use an MPSSharing of this package", "is not a way to share MPS")
+	}
 	if p.Strangers > StrangersKill {
 		c.bad(path+".strangers", "", "use a Strangers of this package", "is not a policy for strangers")
 	}

@@ -3,7 +3,11 @@
 
 package config
 
-import "github.com/kerf-gpu/kerf/sharing"
+import (
+	"slices"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
 
 // Compute says what becomes of GPU time that its owner does not use, where a backend shares compute. No backend of this
 // version does; the agent warns of ComputeStrict.
@@ -57,6 +61,8 @@ func (c *checker) compute(path string, p Pool) {
 	switch {
 	case p.ComputeMode > sharing.ComputeModeExclusiveProcess:
 		c.bad(path+".computeMode", "", "use ComputeModeDefault or ComputeModeExclusiveProcess", "is not a compute mode for a pool")
+	case p.ComputeMode != sharing.ComputeModeAsIs && slices.Contains(p.Backends, BackendMPS):
+		c.bad(path+".computeMode", p.ComputeMode.String(), "leave it out, or mps", "is set by MPS itself, which backends lists")
 	case p.ComputeMode == sharing.ComputeModeExclusiveProcess && p.Mode != ModeWhole:
 		c.bad(path+".computeMode", p.ComputeMode.String(), "write mode: whole too, or leave it out",
 			"lets one process on each GPU, which then cannot be shared")

@@ -58,6 +58,8 @@ type Pool struct {
 	// TimeSlice and ComputeMode are set on the node's GPUs; AsIs leaves them as they are.
 	TimeSlice   sharing.TimeSlice
 	ComputeMode sharing.ComputeMode
+	// MPSSharing is who shares an MPS daemon.
+	MPSSharing MPSSharing
 	// Profiles, when there are any, are the only profiles that requests may name here, and then every request
 	// must name one. Nil means all profiles, and requests without one.
 	Profiles []string

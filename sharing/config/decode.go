@@ -134,6 +134,7 @@ func (r *reader) pool(path string, n *yaml.Node) (p Pool) {
 		"minEnforcement": func(path string, n *yaml.Node) { p.MinLevel = parsed(r, path, n, sharing.ParseLevel) },
 		"backends":       func(path string, n *yaml.Node) { p.Backends = r.backends(path, n) },
 		"overCap":        func(path string, n *yaml.Node) { p.OverCap = parsed(r, path, n, ParseOverCap) },
+		"mpsSharing":     func(path string, n *yaml.Node) { p.MPSSharing = parsed(r, path, n, ParseMPSSharing) },
 		"strangers":      func(path string, n *yaml.Node) { p.Strangers = parsed(r, path, n, ParseStrangers) },
 		"compute":        func(path string, n *yaml.Node) { p.Compute = parsed(r, path, n, ParseCompute) },
 		"timeSlice":      func(path string, n *yaml.Node) { p.TimeSlice = parsed(r, path, n, sharing.ParseTimeSlice) },

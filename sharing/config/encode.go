@@ -36,6 +36,7 @@ type (
 		Compute        string            `yaml:"compute,omitempty"`
 		TimeSlice      string            `yaml:"timeSlice,omitempty"`
 		ComputeMode    string            `yaml:"computeMode,omitempty"`
+		MPSSharing     string            `yaml:"mpsSharing,omitempty"`
 		Profiles       []string          `yaml:"profiles,omitempty"`
 	}
 	wireProfile struct {
@@ -68,6 +69,9 @@ func (c Config) Encode() ([]byte, error) {
 			one.Compute = p.Compute.String()
 		}
 		one.TimeSlice, one.ComputeMode = p.TimeSlice.String(), p.ComputeMode.String()
+		if p.MPSSharing != MPSSharingDomain {
+			one.MPSSharing = p.MPSSharing.String()
+		}
 		w.Spec.Pools = append(w.Spec.Pools, one)
 	}
 	for _, p := range c.doc.Profiles {

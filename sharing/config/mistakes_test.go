@@ -117,7 +117,7 @@ func TestMistakes(t *testing.T) {
     backends: []
   - name: d
     nodeSelector: {a: d}
-    backends: [driver, mps]
+    backends: [driver, libkerf]
   profiles:
   - name: x
     percent: 50
@@ -128,7 +128,6 @@ func TestMistakes(t *testing.T) {
 				`line 8: spec.pools[0].strangers "shoot" is not a policy for strangers; write report or kill`,
 				`line 11: spec.pools[1].backends[2] "mig" is not a backend of this version; write one of driver, mps, libkerf, reactive`, `line 11: spec.pools[1].backends[1] "driver" is named twice`,
 				"line 12: spec.pools[1].strangers is not a text", "line 15: spec.pools[2].backends does not begin with driver",
-				`line 18: spec.pools[3].backends[1] "mps" is not offered by this version yet; leave it out`,
 				`line 22: spec.profiles[0].backends "libkerf" does not begin with driver`,
 				`line 23: spec.profiles[0].overCap "Kill" is not an over-cap policy; write warn or kill`,
 			},

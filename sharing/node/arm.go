@@ -34,6 +34,8 @@ type Armed struct {
 	// them nothing refuses it memory. Preload is the library that is then loaded into it and its children.
 	Mounts  []sharing.Mount
 	Preload string
+	// MPS is what the process must have in its environment to be a client of the MPS that holds it.
+	MPS map[string]string
 }
 
 // ArmOptions are what a process says of itself when it arms.
@@ -148,6 +150,9 @@ func (r *Runtime) arm(ctx context.Context, c ledger.Claim, h *holding, att Attac
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.undoArm(ctx, att, c.ID, group, append(own, others...)))
+			if !errors.Is(err, errKept) {
+				r.leaveMPS(ctx, c, h)
+			}
 		}
 	}()
 	if err := r.opt.Failpoints.Eval("arm-after-mkdir"); err != nil {
@@ -169,6 +174,10 @@ func (r *Runtime) arm(ctx context.Context, c ledger.Claim, h *holding, att Attac
 	if err != nil {
 		return Armed{}, err
 	}
+	mps, err := r.enterMPS(ctx, c, h)
+	if err != nil {
+		return Armed{}, err
+	}
 	if err := r.opt.Failpoints.Eval("arm-after-caps"); err != nil {
 		return Armed{}, err
 	}
@@ -182,7 +191,7 @@ func (r *Runtime) arm(ctx context.Context, c ledger.Claim, h *holding, att Attac
 		return Armed{}, err
 	}
 	r.watcher.Add(group)
-	armed = Armed{ID: c.ID, Own: own, Others: others, OthersCapped: capped}
+	armed = Armed{ID: c.ID, Own: own, Others: others, OthersCapped: capped, MPS: mps}
 	r.mu.Lock()
 	if h.region != nil {
 		armed.Mounts, armed.Preload = r.processMounts(h, with.NoPreloadFile), filepath.Join(h.region.dir, clientLibrary)

@@ -27,33 +27,40 @@ type BackendState struct {
 func (r *Runtime) gpuStates(profile string, but map[config.Backend]choice.Support) []allocator.GPUState {
 	list := r.config.BackendsOf(r.pool, profile)
 	views := r.ledger.GPUs()
+	mps, others := r.mixes()
 	out := make([]allocator.GPUState, 0, len(views))
 	for _, v := range views {
 		s := allocator.GPUState{GPU: v.GPU, FreeMemory: v.FreeMemory, FreePercent: v.FreePercent, Lent: v.LentMemory, Held: v.Claims > 0}
-		s.Levels, s.LevelWhy = r.levels(v.GPU, list, but)
+		id := v.GPU.UUID
+		var held config.Backend
+		s.Levels, s.LevelWhy, held = r.levels(v.GPU, list, unmixed(mps[id], others[id], but))
+		if mps[id] {
+			shut(&s, held, s.LevelWhy)
+		}
 		out = append(out, s)
 	}
 	return out
 }
 
 // levels are those that a grant on the GPU can have now with the backends of the list, strongest first, and why a
-// share cannot be held more strongly; it needs the lock.
-func (r *Runtime) levels(g sharing.GPU, list []config.Backend, but map[config.Backend]choice.Support) ([]sharing.Level, string) {
+// share cannot be held more strongly, with what then holds it; it needs the lock.
+func (r *Runtime) levels(g sharing.GPU, list []config.Backend, but map[config.Backend]choice.Support) ([]sharing.Level, string, config.Backend) {
 	if r.att == nil || g.MIG {
-		return nil, ""
+		return nil, "", config.BackendNone
 	}
 	rep, ok := r.att.Levels[g.UUID]
 	if !ok {
-		return nil, ""
+		return nil, "", config.BackendNone
 	}
 	c := choice.Choose(list, choice.On{Report: rep.But(but)})
-	return []sharing.Level{sharing.LevelExclusive, c.Level}, c.Why
+	return []sharing.Level{sharing.LevelExclusive, c.Level}, c.Why, c.Backend
 }
 
 // heldBy chooses what holds a placement. Where its GPUs have no backend in common, it may be held less strongly than
 // a share of each of them would be: sharing.ErrUnsupported if that is less than demanded. It needs the lock.
 func (r *Runtime) heldBy(req sharing.Request, p sharing.Placement, but map[config.Backend]choice.Support) (choice.Choice, error) {
 	var on []choice.On
+	mps, others := r.mixes()
 	for _, f := range p {
 		if f.Whole {
 			continue
@@ -66,7 +73,7 @@ func (r *Runtime) heldBy(req sharing.Request, p sharing.Placement, but map[confi
 		if !known {
 			return choice.Choice{Level: sharing.LevelUnknown, Why: "the levels of GPU " + string(f.GPU) + " have not been probed"}, nil
 		}
-		on = append(on, choice.On{GPU: r.gpuName(f.GPU), Report: rep.But(but)})
+		on = append(on, choice.On{GPU: r.gpuName(f.GPU), Report: rep.But(unmixed(mps[f.GPU], others[f.GPU], but))})
 	}
 	if len(on) == 0 {
 		return choice.Choice{Level: sharing.LevelExclusive}, nil

@@ -32,7 +32,7 @@ func (r *Runtime) ClaimForContainer(ctx context.Context, peer Peer, name string,
 	if peer.UID != 0 {
 		return "", fmt.Errorf("containers are made by root, and uid %d asks: %w", peer.UID, sharing.ErrDenied)
 	}
-	id, err := r.claimAs(ctx, peer, name, asked, nil, func(h *holding, req sharing.Request) {
+	id, err := r.claimAs(ctx, peer, name, asked, noMPS(), func(h *holding, req sharing.Request) {
 		h.asks, h.container = asksOf(req), true
 		if hold > 0 {
 			h.until = time.Now().Add(hold)
@@ -132,6 +132,7 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 			return "", fmt.Errorf("process %d has claim %q already; arm or release it first: %w", peer.PID, id, sharing.ErrConflict)
 		}
 	}
+	but = butMPS(req, but)
 	placement, err := allocator.Choose(r.gpuStates(req.Profile, but), req)
 	if err != nil {
 		return "", err
@@ -148,7 +149,7 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 	if err := r.ledger.Claim(c); err != nil {
 		return "", err
 	}
-	h := &holding{owner: owner, backend: held.Backend, levelWhy: held.Why}
+	h := &holding{owner: owner, backend: held.Backend, domain: r.domainOf(c.Owner), levelWhy: held.Why}
 	if mark != nil {
 		mark(h, req)
 	}

@@ -3,7 +3,11 @@
 
 package node
 
-import "github.com/kerf-gpu/kerf/sharing/config"
+import (
+	"slices"
+
+	"github.com/kerf-gpu/kerf/sharing/config"
+)
 
 // SetConfig puts a validated document and the node's pool of it in force for new claims. Grants that run
 // keep what they have.
@@ -29,4 +33,14 @@ func (r *Runtime) RefuseConfig(mistakes []string, first bool) {
 	}
 	r.mu.Unlock()
 	r.changed.announce()
+}
+
+// Lists reports whether the pool, or a profile, lists a backend.
+func (r *Runtime) Lists(b config.Backend) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if slices.Contains(r.config.BackendsOf(r.pool, ""), b) {
+		return true
+	}
+	return slices.ContainsFunc(r.config.Profiles(), func(p config.Profile) bool { return slices.Contains(p.Backends, b) })
 }

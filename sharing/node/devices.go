@@ -5,6 +5,7 @@ package node
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -31,6 +32,7 @@ func (r *Runtime) Env(a Armed) map[string]string {
 		"CUDA_VISIBLE_DEVICES": strings.Join(ids, ","),
 		"KERF_GRANT":           string(a.ID),
 	}
+	maps.Copy(env, a.MPS)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if g, ok := r.ledger.Get(a.ID); ok {

@@ -112,6 +112,7 @@ func (r *Runtime) end(ctx context.Context, id ledger.ClaimID) (done bool, err er
 	}
 	r.opt.Observer.Ended()
 	r.mu.Unlock()
+	r.leaveMPS(ctx, g.Claim, h)
 	r.log.Info("lease ended", "claim", id)
 	r.changed.announce()
 	return true, err

@@ -76,6 +76,13 @@ func (g *guard) tell(s reactive.Sample, standings []reactive.Standing) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	lost := map[ledger.ClaimID]string{}
+	for _, gpu := range s.GPUs {
+		for _, u := range gpu.Uses {
+			if u.Escaped {
+				lost[ledger.ClaimID(u.Lease)] = fmt.Sprintf("process %d does not use the MPS daemon of its grant on GPU %s, so nothing limits it", u.PID, gpu.ID)
+			}
+		}
+	}
 	over := map[reactive.LeaseID]string{}
 	for i, st := range standings {
 		switch {

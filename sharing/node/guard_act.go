@@ -40,14 +40,19 @@ func (g *guard) act(ctx context.Context, v reactive.Verdict) {
 	if v.Reason == reactive.OverCap && v.First {
 		g.opt.Observer.OverCap(v.Delay, v.Held-v.Cap)
 	}
+	if v.Reason == reactive.Escaped && v.Action == reactive.Warn {
+		g.log.Warn("process runs beside the mps that holds its grant", "claim", v.Lease, "gpu", string(v.GPU), "pid", v.Victim.PID, "holds_bytes", uint64(v.Held))
+		g.tellPodOf(ctx, v, fmt.Sprintf("process %d of the node does not use the MPS daemon of its grant, so that nothing limits it; nothing is done about it (overCap: warn)", v.Victim.PID))
+		return
+	}
 	if v.Action == reactive.Warn {
 		g.log.Warn("grant is over its cap", "claim", v.Lease, "gpu", string(v.GPU), "holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
 		g.tellPodOf(ctx, v, "nothing is done about it (overCap: warn)")
 		return
 	}
-	check := func() error { return g.checkStranger(v) }
-	if v.Reason == reactive.OverCap {
-		check = func() error { return g.checkVictim(v) }
+	check := func() error { return g.checkVictim(v) }
+	if v.Reason == reactive.Stranger {
+		check = func() error { return g.checkStranger(v) }
 	}
 	err := process.Kill(v.Victim.PID, v.Victim.Start, check)
 	g.opt.Observer.Killed(v.Reason.String(), err)
@@ -58,8 +63,12 @@ func (g *guard) act(ctx context.Context, v reactive.Verdict) {
 	}
 	g.log.Warn("process killed", "reason", v.Reason.String(), "pid", v.Victim.PID, "gpu", string(v.GPU), "claim", v.Lease,
 		"holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
-	if v.Reason == reactive.OverCap {
+	switch v.Reason {
+	case reactive.OverCap:
 		g.tellPodOf(ctx, v, fmt.Sprintf("process %d of the node, which held the most, was killed", v.Victim.PID))
+	case reactive.Escaped:
+		g.tellPodOf(ctx, v, fmt.Sprintf("process %d of the node did not use the MPS daemon of its grant, so that nothing limited it, and was killed", v.Victim.PID))
+	case reactive.Stranger:
 	}
 }
 

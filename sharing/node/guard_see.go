@@ -59,7 +59,8 @@ func (g *guard) see(ctx context.Context) reactive.Sample {
 	return s
 }
 
-// capsOf are the caps of a lease that nothing but watching holds; it needs the lock.
+// capsOf are the caps of a lease that is watched: because nothing else holds it, or because MPS holds each of its
+// processes alone, and not their sum; it needs the lock.
 func (g *guard) capsOf(gr ledger.Grant) []reactive.Cap {
 	h := g.held[gr.Claim.ID]
 	if gr.Lease == nil || h == nil {
@@ -67,7 +68,7 @@ func (g *guard) capsOf(gr ledger.Grant) []reactive.Cap {
 	}
 	held := false // by something beside the watch
 	switch h.backend {
-	case config.BackendReactive:
+	case config.BackendReactive, config.BackendMPS:
 	case config.BackendLibkerf:
 		if !g.watches(gr) {
 			return nil
@@ -155,7 +156,10 @@ func (g *guard) sort(l listing, grants []ledger.Grant, s reactive.Sample, known 
 		}
 		if i := slices.IndexFunc(grants, func(gr ledger.Grant) bool { return leaseHas(gr, l.gpu, m.dir) }); i >= 0 {
 			// When it started may not have been told: its use then counts as not known.
-			out.Uses = append(out.Uses, reactive.Use{Process: p, Lease: reactive.LeaseID(grants[i].Claim.ID), Bytes: use.Used, Known: use.Known && m.err == nil})
+			out.Uses = append(out.Uses, reactive.Use{
+				Process: p, Lease: reactive.LeaseID(grants[i].Claim.ID), Bytes: use.Used, Known: use.Known && m.err == nil,
+				Escaped: !use.MPS && g.byMPS(grants[i].Claim.ID),
+			})
 			continue
 		}
 		if s.Strangers && m.err == nil && g.mayEnd(use.PID, m.dir) {
@@ -163,6 +167,14 @@ func (g *guard) sort(l listing, grants []ledger.Grant, s reactive.Sample, known 
 		}
 	}
 	return out
+}
+
+// byMPS reports whether MPS holds the grant.
+func (g *guard) byMPS(id ledger.ClaimID) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	h := g.held[id]
+	return h != nil && h.backend == config.BackendMPS
 }
 
 // leaseHas reports whether the cgroup belongs to the grant's lease and the grant has a fragment on the GPU.

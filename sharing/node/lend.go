@@ -117,7 +117,7 @@ func (r *Runtime) loans(gpu sharing.GPUID) []ledger.Loan {
 	for _, g := range r.ledger.Grants() {
 		f, on := g.Claim.Placement.On(gpu)
 		h := r.held[g.Claim.ID]
-		if !on || f.Burst <= f.Memory && g.Lent[gpu] == 0 || h == nil || h.busy || !lendable(g, h) {
+		if !on || f.Burst <= f.Memory && g.Lent[gpu] == 0 || h == nil || h.busy || h.backend == config.BackendMPS || !lendable(g, h) {
 			continue
 		}
 		out = append(out, ledger.Loan{ID: g.Claim.ID, Memory: f.Memory, Lent: g.Lent[gpu], Most: f.Burst.SubFloor(f.Memory)})

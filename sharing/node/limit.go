@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
@@ -86,6 +87,8 @@ func (r *Runtime) beginLimit(peer Peer, id ledger.ClaimID, amount sharing.Bytes)
 	switch {
 	case h.busy:
 		return c, fmt.Errorf("it is being armed or ended: %w", sharing.ErrUnavailable)
+	case h.backend == config.BackendMPS && g.Lease != nil:
+		return c, fmt.Errorf("MPS gives each process its limit when it starts, and changes it for none that runs: ask for a new grant instead: %w", sharing.ErrUnsupported)
 	case g.Lease != nil && len(g.Lease.Part) > 0:
 		return c, fmt.Errorf("init container %q uses a part of it: try again when that has ended: %w", g.Lease.Container, sharing.ErrUnavailable)
 	}

@@ -36,6 +36,8 @@ type Options struct {
 	// Config and Pool are the document in force at the start; SetConfig changes them.
 	Config config.Config
 	Pool   config.Pool
+	// MPS runs the daemons of leases that MPS holds; nil: this machine has none.
+	MPS MPS
 	// Observer is told what happens, for metrics.
 	Observer Observer
 	// Client is the zero value where there is no library to preload.
@@ -99,6 +101,8 @@ type ProcessUse struct {
 	PID   int
 	Used  sharing.Bytes
 	Known bool
+	// MPS is true for a client of an MPS server.
+	MPS bool
 }
 
 // Capper puts caps in force. All methods honour the context's deadline.

@@ -121,7 +121,7 @@ func (r *Runtime) claimFor(ask sharing.ContainerAsk) (id ledger.ClaimID, part sh
 	if err != nil {
 		return "", nil, false, err
 	}
-	held, err := r.heldBy(req, placement, nil)
+	held, err := r.heldBy(req, placement, butMPS(req, noMPS()))
 	if err != nil {
 		return "", nil, false, err
 	}
@@ -133,7 +133,7 @@ func (r *Runtime) claimFor(ask sharing.ContainerAsk) (id ledger.ClaimID, part sh
 	if err := r.ledger.Claim(c); err != nil {
 		return "", nil, false, err
 	}
-	r.held[id] = &holding{backend: held.Backend, levelWhy: held.Why, kind: ask.Kind, asks: slices.Clone(ask.Asks)}
+	r.held[id] = &holding{backend: held.Backend, domain: r.domainOf(c.Owner), levelWhy: held.Why, kind: ask.Kind, asks: slices.Clone(ask.Asks)}
 	r.log.Info("claim held", "claim", id, "pod", ask.Ref.Namespace+"/"+ask.Ref.Pod, "container", ask.Ref.Container, "asks", askStrings(ask.Asks), "level", held.Level.String(), "backend", held.Backend.String(), "gpus", gpuIDs(placement))
 	return id, nil, true, nil
 }
@@ -179,7 +179,7 @@ func (r *Runtime) within(c ledger.Claim, req sharing.Request) (sharing.Placement
 // choose places a request, where the advice says if it still fits there, else wherever it fits. It needs the
 // lock.
 func (r *Runtime) choose(req sharing.Request, advice sharing.Advice) (sharing.Placement, error) {
-	states := r.gpuStates(req.Profile, nil)
+	states := r.gpuStates(req.Profile, butMPS(req, noMPS()))
 	if len(advice.GPUs) == req.GPUs {
 		planned := slices.DeleteFunc(slices.Clone(states), func(s allocator.GPUState) bool { return !slices.Contains(advice.GPUs, s.GPU.UUID) })
 		if p, err := allocator.Choose(planned, req); err == nil {

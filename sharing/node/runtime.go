@@ -109,6 +109,8 @@ type holding struct {
 	capping sync.Mutex
 	// region is what its programs count in, where the preloaded library holds it.
 	region *region
+	// domain is who may share an MPS daemon with it.
+	domain string
 	// levelWhy says why the level is not stronger.
 	levelWhy string
 	// use is the container instance that has the claim, or is about to; nil for a process of its own.

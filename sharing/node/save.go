@@ -71,7 +71,7 @@ func recordOf(c ledger.Claim, h *holding, u *use) record.Grant {
 		ID: string(c.ID), Name: c.Name, UID: c.Owner.UID, PID: c.Owner.PID,
 		PodUID: c.Owner.PodUID, Container: c.Owner.Container, Namespace: c.Owner.Namespace, PodName: c.Owner.PodName,
 		Profile: c.Request.Profile, Asks: askStrings(h.asks),
-		Level: c.Level.String(), Backend: h.backend.String(), Whole: c.Request.Kind == sharing.KindWhole, Recovered: c.Recovered,
+		Level: c.Level.String(), Backend: h.backend.String(), MPSDomain: mpsDomain(h), Whole: c.Request.Kind == sharing.KindWhole, Recovered: c.Recovered,
 	}
 	if h.hasGroup { // else the group is that of an instance that ended
 		g.Cgroup, g.Inode = h.group.Dir, h.group.Inode
@@ -87,6 +87,14 @@ func recordOf(c ledger.Claim, h *holding, u *use) record.Grant {
 		g.Use = &record.Use{ContainerID: u.containerID, Container: u.container, Asks: askStrings(u.asks), Part: recordPlacement(u.part)}
 	}
 	return g
+}
+
+// mpsDomain is on record where it counts.
+func mpsDomain(h *holding) string {
+	if h.backend != config.BackendMPS {
+		return ""
+	}
+	return h.domain
 }
 
 func recordPlacement(p sharing.Placement) []record.Fragment {
@@ -107,7 +115,7 @@ func placementOf(fragments []record.Fragment) sharing.Placement {
 
 // holdingOf is the reverse of what recordOf writes of a holding. The cgroup is the caller's to open.
 func holdingOf(g record.Grant) (*holding, error) {
-	h := &holding{kind: kindOf(g.Kind)}
+	h := &holding{kind: kindOf(g.Kind), domain: g.MPSDomain}
 	var err error
 	switch g.Backend {
 	case "":

@@ -83,7 +83,7 @@ func (r *Runtime) State(ctx context.Context) State {
 		health[v.GPU.UUID] = v.GPU.Health
 		g := GPUState{GPU: v.GPU, Granted: v.HeldMemory, GrantedPercent: v.HeldPercent, Lent: v.LentMemory, Utilization: -1}
 		if v.GPU.Health == sharing.HealthOK {
-			g.Levels, _ = r.levels(v.GPU, r.config.BackendsOf(r.pool, ""), nil)
+			g.Levels, _, _ = r.levels(v.GPU, r.config.BackendsOf(r.pool, ""), nil)
 		}
 		g.Backends = r.backends(v.GPU)
 		if use, ok := p.gpus[v.GPU.UUID]; ok {
@@ -160,6 +160,9 @@ func (r *Runtime) grantState(g ledger.Grant, p picture, health map[sharing.GPUID
 	}
 	if level, why, less := r.clientLevel(g, r.held[g.Claim.ID]); less {
 		gs.Level, gs.LevelReason = level, why
+	}
+	if why := r.mpsFault(g.Claim); g.Lease != nil && why != "" {
+		gs.Level, gs.LevelReason = sharing.LevelUnknown, why
 	}
 	if g.Lease != nil && r.att == nil {
 		gs.Level, gs.LevelReason = sharing.LevelUnknown, "no driver answers"

@@ -20,8 +20,8 @@ type gpu struct {
 	id      sharing.GPUID
 	domains map[string]*domain
 
-	before    Mode // valid while held
-	held      bool // the mode was written down and may have been changed
+	before    sharing.ComputeMode // valid while held
+	held      bool                // the mode was written down and may have been changed
 	exclusive bool
 }
 
@@ -40,10 +40,10 @@ func (g *gpu) setMode(ctx context.Context, opt *Options, n int) error {
 		if err != nil {
 			return fmt.Errorf("read the compute mode of GPU %s: %w", g.id, err)
 		}
-		if found == ModeProhibited {
+		if found == sharing.ComputeModeProhibited {
 			return fmt.Errorf("the compute mode of GPU %s forbids every program; allow them with nvidia-smi -c DEFAULT: %w", g.id, sharing.ErrUnavailable)
 		}
-		if err := save(path, modeRecord{Version: recordVersion, BootID: opt.BootID, GPU: g.id, Before: found}); err != nil {
+		if err := save(path, modeRecord{Version: recordVersion, BootID: opt.BootID, GPU: g.id, Before: found.String()}); err != nil {
 			return err
 		}
 		g.before, g.held = found, true
@@ -51,9 +51,9 @@ func (g *gpu) setMode(ctx context.Context, opt *Options, n int) error {
 	want := g.before
 	switch {
 	case n == 1:
-		want = ModeExclusiveProcess
+		want = sharing.ComputeModeExclusiveProcess
 	case n > 1:
-		want = ModeDefault
+		want = sharing.ComputeModeDefault
 	}
 	if err := opt.Modes.SetComputeMode(ctx, g.id, want); err != nil {
 		if errors.Is(err, sharing.ErrUnsupported) {
@@ -64,7 +64,7 @@ func (g *gpu) setMode(ctx context.Context, opt *Options, n int) error {
 	}
 	got, err := opt.Modes.ComputeMode(ctx, g.id)
 	if err != nil || got != want {
-		return errors.Join(err, fmt.Errorf("the compute mode of GPU %s is %d after it was set to %d: %w", g.id, got, want, sharing.ErrUnavailable))
+		return errors.Join(err, fmt.Errorf("the compute mode of GPU %s is %q after it was set to %q: %w", g.id, got.String(), want.String(), sharing.ErrUnavailable))
 	}
 	g.exclusive = n == 1
 	if n > 0 {

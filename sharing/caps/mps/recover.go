@@ -82,9 +82,11 @@ func (s *Supervisor) forget() error {
 		path := filepath.Join(s.opt.Dir, dir.Name())
 		var r modeRecord
 		if err := load(filepath.Join(path, modeName), &r); err == nil && r.BootID == s.opt.BootID && gpuDir(r.GPU) == dir.Name() {
-			g := s.gpu(r.GPU)
-			g.before, g.held = r.Before, true
-			g.mu.Unlock()
+			if before, err := sharing.ParseComputeMode(modeName, r.Before); err == nil {
+				g := s.gpu(r.GPU)
+				g.before, g.held = before, true
+				g.mu.Unlock()
+			}
 		}
 		below, err := os.ReadDir(path)
 		errs = append(errs, err)
@@ -115,7 +117,7 @@ func (s *Supervisor) known(dir string) bool {
 // resume puts mode and daemons of a GPU in order.
 func (s *Supervisor) resume(ctx context.Context, g *gpu) error {
 	g.mu.Lock()
-	defer g.mu.Unlock()
+	defer s.release(g)
 	var errs []error
 	for _, d := range g.domains {
 		errs = append(errs, s.opt.makeDirs(d.key))

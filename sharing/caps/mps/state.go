@@ -41,7 +41,7 @@ type modeRecord struct {
 	Version int           `json:"version"`
 	BootID  string        `json:"bootID"`
 	GPU     sharing.GPUID `json:"gpu"`
-	Before  Mode          `json:"before"`
+	Before  string        `json:"before"`
 }
 
 // gpuDir is short, because sockets' addresses are: the first 48 bits of the UUID. Two GPUs of a node that share them

@@ -26,6 +26,8 @@ type Supervisor struct {
 
 	mu   sync.Mutex
 	gpus map[sharing.GPUID]*gpu // entries are never taken out
+	// shown is what States tells, so that nobody waits for a daemon to be started who only looks.
+	shown map[sharing.GPUID][]State
 }
 
 // New returns a supervisor that has started nothing. It is sharing.ErrInvalid when sockets below Options.Dir would have
@@ -37,7 +39,7 @@ func New(o Options) (*Supervisor, error) {
 	if err := mps.CheckPipe(o.Pipe(Key{GPU: "GPU-00000000-0000-0000-0000-000000000000", Domain: "any"})); err != nil {
 		return nil, err
 	}
-	return &Supervisor{opt: o, gpus: map[sharing.GPUID]*gpu{}}, nil
+	return &Supervisor{opt: o, gpus: map[sharing.GPUID]*gpu{}, shown: map[sharing.GPUID][]State{}}, nil
 }
 
 // gpu returns a GPU's entry, locked.
@@ -62,7 +64,7 @@ func (s *Supervisor) Acquire(ctx context.Context, k Key, lease string, t Terms) 
 		return "", fmt.Errorf("use MPS on GPU %q in domain %q with %v and %v: %w", k.GPU, k.Domain, t.Memory, t.Percent, sharing.ErrInvalid)
 	}
 	g := s.gpu(k.GPU)
-	defer g.mu.Unlock()
+	defer s.release(g)
 	d := g.domains[k.Domain]
 	if d == nil {
 		d = newDomain(&s.opt, k)
@@ -92,7 +94,7 @@ func (s *Supervisor) Acquire(ctx context.Context, k Key, lease string, t Terms) 
 // lease that is none is no error.
 func (s *Supervisor) Release(ctx context.Context, k Key, lease string) error {
 	g := s.gpu(k.GPU)
-	defer g.mu.Unlock()
+	defer s.release(g)
 	d := g.domains[k.Domain]
 	if d == nil {
 		return nil
@@ -148,7 +150,7 @@ func (s *Supervisor) tick(ctx context.Context) {
 				s.opt.Log.Error("compute mode cannot be put back", "gpu", g.id, "error", err)
 			}
 		}
-		g.mu.Unlock()
+		s.release(g)
 	}
 }
 
@@ -164,18 +166,39 @@ func (s *Supervisor) all() []*gpu {
 	return all
 }
 
-// States returns how all daemons are, by GPU and domain.
+// release unlocks a GPU's entry and shows what became of its daemons.
+func (s *Supervisor) release(g *gpu) {
+	var now []State
+	for _, d := range g.domains {
+		now = append(now, State{
+			Key: d.key, Condition: d.condition, Reason: d.reason, Pipe: d.daemon.Pipe, Daemon: d.pid, Servers: slices.Clone(d.servers),
+			Leases: len(d.leases), Restarts: d.restarts, Exclusive: g.exclusive,
+		})
+	}
+	s.mu.Lock()
+	s.shown[g.id] = now
+	s.mu.Unlock()
+	g.mu.Unlock()
+}
+
+// State returns how one daemon was when it was looked at last; ok is false where there is none. It never waits.
+func (s *Supervisor) State(k Key) (st State, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.shown[k.GPU], func(st State) bool { return st.Key == k })
+	if i < 0 {
+		return State{}, false
+	}
+	return s.shown[k.GPU][i], true
+}
+
+// States returns how all daemons were when they were looked at last, by GPU and domain. It never waits.
 func (s *Supervisor) States() []State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var out []State
-	for _, g := range s.all() {
-		g.mu.Lock()
-		for _, d := range g.domains {
-			out = append(out, State{
-				Key: d.key, Condition: d.condition, Reason: d.reason, Pipe: d.daemon.Pipe, Daemon: d.pid, Servers: slices.Clone(d.servers),
-				Leases: len(d.leases), Restarts: d.restarts, Exclusive: g.exclusive,
-			})
-		}
-		g.mu.Unlock()
+	for _, all := range s.shown {
+		out = append(out, all...)
 	}
 	slices.SortFunc(out, func(a, b State) int {
 		return cmp.Or(cmp.Compare(a.Key.GPU, b.Key.GPU), cmp.Compare(a.Key.Domain, b.Key.Domain))

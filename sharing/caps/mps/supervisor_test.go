@@ -49,26 +49,36 @@ func (s *site) minor(gpu sharing.GPUID) int {
 	return slices.IndexFunc([]int{0, 1, 2, 3}, func(i int) bool { return s.gpuID(i) == gpu })
 }
 
-func (s *site) ComputeMode(_ context.Context, gpu sharing.GPUID) (Mode, error) {
+func (s *site) ComputeMode(_ context.Context, gpu sharing.GPUID) (sharing.ComputeMode, error) {
 	if s.none {
 		return 0, sharing.ErrUnsupported
 	}
 	m, err := mpstest.ComputeMode(s.dir, s.minor(gpu))
-	return Mode(m), err
+	return modes()[m], err
 }
 
-func (s *site) SetComputeMode(_ context.Context, gpu sharing.GPUID, mode Mode) error {
-	_, err := mpstest.ComputeMode(s.dir, s.minor(gpu), uint64(mode))
-	return err
+func (s *site) SetComputeMode(_ context.Context, gpu sharing.GPUID, mode sharing.ComputeMode) error {
+	for number, m := range modes() {
+		if m == mode {
+			_, err := mpstest.ComputeMode(s.dir, s.minor(gpu), number)
+			return err
+		}
+	}
+	return sharing.ErrInvalid
 }
 
-func (s *site) mode(minor int) Mode {
+// modes are NVML's numbers.
+func modes() map[uint64]sharing.ComputeMode {
+	return map[uint64]sharing.ComputeMode{0: sharing.ComputeModeDefault, 2: sharing.ComputeModeProhibited, mpstest.Exclusive: sharing.ComputeModeExclusiveProcess}
+}
+
+func (s *site) mode(minor int) sharing.ComputeMode {
 	s.Helper()
 	m, err := mpstest.ComputeMode(s.dir, minor)
 	if err != nil {
 		s.Fatal(err)
 	}
-	return Mode(m)
+	return modes()[m]
 }
 
 func newSite(t *testing.T) *site {
@@ -164,7 +174,7 @@ func TestOneDomain(t *testing.T) {
 	if st := s.state(); st.Condition != Ready || !st.Exclusive || st.Daemon == 0 || len(st.Servers) != 1 || st.Pipe != pipe {
 		t.Errorf("state %+v", st)
 	}
-	if s.mode(0) != ModeExclusiveProcess {
+	if s.mode(0) != sharing.ComputeModeExclusiveProcess {
 		t.Error("the GPU takes other processes")
 	}
 	// One lease alone: its limits are the daemon's, whatever its processes' environment says.
@@ -186,7 +196,7 @@ func TestOneDomain(t *testing.T) {
 	client.Leave()
 	s.release(k, "l1")
 	s.release(k, "l1")
-	if got := s.left(); got != nothing || len(s.States()) != 0 || s.mode(0) != ModeDefault {
+	if got := s.left(); got != nothing || len(s.States()) != 0 || s.mode(0) != sharing.ComputeModeDefault {
 		t.Errorf("left: %s, %+v, mode %d", got, s.States(), s.mode(0))
 	}
 }
@@ -198,16 +208,16 @@ func TestTwoDomains(t *testing.T) {
 	pipeA := s.acquire(a, "l1", Terms{Memory: 10 * sharing.GiB})
 	pipeB := s.acquire(b, "l2", Terms{Memory: 20 * sharing.GiB})
 	all := s.States()
-	if len(all) != 2 || all[0].Exclusive || all[1].Exclusive || s.mode(0) != ModeDefault || pipeA == pipeB || all[0].Daemon == all[1].Daemon ||
+	if len(all) != 2 || all[0].Exclusive || all[1].Exclusive || s.mode(0) != sharing.ComputeModeDefault || pipeA == pipeB || all[0].Daemon == all[1].Daemon ||
 		all[0].Servers[0] == all[1].Servers[0] || strings.HasPrefix(pipeA, filepath.Dir(pipeB)) {
 		t.Errorf("states %+v", all)
 	}
 	s.release(a, "l1")
-	if st := s.state(); !st.Exclusive || s.mode(0) != ModeExclusiveProcess || st.Condition != Ready {
+	if st := s.state(); !st.Exclusive || s.mode(0) != sharing.ComputeModeExclusiveProcess || st.Condition != Ready {
 		t.Errorf("with one left: %+v, mode %d", st, s.mode(0))
 	}
 	s.release(b, "l2")
-	if got := s.left(); got != nothing || s.mode(0) != ModeDefault {
+	if got := s.left(); got != nothing || s.mode(0) != sharing.ComputeModeDefault {
 		t.Errorf("left: %s, mode %d", got, s.mode(0))
 	}
 }
@@ -233,16 +243,16 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	s.none = false
-	if got := s.left(); got != nothing || s.mode(0) != ModeDefault || s.mode(1) != ModeDefault {
+	if got := s.left(); got != nothing || s.mode(0) != sharing.ComputeModeDefault || s.mode(1) != sharing.ComputeModeDefault {
 		t.Errorf("left: %s", got)
 	}
-	if err := s.SetComputeMode(t.Context(), s.gpuID(0), ModeProhibited); err != nil {
+	if err := s.SetComputeMode(t.Context(), s.gpuID(0), sharing.ComputeModeProhibited); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Acquire(t.Context(), s.key(0, "a"), "l", Terms{Memory: sharing.GiB}); !errors.Is(err, sharing.ErrUnavailable) || !strings.Contains(err.Error(), "nvidia-smi") {
 		t.Errorf("a GPU that forbids all: %v", err)
 	}
-	if s.mode(0) != ModeProhibited {
+	if s.mode(0) != sharing.ComputeModeProhibited {
 		t.Error("the mode was changed")
 	}
 	if _, err := New(Options{Dir: "/" + strings.Repeat("x", 80)}); !errors.Is(err, sharing.ErrInvalid) {
@@ -393,13 +403,13 @@ func TestRecover(t *testing.T) {
 	if clients, err := newDomain(&s.opt, kept).daemon.Clients(t.Context(), at(after, kept).Servers[0]); err != nil || len(clients) != 1 {
 		t.Errorf("clients %v, %v", clients, err)
 	}
-	if got := s.left(); got != "4 processes, 4 files" || s.mode(0) != ModeExclusiveProcess || s.mode(2) != ModeDefault || s.mode(3) != ModeExclusiveProcess {
+	if got := s.left(); got != "4 processes, 4 files" || s.mode(0) != sharing.ComputeModeExclusiveProcess || s.mode(2) != sharing.ComputeModeDefault || s.mode(3) != sharing.ComputeModeExclusiveProcess {
 		t.Errorf("left: %s, modes %d %d %d", got, s.mode(0), s.mode(2), s.mode(3))
 	}
 	client.Leave()
 	s.release(kept, "l")
 	s.release(dead, "l")
-	if got := s.left(); got != nothing || s.mode(0) != ModeDefault {
+	if got := s.left(); got != nothing || s.mode(0) != sharing.ComputeModeDefault {
 		t.Errorf("left: %s", got)
 	}
 }

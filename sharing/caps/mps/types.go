@@ -27,20 +27,10 @@ type Terms struct {
 	Percent sharing.Percent
 }
 
-// Mode is a GPU's compute mode, with NVML's numbers.
-type Mode int
-
-// The modes.
-const (
-	ModeDefault          Mode = 0
-	ModeProhibited       Mode = 2
-	ModeExclusiveProcess Mode = 3
-)
-
 // Modes reads and sets compute modes. Errors are package sharing's; sharing.ErrUnsupported is a driver that cannot.
 type Modes interface {
-	ComputeMode(ctx context.Context, gpu sharing.GPUID) (Mode, error)
-	SetComputeMode(ctx context.Context, gpu sharing.GPUID, mode Mode) error
+	ComputeMode(ctx context.Context, gpu sharing.GPUID) (sharing.ComputeMode, error)
+	SetComputeMode(ctx context.Context, gpu sharing.GPUID, mode sharing.ComputeMode) error
 }
 
 // Options are what a Supervisor works with.

@@ -54,7 +54,9 @@ type Grant struct {
 	MinLevel  string `json:"min_level,omitempty"`
 	Level     string `json:"level"`
 	// Backend holds the grant to its size, by name, "none" for nothing; empty in what schemas 1 and 2 wrote.
-	Backend   string `json:"backend,omitempty"`
+	Backend string `json:"backend,omitempty"`
+	// MPSDomain is who may share a daemon with it, where the backend is MPS.
+	MPSDomain string `json:"mps_domain,omitempty"`
 	Whole     bool   `json:"whole,omitempty"`
 	Recovered bool   `json:"recovered,omitempty"`
 	// Namespace and PodName are for people.

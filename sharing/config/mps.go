@@ -1,0 +1,38 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import "github.com/kerf-gpu/kerf/sharing"
+
+// MPSSharing is who shares a control daemon of MPS, and so who can disturb whom: its members can give it any command,
+// and a fault of one ends all.
+type MPSSharing uint8
+
+// The ways.
+const (
+	// MPSSharingDomain: the pods of one namespace, and the processes of one user (the default).
+	MPSSharingDomain MPSSharing = iota
+	// MPSSharingPool: all of the pool.
+	MPSSharingPool
+)
+
+// String returns "domain" or "pool".
+func (m MPSSharing) String() string {
+	switch m {
+	case MPSSharingPool:
+		return "pool"
+	case MPSSharingDomain:
+	}
+	return "domain"
+}
+
+// ParseMPSSharing reads "domain" or "pool"; field names the input for the error, a *sharing.FieldError.
+func ParseMPSSharing(field, s string) (MPSSharing, error) {
+	for _, v := range []MPSSharing{MPSSharingDomain, MPSSharingPool} {
+		if v.String() == s {
+			return v, nil
+		}
+	}
+	return MPSSharingDomain, sharing.Invalid(field, s, "write domain or pool", "is not a way to share MPS")
+}

@@ -1,0 +1,240 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator"
+	"github.com/kerf-gpu/kerf/sharing/caps/choice"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// fakeMPS runs no daemons and remembers who uses them.
+type fakeMPS struct {
+	mu    sync.Mutex
+	users map[string]MPSLease
+	fault string
+	fails error
+}
+
+func (f *fakeMPS) Enter(_ context.Context, l MPSLease) (map[string]string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fails != nil {
+		return nil, f.fails
+	}
+	f.users[l.ID] = l
+	return map[string]string{"CUDA_MPS_PIPE_DIRECTORY": "/" + l.Domain}, nil
+}
+
+func (f *fakeMPS) Leave(_ context.Context, l MPSLease) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.users, l.ID)
+	return nil
+}
+
+func (f *fakeMPS) Fault(MPSLease) string { return f.fault }
+
+func (f *fakeMPS) all() map[string]MPSLease {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := map[string]MPSLease{}
+	for id, l := range f.users {
+		out[id] = l
+	}
+	return out
+}
+
+var byMPS = config.Pool{Name: "a", Backends: []config.Backend{config.BackendDriver, config.BackendMPS, config.BackendReactive}, OverCap: config.OverCapKill}
+
+// newMPS is a node on which MPS works on the first GPU alone.
+func newMPS(t *testing.T) (*guarded, *fakeMPS) {
+	t.Helper()
+	g := newGuarded(t, byMPS)
+	m := &fakeMPS{users: map[string]MPSLease{}}
+	g.bench.opt.MPS, g.bench.Runtime.opt.MPS = m, m
+	g.onMPS()
+	return g, m
+}
+
+func (g *guarded) onMPS() {
+	yes := choice.Support{Answer: choice.Supported}
+	g.bench.SetLevel(g.gpus[0].UUID, choice.Report{config.BackendMPS: yes, config.BackendReactive: yes})
+}
+
+// A process gets its daemon's environment, the daemon knows of it as long as its lease, over a restart too.
+func TestMPSHoldsAProcess(t *testing.T) {
+	g, m := newMPS(t)
+	p := g.tenant()
+	req := gib(10)
+	req.UUIDs, req.Percent = []sharing.GPUID{g.gpus[0].UUID}, 30
+	armed := g.lease(p, "", req)
+	if armed.MPS["CUDA_MPS_PIPE_DIRECTORY"] != "/uid/1000" || g.bench.Env(armed)["CUDA_MPS_PIPE_DIRECTORY"] != "/uid/1000" {
+		t.Errorf("environment %v", armed.MPS)
+	}
+	want := MPSLease{ID: string(armed.ID), GPU: g.gpus[0].UUID, Domain: "uid/1000", Memory: 10 * sharing.GiB, Percent: 30}
+	if d := cmp.Diff(map[string]MPSLease{want.ID: want}, m.all()); d != "" {
+		t.Error(d)
+	}
+	if s := g.shown(); s.Backend != config.BackendMPS || s.Level != sharing.LevelClient {
+		t.Errorf("held by %v at level %v", s.Backend, s.Level)
+	}
+	if err := g.bench.Limit(t.Context(), Peer{PID: 1}, armed.ID, 20*sharing.GiB); !errors.Is(err, sharing.ErrUnsupported) {
+		t.Errorf("another limit while it runs: %v", err)
+	}
+	m.fault = "it has died"
+	if s := g.shown(); s.Level != sharing.LevelUnknown || s.LevelReason != m.fault {
+		t.Errorf("without its daemon: level %v, %q", s.Level, s.LevelReason)
+	}
+	m.fault = ""
+	g.restartAgent()
+	g.bench.Runtime.opt.MPS = m
+	if d := cmp.Diff([]MPSLease{want}, g.bench.MPSLeases()); d != "" {
+		t.Errorf("after a restart: %s", d)
+	}
+	p.end()
+	g.bench.Reconcile(t.Context())
+	if left := m.all(); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// Without its daemon nothing is started, and nothing stays.
+func TestMPSThatDoesNotCome(t *testing.T) {
+	g, m := newMPS(t)
+	m.fails = sharing.ErrUnavailable
+	p := g.tenant()
+	req := gib(10)
+	req.UUIDs = []sharing.GPUID{g.gpus[0].UUID}
+	id, err := g.bench.Claim(t.Context(), p.Peer, "", req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.bench.Arm(t.Context(), p.Peer, id); !errors.Is(err, sharing.ErrUnavailable) {
+		t.Errorf("arm: %v", err)
+	}
+	if got := g.bench.State(t.Context()).Grants; len(got) != 0 {
+		t.Errorf("grants left: %+v", got)
+	}
+}
+
+// One GPU never has shares that MPS holds and others.
+func TestMPSIsNotMixed(t *testing.T) {
+	g, _ := newMPS(t)
+	first := []sharing.GPUID{g.gpus[0].UUID}
+	pinned := func(n int) sharing.Request {
+		r := gib(n)
+		r.UUIDs = first
+		return r
+	}
+	ref := sharing.ContainerAsk{
+		Ref:  sharing.ContainerRef{PodUID: "u", Namespace: "n", Pod: "p", Container: "c"},
+		Asks: []sharing.Ask{{Resource: sharing.ResourceMemory, Count: 4}}, Request: pinned(4),
+	}
+	lease := func(g *guarded, r sharing.Request) Armed {
+		p := g.tenant()
+		t.Cleanup(func() { p.end(); g.bench.Reconcile(context.Background()) })
+		return g.lease(p, "", r)
+	}
+	root := g.tenant().Peer
+	root.UID = 0
+	lease(g, pinned(10))
+	lease(g, pinned(10))
+	_, err := g.bench.ClaimForContainer(t.Context(), root, "", pinned(4), 0)
+	if noFit := new(allocator.NoFit); !errors.As(err, &noFit) || !errors.Is(err, sharing.ErrExhausted) || !strings.Contains(err.Error(), "runs MPS for other grants") {
+		t.Errorf("a container on a GPU that runs MPS: %v", err)
+	}
+	if _, err := g.bench.Inject(t.Context(), ref, "id"); err == nil || !strings.Contains(err.Error(), "runs MPS for other grants") {
+		t.Errorf("a pod on a GPU that runs MPS: %v", err)
+	}
+	two := gib(4)
+	two.GPUs, two.UUIDs = 2, []sharing.GPUID{g.gpus[0].UUID, g.gpus[1].UUID}
+	if _, err := g.bench.Claim(t.Context(), g.tenant().Peer, "", two); err == nil || !strings.Contains(err.Error(), "runs MPS for other grants") {
+		t.Errorf("a grant over two GPUs, one of which runs MPS: %v", err)
+	}
+}
+
+// The other way round, what MPS does not hold keeps it away, and the next of the list holds.
+func TestMPSStaysAway(t *testing.T) {
+	g, _ := newMPS(t)
+	req := gib(4)
+	req.UUIDs = []sharing.GPUID{g.gpus[0].UUID}
+	root := g.tenant().Peer
+	root.UID = 0
+	id, err := g.bench.ClaimForContainer(t.Context(), root, "", req, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := backendIn(g, id); b != config.BackendReactive {
+		t.Errorf("the container is held by %v", b)
+	}
+	_, a := g.share(4)
+	if b := backendIn(g, a.ID); b != config.BackendReactive {
+		t.Errorf("beside a share that is watched: held by %v", b)
+	}
+}
+
+func backendIn(g *guarded, id ledger.ClaimID) config.Backend {
+	all := g.bench.State(g.t.Context()).Grants
+	return all[slices.IndexFunc(all, func(s GrantState) bool { return s.Claim.ID == id })].Backend
+}
+
+// A process of the lease that is on the GPU and no client of MPS has no limit: it is shown, and dealt with as over its cap,
+// whatever it holds. So is the sum of clients, each of which has the limit for itself.
+func TestMPSIsWatched(t *testing.T) {
+	client := func(p *tenant, n int) ProcessUse {
+		u := gibs(p, n)
+		u.MPS = true
+		return u
+	}
+	g, _ := newMPS(t)
+	p, _ := g.share(4)
+	g.holds(client(p, 3))
+	g.looks(3)
+	g.lives(p)
+	if s := g.shown(); s.Level != sharing.LevelClient {
+		t.Errorf("a client: level %v, %s", s.Level, s.LevelReason)
+	}
+	g.holds(client(p, 5))
+	g.looks(3)
+	g.dead(p)
+}
+
+func TestMPSEscape(t *testing.T) {
+	g, _ := newMPS(t)
+	p, _ := g.share(4)
+	g.holds(gibs(p, 1))
+	g.looks(1)
+	g.lives(p)
+	if s := g.shown(); s.Level != sharing.LevelUnknown || !strings.Contains(s.LevelReason, "does not use the MPS daemon") {
+		t.Errorf("beside MPS: level %v, %q", s.Level, s.LevelReason)
+	}
+	g.looks(1)
+	g.dead(p)
+}
+
+func TestMPSDomains(t *testing.T) {
+	pod := ledger.Owner{PodUID: "u", Namespace: "team-a", PodName: "p", Container: "c"}
+	r := &Runtime{}
+	for want, o := range map[string]ledger.Owner{"namespace/team-a": pod, "uid/1000": {UID: 1000}} {
+		if got := r.domainOf(o); got != want {
+			t.Errorf("%+v is of %q, want %q", o, got, want)
+		}
+	}
+	r.pool.MPSSharing = config.MPSSharingPool
+	if got := r.domainOf(pod); got != "pool" {
+		t.Errorf("where the pool shares: %q", got)
+	}
+}

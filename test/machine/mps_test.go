@@ -1,0 +1,99 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// newMPS is a machine whose driver cannot limit memory and whose pool lists MPS. Daemons outlive the agent, so the test
+// ends them.
+func newMPS(t *testing.T, more string) *machine {
+	t.Helper()
+	m := newMachine(t, setup{hardware: "t4x4", driver: "r580", noAgent: true})
+	m.env = append(m.env, "PATH="+m.sim+"/bin:"+os.Getenv("PATH"))
+	m.agentFlags = []string{"--config", m.write(head + "spec:\n  pools:\n  - {name: default, backends: [driver, mps, reactive]" + more + "}\n")}
+	m.startAgent()
+	m.ready()
+	t.Cleanup(func() {
+		for _, pid := range m.daemons() {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return m
+}
+
+// daemons are the control daemons and servers of the machine.
+func (m *machine) daemons() (pids []int) {
+	m.t.Helper()
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, dir := range dirs {
+		env, err := os.ReadFile(dir + "/environ")
+		comm, err2 := os.ReadFile(dir + "/comm")
+		if err == nil && err2 == nil && string(comm) == "nvidia-cuda-mps\n" && strings.Contains(string(env), "CUDA_MPS_PIPE_DIRECTORY="+m.dir+"/") {
+			pid, _ := strconv.Atoi(filepath.Base(dir))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// MPS holds a program to its memory, shows what that is worth, outlives the agent, and ends with the last lease.
+func TestMPSHolds(t *testing.T) {
+	t.Parallel()
+	m := newMPS(t, "")
+	pin := " --gpu-uuid " + m.uuid(0)
+	first := m.run(flags("--memory 4GiB --percent 30 --name first"+pin), load("--alloc 6GiB --step 256MiB --hold 1h"))
+	got := first.loads(1)[0]
+	if got.Error == nil || *got.Error != "CUDA_ERROR_OUT_OF_MEMORY" || got.Allocated > 4*gib || got.Allocated < 4*gib-gib/2 {
+		t.Errorf("under MPS it has %+v, want nearly 4 GiB and no more", got)
+	}
+	if s := first.granted(); s.Level != "client" {
+		t.Errorf("level %q (%s)", s.Level, s.LevelReason)
+	}
+	second := m.run(flags("--memory 8GiB --name second"+pin), load("--alloc 7GiB --hold 1h"))
+	wantLoad(t, second.loads(1)[0], "", 7*gib, 7*gib)
+	before := fmt.Sprint(m.daemons())
+	if len(m.daemons()) != 2 {
+		t.Errorf("one domain has the processes %s, want a daemon and a server", before)
+	}
+	m.restartAgent()
+	m.ready()
+	if now := fmt.Sprint(m.daemons()); now != before || !first.running() || !second.running() {
+		t.Errorf("after the agent's restart: processes %s, %s before; the programs run: %v %v", now, before, first.running(), second.running())
+	}
+	first.end()
+	second.end()
+	m.noGrants()
+	eventually(t, "end of the daemon", func() error {
+		if left := m.daemons(); len(left) > 0 {
+			return fmt.Errorf("processes %v", left)
+		}
+		return nil
+	})
+	checkInvariants(t, m)
+}
+
+// A program that drops its pipe directory does not run without a limit: in exclusive mode it gets no context.
+func TestMPSWithoutItsPipe(t *testing.T) {
+	t.Parallel()
+	m := newMPS(t, ", overCap: kill")
+	r := m.run(flags("--memory 4GiB"), []string{"env", "-u", "CUDA_MPS_PIPE_DIRECTORY", program("gpuload"), "--json", "--alloc", "6GiB"})
+	if got := r.wait(); got.code == 0 || strings.Contains(r.stdout(), `"allocated_bytes":6442450944`) {
+		t.Errorf("without its pipe: %v, %s", got, r.stdout())
+	}
+	m.noGrants()
+	checkInvariants(t, m)
+}
