@@ -119,7 +119,7 @@ func (f Facts) mps() Check {
 			Mend:  "install the NVIDIA driver's compute utilities (Debian: nvidia-cuda-mps, Ubuntu: nvidia-compute-utils)",
 		}
 	}
-	return Check{Name: "MPS", Status: OK, Seen: f.MPSControl, Means: "the control program is installed; this version of Kerf does not start it"}
+	return Check{Name: "MPS", Status: OK, Seen: f.MPSControl, Means: "the control program is installed; the agent runs it for pools that list mps"}
 }
 
 func (f Facts) cdi() Check {
