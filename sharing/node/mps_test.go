@@ -6,6 +6,7 @@ package node
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -50,11 +51,7 @@ func (f *fakeMPS) Fault(MPSLease) string { return f.fault }
 func (f *fakeMPS) all() map[string]MPSLease {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	out := map[string]MPSLease{}
-	for id, l := range f.users {
-		out[id] = l
-	}
-	return out
+	return maps.Clone(f.users)
 }
 
 var byMPS = config.Pool{Name: "a", Backends: []config.Backend{config.BackendDriver, config.BackendMPS, config.BackendReactive}, OverCap: config.OverCapKill}

@@ -31,7 +31,7 @@ func (w *Watch) escapes(now time.Time, s Sample) (verdicts []Verdict, fresh bool
 						e.first = now
 					}
 				}
-				if again && !w.named[u.Process] && !(c.Action == Warn && e.told) {
+				if again && !w.named[u.Process] && (c.Action != Warn || !e.told) {
 					v := Verdict{Action: c.Action, Reason: Escaped, GPU: g.ID, Lease: c.Lease, Victim: u.Process, Cap: c.Memory, First: !e.told, Delay: now.Sub(e.first)}
 					if u.Known {
 						v.Held = u.Bytes
