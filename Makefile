@@ -38,6 +38,7 @@ SOAK_TIME ?= 30m
 SOAK_SEED ?= 0
 BENCH ?= .
 PODS ?= 110
+TRACES ?= .
 ROUNDS ?= 1
 
 ##@ Build
@@ -85,6 +86,10 @@ soak: build ## The long runs: property tests (SOAK_STEPS, 10^6), the machine sui
 .PHONY: bench
 bench: build ## Benchmarks (BENCH=regexp chooses), then PODS (110; 0: none) pods at once on a real Kubernetes, ROUNDS times; needs root
 	hack/bench.sh '$(BENCH)' $(PODS) $(ROUNDS)
+
+.PHONY: bench-placement
+bench-placement: build ## Fill the clusters of TRACES=dir (openb CSV lists) with the policies kerf, fgd and bestfit
+	hack/bench-placement.sh bin/kerf '$(TRACES)'
 
 .PHONY: demo
 demo: build ## Show the main job on this machine: a simulated H100 node unless there is a driver

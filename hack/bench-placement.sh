@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Copyright 2026 The Kerf Authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# bench-placement.sh KERF DIR   fills the cluster of DIR's node list with each of its pod lists (openb CSV), with the
+# policies kerf, fgd and bestfit and seeds 42 to 51, and prints the GPU allocation in percent when pods for 100 % of
+# the GPUs have arrived, beside the published figures where DIR has published_allocation_percent.csv.
+set -euo pipefail
+
+kerf=$1 dir=$2
+nodes=$(find "$dir" -name '*node_list*.csv' | sort | head -n 1)
+if [ -z "$nodes" ]; then
+	echo "bench-placement: no *node_list*.csv in '$dir': see docs/placement.md for where the traces are" >&2
+	exit 1
+fi
+
+published() { # LIST POLICY: the mean of the published seeds at 100 %, or -
+	[ -f "$dir/published_allocation_percent.csv" ] || { echo -; return; }
+	awk -F, -v list="$1" -v policy="$2" '
+		NR == 1 { for (i = 1; i <= NF; i++) if ($i == "100") at = i }
+		$1 == list && $2 ~ policy { sum += $at; n++ }
+		END { if (n) printf "%.2f\n", sum / n; else print "-" }' "$dir/published_allocation_percent.csv"
+}
+
+printf '%-32s %8s %8s %8s %8s %14s %18s\n' trace kerf online fgd bestfit published-fgd published-bestfit
+find "$dir" -name '*pod_list*.csv' | sort | while read -r pods; do
+	list=$(basename "$pods" .csv)
+	means=$(for typical in list online; do
+		policies=kerf,fgd,bestfit
+		[ "$typical" = list ] || policies=kerf
+		"$kerf" simulate --trace-nodes "$nodes" --trace-pods "$pods" --policy "$policies" --typical "$typical" --seeds 42-51 -o csv |
+			awk -F, -v typical="$typical" '
+				NR == 1 { for (i = 1; i <= NF; i++) if ($i == "allocated_percent_100") at = i; next }
+				{ sum[$1] += $at; n[$1]++ }
+				END { for (p in sum) printf "%s=%.2f\n", (typical == "online" ? "online" : p), sum[p] / n[p] }'
+	done)
+	of() { sed -n "s/^$1=//p" <<<"$means"; }
+	printf '%-32s %8s %8s %8s %8s %14s %18s\n' "$list" "$(of kerf)" "$(of online)" "$(of fgd)" "$(of bestfit)" \
+		"$(published "$list" FGD)" "$(published "$list" BestFit)"
+done
