@@ -45,7 +45,7 @@ func run(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	built = dir
 	for _, args := range [][]string{
-		{"-C", "../../../gpusim/lib", "OUT=" + dir, "CFLAGS=-O0", dir + "/r550/libcuda.so.1",
+		{"-C", "../../../gpusim/lib", "OUT=" + dir, "CFLAGS=-O0", "gpuload", dir + "/r550/libcuda.so.1",
 			dir + "/r580/libcuda.so.1", dir + "/r580/libnvidia-ml.so.1"},
 		{"-C", "..", "OUT=" + dir, "CFLAGS=-O0 -g", "SIM=" + dir + "/r580", "all", "checks"},
 	} {
