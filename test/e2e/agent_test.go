@@ -43,6 +43,7 @@ type grant struct {
 	Memory      uint64     `json:"memory_bytes"`
 	Percent     uint32     `json:"percent"`
 	Level       string     `json:"level"`
+	Backend     string     `json:"backend"`
 	LevelReason string     `json:"level_reason"`
 	Cgroup      string     `json:"cgroup"`
 	PIDs        []int      `json:"pids"`

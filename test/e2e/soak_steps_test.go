@@ -232,31 +232,11 @@ func (s *soak) changeRules(r *rand.Rand) {
 
 func (s *soak) currentRules() string {
 	s.Helper()
-	m, err := s.client.CoreV1().ConfigMaps(kerfNamespace).Get(background(), "kerf-config", metav1.GetOptions{})
-	if err != nil {
-		s.Fatal(err)
+	rules := s.readRules()
+	if !strings.Contains(rules, "place: pack") {
+		s.Fatalf("the rules do not pack: %q", rules)
 	}
-	if !strings.Contains(m.Data["sharing.yaml"], "place: pack") {
-		s.Fatalf("the rules do not pack: %q", m.Data["sharing.yaml"])
-	}
-	return m.Data["sharing.yaml"]
-}
-
-func (s *soak) writeRules(text string) {
-	s.Helper()
-	err := poll("other rules", func() error {
-		maps := s.client.CoreV1().ConfigMaps(kerfNamespace)
-		m, err := maps.Get(background(), "kerf-config", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		m.Data["sharing.yaml"] = text
-		_, err = maps.Update(background(), m, metav1.UpdateOptions{})
-		return err
-	})
-	if err != nil {
-		s.Error(err)
-	}
+	return rules
 }
 
 // mendAll ends what the steps have broken.

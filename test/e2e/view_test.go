@@ -131,7 +131,7 @@ func (e *testCase) wantSees(p *pod, container string, w want, own map[string]boo
 		e.Errorf("%s/%s: it sees GPUs of sizes %d, want %d GPUs", p.name, container, sizes, w.gpus)
 	}
 	for _, size := range sizes {
-		if w.level == "driver" && size != w.memory || size < w.memory {
+		if (w.level == "driver" || w.level == "client") && size != w.memory || size < w.memory {
 			e.Errorf("%s/%s: it sees a GPU of %d bytes, want %d", p.name, container, size, w.memory)
 		}
 	}

@@ -106,7 +106,7 @@ fill_gpuload() {
 # agent_programs prints what the agent's image holds.
 agent_programs() {
 	local p
-	for p in kerf-agent kerf kerf-hook; do
+	for p in kerf-agent kerf kerf-hook libkerf.so; do
 		[ ! -x "$REPO/bin/$p" ] || echo "$REPO/bin/$p"
 	done
 }

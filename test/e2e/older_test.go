@@ -1,0 +1,82 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// useDriver puts another version of the driver in place of the one that runs, and another agent that uses it: the
+// device files of its container are those of the former one.
+func (e *testCase) useDriver(version string) {
+	e.Helper()
+	e.node.do(e.T, "kill", "gpusim", "KILL")
+	if r := command("env", "KERF_E2E_DRIVER="+version, e.node.script, "up"); r.err != nil {
+		e.Fatalf("node.sh up: %v", r)
+	}
+	e.replaceAgent()
+}
+
+// A driver that cannot limit memory: a library that is preloaded into containers holds fractions, at level client. Past
+// its cap a program is refused and its neighbour is not; each sees its cap as the GPU's size; and the agent and the
+// container runtime may come and go meanwhile.
+func TestOlderDriver(t *testing.T) {
+	e := beginWithAgent(t)
+	rules := e.readRules()
+	e.writeRules(e.changedRules("minEnforcement: driver", "backends: [driver, libkerf, reactive]"))
+	t.Cleanup(func() {
+		e.writeRules(rules)
+		e.useDriver("r615")
+	})
+	e.useDriver("r580")
+	client := func(memory uint64) want { return want{1, memory, 0, "client"} }
+
+	// Both containers are on one GPU, so that one of them can be in the other's way.
+	p := e.create(podSpec{name: "pair", containers: []container{
+		{name: "greedy", run: "exec gpuload --json --alloc 6GiB --step 256MiB --hold 1h", limits: gibs(4)},
+		{name: "neighbour", run: "exec gpuload --json --alloc 8GiB --hold 1h", limits: gibs(10)},
+	}})
+	p.running()
+	l := p.loads("greedy", 1)[0]
+	if l.Error == nil || l.Total == nil || *l.Total != 4*gib || l.Allocated > 4*gib || l.Allocated < 3*gib {
+		t.Errorf("6 GiB in a container of 4: %v", l)
+	}
+	if l := p.loads("neighbour", 1)[0]; l.Error != nil || l.Total == nil || *l.Total != 10*gib {
+		t.Errorf("its neighbour, 8 GiB of 10: %v", l)
+	}
+	g := e.wantHeld(p, "greedy", client(4*gib))
+	n := e.wantHeld(p, "neighbour", client(10*gib))
+	if g.Backend != "libkerf" || n.Backend != "libkerf" {
+		t.Errorf("they are held by %q and %q", g.Backend, n.Backend)
+	}
+	for _, limit := range e.node.limits(t) {
+		t.Errorf("a driver that has no limits has %+v", limit)
+	}
+
+	before := e.holdings(p)
+	e.replaceAgent()
+	e.node.restart(t, "containerd")
+	e.wantSame(before, p)
+	e.wantHeld(p, "greedy", client(4*gib))
+	out, errOut, err := p.exec("greedy", "/bin/sh", "-c", "gpuload --json --alloc 2GiB")
+	if more := decode[loaded](t, strings.TrimSpace(out)); err != nil && errOut != "" || more.Error == nil {
+		t.Errorf("2 GiB more in the full container: %q, %v, %s", out, err, errOut)
+	}
+
+	// What was held is another's once its container is gone, and nothing of it stays on the node.
+	p.delete()
+	p.released()
+	again := e.create(one("again", gibs(10), "gpuload --json --alloc 9GiB"))
+	again.phase("Succeeded")
+	again.delete()
+	again.released()
+	eventually(e, "no region left", func() error {
+		if left := e.node.in("ls", "/run/kerf/client"); strings.TrimSpace(left.out) != "" {
+			return fmt.Errorf("there is %q", left.out)
+		}
+		return nil
+	})
+}
