@@ -30,7 +30,7 @@ func (r *Region) Counts() []Count {
 	for i := range r.usage.slot {
 		s := &r.usage.slot[i]
 		who := atomic.LoadUint64(&s.owner)
-		if who == 0 {
+		if who == 0 || who == buried {
 			continue
 		}
 		c := Count{
