@@ -66,7 +66,18 @@ func makeRegion(dir, library string, own sharing.Placement) (*region, error) {
 	}
 	// The library itself cannot lie here, where nothing may be executed: it is mounted over an empty file.
 	for name, text := range map[string]string{clientLibrary: "", preloadSource: library + "\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil { //nolint:gosec // every program reads it
+		file := filepath.Join(dir, name)
+		// Whatever the mask of the agent is.
+		err := os.WriteFile(file, []byte(text), 0o644) //nolint:gosec // every program reads it
+		if err == nil {
+			err = os.Chmod(file, 0o644)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("make region: %w (%w)", err, sharing.ErrUnavailable)
+		}
+	}
+	for _, d := range []string{filepath.Dir(dir), dir} {
+		if err := os.Chmod(d, 0o755); err != nil {
 			return nil, fmt.Errorf("make region: %w (%w)", err, sharing.ErrUnavailable)
 		}
 	}
