@@ -41,7 +41,7 @@ func (r *Region) SetPercent(gpu sharing.GPUID, percent sharing.Percent) error {
 	return nil
 }
 
-// Budgets reads the budgets, GPU by GPU in the order of Create. It is sharing.ErrUnavailable where the container has
+// Budgets reads the budgets, GPU by GPU in the order of Create. It is sharing.ErrStale where the container has
 // cut its file.
 func (r *Region) Budgets() ([]Budget, error) {
 	out := make([]Budget, len(r.gpus))
@@ -62,7 +62,7 @@ func (r *Region) Budgets() ([]Budget, error) {
 }
 
 // Refill adds to a GPU's budget, also nothing, which tells processes that somebody refills, and wakes those that wait
-// for it. Errors: sharing.ErrNotFound (the region has no such GPU), sharing.ErrUnavailable (the container has cut its file).
+// for it. Errors: sharing.ErrNotFound (the region has no such GPU), sharing.ErrStale (the container has cut its file).
 func (r *Region) Refill(gpu sharing.GPUID, add time.Duration) error {
 	i, ok := r.place[gpu]
 	if !ok {
