@@ -37,7 +37,7 @@ func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) 
 	leaving, counted, area, last := &departures{}, false, 0.0, 0.0
 	for at := r.ExpFloat64() / rate; at < warmUp+measured; at += r.ExpFloat64() / rate {
 		for leaving.Len() > 0 && (*leaving)[0].at <= at {
-			gone := heap.Pop(leaving).(departure) //nolint:forcetypeassert,revive // the heap holds nothing else
+			gone, _ := heap.Pop(leaving).(departure)
 			if counted {
 				area += (gone.at - last) * t.percent(t.allocated)
 				last = gone.at
@@ -80,7 +80,11 @@ type departures []departure
 func (d departures) Len() int           { return len(d) }
 func (d departures) Less(i, j int) bool { return d[i].at < d[j].at }
 func (d departures) Swap(i, j int)      { d[i], d[j] = d[j], d[i] }
-func (d *departures) Push(x any)        { *d = append(*d, x.(departure)) } //nolint:forcetypeassert,revive // as above
+func (d *departures) Push(x any) {
+	if v, ok := x.(departure); ok {
+		*d = append(*d, v)
+	}
+}
 func (d *departures) Pop() any {
 	last := (*d)[len(*d)-1]
 	*d = (*d)[:len(*d)-1]

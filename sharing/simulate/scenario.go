@@ -130,7 +130,7 @@ func Size(pods []Pod, nodes []cluster.Node) {
 	}
 	for i := range pods {
 		part := pods[i].GPUMemory / sharing.MiB * gpus * sharing.Bytes(cluster.WholeGPU) / memory
-		pods[i].Part = cluster.Milli(min(part, sharing.Bytes(cluster.WholeGPU))) //nolint:gosec // at most 1000
+		pods[i].Part = cluster.Milli(min(part, sharing.Bytes(cluster.WholeGPU)))
 	}
 }
 

@@ -65,8 +65,7 @@ func TestScenario(t *testing.T) {
 		if err == nil {
 			_, err = wrong.List()
 		}
-		var field *sharing.FieldError
-		if !errors.As(err, &field) {
+		if _, ok := errors.AsType[*sharing.FieldError](err); !ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -77,7 +77,7 @@ func (r *Random) Draw() { r.state = mix(r.state) }
 func (r *Random) Score(n *Node, s Shape) (int64, int) {
 	drawn := mix(r.state ^ n.id)
 	if s.GPUs != 1 {
-		return int64(drawn >> 1), 0 //nolint:gosec // shifted within an int64
+		return int64(drawn >> 1), 0
 	}
 	at := drawn % uint64(count(n.GPUs, s.Share)) //nolint:gosec // the node fits, so the count is above 0
 	for g, left := range n.GPUs {
@@ -85,11 +85,11 @@ func (r *Random) Score(n *Node, s Shape) (int64, int) {
 			continue
 		}
 		if at == 0 {
-			return int64(drawn >> 1), g //nolint:gosec // as above
+			return int64(drawn >> 1), g
 		}
 		at--
 	}
-	return int64(drawn >> 1), 0 //nolint:gosec // as above
+	return int64(drawn >> 1), 0
 }
 
 // mix is splitmix64: a number without pattern for each number.

@@ -160,7 +160,7 @@ func (c *Cluster) move(n *Node, r Request, p Placement, sign Milli) {
 	}
 	share := n.share(r.Shape)
 	for _, g := range p.GPUs {
-		if n.aside != nil && n.aside[g] != inUse {
+		if g < len(n.aside) && n.aside[g] != inUse {
 			n.aside[g] += sign * share
 			continue
 		}

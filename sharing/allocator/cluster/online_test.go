@@ -23,7 +23,7 @@ func TestOnlineLearnsWhichHolesToKeep(t *testing.T) {
 		t.Errorf("after 600 and 400: a share of 200 on GPU %d, want 1", p.GPUs[0])
 	}
 	// The workload changes: 300 is what fills a GPU now, and 400 fits nothing better.
-	learn(80000, 700, 300)
+	learn(40000, 700, 300)
 	if p, _ := c.Choose(ask(1000, 0, 1, 100, "")); p.GPUs[0] != 0 {
 		t.Errorf("after 700 and 300: a share of 100 on GPU %d, want 0", p.GPUs[0])
 	}

@@ -28,7 +28,7 @@ func (n *Node) share(s Shape) Milli {
 		if rest > 0 && part < math.MaxInt64 {
 			part++
 		}
-		share = max(share, Milli(min(part, uint64(tooMuch)))) //nolint:gosec // at most 1001
+		share = max(share, Milli(min(part, uint64(tooMuch))))
 	}
 	if n.MIG {
 		for _, size := range migSlices() {

@@ -73,7 +73,7 @@ func leastAllocated(n *Node, s Shape) int64 {
 	score := int64(n.CPU-s.CPU) * 1000 / max(1, int64(n.cpu))
 	if n.memory > 0 {
 		// In thousandths, from MiB, so that no product leaves an int64.
-		score += int64(n.Memory>>20) * 1000 / max(1, int64(n.memory>>20)) //nolint:gosec // memory of a machine in MiB is small
+		score += int64(n.Memory>>20) * 1000 / max(1, int64(n.memory>>20))
 	}
 	return score
 }
