@@ -73,7 +73,7 @@ func Create(dir string, devices []Device) (*Region, error) {
 	limits.magic = limitsMagic
 	usage := &usagePage{magic: usageMagic}
 	for name, page := range map[string][]byte{LimitsFile: bytesOf(limits), UsageFile: bytesOf(usage)} {
-		mode := os.FileMode(0o444)
+		mode := os.FileMode(0o644) // its owner opens it to write, too: an agent in a container may not override modes
 		if name == UsageFile {
 			mode = 0o666 // the container's processes, whoever they are, count here
 		}
