@@ -3,6 +3,7 @@
  *
  * The ways to take memory. Each leaves nothing behind when it fails.
  */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -157,8 +158,22 @@ static void give_module(struct load *l, struct piece *p)
 	l->cuda.module_unload(p->module);
 }
 
-/* The heap grows by each piece, and a launch is what takes it. It goes with the context. */
-static CUresult take_heap(struct load *l, struct piece *p)
+static CUresult take_library(struct load *l, struct piece *p)
+{
+	char image[200];
+	if (!l->cuda.library_load || !l->cuda.library_unload)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	snprintf(image, sizeof image, PTX ".visible .global .align 16 .b8 kerf_load[%zu];\n", p->bytes);
+	return l->cuda.library_load(&p->library, image, NULL, NULL, 0, NULL, NULL, 0);
+}
+
+static void give_library(struct load *l, struct piece *p)
+{
+	l->cuda.library_unload(p->library);
+}
+
+/* A limit of the context grows by each piece, and a launch is what takes it. It goes with the context. */
+static CUresult grow(struct load *l, struct piece *p, int limit)
 {
 	CUmodule module;
 	size_t now;
@@ -166,14 +181,24 @@ static CUresult take_heap(struct load *l, struct piece *p)
 		TRY(l->cuda.module_load(&module, PTX ".visible .entry kerf_nothing()\n{\nret;\n}\n"));
 		TRY(l->cuda.get_function(&l->function, module, "kerf_nothing"));
 	}
-	TRY(l->cuda.get_limit(&now, CU_LIMIT_MALLOC_HEAP_SIZE));
-	TRY(l->cuda.set_limit(CU_LIMIT_MALLOC_HEAP_SIZE, now + p->bytes));
+	TRY(l->cuda.get_limit(&now, limit));
+	TRY(l->cuda.set_limit(limit, now + p->bytes));
 	CUresult ret = l->cuda.launch(l->function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
 	if (!ret)
 		ret = l->cuda.ctx_sync();
 	if (ret)
-		l->cuda.set_limit(CU_LIMIT_MALLOC_HEAP_SIZE, now);
+		l->cuda.set_limit(limit, now);
 	return ret;
+}
+
+static CUresult take_heap(struct load *l, struct piece *p)
+{
+	return grow(l, p, CU_LIMIT_MALLOC_HEAP_SIZE);
+}
+
+static CUresult take_printf(struct load *l, struct piece *p)
+{
+	return grow(l, p, CU_LIMIT_PRINTF_FIFO_SIZE);
 }
 
 static void give_heap(struct load *l, struct piece *p)
@@ -198,6 +223,61 @@ static void give_context(struct load *l, struct piece *p)
 	l->cuda.ctx_destroy(p->context);
 }
 
+static CUresult take_green(struct load *l, struct piece *p)
+{
+	size_t before, after, total;
+	CUdevResource all;
+	CUdevResourceDesc desc;
+	if (!l->cuda.get_resource || !l->cuda.describe || !l->cuda.green_create || !l->cuda.green_destroy)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	TRY(l->cuda.get_resource(l->device, &all, CU_DEV_RESOURCE_TYPE_SM));
+	TRY(l->cuda.describe(&desc, &all, 1));
+	TRY(l->cuda.mem_info(&before, &total));
+	TRY(l->cuda.green_create(&p->green, desc, l->device, CU_GREEN_CTX_DEFAULT_STREAM));
+	TRY(l->cuda.mem_info(&after, &total));
+	p->counted = before > after ? before - after : p->bytes;
+	return CUDA_SUCCESS;
+}
+
+static void give_green(struct load *l, struct piece *p)
+{
+	l->cuda.green_destroy(p->green);
+}
+
+/* Addresses of 32 bits: a piece of 4 GiB or more cannot be asked for. */
+static CUresult take_v1(struct load *l, struct piece *p)
+{
+	CUdeviceptr_v1 ptr;
+	if (!l->cuda.alloc_v1 || !l->cuda.free_v1)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (p->bytes > UINT_MAX)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	TRY(l->cuda.alloc_v1(&ptr, (unsigned)p->bytes));
+	p->ptr = ptr;
+	return CUDA_SUCCESS;
+}
+
+static void give_v1(struct load *l, struct piece *p)
+{
+	l->cuda.free_v1((CUdeviceptr_v1)p->ptr);
+}
+
+/* As managed; the legacy stream takes no batch. */
+static CUresult take_batch(struct load *l, struct piece *p)
+{
+	CUmemLocation to = { CU_MEM_LOCATION_TYPE_DEVICE, l->device };
+	size_t first = 0;
+	if (!l->cuda.prefetch_batch)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	TRY(l->cuda.alloc_managed(&p->ptr, p->bytes, CU_MEM_ATTACH_GLOBAL));
+	CUresult ret = l->cuda.prefetch_batch(&p->ptr, &p->bytes, 1, &to, &first, 1, 0, CU_STREAM_PER_THREAD);
+	if (!ret)
+		ret = l->cuda.ctx_sync();
+	if (ret)
+		l->cuda.free(p->ptr);
+	return ret;
+}
+
 static const struct family families[] = {
 	{ "linear", take_linear, give_linear },
 	{ "async", take_async, give_async },
@@ -210,6 +290,11 @@ static const struct family families[] = {
 	{ "module", take_module, give_module },
 	{ "heap", take_heap, give_heap },
 	{ "context", take_context, give_context },
+	{ "v1", take_v1, give_v1 },
+	{ "batch", take_batch, give_linear },
+	{ "library", take_library, give_library },
+	{ "printf", take_printf, give_heap },
+	{ "green", take_green, give_green },
 };
 enum { FAMILIES = sizeof families / sizeof families[0] };
 

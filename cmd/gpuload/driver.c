@@ -6,6 +6,7 @@
 #include "driver.h"
 
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <string.h>
 
 const char *load_driver(struct driver *d)
@@ -16,14 +17,18 @@ const char *load_driver(struct driver *d)
 	static const struct {
 		size_t offset;
 		const char *symbol;
+		bool optional;
 	} functions[] = {
-#define X(member, symbol) { offsetof(struct driver, member), #symbol },
+#define X(member, symbol) { offsetof(struct driver, member), #symbol, false },
 		DRIVER_FUNCTIONS(X)
+#undef X
+#define X(member, symbol) { offsetof(struct driver, member), #symbol, true },
+		DRIVER_OPTIONAL(X)
 #undef X
 	};
 	for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
 		void *found = dlsym(library, functions[i].symbol);
-		if (!found)
+		if (!found && !functions[i].optional)
 			return dlerror();
 		memcpy((char *)d + functions[i].offset, &found, sizeof found);
 	}

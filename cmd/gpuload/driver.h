@@ -60,9 +60,22 @@
 	X(ctx_create, cuCtxCreate_v2)                        \
 	X(ctx_destroy, cuCtxDestroy_v2)
 
+/* Those that not every driver has; NULL where this one does not. */
+#define DRIVER_OPTIONAL(X)                                   \
+	X(alloc_v1, cuMemAlloc)                              \
+	X(free_v1, cuMemFree)                                \
+	X(prefetch_batch, cuMemPrefetchBatchAsync)           \
+	X(library_load, cuLibraryLoadData)                   \
+	X(library_unload, cuLibraryUnload)                   \
+	X(get_resource, cuDeviceGetDevResource)              \
+	X(describe, cuDevResourceGenerateDesc)               \
+	X(green_create, cuGreenCtxCreate)                    \
+	X(green_destroy, cuGreenCtxDestroy)
+
 struct driver {
 #define X(member, symbol) __typeof__(symbol) *member;
 	DRIVER_FUNCTIONS(X)
+	DRIVER_OPTIONAL(X)
 #undef X
 };
 

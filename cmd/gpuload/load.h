@@ -20,6 +20,8 @@ struct piece {
 		CUarray array;
 		CUmodule module;
 		CUcontext context;
+		CUgreenCtx green;
+		CUlibrary library;
 		struct {
 			CUgraph graph;
 			CUgraphExec exec;

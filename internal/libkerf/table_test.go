@@ -109,6 +109,8 @@ func TestClasses(t *testing.T) {
 		"cuMemRetainAllocationHandle": Track, "cuMemPoolCreate": Track, "cuGraphLaunch_ptsz": Track,
 		"cuMemGetInfo_v2": Size, "cuDeviceTotalMem_v2": Size, "cuGetProcAddress_v2": Resolve,
 		"cuDevicePrimaryCtxRetain": Overhead, "cuModuleLoadData": Overhead, "cuCtxSetLimit": Overhead,
+		"cuGreenCtxCreate": Overhead, "cuCtxFromGreenCtx": Overhead, "cuLibraryLoadData": Overhead,
+		"cuMemPrefetchBatchAsync_ptsz": Overhead, "cuImportExternalMemory": Foreign,
 		"cuMemPrefetchAsync_v2_ptsz": Overhead, "cuGLCtxCreate_v2": Overhead, "cuIpcOpenMemHandle_v2": Foreign,
 		"cuMemImportFromShareableHandle": Foreign, "cuMulticastBindMem_v2": Foreign, "cuMemAllocHost_v2": Host,
 		"cuMemAddressReserve": None, "cuMemExportToShareableHandle": None,

@@ -186,4 +186,5 @@ CUresult cuLaunchKernel_ptsz(CUfunction function, unsigned gx, unsigned gy, unsi
 #pragma GCC visibility pop
 
 #include "cuda_abi_memory.h"
+#include "cuda_abi_more.h"
 #endif

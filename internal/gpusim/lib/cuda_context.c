@@ -47,6 +47,9 @@ CUresult cuda_current(CUcontext *context)
 {
 	TRY(cuda_enter());
 	*context = stack.depth ? stack.at[stack.depth - 1] : NULL;
+	TRY(alive(*context));
+	if ((*context)->green_of)
+		*context = (*context)->green_of;
 	return alive(*context);
 }
 
@@ -167,11 +170,8 @@ CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned flags)
 	return cuDevicePrimaryCtxSetFlags_v2(device, flags);
 }
 
-CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device)
+CUresult cuda_context_new(CUcontext *context, unsigned flags, CUdevice device, CUcontext green_of)
 {
-	struct device *d;
-	TRY(cuda_device(device, &d));
-	NEED(context && !(flags & ~FLAGS_MASK));
 	struct CUctx_st *c = calloc(1, sizeof *c);
 	if (!c)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -181,11 +181,30 @@ CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device)
 		return ret;
 	}
 	c->flags = flags;
+	c->green_of = green_of;
 	pthread_mutex_lock(&cuda_mu);
 	c->next = created;
 	created = c;
 	pthread_mutex_unlock(&cuda_mu);
-	ret = push(c);
+	*context = c;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuda_context_end(CUcontext context)
+{
+	if (stack.depth && stack.at[stack.depth - 1] == context)
+		stack.depth--;
+	return stop(context);
+}
+
+CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device)
+{
+	struct device *d;
+	CUcontext c;
+	TRY(cuda_device(device, &d));
+	NEED(context && !(flags & ~FLAGS_MASK));
+	TRY(cuda_context_new(&c, flags, device, NULL));
+	CUresult ret = push(c);
 	if (ret)
 		stop(c);
 	else
@@ -212,11 +231,9 @@ CUresult cuCtxDestroy_v2(CUcontext context)
 {
 	TRY(cuda_enter());
 	TRY(alive(context));
-	if (context->primary)
+	if (context->primary || context->green_of)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	if (stack.depth && stack.at[stack.depth - 1] == context)
-		stack.depth--;
-	return stop(context);
+	return cuda_context_end(context);
 }
 
 /* Replaces the top of the stack; on an error the thread keeps what it had. */

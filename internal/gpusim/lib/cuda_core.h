@@ -30,6 +30,7 @@ struct CUctx_st {
 	uint64_t id; /* the daemon's; 0: destroyed, or a primary context that is not active */
 	unsigned flags, api_version, refs;
 	bool primary;
+	CUcontext green_of; /* the primary context of a green one; NULL: it is none */
 	uint64_t done_at; /* when the last launch on any of its streams will be done */
 	size_t limit[3];  /* CU_LIMIT_*, 0: the default */
 	uint64_t grown;   /* bytes taken for limits above their defaults */
@@ -85,6 +86,9 @@ CUresult cuda_remember(const struct allocation *a);
 bool cuda_forget(CUdeviceptr ptr, struct allocation *out);
 bool cuda_holds(CUdeviceptr ptr, size_t bytes, struct allocation *out);
 
+/* cuda_low_room finds an address for whole blocks below 4 GiB where nothing is remembered; 0: there is none. */
+CUdeviceptr cuda_low_room(uint64_t bytes);
+
 /* cuda_managed_move brings pages to the GPU or to the host; cuda_managed_end drops the host's side. */
 CUresult cuda_managed_move(const struct allocation *a, CUdeviceptr ptr, uint64_t bytes, bool to_gpu);
 void cuda_managed_end(const struct allocation *a);
@@ -93,6 +97,10 @@ void cuda_managed_end(const struct allocation *a);
  * blocks in use. */
 void cuda_pools_reset(CUdevice device);
 void cuda_forget_pooled(CUdevice device);
+
+/* cuda_context_new makes a context, green where it has a primary one; cuda_context_end ends either. */
+CUresult cuda_context_new(CUcontext *context, unsigned flags, CUdevice device, CUcontext green_of);
+CUresult cuda_context_end(CUcontext context);
 
 /* cuda_context_grow takes what limits above their defaults cost; the launch that needs it fails without. */
 CUresult cuda_context_grow(CUcontext context);

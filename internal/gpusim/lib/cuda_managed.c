@@ -112,6 +112,49 @@ CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr ptr, size_t bytes, CUmemLocation
 	return prefetch(ptr, bytes, to, stream, true);
 }
 
+/* Of a batch, first[i] is where what goes to to[i] begins. The legacy stream takes none. */
+static CUresult batch(const CUdeviceptr *ptrs, const size_t *sizes, size_t n, const CUmemLocation *to,
+		      const size_t *first, size_t places, unsigned long long flags, CUstream stream, bool per_thread)
+{
+	TRY(cuda_enter());
+	NEED(ptrs && sizes && n && to && first && places && places <= n && first[0] == 0 && flags == 0);
+	NEED(stream != CU_STREAM_LEGACY && (stream || per_thread));
+	for (size_t i = 1; i < places; i++)
+		NEED(first[i] > first[i - 1] && first[i] < n);
+	for (size_t i = 0, place = 0; i < n; i++) {
+		if (place + 1 < places && first[place + 1] == i)
+			place++;
+		TRY(prefetch(ptrs[i], sizes[i], to[place], stream, per_thread));
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemPrefetchBatchAsync(CUdeviceptr *ptrs, size_t *sizes, size_t n, CUmemLocation *to, size_t *first,
+				 size_t places, unsigned long long flags, CUstream stream)
+{
+	return batch(ptrs, sizes, n, to, first, places, flags, stream, false);
+}
+
+CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *ptrs, size_t *sizes, size_t n, CUmemLocation *to, size_t *first,
+				      size_t places, unsigned long long flags, CUstream stream)
+{
+	return batch(ptrs, sizes, n, to, first, places, flags, stream, true);
+}
+
+/* Memory has no contents that could be discarded. */
+CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *ptrs, size_t *sizes, size_t n, CUmemLocation *to, size_t *first,
+					   size_t places, unsigned long long flags, CUstream stream)
+{
+	return batch(ptrs, sizes, n, to, first, places, flags, stream, false);
+}
+
+CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *ptrs, size_t *sizes, size_t n, CUmemLocation *to,
+						size_t *first, size_t places, unsigned long long flags,
+						CUstream stream)
+{
+	return batch(ptrs, sizes, n, to, first, places, flags, stream, true);
+}
+
 /* Advice changes nothing here. */
 CUresult cuMemAdvise_v2(CUdeviceptr ptr, size_t bytes, int advice, CUmemLocation location)
 {

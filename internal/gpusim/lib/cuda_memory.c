@@ -162,6 +162,25 @@ bool cuda_holds(CUdeviceptr ptr, size_t bytes, struct allocation *out)
 	return found;
 }
 
+/* From where no program's own heap is. */
+#define LOW_FIRST ((UINT64_C(64) << 20) / GRANULARITY)
+#define LOW_END ((UINT64_C(1) << 32) / GRANULARITY)
+
+CUdeviceptr cuda_low_room(uint64_t bytes)
+{
+	bool taken[LOW_END] = { false };
+	uint64_t want = bytes / GRANULARITY, room = 0, at = LOW_FIRST;
+	pthread_mutex_lock(&cuda_mu);
+	for (int i = 0; i < BUCKETS; i++)
+		for (const struct allocation *a = table[i]; a; a = a->next)
+			for (uint64_t b = a->ptr / GRANULARITY; b < LOW_END && b * GRANULARITY < a->ptr + a->bytes; b++)
+				taken[b] = true;
+	pthread_mutex_unlock(&cuda_mu);
+	for (; at < LOW_END && room < want; at++)
+		room = taken[at] ? 0 : room + 1;
+	return room == want ? (at - want) * GRANULARITY : 0;
+}
+
 /* May [ptr, ptr+bytes) be touched? What is managed comes to the GPU by it. */
 static CUresult check(CUdeviceptr ptr, size_t bytes)
 {

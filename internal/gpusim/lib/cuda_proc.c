@@ -188,6 +188,22 @@ static const struct entry table[] = {
 	{ "cuLaunchKernelEx", 11060, F(cuLaunchKernelEx_ptsz), true },
 	{ "cuLaunchCooperativeKernel", 9000, F(cuLaunchCooperativeKernel), false },
 	{ "cuLaunchCooperativeKernel", 9000, F(cuLaunchCooperativeKernel_ptsz), true },
+	{ "cuMemAlloc", 2000, F(cuMemAlloc), false },
+	{ "cuMemAllocPitch", 2000, F(cuMemAllocPitch), false },
+	{ "cuMemFree", 2000, F(cuMemFree), false },
+	{ "cuMemGetInfo", 2000, F(cuMemGetInfo), false },
+	{ "cuDeviceTotalMem", 2000, F(cuDeviceTotalMem), false },
+	{ "cuArrayCreate", 2000, F(cuArrayCreate), false },
+	{ "cuArray3DCreate", 2000, F(cuArray3DCreate), false },
+	{ "cuDeviceGetDevResource", 12040, F(cuDeviceGetDevResource), false },
+	{ "cuDevResourceGenerateDesc", 12040, F(cuDevResourceGenerateDesc), false },
+	{ "cuGreenCtxCreate", 12040, F(cuGreenCtxCreate), false },
+	{ "cuGreenCtxDestroy", 12040, F(cuGreenCtxDestroy), false },
+	{ "cuCtxFromGreenCtx", 12040, F(cuCtxFromGreenCtx), false },
+	{ "cuMemPrefetchBatchAsync", 13000, F(cuMemPrefetchBatchAsync), false },
+	{ "cuMemPrefetchBatchAsync", 13000, F(cuMemPrefetchBatchAsync_ptsz), true },
+	{ "cuMemDiscardAndPrefetchBatchAsync", 13000, F(cuMemDiscardAndPrefetchBatchAsync), false },
+	{ "cuMemDiscardAndPrefetchBatchAsync", 13000, F(cuMemDiscardAndPrefetchBatchAsync_ptsz), true },
 };
 
 /* symbolStatus, as in CUdriverProcAddressQueryResult */

@@ -347,6 +347,80 @@ static void sharing(void)
 	EQ(CALL(cuMemFree_v2)(ptr), 0);
 }
 
+/* Addresses of 32 bits, given again when they are free. */
+static void v1(void)
+{
+	const CUDA_ARRAY3D_DESCRIPTOR_v1 cube = { 256, 256, 256, CU_AD_FORMAT_HALF, 1, 0 };
+	const CUDA_ARRAY_DESCRIPTOR_v1 flat = { 1024, 1024, CU_AD_FORMAT_FLOAT, 4 };
+	CUdeviceptr_v1 a, b, again, many[16];
+	CUarray array, layers;
+	unsigned pitch, free, total, whole;
+	int n = 0;
+	start();
+	size_t before = free_now();
+	EQ(CALL(cuMemAlloc)(&a, 3 * MIB), 0);
+	EQ(free_now(), before - 4 * MIB);
+	EQ(CALL(cuMemAllocPitch)(&b, &pitch, 1000, 8192, 4), 0);
+	EQ(pitch, 1024);
+	EQ(free_now(), before - 12 * MIB);
+	EQ(CALL(cuMemsetD8_v2)(b, 0, 8 * MIB), 0);
+	EQ(CALL(cuMemsetD8_v2)(a, 0, 3 * MIB + 1), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuMemFree)(a), 0);
+	EQ(CALL(cuMemFree)(a), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuMemAlloc)(&again, 4 * MIB), 0);
+	EQ(again, a);
+	EQ(CALL(cuMemFree_v2)(again), 0);
+	EQ(CALL(cuMemFree)(b), 0);
+	EQ(CALL(cuArrayCreate)(&array, &flat), 0);
+	EQ(CALL(cuArray3DCreate)(&layers, &cube), 0);
+	EQ(free_now(), before - 48 * MIB);
+	EQ(CALL(cuArrayDestroy)(array), 0);
+	EQ(CALL(cuArrayDestroy)(layers), 0);
+	EQ(CALL(cuMemAlloc)(&a, 0), CUDA_ERROR_INVALID_VALUE);
+	while (n < 16 && CALL(cuMemAlloc)(&many[n], 512 * MIB) == 0)
+		n++;
+	EQ(n, 7); /* the first 64 MiB are nobody's */
+	while (n)
+		EQ(CALL(cuMemFree)(many[--n]), 0);
+	EQ(CALL(cuMemGetInfo)(&free, &total), 0);
+	EQ(CALL(cuDeviceTotalMem)(&whole, 0), 0);
+	EQ(total == UINT32_MAX && whole == UINT32_MAX && free == UINT32_MAX, 1);
+	EQ(free_now(), before);
+}
+
+/* What is done in a green context lives in the primary one. */
+static void green(void)
+{
+	CUdevResource all;
+	CUdevResourceDesc desc;
+	CUgreenCtx g;
+	CUcontext primary = start(), c;
+	CUdeviceptr ptr;
+	CUdevice device;
+	size_t before = free_now();
+	EQ(CALL(cuDeviceGetDevResource)(0, &all, 7), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuDeviceGetDevResource)(0, &all, CU_DEV_RESOURCE_TYPE_SM), 0);
+	EQ(all.sm.smCount > 0, 1);
+	EQ(CALL(cuDevResourceGenerateDesc)(&desc, &all, 0), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuDevResourceGenerateDesc)(&desc, &all, 1), 0);
+	EQ(CALL(cuGreenCtxCreate)(&g, desc, 0, 0), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuGreenCtxCreate)(&g, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM), 0);
+	size_t cost = before - free_now();
+	EQ(cost >= 2 * MIB, 1);
+	EQ(CALL(cuCtxFromGreenCtx)(&c, g), 0);
+	EQ(CALL(cuCtxSetCurrent)(c), 0);
+	EQ(CALL(cuCtxGetDevice)(&device), 0);
+	EQ(CALL(cuMemAlloc_v2)(&ptr, 64 * MIB), 0);
+	EQ(CALL(cuCtxDestroy_v2)(c), CUDA_ERROR_INVALID_CONTEXT);
+	EQ(CALL(cuGreenCtxDestroy)(g), 0);
+	EQ(CALL(cuGreenCtxDestroy)(g), CUDA_ERROR_INVALID_CONTEXT);
+	EQ(CALL(cuCtxFromGreenCtx)(&c, g), CUDA_ERROR_INVALID_CONTEXT);
+	EQ(CALL(cuCtxSetCurrent)(primary), 0);
+	EQ(free_now(), before - 64 * MIB);
+	EQ(CALL(cuMemFree_v2)(ptr), 0);
+	EQ(free_now(), before);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -355,6 +429,7 @@ int main(int argc, char **argv)
 	} scenarios[] = {
 		{ "pitched", pitched }, { "managed", managed },	  { "pools", pools }, { "arrays", arrays },
 		{ "graphs", graphs },	{ "overhead", overhead }, { "host", host },   { "sharing", sharing },
+		{ "v1", v1 },		{ "green", green },
 	};
 	for (size_t i = 0; argc == 2 && i < sizeof scenarios / sizeof scenarios[0]; i++)
 		if (strcmp(argv[1], scenarios[i].name) == 0) {

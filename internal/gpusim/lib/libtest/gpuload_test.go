@@ -44,7 +44,7 @@ func load(t *testing.T, k *kernel, args ...string) ([]line, result) {
 
 func TestGpuload(t *testing.T) {
 	const usable = total - reserved - ctxCost
-	for _, api := range []string{"linear", "async", "vmm", "pitched", "pool", "array", "graph", "module"} {
+	for _, api := range []string{"linear", "async", "vmm", "pitched", "pool", "array", "graph", "module", "library", "v1"} {
 		for name, test := range map[string]struct {
 			args  []string
 			code  int
@@ -167,7 +167,7 @@ func TestGpuloadUsage(t *testing.T) {
 		{[]string{"--fork", "x"}, "--fork x"},
 		{[]string{"--fork", "1025"}, "--fork 1025"},
 		{[]string{"--gpu", "64"}, "--gpu 64"},
-		{[]string{"--api", "uvm"}, "linear, async, vmm, pitched, managed, pool, array, graph, module, heap, context"},
+		{[]string{"--api", "uvm"}, "linear, async, vmm, pitched, managed, pool, array, graph, module, heap, context, v1, batch, library, printf, green"},
 		{[]string{"--launch", "fast", "--hold", "1s"}, "plain, ex, cooperative, graph"},
 		{[]string{"--launch", "plain"}, "--hold TIME"},
 		{[]string{"--kernel", "1ms"}, "--launch HOW"},

@@ -169,6 +169,57 @@ static void free_graph(struct piece *p)
 	CALL(cuDeviceGraphMemTrim)(0);
 }
 
+static CUresult first(struct piece *p)
+{
+	CUdeviceptr_v1 ptr = 0;
+	CUresult ret = CALL(cuMemAlloc)(&ptr, (unsigned)p->bytes);
+	p->ptr = ptr;
+	return ret;
+}
+
+static CUresult first_pitch(struct piece *p)
+{
+	CUdeviceptr_v1 ptr = 0;
+	unsigned got;
+	CUresult ret = CALL(cuMemAllocPitch)(&ptr, &got, 256, (unsigned)(p->bytes / 512), 4);
+	p->ptr = ptr;
+	return ret;
+}
+
+static void free_first(struct piece *p)
+{
+	CALL(cuMemFree)((CUdeviceptr_v1)p->ptr);
+}
+
+static CUresult first_array(struct piece *p)
+{
+	const CUDA_ARRAY_DESCRIPTOR_v1 d = { .Width = 1024, .Height = (unsigned)(p->bytes / 4096), .Format = CU_AD_FORMAT_HALF, .NumChannels = 2 };
+	return CALL(cuArrayCreate)(&p->array, &d);
+}
+
+static CUresult first_array3d(struct piece *p)
+{
+	const CUDA_ARRAY3D_DESCRIPTOR_v1 d = { .Width = 512, .Height = 512, .Depth = (unsigned)(p->bytes >> 22), .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4 };
+	return CALL(cuArray3DCreate)(&p->array, &d);
+}
+
+/* Linear memory that is asked for in a green context. */
+static CUresult green(struct piece *p)
+{
+	static CUgreenCtx made_green;
+	CUdevResource all;
+	CUdevResourceDesc desc;
+	CUcontext c;
+	if (!made_green) {
+		TRY(CALL(cuDeviceGetDevResource)(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+		TRY(CALL(cuDevResourceGenerateDesc)(&desc, &all, 1));
+		TRY(CALL(cuGreenCtxCreate)(&made_green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+		TRY(CALL(cuCtxFromGreenCtx)(&c, made_green));
+		TRY(CALL(cuCtxSetCurrent)(c));
+	}
+	return linear(p);
+}
+
 const struct family *find_family(const char *name)
 {
 	static const struct family all[] = {
@@ -176,7 +227,8 @@ const struct family *find_family(const char *name)
 		{ "async", async, free_async }, { "pool", pool, free_pool }, { "kept", pool, free_async },
 		{ "vmm", vmm, free_vmm }, { "array", array, free_array }, { "array3d", array3d, free_array },
 		{ "mipmap", mipmap, free_mipmap }, { "graph", graph, free_graph }, { "again", again, free_graph },
-		{ "capture", capture, free_graph },
+		{ "capture", capture, free_graph }, { "first", first, free_first }, { "first-pitch", first_pitch, free_first },
+		{ "first-array", first_array, free_array }, { "first-array3d", first_array3d, free_array }, { "green", green, free_linear },
 	};
 	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
 		if (!strcmp(all[i].name, name))

@@ -1,0 +1,63 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The ABI of first versions, whose addresses have 32 bits; of green contexts; and of prefetches in batches. Part of
+ * cuda_abi.h, which includes it.
+ */
+#ifndef GPUSIM_CUDA_ABI_MORE_H
+#define GPUSIM_CUDA_ABI_MORE_H
+
+typedef unsigned CUdeviceptr_v1;
+typedef struct { unsigned Width, Height; int Format; unsigned NumChannels; } CUDA_ARRAY_DESCRIPTOR_v1;
+typedef struct {
+	unsigned Width, Height, Depth;
+	int Format;
+	unsigned NumChannels, Flags;
+} CUDA_ARRAY3D_DESCRIPTOR_v1;
+
+typedef struct CUgreenCtx_st *CUgreenCtx;
+typedef struct CUdevResourceDesc_st *CUdevResourceDesc;
+typedef struct {
+	int type;
+	unsigned char internal[92];
+	union {
+		struct { unsigned smCount; } sm;
+		uint64_t oversize[6];
+	};
+} CUdevResource;
+
+_Static_assert(sizeof(CUDA_ARRAY_DESCRIPTOR_v1) == 16, "CUDA_ARRAY_DESCRIPTOR_v1");
+_Static_assert(sizeof(CUDA_ARRAY3D_DESCRIPTOR_v1) == 24, "CUDA_ARRAY3D_DESCRIPTOR_v1");
+_Static_assert(sizeof(CUdevResource) == 144 && offsetof(CUdevResource, sm) == 96, "CUdevResource");
+
+#define CU_DEV_RESOURCE_TYPE_SM 1
+#define CU_GREEN_CTX_DEFAULT_STREAM 1
+
+#pragma GCC visibility push(default)
+
+CUresult cuMemAlloc(CUdeviceptr_v1 *ptr, unsigned bytes);
+CUresult cuMemAllocPitch(CUdeviceptr_v1 *ptr, unsigned *pitch, unsigned width, unsigned height, unsigned element);
+CUresult cuMemFree(CUdeviceptr_v1 ptr);
+CUresult cuMemGetInfo(unsigned *free, unsigned *total);
+CUresult cuDeviceTotalMem(unsigned *bytes, CUdevice device);
+CUresult cuArrayCreate(CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v1 *desc);
+CUresult cuArray3DCreate(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR_v1 *desc);
+
+CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, int type);
+CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *desc, CUdevResource *resources, unsigned n);
+CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc desc, CUdevice device, unsigned flags);
+CUresult cuGreenCtxDestroy(CUgreenCtx green);
+CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green);
+
+CUresult cuMemPrefetchBatchAsync(CUdeviceptr *ptrs, size_t *sizes, size_t n, CUmemLocation *to, size_t *first,
+				 size_t places, unsigned long long flags, CUstream stream);
+CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *ptrs, size_t *sizes, size_t n, CUmemLocation *to, size_t *first,
+				      size_t places, unsigned long long flags, CUstream stream);
+CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *ptrs, size_t *sizes, size_t n, CUmemLocation *to, size_t *first,
+					   size_t places, unsigned long long flags, CUstream stream);
+CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *ptrs, size_t *sizes, size_t n, CUmemLocation *to,
+						size_t *first, size_t places, unsigned long long flags,
+						CUstream stream);
+
+#pragma GCC visibility pop
+#endif
