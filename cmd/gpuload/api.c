@@ -244,6 +244,41 @@ static void give_green(struct load *l, struct piece *p)
 	l->cuda.green_destroy(p->green);
 }
 
+/* Rows of 64 KiB, whole tiles of 128 by 128 texels of 4 bytes; only the array holds what is mapped into it. A
+ * real GPU has no rows for more than 1 GiB in one. */
+static CUresult take_sparse(struct load *l, struct piece *p)
+{
+	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					   .location = { CU_MEM_LOCATION_TYPE_DEVICE, l->device } };
+	size_t unit, rows;
+	CUmemGenericAllocationHandle handle;
+	if (!l->cuda.map_array)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	TRY(l->cuda.granularity(&unit, &prop, 0));
+	p->bytes = (p->bytes + unit - 1) / unit * unit;
+	rows = (p->bytes / ROW + 127) / 128 * 128;
+	CUDA_ARRAY3D_DESCRIPTOR desc = { .Width = ROW / 4, .Height = rows, .Format = CU_AD_FORMAT_FLOAT,
+					 .NumChannels = 1, .Flags = CUDA_ARRAY3D_SPARSE };
+	CUarrayMapInfo info = { .resourceType = CU_RESOURCE_TYPE_ARRAY, .memOperationType = CU_MEM_OPERATION_TYPE_MAP,
+				.deviceBitMask = 1u << l->device };
+	info.subresource.sparseLevel.extentWidth = ROW / 4;
+	info.subresource.sparseLevel.extentHeight = (unsigned)rows;
+	info.subresource.sparseLevel.extentDepth = 1;
+	TRY(l->cuda.create(&handle, rows * ROW, &prop, 0));
+	info.memHandle.memHandle = handle;
+	CUresult ret = l->cuda.array_create(&p->array, &desc);
+	if (!ret) {
+		info.resource.array = p->array;
+		ret = l->cuda.map_array(&info, 1, NULL);
+		if (!ret)
+			ret = l->cuda.stream_sync(NULL);
+		if (ret)
+			l->cuda.array_destroy(p->array);
+	}
+	l->cuda.release_handle(handle);
+	return ret;
+}
+
 /* Addresses of 32 bits: a piece of 4 GiB or more cannot be asked for. */
 static CUresult take_v1(struct load *l, struct piece *p)
 {
@@ -295,6 +330,7 @@ static const struct family families[] = {
 	{ "library", take_library, give_library },
 	{ "printf", take_printf, give_heap },
 	{ "green", take_green, give_green },
+	{ "sparse", take_sparse, give_array },
 };
 enum { FAMILIES = sizeof families / sizeof families[0] };
 

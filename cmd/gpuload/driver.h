@@ -67,6 +67,7 @@
 	X(prefetch_batch, cuMemPrefetchBatchAsync)           \
 	X(library_load, cuLibraryLoadData)                   \
 	X(library_unload, cuLibraryUnload)                   \
+	X(map_array, cuMemMapArrayAsync)                     \
 	X(get_resource, cuDeviceGetDevResource)              \
 	X(describe, cuDevResourceGenerateDesc)               \
 	X(green_create, cuGreenCtxCreate)                    \

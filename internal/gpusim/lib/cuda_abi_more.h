@@ -1,8 +1,8 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The ABI of first versions, whose addresses have 32 bits; of green contexts; and of prefetches in batches. Part of
- * cuda_abi.h, which includes it.
+ * The ABI of first versions, whose addresses have 32 bits; of green contexts; of prefetches in batches; and of
+ * sparse arrays. Part of cuda_abi.h, which includes it.
  */
 #ifndef GPUSIM_CUDA_ABI_MORE_H
 #define GPUSIM_CUDA_ABI_MORE_H
@@ -26,12 +26,32 @@ typedef struct {
 	};
 } CUdevResource;
 
+typedef struct {
+	int resourceType;
+	union { CUmipmappedArray mipmap; CUarray array; } resource;
+	int subresourceType;
+	union {
+		struct {
+			unsigned level, layer, offsetX, offsetY, offsetZ, extentWidth, extentHeight, extentDepth;
+		} sparseLevel;
+		struct { unsigned layer; unsigned long long offset, size; } miptail;
+	} subresource;
+	int memOperationType, memHandleType;
+	union { CUmemGenericAllocationHandle memHandle; } memHandle;
+	unsigned long long offset;
+	unsigned deviceBitMask, flags, reserved[2];
+} CUarrayMapInfo;
+
+_Static_assert(sizeof(CUarrayMapInfo) == 96 && offsetof(CUarrayMapInfo, subresource) == 24, "CUarrayMapInfo");
+_Static_assert(offsetof(CUarrayMapInfo, memHandle) == 64, "CUarrayMapInfo.memHandle");
 _Static_assert(sizeof(CUDA_ARRAY_DESCRIPTOR_v1) == 16, "CUDA_ARRAY_DESCRIPTOR_v1");
 _Static_assert(sizeof(CUDA_ARRAY3D_DESCRIPTOR_v1) == 24, "CUDA_ARRAY3D_DESCRIPTOR_v1");
 _Static_assert(sizeof(CUdevResource) == 144 && offsetof(CUdevResource, sm) == 96, "CUdevResource");
 
 #define CU_DEV_RESOURCE_TYPE_SM 1
 #define CU_GREEN_CTX_DEFAULT_STREAM 1
+enum { CU_RESOURCE_TYPE_ARRAY = 0, CU_RESOURCE_TYPE_MIPMAPPED_ARRAY = 1 };
+enum { CU_MEM_OPERATION_TYPE_MAP = 1, CU_MEM_OPERATION_TYPE_UNMAP = 2 };
 
 #pragma GCC visibility push(default)
 
@@ -58,6 +78,9 @@ CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *ptrs, size_t *sizes, siz
 CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *ptrs, size_t *sizes, size_t n, CUmemLocation *to,
 						size_t *first, size_t places, unsigned long long flags,
 						CUstream stream);
+
+CUresult cuMemMapArrayAsync(CUarrayMapInfo *list, unsigned n, CUstream stream);
+CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *list, unsigned n, CUstream stream);
 
 #pragma GCC visibility pop
 #endif

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Arrays: memory of a shape, without an address. Sparse arrays and those whose mapping is deferred have no
- * memory of their own; to map some into them is not simulated.
+ * memory of their own; see cuda_sparse.c.
  */
 #include "cuda_core.h"
 
@@ -129,6 +129,7 @@ CUresult cuArrayDestroy(CUarray array)
 	TRY(cuda_enter());
 	if (!array || array->level)
 		return CUDA_ERROR_INVALID_HANDLE;
+	cuda_array_unmap(array);
 	CUresult ret = give_back(array);
 	free(array);
 	return ret;
@@ -204,7 +205,34 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray array)
 	TRY(cuda_enter());
 	if (!array)
 		return CUDA_ERROR_INVALID_HANDLE;
+	cuda_array_unmap(array);
 	CUresult ret = give_back(&array->whole);
 	free(array);
 	return ret;
+}
+
+static bool inside(unsigned from, unsigned extent, size_t side)
+{
+	return extent && (uint64_t)from + extent <= (side ? side : 1);
+}
+
+CUresult cuda_array_region(const CUarrayMapInfo *m, uint64_t *bytes)
+{
+	const struct CUarray_st *a = m->resource.array;
+	unsigned level = m->subresource.sparseLevel.level;
+	NEED(a && m->resourceType >= CU_RESOURCE_TYPE_ARRAY && m->resourceType <= CU_RESOURCE_TYPE_MIPMAPPED_ARRAY);
+	if (m->resourceType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) {
+		NEED(level < m->resource.mipmap->levels);
+		a = &m->resource.mipmap->level[level];
+	} else {
+		NEED(level == 0);
+	}
+	const CUDA_ARRAY3D_DESCRIPTOR *d = &a->desc;
+	NEED(d->Flags & NO_MEMORY);
+	NEED(inside(m->subresource.sparseLevel.offsetX, m->subresource.sparseLevel.extentWidth, d->Width));
+	NEED(inside(m->subresource.sparseLevel.offsetY, m->subresource.sparseLevel.extentHeight, d->Height));
+	NEED(inside(m->subresource.sparseLevel.offsetZ, m->subresource.sparseLevel.extentDepth, d->Depth));
+	const CUDA_ARRAY3D_DESCRIPTOR part = { m->subresource.sparseLevel.extentWidth, m->subresource.sparseLevel.extentHeight,
+					       m->subresource.sparseLevel.extentDepth, d->Format, d->NumChannels, 0 };
+	return size_of(&part, bytes);
 }

@@ -135,6 +135,17 @@ static inline uint64_t cuda_round(uint64_t bytes)
 void cuda_forget_memory(CUcontext context);
 void cuda_forget_streams(CUcontext context);
 
+/* cuda_hold: physical memory that a handle stands for and that has bytes from offset on, held as by a mapping;
+ * cuda_let_go is its end. */
+struct physical;
+CUresult cuda_hold(CUmemGenericAllocationHandle handle, uint64_t offset, uint64_t bytes, struct physical **out);
+CUresult cuda_let_go(struct physical *p);
+
+/* cuda_array_region: the bytes of a part of an array without memory of its own, which must lie in it.
+ * cuda_array_unmap lets go what is mapped into it. */
+CUresult cuda_array_region(const CUarrayMapInfo *m, uint64_t *bytes);
+void cuda_array_unmap(const void *array);
+
 /* cuda_mapped: is [ptr, ptr+bytes) within one mapped and accessible stretch? */
 bool cuda_mapped(CUdeviceptr ptr, size_t bytes);
 

@@ -200,6 +200,8 @@ static const struct entry table[] = {
 	{ "cuGreenCtxCreate", 12040, F(cuGreenCtxCreate), false },
 	{ "cuGreenCtxDestroy", 12040, F(cuGreenCtxDestroy), false },
 	{ "cuCtxFromGreenCtx", 12040, F(cuCtxFromGreenCtx), false },
+	{ "cuMemMapArrayAsync", 11010, F(cuMemMapArrayAsync), false },
+	{ "cuMemMapArrayAsync", 11010, F(cuMemMapArrayAsync_ptsz), true },
 	{ "cuMemPrefetchBatchAsync", 13000, F(cuMemPrefetchBatchAsync), false },
 	{ "cuMemPrefetchBatchAsync", 13000, F(cuMemPrefetchBatchAsync_ptsz), true },
 	{ "cuMemDiscardAndPrefetchBatchAsync", 13000, F(cuMemDiscardAndPrefetchBatchAsync), false },

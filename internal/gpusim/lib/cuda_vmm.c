@@ -405,6 +405,27 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t bytes, const CUmemAccessDesc *de
 	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+CUresult cuda_hold(CUmemGenericAllocationHandle handle, uint64_t offset, uint64_t bytes, struct physical **out)
+{
+	pthread_mutex_lock(&cuda_mu);
+	struct physical *p = held(handle);
+	bool ok = p && offset <= p->bytes && bytes <= p->bytes - offset;
+	if (ok)
+		p->maps++;
+	pthread_mutex_unlock(&cuda_mu);
+	*out = p;
+	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuda_let_go(struct physical *p)
+{
+	pthread_mutex_lock(&cuda_mu);
+	p->maps--;
+	bool unused = unlink_unused(p);
+	pthread_mutex_unlock(&cuda_mu);
+	return unused ? give_back(p) : CUDA_SUCCESS;
+}
+
 bool cuda_mapped(CUdeviceptr ptr, size_t bytes)
 {
 	pthread_mutex_lock(&cuda_mu);

@@ -72,6 +72,20 @@ typedef struct { unsigned width, height, depth; int format; unsigned channels, f
 typedef struct { size_t width, height, depth; int format; unsigned channels, flags; } CUDA_ARRAY3D_DESCRIPTOR;
 typedef struct { size_t size, alignment; unsigned reserved[4]; } CUDA_ARRAY_MEMORY_REQUIREMENTS;
 
+typedef struct {
+	int kind;
+	void *array;
+	int part; /* 0: of a level; 1: the tail of the small ones */
+	union {
+		struct { unsigned level, layer, x, y, z, width, height, depth; } tiles;
+		struct { unsigned layer; unsigned long long offset, size; } tail;
+	};
+	int operation, handles;
+	CUmemGenericAllocationHandle handle;
+	unsigned long long offset;
+	unsigned devices, flags, reserved[2];
+} CUarrayMapInfo;
+
 typedef struct { unsigned long long total, free, used; } nvmlMemory_t;
 typedef struct { unsigned version; unsigned long long total, reserved, free, used; } nvmlMemory_v2_t;
 
@@ -95,6 +109,7 @@ _Static_assert(sizeof(CUmemAllocationProp) == 32, "CUmemAllocationProp");
 _Static_assert(sizeof(CUDA_ARRAY_DESCRIPTOR) == 24, "CUDA_ARRAY_DESCRIPTOR");
 _Static_assert(sizeof(CUDA_ARRAY3D_DESCRIPTOR) == 40, "CUDA_ARRAY3D_DESCRIPTOR");
 _Static_assert(sizeof(CUDA_ARRAY_MEMORY_REQUIREMENTS) == 32, "CUDA_ARRAY_MEMORY_REQUIREMENTS");
+_Static_assert(sizeof(CUarrayMapInfo) == 96 && offsetof(CUarrayMapInfo, handle) == 64, "CUarrayMapInfo");
 _Static_assert(sizeof(nvmlMemory_t) == 24, "nvmlMemory_t");
 _Static_assert(sizeof(nvmlMemory_v2_t) == 40, "nvmlMemory_v2_t");
 
@@ -111,6 +126,7 @@ enum {
 	CU_GRAPH_NODE_TYPE_MEM_ALLOC = 10,
 	CU_GRAPH_NODE_TYPE_MEM_FREE = 11,
 	CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH = 1,
+	CU_MEM_OPERATION_TYPE_MAP = 1,
 	CUDA_ARRAY3D_LAYERED = 0x01,
 	CUDA_ARRAY3D_SPARSE = 0x40,
 	CUDA_ARRAY3D_DEFERRED_MAPPING = 0x80,
@@ -157,6 +173,8 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 CUresult cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
 		  unsigned long long flags);
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t bytes);
+CUresult cuMemMapArrayAsync(CUarrayMapInfo *list, unsigned n, CUstream stream);
+CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *list, unsigned n, CUstream stream);
 
 CUresult cuArrayCreate(CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v1 *d);
 CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *d);

@@ -183,13 +183,13 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESC
 CUresult cuArrayDestroy(CUarray array)
 {
 	KERF_NEED(cuArrayDestroy, CUDA_ERROR_NOT_INITIALIZED);
-	struct kerf_entry *e = kerf_remove(KERF_ARRAY, (uint64_t)(uintptr_t)array);
-	return kerf_freed(e, real(array));
+	struct kerf_entry *e = kerf_remove(KERF_ARRAY, (uint64_t)(uintptr_t)array), *tiles = kerf_unmapped(array);
+	return kerf_array_ended(tiles, kerf_freed(e, real(array)));
 }
 
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray array)
 {
 	KERF_NEED(cuMipmappedArrayDestroy, CUDA_ERROR_NOT_INITIALIZED);
-	struct kerf_entry *e = kerf_remove(KERF_MIPMAP, (uint64_t)(uintptr_t)array);
-	return kerf_freed(e, real(array));
+	struct kerf_entry *e = kerf_remove(KERF_MIPMAP, (uint64_t)(uintptr_t)array), *tiles = kerf_unmapped(array);
+	return kerf_array_ended(tiles, kerf_freed(e, real(array)));
 }

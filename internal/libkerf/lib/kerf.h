@@ -141,6 +141,7 @@ struct kerf_self {
 	struct kerf_pool *_Atomic pools;
 	struct kerf_clock *_Atomic clock; /* of throttle.c */
 	pthread_mutex_t registering, making, handles, graph;
+	struct kerf_entry *_Atomic tiles; /* of sparse.c; changed with handles held */
 	unsigned char *chunk; /* guarded by making, as what follows */
 	size_t left;
 	struct kerf_entry *spare;
@@ -177,6 +178,16 @@ bool kerf_take_or_make_room(int place, uint64_t bytes);
 CUresult kerf_end(struct kerf_charge *c, CUresult ret, int kind, uint64_t key);
 /* The end of a free, of which e was removed before the driver was asked. */
 CUresult kerf_freed(struct kerf_entry *e, CUresult ret);
+
+/* vmm.c, with handles held: one more holder of what a handle stands for, NULL: it is not known; and one less. */
+struct kerf_entry *kerf_hold(CUmemGenericAllocationHandle handle);
+void kerf_let_go(struct kerf_entry *physical);
+/* The lock of handles; NULL: there is no memory for it. */
+pthread_mutex_t *kerf_lock_handles(void);
+
+/* sparse.c: after an array's end with ret, what was mapped into it is held no more. */
+struct kerf_entry *kerf_unmapped(const void *array);
+CUresult kerf_array_ended(struct kerf_entry *tiles, CUresult ret);
 
 /* pool.c */
 void kerf_pool_freed(struct kerf_pool *pool, uint64_t bytes);

@@ -10,7 +10,7 @@
 
 #define GRANULE ((uint64_t)2 << 20) /* the least that a mapping can have */
 
-static pthread_mutex_t *lock(void)
+pthread_mutex_t *kerf_lock_handles(void)
 {
 	struct kerf_self *s = kerf_self();
 	if (s)
@@ -18,12 +18,22 @@ static pthread_mutex_t *lock(void)
 	return s ? &s->handles : NULL;
 }
 
-static void let_go(struct kerf_entry *physical)
+void kerf_let_go(struct kerf_entry *physical)
 {
 	if (--physical->key)
 		return;
 	kerf_give(physical->place, physical->bytes);
 	kerf_drop(physical);
+}
+
+struct kerf_entry *kerf_hold(CUmemGenericAllocationHandle handle)
+{
+	struct kerf_entry *named = kerf_remove(KERF_HANDLE, handle);
+	if (!named)
+		return NULL;
+	named->physical->key++;
+	kerf_put(named);
+	return named->physical;
 }
 
 static void put(struct kerf_entry *e, int kind, uint64_t key, uint64_t bytes, struct kerf_entry *physical)
@@ -46,7 +56,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
 	if (ret)
 		return ret;
 	struct kerf_entry *named = kerf_entry();
-	pthread_mutex_t *held = named ? lock() : NULL;
+	pthread_mutex_t *held = named ? kerf_lock_handles() : NULL;
 	ret = held ? real(handle, bytes, prop, flags) : CUDA_ERROR_OUT_OF_MEMORY;
 	if (!ret) {
 		c.entry->key = 1;
@@ -66,13 +76,13 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
 	KERF_NEED(cuMemRelease, CUDA_ERROR_NOT_INITIALIZED);
-	pthread_mutex_t *held = lock();
+	pthread_mutex_t *held = kerf_lock_handles();
 	if (!held)
 		return real(handle);
 	CUresult ret = real(handle);
 	struct kerf_entry *e = ret ? NULL : kerf_remove(KERF_HANDLE, handle);
 	if (e) {
-		let_go(e->physical);
+		kerf_let_go(e->physical);
 		if (--e->bytes)
 			kerf_put(e);
 		else
@@ -99,7 +109,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 {
 	KERF_NEED(cuMemRetainAllocationHandle, CUDA_ERROR_NOT_INITIALIZED);
 	struct kerf_entry *e = kerf_entry();
-	pthread_mutex_t *held = e ? lock() : NULL;
+	pthread_mutex_t *held = e ? kerf_lock_handles() : NULL;
 	if (!held)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult ret = real(handle, address);
@@ -119,7 +129,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *from, int type)
 {
 	KERF_NEED(cuMemImportFromShareableHandle, CUDA_ERROR_NOT_INITIALIZED);
-	pthread_mutex_t *held = lock();
+	pthread_mutex_t *held = kerf_lock_handles();
 	CUresult ret = real(handle, from, type);
 	if (held && !ret)
 		hold_again(*handle); /* its own memory, which has come back to it */
@@ -133,7 +143,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllo
 {
 	KERF_NEED(cuMemMap, CUDA_ERROR_NOT_INITIALIZED);
 	struct kerf_entry *e = kerf_entry();
-	pthread_mutex_t *held = e ? lock() : NULL;
+	pthread_mutex_t *held = e ? kerf_lock_handles() : NULL;
 	if (!held)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult ret = real(ptr, bytes, offset, handle, flags);
@@ -152,13 +162,13 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllo
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t bytes)
 {
 	KERF_NEED(cuMemUnmap, CUDA_ERROR_NOT_INITIALIZED);
-	pthread_mutex_t *held = lock();
+	pthread_mutex_t *held = kerf_lock_handles();
 	CUresult ret = real(ptr, bytes);
 	for (uint64_t at = ptr; held && !ret && at - ptr < bytes;) {
 		struct kerf_entry *e = kerf_remove(KERF_MAPPING, at);
 		at += e ? e->bytes : GRANULE;
 		if (e) {
-			let_go(e->physical);
+			kerf_let_go(e->physical);
 			kerf_drop(e);
 		}
 	}

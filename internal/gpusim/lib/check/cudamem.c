@@ -421,6 +421,58 @@ static void green(void)
 	EQ(free_now(), before);
 }
 
+/* What is mapped stays when its handle goes, until the part is mapped anew, unmapped, or gone with the array. */
+static void sparse(void)
+{
+	const CUDA_ARRAY3D_DESCRIPTOR cube = { 2048, 2048, 0, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_SPARSE };
+	const CUmemAllocationProp prop = { .type = 1, .location = { 1, 0 } };
+	CUmemGenericAllocationHandle a, b;
+	CUmipmappedArray mip;
+	CUarray array;
+	start();
+	size_t before = free_now();
+	EQ(CALL(cuArray3DCreate_v2)(&array, &cube), 0);
+	EQ(CALL(cuMemCreate)(&a, 4 * MIB, &prop, 0), 0);
+	EQ(CALL(cuMemCreate)(&b, 8 * MIB, &prop, 0), 0);
+	CUarrayMapInfo both[2] = { { .memOperationType = CU_MEM_OPERATION_TYPE_MAP, .deviceBitMask = 1 } };
+	both[0].resource.array = array;
+	both[0].memHandle.memHandle = a;
+	both[0].subresource.sparseLevel.extentWidth = 1024;
+	both[0].subresource.sparseLevel.extentHeight = 1024;
+	both[0].subresource.sparseLevel.extentDepth = 1;
+	both[1] = both[0];
+	both[1].subresource.sparseLevel.offsetX = 1024;
+	both[1].memHandle.memHandle = b;
+	both[1].offset = 6 * MIB;
+	EQ(CALL(cuMemMapArrayAsync)(both, 2, NULL), CUDA_ERROR_INVALID_VALUE); /* the second has 2 MiB left */
+	both[1].offset = 4 * MIB;
+	EQ(CALL(cuMemMapArrayAsync)(both, 2, NULL), 0);
+	EQ(CALL(cuMemRelease)(a), 0);
+	EQ(CALL(cuMemRelease)(b), 0);
+	EQ(free_now(), before - 12 * MIB);
+	both[0].memOperationType = CU_MEM_OPERATION_TYPE_UNMAP;
+	EQ(CALL(cuMemMapArrayAsync_ptsz)(both, 1, NULL), 0);
+	EQ(free_now(), before - 8 * MIB);
+	EQ(CALL(cuMemCreate)(&a, 4 * MIB, &prop, 0), 0);
+	both[1].memHandle.memHandle = a;
+	both[1].offset = 0;
+	EQ(CALL(cuMemMapArrayAsync)(both + 1, 1, NULL), 0);
+	EQ(free_now(), before - 4 * MIB);
+	both[1].subresource.sparseLevel.offsetX = 1025;
+	EQ(CALL(cuMemMapArrayAsync)(both + 1, 1, NULL), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuMipmappedArrayCreate)(&mip, &cube, 2), 0);
+	both[1].resourceType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
+	both[1].resource.mipmap = mip;
+	both[1].subresource.sparseLevel.offsetX = 0;
+	both[1].subresource.sparseLevel.level = 1;
+	EQ(CALL(cuMemMapArrayAsync)(both + 1, 1, NULL), 0);
+	EQ(CALL(cuMemRelease)(a), 0);
+	EQ(CALL(cuArrayDestroy)(array), 0);
+	EQ(free_now(), before - 4 * MIB);
+	EQ(CALL(cuMipmappedArrayDestroy)(mip), 0);
+	EQ(free_now(), before);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -429,7 +481,7 @@ int main(int argc, char **argv)
 	} scenarios[] = {
 		{ "pitched", pitched }, { "managed", managed },	  { "pools", pools }, { "arrays", arrays },
 		{ "graphs", graphs },	{ "overhead", overhead }, { "host", host },   { "sharing", sharing },
-		{ "v1", v1 },		{ "green", green },
+		{ "v1", v1 },		{ "green", green },	  { "sparse", sparse },
 	};
 	for (size_t i = 0; argc == 2 && i < sizeof scenarios / sizeof scenarios[0]; i++)
 		if (strcmp(argv[1], scenarios[i].name) == 0) {

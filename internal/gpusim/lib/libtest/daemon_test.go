@@ -137,7 +137,7 @@ func TestDaemonScenarios(t *testing.T) {
 				t.Errorf("%s on %s: exit %d\n%s", name, driver, r.code, r.errout)
 			}
 		}
-		for _, name := range []string{"pitched", "managed", "pools", "arrays", "graphs", "overhead", "host", "sharing", "v1", "green"} {
+		for _, name := range []string{"pitched", "managed", "pools", "arrays", "graphs", "overhead", "host", "sharing", "v1", "green", "sparse"} {
 			if r := program(t, dir, nil, "check/cudamem", name); r.code != 0 {
 				t.Errorf("%s on %s: exit %d\n%s", name, driver, r.code, r.errout)
 			}
@@ -253,6 +253,7 @@ func TestDaemonLimit(t *testing.T) {
 		"pool": {9 * gib, gib - h100Context, oom}, "array": {9 * gib, gib - h100Context, oom},
 		"graph": {9 * gib, gib - h100Context, oom}, "module": {9 * gib, gib - h100Context, oom},
 		"heap":    {9 * gib, gib - h100Context - 2*mib, oom}, // and the module that asks for it
+		"sparse":  {9 * gib, gib - h100Context, oom},
 		"printf":  {9 * gib, gib - h100Context - 2*mib, oom},
 		"library": {9 * gib, gib - h100Context, oom},
 		"v1":      {3 * gib, 7*gib - h100Context, oom}, // it has no addresses for more
@@ -282,7 +283,7 @@ func TestDaemonLimit(t *testing.T) {
 // Whatever way a process took its memory, its death gives it back.
 func TestDaemonDeathOfEachFamily(t *testing.T) {
 	dir := node(t, "a100x8", "r580")
-	for _, api := range []string{"linear", "async", "vmm", "pitched", "managed", "pool", "array", "graph", "module", "heap", "context", "v1", "library", "printf", "green", "batch"} {
+	for _, api := range []string{"linear", "async", "vmm", "pitched", "managed", "pool", "array", "graph", "module", "heap", "context", "v1", "library", "printf", "green", "batch", "sparse"} {
 		t.Run(api, func(t *testing.T) {
 			cmd := hold(t, dir, "--api", api)
 			if got := nvml(t, dir, "init", "processes,0,9")[1]; !strings.HasPrefix(got, fmt.Sprintf("0 1 %d:", cmd.Process.Pid)) {

@@ -133,6 +133,38 @@ static void sparse(void)
 	CALL(cuMipmappedArrayDestroy)(m);
 }
 
+/* Memory that only arrays hold: two parts of one, of which one is mapped anew. */
+static void tiles(void)
+{
+	const CUDA_ARRAY3D_DESCRIPTOR d = { .Width = 2048, .Height = 1024, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1, .Flags = CUDA_ARRAY3D_SPARSE };
+	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	CUarrayMapInfo m[2] = { { .memOperationType = CU_MEM_OPERATION_TYPE_MAP, .deviceBitMask = 1 } };
+	CUmemGenericAllocationHandle h;
+	CUarray a;
+	CALL(cuArray3DCreate_v2)(&a, &d);
+	CALL(cuMemCreate)(&h, 4 << 20, &prop, 0);
+	m[0].resource.array = a;
+	m[0].memHandle.memHandle = h;
+	m[0].subresource.sparseLevel.extentWidth = m[0].subresource.sparseLevel.extentHeight = 1024;
+	m[0].subresource.sparseLevel.extentDepth = 1;
+	m[1] = m[0];
+	m[1].subresource.sparseLevel.offsetX = 1024;
+	printf("%d ", CALL(cuMemMapArrayAsync)(m, 2, NULL));
+	printf("%d ", CALL(cuMemMapArrayAsync_ptsz)(m, 1, NULL));
+	CALL(cuMemRelease)(h);
+	left("mapped");
+	CALL(cuMemCreate)(&h, 6 << 20, &prop, 0);
+	m[0].memHandle.memHandle = h;
+	CALL(cuMemMapArrayAsync)(m, 1, NULL);
+	CALL(cuMemRelease)(h);
+	left("anew");
+	m[1].memOperationType = CU_MEM_OPERATION_TYPE_UNMAP;
+	CALL(cuMemMapArrayAsync)(m + 1, 1, NULL);
+	left("unmapped");
+	CALL(cuArrayDestroy)(a);
+	left("destroyed");
+}
+
 /* Launches twice what each launch takes anew, of which the driver frees the first. */
 static void relaunch(size_t bytes)
 {
@@ -219,6 +251,8 @@ bool other_step(char **arg)
 		vmm();
 	else if (!strcmp(arg[0], "sparse"))
 		sparse();
+	else if (!strcmp(arg[0], "tiles"))
+		tiles();
 	else if (!strcmp(arg[0], "contexts"))
 		contexts();
 	else if (!strcmp(arg[0], "relaunch"))

@@ -56,8 +56,9 @@ func TestWhatTheDriverRefuses(t *testing.T) {
 // Physical memory is held by its handles and its mappings, and goes with the last of them.
 func TestHandlesAndMappings(t *testing.T) {
 	b := start(t, "h200x8", "r580").cap(t, 64*mib)
-	got := b.check(t, "gpu:0", "vmm", "sparse")
-	if want := "made 4|mapped 4|held 4|imported 4|half 4|gone 0|0 0 sparse 0"; got != want {
+	got := b.check(t, "gpu:0", "vmm", "sparse", "tiles")
+	if want := "made 4|mapped 4|held 4|imported 4|half 4|gone 0|0 0 sparse 0|" +
+		"0 0 mapped 4|anew 10|unmapped 6|destroyed 0"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
