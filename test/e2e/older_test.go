@@ -60,6 +60,13 @@ func TestOlderDriver(t *testing.T) {
 	e.replaceAgent()
 	e.node.restart(t, "containerd")
 	e.wantSame(before, p)
+	eventually(e, "the container runtime", func() error {
+		_, errOut, err := p.exec("greedy", "/bin/true")
+		if err != nil {
+			return fmt.Errorf("exec: %w, %s", err, errOut)
+		}
+		return nil
+	})
 	e.wantHeld(p, "greedy", client(4*gib))
 	out, errOut, err := p.exec("greedy", "/bin/sh", "-c", "gpuload --json --alloc 2GiB")
 	if more := decode[loaded](t, strings.TrimSpace(out)); err != nil && errOut != "" || more.Error == nil {
