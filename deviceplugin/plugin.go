@@ -148,15 +148,28 @@ func (p *Plugin) Run(ctx context.Context) error {
 	if !filepath.IsAbs(p.opts.Dir) {
 		return sharing.Invalid("dir", p.opts.Dir, "name kubelet's folder of device plugins", "is not an absolute path")
 	}
-	if err := sweep(ctx, p.opts.Dir, time.Now()); err != nil {
-		p.opts.Log.Warn("stale sockets stay", "error", err)
-	}
 	var g errgroup.Group
+	g.Go(func() error { p.sweeps(ctx); return nil })
 	g.Go(func() error { p.decisions(ctx); return nil })
 	for _, e := range p.endpoints {
 		g.Go(func() error { e.run(ctx); return nil })
 	}
 	return g.Wait()
+}
+
+// sweeps removes what earlier starts have left, and looks once more when the sockets of one that ended just before
+// this one are old enough to tell.
+func (p *Plugin) sweeps(ctx context.Context) {
+	for range 2 {
+		if err := sweep(ctx, p.opts.Dir, time.Now()); err != nil {
+			p.opts.Log.Warn("stale sockets stay", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(bindTime + time.Second):
+		}
+	}
 }
 
 // Status is what became of one resource.

@@ -5,6 +5,7 @@ package deviceplugin
 
 import (
 	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -272,6 +273,35 @@ func TestStaleSockets(t *testing.T) {
 	}
 	if err := sweep(t.Context(), filepath.Join(dir, "none"), now); err != nil {
 		t.Errorf("a folder that is not there: %v", err)
+	}
+}
+
+// An agent that is killed right after its start leaves sockets that the next one finds too young to tell. They go a
+// little later.
+func TestYoungSocketsGoLater(t *testing.T) {
+	t.Parallel()
+	dir := folder(t)
+	k := kubelet(t, dir)
+	old := filepath.Join(dir, "kerf-gpu-justnow.sock")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: old, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p := plugin(dir, k)
+	set(t, p, all(gpus(0)))
+	run(t, p)
+	counts(t, k, sharing.ResourceGPU, 1, 1)
+	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		if _, err := os.Lstat(old); errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		if time.Since(began) > time.Minute {
+			t.Fatal("the socket stays")
+		}
 	}
 }
 

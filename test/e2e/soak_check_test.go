@@ -433,13 +433,15 @@ func (s *soak) agentMemory() uint64 {
 var (
 	anyUID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	anyID  = regexp.MustCompile(`[0-9a-f]{24,64}`)
+	token  = regexp.MustCompile(`kube-api-access-[a-z0-9]{5}`)
 )
 
 // nameless leaves the names of pods and containers out: the agent's own pod may be another at the end.
 func (now remains) nameless() remains {
 	out := remains{}
 	for what, n := range maps.All(now) {
-		out[anyID.ReplaceAllString(anyUID.ReplaceAllString(what, "UID"), "ID")] += n
+		what = anyID.ReplaceAllString(anyUID.ReplaceAllString(what, "UID"), "ID")
+		out[token.ReplaceAllString(what, "kube-api-access")] += n
 	}
 	return out
 }
