@@ -54,6 +54,7 @@ func (a *agent) newMPS(boot string) *mpsDaemons {
 	if err == nil {
 		m.sup, err = mps.New(mps.Options{
 			Dir: filepath.Join(a.dir, "mps"), Program: program, Modes: m, BootID: boot, Keep: a.keepDaemon, Log: a.log,
+			Again: func(mps.Key) { a.events.MPSRestarted() },
 		})
 	}
 	m.missing = err

@@ -22,6 +22,7 @@ type Events struct {
 	ended, found  prometheus.Counter
 	capsRestored  prometheus.Counter
 	configRefused prometheus.Counter
+	mpsRestarts   prometheus.Counter
 	*watch
 }
 
@@ -53,8 +54,11 @@ func NewEvents(reg prometheus.Registerer) *Events {
 		found:         prometheus.NewCounter(prometheus.CounterOpts{Name: "kerf_leases_recovered_total", Help: "Leases found again when this agent started."}),
 		capsRestored:  prometheus.NewCounter(prometheus.CounterOpts{Name: "kerf_caps_restored_total", Help: "Caps that were gone from the driver and were put back."}),
 		configRefused: prometheus.NewCounter(prometheus.CounterOpts{Name: "kerf_config_refused_total", Help: "Configuration documents refused for their mistakes."}),
+		mpsRestarts: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "kerf_mps_restarts_total", Help: "Times that an MPS control daemon which died or hung was to be started again; its clients ended with it.",
+		}),
 	}
-	reg.MustRegister(e.claims, e.arms, e.limits, e.armSeconds, e.injectSeconds, e.allocSeconds, e.ended, e.found, e.capsRestored, e.configRefused)
+	reg.MustRegister(e.claims, e.arms, e.limits, e.armSeconds, e.injectSeconds, e.allocSeconds, e.ended, e.found, e.capsRestored, e.configRefused, e.mpsRestarts)
 	e.watch = newWatch(reg)
 	return e
 }
@@ -98,6 +102,9 @@ func (e *Events) Limited(err error) { e.limits.WithLabelValues(outcome(err, "cha
 
 // ConfigRefused counts one refused document.
 func (e *Events) ConfigRefused() { e.configRefused.Inc() }
+
+// MPSRestarted counts one start of a control daemon in the place of one that died or hung.
+func (e *Events) MPSRestarted() { e.mpsRestarts.Inc() }
 
 func outcome(err error, good string) string {
 	switch {

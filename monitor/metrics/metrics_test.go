@@ -89,6 +89,10 @@ func TestEvents(t *testing.T) {
 	e.Limited(nil)
 	e.Limited(fmt.Errorf("x: %w", sharing.ErrConflict))
 	e.ConfigRefused()
+	e.MPSRestarted()
+	if n := testutil.ToFloat64(e.mpsRestarts); n != 1 {
+		t.Errorf("%v restarts of MPS daemons", n)
+	}
 	for labels, want := range map[[2]string]float64{{"claims", "held"}: 1, {"claims", "exhausted"}: 1, {"claims", "invalid"}: 0, {"arms", "leased"}: 1, {"arms", "other"}: 1, {"limits", "changed"}: 1, {"limits", "conflict"}: 1} {
 		vec := map[string]*prometheus.CounterVec{"claims": e.claims, "arms": e.arms, "limits": e.limits}[labels[0]]
 		if got := testutil.ToFloat64(vec.WithLabelValues(labels[1])); got != want {

@@ -104,10 +104,11 @@ func (r *Runtime) mpsFault(c ledger.Claim) string {
 	return r.opt.MPS.Fault(l)
 }
 
-// noMPS says why MPS cannot hold containers.
+// noMPS says why MPS cannot hold containers: NVIDIA's own plugin gives each client the /dev/shm of its daemon beside the
+// pipe directory, and a container has one of its own. A container that was held without would get no context, or no limit.
 func noMPS() map[config.Backend]choice.Support {
 	return map[config.Backend]choice.Support{config.BackendMPS: {
-		Answer: choice.NotSupported, Reason: "this version gives no container the directory of an MPS daemon",
+		Answer: choice.NotSupported, Reason: "this version gives no container the pipe directory and the /dev/shm of an MPS daemon",
 	}}
 }
 

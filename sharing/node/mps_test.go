@@ -177,6 +177,9 @@ func TestMPSStaysAway(t *testing.T) {
 	if b := backendIn(g, id); b != config.BackendReactive {
 		t.Errorf("the container is held by %v", b)
 	}
+	if s := g.shown(); !strings.Contains(s.LevelReason, "/dev/shm") {
+		t.Errorf("why MPS does not hold the container: %q", s.LevelReason)
+	}
 	_, a := g.share(4)
 	if b := backendIn(g, a.ID); b != config.BackendReactive {
 		t.Errorf("beside a share that is watched: held by %v", b)

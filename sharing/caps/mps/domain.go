@@ -221,6 +221,9 @@ func (d *domain) again(ctx context.Context) {
 	d.next = now.Add(d.pause)
 	d.pid, d.silent = 0, 0
 	d.restarts++
+	if d.opt.Again != nil {
+		d.opt.Again(d.key)
+	}
 	pause := d.pause
 	if err := d.up(ctx); err != nil {
 		d.opt.Log.Error("mps daemon does not come up", "gpu", d.key.GPU, "domain", d.key.Domain, "again_in", pause, "error", err)

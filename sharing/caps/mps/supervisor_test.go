@@ -39,6 +39,8 @@ type site struct {
 	dir  string
 	now  time.Time
 	none bool // the driver knows no compute modes
+	// again is how often Options.Again was called.
+	again int
 }
 
 func (s *site) gpuID(minor int) sharing.GPUID {
@@ -103,7 +105,8 @@ func (s *site) agent(boot string) {
 	}
 	s.Supervisor, err = New(Options{
 		Dir: s.dir + "/r", Program: program, Modes: s, BootID: boot, User: uint32(os.Getuid()), // #nosec G115 -- none is negative
-		Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return s.now },
+		Again: func(Key) { s.again++ },
+		Log:   slog.New(slog.DiscardHandler), Now: func() time.Time { return s.now },
 	})
 	if err != nil {
 		s.Fatal(err)
@@ -307,8 +310,8 @@ func TestRestart(t *testing.T) {
 			t.Errorf("after end %d: terms %q", i, terms)
 		}
 	}
-	if st := s.state(); st.Restarts != 2 {
-		t.Errorf("%d restarts, want 2: a server's is none of the daemon's", st.Restarts)
+	if st := s.state(); st.Restarts != 2 || s.again != 2 {
+		t.Errorf("%d restarts, %d told, want 2: a server's is none of the daemon's", st.Restarts, s.again)
 	}
 	s.release(k, "l")
 }

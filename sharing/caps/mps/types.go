@@ -47,7 +47,10 @@ type Options struct {
 	User uint32
 	// Keep puts a daemon where the end of this program does not reach it, such as a cgroup of its own; nil: nothing.
 	Keep func(pid int) error
-	Log  *slog.Logger
+	// Again is told each time that a daemon which died or hung is to be started again, whether it then comes up or not;
+	// nil: nobody is. It must return at once.
+	Again func(Key)
+	Log   *slog.Logger
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
 }
