@@ -14,7 +14,6 @@ import (
 func (p *Plugin) decisions(ctx context.Context) {
 	var (
 		decided *Inventory
-		read    time.Time
 		matters = true
 		failing bool
 	)
@@ -25,18 +24,20 @@ func (p *Plugin) decisions(ctx context.Context) {
 
 		wait := p.seldom
 		if inv != nil {
-			// Who holds what is looked at first, because the choice depends on it; claims that come and go while
-			// all is well are no reason to ask kubelet.
-			if matters || inv != decided || time.Since(read) >= p.seldom {
+			// Who holds what is looked at first, because the choice depends on it. While all is well nothing depends
+			// on it, and kubelet is not asked: a List forgets the ids of a pod that is admitted just then, if it has
+			// counted the pods before and clears the rest away after (UpdateAllocatedDevices of kubelet's device
+			// manager, up to 1.37 at least), and that pod never starts.
+			if matters || inv != decided {
 				err := p.look(ctx)
 				if err != nil && ctx.Err() == nil && !failing {
 					p.opts.Log.Warn("who holds which id is not known now; the last known stays", "error", err)
 				}
-				read, failing = time.Now(), err != nil
+				failing = err != nil
 			}
 			matters = p.post(*inv, on) || failing
 			decided = inv
-			if matters {
+			if failing {
 				wait = p.often
 			}
 		}

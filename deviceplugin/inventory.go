@@ -95,6 +95,11 @@ func (inv Inventory) checked() (Inventory, error) {
 	return inv, nil
 }
 
+// equal reports whether both are the same; both have been checked.
+func (inv Inventory) equal(o Inventory) bool {
+	return inv.Memory == o.Memory && inv.Percent == o.Percent && inv.Whole == o.Whole && slices.Equal(inv.Units, o.Units)
+}
+
 func (inv Inventory) total(resource string) int {
 	n := 0
 	for _, u := range inv.Units {

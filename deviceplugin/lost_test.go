@@ -176,21 +176,28 @@ func TestInventoryShrinks(t *testing.T) {
 	}
 }
 
-// While all is well, claims that come and go are no reason to ask kubelet.
+// While all is well, kubelet is asked once for every change of the GPUs, and for nothing else: not for claims that
+// come and go, not for an inventory that is told again, and not because time passes.
 func TestHoldingsAreAskedSeldom(t *testing.T) {
 	dir := folder(t)
 	k := kubelet(t, dir)
 	h := &holdings{next: k.List}
 	p := plugin(dir, h)
+	p.often, p.seldom = time.Millisecond, time.Millisecond
 	set(t, p, Inventory{Units: gpus(0, 1), Memory: true})
 	run(t, p)
 	counts(t, k, sharing.ResourceMemory, 20, 20)
-	before := h.calls()
 	for range 100 {
 		p.SetHolders(nil)
+		set(t, p, Inventory{Units: gpus(0, 1), Memory: true})
 	}
-	until(t, "the last kick", func() bool { return len(p.kick) == 0 })
-	if n := h.calls() - before; n > 1 {
-		t.Errorf("kubelet was asked %d times", n)
+	time.Sleep(20 * p.seldom)
+	if n := h.calls(); n != 1 {
+		t.Errorf("kubelet was asked %d times, want 1", n)
+	}
+	set(t, p, Inventory{Units: gpus(0, 1, 2), Memory: true})
+	counts(t, k, sharing.ResourceMemory, 30, 30)
+	if n := h.calls(); n != 2 {
+		t.Errorf("kubelet was asked %d times, want 2", n)
 	}
 }

@@ -35,8 +35,8 @@ type Options struct {
 	// says what is in the way. It may wait or answer at once, and must return soon after ctx ends. It is called
 	// many times, also at once. A nil Gate is always open.
 	Gate func(ctx context.Context) error
-	// Holdings are asked when hardware is lost or withdrawn, and now and then. Nil means that no container
-	// ever holds an id.
+	// Holdings are asked when the inventory changes and while hardware is lost or withdrawn, and not otherwise.
+	// Nil means that no container ever holds an id.
 	Holdings Holdings
 	// Answered is told how long each answer to Allocate took, for metrics; it returns at once. It may be nil.
 	Answered func(took time.Duration)
@@ -50,7 +50,8 @@ const (
 	preStartWait = 25 * time.Second
 	// holdingsDeadline bounds one look at who holds what; a lost GPU is told of after it at the latest.
 	holdingsDeadline = 2 * time.Second
-	// holdingsOften is how often that is done while the answer matters, holdingsSeldom otherwise.
+	// holdingsOften is how often that is tried again while nobody answers. holdingsSeldom is how often it is done
+	// while the answer matters and no claim comes or goes.
 	holdingsOften  = 2 * time.Second
 	holdingsSeldom = 15 * time.Second
 )
@@ -61,7 +62,7 @@ type Plugin struct {
 	opts      Options
 	endpoints []*endpoint
 
-	// often and seldom are how often holdings are read while they matter and otherwise.
+	// often and seldom are how long it is until holdings are read again after they could not be, and otherwise.
 	often, seldom time.Duration
 
 	// kick asks for a new decision.
@@ -105,9 +106,14 @@ func (p *Plugin) SetInventory(inv Inventory) error {
 		return err
 	}
 	p.mu.Lock()
-	p.inv = &inv
+	same := p.inv != nil && p.inv.equal(inv)
+	if !same {
+		p.inv = &inv
+	}
 	p.mu.Unlock()
-	p.decideSoon()
+	if !same {
+		p.decideSoon()
+	}
 	return nil
 }
 
