@@ -35,6 +35,9 @@ found=up
 trap end EXIT
 trap "trap '' INT TERM HUP; exit 143" INT TERM HUP
 rm -rf "$dir/failures"
+if [ "$found" = down ]; then
+	"$node" down # of a run that was killed: its pods would come up again
+fi
 
 (cd test/e2e && go test -race ./nvidiaruntime)
 
