@@ -90,7 +90,7 @@ func (g *guard) tell(s reactive.Sample, standings []reactive.Standing) {
 			lost[ledger.ClaimID(st.Lease)] = fmt.Sprintf("the driver does not tell how much its processes hold of GPU %s, so nothing holds it there", st.GPU)
 		case st.Over:
 			c := s.Caps[i] // the standings are in the order of the caps
-			over[st.Lease] = fmt.Sprintf("grant %s holds more than its %s of GPU %s (policy: %s)", st.Lease, c.Memory, st.GPU, actionName(c.Action))
+			over[st.Lease] = fmt.Sprintf("grant %s holds more than its %s of GPU %s (policy: %s)", st.Lease, c.Memory, st.GPU, actionName(st.Action))
 		}
 	}
 	changed := false

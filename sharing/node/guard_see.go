@@ -59,6 +59,9 @@ func (g *guard) see(ctx context.Context) reactive.Sample {
 	return s
 }
 
+// contextSlack is more than the context of a process and its modules usually take, 0.3 to 0.6 GiB on GPUs of today.
+const contextSlack = sharing.GiB
+
 // capsOf are the caps of a lease that is watched: because nothing else holds it, or because MPS holds each of its
 // processes alone, and not their sum; it needs the lock.
 func (g *guard) capsOf(gr ledger.Grant) []reactive.Cap {
@@ -78,16 +81,19 @@ func (g *guard) capsOf(gr ledger.Grant) []reactive.Cap {
 	default:
 		return nil
 	}
-	action := reactive.Warn
-	// What counts its memory can only be over by what the driver holds for it beyond, before that was seen: nobody
-	// is killed for that.
-	if !held && g.config.OverCapOf(g.pool, gr.Claim.Request.Profile) == config.OverCapKill {
+	action, slack := reactive.Warn, sharing.Bytes(0)
+	if g.config.OverCapOf(g.pool, gr.Claim.Request.Profile) == config.OverCapKill {
 		action = reactive.Kill
+	}
+	// What counts its memory is over by what the driver holds for it beyond, before that was seen: nobody is killed
+	// for a context.
+	if held {
+		slack = contextSlack
 	}
 	var out []reactive.Cap
 	for _, f := range gr.Caps() {
 		if !f.Whole {
-			out = append(out, reactive.Cap{Lease: reactive.LeaseID(gr.Claim.ID), GPU: f.GPU, Memory: f.Memory, Action: action})
+			out = append(out, reactive.Cap{Lease: reactive.LeaseID(gr.Claim.ID), GPU: f.GPU, Memory: f.Memory, Action: action, Slack: slack})
 		}
 	}
 	return out

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -52,8 +53,8 @@ type region struct {
 }
 
 // makeRegion makes the folder of a grant that no process uses yet. Programs that are to load the library find it at
-// library.
-func makeRegion(dir, library string, own sharing.Placement) (*region, error) {
+// library. What a context takes is put aside, see learnContexts.
+func makeRegion(dir, library string, own sharing.Placement, contexts map[sharing.GPUID]sharing.Bytes) (*region, error) {
 	if err := os.RemoveAll(dir); err != nil { // of an arm that was undone
 		return nil, fmt.Errorf("make region: %w (%w)", err, sharing.ErrUnavailable)
 	}
@@ -84,6 +85,11 @@ func makeRegion(dir, library string, own sharing.Placement) (*region, error) {
 	opened, err := libkerf.Create(dir, devices)
 	if err != nil {
 		return nil, err
+	}
+	for _, f := range own {
+		if err := opened.SetOverhead(f.GPU, contexts[f.GPU]); err != nil {
+			return nil, errors.Join(err, opened.Close())
+		}
 	}
 	return &region{dir: dir, open: opened, pids: map[client.Process]int{}}, nil
 }
@@ -200,6 +206,7 @@ func (r *Runtime) holdRegion(id ledger.ClaimID, inForce sharing.Placement) error
 	if h.container || g.Claim.Owner.Pod() {
 		library = filepath.Join(clientDir, clientLibrary)
 	}
+	contexts := maps.Clone(r.contexts)
 	r.mu.Unlock()
 	if whole {
 		return had.limit(inForce)
@@ -207,7 +214,7 @@ func (r *Runtime) holdRegion(id ledger.ClaimID, inForce sharing.Placement) error
 	if g.Lease != nil {
 		return fmt.Errorf("region of grant %q is not whole, and its processes run: %w", id, sharing.ErrUnavailable)
 	}
-	made, err := makeRegion(dir, library, inForce)
+	made, err := makeRegion(dir, library, inForce, contexts)
 	if err != nil {
 		return err
 	}

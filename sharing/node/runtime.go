@@ -69,6 +69,8 @@ type Runtime struct {
 
 	// spent are regions of grants that ended, for the upkeep to remove.
 	spent []*region
+	// contexts are the least that a context was seen to take of each GPU, see learnContexts.
+	contexts map[sharing.GPUID]sharing.Bytes
 
 	podBlocked map[string]string // reason key -> sentence: conditions that stop pods alone
 	// saveWanted counts the calls of persist.
@@ -190,7 +192,7 @@ func New(opt Options) *Runtime {
 		opt: opt, log: opt.Log,
 		watcher: cgroup.NewWatcher(watchPoll, opt.Log),
 		changed: newChanges(), kick: make(chan struct{}, 1), verifyNow: make(chan struct{}, 1),
-		ledger: ledger.New(), held: map[ledger.ClaimID]*holding{},
+		ledger: ledger.New(), held: map[ledger.ClaimID]*holding{}, contexts: map[sharing.GPUID]sharing.Bytes{},
 		attachWhy: "no driver has been found yet",
 		config:    opt.Config, pool: opt.Pool,
 		blocked: map[string]string{}, warnings: map[string]string{}, podBlocked: map[string]string{},

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -47,6 +48,8 @@ type kept struct {
 	members   map[libkerf.Process]client.Process
 	look      client.Look
 	uncounted []client.Process
+	// contexts are what the agent knows of the context of one process, per GPU, and least what this look says of it.
+	contexts, least map[sharing.GPUID]sharing.Bytes
 }
 
 // upkeep gives back what dead processes held, corrects the overhead of each lease by what the driver tells, and
@@ -61,7 +64,7 @@ func (r *Runtime) upkeep(ctx context.Context) {
 		if g.Lease == nil || h == nil || h.region == nil || h.region.lost != "" {
 			continue
 		}
-		k := &kept{id: g.Claim.ID, region: h.region, group: h.group}
+		k := &kept{id: g.Claim.ID, region: h.region, group: h.group, contexts: maps.Clone(r.contexts)}
 		for _, f := range g.Claim.Placement {
 			k.gpus = append(k.gpus, f.GPU)
 		}
@@ -88,6 +91,7 @@ func (r *Runtime) upkeep(ctx context.Context) {
 	}
 	for _, k := range all {
 		r.keep(k, func(open *libkerf.Region) error { return k.after(r.opt.Cgroups, lists, open) })
+		r.learnContexts(k.least)
 		r.tellUncounted(k)
 	}
 }
@@ -191,13 +195,31 @@ func (k *kept) after(groups cgroup.Hierarchy, lists []listing, open *libkerf.Reg
 	}
 	k.look.After = k.counts(open)
 	res := k.region.account.Step(k.look)
-	k.uncounted = res.Uncounted
+	k.uncounted, k.least = res.Uncounted, res.Least
 	for _, gpu := range k.gpus {
-		if err := open.SetOverhead(gpu, res.Overhead[gpu]); err != nil {
+		overhead, known := res.Overhead[gpu]
+		if !known || overhead == 0 {
+			overhead = k.contexts[gpu]
+		}
+		if err := open.SetOverhead(gpu, overhead); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// learnContexts remembers the least that a process was seen to take of a GPU beyond what it counts. A lease without a
+// process on the GPU has that much put aside: the first process to come makes its context before the driver's list is
+// read again, and could fill the cap meanwhile. It is the least ever seen, so that nothing is put aside that such a
+// process does not take.
+func (r *Runtime) learnContexts(least map[sharing.GPUID]sharing.Bytes) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for gpu, n := range least {
+		if was, known := r.contexts[gpu]; !known || n < was {
+			r.contexts[gpu] = n
+		}
+	}
 }
 
 // tellUncounted shows which processes of a lease do not count, and logs each once.

@@ -61,6 +61,9 @@ type Look struct {
 type Result struct {
 	// Overhead is what the lease holds beyond what it counts, for each GPU of which anything is known.
 	Overhead map[sharing.GPUID]sharing.Bytes
+	// Least is the smallest overhead that a process which uses the GPU was seen to have in this look, for each GPU with
+	// such a reading: about what the context takes that the next process will make.
+	Least map[sharing.GPUID]sharing.Bytes
 	// Uncounted are the processes that use a GPU and have no counter, in this look and the one before, by pid.
 	Uncounted []Process
 }
@@ -89,6 +92,7 @@ func (a *Account) Step(l Look) Result {
 		uses[place{u.Process, u.GPU}] = u
 	}
 	believed := map[place]reading{}
+	out := Result{Overhead: map[sharing.GPUID]sharing.Bytes{}, Least: map[sharing.GPUID]sharing.Bytes{}}
 	for p, after := range l.After {
 		before, both := l.Before[p]
 		still := both && before.Quiet && after.Quiet && before.Steps == after.Steps
@@ -97,14 +101,17 @@ func (a *Account) Step(l Look) Result {
 			r, had := a.believed[at]
 			u, listed := uses[at]
 			if still && slices.Contains(l.Told, gpu) && (u.Known || !listed) {
-				r, had = r.next(u.Bytes.SubFloor(after.Held[gpu])), true
+				seen := u.Bytes.SubFloor(after.Held[gpu])
+				r, had = r.next(seen), true
+				if least, any := out.Least[gpu]; seen > 0 && (!any || seen < least) {
+					out.Least[gpu] = seen
+				}
 			}
 			if had {
 				believed[at] = r
 			}
 		}
 	}
-	out := Result{Overhead: map[sharing.GPUID]sharing.Bytes{}}
 	silent := map[Process]bool{}
 	for at, u := range uses {
 		_, was := l.Before[at.process]

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -64,6 +65,26 @@ func TestOverheadOfAProcess(t *testing.T) {
 	}
 }
 
+// The least that a process takes beside what it counts is that of a process on the GPU with a reading of its own.
+func TestLeast(t *testing.T) {
+	small, large, off, busy := Process{7, 1}, Process{8, 1}, Process{9, 1}, Process{10, 1}
+	still, moving := quiet(1, 10), quiet(2, 10)
+	l := Look{
+		Before: map[Process]Count{small: still, large: still, off: still, busy: still},
+		After:  map[Process]Count{small: still, large: still, off: still, busy: moving},
+		Told:   []sharing.GPUID{gpu},
+		Uses:   []Use{{small, gpu, 30, true}, {large, gpu, 50, true}, {busy, gpu, 12, true}, {Process{11, 1}, gpu, 5, true}},
+	}
+	var a Account
+	if d := cmp.Diff(map[sharing.GPUID]sharing.Bytes{gpu: 20}, a.Step(l).Least); d != "" {
+		t.Error(d)
+	}
+	l.Told = nil
+	if d := a.Step(l).Least; len(d) != 0 {
+		t.Errorf("of a driver that does not answer: %v", d)
+	}
+}
+
 func TestProcessesThatDoNotCount(t *testing.T) {
 	silent, fresh := Process{9, 5}, Process{9, 6}
 	look := func(p Process, known bool) Look {
@@ -82,7 +103,7 @@ func TestProcessesThatDoNotCount(t *testing.T) {
 		{counted, Result{Overhead: map[sharing.GPUID]sharing.Bytes{}}},                  // has begun to count
 		{look(fresh, true), Result{Overhead: map[sharing.GPUID]sharing.Bytes{gpu: 40}}},
 	} {
-		if d := cmp.Diff(tt.want, a.Step(tt.look)); d != "" {
+		if d := cmp.Diff(tt.want, a.Step(tt.look), cmpopts.EquateEmpty()); d != "" {
 			t.Errorf("look %d (-want +got):\n%s", i, d)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/gpusim/mpstest"
 	"github.com/kerf-gpu/kerf/internal/mps"
+	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -151,10 +152,24 @@ func (s *site) kill(pid int) {
 		if err != nil || time.Now().After(end) {
 			s.Fatalf("process %d does not end: %v", pid, err)
 		}
-		if !slices.ContainsFunc(running, func(p mps.Process) bool { return p.PID == pid }) {
+		// Its memory, by which it is known, goes a moment before the process does.
+		if !slices.ContainsFunc(running, func(p mps.Process) bool { return p.PID == pid }) && !alive(pid) {
 			return
 		}
 	}
+}
+
+func alive(pid int) bool {
+	start, err := process.StartOf(pid)
+	if err != nil {
+		return false
+	}
+	h, err := process.OpenAt(pid, start)
+	if err != nil {
+		return false
+	}
+	defer h.Close()
+	return h.Alive()
 }
 
 // left is what runs and lies below the agent's directory.

@@ -23,10 +23,12 @@ type naive struct {
 
 // uses are those of a lease on a GPU at step i; ok is false where the lease has no cap there, or the driver
 // does not tell all of it.
-func (n *naive) uses(i int, lease LeaseID, gpu sharing.GPUID) (uses []Use, limit, held sharing.Bytes, ok bool) {
+// spared is how much no process is ended for: the cap, and the slack of the lease's processes.
+func (n *naive) uses(i int, lease LeaseID, gpu sharing.GPUID) (uses []Use, limit, spared, held sharing.Bytes, ok bool) {
+	slack := sharing.Bytes(0)
 	for _, c := range n.samples[i].Caps {
 		if c.Lease == lease && c.GPU == gpu {
-			limit, ok = c.Memory, true
+			limit, slack, ok = c.Memory, c.Slack, true
 		}
 	}
 	told := false
@@ -41,7 +43,7 @@ func (n *naive) uses(i int, lease LeaseID, gpu sharing.GPUID) (uses []Use, limit
 			}
 		}
 	}
-	return uses, limit, held, ok && told
+	return uses, limit, limit + min(limit, sharing.Bytes(len(uses))*slack), held, ok && told
 }
 
 // escaped are the processes of a lease beside MPS on a GPU at step i, where the lease has a cap there.
@@ -81,11 +83,11 @@ func (n *naive) step(s Sample) (out []string) {
 	i := len(n.samples)
 	n.samples, n.kills = append(n.samples, s), append(n.kills, map[Process]bool{})
 	for _, c := range s.Caps {
-		uses, limit, held, ok := n.uses(i, c.Lease, c.GPU)
-		if i == 0 || c.Action != Kill || !ok || held <= limit {
+		uses, limit, spared, held, ok := n.uses(i, c.Lease, c.GPU)
+		if i == 0 || c.Action != Kill || !ok || held <= spared {
 			continue
 		}
-		before, limitBefore, heldBefore, okBefore := n.uses(i-1, c.Lease, c.GPU)
+		before, limitBefore, _, heldBefore, okBefore := n.uses(i-1, c.Lease, c.GPU)
 		if !okBefore || heldBefore <= limitBefore {
 			continue
 		}
@@ -160,7 +162,7 @@ func (w *world) next(killStrangers bool) Sample {
 		s.GPUs = append(s.GPUs, g)
 		for _, lease := range []LeaseID{"a", "b"} {
 			if w.rnd.IntN(15) != 0 {
-				s.Caps = append(s.Caps, Cap{lease, id, 5, []Action{Kill, Kill, Kill, Warn}[w.rnd.IntN(4)]})
+				s.Caps = append(s.Caps, Cap{lease, id, 5, []Action{Kill, Kill, Kill, Warn}[w.rnd.IntN(4)], sharing.Bytes(max(0, w.rnd.IntN(6)-3))})
 			}
 		}
 	}

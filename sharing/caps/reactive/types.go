@@ -76,6 +76,9 @@ type Cap struct {
 	GPU    sharing.GPUID
 	Memory sharing.Bytes
 	Action Action
+	// Slack is how much over the cap nothing is ended for, for each process that uses the GPU, and Memory in all at most:
+	// where something else holds the lease and counts a process's context only after it was seen. Such is told.
+	Slack sharing.Bytes
 }
 
 // Sample is all that was seen at one moment. A GPU or a cap is in it once at most.
@@ -140,6 +143,8 @@ type Standing struct {
 	Known bool
 	// Over is true once two samples in a row have seen it over its cap.
 	Over bool
+	// Action is what is done about it, where it is over.
+	Action Action
 }
 
 // Decision is what follows from a sample.

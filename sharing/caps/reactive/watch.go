@@ -131,9 +131,9 @@ func (w *Watch) judge(now time.Time, c Cap, g GPU) (Standing, *Verdict, time.Dur
 	if e.samples < 2 {
 		return out, nil, Fast
 	}
-	out.Over = true
-	v := Verdict{Action: c.Action, Reason: OverCap, GPU: c.GPU, Lease: c.Lease, Held: held, Cap: c.Memory, First: !e.judged, Delay: now.Sub(e.within)}
-	switch c.Action {
+	out.Over, out.Action = true, c.action(held, len(uses))
+	v := Verdict{Action: out.Action, Reason: OverCap, GPU: c.GPU, Lease: c.Lease, Held: held, Cap: c.Memory, First: !e.judged, Delay: now.Sub(e.within)}
+	switch out.Action {
 	case Warn:
 		if e.judged {
 			return out, nil, Default
@@ -151,6 +151,20 @@ func (w *Watch) judge(now time.Time, c Cap, g GPU) (Standing, *Verdict, time.Dur
 	}
 	e.judged = true
 	return out, &v, Fast
+}
+
+// action is what is done where a lease with so many processes holds so much more than its cap.
+func (c Cap) action(held sharing.Bytes, processes int) Action {
+	slack := sharing.Bytes(0)
+	for range processes {
+		if slack += min(c.Slack, c.Memory-slack); slack == c.Memory {
+			break
+		}
+	}
+	if held-c.Memory <= slack && slack > 0 {
+		return Warn
+	}
+	return c.Action
 }
 
 // sum adds up what the lease holds of the GPU. It is not known when one part of it is not.

@@ -21,7 +21,7 @@ func use(pid int, n sharing.Bytes) Use {
 
 // one is a sample of one GPU, with a cap of 4 GiB for lease "a".
 func one(action Action, uses ...Use) Sample {
-	return Sample{GPUs: []GPU{{ID: "g", Told: true, Uses: uses}}, Caps: []Cap{{"a", "g", 4 * gib, action}}}
+	return Sample{GPUs: []GPU{{ID: "g", Told: true, Uses: uses}}, Caps: []Cap{{Lease: "a", GPU: "g", Memory: 4 * gib, Action: action}}}
 }
 
 // steps feeds the samples, a tenth of a second apart, and returns the victims' pids by step, -1 for a warning.
@@ -108,7 +108,7 @@ func TestStandingsAndDelay(t *testing.T) {
 	if diff := cmp.Diff(want, d.Verdicts); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]Standing{{Lease: "a", GPU: "g", Known: true, Over: true}}, d.Standings); diff != "" {
+	if diff := cmp.Diff([]Standing{{Lease: "a", GPU: "g", Known: true, Over: true, Action: Kill}}, d.Standings); diff != "" {
 		t.Error(diff)
 	}
 	unknown := use(1, 0)
@@ -211,5 +211,41 @@ func TestEscapes(t *testing.T) {
 	w.Spare(out.Process)
 	if got := w.Step(time.Unix(102, 0), one(Kill, out)).Verdicts; len(got) != 1 || got[0].First {
 		t.Errorf("after it was spared: %+v", got)
+	}
+}
+
+// Where a lease has slack, nobody is ended for as much as that for each process, and no more than the cap in all; it is told.
+func TestSlack(t *testing.T) {
+	with := func(uses ...Use) Sample {
+		s := one(Kill, uses...)
+		s.Caps[0].Slack = gib
+		return s
+	}
+	for name, tc := range map[string]struct {
+		uses []Use
+		want Action
+	}{
+		"one process, its slack":    {[]Use{use(1, 5*gib)}, Warn},
+		"one process, more":         {[]Use{use(1, 5*gib+1)}, Kill},
+		"two processes":             {[]Use{use(1, 3*gib), use(2, 3*gib)}, Warn},
+		"two processes, more":       {[]Use{use(1, 3*gib), use(2, 3*gib+1)}, Kill},
+		"twice the cap in all":      {[]Use{use(1, 2*gib), use(2, 2*gib), use(3, 2*gib), use(4, gib), use(5, gib)}, Warn},
+		"more than twice the cap":   {[]Use{use(1, 2*gib), use(2, 2*gib), use(3, 2*gib), use(4, gib), use(5, gib+1)}, Kill},
+		"another lease's processes": {[]Use{use(1, 5*gib+1), {Process: Process{2, 2}, Lease: "b", Bytes: 1, Known: true}}, Kill},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := New()
+			w.Step(time.Unix(1, 0), with(tc.uses...))
+			d := w.Step(time.Unix(2, 0), with(tc.uses...))
+			if len(d.Verdicts) != 1 || d.Verdicts[0].Action != tc.want || d.Standings[0].Action != tc.want {
+				t.Errorf("%+v, want action %d", d, tc.want)
+			}
+		})
+	}
+	// One that was told of is ended once it goes on.
+	w := New()
+	got := steps(w, with(use(1, 5*gib)), with(use(1, 5*gib)), with(use(1, 6*gib)))
+	if d := cmp.Diff([][]int{nil, {-1}, {1}}, got); d != "" {
+		t.Error(d)
 	}
 }
