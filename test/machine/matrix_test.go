@@ -1,0 +1,192 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// matrixFile is where the matrix is written; without it the test is left out.
+var matrixFile = flag.String("matrix", "", "run the matrix of enforcement, and write it to this file")
+
+const (
+	matrixCap  = 2 * gib
+	matrixHold = 2 * time.Second
+)
+
+// backend is one way of holding shares, as a machine of its own.
+type backend struct {
+	name, level, driver string
+	make                func(t *testing.T) *machine
+}
+
+func backends() []backend {
+	preload := func(t *testing.T) *machine { return newPreloading(t, ", overCap: kill") }
+	return []backend{
+		{"driver", "driver", "r615", func(t *testing.T) *machine { return newMachine(t, setup{hardware: "t4x4", driver: "r615"}) }},
+		{"mps", "client", "r580", func(t *testing.T) *machine { return newMPS(t, ", overCap: kill") }},
+		{"libkerf", "client", "r580", preload},
+		{"reactive", "reactive", "r580", func(t *testing.T) *machine { return newWatched(t, ", overCap: kill") }},
+	}
+}
+
+// attempt is a row of the matrix: what a program does to get more than its cap.
+type attempt struct {
+	name, what string
+	// script is run by sh; %LOAD is gpuload with JSON output, %OTHER the index of a GPU that is not its own.
+	script string
+	// excuse is why a backend is known not to charge this, by its name.
+	excuse map[string]string
+}
+
+// tries are the memory families, then the attacks.
+func tries() (families, attacks []attempt) {
+	notCharged := "the driver's limit does not count managed memory, by NVIDIA's documentation"
+	for _, api := range []string{
+		"linear", "async", "vmm", "pitched", "managed", "pool", "array", "graph", "module", "heap", "context", "v1", "batch", "library", "printf", "green", "sparse",
+	} {
+		a := attempt{name: api, what: "`gpuload --api " + api + "`", script: "exec %LOAD --api " + api + " --alloc 4GiB --step 64MiB --hold 2s"}
+		if api == "managed" || api == "batch" {
+			a.excuse = map[string]string{"driver": notCharged}
+		}
+		families = append(families, a)
+	}
+	alloc := "--alloc 4GiB --step 64MiB --hold 2s"
+	return families, []attempt{
+		{name: "two processes", what: "two processes that take three quarters of the cap each", script: "%LOAD --alloc 1536MiB --step 64MiB --hold 2s & exec %LOAD --alloc 1536MiB --step 64MiB --hold 2s"},
+		{name: "eight at once", what: "eight forked workers that race for the cap", script: "exec %LOAD --fork 8 --alloc 1GiB --step 16MiB --hold 2s"},
+		{name: "no preload", what: "the loader's file unmounted and LD_PRELOAD emptied, as a static program would have it", script: "umount /etc/ld.so.preload 2>/dev/null; unset LD_PRELOAD; exec %LOAD " + alloc},
+		{name: "no pipe", what: "CUDA_MPS_PIPE_DIRECTORY set to a directory that does not exist", script: "export CUDA_MPS_PIPE_DIRECTORY=/nowhere; exec %LOAD " + alloc},
+		{name: "foreign limit", what: "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT naming a GPU that is not visible, which drops the limits of MPS", script: "export CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=7=1G; exec %LOAD " + alloc},
+		{name: "larger limit", what: "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT raised to 8 GiB", script: "export CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=8G; exec %LOAD " + alloc},
+		{name: "other GPU", what: "CUDA_VISIBLE_DEVICES naming a GPU that is another's", script: "export CUDA_VISIBLE_DEVICES=%OTHER; exec %LOAD " + alloc},
+		{name: "counters cleared", what: "zeros written over the library's counters, again and again", script: "(while :; do dd if=/dev/zero of=/usr/local/lib/kerf/usage bs=4096 count=1 seek=0 conv=notrunc; sleep 0.05; done) >/dev/null 2>&1 & exec %LOAD " + alloc},
+		{name: "counters cut", what: "the library's counters truncated", script: ": 2>/dev/null >/usr/local/lib/kerf/usage; exec %LOAD " + alloc},
+		{name: "killed holder", what: "a program killed with three quarters of the cap, then another", script: "%LOAD --alloc 1536MiB --hold 1h & sleep 0.7; kill -9 $!; sleep 1.2; exec %LOAD " + alloc},
+		{name: "fork and exec", what: "a child that takes three quarters, and its parent that becomes another program", script: "%LOAD --alloc 1536MiB --hold 3s & exec sh -c 'exec %LOAD " + alloc + "'"},
+	}
+}
+
+// TestMatrix runs each way to get memory and each attack against each backend, and writes down what held. A cell that is over
+// its cap while Kerf says that it is held fails.
+func TestMatrix(t *testing.T) {
+	if *matrixFile == "" {
+		t.Skip("needs -matrix FILE (make matrix)")
+	}
+	families, attacks := tries()
+	all := backends()
+	got := make([]map[string]cell, len(all))
+	t.Run("backends", func(t *testing.T) {
+		for i, b := range all {
+			got[i] = map[string]cell{}
+			t.Run(b.name, func(t *testing.T) {
+				t.Parallel()
+				m := b.make(t)
+				for _, a := range append(append([]attempt{}, families...), attacks...) {
+					s := m.try(t, b, a)
+					v := judged(s, a.excuse[b.name])
+					t.Logf("%s: %s; over by %s; %s", a.name, v, over(s), s)
+					if v == silent {
+						t.Errorf("%s at level %s is over its cap and shown as held: %s", a.name, b.level, s)
+					}
+					if s.first != b.level {
+						t.Errorf("%s began at level %s, want %s", a.name, s.first, b.level)
+					}
+					got[i][a.name] = cell{v, over(s)}
+				}
+			})
+		}
+	})
+	if t.Failed() {
+		return
+	}
+	if err := os.WriteFile(*matrixFile, []byte(document(all, families, attacks, got)), 0o644); err != nil { //nolint:gosec // a document for all
+		t.Fatal(err)
+	}
+}
+
+// try runs one program and watches it until it has ended.
+func (m *machine) try(t *testing.T, b backend, a attempt) seen {
+	t.Helper()
+	m = m.in(t)
+	name, before := "m-"+strings.ToLower(strings.ReplaceAll(a.name, " ", "-")), m.killed()
+	script := strings.NewReplacer("%LOAD", program("gpuload")+" --json", "%OTHER", m.uuid(3)).Replace(a.script)
+	r := m.run(flags("--memory 2GiB --name "+name+" --gpu-uuid "+m.uuid(0)), []string{"sh", "-c", script})
+	grant := r.granted()
+	s := seen{cap: matrixCap, context: contextT4, first: grant.Level, last: grant.Level}
+	began := time.Now()
+	for r.running() {
+		if time.Since(began) > *patience {
+			r.end()
+			t.Fatalf("%s by %s does not end", a.name, b.name)
+		}
+		sum := uint64(0)
+		for _, p := range m.processes() {
+			if p.Cgroup == grant.Cgroup || strings.HasPrefix(p.Cgroup, grant.Cgroup+"/") {
+				sum += p.Bytes
+			}
+		}
+		s.peak = max(s.peak, sum)
+		state := m.state()
+		if g, ok := state.grant(name); ok && sum > s.cap {
+			s.last = g.Level
+			for _, w := range state.Warnings {
+				s.told = s.told || strings.Contains(w, g.ID)
+			}
+		}
+	}
+	end := r.wait()
+	s.killed = m.killed() > before
+	for line := range strings.Lines(end.out) {
+		var l loaded
+		if json.Unmarshal([]byte(line), &l) == nil {
+			s.took += l.Allocated
+			if l.Error != nil {
+				s.failed = *l.Error
+			}
+		}
+	}
+	m.endsWith(grant.Cgroup)
+	return s
+}
+
+// killed is how many processes the agent has ended so far.
+func (m *machine) killed() (n int) {
+	m.t.Helper()
+	for line := range strings.Lines(m.kerf("metrics").out) {
+		if rest, ok := strings.CutPrefix(line, "kerf_watch_kills_total{"); ok {
+			one, err := strconv.Atoi(strings.TrimSpace(rest[strings.LastIndex(rest, " ")+1:]))
+			if err != nil {
+				m.t.Fatalf("metric %q: %v", line, err)
+			}
+			n += one
+		}
+	}
+	return n
+}
+
+// endsWith ends what a run has left in its cgroup, and waits for the end of its grant.
+func (m *machine) endsWith(cgroup string) {
+	m.t.Helper()
+	eventually(m.t, "end of "+cgroup, func() error {
+		for _, g := range m.state().Grants {
+			if g.Cgroup != cgroup {
+				continue
+			}
+			for _, pid := range g.PIDs {
+				_ = syscall.Kill(pid, syscall.SIGKILL) // of ours: it was started by this run; it may have ended
+			}
+			return fmt.Errorf("grant %s is still there", g.ID)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,77 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine_test
+
+import (
+	"fmt"
+	"strings"
+)
+
+// cell is one cell of the matrix.
+type cell struct {
+	verdict verdict
+	over    string
+}
+
+// document is docs/enforcement.md.
+func document(all []backend, families, attacks []attempt, got []map[string]cell) string {
+	var b strings.Builder
+	b.WriteString(`# What holds
+
+Each way to get device memory, and each attack, against each backend. ` + "`make matrix`" + ` writes this page: it runs real agents,
+` + "`kerf run --memory 2GiB`" + ` and programs that want 4 GiB on the simulated driver, whose own account of each process is
+compared with the cap. It fails where a program is over its cap while Kerf shows it as held. What a real driver
+does beyond its documentation is not seen here.
+
+| word | means |
+|---|---|
+| held | never above the cap, at any look |
+| held, but for a context | above the cap by no more than the context that the driver made for the process, which is counted when it was seen; the agent says so |
+| ended after the fact | above the cap, found by the watch, and killed (` + "`overCap: kill`" + `) |
+| over, and shown | above the cap, not killed; a warning names the grant, or its level shows that nothing holds it |
+| refused | it got nothing |
+| not charged | above the cap, by memory that the driver's limit is documented not to count |
+| not in this driver | the simulated driver of that version does not have the functions |
+
+How far above the cap stands in brackets where it is not 0. Drivers: `)
+	for i, be := range all {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "`%s` (level %s) on %s", be.name, be.level, be.driver)
+	}
+	b.WriteString(". Behind all but the first the pool also watches, with `overCap: kill`.\n\n## Families of memory\n\n")
+	table(&b, all, families, got)
+	b.WriteString("\n## Attacks\n\n")
+	table(&b, all, attacks, got)
+	b.WriteString("\n")
+	for _, a := range append(append([]attempt{}, families...), attacks...) {
+		for _, be := range all {
+			if why := a.excuse[be.name]; why != "" {
+				fmt.Fprintf(&b, "- %s, `%s`: %s.\n", a.name, be.name, why)
+			}
+		}
+	}
+	return b.String()
+}
+
+func table(b *strings.Builder, all []backend, rows []attempt, got []map[string]cell) {
+	b.WriteString("| what |")
+	for _, be := range all {
+		b.WriteString(" " + be.name + " |")
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(all)) + "\n")
+	for _, a := range rows {
+		b.WriteString("| " + a.what + " |")
+		for i := range all {
+			c := got[i][a.name]
+			text := string(c.verdict)
+			if c.over != "0" && c.verdict != heldLate {
+				text += " (" + c.over + ")"
+			}
+			b.WriteString(" " + text + " |")
+		}
+		b.WriteString("\n")
+	}
+}
