@@ -103,7 +103,7 @@ func (a *Account) Step(l Look) Result {
 			if still && slices.Contains(l.Told, gpu) && (u.Known || !listed) {
 				seen := u.Bytes.SubFloor(after.Held[gpu])
 				r, had = r.next(seen), true
-				if least, any := out.Least[gpu]; seen > 0 && (!any || seen < least) {
+				if least, had := out.Least[gpu]; seen > 0 && (!had || seen < least) {
 					out.Least[gpu] = seen
 				}
 			}
