@@ -64,6 +64,7 @@ func newKubernetes(c *containers) (*kubernetes, error) {
 	a.runtime.TellPods(func(ctx context.Context, ref sharing.ContainerRef, reason, message string) {
 		k.api.Event(ctx, ref, reason, message, true)
 	})
+	a.runtime.EvictPods(k.api.Evict)
 	// Until each has spoken for itself.
 	a.runtime.SetPodBlocked("nri", "the NRI plugin is not connected to the container runtime yet")
 	a.runtime.SetPodBlocked("runtime", "the container runtime's configuration has not been read yet")

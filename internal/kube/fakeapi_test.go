@@ -37,6 +37,8 @@ type api struct {
 	events  map[string]*corev1.Event
 	patches int
 	gets    map[string]int
+	// denied refuses deletions.
+	denied bool
 	// broken answers in place of the server, where it is set.
 	broken http.HandlerFunc
 }
@@ -47,6 +49,7 @@ func newAPI(t *testing.T) *api {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/pods", a.list)
 	mux.HandleFunc("GET /api/v1/namespaces/{ns}/pods/{name}", a.get)
+	mux.HandleFunc("DELETE /api/v1/namespaces/{ns}/pods/{name}", a.delete)
 	mux.HandleFunc("POST /api/v1/namespaces/{ns}/events", a.event)
 	mux.HandleFunc("PATCH /api/v1/namespaces/{ns}/events/{name}", a.count)
 	a.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -196,6 +199,33 @@ func (a *api) get(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer(w, http.StatusOK, p)
+}
+
+// delete does what the API server does with a UID as precondition; denied is for an agent without the right.
+func (a *api) delete(w http.ResponseWriter, r *http.Request) {
+	data, _ := io.ReadAll(r.Body)
+	obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(data, nil, &metav1.DeleteOptions{})
+	o, ok := obj.(*metav1.DeleteOptions)
+	if err != nil || !ok || o.Preconditions == nil || o.Preconditions.UID == nil || o.GracePeriodSeconds != nil {
+		status(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, nil)
+		return
+	}
+	ns, name := r.PathValue("ns"), r.PathValue("name")
+	a.mu.Lock()
+	p, denied := a.pods[ns+"/"+name], a.denied
+	a.mu.Unlock()
+	d := &metav1.StatusDetails{Name: name, Kind: "pods"}
+	switch {
+	case denied:
+		status(w, http.StatusForbidden, metav1.StatusReasonForbidden, d)
+	case p == nil:
+		status(w, http.StatusNotFound, metav1.StatusReasonNotFound, d)
+	case p.UID != *o.Preconditions.UID:
+		status(w, http.StatusConflict, metav1.StatusReasonConflict, d)
+	default:
+		a.remove(ns, name)
+		answer(w, http.StatusOK, p)
+	}
 }
 
 func (a *api) event(w http.ResponseWriter, r *http.Request) {

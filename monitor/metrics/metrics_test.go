@@ -112,6 +112,8 @@ func TestWatch(t *testing.T) {
 	e.OverCap(120*time.Millisecond, 3*sharing.GiB)
 	e.Killed("over_cap", nil)
 	e.Killed("stranger", nil)
+	e.Evicted("over_cap", nil)
+	e.Evicted("over_cap", sharing.ErrDenied)
 	e.Killed("stranger", fmt.Errorf("x: %w", sharing.ErrStale))
 	families, err := reg.Gather()
 	if err != nil {
@@ -132,6 +134,7 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]float64{
+		"kerf_watch_evictions_total over_cap evicted": 1, "kerf_watch_evictions_total over_cap refused": 1,
 		"kerf_watch_tick_duration_seconds count": 2, "kerf_watch_tick_duration_seconds sum": 0.003,
 		"kerf_watch_detection_delay_seconds count": 1, "kerf_watch_detection_delay_seconds sum": 0.12,
 		"kerf_watch_overshoot_bytes sum":  float64(3 * sharing.GiB),

@@ -17,6 +17,7 @@ type watch struct {
 	delaySeconds  prometheus.Histogram
 	overshoot     prometheus.Histogram
 	killed, spare *prometheus.CounterVec
+	evicted       *prometheus.CounterVec
 	uncounted     prometheus.Counter
 }
 
@@ -40,11 +41,14 @@ func newWatch(reg prometheus.Registerer) *watch {
 		spare: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kerf_watch_spared_total", Help: "Processes that were to be killed and were not, because they had ended or were not the same when they were looked at again, by reason (over_cap, stranger).",
 		}, []string{"reason"}),
+		evicted: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kerf_watch_evictions_total", Help: "Evictions of pods that were asked for, by reason (over_cap, escaped) and result (evicted, refused).",
+		}, []string{"reason", "result"}),
 		uncounted: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "kerf_client_uncounted_processes_total", Help: "Processes found that use a GPU without the preloaded library that is to hold their lease.",
 		}),
 	}
-	reg.MustRegister(w.tickSeconds, w.delaySeconds, w.overshoot, w.killed, w.spare, w.uncounted)
+	reg.MustRegister(w.tickSeconds, w.delaySeconds, w.overshoot, w.killed, w.spare, w.evicted, w.uncounted)
 	return w
 }
 
@@ -59,6 +63,15 @@ func (w *watch) OverCap(delay time.Duration, by sharing.Bytes) {
 
 // Uncounted counts one process that was found without the library.
 func (w *watch) Uncounted() { w.uncounted.Inc() }
+
+// Evicted counts one pod that was evicted or, with an error, not.
+func (w *watch) Evicted(reason string, err error) {
+	result := "evicted"
+	if err != nil {
+		result = "refused"
+	}
+	w.evicted.WithLabelValues(reason, result).Inc()
+}
 
 // Killed counts one process that was killed or, with an error, spared.
 func (w *watch) Killed(reason string, err error) {

@@ -147,7 +147,7 @@ func (c *checker) pool(path string, p Pool, pools, selectors, profiles map[strin
 }
 
 func (c *checker) overCap(path string, o OverCap) {
-	if o > OverCapKill {
+	if o > OverCapEvict {
 		c.bad(path+".overCap", "", "use an OverCap of this package", "is not an over-cap policy")
 	}
 }

@@ -97,7 +97,7 @@ func TestMistakes(t *testing.T) {
     nodeSelector: {"a b": c, d: "e f"}
 `, []string{
 				`line 5: spec.pools[0].name "Upper" does not begin and end`, `line 6: spec.pools[0].place "tight"`, `line 7: spec.pools[0].minEnforcement "strong"`,
-				`line 8: spec.pools[0].overCap "shout" is not an over-cap policy; write warn or kill`, "line 9: spec.pools[0].profiles is an empty list",
+				`line 8: spec.pools[0].overCap "shout" is not an over-cap policy; write warn, kill or evict`, "line 9: spec.pools[0].profiles is an empty list",
 				`line 10: spec.pools[0].nodeSelector "a b" has a key that no label has`, `line 10: spec.pools[0].nodeSelector.d "e f" is not a label's value`,
 			},
 		},
@@ -106,7 +106,7 @@ func TestMistakes(t *testing.T) {
   pools:
   - name: a
     backends: [reactive, driver]
-    overCap: evict
+    overCap: drain
     strangers: shoot
   - name: b
     nodeSelector: {a: b}
@@ -124,12 +124,12 @@ func TestMistakes(t *testing.T) {
     backends: [libkerf, driver]
     overCap: Kill
 `, []string{
-				`line 6: spec.pools[0].backends "reactive" does not begin with driver`, `line 7: spec.pools[0].overCap "evict" is not offered by this version: it has no right to evict pods; write warn or kill`,
+				`line 6: spec.pools[0].backends "reactive" does not begin with driver`, `line 7: spec.pools[0].overCap "drain" is not an over-cap policy; write warn, kill or evict`,
 				`line 8: spec.pools[0].strangers "shoot" is not a policy for strangers; write report or kill`,
 				`line 11: spec.pools[1].backends[2] "mig" is not a backend of this version; write one of driver, mps, libkerf, reactive`, `line 11: spec.pools[1].backends[1] "driver" is named twice`,
 				"line 12: spec.pools[1].strangers is not a text", "line 15: spec.pools[2].backends does not begin with driver",
 				`line 22: spec.profiles[0].backends "libkerf" does not begin with driver`,
-				`line 23: spec.profiles[0].overCap "Kill" is not an over-cap policy; write warn or kill`,
+				`line 23: spec.profiles[0].overCap "Kill" is not an over-cap policy; write warn, kill or evict`,
 			},
 		},
 		"wrong settings of compute": {

@@ -17,29 +17,31 @@ const (
 	// OverCapKill: processes of the lease are killed until it is within its cap, the one that holds the most
 	// first.
 	OverCapKill
+	// OverCapEvict: the pod of the lease is deleted, with the grace that it asks for; a lease of no pod is dealt with
+	// as by OverCapKill. Kubernetes must have given the agent the right to it.
+	OverCapEvict
 )
 
-// String returns "warn" or "kill".
+// String returns "warn", "kill" or "evict".
 func (o OverCap) String() string {
 	switch o {
 	case OverCapKill:
 		return "kill"
+	case OverCapEvict:
+		return "evict"
 	case OverCapDefault, OverCapWarn:
 	}
 	return "warn"
 }
 
-// ParseOverCap reads "warn" or "kill"; field names the input for the error, a *sharing.FieldError.
+// ParseOverCap reads "warn", "kill" or "evict"; field names the input for the error, a *sharing.FieldError.
 func ParseOverCap(field, s string) (OverCap, error) {
-	for _, o := range []OverCap{OverCapWarn, OverCapKill} {
+	for _, o := range []OverCap{OverCapWarn, OverCapKill, OverCapEvict} {
 		if o.String() == s {
 			return o, nil
 		}
 	}
-	if s == "evict" {
-		return OverCapDefault, sharing.Invalid(field, s, "write warn or kill", "is not offered by this version: it has no right to evict pods")
-	}
-	return OverCapDefault, sharing.Invalid(field, s, "write warn or kill", "is not an over-cap policy")
+	return OverCapDefault, sharing.Invalid(field, s, "write warn, kill or evict", "is not an over-cap policy")
 }
 
 // OverCapOf is the policy for a grant of the profile of that name, or of none, in the pool. It is never

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/kerf-gpu/kerf/sharing/caps/reactive"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
@@ -21,11 +23,15 @@ type guard struct {
 	core *reactive.Watch
 	// over are the leases that status says are over their cap.
 	over map[reactive.LeaseID]bool
+	// evictions run beside the loop: the API server may be slow, and the others are looked at meanwhile.
+	evictions errgroup.Group
 }
 
 // guardLoop looks as often as what it sees demands, and not at all while there is nothing to watch.
 func (r *Runtime) guardLoop(ctx context.Context) error {
 	g := &guard{Runtime: r, core: reactive.New(), over: map[reactive.LeaseID]bool{}}
+	g.evictions.SetLimit(mostEvictions)
+	defer func() { _ = g.evictions.Wait() }() // what goes wrong was told
 	for {
 		changed := r.changed.wait() // of before the look, so that none is missed
 		next := g.tick(ctx)
@@ -102,6 +108,7 @@ func (g *guard) tell(s reactive.Sample, standings []reactive.Standing) {
 	for id := range g.over {
 		if over[id] == "" {
 			changed = g.setCondition(g.warnings, "over "+string(id), "") || changed
+			changed = g.setCondition(g.warnings, "evict "+string(id), "") || changed
 			delete(g.over, id)
 		}
 	}
@@ -118,8 +125,12 @@ func (g *guard) tell(s reactive.Sample, standings []reactive.Standing) {
 func (h *holding) onlyWatched() bool { return h != nil && h.backend == config.BackendReactive }
 
 func actionName(a reactive.Action) string {
-	if a == reactive.Kill {
+	switch a {
+	case reactive.Kill:
 		return "kill"
+	case reactive.Evict:
+		return "evict"
+	case reactive.Warn:
 	}
 	return "warn"
 }

@@ -50,6 +50,10 @@ func (g *guard) act(ctx context.Context, v reactive.Verdict) {
 		g.tellPodOf(ctx, v, "nothing is done about it (overCap: warn)")
 		return
 	}
+	if v.Action == reactive.Evict {
+		g.evict(ctx, v)
+		return
+	}
 	check := func() error { return g.checkVictim(v) }
 	if v.Reason == reactive.Stranger {
 		check = func() error { return g.checkStranger(v) }

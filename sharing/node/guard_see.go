@@ -82,8 +82,14 @@ func (g *guard) capsOf(gr ledger.Grant) []reactive.Cap {
 		return nil
 	}
 	action, slack := reactive.Warn, sharing.Bytes(0)
-	if g.config.OverCapOf(g.pool, gr.Claim.Request.Profile) == config.OverCapKill {
+	switch g.config.OverCapOf(g.pool, gr.Claim.Request.Profile) {
+	case config.OverCapKill:
 		action = reactive.Kill
+	case config.OverCapEvict:
+		if action = reactive.Kill; gr.Claim.Owner.Pod() && g.evictPod != nil {
+			action = reactive.Evict
+		}
+	case config.OverCapDefault, config.OverCapWarn:
 	}
 	// What counts its memory is over by what the driver holds for it beyond, before that was seen: nobody is killed
 	// for a context.

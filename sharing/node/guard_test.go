@@ -27,6 +27,7 @@ import (
 type seen struct {
 	nopObserver
 	killed, spared []string
+	evicted        []string
 	overs          []sharing.Bytes
 	looks          int
 	uncounted      int
@@ -36,6 +37,13 @@ func (s *seen) Uncounted() { s.uncounted++ }
 
 func (s *seen) Watched(time.Duration)                     { s.looks++ }
 func (s *seen) OverCap(_ time.Duration, by sharing.Bytes) { s.overs = append(s.overs, by) }
+
+func (s *seen) Evicted(reason string, err error) {
+	if err != nil {
+		reason += " refused"
+	}
+	s.evicted = append(s.evicted, reason)
+}
 
 func (s *seen) Killed(reason string, err error) {
 	if err != nil {
@@ -436,6 +444,62 @@ func TestGuardAndPods(t *testing.T) {
 	}
 	c.end()
 	d.end()
+}
+
+// With the policy evict the pod is asked to be deleted, once in a while, and none of its processes is killed. What is in
+// the way is shown.
+func TestGuardEvicts(t *testing.T) {
+	b := newPodBench(t)
+	s := &seen{}
+	pool := killing
+	pool.OverCap = config.OverCapEvict
+	b.opt.Observer, b.opt.Pool = s, pool
+	g := &guarded{bench: b, seen: s}
+	g.restartAgent()
+	b.Runtime.SetPodBlocked("none", "")
+	var asked []string
+	answer := fmt.Errorf("no right: %w", sharing.ErrDenied)
+	b.Runtime.EvictPods(func(_ context.Context, ref sharing.ContainerRef) error {
+		asked = append(asked, ref.String())
+		return answer
+	})
+	look := func(times int) {
+		g.looks(times)
+		if err := g.evictions.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+	warns := func(text string) bool {
+		return slices.ContainsFunc(b.State(t.Context()).Warnings, func(w string) bool { return strings.Contains(w, text) })
+	}
+	c := b.run(b.app("p", "gpu-memory-gib:4"))
+	g.holds(gibs(c.p, 6))
+	look(5)
+	if d := cmp.Diff([]string{"ns/p/main"}, asked); d != "" || !warns("cannot be evicted") || !warns("policy: evict") {
+		t.Errorf("asked (-want +got):\n%s\nwarnings %q", d, b.State(t.Context()).Warnings)
+	}
+	g.lives(c.p)
+	g.holds(gibs(c.p, 3))
+	look(1)
+	if warns("evict") {
+		t.Errorf("within its cap: %q", b.State(t.Context()).Warnings)
+	}
+	answer = nil
+	g.holds(gibs(c.p, 6))
+	look(2)
+	if len(asked) != 2 || warns("cannot be evicted") {
+		t.Errorf("over it again: asked %q, warnings %q", asked, b.State(t.Context()).Warnings)
+	}
+	if d := cmp.Diff([]string{"over_cap refused", "over_cap"}, s.evicted); d != "" || len(s.killed) > 0 {
+		t.Errorf("told (-want +got):\n%s\nkilled %q", d, s.killed)
+	}
+	c.end()
+
+	// A process that is of no pod has nothing to be evicted.
+	p, _ := g.share(4)
+	g.holds(gibs(p, 6))
+	look(3)
+	g.dead(p)
 }
 
 // end is the end of a container whose runtime's loops do not run.

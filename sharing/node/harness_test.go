@@ -162,6 +162,7 @@ func (nopObserver) Injected(time.Duration, error)        {}
 func (nopObserver) Watched(time.Duration)                {}
 func (nopObserver) OverCap(time.Duration, sharing.Bytes) {}
 func (nopObserver) Killed(string, error)                 {}
+func (nopObserver) Evicted(string, error)                {}
 func (nopObserver) Uncounted()                           {}
 
 // bench is a runtime over real cgroups and processes, and a driver of our own.

@@ -72,6 +72,8 @@ type Observer interface {
 	// Killed tells that a process was killed (reason "over_cap" or "stranger"); with an error it was to be, and
 	// was spared.
 	Killed(reason string, err error)
+	// Evicted tells that a pod was evicted (reason "over_cap" or "escaped"); with an error that was refused.
+	Evicted(reason string, err error)
 	// Uncounted tells that a process was found that uses a GPU without the library that is to hold its lease.
 	Uncounted()
 }

@@ -69,6 +69,8 @@ type Runtime struct {
 
 	// spent are regions of grants that ended, for the upkeep to remove.
 	spent []*region
+	// evictPod is nil where pods cannot be evicted.
+	evictPod func(ctx context.Context, ref sharing.ContainerRef) error
 	// contexts are the least that a context was seen to take of each GPU, see learnContexts.
 	contexts map[sharing.GPUID]sharing.Bytes
 

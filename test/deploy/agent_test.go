@@ -167,7 +167,9 @@ func variants(t *testing.T) map[string]*apps.DaemonSet {
 			t.Fatal(err)
 		}
 		if strings.Contains(string(text), "\nkind:") {
-			decode(t, file, text) // an object by itself
+			for _, doc := range documents(t, file) { // objects by themselves
+				decode(t, file, doc)
+			}
 			continue
 		}
 		patch, err := strict.YAMLToJSONStrict(text)

@@ -175,6 +175,41 @@ func TestRights(t *testing.T) {
 	}
 }
 
+// TestRightToEvict holds the variant for "overCap: evict" to what it says: one right, of the agent, and a policy that
+// looks at who asks.
+func TestRightToEvict(t *testing.T) {
+	account := one[*corev1.ServiceAccount](t)
+	file := filepath.Join(root, "deploy/variants/evict-over-cap.yaml")
+	kinds := 0
+	for _, doc := range documents(t, file) {
+		switch obj := decode(t, file, doc).(type) {
+		case *rbac.ClusterRole:
+			if want := []rbac.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"delete"}}}; !slices.EqualFunc(obj.Rules, want, equalRule) {
+				t.Errorf("rules %+v, want %+v", obj.Rules, want)
+			}
+		case *rbac.ClusterRoleBinding:
+			if s := obj.Subjects; len(s) != 1 || s[0].Name != account.Name || s[0].Namespace != account.Namespace || obj.RoleRef.Name != "kerf-agent-evict" {
+				t.Errorf("binding of %+v to %+v", obj.RoleRef, s)
+			}
+		case *admission.ValidatingAdmissionPolicy:
+			who := obj.Spec.MatchConditions
+			if len(who) != 1 || !strings.Contains(who[0].Expression, "system:serviceaccount:"+account.Namespace+":"+account.Name) || *obj.Spec.FailurePolicy != admission.Fail {
+				t.Errorf("conditions %+v", who)
+			}
+		case *admission.ValidatingAdmissionPolicyBinding:
+			if obj.Spec.PolicyName != "kerf-evict" || !slices.Equal(obj.Spec.ValidationActions, []admission.ValidationAction{admission.Deny}) {
+				t.Errorf("binding %+v", obj.Spec)
+			}
+		default:
+			t.Errorf("%T", obj)
+		}
+		kinds++
+	}
+	if kinds != 4 {
+		t.Errorf("%d objects, want a policy, a role, and a binding of each", kinds)
+	}
+}
+
 func equalRule(a, b rbac.PolicyRule) bool {
 	return slices.Equal(a.APIGroups, b.APIGroups) && slices.Equal(a.Resources, b.Resources) && slices.Equal(a.Verbs, b.Verbs) &&
 		len(a.ResourceNames)+len(a.NonResourceURLs) == 0

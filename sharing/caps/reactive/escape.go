@@ -9,6 +9,8 @@ import "time"
 type escape struct {
 	first time.Time
 	told  bool
+	// evict is when an eviction is asked for again.
+	evict time.Time
 }
 
 // escapes judges the processes that run beside MPS: each is over its cap by itself, whatever it holds, because nothing
@@ -31,13 +33,14 @@ func (w *Watch) escapes(now time.Time, s Sample) (verdicts []Verdict, fresh bool
 						e.first = now
 					}
 				}
-				if again && !w.named[u.Process] && (c.Action != Warn || !e.told) {
+				due := c.Action == Kill || c.Action == Warn && !e.told || c.Action == Evict && !now.Before(e.evict)
+				if again && !w.named[u.Process] && due {
 					v := Verdict{Action: c.Action, Reason: Escaped, GPU: g.ID, Lease: c.Lease, Victim: u.Process, Cap: c.Memory, First: !e.told, Delay: now.Sub(e.first)}
 					if u.Known {
 						v.Held = u.Bytes
 					}
 					verdicts = append(verdicts, v)
-					e.told = true
+					e.told, e.evict = true, now.Add(EvictAgain)
 					if c.Action == Kill {
 						w.named[u.Process] = true
 					}

@@ -21,6 +21,9 @@ const (
 	Slowest = 2 * time.Second
 )
 
+// EvictAgain is how long it is until an eviction is asked for again: the first may have been refused.
+const EvictAgain = 10 * time.Second
+
 // NearPercent is how much of its cap a lease may hold before it is looked at with the interval Fast.
 const NearPercent = 90
 
@@ -37,6 +40,9 @@ const (
 	Warn Action = iota
 	// Kill ends processes until the lease is within its cap.
 	Kill
+	// Evict has whoever the lease belongs to ended as a whole. It is asked for again every EvictAgain while the lease is
+	// over its cap.
+	Evict
 )
 
 // LeaseID names a lease; never empty.
@@ -123,7 +129,7 @@ type Verdict struct {
 	GPU    sharing.GPUID
 	// Lease is empty for a stranger.
 	Lease LeaseID
-	// Victim is the process to end; for Warn it is zero, or the one that has escaped.
+	// Victim is the process to end; for Warn and Evict it is zero, or the one that has escaped.
 	Victim Process
 	// Held is what the lease's processes hold, or the one that has escaped, as far as that is known, and Cap what they may;
 	// both 0 for a stranger.

@@ -29,6 +29,8 @@ type episode struct {
 	// samples counts those that saw it over, and judged is true once a verdict was given.
 	samples int
 	judged  bool
+	// evict is when an eviction is asked for again.
+	evict time.Time
 	// last are the processes of the sample before.
 	last map[Process]bool
 }
@@ -138,6 +140,11 @@ func (w *Watch) judge(now time.Time, c Cap, g GPU) (Standing, *Verdict, time.Dur
 		if e.judged {
 			return out, nil, Default
 		}
+	case Evict:
+		if now.Before(e.evict) {
+			return out, nil, Default
+		}
+		e.evict = now.Add(EvictAgain)
 	case Kill:
 		victim, more := w.victim(uses, held, c.Memory, before)
 		switch {

@@ -214,6 +214,41 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
+// An eviction is asked for at the second sample over the cap, and again after a while as long as it is.
+func TestEvict(t *testing.T) {
+	w, at := New(), time.Unix(100, 0)
+	over := one(Evict, use(1, 5*gib))
+	var asked []time.Duration
+	for now := time.Duration(0); now <= 25*time.Second; now += time.Second {
+		s := over
+		if now == 13*time.Second {
+			s = one(Evict, use(1, gib))
+		}
+		for _, v := range w.Step(at.Add(now), s).Verdicts {
+			if v.Action != Evict || v.Victim != (Process{}) || v.First != (now == time.Second || now == 15*time.Second) {
+				t.Errorf("after %v: %+v", now, v)
+			}
+			asked = append(asked, now)
+		}
+	}
+	if d := cmp.Diff([]time.Duration{time.Second, 11 * time.Second, 15 * time.Second, 25 * time.Second}, asked); d != "" {
+		t.Error(d)
+	}
+}
+
+// One that escapes MPS has its pod evicted in the same way.
+func TestEvictEscaped(t *testing.T) {
+	u := use(1, gib)
+	u.Escaped = true
+	w, n := New(), 0
+	for now := range 12 {
+		n += len(w.Step(time.Unix(int64(now), 0), one(Evict, u)).Verdicts)
+	}
+	if n != 2 {
+		t.Errorf("asked for %d times in 12 s, want 2", n)
+	}
+}
+
 // Where a lease has slack, nobody is ended for as much as that for each process, and no more than the cap in all; it is told.
 func TestSlack(t *testing.T) {
 	with := func(uses ...Use) Sample {

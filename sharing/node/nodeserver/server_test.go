@@ -52,6 +52,7 @@ func (observer) Injected(time.Duration, error)        {}
 func (observer) Watched(time.Duration)                {}
 func (observer) OverCap(time.Duration, sharing.Bytes) {}
 func (observer) Killed(string, error)                 {}
+func (observer) Evicted(string, error)                {}
 func (observer) Uncounted()                           {}
 
 const gpu = sharing.GPUID("GPU-00000000-0000-0000-0000-000000000001")
