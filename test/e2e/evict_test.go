@@ -20,7 +20,7 @@ import (
 func TestEvict(t *testing.T) {
 	e := beginWithAgent(t)
 	rules := e.readRules()
-	e.writeRules(e.changedRules("minEnforcement: driver", "backends: [driver, reactive]\n    overCap: evict"))
+	e.writeRules(strings.NewReplacer("libkerf, ", "", "overCap: warn", "overCap: evict", "minEnforcement: client", "minEnforcement: reactive").Replace(rules))
 	t.Cleanup(func() {
 		e.writeRules(rules)
 		e.useDriver("r615")

@@ -20,17 +20,12 @@ func (e *testCase) useDriver(version string) {
 	e.replaceAgent()
 }
 
-// A driver that cannot limit memory: a library that is preloaded into containers holds fractions, at level client. Past
+// A driver that cannot limit memory, with the rules as they are shipped: a library that is preloaded into containers holds fractions, at level client. Past
 // its cap a program is refused and its neighbour is not; each sees its cap as the GPU's size; and the agent and the
 // container runtime may come and go meanwhile.
 func TestOlderDriver(t *testing.T) {
 	e := beginWithAgent(t)
-	rules := e.readRules()
-	e.writeRules(e.changedRules("minEnforcement: driver", "backends: [driver, libkerf, reactive]"))
-	t.Cleanup(func() {
-		e.writeRules(rules)
-		e.useDriver("r615")
-	})
+	t.Cleanup(func() { e.useDriver("r615") })
 	e.useDriver("r580")
 	client := func(memory uint64) want { return want{1, memory, 0, "client"} }
 

@@ -434,6 +434,8 @@ var (
 	anyUID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	anyID  = regexp.MustCompile(`[0-9a-f]{24,64}`)
 	token  = regexp.MustCompile(`kube-api-access-[a-z0-9]{5}`)
+	// socket is one of the device plugin: each start of an agent has its own.
+	socket = regexp.MustCompile(`(kerf-[a-z-]+)-[a-z0-9]{8}(-[0-9]+)?\.sock`)
 )
 
 // nameless leaves the names of pods and containers out: the agent's own pod may be another at the end.
@@ -441,7 +443,7 @@ func (now remains) nameless() remains {
 	out := remains{}
 	for what, n := range maps.All(now) {
 		what = anyID.ReplaceAllString(anyUID.ReplaceAllString(what, "UID"), "ID")
-		out[token.ReplaceAllString(what, "kube-api-access")] += n
+		out[socket.ReplaceAllString(token.ReplaceAllString(what, "kube-api-access"), "$1.sock")] += n
 	}
 	return out
 }
