@@ -35,6 +35,7 @@ func TestParseSettings(t *testing.T) {
 		"gpu=0 ecc.corrected=3 list.12=mps": {GPUs: []int{0}, Change: model.Change{
 			ECCCorrected: ptr(uint64(3)), Lists: map[int]wire.List{12: wire.ListMPS},
 		}},
+		"gpu=all reboot=true": {All: true, Change: model.Change{Reboot: true}},
 		"gpu=0 reset=true":    {GPUs: []int{0}, Change: model.Change{Reset: true}},
 		"gpu=0 xid=13 util=0": {GPUs: []int{0}, Change: model.Change{XID: ptr(uint64(13)), Util: ptr(0)}},
 	}
@@ -62,6 +63,7 @@ func TestParseSettingsRefuses(t *testing.T) {
 		"gpu=0 lost=yes":                {`lost "yes"`},
 		"gpu=0 lost=1":                  {`lost "1"`},
 		"gpu=0 reset=false":             {`reset "false"`},
+		"gpu=0 reboot=1":                {`reboot "1"`},
 		"gpu=0 xid=0":                   {`xid "0"`},
 		"gpu=0 xid=-79":                 {`xid "-79"`},
 		"gpu=0 xid=4294967375":          {"is not an XID"},

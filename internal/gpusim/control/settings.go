@@ -15,7 +15,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-const keyList = "gpu=N|all, lost=true|false, reset=true, xid=N, util=N|auto, latency=5ms, latency.CALL=5ms, " +
+const keyList = "gpu=N|all, lost=true|false, reset=true, reboot=true, xid=N, util=N|auto, latency=5ms, latency.CALL=5ms, " +
 	"error.CALL=STATUS|none, ecc.corrected=N, ecc.uncorrected=N, list.PID=compute|graphics|mps"
 
 // ParseSettings reads KEY=VALUE words as `gpusim set` takes them. All mistakes are joined; each is a
@@ -64,6 +64,11 @@ func (s *Set) parse(key, value string) error {
 			return sharing.Invalid(key, value, "write reset=true, or leave it out", "is not true")
 		}
 		c.Reset = true
+	case "reboot":
+		if value != "true" {
+			return sharing.Invalid(key, value, "write reboot=true, or leave it out", "is not true")
+		}
+		c.Reboot = true
 	case "xid":
 		n, err := strconv.ParseUint(value, 10, 32)
 		if err != nil || n < 1 || n > model.MaxXID {

@@ -119,6 +119,7 @@ func (d *Daemon) set(s control.Set) error {
 		return err
 	}
 	d.log.Info("set", "gpus", gpus, "change", fmt.Sprintf("%+v", describe(s.Change)))
+	d.showCaps()
 	d.notify()
 	return nil
 }
@@ -131,6 +132,9 @@ func describe(c model.Change) map[string]any {
 	}
 	if c.Reset {
 		m["reset"] = true
+	}
+	if c.Reboot {
+		m["reboot"] = true
 	}
 	if c.XID != nil {
 		m["xid"] = *c.XID
@@ -176,7 +180,7 @@ func (d *Daemon) status() control.Status {
 		g := control.GPU{
 			Index: i, Minor: i, UUID: d.uuids[i], Model: hw.Model.Name, PCI: hw.PCI.String(), NUMA: hw.NUMA,
 			MemoryBytes: st.Memory.Total, ReservedBytes: st.Memory.Reserved, UsedBytes: st.Memory.Used,
-			MIG: hw.MIG, Instances: []string{}, Lost: st.Lost, RecoveryAction: st.Recovery.String(),
+			MIG: st.MIG, Instances: []string{}, Lost: st.Lost, RecoveryAction: st.Recovery.String(),
 			Utilization: util, LatencyMS: float64(st.Latency) / float64(time.Millisecond), TimeSlice: st.Slice.String(), ComputeMode: uint64(st.Mode),
 		}
 		instances, _ := d.model.Instances(i) // none on a GPU without MIG, or a lost one
@@ -194,6 +198,7 @@ func (d *Daemon) status() control.Status {
 func (d *Daemon) processes() []control.Process {
 	all := []control.Process{}
 	for i := range d.uuids {
+		st, _ := d.model.Status(i) // every GPU of the machine is in the model
 		list, err := d.model.Processes(i)
 		if err != nil {
 			continue // lost: nobody holds anything
@@ -201,7 +206,7 @@ func (d *Daemon) processes() []control.Process {
 		for _, p := range list {
 			dir, _ := d.groups.dirOf(p.PID) // empty for one that has died just now
 			out := control.Process{PID: p.PID, Cgroup: dir, GPU: d.uuids[i], GPUIndex: i, Bytes: p.Bytes}
-			if d.opts.Machine.GPUs[i].MIG {
+			if st.MIG {
 				out.GPUInstance = &p.GI
 			}
 			all = append(all, out)

@@ -40,8 +40,9 @@ type Daemon struct {
 	mu      sync.Mutex
 	model   *model.Model
 	holders map[model.ClientID]*peer
-	sets    int           // limits that were set
-	changed chan struct{} // closed and made anew when an event was raised or a latency changed
+	shown   map[string]string // capability files, by path under the directory
+	sets    int               // limits that were set
+	changed chan struct{}     // closed and made anew when an event was raised or a latency changed
 }
 
 // New binds all sockets, so that whoever is told of its return can connect. Errors: sharing.ErrInvalid (the
@@ -61,6 +62,7 @@ func New(o Options) (*Daemon, error) {
 	if err := d.listen(); err != nil {
 		return nil, errors.Join(err, d.closeListeners())
 	}
+	d.showCaps()
 	return d, nil
 }
 
@@ -80,7 +82,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	accepting.Wait()
 	d.wg.Wait()
 	d.log.Info("simulated driver has stopped")
-	return err
+	return errors.Join(err, cleanCaps(d.opts.Dir))
 }
 
 // now is CLOCK_MONOTONIC, which the libraries read, too.

@@ -49,12 +49,13 @@ func (c *device) gpu(req wire.Request) (wire.Response, error) {
 	case wire.OpNVLink:
 		return c.nvlink(req.Args[0])
 	case wire.OpMIGMode:
-		return c.migMode()
+		mode, err := c.d.model.MIGMode(c.minor)
+		return vals(err, flag(mode.Current), flag(mode.Pending))
 	case wire.OpMIGProfile:
 		return c.migProfile(req.Args[0])
 	case wire.OpMIGInstances:
 		return c.migInstances()
-	case wire.OpGICreate, wire.OpGIDestroy, wire.OpCICreate, wire.OpCIDestroy:
+	case wire.OpMIGSet, wire.OpGICreate, wire.OpGIDestroy, wire.OpCICreate, wire.OpCIDestroy:
 		return c.cut(req)
 	case wire.OpSetLimit:
 		return c.setLimit(chain, sharing.Bytes(req.Args[0]), sharing.Bytes(req.Args[1]))
@@ -108,8 +109,9 @@ func (c *device) compute(req wire.Request, chain model.Chain) (wire.Response, er
 func (c *device) chain(req wire.Request) (model.Chain, error) {
 	switch req.Op {
 	case wire.OpSetLimit, wire.OpGetLimit:
-		refused := req.Op == wire.OpSetLimit && (!c.peer.root || c.d.opts.Machine.GPUs[c.minor].MIG)
-		if refused || !c.d.opts.Driver.MemoryLimits || c.lost() {
+		lost, inMIG := c.state()
+		refused := req.Op == wire.OpSetLimit && (!c.peer.root || inMIG)
+		if refused || !c.d.opts.Driver.MemoryLimits || lost {
 			return nil, nil // the model says why, whatever the directory
 		}
 		return c.d.groups.resolve(c.peer.pid, req.Text)
@@ -120,17 +122,17 @@ func (c *device) chain(req wire.Request) (model.Chain, error) {
 	}
 }
 
-func (c *device) lost() bool {
+func (c *device) state() (lost, inMIG bool) {
 	c.d.mu.Lock()
 	defer c.d.mu.Unlock()
-	_, err := c.d.model.Hardware(c.minor)
-	return err != nil
+	hw, err := c.d.model.Hardware(c.minor)
+	return err != nil, hw.MIG
 }
 
 // reapFor reaps before what shows memory in use. d.mu is held.
 func (d *Daemon) reapFor(op wire.Op) {
 	switch op {
-	case wire.OpMemory, wire.OpProcesses, wire.OpSetLimit, wire.OpGetLimit, wire.OpGIDestroy, wire.OpCIDestroy:
+	case wire.OpMemory, wire.OpProcesses, wire.OpSetLimit, wire.OpGetLimit, wire.OpMIGSet, wire.OpGIDestroy, wire.OpCIDestroy:
 		d.reap()
 	default:
 	}

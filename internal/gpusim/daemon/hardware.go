@@ -60,13 +60,12 @@ func (c *device) mig() (machine.GPU, error) {
 	return hw, err
 }
 
-func (c *device) migMode() (wire.Response, error) {
-	hw, err := c.mig()
-	mode := 0
-	if hw.MIG {
-		mode = 1
+// flag is 1 for true.
+func flag(on bool) int {
+	if on {
+		return 1
 	}
-	return vals(err, mode, mode)
+	return 0
 }
 
 func (c *device) migProfile(index uint64) (wire.Response, error) {

@@ -11,12 +11,16 @@ import (
 	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
 )
 
-// cut answers what makes and destroys MIG instances.
+// cut answers what changes the MIG mode, and what makes and destroys MIG instances.
 func (c *device) cut(req wire.Request) (wire.Response, error) {
 	m, a, root := c.d.model, req.Args, c.peer.root
 	var id uint64
 	var err error
 	switch req.Op {
+	case wire.OpMIGSet:
+		var activation model.Activation
+		activation, err = m.SetMIGMode(c.minor, root, a[0])
+		id = uint64(activation)
 	case wire.OpGICreate:
 		start := model.AnyStart
 		if a[1] != wire.Unknown {
@@ -33,6 +37,7 @@ func (c *device) cut(req wire.Request) (wire.Response, error) {
 		err = wire.Invalid
 	}
 	c.d.log.Info("mig", "gpu", c.minor, "op", uint32(req.Op), "arg0", a[0], "arg1", a[1], "pid", c.peer.pid, "error", err)
+	c.d.showCaps()
 	return vals(err, id)
 }
 

@@ -130,7 +130,7 @@ func Clean(dir string) error {
 	if err != nil {
 		return fmt.Errorf("clean %q: %w", dir, err)
 	}
-	var errs []error
+	errs := []error{cleanCaps(dir)}
 	for _, p := range append(stale, filepath.Join(dir, "control.sock")) {
 		info, err := os.Lstat(p)
 		if err != nil || info.Mode().Type() != os.ModeSocket {

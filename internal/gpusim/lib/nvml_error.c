@@ -28,6 +28,8 @@ const char *nvmlErrorString(nvmlReturn_t result)
 		return "Timeout";
 	case NVML_ERROR_GPU_IS_LOST:
 		return "GPU is lost";
+	case NVML_ERROR_RESET_REQUIRED:
+		return "GPU requires reset";
 	case NVML_ERROR_LIB_RM_VERSION_MISMATCH:
 		return "Driver/library version mismatch";
 	case NVML_ERROR_IN_USE:

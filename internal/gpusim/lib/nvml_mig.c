@@ -1,7 +1,7 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * MIG as seen from the GPU: its mode, the profiles it offers, and the MIG devices on it. Reads only.
+ * MIG as seen from the GPU: its mode, the profiles it offers, and the MIG devices on it.
  */
 #include "nvml_core.h"
 
@@ -115,6 +115,18 @@ nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *current, un
 	TRY(nvml_vals(device.handle->minor, GPUSIM_OP_MIG_MODE, 0, v, 2));
 	*current = (unsigned)v[0];
 	*pending = (unsigned)v[1];
+	return NVML_SUCCESS;
+}
+
+/* Whether the mode took effect at once is a second answer, in activation. */
+nvmlReturn_t nvmlDeviceSetMigMode(nvmlDevice_t device, unsigned int mode, nvmlReturn_t *activation)
+{
+	static const nvmlReturn_t outcome[] = { NVML_SUCCESS, NVML_ERROR_IN_USE, NVML_ERROR_RESET_REQUIRED };
+	uint64_t v;
+	TRY(nvml_gpu(device));
+	NEED(activation);
+	TRY(nvml_vals(device.handle->minor, GPUSIM_OP_MIG_SET, mode, &v, 1));
+	*activation = v < 3 ? outcome[v] : NVML_ERROR_UNKNOWN;
 	return NVML_SUCCESS;
 }
 

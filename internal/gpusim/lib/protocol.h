@@ -114,6 +114,10 @@ struct gpusim_response {
 /* arg0 NVML_COMPUTEMODE_* to set, for which NO_PERMISSION is possible, or GPUSIM_UNKNOWN to leave it -> vals: the
  * mode. With EXCLUSIVE_PROCESS and PROHIBITED, CTX_CREATE answers IN_USE */
 
+#define GPUSIM_OP_MIG_SET 31
+/* arg0 MIG mode (0, 1), for which NO_PERMISSION is possible -> vals: 0 the mode is current, 1 it is pending because the
+ * GPU is held or cut, 2 it is pending until a reset */
+
 /* Cutting. All four answer NOT_SUPPORTED outside MIG mode, and NO_PERMISSION to others than root. */
 #define GPUSIM_OP_GI_CREATE 40
 /* arg0 profile id, arg1 start (GPUSIM_UNKNOWN: any) -> vals: gi id; INSUFFICIENT without room */

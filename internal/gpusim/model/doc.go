@@ -24,7 +24,7 @@
 // ServerGone. A client's own limit and share of the threads hold for its process; clients' launches run beside each other.
 //
 // A lost GPU answers Lost to everything; what was held on it is gone at once, limits stay. When it comes
-// back it is as after a reset. Other launches run one after the other, whatever their stream.
+// back it is as after a reset, which MIG instances do not outlive. Other launches run one after the other, whatever their stream.
 //
 // It does not promise the timing of a real GPU.
 package model

@@ -60,7 +60,11 @@ type Faults struct {
 type Change struct {
 	// Lost takes the GPU off the bus, without an event, or brings it back.
 	Lost *bool
-	// Reset ends what a critical XID has done; nobody may hold the GPU.
+	// Reboot is a restart of the node as this GPU sees it: nobody holds it any more, MIG instances and limits are gone,
+	// and it is in MIG mode only if it is of before Hopper and the mode was set.
+	Reboot bool
+	// Reset ends what a critical XID has done and gives the GPU the MIG mode that is pending; MIG instances are gone.
+	// Nobody may hold the GPU.
 	Reset bool
 	// XID raises an event. XID 79 also takes the GPU off the bus; a critical one asks for a reset.
 	XID *uint64
@@ -80,7 +84,7 @@ type Change struct {
 	Lists map[int]wire.List
 }
 
-// Apply changes all the GPUs, in the order: back on the bus, reset, XID, the rest. It is all or nothing; an
+// Apply changes all the GPUs, in the order: reboot, back on the bus, reset, XID, the rest. It is all or nothing; an
 // error is a sharing.FieldError, or sharing.ErrConflict when a GPU that is held shall be reset.
 func (m *Model) Apply(gpus []int, c Change, now time.Duration) error {
 	if err := c.check(); err != nil {
@@ -124,6 +128,8 @@ func (c Change) check() error {
 		return sharing.Invalid("latency", "", "write times from 0s to "+MaxLatency.String(), "of a call is out of range")
 	case c.TimeSlice != nil && *c.TimeSlice > TimeSliceLong:
 		return sharing.Invalid("time slice", strconv.FormatUint(uint64(*c.TimeSlice), 10), "write 0 to 3", "is not one of the driver's")
+	case c.Reboot && (c.Reset || lost):
+		return sharing.Invalid("reboot", "true", "give it without the other", "does not go together with reset=true or lost=true")
 	case lost && c.Reset:
 		return sharing.Invalid("reset", "true", "give one of the two", "does not go together with lost=true")
 	case back && c.XID != nil && *c.XID == xidOffBus:
@@ -154,11 +160,16 @@ func (m *Model) canReset(index int, comesBack bool) error {
 }
 
 func (m *Model) apply(g *gpu, c Change, now time.Duration) {
+	if c.Reboot {
+		m.reboot(g, now)
+	}
 	if c.Lost != nil && !*c.Lost && g.lost {
 		g.lost, g.recovery = false, RecoveryNone
+		g.turn()
 	}
 	if c.Reset {
 		g.recovery = RecoveryNone
+		g.turn()
 	}
 	if c.XID != nil {
 		m.raiseXID(g, *c.XID)

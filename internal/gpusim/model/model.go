@@ -45,11 +45,12 @@ type gpu struct {
 	used     []sharing.Bytes
 	capacity []sharing.Bytes
 	// instances are the MIG instances, in the order of used; nil where there is none.
-	instances []*Instance
-	limits    map[uint64]*limit // by Group.ID
-	place     addresses
-	busy      busy
-	lanes     lanes
+	instances  []*Instance
+	pendingMIG bool              // MIG mode after the next reset
+	limits     map[uint64]*limit // by Group.ID
+	place      addresses
+	busy       busy
+	lanes      lanes
 
 	lost     bool
 	recovery Recovery
@@ -65,7 +66,7 @@ type gpu struct {
 func New(mach machine.Machine, driver machine.Driver) *Model {
 	m := &Model{machine: mach, driver: driver, clients: map[ClientID]*client{}}
 	for i, hw := range mach.GPUs {
-		g := &gpu{hw: hw, index: i, limits: map[uint64]*limit{}, place: newAddresses(i), lanes: newLanes(), util: AutoUtil, calls: map[wire.Op]CallFault{}}
+		g := &gpu{hw: hw, index: i, pendingMIG: hw.MIG, limits: map[uint64]*limit{}, place: newAddresses(i), lanes: newLanes(), util: AutoUtil, calls: map[wire.Op]CallFault{}}
 		if hw.MIG {
 			for k, in := range hw.Instances {
 				g.capacity = append(g.capacity, in.Profile.Memory)

@@ -208,6 +208,9 @@ func (r *runner) step() {
 	case 19:
 		gpu, lost := r.rand.IntN(2), r.rand.IntN(6) == 0
 		r.note(r.m.Apply([]int{gpu}, Change{Lost: &lost}, 0), nil)
+		if !lost && n.lost[gpu] {
+			r.recut(gpu)
+		}
 		n.lost[gpu] = lost
 		if lost {
 			n.remove(func(p piece) bool { return p.gpu == gpu })
@@ -269,6 +272,19 @@ func (r *runner) take(context bool) {
 			}
 		}
 		n.pieces = append(n.pieces, p)
+	}
+}
+
+// recut makes the instances of a GPU anew, which it has lost with the bus.
+func (r *runner) recut(gpu int) {
+	for _, in := range r.naive.mach.GPUs[gpu].Instances {
+		gi, err := r.m.CreateGI(gpu, true, in.Profile.ID, in.Start)
+		if err == nil {
+			_, err = r.m.CreateCI(gpu, true, gi)
+		}
+		if err != nil {
+			r.t.Fatal(err)
+		}
 	}
 }
 

@@ -96,6 +96,7 @@ type Status struct {
 	Recovery Recovery
 	Slice    TimeSlice
 	Mode     ComputeMode
+	MIG      bool
 	Faults
 }
 
@@ -105,5 +106,5 @@ func (m *Model) Status(index int) (Status, error) {
 		return Status{}, wire.Invalid
 	}
 	g := m.gpus[index]
-	return Status{Memory: g.whole(), Lost: g.lost, Recovery: g.recovery, Slice: g.slice, Mode: g.mode, Faults: Faults{Util: g.util, Latency: g.latency}}, nil
+	return Status{Memory: g.whole(), Lost: g.lost, Recovery: g.recovery, Slice: g.slice, Mode: g.mode, MIG: g.hw.MIG, Faults: Faults{Util: g.util, Latency: g.latency}}, nil
 }

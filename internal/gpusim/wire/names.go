@@ -14,7 +14,7 @@ func Calls() map[string]Op {
 	return map[string]Op{
 		"info": OpGPUInfo, "memory": OpMemory, "utilization": OpUtilization, "processes": OpProcesses,
 		"process-utilization": OpProcessUtil, "telemetry": OpTelemetry, "compute-mode": OpComputeMode, "topology": OpTopology, "nvlink": OpNVLink,
-		"mig-mode": OpMIGMode, "mig-profile": OpMIGProfile, "mig-instances": OpMIGInstances,
+		"mig-mode": OpMIGMode, "mig-set": OpMIGSet, "mig-profile": OpMIGProfile, "mig-instances": OpMIGInstances,
 		"gi-create": OpGICreate, "gi-destroy": OpGIDestroy, "ci-create": OpCICreate, "ci-destroy": OpCIDestroy,
 		"set-limit": OpSetLimit, "get-limit": OpGetLimit, "recovery": OpRecovery,
 		"ctx-create": OpCtxCreate, "ctx-destroy": OpCtxDestroy, "alloc": OpAlloc, "free": OpFree,

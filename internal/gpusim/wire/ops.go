@@ -47,6 +47,7 @@ const (
 	OpProcessUtil  Op = 28
 	OpTelemetry    Op = 29
 	OpComputeMode  Op = 30
+	OpMIGSet       Op = 31
 	OpGICreate     Op = 40
 	OpGIDestroy    Op = 41
 	OpCICreate     Op = 42

@@ -50,7 +50,7 @@ func TestNumbersEqualTheHeader(t *testing.T) {
 		"OP_SYSTEM": uint64(OpSystem), "OP_WAIT_EVENT": uint64(OpWaitEvent), "OP_GPU_INFO": uint64(OpGPUInfo),
 		"OP_MEMORY": uint64(OpMemory), "OP_UTILIZATION": uint64(OpUtilization), "OP_PROCESSES": uint64(OpProcesses),
 		"OP_TOPOLOGY": uint64(OpTopology), "OP_NVLINK": uint64(OpNVLink), "OP_MIG_MODE": uint64(OpMIGMode),
-		"OP_MIG_PROFILE": uint64(OpMIGProfile), "OP_MIG_INSTANCES": uint64(OpMIGInstances),
+		"OP_MIG_PROFILE": uint64(OpMIGProfile), "OP_MIG_INSTANCES": uint64(OpMIGInstances), "OP_MIG_SET": uint64(OpMIGSet),
 		"OP_GI_CREATE": uint64(OpGICreate), "OP_GI_DESTROY": uint64(OpGIDestroy),
 		"OP_CI_CREATE": uint64(OpCICreate), "OP_CI_DESTROY": uint64(OpCIDestroy),
 		"OP_SET_LIMIT": uint64(OpSetLimit), "OP_GET_LIMIT": uint64(OpGetLimit), "OP_RECOVERY": uint64(OpRecovery),

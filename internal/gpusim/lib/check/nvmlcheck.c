@@ -273,6 +273,14 @@ static void command(char *text)
 		ret = CALL(nvmlDeviceGetGpuInstanceById)(gpu(arg[1]), (unsigned)atoi(arg[2]), &gi);
 		ret = ret ? ret : CALL(nvmlGpuInstanceGetComputeInstanceById)(gi, 0, &ci);
 		printf("%d\n", ret ? ret : CALL(nvmlComputeInstanceDestroy)(ci));
+	} else if (IS("mig-mode", 1) || IS("mig-mode", 2)) {
+		nvmlDevice_t d = gpu(arg[1]);
+		nvmlReturn_t activation = NVML_SUCCESS;
+		unsigned current = 9, pending = 9;
+		ret = arg[2] ? CALL(nvmlDeviceSetMigMode)(d, (unsigned)atoi(arg[2]), &activation) : NVML_SUCCESS;
+		if (ret == NVML_SUCCESS)
+			ret = CALL(nvmlDeviceGetMigMode)(d, &current, &pending);
+		printf("%d activation=%d %u %u\n", ret, activation, current, pending);
 	} else if (IS("mig", 1)) {
 		nvmlDevice_t d = gpu(arg[1]), m = { 0 };
 		unsigned current = 9, pending = 9, is = 9, gi = 99;

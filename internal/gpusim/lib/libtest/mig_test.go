@@ -43,6 +43,14 @@ func TestDaemonCutsMIG(t *testing.T) {
 				{"ci-destroy,1,3", "0"},
 				{"gi-destroy,1,3", "0"},
 				{"gi-create,1,19", "0 gi=3 profile=19 at 3"},
+				{"mig-mode,1,0", "0 activation=19 1 0"}, // it has instances
+				{"mig-mode,1,1", "0 activation=0 1 1"},
+				{"mig-mode,0,1", "0 activation=0 1 1"},
+				{"gi-create,0,19,6", "0 gi=1 profile=19 at 6"},
+				{"gi-destroy,0,1", "0"},
+				{"mig-mode,0,0", "0 activation=0 0 0"},
+				{"mig-mode,0,2", invalidArgument},
+				{"mig-mode,2,1", notSupported},
 			}
 			var commands []string
 			for _, s := range steps {
@@ -54,6 +62,27 @@ func TestDaemonCutsMIG(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A GPU before Hopper changes its mode with a reset, and its instances are gone after one.
+func TestDaemonMIGModeNeedsAReset(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root may set the mode")
+	}
+	dir := node(t, "a30x2", "r615")
+	for _, want := range []string{"0 activation=16 0 1", "0 activation=0 1 1"} {
+		if got := nvml(t, dir, "init", "mig-mode,0,1")[1]; got != want {
+			t.Errorf("mode: %q, want %q", got, want)
+		}
+		set(t, dir, "gpu=0", "reset=true")
+	}
+	if got := nvml(t, dir, "init", "gi-create,0,0")[1]; got != "0 gi=1 profile=0 at 0" {
+		t.Errorf("after the reset: %q", got)
+	}
+	set(t, dir, "gpu=all", "reboot=true")
+	if got := nvml(t, dir, "init", "gi-destroy,0,1", "mig-mode,0"); got[1] != notFound || got[2] != "0 activation=0 1 1" {
+		t.Errorf("after a reboot: %q", got)
 	}
 }
 

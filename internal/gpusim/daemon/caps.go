@@ -1,0 +1,138 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// The kernel driver's numbers for MIG's capability files: two for the machine, then a block for each place that an
+// instance's id can have. They belong to ids, which are given again: the number of an instance that is made anew at the
+// same place can be another one, and its old number another instance's.
+const (
+	capConfig  = 1
+	capMonitor = 2
+	capFirst   = 3
+	capGIs     = 15 // ids of GPU instances on a GPU, from 0
+	capCIs     = 8  // ids of compute instances in one
+	capGPUs    = 32 // that the driver has numbers for
+	capPerGI   = capCIs + 1
+)
+
+// capMinor is the number of a GPU instance's capability, or with ci from 0 on, of a compute instance's in it.
+func capMinor(gpu, gi, ci int) int { return capFirst + (gpu*capGIs+gi)*capPerGI + ci + 1 }
+
+// capFiles are the files under the node's directory that show capabilities, with their content.
+func (d *Daemon) capFiles() map[string]string {
+	files := map[string]string{}
+	add := func(name string, minor int, mode fs.FileMode) {
+		text := fmt.Sprintf("DeviceFileMinor: %d\nDeviceFileMode: %d\nDeviceFileModify: 1\n", minor, mode)
+		files[filepath.Join("proc/driver/nvidia/capabilities", name)] = text
+		files[fmt.Sprintf("dev/nvidia-caps/nvidia-cap%d", minor)] = ""
+	}
+	for i, hw := range d.opts.Machine.GPUs {
+		if hw.Model.MaxMIG == 0 || i >= capGPUs {
+			continue
+		}
+		add("mig/config", capConfig, 0o400)
+		add("mig/monitor", capMonitor, 0o444)
+		instances, _ := d.model.Instances(i) // none on a lost GPU
+		for _, in := range instances {
+			gi := small(in.GI)
+			dir := fmt.Sprintf("gpu%d/mig/gi%d", i, gi)
+			add(dir+"/access", capMinor(i, gi, -1), 0o444)
+			if in.Compute {
+				add(dir+"/ci0/access", capMinor(i, gi, 0), 0o444)
+			}
+		}
+	}
+	if len(files) > 0 {
+		files["proc/driver/nvidia-caps/mig-minors"] = capTable()
+	}
+	return files
+}
+
+// capTable is the list of all numbers, which does not change.
+func capTable() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "config %d\nmonitor %d\n", capConfig, capMonitor)
+	for gpu := range capGPUs {
+		for gi := range capGIs {
+			fmt.Fprintf(&b, "gpu%d/gi%d/access %d\n", gpu, gi, capMinor(gpu, gi, -1))
+			for ci := range capCIs {
+				fmt.Fprintf(&b, "gpu%d/gi%d/ci%d/access %d\n", gpu, gi, ci, capMinor(gpu, gi, ci))
+			}
+		}
+	}
+	return b.String()
+}
+
+// showCaps brings the capability files in line with the instances. What it cannot write is logged: a driver's /proc does
+// not fail. d.mu is held.
+func (d *Daemon) showCaps() {
+	files := d.capFiles()
+	var errs []error
+	for name := range d.shown {
+		if _, stays := files[name]; !stays {
+			errs = append(errs, d.hideCap(name))
+		}
+	}
+	for name, text := range files {
+		if old, there := d.shown[name]; there && old == text {
+			continue
+		}
+		path := filepath.Join(d.opts.Dir, name)
+		errs = append(errs, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o444)) // #nosec G301 G306 -- all may read them
+	}
+	d.shown = files
+	if err := errors.Join(errs...); err != nil {
+		d.log.Warn("capability files are not as they should be", "error", err)
+	}
+}
+
+// hideCap removes a file, and the folders of instances that are empty then.
+func (d *Daemon) hideCap(name string) error {
+	path := filepath.Join(d.opts.Dir, name)
+	err := os.Remove(path)
+	for dir := filepath.Dir(path); strings.Contains("gc", filepath.Base(dir)[:1]) && filepath.Base(dir)[1] == 'i'; dir = filepath.Dir(dir) {
+		if os.Remove(dir) != nil {
+			break // not empty
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("hide a capability: %w", err)
+	}
+	return nil
+}
+
+// cleanCaps removes the capability files of a daemon that has ended: plain files, and the folders that are empty then.
+func cleanCaps(dir string) error {
+	var folders []string
+	var errs []error
+	for _, root := range []string{"proc/driver", "dev/nvidia-caps"} {
+		_ = filepath.WalkDir(filepath.Join(dir, root), func(path string, e fs.DirEntry, err error) error {
+			switch {
+			case err != nil: // not there: nothing to remove
+			case e.IsDir():
+				folders = append(folders, path)
+			case e.Type().IsRegular():
+				errs = append(errs, os.Remove(path))
+			}
+			return nil
+		})
+	}
+	for _, path := range slices.Backward(folders) {
+		_ = os.Remove(path) // what is not empty stays
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("clean %q: %w", dir, err)
+	}
+	return nil
+}
