@@ -62,6 +62,9 @@ func TestSimulated(t *testing.T) {
 	case "driver":
 		testDriver(t, library)
 		return
+	case "mig":
+		testMIG(t, library)
+		return
 	case "":
 	default:
 		t.Fatalf("no case %q", name)
@@ -71,18 +74,23 @@ func TestSimulated(t *testing.T) {
 		t.Run("loader "+driver, func(t *testing.T) { inChild(t, "loader", filepath.Join(out, driver, LibraryName)) })
 	}
 	for _, driver := range []string{"r580", "r615"} {
-		t.Run("driver "+driver, func(t *testing.T) {
-			node := filepath.Join(t.TempDir(), driver)
-			if err := os.Mkdir(node, 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.CopyFS(filepath.Join(node, "lib"), os.DirFS(filepath.Join(out, driver))); err != nil {
-				t.Fatal(err)
-			}
-			inChild(t, "driver", filepath.Join(node, "lib", LibraryName))
-		})
+		t.Run("driver "+driver, func(t *testing.T) { inChild(t, "driver", nodeWith(t, out, driver)) })
 	}
+	t.Run("mig r550", func(t *testing.T) { inChild(t, "mig", nodeWith(t, out, "r550")) })
 	t.Run("library that comes later", func(t *testing.T) { inChild(t, "later", filepath.Join(out, "later", LibraryName)) })
+}
+
+// nodeWith makes a folder with a driver's libraries in the form of a node, and returns the one of NVML.
+func nodeWith(t *testing.T, out, driver string) string {
+	t.Helper()
+	node := filepath.Join(t.TempDir(), driver)
+	if err := os.Mkdir(node, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(filepath.Join(node, "lib"), os.DirFS(filepath.Join(out, driver))); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(node, "lib", LibraryName)
 }
 
 // go-nvml loads the simulated library by its path, and finds that no driver runs: an error, and not the end

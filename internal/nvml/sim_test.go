@@ -37,7 +37,12 @@ func newSim(t *testing.T, library string) *sim {
 
 func (s *sim) start(t *testing.T) {
 	t.Helper()
-	m, err1 := machine.Load("h100x8")
+	s.startMachine(t, "h100x8")
+}
+
+func (s *sim) startMachine(t *testing.T, name string) {
+	t.Helper()
+	m, err1 := machine.Load(name)
 	drv, err2 := machine.FindDriver(s.driver)
 	d, err3 := daemon.New(daemon.Options{Dir: s.dir, Machine: m, Driver: drv, Log: slog.New(slog.DiscardHandler)})
 	if err := errors.Join(err1, err2, err3); err != nil {

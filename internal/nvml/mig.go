@@ -1,0 +1,148 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"context"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// MIGMode says whether a GPU is in MIG mode, and whether it will be after its next reset or once it is idle.
+type MIGMode struct{ Current, Pending bool }
+
+// Activation says what became of a MIG mode that was set.
+type Activation uint8
+
+// The outcomes. All but ActivationDone leave the mode pending.
+const (
+	ActivationDone  Activation = iota
+	ActivationInUse            // the GPU is held or cut: set the mode again once it is idle
+	ActivationReset            // the GPU takes the mode with its next reset
+)
+
+// String returns the outcome as a phrase.
+func (a Activation) String() string {
+	switch a {
+	case ActivationDone:
+		return "done"
+	case ActivationInUse:
+		return "waits until the GPU is idle"
+	case ActivationReset:
+		return "waits for a GPU reset"
+	}
+	return "unknown"
+}
+
+// MIGProfile is one size of GPU instance, as the driver reports it.
+type MIGProfile struct {
+	ID int
+	// Name is without the "MIG " that drivers put in front.
+	Name string
+	// Compute is the number of compute slices, Memory what programs can use, Most how many fit on an empty GPU.
+	Compute, SMs, Most                           int
+	Memory                                       sharing.Bytes
+	CopyEngines, Decoders, Encoders, JPEGs, OFAs int
+	// Size is the length of a placement, and Starts are the units at which one may begin.
+	Size   int
+	Starts []int
+}
+
+// MIGInstance is a GPU instance that there is.
+type MIGInstance struct {
+	GI, Profile, Start int
+	Computes           []MIGCompute
+}
+
+// MIGCompute is a compute instance in a GPU instance.
+type MIGCompute struct {
+	CI int
+	// Whole is true when it is over all compute slices of its GPU instance.
+	Whole bool
+}
+
+// MIGDevice is what a program sees of a compute instance.
+type MIGDevice struct {
+	GI, CI int
+	// UUID begins with "MIG-". It is another one each time that the instance is made.
+	UUID string
+}
+
+// cutter is a device that can be cut: the part of MIG that not every door has.
+type cutter interface {
+	migMode() (MIGMode, error)
+	setMIGMode(on bool) (Activation, error)
+	migProfiles() ([]MIGProfile, error)
+	migInstances() ([]MIGInstance, error)
+	migDevices() ([]MIGDevice, error)
+	createGI(profile, start, size int) (int, error)
+	destroyGI(gi int) error
+	createCI(gi int) (int, error)
+	destroyCI(gi, ci int) error
+}
+
+func onCutter[T any](ctx context.Context, l *Library, what string, id sharing.GPUID, fn func(cutter) (T, error)) (T, error) {
+	return onGPU(ctx, l, what, id, func(d device) (T, error) {
+		c, ok := d.(cutter)
+		if !ok {
+			var zero T
+			return zero, absent("nvmlDeviceGetMigMode")
+		}
+		return fn(c)
+	})
+}
+
+// MIGMode reads the GPU's mode. It is sharing.ErrUnsupported for a GPU that cannot do MIG.
+func (l *Library) MIGMode(ctx context.Context, id sharing.GPUID) (MIGMode, error) {
+	return onCutter(ctx, l, "read mig mode", id, cutter.migMode)
+}
+
+// SetMIGMode turns MIG on or off. It needs root. Before Hopper this may reset the GPU, and with it all that runs there:
+// whoever calls this has looked that nothing does. A mode that is not taken at once is no error.
+func (l *Library) SetMIGMode(ctx context.Context, id sharing.GPUID, on bool) (Activation, error) {
+	return onCutter(ctx, l, "set mig mode", id, func(c cutter) (Activation, error) { return c.setMIGMode(on) })
+}
+
+// MIGProfiles returns the sizes of GPU instance that the GPU offers, each once. It is sharing.ErrUnsupported for a GPU
+// that cannot do MIG.
+func (l *Library) MIGProfiles(ctx context.Context, id sharing.GPUID) ([]MIGProfile, error) {
+	return onCutter(ctx, l, "read mig profiles", id, cutter.migProfiles)
+}
+
+// MIGInstances returns the GPU instances by their ids, none outside MIG mode.
+func (l *Library) MIGInstances(ctx context.Context, id sharing.GPUID) ([]MIGInstance, error) {
+	return onCutter(ctx, l, "list mig instances", id, cutter.migInstances)
+}
+
+// MIGDevices returns the MIG devices with their UUIDs, none outside MIG mode. On a loaded node it can take seconds.
+func (l *Library) MIGDevices(ctx context.Context, id sharing.GPUID) ([]MIGDevice, error) {
+	return onCutter(ctx, l, "list mig devices", id, cutter.migDevices)
+}
+
+// CreateGI makes a GPU instance of the profile with that id at a placement, and returns its id. It needs root. Errors:
+// sharing.ErrExhausted (the place, or something else that it needs, is taken), sharing.ErrInvalid (no such profile or
+// placement), sharing.ErrUnsupported (not in MIG mode). When ctx ends while the driver hangs, the instance may still be
+// made later.
+func (l *Library) CreateGI(ctx context.Context, id sharing.GPUID, profile, start, size int) (int, error) {
+	return onCutter(ctx, l, "create gpu instance", id, func(c cutter) (int, error) { return c.createGI(profile, start, size) })
+}
+
+// DestroyGI ends a GPU instance. Errors: sharing.ErrUnavailable (it has a compute instance, or is in use),
+// sharing.ErrNotFound.
+func (l *Library) DestroyGI(ctx context.Context, id sharing.GPUID, gi int) error {
+	_, err := onCutter(ctx, l, "destroy gpu instance", id, func(c cutter) (struct{}, error) { return struct{}{}, c.destroyGI(gi) })
+	return err
+}
+
+// CreateCI makes the compute instance that takes all of a GPU instance, and returns its id. Errors:
+// sharing.ErrExhausted (there is one already), sharing.ErrNotFound.
+func (l *Library) CreateCI(ctx context.Context, id sharing.GPUID, gi int) (int, error) {
+	return onCutter(ctx, l, "create compute instance", id, func(c cutter) (int, error) { return c.createCI(gi) })
+}
+
+// DestroyCI ends a compute instance. Errors: sharing.ErrUnavailable (a process holds it), sharing.ErrNotFound.
+func (l *Library) DestroyCI(ctx context.Context, id sharing.GPUID, gi, ci int) error {
+	_, err := onCutter(ctx, l, "destroy compute instance", id, func(c cutter) (struct{}, error) { return struct{}{}, c.destroyCI(gi, ci) })
+	return err
+}
