@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 	"github.com/kerf-gpu/kerf/sharing/simulate"
 )
 
@@ -23,6 +22,8 @@ type simulation struct {
 	gone, mig                  []string
 	policies                   []string
 	inflate, churn             float64
+	// filling is set where --inflate was given: then nothing leaves, whatever the YAML says of times.
+	filling bool
 }
 
 func (a *app) simulateCommand() *cobra.Command {
@@ -31,13 +32,15 @@ func (a *app) simulateCommand() *cobra.Command {
 		Use:   "simulate {--trace-nodes FILE --trace-pods FILE | --workload FILE}",
 		Short: "Fill a cluster with pods and show how much of it each policy uses",
 		Long: "simulate lets the pods of a list arrive at the nodes of a list, both CSV in the openb format or one YAML, until\n" +
-			"they have asked for --inflate times the GPUs, and none leaves; or until the cluster is in a steady state\n" +
-			"with --churn, and they do. A pod that does not fit is refused for good. It needs no GPU, no agent and no cluster.",
+			"they have asked for --inflate times the GPUs, and none leaves. With --churn, or where the YAML says how often\n" +
+			"pods arrive, they leave too, until the cluster was long in a steady state. A pod that does not fit is refused\n" +
+			"for good. It needs no GPU, no agent and no cluster.",
 		Example: "  kerf simulate --trace-nodes nodes.csv --trace-pods pods.csv --policy kerf,fgd --seeds 42-51\n" +
 			"  kerf simulate --workload cluster.yaml --policy kerf,nvidia-whole --churn 0.9\n" +
 			"  kerf simulate --workload cluster.yaml --inflate 0.8 --pods new.yaml --gone 'rack3-*'",
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s.filling = cmd.Flags().Changed("inflate")
 			if !slices.Contains([]string{"table", "json", "csv"}, s.output) {
 				return misused(fmt.Errorf("--output %q: not table, json or csv", s.output))
 			}
@@ -93,26 +96,25 @@ func (a *app) simulateCommand() *cobra.Command {
 
 // run is every policy with every seed.
 func (s *simulation) run(seeds []int64) ([]simulate.Result, error) {
-	nodes, pods, err := s.read()
+	in, err := s.read()
 	if err != nil {
 		return nil, err
 	}
-	capacity := cluster.Milli(0)
-	for i := range nodes {
-		capacity += nodes[i].Free()
+	if s.churn == 0 && !s.filling {
+		s.churn = in.load
 	}
 	var results []simulate.Result
 	for _, name := range s.policies {
 		for _, seed := range seeds {
-			e, err := s.experiment(name, nodes, pods, seed)
+			e, err := s.experiment(name, &in, seed)
 			if err != nil {
 				return nil, err
 			}
 			var r simulate.Result
 			if s.churn > 0 {
-				r, err = e.Churn(pods, s.churn, seed)
+				r, err = e.Churn(in.pods, s.churn, seed)
 			} else {
-				r, err = e.Fill(simulate.Inflate(pods, capacity, s.inflate, seed))
+				r, err = e.Fill(simulate.Inflate(in.pods, in.capacity, s.inflate, seed))
 			}
 			if err != nil {
 				return nil, err

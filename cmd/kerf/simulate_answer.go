@@ -9,13 +9,12 @@ import (
 	"io"
 	"text/tabwriter"
 
-	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 	"github.com/kerf-gpu/kerf/sharing/simulate"
 )
 
 // answer says for each policy whether the pods of --pods fit.
 func (s *simulation) answer(out io.Writer, seed int64) error {
-	nodes, pods, err := s.read()
+	in, err := s.read()
 	if err != nil {
 		return err
 	}
@@ -30,18 +29,14 @@ func (s *simulation) answer(out io.Writer, seed int64) error {
 	if len(asked) == 0 {
 		return fmt.Errorf("%s: no pods", s.asked)
 	}
-	simulate.Size(asked, nodes)
-	capacity := cluster.Milli(0)
-	for i := range nodes {
-		capacity += nodes[i].Free()
-	}
+	simulate.Size(asked, in.nodes)
 	var fits []simulate.Fit
 	for _, name := range s.policies {
-		e, err := s.experiment(name, nodes, pods, seed)
+		e, err := s.experiment(name, &in, seed)
 		if err != nil {
 			return err
 		}
-		f, err := e.Fits(simulate.Inflate(pods, capacity, s.inflate, seed), asked)
+		f, err := e.Fits(simulate.Inflate(in.pods, in.capacity, s.inflate, seed), asked)
 		if err != nil {
 			return err
 		}

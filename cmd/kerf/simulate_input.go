@@ -46,19 +46,45 @@ func (s *simulation) trace() string {
 	return strings.TrimSuffix(base, filepath.Ext(base))
 }
 
-// read is the nodes, without those that are gone, and the pods that arrive.
-func (s *simulation) read() ([]cluster.Node, []simulate.Pod, error) {
-	var nodes []cluster.Node
-	var pods []simulate.Pod
+// input is what an experiment begins with.
+type input struct {
+	// nodes are those that are there, without those that are gone.
+	nodes []cluster.Node
+	pods  []simulate.Pod
+	// arrivals and load are what a YAML says of them; load is 0 where it says nothing.
+	arrivals simulate.Variation
+	load     float64
+	capacity cluster.Milli
+}
+
+func (s *simulation) read() (input, error) {
+	in := input{}
+	var scenario simulate.Scenario
 	var err error
 	if s.workload != "" {
-		nodes, pods, err = readWorkload(s.workload)
-	} else if nodes, err = readList(s.nodes, simulate.ReadNodes); err == nil {
-		pods, err = readList(s.pods, simulate.ReadPods)
+		scenario, in.nodes, in.pods, err = readWorkload(s.workload)
+	} else if in.nodes, err = readList(s.nodes, simulate.ReadNodes); err == nil {
+		in.pods, err = readList(s.pods, simulate.ReadPods)
 	}
 	if err != nil {
-		return nil, nil, err
+		return in, err
 	}
+	in.nodes = s.present(in.nodes)
+	if len(in.nodes) == 0 {
+		return in, errors.New("no node is left")
+	}
+	for i := range in.nodes {
+		in.capacity += in.nodes[i].Free()
+	}
+	in.arrivals, in.load, err = scenario.Arriving(in.nodes, in.pods)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", s.workload, err)
+	}
+	return in, err
+}
+
+// present leaves out the nodes of --gone and cuts the GPUs of those of --mig.
+func (s *simulation) present(nodes []cluster.Node) []cluster.Node {
 	var kept []cluster.Node
 	for _, n := range nodes {
 		if len(s.gone) > 0 && sharing.MatchModels(s.gone, n.Name) {
@@ -67,41 +93,40 @@ func (s *simulation) read() ([]cluster.Node, []simulate.Pod, error) {
 		n.MIG = n.MIG || len(s.mig) > 0 && sharing.MatchModels(s.mig, n.Name)
 		kept = append(kept, n)
 	}
-	if len(kept) == 0 {
-		return nil, nil, errors.New("no node is left")
-	}
-	return kept, pods, nil
+	return kept
 }
 
 // experiment is one policy on the nodes in the order of the seed.
-func (s *simulation) experiment(name string, nodes []cluster.Node, pods []simulate.Pod, seed int64) (simulate.Experiment, error) {
-	known := pods
+func (s *simulation) experiment(name string, in *input, seed int64) (simulate.Experiment, error) {
+	known := in.pods
 	if s.typical == "online" && name == "kerf" {
 		known = nil
 	}
-	policy, err := simulate.NewPolicy(name, nodes, known, seed)
-	return simulate.Experiment{Nodes: simulate.Order(nodes, seed), Usual: pods, Policy: policy, Now: time.Now}, err
+	policy, err := simulate.NewPolicy(name, in.nodes, known, seed)
+	return simulate.Experiment{
+		Nodes: simulate.Order(in.nodes, seed), Usual: in.pods, Policy: policy, Arrivals: in.arrivals, Now: time.Now,
+	}, err
 }
 
 // readWorkload reads a YAML of machines and pods.
-func readWorkload(path string) ([]cluster.Node, []simulate.Pod, error) {
+func readWorkload(path string) (simulate.Scenario, []cluster.Node, []simulate.Pod, error) {
 	scenario, err := readScenario(path)
 	if err != nil {
-		return nil, nil, err
+		return scenario, nil, nil, err
 	}
 	if len(scenario.Machines) == 0 || len(scenario.Pods) == 0 {
-		return nil, nil, fmt.Errorf("%s: machines and pods are both needed", path)
+		return scenario, nil, nil, fmt.Errorf("%s: machines and pods are both needed", path)
 	}
 	nodes, err := scenario.Nodes()
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
+		return scenario, nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
 	pods, err := scenario.List()
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
+		return scenario, nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
 	simulate.Size(pods, nodes)
-	return nodes, pods, nil
+	return scenario, nodes, pods, nil
 }
 
 func readScenario(path string) (simulate.Scenario, error) {

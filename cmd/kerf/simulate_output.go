@@ -18,9 +18,9 @@ func printResults(out io.Writer, results []simulate.Result, departures bool) err
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprint(t, "POLICY\tSEED")
 	if departures {
-		_, _ = fmt.Fprintln(t, "\tALLOCATED\tREJECTED PODS\tREJECTED GPU\tREJECTED 8 GPU\tDECISIONS/S")
+		_, _ = fmt.Fprintln(t, "\tLOAD\tALLOCATED\tREJECTED PODS\tREJECTED GPU\tREJECTED 8 GPU\tDECISIONS/S")
 		for _, r := range results {
-			_, _ = fmt.Fprintf(t, "%s\t%d\t%.2f %%\t%.2f %%\t%.2f %%\t%d of %d\t%.0f\n", r.Policy, r.Seed, r.MeanAllocatedPercent,
+			_, _ = fmt.Fprintf(t, "%s\t%d\t%.2f\t%.2f %%\t%.2f %%\t%.2f %%\t%d of %d\t%.0f\n", r.Policy, r.Seed, r.Load, r.MeanAllocatedPercent,
 				r.RejectedPodsPercent, r.RejectedDemandPercent, r.Rejects["8"], r.Arrived["8"], r.Decisions)
 		}
 		return t.Flush()

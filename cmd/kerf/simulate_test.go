@@ -93,6 +93,22 @@ func TestSimulate(t *testing.T) {
 	if _, code := alone("--workload", asked); code != exitFailure {
 		t.Errorf("no machines: status %d", code)
 	}
+	timed := filepath.Join(dir, "timed.yaml")
+	write(timed, "machines:\n- {count: 2, cores: 8, gpus: 1}\npods:\n- {percent: 60, cores: 1, vary: 0.5}\ndraw: {pods: 50, seed: 3}\n"+
+		"arrivals: {distribution: constant, mean: 1h}\nlifetimes: {distribution: lognormal, mean: 2h, sigma: 0.5}\n")
+	text, code = alone("--workload", timed)
+	if code != exitOK || strings.Contains(text, "LOAD") {
+		t.Errorf("--inflate beside arrivals that have a mean: status %d:\n%s", code, text)
+	}
+	out := &bytes.Buffer{}
+	a := &app{out: out, errOut: &bytes.Buffer{}, getenv: func(string) string { return "" }}
+	if code, _ := a.main([]string{"simulate", "--workload", timed}); code != exitOK || !strings.Contains(out.String(), "0.6") || !strings.Contains(out.String(), "LOAD") {
+		t.Errorf("arrivals that have a mean: status %d:\n%s", code, out)
+	}
+	write(timed, "machines:\n- {count: 2, gpus: 1}\npods:\n- {percent: 60}\narrivals: {mean: 1h}\n")
+	if _, code := alone("--workload", timed); code != exitFailure {
+		t.Errorf("arrivals without life times: status %d", code)
+	}
 	write(asked, "pods:\n- {nam: q}\n")
 	if _, code := alone("--workload", scenario, "--pods", asked); code != exitFailure {
 		t.Errorf("a misspelt field: status %d", code)

@@ -15,9 +15,9 @@ const (
 	measured = 5
 )
 
-// Churn draws pods from the list at random moments and lets each leave after a random life; both are
-// exponential. Load is the GPU that they would hold on average, in parts of the capacity, if all were placed. What
-// is counted begins after the cluster has filled.
+// Churn draws pods from the list at random moments and lets each leave after a random life. Load is the GPU that
+// they would hold on average, in parts of the capacity, if all were placed. What is counted begins after the cluster
+// has filled.
 func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) {
 	t, err := e.start()
 	if err != nil {
@@ -35,7 +35,7 @@ func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) 
 	rate := load * float64(t.capacity) * lives / demand
 	r := rand.New(rand.NewSource(seed)) //nolint:gosec // as above
 	leaving, counted, area, last := &departures{}, false, 0.0, 0.0
-	for at := r.ExpFloat64() / rate; at < warmUp+measured; at += r.ExpFloat64() / rate {
+	for at := e.Arrivals.draw(r) / rate; at < warmUp+measured; at += e.Arrivals.draw(r) / rate {
 		for leaving.Len() > 0 && (*leaving)[0].at <= at {
 			gone, _ := heap.Pop(leaving).(departure)
 			if counted {
@@ -60,7 +60,7 @@ func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) 
 			return Result{}, err
 		}
 		// The life is drawn for a refused pod too, so that all policies see the same arrivals.
-		if life := r.ExpFloat64() * p.life() * float64(len(pods)) / lives; ok {
+		if life := p.Varies.draw(r) * p.life() * float64(len(pods)) / lives; ok {
 			heap.Push(leaving, departure{at + life, h})
 		}
 	}

@@ -26,6 +26,8 @@ type Pod struct {
 	Type string
 	// Life is the mean time that it runs, compared with the others; 0 counts as 1.
 	Life float64
+	// Varies is how that time varies.
+	Varies Variation
 	// Part is what a pod that asks by GPU memory counts for on each GPU; Size sets it.
 	Part cluster.Milli
 	cluster.Request

@@ -21,6 +21,8 @@ type Experiment struct {
 	// Usual says what a fragment is, whatever the policy knows.
 	Usual  []Pod
 	Policy cluster.Policy
+	// Arrivals is how the time between two pods varies, where pods leave too.
+	Arrivals Variation
 	// Now is the clock by which the speed is taken.
 	Now func() time.Time
 }

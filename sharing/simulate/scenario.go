@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
@@ -18,6 +19,12 @@ import (
 type Scenario struct {
 	Machines []Machine `yaml:"machines"`
 	Pods     []PodType `yaml:"pods"`
+	// Draw makes the list of pods by lot; without it each type is there as often as its count.
+	Draw Draw `yaml:"draw"`
+	// Arrivals is the time between two pods, and Lifetimes how long a pod whose type says nothing else runs. Without
+	// the mean of the former, nothing says how many are there at once.
+	Arrivals  Times `yaml:"arrivals"`
+	Lifetimes Times `yaml:"lifetimes"`
 }
 
 // Machine is a number of equal nodes.
@@ -45,8 +52,12 @@ type PodType struct {
 	Percent   float64  `yaml:"percent"`
 	GPUMemory string   `yaml:"gpuMemory"`
 	Models    []string `yaml:"models"`
-	// Life is the mean time that such a pod runs, compared with the others; 1 where it is left out.
+	// Vary is how much larger and smaller than said the drawn pods of the type are, 0 to 1.
+	Vary float64 `yaml:"vary"`
+	// Life is the mean time that such a pod runs, in parts of the mean of Lifetimes; 1 where it is left out.
 	Life float64 `yaml:"life"`
+	// Lifetime stands in place of Lifetimes.
+	Lifetime Times `yaml:"lifetime"`
 }
 
 // mostPods bounds what a slip of the keyboard makes of a count.
@@ -81,41 +92,78 @@ func (s *Scenario) Nodes() ([]cluster.Node, error) {
 
 // List is the pods one by one. Errors are sharing.FieldError.
 func (s *Scenario) List() ([]Pod, error) {
-	var pods []Pod
+	f := fields{}
+	f.within("draw.pods", s.Draw.Pods, 0, mostPods)
+	varies, usual := f.times("lifetimes", s.Lifetimes)
+	var types, pods []Pod
 	for i, t := range s.Pods {
-		f := fields{at: fmt.Sprintf("pods[%d].", i)}
-		p := Pod{Type: cmp.Or(t.Name, fmt.Sprintf("pod%d", i)), Life: t.Life}
-		p.CPU, p.Memory, p.GPUs, p.Models = f.cores(t.Cores), f.bytes("memory", t.Memory), t.GPUs, strings.Join(t.Models, "|")
-		p.GPUMemory = f.bytes("gpuMemory", t.GPUMemory)
-		f.within("gpus", t.GPUs, 0, mostGPUs)
+		f.at = fmt.Sprintf("pods[%d].", i)
+		p := Pod{Type: cmp.Or(t.Name, fmt.Sprintf("pod%d", i)), Varies: varies, Life: t.Life}
+		f.ask(&p, t)
+		f.live(&p, t, usual)
 		f.within("count", t.Count, 0, mostPods-len(pods))
-		if !(t.Percent >= 0 && t.Percent <= 100) {
-			f.wrong("percent", t.Percent, "write the part of each GPU, above 0 and at most 100")
-		}
-		if !(t.Life >= 0 && t.Life <= mostPods) {
-			f.wrong("life", t.Life, "write how long such a pod runs, compared with the others")
-		}
-		for _, glob := range t.Models {
-			if err := sharing.CheckGlob(f.at+"models", glob); err != nil && f.err == nil {
-				f.err = err
-			}
-		}
 		if f.err != nil {
 			return nil, f.err
 		}
-		p.Share = cluster.Milli(math.Round(t.Percent * 10))
-		switch {
-		case t.GPUs == 0 && (t.Percent > 0 || p.GPUMemory > 0):
-			p.GPUs = 1
-		case t.GPUs > 0 && p.GPUMemory == 0 && p.Share == 0:
-			p.Share = cluster.WholeGPU
-		}
+		types = append(types, p)
 		for k := range max(1, t.Count) {
 			p.Name = fmt.Sprintf("%s-%06d", p.Type, k)
 			pods = append(pods, p)
 		}
 	}
-	return pods, nil
+	if s.Draw.Pods > 0 && len(types) > 0 {
+		return s.draw(types), nil
+	}
+	return pods, f.err
+}
+
+// ask is what the pods of the type ask for.
+func (f *fields) ask(p *Pod, t PodType) {
+	p.CPU, p.Memory, p.GPUs, p.Models = f.cores(t.Cores), f.bytes("memory", t.Memory), t.GPUs, strings.Join(t.Models, "|")
+	p.GPUMemory = f.bytes("gpuMemory", t.GPUMemory)
+	f.within("gpus", t.GPUs, 0, mostGPUs)
+	if !(t.Percent >= 0 && t.Percent <= 100) {
+		f.wrong("percent", t.Percent, "write the part of each GPU, above 0 and at most 100")
+	}
+	if !(t.Vary >= 0 && t.Vary <= 1) {
+		f.wrong("vary", t.Vary, "write how much larger and smaller the pods are, 0 to 1")
+	}
+	for _, glob := range t.Models {
+		if err := sharing.CheckGlob(f.at+"models", glob); err != nil && f.err == nil {
+			f.err = err
+		}
+	}
+	p.Share = cluster.Milli(math.Round(t.Percent * 10))
+	switch {
+	case t.GPUs == 0 && (t.Percent > 0 || p.GPUMemory > 0):
+		p.GPUs = 1
+	case t.GPUs > 0 && p.GPUMemory == 0 && p.Share == 0:
+		p.Share = cluster.WholeGPU
+	}
+}
+
+// live is how long the pods of the type run: in hours where the scenario says so, else compared with each other.
+func (f *fields) live(p *Pod, t PodType, usual time.Duration) {
+	if !(t.Life >= 0 && t.Life <= mostPods) {
+		f.wrong("life", t.Life, "write how long such a pod runs, compared with the others")
+	}
+	if usual > 0 {
+		p.Life = cmp.Or(t.Life, 1) * usual.Hours()
+	}
+	if t.Lifetime == (Times{}) {
+		return
+	}
+	own, mean := f.times("lifetime", t.Lifetime)
+	p.Varies = own
+	if mean > 0 {
+		p.Life = mean.Hours()
+		if t.Life > 0 {
+			f.wrong("life", t.Life, "leave it out: lifetime has the mean")
+		}
+		if usual == 0 {
+			f.wrong("lifetime", t.Lifetime.Mean, "write the mean of lifetimes too, that of the other pods")
+		}
+	}
 }
 
 // Size lets pods that ask by GPU memory count for their part of the mean GPU of the nodes.
