@@ -19,6 +19,7 @@ import (
 type simulation struct {
 	nodes, pods, seeds, output string
 	typical, workload, asked   string
+	plot                       string
 	gone, mig                  []string
 	policies                   []string
 	inflate, churn             float64
@@ -37,6 +38,7 @@ func (a *app) simulateCommand() *cobra.Command {
 			"for good. It needs no GPU, no agent and no cluster.",
 		Example: "  kerf simulate --trace-nodes nodes.csv --trace-pods pods.csv --policy kerf,fgd --seeds 42-51\n" +
 			"  kerf simulate --workload cluster.yaml --policy kerf,nvidia-whole --churn 0.9\n" +
+			"  kerf simulate --workload cluster.yaml --policy kerf,bestfit --seeds 1-5 --plot out.svg\n" +
 			"  kerf simulate --workload cluster.yaml --inflate 0.8 --pods new.yaml --gone 'rack3-*'",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -67,6 +69,11 @@ func (a *app) simulateCommand() *cobra.Command {
 			if err != nil {
 				return fail(err)
 			}
+			if s.plot != "" {
+				if err := draw(s.plot, results); err != nil {
+					return fail(err)
+				}
+			}
 			switch s.output {
 			case "json":
 				e := json.NewEncoder(a.out)
@@ -91,6 +98,7 @@ func (a *app) simulateCommand() *cobra.Command {
 	f.StringVar(&s.asked, "pods", "", "YAML file of pods: say whether they fit beside those that arrived, and what is missing")
 	f.StringSliceVar(&s.gone, "gone", nil, "globs of nodes that are taken away before anything arrives")
 	f.StringSliceVar(&s.mig, "mig", nil, "globs of nodes whose GPUs are put into MIG mode before anything arrives")
+	f.StringVar(&s.plot, "plot", "", "SVG file to draw: allocation, fragments and refused pods over the load, and the GPUs at the end")
 	return cmd
 }
 
@@ -120,6 +128,9 @@ func (s *simulation) run(seeds []int64) ([]simulate.Result, error) {
 				return nil, err
 			}
 			r.Policy, r.Trace, r.Seed = name, s.trace(), seed
+			if seed != seeds[0] {
+				r.Nodes = nil // only those of the first run are drawn
+			}
 			results = append(results, r)
 		}
 	}

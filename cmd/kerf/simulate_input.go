@@ -29,6 +29,8 @@ func (s *simulation) checkInput() error {
 		return errors.New("--trace-nodes and --trace-pods, or --workload, are needed")
 	case s.asked != "" && s.churn > 0:
 		return errors.New("--pods is answered for a cluster that pods do not leave: leave --churn out")
+	case s.asked != "" && s.plot != "":
+		return errors.New("--plot draws what fills up, and --pods asks about one moment: leave one out")
 	case s.asked != "" && s.output == "csv":
 		return errors.New("--pods is answered as table or json")
 	}
@@ -105,6 +107,7 @@ func (s *simulation) experiment(name string, in *input, seed int64) (simulate.Ex
 	policy, err := simulate.NewPolicy(name, in.nodes, known, seed)
 	return simulate.Experiment{
 		Nodes: simulate.Order(in.nodes, seed), Usual: in.pods, Policy: policy, Arrivals: in.arrivals, Now: time.Now,
+		Detail: s.plot != "",
 	}, err
 }
 

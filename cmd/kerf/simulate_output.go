@@ -5,12 +5,15 @@ package main
 
 import (
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"text/tabwriter"
 
 	"github.com/kerf-gpu/kerf/sharing/simulate"
+	"github.com/kerf-gpu/kerf/sharing/simulate/plot"
 )
 
 // printResults is one line a run; - where no load reached the point.
@@ -80,6 +83,20 @@ func writeResults(out io.Writer, results []simulate.Result) error {
 	}
 	w.Flush()
 	return w.Error()
+}
+
+// draw writes the SVG of --plot.
+func draw(path string, results []simulate.Result) error {
+	text, err := plot.Draw(results)
+	if err != nil {
+		return err
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Close())
 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

@@ -81,7 +81,7 @@ func TestSimulate(t *testing.T) {
 	}
 	for _, wrong := range [][]string{
 		{}, {"--workload", scenario, "--trace-pods", pods}, {"--workload", scenario, "--pods", asked, "--churn", "1"},
-		{"--workload", scenario, "--pods", asked, "-o", "csv"}, {"--workload", scenario, "--gone", "["},
+		{"--workload", scenario, "--pods", asked, "-o", "csv"}, {"--workload", scenario, "--pods", asked, "--plot", "x.svg"}, {"--workload", scenario, "--gone", "["},
 	} {
 		if _, code := alone(wrong...); code != exitUsage {
 			t.Errorf("%v: status %d", wrong, code)
@@ -92,6 +92,13 @@ func TestSimulate(t *testing.T) {
 	}
 	if _, code := alone("--workload", asked); code != exitFailure {
 		t.Errorf("no machines: status %d", code)
+	}
+	drawing := filepath.Join(dir, "out.svg")
+	if _, code := alone("--workload", scenario, "--seeds", "1-2", "--policy", "kerf,bestfit", "--plot", drawing); code != exitOK {
+		t.Errorf("--plot: status %d", code)
+	}
+	if svg, err := os.ReadFile(drawing); err != nil || !strings.Contains(string(svg), "end, bestfit, seed 1<") {
+		t.Errorf("--plot: %v:\n%s", err, svg)
 	}
 	timed := filepath.Join(dir, "timed.yaml")
 	write(timed, "machines:\n- {count: 2, cores: 8, gpus: 1}\npods:\n- {percent: 60, cores: 1, vary: 0.5}\ndraw: {pods: 50, seed: 3}\n"+

@@ -9,9 +9,11 @@ import (
 	"math/rand" //nolint:depguard // as in the fill, a run is repeated by its seed
 )
 
-// How long a run with departures takes, in mean life times: before anything is counted, and while it is.
+// How long a run with departures takes, in mean life times: before anything is counted, which is longer where some
+// pods live longer than others, and while it is.
 const (
 	warmUp   = 2.5
+	longWarm = 20 * warmUp
 	measured = 5
 )
 
@@ -23,8 +25,9 @@ func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) 
 	if err != nil {
 		return Result{}, err
 	}
-	demand, lives := 0.0, 0.0
+	demand, lives, longest := 0.0, 0.0, 0.0
 	for i := range pods {
+		longest = max(longest, pods[i].life())
 		demand += float64(pods[i].Demand()) * pods[i].life()
 		lives += pods[i].life()
 	}
@@ -33,9 +36,10 @@ func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) 
 	}
 	// Arrivals per mean life time.
 	rate := load * float64(t.capacity) * lives / demand
+	begin := min(longWarm, warmUp*longest*float64(len(pods))/lives)
 	r := rand.New(rand.NewSource(seed)) //nolint:gosec // as above
 	leaving, counted, area, last := &departures{}, false, 0.0, 0.0
-	for at := e.Arrivals.draw(r) / rate; at < warmUp+measured; at += e.Arrivals.draw(r) / rate {
+	for at := e.Arrivals.draw(r) / rate; at < begin+measured; at += e.Arrivals.draw(r) / rate {
 		for leaving.Len() > 0 && (*leaving)[0].at <= at {
 			gone, _ := heap.Pop(leaving).(departure)
 			if counted {
@@ -44,7 +48,7 @@ func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) 
 			}
 			t.leave(gone.held)
 		}
-		if !counted && at >= warmUp {
+		if !counted && at >= begin {
 			counted, last = true, at
 			t.arrived, t.rejected, t.deciding = 0, 0, 0
 			clear(t.result.Arrived)
@@ -62,6 +66,9 @@ func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) 
 		// The life is drawn for a refused pod too, so that all policies see the same arrivals.
 		if life := p.Varies.draw(r) * p.life() * float64(len(pods)) / lives; ok {
 			heap.Push(leaving, departure{at + life, h})
+		}
+		if counted {
+			t.sample(at-begin, churnStep)
 		}
 	}
 	t.result.Load = load

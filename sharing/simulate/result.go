@@ -43,6 +43,9 @@ type Result struct {
 	Rejects map[string]int `json:"rejects"`
 	// Decisions counts decisions per second.
 	Decisions float64 `json:"decisions_per_second"`
+	// Samples and Nodes are kept where the experiment asks for detail: the run as it went, and the nodes at its end.
+	Samples []Sample `json:"-"`
+	Nodes   []Sketch `json:"-"`
 }
 
 // Rejected is the number of refused pods of all classes.

@@ -25,12 +25,15 @@ type Experiment struct {
 	Arrivals Variation
 	// Now is the clock by which the speed is taken.
 	Now func() time.Time
+	// Detail asks for the samples and the nodes of the result.
+	Detail bool
 }
 
 // trial is an experiment that goes on.
 type trial struct {
 	*cluster.Cluster
 	policy    cluster.Policy
+	detail    bool
 	now       func() time.Time
 	usual     cluster.Workload
 	capacity  cluster.Milli
@@ -44,7 +47,7 @@ type trial struct {
 }
 
 func (e Experiment) start() (*trial, error) {
-	t := &trial{Cluster: cluster.New(e.Nodes, e.Policy), policy: e.Policy, now: e.Now, usual: workload(e.Usual)}
+	t := &trial{Cluster: cluster.New(e.Nodes, e.Policy), policy: e.Policy, detail: e.Detail, now: e.Now, usual: workload(e.Usual)}
 	t.result = Result{
 		Rejects: map[string]int{}, Arrived: map[string]int{},
 		AllocatedPercent: map[string]float64{}, FragmentationPercent: map[string]float64{},
@@ -114,6 +117,11 @@ func (t *trial) leave(h held) {
 // percent is a part of the capacity.
 func (t *trial) percent(m cluster.Milli) float64 { return 100 * float64(m) / float64(t.capacity) }
 
+// fragmentation is what typical pods cannot use, in percent of the idle GPU.
+func (t *trial) fragmentation() float64 {
+	return 100 * float64(t.fragments) / float64(t.usual.Weight()) / float64(max(1, t.idle))
+}
+
 // finish is the result, for the pods that arrived since the counts were last cleared.
 func (t *trial) finish() Result {
 	r := &t.result
@@ -126,6 +134,9 @@ func (t *trial) finish() Result {
 	r.RejectedDemandPercent = round(100 * float64(t.rejected) / float64(max(1, t.arrived)))
 	if t.deciding > 0 {
 		r.Decisions = math.Round(float64(pods) / t.deciding.Seconds())
+	}
+	if t.detail {
+		t.sketch()
 	}
 	return *r
 }
@@ -142,6 +153,7 @@ func (e Experiment) Fill(arrivals []Pod) (Result, error) {
 		return Result{}, err
 	}
 	points := map[int]*point{}
+	t.sample(0, fillStep)
 	for i := range arrivals {
 		_, ok, err := t.arrive(&arrivals[i])
 		if err != nil {
@@ -158,7 +170,8 @@ func (e Experiment) Fill(arrivals []Pod) (Result, error) {
 		}
 		at.rows++
 		at.allocated += t.percent(t.allocated)
-		at.fragments += 100 * float64(t.fragments) / float64(t.usual.Weight()) / float64(max(1, t.idle))
+		at.fragments += t.fragmentation()
+		t.sample(load, fillStep)
 	}
 	for at, sum := range points {
 		if slices.Contains(Points(), at) {

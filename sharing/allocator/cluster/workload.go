@@ -59,6 +59,25 @@ func (w *Workload) Fragments(n *Node) int64 {
 	return w.fragments(n, n.CPU, n.GPUs)
 }
 
+// Lost is what a typical request cannot use of the free part of each GPU of the node, on average.
+func (w *Workload) Lost(n *Node) []Milli {
+	lost := make([]Milli, len(n.GPUs))
+	for i := range w.typical {
+		m := &w.typical[i]
+		share := n.share(m.Shape)
+		usable := m.GPUs > 0 && n.CPU >= m.CPU && allows(m.Models, n.Model) && count(n.GPUs, share) >= m.GPUs
+		for g, left := range n.GPUs {
+			if !usable || left < share {
+				lost[g] += Milli(m.Count) * left
+			}
+		}
+	}
+	for g := range lost {
+		lost[g] /= Milli(w.Weight())
+	}
+	return lost
+}
+
 // Weight is the divisor of Fragments; at least 1.
 func (w *Workload) Weight() int64 { return max(1, w.weight) }
 
