@@ -84,8 +84,16 @@ func (k *kubernetes) run(ctx context.Context) error {
 	g.Go(func() error { return k.judgeRuntime(ctx) })
 	g.Go(func() error { return k.followRuntime(ctx) })
 	g.Go(func() error { return k.crossCheckLoop(ctx) })
+	g.Go(func() error { return k.publisher().run(ctx) })
 	err := g.Wait()
 	return errors.Join(err, k.close())
+}
+
+func (k *kubernetes) publisher() *publisher {
+	return &publisher{
+		log: k.log, changed: k.runtime.Changed, books: k.runtime.Books, write: k.api.PublishStatus, beat: k.api.Heartbeat,
+		pause: publishPause, retry: publishRetry, every: heartbeatEvery,
+	}
 }
 
 func (k *kubernetes) close() error { return errors.Join(k.runtimeDoor.Close(), k.kubelet.Close()) }

@@ -37,18 +37,23 @@ type api struct {
 	events  map[string]*corev1.Event
 	patches int
 	gets    map[string]int
-	// denied refuses deletions.
+	// denied refuses deletions and what is applied.
 	denied bool
+	// kinds are known, applied is what is there by its path, and puts counts the requests.
+	kinds   bool
+	applied map[string]map[string]any
+	puts    int
 	// broken answers in place of the server, where it is set.
 	broken http.HandlerFunc
 }
 
 func newAPI(t *testing.T) *api {
 	t.Helper()
-	a := &api{pods: map[string]*corev1.Pod{}, watches: map[chan metav1.WatchEvent]bool{}, events: map[string]*corev1.Event{}, gets: map[string]int{}}
+	a := &api{applied: map[string]map[string]any{}, pods: map[string]*corev1.Pod{}, watches: map[chan metav1.WatchEvent]bool{}, events: map[string]*corev1.Event{}, gets: map[string]int{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/pods", a.list)
 	mux.HandleFunc("GET /api/v1/namespaces/{ns}/pods/{name}", a.get)
+	mux.HandleFunc("PATCH /apis/", a.apply)
 	mux.HandleFunc("DELETE /api/v1/namespaces/{ns}/pods/{name}", a.delete)
 	mux.HandleFunc("POST /api/v1/namespaces/{ns}/events", a.event)
 	mux.HandleFunc("PATCH /api/v1/namespaces/{ns}/events/{name}", a.count)
@@ -199,6 +204,35 @@ func (a *api) get(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer(w, http.StatusOK, p)
+}
+
+// apply does what the API server does with objects of custom kinds and with Leases: a status is written where its object
+// is.
+func (a *api) apply(w http.ResponseWriter, r *http.Request) {
+	data, _ := io.ReadAll(r.Body)
+	var o map[string]any
+	q := r.URL.Query()
+	whole, isStatus := strings.CutSuffix(r.URL.Path, "/status")
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.puts++
+	_, there := a.applied[whole]
+	switch {
+	case a.denied:
+		status(w, http.StatusForbidden, metav1.StatusReasonForbidden, nil)
+	case json.Unmarshal(data, &o) != nil || r.Header.Get("Content-Type") != "application/apply-patch+yaml" ||
+		q.Get("fieldManager") != "kerf-agent" || q.Get("force") != "true" || q.Get("fieldValidation") != "Strict":
+		status(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, nil)
+	case !a.kinds, isStatus && !there:
+		status(w, http.StatusNotFound, metav1.StatusReasonNotFound, nil)
+	case isStatus:
+		a.applied[whole]["status"] = o["status"]
+		answer(w, http.StatusOK, o)
+	default:
+		delete(o, "status")
+		a.applied[whole] = o
+		answer(w, http.StatusOK, o)
+	}
 }
 
 // delete does what the API server does with a UID as precondition; denied is for an agent without the right.

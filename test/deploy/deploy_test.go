@@ -22,6 +22,7 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	rbac "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	strict "sigs.k8s.io/yaml"
 )
@@ -31,13 +32,16 @@ const root = "../.."
 // kinds are the objects that may lie in deploy/.
 func kinds() map[string]func() metav1.Object {
 	return map[string]func() metav1.Object{
-		"v1/Namespace":                                    func() metav1.Object { return &corev1.Namespace{} },
-		"v1/ServiceAccount":                               func() metav1.Object { return &corev1.ServiceAccount{} },
-		"v1/ConfigMap":                                    func() metav1.Object { return &corev1.ConfigMap{} },
-		"apps/v1/DaemonSet":                               func() metav1.Object { return &apps.DaemonSet{} },
-		"node.k8s.io/v1/RuntimeClass":                     func() metav1.Object { return &nodev1.RuntimeClass{} },
-		"rbac.authorization.k8s.io/v1/ClusterRole":        func() metav1.Object { return &rbac.ClusterRole{} },
-		"rbac.authorization.k8s.io/v1/ClusterRoleBinding": func() metav1.Object { return &rbac.ClusterRoleBinding{} },
+		"v1/Namespace":                                     func() metav1.Object { return &corev1.Namespace{} },
+		"v1/ServiceAccount":                                func() metav1.Object { return &corev1.ServiceAccount{} },
+		"v1/ConfigMap":                                     func() metav1.Object { return &corev1.ConfigMap{} },
+		"apps/v1/DaemonSet":                                func() metav1.Object { return &apps.DaemonSet{} },
+		"node.k8s.io/v1/RuntimeClass":                      func() metav1.Object { return &nodev1.RuntimeClass{} },
+		"rbac.authorization.k8s.io/v1/Role":                func() metav1.Object { return &rbac.Role{} },
+		"rbac.authorization.k8s.io/v1/RoleBinding":         func() metav1.Object { return &rbac.RoleBinding{} },
+		"apiextensions.k8s.io/v1/CustomResourceDefinition": func() metav1.Object { return &unstructured.Unstructured{} },
+		"rbac.authorization.k8s.io/v1/ClusterRole":         func() metav1.Object { return &rbac.ClusterRole{} },
+		"rbac.authorization.k8s.io/v1/ClusterRoleBinding":  func() metav1.Object { return &rbac.ClusterRoleBinding{} },
 		"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy": func() metav1.Object {
 			return &admission.ValidatingAdmissionPolicy{}
 		},
@@ -161,14 +165,23 @@ func TestRights(t *testing.T) {
 	want := []rbac.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+		{APIGroups: []string{"kerf.dev"}, Resources: []string{"gpunodes"}, Verbs: []string{"create", "patch"}},
+		{APIGroups: []string{"kerf.dev"}, Resources: []string{"gpunodes/status"}, Verbs: []string{"patch"}},
 	}
+	here := []rbac.PolicyRule{{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create", "patch"}}}
 	role, bound, account := one[*rbac.ClusterRole](t), one[*rbac.ClusterRoleBinding](t), one[*corev1.ServiceAccount](t)
 	if role.AggregationRule != nil || !slices.EqualFunc(role.Rules, want, equalRule) {
 		t.Errorf("rules %+v, want %+v", role.Rules, want)
 	}
+	if r := one[*rbac.Role](t); !slices.EqualFunc(r.Rules, here, equalRule) {
+		t.Errorf("rules in its namespace %+v, want %+v", r.Rules, here)
+	}
 	subject := rbac.Subject{Kind: "ServiceAccount", Name: account.Name, Namespace: account.Namespace}
 	if bound.RoleRef.Name != role.Name || bound.RoleRef.Kind != "ClusterRole" || !slices.Equal(bound.Subjects, []rbac.Subject{subject}) {
 		t.Errorf("binding of %+v to %+v", bound.RoleRef, bound.Subjects)
+	}
+	if b := one[*rbac.RoleBinding](t); b.RoleRef.Name != one[*rbac.Role](t).Name || b.RoleRef.Kind != "Role" || !slices.Equal(b.Subjects, []rbac.Subject{subject}) {
+		t.Errorf("binding of %+v to %+v", b.RoleRef, b.Subjects)
 	}
 	if got := one[*apps.DaemonSet](t).Spec.Template.Spec.ServiceAccountName; got != account.Name {
 		t.Errorf("the agent runs as %q", got)

@@ -29,6 +29,21 @@ func TestEvict(t *testing.T) {
 	e.evict()
 }
 
+// asAgent is an agent's connection whose token names these nodes.
+func (e *testCase) asAgent(nodes ...string) *kubernetes.Clientset {
+	e.Helper()
+	config := rest.CopyConfig(e.config)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:kerf-system:kerf-agent", Groups: []string{"system:serviceaccounts", "system:authenticated"},
+		Extra: map[string][]string{"authentication.kubernetes.io/node-name": nodes},
+	}
+	as, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		e.Fatal(err)
+	}
+	return as
+}
+
 // evict lets the watch find a pod over its cap: without the right to evict it the agent says so, with it the pod goes, and
 // no agent's token reaches a pod of another node.
 func (e *testCase) evict() {
@@ -69,16 +84,7 @@ func (e *testCase) evict() {
 		"a pod that is none of its": {[]string{name}, plain, "kerf.dev resource alone"},
 		"its own":                   {[]string{name}, sound, ""},
 	} {
-		config := rest.CopyConfig(e.config)
-		config.Impersonate = rest.ImpersonationConfig{
-			UserName: "system:serviceaccount:kerf-system:kerf-agent", Groups: []string{"system:serviceaccounts", "system:authenticated"},
-			Extra: map[string][]string{"authentication.kubernetes.io/node-name": tc.nodes},
-		}
-		as, err := kubernetes.NewForConfig(config)
-		if err != nil {
-			e.Fatal(err)
-		}
-		err = as.CoreV1().Pods(tc.pod.namespace).Delete(background(), tc.pod.name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+		err := e.asAgent(tc.nodes...).CoreV1().Pods(tc.pod.namespace).Delete(background(), tc.pod.name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 			e.Errorf("%s: %v, want %q", who, err, tc.want)
 		}

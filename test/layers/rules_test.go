@@ -59,6 +59,7 @@ var layers = []layer{
 	{"hooks/oci/wire/...", "the hook program runs as root in every container's start: its frames need nothing but the standard library", nil},
 
 	{"monitor/*", "a collector reads through interfaces that it declares, and its siblings know nothing of each other", []string{"sharing"}},
+	{"monitor/gpunode/...", "what the cluster is told is made of the runtime's books", []string{"api/...", "sharing", "sharing/node"}},
 	{"monitor/metrics/...", "the metrics are made of the same picture that the node API gives", []string{"sharing", "api/..."}},
 
 	{"cmd/*", "a program wires everything below, and nothing imports a program",

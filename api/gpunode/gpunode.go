@@ -1,0 +1,104 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package gpunode is what an agent tells the cluster of its node: the status of the cluster-scoped object GPUNode
+// (kerf.dev/v1alpha1), one for each node and of the node's name. Its schema is deploy/manifests/05-crd-gpunodes.yaml.
+//
+// It promises to change only by fields that are added. Amounts of memory are bytes. Fields without a value are left
+// out. It holds what is booked and not what is measured: the use of a GPU changes all the time, and is a matter of the
+// metrics.
+package gpunode
+
+// Where the object is found.
+const (
+	Group, Version, Kind, Resource = "kerf.dev", "v1alpha1", "GPUNode", "gpunodes"
+)
+
+// Status is what an agent tells of its node.
+type Status struct {
+	// AgentVersion and DriverVersion are as the programs say; DriverVersion is empty while no driver answers.
+	AgentVersion  string `json:"agentVersion,omitempty"`
+	DriverVersion string `json:"driverVersion,omitempty"`
+	// Pool is the pool of the configuration in force that the node belongs to.
+	Pool string `json:"pool,omitempty"`
+	// Ready is true when pods' containers can start; NotReady says why not.
+	Ready    bool     `json:"ready"`
+	NotReady []string `json:"notReady,omitempty"`
+	// Summary is for people, and for the columns of kubectl.
+	Summary Summary `json:"summary"`
+	GPUs    []GPU   `json:"gpus,omitempty"`
+	// Claims are all that hold a part of a GPU, with and without a container that runs.
+	Claims []Claim `json:"claims,omitempty"`
+	// Fingerprint tells one set of claims of pods from another: who compares it with the pods that it has bound knows
+	// whether the status reflects them. It is empty without any.
+	Fingerprint string `json:"fingerprint,omitempty"`
+}
+
+// Summary adds up what the node has.
+type Summary struct {
+	GPUs   int `json:"gpus"`
+	Claims int `json:"claims"`
+	// Free and LargestFree are amounts of memory for people ("412GiB"): in all, and on one GPU.
+	Free        string `json:"free"`
+	LargestFree string `json:"largestFree"`
+	// Levels are the enforcement levels that any GPU offers, strongest first, with commas between them.
+	Levels string `json:"levels,omitempty"`
+	// Unhealthy counts the GPUs that take no claims for their health.
+	Unhealthy int `json:"unhealthy"`
+}
+
+// GPU is one GPU of the node.
+type GPU struct {
+	UUID  string `json:"uuid"`
+	Index int    `json:"index"`
+	Model string `json:"model,omitempty"`
+	PCI   string `json:"pci,omitempty"`
+	// NUMANode is left out where it is not known.
+	NUMANode *int `json:"numaNode,omitempty"`
+	// NVLinkClique is the same number for the GPUs that reach each other over NVLink, and left out for one that reaches
+	// none.
+	NVLinkClique *int   `json:"nvlinkClique,omitempty"`
+	MemoryBytes  uint64 `json:"memoryBytes"`
+	// UsableBytes can be granted in all, FreeBytes and FreePercent now, GrantedBytes and GrantedPercent are booked, and
+	// LentBytes are used beyond what is booked and are taken back when they are needed.
+	UsableBytes    uint64 `json:"usableBytes"`
+	FreeBytes      uint64 `json:"freeBytes"`
+	FreePercent    int    `json:"freePercent"`
+	GrantedBytes   uint64 `json:"grantedBytes"`
+	GrantedPercent int    `json:"grantedPercent"`
+	LentBytes      uint64 `json:"lentBytes,omitempty"`
+	// Whole is true while one claim has the GPU for itself.
+	Whole bool `json:"whole,omitempty"`
+	// MIG is true while MIG mode is on.
+	MIG bool `json:"mig,omitempty"`
+	// Health is healthy, unknown, suspect, unhealthy or lost.
+	Health       string `json:"health"`
+	HealthReason string `json:"healthReason,omitempty"`
+	// Levels are the enforcement levels that a claim can have here, strongest first.
+	Levels []string `json:"levels,omitempty"`
+}
+
+// Claim is a part of one or several GPUs that somebody holds.
+type Claim struct {
+	ID string `json:"id"`
+	// PodUID, Namespace, Pod and Container are empty for a process that is of no pod.
+	PodUID    string `json:"podUID,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	Pod       string `json:"pod,omitempty"`
+	Container string `json:"container,omitempty"`
+	Profile   string `json:"profile,omitempty"`
+	// InUse is true while a container or process uses it.
+	InUse bool `json:"inUse"`
+	// Level is what holds it now, and Backend by what means.
+	Level     string     `json:"level"`
+	Backend   string     `json:"backend,omitempty"`
+	Fragments []Fragment `json:"fragments"`
+}
+
+// Fragment is a claim's part of one GPU.
+type Fragment struct {
+	GPU         string `json:"gpu"`
+	MemoryBytes uint64 `json:"memoryBytes"`
+	Percent     int    `json:"percent"`
+	Whole       bool   `json:"whole,omitempty"`
+}

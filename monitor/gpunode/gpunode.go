@@ -1,0 +1,148 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package gpunode makes the status of a GPUNode of an agent's books. It is pure: equal books give equal statuses, so that
+// who compares the last one that was written writes only what has changed. It asks nobody and writes nowhere.
+package gpunode
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	api "github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node"
+)
+
+// mostReasons is how many sentences of NotReady are told: an object has its limits, and the first say enough.
+const mostReasons = 16
+
+// Of makes the status.
+func Of(b node.Books) api.Status {
+	s := api.Status{
+		AgentVersion: b.AgentVersion, DriverVersion: b.DriverVersion, Pool: b.Pool,
+		Ready: len(b.PodsNotReady) == 0, NotReady: b.PodsNotReady[:min(len(b.PodsNotReady), mostReasons)],
+	}
+	cliques := cliquesOf(b.GPUs)
+	var free, largest sharing.Bytes
+	levels := map[sharing.Level]bool{}
+	for _, g := range b.GPUs {
+		s.GPUs = append(s.GPUs, gpu(g, cliques))
+		largest = max(largest, g.FreeMemory)
+		if sum, err := free.Add(g.FreeMemory); err == nil {
+			free = sum
+		}
+		for _, l := range g.Levels {
+			levels[l] = true
+		}
+		if g.GPU.Health != sharing.HealthOK {
+			s.Summary.Unhealthy++
+		}
+	}
+	for _, g := range b.Grants {
+		s.Claims = append(s.Claims, claim(g))
+	}
+	slices.SortFunc(s.Claims, func(a, b api.Claim) int { return cmp.Compare(a.ID, b.ID) })
+	s.Fingerprint = Fingerprint(s.Claims)
+	s.Summary.GPUs, s.Summary.Claims = len(s.GPUs), len(s.Claims)
+	s.Summary.Free, s.Summary.LargestFree = free.String(), largest.String()
+	strongest := slices.Sorted(maps.Keys(levels))
+	slices.Reverse(strongest)
+	s.Summary.Levels = strings.Join(names(strongest), ",")
+	return s
+}
+
+func gpu(g node.BookedGPU, cliques map[sharing.GPUID]int) api.GPU {
+	out := api.GPU{
+		UUID: string(g.GPU.UUID), Index: g.GPU.Index, Model: g.GPU.Model, PCI: g.GPU.PCI,
+		MemoryBytes: uint64(g.GPU.Memory), UsableBytes: uint64(g.GPU.Usable()),
+		FreeBytes: uint64(g.FreeMemory), FreePercent: int(g.FreePercent),
+		GrantedBytes: uint64(g.HeldMemory), GrantedPercent: int(g.HeldPercent), LentBytes: uint64(g.LentMemory),
+		Whole: g.Whole, MIG: g.GPU.MIG, Health: g.GPU.Health.String(), HealthReason: g.GPU.HealthReason, Levels: names(g.Levels),
+	}
+	if g.GPU.NUMA >= 0 {
+		out.NUMANode = &g.GPU.NUMA
+	}
+	if n, ok := cliques[g.GPU.UUID]; ok {
+		out.NVLinkClique = &n
+	}
+	return out
+}
+
+func claim(g node.GrantState) api.Claim {
+	o := g.Claim.Owner
+	c := api.Claim{
+		ID: string(g.Claim.ID), PodUID: o.PodUID, Namespace: o.Namespace, Pod: o.PodName, Container: o.Container,
+		Profile: g.Claim.Request.Profile, InUse: g.Lease != nil, Level: g.Level.String(), Fragments: []api.Fragment{},
+	}
+	if g.Backend != 0 {
+		c.Backend = g.Backend.String()
+	}
+	for _, f := range g.Claim.Placement {
+		c.Fragments = append(c.Fragments, api.Fragment{GPU: string(f.GPU), MemoryBytes: uint64(f.Memory), Percent: int(f.Percent), Whole: f.Whole})
+	}
+	return c
+}
+
+// Fingerprint is the same for the same claims of pods, whatever their order, and whether their containers run or not:
+// who, and what of which GPU. It is empty where there are none.
+func Fingerprint(claims []api.Claim) string {
+	var lines []string
+	for _, c := range claims {
+		if c.PodUID == "" {
+			continue
+		}
+		for _, f := range c.Fragments {
+			lines = append(lines, fmt.Sprintf("%q %q %q %d %d %t\n", c.PodUID, c.Container, f.GPU, f.MemoryBytes, f.Percent, f.Whole))
+		}
+	}
+	if len(lines) == 0 {
+		return ""
+	}
+	slices.Sort(lines)
+	sum := sha256.Sum256([]byte(strings.Join(lines, "")))
+	return hex.EncodeToString(sum[:16])
+}
+
+// cliquesOf numbers the groups of GPUs that reach each other over NVLink, directly or over others, from 0 in the order of
+// the GPUs.
+func cliquesOf(gpus []node.BookedGPU) map[sharing.GPUID]int {
+	peers := map[sharing.GPUID][]sharing.GPUID{}
+	for _, g := range gpus {
+		for _, p := range g.GPU.NVLinks {
+			peers[g.GPU.UUID] = append(peers[g.GPU.UUID], p)
+			peers[p] = append(peers[p], g.GPU.UUID)
+		}
+	}
+	out := map[sharing.GPUID]int{}
+	next := 0
+	for _, g := range gpus {
+		if _, seen := out[g.GPU.UUID]; seen || len(peers[g.GPU.UUID]) == 0 {
+			continue
+		}
+		for todo := []sharing.GPUID{g.GPU.UUID}; len(todo) > 0; {
+			one := todo[0]
+			todo = todo[1:]
+			if _, seen := out[one]; seen {
+				continue
+			}
+			out[one] = next
+			todo = append(todo, peers[one]...)
+		}
+		next++
+	}
+	return out
+}
+
+func names(levels []sharing.Level) []string {
+	var out []string
+	for _, l := range levels {
+		out = append(out, l.String())
+	}
+	return out
+}

@@ -1,0 +1,131 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpunode
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	api "github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node"
+)
+
+const gib = sharing.GiB
+
+// books are those of a node of four GPUs: two linked, one lost, one of unknown NUMA node.
+func books() node.Books {
+	gpu := func(id string, index, numa int, links ...sharing.GPUID) node.BookedGPU {
+		return node.BookedGPU{
+			View: ledger.View{
+				GPU: sharing.GPU{
+					UUID: sharing.GPUID(id), Index: index, Model: "M", PCI: "0000:0" + id, NUMA: numa, Memory: 80 * gib, Reserved: gib,
+					NVLinks: links, Health: sharing.HealthOK,
+				},
+				FreeMemory: 79 * gib, FreePercent: 100,
+			},
+			Levels: []sharing.Level{sharing.LevelDriver, sharing.LevelClient},
+		}
+	}
+	b := node.Books{
+		DriverVersion: "615.1", AgentVersion: "v1", Pool: "default",
+		GPUs: []node.BookedGPU{gpu("a", 0, 0, "b"), gpu("b", 1, 0), gpu("c", 2, 1), gpu("d", 3, -1)},
+	}
+	b.GPUs[0].FreeMemory, b.GPUs[0].FreePercent, b.GPUs[0].HeldMemory, b.GPUs[0].HeldPercent, b.GPUs[0].LentMemory = 60*gib, 75, 15*gib, 25, 4*gib
+	lost := &b.GPUs[2]
+	lost.GPU.Health, lost.GPU.HealthReason, lost.FreeMemory, lost.FreePercent, lost.Levels = sharing.HealthLost, "off the bus", 0, 0, nil
+	b.Grants = []node.GrantState{
+		{
+			Grant: ledger.Grant{Claim: ledger.Claim{ID: "k-2", Owner: ledger.Owner{PID: 7}, Placement: sharing.Placement{{GPU: "a", Memory: 5 * gib}}}},
+			Level: sharing.LevelNone,
+		},
+		{
+			Grant: ledger.Grant{
+				Claim: ledger.Claim{
+					ID: "k-1", Owner: ledger.Owner{PodUID: "u", Namespace: "ns", PodName: "p", Container: "main"}, Request: sharing.Request{Profile: "small"},
+					Placement: sharing.Placement{{GPU: "a", Memory: 10 * gib, Percent: 25}},
+				},
+				Lease: &ledger.Lease{},
+			},
+			Level: sharing.LevelDriver, Backend: config.BackendDriver,
+		},
+	}
+	return b
+}
+
+func TestOf(t *testing.T) {
+	zero, one := 0, 1
+	gpu := func(id string, index int, numa, clique *int) api.GPU {
+		return api.GPU{
+			UUID: id, Index: index, Model: "M", PCI: "0000:0" + id, NUMANode: numa, NVLinkClique: clique,
+			MemoryBytes: 80 << 30, UsableBytes: 79 << 30, FreeBytes: 79 << 30, FreePercent: 100, Health: "healthy", Levels: []string{"driver", "client"},
+		}
+	}
+	want := api.Status{
+		AgentVersion: "v1", DriverVersion: "615.1", Pool: "default", Ready: true, NotReady: nil,
+		Summary: api.Summary{GPUs: 4, Claims: 2, Free: "218GiB", LargestFree: "79GiB", Levels: "driver,client", Unhealthy: 1},
+		GPUs:    []api.GPU{gpu("a", 0, &zero, &zero), gpu("b", 1, &zero, &zero), gpu("c", 2, &one, nil), gpu("d", 3, nil, nil)},
+		Claims: []api.Claim{
+			{
+				ID: "k-1", PodUID: "u", Namespace: "ns", Pod: "p", Container: "main", Profile: "small", InUse: true, Level: "driver", Backend: "driver",
+				Fragments: []api.Fragment{{GPU: "a", MemoryBytes: 10 << 30, Percent: 25}},
+			},
+			{ID: "k-2", Level: "none", Fragments: []api.Fragment{{GPU: "a", MemoryBytes: 5 << 30}}},
+		},
+	}
+	a := &want.GPUs[0]
+	a.FreeBytes, a.FreePercent, a.GrantedBytes, a.GrantedPercent, a.LentBytes = 60<<30, 75, 15<<30, 25, 4<<30
+	c := &want.GPUs[2]
+	c.FreeBytes, c.FreePercent, c.Health, c.HealthReason, c.Levels = 0, 0, "lost", "off the bus", nil
+	got := Of(books())
+	if len(got.Fingerprint) != 32 {
+		t.Errorf("fingerprint %q", got.Fingerprint)
+	}
+	want.Fingerprint = got.Fingerprint
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+func TestNotReady(t *testing.T) {
+	b := books()
+	for range 20 {
+		b.PodsNotReady = append(b.PodsNotReady, "something")
+	}
+	if s := Of(b); s.Ready || len(s.NotReady) != mostReasons {
+		t.Errorf("ready %t, %d reasons", s.Ready, len(s.NotReady))
+	}
+}
+
+// The fingerprint tells who holds what, and nothing else.
+func TestFingerprint(t *testing.T) {
+	base := Of(books())
+	for name, tc := range map[string]struct {
+		change func(*node.Books)
+		same   bool
+	}{
+		"another order":           {func(b *node.Books) { b.Grants[0], b.Grants[1] = b.Grants[1], b.Grants[0] }, true},
+		"a container that ended":  {func(b *node.Books) { b.Grants[1].Lease = nil }, true},
+		"a process of no pod":     {func(b *node.Books) { b.Grants = b.Grants[1:] }, true},
+		"another pod of the name": {func(b *node.Books) { b.Grants[1].Claim.Owner.PodUID = "v" }, false},
+		"another container":       {func(b *node.Books) { b.Grants[1].Claim.Owner.Container = "side" }, false},
+		"another GPU":             {func(b *node.Books) { b.Grants[1].Claim.Placement[0].GPU = "b" }, false},
+		"another size":            {func(b *node.Books) { b.Grants[1].Claim.Placement[0].Memory++ }, false},
+		"another percent":         {func(b *node.Books) { b.Grants[1].Claim.Placement[0].Percent++ }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := books()
+			tc.change(&b)
+			if got := Of(b).Fingerprint; (got == base.Fingerprint) != tc.same {
+				t.Errorf("%q, before %q", got, base.Fingerprint)
+			}
+		})
+	}
+	if got := Fingerprint(nil); got != "" {
+		t.Errorf("of nothing: %q", got)
+	}
+}

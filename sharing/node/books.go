@@ -1,0 +1,49 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// Books are what is booked on the node, without what the driver measures.
+type Books struct {
+	// PodsNotReady is empty when pods' containers can start.
+	PodsNotReady                      []string
+	DriverVersion, AgentVersion, Pool string
+	GPUs                              []BookedGPU
+	// Grants are as State shows them; Used is not known in them.
+	Grants []GrantState
+}
+
+// BookedGPU is one GPU with its room, and the levels that a claim can have there.
+type BookedGPU struct {
+	ledger.View
+	Levels []sharing.Level
+}
+
+// Books reads the books. It asks nobody, and returns at once.
+func (r *Runtime) Books() Books {
+	why := r.PodsNotReady()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := Books{PodsNotReady: why, AgentVersion: r.opt.Version, Pool: r.pool.Name}
+	if r.att != nil {
+		b.DriverVersion = r.att.Driver.Version()
+	}
+	health := map[sharing.GPUID]sharing.Health{}
+	for _, v := range r.ledger.GPUs() {
+		health[v.GPU.UUID] = v.GPU.Health
+		g := BookedGPU{View: v}
+		if v.GPU.Health == sharing.HealthOK {
+			g.Levels, _, _ = r.levels(v.GPU, r.config.BackendsOf(r.pool, ""), nil)
+		}
+		b.GPUs = append(b.GPUs, g)
+	}
+	for _, g := range r.ledger.Grants() {
+		b.Grants = append(b.Grants, r.grantState(g, picture{}, health))
+	}
+	return b
+}
