@@ -3,7 +3,11 @@
 
 package nvml
 
-import "github.com/kerf-gpu/kerf/sharing"
+import (
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
 
 // door is what the Library needs of NVML: plain calls that may hang or fail. The real one is goDoor; tests
 // put their own in its place. Errors are as check makes them.
@@ -27,6 +31,7 @@ type device interface {
 	// processes returns the driver's lists (compute, graphics, MPS), of which some processes are in several.
 	processes() ([][]resident, error)
 	utilization() (int, error)
+	processTime(since time.Time) ([]timeSample, error)
 	recovery() (Recovery, error)
 	// links returns the active NVLinks.
 	links() ([]link, error)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -40,6 +41,7 @@ type fakeGPU struct {
 	recErr   error
 	peers    []link
 	util     int
+	times    []timeSample
 	mode     sharing.ComputeMode
 	noEvents bool
 	gate     chan struct{}
@@ -144,13 +146,15 @@ func (g *fakeGPU) pass() {
 	}
 }
 
-func (g *fakeGPU) identity() (identity, error)      { g.pass(); return g.id, nil }
-func (g *fakeGPU) mig() (bool, error)               { return g.migOn, g.migErr }
-func (g *fakeGPU) memory() (Memory, error)          { g.pass(); return g.mem, g.err }
-func (g *fakeGPU) processes() ([][]resident, error) { g.pass(); return g.lists, g.err }
-func (g *fakeGPU) utilization() (int, error)        { return g.util, g.err }
-func (g *fakeGPU) recovery() (Recovery, error)      { return g.rec, g.recErr }
-func (g *fakeGPU) links() ([]link, error)           { return g.peers, nil }
+func (g *fakeGPU) identity() (identity, error)                 { g.pass(); return g.id, nil }
+func (g *fakeGPU) mig() (bool, error)                          { return g.migOn, g.migErr }
+func (g *fakeGPU) memory() (Memory, error)                     { g.pass(); return g.mem, g.err }
+func (g *fakeGPU) processes() ([][]resident, error)            { g.pass(); return g.lists, g.err }
+func (g *fakeGPU) utilization() (int, error)                   { return g.util, g.err }
+func (g *fakeGPU) processTime(time.Time) ([]timeSample, error) { return g.times, g.err }
+
+func (g *fakeGPU) recovery() (Recovery, error) { return g.rec, g.recErr }
+func (g *fakeGPU) links() ([]link, error)      { return g.peers, nil }
 
 func (g *fakeGPU) computeMode() (sharing.ComputeMode, error)  { return g.mode, g.err }
 func (g *fakeGPU) setComputeMode(m sharing.ComputeMode) error { g.mode = m; return g.err }

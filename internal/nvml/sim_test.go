@@ -106,6 +106,9 @@ func testDriver(t *testing.T, library string) {
 	if u, err := l.Utilization(ctx, first); err != nil || u != 80 {
 		t.Errorf("utilization %d, %v", u, err)
 	}
+	if p, err := l.ProcessTime(ctx, first, time.Now().Add(-time.Second)); err != nil || len(p) != 0 {
+		t.Errorf("time of processes %v, %v", p, err)
+	}
 	if r, err := l.RecoveryAction(ctx, second); err != nil || r != RecoveryNone {
 		t.Errorf("recovery %v, %v", r, err)
 	}
