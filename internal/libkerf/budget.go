@@ -28,6 +28,8 @@ type Budget struct {
 	Launches uint64
 	// Past is how many of these ran on without a budget, because it was not refilled for two seconds.
 	Past uint64
+	// Waited is how long launches waited for a budget, summed over threads.
+	Waited time.Duration
 }
 
 // SetPercent begins to count time on a GPU, or with 0 ends it, for the next launch of every process.
@@ -52,6 +54,7 @@ func (r *Region) Budgets() ([]Budget, error) {
 				GPU: gpu, Percent: sharing.Percent(min(atomic.LoadUint64(&r.limits.percent[i]), math.MaxUint32)),
 				Balance: time.Duration(atomic.LoadInt64(&t.budget)), Charged: time.Duration(atomic.LoadUint64(&t.charged)), //nolint:gosec // any pattern is a duration
 				Launches: atomic.LoadUint64(&t.launches), Past: atomic.LoadUint64(&t.past),
+				Waited: time.Duration(atomic.LoadUint64(&t.waited)), //nolint:gosec // as above
 			}
 		}
 	})

@@ -34,10 +34,10 @@ type slot struct {
 }
 
 type total struct {
-	bytes                            uint64
-	budget                           int64
-	charged, refills, launches, past uint64
-	_                                [2]uint64
+	bytes                                    uint64
+	budget                                   int64
+	charged, refills, launches, past, waited uint64
+	_                                        [1]uint64
 }
 
 type usagePage struct {

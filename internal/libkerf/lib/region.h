@@ -50,7 +50,8 @@ struct kerf_total {
 	_Atomic uint64_t refills;  /* counts the agent's; its lower half is the futex that processes wait at */
 	_Atomic uint64_t launches; /* how many were charged */
 	_Atomic uint64_t past;     /* of these, how many ran on without a budget, because no agent refilled it */
-	uint64_t pad[2];
+	_Atomic uint64_t waited;   /* how long launches waited for a budget, summed over threads */
+	uint64_t pad[1];
 };
 
 struct kerf_usage {

@@ -228,14 +228,18 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the futex is the coun
 static void pay(struct kerf_clock *c, int place, struct kerf_total *account, uint64_t ns)
 {
 	uint64_t seen = atomic_load(&account->refills), since = 0, percent;
+	uint64_t began = 0;
 	int64_t left = atomic_load(&account->budget);
 	for (;;) {
 		while (left > 0)
 			if (atomic_compare_exchange_weak(&account->budget, &left, left - (int64_t)ns)) {
 				atomic_fetch_add(&account->charged, ns);
+				if (began)
+					atomic_fetch_add(&account->waited, now() - began);
 				return;
 			}
 		uint64_t refills = atomic_load(&account->refills), t = now();
+		began = began ? began : t;
 		if (!since || refills != seen) {
 			since = t;
 			seen = refills;
@@ -244,6 +248,7 @@ static void pay(struct kerf_clock *c, int place, struct kerf_total *account, uin
 			atomic_store(&c->given_up, seen + 1);
 		if (atomic_load(&c->given_up) == seen + 1 || !kerf_account(place, &percent) || !percent) {
 			atomic_fetch_add(&account->past, 1);
+			atomic_fetch_add(&account->waited, t - began);
 			charge(account, ns);
 			return;
 		}
