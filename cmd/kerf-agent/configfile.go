@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -82,13 +83,18 @@ func (a *agent) useConfig(data []byte, hash string) error {
 		return err
 	}
 	a.pool.Store(&pool)
-	sentence := ""
-	if pool.Compute == config.ComputeStrict {
-		sentence = fmt.Sprintf("pool %q says compute: strict, and nothing of this version holds a share of a GPU to its percent of time", pool.Name)
-	}
-	a.runtime.SetWarning("compute", sentence)
+	a.runtime.SetWarning("compute", idleRule(c, pool))
 	a.runtime.SetConfig(c, pool, node.ConfigSource{File: a.config, SHA256: hash})
 	return nil
+}
+
+// idleRule is a warning of a rule for compute that no backend of the pool carries out.
+func idleRule(c config.Config, pool config.Pool) string {
+	carries := func(b config.Backend) bool { return b == config.BackendLibkerf || b == config.BackendMPS }
+	if pool.Compute != config.ComputeStrict || pool.Mode == config.ModeWhole || slices.ContainsFunc(c.BackendsOf(pool, ""), carries) {
+		return ""
+	}
+	return fmt.Sprintf("pool %q says compute: strict, and lists no backend that holds a share of a GPU to its percent of time: libkerf and mps do", pool.Name)
 }
 
 // refuseConfig tells every mistake, and keeps or brings back the last good document.

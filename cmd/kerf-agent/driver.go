@@ -273,6 +273,11 @@ func (d *driverDoor) Processes(ctx context.Context, id sharing.GPUID) ([]node.Pr
 	return out, nil
 }
 
+// ProcessTime implements node.Driver.
+func (d *driverDoor) ProcessTime(ctx context.Context, id sharing.GPUID, since time.Time) (map[int]int, error) {
+	return d.lib.ProcessTime(ctx, id, since)
+}
+
 // Check implements health.Driver.
 func (d *driverDoor) Check(ctx context.Context, id sharing.GPUID) error { return d.lib.Check(ctx, id) }
 

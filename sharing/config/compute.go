@@ -9,8 +9,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Compute says what becomes of GPU time that its owner does not use, where a backend shares compute. No backend of this
-// version does; the agent warns of ComputeStrict.
+// Compute says what becomes of GPU time that its owner does not use, where the preloaded library holds grants to their
+// percent. MPS is always strict, and other backends share no time.
 type Compute uint8
 
 // The rules for compute.

@@ -132,6 +132,8 @@ func (c *fakeCaps) count() int { c.mu.Lock(); defer c.mu.Unlock(); return len(c.
 type fakeDriver struct {
 	mu sync.Mutex // of on, for tests that change it while the loops run
 	on map[sharing.GPUID][]ProcessUse
+	// times is what ProcessTime tells of every GPU; nil: nothing.
+	times map[int]int
 }
 
 func (*fakeDriver) Version() string { return "615.71.09" }
@@ -148,6 +150,15 @@ func (d *fakeDriver) Sample(ctx context.Context, id sharing.GPUID) (Sample, erro
 func (d *fakeDriver) Processes(ctx context.Context, id sharing.GPUID) ([]ProcessUse, error) {
 	s, err := d.Sample(ctx, id)
 	return s.Processes, err
+}
+
+func (d *fakeDriver) ProcessTime(context.Context, sharing.GPUID, time.Time) (map[int]int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.times == nil {
+		return nil, sharing.ErrUnsupported
+	}
+	return d.times, nil
 }
 
 type nopObserver struct{}

@@ -50,6 +50,8 @@ type region struct {
 	// processes of the lease do not count.
 	lost      string
 	uncounted []client.Process
+	// told is what the driver said last of the lease's use of time; it is guarded by the runtime's lock, too.
+	told []toldTime
 }
 
 // makeRegion makes the folder of a grant that no process uses yet. Programs that are to load the library find it at
@@ -91,7 +93,13 @@ func makeRegion(dir, library string, own sharing.Placement, contexts map[sharing
 			return nil, errors.Join(err, opened.Close())
 		}
 	}
-	return &region{dir: dir, open: opened, pids: map[client.Process]int{}}, nil
+	g := &region{dir: dir, open: opened, pids: map[client.Process]int{}}
+	for _, f := range own {
+		if err := g.setPercent(f, f.Percent > 0); err != nil { // from the first launch on
+			return nil, errors.Join(err, opened.Close())
+		}
+	}
+	return g, nil
 }
 
 // findRegion opens the folder of a grant that an earlier agent made. One that is not there, or not whole, is not

@@ -18,6 +18,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/caps/choice"
+	"github.com/kerf-gpu/kerf/sharing/caps/pace"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
@@ -210,6 +211,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g.Go(func() error { return r.guardLoop(ctx) })
 	g.Go(func() error { return r.lendLoop(ctx) })
 	g.Go(func() error { return r.upkeepLoop(ctx) })
+	g.Go(func() error { return (&pace.Pacer{Source: &timeshares{Runtime: r}, Log: r.log}).Run(ctx) })
 	g.Go(func() error { return r.watcher.Run(ctx, func(cgroup.Group) { r.wake() }) })
 	err := g.Wait()
 	r.mu.Lock()

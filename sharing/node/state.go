@@ -59,6 +59,7 @@ type GrantState struct {
 	UsedKnown []bool
 	PIDs      []int
 	Health    sharing.Health
+	Compute   Compute
 }
 
 // State reads ledger, driver and cgroups. It takes as long as the slowest GPU, 2 s at most.
@@ -161,6 +162,7 @@ func (r *Runtime) grantState(g ledger.Grant, p picture, health map[sharing.GPUID
 	if level, why, less := r.clientLevel(g, r.held[g.Claim.ID]); less {
 		gs.Level, gs.LevelReason = level, why
 	}
+	gs.Compute = r.computeOf(g, r.held[g.Claim.ID])
 	if why := r.mpsFault(g.Claim); g.Lease != nil && why != "" {
 		gs.Level, gs.LevelReason = sharing.LevelUnknown, why
 	}

@@ -28,6 +28,8 @@ const (
 	UsedEvery = time.Second
 	// usedDeadline bounds one such question.
 	usedDeadline = 500 * time.Millisecond
+	// mostCharged is more than a step charges: whoever is charged can write to the count.
+	mostCharged = time.Minute
 )
 
 // Account is the budget of one grant on one GPU. Errors leave it as it is.
@@ -142,7 +144,7 @@ func (p *Pacer) refill(mode compute.Mode, g *gpu, passed time.Duration, leases [
 		before, known := g.charged[l.Grant.ID]
 		now[l.Grant.ID] = charged
 		if known { // what was charged before the first look is nobody's to set right
-			s.Charged = max(0, charged-before)
+			s.Charged = max(0, min(charged-before, mostCharged))
 			s.Used, s.Told = used(l.Grant.ID)
 		}
 		seen[l.Grant.ID] = s

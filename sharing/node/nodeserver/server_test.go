@@ -40,6 +40,10 @@ func (driver) Sample(context.Context, sharing.GPUID) (node.Sample, error) {
 	return node.Sample{Utilization: -1}, nil
 }
 
+func (driver) ProcessTime(context.Context, sharing.GPUID, time.Time) (map[int]int, error) {
+	return nil, sharing.ErrUnsupported
+}
+
 type observer struct{}
 
 func (observer) Claimed(error)                        {}

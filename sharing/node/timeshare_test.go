@@ -1,0 +1,180 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/internal/libkerf"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/compute"
+	"github.com/kerf-gpu/kerf/sharing/caps/pace"
+	"github.com/kerf-gpu/kerf/sharing/config"
+)
+
+// part is a lease with a percent of the first GPU.
+func (g *guarded) part(percent sharing.Percent) (*tenant, Armed) {
+	g.t.Helper()
+	req := gib(4)
+	req.UUIDs, req.Percent = []sharing.GPUID{g.gpus[0].UUID}, percent
+	p := g.tenant()
+	return p, g.bench.lease(p, "", req)
+}
+
+// counted is what the region says of the percent, and its budget.
+func (g *guarded) counted(a Armed) libkerf.Budget {
+	g.t.Helper()
+	open, err := libkerf.Open(filepath.Join(g.bench.opt.Client.Dir, string(a.ID)))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer open.Close()
+	all, err := open.Budgets()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return all[0]
+}
+
+// percents are the grants' percents as the pacer is told.
+func percents(leases []pace.Lease) map[compute.ID]sharing.Percent {
+	out := map[compute.ID]sharing.Percent{}
+	for _, l := range leases {
+		out[l.Grant.ID] = l.Grant.Percent
+	}
+	return out
+}
+
+// Who has a percent is held to it from the first launch on, and who has none beside it counts, too; alone on a GPU
+// nobody counts. The rule is the pool's, live.
+func TestWhoseTimeIsCounted(t *testing.T) {
+	g := newPreloaded(t, preloading)
+	shares := &timeshares{Runtime: g.bench.Runtime}
+	_, idle := g.part(0)
+	if mode, leases := shares.Leases(); mode != compute.Fair || len(leases) != 0 {
+		t.Errorf("nobody has a percent: %v, %v", mode, leases)
+	}
+	if s := g.shown().Compute; s.By != ComputeNone || !strings.Contains(s.Why, "nobody") {
+		t.Errorf("shown as %+v", s)
+	}
+	p, a := g.part(30)
+	if b := g.counted(a); b.Percent != 30 {
+		t.Errorf("before the first look: %+v", b)
+	}
+	pool := preloading
+	pool.Compute = config.ComputeStrict
+	g.bench.SetConfig(g.bench.opt.Config, pool, ConfigSource{})
+	mode, leases := shares.Leases()
+	want := map[compute.ID]sharing.Percent{compute.ID(idle.ID): 0, compute.ID(a.ID): 30}
+	if d := cmp.Diff(want, percents(leases)); d != "" || mode != compute.Strict {
+		t.Errorf("%v (-want +got):\n%s", mode, d)
+	}
+	if x, y := g.counted(idle).Percent, g.counted(a).Percent; x != sharing.FullGPU || y != 30 {
+		t.Errorf("counted as %d and %d", x, y)
+	}
+	for _, s := range g.bench.State(t.Context()).Grants {
+		if c := s.Compute; c.By != "libkerf" || c.Why != "strict" || len(c.Times) != 1 || c.Times[0].Percent != -1 {
+			t.Errorf("shown as %+v", c)
+		}
+	}
+	p.end()
+	g.bench.Reconcile(t.Context())
+	if _, leases = shares.Leases(); len(leases) != 0 || g.counted(idle).Percent != 0 {
+		t.Errorf("after the other's end: %v, %+v", leases, g.counted(idle))
+	}
+}
+
+// Budgets are refilled over a restart, and one that its programs spoil is an error and hurts nobody.
+func TestRefillsBudgets(t *testing.T) {
+	g := newPreloaded(t, preloading)
+	_, a := g.part(30)
+	g.restartPreloading()
+	_, leases := (&timeshares{Runtime: g.bench.Runtime}).Leases()
+	if len(leases) != 1 {
+		t.Fatalf("%v", leases)
+	}
+	account := leases[0].Account
+	if err := account.Refill(5 * time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	if b := g.counted(a); b.Balance != 5*time.Millisecond || b.Percent != 30 {
+		t.Errorf("%+v", b)
+	}
+	if err := account.Refill(math.MaxInt64 - time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if balance, charged, err := account.Read(); balance != mostBudget || charged != 0 || err != nil {
+		t.Errorf("what a program wrote is read as %v, %v, %v", balance, charged, err)
+	}
+	if err := os.Truncate(filepath.Join(g.bench.opt.Client.Dir, string(a.ID), libkerf.UsageFile), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := account.Read(); !errors.Is(err, sharing.ErrStale) {
+		t.Errorf("a file that was cut: %v", err)
+	}
+}
+
+// What the driver tells of processes is told of their leases; of one that nobody knows any more it could be anybody's.
+func TestUseOfTime(t *testing.T) {
+	g := newPreloaded(t, preloading)
+	p, a := g.part(30)
+	shares := &timeshares{Runtime: g.bench.Runtime}
+	shares.Leases()
+	gpu, id := g.gpus[0].UUID, compute.ID(a.ID)
+	used := func(times map[int]int) (map[compute.ID]int, error) {
+		g.driver.times = times
+		return shares.Used(t.Context(), gpu)
+	}
+	if got, err := used(map[int]int{p.PID: 40, os.Getpid(): 50}); err != nil || got[id] != 40 || len(got) != 1 {
+		t.Errorf("a lease and a stranger: %v, %v", got, err)
+	}
+	if s := g.shown().Compute; s.Times[0].Percent != 40 {
+		t.Errorf("shown as %+v", s)
+	}
+	const nobody = 1 << 22 // above every pid
+	if _, err := used(map[int]int{p.PID: 40, nobody: 1}); !errors.Is(err, sharing.ErrUnavailable) {
+		t.Errorf("a process that nobody knows: %v", err)
+	}
+	if s := g.shown().Compute; s.Times[0].Percent != -1 {
+		t.Errorf("shown as %+v", s)
+	}
+	p.end()
+	if got, err := used(map[int]int{p.PID: 40}); err != nil || got[id] != 40 {
+		t.Errorf("one that has just ended: %v, %v", got, err)
+	}
+	if _, err := used(nil); !errors.Is(err, sharing.ErrUnsupported) {
+		t.Errorf("a driver that does not tell: %v", err)
+	}
+}
+
+// What holds a grant to its percent is said, and where nothing does, why.
+func TestWhatSharesTime(t *testing.T) {
+	g := newPreloaded(t, config.Pool{Name: "a", Backends: []config.Backend{config.BackendReactive}})
+	g.part(30)
+	if s := g.shown().Compute; s.By != ComputeNone || !strings.Contains(s.Why, "backend reactive shares no GPU time") || s.Times != nil {
+		t.Errorf("shown as %+v", s)
+	}
+	p, _ := g.part(0)
+	p.end()
+	g.bench.Reconcile(t.Context())
+	p = g.tenant()
+	if _, err := g.bench.Claim(t.Context(), p.Peer, "", sharing.Request{Kind: sharing.KindWhole, GPUs: 1}); err != nil {
+		t.Fatal(err)
+	}
+	var by []string
+	for _, s := range g.bench.State(t.Context()).Grants {
+		by = append(by, s.Compute.By)
+	}
+	if len(by) != 2 || by[0] == by[1] || by[0] != ComputeExclusive && by[1] != ComputeExclusive {
+		t.Errorf("%q", by)
+	}
+}

@@ -1,0 +1,107 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/libkerf"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// Compute says whether something holds a grant to its share of GPU time.
+type Compute struct {
+	// By is what does: ComputeExclusive, a backend's name, or ComputeNone.
+	By string
+	// Why says for ComputeNone why nothing does, and else by what rule it is done.
+	Why string
+	// Times has an entry for each fragment of a lease whose programs count their time; else it is nil.
+	Times []Time
+}
+
+// What Compute.By is where it is no backend.
+const (
+	// ComputeExclusive: the grant has whole GPUs.
+	ComputeExclusive = "exclusive"
+	// ComputeNone: nothing.
+	ComputeNone = "none"
+)
+
+// Time is what is known of a lease's use of one GPU's time. Its programs can write all but Percent.
+type Time struct {
+	// Percent is the part of the last second that it used, as the driver says; -1 where that is not known.
+	Percent int
+	// Charged is what was taken from its budget in all, by so many Launches.
+	Charged  time.Duration
+	Launches uint64
+	// Past is how many of these ran on without a budget, because no agent refilled it for two seconds.
+	Past uint64
+	// Waited is how long its launches waited for a budget, summed over threads.
+	Waited time.Duration
+}
+
+// computeOf needs the lock.
+func (r *Runtime) computeOf(g ledger.Grant, h *holding) Compute {
+	_, percent := g.Claim.Placement.Total()
+	none := func(why string) Compute { return Compute{By: ComputeNone, Why: why} }
+	switch {
+	case g.Claim.Request.Kind == sharing.KindWhole:
+		return Compute{By: ComputeExclusive}
+	case g.Lease == nil || h == nil:
+		return none("no program uses the grant yet")
+	case h.backend == config.BackendMPS && percent > 0:
+		return Compute{By: h.backend.String(), Why: "its MPS clients may use so many of the GPU's threads"}
+	case percent == 0 && h.backend != config.BackendLibkerf:
+		return none("it has no percent of a GPU")
+	case h.backend != config.BackendLibkerf:
+		return none("backend " + h.backend.String() + " shares no GPU time; libkerf and mps do")
+	case !countsTime(h):
+		return none("the counters of its programs are not whole: " + h.region.why())
+	}
+	times, counted := h.region.times(g.Claim.Placement)
+	if !counted {
+		return none("nobody on its GPU has a percent of it")
+	}
+	c := Compute{By: h.backend.String(), Why: r.pool.Compute.String(), Times: times}
+	if len(h.region.uncounted) > 0 {
+		c.By, c.Why = ComputeNone, uncountedTime(len(h.region.uncounted))
+	}
+	return c
+}
+
+// uncountedTime says that processes do not take their turns.
+func uncountedTime(n int) string {
+	if n == 1 {
+		return "a process uses the GPU without the preloaded library, and waits for no budget"
+	}
+	return "processes use the GPU without the preloaded library, and wait for no budget"
+}
+
+// times reads what the programs have counted; counted is false where they count nothing. It needs the runtime's lock
+// for what the driver told.
+func (g *region) times(p sharing.Placement) (out []Time, counted bool) {
+	var budgets []libkerf.Budget
+	_ = g.use(func(open *libkerf.Region) (err error) { // one that is spoilt is found by the upkeep
+		budgets, err = open.Budgets()
+		return err
+	})
+	out = make([]Time, len(p))
+	for i, f := range p {
+		out[i].Percent = -1
+		for _, t := range g.told {
+			if t.gpu == f.GPU {
+				out[i].Percent = t.percent
+			}
+		}
+		for _, b := range budgets {
+			if b.GPU == f.GPU {
+				counted = counted || b.Percent > 0
+				out[i].Charged, out[i].Launches, out[i].Past, out[i].Waited = max(0, b.Charged), b.Launches, b.Past, max(0, b.Waited)
+			}
+		}
+	}
+	return out, counted
+}
