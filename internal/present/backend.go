@@ -3,7 +3,10 @@
 
 package present
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // supported is the answer of a backend that works.
 const supported = "supported"
@@ -51,4 +54,33 @@ func (g Grant) held() string {
 		return g.Level
 	}
 	return g.Level + " (" + g.Backend + ")"
+}
+
+// String is what holds a grant to its percent of GPU time, and by what rule or why nothing does.
+func (c Compute) String() string {
+	if c.Why == "" {
+		return c.By
+	}
+	return c.By + ": " + c.Why
+}
+
+// times are the columns of a grant's GPU time, over its GPUs: the part of the last second that it used, how long
+// launches waited for a budget, and how many ran past it.
+func (g Grant) times() []string {
+	var percents []string
+	var waited float64
+	var past uint64
+	counted := false
+	for _, f := range g.Fragments {
+		if f.Time == nil {
+			continue
+		}
+		counted = true
+		percents = append(percents, utilization(f.Time.UsedPercent))
+		waited, past = waited+f.Time.WaitedSeconds, past+f.Time.LaunchesPastBudget
+	}
+	if !counted {
+		return []string{unknown, unknown, unknown}
+	}
+	return []string{strings.Join(percents, ","), strconv.FormatFloat(waited, 'f', 1, 64) + "s", strconv.FormatUint(past, 10)}
 }

@@ -67,7 +67,7 @@ func FromGrant(g *nodev1.Grant) Grant {
 		UID: g.GetUid(), PodUID: g.GetPodUid(), Container: g.GetContainer(),
 		Health: orUnknown(g.GetHealth()), Profile: g.GetProfile(), Whole: g.GetWhole(),
 		PodNamespace: g.GetPodNamespace(), PodName: g.GetPodName(), ContainerID: g.GetContainerId(), UsedBy: g.GetUsedBy(),
-		InForce: []Fragment{},
+		InForce: []Fragment{}, Compute: Compute{By: orUnknown(g.GetCompute().GetBy()), Why: g.GetCompute().GetWhy()},
 	}
 	for _, f := range g.GetInForce() {
 		out.InForce = append(out.InForce, Fragment{GPU: f.GetGpu(), MemoryBytes: f.GetMemoryBytes(), Percent: f.GetPercent(), Whole: f.GetWhole()})
@@ -77,7 +77,22 @@ func FromGrant(g *nodev1.Grant) Grant {
 		out.Fragments = append(out.Fragments, Fragment{
 			GPU: f.GetGpu(), MemoryBytes: f.GetMemoryBytes(), Percent: f.GetPercent(), Whole: f.GetWhole(),
 			LentBytes: f.GetLentBytes(), BurstBytes: f.GetBurstBytes(), UsedBytes: known(f.GetUsedBytes(), f.GetUsedKnown()),
+			Time: fromTime(f.GetTime()),
 		})
+	}
+	return out
+}
+
+func fromTime(t *nodev1.Time) *Time {
+	if t == nil {
+		return nil
+	}
+	out := &Time{
+		ChargedSeconds: t.GetChargedSeconds(), Launches: t.GetLaunches(), LaunchesPastBudget: t.GetLaunchesPastBudget(),
+		WaitedSeconds: t.GetWaitedSeconds(),
+	}
+	if p := t.GetUsedPercent(); p >= 0 {
+		out.UsedPercent = &p
 	}
 	return out
 }

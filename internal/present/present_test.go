@@ -51,10 +51,13 @@ func node() *nodev1.GetNodeResponse {
 	blind.UsedKnown, blind.Fragments[0].UsedKnown, blind.Level, blind.Backend, blind.LevelReason = false, false, "none", "none", "driver 580 has no memory limits"
 	claimed := shared("g-0005", "soon", 0, gib, 0, 5)
 	claimed.Level, claimed.Backend = "client", "libkerf"
+	claimed.Compute = &nodev1.Compute{By: "libkerf", Why: "fair"}
+	claimed.Fragments[0].Time = &nodev1.Time{UsedPercent: 7, ChargedSeconds: 12.5, Launches: 900, LaunchesPastBudget: 3, WaitedSeconds: 1.25}
 	claimed.State, claimed.Cgroup, claimed.Pids = "claimed", "", nil
 	pod := shared("g-0006", "pod\x1b[31mred\n", 0, 10*gib, 10*gib, 25)
 	pod.PodUid, pod.Container, pod.Pids = "3b9f", "main", []int32{1, 2, 3}
 	burst := shared("g-0008", "burst", 2, 10*gib, 25*gib, 0)
+	burst.Compute = &nodev1.Compute{By: "none", Why: "it has no percent of a GPU"}
 	burst.Fragments[0].LentBytes, burst.Fragments[0].BurstBytes = 20*gib, 40*gib
 	stray := shared("g-0007", "stray", 0, 4*gib, gib, 0)
 	stray.Fragments[0].Gpu, stray.Health = "GPU-99999999-aaaa-bbbb-cccc-dddddddddddd", "lost"

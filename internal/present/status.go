@@ -71,6 +71,7 @@ type Grant struct {
 	Level       string     `json:"level"`
 	LevelReason string     `json:"level_reason"`
 	Backend     string     `json:"backend"`
+	Compute     Compute    `json:"compute"`
 	Cgroup      string     `json:"cgroup"`
 	PIDs        []int32    `json:"pids"`
 	UID         uint32     `json:"uid"`
@@ -98,6 +99,26 @@ type Fragment struct {
 	Percent     uint32  `json:"percent"`
 	Whole       bool    `json:"whole"`
 	UsedBytes   *uint64 `json:"used_bytes"`
+	// Time is null where the grant's programs do not count their time on the GPU.
+	Time *Time `json:"time"`
+}
+
+// Compute says whether something holds a grant to its percent of GPU time: By is libkerf, mps, exclusive (it has whole
+// GPUs) or none. Why says for none why nothing does, and else by what rule it is done.
+type Compute struct {
+	By  string `json:"by"`
+	Why string `json:"why"`
+}
+
+// Time is what a lease used of one GPU's time. UsedPercent is its part of the last second, as the driver says; the
+// rest its programs count: what was charged for launches, those that ran past the budget because no agent refilled it,
+// and how long launches waited for a budget, summed over threads.
+type Time struct {
+	UsedPercent        *int32  `json:"used_percent"`
+	ChargedSeconds     float64 `json:"charged_seconds"`
+	Launches           uint64  `json:"launches"`
+	LaunchesPastBudget uint64  `json:"launches_past_budget"`
+	WaitedSeconds      float64 `json:"waited_seconds"`
 }
 
 // Label is namespace/pod/container of a pod's grant, else the grant's name, else its id.

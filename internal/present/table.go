@@ -75,7 +75,7 @@ func grantTable(s Status, o Options) string {
 	}
 	head := []string{"GRANT", "STATE", "GPUS", "USED", "MEMORY", "PERCENT", "LEVEL", "BACKEND", "PIDS", "HEALTH", "USER"}
 	if o.Wide {
-		head = append(head, "ID", "UUIDS", "CGROUP", "PROFILE", "REASON")
+		head = append(head, "ID", "UUIDS", "CGROUP", "PROFILE", "REASON", "COMPUTE", "TIME-USED", "WAITED", "PAST-BUDGET")
 	}
 	rows := [][]string{head}
 	for _, g := range s.Grants {
@@ -84,7 +84,8 @@ func grantTable(s Status, o Options) string {
 			percent(g.Percent), or(g.Level), or(g.Backend), strconv.Itoa(len(g.PIDs)), or(g.Health), o.user(g),
 		}
 		if o.Wide {
-			row = append(row, or(g.ID), or(strings.Join(g.GPUs, ",")), or(g.Cgroup), or(g.Profile), or(g.LevelReason))
+			row = append(row, or(g.ID), or(strings.Join(g.GPUs, ",")), or(g.Cgroup), or(g.Profile), or(g.LevelReason), or(g.Compute.String()))
+			row = append(row, g.times()...)
 		}
 		rows = append(rows, row)
 	}

@@ -11,8 +11,14 @@ import (
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
 )
 
-// emit sends one gauge.
+// emit sends one value.
 type emit func(d *prometheus.Desc, v float64, labels ...string)
+
+func to(ch chan<- prometheus.Metric, kind prometheus.ValueType) emit {
+	return func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, kind, v, labels...)
+	}
+}
 
 func (c *Collector) gpu(out emit, g *nodev1.GPU) {
 	id, index := g.GetUuid(), strconv.Itoa(int(g.GetIndex()))
@@ -32,10 +38,7 @@ func (c *Collector) gpu(out emit, g *nodev1.GPU) {
 }
 
 func (c *Collector) grant(out emit, g *nodev1.Grant) {
-	name := g.GetName()
-	if name == "" {
-		name = g.GetId()
-	}
+	name := nameOf(g)
 	out(c.grantInfo, 1, name, g.GetId(), g.GetState(), g.GetLevel(), strconv.FormatUint(uint64(g.GetUid()), 10),
 		g.GetPodUid(), g.GetContainer(), g.GetProfile(), g.GetHealth())
 	out(c.grantProcs, float64(len(g.GetPids())), name)
@@ -50,4 +53,31 @@ func (c *Collector) grant(out emit, g *nodev1.Grant) {
 			out(c.grantUsed, float64(f.GetUsedBytes()), name, f.GetGpu())
 		}
 	}
+}
+
+// compute tells what holds a grant to its share of compute, and what its programs count of it.
+func (c *Collector) compute(gauge, counter emit, g *nodev1.Grant) {
+	name, by := nameOf(g), g.GetCompute().GetBy()
+	gauge(c.grantCompute, truth(by != "none" && by != ""), name, by)
+	for _, f := range g.GetFragments() {
+		t, gpu := f.GetTime(), f.GetGpu()
+		if t == nil {
+			continue
+		}
+		if t.GetUsedPercent() >= 0 {
+			gauge(c.grantTime, float64(t.GetUsedPercent()), name, gpu)
+		}
+		counter(c.grantCharged, t.GetChargedSeconds(), name, gpu)
+		counter(c.grantLaunches, float64(t.GetLaunches()), name, gpu)
+		counter(c.grantPast, float64(t.GetLaunchesPastBudget()), name, gpu)
+		counter(c.grantWaited, t.GetWaitedSeconds(), name, gpu)
+	}
+}
+
+// nameOf is the grant's name, or its id where it has none.
+func nameOf(g *nodev1.Grant) string {
+	if name := g.GetName(); name != "" {
+		return name
+	}
+	return g.GetId()
 }

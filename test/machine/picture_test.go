@@ -62,6 +62,11 @@ type grant struct {
 	UID         uint32     `json:"uid"`
 	Health      string     `json:"health"`
 	Whole       bool       `json:"whole"`
+	Backend     string     `json:"backend"`
+	Compute     struct {
+		By  string `json:"by"`
+		Why string `json:"why"`
+	} `json:"compute"`
 }
 
 func (g grant) label() string {
@@ -78,6 +83,12 @@ type fragment struct {
 	Percent uint32  `json:"percent"`
 	Whole   bool    `json:"whole"`
 	Used    *uint64 `json:"used_bytes"`
+	Time    *struct {
+		Used     *int    `json:"used_percent"`
+		Launches uint64  `json:"launches"`
+		Past     uint64  `json:"launches_past_budget"`
+		Waited   float64 `json:"waited_seconds"`
+	} `json:"time"`
 }
 
 // simProcess and simLimit are the driver's own truth.

@@ -557,7 +557,8 @@ type Grant struct {
 	InForce []*Fragment `protobuf:"bytes,23,rep,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
 	// backend is what holds the grant to its size: driver, mps, libkerf, reactive or none. level says how strongly
 	// it does now.
-	Backend       string `protobuf:"bytes,24,opt,name=backend,proto3" json:"backend,omitempty"`
+	Backend       string   `protobuf:"bytes,24,opt,name=backend,proto3" json:"backend,omitempty"`
+	Compute       *Compute `protobuf:"bytes,25,opt,name=compute,proto3" json:"compute,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -760,6 +761,149 @@ func (x *Grant) GetBackend() string {
 	return ""
 }
 
+func (x *Grant) GetCompute() *Compute {
+	if x != nil {
+		return x.Compute
+	}
+	return nil
+}
+
+// Compute says whether something holds a grant to its percent of GPU time.
+type Compute struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// by is libkerf, mps, exclusive (it has whole GPUs) or none; why says for none why nothing does, and else by
+	// what rule it is done.
+	By            string `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	Why           string `protobuf:"bytes,2,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Compute) Reset() {
+	*x = Compute{}
+	mi := &file_api_node_v1_node_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Compute) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Compute) ProtoMessage() {}
+
+func (x *Compute) ProtoReflect() protoreflect.Message {
+	mi := &file_api_node_v1_node_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Compute.ProtoReflect.Descriptor instead.
+func (*Compute) Descriptor() ([]byte, []int) {
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Compute) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Compute) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+// Time is what a lease used of one GPU's time. Its programs can write all but used_percent.
+type Time struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// used_percent is its part of the last second, as the driver says; -1 when not known.
+	UsedPercent int32 `protobuf:"varint,1,opt,name=used_percent,json=usedPercent,proto3" json:"used_percent,omitempty"`
+	// charged_seconds is what was taken from its budget in all, by so many launches.
+	ChargedSeconds float64 `protobuf:"fixed64,2,opt,name=charged_seconds,json=chargedSeconds,proto3" json:"charged_seconds,omitempty"`
+	Launches       uint64  `protobuf:"varint,3,opt,name=launches,proto3" json:"launches,omitempty"`
+	// launches_past_budget are those of them that ran on without a budget, because no agent refilled it.
+	LaunchesPastBudget uint64 `protobuf:"varint,4,opt,name=launches_past_budget,json=launchesPastBudget,proto3" json:"launches_past_budget,omitempty"`
+	// waited_seconds is how long launches waited for a budget, summed over threads.
+	WaitedSeconds float64 `protobuf:"fixed64,5,opt,name=waited_seconds,json=waitedSeconds,proto3" json:"waited_seconds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Time) Reset() {
+	*x = Time{}
+	mi := &file_api_node_v1_node_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Time) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Time) ProtoMessage() {}
+
+func (x *Time) ProtoReflect() protoreflect.Message {
+	mi := &file_api_node_v1_node_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Time.ProtoReflect.Descriptor instead.
+func (*Time) Descriptor() ([]byte, []int) {
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Time) GetUsedPercent() int32 {
+	if x != nil {
+		return x.UsedPercent
+	}
+	return 0
+}
+
+func (x *Time) GetChargedSeconds() float64 {
+	if x != nil {
+		return x.ChargedSeconds
+	}
+	return 0
+}
+
+func (x *Time) GetLaunches() uint64 {
+	if x != nil {
+		return x.Launches
+	}
+	return 0
+}
+
+func (x *Time) GetLaunchesPastBudget() uint64 {
+	if x != nil {
+		return x.LaunchesPastBudget
+	}
+	return 0
+}
+
+func (x *Time) GetWaitedSeconds() float64 {
+	if x != nil {
+		return x.WaitedSeconds
+	}
+	return 0
+}
+
 type Fragment struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Gpu         string                 `protobuf:"bytes,1,opt,name=gpu,proto3" json:"gpu,omitempty"`
@@ -770,15 +914,17 @@ type Fragment struct {
 	UsedKnown   bool                   `protobuf:"varint,6,opt,name=used_known,json=usedKnown,proto3" json:"used_known,omitempty"`
 	// memory_bytes is guaranteed; lent_bytes is what it may use beyond that now, and burst_bytes the most that
 	// both may be together, 0 where nothing is ever lent.
-	LentBytes     uint64 `protobuf:"varint,7,opt,name=lent_bytes,json=lentBytes,proto3" json:"lent_bytes,omitempty"`
-	BurstBytes    uint64 `protobuf:"varint,8,opt,name=burst_bytes,json=burstBytes,proto3" json:"burst_bytes,omitempty"`
+	LentBytes  uint64 `protobuf:"varint,7,opt,name=lent_bytes,json=lentBytes,proto3" json:"lent_bytes,omitempty"`
+	BurstBytes uint64 `protobuf:"varint,8,opt,name=burst_bytes,json=burstBytes,proto3" json:"burst_bytes,omitempty"`
+	// time is there while the lease's programs count their time on this GPU.
+	Time          *Time `protobuf:"bytes,9,opt,name=time,proto3" json:"time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Fragment) Reset() {
 	*x = Fragment{}
-	mi := &file_api_node_v1_node_proto_msgTypes[6]
+	mi := &file_api_node_v1_node_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -790,7 +936,7 @@ func (x *Fragment) String() string {
 func (*Fragment) ProtoMessage() {}
 
 func (x *Fragment) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[6]
+	mi := &file_api_node_v1_node_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -803,7 +949,7 @@ func (x *Fragment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fragment.ProtoReflect.Descriptor instead.
 func (*Fragment) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{6}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Fragment) GetGpu() string {
@@ -862,6 +1008,13 @@ func (x *Fragment) GetBurstBytes() uint64 {
 	return 0
 }
 
+func (x *Fragment) GetTime() *Time {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
 type ClaimRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// name is optional, unique among living grants: 1 to 63 of a-z 0-9 . - and not at the ends.
@@ -892,7 +1045,7 @@ type ClaimRequest struct {
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[7]
+	mi := &file_api_node_v1_node_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -904,7 +1057,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[7]
+	mi := &file_api_node_v1_node_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -917,7 +1070,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{7}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ClaimRequest) GetName() string {
@@ -1015,7 +1168,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_api_node_v1_node_proto_msgTypes[8]
+	mi := &file_api_node_v1_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1027,7 +1180,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[8]
+	mi := &file_api_node_v1_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1040,7 +1193,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{8}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ClaimResponse) GetGrant() *Grant {
@@ -1082,7 +1235,7 @@ type ContainerGrant struct {
 
 func (x *ContainerGrant) Reset() {
 	*x = ContainerGrant{}
-	mi := &file_api_node_v1_node_proto_msgTypes[9]
+	mi := &file_api_node_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1094,7 +1247,7 @@ func (x *ContainerGrant) String() string {
 func (*ContainerGrant) ProtoMessage() {}
 
 func (x *ContainerGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[9]
+	mi := &file_api_node_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1107,7 +1260,7 @@ func (x *ContainerGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerGrant.ProtoReflect.Descriptor instead.
 func (*ContainerGrant) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ContainerGrant) GetCdiDevices() []string {
@@ -1178,7 +1331,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_api_node_v1_node_proto_msgTypes[10]
+	mi := &file_api_node_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1190,7 +1343,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[10]
+	mi := &file_api_node_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1203,7 +1356,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Mount) GetSource() string {
@@ -1238,7 +1391,7 @@ type ArmRequest struct {
 
 func (x *ArmRequest) Reset() {
 	*x = ArmRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[11]
+	mi := &file_api_node_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1250,7 +1403,7 @@ func (x *ArmRequest) String() string {
 func (*ArmRequest) ProtoMessage() {}
 
 func (x *ArmRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[11]
+	mi := &file_api_node_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1263,7 +1416,7 @@ func (x *ArmRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArmRequest.ProtoReflect.Descriptor instead.
 func (*ArmRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ArmRequest) GetId() string {
@@ -1304,7 +1457,7 @@ type ArmResponse struct {
 
 func (x *ArmResponse) Reset() {
 	*x = ArmResponse{}
-	mi := &file_api_node_v1_node_proto_msgTypes[12]
+	mi := &file_api_node_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1316,7 +1469,7 @@ func (x *ArmResponse) String() string {
 func (*ArmResponse) ProtoMessage() {}
 
 func (x *ArmResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[12]
+	mi := &file_api_node_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1329,7 +1482,7 @@ func (x *ArmResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArmResponse.ProtoReflect.Descriptor instead.
 func (*ArmResponse) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ArmResponse) GetGrant() *Grant {
@@ -1390,7 +1543,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[13]
+	mi := &file_api_node_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1402,7 +1555,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[13]
+	mi := &file_api_node_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1415,7 +1568,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReleaseRequest) GetId() string {
@@ -1433,7 +1586,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_api_node_v1_node_proto_msgTypes[14]
+	mi := &file_api_node_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1445,7 +1598,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[14]
+	mi := &file_api_node_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1458,7 +1611,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 type LimitRequest struct {
@@ -1472,7 +1625,7 @@ type LimitRequest struct {
 
 func (x *LimitRequest) Reset() {
 	*x = LimitRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[15]
+	mi := &file_api_node_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1484,7 +1637,7 @@ func (x *LimitRequest) String() string {
 func (*LimitRequest) ProtoMessage() {}
 
 func (x *LimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[15]
+	mi := &file_api_node_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1497,7 +1650,7 @@ func (x *LimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitRequest.ProtoReflect.Descriptor instead.
 func (*LimitRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LimitRequest) GetId() string {
@@ -1524,7 +1677,7 @@ type LimitResponse struct {
 
 func (x *LimitResponse) Reset() {
 	*x = LimitResponse{}
-	mi := &file_api_node_v1_node_proto_msgTypes[16]
+	mi := &file_api_node_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1536,7 +1689,7 @@ func (x *LimitResponse) String() string {
 func (*LimitResponse) ProtoMessage() {}
 
 func (x *LimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[16]
+	mi := &file_api_node_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1549,7 +1702,7 @@ func (x *LimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitResponse.ProtoReflect.Descriptor instead.
 func (*LimitResponse) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LimitResponse) GetGrant() *Grant {
@@ -1569,7 +1722,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[17]
+	mi := &file_api_node_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1581,7 +1734,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[17]
+	mi := &file_api_node_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1594,7 +1747,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WatchRequest) GetIntervalMs() uint32 {
@@ -1654,7 +1807,7 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\x06listed\x18\x03 \x01(\bR\x06listed\x12\x16\n" +
 	"\x06answer\x18\x04 \x01(\tR\x06answer\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06remedy\x18\x06 \x01(\tR\x06remedy\"\xb1\x05\n" +
+	"\x06remedy\x18\x06 \x01(\tR\x06remedy\"\xe2\x05\n" +
 	"\x05Grant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -1682,7 +1835,17 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\fcontainer_id\x18\x15 \x01(\tR\vcontainerId\x12\x17\n" +
 	"\aused_by\x18\x16 \x01(\tR\x06usedBy\x121\n" +
 	"\bin_force\x18\x17 \x03(\v2\x16.kerf.node.v1.FragmentR\ainForce\x12\x18\n" +
-	"\abackend\x18\x18 \x01(\tR\abackend\"\xed\x01\n" +
+	"\abackend\x18\x18 \x01(\tR\abackend\x12/\n" +
+	"\acompute\x18\x19 \x01(\v2\x15.kerf.node.v1.ComputeR\acompute\"+\n" +
+	"\aCompute\x12\x0e\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\x12\x10\n" +
+	"\x03why\x18\x02 \x01(\tR\x03why\"\xc7\x01\n" +
+	"\x04Time\x12!\n" +
+	"\fused_percent\x18\x01 \x01(\x05R\vusedPercent\x12'\n" +
+	"\x0fcharged_seconds\x18\x02 \x01(\x01R\x0echargedSeconds\x12\x1a\n" +
+	"\blaunches\x18\x03 \x01(\x04R\blaunches\x120\n" +
+	"\x14launches_past_budget\x18\x04 \x01(\x04R\x12launchesPastBudget\x12%\n" +
+	"\x0ewaited_seconds\x18\x05 \x01(\x01R\rwaitedSeconds\"\x95\x02\n" +
 	"\bFragment\x12\x10\n" +
 	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12!\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x04R\vmemoryBytes\x12\x18\n" +
@@ -1695,7 +1858,8 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"lent_bytes\x18\a \x01(\x04R\tlentBytes\x12\x1f\n" +
 	"\vburst_bytes\x18\b \x01(\x04R\n" +
-	"burstBytes\"\xc5\x02\n" +
+	"burstBytes\x12&\n" +
+	"\x04time\x18\t \x01(\v2\x12.kerf.node.v1.TimeR\x04time\"\xc5\x02\n" +
 	"\fClaimRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x04R\vmemoryBytes\x12\x18\n" +
@@ -1777,7 +1941,7 @@ func file_api_node_v1_node_proto_rawDescGZIP() []byte {
 	return file_api_node_v1_node_proto_rawDescData
 }
 
-var file_api_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_api_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_api_node_v1_node_proto_goTypes = []any{
 	(*GetNodeRequest)(nil),  // 0: kerf.node.v1.GetNodeRequest
 	(*GetNodeResponse)(nil), // 1: kerf.node.v1.GetNodeResponse
@@ -1785,53 +1949,57 @@ var file_api_node_v1_node_proto_goTypes = []any{
 	(*GPU)(nil),             // 3: kerf.node.v1.GPU
 	(*Backend)(nil),         // 4: kerf.node.v1.Backend
 	(*Grant)(nil),           // 5: kerf.node.v1.Grant
-	(*Fragment)(nil),        // 6: kerf.node.v1.Fragment
-	(*ClaimRequest)(nil),    // 7: kerf.node.v1.ClaimRequest
-	(*ClaimResponse)(nil),   // 8: kerf.node.v1.ClaimResponse
-	(*ContainerGrant)(nil),  // 9: kerf.node.v1.ContainerGrant
-	(*Mount)(nil),           // 10: kerf.node.v1.Mount
-	(*ArmRequest)(nil),      // 11: kerf.node.v1.ArmRequest
-	(*ArmResponse)(nil),     // 12: kerf.node.v1.ArmResponse
-	(*ReleaseRequest)(nil),  // 13: kerf.node.v1.ReleaseRequest
-	(*ReleaseResponse)(nil), // 14: kerf.node.v1.ReleaseResponse
-	(*LimitRequest)(nil),    // 15: kerf.node.v1.LimitRequest
-	(*LimitResponse)(nil),   // 16: kerf.node.v1.LimitResponse
-	(*WatchRequest)(nil),    // 17: kerf.node.v1.WatchRequest
-	nil,                     // 18: kerf.node.v1.ContainerGrant.EnvEntry
-	nil,                     // 19: kerf.node.v1.ArmResponse.EnvEntry
+	(*Compute)(nil),         // 6: kerf.node.v1.Compute
+	(*Time)(nil),            // 7: kerf.node.v1.Time
+	(*Fragment)(nil),        // 8: kerf.node.v1.Fragment
+	(*ClaimRequest)(nil),    // 9: kerf.node.v1.ClaimRequest
+	(*ClaimResponse)(nil),   // 10: kerf.node.v1.ClaimResponse
+	(*ContainerGrant)(nil),  // 11: kerf.node.v1.ContainerGrant
+	(*Mount)(nil),           // 12: kerf.node.v1.Mount
+	(*ArmRequest)(nil),      // 13: kerf.node.v1.ArmRequest
+	(*ArmResponse)(nil),     // 14: kerf.node.v1.ArmResponse
+	(*ReleaseRequest)(nil),  // 15: kerf.node.v1.ReleaseRequest
+	(*ReleaseResponse)(nil), // 16: kerf.node.v1.ReleaseResponse
+	(*LimitRequest)(nil),    // 17: kerf.node.v1.LimitRequest
+	(*LimitResponse)(nil),   // 18: kerf.node.v1.LimitResponse
+	(*WatchRequest)(nil),    // 19: kerf.node.v1.WatchRequest
+	nil,                     // 20: kerf.node.v1.ContainerGrant.EnvEntry
+	nil,                     // 21: kerf.node.v1.ArmResponse.EnvEntry
 }
 var file_api_node_v1_node_proto_depIdxs = []int32{
 	3,  // 0: kerf.node.v1.GetNodeResponse.gpus:type_name -> kerf.node.v1.GPU
 	5,  // 1: kerf.node.v1.GetNodeResponse.grants:type_name -> kerf.node.v1.Grant
 	2,  // 2: kerf.node.v1.GetNodeResponse.config:type_name -> kerf.node.v1.ConfigStatus
 	4,  // 3: kerf.node.v1.GPU.backends:type_name -> kerf.node.v1.Backend
-	6,  // 4: kerf.node.v1.Grant.fragments:type_name -> kerf.node.v1.Fragment
-	6,  // 5: kerf.node.v1.Grant.in_force:type_name -> kerf.node.v1.Fragment
-	5,  // 6: kerf.node.v1.ClaimResponse.grant:type_name -> kerf.node.v1.Grant
-	9,  // 7: kerf.node.v1.ClaimResponse.container:type_name -> kerf.node.v1.ContainerGrant
-	18, // 8: kerf.node.v1.ContainerGrant.env:type_name -> kerf.node.v1.ContainerGrant.EnvEntry
-	10, // 9: kerf.node.v1.ContainerGrant.mounts:type_name -> kerf.node.v1.Mount
-	5,  // 10: kerf.node.v1.ArmResponse.grant:type_name -> kerf.node.v1.Grant
-	19, // 11: kerf.node.v1.ArmResponse.env:type_name -> kerf.node.v1.ArmResponse.EnvEntry
-	10, // 12: kerf.node.v1.ArmResponse.mounts:type_name -> kerf.node.v1.Mount
-	5,  // 13: kerf.node.v1.LimitResponse.grant:type_name -> kerf.node.v1.Grant
-	0,  // 14: kerf.node.v1.Node.GetNode:input_type -> kerf.node.v1.GetNodeRequest
-	7,  // 15: kerf.node.v1.Node.Claim:input_type -> kerf.node.v1.ClaimRequest
-	11, // 16: kerf.node.v1.Node.Arm:input_type -> kerf.node.v1.ArmRequest
-	13, // 17: kerf.node.v1.Node.Release:input_type -> kerf.node.v1.ReleaseRequest
-	15, // 18: kerf.node.v1.Node.Limit:input_type -> kerf.node.v1.LimitRequest
-	17, // 19: kerf.node.v1.Node.Watch:input_type -> kerf.node.v1.WatchRequest
-	1,  // 20: kerf.node.v1.Node.GetNode:output_type -> kerf.node.v1.GetNodeResponse
-	8,  // 21: kerf.node.v1.Node.Claim:output_type -> kerf.node.v1.ClaimResponse
-	12, // 22: kerf.node.v1.Node.Arm:output_type -> kerf.node.v1.ArmResponse
-	14, // 23: kerf.node.v1.Node.Release:output_type -> kerf.node.v1.ReleaseResponse
-	16, // 24: kerf.node.v1.Node.Limit:output_type -> kerf.node.v1.LimitResponse
-	1,  // 25: kerf.node.v1.Node.Watch:output_type -> kerf.node.v1.GetNodeResponse
-	20, // [20:26] is the sub-list for method output_type
-	14, // [14:20] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	8,  // 4: kerf.node.v1.Grant.fragments:type_name -> kerf.node.v1.Fragment
+	8,  // 5: kerf.node.v1.Grant.in_force:type_name -> kerf.node.v1.Fragment
+	6,  // 6: kerf.node.v1.Grant.compute:type_name -> kerf.node.v1.Compute
+	7,  // 7: kerf.node.v1.Fragment.time:type_name -> kerf.node.v1.Time
+	5,  // 8: kerf.node.v1.ClaimResponse.grant:type_name -> kerf.node.v1.Grant
+	11, // 9: kerf.node.v1.ClaimResponse.container:type_name -> kerf.node.v1.ContainerGrant
+	20, // 10: kerf.node.v1.ContainerGrant.env:type_name -> kerf.node.v1.ContainerGrant.EnvEntry
+	12, // 11: kerf.node.v1.ContainerGrant.mounts:type_name -> kerf.node.v1.Mount
+	5,  // 12: kerf.node.v1.ArmResponse.grant:type_name -> kerf.node.v1.Grant
+	21, // 13: kerf.node.v1.ArmResponse.env:type_name -> kerf.node.v1.ArmResponse.EnvEntry
+	12, // 14: kerf.node.v1.ArmResponse.mounts:type_name -> kerf.node.v1.Mount
+	5,  // 15: kerf.node.v1.LimitResponse.grant:type_name -> kerf.node.v1.Grant
+	0,  // 16: kerf.node.v1.Node.GetNode:input_type -> kerf.node.v1.GetNodeRequest
+	9,  // 17: kerf.node.v1.Node.Claim:input_type -> kerf.node.v1.ClaimRequest
+	13, // 18: kerf.node.v1.Node.Arm:input_type -> kerf.node.v1.ArmRequest
+	15, // 19: kerf.node.v1.Node.Release:input_type -> kerf.node.v1.ReleaseRequest
+	17, // 20: kerf.node.v1.Node.Limit:input_type -> kerf.node.v1.LimitRequest
+	19, // 21: kerf.node.v1.Node.Watch:input_type -> kerf.node.v1.WatchRequest
+	1,  // 22: kerf.node.v1.Node.GetNode:output_type -> kerf.node.v1.GetNodeResponse
+	10, // 23: kerf.node.v1.Node.Claim:output_type -> kerf.node.v1.ClaimResponse
+	14, // 24: kerf.node.v1.Node.Arm:output_type -> kerf.node.v1.ArmResponse
+	16, // 25: kerf.node.v1.Node.Release:output_type -> kerf.node.v1.ReleaseResponse
+	18, // 26: kerf.node.v1.Node.Limit:output_type -> kerf.node.v1.LimitResponse
+	1,  // 27: kerf.node.v1.Node.Watch:output_type -> kerf.node.v1.GetNodeResponse
+	22, // [22:28] is the sub-list for method output_type
+	16, // [16:22] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_api_node_v1_node_proto_init() }
@@ -1845,7 +2013,7 @@ func file_api_node_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_node_v1_node_proto_rawDesc), len(file_api_node_v1_node_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

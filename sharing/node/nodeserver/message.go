@@ -64,14 +64,19 @@ func grantMessage(g node.GrantState) *nodev1.Grant {
 			m.InForce = append(m.InForce, &nodev1.Fragment{Gpu: string(f.GPU), MemoryBytes: uint64(f.Memory), Percent: uint32(f.Percent), Whole: f.Whole})
 		}
 	}
+	m.Compute = &nodev1.Compute{By: g.Compute.By, Why: g.Compute.Why}
 	for _, pid := range g.PIDs {
 		m.Pids = append(m.Pids, small(pid))
 	}
 	for i, f := range c.Placement {
-		m.Fragments = append(m.Fragments, &nodev1.Fragment{
+		one := &nodev1.Fragment{
 			Gpu: string(f.GPU), MemoryBytes: uint64(f.Memory), Percent: uint32(f.Percent), Whole: f.Whole,
 			UsedBytes: uint64(g.Used[i]), UsedKnown: g.UsedKnown[i], LentBytes: uint64(g.Lent[f.GPU]), BurstBytes: uint64(f.Burst),
-		})
+		}
+		if len(g.Compute.Times) > i {
+			one.Time = timeMessage(g.Compute.Times[i])
+		}
+		m.Fragments = append(m.Fragments, one)
 		m.MemoryBytes += uint64(f.Memory)
 		m.Percent += uint32(f.Percent)
 		m.UsedBytes += uint64(g.Used[i])
@@ -81,6 +86,13 @@ func grantMessage(g node.GrantState) *nodev1.Grant {
 		m.UsedBytes = 0
 	}
 	return m
+}
+
+func timeMessage(t node.Time) *nodev1.Time {
+	return &nodev1.Time{
+		UsedPercent: small(t.Percent), ChargedSeconds: t.Charged.Seconds(), Launches: t.Launches, LaunchesPastBudget: t.Past,
+		WaitedSeconds: t.Waited.Seconds(),
+	}
 }
 
 func stateOf(g node.GrantState) string {
