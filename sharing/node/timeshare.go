@@ -140,7 +140,7 @@ func (t *timeshares) Used(ctx context.Context, gpu sharing.GPUID) (map[compute.I
 	defer t.mu.Unlock()
 	for _, l := range t.leases {
 		if b, ok := l.Account.(budget); ok && l.GPU == gpu {
-			b.region.tellTime(gpu, used[l.Grant.ID], err == nil)
+			b.region.tellTime(gpu, used[l.Grant.ID], err == nil, t.mode == compute.Strict && past(used[l.Grant.ID], l.Grant.Percent))
 		}
 	}
 	return used, err
@@ -198,17 +198,34 @@ func (t *timeshares) members(gpu sharing.GPUID) map[int]compute.ID {
 	return out
 }
 
-// tellTime notes what the driver said of the lease's use of a GPU's time in the last second. It needs the runtime's
-// lock.
-func (g *region) tellTime(gpu sharing.GPUID, percent int, told bool) {
+// past reports whether a use of time is further above a share than the throttle strays in a second; a lease without
+// a percent is never.
+func past(used int, share sharing.Percent) bool {
+	const stray = 15
+	return share > 0 && used > int(min(share, sharing.FullGPU))+stray
+}
+
+// tellTime notes what the driver said of the lease's use of a GPU's time in the last second, and whether it was past
+// its share. It needs the runtime's lock.
+func (g *region) tellTime(gpu sharing.GPUID, percent int, told, past bool) {
+	now := toldTime{gpu: gpu, percent: percent}
+	for _, t := range g.told {
+		if t.gpu == gpu && told && past {
+			now.past = t.past
+		}
+	}
+	if past {
+		now.past++
+	}
 	g.told = slices.DeleteFunc(g.told, func(t toldTime) bool { return t.gpu == gpu })
 	if told {
-		g.told = append(g.told, toldTime{gpu, percent})
+		g.told = append(g.told, now)
 	}
 }
 
-// toldTime is the part of the last second, in percent, that a lease used of a GPU.
+// toldTime is the part of the last second, in percent, that a lease used of a GPU, and for how many seconds in a row
+// that was past its share.
 type toldTime struct {
-	gpu     sharing.GPUID
-	percent int
+	gpu           sharing.GPUID
+	percent, past int
 }

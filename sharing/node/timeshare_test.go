@@ -178,3 +178,32 @@ func TestWhatSharesTime(t *testing.T) {
 		t.Errorf("%q", by)
 	}
 }
+
+// Strictly, who is above its share for long is not held, whatever its programs count; what is lent is no such thing.
+func TestPastItsShare(t *testing.T) {
+	for rule, want := range map[config.Compute]string{config.ComputeStrict: ComputeNone, config.ComputeFair: "libkerf"} {
+		t.Run(rule.String(), func(t *testing.T) {
+			pool := preloading
+			pool.Compute = rule
+			g := newPreloaded(t, pool)
+			p, _ := g.part(30)
+			shares := &timeshares{Runtime: g.bench.Runtime}
+			looks := func(percent, times int, want string) {
+				t.Helper()
+				g.driver.times = map[int]int{p.PID: percent}
+				shares.Leases()
+				for range times {
+					if _, err := shares.Used(t.Context(), g.gpus[0].UUID); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if got := g.shown().Compute.By; got != want {
+					t.Errorf("after %d more seconds at %d percent: by %s, want %s", times, percent, got, want)
+				}
+			}
+			looks(60, pastAfter-1, "libkerf")
+			looks(60, 1, want)
+			looks(31, 1, "libkerf")
+		})
+	}
+}

@@ -4,6 +4,7 @@
 package node
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/libkerf"
@@ -29,6 +30,10 @@ const (
 	// ComputeNone: nothing.
 	ComputeNone = "none"
 )
+
+// pastAfter is for how many seconds in a row the driver has to see more than a lease's share before it counts as not
+// held: a program's first launches are charged when it is known what they take.
+const pastAfter = 5
 
 // Time is what is known of a lease's use of one GPU's time. Its programs can write all but Percent.
 type Time struct {
@@ -66,6 +71,11 @@ func (r *Runtime) computeOf(g ledger.Grant, h *holding) Compute {
 		return none("nobody on its GPU has a percent of it")
 	}
 	c := Compute{By: h.backend.String(), Why: r.pool.Compute.String(), Times: times}
+	for _, t := range h.region.told {
+		if t.past >= pastAfter {
+			c.By, c.Why = ComputeNone, fmt.Sprintf("the driver says that it used %d percent of GPU %s in the last second, and more than its share before", t.percent, t.gpu)
+		}
+	}
 	if len(h.region.uncounted) > 0 {
 		c.By, c.Why = ComputeNone, uncountedTime(len(h.region.uncounted))
 	}
