@@ -156,7 +156,7 @@ func (a *agent) build(reg *prometheus.Registry) error {
 		Log: a.log, Cgroups: groups, Parent: a.cgroupParent,
 		RecordPath: filepath.Join(a.dir, "record.json"), BootID: boot, NewID: newID,
 		DevRoot: a.devRoot, Version: version, Config: conf, Pool: pool,
-		Observer: a.events, Failpoints: a.failpoints, MPS: a.mps.forRuntime(),
+		Observer: a.events, Failpoints: a.failpoints, MPS: a.mps.forRuntime(), NoMPSForPods: noMPSForPods(),
 		Client: node.ClientPaths{Dir: a.preload.Dir, Library: a.preload.Library},
 	})
 	reg.MustRegister(

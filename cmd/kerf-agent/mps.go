@@ -16,6 +16,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	door "github.com/kerf-gpu/kerf/internal/mps"
 	"github.com/kerf-gpu/kerf/internal/nvml"
+	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/caps/choice"
 	"github.com/kerf-gpu/kerf/sharing/caps/mps"
@@ -78,6 +79,18 @@ func (a *agent) keepDaemon(pid int) error {
 	return nil
 }
 
+// noMPSForPods says why this agent can have no pod's container held by MPS; it is empty where it can.
+func noMPSForPods() string {
+	host, err := process.HostMounts()
+	switch {
+	case err != nil:
+		return "it could not be told whether the agent shares its mounts with the node: " + err.Error()
+	case !host:
+		return "the agent has mounts of its own, as in a container: it can mount no /dev/shm on the node for a daemon of MPS and its clients"
+	}
+	return ""
+}
+
 // forRuntime is nil where there is no MPS.
 func (m *mpsDaemons) forRuntime() node.MPS {
 	if m.sup == nil {
@@ -105,26 +118,40 @@ func (m *mpsDaemons) SetComputeMode(ctx context.Context, gpu sharing.GPUID, mode
 }
 
 func keyOf(l node.MPSLease) (mps.Key, mps.Terms) {
-	return mps.Key{GPU: l.GPU, Domain: l.Domain}, mps.Terms{Memory: l.Memory, Percent: l.Percent}
+	return mps.Key{GPU: l.GPU, Domain: l.Domain, Contained: l.Contained}, mps.Terms{Memory: l.Memory, Percent: l.Percent}
+}
+
+// Prepare implements node.MPS.
+func (m *mpsDaemons) Prepare(ctx context.Context, l node.MPSLease) error {
+	key, terms := keyOf(l)
+	return m.sup.Join(ctx, key, l.ID, terms)
 }
 
 // Enter implements node.MPS.
-func (m *mpsDaemons) Enter(ctx context.Context, l node.MPSLease) (map[string]string, error) {
+func (m *mpsDaemons) Enter(ctx context.Context, l node.MPSLease) error {
 	key, terms := keyOf(l)
-	pipe, err := m.sup.Acquire(ctx, key, l.ID, terms)
-	if err != nil {
-		return nil, err
-	}
+	_, err := m.sup.Acquire(ctx, key, l.ID, terms)
+	return err
+}
+
+// Client implements node.MPS.
+func (m *mpsDaemons) Client(l node.MPSLease) (node.MPSClient, error) {
+	key, _ := keyOf(l)
+	pipe, shm := m.sup.Places(key)
 	list, err := door.ClientEnv(pipe, l.Memory, l.Percent)
 	if err != nil {
-		return nil, errors.Join(err, m.sup.Release(ctx, key, l.ID))
+		return node.MPSClient{}, err
 	}
-	env := map[string]string{}
+	c := node.MPSClient{Env: map[string]string{}}
 	for _, e := range list {
 		name, value, _ := strings.Cut(e, "=")
-		env[name] = value
+		c.Env[name] = value
 	}
-	return env, nil
+	if key.Contained {
+		// The pipe directory keeps its path, which the daemon has told its server, too.
+		c.Mounts = []sharing.Mount{{Source: pipe, Target: pipe}, {Source: shm, Target: door.SharedMemory}}
+	}
+	return c, nil
 }
 
 // Leave implements node.MPS.

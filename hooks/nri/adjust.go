@@ -48,9 +48,16 @@ func adjustGuarded(c *api.Container, in sharing.Injection) (*api.ContainerAdjust
 func addMounts(a *api.ContainerAdjustment, c *api.Container, mounts []sharing.Mount) error {
 	for _, m := range mounts {
 		for _, own := range c.GetMounts() {
-			if at := path.Clean(own.GetDestination()); at == m.Target || strings.HasPrefix(at, m.Target+"/") {
-				return fmt.Errorf("container %q: %w", c.GetName(), sharing.Invalid("volume mount", at, "mount it elsewhere", "is where the library lies that holds the container to its memory"))
+			at := path.Clean(own.GetDestination())
+			if at != m.Target && !strings.HasPrefix(at, m.Target+"/") || podsShm(c, own) {
+				continue
 			}
+			remedy, why := "mount it elsewhere", "is where that lies which holds the container to its memory"
+			if m.Target == shm {
+				remedy = "leave it out, and hostIPC too: there is half of the node's memory"
+				why = "is where the container finds the shared memory of its MPS daemon"
+			}
+			return fmt.Errorf("container %q: %w", c.GetName(), sharing.Invalid("volume mount", at, remedy, "%s", why))
 		}
 		options := []string{"bind", "nosuid", "nodev", "rw"}
 		if m.ReadOnly {
@@ -59,6 +66,16 @@ func addMounts(a *api.ContainerAdjustment, c *api.Container, mounts []sharing.Mo
 		a.AddMount(&api.Mount{Source: m.Source, Destination: m.Target, Type: "bind", Options: options})
 	}
 	return nil
+}
+
+// shm is where every container has something mounted, if nothing else then what its pod shares.
+const shm = "/dev/shm"
+
+// podsShm reports whether a mount is that which the container runtime gives to all containers of a pod, and no volume
+// of the pod: it lies in a folder that is named after the sandbox. A mount of ours takes its place.
+func podsShm(c *api.Container, m *api.Mount) bool {
+	dir, id := path.Dir(path.Clean(m.GetSource())), c.GetPodSandboxId()
+	return path.Clean(m.GetDestination()) == shm && id != "" && slices.Contains(strings.Split(dir, "/"), id)
 }
 
 // adjustOther hides the GPUs from a container that has no grant. A note that it carries is none of ours, and

@@ -24,6 +24,8 @@ type Daemon struct {
 	Pipe, Logs string
 	// GPU is the only one that its servers use; for them and their clients it is device 0.
 	GPU sharing.GPUID
+	// Shm is the folder that is /dev/shm for it and its servers, and must be for its clients; empty: that of the caller.
+	Shm string
 }
 
 // CheckPipe refuses a pipe directory in which the daemon could not bind its sockets. It would start, say nothing, and
@@ -43,13 +45,22 @@ func (d Daemon) env() []string {
 	return []string{"CUDA_MPS_PIPE_DIRECTORY=" + d.Pipe, "CUDA_MPS_LOG_DIRECTORY=" + d.Logs, "CUDA_VISIBLE_DEVICES=" + string(d.GPU)}
 }
 
+// run executes the program where the daemon's /dev/shm is.
+func (d Daemon) run(ctx context.Context, stdin string, args ...string) (answer string, err error) {
+	err = seeing(d.Shm, func() error {
+		answer, err = d.Program.run(ctx, d.env(), stdin, args...)
+		return err
+	})
+	return answer, err
+}
+
 // Start starts the daemon in the background, where it outlives the caller. That it was started does not say that it
 // answers. Errors: sharing.ErrInvalid (the pipe directory), sharing.ErrUnavailable (it says why; one that runs already
 // among them).
 func (d Daemon) Start(ctx context.Context) error {
 	err := CheckPipe(d.Pipe)
 	if err == nil {
-		_, err = d.Program.run(ctx, d.env(), "", "-d")
+		_, err = d.run(ctx, "", "-d")
 	}
 	if err != nil {
 		return fmt.Errorf("start the MPS control daemon of GPU %s: %w", d.GPU, err)
@@ -59,7 +70,7 @@ func (d Daemon) Start(ctx context.Context) error {
 
 // ask sends one command. It is sharing.ErrUnavailable when no daemon answers.
 func (d Daemon) ask(ctx context.Context, words ...string) (string, error) {
-	answer, err := d.Program.run(ctx, d.env(), strings.Join(words, " ")+"\n")
+	answer, err := d.run(ctx, strings.Join(words, " ")+"\n")
 	if err != nil {
 		return "", fmt.Errorf("%s to the MPS control daemon of GPU %s: %w", words[0], d.GPU, err)
 	}

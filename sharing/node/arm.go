@@ -174,7 +174,7 @@ func (r *Runtime) arm(ctx context.Context, c ledger.Claim, h *holding, att Attac
 	if err != nil {
 		return Armed{}, err
 	}
-	mps, err := r.enterMPS(ctx, c, h)
+	mps, err := r.enterMPS(ctx, c, h, nil)
 	if err != nil {
 		return Armed{}, err
 	}

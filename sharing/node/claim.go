@@ -32,7 +32,7 @@ func (r *Runtime) ClaimForContainer(ctx context.Context, peer Peer, name string,
 	if peer.UID != 0 {
 		return "", fmt.Errorf("containers are made by root, and uid %d asks: %w", peer.UID, sharing.ErrDenied)
 	}
-	id, err := r.claimAs(ctx, peer, name, asked, noMPS(), func(h *holding, req sharing.Request) {
+	id, err := r.claimAs(ctx, peer, name, asked, noMPSAlone(), func(h *holding, req sharing.Request) {
 		h.asks, h.container = asksOf(req), true
 		if hold > 0 {
 			h.until = time.Now().Add(hold)
@@ -41,14 +41,17 @@ func (r *Runtime) ClaimForContainer(ctx context.Context, peer Peer, name string,
 	if err != nil {
 		return "", err
 	}
-	if err := r.prepare(id); err != nil {
+	if err := r.prepare(ctx, id); err != nil {
 		return "", errors.Join(err, r.release(peer, id))
 	}
 	return id, nil
 }
 
 // prepare makes what the containers of a claim are to be made with.
-func (r *Runtime) prepare(id ledger.ClaimID) error {
+func (r *Runtime) prepare(ctx context.Context, id ledger.ClaimID) error {
+	if err := r.prepareMPS(ctx, id); err != nil {
+		return err
+	}
 	r.mu.Lock()
 	g, ok := r.ledger.Get(id)
 	inForce := g.Claim.Placement
@@ -197,12 +200,14 @@ func (r *Runtime) release(peer Peer, id ledger.ClaimID) error {
 
 // drop forgets a claim without a lease; it needs the lock.
 func (r *Runtime) drop(id ledger.ClaimID) error {
+	g, _ := r.ledger.Get(id)
 	if err := r.ledger.Release(id); err != nil && !errors.Is(err, sharing.ErrNotFound) {
 		return err
 	}
 	if h := r.held[id]; h != nil {
 		h.letGo()
 		r.spend(h)
+		r.spendMPS(g.Claim, h)
 		if h.use != nil {
 			delete(r.containers, h.use.containerID)
 		}

@@ -28,6 +28,7 @@ func (r *Runtime) Reconcile(ctx context.Context) {
 		}
 	}
 	dropped, pods := r.dropForgotten()
+	r.leaveAllMPS(ctx)
 	// One write for all of them: what the record has too much of, the next agent finds ended.
 	if ended || pods {
 		if err := r.persist(); err != nil {
@@ -112,7 +113,9 @@ func (r *Runtime) end(ctx context.Context, id ledger.ClaimID) (done bool, err er
 	}
 	r.opt.Observer.Ended()
 	r.mu.Unlock()
-	r.leaveMPS(ctx, g.Claim, h)
+	if !g.Claim.Owner.Pod() { // a pod's claim goes on, and its next container is made with the same daemon
+		r.leaveMPS(ctx, g.Claim, h)
+	}
 	r.log.Info("lease ended", "claim", id)
 	r.changed.announce()
 	return true, err

@@ -226,6 +226,10 @@ func (r *Runtime) armContainer(ctx context.Context, g ledger.Grant, h *holding, 
 	if err := r.holdRegion(g.Claim.ID, inForce); err != nil {
 		return fmt.Errorf("cap not in force: %w", err)
 	}
+	// The container has the pipe directory since it was made. Without a daemon behind it nothing would limit it.
+	if _, err := r.enterMPS(ctx, g.Claim, h, inForce); err != nil {
+		return fmt.Errorf("cap not in force: %w", err)
+	}
 	if _, err := r.applyCaps(ctx, att, g.Claim.Level, inForce, group.Dir, others, g.Lease != nil); err != nil {
 		return fmt.Errorf("cap not in force: %w", err)
 	}

@@ -42,7 +42,7 @@ func (r *Runtime) inject(ctx context.Context, ask sharing.ContainerAsk, containe
 	if err != nil {
 		return sharing.Injection{}, fmt.Errorf("container %q: %w", ask.Ref.Container, err)
 	}
-	if err := r.prepare(id); err != nil {
+	if err := r.prepare(ctx, id); err != nil {
 		return sharing.Injection{}, err
 	}
 	// On disk before the container exists: an agent that is killed now finds it again, with its hook waiting.
@@ -158,6 +158,9 @@ func (r *Runtime) InjectionOf(id ledger.ClaimID) (sharing.Injection, error) {
 	}
 	in.Mounts = r.containerMounts(h)
 	in.Env = injectedEnv(id, in.Placement, in.Level)
+	if err := r.addMPS(&in, g.Claim, h); err != nil {
+		return sharing.Injection{}, err
+	}
 	return in, nil
 }
 

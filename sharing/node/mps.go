@@ -18,13 +18,25 @@ import (
 
 // MPS runs the control daemons of leases that MPS holds. It may be called from several goroutines.
 type MPS interface {
-	// Enter makes a lease one of its daemon's users, once that serves, and returns what its processes must have in their
-	// environment. It is harmless for one that is one already. On error it is none.
-	Enter(ctx context.Context, l MPSLease) (map[string]string, error)
+	// Prepare makes a lease one of its daemon's users, and what its containers are made with, before the daemon has to
+	// serve: it returns soon. One that is a user keeps its terms. On error it is none.
+	Prepare(ctx context.Context, l MPSLease) error
+	// Enter makes a lease one of its daemon's users, with these terms, once that serves. On error it is what it was.
+	Enter(ctx context.Context, l MPSLease) error
+	// Client is what the processes of a lease need to be its daemon's clients. It returns at once, whether there is a
+	// daemon or not.
+	Client(l MPSLease) (MPSClient, error)
 	// Leave ends that. It is harmless for one that is none.
 	Leave(ctx context.Context, l MPSLease) error
 	// Fault says why the lease's daemon does not serve now, and is empty while it does. It returns at once.
 	Fault(l MPSLease) string
+}
+
+// MPSClient is what makes a process a daemon's client.
+type MPSClient struct {
+	Env map[string]string
+	// Mounts are for a container, which has a /dev/shm of its own otherwise.
+	Mounts []sharing.Mount
 }
 
 // MPSLease is what a daemon has to know of a lease: who shares it, and what each process of the lease may have.
@@ -32,14 +44,19 @@ type MPSLease struct {
 	ID     string
 	GPU    sharing.GPUID
 	Domain string
-	Memory sharing.Bytes
+	// Contained is true for a container's: its daemon is of containers alone.
+	Contained bool
+	Memory    sharing.Bytes
 	// Percent is 0 where there is no share of the compute to hold it to.
 	Percent sharing.Percent
 }
 
-// domainOf names who trusts an owner so far that they may share a daemon; it needs the lock.
+// domainOf names who trusts an owner so far that they may share a daemon; it needs the lock. Containers and processes
+// never do: a daemon has one /dev/shm.
 func (r *Runtime) domainOf(o ledger.Owner) string {
 	switch {
+	case r.pool.MPSSharing == config.MPSSharingPool && o.Pod():
+		return "pool/pods"
 	case r.pool.MPSSharing == config.MPSSharingPool:
 		return "pool"
 	case o.Pod():
@@ -54,7 +71,15 @@ func mpsLease(c ledger.Claim, h *holding) (l MPSLease, ok bool) {
 		return MPSLease{}, false
 	}
 	f := c.Placement[0]
-	return MPSLease{ID: string(c.ID), GPU: f.GPU, Domain: h.domain, Memory: f.Memory, Percent: f.Percent}, true
+	return MPSLease{ID: string(c.ID), GPU: f.GPU, Domain: h.domain, Contained: c.Owner.Pod(), Memory: f.Memory, Percent: f.Percent}, true
+}
+
+// of is the lease with what is in force for its user where that is less than the grant.
+func (l MPSLease) of(inForce sharing.Placement) MPSLease {
+	if len(inForce) == 1 {
+		l.Memory, l.Percent = inForce[0].Memory, inForce[0].Percent
+	}
+	return l
 }
 
 // MPSLeases are the leases that MPS holds: what its daemons are needed for.
@@ -63,23 +88,89 @@ func (r *Runtime) MPSLeases() []MPSLease {
 	defer r.mu.Unlock()
 	var out []MPSLease
 	for _, g := range r.ledger.Grants() {
-		if l, ok := mpsLease(g.Claim, r.held[g.Claim.ID]); ok && g.Lease != nil {
+		// The containers of a pod's claim may have been made already, and not be armed yet.
+		if l, ok := mpsLease(g.Claim, r.held[g.Claim.ID]); ok && (g.Lease != nil || l.Contained) {
 			out = append(out, l)
 		}
 	}
 	return out
 }
 
-// enterMPS gives a claim that MPS holds its daemon, and returns the environment of its processes.
-func (r *Runtime) enterMPS(ctx context.Context, c ledger.Claim, h *holding) (map[string]string, error) {
+// enterMPS gives a claim that MPS holds its daemon, for what is in force of it, and returns the environment of its
+// processes.
+func (r *Runtime) enterMPS(ctx context.Context, c ledger.Claim, h *holding, inForce sharing.Placement) (map[string]string, error) {
 	l, ok := mpsLease(c, h)
 	if !ok {
 		return nil, nil
 	}
+	l = l.of(inForce)
 	if r.opt.MPS == nil {
-		return nil, fmt.Errorf("this agent does not run MPS: %w", sharing.ErrUnavailable)
+		return nil, errNoMPS()
 	}
-	return r.opt.MPS.Enter(ctx, l)
+	if err := r.opt.MPS.Enter(ctx, l); err != nil {
+		return nil, err
+	}
+	client, err := r.opt.MPS.Client(l)
+	return client.Env, err
+}
+
+func errNoMPS() error { return fmt.Errorf("this agent does not run MPS: %w", sharing.ErrUnavailable) }
+
+// prepareMPS makes what the container of a claim that MPS holds is made with.
+func (r *Runtime) prepareMPS(ctx context.Context, id ledger.ClaimID) error {
+	r.mu.Lock()
+	g, _ := r.ledger.Get(id)
+	l, ok := mpsLease(g.Claim, r.held[id])
+	r.mu.Unlock()
+	switch {
+	case !ok || !l.Contained:
+		return nil
+	case r.opt.MPS == nil:
+		return errNoMPS()
+	}
+	return r.opt.MPS.Prepare(ctx, l)
+}
+
+// addMPS adds to what a container gets what makes it a client of MPS, where that holds it; it needs the lock.
+func (r *Runtime) addMPS(in *sharing.Injection, c ledger.Claim, h *holding) error {
+	l, ok := mpsLease(c, h)
+	switch {
+	case !ok || !l.Contained:
+		return nil
+	case r.opt.MPS == nil:
+		return errNoMPS()
+	}
+	client, err := r.opt.MPS.Client(l.of(in.Placement))
+	if err != nil {
+		return err
+	}
+	maps.Copy(in.Env, client.Env)
+	in.Mounts = append(in.Mounts, client.Mounts...)
+	return nil
+}
+
+// spendMPS leaves it to the next reconcile that a claim of a pod leaves its daemon. It needs the lock.
+func (r *Runtime) spendMPS(c ledger.Claim, h *holding) {
+	if c.Owner.Pod() && h.backend == config.BackendMPS {
+		r.leaving = append(r.leaving, leaving{c, h})
+	}
+}
+
+// leaving is a claim that has ended and whose daemon does not know of it yet.
+type leaving struct {
+	claim ledger.Claim
+	held  *holding
+}
+
+// leaveAllMPS does what spendMPS left.
+func (r *Runtime) leaveAllMPS(ctx context.Context) {
+	r.mu.Lock()
+	all := r.leaving
+	r.leaving = nil
+	r.mu.Unlock()
+	for _, l := range all {
+		r.leaveMPS(ctx, l.claim, l.held)
+	}
 }
 
 // leaveMPS ends a claim's use of its daemon. A daemon that cannot be ended now is ended later by who runs it.
@@ -104,11 +195,21 @@ func (r *Runtime) mpsFault(c ledger.Claim) string {
 	return r.opt.MPS.Fault(l)
 }
 
-// noMPS says why MPS cannot hold containers: NVIDIA's own plugin gives each client the /dev/shm of its daemon beside the
-// pipe directory, and a container has one of its own. A container that was held without would get no context, or no limit.
-func noMPS() map[config.Backend]choice.Support {
+// noMPS says why MPS cannot hold a pod's containers, nil where it can. Each client needs the /dev/shm of its daemon
+// beside the pipe directory, and a container has one of its own: one that was held without would get no context, or no limit.
+func (r *Runtime) noMPS() map[config.Backend]choice.Support {
+	if r.opt.NoMPSForPods == "" {
+		return nil
+	}
 	return map[config.Backend]choice.Support{config.BackendMPS: {
-		Answer: choice.NotSupported, Reason: "this version gives no container the pipe directory and the /dev/shm of an MPS daemon",
+		Answer: choice.NotSupported, Reason: r.opt.NoMPSForPods, Remedy: "run the agent as a service of the node",
+	}}
+}
+
+// noMPSAlone is why MPS does not hold a container that is no pod's.
+func noMPSAlone() map[config.Backend]choice.Support {
+	return map[config.Backend]choice.Support{config.BackendMPS: {
+		Answer: choice.NotSupported, Reason: "this version gives a container that is no pod's neither the pipe directory nor the /dev/shm of an MPS daemon",
 	}}
 }
 

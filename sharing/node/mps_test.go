@@ -23,20 +23,41 @@ import (
 
 // fakeMPS runs no daemons and remembers who uses them.
 type fakeMPS struct {
-	mu    sync.Mutex
-	users map[string]MPSLease
-	fault string
-	fails error
+	mu       sync.Mutex
+	users    map[string]MPSLease
+	prepared []string
+	entered  []MPSLease
+	fault    string
+	fails    error
 }
 
-func (f *fakeMPS) Enter(_ context.Context, l MPSLease) (map[string]string, error) {
+func (f *fakeMPS) Prepare(_ context.Context, l MPSLease) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.prepared = append(f.prepared, l.ID)
+	if _, had := f.users[l.ID]; !had {
+		f.users[l.ID] = l
+	}
+	return nil
+}
+
+func (f *fakeMPS) Enter(_ context.Context, l MPSLease) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.fails != nil {
-		return nil, f.fails
+		return f.fails
 	}
 	f.users[l.ID] = l
-	return map[string]string{"CUDA_MPS_PIPE_DIRECTORY": "/" + l.Domain}, nil
+	f.entered = append(f.entered, l)
+	return nil
+}
+
+func (f *fakeMPS) Client(l MPSLease) (MPSClient, error) {
+	c := MPSClient{Env: map[string]string{"CUDA_MPS_PIPE_DIRECTORY": "/" + l.Domain, "LIMIT": l.Memory.String()}}
+	if l.Contained {
+		c.Mounts = []sharing.Mount{{Source: "/" + l.Domain, Target: "/" + l.Domain}}
+	}
+	return c, nil
 }
 
 func (f *fakeMPS) Leave(_ context.Context, l MPSLease) error {
@@ -149,6 +170,7 @@ func TestMPSIsNotMixed(t *testing.T) {
 	root.UID = 0
 	lease(g, pinned(10))
 	lease(g, pinned(10))
+	g.bench.Runtime.opt.NoMPSForPods = "the agent is in a container"
 	_, err := g.bench.ClaimForContainer(t.Context(), root, "", pinned(4), 0)
 	if noFit := new(allocator.NoFit); !errors.As(err, &noFit) || !errors.Is(err, sharing.ErrExhausted) || !strings.Contains(err.Error(), "runs MPS for other grants") {
 		t.Errorf("a container on a GPU that runs MPS: %v", err)
@@ -234,7 +256,9 @@ func TestMPSDomains(t *testing.T) {
 		}
 	}
 	r.pool.MPSSharing = config.MPSSharingPool
-	if got := r.domainOf(pod); got != "pool" {
-		t.Errorf("where the pool shares: %q", got)
+	for want, o := range map[string]ledger.Owner{"pool/pods": pod, "pool": {UID: 1000}} {
+		if got := r.domainOf(o); got != want {
+			t.Errorf("where the pool shares, %+v is of %q, want %q", o, got, want)
+		}
 	}
 }

@@ -38,6 +38,8 @@ type Options struct {
 	Pool   config.Pool
 	// MPS runs the daemons of leases that MPS holds; nil: this machine has none.
 	MPS MPS
+	// NoMPSForPods says why MPS can hold no container of a pod on this machine; empty: it can.
+	NoMPSForPods string
 	// Observer is told what happens, for metrics.
 	Observer Observer
 	// Client is the zero value where there is no library to preload.

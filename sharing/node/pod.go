@@ -121,7 +121,7 @@ func (r *Runtime) claimFor(ask sharing.ContainerAsk) (id ledger.ClaimID, part sh
 	if err != nil {
 		return "", nil, false, err
 	}
-	held, err := r.heldBy(req, placement, butMPS(req, noMPS()))
+	held, err := r.heldBy(req, placement, butMPS(req, r.noMPS()))
 	if err != nil {
 		return "", nil, false, err
 	}
@@ -179,7 +179,7 @@ func (r *Runtime) within(c ledger.Claim, req sharing.Request) (sharing.Placement
 // choose places a request, where the advice says if it still fits there, else wherever it fits. It needs the
 // lock.
 func (r *Runtime) choose(req sharing.Request, advice sharing.Advice) (sharing.Placement, error) {
-	states := r.gpuStates(req.Profile, butMPS(req, noMPS()))
+	states := r.gpuStates(req.Profile, butMPS(req, r.noMPS()))
 	if len(advice.GPUs) == req.GPUs {
 		planned := slices.DeleteFunc(slices.Clone(states), func(s allocator.GPUState) bool { return !slices.Contains(advice.GPUs, s.GPU.UUID) })
 		if p, err := allocator.Choose(planned, req); err == nil {

@@ -72,6 +72,8 @@ type Runtime struct {
 	spent []*region
 	// evictPod is nil where pods cannot be evicted.
 	evictPod func(ctx context.Context, ref sharing.ContainerRef) error
+	// leaving are claims that MPS held and that ended, for the next reconcile.
+	leaving []leaving
 	// contexts are the least that a context was seen to take of each GPU, see learnContexts.
 	contexts map[sharing.GPUID]sharing.Bytes
 

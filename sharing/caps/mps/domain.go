@@ -33,6 +33,7 @@ type domain struct {
 	key    Key
 	daemon mps.Daemon
 	leases map[string]Terms
+	begun  bool // it was wanted to run: before that its leases have only what containers are made with
 
 	pid       int // 0: not running
 	start     uint64
@@ -50,7 +51,7 @@ type domain struct {
 func newDomain(opt *Options, k Key) *domain {
 	return &domain{
 		opt: opt, key: k, leases: map[string]Terms{},
-		daemon: mps.Daemon{Program: opt.Program, Pipe: opt.Pipe(k), Logs: opt.logs(k), GPU: k.GPU},
+		daemon: mps.Daemon{Program: opt.Program, Pipe: opt.Pipe(k), Logs: opt.logs(k), GPU: k.GPU, Shm: opt.Shm(k)},
 	}
 }
 
@@ -151,7 +152,7 @@ func (d *domain) launch(ctx context.Context) error {
 // note writes down what runs.
 func (d *domain) note() error {
 	return save(filepath.Join(d.opt.path(d.key), recordName), daemonRecord{
-		Version: recordVersion, BootID: d.opt.BootID, GPU: d.key.GPU, Domain: d.key.Domain, PID: d.pid, Start: d.start,
+		Version: recordVersion, BootID: d.opt.BootID, GPU: d.key.GPU, Domain: d.key.Domain, Contained: d.key.Contained, PID: d.pid, Start: d.start,
 	})
 }
 
@@ -274,6 +275,9 @@ func sweep(ctx context.Context, dir string, spare []string) error {
 }
 
 func removeAll(dir string) error {
+	if err := mps.UnmountVolume(filepath.Join(dir, volume)); err != nil {
+		return err
+	}
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("remove %q: %w (%w)", dir, err, sharing.ErrUnavailable)
 	}

@@ -30,6 +30,7 @@ func (s *Supervisor) Recover(ctx context.Context, held map[Key]map[string]Terms)
 		}
 		g := s.gpu(k.GPU)
 		d := newDomain(&s.opt, k)
+		d.begun = true
 		maps.Copy(d.leases, leases)
 		if r, ok := found[k]; ok && r.BootID == s.opt.BootID {
 			d.pid, d.start = r.PID, r.Start
@@ -63,7 +64,7 @@ func (s *Supervisor) records() (map[Key]daemonRecord, error) {
 			errs = append(errs, fmt.Errorf("record of an MPS daemon %q is of no use: %w", p, errors.Join(err, sharing.ErrInvalid)))
 			continue
 		}
-		found[Key{GPU: r.GPU, Domain: r.Domain}] = r
+		found[Key{GPU: r.GPU, Domain: r.Domain, Contained: r.Contained}] = r
 	}
 	return found, errors.Join(errs...)
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/kerf-gpu/kerf/internal/atomicfile"
+	"github.com/kerf-gpu/kerf/internal/mps"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -23,6 +24,8 @@ const (
 	recordVersion        = 1
 	// reachable lets processes of any user through to what they know the name of, listed also lets them look.
 	reachable, listed, private = 0o711, 0o755, 0o600
+	// forAll is what /dev/shm has.
+	forAll = fs.ModeSticky | 0o777
 )
 
 // daemonRecord is what is written down of a daemon, beside its pipe directory and never in it, where its clients could
@@ -32,8 +35,10 @@ type daemonRecord struct {
 	BootID  string        `json:"bootID"`
 	GPU     sharing.GPUID `json:"gpu"`
 	Domain  string        `json:"domain"`
-	PID     int           `json:"pid"` // 0: it is being started
-	Start   uint64        `json:"start"`
+	// Contained is Key's.
+	Contained bool   `json:"contained,omitempty"`
+	PID       int    `json:"pid"` // 0: it is being started
+	Start     uint64 `json:"start"`
 }
 
 // modeRecord is what is written down of a GPU before its mode is changed.
@@ -60,8 +65,28 @@ func domainDir(domain string) string {
 func (o Options) gpuPath(gpu sharing.GPUID) string { return filepath.Join(o.Dir, gpuDir(gpu)) }
 func (o Options) path(k Key) string                { return filepath.Join(o.gpuPath(k.GPU), domainDir(k.Domain)) }
 
-// Pipe is the pipe directory of a key, whether there is a daemon or not.
-func (o Options) Pipe(k Key) string { return filepath.Join(o.path(k), "pipe") }
+// volume is where a volume is mounted, in the directory of a domain of containers. It holds all that clients write, and
+// never the record.
+const volume = "v"
+
+// shared is where the directories lie that the daemon has.
+func (o Options) shared(k Key) string {
+	if k.Contained {
+		return filepath.Join(o.path(k), volume)
+	}
+	return o.path(k)
+}
+
+// Pipe is the pipe directory of a key, whether there is a daemon or not. Its path is the same for all clients.
+func (o Options) Pipe(k Key) string { return filepath.Join(o.shared(k), "pipe") }
+
+// Shm is the folder that is /dev/shm for the daemon of a key and its clients; empty: the node's own is.
+func (o Options) Shm(k Key) string {
+	if !k.Contained {
+		return ""
+	}
+	return filepath.Join(o.shared(k), "shm")
+}
 
 func save(path string, v any) error {
 	data, err := json.Marshal(v)
@@ -86,15 +111,31 @@ func load(path string, v any) error {
 	return nil
 }
 
+// dir is one to be made.
+type dir struct {
+	path string
+	mode fs.FileMode
+}
+
 // makeDirs makes a daemon's directories; those that are there, which containers may have mounted, stay. The modes hold
 // whatever the umask is.
 func (o Options) makeDirs(k Key) error {
-	for _, d := range []struct {
-		path string
-		mode fs.FileMode
-	}{
-		{o.Dir, reachable}, {o.gpuPath(k.GPU), reachable}, {o.path(k), reachable}, {o.Pipe(k), listed}, {o.logs(k), listed},
-	} {
+	dirs := []dir{{o.Dir, reachable}, {o.gpuPath(k.GPU), reachable}, {o.path(k), reachable}}
+	own := []dir{{o.Pipe(k), listed}, {o.logs(k), listed}}
+	if !k.Contained {
+		return makeAll(append(dirs, own...))
+	}
+	if err := makeAll(append(dirs, dir{o.shared(k), reachable})); err != nil {
+		return err
+	}
+	if err := mps.MountVolume(o.shared(k)); err != nil {
+		return err
+	}
+	return makeAll(append(own, dir{o.Shm(k), forAll}))
+}
+
+func makeAll(dirs []dir) error {
+	for _, d := range dirs {
 		err := os.Mkdir(d.path, d.mode)
 		if errors.Is(err, fs.ErrExist) {
 			continue
@@ -109,4 +150,4 @@ func (o Options) makeDirs(k Key) error {
 	return nil
 }
 
-func (o Options) logs(k Key) string { return filepath.Join(o.path(k), "log") }
+func (o Options) logs(k Key) string { return filepath.Join(o.shared(k), "log") }

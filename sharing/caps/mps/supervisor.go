@@ -36,7 +36,7 @@ func New(o Options) (*Supervisor, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if err := mps.CheckPipe(o.Pipe(Key{GPU: "GPU-00000000-0000-0000-0000-000000000000", Domain: "any"})); err != nil {
+	if err := mps.CheckPipe(o.Pipe(Key{GPU: "GPU-00000000-0000-0000-0000-000000000000", Domain: "any", Contained: true})); err != nil {
 		return nil, err
 	}
 	return &Supervisor{opt: o, gpus: map[sharing.GPUID]*gpu{}, shown: map[sharing.GPUID][]State{}}, nil
@@ -55,23 +55,56 @@ func (s *Supervisor) gpu(id sharing.GPUID) *gpu {
 	return g
 }
 
+func check(k Key, t Terms) error {
+	if k.GPU == "" || k.Domain == "" || t.Memory < sharing.MiB || t.Percent > sharing.FullGPU {
+		return fmt.Errorf("use MPS on GPU %q in domain %q with %v and %v: %w", k.GPU, k.Domain, t.Memory, t.Percent, sharing.ErrInvalid)
+	}
+	return nil
+}
+
+// domain returns that of a key, made where there is none. g.mu is held.
+func (s *Supervisor) domain(g *gpu, k Key) *domain {
+	d := g.domains[k.Domain]
+	if d == nil {
+		d = newDomain(&s.opt, k)
+		g.domains[k.Domain] = d
+	}
+	return d
+}
+
+// Join makes a lease one of a daemon's users before the daemon has to run: the directories that its containers are made
+// with are there, and stay while there are leases. A lease that is one already keeps its terms. On error it is none.
+// Errors: sharing.ErrInvalid, sharing.ErrUnavailable and sharing.ErrDenied (the directories).
+func (s *Supervisor) Join(ctx context.Context, k Key, lease string, t Terms) error {
+	if err := check(k, t); err != nil {
+		return err
+	}
+	g := s.gpu(k.GPU)
+	defer s.release(g)
+	d := s.domain(g, k)
+	if _, had := d.leases[lease]; had {
+		return s.opt.makeDirs(k)
+	}
+	d.leases[lease] = t
+	if err := s.opt.makeDirs(k); err != nil {
+		return errors.Join(fmt.Errorf("prepare for MPS on GPU %s in domain %q: %w", k.GPU, k.Domain, err), s.leave(context.WithoutCancel(ctx), g, d, lease))
+	}
+	return nil
+}
+
 // Acquire makes a lease one of a daemon's users and returns the pipe directory for its processes, once the daemon and a
 // server of it are there. A lease that is one already gets the new terms. On error it is none, and a daemon that was
 // started for it alone has been ended. Errors: sharing.ErrInvalid (the terms, the key), sharing.ErrUnavailable (the daemon or its server
 // does not come up, or the compute mode cannot be set).
 func (s *Supervisor) Acquire(ctx context.Context, k Key, lease string, t Terms) (string, error) {
-	if k.GPU == "" || k.Domain == "" || t.Memory < sharing.MiB || t.Percent > sharing.FullGPU {
-		return "", fmt.Errorf("use MPS on GPU %q in domain %q with %v and %v: %w", k.GPU, k.Domain, t.Memory, t.Percent, sharing.ErrInvalid)
+	if err := check(k, t); err != nil {
+		return "", err
 	}
 	g := s.gpu(k.GPU)
 	defer s.release(g)
-	d := g.domains[k.Domain]
-	if d == nil {
-		d = newDomain(&s.opt, k)
-	}
+	d := s.domain(g, k)
 	before, had := d.leases[lease]
-	d.leases[lease] = t
-	g.domains[k.Domain] = d
+	d.leases[lease], d.begun = t, true
 	err := s.opt.makeDirs(k)
 	if err == nil {
 		err = g.setMode(ctx, &s.opt, len(g.domains))
@@ -89,6 +122,10 @@ func (s *Supervisor) Acquire(ctx context.Context, k Key, lease string, t Terms) 
 	}
 	return "", errors.Join(err, s.leave(context.WithoutCancel(ctx), g, d, lease))
 }
+
+// Places are the pipe directory of a key and the folder that is /dev/shm for its daemon, empty where that is the node's
+// own; whether they are there or not.
+func (s *Supervisor) Places(k Key) (pipe, shm string) { return s.opt.Pipe(k), s.opt.Shm(k) }
 
 // Release ends a lease's use. The last one of a domain ends its daemon; what cannot be ended is tried again by Run. A
 // lease that is none is no error.
@@ -140,7 +177,9 @@ func (s *Supervisor) tick(ctx context.Context) {
 		g.mu.Lock()
 		for _, d := range g.domains {
 			if len(d.leases) > 0 {
-				d.look(ctx)
+				if d.begun {
+					d.look(ctx)
+				}
 			} else if err := s.end(ctx, g, d); err != nil {
 				s.opt.Log.Error("mps daemon cannot be ended", "gpu", g.id, "domain", d.key.Domain, "error", err)
 			}

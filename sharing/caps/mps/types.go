@@ -15,8 +15,12 @@ import (
 // Key names a control daemon.
 type Key struct {
 	GPU sharing.GPUID
-	// Domain is who trusts each other: a namespace, a user id, or all of a pool. It is any text but the empty one.
+	// Domain is who trusts each other: a namespace, a user id, or all of a pool. It is any text but the empty one, and
+	// is either of processes or of containers.
 	Domain string
+	// Contained is true where its clients are in containers, which have a /dev/shm of their own: the daemon then has one
+	// of its own too, for them to mount.
+	Contained bool
 }
 
 // Terms are what one lease may have in each of its processes.
@@ -35,8 +39,8 @@ type Modes interface {
 
 // Options are what a Supervisor works with.
 type Options struct {
-	// Dir holds all that daemons have: DIR/<gpu>/<domain>/{pipe,log}. Absolute, of this agent alone, and reachable for
-	// clients of any user.
+	// Dir holds all that daemons have: DIR/<gpu>/<domain>/{pipe,log}, and for containers DIR/<gpu>/<domain>/v, a tmpfs,
+	// with {pipe,log,shm}. Absolute, of this agent alone, and reachable for clients of any user.
 	Dir     string
 	Program mps.Program
 	Modes   Modes

@@ -1,0 +1,124 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mps
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// SharedMemory is where programs look for POSIX shared memory. A client must see its daemon's there.
+const SharedMemory = "/dev/shm"
+
+// MountVolume mounts a tmpfs at a folder, if there is none yet: what a daemon shares with containers lies there, so that
+// what they write fills neither a disk nor the node's own /run and /dev/shm. It has the kernel's size, half of the
+// machine's memory, which counts against the memory limit of who writes. The container runtime sees it if the caller
+// shares its mounts, see process.HostMounts. Errors: sharing.ErrDenied (no CAP_SYS_ADMIN), sharing.ErrUnavailable.
+func MountVolume(dir string) error {
+	mounted, err := mounted(dir)
+	if err != nil || mounted {
+		return err
+	}
+	if err := unix.Mount("kerf-mps", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0711"); err != nil {
+		return volumeError("mount a volume at", dir, err)
+	}
+	return nil
+}
+
+// UnmountVolume takes such a tmpfs away and what is in it, also from who has it mounted still. Where there is none it
+// does nothing.
+func UnmountVolume(dir string) error {
+	for {
+		mounted, err := mounted(dir)
+		if err != nil || !mounted {
+			return err
+		}
+		// Mounts of it elsewhere, such as in the copies that other daemons have, would keep what it holds.
+		entries, err := os.ReadDir(dir)
+		for _, e := range entries {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+		}
+		if err != nil {
+			return volumeError("empty the volume at", dir, err)
+		}
+		if err := unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+			return volumeError("unmount the volume at", dir, err)
+		}
+	}
+}
+
+// mounted reports whether a folder is another file system than the one that it lies in. A folder that is not there is
+// none.
+func mounted(dir string) (bool, error) {
+	var own, above unix.Stat_t
+	err := unix.Lstat(dir, &own)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err == nil {
+		err = unix.Lstat(filepath.Dir(dir), &above)
+	}
+	if err != nil {
+		return false, volumeError("look at", dir, err)
+	}
+	return own.Dev != above.Dev, nil
+}
+
+func volumeError(what, dir string, err error) error {
+	kind := sharing.ErrUnavailable
+	if errors.Is(err, fs.ErrPermission) {
+		kind = sharing.ErrDenied
+	}
+	return fmt.Errorf("%s %q: %w (%w)", what, dir, err, kind)
+}
+
+// seeing calls do on a thread for which a folder is /dev/shm: programs that do starts see it so, and nothing else does.
+// With no folder it only calls do.
+func seeing(shm string, do func() error) error {
+	if shm == "" {
+		return do()
+	}
+	return onThread(func() error {
+		err := ownMounts()
+		if err == nil {
+			err = unix.Mount(shm, SharedMemory, "", unix.MS_BIND, "")
+		}
+		if err != nil {
+			return volumeError("take as /dev/shm", shm, err)
+		}
+		return do()
+	})
+}
+
+// ownMounts gives the calling thread mounts of its own: those of now, and what is mounted later is nobody else's.
+func ownMounts() error {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("make a mount namespace: %w", err)
+	}
+	return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+}
+
+// onThread calls do on a thread that ends with it.
+func onThread(do func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			// What /proc/self tells of this program is of its first thread, which does not end: another is taken.
+			defer runtime.UnlockOSThread()
+			done <- onThread(do)
+			return
+		}
+		done <- do() // a thread that is still locked ends with its goroutine
+	}()
+	return <-done
+}

@@ -1,0 +1,164 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/reactive"
+	"github.com/kerf-gpu/kerf/sharing/config"
+)
+
+// newMPSPods is a node for pods on which MPS works on the first GPU alone.
+func newMPSPods(t *testing.T) (*guarded, *fakeMPS) {
+	t.Helper()
+	b, s, m := newPodBench(t), &seen{}, &fakeMPS{users: map[string]MPSLease{}}
+	b.opt.Observer, b.opt.Pool, b.opt.MPS = s, byMPS, m
+	g := &guarded{bench: b, seen: s}
+	g.restartAgent()
+	g.onMPS()
+	return g, m
+}
+
+// onFirst is an ask for the GPU that MPS works on.
+func (g *guarded) onFirst(ask sharing.ContainerAsk) sharing.ContainerAsk {
+	ask.Request.UUIDs = []sharing.GPUID{g.gpus[0].UUID}
+	return ask
+}
+
+// A container is made with its daemon's pipe directory and environment, starts only with the daemon there, and the
+// daemon knows of its claim from before its start until the pod is gone, over containers and a restart of the agent.
+func TestMPSHoldsAPod(t *testing.T) {
+	g, m := newMPSPods(t)
+	c := g.inject(g.onFirst(g.app("p", "gpu-memory-gib:10")))
+	id := c.in.Grant
+	if c.in.Env["CUDA_MPS_PIPE_DIRECTORY"] != "/namespace/ns" || c.in.Env["LIMIT"] != "10GiB" || c.in.Env["KERF_GRANT"] != id {
+		t.Errorf("environment %v", c.in.Env)
+	}
+	if d := cmp.Diff([]sharing.Mount{{Source: "/namespace/ns", Target: "/namespace/ns"}}, c.in.Mounts); d != "" {
+		t.Error(d)
+	}
+	want := MPSLease{ID: id, GPU: g.gpus[0].UUID, Domain: "namespace/ns", Contained: true, Memory: 10 * sharing.GiB, Percent: m.all()[id].Percent}
+	if d := cmp.Diff(map[string]MPSLease{id: want}, m.all()); d != "" || !slices.Equal(m.prepared, []string{id}) || len(m.entered) > 0 {
+		t.Errorf("before its start: %s, prepared %v, entered %v", d, m.prepared, m.entered)
+	}
+	g.restartAgent() // between the making of the container and its hook
+	g.onMPS()
+	if d := cmp.Diff([]MPSLease{want}, g.bench.MPSLeases()); d != "" {
+		t.Errorf("after a restart: %s", d)
+	}
+	g.bench.AwaitWitness()
+	g.witness(c.seen())
+
+	m.fails = sharing.ErrUnavailable
+	if err := c.hooks(); !errors.Is(err, sharing.ErrUnavailable) {
+		t.Errorf("without its daemon: %v", err)
+	}
+	g.leased(c.ask, nil)
+	m.fails = nil
+	if err := c.hooks(); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]MPSLease{want}, m.entered); d != "" {
+		t.Error(d)
+	}
+	if s := g.shown(); s.Backend != config.BackendMPS || s.Level != sharing.LevelClient {
+		t.Errorf("held by %v at level %v, %q", s.Backend, s.Level, s.LevelReason)
+	}
+	m.fault = "it has died"
+	if s := g.shown(); s.Level != sharing.LevelUnknown || s.LevelReason != m.fault {
+		t.Errorf("without its daemon: level %v, %q", s.Level, s.LevelReason)
+	}
+	m.fault = ""
+	c.exit()
+	g.bench.Reconcile(t.Context())
+	if len(m.all()) != 1 {
+		t.Error("the daemon was left with the pod still there")
+	}
+	again := g.run(c.ask)
+	again.exit()
+	g.gone("p")
+	g.bench.Reconcile(t.Context())
+	if left := m.all(); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// An init container that uses a part of its pod's claim is held to that.
+func TestMPSHoldsAPartOfAClaim(t *testing.T) {
+	g, m := newMPSPods(t)
+	app, init := g.onFirst(g.app("p", "gpu-memory-gib:10")), g.onFirst(g.initc("p", "first", "gpu-memory-gib:4"))
+	if err := g.bench.ClaimPod(t.Context(), []sharing.ContainerAsk{app, init}); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		ask  sharing.ContainerAsk
+		size sharing.Bytes
+	}{{init, 4 * sharing.GiB}, {app, 10 * sharing.GiB}} {
+		c := g.run(step.ask)
+		if e := m.entered[len(m.entered)-1]; c.in.Env["LIMIT"] != step.size.String() || e.Memory != step.size {
+			t.Errorf("%s: environment %v, daemon %+v", step.ask.Ref.Container, c.in.Env, e)
+		}
+		c.exit()
+		g.bench.Reconcile(t.Context())
+	}
+	g.gone("p")
+}
+
+// Where the agent cannot share a daemon's files with containers, the next backend of the list holds them, and the
+// status says why MPS does not.
+func TestMPSOfAnAgentInAContainer(t *testing.T) {
+	g, m := newMPSPods(t)
+	g.bench.Runtime.opt.NoMPSForPods = "the agent has mounts of its own"
+	c := g.run(g.onFirst(g.app("p", "gpu-memory-gib:10")))
+	if s := g.shown(); s.Backend != config.BackendReactive || !strings.Contains(s.LevelReason, "mps: the agent has mounts of its own") {
+		t.Errorf("held by %v: %q", s.Backend, s.LevelReason)
+	}
+	if len(m.prepared) > 0 || c.in.Env["CUDA_MPS_PIPE_DIRECTORY"] != "" {
+		t.Errorf("prepared %v, environment %v", m.prepared, c.in.Env)
+	}
+	c.exit()
+	g.gone("p")
+}
+
+// A process of the container that is on the GPU beside MPS has no limit, and does not stay.
+func TestMPSEscapeFromAContainer(t *testing.T) {
+	g, _ := newMPSPods(t)
+	c := g.run(g.onFirst(g.app("p", "gpu-memory-gib:4")))
+	g.guard = &guard{Runtime: g.bench.Runtime, core: reactive.New(), over: map[reactive.LeaseID]bool{}}
+	g.holds(gibs(c.p, 1))
+	g.looks(1)
+	if s := g.shown(); s.Level != sharing.LevelUnknown || !strings.Contains(s.LevelReason, "does not use the MPS daemon") {
+		t.Errorf("beside MPS: level %v, %q", s.Level, s.LevelReason)
+	}
+	g.looks(1)
+	g.dead(c.p)
+	c.exit()
+	g.gone("p")
+}
+
+// Pods and processes on one GPU, both held by MPS, have daemons of their own.
+func TestMPSKeepsPodsAndProcessesApart(t *testing.T) {
+	g, m := newMPSPods(t)
+	for _, sharing := range []config.MPSSharing{config.MPSSharingDomain, config.MPSSharingPool} {
+		g.bench.mu.Lock()
+		g.bench.pool.MPSSharing = sharing
+		g.bench.mu.Unlock()
+		p, a := g.share(4)
+		c := g.run(g.onFirst(g.app("p", "gpu-memory-gib:4")))
+		all := m.all()
+		if x, y := all[string(a.ID)], all[c.in.Grant]; x.Domain == "" || y.Domain == "" || x.Domain == y.Domain || x.Contained || !y.Contained {
+			t.Errorf("a process %+v, a pod %+v", x, y)
+		}
+		c.exit()
+		p.end()
+		g.gone("p")
+	}
+}
