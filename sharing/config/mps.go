@@ -13,7 +13,7 @@ type MPSSharing uint8
 const (
 	// MPSSharingDomain: the pods of one namespace, and the processes of one user (the default).
 	MPSSharingDomain MPSSharing = iota
-	// MPSSharingPool: all of the pool.
+	// MPSSharingPool: all pods of the pool, and all its processes.
 	MPSSharingPool
 )
 

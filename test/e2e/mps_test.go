@@ -1,0 +1,154 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// gpusimDir is where the node has its simulated GPUs, and the programs of MPS for them.
+const gpusimDir = "/run/gpusim"
+
+// labelled makes the node one of the DaemonSet's, or not.
+func (e *testCase) labelled(value string) {
+	e.Helper()
+	if r := e.kubectl("", "patch", "node", e.node.env["NODE_NAME"], "-p", `{"metadata":{"labels":{"kerf.dev/node":`+value+`}}}`); r.err != nil {
+		e.Fatalf("label the node: %v", r)
+	}
+}
+
+// agentOnNode puts an agent that is a service of the node in place of the one in a pod, with these rules, until the test
+// ends.
+func (e *testCase) agentOnNode(rules string) {
+	e.Helper()
+	dir := e.node.env["E2E_DIR"] + "/node"
+	file := filepath.Join(dir, "sharing.yaml")
+	if err := os.WriteFile(file, []byte(rules), 0o644); err != nil {
+		e.Fatal(err)
+	}
+	e.labelled("null")
+	eventually(e, "end of the agent's pod", func() error {
+		if pods, err := e.agentPods(); err != nil || len(pods) > 0 {
+			return fmt.Errorf("%d pods, %v", len(pods), err)
+		}
+		return nil
+	})
+	e.Cleanup(func() {
+		e.node.do(e.T, "kill", agentName)
+		e.labelled(`"true"`)
+		e.waitForAgent()
+	})
+	e.node.do(e.T, "svc", agentName, "env", "PATH="+gpusimDir+"/bin:/usr/bin:/bin", "LD_LIBRARY_PATH="+gpusimDir+"/lib", e.node.program(agentName),
+		"--kubernetes", "--node-name="+e.node.env["NODE_NAME"], "--kubeconfig="+e.node.env["KUBECONFIG"], "--config="+file,
+		"--dev-root="+gpusimDir, "--exempt-namespace="+kerfNamespace, "--http=:9445")
+	e.waitForAgentOnNode()
+}
+
+func (e *testCase) waitForAgentOnNode() {
+	e.Helper()
+	eventually(e, "the agent on the node", func() error {
+		s, err := e.status()
+		if err == nil && !s.Ready {
+			err = fmt.Errorf("it is not ready: %s", strings.Join(s.NotReady, "; "))
+		}
+		if err != nil {
+			return err
+		}
+		if r := e.node.in("wget", "-qO-", "http://127.0.0.1:9445/readyz"); r.err != nil {
+			return fmt.Errorf("it is not ready: %v", r)
+		}
+		return nil
+	})
+}
+
+// What MPS has on the node: control daemons and servers, and what is mounted for them.
+func (e *testCase) mpsLeft() error {
+	left := strings.TrimSpace(e.node.in("sh", "-c", "grep kerf-mps /proc/mounts; ls -d /run/kerf/mps/*/*; pgrep -f '^[^ ]*nvidia-cuda-mps'").out)
+	if left != "" {
+		return fmt.Errorf("there is %q", left)
+	}
+	return nil
+}
+
+// MPS holds containers of pods, on a driver that cannot limit memory: each to its cap, in a /dev/shm that is their
+// daemon's; the agent may come and go meanwhile, and nothing is left. An agent in a container cannot have that, and says so.
+func TestMPSOnOlderDriver(t *testing.T) {
+	e := beginWithAgent(t)
+	rules := e.readRules()
+	byMPS := e.changedRules("minEnforcement: driver", "backends: [driver, mps, reactive]")
+	e.writeRules(byMPS)
+	t.Cleanup(func() {
+		e.writeRules(rules)
+		e.useDriver("r615")
+	})
+	e.useDriver("r580")
+	refused := e.create(one("in-a-container", gibs(4), hold))
+	refused.running()
+	if g := e.grantOf(refused, "main"); g.Backend != "reactive" || !strings.Contains(g.LevelReason, "mps: the agent has mounts of its own, as in a container") {
+		t.Errorf("under an agent in a container: held by %q, %q", g.Backend, g.LevelReason)
+	}
+	refused.delete()
+	refused.released()
+
+	e.agentOnNode(byMPS)
+	client := func(memory uint64) want { return want{1, memory, 0, "client"} }
+	p := e.create(podSpec{name: "pair", containers: []container{
+		{name: "greedy", run: "exec gpuload --json --alloc 6GiB --step 256MiB --hold 1h", limits: gibs(4)},
+		{name: "neighbour", run: "exec gpuload --json --alloc 8GiB --hold 1h", limits: gibs(10)},
+	}})
+	p.running()
+	if l := p.loads("greedy", 1)[0]; l.Error == nil || l.Allocated > 4*gib || l.Allocated < 3*gib {
+		t.Errorf("6 GiB in a container of 4: %v", l)
+	}
+	if l := p.loads("neighbour", 1)[0]; l.Error != nil {
+		t.Errorf("its neighbour, 8 GiB of 10: %v", l)
+	}
+	g, n := e.wantHeld(p, "greedy", client(4*gib)), e.wantHeld(p, "neighbour", client(10*gib))
+	if g.Backend != "mps" || n.Backend != "mps" {
+		t.Errorf("they are held by %q and %q", g.Backend, n.Backend)
+	}
+	e.sharesMemory(p, "greedy", "neighbour")
+
+	before := e.holdings(p)
+	e.node.restart(t, agentName)
+	e.waitForAgentOnNode()
+	e.node.restart(t, "containerd")
+	e.wantSame(before, p)
+	eventually(e, "the same level again", func() error {
+		if g := e.grantOf(p, "greedy"); g.Level != "client" || g.Backend != "mps" {
+			return fmt.Errorf("held by %q at level %q: %s", g.Backend, g.Level, g.LevelReason)
+		}
+		return nil
+	})
+
+	p.delete()
+	p.released()
+	eventually(e, "nothing of MPS", e.mpsLeft)
+	again := e.create(one("again", gibs(10), "gpuload --json --alloc 9GiB"))
+	again.phase("Succeeded")
+	again.delete()
+	again.released()
+	eventually(e, "nothing of MPS", e.mpsLeft)
+}
+
+// sharesMemory requires that what one container writes to its /dev/shm, another finds there and the node does not.
+func (e *testCase) sharesMemory(p *pod, from, to string) {
+	e.Helper()
+	eventually(e, "a file in "+from, func() error {
+		if _, errOut, err := p.exec(from, "/bin/sh", "-c", "echo here >/dev/shm/mark"); err != nil {
+			return fmt.Errorf("%w, %s", err, errOut)
+		}
+		return nil
+	})
+	if out, errOut, err := p.exec(to, "/bin/cat", "/dev/shm/mark"); strings.TrimSpace(out) != "here" {
+		e.Errorf("in %s: %q, %v, %s", to, out, err, errOut)
+	}
+	if r := e.node.in("cat", "/dev/shm/mark"); r.err == nil {
+		e.Error("it is on the node, too")
+	}
+}
