@@ -148,8 +148,9 @@ func (m *mpsDaemons) Client(l node.MPSLease) (node.MPSClient, error) {
 		c.Env[name] = value
 	}
 	if key.Contained {
-		// The pipe directory keeps its path, which the daemon has told its server, too.
-		c.Mounts = []sharing.Mount{{Source: pipe, Target: pipe}, {Source: shm, Target: door.SharedMemory}}
+		// The pipe directory keeps its path, which the daemon has told its server, too. Read-only: sockets work, and
+		// nobody puts a file of his own where the daemon, which is root on the node, writes.
+		c.Mounts = []sharing.Mount{{Source: pipe, Target: pipe, ReadOnly: true}, {Source: shm, Target: door.SharedMemory}}
 	}
 	return c, nil
 }

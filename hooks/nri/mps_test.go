@@ -21,7 +21,7 @@ const daemonDir = "/run/kerf/mps/GPU/d/v"
 func byMPS() sharing.Injection {
 	in := injection()
 	in.Env = map[string]string{"CUDA_MPS_PIPE_DIRECTORY": daemonDir + "/pipe", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=4096M"}
-	in.Mounts = []sharing.Mount{{Source: daemonDir + "/pipe", Target: daemonDir + "/pipe"}, {Source: daemonDir + "/shm", Target: "/dev/shm"}}
+	in.Mounts = []sharing.Mount{{Source: daemonDir + "/pipe", Target: daemonDir + "/pipe", ReadOnly: true}, {Source: daemonDir + "/shm", Target: "/dev/shm"}}
 	return in
 }
 
@@ -52,7 +52,7 @@ func TestSharedMemoryOfAnMPSDaemon(t *testing.T) {
 		for _, m := range a.GetMounts() {
 			got = append(got, m.GetSource()+" "+m.GetDestination()+" "+strings.Join(m.GetOptions(), ","))
 		}
-		want := []string{daemonDir + "/pipe " + daemonDir + "/pipe bind,nosuid,nodev,rw", daemonDir + "/shm /dev/shm bind,nosuid,nodev,rw"}
+		want := []string{daemonDir + "/pipe " + daemonDir + "/pipe bind,nosuid,nodev,ro", daemonDir + "/shm /dev/shm bind,nosuid,nodev,rw"}
 		if d := cmp.Diff(want, got); d != "" {
 			t.Error(d)
 		}

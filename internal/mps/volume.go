@@ -21,14 +21,15 @@ const SharedMemory = "/dev/shm"
 
 // MountVolume mounts a tmpfs at a folder, if there is none yet: what a daemon shares with containers lies there, so that
 // what they write fills neither a disk nor the node's own /run and /dev/shm. It has the kernel's size, half of the
-// machine's memory, which counts against the memory limit of who writes. The container runtime sees it if the caller
+// machine's memory, which counts against the memory limit of who writes. No symbolic link in it is followed (Linux 5.10
+// and newer): the daemon is root on the node and clients make files there. The container runtime sees it if the caller
 // shares its mounts, see process.HostMounts. Errors: sharing.ErrDenied (no CAP_SYS_ADMIN), sharing.ErrUnavailable.
 func MountVolume(dir string) error {
 	mounted, err := mounted(dir)
 	if err != nil || mounted {
 		return err
 	}
-	if err := unix.Mount("kerf-mps", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0711"); err != nil {
+	if err := unix.Mount("kerf-mps", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_NOSYMFOLLOW, "mode=0711"); err != nil {
 		return volumeError("mount a volume at", dir, err)
 	}
 	return nil

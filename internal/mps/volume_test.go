@@ -44,6 +44,13 @@ func TestVolume(t *testing.T) {
 	if _, err := os.Stat(file); err != nil {
 		t.Errorf("after it was wanted again: %v", err)
 	}
+	if err := os.Symlink("/dev/null", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := os.Open(filepath.Join(dir, "link")); !errors.Is(err, unix.ELOOP) {
+		_ = f.Close()
+		t.Errorf("a symbolic link of a client's: %v", err)
+	}
 	if err := unix.Mount(dir, elsewhere, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}

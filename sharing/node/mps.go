@@ -189,8 +189,11 @@ func (r *Runtime) leaveMPS(ctx context.Context, c ledger.Claim, h *holding) {
 // mpsFault says why the daemon of a grant does not serve; it needs the lock.
 func (r *Runtime) mpsFault(c ledger.Claim) string {
 	l, ok := mpsLease(c, r.held[c.ID])
-	if !ok || r.opt.MPS == nil {
+	switch {
+	case !ok:
 		return ""
+	case r.opt.MPS == nil:
+		return errNoMPS().Error()
 	}
 	return r.opt.MPS.Fault(l)
 }

@@ -66,6 +66,23 @@ func (e *testCase) waitForAgentOnNode() {
 	})
 }
 
+// mpsInAgent gives the agent's container the programs of MPS, as NVIDIA's runtime does, until the test ends.
+func (e *testCase) mpsInAgent() {
+	e.Helper()
+	bin := e.node.env["REPO"] + "/bin"
+	patch := func(mark string) string {
+		folder := func(name, path string) (volume, mount string) {
+			return `{"name":"` + name + `","hostPath":{"path":"` + path + `"}` + mark + `}`, `{"name":"` + name + `","mountPath":"` + path + `"` + mark + `}`
+		}
+		v1, m1 := folder("gpusim", gpusimDir)
+		v2, m2 := folder("programs", bin)
+		return `{"spec":{"template":{"spec":{"volumes":[` + v1 + `,` + v2 + `],"containers":[{"name":"agent","volumeMounts":[` + m1 + `,` + m2 +
+			`],"env":[{"name":"PATH","value":"` + gpusimDir + `/bin:/usr/local/bin:/usr/bin:/bin"` + mark + `}]}]}}}}`
+	}
+	e.patchAgent(patch(""))
+	e.Cleanup(func() { e.patchAgent(patch(`,"$patch":"delete"`)) })
+}
+
 // What MPS has on the node: control daemons and servers, and what is mounted for them.
 func (e *testCase) mpsLeft() error {
 	left := strings.TrimSpace(e.node.in("sh", "-c", "grep kerf-mps /proc/mounts; ls -d /run/kerf/mps/*/*; pgrep -f '^[^ ]*nvidia-cuda-mps'").out)
@@ -86,6 +103,7 @@ func TestMPSOnOlderDriver(t *testing.T) {
 		e.writeRules(rules)
 		e.useDriver("r615")
 	})
+	e.mpsInAgent()
 	e.useDriver("r580")
 	refused := e.create(one("in-a-container", gibs(4), hold))
 	refused.running()
@@ -96,7 +114,6 @@ func TestMPSOnOlderDriver(t *testing.T) {
 	refused.released()
 
 	e.agentOnNode(byMPS)
-	client := func(memory uint64) want { return want{1, memory, 0, "client"} }
 	p := e.create(podSpec{name: "pair", containers: []container{
 		{name: "greedy", run: "exec gpuload --json --alloc 6GiB --step 256MiB --hold 1h", limits: gibs(4)},
 		{name: "neighbour", run: "exec gpuload --json --alloc 8GiB --hold 1h", limits: gibs(10)},
@@ -108,9 +125,10 @@ func TestMPSOnOlderDriver(t *testing.T) {
 	if l := p.loads("neighbour", 1)[0]; l.Error != nil {
 		t.Errorf("its neighbour, 8 GiB of 10: %v", l)
 	}
-	g, n := e.wantHeld(p, "greedy", client(4*gib)), e.wantHeld(p, "neighbour", client(10*gib))
-	if g.Backend != "mps" || n.Backend != "mps" {
-		t.Errorf("they are held by %q and %q", g.Backend, n.Backend)
+	for container, memory := range map[string]uint64{"greedy": 4 * gib, "neighbour": 10 * gib} {
+		if g := e.grantUsed(p, container); g.Backend != "mps" || g.Level != "client" || g.Memory != memory {
+			t.Errorf("%s: %+v", container, g)
+		}
 	}
 	e.sharesMemory(p, "greedy", "neighbour")
 
