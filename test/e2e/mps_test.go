@@ -11,9 +11,6 @@ import (
 	"testing"
 )
 
-// gpusimDir is where the node has its simulated GPUs, and the programs of MPS for them.
-const gpusimDir = "/run/gpusim"
-
 // labelled makes the node one of the DaemonSet's, or not.
 func (e *testCase) labelled(value string) {
 	e.Helper()
@@ -26,7 +23,7 @@ func (e *testCase) labelled(value string) {
 // ends.
 func (e *testCase) agentOnNode(rules string) {
 	e.Helper()
-	dir := e.node.env["E2E_DIR"] + "/node"
+	dir, gpus := e.node.env["E2E_DIR"]+"/node", e.node.env["GPUSIM_DIR"]
 	file := filepath.Join(dir, "sharing.yaml")
 	if err := os.WriteFile(file, []byte(rules), 0o644); err != nil {
 		e.Fatal(err)
@@ -40,12 +37,15 @@ func (e *testCase) agentOnNode(rules string) {
 	})
 	e.Cleanup(func() {
 		e.node.do(e.T, "kill", agentName)
+		if err := os.Remove(filepath.Join(e.node.env["RUN"], agentName+".cmd")); err != nil { // the node is to have no such daemon
+			e.Error(err)
+		}
 		e.labelled(`"true"`)
 		e.waitForAgent()
 	})
-	e.node.do(e.T, "svc", agentName, "env", "PATH="+gpusimDir+"/bin:/usr/bin:/bin", "LD_LIBRARY_PATH="+gpusimDir+"/lib", e.node.program(agentName),
+	e.node.do(e.T, "svc", agentName, "env", "PATH="+gpus+"/bin:/usr/bin:/bin", "LD_LIBRARY_PATH="+gpus+"/lib", e.node.program(agentName),
 		"--kubernetes", "--node-name="+e.node.env["NODE_NAME"], "--kubeconfig="+e.node.env["KUBECONFIG"], "--config="+file,
-		"--dev-root="+gpusimDir, "--exempt-namespace="+kerfNamespace, "--http=:9445")
+		"--dev-root="+gpus, "--exempt-namespace="+kerfNamespace, "--http=:9445")
 	e.waitForAgentOnNode()
 }
 
@@ -69,15 +69,15 @@ func (e *testCase) waitForAgentOnNode() {
 // mpsInAgent gives the agent's container the programs of MPS, as NVIDIA's runtime does, until the test ends.
 func (e *testCase) mpsInAgent() {
 	e.Helper()
-	bin := e.node.env["REPO"] + "/bin"
+	bin, gpus := e.node.env["REPO"]+"/bin", e.node.env["GPUSIM_DIR"]
 	patch := func(mark string) string {
 		folder := func(name, path string) (volume, mount string) {
 			return `{"name":"` + name + `","hostPath":{"path":"` + path + `"}` + mark + `}`, `{"name":"` + name + `","mountPath":"` + path + `"` + mark + `}`
 		}
-		v1, m1 := folder("gpusim", gpusimDir)
+		v1, m1 := folder("gpusim", gpus)
 		v2, m2 := folder("programs", bin)
 		return `{"spec":{"template":{"spec":{"volumes":[` + v1 + `,` + v2 + `],"containers":[{"name":"agent","volumeMounts":[` + m1 + `,` + m2 +
-			`],"env":[{"name":"PATH","value":"` + gpusimDir + `/bin:/usr/local/bin:/usr/bin:/bin"` + mark + `}]}]}}}}`
+			`],"env":[{"name":"PATH","value":"` + gpus + `/bin:/usr/local/bin:/usr/bin:/bin"` + mark + `}]}]}}}}`
 	}
 	e.patchAgent(patch(""))
 	e.Cleanup(func() { e.patchAgent(patch(`,"$patch":"delete"`)) })
@@ -97,7 +97,7 @@ func (e *testCase) mpsLeft() error {
 func TestMPSOnOlderDriver(t *testing.T) {
 	e := beginWithAgent(t)
 	rules := e.readRules()
-	byMPS := e.changedRules("minEnforcement: driver", "backends: [driver, mps, reactive]")
+	byMPS := e.changedRules("backends: [driver, libkerf, reactive]", "backends: [driver, mps, libkerf]")
 	e.writeRules(byMPS)
 	t.Cleanup(func() {
 		e.writeRules(rules)
@@ -107,7 +107,7 @@ func TestMPSOnOlderDriver(t *testing.T) {
 	e.useDriver("r580")
 	refused := e.create(one("in-a-container", gibs(4), hold))
 	refused.running()
-	if g := e.grantOf(refused, "main"); g.Backend != "reactive" || !strings.Contains(g.LevelReason, "mps: the agent has mounts of its own, as in a container") {
+	if g := e.grantOf(refused, "main"); g.Backend != "libkerf" || !strings.Contains(g.LevelReason, "mps: the agent has mounts of its own, as in a container") {
 		t.Errorf("under an agent in a container: held by %q, %q", g.Backend, g.LevelReason)
 	}
 	refused.delete()
