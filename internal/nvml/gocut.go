@@ -19,8 +19,8 @@ func (g goDevice) createGI(profile, start, size int) (int, error) {
 		}
 	}
 	h, err := ask(g.d, "nvmlDeviceCreateGpuInstanceWithPlacement", func() (nvml.GpuInstance, nvml.Return) {
-		return g.dev.CreateGpuInstanceWithPlacement(&nvml.GpuInstanceProfileInfo{Id: uint32(profile)},
-			&nvml.GpuInstancePlacement{Start: uint32(start), Size: uint32(size)})
+		return g.dev.CreateGpuInstanceWithPlacement(&nvml.GpuInstanceProfileInfo{Id: uint32(profile)}, //nolint:gosec // checked
+			&nvml.GpuInstancePlacement{Start: uint32(start), Size: uint32(size)}) //nolint:gosec // checked
 	})
 	if err != nil {
 		return 0, err

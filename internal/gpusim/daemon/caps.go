@@ -101,7 +101,7 @@ func (d *Daemon) showCaps() {
 func (d *Daemon) hideCap(name string) error {
 	path := filepath.Join(d.opts.Dir, name)
 	err := os.Remove(path)
-	for dir := filepath.Dir(path); strings.Contains("gc", filepath.Base(dir)[:1]) && filepath.Base(dir)[1] == 'i'; dir = filepath.Dir(dir) {
+	for dir := filepath.Dir(path); ofInstance(filepath.Base(dir)); dir = filepath.Dir(dir) {
 		if os.Remove(dir) != nil {
 			break // not empty
 		}
@@ -112,26 +112,37 @@ func (d *Daemon) hideCap(name string) error {
 	return nil
 }
 
+func ofInstance(folder string) bool {
+	return strings.HasPrefix(folder, "gi") || strings.HasPrefix(folder, "ci")
+}
+
 // cleanCaps removes the capability files of a daemon that has ended: plain files, and the folders that are empty then.
 func cleanCaps(dir string) error {
-	var folders []string
-	var errs []error
-	for _, root := range []string{"proc/driver", "dev/nvidia-caps"} {
-		_ = filepath.WalkDir(filepath.Join(dir, root), func(path string, e fs.DirEntry, err error) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("clean %q: %w", dir, err)
+	}
+	var files, folders []string
+	for _, top := range []string{"proc/driver", "dev/nvidia-caps"} {
+		err = errors.Join(err, fs.WalkDir(root.FS(), top, func(path string, e fs.DirEntry, err error) error {
 			switch {
-			case err != nil: // not there: nothing to remove
-			case e.IsDir():
+			case errors.Is(err, fs.ErrNotExist):
+				return nil
+			case err == nil && e.IsDir():
 				folders = append(folders, path)
-			case e.Type().IsRegular():
-				errs = append(errs, os.Remove(path))
+			case err == nil && e.Type().IsRegular():
+				files = append(files, path)
 			}
-			return nil
-		})
+			return err
+		}))
+	}
+	for _, path := range files {
+		err = errors.Join(err, root.Remove(path))
 	}
 	for _, path := range slices.Backward(folders) {
-		_ = os.Remove(path) // what is not empty stays
+		_ = root.Remove(path) // what is not empty stays
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err = errors.Join(err, root.Close()); err != nil {
 		return fmt.Errorf("clean %q: %w", dir, err)
 	}
 	return nil
