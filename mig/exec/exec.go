@@ -1,0 +1,245 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kerf-gpu/kerf/mig"
+	"github.com/kerf-gpu/kerf/mig/plan"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Options say what an executor works with. All but Quiesce are needed.
+type Options struct {
+	Driver Driver
+	Store  Store
+	// BootID is the kernel's of this boot.
+	BootID string
+	// Holders are all who may say that an instance is held.
+	Holders []Holders
+	// Quiesce lets go of a GPU what this process itself holds of it, and returns what takes it up again.
+	Quiesce func(ctx context.Context, gpu sharing.GPUID) (resume func(), err error)
+	// Wait returns after d or with ctx's error. It paces attempts on what is in use.
+	Wait func(ctx context.Context, d time.Duration) error
+}
+
+// Attempts on a GPU in use, and the pause between the first two, which doubles.
+const (
+	attempts   = 4
+	firstPause = 250 * time.Millisecond
+)
+
+// Executor changes GPUs' MIG instances. It is safe for concurrent use; each GPU has one change at a time.
+type Executor struct {
+	opts Options
+
+	mu   sync.Mutex
+	gpus map[sharing.GPUID]*state
+}
+
+// state is what is known of one GPU.
+type state struct {
+	mu      sync.Mutex
+	gpu     GPU
+	journal journal
+	loaded  bool // journal and mine are newer than what is on disk
+	settled bool // Recover has succeeded, and nothing failed since
+	trouble string
+	mine    []Own
+	foreign []Instance
+}
+
+// New returns an executor that knows no GPU: Recover makes one known.
+func New(o Options) *Executor { return &Executor{opts: o, gpus: map[sharing.GPUID]*state{}} }
+
+func (e *Executor) of(gpu GPU) *state {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	g := e.gpus[gpu.ID]
+	if g == nil {
+		g = &state{gpu: gpu, trouble: "its MIG instances were not looked at yet"}
+		e.gpus[gpu.ID] = g
+	}
+	return g
+}
+
+// Trouble says why the GPU's instances must not be offered, "" where they may.
+func (e *Executor) Trouble(gpu GPU) string {
+	g := e.of(gpu)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.settled {
+		return ""
+	}
+	return g.trouble
+}
+
+// Look returns the GPU's instances for a plan: whose they are, and who holds them. Errors: sharing.ErrUnavailable for a
+// GPU in trouble, or one of whose holders cannot be told; else the driver's.
+func (e *Executor) Look(ctx context.Context, gpu GPU) ([]plan.Instance, error) {
+	g := e.of(gpu)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.usable(); err != nil {
+		return nil, err
+	}
+	if err := e.observe(ctx, g); err != nil {
+		return nil, err
+	}
+	holds, err := e.holds(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	var list []plan.Instance
+	for _, o := range g.mine {
+		in := plan.Instance{Place: o.Place, GI: o.GI, Ready: o.CI >= 0, Ours: true, Holders: who(holds, o.GI)}
+		if o.CI >= 0 {
+			in.CIs = []int{o.CI}
+		}
+		list = append(list, in)
+	}
+	for _, f := range g.foreign {
+		in := plan.Instance{Place: f.Place, GI: f.GI, Ready: len(f.CIs) == 1 && f.CIs[0].Whole, Holders: who(holds, f.GI)}
+		for _, c := range f.CIs {
+			in.CIs = append(in.CIs, c.CI)
+		}
+		list = append(list, in)
+	}
+	return list, nil
+}
+
+// Apply does the steps of a plan and returns Kerf's instances on the GPU after them. When it fails, what was there
+// before is there again, though idle instances that had gone have new ids and UUIDs; or the GPU is in trouble. Errors:
+// sharing.ErrStale (the GPU is not as the plan supposes: plan again), sharing.ErrConflict (an instance that would go is
+// held; nothing was touched), sharing.ErrUnavailable (in trouble; still in use after some attempts; the journal cannot
+// be written), and the driver's.
+func (e *Executor) Apply(ctx context.Context, gpu GPU, steps []plan.Step) ([]Own, error) {
+	g := e.of(gpu)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.usable(); err != nil {
+		return nil, err
+	}
+	wanted, err := e.check(ctx, g, steps)
+	if err != nil {
+		return nil, fmt.Errorf("change mig instances of gpu %q: %w", string(gpu.ID), err)
+	}
+	if e.opts.Quiesce != nil {
+		resume, err := e.opts.Quiesce(ctx, gpu.ID)
+		if err != nil {
+			return nil, fmt.Errorf("let go of gpu %q: %w", string(gpu.ID), err)
+		}
+		defer resume()
+	}
+	g.journal.Change = &change{Before: toPlaces(places(g.mine)), Wanted: toPlaces(wanted)}
+	if err := e.save(g); err != nil {
+		g.journal.Change = nil
+		return nil, err
+	}
+	if err := e.settle(ctx, g); err != nil {
+		return nil, fmt.Errorf("change mig instances of gpu %q: %w", string(gpu.ID), err)
+	}
+	return slices.Clone(g.mine), nil
+}
+
+// usable refuses a GPU in trouble.
+func (g *state) usable() error {
+	if g.settled {
+		return nil
+	}
+	return fmt.Errorf("mig on gpu %q: %s: %w", string(g.gpu.ID), g.trouble, sharing.ErrUnavailable)
+}
+
+// check looks at the GPU and returns the places that Kerf's instances have after the steps. It changes nothing.
+func (e *Executor) check(ctx context.Context, g *state, steps []plan.Step) ([]mig.Place, error) {
+	table, err := e.opts.Driver.Table(ctx, g.gpu.ID)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the caller says what for
+	}
+	if err := e.observe(ctx, g); err != nil {
+		return nil, err
+	}
+	wanted := places(g.mine)
+	for _, s := range steps {
+		i := slices.Index(wanted, s.Place)
+		switch {
+		case s.Op == plan.CreateGI && i >= 0:
+			return nil, fmt.Errorf("%s at %d is there already: %w", table.Name(s.Place.Profile), s.Place.Start, sharing.ErrStale)
+		case s.Op == plan.CreateGI:
+			wanted = append(wanted, s.Place)
+		case i < 0:
+			return nil, fmt.Errorf("%s at %d is none of Kerf's: %w", table.Name(s.Place.Profile), s.Place.Start, sharing.ErrStale)
+		case s.GI >= 0 && !slices.ContainsFunc(g.mine, func(o Own) bool { return o.Place == s.Place && o.GI == s.GI }):
+			return nil, fmt.Errorf("%s at %d has not the id %d any more: %w", table.Name(s.Place.Profile), s.Place.Start, s.GI, sharing.ErrStale)
+		case s.Op == plan.DestroyGI:
+			wanted = slices.Delete(wanted, i, i+1)
+		}
+	}
+	all := slices.Clone(wanted)
+	for _, f := range g.foreign {
+		all = append(all, f.Place)
+	}
+	if _, err := table.Occupy(all); err != nil {
+		return nil, fmt.Errorf("%w (%w)", err, sharing.ErrStale)
+	}
+	holds, err := e.holds(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range g.mine {
+		if by := who(holds, o.GI); len(by) > 0 && !slices.Contains(wanted, o.Place) {
+			return nil, fmt.Errorf("%s at %d is held by %s: %w", table.Name(o.Place.Profile), o.Place.Start, strings.Join(by, ", "), sharing.ErrConflict)
+		}
+	}
+	return wanted, nil
+}
+
+// holds asks all who may know.
+func (e *Executor) holds(ctx context.Context, g *state) ([]Hold, error) {
+	var all []Hold
+	for _, h := range e.opts.Holders {
+		list, err := h.Holders(ctx, g.gpu.ID)
+		if err != nil {
+			return nil, fmt.Errorf("ask who holds mig instances: %w", errors.Join(err, sharing.ErrUnavailable))
+		}
+		all = append(all, list...)
+	}
+	return all, nil
+}
+
+func who(holds []Hold, gi int) []string {
+	var names []string
+	for _, h := range holds {
+		if h.GI == gi || h.GI == AnyGI {
+			names = append(names, h.Who)
+		}
+	}
+	return names
+}
+
+func (e *Executor) save(g *state) error {
+	g.journal.BootID, g.journal.GPU, g.journal.PCI = e.opts.BootID, string(g.gpu.ID), g.gpu.PCI
+	g.journal.Mine = toOwned(g.mine)
+	data, err := encode(g.journal)
+	if err != nil {
+		return err
+	}
+	if err := e.opts.Store.Save(g.gpu.ID, data); err != nil {
+		return &saveError{err}
+	}
+	return nil
+}
+
+// saveError is a journal that could not be written: no call may follow it.
+type saveError struct{ err error }
+
+func (s *saveError) Error() string   { return "write the mig journal: " + s.err.Error() }
+func (s *saveError) Unwrap() []error { return []error{s.err, sharing.ErrUnavailable} }

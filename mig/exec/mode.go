@@ -1,0 +1,83 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exec
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// SetMode turns a GPU's MIG mode on, and keeps it on over reboots, or off. mayReset says whether a GPU that changes its
+// mode with a reset may be asked to. Errors: sharing.ErrConflict (somebody holds the GPU, or it has instances that would
+// go; nothing was touched), sharing.ErrDenied (it takes a reset, which is not allowed), sharing.ErrUnavailable (the
+// mode is pending, and the GPU in trouble until it is current), sharing.ErrUnsupported (no MIG on this GPU).
+func (e *Executor) SetMode(ctx context.Context, gpu GPU, on, mayReset bool) error {
+	g := e.of(gpu)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.usable(); err != nil {
+		return err
+	}
+	if err := e.setMode(ctx, g, on, mayReset); err != nil {
+		return fmt.Errorf("set mig mode of gpu %q: %w", string(gpu.ID), err)
+	}
+	return nil
+}
+
+func (e *Executor) setMode(ctx context.Context, g *state, on, mayReset bool) error {
+	m, err := e.opts.Driver.Mode(ctx, g.gpu.ID)
+	if err != nil {
+		return err //nolint:wrapcheck // the caller says what for
+	}
+	if err := e.observe(ctx, g); err != nil {
+		return err
+	}
+	switch n := len(g.mine) + len(g.foreign); {
+	case m.Current == on && m.Pending == on:
+		g.journal.Mode = on
+		return e.save(g)
+	case n > 0:
+		return fmt.Errorf("it has %d instances: %w", n, sharing.ErrConflict)
+	case m.NeedsReset && !mayReset:
+		return fmt.Errorf("this GPU takes a reset for it, which the pool does not allow: %w", sharing.ErrDenied)
+	}
+	if err := e.enter(ctx, g, on); err != nil {
+		return err
+	}
+	return nil
+}
+
+// enter sets the mode of a GPU that nobody may hold.
+func (e *Executor) enter(ctx context.Context, g *state, on bool) error {
+	holds, err := e.holds(ctx, g)
+	if err != nil {
+		return err
+	}
+	if len(holds) > 0 {
+		return fmt.Errorf("the GPU is held by %s: %w", holds[0].Who, sharing.ErrConflict)
+	}
+	if e.opts.Quiesce != nil {
+		resume, err := e.opts.Quiesce(ctx, g.gpu.ID)
+		if err != nil {
+			return fmt.Errorf("let go of the GPU: %w", err)
+		}
+		defer resume()
+	}
+	g.journal.Mode = on
+	if err := e.save(g); err != nil {
+		return err
+	}
+	current, err := e.opts.Driver.SetMode(ctx, g.gpu.ID, on)
+	if err != nil {
+		return fmt.Errorf("set mig mode: %w", err)
+	}
+	if !current {
+		g.settled = false
+		g.trouble = "MIG mode is pending: the GPU needs a reset, or is in use"
+		return fmt.Errorf("%s: %w", g.trouble, sharing.ErrUnavailable)
+	}
+	return nil
+}

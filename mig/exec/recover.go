@@ -1,0 +1,121 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kerf-gpu/kerf/mig"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Recover makes a GPU usable: at start, before its instances are offered, and again, with growing pauses, while it is
+// in trouble. A change that was cut off is finished, or else undone; after a reboot MIG mode and layout are made again.
+// An error says why the GPU is in trouble; Trouble then says so too. A GPU that cannot do MIG is usable, and has no
+// instances.
+func (e *Executor) Recover(ctx context.Context, gpu GPU) error {
+	g := e.of(gpu)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.gpu, g.settled = gpu, false
+	if err := e.recover(ctx, g); err != nil && !g.settled {
+		g.trouble = err.Error()
+		return fmt.Errorf("recover mig instances of gpu %q: %w", string(gpu.ID), err)
+	}
+	g.settled, g.trouble = true, ""
+	return nil
+}
+
+func (e *Executor) recover(ctx context.Context, g *state) error {
+	if !g.loaded {
+		if err := e.load(ctx, g); err != nil {
+			return err
+		}
+		g.loaded = true
+	}
+	e.remake(g)
+	if err := e.mode(ctx, g); err != nil {
+		return err
+	}
+	if g.journal.Change != nil {
+		return e.settle(ctx, g)
+	}
+	return e.observe(ctx, g)
+}
+
+// load reads the journal.
+func (e *Executor) load(ctx context.Context, g *state) error {
+	g.journal, g.mine = journal{}, nil
+	data, err := e.opts.Store.Load(g.gpu.ID)
+	if err != nil || data == nil {
+		return err //nolint:wrapcheck // it says what was read
+	}
+	j, err := decode(data)
+	if err == nil && j.GPU != string(g.gpu.ID) {
+		err = fmt.Errorf("%w: it is another GPU's", errDamaged)
+	}
+	if errors.Is(err, errDamaged) {
+		return e.withoutJournal(ctx, g, err)
+	}
+	if err != nil {
+		return err
+	}
+	g.journal, g.mine = j, fromOwned(j.Mine)
+	return nil
+}
+
+// withoutJournal accepts a damaged journal where there is no instance whose maker it would have to tell.
+func (e *Executor) withoutJournal(ctx context.Context, g *state, damage error) error {
+	seen, err := e.opts.Driver.Instances(ctx, g.gpu.ID)
+	if errors.Is(err, sharing.ErrUnsupported) {
+		return nil
+	}
+	if err == nil && len(seen) > 0 {
+		err = fmt.Errorf("nobody can tell which of %d MIG instances Kerf made: destroy them with nvidia-smi mig, and this is mended", len(seen))
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("%w: %w", damage, err), sharing.ErrUnavailable)
+	}
+	return nil
+}
+
+// remake turns what another boot left into the wish to have it again.
+func (e *Executor) remake(g *state) {
+	j := &g.journal
+	if j.BootID == "" || j.BootID == e.opts.BootID {
+		return
+	}
+	wanted := places(g.mine)
+	if j.Change != nil {
+		wanted = fromPlaces(j.Change.Wanted)
+		if j.Change.Undo {
+			wanted = fromPlaces(j.Change.Before)
+		}
+	}
+	j.BootID, j.Change, g.mine = e.opts.BootID, nil, nil
+	if len(wanted) > 0 {
+		j.Change = &change{Before: toPlaces([]mig.Place{}), Wanted: toPlaces(wanted), Remake: true}
+	}
+}
+
+// mode puts a GPU back into MIG mode that Kerf uses in it, where that takes no reset.
+func (e *Executor) mode(ctx context.Context, g *state) error {
+	used := g.journal.Mode || g.journal.Change != nil
+	m, err := e.opts.Driver.Mode(ctx, g.gpu.ID)
+	switch {
+	case errors.Is(err, sharing.ErrUnsupported) && !used:
+		return nil
+	case err != nil:
+		return fmt.Errorf("read mig mode: %w", err)
+	case used && !m.Current && m.NeedsReset:
+		return fmt.Errorf("MIG mode is off, and takes a reset of the GPU: %w", sharing.ErrUnavailable)
+	case used && !m.Current:
+		return e.enter(ctx, g, true)
+	case m.Current != m.Pending:
+		return fmt.Errorf("MIG mode changes with the GPU's next reset, or once it is idle: %w", sharing.ErrUnavailable)
+	}
+	return nil
+}

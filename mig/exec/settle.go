@@ -1,0 +1,164 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kerf-gpu/kerf/mig"
+	"github.com/kerf-gpu/kerf/mig/plan"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// settle finishes the change that the journal has, else undoes it, else leaves the GPU in trouble. It returns why the
+// change was not finished.
+func (e *Executor) settle(ctx context.Context, g *state) error {
+	g.settled = false
+	var failed error
+	if !g.journal.Change.Undo {
+		failed = e.converge(ctx, g, fromPlaces(g.journal.Change.Wanted))
+	}
+	if failed != nil && g.journal.Change.Remake {
+		g.trouble = failed.Error()
+		return failed
+	}
+	if failed != nil {
+		g.journal.Change.Undo = true // is on disk before the next call, like all of the journal
+	}
+	if g.journal.Change.Undo {
+		// Not to be cut short: what ended the change must not leave half of it.
+		if err := e.converge(context.WithoutCancel(ctx), g, fromPlaces(g.journal.Change.Before)); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("undo: %w", err))
+			g.trouble = failed.Error()
+			return failed
+		}
+	}
+	last := g.journal.Change
+	g.journal.Change = nil
+	if err := e.save(g); err != nil {
+		g.journal.Change = last
+		g.trouble = err.Error()
+		return errors.Join(failed, err)
+	}
+	g.settled, g.trouble = true, ""
+	return failed
+}
+
+// converge makes and destroys Kerf's instances until they are at the wanted places, and looks whether they are. What
+// is in use is tried again, some times; the GPU is looked at anew each time, since nobody knows what a call did that
+// failed.
+func (e *Executor) converge(ctx context.Context, g *state, wanted []mig.Place) error {
+	pause := firstPause
+	for failures := 1; ; failures++ {
+		err := e.steps(ctx, g, wanted)
+		if err == nil {
+			return nil
+		}
+		if _, disk := errors.AsType[*saveError](err); disk || !errors.Is(err, sharing.ErrUnavailable) || failures == attempts {
+			return err
+		}
+		if stop := e.opts.Wait(ctx, pause); stop != nil {
+			return errors.Join(err, stop)
+		}
+		pause *= 2
+	}
+}
+
+// steps is one attempt of converge.
+func (e *Executor) steps(ctx context.Context, g *state, wanted []mig.Place) error {
+	if err := e.observe(ctx, g); err != nil {
+		return err
+	}
+	for {
+		step, more := next(g.mine, wanted)
+		if !more {
+			break
+		}
+		if err := e.do(ctx, g, step); err != nil {
+			return err
+		}
+	}
+	if err := e.observe(ctx, g); err != nil {
+		return err
+	}
+	if step, more := next(g.mine, wanted); more {
+		return fmt.Errorf("read back: the profile %d at %d is not as it was left: %w", step.Place.Profile, step.Place.Start, sharing.ErrUnavailable)
+	}
+	return nil
+}
+
+// do makes one call, after the journal has it.
+func (e *Executor) do(ctx context.Context, g *state, s plan.Step) error {
+	if s.Op == plan.DestroyCI || s.Op == plan.DestroyGI {
+		holds, err := e.holds(ctx, g)
+		if err != nil {
+			return err
+		}
+		if by := who(holds, s.GI); len(by) > 0 {
+			return fmt.Errorf("%s: it is held by %q: %w", name(s), by, sharing.ErrUnavailable)
+		}
+	}
+	g.journal.Change.Doing = &doing{s.Op.String(), place{s.Place.Profile, s.Place.Start}, s.GI}
+	if err := e.save(g); err != nil {
+		return err
+	}
+	if err := e.call(ctx, g, s); err != nil {
+		if !errors.Is(err, sharing.ErrUnavailable) {
+			// It was not done: what is there now is somebody else's.
+			g.journal.Change.Doing = nil
+		}
+		return fmt.Errorf("%s: %w", name(s), err)
+	}
+	return nil
+}
+
+func name(s plan.Step) string {
+	return fmt.Sprintf("%s of profile %d at %d", s.Op, s.Place.Profile, s.Place.Start)
+}
+
+// call makes the call, and notes what it made.
+func (e *Executor) call(ctx context.Context, g *state, s plan.Step) error {
+	d, id := e.opts.Driver, g.gpu.ID
+	i := slices.IndexFunc(g.mine, func(o Own) bool { return o.Place == s.Place })
+	switch s.Op {
+	case plan.DestroyCI:
+		if err := d.DestroyCI(ctx, id, s.GI, s.CI); err != nil {
+			return err //nolint:wrapcheck // the caller names the step
+		}
+		g.mine[i].CI, g.mine[i].UUID = -1, ""
+	case plan.DestroyGI:
+		if err := d.DestroyGI(ctx, id, s.GI); err != nil {
+			return err //nolint:wrapcheck // the caller names the step
+		}
+		g.mine = slices.Delete(g.mine, i, i+1)
+	case plan.CreateGI:
+		gi, err := d.CreateGI(ctx, id, s.Place)
+		if err != nil {
+			return err //nolint:wrapcheck // the caller names the step
+		}
+		g.mine = append(g.mine, Own{s.Place, gi, -1, ""})
+	case plan.CreateCI:
+		c, err := d.CreateCI(ctx, id, s.GI)
+		if err != nil {
+			return err //nolint:wrapcheck // the caller names the step
+		}
+		g.mine[i].CI, g.mine[i].UUID = c.CI, c.UUID
+	}
+	return nil
+}
+
+// observe looks at the GPU: whose instances are there. What of Kerf's somebody has destroyed or made anew by hand is
+// Kerf's no more.
+func (e *Executor) observe(ctx context.Context, g *state) error {
+	seen, err := e.opts.Driver.Instances(ctx, g.gpu.ID)
+	if err != nil {
+		return fmt.Errorf("list mig instances: %w", err)
+	}
+	g.journal.Mine = toOwned(g.mine)
+	g.mine, g.foreign = identify(g.journal, seen)
+	return nil
+}
