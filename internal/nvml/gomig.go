@@ -45,6 +45,15 @@ func (g goDevice) migMode() (MIGMode, error) {
 	})
 }
 
+func (g goDevice) migNeedsReset() (bool, error) {
+	const hopper = 9
+	major, err := ask(g.d, "nvmlDeviceGetCudaComputeCapability", func() (int, nvml.Return) {
+		major, _, r := g.dev.GetCudaComputeCapability()
+		return major, r
+	})
+	return major < hopper, err
+}
+
 func (g goDevice) setMIGMode(on bool) (Activation, error) {
 	const name = "nvmlDeviceSetMigMode"
 	mode := nvml.DEVICE_MIG_DISABLE

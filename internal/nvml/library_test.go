@@ -65,6 +65,19 @@ func TestGPUs(t *testing.T) {
 	}
 }
 
+func TestMIGProcesses(t *testing.T) {
+	g := gpu(0)
+	g.lists = [][]resident{{{pid: 7, gi: 2}, {pid: 7, gi: 1}, {pid: 0, gi: 1}}, {{pid: 7, gi: 2, mps: true}, {pid: 5, gi: noInstance}}}
+	l, _ := open4test(t, Options{}, g)
+	got, err := l.MIGProcesses(t.Context(), g.id.uuid)
+	if d := cmp.Diff([]MIGProcess{{5, -1}, {7, 1}, {7, 2}}, got); d != "" || err != nil {
+		t.Errorf("%v\n%s", err, d)
+	}
+	if _, err := l.MIGMode(t.Context(), g.id.uuid); !errors.Is(err, sharing.ErrUnsupported) {
+		t.Errorf("a door without MIG: %v", err)
+	}
+}
+
 func TestDirectNVLinks(t *testing.T) {
 	a, b, c := gpu(0), gpu(1), gpu(2)
 	a.peers = []link{{pci: b.id.pci}, {pci: b.id.pci}} // told by one side only

@@ -4,7 +4,9 @@
 package nvml
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -69,9 +71,17 @@ type MIGDevice struct {
 	UUID string
 }
 
+// MIGProcess is one process's use of one GPU instance.
+type MIGProcess struct {
+	PID int
+	// GI is -1 where the driver does not say on which instance.
+	GI int
+}
+
 // cutter is a device that can be cut: the part of MIG that not every door has.
 type cutter interface {
 	migMode() (MIGMode, error)
+	migNeedsReset() (bool, error)
 	setMIGMode(on bool) (Activation, error)
 	migProfiles() ([]MIGProfile, error)
 	migInstances() ([]MIGInstance, error)
@@ -102,6 +112,33 @@ func (l *Library) MIGMode(ctx context.Context, id sharing.GPUID) (MIGMode, error
 // whoever calls this has looked that nothing does. A mode that is not taken at once is no error.
 func (l *Library) SetMIGMode(ctx context.Context, id sharing.GPUID, on bool) (Activation, error) {
 	return onCutter(ctx, l, "set mig mode", id, func(c cutter) (Activation, error) { return c.setMIGMode(on) })
+}
+
+// MIGNeedsReset reports whether the GPU changes its mode with a reset: those before Hopper do.
+func (l *Library) MIGNeedsReset(ctx context.Context, id sharing.GPUID) (bool, error) {
+	return onCutter(ctx, l, "read compute capability", id, cutter.migNeedsReset)
+}
+
+// MIGProcesses returns which processes hold which instances, each pair once.
+func (l *Library) MIGProcesses(ctx context.Context, id sharing.GPUID) ([]MIGProcess, error) {
+	return onGPU(ctx, l, "list processes", id, func(d device) ([]MIGProcess, error) {
+		lists, err := d.processes()
+		if err != nil {
+			return nil, err
+		}
+		var all []MIGProcess
+		for _, r := range slices.Concat(lists...) {
+			p := MIGProcess{r.pid, -1}
+			if r.gi != noInstance {
+				p.GI = int(r.gi)
+			}
+			if r.pid > 0 && !slices.Contains(all, p) {
+				all = append(all, p)
+			}
+		}
+		slices.SortFunc(all, func(a, b MIGProcess) int { return cmp.Or(cmp.Compare(a.GI, b.GI), cmp.Compare(a.PID, b.PID)) })
+		return all, nil
+	})
 }
 
 // MIGProfiles returns the sizes of GPU instance that the GPU offers, each once. It is sharing.ErrUnsupported for a GPU

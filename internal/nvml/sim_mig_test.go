@@ -100,6 +100,10 @@ func (c cutTest) run(reset bool) {
 		c.Fatal(err)
 	}
 	c.id = gpus[0].UUID
+	needs, err := c.l.MIGNeedsReset(c.ctx, c.id)
+	if needs != reset || err != nil {
+		c.Errorf("%s: needs a reset: %v, %v", c.m.Name, needs, err)
+	}
 	c.mode(true, reset)
 	profiles, err := c.l.MIGProfiles(c.ctx, c.id)
 	c.want("profiles", err, nil)

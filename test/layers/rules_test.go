@@ -40,6 +40,7 @@ var layers = []layer{
 	{"mig", "the geometry is computed from what the driver reported, and knows no driver", []string{"sharing"}},
 	{"mig/plan/...", "a plan is made from what was seen and what is wanted, and knows nobody who carries it out", []string{"sharing", "mig"}},
 	{"mig/exec/...", "the executor carries plans out; driver, disk and holders reach it through interfaces that it declares", with(tools, "sharing", "mig", "mig/plan")},
+	{"mig/live/...", "the driver's door and the executor meet here", []string{"sharing", "mig", "mig/exec", "internal/nvml"}},
 	{"mig/parted/...", "a foreign document is read and said in Kerf's own words", []string{"sharing", "mig", "mig/plan"}},
 
 	{"sharing/caps/...", "a backend puts a cap in force through the doors, and knows no claim", []string{"sharing", "internal/*"}},
