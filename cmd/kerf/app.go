@@ -29,8 +29,9 @@ type app struct {
 	out, errOut io.Writer
 	getenv      func(string) string
 	environ     func() []string
-	screen      screen
-	exec        func(path string, argv, env []string) error
+	// screen is that of out, errScreen that of errOut; nil where nobody asks.
+	screen, errScreen screen
+	exec              func(path string, argv, env []string) error
 	// args is the command line as it came.
 	args []string
 	// dir is --dir.

@@ -19,7 +19,7 @@ import (
 func main() {
 	a := &app{
 		in: os.Stdin, out: os.Stdout, errOut: os.Stderr, getenv: os.Getenv, environ: os.Environ,
-		screen: screenOf(os.Stdout), exec: syscall.Exec,
+		screen: screenOf(os.Stdout), errScreen: screenOf(os.Stderr), exec: syscall.Exec,
 	}
 	code, err := a.main(os.Args[1:])
 	if stopped, ok := errors.AsType[*interruptedError](err); ok {

@@ -65,7 +65,9 @@ func (a *app) simulateCommand() *cobra.Command {
 			if s.asked != "" {
 				return fail(s.answer(a.out, seeds[0]))
 			}
-			results, err := s.run(seeds)
+			bar := a.progressOn(len(s.policies)*len(seeds), s.output)
+			results, err := s.run(seeds, bar)
+			bar.clear()
 			if err != nil {
 				return fail(err)
 			}
@@ -103,7 +105,7 @@ func (a *app) simulateCommand() *cobra.Command {
 }
 
 // run is every policy with every seed.
-func (s *simulation) run(seeds []int64) ([]simulate.Result, error) {
+func (s *simulation) run(seeds []int64, bar *progress) ([]simulate.Result, error) {
 	in, err := s.read()
 	if err != nil {
 		return nil, err
@@ -118,6 +120,7 @@ func (s *simulation) run(seeds []int64) ([]simulate.Result, error) {
 			if err != nil {
 				return nil, err
 			}
+			e.Progress = bar.next(name, seed)
 			var r simulate.Result
 			if s.churn > 0 {
 				r, err = e.Churn(in.pods, s.churn, seed)
@@ -127,6 +130,7 @@ func (s *simulation) run(seeds []int64) ([]simulate.Result, error) {
 			if err != nil {
 				return nil, err
 			}
+			bar.done()
 			r.Policy, r.Trace, r.Seed = name, s.trace(), seed
 			if seed != seeds[0] {
 				r.Nodes = nil // only those of the first run are drawn

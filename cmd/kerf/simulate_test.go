@@ -125,3 +125,43 @@ func TestSimulate(t *testing.T) {
 		t.Errorf("a list without columns: status %d", code)
 	}
 }
+
+// The bar is for people: on a terminal, and not beside a pipe that a program reads.
+func TestSimulateShowsProgressOnATerminal(t *testing.T) {
+	scenario := filepath.Join(t.TempDir(), "cluster.yaml")
+	if err := os.WriteFile(scenario, []byte("machines:\n- {count: 5, cores: 8, gpus: 4}\npods:\n- {name: p, percent: 60, cores: 1}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	yes := func() (int, int, bool) { return 60, 24, true }
+	no := func() (int, int, bool) { return 0, 0, false }
+	for _, tt := range []struct {
+		name     string
+		out, err screen
+		args     []string
+		shown    bool
+	}{
+		{"terminal", yes, yes, nil, true},
+		{"departures", yes, yes, []string{"--churn", "0.9"}, true},
+		{"table to a file", no, yes, nil, true},
+		{"errors to a file", yes, no, nil, false},
+		{"JSON", yes, yes, []string{"-o", "json"}, true},
+		{"JSON to a pipe", no, yes, []string{"-o", "json"}, false},
+		{"CSV to a pipe", no, yes, []string{"-o", "csv"}, false},
+	} {
+		out, errOut := &bytes.Buffer{}, &bytes.Buffer{}
+		a := &app{out: out, errOut: errOut, getenv: func(string) string { return "" }, screen: tt.out, errScreen: tt.err}
+		code, _ := a.main(append([]string{"simulate", "--workload", scenario, "--policy", "kerf,bestfit", "--seeds", "1-2"}, tt.args...))
+		if text := errOut.String(); code != exitOK || !tt.shown && text != "" || tt.shown &&
+			(!strings.Contains(text, "[###############               ]  50 %  ") || !strings.Contains(text, "100 %  bestfit, seed 2") || !strings.HasSuffix(text, "\r\x1b[K")) {
+			t.Errorf("%s: status %d: %q", tt.name, code, text)
+		}
+		if strings.Contains(out.String(), "###") {
+			t.Errorf("%s: the bar is in the output", tt.name)
+		}
+		for line := range strings.SplitSeq(strings.ReplaceAll(errOut.String(), "\x1b[K", ""), "\r") {
+			if len(line) >= 60 {
+				t.Errorf("%s: a line of %d would be wrapped", tt.name, len(line))
+			}
+		}
+	}
+}

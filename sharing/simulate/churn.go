@@ -58,6 +58,7 @@ func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) 
 			area += (at - last) * t.percent(t.allocated)
 			last = at
 		}
+		e.progress(at / (begin + measured))
 		p := &pods[r.Intn(len(pods))]
 		h, ok, err := t.arrive(p)
 		if err != nil {
@@ -71,6 +72,7 @@ func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) 
 			t.sample(at-begin, churnStep)
 		}
 	}
+	e.progress(1)
 	t.result.Load = load
 	t.result.MeanAllocatedPercent = round(area / measured)
 	return t.finish(), nil

@@ -27,6 +27,14 @@ type Experiment struct {
 	Now func() time.Time
 	// Detail asks for the samples and the nodes of the result.
 	Detail bool
+	// Progress hears, where it is set, which part of the run is done, 0 to 1, again and again.
+	Progress func(part float64)
+}
+
+func (e Experiment) progress(part float64) {
+	if e.Progress != nil {
+		e.Progress(part)
+	}
 }
 
 // trial is an experiment that goes on.
@@ -159,6 +167,7 @@ func (e Experiment) Fill(arrivals []Pod) (Result, error) {
 		if err != nil {
 			return Result{}, err
 		}
+		e.progress(float64(i+1) / float64(len(arrivals)))
 		load := t.percent(t.arrived)
 		if !ok && t.result.FirstFailurePercent == 0 {
 			t.result.FirstFailurePercent = round(load)
