@@ -36,10 +36,16 @@ func (a *app) simulateCommand() *cobra.Command {
 			"they have asked for --inflate times the GPUs, and none leaves. With --churn, or where the YAML says how often\n" +
 			"pods arrive, they leave too, until the cluster was long in a steady state. A pod that does not fit is refused\n" +
 			"for good. It needs no GPU, no agent and no cluster.",
-		Example: "  kerf simulate --trace-nodes nodes.csv --trace-pods pods.csv --policy kerf,fgd --seeds 42-51\n" +
-			"  kerf simulate --workload cluster.yaml --policy kerf,nvidia-whole --churn 0.9\n" +
-			"  kerf simulate --workload cluster.yaml --policy kerf,bestfit --seeds 1-5 --plot out.svg\n" +
-			"  kerf simulate --workload cluster.yaml --inflate 0.8 --pods new.yaml --gone 'rack3-*'",
+		Example: "  # How much of this cluster would that policy fill?\n" +
+			"  kerf simulate --workload cluster.yaml --policy kerf,nvidia-whole --seeds 1-5 --plot out.svg\n" +
+			"  # Do these pods fit, which not and why, and how many more GPUs until they do?\n" +
+			"  kerf simulate --workload cluster.yaml --inflate 0.8 --pods new.yaml\n" +
+			"  # What if these nodes became MIG?\n" +
+			"  kerf simulate --workload cluster.yaml --mig 'h100-*'\n" +
+			"  # What if these nodes went away, while pods come and go?\n" +
+			"  kerf simulate --workload cluster.yaml --gone 'rack3-*' --churn 0.9\n" +
+			"  # The published experiment\n" +
+			"  kerf simulate --trace-nodes nodes.csv --trace-pods pods.csv --policy kerf,fgd --seeds 42-51",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s.filling = cmd.Flags().Changed("inflate")

@@ -151,20 +151,14 @@ func (p *picture) over(title string, value func(*simulate.Sample) (float64, bool
 	k := chart{title: title, xLabel: p.xLabel, ceiling: 100}
 	for _, l := range p.policies {
 		line := series{style: l.style}
-		for i := 0; ; i++ {
-			at, sum, n, more := 0.0, 0.0, 0.0, false
+		for i := range l.moments() {
+			sum, n := 0.0, 0.0
 			for _, r := range l.runs {
-				if i >= len(r.Samples) {
-					continue
-				}
-				more, at = true, r.Samples[i].At
 				if v, ok := value(&r.Samples[i]); ok {
 					sum, n = sum+v, n+1
 				}
 			}
-			if !more {
-				break
-			}
+			at := l.first.Samples[i].At
 			k.most = max(k.most, at)
 			if n > 0 {
 				line.dots = append(line.dots, dot{at, sum / n})
@@ -177,4 +171,13 @@ func (p *picture) over(title string, value func(*simulate.Sample) (float64, bool
 	}
 	k.most = max(k.most, k.least+1)
 	return k
+}
+
+// moments is how many samples all runs have: a mean of fewer runs would jump.
+func (l *policy) moments() int {
+	least := len(l.first.Samples)
+	for _, r := range l.runs {
+		least = min(least, len(r.Samples))
+	}
+	return least
 }
