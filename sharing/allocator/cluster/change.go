@@ -13,9 +13,8 @@ func (c *Cluster) Cordon(node int, cordoned bool) error {
 	if node < 0 || node >= len(c.nodes) {
 		return fmt.Errorf("cordon node %d: there are %d", node, len(c.nodes))
 	}
-	n := c.nodes[node]
-	n.Cordoned = cordoned
-	n.version++
+	c.nodes[node].Cordoned = cordoned
+	c.changed(node)
 	return nil
 }
 
@@ -40,7 +39,7 @@ func (c *Cluster) Withhold(node, gpu int, withheld bool) error {
 	} else {
 		n.GPUs[gpu], n.aside[gpu] = n.aside[gpu], inUse
 	}
-	n.version++
+	c.changed(node)
 	return nil
 }
 
@@ -50,11 +49,16 @@ const inUse Milli = -1
 // Add adds an empty node, the last in the order that decides ties, and gives its index.
 func (c *Cluster) Add(n Node) int {
 	n.GPUs, n.Topology, n.aside, n.kinds = slices.Clone(n.GPUs), slices.Clone(n.Topology), nil, [kinds]int{}
+	n.now = worth{}
 	n.version, n.id = 1, mix(uint64(len(c.nodes)))
 	n.cpu, n.memory = n.CPU, n.Memory
 	c.nodes = append(c.nodes, &n)
-	for s, kept := range c.cache {
-		c.cache[s] = append(kept, scored{})
+	for _, r := range c.rankings {
+		r.scores, r.stale = append(r.scores, scored{}), true // which makes the log void too
+	}
+	// Up to an eighth of the nodes or so are cheaper scored one by one than all looked at.
+	if size := max(16, len(c.nodes)/8); size > len(c.log) {
+		c.log = make([]int32, 2*size)
 	}
 	return len(c.nodes) - 1
 }

@@ -31,27 +31,23 @@ type Booker interface {
 	Books(r Request) Request
 }
 
-// maxShapes bounds the memory of kept scores: a shape takes 32 bytes a node.
+// maxShapes bounds the memory of kept scores: a shape takes 28 bytes a node.
 const maxShapes = 256
-
-type scored struct {
-	version uint64
-	score   int64
-	gpu     int
-	fits    bool
-}
 
 // Cluster is the nodes and what is free on them.
 type Cluster struct {
-	nodes  []*Node
-	policy Policy
-	cache  map[Shape][]scored
-	recent []Shape
+	nodes    []*Node
+	policy   Policy
+	rankings map[Shape]*ranking
+	recent   []Shape
+	// log has the nodes that changed last, changes how many changes there were.
+	log     []int32
+	changes uint64
 }
 
 // New is a cluster of copies of the nodes. Their order is the order in which ties are decided.
 func New(nodes []Node, policy Policy) *Cluster {
-	c := &Cluster{policy: policy, cache: map[Shape][]scored{}}
+	c := &Cluster{policy: policy, rankings: map[Shape]*ranking{}}
 	for _, n := range nodes {
 		c.Add(n)
 	}
@@ -66,29 +62,16 @@ func (c *Cluster) Len() int { return len(c.nodes) }
 
 // Choose finds the best placement without taking it; false when no node can answer.
 func (c *Cluster) Choose(r Request) (Placement, bool) {
-	best, kept := -1, c.scores(r.Shape)
-	if f, ok := c.policy.(Fresh); ok {
-		f.Draw()
-		clear(kept)
-	}
-	for i, n := range c.nodes {
-		k := &kept[i]
-		if k.version != n.version {
-			*k = scored{version: n.version}
-			if !n.Cordoned && n.CPU >= r.CPU && judgeGPUs(n, r.Shape) == Fits {
-				score, gpu := c.policy.Score(n, n.resolve(r.Shape))
-				k.score, k.gpu, k.fits = score, gpu, true
-			}
-		}
-		if k.fits && n.Memory >= r.Memory && (best < 0 || k.score > kept[best].score) {
-			best = i
-		}
+	ranks := c.ranked(r.Shape)
+	best := ranks.top()
+	if best >= 0 && c.nodes[best].Memory < r.Memory {
+		best = c.richest(ranks, r)
 	}
 	if best < 0 {
 		return Placement{}, false
 	}
 	if r.GPUs == 1 {
-		return Placement{best, []int{kept[best].gpu}}, true
+		return Placement{best, []int{int(ranks.scores[best].gpu)}}, true
 	}
 	return Placement{best, c.nodes[best].chosen(r.GPUs, c.nodes[best].share(r.Shape))}, true
 }
@@ -98,30 +81,6 @@ func (c *Cluster) Learn(r Request) {
 	if l, ok := c.policy.(Learner); ok && l.Learn(r) {
 		c.forget()
 	}
-}
-
-// forget makes every kept score void.
-func (c *Cluster) forget() {
-	for _, n := range c.nodes {
-		n.version++
-	}
-}
-
-func (c *Cluster) scores(s Shape) []scored {
-	if kept, ok := c.cache[s]; ok {
-		return kept
-	}
-	var kept []scored
-	if len(c.recent) == maxShapes {
-		kept = c.cache[c.recent[0]]
-		delete(c.cache, c.recent[0])
-		c.recent = append(c.recent[:0], c.recent[1:]...)
-		clear(kept)
-	} else {
-		kept = make([]scored, len(c.nodes))
-	}
-	c.cache[s], c.recent = kept, append(c.recent, s)
-	return kept
 }
 
 // Take books a placement. It changes nothing when the placement does not fit.
@@ -139,19 +98,20 @@ func (c *Cluster) Take(r Request, p Placement) error {
 			return fmt.Errorf("take %s: GPU %d: %s", n.Name, g, LacksRoom)
 		}
 	}
-	c.move(n, r, p, -1)
+	c.move(r, p, -1)
 	return nil
 }
 
 // Release gives back what Take booked; the request and the placement are those of Take.
 func (c *Cluster) Release(r Request, p Placement) {
-	c.move(c.nodes[p.Node], r, p, 1)
+	c.move(r, p, 1)
 	if l, ok := c.policy.(Leaver); ok && l.Leave() {
 		c.forget()
 	}
 }
 
-func (c *Cluster) move(n *Node, r Request, p Placement, sign Milli) {
+func (c *Cluster) move(r Request, p Placement, sign Milli) {
+	n := c.nodes[p.Node]
 	n.CPU += sign * r.CPU
 	if sign < 0 {
 		n.Memory -= r.Memory
@@ -167,7 +127,7 @@ func (c *Cluster) move(n *Node, r Request, p Placement, sign Milli) {
 		n.GPUs[g] += sign * share
 	}
 	n.kinds[kindOf(r.Shape)] -= int(sign)
-	n.version++
+	c.changed(p.Node)
 }
 
 // Explain counts the nodes by why they cannot answer the request.

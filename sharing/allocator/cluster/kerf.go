@@ -119,19 +119,35 @@ func slots(cpu Milli, gpus []Milli, s Shape) int64 {
 // Score implements Policy.
 func (k *Kerf) Score(n *Node, s Shape) (int64, int) {
 	weigh := k.weights()
-	before := k.workload.Fragments(n)
-	stranded, startable := k.strand(n.CPU, n.GPUs), k.startable(n, n.CPU, n.GPUs)
+	now := k.worth(n)
 	return each(n, s, func(after []Milli, gpu int) int64 {
 		cpu := n.CPU - s.CPU
-		d := (before - k.workload.fragments(n, cpu, after)) / k.workload.Weight()
+		d := (now.fragments - k.workload.fragments(n, cpu, after)) / k.workload.Weight()
 		if s.GPUs == 1 && s.Share < WholeGPU {
 			d -= weighHole * (k.holes.value(n.GPUs[gpu]) - k.holes.value(after[gpu]) - k.holes.size(s.Share))
 		}
-		d -= weigh.strand * max(0, k.strand(cpu, after)-stranded)
-		d -= weigh.startHalves * (startable - k.startable(n, cpu, after)) / 2
+		d -= weigh.strand * max(0, k.strand(cpu, after)-now.stranded)
+		d -= weigh.startHalves * (now.startable - k.startable(n, cpu, after)) / 2
 		d -= weigh.priceHalves * k.prices[n.Model] * int64(s.Demand()) / 2_000_000
 		return floor(d, weigh.step)
 	})
+}
+
+// worth is the terms of a node as it is.
+type worth struct {
+	fragments, stranded, startable int64
+	// version is that of the node; by is whose terms they are.
+	version uint64
+	by      *Kerf
+}
+
+// worth is kept until the node changes: it is asked for by every shape.
+func (k *Kerf) worth(n *Node) worth {
+	if n.version > 0 && n.now.version == n.version && n.now.by == k {
+		return n.now
+	}
+	n.now = worth{k.workload.Fragments(n), k.strand(n.CPU, n.GPUs), k.startable(n, n.CPU, n.GPUs), n.version, k}
+	return n.now
 }
 
 // strand is the free GPU that the node's free CPU cannot feed.

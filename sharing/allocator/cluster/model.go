@@ -44,6 +44,8 @@ type Node struct {
 	Cordoned bool
 
 	version uint64
+	// now is what Kerf's score begins with, whatever the shape.
+	now worth
 	// id tells the nodes of a cluster apart; cpu and memory are what the node had when it came; kinds counts what it holds.
 	id     uint64
 	cpu    Milli

@@ -181,3 +181,37 @@ func change(t *testing.T, r *rand.Rand, c *cluster.Cluster, w *world) {
 		t.Fatal(err)
 	}
 }
+
+// With many nodes and few shapes, changes are taken up one by one; with a shape not asked for since long, all at once.
+func TestChoiceAmongManyNodes(t *testing.T) {
+	r := rand.New(rand.NewPCG(*seed, 7))
+	var nodes []cluster.Node
+	for range 333 {
+		nodes = append(nodes, cluster.Node{CPU: 64000, Memory: sharing.Bytes(1+r.IntN(4)) * sharing.GiB, Model: "A", GPUs: full(1 + r.IntN(3))})
+	}
+	shapes := []cluster.Shape{{GPUs: 1, Share: 300}, {GPUs: 1, Share: 450, CPU: 8000}, {GPUs: 1, Share: 1000}, {GPUs: 2, Share: 1000}, {CPU: 16000}}
+	c := cluster.New(nodes, cluster.BestFit{})
+	var holds []held
+	for step := range 3000 {
+		q := cluster.Request{Shape: shapes[r.IntN(2)], Memory: sharing.Bytes(r.IntN(3)) * sharing.GiB}
+		if r.IntN(100) < 5 {
+			q.Shape = shapes[r.IntN(len(shapes))]
+		}
+		got, ok := c.Choose(q)
+		node, _, want := choose(c, cluster.BestFit{}, q)
+		if ok != want || ok && got.Node != node {
+			t.Fatalf("step %d: %+v: got %v %v, naive model node %d %v", step, q, got, ok, node, want)
+		}
+		if ok {
+			if err := c.Take(q, got); err != nil {
+				t.Fatal(err)
+			}
+			holds = append(holds, held{q, got})
+		}
+		for len(holds) > 700 || len(holds) > 0 && r.IntN(100) < 30 {
+			i := r.IntN(len(holds))
+			c.Release(holds[i].request, holds[i].placement)
+			holds = slices.Delete(holds, i, i+1)
+		}
+	}
+}

@@ -83,11 +83,18 @@ func (w *Workload) Weight() int64 { return max(1, w.weight) }
 
 // fragments are those of the node if it had this much left.
 func (w *Workload) fragments(n *Node, cpu Milli, gpus []Milli) int64 {
-	free := Milli(0)
+	var room [maxGPUs]Milli
+	some, free := room[:0], Milli(0)
 	for _, left := range gpus {
-		free += left
+		if left > 0 {
+			some = append(some, left)
+			free += left
+		}
 	}
 	sum := int64(0)
+	if free == 0 {
+		return 0
+	}
 	for i := range w.typical {
 		m := &w.typical[i]
 		lost := free
@@ -96,7 +103,7 @@ func (w *Workload) fragments(n *Node, cpu Milli, gpus []Milli) int64 {
 			if m.GPUMemory > 0 || n.MIG {
 				share = n.share(m.Shape)
 			}
-			for _, left := range gpus {
+			for _, left := range some {
 				if left >= share {
 					fit++
 				} else {
