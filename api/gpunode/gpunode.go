@@ -11,7 +11,14 @@ package gpunode
 
 // Where the object is found.
 const (
-	Group, Version, Kind, Resource = "kerf.dev", "v1alpha1", "GPUNode", "gpunodes"
+	// Group is the API group.
+	Group = "kerf.dev"
+	// Version is the API version.
+	Version = "v1alpha1"
+	// Kind is the kind of the object.
+	Kind = "GPUNode"
+	// Resource is its plural, as paths have it.
+	Resource = "gpunodes"
 )
 
 // Status is what an agent tells of its node.

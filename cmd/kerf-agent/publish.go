@@ -52,7 +52,7 @@ func (p *publisher) run(ctx context.Context) error {
 // follow writes the status whenever it has changed, at most once in pause.
 func (p *publisher) follow(ctx context.Context) {
 	var last []byte
-	failures, wait := teller{log: p.log, what: "node's GPUNode"}, p.retry
+	failures, wait := teller{log: p.log, what: "GPUNode"}, p.retry
 	for {
 		changed := p.changed()
 		text, err := json.Marshal(gpunode.Of(p.books()))
@@ -82,7 +82,7 @@ func (p *publisher) follow(ctx context.Context) {
 
 // heartbeat renews the Lease.
 func (p *publisher) heartbeat(ctx context.Context) {
-	failures := teller{log: p.log, what: "node's heartbeat"}
+	failures := teller{log: p.log, what: "heartbeat"}
 	for {
 		failures.tell(ctx, p.beat(ctx, time.Now(), heartbeatValid))
 		if !sleep(ctx, p.every) {
@@ -102,10 +102,10 @@ func (t *teller) tell(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil:
 	case err != nil && !t.failed:
-		t.log.Warn(t.what+" is not written; it is tried again", "error", err.Error())
+		t.log.Warn("the cluster is not told; it is tried again", "what", t.what, "error", err.Error())
 		t.failed = true
 	case err == nil && t.failed:
-		t.log.Info(t.what + " is written again")
+		t.log.Info("the cluster is told again", "what", t.what)
 		t.failed = false
 	}
 }

@@ -59,9 +59,9 @@ func fieldsOf(path string, of reflect.Type) []string {
 		return fieldsOf(path+"[]", of.Elem())
 	case reflect.Struct:
 		var out []string
-		for i := range of.NumField() {
-			name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
-			out = append(out, fieldsOf(path+"."+name, of.Field(i).Type)...)
+		for f := range of.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			out = append(out, fieldsOf(path+"."+name, f.Type)...)
 		}
 		slices.Sort(out)
 		return out

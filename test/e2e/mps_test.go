@@ -30,10 +30,11 @@ func (e *testCase) agentOnNode(rules string) {
 	}
 	e.labelled("null")
 	eventually(e, "end of the agent's pod", func() error {
-		if pods, err := e.agentPods(); err != nil || len(pods) > 0 {
-			return fmt.Errorf("%d pods, %v", len(pods), err)
+		pods, err := e.agentPods()
+		if err == nil && len(pods) > 0 {
+			err = fmt.Errorf("there are %d", len(pods))
 		}
-		return nil
+		return err
 	})
 	e.Cleanup(func() {
 		e.node.do(e.T, "kill", agentName)
