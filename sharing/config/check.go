@@ -132,6 +132,7 @@ func (c *checker) pool(path string, p Pool, pools, selectors, profiles map[strin
 		c.bad(path+".strangers", "", "use a Strangers of this package", "is not a policy for strangers")
 	}
 	c.compute(path, p)
+	c.mig(path+".mig", p.MIG)
 	if p.Profiles != nil && len(p.Profiles) == 0 {
 		c.bad(path+".profiles", "", "name at least one, or leave the field out", "is an empty list")
 	}

@@ -60,6 +60,8 @@ type Pool struct {
 	ComputeMode sharing.ComputeMode
 	// MPSSharing is who shares an MPS daemon.
 	MPSSharing MPSSharing
+	// MIG is what the nodes' GPUs are cut into, where that is fixed.
+	MIG []MIGLayout
 	// Profiles, when there are any, are the only profiles that requests may name here, and then every request
 	// must name one. Nil means all profiles, and requests without one.
 	Profiles []string
@@ -141,6 +143,7 @@ func (d Document) clone() Document {
 	var out Document
 	for _, p := range d.Pools {
 		p.NodeSelector, p.Profiles, p.Backends = maps.Clone(p.NodeSelector), slices.Clone(p.Profiles), slices.Clone(p.Backends)
+		p.MIG = cloneLayouts(p.MIG)
 		if len(p.NodeSelector) == 0 {
 			p.NodeSelector = nil // none and empty mean the same
 		}

@@ -139,6 +139,7 @@ func (r *reader) pool(path string, n *yaml.Node) (p Pool) {
 		"compute":        func(path string, n *yaml.Node) { p.Compute = parsed(r, path, n, ParseCompute) },
 		"timeSlice":      func(path string, n *yaml.Node) { p.TimeSlice = parsed(r, path, n, sharing.ParseTimeSlice) },
 		"computeMode":    func(path string, n *yaml.Node) { p.ComputeMode = parsed(r, path, n, parseComputeMode) },
+		"mig":            func(path string, n *yaml.Node) { p.MIG = r.layouts(path, n) },
 		"profiles":       func(path string, n *yaml.Node) { p.Profiles = r.texts(path, n) },
 	})
 	return p

@@ -37,6 +37,7 @@ type (
 		TimeSlice      string            `yaml:"timeSlice,omitempty"`
 		ComputeMode    string            `yaml:"computeMode,omitempty"`
 		MPSSharing     string            `yaml:"mpsSharing,omitempty"`
+		MIG            []wireLayout      `yaml:"mig,omitempty"`
 		Profiles       []string          `yaml:"profiles,omitempty"`
 	}
 	wireProfile struct {
@@ -57,7 +58,7 @@ type (
 func (c Config) Encode() ([]byte, error) {
 	w := wireDocument{APIVersion: APIVersion, Kind: Kind}
 	for _, p := range c.doc.Pools {
-		one := wirePool{Name: p.Name, NodeSelector: p.NodeSelector, Place: place(p.Place), MinEnforcement: level(p.MinLevel), OverCap: overCap(p.OverCap), Profiles: p.Profiles}
+		one := wirePool{Name: p.Name, NodeSelector: p.NodeSelector, Place: place(p.Place), MinEnforcement: level(p.MinLevel), OverCap: overCap(p.OverCap), MIG: wireLayouts(p.MIG), Profiles: p.Profiles}
 		if p.Mode != ModeAuto {
 			one.Mode = p.Mode.String()
 		}

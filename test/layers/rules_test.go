@@ -32,7 +32,7 @@ var layers = []layer{
 	{"internal/nodeclient/...", "the client is the door to the node API", []string{"sharing", "api/..."}},
 	{"internal/present/...", "the presenter shows what the node API answers", []string{"sharing", "api/..."}},
 
-	{"sharing/config/...", "the document is decoded and validated on its own", []string{"sharing"}},
+	{"sharing/config/...", "the document is decoded and validated on its own; how MIG profiles are named is the geometry's", []string{"sharing", "mig"}},
 	{"sharing/ledger/...", "who holds what is decided without knowing how it was chosen", []string{"sharing"}},
 	{"sharing/allocator/...", "which GPU answers is decided without knowing who asks", []string{"sharing"}},
 	{"sharing/simulate/...", "an experiment asks the allocator, and knows no node and no program", []string{"sharing", "sharing/allocator/..."}},
@@ -65,10 +65,10 @@ var layers = []layer{
 	{"monitor/metrics/...", "the metrics are made of the same picture that the node API gives", []string{"sharing", "api/..."}},
 
 	{"cmd/*", "a program wires everything below, and nothing imports a program",
-		[]string{"sharing/...", "api/...", "internal/*", "monitor/*", "deviceplugin/...", "hooks/*"}},
+		[]string{"sharing/...", "mig/...", "api/...", "internal/*", "monitor/*", "deviceplugin/...", "hooks/*"}},
 	{"cmd/kerf-hook/...", "the hook program runs as root in every container's start: it is its frames and the standard library", []string{"hooks/oci/wire"}},
 	{"test/*", "a suite may look at everything, and nothing imports a suite",
-		[]string{"sharing/...", "api/...", "internal/*", "monitor/*", "deviceplugin/...", "hooks/*"}},
+		[]string{"sharing/...", "mig/...", "api/...", "internal/*", "monitor/*", "deviceplugin/...", "hooks/*"}},
 }
 
 // A door is an import that only some packages may have. An import of another module that no door names is

@@ -1,0 +1,162 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/kerf-gpu/kerf/mig"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// MIGLayout says what some of a pool's GPUs are cut into. Of several that mean one GPU, the last one holds.
+type MIGLayout struct {
+	// PCI are the products that are meant, each "0x" and eight hexadecimal digits: device, then vendor; with a board's own
+	// id after a colon, in the same form, it is that board alone. None means every product.
+	PCI []string
+	// GPUs are NVML indexes; none means all.
+	GPUs []int
+	// Enabled is MIG mode.
+	Enabled bool
+	// Instances are what the GPU has, all of it; only where Enabled is true.
+	Instances []MIGCount
+}
+
+// MIGCount is a number of instances of one profile.
+type MIGCount struct {
+	// Profile is a name as mig.ParseWish reads it.
+	Profile string
+	Count   int
+}
+
+// Bounds: past any GPU and any node, and what indexes can be.
+const (
+	maxMIGCount = 32
+	maxGPUIndex = 1023
+)
+
+var pciID = regexp.MustCompile(`^0[xX][0-9a-fA-F]{8}(:0[xX][0-9a-fA-F]{8})?$`)
+
+func (l MIGLayout) clone() MIGLayout {
+	l.PCI, l.GPUs, l.Instances = slices.Clone(l.PCI), slices.Clone(l.GPUs), slices.Clone(l.Instances)
+	return l
+}
+
+func cloneLayouts(list []MIGLayout) []MIGLayout {
+	var out []MIGLayout
+	for _, l := range list {
+		out = append(out, l.clone())
+	}
+	return out
+}
+
+// mig checks a pool's layouts. Whether a GPU has the profiles, and room for them, is seen where the GPU is.
+func (c *checker) mig(path string, list []MIGLayout) {
+	for i, l := range list {
+		here := at(path, i)
+		for k, id := range l.PCI {
+			if !pciID.MatchString(id) {
+				c.bad(at(here+".pci", k), id, "write device and vendor, such as 0x233010DE, or with the board 0x233010DE:0x16C110DE", "is not a PCI id")
+			}
+		}
+		for k, index := range l.GPUs {
+			if index < 0 || index > maxGPUIndex || slices.Index(l.GPUs, index) < k {
+				c.bad(at(here+".gpus", k), strconv.Itoa(index), "write each GPU's index once, from 0", "is not an index, or stands twice")
+			}
+		}
+		if !l.Enabled && len(l.Instances) > 0 {
+			c.bad(here+".instances", "", "leave it out, or set enabled to true", "has instances where enabled is false")
+		}
+		for k, n := range l.Instances {
+			where := here + ".instances"
+			if _, err := mig.ParseWish(where, n.Profile); err != nil {
+				c.all(err)
+			}
+			if n.Count < 0 || n.Count > maxMIGCount {
+				c.bad(where, fmt.Sprintf("%s: %d", n.Profile, n.Count), fmt.Sprintf("write 0 to %d", maxMIGCount), "is not a number of instances")
+			}
+			if slices.IndexFunc(l.Instances, func(m MIGCount) bool { return m.Profile == n.Profile }) < k {
+				c.bad(where, n.Profile, "name each profile once", "is named twice")
+			}
+		}
+	}
+}
+
+func (r *reader) layouts(path string, n *yaml.Node) (list []MIGLayout) {
+	r.list(path, n, func(path string, n *yaml.Node) {
+		var l MIGLayout
+		enabled := false
+		r.mapping(path, n, fields{
+			"pci": func(path string, n *yaml.Node) { l.PCI = r.texts(path, n) },
+			"gpus": func(path string, n *yaml.Node) {
+				r.list(path, n, func(path string, n *yaml.Node) { l.GPUs = append(l.GPUs, counted(r, path, n, parseCount)) })
+				if len(l.GPUs) == 0 && !r.hides(path) {
+					r.bad(path, n, "", "name at least one, or leave the field out for all", "is an empty list")
+				}
+			},
+			"enabled": func(path string, n *yaml.Node) { l.Enabled, enabled = r.flag(path, n), true },
+			"instances": func(path string, n *yaml.Node) {
+				r.pairs(path, n, func(path, name string, _, value *yaml.Node) {
+					l.Instances = append(l.Instances, MIGCount{name, counted(r, path, value, parseCount)})
+				})
+			},
+		})
+		if !enabled && !r.hides(path) {
+			l.Enabled = true // else what follows from the default would be said, too
+			r.bad(path+".enabled", n, "", "write true or false: whether the GPUs are in MIG mode", "is missing")
+		}
+		list = append(list, l)
+	})
+	return list
+}
+
+func parseCount(field, s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 || n > maxGPUIndex {
+		return 0, sharing.Invalid(field, s, fmt.Sprintf("write 0 to %d", maxGPUIndex), "is out of range")
+	}
+	return n, nil
+}
+
+// flag reads true or false; what is neither counts as true, so that it is the only mistake that is said.
+func (r *reader) flag(path string, n *yaml.Node) bool {
+	if !r.is(path, n, yaml.ScalarNode, "true or false") {
+		return true
+	}
+	if n.Value != "true" && n.Value != "false" || n.ShortTag() != "!!bool" {
+		r.bad(path, n, n.Value, "write true or false, without quotes", "is not true or false")
+	}
+	return n.Value != "false"
+}
+
+// wireLayout is a MIGLayout as it is written; the profiles keep their order.
+type wireLayout struct {
+	PCI       []string   `yaml:"pci,omitempty,flow"`
+	GPUs      []int      `yaml:"gpus,omitempty,flow"`
+	Enabled   bool       `yaml:"enabled"`
+	Instances *yaml.Node `yaml:"instances,omitempty"`
+}
+
+func wireLayouts(list []MIGLayout) []wireLayout {
+	var out []wireLayout
+	for _, l := range list {
+		w := wireLayout{PCI: l.PCI, GPUs: l.GPUs, Enabled: l.Enabled}
+		if len(l.Instances) > 0 {
+			w.Instances = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+			for _, n := range l.Instances {
+				key, value := &yaml.Node{}, &yaml.Node{}
+				key.SetString(n.Profile)
+				value.Kind, value.Tag, value.Value = yaml.ScalarNode, "!!int", strconv.Itoa(n.Count)
+				w.Instances.Content = append(w.Instances.Content, key, value)
+			}
+		}
+		out = append(out, w)
+	}
+	return out
+}

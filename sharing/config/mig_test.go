@@ -1,0 +1,95 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestMIGLayouts(t *testing.T) {
+	t.Parallel()
+	c := decode(t, head+`spec:
+  pools:
+  - name: a
+    mig:
+    - enabled: false
+    - pci: ["0x233010DE", "0x233010DE:0x16c110de"]
+      gpus: [0, 10]
+      enabled: true
+      instances: {3g.40gb: 1, "1g.10gb+me": 1, ">= 16GiB": 0}
+`)
+	want := []MIGLayout{{}, {
+		PCI: []string{"0x233010DE", "0x233010DE:0x16c110de"}, GPUs: []int{0, 10}, Enabled: true,
+		Instances: []MIGCount{{"3g.40gb", 1}, {"1g.10gb+me", 1}, {">= 16GiB", 0}},
+	}}
+	if d := cmp.Diff(want, c.Pools()[0].MIG); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	text, err := c.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, decode(t, string(text)).Pools()[0].MIG); d != "" {
+		t.Errorf("written and read again (-want +got):\n%s\n%s", d, text)
+	}
+	c.Pools()[0].MIG[1].GPUs[0] = 7
+	if p, err := c.PoolFor(nil); err != nil || p.MIG[1].GPUs[0] != 0 {
+		t.Errorf("a Config was changed: %+v, %v", p, err)
+	} else if p.MIG[1].GPUs[0] = 7; c.Pools()[0].MIG[1].GPUs[0] != 0 {
+		t.Error("a Config was changed through PoolFor")
+	}
+}
+
+func TestMIGLayoutMistakes(t *testing.T) {
+	t.Parallel()
+	_, err := Decode([]byte(head + `spec:
+  pools:
+  - name: a
+    mig:
+    - gpus: []
+      enabled: true
+    - pci: [H100]
+      gpus: [1, 1, 2000, -1]
+      enabled: "true"
+    - instances: {1g.10gb: 1}
+    - enabled: false
+      instances: {1g.10gb: 1}
+    - enabled: true
+      instances: {1c.3g.40gb: 1, big: 1, 7g: 33, 1g: x}
+    - enabled: true
+      size: 3
+`))
+	if err == nil {
+		t.Fatal("no mistake")
+	}
+	for _, want := range []string{
+		"line 7: spec.pools[0].mig[0].gpus is an empty list", `line 10: spec.pools[0].mig[1].gpus[2] "2000" is out of range`,
+		`spec.pools[0].mig[1].gpus[3] "-1"`, `line 11: spec.pools[0].mig[1].enabled "true" is not true or false`,
+		"line 12: spec.pools[0].mig[2].enabled is missing", `spec.pools[0].mig[4].instances.1g "x" is not a whole number`,
+		"spec.pools[0].mig[5].size is not a known field",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing in:\n%v", want, err)
+		}
+	}
+	_, err = New(Document{Pools: []Pool{{Name: "a", MIG: []MIGLayout{
+		{PCI: []string{"H100"}, GPUs: []int{1, 1}},
+		{Instances: []MIGCount{{"1g.10gb", 1}}},
+		{Enabled: true, Instances: []MIGCount{{"1c.3g.40gb", 1}, {"big", 1}, {"7g", 33}, {"1g", 1}, {"1g", 1}}},
+	}}}})
+	if err == nil {
+		t.Fatal("no mistake")
+	}
+	for _, want := range []string{
+		`spec.pools[0].mig[0].pci[0] "H100" is not a PCI id`, `spec.pools[0].mig[0].gpus[1] "1"`, "spec.pools[0].mig[1].instances has instances where",
+		`spec.pools[0].mig[2].instances "1c.3g.40gb" names a compute instance`, `"big" is not the name of a MIG profile`, `"7g: 33"`, `"1g" is named twice`,
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing in:\n%v", want, err)
+		}
+	}
+}
