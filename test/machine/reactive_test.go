@@ -209,7 +209,7 @@ func TestReactiveConfigMistakes(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "t4x4", driver: "r580", noAgent: true})
 	path := filepath.Join(m.work, "config.yaml")
-	m.write(head + "spec:\n  pools:\n  - {name: a, backends: [reactive], overCap: evict, strangers: shoot}\n")
+	m.write(head + "spec:\n  pools:\n  - {name: a, backends: [reactive], overCap: drain, strangers: shoot}\n")
 	m.agentFlags = []string{"--config", path}
 	m.startAgent()
 	eventually(t, "answer of the agent", func() error {
@@ -218,5 +218,5 @@ func TestReactiveConfigMistakes(t *testing.T) {
 		}
 		return nil
 	})
-	m.wantMistakes("spec.pools[0].backends", "spec.pools[0].overCap", "no right to evict", "spec.pools[0].strangers")
+	m.wantMistakes("spec.pools[0].backends", "spec.pools[0].overCap", "warn, kill or evict", "spec.pools[0].strangers")
 }
