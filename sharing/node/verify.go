@@ -94,7 +94,7 @@ func (r *Runtime) verifyGrant(ctx context.Context, att Attachment, g ledger.Gran
 
 // verifyCaps compares what the driver holds with what the grant says, and puts back what differs. What is as it
 // should be is not touched. GPUs that are lost or do not answer are left out, and are verified when they come back;
-// one whose loss is not known yet fails alone.
+// a grant's own one whose loss is not known yet fails alone.
 func (r *Runtime) verifyCaps(ctx context.Context, att Attachment, g ledger.Grant, others []sharing.GPUID) error {
 	missing := ""
 	var own sharing.Placement
@@ -111,7 +111,11 @@ func (r *Runtime) verifyCaps(ctx context.Context, att Attachment, g ledger.Grant
 	}
 	var rest []sharing.GPUID
 	for _, id := range others {
-		if limit, _, err := att.Caps.Read(ctx, g.Lease.Cgroup, id); err != nil || limit > att.Caps.Least() {
+		limit, _, err := att.Caps.Read(ctx, g.Lease.Cgroup, id)
+		if errors.Is(err, sharing.ErrLost) {
+			continue // nothing can use it; it is looked at again when it comes back
+		}
+		if err != nil || limit > att.Caps.Least() {
 			rest = append(rest, id)
 			missing = fmt.Sprintf("GPU %s, which is not part of the grant: limit %d, %v", id, uint64(limit), err)
 		}
