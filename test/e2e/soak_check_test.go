@@ -430,9 +430,6 @@ func (s *soak) agentMemory() uint64 {
 	return most
 }
 
-// shims is how many there are, among what remains.
-const shims = "containerd's shim containerd-shim"
-
 var (
 	anyUID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	anyID  = regexp.MustCompile(`[0-9a-f]{24,64}`)
@@ -475,27 +472,15 @@ func (s *soak) atRest() remains {
 	return last
 }
 
-// leavesNothing waits until there is no more on the node than before. A containerd that is killed between the start of a
-// shim and its note of it leaves that shim for good, with or without Kerf: where it was killed, shims are logged alone.
+// leavesNothing waits until there is no more on the node than before.
 func (s *soak) leavesNothing(before remains) {
 	s.Helper()
-	killed := 0
-	for what, n := range s.tally {
-		if strings.HasPrefix(what, "kill-containerd") {
-			killed += n
-		}
-	}
 	eventually(s, "nothing left", func() error {
 		now, err := s.remains()
 		if err != nil {
 			return err
 		}
-		now = now.nameless()
-		if more := now[shims] - before[shims]; killed > 0 && more > 0 {
-			s.Logf("containerd was killed %d times, and %d shims more than before are there", killed, more)
-			delete(now, shims)
-		}
-		if more := now.more(before); more != "" {
+		if more := now.nameless().more(before); more != "" {
 			return fmt.Errorf("there is more than before:%s", more)
 		}
 		record := s.node.in("cat", "/run/kerf/record.json")
