@@ -181,6 +181,9 @@ func (s *soak) endAgent() {
 // killDaemon kills one of the node's; "up" starts it again.
 func (s *soak) killDaemon(name string) {
 	s.Helper()
+	if name == "containerd" {
+		s.killed++
+	}
 	s.node.do(s.T, "kill", name, "KILL")
 }
 

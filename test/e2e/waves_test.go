@@ -19,6 +19,17 @@ import (
 // remains is what pods could leave on the node, by name and number.
 type remains map[string]int
 
+// shims lists those of containerd, apart from each other by what they still have: one whose bundle is deleted and that
+// has no child keeps nothing of a container.
+const shims = `for p in /proc/[0-9]*; do
+	[ "$(cat $p/comm 2>/dev/null)" = containerd-shim ] || continue
+	case "$(readlink $p/cwd)" in *"(deleted)") [ -n "$(cat $p/task/*/children)" ] || { echo "` + emptyShim + `"; continue; } ;; esac
+	echo "of a container"
+done`
+
+// emptyShim is how a shim is listed that has neither a bundle nor a child.
+const emptyShim = "without bundle or child"
+
 // remains counts everything that comes and goes with pods.
 func (e *testCase) remains() (remains, error) {
 	s, err := e.status()
@@ -41,7 +52,7 @@ func (e *testCase) remains() (remains, error) {
 		"node's mount":       `cut -d' ' -f5 /proc/1/mountinfo`,
 		"node's cgroup":      `find /sys/fs/cgroup -depth -type d -path '*kubepods*'`,
 		"Kerf's file":        `find /etc/cdi /var/run/cdi /run/kerf /opt/kerf /var/lib/kubelet/device-plugins`,
-		"containerd's shim":  `cat /proc/[0-9]*/comm | grep containerd-shim`,
+		"containerd's shim":  shims,
 	} {
 		out := e.node.in("/bin/sh", "-c", command)
 		if out.err != nil {
