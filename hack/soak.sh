@@ -2,7 +2,7 @@
 # Copyright 2026 The Kerf Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# soak.sh STEPS TIME [SEED]   runs what is too long for 'make test': the property tests of ledger and allocators and of
+# soak.sh STEPS TIME [SEED]   runs what is too long for 'make test': the property tests of ledger, allocators, books and of
 # the simulated driver over STEPS random steps, a tenth as many kills of programs that count their memory, the
 # soak of the machine suite, and random pods, kills and restarts on a real Kubernetes for TIME (as Go writes it:
 # 30m; 0 leaves that out). SEED repeats a run.
@@ -13,6 +13,7 @@ steps=$1 time=$2 seed=${3:-0}
 lazy='-extldflags=-Wl,-z,lazy'
 go test -ldflags "$lazy" -count=1 -timeout 2h -v ./sharing/ledger -steps "$steps"
 go test -count=1 -timeout 2h -v -run Naive ./sharing/allocator/cluster -steps "$steps"
+go test -count=1 -timeout 2h -v -run Twice ./sharing/scheduler -steps "$steps"
 go test -count=1 -timeout 2h -v -run Naive ./internal/gpusim/model -steps "$steps"
 go test -count=1 -timeout 6h -v -run '^TestKilledAtAnyMoment$' ./internal/libkerf/lib/libtest -kills "$((steps / 10))"
 go test -ldflags "$lazy" -race -count=1 -timeout 2h -v ./test/machine/... -soak

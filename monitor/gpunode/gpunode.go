@@ -7,9 +7,6 @@ package gpunode
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -48,7 +45,7 @@ func Of(b node.Books) api.Status {
 		s.Claims = append(s.Claims, claim(g))
 	}
 	slices.SortFunc(s.Claims, func(a, b api.Claim) int { return cmp.Compare(a.ID, b.ID) })
-	s.Fingerprint = Fingerprint(s.Claims)
+	s.Fingerprint = api.Fingerprint(s.Claims)
 	s.Summary.GPUs, s.Summary.Claims = len(s.GPUs), len(s.Claims)
 	s.Summary.Free, s.Summary.LargestFree = free.String(), largest.String()
 	strongest := slices.Sorted(maps.Keys(levels))
@@ -87,26 +84,6 @@ func claim(g node.GrantState) api.Claim {
 		c.Fragments = append(c.Fragments, api.Fragment{GPU: string(f.GPU), MemoryBytes: uint64(f.Memory), Percent: int(f.Percent), Whole: f.Whole})
 	}
 	return c
-}
-
-// Fingerprint is the same for the same claims of pods, whatever their order, and whether their containers run or not:
-// who, and what of which GPU. It is empty where there are none.
-func Fingerprint(claims []api.Claim) string {
-	var lines []string
-	for _, c := range claims {
-		if c.PodUID == "" {
-			continue
-		}
-		for _, f := range c.Fragments {
-			lines = append(lines, fmt.Sprintf("%q %q %q %d %d %t\n", c.PodUID, c.Container, f.GPU, f.MemoryBytes, f.Percent, f.Whole))
-		}
-	}
-	if len(lines) == 0 {
-		return ""
-	}
-	slices.Sort(lines)
-	sum := sha256.Sum256([]byte(strings.Join(lines, "")))
-	return hex.EncodeToString(sum[:16])
 }
 
 // cliquesOf numbers the groups of GPUs that reach each other over NVLink, directly or over others, from 0 in the order of

@@ -125,7 +125,7 @@ func TestFingerprint(t *testing.T) {
 			}
 		})
 	}
-	if got := Fingerprint(nil); got != "" {
+	if got := api.Fingerprint(nil); got != "" {
 		t.Errorf("of nothing: %q", got)
 	}
 }

@@ -35,6 +35,8 @@ var layers = []layer{
 	{"sharing/config/...", "the document is decoded and validated on its own; how MIG profiles are named is the geometry's", []string{"sharing", "mig"}},
 	{"sharing/ledger/...", "who holds what is decided without knowing how it was chosen", []string{"sharing"}},
 	{"sharing/allocator/...", "which GPU answers is decided without knowing who asks", []string{"sharing"}},
+	{"sharing/scheduler/...", "a scheduler's books are made of reports and pods, and know no API server and no scheduler",
+		[]string{"api/gpunode", "sharing", "sharing/allocator/...", "sharing/config", "sharing/ledger"}},
 	{"sharing/simulate/...", "an experiment asks the allocator, and knows no node and no program", []string{"sharing", "sharing/allocator/..."}},
 
 	{"mig", "the geometry is computed from what the driver reported, and knows no driver", []string{"sharing"}},

@@ -33,12 +33,8 @@ const (
 
 // NewOnline is Online for the nodes, which are taken as they are when empty.
 func NewOnline(nodes []Node) *Online {
-	o := &Online{nodes: make([]Node, len(nodes)), counts: map[Shape]int64{}, until: firstEstimate}
-	for i, n := range nodes {
-		n.GPUs = slices.Clone(n.GPUs)
-		o.nodes[i] = n
-	}
-	o.estimate()
+	o := &Online{counts: map[Shape]int64{}, until: firstEstimate}
+	o.Nodes(nodes)
 	return o
 }
 
@@ -93,4 +89,14 @@ func (o *Online) floor() {
 	if price > 0 {
 		o.starts = append(o.starts, start{Shape{GPUs: largest, Share: WholeGPU}, price})
 	}
+}
+
+// Nodes tells of nodes that came, went or changed, taken as they are when empty. What was learned stays.
+func (o *Online) Nodes(nodes []Node) {
+	o.nodes = make([]Node, len(nodes))
+	for i, n := range nodes {
+		n.GPUs = slices.Clone(n.GPUs)
+		o.nodes[i] = n
+	}
+	o.estimate()
 }

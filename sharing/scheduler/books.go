@@ -1,0 +1,189 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"slices"
+	"time"
+
+	"github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
+	"github.com/kerf-gpu/kerf/sharing/config"
+)
+
+// settle is how long after the end of a pod that its node never reported a heartbeat must come before it is believed that
+// the node holds nothing for it: an agent reports at most once a second, and tries again what failed.
+const settle = 5 * time.Second
+
+// Machine is what a node has beside its GPUs.
+type Machine struct {
+	// CPU and Memory are what pods can have of it in all.
+	CPU    cluster.Milli
+	Memory sharing.Bytes
+	// Offers are the amounts of Kerf's resources that its kubelet gives out, by name: kerf.dev/gpu-percent and so on.
+	Offers map[string]int64
+}
+
+// Books are the books of a cluster.
+type Books struct {
+	nodes map[string]*node
+	pods  map[string]*pod
+	// config completes requests; nil when there is none.
+	config *config.Config
+	policy *cluster.Online
+	// stale says that the policy does not know the nodes as they are.
+	stale   bool
+	learned map[string]bool
+	// era counts the changes that make every score void.
+	era uint64
+}
+
+// New are empty books.
+func New() *Books {
+	return &Books{nodes: map[string]*node{}, pods: map[string]*pod{}, policy: cluster.NewOnline(nil), learned: map[string]bool{}}
+}
+
+// Configure sets the SharingConfig by which the agents complete requests. Without one, a request counts as it is written,
+// and one that names a profile fits nowhere.
+func (b *Books) Configure(c config.Config) {
+	b.config = &c
+	for _, n := range b.nodes {
+		n.change()
+	}
+}
+
+func (b *Books) node(name string) *node {
+	n := b.nodes[name]
+	if n == nil {
+		n = &node{name: name, pods: map[string]*pod{}}
+		b.nodes[name] = n
+	}
+	return n
+}
+
+// Machine tells what a node has beside its GPUs.
+func (b *Books) Machine(name string, m Machine) {
+	n := b.node(name)
+	if n.machine.CPU != m.CPU || n.machine.Memory != m.Memory {
+		b.stale = true
+	}
+	n.machine = m
+	n.change()
+}
+
+// Report tells what a node's agent says.
+func (b *Books) Report(name string, s gpunode.Status) {
+	n := b.node(name)
+	r := readReport(s)
+	if n.report == nil || len(n.report.gpus) != len(r.gpus) || model(n.report) != model(r) {
+		b.stale = true
+	}
+	n.report = r
+	for _, p := range n.pods {
+		p.reflect(r)
+	}
+	n.change()
+	b.sweep(n)
+}
+
+// NoReport tells that a node's agent says nothing any more.
+func (b *Books) NoReport(name string) {
+	if n := b.nodes[name]; n != nil {
+		n.report, n.heard, b.stale = nil, time.Time{}, true
+		n.change()
+	}
+}
+
+// NoNode tells that the node is gone from the cluster; what its pods hold goes with it.
+func (b *Books) NoNode(name string) {
+	n := b.nodes[name]
+	if n == nil {
+		return
+	}
+	for uid := range n.pods {
+		delete(b.pods, uid)
+		delete(b.learned, uid)
+	}
+	delete(b.nodes, name)
+	b.stale = true
+}
+
+// Heartbeat tells that the node's agent renewed its Lease at a time of its own clock, for so long. A renewal that was seen
+// before tells nothing new, however often it is told.
+func (b *Books) Heartbeat(name string, renewed time.Time, valid time.Duration, now time.Time) {
+	n := b.node(name)
+	n.valid = valid
+	switch {
+	case n.renewed.Equal(renewed):
+		return
+	case n.renewed.IsZero() && renewed.Before(now):
+		n.heard = renewed // nobody saw it come: only its own time tells how old it is
+	default:
+		n.heard = now
+	}
+	n.renewed = renewed
+	b.sweep(n)
+}
+
+// sweep forgets the pods that are gone and of which the node holds nothing.
+func (b *Books) sweep(n *node) {
+	for uid, p := range n.pods {
+		if p.gone() && (n.settled(p) || len(p.seen) > 0) && !n.claimed(p) {
+			delete(n.pods, uid)
+			delete(b.pods, uid)
+			delete(b.learned, uid)
+			b.leave()
+			n.change()
+		}
+	}
+}
+
+// leave tells the policy that a pod has ended.
+func (b *Books) leave() {
+	if b.policy.Leave() {
+		b.era++
+	}
+}
+
+// Learn tells the policy of a pod that arrived; each is counted once, however often it is told.
+func (b *Books) Learn(w Want) {
+	if b.learned[w.UID] {
+		return
+	}
+	b.learned[w.UID] = true
+	for _, a := range w.Asks {
+		if a.Kind != sharing.ContainerInit && !a.Request.Open() && b.policy.Learn(cluster.Request{Shape: shapeOf(a.Request, w.CPU)}) {
+			b.era++
+		}
+	}
+}
+
+// refresh tells the policy of nodes that came, went or changed.
+func (b *Books) refresh() {
+	if !b.stale {
+		return
+	}
+	b.stale = false
+	names := make([]string, 0, len(b.nodes))
+	for name, n := range b.nodes {
+		if n.report != nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	nodes := make([]cluster.Node, 0, len(names))
+	for _, name := range names {
+		nodes = append(nodes, b.nodes[name].empty())
+	}
+	b.policy.Nodes(nodes)
+	b.era++
+}
+
+func model(r *report) string {
+	if len(r.gpus) == 0 {
+		return ""
+	}
+	return r.gpus[0].GPU.Model
+}

@@ -1,0 +1,215 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator"
+)
+
+// Explain says in one line why no node answers the pod: "needs 40GiB on one GPU: best of 12 nodes has 31GiB free; 3 nodes
+// lack level driver". It is empty when a node does. Nodes that no agent reports of are not counted.
+func (b *Books) Explain(w Want, now time.Time) string {
+	names := make([]string, 0, len(b.nodes))
+	for name, n := range b.nodes {
+		if n.report != nil && len(n.report.gpus) > 0 {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return "no node has GPUs that a kerf-agent reports of"
+	}
+	slices.Sort(names)
+	for _, a := range w.Asks {
+		alone := w
+		alone.Asks, alone.key = []Ask{a}, keyOf([]Ask{a})
+		if text := b.explain(alone, names, now); text != "" {
+			if len(w.Asks) > 1 {
+				text = fmt.Sprintf("container %q %s", a.Container, text)
+			}
+			return text
+		}
+	}
+	for _, name := range names {
+		if b.Fit(w, name, now).Reason == Fits {
+			return ""
+		}
+	}
+	return fmt.Sprintf("needs %s together: each would fit alone, and no node has room for all", needs(w.Asks))
+}
+
+// explain is about a pod of one container; empty when a node answers it.
+func (b *Books) explain(w Want, names []string, now time.Time) string {
+	counts := map[string]int{}
+	best, tight := room{}, 0
+	r := w.Asks[0].Request
+	for _, name := range names {
+		n := b.nodes[name]
+		v := b.Fit(w, name, now)
+		switch v.Reason {
+		case Fits:
+			return ""
+		case LacksRoom:
+			tight++
+			if full, err := b.resolve(n, r); err == nil {
+				best = best.better(roomOn(b.books(n), full))
+				r = full
+			}
+		case LacksLevel:
+			full, err := b.resolve(n, r)
+			if err == nil {
+				counts["lack level "+full.MinLevel.String()]++
+			}
+		case Stale:
+			counts["have a kerf-agent that is not heard from"]++
+		case Refused:
+			counts["refuse it: "+firstLine(v.Text)]++
+		case NoReport, Torn, NotReady, NotOffered, WrongModel, LacksGPUs, TooSmall, Unhealthy:
+			counts[phrase(v.Reason)]++
+		}
+	}
+	var parts []string
+	if tight > 0 {
+		parts = append(parts, fmt.Sprintf("best of %s has %s", nodes(len(names)), best.say(r)))
+	}
+	order := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
+	for _, text := range order {
+		parts = append(parts, number(nodes(counts[text])+" "+text, counts[text]))
+	}
+	return "needs " + need(r) + ": " + strings.Join(parts, "; ")
+}
+
+func phrase(r Reason) string {
+	switch r {
+	case Torn:
+		return "have a report that does not agree with itself"
+	case NotReady:
+		return "have a kerf-agent that is not ready"
+	case NotOffered:
+		return "do not offer this kind of GPU resource"
+	case WrongModel:
+		return "have no GPU of the model or UUID asked for"
+	case LacksGPUs:
+		return "have too few GPUs"
+	case TooSmall:
+		return "have GPUs that are too small"
+	case Unhealthy:
+		return "have too few healthy GPUs"
+	case Fits, NoReport, Stale, Refused, LacksLevel, LacksRoom:
+	}
+	return "cannot: " + r.String()
+}
+
+// number puts the verb of a phrase about nodes into the singular.
+func number(text string, n int) string {
+	if n != 1 {
+		return text
+	}
+	for _, verb := range [][2]string{{" lack ", " lacks "}, {" have ", " has "}, {" do not ", " does not "}, {" refuse ", " refuses "}} {
+		if strings.HasPrefix(text, "1 node"+verb[0]) {
+			return strings.Replace(text, verb[0], verb[1], 1)
+		}
+	}
+	return text
+}
+
+func nodes(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", n)
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
+
+func needs(asks []Ask) string {
+	var out []string
+	for _, a := range asks {
+		out = append(out, need(a.Request))
+	}
+	return strings.Join(out, " and ")
+}
+
+// need is the request in the words of who wrote it.
+func need(r sharing.Request) string {
+	switch {
+	case r.Open():
+		return "profile " + r.Profile
+	case r.Kind == sharing.KindWhole && r.GPUs == 1:
+		return "a whole GPU"
+	case r.Kind == sharing.KindWhole:
+		return fmt.Sprintf("%d whole GPUs", r.GPUs)
+	}
+	memory, percent := r.Each()
+	amount := memory.String() + " and " + percent.String()
+	switch {
+	case percent == 0:
+		amount = memory.String()
+	case memory == 0:
+		amount = percent.String()
+	}
+	if r.GPUs == 1 {
+		return amount + " on one GPU"
+	}
+	return fmt.Sprintf("%s on each of %d GPUs", amount, r.GPUs)
+}
+
+// room is what the best GPUs of a node have for a request.
+type room struct {
+	// gpus is how many GPUs would do; memory and percent are what the one has that comes nearest.
+	gpus    int
+	memory  sharing.Bytes
+	percent sharing.Percent
+}
+
+func (a room) better(b room) room {
+	if cmp.Or(cmp.Compare(a.gpus, b.gpus), cmp.Compare(a.memory, b.memory), cmp.Compare(a.percent, b.percent)) >= 0 {
+		return a
+	}
+	return b
+}
+
+func roomOn(s *state, r sharing.Request) room {
+	out := room{}
+	for _, g := range s.gpus {
+		if g.GPU.Health != sharing.HealthOK || !r.Admits(g.GPU) || g.GPU.MIG {
+			continue
+		}
+		if _, err := allocator.Choose([]allocator.GPUState{g}, one(r)); err == nil {
+			out.gpus++
+		}
+		if cmp.Or(cmp.Compare(g.FreeMemory, out.memory), cmp.Compare(g.FreePercent, out.percent)) > 0 {
+			out.memory, out.percent = g.FreeMemory, g.FreePercent
+		}
+	}
+	return out
+}
+
+// say is the room as it is compared with the request.
+func (a room) say(r sharing.Request) string {
+	memory, percent := r.Each()
+	switch {
+	case r.Kind == sharing.KindWhole:
+		return fmt.Sprintf("%d free", a.gpus)
+	case r.GPUs > 1:
+		return fmt.Sprintf("room on %d", a.gpus)
+	case percent == 0:
+		return a.memory.String() + " free"
+	case memory == 0:
+		return fmt.Sprintf("%v and %v free", a.percent, a.memory)
+	}
+	return fmt.Sprintf("%v and %v free", a.memory, a.percent)
+}

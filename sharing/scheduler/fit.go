@@ -1,0 +1,238 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator"
+	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
+)
+
+// Reason is why a node does not answer a pod; Fits when it does.
+type Reason int
+
+// The reasons, in the order in which they are looked for.
+const (
+	Fits Reason = iota
+	NoReport
+	Stale
+	Torn
+	NotReady
+	Refused
+	NotOffered
+	WrongModel
+	LacksGPUs
+	LacksLevel
+	TooSmall
+	Unhealthy
+	LacksRoom
+)
+
+// String is the reason in a few words, without numbers, so that equal reasons of many nodes read alike.
+func (r Reason) String() string {
+	switch r {
+	case Fits:
+		return "fits"
+	case NoReport:
+		return "no kerf-agent reports of its GPUs"
+	case Stale:
+		return "kerf-agent was not heard from in time"
+	case Torn:
+		return "report of the kerf-agent does not agree with itself"
+	case NotReady:
+		return "kerf-agent is not ready"
+	case Refused:
+		return "sharing config of its pool refuses the request"
+	case NotOffered:
+		return "does not offer the kind of GPU resource"
+	case WrongModel:
+		return "no GPU of the model or UUID asked for"
+	case LacksGPUs:
+		return "too few GPUs"
+	case LacksLevel:
+		return "enforcement level too low"
+	case TooSmall:
+		return "GPUs too small"
+	case Unhealthy:
+		return "GPUs not healthy"
+	case LacksRoom:
+		return "too little free on any one GPU"
+	}
+	return fmt.Sprintf("reason %d", int(r))
+}
+
+// Waits is true for what the end of other pods can change.
+func (r Reason) Waits() bool { return r == LacksRoom }
+
+// Verdict is whether a node answers a pod.
+type Verdict struct {
+	Reason Reason
+	// Text is the reason with what is known of it; empty when it fits.
+	Text string
+	// Container is the one that the reason is about.
+	Container string
+	// Plan is the placement of each container that gets one of its own, when it fits.
+	Plan []Planned
+}
+
+// Fit says whether a node answers a pod now, and how.
+func (b *Books) Fit(w Want, name string, now time.Time) Verdict {
+	n := b.nodes[name]
+	if v, ok := trusted(n, now); !ok {
+		return v
+	}
+	b.refresh()
+	if k, ok := n.verdicts[w.key]; ok && k.version == n.version && len(w.Asks) == 1 {
+		return k.is.of(w)
+	}
+	v := b.fit(n, b.books(n), w)
+	if len(w.Asks) != 1 {
+		return v
+	}
+	if len(n.verdicts) >= mostKept || n.verdicts == nil {
+		n.verdicts = map[string]kept[Verdict]{}
+	}
+	n.verdicts[w.key] = kept[Verdict]{n.version, v}
+	return v
+}
+
+// of is a kept verdict of a pod of one container, for another that asks for the same.
+func (v Verdict) of(w Want) Verdict {
+	if len(v.Plan) == 1 {
+		v.Plan = []Planned{{w.Asks[0].Container, v.Plan[0].Placement}}
+	}
+	v.Container = w.Asks[0].Container
+	return v
+}
+
+// trusted is false when nothing that the node says may be built on now.
+func trusted(n *node, now time.Time) (Verdict, bool) {
+	switch {
+	case n == nil || n.report == nil:
+		return Verdict{Reason: NoReport, Text: NoReport.String()}, false
+	case n.heard.IsZero():
+		return Verdict{Reason: Stale, Text: "kerf-agent was never heard from"}, false
+	case now.Sub(n.heard) > n.valid:
+		return Verdict{Reason: Stale, Text: fmt.Sprintf("kerf-agent was last heard from %v ago", now.Sub(n.heard).Round(time.Second))}, false
+	case n.report.torn:
+		return Verdict{Reason: Torn, Text: Torn.String()}, false
+	case !n.report.ready:
+		text := NotReady.String()
+		if n.report.notReady != "" {
+			text += ": " + n.report.notReady
+		}
+		return Verdict{Reason: NotReady, Text: text}, false
+	}
+	return Verdict{}, true
+}
+
+// fit places the containers one after the other on a copy of the state.
+func (b *Books) fit(n *node, s *state, w Want) Verdict {
+	for name, count := range w.Limits {
+		if n.machine.Offers[name] < count {
+			return Verdict{Reason: NotOffered, Text: fmt.Sprintf("offers %d of %s, %d asked", n.machine.Offers[name], name, count)}
+		}
+	}
+	if len(w.Asks) > 1 {
+		s = s.clone()
+	}
+	v := Verdict{}
+	for _, a := range w.Asks {
+		r, err := b.resolve(n, a.Request)
+		if err != nil {
+			return Verdict{Reason: Refused, Text: err.Error(), Container: a.Container}
+		}
+		if a.Kind == sharing.ContainerInit && s.lends(w.UID, r) {
+			continue
+		}
+		p, err := b.choose(n, s, r, w.CPU)
+		if err != nil {
+			why, text := because(s, r, err)
+			return Verdict{Reason: why, Text: text, Container: a.Container}
+		}
+		v.Plan = append(v.Plan, Planned{a.Container, p})
+		if len(w.Asks) > 1 {
+			s.take(w.UID, p)
+		}
+	}
+	return v
+}
+
+// choose is the placement of one request on the node: of a share of one GPU where the policy wants it, else where the
+// agent would put it.
+func (b *Books) choose(n *node, s *state, r sharing.Request, cpu cluster.Milli) (sharing.Placement, error) {
+	p, err := allocator.Choose(s.gpus, r)
+	if err != nil || r.Kind == sharing.KindWhole || r.GPUs != 1 || r.Place == sharing.PlaceSpread {
+		return p, err
+	}
+	view, shape := n.view(s, r, cpu)
+	if _, g := b.policy.Score(&view, shape); g >= 0 && g < len(s.gpus) {
+		on := slices.Clone(s.gpus[g : g+1])
+		if best, err := allocator.Choose(on, r); err == nil {
+			return best, nil
+		}
+	}
+	return p, nil
+}
+
+// because says why no placement answers the request, by what stands first in its way.
+func because(s *state, r sharing.Request, err error) (Reason, string) {
+	ever := func(ok func(allocator.GPUState) bool) bool {
+		n := 0
+		for _, g := range s.gpus {
+			if ok(g) {
+				n++
+			}
+		}
+		return n >= r.GPUs
+	}
+	admits := func(g allocator.GPUState) bool { return r.Admits(g.GPU) && !g.GPU.MIG && g.GPU.Usable() > 0 }
+	holds := func(g allocator.GPUState) bool {
+		return admits(g) && (r.Kind == sharing.KindWhole || level(g).AtLeast(r.MinLevel))
+	}
+	large := func(g allocator.GPUState) bool {
+		f := r.On(g.GPU)
+		return holds(g) && f.Memory <= g.GPU.Usable() && f.Memory >= sharing.MinFragment
+	}
+	switch {
+	case len(s.gpus) < r.GPUs:
+		return LacksGPUs, fmt.Sprintf("%d GPUs, %d asked", len(s.gpus), r.GPUs)
+	case !ever(admits):
+		return WrongModel, WrongModel.String()
+	case !ever(holds):
+		return LacksLevel, fmt.Sprintf("shares are held to their size at level %v at most, %v asked", strongest(s), r.MinLevel)
+	case !ever(large):
+		return TooSmall, TooSmall.String()
+	case !ever(func(g allocator.GPUState) bool { return large(g) && g.GPU.Health == sharing.HealthOK }):
+		return Unhealthy, Unhealthy.String()
+	}
+	if no, ok := errors.AsType[*allocator.NoFit](err); ok {
+		return LacksRoom, no.Summary
+	}
+	return LacksRoom, err.Error()
+}
+
+// level is the strongest at which a share can be held on the GPU.
+func level(g allocator.GPUState) sharing.Level {
+	best := sharing.LevelUnknown
+	for _, l := range g.Levels {
+		if l < sharing.LevelHardware {
+			best = max(best, l)
+		}
+	}
+	return best
+}
+
+func strongest(s *state) sharing.Level {
+	best := sharing.LevelUnknown
+	for _, g := range s.gpus {
+		best = max(best, level(g))
+	}
+	return best
+}

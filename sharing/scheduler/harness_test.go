@@ -1,0 +1,100 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler_test
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/scheduler"
+)
+
+const gib = uint64(sharing.GiB)
+
+// noon is when the tests begin.
+func noon() time.Time { return time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC) }
+
+// uuid is the UUID of GPU g of a node, of which only the last digits differ.
+func uuid(node, g int) string { return fmt.Sprintf("GPU-00000000-0000-0000-%04d-%012d", node, g) }
+
+// hold is one claim of a report.
+type hold struct {
+	uid    string
+	gpu    int
+	memory uint64 // GiB; 0 is the whole GPU
+	per    int
+}
+
+// statusOf is the report of a node of so many GPUs of 80 GiB of which 79 can be granted, with these claims.
+func statusOf(node, gpus int, holds ...hold) gpunode.Status {
+	s := gpunode.Status{Pool: "default", Ready: true}
+	for g := range gpus {
+		s.GPUs = append(s.GPUs, gpunode.GPU{
+			UUID: uuid(node, g), Index: g, Model: "H100", MemoryBytes: 80 * gib, UsableBytes: 79 * gib, FreeBytes: 79 * gib, FreePercent: 100,
+			Health: "healthy", Levels: []string{"driver", "client"},
+		})
+	}
+	for i, h := range holds {
+		f := gpunode.Fragment{GPU: uuid(node, h.gpu), MemoryBytes: h.memory * gib, Percent: h.per}
+		if h.memory == 0 {
+			f.MemoryBytes, f.Percent, f.Whole = 79*gib, 100, true
+			s.GPUs[h.gpu].Whole = true
+		}
+		g := &s.GPUs[h.gpu]
+		g.FreeBytes -= f.MemoryBytes
+		g.FreePercent -= f.Percent
+		g.GrantedBytes += f.MemoryBytes
+		s.Claims = append(s.Claims, gpunode.Claim{ID: strconv.Itoa(i), PodUID: h.uid, Container: "main", Fragments: []gpunode.Fragment{f}})
+	}
+	s.Fingerprint = gpunode.Fingerprint(s.Claims)
+	return s
+}
+
+// podOf is a pod of one container with these limits and annotations, in pairs.
+func podOf(uid string, limits map[string]string, annotations ...string) sharing.Pod {
+	p := sharing.Pod{UID: uid, Namespace: "ns", Name: uid, Annotations: map[string]string{}, Containers: []sharing.PodContainer{{Name: "main", Limits: limits}}}
+	for i := 0; i+1 < len(annotations); i += 2 {
+		p.Annotations[annotations[i]] = annotations[i+1]
+	}
+	return p
+}
+
+func memory(n int) map[string]string {
+	return map[string]string{sharing.ResourceMemory: strconv.Itoa(n)}
+}
+func whole(n int) map[string]string { return map[string]string{sharing.ResourceGPU: strconv.Itoa(n)} }
+
+func want(t testing.TB, p sharing.Pod) scheduler.Want {
+	t.Helper()
+	w, ok, err := scheduler.WantOf(p)
+	if err != nil || !ok {
+		t.Fatalf("want of %s: %t, %v", p.Name, ok, err)
+	}
+	return w
+}
+
+// machine offers everything.
+func machine() scheduler.Machine {
+	return scheduler.Machine{CPU: 64000, Memory: 512 * sharing.GiB, Offers: map[string]int64{
+		sharing.ResourceMemory: 1000, sharing.ResourcePercent: 1000, sharing.ResourceGPU: 8,
+	}}
+}
+
+// booksOf are books of nodes of so many GPUs each, all heard from at noon.
+func booksOf(nodes, gpus int) *scheduler.Books {
+	b := scheduler.New()
+	for i := range nodes {
+		name := nodeName(i)
+		b.Machine(name, machine())
+		b.Report(name, statusOf(i, gpus))
+		b.Heartbeat(name, noon(), 40*time.Second, noon())
+	}
+	return b
+}
+
+func nodeName(i int) string { return fmt.Sprintf("n%02d", i) }

@@ -1,0 +1,205 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// node is what is known of one node.
+type node struct {
+	name    string
+	machine Machine
+	report  *report
+	pods    map[string]*pod
+
+	// renewed is the heartbeat's own time, heard when it was seen to come, valid how long it counts.
+	renewed, heard time.Time
+	valid          time.Duration
+
+	// version counts the changes; state is made of the rest, and void when made for another version.
+	version uint64
+	state   *state
+	// verdicts and scores are kept until the node changes.
+	verdicts map[string]kept[Verdict]
+	scores   map[scoreKey]kept[int64]
+}
+
+// kept is an answer for one version of a node.
+type kept[T any] struct {
+	version uint64
+	is      T
+}
+
+// mostKept bounds what is kept for one node; beyond it, all is forgotten.
+const mostKept = 128
+
+func (n *node) change() { n.version++; n.state = nil }
+
+// settled is true when the node, had it anything for the pod that is gone, would have said so.
+func (n *node) settled(p *pod) bool { return !n.heard.Before(p.goneAt.Add(settle)) }
+
+// claimed is true while the report has a claim of the pod.
+func (n *node) claimed(p *pod) bool { return n.report != nil && len(n.report.claims[p.want.UID]) > 0 }
+
+// state is what a node has free, and who holds what.
+type state struct {
+	gpus []allocator.GPUState
+	// holders counts the claims and plans on each GPU.
+	holders map[sharing.GPUID]int
+	// held is what each pod has, claimed or planned, one entry for each fragment.
+	held map[string]sharing.Placement
+}
+
+func (s *state) clone() *state {
+	out := &state{gpus: slices.Clone(s.gpus), holders: maps.Clone(s.holders), held: make(map[string]sharing.Placement, len(s.held))}
+	for uid, p := range s.held {
+		out.held[uid] = p.Clone()
+	}
+	return out
+}
+
+func (s *state) at(id sharing.GPUID) *allocator.GPUState {
+	for i := range s.gpus {
+		if s.gpus[i].GPU.UUID == id {
+			return &s.gpus[i]
+		}
+	}
+	return nil
+}
+
+// take books a plan. What there is not stays at nothing: a node may have less than was planned.
+func (s *state) take(uid string, p sharing.Placement) {
+	for _, f := range p {
+		s.held[uid] = append(s.held[uid], f)
+		g := s.at(f.GPU)
+		if g == nil {
+			continue
+		}
+		s.holders[f.GPU]++
+		g.Held = true
+		g.FreeMemory, g.FreePercent = g.FreeMemory.SubFloor(f.Memory), g.FreePercent-min(f.Percent, g.FreePercent)
+		if f.Whole {
+			g.FreeMemory, g.FreePercent = 0, 0
+		}
+	}
+}
+
+// release gives back what a pod has, as if its node had let go of it.
+func (s *state) release(uid string) {
+	for _, f := range s.held[uid] {
+		g := s.at(f.GPU)
+		if g == nil {
+			continue
+		}
+		s.holders[f.GPU]--
+		g.Held = s.holders[f.GPU] > 0
+		sum, err := g.FreeMemory.Add(f.Memory)
+		if err != nil || sum > g.GPU.Usable() || f.Whole {
+			sum = g.GPU.Usable()
+		}
+		g.FreeMemory, g.FreePercent = sum, min(sharing.FullGPU, g.FreePercent+f.Percent)
+	}
+	delete(s.held, uid)
+}
+
+// books makes the state of the report, and of what is planned and not in it yet.
+func (b *Books) books(n *node) *state {
+	if n.state != nil {
+		return n.state
+	}
+	s := &state{holders: map[sharing.GPUID]int{}, held: map[string]sharing.Placement{}}
+	if n.report != nil {
+		s.gpus, s.holders = slices.Clone(n.report.gpus), maps.Clone(n.report.holders)
+		for uid, p := range n.report.claims {
+			s.held[uid] = p.Clone()
+		}
+	}
+	// Twice in the order of the UIDs: plans first, then those that nobody planned for, for which the node will choose.
+	var loose []func()
+	for _, uid := range slices.Sorted(maps.Keys(n.pods)) {
+		switch p := n.pods[uid]; {
+		case n.claimed(p), p.gone() && (len(p.seen) > 0 || n.settled(p)):
+		case len(p.seen) > 0:
+			s.take(uid, p.seen)
+		default:
+			for _, a := range p.want.Asks {
+				b.hold(n, s, p, a, &loose)
+			}
+		}
+	}
+	for _, place := range loose {
+		place()
+	}
+	n.state = s
+	return s
+}
+
+// hold books what is planned for one container.
+func (b *Books) hold(n *node, s *state, p *pod, a Ask, loose *[]func()) {
+	r, err := b.resolve(n, a.Request)
+	if err != nil {
+		return // its node refuses it
+	}
+	uid := p.want.UID
+	if placement, ok := s.planned(p.plan[a.Container], r); ok {
+		s.take(uid, placement)
+		return
+	}
+	*loose = append(*loose, func() {
+		if a.Kind == sharing.ContainerInit && s.lends(uid, r) {
+			return
+		}
+		if placement, err := allocator.Choose(s.gpus, r); err == nil {
+			s.take(uid, placement)
+		}
+	})
+}
+
+// planned is the placement on the GPUs of a plan; false when the plan is not one for this request and this node.
+func (s *state) planned(gpus []sharing.GPUID, r sharing.Request) (sharing.Placement, bool) {
+	if len(gpus) == 0 {
+		return nil, false
+	}
+	on := slices.DeleteFunc(slices.Clone(s.gpus), func(g allocator.GPUState) bool { return !slices.Contains(gpus, g.GPU.UUID) })
+	if len(on) != r.GPUs || len(gpus) != r.GPUs {
+		return nil, false
+	}
+	p, err := allocator.Choose(on, r)
+	return p, err == nil
+}
+
+// lends is true when a container of the pod has what the init container asks for, so that it uses that before.
+func (s *state) lends(uid string, r sharing.Request) bool {
+	var fits sharing.Placement
+	for _, f := range s.held[uid] {
+		if g := s.at(f.GPU); g != nil && r.Admits(g.GPU) && ledger.Covers(f, r.On(g.GPU)) {
+			fits = append(fits, f)
+		}
+	}
+	return len(fits) >= r.GPUs
+}
+
+// resolve completes a request by the configuration of the node's pool.
+func (b *Books) resolve(n *node, r sharing.Request) (sharing.Request, error) {
+	if b.config == nil {
+		if r.Open() {
+			return r, sharing.Invalid("profile", r.Profile, "give the scheduler the SharingConfig", "is not known to the scheduler")
+		}
+		return r, nil
+	}
+	for _, p := range b.config.Pools() {
+		if n.report != nil && p.Name == n.report.pool {
+			return b.config.Resolve(p, r)
+		}
+	}
+	return b.config.Resolve(config.Pool{Name: "none"}, r)
+}

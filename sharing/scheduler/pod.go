@@ -1,0 +1,149 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Planned is the placement of one container, before its node has reported it.
+type Planned struct {
+	Container string
+	Placement sharing.Placement
+}
+
+// Annotations are the plan as a Binding carries it: for each container the GPUs, in order.
+func Annotations(plan []Planned) map[string]string {
+	out := make(map[string]string, len(plan))
+	for _, c := range plan {
+		var gpus []string
+		for _, f := range c.Placement {
+			gpus = append(gpus, string(f.GPU))
+		}
+		out[sharing.PlacementAnnotation(c.Container)] = strings.Join(gpus, ",")
+	}
+	return out
+}
+
+// pod is a pod that is on a node, or about to be.
+type pod struct {
+	want Want
+	node string
+	// bound is true once the API server said so; before, it is a reservation.
+	bound bool
+	// plan has the GPUs of each container that gets a placement of its own: what was reserved here, else what the pod's
+	// annotations say.
+	plan map[string][]sharing.GPUID
+	// seen is what the node reported last for the pod; a pod that was reported once is not planned any more.
+	seen sharing.Placement
+	// goneAt is when it was heard that the pod is deleted, or has ended for good; zero before.
+	goneAt time.Time
+}
+
+func (p *pod) gone() bool { return !p.goneAt.IsZero() }
+
+// reflect takes note of what a report says of the pod.
+func (p *pod) reflect(r *report) {
+	if c := r.claims[p.want.UID]; len(c) > 0 {
+		p.seen = c
+	}
+}
+
+// Pod tells of a pod as the API server has it. One that is not bound, or asks for nothing, is not in the books; the error
+// is that of a pod whose request cannot be read, which its node will refuse.
+func (b *Books) Pod(p sharing.Pod, w Want, now time.Time) {
+	if p.Node == "" {
+		return
+	}
+	old := b.pods[p.UID]
+	switch {
+	case p.Terminal:
+		b.Gone(p.UID, now)
+		return
+	case old != nil && old.node == p.Node && old.bound:
+		return // nothing else of it can change
+	case old != nil && old.node == p.Node:
+		old.bound = true
+		return
+	case old != nil: // somebody else bound it elsewhere
+		b.drop(old)
+	}
+	b.Learn(w)
+	plan := map[string][]sharing.GPUID{}
+	for _, a := range w.Asks {
+		if gpus := sharing.PlannedGPUs(p.Annotations, a.Container); len(gpus) > 0 {
+			plan[a.Container] = gpus
+		}
+	}
+	b.put(&pod{want: w, node: p.Node, bound: true, plan: plan})
+}
+
+func (b *Books) put(p *pod) {
+	n := b.node(p.node)
+	if n.report != nil {
+		p.reflect(n.report)
+	}
+	b.pods[p.want.UID], n.pods[p.want.UID] = p, p
+	n.change()
+}
+
+func (b *Books) drop(p *pod) {
+	delete(b.pods, p.want.UID)
+	if n := b.nodes[p.node]; n != nil {
+		delete(n.pods, p.want.UID)
+		n.change()
+	}
+}
+
+// Gone tells that a pod is deleted, or has ended for good. What it held stays held until its node has let go.
+func (b *Books) Gone(uid string, now time.Time) {
+	p := b.pods[uid]
+	if p == nil {
+		delete(b.learned, uid)
+		return
+	}
+	if !p.gone() {
+		p.goneAt = now
+		n := b.node(p.node)
+		n.change()
+		b.sweep(n)
+	}
+}
+
+// Reserve takes for a pod what Fit chose on the node, and holds it until the node reports it or Unreserve gives it back. It
+// returns the placements, in the order of the pod's asks; one without is an init container that uses another's.
+//
+// Errors: sharing.ErrExhausted when it does not fit, or does not fit any more; sharing.ErrConflict when the pod is on a node
+// already.
+func (b *Books) Reserve(w Want, name string, now time.Time) ([]Planned, error) {
+	if p := b.pods[w.UID]; p != nil && (p.bound || p.gone()) {
+		return nil, fmt.Errorf("reserve for pod %s: it is on node %q: %w", w, p.node, sharing.ErrConflict)
+	} else if p != nil {
+		b.drop(p)
+	}
+	v := b.Fit(w, name, now)
+	if v.Reason != Fits {
+		return nil, fmt.Errorf("reserve for pod %s on node %q: %s: %w", w, name, v.Text, sharing.ErrExhausted)
+	}
+	plan := map[string][]sharing.GPUID{}
+	for _, c := range v.Plan {
+		for _, f := range c.Placement {
+			plan[c.Container] = append(plan[c.Container], f.GPU)
+		}
+	}
+	b.put(&pod{want: w, node: name, plan: plan})
+	return slices.Clone(v.Plan), nil
+}
+
+// Unreserve gives a reservation back. It changes nothing for a pod that is bound, or that was not reserved.
+func (b *Books) Unreserve(uid string) {
+	if p := b.pods[uid]; p != nil && !p.bound && !p.gone() {
+		b.drop(p)
+	}
+}

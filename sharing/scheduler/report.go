@@ -1,0 +1,109 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator"
+)
+
+// report is a node's GPUNode as the books read it.
+type report struct {
+	pool     string
+	ready    bool
+	notReady string
+	// torn is true when the fingerprint is not that of the claims: one of both is old, or forged.
+	torn bool
+	// gpus are in the order of their index.
+	gpus []allocator.GPUState
+	// claims are the fragments of each pod's claims, by its UID. An agent claims for all containers of a pod at once.
+	claims map[string]sharing.Placement
+	// holders counts the claims on each GPU, those of no pod too.
+	holders map[sharing.GPUID]int
+}
+
+func readReport(s gpunode.Status) *report {
+	r := &report{
+		pool: s.Pool, ready: s.Ready, torn: s.Fingerprint != gpunode.Fingerprint(s.Claims),
+		claims: map[string]sharing.Placement{}, holders: map[sharing.GPUID]int{},
+	}
+	if len(s.NotReady) > 0 {
+		r.notReady = s.NotReady[0]
+	}
+	for _, c := range s.Claims {
+		var p sharing.Placement
+		for _, f := range c.Fragments {
+			r.holders[sharing.GPUID(f.GPU)]++
+			p = append(p, sharing.Fragment{GPU: sharing.GPUID(f.GPU), Memory: sharing.Bytes(f.MemoryBytes), Percent: percent(f.Percent), Whole: f.Whole})
+		}
+		if c.PodUID != "" {
+			r.claims[c.PodUID] = append(r.claims[c.PodUID], p...)
+		}
+	}
+	for _, g := range s.GPUs {
+		r.gpus = append(r.gpus, readGPU(g, r.holders[sharing.GPUID(g.UUID)]))
+	}
+	slices.SortFunc(r.gpus, func(a, b allocator.GPUState) int {
+		return cmp.Or(cmp.Compare(a.GPU.Index, b.GPU.Index), cmp.Compare(a.GPU.UUID, b.GPU.UUID))
+	})
+	r.gpus = slices.CompactFunc(r.gpus, func(a, b allocator.GPUState) bool { return a.GPU.UUID == b.GPU.UUID })
+	link(r.gpus, s.GPUs)
+	return r
+}
+
+func readGPU(g gpunode.GPU, holders int) allocator.GPUState {
+	usable := min(g.UsableBytes, g.MemoryBytes)
+	gpu := sharing.GPU{
+		UUID: sharing.GPUID(g.UUID), Index: g.Index, Model: g.Model, PCI: g.PCI, NUMA: -1, MIG: g.MIG,
+		Memory: sharing.Bytes(g.MemoryBytes), Reserved: sharing.Bytes(g.MemoryBytes - usable), HealthReason: g.HealthReason,
+	}
+	if g.NUMANode != nil {
+		gpu.NUMA = *g.NUMANode
+	}
+	if g.Health == sharing.HealthOK.String() {
+		gpu.Health = sharing.HealthOK
+	}
+	// What is lent comes back when it is asked for, so that it counts as free.
+	free, err := sharing.Bytes(g.FreeBytes).Add(sharing.Bytes(g.LentBytes))
+	if err != nil || free > gpu.Usable() {
+		free = gpu.Usable()
+	}
+	s := allocator.GPUState{GPU: gpu, FreeMemory: free, FreePercent: min(percent(g.FreePercent), sharing.FullGPU), Held: holders > 0 || g.Whole}
+	if g.Whole {
+		s.FreeMemory, s.FreePercent = 0, 0
+	}
+	for _, name := range g.Levels {
+		if l, err := sharing.ParseLevel("levels", name); err == nil {
+			s.Levels = append(s.Levels, l)
+		}
+	}
+	return s
+}
+
+// link makes of the cliques what the choice of whole GPUs reads: which GPU reaches which over NVLink.
+func link(gpus []allocator.GPUState, from []gpunode.GPU) {
+	cliques := map[sharing.GPUID]int{}
+	for _, g := range from {
+		if g.NVLinkClique != nil {
+			cliques[sharing.GPUID(g.UUID)] = *g.NVLinkClique
+		}
+	}
+	for i := range gpus {
+		mine, linked := cliques[gpus[i].GPU.UUID]
+		for j := range gpus {
+			if its, ok := cliques[gpus[j].GPU.UUID]; linked && ok && i != j && its == mine {
+				gpus[i].GPU.NVLinks = append(gpus[i].GPU.NVLinks, gpus[j].GPU.UUID)
+			}
+		}
+	}
+}
+
+// percent reads a percentage of a report; what is below 0 is nothing.
+func percent(n int) sharing.Percent {
+	return sharing.Percent(max(0, min(n, 100*sharing.MaxGPUs)))
+}

@@ -1,0 +1,154 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"math/bits"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator"
+	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
+)
+
+type scoreKey struct {
+	key       string
+	cpu, free cluster.Milli
+	era       uint64
+}
+
+// Score says how well a node that answers the pod suits it; the highest is best, and of equal ones the first name. free is
+// the CPU that is free on the machine. It is 0 for a node that does not answer.
+func (b *Books) Score(w Want, name string, free cluster.Milli, now time.Time) int64 {
+	v := b.Fit(w, name, now)
+	n := b.nodes[name]
+	if v.Reason != Fits {
+		return 0
+	}
+	key := scoreKey{w.key, w.CPU, free, b.era}
+	if k, ok := n.scores[key]; ok && k.version == n.version {
+		return k.is
+	}
+	sum := int64(0)
+	s := b.books(n)
+	if len(v.Plan) > 1 {
+		s = s.clone()
+	}
+	for _, a := range w.Asks {
+		p, ok := v.placement(a.Container)
+		r, err := b.resolve(n, a.Request)
+		if !ok || err != nil {
+			continue
+		}
+		view, shape := n.view(s, r, w.CPU)
+		view.CPU = free
+		if r.Place == sharing.PlaceSpread {
+			score, _ := cluster.Spread{}.Score(&view, shape)
+			sum += score
+		} else {
+			score, _ := b.policy.Score(&view, shape)
+			sum += score
+		}
+		if len(v.Plan) > 1 {
+			s.take(w.UID, p)
+		}
+	}
+	if len(n.scores) >= mostKept || n.scores == nil {
+		n.scores = map[scoreKey]kept[int64]{}
+	}
+	n.scores[key] = kept[int64]{n.version, sum}
+	return sum
+}
+
+func (v Verdict) placement(container string) (sharing.Placement, bool) {
+	for _, c := range v.Plan {
+		if c.Container == container {
+			return c.Placement, true
+		}
+	}
+	return nil, false
+}
+
+// shapeOf is a request as policies see it.
+func shapeOf(r sharing.Request, cpu cluster.Milli) cluster.Shape {
+	s := cluster.Shape{CPU: cpu, GPUs: r.GPUs, Share: cluster.WholeGPU, Models: strings.Join(append(append([]string{}, r.Models...), r.ProfileModels...), "|"), Level: r.MinLevel}
+	if r.Kind == sharing.KindShared {
+		memory, percent := r.Each()
+		s.Share, s.GPUMemory = cluster.Milli(percent)*10, memory
+	}
+	return s
+}
+
+// view is the node as policies see it: what is free in thousandths. Thousandths are coarser than bytes, so that what fits
+// the request exactly, and nothing else, is made to fit it there. The free CPU is that of the empty machine.
+func (n *node) view(s *state, r sharing.Request, cpu cluster.Milli) (cluster.Node, cluster.Shape) {
+	out := n.empty()
+	shape := shapeOf(r, cpu)
+	share := shape.Share
+	for i, g := range s.gpus {
+		if part := milli(r.On(g.GPU).Memory, g.GPU.Usable(), true); r.Kind == sharing.KindShared {
+			share = max(share, part)
+		}
+		out.GPUs[i] = min(milli(g.FreeMemory, g.GPU.Usable(), false), cluster.Milli(g.FreePercent)*10)
+	}
+	// The share is told in thousandths, so that each GPU takes the same whatever its size.
+	shape.Share, shape.GPUMemory, shape.Models, shape.Level = min(share, cluster.WholeGPU), 0, "", sharing.LevelUnknown
+	for i := range s.gpus {
+		if _, err := allocator.Choose(s.gpus[i:i+1], one(r)); err == nil {
+			out.GPUs[i] = max(out.GPUs[i], shape.Share)
+		} else {
+			out.GPUs[i] = min(out.GPUs[i], shape.Share-1)
+		}
+	}
+	return out, shape
+}
+
+// one is the part of a request that a single GPU answers.
+func one(r sharing.Request) sharing.Request {
+	r.Memory, r.Percent = r.Each()
+	r.GPUs = 1
+	return r
+}
+
+// empty is the node as policies see it with nothing taken.
+func (n *node) empty() cluster.Node {
+	out := cluster.Node{Name: n.name, CPU: n.machine.CPU, Memory: n.machine.Memory, Model: model(n.report), GPUs: make([]cluster.Milli, len(n.report.gpus))}
+	for i, g := range n.report.gpus {
+		out.GPUs[i] = cluster.WholeGPU
+		if usable := g.GPU.Usable(); out.GPUMemory == 0 || usable < out.GPUMemory {
+			out.GPUMemory = usable
+		}
+		out.Level = max(out.Level, level(g))
+		out.Topology = append(out.Topology, cluster.Place{NUMA: g.GPU.NUMA, NVLink: clique(n.report, i)})
+	}
+	return out
+}
+
+// clique is the first GPU that this one reaches over NVLink, or itself.
+func clique(r *report, i int) int {
+	for j := range r.gpus[:i] {
+		if slices.Contains(r.gpus[i].GPU.NVLinks, r.gpus[j].GPU.UUID) {
+			return j
+		}
+	}
+	return i
+}
+
+// milli is a part of the whole in thousandths, rounded up or down, at most all of it.
+func milli(part, whole sharing.Bytes, up bool) cluster.Milli {
+	if whole == 0 {
+		return 0
+	}
+	if part >= whole {
+		return cluster.WholeGPU
+	}
+	high, low := bits.Mul64(uint64(part), uint64(cluster.WholeGPU))
+	q, rest := bits.Div64(high, low, uint64(whole)) // part < whole, so that the quotient is below 1000
+	if up && rest > 0 {
+		q++
+	}
+	return cluster.Milli(q) //nolint:gosec // at most 1000
+}

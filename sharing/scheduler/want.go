@@ -1,0 +1,96 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
+)
+
+// Want is what a pod asks for.
+type Want struct {
+	UID, Namespace, Name string
+	// Asks are its containers that ask for a piece of a GPU, in the order in which they are placed: those that run beside
+	// each other, then the init containers, larger ones first. A node's agent takes them in the same order.
+	Asks []Ask
+	// CPU and Memory are what it asks of the machine. They decide nothing here but how well a node suits.
+	CPU    cluster.Milli
+	Memory sharing.Bytes
+	// Limits are the totals that the pod takes of each of the node's resources, as a node offers them.
+	Limits map[string]int64
+	// key is equal for pods that ask for the same.
+	key string
+}
+
+// Ask is what one container asks for.
+type Ask struct {
+	Container string
+	Kind      sharing.ContainerKind
+	// Request is what the pod's spec and annotations say; no profile or pool has completed it.
+	Request sharing.Request
+}
+
+// String returns "namespace/name".
+func (w Want) String() string { return w.Namespace + "/" + w.Name }
+
+// WantOf reads what a pod asks for; false when it asks for nothing of Kerf's. The error has every mistake, each a
+// *sharing.FieldError.
+func WantOf(p sharing.Pod) (Want, bool, error) {
+	w := Want{UID: p.UID, Namespace: p.Namespace, Name: p.Name, Limits: map[string]int64{}}
+	var errs []error
+	inits := map[string]int64{}
+	for _, c := range p.Containers {
+		if len(c.Limits) == 0 {
+			continue
+		}
+		r, ok, err := sharing.RequestFromResources(c.Limits, p.Annotations, c.Name)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("container %q: %w", c.Name, err))
+			continue
+		}
+		if !ok {
+			continue
+		}
+		w.Asks = append(w.Asks, Ask{Container: c.Name, Kind: c.Kind, Request: r})
+		for _, a := range sharing.AsksOf(c.Limits) {
+			name := sharing.Domain + "/" + a.Resource
+			if c.Kind == sharing.ContainerInit {
+				inits[name] = max(inits[name], int64(a.Count))
+			} else {
+				w.Limits[name] += int64(a.Count)
+			}
+		}
+	}
+	if len(errs) > 0 {
+		return Want{}, true, errors.Join(errs...)
+	}
+	for name, n := range inits {
+		w.Limits[name] = max(w.Limits[name], n)
+	}
+	slices.SortStableFunc(w.Asks, func(a, b Ask) int {
+		x, y := a.Request, b.Request
+		if a.Kind != sharing.ContainerInit || b.Kind != sharing.ContainerInit {
+			return int(a.Kind/sharing.ContainerInit) - int(b.Kind/sharing.ContainerInit)
+		}
+		return cmp.Or(cmp.Compare(y.GPUs, x.GPUs), cmp.Compare(y.Memory, x.Memory), cmp.Compare(y.Percent, x.Percent))
+	})
+	w.key = keyOf(w.Asks)
+	return w, len(w.Asks) > 0, nil
+}
+
+// keyOf is equal for equal asks, whatever the names of their containers.
+func keyOf(asks []Ask) string {
+	var b strings.Builder
+	for _, a := range asks {
+		r := a.Request
+		fmt.Fprintf(&b, "%d %d %d %d %d %d %d %q %q %q\n", a.Kind, r.Kind, r.Memory, r.Percent, r.GPUs, r.MinLevel, r.Place, r.Models, r.UUIDs, r.Profile)
+	}
+	return b.String()
+}
