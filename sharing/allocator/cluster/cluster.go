@@ -70,10 +70,7 @@ func (c *Cluster) Choose(r Request) (Placement, bool) {
 	if best < 0 {
 		return Placement{}, false
 	}
-	if r.GPUs == 1 {
-		return Placement{best, []int{int(ranks.scores[best].gpu)}}, true
-	}
-	return Placement{best, c.nodes[best].chosen(r.GPUs, c.nodes[best].share(r.Shape))}, true
+	return c.on(best, ranks, r), true
 }
 
 // Learn tells a policy that learns of a request that arrived; each is told once, however often it is chosen for.
