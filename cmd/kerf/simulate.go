@@ -19,10 +19,12 @@ import (
 type simulation struct {
 	nodes, pods, seeds, output string
 	typical, workload, asked   string
-	plot                       string
-	gone, mig                  []string
-	policies                   []string
-	inflate, churn             float64
+	plot, kubeconfig           string
+	// live is --from-cluster.
+	live           bool
+	gone, mig      []string
+	policies       []string
+	inflate, churn float64
 	// filling is set where --inflate was given: then nothing leaves, whatever the YAML says of times.
 	filling bool
 }
@@ -30,12 +32,16 @@ type simulation struct {
 func (a *app) simulateCommand() *cobra.Command {
 	s := simulation{}
 	cmd := &cobra.Command{
-		Use:   "simulate {--trace-nodes FILE --trace-pods FILE | --workload FILE}",
+		Use:   "simulate {--trace-nodes FILE --trace-pods FILE | --workload FILE | --from-cluster}",
 		Short: "Fill a cluster with pods and show how much of it each policy uses",
 		Long: "simulate lets the pods of a list arrive at the nodes of a list, both CSV in the openb format or one YAML, until\n" +
 			"they have asked for --inflate times the GPUs, and none leaves. With --churn, or where the YAML says how often\n" +
 			"pods arrive, they leave too, until the cluster was long in a steady state. A pod that does not fit is refused\n" +
-			"for good. It needs no GPU, no agent and no cluster.",
+			"for good. It needs no GPU, no agent and no cluster.\n\n" +
+			"With --from-cluster, nodes and pods are those of the cluster that the kubeconfig names, and nothing there is\n" +
+			"changed. Its pods stay where they are, and the answer is whether those fit that wait, that have to move because\n" +
+			"of --gone or --mig, and that --pods names. With --inflate or --churn its nodes are filled from empty with pods\n" +
+			"like its own.",
 		Example: "  # How much of this cluster would that policy fill?\n" +
 			"  kerf simulate --workload cluster.yaml --policy kerf,nvidia-whole --seeds 1-5 --plot out.svg\n" +
 			"  # Do these pods fit, which not and why, and how many more GPUs until they do?\n" +
@@ -44,6 +50,9 @@ func (a *app) simulateCommand() *cobra.Command {
 			"  kerf simulate --workload cluster.yaml --mig 'h100-*'\n" +
 			"  # What if these nodes went away, while pods come and go?\n" +
 			"  kerf simulate --workload cluster.yaml --gone 'rack3-*' --churn 0.9\n" +
+			"  # The same of the cluster that runs: do these fit, and what if a node went away?\n" +
+			"  kerf simulate --from-cluster --pods new.yaml\n" +
+			"  kerf simulate --from-cluster --gone gpu-7\n" +
 			"  # The published experiment\n" +
 			"  kerf simulate --trace-nodes nodes.csv --trace-pods pods.csv --policy kerf,fgd --seeds 42-51",
 		Args: cobra.NoArgs,
@@ -68,11 +77,17 @@ func (a *app) simulateCommand() *cobra.Command {
 			if err := s.checkInput(); err != nil {
 				return misused(err)
 			}
-			if s.asked != "" {
-				return fail(s.answer(a.out, seeds[0]))
+			in, err := s.read(func() (simulate.Live, error) {
+				return s.readCluster(cmd.Context(), a.kubeconfigOf(s.kubeconfig), a.errOut)
+			})
+			if err != nil {
+				return fail(err)
+			}
+			if s.asked != "" || s.asItIs() {
+				return fail(s.answer(a.out, in, seeds[0]))
 			}
 			bar := a.progressOn(len(s.policies)*len(seeds), s.output)
-			results, err := s.run(seeds, bar)
+			results, err := s.run(in, seeds, bar)
 			bar.clear()
 			if err != nil {
 				return fail(err)
@@ -103,6 +118,8 @@ func (a *app) simulateCommand() *cobra.Command {
 	f.Float64Var(&s.churn, "churn", 0, "let pods leave too: how many times the cluster's GPUs they would hold on average")
 	f.StringVarP(&s.output, "output", "o", "table", "table, json or csv")
 	f.StringVar(&s.workload, "workload", "", "YAML file of machines and pods, instead of the two lists")
+	f.BoolVar(&s.live, "from-cluster", false, "take nodes and pods from the cluster of the kubeconfig, which nothing is written to")
+	f.StringVar(&s.kubeconfig, "kubeconfig", "", "file that says how to reach the cluster; default: $KUBECONFIG, ~/.kube/config, or the pod's service account")
 	f.StringVar(&s.asked, "pods", "", "YAML file of pods: say whether they fit beside those that arrived, and what is missing")
 	f.StringSliceVar(&s.gone, "gone", nil, "globs of nodes that are taken away before anything arrives")
 	f.StringSliceVar(&s.mig, "mig", nil, "globs of nodes whose GPUs are put into MIG mode before anything arrives")
@@ -111,11 +128,7 @@ func (a *app) simulateCommand() *cobra.Command {
 }
 
 // run is every policy with every seed.
-func (s *simulation) run(seeds []int64, bar *progress) ([]simulate.Result, error) {
-	in, err := s.read()
-	if err != nil {
-		return nil, err
-	}
+func (s *simulation) run(in input, seeds []int64, bar *progress) ([]simulate.Result, error) {
 	if s.churn == 0 && !s.filling {
 		s.churn = in.load
 	}

@@ -9,34 +9,31 @@ import (
 	"io"
 	"text/tabwriter"
 
+	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 	"github.com/kerf-gpu/kerf/sharing/simulate"
 )
 
-// answer says for each policy whether the pods of --pods fit.
-func (s *simulation) answer(out io.Writer, seed int64) error {
-	in, err := s.read()
-	if err != nil {
-		return err
+// answer says for each policy whether the pods of --pods fit, and those of a cluster that wait or have to move.
+func (s *simulation) answer(out io.Writer, in input, seed int64) error {
+	asked := append(named("moved", in.live.Moved), named("waiting", in.live.Waiting)...)
+	arrivals := []simulate.Pod(nil)
+	if !s.live {
+		arrivals = simulate.Inflate(in.pods, in.capacity, s.inflate, seed)
 	}
-	scenario, err := readScenario(s.asked)
-	if err != nil {
-		return err
+	if s.asked != "" {
+		more, err := s.readAsked(in.nodes)
+		if err != nil {
+			return err
+		}
+		asked = append(asked, more...)
 	}
-	asked, err := scenario.List()
-	if err != nil {
-		return fmt.Errorf("%s: %w", s.asked, err)
-	}
-	if len(asked) == 0 {
-		return fmt.Errorf("%s: no pods", s.asked)
-	}
-	simulate.Size(asked, in.nodes)
 	var fits []simulate.Fit
 	for _, name := range s.policies {
 		e, err := s.experiment(name, &in, seed)
 		if err != nil {
 			return err
 		}
-		f, err := e.Fits(simulate.Inflate(in.pods, in.capacity, s.inflate, seed), asked)
+		f, err := e.Fits(arrivals, asked)
 		if err != nil {
 			return err
 		}
@@ -59,8 +56,29 @@ func (s *simulation) answer(out io.Writer, seed int64) error {
 	return nil
 }
 
+// readAsked is the pods of --pods.
+func (s *simulation) readAsked(nodes []cluster.Node) ([]simulate.Pod, error) {
+	scenario, err := readScenario(s.asked)
+	if err != nil {
+		return nil, err
+	}
+	asked, err := scenario.List()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.asked, err)
+	}
+	if len(asked) == 0 {
+		return nil, fmt.Errorf("%s: no pods", s.asked)
+	}
+	simulate.Size(asked, nodes)
+	return asked, nil
+}
+
 func printFit(out io.Writer, f simulate.Fit) error {
 	_, _ = fmt.Fprintf(out, "%s: %.2f %% allocated before, %.2f %% with those that fit\n", f.Policy, f.Before, f.After)
+	if len(f.Pods) == 0 {
+		_, err := fmt.Fprintln(out, "no pod waits, and none has to move")
+		return err
+	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(t, "PODS\tASKED\tFIT\tWHY THE OTHERS DO NOT")
 	all := true

@@ -23,10 +23,23 @@ import (
 func (s *simulation) checkInput() error {
 	lists := s.nodes != "" || s.pods != ""
 	switch {
+	case s.live && (lists || s.workload != ""):
+		return errors.New("--from-cluster stands for --workload and both lists: leave them out")
+	case s.live && s.plot != "" && s.asItIs():
+		return errors.New("--plot draws what fills up: with --from-cluster it needs --inflate or --churn")
+	case s.live && s.output == "csv" && s.asItIs():
+		return errors.New("--from-cluster is answered as table or json, and as csv with --inflate or --churn")
+	case s.live && s.asked != "" && s.filling:
+		return errors.New("--pods is asked beside the pods that run: leave --inflate out")
+	case !s.live && s.kubeconfig != "":
+		return errors.New("--kubeconfig is for --from-cluster")
+	case s.live:
 	case s.workload != "" && lists:
 		return errors.New("--workload stands for both lists: leave --trace-nodes and --trace-pods out")
 	case s.workload == "" && (s.nodes == "" || s.pods == ""):
-		return errors.New("--trace-nodes and --trace-pods, or --workload, are needed")
+		return errors.New("--trace-nodes and --trace-pods, --workload or --from-cluster are needed")
+	}
+	switch {
 	case s.asked != "" && s.churn > 0:
 		return errors.New("--pods is answered for a cluster that pods do not leave: leave --churn out")
 	case s.asked != "" && s.plot != "":
@@ -44,6 +57,9 @@ func (s *simulation) checkInput() error {
 
 // trace is what the results are called.
 func (s *simulation) trace() string {
+	if s.live {
+		return "cluster"
+	}
 	base := filepath.Base(s.pods + s.workload)
 	return strings.TrimSuffix(base, filepath.Ext(base))
 }
@@ -57,13 +73,18 @@ type input struct {
 	arrivals simulate.Variation
 	load     float64
 	capacity cluster.Milli
+	// live is the cluster that runs, where it was asked about.
+	live simulate.Live
 }
 
-func (s *simulation) read() (input, error) {
+func (s *simulation) read(survey func() (simulate.Live, error)) (input, error) {
 	in := input{}
 	var scenario simulate.Scenario
 	var err error
-	if s.workload != "" {
+	if s.live {
+		in.live, err = survey()
+		in.nodes, in.pods = in.live.Nodes, in.live.Pods
+	} else if s.workload != "" {
 		scenario, in.nodes, in.pods, err = readWorkload(s.workload)
 	} else if in.nodes, err = readList(s.nodes, simulate.ReadNodes); err == nil {
 		in.pods, err = readList(s.pods, simulate.ReadPods)
@@ -71,7 +92,9 @@ func (s *simulation) read() (input, error) {
 	if err != nil {
 		return in, err
 	}
-	in.nodes = s.present(in.nodes)
+	if !s.live {
+		in.nodes = s.present(in.nodes)
+	}
 	if len(in.nodes) == 0 {
 		return in, errors.New("no node is left")
 	}
@@ -89,10 +112,10 @@ func (s *simulation) read() (input, error) {
 func (s *simulation) present(nodes []cluster.Node) []cluster.Node {
 	var kept []cluster.Node
 	for _, n := range nodes {
-		if len(s.gone) > 0 && sharing.MatchModels(s.gone, n.Name) {
+		if s.isGone(n.Name) {
 			continue
 		}
-		n.MIG = n.MIG || len(s.mig) > 0 && sharing.MatchModels(s.mig, n.Name)
+		n.MIG = n.MIG || s.isMIG(n.Name)
 		kept = append(kept, n)
 	}
 	return kept
@@ -105,10 +128,14 @@ func (s *simulation) experiment(name string, in *input, seed int64) (simulate.Ex
 		known = nil
 	}
 	policy, err := simulate.NewPolicy(name, in.nodes, known, seed)
-	return simulate.Experiment{
+	e := simulate.Experiment{
 		Nodes: simulate.Order(in.nodes, seed), Usual: in.pods, Policy: policy, Arrivals: in.arrivals, Now: time.Now,
 		Detail: s.plot != "",
-	}, err
+	}
+	if s.asItIs() {
+		e.Nodes, e.There = in.nodes, in.live.There
+	}
+	return e, err
 }
 
 // readWorkload reads a YAML of machines and pods.

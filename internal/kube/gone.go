@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kerf-gpu/kerf/internal/kube/podspec"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -51,7 +52,7 @@ func (c *Client) Gone(ctx context.Context, ref sharing.ContainerRef) (bool, erro
 	mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
 	switch {
 	case string(p.UID) == ref.PodUID || mirror == ref.PodUID:
-		return terminal(p), nil
+		return podspec.Terminal(p), nil
 	case !IsStatic(ref.PodUID):
 		return true, nil
 	default:

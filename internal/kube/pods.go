@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kerf-gpu/kerf/internal/kube/podspec"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -40,7 +41,7 @@ func (s *pods) Update(obj any) error {
 		return unexpected(obj)
 	}
 	s.mu.Lock()
-	gone := s.put(Convert(p), nil)
+	gone := s.put(podspec.Convert(p), nil)
 	s.wake()
 	s.mu.Unlock()
 	s.say(gone)
@@ -72,7 +73,7 @@ func (s *pods) Replace(list []any, _ string) error {
 		if !ok {
 			return unexpected(obj)
 		}
-		now = append(now, Convert(p))
+		now = append(now, podspec.Convert(p))
 		there[string(p.UID)] = true
 	}
 	s.mu.Lock()

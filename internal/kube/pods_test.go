@@ -16,6 +16,8 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kerf-gpu/kerf/internal/kube/podspec"
 )
 
 // TestPodsAgainstAModel changes a few pods at random, shows some changes at once and some only by the next
@@ -73,7 +75,7 @@ func TestPodsAgainstAModel(t *testing.T) {
 				show(func() error { return s.Delete(obj) }, p)
 			default:
 				phases := []corev1.PodPhase{corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed}
-				if terminal(p) {
+				if podspec.Terminal(p) {
 					phases = phases[1:2] // it never comes back
 				}
 				p = pod(string(p.UID), name, phases[r.IntN(len(phases))])
@@ -88,10 +90,10 @@ func check(t *testing.T, seed uint64, s *pods, there map[string]*corev1.Pod, sho
 	t.Helper()
 	lives := map[string]bool{}
 	for _, p := range there {
-		if !terminal(p) {
+		if !podspec.Terminal(p) {
 			lives[string(p.UID)] = true
 		}
-		if got, ok := s.byUID[string(p.UID)]; !ok || got.Terminal != terminal(p) {
+		if got, ok := s.byUID[string(p.UID)]; !ok || got.Terminal != podspec.Terminal(p) {
 			t.Fatalf("seed %d: pod %s: %+v, %v", seed, p.Name, got, ok)
 		}
 	}

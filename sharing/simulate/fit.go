@@ -160,6 +160,7 @@ func (e Experiment) more(there []held, refused []*Pod, kind cluster.Node) (More,
 			return More{}, false, err
 		}
 	}
+	kind.Cordoned = false
 	m := More{Model: kind.Model}
 	for len(refused) > 0 {
 		if m.Nodes == mostAdded {

@@ -21,6 +21,8 @@ type Experiment struct {
 	// Usual says what a fragment is, whatever the policy knows.
 	Usual  []Pod
 	Policy cluster.Policy
+	// There is what is held before anything arrives.
+	There []There
 	// Arrivals is how the time between two pods varies, where pods leave too.
 	Arrivals Variation
 	// Now is the clock by which the speed is taken.
@@ -55,7 +57,11 @@ type trial struct {
 }
 
 func (e Experiment) start() (*trial, error) {
-	t := &trial{Cluster: cluster.New(e.Nodes, e.Policy), policy: e.Policy, detail: e.Detail, now: e.Now, usual: workload(e.Usual)}
+	open := slices.Clone(e.Nodes)
+	for i := range open {
+		open[i].Cordoned = false // what is there stays
+	}
+	t := &trial{Cluster: cluster.New(open, e.Policy), policy: e.Policy, detail: e.Detail, now: e.Now, usual: workload(e.Usual)}
 	t.result = Result{
 		Rejects: map[string]int{}, Arrived: map[string]int{},
 		AllocatedPercent: map[string]float64{}, FragmentationPercent: map[string]float64{},
@@ -68,7 +74,31 @@ func (e Experiment) start() (*trial, error) {
 	if t.capacity == 0 {
 		return nil, errors.New("simulate: the nodes have no GPU")
 	}
+	for _, h := range e.There {
+		if err := t.occupy(h); err != nil {
+			return nil, fmt.Errorf("simulate what is there: %w", err)
+		}
+	}
+	for i := range e.Nodes {
+		if err := t.Cordon(i, e.Nodes[i].Cordoned); err != nil {
+			return nil, err
+		}
+	}
 	return t, nil
+}
+
+// occupy books what is held before anything arrives.
+func (t *trial) occupy(h There) error {
+	n := t.Node(h.Node)
+	free := n.Free()
+	t.fragments -= t.usual.Fragments(n)
+	if err := t.Take(h.Hold.Request, cluster.Placement{Node: h.Node, GPUs: h.Hold.GPUs}); err != nil {
+		return err
+	}
+	t.fragments += t.usual.Fragments(n)
+	t.idle -= free - n.Free()
+	t.allocated += free - n.Free()
+	return nil
 }
 
 // held is a pod with its place, as it was booked.

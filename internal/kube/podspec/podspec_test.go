@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kube
+package podspec
 
 import (
 	"errors"
@@ -30,7 +30,7 @@ func TestConvert(t *testing.T) {
 			"kerf.dev/placement": "spread", "placement.kerf.dev/main": "GPU-1", "kerf.dev": "no domain", "notkerf.dev/x": "1", "example.com/kerf.dev/x": "1", "other": "1",
 		}},
 		Spec: corev1.PodSpec{
-			NodeName:       node,
+			NodeName:       "node-1",
 			InitContainers: []corev1.Container{with("first", "kerf.dev/gpu-memory-gib", "3"), sidecar, restarts},
 			Containers:     []corev1.Container{with("main", "kerf.dev/gpu-memory-gib", "10"), {Name: "plain"}},
 			EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
@@ -40,7 +40,7 @@ func TestConvert(t *testing.T) {
 		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	}
 	want := sharing.Pod{
-		UID: "u", Namespace: "team", Name: "p", Node: node,
+		UID: "u", Namespace: "team", Name: "p", Node: "node-1",
 		Annotations: map[string]string{"kerf.dev/placement": "spread", "placement.kerf.dev/main": "GPU-1"},
 		Containers: []sharing.PodContainer{
 			{Name: "first", Kind: sharing.ContainerInit, Limits: map[string]string{"kerf.dev/gpu-memory-gib": "3"}},

@@ -1,7 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kube
+// Package podspec says in Kerf's words what a pod's spec asks for. It speaks to nobody.
+package podspec
 
 import (
 	"strconv"
@@ -18,7 +19,7 @@ import (
 func Convert(p *corev1.Pod) sharing.Pod {
 	out := sharing.Pod{
 		UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName,
-		Annotations: ours(p.Annotations), Terminal: terminal(p),
+		Annotations: ours(p.Annotations), Terminal: Terminal(p),
 	}
 	for i := range p.Spec.InitContainers {
 		c := &p.Spec.InitContainers[i]
@@ -35,8 +36,8 @@ func Convert(p *corev1.Pod) sharing.Pod {
 	return out
 }
 
-// terminal is true when no container of the pod starts again.
-func terminal(p *corev1.Pod) bool {
+// Terminal is true when no container of the pod starts again.
+func Terminal(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 

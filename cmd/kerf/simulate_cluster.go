@@ -1,0 +1,92 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/internal/kube/survey"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
+	"github.com/kerf-gpu/kerf/sharing/simulate"
+)
+
+// surveyTimeout bounds how long the lists of --from-cluster take together.
+const surveyTimeout = 5 * time.Minute
+
+// asItIs is true when the pods of the cluster stay where they are, and new ones are asked about.
+func (s *simulation) asItIs() bool { return s.live && !s.filling && s.churn == 0 }
+
+// readCluster takes the cluster that the kubeconfig names as it runs. What of it could not be read is told.
+func (s *simulation) readCluster(ctx context.Context, kubeconfig string, tell io.Writer) (simulate.Live, error) {
+	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
+	defer cancel()
+	found, err := survey.Take(ctx, kubeconfig)
+	if err != nil {
+		return simulate.Live{}, fmt.Errorf("--from-cluster: %w", err)
+	}
+	var nodes []simulate.LiveNode
+	for _, n := range found.Nodes {
+		node := simulate.LiveNode{Name: n.Name, CPU: cluster.Milli(n.MilliCPU), Memory: n.Memory, Closed: n.Closed}
+		if raw := found.Reports[n.Name]; raw != nil {
+			node.Report = &gpunode.Status{}
+			if err := json.Unmarshal(raw, node.Report); err != nil {
+				return simulate.Live{}, fmt.Errorf("--from-cluster: read the status of gpunode %s: %w", n.Name, err)
+			}
+		}
+		nodes = append(nodes, node)
+	}
+	var pods []simulate.LivePod
+	for _, p := range found.Pods {
+		pods = append(pods, simulate.LivePod{Pod: p.Pod, CPU: cluster.Milli(p.MilliCPU), Memory: p.Memory, Owner: p.Owner, Fixed: p.Fixed})
+	}
+	live := simulate.NewLive(nodes, pods, s.isGone, s.isMIG)
+	for _, why := range live.Left {
+		_, _ = fmt.Fprintf(tell, "kerf simulate: left out: %s\n", why)
+	}
+	return live, nil
+}
+
+// kubeconfigOf is the file of --kubeconfig, else the one that kubectl would read; empty where there is none, which means the
+// service account of a pod.
+func (a *app) kubeconfigOf(flag string) string {
+	if flag != "" {
+		return flag
+	}
+	if first := filepath.SplitList(a.getenv("KUBECONFIG")); len(first) > 0 {
+		return first[0]
+	}
+	if home := a.getenv("HOME"); home != "" {
+		path := filepath.Join(home, ".kube", "config")
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+func (s *simulation) isGone(node string) bool {
+	return len(s.gone) > 0 && sharing.MatchModels(s.gone, node)
+}
+
+func (s *simulation) isMIG(node string) bool {
+	return len(s.mig) > 0 && sharing.MatchModels(s.mig, node)
+}
+
+// named puts a word before the types of pods, so that the table tells them from those of --pods.
+func named(word string, pods []simulate.Pod) []simulate.Pod {
+	out := make([]simulate.Pod, len(pods))
+	for i, p := range pods {
+		p.Type = word + ": " + p.Type
+		out[i] = p
+	}
+	return out
+}

@@ -1,0 +1,256 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
+)
+
+// LiveNode is a node of a cluster that runs.
+type LiveNode struct {
+	Name string
+	// CPU and Memory are what pods can have of it in all.
+	CPU    cluster.Milli
+	Memory sharing.Bytes
+	// Closed nodes take no new pods.
+	Closed bool
+	// Report is what its agent says; nil where there is none, and then no GPU of the node is known.
+	Report *gpunode.Status
+}
+
+// LivePod is a pod of a cluster that runs.
+type LivePod struct {
+	sharing.Pod
+	CPU    cluster.Milli
+	Memory sharing.Bytes
+	// Owner is what would make it anew; empty where nobody would.
+	Owner string
+	// Fixed pods belong to their node and go with it.
+	Fixed bool
+}
+
+// Live is a cluster as it runs, with the changes that are asked about.
+type Live struct {
+	// Nodes are those that stay, as they are when only the pods that belong to them run.
+	Nodes []cluster.Node
+	// Pods are all that were placed or wait, as a list of what usually arrives.
+	Pods []Pod
+	// There is what is held, for Experiment.
+	There []There
+	// Moved pods ran where they cannot stay; Waiting ones have no node yet.
+	Moved, Waiting []Pod
+	// Left is what could not be read of pods, each with its reason.
+	Left []string
+}
+
+// There is what is held before anything arrives.
+type There struct {
+	Node int
+	Hold cluster.Claim
+}
+
+// NewLive makes a simulation's nodes and pods of a cluster's. Gone nodes are left out, and the GPUs of mig ones are cut
+// into instances; what ran on the former, and what held a GPU of the latter, has to move. A GPU that is not healthy is left
+// out. A pod with several containers that ask for GPUs counts as one pod for each.
+func NewLive(nodes []LiveNode, pods []LivePod, gone, mig func(node string) bool) Live {
+	l := Live{}
+	b := liveBuilder{Live: &l, at: map[string]int{}, gpus: map[string]int{}, becomes: map[string]bool{}, claims: map[string][]gpunode.Claim{}, seen: map[string]bool{}}
+	nodes = slices.Clone(nodes)
+	slices.SortFunc(nodes, func(x, y LiveNode) int { return strings.Compare(x.Name, y.Name) })
+	for i := range nodes {
+		n := &nodes[i]
+		b.holders(n)
+		if gone(n.Name) {
+			b.at[n.Name] = -1
+		} else {
+			b.node(n, mig(n.Name))
+		}
+	}
+	pods = slices.Clone(pods)
+	slices.SortFunc(pods, func(x, y LivePod) int {
+		return cmp.Or(strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Name, y.Name))
+	})
+	for i := range pods {
+		b.pod(&pods[i])
+	}
+	for i := range nodes {
+		b.strangers(&nodes[i])
+	}
+	Size(l.Pods, l.Nodes)
+	Size(l.Moved, l.Nodes)
+	Size(l.Waiting, l.Nodes)
+	return l
+}
+
+type liveBuilder struct {
+	*Live
+	// at is a node's index in Nodes, -1 for one that is gone.
+	at map[string]int
+	// gpus is a GPU's index in its node, by UUID; becomes has the nodes that are put into MIG mode.
+	gpus    map[string]int
+	becomes map[string]bool
+	// claims are those of pods that run, by UID.
+	claims map[string][]gpunode.Claim
+	// seen are the pods that were told of.
+	seen map[string]bool
+	// left is what nobody holds, node by node.
+	left []cluster.Node
+}
+
+// holders finds the claims of pods.
+func (b *liveBuilder) holders(n *LiveNode) {
+	if n.Report == nil {
+		return
+	}
+	for _, c := range n.Report.Claims {
+		if c.PodUID != "" {
+			b.claims[c.PodUID] = append(b.claims[c.PodUID], c)
+		}
+	}
+}
+
+func (b *liveBuilder) node(n *LiveNode, mig bool) {
+	out := cluster.Node{Name: n.Name, CPU: n.CPU, Memory: n.Memory, Cordoned: n.Closed}
+	if n.Report != nil {
+		b.inventory(&out, n.Report, mig)
+	}
+	b.at[n.Name] = len(b.Nodes)
+	b.Nodes = append(b.Nodes, out)
+	out.GPUs = slices.Clone(out.GPUs)
+	b.left = append(b.left, out)
+}
+
+// inventory is the node's GPUs. A node has GPUs of one size and mode here: the least memory is taken, and where only some
+// are cut into instances these are left out.
+func (b *liveBuilder) inventory(n *cluster.Node, s *gpunode.Status, mig bool) {
+	cut := 0
+	for _, g := range s.GPUs {
+		if g.MIG {
+			cut++
+		}
+	}
+	n.MIG = cut > 0 && cut == len(s.GPUs)
+	for _, g := range slices.SortedFunc(slices.Values(s.GPUs), func(x, y gpunode.GPU) int { return cmp.Compare(x.Index, y.Index) }) {
+		if g.Health != sharing.HealthOK.String() || g.MIG && !n.MIG {
+			continue
+		}
+		place := cluster.Place{NVLink: -1 - g.Index, PCIe: g.Index}
+		if g.NVLinkClique != nil {
+			place.NVLink = *g.NVLinkClique
+		}
+		if g.NUMANode != nil {
+			place.NUMA = *g.NUMANode
+		}
+		level := sharing.LevelNone
+		if len(g.Levels) > 0 {
+			if l, err := sharing.ParseLevel("levels", g.Levels[0]); err == nil {
+				level = l
+			}
+		}
+		if len(n.GPUs) == 0 {
+			n.GPUMemory, n.Level, n.Model = sharing.Bytes(g.UsableBytes), level, g.Model
+		}
+		n.GPUMemory, n.Level = min(n.GPUMemory, sharing.Bytes(g.UsableBytes)), min(n.Level, level)
+		b.gpus[g.UUID] = len(n.GPUs)
+		n.GPUs, n.Topology = append(n.GPUs, cluster.WholeGPU), append(n.Topology, place)
+	}
+	if mig && !n.MIG && len(n.GPUs) > 0 {
+		n.MIG, b.becomes[n.Name] = true, true
+	}
+}
+
+// pod finds out where a pod is, and whether it may stay there.
+func (b *liveBuilder) pod(p *LivePod) {
+	b.seen[p.UID] = true
+	at, known := b.at[p.Node]
+	claims := b.claims[p.UID]
+	asks := b.asks(p, claims)
+	if !p.Fixed {
+		b.Pods = append(b.Pods, asks...)
+	}
+	switch {
+	case p.Node == "":
+		b.Waiting = append(b.Waiting, asks...)
+	case !known:
+	case at < 0 && p.Fixed:
+	case at < 0, b.becomes[p.Node] && len(claims) > 0:
+		b.Moved = append(b.Moved, asks...)
+	default:
+		b.stay(at, p, claims)
+	}
+}
+
+// asks is what the pod would ask for anew, one pod for each container that asks, at least one. The first has its CPU and
+// memory. What is left to a profile is taken from what the pod holds. A pod that cannot be read asks for nothing.
+func (b *liveBuilder) asks(p *LivePod, claims []gpunode.Claim) []Pod {
+	kind := p.Namespace + "/" + p.Name
+	if p.Owner != "" {
+		kind = p.Namespace + "/" + p.Owner
+	}
+	var out []Pod
+	whole := true
+	leave := func(c, format string, args ...any) {
+		whole = false
+		b.Left = append(b.Left, fmt.Sprintf("pod %s/%s, container %s: ", p.Namespace, p.Name, c)+fmt.Sprintf(format, args...))
+	}
+	add := func(container string, s cluster.Shape) {
+		out = append(out, Pod{Name: p.Namespace + "/" + p.Name + "/" + container, Type: kind, Request: cluster.Request{Shape: s}})
+	}
+	for _, c := range p.Containers {
+		r, asks, err := sharing.RequestFromResources(c.Limits, p.Annotations, c.Name)
+		switch {
+		case c.Kind == sharing.ContainerInit || err == nil && !asks:
+		case err != nil:
+			leave(c.Name, "%v", err)
+		case !r.Open():
+			add(c.Name, shapeOf(r))
+		default:
+			i := slices.IndexFunc(claims, func(held gpunode.Claim) bool { return held.Container == c.Name && len(held.Fragments) > 0 })
+			if i < 0 {
+				leave(c.Name, "its profile says how much it gets, and it holds nothing yet")
+				continue
+			}
+			add(c.Name, again(claims[i], r))
+		}
+	}
+	if !whole {
+		return nil
+	}
+	if len(out) == 0 {
+		add("", cluster.Shape{})
+	}
+	out[0].CPU, out[0].Memory = p.CPU, p.Memory
+	return out
+}
+
+// shapeOf is the request for a scheduler.
+func shapeOf(r sharing.Request) cluster.Shape {
+	s := cluster.Shape{GPUs: r.GPUs, Models: strings.Join(r.Models, "|"), Level: r.MinLevel}
+	if r.Kind == sharing.KindWhole {
+		s.Share = cluster.WholeGPU
+		return s
+	}
+	memory, percent := r.Each()
+	s.GPUMemory, s.Share = memory, cluster.Milli(percent)*10
+	return s
+}
+
+// again is the claim, asked for anew.
+func again(c gpunode.Claim, r sharing.Request) cluster.Shape {
+	f := c.Fragments[0]
+	s := cluster.Shape{GPUs: len(c.Fragments), Models: strings.Join(r.Models, "|"), Level: r.MinLevel}
+	if f.Whole {
+		s.Share = cluster.WholeGPU
+		return s
+	}
+	s.GPUMemory, s.Share = sharing.Bytes(f.MemoryBytes), cluster.Milli(f.Percent)*10
+	return s
+}

@@ -1,0 +1,174 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
+	"github.com/kerf-gpu/kerf/sharing/simulate"
+)
+
+func no(string) bool { return false }
+
+func only(name string) func(string) bool { return func(n string) bool { return n == name } }
+
+// liveNode has GPUs of 80 GiB.
+func liveNode(name string, gpus int, claims ...gpunode.Claim) simulate.LiveNode {
+	s := &gpunode.Status{Ready: true, Claims: claims}
+	for i := range gpus {
+		clique := i / 2
+		s.GPUs = append(s.GPUs, gpunode.GPU{
+			UUID: fmt.Sprintf("%s-%d", name, i), Index: i, Model: "H100", UsableBytes: uint64(80 * sharing.GiB), Health: "healthy",
+			Levels: []string{"driver", "reactive"}, NVLinkClique: &clique,
+		})
+	}
+	return simulate.LiveNode{Name: name, CPU: 64_000, Memory: 512 * sharing.GiB, Report: s}
+}
+
+func claimOf(uid, container string, f ...gpunode.Fragment) gpunode.Claim {
+	return gpunode.Claim{PodUID: uid, Container: container, Fragments: f}
+}
+
+func fragment(gpu string, gib uint64, percent int) gpunode.Fragment {
+	return gpunode.Fragment{GPU: gpu, MemoryBytes: gib << 30, Percent: percent}
+}
+
+func livePod(name, node string, limits map[string]string) simulate.LivePod {
+	return simulate.LivePod{
+		Pod: sharing.Pod{UID: "uid-" + name, Namespace: "team", Name: name, Node: node, Containers: []sharing.PodContainer{{Name: "c", Limits: limits}}},
+		CPU: 4000, Memory: 16 * sharing.GiB,
+	}
+}
+
+func memory(gib string) map[string]string { return map[string]string{sharing.ResourceMemory: gib} }
+
+// left is what is free on each GPU of each node once what is there was booked.
+func left(t *testing.T, l simulate.Live) map[string][]cluster.Milli {
+	t.Helper()
+	nodes := slices.Clone(l.Nodes)
+	for i := range nodes {
+		nodes[i].Cordoned = false
+	}
+	c := cluster.New(nodes, cluster.BestFit{})
+	out := map[string][]cluster.Milli{}
+	for _, h := range l.There {
+		if err := c.Take(h.Hold.Request, cluster.Placement{Node: h.Node, GPUs: h.Hold.GPUs}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range c.Len() {
+		n := c.Node(i)
+		out[n.Name] = append([]cluster.Milli{n.CPU}, n.GPUs...)
+	}
+	return out
+}
+
+func TestLiveBooksWhatRuns(t *testing.T) {
+	a := liveNode("a", 3,
+		claimOf("uid-one", "c", fragment("a-0", 20, 0)), claimOf("uid-two", "c", fragment("a-1", 8, 50)),
+		claimOf("", "", fragment("a-0", 40, 0)), claimOf("uid-gone", "c", fragment("a-1", 10, 0)))
+	a.Report.GPUs[2].Health = "unhealthy"
+	b := liveNode("b", 1, claimOf("uid-whole", "c", gpunode.Fragment{GPU: "b-0", Whole: true}))
+	plain := simulate.LiveNode{Name: "plain", CPU: 8000, Memory: 32 * sharing.GiB, Closed: true}
+	agent := livePod("agent", "a", nil)
+	agent.Fixed = true
+	pods := []simulate.LivePod{
+		livePod("one", "a", memory("20")), livePod("two", "a", memory("8")), livePod("whole", "b", map[string]string{sharing.ResourceGPU: "1"}),
+		agent, livePod("web", "plain", nil), livePod("next", "", memory("10")), livePod("wrong", "", map[string]string{sharing.ResourceMemory: "x"}),
+	}
+	l := simulate.NewLive([]simulate.LiveNode{plain, b, a}, pods, no, no)
+	want := map[string][]cluster.Milli{"a": {52_000, 250, 375}, "b": {60_000, 0}, "plain": {4000}}
+	if diff := cmp.Diff(want, left(t, l)); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+	if n := l.Nodes[0]; n.Model != "H100" || n.GPUMemory != 80*sharing.GiB || n.Level != sharing.LevelDriver || n.CPU != 60_000 || n.Topology[1] != (cluster.Place{PCIe: 1}) {
+		t.Errorf("node a: %+v", n)
+	}
+	if !l.Nodes[2].Cordoned || l.Nodes[1].Cordoned {
+		t.Error("which nodes are closed")
+	}
+	if len(l.Waiting) != 1 || l.Waiting[0].Part != 125 || len(l.Moved) != 0 || len(l.Pods) != 5 {
+		t.Errorf("waiting %+v, moved %+v, %d pods", l.Waiting, l.Moved, len(l.Pods))
+	}
+	if len(l.Left) != 1 || !strings.Contains(l.Left[0], "team/wrong") {
+		t.Errorf("left out: %v", l.Left)
+	}
+}
+
+// Pods of a profile have no amounts of their own: what they hold says them.
+func TestLiveMovesWhatCannotStay(t *testing.T) {
+	a := liveNode("a", 2, claimOf("uid-p", "c", fragment("a-0", 30, 25)), claimOf("", "", fragment("a-1", 10, 0)))
+	profile := livePod("p", "a", map[string]string{sharing.ResourcePercent: "25"})
+	profile.Annotations = map[string]string{"kerf.dev/profile": "small"}
+	agent := livePod("agent", "a", nil)
+	agent.Fixed = true
+	pods := []simulate.LivePod{profile, livePod("plain", "a", nil), agent}
+	gone := simulate.NewLive([]simulate.LiveNode{a, liveNode("b", 2)}, pods, only("a"), no)
+	if len(gone.Nodes) != 1 || len(gone.There) != 0 || len(gone.Moved) != 2 || gone.Moved[0].Share != 250 || gone.Moved[0].GPUMemory != 30*sharing.GiB {
+		t.Errorf("gone: %+v", gone)
+	}
+	cut := simulate.NewLive([]simulate.LiveNode{a, liveNode("b", 2)}, pods, no, only("a"))
+	if len(cut.Moved) != 1 || cut.Moved[0].Name != "team/p/c" || !cut.Nodes[0].MIG || cut.Nodes[1].MIG {
+		t.Errorf("cut: %+v", cut)
+	}
+	if diff := cmp.Diff([]cluster.Milli{56_000, 1000, 1000}, left(t, cut)["a"]); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+}
+
+// Eighty parts of 1 GiB fill a GPU of 80 GiB, though each is a thousandth more when it is rounded up.
+func TestLiveNeverBooksMoreThanThereIs(t *testing.T) {
+	var claims []gpunode.Claim
+	var pods []simulate.LivePod
+	for i := range 80 {
+		name := fmt.Sprintf("p%02d", i)
+		claims = append(claims, claimOf("uid-"+name, "c", fragment("a-0", 1, 0)))
+		pods = append(pods, livePod(name, "a", memory("1")))
+	}
+	l := simulate.NewLive([]simulate.LiveNode{liveNode("a", 1, claims...)}, pods, no, no)
+	if diff := cmp.Diff([]cluster.Milli{0, 0}, left(t, l)["a"]); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+}
+
+func TestFitsBesideWhatIsThere(t *testing.T) {
+	a := liveNode("a", 1, claimOf("uid-one", "c", fragment("a-0", 60, 0)))
+	b := liveNode("b", 1, claimOf("uid-two", "c", fragment("b-0", 50, 0)))
+	b.Closed = true
+	l := simulate.NewLive([]simulate.LiveNode{a, b}, []simulate.LivePod{livePod("one", "a", memory("60")), livePod("two", "b", memory("50"))}, no, no)
+	policy, err := simulate.NewPolicy("kerf", l.Nodes, l.Pods, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := simulate.Experiment{Nodes: l.Nodes, There: l.There, Usual: l.Pods, Policy: policy, Now: ticking()}
+	asked := slices.Clone(l.Pods[:1])
+	asked[0].GPUMemory, asked[0].Type = 30*sharing.GiB, "new"
+	f, err := e.Fits(nil, asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := simulate.Fit{
+		Before: 68.75, After: 68.75,
+		Pods: []simulate.TypeFit{{Type: "new", Asked: 1, Why: []simulate.Cause{
+			{Reason: "too little free on any one GPU", Nodes: 1, Example: "a: best GPU has 25 % free, 37.5 % asked"},
+			{Reason: "takes nothing new", Nodes: 1, Example: "b: takes nothing new"},
+		}}},
+		More: []simulate.More{{Model: "H100", Nodes: 1, GPUs: 1}},
+	}
+	if diff := cmp.Diff(want, f); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	asked[0].GPUMemory = 20 * sharing.GiB
+	if f, err := e.Fits(nil, asked); err != nil || f.Pods[0].Placed != 1 {
+		t.Errorf("%+v %v", f, err)
+	}
+}
