@@ -53,6 +53,9 @@ type GPU struct {
 	Model string
 	PCI   string // domain:bus:device.function
 	NUMA  int    // NUMA node, -1 if not known
+	// Product is the PCI device id in the upper and the vendor in the lower half, and Board the same of the board;
+	// 0 where the driver does not tell.
+	Product, Board uint32
 	// Memory is the GPU's whole memory; Reserved is the driver's own part of it. Reserved <= Memory.
 	Memory   Bytes
 	Reserved Bytes

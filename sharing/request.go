@@ -187,6 +187,9 @@ type Fragment struct {
 	Percent Percent
 	// Whole is true when nobody else may hold a piece of this GPU.
 	Whole bool
+	// MIG is the MIG instance that the fragment is; Memory is then the instance's, and Percent 0. None for a share of a
+	// GPU, or all of it.
+	MIG Instance
 }
 
 // Placement is the fragments of one container or process, each on another GPU, in the order in which

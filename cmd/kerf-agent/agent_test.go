@@ -99,21 +99,6 @@ const (
 	badConfig  = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  pools:\n  - name: one\n    colour: red\n    place: sideways\n"
 )
 
-// A rule that nothing carries out is said, and only while it stands.
-func TestLayoutsAreNotCarriedOut(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "config.yaml")
-	a, _ := built(t, file)
-	for i, text := range []string{goodConfig + "    mig: [{enabled: true}]\n", goodConfig} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		a.loadConfig("")
-		if s := a.runtime.State(t.Context()); strings.Contains(strings.Join(s.Warnings, "\n"), "cuts no GPU") != (i == 0) {
-			t.Errorf("%s: warnings %q", text, s.Warnings)
-		}
-	}
-}
-
 func TestConfigLifeCycle(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	write := func(text string) {

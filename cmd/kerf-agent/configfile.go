@@ -84,17 +84,8 @@ func (a *agent) useConfig(data []byte, hash string) error {
 	}
 	a.pool.Store(&pool)
 	a.runtime.SetWarning("compute", idleRule(c, pool))
-	a.runtime.SetWarning("mig", idleLayouts(pool))
 	a.runtime.SetConfig(c, pool, node.ConfigSource{File: a.config, SHA256: hash})
 	return nil
-}
-
-// idleLayouts is a warning of MIG layouts, which nothing carries out.
-func idleLayouts(pool config.Pool) string {
-	if len(pool.MIG) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("pool %q has MIG layouts, and the agent of this version cuts no GPU", pool.Name)
 }
 
 // idleRule is a warning of a rule for compute that no backend of the pool carries out.

@@ -36,8 +36,8 @@ const (
 	openDeadline = 60 * time.Second
 )
 
-// errRescan says that the inventory has grown and is to be taken anew.
-var errRescan = errors.New("a GPU that was left out answers now")
+// errRescan says that the inventory has changed and is to be taken anew.
+var errRescan = errors.New("the inventory has changed")
 
 // followDriver uses the driver while there is one, and looks for it while there is none.
 func (a *agent) followDriver(ctx context.Context) error {
@@ -88,12 +88,21 @@ func (a *agent) useDriver(ctx context.Context) (err error) {
 		return err
 	}
 	defer release()
-	door := &driverDoor{lib: lib}
+	quiet := newGate()
+	cut, err := a.cutter(lib, gpus, quiet)
+	if err != nil {
+		return err
+	}
+	if gpus, leftOut, err = a.firstCut(open, lib, cut, gpus, leftOut); err != nil {
+		return err
+	}
+	door := &driverDoor{lib: lib, quiet: quiet}
 	if err := a.mps.use(open, lib, a.runtime.MPSLeases()); err != nil {
 		a.log.Error("mps daemons not all found again", "error", err.Error())
 	}
 	defer a.mps.lib.Store(nil)
 	att := a.attachment(open, lib, gpus, leftOut)
+	att.Driver = &driverDoor{lib: lib, version: lib.System().DriverVersion, quiet: quiet}
 	if err := a.runtime.Attach(open, att); err != nil {
 		return fmt.Errorf("take the driver into use: %w", err)
 	}
@@ -109,6 +118,7 @@ func (a *agent) useDriver(ctx context.Context) (err error) {
 	g.Go(func() error { return w.Run(ctx) })
 	g.Go(func() error { return a.reprobe(ctx, lib, att) })
 	g.Go(func() error { return a.keepModes(ctx, lib, gpus) })
+	g.Go(func() error { return a.keepCut(ctx, cut, gpus) })
 	if len(leftOut) > 0 {
 		g.Go(func() error { return a.rescan(ctx, lib, ids) })
 	}
@@ -167,7 +177,7 @@ func (a *agent) rescan(ctx context.Context, lib *nvml.Library, had []sharing.GPU
 		cancel()
 		fresh := func(g sharing.GPU) bool { return !slices.Contains(had, g.UUID) }
 		if err == nil && slices.ContainsFunc(gpus, fresh) {
-			return errRescan
+			return fmt.Errorf("a GPU that was left out answers now: %w", errRescan)
 		}
 	}
 }
@@ -217,10 +227,7 @@ func (a *agent) lockGPUs(ctx context.Context, gpus []sharing.GPU) (release func(
 
 // attachment asks each GPU whether it answers and which level it can give.
 func (a *agent) attachment(ctx context.Context, lib *nvml.Library, gpus []sharing.GPU, leftOut []error) node.Attachment {
-	att := node.Attachment{
-		Driver: &driverDoor{lib: lib, version: lib.System().DriverVersion},
-		Levels: make(map[sharing.GPUID]choice.Report, len(gpus)),
-	}
+	att := node.Attachment{Levels: make(map[sharing.GPUID]choice.Report, len(gpus))}
 	for _, err := range leftOut {
 		att.LeftOut = append(att.LeftOut, err.Error())
 	}
@@ -239,6 +246,8 @@ func (a *agent) attachment(ctx context.Context, lib *nvml.Library, gpus []sharin
 type driverDoor struct {
 	lib     *nvml.Library
 	version string
+	// quiet keeps its calls off a GPU whose instances are being changed.
+	quiet *gate
 }
 
 // Version implements node.Driver.
@@ -246,6 +255,11 @@ func (d *driverDoor) Version() string { return d.version }
 
 // Sample implements node.Driver.
 func (d *driverDoor) Sample(ctx context.Context, id sharing.GPUID) (node.Sample, error) {
+	leave, err := d.quiet.enter(id)
+	if err != nil {
+		return node.Sample{}, err
+	}
+	defer leave()
 	m, err := d.lib.Memory(ctx, id)
 	if err != nil {
 		return node.Sample{}, err
@@ -254,7 +268,7 @@ func (d *driverDoor) Sample(ctx context.Context, id sharing.GPUID) (node.Sample,
 	if u, err := d.lib.Utilization(ctx, id); err == nil {
 		s.Utilization = u
 	}
-	if s.Processes, err = d.Processes(ctx, id); err != nil {
+	if s.Processes, err = d.listed(ctx, id); err != nil {
 		return node.Sample{}, err
 	}
 	return s, nil
@@ -262,6 +276,15 @@ func (d *driverDoor) Sample(ctx context.Context, id sharing.GPUID) (node.Sample,
 
 // Processes implements node.Driver.
 func (d *driverDoor) Processes(ctx context.Context, id sharing.GPUID) ([]node.ProcessUse, error) {
+	leave, err := d.quiet.enter(id)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return d.listed(ctx, id)
+}
+
+func (d *driverDoor) listed(ctx context.Context, id sharing.GPUID) ([]node.ProcessUse, error) {
 	procs, err := d.lib.Processes(ctx, id)
 	if err != nil {
 		return nil, err
@@ -275,14 +298,31 @@ func (d *driverDoor) Processes(ctx context.Context, id sharing.GPUID) ([]node.Pr
 
 // ProcessTime implements node.Driver.
 func (d *driverDoor) ProcessTime(ctx context.Context, id sharing.GPUID, since time.Time) (map[int]int, error) {
+	leave, err := d.quiet.enter(id)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	return d.lib.ProcessTime(ctx, id, since)
 }
 
-// Check implements health.Driver.
-func (d *driverDoor) Check(ctx context.Context, id sharing.GPUID) error { return d.lib.Check(ctx, id) }
+// Check implements health.Driver. A GPU that is being cut answers to who cuts it.
+func (d *driverDoor) Check(ctx context.Context, id sharing.GPUID) error {
+	leave, err := d.quiet.enter(id)
+	if err != nil {
+		return nil //nolint:nilerr // not asked now
+	}
+	defer leave()
+	return d.lib.Check(ctx, id)
+}
 
 // Recovery implements health.Driver.
 func (d *driverDoor) Recovery(ctx context.Context, id sharing.GPUID) health.Recovery {
+	leave, err := d.quiet.enter(id)
+	if err != nil {
+		return health.Recovery{}
+	}
+	defer leave()
 	r, err := d.lib.RecoveryAction(ctx, id)
 	if err != nil {
 		return health.Recovery{}

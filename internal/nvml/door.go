@@ -54,6 +54,8 @@ type identity struct {
 	minor int
 	pci   pciAddress
 	numa  int // -1: not known
+	// product and board are device and vendor, and those of the board.
+	product, board uint32
 }
 
 type pciAddress struct{ domain, bus, device uint32 }

@@ -31,7 +31,7 @@ func (g goDevice) identity() (identity, error) {
 	pci, r4 := g.dev.GetPciInfo()
 	id := identity{
 		uuid: sharing.GPUID(uuid), model: name, minor: minor,
-		pci: pciAddress{pci.Domain, pci.Bus, pci.Device},
+		pci: pciAddress{pci.Domain, pci.Bus, pci.Device}, product: pci.PciDeviceId, board: pci.PciSubSystemId,
 	}
 	id.numa = g.numa(id.pci)
 	return id, errors.Join(check("nvmlDeviceGetUUID", r1), check("nvmlDeviceGetName", r2),

@@ -79,7 +79,7 @@ func (l *Library) inspect(i int) (f found, err error) {
 	if err != nil {
 		return f, err
 	}
-	f.gpu = sharing.GPU{UUID: id.uuid, Index: i, Minor: id.minor, Model: id.model, PCI: id.pci.String(), NUMA: id.numa, Health: sharing.HealthOK}
+	f.gpu = sharing.GPU{UUID: id.uuid, Index: i, Minor: id.minor, Model: id.model, PCI: id.pci.String(), NUMA: id.numa, Product: id.product, Board: id.board, Health: sharing.HealthOK}
 	f.addr = id.pci
 	if err := errors.Join(checkUUID(id.uuid), checkName(id.model)); err != nil {
 		return f, err

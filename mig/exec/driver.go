@@ -61,6 +61,8 @@ const AnyGI = -1
 // Hold says that an instance is in use.
 type Hold struct {
 	GI int // id of the GPU instance, or AnyGI
+	// At, where it is set, stands for GI: Kerf's instance at this place is meant, whatever id it has now.
+	At *mig.Place
 	// Who holds it, as people know it: a pod, a grant, a process.
 	Who string
 }

@@ -116,6 +116,21 @@ func (e *Executor) Look(ctx context.Context, gpu GPU) ([]plan.Instance, error) {
 	return list, nil
 }
 
+// List returns Kerf's instances on the GPU, and all others. Errors: those of Look, but for the holders', who are not
+// asked.
+func (e *Executor) List(ctx context.Context, gpu GPU) (mine []Own, foreign []Instance, err error) {
+	g := e.of(gpu)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.usable(); err != nil {
+		return nil, nil, err
+	}
+	if err := e.observe(ctx, g); err != nil {
+		return nil, nil, err
+	}
+	return slices.Clone(g.mine), slices.Clone(g.foreign), nil
+}
+
 // Apply does the steps of a plan and returns Kerf's instances on the GPU after them. When it fails, what was there
 // before is there again, though idle instances that had gone have new ids and UUIDs; or the GPU is in trouble. Errors:
 // sharing.ErrStale (the GPU is not as the plan supposes: plan again), sharing.ErrConflict (an instance that would go is
@@ -210,7 +225,16 @@ func (e *Executor) holds(ctx context.Context, g *state) ([]Hold, error) {
 		if err != nil {
 			return nil, fmt.Errorf("ask who holds mig instances: %w", errors.Join(err, sharing.ErrUnavailable))
 		}
-		all = append(all, list...)
+		for _, hold := range list {
+			if hold.At != nil {
+				i := slices.IndexFunc(g.mine, func(o Own) bool { return o.Place == *hold.At })
+				if i < 0 {
+					continue // not made yet
+				}
+				hold.GI = g.mine[i].GI
+			}
+			all = append(all, hold)
+		}
 	}
 	return all, nil
 }

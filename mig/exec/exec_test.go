@@ -21,9 +21,10 @@ func TestHeld(t *testing.T) {
 	s := newScene(t)
 	before := s.writes
 	held := s.e.gpus[testGPU].mine[0]
-	for _, gi := range []int{held.GI, AnyGI} {
+	for _, hold := range []Hold{{GI: held.GI}, {GI: AnyGI}, {GI: AnyGI, At: &held.Place}} {
+		hold.Who = "pod default/train"
 		steps := []plan.Step{{Op: plan.DestroyCI, Place: held.Place, GI: held.GI, CI: 0}, {Op: plan.DestroyGI, Place: held.Place, GI: held.GI, CI: -1}}
-		s.holds = []Hold{{gi, "pod default/train"}}
+		s.holds = []Hold{hold}
 		_, err := s.e.Apply(t.Context(), s.gpu(), steps)
 		wantErr(t, "held", err, sharing.ErrConflict)
 		s.holds, s.noWho = nil, errors.New("no answer")
@@ -35,7 +36,7 @@ func TestHeld(t *testing.T) {
 		t.Errorf("%d calls, trouble %q", s.writes-before, s.e.Trouble(s.gpu()))
 	}
 	// A neighbour of one that is held can go.
-	s.holds = []Hold{{held.GI, "pod default/train"}}
+	s.holds = []Hold{{GI: held.GI, Who: "pod default/train"}}
 	uuid := held.UUID
 	if _, err := s.apply(s.e, "1g.10gb"); err != nil {
 		t.Fatal(err)
@@ -59,7 +60,7 @@ func TestHeldMeanwhile(t *testing.T) {
 			})
 			if i >= 0 {
 				held = s.have[i]
-				s.holds = []Hold{{held.GI, "process 7"}}
+				s.holds = []Hold{{GI: held.GI, Who: "process 7"}}
 			}
 		}
 		s.run(0, false, func() { _, _ = s.act() })
@@ -186,7 +187,7 @@ func TestMode(t *testing.T) {
 	for _, w := range []*world{ampere, hopper} {
 		w.mode.Current, w.mode.Pending = false, false
 		e := w.ready()
-		w.holds = []Hold{{AnyGI, "process 7"}}
+		w.holds = []Hold{{GI: AnyGI, Who: "process 7"}}
 		wantErr(t, "held", e.SetMode(t.Context(), w.gpu(), true, true), sharing.ErrConflict)
 		w.holds = nil
 		if w.writes > 0 {

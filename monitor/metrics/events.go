@@ -24,6 +24,7 @@ type Events struct {
 	configRefused prometheus.Counter
 	mpsRestarts   prometheus.Counter
 	*watch
+	*cuts
 }
 
 // NewEvents registers the counters with reg.
@@ -59,7 +60,7 @@ func NewEvents(reg prometheus.Registerer) *Events {
 		}),
 	}
 	reg.MustRegister(e.claims, e.arms, e.limits, e.armSeconds, e.injectSeconds, e.allocSeconds, e.ended, e.found, e.capsRestored, e.configRefused, e.mpsRestarts)
-	e.watch = newWatch(reg)
+	e.watch, e.cuts = newWatch(reg), newCuts(reg)
 	return e
 }
 

@@ -114,7 +114,7 @@ func (c *checker) pool(path string, p Pool, pools, selectors, profiles map[strin
 	} else {
 		selectors[selector] = path
 	}
-	if p.Mode > ModeWhole {
+	if p.Mode > ModeMIG {
 		c.bad(path+".mode", "", "use a Mode of this package", "is not a mode")
 	}
 	if p.Place > sharing.PlaceSpread {
@@ -133,6 +133,7 @@ func (c *checker) pool(path string, p Pool, pools, selectors, profiles map[strin
 	}
 	c.compute(path, p)
 	c.mig(path+".mig", p.MIG)
+	c.migWarm(path+".migKeepWarm", p.MIGKeepWarm)
 	if p.Profiles != nil && len(p.Profiles) == 0 {
 		c.bad(path+".profiles", "", "name at least one, or leave the field out", "is an empty list")
 	}

@@ -14,6 +14,7 @@ package config
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -62,6 +63,11 @@ type Pool struct {
 	MPSSharing MPSSharing
 	// MIG is what the nodes' GPUs are cut into, where that is fixed.
 	MIG []MIGLayout
+	// MIGKeepWarm is how long an instance that was cut for a claim stays after it, for the next one that asks for the
+	// same; 0 means DefaultMIGKeepWarm.
+	MIGKeepWarm time.Duration
+	// MIGReset allows the reset that a GPU before Hopper takes to change its MIG mode.
+	MIGReset bool
 	// Profiles, when there are any, are the only profiles that requests may name here, and then every request
 	// must name one. Nil means all profiles, and requests without one.
 	Profiles []string

@@ -140,6 +140,8 @@ func (r *reader) pool(path string, n *yaml.Node) (p Pool) {
 		"timeSlice":      func(path string, n *yaml.Node) { p.TimeSlice = parsed(r, path, n, sharing.ParseTimeSlice) },
 		"computeMode":    func(path string, n *yaml.Node) { p.ComputeMode = parsed(r, path, n, parseComputeMode) },
 		"mig":            func(path string, n *yaml.Node) { p.MIG = r.layouts(path, n) },
+		"migKeepWarm":    func(path string, n *yaml.Node) { p.MIGKeepWarm = parsed(r, path, n, parseWarm) },
+		"migReset":       func(path string, n *yaml.Node) { p.MIGReset = r.flag(path, n) },
 		"profiles":       func(path string, n *yaml.Node) { p.Profiles = r.texts(path, n) },
 	})
 	return p

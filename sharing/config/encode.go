@@ -38,6 +38,8 @@ type (
 		ComputeMode    string            `yaml:"computeMode,omitempty"`
 		MPSSharing     string            `yaml:"mpsSharing,omitempty"`
 		MIG            []wireLayout      `yaml:"mig,omitempty"`
+		MIGKeepWarm    string            `yaml:"migKeepWarm,omitempty"`
+		MIGReset       bool              `yaml:"migReset,omitempty"`
 		Profiles       []string          `yaml:"profiles,omitempty"`
 	}
 	wireProfile struct {
@@ -72,6 +74,9 @@ func (c Config) Encode() ([]byte, error) {
 		one.TimeSlice, one.ComputeMode = p.TimeSlice.String(), p.ComputeMode.String()
 		if p.MPSSharing != MPSSharingDomain {
 			one.MPSSharing = p.MPSSharing.String()
+		}
+		if one.MIGReset = p.MIGReset; p.MIGKeepWarm != 0 {
+			one.MIGKeepWarm = p.MIGKeepWarm.String()
 		}
 		w.Spec.Pools = append(w.Spec.Pools, one)
 	}

@@ -4,10 +4,12 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -33,6 +35,33 @@ type MIGCount struct {
 	// Profile is a name as mig.ParseWish reads it.
 	Profile string
 	Count   int
+}
+
+// DefaultMIGKeepWarm is how long an instance stays after its claim where the pool does not say it.
+const DefaultMIGKeepWarm = 5 * time.Minute
+
+// KeepWarm is the pool's MIGKeepWarm, or the default.
+func (p Pool) KeepWarm() time.Duration { return cmp.Or(p.MIGKeepWarm, DefaultMIGKeepWarm) }
+
+// The bounds of MIGKeepWarm, and how it is to be written.
+const (
+	leastWarm  = time.Second
+	mostWarm   = 24 * time.Hour
+	warmRemedy = "write a time from 1s to 24h, such as 5m"
+)
+
+func parseWarm(field, s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if err != nil || d < leastWarm || d > mostWarm {
+		return 0, sharing.Invalid(field, s, warmRemedy, "is not a time that an instance is kept")
+	}
+	return d, nil
+}
+
+func (c *checker) migWarm(path string, d time.Duration) {
+	if d != 0 && (d < leastWarm || d > mostWarm) {
+		c.bad(path, d.String(), warmRemedy, "is not a time that an instance is kept")
+	}
 }
 
 // Bounds: past any GPU and any node, and what indexes can be.

@@ -6,6 +6,7 @@ package config
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -91,5 +92,32 @@ func TestMIGLayoutMistakes(t *testing.T) {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in:\n%v", want, err)
 		}
+	}
+}
+
+func TestMIGPool(t *testing.T) {
+	c := decode(t, head+"spec:\n  pools:\n  - {name: a, mode: mig, migKeepWarm: 90s, migReset: true}\n  - {name: b, nodeSelector: {x: y}}\n")
+	a, b := c.Pools()[0], c.Pools()[1]
+	if a.Mode != ModeMIG || a.KeepWarm() != 90*time.Second || !a.MIGReset || b.KeepWarm() != DefaultMIGKeepWarm || b.MIGReset {
+		t.Errorf("%+v, %+v", a, b)
+	}
+	if !a.Mode.MIG() || a.Mode.Shared() || a.Mode.Whole() || !b.Mode.MIG() || ModeWhole.MIG() || ModeShared.MIG() {
+		t.Error("what a mode advertises is wrong")
+	}
+	text, err := c.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(c.Pools(), decode(t, string(text)).Pools()); d != "" {
+		t.Errorf("after writing and reading (-before +after):\n%s", d)
+	}
+	for _, bad := range []string{"5", "0s", "25h", "-1m", "soon"} {
+		_, err := Decode([]byte(head + "spec:\n  pools:\n  - {name: a, migKeepWarm: " + bad + "}\n"))
+		if err == nil || !strings.Contains(err.Error(), "migKeepWarm") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+	if _, err := New(Document{Pools: []Pool{{Name: "a", MIGKeepWarm: time.Millisecond}}}); err == nil {
+		t.Error("a millisecond is taken")
 	}
 }

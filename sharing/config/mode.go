@@ -12,39 +12,46 @@ type Mode uint8
 
 // The modes.
 const (
-	// ModeAuto: fractions and whole GPUs (the default). With a stock scheduler a pod may then have to wait on
-	// its node, and says so.
+	// ModeAuto: fractions, whole GPUs, and instances of the GPUs that are in MIG mode (the default). With a stock
+	// scheduler a pod may then have to wait on its node, and says so.
 	ModeAuto Mode = iota
 	// ModeShared: fractions alone.
 	ModeShared
 	// ModeWhole: whole GPUs alone.
 	ModeWhole
+	// ModeMIG: MIG instances alone. GPUs that can do MIG are put in MIG mode where no layout says otherwise.
+	ModeMIG
 )
 
-// String returns "auto", "shared" or "whole".
+// String returns "auto", "shared", "whole" or "mig".
 func (m Mode) String() string {
 	switch m {
 	case ModeShared:
 		return "shared"
 	case ModeWhole:
 		return "whole"
+	case ModeMIG:
+		return "mig"
 	case ModeAuto:
 	}
 	return "auto"
 }
 
 // Shared reports whether fractions are advertised.
-func (m Mode) Shared() bool { return m != ModeWhole }
+func (m Mode) Shared() bool { return m == ModeAuto || m == ModeShared }
 
 // Whole reports whether whole GPUs are advertised.
-func (m Mode) Whole() bool { return m != ModeShared }
+func (m Mode) Whole() bool { return m == ModeAuto || m == ModeWhole }
 
-// ParseMode reads "auto", "shared" or "whole"; field names the input for the error, a *sharing.FieldError.
+// MIG reports whether MIG instances are advertised.
+func (m Mode) MIG() bool { return m == ModeAuto || m == ModeMIG }
+
+// ParseMode reads "auto", "shared", "whole" or "mig"; field names the input for the error, a *sharing.FieldError.
 func ParseMode(field, s string) (Mode, error) {
-	for _, m := range []Mode{ModeAuto, ModeShared, ModeWhole} {
+	for _, m := range []Mode{ModeAuto, ModeShared, ModeWhole, ModeMIG} {
 		if m.String() == s {
 			return m, nil
 		}
 	}
-	return ModeAuto, sharing.Invalid(field, s, "write auto, shared or whole", "is not a pool's mode")
+	return ModeAuto, sharing.Invalid(field, s, "write auto, shared, whole or mig", "is not a pool's mode")
 }

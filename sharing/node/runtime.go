@@ -53,7 +53,10 @@ type Runtime struct {
 	configErrors []string
 	configSource ConfigSource
 	blocked      map[string]string // reason key -> sentence: conditions of the agent that stop claims
-	warnings     map[string]string // condition key -> sentence
+	// told is each GPU's health as the watch told it last, and trouble why a healthy one must not be used all the same.
+	told     map[sharing.GPUID]told
+	trouble  map[sharing.GPUID]string
+	warnings map[string]string // condition key -> sentence
 
 	// containers names the claim of each container that was injected, by the container's id.
 	containers map[string]ledger.ClaimID
@@ -201,6 +204,7 @@ func New(opt Options) *Runtime {
 		attachWhy: "no driver has been found yet",
 		config:    opt.Config, pool: opt.Pool,
 		blocked: map[string]string{}, warnings: map[string]string{}, podBlocked: map[string]string{},
+		told: map[sharing.GPUID]told{}, trouble: map[sharing.GPUID]string{},
 		containers: map[string]ledger.ClaimID{}, gonePods: map[string]bool{}, wanted: map[sharing.GPUID]time.Time{},
 	}
 }
@@ -233,6 +237,9 @@ func (r *Runtime) Attach(ctx context.Context, att Attachment) error {
 	if err := r.ledger.SetInventory(att.GPUs); err != nil {
 		r.mu.Unlock()
 		return fmt.Errorf("take in inventory: %w", err)
+	}
+	for _, g := range att.GPUs {
+		r.setHealth(g.UUID, g.Health, g.HealthReason)
 	}
 	r.att = &att
 	r.attachWhy = "the caps of running grants are being verified"
@@ -281,6 +288,10 @@ func (r *Runtime) SetHealth(gpu sharing.GPUID, h sharing.Health, reason string) 
 
 // setHealth needs the lock. A GPU that has left the inventory meanwhile is no error.
 func (r *Runtime) setHealth(gpu sharing.GPUID, h sharing.Health, reason string) {
+	r.told[gpu] = told{h, reason}
+	if why := r.trouble[gpu]; h == sharing.HealthOK && why != "" {
+		h, reason = sharing.HealthUnhealthy, why
+	}
 	if err := r.ledger.SetHealth(gpu, h, reason); err != nil && !errors.Is(err, sharing.ErrNotFound) {
 		r.log.Error("health not taken", "gpu", string(gpu), "error", err.Error())
 	}

@@ -44,6 +44,8 @@ var layers = []layer{
 	{"mig/plan/...", "a plan is made from what was seen and what is wanted, and knows nobody who carries it out", []string{"sharing", "mig"}},
 	{"mig/exec/...", "the executor carries plans out; driver, disk and holders reach it through interfaces that it declares", with(tools, "sharing", "mig", "mig/plan")},
 	{"mig/live/...", "the driver's door and the executor meet here", []string{"sharing", "mig", "mig/exec", "internal/nvml"}},
+	{"mig/keep/...", "what keeps a node's GPUs as its pool wants them joins planner and executor; the ledger reaches it through what its user hands in",
+		[]string{"sharing", "sharing/config", "mig", "mig/plan", "mig/exec"}},
 	{"mig/parted/...", "a foreign document is read and said in Kerf's own words", []string{"sharing", "mig", "mig/plan"}},
 
 	{"sharing/caps/...", "a backend puts a cap in force through the doors, and knows no claim", []string{"sharing", "internal/*"}},
@@ -123,7 +125,7 @@ var doors = []door{
 	{"os/signal", "signals are handled by programs", []string{"cmd/*", "test/*"}},
 	{"flag", "command lines belong to programs", []string{"cmd/*", "test/*"}},
 	{"log", "log/slog is passed in", nil},
-	{"log/slog", "log/slog is passed in", []string{"internal/*", "deviceplugin/...", "hooks/*", "sharing/caps/...", "sharing/node/...", "monitor/*", "cmd/*", "test/*"}},
+	{"log/slog", "log/slog is passed in", []string{"internal/*", "deviceplugin/...", "hooks/*", "sharing/caps/...", "sharing/node/...", "mig/keep/...", "monitor/*", "cmd/*", "test/*"}},
 }
 
 // pure are the packages without I/O, clock or goroutine: they decide, and the same input gives the same

@@ -1,0 +1,110 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/nvml"
+	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/mig/exec"
+	"github.com/kerf-gpu/kerf/mig/keep"
+	"github.com/kerf-gpu/kerf/mig/live"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+)
+
+const (
+	// migEvery is how often it is looked whether something is to be done about MIG.
+	migEvery = time.Second
+	// migDir, under the agent's directory, has the journals.
+	migDir = "mig"
+)
+
+// cutter makes what keeps the GPUs' MIG instances.
+func (a *agent) cutter(lib *nvml.Library, gpus []sharing.GPU, quiet *gate) (*keep.Manager, error) {
+	boot, err := process.BootID()
+	if err != nil {
+		return nil, fmt.Errorf("boot id: %w", err)
+	}
+	dir := filepath.Join(a.dir, migDir)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("directory of mig journals: %w", err)
+	}
+	driver := live.New(lib)
+	return keep.New(keep.Options{
+		Log: a.log, Driver: driver, Store: exec.Files{Dir: dir}, BootID: boot,
+		Claims: a.claimsOn, Holders: []exec.Holders{driver}, Quiesce: quiet.close,
+		Pool: func() config.Pool { return *a.pool.Load() }, Now: time.Now, Observe: a.events.MIGStep,
+	}, gpus), nil
+}
+
+func (a *agent) claimsOn(gpu sharing.GPUID) ([]keep.Claimed, error) {
+	list, err := a.runtime.ClaimsOn(gpu)
+	out := make([]keep.Claimed, len(list))
+	for i, c := range list {
+		out[i] = keep.Claimed{Instance: c.Instance, Who: c.Who}
+	}
+	return out, err
+}
+
+// firstCut recovers the GPUs, and makes modes and layouts, before anything is offered. It returns the inventory after
+// it.
+func (a *agent) firstCut(ctx context.Context, lib *nvml.Library, cut *keep.Manager, gpus []sharing.GPU, leftOut []error) ([]sharing.GPU, []error, error) {
+	cut.Tick(ctx)
+	a.tellCut(cut)
+	if !modeChanged(cut, gpus) {
+		return gpus, leftOut, nil
+	}
+	gpus, leftOut, err := lib.GPUs(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("take stock of the GPUs: %w", err)
+	}
+	return gpus, leftOut, nil
+}
+
+// keepCut goes on with it until ctx ends, or a GPU's MIG mode is another one than the inventory says.
+func (a *agent) keepCut(ctx context.Context, cut *keep.Manager, gpus []sharing.GPU) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	cut.Run(ctx, migEvery, func() {
+		a.tellCut(cut)
+		if modeChanged(cut, gpus) {
+			stop(fmt.Errorf("a GPU's MIG mode has changed: %w", errRescan))
+		}
+	})
+	return context.Cause(ctx) //nolint:wrapcheck // it says what it is
+}
+
+// modeChanged reports whether the inventory is of before a change of a MIG mode.
+func modeChanged(cut *keep.Manager, gpus []sharing.GPU) bool {
+	for _, v := range cut.Views() {
+		for _, g := range gpus {
+			if g.UUID == v.GPU && g.MIG != v.On && v.Trouble == "" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// tellCut shows what stands in the way on the GPUs.
+func (a *agent) tellCut(cut *keep.Manager) {
+	trouble := map[sharing.GPUID]string{}
+	for _, v := range cut.Views() {
+		if v.Trouble != "" {
+			trouble[v.GPU] = v.Trouble
+		}
+		sentence := ""
+		if v.Waits != "" {
+			sentence = fmt.Sprintf("MIG on GPU %s is not as the pool says: %s", v.GPU, v.Waits)
+		}
+		a.runtime.SetWarning("mig "+string(v.GPU), sentence)
+	}
+	a.runtime.SetTrouble(trouble)
+}

@@ -1,0 +1,210 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keep
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kerf-gpu/kerf/mig"
+	"github.com/kerf-gpu/kerf/mig/exec"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+)
+
+// Claimed is what a claim holds of a GPU, as the ledger has it.
+type Claimed struct {
+	// Instance is none for a share of the GPU, or all of it.
+	Instance sharing.Instance
+	// Who holds it, for people.
+	Who string
+}
+
+// Options say what a Manager works with. All but Observe are needed.
+type Options struct {
+	Log *slog.Logger
+	// Driver and Store are the executor's, and BootID is the kernel's of this boot.
+	Driver exec.Driver
+	Store  exec.Store
+	BootID string
+	// Claims are those on a GPU. An error says that they cannot be told yet: then nothing is destroyed, and no mode
+	// changed.
+	Claims func(gpu sharing.GPUID) ([]Claimed, error)
+	// Holders are all others who may say that an instance is held.
+	Holders []exec.Holders
+	// Quiesce is exec.Options.Quiesce.
+	Quiesce func(ctx context.Context, gpu sharing.GPUID) (resume func(), err error)
+	// Pool is the node's pool in force.
+	Pool func() config.Pool
+	// Now is the clock.
+	Now func() time.Time
+	// Observe is told of each call to the driver that changes something: what it was, how long it took, and how it
+	// ended. It returns at once.
+	Observe func(step string, took time.Duration, err error)
+}
+
+const (
+	// lookEvery is how often each GPU is looked at, even if nothing asks for it.
+	lookEvery = 10 * time.Second
+	// firstRetry is when a GPU in trouble is recovered again; the pause doubles up to mostRetry.
+	firstRetry = time.Second
+	mostRetry  = time.Minute
+	// tickDeadline bounds what is done to one GPU at once, cutDeadline the making of one instance.
+	tickDeadline = 60 * time.Second
+	cutDeadline  = 60 * time.Second
+)
+
+// Manager keeps the GPUs of one driver. It is made by New, and safe for concurrent use.
+type Manager struct {
+	opt  Options
+	exec *exec.Executor
+	// pages are in the order in which the GPUs came; the list never changes.
+	pages []*page
+	wake  chan struct{}
+}
+
+// page is one GPU.
+type page struct {
+	gpu   exec.GPU
+	facts sharing.GPU
+
+	// work is held while the GPU is looked at or changed. It is taken before mu.
+	work sync.Mutex
+	// looked is when it last was; retry and pause are for a GPU in trouble. Work guards them.
+	looked, retry time.Time
+	pause         time.Duration
+
+	// mu guards what Offer and View read.
+	mu sync.Mutex
+	seen
+}
+
+// seen is what is known of a GPU.
+type seen struct {
+	want Want
+	// table is nil for a GPU that cannot do MIG, and before the first look.
+	table  *mig.Table
+	values *mig.Values
+	// on is MIG mode.
+	on      bool
+	mine    []exec.Own
+	foreign []exec.Instance
+	// trouble is why nothing is offered, waits why the GPU is not as it is wanted; both are for people.
+	trouble, waits string
+	// idle says since when an instance of ours has had no claim.
+	idle map[mig.Place]time.Time
+	// cutting are the places that Ensure is making now, with who wants them.
+	cutting map[mig.Place]string
+}
+
+// New returns a Manager of the GPUs. Nothing is known of them before the first Tick.
+func New(o Options, gpus []sharing.GPU) *Manager {
+	m := &Manager{opt: o, wake: make(chan struct{}, 1)}
+	driver := o.Driver
+	if o.Observe != nil {
+		driver = &timed{o.Driver, o.Observe, o.Now}
+	}
+	m.exec = exec.New(exec.Options{
+		Driver: driver, Store: o.Store, BootID: o.BootID, Holders: append(slices.Clone(o.Holders), &claims{o.Claims}),
+		Quiesce: o.Quiesce, Wait: wait,
+	})
+	for _, g := range gpus {
+		m.pages = append(m.pages, &page{
+			gpu: exec.GPU{ID: g.UUID, PCI: g.PCI}, facts: g,
+			seen: seen{trouble: "its MIG instances were not looked at yet", idle: map[mig.Place]time.Time{}, cutting: map[mig.Place]string{}},
+		})
+	}
+	return m
+}
+
+// claims are the ledger's holders.
+type claims struct {
+	of func(gpu sharing.GPUID) ([]Claimed, error)
+}
+
+// Holders implements exec.Holders.
+func (c *claims) Holders(_ context.Context, gpu sharing.GPUID) ([]exec.Hold, error) {
+	list, err := c.of(gpu)
+	if err != nil {
+		return nil, err
+	}
+	holds := make([]exec.Hold, len(list))
+	for i, one := range list {
+		holds[i] = exec.Hold{GI: exec.AnyGI, Who: one.Who}
+		if !one.Instance.None() {
+			holds[i].At = &mig.Place{Profile: one.Instance.ID, Start: one.Instance.Start}
+		}
+	}
+	return holds, nil
+}
+
+// timed tells of the calls that change something.
+type timed struct {
+	exec.Driver
+	observe func(step string, took time.Duration, err error)
+	now     func() time.Time
+}
+
+func (t *timed) told(step string, start time.Time, err error) {
+	t.observe(step, t.now().Sub(start), err)
+}
+
+// SetMode implements exec.Driver, as do the others.
+func (t *timed) SetMode(ctx context.Context, gpu sharing.GPUID, on bool) (bool, error) {
+	start := t.now()
+	current, err := t.Driver.SetMode(ctx, gpu, on)
+	t.told("set-mode", start, err)
+	return current, err //nolint:wrapcheck // the driver's own, here and below
+}
+
+func (t *timed) CreateGI(ctx context.Context, gpu sharing.GPUID, at mig.Place) (int, error) {
+	start := t.now()
+	gi, err := t.Driver.CreateGI(ctx, gpu, at)
+	t.told("create-gi", start, err)
+	return gi, err //nolint:wrapcheck // as above
+}
+
+func (t *timed) DestroyGI(ctx context.Context, gpu sharing.GPUID, gi int) error {
+	start := t.now()
+	err := t.Driver.DestroyGI(ctx, gpu, gi)
+	t.told("destroy-gi", start, err)
+	return err //nolint:wrapcheck // as above
+}
+
+func (t *timed) CreateCI(ctx context.Context, gpu sharing.GPUID, gi int) (exec.Compute, error) {
+	start := t.now()
+	c, err := t.Driver.CreateCI(ctx, gpu, gi)
+	t.told("create-ci", start, err)
+	return c, err //nolint:wrapcheck // as above
+}
+
+func (t *timed) DestroyCI(ctx context.Context, gpu sharing.GPUID, gi, ci int) error {
+	start := t.now()
+	err := t.Driver.DestroyCI(ctx, gpu, gi, ci)
+	t.told("destroy-ci", start, err)
+	return err //nolint:wrapcheck // as above
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err() //nolint:wrapcheck // the caller says what for
+	}
+}
+
+func (m *Manager) page(gpu sharing.GPUID) *page {
+	for _, p := range m.pages {
+		if p.gpu.ID == gpu {
+			return p
+		}
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keep
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/kerf-gpu/kerf/mig"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// View is what is known of one GPU.
+type View struct {
+	GPU sharing.GPUID
+	// Able is true for a GPU that can be cut, and On while it is in MIG mode.
+	Able, On bool
+	// Axis is the number of placement units, 0 while it is not known, and Profiles the names of what it can be cut into.
+	Axis     int
+	Profiles []string
+	// Fixed is true where a layout says what the GPU has.
+	Fixed bool
+	// Pieces are in the order of their starts.
+	Pieces []Piece
+	// Trouble is why the GPU gives no instances, and Waits why it is not as the pool wants it; empty where all is well.
+	Trouble, Waits string
+}
+
+// Piece is an instance that is there, or is being cut.
+type Piece struct {
+	sharing.Instance
+	// Ours is false for one that Kerf did not make, and then nobody gets it and nobody destroys it.
+	Ours bool
+	// Ready is false while it is being cut, or has no compute instance.
+	Ready bool
+	// UUID is the MIG device's, empty while it is not ready.
+	UUID string
+	// For is who waits for it while it is being cut.
+	For string
+}
+
+// Views are those of all GPUs, in their order.
+func (m *Manager) Views() []View {
+	out := make([]View, len(m.pages))
+	for i, p := range m.pages {
+		p.mu.Lock()
+		out[i] = p.view()
+		p.mu.Unlock()
+	}
+	return out
+}
+
+// view needs p.mu.
+func (p *page) view() View {
+	v := View{GPU: p.gpu.ID, Able: p.table != nil, On: p.on, Fixed: len(p.want.Fixed) > 0, Trouble: p.trouble, Waits: p.waits}
+	if p.table == nil {
+		return v
+	}
+	v.Axis = p.table.Axis()
+	for _, one := range p.table.Profiles() {
+		v.Profiles = append(v.Profiles, one.Name)
+	}
+	if !p.on {
+		return v
+	}
+	for _, o := range p.mine {
+		v.Pieces = append(v.Pieces, Piece{Instance: instance(p.table, o.Place), Ours: true, Ready: o.CI >= 0, UUID: o.UUID, For: p.cutting[o.Place]})
+	}
+	for _, f := range p.foreign {
+		v.Pieces = append(v.Pieces, Piece{Instance: instance(p.table, f.Place), Ready: len(f.CIs) > 0})
+	}
+	for at, who := range p.cutting {
+		if !slices.ContainsFunc(v.Pieces, func(one Piece) bool { return one.ID == at.Profile && one.Start == at.Start }) {
+			v.Pieces = append(v.Pieces, Piece{Instance: instance(p.table, at), Ours: true, For: who})
+		}
+	}
+	slices.SortFunc(v.Pieces, func(a, b Piece) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.ID, b.ID)) })
+	return v
+}
+
+func instance(t *mig.Table, at mig.Place) sharing.Instance {
+	p, _ := t.Profile(at.Profile) // the driver's own list
+	return sharing.Instance{Profile: t.Name(at.Profile), ID: at.Profile, Start: at.Start, Size: max(p.Size, 1)}
+}

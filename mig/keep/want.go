@@ -1,0 +1,59 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keep
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+)
+
+// Want is what a pool wants of one GPU.
+type Want struct {
+	// Leave is true where the pool says nothing of its MIG mode.
+	Leave bool
+	// On is the MIG mode that is wanted, if not Leave.
+	On bool
+	// Fixed are all the instances that the GPU has; nil where they are cut on demand.
+	Fixed []config.MIGCount
+}
+
+// Wanted is what the pool wants of the GPU. Of several layouts that mean it the last one holds; where none does, a pool
+// of MIG instances wants the mode of GPUs that can do it.
+func Wanted(pool config.Pool, g sharing.GPU) Want {
+	for _, l := range slices.Backward(pool.MIG) {
+		if !means(l, g) {
+			continue
+		}
+		w := Want{On: l.Enabled}
+		for _, n := range l.Instances {
+			if n.Count > 0 {
+				w.Fixed = append(w.Fixed, n)
+			}
+		}
+		return w
+	}
+	if pool.Mode == config.ModeMIG {
+		return Want{On: true}
+	}
+	return Want{Leave: true}
+}
+
+func means(l config.MIGLayout, g sharing.GPU) bool {
+	if len(l.GPUs) > 0 && !slices.Contains(l.GPUs, g.Index) {
+		return false
+	}
+	product := fmt.Sprintf("0x%08X", g.Product)
+	board := product + fmt.Sprintf(":0x%08X", g.Board)
+	return len(l.PCI) == 0 || slices.ContainsFunc(l.PCI, func(id string) bool {
+		return strings.EqualFold(id, product) || strings.EqualFold(id, board)
+	})
+}
+
+func (w Want) equal(v Want) bool {
+	return w.Leave == v.Leave && w.On == v.On && slices.Equal(w.Fixed, v.Fixed)
+}

@@ -1,0 +1,40 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keep
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+)
+
+func TestWanted(t *testing.T) {
+	one := []config.MIGCount{{Profile: "1g", Count: 1}}
+	g := sharing.GPU{Index: 1, Product: 0x233010DE, Board: 0x16C110DE}
+	tests := map[string]struct {
+		pool config.Pool
+		want Want
+	}{
+		"nothing said":      {config.Pool{}, Want{Leave: true}},
+		"a pool of MIG":     {config.Pool{Mode: config.ModeMIG}, Want{On: true}},
+		"all GPUs":          {config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: one}}}, Want{On: true, Fixed: one}},
+		"off in a MIG pool": {config.Pool{Mode: config.ModeMIG, MIG: []config.MIGLayout{{}}}, Want{}},
+		"none of a profile": {config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: []config.MIGCount{{Profile: "1g"}}}}}, Want{On: true}},
+		"the last one": {config.Pool{MIG: []config.MIGLayout{
+			{Enabled: true}, {GPUs: []int{0, 1}, Enabled: true, Instances: one}, {GPUs: []int{0}},
+		}}, Want{On: true, Fixed: one}},
+		"another GPU":     {config.Pool{MIG: []config.MIGLayout{{GPUs: []int{0}, Enabled: true}}}, Want{Leave: true}},
+		"another product": {config.Pool{MIG: []config.MIGLayout{{PCI: []string{"0x20B010DE"}, Enabled: true}}}, Want{Leave: true}},
+		"its product":     {config.Pool{MIG: []config.MIGLayout{{PCI: []string{"0x20B010DE", "0x233010de"}, Enabled: true}}}, Want{On: true}},
+		"its board":       {config.Pool{MIG: []config.MIGLayout{{PCI: []string{"0x233010DE:0x16C110DE"}, Enabled: true}}}, Want{On: true}},
+		"another board":   {config.Pool{MIG: []config.MIGLayout{{PCI: []string{"0x233010DE:0x16C210DE"}, Enabled: true}}}, Want{Leave: true}},
+	}
+	for name, tt := range tests {
+		if got := Wanted(tt.pool, g); !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// cuts counts what is done to GPUs' MIG instances.
+type cuts struct {
+	cut        *prometheus.CounterVec
+	cutSeconds prometheus.Histogram
+	steps      *prometheus.HistogramVec
+}
+
+func newCuts(reg prometheus.Registerer) *cuts {
+	c := &cuts{
+		cut: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kerf_mig_instances_total", Help: "MIG instances asked for, by outcome (cut, warm where it was there already, or why not).",
+		}, []string{"outcome"}),
+		cutSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "kerf_mig_cut_duration_seconds", Help: "Time to make an instance that was not there, steps and their waits together.",
+			Buckets: cutTimes(),
+		}),
+		steps: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "kerf_mig_step_duration_seconds", Help: "Time of a call to the driver that changes MIG mode or instances, by step and outcome (done, or why not).",
+			Buckets: cutTimes(),
+		}, []string{"step", "outcome"}),
+	}
+	reg.MustRegister(c.cut, c.cutSeconds, c.steps)
+	return c
+}
+
+// cutTimes are buckets from a millisecond to about a minute.
+func cutTimes() []float64 { return prometheus.ExponentialBuckets(1e-3, 2, 17) }
+
+// MIGStep counts one call to the driver that changes MIG mode or instances.
+func (c *cuts) MIGStep(step string, took time.Duration, err error) {
+	c.steps.WithLabelValues(step, outcome(err, "done")).Observe(took.Seconds())
+}
+
+// MIGCut counts one instance that was asked for; warm is true where it was there already.
+func (c *cuts) MIGCut(warm bool, took time.Duration, err error) {
+	switch {
+	case err == nil && warm:
+		c.cut.WithLabelValues("warm").Inc()
+	case err == nil:
+		c.cut.WithLabelValues("cut").Inc()
+		c.cutSeconds.Observe(took.Seconds())
+	default:
+		c.cut.WithLabelValues(outcome(err, "")).Inc()
+	}
+}

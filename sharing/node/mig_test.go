@@ -1,0 +1,36 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"testing"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// A GPU in trouble is unhealthy however well it answers, and what the watch said last counts again afterwards.
+func TestTrouble(t *testing.T) {
+	b := newBench(t)
+	b.start()
+	id := b.gpus[0].UUID
+	want := func(health sharing.Health, reason string) {
+		t.Helper()
+		b.mu.Lock()
+		v, _ := b.ledger.GPU(id)
+		b.mu.Unlock()
+		if v.GPU.Health != health || v.GPU.HealthReason != reason {
+			t.Errorf("%s %q, want %s %q", v.GPU.Health, v.GPU.HealthReason, health, reason)
+		}
+	}
+	b.SetTrouble(map[sharing.GPUID]string{id: "half an instance"})
+	want(sharing.HealthUnhealthy, "half an instance")
+	b.SetHealth(id, sharing.HealthOK, "")
+	want(sharing.HealthUnhealthy, "half an instance")
+	b.SetHealth(id, sharing.HealthSuspect, "slow")
+	want(sharing.HealthSuspect, "slow")
+	b.SetTrouble(nil)
+	want(sharing.HealthSuspect, "slow")
+	b.SetHealth(id, sharing.HealthOK, "")
+	want(sharing.HealthOK, "")
+}

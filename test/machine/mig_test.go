@@ -1,0 +1,196 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
+)
+
+// cutGPU is the part of gpusim's list of GPUs that tells how they are cut.
+type cutGPU struct {
+	MIG       bool     `json:"mig"`
+	Instances []string `json:"mig_instances"`
+}
+
+func (m *machine) cutGPUs() []cutGPU {
+	m.t.Helper()
+	return decode[[]cutGPU](m.t, m.gpusim("gpus", "-o", "json").out)
+}
+
+// place is an instance as the driver's own socket tells it.
+type place struct{ gi, profile, start uint64 }
+
+// ask sends one request to a GPU's socket, as a program of root's would.
+func (m *machine) ask(gpu int, req wire.Request) wire.Response {
+	m.t.Helper()
+	data, err := req.Encode()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	buf := make([]byte, 1<<16)
+	n := 0
+	if err = unix.Connect(fd, &unix.SockaddrUnix{Name: filepath.Join(m.sim, "dev", fmt.Sprintf("nvidia%d", gpu))}); err == nil {
+		if _, err = unix.Write(fd, data); err == nil {
+			n, err = unix.Read(fd, buf)
+		}
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	r, err := wire.DecodeResponse(buf[:n])
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return r
+}
+
+// places are a GPU's instances, and the UUIDs of their devices.
+func (m *machine) places(gpu int) map[place]string {
+	m.t.Helper()
+	r := m.ask(gpu, wire.Request{Op: wire.OpMIGInstances})
+	uuids := strings.Split(r.Text, "\n")
+	out := map[place]string{}
+	for i := range r.Vals[0] {
+		v := r.Vals[1+7*i:]
+		out[place{v[0], v[1], v[2]}] = uuids[i]
+	}
+	return out
+}
+
+// byHand makes an instance that is not Kerf's.
+func (m *machine) byHand(gpu int, profile, start uint64) {
+	m.t.Helper()
+	r := m.ask(gpu, wire.Request{Op: wire.OpGICreate, Args: [6]uint64{profile, start}})
+	if r.Status == wire.OK {
+		r = m.ask(gpu, wire.Request{Op: wire.OpCICreate, Args: [6]uint64{r.Vals[0]}})
+	}
+	if r.Status != wire.OK {
+		m.t.Fatalf("make an instance by hand: status %v", r.Status)
+	}
+}
+
+// wantCut waits until GPU 0 has so many instances of ours beside the foreign ones, all with their devices.
+func (m *machine) wantCut(gpu, n int) map[place]string {
+	m.t.Helper()
+	var have map[place]string
+	eventually(m.t, fmt.Sprintf("%d instances on GPU %d", n, gpu), func() error {
+		have = m.places(gpu)
+		for _, uuid := range have {
+			if uuid == "" {
+				return fmt.Errorf("half an instance: %v", have)
+			}
+		}
+		if len(have) != n {
+			return fmt.Errorf("%v", have)
+		}
+		return nil
+	})
+	return have
+}
+
+func layoutPool(entries string) string {
+	return head + "spec:\n  pools:\n  - name: default\n    migKeepWarm: 1s\n    mig:\n" + entries
+}
+
+// A pool's layouts are made before anything is granted, follow the document, spare what was made by hand, are made
+// again after a reboot, and what cannot be is said for each GPU while the others go on.
+func TestMIGLayouts(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{hardware: "h100x8", driver: "r580", noAgent: true})
+	m.agentFlags = []string{"--config", m.write(layoutPool(`    - {gpus: [0, 1], enabled: true, instances: {1g.10gb: 2, 3g.40gb: 1}}
+    - {gpus: [2], enabled: true, instances: {1g.99gb: 1}}
+    - {gpus: [3], enabled: true, instances: {3g: 3}}
+    - {gpus: [1], pci: ["0x233010DE"], enabled: true, instances: {">= 60GiB": 1}}
+`))}
+	m.startAgent()
+	m.ready()
+	first := m.places(0)
+	if len(first) != 3 || len(m.places(1)) != 1 {
+		t.Fatalf("ready with %v and %v", first, m.places(1))
+	}
+	said := strings.Join(m.state().Warnings, "\n")
+	for _, want := range []string{"1g.10gb+me", "did you mean 1g.20gb", "12 of 8 memory units"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("warnings do not say %q: %s", want, said)
+		}
+	}
+	if said := m.refused(flags("--gpus 5")); !strings.Contains(said, "MIG mode") {
+		t.Errorf("a GPU that is cut was counted as whole: %s", said)
+	}
+	m.run(flags("--memory 10GiB --gpus 4"), hold()).granted() // the GPUs that are not cut
+	m.byHand(2, 9, 0)
+	m.write(layoutPool("    - {gpus: [0], enabled: true, instances: {1g.10gb: 1, 3g.40gb: 1}}\n    - {gpus: [1], enabled: false}\n" +
+		"    - {gpus: [2], enabled: true, instances: {3g.40gb: 2}}\n    - {gpus: [3], enabled: true}\n"))
+	second := m.wantCut(0, 2)
+	for p, uuid := range second {
+		if first[p] != uuid {
+			t.Errorf("%v was made anew: %v, then %v", p, first, second)
+		}
+	}
+	eventually(t, "end of MIG mode on GPU 1", func() error {
+		if g := m.cutGPUs()[1]; g.MIG || m.state().GPUs[1].MIG {
+			return fmt.Errorf("%+v", g)
+		}
+		return nil
+	})
+	foreign := place{1, 9, 0}
+	if have := m.places(2); have[foreign] == "" {
+		t.Errorf("what was made by hand is gone: %v", have)
+	}
+	if !slices.ContainsFunc(m.state().Warnings, func(w string) bool { return strings.Contains(w, "Kerf did not make") }) {
+		t.Errorf("that something foreign is in the way is not said: %q", m.state().Warnings)
+	}
+	m.killAgent()
+	m.set("gpu=0", "reboot=true")
+	m.startAgent()
+	m.ready()
+	if got := m.wantCut(0, 2); len(got) != 2 {
+		t.Errorf("after a reboot: %v", got)
+	}
+}
+
+// Killed at any moment of a change, the agent ends at the layout, with nothing left over, and the neighbours on the GPU
+// stay what they were.
+func TestMIGLayoutKilled(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{hardware: "a30x2", driver: "r580", noAgent: true})
+	two := layoutPool("    - {gpus: [0], enabled: true, instances: {2g.12gb: 2}}\n")
+	mixed := layoutPool("    - {gpus: [0], enabled: true, instances: {1g.6gb: 2, 2g.12gb: 1}}\n")
+	m.agentFlags = []string{"--config", m.write(strings.Replace(two, "    mig:", "    migReset: true\n    mig:", 1))}
+	m.startAgent()
+	m.ready()
+	if len(m.places(0)) == 0 {
+		m.set("gpu=0", "reset=true") // the mode was pending
+	}
+	m.wantCut(0, 2)
+	m.set("gpu=0", "latency.gi-create=60ms", "latency.ci-create=60ms", "latency.gi-destroy=60ms", "latency.ci-destroy=60ms")
+	for round := range 8 {
+		text, n := mixed, 3
+		if round%2 == 1 {
+			text, n = two, 2
+		}
+		m.killAgent()
+		m.write(text)
+		m.startAgent()
+		time.Sleep(time.Duration(100+round*70) * time.Millisecond)
+		m.killAgent()
+		m.startAgent()
+		m.ready()
+		m.wantCut(0, n)
+	}
+}
