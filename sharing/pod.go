@@ -51,6 +51,9 @@ type Pod struct {
 	Annotations map[string]string
 	// Containers are the init containers in their order, then the app containers.
 	Containers []PodContainer
+	// Priority is what admission made of its priority class: whoever may make pods chooses among the classes
+	// that an administrator has defined, and cannot write the number. 0 without a class.
+	Priority int32
 	// Terminal is true when the pod has succeeded or failed for good: none of its containers starts again.
 	Terminal bool
 }
@@ -74,6 +77,8 @@ type ContainerAsk struct {
 	Request Request
 	// Advice is where it would like to be.
 	Advice Advice
+	// Priority is the pod's, 0 while the pod is not known.
+	Priority int32
 }
 
 // Advice narrows the choice of GPUs where it can be followed, and is passed over where it cannot.

@@ -56,7 +56,7 @@ func podAsks(pod sharing.Pod, box sandbox) ([]sharing.ContainerAsk, error) {
 		case ok:
 			asks = append(asks, sharing.ContainerAsk{
 				Ref: box.ref(c.Name), Kind: c.Kind, Asks: sharing.AsksOf(c.Limits), Request: req,
-				Advice: sharing.Advice{GPUs: sharing.PlannedGPUs(box.annotations, c.Name)},
+				Advice: sharing.Advice{GPUs: sharing.PlannedGPUs(box.annotations, c.Name)}, Priority: pod.Priority,
 			})
 		}
 	}
@@ -66,14 +66,15 @@ func podAsks(pod sharing.Pod, box sandbox) ([]sharing.ContainerAsk, error) {
 	return asks, nil
 }
 
-// containerAsk is what a guarded container is to get: the amounts that kubelet admitted it with.
-func containerAsk(box sandbox, container string, kind sharing.ContainerKind, a sharing.Admitted) (sharing.ContainerAsk, error) {
+// containerAsk is what a guarded container is to get: the amounts that kubelet admitted it with. The pod is empty where
+// it is not known.
+func containerAsk(box sandbox, container string, pod sharing.Pod, a sharing.Admitted) (sharing.ContainerAsk, error) {
 	req, _, err := sharing.RequestFromResources(sharing.Limits(a.Asks), box.annotations, container)
 	if err != nil {
 		return sharing.ContainerAsk{}, fmt.Errorf("container %q: %w", container, err)
 	}
 	return sharing.ContainerAsk{
-		Ref: box.ref(container), Kind: kind, Asks: slices.Clone(a.Asks), Request: req,
+		Ref: box.ref(container), Kind: kindOf(pod, container), Asks: slices.Clone(a.Asks), Request: req, Priority: pod.Priority,
 		Advice: sharing.Advice{GPUs: sharing.PlannedGPUs(box.annotations, container), Near: slices.Clone(a.Near)},
 	}, nil
 }

@@ -137,11 +137,8 @@ func (s *session) create(ctx context.Context, box sandbox, c *api.Container, lim
 		}
 		return adjust, nil
 	}
-	kind := sharing.ContainerApp
-	if pod, ok := s.pod(ctx, box, limit); ok {
-		kind = kindOf(pod, c.GetName())
-	}
-	ask, err := containerAsk(box, c.GetName(), kind, admitted)
+	pod, _ := s.pod(ctx, box, limit)
+	ask, err := containerAsk(box, c.GetName(), pod, admitted)
 	if err != nil {
 		return nil, refused(box, nil, err)
 	}

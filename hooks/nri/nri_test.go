@@ -30,8 +30,10 @@ func TestNewRefusesWhatIsMissing(t *testing.T) {
 func TestPodAndContainer(t *testing.T) {
 	c := newContainerd(t).start()
 	b := plug(t, c.socket(), &fakeNode{}).serving(t)
-	b.know(specOf("train", memory("prepare", sharing.ContainerInit, "2"), memory("log", sharing.ContainerSidecar, "1"),
-		sharing.PodContainer{Name: "proxy"}, memory("train", sharing.ContainerApp, "10")))
+	spec := specOf("train", memory("prepare", sharing.ContainerInit, "2"), memory("log", sharing.ContainerSidecar, "1"),
+		sharing.PodContainer{Name: "proxy"}, memory("train", sharing.ContainerApp, "10"))
+	spec.Priority = 1000
+	b.know(spec)
 	pod := podOf("train", sharing.PlacementAnnotation("train"), string(gpu1), "kerf.dev/min-enforcement", "driver")
 	if err := c.runPod(pod); err != nil {
 		t.Fatal(err)
@@ -42,7 +44,7 @@ func TestPodAndContainer(t *testing.T) {
 		{Kind: sharing.ContainerApp, Asks: []sharing.Ask{{Resource: "gpu-memory-gib", Count: 10}}, Advice: sharing.Advice{GPUs: []sharing.GPUID{gpu1}}},
 	}
 	for i, name := range []string{"prepare", "log", "train"} {
-		want[i].Ref = sharing.ContainerRef{PodUID: "uid-train", Namespace: "default", Pod: "train", Container: name}
+		want[i].Ref, want[i].Priority = sharing.ContainerRef{PodUID: "uid-train", Namespace: "default", Pod: "train", Container: name}, 1000
 	}
 	got := b.node.claimed
 	if len(got) != 1 {

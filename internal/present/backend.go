@@ -4,6 +4,7 @@
 package present
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -58,10 +59,14 @@ func (g Grant) held() string {
 
 // String is what holds a grant to its percent of GPU time, and by what rule or why nothing does.
 func (c Compute) String() string {
-	if c.Why == "" {
-		return c.By
+	s := c.By
+	if c.Why != "" {
+		s += ": " + c.Why
 	}
-	return c.By + ": " + c.Why
+	if c.Priority != 0 {
+		s += fmt.Sprintf(", priority %d", c.Priority)
+	}
+	return s
 }
 
 // times are the columns of a grant's GPU time, over its GPUs: the part of the last second that it used, how long

@@ -67,7 +67,7 @@ func FromGrant(g *nodev1.Grant) Grant {
 		UID: g.GetUid(), PodUID: g.GetPodUid(), Container: g.GetContainer(),
 		Health: orUnknown(g.GetHealth()), Profile: g.GetProfile(), Whole: g.GetWhole(),
 		PodNamespace: g.GetPodNamespace(), PodName: g.GetPodName(), ContainerID: g.GetContainerId(), UsedBy: g.GetUsedBy(),
-		InForce: []Fragment{}, Compute: Compute{By: orUnknown(g.GetCompute().GetBy()), Why: g.GetCompute().GetWhy()},
+		InForce: []Fragment{}, Compute: Compute{By: orUnknown(g.GetCompute().GetBy()), Why: g.GetCompute().GetWhy(), Priority: g.GetCompute().GetPriority()},
 	}
 	for _, f := range g.GetInForce() {
 		out.InForce = append(out.InForce, Fragment{GPU: f.GetGpu(), MemoryBytes: f.GetMemoryBytes(), Percent: f.GetPercent(), Whole: f.GetWhole()})

@@ -51,7 +51,7 @@ func node() *nodev1.GetNodeResponse {
 	blind.UsedKnown, blind.Fragments[0].UsedKnown, blind.Level, blind.Backend, blind.LevelReason = false, false, "none", "none", "driver 580 has no memory limits"
 	claimed := shared("g-0005", "soon", 0, gib, 0, 5)
 	claimed.Level, claimed.Backend = "client", "libkerf"
-	claimed.Compute = &nodev1.Compute{By: "libkerf", Why: "fair"}
+	claimed.Compute = &nodev1.Compute{By: "libkerf", Why: "fair", Priority: 1000}
 	claimed.Fragments[0].Time = &nodev1.Time{UsedPercent: 7, ChargedSeconds: 12.5, Launches: 900, LaunchesPastBudget: 3, WaitedSeconds: 1.25}
 	claimed.State, claimed.Cgroup, claimed.Pids = "claimed", "", nil
 	pod := shared("g-0006", "pod\x1b[31mred\n", 0, 10*gib, 10*gib, 25)

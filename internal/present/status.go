@@ -104,10 +104,12 @@ type Fragment struct {
 }
 
 // Compute says whether something holds a grant to its percent of GPU time: By is libkerf, mps, exclusive (it has whole
-// GPUs) or none. Why says for none why nothing does, and else by what rule it is done.
+// GPUs) or none. Why says for none why nothing does, and else by what rule it is done. Idle time is lent to the highest
+// Priority first.
 type Compute struct {
-	By  string `json:"by"`
-	Why string `json:"why"`
+	By       string `json:"by"`
+	Why      string `json:"why"`
+	Priority int32  `json:"priority"`
 }
 
 // Time is what a lease used of one GPU's time. UsedPercent is its part of the last second, as the driver says; the

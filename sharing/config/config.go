@@ -92,6 +92,9 @@ type Profile struct {
 	OverCap OverCap
 	// Place is used where the request does not say it.
 	Place sharing.Spread
+	// Priority is the class by which idle GPU time is lent, the higher the earlier, within MaxPriority either way; 0
+	// leaves it to the pod, and is that of a process of its own.
+	Priority int32
 	// Burst is the hard limit up to which a grant is lent memory that nobody claims; the zero value is none.
 	Burst sharing.Burst
 }

@@ -40,6 +40,7 @@ const full = head + `spec:
     minEnforcement: reactive
     overCap: warn
     place: spread
+    priority: -100
   - name: half
     percent: 50
     burstMax: 150%
@@ -63,7 +64,7 @@ func fullDocument() Document {
 			},
 		},
 		Profiles: []Profile{
-			{Name: "small", Memory: 10 * sharing.GiB, Models: []string{"*H100*", "!*T4*"}, MinLevel: sharing.LevelReactive, OverCap: OverCapWarn, Place: sharing.PlaceSpread},
+			{Name: "small", Memory: 10 * sharing.GiB, Models: []string{"*H100*", "!*T4*"}, MinLevel: sharing.LevelReactive, OverCap: OverCapWarn, Place: sharing.PlaceSpread, Priority: -100},
 			{Name: "half", Percent: 50, Burst: sharing.Burst{Percent: 150}},
 			{Name: "pair", GPUs: 2},
 			{Name: "wide", Memory: 40 * sharing.GiB, Percent: 150, GPUs: 2, Burst: sharing.Burst{Memory: 60 * sharing.GiB}},

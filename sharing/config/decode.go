@@ -159,6 +159,7 @@ func (r *reader) profile(path string, n *yaml.Node) (p Profile) {
 		"backends":       func(path string, n *yaml.Node) { p.Backends = r.backends(path, n) },
 		"overCap":        func(path string, n *yaml.Node) { p.OverCap = parsed(r, path, n, ParseOverCap) },
 		"place":          func(path string, n *yaml.Node) { p.Place = parsed(r, path, n, sharing.ParseSpread) },
+		"priority":       func(path string, n *yaml.Node) { p.Priority = counted(r, path, n, ParsePriority) },
 	})
 	return p
 }

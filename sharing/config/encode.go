@@ -53,6 +53,7 @@ type (
 		Backends       []string `yaml:"backends,omitempty"`
 		OverCap        string   `yaml:"overCap,omitempty"`
 		Place          string   `yaml:"place,omitempty"`
+		Priority       int32    `yaml:"priority,omitempty"`
 	}
 )
 
@@ -84,6 +85,7 @@ func (c Config) Encode() ([]byte, error) {
 		w.Spec.Profiles = append(w.Spec.Profiles, wireProfile{
 			Name: p.Name, Memory: exact(p.Memory), Percent: uint32(p.Percent), GPUs: p.GPUs, BurstMax: burst(p.Burst), GPUModel: p.Models,
 			MinEnforcement: level(p.MinLevel), Backends: names(p.Backends), OverCap: overCap(p.OverCap), Place: place(p.Place),
+			Priority: p.Priority,
 		})
 	}
 	var out bytes.Buffer

@@ -63,6 +63,19 @@ func TestMistakes(t *testing.T) {
 				`line 12: spec.profiles[6].burstMax "18.6GiB" does not divide evenly by 2 GPUs`,
 			},
 		},
+		"priorities": {
+			head + `spec:
+  pools: [{name: a}]
+  profiles:
+  - {name: b, gpus: 1, priority: 1000000001}
+  - {name: c, gpus: 1, priority: high}
+  - {name: d, gpus: 1, priority: -1000000001}
+`, []string{
+				`line 6: spec.profiles[0].priority "1000000001" is not a priority; write a whole number from -1000000000 to 1000000000`,
+				`line 7: spec.profiles[1].priority "high" is not a whole number`,
+				`line 8: spec.profiles[2].priority "-1000000001" is not a priority`,
+			},
+		},
 		"doubled key":    {head + "spec:" + pools + pools + "\n", []string{"line 5: spec.pools stands twice, first in line 4"}},
 		"alias":          {head + "spec:\n  pools:\n  - &a {name: a}\n  - *a\n", []string{`line 5: spec.pools[0] "&a" has an anchor`, `line 6: spec.pools[1] "*a" is an alias`}},
 		"merge":          {head + "spec:\n  pools:\n  - {name: a}\n  - <<: {name: b}\n", []string{`line 6: spec.pools[1] "<<" has a key that is not a plain text`}},

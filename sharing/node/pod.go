@@ -98,7 +98,7 @@ func (r *Runtime) claimFor(ask sharing.ContainerAsk) (id ledger.ClaimID, part sh
 		h := r.held[g.Claim.ID]
 		switch {
 		case h != nil && slices.Equal(h.asks, ask.Asks):
-			h.spent = false
+			h.spent, h.priority = false, cmp.Or(ask.Priority, h.priority)
 			return g.Claim.ID, nil, false, nil
 		case h == nil || h.busy || g.Lease != nil:
 			return "", nil, false, fmt.Errorf("claim %q of it is in use with other amounts (%v): %w", g.Claim.ID, askStrings(h.asks), sharing.ErrConflict)
@@ -133,7 +133,7 @@ func (r *Runtime) claimFor(ask sharing.ContainerAsk) (id ledger.ClaimID, part sh
 	if err := r.ledger.Claim(c); err != nil {
 		return "", nil, false, err
 	}
-	r.held[id] = &holding{backend: held.Backend, domain: r.domainOf(c.Owner), levelWhy: held.Why, kind: ask.Kind, asks: slices.Clone(ask.Asks)}
+	r.held[id] = &holding{backend: held.Backend, domain: r.domainOf(c.Owner), levelWhy: held.Why, kind: ask.Kind, asks: slices.Clone(ask.Asks), priority: ask.Priority}
 	r.log.Info("claim held", "claim", id, "pod", ask.Ref.Namespace+"/"+ask.Ref.Pod, "container", ask.Ref.Container, "asks", askStrings(ask.Asks), "level", held.Level.String(), "backend", held.Backend.String(), "gpus", gpuIDs(placement))
 	return id, nil, true, nil
 }

@@ -129,6 +129,8 @@ type holding struct {
 	// admitted it with; app and empty for a process of its own.
 	kind sharing.ContainerKind
 	asks []sharing.Ask
+	// priority is that of the pod; 0 where there is none, or it is not known.
+	priority int32
 	// spent is true for an init container's claim that ends with its lease: the pod's app containers are made.
 	spent bool
 	// container is true for a claim that a container which is no pod's is to use.

@@ -80,7 +80,7 @@ func recordOf(c ledger.Claim, h *holding, u *use) record.Grant {
 		g.MinLevel = c.Request.MinLevel.String()
 	}
 	if c.Owner.Pod() {
-		g.Kind = h.kind.String()
+		g.Kind, g.Priority = h.kind.String(), h.priority
 	}
 	g.Fragments = recordPlacement(c.Placement)
 	if u != nil {
@@ -115,7 +115,7 @@ func placementOf(fragments []record.Fragment) sharing.Placement {
 
 // holdingOf is the reverse of what recordOf writes of a holding. The cgroup is the caller's to open.
 func holdingOf(g record.Grant) (*holding, error) {
-	h := &holding{kind: kindOf(g.Kind), domain: g.MPSDomain}
+	h := &holding{kind: kindOf(g.Kind), domain: g.MPSDomain, priority: g.Priority}
 	var err error
 	switch g.Backend {
 	case "":

@@ -38,6 +38,8 @@ type shared struct {
 	region *region
 	group  cgroup.Group
 	parts  sharing.Placement
+	// priority is its class: whom idle time is lent to first.
+	priority int
 }
 
 // Leases implements pace.Source.
@@ -63,7 +65,10 @@ func (t *timeshares) look() {
 		if g.Lease == nil || !countsTime(h) {
 			continue
 		}
-		s := shared{id: compute.ID(g.Claim.ID), region: h.region, group: h.group, parts: g.InForce()}
+		s := shared{
+			id: compute.ID(g.Claim.ID), region: h.region, group: h.group, parts: g.InForce(),
+			priority: int(t.priorityOf(g, h)),
+		}
 		all = append(all, s)
 		for _, f := range s.parts {
 			divided[f.GPU] = divided[f.GPU] || f.Percent > 0
@@ -76,7 +81,7 @@ func (t *timeshares) look() {
 		for _, f := range s.parts {
 			if divided[f.GPU] {
 				t.leases = append(t.leases, pace.Lease{
-					GPU: f.GPU, Grant: compute.Grant{ID: s.id, Percent: f.Percent}, Account: budget{s.region, f.GPU},
+					GPU: f.GPU, Grant: compute.Grant{ID: s.id, Percent: f.Percent, Priority: s.priority}, Account: budget{s.region, f.GPU},
 				})
 			}
 			if err := s.region.setPercent(f, divided[f.GPU]); err != nil {

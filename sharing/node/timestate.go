@@ -19,6 +19,8 @@ type Compute struct {
 	By string
 	// Why says for ComputeNone why nothing does, and else by what rule it is done.
 	Why string
+	// Priority is its class: idle time is lent to the highest first.
+	Priority int32
 	// Times has an entry for each fragment of a lease whose programs count their time; else it is nil.
 	Times []Time
 }
@@ -70,7 +72,7 @@ func (r *Runtime) computeOf(g ledger.Grant, h *holding) Compute {
 	if !counted {
 		return none("nobody on its GPU has a percent of it")
 	}
-	c := Compute{By: h.backend.String(), Why: r.pool.Compute.String(), Times: times}
+	c := Compute{By: h.backend.String(), Why: r.pool.Compute.String(), Times: times, Priority: r.priorityOf(g, h)}
 	for _, t := range h.region.told {
 		if t.past >= pastAfter {
 			c.By, c.Why = ComputeNone, fmt.Sprintf("the driver says that it used %d percent of GPU %s in the last second, and more than its share before", t.percent, t.gpu)
@@ -80,6 +82,11 @@ func (r *Runtime) computeOf(g ledger.Grant, h *holding) Compute {
 		c.By, c.Why = ComputeNone, uncountedTime(len(h.region.uncounted))
 	}
 	return c
+}
+
+// priorityOf is the class of a grant: its profile's, else its pod's. It needs the lock.
+func (r *Runtime) priorityOf(g ledger.Grant, h *holding) int32 {
+	return r.config.PriorityOf(g.Claim.Request.Profile, h.priority)
 }
 
 // uncountedTime says that processes do not take their turns.

@@ -152,9 +152,9 @@ func TestRecordOfANewerAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newer := bytes.Replace(good, []byte(`"schema":3`), []byte(`"schema":4`), 1)
+	newer := bytes.Replace(good, []byte(`"schema":4`), []byte(`"schema":5`), 1)
 	if bytes.Equal(good, newer) {
-		newer = bytes.Replace(good, []byte(`"schema": 3`), []byte(`"schema": 4`), 1)
+		newer = bytes.Replace(good, []byte(`"schema": 4`), []byte(`"schema": 5`), 1)
 	}
 	if bytes.Equal(good, newer) {
 		t.Fatalf("no schema in the record: %s", good)

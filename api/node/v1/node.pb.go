@@ -773,8 +773,10 @@ type Compute struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// by is libkerf, mps, exclusive (it has whole GPUs) or none; why says for none why nothing does, and else by
 	// what rule it is done.
-	By            string `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
-	Why           string `protobuf:"bytes,2,opt,name=why,proto3" json:"why,omitempty"`
+	By  string `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	Why string `protobuf:"bytes,2,opt,name=why,proto3" json:"why,omitempty"`
+	// priority is its class: idle time is lent to the highest first.
+	Priority      int32 `protobuf:"varint,3,opt,name=priority,proto3" json:"priority,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -821,6 +823,13 @@ func (x *Compute) GetWhy() string {
 		return x.Why
 	}
 	return ""
+}
+
+func (x *Compute) GetPriority() int32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
 }
 
 // Time is what a lease used of one GPU's time. Its programs can write all but used_percent.
@@ -1836,10 +1845,11 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\aused_by\x18\x16 \x01(\tR\x06usedBy\x121\n" +
 	"\bin_force\x18\x17 \x03(\v2\x16.kerf.node.v1.FragmentR\ainForce\x12\x18\n" +
 	"\abackend\x18\x18 \x01(\tR\abackend\x12/\n" +
-	"\acompute\x18\x19 \x01(\v2\x15.kerf.node.v1.ComputeR\acompute\"+\n" +
+	"\acompute\x18\x19 \x01(\v2\x15.kerf.node.v1.ComputeR\acompute\"G\n" +
 	"\aCompute\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x10\n" +
-	"\x03why\x18\x02 \x01(\tR\x03why\"\xc7\x01\n" +
+	"\x03why\x18\x02 \x01(\tR\x03why\x12\x1a\n" +
+	"\bpriority\x18\x03 \x01(\x05R\bpriority\"\xc7\x01\n" +
 	"\x04Time\x12!\n" +
 	"\fused_percent\x18\x01 \x01(\x05R\vusedPercent\x12'\n" +
 	"\x0fcharged_seconds\x18\x02 \x01(\x01R\x0echargedSeconds\x12\x1a\n" +

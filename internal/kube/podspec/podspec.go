@@ -21,6 +21,9 @@ func Convert(p *corev1.Pod) sharing.Pod {
 		UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName,
 		Annotations: ours(p.Annotations), Terminal: Terminal(p),
 	}
+	if p.Spec.Priority != nil {
+		out.Priority = *p.Spec.Priority
+	}
 	for i := range p.Spec.InitContainers {
 		c := &p.Spec.InitContainers[i]
 		kind := sharing.ContainerInit

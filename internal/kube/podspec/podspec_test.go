@@ -31,6 +31,7 @@ func TestConvert(t *testing.T) {
 		}},
 		Spec: corev1.PodSpec{
 			NodeName:       "node-1",
+			Priority:       new(int32(-7)),
 			InitContainers: []corev1.Container{with("first", "kerf.dev/gpu-memory-gib", "3"), sidecar, restarts},
 			Containers:     []corev1.Container{with("main", "kerf.dev/gpu-memory-gib", "10"), {Name: "plain"}},
 			EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
@@ -40,7 +41,7 @@ func TestConvert(t *testing.T) {
 		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	}
 	want := sharing.Pod{
-		UID: "u", Namespace: "team", Name: "p", Node: "node-1",
+		UID: "u", Namespace: "team", Name: "p", Node: "node-1", Priority: -7,
 		Annotations: map[string]string{"kerf.dev/placement": "spread", "placement.kerf.dev/main": "GPU-1"},
 		Containers: []sharing.PodContainer{
 			{Name: "first", Kind: sharing.ContainerInit, Limits: map[string]string{"kerf.dev/gpu-memory-gib": "3"}},

@@ -217,5 +217,10 @@ func lendClass(out []Refill, rooms []time.Duration, weights []share, class []int
 		}
 		class = hungry
 	}
+	for _, i := range class { // it is not a lower class's
+		part := min(left, rooms[i])
+		out[i].Add, out[i].Lent = out[i].Add+part, out[i].Lent+part
+		rooms[i], left = rooms[i]-part, left-part
+	}
 	return left
 }

@@ -139,6 +139,41 @@ func TestAddsNoMoreThanThereIs(t *testing.T) {
 	})
 }
 
+// Fair: whatever is seen, no more is lent than the shares of those who run leave, and nothing to a class while one above
+// it has room.
+func TestLendsByClass(t *testing.T) {
+	each(t, 30, func(t *testing.T, r *rand.Rand) {
+		var c Controller
+		var grants []Grant
+		for i := range 2 + r.IntN(6) {
+			grants = append(grants, Grant{ID: ID(fmt.Sprint(i)), Percent: sharing.Percent(1 + r.IntN(15)), Priority: r.IntN(4) - 1}) // #nosec G115 -- small
+		}
+		parts := shares(grants)
+		for range 300 {
+			seen := map[ID]Seen{}
+			for _, g := range grants {
+				seen[g.ID] = Seen{Balance: time.Duration(r.IntN(120)-60) * ms, Charged: time.Duration(r.IntN(2)*r.IntN(20)) * ms}
+			}
+			passed := time.Duration(1+r.IntN(40)) * ms
+			refills := c.Step(Fair, passed, grants, seen)
+			var lent, own time.Duration
+			for i, f := range refills {
+				lent, own = lent+f.Lent, own+f.Add-f.Lent
+				full := max(parts[i].of(fullAfter), lendSteps*passed)
+				room := full - seen[f.ID].Balance - f.Add
+				for j, g := range refills {
+					if room > time.Microsecond && g.Lent > 0 && grants[j].Priority < grants[i].Priority {
+						t.Fatalf("class %d is lent %v while class %d has room for %v", grants[j].Priority, g.Lent, grants[i].Priority, room)
+					}
+				}
+			}
+			if lent > passed-own {
+				t.Fatalf("%v lent of %v that are left", lent, passed-own)
+			}
+		}
+	})
+}
+
 // Fair: what nobody else uses, the one that wants gets.
 func TestFairLends(t *testing.T) {
 	a := &worker{grant: Grant{ID: "a", Percent: 10}, kernel: ms, depth: 2, bias: 100, wants: always}

@@ -24,8 +24,8 @@ import (
 )
 
 // Schema is the version of the document that this program writes. It reads this and all before: schema 2
-// added what containers need, schema 3 the backend and bursts.
-const Schema = 3
+// added what containers need, schema 3 the backend and bursts, schema 4 priorities.
+const Schema = 4
 
 // maxSize bounds what is read: 10,000 grants are about 5 MiB.
 const maxSize = 16 << 20
@@ -65,6 +65,8 @@ type Grant struct {
 	// Kind is the container's part in its pod (app, sidecar, init), and Asks are what kubelet admitted it with.
 	Kind string   `json:"kind,omitempty"`
 	Asks []string `json:"asks,omitempty"`
+	// Priority is the pod's.
+	Priority int32 `json:"priority,omitempty"`
 	// Cgroup is empty while no process uses the claim.
 	Cgroup string `json:"cgroup,omitempty"`
 	Inode  uint64 `json:"inode,omitempty"`

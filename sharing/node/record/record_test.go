@@ -115,7 +115,7 @@ func FuzzDecode(f *testing.F) {
 func TestEarlierSchemas(t *testing.T) {
 	const body = `{"boot_id":"b","grants":[{"id":"k-1","uid":1000,"pid":7,"level":"driver","cgroup":"/c","inode":9,"fragments":[{"gpu":"GPU-1","memory_bytes":5}]}]}`
 	sum := sha256.Sum256([]byte(body))
-	for _, schema := range []string{"1", "2"} {
+	for _, schema := range []string{"1", "2", "3"} {
 		got, err := Decode([]byte(`{"schema":` + schema + `,"sha256":"` + hex.EncodeToString(sum[:]) + `","body":` + body + `}`))
 		if err != nil || len(got.Grants) != 1 || got.Grants[0].Cgroup != "/c" || got.Grants[0].Inode != 9 || got.Grants[0].Backend != "" {
 			t.Errorf("schema %s: %+v %v", schema, got, err)
