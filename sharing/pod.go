@@ -75,6 +75,12 @@ type ContainerAsk struct {
 	Asks []Ask
 	// Request is the asks and the pod's annotations together, not yet completed by a profile.
 	Request Request
+	// With names the container of the same pod whose GPUs and cap it shares; empty for a container with a cap of its
+	// own.
+	With string
+	// Joint is what all containers that share one cap ask for together, the zero value where nobody shares. Request is
+	// this container's part of it.
+	Joint Request
 	// Advice is where it would like to be.
 	Advice Advice
 	// Priority is the pod's, 0 while the pod is not known.

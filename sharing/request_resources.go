@@ -33,12 +33,11 @@ const (
 	keyPlacement = "placement"
 )
 
-// keyShareWith asks for one fragment for two containers. It is refused by name, and not passed over: a pod that
-// asks for it would else run with another container than it meant on no GPU at all.
+// keyShareWith joins the cap of a container with another's, see JoinAsks. It is for one container alone.
 const keyShareWith = "share-with"
 
 func annotationKeys() []string {
-	return []string{keyProfile, keyLevel, keyGPUs, keyModel, keyUUID, keyPlacement}
+	return []string{keyProfile, keyLevel, keyGPUs, keyModel, keyUUID, keyPlacement, keyShareWith}
 }
 
 // RequestFromResources reads what a pod's container asks for: its limits as decimal integers (the value of
@@ -115,8 +114,6 @@ func (d *draft) annotations(all map[string]string, container string, asks bool) 
 		field, value := "annotation "+name, all[name]
 		switch {
 		case !ours || key == keyPlacement && of != "":
-		case key == keyShareWith:
-			d.note(Invalid(field, value, "give each container an amount of its own, or run both programs in one container", "asks for one fragment for two containers, and no backend of this version holds two containers to one cap"))
 		case !slices.Contains(annotationKeys(), key):
 			d.note(Invalid(field, "", "use one of "+strings.Join(annotationKeys(), ", "), "is not known"))
 		case of != "" && of != container:
@@ -124,6 +121,8 @@ func (d *draft) annotations(all map[string]string, container string, asks bool) 
 			d.note(Invalid(field, "", "give the container a limit such as "+ResourceMemory, "is for a container that asks for no GPU"))
 		case len(list(value)) == 0:
 			d.note(Invalid(field, value, "write a value, or leave it out", "is empty"))
+		case key == keyShareWith:
+			d.note(checkShareWith(field, of, value))
 		case of != "":
 			own[key] = advice{field, value}
 		default:

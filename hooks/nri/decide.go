@@ -4,6 +4,7 @@
 package nri
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -57,13 +58,41 @@ func podAsks(pod sharing.Pod, box sandbox) ([]sharing.ContainerAsk, error) {
 			asks = append(asks, sharing.ContainerAsk{
 				Ref: box.ref(c.Name), Kind: c.Kind, Asks: sharing.AsksOf(c.Limits), Request: req,
 				Advice: sharing.Advice{GPUs: sharing.PlannedGPUs(box.annotations, c.Name)}, Priority: pod.Priority,
+				With: sharing.ShareWith(box.annotations, c.Name),
 			})
 		}
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	return asks, nil
+	return sharing.JoinAsks(asks)
+}
+
+// sharers are the asks of all containers that have one cap with this one, its own among them as kubelet admitted it: the
+// others' are in the pod's spec, and each is compared with what kubelet admitted when its container is made. It
+// returns none where the container's cap is its own.
+func sharers(box sandbox, pod sharing.Pod, own sharing.ContainerAsk) ([]sharing.ContainerAsk, error) {
+	if !sharing.SharesCap(box.annotations, own.Ref.Container) {
+		return nil, nil
+	}
+	if pod.UID == "" {
+		return nil, fmt.Errorf("container %q: it shares a cap with another, whose amount the API server has not told yet (and never does of a static pod): %w", own.Ref.Container, sharing.ErrUnavailable)
+	}
+	all, err := podAsks(pod, box)
+	if err != nil {
+		return nil, err
+	}
+	for i, a := range all {
+		if a.Ref.Container == own.Ref.Container {
+			own.With = a.With
+			all[i] = own
+		}
+	}
+	if all, err = sharing.JoinAsks(all); err != nil {
+		return nil, err
+	}
+	root := cmp.Or(own.With, own.Ref.Container)
+	return slices.DeleteFunc(all, func(a sharing.ContainerAsk) bool { return cmp.Or(a.With, a.Ref.Container) != root }), nil
 }
 
 // containerAsk is what a guarded container is to get: the amounts that kubelet admitted it with. The pod is empty where

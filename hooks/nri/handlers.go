@@ -142,6 +142,19 @@ func (s *session) create(ctx context.Context, box sandbox, c *api.Container, lim
 	if err != nil {
 		return nil, refused(box, nil, err)
 	}
+	// All that share a cap are held at once: who is made first may use what is booked for the others.
+	together, err := sharers(box, pod, ask)
+	if err == nil && len(together) > 0 {
+		err = s.Node.ClaimPod(ctx, together)
+	}
+	if err != nil {
+		return nil, refused(box, []sharing.ContainerAsk{ask}, err)
+	}
+	for _, a := range together {
+		if a.Ref == ask.Ref {
+			ask = a
+		}
+	}
 	in, err := s.Node.Inject(ctx, ask, c.GetId())
 	if err != nil {
 		return nil, refused(box, []sharing.ContainerAsk{ask}, err)

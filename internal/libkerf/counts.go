@@ -34,7 +34,7 @@ func (r *Region) Counts() []Count {
 			continue
 		}
 		c := Count{
-			Process: Process{PID: int(who & (1<<pidBits - 1)), Start: who >> pidBits},
+			Process: named(who, atomic.LoadUint64(&s.space)),
 			Held:    make(map[sharing.GPUID]sharing.Bytes, len(r.gpus)),
 		}
 		ended := atomic.LoadUint64(&s.ended)

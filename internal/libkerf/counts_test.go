@@ -19,9 +19,10 @@ func TestCounts(t *testing.T) {
 	r.usage.slot[3].owner, r.usage.slot[3].begun, r.usage.slot[3].ended = owner(5, 9), 7, 7
 	r.usage.slot[3].held[1] = 40
 	r.usage.slot[900].owner, r.usage.slot[900].begun, r.usage.slot[900].ended = owner(6, 1<<40), 2, 1
+	r.usage.slot[900].space = 77
 	want := []Count{
-		{Process{5, 9}, 7, true, map[sharing.GPUID]sharing.Bytes{gpu0: 0, gpu1: 40}},
-		{Process{6, 1 << 40}, 2, false, map[sharing.GPUID]sharing.Bytes{gpu0: 0, gpu1: 0}},
+		{Process{PID: 5, Start: 9}, 7, true, map[sharing.GPUID]sharing.Bytes{gpu0: 0, gpu1: 40}},
+		{Process{PID: 6, Start: 1 << 40, Space: 77}, 2, false, map[sharing.GPUID]sharing.Bytes{gpu0: 0, gpu1: 0}},
 	}
 	if d := cmp.Diff(want, r.Counts()); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

@@ -3,7 +3,10 @@
 
 package libkerf
 
-import "sync/atomic"
+import (
+	"slices"
+	"sync/atomic"
+)
 
 // settleTries bounds how often Reclaim waits for a moment in which no process is between two counters.
 const settleTries = 1000
@@ -19,10 +22,11 @@ const buried = 1<<64 - 1
 //
 // Only one goroutine of one process may call it at a time. sharing.ErrStale: the container has cut the file.
 func (r *Region) Reclaim(alive func() (map[Process]bool, error)) (freed int, err error) {
-	var owners [MaxProcesses]uint64
+	var owners, spaces [MaxProcesses]uint64
 	if err := guard(func() {
 		for i := range owners {
 			owners[i] = atomic.LoadUint64(&r.usage.slot[i].owner)
+			spaces[i] = atomic.LoadUint64(&r.usage.slot[i].space)
 		}
 	}); err != nil {
 		return 0, err
@@ -31,13 +35,15 @@ func (r *Region) Reclaim(alive func() (map[Process]bool, error)) (freed int, err
 	if err != nil {
 		return 0, err
 	}
-	named := map[uint64]bool{0: true} // a slot that is free
+	namesakes := map[uint64][]Process{}
 	for p := range living {
-		named[owner(p.PID, p.Start)] = true
+		who := owner(p.PID, p.Start)
+		namesakes[who] = append(namesakes[who], p)
 	}
 	err = guard(func() {
 		for i, who := range &owners {
-			if !named[who] && r.bury(&r.usage.slot[i], who) {
+			lives := slices.ContainsFunc(namesakes[who], named(who, spaces[i]).is)
+			if who != 0 && !lives && atomic.LoadUint64(&r.usage.slot[i].space) == spaces[i] && r.bury(&r.usage.slot[i], who) {
 				freed++
 			}
 		}

@@ -220,11 +220,29 @@ func TestReclaimLeavesWhatIsAnothersByNow(t *testing.T) {
 	}
 }
 
+// Processes of two containers with the same pid and start time are told apart by their pid namespaces, one that does not
+// know its own by its name alone.
+func TestReclaimTellsNamesakes(t *testing.T) {
+	for living, want := range map[Process]sharing.Bytes{
+		{PID: 5, Start: 9, Space: 1}: 11, {PID: 5, Start: 9, Space: 2}: 101, {PID: 5, Start: 9}: 111, {PID: 6, Start: 9, Space: 1}: 0,
+	} {
+		r, _ := region(t, 1000)
+		for i, space := range []uint64{1, 2, 0} {
+			s := &r.usage.slot[3*i]
+			s.owner, s.space, s.held[0] = owner(5, 9), space, []uint64{10, 100, 1}[i]
+			r.usage.total[0].bytes += s.held[0]
+		}
+		if _, err := r.Reclaim(func() (map[Process]bool, error) { return map[Process]bool{living: true}, nil }); err != nil || r.Usage()[0].Used != want {
+			t.Errorf("%+v lives: %v are left, want %v (%v)", living, r.Usage()[0].Used, want, err)
+		}
+	}
+}
+
 func owners(r *Region) map[Process]bool {
 	out := map[Process]bool{}
 	for i := range r.usage.slot {
 		if who := r.usage.slot[i].owner; who != 0 {
-			out[Process{PID: int(who & (1<<pidBits - 1)), Start: who >> pidBits}] = true
+			out[named(who, 0)] = true
 		}
 	}
 	return out

@@ -30,6 +30,21 @@ func InnermostPID(pid int) (int, error) {
 	return inner, nil
 }
 
+// PIDSpace is the number of the pid namespace that the process is in, as /proc/PID/ns/pid has it. Errors are those of
+// InnermostPID.
+func PIDSpace(pid int) (uint64, error) {
+	text, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/pid")
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return 0, fmt.Errorf("pid namespace of process %d: %w", pid, sharing.ErrNotFound)
+	}
+	number, found := strings.CutPrefix(text, "pid:[")
+	n, parsed := strconv.ParseUint(strings.TrimSuffix(number, "]"), 10, 64)
+	if err != nil || !found || parsed != nil {
+		return 0, fmt.Errorf("pid namespace of process %d: %w", pid, errors.Join(sharing.ErrUnavailable, err, parsed))
+	}
+	return n, nil
+}
+
 // MayMount reports whether the process has CAP_SYS_ADMIN in effect, without which it cannot have mounts of its own.
 // Errors are those of InnermostPID.
 func MayMount(pid int) (bool, error) {

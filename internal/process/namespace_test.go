@@ -5,6 +5,7 @@ package process
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"testing"
 
@@ -25,6 +26,16 @@ func TestInnermostPID(t *testing.T) {
 		if got, err := parseInnermost(text); got != want || (err == nil) != (want > 0) {
 			t.Errorf("%q: %d %v, want %d", text, got, err, want)
 		}
+	}
+}
+
+func TestPIDSpace(t *testing.T) {
+	own, err := PIDSpace(os.Getpid())
+	if text, linked := os.Readlink("/proc/self/ns/pid"); err != nil || linked != nil || text != fmt.Sprintf("pid:[%d]", own) {
+		t.Errorf("%d %v, /proc says %q %v", own, err, text, linked)
+	}
+	if _, err := PIDSpace(1 << 30); !errors.Is(err, sharing.ErrNotFound) {
+		t.Errorf("of no process: %v", err)
 	}
 }
 

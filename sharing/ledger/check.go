@@ -6,6 +6,7 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -17,7 +18,7 @@ func (l *Ledger) Check() error {
 	breach := func(format string, args ...any) { errs = append(errs, fmt.Errorf("ledger: "+format, args...)) }
 	held, leased := map[sharing.GPUID]sum{}, map[sharing.GPUID]sum{}
 	lent := map[sharing.GPUID]sharing.Bytes{}
-	names, leases := 0, 0
+	names, leases, joined := 0, 0, 0
 	for id, e := range l.claims {
 		if id == "" || id != e.claim.ID {
 			breach("claim %q is filed under %q", e.claim.ID, id)
@@ -29,6 +30,12 @@ func (l *Ledger) Check() error {
 			names++
 			if l.names[e.claim.Name] != id {
 				breach("claim %q is not found by its name %q", id, e.claim.Name)
+			}
+		}
+		if e.claim.With != "" {
+			joined++
+			if e.claim.With == id || !slices.Contains(l.joined[e.claim.With], e) {
+				breach("claim %q is not found by claim %q, whose cap it shares", id, e.claim.With)
 			}
 		}
 		if e.lease != nil {
@@ -64,6 +71,12 @@ func (l *Ledger) Check() error {
 	}
 	if names != len(l.names) || leases != len(l.cgroups) {
 		breach("%d names for %d claims, %d cgroups for %d leases", len(l.names), names, len(l.cgroups), leases)
+	}
+	for _, all := range l.joined {
+		joined -= len(all)
+	}
+	if joined != 0 {
+		breach("%d claims more share a cap than are found", joined)
 	}
 	for id, g := range l.gpus {
 		if err := g.check(id, held[id], leased[id], lent[id]); err != nil {

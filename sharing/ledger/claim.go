@@ -15,12 +15,16 @@ import (
 // Errors: ErrInvalid for a claim that is wrong in itself, ErrConflict for a taken id or name or a container
 // that has a claim, ErrNotFound for an unknown GPU, ErrLost, ErrUnavailable or ErrUnsupported for one that is
 // lost, not healthy or in MIG mode, ErrStale for one whose size has changed since, ErrExhausted for one
-// without room.
+// without room. For one that shares a cap: ErrNotFound where that claim is
+// unknown, and ErrInvalid where it is not of the same pod and GPUs, or shares another's.
 func (l *Ledger) Claim(c Claim) error {
 	if err := l.checkIdentity(c); err != nil {
 		return fmt.Errorf("claim %q: %w", c.ID, err)
 	}
 	if err := l.checkPlacement(c); err != nil {
+		return fmt.Errorf("claim %q: %w", c.ID, err)
+	}
+	if err := l.checkWith(c); err != nil {
 		return fmt.Errorf("claim %q: %w", c.ID, err)
 	}
 	for _, f := range c.Placement {
@@ -32,7 +36,7 @@ func (l *Ledger) Claim(c Claim) error {
 }
 
 // Release drops a claim that is not leased. The error wraps ErrNotFound for an unknown claim and ErrConflict
-// while it is leased.
+// while it is leased, or a claim is that shares its cap: that may use what is booked for this one.
 func (l *Ledger) Release(id ClaimID) error {
 	e, ok := l.claims[id]
 	switch {
@@ -40,6 +44,9 @@ func (l *Ledger) Release(id ClaimID) error {
 		return fmt.Errorf("release claim %q: %w", id, sharing.ErrNotFound)
 	case e.lease != nil:
 		return fmt.Errorf("release claim %q: leased to cgroup %q: %w", id, e.lease.Cgroup, sharing.ErrConflict)
+	}
+	if other, used := l.inUse(e); used {
+		return fmt.Errorf("release claim %q: claim %q shares its cap, and is leased: %w", id, other, sharing.ErrConflict)
 	}
 	l.drop(e)
 	return nil

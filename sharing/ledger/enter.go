@@ -5,6 +5,7 @@ package ledger
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -27,6 +28,9 @@ func (l *Ledger) enter(c Claim, lease *Lease) error {
 	for _, f := range e.claim.Placement {
 		page := l.page(f.GPU)
 		page.held, _ = page.held.with(f) // checked above; no GPU is twice in a placement
+	}
+	if c.With != "" {
+		l.joined[c.With] = append(l.joined[c.With], e)
 	}
 	if lease != nil {
 		l.lease(e, *lease)
@@ -66,6 +70,12 @@ func (l *Ledger) drop(e *entry) {
 	if e.claim.Name != "" {
 		delete(l.names, e.claim.Name)
 	}
+	if with := e.claim.With; with != "" {
+		l.joined[with] = slices.DeleteFunc(l.joined[with], func(o *entry) bool { return o == e })
+		if len(l.joined[with]) == 0 {
+			delete(l.joined, with)
+		}
+	}
 	for _, f := range e.claim.Placement {
 		page := l.gpus[f.GPU]
 		page.held = page.held.without(f)
@@ -78,7 +88,8 @@ func (l *Ledger) drop(e *entry) {
 // where it does not fit, on a GPU of any health, or on one that no inventory has had yet; View.Overbooked
 // then tells, and nothing more is granted there. A lease counts as lent all that it may be: what it really is,
 // Lend tells once it is known. A claim may have no fragments: a cgroup that
-// was found running and reaches no GPU. A name that is not a name, or is taken, is left out, since losing
+// was found running and reaches no GPU. It shares a cap with the claim that it names, whether that is there, comes later or
+// is gone. A name that is not a name, or is taken, is left out, since losing
 // the name is better than losing the claim.
 //
 // Errors, with nothing changed: ErrInvalid for an empty id, two fragments on one GPU, a share above 100
@@ -90,6 +101,9 @@ func (l *Ledger) Restore(c Claim, lease *Lease) error {
 	}
 	if _, taken := l.names[c.Name]; taken || sharing.ValidateName("name", c.Name) != nil {
 		c.Name = ""
+	}
+	if c.With == c.ID {
+		c.With = ""
 	}
 	if err := l.enter(c, lease); err != nil {
 		return fmt.Errorf("restore: %w", err)

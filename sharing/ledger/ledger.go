@@ -55,6 +55,9 @@ type Claim struct {
 	Request sharing.Request
 	// Placement has one fragment per GPU, no GPU twice.
 	Placement sharing.Placement
+	// With is the claim of another container of the same pod whose cap this one shares, on the same GPUs; empty for a
+	// claim with a cap of its own. What each of them asked for is booked for each, and the cap is the sum.
+	With ClaimID
 	// Level is the enforcement level that the grant has. The ledger keeps it and decides nothing by it.
 	Level sharing.Level
 	// Recovered is true for a claim that was rebuilt from facts without a record of it.
@@ -122,10 +125,24 @@ type Grant struct {
 	State State
 	// Lent is what the lease is lent on each GPU beyond its fragment, nil where it is lent nothing.
 	Lent map[sharing.GPUID]sharing.Bytes
+	// Joint is what the claims with a cap in common have together on the claim's GPUs; nil where its cap is its own.
+	Joint sharing.Placement
 }
 
-// Caps is what the lease is held to: InForce, and what it is lent beside.
+// Granted is what a container of the claim may use: what is booked for it, or for all that share its cap.
+func (g Grant) Granted() sharing.Placement {
+	if g.Joint != nil {
+		return g.Joint
+	}
+	return g.Claim.Placement
+}
+
+// Caps is what the lease is held to: InForce, and what it is lent beside; or what it shares with others. It is empty
+// while there is no lease.
 func (g Grant) Caps() sharing.Placement {
+	if g.Joint != nil && g.Lease != nil {
+		return g.Joint.Clone()
+	}
 	p := g.InForce().Clone()
 	for i := range p {
 		p[i].Memory, _ = p[i].Memory.Add(g.Lent[p[i].GPU]) // within the fragment's Burst
@@ -154,6 +171,8 @@ type Ledger struct {
 	// names has exactly the claims with a name, cgroups exactly those with a lease.
 	names   map[string]ClaimID
 	cgroups map[string]ClaimID
+	// joined has, for each claim whose cap others share, exactly these others.
+	joined map[ClaimID][]*entry
 }
 
 // entry is a claim in the books.
@@ -174,8 +193,8 @@ func (e *entry) inForce() sharing.Placement {
 	return e.claim.Placement
 }
 
-func (e *entry) grant() Grant {
-	g := Grant{Claim: e.claim.clone()}
+func (l *Ledger) grant(e *entry) Grant {
+	g := Grant{Claim: e.claim.clone(), Joint: l.joint(e.claim)}
 	if e.lease != nil {
 		lease := e.lease.clone()
 		g.Lease, g.State = &lease, Leased
@@ -190,6 +209,6 @@ func (e *entry) grant() Grant {
 func New() *Ledger {
 	return &Ledger{
 		gpus: map[sharing.GPUID]*gpu{}, claims: map[ClaimID]*entry{},
-		names: map[string]ClaimID{}, cgroups: map[string]ClaimID{},
+		names: map[string]ClaimID{}, cgroups: map[string]ClaimID{}, joined: map[ClaimID][]*entry{},
 	}
 }

@@ -16,7 +16,7 @@ func (l *Ledger) Get(id ClaimID) (Grant, bool) {
 	if !ok {
 		return Grant{}, false
 	}
-	return e.grant(), true
+	return l.grant(e), true
 }
 
 // ByName returns the grant of that name. No grant has the empty name.
@@ -50,14 +50,14 @@ func (l *Ledger) ByContainer(podUID, container string) (Grant, bool) {
 	if found == nil {
 		return Grant{}, false
 	}
-	return found.grant(), true
+	return l.grant(found), true
 }
 
 // Grants returns all grants, by id.
 func (l *Ledger) Grants() []Grant {
 	out := make([]Grant, 0, len(l.claims))
 	for _, e := range l.claims {
-		out = append(out, e.grant())
+		out = append(out, l.grant(e))
 	}
 	slices.SortFunc(out, func(a, b Grant) int { return cmp.Compare(a.Claim.ID, b.Claim.ID) })
 	return out

@@ -40,6 +40,34 @@ func (c *naiveClaim) assumeAll() {
 	}
 }
 
+// sharers are the others that share a cap with a claim.
+func (n *naive) sharers(c ledger.Claim) (out []naiveClaim) {
+	root := func(c ledger.Claim) ledger.ClaimID {
+		if c.With != "" {
+			return c.With
+		}
+		return c.ID
+	}
+	for _, o := range n.claims {
+		if o.c.ID != c.ID && root(o.c) == root(c) {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// together adds up what a claim and those that share its cap have of a GPU.
+func (n *naive) together(c ledger.Claim, id sharing.GPUID) (sum int64) {
+	for _, o := range append(n.sharers(c), naiveClaim{c: c}) {
+		for _, f := range o.c.Placement {
+			if f.GPU == id {
+				sum += int64(f.Memory)
+			}
+		}
+	}
+	return sum
+}
+
 // lentOn adds up what is lent on a GPU.
 func (n *naive) lentOn(id sharing.GPUID) (sum int64) {
 	for _, c := range n.claims {

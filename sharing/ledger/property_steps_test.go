@@ -133,12 +133,50 @@ func (p *player) end() string {
 
 func (p *player) release() string {
 	id, c := p.pick()
-	p.expect(p.l.Release(id), c != nil && c.lease == nil, "release "+string(id))
-	if c == nil || c.lease != nil {
+	ok := c != nil && c.lease == nil
+	used := ok && slices.ContainsFunc(p.n.sharers(c.c), func(o naiveClaim) bool { return o.lease != nil })
+	p.expect(p.l.Release(id), ok && !used, "release "+string(id))
+	if used {
+		return "not released, shared"
+	}
+	if !ok {
 		return "not released"
 	}
 	p.forget(id)
 	return "released"
+}
+
+// join claims a share of another claim's cap.
+func (p *player) join() string {
+	id, c := p.pick()
+	if c == nil {
+		return "not joined"
+	}
+	r := sharing.Request{GPUs: max(1, len(c.c.Placement))}
+	if r.Memory = sharing.Bytes(r.GPUs) * sharing.Bytes(1+p.rnd.IntN(4)) * sharing.GiB; p.rnd.IntN(3) == 0 {
+		r.Memory, r.Percent = 0, sharing.Percent(r.GPUs*(1+p.rnd.IntN(10)))
+	}
+	ok := c.c.Owner.PodUID != "" && c.c.With == "" && len(c.c.Placement) > 0
+	var placement sharing.Placement
+	for _, f := range c.c.Placement {
+		g, known := p.n.gpu(f.GPU)
+		own := r.On(g)
+		own.GPU = f.GPU
+		ok = ok && known && !f.Whole && f.Burst == 0 && p.n.takes(g, r)
+		placement = append(placement, own)
+	}
+	if p.rnd.IntN(10) == 0 && len(placement) > 0 {
+		placement[0].GPU = uuid(fmt.Sprint("gpu", 7)) // nobody has it
+		ok = false
+	}
+	next := p.newClaim(r, placement)
+	next.With, next.Owner.PodUID, next.Owner.Container = id, c.c.Owner.PodUID, fmt.Sprint("side", p.next)
+	p.expect(p.l.Claim(next), ok, fmt.Sprintf("%+v with %+v", next, c.c))
+	if !ok {
+		return "not joined"
+	}
+	p.n.claims = append(p.n.claims, naiveClaim{c: next})
+	return "joined"
 }
 
 // resize changes a claim's memory, each fragment to its own new size, which may be too much or nothing.
@@ -335,6 +373,12 @@ func (p *player) compare() error {
 		}
 		for _, f := range want.c.Placement {
 			caps, leased := got.Caps().On(f.GPU)
+			if others := p.n.sharers(want.c); len(others) > 0 {
+				if sum := p.n.together(want.c, f.GPU); leased != (want.lease != nil) || leased && int64(caps.Memory) != sum {
+					return fmt.Errorf("claim %q may use %+v of gpu %q together with %d others, want %d", want.c.ID, caps, f.GPU, len(others), sum)
+				}
+				continue
+			}
 			if int64(got.Lent[f.GPU]) != want.lent[f.GPU] || leased && len(got.Lease.Part) == 0 && int64(caps.Memory) != int64(f.Memory)+want.lent[f.GPU] {
 				return fmt.Errorf("claim %q is lent %v, want %v; its cap is %+v", want.c.ID, got.Lent, want.lent, caps)
 			}

@@ -57,7 +57,7 @@ func TestAgainstNaive(t *testing.T) {
 func mustHappen() []string {
 	return []string{
 		"claimed", "no fit", "by hand, taken", "by hand, refused", "armed", "armed in part", "not armed", "ended", "released", "restored", "restart", "overbooked", "resized",
-		"not resized", "lent", "not lent", "taken back",
+		"not resized", "lent", "not lent", "taken back", "joined", "not joined", "not released, shared",
 	}
 }
 
@@ -73,8 +73,10 @@ type player struct {
 // step does one random thing and says what.
 func (p *player) step() string {
 	switch k := p.rnd.IntN(100); {
-	case k < 24:
+	case k < 21:
 		return p.choose()
+	case k < 24:
+		return p.join()
 	case k < 30:
 		return p.lend()
 	case k < 40:

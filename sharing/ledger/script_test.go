@@ -130,6 +130,7 @@ func (n *node) run(t *testing.T, words, body []string) string {
 	case "book":
 		return answer(n.l.Claim(ledger.Claim{
 			ID: ledger.ClaimID(need(0)), Name: opts["name"], Owner: owner(opts), Request: request(t, opts), Placement: parsePlacement(t, args[1:]),
+			With: ledger.ClaimID(opts["with"]),
 		}))
 	case "restore":
 		var lease *ledger.Lease
@@ -219,6 +220,9 @@ func (n *node) show() string {
 			if g.Lent[f.GPU] > 0 {
 				fmt.Fprintf(&b, "; lent %s on %s", g.Lent[f.GPU], f.GPU)
 			}
+		}
+		if g.Joint != nil {
+			fmt.Fprintf(&b, "; %s with %v", showPlacement(g.Joint), n.l.Sharers(g.Claim.ID))
 		}
 		b.WriteString("\n")
 	}

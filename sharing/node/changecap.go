@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
@@ -57,14 +58,14 @@ func (r *Runtime) putCap(ctx context.Context, att Attachment, g ledger.Grant, p 
 func (r *Runtime) heldWith(g ledger.Grant) (held config.Backend, counted *region) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h := r.held[g.Claim.ID]
+	h, found := r.held[g.Claim.ID], r.sharedRegion(g.Claim.ID)
 	switch {
 	case h == nil:
 		return config.BackendNone, nil
-	case h.region == nil || h.region.lost != "":
+	case found == nil || found.lost != "":
 		return h.backend, nil
 	}
-	return h.backend, h.region
+	return h.backend, found
 }
 
 // lowerable refuses amounts below what the lease uses: ErrConflict with the numbers, ErrUnavailable where the use
@@ -86,7 +87,7 @@ func (r *Runtime) lowerable(ctx context.Context, att Attachment, g ledger.Grant,
 	return nil
 }
 
-// useOf is what a lease uses of one GPU now: the driver's own count where it holds a limit, else the sum over the
+// useOf is what a lease, and those that share its cap, use of one GPU now: the driver's own count where it holds a limit, else the sum over the
 // processes in its cgroup. known is false where either cannot be told in full.
 func (r *Runtime) useOf(ctx context.Context, att Attachment, g ledger.Grant, gpu sharing.GPUID) (used sharing.Bytes, known bool) {
 	if g.Claim.Level == sharing.LevelDriver {
@@ -103,7 +104,15 @@ func (r *Runtime) useOf(ctx context.Context, att Attachment, g ledger.Grant, gpu
 	if err != nil {
 		return 0, false
 	}
-	pids, err := h.group.Procs()
+	var groups []cgroup.Group
+	r.mu.Lock()
+	for _, o := range r.sharersOf(g.Claim.ID) {
+		if s := r.held[o.Claim.ID]; o.Lease != nil && s != nil {
+			groups = append(groups, s.group)
+		}
+	}
+	r.mu.Unlock()
+	pids, err := procsOf(groups)
 	if err != nil {
 		return 0, false
 	}

@@ -54,10 +54,13 @@ func (r *Runtime) prepare(ctx context.Context, id ledger.ClaimID) error {
 	}
 	r.mu.Lock()
 	g, ok := r.ledger.Get(id)
-	inForce := g.Claim.Placement
+	inForce := g.Granted()
 	h := r.held[id]
-	if h != nil && h.use != nil && len(h.use.part) > 0 {
+	switch {
+	case h != nil && h.use != nil && len(h.use.part) > 0:
 		inForce = h.use.part
+	case r.usedBeside(g):
+		inForce = nil // it is in force, and changed by nobody but who looks at what is used
 	}
 	has := h != nil && h.region != nil && h.region.lost == ""
 	r.mu.Unlock()

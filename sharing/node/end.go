@@ -196,7 +196,8 @@ func (r *Runtime) dropForgotten() (dropped, pods bool) {
 func (r *Runtime) forgotten(c ledger.Claim, h *holding) bool {
 	switch {
 	case c.Owner.Pod():
-		return h.spent || r.gonePods[c.Owner.PodUID]
+		g, _ := r.ledger.Get(c.ID)
+		return (h.spent || r.gonePods[c.Owner.PodUID]) && !r.usedBeside(g)
 	case !h.until.IsZero():
 		return time.Now().After(h.until)
 	}

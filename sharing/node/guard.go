@@ -100,9 +100,10 @@ func (g *guard) tell(s reactive.Sample, standings []reactive.Standing) {
 		}
 	}
 	changed := false
-	for id, h := range g.held {
-		if h.watchLost != lost[id] {
-			h.watchLost, changed = lost[id], true
+	for _, gr := range g.ledger.Grants() {
+		h, why := g.held[gr.Claim.ID], lost[g.speaker(gr)]
+		if h != nil && h.watchLost != why {
+			h.watchLost, changed = why, true
 		}
 	}
 	for id := range g.over {

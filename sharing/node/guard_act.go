@@ -92,14 +92,21 @@ func (g *guard) checkVictim(v reactive.Verdict) error {
 	if !capped {
 		return fmt.Errorf("grant %q has no such cap any more: %w", v.Lease, sharing.ErrStale)
 	}
-	if _, err := g.opt.Cgroups.Open(gr.Lease.Cgroup, gr.Lease.Inode); err != nil {
-		return fmt.Errorf("grant %q: %w", v.Lease, err)
-	}
 	dir, err := g.opt.Cgroups.OfProcess(v.Victim.PID)
-	if err == nil && !leaseHas(gr, v.GPU, dir) {
-		err = fmt.Errorf("it is in cgroup %q, which is not of grant %q: %w", dir, v.Lease, sharing.ErrStale)
+	if err != nil {
+		return err
 	}
-	return err
+	g.mu.Lock()
+	all := g.sharersOf(gr.Claim.ID)
+	g.mu.Unlock()
+	i := slices.IndexFunc(all, func(o ledger.Grant) bool { return leaseHas(o, v.GPU, dir) })
+	if i < 0 {
+		return fmt.Errorf("it is in cgroup %q, which is not of grant %q: %w", dir, v.Lease, sharing.ErrStale)
+	}
+	if _, err := g.opt.Cgroups.Open(all[i].Lease.Cgroup, all[i].Lease.Inode); err != nil {
+		return fmt.Errorf("grant %q: %w", all[i].Claim.ID, err)
+	}
+	return nil
 }
 
 // checkStranger looks again, while the process is held, whether it has no lease and may be ended.

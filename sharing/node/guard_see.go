@@ -63,10 +63,10 @@ func (g *guard) see(ctx context.Context) reactive.Sample {
 const contextSlack = sharing.GiB
 
 // capsOf are the caps of a lease that is watched: because nothing else holds it, or because MPS holds each of its
-// processes alone, and not their sum; it needs the lock.
+// processes alone, and not their sum. Of leases that share a cap one has it for all. It needs the lock.
 func (g *guard) capsOf(gr ledger.Grant) []reactive.Cap {
 	h := g.held[gr.Claim.ID]
-	if gr.Lease == nil || h == nil {
+	if gr.Lease == nil || h == nil || g.speaker(gr) != gr.Claim.ID {
 		return nil
 	}
 	held := false // by something beside the watch
@@ -169,7 +169,7 @@ func (g *guard) sort(l listing, grants []ledger.Grant, s reactive.Sample, known 
 		if i := slices.IndexFunc(grants, func(gr ledger.Grant) bool { return leaseHas(gr, l.gpu, m.dir) }); i >= 0 {
 			// When it started may not have been told: its use then counts as not known.
 			out.Uses = append(out.Uses, reactive.Use{
-				Process: p, Lease: reactive.LeaseID(grants[i].Claim.ID), Bytes: use.Used, Known: use.Known && m.err == nil,
+				Process: p, Lease: reactive.LeaseID(g.speakerOf(grants[i])), Bytes: use.Used, Known: use.Known && m.err == nil,
 				Escaped: !use.MPS && g.byMPS(grants[i].Claim.ID),
 			})
 			continue
@@ -179,6 +179,16 @@ func (g *guard) sort(l listing, grants []ledger.Grant, s reactive.Sample, known 
 		}
 	}
 	return out
+}
+
+// speakerOf is speaker, with the lock taken.
+func (g *guard) speakerOf(gr ledger.Grant) ledger.ClaimID {
+	if gr.Joint == nil {
+		return gr.Claim.ID
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.speaker(gr)
 }
 
 // byMPS reports whether MPS holds the grant.

@@ -178,7 +178,7 @@ func (r *Runtime) beginContainer(call sharing.HookCall, group cgroup.Group) (g l
 	switch {
 	case call.Ask != "" && !slices.Contains(askStrings(asks), call.Ask):
 		err = fmt.Errorf("its hook was given the amount %q and its grant %q has %v: %w", call.Ask, id, askStrings(asks), sharing.ErrInvalid)
-	case h.busy:
+	case r.busyBeside(id):
 		err = fmt.Errorf("claim %q is %w", id, errBusy)
 	case g.Lease == nil:
 	case g.Lease.ContainerID != call.ContainerID || g.Lease.Cgroup != group.Dir:
@@ -210,7 +210,7 @@ func (r *Runtime) armContainer(ctx context.Context, g ledger.Grant, h *holding, 
 	if err := r.opt.Failpoints.Eval("hook-after-record"); err != nil {
 		return err
 	}
-	inForce := g.Claim.Placement
+	inForce := g.Granted()
 	switch {
 	case len(u.part) > 0:
 		inForce = u.part
@@ -230,7 +230,11 @@ func (r *Runtime) armContainer(ctx context.Context, g ledger.Grant, h *holding, 
 	if _, err := r.enterMPS(ctx, g.Claim, h, inForce); err != nil {
 		return fmt.Errorf("cap not in force: %w", err)
 	}
-	if _, err := r.applyCaps(ctx, att, g.Claim.Level, inForce, group.Dir, others, g.Lease != nil); err != nil {
+	limits := inForce
+	if g.Joint != nil {
+		limits = nil // the driver's limit is one cgroup's
+	}
+	if _, err := r.applyCaps(ctx, att, g.Claim.Level, limits, group.Dir, others, g.Lease != nil); err != nil {
 		return fmt.Errorf("cap not in force: %w", err)
 	}
 	if err := r.opt.Failpoints.Eval("hook-after-caps"); err != nil {

@@ -149,7 +149,7 @@ func (r *Runtime) InjectionOf(id ledger.ClaimID) (sharing.Injection, error) {
 	if err != nil {
 		return sharing.Injection{}, err
 	}
-	in := sharing.Injection{Grant: string(id), Placement: g.Claim.Placement, Level: g.Claim.Level, Asks: slices.Clone(h.asks), Note: note}
+	in := sharing.Injection{Grant: string(id), Placement: g.Granted().Clone(), Level: g.Claim.Level, Asks: slices.Clone(h.asks), Note: note}
 	if u := h.use; u != nil {
 		in.Asks = slices.Clone(u.asks)
 		if len(u.part) > 0 {

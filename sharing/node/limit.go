@@ -85,7 +85,7 @@ func (r *Runtime) beginLimit(peer Peer, id ledger.ClaimID, amount sharing.Bytes)
 		}
 	}
 	switch {
-	case h.busy:
+	case r.busyBeside(id):
 		return c, fmt.Errorf("it is being armed or ended: %w", sharing.ErrUnavailable)
 	case h.backend == config.BackendMPS && g.Lease != nil:
 		return c, fmt.Errorf("MPS gives each process its limit when it starts, and changes it for none that runs: ask for a new grant instead: %w", sharing.ErrUnsupported)
@@ -165,17 +165,22 @@ func (r *Runtime) unsize(c resizing) error {
 
 // moveCap brings what is in force from the old amounts to the new ones, or leaves it at the old ones.
 func (r *Runtime) moveCap(ctx context.Context, c resizing) error {
-	if c.grant.Lease == nil {
-		return nil // nothing is in force before it is armed
-	}
 	r.mu.Lock()
 	g, _ := r.ledger.Get(c.grant.Claim.ID) // what it grew into may have been lent to it
+	inForce := g.Lease != nil || r.usedBeside(g)
 	r.mu.Unlock()
+	if !inForce {
+		return nil // nothing is in force before it is armed
+	}
 	var before, now sharing.Placement
 	for i, f := range c.to {
 		old := c.from[i]
 		old.Memory += c.grant.Lent[f.GPU] // within its Burst, as the ledger saw to
 		f.Memory += g.Lent[f.GPU]
+		if all, shared := g.Joint.On(f.GPU); shared { // which has the most of this one
+			others := all.Memory.SubFloor(c.most[i].Memory)
+			old.Memory, f.Memory = old.Memory+others, f.Memory+others // no more than is booked together
+		}
 		if f.Memory != old.Memory {
 			before, now = append(before, old), append(now, f)
 		}

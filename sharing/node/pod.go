@@ -12,6 +12,8 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator"
+	"github.com/kerf-gpu/kerf/sharing/caps/choice"
+	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
@@ -41,13 +43,22 @@ func (r *Runtime) ClaimPod(ctx context.Context, asks []sharing.ContainerAsk) err
 }
 
 func (r *Runtime) claimPod(asks []sharing.ContainerAsk) (int, error) {
-	// Those that run beside each other first, then the larger init containers: a later one then finds what it
-	// may use.
+	// Those that run beside each other first, of these those that share another's cap last, then the larger init
+	// containers: a later one then finds what it may use.
 	asks = slices.Clone(asks)
+	rank := func(a sharing.ContainerAsk) int {
+		switch {
+		case a.Kind == sharing.ContainerInit:
+			return 2
+		case a.With != "":
+			return 1
+		}
+		return 0
+	}
 	slices.SortStableFunc(asks, func(a, b sharing.ContainerAsk) int {
 		x, y := a.Request, b.Request
 		if a.Kind != sharing.ContainerInit || b.Kind != sharing.ContainerInit {
-			return int(a.Kind/sharing.ContainerInit) - int(b.Kind/sharing.ContainerInit)
+			return rank(a) - rank(b)
 		}
 		return cmp.Or(cmp.Compare(y.GPUs, x.GPUs), cmp.Compare(y.Memory, x.Memory), cmp.Compare(y.Percent, x.Percent))
 	})
@@ -74,18 +85,21 @@ func (r *Runtime) claimPod(asks []sharing.ContainerAsk) (int, error) {
 }
 
 // unclaimed are the requests of those containers that have no claim and can use no other's: an init container only
-// where none of the pod's asks for as much memory as it does. It needs the lock.
+// where none of the pod's asks for as much memory as it does. Those that share a cap count once. It needs the lock.
 func (r *Runtime) unclaimed(asks []sharing.ContainerAsk) []sharing.Request {
 	var out []sharing.Request
 	for i, a := range asks {
 		_, claimed := r.ledger.ByContainer(a.Ref.PodUID, a.Ref.Container)
-		covered := false
+		covered, request := a.With != "", a.Request // with what it shares
+		if a.Joint.GPUs > 0 {
+			request = a.Joint
+		}
 		for j, b := range asks {
 			larger := b.Request.Memory > a.Request.Memory || b.Request.Memory == a.Request.Memory && (b.Kind == sharing.ContainerApp || j < i)
-			covered = covered || a.Kind == sharing.ContainerInit && b.Kind != sharing.ContainerSidecar && j != i && larger
+			covered = covered || a.Kind == sharing.ContainerInit && b.Kind != sharing.ContainerSidecar && b.Joint.GPUs == 0 && j != i && larger
 		}
 		if !claimed && !covered {
-			out = append(out, r.resolved(a.Request)...)
+			out = append(out, r.resolved(request)...)
 		}
 	}
 	return out
@@ -97,7 +111,7 @@ func (r *Runtime) claimFor(ask sharing.ContainerAsk) (id ledger.ClaimID, part sh
 	if g, ok := r.ledger.ByContainer(ask.Ref.PodUID, ask.Ref.Container); ok {
 		h := r.held[g.Claim.ID]
 		switch {
-		case h != nil && slices.Equal(h.asks, ask.Asks):
+		case h != nil && slices.Equal(h.asks, ask.Asks) && r.sharesAs(g, ask):
 			h.spent, h.priority = false, cmp.Or(ask.Priority, h.priority)
 			return g.Claim.ID, nil, false, nil
 		case h == nil || h.busy || g.Lease != nil:
@@ -106,6 +120,10 @@ func (r *Runtime) claimFor(ask sharing.ContainerAsk) (id ledger.ClaimID, part sh
 		if err := r.drop(g.Claim.ID); err != nil { // a claim made before kubelet admitted the container
 			return "", nil, false, err
 		}
+	}
+	if ask.With != "" {
+		id, err := r.claimWith(ask)
+		return id, nil, err == nil, err
 	}
 	req, err := r.config.Resolve(r.pool, ask.Request)
 	if err != nil {
@@ -117,25 +135,60 @@ func (r *Runtime) claimFor(ask sharing.ContainerAsk) (id ledger.ClaimID, part sh
 			return id, part, false, nil
 		}
 	}
-	placement, err := r.choose(req, ask.Advice)
+	c, h, err := r.placed(ask, req)
 	if err != nil {
 		return "", nil, false, err
 	}
-	held, err := r.heldBy(req, placement, butMPS(req, r.noMPS()))
-	if err != nil {
-		return "", nil, false, err
+	return c.ID, nil, true, r.hold(c, ask, h)
+}
+
+// placed chooses the GPUs of a container, for all that share its cap where others do, and what holds it. It needs the
+// lock.
+func (r *Runtime) placed(ask sharing.ContainerAsk, req sharing.Request) (ledger.Claim, *holding, error) {
+	fail := func(err error) (ledger.Claim, *holding, error) { return ledger.Claim{}, nil, err }
+	together, but := req, butMPS(req, r.noMPS())
+	joint := ask.Joint.GPUs > 0
+	if joint {
+		var err error
+		if together, err = r.config.Resolve(r.pool, ask.Joint); err != nil {
+			return fail(err)
+		}
+		but = noJoint(but)
 	}
-	id = ledger.ClaimID(r.opt.NewID())
-	c := ledger.Claim{
-		ID: id, Request: req, Placement: placement, Level: held.Level,
+	placement, err := r.choose(together, ask.Advice, but)
+	if err != nil {
+		return fail(err)
+	}
+	held, err := r.heldBy(together, placement, but)
+	if err == nil && joint {
+		err = r.refuseJoint(together, placement, held)
+		placement = r.partOn(req, placement)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	c := r.podClaim(ask, req, placement, held.Level)
+	return c, &holding{backend: held.Backend, domain: r.domainOf(c.Owner), levelWhy: held.Why}, nil
+}
+
+// podClaim is the claim of a pod's container, with a new id.
+func (r *Runtime) podClaim(ask sharing.ContainerAsk, req sharing.Request, p sharing.Placement, level sharing.Level) ledger.Claim {
+	return ledger.Claim{
+		ID: ledger.ClaimID(r.opt.NewID()), Request: req, Placement: p, Level: level,
 		Owner: ledger.Owner{PodUID: ask.Ref.PodUID, Container: ask.Ref.Container, Namespace: ask.Ref.Namespace, PodName: ask.Ref.Pod},
 	}
+}
+
+// hold books a container's claim, with what the runtime knows of it. It needs the lock.
+func (r *Runtime) hold(c ledger.Claim, ask sharing.ContainerAsk, h *holding) error {
 	if err := r.ledger.Claim(c); err != nil {
-		return "", nil, false, err
+		return err
 	}
-	r.held[id] = &holding{backend: held.Backend, domain: r.domainOf(c.Owner), levelWhy: held.Why, kind: ask.Kind, asks: slices.Clone(ask.Asks), priority: ask.Priority}
-	r.log.Info("claim held", "claim", id, "pod", ask.Ref.Namespace+"/"+ask.Ref.Pod, "container", ask.Ref.Container, "asks", askStrings(ask.Asks), "level", held.Level.String(), "backend", held.Backend.String(), "gpus", gpuIDs(placement))
-	return id, nil, true, nil
+	h.kind, h.asks, h.priority = ask.Kind, slices.Clone(ask.Asks), ask.Priority
+	r.held[c.ID] = h
+	r.log.Info("claim held", "claim", c.ID, "pod", ask.Ref.Namespace+"/"+ask.Ref.Pod, "container", ask.Ref.Container, "asks", askStrings(ask.Asks),
+		"shares_cap_of", c.With, "level", c.Level.String(), "backend", h.backend.String(), "gpus", gpuIDs(c.Placement))
+	return nil
 }
 
 // lender finds the smallest claim of the pod that the init container can use before its own container does:
@@ -144,7 +197,7 @@ func (r *Runtime) lender(ask sharing.ContainerAsk, req sharing.Request) (id ledg
 	var least sharing.Bytes
 	for _, g := range r.ledger.Grants() {
 		h := r.held[g.Claim.ID]
-		if g.Claim.Owner.PodUID != ask.Ref.PodUID || h == nil || h.kind == sharing.ContainerSidecar || h.busy {
+		if g.Claim.Owner.PodUID != ask.Ref.PodUID || h == nil || h.kind == sharing.ContainerSidecar || h.busy || g.Joint != nil {
 			continue
 		}
 		want, covered := r.within(g.Claim, req)
@@ -176,10 +229,10 @@ func (r *Runtime) within(c ledger.Claim, req sharing.Request) (sharing.Placement
 	return p, true
 }
 
-// choose places a request, where the advice says if it still fits there, else wherever it fits. It needs the
-// lock.
-func (r *Runtime) choose(req sharing.Request, advice sharing.Advice) (sharing.Placement, error) {
-	states := r.gpuStates(req.Profile, butMPS(req, r.noMPS()))
+// choose places a request, where the advice says if it still fits there, else wherever it fits. but has other answers of
+// some backends. It needs the lock.
+func (r *Runtime) choose(req sharing.Request, advice sharing.Advice, but map[config.Backend]choice.Support) (sharing.Placement, error) {
+	states := r.gpuStates(req.Profile, but)
 	if len(advice.GPUs) == req.GPUs {
 		planned := slices.DeleteFunc(slices.Clone(states), func(s allocator.GPUState) bool { return !slices.Contains(advice.GPUs, s.GPU.UUID) })
 		if p, err := allocator.Choose(planned, req); err == nil {

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/kerf-gpu/kerf/internal/libkerf"
@@ -45,7 +46,7 @@ type region struct {
 	open *libkerf.Region
 	// account and pids are the upkeep's alone.
 	account client.Account
-	pids    map[client.Process]int // by the pid of the node, that of the innermost namespace
+	pids    map[client.Process]libkerf.Process // by the pid of the node, what it is in the innermost namespace
 	// lost and uncounted are guarded by the runtime's lock: why nothing is known of the region any more, and which
 	// processes of the lease do not count.
 	lost      string
@@ -93,7 +94,7 @@ func makeRegion(dir, library string, own sharing.Placement, contexts map[sharing
 			return nil, errors.Join(err, opened.Close())
 		}
 	}
-	g := &region{dir: dir, open: opened, pids: map[client.Process]int{}}
+	g := &region{dir: dir, open: opened, pids: map[client.Process]libkerf.Process{}}
 	for _, f := range own {
 		if err := g.setPercent(f, f.Percent > 0); err != nil { // from the first launch on
 			return nil, errors.Join(err, opened.Close())
@@ -105,7 +106,7 @@ func makeRegion(dir, library string, own sharing.Placement, contexts map[sharing
 // findRegion opens the folder of a grant that an earlier agent made. One that is not there, or not whole, is not
 // made anew: programs that run would not know of it, and those that start get no memory without it.
 func findRegion(dir string) *region {
-	g := &region{dir: dir, pids: map[client.Process]int{}}
+	g := &region{dir: dir, pids: map[client.Process]libkerf.Process{}}
 	opened, err := libkerf.Open(dir)
 	if err != nil {
 		g.lost = err.Error()
@@ -209,7 +210,12 @@ func (r *Runtime) holdRegion(id ledger.ClaimID, inForce sharing.Placement) error
 		r.mu.Unlock()
 		return nil
 	}
-	had, whole, dir := h.region, h.region != nil && h.region.lost == "", filepath.Join(r.opt.Client.Dir, string(id))
+	had := r.sharedRegion(id)
+	whole, dir := had != nil && had.lost == "", filepath.Join(r.opt.Client.Dir, string(g.Claim.Root()))
+	runs := g.Lease != nil || r.usedBeside(g)
+	if whole {
+		h.region = had
+	}
 	library := filepath.Join(dir, clientLibrary)
 	if h.container || g.Claim.Owner.Pod() {
 		library = filepath.Join(clientDir, clientLibrary)
@@ -219,8 +225,13 @@ func (r *Runtime) holdRegion(id ledger.ClaimID, inForce sharing.Placement) error
 	if whole {
 		return had.limit(inForce)
 	}
-	if g.Lease != nil {
+	if runs {
 		return fmt.Errorf("region of grant %q is not whole, and its processes run: %w", id, sharing.ErrUnavailable)
+	}
+	r.making.Lock() // what is left of a lease that ended lies in the same folder
+	defer r.making.Unlock()
+	if err := r.forgetSpent(dir); err != nil {
+		return err
 	}
 	made, err := makeRegion(dir, library, inForce, contexts)
 	if err != nil {
@@ -228,12 +239,51 @@ func (r *Runtime) holdRegion(id ledger.ClaimID, inForce sharing.Placement) error
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.held[id] != h || h.region != had { // dropped meanwhile, or made by another call
+	if r.held[id] != h || r.sharedRegion(id) != had { // dropped meanwhile, or made by another call
 		r.spent = append(r.spent, made)
 		return fmt.Errorf("grant %q ended: %w", id, sharing.ErrStale)
 	}
+	for _, one := range r.ledger.Sharers(id) {
+		if o := r.held[one]; o != nil && o.region != nil { // what they had is not whole
+			o.region = made
+		}
+	}
 	h.region = made
 	return nil
+}
+
+// forgetSpent closes the regions of grants that ended which the upkeep has not removed from a folder yet. The caller holds
+// making.
+func (r *Runtime) forgetSpent(dir string) error {
+	r.mu.Lock()
+	var old []*region
+	r.spent = slices.DeleteFunc(r.spent, func(g *region) bool {
+		if g.dir == dir {
+			old = append(old, g)
+		}
+		return g.dir == dir
+	})
+	r.mu.Unlock()
+	var errs []error
+	for _, g := range old {
+		errs = append(errs, g.remove())
+	}
+	return errors.Join(errs...)
+}
+
+// removeSpent removes the regions of grants that ended.
+func (r *Runtime) removeSpent() {
+	r.making.Lock()
+	defer r.making.Unlock()
+	r.mu.Lock()
+	spent := r.spent
+	r.spent = nil
+	r.mu.Unlock()
+	for _, g := range spent {
+		if err := g.remove(); err != nil {
+			r.log.Warn("region left behind", "dir", g.dir, "error", err.Error())
+		}
+	}
 }
 
 func (g *region) why() string {
@@ -243,12 +293,20 @@ func (g *region) why() string {
 	return g.lost
 }
 
-// spend leaves a claim's region to be removed by the upkeep. It needs the lock.
+// spend leaves a claim's region to be removed by the upkeep, unless another that shares its cap has it still. It needs
+// the lock.
 func (r *Runtime) spend(h *holding) {
-	if h.region != nil {
-		r.spent = append(r.spent, h.region)
-		h.region = nil
+	old := h.region
+	if old == nil {
+		return
 	}
+	h.region = nil
+	for _, o := range r.held {
+		if o.region == old {
+			return
+		}
+	}
+	r.spent = append(r.spent, old)
 }
 
 // reopen opens the region of a grant that was found again, if the library holds it. It needs the lock.
@@ -256,12 +314,16 @@ func (r *Runtime) reopen(id ledger.ClaimID, h *holding) {
 	if h.backend != config.BackendLibkerf || h.region != nil || r.opt.Client.Dir == "" {
 		return
 	}
-	if h.region = findRegion(filepath.Join(r.opt.Client.Dir, string(id))); h.region.lost != "" {
+	g, ok := r.ledger.Get(id)
+	if h.region = r.sharedRegion(id); h.region == nil {
+		h.region = findRegion(filepath.Join(r.opt.Client.Dir, string(g.Claim.Root())))
+	}
+	if h.region.lost != "" {
 		r.log.Error("region of a grant is not whole", "claim", id, "reason", h.region.lost)
 		return
 	}
 	// A crash may have come between the record and the region, and what it is lent is in the region alone.
-	if g, ok := r.ledger.Get(id); ok && g.Lease != nil {
+	if ok && g.Lease != nil {
 		if err := r.settle(g, h.region); err != nil {
 			h.region.lost = err.Error()
 		}
@@ -278,8 +340,14 @@ func (r *Runtime) sweepRegions() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("look at regions: %w (%w)", err, sharing.ErrUnavailable)
 	}
+	kept := map[string]bool{}
+	for _, h := range r.held {
+		if h.region != nil {
+			kept[h.region.dir] = true
+		}
+	}
 	for _, e := range entries {
-		if h := r.held[ledger.ClaimID(e.Name())]; h == nil || h.region == nil {
+		if !kept[filepath.Join(r.opt.Client.Dir, e.Name())] {
 			if err := os.RemoveAll(filepath.Join(r.opt.Client.Dir, e.Name())); err != nil {
 				return fmt.Errorf("remove region of no grant: %w (%w)", err, sharing.ErrUnavailable)
 			}

@@ -96,6 +96,9 @@ type Runtime struct {
 	// before the claim has it. It is taken before a holding's capping and before mu.
 	lending sync.Mutex
 
+	// making is held while the folder of a region is made or removed. It is taken before mu.
+	making sync.Mutex
+
 	watcher *cgroup.Watcher
 	sampler sampler
 	// tellPod is nil where nobody wants to be told.

@@ -73,6 +73,7 @@ func recordOf(c ledger.Claim, h *holding, u *use) record.Grant {
 		Profile: c.Request.Profile, Asks: askStrings(h.asks),
 		Level: c.Level.String(), Backend: h.backend.String(), MPSDomain: mpsDomain(h), Whole: c.Request.Kind == sharing.KindWhole, Recovered: c.Recovered,
 	}
+	g.With = string(c.With)
 	if h.hasGroup { // else the group is that of an instance that ended
 		g.Cgroup, g.Inode = h.group.Dir, h.group.Inode
 	}
@@ -190,7 +191,7 @@ func parseAsks(in []string) ([]sharing.Ask, error) {
 // claimOf is the reverse of recordOf. The request is rebuilt from the fragments: it is only shown.
 func claimOf(g record.Grant) (ledger.Claim, error) {
 	c := ledger.Claim{
-		ID: ledger.ClaimID(g.ID), Name: g.Name, Recovered: g.Recovered,
+		ID: ledger.ClaimID(g.ID), Name: g.Name, Recovered: g.Recovered, With: ledger.ClaimID(g.With),
 		Owner: ledger.Owner{UID: g.UID, PID: g.PID, PodUID: g.PodUID, Container: g.Container, Namespace: g.Namespace, PodName: g.PodName},
 	}
 	var err error

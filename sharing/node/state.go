@@ -159,6 +159,7 @@ func (r *Runtime) grantState(g ledger.Grant, p picture, health map[sharing.GPUID
 			gs.Level, gs.LevelReason = sharing.LevelUnknown, lost
 		}
 	}
+	gs.LevelReason = joinSentences(append(nonEmpty(r.jointWhy(g)), nonEmpty(gs.LevelReason)...))
 	if level, why, less := r.clientLevel(g, r.held[g.Claim.ID]); less {
 		gs.Level, gs.LevelReason = level, why
 	}

@@ -26,17 +26,17 @@ type timeshares struct {
 	at     uint64
 	mode   compute.Mode
 	leases []pace.Lease
-	groups map[compute.ID]cgroup.Group
+	groups map[compute.ID][]cgroup.Group
 	// owners are the leases of the processes that were seen at a GPU's last answer: one that ended since is in no
 	// cgroup any more.
 	owners map[sharing.GPUID]map[int]compute.ID
 }
 
-// shared is a lease that the preloaded library holds, as far as its time is concerned.
+// shared is a lease that the preloaded library holds, or all those that share a cap, as far as their time is concerned.
 type shared struct {
 	id     compute.ID
 	region *region
-	group  cgroup.Group
+	groups []cgroup.Group
 	parts  sharing.Placement
 	// priority is its class: whom idle time is lent to first.
 	priority int
@@ -58,26 +58,32 @@ func (t *timeshares) look() {
 	if t.pool.Compute == config.ComputeStrict {
 		t.mode = compute.Strict
 	}
-	var all []shared
+	var all []*shared
+	of := map[*region]*shared{}
 	divided := map[sharing.GPUID]bool{} // somebody has a percent of it
 	for _, g := range t.ledger.Grants() {
 		h := t.held[g.Claim.ID]
 		if g.Lease == nil || !countsTime(h) {
 			continue
 		}
-		s := shared{
-			id: compute.ID(g.Claim.ID), region: h.region, group: h.group, parts: g.InForce(),
+		if s := of[h.region]; s != nil {
+			s.groups, s.priority = append(s.groups, h.group), max(s.priority, int(t.priorityOf(g, h)))
+			continue
+		}
+		s := &shared{
+			id: compute.ID(g.Claim.ID), region: h.region, groups: []cgroup.Group{h.group}, parts: g.Caps(),
 			priority: int(t.priorityOf(g, h)),
 		}
+		of[h.region] = s
 		all = append(all, s)
 		for _, f := range s.parts {
 			divided[f.GPU] = divided[f.GPU] || f.Percent > 0
 		}
 	}
 	t.mu.Unlock()
-	t.leases, t.groups = nil, map[compute.ID]cgroup.Group{}
+	t.leases, t.groups = nil, map[compute.ID][]cgroup.Group{}
 	for _, s := range all {
-		t.groups[s.id] = s.group
+		t.groups[s.id] = s.groups
 		for _, f := range s.parts {
 			if divided[f.GPU] {
 				t.leases = append(t.leases, pace.Lease{
@@ -192,7 +198,7 @@ func (t *timeshares) members(gpu sharing.GPUID) map[int]compute.ID {
 		if l.GPU != gpu {
 			continue
 		}
-		pids, err := t.groups[l.Grant.ID].Procs()
+		pids, err := procsOf(t.groups[l.Grant.ID])
 		if err != nil {
 			continue // it ends
 		}

@@ -68,11 +68,14 @@ func (r *Runtime) computeOf(g ledger.Grant, h *holding) Compute {
 	case !countsTime(h):
 		return none("the counters of its programs are not whole: " + h.region.why())
 	}
-	times, counted := h.region.times(g.Claim.Placement)
+	times, counted := h.region.times(g.Claim.Placement) // of all that share its cap
 	if !counted {
 		return none("nobody on its GPU has a percent of it")
 	}
 	c := Compute{By: h.backend.String(), Why: r.pool.Compute.String(), Times: times, Priority: r.priorityOf(g, h)}
+	if s := r.speaker(g); s != g.Claim.ID {
+		c.Why, c.Times = c.Why+", counted together with grant "+string(s), nil
+	}
 	for _, t := range h.region.told {
 		if t.past >= pastAfter {
 			c.By, c.Why = ComputeNone, fmt.Sprintf("the driver says that it used %d percent of GPU %s in the last second, and more than its share before", t.percent, t.gpu)

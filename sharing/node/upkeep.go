@@ -38,11 +38,11 @@ func (r *Runtime) upkeepLoop(ctx context.Context) error {
 	}
 }
 
-// kept is a lease whose processes count, as one upkeep sees it.
+// kept is a lease whose processes count, or all those that share a cap, as one upkeep sees them.
 type kept struct {
 	id     ledger.ClaimID
 	region *region
-	group  cgroup.Group
+	groups []cgroup.Group
 	gpus   []sharing.GPUID
 	// members are the processes of the lease by their names in the region.
 	members   map[libkerf.Process]client.Process
@@ -55,27 +55,28 @@ type kept struct {
 // upkeep gives back what dead processes held, corrects the overhead of each lease by what the driver tells, and
 // finds the processes that do not count.
 func (r *Runtime) upkeep(ctx context.Context) {
+	r.removeSpent()
 	r.mu.Lock()
-	att, spent := r.att, r.spent
-	r.spent = nil
+	att := r.att
 	var all []*kept
+	of := map[*region]*kept{}
 	for _, g := range r.ledger.Grants() {
 		h := r.held[g.Claim.ID]
 		if g.Lease == nil || h == nil || h.region == nil || h.region.lost != "" {
 			continue
 		}
-		k := &kept{id: g.Claim.ID, region: h.region, group: h.group, contexts: maps.Clone(r.contexts)}
+		if k := of[h.region]; k != nil {
+			k.groups = append(k.groups, h.group)
+			continue
+		}
+		k := &kept{id: g.Claim.ID, region: h.region, groups: []cgroup.Group{h.group}, contexts: maps.Clone(r.contexts)}
+		of[h.region] = k
 		for _, f := range g.Claim.Placement {
 			k.gpus = append(k.gpus, f.GPU)
 		}
 		all = append(all, k)
 	}
 	r.mu.Unlock()
-	for _, g := range spent {
-		if err := g.remove(); err != nil {
-			r.log.Warn("region left behind", "dir", g.dir, "error", err.Error())
-		}
-	}
 	all = slices.DeleteFunc(all, func(k *kept) bool { return !r.keep(k, k.before) })
 	if att == nil || len(all) == 0 {
 		return
@@ -119,15 +120,12 @@ func (k *kept) before(open *libkerf.Region) error {
 		return err
 	}
 	_, err := open.Reclaim(func() (map[libkerf.Process]bool, error) {
-		pids, err := k.group.Procs()
-		if errors.Is(err, sharing.ErrNotFound) || errors.Is(err, sharing.ErrStale) {
-			pids, err = nil, nil // it has ended, and all that were in it
-		}
+		pids, err := procsOf(k.groups)
 		if err != nil {
 			return nil, fmt.Errorf("processes of the lease: %w", err) // never free a share on doubt
 		}
 		k.members = map[libkerf.Process]client.Process{}
-		alive, known := map[libkerf.Process]bool{}, map[client.Process]int{}
+		alive, known := map[libkerf.Process]bool{}, map[client.Process]libkerf.Process{}
 		for _, pid := range pids {
 			name, p, err := k.region.name(pid)
 			if errors.Is(err, sharing.ErrNotFound) {
@@ -136,13 +134,25 @@ func (k *kept) before(open *libkerf.Region) error {
 			if err != nil {
 				return nil, err
 			}
-			alive[name], k.members[name], known[p] = true, p, name.PID
+			alive[name], k.members[name], known[p] = true, p, name
 		}
 		k.region.pids = known
 		return alive, nil
 	})
 	k.look.Before = k.counts(open)
 	return err
+}
+
+// procsOf are the processes in cgroups. One that is gone has none.
+func procsOf(groups []cgroup.Group) (all []int, err error) {
+	for _, g := range groups {
+		pids, err := g.Procs()
+		if err != nil && !errors.Is(err, sharing.ErrNotFound) && !errors.Is(err, sharing.ErrStale) {
+			return nil, err
+		}
+		all = append(all, pids...)
+	}
+	return all, nil
 }
 
 // name is how the process counts in the region, and who it is.
@@ -152,21 +162,38 @@ func (g *region) name(pid int) (libkerf.Process, client.Process, error) {
 		return libkerf.Process{}, client.Process{}, err
 	}
 	p := client.Process{PID: pid, Start: start}
-	inner, ok := g.pids[p]
+	own, ok := g.pids[p]
 	if !ok {
-		if inner, err = process.InnermostPID(pid); err != nil {
+		if own.PID, err = process.InnermostPID(pid); err == nil {
+			own.Space, err = process.PIDSpace(pid)
+		}
+		if err != nil {
 			return libkerf.Process{}, client.Process{}, err
 		}
-		g.pids[p] = inner
+		own.Start = start
+		g.pids[p] = own
 	}
-	return libkerf.Process{PID: inner, Start: start}, p, nil
+	return own, p, nil
+}
+
+// member is the lease's process of that name. One that does not know its pid namespace is found without.
+func (k *kept) member(name libkerf.Process) (client.Process, bool) {
+	if p, ok := k.members[name]; ok || name.Space != 0 {
+		return p, ok
+	}
+	for other, p := range k.members {
+		if other.Space = 0; other == name {
+			return p, true
+		}
+	}
+	return client.Process{}, false
 }
 
 // counts are the counters of the lease's processes.
 func (k *kept) counts(open *libkerf.Region) map[client.Process]client.Count {
 	out := map[client.Process]client.Count{}
 	for _, c := range open.Counts() {
-		if p, ok := k.members[c.Process]; ok {
+		if p, ok := k.member(c.Process); ok {
 			out[p] = client.Count{Steps: c.Steps, Quiet: c.Quiet, Held: c.Held}
 		}
 	}
@@ -182,7 +209,7 @@ func (k *kept) after(groups cgroup.Hierarchy, lists []listing, open *libkerf.Reg
 		k.look.Told = append(k.look.Told, l.gpu)
 		for _, u := range l.uses {
 			dir, err := groups.OfProcess(u.PID)
-			if err != nil || !beneath(dir, k.group.Dir) {
+			if err != nil || !slices.ContainsFunc(k.groups, func(g cgroup.Group) bool { return beneath(dir, g.Dir) }) {
 				continue // another's, or it has ended
 			}
 			name, p, err := k.region.name(u.PID)

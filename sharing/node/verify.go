@@ -98,7 +98,11 @@ func (r *Runtime) verifyGrant(ctx context.Context, att Attachment, g ledger.Gran
 func (r *Runtime) verifyCaps(ctx context.Context, att Attachment, g ledger.Grant, others []sharing.GPUID) error {
 	missing := ""
 	var own sharing.Placement
-	for _, f := range r.cappable(g.Caps()) {
+	caps := g.Caps()
+	if g.Joint != nil {
+		caps = nil // no limit of one cgroup is its cap
+	}
+	for _, f := range r.cappable(caps) {
 		limit, _, err := att.Caps.Read(ctx, g.Lease.Cgroup, f.GPU)
 		r.mu.Lock()
 		put, ok := r.judgeCap(g, f, limit, err)
@@ -150,7 +154,7 @@ func (r *Runtime) judgeCap(g ledger.Grant, f sharing.Fragment, limit sharing.Byt
 		return f, true
 	case lent > 0 && (limit >= own.Memory || own.Memory-limit <= capSlack):
 		return f, r.ledger.Lend(id, f.GPU, limit.SubFloor(own.Memory)) == nil
-	case g.Claim.Recovered && len(g.Lease.Part) == 0:
+	case g.Claim.Recovered && len(g.Lease.Part) == 0 && g.Joint == nil:
 		to := g.Claim.Placement.Clone()
 		for i := range to {
 			if to[i].GPU == f.GPU {

@@ -160,9 +160,12 @@ static struct kerf_slot *find_slot(struct kerf_usage *u, uint64_t me)
 {
 	uint64_t now = image(), here = space();
 	struct kerf_slot *s = NULL;
-	for (int i = 0; i < KERF_SLOTS && !s; i++)
-		if (atomic_load(&u->slot[i].owner) == me)
+	for (int i = 0; i < KERF_SLOTS && !s; i++) {
+		/* A namesake in another container that shares the cap is another process. */
+		uint64_t there = atomic_load(&u->slot[i].space);
+		if (atomic_load(&u->slot[i].owner) == me && (!there || !here || there == here))
 			s = &u->slot[i];
+	}
 	if (s && atomic_load(&s->spare) != now)
 		give_all(u, s);
 	if (!s)

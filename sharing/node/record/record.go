@@ -24,7 +24,7 @@ import (
 )
 
 // Schema is the version of the document that this program writes. It reads this and all before: schema 2
-// added what containers need, schema 3 the backend and bursts, schema 4 priorities.
+// added what containers need, schema 3 the backend and bursts, schema 4 priorities and shared caps.
 const Schema = 4
 
 // maxSize bounds what is read: 10,000 grants are about 5 MiB.
@@ -67,6 +67,8 @@ type Grant struct {
 	Asks []string `json:"asks,omitempty"`
 	// Priority is the pod's.
 	Priority int32 `json:"priority,omitempty"`
+	// With is the claim whose cap this one shares.
+	With string `json:"with,omitempty"`
 	// Cgroup is empty while no process uses the claim.
 	Cgroup string `json:"cgroup,omitempty"`
 	Inode  uint64 `json:"inode,omitempty"`

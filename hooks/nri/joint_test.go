@@ -1,0 +1,83 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const shareSide = "share-with.kerf.dev/side"
+
+// Containers that share a cap are held together at the sandbox and again with each of them, and each is given what kubelet
+// admitted it with.
+func TestSharedCap(t *testing.T) {
+	c := newContainerd(t).start()
+	b := plug(t, c.socket(), &fakeNode{}).serving(t)
+	b.know(specOf("train", memory("main", sharing.ContainerApp, "10"), memory("side", sharing.ContainerApp, "4"), memory("other", sharing.ContainerApp, "1")))
+	pod := podOf("train", shareSide, "main")
+	if err := c.runPod(pod); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.create(pod, containerOf("main", guarded()...)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.create(pod, containerOf("side", sharing.GuardDevice, "kerf.dev/ask=gpu-memory-gib:3")); err != nil { // not what the spec says
+		t.Fatal(err)
+	}
+	if _, err := c.create(pod, containerOf("other", sharing.GuardDevice, "kerf.dev/ask=gpu-memory-gib:1")); err != nil {
+		t.Fatal(err)
+	}
+	claims := b.node.claimed
+	if len(claims) != 3 {
+		t.Fatalf("%d claims of pods, want those of the sandbox, main and side", len(claims))
+	}
+	for i, want := range []struct {
+		members int
+		joint   sharing.Bytes
+	}{{3, 14 * sharing.GiB}, {2, 14 * sharing.GiB}, {2, 13 * sharing.GiB}} {
+		if len(claims[i]) != want.members {
+			t.Errorf("claim %d is of %d containers, want %d", i, len(claims[i]), want.members)
+		}
+		for _, a := range claims[i] {
+			if shares := a.Ref.Container != "other"; shares && a.Joint.Memory != want.joint || !shares && a.Joint.GPUs != 0 || (a.With == "main") != (a.Ref.Container == "side") {
+				t.Errorf("claim %d: %s with %q asks together for %v, want %v", i, a.Ref.Container, a.With, a.Joint, want.joint)
+			}
+		}
+	}
+	for name, want := range map[string]sharing.Bytes{"main": 10 * sharing.GiB, "side": 3 * sharing.GiB, "other": sharing.GiB} {
+		if ask := b.node.asked["id-"+name]; ask.Request.Memory != want || (ask.Joint.GPUs > 0) != (name != "other") {
+			t.Errorf("%s is given %v of %v", name, ask.Request, ask.Joint)
+		}
+	}
+}
+
+// What cannot be shared is refused by name, and a pod that is not known shares nothing: no container starts with another
+// cap than the pod says.
+func TestSharedCapRefused(t *testing.T) {
+	c := newContainerd(t).start()
+	b := plug(t, c.socket(), &fakeNode{}).serving(t)
+	b.know(specOf("train", memory("main", sharing.ContainerApp, "10"), memory("side", sharing.ContainerApp, "4")))
+	for value, want := range map[string]string{"mian": `annotation share-with.kerf.dev/side "mian" is no container of this pod`, "side": "names the container itself"} {
+		if err := c.runPod(podOf("train", shareSide, value)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", value, err)
+		}
+	}
+	b.node.claim = func(context.Context, []sharing.ContainerAsk) error { return sharing.ErrExhausted }
+	if _, err := c.create(podOf("train", shareSide, "main"), containerOf("side", guarded()...)); err == nil || !strings.Contains(err.Error(), "kubelet tries again") {
+		t.Errorf("no room for all: %v", err)
+	}
+	stranger := podOf("stranger", shareSide, "main")
+	for _, name := range []string{"main", "side"} {
+		if _, err := c.create(stranger, containerOf(name, guarded()...)); err == nil || !strings.Contains(err.Error(), "shares a cap with another, whose amount the API server has not told yet") {
+			t.Errorf("%s of a pod that is not known: %v", name, err)
+		}
+	}
+	if len(b.node.asked) > 0 {
+		t.Errorf("injected: %v", b.node.asked)
+	}
+}

@@ -1,0 +1,94 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Root names what a claim shares one cap with, itself or another: claims with the same root have one cap together, the
+// sum of what is booked for each, and each of their leases may use all of it.
+func (c Claim) Root() ClaimID { return cmp.Or(c.With, c.ID) }
+
+// checkWith checks that a claim can share the cap of the one that it names.
+func (l *Ledger) checkWith(c Claim) error {
+	if c.With == "" {
+		return nil
+	}
+	leader, ok := l.claims[c.With]
+	switch {
+	case !ok:
+		return fmt.Errorf("the cap of claim %q, which it shares: %w", c.With, sharing.ErrNotFound)
+	case leader.claim.With != "" || !c.Owner.Pod() || c.Owner.PodUID != leader.claim.Owner.PodUID:
+		return fmt.Errorf("claim %q has no cap that it can share: %w", c.With, sharing.ErrInvalid)
+	case len(c.Placement) != len(leader.claim.Placement):
+		return fmt.Errorf("other GPUs than those of claim %q, whose cap it shares: %w", c.With, sharing.ErrInvalid)
+	}
+	for _, f := range c.Placement {
+		other, on := leader.claim.Placement.On(f.GPU)
+		if !on || f.Whole || other.Whole || f.Burst != 0 || other.Burst != 0 {
+			return fmt.Errorf("gpu %q: no piece of claim %q there is one whose cap can be shared: %w", f.GPU, c.With, sharing.ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// sharers are the claims with a cap in common, by id: of a claim with a cap of its own, that one.
+func (l *Ledger) sharers(c Claim) []*entry {
+	out := slices.Clone(l.joined[c.Root()])
+	if leader, ok := l.claims[c.Root()]; ok {
+		out = append(out, leader)
+	}
+	slices.SortFunc(out, func(a, b *entry) int { return cmp.Compare(a.claim.ID, b.claim.ID) })
+	return out
+}
+
+// inUse returns a leased claim, other than e, that shares e's cap.
+func (l *Ledger) inUse(e *entry) (ClaimID, bool) {
+	for _, s := range l.sharers(e.claim) {
+		if s != e && s.lease != nil {
+			return s.claim.ID, true
+		}
+	}
+	return "", false
+}
+
+// joint is what the claims with a cap in common have together on the GPUs of this one; nil where nobody shares it.
+func (l *Ledger) joint(c Claim) sharing.Placement {
+	if len(l.joined[c.Root()]) == 0 {
+		return nil
+	}
+	all := l.sharers(c)
+	if len(all) < 2 {
+		return nil
+	}
+	sum := c.Placement.Clone()
+	for _, s := range all {
+		for i, f := range sum {
+			if more, on := s.claim.Placement.On(f.GPU); on && s.claim.ID != c.ID {
+				sum[i].Memory, _ = f.Memory.Add(more.Memory) // no more than what is booked there, which does not wrap
+				sum[i].Percent += more.Percent
+			}
+		}
+	}
+	return sum
+}
+
+// Sharers are the ids of the claims that have a cap in common with this one, its own among them, in order; nil for an
+// unknown claim.
+func (l *Ledger) Sharers(id ClaimID) []ClaimID {
+	e, ok := l.claims[id]
+	if !ok {
+		return nil
+	}
+	var out []ClaimID
+	for _, s := range l.sharers(e.claim) {
+		out = append(out, s.claim.ID)
+	}
+	return out
+}

@@ -1,0 +1,138 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/choice"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// noJoint adds to the answers why backends cannot hold several containers to one cap.
+func noJoint(but map[config.Backend]choice.Support) map[config.Backend]choice.Support {
+	out := maps.Clone(but)
+	if out == nil {
+		out = map[config.Backend]choice.Support{}
+	}
+	out[config.BackendDriver] = choice.Support{
+		Answer: choice.NotSupported, Reason: "its limit is that of one cgroup, and containers that share a cap have one each; their pod's is kubelet's, and whether the driver adds up below it depends on the kernel",
+	}
+	out[config.BackendMPS] = choice.Support{
+		Answer: choice.NotSupported, Reason: "its limit is that of each process, and it adds up over no two containers",
+	}
+	return out
+}
+
+// refuseJoint refuses a cap for several containers that nothing would hold although something would hold one of
+// them: who asks for it must know. It needs the lock.
+func (r *Runtime) refuseJoint(req sharing.Request, p sharing.Placement, held choice.Choice) error {
+	if held.Backend != config.BackendNone {
+		return nil
+	}
+	alone, err := r.heldBy(req, p, butMPS(req, r.noMPS()))
+	if err != nil || alone.Backend == config.BackendNone {
+		return err
+	}
+	return fmt.Errorf("no backend of this node holds several containers to one cap (%s): give each an amount of its own without share-with, or list libkerf or reactive: %w", held.Why, sharing.ErrUnsupported)
+}
+
+// partOn is what a request gives on the GPUs of a placement.
+func (r *Runtime) partOn(req sharing.Request, p sharing.Placement) sharing.Placement {
+	out := make(sharing.Placement, 0, len(p))
+	for _, f := range p {
+		v, _ := r.ledger.GPU(f.GPU)
+		out = append(out, req.On(v.GPU))
+	}
+	return out
+}
+
+// claimWith makes the claim of a container that shares the cap of another of its pod. It needs the lock.
+func (r *Runtime) claimWith(ask sharing.ContainerAsk) (ledger.ClaimID, error) {
+	leader, ok := r.ledger.ByContainer(ask.Ref.PodUID, ask.With)
+	h := r.held[leader.Claim.ID]
+	if !ok || h == nil {
+		return "", fmt.Errorf("container %q, whose cap it shares, has no claim yet: %w", ask.With, sharing.ErrUnavailable)
+	}
+	req, err := r.config.Resolve(r.pool, ask.Request)
+	if err != nil {
+		return "", err
+	}
+	c := r.podClaim(ask, req, r.partOn(req, leader.Claim.Placement), leader.Claim.Level)
+	c.With = leader.Claim.ID
+	return c.ID, r.hold(c, ask, &holding{backend: h.backend, domain: h.domain, levelWhy: h.levelWhy})
+}
+
+// sharesAs reports whether a claim shares, or does not share, the cap that the container is to share now. It needs the
+// lock.
+func (r *Runtime) sharesAs(g ledger.Grant, ask sharing.ContainerAsk) bool {
+	if ask.With == "" {
+		return g.Claim.With == ""
+	}
+	leader, ok := r.ledger.ByContainer(ask.Ref.PodUID, ask.With)
+	return ok && g.Claim.With == leader.Claim.ID
+}
+
+// sharersOf are the grants that have a cap in common with this one, its own among them. It needs the lock.
+func (r *Runtime) sharersOf(id ledger.ClaimID) []ledger.Grant {
+	var out []ledger.Grant
+	for _, one := range r.ledger.Sharers(id) {
+		g, _ := r.ledger.Get(one)
+		out = append(out, g)
+	}
+	return out
+}
+
+// usedBeside reports whether another lease shares the cap of a grant, and so may use what is booked for it. It needs
+// the lock.
+func (r *Runtime) usedBeside(g ledger.Grant) bool {
+	return g.Joint != nil && slices.ContainsFunc(r.sharersOf(g.Claim.ID), func(o ledger.Grant) bool { return o.Claim.ID != g.Claim.ID && o.Lease != nil })
+}
+
+// busyBeside reports whether the claim, or one that shares its cap, is being armed, ended or changed. It needs the lock.
+func (r *Runtime) busyBeside(id ledger.ClaimID) bool {
+	return slices.ContainsFunc(r.ledger.Sharers(id), func(one ledger.ClaimID) bool { return r.held[one] != nil && r.held[one].busy })
+}
+
+// speaker is the lease that stands for all that share a cap where they are looked at as one: the first of them. It needs
+// the lock.
+func (r *Runtime) speaker(g ledger.Grant) ledger.ClaimID {
+	if g.Joint != nil {
+		for _, o := range r.sharersOf(g.Claim.ID) {
+			if o.Lease != nil {
+				return o.Claim.ID
+			}
+		}
+	}
+	return g.Claim.ID
+}
+
+// sharedRegion is the region of a claim, or of one that shares its cap; nil where none has one. It needs the lock.
+func (r *Runtime) sharedRegion(id ledger.ClaimID) *region {
+	for _, one := range r.ledger.Sharers(id) {
+		if h := r.held[one]; h != nil && h.region != nil {
+			return h.region
+		}
+	}
+	return nil
+}
+
+// jointWhy says of a grant that shares a cap who does and how much it is; it is empty for others. It needs the lock.
+func (r *Runtime) jointWhy(g ledger.Grant) string {
+	if g.Joint == nil {
+		return ""
+	}
+	var names []string
+	for _, o := range r.sharersOf(g.Claim.ID) {
+		names = append(names, o.Claim.Owner.Container)
+	}
+	slices.Sort(names)
+	memory, _ := g.Joint.Total()
+	return fmt.Sprintf("one cap of %s for the containers %s", memory, strings.Join(names, ", "))
+}
