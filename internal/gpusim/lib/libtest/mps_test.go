@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kerf-gpu/kerf/internal/gpusim/launch"
 	"github.com/kerf-gpu/kerf/internal/gpusim/mps"
 )
@@ -63,12 +65,25 @@ func mpsDomain(t *testing.T, dir, name string, env ...string) domain {
 	if out, status := d.control("", "-d"); status != 0 {
 		t.Fatalf("start the daemon: %s", out)
 	}
-	t.Cleanup(func() { d.control("quit -t 0\n") })
+	t.Cleanup(d.end)
 	eventually(t, "the daemon answers", func() bool {
 		_, status := d.control("get_server_list\n")
 		return status == 0
 	})
 	return d
+}
+
+// end ends the daemon. quit is answered before the servers, and then the daemon, have ended; until then the pipe
+// directory is taken, and the next daemon in it would find that and end, without a word.
+func (d domain) end() {
+	d.t.Helper()
+	d.control("quit -t 0\n")
+	lock, err := os.Open(filepath.Join(d.pipe, "control_lock"))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer lock.Close()
+	eventually(d.t, "the daemon ends", func() bool { return unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil })
 }
 
 // control runs the control program with commands and returns what it printed, and its status.
@@ -202,6 +217,33 @@ func TestMPSLimits(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A daemon whose server is slow to end still has its pipe directory when quit has answered.
+func TestMPSEndsAfterItsAnswer(t *testing.T) {
+	dir := mpsNode(t, "h100x8", "r580")
+	d := mpsDomain(t, dir, "a", "CUDA_VISIBLE_DEVICES=0")
+	d.control("start_server -uid 0\n")
+	server := d.server()
+	if err := syscall.Kill(server, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	d.control("quit -t 0\n")
+	eventually(t, "nobody answers", func() bool {
+		_, status := d.control("get_server_list\n")
+		return status == 1
+	})
+	if out, status := d.control("", "-d"); status != 0 {
+		t.Errorf("a daemon in its place: exit %d, %q, want no word", status, out)
+	}
+	if out, status := d.control("get_server_list\n"); status != 1 {
+		t.Errorf("nobody answers, but: exit %d, %q", status, out)
+	}
+	if err := syscall.Kill(server, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	d.end()
+	mpsDomain(t, dir, "a", "CUDA_VISIBLE_DEVICES=0")
 }
 
 // Two processes of one container hold the limit twice: it is each process's.
