@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "load.h"
 
@@ -279,6 +280,74 @@ static CUresult take_sparse(struct load *l, struct piece *p)
 	return ret;
 }
 
+static CUresult make_whole(struct load *l, struct piece *p, int handles, CUmemGenericAllocationHandle *handle)
+{
+	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED, .requestedHandleTypes = handles,
+					   .location = { CU_MEM_LOCATION_TYPE_DEVICE, l->device } };
+	size_t unit;
+	TRY(l->cuda.granularity(&unit, &prop, 0));
+	p->bytes = (p->bytes + unit - 1) / unit * unit;
+	return l->cuda.create(handle, p->bytes, &prop, 0);
+}
+
+/* A team of one, which alone holds what is bound to it. */
+static CUresult take_multicast(struct load *l, struct piece *p)
+{
+	CUmemGenericAllocationHandle handle;
+	if (!l->cuda.team_create || !l->cuda.team_add || !l->cuda.team_bind)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	TRY(make_whole(l, p, 0, &handle));
+	const CUmulticastObjectProp prop = { .numDevices = 1, .size = p->bytes };
+	CUresult ret = l->cuda.team_create(&p->handle, &prop);
+	if (!ret) {
+		ret = l->cuda.team_add(p->handle, l->device);
+		if (!ret)
+			ret = l->cuda.team_bind(p->handle, 0, handle, 0, p->bytes, 0);
+		if (ret)
+			l->cuda.release_handle(p->handle);
+	}
+	l->cuda.release_handle(handle);
+	return ret;
+}
+
+static void give_multicast(struct load *l, struct piece *p)
+{
+	l->cuda.release_handle(p->handle);
+}
+
+/* Memory that is imported as another API's, with nothing else to hold it. A real driver may take such files from
+ * Vulkan and its like alone. */
+static CUresult take_external(struct load *l, struct piece *p)
+{
+	CUmemGenericAllocationHandle handle;
+	int fd = -1;
+	if (!l->cuda.export_handle || !l->cuda.import_external || !l->cuda.external_buffer || !l->cuda.external_destroy)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	TRY(make_whole(l, p, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, &handle));
+	CUresult ret = l->cuda.export_handle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	if (!ret) {
+		const CUDA_EXTERNAL_MEMORY_HANDLE_DESC desc = { .type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
+								.handle.fd = fd, .size = p->bytes };
+		ret = l->cuda.import_external(&p->external, &desc);
+		if (ret)
+			close(fd); /* else it is the driver's */
+	}
+	l->cuda.release_handle(handle);
+	if (ret)
+		return ret;
+	const CUDA_EXTERNAL_MEMORY_BUFFER_DESC buffer = { .size = p->bytes };
+	ret = l->cuda.external_buffer(&p->ptr, p->external, &buffer);
+	if (ret)
+		l->cuda.external_destroy(p->external);
+	return ret;
+}
+
+static void give_external(struct load *l, struct piece *p)
+{
+	l->cuda.free(p->ptr);
+	l->cuda.external_destroy(p->external);
+}
+
 /* Addresses of 32 bits: a piece of 4 GiB or more cannot be asked for. */
 static CUresult take_v1(struct load *l, struct piece *p)
 {
@@ -331,6 +400,8 @@ static const struct family families[] = {
 	{ "printf", take_printf, give_heap },
 	{ "green", take_green, give_green },
 	{ "sparse", take_sparse, give_array },
+	{ "multicast", take_multicast, give_multicast },
+	{ "external", take_external, give_external },
 };
 enum { FAMILIES = sizeof families / sizeof families[0] };
 

@@ -68,6 +68,13 @@
 	X(library_load, cuLibraryLoadData)                   \
 	X(library_unload, cuLibraryUnload)                   \
 	X(map_array, cuMemMapArrayAsync)                     \
+	X(team_create, cuMulticastCreate)                    \
+	X(team_add, cuMulticastAddDevice)                    \
+	X(team_bind, cuMulticastBindMem)                     \
+	X(export_handle, cuMemExportToShareableHandle)       \
+	X(import_external, cuImportExternalMemory)           \
+	X(external_buffer, cuExternalMemoryGetMappedBuffer)  \
+	X(external_destroy, cuDestroyExternalMemory)         \
 	X(get_resource, cuDeviceGetDevResource)              \
 	X(describe, cuDevResourceGenerateDesc)               \
 	X(green_create, cuGreenCtxCreate)                    \

@@ -22,6 +22,7 @@ struct piece {
 		CUcontext context;
 		CUgreenCtx green;
 		CUlibrary library;
+		CUexternalMemory external;
 		struct {
 			CUgraph graph;
 			CUgraphExec exec;

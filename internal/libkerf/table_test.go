@@ -112,7 +112,7 @@ func TestClasses(t *testing.T) {
 		"cuGreenCtxCreate": Overhead, "cuCtxFromGreenCtx": Overhead, "cuLibraryLoadData": Overhead,
 		"cuMemPrefetchBatchAsync_ptsz": Overhead, "cuImportExternalMemory": Foreign,
 		"cuMemPrefetchAsync_v2_ptsz": Overhead, "cuGLCtxCreate_v2": Overhead, "cuIpcOpenMemHandle_v2": Foreign,
-		"cuMemImportFromShareableHandle": Foreign, "cuMulticastBindMem_v2": Foreign, "cuMemAllocHost_v2": Host,
+		"cuMemImportFromShareableHandle": Foreign, "cuMulticastBindMem_v2": Track, "cuMemAllocHost_v2": Host,
 		"cuMemAddressReserve": None, "cuMemExportToShareableHandle": None,
 	} {
 		if got, known := table.Class(name); !known || got != want {

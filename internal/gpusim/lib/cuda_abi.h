@@ -68,6 +68,7 @@ _Static_assert(sizeof(CUmemAccessDesc) == 12, "CUmemAccessDesc");
 	X(CUDA_ERROR_INVALID_CONTEXT, 201, "invalid device context")                               \
 	X(CUDA_ERROR_FILE_NOT_FOUND, 301, "file not found")                                        \
 	X(CUDA_ERROR_INVALID_HANDLE, 400, "invalid resource handle")                               \
+	X(CUDA_ERROR_ILLEGAL_STATE, 401, "the operation cannot be performed in the present state")         \
 	X(CUDA_ERROR_NOT_FOUND, 500, "named symbol not found")                                     \
 	X(CUDA_ERROR_NOT_READY, 600, "device not ready")                                           \
 	X(CUDA_ERROR_CONTEXT_IS_DESTROYED, 709, "context is destroyed")                            \

@@ -1,8 +1,8 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The ABI of first versions, whose addresses have 32 bits; of green contexts; of prefetches in batches; and of
- * sparse arrays. Part of cuda_abi.h, which includes it.
+ * The ABI of first versions, whose addresses have 32 bits; of green contexts; of prefetches in batches; of sparse
+ * arrays; of multicast objects; and of external memory. Part of cuda_abi.h, which includes it.
  */
 #ifndef GPUSIM_CUDA_ABI_MORE_H
 #define GPUSIM_CUDA_ABI_MORE_H
@@ -42,6 +42,40 @@ typedef struct {
 	unsigned deviceBitMask, flags, reserved[2];
 } CUarrayMapInfo;
 
+typedef struct {
+	struct { unsigned width, height, depth; } tileExtent;
+	unsigned miptailFirstLevel;
+	unsigned long long miptailSize;
+	unsigned flags, reserved[4];
+} CUDA_ARRAY_SPARSE_PROPERTIES;
+
+typedef struct {
+	unsigned numDevices;
+	size_t size;
+	unsigned long long handleTypes, flags;
+} CUmulticastObjectProp;
+
+typedef struct CUextMemory_st *CUexternalMemory;
+typedef struct {
+	int type;
+	union {
+		int fd;
+		struct { void *handle; const void *name; } win32;
+		const void *nvSciBufObject;
+	} handle;
+	unsigned long long size;
+	unsigned flags, reserved[16];
+} CUDA_EXTERNAL_MEMORY_HANDLE_DESC;
+typedef struct {
+	unsigned long long offset, size;
+	unsigned flags, reserved[16];
+} CUDA_EXTERNAL_MEMORY_BUFFER_DESC;
+
+_Static_assert(sizeof(CUDA_ARRAY_SPARSE_PROPERTIES) == 48, "CUDA_ARRAY_SPARSE_PROPERTIES");
+_Static_assert(sizeof(CUmulticastObjectProp) == 32, "CUmulticastObjectProp");
+_Static_assert(sizeof(CUDA_EXTERNAL_MEMORY_HANDLE_DESC) == 104, "CUDA_EXTERNAL_MEMORY_HANDLE_DESC");
+_Static_assert(offsetof(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, size) == 24, "CUDA_EXTERNAL_MEMORY_HANDLE_DESC.size");
+_Static_assert(sizeof(CUDA_EXTERNAL_MEMORY_BUFFER_DESC) == 88, "CUDA_EXTERNAL_MEMORY_BUFFER_DESC");
 _Static_assert(sizeof(CUarrayMapInfo) == 96 && offsetof(CUarrayMapInfo, subresource) == 24, "CUarrayMapInfo");
 _Static_assert(offsetof(CUarrayMapInfo, memHandle) == 64, "CUarrayMapInfo.memHandle");
 _Static_assert(sizeof(CUDA_ARRAY_DESCRIPTOR_v1) == 16, "CUDA_ARRAY_DESCRIPTOR_v1");
@@ -51,7 +85,10 @@ _Static_assert(sizeof(CUdevResource) == 144 && offsetof(CUdevResource, sm) == 96
 #define CU_DEV_RESOURCE_TYPE_SM 1
 #define CU_GREEN_CTX_DEFAULT_STREAM 1
 enum { CU_RESOURCE_TYPE_ARRAY = 0, CU_RESOURCE_TYPE_MIPMAPPED_ARRAY = 1 };
+enum { CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_SPARSE_LEVEL = 0, CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL = 1 };
 enum { CU_MEM_OPERATION_TYPE_MAP = 1, CU_MEM_OPERATION_TYPE_UNMAP = 2 };
+
+#define CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD 1
 
 #pragma GCC visibility push(default)
 
@@ -81,6 +118,22 @@ CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *ptrs, size_t *sizes
 
 CUresult cuMemMapArrayAsync(CUarrayMapInfo *list, unsigned n, CUstream stream);
 CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *list, unsigned n, CUstream stream);
+CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *out, CUarray array);
+CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *out, CUmipmappedArray array);
+
+CUresult cuMulticastGetGranularity(size_t *granularity, const CUmulticastObjectProp *prop, int option);
+CUresult cuMulticastCreate(CUmemGenericAllocationHandle *handle, const CUmulticastObjectProp *prop);
+CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle handle, CUdevice device);
+CUresult cuMulticastBindMem(CUmemGenericAllocationHandle handle, size_t offset, CUmemGenericAllocationHandle memory,
+			    size_t from, size_t bytes, unsigned long long flags);
+CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle handle, size_t offset, CUdeviceptr ptr, size_t bytes,
+			     unsigned long long flags);
+CUresult cuMulticastUnbind(CUmemGenericAllocationHandle handle, CUdevice device, size_t offset, size_t bytes);
+
+CUresult cuImportExternalMemory(CUexternalMemory *memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc);
+CUresult cuDestroyExternalMemory(CUexternalMemory memory);
+CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *ptr, CUexternalMemory memory,
+					 const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *desc);
 
 #pragma GCC visibility pop
 #endif

@@ -211,6 +211,58 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray array)
 	return ret;
 }
 
+/* The sides of a tile of 64 KiB, by the bytes of a texel: 1, 2, 4, 8, 16. */
+static CUDA_ARRAY_SPARSE_PROPERTIES tile(const CUDA_ARRAY3D_DESCRIPTOR *d)
+{
+	static const unsigned flat[][3] = { { 256, 256, 1 }, { 256, 128, 1 }, { 128, 128, 1 }, { 128, 64, 1 }, { 64, 64, 1 } };
+	static const unsigned deep[][3] = { { 64, 32, 32 }, { 32, 32, 32 }, { 32, 32, 16 }, { 32, 16, 16 }, { 16, 16, 16 } };
+	const unsigned *side = (d->Depth ? deep : flat)[__builtin_ctzll(channel(d->Format) * d->NumChannels)];
+	return (CUDA_ARRAY_SPARSE_PROPERTIES){ .tileExtent = { side[0], side[1], side[2] } };
+}
+
+/* Levels with a side that is shorter than a tile's share one stretch, the tail. */
+static CUresult sparse_properties(CUDA_ARRAY_SPARSE_PROPERTIES *out, const struct CUarray_st *level, unsigned levels)
+{
+	unsigned first = 0;
+	NEED(out && level->desc.Flags & CUDA_ARRAY3D_SPARSE && level->desc.Height);
+	*out = tile(&level->desc);
+	while (first < levels && level[first].desc.Width >= out->tileExtent.width &&
+	       level[first].desc.Height >= out->tileExtent.height &&
+	       (!level[first].desc.Depth || level[first].desc.Depth >= out->tileExtent.depth))
+		first++;
+	out->miptailFirstLevel = first;
+	for (unsigned i = first; i < levels; i++)
+		out->miptailSize += level[i].bytes;
+	out->miptailSize = cuda_round(out->miptailSize);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *out, CUarray array)
+{
+	TRY(cuda_enter());
+	NEED(array);
+	return sparse_properties(out, array, 1);
+}
+
+CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *out, CUmipmappedArray array)
+{
+	TRY(cuda_enter());
+	NEED(array);
+	return sparse_properties(out, array->level, array->levels);
+}
+
+static CUresult tail(const CUarrayMapInfo *m, uint64_t *bytes)
+{
+	CUDA_ARRAY_SPARSE_PROPERTIES p;
+	bool mipmap = m->resourceType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
+	TRY(mipmap ? cuMipmappedArrayGetSparseProperties(&p, m->resource.mipmap) :
+		     cuArrayGetSparseProperties(&p, m->resource.array));
+	unsigned long long from = m->subresource.miptail.offset, size = m->subresource.miptail.size;
+	NEED(m->subresource.miptail.layer == 0 && size && from <= p.miptailSize && size <= p.miptailSize - from);
+	*bytes = size;
+	return CUDA_SUCCESS;
+}
+
 static bool inside(unsigned from, unsigned extent, size_t side)
 {
 	return extent && (uint64_t)from + extent <= (side ? side : 1);
@@ -221,6 +273,8 @@ CUresult cuda_array_region(const CUarrayMapInfo *m, uint64_t *bytes)
 	const struct CUarray_st *a = m->resource.array;
 	unsigned level = m->subresource.sparseLevel.level;
 	NEED(a && m->resourceType >= CU_RESOURCE_TYPE_ARRAY && m->resourceType <= CU_RESOURCE_TYPE_MIPMAPPED_ARRAY);
+	if (m->subresourceType == CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL)
+		return tail(m, bytes);
 	if (m->resourceType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) {
 		NEED(level < m->resource.mipmap->levels);
 		a = &m->resource.mipmap->level[level];

@@ -43,6 +43,7 @@ enum origin {
 	MANAGED,	  /* see cuda_managed.c */
 	IMPORTED,	  /* another process's, by an IPC handle */
 	IMPORTED_POINTER, /* another process's, of a shared pool */
+	EXTERNAL,	  /* mapped of an external memory; owner holds it */
 	HOST,		  /* the host's, which the GPU can reach */
 };
 
@@ -140,6 +141,22 @@ void cuda_forget_streams(CUcontext context);
 struct physical;
 CUresult cuda_hold(CUmemGenericAllocationHandle handle, uint64_t offset, uint64_t bytes, struct physical **out);
 CUresult cuda_let_go(struct physical *p);
+/* cuda_hold_mapped: the same of what is mapped at an address; cuda_hold_again: once more of what is held. */
+CUresult cuda_hold_mapped(CUdeviceptr ptr, uint64_t bytes, struct physical **out);
+void cuda_hold_again(struct physical *p);
+CUdevice cuda_physical_device(const struct physical *p);
+
+/* cuda_physical_of makes a handle of a multicast object, cuda_team finds that behind a handle (NULL: it is none).
+ * cuda_team_ready: has it all its GPUs? cuda_team_end is for the last holder of its handle. */
+struct team;
+CUresult cuda_physical_of(struct team *team, uint64_t bytes, CUmemGenericAllocationHandle *handle);
+struct team *cuda_team(CUmemGenericAllocationHandle handle);
+bool cuda_team_ready(const struct team *t);
+void cuda_team_end(struct team *t);
+bool cuda_multicast(CUdevice device); /* has this GPU multicast objects? */
+
+/* cuda_external_end is the end of what was mapped of an external memory. */
+CUresult cuda_external_end(const struct allocation *a);
 
 /* cuda_array_region: the bytes of a part of an array without memory of its own, which must lie in it.
  * cuda_array_unmap lets go what is mapped into it. */

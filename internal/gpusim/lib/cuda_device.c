@@ -152,6 +152,9 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 	case 115: /* MEMORY_POOLS_SUPPORTED: cuMemAllocAsync */
 		*value = 1;
 		break;
+	case 132: /* MULTICAST_SUPPORTED */
+		*value = cuda_multicast(device);
+		break;
 	case 17: /* KERNEL_EXEC_TIMEOUT */
 	case 18: /* INTEGRATED */
 	case 35: /* TCC_DRIVER */

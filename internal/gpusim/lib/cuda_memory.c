@@ -99,6 +99,8 @@ CUresult cuMemFree_v2(CUdeviceptr ptr)
 	NEED(cuda_forget(ptr, &a));
 	if (a.origin == IMPORTED_POINTER)
 		return CUDA_SUCCESS;
+	if (a.origin == EXTERNAL)
+		return cuda_external_end(&a);
 	if (a.origin == POOLED)
 		return cuda_pool_put(a.owner, a.handle, a.taken);
 	if (a.origin == MANAGED)

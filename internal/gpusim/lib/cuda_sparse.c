@@ -2,8 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Physical memory mapped into sparse arrays. It is held until the same part is mapped anew or unmapped, or the array
- * is destroyed, whatever becomes of its handle. Parts are told apart by where they begin; the tail of small levels
- * is not simulated.
+ * is destroyed, whatever becomes of its handle. Parts are told apart by where they begin.
  */
 #include "cuda_core.h"
 
@@ -11,7 +10,8 @@
 
 struct tile {
 	const void *array; /* plain or mipmapped */
-	unsigned level, layer, x, y, z;
+	unsigned level, layer, x, y, z; /* of the tail, level and layer */
+	uint64_t tail;			/* where in the tail, plus 1; 0: in a level */
 	struct physical *physical;
 	struct tile *next;
 };
@@ -21,6 +21,9 @@ static struct tile *tiles;
 
 static struct tile of(const CUarrayMapInfo *m)
 {
+	if (m->subresourceType == CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL)
+		return (struct tile){ .array = m->resource.array, .layer = m->subresource.miptail.layer,
+				      .tail = m->subresource.miptail.offset + 1 };
 	return (struct tile){ .array = m->resource.array, .level = m->subresource.sparseLevel.level,
 			      .layer = m->subresource.sparseLevel.layer, .x = m->subresource.sparseLevel.offsetX,
 			      .y = m->subresource.sparseLevel.offsetY, .z = m->subresource.sparseLevel.offsetZ };
@@ -28,7 +31,7 @@ static struct tile of(const CUarrayMapInfo *m)
 
 static bool same(const struct tile *a, const struct tile *b)
 {
-	return a->array == b->array && a->level == b->level && a->layer == b->layer && a->x == b->x && a->y == b->y &&
+	return a->array == b->array && a->tail == b->tail && a->level == b->level && a->layer == b->layer && a->x == b->x && a->y == b->y &&
 	       a->z == b->z;
 }
 
@@ -63,11 +66,10 @@ void cuda_array_unmap(const void *array)
 
 static CUresult check(const CUarrayMapInfo *m, uint64_t *bytes)
 {
-	NEED(m->subresourceType == 0 || m->subresourceType == 1);
+	NEED(m->subresourceType == CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_SPARSE_LEVEL ||
+	     m->subresourceType == CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL);
 	NEED(m->memHandleType == 0 && m->flags == 0 && m->deviceBitMask);
 	NEED(m->memOperationType == CU_MEM_OPERATION_TYPE_MAP || m->memOperationType == CU_MEM_OPERATION_TYPE_UNMAP);
-	if (m->subresourceType == 1)
-		return CUDA_ERROR_NOT_SUPPORTED;
 	return cuda_array_region(m, bytes);
 }
 

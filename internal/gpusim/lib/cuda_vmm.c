@@ -23,6 +23,7 @@ struct physical {
 	unsigned maps;
 	bool shareable; /* made for other processes to import */
 	bool imported;  /* another process's, which is charged for it */
+	struct team *team; /* a multicast object, which has no memory of its own here; NULL: none */
 	struct physical *next;
 };
 
@@ -37,6 +38,10 @@ struct range {
 /* All guarded by cuda_mu; the ranges in ascending order. */
 static struct physical *physicals;
 static struct range *reservations, *mappings;
+static uint64_t teams; /* how many have been made */
+
+/* Handles of multicast objects: the daemon gives no such numbers. */
+#define TEAM_FIRST (UINT64_C(1) << 62)
 
 static bool aligned(uint64_t n)
 {
@@ -121,7 +126,9 @@ static bool unlink_unused(struct physical *p)
 static CUresult give_back(struct physical *p)
 {
 	uint64_t args[GPUSIM_NARGS] = { p->handle };
-	CUresult ret = p->imported ? CUDA_SUCCESS : cuda_call(p->device, GPUSIM_OP_FREE, args, NULL, 0);
+	if (p->team)
+		cuda_team_end(p->team);
+	CUresult ret = p->imported || p->team ? CUDA_SUCCESS : cuda_call(p->device, GPUSIM_OP_FREE, args, NULL, 0);
 	free(p);
 	return ret;
 }
@@ -133,6 +140,33 @@ static struct physical *held(CUmemGenericAllocationHandle handle)
 		if (p->handle == handle && p->refs)
 			return p;
 	return NULL;
+}
+
+CUresult cuda_physical_of(struct team *team, uint64_t bytes, CUmemGenericAllocationHandle *handle)
+{
+	struct physical *p = calloc(1, sizeof *p);
+	if (!p)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	pthread_mutex_lock(&cuda_mu);
+	*p = (struct physical){ .handle = TEAM_FIRST + teams++, .bytes = bytes, .refs = 1, .team = team, .next = physicals };
+	physicals = p;
+	*handle = p->handle;
+	pthread_mutex_unlock(&cuda_mu);
+	return CUDA_SUCCESS;
+}
+
+struct team *cuda_team(CUmemGenericAllocationHandle handle)
+{
+	pthread_mutex_lock(&cuda_mu);
+	const struct physical *p = held(handle);
+	struct team *t = p ? p->team : NULL;
+	pthread_mutex_unlock(&cuda_mu);
+	return t;
+}
+
+CUdevice cuda_physical_device(const struct physical *p)
+{
+	return p->device; /* it does not change */
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
@@ -325,7 +359,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllo
 		ok |= within(r, ptr, bytes);
 	for (const struct range *other = mappings; other; other = other->next)
 		ok &= !overlaps(other, ptr, bytes);
-	ok &= p && bytes <= p->bytes;
+	ok &= p && bytes <= p->bytes && (!p->team || cuda_team_ready(p->team));
 	if (ok) {
 		*m = (struct range){ .ptr = ptr, .bytes = bytes, .physical = p };
 		p->maps++;
@@ -409,12 +443,33 @@ CUresult cuda_hold(CUmemGenericAllocationHandle handle, uint64_t offset, uint64_
 {
 	pthread_mutex_lock(&cuda_mu);
 	struct physical *p = held(handle);
-	bool ok = p && offset <= p->bytes && bytes <= p->bytes - offset;
+	bool ok = p && !p->team && offset <= p->bytes && bytes <= p->bytes - offset;
 	if (ok)
 		p->maps++;
 	pthread_mutex_unlock(&cuda_mu);
 	*out = p;
 	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuda_hold_mapped(CUdeviceptr ptr, uint64_t bytes, struct physical **out)
+{
+	CUresult ret = CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&cuda_mu);
+	for (const struct range *m = mappings; m && ret; m = m->next)
+		if (within(m, ptr, bytes) && !m->physical->team) {
+			m->physical->maps++;
+			*out = m->physical;
+			ret = CUDA_SUCCESS;
+		}
+	pthread_mutex_unlock(&cuda_mu);
+	return ret;
+}
+
+void cuda_hold_again(struct physical *p)
+{
+	pthread_mutex_lock(&cuda_mu);
+	p->maps++;
+	pthread_mutex_unlock(&cuda_mu);
 }
 
 CUresult cuda_let_go(struct physical *p)

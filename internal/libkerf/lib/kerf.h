@@ -116,6 +116,7 @@ enum kerf_kind {
 	KERF_CAPTURE,
 	KERF_GRAPH,
 	KERF_EXEC,
+	KERF_TEAM,
 };
 
 struct kerf_pool;
@@ -184,6 +185,9 @@ struct kerf_entry *kerf_hold(CUmemGenericAllocationHandle handle);
 void kerf_let_go(struct kerf_entry *physical);
 /* The lock of handles; NULL: there is no memory for it. */
 pthread_mutex_t *kerf_lock_handles(void);
+
+/* multicast.c: what was bound to an object that has ended is held no more. */
+void kerf_team_ended(struct kerf_entry *team);
 
 /* sparse.c: after an array's end with ret, what was mapped into it is held no more. */
 struct kerf_entry *kerf_unmapped(const void *array);

@@ -22,6 +22,8 @@ void kerf_let_go(struct kerf_entry *physical)
 {
 	if (--physical->key)
 		return;
+	if (physical->kind == KERF_TEAM)
+		kerf_team_ended(physical);
 	kerf_give(physical->place, physical->bytes);
 	kerf_drop(physical);
 }

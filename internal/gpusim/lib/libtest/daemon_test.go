@@ -142,6 +142,11 @@ func TestDaemonScenarios(t *testing.T) {
 				t.Errorf("%s on %s: exit %d\n%s", name, driver, r.code, r.errout)
 			}
 		}
+		for _, name := range []string{"tail", "multicast", "external", "foreign"} {
+			if r := program(t, dir, nil, "check/cudateam", name); r.code != 0 {
+				t.Errorf("%s on %s: exit %d\n%s", name, driver, r.code, r.errout)
+			}
+		}
 		eventually(t, "memory back", func() bool { return len(holders(t, dir)) == 0 })
 	}
 }
@@ -252,15 +257,17 @@ func TestDaemonLimit(t *testing.T) {
 		"vmm": {9 * gib, gib - h100Context, oom}, "pitched": {9 * gib, gib - h100Context, oom},
 		"pool": {9 * gib, gib - h100Context, oom}, "array": {9 * gib, gib - h100Context, oom},
 		"graph": {9 * gib, gib - h100Context, oom}, "module": {9 * gib, gib - h100Context, oom},
-		"heap":    {9 * gib, gib - h100Context - 2*mib, oom}, // and the module that asks for it
-		"sparse":  {9 * gib, gib - h100Context, oom},
-		"printf":  {9 * gib, gib - h100Context - 2*mib, oom},
-		"library": {9 * gib, gib - h100Context, oom},
-		"v1":      {3 * gib, 7*gib - h100Context, oom}, // it has no addresses for more
-		"batch":   {12 * gib, 10*gib - h100Context, none},
-		"green":   {19 * h100Context, 10*gib - 20*h100Context, oom},
-		"context": {19 * h100Context, 10*gib - 20*h100Context, oom},
-		"managed": {12 * gib, 10*gib - h100Context, none}, // no driver charges it to a limit
+		"heap":      {9 * gib, gib - h100Context - 2*mib, oom}, // and the module that asks for it
+		"sparse":    {9 * gib, gib - h100Context, oom},
+		"external":  {9 * gib, gib - h100Context, oom},
+		"multicast": {9 * gib, gib - h100Context - 9*2*mib, oom}, // and a granule for each object
+		"printf":    {9 * gib, gib - h100Context - 2*mib, oom},
+		"library":   {9 * gib, gib - h100Context, oom},
+		"v1":        {3 * gib, 7*gib - h100Context, oom}, // it has no addresses for more
+		"batch":     {12 * gib, 10*gib - h100Context, none},
+		"green":     {19 * h100Context, 10*gib - 20*h100Context, oom},
+		"context":   {19 * h100Context, 10*gib - 20*h100Context, oom},
+		"managed":   {12 * gib, 10*gib - h100Context, none}, // no driver charges it to a limit
 	} {
 		cmd, out, _ := command(t, dir, nil, "gpuload", "--json", "--api", api, "--alloc", "12GiB", "--step", "1GiB")
 		inside(t, cmd, group)
@@ -283,7 +290,7 @@ func TestDaemonLimit(t *testing.T) {
 // Whatever way a process took its memory, its death gives it back.
 func TestDaemonDeathOfEachFamily(t *testing.T) {
 	dir := node(t, "a100x8", "r580")
-	for _, api := range []string{"linear", "async", "vmm", "pitched", "managed", "pool", "array", "graph", "module", "heap", "context", "v1", "library", "printf", "green", "batch", "sparse"} {
+	for _, api := range []string{"linear", "async", "vmm", "pitched", "managed", "pool", "array", "graph", "module", "heap", "context", "v1", "library", "printf", "green", "batch", "sparse", "external"} {
 		t.Run(api, func(t *testing.T) {
 			cmd := hold(t, dir, "--api", api)
 			if got := nvml(t, dir, "init", "processes,0,9")[1]; !strings.HasPrefix(got, fmt.Sprintf("0 1 %d:", cmd.Process.Pid)) {

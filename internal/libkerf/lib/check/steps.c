@@ -165,6 +165,40 @@ static void tiles(void)
 	left("destroyed");
 }
 
+/* Memory that only a multicast object holds, and what of it goes when. */
+static void team(void)
+{
+	const size_t unit = 2 << 20;
+	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	const CUmulticastObjectProp object = { .numDevices = 1, .size = 16 * unit };
+	CUmemGenericAllocationHandle mc, h;
+	CUdeviceptr va, at;
+	printf("%d ", CALL(cuMulticastCreate)(&mc, &object));
+	printf("%d ", CALL(cuMulticastAddDevice)(mc, 0));
+	CALL(cuMemCreate)(&h, 4 * unit, &prop, 0);
+	printf("%d ", CALL(cuMulticastBindMem)(mc, 0, h, 0, 2 * unit, 0));
+	printf("%d ", CALL(cuMulticastBindMem)(mc, 4 * unit, h, 2 * unit, 2 * unit, 0));
+	CALL(cuMemRelease)(h);
+	left("bound");
+	CALL(cuMulticastUnbind)(mc, 0, 0, 2 * unit);
+	left("half");
+	CALL(cuMulticastUnbind)(mc, 0, 4 * unit, 2 * unit);
+	left("unbound");
+	CALL(cuMemAddressReserve)(&va, 32 * unit, 0, 0, 0);
+	CALL(cuMemCreate)(&h, unit, &prop, 0);
+	CALL(cuMemMap)(va, unit, 0, h, 0);
+	CALL(cuMemRelease)(h);
+	printf("%d ", CALL(cuMulticastBindAddr)(mc, 0, va, unit, 0));
+	CALL(cuMemUnmap)(va, unit);
+	left("by address");
+	at = va + 16 * unit;
+	printf("%d ", CALL(cuMemMap)(at, 16 * unit, 0, mc, 0));
+	CALL(cuMemRelease)(mc);
+	left("released");
+	CALL(cuMemUnmap)(at, 16 * unit);
+	left("gone");
+}
+
 /* Launches twice what each launch takes anew, of which the driver frees the first. */
 static void relaunch(size_t bytes)
 {
@@ -253,6 +287,8 @@ bool other_step(char **arg)
 		sparse();
 	else if (!strcmp(arg[0], "tiles"))
 		tiles();
+	else if (!strcmp(arg[0], "team"))
+		team();
 	else if (!strcmp(arg[0], "contexts"))
 		contexts();
 	else if (!strcmp(arg[0], "relaunch"))

@@ -63,6 +63,18 @@ func TestHandlesAndMappings(t *testing.T) {
 	}
 }
 
+// What is bound to a multicast object is held until it is unbound, or the object and its mappings have gone.
+func TestMulticastHolds(t *testing.T) {
+	b := start(t, "h200x8", "r580").cap(t, 64*mib)
+	got := b.check(t, "gpu:0", "team")
+	if want := "0 0 0 0 bound 8|half 8|unbound 0|0 by address 2|0 released 2|gone 0"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if used := b.used(); used != 0 {
+		t.Errorf("%d bytes are left", used)
+	}
+}
+
 // A graph's memory is there from its launch until it is trimmed, and a second launch takes no second helping.
 func TestGraphs(t *testing.T) {
 	b := start(t, "h200x8", "r580").cap(t, gib)

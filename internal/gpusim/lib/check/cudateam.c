@@ -1,0 +1,189 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * cudateam NAME: memory that something else than a handle holds, against libcuda.so.1; ends with 1 and the place at
+ * the first surprise.
+ */
+#include "cuda.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static CUmemGenericAllocationHandle make(CUdevice device, size_t bytes, int handles)
+{
+	const CUmemAllocationProp prop = { .type = 1, .requestedHandleTypes = handles, .location = { 1, device } };
+	CUmemGenericAllocationHandle h;
+	EQ(CALL(cuMemCreate)(&h, bytes, &prop, 0), 0);
+	return h;
+}
+
+/* The small levels of a sparse array are mapped as one stretch. */
+static void tail(void)
+{
+	const CUDA_ARRAY3D_DESCRIPTOR d = { 1024, 1024, 0, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_SPARSE },
+				      deep = { 256, 256, 64, CU_AD_FORMAT_HALF, 4, CUDA_ARRAY3D_SPARSE };
+	CUDA_ARRAY_SPARSE_PROPERTIES p;
+	CUmipmappedArray mip;
+	CUarray array;
+	start();
+	size_t before = free_now();
+	EQ(CALL(cuArray3DCreate_v2)(&array, &deep), 0);
+	EQ(CALL(cuArrayGetSparseProperties)(&p, array), 0);
+	EQ(p.tileExtent.width == 32 && p.tileExtent.height == 16 && p.tileExtent.depth == 16, 1);
+	EQ(p.miptailFirstLevel == 1 && p.miptailSize == 0, 1);
+	EQ(CALL(cuArrayDestroy)(array), 0);
+	EQ(CALL(cuMipmappedArrayCreate)(&mip, &d, 11), 0);
+	EQ(CALL(cuMipmappedArrayGetSparseProperties)(&p, mip), 0);
+	EQ(p.tileExtent.width == 128 && p.tileExtent.height == 128 && p.tileExtent.depth == 1, 1);
+	EQ(p.miptailFirstLevel, 4); /* 64 by 64 */
+	EQ(p.miptailSize, 2 * MIB);
+	CUarrayMapInfo m = { .resourceType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY, .resource.mipmap = mip, .deviceBitMask = 1,
+			     .subresourceType = CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL,
+			     .memOperationType = CU_MEM_OPERATION_TYPE_MAP };
+	m.memHandle.memHandle = make(0, 2 * MIB, 0);
+	m.subresource.miptail.size = 4 * MIB;
+	EQ(CALL(cuMemMapArrayAsync)(&m, 1, NULL), CUDA_ERROR_INVALID_VALUE);
+	m.subresource.miptail.size = 2 * MIB;
+	EQ(CALL(cuMemMapArrayAsync)(&m, 1, NULL), 0);
+	EQ(CALL(cuMemRelease)(m.memHandle.memHandle), 0);
+	EQ(free_now(), before - 2 * MIB);
+	m.memOperationType = CU_MEM_OPERATION_TYPE_UNMAP;
+	EQ(CALL(cuMemMapArrayAsync)(&m, 1, NULL), 0);
+	EQ(free_now(), before);
+	EQ(CALL(cuMipmappedArrayDestroy)(mip), 0);
+}
+
+/* A team of two GPUs: what is bound stays until it is unbound or the object has ended. */
+static void multicast(void)
+{
+	CUmulticastObjectProp prop = { .numDevices = 2, .size = 8 * MIB };
+	CUmemGenericAllocationHandle mc, one, other;
+	CUdeviceptr va;
+	size_t unit;
+	int able;
+	start();
+	size_t before = free_now();
+	EQ(CALL(cuDeviceGetAttribute)(&able, 132, 0), 0);
+	EQ(able, 1);
+	EQ(CALL(cuMulticastGetGranularity)(&unit, &prop, 1), 0);
+	EQ(unit, 2 * MIB);
+	EQ(CALL(cuMulticastCreate)(&mc, &prop), 0);
+	EQ(free_now(), before);
+	EQ(CALL(cuMulticastAddDevice)(mc, 0), 0);
+	EQ(CALL(cuMulticastAddDevice)(mc, 0), CUDA_ERROR_INVALID_VALUE);
+	one = make(0, 4 * MIB, 0);
+	other = make(1, 4 * MIB, 0);
+	EQ(CALL(cuMulticastBindMem)(mc, 0, one, 0, 4 * MIB, 0), CUDA_ERROR_ILLEGAL_STATE);
+	EQ(CALL(cuMulticastAddDevice)(mc, 1), 0);
+	EQ(CALL(cuMulticastAddDevice)(mc, 2), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuMulticastBindMem)(mc, 0, one, 0, 6 * MIB, 0), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuMulticastBindMem)(mc, 6 * MIB, one, 0, 4 * MIB, 0), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuMulticastBindMem)(one, 0, one, 0, 4 * MIB, 0), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuMulticastBindMem)(mc, 0, mc, 0, 4 * MIB, 0), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuMulticastBindMem)(mc, 0, one, 0, 4 * MIB, 0), 0);
+	EQ(CALL(cuMulticastBindMem)(mc, 2 * MIB, one, 0, 2 * MIB, 0), CUDA_ERROR_INVALID_VALUE); /* there is something */
+	EQ(CALL(cuMulticastBindMem)(mc, 2 * MIB, other, 0, 2 * MIB, 0), 0);			/* of the other GPU */
+	EQ(CALL(cuMemRelease)(one), 0);
+	EQ(CALL(cuMemRelease)(other), 0);
+	EQ(free_now(), before - 6 * MIB);
+	EQ(CALL(cuMulticastUnbind)(mc, 1, 0, 4 * MIB), 0);
+	EQ(CALL(cuMulticastUnbind)(mc, 1, 0, 4 * MIB), CUDA_ERROR_INVALID_VALUE);
+	EQ(free_now(), before - 6 * MIB);
+	EQ(CALL(cuMulticastUnbind)(mc, 0, 0, 4 * MIB), 0);
+	EQ(free_now(), before - 2 * MIB);
+	EQ(CALL(cuMemAddressReserve)(&va, 16 * MIB, 0, 0, 0), 0);
+	one = make(0, 2 * MIB, 0);
+	EQ(CALL(cuMemMap)(va, 2 * MIB, 0, one, 0), 0);
+	EQ(CALL(cuMemMap)(va + 8 * MIB, 8 * MIB, 0, mc, 0), 0);
+	EQ(CALL(cuMemRelease)(one), 0);
+	EQ(CALL(cuMulticastBindAddr)(mc, 0, va, 2 * MIB, 0), 0);
+	EQ(CALL(cuMulticastBindAddr)(mc, 2 * MIB, va + 8 * MIB, 2 * MIB, 0), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuMemUnmap)(va, 2 * MIB), 0);
+	EQ(CALL(cuMemRelease)(mc), 0);
+	EQ(free_now(), before - 4 * MIB); /* the mapping holds it */
+	EQ(CALL(cuMemUnmap)(va + 8 * MIB, 8 * MIB), 0);
+	EQ(free_now(), before);
+	EQ(CALL(cuMulticastAddDevice)(mc, 0), CUDA_ERROR_INVALID_VALUE);
+	prop.handleTypes = 1;
+	EQ(CALL(cuMulticastCreate)(&mc, &prop), CUDA_ERROR_NOT_SUPPORTED);
+}
+
+/* An import and what is mapped of it hold memory, each by itself. */
+static void external(void)
+{
+	CUDA_EXTERNAL_MEMORY_HANDLE_DESC desc = { .type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, .size = 4 * MIB };
+	CUDA_EXTERNAL_MEMORY_BUFFER_DESC part = { .offset = 2 * MIB, .size = 2 * MIB };
+	CUexternalMemory memory;
+	CUdeviceptr ptr;
+	int fd, spare;
+	start();
+	size_t before = free_now();
+	CUmemGenericAllocationHandle h = make(0, 4 * MIB, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	EQ(CALL(cuMemExportToShareableHandle)(&fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), 0);
+	spare = dup(fd);
+	desc.handle.fd = fd;
+	desc.size = 6 * MIB;
+	EQ(CALL(cuImportExternalMemory)(&memory, &desc), CUDA_ERROR_INVALID_VALUE);
+	desc.size = 4 * MIB;
+	EQ(CALL(cuImportExternalMemory)(&memory, &desc), 0);
+	EQ(close(fd), -1); /* it was the driver's */
+	EQ(CALL(cuMemRelease)(h), 0);
+	EQ(free_now(), before - 4 * MIB);
+	EQ(CALL(cuExternalMemoryGetMappedBuffer)(&ptr, memory, &part), 0);
+	part.offset = 3 * MIB;
+	EQ(CALL(cuExternalMemoryGetMappedBuffer)(&ptr, memory, &part), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuMemsetD8_v2)(ptr, 1, 2 * MIB), 0);
+	EQ(CALL(cuDestroyExternalMemory)(memory), 0);
+	EQ(free_now(), before - 4 * MIB);
+	EQ(CALL(cuMemFree_v2)(ptr), 0);
+	EQ(free_now(), before);
+	desc.handle.fd = spare; /* of memory that has gone */
+	EQ(CALL(cuImportExternalMemory)(&memory, &desc) != 0, 1);
+	desc.type = 9;
+	EQ(CALL(cuImportExternalMemory)(&memory, &desc), CUDA_ERROR_NOT_SUPPORTED);
+}
+
+/* Another process's memory is charged to that one alone. */
+static void foreign(void)
+{
+	CUexternalMemory memory;
+	char path[64];
+	int pipes[2], fd, status;
+	EQ(pipe(pipes), 0);
+	pid_t child = fork();
+	if (child == 0) {
+		EQ(read(pipes[0], &fd, sizeof fd), sizeof fd);
+		snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getppid(), fd);
+		const CUDA_EXTERNAL_MEMORY_HANDLE_DESC desc = { .type = 1, .handle.fd = open(path, O_RDWR), .size = 64 * MIB };
+		start();
+		size_t mine = free_now();
+		EQ(CALL(cuImportExternalMemory)(&memory, &desc), 0);
+		EQ(free_now(), mine);
+		EQ(CALL(cuDestroyExternalMemory)(memory), 0);
+		EQ(free_now(), mine);
+		exit(0);
+	}
+	start();
+	CUmemGenericAllocationHandle h = make(0, 64 * MIB, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	EQ(CALL(cuMemExportToShareableHandle)(&fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), 0);
+	EQ(write(pipes[1], &fd, sizeof fd), sizeof fd);
+	EQ(waitpid(child, &status, 0), child);
+	EQ(status, 0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} scenarios[] = { { "tail", tail }, { "multicast", multicast }, { "external", external }, { "foreign", foreign } };
+	for (size_t i = 0; argc == 2 && i < sizeof scenarios / sizeof scenarios[0]; i++)
+		if (strcmp(argv[1], scenarios[i].name) == 0) {
+			load("libcuda.so.1");
+			scenarios[i].run();
+			return 0;
+		}
+	fprintf(stderr, "usage: cudateam SCENARIO\n");
+	return 2;
+}
