@@ -13,15 +13,25 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 )
 
 // version is set by the linker.
 var version = "dev"
 
+// callsAtOnce is how many goroutines may be inside the driver's library without keeping the others from running. A call
+// into C counts against GOMAXPROCS until the runtime notices that it takes long; on a node of two cores, two calls that
+// wait would so stop the agent for up to 10 ms, again and again while pods start. A container's start makes two calls for
+// each GPU, beside each other.
+const callsAtOnce = 16
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), callsAtOnce))
+	}
 	env := environment{
 		libraryPath: os.Getenv("LD_LIBRARY_PATH"),
 		path:        os.Getenv("PATH"),

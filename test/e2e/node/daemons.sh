@@ -26,11 +26,14 @@ daemon() {
 		shift 3
 		# As systemd has its services: in the root, each thread of a daemon would weigh half as much as all pods
 		# together, and the agent, which is a pod, would starve.
+		parts="system.slice $name"
+		# The simulated driver plays the kernel, whose part of a call waits for no CPU of its own.
+		[ "$name" != gpusim ] || parts=driver
 		roots=/sys/fs/cgroup
 		[ -f $roots/cgroup.procs ] || roots="$roots/*"
 		for root in $roots; do
 			dir=$root
-			for part in system.slice "$name"; do
+			for part in $parts; do
 				mkdir -p "$dir/$part"
 				if [ -f "$dir/$part/cpuset.cpus" ] && [ -f "$dir/cpuset.sched_load_balance" ]; then # v1: a new one has none
 					cat "$dir/cpuset.cpus" >"$dir/$part/cpuset.cpus"
@@ -38,6 +41,10 @@ daemon() {
 				fi
 				dir=$dir/$part
 			done
+			if [ "$name" = gpusim ]; then
+				[ ! -f "$dir/cpu.shares" ] || echo 262144 >"$dir/cpu.shares" # the most that there is
+				[ ! -f "$dir/cpu.weight" ] || echo 10000 >"$dir/cpu.weight"
+			fi
 			echo $$ >"$dir/cgroup.procs"
 		done
 		ulimit -n 1048576 2>/dev/null || true
