@@ -33,7 +33,8 @@ type Want struct {
 type Ask struct {
 	Container string
 	Kind      sharing.ContainerKind
-	// Request is what the pod's spec and annotations say; no profile or pool has completed it.
+	// Request is what the pod's spec and annotations say; no profile or pool has completed it. Of a container whose cap
+	// others share it has the amounts of all of them, and they have no Ask.
 	Request sharing.Request
 }
 
@@ -45,6 +46,7 @@ func (w Want) String() string { return w.Namespace + "/" + w.Name }
 func WantOf(p sharing.Pod) (Want, bool, error) {
 	w := Want{UID: p.UID, Namespace: p.Namespace, Name: p.Name, Limits: map[string]int64{}}
 	var errs []error
+	var asks []sharing.ContainerAsk
 	inits := map[string]int64{}
 	for _, c := range p.Containers {
 		if len(c.Limits) == 0 {
@@ -58,7 +60,9 @@ func WantOf(p sharing.Pod) (Want, bool, error) {
 		if !ok {
 			continue
 		}
-		w.Asks = append(w.Asks, Ask{Container: c.Name, Kind: c.Kind, Request: r})
+		asks = append(asks, sharing.ContainerAsk{
+			Ref: sharing.ContainerRef{Container: c.Name}, Kind: c.Kind, Request: r, With: sharing.ShareWith(p.Annotations, c.Name),
+		})
 		for _, a := range sharing.AsksOf(c.Limits) {
 			name := sharing.Domain + "/" + a.Resource
 			if c.Kind == sharing.ContainerInit {
@@ -70,6 +74,20 @@ func WantOf(p sharing.Pod) (Want, bool, error) {
 	}
 	if len(errs) > 0 {
 		return Want{}, true, errors.Join(errs...)
+	}
+	asks, err := sharing.JoinAsks(asks)
+	if err != nil {
+		return Want{}, true, err
+	}
+	for _, a := range asks {
+		if a.With != "" {
+			continue // it is where that one is, whose request has its amounts
+		}
+		one := Ask{Container: a.Ref.Container, Kind: a.Kind, Request: a.Request}
+		if a.Joint.GPUs > 0 {
+			one.Request = a.Joint
+		}
+		w.Asks = append(w.Asks, one)
 	}
 	for name, n := range inits {
 		w.Limits[name] = max(w.Limits[name], n)

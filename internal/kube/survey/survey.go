@@ -66,8 +66,6 @@ type Pod struct {
 	Owner string
 	// Fixed pods belong to their node and go with it: those of a DaemonSet and static ones.
 	Fixed bool
-	// Priority is that of its priority class.
-	Priority int32
 }
 
 // Take reads the cluster that a kubeconfig file names, or that of the pod that this process runs in where the name is
@@ -196,9 +194,6 @@ func node(n *corev1.Node) Node {
 func pod(p *corev1.Pod) Pod {
 	out := Pod{Pod: podspec.Convert(p)}
 	out.MilliCPU, out.Memory = asked(p)
-	if p.Spec.Priority != nil {
-		out.Priority = *p.Spec.Priority
-	}
 	_, out.Fixed = p.Annotations[corev1.MirrorPodAnnotationKey]
 	for _, o := range p.OwnerReferences {
 		if o.Controller != nil && *o.Controller {

@@ -83,13 +83,13 @@ func TestTakeReadsAllPages(t *testing.T) {
 		Pods: []survey.Pod{
 			{
 				Pod: sharing.Pod{
-					UID: "u1", Namespace: "team", Name: "web-1", Node: "a", Annotations: map[string]string{"kerf.dev/gpu-model": "H100"},
+					UID: "u1", Namespace: "team", Name: "web-1", Node: "a", Annotations: map[string]string{"kerf.dev/gpu-model": "H100"}, Priority: 100,
 					Containers: []sharing.PodContainer{
 						{Name: "side", Kind: sharing.ContainerSidecar}, {Name: "init", Kind: sharing.ContainerInit},
 						{Name: "main", Limits: map[string]string{"kerf.dev/gpu-memory-gib": "10"}},
 					},
 				},
-				MilliCPU: 3600, Memory: 5 * sharing.GiB, Owner: "ReplicaSet web", Priority: 100,
+				MilliCPU: 3600, Memory: 5 * sharing.GiB, Owner: "ReplicaSet web",
 			},
 			{Pod: sharing.Pod{UID: "u2", Namespace: "kerf-system", Name: "agent-x", Node: "a", Containers: container("c")}, Owner: "DaemonSet agent", Fixed: true},
 			{Pod: sharing.Pod{UID: "u3", Namespace: "kube-system", Name: "static-a", Node: "a", Containers: container("c")}, Owner: "Node a", Fixed: true},
