@@ -16,12 +16,15 @@ type Controller struct {
 	idle time.Duration
 	// spare is how much is lent in a step of shares whose owners run something.
 	spare time.Duration
+	// ahead is what was charged and cannot have run yet, by the time that has passed.
+	ahead time.Duration
 }
 
 // account is what is remembered of a grant between steps.
 type account struct {
 	charged time.Duration // since the driver last told what was used
-	quiet   time.Duration // since anything was charged
+	pending time.Duration // until what it was charged last can have run
+	quiet   time.Duration // since it can have run
 	drift   time.Duration // more charged than used, and not returned yet; below zero: to be taken
 }
 
@@ -33,10 +36,11 @@ func (c *Controller) Step(mode Mode, passed time.Duration, grants []Grant, seen 
 	c.forget(grants)
 	out := make([]Refill, len(grants))
 	rooms := make([]time.Duration, len(grants))
-	free := passed                  // the time that no share takes, or an idle grant's
-	var running, busy time.Duration // what the shares of others do not take; what was charged to all
+	free := passed            // the time that no share takes, or an idle grant's
+	var running time.Duration // what others leave of their shares, who run something
 	woke := false
 	parts := shares(grants)
+	ran := c.queue(passed, grants, seen)
 	for i, g := range grants {
 		share := parts[i]
 		out[i].ID = g.ID
@@ -51,8 +55,7 @@ func (c *Controller) Step(mode Mode, passed time.Duration, grants []Grant, seen 
 		own := max(0, min(share.of(passed), full-s.Balance)) // what is given back takes nothing from the share
 		out[i].Add = back + own
 		rooms[i] = max(full, lendSteps*passed) - s.Balance - out[i].Add
-		busy += s.Charged
-		if a.listen(s, passed) {
+		if a.listen(s, passed, c.ahead) {
 			woke = true
 		}
 		if a.quiet >= quietAfter {
@@ -61,7 +64,7 @@ func (c *Controller) Step(mode Mode, passed time.Duration, grants []Grant, seen 
 			running += share.of(passed) - own
 		}
 	}
-	c.adapt(passed, busy, woke)
+	c.adapt(passed, passed-ran, woke)
 	if mode == Fair {
 		lend(out, rooms, grants, free+min(running, c.spare))
 	}
@@ -71,8 +74,8 @@ func (c *Controller) Step(mode Mode, passed time.Duration, grants []Grant, seen 
 // adapt learns how much can be lent of shares whose owners run something. That such an owner's budget is full does
 // not tell that it wants no more: it may be waiting for a GPU that others keep busy. So more is lent while the GPU
 // has idle time, less as soon as it has none, and nothing once an owner has come back.
-func (c *Controller) adapt(passed, busy time.Duration, woke bool) {
-	c.idle = max(-passed, (3*c.idle+passed-busy)/4)
+func (c *Controller) adapt(passed, idle time.Duration, woke bool) {
+	c.idle = (3*c.idle + idle) / 4
 	switch {
 	case woke:
 		c.spare = 0
@@ -83,14 +86,27 @@ func (c *Controller) adapt(passed, busy time.Duration, woke bool) {
 	}
 }
 
-// listen notes whether the grant runs anything, and tells whether it has come back from a rest.
-func (a *account) listen(s Seen, passed time.Duration) (woke bool) {
+// queue takes in what was charged, and returns for how much of the step the GPU ran. A program that launches much at
+// once, and then waits for it, is charged nothing for as long, and is not idle.
+func (c *Controller) queue(passed time.Duration, grants []Grant, seen map[ID]Seen) (ran time.Duration) {
+	for _, g := range grants {
+		c.ahead = min(c.ahead+seen[g.ID].Charged, maxAhead)
+	}
+	ran = min(passed, c.ahead)
+	c.ahead -= ran
+	return ran
+}
+
+// listen notes whether the grant runs anything, which may take ahead, and tells whether it has come back from a rest.
+func (a *account) listen(s Seen, passed, ahead time.Duration) (woke bool) {
+	rest := passed - a.pending // of the step, after what it ran
+	a.pending = max(0, -rest)
 	if s.Charged == 0 {
-		a.quiet = min(a.quiet+passed, quietAfter)
+		a.quiet = min(a.quiet+max(0, rest), quietAfter)
 		return false
 	}
 	woke = a.quiet >= quietAfter
-	a.quiet = 0
+	a.quiet, a.pending = 0, ahead
 	return woke
 }
 

@@ -14,13 +14,19 @@ const (
 )
 
 // worker is a program that launches kernels of one length whenever it wants to, has budget, and has fewer than
-// depth in flight. What it runs is charged at the launch, wrong by bias percent.
+// depth in flight. What it runs is charged at the launch, wrong by bias percent. One that waits launches depth kernels,
+// waits for the end of all of them, is late by lag, and launches again.
 type worker struct {
 	grant  Grant
 	kernel time.Duration
 	depth  int
 	bias   int
 	wants  func(now time.Duration) bool
+	waits  bool
+	lag    time.Duration
+
+	batch int           // launches left before it waits
+	ready time.Duration // when it launches again
 
 	balance, charged, used, told time.Duration
 	queue                        []time.Duration // what is left of each kernel in flight
@@ -35,10 +41,27 @@ type gpu struct {
 	ran     time.Duration
 }
 
+// launches reports whether a kernel may be launched now, as far as those before it are concerned.
+func (w *worker) launches(now time.Duration) bool {
+	switch {
+	case !w.waits:
+		return len(w.queue) < w.depth
+	case len(w.queue) > 0 && w.batch == 0:
+		w.ready = now + w.lag + tick // if it is the last one that runs
+		return false
+	case w.batch == 0 && now < w.ready:
+		return false
+	case w.batch == 0:
+		w.batch = w.depth
+	}
+	w.batch--
+	return true
+}
+
 // step moves the model by a tick.
 func (g *gpu) step() {
 	for _, w := range g.workers {
-		for len(w.queue) < w.depth && w.balance > 0 && w.wants(g.now) {
+		for w.balance > 0 && w.wants(g.now) && w.launches(g.now) {
 			charge := w.kernel * time.Duration(w.bias) / 100
 			w.balance, w.charged = w.balance-charge, w.charged+charge
 			w.queue = append(w.queue, w.kernel)

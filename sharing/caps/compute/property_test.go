@@ -63,6 +63,24 @@ func TestTenToNinety(t *testing.T) {
 	}
 }
 
+// It does with graphs, too: much is launched at once and waited for, by programs that are a little late each time. That
+// is no idle time to be lent.
+func TestTenToNinetyInBatches(t *testing.T) {
+	for _, slice := range []time.Duration{0, 2 * ms} {
+		for _, mode := range []Mode{Strict, Fair} {
+			for _, lag := range []time.Duration{0, 2 * ms} {
+				a := &worker{grant: Grant{ID: "a", Percent: 10}, kernel: 10 * ms, depth: 8, bias: 100, wants: always, waits: true, lag: lag}
+				b := &worker{grant: Grant{ID: "b", Percent: 90}, kernel: 10 * ms, depth: 8, bias: 100, wants: always, waits: true, lag: lag}
+				g := &gpu{workers: []*worker{a, b}, slice: slice}
+				g.run(&Controller{}, mode, 10*time.Second, nil)
+				if ratio := float64(b.used) / float64(a.used); ratio < 8.1 || ratio > 9.9 {
+					t.Errorf("slice %v, mode %d, %v late: %v and %v: 1 to %.2f", slice, mode, lag, a.used, b.used, ratio)
+				}
+			}
+		}
+	}
+}
+
 // Strict: whatever comes when, none is above its percent over a window, but for a full budget and what is in flight.
 func TestStrictHolds(t *testing.T) {
 	each(t, 30, func(t *testing.T, r *rand.Rand) {

@@ -60,8 +60,10 @@ const (
 	fullAfter = 100 * time.Millisecond
 	// quietAfter is for how long a grant runs nothing before it is taken to be idle.
 	quietAfter = 100 * time.Millisecond
+	// maxAhead is the most that launches are taken to wait for each other: charges may be too high.
+	maxAhead = 500 * time.Millisecond
 	// idlePercent is how much of a GPU's time has to be idle before more of a running owner's share is lent.
-	idlePercent = 3
+	idlePercent = 5
 	// lendSteps is how many steps of lent time a budget may hold.
 	lendSteps = 2
 	// maxDrift bounds the difference between charged and used that is remembered.

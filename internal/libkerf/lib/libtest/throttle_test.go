@@ -275,13 +275,15 @@ func TestRefusedLaunches(t *testing.T) {
 // BenchmarkShares tells what 10:90 comes to over ten seconds; 9 is wanted.
 func BenchmarkShares(b *testing.B) {
 	for way, kernel := range map[string]string{"plain": "10ms", "graph": "2500us"} { // a graph has four
-		b.Run(way, func(b *testing.B) {
-			for b.Loop() {
-				ten, ninety := race(b, 10*time.Second, compute.Strict, "--launch", way, "--kernel", kernel, "--queue", "8")
-				b.ReportMetric(float64(ninety.GPU)/float64(ten.GPU), "ratio")
-				b.ReportMetric(100*float64(ninety.GPU+ten.GPU)/float64(ninety.Wall), "percent-busy")
-			}
-		})
+		for rule, mode := range map[string]compute.Mode{"strict": compute.Strict, "fair": compute.Fair} {
+			b.Run(rule+"/"+way, func(b *testing.B) {
+				for b.Loop() {
+					ten, ninety := race(b, 10*time.Second, mode, "--launch", way, "--kernel", kernel, "--queue", "8")
+					b.ReportMetric(float64(ninety.GPU)/float64(ten.GPU), "ratio")
+					b.ReportMetric(100*float64(ninety.GPU+ten.GPU)/float64(ninety.Wall), "percent-busy")
+				}
+			})
+		}
 	}
 }
 
