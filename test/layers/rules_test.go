@@ -37,7 +37,6 @@ var layers = []layer{
 	{"sharing/allocator/...", "which GPU answers is decided without knowing who asks", []string{"sharing"}},
 	{"sharing/scheduler/...", "a scheduler's books are made of reports and pods, and know no API server and no scheduler",
 		[]string{"api/gpunode", "sharing", "sharing/allocator/...", "sharing/config", "sharing/ledger"}},
-	{"sharing/simulate/...", "an experiment asks the allocator, and knows no node and no program", []string{"sharing", "sharing/allocator/..."}},
 	{"sharing/simulate/...", "an experiment asks the allocator, and knows of a node what its agent reports, and no program", []string{"sharing", "sharing/allocator/...", "api/gpunode"}},
 
 	{"mig", "the geometry is computed from what the driver reported, and knows no driver", []string{"sharing"}},
