@@ -72,6 +72,10 @@ func FromGrant(g *nodev1.Grant) Grant {
 	for _, f := range g.GetInForce() {
 		out.InForce = append(out.InForce, Fragment{GPU: f.GetGpu(), MemoryBytes: f.GetMemoryBytes(), Percent: f.GetPercent(), Whole: f.GetWhole()})
 	}
+	out.With, out.Joint = g.GetWith(), []Fragment{}
+	for _, f := range g.GetJoint() {
+		out.Joint = append(out.Joint, Fragment{GPU: f.GetGpu(), MemoryBytes: f.GetMemoryBytes(), Percent: f.GetPercent()})
+	}
 	for _, f := range g.GetFragments() {
 		out.GPUs = append(out.GPUs, f.GetGpu())
 		out.Fragments = append(out.Fragments, Fragment{

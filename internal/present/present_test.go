@@ -56,6 +56,7 @@ func node() *nodev1.GetNodeResponse {
 	claimed.State, claimed.Cgroup, claimed.Pids = "claimed", "", nil
 	pod := shared("g-0006", "pod\x1b[31mred\n", 0, 10*gib, 10*gib, 25)
 	pod.PodUid, pod.Container, pod.Pids = "3b9f", "main", []int32{1, 2, 3}
+	pod.With, pod.Joint = "g-0009", []*nodev1.Fragment{{Gpu: uuid(0), MemoryBytes: 30 * gib, Percent: 45}}
 	burst := shared("g-0008", "burst", 2, 10*gib, 25*gib, 0)
 	burst.Compute = &nodev1.Compute{By: "none", Why: "it has no percent of a GPU"}
 	burst.Fragments[0].LentBytes, burst.Fragments[0].BurstBytes = 20*gib, 40*gib

@@ -87,6 +87,10 @@ type Grant struct {
 	ContainerID  string     `json:"container_id"`
 	UsedBy       string     `json:"used_by"`
 	InForce      []Fragment `json:"in_force"`
+	// With is the id of the grant whose cap this one shares, and Joint what all that share one cap have together on its
+	// GPUs; empty where its cap is its own.
+	With  string     `json:"with"`
+	Joint []Fragment `json:"joint"`
 }
 
 // Fragment is the piece of one GPU that a grant holds. MemoryBytes is guaranteed; LentBytes is what it may use

@@ -557,8 +557,12 @@ type Grant struct {
 	InForce []*Fragment `protobuf:"bytes,23,rep,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
 	// backend is what holds the grant to its size: driver, mps, libkerf, reactive or none. level says how strongly
 	// it does now.
-	Backend       string   `protobuf:"bytes,24,opt,name=backend,proto3" json:"backend,omitempty"`
-	Compute       *Compute `protobuf:"bytes,25,opt,name=compute,proto3" json:"compute,omitempty"`
+	Backend string   `protobuf:"bytes,24,opt,name=backend,proto3" json:"backend,omitempty"`
+	Compute *Compute `protobuf:"bytes,25,opt,name=compute,proto3" json:"compute,omitempty"`
+	// with is the grant whose cap this one shares, and joint what all that share one cap have together on its GPUs, which
+	// each of them may use; empty where its cap is its own. A grant that others share with has joint alone.
+	With          string      `protobuf:"bytes,26,opt,name=with,proto3" json:"with,omitempty"`
+	Joint         []*Fragment `protobuf:"bytes,27,rep,name=joint,proto3" json:"joint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -764,6 +768,20 @@ func (x *Grant) GetBackend() string {
 func (x *Grant) GetCompute() *Compute {
 	if x != nil {
 		return x.Compute
+	}
+	return nil
+}
+
+func (x *Grant) GetWith() string {
+	if x != nil {
+		return x.With
+	}
+	return ""
+}
+
+func (x *Grant) GetJoint() []*Fragment {
+	if x != nil {
+		return x.Joint
 	}
 	return nil
 }
@@ -1816,7 +1834,7 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\x06listed\x18\x03 \x01(\bR\x06listed\x12\x16\n" +
 	"\x06answer\x18\x04 \x01(\tR\x06answer\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06remedy\x18\x06 \x01(\tR\x06remedy\"\xe2\x05\n" +
+	"\x06remedy\x18\x06 \x01(\tR\x06remedy\"\xa4\x06\n" +
 	"\x05Grant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -1845,7 +1863,9 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\aused_by\x18\x16 \x01(\tR\x06usedBy\x121\n" +
 	"\bin_force\x18\x17 \x03(\v2\x16.kerf.node.v1.FragmentR\ainForce\x12\x18\n" +
 	"\abackend\x18\x18 \x01(\tR\abackend\x12/\n" +
-	"\acompute\x18\x19 \x01(\v2\x15.kerf.node.v1.ComputeR\acompute\"G\n" +
+	"\acompute\x18\x19 \x01(\v2\x15.kerf.node.v1.ComputeR\acompute\x12\x12\n" +
+	"\x04with\x18\x1a \x01(\tR\x04with\x12,\n" +
+	"\x05joint\x18\x1b \x03(\v2\x16.kerf.node.v1.FragmentR\x05joint\"G\n" +
 	"\aCompute\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x10\n" +
 	"\x03why\x18\x02 \x01(\tR\x03why\x12\x1a\n" +
@@ -1984,32 +2004,33 @@ var file_api_node_v1_node_proto_depIdxs = []int32{
 	8,  // 4: kerf.node.v1.Grant.fragments:type_name -> kerf.node.v1.Fragment
 	8,  // 5: kerf.node.v1.Grant.in_force:type_name -> kerf.node.v1.Fragment
 	6,  // 6: kerf.node.v1.Grant.compute:type_name -> kerf.node.v1.Compute
-	7,  // 7: kerf.node.v1.Fragment.time:type_name -> kerf.node.v1.Time
-	5,  // 8: kerf.node.v1.ClaimResponse.grant:type_name -> kerf.node.v1.Grant
-	11, // 9: kerf.node.v1.ClaimResponse.container:type_name -> kerf.node.v1.ContainerGrant
-	20, // 10: kerf.node.v1.ContainerGrant.env:type_name -> kerf.node.v1.ContainerGrant.EnvEntry
-	12, // 11: kerf.node.v1.ContainerGrant.mounts:type_name -> kerf.node.v1.Mount
-	5,  // 12: kerf.node.v1.ArmResponse.grant:type_name -> kerf.node.v1.Grant
-	21, // 13: kerf.node.v1.ArmResponse.env:type_name -> kerf.node.v1.ArmResponse.EnvEntry
-	12, // 14: kerf.node.v1.ArmResponse.mounts:type_name -> kerf.node.v1.Mount
-	5,  // 15: kerf.node.v1.LimitResponse.grant:type_name -> kerf.node.v1.Grant
-	0,  // 16: kerf.node.v1.Node.GetNode:input_type -> kerf.node.v1.GetNodeRequest
-	9,  // 17: kerf.node.v1.Node.Claim:input_type -> kerf.node.v1.ClaimRequest
-	13, // 18: kerf.node.v1.Node.Arm:input_type -> kerf.node.v1.ArmRequest
-	15, // 19: kerf.node.v1.Node.Release:input_type -> kerf.node.v1.ReleaseRequest
-	17, // 20: kerf.node.v1.Node.Limit:input_type -> kerf.node.v1.LimitRequest
-	19, // 21: kerf.node.v1.Node.Watch:input_type -> kerf.node.v1.WatchRequest
-	1,  // 22: kerf.node.v1.Node.GetNode:output_type -> kerf.node.v1.GetNodeResponse
-	10, // 23: kerf.node.v1.Node.Claim:output_type -> kerf.node.v1.ClaimResponse
-	14, // 24: kerf.node.v1.Node.Arm:output_type -> kerf.node.v1.ArmResponse
-	16, // 25: kerf.node.v1.Node.Release:output_type -> kerf.node.v1.ReleaseResponse
-	18, // 26: kerf.node.v1.Node.Limit:output_type -> kerf.node.v1.LimitResponse
-	1,  // 27: kerf.node.v1.Node.Watch:output_type -> kerf.node.v1.GetNodeResponse
-	22, // [22:28] is the sub-list for method output_type
-	16, // [16:22] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	8,  // 7: kerf.node.v1.Grant.joint:type_name -> kerf.node.v1.Fragment
+	7,  // 8: kerf.node.v1.Fragment.time:type_name -> kerf.node.v1.Time
+	5,  // 9: kerf.node.v1.ClaimResponse.grant:type_name -> kerf.node.v1.Grant
+	11, // 10: kerf.node.v1.ClaimResponse.container:type_name -> kerf.node.v1.ContainerGrant
+	20, // 11: kerf.node.v1.ContainerGrant.env:type_name -> kerf.node.v1.ContainerGrant.EnvEntry
+	12, // 12: kerf.node.v1.ContainerGrant.mounts:type_name -> kerf.node.v1.Mount
+	5,  // 13: kerf.node.v1.ArmResponse.grant:type_name -> kerf.node.v1.Grant
+	21, // 14: kerf.node.v1.ArmResponse.env:type_name -> kerf.node.v1.ArmResponse.EnvEntry
+	12, // 15: kerf.node.v1.ArmResponse.mounts:type_name -> kerf.node.v1.Mount
+	5,  // 16: kerf.node.v1.LimitResponse.grant:type_name -> kerf.node.v1.Grant
+	0,  // 17: kerf.node.v1.Node.GetNode:input_type -> kerf.node.v1.GetNodeRequest
+	9,  // 18: kerf.node.v1.Node.Claim:input_type -> kerf.node.v1.ClaimRequest
+	13, // 19: kerf.node.v1.Node.Arm:input_type -> kerf.node.v1.ArmRequest
+	15, // 20: kerf.node.v1.Node.Release:input_type -> kerf.node.v1.ReleaseRequest
+	17, // 21: kerf.node.v1.Node.Limit:input_type -> kerf.node.v1.LimitRequest
+	19, // 22: kerf.node.v1.Node.Watch:input_type -> kerf.node.v1.WatchRequest
+	1,  // 23: kerf.node.v1.Node.GetNode:output_type -> kerf.node.v1.GetNodeResponse
+	10, // 24: kerf.node.v1.Node.Claim:output_type -> kerf.node.v1.ClaimResponse
+	14, // 25: kerf.node.v1.Node.Arm:output_type -> kerf.node.v1.ArmResponse
+	16, // 26: kerf.node.v1.Node.Release:output_type -> kerf.node.v1.ReleaseResponse
+	18, // 27: kerf.node.v1.Node.Limit:output_type -> kerf.node.v1.LimitResponse
+	1,  // 28: kerf.node.v1.Node.Watch:output_type -> kerf.node.v1.GetNodeResponse
+	23, // [23:29] is the sub-list for method output_type
+	17, // [17:23] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_api_node_v1_node_proto_init() }

@@ -64,6 +64,10 @@ func grantMessage(g node.GrantState) *nodev1.Grant {
 			m.InForce = append(m.InForce, &nodev1.Fragment{Gpu: string(f.GPU), MemoryBytes: uint64(f.Memory), Percent: uint32(f.Percent), Whole: f.Whole})
 		}
 	}
+	m.With = string(c.With)
+	for _, f := range g.Joint {
+		m.Joint = append(m.Joint, &nodev1.Fragment{Gpu: string(f.GPU), MemoryBytes: uint64(f.Memory), Percent: uint32(f.Percent)})
+	}
 	m.Compute = &nodev1.Compute{By: g.Compute.By, Why: g.Compute.Why, Priority: g.Compute.Priority}
 	for _, pid := range g.PIDs {
 		m.Pids = append(m.Pids, small(pid))

@@ -1,0 +1,28 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeserver
+
+import (
+	"testing"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node"
+)
+
+// A grant tells of the cap that it shares beside what is its own, and of its class.
+func TestMessageOfASharedCap(t *testing.T) {
+	own := sharing.Placement{{GPU: "GPU-1", Memory: 4, Percent: 10}}
+	g := node.GrantState{
+		Grant: ledger.Grant{Claim: ledger.Claim{ID: "side", With: "main", Placement: own}, Joint: sharing.Placement{{GPU: "GPU-1", Memory: 10, Percent: 30}}},
+		Used:  []sharing.Bytes{0}, UsedKnown: []bool{true}, Compute: node.Compute{By: "libkerf", Why: "fair", Priority: 7},
+	}
+	m := Message(node.State{Grants: []node.GrantState{g}}).GetGrants()[0]
+	if j := m.GetJoint(); m.GetWith() != "main" || len(j) != 1 || j[0].GetGpu() != "GPU-1" || j[0].GetMemoryBytes() != 10 || j[0].GetPercent() != 30 {
+		t.Errorf("with %q, joint %v", m.GetWith(), j)
+	}
+	if m.GetMemoryBytes() != 4 || m.GetPercent() != 10 || m.GetCompute().GetPriority() != 7 {
+		t.Errorf("%v", m)
+	}
+}
