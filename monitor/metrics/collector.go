@@ -29,7 +29,7 @@ type Collector struct {
 
 	ready, info                                                         *prometheus.Desc
 	gpuTotal, gpuReserved, gpuUsed, gpuGranted, gpuPercent, gpuUtil     *prometheus.Desc
-	gpuLent, grantLent, grantBurst                                      *prometheus.Desc
+	gpuLent, grantLent, grantBurst, grantJoint                          *prometheus.Desc
 	gpuHealthy, gpuInfo                                                 *prometheus.Desc
 	grantCompute, grantTime, grantCharged, grantLaunches                *prometheus.Desc
 	grantPast, grantWaited                                              *prometheus.Desc
@@ -61,6 +61,7 @@ func NewCollector(state func(context.Context) *nodev1.GetNodeResponse) *Collecto
 		grantLimit:    d("kerf_grant_memory_limit_bytes", "Memory that the grant is guaranteed on this GPU, and may use.", grant...),
 		grantLent:     d("kerf_grant_memory_lent_bytes", "Memory that the grant may use beyond its guarantee now; only of grants that may burst.", grant...),
 		grantBurst:    d("kerf_grant_memory_burst_bytes", "The most that guaranteed and lent memory may be together; only of grants that may burst.", grant...),
+		grantJoint:    d("kerf_grant_memory_joint_bytes", "Memory that the grants which share one cap may use together; only of these.", grant...),
 		grantPercent:  d("kerf_grant_compute_percent", "Compute share of this GPU; 0 is a fair share.", grant...),
 		grantCompute:  d("kerf_grant_compute_enforced", "1 when something holds the grant to its compute share, else 0; what does is a label.", "grant", "by"),
 		grantTime:     d("kerf_grant_gpu_time_percent", "Part of the last second that the grant used of this GPU, as the driver says; absent when not known.", grant...),
@@ -77,7 +78,7 @@ func NewCollector(state func(context.Context) *nodev1.GetNodeResponse) *Collecto
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.ready, c.info, c.configE, c.gpuTotal, c.gpuReserved, c.gpuUsed, c.gpuGranted, c.gpuPercent, c.gpuUtil, c.gpuHealthy,
-		c.gpuInfo, c.gpuLent, c.grantLent, c.grantBurst, c.grantUsed, c.grantLimit, c.grantPercent, c.grantProcs, c.grantInfo,
+		c.gpuInfo, c.gpuLent, c.grantLent, c.grantBurst, c.grantJoint, c.grantUsed, c.grantLimit, c.grantPercent, c.grantProcs, c.grantInfo,
 		c.grantCompute, c.grantTime, c.grantCharged, c.grantLaunches, c.grantPast, c.grantWaited,
 	} {
 		ch <- d
@@ -98,6 +99,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for _, g := range s.GetGrants() {
 		c.grant(gauge, g)
+		c.joint(gauge, g)
 		c.compute(gauge, counter, g)
 	}
 }

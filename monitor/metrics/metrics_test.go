@@ -36,7 +36,7 @@ func picture() *nodev1.GetNodeResponse {
 			{Uuid: "GPU-1", Index: 1, Model: "H100", Pci: "0:2:0", MemoryBytes: 80 * mib, Utilization: -1, Health: "lost"},
 		},
 		Grants: []*nodev1.Grant{
-			{Id: "k1", Name: "train", State: "leased", Level: "driver", Uid: 1000, Pids: []int32{7, 8}, Health: "healthy", Compute: &nodev1.Compute{By: "libkerf", Why: "fair"}, Fragments: []*nodev1.Fragment{{Gpu: "GPU-0", MemoryBytes: 10 * mib, LentBytes: 5 * mib, BurstBytes: 20 * mib, Percent: 25, UsedBytes: 9 * mib, UsedKnown: true, Time: &nodev1.Time{UsedPercent: 22, ChargedSeconds: 1.5, Launches: 40, LaunchesPastBudget: 2, WaitedSeconds: 0.25}}}},
+			{Id: "k1", Name: "train", State: "leased", Level: "driver", Uid: 1000, Joint: []*nodev1.Fragment{{Gpu: "GPU-0", MemoryBytes: 12 * mib}}, Pids: []int32{7, 8}, Health: "healthy", Compute: &nodev1.Compute{By: "libkerf", Why: "fair"}, Fragments: []*nodev1.Fragment{{Gpu: "GPU-0", MemoryBytes: 10 * mib, LentBytes: 5 * mib, BurstBytes: 20 * mib, Percent: 25, UsedBytes: 9 * mib, UsedKnown: true, Time: &nodev1.Time{UsedPercent: 22, ChargedSeconds: 1.5, Launches: 40, LaunchesPastBudget: 2, WaitedSeconds: 0.25}}}},
 			{Id: "k2", State: "leased", Level: "unknown", Health: "lost", Fragments: []*nodev1.Fragment{{Gpu: "GPU-0", MemoryBytes: 10 * mib, UsedKnown: true}, {Gpu: "GPU-1", MemoryBytes: 10 * mib}}},
 		},
 	}

@@ -55,6 +55,13 @@ func (c *Collector) grant(out emit, g *nodev1.Grant) {
 	}
 }
 
+// joint tells what a grant shares with others.
+func (c *Collector) joint(out emit, g *nodev1.Grant) {
+	for _, f := range g.GetJoint() {
+		out(c.grantJoint, float64(f.GetMemoryBytes()), nameOf(g), f.GetGpu())
+	}
+}
+
 // compute tells what holds a grant to its share of compute, and what its programs count of it.
 func (c *Collector) compute(gauge, counter emit, g *nodev1.Grant) {
 	name, by := nameOf(g), g.GetCompute().GetBy()

@@ -15,7 +15,8 @@
 //   - strict: nothing else is ever added. Fair: the time that nobody's share takes is lent to budgets that have room,
 //     to the highest priority first and within one by share. An idle grant's share is lent at once, and is its own again
 //     at the first step after it has begun to use its budget, which was full; what a running grant leaves of its share
-//     is lent bit by bit, and only while the GPU has idle time;
+//     is lent bit by bit, and only while the GPU has more idle time than programs make that are late for their next
+//     launch. What was launched and can still be running is no idle time, and its grant is not idle;
 //   - where charges are more or less than what was used, the difference is returned or taken by a
 //     proportional-integral rule.
 //
