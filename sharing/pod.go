@@ -81,6 +81,9 @@ type ContainerAsk struct {
 	// Joint is what all containers that share one cap ask for together, the zero value where nobody shares. Request is
 	// this container's part of it.
 	Joint Request
+	// HeldOnly says that no claim is to be made: it shares a cap, and what the others ask for is not known now. A claim that it has
+	// will do.
+	HeldOnly bool
 	// Advice is where it would like to be.
 	Advice Advice
 	// Priority is the pod's, 0 while the pod is not known.

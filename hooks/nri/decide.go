@@ -70,13 +70,10 @@ func podAsks(pod sharing.Pod, box sandbox) ([]sharing.ContainerAsk, error) {
 
 // sharers are the asks of all containers that have one cap with this one, its own among them as kubelet admitted it: the
 // others' are in the pod's spec, and each is compared with what kubelet admitted when its container is made. It
-// returns none where the container's cap is its own.
+// returns none where nobody shares, or the pod is not known.
 func sharers(box sandbox, pod sharing.Pod, own sharing.ContainerAsk) ([]sharing.ContainerAsk, error) {
-	if !sharing.SharesCap(box.annotations, own.Ref.Container) {
+	if pod.UID == "" || !sharing.SharesCap(box.annotations, own.Ref.Container) {
 		return nil, nil
-	}
-	if pod.UID == "" {
-		return nil, fmt.Errorf("container %q: it shares a cap with another, whose amount the API server has not told yet (and never does of a static pod): %w", own.Ref.Container, sharing.ErrUnavailable)
 	}
 	all, err := podAsks(pod, box)
 	if err != nil {
@@ -84,7 +81,6 @@ func sharers(box sandbox, pod sharing.Pod, own sharing.ContainerAsk) ([]sharing.
 	}
 	for i, a := range all {
 		if a.Ref.Container == own.Ref.Container {
-			own.With = a.With
 			all[i] = own
 		}
 	}
@@ -104,6 +100,7 @@ func containerAsk(box sandbox, container string, pod sharing.Pod, a sharing.Admi
 	}
 	return sharing.ContainerAsk{
 		Ref: box.ref(container), Kind: kindOf(pod, container), Asks: slices.Clone(a.Asks), Request: req, Priority: pod.Priority,
+		With: sharing.ShareWith(box.annotations, container), HeldOnly: pod.UID == "" && sharing.SharesCap(box.annotations, container),
 		Advice: sharing.Advice{GPUs: sharing.PlannedGPUs(box.annotations, container), Near: slices.Clone(a.Near)},
 	}, nil
 }

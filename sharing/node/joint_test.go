@@ -162,6 +162,16 @@ func TestOneCapBesideOthers(t *testing.T) {
 	}
 	_, err = g.bench.Inject(t.Context(), s2, g.newID())
 	refused(t, err, sharing.ErrUnavailable, `container "main", whose cap it shares, has no claim yet`)
+	// While the API server does not tell of the pod, a container that has its claim is made again, and no other.
+	s.HeldOnly, s.Joint = true, sharing.Request{}
+	if again := g.run(s); again.in.Env["KERF_MEMORY_BYTES"] != "10737418240" {
+		t.Errorf("made again with %v", again.in.Env)
+	} else {
+		again.remove()
+	}
+	m2.HeldOnly, m2.Joint = true, sharing.Request{}
+	_, err = g.bench.Inject(t.Context(), m2, g.newID())
+	refused(t, err, sharing.ErrUnavailable, "shares a cap with another container, whose amount the API server has not told yet")
 	g.gone("p")
 }
 

@@ -121,6 +121,9 @@ func (r *Runtime) claimFor(ask sharing.ContainerAsk) (id ledger.ClaimID, part sh
 			return "", nil, false, err
 		}
 	}
+	if ask.HeldOnly {
+		return "", nil, false, fmt.Errorf("it shares a cap with another container, whose amount the API server has not told yet (and never does of a static pod): %w", sharing.ErrUnavailable)
+	}
 	if ask.With != "" {
 		id, err := r.claimWith(ask)
 		return id, nil, err == nil, err
