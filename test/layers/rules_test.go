@@ -34,12 +34,13 @@ var layers = []layer{
 
 	{"sharing/config/...", "the document is decoded and validated on its own; how MIG profiles are named is the geometry's", []string{"sharing", "mig"}},
 	{"sharing/ledger/...", "who holds what is decided without knowing how it was chosen", []string{"sharing"}},
-	{"sharing/allocator/...", "which GPU answers is decided without knowing who asks", []string{"sharing"}},
+	{"sharing/packing/...", "how much of a bin an item costs is arithmetic, whatever the bins are", nil},
+	{"sharing/allocator/...", "which GPU answers is decided without knowing who asks; what a GPU can be cut into is the geometry's", []string{"sharing", "sharing/packing", "mig"}},
 	{"sharing/scheduler/...", "a scheduler's books are made of reports and pods, and know no API server and no scheduler",
 		[]string{"api/gpunode", "sharing", "sharing/allocator/...", "sharing/config", "sharing/ledger"}},
 	{"sharing/simulate/...", "an experiment asks the allocator, and knows of a node what its agent reports, and no program", []string{"sharing", "sharing/allocator/...", "api/gpunode"}},
 
-	{"mig", "the geometry is computed from what the driver reported, and knows no driver", []string{"sharing"}},
+	{"mig", "the geometry is computed from what the driver reported, and knows no driver", []string{"sharing", "sharing/packing"}},
 	{"mig/plan/...", "a plan is made from what was seen and what is wanted, and knows nobody who carries it out", []string{"sharing", "mig"}},
 	{"mig/exec/...", "the executor carries plans out; driver, disk and holders reach it through interfaces that it declares", with(tools, "sharing", "mig", "mig/plan")},
 	{"mig/live/...", "the driver's door and the executor meet here", []string{"sharing", "mig", "mig/exec", "internal/nvml"}},
@@ -129,7 +130,7 @@ var doors = []door{
 
 // pure are the packages without I/O, clock or goroutine: they decide, and the same input gives the same
 // answer for ever.
-var pure = []string{"sharing", "sharing/config/...", "sharing/ledger/...", "sharing/allocator/...", "sharing/caps/choice/...", "sharing/caps/client/...", "sharing/caps/reactive/...", "sharing/caps/compute/...", "sharing/node/record/...", "mig", "mig/plan/...", "mig/parted/..."}
+var pure = []string{"sharing", "sharing/config/...", "sharing/ledger/...", "sharing/allocator/...", "sharing/packing/...", "sharing/caps/choice/...", "sharing/caps/client/...", "sharing/caps/reactive/...", "sharing/caps/compute/...", "sharing/node/record/...", "mig", "mig/plan/...", "mig/parted/..."}
 
 // pureImports is all that a pure package may import of the standard library.
 var pureImports = []string{
