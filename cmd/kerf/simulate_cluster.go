@@ -48,7 +48,10 @@ func (s *simulation) readCluster(ctx context.Context, kubeconfig string, tell io
 	for _, p := range found.Pods {
 		pods = append(pods, simulate.LivePod{Pod: p.Pod, CPU: cluster.Milli(p.MilliCPU), Memory: p.Memory, Owner: p.Owner, Fixed: p.Fixed})
 	}
-	live := simulate.NewLive(nodes, pods, s.isGone, s.isMIG)
+	live, err := simulate.NewLive(nodes, pods, s.isGone, s.isMIG)
+	if err != nil {
+		return live, fmt.Errorf("--from-cluster: %w", err)
+	}
 	for _, why := range live.Left {
 		_, _ = fmt.Fprintf(tell, "kerf simulate: left out: %s\n", why)
 	}

@@ -93,7 +93,10 @@ func (s *simulation) read(survey func() (simulate.Live, error)) (input, error) {
 		return in, err
 	}
 	if !s.live {
-		in.nodes = s.present(in.nodes)
+		if in.nodes, err = s.present(in.nodes); err != nil {
+			return in, err
+		}
+		simulate.Size(in.pods, in.nodes)
 	}
 	if len(in.nodes) == 0 {
 		return in, errors.New("no node is left")
@@ -109,16 +112,15 @@ func (s *simulation) read(survey func() (simulate.Live, error)) (input, error) {
 }
 
 // present leaves out the nodes of --gone and cuts the GPUs of those of --mig.
-func (s *simulation) present(nodes []cluster.Node) []cluster.Node {
+func (s *simulation) present(nodes []cluster.Node) ([]cluster.Node, error) {
 	var kept []cluster.Node
 	for _, n := range nodes {
 		if s.isGone(n.Name) {
 			continue
 		}
-		n.MIG = n.MIG || s.isMIG(n.Name)
 		kept = append(kept, n)
 	}
-	return kept
+	return kept, simulate.MIG(kept, s.isMIG)
 }
 
 // experiment is one policy on the nodes in the order of the seed.

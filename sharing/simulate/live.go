@@ -60,9 +60,9 @@ type There struct {
 // NewLive makes a simulation's nodes and pods of a cluster's. Gone nodes are left out, and the GPUs of mig ones are cut
 // into instances; what ran on the former, and what held a GPU of the latter, has to move. A GPU that is not healthy is left
 // out. A pod with several containers that ask for GPUs counts as one pod for each.
-func NewLive(nodes []LiveNode, pods []LivePod, gone, mig func(node string) bool) Live {
+func NewLive(nodes []LiveNode, pods []LivePod, gone, mig func(node string) bool) (Live, error) {
 	l := Live{}
-	b := liveBuilder{Live: &l, at: map[string]int{}, gpus: map[string]int{}, becomes: map[string]bool{}, claims: map[string][]gpunode.Claim{}, seen: map[string]bool{}}
+	b := liveBuilder{Live: &l, at: map[string]int{}, gpus: map[string]int{}, becomes: map[string]bool{}, claims: map[string][]gpunode.Claim{}, seen: map[string]bool{}, cut: map[string]bool{}}
 	nodes = slices.Clone(nodes)
 	slices.SortFunc(nodes, func(x, y LiveNode) int { return strings.Compare(x.Name, y.Name) })
 	for i := range nodes {
@@ -73,6 +73,9 @@ func NewLive(nodes []LiveNode, pods []LivePod, gone, mig func(node string) bool)
 		} else {
 			b.node(n, mig(n.Name))
 		}
+	}
+	if err := MIG(l.Nodes, func(name string) bool { return b.cut[name] }); err != nil {
+		return l, err
 	}
 	pods = slices.Clone(pods)
 	slices.SortFunc(pods, func(x, y LivePod) int {
@@ -87,7 +90,7 @@ func NewLive(nodes []LiveNode, pods []LivePod, gone, mig func(node string) bool)
 	Size(l.Pods, l.Nodes)
 	Size(l.Moved, l.Nodes)
 	Size(l.Waiting, l.Nodes)
-	return l
+	return l, nil
 }
 
 type liveBuilder struct {
@@ -97,6 +100,8 @@ type liveBuilder struct {
 	// gpus is a GPU's index in its node, by UUID; becomes has the nodes that are put into MIG mode.
 	gpus    map[string]int
 	becomes map[string]bool
+	// cut has the nodes whose GPUs are in MIG mode, or will be.
+	cut map[string]bool
 	// claims are those of pods that run, by UID.
 	claims map[string][]gpunode.Claim
 	// seen are the pods that were told of.
@@ -137,9 +142,9 @@ func (b *liveBuilder) inventory(n *cluster.Node, s *gpunode.Status, mig bool) {
 			cut++
 		}
 	}
-	n.MIG = cut > 0 && cut == len(s.GPUs)
+	all := cut > 0 && cut == len(s.GPUs)
 	for _, g := range slices.SortedFunc(slices.Values(s.GPUs), func(x, y gpunode.GPU) int { return cmp.Compare(x.Index, y.Index) }) {
-		if g.Health != sharing.HealthOK.String() || g.MIG && !n.MIG {
+		if g.Health != sharing.HealthOK.String() || g.MIG && !all {
 			continue
 		}
 		place := cluster.Place{NVLink: -1 - g.Index, PCIe: g.Index}
@@ -162,9 +167,8 @@ func (b *liveBuilder) inventory(n *cluster.Node, s *gpunode.Status, mig bool) {
 		b.gpus[g.UUID] = len(n.GPUs)
 		n.GPUs, n.Topology = append(n.GPUs, cluster.WholeGPU), append(n.Topology, place)
 	}
-	if mig && !n.MIG && len(n.GPUs) > 0 {
-		n.MIG, b.becomes[n.Name] = true, true
-	}
+	b.becomes[n.Name] = mig && !all && len(n.GPUs) > 0
+	b.cut[n.Name] = all || b.becomes[n.Name]
 }
 
 // pod finds out where a pod is, and whether it may stay there.

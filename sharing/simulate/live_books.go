@@ -47,7 +47,7 @@ func (b *liveBuilder) fragments(at int, c gpunode.Claim) {
 			continue
 		}
 		share := max(part(f, n.GPUMemory), cluster.Milli(f.Percent)*10)
-		if f.Whole || n.MIG {
+		if f.Whole || n.Table != nil {
 			share = cluster.WholeGPU
 		}
 		// Each part is rounded up, so that many small ones can come to more than a GPU.

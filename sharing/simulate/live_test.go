@@ -49,6 +49,15 @@ func livePod(name, node string, limits map[string]string) simulate.LivePod {
 	}
 }
 
+func live(t *testing.T, nodes []simulate.LiveNode, pods []simulate.LivePod, gone, mig func(string) bool) simulate.Live {
+	t.Helper()
+	l, err := simulate.NewLive(nodes, pods, gone, mig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
 func memory(gib string) map[string]string { return map[string]string{sharing.ResourceMemory: gib} }
 
 // left is what is free on each GPU of each node once what is there was booked.
@@ -85,7 +94,7 @@ func TestLiveBooksWhatRuns(t *testing.T) {
 		livePod("one", "a", memory("20")), livePod("two", "a", memory("8")), livePod("whole", "b", map[string]string{sharing.ResourceGPU: "1"}),
 		agent, livePod("web", "plain", nil), livePod("next", "", memory("10")), livePod("wrong", "", map[string]string{sharing.ResourceMemory: "x"}),
 	}
-	l := simulate.NewLive([]simulate.LiveNode{plain, b, a}, pods, no, no)
+	l := live(t, []simulate.LiveNode{plain, b, a}, pods, no, no)
 	want := map[string][]cluster.Milli{"a": {52_000, 250, 375}, "b": {60_000, 0}, "plain": {4000}}
 	if diff := cmp.Diff(want, left(t, l)); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
@@ -112,12 +121,12 @@ func TestLiveMovesWhatCannotStay(t *testing.T) {
 	agent := livePod("agent", "a", nil)
 	agent.Fixed = true
 	pods := []simulate.LivePod{profile, livePod("plain", "a", nil), agent}
-	gone := simulate.NewLive([]simulate.LiveNode{a, liveNode("b", 2)}, pods, only("a"), no)
+	gone := live(t, []simulate.LiveNode{a, liveNode("b", 2)}, pods, only("a"), no)
 	if len(gone.Nodes) != 1 || len(gone.There) != 0 || len(gone.Moved) != 2 || gone.Moved[0].Share != 250 || gone.Moved[0].GPUMemory != 30*sharing.GiB {
 		t.Errorf("gone: %+v", gone)
 	}
-	cut := simulate.NewLive([]simulate.LiveNode{a, liveNode("b", 2)}, pods, no, only("a"))
-	if len(cut.Moved) != 1 || cut.Moved[0].Name != "team/p/c" || !cut.Nodes[0].MIG || cut.Nodes[1].MIG {
+	cut := live(t, []simulate.LiveNode{a, liveNode("b", 2)}, pods, no, only("a"))
+	if len(cut.Moved) != 1 || cut.Moved[0].Name != "team/p/c" || cut.Nodes[0].Table == nil || cut.Nodes[1].Table != nil {
 		t.Errorf("cut: %+v", cut)
 	}
 	if diff := cmp.Diff([]cluster.Milli{56_000, 1000, 1000}, left(t, cut)["a"]); diff != "" {
@@ -134,7 +143,7 @@ func TestLiveNeverBooksMoreThanThereIs(t *testing.T) {
 		claims = append(claims, claimOf("uid-"+name, "c", fragment("a-0", 1, 0)))
 		pods = append(pods, livePod(name, "a", memory("1")))
 	}
-	l := simulate.NewLive([]simulate.LiveNode{liveNode("a", 1, claims...)}, pods, no, no)
+	l := live(t, []simulate.LiveNode{liveNode("a", 1, claims...)}, pods, no, no)
 	if diff := cmp.Diff([]cluster.Milli{0, 0}, left(t, l)["a"]); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
@@ -144,7 +153,7 @@ func TestFitsBesideWhatIsThere(t *testing.T) {
 	a := liveNode("a", 1, claimOf("uid-one", "c", fragment("a-0", 60, 0)))
 	b := liveNode("b", 1, claimOf("uid-two", "c", fragment("b-0", 50, 0)))
 	b.Closed = true
-	l := simulate.NewLive([]simulate.LiveNode{a, b}, []simulate.LivePod{livePod("one", "a", memory("60")), livePod("two", "b", memory("50"))}, no, no)
+	l := live(t, []simulate.LiveNode{a, b}, []simulate.LivePod{livePod("one", "a", memory("60")), livePod("two", "b", memory("50"))}, no, no)
 	policy, err := simulate.NewPolicy("kerf", l.Nodes, l.Pods, 1)
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
@@ -49,9 +50,11 @@ type PodType struct {
 	// GPUs is 1 where a share is asked for and the number is left out.
 	GPUs int `yaml:"gpus"`
 	// Percent and GPUMemory are of each GPU; without both a GPU is whole.
-	Percent   float64  `yaml:"percent"`
-	GPUMemory string   `yaml:"gpuMemory"`
-	Models    []string `yaml:"models"`
+	Percent   float64 `yaml:"percent"`
+	GPUMemory string  `yaml:"gpuMemory"`
+	// MIG asks for an instance of the profile, such as 1g.10gb, in place of a share.
+	MIG    string   `yaml:"mig"`
+	Models []string `yaml:"models"`
 	// Vary is how much larger and smaller than said the drawn pods of the type are, 0 to 1.
 	Vary float64 `yaml:"vary"`
 	// Life is the mean time that such a pod runs, in parts of the mean of Lifetimes; 1 where it is left out.
@@ -74,17 +77,21 @@ func (s *Scenario) Nodes() ([]cluster.Node, error) {
 		}
 		n := cluster.Node{
 			CPU: f.cores(m.Cores), Memory: f.bytes("memory", m.Memory), Model: m.Model,
-			GPUMemory: f.bytes("gpuMemory", m.GPUMemory), MIG: m.MIG,
+			GPUMemory: f.bytes("gpuMemory", m.GPUMemory),
 		}
 		f.within("gpus", m.GPUs, 0, mostGPUs)
 		f.within("count", m.Count, 1, mostPods-len(nodes))
 		if f.err != nil {
 			return nil, f.err
 		}
+		from := len(nodes)
 		for k := range m.Count {
 			n.Name = fmt.Sprintf("%s-%d", name, k)
 			n.GPUs = slices.Repeat([]cluster.Milli{cluster.WholeGPU}, m.GPUs)
 			nodes = append(nodes, n)
+		}
+		if err := MIG(nodes[from:], func(string) bool { return m.MIG }); err != nil {
+			return nil, sharing.Invalid(f.at+"mig", "true", "leave it out, or write the gpuMemory of a model that has MIG", "%v", err)
 		}
 	}
 	return nodes, nil
@@ -134,12 +141,27 @@ func (f *fields) ask(p *Pod, t PodType) {
 		}
 	}
 	p.Share = cluster.Milli(math.Round(t.Percent * 10))
+	if t.MIG != "" {
+		f.instance(p, t)
+		return
+	}
 	switch {
 	case t.GPUs == 0 && (t.Percent > 0 || p.GPUMemory > 0):
 		p.GPUs = 1
 	case t.GPUs > 0 && p.GPUMemory == 0 && p.Share == 0:
 		p.Share = cluster.WholeGPU
 	}
+}
+
+// instance is a request for a MIG instance, which is one of one GPU.
+func (f *fields) instance(p *Pod, t PodType) {
+	if _, err := mig.ParseWish(f.at+"mig", t.MIG); err != nil && f.err == nil {
+		f.err = err
+	}
+	if t.GPUs > 1 || t.Percent > 0 || t.GPUMemory != "" || t.Vary > 0 {
+		f.wrong("mig", t.MIG, "leave out gpus, percent, gpuMemory and vary: the profile says all")
+	}
+	p.Profile, p.GPUs, p.Share = t.MIG, 1, 0
 }
 
 // live is how long the pods of the type run: in hours where the scenario says so, else compared with each other.
@@ -173,10 +195,14 @@ func Size(pods []Pod, nodes []cluster.Node) {
 		memory += nodes[i].GPUMemory / sharing.MiB * sharing.Bytes(len(nodes[i].GPUs))
 		gpus += sharing.Bytes(len(nodes[i].GPUs))
 	}
-	if memory == 0 {
-		return
-	}
 	for i := range pods {
+		if pods[i].Profile != "" {
+			pods[i].Part = migPart(pods[i].Profile, nodes)
+			continue
+		}
+		if memory == 0 {
+			continue
+		}
 		part := pods[i].GPUMemory / sharing.MiB * gpus * sharing.Bytes(cluster.WholeGPU) / memory
 		pods[i].Part = cluster.Milli(min(part, sharing.Bytes(cluster.WholeGPU)))
 	}

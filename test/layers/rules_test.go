@@ -39,6 +39,7 @@ var layers = []layer{
 	{"sharing/scheduler/...", "a scheduler's books are made of reports and pods, and know no API server and no scheduler",
 		[]string{"api/gpunode", "sharing", "sharing/allocator/...", "sharing/config", "sharing/ledger"}},
 	{"sharing/simulate/...", "an experiment asks the allocator, and knows of a node what its agent reports, and no program", []string{"sharing", "sharing/allocator/...", "api/gpunode"}},
+	{"sharing/simulate/...", "an experiment asks the allocator, and knows of a node what its agent reports, and no program", []string{"sharing", "sharing/allocator/...", "mig", "api/gpunode"}},
 
 	{"mig", "the geometry is computed from what the driver reported, and knows no driver", []string{"sharing", "sharing/packing"}},
 	{"mig/plan/...", "a plan is made from what was seen and what is wanted, and knows nobody who carries it out", []string{"sharing", "mig"}},

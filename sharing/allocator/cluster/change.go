@@ -49,7 +49,11 @@ const inUse Milli = -1
 // Add adds an empty node, the last in the order that decides ties, and gives its index.
 func (c *Cluster) Add(n Node) int {
 	n.GPUs, n.Topology, n.aside, n.kinds = slices.Clone(n.GPUs), slices.Clone(n.Topology), nil, [kinds]int{}
-	n.now = worth{}
+	n.now, n.geometry = worth{}, c.cuts[n.Table]
+	n.empty()
+	if n.Table != nil {
+		c.cuts[n.Table] = n.cuts()
+	}
 	n.version, n.id = 1, mix(uint64(len(c.nodes)))
 	n.cpu, n.memory = n.CPU, n.Memory
 	c.nodes = append(c.nodes, &n)

@@ -126,7 +126,7 @@ func TestWholeGPUsLieCloseTogether(t *testing.T) {
 func TestShareIsWhatTheNodeBooks(t *testing.T) {
 	nodes := []cluster.Node{
 		{Name: "80", CPU: 9000, GPUs: full(1), GPUMemory: 80 * sharing.GiB},
-		{Name: "mig", CPU: 9000, GPUs: full(1), GPUMemory: 80 * sharing.GiB, MIG: true},
+		{Name: "mig", CPU: 9000, GPUs: full(1), GPUMemory: 80 * sharing.GiB, Table: slices8(t)},
 		{Name: "unknown", CPU: 9000, GPUs: full(1)},
 	}
 	memory := func(gib sharing.Bytes) cluster.Request {
@@ -136,13 +136,13 @@ func TestShareIsWhatTheNodeBooks(t *testing.T) {
 		r    cluster.Request
 		want [3]cluster.Milli // left on each node afterwards; -1 where it does not fit
 	}{
-		{memory(20), [3]cluster.Milli{750, 667, -1}},
-		{memory(21), [3]cluster.Milli{737, 667, -1}},
+		{memory(20), [3]cluster.Milli{750, 750, -1}},
+		{memory(21), [3]cluster.Milli{737, 500, -1}},
 		{memory(80), [3]cluster.Milli{0, 0, -1}},
 		{memory(81), [3]cluster.Milli{-1, -1, -1}},
 		{memory(1 << 33), [3]cluster.Milli{-1, -1, -1}},
-		{ask(0, 0, 1, 142, ""), [3]cluster.Milli{858, 858, 858}},
-		{ask(0, 0, 1, 143, ""), [3]cluster.Milli{857, 667, 857}},
+		{ask(0, 0, 1, 142, ""), [3]cluster.Milli{858, 875, 858}},
+		{ask(0, 0, 1, 143, ""), [3]cluster.Milli{857, 750, 857}},
 		{cluster.Request{Shape: cluster.Shape{GPUs: 1, Share: 600, GPUMemory: 8 * sharing.GiB}}, [3]cluster.Milli{400, 0, -1}},
 	} {
 		for i, n := range nodes {

@@ -79,9 +79,9 @@ func (r *Random) Score(n *Node, s Shape) (int64, int) {
 	if s.GPUs != 1 {
 		return int64(drawn >> 1), 0
 	}
-	at := drawn % uint64(count(n.GPUs, s.Share)) //nolint:gosec // the node fits, so the count is above 0
+	at := drawn % uint64(n.count(n.GPUs, s)) //nolint:gosec // the node fits, so the count is above 0
 	for g, left := range n.GPUs {
-		if left < s.Share {
+		if !n.room(g, left, s) {
 			continue
 		}
 		if at == 0 {

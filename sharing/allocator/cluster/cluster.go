@@ -3,7 +3,11 @@
 
 package cluster
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/kerf-gpu/kerf/mig"
+)
 
 // Policy says how good a node is for a shape.
 type Policy interface {
@@ -43,11 +47,13 @@ type Cluster struct {
 	// log has the nodes that changed last, changes how many changes there were.
 	log     []int32
 	changes uint64
+	// cuts has the geometry of each table.
+	cuts map[*mig.Table]*cut
 }
 
 // New is a cluster of copies of the nodes. Their order is the order in which ties are decided.
 func New(nodes []Node, policy Policy) *Cluster {
-	c := &Cluster{policy: policy, rankings: map[Shape]*ranking{}}
+	c := &Cluster{policy: policy, rankings: map[Shape]*ranking{}, cuts: map[*mig.Table]*cut{}}
 	for _, n := range nodes {
 		c.Add(n)
 	}
@@ -89,13 +95,32 @@ func (c *Cluster) Take(r Request, p Placement) error {
 	if len(p.GPUs) != r.GPUs {
 		return fmt.Errorf("take %s: %d GPUs placed, %d asked for", n.Name, len(p.GPUs), r.GPUs)
 	}
-	share := n.share(r.Shape)
-	for i, g := range p.GPUs {
-		if g < 0 || g >= len(n.GPUs) || n.GPUs[g] < share || (i > 0 && g <= p.GPUs[i-1]) {
-			return fmt.Errorf("take %s: GPU %d: %s", n.Name, g, LacksRoom)
-		}
+	if err := c.fit(r, p); err != nil {
+		return fmt.Errorf("take %s: %w", n.Name, err)
 	}
 	c.move(r, p, -1)
+	return nil
+}
+
+// fit says what is wrong with the GPUs of a placement, and with the places on them.
+func (c *Cluster) fit(r Request, p Placement) error {
+	n := c.nodes[p.Node]
+	s := n.resolve(r.Shape)
+	cut := n.Table != nil && r.GPUs > 0
+	if cut != (p.Starts != nil) || cut && len(p.Starts) != len(p.GPUs) {
+		return fmt.Errorf("%d places for MIG instances on %d GPUs", len(p.Starts), len(p.GPUs))
+	}
+	for i, g := range p.GPUs {
+		if g < 0 || g >= len(n.GPUs) || n.GPUs[g] < s.Share || (i > 0 && g <= p.GPUs[i-1]) {
+			return fmt.Errorf("GPU %d: %s", g, LacksRoom)
+		}
+		if !cut {
+			continue
+		}
+		if profile, _ := n.instance(s); !n.Table.Fits(n.instances[g], mig.Place{Profile: profile.ID, Start: p.Starts[i]}) {
+			return fmt.Errorf("GPU %d: no place for %s at %d", g, profile.Name, p.Starts[i])
+		}
+	}
 	return nil
 }
 
@@ -116,7 +141,12 @@ func (c *Cluster) move(r Request, p Placement, sign Milli) {
 		n.Memory += r.Memory
 	}
 	share := n.share(r.Shape)
-	for _, g := range p.GPUs {
+	for i, g := range p.GPUs {
+		if i < len(p.Starts) {
+			if profile, ok := n.instance(r.Shape); ok {
+				n.hold(g, p.Starts[i], profile, sign)
+			}
+		}
 		if g < len(n.aside) && n.aside[g] != inUse {
 			n.aside[g] += sign * share
 			continue

@@ -3,10 +3,7 @@
 
 package cluster
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 // FGD is fragmentation gradient descent: the node whose fragments grow least. Its score has the hundred
 // steps of the published one; the steps matter, since ties then fill the first nodes first.
@@ -51,14 +48,14 @@ func each(n *Node, s Shape, score func(after []Milli, gpu int) int64) (int64, in
 	var room [maxGPUs]Milli
 	after := append(room[:0], n.GPUs...)
 	if s.GPUs != 1 {
-		for _, g := range n.chosen(s.GPUs, s.Share) {
+		for _, g := range n.chosen(s) {
 			after[g] -= s.Share
 		}
 		return score(after, 0), 0
 	}
 	best, at := int64(0), -1
 	for g, left := range n.GPUs {
-		if left < s.Share || slices.Contains(n.GPUs[:g], left) {
+		if n.alike(g) || !n.room(g, left, s) {
 			continue
 		}
 		after[g] = left - s.Share

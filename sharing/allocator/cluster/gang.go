@@ -110,8 +110,10 @@ func (c *Cluster) within(r Request, nodes []int) (Placement, bool) {
 
 // on is the placement on the node that won.
 func (c *Cluster) on(node int, ranks *ranking, r Request) Placement {
-	if r.GPUs == 1 {
-		return Placement{node, []int{int(ranks.scores[node].gpu)}}
+	n := c.nodes[node]
+	gpus := []int{int(ranks.scores[node].gpu)}
+	if r.GPUs != 1 {
+		gpus = n.chosen(n.resolve(r.Shape))
 	}
-	return Placement{node, c.nodes[node].chosen(r.GPUs, c.nodes[node].share(r.Shape))}
+	return Placement{node, gpus, c.starts(n, r.Shape, gpus)}
 }

@@ -3,6 +3,8 @@
 
 package cluster
 
+import "github.com/kerf-gpu/kerf/mig"
+
 // weights are how much the terms of Kerf's score count, and the step below which a difference is none.
 type weights struct {
 	strand, startHalves, priceHalves, step int64
@@ -33,6 +35,8 @@ type Kerf struct {
 	cpu    int64
 	starts []start
 	prices map[string]int64
+	// values are what the parts of a GPU in MIG mode are worth for the workload.
+	values map[*mig.Table]*mig.Values
 	// left is how many requests have left, at most leavingAfter.
 	left int
 }
@@ -54,7 +58,7 @@ type start struct {
 
 // NewKerf is Kerf for a workload on the nodes, which are taken as they are when empty.
 func NewKerf(w Workload, nodes []Node) *Kerf {
-	k := &Kerf{workload: w, holes: newHoles(w.all), prices: map[string]int64{}}
+	k := &Kerf{workload: w, holes: newHoles(w.all), prices: map[string]int64{}, values: instanceValues(w, nodes)}
 	capacity := map[string]Milli{}
 	all := Milli(0)
 	for i := range nodes {
@@ -118,6 +122,9 @@ func slots(cpu Milli, gpus []Milli, s Shape) int64 {
 
 // Score implements Policy.
 func (k *Kerf) Score(n *Node, s Shape) (int64, int) {
+	if n.Table != nil && s.GPUs == 1 {
+		return k.cutScore(n, s)
+	}
 	weigh := k.weights()
 	now := k.worth(n)
 	return each(n, s, func(after []Milli, gpu int) int64 {
@@ -129,7 +136,7 @@ func (k *Kerf) Score(n *Node, s Shape) (int64, int) {
 		d -= weigh.strand * max(0, k.strand(cpu, after)-now.stranded)
 		d -= weigh.startHalves * (now.startable - k.startable(n, cpu, after)) / 2
 		d -= weigh.priceHalves * k.prices[n.Model] * int64(s.Demand()) / 2_000_000
-		return floor(d, weigh.step)
+		return floor(d, weigh.step) * weigh.step * scoreUnit
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -34,8 +35,9 @@ type Node struct {
 	GPUs []Milli
 	// GPUMemory is the usable memory of each GPU; 0 when it is not known, and then no request by memory fits.
 	GPUMemory sharing.Bytes
-	// MIG nodes have GPUs that are cut into instances, so that a share takes the smallest instance that holds it.
-	MIG bool
+	// Table is what each GPU can be cut into, where they are in MIG mode: a share then takes the smallest instance that
+	// holds it. Such GPUs are empty when they come. Nil where they are not in MIG mode.
+	Table *mig.Table
 	// Topology has a place for each GPU; empty when it is not known.
 	Topology []Place
 	// Level is how strongly the node holds shares to their size.
@@ -44,6 +46,9 @@ type Node struct {
 	Cordoned bool
 
 	version uint64
+	// geometry is made of Table; instances are what each GPU is cut into.
+	geometry  *cut
+	instances []mig.Occupancy
 	// now is what Kerf's score begins with, whatever the shape.
 	now worth
 	// id tells the nodes of a cluster apart; cpu and memory are what the node had when it came; kinds counts what it holds.
@@ -77,6 +82,8 @@ type Shape struct {
 	Share Milli
 	// GPUMemory is asked for on each of them; where it is a greater part of the GPU than Share, that part is taken.
 	GPUMemory sharing.Bytes
+	// Profile asks for a MIG instance, in the words that mig.ParseWish takes, in place of a share; GPUs is then 1.
+	Profile string
 	// Models are the GPU models allowed, joined by "|"; empty allows all. A name with *, ?, [ or ! in it is a glob, as
 	// sharing.MatchModels takes them, and then all are.
 	Models string
@@ -98,6 +105,8 @@ type Request struct {
 type Placement struct {
 	Node int
 	GPUs []int
+	// Starts are where the MIG instance on each of them begins, in the placement units of the node's Table; nil without MIG.
+	Starts []int
 }
 
 // Reason is why a node cannot answer a request; Fits when it can.
@@ -110,6 +119,7 @@ const (
 	LacksCPU
 	LacksMemory
 	WrongModel
+	LacksProfile
 	LacksLevel
 	LacksGPUs
 	LacksRoom
@@ -128,6 +138,8 @@ func (r Reason) String() string {
 		return "too little memory"
 	case WrongModel:
 		return "wrong GPU model"
+	case LacksProfile:
+		return "no such MIG profile"
 	case IsCordoned:
 		return "takes nothing new"
 	case LacksLevel:
@@ -162,16 +174,18 @@ func judgeGPUs(n *Node, s Shape) Reason {
 		return Fits
 	case !allows(s.Models, n.Model):
 		return WrongModel
-	case s.Share < WholeGPU && !n.Level.AtLeast(s.Level):
+	case s.Profile != "" && s.Share == tooMuch:
+		return LacksProfile
+	case s.Share < WholeGPU && !n.level().AtLeast(s.Level):
 		return LacksLevel
 	case len(n.GPUs) < s.GPUs:
 		return LacksGPUs
 	}
-	fit := count(n.GPUs, s.Share)
+	fit := n.count(n.GPUs, s)
 	switch {
 	case fit >= s.GPUs:
 		return Fits
-	case fit+count(n.aside, s.Share) >= s.GPUs:
+	case fit+n.count(n.aside, s) >= s.GPUs:
 		return Withheld
 	}
 	return LacksRoom

@@ -15,6 +15,8 @@ import (
 type Claim struct {
 	Request
 	GPUs []int
+	// Starts are where its MIG instances begin, one for each GPU; nil without MIG.
+	Starts []int
 }
 
 // Holder is a pod that holds something on a node and could be made to give it up, all at once.
@@ -74,7 +76,7 @@ func (c *Cluster) Preempt(r Request, priority int32, holders []Holder) (Preempti
 		victims, t, ok := e.solve()
 		if ok && (!found || t.compare(least) < 0) {
 			found, least = true, t
-			best = Preemption{Placement{node, e.place(victims)}, e.holders(victims)}
+			best = Preemption{e.place(c, node, victims), e.holders(victims)}
 		}
 	}
 	return best, found
@@ -85,6 +87,7 @@ type eviction struct {
 	node       *Node
 	request    Request
 	share      Milli
+	shape      Shape // as the node books it
 	candidates []candidate
 }
 
@@ -101,10 +104,10 @@ type candidate struct {
 func newEviction(n *Node, r Request, priority int32, holders []Holder, here []int) *eviction {
 	s := n.resolve(r.Shape)
 	if n.Cordoned || s.Share > WholeGPU || s.GPUs > 0 &&
-		(!allows(s.Models, n.Model) || s.Share < WholeGPU && !n.Level.AtLeast(s.Level) || len(n.GPUs) < s.GPUs) {
+		(!allows(s.Models, n.Model) || s.Share < WholeGPU && !n.level().AtLeast(s.Level) || len(n.GPUs) < s.GPUs) {
 		return nil
 	}
-	e := &eviction{node: n, request: r, share: s.Share}
+	e := &eviction{node: n, request: r, share: s.Share, shape: s}
 	for _, i := range here {
 		h := &holders[i]
 		if h.Priority >= priority {
@@ -182,12 +185,12 @@ func (e *eviction) freeGPUs(out []bool, limit int32) bool {
 		at := -1
 		var victims []int
 		least := toll{}
-		left := e.after(out).GPUs
+		after := e.after(out)
 		for g := range chosen {
 			if chosen[g] || e.node.withheld(g) {
 				continue
 			}
-			more, t, ok := e.cover(out, limit, g, e.share-left[g])
+			more, t, ok := e.clear(out, limit, g, &after)
 			if ok && (at < 0 || t.compare(least) < 0) {
 				at, victims, least = g, more, t
 			}

@@ -11,7 +11,7 @@ import (
 // after is what the node has once the victims are gone.
 func (e *eviction) after(out []bool) Node {
 	n := *e.node
-	n.GPUs = slices.Clone(n.GPUs)
+	n.GPUs, n.instances = slices.Clone(n.GPUs), slices.Clone(n.instances)
 	for i, gone := range out {
 		if !gone {
 			continue
@@ -22,6 +22,7 @@ func (e *eviction) after(out []bool) Node {
 		for g, gain := range h.gpus {
 			n.GPUs[g] += gain
 		}
+		n.uncut(h.Claims)
 	}
 	return n
 }
@@ -109,14 +110,15 @@ func (e *eviction) listed(out []bool) ([]int, toll) {
 	return victims, t
 }
 
-// place are the GPUs that the request takes once the victims are gone.
-func (e *eviction) place(victims []int) []int {
+// place is what the request takes once the victims are gone.
+func (e *eviction) place(c *Cluster, node int, victims []int) Placement {
 	out := make([]bool, len(e.candidates))
 	for _, i := range victims {
 		out[i] = true
 	}
 	n := e.after(out)
-	return n.chosen(e.request.GPUs, e.share)
+	gpus := n.chosen(e.shape)
+	return Placement{node, gpus, c.starts(&n, e.request.Shape, gpus)}
 }
 
 func (e *eviction) holders(victims []int) []int {

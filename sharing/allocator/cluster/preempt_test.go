@@ -30,7 +30,7 @@ func occupied(t *testing.T, nodes []cluster.Node, holders []cluster.Holder) *clu
 }
 
 func pod(name string, priority int32, share cluster.Milli, gpus ...int) cluster.Holder {
-	return cluster.Holder{Pod: name, Priority: priority, Claims: []cluster.Claim{{ask(1000, sharing.GiB, len(gpus), share, ""), gpus}}}
+	return cluster.Holder{Pod: name, Priority: priority, Claims: []cluster.Claim{{Request: ask(1000, sharing.GiB, len(gpus), share, ""), GPUs: gpus}}}
 }
 
 func TestPreemptTakesTheFewestThenTheCheapest(t *testing.T) {
@@ -259,7 +259,7 @@ func crowd(r *rand.Rand, hard bool) ([]cluster.Node, []cluster.Holder) {
 				left[g] -= share
 			}
 			cpu -= needs
-			h.Claims = []cluster.Claim{{ask(needs, sharing.GiB, len(gpus), share, ""), gpus}}
+			h.Claims = []cluster.Claim{{Request: ask(needs, sharing.GiB, len(gpus), share, ""), GPUs: gpus}}
 			holders = append(holders, h)
 		}
 	}

@@ -6,6 +6,8 @@ package cluster
 import (
 	"fmt"
 	"slices"
+
+	"github.com/kerf-gpu/kerf/mig"
 )
 
 // Refusal is why one node cannot answer a request.
@@ -35,12 +37,20 @@ func because(n *Node, r Request, why Reason) string {
 		return fmt.Sprintf("%v of memory free, %v asked", n.Memory, r.Memory)
 	case WrongModel:
 		return fmt.Sprintf("GPUs are %s, %s asked", or(n.Model, "none"), r.Models)
+	case LacksProfile:
+		if n.Table == nil {
+			return fmt.Sprintf("GPUs are not in MIG mode, %s asked", r.Profile)
+		}
+		return fmt.Sprintf("GPUs have no MIG profile %s", r.Profile)
 	case LacksLevel:
-		return fmt.Sprintf("level is %v, %v asked", n.Level, r.Level)
+		return fmt.Sprintf("level is %v, %v asked", n.level(), r.Level)
 	case LacksGPUs:
 		return fmt.Sprintf("%d GPUs, %d asked", len(n.GPUs), r.GPUs)
 	case LacksRoom:
 		share := n.share(r.Shape)
+		if p, ok := n.instanceOf(r.Shape); ok {
+			return n.Table.Why(n.instances[n.freest()], p.ID)
+		}
 		if share == tooMuch && n.GPUMemory > 0 {
 			return fmt.Sprintf("GPUs have %v of memory, %v asked", n.GPUMemory, r.GPUMemory)
 		}
@@ -48,12 +58,31 @@ func because(n *Node, r Request, why Reason) string {
 			return "memory of the GPUs is not known"
 		}
 		if r.GPUs > 1 {
-			return fmt.Sprintf("%d GPUs have %s free, %d asked", count(n.GPUs, share), percent(share), r.GPUs)
+			return fmt.Sprintf("%d GPUs have %s free, %d asked", n.count(n.GPUs, n.resolve(r.Shape)), percent(share), r.GPUs)
 		}
 		return fmt.Sprintf("best GPU has %s free, %s asked", percent(slices.Max(n.GPUs)), percent(share))
 	case Fits, IsCordoned, Withheld:
 	}
 	return why.String()
+}
+
+// instanceOf is instance, on nodes without MIG too.
+func (n *Node) instanceOf(s Shape) (mig.Profile, bool) {
+	if n.Table == nil || s.GPUs != 1 {
+		return mig.Profile{}, false
+	}
+	return n.instance(s)
+}
+
+// freest is the GPU with the most left.
+func (n *Node) freest() int {
+	at := 0
+	for g, left := range n.GPUs {
+		if left > n.GPUs[at] {
+			at = g
+		}
+	}
+	return at
 }
 
 func percent(m Milli) string {

@@ -8,16 +8,21 @@ import (
 	"math/bits"
 )
 
-// migSlices are what a GPU in MIG mode is cut into, in thousandths: seven instances of one slice, three of two, two of
-// three, or one of all. Where instances of several sizes meet, the sums of these never promise more than fits.
-func migSlices() [4]Milli { return [4]Milli{142, 333, 500, WholeGPU} }
-
 // tooMuch is a share that no GPU has.
 const tooMuch = WholeGPU + 1
 
 // share is what a request for the shape takes from each GPU on this node: its part of the GPU's memory if that is more,
 // and a whole instance where the GPUs are in MIG mode.
 func (n *Node) share(s Shape) Milli {
+	switch {
+	case n.Table != nil && s.GPUs > 0:
+		if p, ok := n.instance(s); ok {
+			return n.cuts().booked(p)
+		}
+		return tooMuch
+	case s.Profile != "":
+		return tooMuch
+	}
 	share := s.Share
 	if s.GPUMemory > 0 {
 		high, low := bits.Mul64(uint64(s.GPUMemory), uint64(WholeGPU))
@@ -30,19 +35,20 @@ func (n *Node) share(s Shape) Milli {
 		}
 		share = max(share, Milli(min(part, uint64(tooMuch))))
 	}
-	if n.MIG {
-		for _, size := range migSlices() {
-			if share <= size {
-				return size
-			}
-		}
-	}
 	return share
 }
 
 // resolve is the shape as this node books it.
 func (n *Node) resolve(s Shape) Shape {
-	if s.GPUs > 0 && (s.GPUMemory > 0 || n.MIG) {
+	switch {
+	case s.GPUs == 0:
+	case n.Table != nil:
+		booked := n.share(s)
+		if p, ok := n.instance(s); ok {
+			s.Profile, s.GPUMemory = p.Name, 0
+		}
+		s.Share = booked
+	case s.GPUMemory > 0 || s.Profile != "":
 		s.Share = n.share(s)
 	}
 	return s

@@ -33,7 +33,7 @@ type Spread struct{}
 
 // Score implements Policy.
 func (Spread) Score(n *Node, s Shape) (int64, int) {
-	return int64(n.Free() - s.Demand()), emptiest(n)
+	return int64(n.Free() - s.Demand()), emptiest(n, s)
 }
 
 func tightestOne(n *Node, s Shape) int {
@@ -42,7 +42,7 @@ func tightestOne(n *Node, s Shape) int {
 	}
 	at := -1
 	for g, left := range n.GPUs {
-		if left >= s.Share && (at < 0 || left < n.GPUs[at]) {
+		if n.room(g, left, s) && (at < 0 || left < n.GPUs[at]) {
 			at = g
 		}
 	}

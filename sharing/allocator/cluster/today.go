@@ -41,7 +41,7 @@ func (TimeSlice) Books(r Request) Request {
 }
 
 // Score implements Policy.
-func (TimeSlice) Score(n *Node, s Shape) (int64, int) { return leastAllocated(n, s), emptiest(n) }
+func (TimeSlice) Score(n *Node, s Shape) (int64, int) { return leastAllocated(n, s), emptiest(n, s) }
 
 // HAMiBinpack takes the node and the GPU with the greatest part in use; CPU plays no part.
 type HAMiBinpack struct{}
@@ -78,10 +78,14 @@ func leastAllocated(n *Node, s Shape) int64 {
 	return score
 }
 
-func emptiest(n *Node) int {
-	gpu := 0
+// emptiest is the GPU with the most left that has room; 0 for a request that is not of one GPU.
+func emptiest(n *Node, s Shape) int {
+	if s.GPUs != 1 {
+		return 0
+	}
+	gpu := -1
 	for g, left := range n.GPUs {
-		if left > n.GPUs[gpu] {
+		if n.room(g, left, s) && (gpu < 0 || left > n.GPUs[gpu]) {
 			gpu = g
 		}
 	}

@@ -18,15 +18,16 @@ type Place struct {
 	PCIe int
 }
 
-// chosen are the n GPUs of the node that a request for the share takes, in ascending order: as close together as
-// can be (NVLink, then NUMA, then PCIe), of equally close ones those with the least room.
-func (n *Node) chosen(count int, share Milli) []int {
+// chosen are the GPUs of the node that a request for the shape, as the node books it, takes, in ascending order: as close
+// together as can be (NVLink, then NUMA, then PCIe), of equally close ones those with the least room.
+func (n *Node) chosen(s Shape) []int {
+	count := s.GPUs
 	if count == 0 {
 		return nil
 	}
 	fit := make([]int, 0, len(n.GPUs))
 	for g, left := range n.GPUs {
-		if left >= share {
+		if n.room(g, left, s) {
 			fit = append(fit, g)
 		}
 	}

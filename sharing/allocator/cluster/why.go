@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -31,7 +32,7 @@ func Why(r Request, nodes []*Node) string {
 		return needs(r) + ": there are no nodes"
 	}
 	var parts []string
-	for _, why := range []Reason{LacksRoom, Withheld, LacksCPU, LacksMemory, LacksGPUs, LacksLevel, WrongModel, IsCordoned} {
+	for _, why := range []Reason{LacksRoom, Withheld, LacksCPU, LacksMemory, LacksGPUs, LacksProfile, LacksLevel, WrongModel, IsCordoned} {
 		if some := byReason[why]; len(some) > 0 {
 			parts = append(parts, summed(r, why, some)...)
 		}
@@ -50,6 +51,8 @@ func needs(r Request) string {
 	}
 	what := strings.Join(amount, " and ")
 	switch {
+	case r.Profile != "":
+		return "needs a MIG instance " + r.Profile
 	case r.GPUs == 0:
 		return fmt.Sprintf("needs %s cores and %v of memory", cores(r.CPU), r.Memory)
 	case what == "" && r.GPUs == 1:
@@ -82,6 +85,8 @@ func summed(r Request, why Reason, nodes []*Node) []string {
 			return []string{count + has(len(nodes)) + " no GPU"}
 		}
 		return []string{fmt.Sprintf("%s%s fewer than %d GPUs", count, has(len(nodes)), r.GPUs)}
+	case LacksProfile:
+		return []string{fmt.Sprintf("GPUs of %s cannot be cut so", count)}
 	case LacksLevel:
 		return []string{fmt.Sprintf("%s lack%s level %v", count, s(len(nodes)), r.Level)}
 	case WrongModel:
@@ -121,6 +126,9 @@ func noRoom(r Request, nodes []*Node) []string {
 }
 
 func tooFull(r Request, nodes []*Node) string {
+	if r.Profile != "" {
+		return noPlace(r, nodes)
+	}
 	of := "best of " + nodesOf(len(nodes))
 	if len(nodes) == 1 {
 		of = "best GPU of 1 node"
@@ -147,6 +155,21 @@ func tooFull(r Request, nodes []*Node) string {
 		free = func(n *Node) int64 { return int64(slices.Max(n.GPUs)) }
 	}
 	return of + " has " + percent(Milli(free(slices.MaxFunc(nodes, by(free))))) + " free"
+}
+
+// noPlace is for MIG instances: room in pieces is another matter than none.
+func noPlace(r Request, nodes []*Node) string {
+	pieces := 0
+	for _, n := range nodes {
+		p, _ := n.instance(r.Shape)
+		if slices.ContainsFunc(n.instances, func(o mig.Occupancy) bool { return n.Table.Rearranged(o, p.ID) }) {
+			pieces++
+		}
+	}
+	if pieces == 0 {
+		return "no place on the GPUs of " + nodesOf(len(nodes))
+	}
+	return fmt.Sprintf("no place on the GPUs of %s (on %d of them the room is there, in pieces)", nodesOf(len(nodes)), pieces)
 }
 
 // models are the nodes with other models, and those without any.

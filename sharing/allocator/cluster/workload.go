@@ -100,7 +100,7 @@ func (w *Workload) fragments(n *Node, cpu Milli, gpus []Milli) int64 {
 		lost := free
 		if m.GPUs > 0 && cpu >= m.CPU && allows(m.Models, n.Model) {
 			fit, small, share := 0, Milli(0), m.Share
-			if m.GPUMemory > 0 || n.MIG {
+			if m.GPUMemory > 0 || m.Profile != "" || n.Table != nil {
 				share = n.share(m.Shape)
 			}
 			for _, left := range some {

@@ -1,0 +1,69 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import "github.com/kerf-gpu/kerf/mig"
+
+// scoreUnit is what a thousandth of a GPU counts in a score, so that MIG instances can be told apart more finely.
+const scoreUnit = 100_000
+
+// instanceValues values the parts of GPUs in MIG mode, for each table, by how often the workload wants which profile.
+func instanceValues(w Workload, nodes []Node) map[*mig.Table]*mig.Values {
+	out := map[*mig.Table]*mig.Values{}
+	for i := range nodes {
+		n := &nodes[i]
+		if n.Table == nil || out[n.Table] != nil {
+			continue
+		}
+		demand := mig.Demand{}
+		for _, c := range w.all {
+			if c.GPUs == 0 {
+				continue
+			}
+			if p, ok := n.instance(c.Shape); ok {
+				demand[p.ID] += float64(c.Count)
+			}
+		}
+		out[n.Table] = mig.NewValues(n.Table, demand)
+	}
+	return out
+}
+
+// valuesOf are the values for the node's GPUs.
+func (k *Kerf) valuesOf(n *Node) *mig.Values {
+	if v := k.values[n.Table]; v != nil {
+		return v
+	}
+	return n.usual()
+}
+
+// Start implements Starter.
+func (k *Kerf) Start(n *Node, gpu, profile int) int {
+	p, _ := n.Table.Profile(profile)
+	start, _ := n.best(gpu, p, k.valuesOf(n))
+	return start
+}
+
+// cutScore is Score on a GPU in MIG mode: what the instance takes from the value of its GPU stands in place of fragments
+// and holes. Of equal GPUs the one with less room is taken.
+func (k *Kerf) cutScore(n *Node, s Shape) (int64, int) {
+	weigh, now, v := k.weights(), k.worth(n), k.valuesOf(n)
+	p, _ := n.instance(s)
+	best, at := int64(0), -1
+	after := append([]Milli(nil), n.GPUs...)
+	for g, left := range n.GPUs {
+		if n.alike(g) || !n.room(g, left, s) {
+			continue
+		}
+		_, loss := n.best(g, p, v)
+		after[g] = left - s.Share
+		d := -weigh.strand*max(0, k.strand(n.CPU-s.CPU, after)-now.stranded) - weigh.priceHalves*k.prices[n.Model]*int64(s.Share)/2_000_000
+		after[g] = left
+		score := d*scoreUnit - int64(loss)*(scoreUnit*int64(WholeGPU)/int64(mig.One)) - int64(n.Table.Free(n.instances[g]).Count())
+		if at < 0 || score > best {
+			best, at = score, g
+		}
+	}
+	return best, at
+}
