@@ -24,12 +24,19 @@ GO_BUILD := go build -buildvcs=false -ldflags '-X main.version=$(VERSION) $(LAZY
 GO_TEST := go test -ldflags '$(LAZY)'
 
 # kerf-hook is built alone: it runs as root in every container's start, linked statically and without cgo.
-COMMANDS := $(filter-out kerf-hook,$(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go)))
+# kerf-scheduler is a module of its own, since it is Kubernetes' code for the most part.
+COMMANDS := $(filter-out kerf-hook kerf-scheduler,$(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go)))
 HOOK_OUT ?= bin/kerf-hook
 PROTOS := api/node/v1/node.proto
 PROTOC_PLUGINS := google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc
 
 TOOLS := $(CURDIR)/bin/tools
+# Kubernetes is compiled in one way, by the end-to-end suite as well, so that it is compiled once.
+AS_SCHEDULER := CGO_ENABLED=0 GOFLAGS=-trimpath
+# What kube-scheduler says of its own version, which it compares with that of the API server.
+SCHEDULER_FLAGS = -s -w -X k8s.io/component-base/version.gitVersion=v1.37.1 -X k8s.io/component-base/version.gitMajor=1 \
+	-X k8s.io/component-base/version.gitMinor=37
+
 LINTER := $(CURDIR)/.cache/bin/golangci-lint
 
 FUZZTIME ?= 5s
@@ -52,6 +59,10 @@ build: need ## Build the programs, libkerf.so and the simulated driver into bin/
 	@echo 'building the simulated driver and gpuload'
 	@$(MAKE) -s -C internal/gpusim/lib OUT='$(CURDIR)/bin/gpusim-lib' GPULOAD='$(CURDIR)/bin/gpuload' CC='$(CC)' all gpuload
 
+.PHONY: kerf-scheduler
+kerf-scheduler: need ## Build the scheduler into bin/ (the first time some minutes: it is kube-scheduler with a plugin)
+	cd cmd/kerf-scheduler && $(AS_SCHEDULER) go build -buildvcs=false -ldflags '$(SCHEDULER_FLAGS)' -o '$(CURDIR)/bin/kerf-scheduler' .
+
 .PHONY: generate
 generate: need tools ## Write the Go code of the protobuf files anew
 	@hack/protos.sh . $(PROTOS)
@@ -66,6 +77,7 @@ clean: ## Remove bin/ (the linter in .cache/ stays; 'rm -r .cache' takes it too)
 test: build ## Unit, property and machine tests under the race detector, and the tools' own tests
 	$(GO_TEST) -race -timeout 9m ./...
 	cd tools && go test ./...
+	cd cmd/kerf-scheduler && go test -race ./plugin/...
 
 .PHONY: race
 race: build ## The same tests, none taken from the cache
@@ -76,7 +88,7 @@ fuzz-smoke: build ## Run every fuzz target for FUZZTIME (5s)
 	hack/fuzz-smoke.sh $(FUZZTIME)
 
 .PHONY: e2e
-e2e: build ## End-to-end suite on a real Kubernetes with simulated GPUs; needs root (first time: minutes of building)
+e2e: build kerf-scheduler ## End-to-end suite on a real Kubernetes with simulated GPUs; needs root (first time: minutes of building)
 	hack/e2e.sh
 
 .PHONY: soak
@@ -123,7 +135,7 @@ verify-shell:
 .PHONY: verify-tidy
 verify-tidy: need
 	@echo '--- go.mod and go.sum'
-	@for module in . tools tools/lint test/e2e test/e2e/node/kubernetes test/e2e/node/containerd test/e2e/node/runc; do \
+	@for module in . tools tools/lint cmd/kerf-scheduler test/e2e test/e2e/node/kubernetes test/e2e/node/containerd test/e2e/node/runc; do \
 		(cd $$module && go mod tidy -diff) || { echo "$$module/go.mod is not tidy: run 'go mod tidy' there" >&2; exit 1; }; \
 	done
 
@@ -147,6 +159,7 @@ vet: need
 	@go vet ./...
 	@cd tools && go vet ./...
 	@cd test/e2e && go vet ./...
+	@cd cmd/kerf-scheduler && $(AS_SCHEDULER) go vet ./...
 
 .PHONY: lint
 lint: need $(LINTER) ## Run golangci-lint (built once, from tools/lint)
@@ -154,6 +167,7 @@ lint: need $(LINTER) ## Run golangci-lint (built once, from tools/lint)
 	@$(LINTER) run ./...
 	@cd tools && $(LINTER) run --config ../.golangci.yml ./...
 	@cd test/e2e && $(LINTER) run --config ../../.golangci.yml ./...
+	@cd cmd/kerf-scheduler && $(AS_SCHEDULER) $(LINTER) run --config ../../.golangci.yml ./...
 
 ##@ Help
 

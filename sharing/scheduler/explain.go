@@ -38,10 +38,8 @@ func (b *Books) Explain(w Want, now time.Time) string {
 			return text
 		}
 	}
-	for _, name := range names {
-		if b.Fit(w, name, now).Reason == Fits {
-			return ""
-		}
+	if len(b.Fitting(w, now)) > 0 {
+		return ""
 	}
 	return fmt.Sprintf("needs %s together: each would fit alone, and no node has room for all", needs(w.Asks))
 }

@@ -102,6 +102,18 @@ func (b *Books) Fit(w Want, name string, now time.Time) Verdict {
 	return v
 }
 
+// Fitting are the nodes that answer the pod now, sorted.
+func (b *Books) Fitting(w Want, now time.Time) []string {
+	var out []string
+	for name := range b.nodes {
+		if b.Fit(w, name, now).Reason == Fits {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // of is a kept verdict of a pod of one container, for another that asks for the same.
 func (v Verdict) of(w Want) Verdict {
 	if len(v.Plan) == 1 {

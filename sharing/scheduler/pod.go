@@ -147,3 +147,6 @@ func (b *Books) Unreserve(uid string) {
 		b.drop(p)
 	}
 }
+
+// Holds is true for a pod that is bound or reserved.
+func (b *Books) Holds(uid string) bool { return b.pods[uid] != nil }

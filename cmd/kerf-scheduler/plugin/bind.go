@@ -1,0 +1,111 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kerf-gpu/kerf/sharing/scheduler"
+)
+
+// callTimeout bounds each call of the API server.
+const callTimeout = 30 * time.Second
+
+// Reserve implements fwk.ReservePlugin.
+func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {
+	c := cycleOf(state)
+	if c == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.now()
+	c.score = p.books.Score(c.want, nodeName, 0, now)
+	plan, err := p.books.Reserve(c.want, nodeName, now)
+	if err != nil {
+		return fwk.NewStatus(fwk.Unschedulable, err.Error())
+	}
+	c.plan = plan
+	delete(p.waiting, pod.UID)
+	return nil
+}
+
+// Unreserve implements fwk.ReservePlugin.
+func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) {
+	if cycleOf(state) == nil {
+		return
+	}
+	p.mu.Lock()
+	p.books.Unreserve(string(pod.UID))
+	p.mu.Unlock()
+	p.wake(nodeName)
+}
+
+// Bind implements fwk.BindPlugin: the placement travels on the Binding, so that node and GPUs are written at once or not at
+// all.
+func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {
+	c := cycleOf(state)
+	if c == nil {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	binding := &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: scheduler.Annotations(c.plan)},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: nodeName},
+	}
+	err := p.handle.ClientSet().CoreV1().Pods(pod.Namespace).Bind(ctx, binding, metav1.CreateOptions{})
+	if err != nil && !p.boundAllTheSame(ctx, pod, nodeName) {
+		return fwk.AsStatus(fmt.Errorf("bind pod %s/%s to node %q: %w", pod.Namespace, pod.Name, nodeName, err))
+	}
+	p.tell(ctx, c, pod, nodeName)
+	return nil
+}
+
+// boundAllTheSame looks whether a Binding whose answer was an error was carried out: the answer may be what was lost. A
+// reservation that was given back then would be given twice.
+func (p *Plugin) boundAllTheSame(ctx context.Context, pod *corev1.Pod, nodeName string) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	now, err := p.handle.ClientSet().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	if err != nil {
+		if !apierrors.IsNotFound(err) {
+			klog.FromContext(ctx).Error(err, "It is not known whether a pod was bound", "pod", klog.KObj(pod), "node", nodeName)
+		}
+		return false
+	}
+	return now.UID == pod.UID && now.Spec.NodeName == nodeName
+}
+
+// tell says in an event and in the log where the pod was placed, and why there.
+func (p *Plugin) tell(ctx context.Context, c *cycle, pod *corev1.Pod, nodeName string) {
+	var parts []string
+	for _, planned := range c.plan {
+		var gpus []string
+		for _, f := range planned.Placement {
+			amount := fmt.Sprintf("%v of %s", f.Memory, f.GPU)
+			if f.Whole {
+				amount = fmt.Sprintf("all of %s", f.GPU)
+			} else if f.Percent > 0 {
+				amount = fmt.Sprintf("%v and %v of %s", f.Memory, f.Percent, f.GPU)
+			}
+			gpus = append(gpus, amount)
+		}
+		parts = append(parts, planned.Container+": "+strings.Join(gpus, ", "))
+	}
+	text := strings.Join(parts, "; ")
+	klog.FromContext(ctx).Info("Placed a pod", "pod", klog.KObj(pod), "node", nodeName, "placement", text, "score", c.score)
+	if events := p.handle.EventRecorder(); events != nil {
+		events.Eventf(pod, nil, corev1.EventTypeNormal, "Placed", "Binding", "on node %s, %s", nodeName, text)
+	}
+}

@@ -1,0 +1,148 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kerf-gpu/kerf/sharing/scheduler"
+)
+
+// stateKey is where a scheduling cycle keeps what PreFilter found.
+const stateKey fwk.StateKey = Name
+
+// cycle is what a scheduling cycle knows of its pod.
+type cycle struct {
+	want scheduler.Want
+	// ifs are the changes that the framework has thought of, by node.
+	ifs map[string]scheduler.WhatIf
+	// plan and score are there from Reserve on.
+	plan  []scheduler.Planned
+	score int64
+}
+
+// Clone implements fwk.StateData.
+func (c *cycle) Clone() fwk.StateData {
+	out := *c
+	out.ifs = make(map[string]scheduler.WhatIf, len(c.ifs))
+	for name, change := range c.ifs {
+		out.ifs[name] = scheduler.WhatIf{Without: slices.Clone(change.Without), With: slices.Clone(change.With)}
+	}
+	return &out
+}
+
+// cycleOf is nil for a pod that asks for nothing of Kerf's.
+func cycleOf(state fwk.CycleState) *cycle {
+	data, err := state.Read(stateKey)
+	if err != nil {
+		return nil
+	}
+	c, _ := data.(*cycle)
+	return c
+}
+
+// PreFilter implements fwk.PreFilterPlugin.
+func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	w, ok, err := wantOf(pod)
+	switch {
+	case err != nil:
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, mistakes(err))
+	case !ok:
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	if err := p.ready(); err != nil {
+		return nil, fwk.AsStatus(err)
+	}
+	p.mu.Lock()
+	p.books.Learn(w)
+	p.mu.Unlock()
+	state.Write(stateKey, &cycle{want: w, ifs: map[string]scheduler.WhatIf{}})
+	return nil, nil
+}
+
+// PreFilterExtensions implements fwk.PreFilterPlugin.
+func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }
+
+// AddPod implements fwk.PreFilterExtensions: a pod that is nominated to a node is thought to be there, and one that was
+// thought away is back.
+func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, added fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
+	c := cycleOf(state)
+	w, ok, err := wantOf(added.GetPod())
+	if c == nil || !ok || err != nil {
+		return nil
+	}
+	change := c.ifs[node.Node().Name]
+	if i := slices.Index(change.Without, w.UID); i >= 0 {
+		change.Without = slices.Delete(change.Without, i, i+1)
+	} else if !p.holds(w.UID) {
+		change.With = append(change.With, w)
+	}
+	c.ifs[node.Node().Name] = change
+	return nil
+}
+
+// RemovePod implements fwk.PreFilterExtensions.
+func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, removed fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
+	c := cycleOf(state)
+	if c == nil {
+		return nil
+	}
+	uid, change := string(removed.GetPod().UID), c.ifs[node.Node().Name]
+	if i := slices.IndexFunc(change.With, func(w scheduler.Want) bool { return w.UID == uid }); i >= 0 {
+		change.With = slices.Delete(change.With, i, i+1)
+	} else {
+		change.Without = append(change.Without, uid)
+	}
+	c.ifs[node.Node().Name] = change
+	return nil
+}
+
+func (c *core) holds(uid string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.books.Holds(uid)
+}
+
+// Filter implements fwk.FilterPlugin.
+func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
+	c := cycleOf(state)
+	if c == nil {
+		return nil
+	}
+	name := node.Node().Name
+	p.mu.Lock()
+	v := p.books.FitIf(c.want, name, c.ifs[name], p.now())
+	p.mu.Unlock()
+	switch {
+	case v.Reason == scheduler.Fits:
+		return nil
+	case v.Reason.Waits():
+		return fwk.NewStatus(fwk.Unschedulable, v.Reason.String())
+	}
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, v.Reason.String())
+}
+
+// PostFilter implements fwk.PostFilterPlugin: it says in one line what the pod waits for.
+func (p *Plugin) PostFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	c := cycleOf(state)
+	if c == nil {
+		return nil, fwk.NewStatus(fwk.Unschedulable)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	text := p.books.Explain(c.want, p.now())
+	roomy := map[string]bool{}
+	for _, name := range p.books.Fitting(c.want, p.now()) {
+		roomy[name] = true
+	}
+	p.waiting[pod.UID] = waiting{pod: pod, want: c.want, roomy: roomy, activate: p.activate}
+	if text == "" {
+		return nil, fwk.NewStatus(fwk.Unschedulable)
+	}
+	return nil, fwk.NewStatus(fwk.Unschedulable, text)
+}

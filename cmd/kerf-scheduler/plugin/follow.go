@@ -1,0 +1,241 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/internal/kube"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
+	"github.com/kerf-gpu/kerf/sharing/scheduler"
+)
+
+const (
+	// leaseNamespace is where the agents' heartbeats are, and leasePrefix what stands before the node's name.
+	leaseNamespace = "kerf-system"
+	leasePrefix    = "kerf-node-"
+	// startTimeout is how long the start waits for the first lists.
+	startTimeout = 60 * time.Second
+)
+
+// follow brings into the books what the API server has, from now on until ctx ends. GPUNodes and Leases are there when it
+// returns; pods and nodes come through the scheduler's own informers, which start later.
+func (c *core) follow(ctx context.Context, handle fwk.Handle) error {
+	client, err := dynamic.NewForConfig(handle.KubeConfig())
+	if err != nil {
+		return fmt.Errorf("follow the gpunodes: %w", err)
+	}
+	shared := handle.SharedInformerFactory()
+	gpuNodes := dynamicinformer.NewDynamicSharedInformerFactory(client, 0).
+		ForResource(schema.GroupVersionResource{Group: gpunode.Group, Version: gpunode.Version, Resource: gpunode.Resource}).Informer()
+	leases := informers.NewSharedInformerFactoryWithOptions(handle.ClientSet(), 0, informers.WithNamespace(leaseNamespace)).
+		Coordination().V1().Leases().Informer()
+	for _, f := range []struct {
+		what     string
+		informer cache.SharedIndexInformer
+		handler  cache.ResourceEventHandler
+		own      bool
+	}{
+		{"gpunodes", gpuNodes, c.gpuNodes(ctx), true},
+		{"leases", leases, c.leases(), true},
+		{"nodes", shared.Core().V1().Nodes().Informer(), c.nodes(), false},
+		{"pods", shared.Core().V1().Pods().Informer(), c.pods(), false},
+	} {
+		registered, err := f.informer.AddEventHandler(f.handler)
+		if err != nil {
+			return fmt.Errorf("follow the %s: %w", f.what, err)
+		}
+		c.synced = append(c.synced, registered.HasSynced)
+		if !f.own {
+			continue
+		}
+		go f.informer.RunWithContext(ctx)
+		wait, cancel := context.WithTimeout(ctx, startTimeout)
+		ok := cache.WaitForCacheSync(wait.Done(), registered.HasSynced)
+		cancel()
+		if !ok {
+			return fmt.Errorf("follow the %s: no list of them within %v; are the manifests applied, and the scheduler's rights?", f.what, startTimeout)
+		}
+	}
+	return nil
+}
+
+// of gives handlers the object of their type, also from a deletion that was not seen.
+func of[T any](object any) (T, bool) {
+	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = gone.Obj
+	}
+	out, ok := object.(T)
+	return out, ok
+}
+
+func handlers[T any](set, gone func(T)) cache.ResourceEventHandler {
+	call := func(do func(T)) func(any) {
+		return func(object any) {
+			if o, ok := of[T](object); ok {
+				do(o)
+			}
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{AddFunc: call(set), UpdateFunc: func(_, o any) { call(set)(o) }, DeleteFunc: call(gone)}
+}
+
+func (c *core) gpuNodes(ctx context.Context) cache.ResourceEventHandler {
+	return handlers(func(o *unstructured.Unstructured) {
+		var status gpunode.Status
+		raw, _, _ := unstructured.NestedMap(o.Object, "status")
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw, &status); err != nil {
+			klog.FromContext(ctx).Error(err, "A GPUNode cannot be read, and its node takes nothing new", "node", o.GetName())
+			c.change(o.GetName(), func() { c.books.NoReport(o.GetName()) })
+			return
+		}
+		c.change(o.GetName(), func() { c.books.Report(o.GetName(), status) })
+	}, func(o *unstructured.Unstructured) {
+		c.change(o.GetName(), func() { c.books.NoReport(o.GetName()) })
+	})
+}
+
+func (c *core) leases() cache.ResourceEventHandler {
+	return handlers(func(l *coordinationv1.Lease) {
+		node, ours := strings.CutPrefix(l.Name, leasePrefix)
+		if !ours || l.Spec.RenewTime == nil || l.Spec.LeaseDurationSeconds == nil {
+			return
+		}
+		valid := time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
+		c.change(node, func() { c.books.Heartbeat(node, l.Spec.RenewTime.Time, valid, c.now()) })
+	}, func(*coordinationv1.Lease) {})
+}
+
+func (c *core) nodes() cache.ResourceEventHandler {
+	var known = map[string]scheduler.Machine{} // the handler's own: one goroutine calls it
+	return handlers(func(n *corev1.Node) {
+		m := machineOf(n)
+		if old, ok := known[n.Name]; ok && old.CPU == m.CPU && old.Memory == m.Memory && maps.Equal(old.Offers, m.Offers) {
+			return
+		}
+		known[n.Name] = m
+		c.change(n.Name, func() { c.books.Machine(n.Name, m) })
+	}, func(n *corev1.Node) {
+		delete(known, n.Name)
+		c.change(n.Name, func() { c.books.NoNode(n.Name) })
+	})
+}
+
+func machineOf(n *corev1.Node) scheduler.Machine {
+	a := n.Status.Allocatable
+	m := scheduler.Machine{CPU: cluster.Milli(a.Cpu().MilliValue()), Memory: sharing.Bytes(max(0, a.Memory().Value())), Offers: map[string]int64{}}
+	for name, q := range a {
+		if strings.HasPrefix(string(name), sharing.Domain+"/") {
+			m.Offers[string(name)] = q.Value()
+		}
+	}
+	return m
+}
+
+func (c *core) pods() cache.ResourceEventHandler {
+	return handlers(func(p *corev1.Pod) {
+		w, ok, err := wantOf(p)
+		if !ok || err != nil {
+			return // a node refuses it, so that it holds nothing
+		}
+		if p.Spec.NodeName == "" {
+			c.changed(p)
+			return
+		}
+		c.change(p.Spec.NodeName, func() {
+			delete(c.waiting, p.UID)
+			c.books.Pod(kube.Convert(p), w, c.now())
+		})
+	}, func(p *corev1.Pod) {
+		c.change(p.Spec.NodeName, func() {
+			delete(c.waiting, p.UID)
+			c.books.Gone(string(p.UID), c.now())
+		})
+	})
+}
+
+// changed has a pod that waits tried again when its annotations changed, which say which GPUs it wants.
+func (c *core) changed(p *corev1.Pod) {
+	c.mu.Lock()
+	w, ok := c.waiting[p.UID]
+	again := ok && !maps.Equal(w.pod.Annotations, p.Annotations)
+	c.mu.Unlock()
+	if again {
+		w.activate(map[string]*corev1.Pod{p.Namespace + "/" + p.Name: p})
+	}
+}
+
+// change makes a change to the books that concerns one node, and has those pods tried again that fit there now.
+func (c *core) change(node string, do func()) {
+	c.mu.Lock()
+	do()
+	c.mu.Unlock()
+	c.wake(node)
+}
+
+// wake has those pods tried again that wait, and fit on the node.
+func (c *core) wake(node string) {
+	c.mu.Lock()
+	var found []waiting
+	for uid, w := range c.waiting {
+		switch fits := c.books.Fit(w.want, node, c.now()).Reason == scheduler.Fits; {
+		case !fits:
+			delete(w.roomy, node)
+		case !w.roomy[node]:
+			found = append(found, w)
+			delete(c.waiting, uid)
+		}
+	}
+	c.mu.Unlock()
+	for _, w := range found {
+		w.activate(map[string]*corev1.Pod{w.pod.Namespace + "/" + w.pod.Name: w.pod})
+	}
+}
+
+// activate has pods tried again. It is called without the lock.
+func (p *Plugin) activate(pods map[string]*corev1.Pod) {
+	p.handle.Activate(klog.Background(), pods)
+}
+
+// EventsToRegister implements fwk.EnqueueExtensions. What frees a GPU is a node's report, and wake says so; here is only
+// what the books do not hear of.
+func (*Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{
+		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable}, QueueingHintFn: offersGPUs},
+	}, nil
+}
+
+// offersGPUs is a hint: a node without GPUs helps no pod that waits for one.
+func offersGPUs(_ klog.Logger, _ *corev1.Pod, _, now any) (fwk.QueueingHint, error) {
+	if n, ok := of[*corev1.Node](now); ok && len(machineOf(n).Offers) == 0 {
+		return fwk.QueueSkip, nil
+	}
+	return fwk.Queue, nil
+}
+
+// SignPod implements fwk.SignPlugin: pods that ask for GPUs are never handled alike, since each changes what is free.
+func (*Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	if _, ok, err := wantOf(pod); ok || err != nil {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "asks for a GPU")
+	}
+	return nil, nil
+}

@@ -1,0 +1,221 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientset "k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const gib = uint64(sharing.GiB)
+
+// state is a cycle state that only keeps what is written.
+type state struct {
+	fwk.CycleState
+	data map[fwk.StateKey]fwk.StateData
+}
+
+func newState() *state { return &state{data: map[fwk.StateKey]fwk.StateData{}} }
+
+func (s *state) Read(k fwk.StateKey) (fwk.StateData, error) {
+	if d, ok := s.data[k]; ok {
+		return d, nil
+	}
+	return nil, fwk.ErrNotFound
+}
+
+func (s *state) Write(k fwk.StateKey, d fwk.StateData) { s.data[k] = d }
+
+// clone is what the framework does before it tries a change.
+func (s *state) clone() *state {
+	out := newState()
+	for k, d := range s.data {
+		out.data[k] = d.Clone()
+	}
+	return out
+}
+
+// amounts are a node's or its pods' resources.
+type amounts struct {
+	fwk.Resource
+	cpu int64
+}
+
+func (a amounts) GetMilliCPU() int64 { return a.cpu }
+
+// nodeInfo is a node as the framework shows it.
+type nodeInfo struct {
+	fwk.NodeInfo
+	name string
+	used int64
+}
+
+func (n nodeInfo) Node() *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name}}
+}
+func (nodeInfo) GetAllocatable() fwk.Resource { return amounts{cpu: 64000} }
+func (n nodeInfo) GetRequested() fwk.Resource { return amounts{cpu: n.used} }
+
+// podInfo is a pod as the framework shows it.
+type podInfo struct {
+	fwk.PodInfo
+	pod *corev1.Pod
+}
+
+func (p podInfo) GetPod() *corev1.Pod { return p.pod }
+
+// recorder keeps the events.
+type recorder struct {
+	events.EventRecorderLogger
+	mu   sync.Mutex
+	said []string
+}
+
+func (r *recorder) Eventf(about, _ runtime.Object, kind, reason, _, note string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	name := about.(metav1.Object).GetName() //nolint:forcetypeassert // events are about objects
+	r.said = append(r.said, fmt.Sprintf("%s %s %s: ", name, kind, reason)+fmt.Sprintf(note, args...))
+}
+
+// api is the API server as far as the plugin asks it: it binds pods, and knows those it has bound.
+type api struct {
+	clientset.Interface
+	typedcorev1.CoreV1Interface
+	typedcorev1.PodInterface
+	// bindings are the ones that were carried out. lose loses the answer of each, refuse carries out none.
+	bindings     []*corev1.Binding
+	lose, refuse bool
+}
+
+func (a *api) CoreV1() typedcorev1.CoreV1Interface  { return a }
+func (a *api) Pods(string) typedcorev1.PodInterface { return a }
+func (a *api) RESTClient() rest.Interface           { return nil }
+func (a *api) Bind(_ context.Context, b *corev1.Binding, _ metav1.CreateOptions) error {
+	if a.refuse {
+		return errors.New("refused")
+	}
+	a.bindings = append(a.bindings, b)
+	if a.lose {
+		return errors.New("connection lost")
+	}
+	return nil
+}
+
+func (a *api) Get(_ context.Context, name string, _ metav1.GetOptions) (*corev1.Pod, error) {
+	p := podOf(name, 1)
+	for _, b := range a.bindings {
+		if b.Name == name {
+			p.Spec.NodeName = b.Target.Name
+		}
+	}
+	return p, nil
+}
+
+// handle is the framework as far as the plugin asks it.
+type handle struct {
+	fwk.Handle
+	client *api
+	events *recorder
+	mu     sync.Mutex
+	woken  []string
+}
+
+func (h *handle) ClientSet() clientset.Interface            { return h.client }
+func (h *handle) EventRecorder() events.EventRecorderLogger { return h.events }
+func (h *handle) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name := range pods {
+		h.woken = append(h.woken, name)
+	}
+}
+
+// world is a plugin beside its fakes, with nodes of two GPUs each.
+type world struct {
+	*testing.T
+	*Plugin
+	handle *handle
+	clock  time.Time
+}
+
+func newWorld(t *testing.T, nodes int) *world {
+	w := &world{T: t, clock: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC), handle: &handle{client: &api{}, events: &recorder{}}}
+	c := newCore(func() time.Time { return w.clock })
+	w.Plugin = &Plugin{core: c, handle: w.handle}
+	for n := range nodes {
+		name := fmt.Sprintf("n%d", n)
+		c.nodes().OnAdd(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("512Gi"),
+			sharing.ResourceMemory: resource.MustParse("158"), sharing.ResourcePercent: resource.MustParse("200"), sharing.ResourceGPU: resource.MustParse("2"),
+		}}}, true)
+		w.report(n)
+		c.change(name, func() { c.books.Heartbeat(name, w.clock, 40*time.Second, w.clock) })
+	}
+	return w
+}
+
+func uuid(node, gpu int) string { return fmt.Sprintf("GPU-00000000-0000-0000-%04d-%012d", node, gpu) }
+
+// claim is what the node of a report holds for a pod.
+type claim struct {
+	uid string
+	gpu int
+	gib uint64
+}
+
+func (w *world) report(node int, claims ...claim) {
+	s := gpunode.Status{Ready: true}
+	for g := range 2 {
+		s.GPUs = append(s.GPUs, gpunode.GPU{
+			UUID: uuid(node, g), Index: g, Model: "H100", MemoryBytes: 80 * gib, UsableBytes: 79 * gib, FreeBytes: 79 * gib, FreePercent: 100,
+			Health: "healthy", Levels: []string{"driver"},
+		})
+	}
+	for i, c := range claims {
+		s.GPUs[c.gpu].FreeBytes -= c.gib * gib
+		s.Claims = append(s.Claims, gpunode.Claim{ID: fmt.Sprint(i), PodUID: c.uid, Container: "main", Fragments: []gpunode.Fragment{{GPU: uuid(node, c.gpu), MemoryBytes: c.gib * gib}}})
+	}
+	s.Fingerprint = gpunode.Fingerprint(s.Claims)
+	name := fmt.Sprintf("n%d", node)
+	w.change(name, func() { w.books.Report(name, s) })
+}
+
+// podOf asks for so many GiB; 0 asks for nothing.
+func podOf(name string, n int) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: types.UID("uid-" + name)}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}}}
+	if n > 0 {
+		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{sharing.ResourceMemory: *resource.NewQuantity(int64(n), resource.DecimalSI)}
+	}
+	return p
+}
+
+// cycle begins a scheduling cycle, which must be one of ours.
+func (w *world) cycle(p *corev1.Pod) *state {
+	w.Helper()
+	s := newState()
+	if _, status := w.PreFilter(w.Context(), s, p, nil); !status.IsSuccess() {
+		w.Fatalf("PreFilter of %s: %v", p.Name, status)
+	}
+	return s
+}

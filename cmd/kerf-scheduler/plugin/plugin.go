@@ -1,0 +1,186 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plugin makes of the books of sharing/scheduler a plugin of kube-scheduler.
+//
+// It promises that pods which ask for nothing of Kerf's pass it untouched, and that what it decides it decides by the
+// books alone: what is here fetches what they are made of, asks them at each extension point, and says what came of it. It
+// decides nothing of CPU, memory, taints and affinity; other plugins do.
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kerf-gpu/kerf/internal/kube"
+	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/scheduler"
+)
+
+// Name is the plugin's name in a KubeSchedulerConfiguration.
+const Name = "Kerf"
+
+// Args are the plugin's arguments in a KubeSchedulerConfiguration.
+type Args struct {
+	// SharingConfig is the file with the agents' configuration; empty: there is none, and no pod can name a profile.
+	SharingConfig string `json:"sharingConfig,omitempty"`
+}
+
+// core is what the plugins of all profiles of one scheduler have in common: there is one cluster.
+type core struct {
+	now func() time.Time
+
+	// mu guards what follows. The books are asked for many nodes at once.
+	mu    sync.Mutex
+	books *scheduler.Books
+	// waiting are the pods that the books had no room for.
+	waiting map[types.UID]waiting
+	// synced says whether what the API server had at the start is in the books.
+	synced []func() bool
+}
+
+// waiting is a pod that waits for room, and how to have it tried again.
+type waiting struct {
+	pod  *corev1.Pod
+	want scheduler.Want
+	// roomy are the nodes that had room for it all the same: something else kept it from them, whose end others tell.
+	roomy    map[string]bool
+	activate func(map[string]*corev1.Pod)
+}
+
+// Plugin is the plugin of one profile.
+type Plugin struct {
+	*core
+	handle fwk.Handle
+}
+
+// The extension points.
+var (
+	_ fwk.PreFilterPlugin     = (*Plugin)(nil)
+	_ fwk.PreFilterExtensions = (*Plugin)(nil)
+	_ fwk.FilterPlugin        = (*Plugin)(nil)
+	_ fwk.PostFilterPlugin    = (*Plugin)(nil)
+	_ fwk.PreScorePlugin      = (*Plugin)(nil)
+	_ fwk.ScorePlugin         = (*Plugin)(nil)
+	_ fwk.ScoreExtensions     = (*Plugin)(nil)
+	_ fwk.ReservePlugin       = (*Plugin)(nil)
+	_ fwk.BindPlugin          = (*Plugin)(nil)
+	_ fwk.EnqueueExtensions   = (*Plugin)(nil)
+	_ fwk.SignPlugin          = (*Plugin)(nil)
+)
+
+// Factory makes plugins, as kube-scheduler's registry takes them.
+type Factory = func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error)
+
+// NewFactory makes plugins that share their books.
+func NewFactory() Factory {
+	var mu sync.Mutex
+	var shared *core
+	return func(ctx context.Context, raw runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		args, err := readArgs(raw)
+		if err != nil {
+			return nil, fmt.Errorf("arguments of plugin %s: %w", Name, err)
+		}
+		if shared == nil {
+			c := newCore(time.Now)
+			if err := c.configure(args); err != nil {
+				return nil, fmt.Errorf("plugin %s: %w", Name, err)
+			}
+			if err := c.follow(ctx, handle); err != nil {
+				return nil, fmt.Errorf("plugin %s: %w", Name, err)
+			}
+			shared = c
+		}
+		return &Plugin{core: shared, handle: handle}, nil
+	}
+}
+
+func newCore(now func() time.Time) *core {
+	return &core{now: now, books: scheduler.New(), waiting: map[types.UID]waiting{}}
+}
+
+// Name implements fwk.Plugin.
+func (*Plugin) Name() string { return Name }
+
+func readArgs(raw runtime.Object) (Args, error) {
+	var args Args
+	switch raw := raw.(type) {
+	case nil:
+		return args, nil
+	case *runtime.Unknown:
+		if len(raw.Raw) == 0 {
+			return args, nil
+		}
+		return args, yaml.UnmarshalStrict(raw.Raw, &args)
+	default:
+		return args, fmt.Errorf("they are a %T", raw)
+	}
+}
+
+// configure reads the agents' configuration.
+func (c *core) configure(args Args) error {
+	if args.SharingConfig == "" {
+		return nil
+	}
+	text, err := os.ReadFile(args.SharingConfig)
+	if err != nil {
+		return fmt.Errorf("read the sharing config: %w", err)
+	}
+	doc, err := config.Decode(text)
+	if err != nil {
+		return fmt.Errorf("sharing config %q: %w", args.SharingConfig, err)
+	}
+	c.books.Configure(doc)
+	return nil
+}
+
+// wantOf is what a pod asks for.
+func wantOf(p *corev1.Pod) (scheduler.Want, bool, error) {
+	w, ok, err := scheduler.WantOf(kube.Convert(p))
+	for i := range p.Spec.Containers {
+		r := p.Spec.Containers[i].Resources.Requests
+		w.CPU += cluster.Milli(r.Cpu().MilliValue())
+	}
+	return w, ok, err
+}
+
+// mistakes are all that is wrong with a pod, in one line.
+func mistakes(err error) string {
+	var text string
+	if list, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // a list is looked for, not a cause
+		for _, one := range list.Unwrap() {
+			if text != "" {
+				text += "; "
+			}
+			text += one.Error()
+		}
+		return text
+	}
+	return err.Error()
+}
+
+// errStart is why nothing is decided yet.
+var errStart = errors.New("what the cluster has is not read yet")
+
+// ready is an error until what the API server had at the start is in the books: what is not there yet would be given twice.
+func (c *core) ready() error {
+	for _, synced := range c.synced {
+		if !synced() {
+			return errStart
+		}
+	}
+	return nil
+}
