@@ -67,6 +67,7 @@ var layers = []layer{
 	{"hooks/oci/wire/...", "the hook program runs as root in every container's start: its frames need nothing but the standard library", nil},
 
 	{"monitor/*", "a collector reads through interfaces that it declares, and its siblings know nothing of each other", []string{"sharing"}},
+	{"monitor/attribution/...", "whose use a GPU's use is, is decided from what was seen alone", []string{"sharing"}},
 	{"monitor/gpunode/...", "what the cluster is told is made of the runtime's books", []string{"api/...", "sharing", "sharing/node"}},
 	{"monitor/metrics/...", "the metrics are made of the same picture that the node API gives", []string{"sharing", "api/..."}},
 
@@ -131,7 +132,7 @@ var doors = []door{
 
 // pure are the packages without I/O, clock or goroutine: they decide, and the same input gives the same
 // answer for ever.
-var pure = []string{"sharing", "sharing/config/...", "sharing/ledger/...", "sharing/allocator/...", "sharing/packing/...", "sharing/caps/choice/...", "sharing/caps/client/...", "sharing/caps/reactive/...", "sharing/caps/compute/...", "sharing/node/record/...", "mig", "mig/plan/...", "mig/parted/..."}
+var pure = []string{"sharing", "sharing/config/...", "sharing/ledger/...", "sharing/allocator/...", "sharing/packing/...", "sharing/caps/choice/...", "sharing/caps/client/...", "sharing/caps/reactive/...", "sharing/caps/compute/...", "sharing/node/record/...", "monitor/attribution/...", "mig", "mig/plan/...", "mig/parted/..."}
 
 // pureImports is all that a pure package may import of the standard library.
 var pureImports = []string{

@@ -1,0 +1,190 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package attribution
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Sample is one GPU's use, divided.
+type Sample struct {
+	GPU sharing.GPUID
+	// Grants has each fragment of a lease on the GPU, by grant and instance.
+	Grants []GrantUse
+	// Strangers is the use of processes that no lease accounts for here, and StrangerPIDs are they, in order.
+	Strangers    Use
+	StrangerPIDs []int
+	// Rest is what nobody accounts for; its processes are those whose cgroup cannot be told.
+	Rest Use
+	// Excess is by how much the parts are more than the GPU told, because its answers were of different moments.
+	Excess Excess
+}
+
+// GrantUse is one grant's use of one GPU, or of one MIG instance of it.
+type GrantUse struct {
+	Grant string
+	// Slot is the instance, or the zero Slot.
+	Slot Slot
+	Use
+}
+
+// Excess is what parts are more than their whole.
+type Excess struct {
+	Memory   sharing.Bytes
+	SM, DRAM Ratio
+}
+
+// part gathers what belongs to one owner.
+type part struct {
+	grant    string
+	fragment Fragment
+	instance *Instance // the fragment's, while it is there
+	shared   bool      // the instance has processes of others, too
+	pids     []int
+	memory   sharing.Bytes
+	untold   bool // a process whose memory is not told
+	sm, dram Ratio
+	use      Use
+}
+
+// Attribute divides one GPU's use among the leases. Leases without a fragment on the GPU own nothing of it: their
+// processes are strangers there, as are those on another MIG instance than their own.
+func Attribute(d Device, leases []Lease) Sample {
+	leases = slices.Clone(leases)
+	// The deepest cgroup decides, should one lease's ever be below another's.
+	slices.SortFunc(leases, func(a, b Lease) int { return cmp.Compare(len(b.Cgroup), len(a.Cgroup)) })
+	var parts []*part
+	for _, l := range leases {
+		for _, f := range l.Fragments {
+			if f.GPU == d.GPU {
+				parts = append(parts, &part{grant: l.Grant, fragment: f, instance: d.slot(f.Slot)})
+			}
+		}
+	}
+	slices.SortFunc(parts, func(a, b *part) int {
+		x, y := a.fragment.slot(), b.fragment.slot()
+		return cmp.Or(cmp.Compare(a.grant, b.grant), cmp.Compare(x.Start, y.Start), cmp.Compare(x.Profile, y.Profile))
+	})
+	strangers, rest := &part{}, &part{}
+	for _, p := range d.Processes {
+		owner := ownerOf(p, leases, parts, strangers, rest)
+		owner.take(p)
+		for _, other := range parts {
+			if other != owner && other.instance != nil && other.instance.GI == p.GI {
+				other.shared = true
+			}
+		}
+	}
+	s := Sample{GPU: d.GPU, StrangerPIDs: strangers.sorted()}
+	all := append(slices.Clone(parts), strangers, rest)
+	for _, p := range parts {
+		p.judge(d, alone(p, all))
+		s.Grants = append(s.Grants, GrantUse{p.grant, p.fragment.slot(), p.use})
+	}
+	strangers.judge(d, false)
+	s.Strangers = strangers.use
+	s.Rest.Processes = len(rest.sorted())
+	s.divideEnergy(d, parts, all)
+	s.leave(d)
+	return s
+}
+
+// ownerOf finds the part that a process belongs to.
+func ownerOf(p Process, leases []Lease, parts []*part, strangers, rest *part) *part {
+	if p.Cgroup == "" {
+		return rest
+	}
+	i := slices.IndexFunc(leases, func(l Lease) bool { return l.owns(p.Cgroup) })
+	if i < 0 {
+		return strangers
+	}
+	j := slices.IndexFunc(parts, func(o *part) bool { return o.grant == leases[i].Grant && o.has(p.GI) })
+	if j < 0 {
+		return strangers
+	}
+	return parts[j]
+}
+
+// alone reports whether p has processes on the GPU and nobody else has.
+func alone(p *part, all []*part) bool { return len(p.pids) > 0 && !others(p, all) }
+
+// others reports whether anybody but p has processes on the GPU.
+func others(p *part, all []*part) bool {
+	return slices.ContainsFunc(all, func(o *part) bool { return o != p && len(o.pids) > 0 })
+}
+
+// slot finds the instance that a fragment is.
+func (d Device) slot(s *Slot) *Instance {
+	if s == nil {
+		return nil
+	}
+	i := slices.IndexFunc(d.Instances, func(in Instance) bool { return in.Slot == *s })
+	if i < 0 {
+		return nil
+	}
+	return &d.Instances[i]
+}
+
+// has reports whether a process of the part's lease on that instance is within its fragment. Where the driver does not
+// say the instance, the process is taken for its lease's.
+func (p *part) has(gi int) bool {
+	return p.fragment.Slot == nil || gi == NoInstance || p.instance != nil && p.instance.GI == gi
+}
+
+// take adds a process.
+func (p *part) take(r Process) {
+	p.pids = append(p.pids, r.PID)
+	p.sm, p.dram = p.sm+r.SM, p.dram+r.DRAM
+	sum, err := p.memory.Add(r.Memory.Value)
+	if !r.Memory.Known || err != nil {
+		p.untold = true
+		return
+	}
+	p.memory = sum
+}
+
+// sorted are the part's processes, each once.
+func (p *part) sorted() []int {
+	slices.Sort(p.pids)
+	p.pids = slices.Compact(p.pids)
+	return p.pids
+}
+
+// judge settles what is known of the part's use but its energy.
+func (p *part) judge(d Device, alone bool) {
+	p.use.Processes = len(p.sorted())
+	whole := ByDeviceShare
+	if p.fragment.Whole {
+		whole = ByInstance
+	}
+	in := p.instance
+	switch {
+	case in != nil && in.Memory.Known && !p.shared:
+		p.use.Memory = Amount[sharing.Bytes]{in.Memory.Value, ByInstance}
+	case d.Listed && !p.untold:
+		p.use.Memory = Amount[sharing.Bytes]{p.memory, ByProcess}
+	case d.Listed && alone && d.Memory.Known && p.fragment.Slot == nil:
+		p.use.Memory = Amount[sharing.Bytes]{d.Memory.Value, whole}
+	}
+	activity := func(sum Ratio, of Reading[Ratio], part func(*Instance) Reading[Ratio]) Amount[Ratio] {
+		switch {
+		case p.fragment.Slot != nil:
+			if in != nil && part(in).Known && !p.shared {
+				return Amount[Ratio]{part(in).Value * in.Compute, ByInstance}
+			}
+		case d.Listed && len(p.pids) == 0:
+			return Amount[Ratio]{0, ByProcess}
+		case d.Listed && alone && of.Known:
+			return Amount[Ratio]{of.Value, whole}
+		case d.Timed:
+			return Amount[Ratio]{sum, ByProcess}
+		}
+		return Amount[Ratio]{}
+	}
+	p.use.SM = activity(p.sm, d.SM, func(i *Instance) Reading[Ratio] { return i.SM })
+	p.use.DRAM = activity(p.dram, d.DRAM, func(i *Instance) Reading[Ratio] { return i.DRAM })
+}

@@ -1,0 +1,223 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package attribution
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const (
+	gpu0 sharing.GPUID = "GPU-0"
+	gib                = sharing.GiB
+)
+
+func lease(grant string, f ...Fragment) Lease {
+	return Lease{Grant: grant, Cgroup: "/cg/" + grant, Fragments: f}
+}
+
+func proc(pid int, dir string, memory sharing.Bytes, sm Ratio) Process {
+	return Process{PID: pid, GI: NoInstance, Memory: Told(memory), SM: sm, DRAM: sm / 2, Cgroup: dir}
+}
+
+func mem(v sharing.Bytes, h How) Amount[sharing.Bytes] { return Amount[sharing.Bytes]{v, h} }
+func rat(v Ratio, h How) Amount[Ratio]                 { return Amount[Ratio]{v, h} }
+func jou(v Joules, h How) Amount[Joules]               { return Amount[Joules]{v, h} }
+
+// about compares what was computed in another order.
+func about() cmp.Options {
+	return cmp.Options{
+		cmp.Comparer(func(a, b Ratio) bool { return math.Abs(float64(a-b)) < 1e-9 }),
+		cmp.Comparer(func(a, b Joules) bool { return math.Abs(float64(a-b)) < 1e-9 }),
+	}
+}
+
+func TestAttribute(t *testing.T) {
+	shared := Fragment{GPU: gpu0}
+	one, two := Slot{"1g.10gb", 0}, Slot{"2g.20gb", 2}
+	cases := map[string]struct {
+		device Device
+		leases []Lease
+		want   Sample
+	}{
+		"two sharers get their own numbers": {
+			Device{
+				Memory: Told(10 * gib), SM: Told(Ratio(0.8)), DRAM: Told(Ratio(0.4)), Energy: Told(Joules(100)), Listed: true, Timed: true,
+				Processes: []Process{proc(1, "/cg/a", 4*gib, 0.5), proc(2, "/cg/b/child", 3*gib, 0.2), proc(3, "/cg/b", 2*gib, 0)},
+			},
+			[]Lease{lease("a", shared), lease("b", shared)},
+			Sample{
+				Grants: []GrantUse{
+					{Grant: "a", Use: Use{mem(4*gib, ByProcess), rat(0.5, ByProcess), rat(0.25, ByProcess), jou(50, ByDeviceShare), 1}},
+					{Grant: "b", Use: Use{mem(5*gib, ByProcess), rat(0.2, ByProcess), rat(0.1, ByProcess), jou(20, ByDeviceShare), 2}},
+				},
+				Strangers: Use{mem(0, ByProcess), rat(0, ByProcess), rat(0, ByProcess), jou(0, ByDeviceShare), 0},
+				Rest:      Use{mem(1*gib, Unattributed), rat(0.1, Unattributed), rat(0.05, Unattributed), jou(30, Unattributed), 0},
+			},
+		},
+		"a stranger, one whose name is a beginning, a trespasser, and one that has gone": {
+			Device{Memory: Told(10 * gib), Listed: true, Processes: []Process{
+				proc(1, "/cg/a", gib, 0), proc(2, "/cg/ab", gib, 0), proc(3, "/cg/else", gib, 0), proc(4, "", gib, 0), proc(5, "/user", gib, 0),
+			}},
+			[]Lease{lease("a", shared), lease("else", Fragment{GPU: "GPU-1"})},
+			Sample{
+				Grants:       []GrantUse{{Grant: "a", Use: Use{Memory: mem(gib, ByProcess), Processes: 1}}},
+				Strangers:    Use{Memory: mem(3*gib, ByProcess), Processes: 3},
+				StrangerPIDs: []int{2, 3, 5},
+				Rest:         Use{Memory: mem(6*gib, Unattributed), Processes: 1},
+			},
+		},
+		"what is not told is absent": {
+			Device{Memory: Told(10 * gib), Listed: true, Processes: []Process{proc(1, "/cg/a", gib, 0), {PID: 2, Cgroup: "/cg/a"}, proc(3, "/cg/b", gib, 0)}},
+			[]Lease{lease("a", shared), lease("b", shared), lease("c", shared)},
+			Sample{
+				Grants: []GrantUse{
+					{Grant: "a", Use: Use{Processes: 2}},
+					{Grant: "b", Use: Use{Memory: mem(gib, ByProcess), Processes: 1}},
+					{Grant: "c", Use: Use{Memory: mem(0, ByProcess), SM: rat(0, ByProcess), DRAM: rat(0, ByProcess)}},
+				},
+				Strangers: Use{Memory: mem(0, ByProcess), SM: rat(0, ByProcess), DRAM: rat(0, ByProcess)},
+				Rest:      Use{Memory: mem(9*gib, Unattributed)},
+			},
+		},
+		"no list, no numbers": {
+			Device{Memory: Told(gib), SM: Told(Ratio(0.5))},
+			[]Lease{lease("a", shared)},
+			Sample{
+				Grants: []GrantUse{{Grant: "a"}},
+				Rest:   Use{Memory: mem(gib, Unattributed), SM: rat(0.5, Unattributed)},
+			},
+		},
+		"alone on a shared GPU": {
+			Device{Memory: Told(2 * gib), SM: Told(Ratio(0.5)), Energy: Told(Joules(10)), Listed: true, Processes: []Process{{PID: 1, GI: NoInstance, Cgroup: "/cg/a"}}},
+			[]Lease{lease("a", shared), lease("b", shared)},
+			Sample{
+				Grants: []GrantUse{
+					{Grant: "a", Use: Use{Memory: mem(2*gib, ByDeviceShare), SM: rat(0.5, ByDeviceShare), Energy: jou(5, ByDeviceShare), Processes: 1}},
+					{Grant: "b", Use: Use{Memory: mem(0, ByProcess), SM: rat(0, ByProcess), DRAM: rat(0, ByProcess), Energy: jou(0, ByDeviceShare)}},
+				},
+				Strangers: Use{Memory: mem(0, ByProcess), SM: rat(0, ByProcess), DRAM: rat(0, ByProcess), Energy: jou(0, ByDeviceShare)},
+				Rest:      Use{Memory: mem(0, Unattributed), SM: rat(0, Unattributed), Energy: jou(5, Unattributed)},
+			},
+		},
+		"a whole GPU's energy is its grant's": {
+			Device{Memory: Told(2 * gib), SM: Told(Ratio(0.5)), Energy: Told(Joules(10)), Listed: true, Processes: []Process{proc(1, "/cg/a", gib, 0)}},
+			[]Lease{lease("a", Fragment{GPU: gpu0, Whole: true})},
+			Sample{
+				Grants:    []GrantUse{{Grant: "a", Use: Use{Memory: mem(gib, ByProcess), SM: rat(0.5, ByInstance), Energy: jou(10, ByInstance), Processes: 1}}},
+				Strangers: Use{Memory: mem(0, ByProcess), SM: rat(0, ByProcess), DRAM: rat(0, ByProcess), Energy: jou(0, ByDeviceShare)},
+				Rest:      Use{Memory: mem(gib, Unattributed), SM: rat(0, Unattributed), Energy: jou(0, Unattributed)},
+			},
+		},
+		"MIG instances, one of them used by a stranger, and a process on another instance than its own": {
+			Device{
+				Memory: Told(20 * gib), Listed: true, SM: Told(Ratio(0.5)), Energy: Told(Joules(100)),
+				Processes: []Process{
+					{PID: 1, GI: 7, Memory: Told(3 * gib), Cgroup: "/cg/a"}, {PID: 2, GI: 9, Memory: Told(5 * gib), Cgroup: "/cg/b"},
+					{PID: 3, GI: 9, Memory: Told(gib), Cgroup: "/cg/a"},
+				},
+				Instances: []Instance{
+					{GI: 7, Slot: one, Memory: Told(4 * gib), SM: Told(Ratio(0.7)), Compute: 1.0 / 7},
+					{GI: 9, Slot: two, Memory: Told(6 * gib), SM: Told(Ratio(0.7)), Compute: 2.0 / 7},
+				},
+			},
+			[]Lease{lease("a", Fragment{GPU: gpu0, Slot: &one}), lease("b", Fragment{GPU: gpu0, Slot: &two}), lease("c", Fragment{GPU: gpu0, Slot: &Slot{"1g.10gb", 6}})},
+			Sample{
+				Grants: []GrantUse{
+					{Grant: "a", Slot: one, Use: Use{Memory: mem(4*gib, ByInstance), SM: rat(0.1, ByInstance), Energy: jou(10, ByDeviceShare), Processes: 1}},
+					{Grant: "b", Slot: two, Use: Use{Memory: mem(5*gib, ByProcess), Processes: 1}},
+					{Grant: "c", Slot: Slot{"1g.10gb", 6}, Use: Use{Memory: mem(0, ByProcess)}},
+				},
+				Strangers:    Use{Memory: mem(gib, ByProcess), Processes: 1},
+				StrangerPIDs: []int{3},
+				Rest:         Use{Memory: mem(10*gib, Unattributed), SM: rat(0.4, Unattributed), Energy: jou(90, Unattributed)},
+			},
+		},
+		"two instances of one grant on one GPU": {
+			Device{Memory: Told(20 * gib), Listed: true, Processes: []Process{{PID: 1, GI: 7, Memory: Told(3 * gib), Cgroup: "/cg/a"}, {PID: 1, GI: 9, Memory: Told(4 * gib), Cgroup: "/cg/a"}},
+				Instances: []Instance{{GI: 7, Slot: one}, {GI: 9, Slot: two}}},
+			[]Lease{lease("a", Fragment{GPU: gpu0, Slot: &two}, Fragment{GPU: gpu0, Slot: &one})},
+			Sample{
+				Grants: []GrantUse{
+					{Grant: "a", Slot: one, Use: Use{Memory: mem(3*gib, ByProcess), Processes: 1}},
+					{Grant: "a", Slot: two, Use: Use{Memory: mem(4*gib, ByProcess), Processes: 1}},
+				},
+				Strangers: Use{Memory: mem(0, ByProcess), SM: rat(0, ByProcess), DRAM: rat(0, ByProcess)},
+				Rest:      Use{Memory: mem(13*gib, Unattributed)},
+			},
+		},
+		"answers of different moments": {
+			Device{Memory: Told(gib), SM: Told(Ratio(0.5)), Energy: Told(Joules(10)), Listed: true, Timed: true, Processes: []Process{proc(1, "/cg/a", 3*gib, 0.7), proc(2, "/x", gib, 0.6)}},
+			[]Lease{lease("a", shared)},
+			Sample{
+				Grants:       []GrantUse{{Grant: "a", Use: Use{mem(3*gib, ByProcess), rat(0.7, ByProcess), rat(0.35, ByProcess), jou(7/1.3, ByDeviceShare), 1}}},
+				Strangers:    Use{mem(gib, ByProcess), rat(0.6, ByProcess), rat(0.3, ByProcess), jou(6/1.3, ByDeviceShare), 1},
+				StrangerPIDs: []int{2},
+				Rest:         Use{Memory: mem(0, Unattributed), SM: rat(0, Unattributed), Energy: jou(0, Unattributed)},
+				Excess:       Excess{Memory: 3 * gib, SM: 0.8},
+			},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			c.device.GPU, c.want.GPU = gpu0, gpu0
+			if d := cmp.Diff(c.want, Attribute(c.device, c.leases), about(), cmpopts.EquateEmpty()); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+func TestSevenSharers(t *testing.T) {
+	d := Device{GPU: gpu0, Memory: Told(80 * gib), SM: Told(Ratio(1)), Energy: Told(Joules(700)), Listed: true, Timed: true}
+	var leases []Lease
+	for i := range 7 {
+		name := fmt.Sprint("g", i)
+		leases = append(leases, lease(name, Fragment{GPU: gpu0}))
+		for k := range i + 1 {
+			d.Processes = append(d.Processes, proc(100*i+k+1, "/cg/"+name, gib, 1.0/28))
+		}
+	}
+	s := Attribute(d, leases)
+	for i, g := range s.Grants {
+		want := Use{mem(sharing.Bytes(i+1)*gib, ByProcess), rat(Ratio(i+1)/28, ByProcess), rat(Ratio(i+1)/56, ByProcess), jou(Joules(i+1)*25, ByDeviceShare), i + 1} //nolint:gosec // small
+		if diff := cmp.Diff(want, g.Use, about()); diff != "" {
+			t.Error(g.Grant, diff)
+		}
+	}
+	if s.Rest.Memory != mem(52*gib, Unattributed) {
+		t.Error("left:", s.Rest.Memory)
+	}
+}
+
+func TestTally(t *testing.T) {
+	var sum Tally
+	use := func(m sharing.Bytes, sm Amount[Ratio]) Sample {
+		return Sample{GPU: gpu0, Grants: []GrantUse{{Grant: "a", Use: Use{Memory: mem(m, ByProcess), SM: sm, Energy: jou(5, ByDeviceShare)}}}}
+	}
+	living := map[string]bool{"a": true}
+	for _, s := range []Sample{use(3*gib, rat(0.5, ByProcess)), use(5*gib, rat(0, ByProcess)), use(gib, Amount[Ratio]{}), use(gib, rat(0, ByProcess))} {
+		sum.Add([]Sample{s}, 2*time.Second, living)
+	}
+	sum.Add(nil, -time.Hour, living) // a clock that jumped
+	got, _ := sum.Of(Place{Grant: "a", GPU: gpu0})
+	want := Total{Peak: mem(5*gib, ByProcess), Energy: jou(20, ByDeviceShare), Active: time.Second, Watched: 6 * time.Second, Idle: 4 * time.Second}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	for i := range 10_000 { // pods come and go
+		name := fmt.Sprint("p", i)
+		sum.Add([]Sample{{GPU: gpu0, Grants: []GrantUse{{Grant: name}}}}, time.Second, map[string]bool{name: true})
+	}
+	if sum.Len() != 2 {
+		t.Errorf("%d places are remembered; the last pod and the rest are 2", sum.Len())
+	}
+}

@@ -1,0 +1,82 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package attribution
+
+import (
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Place is one grant's part of one GPU. The empty grant is what no grant accounts for.
+type Place struct {
+	Grant string
+	GPU   sharing.GPUID
+	// Slot is the MIG instance, or the zero Slot.
+	Slot Slot
+}
+
+// Total is what has come together at a place since it was first seen.
+type Total struct {
+	// Peak is the most memory of any sample.
+	Peak   Amount[sharing.Bytes]
+	Energy Amount[Joules]
+	// Active is how long its work ran on the GPU, and Watched the time over which that was known.
+	Active, Watched time.Duration
+	// Idle is how long nothing has run, to the last sample in which that was known.
+	Idle time.Duration
+}
+
+// Tally adds samples up. The zero value is ready. It is not safe for concurrent use.
+type Tally struct {
+	totals map[Place]Total
+}
+
+// Add takes the samples of one cycle, the time that it covers, and the grants that live: what belongs to others is
+// forgotten, so that a tally is as large as the node is full.
+func (t *Tally) Add(samples []Sample, passed time.Duration, living map[string]bool) {
+	if t.totals == nil {
+		t.totals = map[Place]Total{}
+	}
+	passed = max(passed, 0)
+	for _, s := range samples {
+		for _, g := range s.Grants {
+			t.add(Place{g.Grant, s.GPU, g.Slot}, g.Use, passed)
+		}
+		t.add(Place{GPU: s.GPU}, s.Rest, passed)
+	}
+	for p := range t.totals {
+		if p.Grant != "" && !living[p.Grant] {
+			delete(t.totals, p)
+		}
+	}
+}
+
+func (t *Tally) add(p Place, u Use, passed time.Duration) {
+	sum := t.totals[p]
+	if u.Memory.Known() && (!sum.Peak.Known() || u.Memory.Value > sum.Peak.Value) {
+		sum.Peak = u.Memory
+	}
+	if u.Energy.Known() {
+		sum.Energy = Amount[Joules]{sum.Energy.Value + u.Energy.Value, u.Energy.How}
+	}
+	if u.SM.Known() {
+		sum.Active += time.Duration(float64(min(u.SM.Value, 1)) * float64(passed))
+		sum.Watched += passed
+		sum.Idle += passed
+		if u.SM.Value > 0 {
+			sum.Idle = 0
+		}
+	}
+	t.totals[p] = sum
+}
+
+// Of returns what has come together at a place; ok is false before its first sample.
+func (t *Tally) Of(p Place) (total Total, ok bool) {
+	total, ok = t.totals[p]
+	return total, ok
+}
+
+// Len is the number of places.
+func (t *Tally) Len() int { return len(t.totals) }
