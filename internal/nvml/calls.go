@@ -65,14 +65,16 @@ func (r Recovery) String() string {
 
 // Memory returns how much memory the GPU has and how much of it is taken.
 func (l *Library) Memory(ctx context.Context, id sharing.GPUID) (Memory, error) {
-	return onGPU(ctx, l, "read memory", id, func(d device) (Memory, error) {
-		m, err := d.memory()
-		if err == nil && (m.Total == 0 || m.Reserved > m.Total || m.Used > m.Total || m.Free > m.Total) {
-			return Memory{}, fmt.Errorf("the driver reports %d bytes used, %d free and %d reserved of %d: %w",
-				uint64(m.Used), uint64(m.Free), uint64(m.Reserved), uint64(m.Total), sharing.ErrUnavailable)
-		}
-		return m, err
-	})
+	return onGPU(ctx, l, "read memory", id, func(d device) (Memory, error) { return plausible(d.memory()) })
+}
+
+// plausible refuses what no GPU has.
+func plausible(m Memory, err error) (Memory, error) {
+	if err == nil && (m.Total == 0 || m.Reserved > m.Total || m.Used > m.Total || m.Free > m.Total) {
+		return Memory{}, fmt.Errorf("the driver reports %d bytes used, %d free and %d reserved of %d: %w",
+			uint64(m.Used), uint64(m.Free), uint64(m.Reserved), uint64(m.Total), sharing.ErrUnavailable)
+	}
+	return m, err
 }
 
 // Processes returns the processes that hold the GPU, by pid, each once. A process can be in several of the

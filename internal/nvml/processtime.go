@@ -26,8 +26,8 @@ func (l *Library) ProcessTime(ctx context.Context, id sharing.GPUID, since time.
 	})
 }
 
-// timeSample is the part of some period that a process used of a GPU.
-type timeSample struct{ pid, percent int }
+// timeSample is the part of some period that a process used of a GPU, and of its memory.
+type timeSample struct{ pid, percent, memory int }
 
 // meanByProcess is the mean of each process's samples: most drivers give one of each.
 func meanByProcess(samples []timeSample) (map[int]int, error) {
@@ -65,7 +65,7 @@ func (g goDevice) processTime(since time.Time) ([]timeSample, error) {
 	}
 	out := make([]timeSample, 0, len(got))
 	for _, s := range got {
-		out = append(out, timeSample{pid: int(s.Pid), percent: int(s.SmUtil)})
+		out = append(out, timeSample{pid: int(s.Pid), percent: int(s.SmUtil), memory: int(s.MemUtil)})
 	}
 	return out, nil
 }

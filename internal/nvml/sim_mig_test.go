@@ -175,6 +175,10 @@ func (c cutTest) cut(p MIGProfile, start int) {
 	if len(devices) != 1 || devices[0].GI != gi || devices[0].CI != ci || !strings.HasPrefix(devices[0].UUID, "MIG-") || err != nil {
 		c.Errorf("%s: %s: devices %+v, %v", c.m.Name, p.Name, devices, err)
 	}
+	memory, err := c.l.InstanceMemory(c.ctx, c.id)
+	if len(memory) != 1 || memory[0].GI != gi || memory[0].Memory.Total != p.Memory || err != nil {
+		c.Errorf("%s: %s: memory %+v, %v", c.m.Name, p.Name, memory, err)
+	}
 	c.want("destroy with a compute instance", c.l.DestroyGI(c.ctx, c.id, gi), sharing.ErrUnavailable)
 	c.want("destroy the compute instance", c.l.DestroyCI(c.ctx, c.id, gi, ci), nil)
 	c.want("destroy it again", c.l.DestroyCI(c.ctx, c.id, gi, ci), sharing.ErrNotFound)

@@ -109,6 +109,7 @@ func testDriver(t *testing.T, library string) {
 	if p, err := l.ProcessTime(ctx, first, time.Now().Add(-time.Second)); err != nil || len(p) != 0 {
 		t.Errorf("time of processes %v, %v", p, err)
 	}
+	testTelemetry(ctx, t, l, first)
 	if r, err := l.RecoveryAction(ctx, second); err != nil || r != RecoveryNone {
 		t.Errorf("recovery %v, %v", r, err)
 	}
@@ -135,6 +136,23 @@ func testDriver(t *testing.T, library string) {
 	}
 	if err := l.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// testTelemetry reads a GPU that is busy for 80 percent of the time, and runs nothing.
+func testTelemetry(ctx context.Context, t *testing.T, l *Library, id sharing.GPUID) {
+	got, err := l.Telemetry(ctx, id, time.Now().Add(-time.Second))
+	if err != nil || !got.Listed || !got.Timed || len(got.Residents) != 0 || len(got.Activity) != 0 || got.Memory.Total < 70*sharing.GiB {
+		t.Errorf("telemetry %+v, %v", got, err)
+	}
+	if got.Sensors[SensorBusy] != 80 || got.Sensors[SensorPower] == 0 || got.Sensors[SensorPower] >= got.Sensors[SensorPowerLimit] {
+		t.Errorf("sensors %v", got.Sensors)
+	}
+	if _, told := got.Sensors[SensorPCIeReplays]; told {
+		t.Errorf("a sensor that the driver does not have is told: %v", got.Sensors)
+	}
+	if in, err := l.InstanceMemory(ctx, id); err != nil || len(in) != 0 {
+		t.Errorf("instances of a GPU that is not cut: %v, %v", in, err)
 	}
 }
 

@@ -1,0 +1,167 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Sensor is one number that a GPU may tell of itself.
+type Sensor uint8
+
+// The sensors, with the units that NVML has for them.
+const (
+	SensorPower               Sensor = iota // milliwatts
+	SensorPowerLimit                        // milliwatts, in force
+	SensorEnergy                            // millijoules since the driver was loaded
+	SensorSMClock                           // MHz
+	SensorMemoryClock                       // MHz
+	SensorTemperature                       // degrees Celsius
+	SensorBusy                              // percent of the last sample period with a kernel running
+	SensorMemoryBusy                        // percent of it in which memory was read or written
+	SensorEncoder                           // percent
+	SensorDecoder                           // percent
+	SensorECCCorrected                      // errors since the driver was loaded
+	SensorECCUncorrected                    // errors since the driver was loaded
+	SensorPCIeReplays                       // since the driver was loaded
+	SensorRemappedCorrected                 // rows
+	SensorRemappedUncorrected               // rows
+	SensorRemapFailed                       // 1: a row could not be remapped
+	SensorThrottle                          // nvmlClocksEventReason* bits
+)
+
+// Telemetry is what one GPU tells at one moment. What it does not tell is absent.
+type Telemetry struct {
+	Memory  Memory
+	Sensors map[Sensor]uint64
+	// Residents are the processes, with one entry for each MIG instance that they use; only when Listed.
+	Residents []Resident
+	Listed    bool
+	// Activity is what processes did since the time that was asked for; only when Timed. A process that is missing did
+	// nothing.
+	Activity map[int]Activity
+	Timed    bool
+}
+
+// Resident is a process on a GPU or, in MIG mode, on one GPU instance of it.
+type Resident struct {
+	PID int
+	// GI is the GPU instance, or -1.
+	GI    int
+	Used  sharing.Bytes
+	Known bool // Used is told
+	MPS   bool
+}
+
+// Activity is the percent of time in which a process's kernels ran, and in which memory was accessed for it.
+type Activity struct{ SM, Memory int }
+
+// InstanceMemory is the memory of one GPU instance.
+type InstanceMemory struct {
+	GI     int
+	Memory Memory
+}
+
+// senses is a device that tells more than its memory: what not every door has.
+type senses interface {
+	sensors() map[Sensor]uint64
+	instanceMemory() ([]InstanceMemory, error)
+}
+
+// Telemetry asks a GPU for all that it tells, with what its processes did since then. An error means that not even its
+// memory can be told.
+func (l *Library) Telemetry(ctx context.Context, id sharing.GPUID, since time.Time) (Telemetry, error) {
+	return onGPU(ctx, l, "read telemetry", id, func(d device) (Telemetry, error) {
+		m, err := plausible(d.memory())
+		if err != nil {
+			return Telemetry{}, err
+		}
+		t := Telemetry{Memory: m}
+		if lists, err := d.processes(); err == nil {
+			t.Residents, t.Listed = residents(lists), true
+		}
+		if samples, err := d.processTime(since); err == nil {
+			t.Activity, err = activity(samples)
+			t.Timed = err == nil
+		}
+		if s, ok := d.(senses); ok {
+			t.Sensors = s.sensors()
+		}
+		return t, nil
+	})
+}
+
+// activity is the mean of each process's samples.
+func activity(samples []timeSample) (map[int]Activity, error) {
+	sm, err1 := meanByProcess(samples)
+	access := slices.Clone(samples)
+	for i := range access {
+		access[i].percent = access[i].memory
+	}
+	memory, err2 := meanByProcess(access)
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
+	}
+	out := make(map[int]Activity, len(sm))
+	for pid, p := range sm {
+		out[pid] = Activity{SM: p, Memory: memory[pid]}
+	}
+	return out, nil
+}
+
+// InstanceMemory returns the memory of each GPU instance that has a compute instance, none outside MIG mode.
+func (l *Library) InstanceMemory(ctx context.Context, id sharing.GPUID) ([]InstanceMemory, error) {
+	return onGPU(ctx, l, "read memory of mig instances", id, func(d device) ([]InstanceMemory, error) {
+		s, ok := d.(senses)
+		if !ok {
+			return nil, absent("nvmlDeviceGetMigDeviceHandleByIndex")
+		}
+		return s.instanceMemory()
+	})
+}
+
+// residents makes one list of several, as merge does, and keeps instances apart.
+func residents(lists [][]resident) []Resident {
+	type place struct {
+		pid int
+		gi  uint32
+	}
+	byGI := map[place][][]resident{}
+	var order []place
+	for _, list := range lists {
+		parts := map[place][]resident{}
+		for _, r := range list {
+			p := place{r.pid, r.gi}
+			if byGI[p] == nil && parts[p] == nil {
+				order = append(order, p)
+			}
+			parts[p] = append(parts[p], r)
+		}
+		for p, rows := range parts {
+			byGI[p] = append(byGI[p], rows)
+		}
+	}
+	out := make([]Resident, 0, len(order))
+	for _, p := range order {
+		for _, one := range merge(byGI[p]) {
+			r := Resident{PID: one.PID, GI: -1, Used: one.Used, Known: one.Known, MPS: one.MPS}
+			if p.gi != noInstance {
+				r.GI = int(p.gi)
+			}
+			out = append(out, r)
+		}
+	}
+	slices.SortFunc(out, func(a, b Resident) int {
+		if a.PID != b.PID {
+			return a.PID - b.PID
+		}
+		return a.GI - b.GI
+	})
+	return out
+}
