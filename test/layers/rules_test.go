@@ -68,6 +68,8 @@ var layers = []layer{
 
 	{"monitor/*", "a collector reads through interfaces that it declares, and its siblings know nothing of each other", []string{"sharing"}},
 	{"monitor/attribution/...", "whose use a GPU's use is, is decided from what was seen alone", []string{"sharing"}},
+	{"monitor/collect/...", "the collector joins what it reads through interfaces that it declares", []string{"sharing", "monitor/attribution"}},
+	{"monitor/exposition/...", "what is scraped is made of the collector's snapshots", []string{"sharing", "monitor/attribution", "monitor/collect"}},
 	{"monitor/gpunode/...", "what the cluster is told is made of the runtime's books", []string{"api/...", "sharing", "sharing/node"}},
 	{"monitor/metrics/...", "the metrics are made of the same picture that the node API gives", []string{"sharing", "api/..."}},
 
@@ -111,7 +113,7 @@ var doors = []door{
 		[]string{"api/...", "internal/nodeclient/...", "sharing/node/nodeserver/...", "deviceplugin/...", "internal/kubelet/...", "internal/containerd/...", "cmd/*", "test/*"}},
 	{"google.golang.org/protobuf", "protobuf is how the node API travels; what decides does not know that it travels",
 		[]string{"api/...", "internal/nodeclient/...", "internal/present/...", "sharing/node/nodeserver/...", "cmd/*", "test/*"}},
-	{"github.com/prometheus/client_golang", "metrics are made in one package and served by a program", []string{"monitor/metrics/...", "cmd/*"}},
+	{"github.com/prometheus/client_golang", "metrics are made where what they tell is known, and served by a program", []string{"monitor/metrics/...", "monitor/exposition/...", "cmd/*"}},
 	{"github.com/spf13/cobra", "command lines belong to programs", []string{"cmd/*"}},
 	{"go.yaml.in/yaml/v3", "YAML is read where a document has its type, and written where it is shown",
 		[]string{"sharing/config/...", "mig/parted/...", "internal/gpusim/...", "internal/present/...", "cmd/*", "test/*"}},

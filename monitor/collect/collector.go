@@ -1,0 +1,230 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collect
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kerf-gpu/kerf/monitor/attribution"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const (
+	// ShortestInterval is the least time between two cycles.
+	ShortestInterval = 100 * time.Millisecond
+	// DefaultInterval is the time between two cycles when no reader wants a shorter one.
+	DefaultInterval = time.Second
+	// readDeadline bounds how long a cycle waits for a GPU that does not answer.
+	readDeadline = 2 * time.Second
+	// activityWindow is the shortest time over which activity is asked for: drivers sample it some times a second.
+	activityWindow = time.Second
+	// longestGap is the time between two samples beyond which energy is not computed from power.
+	longestGap = 10 * time.Second
+)
+
+// Source tells of GPUs.
+type Source interface {
+	// Name and Driver say what it is.
+	Name() string
+	Driver() string
+	// GPUs are those to be read; the list may change.
+	GPUs() []Info
+	// Read asks one GPU, with what its processes did since then. It is called for several GPUs at once, and returns
+	// when ctx ends, if the driver hangs or not.
+	Read(ctx context.Context, gpu Info, since time.Time) Reading
+}
+
+// Grants tells of the node's grants.
+type Grants interface {
+	// Grants are by id; fresh is false while the agent is away.
+	Grants() (all map[string]Grant, fresh bool)
+}
+
+// Cgroups finds out whose a process is.
+type Cgroups interface {
+	// OfProcess is the absolute directory of a process's cgroup.
+	OfProcess(pid int) (string, error)
+}
+
+// Options say what a collector works with. All but Interval is needed.
+type Options struct {
+	Source  Source
+	Grants  Grants
+	Cgroups Cgroups
+	Hub     *Hub
+	Log     *slog.Logger
+	// Interval is 100 ms or more; 0 means DefaultInterval.
+	Interval time.Duration
+}
+
+// Collector takes the samples. Make it with New.
+type Collector struct {
+	opts  Options
+	tally attribution.Tally
+	power map[sharing.GPUID]power
+	last  time.Time
+	// known are strangers that were logged.
+	known map[stranger]bool
+}
+
+// power is what energy is computed from.
+type power struct {
+	at     time.Time
+	watts  float64
+	hasW   bool
+	joules float64
+	hasJ   bool
+}
+
+type stranger struct {
+	gpu sharing.GPUID
+	pid int
+}
+
+// New makes a collector.
+func New(o Options) *Collector {
+	if o.Interval <= 0 {
+		o.Interval = DefaultInterval
+	}
+	return &Collector{opts: o, power: map[sharing.GPUID]power{}, known: map[stranger]bool{}}
+}
+
+// Run takes samples until ctx ends. A cycle that takes longer than the interval delays the next; none are made up for.
+func (c *Collector) Run(ctx context.Context) error {
+	t := time.NewTimer(0)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.opts.Hub.wish:
+			// A shorter interval is wanted; the timer below is set to it after one more sample.
+		case <-t.C:
+		}
+		began := time.Now()
+		c.Cycle(ctx)
+		t.Reset(max(0, c.opts.Hub.interval(c.opts.Interval)-time.Since(began)))
+	}
+}
+
+// Cycle takes one sample of every GPU and publishes it.
+func (c *Collector) Cycle(ctx context.Context) {
+	at := time.Now()
+	var passed time.Duration
+	if !c.last.IsZero() {
+		passed = at.Sub(c.last)
+	}
+	c.last = at
+	s := &Snapshot{At: at, Source: c.opts.Source.Name(), Driver: c.opts.Source.Driver()}
+	s.Grants, s.Agent = c.opts.Grants.Grants()
+	readings := c.read(ctx, at.Add(-max(passed, activityWindow)))
+	leases := make([]attribution.Lease, 0, len(s.Grants))
+	living := make(map[string]bool, len(s.Grants))
+	for id, g := range s.Grants {
+		leases = append(leases, g.Lease)
+		living[id] = true
+	}
+	var samples []attribution.Sample
+	for _, r := range readings {
+		g := GPU{Info: r.Info, Err: r.Err}
+		if r.Err == nil {
+			g.Fields, g.Device = r.Fields, r.Device
+			g.Device.GPU = r.Info.UUID
+			g.Device.Energy = c.energy(r, at)
+			g.Use = attribution.Attribute(g.Device, leases)
+			samples = append(samples, g.Use)
+		}
+		s.GPUs = append(s.GPUs, g)
+	}
+	c.tally.Add(samples, passed, living)
+	for i, g := range s.GPUs {
+		s.GPUs[i].Totals = c.totals(g)
+	}
+	c.tellStrangers(s)
+	s.Took = time.Since(at)
+	c.opts.Hub.publish(s)
+}
+
+// read asks all GPUs at once, and fills in whose their processes are.
+func (c *Collector) read(ctx context.Context, since time.Time) []Reading {
+	ctx, cancel := context.WithTimeout(ctx, readDeadline)
+	defer cancel()
+	gpus := c.opts.Source.GPUs()
+	out := make([]Reading, len(gpus))
+	var wg sync.WaitGroup
+	for i, g := range gpus {
+		wg.Go(func() {
+			r := c.opts.Source.Read(ctx, g, since)
+			r.Info = g
+			dirs := map[int]string{}
+			for k, p := range r.Device.Processes {
+				dir, seen := dirs[p.PID]
+				if !seen {
+					if d, err := c.opts.Cgroups.OfProcess(p.PID); err == nil {
+						dir = d
+					}
+					dirs[p.PID] = dir
+				}
+				r.Device.Processes[k].Cgroup = dir
+			}
+			out[i] = r
+		})
+	}
+	wg.Wait()
+	slices.SortFunc(out, func(a, b Reading) int { return cmp.Compare(a.Info.Index, b.Info.Index) })
+	return out
+}
+
+// energy is what the GPU used since its last sample: by its own counter, else by its power, taken to have changed
+// evenly in between.
+func (c *Collector) energy(r Reading, at time.Time) attribution.Reading[attribution.Joules] {
+	mj, hasJ := r.Fields[FieldEnergy]
+	w, hasW := r.Fields[FieldPower]
+	now := power{at, w, hasW, mj / 1000, hasJ}
+	then, seen := c.power[r.Info.UUID]
+	c.power[r.Info.UUID] = now
+	gap := at.Sub(then.at)
+	switch {
+	case !seen:
+	case then.hasJ && hasJ && now.joules >= then.joules:
+		return attribution.Told(attribution.Joules(now.joules - then.joules))
+	case then.hasW && hasW && gap <= longestGap:
+		return attribution.Told(attribution.Joules((then.watts + now.watts) / 2 * gap.Seconds()))
+	}
+	return attribution.Reading[attribution.Joules]{}
+}
+
+func (c *Collector) totals(g GPU) map[attribution.Place]attribution.Total {
+	out := map[attribution.Place]attribution.Total{}
+	keep := func(p attribution.Place) {
+		if t, ok := c.tally.Of(p); ok {
+			out[p] = t
+		}
+	}
+	for _, u := range g.Use.Grants {
+		keep(attribution.Place{Grant: u.Grant, GPU: g.Info.UUID, Slot: u.Slot})
+	}
+	keep(attribution.Place{GPU: g.Info.UUID})
+	return out
+}
+
+// tellStrangers logs each process that no lease accounts for, once.
+func (c *Collector) tellStrangers(s *Snapshot) {
+	now := map[stranger]bool{}
+	for _, g := range s.GPUs {
+		for _, pid := range g.Use.StrangerPIDs {
+			k := stranger{g.Info.UUID, pid}
+			now[k] = true
+			if !c.known[k] {
+				c.opts.Log.Warn("process on a GPU without a grant for it", "gpu", string(g.Info.UUID), "pid", pid)
+			}
+		}
+	}
+	c.known = now
+}
