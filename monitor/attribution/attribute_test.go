@@ -217,7 +217,7 @@ func TestTally(t *testing.T) {
 		name := fmt.Sprint("p", i)
 		sum.Add([]Sample{{GPU: gpu0, Grants: []GrantUse{{Grant: name}}}}, time.Second, map[string]bool{name: true})
 	}
-	if sum.Len() != 2 {
-		t.Errorf("%d places are remembered; the last pod and the rest are 2", sum.Len())
+	if sum.Len() != 3 {
+		t.Errorf("%d places are remembered; the last pod, strangers and the rest are 3", sum.Len())
 	}
 }

@@ -9,10 +9,11 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Place is one grant's part of one GPU. The empty grant is what no grant accounts for.
+// Place is one owner's part of one GPU: a grant, strangers, or with neither what nobody accounts for.
 type Place struct {
-	Grant string
-	GPU   sharing.GPUID
+	Grant    string
+	Stranger bool
+	GPU      sharing.GPUID
 	// Slot is the MIG instance, or the zero Slot.
 	Slot Slot
 }
@@ -42,8 +43,9 @@ func (t *Tally) Add(samples []Sample, passed time.Duration, living map[string]bo
 	passed = max(passed, 0)
 	for _, s := range samples {
 		for _, g := range s.Grants {
-			t.add(Place{g.Grant, s.GPU, g.Slot}, g.Use, passed)
+			t.add(Place{Grant: g.Grant, GPU: s.GPU, Slot: g.Slot}, g.Use, passed)
 		}
+		t.add(Place{GPU: s.GPU, Stranger: true}, s.Strangers, passed)
 		t.add(Place{GPU: s.GPU}, s.Rest, passed)
 	}
 	for p := range t.totals {

@@ -34,7 +34,7 @@ type GPU struct {
 	Fields map[Field]float64
 	Device attribution.Device
 	Use    attribution.Sample
-	// Totals has each place of Use, and with an empty grant what no grant accounts for.
+	// Totals has each place of Use.
 	Totals map[attribution.Place]attribution.Total
 }
 

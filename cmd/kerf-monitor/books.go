@@ -1,0 +1,91 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	"github.com/kerf-gpu/kerf/internal/nodeclient"
+	"github.com/kerf-gpu/kerf/monitor/attribution"
+	"github.com/kerf-gpu/kerf/monitor/collect"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// pictureEvery is how often the agent tells of its grants when none has changed. Each picture makes it ask the driver,
+// so that it is seldom; changes come at once.
+const pictureEvery = 15 * time.Second
+
+// books are the agent's grants as it told of them last.
+type books struct {
+	log *slog.Logger
+
+	mu     sync.Mutex
+	grants map[string]collect.Grant
+	fresh  bool
+}
+
+func newBooks(log *slog.Logger) *books { return &books{log: log} }
+
+// Grants implements collect.Grants. The map is never changed after it was handed out.
+func (b *books) Grants() (all map[string]collect.Grant, fresh bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.grants, b.fresh
+}
+
+// follow keeps the books until ctx ends, over restarts of the agent.
+func (b *books) follow(ctx context.Context, dir string) error {
+	said := ""
+	see := func(p *nodev1.GetNodeResponse) error {
+		if said != "" {
+			b.log.Info("the agent is back")
+			said = ""
+		}
+		b.set(grantsOf(p), true)
+		return nil
+	}
+	away := func(err error) error {
+		if text := err.Error(); text != said {
+			b.log.Warn("the agent is away; its grants are taken to be as they were", "reason", text)
+			said = text
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.fresh = false
+		return nil
+	}
+	_ = nodeclient.Follow(ctx, dir, pictureEvery, see, away) // it ends with ctx, and neither function has errors
+	return nil
+}
+
+func (b *books) set(all map[string]collect.Grant, fresh bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.grants, b.fresh = all, fresh
+}
+
+// grantsOf are the grants of a picture.
+func grantsOf(p *nodev1.GetNodeResponse) map[string]collect.Grant {
+	all := make(map[string]collect.Grant, len(p.GetGrants()))
+	for _, g := range p.GetGrants() {
+		out := collect.Grant{
+			ID: g.GetId(), Name: or(g.GetName(), g.GetId()), Namespace: g.GetPodNamespace(), Pod: g.GetPodName(), PodUID: g.GetPodUid(),
+			Container: g.GetContainer(), Profile: g.GetProfile(), Level: g.GetLevel(),
+			Lease: attribution.Lease{Grant: g.GetId(), Cgroup: g.GetCgroup()},
+		}
+		if out.Pod != "" {
+			out.Name = out.Namespace + "/" + out.Pod + "/" + out.Container
+		}
+		for _, f := range g.GetFragments() {
+			out.Lease.Fragments = append(out.Lease.Fragments, attribution.Fragment{GPU: sharing.GPUID(f.GetGpu()), Whole: f.GetWhole()})
+			out.Caps = append(out.Caps, collect.Cap{Memory: sharing.Bytes(f.GetMemoryBytes()), Lent: sharing.Bytes(f.GetLentBytes()), Percent: sharing.Percent(f.GetPercent())})
+		}
+		all[out.ID] = out
+	}
+	return all
+}

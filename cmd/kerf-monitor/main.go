@@ -1,0 +1,34 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command kerf-monitor tells what is used of this machine's GPUs, and by whom: it samples the driver once per interval,
+// joins the samples with the agent's grants, and serves the result to Prometheus and to streams.
+//
+// It only reads. It is a process of its own, so that what crashes in the driver's libraries costs metrics and never a
+// grant: the agent neither starts it nor asks it anything.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	hostname, err := os.Hostname()
+	if err != nil {
+		hostname = ""
+	}
+	env := environment{libraryPath: os.Getenv("LD_LIBRARY_PATH"), dir: os.Getenv("KERF_DIR"), nodeName: os.Getenv("KERF_NODE_NAME"), hostname: hostname}
+	if err := command(env).ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "kerf-monitor:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,133 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+
+	"github.com/kerf-gpu/kerf/internal/nvml"
+	"github.com/kerf-gpu/kerf/monitor/attribution"
+	"github.com/kerf-gpu/kerf/monitor/collect"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// fieldOf says which field a sensor is, and by what its value is divided for the field's unit.
+func fieldOf(s nvml.Sensor) (f collect.Field, divisor float64) {
+	switch s {
+	case nvml.SensorPower:
+		return collect.FieldPower, 1000
+	case nvml.SensorPowerLimit:
+		return collect.FieldPowerLimit, 1000
+	case nvml.SensorEnergy:
+		return collect.FieldEnergy, 1
+	case nvml.SensorSMClock:
+		return collect.FieldSMClock, 1
+	case nvml.SensorMemoryClock:
+		return collect.FieldMemoryClock, 1
+	case nvml.SensorTemperature:
+		return collect.FieldTemperature, 1
+	case nvml.SensorBusy:
+		return collect.FieldBusy, 1
+	case nvml.SensorMemoryBusy:
+		return collect.FieldMemoryBusy, 1
+	case nvml.SensorEncoder:
+		return collect.FieldEncoder, 1
+	case nvml.SensorDecoder:
+		return collect.FieldDecoder, 1
+	case nvml.SensorECCCorrected:
+		return collect.FieldECCCorrected, 1
+	case nvml.SensorECCUncorrected:
+		return collect.FieldECCUncorrected, 1
+	case nvml.SensorPCIeReplays:
+		return collect.FieldPCIeReplays, 1
+	case nvml.SensorRemappedCorrected:
+		return collect.FieldRemappedCorrected, 1
+	case nvml.SensorRemappedUncorrected:
+		return collect.FieldRemappedUncorrected, 1
+	case nvml.SensorRemapFailed:
+		return collect.FieldRemapFailed, 1
+	case nvml.SensorThrottle:
+		return collect.FieldThrottle, 1
+	}
+	return 0, 0
+}
+
+func readingOf(t nvml.Telemetry) collect.Reading {
+	mib := func(b sharing.Bytes) float64 { return float64(b) / float64(sharing.MiB) }
+	r := collect.Reading{Fields: map[collect.Field]float64{
+		collect.FieldMemoryTotal: mib(t.Memory.Total), collect.FieldMemoryFree: mib(t.Memory.Free),
+		collect.FieldMemoryUsed: mib(t.Memory.Used), collect.FieldMemoryReserved: mib(t.Memory.Reserved),
+	}}
+	for s, v := range t.Sensors {
+		if f, divisor := fieldOf(s); divisor > 0 {
+			r.Fields[f] = float64(v) / divisor
+		}
+	}
+	d := attribution.Device{Memory: attribution.Told(t.Memory.Used), Listed: t.Listed, Timed: t.Timed}
+	d.SM, d.DRAM = percent(r.Fields, collect.FieldBusy), percent(r.Fields, collect.FieldMemoryBusy)
+	seen := map[int]bool{}
+	for _, p := range t.Residents {
+		q := attribution.Process{PID: p.PID, GI: p.GI}
+		if p.Known {
+			q.Memory = attribution.Told(p.Used)
+		}
+		if !seen[p.PID] { // its time is told once, over all instances
+			q.SM, q.DRAM = attribution.Ratio(t.Activity[p.PID].SM)/100, attribution.Ratio(t.Activity[p.PID].Memory)/100
+		}
+		seen[p.PID] = true
+		d.Processes = append(d.Processes, q)
+	}
+	r.Device = d
+	return r
+}
+
+func percent(fields map[collect.Field]float64, f collect.Field) attribution.Reading[attribution.Ratio] {
+	v, ok := fields[f]
+	if !ok {
+		return attribution.Reading[attribution.Ratio]{}
+	}
+	return attribution.Told(attribution.Ratio(v / 100))
+}
+
+// instance is a GPU instance as a GPU was cut when stock was taken.
+type instance struct {
+	gi      int
+	slot    attribution.Slot
+	compute attribution.Ratio
+}
+
+func instancesOf(ctx context.Context, lib *nvml.Library, id sharing.GPUID) ([]instance, error) {
+	profiles, err := lib.MIGProfiles(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	list, err := lib.MIGInstances(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	most, byID := 0, map[int]nvml.MIGProfile{}
+	for _, p := range profiles {
+		most, byID[p.ID] = max(most, p.Compute), p
+	}
+	var out []instance
+	for _, in := range list {
+		p := byID[in.Profile]
+		out = append(out, instance{in.GI, attribution.Slot{Profile: p.Name, Start: in.Start}, attribution.Ratio(float64(p.Compute) / float64(max(most, 1)))})
+	}
+	return out, nil
+}
+
+func devicesOf(cut []instance, memory []nvml.InstanceMemory) []attribution.Instance {
+	var out []attribution.Instance
+	for _, c := range cut {
+		in := attribution.Instance{GI: c.gi, Slot: c.slot, Compute: c.compute}
+		for _, m := range memory {
+			if m.GI == c.gi {
+				in.Memory = attribution.Told(m.Memory.Used)
+			}
+		}
+		out = append(out, in)
+	}
+	return out
+}

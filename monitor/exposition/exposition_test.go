@@ -1,0 +1,225 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exposition
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+
+	"github.com/kerf-gpu/kerf/monitor/attribution"
+	"github.com/kerf-gpu/kerf/monitor/collect"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata; commit the difference only if you understand it")
+
+const gpu0 sharing.GPUID = "GPU-0"
+
+func pod(id string, f attribution.Fragment, limit collect.Cap) collect.Grant {
+	return collect.Grant{
+		ID: id, Name: "ml/" + id + "/train", Namespace: "ml", Pod: id, PodUID: "uid-" + id, Container: "train", Profile: "small", Level: "driver",
+		Lease: attribution.Lease{Grant: id, Cgroup: "/cg/" + id, Fragments: []attribution.Fragment{f}}, Caps: []collect.Cap{limit},
+	}
+}
+
+func process(pid int, dir string, mib sharing.Bytes, sm attribution.Ratio) attribution.Process {
+	return attribution.Process{PID: pid, GI: attribution.NoInstance, Memory: attribution.Told(mib * sharing.MiB), SM: sm, DRAM: sm / 2, Cgroup: dir}
+}
+
+// snapshot has a GPU with two pods, a stranger and a rest, one that a pod has whole, one that is cut, one without
+// grants whose driver tells little, and one that does not answer.
+func snapshot() *collect.Snapshot {
+	slot := attribution.Slot{Profile: "1g.10gb", Start: 2}
+	s := &collect.Snapshot{
+		Seq: 7, Took: 2 * time.Millisecond, Source: "nvml", Driver: "615.71.09", Agent: true,
+		Grants: map[string]collect.Grant{
+			"a": pod("a", attribution.Fragment{GPU: gpu0}, collect.Cap{Memory: 10 * sharing.GiB, Lent: sharing.GiB, Percent: 25}),
+			"b": pod("b", attribution.Fragment{GPU: gpu0}, collect.Cap{Memory: 20 * sharing.GiB}),
+			"w": pod("w", attribution.Fragment{GPU: "GPU-1", Whole: true}, collect.Cap{Memory: 80 * sharing.GiB, Percent: 100}),
+			"m": pod("m", attribution.Fragment{GPU: "GPU-2", Slot: &slot}, collect.Cap{Memory: 10 * sharing.GiB}),
+		},
+	}
+	fields := map[collect.Field]float64{
+		collect.FieldMemoryTotal: 81559, collect.FieldMemoryUsed: 8192, collect.FieldMemoryFree: 72000, collect.FieldBusy: 80, collect.FieldMemoryBusy: 40,
+		collect.FieldPower: 350.5, collect.FieldTemperature: 60, collect.FieldEnergy: 123456,
+	}
+	devices := []attribution.Device{
+		{
+			Memory: attribution.Told(8 * sharing.GiB), SM: attribution.Told(attribution.Ratio(0.8)), DRAM: attribution.Told(attribution.Ratio(0.4)),
+			Energy: attribution.Told(attribution.Joules(400)), Listed: true, Timed: true,
+			Processes: []attribution.Process{process(1, "/cg/a", 4096, 0.5), process(2, "/cg/b", 2048, 0.25), process(3, "/user", 1024, 0)},
+		},
+		{
+			Memory: attribution.Told(8 * sharing.GiB), SM: attribution.Told(attribution.Ratio(0.8)), Energy: attribution.Told(attribution.Joules(400)), Listed: true,
+			Processes: []attribution.Process{process(4, "/cg/w", 8192, 0)},
+		},
+		{
+			Memory: attribution.Told(8 * sharing.GiB), Listed: true, Processes: []attribution.Process{{PID: 5, GI: 9, Memory: attribution.Told(sharing.GiB), Cgroup: "/cg/m"}},
+			Instances: []attribution.Instance{{GI: 9, Slot: slot, Memory: attribution.Told(2 * sharing.GiB), Compute: 1.0 / 7}},
+		},
+		{Memory: attribution.Told(8 * sharing.GiB)},
+	}
+	told := []map[collect.Field]float64{fields, fields, {collect.FieldMemoryUsed: 8192}, {collect.FieldMemoryUsed: 8192}}
+	var leases []attribution.Lease
+	living := map[string]bool{}
+	for id, g := range s.Grants {
+		leases, living[id] = append(leases, g.Lease), true
+	}
+	var tally attribution.Tally
+	for i, d := range devices {
+		d.GPU = sharing.GPUID(fmt.Sprint("GPU-", i))
+		g := collect.GPU{
+			Info:   collect.Info{UUID: d.GPU, Index: i, Minor: i, Model: "NVIDIA H100 80GB HBM3", PCI: fmt.Sprintf("0000:%02x:00.0", i)},
+			Device: d, Fields: told[i], Use: attribution.Attribute(d, leases), Totals: map[attribution.Place]attribution.Total{},
+		}
+		tally.Add([]attribution.Sample{g.Use}, time.Second, living)
+		for _, u := range append(g.Use.Grants, attribution.GrantUse{}) {
+			for _, at := range []attribution.Place{{Grant: u.Grant, GPU: d.GPU, Slot: u.Slot}, {GPU: d.GPU, Stranger: true}} {
+				g.Totals[at], _ = tally.Of(at)
+			}
+		}
+		s.GPUs = append(s.GPUs, g)
+	}
+	s.GPUs = append(s.GPUs, collect.GPU{Info: collect.Info{UUID: "GPU-4", Index: 4}, Err: errors.New("lost")})
+	return s
+}
+
+// gather is the exposition as text.
+func gather(t *testing.T, o Options) string {
+	t.Helper()
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(New(o))
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	for _, f := range families {
+		if _, err := expfmt.MetricFamilyToText(&text, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return text.String()
+}
+
+func TestExposition(t *testing.T) {
+	s := snapshot()
+	got := gather(t, Options{Latest: func() *collect.Snapshot { return s }, Version: "v1", Hostname: "node-1"})
+	const golden = "testdata/exposition.txt"
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Error(d)
+	}
+	for line := range strings.Lines(got) {
+		if strings.Contains(line, `"GPU-4"`) && !strings.HasPrefix(line, `kerf_device_up{index="4",uuid="GPU-4"} 0`) {
+			t.Error("of a GPU that does not answer:", line)
+		}
+		if strings.Contains(line, `"GPU-3"`) && strings.HasPrefix(line, "kerf_use_sm_ratio") {
+			t.Error("of a GPU that does not tell its activity:", line)
+		}
+	}
+	if text := gather(t, Options{Latest: func() *collect.Snapshot { return nil }}); text != "" {
+		t.Error("before the first snapshot:", text)
+	}
+}
+
+// TestSeriesAreAsManyAsGrantsLive lets pods come and go for a day.
+func TestSeriesAreAsManyAsGrantsLive(t *testing.T) {
+	var latest *collect.Snapshot
+	o := Options{Latest: func() *collect.Snapshot { return latest }, Fields: collect.Fields()[:1]}
+	most := 0
+	for i := range 10_000 {
+		id := fmt.Sprint("pod-", i)
+		g := pod(id, attribution.Fragment{GPU: gpu0}, collect.Cap{Memory: sharing.GiB})
+		d := attribution.Device{GPU: gpu0, Memory: attribution.Told(sharing.GiB), Listed: true, Processes: []attribution.Process{process(i+1, "/cg/"+id, 1, 0), process(i+2, "/user", 1, 0)}}
+		latest = &collect.Snapshot{
+			Seq: uint64(i) + 1, Grants: map[string]collect.Grant{id: g},
+			GPUs: []collect.GPU{{Info: collect.Info{UUID: gpu0}, Device: d, Use: attribution.Attribute(d, []attribution.Lease{g.Lease})}},
+		}
+		if i%1000 == 0 {
+			most = max(most, strings.Count(gather(t, o), "pod-"))
+		}
+	}
+	if last := strings.Count(gather(t, o), "pod-"); last != most || last == 0 {
+		t.Errorf("%d series of the last pod, %d of the most that there were at once", last, most)
+	}
+}
+
+func TestParseFields(t *testing.T) {
+	cases := map[string]struct {
+		text   string
+		want   []string
+		others []string
+		errs   int
+	}{
+		"dcgm-exporter's": {
+			"# comment\n\nDCGM_FI_DEV_SM_CLOCK,  gauge, SM clock frequency (in MHz).\nDCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL, counter, a, b\nDCGM_FI_DRIVER_VERSION, label, Driver Version\n DCGM_FI_DEV_FB_USED , gauge , \n",
+			[]string{"DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_FB_USED"}, []string{"DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"}, 0,
+		},
+		"all mistakes at once": {"DCGM_FI_DEV_SM_CLOCK\nA, gage, x\nB, gauge, x\nB, gauge, x\n", nil, nil, 3},
+		"nothing":              {"", []string{}, nil, 0},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			fields, others, err := ParseFields(c.text)
+			var got []string
+			for _, f := range fields {
+				got = append(got, f.Name)
+			}
+			if fields != nil && got == nil {
+				got = []string{}
+			}
+			if d := cmp.Diff(c.want, got) + cmp.Diff(c.others, others); d != "" {
+				t.Error(d)
+			}
+			n := 0
+			if err != nil {
+				if !errors.Is(err, sharing.ErrInvalid) {
+					t.Error(err)
+				}
+				n = strings.Count(err.Error(), "\n") + 1
+			}
+			if n != c.errs {
+				t.Errorf("%d mistakes, want %d: %v", n, c.errs, err)
+			}
+		})
+	}
+}
+
+func FuzzParseFields(f *testing.F) {
+	for _, s := range []string{"", "# x", "DCGM_FI_DEV_SM_CLOCK, gauge, x", "a,b", "a,label,c\na,label,c", ",,,"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		fields, _, err := ParseFields(text)
+		if err != nil && fields != nil {
+			t.Error("fields beside an error")
+		}
+		seen := map[string]bool{}
+		for _, f := range fields {
+			if seen[f.Name] {
+				t.Errorf("%s stands twice", f.Name)
+			}
+			seen[f.Name] = true
+		}
+	})
+}
