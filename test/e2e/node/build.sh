@@ -55,24 +55,28 @@ unpack_debs() {
 	done
 	rm -rf "$E2E_DIR/deb.new/.dl" "$DEB"
 	mv "$E2E_DIR/deb.new" "$DEB"
-	wrap_debs
 	echo "${PACKAGES[*]}" >"$DEB/.packages"
 }
 
-# wrap_debs makes commands of the unpacked programs: they need their own libraries, which nothing else shall
-# get through LD_LIBRARY_PATH.
+# wrap_debs makes commands of the unpacked programs: they need their own libraries, which nothing else shall get through
+# LD_LIBRARY_PATH. It does so each time, since the commands hold $DEB, and somebody may have moved or copied it.
 wrap_debs() {
 	local name program libs=$DEB/usr/lib/x86_64-linux-gnu
 	mkdir -p "$DEB/wrapped"
 	for name in iptables iptables-save iptables-restore ip6tables ip6tables-save ip6tables-restore conntrack; do
 		program=$DEB/usr/sbin/$name
 		[ "$name" = conntrack ] || program=$DEB/usr/sbin/${name/tables/tables-nft}
-		printf '#!/bin/sh\nLD_LIBRARY_PATH=%q XTABLES_LIBDIR=%q exec %q "$@"\n' "$libs" "$libs/xtables" "$program" >"$DEB/wrapped/$name"
-		chmod +x "$DEB/wrapped/$name"
+		printf '#!/bin/sh\nLD_LIBRARY_PATH=%q XTABLES_LIBDIR=%q exec %q "$@"\n' "$libs" "$libs/xtables" "$program" | wrapper "$name"
 	done
 	# What runc's build asks pkg-config for is one library.
-	printf '#!/bin/sh\ncase "$*" in\n*--cflags*) echo -I%q ;;\n*) echo -L%q -lseccomp ;;\nesac\n' "$DEB/usr/include" "$libs" >"$DEB/wrapped/pkg-config"
-	chmod +x "$DEB/wrapped/pkg-config"
+	printf '#!/bin/sh\ncase "$*" in\n*--cflags*) echo -I%q ;;\n*) echo -L%q -lseccomp ;;\nesac\n' "$DEB/usr/include" "$libs" | wrapper pkg-config
+}
+
+# wrapper NAME: a command of standard input, in one step: a node that runs may be about to start it.
+wrapper() {
+	cat >"$DEB/wrapped/.$1"
+	chmod +x "$DEB/wrapped/.$1"
+	mv "$DEB/wrapped/.$1" "$DEB/wrapped/$1"
 }
 
 build_kubernetes() {
@@ -125,6 +129,7 @@ build() {
 	flock 8
 	local began=$SECONDS
 	unpack_debs
+	wrap_debs
 	build_kubernetes
 	build_containerd
 	build_runc
