@@ -25,6 +25,8 @@ type simulation struct {
 	gone, mig      []string
 	policies       []string
 	inflate, churn float64
+	// lives and usable are --churn-lives and --usable.
+	lives, usable float64
 	// filling is set where --inflate was given: then nothing leaves, whatever the YAML says of times.
 	filling bool
 }
@@ -70,6 +72,12 @@ func (a *app) simulateCommand() *cobra.Command {
 			if !(s.churn >= 0 && s.churn <= 10) {
 				return misused(fmt.Errorf("--churn %g: not in 0 to 10", s.churn))
 			}
+			if !(s.lives > 0 && s.lives <= 1000) {
+				return misused(fmt.Errorf("--churn-lives %g: not above 0 and at most 1000", s.lives))
+			}
+			if !(s.usable >= 0 && s.usable <= 100) {
+				return misused(fmt.Errorf("--usable %g: not in 0 to 100", s.usable))
+			}
 			seeds, err := seedsOf(s.seeds)
 			if err != nil {
 				return misused(err)
@@ -105,7 +113,7 @@ func (a *app) simulateCommand() *cobra.Command {
 			case "csv":
 				return fail(writeResults(a.out, results))
 			}
-			return fail(printResults(a.out, results, s.churn > 0))
+			return fail(printResults(a.out, results, s.churn > 0, s.usable > 0))
 		},
 	}
 	f := cmd.Flags()
@@ -116,6 +124,8 @@ func (a *app) simulateCommand() *cobra.Command {
 	f.StringVar(&s.seeds, "seeds", "42", "seeds of the order of arrival, as 42, 42-51 or 1,5,9")
 	f.Float64Var(&s.inflate, "inflate", 1.3, "how many times the cluster's GPUs are asked for")
 	f.Float64Var(&s.churn, "churn", 0, "let pods leave too: how many times the cluster's GPUs they would hold on average")
+	f.Float64Var(&s.lives, "churn-lives", simulate.CountedLives, "with --churn, for how many mean life times it is counted, after 2.5 that are not")
+	f.Float64Var(&s.usable, "usable", 0, "with --churn, show too what one pool of this percent of the GPUs would refuse, whatever the policy")
 	f.StringVarP(&s.output, "output", "o", "table", "table, json or csv")
 	f.StringVar(&s.workload, "workload", "", "YAML file of machines and pods, instead of the two lists")
 	f.BoolVar(&s.live, "from-cluster", false, "take nodes and pods from the cluster of the kubeconfig, which nothing is written to")
@@ -142,6 +152,7 @@ func (s *simulation) run(in input, seeds []int64, bar *progress) ([]simulate.Res
 			e.Progress = bar.next(name, seed)
 			var r simulate.Result
 			if s.churn > 0 {
+				e.Counted, e.Usable = s.lives, s.usable/100
 				r, err = e.Churn(in.pods, s.churn, seed)
 			} else {
 				r, err = e.Fill(simulate.Inflate(in.pods, in.capacity, s.inflate, seed))

@@ -17,14 +17,21 @@ import (
 )
 
 // printResults is one line a run; - where no load reached the point.
-func printResults(out io.Writer, results []simulate.Result, departures bool) error {
+func printResults(out io.Writer, results []simulate.Result, departures, pooled bool) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprint(t, "POLICY\tSEED")
 	if departures {
-		_, _ = fmt.Fprintln(t, "\tLOAD\tALLOCATED\tREJECTED PODS\tREJECTED GPU\tREJECTED 8 GPU\tDECISIONS/S")
+		_, _ = fmt.Fprint(t, "\tLOAD\tALLOCATED\tREJECTED PODS\tREJECTED GPU")
+		if pooled {
+			_, _ = fmt.Fprint(t, "\tBY ONE POOL")
+		}
+		_, _ = fmt.Fprintln(t, "\tREJECTED 8 GPU\tDECISIONS/S")
 		for _, r := range results {
-			_, _ = fmt.Fprintf(t, "%s\t%d\t%.2f\t%.2f %%\t%.2f %%\t%.2f %%\t%d of %d\t%.0f\n", r.Policy, r.Seed, r.Load, r.MeanAllocatedPercent,
-				r.RejectedPodsPercent, r.RejectedDemandPercent, r.Rejects["8"], r.Arrived["8"], r.Decisions)
+			_, _ = fmt.Fprintf(t, "%s\t%d\t%.2f\t%.2f %%\t%.2f %%\t%.2f %%", r.Policy, r.Seed, r.Load, r.MeanAllocatedPercent, r.RejectedPodsPercent, r.RejectedDemandPercent)
+			if pooled {
+				_, _ = fmt.Fprintf(t, "\t%.2f %%", r.PooledRejectedPercent)
+			}
+			_, _ = fmt.Fprintf(t, "\t%d of %d\t%.0f\n", r.Rejects["8"], r.Arrived["8"], r.Decisions)
 		}
 		return t.Flush()
 	}
@@ -55,7 +62,7 @@ func writeResults(out io.Writer, results []simulate.Result) error {
 	for _, p := range simulate.Points() {
 		head = append(head, fmt.Sprintf("fragmentation_percent_%d", p))
 	}
-	head = append(head, "first_failure_percent", "load", "mean_allocated_percent", "rejected_pods_percent", "rejected_demand_percent")
+	head = append(head, "first_failure_percent", "load", "mean_allocated_percent", "rejected_pods_percent", "rejected_demand_percent", "pooled_rejected_percent")
 	for _, class := range simulate.Classes() {
 		head = append(head, "rejects_"+class)
 	}
@@ -73,7 +80,7 @@ func writeResults(out io.Writer, results []simulate.Result) error {
 				row = append(row, cell)
 			}
 		}
-		for _, v := range []float64{r.FirstFailurePercent, r.Load, r.MeanAllocatedPercent, r.RejectedPodsPercent, r.RejectedDemandPercent} {
+		for _, v := range []float64{r.FirstFailurePercent, r.Load, r.MeanAllocatedPercent, r.RejectedPodsPercent, r.RejectedDemandPercent, r.PooledRejectedPercent} {
 			row = append(row, number(v))
 		}
 		for _, class := range simulate.Classes() {

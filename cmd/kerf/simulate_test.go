@@ -46,10 +46,13 @@ func TestSimulate(t *testing.T) {
 	if text, code := call("--churn", "0.5"); code != exitOK || !strings.Contains(text, "REJECTED GPU") || strings.Count(text, "\n") != 2 {
 		t.Errorf("status %d:\n%s", code, text)
 	}
+	if text, code := call("--churn", "0.9", "--usable", "90", "--churn-lives", "1"); code != exitOK || !strings.Contains(text, "BY ONE POOL") {
+		t.Errorf("status %d:\n%s", code, text)
+	}
 	if text, code := call("--policy", "kerf,fgd", "--typical", "online"); code != exitOK || strings.Count(text, "\n") != 3 {
 		t.Errorf("status %d:\n%s", code, text)
 	}
-	for _, wrong := range [][]string{{"--seeds", "9-1"}, {"--seeds", "x"}, {"-o", "xml"}, {"--inflate", "0"}, {"--inflate", "NaN"}, {"--churn", "-1"}, {"--typical", "x"}} {
+	for _, wrong := range [][]string{{"--seeds", "9-1"}, {"--seeds", "x"}, {"-o", "xml"}, {"--inflate", "0"}, {"--inflate", "NaN"}, {"--churn", "-1"}, {"--churn-lives", "0"}, {"--usable", "101"}, {"--typical", "x"}} {
 		if _, code := call(wrong...); code != exitUsage {
 			t.Errorf("%v: status %d", wrong, code)
 		}

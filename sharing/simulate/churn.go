@@ -4,18 +4,23 @@
 package simulate
 
 import (
+	"cmp"
 	"container/heap"
 	"fmt"
 	"math/rand" //nolint:depguard // as in the fill, a run is repeated by its seed
+
+	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
 
-// How long a run with departures takes, in mean life times: before anything is counted, which is longer where some
-// pods live longer than others, and while it is.
+// How long a run with departures takes, in mean life times, before anything is counted; it is longer where some pods live
+// longer than others.
 const (
 	warmUp   = 2.5
 	longWarm = 20 * warmUp
-	measured = 5
 )
+
+// CountedLives is for how many mean life times a run with departures is counted where an Experiment says nothing else.
+const CountedLives = 5.0
 
 // Churn draws pods from the list at random moments and lets each leave after a random life. Load is the GPU that
 // they would hold on average, in parts of the capacity, if all were placed. What is counted begins after the cluster
@@ -39,6 +44,8 @@ func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) 
 	begin := min(longWarm, warmUp*longest*float64(len(pods))/lives)
 	r := rand.New(rand.NewSource(seed)) //nolint:gosec // as above
 	leaving, counted, area, last := &departures{}, false, 0.0, 0.0
+	measured := cmp.Or(e.Counted, CountedLives)
+	all := pool{room: cluster.Milli(e.Usable * float64(t.capacity))}
 	for at := e.Arrivals.draw(r) / rate; at < begin+measured; at += e.Arrivals.draw(r) / rate {
 		for leaving.Len() > 0 && (*leaving)[0].at <= at {
 			gone, _ := heap.Pop(leaving).(departure)
@@ -50,7 +57,7 @@ func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) 
 		}
 		if !counted && at >= begin {
 			counted, last = true, at
-			t.arrived, t.rejected, t.deciding = 0, 0, 0
+			t.arrived, t.rejected, t.deciding, all.rejected = 0, 0, 0, 0
 			clear(t.result.Arrived)
 			clear(t.result.Rejects)
 		}
@@ -65,7 +72,12 @@ func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) 
 			return Result{}, err
 		}
 		// The life is drawn for a refused pod too, so that all policies see the same arrivals.
-		if life := p.Varies.draw(r) * p.life() * float64(len(pods)) / lives; ok {
+		life := p.Varies.draw(r) * p.life() * float64(len(pods)) / lives
+		if all.room > 0 {
+			all.until(at)
+			all.arrive(p, at+life)
+		}
+		if ok {
 			heap.Push(leaving, departure{at + life, h})
 		}
 		if counted {
@@ -75,6 +87,7 @@ func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) 
 	e.progress(1)
 	t.result.Load = load
 	t.result.MeanAllocatedPercent = round(area / measured)
+	t.result.PooledRejectedPercent = round(100 * float64(all.rejected) / float64(max(1, t.arrived)))
 	return t.finish(), nil
 }
 

@@ -81,7 +81,7 @@ func tableOf(model string, memory sharing.Bytes) (*mig.Table, error) {
 	}
 	var profiles []mig.Profile
 	for id, r := range f.rows {
-		part := memory / f.units * sharing.Bytes(r.size)
+		part := memory / f.units * sharing.Bytes(r.size) //nolint:gosec // a small number of the rows above
 		name := fmt.Sprintf("%dg.%dgb", r.compute, int(math.Round(float64(part)/float64(sharing.GiB))))
 		profiles = append(profiles, mig.Profile{
 			ID: id, Name: name, Compute: r.compute, Memory: part, Most: min(len(r.starts), f.slices/r.compute), Size: r.size, Starts: r.starts,

@@ -37,6 +37,9 @@ type Result struct {
 	// RejectedPodsPercent is of the pods that arrived, RejectedDemandPercent of the GPU they asked for.
 	RejectedPodsPercent   float64 `json:"rejected_pods_percent"`
 	RejectedDemandPercent float64 `json:"rejected_demand_percent"`
+	// PooledRejectedPercent is RejectedDemandPercent as it would be if the usable part of all GPUs were one pool: what is
+	// refused for the load alone. 0 where no pool was asked for.
+	PooledRejectedPercent float64 `json:"pooled_rejected_percent,omitempty"`
 	// Arrived counts the pods by class, as Rejects does.
 	Arrived map[string]int `json:"arrived"`
 	// Rejects counts refused pods by class: cpu-only, share, and the number of GPUs.

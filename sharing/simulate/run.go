@@ -25,6 +25,11 @@ type Experiment struct {
 	There []There
 	// Arrivals is how the time between two pods varies, where pods leave too.
 	Arrivals Variation
+	// Counted is for how many mean life times a run with departures is counted; 0 stands for CountedLives.
+	Counted float64
+	// Usable is the part of the GPUs, 0 to 1, of a pool of all of them that the same arrivals come to, where pods leave too;
+	// 0 asks for none.
+	Usable float64
 	// Now is the clock by which the speed is taken.
 	Now func() time.Time
 	// Detail asks for the samples and the nodes of the result.

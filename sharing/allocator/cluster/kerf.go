@@ -20,7 +20,7 @@ const (
 // counts more, and what is only of use to fill the cluster to the last share counts less.
 func (k *Kerf) weights() weights {
 	if k.left == leavingAfter {
-		return weights{strand: 2, startHalves: 4, priceHalves: 1, step: 40}
+		return weights{strand: 2, startHalves: 16, priceHalves: 1, step: 40}
 	}
 	return weights{strand: 4, startHalves: 1, priceHalves: 2, step: 80}
 }

@@ -84,6 +84,8 @@ func requestFor(t *testing.T, text string) cluster.Request {
 			r.CPU *= 1000
 		case "memory":
 			r.Memory, err = sharing.ParseBytes(key, value)
+		case "profile":
+			r.Profile = value
 		case "models":
 			r.Models = value
 		case "level":
