@@ -38,7 +38,6 @@ var layers = []layer{
 	{"sharing/allocator/...", "which GPU answers is decided without knowing who asks; what a GPU can be cut into is the geometry's", []string{"sharing", "sharing/packing", "mig"}},
 	{"sharing/scheduler/...", "a scheduler's books are made of reports and pods, and know no API server and no scheduler",
 		[]string{"api/gpunode", "sharing", "sharing/allocator/...", "sharing/config", "sharing/ledger"}},
-	{"sharing/simulate/...", "an experiment asks the allocator, and knows of a node what its agent reports, and no program", []string{"sharing", "sharing/allocator/...", "api/gpunode"}},
 	{"sharing/simulate/...", "an experiment asks the allocator, and knows of a node what its agent reports, and no program", []string{"sharing", "sharing/allocator/...", "mig", "api/gpunode"}},
 
 	{"mig", "the geometry is computed from what the driver reported, and knows no driver", []string{"sharing", "sharing/packing"}},
