@@ -3,7 +3,10 @@
 
 package sharing
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+)
 
 // Instance is a MIG instance's place on its GPU, by which it is known: the driver's ids and UUIDs change whenever it is
 // made anew. The zero value is none.
@@ -13,6 +16,35 @@ type Instance struct {
 	ID      int
 	// Start and Size are in placement units of the GPU; Size is at least 1.
 	Start, Size int
+}
+
+// maxProfileName is longer than any name of a profile.
+const maxProfileName = 64
+
+// checkMIG checks a request for a MIG instance. Whether a GPU has the profile, only the GPU tells.
+func (r Request) checkMIG(f Fields) (errs []error) {
+	bad := func(field, value, remedy, problem string, args ...any) {
+		errs = append(errs, Invalid(field, value, remedy, problem, args...))
+	}
+	if r.MIG == "" || len(r.MIG) > maxProfileName {
+		bad(f.MIG, r.MIG, "write a profile such as 1g.10gb", "is not the name of a MIG profile")
+	}
+	if r.Memory != 0 {
+		bad(f.Memory, r.Memory.String(), "leave it out, or choose another profile", "cannot be given together with %s: the instance has its own memory, and takes no other limit", f.MIG)
+	}
+	if r.Percent != 0 {
+		bad(f.Percent, r.Percent.String(), "leave it out, or choose another profile", "cannot be given together with %s: the instance has its own share of the compute", f.MIG)
+	}
+	if r.GPUs > 1 {
+		bad(f.GPUs, strconv.Itoa(r.GPUs), "ask for one instance", "cannot be given together with %s: a program uses one MIG instance at a time", f.MIG)
+	}
+	if r.Profile != "" {
+		bad(f.Profile, r.Profile, "leave out one of them", "cannot be given together with %s: a profile gives fragments or whole GPUs", f.MIG)
+	}
+	if r.MinLevel > LevelHardware {
+		bad(f.MinLevel, r.MinLevel.String(), "demand hardware at most, or a whole GPU", "is more than a MIG instance has")
+	}
+	return errs
 }
 
 // None reports whether i is no instance.

@@ -18,12 +18,18 @@ const (
 	KindShared Kind = iota
 	// KindWhole: whole GPUs.
 	KindWhole
+	// KindMIG: one MIG instance.
+	KindMIG
 )
 
-// String returns "shared" or "whole".
+// String returns "shared", "whole" or "mig".
 func (k Kind) String() string {
-	if k == KindWhole {
+	switch k {
+	case KindWhole:
 		return "whole"
+	case KindMIG:
+		return "mig"
+	case KindShared:
 	}
 	return "shared"
 }
@@ -86,8 +92,11 @@ type Request struct {
 	// usable memory of whichever GPU. Always 0 with KindWhole.
 	Memory Bytes
 	// Percent is the total over all fragments, at most 100 times GPUs; 0 means compute is shared fairly.
-	// Always 0 with KindWhole.
+	// Always 0 with KindWhole and KindMIG.
 	Percent Percent
+	// MIG is the profile of the MIG instance as it was asked for: a name such as "1g.10gb" or "1g", or a size such as
+	// ">= 16GiB". Set with KindMIG alone, where Memory is 0 and GPUs 1.
+	MIG string
 	// GPUs is the number of fragments, each on a GPU of its own, or the number of whole GPUs: 1 to MaxGPUs.
 	GPUs int
 	// Models are globs over the GPU's model ("*H100*", "!*T4*"); a GPU must match one positive (if any)
@@ -109,7 +118,7 @@ type Request struct {
 
 // Open reports whether the amounts are still to come from the profile.
 func (r Request) Open() bool {
-	return r.Profile != "" && (r.GPUs == 0 || r.Kind == KindShared && r.Memory == 0 && r.Percent == 0)
+	return r.Profile != "" && r.Kind != KindMIG && (r.GPUs == 0 || r.Kind == KindShared && r.Memory == 0 && r.Percent == 0)
 }
 
 // Each returns the amounts of one fragment. Both are 0 for whole GPUs and while GPUs is not known.
@@ -122,8 +131,12 @@ func (r Request) Each() (Bytes, Percent) {
 }
 
 // On returns the fragment that answers r on GPU g: all that is usable for a whole GPU, the share of the
-// usable memory for percent alone, and the asked amounts otherwise. It does not say whether it fits.
+// usable memory for percent alone, and the asked amounts otherwise. It does not say whether it fits. What a MIG instance
+// is on a GPU, only the GPU's own list of profiles tells: that is no fragment here.
 func (r Request) On(g GPU) Fragment {
+	if r.Kind == KindMIG {
+		return Fragment{GPU: g.UUID}
+	}
 	if r.Kind == KindWhole {
 		return Fragment{GPU: g.UUID, Memory: g.Usable(), Percent: FullGPU, Whole: true}
 	}
@@ -154,6 +167,9 @@ func (r Request) Clone() Request {
 func (r Request) String() string {
 	if r.Open() {
 		return fmt.Sprintf("profile %q", r.Profile)
+	}
+	if r.Kind == KindMIG {
+		return "a MIG instance " + r.MIG
 	}
 	if r.Kind == KindWhole {
 		if r.GPUs == 1 {

@@ -12,13 +12,13 @@ import (
 // Fields are the names under which the user knows the parts of a request; errors use them. Whole is the
 // name under which whole GPUs are asked for.
 type Fields struct {
-	Memory, Percent, GPUs, Whole, Models, UUIDs, MinLevel, Place, Profile string
+	Memory, Percent, GPUs, Whole, MIG, Models, UUIDs, MinLevel, Place, Profile string
 }
 
 // plainFields name the parts where there is no flag, resource or document.
 func plainFields() Fields {
 	return Fields{
-		Memory: "memory", Percent: "percent", GPUs: "gpus", Whole: "whole", Models: "models", UUIDs: "uuids",
+		Memory: "memory", Percent: "percent", GPUs: "gpus", Whole: "whole", MIG: "mig", Models: "models", UUIDs: "uuids",
 		MinLevel: "min_level", Place: "place", Profile: "profile",
 	}
 }
@@ -47,8 +47,13 @@ func (r Request) Check(f Fields) error {
 		}
 	case KindShared:
 		errs = append(errs, r.checkAmounts(f, counted)...)
+	case KindMIG:
+		errs = append(errs, r.checkMIG(f)...)
 	default:
-		bad("kind", strconv.Itoa(int(r.Kind)), "use KindShared or KindWhole", "is not a kind of request")
+		bad("kind", strconv.Itoa(int(r.Kind)), "use KindShared, KindWhole or KindMIG", "is not a kind of request")
+	}
+	if r.Kind != KindMIG && r.MIG != "" {
+		bad(f.MIG, r.MIG, "use KindMIG", "is of a request of another kind")
 	}
 	errs = append(errs, r.checkChoice(f)...)
 	return errors.Join(errs...)

@@ -6,15 +6,15 @@ package sharing
 // Flags are the values of kerf's flags as they were typed. Empty means not given: a command line that was
 // given an empty value refuses it before.
 type Flags struct {
-	Memory, Percent, GPUs     string
-	Models, UUIDs             []string
-	Level, Placement, Profile string
+	Memory, Percent, GPUs, MIG string
+	Models, UUIDs              []string
+	Level, Placement, Profile  string
 }
 
 // FlagFields are the names of the flags, for errors.
 func FlagFields() Fields {
 	return Fields{
-		Memory: "--memory", Percent: "--percent", GPUs: "--gpus", Whole: "--gpus", Models: "--gpu-model",
+		Memory: "--memory", Percent: "--percent", GPUs: "--gpus", Whole: "--gpus", MIG: "--mig", Models: "--gpu-model",
 		UUIDs: "--gpu-uuid", MinLevel: "--level", Place: "--placement", Profile: "--profile",
 	}
 }
@@ -36,9 +36,12 @@ func RequestFromFlags(in Flags) (Request, error) {
 	if in.GPUs != "" {
 		d.GPUs, err = ParseGPUs(d.fields.GPUs, in.GPUs)
 		d.note(err)
-		if in.Memory == "" && in.Percent == "" && in.Profile == "" {
+		if in.Memory == "" && in.Percent == "" && in.Profile == "" && in.MIG == "" {
 			d.Kind = KindWhole
 		}
+	}
+	if in.MIG != "" {
+		d.Kind, d.MIG = KindMIG, in.MIG
 	}
 	d.choice(in.Models, in.UUIDs, in.Level, in.Placement, in.Profile)
 	return d.finish()
@@ -50,6 +53,7 @@ type Amounts struct {
 	Percent                  uint32
 	GPUs                     uint32
 	Whole                    bool
+	MIG                      string
 	Models, UUIDs            []string
 	MinLevel, Place, Profile string
 }
@@ -57,7 +61,7 @@ type Amounts struct {
 // AmountFields are the names of the node API's fields, for errors.
 func AmountFields() Fields {
 	return Fields{
-		Memory: "memory_bytes", Percent: "percent", GPUs: "gpus", Whole: "whole", Models: "models", UUIDs: "uuids",
+		Memory: "memory_bytes", Percent: "percent", GPUs: "gpus", Whole: "whole", MIG: "mig", Models: "models", UUIDs: "uuids",
 		MinLevel: "min_level", Place: "place", Profile: "profile",
 	}
 }
@@ -71,6 +75,12 @@ func RequestFromAmounts(in Amounts) (Request, error) {
 	if in.Whole {
 		d.Kind = KindWhole
 	}
+	if in.MIG != "" {
+		if in.Whole {
+			d.note(Invalid(d.fields.Whole, "", "leave out one of them", "cannot be given together with %s", d.fields.MIG))
+		}
+		d.Kind, d.MIG = KindMIG, in.MIG
+	}
 	d.choice(in.Models, in.UUIDs, in.MinLevel, in.Place, in.Profile)
 	return d.finish()
 }
@@ -80,7 +90,7 @@ func RequestFromAmounts(in Amounts) (Request, error) {
 func (r Request) Amounts() Amounts {
 	a := Amounts{
 		Memory: uint64(r.Memory), Percent: uint32(r.Percent), GPUs: uint32(max(0, min(r.GPUs, MaxGPUs+1))),
-		Whole: r.Kind == KindWhole, Profile: r.Profile,
+		Whole: r.Kind == KindWhole, MIG: r.MIG, Profile: r.Profile,
 	}
 	a.Models = append(a.Models, r.Models...)
 	for _, id := range r.UUIDs {

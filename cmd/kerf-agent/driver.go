@@ -96,6 +96,8 @@ func (a *agent) useDriver(ctx context.Context) (err error) {
 	if gpus, leftOut, err = a.firstCut(open, lib, cut, gpus, leftOut); err != nil {
 		return err
 	}
+	a.runtime.SetMIG(migDoor{cut})
+	defer a.runtime.SetMIG(nil)
 	door := &driverDoor{lib: lib, quiet: quiet}
 	if err := a.mps.use(open, lib, a.runtime.MPSLeases()); err != nil {
 		a.log.Error("mps daemons not all found again", "error", err.Error())

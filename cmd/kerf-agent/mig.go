@@ -17,6 +17,7 @@ import (
 	"github.com/kerf-gpu/kerf/mig/live"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/node"
 )
 
 const (
@@ -46,11 +47,7 @@ func (a *agent) cutter(lib *nvml.Library, gpus []sharing.GPU, quiet *gate) (*kee
 
 func (a *agent) claimsOn(gpu sharing.GPUID) ([]keep.Claimed, error) {
 	list, err := a.runtime.ClaimsOn(gpu)
-	out := make([]keep.Claimed, len(list))
-	for i, c := range list {
-		out[i] = keep.Claimed{Instance: c.Instance, Who: c.Who}
-	}
-	return out, err
+	return toClaimed(list), err
 }
 
 // firstCut recovers the GPUs, and makes modes and layouts, before anything is offered. It returns the inventory after
@@ -107,4 +104,34 @@ func (a *agent) tellCut(cut *keep.Manager) {
 		a.runtime.SetWarning("mig "+string(v.GPU), sentence)
 	}
 	a.runtime.SetTrouble(trouble)
+}
+
+// migDoor turns what keeps the GPUs' MIG instances into what the runtime asks for.
+type migDoor struct{ *keep.Manager }
+
+// Offer implements node.MIG, as do the others.
+func (d migDoor) Offer(gpu sharing.GPUID, profile string, claimed []node.OnGPU) node.MIGOffer {
+	o := d.Manager.Offer(gpu, profile, toClaimed(claimed))
+	return node.MIGOffer{Fragment: o.Fragment, Steps: o.Steps, Loss: o.Loss, Why: o.Why, Never: o.Never, Unknown: o.Unknown}
+}
+
+// States are the views.
+func (d migDoor) States() []node.MIGState {
+	var out []node.MIGState
+	for _, v := range d.Views() {
+		s := node.MIGState{GPU: v.GPU, Able: v.Able, On: v.On, Fixed: v.Fixed, Units: v.Axis, Profiles: v.Profiles, Trouble: v.Trouble, Waits: v.Waits}
+		for _, p := range v.Pieces {
+			s.Pieces = append(s.Pieces, node.MIGPiece{Instance: p.Instance, Ours: p.Ours, Ready: p.Ready, UUID: p.UUID, Holder: p.For})
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func toClaimed(list []node.OnGPU) []keep.Claimed {
+	out := make([]keep.Claimed, len(list))
+	for i, c := range list {
+		out[i] = keep.Claimed{Instance: c.Instance, Who: c.Who}
+	}
+	return out
 }

@@ -48,6 +48,7 @@ the agent ends it as that signal does (130 for ctrl-C).`,
 		Example: `  kerf run --memory 10GiB -- python train.py
   kerf run --memory 10GiB --percent 25 --name train -- python train.py
   kerf run --gpus 2 -- ./bench
+  kerf run --mig 1g.10gb -- python infer.py
   kerf run --memory 10GiB --image nvcr.io/nvidia/pytorch:24.05-py3 -v /data:/data -- python /data/train.py`,
 		RunE: func(c *cobra.Command, args []string) error { return a.run(c, o, args) },
 	}
@@ -69,6 +70,7 @@ func defineAmounts(c *cobra.Command, flags *sharing.Flags) {
 	f.StringVar(&flags.Memory, "memory", "", "GPU memory, such as 10GiB: the total over its GPUs")
 	f.StringVar(&flags.Percent, "percent", "", "share of a GPU's compute, 1 to 100 per GPU; alone, also of its memory")
 	f.StringVar(&flags.GPUs, "gpus", "", "number of GPUs: whole ones when given alone, else those that the amounts are divided over")
+	f.StringVar(&flags.MIG, "mig", "", "a MIG instance of this profile, such as 1g.10gb, 1g or '>= 16GiB', cut for it where none is there")
 	f.StringArrayVar(&flags.Models, "gpu-model", nil, "only GPUs whose model matches this glob, '!GLOB' for all others (repeatable)")
 	f.StringArrayVar(&flags.UUIDs, "gpu-uuid", nil, "only the GPU with this UUID (repeatable)")
 	f.StringVar(&flags.Placement, "placement", "", "pack (fill GPUs up) or spread (prefer empty ones)")
@@ -112,14 +114,14 @@ func statusFileIn(args []string) string {
 // check reads the flags. Every mistake is in the error.
 func (o *runOptions) check(c *cobra.Command, args []string) (sharing.Request, error) {
 	var errs []error
-	for _, name := range []string{"memory", "percent", "gpus", "placement", "profile", "level", "name", "status-file"} {
+	for _, name := range []string{"memory", "percent", "gpus", "mig", "placement", "profile", "level", "name", "status-file"} {
 		if f := c.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
 			errs = append(errs, sharing.Invalid("--"+name, "", "give it a value, or leave the flag out", "is empty"))
 		}
 	}
 	r, err := sharing.RequestFromFlags(o.flags)
 	// After an empty value, "asks for nothing" would only repeat it.
-	if err != nil && (len(errs) == 0 || o.flags.Memory+o.flags.Percent+o.flags.GPUs+o.flags.Profile != "") {
+	if err != nil && (len(errs) == 0 || o.flags.Memory+o.flags.Percent+o.flags.GPUs+o.flags.MIG+o.flags.Profile != "") {
 		errs = append(errs, err)
 	}
 	if o.name != "" {

@@ -27,7 +27,7 @@ const (
 func claimRequest(r sharing.Request, name string) *nodev1.ClaimRequest {
 	m := r.Amounts()
 	return &nodev1.ClaimRequest{
-		Name: name, MemoryBytes: m.Memory, Percent: m.Percent, Gpus: m.GPUs, Whole: m.Whole,
+		Name: name, MemoryBytes: m.Memory, Percent: m.Percent, Gpus: m.GPUs, Whole: m.Whole, Mig: m.MIG,
 		Models: m.Models, Uuids: m.UUIDs, MinLevel: m.MinLevel, Place: m.Place, Profile: m.Profile,
 	}
 }

@@ -128,12 +128,18 @@ func hide(armed *nodev1.ArmResponse) (warnings []string, masked bool, err error)
 		warnings = append(warnings, w)
 	}
 	switch others := armed.GetHide(); {
-	case len(others) == 0:
+	case len(others)+len(armed.GetOnly()) == 0:
 	case mountns.Allowed():
 		if err := mountns.Mask(others); err != nil {
 			return nil, false, fmt.Errorf("hide the other GPUs: %w", err)
 		}
+		for _, o := range armed.GetOnly() {
+			if err := mountns.Only(o.GetFolder(), o.GetFiles()); err != nil {
+				return nil, false, fmt.Errorf("hide the other MIG instances: %w", err)
+			}
+		}
 		masked = true
+	case len(others) == 0:
 	case !armed.GetOthersCapped():
 		warnings = append(warnings, "the other GPUs of this machine stay reachable for the command: hiding them needs CAP_SYS_ADMIN")
 	}

@@ -26,10 +26,19 @@ func (m *Manager) Wake() {
 	}
 }
 
-// Run ticks until ctx ends, and calls after behind each round.
+// Run ticks until ctx ends, and calls after behind each round. It joins what Begin has started.
 func (m *Manager) Run(ctx context.Context, every time.Duration, after func()) {
 	t := time.NewTicker(every)
 	defer t.Stop()
+	m.mu.Lock()
+	m.running = ctx
+	m.mu.Unlock()
+	defer func() {
+		m.mu.Lock()
+		m.running = nil
+		m.mu.Unlock()
+		m.begun.Wait()
+	}()
 	for {
 		woken := false
 		select {

@@ -106,6 +106,9 @@ func (l *Ledger) checkGPU(r sharing.Request, f sharing.Fragment) error {
 	if err := page.alive(); err != nil {
 		return err
 	}
+	if r.Kind == sharing.KindMIG {
+		return checkInstance(page.facts, f)
+	}
 	if page.facts.MIG {
 		return fmt.Errorf("in MIG mode: %w", sharing.ErrUnsupported)
 	}
@@ -118,6 +121,18 @@ func (l *Ledger) checkGPU(r sharing.Request, f sharing.Fragment) error {
 		return fmt.Errorf("%s was chosen, and the gpu now gives %s: %w", f.Memory, want.Memory, sharing.ErrStale)
 	}
 	return fmt.Errorf("the fragment is not what the request gives: %w", sharing.ErrInvalid)
+}
+
+// checkInstance checks a fragment that is a MIG instance. That the GPU has such a one is for who chose it to know.
+func checkInstance(g sharing.GPU, f sharing.Fragment) error {
+	in := f.MIG
+	switch {
+	case !g.MIG:
+		return fmt.Errorf("not in MIG mode: %w", sharing.ErrUnsupported)
+	case in.None() || in.Profile == "" || in.Start < 0 || in.Start+in.Size > maxUnits || f.Memory == 0 || f.Percent != 0 || f.Burst != 0 || f.Whole:
+		return fmt.Errorf("the fragment is no MIG instance: %w", sharing.ErrInvalid)
+	}
+	return nil
 }
 
 // alive returns nil for a healthy GPU.
@@ -149,6 +164,10 @@ func (l *Ledger) checkRoom(f sharing.Fragment) error {
 func noRoom(page *gpu, there sum, f sharing.Fragment) error {
 	usable := page.facts.Usable()
 	switch {
+	case !f.MIG.None() && there.instances < there.claims:
+		return fmt.Errorf("shared, or held whole, and a MIG instance asked: %w", sharing.ErrExhausted)
+	case !f.MIG.None() || there.instances > 0:
+		return fmt.Errorf("%s is where another claim's instance is: %w", f.MIG, sharing.ErrExhausted)
 	case there.whole > 0:
 		return fmt.Errorf("held whole: %w", sharing.ErrExhausted)
 	case f.Whole && there.claims > 0:

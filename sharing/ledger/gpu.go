@@ -3,7 +3,11 @@
 
 package ledger
 
-import "github.com/kerf-gpu/kerf/sharing"
+import (
+	"slices"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
 
 // gpu is one GPU's page in the books.
 type gpu struct {
@@ -31,6 +35,20 @@ type sum struct {
 	percent sharing.Percent
 	// claims counts the fragments, whole those that take the GPU for themselves: whole <= claims.
 	claims, whole int
+	// instances counts the fragments that are MIG instances, and units how many of them are on each placement unit.
+	instances int
+	units     [maxUnits]uint8
+}
+
+// maxUnits is past the placement units of any GPU.
+const maxUnits = 16
+
+// place counts a MIG instance, or with -1 takes it off again.
+func (s *sum) place(in sharing.Instance, by int) {
+	s.instances += by
+	for u := max(0, in.Start); u < min(in.Start+in.Size, maxUnits); u++ {
+		s.units[u] = uint8(int(s.units[u]) + by) //nolint:gosec // as many as claims on one GPU, and never below 0
+	}
 }
 
 // with returns s and f together, or an error that wraps ErrInvalid if the memory does not fit in 64 bits.
@@ -45,6 +63,9 @@ func (s sum) with(f sharing.Fragment) (sum, error) {
 	if f.Whole {
 		s.whole++
 	}
+	if !f.MIG.None() {
+		s.place(f.MIG, 1)
+	}
 	return s, nil
 }
 
@@ -56,12 +77,19 @@ func (s sum) without(f sharing.Fragment) sum {
 	if f.Whole {
 		s.whole--
 	}
+	if !f.MIG.None() {
+		s.place(f.MIG, -1)
+	}
 	return s
 }
 
 // fits reports whether a GPU with so much usable memory has s: enough memory and compute, and nobody
-// beside one who has it whole.
+// beside one who has it whole. MIG instances fit when they are beside each other, and nothing else is on the GPU:
+// their memory is the hardware's own division of it.
 func (s sum) fits(usable sharing.Bytes) bool {
+	if s.instances > 0 {
+		return s.instances == s.claims && slices.Max(s.units[:]) <= 1
+	}
 	return s.memory <= usable && s.percent <= sharing.FullGPU && (s.whole == 0 || s.claims == 1)
 }
 

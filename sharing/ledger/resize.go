@@ -27,6 +27,9 @@ func Resized(p sharing.Placement, total sharing.Bytes) (sharing.Placement, error
 		if out[i].Whole {
 			return nil, fmt.Errorf("it has gpu %q whole, which has no other size: %w", out[i].GPU, sharing.ErrUnsupported)
 		}
+		if !out[i].MIG.None() {
+			return nil, fmt.Errorf("it has a MIG instance of gpu %q, which has no other size: %w", out[i].GPU, sharing.ErrUnsupported)
+		}
 		out[i].Memory = total / n
 	}
 	return out, nil
@@ -94,6 +97,8 @@ func (l *Ledger) checkGrown(from, to sharing.Fragment, lent sharing.Bytes) error
 	switch {
 	case from.Whole:
 		return fmt.Errorf("held whole, and so of one size: %w", sharing.ErrUnsupported)
+	case !from.MIG.None():
+		return fmt.Errorf("a MIG instance, and so of one size: %w", sharing.ErrUnsupported)
 	case same != to || to.Memory < sharing.MinFragment:
 		return fmt.Errorf("%+v cannot become %+v: %w", from, to, sharing.ErrInvalid)
 	case to.Memory <= from.Memory:

@@ -36,6 +36,8 @@ type Armed struct {
 	Preload string
 	// MPS is what the process must have in its environment to be a client of the MPS that holds it.
 	MPS map[string]string
+	// Device is the MIG instance that it was given; the zero value where it was given none.
+	Device sharing.MIGDevice
 }
 
 // ArmOptions are what a process says of itself when it arms.
@@ -193,6 +195,7 @@ func (r *Runtime) arm(ctx context.Context, c ledger.Claim, h *holding, att Attac
 	r.watcher.Add(group)
 	armed = Armed{ID: c.ID, Own: own, Others: others, OthersCapped: capped, MPS: mps}
 	r.mu.Lock()
+	armed.Device = h.device
 	if h.region != nil {
 		armed.Mounts, armed.Preload = r.processMounts(h, with.NoPreloadFile), filepath.Join(h.region.dir, clientLibrary)
 		if with.NoPreloadFile {

@@ -59,6 +59,9 @@ func (r *Runtime) levels(g sharing.GPU, list []config.Backend, but map[config.Ba
 // heldBy chooses what holds a placement. Where its GPUs have no backend in common, it may be held less strongly than
 // a share of each of them would be: sharing.ErrUnsupported if that is less than demanded. It needs the lock.
 func (r *Runtime) heldBy(req sharing.Request, p sharing.Placement, but map[config.Backend]choice.Support) (choice.Choice, error) {
+	if req.Kind == sharing.KindMIG {
+		return choice.Choice{Level: sharing.LevelHardware}, nil
+	}
 	var on []choice.On
 	mps, others := r.mixes()
 	for _, f := range p {

@@ -115,6 +115,12 @@ func (r *Runtime) claimAs(ctx context.Context, peer Peer, name string, asked sha
 		return "", err
 	}
 	r.changed.announce()
+	if err := r.opt.Failpoints.Eval("mig-after-claim"); err != nil {
+		return "", errors.Join(err, r.release(peer, id))
+	}
+	if _, _, err := r.cut(ctx, id); err != nil {
+		return "", errors.Join(err, r.release(peer, id))
+	}
 	return id, nil
 }
 
@@ -133,13 +139,14 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 	if err != nil {
 		return "", err
 	}
+	req = r.hardened(req)
 	for id, h := range r.held {
 		if h.owner != nil && !h.hasGroup && !h.container && h.owner.PID() == peer.PID && h.owner.Alive() {
 			return "", fmt.Errorf("process %d has claim %q already; arm or release it first: %w", peer.PID, id, sharing.ErrConflict)
 		}
 	}
 	but = butMPS(req, but)
-	placement, err := allocator.Choose(r.gpuStates(req.Profile, but), req)
+	placement, err := r.chooseAlone(req, but)
 	if err != nil {
 		return "", err
 	}
@@ -162,6 +169,14 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 	r.held[id] = h
 	r.log.Info("claim held", "claim", id, "name", name, "pid", peer.PID, "uid", peer.UID, "level", held.Level.String(), "backend", held.Backend.String(), "fragments", len(placement))
 	return id, nil
+}
+
+// chooseAlone places the request of a process of its own; it needs the lock.
+func (r *Runtime) chooseAlone(req sharing.Request, but map[config.Backend]choice.Support) (sharing.Placement, error) {
+	if req.Kind == sharing.KindMIG {
+		return r.cutFor(req)
+	}
+	return allocator.Choose(r.gpuStates(req.Profile, but), req)
 }
 
 // resolved is the request as the configuration completes it, none where it is wrong. It needs the lock.
@@ -216,5 +231,8 @@ func (r *Runtime) drop(id ledger.ClaimID) error {
 		}
 	}
 	delete(r.held, id)
+	if r.mig != nil {
+		r.mig.Wake()
+	}
 	return nil
 }

@@ -175,6 +175,7 @@ func (nopObserver) OverCap(time.Duration, sharing.Bytes) {}
 func (nopObserver) Killed(string, error)                 {}
 func (nopObserver) Evicted(string, error)                {}
 func (nopObserver) Uncounted()                           {}
+func (nopObserver) MIGCut(bool, time.Duration, error)    {}
 
 // bench is a runtime over real cgroups and processes, and a driver of our own.
 type bench struct {

@@ -4,12 +4,230 @@
 package node
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"maps"
+	"slices"
+	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
+
+// MIG keeps the GPUs that are cut into instances.
+type MIG interface {
+	// Offer says what a GPU gives to who asks for a profile, beside these claims on it. It asks no driver.
+	Offer(gpu sharing.GPUID, profile string, claimed []OnGPU) MIGOffer
+	// Ensure makes the instance of a claim where it is not there yet; warm is true where nothing was to be done.
+	Ensure(ctx context.Context, gpu sharing.GPUID, in sharing.Instance, who string) (d sharing.MIGDevice, warm bool, err error)
+	// Begin is Ensure for who does not wait.
+	Begin(gpu sharing.GPUID, in sharing.Instance, who string)
+	// Pending names who waits for an instance that is being cut.
+	Pending() []string
+	// Wake tells that a claim ended.
+	Wake()
+	// States are the GPUs as they were looked at last.
+	States() []MIGState
+}
+
+// MIGOffer is what a GPU gives to a request for an instance.
+type MIGOffer struct {
+	// Fragment counts where Why is empty.
+	Fragment sharing.Fragment
+	// Steps is the number of calls that make it, Loss what its place takes from the room for others.
+	Steps int
+	Loss  int64
+	// Why says why there is none, Never that it stays so whatever is given back, and Unknown what is wrong with the name
+	// of the profile, if that is it.
+	Why     string
+	Never   bool
+	Unknown error
+}
+
+// MIGState is one GPU's instances.
+type MIGState struct {
+	GPU sharing.GPUID
+	// Able is true for a GPU that can be cut, On in MIG mode, and Fixed where a layout says what it has.
+	Able, On, Fixed bool
+	// Units are its placement units, and Profiles what it can be cut into.
+	Units    int
+	Profiles []string
+	Pieces   []MIGPiece
+	// Trouble is why nothing is given of it, Waits why it is not as the pool says.
+	Trouble, Waits string
+}
+
+// MIGPiece is an instance, there or being cut.
+type MIGPiece struct {
+	sharing.Instance
+	Ours, Ready bool
+	UUID        string
+	// Grant is the claim that has it, empty where none has; Holder is whose it is, or who waits for it.
+	Grant  ledger.ClaimID
+	Holder string
+}
+
+// SetMIG tells what keeps the GPUs' MIG instances, from now on; nil where nothing does.
+func (r *Runtime) SetMIG(m MIG) {
+	r.mu.Lock()
+	r.mig = m
+	r.mu.Unlock()
+	r.changed.announce()
+}
+
+// cutFor chooses the instance that answers the request: one that is there before one that is to be cut, and that where
+// the room for others suffers least. It needs the lock.
+func (r *Runtime) cutFor(req sharing.Request) (sharing.Placement, error) {
+	if r.mig == nil {
+		return nil, fmt.Errorf("%s: nothing cuts GPUs now: %w", req, sharing.ErrUnavailable)
+	}
+	var best *MIGOffer
+	no := &allocator.NoFit{Request: req.Clone(), Never: true}
+	var unknown error
+	here := 0
+	for _, v := range r.ledger.GPUs() {
+		o := r.offer(v, req)
+		switch {
+		case o.Why == "" && (best == nil || betterCut(o, *best)):
+			best = &o
+		case o.Why != "":
+			no.GPUs = append(no.GPUs, allocator.Reason{GPU: v.GPU.UUID, Index: v.GPU.Index, Model: v.GPU.Model, Text: o.Why})
+			no.Never = no.Never && o.Never
+			if v.GPU.MIG {
+				here++
+			}
+			if o.Unknown != nil && unknown == nil {
+				unknown = o.Unknown
+			}
+		}
+	}
+	switch {
+	case best != nil:
+		return sharing.Placement{best.Fragment}, nil
+	case no.Never && unknown != nil:
+		return nil, unknown
+	case here == 0:
+		no.Summary = "no room for " + req.String() + ": no GPU of this node is in MIG mode"
+	case no.Never:
+		no.Summary = "no room for " + req.String() + ": no GPU of this node could ever give it"
+	default:
+		no.Summary = "no room for " + req.String() + " now"
+	}
+	return nil, no
+}
+
+func betterCut(a, b MIGOffer) bool {
+	return cmp.Or(cmp.Compare(min(a.Steps, 1), min(b.Steps, 1)), cmp.Compare(a.Loss, b.Loss), cmp.Compare(a.Steps, b.Steps)) < 0
+}
+
+// offer is what one GPU gives to the request; it needs the lock.
+func (r *Runtime) offer(v ledger.View, req sharing.Request) MIGOffer {
+	switch g := v.GPU; {
+	case !sharing.MatchModels(req.Models, g.Model):
+		return MIGOffer{Why: fmt.Sprintf("its model is not one of those asked for (%q)", req.Models), Never: true}
+	case !req.Admits(g):
+		return MIGOffer{Why: "is not one of the UUIDs asked for", Never: true}
+	case !g.MIG:
+		return MIGOffer{Why: "is not in MIG mode", Never: true}
+	case g.Health != sharing.HealthOK:
+		return MIGOffer{Why: fmt.Sprintf("is %s: %s", g.Health, g.HealthReason)}
+	}
+	return r.mig.Offer(v.GPU.UUID, req.MIG, r.claimsOn(v.GPU.UUID))
+}
+
+// hardened is a request for memory that only the hardware may hold, as one for the smallest MIG instance that has it,
+// where the node cuts GPUs; any other stays as it is. It needs the lock.
+func (r *Runtime) hardened(req sharing.Request) sharing.Request {
+	if r.mig == nil || req.Kind != sharing.KindShared || req.MinLevel != sharing.LevelHardware || req.Memory == 0 || req.Percent != 0 || req.GPUs != 1 || req.Profile != "" {
+		return req
+	}
+	if !slices.ContainsFunc(r.ledger.GPUs(), func(v ledger.View) bool { return v.GPU.MIG }) {
+		return req
+	}
+	req.Kind, req.MIG, req.Memory, req.Burst = sharing.KindMIG, ">= "+req.Memory.String(), 0, sharing.Burst{}
+	return req
+}
+
+// cut makes the instance of a claim, and returns it; false for a claim that is none. It is called without the lock.
+func (r *Runtime) cut(ctx context.Context, id ledger.ClaimID) (sharing.MIGDevice, bool, error) {
+	r.mu.Lock()
+	g, ok := r.ledger.Get(id)
+	m := r.mig
+	r.mu.Unlock()
+	if !ok || len(g.Claim.Placement) != 1 || g.Claim.Placement[0].MIG.None() {
+		return sharing.MIGDevice{}, false, nil
+	}
+	if m == nil {
+		return sharing.MIGDevice{}, false, fmt.Errorf("claim %q: nothing cuts GPUs now: %w", id, sharing.ErrUnavailable)
+	}
+	start := time.Now()
+	f := g.Claim.Placement[0]
+	d, warm, err := m.Ensure(ctx, f.GPU, f.MIG, holderName(g.Claim))
+	r.opt.Observer.MIGCut(warm, time.Since(start), err)
+	if err != nil {
+		return sharing.MIGDevice{}, false, fmt.Errorf("claim %q: %w", id, err)
+	}
+	if err := r.opt.Failpoints.Eval("mig-after-cut"); err != nil {
+		return sharing.MIGDevice{}, false, err
+	}
+	r.mu.Lock()
+	if h := r.held[id]; h != nil {
+		h.device = d
+	}
+	r.mu.Unlock()
+	return d, true, nil
+}
+
+// PendingCuts names who waits for a MIG instance that is being cut.
+func (r *Runtime) PendingCuts() []string {
+	r.mu.Lock()
+	m := r.mig
+	r.mu.Unlock()
+	if m == nil {
+		return nil
+	}
+	return m.Pending()
+}
+
+// migStates are the GPUs' instances with the claims that have them; it needs the lock.
+func (r *Runtime) migStates() map[sharing.GPUID]MIGState {
+	out := map[sharing.GPUID]MIGState{}
+	if r.mig == nil {
+		return out
+	}
+	for _, s := range r.mig.States() {
+		for _, g := range r.ledger.Grants() {
+			f, on := g.Claim.Placement.On(s.GPU)
+			if !on || f.MIG.None() {
+				continue
+			}
+			i := slices.IndexFunc(s.Pieces, func(p MIGPiece) bool { return p.Ours && p.Instance == f.MIG })
+			if i < 0 {
+				i = len(s.Pieces)
+				s.Pieces = append(s.Pieces, MIGPiece{Instance: f.MIG, Ours: true})
+			}
+			s.Pieces[i].Grant, s.Pieces[i].Holder = g.Claim.ID, holderName(g.Claim)
+		}
+		out[s.GPU] = s
+	}
+	return out
+}
+
+// instanceLost says why a claim's MIG instance does not hold it any more; empty while it does. It needs the lock.
+func (r *Runtime) instanceLost(c ledger.Claim, states map[sharing.GPUID]MIGState) string {
+	for _, f := range c.Placement {
+		s, known := states[f.GPU]
+		if f.MIG.None() || !known || s.Trouble != "" {
+			continue
+		}
+		if !slices.ContainsFunc(s.Pieces, func(p MIGPiece) bool { return p.Ours && p.Ready && p.Instance == f.MIG }) {
+			return fmt.Sprintf("its MIG instance %s is not there any more", f.MIG)
+		}
+	}
+	return ""
+}
 
 // told is a GPU's health as the watch told it.
 type told struct {
@@ -50,13 +268,18 @@ func (r *Runtime) ClaimsOn(gpu sharing.GPUID) ([]OnGPU, error) {
 	if !r.restored || r.awaitWitness && !r.witnessed {
 		return nil, fmt.Errorf("the container runtime has not told yet what runs: %w", sharing.ErrUnavailable)
 	}
+	return r.claimsOn(gpu), nil
+}
+
+// claimsOn needs the lock.
+func (r *Runtime) claimsOn(gpu sharing.GPUID) []OnGPU {
 	var out []OnGPU
 	for _, g := range r.ledger.Grants() {
 		if f, on := g.Claim.Placement.On(gpu); on {
 			out = append(out, OnGPU{f.MIG, holderName(g.Claim)})
 		}
 	}
-	return out, nil
+	return out
 }
 
 // holderName is a claim's holder as people know it.

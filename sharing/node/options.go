@@ -76,6 +76,8 @@ type Observer interface {
 	Killed(reason string, err error)
 	// Evicted tells that a pod was evicted (reason "over_cap" or "escaped"); with an error that was refused.
 	Evicted(reason string, err error)
+	// MIGCut tells of one MIG instance that a claim asked for; warm is true where it was there already.
+	MIGCut(warm bool, took time.Duration, err error)
 	// Uncounted tells that a process was found that uses a GPU without the library that is to hold its lease.
 	Uncounted()
 }
@@ -154,7 +156,7 @@ func Failpoints() []string {
 		"arm-after-mkdir", "arm-after-record", "arm-after-caps", "arm-after-move", "end-after-clear", "end-after-rmdir",
 		"limit-after-book", "limit-after-cap", "limit-after-record",
 		"lend-after-book", "lend-after-cap",
-		"inject-after-record", "hook-after-record", "hook-after-caps", "hook-after-arm",
+		"mig-after-claim", "mig-after-cut", "inject-after-record", "hook-after-record", "hook-after-caps", "hook-after-arm",
 	}
 }
 

@@ -54,8 +54,10 @@ type Runtime struct {
 	configSource ConfigSource
 	blocked      map[string]string // reason key -> sentence: conditions of the agent that stop claims
 	// told is each GPU's health as the watch told it last, and trouble why a healthy one must not be used all the same.
-	told     map[sharing.GPUID]told
-	trouble  map[sharing.GPUID]string
+	told    map[sharing.GPUID]told
+	trouble map[sharing.GPUID]string
+	// mig is nil while nothing cuts GPUs.
+	mig      MIG
 	warnings map[string]string // condition key -> sentence
 
 	// containers names the claim of each container that was injected, by the container's id.
@@ -120,6 +122,8 @@ type holding struct {
 	// capping is held while the caps of a lease that runs are read and changed, so that of two who do it the
 	// second sees what the first did. It is taken before the runtime's lock, never after.
 	capping sync.Mutex
+	// device is the MIG instance that it has, as it was last ensured.
+	device sharing.MIGDevice
 	// region is what its programs count in, where the preloaded library holds it.
 	region *region
 	// domain is who may share an MPS daemon with it.

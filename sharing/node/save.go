@@ -101,7 +101,11 @@ func mpsDomain(h *holding) string {
 func recordPlacement(p sharing.Placement) []record.Fragment {
 	var out []record.Fragment
 	for _, f := range p {
-		out = append(out, record.Fragment{GPU: string(f.GPU), Memory: f.Memory, Burst: f.Burst, Percent: uint32(f.Percent), Whole: f.Whole})
+		one := record.Fragment{GPU: string(f.GPU), Memory: f.Memory, Burst: f.Burst, Percent: uint32(f.Percent), Whole: f.Whole}
+		if !f.MIG.None() {
+			one.MIG = &record.Instance{Profile: f.MIG.Profile, ID: f.MIG.ID, Start: f.MIG.Start, Size: f.MIG.Size}
+		}
+		out = append(out, one)
 	}
 	return out
 }
@@ -109,7 +113,11 @@ func recordPlacement(p sharing.Placement) []record.Fragment {
 func placementOf(fragments []record.Fragment) sharing.Placement {
 	var p sharing.Placement
 	for _, f := range fragments {
-		p = append(p, sharing.Fragment{GPU: sharing.GPUID(f.GPU), Memory: f.Memory, Burst: f.Burst, Percent: sharing.Percent(f.Percent), Whole: f.Whole})
+		one := sharing.Fragment{GPU: sharing.GPUID(f.GPU), Memory: f.Memory, Burst: f.Burst, Percent: sharing.Percent(f.Percent), Whole: f.Whole}
+		if f.MIG != nil {
+			one.MIG = sharing.Instance{Profile: f.MIG.Profile, ID: f.MIG.ID, Start: f.MIG.Start, Size: f.MIG.Size}
+		}
+		p = append(p, one)
 	}
 	return p
 }
@@ -216,6 +224,10 @@ func requestOf(req sharing.Request, p sharing.Placement, whole bool) sharing.Req
 	req.GPUs = len(p)
 	if whole {
 		req.Kind = sharing.KindWhole
+		return req
+	}
+	if len(p) == 1 && !p[0].MIG.None() {
+		req.Kind, req.MIG = sharing.KindMIG, p[0].MIG.Profile
 		return req
 	}
 	for _, f := range p {

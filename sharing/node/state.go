@@ -41,7 +41,9 @@ type GPUState struct {
 	// Lent is what leases may use beyond what they are granted; Granted does not have it.
 	Lent        sharing.Bytes
 	Utilization int // -1 when not known
-	Levels      []sharing.Level
+	// MIG is how it is cut; the zero value for a GPU that cannot be.
+	MIGState MIGState
+	Levels   []sharing.Level
 	// Backends are all that there are, strongest first; nil while they have not been probed.
 	Backends []BackendState
 }
@@ -80,11 +82,15 @@ func (r *Runtime) State(ctx context.Context) State {
 		s.DriverVersion = r.att.Driver.Version()
 	}
 	health := map[sharing.GPUID]sharing.Health{}
+	cut := r.migStates()
 	for _, v := range r.ledger.GPUs() {
 		health[v.GPU.UUID] = v.GPU.Health
-		g := GPUState{GPU: v.GPU, Granted: v.HeldMemory, GrantedPercent: v.HeldPercent, Lent: v.LentMemory, Utilization: -1}
+		g := GPUState{MIGState: cut[v.GPU.UUID], GPU: v.GPU, Granted: v.HeldMemory, GrantedPercent: v.HeldPercent, Lent: v.LentMemory, Utilization: -1}
 		if v.GPU.Health == sharing.HealthOK {
 			g.Levels, _, _ = r.levels(v.GPU, r.config.BackendsOf(r.pool, ""), nil)
+		}
+		if v.GPU.MIG && v.GPU.Health == sharing.HealthOK && g.MIGState.On {
+			g.Levels = []sharing.Level{sharing.LevelHardware}
 		}
 		g.Backends = r.backends(v.GPU)
 		if use, ok := p.gpus[v.GPU.UUID]; ok {
@@ -169,6 +175,9 @@ func (r *Runtime) grantState(g ledger.Grant, p picture, health map[sharing.GPUID
 	}
 	if g.Lease != nil && r.att == nil {
 		gs.Level, gs.LevelReason = sharing.LevelUnknown, "no driver answers"
+	}
+	if why := r.instanceLost(g.Claim, r.migStates()); g.Lease != nil && why != "" {
+		gs.Level, gs.LevelReason = sharing.LevelUnknown, why
 	}
 	for _, f := range g.Claim.Placement {
 		used, known := sharing.Bytes(0), g.Lease == nil // a claim without a lease uses nothing

@@ -273,7 +273,9 @@ type GPU struct {
 	Backends []*Backend `protobuf:"bytes,17,rep,name=backends,proto3" json:"backends,omitempty"`
 	// lent_bytes is what grants hold of it beyond what they are guaranteed, until somebody claims it.
 	// granted_bytes does not have it.
-	LentBytes     uint64 `protobuf:"varint,18,opt,name=lent_bytes,json=lentBytes,proto3" json:"lent_bytes,omitempty"`
+	LentBytes uint64 `protobuf:"varint,18,opt,name=lent_bytes,json=lentBytes,proto3" json:"lent_bytes,omitempty"`
+	// mig_state is how the GPU is cut; absent where nothing is known of that.
+	MigState      *MIG `protobuf:"bytes,19,opt,name=mig_state,json=migState,proto3" json:"mig_state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -434,6 +436,224 @@ func (x *GPU) GetLentBytes() uint64 {
 	return 0
 }
 
+func (x *GPU) GetMigState() *MIG {
+	if x != nil {
+		return x.MigState
+	}
+	return nil
+}
+
+// MIG is how one GPU is cut into MIG instances.
+type MIG struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// able is true for a GPU that can be cut, on while it is in MIG mode, and fixed where the pool's layout says what it has.
+	Able  bool `protobuf:"varint,1,opt,name=able,proto3" json:"able,omitempty"`
+	On    bool `protobuf:"varint,2,opt,name=on,proto3" json:"on,omitempty"`
+	Fixed bool `protobuf:"varint,3,opt,name=fixed,proto3" json:"fixed,omitempty"`
+	// units is the number of its placement units, 0 while it is not known, and profiles what it can be cut into.
+	Units    int32    `protobuf:"varint,4,opt,name=units,proto3" json:"units,omitempty"`
+	Profiles []string `protobuf:"bytes,5,rep,name=profiles,proto3" json:"profiles,omitempty"`
+	// pieces are its instances, by their starts.
+	Pieces []*MIGPiece `protobuf:"bytes,6,rep,name=pieces,proto3" json:"pieces,omitempty"`
+	// trouble is why nothing is given of it, waits why it is not as the pool says; empty where all is well.
+	Trouble       string `protobuf:"bytes,7,opt,name=trouble,proto3" json:"trouble,omitempty"`
+	Waits         string `protobuf:"bytes,8,opt,name=waits,proto3" json:"waits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MIG) Reset() {
+	*x = MIG{}
+	mi := &file_api_node_v1_node_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MIG) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MIG) ProtoMessage() {}
+
+func (x *MIG) ProtoReflect() protoreflect.Message {
+	mi := &file_api_node_v1_node_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MIG.ProtoReflect.Descriptor instead.
+func (*MIG) Descriptor() ([]byte, []int) {
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *MIG) GetAble() bool {
+	if x != nil {
+		return x.Able
+	}
+	return false
+}
+
+func (x *MIG) GetOn() bool {
+	if x != nil {
+		return x.On
+	}
+	return false
+}
+
+func (x *MIG) GetFixed() bool {
+	if x != nil {
+		return x.Fixed
+	}
+	return false
+}
+
+func (x *MIG) GetUnits() int32 {
+	if x != nil {
+		return x.Units
+	}
+	return 0
+}
+
+func (x *MIG) GetProfiles() []string {
+	if x != nil {
+		return x.Profiles
+	}
+	return nil
+}
+
+func (x *MIG) GetPieces() []*MIGPiece {
+	if x != nil {
+		return x.Pieces
+	}
+	return nil
+}
+
+func (x *MIG) GetTrouble() string {
+	if x != nil {
+		return x.Trouble
+	}
+	return ""
+}
+
+func (x *MIG) GetWaits() string {
+	if x != nil {
+		return x.Waits
+	}
+	return ""
+}
+
+// MIGPiece is a MIG instance that is there, or is being cut.
+type MIGPiece struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Profile string                 `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
+	// start and size are in placement units.
+	Start int32 `protobuf:"varint,2,opt,name=start,proto3" json:"start,omitempty"`
+	Size  int32 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	// ours is false for one that Kerf did not make: nobody gets it, and nobody destroys it.
+	Ours bool `protobuf:"varint,4,opt,name=ours,proto3" json:"ours,omitempty"`
+	// ready is false while it is being cut.
+	Ready bool `protobuf:"varint,5,opt,name=ready,proto3" json:"ready,omitempty"`
+	// uuid is the MIG device's; it is another one each time that the instance is made.
+	Uuid string `protobuf:"bytes,6,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	// grant has it, if one does, and holder is whose that is, or who waits for it.
+	Grant         string `protobuf:"bytes,7,opt,name=grant,proto3" json:"grant,omitempty"`
+	Holder        string `protobuf:"bytes,8,opt,name=holder,proto3" json:"holder,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MIGPiece) Reset() {
+	*x = MIGPiece{}
+	mi := &file_api_node_v1_node_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MIGPiece) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MIGPiece) ProtoMessage() {}
+
+func (x *MIGPiece) ProtoReflect() protoreflect.Message {
+	mi := &file_api_node_v1_node_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MIGPiece.ProtoReflect.Descriptor instead.
+func (*MIGPiece) Descriptor() ([]byte, []int) {
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *MIGPiece) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *MIGPiece) GetStart() int32 {
+	if x != nil {
+		return x.Start
+	}
+	return 0
+}
+
+func (x *MIGPiece) GetSize() int32 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *MIGPiece) GetOurs() bool {
+	if x != nil {
+		return x.Ours
+	}
+	return false
+}
+
+func (x *MIGPiece) GetReady() bool {
+	if x != nil {
+		return x.Ready
+	}
+	return false
+}
+
+func (x *MIGPiece) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *MIGPiece) GetGrant() string {
+	if x != nil {
+		return x.Grant
+	}
+	return ""
+}
+
+func (x *MIGPiece) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
 // Backend is what one way of holding shares to their size can do on a GPU.
 type Backend struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -452,7 +672,7 @@ type Backend struct {
 
 func (x *Backend) Reset() {
 	*x = Backend{}
-	mi := &file_api_node_v1_node_proto_msgTypes[4]
+	mi := &file_api_node_v1_node_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -464,7 +684,7 @@ func (x *Backend) String() string {
 func (*Backend) ProtoMessage() {}
 
 func (x *Backend) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[4]
+	mi := &file_api_node_v1_node_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -477,7 +697,7 @@ func (x *Backend) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backend.ProtoReflect.Descriptor instead.
 func (*Backend) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{4}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Backend) GetName() string {
@@ -569,7 +789,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_api_node_v1_node_proto_msgTypes[5]
+	mi := &file_api_node_v1_node_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -581,7 +801,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[5]
+	mi := &file_api_node_v1_node_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -594,7 +814,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{5}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Grant) GetId() string {
@@ -801,7 +1021,7 @@ type Compute struct {
 
 func (x *Compute) Reset() {
 	*x = Compute{}
-	mi := &file_api_node_v1_node_proto_msgTypes[6]
+	mi := &file_api_node_v1_node_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -813,7 +1033,7 @@ func (x *Compute) String() string {
 func (*Compute) ProtoMessage() {}
 
 func (x *Compute) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[6]
+	mi := &file_api_node_v1_node_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -826,7 +1046,7 @@ func (x *Compute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compute.ProtoReflect.Descriptor instead.
 func (*Compute) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{6}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Compute) GetBy() string {
@@ -868,7 +1088,7 @@ type Time struct {
 
 func (x *Time) Reset() {
 	*x = Time{}
-	mi := &file_api_node_v1_node_proto_msgTypes[7]
+	mi := &file_api_node_v1_node_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -880,7 +1100,7 @@ func (x *Time) String() string {
 func (*Time) ProtoMessage() {}
 
 func (x *Time) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[7]
+	mi := &file_api_node_v1_node_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -893,7 +1113,7 @@ func (x *Time) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Time.ProtoReflect.Descriptor instead.
 func (*Time) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{7}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Time) GetUsedPercent() int32 {
@@ -943,6 +1163,10 @@ type Fragment struct {
 	// both may be together, 0 where nothing is ever lent.
 	LentBytes  uint64 `protobuf:"varint,7,opt,name=lent_bytes,json=lentBytes,proto3" json:"lent_bytes,omitempty"`
 	BurstBytes uint64 `protobuf:"varint,8,opt,name=burst_bytes,json=burstBytes,proto3" json:"burst_bytes,omitempty"`
+	// mig_profile is the profile of the MIG instance that it is, empty for a share of the GPU or all of it; mig_start is
+	// where on the GPU it begins, in placement units.
+	MigProfile string `protobuf:"bytes,10,opt,name=mig_profile,json=migProfile,proto3" json:"mig_profile,omitempty"`
+	MigStart   int32  `protobuf:"varint,11,opt,name=mig_start,json=migStart,proto3" json:"mig_start,omitempty"`
 	// time is there while the lease's programs count their time on this GPU.
 	Time          *Time `protobuf:"bytes,9,opt,name=time,proto3" json:"time,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -951,7 +1175,7 @@ type Fragment struct {
 
 func (x *Fragment) Reset() {
 	*x = Fragment{}
-	mi := &file_api_node_v1_node_proto_msgTypes[8]
+	mi := &file_api_node_v1_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -963,7 +1187,7 @@ func (x *Fragment) String() string {
 func (*Fragment) ProtoMessage() {}
 
 func (x *Fragment) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[8]
+	mi := &file_api_node_v1_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -976,7 +1200,7 @@ func (x *Fragment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fragment.ProtoReflect.Descriptor instead.
 func (*Fragment) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{8}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Fragment) GetGpu() string {
@@ -1035,6 +1259,20 @@ func (x *Fragment) GetBurstBytes() uint64 {
 	return 0
 }
 
+func (x *Fragment) GetMigProfile() string {
+	if x != nil {
+		return x.MigProfile
+	}
+	return ""
+}
+
+func (x *Fragment) GetMigStart() int32 {
+	if x != nil {
+		return x.MigStart
+	}
+	return 0
+}
+
 func (x *Fragment) GetTime() *Time {
 	if x != nil {
 		return x.Time
@@ -1065,14 +1303,17 @@ type ClaimRequest struct {
 	// the calling process lives or, with hold_seconds, for that time; once armed, until the container's end.
 	Container bool `protobuf:"varint,11,opt,name=container,proto3" json:"container,omitempty"`
 	// hold_seconds is 0 (as long as the caller lives) to 3600; only with container.
-	HoldSeconds   uint32 `protobuf:"varint,12,opt,name=hold_seconds,json=holdSeconds,proto3" json:"hold_seconds,omitempty"`
+	HoldSeconds uint32 `protobuf:"varint,12,opt,name=hold_seconds,json=holdSeconds,proto3" json:"hold_seconds,omitempty"`
+	// mig asks for a MIG instance of that profile ("1g.10gb", "1g", ">= 16GiB"); amounts, gpus and profile are then not
+	// given. The call returns once the instance is there.
+	Mig           string `protobuf:"bytes,13,opt,name=mig,proto3" json:"mig,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[9]
+	mi := &file_api_node_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1084,7 +1325,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[9]
+	mi := &file_api_node_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1097,7 +1338,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ClaimRequest) GetName() string {
@@ -1184,6 +1425,13 @@ func (x *ClaimRequest) GetHoldSeconds() uint32 {
 	return 0
 }
 
+func (x *ClaimRequest) GetMig() string {
+	if x != nil {
+		return x.Mig
+	}
+	return ""
+}
+
 type ClaimResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Grant *Grant                 `protobuf:"bytes,1,opt,name=grant,proto3" json:"grant,omitempty"`
@@ -1195,7 +1443,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_api_node_v1_node_proto_msgTypes[10]
+	mi := &file_api_node_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1207,7 +1455,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[10]
+	mi := &file_api_node_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1220,7 +1468,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ClaimResponse) GetGrant() *Grant {
@@ -1262,7 +1510,7 @@ type ContainerGrant struct {
 
 func (x *ContainerGrant) Reset() {
 	*x = ContainerGrant{}
-	mi := &file_api_node_v1_node_proto_msgTypes[11]
+	mi := &file_api_node_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1274,7 +1522,7 @@ func (x *ContainerGrant) String() string {
 func (*ContainerGrant) ProtoMessage() {}
 
 func (x *ContainerGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[11]
+	mi := &file_api_node_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1287,7 +1535,7 @@ func (x *ContainerGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerGrant.ProtoReflect.Descriptor instead.
 func (*ContainerGrant) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ContainerGrant) GetCdiDevices() []string {
@@ -1358,7 +1606,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_api_node_v1_node_proto_msgTypes[12]
+	mi := &file_api_node_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1370,7 +1618,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[12]
+	mi := &file_api_node_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1383,7 +1631,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Mount) GetSource() string {
@@ -1418,7 +1666,7 @@ type ArmRequest struct {
 
 func (x *ArmRequest) Reset() {
 	*x = ArmRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[13]
+	mi := &file_api_node_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1430,7 +1678,7 @@ func (x *ArmRequest) String() string {
 func (*ArmRequest) ProtoMessage() {}
 
 func (x *ArmRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[13]
+	mi := &file_api_node_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1443,7 +1691,7 @@ func (x *ArmRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArmRequest.ProtoReflect.Descriptor instead.
 func (*ArmRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ArmRequest) GetId() string {
@@ -1477,14 +1725,16 @@ type ArmResponse struct {
 	Mounts []*Mount `protobuf:"bytes,6,rep,name=mounts,proto3" json:"mounts,omitempty"`
 	// preload is the library that is then loaded into the program; with no_preload_file the caller puts it first in
 	// LD_PRELOAD.
-	Preload       string `protobuf:"bytes,7,opt,name=preload,proto3" json:"preload,omitempty"`
+	Preload string `protobuf:"bytes,7,opt,name=preload,proto3" json:"preload,omitempty"`
+	// only are folders of which the program is to see these files alone, made so in the mount namespace of its own.
+	Only          []*OnlyFiles `protobuf:"bytes,8,rep,name=only,proto3" json:"only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ArmResponse) Reset() {
 	*x = ArmResponse{}
-	mi := &file_api_node_v1_node_proto_msgTypes[14]
+	mi := &file_api_node_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1496,7 +1746,7 @@ func (x *ArmResponse) String() string {
 func (*ArmResponse) ProtoMessage() {}
 
 func (x *ArmResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[14]
+	mi := &file_api_node_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1509,7 +1759,7 @@ func (x *ArmResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArmResponse.ProtoReflect.Descriptor instead.
 func (*ArmResponse) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ArmResponse) GetGrant() *Grant {
@@ -1561,6 +1811,67 @@ func (x *ArmResponse) GetPreload() string {
 	return ""
 }
 
+func (x *ArmResponse) GetOnly() []*OnlyFiles {
+	if x != nil {
+		return x.Only
+	}
+	return nil
+}
+
+// OnlyFiles are a folder's files that stay visible.
+type OnlyFiles struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Folder string                 `protobuf:"bytes,1,opt,name=folder,proto3" json:"folder,omitempty"`
+	// files lie in the folder; none: all of it is hidden.
+	Files         []string `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OnlyFiles) Reset() {
+	*x = OnlyFiles{}
+	mi := &file_api_node_v1_node_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OnlyFiles) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OnlyFiles) ProtoMessage() {}
+
+func (x *OnlyFiles) ProtoReflect() protoreflect.Message {
+	mi := &file_api_node_v1_node_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OnlyFiles.ProtoReflect.Descriptor instead.
+func (*OnlyFiles) Descriptor() ([]byte, []int) {
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *OnlyFiles) GetFolder() string {
+	if x != nil {
+		return x.Folder
+	}
+	return ""
+}
+
+func (x *OnlyFiles) GetFiles() []string {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
 type ReleaseRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1570,7 +1881,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[15]
+	mi := &file_api_node_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1582,7 +1893,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[15]
+	mi := &file_api_node_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1595,7 +1906,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ReleaseRequest) GetId() string {
@@ -1613,7 +1924,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_api_node_v1_node_proto_msgTypes[16]
+	mi := &file_api_node_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1625,7 +1936,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[16]
+	mi := &file_api_node_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1638,7 +1949,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 type LimitRequest struct {
@@ -1652,7 +1963,7 @@ type LimitRequest struct {
 
 func (x *LimitRequest) Reset() {
 	*x = LimitRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[17]
+	mi := &file_api_node_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1664,7 +1975,7 @@ func (x *LimitRequest) String() string {
 func (*LimitRequest) ProtoMessage() {}
 
 func (x *LimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[17]
+	mi := &file_api_node_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1677,7 +1988,7 @@ func (x *LimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitRequest.ProtoReflect.Descriptor instead.
 func (*LimitRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *LimitRequest) GetId() string {
@@ -1704,7 +2015,7 @@ type LimitResponse struct {
 
 func (x *LimitResponse) Reset() {
 	*x = LimitResponse{}
-	mi := &file_api_node_v1_node_proto_msgTypes[18]
+	mi := &file_api_node_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1716,7 +2027,7 @@ func (x *LimitResponse) String() string {
 func (*LimitResponse) ProtoMessage() {}
 
 func (x *LimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[18]
+	mi := &file_api_node_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1729,7 +2040,7 @@ func (x *LimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitResponse.ProtoReflect.Descriptor instead.
 func (*LimitResponse) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LimitResponse) GetGrant() *Grant {
@@ -1749,7 +2060,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[19]
+	mi := &file_api_node_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1761,7 +2072,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[19]
+	mi := &file_api_node_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1774,7 +2085,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WatchRequest) GetIntervalMs() uint32 {
@@ -1782,6 +2093,175 @@ func (x *WatchRequest) GetIntervalMs() uint32 {
 		return x.IntervalMs
 	}
 	return 0
+}
+
+type PlanMIGRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// document is a SharingConfig; empty for the one in force.
+	Document string `protobuf:"bytes,1,opt,name=document,proto3" json:"document,omitempty"`
+	// apply does what can be done now; only without document.
+	Apply         bool `protobuf:"varint,2,opt,name=apply,proto3" json:"apply,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanMIGRequest) Reset() {
+	*x = PlanMIGRequest{}
+	mi := &file_api_node_v1_node_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanMIGRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanMIGRequest) ProtoMessage() {}
+
+func (x *PlanMIGRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_api_node_v1_node_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanMIGRequest.ProtoReflect.Descriptor instead.
+func (*PlanMIGRequest) Descriptor() ([]byte, []int) {
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *PlanMIGRequest) GetDocument() string {
+	if x != nil {
+		return x.Document
+	}
+	return ""
+}
+
+func (x *PlanMIGRequest) GetApply() bool {
+	if x != nil {
+		return x.Apply
+	}
+	return false
+}
+
+type PlanMIGResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Gpus          []*MIGPlan             `protobuf:"bytes,1,rep,name=gpus,proto3" json:"gpus,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanMIGResponse) Reset() {
+	*x = PlanMIGResponse{}
+	mi := &file_api_node_v1_node_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanMIGResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanMIGResponse) ProtoMessage() {}
+
+func (x *PlanMIGResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_api_node_v1_node_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanMIGResponse.ProtoReflect.Descriptor instead.
+func (*PlanMIGResponse) Descriptor() ([]byte, []int) {
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *PlanMIGResponse) GetGpus() []*MIGPlan {
+	if x != nil {
+		return x.Gpus
+	}
+	return nil
+}
+
+// MIGPlan is what is to be done to one GPU.
+type MIGPlan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Gpu   string                 `protobuf:"bytes,1,opt,name=gpu,proto3" json:"gpu,omitempty"`
+	Index int32                  `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	// steps are in their order, for people: "set MIG mode", "destroy 1g.10gb at 6", "create 3g.40gb at 4".
+	Steps []string `protobuf:"bytes,3,rep,name=steps,proto3" json:"steps,omitempty"`
+	// waits says what stands in the way of the rest, and for whom it waits; empty where nothing does.
+	Waits         string `protobuf:"bytes,4,opt,name=waits,proto3" json:"waits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MIGPlan) Reset() {
+	*x = MIGPlan{}
+	mi := &file_api_node_v1_node_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MIGPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MIGPlan) ProtoMessage() {}
+
+func (x *MIGPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_api_node_v1_node_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MIGPlan.ProtoReflect.Descriptor instead.
+func (*MIGPlan) Descriptor() ([]byte, []int) {
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *MIGPlan) GetGpu() string {
+	if x != nil {
+		return x.Gpu
+	}
+	return ""
+}
+
+func (x *MIGPlan) GetIndex() int32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *MIGPlan) GetSteps() []string {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *MIGPlan) GetWaits() string {
+	if x != nil {
+		return x.Waits
+	}
+	return ""
 }
 
 var File_api_node_v1_node_proto protoreflect.FileDescriptor
@@ -1804,7 +2284,7 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12\x12\n" +
 	"\x04pool\x18\x03 \x01(\tR\x04pool\x12\x16\n" +
 	"\x06errors\x18\x04 \x03(\tR\x06errors\x12\x1a\n" +
-	"\bprofiles\x18\x05 \x03(\tR\bprofiles\"\x9c\x04\n" +
+	"\bprofiles\x18\x05 \x03(\tR\bprofiles\"\xcc\x04\n" +
 	"\x03GPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x14\n" +
@@ -1827,7 +2307,26 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\x03mig\x18\x10 \x01(\bR\x03mig\x121\n" +
 	"\bbackends\x18\x11 \x03(\v2\x15.kerf.node.v1.BackendR\bbackends\x12\x1d\n" +
 	"\n" +
-	"lent_bytes\x18\x12 \x01(\x04R\tlentBytes\"\x93\x01\n" +
+	"lent_bytes\x18\x12 \x01(\x04R\tlentBytes\x12.\n" +
+	"\tmig_state\x18\x13 \x01(\v2\x11.kerf.node.v1.MIGR\bmigState\"\xd1\x01\n" +
+	"\x03MIG\x12\x12\n" +
+	"\x04able\x18\x01 \x01(\bR\x04able\x12\x0e\n" +
+	"\x02on\x18\x02 \x01(\bR\x02on\x12\x14\n" +
+	"\x05fixed\x18\x03 \x01(\bR\x05fixed\x12\x14\n" +
+	"\x05units\x18\x04 \x01(\x05R\x05units\x12\x1a\n" +
+	"\bprofiles\x18\x05 \x03(\tR\bprofiles\x12.\n" +
+	"\x06pieces\x18\x06 \x03(\v2\x16.kerf.node.v1.MIGPieceR\x06pieces\x12\x18\n" +
+	"\atrouble\x18\a \x01(\tR\atrouble\x12\x14\n" +
+	"\x05waits\x18\b \x01(\tR\x05waits\"\xba\x01\n" +
+	"\bMIGPiece\x12\x18\n" +
+	"\aprofile\x18\x01 \x01(\tR\aprofile\x12\x14\n" +
+	"\x05start\x18\x02 \x01(\x05R\x05start\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x05R\x04size\x12\x12\n" +
+	"\x04ours\x18\x04 \x01(\bR\x04ours\x12\x14\n" +
+	"\x05ready\x18\x05 \x01(\bR\x05ready\x12\x12\n" +
+	"\x04uuid\x18\x06 \x01(\tR\x04uuid\x12\x14\n" +
+	"\x05grant\x18\a \x01(\tR\x05grant\x12\x16\n" +
+	"\x06holder\x18\b \x01(\tR\x06holder\"\x93\x01\n" +
 	"\aBackend\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\tR\x05level\x12\x16\n" +
@@ -1875,7 +2374,7 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\x0fcharged_seconds\x18\x02 \x01(\x01R\x0echargedSeconds\x12\x1a\n" +
 	"\blaunches\x18\x03 \x01(\x04R\blaunches\x120\n" +
 	"\x14launches_past_budget\x18\x04 \x01(\x04R\x12launchesPastBudget\x12%\n" +
-	"\x0ewaited_seconds\x18\x05 \x01(\x01R\rwaitedSeconds\"\x95\x02\n" +
+	"\x0ewaited_seconds\x18\x05 \x01(\x01R\rwaitedSeconds\"\xd3\x02\n" +
 	"\bFragment\x12\x10\n" +
 	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12!\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x04R\vmemoryBytes\x12\x18\n" +
@@ -1888,8 +2387,12 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"lent_bytes\x18\a \x01(\x04R\tlentBytes\x12\x1f\n" +
 	"\vburst_bytes\x18\b \x01(\x04R\n" +
-	"burstBytes\x12&\n" +
-	"\x04time\x18\t \x01(\v2\x12.kerf.node.v1.TimeR\x04time\"\xc5\x02\n" +
+	"burstBytes\x12\x1f\n" +
+	"\vmig_profile\x18\n" +
+	" \x01(\tR\n" +
+	"migProfile\x12\x1b\n" +
+	"\tmig_start\x18\v \x01(\x05R\bmigStart\x12&\n" +
+	"\x04time\x18\t \x01(\v2\x12.kerf.node.v1.TimeR\x04time\"\xd7\x02\n" +
 	"\fClaimRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x04R\vmemoryBytes\x12\x18\n" +
@@ -1903,7 +2406,8 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\aprofile\x18\n" +
 	" \x01(\tR\aprofile\x12\x1c\n" +
 	"\tcontainer\x18\v \x01(\bR\tcontainer\x12!\n" +
-	"\fhold_seconds\x18\f \x01(\rR\vholdSeconds\"v\n" +
+	"\fhold_seconds\x18\f \x01(\rR\vholdSeconds\x12\x10\n" +
+	"\x03mig\x18\r \x01(\tR\x03mig\"v\n" +
 	"\rClaimResponse\x12)\n" +
 	"\x05grant\x18\x01 \x01(\v2\x13.kerf.node.v1.GrantR\x05grant\x12:\n" +
 	"\tcontainer\x18\x02 \x01(\v2\x1c.kerf.node.v1.ContainerGrantR\tcontainer\"\xd0\x02\n" +
@@ -1928,7 +2432,7 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"ArmRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12&\n" +
-	"\x0fno_preload_file\x18\x02 \x01(\bR\rnoPreloadFile\"\xc0\x02\n" +
+	"\x0fno_preload_file\x18\x02 \x01(\bR\rnoPreloadFile\"\xed\x02\n" +
 	"\vArmResponse\x12)\n" +
 	"\x05grant\x18\x01 \x01(\v2\x13.kerf.node.v1.GrantR\x05grant\x124\n" +
 	"\x03env\x18\x02 \x03(\v2\".kerf.node.v1.ArmResponse.EnvEntryR\x03env\x12\x18\n" +
@@ -1936,10 +2440,14 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\x04hide\x18\x04 \x03(\tR\x04hide\x12#\n" +
 	"\rothers_capped\x18\x05 \x01(\bR\fothersCapped\x12+\n" +
 	"\x06mounts\x18\x06 \x03(\v2\x13.kerf.node.v1.MountR\x06mounts\x12\x18\n" +
-	"\apreload\x18\a \x01(\tR\apreload\x1a6\n" +
+	"\apreload\x18\a \x01(\tR\apreload\x12+\n" +
+	"\x04only\x18\b \x03(\v2\x17.kerf.node.v1.OnlyFilesR\x04only\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\" \n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"9\n" +
+	"\tOnlyFiles\x12\x16\n" +
+	"\x06folder\x18\x01 \x01(\tR\x06folder\x12\x14\n" +
+	"\x05files\x18\x02 \x03(\tR\x05files\" \n" +
 	"\x0eReleaseRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x11\n" +
 	"\x0fReleaseResponse\"A\n" +
@@ -1950,14 +2458,25 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\x05grant\x18\x01 \x01(\v2\x13.kerf.node.v1.GrantR\x05grant\"/\n" +
 	"\fWatchRequest\x12\x1f\n" +
 	"\vinterval_ms\x18\x01 \x01(\rR\n" +
-	"intervalMs2\x9c\x03\n" +
+	"intervalMs\"B\n" +
+	"\x0ePlanMIGRequest\x12\x1a\n" +
+	"\bdocument\x18\x01 \x01(\tR\bdocument\x12\x14\n" +
+	"\x05apply\x18\x02 \x01(\bR\x05apply\"<\n" +
+	"\x0fPlanMIGResponse\x12)\n" +
+	"\x04gpus\x18\x01 \x03(\v2\x15.kerf.node.v1.MIGPlanR\x04gpus\"]\n" +
+	"\aMIGPlan\x12\x10\n" +
+	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x14\n" +
+	"\x05steps\x18\x03 \x03(\tR\x05steps\x12\x14\n" +
+	"\x05waits\x18\x04 \x01(\tR\x05waits2\xe4\x03\n" +
 	"\x04Node\x12F\n" +
 	"\aGetNode\x12\x1c.kerf.node.v1.GetNodeRequest\x1a\x1d.kerf.node.v1.GetNodeResponse\x12@\n" +
 	"\x05Claim\x12\x1a.kerf.node.v1.ClaimRequest\x1a\x1b.kerf.node.v1.ClaimResponse\x12:\n" +
 	"\x03Arm\x12\x18.kerf.node.v1.ArmRequest\x1a\x19.kerf.node.v1.ArmResponse\x12F\n" +
 	"\aRelease\x12\x1c.kerf.node.v1.ReleaseRequest\x1a\x1d.kerf.node.v1.ReleaseResponse\x12@\n" +
 	"\x05Limit\x12\x1a.kerf.node.v1.LimitRequest\x1a\x1b.kerf.node.v1.LimitResponse\x12D\n" +
-	"\x05Watch\x12\x1a.kerf.node.v1.WatchRequest\x1a\x1d.kerf.node.v1.GetNodeResponse0\x01B-Z+github.com/kerf-gpu/kerf/api/node/v1;nodev1b\x06proto3"
+	"\x05Watch\x12\x1a.kerf.node.v1.WatchRequest\x1a\x1d.kerf.node.v1.GetNodeResponse0\x01\x12F\n" +
+	"\aPlanMIG\x12\x1c.kerf.node.v1.PlanMIGRequest\x1a\x1d.kerf.node.v1.PlanMIGResponseB-Z+github.com/kerf-gpu/kerf/api/node/v1;nodev1b\x06proto3"
 
 var (
 	file_api_node_v1_node_proto_rawDescOnce sync.Once
@@ -1971,66 +2490,78 @@ func file_api_node_v1_node_proto_rawDescGZIP() []byte {
 	return file_api_node_v1_node_proto_rawDescData
 }
 
-var file_api_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_api_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_api_node_v1_node_proto_goTypes = []any{
 	(*GetNodeRequest)(nil),  // 0: kerf.node.v1.GetNodeRequest
 	(*GetNodeResponse)(nil), // 1: kerf.node.v1.GetNodeResponse
 	(*ConfigStatus)(nil),    // 2: kerf.node.v1.ConfigStatus
 	(*GPU)(nil),             // 3: kerf.node.v1.GPU
-	(*Backend)(nil),         // 4: kerf.node.v1.Backend
-	(*Grant)(nil),           // 5: kerf.node.v1.Grant
-	(*Compute)(nil),         // 6: kerf.node.v1.Compute
-	(*Time)(nil),            // 7: kerf.node.v1.Time
-	(*Fragment)(nil),        // 8: kerf.node.v1.Fragment
-	(*ClaimRequest)(nil),    // 9: kerf.node.v1.ClaimRequest
-	(*ClaimResponse)(nil),   // 10: kerf.node.v1.ClaimResponse
-	(*ContainerGrant)(nil),  // 11: kerf.node.v1.ContainerGrant
-	(*Mount)(nil),           // 12: kerf.node.v1.Mount
-	(*ArmRequest)(nil),      // 13: kerf.node.v1.ArmRequest
-	(*ArmResponse)(nil),     // 14: kerf.node.v1.ArmResponse
-	(*ReleaseRequest)(nil),  // 15: kerf.node.v1.ReleaseRequest
-	(*ReleaseResponse)(nil), // 16: kerf.node.v1.ReleaseResponse
-	(*LimitRequest)(nil),    // 17: kerf.node.v1.LimitRequest
-	(*LimitResponse)(nil),   // 18: kerf.node.v1.LimitResponse
-	(*WatchRequest)(nil),    // 19: kerf.node.v1.WatchRequest
-	nil,                     // 20: kerf.node.v1.ContainerGrant.EnvEntry
-	nil,                     // 21: kerf.node.v1.ArmResponse.EnvEntry
+	(*MIG)(nil),             // 4: kerf.node.v1.MIG
+	(*MIGPiece)(nil),        // 5: kerf.node.v1.MIGPiece
+	(*Backend)(nil),         // 6: kerf.node.v1.Backend
+	(*Grant)(nil),           // 7: kerf.node.v1.Grant
+	(*Compute)(nil),         // 8: kerf.node.v1.Compute
+	(*Time)(nil),            // 9: kerf.node.v1.Time
+	(*Fragment)(nil),        // 10: kerf.node.v1.Fragment
+	(*ClaimRequest)(nil),    // 11: kerf.node.v1.ClaimRequest
+	(*ClaimResponse)(nil),   // 12: kerf.node.v1.ClaimResponse
+	(*ContainerGrant)(nil),  // 13: kerf.node.v1.ContainerGrant
+	(*Mount)(nil),           // 14: kerf.node.v1.Mount
+	(*ArmRequest)(nil),      // 15: kerf.node.v1.ArmRequest
+	(*ArmResponse)(nil),     // 16: kerf.node.v1.ArmResponse
+	(*OnlyFiles)(nil),       // 17: kerf.node.v1.OnlyFiles
+	(*ReleaseRequest)(nil),  // 18: kerf.node.v1.ReleaseRequest
+	(*ReleaseResponse)(nil), // 19: kerf.node.v1.ReleaseResponse
+	(*LimitRequest)(nil),    // 20: kerf.node.v1.LimitRequest
+	(*LimitResponse)(nil),   // 21: kerf.node.v1.LimitResponse
+	(*WatchRequest)(nil),    // 22: kerf.node.v1.WatchRequest
+	(*PlanMIGRequest)(nil),  // 23: kerf.node.v1.PlanMIGRequest
+	(*PlanMIGResponse)(nil), // 24: kerf.node.v1.PlanMIGResponse
+	(*MIGPlan)(nil),         // 25: kerf.node.v1.MIGPlan
+	nil,                     // 26: kerf.node.v1.ContainerGrant.EnvEntry
+	nil,                     // 27: kerf.node.v1.ArmResponse.EnvEntry
 }
 var file_api_node_v1_node_proto_depIdxs = []int32{
 	3,  // 0: kerf.node.v1.GetNodeResponse.gpus:type_name -> kerf.node.v1.GPU
-	5,  // 1: kerf.node.v1.GetNodeResponse.grants:type_name -> kerf.node.v1.Grant
+	7,  // 1: kerf.node.v1.GetNodeResponse.grants:type_name -> kerf.node.v1.Grant
 	2,  // 2: kerf.node.v1.GetNodeResponse.config:type_name -> kerf.node.v1.ConfigStatus
-	4,  // 3: kerf.node.v1.GPU.backends:type_name -> kerf.node.v1.Backend
-	8,  // 4: kerf.node.v1.Grant.fragments:type_name -> kerf.node.v1.Fragment
-	8,  // 5: kerf.node.v1.Grant.in_force:type_name -> kerf.node.v1.Fragment
-	6,  // 6: kerf.node.v1.Grant.compute:type_name -> kerf.node.v1.Compute
-	8,  // 7: kerf.node.v1.Grant.joint:type_name -> kerf.node.v1.Fragment
-	7,  // 8: kerf.node.v1.Fragment.time:type_name -> kerf.node.v1.Time
-	5,  // 9: kerf.node.v1.ClaimResponse.grant:type_name -> kerf.node.v1.Grant
-	11, // 10: kerf.node.v1.ClaimResponse.container:type_name -> kerf.node.v1.ContainerGrant
-	20, // 11: kerf.node.v1.ContainerGrant.env:type_name -> kerf.node.v1.ContainerGrant.EnvEntry
-	12, // 12: kerf.node.v1.ContainerGrant.mounts:type_name -> kerf.node.v1.Mount
-	5,  // 13: kerf.node.v1.ArmResponse.grant:type_name -> kerf.node.v1.Grant
-	21, // 14: kerf.node.v1.ArmResponse.env:type_name -> kerf.node.v1.ArmResponse.EnvEntry
-	12, // 15: kerf.node.v1.ArmResponse.mounts:type_name -> kerf.node.v1.Mount
-	5,  // 16: kerf.node.v1.LimitResponse.grant:type_name -> kerf.node.v1.Grant
-	0,  // 17: kerf.node.v1.Node.GetNode:input_type -> kerf.node.v1.GetNodeRequest
-	9,  // 18: kerf.node.v1.Node.Claim:input_type -> kerf.node.v1.ClaimRequest
-	13, // 19: kerf.node.v1.Node.Arm:input_type -> kerf.node.v1.ArmRequest
-	15, // 20: kerf.node.v1.Node.Release:input_type -> kerf.node.v1.ReleaseRequest
-	17, // 21: kerf.node.v1.Node.Limit:input_type -> kerf.node.v1.LimitRequest
-	19, // 22: kerf.node.v1.Node.Watch:input_type -> kerf.node.v1.WatchRequest
-	1,  // 23: kerf.node.v1.Node.GetNode:output_type -> kerf.node.v1.GetNodeResponse
-	10, // 24: kerf.node.v1.Node.Claim:output_type -> kerf.node.v1.ClaimResponse
-	14, // 25: kerf.node.v1.Node.Arm:output_type -> kerf.node.v1.ArmResponse
-	16, // 26: kerf.node.v1.Node.Release:output_type -> kerf.node.v1.ReleaseResponse
-	18, // 27: kerf.node.v1.Node.Limit:output_type -> kerf.node.v1.LimitResponse
-	1,  // 28: kerf.node.v1.Node.Watch:output_type -> kerf.node.v1.GetNodeResponse
-	23, // [23:29] is the sub-list for method output_type
-	17, // [17:23] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	6,  // 3: kerf.node.v1.GPU.backends:type_name -> kerf.node.v1.Backend
+	4,  // 4: kerf.node.v1.GPU.mig_state:type_name -> kerf.node.v1.MIG
+	5,  // 5: kerf.node.v1.MIG.pieces:type_name -> kerf.node.v1.MIGPiece
+	10, // 6: kerf.node.v1.Grant.fragments:type_name -> kerf.node.v1.Fragment
+	10, // 7: kerf.node.v1.Grant.in_force:type_name -> kerf.node.v1.Fragment
+	8,  // 8: kerf.node.v1.Grant.compute:type_name -> kerf.node.v1.Compute
+	10, // 9: kerf.node.v1.Grant.joint:type_name -> kerf.node.v1.Fragment
+	9,  // 10: kerf.node.v1.Fragment.time:type_name -> kerf.node.v1.Time
+	7,  // 11: kerf.node.v1.ClaimResponse.grant:type_name -> kerf.node.v1.Grant
+	13, // 12: kerf.node.v1.ClaimResponse.container:type_name -> kerf.node.v1.ContainerGrant
+	26, // 13: kerf.node.v1.ContainerGrant.env:type_name -> kerf.node.v1.ContainerGrant.EnvEntry
+	14, // 14: kerf.node.v1.ContainerGrant.mounts:type_name -> kerf.node.v1.Mount
+	7,  // 15: kerf.node.v1.ArmResponse.grant:type_name -> kerf.node.v1.Grant
+	27, // 16: kerf.node.v1.ArmResponse.env:type_name -> kerf.node.v1.ArmResponse.EnvEntry
+	14, // 17: kerf.node.v1.ArmResponse.mounts:type_name -> kerf.node.v1.Mount
+	17, // 18: kerf.node.v1.ArmResponse.only:type_name -> kerf.node.v1.OnlyFiles
+	7,  // 19: kerf.node.v1.LimitResponse.grant:type_name -> kerf.node.v1.Grant
+	25, // 20: kerf.node.v1.PlanMIGResponse.gpus:type_name -> kerf.node.v1.MIGPlan
+	0,  // 21: kerf.node.v1.Node.GetNode:input_type -> kerf.node.v1.GetNodeRequest
+	11, // 22: kerf.node.v1.Node.Claim:input_type -> kerf.node.v1.ClaimRequest
+	15, // 23: kerf.node.v1.Node.Arm:input_type -> kerf.node.v1.ArmRequest
+	18, // 24: kerf.node.v1.Node.Release:input_type -> kerf.node.v1.ReleaseRequest
+	20, // 25: kerf.node.v1.Node.Limit:input_type -> kerf.node.v1.LimitRequest
+	22, // 26: kerf.node.v1.Node.Watch:input_type -> kerf.node.v1.WatchRequest
+	23, // 27: kerf.node.v1.Node.PlanMIG:input_type -> kerf.node.v1.PlanMIGRequest
+	1,  // 28: kerf.node.v1.Node.GetNode:output_type -> kerf.node.v1.GetNodeResponse
+	12, // 29: kerf.node.v1.Node.Claim:output_type -> kerf.node.v1.ClaimResponse
+	16, // 30: kerf.node.v1.Node.Arm:output_type -> kerf.node.v1.ArmResponse
+	19, // 31: kerf.node.v1.Node.Release:output_type -> kerf.node.v1.ReleaseResponse
+	21, // 32: kerf.node.v1.Node.Limit:output_type -> kerf.node.v1.LimitResponse
+	1,  // 33: kerf.node.v1.Node.Watch:output_type -> kerf.node.v1.GetNodeResponse
+	24, // 34: kerf.node.v1.Node.PlanMIG:output_type -> kerf.node.v1.PlanMIGResponse
+	28, // [28:35] is the sub-list for method output_type
+	21, // [21:28] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_api_node_v1_node_proto_init() }
@@ -2044,7 +2575,7 @@ func file_api_node_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_node_v1_node_proto_rawDesc), len(file_api_node_v1_node_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

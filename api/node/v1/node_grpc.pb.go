@@ -32,6 +32,7 @@ const (
 	Node_Release_FullMethodName = "/kerf.node.v1.Node/Release"
 	Node_Limit_FullMethodName   = "/kerf.node.v1.Node/Limit"
 	Node_Watch_FullMethodName   = "/kerf.node.v1.Node/Watch"
+	Node_PlanMIG_FullMethodName = "/kerf.node.v1.Node/PlanMIG"
 )
 
 // NodeClient is the client API for Node service.
@@ -61,6 +62,10 @@ type NodeClient interface {
 	// Watch sends the whole picture first and again after every change, and at least every interval.
 	// A slow reader misses pictures in between, never the latest.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetNodeResponse], error)
+	// PlanMIG says what is to be done for the GPUs' MIG modes and instances to be as a document wants them, and with
+	// apply does, for the document in force, what can be done now. Only root may apply. INVALID_ARGUMENT lists the
+	// document's mistakes; UNAVAILABLE: no driver answers.
+	PlanMIG(ctx context.Context, in *PlanMIGRequest, opts ...grpc.CallOption) (*PlanMIGResponse, error)
 }
 
 type nodeClient struct {
@@ -140,6 +145,16 @@ func (c *nodeClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.C
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Node_WatchClient = grpc.ServerStreamingClient[GetNodeResponse]
 
+func (c *nodeClient) PlanMIG(ctx context.Context, in *PlanMIGRequest, opts ...grpc.CallOption) (*PlanMIGResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PlanMIGResponse)
+	err := c.cc.Invoke(ctx, Node_PlanMIG_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // NodeServer is the server API for Node service.
 // All implementations must embed UnimplementedNodeServer
 // for forward compatibility.
@@ -167,6 +182,10 @@ type NodeServer interface {
 	// Watch sends the whole picture first and again after every change, and at least every interval.
 	// A slow reader misses pictures in between, never the latest.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[GetNodeResponse]) error
+	// PlanMIG says what is to be done for the GPUs' MIG modes and instances to be as a document wants them, and with
+	// apply does, for the document in force, what can be done now. Only root may apply. INVALID_ARGUMENT lists the
+	// document's mistakes; UNAVAILABLE: no driver answers.
+	PlanMIG(context.Context, *PlanMIGRequest) (*PlanMIGResponse, error)
 	mustEmbedUnimplementedNodeServer()
 }
 
@@ -194,6 +213,9 @@ func (UnimplementedNodeServer) Limit(context.Context, *LimitRequest) (*LimitResp
 }
 func (UnimplementedNodeServer) Watch(*WatchRequest, grpc.ServerStreamingServer[GetNodeResponse]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
+}
+func (UnimplementedNodeServer) PlanMIG(context.Context, *PlanMIGRequest) (*PlanMIGResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PlanMIG not implemented")
 }
 func (UnimplementedNodeServer) mustEmbedUnimplementedNodeServer() {}
 func (UnimplementedNodeServer) testEmbeddedByValue()              {}
@@ -317,6 +339,24 @@ func _Node_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Node_WatchServer = grpc.ServerStreamingServer[GetNodeResponse]
 
+func _Node_PlanMIG_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PlanMIGRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeServer).PlanMIG(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Node_PlanMIG_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeServer).PlanMIG(ctx, req.(*PlanMIGRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Node_ServiceDesc is the grpc.ServiceDesc for Node service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -343,6 +383,10 @@ var Node_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Limit",
 			Handler:    _Node_Limit_Handler,
+		},
+		{
+			MethodName: "PlanMIG",
+			Handler:    _Node_PlanMIG_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -29,6 +29,27 @@ const (
 // capMinor is the number of a GPU instance's capability, or with ci from 0 on, of a compute instance's in it.
 func capMinor(gpu, gi, ci int) int { return capFirst + (gpu*capGIs+gi)*capPerGI + ci + 1 }
 
+// reaches reports whether the caller can open the capability nodes of an instance and of the compute instance in it, where
+// programs look for them: on the node, or as a container has them. The files themselves count, not their names.
+func (c *device) reaches(gi uint64) bool {
+	for _, ci := range []int{-1, 0} {
+		name := fmt.Sprintf("dev/nvidia-caps/nvidia-cap%d", capMinor(c.minor, small(gi), ci))
+		own, err := os.Stat(filepath.Join(c.d.opts.Dir, name))
+		if err != nil {
+			return false
+		}
+		root := fmt.Sprintf("/proc/%d/root", c.peer.pid)
+		seen := func(path string) bool {
+			there, err := os.Stat(filepath.Join(root, path))
+			return err == nil && os.SameFile(own, there)
+		}
+		if !seen(filepath.Join(c.d.opts.Dir, name)) && !seen(name) {
+			return false
+		}
+	}
+	return true
+}
+
 // capFiles are the files under the node's directory that show capabilities, with their content.
 func (d *Daemon) capFiles() map[string]string {
 	files := map[string]string{}

@@ -28,7 +28,7 @@ func (c *device) gpu(req wire.Request) (wire.Response, error) {
 	case wire.OpGPUInfo:
 		return c.info()
 	case wire.OpMemory:
-		m, err := c.d.model.MemoryFor(c.client, chain)
+		m, err := c.memory(req.Args[0], chain)
 		return vals(err, m.Total, m.Reserved, m.Free, m.Used)
 	case wire.OpUtilization:
 		gpu, mem, err := c.d.model.Utilization(c.minor, now())
@@ -54,7 +54,7 @@ func (c *device) gpu(req wire.Request) (wire.Response, error) {
 	case wire.OpMIGProfile:
 		return c.migProfile(req.Args[0])
 	case wire.OpMIGInstances:
-		return c.migInstances()
+		return c.migInstances(req.Args[0] == 1)
 	case wire.OpMIGSet, wire.OpGICreate, wire.OpGIDestroy, wire.OpCICreate, wire.OpCIDestroy:
 		return c.cut(req)
 	case wire.OpSetLimit:
@@ -75,7 +75,11 @@ func (c *device) compute(req wire.Request, chain model.Chain) (wire.Response, er
 	m, a := c.d.model, req.Args
 	switch req.Op {
 	case wire.OpCtxCreate:
-		id, err := c.d.again(func() (uint64, error) { return m.CreateContext(c.client, a[0], chain) })
+		instance, err := c.instance(a[0])
+		if err != nil {
+			return wire.Response{}, err
+		}
+		id, err := c.d.again(func() (uint64, error) { return m.CreateContext(c.client, instance, chain) })
 		return vals(err, id)
 	case wire.OpCtxDestroy:
 		return vals[uint64](m.DestroyContext(c.client, a[0]))

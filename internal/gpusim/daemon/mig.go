@@ -4,6 +4,7 @@
 package daemon
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
@@ -41,11 +42,41 @@ func (c *device) cut(req wire.Request) (wire.Response, error) {
 	return vals(err, id)
 }
 
-// migInstances lists the instances.
-func (c *device) migInstances() (wire.Response, error) {
+// memory is that of the GPU, or of a MIG instance.
+func (c *device) memory(instance uint64, chain model.Chain) (model.Memory, error) {
+	if instance == 0 {
+		return c.d.model.MemoryFor(c.client, chain)
+	}
+	return c.d.model.InstanceMemory(c.minor, instance)
+}
+
+// instance is the MIG instance that a context of the caller's is to be on: the one that is asked for or, with 0, the
+// first that there is for the caller. It is the caller's to use while it can reach its capability nodes.
+func (c *device) instance(asked uint64) (uint64, error) {
+	mode, err := c.d.model.MIGMode(c.minor)
+	if err != nil || !mode.Current {
+		return asked, nil //nolint:nilerr // a GPU without MIG; the model answers
+	}
+	list, err := c.d.model.Instances(c.minor)
+	if err != nil {
+		return 0, err
+	}
+	for _, in := range list {
+		if in.Compute && (asked == 0 || asked == in.GI) && c.reaches(in.GI) {
+			return in.GI, nil
+		}
+	}
+	return 0, wire.NoPermission
+}
+
+// migInstances lists the instances, or those alone that the caller may use.
+func (c *device) migInstances(own bool) (wire.Response, error) {
 	list, err := c.d.model.Instances(c.minor)
 	if err != nil {
 		return wire.Response{}, err
+	}
+	if own {
+		list = slices.DeleteFunc(list, func(in model.Instance) bool { return !in.Compute || !c.reaches(in.GI) })
 	}
 	out := []uint64{uint64(len(list))}
 	uuids := make([]string, len(list))

@@ -64,7 +64,9 @@ static CUresult push(CUcontext context)
 static CUresult start(CUcontext context, CUdevice device)
 {
 	uint64_t id;
-	TRY(cuda_call(device, GPUSIM_OP_CTX_CREATE, NULL, &id, 1));
+	struct device *d;
+	TRY(cuda_device(device, &d));
+	TRY(cuda_call(device, GPUSIM_OP_CTX_CREATE, (const uint64_t[GPUSIM_NARGS]){ d->instance }, &id, 1));
 	pthread_mutex_lock(&cuda_mu);
 	context->device = device;
 	context->id = id;

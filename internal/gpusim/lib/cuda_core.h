@@ -20,6 +20,7 @@ struct device {
 	int minor;
 	uint64_t total, reserved, cc_major, cc_minor, sms, domain, bus, device, threads_per_sm;
 	char uuid[96], name[96];
+	uint64_t instance;	  /* the MIG GPU instance that it is; 0: a GPU */
 	int mps_at;		  /* under MPS: its place among the server's GPUs */
 	struct gpusim_conn *conn; /* the process's hold on this GPU */
 };
@@ -74,6 +75,11 @@ int cuda_devices(struct device **list);
 /* cuda_select applies CUDA_DEVICE_ORDER and CUDA_VISIBLE_DEVICES to the n devices in list, which are ordered
  * by PCI address; returns how many are left, in CUDA's order. */
 int cuda_select(struct device *list, int n, const char *order, const char *visible);
+
+/* cuda_instances puts, in the place of each GPU in MIG mode, the instances whose capability nodes this process can
+ * reach; cuda_one_instance leaves the first of them. Both return how many devices are left. */
+int cuda_instances(struct device *list, int n);
+int cuda_one_instance(struct device *list, int n);
 
 /* cuda_call asks a device's GPU; with vals, exactly n values must come. */
 CUresult cuda_call(CUdevice device, uint32_t op, const uint64_t args[GPUSIM_NARGS], uint64_t *vals, size_t n);

@@ -35,14 +35,14 @@ CUresult cuDeviceGetName(char *name, int length, CUdevice device)
 	return CUDA_SUCCESS;
 }
 
-/* The sixteen bytes behind "GPU-". */
+/* The sixteen bytes behind "GPU-" or "MIG-". */
 CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
 {
 	struct device *d;
 	TRY(cuda_device(device, &d));
 	NEED(uuid);
 	memset(uuid, 0, sizeof *uuid);
-	const char *p = d->uuid + (strncmp(d->uuid, "GPU-", 4) == 0 ? 4 : 0);
+	const char *p = d->uuid + (strncmp(d->uuid, "GPU-", 4) == 0 || d->instance ? 4 : 0);
 	for (size_t i = 0; i < sizeof uuid->bytes; i++) {
 		unsigned byte;
 		p += *p == '-';
@@ -66,7 +66,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 	uint64_t v[4];
 	TRY(cuda_device(device, &d));
 	NEED(bytes);
-	TRY(cuda_call(device, GPUSIM_OP_MEMORY, NULL, v, 4));
+	TRY(cuda_call(device, GPUSIM_OP_MEMORY, (const uint64_t[GPUSIM_NARGS]){ d->instance }, v, 4));
 	*bytes = v[0] - v[1];
 	return CUDA_SUCCESS;
 }

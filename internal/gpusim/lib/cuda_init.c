@@ -126,7 +126,9 @@ static CUresult enumerate(void)
 			count++;
 	qsort(devices, (size_t)count, sizeof devices[0], by_address);
 	TRY(cuda_mps_connect(&mps, devices, &count));
+	count = cuda_instances(devices, count);
 	count = cuda_select(devices, count, getenv("CUDA_DEVICE_ORDER"), getenv("CUDA_VISIBLE_DEVICES"));
+	count = cuda_one_instance(devices, count);
 	for (int i = 0; i < count; i++)
 		keep[devices[i].minor] = true;
 	for (int i = 0; i < GPUSIM_MAX_MINORS; i++)

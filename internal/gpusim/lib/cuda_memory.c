@@ -198,7 +198,9 @@ CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 	uint64_t v[4];
 	TRY(cuda_current(&context));
 	NEED(free && total);
-	TRY(cuda_call(context->device, GPUSIM_OP_MEMORY, NULL, v, 4));
+	struct device *d;
+	TRY(cuda_device(context->device, &d));
+	TRY(cuda_call(context->device, GPUSIM_OP_MEMORY, (const uint64_t[GPUSIM_NARGS]){ d->instance }, v, 4));
 	*free = v[2];
 	*total = v[0] - v[1];
 	return CUDA_SUCCESS;

@@ -25,12 +25,11 @@ static void fastest_first(struct device *list, int n)
 		}
 }
 
-/* One entry: an index, or "GPU-" with as much of a UUID as makes it unique. -1: none, or more than one. MIG
- * devices have no contexts here, so "MIG-..." names none. */
+/* One entry: an index, or "GPU-" or "MIG-" with as much of a UUID as makes it unique. -1: none, or more than one. */
 static int resolve(const struct device *list, int n, const char *entry, size_t len)
 {
 	int found = -1;
-	if (len > 4 && strncasecmp(entry, "GPU-", 4) == 0) {
+	if (len > 4 && (strncasecmp(entry, "GPU-", 4) == 0 || strncasecmp(entry, "MIG-", 4) == 0)) {
 		for (int i = 0; i < n; i++) {
 			if (strncasecmp(list[i].uuid, entry, len) != 0)
 				continue;

@@ -73,7 +73,7 @@ struct gpusim_response {
  *    node (GPUSIM_UNKNOWN: none), context cost in bytes, number of NVLinks, max MIG device count, max threads
  *    per SM, BAR1 bytes (0: not told);  text: uuid ("GPU-..."), name, serial, pci bus id ("00000000:1B:00.0") */
 #define GPUSIM_OP_MEMORY 17
-/* The caller's view: a hard limit on the caller's own leaf cgroup shows as the GPU's size.
+/* arg0 GPU instance id, 0: the GPU. The caller's view: a hard limit on the caller's own leaf cgroup shows as the GPU's size.
  * -> vals: total, reserved, free, used (v2 meaning: total = reserved + used + free). With a limit reserved is 0
  * and free is what the caller can still have, so used counts what others hold of the room under the limit. */
 #define GPUSIM_OP_UTILIZATION 18
@@ -92,7 +92,8 @@ struct gpusim_response {
 /* arg0 NVML_GPU_INSTANCE_PROFILE_* -> vals: id, memory bytes, slice count, SM count, instance count, copy
  *    engines, decoders, encoders, jpeg, ofa, remaining capacity, then (start, size) of each placement; text: name */
 #define GPUSIM_OP_MIG_INSTANCES 24
-/* -> vals: count, then (gi id, profile id, start, size, ci id (0xFFFFFFFF: none), memory bytes,
+/* arg0 1: those alone that have a compute instance, and whose capability nodes the caller can reach
+ * -> vals: count, then (gi id, profile id, start, size, ci id (0xFFFFFFFF: none), memory bytes,
  *    NVML_GPU_INSTANCE_PROFILE_*) of each; text: the MIG UUIDs ("MIG-...", empty without a compute instance) in
  *    the same order */
 #define GPUSIM_OP_SET_LIMIT 25
@@ -134,7 +135,8 @@ struct gpusim_response {
 
 /* What libcuda does, on nvidiaN; the connection is the process's hold on that GPU. */
 #define GPUSIM_OP_CTX_CREATE 48
-/* arg0 GPU instance id in MIG mode (0: the first instance; always 0 outside MIG mode)
+/* arg0 GPU instance id in MIG mode (0: the first instance; always 0 outside MIG mode); NO_PERMISSION where the caller
+ * cannot reach the instance's capability nodes
  * -> vals: context id (never 0). Charges the context's own memory: OUT_OF_MEMORY is possible */
 #define GPUSIM_OP_CTX_DESTROY 49
 /* arg0 context id; frees what was allocated in it */

@@ -33,6 +33,20 @@ func (m *Model) Memory(index int, chain Chain) (Memory, error) {
 	return g.whole(), nil
 }
 
+// InstanceMemory returns that of a MIG GPU instance. Errors: Invalid, NotFound, Lost.
+func (m *Model) InstanceMemory(index int, instance uint64) (Memory, error) {
+	g, err := m.gpu(index)
+	if err != nil {
+		return Memory{}, err
+	}
+	part, err := g.part(instance)
+	if err != nil {
+		return Memory{}, err
+	}
+	free := g.capacity[part].SubFloor(g.used[part])
+	return Memory{Total: g.capacity[part], Free: free, Used: g.capacity[part] - free}, nil
+}
+
 func (g *gpu) whole() Memory {
 	free := g.free()
 	model := g.hw.Model

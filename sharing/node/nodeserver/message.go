@@ -37,6 +37,7 @@ func gpuMessage(g node.GPUState) *nodev1.GPU {
 		GrantedBytes: uint64(g.Granted), GrantedPercent: uint32(g.GrantedPercent), LentBytes: uint64(g.Lent),
 		Utilization: small(g.Utilization), Health: g.Health.String(), HealthReason: g.HealthReason, Mig: g.MIG,
 	}
+	m.MigState = migMessage(g.MIGState)
 	for _, l := range g.Levels {
 		m.Levels = append(m.Levels, l.String())
 	}
@@ -44,6 +45,20 @@ func gpuMessage(g node.GPUState) *nodev1.GPU {
 		m.Backends = append(m.Backends, &nodev1.Backend{
 			Name: b.Backend.String(), Level: b.Backend.Level().String(), Listed: b.Listed,
 			Answer: b.Support.Answer.String(), Reason: b.Support.Reason, Remedy: b.Support.Remedy,
+		})
+	}
+	return m
+}
+
+func migMessage(s node.MIGState) *nodev1.MIG {
+	if s.GPU == "" {
+		return nil
+	}
+	m := &nodev1.MIG{Able: s.Able, On: s.On, Fixed: s.Fixed, Units: small(s.Units), Profiles: s.Profiles, Trouble: s.Trouble, Waits: s.Waits}
+	for _, p := range s.Pieces {
+		m.Pieces = append(m.Pieces, &nodev1.MIGPiece{
+			Profile: p.Profile, Start: small(p.Start), Size: small(p.Size), Ours: p.Ours, Ready: p.Ready, Uuid: p.UUID,
+			Grant: string(p.Grant), Holder: p.Holder,
 		})
 	}
 	return m
@@ -61,7 +76,7 @@ func grantMessage(g node.GrantState) *nodev1.Grant {
 	if g.Lease != nil {
 		m.Cgroup, m.ContainerId, m.UsedBy = g.Lease.Cgroup, g.Lease.ContainerID, g.Lease.Container
 		for _, f := range g.Lease.Part {
-			m.InForce = append(m.InForce, &nodev1.Fragment{Gpu: string(f.GPU), MemoryBytes: uint64(f.Memory), Percent: uint32(f.Percent), Whole: f.Whole})
+			m.InForce = append(m.InForce, &nodev1.Fragment{Gpu: string(f.GPU), MemoryBytes: uint64(f.Memory), Percent: uint32(f.Percent), Whole: f.Whole, MigProfile: f.MIG.Profile, MigStart: small(f.MIG.Start)})
 		}
 	}
 	m.With = string(c.With)
@@ -76,6 +91,7 @@ func grantMessage(g node.GrantState) *nodev1.Grant {
 		one := &nodev1.Fragment{
 			Gpu: string(f.GPU), MemoryBytes: uint64(f.Memory), Percent: uint32(f.Percent), Whole: f.Whole,
 			UsedBytes: uint64(g.Used[i]), UsedKnown: g.UsedKnown[i], LentBytes: uint64(g.Lent[f.GPU]), BurstBytes: uint64(f.Burst),
+			MigProfile: f.MIG.Profile, MigStart: small(f.MIG.Start),
 		}
 		if len(g.Compute.Times) > i {
 			one.Time = timeMessage(g.Compute.Times[i])

@@ -90,7 +90,7 @@ func (s *Server) Claim(ctx context.Context, in *nodev1.ClaimRequest) (*nodev1.Cl
 		return nil, statusOf(err)
 	}
 	req, err := sharing.RequestFromAmounts(sharing.Amounts{
-		Memory: in.GetMemoryBytes(), Percent: in.GetPercent(), GPUs: in.GetGpus(), Whole: in.GetWhole(),
+		Memory: in.GetMemoryBytes(), Percent: in.GetPercent(), GPUs: in.GetGpus(), Whole: in.GetWhole(), MIG: in.GetMig(),
 		Models: in.GetModels(), UUIDs: in.GetUuids(),
 		MinLevel: in.GetMinLevel(), Place: in.GetPlace(), Profile: in.GetProfile(),
 	})
@@ -125,11 +125,31 @@ func (s *Server) Arm(ctx context.Context, in *nodev1.ArmRequest) (*nodev1.ArmRes
 	if err != nil {
 		return nil, err
 	}
+	only, err := s.only(armed)
+	if err != nil {
+		return nil, statusOf(err)
+	}
 	return &nodev1.ArmResponse{
-		Grant: grant, Env: s.runtime.Env(armed), OthersCapped: armed.OthersCapped,
+		Only: only, Grant: grant, Env: s.runtime.Env(armed), OthersCapped: armed.OthersCapped,
 		Devices: s.runtime.Devices(armed.Own), Hide: s.runtime.Devices(armed.Others),
 		Mounts: mountMessages(armed.Mounts), Preload: armed.Preload,
 	}, nil
+}
+
+// only are the capability nodes of MIG instances that the program may see.
+func (s *Server) only(armed node.Armed) ([]*nodev1.OnlyFiles, error) {
+	folder, there := s.runtime.CapsFolder()
+	if !there {
+		return nil, nil
+	}
+	out := &nodev1.OnlyFiles{Folder: folder}
+	if armed.Device.UUID != "" && len(armed.Own) == 1 {
+		var err error
+		if out.Files, err = s.runtime.Capabilities(armed.Own[0], armed.Device); err != nil {
+			return nil, err
+		}
+	}
+	return []*nodev1.OnlyFiles{out}, nil
 }
 
 // Release implements the node API.

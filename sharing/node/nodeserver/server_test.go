@@ -58,6 +58,7 @@ func (observer) OverCap(time.Duration, sharing.Bytes) {}
 func (observer) Killed(string, error)                 {}
 func (observer) Evicted(string, error)                {}
 func (observer) Uncounted()                           {}
+func (observer) MIGCut(bool, time.Duration, error)    {}
 
 const gpu = sharing.GPUID("GPU-00000000-0000-0000-0000-000000000001")
 

@@ -24,8 +24,9 @@ import (
 )
 
 // Schema is the version of the document that this program writes. It reads this and all before: schema 2
-// added what containers need, schema 3 the backend and bursts, schema 4 priorities and shared caps.
-const Schema = 4
+// added what containers need, schema 3 the backend and bursts, schema 4 priorities and shared caps, schema 5 MIG
+// instances.
+const Schema = 5
 
 // maxSize bounds what is read: 10,000 grants are about 5 MiB.
 const maxSize = 16 << 20
@@ -92,6 +93,16 @@ type Fragment struct {
 	Burst   sharing.Bytes `json:"burst_bytes,omitempty"`
 	Percent uint32        `json:"percent,omitempty"`
 	Whole   bool          `json:"whole,omitempty"`
+	// MIG is nil for a share of the GPU, or all of it.
+	MIG *Instance `json:"mig,omitempty"`
+}
+
+// Instance is a MIG instance's place.
+type Instance struct {
+	Profile string `json:"profile"`
+	ID      int    `json:"id"`
+	Start   int    `json:"start"`
+	Size    int    `json:"size"`
 }
 
 // NewerError says that a newer program wrote the record: this one must leave it alone.

@@ -1,0 +1,305 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
+	"github.com/kerf-gpu/kerf/mig"
+	"github.com/kerf-gpu/kerf/mig/exec"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+)
+
+const gpuID = sharing.GPUID("GPU-01234567-89ab-cdef-0123-456789abcdef")
+
+// world is a GPU's driver, disk, clock, books and pool.
+type world struct {
+	t      testing.TB
+	table  *mig.Table
+	mode   exec.Mode
+	have   []exec.Instance
+	made   int
+	disk   []byte
+	refuse error
+	claims []Claimed
+	unsure error
+	pool   config.Pool
+	now    time.Time
+	calls  []string
+	*Manager
+}
+
+func newWorld(t testing.TB, name string, pool config.Pool) *world {
+	t.Helper()
+	m, err := machine.Load(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []mig.Profile
+	for _, p := range m.GPUs[0].Model.Profiles {
+		list = append(list, mig.Profile{
+			ID: int(p.ID), Name: p.Name, Compute: p.Slices, Memory: p.Memory, SMs: int(p.SMs), Most: p.Max, Size: p.Size, Starts: p.Starts,
+			Engines: mig.Engines{Decoders: int(p.Decoders), Encoders: int(p.Encoders), JPEGs: int(p.JPEGs), OFAs: int(p.OFAs)},
+		})
+	}
+	table, err := mig.NewTable(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, table: table, pool: pool, now: time.Unix(1e9, 0), mode: exec.Mode{NeedsReset: m.GPUs[0].Model.CCMajor < 9}}
+	w.start()
+	return w
+}
+
+// start is a new process.
+func (w *world) start() {
+	w.Manager = New(Options{
+		Log: slog.New(slog.DiscardHandler), Driver: w, Store: w, BootID: "boot",
+		Claims: func(sharing.GPUID) ([]Claimed, error) { return w.claims, w.unsure },
+		Pool:   func() config.Pool { return w.pool }, Now: func() time.Time { return w.now },
+		Observe: func(step string, _ time.Duration, _ error) { w.calls = append(w.calls, step) },
+	}, []sharing.GPU{{UUID: gpuID, PCI: "0000:17:00.0"}})
+}
+
+func (w *world) Load(sharing.GPUID) ([]byte, error)                     { return slices.Clone(w.disk), nil }
+func (w *world) Save(_ sharing.GPUID, data []byte) error                { w.disk = slices.Clone(data); return nil }
+func (w *world) Mode(context.Context, sharing.GPUID) (exec.Mode, error) { return w.mode, nil }
+
+func (w *world) SetMode(_ context.Context, _ sharing.GPUID, on bool) (bool, error) {
+	w.mode.Current, w.mode.Pending = on, on
+	return true, w.refuse
+}
+
+func (w *world) Table(context.Context, sharing.GPUID) (*mig.Table, error) { return w.table, nil }
+
+func (w *world) Instances(context.Context, sharing.GPUID) ([]exec.Instance, error) {
+	out := slices.Clone(w.have)
+	for i := range out {
+		out[i].CIs = slices.Clone(out[i].CIs)
+	}
+	return out, nil
+}
+
+func (w *world) CreateGI(_ context.Context, _ sharing.GPUID, at mig.Place) (int, error) {
+	if w.refuse != nil {
+		return 0, w.refuse
+	}
+	places := []mig.Place{at}
+	for _, in := range w.have {
+		places = append(places, in.Place)
+	}
+	if _, err := w.table.Occupy(places); err != nil {
+		return 0, err
+	}
+	w.made++
+	w.have = append(w.have, exec.Instance{Place: at, GI: w.made})
+	return w.made, nil
+}
+
+func (w *world) at(gi int) int {
+	return slices.IndexFunc(w.have, func(in exec.Instance) bool { return in.GI == gi })
+}
+
+func (w *world) DestroyGI(_ context.Context, _ sharing.GPUID, gi int) error {
+	w.have = slices.Delete(w.have, w.at(gi), w.at(gi)+1)
+	return nil
+}
+
+func (w *world) CreateCI(_ context.Context, _ sharing.GPUID, gi int) (exec.Compute, error) {
+	w.made++
+	c := exec.Compute{Whole: true, UUID: fmt.Sprintf("MIG-%d", w.made)}
+	w.have[w.at(gi)].CIs = []exec.Compute{c}
+	return c, nil
+}
+
+func (w *world) DestroyCI(_ context.Context, _ sharing.GPUID, gi, _ int) error {
+	w.have[w.at(gi)].CIs = nil
+	return nil
+}
+
+func (w *world) view() View { return w.Views()[0] }
+
+func demandPool() config.Pool {
+	return config.Pool{Mode: config.ModeMIG, MIGKeepWarm: time.Minute}
+}
+
+// Whatever is claimed, cut, given back and swept, an offer overlaps no claim and nothing foreign, what was offered can
+// be made, no claimed instance changes, and in the end nothing of ours is left.
+func TestDemand(t *testing.T) {
+	for _, name := range []string{"a30x2", "h100x8", "rtxpro6000x4"} {
+		w := newWorld(t, name, demandPool())
+		w.mode.NeedsReset = false
+		r := rand.New(rand.NewPCG(1, 2))
+		w.Tick(t.Context())
+		if _, err := w.CreateGI(t.Context(), gpuID, mig.Place{Profile: w.table.Profiles()[0].ID, Start: 0}); err != nil {
+			t.Fatal(err)
+		}
+		w.Tick(t.Context())
+		devices := map[string]string{}
+		offered, refused := 0, 0
+		for step := range 600 {
+			w.now = w.now.Add(time.Duration(r.IntN(40)) * time.Second)
+			if len(w.claims) > 0 && r.IntN(5) < 2 {
+				i := r.IntN(len(w.claims))
+				delete(devices, w.claims[i].Who)
+				w.claims = slices.Delete(w.claims, i, i+1)
+				w.Tick(t.Context())
+				continue
+			}
+			p := w.table.Profiles()[r.IntN(len(w.table.Profiles()))]
+			o := w.Offer(gpuID, p.Name, w.claims)
+			if o.Why != "" {
+				refused++
+				occupied := []mig.Place{w.have[0].Place}
+				for _, c := range w.claims {
+					occupied = append(occupied, mig.Place{Profile: c.Instance.ID, Start: c.Instance.Start})
+				}
+				taken, err := w.table.Occupy(occupied)
+				if err != nil || w.table.Why(taken, p.ID) == "" {
+					t.Fatalf("%s, step %d: %s is refused (%s) beside %v", name, step, p.Name, o.Why, occupied)
+				}
+				continue
+			}
+			offered++
+			c := Claimed{Instance: o.Fragment.MIG, Who: fmt.Sprintf("claim %d", step)}
+			for _, other := range append(slices.Clone(w.claims), Claimed{Instance: instance(w.table, w.have[0].Place)}) {
+				if other.Instance.Overlaps(c.Instance) {
+					t.Fatalf("%s, step %d: %v overlaps %v", name, step, c.Instance, other)
+				}
+			}
+			w.claims = append(w.claims, c)
+			d, warm, err := w.Ensure(t.Context(), gpuID, c.Instance, c.Who)
+			if err != nil || warm != (o.Steps == 0) || d.UUID == "" {
+				t.Fatalf("%s, step %d: %v, warm %v after an offer of %d steps: %v", name, step, d, warm, o.Steps, err)
+			}
+			devices[c.Who] = d.UUID
+			for _, c := range w.claims {
+				if d, warm, err := w.Ensure(t.Context(), gpuID, c.Instance, c.Who); err != nil || !warm || d.UUID != devices[c.Who] {
+					t.Fatalf("%s, step %d: %v became %v: %v", name, step, devices[c.Who], d, err)
+				}
+			}
+		}
+		if offered < 100 || refused < 20 {
+			t.Errorf("%s: %d offered and %d refused are no test", name, offered, refused)
+		}
+		w.claims = nil
+		w.Tick(t.Context())
+		w.now = w.now.Add(time.Hour)
+		w.Tick(t.Context())
+		if v := w.view(); len(w.have) != 1 || len(v.Pieces) != 1 || v.Pieces[0].Ours || v.Trouble != "" {
+			t.Errorf("%s: left over: %v, %+v", name, w.have, v)
+		}
+	}
+}
+
+// An idle instance stays for the time that the pool says, from the end of its last claim.
+func TestWarm(t *testing.T) {
+	w := newWorld(t, "h100x8", demandPool())
+	w.Tick(t.Context())
+	o := w.Offer(gpuID, "1g", nil)
+	w.claims = []Claimed{{o.Fragment.MIG, "a"}}
+	if _, _, err := w.Ensure(t.Context(), gpuID, o.Fragment.MIG, "a"); err != nil {
+		t.Fatal(err)
+	}
+	w.now = w.now.Add(time.Hour)
+	w.Tick(t.Context())
+	w.claims = nil
+	w.Tick(t.Context())
+	w.now = w.now.Add(59 * time.Second)
+	w.Tick(t.Context())
+	if len(w.have) != 1 {
+		t.Error("it went too early")
+	}
+	w.unsure = sharing.ErrUnavailable
+	w.now = w.now.Add(2 * time.Second)
+	w.Tick(t.Context())
+	if len(w.have) != 1 {
+		t.Error("it went while nobody knew who holds it")
+	}
+	w.unsure = nil
+	w.Tick(t.Context())
+	w.now = w.now.Add(61 * time.Second)
+	w.Tick(t.Context())
+	if len(w.have) != 0 {
+		t.Errorf("it stayed: %v", w.have)
+	}
+}
+
+// A GPU in trouble gives nothing and says why, is tried again at growing intervals, and is well again when the driver is.
+func TestTrouble(t *testing.T) {
+	pool := config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: []config.MIGCount{{Profile: "3g", Count: 2}}}}}
+	w := newWorld(t, "h100x8", pool)
+	w.Tick(t.Context())
+	if v := w.view(); !v.On || !v.Fixed || len(v.Pieces) != 2 || v.Waits != "" {
+		t.Fatalf("%+v", v)
+	}
+	w.pool.MIG[0].Instances = []config.MIGCount{{Profile: "7g", Count: 1}}
+	w.refuse = sharing.ErrExhausted
+	w.Tick(t.Context())
+	v := w.view()
+	if o := w.Offer(gpuID, "7g", nil); v.Trouble == "" || o.Why != v.Trouble || o.Never {
+		t.Fatalf("%+v, %+v", v, o)
+	}
+	if _, _, err := w.Ensure(t.Context(), gpuID, sharing.Instance{Profile: "7g.80gb", ID: 0, Size: 8}, "x"); !errors.Is(err, sharing.ErrUnavailable) {
+		t.Errorf("ensured on a GPU in trouble: %v", err)
+	}
+	tries := 0
+	for range 600 {
+		calls := len(w.calls)
+		w.now = w.now.Add(time.Second)
+		if w.Tick(t.Context()); len(w.calls) > calls {
+			tries++
+		}
+	}
+	if tries < 8 || tries > 40 {
+		t.Errorf("%d tries in ten minutes", tries)
+	}
+	w.refuse = nil
+	w.now = w.now.Add(2 * time.Minute)
+	w.Tick(t.Context())
+	w.Tick(t.Context())
+	if v := w.view(); v.Trouble != "" || len(v.Pieces) != 1 || v.Pieces[0].Profile != "7g.80gb" {
+		t.Errorf("%+v", v)
+	}
+}
+
+// What a fixed layout has is all that it gives.
+func TestFixed(t *testing.T) {
+	w := newWorld(t, "h100x8", config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: []config.MIGCount{{Profile: "1g", Count: 1}, {Profile: "3g", Count: 1}}}}})
+	w.Tick(t.Context())
+	o := w.Offer(gpuID, "1g", nil)
+	if o.Why != "" || o.Steps != 0 {
+		t.Fatalf("%+v", o)
+	}
+	if o := w.Offer(gpuID, "1g", []Claimed{{o.Fragment.MIG, "a"}}); !strings.Contains(o.Why, "in use") || o.Never {
+		t.Errorf("a second one: %+v", o)
+	}
+	if o := w.Offer(gpuID, "2g", nil); !strings.Contains(o.Why, "layout has no") || !o.Never {
+		t.Errorf("another profile: %+v", o)
+	}
+	if o := w.Offer(gpuID, "9g", nil); o.Unknown == nil || !strings.Contains(o.Unknown.Error(), "7g.80gb") {
+		t.Errorf("no profile at all: %+v", o)
+	}
+	w.claims = []Claimed{{o.Fragment.MIG, "pod a/b"}}
+	w.pool.MIG[0].Enabled, w.pool.MIG[0].Instances = false, nil
+	w.Tick(t.Context())
+	if v := w.view(); !v.On || !strings.Contains(v.Waits, "pod a/b") || len(v.Pieces) != 1 {
+		t.Errorf("leaving MIG mode with an instance in use: %+v", v)
+	}
+	w.claims = nil
+	w.Tick(t.Context())
+	if v := w.view(); v.On || v.Waits != "" {
+		t.Errorf("%+v", v)
+	}
+}

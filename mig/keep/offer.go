@@ -1,0 +1,148 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keep
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/mig"
+	"github.com/kerf-gpu/kerf/mig/plan"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Offer is what a GPU gives to a request for an instance.
+type Offer struct {
+	// Fragment is the instance, where Why is empty.
+	Fragment sharing.Fragment
+	// Steps is the number of calls that make it, 0 for one that is there; Loss is what its place takes from the room for
+	// others, as mig.Values has it.
+	Steps int
+	Loss  int64
+	// Why says why there is none, and Never that it will not change with what others give back.
+	Why   string
+	Never bool
+	// Unknown is the mistake in the name of the profile, nil where the GPU has it.
+	Unknown error
+}
+
+// Offer says what the GPU gives to who asks for the profile of that name, beside the claims that there are. It asks no
+// driver: what it says is of the last look.
+func (m *Manager) Offer(gpu sharing.GPUID, profile string, claimed []Claimed) Offer {
+	p := m.page(gpu)
+	if p == nil {
+		return Offer{Why: "is not known"}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.trouble != "":
+		return Offer{Why: p.trouble}
+	case !p.on && p.want.On && !p.want.Leave && p.waits != "":
+		return Offer{Why: "is not in MIG mode yet: " + p.waits}
+	case !p.on:
+		return Offer{Why: "is not in MIG mode", Never: true}
+	}
+	if _, err := mig.ParseWish("mig", profile); err != nil {
+		err = sharing.Invalid("mig", profile, "write one of "+names(p.table), "is not the name of a MIG profile")
+		return Offer{Why: err.Error(), Never: true, Unknown: err}
+	}
+	found, err := p.table.Lookup("mig", profile)
+	if err != nil {
+		return Offer{Why: "has no such profile: it has " + names(p.table), Never: true, Unknown: err}
+	}
+	if len(p.want.Fixed) > 0 {
+		return p.fixed(found, claimed)
+	}
+	return p.demanded(found, claimed)
+}
+
+func names(t *mig.Table) string {
+	var all []string
+	for _, p := range t.Profiles() {
+		all = append(all, p.Name)
+	}
+	return strings.Join(all, ", ")
+}
+
+// fixed offers what a layout has; it needs p.mu.
+func (p *page) fixed(found mig.Profile, claimed []Claimed) Offer {
+	has := 0
+	for _, o := range slices.Backward(p.mine) {
+		if o.Place.Profile != found.ID || o.CI < 0 {
+			continue
+		}
+		has++
+		in := instance(p.table, o.Place)
+		if !slices.ContainsFunc(claimed, func(c Claimed) bool { return c.Instance.Overlaps(in) }) {
+			return Offer{Fragment: p.fragment(in)}
+		}
+	}
+	if has == 0 {
+		return Offer{Why: fmt.Sprintf("its layout has no %s", found.Name), Never: true}
+	}
+	return Offer{Why: fmt.Sprintf("all %d instances %s of its layout are in use", has, found.Name)}
+}
+
+// demanded offers what can be cut; it needs p.mu.
+func (p *page) demanded(found mig.Profile, claimed []Claimed) Offer {
+	have, taken := p.have(claimed)
+	made, err := plan.Make(plan.Ask{Table: p.table, Values: p.values, Have: have, Wishes: []plan.Wish{{Profile: found.ID, Start: plan.Any}}})
+	if err != nil {
+		return Offer{Why: err.Error()}
+	}
+	switch a := made.Answers[0]; a.State {
+	case plan.Ready, plan.Made:
+		mask, _ := p.table.Mask(a.Place) // one of the table's own places
+		return Offer{
+			Fragment: p.fragment(instance(p.table, a.Place)), Steps: len(made.Steps),
+			Loss: int64(p.values.Loss(p.table.Free(taken), mask)),
+		}
+	case plan.Waits:
+		return Offer{Why: a.Why + "; in the way: " + strings.Join(a.WaitsFor, ", ")}
+	case plan.Never, plan.Foreign:
+		return Offer{Why: a.Why}
+	}
+	return Offer{Why: "nothing is known of it"}
+}
+
+// have is the GPU for a plan, and what is taken for good: what was made by others, and what claims have, made or not.
+// Idle instances in a claim's place are about to go, and count no more. It needs p.mu.
+func (p *page) have(claimed []Claimed) ([]plan.Instance, mig.Occupancy) {
+	var have []plan.Instance
+	var taken mig.Occupancy
+	for _, f := range p.foreign {
+		have = append(have, plan.Instance{Place: f.Place, GI: f.GI, Ready: true})
+		taken, _ = p.table.Try(taken, f.Place) // beside each other on the GPU
+	}
+	for _, c := range claimed {
+		at := mig.Place{Profile: c.Instance.ID, Start: c.Instance.Start}
+		after, ok := p.table.Try(taken, at)
+		if c.Instance.None() || !ok {
+			continue // what does not fit beside the others is said where it is made
+		}
+		taken = after
+		have = append(have, plan.Instance{Place: at, GI: -1, Ready: true, Ours: true, Holders: []string{c.Who}})
+	}
+	all := taken
+	for _, o := range p.mine {
+		after, ok := p.table.Try(all, o.Place)
+		if !ok {
+			continue
+		}
+		all = after
+		in := plan.Instance{Place: o.Place, GI: o.GI, Ready: o.CI >= 0, Ours: true}
+		if o.CI >= 0 {
+			in.CIs = []int{o.CI}
+		}
+		have = append(have, in)
+	}
+	return have, taken
+}
+
+func (p *page) fragment(in sharing.Instance) sharing.Fragment {
+	profile, _ := p.table.Profile(in.ID) // it is of this table
+	return sharing.Fragment{GPU: p.gpu.ID, Memory: profile.Memory, MIG: in}
+}

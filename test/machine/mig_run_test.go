@@ -1,0 +1,181 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine_test
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+)
+
+// demandPool cuts GPU 0 as it is asked for.
+func demandPool(warm string) string {
+	return head + "spec:\n  pools:\n  - name: default\n    migReset: true\n    migKeepWarm: " + warm + "\n    mig: [{gpus: [0], enabled: true}]\n"
+}
+
+// onDemand is a machine whose GPU 0 is cut on demand.
+func onDemand(t *testing.T, hardware, warm string, env ...string) *machine {
+	t.Helper()
+	m := newMachine(t, setup{hardware: hardware, driver: "r580", noAgent: true})
+	m.agentFlags = []string{"--config", m.write(demandPool(warm))}
+	m.startAgent(env...)
+	m.ready()
+	if !m.cutGPUs()[0].MIG {
+		m.set("gpu=0", "reset=true") // before Hopper the mode was pending
+	}
+	eventually(t, "MIG mode", func() error {
+		if s := m.state(); !s.Ready || !s.GPUs[0].MIG || s.GPUs[0].Health != "healthy" {
+			return fmt.Errorf("%+v", s.GPUs[0])
+		}
+		return nil
+	})
+	return m
+}
+
+// Instances are cut beside those that run, each program sees its own alone and is held to it, none moves, and all go
+// when they are no longer wanted.
+func TestRunMIG(t *testing.T) {
+	t.Parallel()
+	for _, hardware := range []string{"a100x8", "h200x8"} {
+		t.Run(hardware, func(t *testing.T) {
+			t.Parallel()
+			m := onDemand(t, hardware, "1s")
+			first := m.run(flags("--mig 1g --name first"), load("--alloc 1GiB --hold 1h"))
+			wantLoad(t, first.loads(1)[0], "", gib, gib)
+			before := m.wantCut(0, 1)
+			second := m.run(flags("--mig 3g --name second"), load("--alloc 1GiB --hold 1h"))
+			wantLoad(t, second.loads(1)[0], "", gib, gib)
+			s := m.state()
+			for _, name := range []string{"first", "second"} {
+				if g, ok := s.grant(name); !ok || g.Level != "hardware" || len(g.Fragments) != 1 || g.Used == nil || *g.Used < gib {
+					t.Errorf("grant %s: %+v", name, g)
+				}
+			}
+			own := m.run(flags("--mig 1g"), []string{"sh", "-c", "ls $NVIDIA_DEV_ROOT/dev/nvidia-caps; echo $KERF_LEVEL $CUDA_VISIBLE_DEVICES"}).wait()
+			if lines := strings.Fields(own.out); own.code != 0 || len(lines) != 4 || lines[2] != "hardware" || !strings.HasPrefix(lines[3], "MIG-") {
+				t.Errorf("what a program sees: %v", own)
+			}
+			// Whatever it names, it has its own instance, and no more than that.
+			for name, change := range map[string]string{"unset": "unset CUDA_VISIBLE_DEVICES; ", "another's": "CUDA_VISIBLE_DEVICES=" + only(before) + " "} {
+				size := gib
+				if name == "another's" {
+					size = 0
+				}
+				got := m.run(flags("--mig 1g"), []string{"sh", "-c", change + "exec " + strings.Join(load("--alloc 1GiB"), " ")}).wait()
+				if (size == gib) != (got.code == 0) {
+					t.Errorf("%s: %v", name, got)
+				}
+			}
+			big := m.run(flags("--mig 1g"), load("--alloc 30GiB"))
+			if l := big.loads(1)[0]; !strings.Contains(l.err(), "OUT_OF_MEMORY") {
+				t.Errorf("past the instance: %v", l)
+			}
+			if said := m.refused(flags("--mig 7g")); !strings.Contains(said, "first") || !strings.Contains(said, "7 compute slices") {
+				t.Errorf("no room: %s", said)
+			}
+			eventually(t, "return of what was idle", func() error {
+				if have := m.places(0); len(have) != 2 {
+					return fmt.Errorf("%v", have)
+				}
+				return nil
+			})
+			after := m.places(0)
+			for p, uuid := range before {
+				if after[p] != uuid {
+					t.Errorf("the neighbour moved: %v, then %v", before, after)
+				}
+			}
+			m.restartAgent()
+			if now := m.wantCut(0, 2); !maps.Equal(now, after) || !first.running() || !second.running() {
+				t.Errorf("after a restart of the agent: %v, then %v", after, now)
+			}
+			first.end()
+			second.end()
+			m.noGrants()
+			m.wantCut(0, 0)
+			m.run(flags("--mig 7g"), load("--alloc 1GiB --hold 1h")).loads(1)
+		})
+	}
+}
+
+// only is the one UUID of a map.
+func only(of map[place]string) string {
+	for _, uuid := range of {
+		return uuid
+	}
+	return ""
+}
+
+// What cannot be is refused with what the GPU has.
+func TestRunMIGRefused(t *testing.T) {
+	t.Parallel()
+	m := onDemand(t, "a100x8", "1s")
+	tests := map[string][]string{
+		"--mig 1g.99gb":                    {"did you mean 1g.20gb", "7g.80gb"},
+		"--mig smal":                       {"smal", "1g.10gb", "7g.80gb"},
+		"--mig 1c.3g.40gb":                 {"is not the name", "3g.40gb"},
+		"--mig 1g --memory 2GiB":           {"--memory", "--mig"},
+		"--mig 1g --percent 10":            {"--percent", "--mig"},
+		"--mig 1g --gpus 2":                {"--gpus", "--mig"},
+		"--mig 1g --level exclusive":       {"--level", "hardware"},
+		"--mig 1g --profile x":             {"--profile", "--mig"},
+		"--mig 1g --gpu-model *H100*":      {"H100"},
+		"--memory 200GiB --level hardware": {"more than any such profile"},
+	}
+	for text, want := range tests {
+		said := m.refused(flags(text))
+		for _, w := range want {
+			if !strings.Contains(said, w) {
+				t.Errorf("%s: does not say %q: %s", text, w, said)
+			}
+		}
+	}
+	r := m.run(flags("--memory 12GiB --level hardware"), []string{"sh", "-c", "echo $KERF_LEVEL $KERF_MEMORY_BYTES"}).wait()
+	if r.code != 0 || !strings.HasPrefix(r.out, "hardware 2") {
+		t.Errorf("memory that the hardware holds: %v", r)
+	}
+	m.wantCut(0, 0)
+}
+
+// The agent is killed between the steps of a cut, or in the middle of one: the neighbour goes on where it is, nothing
+// is left over, and there is room again.
+func TestRunMIGKilled(t *testing.T) {
+	t.Parallel()
+	m := onDemand(t, "h100x8", "1s")
+	neighbour := m.run(flags("--mig 2g --name neighbour"), load("--alloc 1GiB --hold 1h"))
+	neighbour.loads(1)
+	before := m.wantCut(0, 1)
+	for _, point := range []string{"mig-after-claim", "mig-after-cut", "arm-after-caps"} {
+		m.restartAgent("KERF_FAILPOINTS=" + point + "=exit")
+		if got := m.run(flags("--mig 1g"), []string{"echo", "ran"}).wait(); got.code != 125 || got.out != "" {
+			t.Errorf("%s: %v", point, got)
+		}
+		m.agentCrashed()
+		m.wantCut(0, 1)
+	}
+	m.set("gpu=0", "latency.gi-create=80ms", "latency.ci-create=80ms")
+	for i := range 4 {
+		cut := m.run(flags("--mig 3g"), hold())
+		time.Sleep(time.Duration(60+i*60) * time.Millisecond)
+		m.killAgent()
+		cut.end()
+		m.startAgent()
+		m.ready()
+		m.noGrantsBut(1)
+		m.wantCut(0, 1)
+	}
+	if now := m.places(0); !maps.Equal(now, before) || !neighbour.running() {
+		t.Errorf("the neighbour was at %v, and is at %v", before, now)
+	}
+}
+
+// noGrantsBut waits until so many are left.
+func (m *machine) noGrantsBut(n int) {
+	m.t.Helper()
+	if r := m.kerf("status", "--wait", fmt.Sprintf("grants=%d", n), "--timeout", patience.String()); r.code != 0 {
+		m.t.Fatalf("grants do not end: %v", r)
+	}
+}
