@@ -78,11 +78,39 @@ type GPU struct {
 	Whole bool `json:"whole,omitempty"`
 	// MIG is true while MIG mode is on.
 	MIG bool `json:"mig,omitempty"`
+	// MIGState is how the GPU is cut; left out for one that cannot be, and while nothing is known of that.
+	MIGState *MIGState `json:"migState,omitempty"`
 	// Health is healthy, unknown, suspect, unhealthy or lost.
 	Health       string `json:"health"`
 	HealthReason string `json:"healthReason,omitempty"`
 	// Levels are the enforcement levels that a claim can have here, strongest first.
 	Levels []string `json:"levels,omitempty"`
+}
+
+// MIGState is how a GPU is cut into MIG instances.
+type MIGState struct {
+	// Units is the number of its placement units, and Profiles are the names of what it can be cut into.
+	Units    int      `json:"units"`
+	Profiles []string `json:"profiles,omitempty"`
+	// Fixed is true where a layout of the pool says what it has; else instances are cut on demand.
+	Fixed bool `json:"fixed,omitempty"`
+	// Instances are those that are there, or are being cut, by their starts.
+	Instances []MIGInstance `json:"instances,omitempty"`
+	// Waits says why the GPU is not as the pool says; empty where it is.
+	Waits string `json:"waits,omitempty"`
+}
+
+// MIGInstance is a piece of a GPU in MIG mode, from Start over Size units.
+type MIGInstance struct {
+	Profile string `json:"profile"`
+	Start   int    `json:"start"`
+	Size    int    `json:"size"`
+	// Foreign is true for one that Kerf did not make: nobody gets it, and nobody destroys it.
+	Foreign bool `json:"foreign,omitempty"`
+	// Ready is false while it is being cut.
+	Ready bool `json:"ready"`
+	// Claim has it, if one does.
+	Claim string `json:"claim,omitempty"`
 }
 
 // Claim is a part of one or several GPUs that somebody holds.
@@ -108,4 +136,8 @@ type Fragment struct {
 	MemoryBytes uint64 `json:"memoryBytes"`
 	Percent     int    `json:"percent"`
 	Whole       bool   `json:"whole,omitempty"`
+	// MIGProfile is the profile of the MIG instance that it is, left out for a share of the GPU or all of it, and MIGStart
+	// where that begins.
+	MIGProfile string `json:"migProfile,omitempty"`
+	MIGStart   int    `json:"migStart,omitempty"`
 }

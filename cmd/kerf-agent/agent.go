@@ -25,6 +25,7 @@ import (
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/mig/keep"
 	"github.com/kerf-gpu/kerf/monitor/health"
 	"github.com/kerf-gpu/kerf/monitor/metrics"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -45,6 +46,8 @@ type agent struct {
 	// pool is the node's pool in force.
 	pool    atomic.Pointer[config.Pool]
 	cgroups cgroup.Hierarchy
+	// cut keeps the GPUs' MIG instances; nil without a driver.
+	cut atomic.Pointer[keep.Manager]
 	// preload is the library that is preloaded, as far as it is the same for every driver.
 	preload caps.Libkerf
 	mps     *mpsDaemons
@@ -178,6 +181,7 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 		return errors.Join(err, grpcListener.Close(), os.Remove(filepath.Join(a.dir, "kerf.sock")))
 	}
 	api := nodeserver.New(a.runtime, a.log)
+	api.ServeMIG(a)
 	var c *containers
 	var k *kubernetes
 	if a.containers || a.kubernetes {

@@ -97,7 +97,11 @@ func (a *agent) useDriver(ctx context.Context) (err error) {
 		return err
 	}
 	a.runtime.SetMIG(migDoor{cut})
-	defer a.runtime.SetMIG(nil)
+	a.cut.Store(cut)
+	defer func() {
+		a.cut.Store(nil)
+		a.runtime.SetMIG(nil)
+	}()
 	door := &driverDoor{lib: lib, quiet: quiet}
 	if err := a.mps.use(open, lib, a.runtime.MPSLeases()); err != nil {
 		a.log.Error("mps daemons not all found again", "error", err.Error())

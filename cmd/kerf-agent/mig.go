@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/nvml"
@@ -18,6 +19,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/nodeserver"
 )
 
 const (
@@ -104,6 +106,39 @@ func (a *agent) tellCut(cut *keep.Manager) {
 		a.runtime.SetWarning("mig "+string(v.GPU), sentence)
 	}
 	a.runtime.SetTrouble(trouble)
+}
+
+// PlanMIG implements nodeserver.MIGPlanner.
+func (a *agent) PlanMIG(ctx context.Context, document string, apply bool) ([]nodeserver.MIGPlan, error) {
+	cut, pool := a.cut.Load(), a.pool.Load()
+	if cut == nil || pool == nil {
+		return nil, fmt.Errorf("plan mig: no driver answers: %w", sharing.ErrUnavailable)
+	}
+	if document != "" {
+		c, err := config.Decode([]byte(document))
+		if err != nil {
+			return nil, err
+		}
+		p, err := c.PoolFor(a.labels)
+		if err != nil {
+			return nil, err
+		}
+		pool = &p
+	}
+	proposed := cut.Propose(ctx, *pool)
+	if apply {
+		cut.Tick(ctx)
+		a.tellCut(cut)
+		for i, left := range cut.Propose(ctx, *pool) {
+			done := slices.DeleteFunc(proposed[i].Steps, func(s string) bool { return slices.Contains(left.Steps, s) })
+			proposed[i].Steps, proposed[i].Waits = done, left.Waits
+		}
+	}
+	var out []nodeserver.MIGPlan
+	for _, p := range proposed {
+		out = append(out, nodeserver.MIGPlan{GPU: p.GPU, Index: p.Index, Steps: p.Steps, Waits: p.Waits})
+	}
+	return out, nil
 }
 
 // migDoor turns what keeps the GPUs' MIG instances into what the runtime asks for.

@@ -22,12 +22,12 @@ const partedLabel = "nvidia.com/mig.config"
 func (a *app) migCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "mig",
-		Short: "Fixed MIG layouts",
-		Long:  "mig has what concerns GPUs that are cut into MIG instances.",
+		Short: "GPUs that are cut into MIG instances",
+		Long:  "mig has what concerns GPUs that are cut into MIG instances: how they are cut, and as what the pool wants them.",
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(a.migImportCommand())
+	c.AddCommand(a.migStatusCommand(), a.migPlanCommand(), a.migApplyCommand(), a.migImportCommand())
 	return c
 }
 

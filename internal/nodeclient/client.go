@@ -19,6 +19,8 @@ import (
 const (
 	// callTimeout is for calls that the agent answers from memory.
 	callTimeout = 10 * time.Second
+	// cutTimeout is for calls that may have to cut a MIG instance first.
+	cutTimeout = 75 * time.Second
 	// armTimeout is longer: arming talks to the driver, and one call of it may wait for another.
 	armTimeout = 30 * time.Second
 	// maxMessage bounds a picture of a node; a node with some thousand grants needs about 1 MiB.
@@ -69,24 +71,43 @@ func (c *Client) Node(ctx context.Context) (*nodev1.GetNodeResponse, error) {
 
 // Claim asks for a placement for this process. It is held until this process ends, unless it is armed.
 func (c *Client) Claim(ctx context.Context, r *nodev1.ClaimRequest) (*nodev1.Grant, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	timeout := claimTimeout(r)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	resp, err := c.node.Claim(ctx, r)
-	return resp.GetGrant(), c.plain(err, callTimeout)
+	return resp.GetGrant(), c.plain(err, timeout)
+}
+
+// claimTimeout is how long a claim may take: a MIG instance may have to be cut for it.
+func claimTimeout(r *nodev1.ClaimRequest) time.Duration {
+	if r.GetMig() != "" || r.GetMinLevel() == sharing.LevelHardware.String() {
+		return cutTimeout
+	}
+	return callTimeout
+}
+
+// PlanMIG asks what is to be done for the GPUs to be cut as a SharingConfig wants it, empty for the one in force, or
+// with apply has done what can be.
+func (c *Client) PlanMIG(ctx context.Context, document string, apply bool) ([]*nodev1.MIGPlan, error) {
+	ctx, cancel := context.WithTimeout(ctx, cutTimeout)
+	defer cancel()
+	resp, err := c.node.PlanMIG(ctx, &nodev1.PlanMIGRequest{Document: document, Apply: apply})
+	return resp.GetGpus(), c.plain(err, cutTimeout)
 }
 
 // ClaimForContainer asks for a placement for a container that a hook arms, and for what its OCI spec needs. It
 // is held until this process ends or, with hold_seconds, for that time. An agent that is too old to know of
 // containers is ErrUnsupported; it has then made a claim for this process, which ends with it.
 func (c *Client) ClaimForContainer(ctx context.Context, r *nodev1.ClaimRequest) (*nodev1.ClaimResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	timeout := claimTimeout(r)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	r.Container = true
 	resp, err := c.node.Claim(ctx, r)
 	if err == nil && resp.GetContainer() == nil {
 		return nil, &Error{"the agent knows nothing of containers: it is older than this kerf", sharing.ErrUnsupported}
 	}
-	return resp, c.plain(err, callTimeout)
+	return resp, c.plain(err, timeout)
 }
 
 // Release gives a claim back that holds no process.

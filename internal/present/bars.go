@@ -64,7 +64,13 @@ func gpuLines(s Status, g GPU, o Options, width int) []line {
 			lines = append(lines, line{{dim, "  " + clean(b.String())}})
 		}
 	}
-	return append(append(lines, bar(g, pieces, o, width)), legend(pieces, o)...)
+	lines = append(append(lines, bar(g, pieces, o, width)), legend(pieces, o)...)
+	if g.MIGState != nil && g.MIGState.On {
+		for _, l := range g.MIGState.lines(o.Wide) {
+			lines = append(lines, text(l))
+		}
+	}
+	return lines
 }
 
 func title(g GPU) line {

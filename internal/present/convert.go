@@ -44,7 +44,7 @@ func fromGPU(g *nodev1.GPU) GPU {
 		MemoryBytes: g.GetMemoryBytes(), ReservedBytes: g.GetReservedBytes(),
 		UsedBytes:    known(g.GetUsedBytes(), g.GetUsedKnown()),
 		GrantedBytes: g.GetGrantedBytes(), GrantedPercent: g.GetGrantedPercent(), LentBytes: g.GetLentBytes(),
-		Health: orUnknown(g.GetHealth()), HealthReason: g.GetHealthReason(), Levels: list(g.GetLevels()), MIG: g.GetMig(),
+		Health: orUnknown(g.GetHealth()), HealthReason: g.GetHealthReason(), Levels: list(g.GetLevels()), MIG: g.GetMig(), MIGState: fromMIG(g.GetMigState()),
 		Backends: []Backend{},
 	}
 	for _, b := range g.GetBackends() {
@@ -70,7 +70,7 @@ func FromGrant(g *nodev1.Grant) Grant {
 		InForce: []Fragment{}, Compute: Compute{By: orUnknown(g.GetCompute().GetBy()), Why: g.GetCompute().GetWhy(), Priority: g.GetCompute().GetPriority()},
 	}
 	for _, f := range g.GetInForce() {
-		out.InForce = append(out.InForce, Fragment{GPU: f.GetGpu(), MemoryBytes: f.GetMemoryBytes(), Percent: f.GetPercent(), Whole: f.GetWhole()})
+		out.InForce = append(out.InForce, Fragment{GPU: f.GetGpu(), MemoryBytes: f.GetMemoryBytes(), Percent: f.GetPercent(), Whole: f.GetWhole(), MIGProfile: f.GetMigProfile(), MIGStart: f.GetMigStart()})
 	}
 	out.With, out.Joint = g.GetWith(), []Fragment{}
 	for _, f := range g.GetJoint() {
@@ -81,7 +81,7 @@ func FromGrant(g *nodev1.Grant) Grant {
 		out.Fragments = append(out.Fragments, Fragment{
 			GPU: f.GetGpu(), MemoryBytes: f.GetMemoryBytes(), Percent: f.GetPercent(), Whole: f.GetWhole(),
 			LentBytes: f.GetLentBytes(), BurstBytes: f.GetBurstBytes(), UsedBytes: known(f.GetUsedBytes(), f.GetUsedKnown()),
-			Time: fromTime(f.GetTime()),
+			MIGProfile: f.GetMigProfile(), MIGStart: f.GetMigStart(), Time: fromTime(f.GetTime()),
 		})
 	}
 	return out

@@ -43,6 +43,8 @@ type GPU struct {
 	HealthReason   string   `json:"health_reason"`
 	Levels         []string `json:"levels"`
 	MIG            bool     `json:"mig"`
+	// MIGState is null for a GPU that cannot be cut into MIG instances, and while nothing is known of that.
+	MIGState *MIG `json:"mig_state"`
 	// Backends are all ways of holding a share of the GPU, strongest first.
 	Backends []Backend `json:"backends"`
 }
@@ -103,6 +105,9 @@ type Fragment struct {
 	Percent     uint32  `json:"percent"`
 	Whole       bool    `json:"whole"`
 	UsedBytes   *uint64 `json:"used_bytes"`
+	// MIGProfile is the MIG instance's, empty for a share or all of the GPU; MIGStart is where it begins.
+	MIGProfile string `json:"mig_profile"`
+	MIGStart   int32  `json:"mig_start"`
 	// Time is null where the grant's programs do not count their time on the GPU.
 	Time *Time `json:"time"`
 }

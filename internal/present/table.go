@@ -45,7 +45,7 @@ func Table(s Status, o Options) string {
 	for _, l := range summary(s) {
 		b.WriteString(l.plain() + "\n")
 	}
-	b.WriteString("\n" + gpuTable(s, o) + "\n" + grantTable(s, o))
+	b.WriteString("\n" + gpuTable(s, o) + "\n" + grantTable(s, o) + cutTable(s, o))
 	return b.String()
 }
 

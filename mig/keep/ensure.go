@@ -99,34 +99,3 @@ func inTheWay(a plan.Answer) string {
 	}
 	return a.Why
 }
-
-// Begin is Ensure for who does not wait: what comes of it, the next Ensure tells. It does nothing before Run and after.
-func (m *Manager) Begin(gpu sharing.GPUID, in sharing.Instance, who string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.running == nil {
-		return
-	}
-	ctx := m.running
-	m.begun.Go(func() {
-		if _, _, err := m.Ensure(ctx, gpu, in, who); err != nil {
-			m.opt.Log.Warn("mig instance not cut yet", "gpu", string(gpu), "start", in.Start, "for", who, "error", err.Error())
-		}
-	})
-}
-
-// Pending names who waits for an instance that is being cut.
-func (m *Manager) Pending() []string {
-	var out []string
-	for _, p := range m.pages {
-		p.mu.Lock()
-		for at, who := range p.cutting {
-			if !slices.ContainsFunc(p.mine, func(o exec.Own) bool { return o.Place == at && o.CI >= 0 }) {
-				out = append(out, who)
-			}
-		}
-		p.mu.Unlock()
-	}
-	slices.Sort(out)
-	return out
-}

@@ -65,11 +65,6 @@ type Manager struct {
 	// pages are in the order in which the GPUs came; the list never changes.
 	pages []*page
 	wake  chan struct{}
-
-	// mu guards running, which is Run's context while it runs; begun counts what Begin has started.
-	mu      sync.Mutex
-	running context.Context //nolint:containedctx // of Run, for what others begin meanwhile
-	begun   sync.WaitGroup
 }
 
 // page is one GPU.

@@ -26,19 +26,10 @@ func (m *Manager) Wake() {
 	}
 }
 
-// Run ticks until ctx ends, and calls after behind each round. It joins what Begin has started.
+// Run ticks until ctx ends, and calls after behind each round.
 func (m *Manager) Run(ctx context.Context, every time.Duration, after func()) {
 	t := time.NewTicker(every)
 	defer t.Stop()
-	m.mu.Lock()
-	m.running = ctx
-	m.mu.Unlock()
-	defer func() {
-		m.mu.Lock()
-		m.running = nil
-		m.mu.Unlock()
-		m.begun.Wait()
-	}()
 	for {
 		woken := false
 		select {
@@ -161,17 +152,26 @@ func (m *Manager) layOut(ctx context.Context, p *page, want Want) error {
 	if err != nil {
 		return err //nolint:wrapcheck // as above
 	}
+	wishes, err := wishesOf(table, want)
+	if err != nil {
+		return err
+	}
+	return m.carryOut(ctx, p, wishes)
+}
+
+// wishesOf are a layout's instances. An error names the profiles that the GPU has.
+func wishesOf(table *mig.Table, want Want) ([]plan.Wish, error) {
 	var wishes []plan.Wish
 	for _, n := range want.Fixed {
 		profile, err := table.Lookup("mig.instances", n.Profile)
 		if err != nil {
-			return err //nolint:wrapcheck // it names the profiles
+			return nil, err //nolint:wrapcheck // as above
 		}
 		for range n.Count {
 			wishes = append(wishes, plan.Wish{Profile: profile.ID, Start: plan.Any, For: layoutItself})
 		}
 	}
-	return m.carryOut(ctx, p, wishes)
+	return wishes, nil
 }
 
 // carryOut gives the GPU exactly these instances of ours, as far as those that are held let it.

@@ -62,11 +62,24 @@ func gpu(g node.BookedGPU, cliques map[sharing.GPUID]int) api.GPU {
 		GrantedBytes: uint64(g.HeldMemory), GrantedPercent: int(g.HeldPercent), LentBytes: uint64(g.LentMemory),
 		Whole: g.Whole, MIG: g.GPU.MIG, Health: g.GPU.Health.String(), HealthReason: g.GPU.HealthReason, Levels: names(g.Levels),
 	}
+	out.MIGState = migState(g.MIG)
 	if g.GPU.NUMA >= 0 {
 		out.NUMANode = &g.GPU.NUMA
 	}
 	if n, ok := cliques[g.GPU.UUID]; ok {
 		out.NVLinkClique = &n
+	}
+	return out
+}
+
+// migState is nil for a GPU that cannot be cut.
+func migState(s node.MIGState) *api.MIGState {
+	if !s.Able {
+		return nil
+	}
+	out := &api.MIGState{Units: s.Units, Profiles: s.Profiles, Fixed: s.Fixed, Waits: s.Waits}
+	for _, p := range s.Pieces {
+		out.Instances = append(out.Instances, api.MIGInstance{Profile: p.Profile, Start: p.Start, Size: p.Size, Foreign: !p.Ours, Ready: p.Ready, Claim: string(p.Grant)})
 	}
 	return out
 }
@@ -81,7 +94,7 @@ func claim(g node.GrantState) api.Claim {
 		c.Backend = g.Backend.String()
 	}
 	for _, f := range g.Claim.Placement {
-		c.Fragments = append(c.Fragments, api.Fragment{GPU: string(f.GPU), MemoryBytes: uint64(f.Memory), Percent: int(f.Percent), Whole: f.Whole})
+		c.Fragments = append(c.Fragments, api.Fragment{GPU: string(f.GPU), MemoryBytes: uint64(f.Memory), Percent: int(f.Percent), Whole: f.Whole, MIGProfile: f.MIG.Profile, MIGStart: f.MIG.Start})
 	}
 	return c
 }

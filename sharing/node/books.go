@@ -22,6 +22,8 @@ type Books struct {
 type BookedGPU struct {
 	ledger.View
 	Levels []sharing.Level
+	// MIG is how it is cut; the zero value where nothing is known of that.
+	MIG MIGState
 }
 
 // Books reads the books. It asks nobody, and returns at once.
@@ -34,11 +36,12 @@ func (r *Runtime) Books() Books {
 		b.DriverVersion = r.att.Driver.Version()
 	}
 	health := map[sharing.GPUID]sharing.Health{}
+	cut := r.migStates()
 	for _, v := range r.ledger.GPUs() {
 		health[v.GPU.UUID] = v.GPU.Health
-		g := BookedGPU{View: v}
+		g := BookedGPU{View: v, MIG: cut[v.GPU.UUID]}
 		if v.GPU.Health == sharing.HealthOK {
-			g.Levels, _, _ = r.levels(v.GPU, r.config.BackendsOf(r.pool, ""), nil)
+			g.Levels = r.levelsOf(v.GPU, g.MIG)
 		}
 		b.GPUs = append(b.GPUs, g)
 	}

@@ -32,6 +32,9 @@ func (r *Runtime) ClaimForContainer(ctx context.Context, peer Peer, name string,
 	if peer.UID != 0 {
 		return "", fmt.Errorf("containers are made by root, and uid %d asks: %w", peer.UID, sharing.ErrDenied)
 	}
+	if asked.Kind == sharing.KindMIG {
+		return "", fmt.Errorf("%s: containers get no MIG instances, processes alone do (kerf run --mig without --image): %w", asked, sharing.ErrUnsupported)
+	}
 	id, err := r.claimAs(ctx, peer, name, asked, noMPSAlone(), func(h *holding, req sharing.Request) {
 		h.asks, h.container = asksOf(req), true
 		if hold > 0 {
@@ -118,7 +121,7 @@ func (r *Runtime) claimAs(ctx context.Context, peer Peer, name string, asked sha
 	if err := r.opt.Failpoints.Eval("mig-after-claim"); err != nil {
 		return "", errors.Join(err, r.release(peer, id))
 	}
-	if _, _, err := r.cut(ctx, id); err != nil {
+	if err := r.cut(ctx, id); err != nil {
 		return "", errors.Join(err, r.release(peer, id))
 	}
 	return id, nil
@@ -139,7 +142,9 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 	if err != nil {
 		return "", err
 	}
-	req = r.hardened(req)
+	if mark == nil { // containers get no MIG instances
+		req = r.hardened(req)
+	}
 	for id, h := range r.held {
 		if h.owner != nil && !h.hasGroup && !h.container && h.owner.PID() == peer.PID && h.owner.Alive() {
 			return "", fmt.Errorf("process %d has claim %q already; arm or release it first: %w", peer.PID, id, sharing.ErrConflict)

@@ -42,9 +42,6 @@ func (r *Runtime) inject(ctx context.Context, ask sharing.ContainerAsk, containe
 	if err != nil {
 		return sharing.Injection{}, fmt.Errorf("container %q: %w", ask.Ref.Container, err)
 	}
-	if _, _, err := r.cut(ctx, id); err != nil {
-		return sharing.Injection{}, err
-	}
 	if err := r.prepare(ctx, id); err != nil {
 		return sharing.Injection{}, err
 	}

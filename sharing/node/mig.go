@@ -22,10 +22,6 @@ type MIG interface {
 	Offer(gpu sharing.GPUID, profile string, claimed []OnGPU) MIGOffer
 	// Ensure makes the instance of a claim where it is not there yet; warm is true where nothing was to be done.
 	Ensure(ctx context.Context, gpu sharing.GPUID, in sharing.Instance, who string) (d sharing.MIGDevice, warm bool, err error)
-	// Begin is Ensure for who does not wait.
-	Begin(gpu sharing.GPUID, in sharing.Instance, who string)
-	// Pending names who waits for an instance that is being cut.
-	Pending() []string
 	// Wake tells that a claim ended.
 	Wake()
 	// States are the GPUs as they were looked at last.
@@ -150,45 +146,34 @@ func (r *Runtime) hardened(req sharing.Request) sharing.Request {
 	return req
 }
 
-// cut makes the instance of a claim, and returns it; false for a claim that is none. It is called without the lock.
-func (r *Runtime) cut(ctx context.Context, id ledger.ClaimID) (sharing.MIGDevice, bool, error) {
+// cut makes the instance of a claim that is one. It is called without the lock.
+func (r *Runtime) cut(ctx context.Context, id ledger.ClaimID) error {
 	r.mu.Lock()
 	g, ok := r.ledger.Get(id)
 	m := r.mig
 	r.mu.Unlock()
 	if !ok || len(g.Claim.Placement) != 1 || g.Claim.Placement[0].MIG.None() {
-		return sharing.MIGDevice{}, false, nil
+		return nil
 	}
 	if m == nil {
-		return sharing.MIGDevice{}, false, fmt.Errorf("claim %q: nothing cuts GPUs now: %w", id, sharing.ErrUnavailable)
+		return fmt.Errorf("claim %q: nothing cuts GPUs now: %w", id, sharing.ErrUnavailable)
 	}
 	start := time.Now()
 	f := g.Claim.Placement[0]
 	d, warm, err := m.Ensure(ctx, f.GPU, f.MIG, holderName(g.Claim))
 	r.opt.Observer.MIGCut(warm, time.Since(start), err)
 	if err != nil {
-		return sharing.MIGDevice{}, false, fmt.Errorf("claim %q: %w", id, err)
+		return fmt.Errorf("claim %q: %w", id, err)
 	}
 	if err := r.opt.Failpoints.Eval("mig-after-cut"); err != nil {
-		return sharing.MIGDevice{}, false, err
+		return err
 	}
 	r.mu.Lock()
 	if h := r.held[id]; h != nil {
 		h.device = d
 	}
 	r.mu.Unlock()
-	return d, true, nil
-}
-
-// PendingCuts names who waits for a MIG instance that is being cut.
-func (r *Runtime) PendingCuts() []string {
-	r.mu.Lock()
-	m := r.mig
-	r.mu.Unlock()
-	if m == nil {
-		return nil
-	}
-	return m.Pending()
+	return nil
 }
 
 // migStates are the GPUs' instances with the claims that have them; it needs the lock.
@@ -215,8 +200,21 @@ func (r *Runtime) migStates() map[sharing.GPUID]MIGState {
 	return out
 }
 
+// levelsOf are the levels that a claim can have on a healthy GPU that is cut so; it needs the lock.
+func (r *Runtime) levelsOf(g sharing.GPU, cut MIGState) []sharing.Level {
+	if g.MIG && cut.On {
+		return []sharing.Level{sharing.LevelHardware}
+	}
+	levels, _, _ := r.levels(g, r.config.BackendsOf(r.pool, ""), nil)
+	return levels
+}
+
 // instanceLost says why a claim's MIG instance does not hold it any more; empty while it does. It needs the lock.
-func (r *Runtime) instanceLost(c ledger.Claim, states map[sharing.GPUID]MIGState) string {
+func (r *Runtime) instanceLost(c ledger.Claim) string {
+	if !slices.ContainsFunc(c.Placement, func(f sharing.Fragment) bool { return !f.MIG.None() }) {
+		return ""
+	}
+	states := r.migStates()
 	for _, f := range c.Placement {
 		s, known := states[f.GPU]
 		if f.MIG.None() || !known || s.Trouble != "" {

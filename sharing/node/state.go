@@ -87,10 +87,7 @@ func (r *Runtime) State(ctx context.Context) State {
 		health[v.GPU.UUID] = v.GPU.Health
 		g := GPUState{MIGState: cut[v.GPU.UUID], GPU: v.GPU, Granted: v.HeldMemory, GrantedPercent: v.HeldPercent, Lent: v.LentMemory, Utilization: -1}
 		if v.GPU.Health == sharing.HealthOK {
-			g.Levels, _, _ = r.levels(v.GPU, r.config.BackendsOf(r.pool, ""), nil)
-		}
-		if v.GPU.MIG && v.GPU.Health == sharing.HealthOK && g.MIGState.On {
-			g.Levels = []sharing.Level{sharing.LevelHardware}
+			g.Levels = r.levelsOf(v.GPU, g.MIGState)
 		}
 		g.Backends = r.backends(v.GPU)
 		if use, ok := p.gpus[v.GPU.UUID]; ok {
@@ -176,7 +173,7 @@ func (r *Runtime) grantState(g ledger.Grant, p picture, health map[sharing.GPUID
 	if g.Lease != nil && r.att == nil {
 		gs.Level, gs.LevelReason = sharing.LevelUnknown, "no driver answers"
 	}
-	if why := r.instanceLost(g.Claim, r.migStates()); g.Lease != nil && why != "" {
+	if why := r.instanceLost(g.Claim); g.Lease != nil && why != "" {
 		gs.Level, gs.LevelReason = sharing.LevelUnknown, why
 	}
 	for _, f := range g.Claim.Placement {

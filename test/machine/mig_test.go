@@ -5,6 +5,7 @@ package machine_test
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -133,9 +134,25 @@ func TestMIGLayouts(t *testing.T) {
 		t.Errorf("a GPU that is cut was counted as whole: %s", said)
 	}
 	m.run(flags("--memory 10GiB --gpus 4"), hold()).granted() // the GPUs that are not cut
+	other := filepath.Join(m.work, "other.yaml")
+	if err := os.WriteFile(other, []byte(layoutPool("    - {gpus: [1, 4], enabled: true, instances: {4g: 1}}\n    - {gpus: [0], enabled: false}\n")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if r := m.kerf("mig", "plan", other); r.code != 0 || !strings.Contains(r.out, "destroy 7g.80gb at 0\n  create 4g.40gb at 0") || !strings.Contains(r.out, "set MIG mode off") || !strings.Contains(r.out, "set MIG mode on") {
+		t.Errorf("a plan: %v", r)
+	}
+	if r := m.kerf("mig", "plan"); r.code != 0 || !strings.Contains(r.out, "12 of 8 memory units") {
+		t.Errorf("the plan in force: %v", r)
+	}
+	if r := m.kerf("mig", "status"); r.code != 0 || strings.Count(r.out, "fixed layout") != 4 || strings.Count(r.out, "free") != 4 {
+		t.Errorf("mig status: %v", r)
+	}
 	m.byHand(2, 9, 0)
 	m.write(layoutPool("    - {gpus: [0], enabled: true, instances: {1g.10gb: 1, 3g.40gb: 1}}\n    - {gpus: [1], enabled: false}\n" +
 		"    - {gpus: [2], enabled: true, instances: {3g.40gb: 2}}\n    - {gpus: [3], enabled: true}\n"))
+	if r := m.kerf("mig", "apply"); r.code != 0 {
+		t.Errorf("mig apply: %v", r)
+	}
 	second := m.wantCut(0, 2)
 	for p, uuid := range second {
 		if first[p] != uuid {

@@ -23,7 +23,8 @@ import (
 
 const (
 	// maxMessage bounds a request: the largest honest one is a few hundred bytes.
-	maxMessage = 64 << 10
+	// A SharingConfig to plan with may be as large as a ConfigMap.
+	maxMessage = 1<<20 + 64<<10
 	// maxStreams bounds what one connection can have open at once.
 	maxStreams = 64
 	// stopGrace is how long running calls may take when the server stops.
@@ -40,6 +41,8 @@ type Server struct {
 	// containers is nil where claims for containers are not taken; hook goes with it.
 	containers Containers
 	hook       Hook
+	// planner is nil where no GPU is cut.
+	planner MIGPlanner
 	// stopping is closed when the server stops, so that Watch streams end.
 	stopping chan struct{}
 }

@@ -1,0 +1,50 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package present
+
+import (
+	"strings"
+	"testing"
+
+	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+)
+
+// Each instance is drawn where it is, with whose it is; a GPU that cannot be cut is left out.
+func TestSlices(t *testing.T) {
+	s := FromNode(&nodev1.GetNodeResponse{Gpus: []*nodev1.GPU{
+		{Index: 0, Model: "H100", Mig: true, MigState: &nodev1.MIG{
+			Able: true, On: true, Units: 8, Waits: "waits for a reset\x1b[2J",
+			Pieces: []*nodev1.MIGPiece{
+				{Profile: "1g.10gb", Start: 2, Size: 1, Ours: true, Ready: true, Holder: "pod a/b", Uuid: "MIG-1"},
+				{Profile: "1g.10gb", Start: 3, Size: 1, Ready: true},
+				{Profile: "3g.40gb", Start: 4, Size: 4, Ours: true, Holder: "grant k-1"},
+				{Profile: "9g", Start: 7, Size: 900, Ours: true, Ready: true},
+			},
+		}},
+		{Index: 1, Model: "T4", MigState: &nodev1.MIG{}},
+		{Index: 2, Model: "L40S"},
+		{Index: 3, Model: "A100", MigState: &nodev1.MIG{Able: true, Units: 8, Fixed: true}},
+	}})
+	got := Slices(s, Options{})
+	for _, want := range []string{
+		"GPU 0  H100\n  [..a#cccd]  cut on demand\n", "a  1g.10gb  at 2  pod a/b", "#  1g.10gb  at 3  not made by Kerf",
+		"c  3g.40gb  at 4  being cut for grant k-1", "d  9g       at 7  free", "GPU 3  A100\n  [........]  not in MIG mode\n", "not as the pool says: waits for a reset",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "T4") || strings.Contains(got, "L40S") || strings.Contains(got, "\x1b") {
+		t.Errorf("what is not to be there:\n%s", got)
+	}
+	if wide := Slices(s, Options{Wide: true}); !strings.Contains(wide, "MIG-1") {
+		t.Errorf("no UUID:\n%s", wide)
+	}
+	if table := Table(s, Options{}); !strings.Contains(table, "[..a#cccd]") || strings.Contains(table, "GPU 3  A100") {
+		t.Errorf("status:\n%s", table)
+	}
+	if none := Slices(Status{}, Options{}); !strings.Contains(none, "No GPU") {
+		t.Errorf("%q", none)
+	}
+}

@@ -1,0 +1,126 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kerf-gpu/kerf/mig"
+	"github.com/kerf-gpu/kerf/mig/plan"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+)
+
+// Proposal is what is to be done to one GPU for it to be as a pool wants it.
+type Proposal struct {
+	GPU   sharing.GPUID
+	Index int
+	// Steps are in their order, for people.
+	Steps []string
+	// Waits says what stands in the way of the rest; empty where nothing does.
+	Waits string
+}
+
+// Propose says what is to be done for the GPUs to be as the pool wants them. It changes nothing.
+func (m *Manager) Propose(ctx context.Context, pool config.Pool) []Proposal {
+	var out []Proposal
+	for _, p := range m.pages {
+		one := Proposal{GPU: p.gpu.ID, Index: p.facts.Index}
+		p.work.Lock()
+		err := m.propose(ctx, p, Wanted(pool, p.facts), pool, &one)
+		p.work.Unlock()
+		if err != nil {
+			one.Waits = err.Error()
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// propose needs p.work.
+func (m *Manager) propose(ctx context.Context, p *page, want Want, pool config.Pool, to *Proposal) error {
+	mode, err := m.opt.Driver.Mode(ctx, p.gpu.ID)
+	switch {
+	case want.Leave || errors.Is(err, sharing.ErrUnsupported) && (!want.On || len(pool.MIG) == 0):
+		return nil
+	case errors.Is(err, sharing.ErrUnsupported):
+		return fmt.Errorf("this GPU cannot do MIG: %w", sharing.ErrUnsupported)
+	case err != nil:
+		return err //nolint:wrapcheck // it says what and where
+	case !mode.Current && !want.On:
+		return nil
+	}
+	var made plan.Plan
+	short := error(nil)
+	if mode.Current && (!want.On || len(want.Fixed) > 0) || len(want.Fixed) > 0 {
+		if made, short, err = m.toLayout(ctx, p, want, mode.Current); err != nil {
+			return err
+		}
+	}
+	if !mode.Current {
+		to.Steps = append(to.Steps, setting("on", mode.NeedsReset))
+		if mode.NeedsReset && !pool.MIGReset {
+			short = errors.Join(short, fmt.Errorf("MIG mode takes a reset of this GPU, which the pool does not allow: %w", sharing.ErrDenied))
+		}
+	}
+	p.mu.Lock()
+	to.Steps = append(to.Steps, said(p.table, made.Steps)...)
+	p.mu.Unlock()
+	if !want.On {
+		to.Steps = append(to.Steps, setting("off", mode.NeedsReset))
+	}
+	return short
+}
+
+func setting(mode string, reset bool) string {
+	if reset {
+		return "set MIG mode " + mode + ", with a reset of the GPU"
+	}
+	return "set MIG mode " + mode
+}
+
+// toLayout plans a layout, on an empty GPU where that is not in MIG mode yet; short says what it leaves undone.
+func (m *Manager) toLayout(ctx context.Context, p *page, want Want, cut bool) (made plan.Plan, leaves, err error) {
+	table, values, err := m.tableOf(ctx, p)
+	if err != nil {
+		return plan.Plan{}, nil, err
+	}
+	wishes, err := wishesOf(table, want)
+	if err != nil {
+		return plan.Plan{}, nil, err
+	}
+	var have []plan.Instance
+	if cut {
+		if have, err = m.exec.Look(ctx, p.gpu); err != nil {
+			return plan.Plan{}, nil, err //nolint:wrapcheck // as above
+		}
+	}
+	made, err = plan.Make(plan.Ask{Table: table, Values: values, Have: have, Wishes: wishes, Exact: true})
+	return made, short(made, foreign(have)), err //nolint:wrapcheck // as above
+}
+
+// said are a plan's steps for people: an instance's compute instance goes and comes with it.
+func said(t *mig.Table, steps []plan.Step) []string {
+	var out []string
+	for i, s := range steps {
+		name := fmt.Sprintf("%s at %d", t.Name(s.Place.Profile), s.Place.Start)
+		switch s.Op {
+		case plan.DestroyGI:
+			out = append(out, "destroy "+name)
+		case plan.CreateGI:
+			out = append(out, "create "+name)
+		case plan.DestroyCI:
+			if i+1 == len(steps) || steps[i+1].Op == plan.CreateCI {
+				out = append(out, "empty "+name)
+			}
+		case plan.CreateCI:
+			if i == 0 || steps[i-1].Op != plan.CreateGI {
+				out = append(out, "make ready "+name)
+			}
+		}
+	}
+	return out
+}
