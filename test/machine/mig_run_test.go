@@ -6,6 +6,8 @@ package machine_test
 import (
 	"fmt"
 	"maps"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -178,4 +180,40 @@ func (m *machine) noGrantsBut(n int) {
 	if r := m.kerf("status", "--wait", fmt.Sprintf("grants=%d", n), "--timeout", patience.String()); r.code != 0 {
 		m.t.Fatalf("grants do not end: %v", r)
 	}
+}
+
+// An instance that a stray process holds is given to nobody else's harm: it is not destroyed, for room or for its age,
+// until the process has ended.
+func TestMIGStrayProcess(t *testing.T) {
+	t.Parallel()
+	m := onDemand(t, "h100x8", "3s")
+	m.run(flags("--mig 3g"), load("--alloc 1GiB")).wait()
+	before := m.wantCut(0, 1)
+	stray := m.start(load("--alloc 1GiB --hold 1h"), "CUDA_VISIBLE_DEVICES="+only(before))
+	eventually(t, "a stray process on the instance", func() error {
+		if r := m.gpusim("processes", "-o", "json"); !strings.Contains(r.out, fmt.Sprint(stray.cmd.Process.Pid)) {
+			return fmt.Errorf("%s", r.out)
+		}
+		return nil
+	})
+	time.Sleep(4 * time.Second) // longer than it is kept
+	if said := m.refused(flags("--mig 7g")); !strings.Contains(said, "7g.80gb") {
+		t.Errorf("a GPU that a stray process is on: %s", said)
+	}
+	if now := m.places(0); !maps.Equal(now, before) || !stray.running() {
+		t.Errorf("%v became %v", before, now)
+	}
+	stray.kill()
+	m.wantCut(0, 0)
+	m.run(flags("--mig 7g"), load("--alloc 1GiB")).wait()
+}
+
+// start runs a program beside Kerf, as root on the machine could.
+func (m *machine) start(argv []string, env ...string) *proc {
+	m.t.Helper()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append(slices.Clone(m.env), env...)
+	p := launch(m.t, m.work, "stray", cmd)
+	m.t.Cleanup(p.kill)
+	return p
 }
