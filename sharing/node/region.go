@@ -322,11 +322,26 @@ func (r *Runtime) reopen(id ledger.ClaimID, h *holding) {
 		r.log.Error("region of a grant is not whole", "claim", id, "reason", h.region.lost)
 		return
 	}
-	// A crash may have come between the record and the region, and what it is lent is in the region alone.
-	if ok && g.Lease != nil {
-		if err := r.settle(g, h.region); err != nil {
-			h.region.lost = err.Error()
+	// A crash may have come between the record and the region, and what it is lent is in the region alone. At a start the
+	// books are whole only after the last of those that share a cap.
+	if ok && g.Lease != nil && r.restored {
+		r.settleOr(g, h.region)
+	}
+}
+
+// settleAll is settle for all leases that were found at a start. It needs the lock.
+func (r *Runtime) settleAll() {
+	for _, g := range r.ledger.Grants() {
+		if h := r.held[g.Claim.ID]; g.Lease != nil && h != nil && h.region != nil && h.region.lost == "" {
+			r.settleOr(g, h.region)
 		}
+	}
+}
+
+// settleOr is settle; a region that cannot be settled is lost. It needs the lock.
+func (r *Runtime) settleOr(g ledger.Grant, found *region) {
+	if err := r.settle(g, found); err != nil {
+		found.lost = err.Error()
 	}
 }
 

@@ -49,6 +49,7 @@ func (r *Runtime) restoreAll(rec record.Record) error {
 			return fmt.Errorf("restore grant %q: %w", g.ID, err)
 		}
 	}
+	r.settleAll()
 	if err := r.findOrphans(known); err != nil {
 		return err
 	}

@@ -1,0 +1,135 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/libkerf"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// sharerOf is one container of a pod with a shared cap, and what a naive model knows of it.
+type sharerOf struct {
+	ask  sharing.ContainerAsk
+	gibs int
+	runs *container
+}
+
+// Containers that share a cap start, end and change their parts at random, and the agent comes and goes: what is in force is
+// always the sum of the parts, booked in full, from the first that runs to the last.
+func TestSharedCapAgainstNaive(t *testing.T) {
+	seed := uint64(time.Now().UnixNano()) // #nosec G115 -- any number
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	g := newPreloadedPods(t, preloading)
+	var all []*sharerOf
+	var asks []sharing.ContainerAsk
+	for i, name := range []string{"main", "b", "c"} {
+		a := g.ask("p", name, sharing.ContainerApp, fmt.Sprintf("gpu-memory-gib:%d", 4+i))
+		if a.Request.UUIDs = []sharing.GPUID{g.gpus[0].UUID}; i > 0 {
+			a.With = "main"
+		}
+		asks, all = append(asks, a), append(all, &sharerOf{gibs: 4 + i})
+	}
+	asks, err := sharing.JoinAsks(asks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, a := range asks {
+		all[i].ask = a
+	}
+	g.claimed(asks...)
+	if err := g.bench.persist(); err != nil { // as the first of them does
+		t.Fatal(err)
+	}
+	root := g.grant(asks[0]).Claim.ID
+	done := map[string]int{}
+	for range 150 {
+		one := all[r.IntN(len(all))]
+		what := ""
+		switch k := r.IntN(10); {
+		case k < 6 && one.runs == nil:
+			what, one.runs = "started", g.run(one.ask)
+		case k < 4:
+			if one.runs != nil {
+				one.runs.remove()
+				g.bench.Reconcile(t.Context())
+				what, one.runs = "ended", nil
+			}
+		case k < 7:
+			what, one.gibs = "changed", 1+r.IntN(20)
+			if err := g.bench.Limit(t.Context(), Peer{PID: os.Getpid()}, g.grant(one.ask).Claim.ID, sharing.Bytes(one.gibs)*sharing.GiB); err != nil { // #nosec G115 -- small
+				t.Fatal(err)
+			}
+		case k < 9:
+			g.bench.upkeep(t.Context())
+		default:
+			what = "restarted"
+			g.restartPreloading()
+			g.witness(g.runningOf(all)...)
+		}
+		done[what]++
+		g.wantShared(all, root)
+	}
+	for _, one := range all {
+		if one.runs != nil {
+			one.runs.remove()
+		}
+	}
+	g.gone("p")
+	g.bench.upkeep(t.Context())
+	if left, err := os.ReadDir(g.bench.opt.Client.Dir); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	t.Log(done)
+}
+
+// runningOf is what the container runtime tells.
+func (g *guarded) runningOf(all []*sharerOf) (out []sharing.Seen) {
+	for _, one := range all {
+		if one.runs != nil {
+			out = append(out, one.runs.seen())
+		}
+	}
+	return out
+}
+
+// wantShared compares the books, and what is in force while any of them runs, with the model.
+func (g *guarded) wantShared(all []*sharerOf, root ledger.ClaimID) {
+	g.t.Helper()
+	g.check()
+	var sum sharing.Bytes
+	running := 0
+	for _, one := range all {
+		sum += sharing.Bytes(one.gibs) * sharing.GiB // #nosec G115 -- small
+		gr := g.leased(one.ask, one.runs)
+		if gr.Claim.Root() != root {
+			g.t.Fatalf("%s shares the cap of %q", one.ask.Ref, gr.Claim.Root())
+		}
+		if one.runs != nil {
+			running++
+		}
+	}
+	if v, _ := g.bench.ledger.GPU(g.gpus[0].UUID); v.HeldMemory != sum {
+		g.t.Fatalf("%v are booked, want %v", v.HeldMemory, sum)
+	}
+	if running == 0 {
+		return
+	}
+	open, err := libkerf.Open(filepath.Join(g.bench.opt.Client.Dir, string(root)))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer open.Close()
+	if u := open.Usage()[0]; u.Limit != sum {
+		g.t.Fatalf("%d run, and %v are in force, want %v", running, u.Limit, sum)
+	}
+}
