@@ -27,7 +27,7 @@ GO_TEST := go test -ldflags '$(LAZY)'
 # kerf-scheduler is a module of its own, since it is Kubernetes' code for the most part.
 COMMANDS := $(filter-out kerf-hook kerf-scheduler,$(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go)))
 HOOK_OUT ?= bin/kerf-hook
-PROTOS := api/node/v1/node.proto
+PROTOS := api/node/v1/node.proto api/telemetry/v1/telemetry.proto
 PROTOC_PLUGINS := google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc
 
 TOOLS := $(CURDIR)/bin/tools

@@ -1,0 +1,119 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	telemetryv1 "github.com/kerf-gpu/kerf/api/telemetry/v1"
+	"github.com/kerf-gpu/kerf/internal/nodeclient"
+	"github.com/kerf-gpu/kerf/internal/present"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// topOptions are the flags of kerf top.
+type topOptions struct {
+	interval                 time.Duration
+	sort, output             string
+	once                     bool
+	gpus, namespaces, grants []string
+}
+
+// errEnough ends a stream of which enough was seen.
+var errEnough = errors.New("enough")
+
+func (a *app) topCommand() *cobra.Command {
+	o := &topOptions{}
+	c := &cobra.Command{
+		Use:   "top",
+		Short: "Show what is used of the GPUs, and by whom",
+		Long: "Show what is used of the GPUs, and by whom, as kerf-monitor samples it: live on a terminal, else one text after the other. " +
+			"What no grant accounts for has lines of its own, so that the lines of a GPU add up to it.",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return fail(err)
+			}
+			return a.top(c.Context(), o)
+		},
+	}
+	f := c.Flags()
+	f.DurationVar(&o.interval, "interval", time.Second, "time between two samples, 100ms to 1m")
+	f.StringVar(&o.sort, "sort", "gpu", "order: "+strings.Join(present.TopOrders(), ", "))
+	f.StringVarP(&o.output, "output", "o", "table", "table, or json: one sample in a line")
+	f.BoolVar(&o.once, "once", false, "show one sample and end")
+	f.StringSliceVar(&o.gpus, "gpu-uuid", nil, "only this GPU (repeatable)")
+	f.StringSliceVar(&o.namespaces, "namespace", nil, "only pods of this namespace (repeatable)")
+	f.StringSliceVar(&o.grants, "grant", nil, "only this grant, by name or id (repeatable)")
+	return c
+}
+
+func (o *topOptions) check() error {
+	var errs []error
+	if o.interval < 100*time.Millisecond || o.interval > time.Minute {
+		errs = append(errs, sharing.Invalid("--interval", o.interval.String(), "write 100ms to 1m", "is not an interval that is kept"))
+	}
+	if !slices.Contains(present.TopOrders(), o.sort) {
+		errs = append(errs, sharing.Invalid("--sort", o.sort, "write "+strings.Join(present.TopOrders(), ", "), "is not an order"))
+	}
+	if o.output != "table" && o.output != "json" {
+		errs = append(errs, sharing.Invalid("--output", o.output, "write table or json", "is not a form"))
+	}
+	return errors.Join(errs...)
+}
+
+// top shows samples until it is interrupted.
+func (a *app) top(parent context.Context, o *topOptions) error {
+	return interruptible(parent, func(ctx context.Context) error {
+		_, _, terminal := a.screen()
+		draw := terminal && o.output == "table" && !o.once
+		if draw {
+			_, _ = fmt.Fprint(a.out, enterScreen)
+			defer func() { _, _ = fmt.Fprint(a.out, leaveScreen) }()
+		}
+		in := &telemetryv1.WatchRequest{IntervalMs: uint32(o.interval.Milliseconds()), Gpus: o.gpus, Namespaces: o.namespaces, Grants: o.grants} //nolint:gosec // at most 60000
+		first := true
+		err := nodeclient.Telemetry(ctx, a.dir, in, func(s *telemetryv1.Sample) error {
+			text, err := o.render(s)
+			switch {
+			case err != nil:
+			case draw:
+				err = a.draw(text)
+			default:
+				if o.output == "table" && !first {
+					text = append([]byte("\n"), text...)
+				}
+				_, err = a.out.Write(text)
+			}
+			first = false
+			if err == nil && o.once {
+				err = errEnough
+			}
+			return err
+		})
+		if _, ok := errors.AsType[*interruptedError](context.Cause(ctx)); ok || errors.Is(err, errEnough) {
+			return nil // ctrl-C is how a watch ends
+		}
+		return fail(err)
+	})
+}
+
+func (o *topOptions) render(s *telemetryv1.Sample) ([]byte, error) {
+	if o.output == "table" {
+		return []byte(present.Top(s, o.sort)), nil
+	}
+	text, err := protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("write a sample: %w", err)
+	}
+	return append(text, '\n'), nil
+}

@@ -1,0 +1,114 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stream
+
+import (
+	"slices"
+
+	telemetryv1 "github.com/kerf-gpu/kerf/api/telemetry/v1"
+	"github.com/kerf-gpu/kerf/monitor/attribution"
+	"github.com/kerf-gpu/kerf/monitor/collect"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// filter is what a reader wants; an empty list wants all.
+type filter struct{ gpus, namespaces, grants []string }
+
+func newFilter(in *telemetryv1.WatchRequest) filter {
+	return filter{in.GetGpus(), in.GetNamespaces(), in.GetGrants()}
+}
+
+func (f filter) all() bool { return len(f.gpus) == 0 && f.everyone() }
+
+func (f filter) everyone() bool { return len(f.namespaces) == 0 && len(f.grants) == 0 }
+
+func (f filter) grant(g collect.Grant) bool {
+	return (len(f.namespaces) == 0 || slices.Contains(f.namespaces, g.Namespace)) &&
+		(len(f.grants) == 0 || slices.Contains(f.grants, g.Name) || slices.Contains(f.grants, g.ID))
+}
+
+// sampleOf is a snapshot in the words of the API.
+func sampleOf(s *collect.Snapshot, keep filter) *telemetryv1.Sample {
+	out := &telemetryv1.Sample{Sequence: s.Seq, AtUnixNanos: s.At.UnixNano(), Source: s.Source, DriverVersion: s.Driver, AgentUp: s.Agent}
+	for _, g := range s.GPUs {
+		if len(keep.gpus) > 0 && !slices.Contains(keep.gpus, string(g.Info.UUID)) {
+			continue
+		}
+		out.Gpus = append(out.Gpus, gpuOf(s, g, keep))
+	}
+	return out
+}
+
+func gpuOf(s *collect.Snapshot, g collect.GPU, keep filter) *telemetryv1.GPU {
+	out := &telemetryv1.GPU{Uuid: string(g.Info.UUID), Index: int32(g.Info.Index), Model: g.Info.Model} //nolint:gosec // an index
+	if g.Err != nil {
+		out.Error = g.Err.Error()
+		return out
+	}
+	if v, ok := g.Fields[collect.FieldMemoryTotal]; ok {
+		total := uint64(v * float64(sharing.MiB))
+		out.MemoryTotalBytes = &total
+	}
+	if m := g.Device.Memory; m.Known {
+		used := uint64(m.Value)
+		out.MemoryUsedBytes, out.ExcessBytes = &used, uint64(g.Use.Excess.Memory)
+	}
+	if sm := g.Device.SM; sm.Known {
+		ratio := float64(sm.Value)
+		out.SmRatio = &ratio
+	}
+	out.PowerWatts, out.TemperatureCelsius = field(g, collect.FieldPower), field(g, collect.FieldTemperature)
+	for _, u := range g.Use.Grants {
+		if grant := s.Grants[u.Grant]; keep.grant(grant) {
+			out.Uses = append(out.Uses, grantUse(g, grant, u))
+		}
+	}
+	if keep.everyone() {
+		strangers := useOf("stranger", g.Use.Strangers, g.Totals[attribution.Place{GPU: g.Info.UUID, Stranger: true}])
+		for _, pid := range g.Use.StrangerPIDs {
+			strangers.Pids = append(strangers.Pids, int32(pid)) //nolint:gosec // a pid
+		}
+		out.Uses = append(out.Uses, strangers, useOf(attribution.Unattributed.String(), g.Use.Rest, g.Totals[attribution.Place{GPU: g.Info.UUID}]))
+	}
+	return out
+}
+
+func field(g collect.GPU, f collect.Field) *float64 {
+	v, ok := g.Fields[f]
+	if !ok {
+		return nil
+	}
+	return &v
+}
+
+func grantUse(g collect.GPU, grant collect.Grant, u attribution.GrantUse) *telemetryv1.Use {
+	total := g.Totals[attribution.Place{Grant: u.Grant, GPU: g.Info.UUID, Slot: u.Slot}]
+	out := useOf("grant", u.Use, total)
+	out.Grant, out.GrantId, out.Namespace, out.Pod, out.Container, out.Level = grant.Name, grant.ID, grant.Namespace, grant.Pod, grant.Container, grant.Level
+	out.InstanceProfile, out.InstanceStart = u.Slot.Profile, int32(u.Slot.Start) //nolint:gosec // a place on a GPU
+	if limit, ok := grant.CapOn(g.Info.UUID, u.Slot); ok {
+		out.MemoryLimitBytes, out.MemoryLentBytes = uint64(limit.Memory), uint64(limit.Lent)
+		out.ComputeLimitRatio = float64(limit.Percent) / float64(sharing.FullGPU)
+	}
+	if total.Watched > 0 {
+		idle := total.Idle.Seconds()
+		out.IdleSeconds = &idle
+	}
+	return out
+}
+
+func useOf(owner string, u attribution.Use, t attribution.Total) *telemetryv1.Use {
+	return &telemetryv1.Use{
+		Owner: owner, Processes: int32(u.Processes), //nolint:gosec // a number of processes
+		MemoryBytes: amount(u.Memory), SmRatio: amount(u.SM), MemoryActiveRatio: amount(u.DRAM), EnergyJoules: amount(u.Energy),
+		MemoryPeakBytes: amount(t.Peak),
+	}
+}
+
+func amount[T attribution.Quantity](a attribution.Amount[T]) *telemetryv1.Amount {
+	if !a.Known() {
+		return nil
+	}
+	return &telemetryv1.Amount{Value: float64(a.Value), Known: a.How.String()}
+}

@@ -1,0 +1,248 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stream
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	telemetryv1 "github.com/kerf-gpu/kerf/api/telemetry/v1"
+	"github.com/kerf-gpu/kerf/monitor/attribution"
+	"github.com/kerf-gpu/kerf/monitor/collect"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// node is a collector over a node that never changes, with a server.
+type node struct {
+	*collect.Collector
+	client telemetryv1.TelemetryClient
+}
+
+func (node) Name() string   { return "fake" }
+func (node) Driver() string { return "1.0" }
+func (node) GPUs() []collect.Info {
+	return []collect.Info{{UUID: "GPU-0", Model: "H100"}, {UUID: "GPU-1", Index: 1}}
+}
+
+func (node) Read(_ context.Context, g collect.Info, _ time.Time) collect.Reading {
+	if g.Index == 1 {
+		return collect.Reading{Err: sharing.ErrLost}
+	}
+	d := attribution.Device{Memory: attribution.Told(10 * sharing.GiB), Listed: true}
+	for pid, memory := range map[int]sharing.Bytes{1: 4 * sharing.GiB, 2: 3 * sharing.GiB, 3: sharing.GiB} {
+		d.Processes = append(d.Processes, attribution.Process{PID: pid, GI: attribution.NoInstance, Memory: attribution.Told(memory)})
+	}
+	return collect.Reading{Device: d, Fields: map[collect.Field]float64{collect.FieldMemoryTotal: 81920, collect.FieldTemperature: 50}}
+}
+
+func (node) Grants() (all map[string]collect.Grant, fresh bool) {
+	grant := func(id, namespace string) collect.Grant {
+		return collect.Grant{
+			ID: id, Name: "name-" + id, Namespace: namespace, Pod: "p", Container: "c", Level: "driver",
+			Lease: attribution.Lease{Grant: id, Cgroup: "/cg/" + id, Fragments: []attribution.Fragment{{GPU: "GPU-0"}}},
+			Caps:  []collect.Cap{{Memory: 10 * sharing.GiB, Percent: 25}},
+		}
+	}
+	return map[string]collect.Grant{"a": grant("a", "x"), "b": grant("b", "y")}, true
+}
+
+func (node) OfProcess(pid int) (string, error) {
+	return map[int]string{1: "/cg/a", 2: "/cg/b", 3: "/user"}[pid], nil
+}
+
+// newNode serves it; samples are taken by Cycle.
+func newNode(t *testing.T) node {
+	t.Helper()
+	hub := collect.NewHub()
+	n := node{}
+	n.Collector = collect.New(collect.Options{Source: n, Grants: n, Cgroups: n, Hub: hub, Log: discard()})
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- New(hub).Serve(ctx, l) }()
+	conn, err := grpc.NewClient("unix:"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	n.client = telemetryv1.NewTelemetryClient(conn)
+	return n
+}
+
+func (n node) watch(t *testing.T, in *telemetryv1.WatchRequest) func() *telemetryv1.Sample {
+	t.Helper()
+	s, err := n.client.Watch(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() *telemetryv1.Sample {
+		t.Helper()
+		m, err := s.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+}
+
+func TestASampleAndItsParts(t *testing.T) {
+	n := newNode(t)
+	n.Cycle(t.Context())
+	next := n.watch(t, &telemetryv1.WatchRequest{IntervalMs: 100})
+	got := next()
+	use := func(owner, grant, namespace string, gib float64, known string) *telemetryv1.Use {
+		u := &telemetryv1.Use{Owner: owner, Processes: 1, MemoryBytes: &telemetryv1.Amount{Value: gib * (1 << 30), Known: known}, MemoryPeakBytes: &telemetryv1.Amount{Value: gib * (1 << 30), Known: known}}
+		if grant != "" {
+			u.Grant, u.GrantId, u.Namespace, u.Pod, u.Container, u.Level = "name-"+grant, grant, namespace, "p", "c", "driver"
+			u.MemoryLimitBytes, u.ComputeLimitRatio = 10<<30, 0.25
+		}
+		return u
+	}
+	strangers, rest := use("stranger", "", "", 1, "process"), use("unattributed", "", "", 2, "unattributed")
+	strangers.Pids, rest.Processes = []int32{3}, 0
+	total, used, degrees := uint64(80<<30), uint64(10<<30), 50.0
+	want := &telemetryv1.Sample{
+		Sequence: 1, Source: "fake", DriverVersion: "1.0", AgentUp: true,
+		Gpus: []*telemetryv1.GPU{
+			{
+				Uuid: "GPU-0", Model: "H100", MemoryTotalBytes: &total, MemoryUsedBytes: &used, TemperatureCelsius: &degrees,
+				Uses: []*telemetryv1.Use{use("grant", "a", "x", 4, "process"), use("grant", "b", "y", 3, "process"), strangers, rest},
+			},
+			{Uuid: "GPU-1", Index: 1, Error: "lost"},
+		},
+	}
+	if d := cmp.Diff(want, got, protocmp.Transform(), protocmp.IgnoreFields(&telemetryv1.Sample{}, "at_unix_nanos")); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestFilters(t *testing.T) {
+	cases := map[string]struct {
+		in   *telemetryv1.WatchRequest
+		gpus int
+		want []string
+	}{
+		"a namespace":      {&telemetryv1.WatchRequest{Namespaces: []string{"y"}}, 2, []string{"b"}},
+		"a grant's name":   {&telemetryv1.WatchRequest{Grants: []string{"name-a"}}, 2, []string{"a"}},
+		"an id and a GPU":  {&telemetryv1.WatchRequest{Grants: []string{"b"}, Gpus: []string{"GPU-0"}}, 1, []string{"b"}},
+		"nothing there":    {&telemetryv1.WatchRequest{Grants: []string{"b"}, Namespaces: []string{"x"}}, 2, nil},
+		"a GPU and all":    {&telemetryv1.WatchRequest{Gpus: []string{"GPU-0"}}, 1, []string{"a", "b", "stranger", "unattributed"}},
+		"another GPU only": {&telemetryv1.WatchRequest{Gpus: []string{"GPU-1"}}, 1, nil},
+	}
+	n := newNode(t)
+	n.Cycle(t.Context())
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := n.watch(t, c.in)()
+			var got []string
+			for _, u := range s.GetGpus()[0].GetUses() {
+				got = append(got, map[bool]string{true: u.GetGrantId(), false: u.GetOwner()}[u.GetOwner() == "grant"])
+			}
+			if d := cmp.Diff(c.want, got); d != "" || len(s.GetGpus()) != c.gpus {
+				t.Errorf("%d GPUs, %s", len(s.GetGpus()), d)
+			}
+		})
+	}
+}
+
+func TestIntervals(t *testing.T) {
+	n := newNode(t)
+	for _, ms := range []uint32{1, 99, 60_001} {
+		s, err := n.client.Watch(t.Context(), &telemetryv1.WatchRequest{IntervalMs: ms})
+		if err == nil {
+			_, err = s.Recv()
+		}
+		if status.Code(err) != codes.InvalidArgument {
+			t.Errorf("%d ms: %v", ms, err)
+		}
+	}
+	n.Cycle(t.Context())
+	seldom := n.watch(t, &telemetryv1.WatchRequest{IntervalMs: 60_000})
+	if s := seldom(); s.GetSequence() != 1 {
+		t.Errorf("first: %d", s.GetSequence())
+	}
+	for range 40 { // more than are kept, and none of them is wanted
+		n.Cycle(t.Context())
+	}
+	often := n.watch(t, &telemetryv1.WatchRequest{IntervalMs: 100})
+	if s := often(); s.GetSequence() != 12 || s.GetMissed() != 0 {
+		t.Errorf("a reader that comes later begins with %d, and has missed %d", s.GetSequence(), s.GetMissed())
+	}
+}
+
+// TestASlowReaderIsToldWhatItMissed lets a server whose reader does not read go on.
+func TestASlowReaderIsToldWhatItMissed(t *testing.T) {
+	hub := collect.NewHub()
+	n := node{}
+	n.Collector = collect.New(collect.Options{Source: n, Grants: n, Cgroups: n, Hub: hub, Log: discard()})
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &slow{ctx: ctx, got: make(chan *telemetryv1.Sample), sends: make(chan struct{}, 100)}
+	done := make(chan error, 1)
+	go func() { done <- New(hub).Watch(&telemetryv1.WatchRequest{IntervalMs: 100}, s) }()
+	n.Cycle(ctx)
+	<-s.sends
+	for range 50 { // of which the last 30 are kept while the reader has not taken the first
+		n.Cycle(ctx)
+	}
+	first := <-s.got
+	time.Sleep(100 * time.Millisecond) // so that there is one that is far enough from the first
+	n.Cycle(ctx)
+	next := <-s.got
+	if first.GetMissed() != 0 || next.GetSequence() < first.GetSequence()+20 || next.GetMissed() < 20 {
+		t.Errorf("after %d (%d missed) comes %d with %d missed", first.GetSequence(), first.GetMissed(), next.GetSequence(), next.GetMissed())
+	}
+	cancel()
+	if err := <-done; status.Code(err) != codes.Canceled {
+		t.Error(err)
+	}
+}
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// slow is a stream that takes a sample when somebody receives it.
+type slow struct {
+	grpc.ServerStream
+	ctx context.Context
+	got chan *telemetryv1.Sample
+	// sends has a token for each sample that was to be sent.
+	sends chan struct{}
+}
+
+func (s *slow) Context() context.Context { return s.ctx }
+
+func (s *slow) Send(m *telemetryv1.Sample) error {
+	s.sends <- struct{}{}
+	select {
+	case s.got <- m:
+		return nil
+	case <-s.ctx.Done():
+		return status.FromContextError(s.ctx.Err()).Err()
+	}
+}
