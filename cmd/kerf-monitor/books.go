@@ -87,5 +87,20 @@ func grantsOf(p *nodev1.GetNodeResponse) map[string]collect.Grant {
 		}
 		all[out.ID] = out
 	}
+	return unique(all)
+}
+
+// unique tells grants of one name apart: a pod may be made anew under its name while the old one's grant ends.
+func unique(all map[string]collect.Grant) map[string]collect.Grant {
+	times := map[string]int{}
+	for _, g := range all {
+		times[g.Name]++
+	}
+	for id, g := range all {
+		if times[g.Name] > 1 {
+			g.Name += "#" + id
+			all[id] = g
+		}
+	}
 	return all
 }

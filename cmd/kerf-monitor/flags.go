@@ -22,15 +22,21 @@ import (
 
 // environment is what main read from the process's environment: defaults of flags.
 type environment struct {
+	// again starts this very program again in its place; it returns only an error.
+	again                                func() error
 	libraryPath, dir, nodeName, hostname string
 }
 
 // settings are the monitor's flags, checked.
 type settings struct {
-	dir, http, fieldsFile, nodeName, logLevel string
-	interval                                  time.Duration
-	libraries                                 []string
-	fields                                    []collect.FieldInfo
+	dir, group, http, fieldsFile, nodeName, logLevel string
+
+	interval time.Duration
+	dcgm     bool
+	// hostCgroups says that this is a container, from which the machine's cgroups are to be seen.
+	hostCgroups bool
+	libraries   []string
+	fields      []collect.FieldInfo
 	// others are fields of the file that the monitor does not have.
 	others []string
 }
@@ -52,15 +58,18 @@ func command(env environment) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			m := &monitor{settings: s, log: log}
+			m := &monitor{settings: s, log: log, again: env.again}
 			return m.run(c.Context())
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&s.dir, "dir", or(env.dir, "/run/kerf"), "directory of the agent's sockets")
+	f.StringVar(&s.group, "group", "kerf", "group whose members may watch the stream; root alone may where there is no such group")
 	f.StringVar(&s.http, "http", "127.0.0.1:9446", "serve /metrics and /healthz on this TCP address; empty: not at all")
 	f.DurationVar(&s.interval, "interval", collect.DefaultInterval, "time between two samples, 100ms to 1m; streams may ask for shorter ones")
 	f.StringVar(&s.fieldsFile, "fields", "", "file of dcgm-exporter's form that chooses the DCGM_FI_* series; empty for all")
+	f.BoolVar(&s.hostCgroups, "host-cgroups", false, "in a container: join the host's cgroup namespace, so that the cgroups of processes can be told")
+	f.BoolVar(&s.dcgm, "dcgm", true, "use NVIDIA's DCGM where its library is found; NVML alone tells where it is not")
 	f.StringVar(&s.nodeName, "node-name", or(env.nodeName, env.hostname), "the label hostname of the DCGM_FI_* series")
 	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
 	return c

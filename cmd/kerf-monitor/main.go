@@ -26,7 +26,10 @@ func main() {
 	if err != nil {
 		hostname = ""
 	}
-	env := environment{libraryPath: os.Getenv("LD_LIBRARY_PATH"), dir: os.Getenv("KERF_DIR"), nodeName: os.Getenv("KERF_NODE_NAME"), hostname: hostname}
+	env := environment{
+		again:       func() error { return syscall.Exec("/proc/self/exe", os.Args, os.Environ()) }, //nolint:gosec // this very program, as it was started
+		libraryPath: os.Getenv("LD_LIBRARY_PATH"), dir: os.Getenv("KERF_DIR"), nodeName: os.Getenv("KERF_NODE_NAME"), hostname: hostname,
+	}
 	if err := command(env).ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "kerf-monitor:", err)
 		os.Exit(1)

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,18 +19,38 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kerf-gpu/kerf/internal/cgroup"
+	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/monitor/collect"
 	"github.com/kerf-gpu/kerf/monitor/exposition"
+	"github.com/kerf-gpu/kerf/monitor/stream"
 )
 
 // monitor is one run of the program.
 type monitor struct {
 	settings
-	log *slog.Logger
+	log   *slog.Logger
+	again func() error
+}
+
+// joinHost makes this program run in the host's cgroup namespace: it starts itself again there if it must.
+func (m *monitor) joinHost() error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	moved, err := process.JoinHostCgroups()
+	if err != nil || !moved {
+		return err
+	}
+	m.log.Info("starting again in the host's cgroup namespace")
+	return fmt.Errorf("start again in the host's cgroup namespace: %w", m.again())
 }
 
 // run samples and serves until ctx ends.
 func (m *monitor) run(ctx context.Context) error {
+	if m.hostCgroups {
+		if err := m.joinHost(); err != nil {
+			return fmt.Errorf("--host-cgroups: %w", err)
+		}
+	}
 	hierarchy, err := cgroup.Default()
 	if err != nil {
 		return fmt.Errorf("find out whose processes are: %w", err)
@@ -37,20 +58,36 @@ func (m *monitor) run(ctx context.Context) error {
 	if len(m.others) > 0 {
 		m.log.Warn("fields that this monitor does not have are left out", "fields", m.others)
 	}
-	hub, books, source := collect.NewHub(), newBooks(m.log), newNVMLSource(m.libraries, m.log)
-	c := collect.New(collect.Options{Source: source, Grants: books, Cgroups: hierarchy, Hub: hub, Log: m.log, Interval: m.interval})
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return source.follow(ctx) })
-	g.Go(func() error { return books.follow(ctx, m.dir) })
-	g.Go(func() error { return c.Run(ctx) })
+	var web net.Listener
 	if m.http != "" {
-		l, err := net.Listen("tcp", m.http)
-		if err != nil {
+		if web, err = net.Listen("tcp", m.http); err != nil {
 			return fmt.Errorf("--http %q: %w", m.http, err)
 		}
-		m.log.Info("serving metrics", "address", l.Addr().String())
-		g.Go(func() error { return m.serveHTTP(ctx, l, hub) })
+		m.log.Info("serving metrics", "address", web.Addr().String())
 	}
+	unix, err := m.listen()
+	if err != nil {
+		if web != nil {
+			err = errors.Join(err, web.Close())
+		}
+		return err
+	}
+	hub, books, nvml := collect.NewHub(), newBooks(m.log), newNVMLSource(m.libraries, m.log)
+	g, ctx := errgroup.WithContext(ctx)
+	var source collect.Source = nvml
+	if m.dcgm {
+		d := newDCGMSource(nvml, m.interval, m.log)
+		g.Go(func() error { return d.stream(ctx) })
+		source = d
+	}
+	c := collect.New(collect.Options{Source: source, Grants: books, Cgroups: hierarchy, Hub: hub, Log: m.log, Interval: m.interval})
+	g.Go(func() error { return nvml.follow(ctx) })
+	g.Go(func() error { return books.follow(ctx, m.dir) })
+	g.Go(func() error { return c.Run(ctx) })
+	if web != nil {
+		g.Go(func() error { return m.serveHTTP(ctx, web, hub) })
+	}
+	g.Go(func() error { return stream.New(hub).Serve(ctx, unix) })
 	return g.Wait()
 }
 
@@ -62,7 +99,7 @@ func (m *monitor) serveHTTP(ctx context.Context, l net.Listener, hub *collect.Hu
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector(),
 	)
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second, ErrorHandling: promhttp.ContinueOnError}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		s := hub.Latest()
 		if s == nil || time.Since(s.At) > 10*time.Second+5*m.interval {

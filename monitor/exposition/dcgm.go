@@ -66,17 +66,22 @@ func (d dcgm) gpu(gauge, counter emit, s *collect.Snapshot, g collect.GPU) {
 			send(i, value, device)
 			continue
 		}
-		for _, u := range g.Use.Grants {
-			if v, known := of(u.Use); known {
-				send(i, v, rowOf(s.Grants[u.Grant], g, u.Slot))
+		// What has the same labels is one row: grants that are no pod's are with what nobody accounts for.
+		rows := map[row]float64{}
+		add := func(u attribution.Use, r row) {
+			if v, known := of(u); known {
+				rows[r] += v
 			}
 		}
-		rest, known := of(g.Use.Rest)
-		if strangers, told := of(g.Use.Strangers); told {
-			rest += strangers
+		if _, whole := of(g.Use.Rest); whole {
+			add(g.Use.Rest, row{})
+			add(g.Use.Strangers, row{})
 		}
-		if known {
-			send(i, rest, row{})
+		for _, u := range g.Use.Grants {
+			add(u.Use, rowOf(s.Grants[u.Grant], g, u.Slot))
+		}
+		for r, v := range rows {
+			send(i, v, r)
 		}
 	}
 }

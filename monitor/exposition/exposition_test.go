@@ -9,6 +9,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -139,6 +141,30 @@ func TestExposition(t *testing.T) {
 	}
 	if text := gather(t, Options{Latest: func() *collect.Snapshot { return nil }}); text != "" {
 		t.Error("before the first snapshot:", text)
+	}
+}
+
+// TestRowsOfTheSameLabelsAreOne has grants that are no pod's, and a pod that is made anew under its name while the
+// old one ends.
+func TestRowsOfTheSameLabelsAreOne(t *testing.T) {
+	s := snapshot()
+	again := pod("a", attribution.Fragment{GPU: gpu0}, collect.Cap{})
+	again.ID, again.Name, again.Lease.Grant, again.Lease.Cgroup = "a2", "ml/a/train#a2", "a2", "/cg/a2"
+	run := collect.Grant{ID: "r", Name: "r", Lease: attribution.Lease{Grant: "r", Cgroup: "/cg/r", Fragments: again.Lease.Fragments}}
+	s.Grants["a2"], s.Grants["r"] = again, run
+	var leases []attribution.Lease
+	for _, g := range s.Grants {
+		leases = append(leases, g.Lease)
+	}
+	d := s.GPUs[0].Device
+	d.Processes = append(slices.Clone(d.Processes), process(8, "/cg/a2", 100, 0), process(9, "/cg/r", 200, 0))
+	s.GPUs[0].Use = attribution.Attribute(d, leases)
+	text := gather(t, Options{Latest: func() *collect.Snapshot { return s }}) // fails for two rows with the same labels
+	for pod, mib := range map[string]string{"a": "4196", "b": "2048", "": "1948"} {
+		want := regexp.MustCompile(`DCGM_FI_DEV_FB_USED{[^}]*gpu="0"[^}]*pod="` + pod + `"} ` + mib + "\n")
+		if !want.MatchString(text) {
+			t.Errorf("pod %q does not have %s MiB:\n%s", pod, mib, text)
+		}
 	}
 }
 

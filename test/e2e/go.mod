@@ -1,6 +1,6 @@
 module github.com/kerf-gpu/kerf/test/e2e
 
-go 1.26.6
+go 1.26.7
 
 require (
 	github.com/opencontainers/runtime-spec v1.3.0

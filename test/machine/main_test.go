@@ -99,7 +99,7 @@ func findPrograms() error {
 		return err
 	}
 	bin = filepath.Join(root, "bin")
-	for _, name := range []string{"kerf", "kerf-agent", "gpusim", "gpuload"} {
+	for _, name := range []string{"kerf", "kerf-agent", "kerf-monitor", "gpusim", "gpuload"} {
 		// The stat also tells the test cache that the result hangs on these files.
 		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
 			return fmt.Errorf("bin/%s is missing: run make build (%w)", name, err)

@@ -72,6 +72,12 @@ static const char *dev_dir(void)
 	return "/dev";
 }
 
+bool gpusim_node_file(const char *name, char *path, size_t size)
+{
+	int n = snprintf(path, size, "%s/../%s", lib_dev, name);
+	return lib_dev[0] && n > 0 && (size_t)n < size;
+}
+
 /* A socket's address holds 107 bytes of path; a longer one is reached through a descriptor of its folder. */
 static int connect_to(const char *name)
 {

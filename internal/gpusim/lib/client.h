@@ -61,6 +61,9 @@ int gpusim_call(struct gpusim_conn *c, uint32_t op, const uint64_t args[GPUSIM_N
  * process can connect to them is seen by opening. */
 int gpusim_minors(int minors[GPUSIM_MAX_MINORS]);
 
+/* gpusim_node_file is the path of a file in the node's folder, DIR; false for a library that lies in none. */
+bool gpusim_node_file(const char *name, char *path, size_t size);
+
 /* gpusim_at_fork_child names a function that the child of a fork runs after its connections are closed.
  * Called once per library, when that is loaded. */
 void gpusim_at_fork_child(void (*child)(void));

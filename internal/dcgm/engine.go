@@ -1,0 +1,173 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dcgm
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/NVIDIA/go-dcgm/pkg/dcgm"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const (
+	// firstProfiling is the first of the fields that are read from performance counters.
+	firstProfiling = 1001
+	// fieldUUID is the GPU's UUID, by which its other values are known.
+	fieldUUID = 54
+)
+
+// Options say what is watched.
+type Options struct {
+	// Fields are DCGM's numbers of the fields, and Every how often DCGM reads them.
+	Fields []uint16
+	Every  time.Duration
+	Log    *slog.Logger
+}
+
+// Values are a GPU's newest values by field; what is not told is absent.
+type Values map[uint16]float64
+
+// Engine is an embedded host engine. It is not safe for concurrent use.
+type Engine struct {
+	stop  func()
+	log   *slog.Logger
+	since map[string]time.Time // by group
+	group map[string]dcgm.FieldHandle
+	uuid  map[uint]sharing.GPUID
+	last  map[sharing.GPUID]Values
+}
+
+// Open starts the engine and watches the fields; profiling fields only those that the first GPU supports. The error is
+// sharing.ErrUnavailable when there is no DCGM, or it does not start.
+func Open(o Options) (_ *Engine, err error) {
+	if err := preflight(); err != nil {
+		return nil, fmt.Errorf("open dcgm: %w", err)
+	}
+	stop, err := dcgm.Init(dcgm.Embedded)
+	if err != nil {
+		return nil, fmt.Errorf("open dcgm: %w (%w)", err, sharing.ErrUnavailable)
+	}
+	e := &Engine{
+		stop: stop, log: o.Log, since: map[string]time.Time{}, group: map[string]dcgm.FieldHandle{},
+		uuid: map[uint]sharing.GPUID{}, last: map[sharing.GPUID]Values{},
+	}
+	plain, profiling := split(o.Fields)
+	if err := e.watch("kerf", append(plain, fieldUUID), o.Every); err != nil {
+		stop()
+		return nil, fmt.Errorf("open dcgm: %w", err)
+	}
+	supported, err := e.supported(profiling)
+	if err == nil && len(supported) > 0 {
+		err = e.watch("kerf-profiling", supported, o.Every)
+	}
+	if err != nil {
+		o.Log.Info("no profiling fields", "reason", err.Error())
+	}
+	return e, nil
+}
+
+// split parts the fields that need performance counters from the others.
+func split(fields []uint16) (plain, profiling []dcgm.Short) {
+	for _, f := range fields {
+		if f >= firstProfiling {
+			profiling = append(profiling, dcgm.Short(f)) //nolint:gosec // DCGM's numbers are below 2^15
+		} else {
+			plain = append(plain, dcgm.Short(f)) //nolint:gosec // the same
+		}
+	}
+	return plain, profiling
+}
+
+// supported are those of the fields that the first GPU can be profiled for.
+func (e *Engine) supported(fields []dcgm.Short) ([]dcgm.Short, error) {
+	groups, err := dcgm.GetSupportedMetricGroups(0)
+	if err != nil {
+		return nil, fmt.Errorf("ask which fields can be profiled: %w (%w)", err, sharing.ErrUnsupported)
+	}
+	var out []dcgm.Short
+	for _, f := range fields {
+		if slices.ContainsFunc(groups, func(g dcgm.MetricGroup) bool { return slices.Contains(g.FieldIds, uint(f)) }) { //nolint:gosec // never negative
+			out = append(out, f)
+		}
+	}
+	return out, nil
+}
+
+func (e *Engine) watch(name string, fields []dcgm.Short, every time.Duration) error {
+	group, err := dcgm.FieldGroupCreate(name, fields)
+	if err != nil {
+		return fmt.Errorf("make field group %q: %w (%w)", name, err, sharing.ErrUnavailable)
+	}
+	// One sample is kept: older ones were read already.
+	if err := dcgm.WatchFieldsWithGroupEx(group, dcgm.GroupAllGPUs(), every.Microseconds(), 0, 1); err != nil {
+		err = errors.Join(err, dcgm.FieldGroupDestroy(group))
+		return fmt.Errorf("watch field group %q: %w (%w)", name, err, sharing.ErrUnavailable)
+	}
+	e.group[name], e.since[name] = group, time.UnixMicro(0)
+	return nil
+}
+
+// Read returns the newest values of every GPU. A value that did not come anew stays as it was; one that came blank is
+// gone.
+func (e *Engine) Read() (map[sharing.GPUID]Values, error) {
+	for name, group := range e.group {
+		values, next, err := dcgm.GetValuesSince(dcgm.GroupAllGPUs(), group, e.since[name])
+		if err != nil {
+			return nil, fmt.Errorf("read field group %q: %w (%w)", name, err, sharing.ErrUnavailable)
+		}
+		e.since[name] = next
+		e.take(values)
+	}
+	out := make(map[sharing.GPUID]Values, len(e.last))
+	for id, v := range e.last {
+		copied := make(Values, len(v))
+		for f, n := range v {
+			copied[f] = n
+		}
+		out[id] = copied
+	}
+	return out, nil
+}
+
+// take puts values in their places, oldest first; those of one call come in no order.
+func (e *Engine) take(values []dcgm.FieldValue_v2) {
+	slices.SortStableFunc(values, func(a, b dcgm.FieldValue_v2) int { return int(a.TS - b.TS) })
+	for _, v := range values {
+		if v.FieldID == fieldUUID && v.Status == 0 && v.StringValue != nil && !blankText(*v.StringValue) {
+			e.uuid[v.EntityID] = sharing.GPUID(*v.StringValue)
+		}
+	}
+	for i := range values {
+		v := &values[i]
+		id, ok := e.uuid[v.EntityID]
+		if !ok || v.EntityGroupId != dcgm.FE_GPU || v.FieldID == fieldUUID {
+			continue
+		}
+		if e.last[id] == nil {
+			e.last[id] = Values{}
+		}
+		if n, told := numberOf(v); told {
+			e.last[id][uint16(v.FieldID)] = n //nolint:gosec // DCGM's numbers
+		} else {
+			delete(e.last[id], uint16(v.FieldID)) //nolint:gosec // the same
+		}
+	}
+}
+
+// Close ends the engine.
+func (e *Engine) Close() error {
+	var errs []error
+	for name, group := range e.group {
+		if err := errors.Join(dcgm.UnwatchFields(group, dcgm.GroupAllGPUs()), dcgm.FieldGroupDestroy(group)); err != nil {
+			errs = append(errs, fmt.Errorf("close field group %q: %w (%w)", name, err, sharing.ErrUnavailable))
+		}
+	}
+	e.stop()
+	return errors.Join(errs...)
+}

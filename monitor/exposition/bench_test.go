@@ -1,0 +1,50 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exposition
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kerf-gpu/kerf/monitor/attribution"
+	"github.com/kerf-gpu/kerf/monitor/collect"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// BenchmarkScrape gathers 8 GPUs with about a thousand series each.
+func BenchmarkScrape(b *testing.B) {
+	s := &collect.Snapshot{Seq: 1, Grants: map[string]collect.Grant{}}
+	var leases []attribution.Lease
+	for g := range 8 {
+		for i := range 80 {
+			id := fmt.Sprintf("p%d-%d", g, i)
+			p := pod(id, attribution.Fragment{GPU: sharing.GPUID(fmt.Sprint("GPU-", g))}, collect.Cap{Memory: sharing.GiB})
+			s.Grants[id], leases = p, append(leases, p.Lease)
+		}
+	}
+	for g := range 8 {
+		d := attribution.Device{GPU: sharing.GPUID(fmt.Sprint("GPU-", g)), Memory: attribution.Told(80 * sharing.GiB), SM: attribution.Told(attribution.Ratio(1)), Listed: true, Timed: true}
+		fields := map[collect.Field]float64{}
+		for _, f := range collect.Fields() {
+			fields[f.Field] = 50
+		}
+		s.GPUs = append(s.GPUs, collect.GPU{Info: collect.Info{UUID: d.GPU, Index: g}, Device: d, Fields: fields, Use: attribution.Attribute(d, leases)})
+	}
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(New(Options{Latest: func() *collect.Snapshot { return s }}))
+	series := 0
+	for b.Loop() {
+		families, err := reg.Gather()
+		if err != nil {
+			b.Fatal(err)
+		}
+		series = 0
+		for _, f := range families {
+			series += len(f.GetMetric())
+		}
+	}
+	b.ReportMetric(float64(series), "series")
+}

@@ -1,0 +1,189 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var updateGolden = flag.Bool("update", false, "rewrite testdata; commit the difference only if you understand it")
+
+// monitored is a machine with a monitor.
+type monitored struct {
+	*machine
+	p       *proc
+	address string
+}
+
+// monitor starts kerf-monitor and waits until it serves.
+func (m *machine) monitor(args ...string) *monitored {
+	m.t.Helper()
+	cmd := exec.Command(program("kerf-monitor"), append([]string{"--dir", m.dir, "--http", "127.0.0.1:0", "--interval", "200ms", "--node-name", "node"}, args...)...)
+	cmd.Env = m.env
+	out := &monitored{machine: m, p: begin(m.t, m.work, "monitor", cmd)}
+	at := regexp.MustCompile(`msg="serving metrics" address=(\S+)`)
+	eventually(m.t, "address of the monitor", func() error {
+		found := at.FindStringSubmatch(out.p.stderr())
+		if found == nil {
+			return errors.New(tail(out.p.stderr()))
+		}
+		out.address = found[1]
+		return nil
+	})
+	return out
+}
+
+// scrape returns the samples whose line one of the prefixes begins, sorted.
+func (o *monitored) scrape(prefixes ...string) []string {
+	o.t.Helper()
+	c := http.Client{Timeout: 10 * time.Second}
+	r, err := c.Get("http://" + o.address + "/metrics")
+	if err != nil {
+		return []string{err.Error()}
+	}
+	defer r.Body.Close()
+	data, err := io.ReadAll(r.Body)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	var out []string
+	for line := range strings.Lines(string(data)) {
+		if slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(line, p) }) {
+			out = append(out, strings.TrimSpace(line))
+		}
+	}
+	return out
+}
+
+// Two that share a GPU, one that has another whole, and a stranger: each has its own numbers, and they add up to what
+// the simulated driver was told. The exposition is compared as text.
+func TestMonitorTellsEachItsOwn(t *testing.T) {
+	t.Parallel()
+	for _, driver := range []string{"r580", "r615"} {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			testMonitor(t, driver)
+		})
+	}
+}
+
+func testMonitor(t *testing.T, driver string) {
+	m := newMachine(t, setup{driver: driver})
+	m.set("gpu=0", "util=60")
+	for name, size := range map[string]string{"a": "4GiB", "b": "7GiB"} {
+		m.run(flags("--memory 10GiB --name "+name+" --gpu-uuid "+m.uuid(0)), load("--alloc "+size+" --hold 1h")).granted()
+	}
+	m.run(flags("--gpus 1 --name w --gpu-uuid "+m.uuid(1)), load("--alloc 20GiB --hold 1h")).granted()
+	stranger := exec.Command(program("gpuload"), load("--alloc 1GiB --hold 1h")[1:]...)
+	stranger.Env = m.env
+	begin(t, m.work, "stranger", stranger)
+	o := m.monitor()
+	want, err := os.ReadFile(filepath.Join("testdata", "monitor.txt"))
+	if err != nil && !*updateGolden {
+		t.Fatal(err)
+	}
+	prefixes := []string{
+		"kerf_device_memory_used_bytes", "kerf_device_up", "kerf_use_memory_bytes", "kerf_use_processes", "kerf_use_memory_limit_bytes", "kerf_device_memory_excess",
+		"DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_SM_ACTIVE", "kerf_monitor_agent_up",
+	}
+	of := regexp.MustCompile(`index="[2-7]"|gpu="[2-7]"`) // idle ones
+	scrub := strings.NewReplacer(m.uuid(0), "UUID-0", m.uuid(1), "UUID-1")
+	version := regexp.MustCompile(`DCGM_FI_DRIVER_VERSION="[0-9.]*"`)
+	text := func() string {
+		lines := slices.DeleteFunc(o.scrape(prefixes...), of.MatchString)
+		for i, l := range lines {
+			lines[i] = version.ReplaceAllString(scrub.Replace(l), `DCGM_FI_DRIVER_VERSION="V"`)
+		}
+		slices.Sort(lines) // by UUID they are in another order on each machine
+		return strings.Join(lines, "\n") + "\n"
+	}
+	if *updateGolden {
+		eventually(t, "a full scrape", func() error {
+			if now := text(); strings.Count(now, "kerf_use_memory_limit_bytes") != 3 || !strings.Contains(now, "DCGM_FI_PROF") {
+				return errors.New(now)
+			}
+			return nil
+		})
+		if err := os.WriteFile(filepath.Join("testdata", "monitor.txt"), []byte(text()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	eventually(t, "the numbers that the driver was told", func() error {
+		if d := cmp.Diff(string(want), text()); d != "" {
+			return fmt.Errorf("%s\nmonitor's log:\n%s", d, tail(o.p.stderr()))
+		}
+		return nil
+	})
+	if !strings.Contains(o.p.stderr(), "process on a GPU without a grant") {
+		t.Error("nothing tells of the stranger:", tail(o.p.stderr()))
+	}
+	o.faults()
+}
+
+// faults lets the agent, a GPU, DCGM's library and the monitor fail.
+func (o *monitored) faults() {
+	o.t.Helper()
+	seen := func(line string) func() error {
+		return func() error {
+			name, _, _ := strings.Cut(line, " ")
+			if got := o.scrape(name); !slices.Contains(got, line) {
+				return fmt.Errorf("%q, want %s", got, line)
+			}
+			return nil
+		}
+	}
+	o.set("gpu=1", "lost=true")
+	eventually(o.t, "a lost GPU", seen(`kerf_device_up{index="1",uuid="`+o.uuid(1)+`"} 0`))
+	if got := o.scrape(`kerf_use_memory_bytes`); slices.ContainsFunc(got, func(l string) bool { return strings.Contains(l, `index="1"`) }) {
+		o.t.Errorf("a lost GPU has numbers: %q", got)
+	}
+	o.set("gpu=1", "lost=false")
+	eventually(o.t, "the GPU is back", seen(`kerf_device_up{index="1",uuid="`+o.uuid(1)+`"} 1`))
+	o.killAgent()
+	eventually(o.t, "the agent is away", seen("kerf_monitor_agent_up 0"))
+	eventually(o.t, "its grants are as they were", func() error {
+		if n := len(o.scrape(`kerf_use_memory_limit_bytes`)); n != 3 {
+			return fmt.Errorf("%d grants", n)
+		}
+		return nil
+	})
+	o.startAgent()
+	o.ready()
+	eventually(o.t, "the agent is back", seen("kerf_monitor_agent_up 1"))
+	// A SIGSEGV inside DCGM's library ends the monitor, and no grant.
+	before := o.state().Grants
+	if err := os.WriteFile(filepath.Join(o.sim, "dcgm.crash"), nil, 0o600); err != nil {
+		o.t.Fatal(err)
+	}
+	select {
+	case <-o.p.exited:
+	case <-time.After(*patience):
+		o.t.Fatal("the monitor outlives a fault in its library:", tail(o.p.stderr()))
+	}
+	if s := o.p.lastState.Sys().(syscall.WaitStatus); !strings.Contains(o.p.stderr(), "SIGSEGV") && s.Signal() != syscall.SIGSEGV { //nolint:forcetypeassert // on Linux it is one
+		o.t.Errorf("it ended otherwise: %v\n%s", s, tail(o.p.stderr()))
+	}
+	if after := o.state().Grants; len(after) != len(before) || len(after) != 3 {
+		o.t.Errorf("%d grants before, %d after", len(before), len(after))
+	}
+	if r := o.run(flags("--memory 1GiB"), load("--alloc 100MiB")).wait(); r.code != 0 {
+		o.t.Errorf("a new grant: %v", r)
+	}
+}
