@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	apps "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -198,6 +199,10 @@ func TestVariants(t *testing.T) {
 	all := variants(t)
 	for name, d := range all {
 		p := &d.Spec.Template.Spec
+		if name == "monitor.yaml" {
+			testMonitor(t, p, c)
+			continue
+		}
 		if len(p.Containers) != 1 || p.Containers[0].Image != c.Image || len(p.Containers[0].VolumeMounts) != len(p.Volumes) {
 			t.Errorf("%s: %+v", name, p.Containers)
 		}
@@ -216,6 +221,28 @@ func TestVariants(t *testing.T) {
 	}
 	if len(crio.Containers[0].Args) != len(c.Args) || mount(&crio.Containers[0], "containerd") != nil || mount(&crio.Containers[0], "crio") == nil {
 		t.Errorf("crio.yaml: %v, %v", crio.Containers[0].Args, crio.Containers[0].VolumeMounts)
+	}
+}
+
+// testMonitor looks at the second container: it has no right that the agent has not, and writes nothing but its socket.
+func testMonitor(t *testing.T, p *corev1.PodSpec, agent *corev1.Container) {
+	t.Helper()
+	i := slices.IndexFunc(p.Containers, func(c corev1.Container) bool { return c.Name == "monitor" })
+	if i < 0 || len(p.Containers) != 2 {
+		t.Fatalf("monitor.yaml: %d containers", len(p.Containers))
+	}
+	m := &p.Containers[i]
+	if m.Image != agent.Image || !slices.Equal(m.Command, []string{"/usr/local/bin/kerf-monitor"}) {
+		t.Errorf("monitor.yaml: %s, %v", m.Image, m.Command)
+	}
+	if d := cmp.Diff(agent.SecurityContext, m.SecurityContext); d != "" {
+		t.Errorf("monitor.yaml: rights beside the agent's: %s", d)
+	}
+	if len(m.VolumeMounts) != 2 || mount(m, "state") == nil || mount(m, "cgroup") == nil || !mount(m, "cgroup").ReadOnly {
+		t.Errorf("monitor.yaml: mounts %+v", m.VolumeMounts)
+	}
+	if !strings.Contains(read(t, "deploy/image/Dockerfile"), "bin/kerf-monitor") {
+		t.Error("the image has no kerf-monitor")
 	}
 }
 
