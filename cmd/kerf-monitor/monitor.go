@@ -32,6 +32,18 @@ type monitor struct {
 	again func() error
 }
 
+// cgroups finds out whose processes are.
+type cgroups struct{ cgroup.Hierarchy }
+
+// Members implements collect.Cgroups.
+func (c cgroups) Members(dir string) ([]int, error) {
+	g, err := c.Open(dir, 0)
+	if err != nil {
+		return nil, err
+	}
+	return g.Procs()
+}
+
 // joinHost makes this program run in the host's cgroup namespace: it starts itself again there if it must.
 func (m *monitor) joinHost() error {
 	runtime.LockOSThread()
@@ -80,7 +92,7 @@ func (m *monitor) run(ctx context.Context) error {
 		g.Go(func() error { return d.stream(ctx) })
 		source = d
 	}
-	c := collect.New(collect.Options{Source: source, Grants: books, Cgroups: hierarchy, Hub: hub, Log: m.log, Interval: m.interval})
+	c := collect.New(collect.Options{Source: source, Grants: books, Cgroups: cgroups{hierarchy}, Hub: hub, Log: m.log, Interval: m.interval})
 	g.Go(func() error { return nvml.follow(ctx) })
 	g.Go(func() error { return books.follow(ctx, m.dir) })
 	g.Go(func() error { return c.Run(ctx) })

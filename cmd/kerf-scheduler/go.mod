@@ -1,6 +1,6 @@
 module github.com/kerf-gpu/kerf/cmd/kerf-scheduler
 
-go 1.26.6
+go 1.26.7
 
 require (
 	github.com/kerf-gpu/kerf v0.0.0-00010101000000-000000000000

@@ -16,7 +16,7 @@ import (
 )
 
 // benchNode has GPUs that are cut into seven instances, each granted, with processes on each. What the driver's answers
-// cost is not in it; the kernel's, of whose each process is, are.
+// cost is not in it.
 type benchNode struct {
 	fakeNode
 	processes int // of a GPU
@@ -33,9 +33,20 @@ func (b *benchNode) Read(_ context.Context, g Info, _ time.Time) Reading {
 	return Reading{Device: d, Fields: map[Field]float64{FieldPower: 300}}
 }
 
-func (b *benchNode) OfProcess(pid int) (string, error) {
-	data, err := os.ReadFile("/proc/self/cgroup")
-	return fmt.Sprintf("/cg/%d-%d/%d", pid>>16, (pid&0xffff-1)%7, len(data)), err
+// Members reads as many files as the kernel's list of one cgroup is.
+func (b *benchNode) Members(dir string) ([]int, error) {
+	if _, err := os.ReadFile("/sys/fs/cgroup/cgroup.procs"); err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	var g, i int
+	if _, err := fmt.Sscanf(dir, "/cg/%d-%d", &g, &i); err != nil {
+		return nil, err
+	}
+	var pids []int
+	for k := i; k < b.processes; k += 7 {
+		pids = append(pids, g<<16+k+1)
+	}
+	return pids, nil
 }
 
 // BenchmarkCycle is one sample of 8 GPUs of 7 instances each.

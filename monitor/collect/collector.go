@@ -48,6 +48,9 @@ type Grants interface {
 
 // Cgroups finds out whose a process is.
 type Cgroups interface {
+	// Members are the processes of a cgroup and of those below it. With it the kernel is asked once for each grant, and
+	// not once for each process.
+	Members(dir string) ([]int, error)
 	// OfProcess is the absolute directory of a process's cgroup.
 	OfProcess(pid int) (string, error)
 }
@@ -131,6 +134,7 @@ func (c *Collector) Cycle(ctx context.Context) {
 		living[id] = true
 	}
 	var samples []attribution.Sample
+	c.place(readings, leases)
 	for _, r := range readings {
 		g := GPU{Info: r.Info, Err: r.Err}
 		if r.Err == nil {
@@ -151,7 +155,7 @@ func (c *Collector) Cycle(ctx context.Context) {
 	c.opts.Hub.publish(s)
 }
 
-// read asks all GPUs at once, and fills in whose their processes are.
+// read asks all GPUs at once.
 func (c *Collector) read(ctx context.Context, since time.Time) []Reading {
 	ctx, cancel := context.WithTimeout(ctx, readDeadline)
 	defer cancel()
@@ -160,25 +164,43 @@ func (c *Collector) read(ctx context.Context, since time.Time) []Reading {
 	var wg sync.WaitGroup
 	for i, g := range gpus {
 		wg.Go(func() {
-			r := c.opts.Source.Read(ctx, g, since)
-			r.Info = g
-			dirs := map[int]string{}
-			for k, p := range r.Device.Processes {
-				dir, seen := dirs[p.PID]
-				if !seen {
-					if d, err := c.opts.Cgroups.OfProcess(p.PID); err == nil {
-						dir = d
-					}
-					dirs[p.PID] = dir
-				}
-				r.Device.Processes[k].Cgroup = dir
-			}
-			out[i] = r
+			out[i] = c.opts.Source.Read(ctx, g, since)
+			out[i].Info = g
 		})
 	}
 	wg.Wait()
 	slices.SortFunc(out, func(a, b Reading) int { return cmp.Compare(a.Info.Index, b.Info.Index) })
 	return out
+}
+
+// place fills in which cgroups the processes are in: first by what the leases' cgroups hold, then, for those that are in
+// none, one by one.
+func (c *Collector) place(readings []Reading, leases []attribution.Lease) {
+	dirs := map[int]string{}
+	for _, l := range leases {
+		if l.Cgroup == "" {
+			continue
+		}
+		pids, err := c.opts.Cgroups.Members(l.Cgroup)
+		if err != nil {
+			continue // its processes are asked for one by one
+		}
+		for _, pid := range pids {
+			dirs[pid] = l.Cgroup
+		}
+	}
+	for _, r := range readings {
+		for i, p := range r.Device.Processes {
+			dir, seen := dirs[p.PID]
+			if !seen {
+				if d, err := c.opts.Cgroups.OfProcess(p.PID); err == nil {
+					dir = d
+				}
+				dirs[p.PID] = dir
+			}
+			r.Device.Processes[i].Cgroup = dir
+		}
+	}
 }
 
 // energy is what the GPU used since its last sample: by its own counter, else by its power, taken to have changed

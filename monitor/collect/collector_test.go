@@ -27,6 +27,7 @@ type fakeNode struct {
 	grants   map[string]Grant
 	away     bool
 	dirs     map[int]string
+	closed   bool // cgroups do not tell their processes
 }
 
 func (f *fakeNode) Name() string   { return "fake" }
@@ -56,6 +57,19 @@ func (f *fakeNode) OfProcess(pid int) (string, error) {
 	return "", sharing.ErrNotFound
 }
 
+func (f *fakeNode) Members(dir string) ([]int, error) {
+	if f.closed {
+		return nil, sharing.ErrDenied
+	}
+	var pids []int
+	for pid, d := range f.dirs {
+		if d == dir || strings.HasPrefix(d, dir+"/") {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
 func (f *fakeNode) collector(log *bytes.Buffer) (*Collector, *Hub) {
 	h := NewHub()
 	return New(Options{Source: f, Grants: f, Cgroups: f, Hub: h, Log: slog.New(slog.NewTextHandler(log, nil))}), h
@@ -81,7 +95,7 @@ func TestCycle(t *testing.T) {
 	var log bytes.Buffer
 	c, h := f.collector(&log)
 	c.Cycle(t.Context())
-	f.away = true
+	f.away, f.closed = true, true // the second cycle comes to the same
 	c.Cycle(t.Context())
 	s := h.Latest()
 	if s.Seq != 2 || s.Source != "fake" || s.Driver != "1.0" || s.Agent || len(s.Grants) != 2 || len(s.GPUs) != 2 {

@@ -61,6 +61,8 @@ func (node) Grants() (all map[string]collect.Grant, fresh bool) {
 	return map[string]collect.Grant{"a": grant("a", "x"), "b": grant("b", "y")}, true
 }
 
+func (node) Members(string) ([]int, error) { return nil, sharing.ErrDenied }
+
 func (node) OfProcess(pid int) (string, error) {
 	return map[int]string{1: "/cg/a", 2: "/cg/b", 3: "/user"}[pid], nil
 }
