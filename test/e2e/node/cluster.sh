@@ -96,7 +96,7 @@ up() {
 	start_node_agents
 	wait_for 60 "the runtime class" "$LOG/kube-apiserver.log" kubectl apply -f "$CONF/cluster.yaml"
 	wait_for 120 "node $NODE_NAME" "$LOG/kubelet.log" node_ready
-	wait_for 60 "kube-proxy, whose way to the API server pods take," "$LOG/kube-proxy.log" in_node bash -c "</dev/tcp/$SVC_IP/443"
+	wait_for 60 "kube-proxy, whose way to the API server pods take," "$LOG/kube-proxy.log" in_node timeout 1 bash -c "</dev/tcp/$SVC_IP/443"
 	say "up after $(elapsed); KUBECONFIG=$CONF/admin.kubeconfig"
 }
 
