@@ -92,11 +92,11 @@ e2e: build kerf-scheduler ## End-to-end suite on a real Kubernetes with simulate
 	hack/e2e.sh
 
 .PHONY: soak
-soak: build ## The long runs: property tests (SOAK_STEPS, 10^6), the machine suite's soak, then SOAK_TIME (30m; 0: none) of it on a real Kubernetes
+soak: build kerf-scheduler ## The long runs: property tests (SOAK_STEPS, 10^6), the machine suite's soak, then SOAK_TIME (30m; 0: none) of it on a real Kubernetes
 	hack/soak.sh $(SOAK_STEPS) $(SOAK_TIME) $(SOAK_SEED)
 
 .PHONY: bench
-bench: build ## Benchmarks (BENCH=regexp chooses), then PODS (110; 0: none) pods at once on a real Kubernetes, ROUNDS times; needs root
+bench: build kerf-scheduler ## Benchmarks (BENCH=regexp chooses), then PODS (110; 0: none) pods at once on a real Kubernetes, ROUNDS times; needs root
 	hack/bench.sh '$(BENCH)' $(PODS) $(ROUNDS)
 
 .PHONY: bench-placement

@@ -17,6 +17,8 @@ import (
 // Want is what a pod asks for.
 type Want struct {
 	UID, Namespace, Name string
+	// Priority is the pod's.
+	Priority int32
 	// Asks are its containers that ask for a piece of a GPU, in the order in which they are placed: those that run beside
 	// each other, then the init containers, larger ones first. A node's agent takes them in the same order.
 	Asks []Ask
@@ -44,7 +46,7 @@ func (w Want) String() string { return w.Namespace + "/" + w.Name }
 // WantOf reads what a pod asks for; false when it asks for nothing of Kerf's. The error has every mistake, each a
 // *sharing.FieldError.
 func WantOf(p sharing.Pod) (Want, bool, error) {
-	w := Want{UID: p.UID, Namespace: p.Namespace, Name: p.Name, Limits: map[string]int64{}}
+	w := Want{UID: p.UID, Namespace: p.Namespace, Name: p.Name, Priority: p.Priority, Limits: map[string]int64{}}
 	var errs []error
 	var asks []sharing.ContainerAsk
 	inits := map[string]int64{}

@@ -35,6 +35,7 @@ func kinds() map[string]func() metav1.Object {
 		"v1/Namespace":                                     func() metav1.Object { return &corev1.Namespace{} },
 		"v1/ServiceAccount":                                func() metav1.Object { return &corev1.ServiceAccount{} },
 		"v1/ConfigMap":                                     func() metav1.Object { return &corev1.ConfigMap{} },
+		"apps/v1/Deployment":                               func() metav1.Object { return &apps.Deployment{} },
 		"apps/v1/DaemonSet":                                func() metav1.Object { return &apps.DaemonSet{} },
 		"node.k8s.io/v1/RuntimeClass":                      func() metav1.Object { return &nodev1.RuntimeClass{} },
 		"rbac.authorization.k8s.io/v1/Role":                func() metav1.Object { return &rbac.Role{} },

@@ -6,6 +6,7 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -29,9 +30,7 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Po
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := p.now()
-	c.score = p.books.Score(c.want, nodeName, 0, now)
-	plan, err := p.books.Reserve(c.want, nodeName, now)
+	plan, err := p.books.Reserve(c.want, nodeName, p.now())
 	if err != nil {
 		return fwk.NewStatus(fwk.Unschedulable, err.Error())
 	}
@@ -104,7 +103,17 @@ func (p *Plugin) tell(ctx context.Context, c *cycle, pod *corev1.Pod, nodeName s
 		parts = append(parts, planned.Container+": "+strings.Join(gpus, ", "))
 	}
 	text := strings.Join(parts, "; ")
-	klog.FromContext(ctx).Info("Placed a pod", "pod", klog.KObj(pod), "node", nodeName, "placement", text, "score", c.score)
+	next, best := "", int64(math.MinInt64)
+	for name, score := range c.scores {
+		if name != nodeName && (score > best || score == best && name < next) {
+			next, best = name, score
+		}
+	}
+	attrs := []any{"pod", klog.KObj(pod), "node", nodeName, "placement", text, "nodesWithRoom", max(1, len(c.scores)), "score", c.scores[nodeName]}
+	if next != "" {
+		attrs = append(attrs, "nextNode", next, "nextScore", best)
+	}
+	klog.FromContext(ctx).Info("Placed a pod", attrs...)
 	if events := p.handle.EventRecorder(); events != nil {
 		events.Eventf(pod, nil, corev1.EventTypeNormal, "Placed", "Binding", "on node %s, %s", nodeName, text)
 	}

@@ -21,9 +21,10 @@ type cycle struct {
 	want scheduler.Want
 	// ifs are the changes that the framework has thought of, by node.
 	ifs map[string]scheduler.WhatIf
-	// plan and score are there from Reserve on.
-	plan  []scheduler.Planned
-	score int64
+	// scores are those of the nodes that have room; the framework asks for none where there is only one.
+	scores map[string]int64
+	// plan is there from Reserve on.
+	plan []scheduler.Planned
 }
 
 // Clone implements fwk.StateData.
@@ -61,7 +62,7 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 	p.mu.Lock()
 	p.books.Learn(w)
 	p.mu.Unlock()
-	state.Write(stateKey, &cycle{want: w, ifs: map[string]scheduler.WhatIf{}})
+	state.Write(stateKey, &cycle{want: w, ifs: map[string]scheduler.WhatIf{}, scores: map[string]int64{}})
 	return nil, nil
 }
 
@@ -127,12 +128,25 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, v.Reason.String())
 }
 
-// PostFilter implements fwk.PostFilterPlugin: it says in one line what the pod waits for.
-func (p *Plugin) PostFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+// PostFilter implements fwk.PostFilterPlugin: it makes less important pods give way, or says in one line what the pod waits
+// for.
+func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	c := cycleOf(state)
 	if c == nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
+	text := p.wait(c, pod)
+	if node := p.preempt(ctx, state, c, pod, statuses); node != "" {
+		return &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{NominatedNodeName: node, NominatingMode: fwk.ModeOverride}}, nil
+	}
+	if text == "" {
+		return nil, fwk.NewStatus(fwk.Unschedulable)
+	}
+	return nil, fwk.NewStatus(fwk.Unschedulable, text)
+}
+
+// wait has the pod tried again when there is room, and says what it waits for.
+func (p *Plugin) wait(c *cycle, pod *corev1.Pod) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	text := p.books.Explain(c.want, p.now())
@@ -141,8 +155,5 @@ func (p *Plugin) PostFilter(_ context.Context, state fwk.CycleState, pod *corev1
 		roomy[name] = true
 	}
 	p.waiting[pod.UID] = waiting{pod: pod, want: c.want, roomy: roomy, activate: p.activate}
-	if text == "" {
-		return nil, fwk.NewStatus(fwk.Unschedulable)
-	}
-	return nil, fwk.NewStatus(fwk.Unschedulable, text)
+	return text
 }

@@ -23,7 +23,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kerf-gpu/kerf/api/gpunode"
-	"github.com/kerf-gpu/kerf/internal/kube"
+	"github.com/kerf-gpu/kerf/internal/kube/podspec"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 	"github.com/kerf-gpu/kerf/sharing/scheduler"
@@ -68,7 +68,7 @@ func (c *core) follow(ctx context.Context, handle fwk.Handle) error {
 		if !f.own {
 			continue
 		}
-		go f.informer.RunWithContext(ctx)
+		c.running.Go(func() { f.informer.RunWithContext(ctx) })
 		wait, cancel := context.WithTimeout(ctx, startTimeout)
 		ok := cache.WaitForCacheSync(wait.Done(), registered.HasSynced)
 		cancel()
@@ -163,7 +163,7 @@ func (c *core) pods() cache.ResourceEventHandler {
 		}
 		c.change(p.Spec.NodeName, func() {
 			delete(c.waiting, p.UID)
-			c.books.Pod(kube.Convert(p), w, c.now())
+			c.books.Pod(podspec.Convert(p), w, c.now())
 		})
 	}, func(p *corev1.Pod) {
 		c.change(p.Spec.NodeName, func() {

@@ -7,11 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -46,6 +49,9 @@ func (s *state) Read(k fwk.StateKey) (fwk.StateData, error) {
 
 func (s *state) Write(k fwk.StateKey, d fwk.StateData) { s.data[k] = d }
 
+// Clone implements fwk.CycleState.
+func (s *state) Clone() fwk.CycleState { return s.clone() }
+
 // clone is what the framework does before it tries a change.
 func (s *state) clone() *state {
 	out := newState()
@@ -68,7 +74,12 @@ type nodeInfo struct {
 	fwk.NodeInfo
 	name string
 	used int64
+	pods []fwk.PodInfo
 }
+
+func (n nodeInfo) GetPods() []fwk.PodInfo                 { return n.pods }
+func (n nodeInfo) Snapshot() fwk.NodeInfo                 { return n }
+func (nodeInfo) RemovePod(klog.Logger, *corev1.Pod) error { return nil }
 
 func (n nodeInfo) Node() *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name}}
@@ -94,7 +105,7 @@ type recorder struct {
 func (r *recorder) Eventf(about, _ runtime.Object, kind, reason, _, note string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	name := about.(metav1.Object).GetName() //nolint:forcetypeassert // events are about objects
+	name := about.(metav1.Object).GetName()
 	r.said = append(r.said, fmt.Sprintf("%s %s %s: ", name, kind, reason)+fmt.Sprintf(note, args...))
 }
 
@@ -106,6 +117,22 @@ type api struct {
 	// bindings are the ones that were carried out. lose loses the answer of each, refuse carries out none.
 	bindings     []*corev1.Binding
 	lose, refuse bool
+	// evicted are the pods that were deleted, told those whose status says why.
+	evicted, told []string
+}
+
+func (a *api) Patch(_ context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions, sub ...string) (*corev1.Pod, error) {
+	if strings.Contains(string(data), "PreemptionByScheduler") && slices.Equal(sub, []string{"status"}) {
+		a.told = append(a.told, name)
+	}
+	return &corev1.Pod{}, nil
+}
+
+func (a *api) Delete(_ context.Context, name string, o metav1.DeleteOptions) error {
+	if o.Preconditions != nil && string(*o.Preconditions.UID) == "uid-"+name {
+		a.evicted = append(a.evicted, name)
+	}
+	return nil
 }
 
 func (a *api) CoreV1() typedcorev1.CoreV1Interface  { return a }
@@ -135,10 +162,36 @@ func (a *api) Get(_ context.Context, name string, _ metav1.GetOptions) (*corev1.
 // handle is the framework as far as the plugin asks it.
 type handle struct {
 	fwk.Handle
+	fwk.SharedLister
+	fwk.NodeToStatusReader
 	client *api
 	events *recorder
 	mu     sync.Mutex
 	woken  []string
+	nodes  []fwk.NodeInfo
+	// full is what the filters of other plugins say of every node; budgets are the disruption budgets.
+	full    bool
+	budgets []*policyv1.PodDisruptionBudget
+}
+
+func (h *handle) SnapshotSharedLister() fwk.SharedLister { return h }
+func (h *handle) NodeInfos() fwk.NodeInfoLister          { return nil }
+func (h *handle) RejectWaitingPod(types.UID) bool        { return false }
+
+// NodesForStatusCode takes every node for one that could have room.
+func (h *handle) NodesForStatusCode(fwk.NodeInfoLister, fwk.Code) ([]fwk.NodeInfo, error) {
+	return h.nodes, nil
+}
+
+func (h *handle) RunPreFilterExtensionRemovePod(context.Context, fwk.CycleState, *corev1.Pod, fwk.PodInfo, fwk.NodeInfo) *fwk.Status {
+	return nil
+}
+
+func (h *handle) RunFilterPluginsWithNominatedPods(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) *fwk.Status {
+	if h.full {
+		return fwk.NewStatus(fwk.Unschedulable, "no CPU")
+	}
+	return nil
 }
 
 func (h *handle) ClientSet() clientset.Interface            { return h.client }
@@ -162,7 +215,8 @@ type world struct {
 func newWorld(t *testing.T, nodes int) *world {
 	w := &world{T: t, clock: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC), handle: &handle{client: &api{}, events: &recorder{}}}
 	c := newCore(func() time.Time { return w.clock })
-	w.Plugin = &Plugin{core: c, handle: w.handle}
+	t.Cleanup(func() { _ = c.Close() })
+	w.Plugin = &Plugin{core: c, handle: w.handle, budgets: func(string) ([]*policyv1.PodDisruptionBudget, error) { return w.handle.budgets, nil }}
 	for n := range nodes {
 		name := fmt.Sprintf("n%d", n)
 		c.nodes().OnAdd(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
@@ -185,7 +239,7 @@ type claim struct {
 }
 
 func (w *world) report(node int, claims ...claim) {
-	s := gpunode.Status{Ready: true}
+	s := gpunode.Status{Ready: true, Pool: "default"}
 	for g := range 2 {
 		s.GPUs = append(s.GPUs, gpunode.GPU{
 			UUID: uuid(node, g), Index: g, Model: "H100", MemoryBytes: 80 * gib, UsableBytes: 79 * gib, FreeBytes: 79 * gib, FreePercent: 100,

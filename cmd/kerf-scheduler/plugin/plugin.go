@@ -9,22 +9,24 @@
 package plugin
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"strings"
 	"sync"
 	"time"
 
+	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
-	"sigs.k8s.io/yaml"
 
-	"github.com/kerf-gpu/kerf/internal/kube"
+	"github.com/kerf-gpu/kerf/internal/kube/podspec"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
-	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/scheduler"
 )
 
@@ -34,7 +36,7 @@ const Name = "Kerf"
 // Args are the plugin's arguments in a KubeSchedulerConfiguration.
 type Args struct {
 	// SharingConfig is the file with the agents' configuration; empty: there is none, and no pod can name a profile.
-	SharingConfig string `json:"sharingConfig,omitempty"`
+	SharingConfig string `yaml:"sharingConfig"`
 }
 
 // core is what the plugins of all profiles of one scheduler have in common: there is one cluster.
@@ -46,6 +48,12 @@ type core struct {
 	books *scheduler.Books
 	// waiting are the pods that the books had no room for.
 	waiting map[types.UID]waiting
+	// rules is the agents' configuration as it was read last.
+	rules []byte
+
+	// cancel ends what runs beside the scheduler, which running waits for.
+	cancel  context.CancelFunc
+	running sync.WaitGroup
 	// synced says whether what the API server had at the start is in the books.
 	synced []func() bool
 }
@@ -63,6 +71,8 @@ type waiting struct {
 type Plugin struct {
 	*core
 	handle fwk.Handle
+	// budgets are the disruption budgets of a namespace.
+	budgets func(namespace string) ([]*policyv1.PodDisruptionBudget, error)
 }
 
 // The extension points.
@@ -99,17 +109,31 @@ func NewFactory() Factory {
 			if err := c.configure(args); err != nil {
 				return nil, fmt.Errorf("plugin %s: %w", Name, err)
 			}
+			ctx, c.cancel = context.WithCancel(ctx)
 			if err := c.follow(ctx, handle); err != nil {
-				return nil, fmt.Errorf("plugin %s: %w", Name, err)
+				return nil, errors.Join(fmt.Errorf("plugin %s: %w", Name, err), c.Close())
 			}
+			c.running.Go(func() { c.reread(ctx, args, rereadEvery) })
 			shared = c
 		}
-		return &Plugin{core: shared, handle: handle}, nil
+		budgets := handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister()
+		return &Plugin{core: shared, handle: handle, budgets: func(namespace string) ([]*policyv1.PodDisruptionBudget, error) {
+			return budgets.PodDisruptionBudgets(namespace).List(labels.Everything())
+		}}, nil
 	}
 }
 
 func newCore(now func() time.Time) *core {
 	return &core{now: now, books: scheduler.New(), waiting: map[types.UID]waiting{}}
+}
+
+// Close ends what runs beside the scheduler, and waits for it.
+func (c *core) Close() error {
+	if c.cancel != nil {
+		c.cancel()
+	}
+	c.running.Wait()
+	return nil
 }
 
 // Name implements fwk.Plugin.
@@ -124,32 +148,18 @@ func readArgs(raw runtime.Object) (Args, error) {
 		if len(raw.Raw) == 0 {
 			return args, nil
 		}
-		return args, yaml.UnmarshalStrict(raw.Raw, &args)
+		d := yaml.NewDecoder(bytes.NewReader(raw.Raw)) // JSON is YAML
+		d.KnownFields(true)
+		err := d.Decode(&args)
+		return args, err
 	default:
 		return args, fmt.Errorf("they are a %T", raw)
 	}
 }
 
-// configure reads the agents' configuration.
-func (c *core) configure(args Args) error {
-	if args.SharingConfig == "" {
-		return nil
-	}
-	text, err := os.ReadFile(args.SharingConfig)
-	if err != nil {
-		return fmt.Errorf("read the sharing config: %w", err)
-	}
-	doc, err := config.Decode(text)
-	if err != nil {
-		return fmt.Errorf("sharing config %q: %w", args.SharingConfig, err)
-	}
-	c.books.Configure(doc)
-	return nil
-}
-
 // wantOf is what a pod asks for.
 func wantOf(p *corev1.Pod) (scheduler.Want, bool, error) {
-	w, ok, err := scheduler.WantOf(kube.Convert(p))
+	w, ok, err := scheduler.WantOf(podspec.Convert(p))
 	for i := range p.Spec.Containers {
 		r := p.Spec.Containers[i].Resources.Requests
 		w.CPU += cluster.Milli(r.Cpu().MilliValue())
@@ -158,19 +168,7 @@ func wantOf(p *corev1.Pod) (scheduler.Want, bool, error) {
 }
 
 // mistakes are all that is wrong with a pod, in one line.
-func mistakes(err error) string {
-	var text string
-	if list, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // a list is looked for, not a cause
-		for _, one := range list.Unwrap() {
-			if text != "" {
-				text += "; "
-			}
-			text += one.Error()
-		}
-		return text
-	}
-	return err.Error()
-}
+func mistakes(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 // errStart is why nothing is decided yet.
 var errStart = errors.New("what the cluster has is not read yet")

@@ -5,12 +5,17 @@ package plugin
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -95,10 +100,9 @@ func TestFilterTellsWhetherWaitingHelps(t *testing.T) {
 func TestPreFilterExtensions(t *testing.T) {
 	w := newWorld(t, 1)
 	victim, mate, other := podOf("victim", 60), podOf("mate", 60), podOf("nominated", 60)
-	for i, p := range []*corev1.Pod{victim, mate} {
+	for _, p := range []*corev1.Pod{victim, mate} {
 		p.Spec.NodeName = "n0"
 		w.pods().OnAdd(p, false)
-		_ = i
 	}
 	w.report(0, claim{"uid-victim", 0, 60}, claim{"uid-mate", 1, 60})
 	p, node := podOf("p", 40), nodeInfo{name: "n0"}
@@ -254,6 +258,41 @@ func TestHints(t *testing.T) {
 	}
 }
 
+// A changed file is taken; one with mistakes changes nothing.
+func TestConfigIsReadAgain(t *testing.T) {
+	const doc = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  profiles:\n  - {name: small, memory: %s, gpus: 1}\n  pools:\n  - {name: default}\n"
+	file := filepath.Join(t.TempDir(), "sharing.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := newWorld(t, 1)
+	w.report(0)
+	p := podOf("p", 20)
+	p.Annotations = map[string]string{"kerf.dev/profile": "small"}
+	fits := func() bool {
+		return w.Filter(t.Context(), w.cycle(p), p, nodeInfo{name: "n0"}).IsSuccess()
+	}
+	args := Args{SharingConfig: file}
+	write(fmt.Sprintf(doc, "30GiB"))
+	if err := w.configure(args); err != nil || !fits() {
+		t.Fatalf("%v, fits %t", err, fits())
+	}
+	write("nonsense")
+	if err := w.configure(args); err == nil || !fits() {
+		t.Errorf("mistakes: %v, fits %t", err, fits())
+	}
+	write(fmt.Sprintf(doc, "10GiB"))
+	w.running.Go(func() { w.reread(t.Context(), args, time.Millisecond) })
+	for deadline := time.Now().Add(30 * time.Second); fits(); {
+		if time.Now().After(deadline) {
+			t.Fatal("the new file was not taken")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 func TestArgs(t *testing.T) {
 	for text, ok := range map[string]bool{`{"sharingConfig":"/x"}`: true, "sharingConfig: /x\n": true, `{"sharingconfig2":"/x"}`: false, "": true} {
 		if _, err := readArgs(&runtime.Unknown{Raw: []byte(text)}); (err == nil) != ok {
@@ -265,5 +304,68 @@ func TestArgs(t *testing.T) {
 	}
 	if err := newCore(time.Now).configure(Args{SharingConfig: "/does/not/exist"}); err == nil {
 		t.Error("a config that is not there was read")
+	}
+}
+
+// The fewest and least important give way, on the node where that costs least.
+func TestPreemption(t *testing.T) {
+	low, high := int32(1), int32(9)
+	victim := func(name, node string, gibs int, priority int32) fwk.PodInfo {
+		p := podOf(name, gibs)
+		p.Spec.NodeName, p.Spec.Priority, p.Labels = node, &priority, map[string]string{"app": name}
+		return podInfo{pod: p}
+	}
+	never := corev1.PreemptNever
+	for name, tt := range map[string]struct {
+		change  func(*world, *corev1.Pod)
+		evicted []string
+	}{
+		"one is enough":          {nil, []string{"large"}},
+		"it never preempts":      {func(_ *world, p *corev1.Pod) { p.Spec.PreemptionPolicy = &never }, nil},
+		"it is not important":    {func(_ *world, p *corev1.Pod) { p.Spec.Priority = &low }, nil},
+		"something else is full": {func(w *world, _ *corev1.Pod) { w.handle.full = true }, nil},
+		"one is protected": {func(w *world, _ *corev1.Pod) {
+			w.handle.budgets = []*policyv1.PodDisruptionBudget{{Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "large"}}}}}
+		}, []string{"a", "b"}},
+		"room comes as it is": {func(w *world, _ *corev1.Pod) {
+			info, _ := w.handle.nodes[1].(nodeInfo)
+			info.pods[0].GetPod().DeletionTimestamp = &metav1.Time{}
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 2)
+			small := []fwk.PodInfo{victim("a", "n0", 30, low), victim("b", "n0", 30, low), victim("kept", "n0", 79, high)}
+			large := []fwk.PodInfo{victim("large", "n1", 60, low), victim("mighty", "n1", 79, high)}
+			for _, info := range append(append([]fwk.PodInfo{}, small...), large...) {
+				w.pods().OnAdd(info.GetPod(), false)
+			}
+			w.report(0, claim{"uid-a", 0, 30}, claim{"uid-b", 0, 30}, claim{"uid-kept", 1, 79})
+			w.report(1, claim{"uid-large", 0, 60}, claim{"uid-mighty", 1, 79})
+			w.handle.nodes = []fwk.NodeInfo{nodeInfo{name: "n0", pods: small}, nodeInfo{name: "n1", pods: large}}
+			p := podOf("p", 70)
+			p.Spec.Priority = &high
+			if tt.change != nil {
+				tt.change(w, p)
+			}
+			result, status := w.PostFilter(t.Context(), w.cycle(p), p, w.handle)
+			if d := cmp.Diff(tt.evicted, w.handle.client.evicted); d != "" {
+				t.Fatalf("evicted (-want +got):\n%s", d)
+			}
+			if d := cmp.Diff(tt.evicted, w.handle.client.told); d != "" {
+				t.Errorf("told why (-want +got):\n%s", d)
+			}
+			if len(tt.evicted) == 0 {
+				if status.Code() != fwk.Unschedulable {
+					t.Errorf("%v", status)
+				}
+				return
+			}
+			if !status.IsSuccess() || result.NominatedNodeName == "" || len(w.handle.events.said) != len(tt.evicted) {
+				t.Errorf("%v, %+v, events %q", status, result, w.handle.events.said)
+			}
+			if _, waits := w.waiting[p.UID]; !waits {
+				t.Error("nothing has it tried again when they are gone")
+			}
+		})
 	}
 }

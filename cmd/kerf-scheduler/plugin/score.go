@@ -29,7 +29,9 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *corev1.Pod, n
 	free := node.GetAllocatable().GetMilliCPU() - node.GetRequested().GetMilliCPU()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.books.Score(c.want, node.Node().Name, cluster.Milli(free), p.now()), nil
+	score := p.books.Score(c.want, node.Node().Name, cluster.Milli(free), p.now())
+	c.scores[node.Node().Name] = score
+	return score, nil
 }
 
 // ScoreExtensions implements fwk.ScorePlugin.
@@ -54,13 +56,13 @@ func (*Plugin) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev1.Pod
 		if i == best {
 			continue
 		}
-		const half = fwk.MaxNodeScore / 2
+		const half = fwk.MaxScore / 2
 		if most == least {
 			scores[i].Score = half
 		} else {
 			scores[i].Score = half - int64(float64(half)*(float64(most)-float64(scores[i].Score))/(float64(most)-float64(least)))
 		}
 	}
-	scores[best].Score = fwk.MaxNodeScore
+	scores[best].Score = fwk.MaxScore
 	return nil
 }

@@ -117,8 +117,8 @@ build_ours() {
 		echo "$k" >"$BIN/pause.key"
 	fi
 	local p
-	for p in kerf-agent kerf gpusim gpuload gpusim-lib/$E2E_DRIVER/libcuda.so.1; do
-		[ -e "$REPO/bin/$p" ] || die "there is no bin/$p: run 'make build' first"
+	for p in kerf-agent kerf kerf-scheduler gpusim gpuload gpusim-lib/$E2E_DRIVER/libcuda.so.1; do
+		[ -e "$REPO/bin/$p" ] || die "there is no bin/$p: run 'make build kerf-scheduler' first"
 	done
 }
 

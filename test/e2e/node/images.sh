@@ -9,6 +9,7 @@
 PAUSE_REF=kerf.test/pause:1
 BUSYBOX_REF=kerf.test/busybox:1
 AGENT_REF=kerf.test/agent:1
+SCHEDULER_REF=kerf.test/scheduler:1
 GPULOAD_REF=kerf.test/gpuload:1
 GREEDY_REF=kerf.test/greedy:1 # gpuload with the environment of NVIDIA's own images
 
@@ -137,8 +138,9 @@ load_images() {
 	IMAGE_ENV=NVIDIA_VISIBLE_DEVICES=all \
 		archive greedy $GREEDY_REF fill_gpuload "" "$REPO/bin/gpuload" "$DEB/bin/busybox"
 	archive agent $AGENT_REF fill_programs /usr/local/bin/kerf-agent "${programs[@]}"
+	archive scheduler $SCHEDULER_REF fill_programs /usr/local/bin/kerf-scheduler "$REPO/bin/kerf-scheduler"
 	local name
-	for name in pause busybox gpuload greedy agent; do load $name; done
+	for name in pause busybox gpuload greedy agent scheduler; do load $name; done
 }
 
 # image REF DIR ENTRYPOINT...: make and load one.

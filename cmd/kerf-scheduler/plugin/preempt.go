@@ -1,0 +1,155 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kerf-gpu/kerf/sharing/scheduler"
+)
+
+// mostNodes bounds the nodes on which victims are looked for.
+const mostNodes = 100
+
+// sacrifice is what makes room on one node.
+type sacrifice struct {
+	node    fwk.NodeInfo
+	victims []scheduler.Victim
+	pods    []*corev1.Pod
+}
+
+// preempt makes the fewest and least important pods of one node give way, and returns the node; empty when there is none,
+// or when pods are giving way already.
+func (p *Plugin) preempt(ctx context.Context, state fwk.CycleState, c *cycle, pod *corev1.Pod, statuses fwk.NodeToStatusReader) string {
+	if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == corev1.PreemptNever || statuses == nil {
+		return ""
+	}
+	nodes, err := statuses.NodesForStatusCode(p.handle.SnapshotSharedLister().NodeInfos(), fwk.Unschedulable)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "No node is known on which pods could give way", "pod", klog.KObj(pod))
+		return ""
+	}
+	var best *sacrifice
+	for _, node := range nodes[:min(len(nodes), mostNodes)] {
+		s := p.sacrifice(ctx, c, node)
+		if s == nil || best != nil && scheduler.Cheaper(s.victims, best.victims) >= 0 || !p.helps(ctx, state, pod, s) {
+			continue
+		}
+		for _, victim := range s.pods {
+			if victim.DeletionTimestamp != nil {
+				return "" // room comes as it is
+			}
+		}
+		best = s
+	}
+	if best == nil {
+		return ""
+	}
+	for _, victim := range best.pods {
+		if err := p.evict(ctx, pod, victim, best.node.Node().Name); err != nil {
+			klog.FromContext(ctx).Error(err, "A pod could not be made to give way", "pod", klog.KObj(victim), "for", klog.KObj(pod))
+			return ""
+		}
+	}
+	return best.node.Node().Name
+}
+
+// sacrifice is the least that makes room on a node, by the books.
+func (p *Plugin) sacrifice(ctx context.Context, c *cycle, node fwk.NodeInfo) *sacrifice {
+	var candidates []scheduler.Victim
+	pods := map[string]*corev1.Pod{}
+	now := p.now()
+	for _, info := range node.GetPods() {
+		pod := info.GetPod()
+		v := scheduler.Victim{UID: string(pod.UID), Protected: p.protected(ctx, pod)}
+		if pod.Spec.Priority != nil {
+			v.Priority = *pod.Spec.Priority
+		}
+		if pod.Status.StartTime != nil {
+			v.Cost = max(0, int64(now.Sub(pod.Status.StartTime.Time).Seconds()))
+		}
+		candidates = append(candidates, v)
+		pods[v.UID] = pod
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := &sacrifice{node: node, victims: p.books.Victims(c.want, node.Node().Name, candidates, now)}
+	for _, v := range s.victims {
+		s.pods = append(s.pods, pods[v.UID])
+	}
+	if len(s.pods) == 0 {
+		return nil
+	}
+	return s
+}
+
+// protected is true for a pod whose end now would break a disruption budget, and where that cannot be told.
+func (p *Plugin) protected(ctx context.Context, pod *corev1.Pod) bool {
+	list, err := p.budgets(pod.Namespace)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Disruption budgets cannot be read", "namespace", pod.Namespace)
+		return true
+	}
+	for _, b := range list {
+		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if err == nil && !selector.Empty() && selector.Matches(labels.Set(pod.Labels)) && b.Status.DisruptionsAllowed <= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// helps asks the other plugins whether the pod fits once the victims are gone.
+func (p *Plugin) helps(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, s *sacrifice) bool {
+	then, node := state.Clone(), s.node.Snapshot()
+	for _, victim := range s.pods {
+		for _, info := range s.node.GetPods() {
+			if info.GetPod().UID != victim.UID {
+				continue
+			}
+			if node.RemovePod(klog.FromContext(ctx), victim) != nil || !p.handle.RunPreFilterExtensionRemovePod(ctx, then, pod, info, node).IsSuccess() {
+				return false
+			}
+		}
+	}
+	return p.handle.RunFilterPluginsWithNominatedPods(ctx, then, pod, node).IsSuccess()
+}
+
+// evict ends a pod, and says why in its status and in an event.
+func (p *Plugin) evict(ctx context.Context, pod, victim *corev1.Pod, node string) error {
+	if p.handle.RejectWaitingPod(victim.UID) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	why := fmt.Sprintf("%s: pod %s/%s of higher priority takes its place on node %s", Name, pod.Namespace, pod.Name, node)
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": victim.UID}, "status": map[string]any{"conditions": []corev1.PodCondition{{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler, Message: why, LastTransitionTime: metav1.NewTime(p.now()),
+	}}}})
+	if err != nil {
+		return fmt.Errorf("evict pod %s/%s: %w", victim.Namespace, victim.Name, err)
+	}
+	pods := p.handle.ClientSet().CoreV1().Pods(victim.Namespace)
+	if _, err = pods.Patch(ctx, victim.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err == nil {
+		err = pods.Delete(ctx, victim.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(victim.UID))})
+	}
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // gone, or another pod of the name
+		return fmt.Errorf("evict pod %s/%s: %w", victim.Namespace, victim.Name, err)
+	}
+	klog.FromContext(ctx).Info("A pod gives way", "pod", klog.KObj(victim), "for", klog.KObj(pod), "node", node)
+	if events := p.handle.EventRecorder(); events != nil {
+		events.Eventf(victim, pod, corev1.EventTypeNormal, "Preempted", "Preempting", "%s", why)
+	}
+	return nil
+}

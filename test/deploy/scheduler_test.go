@@ -1,0 +1,165 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy_test
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	apps "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbac "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	strict "sigs.k8s.io/yaml"
+
+	admission "k8s.io/api/admissionregistration/v1"
+)
+
+// schedulerFiles are the objects of deploy/scheduler.
+func schedulerFiles(t *testing.T) []metav1.Object {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, "deploy/scheduler/*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("deploy/scheduler: %v, %v", files, err)
+	}
+	var out []metav1.Object
+	for _, file := range files {
+		for _, doc := range documents(t, file) {
+			out = append(out, decode(t, file, doc))
+		}
+	}
+	return out
+}
+
+// TestSchedulersRights is the list of what the scheduler may do beyond what the cluster lets every kube-scheduler do.
+func TestSchedulersRights(t *testing.T) {
+	subject := rbac.Subject{Kind: "ServiceAccount", Name: "kerf-scheduler", Namespace: "kerf-system"}
+	lease := []string{"coordination.k8s.io"}
+	var bound []string
+	for _, o := range schedulerFiles(t) {
+		if o.GetLabels()["app.kubernetes.io/part-of"] != "kerf" {
+			t.Errorf("%T %s has no label by which it is found", o, o.GetName())
+		}
+		switch o := o.(type) {
+		case *rbac.ClusterRole:
+			want := []rbac.PolicyRule{{APIGroups: []string{"kerf.dev"}, Resources: []string{"gpunodes"}, Verbs: []string{"get", "list", "watch"}}}
+			if !slices.EqualFunc(o.Rules, want, equalRule) {
+				t.Errorf("rules %+v, want %+v", o.Rules, want)
+			}
+		case *rbac.Role:
+			if len(o.Rules) != 3 || !slices.Equal(o.Rules[0].Verbs, []string{"list", "watch"}) || !slices.Equal(o.Rules[1].Verbs, []string{"create"}) ||
+				!slices.Equal(o.Rules[2].Verbs, []string{"get", "update"}) || !slices.Equal(o.Rules[2].ResourceNames, []string{"kerf-scheduler"}) {
+				t.Errorf("rules in its namespace %+v", o.Rules)
+			}
+			for _, r := range o.Rules {
+				if !slices.Equal(r.APIGroups, lease) || !slices.Equal(r.Resources, []string{"leases"}) {
+					t.Errorf("rule %+v", r)
+				}
+			}
+		case *rbac.ClusterRoleBinding:
+			bound = append(bound, o.RoleRef.Name)
+			if !slices.Equal(o.Subjects, []rbac.Subject{subject}) {
+				t.Errorf("binding %s of %+v", o.Name, o.Subjects)
+			}
+		case *rbac.RoleBinding:
+			bound = append(bound, o.Namespace+"/"+o.RoleRef.Name)
+			if !slices.Equal(o.Subjects, []rbac.Subject{subject}) {
+				t.Errorf("binding %s of %+v", o.Name, o.Subjects)
+			}
+		}
+	}
+	slices.Sort(bound)
+	want := []string{"kerf-scheduler", "kerf-system/kerf-scheduler", "kube-system/extension-apiserver-authentication-reader", "system:kube-scheduler", "system:volume-scheduler"}
+	if !slices.Equal(bound, want) {
+		t.Errorf("bound to %q, want %q", bound, want)
+	}
+	for _, p := range all[*admission.ValidatingAdmissionPolicy](t) {
+		if p.Name == "kerf-placement" && !strings.Contains(p.Spec.Variables[0].Expression, "system:serviceaccount:"+subject.Namespace+":"+subject.Name+"'") {
+			t.Errorf("it may not write its placements: %s", p.Spec.Variables[0].Expression)
+		}
+	}
+}
+
+func TestSchedulerHasNoMoreThanItNeeds(t *testing.T) {
+	for _, o := range schedulerFiles(t) {
+		d, ok := o.(*apps.Deployment)
+		if !ok {
+			continue
+		}
+		p := d.Spec.Template.Spec
+		c := p.Containers[0].SecurityContext
+		if p.HostPID || p.HostNetwork || p.HostIPC || !*p.SecurityContext.RunAsNonRoot || p.ServiceAccountName != "kerf-scheduler" || len(p.Containers) != 1 {
+			t.Errorf("pod %+v", p)
+		}
+		if c.Privileged != nil || !*c.ReadOnlyRootFilesystem || *c.AllowPrivilegeEscalation || !slices.Equal(c.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(c.Capabilities.Add) != 0 {
+			t.Errorf("security context %+v", c)
+		}
+		for _, v := range p.Volumes {
+			if v.ConfigMap == nil {
+				t.Errorf("volume %+v", v)
+			}
+		}
+		return
+	}
+	t.Error("there is no Deployment")
+}
+
+// TestSchedulerConfiguration holds the configuration to what the plugin needs of it: to bind and to preempt first, to outweigh
+// the others, and to be the one that counts GPUs.
+func TestSchedulerConfiguration(t *testing.T) {
+	type enabled struct {
+		Enabled []struct {
+			Name   string
+			Weight int
+		}
+	}
+	var c struct {
+		APIVersion, Kind         string
+		PercentageOfNodesToScore int
+		LeaderElection           struct {
+			LeaderElect                                   bool
+			ResourceLock, ResourceNamespace, ResourceName string
+		}
+		Profiles []struct {
+			SchedulerName string
+			Plugins       struct{ MultiPoint, Bind, PostFilter enabled }
+			PluginConfig  []struct {
+				Name string
+				Args map[string]any
+			}
+		}
+	}
+	for _, o := range schedulerFiles(t) {
+		if m, ok := o.(*corev1.ConfigMap); ok {
+			if err := strict.UnmarshalStrict([]byte(m.Data["scheduler.yaml"]), &c); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if c.Kind != "KubeSchedulerConfiguration" || c.PercentageOfNodesToScore != 100 || len(c.Profiles) != 1 || c.Profiles[0].SchedulerName != "kerf-scheduler" {
+		t.Fatalf("configuration %+v", c)
+	}
+	if e := c.LeaderElection; !e.LeaderElect || e.ResourceNamespace != "kerf-system" || e.ResourceName != "kerf-scheduler" {
+		t.Errorf("leader election %+v", e)
+	}
+	p := c.Profiles[0]
+	for what, e := range map[string]enabled{"multiPoint": p.Plugins.MultiPoint, "bind": p.Plugins.Bind, "postFilter": p.Plugins.PostFilter} {
+		if len(e.Enabled) != 1 || e.Enabled[0].Name != "Kerf" {
+			t.Errorf("%s: %+v", what, e)
+		}
+	}
+	if p.Plugins.MultiPoint.Enabled[0].Weight != 100 {
+		t.Errorf("weight %d", p.Plugins.MultiPoint.Enabled[0].Weight)
+	}
+	ignored := false
+	for _, one := range p.PluginConfig {
+		groups, _ := one.Args["ignoredResourceGroups"].([]any)
+		ignored = ignored || one.Name == "NodeResourcesFit" && len(groups) == 1 && groups[0] == "kerf.dev"
+	}
+	if !ignored {
+		t.Error("units of a node are counted beside the GPUs")
+	}
+}

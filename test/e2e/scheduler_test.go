@@ -1,0 +1,246 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	schedulerName  = "kerf-scheduler"
+	schedulerImage = "kerf.test/scheduler:1"
+	planOf         = "placement.kerf.dev/main"
+)
+
+// withScheduler applies deploy/scheduler, with the image made here, until the test ends.
+func withScheduler(t *testing.T) *testCase {
+	t.Helper()
+	e := beginWithAgent(t)
+	files, err := filepath.Glob(filepath.Join(e.node.env["REPO"], "deploy/scheduler/*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("deploy/scheduler: %v, %v", files, err)
+	}
+	var all strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+		all.WriteString("---\n")
+	}
+	text := strings.Replace(all.String(), "kerf.dev/scheduler:dev", schedulerImage, 1)
+	t.Cleanup(func() { e.kubectl(text, "delete", "--ignore-not-found", "--wait=false", "-f", "-") })
+	if err := e.apply(text); err != nil {
+		t.Fatal(err)
+	}
+	e.waitForScheduler()
+	return e
+}
+
+func (e *testCase) waitForScheduler() {
+	e.Helper()
+	eventually(e, "the scheduler", func() error {
+		d, err := e.client.AppsV1().Deployments(kerfNamespace).Get(background(), schedulerName, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if d.Status.ReadyReplicas != 1 || d.Status.ObservedGeneration != d.Generation {
+			return fmt.Errorf("%d replicas are ready", d.Status.ReadyReplicas)
+		}
+		return nil
+	})
+}
+
+// killScheduler ends its process without warning, and waits until the next one is ready.
+func (e *testCase) killScheduler() {
+	e.Helper()
+	restarts := func() (n int32) {
+		list, err := e.client.CoreV1().Pods(kerfNamespace).List(background(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + schedulerName})
+		if err != nil {
+			e.Fatal(err)
+		}
+		for _, o := range list.Items {
+			for _, s := range o.Status.ContainerStatuses {
+				n += s.RestartCount
+			}
+		}
+		return n
+	}
+	before := restarts()
+	e.node.in(e.node.env["E2E_DIR"]+"/deb/bin/busybox", "killall", "-KILL", schedulerName)
+	eventually(e, "the scheduler's next start", func() error {
+		if restarts() == before {
+			return errors.New("it was not started again")
+		}
+		return nil
+	})
+	e.waitForScheduler()
+}
+
+// byKerf has a pod placed by kerf-scheduler.
+func byKerf(s podSpec) podSpec {
+	before := s.edit
+	s.edit = func(p *corev1.Pod) {
+		p.Spec.SchedulerName = schedulerName
+		if before != nil {
+			before(p)
+		}
+	}
+	return s
+}
+
+// asPlanned looks whether a pod that runs has the GPUs that its Binding named.
+func (e *testCase) asPlanned(p *pod) string {
+	e.Helper()
+	plan := p.running().Annotations[planOf]
+	var has []string
+	for _, f := range e.grantOf(p, "main").Fragments {
+		has = append(has, f.GPU)
+	}
+	if plan == "" || plan != strings.Join(has, ",") {
+		e.Errorf("pod %s was planned on %q and has %q", p.name, plan, has)
+	}
+	return plan
+}
+
+// The scheduler plans, the node does as planned, and both say so.
+func TestSchedulerPlaces(t *testing.T) {
+	e := withScheduler(t)
+	small := e.create(byKerf(one("small", gibs(10), hold)))
+	mate := e.create(byKerf(one("mate", gibs(20), hold)))
+	pair := e.create(byKerf(one("pair", wholeGPUs(2), hold)))
+	first, second, whole := e.asPlanned(small), e.asPlanned(mate), e.asPlanned(pair)
+	if first != second {
+		t.Errorf("two shares that fit on one GPU lie on %s and %s", first, second)
+	}
+	if gpus := strings.Split(whole, ","); len(gpus) != 2 || slices.Contains(gpus, first) {
+		t.Errorf("two whole GPUs: %s, a share lies on %s", whole, first)
+	}
+	small.event("Placed", "10GiB of "+first)
+	plain := e.create(byKerf(one("plain", nil, hold)))
+	if o := plain.running(); o.Annotations[planOf] != "" {
+		t.Errorf("a pod without a GPU has a plan: %s", o.Annotations[planOf])
+	}
+	huge := e.create(byKerf(one("huge", gibs(200), hold)))
+	huge.event("FailedScheduling", "needs 200GiB on one GPU: 1 node has GPUs that are too small")
+}
+
+// race creates pods of which only so many have room, and waits until those run and the others know what they wait for.
+func (e *testCase) race(pods, room int, limits map[string]string, meanwhile func()) (run, wait []*pod) {
+	e.Helper()
+	var all []*pod
+	for i := range pods {
+		all = append(all, e.create(byKerf(one(fmt.Sprintf("p%02d", i), limits, hold))))
+	}
+	meanwhile()
+	eventually(e, fmt.Sprintf("%d of %d pods run", room, pods), func() error {
+		run, wait = nil, nil
+		for _, p := range all {
+			o, err := p.fetch()
+			switch {
+			case err != nil:
+				return err
+			case o.Status.Phase == corev1.PodFailed:
+				return final("pod %s was refused: %s", p.name, describe(o))
+			case runs(o):
+				run = append(run, p)
+			case o.Spec.NodeName == "":
+				wait = append(wait, p)
+			}
+		}
+		if len(run) > room {
+			return final("%d run", len(run))
+		}
+		if len(run) != room || len(run)+len(wait) != pods {
+			return fmt.Errorf("%d run, %d wait", len(run), len(wait))
+		}
+		return nil
+	})
+	return run, wait
+}
+
+// More pods than places: as many run as there are places, and the next one soon after a place is free.
+func TestSchedulerRace(t *testing.T) {
+	e := withScheduler(t)
+	run, wait := e.race(20, 8, gibs(60), func() {})
+	used := map[string]bool{}
+	for _, p := range run {
+		used[e.asPlanned(p)] = true
+	}
+	if len(used) != 8 {
+		t.Errorf("%d GPUs are used", len(used))
+	}
+	wait[0].event("FailedScheduling", "needs 60GiB on one GPU: best of 1 node has 19")
+	run[0].delete()
+	began := time.Now()
+	eventually(e, "another pod in its place", func() error {
+		for _, p := range wait {
+			if o, err := p.fetch(); err == nil && o.Spec.NodeName != "" {
+				return nil
+			}
+		}
+		return errors.New("none is bound")
+	})
+	t.Logf("%v after the end of a pod another is bound", time.Since(began).Round(time.Millisecond))
+}
+
+// A scheduler that is killed while it places pods, and again when it goes on, gives nothing twice, and loses nothing.
+func TestSchedulerKilled(t *testing.T) {
+	e := withScheduler(t)
+	e.race(20, 16, gibs(39), func() {
+		for range 2 {
+			time.Sleep(200 * time.Millisecond) // for it to be in the middle of something
+			e.killScheduler()
+		}
+	})
+}
+
+// The pod that matters more takes the place of the one that matters least.
+func TestSchedulerPreempts(t *testing.T) {
+	e := withScheduler(t)
+	const class = "e2e-important"
+	_, err := e.client.SchedulingV1().PriorityClasses().Create(background(), &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Value: 1000}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.client.SchedulingV1().PriorityClasses().Delete(background(), class, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	var low []*pod
+	for i := range 8 { // seven GPUs with one pod each, and one with two
+		low = append(low, e.create(byKerf(one(fmt.Sprintf("low%d", i), gibs(45), hold))))
+	}
+	for _, p := range low {
+		p.running()
+	}
+	second := e.create(byKerf(one("second", gibs(30), hold)))
+	crowded := second.running().Annotations[planOf]
+	important := e.create(byKerf(podSpec{name: "important", containers: []container{{run: hold, limits: gibs(70)}}, edit: func(p *corev1.Pod) { p.Spec.PriorityClassName = class }}))
+	if got := e.asPlanned(important); got == crowded {
+		t.Errorf("it took GPU %s from two pods", got)
+	}
+	gone := 0
+	for _, p := range append(low, second) {
+		if o, err := p.fetch(); err != nil || o.DeletionTimestamp != nil {
+			gone++
+		}
+	}
+	if gone != 1 {
+		t.Errorf("%d pods gave way, want one", gone)
+	}
+}
