@@ -66,7 +66,7 @@ func TestInstancesAreThoseOfANaiveModel(t *testing.T) {
 			c := cluster.New(nodes, policy)
 			var holds []held
 			refused := 0
-			for step := range 400 {
+			for step := range *steps / 25 {
 				q := profile(names[r.IntN(len(names))])
 				if r.IntN(4) == 0 {
 					q = ask(100, 0, 1, cluster.Milli(50+r.IntN(900)), "")
@@ -90,7 +90,7 @@ func TestInstancesAreThoseOfANaiveModel(t *testing.T) {
 					holds = slices.Delete(holds, i, i+1)
 				}
 			}
-			if refused < 20 {
+			if refused < 20 && *steps >= 10_000 {
 				t.Errorf("%d refused: the cluster was never full", refused)
 			}
 		})
