@@ -82,7 +82,9 @@ func tableOf(model string, memory sharing.Bytes) (*mig.Table, error) {
 	var profiles []mig.Profile
 	for id, r := range f.rows {
 		part := memory / f.units * sharing.Bytes(r.size) //nolint:gosec // a small number of the rows above
-		name := fmt.Sprintf("%dg.%dgb", r.compute, int(math.Round(float64(part)/float64(sharing.GiB))))
+		// Drivers name an instance by its part of the GPU's memory, which they round up to GiB before.
+		gib := math.Ceil(float64(memory)/float64(sharing.GiB)) * float64(r.size) / float64(f.units)
+		name := fmt.Sprintf("%dg.%dgb", r.compute, int(math.Round(gib)))
 		profiles = append(profiles, mig.Profile{
 			ID: id, Name: name, Compute: r.compute, Memory: part, Most: min(len(r.starts), f.slices/r.compute), Size: r.size, Starts: r.starts,
 		})

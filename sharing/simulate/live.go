@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
@@ -57,12 +58,12 @@ type There struct {
 	Hold cluster.Claim
 }
 
-// NewLive makes a simulation's nodes and pods of a cluster's. Gone nodes are left out, and the GPUs of mig ones are cut
+// NewLive makes a simulation's nodes and pods of a cluster's. Gone nodes are left out, and the GPUs of cut ones are cut
 // into instances; what ran on the former, and what held a GPU of the latter, has to move. A GPU that is not healthy is left
 // out. A pod with several containers that ask for GPUs counts as one pod for each.
-func NewLive(nodes []LiveNode, pods []LivePod, gone, mig func(node string) bool) (Live, error) {
+func NewLive(nodes []LiveNode, pods []LivePod, gone, cut func(node string) bool) (Live, error) {
 	l := Live{}
-	b := liveBuilder{Live: &l, at: map[string]int{}, gpus: map[string]int{}, becomes: map[string]bool{}, claims: map[string][]gpunode.Claim{}, seen: map[string]bool{}, cut: map[string]bool{}}
+	b := liveBuilder{Live: &l, at: map[string]int{}, gpus: map[string]int{}, becomes: map[string]bool{}, claims: map[string][]gpunode.Claim{}, seen: map[string]bool{}, cut: map[string]bool{}, instances: map[[2]int]mig.Occupancy{}}
 	nodes = slices.Clone(nodes)
 	slices.SortFunc(nodes, func(x, y LiveNode) int { return strings.Compare(x.Name, y.Name) })
 	for i := range nodes {
@@ -71,7 +72,7 @@ func NewLive(nodes []LiveNode, pods []LivePod, gone, mig func(node string) bool)
 		if gone(n.Name) {
 			b.at[n.Name] = -1
 		} else {
-			b.node(n, mig(n.Name))
+			b.node(n, cut(n.Name))
 		}
 	}
 	if err := MIG(l.Nodes, func(name string) bool { return b.cut[name] }); err != nil {
@@ -106,8 +107,9 @@ type liveBuilder struct {
 	claims map[string][]gpunode.Claim
 	// seen are the pods that were told of.
 	seen map[string]bool
-	// left is what nobody holds, node by node.
-	left []cluster.Node
+	// left is what nobody holds, node by node; instances are what GPUs in MIG mode are cut into, by node and GPU.
+	left      []cluster.Node
+	instances map[[2]int]mig.Occupancy
 }
 
 // holders finds the claims of pods.
@@ -122,10 +124,10 @@ func (b *liveBuilder) holders(n *LiveNode) {
 	}
 }
 
-func (b *liveBuilder) node(n *LiveNode, mig bool) {
+func (b *liveBuilder) node(n *LiveNode, cut bool) {
 	out := cluster.Node{Name: n.Name, CPU: n.CPU, Memory: n.Memory, Cordoned: n.Closed}
 	if n.Report != nil {
-		b.inventory(&out, n.Report, mig)
+		b.inventory(&out, n.Report, cut)
 	}
 	b.at[n.Name] = len(b.Nodes)
 	b.Nodes = append(b.Nodes, out)
@@ -135,7 +137,7 @@ func (b *liveBuilder) node(n *LiveNode, mig bool) {
 
 // inventory is the node's GPUs. A node has GPUs of one size and mode here: the least memory is taken, and where only some
 // are cut into instances these are left out.
-func (b *liveBuilder) inventory(n *cluster.Node, s *gpunode.Status, mig bool) {
+func (b *liveBuilder) inventory(n *cluster.Node, s *gpunode.Status, becomes bool) {
 	cut := 0
 	for _, g := range s.GPUs {
 		if g.MIG {
@@ -167,7 +169,7 @@ func (b *liveBuilder) inventory(n *cluster.Node, s *gpunode.Status, mig bool) {
 		b.gpus[g.UUID] = len(n.GPUs)
 		n.GPUs, n.Topology = append(n.GPUs, cluster.WholeGPU), append(n.Topology, place)
 	}
-	b.becomes[n.Name] = mig && !all && len(n.GPUs) > 0
+	b.becomes[n.Name] = becomes && !all && len(n.GPUs) > 0
 	b.cut[n.Name] = all || b.becomes[n.Name]
 }
 
@@ -238,6 +240,10 @@ func (b *liveBuilder) asks(p *LivePod, claims []gpunode.Claim) []Pod {
 // shapeOf is the request for a scheduler.
 func shapeOf(r sharing.Request) cluster.Shape {
 	s := cluster.Shape{GPUs: r.GPUs, Models: strings.Join(r.Models, "|"), Level: r.MinLevel}
+	if r.Kind == sharing.KindMIG {
+		s.GPUs, s.Profile = 1, r.MIG
+		return s
+	}
 	if r.Kind == sharing.KindWhole {
 		s.Share = cluster.WholeGPU
 		return s

@@ -4,7 +4,10 @@
 package simulate
 
 import (
+	"slices"
+
 	"github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
@@ -36,6 +39,17 @@ func (b *liveBuilder) strangers(n *LiveNode) {
 			b.fragments(at, c)
 		}
 	}
+	for _, g := range n.Report.GPUs {
+		gpu, known := b.gpus[g.UUID]
+		if g.MIGState == nil || !known {
+			continue
+		}
+		for _, i := range g.MIGState.Instances {
+			if i.Foreign {
+				b.instance(at, gpu, i.Profile, i.Start)
+			}
+		}
+	}
 }
 
 // fragments books a claim, GPU by GPU, since they need not be equal.
@@ -46,14 +60,39 @@ func (b *liveBuilder) fragments(at int, c gpunode.Claim) {
 		if !known || gpu >= len(n.GPUs) {
 			continue
 		}
+		if n.Table != nil {
+			b.instance(at, gpu, f.MIGProfile, f.MIGStart)
+			continue
+		}
 		share := max(part(f, n.GPUMemory), cluster.Milli(f.Percent)*10)
-		if f.Whole || n.Table != nil {
+		if f.Whole {
 			share = cluster.WholeGPU
 		}
 		// Each part is rounded up, so that many small ones can come to more than a GPU.
 		if share = min(share, left.GPUs[gpu]); share > 0 {
 			left.GPUs[gpu] -= share
 			b.There = append(b.There, There{at, cluster.Claim{Request: cluster.Request{Shape: cluster.Shape{GPUs: 1, Share: share}}, GPUs: []int{gpu}}})
+		}
+	}
+}
+
+// instance books a MIG instance; one that the simulation cannot place takes what is left of its GPU.
+func (b *liveBuilder) instance(at, gpu int, profile string, start int) {
+	t, key := b.Nodes[at].Table, [2]int{at, gpu}
+	s := cluster.Shape{GPUs: 1, Profile: profile}
+	p, err := t.Lookup("profile", profile)
+	next, ok := t.Try(b.instances[key], mig.Place{Profile: p.ID, Start: start})
+	if err == nil && ok {
+		b.instances[key] = next
+		b.There = append(b.There, There{at, cluster.Claim{Request: cluster.Request{Shape: s}, GPUs: []int{gpu}, Starts: []int{start}}})
+		return
+	}
+	for _, p := range slices.Backward(t.Profiles()) {
+		for _, start := range p.Starts {
+			if next, ok := t.Try(b.instances[key], mig.Place{Profile: p.ID, Start: start}); ok {
+				b.instances[key], s.Profile = next, p.Name
+				b.There = append(b.There, There{at, cluster.Claim{Request: cluster.Request{Shape: s}, GPUs: []int{gpu}, Starts: []int{start}}})
+			}
 		}
 	}
 }

@@ -70,7 +70,7 @@ func left(t *testing.T, l simulate.Live) map[string][]cluster.Milli {
 	c := cluster.New(nodes, cluster.BestFit{})
 	out := map[string][]cluster.Milli{}
 	for _, h := range l.There {
-		if err := c.Take(h.Hold.Request, cluster.Placement{Node: h.Node, GPUs: h.Hold.GPUs}); err != nil {
+		if err := c.Take(h.Hold.Request, cluster.Placement{Node: h.Node, GPUs: h.Hold.GPUs, Starts: h.Hold.Starts}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -145,6 +145,21 @@ func TestLiveNeverBooksMoreThanThereIs(t *testing.T) {
 	}
 	l := live(t, []simulate.LiveNode{liveNode("a", 1, claims...)}, pods, no, no)
 	if diff := cmp.Diff([]cluster.Milli{0, 0}, left(t, l)["a"]); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+}
+
+func TestLiveBooksInstances(t *testing.T) {
+	a := liveNode("a", 2, claimOf("", "", gpunode.Fragment{GPU: "a-0", MIGProfile: "3g.40gb", MIGStart: 4}))
+	for i := range a.Report.GPUs {
+		a.Report.GPUs[i].MIG = true
+	}
+	a.Report.GPUs[0].MIGState = &gpunode.MIGState{Instances: []gpunode.MIGInstance{
+		{Profile: "3g.40gb", Start: 4, Size: 4, Claim: "x"}, {Profile: "1g.10gb", Start: 0, Size: 1, Foreign: true},
+	}}
+	a.Report.GPUs[1].MIGState = &gpunode.MIGState{Instances: []gpunode.MIGInstance{{Profile: "5g.60gb", Start: 0, Size: 6, Foreign: true}}}
+	l := live(t, []simulate.LiveNode{a}, nil, no, no)
+	if diff := cmp.Diff([]cluster.Milli{64_000, 375, 0}, left(t, l)["a"]); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
 }

@@ -97,11 +97,7 @@ func (t *trial) occupy(h There) error {
 	n := t.Node(h.Node)
 	free := n.Free()
 	t.fragments -= t.usual.Fragments(n)
-	at, ok := t.Place(h.Hold.Request, h.Node, h.Hold.GPUs)
-	if !ok {
-		return fmt.Errorf("node %s: no room for it", n.Name)
-	}
-	if err := t.Take(h.Hold.Request, at); err != nil {
+	if err := t.Take(h.Hold.Request, cluster.Placement{Node: h.Node, GPUs: h.Hold.GPUs, Starts: h.Hold.Starts}); err != nil {
 		return err
 	}
 	t.fragments += t.usual.Fragments(n)
