@@ -29,7 +29,7 @@ type limitsPage struct {
 type slot struct {
 	owner, spare, begun, ended uint64
 	held                       [MaxDevices]uint64
-	space                      uint64 //nolint:modernize // plain words, as they are in C
+	space                      uint64
 	_                          [3]uint64
 }
 
