@@ -71,6 +71,9 @@ func (s *Server) Watch(in *telemetryv1.WatchRequest, out grpc.ServerStreamingSer
 	defer want.End()
 	keep := newFilter(in)
 	var after, missed uint64
+	if newest := s.hub.Latest(); newest != nil {
+		after = newest.Seq - 1 // a reader begins with what is, and not with what was
+	}
 	var sent time.Time
 	for {
 		snapshot, lost, err := s.hub.Next(out.Context(), after)

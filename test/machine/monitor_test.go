@@ -134,7 +134,30 @@ func testMonitor(t *testing.T, driver string) {
 	if !strings.Contains(o.p.stderr(), "process on a GPU without a grant") {
 		t.Error("nothing tells of the stranger:", tail(o.p.stderr()))
 	}
+	o.inTheTerminal()
 	o.faults()
+}
+
+// inTheTerminal looks with kerf top.
+func (o *monitored) inTheTerminal() {
+	o.t.Helper()
+	r := o.kerf("top", "--once", "--sort", "memory")
+	_, rows, _ := strings.Cut(r.out, "LEVEL\n")
+	var owners []string
+	for line := range strings.Lines(rows) {
+		if f := strings.Fields(line); len(f) == 10 {
+			owners = append(owners, f[1]+" "+f[2])
+		}
+	}
+	if d := cmp.Diff([]string{"w 20.5GiB", "b 7.49GiB", "a 4.49GiB", "(strangers) 1.49GiB"}, owners); d != "" || r.code != 0 {
+		o.t.Errorf("kerf top: %v\n%s", r, d)
+	}
+	if r := o.kerf("top", "--once", "-o", "json", "--grant", "a"); r.code != 0 || !strings.Contains(r.out, `"grant":"a"`) || strings.Contains(r.out, `"owner":"stranger"`) {
+		o.t.Errorf("kerf top of one grant: %v", r)
+	}
+	if r := o.kerf("top", "--sort", "size", "--interval", "1ms"); r.code == 0 || !strings.Contains(r.err, "--sort") || !strings.Contains(r.err, "--interval") {
+		o.t.Errorf("kerf top with mistakes: %v", r)
+	}
 }
 
 // faults lets the agent, a GPU, DCGM's library and the monitor fail.
