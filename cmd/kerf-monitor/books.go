@@ -82,12 +82,20 @@ func grantsOf(p *nodev1.GetNodeResponse) map[string]collect.Grant {
 			out.Name = out.Namespace + "/" + out.Pod + "/" + out.Container
 		}
 		for _, f := range g.GetFragments() {
-			out.Lease.Fragments = append(out.Lease.Fragments, attribution.Fragment{GPU: sharing.GPUID(f.GetGpu()), Whole: f.GetWhole()})
+			out.Lease.Fragments = append(out.Lease.Fragments, fragmentOf(f))
 			out.Caps = append(out.Caps, collect.Cap{Memory: sharing.Bytes(f.GetMemoryBytes()), Lent: sharing.Bytes(f.GetLentBytes()), Percent: sharing.Percent(f.GetPercent())})
 		}
 		all[out.ID] = out
 	}
 	return unique(all)
+}
+
+func fragmentOf(f *nodev1.Fragment) attribution.Fragment {
+	out := attribution.Fragment{GPU: sharing.GPUID(f.GetGpu()), Whole: f.GetWhole()}
+	if p := f.GetMigProfile(); p != "" {
+		out.Slot = &attribution.Slot{Profile: p, Start: int(f.GetMigStart())}
+	}
+	return out
 }
 
 // unique tells grants of one name apart: a pod may be made anew under its name while the old one's grant ends.
