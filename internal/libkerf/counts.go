@@ -17,11 +17,14 @@ import (
 // Count is what one process has counted at one moment.
 type Count struct {
 	Process Process
-	// Steps is how many times it was at a counter, and Quiet tells that it was at none just then: of two counts
-	// with the same Steps, both quiet, Held was the same all the time between.
+	// Steps is how many times it was at a counter, and Quiet tells that it was at none just then, and made no
+	// context: of two counts with the same Steps, both quiet, Held was the same all the time between.
 	Steps uint64
 	Quiet bool
 	Held  map[sharing.GPUID]sharing.Bytes
+	// Waiting is the part of Held that stands for contexts which are there, and which the driver tells of: see
+	// Correct.
+	Waiting map[sharing.GPUID]sharing.Bytes
 }
 
 // Counts reads what each process that counts in the region has counted. A tenant can write all of it.
@@ -36,13 +39,16 @@ func (r *Region) Counts() []Count {
 		c := Count{
 			Process: named(who, atomic.LoadUint64(&s.space)),
 			Held:    make(map[sharing.GPUID]sharing.Bytes, len(r.gpus)),
+			Waiting: make(map[sharing.GPUID]sharing.Bytes, len(r.gpus)),
 		}
 		ended := atomic.LoadUint64(&s.ended)
 		for d, gpu := range r.gpus {
 			c.Held[gpu] = sharing.Bytes(atomic.LoadUint64(&s.held[d]))
+			c.Waiting[gpu] = sharing.Bytes(atomic.LoadUint64(&s.waiting[d]))
 		}
+		making := atomic.LoadUint64(&s.making)
 		c.Steps = atomic.LoadUint64(&s.begun)
-		c.Quiet = c.Steps == ended
+		c.Quiet = c.Steps == ended && making == 0
 		out = append(out, c)
 	}
 	return out

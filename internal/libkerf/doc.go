@@ -21,7 +21,7 @@
 //
 // Not promised: that anything is counted. A program that writes to the counters, does not preload the library, or
 // loads libraries of its own with RTLD_DEEPBIND or into another name space gets past them; only the driver's own
-// figures tell, and SetOverhead is where they come in. What the driver holds for contexts and modules, and in small
+// figures tell, and Correct is where they come in. What the driver holds for contexts and modules, and in small
 // allocations beyond their size, is only in those, too.
 // The files of the counters are the tenants' to write to: whoever uses a Region calls it within Guarded and asks Check.
 package libkerf

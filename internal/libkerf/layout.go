@@ -5,8 +5,8 @@ package libkerf
 
 // The layout of lib/region.h; a test compares the two.
 const (
-	limitsMagic = 0x324d494c4652454b // "KERFLIM2"
-	usageMagic  = 0x314553554652454b // "KERFUSE1"
+	limitsMagic = 0x334d494c4652454b // "KERFLIM3"
+	usageMagic  = 0x324553554652454b // "KERFUSE2"
 	// MaxDevices is how many GPUs one region can have.
 	MaxDevices = 16
 	// MaxProcesses is how many processes can count in one region at a time.
@@ -16,8 +16,8 @@ const (
 )
 
 type limitEntry struct {
-	uuid            [16]byte
-	limit, overhead uint64
+	uuid                            [16]byte
+	limit, overhead, context, moves uint64
 }
 
 type limitsPage struct {
@@ -29,8 +29,9 @@ type limitsPage struct {
 type slot struct {
 	owner, spare, begun, ended uint64
 	held                       [MaxDevices]uint64
-	space                      uint64
-	_                          [3]uint64
+	space, making              uint64
+	waiting                    [MaxDevices]uint64
+	_                          [2]uint64
 }
 
 type total struct {

@@ -63,9 +63,11 @@ func (r *Region) bury(s *slot, who uint64) bool {
 		return false
 	}
 	for d := range s.held {
+		atomic.StoreUint64(&s.waiting[d], 0)
 		subtract(&r.usage.total[d].bytes, atomic.SwapUint64(&s.held[d], 0))
 	}
 	atomic.StoreUint64(&s.ended, atomic.LoadUint64(&s.begun)) // it may have died between the two
+	atomic.StoreUint64(&s.making, 0)
 	atomic.StoreUint64(&s.space, 0)
 	atomic.StoreUint64(&s.owner, 0)
 	return true

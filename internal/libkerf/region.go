@@ -48,6 +48,8 @@ type Device struct {
 type Usage struct {
 	GPU                   sharing.GPUID
 	Limit, Overhead, Used sharing.Bytes
+	// Context is what each process puts aside before it makes a context.
+	Context sharing.Bytes
 }
 
 // Region is the memory that the processes of one container share with the agent. Its owner closes it.
@@ -130,6 +132,9 @@ func Open(dir string) (*Region, error) {
 		return nil, fmt.Errorf("open region %q: not of this layout: %w", dir, sharing.ErrInvalid)
 	}
 	for i := range int(r.limits.devices) { //nolint:gosec // no more than MaxDevices
+		if l := &r.limits.device[i]; atomic.LoadUint64(&l.moves)%2 == 1 { // an agent died while it moved bytes
+			atomic.AddUint64(&l.moves, 1)
+		}
 		u := r.limits.device[i].uuid
 		id := sharing.GPUID(fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:]))
 		r.gpus = append(r.gpus, id)
@@ -166,17 +171,6 @@ func (r *Region) SetLimit(gpu sharing.GPUID, limit sharing.Bytes) error {
 	return nil
 }
 
-// SetOverhead tells how many bytes the driver holds for the container on a GPU beyond what is counted: contexts,
-// modules, pools. They count against the cap. sharing.ErrNotFound: the region has no such GPU.
-func (r *Region) SetOverhead(gpu sharing.GPUID, overhead sharing.Bytes) error {
-	i, ok := r.place[gpu]
-	if !ok {
-		return fmt.Errorf("set overhead of gpu %q: %w", gpu, sharing.ErrNotFound)
-	}
-	atomic.StoreUint64(&r.limits.device[i].overhead, uint64(overhead))
-	return nil
-}
-
 // Usage reads the counters, GPU by GPU in the order of Create. Used is 0 where the container has cut its file.
 func (r *Region) Usage() []Usage {
 	out := make([]Usage, len(r.gpus))
@@ -185,6 +179,7 @@ func (r *Region) Usage() []Usage {
 			GPU:      gpu,
 			Limit:    sharing.Bytes(atomic.LoadUint64(&r.limits.device[i].limit)),
 			Overhead: sharing.Bytes(atomic.LoadUint64(&r.limits.device[i].overhead)),
+			Context:  sharing.Bytes(atomic.LoadUint64(&r.limits.device[i].context)),
 		}
 	}
 	_ = guard(func() {

@@ -64,7 +64,8 @@ func TestLayoutIsTheSameInC(t *testing.T) {
 	want := fmt.Sprintln(unsafe.Sizeof(l), unsafe.Offsetof(l.device), unsafe.Offsetof(l.device[0].overhead),
 		unsafe.Offsetof(l.percent), unsafe.Offsetof(u.total[0].budget), unsafe.Offsetof(u.total[0].past), unsafe.Sizeof(u),
 		unsafe.Offsetof(u.total), unsafe.Offsetof(u.slot), unsafe.Sizeof(u.slot[0]), unsafe.Offsetof(u.slot[0].begun),
-		unsafe.Offsetof(u.slot[0].held), MaxDevices, MaxProcesses, uint64(limitsMagic), uint64(usageMagic))
+		unsafe.Offsetof(u.slot[0].held), unsafe.Offsetof(l.device[0].moves), unsafe.Offsetof(u.slot[0].making),
+		unsafe.Offsetof(u.slot[0].waiting), MaxDevices, MaxProcesses, uint64(limitsMagic), uint64(usageMagic))
 	if d := cmp.Diff(want, string(out)); d != "" {
 		t.Errorf("(-Go +C):\n%s", d)
 	}
@@ -81,10 +82,10 @@ func TestCreateAndOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	if err := errors.Join(r.SetLimit(gpu0, 50), r.SetOverhead(gpu1, 3)); err != nil {
+	if err := errors.Join(r.SetLimit(gpu0, 50), r.Correct(gpu1, 3, nil), r.SetContext(gpu0, 9)); err != nil {
 		t.Fatal(err)
 	}
-	want := []Usage{{GPU: gpu0, Limit: 50}, {GPU: gpu1, Limit: 7, Overhead: 3}}
+	want := []Usage{{GPU: gpu0, Limit: 50, Context: 9}, {GPU: gpu1, Limit: 7, Overhead: 3}}
 	if d := cmp.Diff(want, again.Usage()); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
@@ -171,7 +172,7 @@ func TestReclaimTellsTheLivingFromTheDead(t *testing.T) {
 	if _, err := r.Reclaim(alive); err != nil || r.Usage()[0].Used != 60 {
 		t.Errorf("%v, left %v", err, r.Usage()[0])
 	}
-	if err := r.SetOverhead(gpu0, 30); err != nil {
+	if err := r.Correct(gpu0, 30, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, said := hold(11); said != "refused" {

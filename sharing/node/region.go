@@ -56,7 +56,7 @@ type region struct {
 }
 
 // makeRegion makes the folder of a grant that no process uses yet. Programs that are to load the library find it at
-// library. What a context takes is put aside, see learnContexts.
+// library. What a context takes they put aside themselves, see learnContexts.
 func makeRegion(dir, library string, own sharing.Placement, contexts map[sharing.GPUID]sharing.Bytes) (*region, error) {
 	if err := os.RemoveAll(dir); err != nil { // of an arm that was undone
 		return nil, fmt.Errorf("make region: %w (%w)", err, sharing.ErrUnavailable)
@@ -90,7 +90,7 @@ func makeRegion(dir, library string, own sharing.Placement, contexts map[sharing
 		return nil, err
 	}
 	for _, f := range own {
-		if err := opened.SetOverhead(f.GPU, contexts[f.GPU]); err != nil {
+		if err := opened.SetContext(f.GPU, contexts[f.GPU]); err != nil {
 			return nil, errors.Join(err, opened.Close())
 		}
 	}

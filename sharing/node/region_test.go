@@ -54,12 +54,19 @@ func (g *guarded) restartPreloading() {
 // The layout of lib/region.h, which a process writes to.
 const (
 	firstSlot = 64 + 16*64
-	slotSize  = 192
+	slotSize  = 320
 	heldAt    = 32
+	waitingAt = heldAt + (16+2)*8
 )
 
 // counts says what a process counts of the first GPU, in a slot of its own, as the library in it would.
 func (g *guarded) counts(a Armed, slot int, p *tenant, held sharing.Bytes) {
+	g.t.Helper()
+	g.countsWaiting(a, slot, p, held, 0)
+}
+
+// countsWaiting is counts of which a part is for a context that is there.
+func (g *guarded) countsWaiting(a Armed, slot int, p *tenant, held, waiting sharing.Bytes) {
 	g.t.Helper()
 	start, err := process.StartOf(p.PID)
 	if err != nil {
@@ -83,6 +90,7 @@ func (g *guarded) counts(a Armed, slot int, p *tenant, held sharing.Bytes) {
 	at := int64(firstSlot + slot*slotSize)
 	add(at, start<<22|uint64(p.PID))
 	add(at+heldAt, uint64(held))
+	add(at+waitingAt, uint64(waiting))
 	add(64, uint64(held))
 }
 
@@ -167,12 +175,32 @@ func TestUpkeep(t *testing.T) {
 	}
 	p.end()
 	g.bench.upkeep(t.Context())
-	// The next process will make a context, and takes as much for it as the least that was seen.
-	if u := g.usage(a); u.Used != 0 || u.Overhead != sharing.GiB/2 {
+	// The next process will make a context, and puts as much aside for it as the least that was seen.
+	if u := g.usage(a); u.Used != 0 || u.Overhead != 0 || u.Context != sharing.GiB/2 {
 		t.Errorf("left after its end: %+v", u)
 	}
-	if _, c := g.share(2); g.usage(c).Overhead != sharing.GiB/2 {
-		t.Errorf("put aside for a lease that is new: %+v", g.usage(c))
+	if _, c := g.share(2); g.usage(c).Context != sharing.GiB/2 {
+		t.Errorf("to put aside in a lease that is new: %+v", g.usage(c))
+	}
+}
+
+// What a process put aside for its context counts until the driver has told of it, and then what that tells counts.
+func TestUpkeepTakesContextsOver(t *testing.T) {
+	g := newPreloaded(t, preloading)
+	p, a := g.share(4)
+	g.countsWaiting(a, 0, p, 3*sharing.GiB/2, sharing.GiB/2)
+	g.holds()
+	g.bench.upkeep(t.Context())
+	if u := g.usage(a); u.Used != 3*sharing.GiB/2 || u.Overhead != 0 {
+		t.Errorf("before the driver tells of it: %+v", u)
+	}
+	g.holds(ProcessUse{PID: p.PID, Used: 7 * sharing.GiB / 4, Known: true})
+	g.bench.upkeep(t.Context())
+	if u := g.usage(a); u.Used != sharing.GiB || u.Overhead != 3*sharing.GiB/4 {
+		t.Errorf("afterwards: %+v", u)
+	}
+	if _, b := g.share(2); g.usage(b).Context != 3*sharing.GiB/4 {
+		t.Errorf("what the next are to put aside: %+v", g.usage(b))
 	}
 }
 

@@ -194,7 +194,7 @@ func (k *kept) counts(open *libkerf.Region) map[client.Process]client.Count {
 	out := map[client.Process]client.Count{}
 	for _, c := range open.Counts() {
 		if p, ok := k.member(c.Process); ok {
-			out[p] = client.Count{Steps: c.Steps, Quiet: c.Quiet, Held: c.Held}
+			out[p] = client.Count{Steps: c.Steps, Quiet: c.Quiet, Held: c.Held, Waiting: c.Waiting}
 		}
 	}
 	return out
@@ -223,22 +223,33 @@ func (k *kept) after(groups cgroup.Hierarchy, lists []listing, open *libkerf.Reg
 	k.look.After = k.counts(open)
 	res := k.region.account.Step(k.look)
 	k.uncounted, k.least = res.Uncounted, res.Least
+	return k.correct(open, res)
+}
+
+// correct puts the overhead of each GPU right, and what the processes have to put aside for a context.
+func (k *kept) correct(open *libkerf.Region, res client.Result) error {
+	names := make(map[client.Process]libkerf.Process, len(k.members))
+	for name, p := range k.members {
+		names[p] = name
+	}
 	for _, gpu := range k.gpus {
-		overhead, known := res.Overhead[gpu]
-		if !known || overhead == 0 {
-			overhead = k.contexts[gpu]
+		var seen []libkerf.Reserved
+		for _, s := range res.Settled {
+			if s.GPU == gpu {
+				seen = append(seen, libkerf.Reserved{Process: names[s.Process], Bytes: s.Bytes})
+			}
 		}
-		if err := open.SetOverhead(gpu, overhead); err != nil {
+		if err := errors.Join(open.Correct(gpu, res.Overhead[gpu], seen), open.SetContext(gpu, k.contexts[gpu])); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// learnContexts remembers the least that a process was seen to take of a GPU beyond what it counts. A lease without a
-// process on the GPU has that much put aside: the first process to come makes its context before the driver's list is
-// read again, and could fill the cap meanwhile. It is the least ever seen, so that nothing is put aside that such a
-// process does not take.
+// learnContexts remembers the least that a process was seen to take of a GPU beyond what it counts. Each process puts that
+// much aside before it makes a context, which the driver's list shows only later: many may start at once, and could
+// fill the cap meanwhile. It is the least ever seen, because more comes of modules and heaps, and nobody is to be refused
+// for what such a process does not take.
 func (r *Runtime) learnContexts(least map[sharing.GPUID]sharing.Bytes) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -4,6 +4,7 @@
 package machine_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -24,16 +25,19 @@ const matrixCap = 2 * gib
 // backend is one way of holding shares, as a machine of its own.
 type backend struct {
 	name, level, driver string
-	make                func(t *testing.T) *machine
+	make                func(t *testing.T, hardware string) *machine
 }
 
+// Rows run on the first of these machines, but for those that need another GPU.
+const usualHardware, switchedHardware = "t4x4", "h100x8"
+
 func backends() []backend {
-	preload := func(t *testing.T) *machine { return newPreloading(t, ", overCap: kill") }
+	const kill = ", overCap: kill"
 	return []backend{
-		{"driver", "driver", "r615", func(t *testing.T) *machine { return newMachine(t, setup{hardware: "t4x4", driver: "r615"}) }},
-		{"mps", "client", "r580", func(t *testing.T) *machine { return newMPS(t, ", overCap: kill") }},
-		{"libkerf", "client", "r580", preload},
-		{"reactive", "reactive", "r580", func(t *testing.T) *machine { return newWatched(t, ", overCap: kill") }},
+		{"driver", "driver", "r615", func(t *testing.T, hw string) *machine { return newMachine(t, setup{hardware: hw, driver: "r615"}) }},
+		{"mps", "client", "r580", func(t *testing.T, hw string) *machine { return newMPSOn(t, hw, kill) }},
+		{"libkerf", "client", "r580", func(t *testing.T, hw string) *machine { return newPreloadingOn(t, hw, kill) }},
+		{"reactive", "reactive", "r580", func(t *testing.T, hw string) *machine { return newWatchedOn(t, hw, kill) }},
 	}
 }
 
@@ -42,19 +46,26 @@ type attempt struct {
 	name, what string
 	// script is run by sh; %LOAD is gpuload with JSON output, %OTHER the index of a GPU that is not its own.
 	script string
+	// hardware is the machine that it needs; empty for the usual one.
+	hardware string
 	// excuse is why a backend is known not to charge this, by its name.
 	excuse map[string]string
 }
 
 // tries are the memory families, then the attacks.
 func tries() (families, attacks []attempt) {
+	// What a context takes is known once a program was seen with one.
+	families = append(families, attempt{name: "first", what: "`gpuload --api linear`, as the first program on a GPU since the agent started", script: "exec %LOAD --alloc 4GiB --step 64MiB --hold 5s"})
 	notCharged := "the driver's limit does not count managed memory, by NVIDIA's documentation"
 	for _, api := range []string{
-		"linear", "async", "vmm", "pitched", "managed", "pool", "array", "graph", "module", "heap", "context", "v1", "batch", "library", "printf", "green", "sparse",
+		"linear", "async", "vmm", "pitched", "managed", "pool", "array", "graph", "module", "heap", "context", "v1", "batch", "library", "printf", "green", "sparse", "external", "multicast",
 	} {
 		a := attempt{name: api, what: "`gpuload --api " + api + "`", script: "exec %LOAD --api " + api + " --alloc 4GiB --step 64MiB --hold 5s"}
 		if api == "managed" || api == "batch" {
 			a.excuse = map[string]string{"driver": notCharged}
+		}
+		if api == "multicast" { // only such GPUs have it
+			a.hardware = switchedHardware
 		}
 		families = append(families, a)
 	}
@@ -65,6 +76,7 @@ func tries() (families, attacks []attempt) {
 	return families, []attempt{
 		{name: "two processes", what: "two processes that take three quarters of the cap each", script: "%LOAD --alloc 1536MiB --step 64MiB --hold 5s & exec %LOAD --alloc 1536MiB --step 64MiB --hold 5s"},
 		{name: "eight at once", what: "eight forked workers that race for the cap", script: "exec %LOAD --fork 8 --alloc 1GiB --step 16MiB --hold 5s"},
+		{name: "contexts at once", what: "thirty-two programs that start at once, each with a context and 2 MiB", script: "for i in $(seq 32); do %LOAD --alloc 2MiB --hold 4s & done; wait"},
 		{name: "no preload", what: "the loader's file unmounted and LD_PRELOAD emptied, as a static program would have it", script: "umount /etc/ld.so.preload 2>/dev/null; unset LD_PRELOAD; exec %LOAD " + alloc},
 		{name: "no pipe", what: "CUDA_MPS_PIPE_DIRECTORY set to a directory that does not exist", script: "export CUDA_MPS_PIPE_DIRECTORY=/nowhere; exec %LOAD " + alloc},
 		{name: "foreign limit", what: "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT naming a GPU that is not visible, which drops the limits of MPS", script: "export CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=7=1G; exec %LOAD " + alloc},
@@ -92,9 +104,16 @@ func TestMatrix(t *testing.T) {
 			got[i] = map[string]cell{}
 			t.Run(b.name, func(t *testing.T) {
 				t.Parallel()
-				m := b.make(t)
+				machines := map[string]*machine{}
 				for _, a := range append(append([]attempt{}, families...), attacks...) {
-					s := m.try(t, b, a)
+					hw := cmp.Or(a.hardware, usualHardware)
+					if machines[hw] == nil {
+						machines[hw] = b.make(t, hw)
+						if a.name != families[0].name {
+							machines[hw].try(t, b, families[0])
+						}
+					}
+					s := machines[hw].try(t, b, a)
 					v := judged(s, a.excuse[b.name])
 					if s.took == 0 && s.failed == "" && !s.killed {
 						t.Errorf("%s: no program said what it got: %s", a.name, s)
@@ -127,7 +146,8 @@ func (m *machine) try(t *testing.T, b backend, a attempt) seen {
 	script := strings.NewReplacer("%LOAD", program("gpuload")+" --json", "%OTHER", m.uuid(3)).Replace(a.script)
 	r := m.run(flags("--memory 2GiB --name "+name+" --gpu-uuid "+m.uuid(0)), []string{"sh", "-c", script})
 	grant := r.granted()
-	s := seen{cap: matrixCap, context: contextT4, first: grant.Level, last: grant.Level}
+	context := map[string]uint64{usualHardware: contextT4, switchedHardware: contextH100}[cmp.Or(a.hardware, usualHardware)]
+	s := seen{cap: matrixCap, context: context, first: grant.Level, last: grant.Level}
 	began := time.Now()
 	for r.running() {
 		if time.Since(began) > *patience {

@@ -17,7 +17,12 @@ import (
 // ends them.
 func newMPS(t *testing.T, more string) *machine {
 	t.Helper()
-	m := newMachine(t, setup{hardware: "t4x4", driver: "r580", noAgent: true})
+	return newMPSOn(t, "t4x4", more)
+}
+
+func newMPSOn(t *testing.T, hardware, more string) *machine {
+	t.Helper()
+	m := newMachine(t, setup{hardware: hardware, driver: "r580", noAgent: true})
 	m.env = append(m.env, "PATH="+m.sim+"/bin:"+os.Getenv("PATH"))
 	m.agentFlags = []string{"--config", m.write(head + "spec:\n  pools:\n  - {name: default, backends: [driver, mps, reactive]" + more + "}\n")}
 	m.startAgent()

@@ -22,7 +22,12 @@ func watched(more string) string {
 // newWatched is a machine whose driver cannot limit memory and whose pool watches.
 func newWatched(t *testing.T, more string) *machine {
 	t.Helper()
-	m := newMachine(t, setup{hardware: "t4x4", driver: "r580", noAgent: true})
+	return newWatchedOn(t, "t4x4", more)
+}
+
+func newWatchedOn(t *testing.T, hardware, more string) *machine {
+	t.Helper()
+	m := newMachine(t, setup{hardware: hardware, driver: "r580", noAgent: true})
 	m.agentFlags = []string{"--config", m.write(watched(more))}
 	m.startAgent()
 	m.ready()

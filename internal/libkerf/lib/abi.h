@@ -229,6 +229,12 @@ CUresult cuGraphDestroy(CUgraph graph);
 CUresult cuGraphExecDestroy(CUgraphExec exec);
 CUresult cuDeviceGraphMemTrim(CUdevice device);
 
+CUresult cuCtxCreate(CUcontext *context, unsigned flags, CUdevice device);
+CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device);
+CUresult cuCtxCreate_v3(CUcontext *context, void *params, int n, unsigned flags, CUdevice device);
+CUresult cuCtxCreate_v4(CUcontext *context, void *params, unsigned flags, CUdevice device);
+CUresult cuGreenCtxCreate(void **green, void *resources, CUdevice device, unsigned flags);
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device);
 CUresult cuCtxDestroy(CUcontext context);
 CUresult cuCtxDestroy_v2(CUcontext context);
 CUresult cuDevicePrimaryCtxRelease(CUdevice device);
@@ -279,7 +285,6 @@ CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *o
 					       CUdevice device);
 CUresult cuDeviceGetGraphMemAttribute(CUdevice device, int attribute, void *value);
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active);
-CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device);
 int nvmlDeviceGetUUID(void *device, char *uuid, unsigned length);
 
 #endif

@@ -1,7 +1,9 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The end of contexts, with which what was allocated in them goes.
+ * Contexts. What one takes is reserved before it is made, so that many processes that start at once find no more
+ * room than there is; the driver's own figure takes its place when the agent has read it. With its end goes what
+ * was allocated in it.
  */
 #include "kerf.h"
 
@@ -36,6 +38,75 @@ static bool active(CUdevice device)
 	int is = 0;
 	__typeof__(&cuDevicePrimaryCtxGetState) get = KERF_REAL(cuDevicePrimaryCtxGetState);
 	return get && get(device, &flags, &is) == CUDA_SUCCESS && is;
+}
+
+struct making {
+	int place;
+	uint64_t bytes;
+};
+
+static CUresult begin(struct making *m, CUdevice device)
+{
+	m->place = kerf_place(device);
+	m->bytes = kerf_context_size(m->place);
+	kerf_making(true);
+	if (!m->bytes || kerf_take_or_make_room(m->place, m->bytes))
+		return CUDA_SUCCESS;
+	kerf_making(false);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult made(const struct making *m, CUresult ret)
+{
+	if (ret)
+		kerf_give(m->place, m->bytes);
+	else
+		kerf_hand_over(m->place, m->bytes);
+	kerf_making(false);
+	return ret;
+}
+
+#define MAKE(device, call)                        \
+	struct making m;                          \
+	CUresult ret = begin(&m, device);         \
+	return ret ? ret : made(&m, call)
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+	KERF_NEED(cuDevicePrimaryCtxRetain, CUDA_ERROR_NOT_INITIALIZED);
+	if (active(device))
+		return real(context, device);
+	MAKE(device, real(context, device));
+}
+
+CUresult cuCtxCreate(CUcontext *context, unsigned flags, CUdevice device)
+{
+	KERF_NEED(cuCtxCreate, CUDA_ERROR_NOT_INITIALIZED);
+	MAKE(device, real(context, flags, device));
+}
+
+CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device)
+{
+	KERF_NEED(cuCtxCreate_v2, CUDA_ERROR_NOT_INITIALIZED);
+	MAKE(device, real(context, flags, device));
+}
+
+CUresult cuCtxCreate_v3(CUcontext *context, void *params, int n, unsigned flags, CUdevice device)
+{
+	KERF_NEED(cuCtxCreate_v3, CUDA_ERROR_NOT_INITIALIZED);
+	MAKE(device, real(context, params, n, flags, device));
+}
+
+CUresult cuCtxCreate_v4(CUcontext *context, void *params, unsigned flags, CUdevice device)
+{
+	KERF_NEED(cuCtxCreate_v4, CUDA_ERROR_NOT_INITIALIZED);
+	MAKE(device, real(context, params, flags, device));
+}
+
+CUresult cuGreenCtxCreate(void **green, void *resources, CUdevice device, unsigned flags)
+{
+	KERF_NEED(cuGreenCtxCreate, CUDA_ERROR_NOT_INITIALIZED);
+	MAKE(device, real(green, resources, device, flags));
 }
 
 /* A primary context has a name only for who holds it. */

@@ -37,7 +37,6 @@
 	X(cuMipmappedArrayGetMemoryRequirements) \
 	X(cuDeviceGetGraphMemAttribute)      \
 	X(cuDevicePrimaryCtxGetState)        \
-	X(cuDevicePrimaryCtxRetain)          \
 	X(nvmlDeviceGetUUID)
 
 enum kerf_function {
@@ -96,6 +95,12 @@ void kerf_give(int place, uint64_t bytes);
 void kerf_force(int place, uint64_t bytes); /* books what the driver has given, also past the limit */
 /* The limit, and what of it is gone; both 0 where there is none. */
 void kerf_size(int place, uint64_t *limit, uint64_t *used);
+
+/* What a context of a device takes, 0: not known; that one begins to be made, or has been; and that what was taken for
+ * it is the driver's overhead now, which the agent counts once it has seen it. */
+uint64_t kerf_context_size(int place);
+void kerf_making(bool begins);
+void kerf_hand_over(int place, uint64_t bytes);
 
 /* The account of a device's time, and its percent: 0 where time is not counted. NULL: there is none. */
 struct kerf_total *kerf_account(int place, uint64_t *percent);

@@ -10,12 +10,15 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "counter.h"
 #include "kerf.h"
 
 #define PATH_SIZE 4096
+#define MOVE_PAUSE 100000 /* nanoseconds */
+#define MOST_WAITS 2000
 #define PID_MASK ((UINT64_C(1) << 22) - 1)
 
 /* Mapped once and for good; children after a fork have them too. */
@@ -127,11 +130,14 @@ static uint64_t space(void)
 static void give_all(struct kerf_usage *u, struct kerf_slot *s)
 {
 	atomic_store(&s->ended, atomic_load(&s->begun)); /* who held it may have ended between the two */
+	atomic_fetch_add(&s->begun, 1);
+	atomic_store(&s->making, 0);
 	for (int d = 0; d < KERF_DEVICES; d++) {
-		uint64_t held = atomic_load(&s->held[d]);
-		if (held)
-			kerf_return(u, s, d, held);
+		atomic_store(&s->waiting[d], 0);
+		/* In one step: the agent may just take over what waits. */
+		atomic_fetch_sub(&u->total[d].bytes, atomic_exchange(&s->held[d], 0));
 	}
+	atomic_fetch_add(&s->ended, 1);
 }
 
 /* Frees the slots of processes that are gone, as the agent does: it may come too late for who waits for the memory of
@@ -215,13 +221,29 @@ int kerf_find(const unsigned char uuid[16])
 	return KERF_NO_PLACE;
 }
 
+/* While the agent moves bytes from the counters to the overhead they count twice, and nobody is refused for that.
+ * An agent that dies meanwhile holds nobody up for long. */
+static bool reserve(struct kerf_slot *s, int place, uint64_t bytes)
+{
+	const struct timespec pause = { .tv_nsec = MOVE_PAUSE };
+	struct kerf_limits *l = limits;
+	for (int waits = 0;; waits++) {
+		uint64_t before = atomic_load(&l->device[place].moves);
+		if (kerf_reserve(l, usage, s, place, bytes))
+			return true;
+		if ((before % 2 == 0 && atomic_load(&l->device[place].moves) == before) || waits == MOST_WAITS)
+			return false;
+		nanosleep(&pause, NULL);
+	}
+}
+
 bool kerf_take(int place, uint64_t bytes)
 {
 	struct kerf_slot *s = place == KERF_NO_PLACE ? NULL : slot();
 	if (!s)
 		return false;
-	return kerf_reserve(limits, usage, s, place, bytes) ||
-	       (bury(usage, atomic_load(&s->owner), atomic_load(&s->space)) && kerf_reserve(limits, usage, s, place, bytes));
+	return reserve(s, place, bytes) ||
+	       (bury(usage, atomic_load(&s->owner), atomic_load(&s->space)) && reserve(s, place, bytes));
 }
 
 void kerf_give(int place, uint64_t bytes)
@@ -241,6 +263,33 @@ void kerf_force(int place, uint64_t bytes)
 	atomic_fetch_add(&u->total[place].bytes, bytes);
 	atomic_fetch_add(&s->held[place], bytes);
 	atomic_fetch_add(&s->ended, 1);
+}
+
+uint64_t kerf_context_size(int place)
+{
+	if (place == KERF_NO_PLACE || !mapped())
+		return 0;
+	return atomic_load(&((struct kerf_limits *)limits)->device[place].context);
+}
+
+void kerf_making(bool begins)
+{
+	struct kerf_slot *s = slot();
+	if (!s)
+		return;
+	if (begins)
+		atomic_fetch_add(&s->making, 1);
+	atomic_fetch_add(&s->begun, 1); /* so that no reading from before or meanwhile is taken for one after */
+	atomic_fetch_add(&s->ended, 1);
+	if (!begins)
+		atomic_fetch_sub(&s->making, 1);
+}
+
+void kerf_hand_over(int place, uint64_t bytes)
+{
+	struct kerf_slot *s = place == KERF_NO_PLACE || !bytes ? NULL : slot();
+	if (s)
+		atomic_fetch_add(&s->waiting[place], bytes);
 }
 
 struct kerf_total *kerf_account(int place, uint64_t *percent)

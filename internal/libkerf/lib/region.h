@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KERF_LIMITS_MAGIC 0x324d494c4652454bULL /* "KERFLIM2" */
-#define KERF_USAGE_MAGIC 0x314553554652454bULL  /* "KERFUSE1" */
+#define KERF_LIMITS_MAGIC 0x334d494c4652454bULL /* "KERFLIM3" */
+#define KERF_USAGE_MAGIC 0x324553554652454bULL  /* "KERFUSE2" */
 #define KERF_DEVICES 16
 #define KERF_SLOTS 1024
 
@@ -21,6 +21,8 @@ struct kerf_limit {
 	unsigned char uuid[16];
 	_Atomic uint64_t limit;    /* bytes */
 	_Atomic uint64_t overhead; /* bytes that the driver holds beyond what is counted */
+	_Atomic uint64_t context;  /* what one context takes; 0: not known */
+	_Atomic uint64_t moves;	   /* odd while bytes move from the counters to overhead: they count twice */
 };
 
 struct kerf_limits {
@@ -31,15 +33,18 @@ struct kerf_limits {
 };
 
 /* One process. owner is pid (22 bits) and, above it, start time, in the words of its own pid namespace; 0: free.
- * A process that adds to or takes from a counter counts begun before and ended after. */
+ * A process that adds to or takes from a counter counts begun before and ended after. What it reserved for a context
+ * is part of held, and of waiting from when the context is there until the agent has taken it over into overhead. */
 struct kerf_slot {
 	_Atomic uint64_t owner;
 	_Atomic uint64_t spare; /* tells the programs apart that follow each other in a process */
 	_Atomic uint64_t begun;
 	_Atomic uint64_t ended;
 	_Atomic uint64_t held[KERF_DEVICES];
-	_Atomic uint64_t space; /* the pid namespace; 0: not known */
-	uint64_t pad[3];
+	_Atomic uint64_t space;	 /* the pid namespace; 0: not known */
+	_Atomic uint64_t making; /* how many contexts are being made */
+	_Atomic uint64_t waiting[KERF_DEVICES];
+	uint64_t pad[2];
 };
 
 /* Times are of the GPU, in nanoseconds. */
@@ -62,8 +67,8 @@ struct kerf_usage {
 };
 
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "64-bit atomics without locks");
-_Static_assert(sizeof(struct kerf_limit) == 32, "kerf_limit");
-_Static_assert(sizeof(struct kerf_slot) == 192, "kerf_slot");
+_Static_assert(sizeof(struct kerf_limit) == 48, "kerf_limit");
+_Static_assert(sizeof(struct kerf_slot) == 320, "kerf_slot");
 _Static_assert(sizeof(struct kerf_total) == 64, "kerf_total");
 
 #endif

@@ -14,7 +14,11 @@
 // It promises that the overhead of processes whose overhead does not shrink is never overstated, so that no
 // allocation is refused for which there is room, and that it is exact two looks after all was quiet. While a process
 // is at its counters at every look, the last reading stays. What a process without a counter holds is overhead as a
-// whole. It is pure: no I/O, no clock.
+// whole.
+//
+// What a process counts for a context that it has made stands for overhead: once the driver tells of the process it is
+// overhead instead, so that what the context really takes is counted; where the driver does not list the process at two
+// such looks the context has gone, and what was counted for it goes too. It is pure: no I/O, no clock.
 package client
 
 import (
@@ -38,6 +42,8 @@ type Count struct {
 	Steps uint64
 	Quiet bool
 	Held  map[sharing.GPUID]sharing.Bytes
+	// Waiting is the part of Held that is for contexts which the process has made.
+	Waiting map[sharing.GPUID]sharing.Bytes
 }
 
 // Use is what the driver tells of one process on one GPU; Bytes counts only where it is Known.
@@ -64,8 +70,17 @@ type Result struct {
 	// Least is the smallest overhead that a process which uses the GPU was seen to have in this look, for each GPU with
 	// such a reading: about what the context takes that the next process will make.
 	Least map[sharing.GPUID]sharing.Bytes
+	// Settled is what processes count for contexts and need to no more: Overhead has what there is of it.
+	Settled []Settled
 	// Uncounted are the processes that use a GPU and have no counter, in this look and the one before, by pid.
 	Uncounted []Process
+}
+
+// Settled is what a process counted of a GPU for its contexts.
+type Settled struct {
+	Process
+	GPU   sharing.GPUID
+	Bytes sharing.Bytes
 }
 
 type place struct {
@@ -73,10 +88,11 @@ type place struct {
 	gpu     sharing.GPUID
 }
 
-// reading is what is believed of one process on one GPU. lower is a smaller reading that waits for another.
+// reading is what is believed of one process on one GPU. lower is a smaller reading that waits for another; absent
+// tells that the driver did not list the process, which had counted for a context.
 type reading struct {
 	overhead, lower sharing.Bytes
-	waits           bool
+	waits, absent   bool
 }
 
 // Account is what was believed up to the last look. The zero value is that of a lease that was not looked at.
@@ -101,8 +117,13 @@ func (a *Account) Step(l Look) Result {
 			r, had := a.believed[at]
 			u, listed := uses[at]
 			if still && slices.Contains(l.Told, gpu) && (u.Known || !listed) {
-				seen := u.Bytes.SubFloor(after.Held[gpu])
+				waiting, absent := after.Waiting[gpu], r.absent
+				seen := u.Bytes.SubFloor(after.Held[gpu].SubFloor(waiting))
 				r, had = r.next(seen), true
+				r.absent = !listed && waiting > 0
+				if waiting > 0 && (listed || absent) {
+					out.Settled = append(out.Settled, Settled{p, gpu, waiting})
+				}
 				if least, had := out.Least[gpu]; seen > 0 && (!had || seen < least) {
 					out.Least[gpu] = seen
 				}
@@ -127,6 +148,9 @@ func (a *Account) Step(l Look) Result {
 			out.Uncounted = append(out.Uncounted, p)
 		}
 	}
+	slices.SortFunc(out.Settled, func(s, t Settled) int {
+		return cmp.Or(cmp.Compare(s.PID, t.PID), cmp.Compare(s.GPU, t.GPU))
+	})
 	slices.SortFunc(out.Uncounted, func(p, q Process) int { return cmp.Compare(p.PID, q.PID) })
 	for at, r := range believed {
 		out.add(at.gpu, r.overhead)

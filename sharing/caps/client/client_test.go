@@ -85,6 +85,45 @@ func TestLeast(t *testing.T) {
 	}
 }
 
+// What was counted for a context is the driver's to tell once it is there, and nobody's when it has gone.
+func TestContextsThatWereCounted(t *testing.T) {
+	const made, extra, all = 30, 10, 100
+	count := func(held, waiting sharing.Bytes) Count {
+		c := quiet(1, held)
+		c.Waiting = map[sharing.GPUID]sharing.Bytes{gpu: waiting}
+		return c
+	}
+	at := func(held, waiting, used sharing.Bytes) Look { return one(count(held, waiting), count(held, waiting), used) }
+	gone, untold, moving := at(all, made, 0), at(all, made, all), at(all, made, all)
+	gone.Uses, untold.Told = nil, nil
+	moving.Before = map[Process]Count{{7, 1}: {Steps: 0, Quiet: true}}
+	settled := []Settled{{Process{7, 1}, gpu, made}}
+	for name, tt := range map[string]struct {
+		looks    []Look
+		overhead []sharing.Bytes
+		settled  [][]Settled
+	}{
+		"as counted":               {[]Look{at(all, made, all)}, []sharing.Bytes{made}, [][]Settled{settled}},
+		"more than was counted":    {[]Look{at(all, made, all+extra)}, []sharing.Bytes{made + extra}, [][]Settled{settled}},
+		"less than was counted":    {[]Look{at(all, made, all-extra)}, []sharing.Bytes{made - extra}, [][]Settled{settled}},
+		"no answer of the driver":  {[]Look{untold}, []sharing.Bytes{0}, [][]Settled{nil}},
+		"at a counter meanwhile":   {[]Look{moving}, []sharing.Bytes{0}, [][]Settled{nil}},
+		"gone at the second look":  {[]Look{gone, gone, at(all-made, 0, 0)}, []sharing.Bytes{0, 0, 0}, [][]Settled{nil, settled, nil}},
+		"not shown yet":            {[]Look{gone, at(all, made, all)}, []sharing.Bytes{0, made}, [][]Settled{nil, settled}},
+		"a second one, afterwards": {[]Look{at(all, made, all), at(all, made, all+made)}, []sharing.Bytes{made, 2 * made}, [][]Settled{settled, settled}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var a Account
+			for i, l := range tt.looks {
+				got := a.Step(l)
+				if d := cmp.Diff(tt.settled[i], got.Settled, cmpopts.EquateEmpty()); d != "" || got.Overhead[gpu] != tt.overhead[i] {
+					t.Errorf("look %d: overhead %d, want %d; settled (-want +got):\n%s", i, got.Overhead[gpu], tt.overhead[i], d)
+				}
+			}
+		})
+	}
+}
+
 func TestProcessesThatDoNotCount(t *testing.T) {
 	silent, fresh := Process{9, 5}, Process{9, 6}
 	look := func(p Process, known bool) Look {
@@ -122,6 +161,8 @@ type program struct {
 	pending  sharing.Bytes
 	next     int
 	midCount bool
+	// making is what is reserved for a context that is being made, and waiting what it has handed over since.
+	making, waiting sharing.Bytes
 }
 
 // Where it stands between two steps.
@@ -148,6 +189,18 @@ func (p *program) step(rnd *rand.Rand) {
 	}
 	switch p.next {
 	case idle:
+		if p.making == 0 && rnd.IntN(8) == 0 {
+			p.making = sharing.Bytes(1 + rnd.IntN(50))
+			at(p.making, true)
+			return
+		}
+		if p.making > 0 { // the driver has made all of it, or more
+			p.overhead += p.making + sharing.Bytes(rnd.IntN(5))
+			p.count.Steps++
+			p.waiting += p.making
+			p.making = 0
+			return
+		}
 		p.pending = sharing.Bytes(1 + rnd.IntN(100))
 		at(p.pending, true)
 		p.next = reserved
@@ -169,12 +222,15 @@ func (p *program) step(rnd *rand.Rand) {
 func (p *program) read() Count {
 	c := p.count
 	c.Held = map[sharing.GPUID]sharing.Bytes{gpu: c.Held[gpu]}
+	c.Waiting = map[sharing.GPUID]sharing.Bytes{gpu: p.waiting}
+	c.Quiet = c.Quiet && p.making == 0
 	return c
 }
 
 // Programs that allocate and free at any moment, between any two readings: what is believed is never more than
 // the truth, and it is the truth two looks after they have paused.
 func TestOverheadProperty(t *testing.T) {
+	settled := 0
 	for seed := range uint64(400) {
 		rnd := rand.New(rand.NewPCG(seed, 3))
 		programs := map[Process]*program{}
@@ -196,7 +252,7 @@ func TestOverheadProperty(t *testing.T) {
 		for look := range 60 {
 			paused := look%20 >= 15
 			for p := range programs {
-				for paused && programs[p].midCount {
+				for paused && (programs[p].midCount || programs[p].making > 0) {
 					programs[p].step(rnd)
 				}
 			}
@@ -213,7 +269,16 @@ func TestOverheadProperty(t *testing.T) {
 				l.After[p] = programs[p].read()
 				run(paused)
 			}
-			got := a.Step(l).Overhead[gpu]
+			res := a.Step(l)
+			got := res.Overhead[gpu]
+			for _, s := range res.Settled {
+				p := programs[s.Process]
+				if p.waiting == s.Bytes { // else it has made another one meanwhile
+					p.waiting = 0
+					p.count.Held[gpu] -= s.Bytes
+				}
+				settled++
+			}
 			var truth, least sharing.Bytes
 			for _, p := range programs {
 				truth += p.overhead
@@ -226,5 +291,8 @@ func TestOverheadProperty(t *testing.T) {
 				t.Fatalf("seed %d, look %d: %d is believed after a pause, the driver tells %d beyond the counts", seed, look, got, least)
 			}
 		}
+	}
+	if settled < 1000 {
+		t.Errorf("%d contexts were taken over, which tests nothing", settled)
 	}
 }

@@ -199,6 +199,17 @@ static void team(void)
 	left("gone");
 }
 
+/* Makes up to n contexts of the first GPU, and prints how many there were. */
+static void several(long n)
+{
+	CUcontext c;
+	long made = 0;
+	CALL(cuInit)(0);
+	while (made < n && CALL(cuCtxCreate_v2)(&c, 0, 0) == 0)
+		made++;
+	printf("%ld\n", made);
+}
+
 /* Launches twice what each launch takes anew, of which the driver frees the first. */
 static void relaunch(size_t bytes)
 {
@@ -289,6 +300,8 @@ bool other_step(char **arg)
 		tiles();
 	else if (!strcmp(arg[0], "team"))
 		team();
+	else if (!strcmp(arg[0], "several"))
+		several(atol(arg[1]));
 	else if (!strcmp(arg[0], "contexts"))
 		contexts();
 	else if (!strcmp(arg[0], "relaunch"))

@@ -54,16 +54,29 @@ func BenchmarkAllocateAndFree(b *testing.B) {
 	}
 }
 
-// What the library adds to the start of a program that has nothing to do with CUDA, one of many at once.
+// What the library adds to the start of a program, one of many at once: of one that has nothing to do with CUDA, and of
+// one that makes a context and allocates.
 func BenchmarkStart(b *testing.B) {
+	benchmarkStart(b, "/bin/true")
+}
+
+func BenchmarkStartOfCUDA(b *testing.B) {
+	benchmarkStart(b, "check/kerfcheck", "gpu:0", "take:linear:2097152", "clear")
+}
+
+func benchmarkStart(b *testing.B, program string, args ...string) {
+	b.Helper()
 	box := stubbed(b)
+	if err := box.region.SetContext(box.region.Usage()[0].GPU, 2*mib); err != nil {
+		b.Fatal(err)
+	}
 	for _, processes := range []int{1, 100, 300} {
 		b.Run(fmt.Sprintf("processes=%d", processes), func(b *testing.B) {
-			took := func(env []string) time.Duration {
+			took := func(env []string) (wall, cpu time.Duration) {
 				var all []*exec.Cmd
 				begun := time.Now()
 				for range processes {
-					cmd, _, _ := box.command(b, env, "/bin/true")
+					cmd, _, _ := box.command(b, env, program, args...)
 					cmd.Stdout, cmd.Stderr = nil, nil
 					if err := cmd.Start(); err != nil {
 						b.Fatal(err)
@@ -74,15 +87,19 @@ func BenchmarkStart(b *testing.B) {
 					if err := cmd.Wait(); err != nil {
 						b.Fatal(err)
 					}
+					cpu += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 				}
-				return time.Since(begun)
+				return time.Since(begun), cpu
 			}
-			var with, without time.Duration
+			var wall, cpu time.Duration
 			for b.Loop() {
-				without += took([]string{"LD_PRELOAD="})
-				with += took(nil)
+				without, cpuWithout := took([]string{"LD_PRELOAD="})
+				with, cpuWith := took(nil)
+				wall, cpu = wall+with-without, cpu+cpuWith-cpuWithout
 			}
-			b.ReportMetric(float64((with-without).Microseconds())/1000/float64(b.N*processes), "added-ms/process")
+			each := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 / float64(b.N*processes) }
+			b.ReportMetric(each(wall), "added-ms/process")
+			b.ReportMetric(each(cpu), "added-cpu-ms/process") // which other load does not change
 		})
 	}
 }

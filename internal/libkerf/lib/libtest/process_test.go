@@ -5,20 +5,27 @@ package libtest_test
 
 import (
 	"bufio"
+	"encoding/binary"
 	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-var kills = flag.Int("kills", 12, "how many processes to kill at random moments")
+var (
+	kills = flag.Int("kills", 12, "how many processes to kill at random moments")
+	many  = flag.Int("processes", 16, "how many processes are under one cap")
+)
 
 // running is a kerfcheck that waits at its steps "wait".
 type running struct {
@@ -91,7 +98,7 @@ func TestTwoProcessesUnderOneCap(t *testing.T) {
 	if err := b.region.SetLimit(b.gpu(0), 4*gib); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.region.SetOverhead(b.gpu(0), gib); err != nil {
+	if err := b.region.Correct(b.gpu(0), gib, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := b.check(t, "gpu:0", "fill:linear:268435456", "info"), fmt.Sprintf("9|0 0 %d %d", 4*gib, 4*gib); got != want {
@@ -107,9 +114,10 @@ func TestTwoProcessesUnderOneCap(t *testing.T) {
 
 // Where there is room for all, nobody is refused; where there is not, the driver's own account never passes the cap.
 func TestManyProcessesUnderOneCap(t *testing.T) {
-	const processes, threads, rounds, bytes = 16, 4, 50, 2 * mib
+	const threads, rounds, bytes = 4, 50, 2 * mib
+	processes := *many
 	n := start(t, "h200x8", "r580")
-	for _, room := range []int{processes * threads, 40} {
+	for _, room := range []int{processes * threads, processes * threads * 5 / 8} {
 		b := n.cap(t, sharing.Bytes(room)*bytes)
 		var all []running
 		for range processes {
@@ -150,6 +158,109 @@ func TestManyProcessesUnderOneCap(t *testing.T) {
 			t.Errorf("%d bytes are left", used)
 		}
 	}
+}
+
+// Processes that start at once make as many contexts as there is room for, and not one more; what was put aside for
+// them gives way to what the driver tells, and room that there is by that is there for the next.
+func TestContextsOfManyProcesses(t *testing.T) {
+	const processes, fit = 12, 8
+	n := start(t, "h200x8", "r580")
+	probe := n.cap(t, 64*gib).begin(t, "several:1", "wait")
+	probe.until(t)
+	context := n.holds(t, 0)
+	_ = probe.in.Close()
+	probe.end()
+	b := n.cap(t, fit*context+context/2)
+	gpu := b.gpu(0)
+	if err := b.region.SetContext(gpu, context); err != nil {
+		t.Fatal(err)
+	}
+	var all []running
+	for range processes {
+		all = append(all, b.begin(t, "wait", "several:1", "wait"))
+	}
+	for _, r := range all {
+		r.until(t)
+	}
+	for _, r := range all {
+		r.goOn(t)
+	}
+	made := 0
+	for _, r := range all {
+		if r.until(t) == "1" {
+			made++
+		}
+		if held := n.holds(t, 0); held > fit*context {
+			t.Errorf("the driver gave %d, and %d contexts fit", held, fit)
+		}
+	}
+	if made != fit || b.used() != fit*context {
+		t.Errorf("%d contexts and %d counted, want %d and %d", made, b.used(), fit, fit*context)
+	}
+	// The driver tells of less than was put aside.
+	var seen []libkerf.Reserved
+	for _, c := range b.region.Counts() {
+		if c.Waiting[gpu] > 0 && c.Quiet {
+			seen = append(seen, libkerf.Reserved{Process: c.Process, Bytes: c.Waiting[gpu]})
+		}
+	}
+	if err := b.region.Correct(gpu, (fit-1)*context, seen); err != nil || len(seen) != fit || b.used() != 0 {
+		t.Errorf("%v, %d seen, %d left in the counters", err, len(seen), b.used())
+	}
+	if got := b.check(t, "several:3"); got != "1" {
+		t.Errorf("%s more contexts, want one", got)
+	}
+	for _, r := range all {
+		_ = r.in.Close()
+		r.end()
+	}
+	b.reclaim(t)
+	if used := b.used(); used != 0 {
+		t.Errorf("%d bytes are left", used)
+	}
+}
+
+// Bytes that move from the counters to the overhead count twice for a moment, in which nobody is refused; for an agent
+// that dies in between nobody waits for long.
+func TestNobodyIsRefusedWhileBytesMove(t *testing.T) {
+	b := start(t, "h200x8", "r580").cap(t, gib)
+	limits, err := os.OpenFile(filepath.Join(b.dir, libkerf.LimitsFile), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer limits.Close()
+	const overhead, moves = 16 + 16 + 8, 16 + 16 + 24 // of the first GPU
+	put := func(at int64, n uint64) {
+		t.Helper()
+		if _, err := limits.WriteAt(binary.NativeEndian.AppendUint64(nil, n), at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := b.begin(t, "gpu:0", "wait", "take:linear:2097152", "wait", "take:linear:2097152", "wait")
+	r.until(t)
+	put(moves, 1)
+	put(overhead, uint64(gib))
+	r.goOn(t)
+	got := make(chan string, 1)
+	go func() { got <- r.until(t) }()
+	select {
+	case said := <-got:
+		t.Errorf("%s before the bytes had moved", said)
+	case <-time.After(20 * time.Millisecond):
+	}
+	put(overhead, 0)
+	put(moves, 2)
+	if said := <-got; said != "0" {
+		t.Errorf("%s once they had, want success", said)
+	}
+	put(overhead, uint64(gib))
+	put(moves, 3)
+	r.goOn(t)
+	if said := r.until(t); said != "2" {
+		t.Errorf("%s without an agent, want out of memory", said)
+	}
+	_ = r.in.Close()
+	r.end()
 }
 
 func TestKilledAtAnyMoment(t *testing.T) {
