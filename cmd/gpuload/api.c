@@ -402,6 +402,7 @@ static const struct family families[] = {
 	{ "sparse", take_sparse, give_array },
 	{ "multicast", take_multicast, give_multicast },
 	{ "external", take_external, give_external },
+	{ "checkpoint", take_checkpoint, give_checkpoint },
 };
 enum { FAMILIES = sizeof families / sizeof families[0] };
 

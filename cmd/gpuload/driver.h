@@ -75,6 +75,10 @@
 	X(import_external, cuImportExternalMemory)           \
 	X(external_buffer, cuExternalMemoryGetMappedBuffer)  \
 	X(external_destroy, cuDestroyExternalMemory)         \
+	X(checkpoint_lock, cuCheckpointProcessLock)          \
+	X(checkpoint_save, cuCheckpointProcessCheckpoint)    \
+	X(checkpoint_restore, cuCheckpointProcessRestore)    \
+	X(checkpoint_unlock, cuCheckpointProcessUnlock)      \
 	X(get_resource, cuDeviceGetDevResource)              \
 	X(describe, cuDevResourceGenerateDesc)               \
 	X(green_create, cuGreenCtxCreate)                    \

@@ -7,6 +7,7 @@
 #define GPULOAD_LOAD_H
 
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "driver.h"
 #include "gpuload.h"
@@ -23,6 +24,7 @@ struct piece {
 		CUgreenCtx green;
 		CUlibrary library;
 		CUexternalMemory external;
+		pid_t process; /* of checkpoint */
 		struct {
 			CUgraph graph;
 			CUgraphExec exec;
@@ -37,6 +39,7 @@ struct load {
 	CUcontext context;
 	CUmemoryPool pool;   /* of pool; made by the first piece */
 	CUfunction function; /* of heap; the same */
+	pid_t away;	     /* of checkpoint; the process whose memory is with the host */
 	struct piece *pieces;
 	uint64_t allocated;
 	size_t total, free;
@@ -50,6 +53,10 @@ struct family {
 	CUresult (*take)(struct load *l, struct piece *p);
 	void (*give)(struct load *l, struct piece *p);
 };
+
+/* checkpoint.c */
+CUresult take_checkpoint(struct load *l, struct piece *p);
+void give_checkpoint(struct load *l, struct piece *p);
 
 /* What keep_busy did: kernels is how many ran to their end, each for --kernel. */
 struct busy {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -220,7 +219,7 @@ func (r *Runtime) holdRegion(id ledger.ClaimID, inForce sharing.Placement) error
 	if h.container || g.Claim.Owner.Pod() {
 		library = filepath.Join(clientDir, clientLibrary)
 	}
-	contexts := maps.Clone(r.contexts)
+	contexts := r.contextSizes()
 	r.mu.Unlock()
 	if whole {
 		return had.limit(inForce)

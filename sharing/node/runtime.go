@@ -18,6 +18,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/caps/choice"
+	"github.com/kerf-gpu/kerf/sharing/caps/client"
 	"github.com/kerf-gpu/kerf/sharing/caps/pace"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
@@ -79,8 +80,8 @@ type Runtime struct {
 	evictPod func(ctx context.Context, ref sharing.ContainerRef) error
 	// leaving are claims that MPS held and that ended, for the next reconcile.
 	leaving []leaving
-	// contexts are the least that a context was seen to take of each GPU, see learnContexts.
-	contexts map[sharing.GPUID]sharing.Bytes
+	// contexts are what is known of the size of a context on each GPU, see learnContexts.
+	contexts map[sharing.GPUID]*client.ContextSize
 
 	podBlocked map[string]string // reason key -> sentence: conditions that stop pods alone
 	// saveWanted counts the calls of persist.
@@ -209,7 +210,7 @@ func New(opt Options) *Runtime {
 		opt: opt, log: opt.Log,
 		watcher: cgroup.NewWatcher(watchPoll, opt.Log),
 		changed: newChanges(), kick: make(chan struct{}, 1), verifyNow: make(chan struct{}, 1),
-		ledger: ledger.New(), held: map[ledger.ClaimID]*holding{}, contexts: map[sharing.GPUID]sharing.Bytes{},
+		ledger: ledger.New(), held: map[ledger.ClaimID]*holding{}, contexts: map[sharing.GPUID]*client.ContextSize{},
 		attachWhy: "no driver has been found yet",
 		config:    opt.Config, pool: opt.Pool,
 		blocked: map[string]string{}, warnings: map[string]string{}, podBlocked: map[string]string{},

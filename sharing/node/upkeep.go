@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -48,8 +47,9 @@ type kept struct {
 	members   map[libkerf.Process]client.Process
 	look      client.Look
 	uncounted []client.Process
-	// contexts are what the agent knows of the context of one process, per GPU, and least what this look says of it.
-	contexts, least map[sharing.GPUID]sharing.Bytes
+	// contexts are what one context takes of each GPU where that is known, and seen is what this look says.
+	contexts map[sharing.GPUID]sharing.Bytes
+	seen     client.Result
 }
 
 // upkeep gives back what dead processes held, corrects the overhead of each lease by what the driver tells, and
@@ -69,7 +69,7 @@ func (r *Runtime) upkeep(ctx context.Context) {
 			k.groups = append(k.groups, h.group)
 			continue
 		}
-		k := &kept{id: g.Claim.ID, region: h.region, groups: []cgroup.Group{h.group}, contexts: maps.Clone(r.contexts)}
+		k := &kept{id: g.Claim.ID, region: h.region, groups: []cgroup.Group{h.group}, contexts: r.contextSizes()}
 		of[h.region] = k
 		for _, f := range g.Claim.Placement {
 			k.gpus = append(k.gpus, f.GPU)
@@ -92,7 +92,7 @@ func (r *Runtime) upkeep(ctx context.Context) {
 	}
 	for _, k := range all {
 		r.keep(k, func(open *libkerf.Region) error { return k.after(r.opt.Cgroups, lists, open) })
-		r.learnContexts(k.least)
+		r.learnContexts(k.seen)
 		r.tellUncounted(k)
 	}
 }
@@ -220,9 +220,9 @@ func (k *kept) after(groups cgroup.Hierarchy, lists []listing, open *libkerf.Reg
 			k.look.Uses = append(k.look.Uses, client.Use{Process: p, GPU: l.gpu, Bytes: u.Used, Known: u.Known})
 		}
 	}
-	k.look.After = k.counts(open)
+	k.look.After, k.look.Context = k.counts(open), k.contexts
 	res := k.region.account.Step(k.look)
-	k.uncounted, k.least = res.Uncounted, res.Least
+	k.uncounted, k.seen = res.Uncounted, res
 	return k.correct(open, res)
 }
 
@@ -246,18 +246,26 @@ func (k *kept) correct(open *libkerf.Region, res client.Result) error {
 	return nil
 }
 
-// learnContexts remembers the least that a process was seen to take of a GPU beyond what it counts. Each process puts that
-// much aside before it makes a context, which the driver's list shows only later: many may start at once, and could
-// fill the cap meanwhile. It is the least ever seen, because more comes of modules and heaps, and nobody is to be refused
-// for what such a process does not take.
-func (r *Runtime) learnContexts(least map[sharing.GPUID]sharing.Bytes) {
+// learnContexts takes over what a look says of the size of contexts. Each process puts that much aside before it makes
+// one, which the driver's list shows only later: many may start at once, and could fill the cap meanwhile.
+func (r *Runtime) learnContexts(seen client.Result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for gpu, n := range least {
-		if was, known := r.contexts[gpu]; !known || n < was {
-			r.contexts[gpu] = n
+	for gpu, least := range seen.Least {
+		if r.contexts[gpu] == nil {
+			r.contexts[gpu] = &client.ContextSize{}
 		}
+		r.contexts[gpu].Note(seen.Contexts[gpu], least)
 	}
+}
+
+// contextSizes is what one context takes of each GPU, as far as that is known. It needs the lock.
+func (r *Runtime) contextSizes() map[sharing.GPUID]sharing.Bytes {
+	out := make(map[sharing.GPUID]sharing.Bytes, len(r.contexts))
+	for gpu, c := range r.contexts {
+		out[gpu] = c.Bytes()
+	}
+	return out
 }
 
 // tellUncounted shows which processes of a lease do not count, and logs each once.

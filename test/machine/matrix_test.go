@@ -58,11 +58,14 @@ func tries() (families, attacks []attempt) {
 	families = append(families, attempt{name: "first", what: "`gpuload --api linear`, as the first program on a GPU since the agent started", script: "exec %LOAD --alloc 4GiB --step 64MiB --hold 5s"})
 	notCharged := "the driver's limit does not count managed memory, by NVIDIA's documentation"
 	for _, api := range []string{
-		"linear", "async", "vmm", "pitched", "managed", "pool", "array", "graph", "module", "heap", "context", "v1", "batch", "library", "printf", "green", "sparse", "external", "multicast",
+		"linear", "async", "vmm", "pitched", "managed", "pool", "array", "graph", "module", "heap", "context", "v1", "batch", "library", "printf", "green", "sparse", "external", "multicast", "checkpoint",
 	} {
 		a := attempt{name: api, what: "`gpuload --api " + api + "`", script: "exec %LOAD --api " + api + " --alloc 4GiB --step 64MiB --hold 5s"}
 		if api == "managed" || api == "batch" {
 			a.excuse = map[string]string{"driver": notCharged}
+		}
+		if api == "checkpoint" { // each piece is a process with a context
+			a.script = "exec %LOAD --api checkpoint --alloc 4GiB --step 512MiB --hold 5s"
 		}
 		if api == "multicast" { // only such GPUs have it
 			a.hardware = switchedHardware

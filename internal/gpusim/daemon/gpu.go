@@ -100,6 +100,9 @@ func (c *device) compute(req wire.Request, chain model.Chain) (wire.Response, er
 		return vals[uint64](m.Serve(c.client))
 	case wire.OpMPSJoin:
 		return vals[uint64](m.Join(c.client, small(a[0]), sharing.Bytes(a[1]), a[2]))
+	case wire.OpCheckpoint:
+		state, err := m.Checkpoint(c.minor, small(a[0]), wire.Checkpoint(a[1]), chain)
+		return vals(err, state)
 	case wire.OpLaunch:
 		asked := time.Duration(min(a[4], 1<<62)) // #nosec G115 -- bounded; the model refuses what is too long
 		done, err := m.Launch(c.client, a[0], a[1], a[2], asked, now())
@@ -121,6 +124,12 @@ func (c *device) chain(req wire.Request) (model.Chain, error) {
 		return c.d.groups.resolve(c.peer.pid, req.Text)
 	case wire.OpMemory, wire.OpCtxCreate, wire.OpAlloc:
 		return c.d.groups.chainOf(c.peer.pid)
+	case wire.OpCheckpoint: // of the other process, if that may be touched
+		pid := small(req.Args[0])
+		if err := c.peer.mayTouch(pid); err != nil {
+			return nil, err
+		}
+		return c.d.groups.chainOf(pid)
 	default:
 		return nil, nil
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kerf-gpu/kerf/internal/gpusim/control"
+	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -29,7 +30,20 @@ type peer struct {
 	conn  *net.UnixConn
 	pidfd *os.File
 	pid   int
+	uid   uint32
 	root  bool
+}
+
+// mayTouch refuses who is neither root nor the user of a process.
+func (p *peer) mayTouch(pid int) error {
+	var s unix.Stat_t
+	if err := unix.Stat(fmt.Sprintf("/proc/%d", pid), &s); err != nil {
+		return wire.NotFound
+	}
+	if !p.root && s.Uid != p.uid {
+		return wire.NoPermission
+	}
+	return nil
 }
 
 // identify learns from the kernel who has connected. It fails for a process outside this pid namespace and
@@ -46,7 +60,7 @@ func identify(conn *net.UnixConn) (*peer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("process %d: %w", cred.Pid, err)
 	}
-	return &peer{conn: conn, pidfd: fd, pid: int(cred.Pid), root: cred.Uid == 0}, nil
+	return &peer{conn: conn, pidfd: fd, pid: int(cred.Pid), uid: cred.Uid, root: cred.Uid == 0}, nil
 }
 
 // openPIDFD asks the socket for its peer; an older kernel can only be asked for the process that has the pid

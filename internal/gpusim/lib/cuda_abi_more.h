@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The ABI of first versions, whose addresses have 32 bits; of green contexts; of prefetches in batches; of sparse
- * arrays; of multicast objects; and of external memory. Part of cuda_abi.h, which includes it.
+ * arrays; of multicast objects; of external memory; and of checkpoints. Part of cuda_abi.h, which includes it.
  */
 #ifndef GPUSIM_CUDA_ABI_MORE_H
 #define GPUSIM_CUDA_ABI_MORE_H
@@ -71,6 +71,10 @@ typedef struct {
 	unsigned flags, reserved[16];
 } CUDA_EXTERNAL_MEMORY_BUFFER_DESC;
 
+typedef int CUprocessState;
+typedef struct { unsigned timeoutMs, reserved0; cuuint64_t reserved1[7]; } CUcheckpointLockArgs;
+
+_Static_assert(sizeof(CUcheckpointLockArgs) == 64, "CUcheckpointLockArgs");
 _Static_assert(sizeof(CUDA_ARRAY_SPARSE_PROPERTIES) == 48, "CUDA_ARRAY_SPARSE_PROPERTIES");
 _Static_assert(sizeof(CUmulticastObjectProp) == 32, "CUmulticastObjectProp");
 _Static_assert(sizeof(CUDA_EXTERNAL_MEMORY_HANDLE_DESC) == 104, "CUDA_EXTERNAL_MEMORY_HANDLE_DESC");
@@ -89,6 +93,7 @@ enum { CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_SPARSE_LEVEL = 0, CU_ARRAY_SPARSE_SUBRES
 enum { CU_MEM_OPERATION_TYPE_MAP = 1, CU_MEM_OPERATION_TYPE_UNMAP = 2 };
 
 #define CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD 1
+enum { CU_PROCESS_STATE_RUNNING = 0, CU_PROCESS_STATE_LOCKED = 1, CU_PROCESS_STATE_CHECKPOINTED = 2 };
 
 #pragma GCC visibility push(default)
 
@@ -129,6 +134,13 @@ CUresult cuMulticastBindMem(CUmemGenericAllocationHandle handle, size_t offset, 
 CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle handle, size_t offset, CUdeviceptr ptr, size_t bytes,
 			     unsigned long long flags);
 CUresult cuMulticastUnbind(CUmemGenericAllocationHandle handle, CUdevice device, size_t offset, size_t bytes);
+
+CUresult cuCheckpointProcessGetState(int pid, CUprocessState *state);
+CUresult cuCheckpointProcessGetRestoreThreadId(int pid, int *thread);
+CUresult cuCheckpointProcessLock(int pid, CUcheckpointLockArgs *args);
+CUresult cuCheckpointProcessCheckpoint(int pid, void *args);
+CUresult cuCheckpointProcessRestore(int pid, void *args);
+CUresult cuCheckpointProcessUnlock(int pid, void *args);
 
 CUresult cuImportExternalMemory(CUexternalMemory *memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc);
 CUresult cuDestroyExternalMemory(CUexternalMemory memory);

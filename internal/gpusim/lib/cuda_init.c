@@ -39,6 +39,8 @@ CUresult cuda_enter(void)
 	return __atomic_load_n(&state, __ATOMIC_ACQUIRE) == 1 ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
 }
 
+#define LOCKED_PAUSE 1000000 /* nanoseconds */
+
 CUresult cuda_status(int status)
 {
 	switch (status) {
@@ -75,7 +77,10 @@ static int call(struct gpusim_conn *c, uint32_t op, const uint64_t args[GPUSIM_N
 
 CUresult cuda_call(CUdevice device, uint32_t op, const uint64_t args[GPUSIM_NARGS], uint64_t *vals, size_t n)
 {
-	return cuda_status(call(devices[device].conn, op, args, vals, n, NULL));
+	int status;
+	while ((status = call(devices[device].conn, op, args, vals, n, NULL)) == GPUSIM_LOCKED)
+		cuda_sleep_until(cuda_now() + LOCKED_PAUSE);
+	return cuda_status(status);
 }
 
 static CUresult check_driver(void)

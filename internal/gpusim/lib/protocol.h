@@ -56,6 +56,7 @@ struct gpusim_response {
 #define GPUSIM_INVALID_LIMIT 11   /* limit below present use, root cgroup, not a cgroup v2 directory */
 #define GPUSIM_BAD_VERSION 12     /* library and daemon are not of one build */
 #define GPUSIM_SERVER_GONE 13     /* the MPS server that this process is a client of */
+#define GPUSIM_LOCKED 14	  /* another process has locked this one: ask again */
 
 /* System operations, on nvidiactl. */
 #define GPUSIM_OP_SYSTEM 1
@@ -160,6 +161,15 @@ struct gpusim_response {
 /* arg0 pid of the MPS server (as the daemon sees it), arg1 limit of memory in bytes (GPUSIM_UNKNOWN: none), arg2
  * percent of the threads. Before the first context: the caller is a client of that server, and SERVER_GONE is the
  * answer to all that it asks for once the server has ended. NOT_FOUND: no such server; INSUFFICIENT: it is full */
+
+#define GPUSIM_OP_CHECKPOINT 57
+/* arg0 pid (as the daemon sees it), arg1 GPUSIM_CHECKPOINT_* -> vals: the state that the process is in then, 0: runs,
+ * 1: locked, 2: its memory is away. IN_USE: not a step from its state; NO_PERMISSION: another user's */
+#define GPUSIM_CHECKPOINT_STATE 0
+#define GPUSIM_CHECKPOINT_LOCK 1
+#define GPUSIM_CHECKPOINT_SAVE 2
+#define GPUSIM_CHECKPOINT_RESTORE 3
+#define GPUSIM_CHECKPOINT_UNLOCK 4
 
 #define GPUSIM_KIND_LINEAR 1
 #define GPUSIM_KIND_ASYNC 2

@@ -26,6 +26,7 @@ type client struct {
 	allocs   map[uint64]*allocation // by address
 	pinned   sharing.Bytes          // contexts and allocations without what is managed
 
+	state  ProcessState
 	serves bool      // an MPS server
 	mps    *attached // nil: no MPS client
 	orphan bool      // its MPS server is gone
@@ -34,7 +35,8 @@ type client struct {
 // holding is memory in use.
 type holding struct {
 	bytes sharing.Bytes
-	part  int // index in gpu.used
+	away  sharing.Bytes // what a checkpoint has taken to the host; bytes is 0 then
+	part  int           // index in gpu.used
 	// charged are the limits that count these bytes; those cleared since are among them and of no matter.
 	charged []*limit
 }
@@ -101,6 +103,9 @@ func (m *Model) client(id ClientID) (*client, error) {
 	}
 	if c.orphan {
 		return nil, wire.ServerGone
+	}
+	if c.state != Running {
+		return nil, wire.Locked
 	}
 	return c, nil
 }

@@ -81,7 +81,7 @@ func (m *Model) processes(index int, which func(*client) bool) ([]Process, error
 	type key struct{ pid, part int }
 	sum := map[key]sharing.Bytes{}
 	for _, c := range m.clients {
-		if c.gpu != g || !which(c) {
+		if c.gpu != g || c.state == Saved || !which(c) {
 			continue
 		}
 		for _, h := range c.contexts {

@@ -61,6 +61,19 @@ const (
 	OpFind         Op = 54
 	OpMPSServe     Op = 55
 	OpMPSJoin      Op = 56
+	OpCheckpoint   Op = 57
+)
+
+// Checkpoint is what OpCheckpoint does to a process.
+type Checkpoint uint64
+
+// The steps; the first only reads the state.
+const (
+	CheckpointState   Checkpoint = 0
+	CheckpointLock    Checkpoint = 1 // its calls wait
+	CheckpointSave    Checkpoint = 2 // its memory goes to the host
+	CheckpointRestore Checkpoint = 3 // and comes back
+	CheckpointUnlock  Checkpoint = 4
 )
 
 // Kind says by which interface memory was allocated.
@@ -104,6 +117,7 @@ const (
 	InvalidLimit Status = 11
 	BadVersion   Status = 12
 	ServerGone   Status = 13
+	Locked       Status = 14
 )
 
 // Error returns the status in words.
@@ -137,6 +151,8 @@ func (s Status) Error() string {
 		return "library and daemon are of different builds"
 	case ServerGone:
 		return "mps server is gone"
+	case Locked:
+		return "process is locked"
 	}
 	return "status " + strconv.Itoa(int(s))
 }

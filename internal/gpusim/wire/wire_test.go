@@ -45,7 +45,7 @@ func TestNumbersEqualTheHeader(t *testing.T) {
 		"NO_PERMISSION": uint64(NoPermission), "NOT_FOUND": uint64(NotFound), "OUT_OF_MEMORY": uint64(OutOfMemory),
 		"LOST": uint64(Lost), "IN_USE": uint64(InUse), "INSUFFICIENT": uint64(Insufficient),
 		"TIMEOUT": uint64(Timeout), "UNKNOWN_ERROR": uint64(UnknownError), "INVALID_LIMIT": uint64(InvalidLimit),
-		"BAD_VERSION": uint64(BadVersion), "SERVER_GONE": uint64(ServerGone),
+		"BAD_VERSION": uint64(BadVersion), "SERVER_GONE": uint64(ServerGone), "LOCKED": uint64(Locked),
 		"OP_MPS_SERVE": uint64(OpMPSServe), "OP_MPS_JOIN": uint64(OpMPSJoin),
 		"OP_SYSTEM": uint64(OpSystem), "OP_WAIT_EVENT": uint64(OpWaitEvent), "OP_GPU_INFO": uint64(OpGPUInfo),
 		"OP_MEMORY": uint64(OpMemory), "OP_UTILIZATION": uint64(OpUtilization), "OP_PROCESSES": uint64(OpProcesses),
@@ -58,6 +58,8 @@ func TestNumbersEqualTheHeader(t *testing.T) {
 		"LIST_COMPUTE": uint64(ListCompute), "LIST_GRAPHICS": uint64(ListGraphics), "LIST_MPS": uint64(ListMPS),
 		"OP_CTX_CREATE": uint64(OpCtxCreate), "OP_CTX_DESTROY": uint64(OpCtxDestroy), "OP_ALLOC": uint64(OpAlloc),
 		"OP_FREE": uint64(OpFree), "OP_LAUNCH": uint64(OpLaunch), "OP_RESIDE": uint64(OpReside), "OP_FIND": uint64(OpFind),
+		"OP_CHECKPOINT": uint64(OpCheckpoint), "CHECKPOINT_STATE": uint64(CheckpointState), "CHECKPOINT_LOCK": uint64(CheckpointLock),
+		"CHECKPOINT_SAVE": uint64(CheckpointSave), "CHECKPOINT_RESTORE": uint64(CheckpointRestore), "CHECKPOINT_UNLOCK": uint64(CheckpointUnlock),
 		"KIND_LINEAR": uint64(KindLinear), "KIND_ASYNC": uint64(KindAsync), "KIND_VMM": uint64(KindVMM),
 		"KIND_MANAGED": uint64(KindManaged),
 	}

@@ -61,6 +61,8 @@ type Look struct {
 	// Told are the lease's GPUs of which the driver listed the processes, and Uses those of the lease.
 	Told []sharing.GPUID
 	Uses []Use
+	// Context is what processes were to put aside for a context, for each GPU where that was known.
+	Context map[sharing.GPUID]sharing.Bytes
 }
 
 // Result is what follows from a look.
@@ -68,8 +70,9 @@ type Result struct {
 	// Overhead is what the lease holds beyond what it counts, for each GPU of which anything is known.
 	Overhead map[sharing.GPUID]sharing.Bytes
 	// Least is the smallest overhead that a process which uses the GPU was seen to have in this look, for each GPU with
-	// such a reading: about what the context takes that the next process will make.
-	Least map[sharing.GPUID]sharing.Bytes
+	// such a reading, and Contexts are the readings of processes that have just made one context: see ContextSize.
+	Least    map[sharing.GPUID]sharing.Bytes
+	Contexts map[sharing.GPUID][]sharing.Bytes
 	// Settled is what processes count for contexts and need to no more: Overhead has what there is of it.
 	Settled []Settled
 	// Uncounted are the processes that use a GPU and have no counter, in this look and the one before, by pid.
@@ -108,7 +111,7 @@ func (a *Account) Step(l Look) Result {
 		uses[place{u.Process, u.GPU}] = u
 	}
 	believed := map[place]reading{}
-	out := Result{Overhead: map[sharing.GPUID]sharing.Bytes{}, Least: map[sharing.GPUID]sharing.Bytes{}}
+	out := Result{Overhead: map[sharing.GPUID]sharing.Bytes{}, Least: map[sharing.GPUID]sharing.Bytes{}, Contexts: map[sharing.GPUID][]sharing.Bytes{}}
 	for p, after := range l.After {
 		before, both := l.Before[p]
 		still := both && before.Quiet && after.Quiet && before.Steps == after.Steps
@@ -123,6 +126,9 @@ func (a *Account) Step(l Look) Result {
 				r.absent = !listed && waiting > 0
 				if waiting > 0 && (listed || absent) {
 					out.Settled = append(out.Settled, Settled{p, gpu, waiting})
+				}
+				if waiting > 0 && waiting == l.Context[gpu] && seen > 0 {
+					out.Contexts[gpu] = append(out.Contexts[gpu], seen)
 				}
 				if least, had := out.Least[gpu]; seen > 0 && (!had || seen < least) {
 					out.Least[gpu] = seen

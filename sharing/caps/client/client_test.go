@@ -93,7 +93,9 @@ func TestContextsThatWereCounted(t *testing.T) {
 		c.Waiting = map[sharing.GPUID]sharing.Bytes{gpu: waiting}
 		return c
 	}
-	at := func(held, waiting, used sharing.Bytes) Look { return one(count(held, waiting), count(held, waiting), used) }
+	at := func(held, waiting, used sharing.Bytes) Look {
+		return one(count(held, waiting), count(held, waiting), used)
+	}
 	gone, untold, moving := at(all, made, 0), at(all, made, all), at(all, made, all)
 	gone.Uses, untold.Told = nil, nil
 	moving.Before = map[Process]Count{{7, 1}: {Steps: 0, Quiet: true}}

@@ -172,12 +172,64 @@ static void foreign(void)
 	EQ(status, 0);
 }
 
+/* A process goes away and comes back; what it calls meanwhile waits. */
+static void checkpoint(void)
+{
+	CUprocessState state;
+	int up[2], down[2], status, thread;
+	char c;
+	EQ(pipe(up) | pipe(down), 0);
+	pid_t child = fork();
+	alarm(30); /* in both: neither may wait for good for one that has failed */
+	if (child == 0) {
+		CUdeviceptr ptr;
+		EQ(read(down[0], &c, 1), 1);
+		start();
+		EQ(CALL(cuMemAlloc_v2)(&ptr, 64 * MIB), 0);
+		EQ(write(up[1], "a", 1), 1);
+		EQ(read(down[0], &c, 1), 1);
+		EQ(CALL(cuMemAlloc_v2)(&ptr, 2 * MIB), 0);
+		EQ(write(up[1], "b", 1), 1);
+		EQ(read(down[0], &c, 1), 1);
+		exit(0);
+	}
+	start();
+	size_t alone = free_now();
+	EQ(write(down[1], "s", 1), 1);
+	EQ(read(up[0], &c, 1), 1);
+	size_t beside = free_now();
+	EQ(alone - beside >= 64 * MIB, 1);
+	EQ(CALL(cuCheckpointProcessGetState)(child, &state), 0);
+	EQ(state, CU_PROCESS_STATE_RUNNING);
+	EQ(CALL(cuCheckpointProcessCheckpoint)(child, NULL), CUDA_ERROR_ILLEGAL_STATE);
+	EQ(CALL(cuCheckpointProcessLock)(child, NULL), 0);
+	EQ(CALL(cuCheckpointProcessLock)(child, NULL), CUDA_ERROR_ILLEGAL_STATE);
+	EQ(CALL(cuCheckpointProcessCheckpoint)(child, NULL), 0);
+	EQ(CALL(cuCheckpointProcessGetState)(child, &state), 0);
+	EQ(state, CU_PROCESS_STATE_CHECKPOINTED);
+	EQ(CALL(cuCheckpointProcessGetRestoreThreadId)(child, &thread), 0);
+	EQ(free_now(), alone);
+	EQ(write(down[1], "c", 1), 1);
+	usleep(20000);
+	EQ(free_now(), alone); /* it waits */
+	EQ(CALL(cuCheckpointProcessRestore)(child, NULL), 0);
+	EQ(free_now(), beside);
+	EQ(CALL(cuCheckpointProcessUnlock)(child, NULL), 0);
+	EQ(read(up[0], &c, 1), 1);
+	EQ(free_now(), beside - 2 * MIB);
+	EQ(write(down[1], "d", 1), 1);
+	EQ(waitpid(child, &status, 0), child);
+	EQ(status, 0);
+	EQ(CALL(cuCheckpointProcessGetState)(child, &state), CUDA_ERROR_INVALID_VALUE);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} scenarios[] = { { "tail", tail }, { "multicast", multicast }, { "external", external }, { "foreign", foreign } };
+	} scenarios[] = { { "tail", tail }, { "multicast", multicast }, { "external", external }, { "foreign", foreign },
+		{ "checkpoint", checkpoint } };
 	for (size_t i = 0; argc == 2 && i < sizeof scenarios / sizeof scenarios[0]; i++)
 		if (strcmp(argv[1], scenarios[i].name) == 0) {
 			load("libcuda.so.1");

@@ -269,7 +269,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		r := b.begin(t, "gpu:0", "wait", "hammer:4:0:2097152")
 		r.until(t)
 		r.goOn(t)
-		time.Sleep(time.Duration(rand.IntN(20000)) * time.Microsecond)
+		time.Sleep(time.Duration(rand.IntN(4000)) * time.Microsecond)
 		if err := r.cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
