@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # soak.sh STEPS TIME [SEED]   runs what is too long for 'make test': the property tests of ledger, allocators, books and of
-# the simulated driver over STEPS random steps, a tenth as many kills of programs that count their memory, the
-# soak of the machine suite, and random pods, kills and restarts on a real Kubernetes for TIME (as Go writes it:
+# the simulated driver over STEPS random steps, a tenth as many kills of programs that count their memory, 64 programs
+# of four threads under one cap, the soak of the machine suite, and random pods, kills and restarts on a real Kubernetes
+# for TIME (as Go writes it:
 # 30m; 0 leaves that out). SEED repeats a run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,6 +17,7 @@ go test -count=1 -timeout 2h -v -run Naive ./sharing/allocator/cluster -steps "$
 go test -count=1 -timeout 2h -v -run Twice ./sharing/scheduler -steps "$steps"
 go test -count=1 -timeout 2h -v -run Naive ./internal/gpusim/model -steps "$steps"
 go test -count=1 -timeout 6h -v -run '^TestKilledAtAnyMoment$' ./internal/libkerf/lib/libtest -kills "$((steps / 10))"
+go test -count=1 -timeout 1h -v -run '^TestManyProcessesUnderOneCap$' ./internal/libkerf/lib/libtest -processes 64
 go test -ldflags "$lazy" -race -count=1 -timeout 2h -v ./test/machine/... -soak
 
 [ "$time" != 0 ] || exit 0
