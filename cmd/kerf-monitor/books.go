@@ -46,7 +46,7 @@ func (b *books) follow(ctx context.Context, dir string) error {
 			b.log.Info("the agent is back")
 			said = ""
 		}
-		b.set(grantsOf(p), true)
+		b.set(grantsOf(p))
 		return nil
 	}
 	away := func(err error) error {
@@ -63,10 +63,10 @@ func (b *books) follow(ctx context.Context, dir string) error {
 	return nil
 }
 
-func (b *books) set(all map[string]collect.Grant, fresh bool) {
+func (b *books) set(all map[string]collect.Grant) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.grants, b.fresh = all, fresh
+	b.grants, b.fresh = all, true
 }
 
 // grantsOf are the grants of a picture.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -138,9 +139,7 @@ func (s *nvmlSource) takeStock(ctx context.Context, lib *nvml.Library) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lib = lib
-	for id, g := range found {
-		s.gpus[id] = g
-	}
+	maps.Copy(s.gpus, found)
 	return nil
 }
 

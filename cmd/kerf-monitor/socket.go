@@ -23,7 +23,7 @@ func (m *monitor) listen() (net.Listener, error) {
 	if c, err := net.Dial("unix", path); err == nil {
 		return nil, errors.Join(fmt.Errorf("another monitor listens on %s: %w", path, sharing.ErrConflict), c.Close())
 	}
-	if err := os.MkdirAll(m.dir, 0o755); err != nil { //nolint:gosec // the agent makes it so, too
+	if err := os.MkdirAll(m.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make directory of the socket: %w", err)
 	}
 	// Made under another name and moved into place once owner and mode are right.
@@ -38,7 +38,7 @@ func (m *monitor) listen() (net.Listener, error) {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	l.SetUnlinkOnClose(false)
-	err = errors.Join(os.Chmod(temp, 0o600), m.give(temp), os.Chmod(temp, 0o660), os.Rename(temp, path)) //nolint:gosec // its group is meant
+	err = errors.Join(os.Chmod(temp, 0o600), m.give(temp), os.Chmod(temp, 0o660), os.Rename(temp, path))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("set up socket %s: %w", path, err), l.Close())
 	}

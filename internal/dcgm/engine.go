@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -36,7 +37,6 @@ type Values map[uint16]float64
 // Engine is an embedded host engine. It is not safe for concurrent use.
 type Engine struct {
 	stop  func()
-	log   *slog.Logger
 	since map[string]time.Time // by group
 	group map[string]dcgm.FieldHandle
 	uuid  map[uint]sharing.GPUID
@@ -45,7 +45,7 @@ type Engine struct {
 
 // Open starts the engine and watches the fields; profiling fields only those that the first GPU supports. The error is
 // sharing.ErrUnavailable when there is no DCGM, or it does not start.
-func Open(o Options) (_ *Engine, err error) {
+func Open(o Options) (*Engine, error) {
 	if err := preflight(); err != nil {
 		return nil, fmt.Errorf("open dcgm: %w", err)
 	}
@@ -54,7 +54,7 @@ func Open(o Options) (_ *Engine, err error) {
 		return nil, fmt.Errorf("open dcgm: %w (%w)", err, sharing.ErrUnavailable)
 	}
 	e := &Engine{
-		stop: stop, log: o.Log, since: map[string]time.Time{}, group: map[string]dcgm.FieldHandle{},
+		stop: stop, since: map[string]time.Time{}, group: map[string]dcgm.FieldHandle{},
 		uuid: map[uint]sharing.GPUID{}, last: map[sharing.GPUID]Values{},
 	}
 	plain, profiling := split(o.Fields)
@@ -76,9 +76,9 @@ func Open(o Options) (_ *Engine, err error) {
 func split(fields []uint16) (plain, profiling []dcgm.Short) {
 	for _, f := range fields {
 		if f >= firstProfiling {
-			profiling = append(profiling, dcgm.Short(f)) //nolint:gosec // DCGM's numbers are below 2^15
+			profiling = append(profiling, dcgm.Short(f))
 		} else {
-			plain = append(plain, dcgm.Short(f)) //nolint:gosec // the same
+			plain = append(plain, dcgm.Short(f))
 		}
 	}
 	return plain, profiling
@@ -92,7 +92,7 @@ func (e *Engine) supported(fields []dcgm.Short) ([]dcgm.Short, error) {
 	}
 	var out []dcgm.Short
 	for _, f := range fields {
-		if slices.ContainsFunc(groups, func(g dcgm.MetricGroup) bool { return slices.Contains(g.FieldIds, uint(f)) }) { //nolint:gosec // never negative
+		if slices.ContainsFunc(groups, func(g dcgm.MetricGroup) bool { return slices.Contains(g.FieldIds, uint(f)) }) {
 			out = append(out, f)
 		}
 	}
@@ -126,11 +126,7 @@ func (e *Engine) Read() (map[sharing.GPUID]Values, error) {
 	}
 	out := make(map[sharing.GPUID]Values, len(e.last))
 	for id, v := range e.last {
-		copied := make(Values, len(v))
-		for f, n := range v {
-			copied[f] = n
-		}
-		out[id] = copied
+		out[id] = maps.Clone(v)
 	}
 	return out, nil
 }
@@ -153,9 +149,9 @@ func (e *Engine) take(values []dcgm.FieldValue_v2) {
 			e.last[id] = Values{}
 		}
 		if n, told := numberOf(v); told {
-			e.last[id][uint16(v.FieldID)] = n //nolint:gosec // DCGM's numbers
+			e.last[id][uint16(v.FieldID)] = n
 		} else {
-			delete(e.last[id], uint16(v.FieldID)) //nolint:gosec // the same
+			delete(e.last[id], uint16(v.FieldID))
 		}
 	}
 }

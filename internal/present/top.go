@@ -49,7 +49,7 @@ func Top(s *telemetryv1.Sample, order string) string {
 func topGPUs(s *telemetryv1.Sample) string {
 	rows := [][]string{{"GPU", "MEMORY", "OF", "SM", "POWER", "TEMP", "MODEL"}}
 	for _, g := range s.GetGpus() {
-		row := []string{strconv.Itoa(int(g.GetIndex())), sizeOr(g.MemoryUsedBytes), sizeOr(g.MemoryTotalBytes), unknown, unknown, unknown, or(g.GetModel())} //nolint:protogetter // absent is not zero
+		row := []string{strconv.Itoa(int(g.GetIndex())), sizeOr(g.MemoryUsedBytes), sizeOr(g.MemoryTotalBytes), unknown, unknown, unknown, or(g.GetModel())}
 		if g.SmRatio != nil {
 			row[3] = ratio(g.GetSmRatio())
 		}

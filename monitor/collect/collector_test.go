@@ -114,8 +114,8 @@ func TestCycle(t *testing.T) {
 	if n := strings.Count(log.String(), "without a grant"); n != 1 {
 		t.Errorf("a stranger is told of %d times:\n%s", n, log.String())
 	}
-	if cap, ok := s.Grants["a"].CapOn("GPU-0", attribution.Slot{}); !ok || cap.Memory != 10 {
-		t.Errorf("cap %+v, %t", cap, ok)
+	if limit, ok := s.Grants["a"].CapOn("GPU-0", attribution.Slot{}); !ok || limit.Memory != 10 {
+		t.Errorf("cap %+v, %t", limit, ok)
 	}
 	if _, ok := s.Grants["a"].CapOn("GPU-0", attribution.Slot{Profile: "1g.10gb"}); ok {
 		t.Error("a cap on an instance that is not the grant's")

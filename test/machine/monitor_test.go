@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -149,7 +150,7 @@ func (o *monitored) inTheTerminal() {
 			owners = append(owners, f[1]+" "+f[2])
 		}
 	}
-	if d := cmp.Diff([]string{"w 20.5GiB", "b 7.49GiB", "a 4.49GiB", "(strangers) 1.49GiB"}, owners); d != "" || r.code != 0 {
+	if d := cmp.Diff([]string{"w 20.4GiB", "b 7.4GiB", "a 4.4GiB", "(strangers) 1.4GiB", "(nobody's) 0B"}, owners); d != "" || r.code != 0 {
 		o.t.Errorf("kerf top: %v\n%s", r, d)
 	}
 	if r := o.kerf("top", "--once", "-o", "json", "--grant", "a"); r.code != 0 || !strings.Contains(r.out, `"grant":"a"`) || strings.Contains(r.out, `"owner":"stranger"`) {
@@ -195,13 +196,8 @@ func (o *monitored) faults() {
 	if err := os.WriteFile(filepath.Join(o.sim, "dcgm.crash"), nil, 0o600); err != nil {
 		o.t.Fatal(err)
 	}
-	select {
-	case <-o.p.exited:
-	case <-time.After(*patience):
-		o.t.Fatal("the monitor outlives a fault in its library:", tail(o.p.stderr()))
-	}
-	if s := o.p.lastState.Sys().(syscall.WaitStatus); !strings.Contains(o.p.stderr(), "SIGSEGV") && s.Signal() != syscall.SIGSEGV { //nolint:forcetypeassert // on Linux it is one
-		o.t.Errorf("it ended otherwise: %v\n%s", s, tail(o.p.stderr()))
+	if r := o.p.wait(); !strings.Contains(r.err, "SIGSEGV") && r.signal != syscall.SIGSEGV {
+		o.t.Errorf("it ended otherwise: %v", r)
 	}
 	if after := o.state().Grants; len(after) != len(before) || len(after) != 3 {
 		o.t.Errorf("%d grants before, %d after", len(before), len(after))
@@ -209,4 +205,30 @@ func (o *monitored) faults() {
 	if r := o.run(flags("--memory 1GiB"), load("--alloc 100MiB")).wait(); r.code != 0 {
 		o.t.Errorf("a new grant: %v", r)
 	}
+}
+
+// Two with MIG instances of one GPU: each has the memory of its own, by the instance.
+func TestMonitorTellsInstances(t *testing.T) {
+	t.Parallel()
+	m := onDemand(t, "h200x8", "1s")
+	for name, how := range map[string]string{"one": "1g --name one", "three": "3g --name three"} {
+		m.run(flags("--mig "+how), load(map[string]string{"one": "--alloc 1GiB --hold 1h", "three": "--alloc 5GiB --hold 1h"}[name])).loads(1)
+	}
+	o := m.monitor("--dcgm=false")
+	line := regexp.MustCompile(`grant="(\w+)",index="0",instance_profile="(\dg)\.\w+",instance_start="\d",known="instance",.* (\S+)$`)
+	eventually(t, "each instance's memory", func() error {
+		got := map[string]string{}
+		for _, l := range o.scrape("kerf_use_memory_bytes") {
+			if f := line.FindStringSubmatch(l); f != nil {
+				got[f[1]+" "+f[2]] = f[3]
+			}
+		}
+		// What a program allocates, and its context.
+		one, err1 := strconv.ParseFloat(got["one 1g"], 64)
+		three, err2 := strconv.ParseFloat(got["three 3g"], 64)
+		if err := errors.Join(err1, err2); err != nil || three-one != float64(4*gib) || one < float64(gib) {
+			return fmt.Errorf("%v (%w): %q", got, err, o.scrape("kerf_use_memory_bytes"))
+		}
+		return nil
+	})
 }
