@@ -37,7 +37,7 @@ func Telemetry(ctx context.Context, dir string, in *telemetryv1.WatchRequest, se
 	if err != nil {
 		return fmt.Errorf("connect to %q: %w", l.path, err)
 	}
-	defer conn.Close() //nolint:errcheck // nothing is lost with it
+	defer conn.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	limit := time.Duration(in.GetIntervalMs())*time.Millisecond + patience

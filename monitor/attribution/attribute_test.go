@@ -188,7 +188,7 @@ func TestSevenSharers(t *testing.T) {
 	}
 	s := Attribute(d, leases)
 	for i, g := range s.Grants {
-		want := Use{mem(sharing.Bytes(i+1)*gib, ByProcess), rat(Ratio(i+1)/28, ByProcess), rat(Ratio(i+1)/56, ByProcess), jou(Joules(i+1)*25, ByDeviceShare), i + 1} //nolint:gosec // small
+		want := Use{mem(sharing.Bytes(i+1)*gib, ByProcess), rat(Ratio(i+1)/28, ByProcess), rat(Ratio(i+1)/56, ByProcess), jou(Joules(i+1)*25, ByDeviceShare), i + 1}
 		if diff := cmp.Diff(want, g.Use, about()); diff != "" {
 			t.Error(g.Grant, diff)
 		}
