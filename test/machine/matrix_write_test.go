@@ -32,7 +32,7 @@ does beyond its documentation is not seen here.
 | over, and shown | above the cap, not killed; a warning names the grant, or its level shows that nothing holds it |
 | refused | it got nothing |
 | not charged | above the cap, by memory that the driver's limit is documented not to count |
-| not in this driver | the simulated driver of that version does not have the functions |
+| not in this driver | the simulated driver of that version does not have the functions, or not for clients of MPS |
 
 How far above the cap stands in brackets where it is not 0. Drivers: `)
 	for i, be := range all {
