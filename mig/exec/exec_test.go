@@ -143,6 +143,16 @@ func TestInUse(t *testing.T) {
 	}
 }
 
+// A GPU that cannot do MIG has no instances, and is no trouble for that.
+func TestGPUWithoutMIG(t *testing.T) {
+	w := newWorld(t, "h100x8")
+	w.noMIG = true
+	e := w.start()
+	if err := e.Recover(t.Context(), w.gpu()); err != nil || e.Trouble(w.gpu()) != "" {
+		t.Errorf("%v, trouble %q", err, e.Trouble(w.gpu()))
+	}
+}
+
 // After a reboot mode and layout are made again, also when it is cut off by the next one, or cannot be had at first.
 func TestReboot(t *testing.T) {
 	for _, name := range []string{"h100x8", "a30x2"} {

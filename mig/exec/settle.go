@@ -155,6 +155,9 @@ func (e *Executor) call(ctx context.Context, g *state, s plan.Step) error {
 // Kerf's no more.
 func (e *Executor) observe(ctx context.Context, g *state) error {
 	seen, err := e.opts.Driver.Instances(ctx, g.gpu.ID)
+	if errors.Is(err, sharing.ErrUnsupported) { // a GPU that cannot do MIG has none
+		err = nil
+	}
 	if err != nil {
 		return fmt.Errorf("list mig instances: %w", err)
 	}

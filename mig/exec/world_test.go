@@ -25,6 +25,7 @@ type killed struct{}
 
 // world is a GPU with its driver, a disk, and who holds what: all that outlives a process.
 type world struct {
+	noMIG bool // the GPU cannot do it
 	t     testing.TB
 	table *mig.Table
 
@@ -173,6 +174,9 @@ func (w *world) SetMode(_ context.Context, _ sharing.GPUID, on bool) (current bo
 func (w *world) Table(context.Context, sharing.GPUID) (*mig.Table, error) { return w.table, nil }
 
 func (w *world) Instances(context.Context, sharing.GPUID) (list []Instance, err error) {
+	if w.noMIG {
+		return nil, sharing.ErrUnsupported
+	}
 	err = w.event(func() error {
 		for _, in := range w.have {
 			in.CIs = slices.Clone(in.CIs)
