@@ -382,6 +382,7 @@ func TestMade(t *testing.T) {
 	with.Annotations = map[string]string{sharing.NoteAnnotation: "note"}
 	forged := containerOf("forged")
 	forged.Annotations = with.Annotations
+	defer c.nri.BlockPluginSync().Unblock() // until then the runtime may not have the plugin yet
 	for _, ctr := range []*api.Container{with, without, forged} {
 		if err := c.nri.PostCreateContainer(context.Background(), &api.PostCreateContainerRequest{Pod: podOf("train"), Container: ctr}); err != nil {
 			t.Error(err)

@@ -72,7 +72,7 @@ func TestParseSettingsRefuses(t *testing.T) {
 		"gpu=0 latency=5":               {`latency "5"`},
 		"gpu=0 latency=-5ms":            {`latency "-5ms"`},
 		"gpu=0 latency=25h":             {`latency "25h"`},
-		"gpu=0 latency.nothing=5ms":     {"alloc, ci-create, ci-destroy, compute-mode, ctx-create", "names no call"},
+		"gpu=0 latency.nothing=5ms":     {"alloc, checkpoint, ci-create, ci-destroy, compute-mode", "names no call"},
 		"gpu=0 latency.alloc=5":         {`latency.alloc "5"`},
 		"gpu=0 error.alloc=oom":         {`error.alloc "oom"`, "out-of-memory"},
 		"gpu=0 ecc.other=1":             {`ecc.other "1"`},
