@@ -29,16 +29,16 @@ func TestOlderDriver(t *testing.T) {
 	e.useDriver("r580")
 	client := func(memory uint64) want { return want{1, memory, 0, "client"} }
 
-	// Both containers are on one GPU, so that one of them can be in the other's way. The greedy one is refused its third
-	// step, and has room left for the context of a program that looks around in it, which counts as well.
+	// Both containers are on one GPU, so that one of them can be in the other's way. The greedy one is refused its second
+	// step, whether its context is counted by then or not, and has room left for that of a program that looks around in it.
 	p := e.create(podSpec{name: "pair", containers: []container{
-		{name: "greedy", run: "exec gpuload --json --alloc 6500MiB --step 1300MiB --hold 1h", limits: gibs(4)},
+		{name: "greedy", run: "exec gpuload --json --alloc 5GiB --step 2560MiB --hold 1h", limits: gibs(4)},
 		{name: "neighbour", run: "exec gpuload --json --alloc 8GiB --hold 1h", limits: gibs(10)},
 	}})
 	p.running()
 	l := p.loads("greedy", 1)[0]
-	if l.Error == nil || l.Total == nil || *l.Total != 4*gib || l.Allocated != 2600*mib {
-		t.Errorf("6.5 GiB in a container of 4: %v", l)
+	if l.Error == nil || l.Total == nil || *l.Total != 4*gib || l.Allocated != 2560*mib {
+		t.Errorf("5 GiB in a container of 4: %v", l)
 	}
 	if l := p.loads("neighbour", 1)[0]; l.Error != nil || l.Total == nil || *l.Total != 10*gib {
 		t.Errorf("its neighbour, 8 GiB of 10: %v", l)
