@@ -150,6 +150,21 @@ func (l *Library) SetMemoryLimit(ctx context.Context, id sharing.GPUID, dir stri
 	return err
 }
 
+// PutMemoryLimit is SetMemoryLimit, and then MemoryLimit in the same turn: no other call comes between the two, and a
+// caller with many GPUs waits once for each. When only the reading fails the error says so, and the limit may be in force.
+func (l *Library) PutMemoryLimit(ctx context.Context, id sharing.GPUID, dir string, soft, hard sharing.Bytes) (Limit, error) {
+	return onGPU(ctx, l, "put memory limit", id, func(device) (Limit, error) {
+		if err := l.door.setLimit(id, dir, soft, hard); err != nil {
+			return Limit{}, err
+		}
+		got, err := l.door.limit(id, dir)
+		if err != nil {
+			return Limit{}, fmt.Errorf("read back: %w", err)
+		}
+		return got, nil
+	})
+}
+
 // MemoryLimit reads what SetMemoryLimit has set. It is sharing.ErrUnsupported also when nothing from dir up
 // has a limit on this GPU.
 func (l *Library) MemoryLimit(ctx context.Context, id sharing.GPUID, dir string) (Limit, error) {

@@ -213,6 +213,12 @@ func testLimits(ctx context.Context, t *testing.T, l *Library, id sharing.GPUID,
 	if err := l.SetMemoryLimit(ctx, id, "/tmp", 0, sharing.GiB); !errors.Is(err, sharing.ErrInvalid) {
 		t.Errorf("limit on no cgroup: %v, want ErrInvalid", err)
 	}
+	if got, err := l.PutMemoryLimit(ctx, id, g.Dir, 0, 5*sharing.GiB); err != nil || got.Hard != 5*sharing.GiB || got.Soft != 0 {
+		t.Errorf("put a limit of 5 GiB: in force is %+v, %v", got, err)
+	}
+	if got, err := l.PutMemoryLimit(ctx, id, "/tmp", 0, sharing.GiB); !errors.Is(err, sharing.ErrInvalid) || got != (Limit{}) {
+		t.Errorf("put a limit on a directory that is no cgroup: %+v, %v", got, err)
+	}
 	if err := l.SetMemoryLimit(ctx, id, g.Dir, 0, NoLimit); err != nil {
 		t.Error(err)
 	}

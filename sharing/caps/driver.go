@@ -20,6 +20,8 @@ import (
 type NVML interface {
 	HasMemoryLimits() bool
 	SetMemoryLimit(ctx context.Context, gpu sharing.GPUID, dir string, soft, hard sharing.Bytes) error
+	// PutMemoryLimit also reads back what is in force then.
+	PutMemoryLimit(ctx context.Context, gpu sharing.GPUID, dir string, soft, hard sharing.Bytes) (nvml.Limit, error)
 	MemoryLimit(ctx context.Context, gpu sharing.GPUID, dir string) (nvml.Limit, error)
 }
 
@@ -149,12 +151,9 @@ func checkLimits(limits []Limit) error {
 
 // set puts one limit on and believes only what it reads back.
 func (d *Driver) set(ctx context.Context, dir string, l Limit) error {
-	if err := d.door.SetMemoryLimit(ctx, l.GPU, dir, 0, l.Memory); err != nil {
-		return err
-	}
-	got, err := d.door.MemoryLimit(ctx, l.GPU, dir)
+	got, err := d.door.PutMemoryLimit(ctx, l.GPU, dir, 0, l.Memory)
 	if err != nil {
-		return fmt.Errorf("read back: %w", err)
+		return err
 	}
 	if got.Hard > l.Memory || l.Memory-got.Hard > Slack || got.Hard == 0 || got.Soft != 0 {
 		return fmt.Errorf("gpu %q: asked for a limit of %d bytes, in force is %d (soft %d): %w",

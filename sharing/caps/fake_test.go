@@ -58,6 +58,17 @@ func (d *door) SetMemoryLimit(ctx context.Context, gpu sharing.GPUID, dir string
 	return err
 }
 
+func (d *door) PutMemoryLimit(ctx context.Context, gpu sharing.GPUID, dir string, soft, hard sharing.Bytes) (nvml.Limit, error) {
+	if err := d.SetMemoryLimit(ctx, gpu, dir, soft, hard); err != nil {
+		return nvml.Limit{}, err
+	}
+	got, err := d.MemoryLimit(ctx, gpu, dir)
+	if err != nil {
+		return nvml.Limit{}, fmt.Errorf("read back: %w", err)
+	}
+	return got, nil
+}
+
 func (d *door) MemoryLimit(_ context.Context, gpu sharing.GPUID, dir string) (nvml.Limit, error) {
 	if d.getErr != nil {
 		if err := d.getErr(gpu); err != nil {
