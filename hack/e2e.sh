@@ -2,53 +2,116 @@
 # Copyright 2026 The Kerf Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs the end-to-end suite on a real Kubernetes: brings the node up, runs the tests, prints what each took, and
-# ends the node if it was not up before. KERF_E2E_KEEP=1 leaves it up; arguments go to "go test".
+# Runs the end-to-end suite on a real Kubernetes: brings the nodes up, runs the tests, prints what each took, and
+# ends the nodes that were not up before. KERF_E2E_KEEP=1 leaves them up; arguments go to "go test".
+#
+# Most tests wait most of the time, and many may not meet another one on their node, since they end daemons of it. So
+# the whole suite runs on KERF_E2E_NODES nodes (default 2) beside each other, every test on one of them; with arguments it runs on one node.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-node=test/e2e/node/node.sh
+script=test/e2e/node/node.sh
 dir=${KERF_E2E_DIR:-$PWD/.cache/e2e}
+nodes=${KERF_E2E_NODES:-2}
+[ $# = 0 ] || nodes=1
+if ! [ "$nodes" -ge 1 ] 2>/dev/null; then
+	echo "e2e: KERF_E2E_NODES is \"$nodes\": make it a number of nodes, 1 or more" >&2
+	exit 1
+fi
 if [ "$(id -u)" != 0 ]; then
 	echo "e2e: the node needs root: run it as root (sudo --preserve-env=PATH make e2e)" >&2
 	exit 1
 fi
 
+# dir_of N: where node N is kept.
+dir_of() { [ "$1" = 1 ] && echo "$dir" || echo "$dir-$1"; }
+
+# at N CMD...: with the settings of node N. All use the first one's binaries, and each finds a network of its own.
+at() {
+	local settings=("KERF_E2E_DIR=$(dir_of "$1")" "KERF_E2E_TOOLS=${KERF_E2E_TOOLS:-$dir}")
+	[ "$1" = 1 ] || settings=(-u KERF_E2E_NET "${settings[@]}")
+	shift
+	env "${settings[@]}" "$@"
+}
+
 # shellcheck disable=SC2317 # the trap calls it
 end() {
-	local status=$?
-	trap '' INT TERM HUP # a second one would leave the node half ended; what is called here ignores them too
-	if [ "$found" = down ] && [ "${KERF_E2E_KEEP:-}" != 1 ]; then
-		# What the daemons said is of use after a failure, and "down" deletes it.
-		if [ "$status" != 0 ] && [ -d "$dir/log" ]; then
-			rm -rf "$dir/failures/log"
-			mkdir -p "$dir/failures"
-			cp -r "$dir/log" "$dir/failures/log"
-			echo "e2e: failed; what is known is in $dir/failures" >&2
+	local status=$? n d
+	trap '' INT TERM HUP # a second one would leave the nodes half ended; what is called here ignores them too
+	for n in "${runs[@]}"; do
+		kill -- "-$n" 2>/dev/null || true
+	done
+	wait || true
+	for ((n = 1; n <= nodes; n++)); do
+		d=$(dir_of "$n")
+		if [ "${found[n]:-up}" = up ] || [ "${KERF_E2E_KEEP:-}" = 1 ]; then
+			continue
 		fi
-		"$node" down
-	fi
+		# What the daemons said is of use after a failure, and "down" deletes it.
+		if [ "$status" != 0 ] && [ -d "$d/log" ]; then
+			rm -rf "$d/failures/log"
+			mkdir -p "$d/failures"
+			cp -r "$d/log" "$d/failures/log"
+			echo "e2e: failed; what is known is in $d/failures" >&2
+		fi
+		at "$n" "$script" down
+	done
 	exit "$status"
 }
-found=up
-"$node" status >/dev/null 2>&1 || [ $? != 3 ] || found=down # 3: nothing of it runs
+found=() runs=()
 trap end EXIT
 trap "trap '' INT TERM HUP; exit 143" INT TERM HUP
-rm -rf "$dir/failures"
-if [ "$found" = down ]; then
-	"$node" down # of a run that was killed: its pods would come up again
-fi
+for ((n = 1; n <= nodes; n++)); do
+	state=up
+	at "$n" "$script" status >/dev/null 2>&1 || [ $? != 3 ] || state=down # 3: nothing of it runs
+	found[n]=$state
+	rm -rf "$(dir_of "$n")/failures"
+	if [ "$state" = down ]; then
+		at "$n" "$script" down # of a run that was killed: its pods would come up again
+	fi
+done
 
 (cd test/e2e && go test -race ./nvidiaruntime)
 
 began=$SECONDS
-"$node" up
+for ((n = 1; n <= nodes; n++)); do # one after the other: the first builds, and each looks for a network that is free
+	at "$n" "$script" up
+done
 ready=$SECONDS
-report=$dir/tests.txt
-passed=0
-(cd test/e2e && go test -race -count=1 -v -timeout 40m "$@" .) 2>&1 | tee "$report" | sed -u '/^=== /d' || passed=$?
+failed=0
+if [ "$nodes" = 1 ]; then
+	(cd test/e2e && go test -race -count=1 -v -timeout 40m "$@" .) 2>&1 | tee "$dir/tests.txt" | sed -u '/^=== /d' || failed=$?
+else
+	program=$dir/e2e.test
+	(cd test/e2e && go test -race -c -o "$program" .)
+	mapfile -t tests < <(cd test/e2e && "$program" -test.list .)
+	set -m # each run is a process group, which "end" can end as one
+	for ((n = 1; n <= nodes; n++)); do
+		mine=
+		for ((i = n - 1; i < ${#tests[@]}; i += nodes)); do mine+="${mine:+|}${tests[i]}"; done
+		# The results as they come; all that a node's tests said follows when one of them has failed.
+		(
+			set -o pipefail
+			cd test/e2e
+			at "$n" "$program" -test.count=1 -test.v -test.timeout 40m -test.run "^($mine)\$" 2>&1 |
+				tee "$(dir_of "$n")/tests.txt" | grep --line-buffered '^--- ' | sed -u "s/\$/ on node $n/"
+		) &
+		runs+=($!)
+	done
+	for ((n = 1; n <= nodes; n++)); do
+		status=0
+		wait "${runs[n - 1]}" || status=$?
+		if [ "$status" != 0 ]; then
+			failed=$status
+			echo "e2e: what the tests on node $n said:"
+			sed '/^=== /d' "$(dir_of "$n")/tests.txt"
+		fi
+	done
+	runs=()
+fi
 echo
-echo "e2e: the node took $((ready - began)) s, the tests $((SECONDS - ready)) s; each, longest first:"
-sed -nE 's/^--- ([A-Z]+): ([^ ]+) \(([0-9.]+)s\)$/\3 \2 \1/p' "$report" | sort -rn |
-	awk '{printf "  %7.1f s  %-44s %s\n", $1, $2, $3}'
-exit "$passed"
+echo "e2e: $nodes node(s) took $((ready - began)) s, the tests $((SECONDS - ready)) s; each, longest first:"
+for ((n = 1; n <= nodes; n++)); do
+	sed -nE 's/^--- ([A-Z]+): ([^ ]+) \(([0-9.]+)s\)$/\3 \2 \1/p' "$(dir_of "$n")/tests.txt"
+done | sort -rn | awk '{printf "  %7.1f s  %-44s %s\n", $1, $2, $3}'
+exit "$failed"

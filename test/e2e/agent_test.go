@@ -177,7 +177,7 @@ func (e *testCase) agentInstances() string {
 // signalAgent sends a signal to every agent process of the node, which sees no others.
 func (e *testCase) signalAgent(signal string) {
 	e.Helper()
-	busybox := e.node.env["E2E_DIR"] + "/deb/bin/busybox"
+	busybox := e.node.busybox()
 	pids := strings.Fields(e.node.in(busybox, "pidof", agentName).out)
 	if len(pids) == 0 {
 		e.Fatalf("no %s runs", agentName)

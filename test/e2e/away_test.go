@@ -99,7 +99,7 @@ func TestAgentFrozen(t *testing.T) {
 func TestDroppedPlugin(t *testing.T) {
 	e := beginWithAgent(t)
 	kerfHook := func() bool {
-		return strings.TrimSpace(e.node.in(e.node.env["E2E_DIR"]+"/deb/bin/busybox", "pidof", "kerf-hook").out) != ""
+		return strings.TrimSpace(e.node.in(e.node.busybox(), "pidof", "kerf-hook").out) != ""
 	}
 	spec := func(name string, restart corev1.RestartPolicy) podSpec {
 		return podSpec{

@@ -98,7 +98,7 @@ func (e *testCase) histograms() map[string]histogram {
 // machine with more of them would not add. A thread that has ended no longer counts.
 func (e *testCase) queued() time.Duration {
 	e.Helper()
-	busybox := e.node.env["E2E_DIR"] + "/deb/bin/busybox"
+	busybox := e.node.busybox()
 	r := e.node.in("/bin/sh", "-c", "for p in $("+busybox+" pidof kerf-agent gpusim); do cat /proc/$p/task/*/schedstat; done")
 	if r.err != nil {
 		e.Fatalf("time in the run queue: %v", r)

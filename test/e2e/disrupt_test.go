@@ -19,7 +19,7 @@ import (
 // agentPIDs are the agent's processes, as the node numbers them.
 func (e *testCase) agentPIDs() []string {
 	e.Helper()
-	return strings.Fields(e.node.in(e.node.env["E2E_DIR"]+"/deb/bin/busybox", "pidof", agentName).out)
+	return strings.Fields(e.node.in(e.node.busybox(), "pidof", agentName).out)
 }
 
 // sendAway takes the node's label, and with it the agent, until bringBack or the test's end.

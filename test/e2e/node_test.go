@@ -78,6 +78,9 @@ func (n *node) in(args ...string) result {
 // program is a program that "make build" made.
 func (n *node) program(name string) string { return filepath.Join(n.env["REPO"], "bin", name) }
 
+// busybox is a program that the node has, with the applets that its own tools may lack.
+func (n *node) busybox() string { return n.env["DEB"] + "/bin/busybox" }
+
 // do runs a subcommand of node.sh, which must succeed.
 func (n *node) do(t *testing.T, args ...string) string {
 	t.Helper()

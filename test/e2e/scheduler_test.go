@@ -80,7 +80,7 @@ func (e *testCase) killScheduler() {
 		return n
 	}
 	before := restarts()
-	e.node.in(e.node.env["E2E_DIR"]+"/deb/bin/busybox", "killall", "-KILL", schedulerName)
+	e.node.in(e.node.busybox(), "killall", "-KILL", schedulerName)
 	eventually(e, "the scheduler's next start", func() error {
 		if restarts() == before {
 			return errors.New("it was not started again")

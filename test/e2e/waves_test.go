@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +29,8 @@ const shims = `for p in /proc/[0-9]*; do
 done`
 
 // mostThreads are those that the agent may have. Go keeps each that it has ever needed at once, which a wave of pods
-// decides: some for its own work, and one for each driver call that waits.
+// decides: some for its own work, and one for each driver call that waits. What would keep more of them, wave after
+// wave, is a goroutine that does not end, and those are counted one by one.
 const mostThreads = "64"
 
 // emptyShim is how a shim is listed that has neither a bundle nor a child.
@@ -48,7 +50,16 @@ func (e *testCase) remains() (remains, error) {
 		r["granted bytes"] += int(g.Granted)
 		r["used bytes"] += int(g.Used)
 	}
-	agent := strings.TrimSpace(e.node.in(e.node.env["E2E_DIR"]+"/deb/bin/busybox", "pidof", agentName).out)
+	metrics := e.node.in(e.node.program("kerf"), "metrics")
+	_, goroutines, ok := strings.Cut(metrics.out, "\ngo_goroutines ")
+	if !ok {
+		return nil, fmt.Errorf("the agent's goroutines: %v", metrics)
+	}
+	line, _, _ := strings.Cut(goroutines, "\n")
+	if r["agent's goroutines"], err = strconv.Atoi(line); err != nil {
+		return nil, fmt.Errorf("the agent's goroutines: %w", err)
+	}
+	agent := strings.TrimSpace(e.node.in(e.node.busybox(), "pidof", agentName).out)
 	for what, command := range map[string]string{
 		"agent's descriptor": `for f in /proc/` + agent + `/fd/*; do readlink $f; done | sed 's/:.*//'`,
 		"agent's threads":    `n=$(ls /proc/` + agent + `/task | wc -l); [ $n -le ` + mostThreads + ` ] || echo $n`,

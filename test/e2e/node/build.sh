@@ -45,16 +45,16 @@ unpack_debs() {
 	[ "$(cat "$DEB/.packages" 2>/dev/null)" = "${PACKAGES[*]}" ] && return
 	local d log=$LOG/debs.log
 	say "unpacking Debian packages"
-	mkdir -p "$LOG" "$E2E_DIR/deb.new/.dl"
-	if ! (cd "$E2E_DIR/deb.new/.dl" && { apt-get download "${PACKAGES[@]}" || { apt-get update && apt-get download "${PACKAGES[@]}"; }; }) >"$log" 2>&1; then
+	mkdir -p "$LOG" "$E2E_TOOLS/deb.new/.dl"
+	if ! (cd "$E2E_TOOLS/deb.new/.dl" && { apt-get download "${PACKAGES[@]}" || { apt-get update && apt-get download "${PACKAGES[@]}"; }; }) >"$log" 2>&1; then
 		tail -n 5 "$log" >&2
 		die "apt-get download failed; see $log"
 	fi
-	for d in "$E2E_DIR"/deb.new/.dl/*.deb; do
-		dpkg -x "$d" "$E2E_DIR/deb.new"
+	for d in "$E2E_TOOLS"/deb.new/.dl/*.deb; do
+		dpkg -x "$d" "$E2E_TOOLS/deb.new"
 	done
-	rm -rf "$E2E_DIR/deb.new/.dl" "$DEB"
-	mv "$E2E_DIR/deb.new" "$DEB"
+	rm -rf "$E2E_TOOLS/deb.new/.dl" "$DEB"
+	mv "$E2E_TOOLS/deb.new" "$DEB"
 	echo "${PACKAGES[*]}" >"$DEB/.packages"
 }
 
@@ -125,7 +125,7 @@ build_ours() {
 build() {
 	need go golang gcc gcc apt-get apt dpkg dpkg
 	mkdir -p "$BIN"
-	exec 8>"$E2E_DIR/.build-lock"
+	exec 8>"$E2E_TOOLS/.build-lock"
 	flock 8
 	local began=$SECONDS
 	unpack_debs

@@ -22,6 +22,7 @@
 #
 # Settings, by environment:
 #   KERF_E2E_DIR      where everything is kept (default: .cache/e2e of the source tree)
+#   KERF_E2E_TOOLS    the KERF_E2E_DIR of another node, whose binaries this one uses (default: its own)
 #   KERF_E2E_NET      first two octets of the /16 that the node takes (default: one that this machine has no way to)
 #   KERF_E2E_MACHINE  which machine is simulated (default: h100x8)
 #   KERF_E2E_DRIVER   with which driver (default: r615)
@@ -34,11 +35,12 @@ SELF=$(readlink -f "${BASH_SOURCE[0]}")
 HERE=$(dirname "$SELF")
 REPO=$(cd "$HERE/../../.." && pwd)
 E2E_DIR=${KERF_E2E_DIR:-$REPO/.cache/e2e}
+E2E_TOOLS=${KERF_E2E_TOOLS:-$E2E_DIR}
 E2E_MACHINE=${KERF_E2E_MACHINE:-h100x8}
 E2E_DRIVER=${KERF_E2E_DRIVER:-r615}
 NODE_NAME=node-1
 
-BIN=$E2E_DIR/bin DEB=$E2E_DIR/deb IMG=$E2E_DIR/img
+BIN=$E2E_TOOLS/bin DEB=$E2E_TOOLS/deb IMG=$E2E_DIR/img
 RUN=$E2E_DIR/run LOG=$E2E_DIR/log PKI=$E2E_DIR/pki CONF=$E2E_DIR/conf NODE=$E2E_DIR/node
 # The name of the cgroup and of the network link: one per directory, so that two nodes do not meet.
 ID=ke$(printf %s "$E2E_DIR" | cksum | cut -d' ' -f1 | cut -c1-7)

@@ -176,7 +176,7 @@ start_node() {
 	(
 		exec 9>&-
 		enter_cgroup
-		export KERF_E2E_DIR=$E2E_DIR KERF_E2E_NET=$E2E_NET
+		export KERF_E2E_DIR=$E2E_DIR KERF_E2E_TOOLS=$E2E_TOOLS KERF_E2E_NET=$E2E_NET
 		exec setsid unshare --mount --uts --ipc --net --pid --cgroup --fork --kill-child --propagation private -- \
 			bash "$SELF" __init $unified </dev/null >"$LOG/node.log" 2>&1
 	) &
