@@ -48,7 +48,9 @@ func TestBenchManyPods(t *testing.T) {
 		t.Run(fmt.Sprintf("capped-%d", round), func(t *testing.T) {
 			e := beginWithAgent(t)
 			agent, before, queued := e.agentInstances(), e.histograms(), e.queued()
+			machine := e.timeMachine()
 			with = e.startMany(*benchPods, gibs(1))
+			floor := machine()
 			after, queued := e.histograms(), e.queued()-queued
 			if now := e.agentInstances(); now != agent {
 				t.Fatalf("the agent was %s, and is %s: its metrics began anew", agent, now)
@@ -67,6 +69,7 @@ func TestBenchManyPods(t *testing.T) {
 				}
 			}
 			line("inject and arm together            p99 at most %v (the sum of each one's 99.5th percentile)", both.Round(time.Microsecond))
+			line("%-32s p50 %9v  p99 %9v  (%d values)", "an arm's questions, by themselves", floor[len(floor)/2].Round(time.Microsecond), floor[len(floor)*99/100].Round(time.Microsecond), len(floor))
 			line("meanwhile, the threads of agent and simulated driver together waited for a CPU: %v for each pod", (queued / time.Duration(*benchPods)).Round(time.Microsecond))
 			took := e.timeHook(200)
 			line("kerf-hook, as a process, for a container that is armed already (no work for the agent): p50 %v  p99 %v; a container has two of them, guard and ask",
