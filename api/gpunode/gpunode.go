@@ -39,6 +39,17 @@ type Status struct {
 	// Fingerprint tells one set of claims of pods from another: who compares it with the pods that it has bound knows
 	// whether the status reflects them. It is empty without any.
 	Fingerprint string `json:"fingerprint,omitempty"`
+	// Unplaced are pods that were bound to the node, and for which no GPU of it had room when they were tried last.
+	Unplaced []Unplaced `json:"unplaced,omitempty"`
+}
+
+// Unplaced is a pod that waits on the node for room.
+type Unplaced struct {
+	PodUID    string `json:"podUID"`
+	Namespace string `json:"namespace,omitempty"`
+	Pod       string `json:"pod,omitempty"`
+	// Reason is one sentence with the numbers.
+	Reason string `json:"reason,omitempty"`
 }
 
 // Summary adds up what the node has.

@@ -78,7 +78,7 @@ func (k *kubernetes) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return k.pulse.run(ctx) })
 	g.Go(func() error { return k.api.Run(ctx) })
-	g.Go(func() error { k.api.Resync(ctx, k.runtime.PodClaims, k.runtime.PodGone); return nil })
+	g.Go(func() error { k.api.Resync(ctx, k.runtime.KnownPods, k.runtime.PodGone); return nil })
 	g.Go(func() error { return k.inject.Run(ctx) })
 	g.Go(func() error { return k.plugin.Run(ctx) })
 	g.Go(func() error { return k.judgeRuntime(ctx) })

@@ -19,6 +19,9 @@ import (
 // mostReasons is how many sentences of NotReady are told: an object has its limits, and the first say enough.
 const mostReasons = 16
 
+// mostUnplaced is how many pods without room are told of, for the same reason.
+const mostUnplaced = 128
+
 // Of makes the status.
 func Of(b node.Books) api.Status {
 	s := api.Status{
@@ -46,6 +49,9 @@ func Of(b node.Books) api.Status {
 	}
 	slices.SortFunc(s.Claims, func(a, b api.Claim) int { return cmp.Compare(a.ID, b.ID) })
 	s.Fingerprint = api.Fingerprint(s.Claims)
+	for _, u := range b.Unplaced[:min(len(b.Unplaced), mostUnplaced)] {
+		s.Unplaced = append(s.Unplaced, api.Unplaced{PodUID: u.Ref.PodUID, Namespace: u.Ref.Namespace, Pod: u.Ref.Pod, Reason: u.Why})
+	}
 	s.Summary.GPUs, s.Summary.Claims = len(s.GPUs), len(s.Claims)
 	s.Summary.Free, s.Summary.LargestFree = free.String(), largest.String()
 	strongest := slices.Sorted(maps.Keys(levels))

@@ -91,6 +91,17 @@ func TestOf(t *testing.T) {
 	}
 }
 
+func TestUnplaced(t *testing.T) {
+	b := books()
+	for range 200 {
+		b.Unplaced = append(b.Unplaced, node.Unplaced{Ref: sharing.ContainerRef{PodUID: "u", Namespace: "ns", Pod: "p", Container: "main"}, Why: "no room"})
+	}
+	s := Of(b)
+	if len(s.Unplaced) != mostUnplaced || s.Unplaced[0] != (api.Unplaced{PodUID: "u", Namespace: "ns", Pod: "p", Reason: "no room"}) {
+		t.Errorf("%d: %+v", len(s.Unplaced), s.Unplaced[0])
+	}
+}
+
 func TestNotReady(t *testing.T) {
 	b := books()
 	for range 20 {

@@ -4,6 +4,9 @@
 package node
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
@@ -16,6 +19,8 @@ type Books struct {
 	GPUs                              []BookedGPU
 	// Grants are as State shows them; Used is not known in them.
 	Grants []GrantState
+	// Unplaced are the pods that wait here for room, by UID.
+	Unplaced []Unplaced
 }
 
 // BookedGPU is one GPU with its room, and the levels that a claim can have there.
@@ -47,6 +52,9 @@ func (r *Runtime) Books() Books {
 	}
 	for _, g := range r.ledger.Grants() {
 		b.Grants = append(b.Grants, r.grantState(g, picture{}, health))
+	}
+	for _, uid := range slices.Sorted(maps.Keys(r.unplaced)) {
+		b.Unplaced = append(b.Unplaced, r.unplaced[uid])
 	}
 	return b
 }

@@ -32,14 +32,14 @@ func (r *Runtime) ClaimPod(ctx context.Context, asks []sharing.ContainerAsk) err
 	for range made {
 		r.opt.Observer.Claimed(nil)
 	}
+	told := r.tellUnplaced(asks, err)
 	if err != nil {
 		r.opt.Observer.Claimed(err)
-		return err
 	}
-	if made > 0 {
+	if made > 0 || told {
 		r.changed.announce()
 	}
-	return nil
+	return err
 }
 
 func (r *Runtime) claimPod(asks []sharing.ContainerAsk) (int, error) {
@@ -265,8 +265,13 @@ func chooseNear(states []allocator.GPUState, req sharing.Request, near []sharing
 func (r *Runtime) PodGone(uid string) {
 	r.mu.Lock()
 	r.gonePods[uid] = true
+	_, told := r.unplaced[uid]
+	delete(r.unplaced, uid)
 	r.forgetPods()
 	r.mu.Unlock()
+	if told {
+		r.changed.announce()
+	}
 	r.wake()
 }
 

@@ -65,6 +65,8 @@ type Runtime struct {
 	containers map[string]ledger.ClaimID
 	// gonePods are pods that kubelet has forgotten and that still have claims.
 	gonePods map[string]bool
+	// unplaced are the pods that had no room here when they were tried last, by UID.
+	unplaced map[string]Unplaced
 	// witnessed is true once the container runtime told what runs; before that, an unknown container may
 	// yet turn out to be one of ours.
 	witnessed bool
@@ -215,7 +217,7 @@ func New(opt Options) *Runtime {
 		config:    opt.Config, pool: opt.Pool,
 		blocked: map[string]string{}, warnings: map[string]string{}, podBlocked: map[string]string{},
 		told: map[sharing.GPUID]told{}, trouble: map[sharing.GPUID]string{},
-		containers: map[string]ledger.ClaimID{}, gonePods: map[string]bool{}, wanted: map[sharing.GPUID]time.Time{},
+		containers: map[string]ledger.ClaimID{}, gonePods: map[string]bool{}, unplaced: map[string]Unplaced{}, wanted: map[sharing.GPUID]time.Time{},
 	}
 }
 

@@ -25,12 +25,17 @@ type report struct {
 	claims map[string]sharing.Placement
 	// holders counts the claims on each GPU, those of no pod too.
 	holders map[sharing.GPUID]int
+	// unplaced says what is missing for the pods that wait on the node for room, by UID.
+	unplaced map[string]string
 }
 
 func readReport(s gpunode.Status) *report {
 	r := &report{
 		pool: s.Pool, ready: s.Ready, torn: s.Fingerprint != gpunode.Fingerprint(s.Claims),
-		claims: map[string]sharing.Placement{}, holders: map[sharing.GPUID]int{},
+		claims: map[string]sharing.Placement{}, holders: map[sharing.GPUID]int{}, unplaced: map[string]string{},
+	}
+	for _, u := range s.Unplaced {
+		r.unplaced[u.PodUID] = u.Reason
 	}
 	if len(s.NotReady) > 0 {
 		r.notReady = s.NotReady[0]

@@ -119,6 +119,17 @@ type api struct {
 	lose, refuse bool
 	// evicted are the pods that were deleted, told those whose status says why.
 	evicted, told []string
+	// forbid is what a disruption budget says to an eviction; asked counts the evictions that were asked for.
+	forbid error
+	asked  int
+}
+
+func (a *api) EvictV1(_ context.Context, e *policyv1.Eviction) error {
+	a.asked++
+	if a.forbid == nil && string(*e.DeleteOptions.Preconditions.UID) == "uid-"+e.Name {
+		a.evicted = append(a.evicted, e.Name)
+	}
+	return a.forbid
 }
 
 func (a *api) Patch(_ context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions, sub ...string) (*corev1.Pod, error) {
@@ -238,8 +249,11 @@ type claim struct {
 	gib uint64
 }
 
-func (w *world) report(node int, claims ...claim) {
-	s := gpunode.Status{Ready: true, Pool: "default"}
+func (w *world) report(node int, claims ...claim) { w.reportWith(node, nil, claims...) }
+
+// reportWith is a report with pods that the node has no room for.
+func (w *world) reportWith(node int, unplaced []gpunode.Unplaced, claims ...claim) {
+	s := gpunode.Status{Ready: true, Pool: "default", Unplaced: unplaced}
 	for g := range 2 {
 		s.GPUs = append(s.GPUs, gpunode.GPU{
 			UUID: uuid(node, g), Index: g, Model: "H100", MemoryBytes: 80 * gib, UsableBytes: 79 * gib, FreeBytes: 79 * gib, FreePercent: 100,

@@ -37,6 +37,9 @@ const Name = "Kerf"
 type Args struct {
 	// SharingConfig is the file with the agents' configuration; empty: there is none, and no pod can name a profile.
 	SharingConfig string `yaml:"sharingConfig"`
+	// PlacementTimeout is how long a node may say that it has no room for a pod that was bound to it before the pod is
+	// evicted, so that its controller makes it anew; 0: never.
+	PlacementTimeout time.Duration `yaml:"placementTimeout"`
 }
 
 // core is what the plugins of all profiles of one scheduler have in common: there is one cluster.
@@ -114,6 +117,13 @@ func NewFactory() Factory {
 				return nil, errors.Join(fmt.Errorf("plugin %s: %w", Name, err), c.Close())
 			}
 			c.running.Go(func() { c.reread(ctx, args, rereadEvery) })
+			if args.PlacementTimeout > 0 {
+				pods := handle.SharedInformerFactory().Core().V1().Pods().Lister()
+				e := evicter{core: c, after: args.PlacementTimeout, client: handle.ClientSet(), events: handle.EventRecorder, pod: func(namespace, name string) (*corev1.Pod, error) {
+					return pods.Pods(namespace).Get(name)
+				}}
+				c.running.Go(func() { e.run(ctx, evictEvery) })
+			}
 			shared = c
 		}
 		budgets := handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister()
@@ -150,8 +160,13 @@ func readArgs(raw runtime.Object) (Args, error) {
 		}
 		d := yaml.NewDecoder(bytes.NewReader(raw.Raw)) // JSON is YAML
 		d.KnownFields(true)
-		err := d.Decode(&args)
-		return args, err
+		if err := d.Decode(&args); err != nil {
+			return args, err
+		}
+		if args.PlacementTimeout < 0 {
+			return args, fmt.Errorf("placementTimeout: %v is below 0; 0s is never", args.PlacementTimeout)
+		}
+		return args, nil
 	default:
 		return args, fmt.Errorf("they are a %T", raw)
 	}

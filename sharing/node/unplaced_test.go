@@ -1,0 +1,65 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// A pod without room is told of, with what is missing, until it has room or is gone; each change of that is announced, and
+// nothing else.
+func TestUnplacedPodsAreTold(t *testing.T) {
+	b := newPodBench(t)
+	b.start()
+	full := b.run(b.app("full", "gpu:3"))
+	ask := b.app("p", "gpu-memory-gib:40")
+	try := func(want bool) {
+		t.Helper()
+		if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); (err == nil) != want {
+			t.Fatal(err)
+		}
+	}
+	announced := func(want bool, do func()) {
+		t.Helper()
+		before := b.changed.seen()
+		do()
+		if got := b.changed.seen() != before; got != want {
+			t.Errorf("announced: %t, want %t", got, want)
+		}
+	}
+	known := func(want ...string) {
+		t.Helper()
+		var got []string
+		for _, u := range b.Books().Unplaced {
+			got = append(got, u.Ref.PodUID)
+			if !strings.Contains(u.Why, "40GiB") {
+				t.Errorf("%q", u.Why)
+			}
+			if !slices.Contains(b.KnownPods(), u.Ref) {
+				t.Errorf("nobody looks whether %s still is", u.Ref.Pod)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("unplaced: %q, want %q", got, want)
+		}
+	}
+	announced(true, func() { try(false) })
+	known("uid-p")
+	announced(false, func() { try(false) })
+	b.SetPodBlocked("cdi", "not written")
+	try(false) // for another reason, so that nothing is known anew
+	b.SetPodBlocked("cdi", "")
+	known("uid-p")
+	announced(true, func() { b.PodGone("uid-p") })
+	known()
+	try(false)
+	full.remove()
+	b.gone("full")
+	try(true)
+	known()
+}
