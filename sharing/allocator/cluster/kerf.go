@@ -128,16 +128,28 @@ func (k *Kerf) Score(n *Node, s Shape) (int64, int) {
 	weigh := k.weights()
 	now := k.worth(n)
 	return each(n, s, func(after []Milli, gpu int) int64 {
-		cpu := n.CPU - s.CPU
-		d := (now.fragments - k.workload.fragments(n, cpu, after)) / k.workload.Weight()
-		if s.GPUs == 1 && s.Share < WholeGPU {
-			d -= weighHole * (k.holes.value(n.GPUs[gpu]) - k.holes.value(after[gpu]) - k.holes.size(s.Share))
-		}
-		d -= weigh.strand * max(0, k.strand(cpu, after)-now.stranded)
-		d -= weigh.startHalves * (now.startable - k.startable(n, cpu, after)) / 2
-		d -= weigh.priceHalves * k.prices[n.Model] * int64(s.Demand()) / 2_000_000
-		return floor(d, weigh.step) * weigh.step * scoreUnit
+		return floor(k.gain(n, s, now, after, gpu).sum(), weigh.step) * weigh.step * scoreUnit
 	})
+}
+
+// gain is the terms of the score of one way to place a shape, in thousandths of a GPU; what is lost is below 0.
+type gain struct{ fragments, hole, stranded, starts, price int64 }
+
+func (g gain) sum() int64 { return g.fragments + g.hole + g.stranded + g.starts + g.price }
+
+// gain compares the node as it is with what its GPUs have after.
+func (k *Kerf) gain(n *Node, s Shape, now worth, after []Milli, gpu int) gain {
+	weigh, cpu := k.weights(), n.CPU-s.CPU
+	g := gain{
+		fragments: (now.fragments - k.workload.fragments(n, cpu, after)) / k.workload.Weight(),
+		stranded:  -weigh.strand * max(0, k.strand(cpu, after)-now.stranded),
+		starts:    -(weigh.startHalves * (now.startable - k.startable(n, cpu, after)) / 2),
+		price:     -(weigh.priceHalves * k.prices[n.Model] * int64(s.Demand()) / 2_000_000),
+	}
+	if s.GPUs == 1 && s.Share < WholeGPU {
+		g.hole = -weighHole * (k.holes.value(n.GPUs[gpu]) - k.holes.value(after[gpu]) - k.holes.size(s.Share))
+	}
+	return g
 }
 
 // worth is the terms of a node as it is.
