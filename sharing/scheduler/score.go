@@ -32,11 +32,22 @@ func (b *Books) Score(w Want, name string, free cluster.Milli, now time.Time) in
 	if k, ok := n.scores[key]; ok && k.version == n.version {
 		return k.is
 	}
-	sum := int64(0)
 	s := b.books(n)
 	if len(v.Plan) > 1 {
 		s = s.clone()
 	}
+	sum := b.score(n, s, w, v, free)
+	if len(n.scores) >= mostKept || n.scores == nil {
+		n.scores = map[scoreKey]kept[int64]{}
+	}
+	n.scores[key] = kept[int64]{n.version, sum}
+	return sum
+}
+
+// score adds up the policy's scores of the containers, which are taken from the state one after the other where there are
+// several.
+func (b *Books) score(n *node, s *state, w Want, v Verdict, free cluster.Milli) int64 {
+	sum := int64(0)
 	for _, a := range w.Asks {
 		p, ok := v.placement(a.Container)
 		r, err := b.resolve(n, a.Request)
@@ -56,11 +67,40 @@ func (b *Books) Score(w Want, name string, free cluster.Milli, now time.Time) in
 			s.take(w.UID, p)
 		}
 	}
-	if len(n.scores) >= mostKept || n.scores == nil {
-		n.scores = map[scoreKey]kept[int64]{}
-	}
-	n.scores[key] = kept[int64]{n.version, sum}
 	return sum
+}
+
+// Terms are what the score of a node is made of, added up over the pod's containers; nil for a node that does not answer,
+// and where the pod wants to be spread. free is that of Score.
+func (b *Books) Terms(w Want, name string, free cluster.Milli, now time.Time) []cluster.Term {
+	v := b.Fit(w, name, now)
+	if v.Reason != Fits {
+		return nil
+	}
+	return b.terms(b.nodes[name], b.books(b.nodes[name]).clone(), w, v, free)
+}
+
+// terms takes what it looks at from the state.
+func (b *Books) terms(n *node, s *state, w Want, v Verdict, free cluster.Milli) []cluster.Term {
+	var out []cluster.Term
+	for _, a := range w.Asks {
+		p, ok := v.placement(a.Container)
+		r, err := b.resolve(n, a.Request)
+		if !ok || err != nil || r.Place == sharing.PlaceSpread {
+			continue
+		}
+		view, shape := n.view(s, r, w.CPU)
+		view.CPU = free
+		for _, t := range b.policy.Terms(&view, shape) {
+			if i := slices.IndexFunc(out, func(o cluster.Term) bool { return o.Name == t.Name }); i >= 0 {
+				out[i].Value += t.Value
+			} else {
+				out = append(out, t)
+			}
+		}
+		s.take(w.UID, p)
+	}
+	return out
 }
 
 func (v Verdict) placement(container string) (sharing.Placement, bool) {

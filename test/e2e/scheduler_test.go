@@ -16,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
 const (
@@ -41,7 +43,9 @@ func withScheduler(t *testing.T) *testCase {
 		all.Write(text)
 		all.WriteString("---\n")
 	}
-	text := strings.Replace(all.String(), "kerf.dev/scheduler:dev", schedulerImage, 1)
+	// Gangs are behind a feature gate, and minutes are too long here.
+	text := strings.NewReplacer("kerf.dev/scheduler:dev", schedulerImage, "placementTimeout: 5m", "placementTimeout: 5s",
+		"- --logging-format=json", "- --logging-format=json\n        - --feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true").Replace(all.String())
 	t.Cleanup(func() { e.kubectl(text, "delete", "--ignore-not-found", "--wait=false", "-f", "-") })
 	if err := e.apply(text); err != nil {
 		t.Fatal(err)
@@ -243,4 +247,31 @@ func TestSchedulerPreempts(t *testing.T) {
 	if gone != 1 {
 		t.Errorf("%d pods gave way, want one", gone)
 	}
+	e.stuck()
+}
+
+// stuck binds a pod to the node, as kerf-scheduler would, that has no room for it: it is evicted, and its events say why.
+func (e *testCase) stuck() {
+	e.Helper()
+	s := one("stuck", gibs(60), hold)
+	s.edit = func(p *corev1.Pod) { p.Spec.SchedulerName = "nobody" }
+	p := e.create(s)
+	node, err := e.gpuNode()
+	if err != nil || len(node.GPUs) == 0 {
+		e.Fatalf("GPUs: %v", err)
+	}
+	config := rest.CopyConfig(e.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + kerfNamespace + ":" + schedulerName, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	as, err := kubernetes.NewForConfig(config)
+	if err == nil {
+		err = as.CoreV1().Pods(e.namespace).Bind(background(), &corev1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Name: p.name, Namespace: e.namespace, Annotations: map[string]string{planOf: node.GPUs[0].UUID}},
+			Target:     corev1.ObjectReference{Kind: "Node", Name: e.node.env["NODE_NAME"]},
+		}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		e.Fatal(err)
+	}
+	p.event("Unplaceable", "(placementTimeout is 5s)")
+	eventually(e, "its end", p.goneError)
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 	"github.com/kerf-gpu/kerf/sharing/scheduler"
 )
 
@@ -30,12 +31,19 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Po
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	free, scored := c.free[nodeName]
+	if !scored { // the only node with room
+		free = p.freeCPU(nodeName)
+	}
+	terms := p.books.Terms(c.want, nodeName, free, p.now())
 	plan, err := p.books.Reserve(c.want, nodeName, p.now())
 	if err != nil {
 		return fwk.NewStatus(fwk.Unschedulable, err.Error())
 	}
-	c.plan = plan
-	delete(p.waiting, pod.UID)
+	c.plan, c.terms = plan, terms
+	if !state.IsPodGroupSchedulingCycle() { // else it is only tried
+		delete(p.waiting, pod.UID)
+	}
 	return nil
 }
 
@@ -47,7 +55,9 @@ func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.
 	p.mu.Lock()
 	p.books.Unreserve(string(pod.UID))
 	p.mu.Unlock()
-	p.wake(nodeName)
+	if !state.IsPodGroupSchedulingCycle() { // what was only tried makes no room
+		p.wake(nodeName, true)
+	}
 }
 
 // Bind implements fwk.BindPlugin: the placement travels on the Binding, so that node and GPUs are written at once or not at
@@ -110,6 +120,16 @@ func (p *Plugin) tell(ctx context.Context, c *cycle, pod *corev1.Pod, nodeName s
 		}
 	}
 	attrs := []any{"pod", klog.KObj(pod), "node", nodeName, "placement", text, "nodesWithRoom", max(1, len(c.scores)), "score", c.scores[nodeName]}
+	var why []string
+	for _, t := range c.terms {
+		attrs = append(attrs, "term."+t.Name, t.Value)
+		if t.Value != 0 {
+			why = append(why, fmt.Sprintf("%s %+d", t.Name, t.Value))
+		}
+	}
+	if len(why) > 0 {
+		text += "; score in thousandths of a GPU: " + strings.Join(why, ", ")
+	}
 	if next != "" {
 		attrs = append(attrs, "nextNode", next, "nextScore", best)
 	}
@@ -117,4 +137,13 @@ func (p *Plugin) tell(ctx context.Context, c *cycle, pod *corev1.Pod, nodeName s
 	if events := p.handle.EventRecorder(); events != nil {
 		events.Eventf(pod, nil, corev1.EventTypeNormal, "Placed", "Binding", "on node %s, %s", nodeName, text)
 	}
+}
+
+// freeCPU is what the snapshot of the cycle has; 0 where it does not know the node.
+func (p *Plugin) freeCPU(nodeName string) cluster.Milli {
+	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(nodeName)
+	if err != nil {
+		return 0
+	}
+	return cluster.Milli(info.GetAllocatable().GetMilliCPU() - info.GetRequested().GetMilliCPU())
 }

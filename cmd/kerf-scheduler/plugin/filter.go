@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 	"github.com/kerf-gpu/kerf/sharing/scheduler"
 )
 
@@ -23,6 +24,10 @@ type cycle struct {
 	ifs map[string]scheduler.WhatIf
 	// scores are those of the nodes that have room; the framework asks for none where there is only one.
 	scores map[string]int64
+	// free is the CPU that the nodes of scores have.
+	free map[string]cluster.Milli
+	// terms are what the score of the node is made of that the pod is reserved on.
+	terms []cluster.Term
 	// plan is there from Reserve on.
 	plan []scheduler.Planned
 }
@@ -61,8 +66,12 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 	}
 	p.mu.Lock()
 	p.books.Learn(w)
+	if state.IsPodGroupSchedulingCycle() {
+		// Of what becomes of a pod of a gang nothing is told here, so that it waits until it is reserved for good.
+		p.waiting[pod.UID] = waiting{pod: pod, want: w, gang: true, activate: p.activate}
+	}
 	p.mu.Unlock()
-	state.Write(stateKey, &cycle{want: w, ifs: map[string]scheduler.WhatIf{}, scores: map[string]int64{}})
+	state.Write(stateKey, &cycle{want: w, ifs: map[string]scheduler.WhatIf{}, scores: map[string]int64{}, free: map[string]cluster.Milli{}})
 	return nil, nil
 }
 

@@ -187,20 +187,27 @@ func (c *core) changed(p *corev1.Pod) {
 // change makes a change to the books that concerns one node, and has those pods tried again that fit there now.
 func (c *core) change(node string, do func()) {
 	c.mu.Lock()
+	if len(c.waiting) == 0 {
+		do()
+		c.mu.Unlock()
+		return
+	}
+	before := c.books.Room(node, c.now())
 	do()
+	more := c.books.Room(node, c.now()).More(before)
 	c.mu.Unlock()
-	c.wake(node)
+	c.wake(node, more)
 }
 
-// wake has those pods tried again that wait, and fit on the node.
-func (c *core) wake(node string) {
+// wake has those pods tried again that wait, and fit on the node; those of a gang only where there is more room than before.
+func (c *core) wake(node string, more bool) {
 	c.mu.Lock()
 	var found []waiting
 	for uid, w := range c.waiting {
 		switch fits := c.books.Fit(w.want, node, c.now()).Reason == scheduler.Fits; {
 		case !fits:
 			delete(w.roomy, node)
-		case !w.roomy[node]:
+		case w.gang && more, !w.gang && !w.roomy[node]:
 			found = append(found, w)
 			delete(c.waiting, uid)
 		}

@@ -36,7 +36,11 @@ const gib = uint64(sharing.GiB)
 type state struct {
 	fwk.CycleState
 	data map[fwk.StateKey]fwk.StateData
+	// gang is true in the cycle of a gang.
+	gang bool
 }
+
+func (s *state) IsPodGroupSchedulingCycle() bool { return s.gang }
 
 func newState() *state { return &state{data: map[fwk.StateKey]fwk.StateData{}} }
 
@@ -55,6 +59,7 @@ func (s *state) Clone() fwk.CycleState { return s.clone() }
 // clone is what the framework does before it tries a change.
 func (s *state) clone() *state {
 	out := newState()
+	out.gang = s.gang
 	for k, d := range s.data {
 		out.data[k] = d.Clone()
 	}
@@ -75,6 +80,8 @@ type nodeInfo struct {
 	name string
 	used int64
 	pods []fwk.PodInfo
+	// labels are those of the node.
+	labels map[string]string
 }
 
 func (n nodeInfo) GetPods() []fwk.PodInfo                 { return n.pods }
@@ -82,7 +89,7 @@ func (n nodeInfo) Snapshot() fwk.NodeInfo                 { return n }
 func (nodeInfo) RemovePod(klog.Logger, *corev1.Pod) error { return nil }
 
 func (n nodeInfo) Node() *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name}}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: n.labels}}
 }
 func (nodeInfo) GetAllocatable() fwk.Resource { return amounts{cpu: 64000} }
 func (n nodeInfo) GetRequested() fwk.Resource { return amounts{cpu: n.used} }
@@ -175,19 +182,25 @@ type handle struct {
 	fwk.Handle
 	fwk.SharedLister
 	fwk.NodeToStatusReader
-	client *api
-	events *recorder
-	mu     sync.Mutex
-	woken  []string
-	nodes  []fwk.NodeInfo
+	client   *api
+	events   *recorder
+	snapshot fwk.SharedLister
+	mu       sync.Mutex
+	woken    []string
+	nodes    []fwk.NodeInfo
 	// full is what the filters of other plugins say of every node; budgets are the disruption budgets.
 	full    bool
 	budgets []*policyv1.PodDisruptionBudget
 }
 
-func (h *handle) SnapshotSharedLister() fwk.SharedLister { return h }
-func (h *handle) NodeInfos() fwk.NodeInfoLister          { return nil }
-func (h *handle) RejectWaitingPod(types.UID) bool        { return false }
+func (h *handle) SnapshotSharedLister() fwk.SharedLister {
+	if h.snapshot != nil {
+		return h.snapshot
+	}
+	return h
+}
+func (h *handle) NodeInfos() fwk.NodeInfoLister   { return noNodes{} }
+func (h *handle) RejectWaitingPod(types.UID) bool { return false }
 
 // NodesForStatusCode takes every node for one that could have room.
 func (h *handle) NodesForStatusCode(fwk.NodeInfoLister, fwk.Code) ([]fwk.NodeInfo, error) {
@@ -287,3 +300,8 @@ func (w *world) cycle(p *corev1.Pod) *state {
 	}
 	return s
 }
+
+// noNodes is a snapshot that knows no node.
+type noNodes struct{ fwk.NodeInfoLister }
+
+func (noNodes) Get(name string) (fwk.NodeInfo, error) { return nil, fmt.Errorf("no node %q", name) }

@@ -40,6 +40,9 @@ type Args struct {
 	// PlacementTimeout is how long a node may say that it has no room for a pod that was bound to it before the pod is
 	// evicted, so that its controller makes it anew; 0: never.
 	PlacementTimeout time.Duration `yaml:"placementTimeout"`
+	// GangDomains are labels of nodes, the closest first: a gang is kept on nodes with one value of the first label for which
+	// that is possible. Empty: the policy alone decides.
+	GangDomains []string `yaml:"gangDomains"`
 }
 
 // core is what the plugins of all profiles of one scheduler have in common: there is one cluster.
@@ -66,7 +69,9 @@ type waiting struct {
 	pod  *corev1.Pod
 	want scheduler.Want
 	// roomy are the nodes that had room for it all the same: something else kept it from them, whose end others tell.
-	roomy    map[string]bool
+	roomy map[string]bool
+	// gang is true for a pod that waits for room for others too, so that only more room than before helps.
+	gang     bool
 	activate func(map[string]*corev1.Pod)
 }
 
@@ -74,23 +79,28 @@ type waiting struct {
 type Plugin struct {
 	*core
 	handle fwk.Handle
+	// domains are the labels that a gang is to be kept within.
+	domains []string
 	// budgets are the disruption budgets of a namespace.
 	budgets func(namespace string) ([]*policyv1.PodDisruptionBudget, error)
 }
 
 // The extension points.
 var (
-	_ fwk.PreFilterPlugin     = (*Plugin)(nil)
-	_ fwk.PreFilterExtensions = (*Plugin)(nil)
-	_ fwk.FilterPlugin        = (*Plugin)(nil)
-	_ fwk.PostFilterPlugin    = (*Plugin)(nil)
-	_ fwk.PreScorePlugin      = (*Plugin)(nil)
-	_ fwk.ScorePlugin         = (*Plugin)(nil)
-	_ fwk.ScoreExtensions     = (*Plugin)(nil)
-	_ fwk.ReservePlugin       = (*Plugin)(nil)
-	_ fwk.BindPlugin          = (*Plugin)(nil)
-	_ fwk.EnqueueExtensions   = (*Plugin)(nil)
-	_ fwk.SignPlugin          = (*Plugin)(nil)
+	_ fwk.PreFilterPlugin          = (*Plugin)(nil)
+	_ fwk.PreFilterExtensions      = (*Plugin)(nil)
+	_ fwk.FilterPlugin             = (*Plugin)(nil)
+	_ fwk.PostFilterPlugin         = (*Plugin)(nil)
+	_ fwk.PodGroupPostFilterPlugin = (*Plugin)(nil)
+	_ fwk.PreScorePlugin           = (*Plugin)(nil)
+	_ fwk.ScorePlugin              = (*Plugin)(nil)
+	_ fwk.ScoreExtensions          = (*Plugin)(nil)
+	_ fwk.PlacementGeneratePlugin  = (*Plugin)(nil)
+	_ fwk.PlacementScorePlugin     = (*Plugin)(nil)
+	_ fwk.ReservePlugin            = (*Plugin)(nil)
+	_ fwk.BindPlugin               = (*Plugin)(nil)
+	_ fwk.EnqueueExtensions        = (*Plugin)(nil)
+	_ fwk.SignPlugin               = (*Plugin)(nil)
 )
 
 // Factory makes plugins, as kube-scheduler's registry takes them.
@@ -127,7 +137,7 @@ func NewFactory() Factory {
 			shared = c
 		}
 		budgets := handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister()
-		return &Plugin{core: shared, handle: handle, budgets: func(namespace string) ([]*policyv1.PodDisruptionBudget, error) {
+		return &Plugin{core: shared, handle: handle, domains: args.GangDomains, budgets: func(namespace string) ([]*policyv1.PodDisruptionBudget, error) {
 			return budgets.PodDisruptionBudgets(namespace).List(labels.Everything())
 		}}, nil
 	}

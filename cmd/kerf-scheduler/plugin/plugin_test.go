@@ -181,7 +181,7 @@ func TestReserveAndBind(t *testing.T) {
 	if binding := w.handle.client.bindings[0]; binding.UID != p.UID || binding.Target.Name != "n0" || binding.Annotations["placement.kerf.dev/main"] != uuid(0, 0) {
 		t.Errorf("binding %+v", binding)
 	}
-	want := []string{"p Normal Placed: on node n0, main: 60GiB of " + uuid(0, 0)}
+	want := []string{"p Normal Placed: on node n0, main: 60GiB of " + uuid(0, 0) + "; score in thousandths of a GPU: fragments -240, hole -5000"}
 	if d := cmp.Diff(want, w.handle.events.said); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)
 	}

@@ -26,11 +26,11 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *corev1.Pod, n
 	if c == nil {
 		return 0, nil
 	}
-	free := node.GetAllocatable().GetMilliCPU() - node.GetRequested().GetMilliCPU()
+	free := cluster.Milli(node.GetAllocatable().GetMilliCPU() - node.GetRequested().GetMilliCPU())
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	score := p.books.Score(c.want, node.Node().Name, cluster.Milli(free), p.now())
-	c.scores[node.Node().Name] = score
+	score := p.books.Score(c.want, node.Node().Name, free, p.now())
+	c.scores[node.Node().Name], c.free[node.Node().Name] = score, free
 	return score, nil
 }
 

@@ -35,7 +35,8 @@ start_apiserver() {
 		--requestheader-extra-headers-prefix=X-Remote-Extra- --requestheader-group-headers=X-Remote-Group \
 		--requestheader-username-headers=X-Remote-User \
 		--proxy-client-cert-file="$PKI/front-proxy-client.crt" --proxy-client-key-file="$PKI/front-proxy-client.key" \
-		--authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction --allow-privileged=true --profiling=false
+		--authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction --allow-privileged=true --profiling=false \
+		--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true --runtime-config=scheduling.k8s.io/v1beta1=true
 }
 
 start_controllers() {

@@ -1,0 +1,179 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Domain is a group of nodes that lie close together: a node, an NVLink clique of several, a rack, a leaf.
+type Domain struct {
+	Name  string
+	Nodes []string
+}
+
+// Gang are the domains that have room for all of the pods at once, as far as the books know, at most so many and the best
+// first: those of an earlier level before those of a later one, of one level those with the least free memory, of these the
+// first by name. Within a domain the pods are placed one after the other, the largest first, each where the policy likes it
+// best, and nothing is tried twice. Nothing is taken.
+func (b *Books) Gang(wants []Want, levels [][]Domain, most int, now time.Time) []Domain {
+	b.refresh()
+	wants = largestFirst(wants)
+	var out []Domain
+	for _, level := range levels {
+		type candidate struct {
+			Domain
+			free sharing.Bytes
+		}
+		var fit []candidate
+		for _, d := range level {
+			if b.placed(wants, d.Nodes, now) == len(wants) {
+				fit = append(fit, candidate{d, b.free(d.Nodes)})
+			}
+		}
+		slices.SortFunc(fit, func(x, y candidate) int { return cmp.Or(cmp.Compare(x.free, y.free), cmp.Compare(x.Name, y.Name)) })
+		for _, c := range fit {
+			if len(out) == most {
+				return out
+			}
+			out = append(out, c.Domain)
+		}
+	}
+	return out
+}
+
+// ExplainGang says in one line why the pods have no room at once; empty when they have.
+func (b *Books) ExplainGang(wants []Want, now time.Time) string {
+	for _, w := range wants {
+		if text := b.Explain(w, now); text != "" {
+			return text
+		}
+	}
+	b.refresh()
+	nodes := make([]string, 0, len(b.nodes))
+	for name := range b.nodes {
+		nodes = append(nodes, name)
+	}
+	slices.Sort(nodes)
+	if room := b.placed(largestFirst(wants), nodes, now); room < len(wants) {
+		return fmt.Sprintf("%d pods need room at once, and there is room for %d of them", len(wants), room)
+	}
+	return ""
+}
+
+func largestFirst(wants []Want) []Want {
+	wants = slices.Clone(wants)
+	size := func(w Want) (whole int64, memory sharing.Bytes) {
+		for _, a := range w.Asks {
+			if a.Request.Kind == sharing.KindWhole {
+				whole += int64(a.Request.GPUs)
+			}
+			memory += a.Request.Memory
+		}
+		return whole, memory
+	}
+	slices.SortStableFunc(wants, func(x, y Want) int {
+		a, m := size(x)
+		b, n := size(y)
+		return cmp.Or(cmp.Compare(b, a), cmp.Compare(n, m), cmp.Compare(y.CPU, x.CPU))
+	})
+	return wants
+}
+
+// placed is how many of the pods have room on the nodes at once, until the first that has none.
+func (b *Books) placed(wants []Want, names []string, now time.Time) int {
+	type thought struct {
+		*node
+		state *state
+		// full has the kinds of pods that it has no room for any more: what is taken only leaves less.
+		full map[string]bool
+	}
+	var nodes []thought
+	for _, name := range names {
+		if n := b.nodes[name]; n != nil {
+			if _, ok := trusted(n, now); ok {
+				nodes = append(nodes, thought{n, b.books(n).clone(), map[string]bool{}})
+			}
+		}
+	}
+	for done, w := range wants {
+		best, most := -1, int64(0)
+		var plan []Planned
+		for i, n := range nodes {
+			if n.full[w.key] {
+				continue
+			}
+			v := b.fit(n.node, n.state, w)
+			if v.Reason != Fits {
+				n.full[w.key] = true
+				continue
+			}
+			s := n.state
+			if len(v.Plan) > 1 {
+				s = s.clone()
+			}
+			if score := b.score(n.node, s, w, v, n.machine.CPU); best < 0 || score > most {
+				best, most, plan = i, score, v.Plan
+			}
+		}
+		if best < 0 {
+			return done
+		}
+		for _, c := range plan {
+			nodes[best].state.take(w.UID, c.Placement)
+		}
+	}
+	return len(wants)
+}
+
+// free is the memory that is free on the nodes.
+func (b *Books) free(names []string) sharing.Bytes {
+	sum := sharing.Bytes(0)
+	for _, name := range names {
+		if n := b.nodes[name]; n != nil {
+			for _, g := range b.books(n).gpus {
+				sum += g.FreeMemory
+			}
+		}
+	}
+	return sum
+}
+
+// Room is what each GPU of a node can take.
+type Room map[sharing.GPUID]struct {
+	memory  sharing.Bytes
+	percent sharing.Percent
+}
+
+// Room is what each GPU of a node can take now: nothing where the node is not to be believed.
+func (b *Books) Room(name string, now time.Time) Room {
+	out := Room{}
+	n := b.nodes[name]
+	if _, ok := trusted(n, now); !ok {
+		return out
+	}
+	for _, g := range b.books(n).gpus {
+		if g.GPU.Health == sharing.HealthOK {
+			f := out[g.GPU.UUID]
+			f.memory, f.percent = g.FreeMemory, g.FreePercent
+			out[g.GPU.UUID] = f
+		}
+	}
+	return out
+}
+
+// More is true when any GPU can take more than it could before.
+func (r Room) More(before Room) bool {
+	for id, now := range r {
+		if was := before[id]; now.memory > was.memory || now.percent > was.percent {
+			return true
+		}
+	}
+	return false
+}
