@@ -55,6 +55,8 @@ type Node struct {
 	Closed bool
 	// Labels are the node's.
 	Labels map[string]string
+	// Offers are the amounts of Kerf's resources that its kubelet gives out, by name; nil where there are none.
+	Offers map[string]int64
 }
 
 // Pod is one pod, with what it asks of the machine.
@@ -72,24 +74,36 @@ type Pod struct {
 // empty. Errors: sharing.ErrInvalid (the configuration), sharing.ErrDenied (no right to a list), sharing.ErrNotFound (the
 // cluster does not know GPUNodes), sharing.ErrUnavailable.
 func Take(ctx context.Context, kubeconfig string) (Cluster, error) {
+	s, end, err := open(kubeconfig)
+	if err != nil {
+		return Cluster{}, err
+	}
+	defer end()
+	return s.take(ctx)
+}
+
+// open makes the client; end closes its connections.
+func open(kubeconfig string) (s surveyor, end func(), err error) {
 	config, err := rest.InClusterConfig()
 	if kubeconfig != "" {
 		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
 	}
 	if err != nil {
-		return Cluster{}, fmt.Errorf("read kubeconfig %q: %w (%w)", kubeconfig, err, sharing.ErrInvalid)
+		return s, nil, fmt.Errorf("read kubeconfig %q: %w (%w)", kubeconfig, err, sharing.ErrInvalid)
 	}
 	config.UserAgent = "kerf"
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return Cluster{}, fmt.Errorf("make a client for %q: %w (%w)", config.Host, err, sharing.ErrInvalid)
+		return s, nil, fmt.Errorf("make a client for %q: %w (%w)", config.Host, err, sharing.ErrInvalid)
 	}
-	defer client.CloseIdleConnections()
 	base, _, err := rest.DefaultServerURL(config.Host, "", schema.GroupVersion{}, true)
 	if err != nil {
-		return Cluster{}, fmt.Errorf("read the address %q: %w (%w)", config.Host, err, sharing.ErrInvalid)
+		return s, nil, fmt.Errorf("read the address %q: %w (%w)", config.Host, err, sharing.ErrInvalid)
 	}
-	s := surveyor{client: client, base: base}
+	return surveyor{client: client, base: base}, client.CloseIdleConnections, nil
+}
+
+func (s surveyor) take(ctx context.Context) (Cluster, error) {
 	c := Cluster{Reports: map[string]json.RawMessage{}}
 	if err := s.list(ctx, "/api/v1/nodes", func(raw json.RawMessage) error {
 		var n corev1.Node
@@ -132,17 +146,23 @@ func (s surveyor) list(ctx context.Context, path string, item func(json.RawMessa
 	for next := ""; ; {
 		page, err := s.page(ctx, path, next)
 		if err != nil {
-			return fmt.Errorf("list %s: %w", path[strings.LastIndex(path, "/")+1:], err)
+			return fmt.Errorf("list %s: %w", nameOf(path), err)
 		}
 		for _, raw := range page.Items {
 			if err := item(raw); err != nil {
-				return fmt.Errorf("list %s: %w (%w)", path[strings.LastIndex(path, "/")+1:], err, sharing.ErrUnavailable)
+				return fmt.Errorf("list %s: %w (%w)", nameOf(path), err, sharing.ErrUnavailable)
 			}
 		}
 		if next = page.Metadata.Continue; next == "" {
 			return nil
 		}
 	}
+}
+
+// nameOf is what a path is the list of.
+func nameOf(path string) string {
+	path, _, _ = strings.Cut(path, "?")
+	return path[strings.LastIndex(path, "/")+1:]
 }
 
 type page struct {
@@ -153,37 +173,54 @@ type page struct {
 func (s surveyor) page(ctx context.Context, path, next string) (page, error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
+	var p page
+	return p, s.get(ctx, path, url.Values{"limit": {fmt.Sprint(pageSize)}, "continue": {next}}, &p)
+}
+
+// get reads one answer.
+func (s surveyor) get(ctx context.Context, path string, query url.Values, into any) error {
+	path, selector, _ := strings.Cut(path, "?fieldSelector=")
+	if selector != "" {
+		query.Set("fieldSelector", selector)
+	}
 	at := s.base.JoinPath(path)
-	at.RawQuery = url.Values{"limit": {fmt.Sprint(pageSize)}, "continue": {next}}.Encode()
+	at.RawQuery = query.Encode()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
-		return page{}, fmt.Errorf("%w (%w)", err, sharing.ErrInvalid)
+		return fmt.Errorf("%w (%w)", err, sharing.ErrInvalid)
 	}
 	request.Header.Set("Accept", "application/json")
 	answer, err := s.client.Do(request)
 	if err != nil {
-		return page{}, fmt.Errorf("%w (%w)", err, sharing.ErrUnavailable)
+		return fmt.Errorf("%w (%w)", err, sharing.ErrUnavailable)
 	}
 	defer func() { _ = answer.Body.Close() }()
 	switch answer.StatusCode {
 	case http.StatusOK:
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return page{}, fmt.Errorf("the API server says %s: %w", answer.Status, sharing.ErrDenied)
+		return fmt.Errorf("the API server says %s: %w", answer.Status, sharing.ErrDenied)
 	case http.StatusNotFound:
-		return page{}, fmt.Errorf("the API server says %s; is deploy/manifests applied?: %w", answer.Status, sharing.ErrNotFound)
+		return fmt.Errorf("the API server says %s; is deploy/manifests applied?: %w", answer.Status, sharing.ErrNotFound)
 	default:
-		return page{}, fmt.Errorf("the API server says %s: %w", answer.Status, sharing.ErrUnavailable)
+		return fmt.Errorf("the API server says %s: %w", answer.Status, sharing.ErrUnavailable)
 	}
-	var p page
-	if err := json.NewDecoder(io.LimitReader(answer.Body, pageBytes)).Decode(&p); err != nil {
-		return page{}, fmt.Errorf("read the answer: %w (%w)", err, sharing.ErrUnavailable)
+	if err := json.NewDecoder(io.LimitReader(answer.Body, pageBytes)).Decode(into); err != nil {
+		return fmt.Errorf("read the answer: %w (%w)", err, sharing.ErrUnavailable)
 	}
-	return p, nil
+	return nil
 }
 
 func node(n *corev1.Node) Node {
 	out := Node{Name: n.Name, Labels: n.Labels, MilliCPU: n.Status.Allocatable.Cpu().MilliValue(), Closed: n.Spec.Unschedulable}
 	out.Memory = bytes(n.Status.Allocatable)
+	for name, q := range n.Status.Allocatable {
+		if strings.HasPrefix(string(name), sharing.Domain+"/") {
+			if out.Offers == nil {
+				out.Offers = map[string]int64{}
+			}
+			out.Offers[string(name)] = q.Value()
+		}
+	}
 	ready := slices.IndexFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})

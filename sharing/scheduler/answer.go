@@ -1,0 +1,89 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
+)
+
+// Answer is what one node would say to a pod.
+type Answer struct {
+	Node string
+	Verdict
+	// Score and Terms are there where it fits; the highest score is the best.
+	Score int64
+	Terms []cluster.Term
+}
+
+// Answers are those of all nodes that a report was ever heard of, as if the pod itself held nothing: those that fit first,
+// the best before the others and equal ones by name, as they would be chosen; then the others by their reasons. free is the
+// CPU that each machine has without the pod; a node that is not in it counts as empty.
+func (b *Books) Answers(w Want, free map[string]cluster.Milli, now time.Time) []Answer {
+	b.refresh()
+	var out []Answer
+	for name, n := range b.nodes {
+		if n.report == nil {
+			continue
+		}
+		a := Answer{Node: name}
+		var ok bool
+		if a.Verdict, ok = trusted(n, now); ok {
+			s := b.books(n).clone()
+			s.release(w.UID)
+			a.Verdict = b.fit(n, s, w)
+			if a.Reason == Fits {
+				cpu, known := free[name]
+				if !known {
+					cpu = n.machine.CPU
+				}
+				a.Score = b.score(n, s.clone(), w, a.Verdict, cpu)
+				a.Terms = b.terms(n, s, w, a.Verdict, cpu)
+			}
+		}
+		out = append(out, a)
+	}
+	slices.SortFunc(out, func(x, y Answer) int {
+		return cmp.Or(cmp.Compare(rank(x), rank(y)), cmp.Compare(y.Score, x.Score), cmp.Compare(x.Reason, y.Reason), cmp.Compare(x.Node, y.Node))
+	})
+	return out
+}
+
+func rank(a Answer) int {
+	if a.Reason == Fits {
+		return 0
+	}
+	return 1
+}
+
+// Standing is what the books know of a pod that is on a node.
+type Standing struct {
+	Node string
+	// Plan has the GPUs of each container that its Binding named; empty for one that was placed by others.
+	Plan map[string][]sharing.GPUID
+	// Has is what its node has reported for it last; nil before that.
+	Has sharing.Placement
+	// Unplaced is why its node has no room for it; empty where it has.
+	Unplaced string
+}
+
+// Standing is false for a pod that is on no node.
+func (b *Books) Standing(uid string) (Standing, bool) {
+	p := b.pods[uid]
+	if p == nil {
+		return Standing{}, false
+	}
+	s := Standing{Node: p.node, Plan: p.plan, Has: p.seen.Clone()}
+	if n := b.nodes[p.node]; n != nil && n.report != nil && !n.claimed(p) {
+		s.Unplaced = n.report.unplaced[uid]
+	}
+	return s, true
+}
+
+// Needs is what the pod asks for, in the words of who wrote it.
+func (w Want) Needs() string { return needs(w.Asks) }
