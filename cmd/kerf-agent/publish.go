@@ -19,6 +19,9 @@ import (
 const (
 	// publishPause is the least time between two writes of the node's object.
 	publishPause = time.Second
+	// publishSettle is which part of that a change waits for others that belong to it: a container's end is followed by
+	// its claim's.
+	publishSettle = 10
 	// publishRetry is how long it is until a write that failed is tried again; it doubles up to publishLast.
 	publishRetry = 2 * time.Second
 	publishLast  = time.Minute
@@ -53,11 +56,13 @@ func (p *publisher) run(ctx context.Context) error {
 func (p *publisher) follow(ctx context.Context) {
 	var last []byte
 	failures, wait := teller{log: p.log, what: "GPUNode"}, p.retry
+	var written time.Time
 	for {
 		changed := p.changed()
 		text, err := json.Marshal(gpunode.Of(p.books()))
 		if err == nil && !bytes.Equal(text, last) {
 			err = p.write(ctx, text)
+			written = time.Now()
 		}
 		failures.tell(ctx, err)
 		if err != nil {
@@ -74,7 +79,7 @@ func (p *publisher) follow(ctx context.Context) {
 			return
 		case <-changed:
 		}
-		if !sleep(ctx, p.pause) {
+		if !sleep(ctx, max(p.pause/publishSettle, p.pause-time.Since(written))) {
 			return
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kerf-gpu/kerf/api/gpunode"
@@ -109,4 +110,42 @@ func TestPublisher(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
+}
+
+// A change after a while is written at once, but for a moment in which others join it; the next one waits for the pause.
+func TestPublisherIsQuickAfterAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{pool: "a", changed: make(chan struct{})}
+		p := w.publisher(t)
+		p.pause, p.every = time.Second, time.Hour
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- p.run(ctx) }()
+		written := func(want int) {
+			t.Helper()
+			synctest.Wait()
+			w.Lock()
+			defer w.Unlock()
+			if len(w.written) != want {
+				t.Errorf("%q is written, want %d writes", w.written, want)
+			}
+		}
+		written(1)
+		time.Sleep(5 * time.Second)
+		w.set("b", false)
+		time.Sleep(99 * time.Millisecond)
+		w.set("c", false)
+		written(1)
+		time.Sleep(2 * time.Millisecond)
+		written(2)
+		w.set("d", false)
+		time.Sleep(950 * time.Millisecond)
+		written(2)
+		time.Sleep(60 * time.Millisecond)
+		written(3)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
