@@ -88,7 +88,8 @@ func (b *Books) Fit(w Want, name string, now time.Time) Verdict {
 		return v
 	}
 	b.refresh()
-	if k, ok := n.verdicts[w.key]; ok && k.version == n.version && len(w.Asks) == 1 {
+	key := verdictKey{w.key, b.era}
+	if k, ok := n.verdicts[key]; ok && k.version == n.version && len(w.Asks) == 1 {
 		return k.is.of(w)
 	}
 	v := b.fit(n, b.books(n), w)
@@ -96,9 +97,9 @@ func (b *Books) Fit(w Want, name string, now time.Time) Verdict {
 		return v
 	}
 	if len(n.verdicts) >= mostKept || n.verdicts == nil {
-		n.verdicts = map[string]kept[Verdict]{}
+		n.verdicts = map[verdictKey]kept[Verdict]{}
 	}
-	n.verdicts[w.key] = kept[Verdict]{n.version, v}
+	n.verdicts[key] = kept[Verdict]{n.version, v}
 	return v
 }
 

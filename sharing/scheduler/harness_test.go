@@ -28,7 +28,12 @@ type hold struct {
 	gpu    int
 	memory uint64 // GiB; 0 is the whole GPU
 	per    int
+	// bytes is the memory where it is no whole number of GiB.
+	bytes uint64
 }
+
+// gpu is one of a report.
+type gpu = gpunode.GPU
 
 // statusOf is the report of a node of so many GPUs of 80 GiB of which 79 can be granted, with these claims.
 func statusOf(node, gpus int, holds ...hold) gpunode.Status {
@@ -40,8 +45,8 @@ func statusOf(node, gpus int, holds ...hold) gpunode.Status {
 		})
 	}
 	for i, h := range holds {
-		f := gpunode.Fragment{GPU: uuid(node, h.gpu), MemoryBytes: h.memory * gib, Percent: h.per}
-		if h.memory == 0 {
+		f := gpunode.Fragment{GPU: uuid(node, h.gpu), MemoryBytes: h.memory*gib + h.bytes, Percent: h.per}
+		if f.MemoryBytes == 0 {
 			f.MemoryBytes, f.Percent, f.Whole = 79*gib, 100, true
 			s.GPUs[h.gpu].Whole = true
 		}

@@ -29,8 +29,14 @@ type node struct {
 	version uint64
 	state   *state
 	// verdicts and scores are kept until the node changes.
-	verdicts map[string]kept[Verdict]
+	verdicts map[verdictKey]kept[Verdict]
 	scores   map[scoreKey]kept[int64]
+}
+
+// verdictKey is the kind of pod that a verdict is for, and what the policy, which says on which GPU, knew then.
+type verdictKey struct {
+	key string
+	era uint64
 }
 
 // kept is an answer for one version of a node.
