@@ -160,7 +160,8 @@ func (a *agent) build(reg *prometheus.Registry) error {
 		RecordPath: filepath.Join(a.dir, "record.json"), BootID: boot, NewID: newID,
 		DevRoot: a.devRoot, Version: version, Config: conf, Pool: pool,
 		Observer: a.events, Failpoints: a.failpoints, MPS: a.mps.forRuntime(), NoMPSForPods: noMPSForPods(),
-		Client: node.ClientPaths{Dir: a.preload.Dir, Library: a.preload.Library},
+		Client:       node.ClientPaths{Dir: a.preload.Dir, Library: a.preload.Library},
+		ContextsPath: filepath.Join(a.dir, "contexts.json"),
 	})
 	reg.MustRegister(
 		metrics.NewCollector(func(ctx context.Context) *nodev1.GetNodeResponse { return nodeserver.Message(a.runtime.State(ctx)) }),

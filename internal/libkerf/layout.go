@@ -3,6 +3,8 @@
 
 package libkerf
 
+import "github.com/kerf-gpu/kerf/sharing"
+
 // The layout of lib/region.h; a test compares the two.
 const (
 	limitsMagic = 0x334d494c4652454b // "KERFLIM3"
@@ -11,6 +13,9 @@ const (
 	MaxDevices = 16
 	// MaxProcesses is how many processes can count in one region at a time.
 	MaxProcesses = 1024
+
+	// UnknownContext stands for the size of a context where nobody has seen one: see SetContext.
+	UnknownContext = sharing.Bytes(1<<64 - 1)
 
 	pidBits = 22
 )

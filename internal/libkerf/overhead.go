@@ -16,8 +16,9 @@ type Reserved struct {
 	Bytes   sharing.Bytes
 }
 
-// SetContext tells how much each process is to put aside on a GPU before it makes a context; 0: nothing, because it is
-// not known. sharing.ErrNotFound: the region has no such GPU.
+// SetContext tells how much each process is to put aside on a GPU before it makes a context; 0: nothing.
+// With UnknownContext the first process puts aside all the room there is, and it and those who find none wait until the
+// size is known. sharing.ErrNotFound: the region has no such GPU.
 func (r *Region) SetContext(gpu sharing.GPUID, context sharing.Bytes) error {
 	i, ok := r.place[gpu]
 	if !ok {

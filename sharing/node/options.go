@@ -44,6 +44,8 @@ type Options struct {
 	Observer Observer
 	// Client is the zero value where there is no library to preload.
 	Client ClientPaths
+	// ContextsPath is the file in which the sizes of contexts are kept over a restart; empty: they are learnt anew.
+	ContextsPath string
 	// Failpoints is nil but in crash tests.
 	Failpoints *failpoint.Set
 }

@@ -89,7 +89,11 @@ func makeRegion(dir, library string, own sharing.Placement, contexts map[sharing
 		return nil, err
 	}
 	for _, f := range own {
-		if err := opened.SetContext(f.GPU, contexts[f.GPU]); err != nil {
+		size, known := contexts[f.GPU]
+		if !known {
+			size = libkerf.UnknownContext
+		}
+		if err := opened.SetContext(f.GPU, size); err != nil {
 			return nil, errors.Join(err, opened.Close())
 		}
 	}

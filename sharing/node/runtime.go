@@ -82,8 +82,10 @@ type Runtime struct {
 	evictPod func(ctx context.Context, ref sharing.ContainerRef) error
 	// leaving are claims that MPS held and that ended, for the next reconcile.
 	leaving []leaving
-	// contexts are what is known of the size of a context on each GPU, see learnContexts.
-	contexts map[sharing.GPUID]*client.ContextSize
+	// contexts are what is known of the size of a context on each kind of GPU, see learnContexts; contextsKept is what of
+	// it is on disk.
+	contexts     map[string]*client.ContextSize
+	contextsKept map[string]sharing.Bytes
 
 	podBlocked map[string]string // reason key -> sentence: conditions that stop pods alone
 	// saveWanted counts the calls of persist.
@@ -212,7 +214,7 @@ func New(opt Options) *Runtime {
 		opt: opt, log: opt.Log,
 		watcher: cgroup.NewWatcher(watchPoll, opt.Log),
 		changed: newChanges(), kick: make(chan struct{}, 1), verifyNow: make(chan struct{}, 1),
-		ledger: ledger.New(), held: map[ledger.ClaimID]*holding{}, contexts: map[sharing.GPUID]*client.ContextSize{},
+		ledger: ledger.New(), held: map[ledger.ClaimID]*holding{}, contexts: map[string]*client.ContextSize{},
 		attachWhy: "no driver has been found yet",
 		config:    opt.Config, pool: opt.Pool,
 		blocked: map[string]string{}, warnings: map[string]string{}, podBlocked: map[string]string{},

@@ -90,11 +90,13 @@ func (r *Runtime) upkeep(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
+	learnt := false
 	for _, k := range all {
 		r.keep(k, func(open *libkerf.Region) error { return k.after(r.opt.Cgroups, lists, open) })
-		r.learnContexts(k.seen)
+		learnt = r.learnContexts(k.seen) || learnt
 		r.tellUncounted(k)
 	}
+	r.tellContexts(all, learnt)
 }
 
 // keep does one part of the upkeep of a region. It returns false where the region turns out to be spoilt.
@@ -226,7 +228,7 @@ func (k *kept) after(groups cgroup.Hierarchy, lists []listing, open *libkerf.Reg
 	return k.correct(open, res)
 }
 
-// correct puts the overhead of each GPU right, and what the processes have to put aside for a context.
+// correct puts the overhead of each GPU right.
 func (k *kept) correct(open *libkerf.Region, res client.Result) error {
 	names := make(map[client.Process]libkerf.Process, len(k.members))
 	for name, p := range k.members {
@@ -239,33 +241,11 @@ func (k *kept) correct(open *libkerf.Region, res client.Result) error {
 				seen = append(seen, libkerf.Reserved{Process: names[s.Process], Bytes: s.Bytes})
 			}
 		}
-		if err := errors.Join(open.Correct(gpu, res.Overhead[gpu], seen), open.SetContext(gpu, k.contexts[gpu])); err != nil {
+		if err := open.Correct(gpu, res.Overhead[gpu], seen); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// learnContexts takes over what a look says of the size of contexts. Each process puts that much aside before it makes
-// one, which the driver's list shows only later: many may start at once, and could fill the cap meanwhile.
-func (r *Runtime) learnContexts(seen client.Result) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for gpu, least := range seen.Least {
-		if r.contexts[gpu] == nil {
-			r.contexts[gpu] = &client.ContextSize{}
-		}
-		r.contexts[gpu].Note(seen.Contexts[gpu], least)
-	}
-}
-
-// contextSizes is what one context takes of each GPU, as far as that is known. It needs the lock.
-func (r *Runtime) contextSizes() map[sharing.GPUID]sharing.Bytes {
-	out := make(map[sharing.GPUID]sharing.Bytes, len(r.contexts))
-	for gpu, c := range r.contexts {
-		out[gpu] = c.Bytes()
-	}
-	return out
 }
 
 // tellUncounted shows which processes of a lease do not count, and logs each once.

@@ -233,6 +233,7 @@ CUresult cuCtxCreate(CUcontext *context, unsigned flags, CUdevice device);
 CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device);
 CUresult cuCtxCreate_v3(CUcontext *context, void *params, int n, unsigned flags, CUdevice device);
 CUresult cuCtxCreate_v4(CUcontext *context, void *params, unsigned flags, CUdevice device);
+CUresult cuGreenCtxDestroy(void *green);
 CUresult cuGreenCtxCreate(void **green, void *resources, CUdevice device, unsigned flags);
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device);
 CUresult cuCtxDestroy(CUcontext context);

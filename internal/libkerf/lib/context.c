@@ -2,8 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Contexts. What one takes is reserved before it is made, so that many processes that start at once find no more
- * room than there is; the driver's own figure takes its place when the agent has read it. With its end goes what
- * was allocated in it.
+ * room than there is; the driver's own figure takes its place when the agent has read it. Where nobody knows yet
+ * what one takes, the first one has all the room until the agent has seen it (first.c). With a context's end goes
+ * what was allocated in it.
  */
 #include "kerf.h"
 
@@ -43,70 +44,91 @@ static bool active(CUdevice device)
 struct making {
 	int place;
 	uint64_t bytes;
+	bool first;
 };
 
 static CUresult begin(struct making *m, CUdevice device)
 {
 	m->place = kerf_place(device);
-	m->bytes = kerf_context_size(m->place);
+	m->bytes = kerf_first_begin(m->place);
+	m->first = m->bytes > 0;
+	if (!m->first)
+		m->bytes = kerf_context_size(m->place);
+	if (m->bytes == KERF_UNKNOWN) /* and no room, or no agent */
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	kerf_making(true);
-	if (!m->bytes || kerf_take_or_make_room(m->place, m->bytes))
+	if (m->first || !m->bytes || kerf_take_or_make_room(m->place, m->bytes))
 		return CUDA_SUCCESS;
 	kerf_making(false);
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult made(const struct making *m, CUresult ret)
+/* False: the driver has refused it. */
+static bool made(const struct making *m, CUresult ret)
 {
 	if (ret)
 		kerf_give(m->place, m->bytes);
 	else
 		kerf_hand_over(m->place, m->bytes);
 	kerf_making(false);
-	return ret;
+	return ret == CUDA_SUCCESS;
 }
 
-#define MAKE(device, call)                        \
-	struct making m;                          \
-	CUresult ret = begin(&m, device);         \
-	return ret ? ret : made(&m, call)
+static void undo(CUcontext context)
+{
+	__typeof__(&cuCtxDestroy_v2) destroy = KERF_REAL(cuCtxDestroy_v2);
+	if (destroy)
+		destroy(context);
+}
+
+#define MAKE(device, call, undo)                                               \
+	struct making m;                                                       \
+	CUresult ret = begin(&m, device);                                      \
+	if (ret)                                                               \
+		return ret;                                                    \
+	if (!made(&m, ret = call) || !m.first || kerf_first_fits(m.place, m.bytes)) \
+		return ret;                                                    \
+	undo;                                                                  \
+	return CUDA_ERROR_OUT_OF_MEMORY
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
 	KERF_NEED(cuDevicePrimaryCtxRetain, CUDA_ERROR_NOT_INITIALIZED);
+	__typeof__(&cuDevicePrimaryCtxRelease_v2) release = KERF_REAL(cuDevicePrimaryCtxRelease_v2);
 	if (active(device))
 		return real(context, device);
-	MAKE(device, real(context, device));
+	MAKE(device, real(context, device), if (release) release(device));
 }
 
 CUresult cuCtxCreate(CUcontext *context, unsigned flags, CUdevice device)
 {
 	KERF_NEED(cuCtxCreate, CUDA_ERROR_NOT_INITIALIZED);
-	MAKE(device, real(context, flags, device));
+	MAKE(device, real(context, flags, device), undo(*context));
 }
 
 CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device)
 {
 	KERF_NEED(cuCtxCreate_v2, CUDA_ERROR_NOT_INITIALIZED);
-	MAKE(device, real(context, flags, device));
+	MAKE(device, real(context, flags, device), undo(*context));
 }
 
 CUresult cuCtxCreate_v3(CUcontext *context, void *params, int n, unsigned flags, CUdevice device)
 {
 	KERF_NEED(cuCtxCreate_v3, CUDA_ERROR_NOT_INITIALIZED);
-	MAKE(device, real(context, params, n, flags, device));
+	MAKE(device, real(context, params, n, flags, device), undo(*context));
 }
 
 CUresult cuCtxCreate_v4(CUcontext *context, void *params, unsigned flags, CUdevice device)
 {
 	KERF_NEED(cuCtxCreate_v4, CUDA_ERROR_NOT_INITIALIZED);
-	MAKE(device, real(context, params, flags, device));
+	MAKE(device, real(context, params, flags, device), undo(*context));
 }
 
 CUresult cuGreenCtxCreate(void **green, void *resources, CUdevice device, unsigned flags)
 {
 	KERF_NEED(cuGreenCtxCreate, CUDA_ERROR_NOT_INITIALIZED);
-	MAKE(device, real(green, resources, device, flags));
+	__typeof__(&cuGreenCtxDestroy) destroy = KERF_REAL(cuGreenCtxDestroy);
+	MAKE(device, real(green, resources, device, flags), if (destroy) destroy(*green));
 }
 
 /* A primary context has a name only for who holds it. */

@@ -40,6 +40,32 @@ static inline bool kerf_reserve(const struct kerf_limits *l, struct kerf_usage *
 	return fits;
 }
 
+/* What is left of a device. */
+static inline uint64_t kerf_left(const struct kerf_limits *l, const struct kerf_usage *u, int device)
+{
+	uint64_t limit = atomic_load(&l->device[device].limit), over = atomic_load(&l->device[device].overhead);
+	uint64_t now = atomic_load(&u->total[device].bytes);
+	return over < limit && now < limit - over ? limit - over - now : 0;
+}
+
+/* Books all that is left of a device in one step, if that is as much as least; 0: nothing was booked. */
+static inline uint64_t kerf_reserve_rest(const struct kerf_limits *l, struct kerf_usage *u, struct kerf_slot *s, int device,
+					 uint64_t least)
+{
+	_Atomic uint64_t *total = &u->total[device].bytes;
+	uint64_t now, rest;
+	atomic_fetch_add(&s->begun, 1);
+	do {
+		now = atomic_load(total);
+		uint64_t limit = atomic_load(&l->device[device].limit), over = atomic_load(&l->device[device].overhead);
+		rest = over < limit && now < limit - over ? limit - over - now : 0;
+	} while (rest >= least && !atomic_compare_exchange_weak(total, &now, now + rest));
+	rest = rest >= least ? rest : 0;
+	atomic_fetch_add(&s->held[device], rest);
+	atomic_fetch_add(&s->ended, 1);
+	return rest;
+}
+
 /* Gives back bytes that kerf_reserve booked. */
 static inline void kerf_return(struct kerf_usage *u, struct kerf_slot *s, int device, uint64_t bytes)
 {

@@ -16,6 +16,7 @@
 /* What is called of the driver and not wrapped. */
 #define KERF_CALLED(X)                       \
 	X(cuCtxGetDevice)                    \
+	X(cuGreenCtxDestroy)                 \
 	X(cuEventCreate)                     \
 	X(cuEventDestroy_v2)                 \
 	X(cuEventQuery)                      \
@@ -96,11 +97,25 @@ void kerf_force(int place, uint64_t bytes); /* books what the driver has given, 
 /* The limit, and what of it is gone; both 0 where there is none. */
 void kerf_size(int place, uint64_t *limit, uint64_t *used);
 
-/* What a context of a device takes, 0: not known; that one begins to be made, or has been; and that what was taken for
+/* What a context of a device takes, 0: nothing is put aside, KERF_UNKNOWN: nobody has seen one; that one begins to be made, or has been; and that what was taken for
  * it is the driver's overhead now, which the agent counts once it has seen it. */
 uint64_t kerf_context_size(int place);
 void kerf_making(bool begins);
 void kerf_hand_over(int place, uint64_t bytes);
+
+/* All that is left, if it is as much as least, else 0; whether something handed over was not taken over yet; that of
+ * bytes handed over only so many stay; and whether there is more than the limit. */
+uint64_t kerf_take_rest(int place, uint64_t least);
+bool kerf_waits(int place);
+void kerf_wait_with(int place, uint64_t bytes, uint64_t less);
+bool kerf_over(int place);
+
+/* first.c: the first context of a device of which none was seen yet. Takes the room for it; 0: none is needed, because
+ * the size has become known, or there is none. Then waits until the agent has seen it; false: it does not fit. */
+uint64_t kerf_first_begin(int place);
+bool kerf_first_fits(int place, uint64_t bytes);
+/* Waits until the size is known; false: it was known before, or does not become so. */
+bool kerf_await_size(int place);
 
 /* The account of a device's time, and its percent: 0 where time is not counted. NULL: there is none. */
 struct kerf_total *kerf_account(int place, uint64_t *percent);
@@ -142,6 +157,7 @@ struct kerf_entry {
 struct kerf_self {
 	struct kerf_slot *_Atomic slot;
 	_Atomic int place[KERF_MAX_CUDEVICES]; /* of each CUdevice, plus 1; 0: not known */
+	_Atomic bool tired[KERF_DEVICES];      /* it has waited for the agent in vain */
 	_Atomic bool graphs;                   /* graphs with memory have been seen */
 	_Atomic bool freed;                    /* a pool may give memory back when the program waits */
 	struct kerf_pool *_Atomic pools;

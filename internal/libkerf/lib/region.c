@@ -292,6 +292,39 @@ void kerf_hand_over(int place, uint64_t bytes)
 		atomic_fetch_add(&s->waiting[place], bytes);
 }
 
+/* Nothing is counted by looking, so that it disturbs no reading of the agent's. */
+uint64_t kerf_take_rest(int place, uint64_t least)
+{
+	struct kerf_slot *s = place == KERF_NO_PLACE ? NULL : slot();
+	if (!s || (kerf_left(limits, usage, place) < least && !bury(usage, atomic_load(&s->owner), atomic_load(&s->space))))
+		return 0;
+	return kerf_reserve_rest(limits, usage, s, place, least);
+}
+
+bool kerf_waits(int place)
+{
+	struct kerf_slot *s = slot();
+	return s && atomic_load(&s->waiting[place]);
+}
+
+void kerf_wait_with(int place, uint64_t bytes, uint64_t less)
+{
+	struct kerf_slot *s = slot();
+	uint64_t now = s && less < bytes ? atomic_load(&s->waiting[place]) : 0;
+	while (now >= bytes) /* else the agent has taken it over just now */
+		if (atomic_compare_exchange_weak(&s->waiting[place], &now, now - bytes + less)) {
+			kerf_return(usage, s, place, bytes - less);
+			return;
+		}
+}
+
+bool kerf_over(int place)
+{
+	const struct kerf_limit *l = &((const struct kerf_limits *)limits)->device[place];
+	uint64_t limit = atomic_load(&l->limit), over = atomic_load(&l->overhead);
+	return over > limit || atomic_load(&((struct kerf_usage *)usage)->total[place].bytes) > limit - over;
+}
+
 struct kerf_total *kerf_account(int place, uint64_t *percent)
 {
 	if (place == KERF_NO_PLACE || !mapped())

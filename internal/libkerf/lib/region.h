@@ -16,12 +16,13 @@
 #define KERF_USAGE_MAGIC 0x324553554652454bULL  /* "KERFUSE2" */
 #define KERF_DEVICES 16
 #define KERF_SLOTS 1024
+#define KERF_UNKNOWN UINT64_MAX
 
 struct kerf_limit {
 	unsigned char uuid[16];
 	_Atomic uint64_t limit;    /* bytes */
 	_Atomic uint64_t overhead; /* bytes that the driver holds beyond what is counted */
-	_Atomic uint64_t context;  /* what one context takes; 0: not known */
+	_Atomic uint64_t context;  /* what one context takes; 0: nothing is put aside; KERF_UNKNOWN: nobody has seen one yet */
 	_Atomic uint64_t moves;	   /* odd while bytes move from the counters to overhead: they count twice */
 };
 

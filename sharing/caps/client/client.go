@@ -61,7 +61,8 @@ type Look struct {
 	// Told are the lease's GPUs of which the driver listed the processes, and Uses those of the lease.
 	Told []sharing.GPUID
 	Uses []Use
-	// Context is what processes were to put aside for a context, for each GPU where that was known.
+	// Context is what processes were to put aside for a context, for each GPU where that was known. Where it was not, a
+	// process puts aside what there is, for one context, and waits.
 	Context map[sharing.GPUID]sharing.Bytes
 }
 
@@ -127,7 +128,7 @@ func (a *Account) Step(l Look) Result {
 				if waiting > 0 && (listed || absent) {
 					out.Settled = append(out.Settled, Settled{p, gpu, waiting})
 				}
-				if waiting > 0 && waiting == l.Context[gpu] && seen > 0 {
+				if size := l.Context[gpu]; waiting > 0 && (waiting == size || size == 0) && seen > 0 {
 					out.Contexts[gpu] = append(out.Contexts[gpu], seen)
 				}
 				if least, had := out.Least[gpu]; seen > 0 && (!had || seen < least) {

@@ -9,6 +9,10 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
+// MostContext is more than any context takes: a program can make itself look as if one took more, and the others would put
+// that much aside.
+const MostContext = sharing.GiB
+
 // contextReadings is how many readings of single contexts are kept.
 const contextReadings = 9
 
@@ -24,11 +28,13 @@ type ContextSize struct {
 // Note takes over what a look says: readings of processes that have just made one context, and the least that any
 // process was seen to take beside its count, which counts for as long as there is no such reading. 0 says nothing.
 func (c *ContextSize) Note(readings []sharing.Bytes, least sharing.Bytes) {
-	c.readings = append(c.readings, readings...)
+	for _, n := range readings {
+		c.readings = append(c.readings, min(n, MostContext))
+	}
 	if n := len(c.readings); n > contextReadings {
 		c.readings = slices.Delete(c.readings, 0, n-contextReadings)
 	}
-	if least > 0 && (c.guess == 0 || least < c.guess) {
+	if least = min(least, MostContext); least > 0 && (c.guess == 0 || least < c.guess) {
 		c.guess = least
 	}
 }

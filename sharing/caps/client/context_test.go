@@ -25,6 +25,8 @@ func TestContextSize(t *testing.T) {
 		"one too small does not stay":     {{readings: []sharing.Bytes{5}, want: 5}, {readings: []sharing.Bytes{60, 60}, want: 60}},
 		"nor one too large":               {{readings: []sharing.Bytes{900}, want: 900}, {readings: []sharing.Bytes{60}, want: 60}},
 		"what was long ago is forgotten":  {{readings: []sharing.Bytes{1, 2, 3}, want: 2}, many},
+		"none is so large":                {{readings: []sharing.Bytes{MostContext + 1}, want: MostContext}},
+		"nor is the least":                {{least: MostContext + 1, want: MostContext}},
 		"a reading of nothing at the end": {{readings: []sharing.Bytes{60}, want: 60}, {want: 60}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -50,6 +52,7 @@ func TestReadingsOfContexts(t *testing.T) {
 		want             []sharing.Bytes
 	}{
 		"one": {30, 30, []sharing.Bytes{35}}, "two": {60, 30, nil}, "none": {0, 30, nil}, "when it was unknown": {0, 0, nil},
+		"the first of all": {90, 0, []sharing.Bytes{35}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := one(count(tt.waiting), count(tt.waiting), 100-tt.waiting+35)
