@@ -45,6 +45,7 @@ SOAK_TIME ?= 30m
 SOAK_SEED ?= 0
 BENCH ?= .
 PODS ?= 110
+KILLS ?= 100000
 TRACES ?= .
 ROUNDS ?= 1
 
@@ -98,6 +99,14 @@ soak: build kerf-scheduler ## The long runs: property tests (SOAK_STEPS, 10^6), 
 .PHONY: bench
 bench: build kerf-scheduler ## Benchmarks (BENCH=regexp chooses), then PODS (110; 0: none) pods at once on a real Kubernetes, ROUNDS times; needs root
 	hack/bench.sh '$(BENCH)' $(PODS) $(ROUNDS)
+
+.PHONY: figures
+figures: build ## What caps and shares of GPU time cost and hold to, in less than eight minutes; run it alone; needs root
+	hack/figures.sh
+
+.PHONY: kills
+kills: need ## Kill programs that count their memory at random moments, KILLS (10^5) in all; goes on where it was stopped
+	hack/kills.sh $(KILLS)
 
 .PHONY: bench-placement
 bench-placement: build ## Fill the clusters of TRACES=dir (openb CSV lists) with the policies kerf, fgd and bestfit

@@ -2,8 +2,8 @@
 # Copyright 2026 The Kerf Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# bench.sh REGEXP PODS ROUNDS   runs the benchmarks that REGEXP chooses, in the packages that have any; then starts
-# PODS pods at once on a real Kubernetes, ROUNDS times, and tells what the agent took for each. 0 pods: not that.
+# bench.sh REGEXP PODS ROUNDS   runs the benchmarks that REGEXP chooses, in the packages that have any; for all of
+# them (.) also what figures.sh measures; then starts PODS pods at once on a real Kubernetes, ROUNDS times, and tells what the agent took for each. 0 pods: not that.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,6 +15,8 @@ if [ -z "$packages" ]; then
 fi
 # shellcheck disable=SC2086 # one word for each package
 go test -ldflags '-extldflags=-Wl,-z,lazy' -run '^$' -bench "$1" -benchmem $packages
+
+[ "$1" != . ] || hack/figures.sh
 
 pods=$2 rounds=$3
 [ "$pods" != 0 ] || exit 0

@@ -1,0 +1,137 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine_test
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// figures has the programs measured, which takes minutes and judges nothing.
+var figures = flag.Bool("figures", false, "measure delay and overshoot of the watch, and how GPU time is shared")
+
+// histogram is count and sum of one of the agent's metrics.
+type histogram struct {
+	count, sum float64
+}
+
+func (m *machine) histogram(name string) (h histogram) {
+	m.t.Helper()
+	for line := range strings.Lines(m.kerf("metrics").out) {
+		_, _ = fmt.Sscanf(line, name+"_count %g", &h.count) // of other lines nothing is taken
+		_, _ = fmt.Sscanf(line, name+"_sum %g", &h.sum)
+	}
+	return h
+}
+
+// metric is the value of one series, 0 where there is none.
+func (m *machine) metric(series string) (value float64) {
+	m.t.Helper()
+	for line := range strings.Lines(m.kerf("metrics").out) {
+		if rest, ok := strings.CutPrefix(line, series+" "); ok {
+			if _, err := fmt.Sscan(rest, &value); err != nil {
+				m.t.Fatal(err)
+			}
+		}
+	}
+	return value
+}
+
+// held is what the simulated driver gave the processes of a cgroup.
+func (m *machine) held(cgroup string) (sum uint64) {
+	for _, p := range m.processes() {
+		if p.Cgroup == cgroup {
+			sum += p.Bytes
+		}
+	}
+	return sum
+}
+
+// spread says how numbers are distributed.
+func spread(all []float64) string {
+	slices.Sort(all)
+	return fmt.Sprintf("p50 %.0f, p90 %.0f, max %.0f", all[len(all)/2], all[len(all)*9/10], all[len(all)-1])
+}
+
+// Level reactive: how long a program that is over its cap lives, how long it can have been over when that was found, and
+// how far over it was, for one that takes 2 GiB too much at once and one that goes on taking.
+func TestFiguresReactive(t *testing.T) {
+	if !*figures {
+		t.Skip("needs -figures (make figures)")
+	}
+	const rounds = 12
+	m := newWatched(t, ", overCap: kill")
+	pin := " --gpu-uuid " + m.uuid(0)
+	for _, beside := range []string{"nothing else on the GPU", "a program within its cap beside it"} {
+		if beside != "nothing else on the GPU" {
+			m.run(flags("--memory 4GiB --name neighbour"+pin), load("--alloc 3GiB --hold 1h")).loads(1)
+		}
+		var lived []float64
+		delay, over := m.histogram("kerf_watch_detection_delay_seconds"), m.histogram("kerf_watch_overshoot_bytes")
+		for range rounds {
+			r := m.run(flags("--memory 4GiB"+pin), load("--alloc 6GiB --hold 1h"))
+			grant := r.granted()
+			for r.running() && m.held(grant.Cgroup) < 6*gib {
+				time.Sleep(time.Millisecond)
+			}
+			since := time.Now() // it may have been killed before that was seen
+			wantKilled(t, r)
+			lived = append(lived, float64(time.Since(since).Milliseconds()))
+		}
+		d, o := m.histogram("kerf_watch_detection_delay_seconds"), m.histogram("kerf_watch_overshoot_bytes")
+		t.Logf("FIGURE reactive, %s: lives %s ms of %d after its last allocation; over for at most %.0f ms when found, in the mean, by %.0f MiB",
+			beside, spread(lived), rounds, 1000*(d.sum-delay.sum)/(d.count-delay.count), (o.sum-over.sum)/(o.count-over.count)/float64(mib))
+	}
+	// 64 MiB in every 10 ms, which is 6.4 GiB a second, until it is killed.
+	m.set("gpu=all", "latency.alloc=10ms")
+	var by, late []float64
+	for range rounds {
+		delay, over := m.histogram("kerf_watch_detection_delay_seconds"), m.histogram("kerf_watch_overshoot_bytes")
+		wantKilled(t, m.run(flags("--memory 2GiB"+pin), load("--alloc 10GiB --step 64MiB --hold 1h")))
+		by = append(by, (m.histogram("kerf_watch_overshoot_bytes").sum-over.sum)/float64(mib))
+		late = append(late, 1000*(m.histogram("kerf_watch_detection_delay_seconds").sum-delay.sum))
+	}
+	t.Logf("FIGURE reactive, taking 64 MiB every 10 ms: over for at most %s ms when found, by %s MiB, of %d", spread(late), spread(by), rounds)
+}
+
+// Ten and ninety percent of a GPU's time that both want all of, over ten seconds in which both run.
+func TestFiguresOfTime(t *testing.T) {
+	if !*figures {
+		t.Skip("needs -figures (make figures)")
+	}
+	const window = 10 * time.Second
+	for _, rule := range []string{"strict", "fair"} {
+		m := newPreloading(t, ", compute: "+rule)
+		for _, how := range []string{"plain --kernel 10ms", "graph --kernel 2500us"} {
+			both := map[string]*run{}
+			for name, percent := range map[string]int{"ten": 10, "ninety": 90} {
+				both[name] = m.run(flags(fmt.Sprintf("--memory 1GiB --percent %d --name %s --gpu-uuid %s", percent, name, m.uuid(0))),
+					load("--launch "+how+" --hold 1h --queue 8"))
+			}
+			charged := func(name string) float64 {
+				return m.metric(fmt.Sprintf("kerf_grant_gpu_time_charged_seconds_total{grant=%q,uuid=%q}", name, m.uuid(0)))
+			}
+			eventually(t, "both launch", func() error {
+				if a, b := charged("ten"), charged("ninety"); a < 0.2 || b < 1.8 {
+					return fmt.Errorf("%.2f s and %.2f s", a, b)
+				}
+				return nil
+			})
+			ten, ninety, since := charged("ten"), charged("ninety"), time.Now()
+			time.Sleep(window)
+			ten, ninety = charged("ten")-ten, charged("ninety")-ninety
+			took := time.Since(since).Seconds()
+			t.Logf("FIGURE 10:90, %s, %s: 1 to %.2f over %.1f s, the GPU busy for %.0f %%", rule, how, ninety/ten, took, 100*(ten+ninety)/took)
+			for _, r := range both {
+				r.end()
+				r.wait()
+			}
+			m.noGrants()
+		}
+	}
+}
