@@ -280,7 +280,7 @@ static CUresult take_sparse(struct load *l, struct piece *p)
 	return ret;
 }
 
-static CUresult make_whole(struct load *l, struct piece *p, int handles, CUmemGenericAllocationHandle *handle)
+CUresult make_whole(struct load *l, struct piece *p, int handles, CUmemGenericAllocationHandle *handle)
 {
 	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED, .requestedHandleTypes = handles,
 					   .location = { CU_MEM_LOCATION_TYPE_DEVICE, l->device } };
@@ -291,10 +291,10 @@ static CUresult make_whole(struct load *l, struct piece *p, int handles, CUmemGe
 }
 
 /* A team of one, which alone holds what is bound to it. */
-static CUresult take_multicast(struct load *l, struct piece *p)
+static CUresult make_team(struct load *l, struct piece *p, bool of)
 {
 	CUmemGenericAllocationHandle handle;
-	if (!l->cuda.team_create || !l->cuda.team_add || !l->cuda.team_bind)
+	if (!l->cuda.team_create || !l->cuda.team_add || (of ? !l->cuda.team_bind_of : !l->cuda.team_bind))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	TRY(make_whole(l, p, 0, &handle));
 	const CUmulticastObjectProp prop = { .numDevices = 1, .size = p->bytes };
@@ -302,12 +302,24 @@ static CUresult take_multicast(struct load *l, struct piece *p)
 	if (!ret) {
 		ret = l->cuda.team_add(p->handle, l->device);
 		if (!ret)
-			ret = l->cuda.team_bind(p->handle, 0, handle, 0, p->bytes, 0);
+			ret = of ? l->cuda.team_bind_of(p->handle, l->device, 0, handle, 0, p->bytes, 0) :
+				   l->cuda.team_bind(p->handle, 0, handle, 0, p->bytes, 0);
 		if (ret)
 			l->cuda.release_handle(p->handle);
 	}
 	l->cuda.release_handle(handle);
 	return ret;
+}
+
+static CUresult take_multicast(struct load *l, struct piece *p)
+{
+	return make_team(l, p, false);
+}
+
+/* The same by the call of CUDA 13.1 that names the GPU. */
+static CUresult take_multicast_v2(struct load *l, struct piece *p)
+{
+	return make_team(l, p, true);
 }
 
 static void give_multicast(struct load *l, struct piece *p)
@@ -401,7 +413,11 @@ static const struct family families[] = {
 	{ "green", take_green, give_green },
 	{ "sparse", take_sparse, give_array },
 	{ "multicast", take_multicast, give_multicast },
+	{ "multicast-v2", take_multicast_v2, give_multicast },
 	{ "external", take_external, give_external },
+	{ "mipmap", take_mipmap, give_mipmap },
+	{ "external-mipmap", take_external_mipmap, give_mipmap },
+	{ "graphics", take_graphics, give_graphics },
 	{ "checkpoint", take_checkpoint, give_checkpoint },
 };
 enum { FAMILIES = sizeof families / sizeof families[0] };

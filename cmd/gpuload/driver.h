@@ -71,6 +71,10 @@
 	X(team_create, cuMulticastCreate)                    \
 	X(team_add, cuMulticastAddDevice)                    \
 	X(team_bind, cuMulticastBindMem)                     \
+	X(team_bind_of, cuMulticastBindMem_v2)               \
+	X(mipmap_create, cuMipmappedArrayCreate)             \
+	X(mipmap_destroy, cuMipmappedArrayDestroy)           \
+	X(external_mipmap, cuExternalMemoryGetMappedMipmappedArray) \
 	X(export_handle, cuMemExportToShareableHandle)       \
 	X(import_external, cuImportExternalMemory)           \
 	X(external_buffer, cuExternalMemoryGetMappedBuffer)  \

@@ -24,6 +24,8 @@ struct piece {
 		CUgreenCtx green;
 		CUlibrary library;
 		CUexternalMemory external;
+		CUmipmappedArray mipmap;
+		uint64_t graphics;
 		pid_t process; /* of checkpoint */
 		struct {
 			CUgraph graph;
@@ -53,6 +55,16 @@ struct family {
 	CUresult (*take)(struct load *l, struct piece *p);
 	void (*give)(struct load *l, struct piece *p);
 };
+
+/* api.c: whole blocks of memory, of which p->bytes is corrected. */
+CUresult make_whole(struct load *l, struct piece *p, int handles, CUmemGenericAllocationHandle *handle);
+
+/* image.c */
+CUresult take_mipmap(struct load *l, struct piece *p);
+CUresult take_external_mipmap(struct load *l, struct piece *p);
+void give_mipmap(struct load *l, struct piece *p);
+CUresult take_graphics(struct load *l, struct piece *p);
+void give_graphics(struct load *l, struct piece *p);
 
 /* checkpoint.c */
 CUresult take_checkpoint(struct load *l, struct piece *p);

@@ -30,7 +30,10 @@ static const char help[] =
 	"                    v1       the first cuMemAlloc     batch    as managed, by cuMemPrefetchBatchAsync\n"
 	"                    sparse   mapped into a sparse array, which alone holds it\n"
 	"                    multicast   bound to a multicast object, the same\n"
-	"                    external    imported by cuImportExternalMemory, the same\n"
+	"                    multicast-v2  the same by the call of CUDA 13.1\n"
+	"                    external    imported by cuImportExternalMemory, the same; external-mipmap: as an array\n"
+	"                    mipmap   cuMipmappedArrayCreate\n"
+	"                    graphics    as a graphics driver would, past CUDA (simulated alone)\n"
 	"                    checkpoint  of other processes, which are saved and restored in turn\n"
 	"  --hold TIME     how long to hold it: 500ms, 5s, 1m (default: not at all)\n"
 	"  --launch HOW    launch kernels for that time: plain (cuLaunchKernel), ex (cuLaunchKernelEx),\n"
@@ -103,7 +106,7 @@ static int count_flag(const char *flag, const char *value, int max, int *out)
 
 static int api_flag(const char *flag, const char *value, const struct family **out)
 {
-	char names[200], remedy[220];
+	char names[400], remedy[420];
 	*out = find_api(value);
 	if (*out)
 		return EXIT_OK;

@@ -15,13 +15,14 @@ import (
 // newPreloading is a machine whose driver cannot limit memory and whose pool preloads the library, and watches.
 func newPreloading(t *testing.T, more string) *machine {
 	t.Helper()
-	return newPreloadingOn(t, "t4x4", more)
+	return newPooled(t, "t4x4", "r580", "driver, libkerf, reactive", more)
 }
 
-func newPreloadingOn(t *testing.T, hardware, more string) *machine {
+// newPooled is a machine whose one pool lists these backends, and has more fields.
+func newPooled(t *testing.T, hardware, driver, backends, more string) *machine {
 	t.Helper()
-	m := newMachine(t, setup{hardware: hardware, driver: "r580", noAgent: true})
-	m.agentFlags = []string{"--config", m.write(head + "spec:\n  pools:\n  - {name: default, backends: [driver, libkerf, reactive]" + more + "}\n")}
+	m := newMachine(t, setup{hardware: hardware, driver: driver, noAgent: true})
+	m.agentFlags = []string{"--config", m.write(head + "spec:\n  pools:\n  - {name: default, backends: [" + backends + "]" + more + "}\n")}
 	m.startAgent()
 	m.ready()
 	return m

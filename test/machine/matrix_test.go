@@ -25,7 +25,7 @@ const matrixCap = 2 * gib
 // backend is one way of holding shares, as a machine of its own.
 type backend struct {
 	name, level, driver string
-	make                func(t *testing.T, hardware string) *machine
+	make                func(t *testing.T, hardware, driver string) *machine
 }
 
 // Rows run on the first of these machines, but for those that need another GPU.
@@ -34,10 +34,14 @@ const usualHardware, switchedHardware = "t4x4", "h100x8"
 func backends() []backend {
 	const kill = ", overCap: kill"
 	return []backend{
-		{"driver", "driver", "r615", func(t *testing.T, hw string) *machine { return newMachine(t, setup{hardware: hw, driver: "r615"}) }},
-		{"mps", "client", "r580", func(t *testing.T, hw string) *machine { return newMPSOn(t, hw, kill) }},
-		{"libkerf", "client", "r580", func(t *testing.T, hw string) *machine { return newPreloadingOn(t, hw, kill) }},
-		{"reactive", "reactive", "r580", func(t *testing.T, hw string) *machine { return newWatchedOn(t, hw, kill) }},
+		{"driver", "driver", "r615", func(t *testing.T, hw, driver string) *machine {
+			return newMachine(t, setup{hardware: hw, driver: driver})
+		}},
+		{"mps", "client", "r580", func(t *testing.T, hw, driver string) *machine { return newMPSOn(t, hw, driver, "mps, reactive", kill) }},
+		{"libkerf", "client", "r580", func(t *testing.T, hw, driver string) *machine {
+			return newPooled(t, hw, driver, "libkerf, reactive", kill)
+		}},
+		{"reactive", "reactive", "r580", func(t *testing.T, hw, driver string) *machine { return newPooled(t, hw, driver, "reactive", kill) }},
 	}
 }
 
@@ -46,8 +50,8 @@ type attempt struct {
 	name, what string
 	// script is run by sh; %LOAD is gpuload with JSON output, %OTHER the index of a GPU that is not its own.
 	script string
-	// hardware is the machine that it needs; empty for the usual one.
-	hardware string
+	// hardware is the machine that it needs, and driver the version; empty for the usual ones.
+	hardware, driver string
 	// excuse is why a backend is known not to charge this, by its name.
 	excuse map[string]string
 }
@@ -58,7 +62,7 @@ func tries() (families, attacks []attempt) {
 	families = append(families, attempt{name: "first", what: "`gpuload --api linear`, as the first program on a GPU since the agent started", script: "exec %LOAD --alloc 4GiB --step 64MiB --hold 5s"})
 	notCharged := "the driver's limit does not count managed memory, by NVIDIA's documentation"
 	for _, api := range []string{
-		"linear", "async", "vmm", "pitched", "managed", "pool", "array", "graph", "module", "heap", "context", "v1", "batch", "library", "printf", "green", "sparse", "external", "multicast", "checkpoint",
+		"linear", "async", "vmm", "pitched", "managed", "pool", "array", "graph", "module", "heap", "context", "v1", "batch", "library", "printf", "green", "sparse", "mipmap", "external", "external-mipmap", "multicast", "multicast-v2", "checkpoint", "graphics",
 	} {
 		a := attempt{name: api, what: "`gpuload --api " + api + "`", script: "exec %LOAD --api " + api + " --alloc 4GiB --step 64MiB --hold 5s"}
 		if api == "managed" || api == "batch" {
@@ -67,8 +71,11 @@ func tries() (families, attacks []attempt) {
 		if api == "checkpoint" { // each piece is a process with a context
 			a.script = "exec %LOAD --api checkpoint --alloc 4GiB --step 512MiB --hold 5s"
 		}
-		if api == "multicast" { // only such GPUs have it
+		if api == "multicast" || api == "multicast-v2" { // only such GPUs have it
 			a.hardware = switchedHardware
+		}
+		if api == "multicast-v2" { // and the second form the newest driver alone, here without its own limits
+			a.driver, a.what = "r615", a.what+", on r615"
 		}
 		families = append(families, a)
 	}
@@ -109,14 +116,16 @@ func TestMatrix(t *testing.T) {
 				t.Parallel()
 				machines := map[string]*machine{}
 				for _, a := range append(append([]attempt{}, families...), attacks...) {
-					hw := cmp.Or(a.hardware, usualHardware)
-					if machines[hw] == nil {
-						machines[hw] = b.make(t, hw)
+					hw, driver := cmp.Or(a.hardware, usualHardware), cmp.Or(a.driver, b.driver)
+					on := machines[hw+driver]
+					if on == nil {
+						on = b.make(t, hw, driver)
+						machines[hw+driver] = on
 						if a.name != families[0].name {
-							machines[hw].try(t, b, families[0])
+							on.try(t, b, families[0])
 						}
 					}
-					s := machines[hw].try(t, b, a)
+					s := on.try(t, b, a)
 					v := judged(s, a.excuse[b.name])
 					if s.took == 0 && s.failed == "" && !s.killed {
 						t.Errorf("%s: no program said what it got: %s", a.name, s)

@@ -17,14 +17,14 @@ import (
 // ends them.
 func newMPS(t *testing.T, more string) *machine {
 	t.Helper()
-	return newMPSOn(t, "t4x4", more)
+	return newMPSOn(t, "t4x4", "r580", "driver, mps, reactive", more)
 }
 
-func newMPSOn(t *testing.T, hardware, more string) *machine {
+func newMPSOn(t *testing.T, hardware, driver, backends, more string) *machine {
 	t.Helper()
-	m := newMachine(t, setup{hardware: hardware, driver: "r580", noAgent: true})
+	m := newMachine(t, setup{hardware: hardware, driver: driver, noAgent: true})
 	m.env = append(m.env, "PATH="+m.sim+"/bin:"+os.Getenv("PATH"))
-	m.agentFlags = []string{"--config", m.write(head + "spec:\n  pools:\n  - {name: default, backends: [driver, mps, reactive]" + more + "}\n")}
+	m.agentFlags = []string{"--config", m.write(head + "spec:\n  pools:\n  - {name: default, backends: [" + backends + "]" + more + "}\n")}
 	m.startAgent()
 	m.ready()
 	t.Cleanup(func() {

@@ -22,16 +22,7 @@ func watched(more string) string {
 // newWatched is a machine whose driver cannot limit memory and whose pool watches.
 func newWatched(t *testing.T, more string) *machine {
 	t.Helper()
-	return newWatchedOn(t, "t4x4", more)
-}
-
-func newWatchedOn(t *testing.T, hardware, more string) *machine {
-	t.Helper()
-	m := newMachine(t, setup{hardware: hardware, driver: "r580", noAgent: true})
-	m.agentFlags = []string{"--config", m.write(watched(more))}
-	m.startAgent()
-	m.ready()
-	return m
+	return newPooled(t, "t4x4", "r580", "driver, reactive", more)
 }
 
 // wantKilled waits until a run's program was killed.

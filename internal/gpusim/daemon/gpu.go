@@ -79,7 +79,11 @@ func (c *device) compute(req wire.Request, chain model.Chain) (wire.Response, er
 		if err != nil {
 			return wire.Response{}, err
 		}
-		id, err := c.d.again(func() (uint64, error) { return m.CreateContext(c.client, instance, chain) })
+		create := m.CreateContext
+		if wire.List(a[1]) == wire.ListGraphics {
+			create = m.CreateGraphics
+		}
+		id, err := c.d.again(func() (uint64, error) { return create(c.client, instance, chain) })
 		return vals(err, id)
 	case wire.OpCtxDestroy:
 		return vals[uint64](m.DestroyContext(c.client, a[0]))

@@ -23,6 +23,7 @@ struct CUarray_st {
 struct CUmipmappedArray_st {
 	struct CUarray_st whole;
 	unsigned levels;
+	struct physical *external; /* whose memory it is in; NULL: its own */
 	struct CUarray_st level[MAX_LEVELS];
 };
 
@@ -162,11 +163,12 @@ static size_t half(size_t side)
 }
 
 /* Each level is half of the one before on every side, down to 1. */
-CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned levels)
+static CUresult mipmap(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned levels,
+		       struct physical *external, uint64_t room)
 {
 	CUcontext context;
 	TRY(cuda_current(&context));
-	NEED(array && desc && levels && levels <= MAX_LEVELS);
+	NEED(array && desc && levels && levels <= MAX_LEVELS && (!external || !(desc->Flags & NO_MEMORY)));
 	CUmipmappedArray m = calloc(1, sizeof *m);
 	if (!m)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -183,13 +185,32 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESC
 		d.Height = half(d.Height);
 		d.Depth = half(d.Depth);
 	}
-	if (!ret)
+	if (!ret && external) {
+		if (m->whole.bytes <= room) {
+			cuda_hold_again(external);
+			m->external = external;
+		} else {
+			ret = CUDA_ERROR_INVALID_VALUE;
+		}
+	} else if (!ret) {
 		ret = back(&m->whole);
+	}
 	if (ret)
 		free(m);
 	else
 		*array = m;
 	return ret;
+}
+
+CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned levels)
+{
+	return mipmap(array, desc, levels, NULL, 0);
+}
+
+CUresult cuda_mipmap_of(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned levels,
+			struct physical *memory, uint64_t room)
+{
+	return mipmap(array, desc, levels, memory, room);
 }
 
 CUresult cuMipmappedArrayGetLevel(CUarray *level, CUmipmappedArray array, unsigned n)
@@ -206,7 +227,7 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray array)
 	if (!array)
 		return CUDA_ERROR_INVALID_HANDLE;
 	cuda_array_unmap(array);
-	CUresult ret = give_back(&array->whole);
+	CUresult ret = array->external ? cuda_let_go(array->external) : give_back(&array->whole);
 	free(array);
 	return ret;
 }

@@ -161,6 +161,10 @@ bool cuda_team_ready(const struct team *t);
 void cuda_team_end(struct team *t);
 bool cuda_multicast(CUdevice device); /* has this GPU multicast objects? */
 
+/* cuda_mipmap_of makes a mipmapped array in memory that is held, which has so much room; the array holds it, too. */
+CUresult cuda_mipmap_of(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned levels,
+			struct physical *memory, uint64_t room);
+
 /* cuda_external_end is the end of what was mapped of an external memory. */
 CUresult cuda_external_end(const struct allocation *a);
 

@@ -3,7 +3,7 @@
  *
  * Memory of another API, by the file that stands for it. What such an API would hand over is not simulated: it is
  * taken here from who exported physical memory, and charged to that process. It is held until both the import and all
- * that was mapped of it have ended. Mipmapped arrays of it are left out.
+ * that was mapped of it have ended.
  */
 #include "cuda_core.h"
 
@@ -70,6 +70,15 @@ CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *ptr, CUexternalMemory memo
 	cuda_hold_again(memory->physical);
 	*ptr = a.ptr;
 	return CUDA_SUCCESS;
+}
+
+/* Ended by cuMipmappedArrayDestroy, which may come after the import's end. */
+CUresult cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray *array, CUexternalMemory memory,
+						 const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *desc)
+{
+	TRY(cuda_enter());
+	NEED(array && memory && desc && desc->offset <= memory->bytes);
+	return cuda_mipmap_of(array, &desc->arrayDesc, desc->numLevels, memory->physical, memory->bytes - desc->offset);
 }
 
 CUresult cuda_external_end(const struct allocation *a)

@@ -159,6 +159,15 @@ static CUresult bind_held(CUmemGenericAllocationHandle handle, uint64_t offset, 
 	return ret;
 }
 
+static CUresult bind_of(CUdevice device, CUmemGenericAllocationHandle handle, uint64_t offset, struct physical *physical,
+			uint64_t bytes)
+{
+	if (cuda_physical_device(physical) == device)
+		return bind_held(handle, offset, physical, bytes);
+	cuda_let_go(physical);
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
 static bool whole(uint64_t offset, uint64_t bytes)
 {
 	return bytes && offset % GRANULARITY == 0 && bytes % GRANULARITY == 0;
@@ -182,6 +191,27 @@ CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle handle, size_t offset,
 	NEED(whole(offset, bytes) && ptr % GRANULARITY == 0 && flags == 0);
 	TRY(cuda_hold_mapped(ptr, bytes, &p));
 	return bind_held(handle, offset, p, bytes);
+}
+
+/* Since 13.1 a binding may name the GPU that it is for, which has to be that of the memory: another's is refused. */
+CUresult cuMulticastBindMem_v2(CUmemGenericAllocationHandle handle, CUdevice device, size_t offset,
+			       CUmemGenericAllocationHandle memory, size_t from, size_t bytes, unsigned long long flags)
+{
+	struct physical *p;
+	TRY(cuda_enter());
+	NEED(whole(offset, bytes) && from % GRANULARITY == 0 && flags == 0);
+	TRY(cuda_hold(memory, from, bytes, &p));
+	return bind_of(device, handle, offset, p, bytes);
+}
+
+CUresult cuMulticastBindAddr_v2(CUmemGenericAllocationHandle handle, CUdevice device, size_t offset, CUdeviceptr ptr,
+				size_t bytes, unsigned long long flags)
+{
+	struct physical *p;
+	TRY(cuda_enter());
+	NEED(whole(offset, bytes) && ptr % GRANULARITY == 0 && flags == 0);
+	TRY(cuda_hold_mapped(ptr, bytes, &p));
+	return bind_of(device, handle, offset, p, bytes);
 }
 
 CUresult cuMulticastUnbind(CUmemGenericAllocationHandle handle, CUdevice device, size_t offset, size_t bytes)

@@ -137,7 +137,8 @@ struct gpusim_response {
 /* What libcuda does, on nvidiaN; the connection is the process's hold on that GPU. */
 #define GPUSIM_OP_CTX_CREATE 48
 /* arg0 GPU instance id in MIG mode (0: the first instance; always 0 outside MIG mode); NO_PERMISSION where the caller
- * cannot reach the instance's capability nodes
+ * cannot reach the instance's capability nodes. arg1 GPUSIM_LIST_GRAPHICS: a graphics driver's context, which no compute
+ * mode refuses; from then on the process is in that list, too
  * -> vals: context id (never 0). Charges the context's own memory: OUT_OF_MEMORY is possible */
 #define GPUSIM_OP_CTX_DESTROY 49
 /* arg0 context id; frees what was allocated in it */

@@ -53,11 +53,29 @@ func (m *Model) CreateContext(id ClientID, instance uint64, chain Chain) (uint64
 	if err != nil {
 		return 0, err
 	}
-	part, err := c.gpu.part(instance)
+	if err := m.admits(c); err != nil {
+		return 0, err
+	}
+	return m.createContext(c, instance, chain)
+}
+
+// CreateGraphics is CreateContext for a context of a graphics driver: no compute mode refuses it, and NVML has its process
+// in the list of graphics, too.
+func (m *Model) CreateGraphics(id ClientID, instance uint64, chain Chain) (uint64, error) {
+	c, err := m.client(id)
 	if err != nil {
 		return 0, err
 	}
-	if err := m.admits(c); err != nil {
+	made, err := m.createContext(c, instance, chain)
+	if err == nil {
+		c.list = wire.ListGraphics
+	}
+	return made, err
+}
+
+func (m *Model) createContext(c *client, instance uint64, chain Chain) (uint64, error) {
+	part, err := c.gpu.part(instance)
+	if err != nil {
 		return 0, err
 	}
 	if len(c.contexts)+len(c.allocs) >= maxObjects {

@@ -65,15 +65,25 @@ type Process struct {
 // Processes returns those that hold something on a GPU, by pid and instance, whatever list they stand in.
 // Errors: Invalid, Lost.
 func (m *Model) Processes(index int) ([]Process, error) {
-	return m.processes(index, func(*client) bool { return true })
+	return m.processes(index, func(int) bool { return true })
 }
 
-// Listed is Processes for one of NVML's lists.
+// Listed is Processes for one of NVML's lists. A process that is in several has all that it holds in each.
 func (m *Model) Listed(index int, list wire.List) ([]Process, error) {
-	return m.processes(index, func(c *client) bool { return c.list == list })
+	g, err := m.gpu(index)
+	if err != nil {
+		return nil, err
+	}
+	in := map[int]bool{}
+	for _, c := range m.clients {
+		if c.gpu == g && c.list == list && len(c.contexts)+len(c.allocs) > 0 {
+			in[c.pid] = true
+		}
+	}
+	return m.processes(index, func(pid int) bool { return in[pid] })
 }
 
-func (m *Model) processes(index int, which func(*client) bool) ([]Process, error) {
+func (m *Model) processes(index int, which func(pid int) bool) ([]Process, error) {
 	g, err := m.gpu(index)
 	if err != nil {
 		return nil, err
@@ -81,7 +91,7 @@ func (m *Model) processes(index int, which func(*client) bool) ([]Process, error
 	type key struct{ pid, part int }
 	sum := map[key]sharing.Bytes{}
 	for _, c := range m.clients {
-		if c.gpu != g || c.state == Saved || !which(c) {
+		if c.gpu != g || c.state == Saved || !which(c.pid) {
 			continue
 		}
 		for _, h := range c.contexts {

@@ -54,6 +54,32 @@ static void tail(void)
 	EQ(CALL(cuMipmappedArrayDestroy)(mip), 0);
 }
 
+/* The newest driver has calls that name the GPU, too. */
+static void named(void)
+{
+	const CUmulticastObjectProp prop = { .numDevices = 2, .size = 8 * MIB };
+	CUmemGenericAllocationHandle mc, one;
+	CUdeviceptr va;
+	if (!dlsym(library, "cuMulticastBindMem_v2"))
+		return;
+	size_t before = free_now();
+	EQ(CALL(cuMulticastCreate)(&mc, &prop), 0);
+	EQ(CALL(cuMulticastAddDevice)(mc, 0), 0);
+	EQ(CALL(cuMulticastAddDevice)(mc, 1), 0);
+	one = make(0, 4 * MIB, 0);
+	EQ(CALL(cuMulticastBindMem_v2)(mc, 1, 0, one, 0, 4 * MIB, 0), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuMulticastBindMem_v2)(mc, 0, 0, one, 0, 4 * MIB, 0), 0);
+	EQ(CALL(cuMemAddressReserve)(&va, 4 * MIB, 0, 0, 0), 0);
+	EQ(CALL(cuMemMap)(va, 4 * MIB, 0, one, 0), 0);
+	EQ(CALL(cuMemRelease)(one), 0);
+	EQ(CALL(cuMulticastBindAddr_v2)(mc, 1, 4 * MIB, va, 4 * MIB, 0), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuMulticastBindAddr_v2)(mc, 0, 4 * MIB, va, 4 * MIB, 0), 0);
+	EQ(CALL(cuMemUnmap)(va, 4 * MIB), 0);
+	EQ(free_now(), before - 6 * MIB);
+	EQ(CALL(cuMemRelease)(mc), 0);
+	EQ(free_now(), before);
+}
+
 /* A team of two GPUs: what is bound stays until it is unbound or the object has ended. */
 static void multicast(void)
 {
@@ -105,6 +131,7 @@ static void multicast(void)
 	EQ(CALL(cuMemUnmap)(va + 8 * MIB, 8 * MIB), 0);
 	EQ(free_now(), before);
 	EQ(CALL(cuMulticastAddDevice)(mc, 0), CUDA_ERROR_INVALID_VALUE);
+	named();
 	prop.handleTypes = 1;
 	EQ(CALL(cuMulticastCreate)(&mc, &prop), CUDA_ERROR_NOT_SUPPORTED);
 }
@@ -114,7 +141,11 @@ static void external(void)
 {
 	CUDA_EXTERNAL_MEMORY_HANDLE_DESC desc = { .type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, .size = 4 * MIB };
 	CUDA_EXTERNAL_MEMORY_BUFFER_DESC part = { .offset = 2 * MIB, .size = 2 * MIB };
+	CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC image = { .offset = 2 * MIB, .numLevels = 2,
+		.arrayDesc = { .Width = 1024, .Height = 512, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1 } };
 	CUexternalMemory memory;
+	CUmipmappedArray mip;
+	CUarray level;
 	CUdeviceptr ptr;
 	int fd, spare;
 	start();
@@ -134,9 +165,15 @@ static void external(void)
 	part.offset = 3 * MIB;
 	EQ(CALL(cuExternalMemoryGetMappedBuffer)(&ptr, memory, &part), CUDA_ERROR_INVALID_VALUE);
 	EQ(CALL(cuMemsetD8_v2)(ptr, 1, 2 * MIB), 0);
+	EQ(CALL(cuExternalMemoryGetMappedMipmappedArray)(&mip, memory, &image), CUDA_ERROR_INVALID_VALUE); /* past its end */
+	image.offset = 0;
+	EQ(CALL(cuExternalMemoryGetMappedMipmappedArray)(&mip, memory, &image), 0);
+	EQ(CALL(cuMipmappedArrayGetLevel)(&level, mip, 1), 0);
 	EQ(CALL(cuDestroyExternalMemory)(memory), 0);
 	EQ(free_now(), before - 4 * MIB);
 	EQ(CALL(cuMemFree_v2)(ptr), 0);
+	EQ(free_now(), before - 4 * MIB);
+	EQ(CALL(cuMipmappedArrayDestroy)(mip), 0);
 	EQ(free_now(), before);
 	desc.handle.fd = spare; /* of memory that has gone */
 	EQ(CALL(cuImportExternalMemory)(&memory, &desc) != 0, 1);

@@ -157,7 +157,7 @@ func TestDaemonScenarios(t *testing.T) {
 
 func TestDaemonGpuload(t *testing.T) {
 	dir := node(t, "h100x8", "r615")
-	for _, api := range []string{"linear", "async", "vmm", "pitched", "pool", "array", "graph", "module"} {
+	for _, api := range []string{"linear", "async", "vmm", "pitched", "pool", "array", "graph", "module", "mipmap", "external-mipmap"} {
 		r := program(t, dir, nil, "gpuload", "--json", "--api", api, "--alloc", "90GiB", "--step", "1GiB")
 		got := parse(t, r.out)
 		// what fits beside the context, in whole GiB
