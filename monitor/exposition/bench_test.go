@@ -5,21 +5,25 @@ package exposition
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"testing"
+	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/kerf-gpu/kerf/monitor/attribution"
 	"github.com/kerf-gpu/kerf/monitor/collect"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// BenchmarkScrape gathers 8 GPUs with about a thousand series each.
+// BenchmarkScrape is of 8 GPUs with about a thousand series each.
 func BenchmarkScrape(b *testing.B) {
 	s := &collect.Snapshot{Seq: 1, Grants: map[string]collect.Grant{}}
 	var leases []attribution.Lease
 	for g := range 8 {
-		for i := range 80 {
+		for i := range 100 {
 			id := fmt.Sprintf("p%d-%d", g, i)
 			p := pod(id, attribution.Fragment{GPU: sharing.GPUID(fmt.Sprint("GPU-", g))}, collect.Cap{Memory: sharing.GiB})
 			s.Grants[id], leases = p, append(leases, p.Lease)
@@ -33,18 +37,37 @@ func BenchmarkScrape(b *testing.B) {
 		}
 		s.GPUs = append(s.GPUs, collect.GPU{Info: collect.Info{UUID: d.GPU, Index: g}, Device: d, Fields: fields, Use: attribution.Attribute(d, leases)})
 	}
-	reg := prometheus.NewRegistry()
-	reg.MustRegister(New(Options{Latest: func() *collect.Snapshot { return s }}))
-	series := 0
-	for b.Loop() {
-		families, err := reg.Gather()
-		if err != nil {
-			b.Fatal(err)
+	g := New(Options{Latest: func() *collect.Snapshot { return s }})
+	b.Run("gather", func(b *testing.B) {
+		series := 0
+		for b.Loop() {
+			families, err := g.Gather()
+			if err != nil {
+				b.Fatal(err)
+			}
+			series = 0
+			for _, f := range families {
+				series += len(f.GetMetric())
+			}
 		}
-		series = 0
-		for _, f := range families {
-			series += len(f.GetMetric())
+		b.ReportMetric(float64(series), "series")
+	})
+	// As Prometheus asks: with what the program tells of itself left out, text, compressed.
+	b.Run("answer", func(b *testing.B) {
+		h := promhttp.HandlerFor(g, promhttp.HandlerOpts{})
+		r := httptest.NewRequestWithContext(b.Context(), http.MethodGet, "/metrics", http.NoBody)
+		r.Header.Set("Accept-Encoding", "gzip")
+		var took []time.Duration
+		for b.Loop() {
+			began := time.Now()
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if w.Code != http.StatusOK {
+				b.Fatal(w.Code)
+			}
+			took = append(took, time.Since(began))
 		}
-	}
-	b.ReportMetric(float64(series), "series")
+		slices.Sort(took)
+		b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+	})
 }

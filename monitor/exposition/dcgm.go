@@ -4,91 +4,83 @@
 package exposition
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"strconv"
 
-	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/kerf-gpu/kerf/monitor/attribution"
 	"github.com/kerf-gpu/kerf/monitor/collect"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// dcgm exposes fields as dcgm-exporter does. Three of them are use, which has an owner: memory used, and activity of the
-// GPU and of its memory. They have one row per grant and one, without a pod, for what no grant accounts for. All other
-// fields are the device's: one row, with the pod where one pod has the whole GPU.
-type dcgm struct {
-	fields   []collect.FieldInfo
-	descs    []*prometheus.Desc
-	hostname string
-}
-
-func newDCGM(fields []collect.FieldInfo, hostname string) dcgm {
-	if fields == nil {
-		fields = collect.Fields()
-	}
-	d := dcgm{fields: fields, hostname: hostname}
-	labels := []string{
-		"gpu", "UUID", "pci_bus_id", "device", "modelName", "GPU_I_PROFILE", "GPU_I_ID", "hostname", "DCGM_FI_DRIVER_VERSION",
-		"container", "namespace", "pod",
-	}
-	for _, f := range fields {
-		d.descs = append(d.descs, prometheus.NewDesc(f.Name, f.Help, labels, nil))
-	}
-	return d
-}
-
-// row is whose a value is.
-type row struct {
+// who is whose a field's value is.
+type who struct {
 	profile, instance         string
 	container, namespace, pod string
 }
 
-func (d dcgm) gpu(gauge, counter emit, s *collect.Snapshot, g collect.GPU) {
-	send := func(i int, v float64, r row) {
-		out := gauge
-		if d.fields[i].Kind == collect.Counter {
-			out = counter
-		}
-		out(d.descs[i], v, strconv.Itoa(g.Info.Index), string(g.Info.UUID), g.Info.PCI, "nvidia"+strconv.Itoa(g.Info.Minor), g.Info.Model,
-			r.profile, r.instance, d.hostname, s.Driver, r.container, r.namespace, r.pod)
+func (a who) compare(b who) int {
+	return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.pod, b.pod), cmp.Compare(a.container, b.container),
+		cmp.Compare(a.profile, b.profile), cmp.Compare(a.instance, b.instance))
+}
+
+// gpuFields exposes fields as dcgm-exporter does. Three of them are use, which has an owner: memory used, and activity
+// of the GPU and of its memory. They have one row per grant and one, without a pod, for what no grant accounts for. All
+// other fields are the device's: one row, with the pod where one pod has the whole GPU.
+func (s *scrape) gpuFields(g collect.GPU) {
+	index, device := strconv.Itoa(g.Info.Index), "nvidia"+strconv.Itoa(g.Info.Minor)
+	labels := func(w who) []*dto.LabelPair {
+		return s.labels.of(byField, values{
+			s.snapshot.Driver, w.instance, w.profile, string(g.Info.UUID), w.container, device, index, s.opts.Hostname, g.Info.Model, w.namespace, g.Info.PCI, w.pod,
+		})
 	}
-	device := row{}
-	if whole, ok := s.Whole(g.Info.UUID); ok {
-		device = row{container: whole.Container, namespace: whole.Namespace, pod: whole.Pod}
+	whole := who{}
+	if grant, ok := s.snapshot.Whole(g.Info.UUID); ok {
+		whole = who{container: grant.Container, namespace: grant.Namespace, pod: grant.Pod}
 	}
-	for i, f := range d.fields {
+	all := labels(whole)
+	for i, f := range s.opts.Fields {
 		value, ok := g.Fields[f.Field]
 		if !ok {
 			continue
 		}
 		of := useOf(f.Field)
 		if of == nil || len(g.Use.Grants) == 0 {
-			send(i, value, device)
+			s.add(s.fields[i], value, all)
 			continue
 		}
-		// What has the same labels is one row: grants that are no pod's are with what nobody accounts for.
-		rows := map[row]float64{}
-		add := func(u attribution.Use, r row) {
-			if v, known := of(u); known {
-				rows[r] += v
-			}
-		}
-		if _, whole := of(g.Use.Rest); whole {
-			add(g.Use.Rest, row{})
-			add(g.Use.Strangers, row{})
-		}
-		for _, u := range g.Use.Grants {
-			add(u.Use, rowOf(s.Grants[u.Grant], g, u.Slot))
-		}
-		for r, v := range rows {
-			send(i, v, r)
+		rows := s.rows(g, of)
+		for _, w := range slices.SortedFunc(maps.Keys(rows), who.compare) {
+			s.add(s.fields[i], rows[w], labels(w))
 		}
 	}
 }
 
-// rowOf has a grant's pod and MIG instance as labels.
-func rowOf(grant collect.Grant, g collect.GPU, slot attribution.Slot) row {
-	r := row{profile: slot.Profile, container: grant.Container, namespace: grant.Namespace, pod: grant.Pod}
+// rows are one field's values by whose they are. What has the same labels is one row: grants that are no pod's are with
+// what nobody accounts for.
+func (s *scrape) rows(g collect.GPU, of func(attribution.Use) (v float64, known bool)) map[who]float64 {
+	rows := make(map[who]float64, len(g.Use.Grants)+1)
+	add := func(u attribution.Use, w who) {
+		if v, known := of(u); known {
+			rows[w] += v
+		}
+	}
+	if _, known := of(g.Use.Rest); known {
+		add(g.Use.Rest, who{})
+		add(g.Use.Strangers, who{})
+	}
+	for _, u := range g.Use.Grants {
+		add(u.Use, whoOf(s.snapshot.Grants[u.Grant], g, u.Slot))
+	}
+	return rows
+}
+
+// whoOf has a grant's pod and MIG instance as labels.
+func whoOf(grant collect.Grant, g collect.GPU, slot attribution.Slot) who {
+	r := who{profile: slot.Profile, container: grant.Container, namespace: grant.Namespace, pod: grant.Pod}
 	for _, in := range g.Device.Instances {
 		if in.Slot == slot {
 			r.instance = strconv.Itoa(in.GI)

@@ -97,12 +97,10 @@ func snapshot() *collect.Snapshot {
 	return s
 }
 
-// gather is the exposition as text.
+// gather is the exposition as text. What two rows of the same labels are, and labels that are no labels, is an error.
 func gather(t *testing.T, o Options) string {
 	t.Helper()
-	reg := prometheus.NewPedanticRegistry()
-	reg.MustRegister(New(o))
-	families, err := reg.Gather()
+	families, err := prometheus.Gatherers{New(o)}.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,147 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exposition
+
+import (
+	"strconv"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/kerf-gpu/kerf/monitor/attribution"
+	"github.com/kerf-gpu/kerf/monitor/collect"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// all exposes the snapshot.
+func (s *scrape) all() {
+	n := s.snapshot
+	s.put(monitorInfo, 1, s.labels.of(byMonitor, values{n.Driver, n.Source, s.opts.Version}))
+	s.put(agentUp, truth(n.Agent), nil)
+	s.put(cycleSeconds, n.Took.Seconds(), nil)
+	s.put(cycles, float64(n.Seq), nil)
+	for _, g := range n.Grants {
+		s.put(grantInfo, 1, s.labels.of(byGrant, values{g.Container, g.Name, g.ID, g.Level, g.Namespace, g.Pod, g.PodUID, g.Profile}))
+	}
+	for _, g := range n.GPUs {
+		s.device(g)
+		if g.Err == nil {
+			s.owners(g)
+			s.gpuFields(g)
+		}
+	}
+}
+
+func (s *scrape) device(g collect.GPU) {
+	at := s.labels.of(byGPU, values{strconv.Itoa(g.Info.Index), string(g.Info.UUID)})
+	s.put(deviceUp, truth(g.Err == nil), at)
+	if g.Err != nil {
+		return
+	}
+	if v, ok := g.Fields[collect.FieldMemoryTotal]; ok {
+		s.put(deviceTotal, v*float64(sharing.MiB), at)
+	}
+	if g.Device.Memory.Known {
+		s.put(deviceUsed, float64(g.Device.Memory.Value), at)
+		s.put(deviceMemoryExcess, float64(g.Use.Excess.Memory), at)
+	}
+	if g.Device.SM.Known {
+		s.put(deviceSM, float64(g.Device.SM.Value), at)
+		s.put(deviceSMExcess, float64(g.Use.Excess.SM), at)
+	}
+	if v, ok := g.Fields[collect.FieldPower]; ok {
+		s.put(devicePower, v, at)
+	}
+	if v, ok := g.Fields[collect.FieldTemperature]; ok {
+		s.put(deviceTemperature, v, at)
+	}
+}
+
+// owner is whose a use is, with its labels: as they are, and with how a value is known.
+type owner struct {
+	*scrape
+	values values // of byOwner
+	labels []*dto.LabelPair
+}
+
+func (s *scrape) owner(v values) owner { return owner{s, v, s.labels.of(byOwner, v)} }
+
+// known are the labels of a value that is known so.
+func (o owner) known(h attribution.How) []*dto.LabelPair {
+	v := o.values
+	return o.scrape.labels.of(byKnown, values{v[0], v[1], v[2], v[3], v[4], h.String(), v[5], v[6], v[7], v[8]})
+}
+
+// owners exposes a GPU's use by whose it is.
+func (s *scrape) owners(g collect.GPU) {
+	id, index := string(g.Info.UUID), strconv.Itoa(g.Info.Index)
+	for _, u := range g.Use.Grants {
+		grant := s.snapshot.Grants[u.Grant]
+		o := s.owner(values{grant.Container, grant.Name, index, u.Slot.Profile, start(u.Slot), grant.Namespace, "grant", grant.Pod, id})
+		o.use(u.Use)
+		if limit, ok := grant.CapOn(g.Info.UUID, u.Slot); ok {
+			o.limit(limit)
+		}
+		if t, ok := g.Totals[attribution.Place{Grant: u.Grant, GPU: g.Info.UUID, Slot: u.Slot}]; ok {
+			o.totals(t)
+		}
+	}
+	others := func(name string, u attribution.Use, at attribution.Place) {
+		o := s.owner(values{2: index, 6: name, 8: id})
+		o.use(u)
+		if t, ok := g.Totals[at]; ok && t.Energy.Known() {
+			o.put(useEnergy, float64(t.Energy.Value), o.labels)
+		}
+	}
+	others("stranger", g.Use.Strangers, attribution.Place{GPU: g.Info.UUID, Stranger: true})
+	others(attribution.Unattributed.String(), g.Use.Rest, attribution.Place{GPU: g.Info.UUID})
+}
+
+func (o owner) use(u attribution.Use) {
+	if u.Memory.Known() {
+		o.put(useMemory, float64(u.Memory.Value), o.known(u.Memory.How))
+	}
+	if u.SM.Known() {
+		o.put(useSM, float64(u.SM.Value), o.known(u.SM.How))
+	}
+	if u.DRAM.Known() {
+		o.put(useDRAM, float64(u.DRAM.Value), o.known(u.DRAM.How))
+	}
+	o.put(useProcesses, float64(u.Processes), o.labels)
+}
+
+func (o owner) limit(c collect.Cap) {
+	o.put(useLimit, float64(c.Memory), o.labels)
+	o.put(useLent, float64(c.Lent), o.labels)
+	if c.Percent > 0 {
+		o.put(useComputeLimit, float64(c.Percent)/float64(sharing.FullGPU), o.labels)
+	}
+}
+
+func (o owner) totals(t attribution.Total) {
+	if t.Peak.Known() {
+		o.put(usePeak, float64(t.Peak.Value), o.labels)
+	}
+	if t.Energy.Known() {
+		o.put(useEnergy, float64(t.Energy.Value), o.labels)
+	}
+	if t.Watched > 0 {
+		o.put(useActive, t.Active.Seconds(), o.labels)
+		o.put(useWatched, t.Watched.Seconds(), o.labels)
+		o.put(useIdle, t.Idle.Seconds(), o.labels)
+	}
+}
+
+func start(s attribution.Slot) string {
+	if s == (attribution.Slot{}) {
+		return ""
+	}
+	return strconv.Itoa(s.Start)
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
