@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/kerf-gpu/kerf/internal/httpserve"
 	"github.com/kerf-gpu/kerf/sharing/node"
 )
 
@@ -112,22 +113,5 @@ func serveHTTP(ctx context.Context, l net.Listener, r *node.Runtime, reg *promet
 		}
 		_, _ = fmt.Fprintln(w, "ok")
 	})
-	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 20 * time.Second, MaxHeaderBytes: 16 << 10}
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(l) }()
-	select {
-	case err := <-done:
-		return fmt.Errorf("serve HTTP on %s: %w", l.Addr(), err)
-	case <-ctx.Done():
-	}
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
-	defer cancel()
-	err := s.Shutdown(stop)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = s.Close()
-	}
-	if serr := <-done; !errors.Is(serr, http.ErrServerClosed) {
-		err = errors.Join(err, serr)
-	}
-	return err
+	return httpserve.Serve(ctx, l, mux)
 }

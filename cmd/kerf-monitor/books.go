@@ -83,7 +83,10 @@ func grantsOf(p *nodev1.GetNodeResponse) map[string]collect.Grant {
 		}
 		for _, f := range g.GetFragments() {
 			out.Lease.Fragments = append(out.Lease.Fragments, fragmentOf(f))
-			out.Caps = append(out.Caps, collect.Cap{Memory: sharing.Bytes(f.GetMemoryBytes()), Lent: sharing.Bytes(f.GetLentBytes()), Percent: sharing.Percent(f.GetPercent())})
+			out.Caps = append(out.Caps, collect.Cap{
+				Memory: sharing.Bytes(f.GetMemoryBytes()), Lent: sharing.Bytes(f.GetLentBytes()), Percent: sharing.Percent(f.GetPercent()),
+				Throttled: time.Duration(f.GetTime().GetWaitedSeconds() * float64(time.Second)), Timed: f.GetTime() != nil,
+			})
 		}
 		all[out.ID] = out
 	}

@@ -94,11 +94,15 @@ func (s *dcgmSource) stream(ctx context.Context) error {
 }
 
 func (s *dcgmSource) use(ctx context.Context) (err error) {
-	var fields []uint16
+	var quick, slow []uint16
 	for _, f := range collect.Fields() {
-		fields = append(fields, uint16(f.Field))
+		if seldom(f.Field) {
+			slow = append(slow, uint16(f.Field))
+		} else {
+			quick = append(quick, uint16(f.Field))
+		}
 	}
-	e, err := dcgm.Open(dcgm.Options{Fields: fields, Every: s.every, Log: s.log})
+	e, err := dcgm.Open(dcgm.Options{Fields: quick, Slow: slow, Every: s.every, Log: s.log})
 	if err != nil {
 		return err
 	}
@@ -122,4 +126,15 @@ func (s *dcgmSource) use(ctx context.Context) (err error) {
 		case <-t.C:
 		}
 	}
+}
+
+// seldom reports whether a field changes so slowly that reading it less often loses nothing.
+func seldom(f collect.Field) bool {
+	switch f { //nolint:exhaustive // the others change all the time
+	case collect.FieldPowerLimit, collect.FieldMemoryTotal, collect.FieldMemoryReserved, collect.FieldTemperature, collect.FieldMemoryTemperature,
+		collect.FieldSMClock, collect.FieldMemoryClock, collect.FieldPCIeReplays, collect.FieldECCCorrected, collect.FieldECCUncorrected,
+		collect.FieldRemappedCorrected, collect.FieldRemappedUncorrected, collect.FieldRemapFailed:
+		return true
+	}
+	return false
 }

@@ -13,13 +13,19 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 )
 
 // version is set by the linker.
 var version = "dev"
 
+// garbage is how much may come together, in percent of what is in use, before it is collected: what is in use is some
+// MiB.
+const garbage = 400
+
 func main() {
+	debug.SetGCPercent(garbage)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	hostname, err := os.Hostname()

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kerf-gpu/kerf/internal/cgroup"
+	"github.com/kerf-gpu/kerf/internal/httpserve"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/monitor/collect"
 	"github.com/kerf-gpu/kerf/monitor/exposition"
@@ -32,17 +33,14 @@ type monitor struct {
 	again func() error
 }
 
-// cgroups finds out whose processes are.
-type cgroups struct{ cgroup.Hierarchy }
-
-// Members implements collect.Cgroups.
-func (c cgroups) Members(dir string) ([]int, error) {
-	g, err := c.Open(dir, 0)
-	if err != nil {
-		return nil, err
-	}
-	return g.Procs()
+// processes finds out whose processes are.
+type processes struct {
+	*process.Deaths
+	hierarchy cgroup.Hierarchy
 }
+
+// Cgroup implements collect.Processes.
+func (p processes) Cgroup(pid int) (string, error) { return p.hierarchy.OfProcess(pid) }
 
 // joinHost makes this program run in the host's cgroup namespace: it starts itself again there if it must.
 func (m *monitor) joinHost() error {
@@ -67,6 +65,15 @@ func (m *monitor) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find out whose processes are: %w", err)
 	}
+	deaths, err := process.NewDeaths()
+	if err != nil {
+		return fmt.Errorf("find out whose processes are: %w", err)
+	}
+	defer func() {
+		if err := deaths.Close(); err != nil {
+			m.log.Warn("the watch of processes did not close", "error", err.Error())
+		}
+	}()
 	if len(m.others) > 0 {
 		m.log.Warn("fields that this monitor does not have are left out", "fields", m.others)
 	}
@@ -92,7 +99,7 @@ func (m *monitor) run(ctx context.Context) error {
 		g.Go(func() error { return d.stream(ctx) })
 		source = d
 	}
-	c := collect.New(collect.Options{Source: source, Grants: books, Cgroups: cgroups{hierarchy}, Hub: hub, Log: m.log, Interval: m.interval})
+	c := collect.New(collect.Options{Source: source, Grants: books, Processes: processes{deaths, hierarchy}, Hub: hub, Log: m.log, Interval: m.interval})
 	g.Go(func() error { return nvml.follow(ctx) })
 	g.Go(func() error { return books.follow(ctx, m.dir) })
 	g.Go(func() error { return c.Run(ctx) })
@@ -104,7 +111,7 @@ func (m *monitor) run(ctx context.Context) error {
 }
 
 // serveHTTP answers /metrics and /healthz until ctx ends.
-func (m *monitor) serveHTTP(ctx context.Context, l net.Listener, hub *collect.Hub) error {
+func (m *monitor) serveHTTP(ctx context.Context, web net.Listener, hub *collect.Hub) error {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
 	all := exposition.Beside(exposition.New(exposition.Options{Latest: hub.Latest, Version: version, Hostname: m.nodeName, Fields: m.fields}), reg)
@@ -118,22 +125,5 @@ func (m *monitor) serveHTTP(ctx context.Context, l net.Listener, hub *collect.Hu
 		}
 		_, _ = fmt.Fprintln(w, "ok")
 	})
-	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 20 * time.Second, MaxHeaderBytes: 16 << 10}
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(l) }()
-	select {
-	case err := <-done:
-		return fmt.Errorf("serve HTTP on %s: %w", l.Addr(), err)
-	case <-ctx.Done():
-	}
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
-	defer cancel()
-	err := s.Shutdown(stop)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = s.Close()
-	}
-	if serr := <-done; !errors.Is(serr, http.ErrServerClosed) {
-		err = errors.Join(err, serr)
-	}
-	return err
+	return httpserve.Serve(ctx, web, mux)
 }

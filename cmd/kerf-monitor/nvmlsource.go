@@ -24,6 +24,8 @@ const (
 	driverRetry = time.Second
 	// stockEvery is how often it is looked which GPUs there are, and how they are cut.
 	stockEvery = 5 * time.Second
+	// toldKept is how long what changes slowly is not asked for again, a little less than an interval of a second.
+	toldKept = 900 * time.Millisecond
 	// stockDeadline bounds one such look.
 	stockDeadline = 30 * time.Second
 )
@@ -36,6 +38,15 @@ type nvmlSource struct {
 	mu   sync.Mutex
 	lib  *nvml.Library
 	gpus map[sharing.GPUID]nvmlGPU
+	// told is what each told last when it was asked for all.
+	told map[sharing.GPUID]told
+}
+
+// told is an answer and when it was.
+type told struct {
+	at     time.Time
+	answer nvml.Telemetry
+	lib    *nvml.Library
 }
 
 // nvmlGPU is what is known of a GPU between looks.
@@ -45,7 +56,7 @@ type nvmlGPU struct {
 }
 
 func newNVMLSource(paths []string, log *slog.Logger) *nvmlSource {
-	return &nvmlSource{paths: paths, log: log, gpus: map[sharing.GPUID]nvmlGPU{}}
+	return &nvmlSource{paths: paths, log: log, gpus: map[sharing.GPUID]nvmlGPU{}, told: map[sharing.GPUID]told{}}
 }
 
 // Name implements collect.Source.
@@ -146,14 +157,24 @@ func (s *nvmlSource) takeStock(ctx context.Context, lib *nvml.Library) error {
 // Read implements collect.Source.
 func (s *nvmlSource) Read(ctx context.Context, gpu collect.Info, since time.Time) collect.Reading {
 	s.mu.Lock()
-	lib, cut := s.lib, s.gpus[gpu.UUID].cut
+	lib, cut, last := s.lib, s.gpus[gpu.UUID].cut, s.told[gpu.UUID]
 	s.mu.Unlock()
 	if lib == nil {
 		return collect.Reading{Err: fmt.Errorf("read gpu %q: no driver is in use: %w", string(gpu.UUID), sharing.ErrUnavailable)}
 	}
-	t, err := lib.Telemetry(ctx, gpu.UUID, since)
+	var before *nvml.Telemetry
+	asked := time.Now()
+	if last.lib == lib && asked.Sub(last.at) < toldKept {
+		before = &last.answer
+	}
+	t, err := lib.Telemetry(ctx, gpu.UUID, since, before)
 	if err != nil {
 		return collect.Reading{Err: err}
+	}
+	if before == nil {
+		s.mu.Lock()
+		s.told[gpu.UUID] = told{asked, t, lib}
+		s.mu.Unlock()
 	}
 	r := readingOf(t)
 	if len(cut) > 0 {

@@ -21,14 +21,17 @@ const (
 	firstProfiling = 1001
 	// fieldUUID is the GPU's UUID, by which its other values are known.
 	fieldUUID = 54
+	// slowness is how many times as seldom the slow fields are read.
+	slowness = 5
 )
 
 // Options say what is watched.
 type Options struct {
-	// Fields are DCGM's numbers of the fields, and Every how often DCGM reads them.
-	Fields []uint16
-	Every  time.Duration
-	Log    *slog.Logger
+	// Fields are DCGM's numbers of the fields, and Every how often DCGM reads them. Slow are more fields, which it reads
+	// five times as seldom.
+	Fields, Slow []uint16
+	Every        time.Duration
+	Log          *slog.Logger
 }
 
 // Values are a GPU's newest values by field; what is not told is absent.
@@ -36,11 +39,20 @@ type Values map[uint16]float64
 
 // Engine is an embedded host engine. It is not safe for concurrent use.
 type Engine struct {
-	stop  func()
-	since map[string]time.Time // by group
-	group map[string]dcgm.FieldHandle
-	uuid  map[uint]sharing.GPUID
-	last  map[sharing.GPUID]Values
+	stop   func()
+	groups []*fieldGroup
+	uuid   map[uint]sharing.GPUID
+	last   map[sharing.GPUID]Values
+}
+
+// fieldGroup is a group of fields that are watched together.
+type fieldGroup struct {
+	name   string
+	handle dcgm.FieldHandle
+	// every is how often its values change, next when it is read again, and since what was read of it.
+	every time.Duration
+	next  time.Time
+	since time.Time
 }
 
 // Open starts the engine and watches the fields; profiling fields only those that the first GPU supports. The error is
@@ -53,17 +65,19 @@ func Open(o Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open dcgm: %w (%w)", err, sharing.ErrUnavailable)
 	}
-	e := &Engine{
-		stop: stop, since: map[string]time.Time{}, group: map[string]dcgm.FieldHandle{},
-		uuid: map[uint]sharing.GPUID{}, last: map[sharing.GPUID]Values{},
-	}
+	e := &Engine{stop: stop, uuid: map[uint]sharing.GPUID{}, last: map[sharing.GPUID]Values{}}
 	plain, profiling := split(o.Fields)
-	if err := e.watch("kerf", append(plain, fieldUUID), o.Every); err != nil {
+	slow, more := split(o.Slow)
+	err = e.watch("kerf", plain, o.Every)
+	if err == nil {
+		err = e.watch("kerf-slow", append(slow, fieldUUID), slowness*o.Every)
+	}
+	if err != nil {
 		stop()
 		return nil, fmt.Errorf("open dcgm: %w", err)
 	}
-	supported, err := e.supported(profiling)
-	if err == nil && len(supported) > 0 {
+	supported, err := e.supported(append(profiling, more...))
+	if err == nil {
 		err = e.watch("kerf-profiling", supported, o.Every)
 	}
 	if err != nil {
@@ -99,7 +113,11 @@ func (e *Engine) supported(fields []dcgm.Short) ([]dcgm.Short, error) {
 	return out, nil
 }
 
+// watch watches fields, if there are any.
 func (e *Engine) watch(name string, fields []dcgm.Short, every time.Duration) error {
+	if len(fields) == 0 {
+		return nil
+	}
 	group, err := dcgm.FieldGroupCreate(name, fields)
 	if err != nil {
 		return fmt.Errorf("make field group %q: %w (%w)", name, err, sharing.ErrUnavailable)
@@ -109,19 +127,24 @@ func (e *Engine) watch(name string, fields []dcgm.Short, every time.Duration) er
 		err = errors.Join(err, dcgm.FieldGroupDestroy(group))
 		return fmt.Errorf("watch field group %q: %w (%w)", name, err, sharing.ErrUnavailable)
 	}
-	e.group[name], e.since[name] = group, time.UnixMicro(0)
+	e.groups = append(e.groups, &fieldGroup{name: name, handle: group, every: every, since: time.UnixMicro(0)})
 	return nil
 }
 
 // Read returns the newest values of every GPU. A value that did not come anew stays as it was; one that came blank is
 // gone.
 func (e *Engine) Read() (map[sharing.GPUID]Values, error) {
-	for name, group := range e.group {
-		values, next, err := dcgm.GetValuesSince(dcgm.GroupAllGPUs(), group, e.since[name])
-		if err != nil {
-			return nil, fmt.Errorf("read field group %q: %w (%w)", name, err, sharing.ErrUnavailable)
+	now := time.Now()
+	for _, g := range e.groups {
+		// A GPU is known by its UUID, which is slow: as long as one has not told it, all are asked.
+		if now.Before(g.next) && len(e.uuid) > 0 {
+			continue
 		}
-		e.since[name] = next
+		values, next, err := dcgm.GetValuesSince(dcgm.GroupAllGPUs(), g.handle, g.since)
+		if err != nil {
+			return nil, fmt.Errorf("read field group %q: %w (%w)", g.name, err, sharing.ErrUnavailable)
+		}
+		g.since, g.next = next, now.Add(g.every-g.every/8) // a read that is a little early is the one that was waited for
 		e.take(values)
 	}
 	out := make(map[sharing.GPUID]Values, len(e.last))
@@ -159,9 +182,9 @@ func (e *Engine) take(values []dcgm.FieldValue_v2) {
 // Close ends the engine.
 func (e *Engine) Close() error {
 	var errs []error
-	for name, group := range e.group {
-		if err := errors.Join(dcgm.UnwatchFields(group, dcgm.GroupAllGPUs()), dcgm.FieldGroupDestroy(group)); err != nil {
-			errs = append(errs, fmt.Errorf("close field group %q: %w (%w)", name, err, sharing.ErrUnavailable))
+	for _, g := range e.groups {
+		if err := errors.Join(dcgm.UnwatchFields(g.handle, dcgm.GroupAllGPUs()), dcgm.FieldGroupDestroy(g.handle)); err != nil {
+			errs = append(errs, fmt.Errorf("close field group %q: %w (%w)", g.name, err, sharing.ErrUnavailable))
 		}
 	}
 	e.stop()

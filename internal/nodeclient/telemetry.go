@@ -21,6 +21,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
+// streamWindow is how many bytes of samples may be on their way to a reader.
+const streamWindow = 1 << 20
+
 // TelemetryPath is where the monitor of directory dir listens for the telemetry API.
 func TelemetryPath(dir string) string { return filepath.Join(dir, "telemetry.sock") }
 
@@ -33,6 +36,8 @@ func Telemetry(ctx context.Context, dir string, in *telemetryv1.WatchRequest, se
 		grpc.WithContextDialer(l.dial), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(), grpc.WithAuthority("localhost"),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+		// With windows of a fixed size nothing is measured: that would be a message to the monitor and back for each sample.
+		grpc.WithInitialWindowSize(streamWindow), grpc.WithInitialConnWindowSize(streamWindow),
 	)
 	if err != nil {
 		return fmt.Errorf("connect to %q: %w", l.path, err)

@@ -93,7 +93,7 @@ func (g goDevice) memory() (Memory, error) {
 }
 
 func (g goDevice) processes() ([][]resident, error) {
-	compute, err := g.list("nvmlDeviceGetComputeRunningProcesses", g.dev.GetComputeRunningProcesses)
+	compute, err := g.computeProcesses()
 	if err != nil {
 		return nil, err // the list that matters; without it nothing is known
 	}
@@ -115,6 +115,10 @@ func (g goDevice) processes() ([][]resident, error) {
 		}
 	}
 	return lists, nil
+}
+
+func (g goDevice) computeProcesses() ([]resident, error) {
+	return g.list("nvmlDeviceGetComputeRunningProcesses", g.dev.GetComputeRunningProcesses)
 }
 
 func (g goDevice) list(name string, get func() ([]nvml.ProcessInfo, nvml.Return)) ([]resident, error) {

@@ -13,7 +13,7 @@ import (
 )
 
 // sensors asks for each sensor; what fails is left out. The library is asked for a function before it is called.
-func (g goDevice) sensors() map[Sensor]uint64 {
+func (g goDevice) sensors(all bool) map[Sensor]uint64 {
 	out := make(map[Sensor]uint64, 16)
 	keep := func(s Sensor, v uint64, r nvml.Return) {
 		if r == nvml.SUCCESS {
@@ -34,8 +34,18 @@ func (g goDevice) sensors() map[Sensor]uint64 {
 		}
 	}
 	small("nvmlDeviceGetPowerUsage", SensorPower, g.dev.GetPowerUsage)
-	small("nvmlDeviceGetEnforcedPowerLimit", SensorPowerLimit, g.dev.GetEnforcedPowerLimit)
 	large("nvmlDeviceGetTotalEnergyConsumption", SensorEnergy, g.dev.GetTotalEnergyConsumption)
+	if has("nvmlDeviceGetUtilizationRates") {
+		u, r := g.dev.GetUtilizationRates()
+		if u.Gpu <= 100 && u.Memory <= 100 { // more is not a percentage
+			keep(SensorBusy, uint64(u.Gpu), r)
+			keep(SensorMemoryBusy, uint64(u.Memory), r)
+		}
+	}
+	if !all {
+		return out
+	}
+	small("nvmlDeviceGetEnforcedPowerLimit", SensorPowerLimit, g.dev.GetEnforcedPowerLimit)
 	small("nvmlDeviceGetClockInfo", SensorSMClock, func() (uint32, nvml.Return) { return g.dev.GetClockInfo(nvml.CLOCK_SM) })
 	small("nvmlDeviceGetClockInfo", SensorMemoryClock, func() (uint32, nvml.Return) { return g.dev.GetClockInfo(nvml.CLOCK_MEM) })
 	small("nvmlDeviceGetTemperature", SensorTemperature, func() (uint32, nvml.Return) { return g.dev.GetTemperature(nvml.TEMPERATURE_GPU) })
@@ -57,13 +67,6 @@ func (g goDevice) sensors() map[Sensor]uint64 {
 		keep(SensorRemappedCorrected, uint64(max(corrected, 0)), r)
 		keep(SensorRemappedUncorrected, uint64(max(uncorrected, 0)), r)
 		keep(SensorRemapFailed, flag(failed), r)
-	}
-	if has("nvmlDeviceGetUtilizationRates") {
-		u, r := g.dev.GetUtilizationRates()
-		if u.Gpu <= 100 && u.Memory <= 100 { // more is not a percentage
-			keep(SensorBusy, uint64(u.Gpu), r)
-			keep(SensorMemoryBusy, uint64(u.Memory), r)
-		}
 	}
 	return out
 }

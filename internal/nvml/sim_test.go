@@ -141,7 +141,7 @@ func testDriver(t *testing.T, library string) {
 
 // testTelemetry reads a GPU that is busy for 80 percent of the time, and runs nothing.
 func testTelemetry(ctx context.Context, t *testing.T, l *Library, id sharing.GPUID) {
-	got, err := l.Telemetry(ctx, id, time.Now().Add(-time.Second))
+	got, err := l.Telemetry(ctx, id, time.Now().Add(-time.Second), nil)
 	if err != nil || !got.Listed || !got.Timed || len(got.Residents) != 0 || len(got.Activity) != 0 || got.Memory.Total < 70*sharing.GiB {
 		t.Errorf("telemetry %+v, %v", got, err)
 	}

@@ -47,6 +47,8 @@ type Telemetry struct {
 	// nothing.
 	Activity map[int]Activity
 	Timed    bool
+	// others is true when there were processes that are not in the list of compute processes.
+	others bool
 }
 
 // Resident is a process on a GPU or, in MIG mode, on one GPU instance of it.
@@ -70,31 +72,63 @@ type InstanceMemory struct {
 
 // senses is a device that tells more than its memory: what not every door has.
 type senses interface {
-	sensors() map[Sensor]uint64
+	// sensors are the quick ones, or all.
+	sensors(all bool) map[Sensor]uint64
+	// computeProcesses is the first of the lists of processes.
+	computeProcesses() ([]resident, error)
 	instanceMemory() ([]InstanceMemory, error)
 }
 
 // Telemetry asks a GPU for all that it tells, with what its processes did since then. An error means that not even its
 // memory can be told.
-func (l *Library) Telemetry(ctx context.Context, id sharing.GPUID, since time.Time) (Telemetry, error) {
+//
+// before, where it is not nil, is an answer that is young enough for what changes slowly to be taken from it: all sensors but
+// power, energy and use, and that no process was in the lists of graphics and of MPS.
+func (l *Library) Telemetry(ctx context.Context, id sharing.GPUID, since time.Time, before *Telemetry) (Telemetry, error) {
 	return onGPU(ctx, l, "read telemetry", id, func(d device) (Telemetry, error) {
 		m, err := plausible(d.memory())
 		if err != nil {
 			return Telemetry{}, err
 		}
 		t := Telemetry{Memory: m}
-		if lists, err := d.processes(); err == nil {
+		if lists, err := listsOf(d, before); err == nil {
 			t.Residents, t.Listed = residents(lists), true
+			t.others = slices.ContainsFunc(lists[1:], func(l []resident) bool { return len(l) > 0 })
 		}
 		if samples, err := d.processTime(since); err == nil {
 			t.Activity, err = activity(samples)
 			t.Timed = err == nil
 		}
 		if s, ok := d.(senses); ok {
-			t.Sensors = s.sensors()
+			t.Sensors = s.sensors(before == nil)
+			if before != nil {
+				for sensor, v := range before.Sensors {
+					if !sensor.quick() {
+						t.Sensors[sensor] = v
+					}
+				}
+			}
 		}
 		return t, nil
 	})
+}
+
+// quick reports whether a sensor changes all the time.
+func (s Sensor) quick() bool {
+	switch s { //nolint:exhaustive // the others do not
+	case SensorPower, SensorEnergy, SensorBusy, SensorMemoryBusy:
+		return true
+	}
+	return false
+}
+
+// listsOf are the lists of processes, that of compute first.
+func listsOf(d device, before *Telemetry) ([][]resident, error) {
+	if s, ok := d.(senses); ok && before != nil && before.Listed && !before.others {
+		compute, err := s.computeProcesses()
+		return [][]resident{compute}, err
+	}
+	return d.processes()
 }
 
 // activity is the mean of each process's samples.

@@ -70,8 +70,20 @@ func Attribute(d Device, leases []Lease) Sample {
 		return cmp.Or(cmp.Compare(a.grant, b.grant), cmp.Compare(x.Start, y.Start), cmp.Compare(x.Profile, y.Profile))
 	})
 	strangers, rest := &part{}, &part{}
+	lessors := map[string]int{} // by cgroup, which processes share
 	for _, p := range d.Processes {
-		owner := ownerOf(p, leases, parts, strangers, rest)
+		lessor, seen := lessors[p.Cgroup]
+		if !seen {
+			lessor = slices.IndexFunc(leases, func(l Lease) bool { return l.owns(p.Cgroup) })
+			lessors[p.Cgroup] = lessor
+		}
+		owner := strangers
+		switch {
+		case p.Cgroup == "":
+			owner = rest
+		case lessor >= 0:
+			owner = ownerOf(p, leases[lessor].Grant, parts, strangers)
+		}
 		owner.take(p)
 		for _, other := range parts {
 			if other != owner && other.instance != nil && other.instance.GI == p.GI {
@@ -93,16 +105,9 @@ func Attribute(d Device, leases []Lease) Sample {
 	return s
 }
 
-// ownerOf finds the part that a process belongs to.
-func ownerOf(p Process, leases []Lease, parts []*part, strangers, rest *part) *part {
-	if p.Cgroup == "" {
-		return rest
-	}
-	i := slices.IndexFunc(leases, func(l Lease) bool { return l.owns(p.Cgroup) })
-	if i < 0 {
-		return strangers
-	}
-	j := slices.IndexFunc(parts, func(o *part) bool { return o.grant == leases[i].Grant && o.has(p.GI) })
+// ownerOf finds the part of a grant that its process belongs to.
+func ownerOf(p Process, grant string, parts []*part, strangers *part) *part {
+	j := slices.IndexFunc(parts, func(o *part) bool { return o.grant == grant && o.has(p.GI) })
 	if j < 0 {
 		return strangers
 	}

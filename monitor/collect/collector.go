@@ -24,7 +24,8 @@ const (
 	readDeadline = 2 * time.Second
 	// activityWindow is the shortest time over which activity is asked for: drivers sample it some times a second.
 	activityWindow = time.Second
-	// longestGap is the time between two samples beyond which energy is not computed from power.
+	// longestGap is the time between two samples beyond which energy is not computed from power, unless samples are
+	// that far apart by the interval.
 	longestGap = 10 * time.Second
 )
 
@@ -46,32 +47,26 @@ type Grants interface {
 	Grants() (all map[string]Grant, fresh bool)
 }
 
-// Cgroups finds out whose a process is.
-type Cgroups interface {
-	// Members are the processes of a cgroup and of those below it. With it the kernel is asked once for each grant, and
-	// not once for each process.
-	Members(dir string) ([]int, error)
-	// OfProcess is the absolute directory of a process's cgroup.
-	OfProcess(pid int) (string, error)
-}
-
-// Options say what a collector works with. All but Interval is needed.
+// Options say what a collector works with. All but Interval and Now is needed.
 type Options struct {
-	Source  Source
-	Grants  Grants
-	Cgroups Cgroups
-	Hub     *Hub
-	Log     *slog.Logger
+	Source    Source
+	Grants    Grants
+	Processes Processes
+	Hub       *Hub
+	Log       *slog.Logger
 	// Interval is 100 ms or more; 0 means DefaultInterval.
 	Interval time.Duration
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
 }
 
 // Collector takes the samples. Make it with New.
 type Collector struct {
-	opts  Options
-	tally attribution.Tally
-	power map[sharing.GPUID]power
-	last  time.Time
+	opts   Options
+	places places
+	tally  attribution.Tally
+	power  map[sharing.GPUID]power
+	last   time.Time
 	// known are strangers that were logged.
 	known map[stranger]bool
 }
@@ -95,7 +90,10 @@ func New(o Options) *Collector {
 	if o.Interval <= 0 {
 		o.Interval = DefaultInterval
 	}
-	return &Collector{opts: o, power: map[sharing.GPUID]power{}, known: map[stranger]bool{}}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Collector{opts: o, places: places{processes: o.Processes, known: map[int]*place{}}, power: map[sharing.GPUID]power{}, known: map[stranger]bool{}}
 }
 
 // Run takes samples until ctx ends. A cycle that takes longer than the interval delays the next; none are made up for.
@@ -118,10 +116,10 @@ func (c *Collector) Run(ctx context.Context) error {
 
 // Cycle takes one sample of every GPU and publishes it.
 func (c *Collector) Cycle(ctx context.Context) {
-	at := time.Now()
+	at := c.opts.Now()
 	var passed time.Duration
 	if !c.last.IsZero() {
-		passed = at.Sub(c.last)
+		passed = max(0, at.Sub(c.last))
 	}
 	c.last = at
 	s := &Snapshot{At: at, Source: c.opts.Source.Name(), Driver: c.opts.Source.Driver()}
@@ -134,7 +132,7 @@ func (c *Collector) Cycle(ctx context.Context) {
 		living[id] = true
 	}
 	var samples []attribution.Sample
-	c.place(readings, leases)
+	c.place(readings, at)
 	for _, r := range readings {
 		g := GPU{Info: r.Info, Err: r.Err}
 		if r.Err == nil {
@@ -151,7 +149,7 @@ func (c *Collector) Cycle(ctx context.Context) {
 		s.GPUs[i].Totals = c.totals(g)
 	}
 	c.tellStrangers(s)
-	s.Took = time.Since(at)
+	s.Took = c.opts.Now().Sub(at)
 	c.opts.Hub.publish(s)
 }
 
@@ -173,32 +171,13 @@ func (c *Collector) read(ctx context.Context, since time.Time) []Reading {
 	return out
 }
 
-// place fills in which cgroups the processes are in: first by what the leases' cgroups hold, then, for those that are in
-// none, one by one.
-func (c *Collector) place(readings []Reading, leases []attribution.Lease) {
-	dirs := map[int]string{}
-	for _, l := range leases {
-		if l.Cgroup == "" {
-			continue
-		}
-		pids, err := c.opts.Cgroups.Members(l.Cgroup)
-		if err != nil {
-			continue // its processes are asked for one by one
-		}
-		for _, pid := range pids {
-			dirs[pid] = l.Cgroup
-		}
-	}
+// place fills in which cgroups the processes are in.
+func (c *Collector) place(readings []Reading, now time.Time) {
+	c.places.begin()
+	defer c.places.end()
 	for _, r := range readings {
 		for i, p := range r.Device.Processes {
-			dir, seen := dirs[p.PID]
-			if !seen {
-				if d, err := c.opts.Cgroups.OfProcess(p.PID); err == nil {
-					dir = d
-				}
-				dirs[p.PID] = dir
-			}
-			r.Device.Processes[i].Cgroup = dir
+			r.Device.Processes[i].Cgroup = c.places.of(p.PID, now)
 		}
 	}
 }
@@ -216,7 +195,7 @@ func (c *Collector) energy(r Reading, at time.Time) attribution.Reading[attribut
 	case !seen:
 	case then.hasJ && hasJ && now.joules >= then.joules:
 		return attribution.Told(attribution.Joules(now.joules - then.joules))
-	case then.hasW && hasW && gap <= longestGap:
+	case then.hasW && hasW && gap >= 0 && gap <= max(longestGap, 2*c.opts.Interval):
 		return attribution.Told(attribution.Joules((then.watts + now.watts) / 2 * gap.Seconds()))
 	}
 	return attribution.Reading[attribution.Joules]{}

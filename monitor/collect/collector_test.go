@@ -27,7 +27,11 @@ type fakeNode struct {
 	grants   map[string]Grant
 	away     bool
 	dirs     map[int]string
-	closed   bool // cgroups do not tell their processes
+	// watched are held, ended are those of them that have ended, and asked counts looks at cgroups.
+	watched map[int]bool
+	ended   []int
+	asked   int
+	closed  bool // no process can be held
 }
 
 func (f *fakeNode) Name() string   { return "fake" }
@@ -50,29 +54,39 @@ func (f *fakeNode) Read(_ context.Context, g Info, _ time.Time) Reading {
 }
 func (f *fakeNode) Grants() (all map[string]Grant, fresh bool) { return f.grants, !f.away }
 
-func (f *fakeNode) OfProcess(pid int) (string, error) {
+func (f *fakeNode) Cgroup(pid int) (string, error) {
+	f.asked++
 	if d, ok := f.dirs[pid]; ok {
 		return d, nil
 	}
 	return "", sharing.ErrNotFound
 }
 
-func (f *fakeNode) Members(dir string) ([]int, error) {
+func (f *fakeNode) Watch(pid int) error {
 	if f.closed {
-		return nil, sharing.ErrDenied
+		return sharing.ErrUnavailable
 	}
-	var pids []int
-	for pid, d := range f.dirs {
-		if d == dir || strings.HasPrefix(d, dir+"/") {
-			pids = append(pids, pid)
-		}
+	if f.watched == nil {
+		f.watched = map[int]bool{}
 	}
-	return pids, nil
+	f.watched[pid] = true
+	return nil
+}
+
+func (f *fakeNode) Forget(pid int) { delete(f.watched, pid) }
+
+func (f *fakeNode) Ended() []int {
+	out := f.ended
+	f.ended = nil
+	for _, pid := range out {
+		delete(f.watched, pid)
+	}
+	return out
 }
 
 func (f *fakeNode) collector(log *bytes.Buffer) (*Collector, *Hub) {
 	h := NewHub()
-	return New(Options{Source: f, Grants: f, Cgroups: f, Hub: h, Log: slog.New(slog.NewTextHandler(log, nil))}), h
+	return New(Options{Source: f, Grants: f, Processes: f, Hub: h, Log: slog.New(slog.NewTextHandler(log, nil))}), h
 }
 
 func grant(id string, gpu sharing.GPUID) Grant {

@@ -74,6 +74,10 @@ type Cap struct {
 	Memory, Lent sharing.Bytes
 	// Percent is the share of compute; 0 is a fair share.
 	Percent sharing.Percent
+	// Throttled is how long its launches have waited for that share, summed over threads, since the grant began; only when
+	// Timed. The agent tells it with its grants, every some seconds.
+	Throttled time.Duration
+	Timed     bool
 }
 
 // CapOn returns the cap of a grant's fragment.

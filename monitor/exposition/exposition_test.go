@@ -46,7 +46,7 @@ func snapshot() *collect.Snapshot {
 	s := &collect.Snapshot{
 		Seq: 7, Took: 2 * time.Millisecond, Source: "nvml", Driver: "615.71.09", Agent: true,
 		Grants: map[string]collect.Grant{
-			"a": pod("a", attribution.Fragment{GPU: gpu0}, collect.Cap{Memory: 10 * sharing.GiB, Lent: sharing.GiB, Percent: 25}),
+			"a": pod("a", attribution.Fragment{GPU: gpu0}, collect.Cap{Memory: 10 * sharing.GiB, Lent: sharing.GiB, Percent: 25, Throttled: 90 * time.Second, Timed: true}),
 			"b": pod("b", attribution.Fragment{GPU: gpu0}, collect.Cap{Memory: 20 * sharing.GiB}),
 			"w": pod("w", attribution.Fragment{GPU: "GPU-1", Whole: true}, collect.Cap{Memory: 80 * sharing.GiB, Percent: 100}),
 			"m": pod("m", attribution.Fragment{GPU: "GPU-2", Slot: &slot}, collect.Cap{Memory: 10 * sharing.GiB}),

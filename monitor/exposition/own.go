@@ -116,6 +116,9 @@ func (o owner) limit(c collect.Cap) {
 	if c.Percent > 0 {
 		o.put(useComputeLimit, float64(c.Percent)/float64(sharing.FullGPU), o.labels)
 	}
+	if c.Timed {
+		o.put(useThrottled, c.Throttled.Seconds(), o.labels)
+	}
 }
 
 func (o owner) totals(t attribution.Total) {

@@ -34,6 +34,7 @@ const (
 	useIdle
 	grantInfo
 	useComputeLimit
+	useThrottled
 )
 
 // describe has the names and helps, by number.
@@ -68,6 +69,7 @@ func describe() []family {
 		gauge(useIdle, "kerf_use_idle_seconds", "How long the GPU has not worked for the grant."),
 		gauge(grantInfo, "kerf_use_grant_info", "Facts of the grant; always 1."),
 		gauge(useComputeLimit, "kerf_use_compute_limit_ratio", "Share of the GPU's compute that the grant has; absent for a fair share."),
+		counter(useThrottled, "kerf_use_throttled_seconds_total", "How long launches waited for the grant's share of time, summed over threads, as the agent told last; only where programs count it."),
 	}
 }
 

@@ -30,9 +30,11 @@ type Server struct {
 	telemetryv1.UnimplementedTelemetryServer
 	hub *collect.Hub
 
-	// last is the newest message for readers that want all of it: it is made once.
+	// last is the newest message for readers that want all of it, and seq the snapshot's number: it is made and encoded
+	// once.
 	mu   sync.Mutex
-	last *telemetryv1.Sample
+	last *encoded
+	seq  uint64
 }
 
 // New makes a server over a hub.
@@ -41,6 +43,7 @@ func New(hub *collect.Hub) *Server { return &Server{hub: hub} }
 // Serve answers on l until ctx ends, and closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	g := grpc.NewServer(
+		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(maxRequest),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ConnectionTimeout(5*time.Second),
@@ -88,24 +91,37 @@ func (s *Server) Watch(in *telemetryv1.WatchRequest, out grpc.ServerStreamingSer
 		if !sent.IsZero() && snapshot.At.Sub(sent) < interval-interval/8 {
 			continue
 		}
-		if err := out.Send(s.message(snapshot, keep, missed)); err != nil {
+		if err := s.send(out, snapshot, keep, missed); err != nil {
 			return err
 		}
 		sent, missed = snapshot.At, 0
 	}
 }
 
-// message is a snapshot as one reader gets it.
-func (s *Server) message(snapshot *collect.Snapshot, keep filter, missed uint64) *telemetryv1.Sample {
+// send sends a snapshot as one reader gets it.
+func (s *Server) send(out grpc.ServerStreamingServer[telemetryv1.Sample], snapshot *collect.Snapshot, keep filter, missed uint64) error {
 	if !keep.all() || missed > 0 {
 		m := sampleOf(snapshot, keep)
 		m.Missed = missed
-		return m
+		return out.Send(m)
 	}
+	m, err := s.whole(snapshot)
+	if err != nil {
+		return err
+	}
+	return out.SendMsg(m)
+}
+
+// whole is all of a snapshot.
+func (s *Server) whole(snapshot *collect.Snapshot) (*encoded, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.last.GetSequence() != snapshot.Seq {
-		s.last = sampleOf(snapshot, keep)
+	if s.last == nil || s.seq != snapshot.Seq {
+		m, err := encode(sampleOf(snapshot, filter{}))
+		if err != nil {
+			return nil, err
+		}
+		s.last, s.seq = m, snapshot.Seq
 	}
-	return s.last
+	return s.last, nil
 }

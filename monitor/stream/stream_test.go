@@ -61,9 +61,11 @@ func (node) Grants() (all map[string]collect.Grant, fresh bool) {
 	return map[string]collect.Grant{"a": grant("a", "x"), "b": grant("b", "y")}, true
 }
 
-func (node) Members(string) ([]int, error) { return nil, sharing.ErrDenied }
+func (node) Watch(int) error { return nil }
+func (node) Forget(int)      {}
+func (node) Ended() []int    { return nil }
 
-func (node) OfProcess(pid int) (string, error) {
+func (node) Cgroup(pid int) (string, error) {
 	return map[int]string{1: "/cg/a", 2: "/cg/b", 3: "/user"}[pid], nil
 }
 
@@ -72,7 +74,7 @@ func newNode(t *testing.T) node {
 	t.Helper()
 	hub := collect.NewHub()
 	n := node{}
-	n.Collector = collect.New(collect.Options{Source: n, Grants: n, Cgroups: n, Hub: hub, Log: discard()})
+	n.Collector = collect.New(collect.Options{Source: n, Grants: n, Processes: n, Hub: hub, Log: discard()})
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
 	if err != nil {
@@ -203,7 +205,7 @@ func TestIntervals(t *testing.T) {
 func TestASlowReaderIsToldWhatItMissed(t *testing.T) {
 	hub := collect.NewHub()
 	n := node{}
-	n.Collector = collect.New(collect.Options{Source: n, Grants: n, Cgroups: n, Hub: hub, Log: discard()})
+	n.Collector = collect.New(collect.Options{Source: n, Grants: n, Processes: n, Hub: hub, Log: discard()})
 	ctx, cancel := context.WithCancel(t.Context())
 	s := &slow{ctx: ctx, got: make(chan *telemetryv1.Sample), sends: make(chan struct{}, 100)}
 	done := make(chan error, 1)
@@ -238,6 +240,19 @@ type slow struct {
 }
 
 func (s *slow) Context() context.Context { return s.ctx }
+
+// SendMsg decodes what it gets, as a reader does.
+func (s *slow) SendMsg(m any) error {
+	data, err := newCodec().Marshal(m)
+	if err != nil {
+		return err
+	}
+	out := &telemetryv1.Sample{}
+	if err := newCodec().Unmarshal(data, out); err != nil {
+		return err
+	}
+	return s.Send(out)
+}
 
 func (s *slow) Send(m *telemetryv1.Sample) error {
 	s.sends <- struct{}{}

@@ -113,7 +113,7 @@ var doors = []door{
 	{"google.golang.org/grpc", "gRPC is how the node API travels; what decides does not know that it travels",
 		[]string{"api/...", "internal/nodeclient/...", "sharing/node/nodeserver/...", "monitor/stream/...", "deviceplugin/...", "internal/kubelet/...", "internal/containerd/...", "cmd/*", "test/*"}},
 	{"google.golang.org/protobuf", "protobuf is how the node API travels; what decides does not know that it travels",
-		[]string{"api/...", "internal/nodeclient/...", "internal/present/...", "sharing/node/nodeserver/...", "cmd/*", "test/*"}},
+		[]string{"api/...", "internal/nodeclient/...", "internal/present/...", "sharing/node/nodeserver/...", "monitor/stream/...", "cmd/*", "test/*"}},
 	{"github.com/prometheus/client_golang", "metrics are made where what they tell is known, and served by a program", []string{"monitor/metrics/...", "monitor/exposition/...", "cmd/*"}},
 	{"github.com/prometheus/client_model", "what is scraped of thousands of series is made without a registry", []string{"monitor/exposition/..."}},
 	{"github.com/spf13/cobra", "command lines belong to programs", []string{"cmd/*"}},

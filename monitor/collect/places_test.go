@@ -1,0 +1,64 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collect
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/kerf-gpu/kerf/monitor/attribution"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// on has one GPU with processes of 1 byte each.
+func (f *fakeNode) on(pids ...int) {
+	d := attribution.Device{Memory: attribution.Told(sharing.Bytes(len(pids))), Listed: true}
+	for _, pid := range pids {
+		d.Processes = append(d.Processes, attribution.Process{PID: pid, GI: attribution.NoInstance, Memory: attribution.Told(sharing.Bytes(1))})
+	}
+	f.readings = []Reading{{Info: Info{UUID: "GPU-0"}, Device: d}}
+}
+
+// TestWhoseAPidIs follows pids over their processes' lives: each is looked at once, and again when its process ended.
+func TestWhoseAPidIs(t *testing.T) {
+	f := &fakeNode{grants: map[string]Grant{"a": grant("a", "GPU-0"), "b": grant("b", "GPU-0")}, dirs: map[int]string{7: "/cg/a", 8: "/cg/b"}}
+	now := time.Unix(1_000_000, 0)
+	h := NewHub()
+	c, _ := f.collector(&bytes.Buffer{})
+	c.opts.Hub, c.opts.Now = h, func() time.Time { return now }
+	steps := []struct {
+		name    string
+		do      func()
+		a, b, s int // processes of the grants, and strangers
+		asked   int
+	}{
+		{"both are new", func() { f.on(7, 8) }, 1, 1, 0, 2},
+		{"both are known", func() {}, 1, 1, 0, 0},
+		{"a pid is another's", func() { f.ended, f.dirs[7] = []int{7}, "/user" }, 0, 1, 1, 1},
+		{"a container is made anew, with the same pid", func() { f.ended, f.dirs[8] = []int{8}, "/cg/a" }, 1, 0, 1, 1},
+		{"one leaves the GPU", func() { f.on(8) }, 1, 0, 0, 0},
+		{"and comes back as somebody", func() { f.on(7, 8); f.dirs[7] = "/cg/b" }, 1, 1, 0, 1},
+		{"root moves a process", func() { f.dirs[8] = "/cg/b"; now = now.Add(2 * placeKept) }, 0, 2, 0, 2},
+		{"the clock jumps back", func() { now = now.Add(-time.Hour) }, 0, 2, 0, 0},
+		{"no descriptors are left for new ones", func() { f.closed = true; f.dirs[9] = "/cg/a"; f.on(7, 8, 9) }, 1, 2, 0, 1},
+		{"so that they are asked for each time", func() { f.dirs[9] = "/cg/b" }, 0, 3, 0, 1},
+		{"one cannot be told", func() { delete(f.dirs, 9) }, 0, 2, 0, 1},
+	}
+	for _, s := range steps {
+		f.asked = 0
+		s.do()
+		now = now.Add(time.Second)
+		c.Cycle(t.Context())
+		u := h.Latest().GPUs[0].Use
+		if a, b := u.Grants[0].Processes, u.Grants[1].Processes; a != s.a || b != s.b || u.Strangers.Processes != s.s || f.asked != s.asked {
+			t.Errorf("%s: %d and %d processes, %d strangers, %d looks; want %d, %d, %d, %d", s.name, a, b, u.Strangers.Processes, f.asked, s.a, s.b, s.s, s.asked)
+		}
+	}
+	f.on()
+	c.Cycle(t.Context())
+	if len(f.watched) != 0 || len(c.places.known) != 0 {
+		t.Errorf("after the last one: %v are held, %v known", f.watched, c.places.known)
+	}
+}
