@@ -38,6 +38,7 @@ SCHEDULER_FLAGS = -s -w -X k8s.io/component-base/version.gitVersion=v1.37.1 -X k
 	-X k8s.io/component-base/version.gitMinor=37
 
 LINTER := $(CURDIR)/.cache/bin/golangci-lint
+PROMTOOL := $(CURDIR)/.cache/bin/promtool
 
 FUZZTIME ?= 5s
 SOAK_STEPS ?= 1000000
@@ -123,7 +124,7 @@ demo: build ## Show the main job on this machine: a simulated H100 node unless t
 ##@ Check
 
 .PHONY: verify
-verify: verify-format verify-tree verify-shell verify-tidy verify-generated verify-layers vet lint ## Everything that a change must pass beside the tests
+verify: verify-format verify-tree verify-shell verify-tidy verify-generated verify-layers verify-monitoring vet lint ## Everything that a change must pass beside the tests
 	@echo 'verify: ok'
 
 .PHONY: verify-format
@@ -157,6 +158,12 @@ verify-generated: need tools
 verify-layers: need
 	@echo '--- import layers'
 	@go test -count=1 ./test/layers
+
+.PHONY: verify-monitoring
+verify-monitoring: need
+	@echo '--- rules and dashboards'
+	@hack/promtool.sh '$(PROMTOOL)'
+	@hack/verify-monitoring.sh '$(PROMTOOL)'
 
 .PHONY: vet
 vet: need

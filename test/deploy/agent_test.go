@@ -246,16 +246,16 @@ func testMonitor(t *testing.T, p *corev1.PodSpec, agent *corev1.Container) {
 	}
 }
 
-// TestQuickStartNamesEveryFile: what lies in deploy/ is of use only to who hears of it.
-func TestQuickStartNamesEveryFile(t *testing.T) {
-	text := read(t, "docs/quickstart.md")
+// TestDocumentsNameEveryFile: what lies in deploy/ is of use only to who hears of it.
+func TestDocumentsNameEveryFile(t *testing.T) {
+	text := read(t, "docs/quickstart.md") + read(t, "docs/monitoring.md")
 	files, err := filepath.Glob(filepath.Join(root, "deploy/*/*"))
 	if err != nil || len(files) < 10 {
 		t.Fatalf("%v, %v", files, err)
 	}
 	for _, file := range files {
 		if !strings.Contains(text, filepath.Base(file)) {
-			t.Errorf("docs/quickstart.md does not name %s", file)
+			t.Errorf("neither docs/quickstart.md nor docs/monitoring.md names %s", file)
 		}
 	}
 }
