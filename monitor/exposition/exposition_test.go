@@ -166,25 +166,56 @@ func TestRowsOfTheSameLabelsAreOne(t *testing.T) {
 	}
 }
 
-// TestSeriesAreAsManyAsGrantsLive lets pods come and go for a day.
+// TestSeriesAreAsManyAsGrantsLive lets 10,000 pods come and go over a day, some at a time, with a scrape now and
+// then. Neither the series nor the labels that are kept for them grow.
 func TestSeriesAreAsManyAsGrantsLive(t *testing.T) {
+	const pods, alive = 10_000, 5
 	var latest *collect.Snapshot
-	o := Options{Latest: func() *collect.Snapshot { return latest }, Fields: collect.Fields()[:1]}
-	most := 0
-	for i := range 10_000 {
+	g := New(Options{Latest: func() *collect.Snapshot { return latest }, Fields: []collect.FieldInfo{{Field: collect.FieldMemoryUsed, Name: "DCGM_FI_DEV_FB_USED"}}})
+	now := time.Unix(1_000_000, 0)
+	var tally attribution.Tally
+	grants, series, kept := map[string]collect.Grant{}, 0, 0
+	for i := range pods {
+		now = now.Add(24 * time.Hour / pods)
 		id := fmt.Sprint("pod-", i)
-		g := pod(id, attribution.Fragment{GPU: gpu0}, collect.Cap{Memory: sharing.GiB})
-		d := attribution.Device{GPU: gpu0, Memory: attribution.Told(sharing.GiB), Listed: true, Processes: []attribution.Process{process(i+1, "/cg/"+id, 1, 0), process(i+2, "/user", 1, 0)}}
-		latest = &collect.Snapshot{
-			Seq: uint64(i) + 1, Grants: map[string]collect.Grant{id: g},
-			GPUs: []collect.GPU{{Info: collect.Info{UUID: gpu0}, Device: d, Use: attribution.Attribute(d, []attribution.Lease{g.Lease})}},
+		grants[id] = pod(id, attribution.Fragment{GPU: gpu0}, collect.Cap{Memory: sharing.GiB})
+		delete(grants, fmt.Sprint("pod-", i-alive))
+		if i%10 != 0 {
+			continue
 		}
-		if i%1000 == 0 {
-			most = max(most, strings.Count(gather(t, o), "pod-"))
+		d := attribution.Device{GPU: gpu0, Memory: attribution.Told(sharing.GiB), Listed: true, Timed: true}
+		var leases []attribution.Lease
+		living := map[string]bool{}
+		for id, one := range grants {
+			leases, living[id] = append(leases, one.Lease), true
+			d.Processes = append(d.Processes, process(len(d.Processes)+1, one.Lease.Cgroup, 1, 0.01))
+		}
+		use := attribution.Attribute(d, leases)
+		tally.Add([]attribution.Sample{use}, 10*24*time.Hour/pods, living)
+		gpu := collect.GPU{Info: collect.Info{UUID: gpu0}, Device: d, Use: use, Fields: map[collect.Field]float64{collect.FieldMemoryUsed: 1024}, Totals: map[attribution.Place]attribution.Total{}}
+		for id := range grants {
+			at := attribution.Place{Grant: id, GPU: gpu0}
+			gpu.Totals[at], _ = tally.Of(at)
+		}
+		latest = &collect.Snapshot{Seq: uint64(i) + 1, At: now, Grants: grants, GPUs: []collect.GPU{gpu}}
+		families, err := g.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		series = 0
+		for _, f := range families {
+			series += len(f.GetMetric())
+		}
+		switch {
+		case i < 2*alive:
+		case kept == 0:
+			kept = len(g.labels.now)
+		case len(g.labels.now) != kept:
+			t.Fatalf("after %d pods %d sets of labels are kept, after %d it was %d", i, len(g.labels.now), 2*alive, kept)
 		}
 	}
-	if last := strings.Count(gather(t, o), "pod-"); last != most || last == 0 {
-		t.Errorf("%d series of the last pod, %d of the most that there were at once", last, most)
+	if most := 20*alive + 40; series > most || series < 10*alive {
+		t.Errorf("%d series for %d grants, at most %d", series, alive, most)
 	}
 }
 
