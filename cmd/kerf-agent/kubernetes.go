@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -52,8 +53,14 @@ func newKubernetes(c *containers) (*kubernetes, error) {
 	k.plugin = deviceplugin.New(deviceplugin.Options{
 		Dir: filepath.Join(a.kubeletDir, "device-plugins"), Log: a.log, Gate: k.gate, Holdings: k.kubelet, Answered: a.events.Allocated,
 	})
+	// The monitor puts its socket there, if one runs; the folder is there first, because containers keep what they were
+	// given.
+	view := filepath.Join(a.dir, "pods")
+	if err := os.MkdirAll(view, 0o755); err != nil {
+		return nil, errors.Join(fmt.Errorf("make folder of pods' own numbers: %w", err), k.close())
+	}
 	k.inject, err = nri.New(nri.Options{
-		Socket: a.nriSocket, Log: a.log, Node: a.runtime, Pods: k.api, Exempt: a.exempt, Failpoints: a.failpoints,
+		Socket: a.nriSocket, Log: a.log, Node: a.runtime, Pods: k.api, Exempt: a.exempt, Failpoints: a.failpoints, View: view,
 		Condition: func(why string) { a.runtime.SetPodBlocked("nri", why) },
 	})
 	if err != nil {

@@ -85,6 +85,12 @@ func (m *monitor) run(ctx context.Context) error {
 		m.log.Info("serving metrics", "address", web.Addr().String())
 	}
 	unix, err := m.listen()
+	var pods net.Listener
+	if err == nil {
+		if pods, err = m.listenForPods(); err != nil {
+			err = errors.Join(err, unix.Close())
+		}
+	}
 	if err != nil {
 		if web != nil {
 			err = errors.Join(err, web.Close())
@@ -107,6 +113,7 @@ func (m *monitor) run(ctx context.Context) error {
 		g.Go(func() error { return m.serveHTTP(ctx, web, hub) })
 	}
 	g.Go(func() error { return stream.New(hub).Serve(ctx, unix) })
+	g.Go(func() error { return httpserve.ServeEach(ctx, pods, askers{hierarchy, hub}.handler) })
 	return g.Wait()
 }
 

@@ -8,22 +8,43 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/http"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strconv"
 
+	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/nodeclient"
+	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/monitor/collect"
+	"github.com/kerf-gpu/kerf/monitor/stream"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// listen opens the telemetry socket, for root and one group. A socket that is there already is a dead monitor's, unless
-// somebody answers on it.
+// listen opens the telemetry socket, for root and one group.
 func (m *monitor) listen() (net.Listener, error) {
-	path := nodeclient.TelemetryPath(m.dir)
+	return listenOn(nodeclient.TelemetryPath(m.dir), 0o660, m.give)
+}
+
+// listenForPods opens the socket that containers are given, for everybody: who asks is told by the kernel, and gets its
+// own numbers.
+func (m *monitor) listenForPods() (net.Listener, error) {
+	return listenOn(filepath.Join(m.dir, podFolder, podSocket), 0o666, func(string) error { return nil })
+}
+
+// podFolder is what the agent mounts into containers, in its directory, and podSocket what the monitor puts there.
+const (
+	podFolder = "pods"
+	podSocket = "telemetry.sock"
+)
+
+// listenOn opens a unix socket. One that is there already is a dead monitor's, unless somebody answers on it.
+func listenOn(path string, mode fs.FileMode, give func(path string) error) (net.Listener, error) {
 	if c, err := net.Dial("unix", path); err == nil {
 		return nil, errors.Join(fmt.Errorf("another monitor listens on %s: %w", path, sharing.ErrConflict), c.Close())
 	}
-	if err := os.MkdirAll(m.dir, 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("make directory of the socket: %w", err)
 	}
 	// Made under another name and moved into place once owner and mode are right.
@@ -38,7 +59,7 @@ func (m *monitor) listen() (net.Listener, error) {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	l.SetUnlinkOnClose(false)
-	err = errors.Join(os.Chmod(temp, 0o600), m.give(temp), os.Chmod(temp, 0o660), os.Rename(temp, path))
+	err = errors.Join(os.Chmod(temp, 0o600), give(temp), os.Chmod(temp, mode), os.Rename(temp, path))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("set up socket %s: %w", path, err), l.Close())
 	}
@@ -57,4 +78,38 @@ func (m *monitor) give(path string) error {
 		return fmt.Errorf("group %q has no numeric id: %w", m.group, sharing.ErrInvalid)
 	}
 	return os.Chown(path, -1, gid)
+}
+
+// askers finds out which cgroup the process at the other end of a connection is in.
+type askers struct {
+	hierarchy cgroup.Hierarchy
+	hub       *collect.Hub
+}
+
+// handler answers one connection.
+func (a askers) handler(c net.Conn) http.Handler {
+	dir, err := a.cgroupOf(c)
+	if err != nil {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "it cannot be told who you are", http.StatusForbidden)
+		})
+	}
+	return stream.Own(a.hub, dir)
+}
+
+func (a askers) cgroupOf(c net.Conn) (string, error) {
+	unix, ok := c.(*net.UnixConn)
+	if !ok {
+		return "", fmt.Errorf("a connection of type %T: %w", c, sharing.ErrInvalid)
+	}
+	peer, err := process.PeerOf(unix)
+	if err != nil {
+		return "", err
+	}
+	defer peer.Process.Close()
+	dir, err := a.hierarchy.OfProcess(peer.PID)
+	if err == nil && !peer.Process.Alive() { // its pid may have been another's when the cgroup was read
+		err = fmt.Errorf("process %d has ended: %w", peer.PID, sharing.ErrNotFound)
+	}
+	return dir, err
 }

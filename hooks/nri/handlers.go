@@ -166,6 +166,7 @@ func (s *session) create(ctx context.Context, box sandbox, c *api.Container, lim
 	if err != nil {
 		return nil, refused(box, nil, err)
 	}
+	addView(adjust, c, s.View)
 	return adjust, nil
 }
 

@@ -69,7 +69,7 @@ type Points interface {
 	Eval(name string) error
 }
 
-// Options are what a Plugin works with. All but Exempt, Condition and Failpoints are needed.
+// Options are what a Plugin works with. All but Exempt, Condition, Failpoints and View are needed.
 type Options struct {
 	// Socket is NRI's socket.
 	Socket string
@@ -83,6 +83,8 @@ type Options struct {
 	Condition func(sentence string)
 	// Failpoints may be nil.
 	Failpoints Points
+	// View is the host's folder in which a container finds its own numbers, empty for none.
+	View string
 }
 
 // Plugin is the plugin, which Run connects.

@@ -27,7 +27,28 @@ const (
 
 // Serve answers on l with h until ctx ends, and closes l. The error is nil when ctx ended it.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	s := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, MaxHeaderBytes: maxHeader}
+	return serve(ctx, l, &http.Server{Handler: h, ReadTimeout: readTimeout, WriteTimeout: writeTimeout})
+}
+
+// ServeEach is Serve with a handler for each connection, which of chooses by who is at its other end. A connection has
+// one answer, within a few seconds, because anybody may be there.
+func ServeEach(ctx context.Context, l net.Listener, of func(net.Conn) http.Handler) error {
+	type key struct{}
+	s := &http.Server{
+		ReadTimeout: headerTimeout, WriteTimeout: headerTimeout,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, key{}, of(c)) },
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if h, ok := r.Context().Value(key{}).(http.Handler); ok {
+				h.ServeHTTP(w, r)
+			}
+		}),
+	}
+	s.SetKeepAlivesEnabled(false)
+	return serve(ctx, l, s)
+}
+
+func serve(ctx context.Context, l net.Listener, s *http.Server) error {
+	s.ReadHeaderTimeout, s.MaxHeaderBytes = headerTimeout, maxHeader
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
 	select {

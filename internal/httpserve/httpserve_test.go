@@ -63,3 +63,38 @@ func TestAListenerThatFails(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestEachConnectionHasItsOwnHandler asks over two of them.
+func TestEachConnectionHasItsOwnHandler(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- ServeEach(ctx, l, func(c net.Conn) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, c.RemoteAddr().String()) })
+		})
+	}()
+	seen := map[string]bool{}
+	for range 2 {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(c) // ends: there is one answer
+		if err != nil || !strings.HasSuffix(string(text), c.LocalAddr().String()) {
+			t.Errorf("%q, %v", text, err)
+		}
+		seen[c.LocalAddr().String()] = true
+		_ = c.Close()
+	}
+	cancel()
+	if err := <-done; err != nil || len(seen) != 2 {
+		t.Error(seen, err)
+	}
+}

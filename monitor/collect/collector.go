@@ -150,7 +150,7 @@ func (c *Collector) Cycle(ctx context.Context) {
 	}
 	c.tellStrangers(s)
 	s.Took = c.opts.Now().Sub(at)
-	c.opts.Hub.publish(s)
+	c.opts.Hub.Publish(s)
 }
 
 // read asks all GPUs at once.

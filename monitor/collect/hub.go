@@ -27,8 +27,8 @@ func NewHub() *Hub {
 	return &Hub{news: make(chan struct{}), want: map[*Want]time.Duration{}, wish: make(chan struct{}, 1)}
 }
 
-// publish numbers a snapshot and gives it to all who wait.
-func (h *Hub) publish(s *Snapshot) {
+// Publish numbers a snapshot and gives it to all who wait. A Collector does it.
+func (h *Hub) Publish(s *Snapshot) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.last++

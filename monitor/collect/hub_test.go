@@ -17,14 +17,14 @@ func TestASlowReaderIsToldWhatItMissed(t *testing.T) {
 		t.Error("a snapshot before the first")
 	}
 	for range 5 {
-		h.publish(&Snapshot{})
+		h.Publish(&Snapshot{})
 	}
 	s, missed, err := h.Next(t.Context(), 2)
 	if err != nil || s.Seq != 3 || missed != 0 {
 		t.Errorf("after 2: %v, missed %d, %v", s, missed, err)
 	}
 	for range kept + 10 {
-		h.publish(&Snapshot{})
+		h.Publish(&Snapshot{})
 	}
 	// 45 were published, of which 16 to 45 are kept.
 	s, missed, err = h.Next(t.Context(), 3)
@@ -51,7 +51,7 @@ func TestReadersWaitForTheNext(t *testing.T) {
 		})
 	}
 	for range kept {
-		h.publish(&Snapshot{})
+		h.Publish(&Snapshot{})
 	}
 	wg.Wait()
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -1,0 +1,90 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stream
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	telemetryv1 "github.com/kerf-gpu/kerf/api/telemetry/v1"
+	"github.com/kerf-gpu/kerf/monitor/attribution"
+	"github.com/kerf-gpu/kerf/monitor/collect"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// TestOwn asks as processes of different cgroups: each gets its pod's grants and nobody else's, and nothing of the GPU.
+func TestOwn(t *testing.T) {
+	grant := func(id, uid string) collect.Grant {
+		return collect.Grant{
+			ID: id, Name: id, Pod: "p", PodUID: uid, Container: id,
+			Lease: attribution.Lease{Grant: id, Cgroup: "/cg/" + id, Fragments: []attribution.Fragment{{GPU: "GPU-0"}}}, Caps: []collect.Cap{{Memory: sharing.GiB}},
+		}
+	}
+	s := &collect.Snapshot{Seq: 3, Grants: map[string]collect.Grant{
+		"a": grant("a", "one"), "b": grant("b", "one"), "ab": grant("ab", "two"), "run": grant("run", ""), "other": grant("other", ""),
+		"waiting": {ID: "waiting", Name: "waiting"},
+	}}
+	d := attribution.Device{GPU: "GPU-0", Memory: attribution.Told(sharing.GiB), SM: attribution.Told(attribution.Ratio(1)), Listed: true}
+	var leases []attribution.Lease
+	for _, g := range s.Grants {
+		leases = append(leases, g.Lease)
+	}
+	s.GPUs = []collect.GPU{
+		{Info: collect.Info{UUID: "GPU-0", Model: "H100"}, Device: d, Fields: map[collect.Field]float64{collect.FieldPower: 300, collect.FieldTemperature: 50}, Use: attribution.Attribute(d, leases)},
+		{Info: collect.Info{UUID: "GPU-1", Index: 1}, Err: sharing.ErrLost},
+	}
+	hub := collect.NewHub()
+	ask := func(dir, path string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		Own(hub, dir).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
+		return w
+	}
+	if w := ask("/cg/a", "/"); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("before the first sample: %d", w.Code)
+	}
+	hub.Publish(s)
+	cases := map[string]struct {
+		dir  string
+		want []string
+	}{
+		"a container sees its pod":             {"/cg/a", []string{"a", "b"}},
+		"the other container, from below":      {"/cg/b/x/y", []string{"a", "b"}},
+		"one whose name begins like another's": {"/cg/ab", []string{"ab"}},
+		"a process that is no pod's":           {"/cg/run", []string{"run"}},
+		"a stranger":                           {"/user", nil},
+		"above all":                            {"/cg", nil},
+		"nobody knows where":                   {"", nil},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := ask(c.dir, "/")
+			if c.want == nil {
+				if w.Code != http.StatusForbidden {
+					t.Errorf("%d %s", w.Code, w.Body)
+				}
+				return
+			}
+			var got telemetryv1.Sample
+			if err := protojson.Unmarshal(w.Body.Bytes(), &got); err != nil || len(got.GetGpus()) != 1 {
+				t.Fatalf("%d %s: %v", w.Code, w.Body, err)
+			}
+			var ids []string
+			for _, u := range got.GetGpus()[0].GetUses() {
+				ids = append(ids, u.GetGrantId())
+			}
+			slices.Sort(ids)
+			g := got.GetGpus()[0]
+			if !slices.Equal(ids, c.want) || g.MemoryUsedBytes != nil || g.SmRatio != nil || g.PowerWatts != nil || g.TemperatureCelsius != nil {
+				t.Errorf("%v, want %v: %s", ids, c.want, w.Body)
+			}
+		})
+	}
+	if w := ask("/cg/a", "/metrics"); w.Code != http.StatusNotFound {
+		t.Errorf("elsewhere: %d", w.Code)
+	}
+}
