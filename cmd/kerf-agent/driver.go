@@ -118,7 +118,12 @@ func (a *agent) useDriver(ctx context.Context) (err error) {
 	for _, g := range gpus {
 		ids = append(ids, g.UUID)
 	}
-	w := &health.Watch{Driver: door, GPUs: ids, Log: a.log, Tell: a.runtime.SetHealth, Every: probeEvery, Deadline: probeDeadline, Machines: a.machines}
+	w := &health.Watch{
+		Driver: door, GPUs: ids, Log: a.log, Tell: a.runtime.SetHealth, Every: probeEvery, Deadline: probeDeadline, Machines: a.machines,
+		Fault: func(gpu sharing.GPUID, xid uint64, class health.Class) {
+			a.events.XID(string(gpu), xid, class.String())
+		},
+	}
 	defer func() { a.machines = w.Machines }()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return w.Run(ctx) })
@@ -312,6 +317,17 @@ func (d *driverDoor) ProcessTime(ctx context.Context, id sharing.GPUID, since ti
 	return d.lib.ProcessTime(ctx, id, since)
 }
 
+// Power implements node.Driver.
+func (d *driverDoor) Power(ctx context.Context, id sharing.GPUID) (float64, error) {
+	leave, err := d.quiet.enter(id)
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	milliwatts, err := d.lib.Power(ctx, id)
+	return float64(milliwatts) / 1000, err
+}
+
 // Check implements health.Driver. A GPU that is being cut answers to who cuts it.
 func (d *driverDoor) Check(ctx context.Context, id sharing.GPUID) error {
 	leave, err := d.quiet.enter(id)
@@ -337,6 +353,41 @@ func (d *driverDoor) Recovery(ctx context.Context, id sharing.GPUID) health.Reco
 		return health.Recovery{Known: true}
 	}
 	return health.Recovery{Known: true, Action: r.String()}
+}
+
+// Sensors implements health.Driver.
+func (d *driverDoor) Sensors(ctx context.Context, id sharing.GPUID) health.Sensors {
+	leave, err := d.quiet.enter(id)
+	if err != nil {
+		return health.Sensors{}
+	}
+	defer leave()
+	s, err := d.lib.Signs(ctx, id)
+	if err != nil {
+		return health.Sensors{}
+	}
+	return health.Sensors{
+		Uncorrected: told(s.Uncorrected), Links: told(s.Links),
+		RemapPending: flag(s.RemapPending), RemapFailed: flag(s.RemapFailed),
+		Overheat: flag(s.ThermalSlowdown), PowerBrake: flag(s.PowerBrake),
+	}
+}
+
+func told(n *uint64) health.Count {
+	if n == nil {
+		return health.Count{}
+	}
+	return health.Count{Known: true, N: *n}
+}
+
+func flag(b *bool) health.Flag {
+	switch {
+	case b == nil:
+		return health.Untold
+	case *b:
+		return health.Yes
+	}
+	return health.No
 }
 
 // NextXID implements health.Driver.

@@ -22,7 +22,9 @@ type Driver interface {
 	Check(ctx context.Context, gpu sharing.GPUID) error
 	// Recovery is the driver's own word on what the GPU needs.
 	Recovery(ctx context.Context, gpu sharing.GPUID) Recovery
-	// NextXID waits for the next XID event.
+	// Sensors is what the GPU tells beside that; what cannot be read is not told.
+	Sensors(ctx context.Context, gpu sharing.GPUID) Sensors
+	// NextXID waits for the next XID event; gpu is empty where the driver does not name it.
 	NextXID(ctx context.Context) (gpu sharing.GPUID, xid uint64, err error)
 }
 
@@ -31,8 +33,11 @@ type Watch struct {
 	Driver Driver
 	GPUs   []sharing.GPUID
 	Log    *slog.Logger
-	// Tell is called with each change, never twice at once.
+	// Tell is called with each change, never twice at once; reason has the remedy in it.
 	Tell func(gpu sharing.GPUID, h sharing.Health, reason string)
+	// Fault counts each XID event, also those of applications; gpu is empty where the driver does not name it. Nil for
+	// nobody who counts.
+	Fault func(gpu sharing.GPUID, xid uint64, class Class)
 	// Every is the time between probes of one GPU; Deadline bounds one probe.
 	Every, Deadline time.Duration
 	// Machines are the states that an earlier watch over the same driver left; nil after a driver was loaded.
@@ -54,8 +59,8 @@ func (w *Watch) Run(ctx context.Context) error {
 	for _, id := range w.GPUs {
 		if m := w.Machines[id]; m == nil {
 			w.Machines[id] = &Machine{}
-		} else if h, reason := m.State(); h != sharing.HealthUnknown {
-			w.Tell(id, h, reason)
+		} else if s := m.State(); s.Health != sharing.HealthUnknown {
+			w.Tell(id, s.Health, s.String())
 		}
 	}
 	g, ctx := errgroup.WithContext(ctx)
@@ -89,16 +94,15 @@ func (w *Watch) round(ctx context.Context) bool {
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, w.Deadline)
 			defer cancel()
-			err := w.Driver.Check(ctx, id)
-			var rec Recovery
-			if err == nil {
-				rec = w.Driver.Recovery(ctx, id)
+			l := Look{Err: w.Driver.Check(ctx, id)}
+			if l.Err == nil {
+				l.Recovery, l.Sensors = w.Driver.Recovery(ctx, id), w.Driver.Sensors(ctx, id)
 			}
-			answered[i] = err == nil
+			answered[i] = l.Err == nil
 			if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return // the watch is ending: its own cancelled calls say nothing of the GPU
 			}
-			w.feed(id, func(m *Machine) bool { return m.Probe(err, rec) })
+			w.feed(id, func(m *Machine) bool { return m.Probe(l) })
 		})
 	}
 	wg.Wait()
@@ -111,13 +115,14 @@ func (w *Watch) round(ctx context.Context) bool {
 }
 
 func (w *Watch) events(ctx context.Context) error {
+	bursts := bursts{log: w.Log, now: time.Now}
 	for backoff := time.Second; ctx.Err() == nil; {
 		id, xid, err := w.Driver.NextXID(ctx)
 		switch {
 		case err == nil:
 			backoff = time.Second
-			w.Log.Warn("XID", "gpu", string(id), "xid", xid)
-			w.feed(id, func(m *Machine) bool { return m.XID(xid) })
+			bursts.tell(id, xid)
+			w.fault(id, xid)
 			continue
 		case errors.Is(err, sharing.ErrUnsupported):
 			w.Log.Info("no XID events on this driver; probes alone tell the health", "reason", err.Error())
@@ -135,6 +140,20 @@ func (w *Watch) events(ctx context.Context) error {
 	return nil
 }
 
+// fault takes one event. Where the driver does not name the GPU, each may be meant.
+func (w *Watch) fault(id sharing.GPUID, xid uint64) {
+	if w.Fault != nil {
+		w.Fault(id, xid, Classify(xid))
+	}
+	if id != "" {
+		w.feed(id, func(m *Machine) bool { return m.XID(xid) })
+		return
+	}
+	for _, each := range w.GPUs {
+		w.feed(each, func(m *Machine) bool { return m.Unnamed(xid) })
+	}
+}
+
 func (w *Watch) feed(id sharing.GPUID, in func(*Machine) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -142,13 +161,13 @@ func (w *Watch) feed(id sharing.GPUID, in func(*Machine) bool) {
 	if !ok || !in(m) {
 		return
 	}
-	h, reason := m.State()
-	if h == sharing.HealthOK {
+	s := m.State()
+	if s.Health == sharing.HealthOK {
 		w.Log.Info("GPU is healthy", "gpu", string(id))
 	} else {
-		w.Log.Warn("GPU takes no new grants", "gpu", string(id), "health", h.String(), "reason", reason)
+		w.Log.Warn("GPU takes no new grants", "gpu", string(id), "health", s.Health.String(), "reason", s.Reason, "remedy", s.Remedy)
 	}
-	w.Tell(id, h, reason)
+	w.Tell(id, s.Health, s.String())
 }
 
 func pause(ctx context.Context, d time.Duration) bool {

@@ -4,9 +4,11 @@
 package health
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -46,6 +48,8 @@ func (d *fakeDriver) Check(ctx context.Context, id sharing.GPUID) error {
 }
 
 func (d *fakeDriver) Recovery(context.Context, sharing.GPUID) Recovery { return nothing }
+
+func (d *fakeDriver) Sensors(context.Context, sharing.GPUID) Sensors { return Sensors{} }
 
 func (d *fakeDriver) NextXID(ctx context.Context) (sharing.GPUID, uint64, error) {
 	d.mu.Lock()
@@ -127,7 +131,7 @@ func TestAllSilentMeansTheDriverIsGone(t *testing.T) {
 // A fault of which the driver has no word must not be forgotten when the watch starts anew on the same driver.
 func TestAFaultOutlivesAWatch(t *testing.T) {
 	broken := &Machine{}
-	broken.Probe(nil, Recovery{})
+	broken.Probe(Look{})
 	broken.XID(48)
 	d := &fakeDriver{xids: make(chan change)}
 	told := make(chan change, 100)
@@ -156,5 +160,56 @@ func TestEventErrorsBackOff(t *testing.T) {
 	defer d.mu.Unlock()
 	if d.waits > 2 {
 		t.Errorf("%d waits in 50 ms", d.waits)
+	}
+}
+
+// A burst is told once in the log, counted in full, and ends in the state that its events make, whoever is slow.
+func TestABurstIsCoalesced(t *testing.T) {
+	var out bytes.Buffer
+	d := &fakeDriver{xids: make(chan change)}
+	counted := map[uint64]int{}
+	told := make(chan change, 100)
+	w := &Watch{
+		Driver: d, GPUs: []sharing.GPUID{"a", "b"}, Log: slog.New(slog.NewTextHandler(&out, nil)), Every: time.Hour, Deadline: time.Second,
+		Tell:  func(id sharing.GPUID, h sharing.Health, _ string) { told <- change{id, h} },
+		Fault: func(_ sharing.GPUID, xid uint64, _ Class) { counted[xid]++ },
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	<-told // both are well, in any order
+	<-told
+	const burst = 10000
+	for range burst {
+		d.xids <- change{"a", 31}
+	}
+	d.xids <- change{"a", 48}
+	await(t, told, change{"a", sharing.HealthUnhealthy})
+	d.xids <- change{"", 62}
+	await(t, told, change{"b", sharing.HealthSuspect})
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if counted[31] != burst || counted[48] != 1 || counted[62] != 1 {
+		t.Errorf("counted %v", counted)
+	}
+	if n := strings.Count(out.String(), "xid=31"); n < 1 || n > 100 {
+		t.Errorf("%d lines of log for one burst", n)
+	}
+}
+
+func TestBurstsSayHowManyMore(t *testing.T) {
+	var out bytes.Buffer
+	now := time.Unix(0, 0)
+	b := bursts{log: slog.New(slog.NewTextHandler(&out, nil)), now: func() time.Time { return now }}
+	for range 5 {
+		b.tell("a", 31)
+	}
+	b.tell("b", 31)
+	now = now.Add(burstQuiet)
+	b.tell("a", 31)
+	if got := strings.Count(out.String(), "msg=XID"); got != 3 || !strings.Contains(out.String(), "since=4") {
+		t.Errorf("%d lines:\n%s", got, out.String())
 	}
 }

@@ -5,6 +5,7 @@ package metrics
 
 import (
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,6 +24,8 @@ type Events struct {
 	capsRestored  prometheus.Counter
 	configRefused prometheus.Counter
 	mpsRestarts   prometheus.Counter
+	xids          *prometheus.CounterVec
+	placed        *prometheus.HistogramVec
 	*watch
 	*cuts
 }
@@ -59,7 +62,14 @@ func NewEvents(reg prometheus.Registerer) *Events {
 			Name: "kerf_mps_restarts_total", Help: "Times that an MPS control daemon which died or hung was to be started again; its clients ended with it.",
 		}),
 	}
-	reg.MustRegister(e.claims, e.arms, e.limits, e.armSeconds, e.injectSeconds, e.allocSeconds, e.ended, e.found, e.capsRestored, e.configRefused, e.mpsRestarts)
+	e.xids = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "kerf_gpu_xids_total", Help: "XID events, by GPU (empty where the driver does not name it), number and class (application, drain, critical, off-bus).",
+	}, []string{"uuid", "xid", "class"})
+	e.placed = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "kerf_placement_wait_seconds", Help: "Time from a pod's first try on this node to its claims, by namespace, profile, and why the last try before was refused (none, exhausted, unavailable, ...).",
+		Buckets: []float64{0.01, 0.1, 1, 5, 15, 60, 300, 1800, 7200},
+	}, []string{"namespace", "profile", "reason"})
+	reg.MustRegister(e.placed, e.xids, e.claims, e.arms, e.limits, e.armSeconds, e.injectSeconds, e.allocSeconds, e.ended, e.found, e.capsRestored, e.configRefused, e.mpsRestarts)
 	e.watch, e.cuts = newWatch(reg), newCuts(reg)
 	return e
 }
@@ -106,6 +116,16 @@ func (e *Events) ConfigRefused() { e.configRefused.Inc() }
 
 // MPSRestarted counts one start of a control daemon in the place of one that died or hung.
 func (e *Events) MPSRestarted() { e.mpsRestarts.Inc() }
+
+// Placed counts how long a pod waited for its claims.
+func (e *Events) Placed(namespace, profile string, why error, waited time.Duration) {
+	e.placed.WithLabelValues(namespace, profile, outcome(why, "none")).Observe(waited.Seconds())
+}
+
+// XID counts one XID event.
+func (e *Events) XID(gpu string, xid uint64, class string) {
+	e.xids.WithLabelValues(gpu, strconv.FormatUint(xid, 10), class).Inc()
+}
 
 func outcome(err error, good string) string {
 	switch {

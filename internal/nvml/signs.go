@@ -1,0 +1,98 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"context"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Signs are what a GPU tells of its own health. What it does not tell is nil.
+type Signs struct {
+	// Uncorrected counts memory errors since the driver was loaded that could not be corrected.
+	Uncorrected *uint64
+	// RemapPending: a row is remapped at the next reset. RemapFailed: it cannot be.
+	RemapPending, RemapFailed *bool
+	// ThermalSlowdown and PowerBrake: the hardware slows itself down, for its heat or because its power supply says so.
+	ThermalSlowdown, PowerBrake *bool
+	// Links counts the NVLinks that are up; nil for a GPU without any.
+	Links *uint64
+}
+
+// signer is a device that tells of its health: what not every door has.
+type signer interface{ signs() Signs }
+
+// Signs asks a GPU for what it tells of its own health.
+func (l *Library) Signs(ctx context.Context, id sharing.GPUID) (Signs, error) {
+	return onGPU(ctx, l, "read signs of health", id, func(d device) (Signs, error) {
+		s, ok := d.(signer)
+		if !ok {
+			return Signs{}, absent("nvmlDeviceGetTotalEccErrors")
+		}
+		return s.signs(), nil
+	})
+}
+
+// Power is what the GPU takes now, in milliwatts. It is sharing.ErrUnsupported where it does not tell.
+func (l *Library) Power(ctx context.Context, id sharing.GPUID) (uint64, error) {
+	return onGPU(ctx, l, "read power", id, func(d device) (uint64, error) {
+		if s, ok := d.(senses); ok {
+			if mw, ok := s.sensors()[SensorPower]; ok {
+				return mw, nil
+			}
+		}
+		return 0, absent("nvmlDeviceGetPowerUsage")
+	})
+}
+
+// signs asks for each; what fails is left out. The library is asked for a function before it is called.
+func (g goDevice) signs() Signs {
+	var s Signs
+	has := func(name string) bool { return g.d.need(name) == nil }
+	if has("nvmlDeviceGetTotalEccErrors") {
+		if n, r := g.dev.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC); r == nvml.SUCCESS {
+			s.Uncorrected = &n
+		}
+	}
+	if has("nvmlDeviceGetRemappedRows") {
+		if _, _, pending, failed, r := g.dev.GetRemappedRows(); r == nvml.SUCCESS {
+			s.RemapPending, s.RemapFailed = &pending, &failed
+		}
+	}
+	if has("nvmlDeviceGetCurrentClocksEventReasons") {
+		if bits, r := g.dev.GetCurrentClocksEventReasons(); r == nvml.SUCCESS {
+			hot, brake := bits&nvml.ClocksThrottleReasonHwThermalSlowdown != 0, bits&nvml.ClocksThrottleReasonHwPowerBrakeSlowdown != 0
+			s.ThermalSlowdown, s.PowerBrake = &hot, &brake
+		}
+	}
+	s.Links = g.linksUp()
+	return s
+}
+
+// linksUp counts the NVLinks that are up, nil where there are none or they cannot be told.
+func (g goDevice) linksUp() *uint64 {
+	if g.d.need("nvmlDeviceGetNvLinkState") != nil {
+		return nil
+	}
+	var up *uint64
+	for i := range maxLinks {
+		state, r := g.dev.GetNvLinkState(i)
+		if r == nvml.ERROR_INVALID_ARGUMENT || r == nvml.ERROR_NOT_SUPPORTED {
+			break // past the last link, or none
+		}
+		if r != nvml.SUCCESS {
+			return nil
+		}
+		if up == nil {
+			up = new(uint64)
+		}
+		if state == nvml.FEATURE_ENABLED {
+			*up++
+		}
+	}
+	return up
+}

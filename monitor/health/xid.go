@@ -1,0 +1,89 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package health
+
+import "fmt"
+
+// Class says what an XID means for the GPU.
+type Class uint8
+
+// The classes of XIDs.
+const (
+	// Application: a program caused it, or it tells of something that is dealt with already; the GPU is well.
+	Application Class = iota
+	// Drain: what runs goes on, and the GPU should take nothing new before it was reset.
+	Drain
+	// Critical: what runs there has ended or cannot be trusted.
+	Critical
+	// OffBus: the GPU is gone.
+	OffBus
+)
+
+// String returns the class as metrics show it.
+func (c Class) String() string {
+	switch c {
+	case Drain:
+		return "drain"
+	case Critical:
+		return "critical"
+	case OffBus:
+		return "off-bus"
+	case Application:
+	}
+	return "application"
+}
+
+// Classify tells what an XID means, by NVIDIA's XID catalogue. One that is not known here is critical. The application's
+// (13 graphics exception, 31 memory page fault, 43 reset channel, 45 preemptive cleanup, 68 video processor exception,
+// 109 context switch timeout) are also what NVIDIA's own device plugin leaves out; beside them stand a high rate of
+// corrected errors (92), an uncorrectable error that was contained to one process (94), and the word that the recovery
+// action has changed (154), which probes read by themselves.
+func Classify(xid uint64) Class {
+	switch xid {
+	case 13, 31, 43, 45, 68, 92, 94, 109, 154:
+		return Application
+	case 63:
+		return Drain
+	case xidLost:
+		return OffBus
+	}
+	return Critical
+}
+
+// xidLost is "GPU has fallen off the bus".
+const xidLost = 79
+
+const (
+	remedyReset   = "reset the GPU, or reboot the node"
+	remedyDrain   = "reset the GPU once nothing uses it"
+	remedyReplace = "replace the GPU"
+	remedyDriver  = "reboot the node if it goes on; the kernel's log has the driver's own words"
+)
+
+// describe says what an XID is, and the remedy.
+func describe(xid uint64) (what, remedy string) {
+	switch xid {
+	case 48:
+		what, remedy = "uncorrectable memory error", remedyReset
+	case 61, 62:
+		what, remedy = "a micro-controller of the GPU halted", remedyReset
+	case 63:
+		what, remedy = "a memory row is to be remapped", remedyDrain
+	case 64:
+		what, remedy = "a memory row cannot be remapped", remedyReset+"; replace it if that comes again"
+	case 74:
+		what, remedy = "NVLink error", remedyReset+", and look after the link if it comes again"
+	case xidLost:
+		what, remedy = "fell off the bus", remedyReset
+	case 95:
+		what, remedy = "uncontained memory error", remedyReset
+	case 119, 120:
+		what, remedy = "the GPU's system processor does not answer", remedyReset
+	case 140:
+		what, remedy = "memory error that was not recovered from", remedyReset
+	default:
+		return fmt.Sprintf("XID %d", xid), "see NVIDIA's XID catalogue for the remedy, mostly a GPU reset"
+	}
+	return fmt.Sprintf("XID %d: %s", xid, what), remedy
+}
