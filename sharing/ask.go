@@ -4,6 +4,7 @@
 package sharing
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -35,13 +36,14 @@ const (
 
 // Ask is one amount that kubelet admitted a container with: so many units of one of Kerf's resources.
 type Ask struct {
-	// Resource is the resource's name without the domain: "gpu-memory-gib", "gpu-percent", "gpu".
+	// Resource is the resource's name without the domain: "gpu-memory-gib", "gpu-percent", "gpu", "mig-1g.10gb".
 	Resource string
 	// Count is at least 1.
 	Count int
 }
 
-// AskResources are the resources that an Ask may name, in the order in which asks are sorted.
+// AskResources are the resources that an Ask may name beside those of MIG profiles, in the order in which asks are
+// sorted; those of MIG profiles follow, by name.
 func AskResources() []string {
 	return []string{strings.TrimPrefix(ResourceGPU, Domain+"/"), strings.TrimPrefix(ResourceMemory, Domain+"/"), strings.TrimPrefix(ResourcePercent, Domain+"/")}
 }
@@ -55,8 +57,8 @@ func (a Ask) Device() string { return CDIAsk + "=" + a.String() }
 // ParseAsk reads what String writes. The error is a *FieldError.
 func ParseAsk(s string) (Ask, error) {
 	resource, count, ok := strings.Cut(s, ":")
-	if !ok || !slices.Contains(AskResources(), resource) {
-		return Ask{}, Invalid("ask", s, "write RESOURCE:COUNT with one of "+strings.Join(AskResources(), ", "), "is not an ask")
+	if !ok || !slices.Contains(AskResources(), resource) && !IsMIGResource(Domain+"/"+resource) {
+		return Ask{}, Invalid("ask", s, "write RESOURCE:COUNT with one of "+strings.Join(AskResources(), ", ")+" or mig-PROFILE", "is not an ask")
 	}
 	n, err := strconv.ParseUint(count, 10, 31)
 	if err != nil || n == 0 || count[0] == '0' || count[0] == '+' {
@@ -68,8 +70,14 @@ func ParseAsk(s string) (Ask, error) {
 // SortAsks orders asks by resource as AskResources does, so that equal sets compare equal.
 func SortAsks(asks []Ask) {
 	order := AskResources()
+	rank := func(a Ask) int {
+		if i := slices.Index(order, a.Resource); i >= 0 {
+			return i
+		}
+		return len(order)
+	}
 	slices.SortFunc(asks, func(a, b Ask) int {
-		return slices.Index(order, a.Resource) - slices.Index(order, b.Resource)
+		return cmp.Or(rank(a)-rank(b), cmp.Compare(a.Resource, b.Resource))
 	})
 }
 
@@ -86,11 +94,14 @@ func Limits(asks []Ask) map[string]string {
 // A value that is no whole number is left to RequestFromResources to refuse.
 func AsksOf(limits map[string]string) []Ask {
 	var asks []Ask
-	for _, r := range AskResources() {
-		if a, err := ParseAsk(r + ":" + limits[Domain+"/"+r]); err == nil {
-			asks = append(asks, a)
+	for name, count := range limits {
+		if r, ours := strings.CutPrefix(name, Domain+"/"); ours {
+			if a, err := ParseAsk(r + ":" + count); err == nil {
+				asks = append(asks, a)
+			}
 		}
 	}
+	SortAsks(asks)
 	return asks
 }
 

@@ -35,7 +35,11 @@ func TestParseAsk(t *testing.T) {
 		"gpu:2147483648":     {},
 		"GPU:1":              {},
 		"gpu-memory-gib:10i": {},
-		"mig-1g.10gb:1":      {},
+		"mig-1g.10gb:1":      {Resource: "mig-1g.10gb", Count: 1},
+		"mig-1g.10gb.me:2":   {Resource: "mig-1g.10gb.me", Count: 2},
+		"mig-1g.10gb+me:1":   {},
+		"mig-:1":             {},
+		"mig-x/../y:1":       {},
 		":1":                 {},
 		"":                   {},
 	} {

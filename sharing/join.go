@@ -97,6 +97,8 @@ func joinable(follower ContainerAsk, all []ContainerAsk, leader int) error {
 		return bad("leave it out: an init container uses the claim of a later one by itself", "joins an init container, which does not run beside the other")
 	case lr.Kind == KindWhole || fr.Kind == KindWhole:
 		return bad("ask for a piece of a GPU in both", "joins whole GPUs, which have no cap")
+	case lr.Kind == KindMIG || fr.Kind == KindMIG:
+		return bad("ask for "+ResourceMemory+" in both", "joins MIG instances, which have no cap but their own size")
 	case lr.Profile != "" || fr.Profile != "":
 		return bad("leave the profile out", "joins the request of a profile, which is for one container")
 	case (lr.Memory == 0) != (fr.Memory == 0) || (lr.Percent == 0) != (fr.Percent == 0) || lr.GPUs != fr.GPUs:

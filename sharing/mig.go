@@ -5,7 +5,9 @@ package sharing
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
+	"strings"
 )
 
 // Instance is a MIG instance's place on its GPU, by which it is known: the driver's ids and UUIDs change whenever it is
@@ -16,6 +18,27 @@ type Instance struct {
 	ID      int
 	// Start and Size are in placement units of the GPU; Size is at least 1.
 	Start, Size int
+}
+
+// migProfile is the form of drivers' names for profiles, and migResource that of their part in resource names.
+var (
+	migProfile  = regexp.MustCompile(`^[1-9][0-9]?g(\.[1-9][0-9]{0,3}gb)?([+-][a-z][a-z0-9.]{0,31})?$`)
+	migResource = regexp.MustCompile(`^[1-9][0-9]?g(\.[1-9][0-9]{0,3}gb)?([.-][a-z][a-z0-9.]{0,31})?$`)
+)
+
+// MIGResource is the resource by which pods ask for a MIG profile of that name: "kerf.dev/mig-1g.10gb.me" for
+// "1g.10gb+me", as NVIDIA's device plugin writes it. It is false for what is no profile's name.
+func MIGResource(profile string) (string, bool) {
+	if !migProfile.MatchString(profile) {
+		return "", false
+	}
+	return resourceMIG + strings.ReplaceAll(profile, "+", "."), true
+}
+
+// IsMIGResource reports whether a resource, with its domain, is one for MIG instances.
+func IsMIGResource(resource string) bool {
+	profile, ok := strings.CutPrefix(resource, resourceMIG)
+	return ok && migResource.MatchString(profile)
 }
 
 // maxProfileName is longer than any name of a profile.

@@ -3,8 +3,6 @@
 
 package sharing
 
-import "strings"
-
 // ContainerKind is the part that a container plays in its pod.
 type ContainerKind uint8
 
@@ -94,6 +92,8 @@ type ContainerAsk struct {
 type Advice struct {
 	// GPUs is the placement that the scheduler planned, one per fragment, in order.
 	GPUs []GPUID
+	// MIG is the place of the MIG instance that it planned on the one GPU; the zero value where it planned none.
+	MIG PlannedMIG
 	// Near are the NUMA nodes of whole GPUs.
 	Near []Near
 }
@@ -158,17 +158,3 @@ const placementKey = keyPlacement + "." + Domain + "/"
 
 // PlacementAnnotation is the annotation's key in which the scheduler writes a container's placement.
 func PlacementAnnotation(container string) string { return placementKey + container }
-
-// PlannedGPUs reads the placement that the scheduler wrote for a container: UUIDs separated by commas. It
-// is advice: what cannot be read is no advice.
-func PlannedGPUs(annotations map[string]string, container string) []GPUID {
-	var out []GPUID
-	for s := range strings.SplitSeq(annotations[PlacementAnnotation(container)], ",") {
-		id, err := ParseGPUID(placementKey+container, strings.TrimSpace(s))
-		if err != nil {
-			return nil
-		}
-		out = append(out, id)
-	}
-	return out
-}

@@ -47,6 +47,44 @@ func TestPlannedGPUs(t *testing.T) {
 	}
 }
 
+// What the scheduler writes is read again as it was meant.
+func TestPlannedInstance(t *testing.T) {
+	placed := Placement{{GPU: planA, MIG: Instance{Profile: "1g.10gb+me", ID: 20, Start: 6, Size: 1}}}
+	tests := map[string]struct {
+		value string
+		want  Advice
+	}{
+		"as it is written":     {PlacementValue(placed), Advice{GPUs: []GPUID{planA}, MIG: PlannedMIG{"1g.10gb+me", 6}}},
+		"two shares":           {PlacementValue(Placement{{GPU: planA}, {GPU: planB}}), Advice{GPUs: []GPUID{planA, planB}}},
+		"at the beginning":     {planA + "/7g.80gb@0", Advice{GPUs: []GPUID{planA}, MIG: PlannedMIG{"7g.80gb", 0}}},
+		"beside another":       {planB + "," + planA + "/7g.80gb@0", Advice{}},
+		"another beside it":    {planA + "/7g.80gb@0," + planB, Advice{}},
+		"no start":             {planA + "/7g.80gb", Advice{}},
+		"a start that is none": {planA + "/7g.80gb@+1", Advice{}},
+		"past every GPU":       {planA + "/7g.80gb@64", Advice{}},
+		"no profile":           {planA + "/@0", Advice{}},
+		"a path":               {planA + "/../x@0", Advice{}},
+	}
+	for name, tc := range tests {
+		got := Planned(map[string]string{PlacementAnnotation("main"): tc.value}, "main")
+		if d := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); d != "" {
+			t.Errorf("%s: %q: %s", name, tc.value, d)
+		}
+	}
+}
+
+func TestMIGResource(t *testing.T) {
+	for profile, want := range map[string]string{
+		"1g.10gb": "kerf.dev/mig-1g.10gb", "1g.24gb+me.all": "kerf.dev/mig-1g.24gb.me.all", "1g.24gb-me": "kerf.dev/mig-1g.24gb-me",
+		"": "", "MIG 1g.10gb": "", "1c.1g.10gb": "", "1g.10gb/x": "",
+	} {
+		got, ok := MIGResource(profile)
+		if got != want || ok != (want != "") || ok != IsMIGResource(got) {
+			t.Errorf("%q: %q, %t", profile, got, ok)
+		}
+	}
+}
+
 func TestNamesForPeople(t *testing.T) {
 	for got, want := range map[string]string{
 		PlacementAnnotation("main"): "placement.kerf.dev/main",
@@ -78,7 +116,8 @@ func FuzzPlannedGPUs(f *testing.F) {
 			t.Fatalf("%q plans %v", value, got)
 		}
 		for i, id := range got {
-			want, err := ParseGPUID("f", strings.TrimSpace(parts[i]))
+			uuid, _, _ := strings.Cut(strings.TrimSpace(parts[i]), "/")
+			want, err := ParseGPUID("f", uuid)
 			if err != nil || id != want {
 				t.Fatalf("%q plans %v: number %d is %q (%v)", value, got, i, want, err)
 			}

@@ -60,7 +60,7 @@ func RequestFromResources(limits, annotations map[string]string, container strin
 
 // resources reads the limits and reports whether one of them is ours.
 func (d *draft) resources(limits map[string]string) (asks bool) {
-	shared := false
+	shared, cut := false, ""
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		value := limits[name]
 		if !strings.HasPrefix(name, Domain+"/") {
@@ -78,7 +78,8 @@ func (d *draft) resources(limits map[string]string) (asks bool) {
 		case name == ResourceGPU:
 			d.Kind, d.GPUs = KindWhole, d.count(name, value, MaxGPUs)
 		case strings.HasPrefix(name, resourceMIG):
-			d.note(Invalid(name, value, "ask for "+ResourceMemory+", "+ResourcePercent+" or "+ResourceGPU, "asks for a MIG instance, which is not supported yet"))
+			d.instance(name, value, cut)
+			cut = name
 		default:
 			d.note(Invalid(name, value, "ask for "+ResourceMemory+", "+ResourcePercent+" or "+ResourceGPU, "is not a resource of Kerf"))
 		}
@@ -88,7 +89,43 @@ func (d *draft) resources(limits map[string]string) (asks bool) {
 		d.note(Invalid(ResourceGPU, limits[ResourceGPU], "ask for one kind in one container", "cannot be mixed with %s or %s", ResourceMemory, ResourcePercent))
 		d.Kind = KindShared
 	}
+	if cut != "" {
+		d.instanceAlone(cut, limits)
+	}
 	return asks
+}
+
+// instance reads the resource of a MIG profile; before is another one that the container asks for.
+func (d *draft) instance(name, value, before string) {
+	switch n, problem := parseCount(value, MaxGPUs); {
+	case !IsMIGResource(name):
+		d.note(Invalid(name, value, "write the profile as in "+resourceMIG+"1g.10gb, with . for +", "is not the name of a MIG profile"))
+	case before != "":
+		d.note(Invalid(name, value, "ask for one instance in one container", "cannot be mixed with %s: a program uses one MIG instance at a time", before))
+	case problem != "":
+		d.note(Invalid(name, value, "write 1", "%s", problem))
+	case n > 1:
+		d.note(Invalid(name, value, "write 1, and use more containers", "is more than one instance, and a program uses one MIG instance at a time"))
+	case n == 1:
+		d.MIG, d.fields.MIG = strings.TrimPrefix(name, resourceMIG), name
+	}
+}
+
+// instanceAlone makes the request one for a MIG instance, and refuses other kinds beside it: memory and percent would be
+// a cap on top of the instance's own.
+func (d *draft) instanceAlone(name string, limits map[string]string) {
+	for _, other := range []string{ResourceGPU, ResourceMemory, ResourcePercent} {
+		if value, given := limits[other]; given {
+			remedy, why := "leave it out, or choose another profile", "the instance has its own, and takes no other limit"
+			if other == ResourceGPU {
+				remedy, why = "ask for one kind in one container", "an instance is a part of a GPU"
+			}
+			d.note(Invalid(other, value, remedy, "cannot be given together with %s: %s", name, why))
+		}
+	}
+	if d.MIG != "" {
+		d.Kind, d.GPUs, d.Memory, d.Percent = KindMIG, 1, 0, 0
+	}
 }
 
 // maxMemoryGiB is the most GiB that fit in Bytes.
@@ -148,7 +185,7 @@ func (d *draft) over(a advice) {
 	switch {
 	case err != nil:
 		d.note(err)
-	case d.Kind == KindShared:
+	case d.Kind == KindShared, d.Kind == KindMIG:
 		d.GPUs = n
 	case n != d.GPUs:
 		d.note(Invalid(a.name, a.value, "leave it out", "differs from %s, which is the number of whole GPUs", ResourceGPU))

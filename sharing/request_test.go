@@ -168,9 +168,24 @@ func TestRequestFromResources(t *testing.T) {
 		"whole with its own count": {limits: kv{"kerf.dev/gpu": "2"}, annotations: kv{"kerf.dev/gpus": "2"}, want: Request{Kind: KindWhole, GPUs: 2}},
 		"whole with another count": {limits: kv{"kerf.dev/gpu": "2"}, annotations: kv{"kerf.dev/gpus": "3"}, errs: []string{`annotation kerf.dev/gpus "3" differs from kerf.dev/gpu`}},
 		"mixed kinds":              {limits: kv{"kerf.dev/gpu": "1", "kerf.dev/gpu-memory-gib": "1"}, errs: []string{`kerf.dev/gpu "1" cannot be mixed`}},
-		"mig":                      {limits: kv{"kerf.dev/mig-1g.10gb": "1"}, errs: []string{`kerf.dev/mig-1g.10gb "1" asks for a MIG instance, which is not supported yet`}},
-		"unknown resource":         {limits: kv{"kerf.dev/gpus": "1"}, errs: []string{`kerf.dev/gpus "1" is not a resource of Kerf`}},
-		"a quantity's text":        {limits: kv{"kerf.dev/gpu-memory-gib": "10Gi"}, errs: []string{`"10Gi" is not a whole number; write a whole number, without a unit`}},
+		"mig":                      {limits: kv{"kerf.dev/mig-1g.10gb": "1"}, want: Request{Kind: KindMIG, MIG: "1g.10gb", GPUs: 1}},
+		"mig with an attribute":    {limits: kv{"kerf.dev/mig-1g.10gb.me": "1"}, annotations: kv{"kerf.dev/gpu-model": "*H100*"}, want: Request{Kind: KindMIG, MIG: "1g.10gb.me", GPUs: 1, Models: []string{"*H100*"}}},
+		"mig misspelt":             {limits: kv{"kerf.dev/mig-1g10gb": "1"}, errs: []string{`kerf.dev/mig-1g10gb "1" is not the name of a MIG profile`}},
+		"several instances":        {limits: kv{"kerf.dev/mig-1g.10gb": "2"}, errs: []string{`kerf.dev/mig-1g.10gb "2" is more than one instance`}},
+		"two profiles":             {limits: kv{"kerf.dev/mig-1g.10gb": "1", "kerf.dev/mig-2g.20gb": "1"}, errs: []string{`kerf.dev/mig-2g.20gb "1" cannot be mixed with kerf.dev/mig-1g.10gb`}},
+		"a cap on top of mig": {
+			limits: kv{"kerf.dev/mig-1g.10gb": "1", "kerf.dev/gpu-memory-gib": "4", "kerf.dev/gpu-percent": "10"},
+			errs: []string{
+				`kerf.dev/gpu-memory-gib "4" cannot be given together with kerf.dev/mig-1g.10gb: the instance has its own`,
+				`kerf.dev/gpu-percent "10" cannot be given together with kerf.dev/mig-1g.10gb`,
+			},
+		},
+		"mig of a whole GPU":  {limits: kv{"kerf.dev/mig-1g.10gb": "1", "kerf.dev/gpu": "1"}, errs: []string{`kerf.dev/gpu "1" cannot be given together with kerf.dev/mig-1g.10gb`}},
+		"mig over GPUs":       {limits: kv{"kerf.dev/mig-1g.10gb": "1"}, annotations: kv{"kerf.dev/gpus": "2"}, errs: []string{`annotation kerf.dev/gpus "2" cannot be given together`}},
+		"mig with a profile":  {limits: kv{"kerf.dev/mig-1g.10gb": "1"}, annotations: kv{"kerf.dev/profile": "small"}, errs: []string{`annotation kerf.dev/profile "small" cannot be given together`}},
+		"mig, more than that": {limits: kv{"kerf.dev/mig-1g.10gb": "1"}, annotations: kv{"kerf.dev/min-enforcement": "exclusive"}, errs: []string{"is more than a MIG instance has"}},
+		"unknown resource":    {limits: kv{"kerf.dev/gpus": "1"}, errs: []string{`kerf.dev/gpus "1" is not a resource of Kerf`}},
+		"a quantity's text":   {limits: kv{"kerf.dev/gpu-memory-gib": "10Gi"}, errs: []string{`"10Gi" is not a whole number; write a whole number, without a unit`}},
 		"bad numbers": {
 			limits: kv{"kerf.dev/gpu-memory-gib": "0", "kerf.dev/gpu-percent": "-5"},
 			errs:   []string{`kerf.dev/gpu-memory-gib "0" is zero`, `kerf.dev/gpu-percent "-5" is negative`},
@@ -192,8 +207,8 @@ func TestRequestFromResources(t *testing.T) {
 			limits:      kv{"kerf.dev/gpu-memory-gib": "x", "kerf.dev/mig-7g.80gb": "1"},
 			annotations: kv{"kerf.dev/gpus": "0", "kerf.dev/gpu-uuid": "1", "kerf.dev/min-enforcement": "x", "kerf.dev/placement": "x", "kerf.dev/profile": "X", "kerf.dev/gpu-model": "["},
 			errs: []string{
-				"gpu-memory-gib", "mig-7g.80gb", "annotation kerf.dev/gpus", "annotation kerf.dev/gpu-uuid", "annotation kerf.dev/min-enforcement",
-				"annotation kerf.dev/placement", "annotation kerf.dev/gpu-model", "annotation kerf.dev/profile",
+				`gpu-memory-gib "x" is`, "together with kerf.dev/mig-7g.80gb: the instance", "annotation kerf.dev/gpus", "annotation kerf.dev/gpu-uuid", "annotation kerf.dev/min-enforcement",
+				"annotation kerf.dev/placement", "together with kerf.dev/mig-7g.80gb: a profile", "annotation kerf.dev/gpu-model", `annotation kerf.dev/profile "X" does`,
 			},
 		},
 	}

@@ -57,7 +57,7 @@ func podAsks(pod sharing.Pod, box sandbox) ([]sharing.ContainerAsk, error) {
 		case ok:
 			asks = append(asks, sharing.ContainerAsk{
 				Ref: box.ref(c.Name), Kind: c.Kind, Asks: sharing.AsksOf(c.Limits), Request: req,
-				Advice: sharing.Advice{GPUs: sharing.PlannedGPUs(box.annotations, c.Name)}, Priority: pod.Priority,
+				Advice: sharing.Planned(box.annotations, c.Name), Priority: pod.Priority,
 				With: sharing.ShareWith(box.annotations, c.Name),
 			})
 		}
@@ -98,10 +98,12 @@ func containerAsk(box sandbox, container string, pod sharing.Pod, a sharing.Admi
 	if err != nil {
 		return sharing.ContainerAsk{}, fmt.Errorf("container %q: %w", container, err)
 	}
+	advice := sharing.Planned(box.annotations, container)
+	advice.Near = slices.Clone(a.Near)
 	return sharing.ContainerAsk{
 		Ref: box.ref(container), Kind: kindOf(pod, container), Asks: slices.Clone(a.Asks), Request: req, Priority: pod.Priority,
 		With: sharing.ShareWith(box.annotations, container), HeldOnly: pod.UID == "" && sharing.SharesCap(box.annotations, container),
-		Advice: sharing.Advice{GPUs: sharing.PlannedGPUs(box.annotations, container), Near: slices.Clone(a.Near)},
+		Advice: advice,
 	}, nil
 }
 

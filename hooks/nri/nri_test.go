@@ -171,7 +171,7 @@ func TestWrongRequestsAreToldAllAtOnce(t *testing.T) {
 	c := newContainerd(t).start()
 	b := plug(t, c.socket(), &fakeNode{}).serving(t)
 	b.know(specOf("train", sharing.PodContainer{Name: "a", Limits: map[string]string{sharing.ResourceGPU: "1", sharing.ResourceMemory: "3"}},
-		sharing.PodContainer{Name: "b", Limits: map[string]string{"kerf.dev/mig-1g.10gb": "1"}}))
+		sharing.PodContainer{Name: "b", Limits: map[string]string{"kerf.dev/mig-1g.10gb": "2"}}))
 	err := c.runPod(podOf("train"))
 	if err == nil {
 		t.Fatal("the sandbox was made")

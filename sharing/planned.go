@@ -1,0 +1,63 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharing
+
+import (
+	"strconv"
+	"strings"
+)
+
+// PlannedMIG is where a scheduler wants a MIG instance to be cut.
+type PlannedMIG struct {
+	// Profile is the driver's name for it, such as "1g.10gb".
+	Profile string
+	// Start is its first placement unit, from 0.
+	Start int
+}
+
+// maxUnits is more than the placement units of any GPU.
+const maxUnits = 64
+
+// PlacementValue is a placement as the scheduler writes it under PlacementAnnotation: the GPUs' UUIDs, with commas
+// between them, and for a MIG instance "/1g.10gb@6" behind its GPU's, the profile and its first placement unit.
+func PlacementValue(p Placement) string {
+	parts := make([]string, 0, len(p))
+	for _, f := range p {
+		part := string(f.GPU)
+		if !f.MIG.None() {
+			part += "/" + f.MIG.Profile + "@" + strconv.Itoa(f.MIG.Start)
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, ",")
+}
+
+// Planned reads the placement that the scheduler wrote for a container. It is advice: of what cannot be read, and of a
+// MIG instance beside others, nothing is.
+func Planned(annotations map[string]string, container string) Advice {
+	var a Advice
+	for s := range strings.SplitSeq(annotations[PlacementAnnotation(container)], ",") {
+		uuid, at, cut := strings.Cut(strings.TrimSpace(s), "/")
+		id, err := ParseGPUID(placementKey+container, uuid)
+		if err != nil || a.MIG.Profile != "" || cut && len(a.GPUs) > 0 {
+			return Advice{}
+		}
+		a.GPUs = append(a.GPUs, id)
+		if !cut {
+			continue
+		}
+		profile, start, ok := strings.Cut(at, "@")
+		n, err := strconv.Atoi(start)
+		if !ok || err != nil || n < 0 || n >= maxUnits || strconv.Itoa(n) != start || !migProfile.MatchString(profile) {
+			return Advice{}
+		}
+		a.MIG = PlannedMIG{Profile: profile, Start: n}
+	}
+	return a
+}
+
+// PlannedGPUs are the GPUs of Planned.
+func PlannedGPUs(annotations map[string]string, container string) []GPUID {
+	return Planned(annotations, container).GPUs
+}
