@@ -185,6 +185,8 @@ func TestDecideIsStable(t *testing.T) {
 	}
 }
 
+const oneG = "kerf.dev/mig-1g.10gb"
+
 // model is the rule said once more, by counting, with none of decide's ways: how many ids of each container
 // and how many free ids are unhealthy.
 func model(v view) (ids int, struck map[sharing.ContainerRef]int, free int) {
@@ -192,6 +194,9 @@ func model(v view) (ids int, struck map[sharing.ContainerRef]int, free int) {
 	gone := map[sharing.GPUID]bool{}
 	for _, u := range v.inv.Units {
 		n := map[string]int{sharing.ResourceMemory: u.GiB, sharing.ResourcePercent: 100, sharing.ResourceGPU: 1}[v.resource]
+		if u.Cut {
+			n = map[string]int{sharing.ResourceMemory: u.GiB, oneG: u.MIG[0].Count}[v.resource]
+		}
 		total += n
 		if gone[u.UUID] = u.Lost; u.Lost {
 			lost += n
@@ -227,9 +232,13 @@ func model(v view) (ids int, struck map[sharing.ContainerRef]int, free int) {
 func TestDecideAgainstModel(t *testing.T) {
 	for seed := range uint64(600) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		v := view{resource: resources()[r.IntN(3)], known: true, inv: Inventory{Memory: true, Percent: true, Whole: true}}
+		v := view{resource: append(fixed(), oneG)[r.IntN(4)], known: true, inv: Inventory{Memory: true, Percent: true, Whole: true, MIG: true}}
 		for i := range 1 + r.IntN(5) {
-			v.inv.Units = append(v.inv.Units, Unit{UUID: uuid(i), NUMA: r.IntN(3) - 1, GiB: r.IntN(8)})
+			u := Unit{UUID: uuid(i), NUMA: r.IntN(3) - 1, GiB: r.IntN(8)}
+			if u.Cut = r.IntN(3) == 0; u.Cut {
+				u.MIG = []Instances{{oneG, 1 + r.IntN(7)}, {"kerf.dev/mig-7g.80gb", 1}}
+			}
+			v.inv.Units = append(v.inv.Units, u)
 		}
 		var err error
 		if v.inv, err = v.inv.checked(); err != nil {

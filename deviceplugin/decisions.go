@@ -10,8 +10,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// decisions keeps the lists up to date until ctx ends.
-func (p *Plugin) decisions(ctx context.Context) {
+// decisions keeps the lists up to date until ctx ends, and has new endpoints served.
+func (p *Plugin) decisions(ctx context.Context, serve func(*endpoint)) {
 	var (
 		decided *Inventory
 		matters = true
@@ -34,6 +34,9 @@ func (p *Plugin) decisions(ctx context.Context) {
 					p.opts.Log.Warn("who holds which id is not known now; the last known stays", "error", err)
 				}
 				failing = err != nil
+			}
+			for _, e := range p.grow(*inv) {
+				serve(e)
 			}
 			matters = p.post(*inv, on) || failing
 			decided = inv
@@ -75,7 +78,7 @@ func (p *Plugin) look(ctx context.Context) error {
 // post decides and puts up what is new. It reports whether who holds what matters now.
 func (p *Plugin) post(inv Inventory, on map[sharing.ContainerRef][]sharing.GPUID) bool {
 	matters := false
-	for _, e := range p.endpoints {
+	for _, e := range p.all() {
 		r := e.svc.resource
 		held := make(map[sharing.ContainerRef][]string)
 		for ref, ids := range p.held {

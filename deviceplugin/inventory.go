@@ -25,21 +25,46 @@ type Unit struct {
 	NUMA int
 	// GiB is what it offers: its usable memory in whole GiB, rounded down.
 	GiB int
+	// Cut is true for a GPU in MIG mode, of which nobody gets percent, nor all.
+	Cut bool
+	// MIG are the instances that it can have, each profile at most once; none for a GPU that is not cut.
+	MIG []Instances
 	// Lost is true while nothing can run on it. It is counted all the same.
 	Lost bool
+}
+
+// Instances are MIG instances of one profile.
+type Instances struct {
+	// Resource is as sharing.MIGResource names it.
+	Resource string `json:"resource"`
+	// Count is how many there can be at once, at least 1.
+	Count int `json:"count"`
 }
 
 // Inventory is what a node offers.
 type Inventory struct {
 	// Units are all GPUs that are to be counted, the lost ones too: one that is left out is withdrawn.
 	Units []Unit
-	// Memory, Percent and Whole say which resources are advertised: gpu-memory-gib, gpu-percent, gpu.
-	Memory, Percent, Whole bool
+	// Memory, Percent and Whole say which resources are advertised: gpu-memory-gib, gpu-percent, gpu; and MIG that those
+	// of MIG profiles are.
+	Memory, Percent, Whole, MIG bool
 }
 
-// resources are all that a plugin may advertise.
-func resources() []string {
+// fixed are the resources that a plugin may advertise on any node.
+func fixed() []string {
 	return []string{sharing.ResourceMemory, sharing.ResourcePercent, sharing.ResourceGPU}
+}
+
+// profiles are the resources of MIG profiles that the units have, sorted.
+func (inv Inventory) profiles() []string {
+	var out []string
+	for _, u := range inv.Units {
+		for _, m := range u.MIG {
+			out = append(out, m.Resource)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // advertises reports whether new containers may ask for the resource.
@@ -49,9 +74,10 @@ func (inv Inventory) advertises(resource string) bool {
 		return inv.Memory
 	case sharing.ResourcePercent:
 		return inv.Percent
-	default:
+	case sharing.ResourceGPU:
 		return inv.Whole
 	}
+	return inv.MIG
 }
 
 // ids is how many ids of the resource the unit is.
@@ -60,10 +86,22 @@ func (u Unit) ids(resource string) int {
 	case sharing.ResourceMemory:
 		return u.GiB
 	case sharing.ResourcePercent:
+		if u.Cut {
+			return 0
+		}
 		return int(sharing.FullGPU)
-	default:
+	case sharing.ResourceGPU:
+		if u.Cut {
+			return 0
+		}
 		return 1
 	}
+	for _, m := range u.MIG {
+		if m.Resource == resource {
+			return m.Count
+		}
+	}
+	return 0
 }
 
 // checked returns a copy in the order in which ids are given out: it depends on the hardware alone, so that
@@ -84,10 +122,16 @@ func (inv Inventory) checked() (Inventory, error) {
 		if u.GiB < 0 || u.GiB > MaxIDs {
 			return Inventory{}, sharing.Invalid("units", fmt.Sprint(u.GiB), "", "of GPU %q are no number of GiB from 0 to %d", u.UUID, MaxIDs)
 		}
+		for k, m := range u.MIG {
+			if !sharing.IsMIGResource(m.Resource) || m.Count < 1 || m.Count > MaxIDs || slices.ContainsFunc(u.MIG[:k], func(o Instances) bool { return o.Resource == m.Resource }) {
+				return Inventory{}, sharing.Invalid("units", m.Resource, "name each profile once", "of GPU %q are no number of instances of a profile (%d)", u.UUID, m.Count)
+			}
+		}
+		inv.Units[i].MIG = slices.Clone(u.MIG)
 		seen[u.UUID] = true
 	}
 	slices.SortStableFunc(inv.Units, func(a, b Unit) int { return cmp.Compare(a.NUMA, b.NUMA) })
-	for _, r := range resources() {
+	for _, r := range append(fixed(), inv.profiles()...) {
 		if n := inv.total(r); n > MaxIDs {
 			return Inventory{}, sharing.Invalid("units", fmt.Sprint(n), "", "of %s are more than %d", r, MaxIDs)
 		}
@@ -97,7 +141,10 @@ func (inv Inventory) checked() (Inventory, error) {
 
 // equal reports whether both are the same; both have been checked.
 func (inv Inventory) equal(o Inventory) bool {
-	return inv.Memory == o.Memory && inv.Percent == o.Percent && inv.Whole == o.Whole && slices.Equal(inv.Units, o.Units)
+	return inv.Memory == o.Memory && inv.Percent == o.Percent && inv.Whole == o.Whole && inv.MIG == o.MIG &&
+		slices.EqualFunc(inv.Units, o.Units, func(a, b Unit) bool {
+			return a.UUID == b.UUID && a.NUMA == b.NUMA && a.GiB == b.GiB && a.Lost == b.Lost && a.Cut == b.Cut && slices.Equal(a.MIG, b.MIG)
+		})
 }
 
 func (inv Inventory) total(resource string) int {

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -35,6 +36,9 @@ type Options struct {
 	// says what is in the way. It may wait or answer at once, and must return soon after ctx ends. It is called
 	// many times, also at once. A nil Gate is always open.
 	Gate func(ctx context.Context) error
+	// Cuts is what the starts of containers that may have a MIG instance (of a MIG profile, or of memory) wait for besides:
+	// that pending instances are cut. Nil means that there is nothing to wait for.
+	Cuts func(ctx context.Context) error
 	// Holdings are asked when the inventory changes and while hardware is lost or withdrawn, and not otherwise.
 	// Nil means that no container ever holds an id.
 	Holdings Holdings
@@ -59,7 +63,9 @@ const (
 // Plugin advertises the GPUs of one node to kubelet. It is made by New; Set methods and Status may be called
 // at any time, also before Run and while it runs.
 type Plugin struct {
-	opts      Options
+	opts Options
+	// endpoints are those of the resources that any node may have, then those of MIG profiles in the order in which they
+	// came; they only grow. mu guards them.
 	endpoints []*endpoint
 
 	// often and seldom are how long it is until holdings are read again after they could not be, and otherwise.
@@ -85,15 +91,65 @@ func New(o Options) *Plugin {
 		o.Suffix = strings.ToLower(rand.Text()[:8])
 	}
 	p := &Plugin{opts: o, often: holdingsOften, seldom: holdingsSeldom, kick: make(chan struct{}, 1)}
-	for _, r := range resources() {
-		p.endpoints = append(p.endpoints, &endpoint{
-			svc:    service{resource: r, board: newBoard(), gate: o.Gate, wait: preStartWait, log: o.Log, answered: o.Answered},
-			dir:    o.Dir,
-			suffix: o.Suffix,
-			log:    o.Log,
-		})
+	for _, r := range fixed() {
+		p.endpoints = append(p.endpoints, p.endpoint(r))
 	}
 	return p
+}
+
+func (p *Plugin) endpoint(resource string) *endpoint {
+	s := service{resource: resource, board: newBoard(), gate: p.opts.Gate, wait: preStartWait, log: p.opts.Log, answered: p.opts.Answered}
+	if resource == sharing.ResourceMemory || sharing.IsMIGResource(resource) {
+		s.gate = both(p.opts.Gate, p.opts.Cuts)
+	}
+	return &endpoint{svc: s, dir: p.opts.Dir, suffix: p.opts.Suffix, log: p.opts.Log}
+}
+
+// both is open when a and b are; nil is always open.
+func both(a, b func(context.Context) error) func(context.Context) error {
+	if a == nil || b == nil {
+		if a == nil {
+			return b
+		}
+		return a
+	}
+	return func(ctx context.Context) error {
+		if err := a(ctx); err != nil {
+			return err
+		}
+		return b(ctx)
+	}
+}
+
+// grow makes the endpoints of MIG profiles that the inventory has, or a container holds ids of, and there are none of
+// yet. It returns the new ones.
+func (p *Plugin) grow(inv Inventory) []*endpoint {
+	want := inv.profiles()
+	for _, ids := range p.held {
+		for r := range ids {
+			if sharing.IsMIGResource(r) {
+				want = append(want, r)
+			}
+		}
+	}
+	slices.Sort(want)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var made []*endpoint
+	for _, r := range slices.Compact(want) {
+		if !slices.ContainsFunc(p.endpoints, func(e *endpoint) bool { return e.svc.resource == r }) {
+			made = append(made, p.endpoint(r))
+			p.endpoints = append(p.endpoints, made[len(made)-1])
+		}
+	}
+	return made
+}
+
+// all are the endpoints that there are now.
+func (p *Plugin) all() []*endpoint {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.endpoints)
 }
 
 // SetInventory says what there is. It returns at once; kubelet is told soon after. An inventory that cannot
@@ -156,10 +212,11 @@ func (p *Plugin) Run(ctx context.Context) error {
 	}
 	var g errgroup.Group
 	g.Go(func() error { p.sweeps(ctx); return nil })
-	g.Go(func() error { p.decisions(ctx); return nil })
-	for _, e := range p.endpoints {
-		g.Go(func() error { e.run(ctx); return nil })
+	serve := func(e *endpoint) { g.Go(func() error { e.run(ctx); return nil }) }
+	for _, e := range p.all() {
+		serve(e)
 	}
+	g.Go(func() error { p.decisions(ctx, serve); return nil })
 	return g.Wait()
 }
 
@@ -192,10 +249,11 @@ type Status struct {
 	Err error
 }
 
-// Status tells of each resource, in a fixed order.
+// Status tells of each resource; what was told of stays in its order.
 func (p *Plugin) Status() []Status {
-	out := make([]Status, 0, len(p.endpoints))
-	for _, e := range p.endpoints {
+	endpoints := p.all()
+	out := make([]Status, 0, len(endpoints))
+	for _, e := range endpoints {
 		s := Status{Resource: e.svc.resource}
 		if l := e.svc.board.cur.Load(); l != nil {
 			s.Advertised, s.IDs, s.Healthy = true, len(l.devices), l.healthy()

@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/kerf-gpu/kerf/sharing"
 )
 
 const (
@@ -113,7 +115,7 @@ func socketName(resource, suffix string, n int) string {
 }
 
 func ours(name string) bool {
-	for _, r := range resources() {
+	for _, r := range append(fixed(), sharing.Domain+"/mig") {
 		_, short, _ := strings.Cut(r, "/")
 		if strings.HasPrefix(name, "kerf-"+short+"-") && strings.HasSuffix(name, ".sock") {
 			return true

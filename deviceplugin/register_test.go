@@ -48,7 +48,7 @@ func TestNothingBeforeTheInventory(t *testing.T) {
 	if left := sockets(t, dir); len(left) > 0 {
 		t.Errorf("sockets left: %v", left)
 	}
-	for _, r := range resources() {
+	for _, r := range fixed() {
 		until(t, "the plugin's end", func() bool { return k.Plugins(r) == 0 })
 	}
 }
@@ -59,7 +59,7 @@ func TestAdmit(t *testing.T) {
 	p := plugin(dir, k)
 	set(t, p, all(gpus(0, 1)))
 	run(t, p)
-	for _, r := range resources() {
+	for _, r := range fixed() {
 		until(t, r, func() bool { c, _ := k.Count(r); return c > 0 })
 	}
 	got := append(admit(t, k, ref("a"), sharing.ResourceMemory, 3), admit(t, k, ref("a"), sharing.ResourcePercent, 25)...)
@@ -103,7 +103,7 @@ func TestKubeletRestart(t *testing.T) {
 				if err := k.Start(); err != nil {
 					t.Fatal(err)
 				}
-				for _, r := range resources() {
+				for _, r := range fixed() {
 					until(t, r, func() bool { return k.Plugins(r) > 0 })
 				}
 				took := time.Since(begin)

@@ -25,6 +25,8 @@ const (
 	CDINear = CDIVendor + "/near"
 	// CDIGPU has a device for every GPU of the node, by UUID.
 	CDIGPU = CDIVendor + "/gpu"
+	// CDIMIG has a device for every MIG instance that a container has, or is about to, by the MIG device's UUID.
+	CDIMIG = CDIVendor + "/mig"
 
 	// GuardDevice is the qualified name of the guard.
 	GuardDevice = CDIGuard + "=armed"

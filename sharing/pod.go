@@ -104,6 +104,8 @@ type Injection struct {
 	Grant     string
 	Placement Placement
 	Level     Level
+	// Device is the MIG instance that the container gets; the zero value where its placement is none.
+	Device MIGDevice
 	// Asks are the amounts that the container's hooks must name.
 	Asks []Ask
 	// Env are variables for the program. No cap depends on them.

@@ -107,8 +107,17 @@ type MIGState struct {
 	Fixed bool `json:"fixed,omitempty"`
 	// Instances are those that are there, or are being cut, by their starts.
 	Instances []MIGInstance `json:"instances,omitempty"`
-	// Waits says why the GPU is not as the pool says; empty where it is.
-	Waits string `json:"waits,omitempty"`
+	// Most is how many instances of each profile the GPU can have at once.
+	Most []MIGCount `json:"most,omitempty"`
+	// Waits says why the GPU is not as the pool says, and Trouble why it gives no instances; empty where all is well.
+	Waits   string `json:"waits,omitempty"`
+	Trouble string `json:"trouble,omitempty"`
+}
+
+// MIGCount is a number of instances of a profile.
+type MIGCount struct {
+	Profile string `json:"profile"`
+	Count   int    `json:"count"`
 }
 
 // MIGInstance is a piece of a GPU in MIG mode, from Start over Size units.
@@ -120,8 +129,11 @@ type MIGInstance struct {
 	Foreign bool `json:"foreign,omitempty"`
 	// Ready is false while it is being cut.
 	Ready bool `json:"ready"`
-	// Claim has it, if one does.
+	// Claim has it, if one does, and For is whose that is, or who else it is being cut for, for people.
 	Claim string `json:"claim,omitempty"`
+	For   string `json:"for,omitempty"`
+	// Waits says why it is not cut yet; it is tried again.
+	Waits string `json:"waits,omitempty"`
 }
 
 // Claim is a part of one or several GPUs that somebody holds.

@@ -48,6 +48,8 @@ type agent struct {
 	cgroups cgroup.Hierarchy
 	// cut keeps the GPUs' MIG instances; nil without a driver.
 	cut atomic.Pointer[keep.Manager]
+	// news says in the node's events what stands in the way of MIG.
+	news migNews
 	// preload is the library that is preloaded, as far as it is the same for every driver.
 	preload caps.Libkerf
 	mps     *mpsDaemons
@@ -158,7 +160,7 @@ func (a *agent) build(reg *prometheus.Registry) error {
 	a.runtime = node.New(node.Options{
 		Log: a.log, Cgroups: groups, Parent: a.cgroupParent,
 		RecordPath: filepath.Join(a.dir, "record.json"), BootID: boot, NewID: newID,
-		DevRoot: a.devRoot, Version: version, Config: conf, Pool: pool,
+		DevRoot: a.devRoot, CapsRoot: a.capsRoot, Version: version, Config: conf, Pool: pool,
 		Observer: a.events, Failpoints: a.failpoints, MPS: a.mps.forRuntime(), NoMPSForPods: noMPSForPods(),
 		Client:       node.ClientPaths{Dir: a.preload.Dir, Library: a.preload.Library},
 		ContextsPath: filepath.Join(a.dir, "contexts.json"),

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/kerf-gpu/kerf/deviceplugin"
@@ -21,6 +22,8 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cdi"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/node"
 	"github.com/kerf-gpu/kerf/sharing/node/nodeserver"
 )
 
@@ -36,7 +39,9 @@ const (
 type containers struct {
 	*agent
 	known *knownGPUs
-	specs *cdi.Keeper
+	// writing is held while specs are written.
+	writing sync.Mutex
+	specs   *cdi.Keeper
 	// hookPath is the installed hook, hookSum its content, and hookLooks how it looked when that was last compared.
 	hookPath  string
 	hookSum   [sha256.Size]byte
@@ -61,6 +66,7 @@ func newContainers(a *agent) (*containers, error) {
 	if c.hookSum, err = cdi.HookSum(c.hookPath); err != nil {
 		return nil, fmt.Errorf("installed hook: %w", err)
 	}
+	a.runtime.ShowMIG(c.showMIG)
 	c.specs = cdi.NewKeeper(a.cdiDir, filepath.SplitList(a.cdiSourceDirs), cdi.Hook{Path: c.hookPath, Socket: filepath.Join(a.dir, hookSocket)})
 	c.listener, err = a.listenHook()
 	return c, err
@@ -134,9 +140,9 @@ func (c *containers) tellInventory() {
 		return
 	}
 	gpus := c.runtime.Inventory()
-	units := c.known.take(gpus)
+	units := c.known.take(gpus, cutRules{most: c.runtime.MIGMost(), memory: hardwareMemory(c.runtime.Pool())})
 	if len(units) == 0 {
-		c.runtime.SetPodBlocked("units", "no GPU of this node can be shared or given whole: all are in MIG mode")
+		c.runtime.SetPodBlocked("units", "no GPU of this node can be given")
 		return
 	}
 	c.runtime.SetPodBlocked("units", "")
@@ -153,6 +159,29 @@ func (c *containers) tellInventory() {
 	if err == nil && c.tell != nil {
 		c.tell(units)
 	}
+}
+
+// hardwareMemory reports whether pods of the pool may ask for memory and get a MIG instance that has it.
+func hardwareMemory(p config.Pool) bool {
+	return p.Mode == config.ModeAuto || p.Mode == config.ModeMIG && p.MinLevel == sharing.LevelHardware
+}
+
+// showMIG writes the CDI devices of containers' MIG instances.
+func (c *containers) showMIG(_ context.Context, devices []node.MIGShown) error {
+	list := make([]cdi.Instance, len(devices))
+	for i, d := range devices {
+		list[i] = cdi.Instance{UUID: d.Device.UUID, GPU: d.GPU}
+		for _, n := range d.Capabilities {
+			list[i].Caps = append(list[i].Caps, cdi.Cap{Path: n.Path, Host: n.Host, Major: n.Major, Minor: n.Minor})
+		}
+	}
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	written, err := cdi.InstallInstances(c.cdiDir, filepath.SplitList(c.cdiSourceDirs), list)
+	if written {
+		c.log.Info("CDI spec of MIG instances written", "dir", c.cdiDir, "instances", len(list))
+	}
+	return err
 }
 
 // writeSpecs makes sure that every name which kubelet may be answered with, and every GPU, has its CDI
@@ -174,7 +203,12 @@ func (c *containers) writeSpecs(units []deviceplugin.Unit, gpus []sharing.GPU) e
 		m.Percent += int(sharing.FullGPU)
 		m.GPUs++
 		m.NUMANodes = max(m.NUMANodes, u.NUMA+1)
+		for _, in := range u.MIG {
+			m = m.With(in.Resource, in.Count)
+		}
 	}
+	c.writing.Lock()
+	defer c.writing.Unlock()
 	kept, err := c.specs.Keep(m, present(gpus))
 	if len(kept.Written) > 0 {
 		c.log.Info("CDI specs written", "dir", c.cdiDir, "files", kept.Written)

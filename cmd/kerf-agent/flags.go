@@ -29,8 +29,8 @@ type environment struct {
 
 // settings are the agent's flags, checked.
 type settings struct {
-	dir, config, devRoot, lockDir, group, http, logLevel string
-	labels                                               map[string]string
+	dir, config, devRoot, capsRoot, lockDir, group, http, logLevel string
+	labels                                                         map[string]string
 	// What follows is for a node of a Kubernetes cluster.
 	containers, kubernetes                              bool
 	nodeName, kubeconfig, kubeletDir                    string
@@ -70,6 +70,7 @@ func command(env environment, kill func(point string)) *cobra.Command {
 	f.StringVar(&s.config, "config", env.config, "SharingConfig document; empty for the built-in default")
 	f.StringToStringVar(&s.labels, "node-label", nil, "label of this node, by which its pool is chosen (key=value, repeatable)")
 	f.StringVar(&s.devRoot, "dev-root", or(env.devRoot, "/"), "directory that holds dev/nvidiaN")
+	f.StringVar(&s.capsRoot, "caps-root", "", "directory that holds dev/nvidia-caps and proc/driver/nvidia/capabilities, by the same path for this program and the container runtime; empty for --dev-root")
 	f.StringVar(&s.nvidiaSMI, "nvidia-smi", "", "the driver's nvidia-smi, which sets time slices; empty to look for it")
 	f.StringVar(&s.lockDir, "lock-dir", "/run/kerf/locks", "directory of the locks that keep a second agent off a GPU; the same for all agents of a machine")
 	f.StringVar(&s.group, "group", "kerf", "group whose members may use the node socket; root alone may where there is no such group")

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 
@@ -33,9 +34,20 @@ type knownFile struct {
 }
 
 type knownUnit struct {
-	UUID sharing.GPUID `json:"uuid"`
-	NUMA int           `json:"numa"`
-	GiB  int           `json:"gib"`
+	UUID sharing.GPUID            `json:"uuid"`
+	NUMA int                      `json:"numa"`
+	GiB  int                      `json:"gib"`
+	Cut  bool                     `json:"cut,omitempty"`
+	MIG  []deviceplugin.Instances `json:"mig,omitempty"`
+}
+
+// cutRules say how GPUs in MIG mode are counted.
+type cutRules struct {
+	// most is how many instances of each profile a GPU can have, by the profiles' names; none for one of which that is not
+	// known now.
+	most map[sharing.GPUID]map[string]int
+	// memory is true where memory may be asked for that an instance gives.
+	memory bool
 }
 
 // loadKnown reads what was remembered. A file that cannot be read, or is of another boot, is none: what the
@@ -57,36 +69,53 @@ func loadKnown(file, boot string, log *slog.Logger) *knownGPUs {
 		return k
 	}
 	for _, u := range f.Units {
-		k.units[u.UUID] = deviceplugin.Unit{UUID: u.UUID, NUMA: u.NUMA, GiB: u.GiB, Lost: true}
+		k.units[u.UUID] = deviceplugin.Unit{UUID: u.UUID, NUMA: u.NUMA, GiB: u.GiB, Lost: true, Cut: u.Cut, MIG: u.MIG}
 	}
 	return k
 }
 
 // take takes in what the runtime shows and returns all units, in the order of their UUIDs. A GPU in MIG mode
-// is neither shared nor given whole, so it is not counted.
-func (k *knownGPUs) take(gpus []sharing.GPU) []deviceplugin.Unit {
+// is neither shared nor given whole: it counts with the instances that it can have.
+func (k *knownGPUs) take(gpus []sharing.GPU, rules cutRules) []deviceplugin.Unit {
 	for id, u := range k.units {
 		u.Lost = true
 		k.units[id] = u
 	}
 	grown := false
 	for _, g := range gpus {
-		_, known := k.units[g.UUID]
+		old, known := k.units[g.UUID]
 		lost := g.Health == sharing.HealthLost || g.Health == sharing.HealthUnhealthy ||
 			g.Health == sharing.HealthUnknown && g.HealthReason != "" // there is no driver any more; before the first probe there is no reason
-		switch {
-		case g.MIG:
-			delete(k.units, g.UUID)
-		case g.Memory > 0:
-			u := deviceplugin.Unit{UUID: g.UUID, NUMA: g.NUMA, GiB: int(g.Usable() / sharing.GiB), Lost: lost} //nolint:gosec // far below 2^31 GiB
-			k.units[g.UUID] = u
-			grown = grown || !known
+		if g.Memory == 0 {
+			continue
 		}
+		u := deviceplugin.Unit{UUID: g.UUID, NUMA: g.NUMA, GiB: int(g.Usable() / sharing.GiB), Lost: lost, Cut: g.MIG} //nolint:gosec // far below 2^31 GiB
+		if g.MIG {
+			if u.MIG = instancesOf(rules.most[g.UUID]); u.MIG == nil && old.Cut {
+				u.MIG = old.MIG
+			}
+			if !rules.memory {
+				u.GiB = 0
+			}
+		}
+		k.units[g.UUID] = u
+		grown = grown || !known || old.Cut != u.Cut || !slices.Equal(old.MIG, u.MIG)
 	}
 	if grown {
 		k.save()
 	}
 	return k.sorted()
+}
+
+// instancesOf names the profiles as resources; nil for none.
+func instancesOf(most map[string]int) []deviceplugin.Instances {
+	var out []deviceplugin.Instances
+	for _, name := range slices.Sorted(maps.Keys(most)) {
+		if resource, ok := sharing.MIGResource(name); ok && most[name] > 0 {
+			out = append(out, deviceplugin.Instances{Resource: resource, Count: most[name]})
+		}
+	}
+	return out
 }
 
 func (k *knownGPUs) sorted() []deviceplugin.Unit {
@@ -101,7 +130,7 @@ func (k *knownGPUs) sorted() []deviceplugin.Unit {
 func (k *knownGPUs) save() {
 	f := knownFile{BootID: k.boot}
 	for _, u := range k.sorted() {
-		f.Units = append(f.Units, knownUnit{UUID: u.UUID, NUMA: u.NUMA, GiB: u.GiB})
+		f.Units = append(f.Units, knownUnit{UUID: u.UUID, NUMA: u.NUMA, GiB: u.GiB, Cut: u.Cut, MIG: u.MIG})
 	}
 	data, err := json.Marshal(f)
 	if err == nil {

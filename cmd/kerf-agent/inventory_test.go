@@ -27,6 +27,10 @@ func TestKnownGPUs(t *testing.T) {
 	}
 	mig := gpu("c", sharing.HealthOK)
 	mig.MIG = true
+	most := map[sharing.GPUID]map[string]int{"c": {"1g.10gb+me": 1, "1g.10gb": 7, "no name": 1}}
+	cut := func(lost bool) deviceplugin.Unit {
+		return deviceplugin.Unit{UUID: "c", NUMA: 1, Lost: lost, Cut: true, MIG: []deviceplugin.Instances{{Resource: "kerf.dev/mig-1g.10gb", Count: 7}, {Resource: "kerf.dev/mig-1g.10gb.me", Count: 1}}}
+	}
 	gone := gpu("a", sharing.HealthUnknown)
 	gone.HealthReason = "no driver"
 	k := loadKnown(file, "boot-1", log)
@@ -36,30 +40,34 @@ func TestKnownGPUs(t *testing.T) {
 		want []deviceplugin.Unit
 	}{
 		{"no driver yet", nil, []deviceplugin.Unit{}},
-		{"two GPUs and one in MIG mode", []sharing.GPU{gpu("b", sharing.HealthOK), gpu("a", sharing.HealthOK), mig}, []deviceplugin.Unit{unit("a", false), unit("b", false)}},
-		{"one does not answer for now", []sharing.GPU{gpu("a", sharing.HealthSuspect), gpu("b", sharing.HealthUnknown)}, []deviceplugin.Unit{unit("a", false), unit("b", false)}},
-		{"one has a fault", []sharing.GPU{gpu("a", sharing.HealthUnhealthy), gpu("b", sharing.HealthOK)}, []deviceplugin.Unit{unit("a", true), unit("b", false)}},
-		{"one is gone from the list", []sharing.GPU{gpu("b", sharing.HealthOK)}, []deviceplugin.Unit{unit("a", true), unit("b", false)}},
-		{"one that only a claim names", []sharing.GPU{{UUID: "a", Health: sharing.HealthLost, Index: -1}, gpu("b", sharing.HealthOK)}, []deviceplugin.Unit{unit("a", true), unit("b", false)}},
-		{"no driver any more", []sharing.GPU{gone, gpu("b", sharing.HealthOK)}, []deviceplugin.Unit{unit("a", true), unit("b", false)}},
-		{"all is well again", []sharing.GPU{gpu("a", sharing.HealthOK), gpu("b", sharing.HealthOK)}, []deviceplugin.Unit{unit("a", false), unit("b", false)}},
+		{"two GPUs and one in MIG mode", []sharing.GPU{gpu("b", sharing.HealthOK), gpu("a", sharing.HealthOK), mig}, []deviceplugin.Unit{unit("a", false), unit("b", false), cut(false)}},
+		{"one does not answer for now", []sharing.GPU{gpu("a", sharing.HealthSuspect), gpu("b", sharing.HealthUnknown)}, []deviceplugin.Unit{unit("a", false), unit("b", false), cut(true)}},
+		{"one has a fault", []sharing.GPU{gpu("a", sharing.HealthUnhealthy), gpu("b", sharing.HealthOK)}, []deviceplugin.Unit{unit("a", true), unit("b", false), cut(true)}},
+		{"one is gone from the list", []sharing.GPU{gpu("b", sharing.HealthOK)}, []deviceplugin.Unit{unit("a", true), unit("b", false), cut(true)}},
+		{"one that only a claim names", []sharing.GPU{{UUID: "a", Health: sharing.HealthLost, Index: -1}, gpu("b", sharing.HealthOK)}, []deviceplugin.Unit{unit("a", true), unit("b", false), cut(true)}},
+		{"no driver any more", []sharing.GPU{gone, gpu("b", sharing.HealthOK)}, []deviceplugin.Unit{unit("a", true), unit("b", false), cut(true)}},
+		{"all is well again", []sharing.GPU{gpu("a", sharing.HealthOK), gpu("b", sharing.HealthOK)}, []deviceplugin.Unit{unit("a", false), unit("b", false), cut(true)}},
 	} {
-		if d := cmp.Diff(step.want, k.take(step.gpus)); d != "" {
+		if d := cmp.Diff(step.want, k.take(step.gpus, cutRules{most: most})); d != "" {
 			t.Errorf("%s (-want +got):\n%s", step.name, d)
 		}
 	}
 	again := loadKnown(file, "boot-1", log)
-	if d := cmp.Diff([]deviceplugin.Unit{unit("a", true), unit("b", false)}, again.take([]sharing.GPU{gpu("b", sharing.HealthOK)})); d != "" {
+	if d := cmp.Diff([]deviceplugin.Unit{unit("a", true), unit("b", false), cut(true)}, again.take([]sharing.GPU{gpu("b", sharing.HealthOK)}, cutRules{})); d != "" {
 		t.Errorf("a restart while one is lost (-want +got):\n%s", d)
 	}
+	inMemory := loadKnown(file, "boot-1", log)
+	if got := inMemory.take([]sharing.GPU{mig}, cutRules{memory: true}); len(got) != 3 || got[2].GiB != 79 || len(got[2].MIG) != 2 {
+		t.Errorf("memory of instances, of which nothing is known now: %+v", got)
+	}
 	other := loadKnown(file, "boot-2", log)
-	if got := other.take([]sharing.GPU{gpu("b", sharing.HealthOK)}); len(got) != 1 {
+	if got := other.take([]sharing.GPU{gpu("b", sharing.HealthOK)}, cutRules{}); len(got) != 1 {
 		t.Errorf("another boot: %+v", got)
 	}
 	if err := os.WriteFile(file, []byte("{half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := loadKnown(file, "boot-1", log).take(nil); len(got) != 0 {
+	if got := loadKnown(file, "boot-1", log).take(nil, cutRules{}); len(got) != 0 {
 		t.Errorf("a damaged file: %+v", got)
 	}
 }

@@ -51,7 +51,7 @@ func newKubernetes(c *containers) (*kubernetes, error) {
 		return nil, errors.Join(fmt.Errorf("kubelet: %w", err), k.runtimeDoor.Close())
 	}
 	k.plugin = deviceplugin.New(deviceplugin.Options{
-		Dir: filepath.Join(a.kubeletDir, "device-plugins"), Log: a.log, Gate: k.gate, Holdings: k.kubelet, Answered: a.events.Allocated,
+		Dir: filepath.Join(a.kubeletDir, "device-plugins"), Log: a.log, Gate: k.gate, Cuts: k.cuts, Holdings: k.kubelet, Answered: a.events.Allocated,
 	})
 	// The monitor puts its socket there, if one runs; the folder is there first, because containers keep what they were
 	// given.
@@ -72,6 +72,10 @@ func newKubernetes(c *containers) (*kubernetes, error) {
 		k.api.Event(ctx, ref, reason, message, true)
 	})
 	a.runtime.EvictPods(k.api.Evict)
+	a.runtime.TellMIG(k.tellCut)
+	a.news.to(func(reason, message string) {
+		k.api.Event(context.Background(), sharing.ContainerRef{}, reason, message, true)
+	})
 	// Until each has spoken for itself.
 	a.runtime.SetPodBlocked("nri", "the NRI plugin is not connected to the container runtime yet")
 	a.runtime.SetPodBlocked("runtime", "the container runtime's configuration has not been read yet")
@@ -107,8 +111,10 @@ func (k *kubernetes) close() error { return errors.Join(k.runtimeDoor.Close(), k
 
 // tellKubelet tells kubelet what the node offers, and who holds what of it.
 func (k *kubernetes) tellKubelet(units []deviceplugin.Unit) {
-	mode := k.runtime.Pool().Mode
-	err := k.plugin.SetInventory(deviceplugin.Inventory{Units: units, Memory: mode.Shared(), Percent: mode.Shared(), Whole: mode.Whole()})
+	pool := k.runtime.Pool()
+	err := k.plugin.SetInventory(deviceplugin.Inventory{
+		Units: units, Memory: pool.Mode.Shared() || hardwareMemory(pool), Percent: pool.Mode.Shared(), Whole: pool.Mode.Whole(), MIG: pool.Mode.MIG(),
+	})
 	text := ""
 	if err != nil {
 		text = fmt.Sprintf("kubelet cannot be told of the GPUs: %v", err)
@@ -140,6 +146,22 @@ func (k *kubernetes) stuck() string {
 		return ""
 	}
 	return "the NVIDIA driver that was there does not answer any more; if it is loaded again, a container sees it only after a restart"
+}
+
+// cuts waits until no MIG instance is being cut for a pod. The error says which ones are.
+func (k *kubernetes) cuts(ctx context.Context) error {
+	for {
+		changed := k.runtime.Changed()
+		why := k.runtime.PendingCuts()
+		if len(why) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", strings.Join(why, "; "), sharing.ErrUnavailable)
+		case <-changed:
+		}
+	}
 }
 
 // gate waits until pods' containers may start: what kubelet waits for before each of them. The error says

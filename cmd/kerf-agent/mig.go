@@ -99,6 +99,7 @@ func (a *agent) tellCut(cut *keep.Manager) {
 		if v.Trouble != "" {
 			trouble[v.GPU] = v.Trouble
 		}
+		a.news.say(v.GPU, v.Trouble, v.Waits)
 		sentence := ""
 		if v.Waits != "" {
 			sentence = fmt.Sprintf("MIG on GPU %s is not as the pool says: %s", v.GPU, v.Waits)
@@ -145,8 +146,11 @@ func (a *agent) PlanMIG(ctx context.Context, document string, apply bool) ([]nod
 type migDoor struct{ *keep.Manager }
 
 // Offer implements node.MIG, as do the others.
-func (d migDoor) Offer(gpu sharing.GPUID, profile string, claimed []node.OnGPU) node.MIGOffer {
-	o := d.Manager.Offer(gpu, profile, toClaimed(claimed))
+func (d migDoor) Offer(gpu sharing.GPUID, profile string, start int, claimed []node.OnGPU) node.MIGOffer {
+	if start == node.AnyStart {
+		start = keep.Any
+	}
+	o := d.Manager.Offer(gpu, profile, start, toClaimed(claimed))
 	return node.MIGOffer{Fragment: o.Fragment, Steps: o.Steps, Loss: o.Loss, Why: o.Why, Never: o.Never, Unknown: o.Unknown}
 }
 
@@ -154,7 +158,7 @@ func (d migDoor) Offer(gpu sharing.GPUID, profile string, claimed []node.OnGPU) 
 func (d migDoor) States() []node.MIGState {
 	var out []node.MIGState
 	for _, v := range d.Views() {
-		s := node.MIGState{GPU: v.GPU, Able: v.Able, On: v.On, Fixed: v.Fixed, Units: v.Axis, Profiles: v.Profiles, Trouble: v.Trouble, Waits: v.Waits}
+		s := node.MIGState{GPU: v.GPU, Able: v.Able, On: v.On, Fixed: v.Fixed, Units: v.Axis, Profiles: v.Profiles, Most: v.Most, Trouble: v.Trouble, Waits: v.Waits}
 		for _, p := range v.Pieces {
 			s.Pieces = append(s.Pieces, node.MIGPiece{Instance: p.Instance, Ours: p.Ours, Ready: p.Ready, UUID: p.UUID, Holder: p.For})
 		}

@@ -28,8 +28,15 @@ func adjustGuarded(c *api.Container, in sharing.Injection) (*api.ContainerAdjust
 		return nil, fmt.Errorf("container %q: grant %q has no GPU or no note: %w", c.GetName(), in.Grant, sharing.ErrUnavailable)
 	}
 	a := &api.ContainerAdjustment{}
-	for _, f := range in.Placement {
-		a.AddCDIDevice(&api.CDIDevice{Name: sharing.CDIGPU + "=" + string(f.GPU)})
+	switch {
+	case in.Device.UUID != "": // it brings its GPU's own file
+		a.AddCDIDevice(&api.CDIDevice{Name: sharing.CDIMIG + "=" + in.Device.UUID})
+	case slices.ContainsFunc(in.Placement, func(f sharing.Fragment) bool { return !f.MIG.None() }):
+		return nil, fmt.Errorf("container %q: the MIG instance of grant %q has no device: %w", c.GetName(), in.Grant, sharing.ErrUnavailable)
+	default:
+		for _, f := range in.Placement {
+			a.AddCDIDevice(&api.CDIDevice{Name: sharing.CDIGPU + "=" + string(f.GPU)})
+		}
 	}
 	env := maps.Clone(in.Env)
 	if env == nil {

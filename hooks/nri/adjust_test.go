@@ -56,12 +56,21 @@ func TestGoldenAdjustments(t *testing.T) {
 	forged.Annotations = map[string]string{sharing.NoteAnnotation: "mine"}
 	held := injection()
 	held.Mounts = preloading()
+	cut := injection()
+	cut.Placement = sharing.Placement{{GPU: gpu1, Memory: 10 * sharing.GiB, MIG: sharing.Instance{Profile: "1g.10gb", ID: 19, Start: 6, Size: 1}}}
+	cut.Device = sharing.MIGDevice{GPU: gpu1, UUID: "MIG-00000000-0000-0000-0000-000000000001"}
+	uncut := cut
+	uncut.Device = sharing.MIGDevice{}
+	if _, err := adjustGuarded(containerOf("main"), uncut); !errors.Is(err, sharing.ErrUnavailable) {
+		t.Errorf("an instance without a device: %v", err)
+	}
 	tests := map[string]struct {
 		adjust func() (*api.ContainerAdjustment, error)
 	}{
 		"guarded with a library":  {func() (*api.ContainerAdjustment, error) { return adjustGuarded(containerOf("main"), held) }},
 		"guarded on one GPU":      {func() (*api.ContainerAdjustment, error) { return adjustGuarded(containerOf("main"), injection()) }},
 		"guarded on two GPUs":     {func() (*api.ContainerAdjustment, error) { return adjustGuarded(containerOf("main"), two) }},
+		"guarded on an instance":  {func() (*api.ContainerAdjustment, error) { return adjustGuarded(containerOf("main"), cut) }},
 		"guarded with sneaky env": {func() (*api.ContainerAdjustment, error) { return adjustGuarded(containerOf("main"), sneaky) }},
 		"guarded with forged note": {func() (*api.ContainerAdjustment, error) {
 			return adjustGuarded(forged, injection())

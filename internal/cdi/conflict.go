@@ -70,7 +70,7 @@ func conflict(path string) error {
 // counts: the container runtime's may be of another version and read it.
 func declares(data []byte) (kind string, found bool) {
 	s, err := parse(data)
-	for _, kind := range []string{sharing.CDIGuard, sharing.CDIAsk, sharing.CDINear, sharing.CDIGPU} {
+	for _, kind := range []string{sharing.CDIGuard, sharing.CDIAsk, sharing.CDINear, sharing.CDIGPU, sharing.CDIMIG} {
 		if err == nil {
 			if s.Kind == kind {
 				return kind, true

@@ -43,7 +43,7 @@ func Derive(from []SourceSpec, gpus []sharing.GPU) (Derived, error) {
 	source := ""
 	for _, g := range gpus {
 		if g.MIG {
-			out.Left[g.UUID] = "it is in MIG mode, and whole GPUs alone have a device"
+			out.Left[g.UUID] = "it is in MIG mode, and its instances alone have devices"
 			continue
 		}
 		s, d, why := find(from, g)

@@ -127,7 +127,7 @@ func recorded(kind string, data []byte) Maxima {
 		var found Maxima
 		if kind == sharing.CDIAsk {
 			if a, err := sharing.ParseAsk(d.Name); err == nil {
-				*found.of(a.Resource) = a.Count
+				found = only(a)
 			}
 		} else if node, count, ok := strings.Cut(d.Name, ":"); ok {
 			numa, err := strconv.Atoi(strings.TrimPrefix(node, "numa"))

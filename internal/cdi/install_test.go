@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -105,6 +106,7 @@ func TestRecorded(t *testing.T) {
 		want Maxima
 	}{
 		"amounts":       {device("gpu-memory-gib:7", "gpu:2", "gpu-memory-gib:3", "gpu-percent:50"), Maxima{MemoryGiB: 7, Percent: 50, GPUs: 2}},
+		"instances":     {device("mig-1g.10gb:1", "mig-1g.10gb:2", "mig-7g.80gb:1"), Maxima{MIG: map[string]int{"mig-1g.10gb": 2, "mig-7g.80gb": 1}}},
 		"odd names":     {device("gpu-memory-gib:07", "gpu-memory-gib:-1", "gpu-memory-gib", "gpu:x", "mig:3", "gpu:1"), Maxima{GPUs: 1}},
 		"absurd amount": {device("gpu-memory-gib:2000000000", "gpu:1"), Maxima{GPUs: 1}},
 		"unknown field": {strings.Replace(device("gpu:1"), "{", `{"x":1,`, 1), Maxima{}},
@@ -117,7 +119,7 @@ func TestRecorded(t *testing.T) {
 			dir := t.TempDir()
 			writeFile(t, dir, "kerf.dev-ask.json", tc.data)
 			got, err := Recorded(dir)
-			if err != nil || got != tc.want {
+			if err != nil || !reflect.DeepEqual(got, tc.want) {
 				t.Errorf("%+v (%v), want %+v", got, err, tc.want)
 			}
 			// Whatever stood there, it is put right.
@@ -127,7 +129,7 @@ func TestRecorded(t *testing.T) {
 			}
 		})
 	}
-	if got, err := Recorded(t.TempDir()); err != nil || got != (Maxima{}) {
+	if got, err := Recorded(t.TempDir()); err != nil || !reflect.DeepEqual(got, Maxima{}) {
 		t.Errorf("nothing there: %+v (%v)", got, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -210,7 +211,7 @@ func TestHoles(t *testing.T) {
 			t.Errorf("%s of all devices: %v, want %v", list, err, errHole)
 		}
 		ours := strings.Replace(text, "example.com/gpu", sharing.CDIAsk, 1)
-		if recorded(sharing.CDIAsk, []byte(ours)) != (Maxima{}) {
+		if !reflect.DeepEqual(recorded(sharing.CDIAsk, []byte(ours)), Maxima{}) {
 			t.Errorf("%s: amounts of a file that is none", list)
 		}
 		if _, found := declares([]byte(ours)); !found {

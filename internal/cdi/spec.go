@@ -29,7 +29,7 @@ func fileName(kind string) string { return strings.ReplaceAll(kind, "/", "-") + 
 
 // ourFiles are the names of all files that Install writes.
 func ourFiles() []string {
-	return []string{fileName(sharing.CDIGuard), fileName(sharing.CDIAsk), fileName(sharing.CDINear), fileName(sharing.CDIGPU)}
+	return []string{fileName(sharing.CDIGuard), fileName(sharing.CDIAsk), fileName(sharing.CDINear), fileName(sharing.CDIGPU), fileName(sharing.CDIMIG)}
 }
 
 // newFile gives a spec the least version that it needs, checks it as the library does that container

@@ -4,7 +4,9 @@
 package cdi
 
 import (
+	"maps"
 	"path"
+	"slices"
 	"strings"
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
@@ -37,6 +39,8 @@ type Maxima struct {
 	MemoryGiB, Percent, GPUs int
 	// NUMANodes is how many NUMA nodes have GPUs with numbers below it, 0 to sharing.MaxNUMA.
 	NUMANodes int
+	// MIG has the number of instances of each MIG profile, by resource as Ask names it; each 1 to 16384.
+	MIG map[string]int
 }
 
 // Union is the larger of each amount.
@@ -46,20 +50,63 @@ func (m Maxima) Union(o Maxima) Maxima {
 		Percent:   max(m.Percent, o.Percent),
 		GPUs:      max(m.GPUs, o.GPUs),
 		NUMANodes: max(m.NUMANodes, o.NUMANodes),
+		MIG:       larger(m.MIG, o.MIG),
 	}
 }
 
+// With is m with so many instances more of a MIG profile, by its resource as sharing.MIGResource has it.
+func (m Maxima) With(resource string, count int) Maxima {
+	name := strings.TrimPrefix(resource, sharing.Domain+"/")
+	m.MIG = maps.Clone(m.MIG)
+	if m.MIG == nil {
+		m.MIG = make(map[string]int)
+	}
+	m.MIG[name] += count
+	return m
+}
+
+func larger(a, b map[string]int) map[string]int {
+	if len(a) == 0 {
+		return maps.Clone(b)
+	}
+	out := maps.Clone(a)
+	for resource, n := range b {
+		out[resource] = max(out[resource], n)
+	}
+	return out
+}
+
 // of is the largest amount of a resource as Ask names it.
-func (m *Maxima) of(resource string) *int {
+func (m Maxima) of(resource string) int {
 	switch sharing.Domain + "/" + resource {
 	case sharing.ResourceMemory:
-		return &m.MemoryGiB
+		return m.MemoryGiB
 	case sharing.ResourcePercent:
-		return &m.Percent
+		return m.Percent
 	case sharing.ResourceGPU:
-		return &m.GPUs
+		return m.GPUs
 	}
-	return nil
+	return m.MIG[resource]
+}
+
+// only is that amount of one resource.
+func only(a sharing.Ask) (m Maxima) {
+	switch sharing.Domain + "/" + a.Resource {
+	case sharing.ResourceMemory:
+		m.MemoryGiB = a.Count
+	case sharing.ResourcePercent:
+		m.Percent = a.Count
+	case sharing.ResourceGPU:
+		m.GPUs = a.Count
+	default:
+		m.MIG = map[string]int{a.Resource: a.Count}
+	}
+	return m
+}
+
+// resources are those that asks may name, in their order.
+func (m Maxima) resources() []string {
+	return append(sharing.AskResources(), slices.Sorted(maps.Keys(m.MIG))...)
 }
 
 func (m Maxima) check() error {
@@ -74,6 +121,11 @@ func (m Maxima) check() error {
 	} {
 		if a.have < 0 || a.have > a.most {
 			return sharing.Invalid(a.field, "", "", "is %d, not 0 to %d", a.have, a.most)
+		}
+	}
+	for _, resource := range slices.Sorted(maps.Keys(m.MIG)) {
+		if n := m.MIG[resource]; n < 1 || n > maxAmount || !sharing.IsMIGResource(sharing.Domain+"/"+resource) {
+			return sharing.Invalid("MIG instances of the node", resource, "", "are %d, not 1 to %d of a profile", n, maxAmount)
 		}
 	}
 	return nil
@@ -124,8 +176,8 @@ func Static(m Maxima, h Hook) ([]File, error) {
 		Name: armed, ContainerEdits: specs.ContainerEdits{Hooks: []*specs.Hook{h.edit()}},
 	}}}
 	ask := &specs.Spec{Kind: sharing.CDIAsk}
-	for _, resource := range sharing.AskResources() {
-		for n := 1; n <= *m.of(resource); n++ {
+	for _, resource := range m.resources() {
+		for n := 1; n <= m.of(resource); n++ {
 			amount := sharing.Ask{Resource: resource, Count: n}.String()
 			ask.Devices = append(ask.Devices, specs.Device{
 				Name: amount, ContainerEdits: specs.ContainerEdits{Hooks: []*specs.Hook{h.edit("--ask", amount)}},

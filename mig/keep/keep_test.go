@@ -158,7 +158,7 @@ func TestDemand(t *testing.T) {
 				continue
 			}
 			p := w.table.Profiles()[r.IntN(len(w.table.Profiles()))]
-			o := w.Offer(gpuID, p.Name, w.claims)
+			o := w.Offer(gpuID, p.Name, Any, w.claims)
 			if o.Why != "" {
 				refused++
 				occupied := []mig.Place{w.have[0].Place}
@@ -207,7 +207,7 @@ func TestDemand(t *testing.T) {
 func TestWarm(t *testing.T) {
 	w := newWorld(t, "h100x8", demandPool())
 	w.Tick(t.Context())
-	o := w.Offer(gpuID, "1g", nil)
+	o := w.Offer(gpuID, "1g", Any, nil)
 	w.claims = []Claimed{{o.Fragment.MIG, "a"}}
 	if _, _, err := w.Ensure(t.Context(), gpuID, o.Fragment.MIG, "a"); err != nil {
 		t.Fatal(err)
@@ -248,7 +248,7 @@ func TestTrouble(t *testing.T) {
 	w.refuse = sharing.ErrExhausted
 	w.Tick(t.Context())
 	v := w.view()
-	if o := w.Offer(gpuID, "7g", nil); v.Trouble == "" || o.Why != v.Trouble || o.Never {
+	if o := w.Offer(gpuID, "7g", Any, nil); v.Trouble == "" || o.Why != v.Trouble || o.Never {
 		t.Fatalf("%+v, %+v", v, o)
 	}
 	if _, _, err := w.Ensure(t.Context(), gpuID, sharing.Instance{Profile: "7g.80gb", ID: 0, Size: 8}, "x"); !errors.Is(err, sharing.ErrUnavailable) {
@@ -278,17 +278,17 @@ func TestTrouble(t *testing.T) {
 func TestFixed(t *testing.T) {
 	w := newWorld(t, "h100x8", config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: []config.MIGCount{{Profile: "1g", Count: 1}, {Profile: "3g", Count: 1}}}}})
 	w.Tick(t.Context())
-	o := w.Offer(gpuID, "1g", nil)
+	o := w.Offer(gpuID, "1g", Any, nil)
 	if o.Why != "" || o.Steps != 0 {
 		t.Fatalf("%+v", o)
 	}
-	if o := w.Offer(gpuID, "1g", []Claimed{{o.Fragment.MIG, "a"}}); !strings.Contains(o.Why, "in use") || o.Never {
+	if o := w.Offer(gpuID, "1g", Any, []Claimed{{o.Fragment.MIG, "a"}}); !strings.Contains(o.Why, "in use") || o.Never {
 		t.Errorf("a second one: %+v", o)
 	}
-	if o := w.Offer(gpuID, "2g", nil); !strings.Contains(o.Why, "layout has no") || !o.Never {
+	if o := w.Offer(gpuID, "2g", Any, nil); !strings.Contains(o.Why, "layout has no") || !o.Never {
 		t.Errorf("another profile: %+v", o)
 	}
-	if o := w.Offer(gpuID, "9g", nil); o.Unknown == nil || !strings.Contains(o.Unknown.Error(), "7g.80gb") {
+	if o := w.Offer(gpuID, "9g", Any, nil); o.Unknown == nil || !strings.Contains(o.Unknown.Error(), "7g.80gb") {
 		t.Errorf("no profile at all: %+v", o)
 	}
 	w.claims = []Claimed{{o.Fragment.MIG, "pod a/b"}}

@@ -28,9 +28,12 @@ type Offer struct {
 	Unknown error
 }
 
-// Offer says what the GPU gives to who asks for the profile of that name, beside the claims that there are. It asks no
-// driver: what it says is of the last look.
-func (m *Manager) Offer(gpu sharing.GPUID, profile string, claimed []Claimed) Offer {
+// Any stands for a start of Offer's own choice.
+const Any = plan.Any
+
+// Offer says what the GPU gives to who asks for the profile of that name, beginning at that placement unit or at Any,
+// beside the claims that there are. It asks no driver: what it says is of the last look.
+func (m *Manager) Offer(gpu sharing.GPUID, profile string, start int, claimed []Claimed) Offer {
 	p := m.page(gpu)
 	if p == nil {
 		return Offer{Why: "is not known"}
@@ -54,9 +57,29 @@ func (m *Manager) Offer(gpu sharing.GPUID, profile string, claimed []Claimed) Of
 		return Offer{Why: "has no such profile: it has " + names(p.table), Never: true, Unknown: err}
 	}
 	if len(p.want.Fixed) > 0 {
-		return p.fixed(found, claimed)
+		return p.fixed(found, start, claimed)
 	}
-	return p.demanded(found, claimed)
+	return p.demanded(found, start, claimed)
+}
+
+// Fits reports whether an instance on the GPU answers who asks for the profile of that name.
+func (m *Manager) Fits(gpu sharing.GPUID, profile string, in sharing.Instance) bool {
+	p := m.page(gpu)
+	w, err := mig.ParseWish("mig", profile)
+	if p == nil || err != nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.table == nil {
+		return false
+	}
+	found, err := p.table.Find("mig", w)
+	if err != nil || found.ID == in.ID {
+		return err == nil
+	}
+	has, known := p.table.Profile(in.ID)
+	return known && w.AtLeast > 0 && has.Memory >= w.AtLeast
 }
 
 func names(t *mig.Table) string {
@@ -68,13 +91,16 @@ func names(t *mig.Table) string {
 }
 
 // fixed offers what a layout has; it needs p.mu.
-func (p *page) fixed(found mig.Profile, claimed []Claimed) Offer {
+func (p *page) fixed(found mig.Profile, start int, claimed []Claimed) Offer {
 	has := 0
 	for _, o := range slices.Backward(p.mine) {
 		if o.Place.Profile != found.ID || o.CI < 0 {
 			continue
 		}
 		has++
+		if start != Any && o.Place.Start != start {
+			continue
+		}
 		in := instance(p.table, o.Place)
 		if !slices.ContainsFunc(claimed, func(c Claimed) bool { return c.Instance.Overlaps(in) }) {
 			return Offer{Fragment: p.fragment(in)}
@@ -87,9 +113,9 @@ func (p *page) fixed(found mig.Profile, claimed []Claimed) Offer {
 }
 
 // demanded offers what can be cut; it needs p.mu.
-func (p *page) demanded(found mig.Profile, claimed []Claimed) Offer {
+func (p *page) demanded(found mig.Profile, start int, claimed []Claimed) Offer {
 	have, taken := p.have(claimed)
-	made, err := plan.Make(plan.Ask{Table: p.table, Values: p.values, Have: have, Wishes: []plan.Wish{{Profile: found.ID, Start: plan.Any}}})
+	made, err := plan.Make(plan.Ask{Table: p.table, Values: p.values, Have: have, Wishes: []plan.Wish{{Profile: found.ID, Start: start}}})
 	if err != nil {
 		return Offer{Why: err.Error()}
 	}

@@ -21,6 +21,9 @@ type View struct {
 	Profiles []string
 	// Fixed is true where a layout says what the GPU has.
 	Fixed bool
+	// Most is how many instances of each profile it can have at once in MIG mode, by the profiles' names: those of its
+	// layout, or as many as fit on it alone. It is nil while the GPU is not in MIG mode.
+	Most map[string]int
 	// Pieces are in the order of their starts.
 	Pieces []Piece
 	// Trouble is why the GPU gives no instances, and Waits why it is not as the pool wants it; empty where all is well.
@@ -64,6 +67,7 @@ func (p *page) view() View {
 	if !p.on {
 		return v
 	}
+	v.Most = p.most()
 	for _, o := range p.mine {
 		v.Pieces = append(v.Pieces, Piece{Instance: instance(p.table, o.Place), Ours: true, Ready: o.CI >= 0, UUID: o.UUID, For: p.cutting[o.Place]})
 	}
@@ -77,6 +81,23 @@ func (p *page) view() View {
 	}
 	slices.SortFunc(v.Pieces, func(a, b Piece) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.ID, b.ID)) })
 	return v
+}
+
+// most needs p.mu, and a table.
+func (p *page) most() map[string]int {
+	out := map[string]int{}
+	if len(p.want.Fixed) == 0 {
+		for _, one := range p.table.Profiles() {
+			out[one.Name] = one.Most
+		}
+		return out
+	}
+	for _, n := range p.want.Fixed {
+		if one, err := p.table.Lookup("mig.instances", n.Profile); err == nil {
+			out[one.Name] += n.Count
+		}
+	}
+	return out
 }
 
 func instance(t *mig.Table, at mig.Place) sharing.Instance {

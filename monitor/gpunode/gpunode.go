@@ -83,9 +83,12 @@ func migState(s node.MIGState) *api.MIGState {
 	if !s.Able {
 		return nil
 	}
-	out := &api.MIGState{Units: s.Units, Profiles: s.Profiles, Fixed: s.Fixed, Waits: s.Waits}
+	out := &api.MIGState{Units: s.Units, Profiles: s.Profiles, Fixed: s.Fixed, Waits: s.Waits, Trouble: s.Trouble}
+	for _, profile := range slices.Sorted(maps.Keys(s.Most)) {
+		out.Most = append(out.Most, api.MIGCount{Profile: profile, Count: s.Most[profile]})
+	}
 	for _, p := range s.Pieces {
-		out.Instances = append(out.Instances, api.MIGInstance{Profile: p.Profile, Start: p.Start, Size: p.Size, Foreign: !p.Ours, Ready: p.Ready, Claim: string(p.Grant)})
+		out.Instances = append(out.Instances, api.MIGInstance{Profile: p.Profile, Start: p.Start, Size: p.Size, Foreign: !p.Ours, Ready: p.Ready, Claim: string(p.Grant), For: p.Holder, Waits: p.Waits})
 	}
 	return out
 }

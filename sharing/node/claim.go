@@ -32,9 +32,6 @@ func (r *Runtime) ClaimForContainer(ctx context.Context, peer Peer, name string,
 	if peer.UID != 0 {
 		return "", fmt.Errorf("containers are made by root, and uid %d asks: %w", peer.UID, sharing.ErrDenied)
 	}
-	if asked.Kind == sharing.KindMIG {
-		return "", fmt.Errorf("%s: containers get no MIG instances, processes alone do (kerf run --mig without --image): %w", asked, sharing.ErrUnsupported)
-	}
 	id, err := r.claimAs(ctx, peer, name, asked, noMPSAlone(), func(h *holding, req sharing.Request) {
 		h.asks, h.container = asksOf(req), true
 		if hold > 0 {
@@ -121,7 +118,9 @@ func (r *Runtime) claimAs(ctx context.Context, peer Peer, name string, asked sha
 	if err := r.opt.Failpoints.Eval("mig-after-claim"); err != nil {
 		return "", errors.Join(err, r.release(peer, id))
 	}
-	if err := r.cut(ctx, id); err != nil {
+	err = r.cut(ctx, id)
+	r.endCut(id, err)
+	if err != nil {
 		return "", errors.Join(err, r.release(peer, id))
 	}
 	return id, nil
@@ -142,9 +141,7 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 	if err != nil {
 		return "", err
 	}
-	if mark == nil { // containers get no MIG instances
-		req = r.hardened(req)
-	}
+	req = r.hardened(req)
 	for id, h := range r.held {
 		if h.owner != nil && !h.hasGroup && !h.container && h.owner.PID() == peer.PID && h.owner.Alive() {
 			return "", fmt.Errorf("process %d has claim %q already; arm or release it first: %w", peer.PID, id, sharing.ErrConflict)
@@ -170,6 +167,7 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 	h := &holding{owner: owner, backend: held.Backend, domain: r.domainOf(c.Owner), levelWhy: held.Why}
 	if mark != nil {
 		mark(h, req)
+		h.cut.busy = isCut(placement) // by who claims
 	}
 	r.held[id] = h
 	r.log.Info("claim held", "claim", id, "name", name, "pid", peer.PID, "uid", peer.UID, "level", held.Level.String(), "backend", held.Backend.String(), "fragments", len(placement))
@@ -179,7 +177,7 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 // chooseAlone places the request of a process of its own; it needs the lock.
 func (r *Runtime) chooseAlone(req sharing.Request, but map[config.Backend]choice.Support) (sharing.Placement, error) {
 	if req.Kind == sharing.KindMIG {
-		return r.cutFor(req)
+		return r.cutFor(req, sharing.Advice{})
 	}
 	return allocator.Choose(r.gpuStates(req.Profile, but), req)
 }
@@ -239,5 +237,6 @@ func (r *Runtime) drop(id ledger.ClaimID) error {
 	if r.mig != nil {
 		r.mig.Wake()
 	}
+	r.cutSoon()
 	return nil
 }

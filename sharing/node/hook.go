@@ -191,6 +191,9 @@ func (r *Runtime) beginContainer(call sharing.HookCall, group cgroup.Group) (g l
 	if err == nil && g.Claim.Owner.Pod() {
 		err = h.use.errMade()
 	}
+	if why := r.instanceLost(g.Claim); err == nil && why != "" {
+		err = fmt.Errorf("claim %q: %s: %w", id, why, sharing.ErrUnavailable)
+	}
 	if err != nil {
 		return g, nil, nil, att, false, err
 	}

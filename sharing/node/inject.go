@@ -42,6 +42,9 @@ func (r *Runtime) inject(ctx context.Context, ask sharing.ContainerAsk, containe
 	if err != nil {
 		return sharing.Injection{}, fmt.Errorf("container %q: %w", ask.Ref.Container, err)
 	}
+	if err := r.awaitCut(ctx, id); err != nil {
+		return sharing.Injection{}, fmt.Errorf("container %q: %w", ask.Ref.Container, err)
+	}
 	if err := r.prepare(ctx, id); err != nil {
 		return sharing.Injection{}, err
 	}
@@ -154,6 +157,11 @@ func (r *Runtime) InjectionOf(id ledger.ClaimID) (sharing.Injection, error) {
 		in.Asks = slices.Clone(u.asks)
 		if len(u.part) > 0 {
 			in.Placement = u.part.Clone()
+		}
+	}
+	if isCut(in.Placement) {
+		if in.Device = h.device; in.Device.UUID == "" {
+			return sharing.Injection{}, fmt.Errorf("grant %q: its MIG instance %s is not cut yet: %w", id, in.Placement[0].MIG, sharing.ErrUnavailable)
 		}
 	}
 	in.Mounts = r.containerMounts(h)

@@ -18,8 +18,11 @@ import (
 
 // MIG keeps the GPUs that are cut into instances.
 type MIG interface {
-	// Offer says what a GPU gives to who asks for a profile, beside these claims on it. It asks no driver.
-	Offer(gpu sharing.GPUID, profile string, claimed []OnGPU) MIGOffer
+	// Offer says what a GPU gives to who asks for a profile, from that placement unit on or AnyStart, beside these claims
+	// on it. It asks no driver.
+	Offer(gpu sharing.GPUID, profile string, start int, claimed []OnGPU) MIGOffer
+	// Fits reports whether an instance there answers who asks for a profile. It asks no driver.
+	Fits(gpu sharing.GPUID, profile string, in sharing.Instance) bool
 	// Ensure makes the instance of a claim where it is not there yet; warm is true where nothing was to be done.
 	Ensure(ctx context.Context, gpu sharing.GPUID, in sharing.Instance, who string) (d sharing.MIGDevice, warm bool, err error)
 	// Wake tells that a claim ended.
@@ -27,6 +30,9 @@ type MIG interface {
 	// States are the GPUs as they were looked at last.
 	States() []MIGState
 }
+
+// AnyStart leaves it to Offer where an instance begins.
+const AnyStart = -1
 
 // MIGOffer is what a GPU gives to a request for an instance.
 type MIGOffer struct {
@@ -50,7 +56,9 @@ type MIGState struct {
 	// Units are its placement units, and Profiles what it can be cut into.
 	Units    int
 	Profiles []string
-	Pieces   []MIGPiece
+	// Most is how many instances of each profile it can have at once; nil outside MIG mode.
+	Most   map[string]int
+	Pieces []MIGPiece
 	// Trouble is why nothing is given of it, Waits why it is not as the pool says.
 	Trouble, Waits string
 }
@@ -63,6 +71,8 @@ type MIGPiece struct {
 	// Grant is the claim that has it, empty where none has; Holder is whose it is, or who waits for it.
 	Grant  ledger.ClaimID
 	Holder string
+	// Waits is why it could not be cut so far.
+	Waits string
 }
 
 // SetMIG tells what keeps the GPUs' MIG instances, from now on; nil where nothing does.
@@ -74,17 +84,20 @@ func (r *Runtime) SetMIG(m MIG) {
 }
 
 // cutFor chooses the instance that answers the request: one that is there before one that is to be cut, and that where
-// the room for others suffers least. It needs the lock.
-func (r *Runtime) cutFor(req sharing.Request) (sharing.Placement, error) {
+// the room for others suffers least. What was planned goes before, if it can still be had. It needs the lock.
+func (r *Runtime) cutFor(req sharing.Request, advice sharing.Advice) (sharing.Placement, error) {
 	if r.mig == nil {
 		return nil, fmt.Errorf("%s: nothing cuts GPUs now: %w", req, sharing.ErrUnavailable)
+	}
+	if f, ok := r.plannedCut(req, advice); ok {
+		return sharing.Placement{f}, nil
 	}
 	var best *MIGOffer
 	no := &allocator.NoFit{Request: req.Clone(), Never: true}
 	var unknown error
 	here := 0
 	for _, v := range r.ledger.GPUs() {
-		o := r.offer(v, req)
+		o := r.offer(v, req, AnyStart)
 		switch {
 		case o.Why == "" && (best == nil || betterCut(o, *best)):
 			best = &o
@@ -114,12 +127,31 @@ func (r *Runtime) cutFor(req sharing.Request) (sharing.Placement, error) {
 	return nil, no
 }
 
+// plannedCut is the instance that the scheduler chose, or another one on its GPU; it needs the lock.
+func (r *Runtime) plannedCut(req sharing.Request, advice sharing.Advice) (sharing.Fragment, bool) {
+	if len(advice.GPUs) != 1 {
+		return sharing.Fragment{}, false
+	}
+	v, ok := r.ledger.GPU(advice.GPUs[0])
+	if !ok {
+		return sharing.Fragment{}, false
+	}
+	o := MIGOffer{Why: "no start was planned"}
+	if advice.MIG.Profile != "" {
+		o = r.offer(v, req, advice.MIG.Start)
+	}
+	if o.Why != "" {
+		o = r.offer(v, req, AnyStart)
+	}
+	return o.Fragment, o.Why == ""
+}
+
 func betterCut(a, b MIGOffer) bool {
 	return cmp.Or(cmp.Compare(min(a.Steps, 1), min(b.Steps, 1)), cmp.Compare(a.Loss, b.Loss), cmp.Compare(a.Steps, b.Steps)) < 0
 }
 
-// offer is what one GPU gives to the request; it needs the lock.
-func (r *Runtime) offer(v ledger.View, req sharing.Request) MIGOffer {
+// offer is what one GPU gives to the request, from that unit on; it needs the lock.
+func (r *Runtime) offer(v ledger.View, req sharing.Request, start int) MIGOffer {
 	switch g := v.GPU; {
 	case !sharing.MatchModels(req.Models, g.Model):
 		return MIGOffer{Why: fmt.Sprintf("its model is not one of those asked for (%q)", req.Models), Never: true}
@@ -130,7 +162,7 @@ func (r *Runtime) offer(v ledger.View, req sharing.Request) MIGOffer {
 	case g.Health != sharing.HealthOK:
 		return MIGOffer{Why: fmt.Sprintf("is %s: %s", g.Health, g.HealthReason)}
 	}
-	return r.mig.Offer(v.GPU.UUID, req.MIG, r.claimsOn(v.GPU.UUID))
+	return r.mig.Offer(v.GPU.UUID, req.MIG, start, r.claimsOn(v.GPU.UUID))
 }
 
 // hardened is a request for memory that only the hardware may hold, as one for the smallest MIG instance that has it,
@@ -146,13 +178,17 @@ func (r *Runtime) hardened(req sharing.Request) sharing.Request {
 	return req
 }
 
-// cut makes the instance of a claim that is one. It is called without the lock.
+// isCut reports whether a placement is a MIG instance.
+func isCut(p sharing.Placement) bool { return len(p) == 1 && !p[0].MIG.None() }
+
+// cut makes the instance of a claim that is one, and shows it to the container runtime where a container gets it. It is
+// called without the lock.
 func (r *Runtime) cut(ctx context.Context, id ledger.ClaimID) error {
 	r.mu.Lock()
 	g, ok := r.ledger.Get(id)
 	m := r.mig
 	r.mu.Unlock()
-	if !ok || len(g.Claim.Placement) != 1 || g.Claim.Placement[0].MIG.None() {
+	if !ok || !isCut(g.Claim.Placement) {
 		return nil
 	}
 	if m == nil {
@@ -162,18 +198,30 @@ func (r *Runtime) cut(ctx context.Context, id ledger.ClaimID) error {
 	f := g.Claim.Placement[0]
 	d, warm, err := m.Ensure(ctx, f.GPU, f.MIG, holderName(g.Claim))
 	r.opt.Observer.MIGCut(warm, time.Since(start), err)
+	if err == nil {
+		err = r.showWith(ctx, id, d)
+	}
+	r.noticeCut(ctx, g.Claim, MIGNotice{Took: time.Since(start), Warm: warm, Err: err})
 	if err != nil {
 		return fmt.Errorf("claim %q: %w", id, err)
 	}
-	if err := r.opt.Failpoints.Eval("mig-after-cut"); err != nil {
-		return err
-	}
+	return r.opt.Failpoints.Eval("mig-after-cut")
+}
+
+// MIGMost says how many instances of each profile each GPU in MIG mode can have at once, by the profiles' names. It asks
+// no driver.
+func (r *Runtime) MIGMost() map[sharing.GPUID]map[string]int {
 	r.mu.Lock()
-	if h := r.held[id]; h != nil {
-		h.device = d
-	}
+	m := r.mig
 	r.mu.Unlock()
-	return nil
+	out := map[sharing.GPUID]map[string]int{}
+	if m == nil {
+		return out
+	}
+	for _, s := range m.States() {
+		out[s.GPU] = s.Most
+	}
+	return out
 }
 
 // migStates are the GPUs' instances with the claims that have them; it needs the lock.
@@ -194,6 +242,9 @@ func (r *Runtime) migStates() map[sharing.GPUID]MIGState {
 				s.Pieces = append(s.Pieces, MIGPiece{Instance: f.MIG, Ours: true})
 			}
 			s.Pieces[i].Grant, s.Pieces[i].Holder = g.Claim.ID, holderName(g.Claim)
+			if h := r.held[g.Claim.ID]; h != nil && h.cut.err != nil {
+				s.Pieces[i].Waits = h.cut.err.Error()
+			}
 		}
 		out[s.GPU] = s
 	}

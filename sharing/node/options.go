@@ -31,6 +31,9 @@ type Options struct {
 	NewID func() string
 	// DevRoot is the directory that holds dev/nvidiaN, "/" on a real node.
 	DevRoot string
+	// CapsRoot is the directory that holds dev/nvidia-caps and proc/driver/nvidia/capabilities, as the host has them too;
+	// empty for DevRoot.
+	CapsRoot string
 	// Version is the agent's own version, for status.
 	Version string
 	// Config and Pool are the document in force at the start; SetConfig changes them.

@@ -149,8 +149,11 @@ func (r *Runtime) claimFor(ask sharing.ContainerAsk) (id ledger.ClaimID, part sh
 // lock.
 func (r *Runtime) placed(ask sharing.ContainerAsk, req sharing.Request) (ledger.Claim, *holding, error) {
 	fail := func(err error) (ledger.Claim, *holding, error) { return ledger.Claim{}, nil, err }
-	together, but := req, butMPS(req, r.noMPS())
 	joint := ask.Joint.GPUs > 0
+	if !joint {
+		req = r.hardened(req)
+	}
+	together, but := req, butMPS(req, r.noMPS())
 	if joint {
 		var err error
 		if together, err = r.config.Resolve(r.pool, ask.Joint); err != nil {
@@ -189,6 +192,9 @@ func (r *Runtime) hold(c ledger.Claim, ask sharing.ContainerAsk, h *holding) err
 	}
 	h.kind, h.asks, h.priority = ask.Kind, slices.Clone(ask.Asks), ask.Priority
 	r.held[c.ID] = h
+	if isCut(c.Placement) {
+		r.cutSoon()
+	}
 	r.log.Info("claim held", "claim", c.ID, "pod", ask.Ref.Namespace+"/"+ask.Ref.Pod, "container", ask.Ref.Container, "asks", askStrings(ask.Asks),
 		"shares_cap_of", c.With, "level", c.Level.String(), "backend", h.backend.String(), "gpus", gpuIDs(c.Placement))
 	return nil
@@ -220,6 +226,14 @@ func (r *Runtime) within(c ledger.Claim, req sharing.Request) (sharing.Placement
 	if len(c.Placement) != req.GPUs || !c.Level.AtLeast(req.MinLevel) {
 		return nil, false
 	}
+	if req = r.hardened(req); req.Kind == sharing.KindMIG {
+		if !isCut(c.Placement) {
+			return nil, false
+		}
+		f := c.Placement[0]
+		v, ok := r.ledger.GPU(f.GPU)
+		return c.Placement.Clone(), ok && r.mig != nil && req.Admits(v.GPU) && r.mig.Fits(f.GPU, req.MIG, f.MIG)
+	}
 	var p sharing.Placement
 	for _, f := range c.Placement {
 		v, ok := r.ledger.GPU(f.GPU)
@@ -235,6 +249,9 @@ func (r *Runtime) within(c ledger.Claim, req sharing.Request) (sharing.Placement
 // choose places a request, where the advice says if it still fits there, else wherever it fits. but has other answers of
 // some backends. It needs the lock.
 func (r *Runtime) choose(req sharing.Request, advice sharing.Advice, but map[config.Backend]choice.Support) (sharing.Placement, error) {
+	if req.Kind == sharing.KindMIG {
+		return r.cutFor(req, advice)
+	}
 	states := r.gpuStates(req.Profile, but)
 	if len(advice.GPUs) == req.GPUs {
 		planned := slices.DeleteFunc(slices.Clone(states), func(s allocator.GPUState) bool { return !slices.Contains(advice.GPUs, s.GPU.UUID) })

@@ -58,7 +58,17 @@ type Runtime struct {
 	told    map[sharing.GPUID]told
 	trouble map[sharing.GPUID]string
 	// mig is nil while nothing cuts GPUs.
-	mig      MIG
+	mig MIG
+	// showMIG tells the container runtime of instances, nil where none is told; tellMIG tells people, and may be nil.
+	showMIG func(ctx context.Context, devices []MIGShown) error
+	tellMIG func(ctx context.Context, n MIGNotice)
+	// cutKick asks for a look at what is to be cut.
+	cutKick chan struct{}
+	// showing is held while the container runtime is told; shown are the devices that it knows, if it was told at all. It
+	// is taken before mu.
+	showing  sync.Mutex
+	shown    []sharing.MIGDevice
+	wasShown bool
 	warnings map[string]string // condition key -> sentence
 
 	// containers names the claim of each container that was injected, by the container's id.
@@ -127,8 +137,10 @@ type holding struct {
 	// capping is held while the caps of a lease that runs are read and changed, so that of two who do it the
 	// second sees what the first did. It is taken before the runtime's lock, never after.
 	capping sync.Mutex
-	// device is the MIG instance that it has, as it was last ensured.
+	// device is the MIG instance that it has, as it was last ensured; the zero value while it is being cut.
 	device sharing.MIGDevice
+	// cut is how far a container's instance is.
+	cut cutting
 	// region is what its programs count in, where the preloaded library holds it.
 	region *region
 	// domain is who may share an MPS daemon with it.
@@ -213,7 +225,7 @@ func New(opt Options) *Runtime {
 	return &Runtime{
 		opt: opt, log: opt.Log,
 		watcher: cgroup.NewWatcher(watchPoll, opt.Log),
-		changed: newChanges(), kick: make(chan struct{}, 1), verifyNow: make(chan struct{}, 1),
+		changed: newChanges(), cutKick: make(chan struct{}, 1), kick: make(chan struct{}, 1), verifyNow: make(chan struct{}, 1),
 		ledger: ledger.New(), held: map[ledger.ClaimID]*holding{}, contexts: map[string]*client.ContextSize{},
 		attachWhy: "no driver has been found yet",
 		config:    opt.Config, pool: opt.Pool,
@@ -231,6 +243,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g.Go(func() error { return r.guardLoop(ctx) })
 	g.Go(func() error { return r.lendLoop(ctx) })
 	g.Go(func() error { return r.upkeepLoop(ctx) })
+	g.Go(func() error { return r.cutLoop(ctx) })
 	g.Go(func() error { return (&pace.Pacer{Source: &timeshares{Runtime: r}, Log: r.log}).Run(ctx) })
 	g.Go(func() error { return r.watcher.Run(ctx, func(cgroup.Group) { r.wake() }) })
 	err := g.Wait()

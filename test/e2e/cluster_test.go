@@ -43,6 +43,14 @@ var (
 	anyReadiness = regexp.MustCompile(`(readinessProbe:\n(?: +[^\n]+\n){3} +periodSeconds:) \d+\n`)
 )
 
+// simulatedCaps shows the agent where the simulated driver has its capability files, which are no device nodes; on a real
+// node they are in /proc and /dev.
+var simulatedCaps = strings.NewReplacer(
+	"        - --dir=/run/kerf\n", "        - --dir=/run/kerf\n        - --caps-root=/run/gpusim\n",
+	"        volumeMounts:\n", "        volumeMounts:\n        - {name: gpusim, mountPath: /run/gpusim, readOnly: true}\n",
+	"      volumes:\n", "      volumes:\n      - {name: gpusim, hostPath: {path: /run/gpusim, type: Directory}}\n",
+)
+
 // rulesForTests makes of the shipped rules those of the tests: the node offers whole GPUs beside fractions, and
 // there are profiles to name.
 func rulesForTests(text []byte) []byte {
@@ -110,7 +118,7 @@ func (c *cluster) manifests() ([]string, error) {
 		replaced = replaced || anyAgentImage.Match(text)
 		rules := rulesForTests(text)
 		changed = changed || !bytes.Equal(rules, text)
-		texts = append(texts, string(anyAgentImage.ReplaceAll(rules, []byte(agentImage))))
+		texts = append(texts, simulatedCaps.Replace(string(anyAgentImage.ReplaceAll(rules, []byte(agentImage)))))
 	}
 	if !replaced || !changed {
 		return nil, fmt.Errorf("no manifest names an image like %s, or none has the rules (%s, %s)", anyAgentImage, anyMode, anyPools)

@@ -1,0 +1,283 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// fakeMIG cuts a GPU of seven units into instances of one unit ("1g") or three ("3g").
+type fakeMIG struct {
+	gpu  sharing.GPUID
+	mu   sync.Mutex
+	made map[sharing.Instance]string
+	n    int
+	// fail is what Ensure says, and hold keeps it waiting until it is closed.
+	fail error
+	hold chan struct{}
+}
+
+var fakeSizes = map[string]int{"1g": 1, "3g": 3}
+
+func (m *fakeMIG) Offer(gpu sharing.GPUID, profile string, start int, claimed []OnGPU) MIGOffer {
+	if profile == ">= 8GiB" {
+		profile = "1g"
+	}
+	size := fakeSizes[profile]
+	if gpu != m.gpu || size == 0 {
+		return MIGOffer{Why: "has no such profile", Never: true}
+	}
+	for at := 7 - size; at >= 0; at-- {
+		in := sharing.Instance{Profile: profile, ID: size, Start: at, Size: size}
+		if (start == AnyStart || start == at) && !slices.ContainsFunc(claimed, func(c OnGPU) bool { return c.Instance.Overlaps(in) }) {
+			return MIGOffer{Fragment: sharing.Fragment{GPU: gpu, Memory: sharing.Bytes(size) * 10 * sharing.GiB, MIG: in}}
+		}
+	}
+	return MIGOffer{Why: "is full"}
+}
+
+func (m *fakeMIG) Fits(_ sharing.GPUID, profile string, in sharing.Instance) bool {
+	return profile == in.Profile
+}
+
+func (m *fakeMIG) Ensure(ctx context.Context, gpu sharing.GPUID, in sharing.Instance, _ string) (sharing.MIGDevice, bool, error) {
+	m.mu.Lock()
+	hold := m.hold
+	m.mu.Unlock()
+	if hold != nil {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+			return sharing.MIGDevice{}, false, ctx.Err()
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fail != nil {
+		return sharing.MIGDevice{}, false, m.fail
+	}
+	uuid, warm := m.made[in]
+	if !warm {
+		m.n++
+		uuid = fmt.Sprintf("MIG-%d", m.n)
+		m.made[in] = uuid
+	}
+	return sharing.MIGDevice{GPU: gpu, UUID: uuid, GI: in.Start, CI: 0}, warm, nil
+}
+
+func (m *fakeMIG) Wake() {}
+
+func (m *fakeMIG) States() []MIGState {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := MIGState{GPU: m.gpu, Able: true, On: true, Units: 7, Most: map[string]int{"1g": 7, "3g": 2}}
+	for in, uuid := range m.made {
+		s.Pieces = append(s.Pieces, MIGPiece{Instance: in, Ours: true, Ready: true, UUID: uuid})
+	}
+	return []MIGState{s}
+}
+
+func (m *fakeMIG) set(f func()) { m.mu.Lock(); defer m.mu.Unlock(); f() }
+
+// migBench is a pod bench whose GPU 0 is in MIG mode.
+type migBench struct {
+	*bench
+	mig *fakeMIG
+	mu  sync.Mutex
+	// shown is what the container runtime was told last, and notices what people were.
+	shown   []MIGShown
+	notices []MIGNotice
+	refuse  error
+}
+
+func newMIGBench(t *testing.T) *migBench {
+	t.Helper()
+	b := &migBench{bench: newPodBench(t)}
+	b.gpus[0].MIG = true
+	b.mig = &fakeMIG{gpu: b.gpus[0].UUID, made: map[sharing.Instance]string{}}
+	root := t.TempDir()
+	for gi := range 7 {
+		for i, dir := range []string{fmt.Sprintf("gi%d", gi), fmt.Sprintf("gi%d/ci0", gi)} {
+			dir = filepath.Join(root, capsTable, "gpu0/mig", dir)
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "access"), fmt.Appendf(nil, "DeviceFileMinor: %d\n", 100+10*gi+i), 0o444); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "proc/devices"), []byte("Character devices:\n195 nvidia\n236 nvidia-caps\n"), 0o444); err != nil {
+		t.Fatal(err)
+	}
+	b.opt.CapsRoot = root
+	return b
+}
+
+// begin starts the runtime, as each agent does.
+func (b *migBench) begin() (stop func()) {
+	b.t.Helper()
+	b.Runtime = New(b.opt)
+	b.ShowMIG(func(_ context.Context, devices []MIGShown) error {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.refuse != nil {
+			return b.refuse
+		}
+		b.shown = devices
+		return nil
+	})
+	b.TellMIG(func(_ context.Context, n MIGNotice) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.notices = append(b.notices, n)
+	})
+	if err := b.Restore(b.t.Context()); err != nil {
+		b.t.Fatal(err)
+	}
+	b.SetMIG(b.mig)
+	b.attach()
+	return b.loops()
+}
+
+func (b *migBench) told() (uuids []string, last MIGNotice) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.shown {
+		uuids = append(uuids, s.Device.UUID)
+	}
+	if n := len(b.notices); n > 0 {
+		last = b.notices[n-1]
+	}
+	return uuids, last
+}
+
+// A pod's instance is claimed with its sandbox and cut at once; the container gets its device once the container runtime
+// knows it, and what it knows goes with the pod.
+func TestPodGetsAnInstance(t *testing.T) {
+	b := newMIGBench(t)
+	b.mig.hold = make(chan struct{})
+	b.begin()
+	ask := b.app("train", "mig-3g:1")
+	ask.Advice = sharing.Advice{GPUs: []sharing.GPUID{b.gpus[0].UUID}, MIG: sharing.PlannedMIG{Profile: "3g", Start: 1}}
+	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("the cut is known", func() bool { return len(b.PendingCuts()) == 1 })
+	if why := b.PendingCuts()[0]; !strings.Contains(why, "3g at 1") || !strings.Contains(why, "ns/train") {
+		t.Errorf("pending: %s", why)
+	}
+	late, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := b.Inject(late, ask, b.newID())
+	refused(t, err, sharing.ErrUnavailable, "still being cut")
+	close(b.mig.hold)
+	c := b.run(ask)
+	uuids, notice := b.told()
+	if c.in.Device.UUID != "MIG-1" || !slices.Equal(uuids, []string{"MIG-1"}) || len(b.PendingCuts()) != 0 {
+		t.Errorf("device %+v, shown %v, pending %v", c.in.Device, uuids, b.PendingCuts())
+	}
+	want := []Capability{
+		{Path: "/dev/nvidia-caps/nvidia-cap110", Host: filepath.Join(b.opt.CapsRoot, "dev/nvidia-caps/nvidia-cap110"), Major: 236, Minor: 110},
+		{Path: "/dev/nvidia-caps/nvidia-cap111", Host: filepath.Join(b.opt.CapsRoot, "dev/nvidia-caps/nvidia-cap111"), Major: 236, Minor: 111},
+	}
+	if got := b.shown[0].Capabilities; !slices.Equal(got, want) {
+		t.Errorf("capabilities %+v", got)
+	}
+	if notice.Container != ask.Ref || notice.Warm || notice.Err != nil || notice.Instance.Start != 1 {
+		t.Errorf("notice %+v", notice)
+	}
+	if g := b.grant(ask); g == nil || g.Claim.Level != sharing.LevelHardware || g.Claim.Placement[0].MIG.Start != 1 || g.Lease == nil {
+		t.Errorf("grant %+v", g)
+	}
+	c.remove()
+	b.PodGone(ask.Ref.PodUID)
+	b.eventually("the instance is hidden", func() bool { uuids, _ := b.told(); return len(uuids) == 0 })
+}
+
+// What a cut fails with is told to the container that waits, not to others, and it is tried again.
+func TestAFailedCutIsTriedAgain(t *testing.T) {
+	b := newMIGBench(t)
+	b.mig.fail = fmt.Errorf("in use by process 7: %w", sharing.ErrConflict)
+	b.begin()
+	ask := b.app("train", "mig-1g:1")
+	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := b.Inject(t.Context(), ask, b.newID())
+	refused(t, err, sharing.ErrConflict, "process 7")
+	if why := b.PendingCuts(); len(why) != 0 {
+		t.Errorf("others wait for %v", why)
+	}
+	if _, n := b.told(); !errors.Is(n.Err, sharing.ErrConflict) {
+		t.Errorf("notice %+v", n)
+	}
+	b.mig.set(func() { b.mig.fail = nil })
+	b.eventually("the instance is cut", func() bool { uuids, _ := b.told(); return len(uuids) == 1 })
+	b.run(ask).remove()
+}
+
+// A new agent finds the instances of what runs, and one that is gone is cut anew for the next container, whose device is
+// another one.
+func TestInstancesOverARestart(t *testing.T) {
+	b := newMIGBench(t)
+	stop := b.begin()
+	runs, next := b.app("runs", "mig-1g:1"), b.app("next", "mig-1g:1")
+	c, d := b.run(runs), b.run(next)
+	d.remove()
+	stop()
+	b.mig.set(func() { delete(b.mig.made, b.grant(next).Claim.Placement[0].MIG) })
+	b.begin()
+	b.eventually("both are known", func() bool { uuids, _ := b.told(); return slices.Equal(uuids, []string{"MIG-1", "MIG-3"}) })
+	if e := b.run(next); e.in.Device.UUID != "MIG-3" {
+		t.Errorf("device %+v", e.in.Device)
+	} else {
+		e.remove()
+	}
+	c.remove()
+}
+
+// An init container uses the instance of a later one that is of the same profile, and memory that the hardware shall hold
+// is the smallest instance that has it.
+func TestWhatAnswersWithAnInstance(t *testing.T) {
+	b := newMIGBench(t)
+	b.begin()
+	app, first := b.app("p", "mig-1g:1"), b.initc("p", "first", "mig-1g:1")
+	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{first, app}); err != nil {
+		t.Fatal(err)
+	}
+	if b.grant(first) != nil || b.grant(app) == nil {
+		t.Errorf("init %+v, app %+v", b.grant(first), b.grant(app))
+	}
+	i := b.run(first)
+	if i.in.Grant != string(b.grant(app).Claim.ID) || i.in.Device.UUID == "" {
+		t.Errorf("the init container got %+v", i.in)
+	}
+	i.remove()
+	hard := b.app("hard", "gpu-memory-gib:8")
+	hard.Request.MinLevel = sharing.LevelHardware
+	c := b.run(hard)
+	if g := b.grant(hard); c.in.Device.UUID == "" || g.Claim.Placement[0].MIG.Profile != "1g" || !slices.Equal(c.in.Asks, hard.Asks) {
+		t.Errorf("%+v of %+v", c.in, g)
+	}
+	c.remove()
+	_, err := b.Inject(t.Context(), b.app("q", "mig-7g:1"), b.newID())
+	refused(t, err, sharing.ErrUnsupported, "has no such profile")
+	b.mu.Lock()
+	b.refuse = fmt.Errorf("no space: %w", sharing.ErrUnavailable)
+	b.mu.Unlock()
+	_, err = b.Inject(t.Context(), b.app("r", "mig-1g:1"), b.newID())
+	refused(t, err, sharing.ErrUnavailable, "no space")
+}

@@ -1,0 +1,205 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// cutGPUs are the GPUs of the node that the tests of MIG have cut.
+var cutGPUs = []int{6, 7}
+
+// migRounds is how often pods come and go.
+const migRounds = 3
+
+func instance(profile string) map[string]string {
+	return map[string]string{"kerf.dev/mig-" + profile: "1"}
+}
+
+// nowRules puts other rules in force at once: kubelet brings them to a pod that it has to look at.
+func (e *testCase) nowRules(text string) {
+	e.Helper()
+	e.writeRules(text)
+	pods, err := e.agentPods()
+	if err != nil {
+		e.Fatal(err)
+	}
+	for _, p := range pods {
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{"e2e/looked":"%d"}}}`, time.Now().UnixNano())
+		if _, err := e.client.CoreV1().Pods(kerfNamespace).Patch(background(), p.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			e.Fatalf("have kubelet look at the agent: %v", err)
+		}
+	}
+}
+
+// cutNode has the agent put some GPUs into MIG mode until the test ends.
+func (e *testCase) cutNode() {
+	e.Helper()
+	const line = "        place: pack\n"
+	layout := func(enabled bool) string {
+		return e.changedRules(line, line+fmt.Sprintf("        migKeepWarm: 1s\n        mig: [{gpus: [6, 7], enabled: %t}]\n", enabled))
+	}
+	rules, on, off := e.readRules(), layout(true), layout(false)
+	e.Cleanup(func() {
+		e.nowRules(off)
+		eventually(e, "an end of MIG mode", func() error { return e.modes(false) })
+		e.writeRules(rules)
+	})
+	e.nowRules(on)
+	eventually(e, "MIG mode", func() error { return e.modes(true) })
+	eventually(e, "MIG profiles that kubelet offers", func() error {
+		for resource, want := range map[string]int64{"kerf.dev/mig-1g.10gb": 14, "kerf.dev/mig-3g.40gb": 4, "kerf.dev/mig-7g.80gb": 2, "kerf.dev/gpu": 6} {
+			if all, usable, err := e.capacity(resource); err != nil || all != want || usable != want {
+				return fmt.Errorf("%s: capacity %d, allocatable %d, want %d: %w", resource, all, usable, want, errors.Join(err))
+			}
+		}
+		return nil
+	})
+}
+
+// modes compares the GPUs' MIG modes with what is wanted of those that are cut.
+func (e *testCase) modes(on bool) error {
+	for i, g := range e.inDriver() {
+		if g.MIG != (on && slices.Contains(cutGPUs, i)) {
+			return fmt.Errorf("GPU %d: MIG mode %t", i, g.MIG)
+		}
+	}
+	s, err := e.status()
+	if err == nil && !s.Ready {
+		err = fmt.Errorf("the agent is not ready: %q", s.NotReady)
+	}
+	return err
+}
+
+// cutGPU is a GPU as the driver has it.
+type cutGPU struct {
+	MIG       bool     `json:"mig"`
+	Instances []string `json:"mig_instances"`
+}
+
+func (e *testCase) inDriver() []cutGPU {
+	e.Helper()
+	r := e.node.in(e.node.program("gpusim"), "gpus", "--dir", e.node.env["GPUSIM_DIR"], "-o", "json")
+	var out []cutGPU
+	if err := json.Unmarshal([]byte(r.out), &out); err != nil {
+		e.Fatalf("gpusim gpus: %v: %v", err, r)
+	}
+	return out
+}
+
+// cutAsBooked compares the driver's instances with those that the agent tells of, of which each must have a grant.
+func (e *testCase) cutAsBooked(grants int) error {
+	var here, told []string
+	for _, g := range e.inDriver() {
+		here = append(here, g.Instances...)
+	}
+	r := e.node.in(e.node.program("kerf"), "status", "-o", "json")
+	var s struct {
+		GPUs []struct {
+			MIGState struct {
+				Pieces []struct {
+					UUID  string `json:"uuid"`
+					Grant string `json:"grant"`
+				} `json:"pieces"`
+			} `json:"mig_state"`
+		} `json:"gpus"`
+	}
+	if err := json.Unmarshal([]byte(r.out), &s); err != nil {
+		return fmt.Errorf("kerf status: %w: %v", err, r)
+	}
+	for _, g := range s.GPUs {
+		for _, in := range g.MIGState.Pieces {
+			if in.Grant != "" {
+				told = append(told, in.UUID)
+			}
+		}
+	}
+	slices.Sort(here)
+	slices.Sort(told)
+	if !slices.Equal(here, told) || len(here) != grants {
+		return fmt.Errorf("the driver has %q, grants have %q, want %d of each", here, told, grants)
+	}
+	return nil
+}
+
+// Pods get instances that are cut for them, each sees its own alone and is held to it; they come and go, an agent too,
+// while their neighbour runs on in its own, and none is left behind.
+func TestMIG(t *testing.T) {
+	e := beginWithAgent(t)
+	e.cutNode()
+	if said := e.refused(one("capped", map[string]string{"kerf.dev/mig-1g.10gb": "1", "kerf.dev/gpu-memory-gib": "4"}, hold)); !strings.Contains(said, "one kind") {
+		t.Errorf("a cap on top of an instance: %s", said)
+	}
+	neighbour := e.create(one("neighbour", instance("2g.20gb"), "exec gpuload --json --alloc 15GiB --hold 1h"))
+	neighbour.running()
+	neighbour.event("MIGInstanceReady", "2g.20gb", "was cut")
+	g := e.grantOf(neighbour, "main")
+	if l := neighbour.loads("main", 1)[0]; l.Error != nil || g.Level != "hardware" {
+		t.Errorf("the neighbour: %v, %+v", l, g)
+	}
+	before, uuid := neighbour.id("main"), e.visible(neighbour)
+	for round := range migRounds {
+		hard := one("hard-"+strconv.Itoa(round), gibs(12), look2)
+		hard.annotations = map[string]string{"kerf.dev/min-enforcement": "hardware"}
+		pods := []*pod{
+			e.create(one("small-"+strconv.Itoa(round), instance("1g.10gb"), look2)),
+			e.create(one("large-"+strconv.Itoa(round), instance("3g.40gb"), look2)), e.create(hard),
+		}
+		if round == 1 {
+			e.killAgent()
+		}
+		for i, p := range pods {
+			p.phase(corev1.PodSucceeded)
+			e.sawOne(p, []uint64{9, 39, 19}[i]*gib)
+			p.delete()
+		}
+		eventually(e, "books that are as the driver is", func() error { return e.cutAsBooked(1) })
+		if neighbour.id("main") != before || e.visible(neighbour) != uuid {
+			t.Errorf("round %d: the neighbour was %s on %s, and is %s on %s", round, before, uuid, neighbour.id("main"), e.visible(neighbour))
+		}
+	}
+	neighbour.delete()
+	eventually(e, "no instance", func() error { return e.cutAsBooked(0) })
+}
+
+// look2 prints what one GPU is to a program, that there is no second one, and which capabilities there are.
+const look2 = `gpuload --json --alloc 1GiB; gpuload --json --gpu 1; gpuload --json --alloc 60GiB; ls /dev/nvidia-caps | sed 's/^/cap /'; true`
+
+// visible is the MIG device that a container has, by name.
+func (e *testCase) visible(p *pod) string {
+	e.Helper()
+	out, errOut, err := p.exec("main", "/bin/sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
+	if err != nil || !strings.HasPrefix(out, "MIG-") {
+		e.Fatalf("exec in %s: %v, %q, %s", p.name, err, out, errOut)
+	}
+	return strings.TrimSpace(out)
+}
+
+// sawOne is content with a container that has one device of at least that size, no other, and the two nodes of its
+// instance.
+func (e *testCase) sawOne(p *pod, size uint64) {
+	e.Helper()
+	l := p.loads("main", 3)
+	if l[0].Error != nil || l[0].Total == nil || *l[0].Total < size || *l[0].Total > size+2*gib {
+		e.Errorf("%s: its own instance: %v, want about %d bytes", p.name, l[0], size)
+	}
+	if l[1].Error == nil || l[2].Error == nil {
+		e.Errorf("%s: a second device: %v, more than it has: %v", p.name, l[1], l[2])
+	}
+	if n := strings.Count(p.logs("main"), "cap nvidia-cap"); n != 2 {
+		e.Errorf("%s: %d capability nodes: %s", p.name, n, p.logs("main"))
+	}
+}
