@@ -43,6 +43,7 @@ func check(doc Document) Mistakes {
 	for i, p := range doc.Profiles {
 		c.profile(at("spec.profiles", i), p, profiles)
 	}
+	c.prices("spec.prices", doc.Prices)
 	pools, selectors := map[string]string{}, map[string]string{}
 	for i, p := range doc.Pools {
 		c.pool(at("spec.pools", i), p, pools, selectors, profiles)
@@ -132,6 +133,8 @@ func (c *checker) pool(path string, p Pool, pools, selectors, profiles map[strin
 	if p.Strangers > StrangersKill {
 		c.bad(path+".strangers", "", "use a Strangers of this package", "is not a policy for strangers")
 	}
+	c.health(path+".health", p.Health)
+	c.idle(path+".idle", p.Idle)
 	c.compute(path, p)
 	c.mig(path+".mig", p.MIG)
 	c.migWarm(path+".migKeepWarm", p.MIGKeepWarm)

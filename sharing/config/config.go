@@ -32,6 +32,7 @@ const MaxSize = 1 << 20
 type Document struct {
 	Pools    []Pool
 	Profiles []Profile
+	Prices   Prices
 }
 
 // Pool is the nodes that a selector names, and their rules.
@@ -59,6 +60,10 @@ type Pool struct {
 	// TimeSlice and ComputeMode are set on the node's GPUs; AsIs leaves them as they are.
 	TimeSlice   sharing.TimeSlice
 	ComputeMode sharing.ComputeMode
+	// Health is what becomes of those who run on a GPU that is faulty.
+	Health Health
+	// Idle is what becomes of pods that leave their GPUs idle.
+	Idle Idle
 	// MPSSharing is who shares an MPS daemon.
 	MPSSharing MPSSharing
 	// MIG is what the nodes' GPUs are cut into, where that is fixed.
@@ -149,10 +154,12 @@ func (c Config) ProfileNames(p Pool) []string {
 }
 
 func (d Document) clone() Document {
-	var out Document
+	out := Document{Prices: d.Prices}
+	out.Prices.GPUHour = slices.Clone(d.Prices.GPUHour)
 	for _, p := range d.Pools {
 		p.NodeSelector, p.Profiles, p.Backends = maps.Clone(p.NodeSelector), slices.Clone(p.Profiles), slices.Clone(p.Backends)
 		p.MIG = cloneLayouts(p.MIG)
+		p.Health.SpotTaints, p.Idle.Except = slices.Clone(p.Health.SpotTaints), slices.Clone(p.Idle.Except)
 		if len(p.NodeSelector) == 0 {
 			p.NodeSelector = nil // none and empty mean the same
 		}

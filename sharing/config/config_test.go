@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -18,6 +19,12 @@ import (
 const head = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\n"
 
 const full = head + `spec:
+  prices:
+    currency: EUR
+    kWh: 0.3
+    gpuHour:
+    - {model: "*H100*", price: 2.50}
+    - {model: "*", price: 1}
   pools:
   - name: default
     mode: shared
@@ -29,6 +36,8 @@ const full = head + `spec:
     backends: [driver, reactive]
     overCap: kill
     strangers: kill
+    health: {onFault: evict, grace: 1m30s, node: taint, spotTaints: [aws-node-termination-handler/spot-itn]}
+    idle: {after: 2h, do: evict, except: [research]}
     compute: strict
     timeSlice: short
     computeMode: default
@@ -55,11 +64,14 @@ const full = head + `spec:
 
 func fullDocument() Document {
 	return Document{
+		Prices: Prices{Currency: "EUR", KWh: 0.3, GPUHour: []GPUPrice{{"*H100*", 2.5}, {"*", 1}}},
 		Pools: []Pool{
 			{Name: "default", Mode: ModeShared, Place: sharing.PlaceSpread},
 			{
 				Name: "inference", NodeSelector: map[string]string{"kerf.dev/pool": "inference", "zone": ""}, Place: sharing.PlacePack,
 				MinLevel: sharing.LevelDriver, Backends: []Backend{BackendDriver, BackendReactive}, OverCap: OverCapKill, Strangers: StrangersKill,
+				Health:  Health{OnFault: FaultEvict, Grace: 90 * time.Second, Node: NodeMarkTaint, SpotTaints: []string{"aws-node-termination-handler/spot-itn"}},
+				Idle:    Idle{After: 2 * time.Hour, Do: IdleEvict, Except: []string{"research"}},
 				Compute: ComputeStrict, TimeSlice: sharing.TimeSliceShort, ComputeMode: sharing.ComputeModeDefault, Profiles: []string{"small", "half"},
 			},
 		},

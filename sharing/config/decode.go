@@ -111,6 +111,7 @@ func (r *reader) document(n *yaml.Node) (doc Document, known bool) {
 		"pools": func(path string, n *yaml.Node) {
 			r.list(path, n, func(path string, n *yaml.Node) { doc.Pools = append(doc.Pools, r.pool(path, n)) })
 		},
+		"prices": func(path string, n *yaml.Node) { doc.Prices = r.prices(path, n) },
 		"profiles": func(path string, n *yaml.Node) {
 			r.list(path, n, func(path string, n *yaml.Node) { doc.Profiles = append(doc.Profiles, r.profile(path, n)) })
 		},
@@ -136,6 +137,8 @@ func (r *reader) pool(path string, n *yaml.Node) (p Pool) {
 		"overCap":        func(path string, n *yaml.Node) { p.OverCap = parsed(r, path, n, ParseOverCap) },
 		"mpsSharing":     func(path string, n *yaml.Node) { p.MPSSharing = parsed(r, path, n, ParseMPSSharing) },
 		"strangers":      func(path string, n *yaml.Node) { p.Strangers = parsed(r, path, n, ParseStrangers) },
+		"health":         func(path string, n *yaml.Node) { p.Health = r.health(path, n) },
+		"idle":           func(path string, n *yaml.Node) { p.Idle = r.idle(path, n) },
 		"compute":        func(path string, n *yaml.Node) { p.Compute = parsed(r, path, n, ParseCompute) },
 		"timeSlice":      func(path string, n *yaml.Node) { p.TimeSlice = parsed(r, path, n, sharing.ParseTimeSlice) },
 		"computeMode":    func(path string, n *yaml.Node) { p.ComputeMode = parsed(r, path, n, parseComputeMode) },

@@ -23,6 +23,7 @@ type (
 	wireSpec struct {
 		Pools    []wirePool    `yaml:"pools"`
 		Profiles []wireProfile `yaml:"profiles,omitempty"`
+		Prices   *wirePrices   `yaml:"prices,omitempty"`
 	}
 	wirePool struct {
 		Name           string            `yaml:"name"`
@@ -33,6 +34,8 @@ type (
 		Backends       []string          `yaml:"backends,omitempty"`
 		OverCap        string            `yaml:"overCap,omitempty"`
 		Strangers      string            `yaml:"strangers,omitempty"`
+		Health         *wireHealth       `yaml:"health,omitempty"`
+		Idle           *wireIdle         `yaml:"idle,omitempty"`
 		Compute        string            `yaml:"compute,omitempty"`
 		TimeSlice      string            `yaml:"timeSlice,omitempty"`
 		ComputeMode    string            `yaml:"computeMode,omitempty"`
@@ -59,7 +62,7 @@ type (
 
 // Encode writes a document that Decode reads back as c.
 func (c Config) Encode() ([]byte, error) {
-	w := wireDocument{APIVersion: APIVersion, Kind: Kind}
+	w := wireDocument{APIVersion: APIVersion, Kind: Kind, Spec: wireSpec{Prices: c.doc.Prices.wire()}}
 	for _, p := range c.doc.Pools {
 		one := wirePool{Name: p.Name, NodeSelector: p.NodeSelector, Place: place(p.Place), MinEnforcement: level(p.MinLevel), OverCap: overCap(p.OverCap), MIG: wireLayouts(p.MIG), Profiles: p.Profiles}
 		if p.Mode != ModeAuto {
@@ -69,6 +72,7 @@ func (c Config) Encode() ([]byte, error) {
 		if p.Strangers != StrangersReport {
 			one.Strangers = p.Strangers.String()
 		}
+		one.Health, one.Idle = p.Health.wire(), p.Idle.wire()
 		if p.Compute != ComputeFair {
 			one.Compute = p.Compute.String()
 		}

@@ -63,6 +63,55 @@ func TestMistakes(t *testing.T) {
 				`line 12: spec.profiles[6].burstMax "18.6GiB" does not divide evenly by 2 GPUs`,
 			},
 		},
+		"health": {
+			head + `spec:
+  pools:
+  - {name: a, health: {onFault: panic, grace: soon, node: label, spotTaints: []}}
+  - {name: b, nodeSelector: {x: b}, health: {grace: 30s, spotTaints: [gone, "no key", gone], colour: red}}
+  - {name: c, nodeSelector: {x: c}, health: {onFault: evict, grace: 25h}}
+  - {name: d, nodeSelector: {x: d}, health: evict}
+`, []string{
+				`line 5: spec.pools[0].health.onFault "panic" is not a policy for faults; write report or evict`,
+				`line 5: spec.pools[0].health.grace "soon" is not a grace; write a time with a unit up to 24h0m0s, such as 30s`,
+				`line 5: spec.pools[0].health.node "label" is not a mark for nodes; write none, condition or taint`,
+				`line 5: spec.pools[0].health.spotTaints is an empty list`,
+				`line 6: spec.pools[1].health.colour is not a known field`,
+				`line 6: spec.pools[1].health.grace "30s" is for onFault: evict`,
+				`line 6: spec.pools[1].health.spotTaints[1] "no key" is no key that a taint has`,
+				`line 6: spec.pools[1].health.spotTaints[2] "gone" is named twice`,
+				`line 7: spec.pools[2].health.grace "25h" is not a grace`,
+				`line 8: spec.pools[3].health is not a mapping`,
+			},
+		},
+		"idle": {
+			head + `spec:
+  pools:
+  - {name: a, idle: {after: never, do: nothing, except: []}}
+  - {name: b, nodeSelector: {x: b}, idle: {do: evict, except: [a]}}
+  - {name: c, nodeSelector: {x: c}, idle: {after: 1h, except: [A, b, b]}}
+  - {name: d, nodeSelector: {x: d}, idle: {after: 10s}}
+`, []string{
+				`line 5: spec.pools[0].idle.after "never" is not a time to be idle; write a time with a unit from 1m0s to 8760h0m0s, such as 30m`,
+				`line 5: spec.pools[0].idle.do "nothing" is not a policy for idle grants; write report, notify or evict`,
+				`line 5: spec.pools[0].idle.except is an empty list`,
+				`line 6: spec.pools[1].idle.after is missing`,
+				`line 7: spec.pools[2].idle.except[0] "A" does not begin`,
+				`line 7: spec.pools[2].idle.except[2] "b" is named twice`,
+				`line 8: spec.pools[3].idle.after "10s" is not a time to be idle`,
+			},
+		},
+		"prices": {
+			head + `spec:
+  pools: [{name: a}]
+  prices: {kWh: "0.3", gpuHour: [{model: "[", price: 1}, {model: x, price: -1}, {model: x, price: .inf}]}
+`, []string{
+				`line 5: spec.prices.kWh "0.3" is not a number`,
+				`line 5: spec.prices.gpuHour[1].price "-1" is not a price`,
+				`line 5: spec.prices.gpuHour[2].price ".inf" is not a price`,
+				`line 5: spec.prices.currency is not the name of a currency`,
+				`line 5: spec.prices.gpuHour[0].model "["`,
+			},
+		},
 		"priorities": {
 			head + `spec:
   pools: [{name: a}]
@@ -272,12 +321,12 @@ func TestManyMistakes(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	_, err := New(Document{
-		Pools:    []Pool{{Name: "a", Mode: 9, Place: 9, MinLevel: 99, OverCap: 9, Strangers: 9, Backends: []Backend{BackendDriver, 9}, Profiles: []string{}}},
+		Pools:    []Pool{{Name: "a", Mode: 9, Place: 9, MinLevel: 99, OverCap: 9, Strangers: 9, Health: Health{OnFault: 9, Node: 9, Grace: -1}, Idle: Idle{After: 1, Do: 9}, Backends: []Backend{BackendDriver, 9}, Profiles: []string{}}},
 		Profiles: []Profile{{Name: "x", Memory: sharing.GiB, GPUs: -1, MinLevel: 99, OverCap: 9, Place: 9}},
 	})
 	checkLines(t, err, []string{
 		"spec.profiles[0].overCap", "spec.profiles[0].gpus", "spec.profiles[0].minEnforcement", "spec.profiles[0].place",
-		"spec.pools[0].mode", "spec.pools[0].place", "spec.pools[0].minEnforcement", "spec.pools[0].backends[1]", "spec.pools[0].overCap", "spec.pools[0].strangers", "spec.pools[0].profiles",
+		"spec.pools[0].mode", "spec.pools[0].place", "spec.pools[0].minEnforcement", "spec.pools[0].backends[1]", "spec.pools[0].overCap", "spec.pools[0].strangers", "spec.pools[0].health.onFault", "spec.pools[0].health.node", "spec.pools[0].health.grace", "spec.pools[0].idle.do", "spec.pools[0].idle.after", "spec.pools[0].profiles",
 	})
 }
 

@@ -34,6 +34,10 @@ var layers = []layer{
 
 	{"sharing/config/...", "the document is decoded and validated on its own; how MIG profiles are named is the geometry's", []string{"sharing", "mig"}},
 	{"sharing/ledger/...", "who holds what is decided without knowing how it was chosen", []string{"sharing"}},
+	{"sharing/faults/...", "what becomes of who is on a faulty GPU is decided from who is there and what the pool says", []string{"sharing"}},
+	{"sharing/audit", "the audit log is a format: entries in, lines out", []string{"sharing", "sharing/usage"}},
+	{"sharing/usage/...", "what was used is added up from what was seen", []string{"sharing"}},
+	{"sharing/audit/file/...", "the audit log lies in files, and nobody below it knows", []string{"sharing", "sharing/audit"}},
 	{"sharing/packing/...", "how much of a bin an item costs is arithmetic, whatever the bins are", nil},
 	{"sharing/allocator/...", "which GPU answers is decided without knowing who asks; what a GPU can be cut into is the geometry's", []string{"sharing", "sharing/packing", "mig"}},
 	{"sharing/scheduler/...", "a scheduler's books are made of reports and pods, and know no API server and no scheduler",
@@ -56,7 +60,7 @@ var layers = []layer{
 	{"sharing/caps/pace/...", "the pace is a clock around a decision; accounts and driver reach it through interfaces that it declares", []string{"sharing", "sharing/caps/compute"}},
 	{"sharing/doctor/...", "the doctor looks through the doors at what a machine can do, and holds nothing", []string{"sharing", "api/...", "internal/*"}},
 	{"sharing/node/...", "the runtime joins core and doors; caps, clients and servers reach it through interfaces that it declares",
-		with(tools, "sharing", "sharing/config", "sharing/ledger", "sharing/allocator", "sharing/caps/choice", "sharing/caps/client", "sharing/caps/reactive", "sharing/caps/compute", "sharing/caps/pace", "internal/cgroup", "internal/libkerf")},
+		with(tools, "sharing", "sharing/config", "sharing/ledger", "sharing/allocator", "sharing/caps/choice", "sharing/caps/client", "sharing/caps/reactive", "sharing/caps/compute", "sharing/caps/pace", "sharing/faults", "sharing/audit", "sharing/usage", "internal/cgroup", "internal/libkerf")},
 	{"sharing/node/record/...", "the record is a format: bytes in, bytes out", []string{"sharing"}},
 	{"sharing/node/nodeserver/...", "the server translates between the node API and the runtime",
 		with(tools, "api/...", "sharing", "sharing/config", "sharing/ledger", "sharing/node")},
@@ -131,12 +135,12 @@ var doors = []door{
 	{"os/signal", "signals are handled by programs", []string{"cmd/*", "test/*"}},
 	{"flag", "command lines belong to programs", []string{"cmd/*", "test/*"}},
 	{"log", "log/slog is passed in", nil},
-	{"log/slog", "log/slog is passed in", []string{"internal/*", "deviceplugin/...", "hooks/*", "sharing/caps/...", "sharing/node/...", "mig/keep/...", "monitor/*", "cmd/*", "test/*"}},
+	{"log/slog", "log/slog is passed in", []string{"internal/*", "deviceplugin/...", "hooks/*", "sharing/caps/...", "sharing/audit/file/...", "sharing/node/...", "mig/keep/...", "monitor/*", "cmd/*", "test/*"}},
 }
 
 // pure are the packages without I/O, clock or goroutine: they decide, and the same input gives the same
 // answer for ever.
-var pure = []string{"sharing", "sharing/config/...", "sharing/ledger/...", "sharing/allocator/...", "sharing/packing/...", "sharing/caps/choice/...", "sharing/caps/client/...", "sharing/caps/reactive/...", "sharing/caps/compute/...", "sharing/node/record/...", "monitor/attribution/...", "mig", "mig/plan/...", "mig/parted/..."}
+var pure = []string{"sharing", "sharing/config/...", "sharing/ledger/...", "sharing/allocator/...", "sharing/packing/...", "sharing/caps/choice/...", "sharing/caps/client/...", "sharing/caps/reactive/...", "sharing/caps/compute/...", "sharing/audit", "sharing/faults/...", "sharing/usage/...", "sharing/node/record/...", "monitor/attribution/...", "mig", "mig/plan/...", "mig/parted/..."}
 
 // pureImports is all that a pure package may import of the standard library.
 var pureImports = []string{

@@ -1,0 +1,174 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"slices"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Health is what becomes of those who run on a GPU that is unhealthy or lost, and what the cluster is told.
+type Health struct {
+	OnFault OnFault
+	// Grace is the time from the word to end until what runs is made to; 0 means DefaultGrace.
+	Grace time.Duration
+	// Node is what the node shows of GPUs that are not healthy.
+	Node NodeMark
+	// SpotTaints are the keys of taints which say that the node will be taken away soon: while it has one, nothing new
+	// is granted, and the pods that have a GPU are told.
+	SpotTaints []string
+}
+
+// DefaultGrace is the grace of a pool that says none, and MaxGrace the longest.
+const (
+	DefaultGrace = 30 * time.Second
+	MaxGrace     = 24 * time.Hour
+)
+
+// OnFault is what happens to what runs on a faulty GPU.
+type OnFault uint8
+
+// The policies for faults.
+const (
+	// FaultReport: pods and status are told (the default).
+	FaultReport OnFault = iota
+	// FaultEvict: its processes get SIGTERM, and after the grace its pod is evicted with all its containers; processes
+	// of no pod are killed then.
+	FaultEvict
+)
+
+// String returns "report" or "evict".
+func (o OnFault) String() string {
+	switch o {
+	case FaultEvict:
+		return "evict"
+	case FaultReport:
+	}
+	return "report"
+}
+
+// ParseOnFault reads "report" or "evict"; field names the input for the error, a *sharing.FieldError.
+func ParseOnFault(field, s string) (OnFault, error) {
+	for _, o := range []OnFault{FaultReport, FaultEvict} {
+		if o.String() == s {
+			return o, nil
+		}
+	}
+	return FaultReport, sharing.Invalid(field, s, "write report or evict", "is not a policy for faults")
+}
+
+// NodeMark is what the node's own object shows of GPUs that are not healthy.
+type NodeMark uint8
+
+// The marks.
+const (
+	// NodeMarkNone: nothing, the GPUNode says all (the default).
+	NodeMarkNone NodeMark = iota
+	// NodeMarkCondition: a condition of the node.
+	NodeMarkCondition
+	// NodeMarkTaint: the condition, and a taint that keeps new pods away that do not tolerate it, while a GPU is
+	// unhealthy or lost.
+	NodeMarkTaint
+)
+
+// String returns "none", "condition" or "taint".
+func (m NodeMark) String() string {
+	switch m {
+	case NodeMarkCondition:
+		return "condition"
+	case NodeMarkTaint:
+		return "taint"
+	case NodeMarkNone:
+	}
+	return "none"
+}
+
+// ParseNodeMark reads "none", "condition" or "taint"; field names the input for the error, a *sharing.FieldError.
+func ParseNodeMark(field, s string) (NodeMark, error) {
+	for _, m := range []NodeMark{NodeMarkNone, NodeMarkCondition, NodeMarkTaint} {
+		if m.String() == s {
+			return m, nil
+		}
+	}
+	return NodeMarkNone, sharing.Invalid(field, s, "write none, condition or taint", "is not a mark for nodes")
+}
+
+// GraceOf is the grace, and DefaultGrace where none is said.
+func (h Health) GraceOf() time.Duration {
+	if h.Grace == 0 {
+		return DefaultGrace
+	}
+	return h.Grace
+}
+
+func parseGrace(field, s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if err != nil || d <= 0 || d > MaxGrace {
+		return 0, sharing.Invalid(field, s, "write a time with a unit up to "+MaxGrace.String()+", such as 30s", "is not a grace")
+	}
+	return d, nil
+}
+
+func (r *reader) health(path string, n *yaml.Node) (h Health) {
+	r.mapping(path, n, fields{
+		"onFault":    func(path string, n *yaml.Node) { h.OnFault = parsed(r, path, n, ParseOnFault) },
+		"grace":      func(path string, n *yaml.Node) { h.Grace = parsed(r, path, n, parseGrace) },
+		"node":       func(path string, n *yaml.Node) { h.Node = parsed(r, path, n, ParseNodeMark) },
+		"spotTaints": func(path string, n *yaml.Node) { h.SpotTaints = r.texts(path, n) },
+	})
+	return h
+}
+
+func (c *checker) health(path string, h Health) {
+	if h.OnFault > FaultEvict {
+		c.bad(path+".onFault", "", "use an OnFault of this package", "is not a policy for faults")
+	}
+	if h.Node > NodeMarkTaint {
+		c.bad(path+".node", "", "use a NodeMark of this package", "is not a mark for nodes")
+	}
+	switch {
+	case h.Grace < 0 || h.Grace > MaxGrace:
+		c.bad(path+".grace", h.Grace.String(), "write a time up to "+MaxGrace.String(), "is not a grace")
+	case h.Grace != 0 && h.OnFault == FaultReport:
+		c.bad(path+".grace", h.Grace.String(), "write onFault: evict too, or leave it out", "is for onFault: evict")
+	}
+	for i, key := range h.SpotTaints {
+		if !labelKey(key) {
+			c.bad(at(path+".spotTaints", i), key, "write a taint's key, such as aws-node-termination-handler/spot-itn", "is no key that a taint has")
+		}
+		if slices.Index(h.SpotTaints, key) < i {
+			c.bad(at(path+".spotTaints", i), key, "name it once", "is named twice")
+		}
+	}
+}
+
+// wireHealth is Health as it is written.
+type wireHealth struct {
+	OnFault    string   `yaml:"onFault,omitempty"`
+	Grace      string   `yaml:"grace,omitempty"`
+	Node       string   `yaml:"node,omitempty"`
+	SpotTaints []string `yaml:"spotTaints,omitempty"`
+}
+
+// wire is nil where all is as without it.
+func (h Health) wire() *wireHealth {
+	w := wireHealth{SpotTaints: h.SpotTaints}
+	if h.OnFault != FaultReport {
+		w.OnFault = h.OnFault.String()
+	}
+	if h.Grace != 0 {
+		w.Grace = h.Grace.String()
+	}
+	if h.Node != NodeMarkNone {
+		w.Node = h.Node.String()
+	}
+	if w.OnFault == "" && w.Grace == "" && w.Node == "" && len(w.SpotTaints) == 0 {
+		return nil
+	}
+	return &w
+}

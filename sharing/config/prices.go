@@ -1,0 +1,136 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"math"
+	"slices"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Prices are what use costs; the zero value has none.
+type Prices struct {
+	// Currency is its name, such as EUR.
+	Currency string
+	// KWh is the price of a kilowatt hour, 0 for none.
+	KWh float64
+	// GPUHour are the prices of an hour of a whole GPU: the first whose model fits counts.
+	GPUHour []GPUPrice
+}
+
+// GPUPrice is the price of an hour of a whole GPU of the models that a glob names.
+type GPUPrice struct {
+	Model string
+	Price float64
+}
+
+// MaxPrice is the highest price.
+const MaxPrice = 1e9
+
+// Of is the price of an hour of a whole GPU of the model; ok is false where there is none.
+func (p Prices) Of(model string) (price float64, ok bool) {
+	for _, g := range p.GPUHour {
+		if sharing.MatchModels([]string{g.Model}, model) {
+			return g.Price, true
+		}
+	}
+	return 0, false
+}
+
+// Prices are those of the document.
+func (c Config) Prices() Prices {
+	p := c.doc.Prices
+	p.GPUHour = slices.Clone(p.GPUHour)
+	return p
+}
+
+func (p Prices) none() bool { return p.Currency == "" && p.KWh == 0 && len(p.GPUHour) == 0 }
+
+func parsePrice(field, s string) (float64, error) {
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil || v < 0 || v > MaxPrice || math.IsNaN(v) {
+		return 0, sharing.Invalid(field, s, "write a number such as 2.50", "is not a price")
+	}
+	return v, nil
+}
+
+// price reads a number as it is written.
+func (r *reader) price(path string, n *yaml.Node) float64 {
+	if !r.is(path, n, yaml.ScalarNode, "a number") {
+		return 0
+	}
+	if tag := n.ShortTag(); tag != "!!int" && tag != "!!float" {
+		r.bad(path, n, n.Value, "write a number such as 2.50, without quotes or unit", "is not a number")
+		return 0
+	}
+	return take(r, path, n, parsePrice)
+}
+
+func (r *reader) prices(path string, n *yaml.Node) (p Prices) {
+	r.mapping(path, n, fields{
+		"currency": func(path string, n *yaml.Node) { p.Currency = r.text(path, n) },
+		"kWh":      func(path string, n *yaml.Node) { p.KWh = r.price(path, n) },
+		"gpuHour": func(path string, n *yaml.Node) {
+			r.list(path, n, func(path string, n *yaml.Node) {
+				var g GPUPrice
+				r.mapping(path, n, fields{
+					"model": func(path string, n *yaml.Node) { g.Model = r.text(path, n) },
+					"price": func(path string, n *yaml.Node) { g.Price = r.price(path, n) },
+				})
+				p.GPUHour = append(p.GPUHour, g)
+			})
+		},
+	})
+	return p
+}
+
+func (c *checker) prices(path string, p Prices) {
+	if p.none() {
+		return
+	}
+	if p.Currency == "" || len(p.Currency) > 16 {
+		c.bad(path+".currency", p.Currency, "write its name, such as EUR", "is not the name of a currency")
+	}
+	wrong := func(v float64) bool { return !(v >= 0 && v <= MaxPrice) }
+	if wrong(p.KWh) {
+		c.bad(path+".kWh", "", "write a number such as 0.30", "is not a price")
+	}
+	for i, g := range p.GPUHour {
+		where := at(path+".gpuHour", i)
+		if err := sharing.CheckGlob(where+".model", g.Model); err != nil {
+			c.all(err)
+		}
+		if wrong(g.Price) {
+			c.bad(where+".price", "", "write a number such as 2.50", "is not a price")
+		}
+	}
+}
+
+// wirePrices is Prices as it is written.
+type wirePrices struct {
+	Currency string         `yaml:"currency"`
+	KWh      float64        `yaml:"kWh,omitempty"`
+	GPUHour  []wireGPUPrice `yaml:"gpuHour,omitempty"`
+}
+
+type wireGPUPrice struct {
+	Model string  `yaml:"model"`
+	Price float64 `yaml:"price"`
+}
+
+// wire is nil where there are none.
+func (p Prices) wire() *wirePrices {
+	if p.none() {
+		return nil
+	}
+	w := wirePrices{Currency: p.Currency, KWh: p.KWh}
+	for _, g := range p.GPUHour {
+		w.GPUHour = append(w.GPUHour, wireGPUPrice(g))
+	}
+	return &w
+}

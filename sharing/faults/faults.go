@@ -1,0 +1,173 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package faults decides what becomes of grants whose GPU is unhealthy or lost: who is told, who is asked to end, and who
+// is made to.
+//
+// It promises that every grant on a faulty GPU is told of in the step in which it is seen, and once; that a grant on none
+// is touched only where it belongs to a group (the containers of one pod) with one that is; that nobody is made to end
+// before the whole grace has passed since the group was asked to; and that all stops when the GPU is well again or the
+// policy says so.
+//
+// It has no I/O and no clock: its user says what time it is, and does what it decides.
+package faults
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Again is how long it is until those who were made to end, and are there still, are made to once more.
+const Again = 10 * time.Second
+
+// Part is one faulty GPU of a grant.
+type Part struct {
+	GPU    sharing.GPUID
+	Health sharing.Health
+	// Reason says what is wrong, and the remedy.
+	Reason string
+}
+
+// Grant is one grant as it stands. Faulty has its GPUs that are unhealthy or lost, and is empty when all are well.
+type Grant struct {
+	ID string
+	// Group is shared by those that end together; it is empty for a grant that ends by itself.
+	Group string
+	// Leased is true while something runs on it.
+	Leased bool
+	Faulty []Part
+}
+
+// Policy is what the pool says.
+type Policy struct {
+	// Evict: those on a faulty GPU are asked to end, and made to after the grace. Else they are only told.
+	Evict bool
+	Grace time.Duration
+}
+
+// Kind is what to do.
+type Kind uint8
+
+// The kinds of acts.
+const (
+	// Tell the users of a grant what is wrong with a GPU of theirs.
+	Tell Kind = iota
+	// Mended tells them that none is any more.
+	Mended
+	// Ask the processes of a grant to end.
+	Ask
+	// End the grant: its pod is evicted, and processes of no pod are killed. For a group it is said of one of its grants.
+	End
+)
+
+// Act is one thing to do. Parts are those that it is for.
+type Act struct {
+	Kind  Kind
+	Grant string
+	Parts []Part
+}
+
+// Keeper remembers what was done. The zero value is ready for use.
+type Keeper struct {
+	told   map[string]map[sharing.GPUID]sharing.Health
+	groups map[string]*group
+}
+
+// group is one that was asked to end.
+type group struct {
+	asked map[string]bool
+	// due is when it is made to end, next.
+	due time.Duration
+}
+
+// Step takes all grants as they are now, and returns what to do, in the order of their ids. next is when to step again
+// even if nothing changes, 0 for never.
+func (k *Keeper) Step(now time.Duration, p Policy, grants []Grant) (acts []Act, next time.Duration) {
+	if k.told == nil {
+		k.told, k.groups = map[string]map[sharing.GPUID]sharing.Health{}, map[string]*group{}
+	}
+	grants = slices.Clone(grants)
+	slices.SortFunc(grants, func(a, b Grant) int { return cmp.Compare(a.ID, b.ID) })
+	there, members := map[string]bool{}, map[string][]Grant{}
+	for _, g := range grants {
+		there[g.ID] = true
+		members[groupOf(g)] = append(members[groupOf(g)], g)
+		acts = append(acts, k.tell(g)...)
+	}
+	maps.DeleteFunc(k.told, func(id string, _ map[sharing.GPUID]sharing.Health) bool { return !there[id] })
+	for name := range k.groups {
+		if !p.Evict || !slices.ContainsFunc(members[name], faulty) {
+			delete(k.groups, name)
+		}
+	}
+	if !p.Evict {
+		return acts, 0
+	}
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		if !slices.ContainsFunc(members[name], faulty) {
+			continue
+		}
+		more, due := k.end(now, p, name, members[name])
+		acts = append(acts, more...)
+		if next == 0 || due < next {
+			next = due
+		}
+	}
+	return acts, next
+}
+
+func groupOf(g Grant) string { return cmp.Or(g.Group, g.ID) }
+
+func faulty(g Grant) bool { return len(g.Faulty) > 0 }
+
+// tell says what is new of a grant's GPUs.
+func (k *Keeper) tell(g Grant) []Act {
+	was := k.told[g.ID]
+	if len(g.Faulty) == 0 {
+		delete(k.told, g.ID)
+		if len(was) == 0 {
+			return nil
+		}
+		return []Act{{Kind: Mended, Grant: g.ID}}
+	}
+	now := make(map[sharing.GPUID]sharing.Health, len(g.Faulty))
+	var fresh []Part
+	for _, p := range g.Faulty {
+		now[p.GPU] = p.Health
+		if h, before := was[p.GPU]; !before || p.Health > h {
+			fresh = append(fresh, p)
+		} else {
+			now[p.GPU] = h
+		}
+	}
+	k.told[g.ID] = now
+	if len(fresh) == 0 {
+		return nil
+	}
+	return []Act{{Kind: Tell, Grant: g.ID, Parts: fresh}}
+}
+
+// end asks a group to end, or makes it. Its members are in the order of their ids.
+func (k *Keeper) end(now time.Duration, p Policy, name string, members []Grant) (acts []Act, due time.Duration) {
+	gr := k.groups[name]
+	if gr == nil {
+		gr = &group{asked: map[string]bool{}, due: now + p.Grace}
+		k.groups[name] = gr
+	}
+	cause := members[slices.IndexFunc(members, faulty)]
+	for _, g := range members {
+		if g.Leased && !gr.asked[g.ID] {
+			gr.asked[g.ID] = true
+			acts = append(acts, Act{Kind: Ask, Grant: g.ID, Parts: cause.Faulty})
+		}
+	}
+	if now >= gr.due {
+		gr.due = now + Again
+		acts = append(acts, Act{Kind: End, Grant: cause.ID, Parts: cause.Faulty})
+	}
+	return acts, gr.due
+}

@@ -1,0 +1,155 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Part is a record, with what it may be grouped by.
+type Part struct {
+	Record
+	// Labels are by name: see Keys.
+	Labels map[string]string
+}
+
+// Keys are what a report can be grouped by.
+func Keys() []string {
+	return []string{"namespace", "pod", "container", "user", "profile", "level", "model", "node"}
+}
+
+// CheckKeys refuses what is not among Keys. The error is a *sharing.FieldError.
+func CheckKeys(field string, by []string) error {
+	for i, k := range by {
+		if !slices.Contains(Keys(), k) {
+			return sharing.Invalid(field, k, "write some of "+strings.Join(Keys(), ", "), "is nothing to group by")
+		}
+		if slices.Index(by, k) < i {
+			return sharing.Invalid(field, k, "name it once", "is named twice")
+		}
+	}
+	return nil
+}
+
+// Price tells what an hour of a whole GPU of a model costs; ok is false where that is not known.
+type Price func(model string) (price float64, ok bool)
+
+// Row is one group of a report. Hours are of whole GPUs: half a GPU for two hours is one.
+type Row struct {
+	Labels map[string]string `json:"labels"`
+	// Granted is what was granted; Used of it what was used, as far as that is known, Idle what lay idle because the grant
+	// used nothing at all, Wasted what was not used (Idle is a part of it), and Unknown of what that is not known.
+	Granted float64 `json:"granted_gpu_hours"`
+	Used    float64 `json:"used_gpu_hours"`
+	Wasted  float64 `json:"wasted_gpu_hours"`
+	Idle    float64 `json:"idle_gpu_hours"`
+	Unknown float64 `json:"unknown_gpu_hours"`
+	// KWh is the energy, nil where none of it is known; of part of the time it may not be.
+	KWh *float64 `json:"kwh"`
+	// Cost is for what was granted, and for the energy; nil where a price is missing.
+	Cost *float64 `json:"cost"`
+	// MemoryP99 and ComputeP99 are the 99th percentiles of use in percent: of the granted memory, and of the granted part of
+	// the GPU's time. They are nil where use is not known.
+	MemoryP99  *int `json:"memory_p99_percent"`
+	ComputeP99 *int `json:"compute_p99_percent"`
+	// Enough is the part of the grants that would have been enough, in percent; nil where that is not known, or they had none
+	// to spare. Saving is what that would have saved.
+	Enough      *int     `json:"enough_percent"`
+	SavedHours  *float64 `json:"saved_gpu_hours"`
+	SavedMoney  *float64 `json:"saved_cost"`
+	memory, gpu Histogram
+	noPrice     bool
+	cost, kwh   float64
+	powered     bool
+}
+
+// headroom is what a request should have above the 99th percentile of its use.
+const headroom = 1.1
+
+// Report groups parts, in the order of their labels. kwhPrice is 0 for none.
+func Report(parts []Part, by []string, price Price, kwhPrice float64) []Row {
+	rows := map[string]*Row{}
+	for _, p := range parts {
+		labels, name := map[string]string{}, ""
+		for _, k := range by {
+			labels[k] = p.Labels[k]
+			name += p.Labels[k] + "\x00"
+		}
+		r := rows[name]
+		if r == nil {
+			r = &Row{Labels: labels, memory: Histogram{}, gpu: Histogram{}}
+			rows[name] = r
+		}
+		r.add(p.Record, price)
+	}
+	out := make([]Row, 0, len(rows))
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
+		r := rows[name]
+		r.finish(kwhPrice)
+		out = append(out, *r)
+	}
+	return out
+}
+
+func (r *Row) add(p Record, price Price) {
+	const hour = 3600
+	granted := p.Share * p.Seconds / hour
+	known := p.Share * p.Known / hour
+	used := min(p.Busy/hour, known) // what is used beyond the share is lent, and wasted by nobody
+	r.Granted += granted
+	r.Used += p.Busy / hour
+	r.Wasted += known - used
+	r.Idle += p.Share * p.Idle / hour
+	r.Unknown += granted - known
+	r.kwh += p.Joules / 3.6e6
+	r.powered = r.powered || p.Powered > 0
+	if each, ok := price(p.Model); ok {
+		r.cost += granted * each
+	} else {
+		r.noPrice = true
+	}
+	r.memory.Merge(p.Memory)
+	if p.Share > 0 {
+		for b, s := range p.Compute {
+			r.gpu.add(float64(b)/p.Share, s)
+		}
+	}
+}
+
+// finish makes the values of the sums.
+func (r *Row) finish(kwhPrice float64) {
+	cost := r.cost
+	if r.powered {
+		r.KWh = &r.kwh
+		cost += r.kwh * kwhPrice
+	}
+	if !r.noPrice {
+		r.Cost = &cost
+	}
+	need := 0
+	if r.memory.Seconds() > 0 {
+		p := r.memory.Quantile(0.99)
+		r.MemoryP99, need = &p, max(need, p)
+	}
+	if r.gpu.Seconds() > 0 {
+		p := r.gpu.Quantile(0.99)
+		r.ComputeP99, need = &p, max(need, p)
+	}
+	// Both must be known: a grant with little memory may need all of its time.
+	enough := int(math.Ceil(float64(need) * headroom))
+	if r.MemoryP99 == nil || r.ComputeP99 == nil || enough >= 100 {
+		return
+	}
+	saved := r.Granted * float64(100-enough) / 100
+	r.Enough, r.SavedHours = &enough, &saved
+	if !r.noPrice {
+		money := r.cost * float64(100-enough) / 100
+		r.SavedMoney = &money
+	}
+}
