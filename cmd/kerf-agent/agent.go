@@ -16,6 +16,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,6 +30,7 @@ import (
 	"github.com/kerf-gpu/kerf/monitor/health"
 	"github.com/kerf-gpu/kerf/monitor/metrics"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/audit/file"
 	"github.com/kerf-gpu/kerf/sharing/caps"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
@@ -43,6 +45,13 @@ type agent struct {
 	again   func() error
 	runtime *node.Runtime
 	events  *metrics.Events
+	// audit is nil where none can be kept, and auditFault then says why.
+	audit      *file.Log
+	auditFault string
+	// prices are those of the configuration in force; nil for none.
+	prices atomic.Pointer[config.Prices]
+	// reading is held while the audit log is read for somebody.
+	reading sync.Mutex
 	// pool is the node's pool in force.
 	pool    atomic.Pointer[config.Pool]
 	cgroups cgroup.Hierarchy
@@ -81,12 +90,13 @@ func (a *agent) run(ctx context.Context) error {
 	if err := a.build(reg); err != nil {
 		return err
 	}
+	stopAudit := a.runAudit(ctx)
 	if err := a.runtime.Restore(ctx); err != nil {
-		return fmt.Errorf("restore: %w", err)
+		return errors.Join(fmt.Errorf("restore: %w", err), stopAudit())
 	}
 	err = a.serve(ctx, reg)
 	a.leaveCgroups()
-	return err
+	return errors.Join(err, stopAudit())
 }
 
 // joinHost makes this program run in the host's cgroup namespace: it starts itself again there if it must.
@@ -157,6 +167,7 @@ func (a *agent) build(reg *prometheus.Registry) error {
 	sum := sha256.Sum256([]byte(a.dir))
 	a.cgroupParent = path.Join("kerf", hex.EncodeToString(sum[:4]))
 	a.mps = a.newMPS(boot)
+	a.openAudit()
 	a.runtime = node.New(node.Options{
 		Log: a.log, Cgroups: groups, Parent: a.cgroupParent,
 		RecordPath: filepath.Join(a.dir, "record.json"), BootID: boot, NewID: newID,
@@ -164,7 +175,9 @@ func (a *agent) build(reg *prometheus.Registry) error {
 		Observer: a.events, Failpoints: a.failpoints, MPS: a.mps.forRuntime(), NoMPSForPods: noMPSForPods(),
 		Client:       node.ClientPaths{Dir: a.preload.Dir, Library: a.preload.Library},
 		ContextsPath: filepath.Join(a.dir, "contexts.json"),
+		Audit:        a.auditTo(),
 	})
+	a.runtime.SetWarning("audit", a.auditFault)
 	reg.MustRegister(
 		metrics.NewCollector(func(ctx context.Context) *nodev1.GetNodeResponse { return nodeserver.Message(a.runtime.State(ctx)) }),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -199,6 +212,9 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 	var tell probes
 	if k != nil {
 		tell = probes{unready: k.unregistered, stuck: k.stuck}
+	}
+	if a.audit != nil {
+		tell.usage = a.serveUsage
 	}
 	first := a.loadConfig("")
 	a.log.Info("serving", "dir", a.dir, "version", version, "containers", c != nil, "kubernetes", k != nil)

@@ -83,6 +83,8 @@ func (a *agent) useConfig(data []byte, hash string) error {
 		return err
 	}
 	a.pool.Store(&pool)
+	prices := c.Prices()
+	a.prices.Store(&prices)
 	a.runtime.SetWarning("compute", idleRule(c, pool))
 	a.runtime.SetConfig(c, pool, node.ConfigSource{File: a.config, SHA256: hash})
 	return nil

@@ -19,6 +19,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/kube"
 	"github.com/kerf-gpu/kerf/internal/kubelet"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node"
 )
 
 // kubernetes is what the agent is beside its node API on a node of a cluster: device plugin, NRI plugin, the
@@ -69,7 +70,7 @@ func newKubernetes(c *containers) (*kubernetes, error) {
 	c.tell = k.tellKubelet
 	a.runtime.AwaitWitness()
 	a.runtime.TellPods(func(ctx context.Context, ref sharing.ContainerRef, reason, message string) {
-		k.api.Event(ctx, ref, reason, message, true)
+		k.api.Event(ctx, ref, reason, message, reason != node.MendedReason)
 	})
 	a.runtime.EvictPods(k.api.Evict)
 	a.runtime.TellMIG(k.tellCut)
@@ -96,6 +97,8 @@ func (k *kubernetes) run(ctx context.Context) error {
 	g.Go(func() error { return k.followRuntime(ctx) })
 	g.Go(func() error { return k.crossCheckLoop(ctx) })
 	g.Go(func() error { return k.publisher().run(ctx) })
+	g.Go(func() error { k.followLeaving(ctx); return nil })
+	g.Go(func() error { k.markNode(ctx); return nil })
 	err := g.Wait()
 	return errors.Join(err, k.close())
 }

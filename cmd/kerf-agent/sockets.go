@@ -85,9 +85,11 @@ type probes struct {
 	unready func() []string
 	// stuck is what only a new process can mend, or empty.
 	stuck func() string
+	// usage answers what grants used.
+	usage http.HandlerFunc
 }
 
-// serveHTTP answers /metrics, /healthz and /readyz on l until ctx ends. It changes nothing. Ready means that a
+// serveHTTP answers /metrics, /usage, /healthz and /readyz on l until ctx ends. It changes nothing. Ready means that a
 // pod which is bound to this node now is served.
 func serveHTTP(ctx context.Context, l net.Listener, r *node.Runtime, reg *prometheus.Registry, p probes) error {
 	mux := http.NewServeMux()
@@ -113,5 +115,8 @@ func serveHTTP(ctx context.Context, l net.Listener, r *node.Runtime, reg *promet
 		}
 		_, _ = fmt.Fprintln(w, "ok")
 	})
+	if p.usage != nil {
+		mux.HandleFunc("GET /usage", p.usage)
+	}
 	return httpserve.Serve(ctx, l, mux)
 }

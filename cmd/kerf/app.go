@@ -107,6 +107,6 @@ func (a *app) root() *cobra.Command {
 		dir = defaultDir
 	}
 	root.PersistentFlags().StringVar(&a.dir, "dir", dir, "directory of the agent's sockets (environment: KERF_DIR)")
-	root.AddCommand(a.runCommand(), a.ociCommand(), a.statusCommand(), a.limitCommand(), a.metricsCommand(), a.topCommand(), a.migCommand(), a.doctorCommand(), a.explainCommand(), a.simulateCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.ociCommand(), a.statusCommand(), a.limitCommand(), a.metricsCommand(), a.topCommand(), a.migCommand(), a.auditCommand(), a.usageCommand(), a.doctorCommand(), a.explainCommand(), a.simulateCommand(), a.versionCommand())
 	return root
 }

@@ -43,7 +43,7 @@ func (c *Client) Evict(ctx context.Context, ref sharing.ContainerRef) error {
 		}
 	}
 	if err = refused(doing, err); errors.Is(err, sharing.ErrDenied) {
-		return fmt.Errorf("%w; apply deploy/variants/evict-over-cap.yaml, or choose another overCap", err)
+		return fmt.Errorf("%w; apply deploy/variants/evict-over-cap.yaml, or choose another overCap and onFault", err)
 	}
 	return err
 }

@@ -9,14 +9,25 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
 // Metrics writes the agent's exposition of metrics to w. On an error, part of it may have been written.
-func Metrics(ctx context.Context, dir string, w io.Writer) error {
+func Metrics(ctx context.Context, dir string, w io.Writer) error { return get(ctx, dir, "metrics", w) }
+
+// Usage writes what grants used since then to w, as the agent's audit log has it: JSON lines, the first of which has the
+// prices. On an error, part of it may have been written.
+func Usage(ctx context.Context, dir string, since time.Time, w io.Writer) error {
+	return get(ctx, dir, "usage?since="+url.QueryEscape(since.UTC().Format(time.RFC3339)), w)
+}
+
+// get writes what the agent's HTTP socket answers.
+func get(ctx context.Context, dir, what string, w io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	l := &link{dir: dir, path: filepath.Join(dir, "http.sock")}
@@ -25,9 +36,9 @@ func Metrics(ctx context.Context, dir string, w io.Writer) error {
 		DisableKeepAlives: true,
 	}
 	defer transport.CloseIdleConnections()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://kerf-agent/metrics", nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://kerf-agent/"+what, nil)
 	if err != nil {
-		return fmt.Errorf("ask for metrics: %w", err)
+		return fmt.Errorf("ask the agent: %w", err)
 	}
 	resp, err := transport.RoundTrip(r)
 	if err != nil {
@@ -39,7 +50,7 @@ func Metrics(ctx context.Context, dir string, w io.Writer) error {
 		return &Error{fmt.Sprintf("the agent answered %s: %s", resp.Status, strings.TrimSpace(string(head))), sharing.ErrUnavailable}
 	}
 	if _, err := io.Copy(w, resp.Body); err != nil {
-		return l.httpError(ctx, fmt.Errorf("copy metrics: %w", err))
+		return l.httpError(ctx, fmt.Errorf("copy the answer: %w", err))
 	}
 	return nil
 }

@@ -57,11 +57,31 @@ func Kill(pid int, start uint64, check func() error) error {
 		return fmt.Errorf("kill: %w", err)
 	}
 	defer h.Close()
+	return signalHeld(h, unix.SIGKILL, check)
+}
+
+// Terminate asks the process that has this pid to end, with SIGTERM, if check agrees; see Kill for when it is called.
+// Errors are those of Kill.
+func Terminate(pid int, check func() error) error { return signalChecked(pid, unix.SIGTERM, check) }
+
+// KillNow is Kill for the process that has this pid now, whenever it started.
+func KillNow(pid int, check func() error) error { return signalChecked(pid, unix.SIGKILL, check) }
+
+func signalChecked(pid int, sig unix.Signal, check func() error) error {
+	h, err := Open(pid)
+	if err != nil {
+		return fmt.Errorf("signal: %w", err)
+	}
+	defer h.Close()
+	return signalHeld(h, sig, check)
+}
+
+func signalHeld(h *Handle, sig unix.Signal, check func() error) error {
 	if err := check(); err != nil {
-		return fmt.Errorf("kill process %d: %w", pid, err)
+		return fmt.Errorf("signal process %d: %w", h.PID(), err)
 	}
 	if !h.Alive() {
-		return fmt.Errorf("kill process %d: it has exited: %w", pid, sharing.ErrNotFound)
+		return fmt.Errorf("signal process %d: it has exited: %w", h.PID(), sharing.ErrNotFound)
 	}
-	return h.Signal(unix.SIGKILL)
+	return h.Signal(sig)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
@@ -82,6 +83,7 @@ func (r *Runtime) ArmWith(ctx context.Context, peer Peer, id ledger.ClaimID, wit
 		err = errors.Join(err, r.persist())
 	}
 	r.opt.Observer.Armed(time.Since(start), err)
+	r.noteClaim(audit.Arm, claim, h.backend, "", err)
 	r.changed.announce()
 	if err != nil {
 		r.log.Error("arm undone", "claim", id, "pid", peer.PID, "error", err.Error())

@@ -13,6 +13,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator"
+	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/caps/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
@@ -170,6 +171,7 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 		h.cut.busy = isCut(placement) // by who claims
 	}
 	r.held[id] = h
+	r.noteClaim(audit.Claim, c, held.Backend, held.Why, nil)
 	r.log.Info("claim held", "claim", id, "name", name, "pid", peer.PID, "uid", peer.UID, "level", held.Level.String(), "backend", held.Backend.String(), "fragments", len(placement))
 	return id, nil
 }
@@ -224,6 +226,9 @@ func (r *Runtime) drop(id ledger.ClaimID) error {
 	g, _ := r.ledger.Get(id)
 	if err := r.ledger.Release(id); err != nil && !errors.Is(err, sharing.ErrNotFound) {
 		return err
+	}
+	if g.Claim.ID != "" {
+		r.noteClaim(audit.Release, g.Claim, 0, "", nil)
 	}
 	if h := r.held[id]; h != nil {
 		h.letGo()

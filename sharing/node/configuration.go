@@ -17,6 +17,7 @@ func (r *Runtime) SetConfig(c config.Config, pool config.Pool, source ConfigSour
 	r.setCondition(r.warnings, "config", "")
 	r.setCondition(r.blocked, "config", "")
 	r.mu.Unlock()
+	r.noteConfig(source, pool.Name, nil)
 	r.changed.announce()
 }
 
@@ -32,6 +33,7 @@ func (r *Runtime) RefuseConfig(mistakes []string, first bool) {
 		r.setCondition(r.warnings, "config", sentence+"; the last good one stays in force")
 	}
 	r.mu.Unlock()
+	r.noteConfig(ConfigSource{}, "", mistakes)
 	r.changed.announce()
 }
 

@@ -19,7 +19,8 @@ import (
 const OverGrantReason = "GPUMemoryOverGrant"
 
 // TellPods registers f to be told, for the users of a pod, that one of its containers holds more than its grant
-// or lost a process for it. It is called from one goroutine and returns at once. Register before Run.
+// or lost a process for it, or that its GPU or node is failing. It may be called at once from several goroutines and
+// returns at once. Register before Run.
 func (r *Runtime) TellPods(f func(ctx context.Context, ref sharing.ContainerRef, reason, message string)) {
 	r.tellPod = f
 }
@@ -39,6 +40,9 @@ func (g *guard) tellPodOf(ctx context.Context, v reactive.Verdict, done string) 
 func (g *guard) act(ctx context.Context, v reactive.Verdict) {
 	if v.Reason == reactive.OverCap && v.First {
 		g.opt.Observer.OverCap(v.Delay, v.Held-v.Cap)
+	}
+	if v.Action == reactive.Warn {
+		g.noteViolation(v, nil)
 	}
 	if v.Reason == reactive.Escaped && v.Action == reactive.Warn {
 		g.log.Warn("process runs beside the mps that holds its grant", "claim", v.Lease, "gpu", string(v.GPU), "pid", v.Victim.PID, "holds_bytes", uint64(v.Held))
@@ -60,6 +64,7 @@ func (g *guard) act(ctx context.Context, v reactive.Verdict) {
 	}
 	err := process.Kill(v.Victim.PID, v.Victim.Start, check)
 	g.opt.Observer.Killed(v.Reason.String(), err)
+	g.noteViolation(v, err)
 	if err != nil {
 		g.core.Spare(v.Victim)
 		g.log.Info("process not killed after all", "reason", v.Reason.String(), "pid", v.Victim.PID, "gpu", string(v.GPU), "claim", v.Lease, "error", err.Error())

@@ -39,6 +39,7 @@ func (g *guard) evict(ctx context.Context, v reactive.Verdict) {
 		defer cancel()
 		err := g.evictPod(ctx, ref)
 		g.opt.Observer.Evicted(v.Reason.String(), err)
+		g.noteViolation(v, err)
 		sentence := ""
 		if err != nil {
 			sentence = fmt.Sprintf("pod %s/%s is over its cap and cannot be evicted (overCap: evict): %v", ref.Namespace, ref.Pod, err)

@@ -161,9 +161,14 @@ func (d *fakeDriver) ProcessTime(context.Context, sharing.GPUID, time.Time) (map
 	return d.times, nil
 }
 
+func (*fakeDriver) Power(context.Context, sharing.GPUID) (float64, error) { return 300, nil }
+
 type nopObserver struct{}
 
-func (nopObserver) Claimed(error)                        {}
+func (nopObserver) Claimed(error) {}
+
+func (nopObserver) Placed(string, string, error, time.Duration) {}
+
 func (nopObserver) Armed(time.Duration, error)           {}
 func (nopObserver) Ended()                               {}
 func (nopObserver) Recovered()                           {}

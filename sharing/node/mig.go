@@ -13,6 +13,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator"
+	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
@@ -202,6 +203,11 @@ func (r *Runtime) cut(ctx context.Context, id ledger.ClaimID) error {
 		err = r.showWith(ctx, id, d)
 	}
 	r.noticeCut(ctx, g.Claim, MIGNotice{Took: time.Since(start), Warm: warm, Err: err})
+	why := "an instance was cut"
+	if warm {
+		why = "an instance that was there is used"
+	}
+	r.noteClaim(audit.MIG, g.Claim, 0, why, err)
 	if err != nil {
 		return fmt.Errorf("claim %q: %w", id, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/failpoint"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/caps/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
@@ -49,6 +50,8 @@ type Options struct {
 	Client ClientPaths
 	// ContextsPath is the file in which the sizes of contexts are kept over a restart; empty: they are learnt anew.
 	ContextsPath string
+	// Audit takes the entries of the audit log, and returns at once; nil where none is kept.
+	Audit func(audit.Entry)
 	// Failpoints is nil but in crash tests.
 	Failpoints *failpoint.Set
 }
@@ -58,6 +61,9 @@ type Options struct {
 type Observer interface {
 	// Claimed tells of one claim; err is nil when it was held.
 	Claimed(err error)
+	// Placed tells that a pod's containers got their claims, how long after its first try on this node, and why the last
+	// try before was refused; nil where none was.
+	Placed(namespace, profile string, why error, waited time.Duration)
 	// Armed tells of one arm and how long it took; err is nil when the lease was taken.
 	Armed(took time.Duration, err error)
 	// Injected tells how long it took to find or make a container's claim and to note it on disk; err is nil
@@ -76,10 +82,10 @@ type Observer interface {
 	// OverCap tells that such a lease was found over its cap: for how long that may have been so at most, and by
 	// how much.
 	OverCap(delay time.Duration, by sharing.Bytes)
-	// Killed tells that a process was killed (reason "over_cap" or "stranger"); with an error it was to be, and
+	// Killed tells that a process was killed (reason "over_cap", "stranger" or "gpu_fault"); with an error it was to be, and
 	// was spared.
 	Killed(reason string, err error)
-	// Evicted tells that a pod was evicted (reason "over_cap" or "escaped"); with an error that was refused.
+	// Evicted tells that a pod was evicted (reason "over_cap", "escaped", "gpu_fault" or "idle"); with an error that was refused.
 	Evicted(reason string, err error)
 	// MIGCut tells of one MIG instance that a claim asked for; warm is true where it was there already.
 	MIGCut(warm bool, took time.Duration, err error)
@@ -96,6 +102,8 @@ type Driver interface {
 	// ProcessTime is what part of the time since then, in percent, each process used of one GPU, by pid; who is
 	// missing used none. Errors are those of Sample, and sharing.ErrUnsupported where the driver does not tell.
 	ProcessTime(ctx context.Context, gpu sharing.GPUID, since time.Time) (map[int]int, error)
+	// Power is what the whole GPU takes now, in watts. Errors are those of Sample, and sharing.ErrUnsupported.
+	Power(ctx context.Context, gpu sharing.GPUID) (watts float64, err error)
 	// Processes lists those that hold memory of one GPU, each once. Errors are those of Sample.
 	Processes(ctx context.Context, gpu sharing.GPUID) ([]ProcessUse, error)
 }

@@ -9,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator"
+	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/caps/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
@@ -24,11 +26,12 @@ import (
 // Errors: ErrUnavailable when nothing is granted at present, ErrInvalid for a wrong request, *allocator.NoFit
 // when no GPU has room; each names the container.
 func (r *Runtime) ClaimPod(ctx context.Context, asks []sharing.ContainerAsk) error {
-	made := 0
+	made, start := 0, time.Now()
 	err := r.withRoom(ctx, func() []sharing.Request { return r.unclaimed(asks) }, func() (err error) {
 		made, err = r.claimPod(asks)
 		return err
 	})
+	r.noteWait(asks, start, made, err)
 	for range made {
 		r.opt.Observer.Claimed(nil)
 	}
@@ -195,6 +198,7 @@ func (r *Runtime) hold(c ledger.Claim, ask sharing.ContainerAsk, h *holding) err
 	if isCut(c.Placement) {
 		r.cutSoon()
 	}
+	r.noteClaim(audit.Claim, c, h.backend, h.levelWhy, nil)
 	r.log.Info("claim held", "claim", c.ID, "pod", ask.Ref.Namespace+"/"+ask.Ref.Pod, "container", ask.Ref.Container, "asks", askStrings(ask.Asks),
 		"shares_cap_of", c.With, "level", c.Level.String(), "backend", h.backend.String(), "gpus", gpuIDs(c.Placement))
 	return nil
@@ -284,6 +288,7 @@ func (r *Runtime) PodGone(uid string) {
 	r.gonePods[uid] = true
 	_, told := r.unplaced[uid]
 	delete(r.unplaced, uid)
+	delete(r.waits, uid)
 	r.forgetPods()
 	r.mu.Unlock()
 	if told {

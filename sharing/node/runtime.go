@@ -106,6 +106,9 @@ type Runtime struct {
 	flush sync.Mutex
 	saved uint64
 
+	// waits are the pods that were refused and have not been placed since, by UID.
+	waits map[string]waiting
+
 	// wanted says until when nothing is lent on a GPU, because a claim waits for what is lent there.
 	wanted map[sharing.GPUID]time.Time
 
@@ -231,7 +234,7 @@ func New(opt Options) *Runtime {
 		config:    opt.Config, pool: opt.Pool,
 		blocked: map[string]string{}, warnings: map[string]string{}, podBlocked: map[string]string{},
 		told: map[sharing.GPUID]told{}, trouble: map[sharing.GPUID]string{},
-		containers: map[string]ledger.ClaimID{}, gonePods: map[string]bool{}, unplaced: map[string]Unplaced{}, wanted: map[sharing.GPUID]time.Time{},
+		containers: map[string]ledger.ClaimID{}, gonePods: map[string]bool{}, unplaced: map[string]Unplaced{}, wanted: map[sharing.GPUID]time.Time{}, waits: map[string]waiting{},
 	}
 }
 
@@ -241,6 +244,8 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g.Go(func() error { return r.reconcileLoop(ctx) })
 	g.Go(func() error { return r.verifyLoop(ctx) })
 	g.Go(func() error { return r.guardLoop(ctx) })
+	g.Go(func() error { return r.faultLoop(ctx) })
+	g.Go(func() error { return r.meterLoop(ctx) })
 	g.Go(func() error { return r.lendLoop(ctx) })
 	g.Go(func() error { return r.upkeepLoop(ctx) })
 	g.Go(func() error { return r.cutLoop(ctx) })
@@ -307,6 +312,7 @@ func (r *Runtime) SetHealth(gpu sharing.GPUID, h sharing.Health, reason string) 
 	r.mu.Lock()
 	r.setHealth(gpu, h, reason)
 	r.mu.Unlock()
+	r.noteHealth(gpu, h, reason)
 	if h == sharing.HealthOK {
 		r.verifySoon()
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
 )
@@ -173,6 +174,7 @@ func (r *Runtime) rebook(s sharing.Seen, rec record.Grant, h *holding) error {
 	if err := r.ledger.Claim(c); err != nil {
 		return err
 	}
+	r.noteClaim(audit.Claim, c, h.backend, "the container runtime tells of its container", nil)
 	r.held[c.ID] = h
 	r.reopen(c.ID, h)
 	r.containers[h.use.containerID] = c.ID

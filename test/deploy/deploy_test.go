@@ -189,20 +189,35 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// TestRightToEvict holds the variant for "overCap: evict" to what it says: one right, of the agent, and a policy that
-// looks at who asks.
-func TestRightToEvict(t *testing.T) {
+// TestRightsByVariant holds each variant that gives the agent a right to what it says: these rights, of the agent, and a
+// policy that looks at who asks.
+func TestRightsByVariant(t *testing.T) {
+	for name, want := range map[string]struct {
+		file  string
+		rules []rbac.PolicyRule
+	}{
+		"evict": {"evict-over-cap.yaml", []rbac.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"delete"}}}},
+		"node-health": {"node-health.yaml", []rbac.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch", "patch"}},
+			{APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"patch"}},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) { rightByVariant(t, name, want.file, want.rules) })
+	}
+}
+
+func rightByVariant(t *testing.T, name, file string, rules []rbac.PolicyRule) {
 	account := one[*corev1.ServiceAccount](t)
-	file := filepath.Join(root, "deploy/variants/evict-over-cap.yaml")
+	file = filepath.Join(root, "deploy/variants", file)
 	kinds := 0
 	for _, doc := range documents(t, file) {
 		switch obj := decode(t, file, doc).(type) {
 		case *rbac.ClusterRole:
-			if want := []rbac.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"delete"}}}; !slices.EqualFunc(obj.Rules, want, equalRule) {
-				t.Errorf("rules %+v, want %+v", obj.Rules, want)
+			if !slices.EqualFunc(obj.Rules, rules, equalRule) {
+				t.Errorf("rules %+v, want %+v", obj.Rules, rules)
 			}
 		case *rbac.ClusterRoleBinding:
-			if s := obj.Subjects; len(s) != 1 || s[0].Name != account.Name || s[0].Namespace != account.Namespace || obj.RoleRef.Name != "kerf-agent-evict" {
+			if s := obj.Subjects; len(s) != 1 || s[0].Name != account.Name || s[0].Namespace != account.Namespace || obj.RoleRef.Name != "kerf-agent-"+name {
 				t.Errorf("binding of %+v to %+v", obj.RoleRef, s)
 			}
 		case *admission.ValidatingAdmissionPolicy:
@@ -211,7 +226,7 @@ func TestRightToEvict(t *testing.T) {
 				t.Errorf("conditions %+v", who)
 			}
 		case *admission.ValidatingAdmissionPolicyBinding:
-			if obj.Spec.PolicyName != "kerf-evict" || !slices.Equal(obj.Spec.ValidationActions, []admission.ValidationAction{admission.Deny}) {
+			if obj.Spec.PolicyName != "kerf-"+name || !slices.Equal(obj.Spec.ValidationActions, []admission.ValidationAction{admission.Deny}) {
 				t.Errorf("binding %+v", obj.Spec)
 			}
 		default:

@@ -137,7 +137,7 @@ func hostPaths() []trial {
 	}
 	for _, path := range []string{
 		"/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-caps", "/dev//./nvidia0", "/dev/nvidia-caps/nvidia-cap1", "/run/kerf", "/var/run/kerf/hook.sock",
-		"/run/kerf/", "/etc/cdi", "/var/run/cdi", "/run/cdi/x.json", "/opt/kerf/v1", "/var/lib/kubelet/device-plugins", "/proc/1/root", "/proc/self/root/dev",
+		"/run/kerf/", "/var/lib/kerf/audit", "/etc/cdi", "/var/run/cdi", "/run/cdi/x.json", "/opt/kerf/v1", "/var/lib/kubelet/device-plugins", "/proc/1/root", "/proc/self/root/dev",
 	} {
 		out = append(out, trial{name: "the host path " + path, do: create(mounts(path)), refused: words})
 	}

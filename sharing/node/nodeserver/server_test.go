@@ -40,25 +40,31 @@ func (driver) Sample(context.Context, sharing.GPUID) (node.Sample, error) {
 	return node.Sample{Utilization: -1}, nil
 }
 
+func (driver) Power(context.Context, sharing.GPUID) (float64, error) {
+	return 0, sharing.ErrUnsupported
+}
+
 func (driver) ProcessTime(context.Context, sharing.GPUID, time.Time) (map[int]int, error) {
 	return nil, sharing.ErrUnsupported
 }
 
 type observer struct{}
 
-func (observer) Claimed(error)                        {}
-func (observer) Armed(time.Duration, error)           {}
-func (observer) Ended()                               {}
-func (observer) Recovered()                           {}
-func (observer) CapRestored()                         {}
-func (observer) Limited(error)                        {}
-func (observer) Injected(time.Duration, error)        {}
-func (observer) Watched(time.Duration)                {}
-func (observer) OverCap(time.Duration, sharing.Bytes) {}
-func (observer) Killed(string, error)                 {}
-func (observer) Evicted(string, error)                {}
-func (observer) Uncounted()                           {}
-func (observer) MIGCut(bool, time.Duration, error)    {}
+func (observer) Claimed(error)                               {}
+func (observer) Armed(time.Duration, error)                  {}
+func (observer) Ended()                                      {}
+func (observer) Recovered()                                  {}
+func (observer) CapRestored()                                {}
+func (observer) Limited(error)                               {}
+func (observer) Injected(time.Duration, error)               {}
+func (observer) Watched(time.Duration)                       {}
+func (observer) OverCap(time.Duration, sharing.Bytes)        {}
+func (observer) Killed(string, error)                        {}
+func (observer) Evicted(string, error)                       {}
+func (observer) Uncounted()                                  {}
+func (observer) Placed(string, string, error, time.Duration) {}
+
+func (observer) MIGCut(bool, time.Duration, error) {}
 
 const gpu = sharing.GPUID("GPU-00000000-0000-0000-0000-000000000001")
 

@@ -1,0 +1,181 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kerf-gpu/kerf/internal/nodeclient"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/audit"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/usage"
+)
+
+const (
+	// usageDeadline bounds one agent's answer.
+	usageDeadline = 30 * time.Second
+	// mostUsage is the most that is read of one answer, in bytes.
+	mostUsage = 1 << 30
+)
+
+// usageOptions are the flags of kerf usage.
+type usageOptions struct {
+	by, agents []string
+	since      time.Duration
+	output     string
+	plot       string
+}
+
+func (a *app) usageCommand() *cobra.Command {
+	o := &usageOptions{}
+	c := &cobra.Command{
+		Use:   "usage",
+		Short: "Add up what grants used of what they were granted, and what that costs",
+		Long: "Add up what grants used of what they were granted, as the agents' audit logs have it. GPU hours are of whole GPUs: half a GPU for two " +
+			"hours is one. Idle is the part of wasted in which a grant used nothing at all; unknown is what the driver does not tell. What " +
+			"would be enough is the 99th percentile of use, of memory or time, whichever is more, and a tenth on top. Prices are those of " +
+			"the configuration (spec.prices).\n\nAgents look every ten seconds and write every 15 minutes, and when a grant ends.",
+		Example: "  kerf usage --by namespace,profile --since 24h\n  kerf usage --by namespace --agent http://node-1:9445 --agent http://node-2:9445 -o csv",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return misused(err)
+			}
+			return fail(a.usage(c.Context(), o))
+		},
+	}
+	f := c.Flags()
+	f.StringSliceVar(&o.by, "by", []string{"namespace"}, "what to group by, with commas between: "+strings.Join(usage.Keys(), ", "))
+	f.DurationVar(&o.since, "since", 24*time.Hour, "how far back")
+	f.StringSliceVar(&o.agents, "agent", nil, "address of an agent's --http (repeatable); this node's agent where none is given")
+	f.StringVarP(&o.output, "output", "o", "table", "table, csv or json")
+	f.StringVar(&o.plot, "plot", "", "also draw it as SVG into this file")
+	return c
+}
+
+func (o *usageOptions) check() error {
+	errs := []error{usage.CheckKeys("--by", o.by)}
+	if o.since <= 0 {
+		errs = append(errs, sharing.Invalid("--since", o.since.String(), "write a time with a unit, such as 24h", "is not in the past"))
+	}
+	if o.output != "table" && o.output != "csv" && o.output != "json" {
+		errs = append(errs, sharing.Invalid("--output", o.output, "write table, csv or json", "is not a form of output"))
+	}
+	return errors.Join(errs...)
+}
+
+func (a *app) usage(ctx context.Context, o *usageOptions) error {
+	since := time.Now().Add(-o.since)
+	var parts []usage.Part
+	var prices config.Prices
+	take := func(from string, answer []byte) error {
+		more, p, err := readUsage(bytes.NewReader(answer))
+		if err != nil {
+			return fmt.Errorf("answer of %s: %w", from, err)
+		}
+		if parts = append(parts, more...); prices.Currency == "" {
+			prices = p
+		}
+		return nil
+	}
+	if len(o.agents) == 0 {
+		var answer bytes.Buffer
+		if err := nodeclient.Usage(ctx, a.dir, since, &answer); err != nil {
+			return err
+		}
+		if err := take("the agent", answer.Bytes()); err != nil {
+			return err
+		}
+	}
+	for _, agent := range o.agents {
+		answer, err := askUsage(ctx, agent, since)
+		if err != nil {
+			return err
+		}
+		if err := take(agent, answer); err != nil {
+			return err
+		}
+	}
+	rows := usage.Report(parts, o.by, prices.Of, prices.KWh)
+	if o.plot != "" {
+		if err := os.WriteFile(o.plot, usage.Plot(rows, o.by), 0o644); err != nil { //nolint:gosec // a picture for whoever may see the directory
+			return fmt.Errorf("--plot: %w", err)
+		}
+	}
+	return showUsage(a.out, rows, o, prices.Currency)
+}
+
+// askUsage asks another node's agent.
+func askUsage(ctx context.Context, agent string, since time.Time) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, usageDeadline)
+	defer cancel()
+	at := strings.TrimSuffix(agent, "/") + "/usage?since=" + url.QueryEscape(since.UTC().Format(time.RFC3339))
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return nil, sharing.Invalid("--agent", agent, "write an address such as http://node-1:9445", "is not an address")
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("ask agent %q: %w (%w)", agent, err, sharing.ErrUnavailable)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, mostUsage))
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("ask agent %q: it answered %s: %w", agent, resp.Status, errors.Join(err, sharing.ErrUnavailable))
+	}
+	return body, nil
+}
+
+// readUsage reads an agent's answer.
+func readUsage(in io.Reader) (parts []usage.Part, prices config.Prices, err error) {
+	d := json.NewDecoder(in)
+	if err := d.Decode(&prices); err != nil {
+		return nil, prices, fmt.Errorf("read prices: %w (%w)", err, sharing.ErrInvalid)
+	}
+	for {
+		var e audit.Entry
+		if err := d.Decode(&e); errors.Is(err, io.EOF) {
+			return parts, prices, nil
+		} else if err != nil {
+			return nil, prices, fmt.Errorf("read an entry: %w (%w)", err, sharing.ErrInvalid)
+		}
+		who := audit.Who{}
+		if e.Who != nil {
+			who = *e.Who
+		}
+		for _, r := range e.Usage {
+			parts = append(parts, usage.Part{Record: r, Labels: map[string]string{
+				"namespace": who.Namespace, "pod": who.Pod, "container": who.Container, "user": userOf(who),
+				"profile": e.Profile, "level": e.Level, "model": r.Model, "node": e.Node,
+			}})
+		}
+	}
+}
+
+// userOf names the user of a process of no pod, on this machine.
+func userOf(w audit.Who) string {
+	if w.PodUID != "" {
+		return ""
+	}
+	id := strconv.FormatUint(uint64(w.UID), 10)
+	if u, err := user.LookupId(id); err == nil {
+		return u.Username
+	}
+	return id
+}

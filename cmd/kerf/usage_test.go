@@ -1,0 +1,106 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/audit"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/usage"
+)
+
+// answerOf is what an agent answers, of an hour of a grant of half a GPU in each namespace.
+func answerOf(t *testing.T, namespaces ...string) string {
+	t.Helper()
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	if err := e.Encode(config.Prices{Currency: "EUR", GPUHour: []config.GPUPrice{{Model: "*H100*", Price: 3}}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range namespaces {
+		r := usage.Record{GPU: "g", Model: "NVIDIA H100", Share: 0.5, Seconds: 3600, Known: 3600, Busy: 900, Memory: usage.Histogram{40: 3600}, Compute: usage.Histogram{25: 3600}}
+		if err := e.Encode(audit.Entry{What: audit.Usage, Profile: "half", Who: &audit.Who{Namespace: n, Pod: "p", PodUID: "u"}, Usage: []usage.Record{r}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.String()
+}
+
+func TestUsageReport(t *testing.T) {
+	answers := map[string]string{"/a/usage": answerOf(t, "team", "lab"), "/b/usage": answerOf(t, "team")}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		since, err := time.Parse(time.RFC3339, r.URL.Query().Get("since"))
+		if err != nil || time.Since(since) < 47*time.Hour {
+			http.Error(w, "since", http.StatusBadRequest)
+			return
+		}
+		_, _ = w.Write([]byte(answers[r.URL.Path]))
+	}))
+	defer server.Close()
+	run := func(output string) string {
+		t.Helper()
+		var out bytes.Buffer
+		a := &app{out: &out}
+		o := &usageOptions{by: []string{"namespace", "profile"}, since: 48 * time.Hour, output: output, agents: []string{server.URL + "/a", server.URL + "/b/"}, plot: filepath.Join(t.TempDir(), "u.svg")}
+		if err := o.check(); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.usage(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		if svg, err := os.ReadFile(o.plot); err != nil || !strings.Contains(string(svg), "team / half") {
+			t.Errorf("plot: %v\n%s", err, svg)
+		}
+		return out.String()
+	}
+	lines, err := csv.NewReader(strings.NewReader(run("csv"))).ReadAll()
+	if err != nil || len(lines) != 3 {
+		t.Fatalf("%v %v", err, lines)
+	}
+	want := "team,half,1.000,0.500,0.500,0.000,0.000,,3.000,40,50,56,0.440,1.320"
+	if got := strings.Join(lines[2], ","); got != want || lines[0][0] != "namespace" {
+		t.Errorf("%s\n%s, want\n%s", lines[0], got, want)
+	}
+	if table := run("table"); !strings.Contains(table, "COMPUTE P99 %") || !strings.Contains(table, "costs in EUR") || !strings.Contains(table, "lab") {
+		t.Errorf("table:\n%s", table)
+	}
+	var doc struct {
+		Currency string
+		Rows     []struct {
+			Labels  map[string]string
+			Granted float64 `json:"granted_gpu_hours"`
+			KWh     *float64
+		}
+	}
+	if err := json.Unmarshal([]byte(run("json")), &doc); err != nil || doc.Currency != "EUR" || len(doc.Rows) != 2 || doc.Rows[1].Granted != 1 || doc.Rows[1].KWh != nil || doc.Rows[0].Labels["namespace"] != "lab" {
+		t.Errorf("%v %+v", err, doc)
+	}
+	answers["/a/usage"] = "rubbish"
+	o := &usageOptions{since: 48 * time.Hour, output: "csv", agents: []string{server.URL + "/a"}}
+	if err := (&app{out: &bytes.Buffer{}}).usage(t.Context(), o); !errors.Is(err, sharing.ErrInvalid) {
+		t.Errorf("rubbish: %v", err)
+	}
+}
+
+func TestUsageFlags(t *testing.T) {
+	for _, o := range []usageOptions{
+		{by: []string{"colour"}, since: 1, output: "csv"}, {since: -1, output: "csv"}, {since: 1, output: "svg"},
+	} {
+		if err := o.check(); !errors.Is(err, sharing.ErrInvalid) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}

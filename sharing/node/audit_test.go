@@ -1,0 +1,82 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/audit"
+)
+
+// The life of a grant, and what happens beside it, is in the log: what, whose, where, why.
+func TestWhatIsWrittenToTheAuditLog(t *testing.T) {
+	b := newPodBench(t)
+	var mu sync.Mutex
+	var log []audit.Entry
+	b.opt.Audit = func(e audit.Entry) { mu.Lock(); defer mu.Unlock(); log = append(log, e) }
+	find := func(what string) (found audit.Entry, n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, e := range log {
+			if e.What == what {
+				found, n = e, n+1
+			}
+		}
+		return found, n
+	}
+	b.start()
+	c := b.run(b.app("p", "gpu-memory-gib:10"))
+	id := b.grant(c.ask).Claim.ID
+	gpu := b.grant(c.ask).Claim.Placement[0].GPU
+	for _, what := range []string{audit.Claim, audit.Arm} {
+		e, n := find(what)
+		switch {
+		case n != 1 || e.Grant != string(id) || e.Error != "" || e.Time.IsZero():
+			t.Errorf("%s: %d entries, %+v", what, n, e)
+		case e.Who == nil || e.Who.Pod != "p" || e.Who.Namespace != "ns" || e.Who.Container != "main":
+			t.Errorf("%s: whose: %+v", what, e.Who)
+		case len(e.Fragments) != 1 || e.Fragments[0].GPU != string(gpu) || e.Fragments[0].MemoryBytes != uint64(10*sharing.GiB):
+			t.Errorf("%s: where: %+v", what, e.Fragments)
+		}
+	}
+	if err := b.Limit(t.Context(), Peer{UID: 0, PID: 1}, id, 12*sharing.GiB); err != nil {
+		t.Fatal(err)
+	}
+	if e, n := find(audit.Limit); n != 1 || e.By != "uid 0" || !strings.Contains(e.Why, "12GiB") || e.Error != "" {
+		t.Errorf("limit: %d, %+v", n, e)
+	}
+	if err := b.Limit(t.Context(), Peer{UID: 9, PID: 1}, id, 5*sharing.GiB); err == nil {
+		t.Error("another's grant was changed")
+	}
+	if e, n := find(audit.Limit); n != 2 || e.By != "uid 9" || e.Error == "" {
+		t.Errorf("a limit that was refused: %d, %+v", n, e)
+	}
+	b.SetHealth(gpu, sharing.HealthLost, "XID 79")
+	if e, n := find(audit.Health); n != 1 || e.Why != "lost: XID 79" || e.Fragments[0].GPU != string(gpu) {
+		t.Errorf("health: %d, %+v", n, e)
+	}
+	b.RefuseConfig([]string{"spec is wrong"}, false)
+	b.SetConfig(b.opt.Config, b.opt.Pool, ConfigSource{File: "f", SHA256: "s"})
+	if _, n := find(audit.Config); n != 2 {
+		t.Errorf("config: %d", n)
+	}
+	c.remove()
+	b.PodGone(c.ask.Ref.PodUID)
+	b.eventually("the release is written", func() bool { _, n := find(audit.Release); return n == 1 })
+	var order []string
+	mu.Lock()
+	defer mu.Unlock()
+	for _, e := range log {
+		if e.Grant == string(id) && e.What != audit.Limit {
+			order = append(order, e.What)
+		}
+	}
+	if want := []string{audit.Claim, audit.Arm, audit.End, audit.Release}; !slices.Equal(order, want) {
+		t.Errorf("the grant's life is %v, want %v", order, want)
+	}
+}

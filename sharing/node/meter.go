@@ -1,0 +1,227 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/audit"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/usage"
+)
+
+const (
+	// meterEvery is how often it is looked at what grants use, and usageEvery how often it is written down.
+	meterEvery = 10 * time.Second
+	usageEvery = 15 * time.Minute
+	// idleReason is the reason of evictions for being idle, for the observer.
+	idleReason = "idle"
+)
+
+// IdleReason is the reason of what TellPods tells of pods that leave their GPUs idle.
+const IdleReason = "GPUIdle"
+
+// meter adds up what grants use, writes it to the audit log, and looks after those who are idle. Its loop alone uses it.
+type meter struct {
+	*Runtime
+	sums   usage.Meter
+	idler  usage.Idler
+	start  time.Time
+	claims map[string]ledger.Claim
+	// said are the warnings about idle grants.
+	said map[string]bool
+	ends errgroup.Group
+}
+
+// meterLoop looks until ctx ends, and then writes what has not been written yet.
+func (r *Runtime) meterLoop(ctx context.Context) error {
+	m := &meter{Runtime: r, start: time.Now(), claims: map[string]ledger.Claim{}, said: map[string]bool{}}
+	m.ends.SetLimit(mostEvictions)
+	defer func() { _ = m.ends.Wait() }() // what goes wrong was told
+	look, write := time.NewTicker(meterEvery), time.NewTicker(usageEvery)
+	defer look.Stop()
+	defer write.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			m.write(m.sums.Take())
+			return nil
+		case <-write.C:
+			m.write(m.sums.Take())
+		case <-look.C:
+			m.tick(ctx)
+		}
+	}
+}
+
+// tick looks once.
+func (m *meter) tick(ctx context.Context) {
+	p := m.sample(ctx)
+	now := time.Since(m.start)
+	m.mu.Lock()
+	att, grants := m.att, m.ledger.Grants()
+	gpus := map[sharing.GPUID]sharing.GPU{}
+	for _, v := range m.ledger.GPUs() {
+		gpus[v.GPU.UUID] = v.GPU
+	}
+	pool := m.pool
+	m.mu.Unlock()
+	busy, watts := m.ask(ctx, att, gpus, p)
+	if ctx.Err() != nil {
+		return // what was seen while the agent stops is not the driver's word
+	}
+	var looks []usage.Look
+	for _, g := range grants {
+		id := string(g.Claim.ID)
+		m.claims[id] = g.Claim
+		for _, f := range g.Claim.Placement {
+			l := usage.Look{
+				Grant: id, GPU: f.GPU, Model: gpus[f.GPU].Model, Share: shareOf(f, gpus[f.GPU]), Granted: f.Memory,
+				Leased: g.Lease != nil, Busy: -1, Watts: watts[f.GPU],
+			}
+			if f.Whole {
+				l.Granted = gpus[f.GPU].Usable()
+			}
+			if by, known := busy[f.GPU]; known && f.MIG.None() {
+				l.Busy = min(by[g.Claim.ID], 100)
+			}
+			l.Used, l.UsedKnown = p.used(g.Claim.ID, f.GPU)
+			looks = append(looks, l)
+		}
+	}
+	m.write(m.sums.Step(now, looks))
+	maps.DeleteFunc(m.claims, func(id string, _ ledger.Claim) bool {
+		return !containsGrant(grants, id)
+	})
+	m.judgeIdle(ctx, now, pool.Idle, grants)
+}
+
+func containsGrant(grants []ledger.Grant, id string) bool {
+	for _, g := range grants {
+		if string(g.Claim.ID) == id {
+			return true
+		}
+	}
+	return false
+}
+
+// shareOf is the part of a GPU that a fragment is.
+func shareOf(f sharing.Fragment, g sharing.GPU) float64 {
+	switch {
+	case f.Whole:
+		return 1
+	case f.Percent > 0:
+		return float64(f.Percent) / float64(sharing.FullGPU)
+	case g.Usable() > 0:
+		return min(float64(f.Memory)/float64(g.Usable()), 1)
+	}
+	return 0
+}
+
+// ask asks each GPU with a lease for the time that each used since the last look, and for its power. What is not told is
+// not in the maps.
+func (m *meter) ask(ctx context.Context, att *Attachment, gpus map[sharing.GPUID]sharing.GPU, p picture) (busy map[sharing.GPUID]map[ledger.ClaimID]int, watts map[sharing.GPUID]float64) {
+	busy, watts = map[sharing.GPUID]map[ledger.ClaimID]int{}, map[sharing.GPUID]float64{}
+	if att == nil {
+		return busy, watts
+	}
+	owners := map[int]ledger.ClaimID{}
+	for id, pids := range p.pids {
+		for _, pid := range pids {
+			owners[pid] = id
+		}
+	}
+	for gpu := range gpus {
+		one, cancel := context.WithTimeout(ctx, watchDeadline)
+		percents, err := att.Driver.ProcessTime(one, gpu, time.Now().Add(-meterEvery))
+		if err == nil {
+			busy[gpu] = map[ledger.ClaimID]int{}
+			for pid, percent := range percents {
+				if id, ours := owners[pid]; ours {
+					busy[gpu][id] += percent
+				}
+			}
+		}
+		if w, err := att.Driver.Power(one, gpu); err == nil {
+			watts[gpu] = w
+		}
+		cancel()
+	}
+	return busy, watts
+}
+
+// write writes records to the audit log.
+func (m *meter) write(of map[string][]usage.Record) {
+	for id, records := range of {
+		if c, known := m.claims[id]; known && m.opt.Audit != nil {
+			e := claimEntry(audit.Usage, c)
+			e.Fragments, e.Usage = nil, records
+			m.note(e)
+		}
+	}
+}
+
+// judgeIdle looks after those who are idle.
+func (m *meter) judgeIdle(ctx context.Context, now time.Duration, p config.Idle, grants []ledger.Grant) {
+	var sitters []usage.Sitter
+	byID := map[string]ledger.Grant{}
+	for _, g := range grants {
+		id, o := string(g.Claim.ID), g.Claim.Owner
+		byID[id] = g
+		sitters = append(sitters, usage.Sitter{Grant: id, Group: o.PodUID, Namespace: o.Namespace, Idle: m.sums.Idle(id, now)})
+	}
+	policy := usage.IdlePolicy{After: p.After, Evict: p.Do == config.IdleEvict, Except: p.Except}
+	acts, idle := m.idler.Step(now, policy, sitters)
+	for _, a := range acts {
+		g := byID[a.Grant]
+		text := fmt.Sprintf("its processes have used no GPU time for %s (idle.after: %s, do: %s)", a.Idle.Round(time.Second), p.After, p.Do)
+		if a.First {
+			m.log.Info("grant is idle", "claim", a.Grant, "pod", g.Claim.Owner.Namespace+"/"+g.Claim.Owner.PodName, "for", a.Idle.String())
+			m.noteClaim(audit.Idle, g.Claim, 0, text, nil)
+			if p.Do != config.IdleReport {
+				m.tellOwner(ctx, g, IdleReason, text)
+			}
+		}
+		if a.Evict && m.evictPod != nil {
+			m.ends.TryGo(func() error { m.evictIdle(ctx, g, text); return nil })
+		}
+	}
+	m.showIdle(idle, p)
+}
+
+func (m *meter) evictIdle(ctx context.Context, g ledger.Grant, text string) {
+	ctx, cancel := context.WithTimeout(ctx, evictDeadline)
+	defer cancel()
+	ref := refOf(g)
+	err := m.evictPod(ctx, ref)
+	m.opt.Observer.Evicted(idleReason, err)
+	m.noteClaim(audit.Idle, g.Claim, 0, "its pod is evicted: "+text, err)
+	if err != nil {
+		m.log.Error("idle pod not evicted", "pod", ref.Namespace+"/"+ref.Pod, "error", err.Error())
+		return
+	}
+	m.log.Warn("pod evicted", "reason", idleReason, "pod", ref.Namespace+"/"+ref.Pod, "claim", string(g.Claim.ID))
+}
+
+// showIdle keeps one warning for each who is idle.
+func (m *meter) showIdle(idle []string, p config.Idle) {
+	now := map[string]bool{}
+	for _, id := range idle {
+		now[id] = true
+		m.SetWarning("idle "+id, fmt.Sprintf("grant %s has used no GPU time for %s or longer", id, p.After))
+	}
+	for id := range m.said {
+		if !now[id] {
+			m.SetWarning("idle "+id, "")
+		}
+	}
+	m.said = now
+}

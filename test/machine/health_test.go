@@ -1,0 +1,98 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// auditLog is the agent's audit log as text.
+func (m *machine) auditLog() string {
+	m.t.Helper()
+	paths, err := filepath.Glob(m.dir + "/audit/audit-*.jsonl")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, p := range paths {
+		data, err := os.ReadFile(p)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		all.Write(data)
+	}
+	return all.String()
+}
+
+// wantAudited waits for an entry that the expression describes.
+func (m *machine) wantAudited(expr string) {
+	m.t.Helper()
+	re := regexp.MustCompile(expr)
+	eventually(m.t, "audited: "+expr, func() error {
+		if log := m.auditLog(); !re.MatchString(log) {
+			return fmt.Errorf("the log is\n%s", log)
+		}
+		return nil
+	})
+}
+
+// Where the pool says so, what runs on a faulty GPU is asked to end, and killed after the grace if it does not; what runs on
+// others goes on. Errors that were not corrected make a suspect, and nobody ends for them. All of it is in the audit log,
+// which is whole.
+func TestFaultsEndWhatRunsOnThem(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{hardware: "t4x4", noAgent: true})
+	config := m.write(head + "spec:\n  pools: [{name: default, health: {onFault: evict, grace: 1s}}]\n")
+	m.agentFlags = append(m.agentFlags, "--config", config)
+	m.startAgent()
+	m.ready()
+	pin := func(i int) string { return " --gpu-uuid " + m.uuid(i) }
+	polite := m.run(flags("--memory 2GiB --name polite"+pin(1)), hold())
+	deaf := m.run(flags("--memory 2GiB --name deaf"+pin(1)), []string{"sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"})
+	spared := m.run(flags("--memory 2GiB --name spared"+pin(0)), hold())
+	for _, r := range []*run{polite, deaf, spared} {
+		r.granted()
+	}
+	m.set("gpu=0", "ecc.uncorrected=3")
+	m.wantAudited(`"what":"health".*"why":"suspect: memory errors`)
+	m.wantAudited(`(?s)"why":"suspect: memory errors.*"why":"healthy"`)
+	m.set("gpu=1", "xid=31")
+	m.set("gpu=1", "xid=48")
+	for _, r := range []*run{polite, deaf} {
+		eventually(t, "end of what runs on the faulty GPU", func() error {
+			if r.running() {
+				return fmt.Errorf("%d runs", r.pid())
+			}
+			return nil
+		})
+	}
+	m.wantAudited(`"what":"fault".*"name":"deaf".*killed: GPU ` + m.uuid(1) + ` is unhealthy: XID 48`)
+	if !spared.running() || strings.Contains(m.auditLog(), `"what":"fault","who":{"uid":0,"pid":`+fmt.Sprint(spared.pid())) {
+		t.Error("what runs on another GPU was ended")
+	}
+	if g := m.grant("spared"); g.Health != "healthy" {
+		t.Errorf("the spared grant is %s", g.Health)
+	}
+	out := m.kerf("metrics").out
+	for _, want := range []string{`kerf_gpu_xids_total{class="application",uuid="` + m.uuid(1) + `",xid="31"} 1`, `kerf_gpu_xids_total{class="critical",uuid="` + m.uuid(1) + `",xid="48"} 1`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("metrics have no %s", want)
+		}
+	}
+	if r := m.kerf("audit", "verify"); r.code != 0 || !strings.Contains(r.out, "are whole") {
+		t.Errorf("kerf audit verify: %v", r)
+	}
+	m.killAgent()
+	m.startAgent()
+	m.ready()
+	m.wantAudited(`"what":"start".*the agent started`)
+	if r := m.kerf("audit", "verify"); r.code != 0 {
+		t.Errorf("kerf audit verify after a crash: %v", r)
+	}
+}
