@@ -22,10 +22,19 @@ func newPreloading(t *testing.T, more string) *machine {
 func newPooled(t *testing.T, hardware, driver, backends, more string) *machine {
 	t.Helper()
 	m := newMachine(t, setup{hardware: hardware, driver: driver, noAgent: true})
+	m.cannotLimit(driver)
 	m.agentFlags = []string{"--config", m.write(head + "spec:\n  pools:\n  - {name: default, backends: [" + backends + "]" + more + "}\n")}
 	m.startAgent()
 	m.ready()
 	return m
+}
+
+// cannotLimit takes the limits of memory from a driver that has them, for the next backends of a list.
+func (m *machine) cannotLimit(driver string) {
+	m.t.Helper()
+	if driver == "r615" {
+		m.set("gpu=all", "error.set-limit=not-supported")
+	}
 }
 
 // Past its cap a program is refused memory and sees the cap as the GPU's size; its neighbour has all of its own; and

@@ -23,6 +23,7 @@ func newMPS(t *testing.T, more string) *machine {
 func newMPSOn(t *testing.T, hardware, driver, backends, more string) *machine {
 	t.Helper()
 	m := newMachine(t, setup{hardware: hardware, driver: driver, noAgent: true})
+	m.cannotLimit(driver)
 	m.env = append(m.env, "PATH="+m.sim+"/bin:"+os.Getenv("PATH"))
 	m.agentFlags = []string{"--config", m.write(head + "spec:\n  pools:\n  - {name: default, backends: [" + backends + "]" + more + "}\n")}
 	m.startAgent()
