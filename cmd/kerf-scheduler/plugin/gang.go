@@ -120,7 +120,9 @@ func (p *Plugin) PodGroupPostFilter(ctx context.Context, _ fwk.PodGroupCycleStat
 	if text == "" {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
-	return nil, fwk.NewStatus(fwk.Unschedulable, text)
+	// No pod that gives way would help, so that nobody else needs to look for one, and to say that there is none in the place
+	// of this.
+	return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, text)
 }
 
 // wantsOf are what those pods ask for that ask for something of ours. Mistakes are said where each is looked at alone.

@@ -48,7 +48,8 @@ start_controllers() {
 		--service-account-private-key-file="$PKI/sa.key" --root-ca-file="$PKI/ca.crt" \
 		--cluster-signing-cert-file="$PKI/ca.crt" --cluster-signing-key-file="$PKI/ca.key" \
 		--use-service-account-credentials --leader-elect=false --bind-address=127.0.0.1 \
-		--node-monitor-grace-period=20s --kube-api-qps=200 --kube-api-burst=400
+		--node-monitor-grace-period=20s --kube-api-qps=200 --kube-api-burst=400 \
+		--feature-gates=GenericWorkload=true # else a PodGroup is never let go of
 }
 
 start_node_agents() {

@@ -1,0 +1,178 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// filter is what the plugin says of a node.
+func (w *world) filter(p *corev1.Pod, node string) *fwk.Status {
+	w.Helper()
+	return w.Filter(w.Context(), w.cycle(p), p, nodeInfo{name: node})
+}
+
+// place takes a pod through a whole cycle on a node, and returns it as the API server then has it.
+func (w *world) place(p *corev1.Pod, node string) *corev1.Pod {
+	w.Helper()
+	s := w.cycle(p)
+	if status := w.Filter(w.Context(), s, p, nodeInfo{name: node}); !status.IsSuccess() {
+		w.Fatalf("pod %s: %v", p.Name, status)
+	}
+	if status := w.Reserve(w.Context(), s, p, node); !status.IsSuccess() {
+		w.Fatalf("pod %s: %v", p.Name, status)
+	}
+	if status := w.Bind(w.Context(), s, p, node); !status.IsSuccess() {
+		w.Fatalf("pod %s: %v", p.Name, status)
+	}
+	bound := p.DeepCopy()
+	bound.Spec.NodeName = node
+	bound.Annotations = w.handle.client.bindings[len(w.handle.client.bindings)-1].Annotations
+	return bound
+}
+
+// Two schedulers that decide at once put two pods on one GPU. From when each hears of the other's pod, neither puts anything
+// there, and what the node says settles it.
+func TestTwoSchedulersAtOnce(t *testing.T) {
+	one, other := newWorld(t, 1), newWorld(t, 1)
+	p, q := one.place(podOf("p", 60), "n0"), other.place(podOf("q", 60), "n0")
+	if p.Annotations["placement.kerf.dev/main"] != q.Annotations["placement.kerf.dev/main"] {
+		t.Fatal("they did not meet")
+	}
+	for _, w := range []*world{one, other} {
+		w.pods().OnAdd(p, false)
+		w.pods().OnAdd(q, false)
+		// One of them will be on the other GPU, if its node can help.
+		if status := w.filter(podOf("r", 30), "n0"); status.Code() != fwk.Unschedulable {
+			t.Errorf("after both heard of both: %v", status)
+		}
+		w.report(0, claim{"uid-q", 0, 60}, claim{"uid-p", 1, 60})
+		if status := w.filter(podOf("r", 20), "n0"); status.Code() != fwk.Unschedulable {
+			t.Errorf("20 GiB, and 19 are free: %v", status)
+		}
+		if status := w.filter(podOf("r", 19), "n0"); !status.IsSuccess() {
+			t.Errorf("19 GiB are free: %v", status)
+		}
+	}
+}
+
+// A node that is not heard from for 30 s more than its lease takes nothing new; with the next heartbeat, who waited is tried
+// again, and what was held is held.
+func TestReportThatIsStale(t *testing.T) {
+	w := newWorld(t, 1)
+	w.report(0, claim{"x", 0, 60})
+	w.clock = w.clock.Add(70 * time.Second)
+	p := podOf("p", 60)
+	s := w.cycle(p)
+	if status := w.Filter(t.Context(), s, p, nodeInfo{name: "n0"}); status.Code() != fwk.UnschedulableAndUnresolvable {
+		t.Errorf("stale: %v", status)
+	}
+	if _, status := w.PostFilter(t.Context(), s, p, nil); !strings.Contains(status.Message(), "not heard from") {
+		t.Errorf("why it waits: %q", status.Message())
+	}
+	w.change("n0", func() { w.books.Heartbeat("n0", w.clock, 40*time.Second, w.clock) })
+	if !slices.Equal(w.handle.woken, []string{"ns/p"}) {
+		t.Errorf("woken %q", w.handle.woken)
+	}
+	if bound := w.place(p, "n0"); bound.Annotations["placement.kerf.dev/main"] != uuid(0, 1) {
+		t.Errorf("placed on %s, where x is", bound.Annotations["placement.kerf.dev/main"])
+	}
+}
+
+// A GPU that is lost between Reserve and Bind, with more used on it than there is, takes nothing new; the pod is bound all the
+// same, and its node chooses another GPU or says that it has none.
+func TestGPUThatIsLostWhileReserved(t *testing.T) {
+	w, p := newWorld(t, 1), podOf("p", 60)
+	s := w.cycle(p)
+	if status := w.Reserve(t.Context(), s, p, "n0"); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	lost := gpunode.Status{Ready: true, Pool: "default"}
+	for g, health := range []string{"lost", "healthy"} {
+		o := gpunode.GPU{UUID: uuid(0, g), Index: g, Model: "H100", MemoryBytes: 80 * gib, UsableBytes: 79 * gib, FreeBytes: 79 * gib, FreePercent: 100, Health: health, Levels: []string{"driver"}}
+		if health == "lost" {
+			o.FreeBytes, o.FreePercent, o.GrantedBytes = 0, -20, 100*gib
+		}
+		lost.GPUs = append(lost.GPUs, o)
+	}
+	w.change("n0", func() { w.books.Report("n0", lost) })
+	// What was planned on the lost GPU is thought to go to the other one.
+	if status := w.filter(podOf("q", 20), "n0"); status.Code() != fwk.Unschedulable {
+		t.Errorf("beside what the lost GPU had: %v", status)
+	}
+	if status := w.filter(podOf("q", 19), "n0"); !status.IsSuccess() {
+		t.Errorf("on the GPU that is well: %v", status)
+	}
+	if status := w.Bind(t.Context(), s, p, "n0"); !status.IsSuccess() {
+		t.Errorf("bind: %v", status)
+	}
+}
+
+// A plan that nobody here made, for a GPU without room or of another node, holds what its node will choose in truth.
+func TestForgedPlacement(t *testing.T) {
+	for name, forged := range map[string]string{"no room": uuid(0, 0), "another node's": uuid(1, 0), "no GPU": "GPU-0", "two": uuid(0, 0) + "," + uuid(0, 1)} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 2)
+			w.report(0, claim{"x", 0, 60})
+			p := podOf("forged", 60)
+			p.Spec.NodeName = "n0"
+			p.Annotations = map[string]string{sharing.PlacementAnnotation("main"): forged}
+			w.pods().OnAdd(p, false)
+			if status := w.filter(podOf("q", 20), "n0"); status.Code() != fwk.Unschedulable {
+				t.Errorf("60 GiB of each GPU are gone: %v", status)
+			}
+			if status := w.filter(podOf("q", 79), "n1"); !status.IsSuccess() {
+				t.Errorf("the other node is free: %v", status)
+			}
+		})
+	}
+}
+
+// A pod that is made anew under its name is another pod: what the old one holds is neither its nor given back by it.
+func TestSameNameAnotherPod(t *testing.T) {
+	w := newWorld(t, 1)
+	old := w.place(podOf("p", 60), "n0")
+	w.pods().OnAdd(old, false)
+	w.report(0, claim{"uid-p", 0, 60})
+	again := podOf("p", 60)
+	again.UID = "uid-again"
+	s := w.cycle(again)
+	w.pods().OnDelete(old)
+	if status := w.Reserve(t.Context(), s, again, "n0"); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	if status := w.filter(podOf("q", 60), "n0"); status.Code() != fwk.Unschedulable {
+		t.Errorf("before the node let go of the old one: %v", status)
+	}
+	w.pods().OnDelete(old) // told twice
+	if status := w.Bind(t.Context(), s, again, "n0"); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	if b := w.handle.client.bindings[1]; b.UID != again.UID || b.Annotations["placement.kerf.dev/main"] != uuid(0, 1) {
+		t.Errorf("binding %+v", b.ObjectMeta)
+	}
+	w.report(0)
+	if status := w.filter(podOf("q", 60), "n0"); !status.IsSuccess() {
+		t.Errorf("after the node let go of the old one: %v", status)
+	}
+	if status := w.filter(podOf("q", 79), "n0"); !status.IsSuccess() {
+		t.Errorf("on the GPU that the old one had: %v", status)
+	}
+	deleted := again.DeepCopy()
+	deleted.DeletionTimestamp = &metav1.Time{Time: w.clock}
+	w.pods().OnUpdate(again, deleted) // it goes, and is not gone
+	if status := w.filter(podOf("r", 79), "n0"); !status.IsSuccess() {
+		t.Errorf("one GPU is free: %v", status)
+	}
+}
