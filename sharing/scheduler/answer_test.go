@@ -4,7 +4,9 @@
 package scheduler_test
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,5 +87,13 @@ func TestStanding(t *testing.T) {
 	got, _ = b.Standing("p")
 	if d := cmp.Diff(planned, got); d != "" {
 		t.Error(d)
+	}
+}
+
+// A MIG instance is refused in words, and never planned on a GPU that is not cut.
+func TestMIGIsRefused(t *testing.T) {
+	_, asks, err := scheduler.WantOf(podOf("p", map[string]string{"kerf.dev/mig-1g.10gb": "1"}))
+	if !asks || !errors.Is(err, sharing.ErrInvalid) || !strings.Contains(err.Error(), `container "main": kerf.dev/mig-1g.10gb "1" is no resource that kerf-scheduler places yet`) {
+		t.Errorf("%t, %v", asks, err)
 	}
 }

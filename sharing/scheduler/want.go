@@ -44,7 +44,7 @@ type Ask struct {
 func (w Want) String() string { return w.Namespace + "/" + w.Name }
 
 // WantOf reads what a pod asks for; false when it asks for nothing of Kerf's. The error has every mistake, each a
-// *sharing.FieldError.
+// *sharing.FieldError; a MIG instance is one, since no books are kept of them.
 func WantOf(p sharing.Pod) (Want, bool, error) {
 	w := Want{UID: p.UID, Namespace: p.Namespace, Name: p.Name, Priority: p.Priority, Limits: map[string]int64{}}
 	var errs []error
@@ -60,6 +60,12 @@ func WantOf(p sharing.Pod) (Want, bool, error) {
 			continue
 		}
 		if !ok {
+			continue
+		}
+		if r.Kind == sharing.KindMIG {
+			// The books do not know what GPUs can be cut into. Claims of such pods count as their nodes report them.
+			errs = append(errs, fmt.Errorf("container %q: %w", c.Name, sharing.Invalid(sharing.Domain+"/mig-"+r.MIG, "1",
+				"leave schedulerName out, so that kube-scheduler counts the instances and the node chooses", "is no resource that kerf-scheduler places yet")))
 			continue
 		}
 		asks = append(asks, sharing.ContainerAsk{
