@@ -40,9 +40,10 @@ func (a *agent) cutter(lib *nvml.Library, gpus []sharing.GPU, quiet *gate) (*kee
 		return nil, fmt.Errorf("directory of mig journals: %w", err)
 	}
 	driver := live.New(lib)
+	hush := &quiesce{gate: quiet, events: lib.HoldEvents, others: others(a.dir), log: a.log}
 	return keep.New(keep.Options{
 		Log: a.log, Driver: driver, Store: exec.Files{Dir: dir}, BootID: boot,
-		Claims: a.claimsOn, Holders: []exec.Holders{driver}, Quiesce: quiet.close,
+		Claims: a.claimsOn, Holders: []exec.Holders{driver}, Quiesce: hush.letGo,
 		Pool: func() config.Pool { return *a.pool.Load() }, Now: time.Now, Observe: a.events.MIGStep,
 	}, gpus), nil
 }

@@ -212,7 +212,7 @@ func FuzzDerive(f *testing.F) {
 			if got.Left[g.UUID] != "" {
 				continue
 			}
-			edits, err := editsFor(got.File.Data, []sharing.GPUID{g.UUID})
+			edits, err := editsFor(got.File.Data, sharing.CDIGPU, []string{string(g.UUID)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -23,7 +23,20 @@ import (
 // type, numbers and mode, taken from the machine where the spec leaves them out. Errors wrap
 // sharing.ErrNotFound (no spec, no such GPU, no device file) or sharing.ErrInvalid (no readable spec).
 func EditsFor(dir string, gpus []sharing.GPUID) (specs.ContainerEdits, error) {
-	path := filepath.Join(dir, fileName(sharing.CDIGPU))
+	names := make([]string, len(gpus))
+	for i, id := range gpus {
+		names[i] = string(id)
+	}
+	return editsOf(dir, sharing.CDIGPU, names)
+}
+
+// EditsForInstance is EditsFor for a MIG instance, by its device's UUID, of the spec of kerf.dev/mig.
+func EditsForInstance(dir, uuid string) (specs.ContainerEdits, error) {
+	return editsOf(dir, sharing.CDIMIG, []string{uuid})
+}
+
+func editsOf(dir, kind string, names []string) (specs.ContainerEdits, error) {
+	path := filepath.Join(dir, fileName(kind))
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return specs.ContainerEdits{}, fmt.Errorf("cdi spec %q is not there; the agent makes it from the specs of nvidia.com/gpu: %w", path, sharing.ErrNotFound)
@@ -31,7 +44,7 @@ func EditsFor(dir string, gpus []sharing.GPUID) (specs.ContainerEdits, error) {
 	if err != nil {
 		return specs.ContainerEdits{}, fmt.Errorf("read cdi spec: %w (%w)", err, sharing.ErrUnavailable)
 	}
-	edits, err := editsFor(data, gpus)
+	edits, err := editsFor(data, kind, names)
 	if err != nil {
 		return specs.ContainerEdits{}, fmt.Errorf("cdi spec %q: %w", path, err)
 	}
@@ -44,20 +57,20 @@ func EditsFor(dir string, gpus []sharing.GPUID) (specs.ContainerEdits, error) {
 }
 
 // editsFor is EditsFor without the machine.
-func editsFor(data []byte, gpus []sharing.GPUID) (specs.ContainerEdits, error) {
+func editsFor(data []byte, kind string, names []string) (specs.ContainerEdits, error) {
 	s, err := parse(data)
 	if err != nil {
 		return specs.ContainerEdits{}, err
 	}
-	if s.Kind != sharing.CDIGPU {
-		return specs.ContainerEdits{}, fmt.Errorf("kind %q, not %s: %w", s.Kind, sharing.CDIGPU, sharing.ErrInvalid)
+	if s.Kind != kind {
+		return specs.ContainerEdits{}, fmt.Errorf("kind %q, not %s: %w", s.Kind, kind, sharing.ErrInvalid)
 	}
 	all := &cdilib.ContainerEdits{ContainerEdits: &specs.ContainerEdits{}}
 	all.Append(&cdilib.ContainerEdits{ContainerEdits: &s.ContainerEdits})
-	for _, id := range gpus {
+	for _, id := range names {
 		found := false
 		for _, d := range s.Devices {
-			if d.Name == string(id) {
+			if d.Name == id {
 				all.Append(&cdilib.ContainerEdits{ContainerEdits: &d.ContainerEdits})
 				found = true
 			}
@@ -65,6 +78,9 @@ func editsFor(data []byte, gpus []sharing.GPUID) (specs.ContainerEdits, error) {
 		if !found {
 			return specs.ContainerEdits{}, fmt.Errorf("no device %q: %w", id, sharing.ErrNotFound)
 		}
+	}
+	if kind == sharing.CDIMIG {
+		return *all.ContainerEdits, nil // tight already, with the capability nodes that tighten takes out
 	}
 	return tighten(*all.ContainerEdits), nil
 }

@@ -262,6 +262,6 @@ func FuzzRecorded(f *testing.F) {
 			}
 		}
 		declares(data)
-		_, _ = editsFor(data, []sharing.GPUID{gpuA})
+		_, _ = editsFor(data, sharing.CDIGPU, []string{string(gpuA)})
 	})
 }

@@ -70,6 +70,13 @@ func TestInstances(t *testing.T) {
 			if n := strings.Count(string(data), "nvidia-cap1"); n != 3 { // host and container of the one, and the other
 				t.Errorf("%d names of capability nodes: %s", n, data)
 			}
+			whole, err := EditsForInstance(dir, migUUID)
+			if from == "simulated.json" && (err != nil || !slices.ContainsFunc(whole.Mounts, mounted) || !slices.ContainsFunc(whole.DeviceNodes, made)) {
+				t.Errorf("edits for a spec: %+v, %v", whole, err)
+			}
+			if _, err := EditsForInstance(dir, "MIG-other"); !errors.Is(err, sharing.ErrNotFound) {
+				t.Errorf("edits of no device: %v", err)
+			}
 			if err := Conflicts(dir, []string{dir}); err != nil {
 				t.Errorf("our own spec: %v", err)
 			}

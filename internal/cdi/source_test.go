@@ -128,7 +128,7 @@ func TestEditsFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := editsFor(derived.File.Data, []sharing.GPUID{gpuB, gpuA})
+	got, err := editsFor(derived.File.Data, sharing.CDIGPU, []string{string(gpuB), string(gpuA)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,17 +140,17 @@ func TestEditsFor(t *testing.T) {
 	if !slices.Equal(minors(got), []int{0, 3}) || paths["/dev/nvidiactl"] != 1 || len(got.Hooks) != 3 || len(got.Mounts) != 3 {
 		t.Errorf("nodes %v, %d hooks, %d mounts", paths, len(got.Hooks), len(got.Mounts))
 	}
-	one, err := editsFor(derived.File.Data, []sharing.GPUID{gpuA})
+	one, err := editsFor(derived.File.Data, sharing.CDIGPU, []string{string(gpuA)})
 	if err != nil || !slices.Equal(minors(one), []int{0}) {
 		t.Errorf("one GPU brings /dev/nvidia%v (%v)", minors(one), err)
 	}
-	if _, err := editsFor(derived.File.Data, []sharing.GPUID{gpuA, gpuC}); !errors.Is(err, sharing.ErrNotFound) {
+	if _, err := editsFor(derived.File.Data, sharing.CDIGPU, []string{string(gpuA), string(gpuC)}); !errors.Is(err, sharing.ErrNotFound) {
 		t.Errorf("a GPU that is not there: %v", err)
 	}
 	if _, err := EditsFor(t.TempDir(), []sharing.GPUID{gpuA}); !errors.Is(err, sharing.ErrNotFound) {
 		t.Errorf("no spec: %v", err)
 	}
-	if _, err := editsFor([]byte(spec("nvidia.com/gpu", string(gpuA))), []sharing.GPUID{gpuA}); !errors.Is(err, sharing.ErrInvalid) {
+	if _, err := editsFor([]byte(spec("nvidia.com/gpu", string(gpuA))), sharing.CDIGPU, []string{string(gpuA)}); !errors.Is(err, sharing.ErrInvalid) {
 		t.Errorf("another's spec: %v", err)
 	}
 }

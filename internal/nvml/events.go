@@ -38,6 +38,13 @@ type eventLoop struct {
 	out     chan delivery
 	once    sync.Once
 	wg      sync.WaitGroup
+
+	// mu guards what follows. held counts those for whom no event set is to be; free is closed when there is none and
+	// somebody holds; more is closed when nobody holds any more.
+	mu         sync.Mutex
+	held       int
+	open       bool
+	free, more chan struct{}
 }
 
 type delivery struct {
@@ -75,12 +82,81 @@ func (l *Library) WaitEvent(ctx context.Context) (Event, error) {
 	}
 }
 
+// HoldEvents frees the registration for faults, and has none made until resume is called: a driver may take it for a use of
+// what it is of. It returns once it is free, which takes as long as one wait for faults at most, and returns the context's
+// error if that is over before. Faults that happen meanwhile are not told; the caller looks at the GPUs afterwards.
+func (l *Library) HoldEvents(ctx context.Context) (resume func(), err error) {
+	e := l.events
+	e.mu.Lock()
+	if e.held++; e.held == 1 {
+		e.free, e.more = make(chan struct{}), make(chan struct{})
+		if !e.open {
+			close(e.free)
+		}
+	}
+	free := e.free
+	e.mu.Unlock()
+	resume = sync.OnceFunc(func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.held--; e.held == 0 {
+			close(e.more)
+		}
+	})
+	select {
+	case <-free:
+		return resume, nil
+	case <-ctx.Done():
+		resume()
+		return nil, fmt.Errorf("free the registration for gpu events: %w (%w)", context.Cause(ctx), sharing.ErrUnavailable)
+	}
+}
+
+// enter waits until nobody holds, and notes that there is an event set; false at the end.
+func (e *eventLoop) enter() bool {
+	for e.ctx.Err() == nil {
+		e.mu.Lock()
+		if e.held == 0 {
+			e.open = true
+			e.mu.Unlock()
+			return true
+		}
+		more := e.more
+		e.mu.Unlock()
+		select {
+		case <-more:
+		case <-e.ctx.Done():
+		}
+	}
+	return false
+}
+
+// leave notes that there is none any more.
+func (e *eventLoop) leave() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.open = false; e.held > 0 {
+		close(e.free)
+	}
+}
+
+func (e *eventLoop) holds() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.held > 0
+}
+
 // run makes event sets and waits on them, with a growing pause after each error, until Close.
 func (e *eventLoop) run() {
 	pause := e.backOff
-	for e.ctx.Err() == nil {
-		if e.session() {
+	for e.enter() {
+		worked := e.session()
+		e.leave()
+		if worked {
 			pause = e.backOff
+		}
+		if worked && e.holds() {
+			continue // it ended for that
 		}
 		select {
 		case <-e.ctx.Done():
@@ -104,7 +180,7 @@ func (e *eventLoop) session() (worked bool) {
 	}()
 	tried := map[device]bool{}
 	registered := 0
-	for e.ctx.Err() == nil {
+	for e.ctx.Err() == nil && !e.holds() {
 		n, err := e.register(set, tried)
 		registered += n
 		if registered == 0 {

@@ -184,6 +184,69 @@ func TestWaitEvent(t *testing.T) {
 	}
 }
 
+// While somebody holds the registration there is none, and faults are told again afterwards.
+func TestHoldEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := gpu(0)
+		l, d := open4test(t, Options{}, g)
+		if _, _, err := l.GPUs(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		before, err := l.HoldEvents(t.Context()) // before the first wait
+		if err != nil {
+			t.Fatal(err)
+		}
+		before()
+		go func() { d.events <- rawEvent{dev: g, xid: 1} }()
+		if ev, err := l.WaitEvent(t.Context()); err != nil || ev.XID != 1 {
+			t.Fatalf("%+v, %v", ev, err)
+		}
+		short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := l.HoldEvents(short); !errors.Is(err, sharing.ErrUnavailable) {
+			t.Errorf("while a wait goes on: %v", err)
+		}
+		got := make(chan func(), 1)
+		go func() {
+			resume, err := l.HoldEvents(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			got <- resume
+		}()
+		synctest.Wait()
+		d.events <- rawEvent{dev: g, xid: 2} // ends the wait
+		one := <-got
+		two, err := l.HoldEvents(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.events.mu.Lock()
+		if l.events.open {
+			t.Error("there is an event set")
+		}
+		l.events.mu.Unlock()
+		one()
+		one()
+		if !l.events.holds() {
+			t.Error("the second one holds no more")
+		}
+		two()
+		go func() { d.events <- rawEvent{dev: g, xid: 3} }()
+		for want := uint64(2); want <= 3; {
+			ev, err := l.WaitEvent(t.Context())
+			if err != nil || ev.XID != want {
+				t.Fatalf("%+v, %v, want %d", ev, err, want)
+			}
+			want++
+		}
+		close(d.waitGate)
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Errors are told, do not end the waiting, and are not asked for in a tight loop.
 func TestWaitEventBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -25,8 +25,9 @@ type Options struct {
 	BootID string
 	// Holders are all who may say that an instance is held.
 	Holders []Holders
-	// Quiesce lets go of a GPU what this process itself holds of it, and returns what takes it up again.
-	Quiesce func(ctx context.Context, gpu sharing.GPUID) (resume func(), err error)
+	// Quiesce lets go of a GPU what Kerf itself holds of it, and returns what takes it up again. ends is true where
+	// something on it ends: an instance, or its MIG mode.
+	Quiesce func(ctx context.Context, gpu sharing.GPUID, ends bool) (resume func(), err error)
 	// Wait returns after d or with ctx's error. It paces attempts on what is in use.
 	Wait func(ctx context.Context, d time.Duration) error
 }
@@ -148,7 +149,8 @@ func (e *Executor) Apply(ctx context.Context, gpu GPU, steps []plan.Step) ([]Own
 		return nil, fmt.Errorf("change mig instances of gpu %q: %w", string(gpu.ID), err)
 	}
 	if e.opts.Quiesce != nil {
-		resume, err := e.opts.Quiesce(ctx, gpu.ID)
+		ends := slices.ContainsFunc(steps, func(s plan.Step) bool { return s.Op == plan.DestroyCI || s.Op == plan.DestroyGI })
+		resume, err := e.opts.Quiesce(ctx, gpu.ID, ends)
 		if err != nil {
 			return nil, fmt.Errorf("let go of gpu %q: %w", string(gpu.ID), err)
 		}

@@ -60,7 +60,7 @@ func (e *Executor) enter(ctx context.Context, g *state, on bool) error {
 		return fmt.Errorf("the GPU is held by %s: %w", holds[0].Who, sharing.ErrConflict)
 	}
 	if e.opts.Quiesce != nil {
-		resume, err := e.opts.Quiesce(ctx, g.gpu.ID)
+		resume, err := e.opts.Quiesce(ctx, g.gpu.ID, true)
 		if err != nil {
 			return fmt.Errorf("let go of the GPU: %w", err)
 		}

@@ -37,7 +37,7 @@ type Options struct {
 	// Holders are all others who may say that an instance is held.
 	Holders []exec.Holders
 	// Quiesce is exec.Options.Quiesce.
-	Quiesce func(ctx context.Context, gpu sharing.GPUID) (resume func(), err error)
+	Quiesce func(ctx context.Context, gpu sharing.GPUID, ends bool) (resume func(), err error)
 	// Pool is the node's pool in force.
 	Pool func() config.Pool
 	// Now is the clock.

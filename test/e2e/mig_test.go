@@ -48,9 +48,9 @@ func (e *testCase) nowRules(text string) {
 // cutNode has the agent put some GPUs into MIG mode until the test ends.
 func (e *testCase) cutNode() {
 	e.Helper()
-	const line = "        place: pack\n"
+	const line = "    place: pack\n"
 	layout := func(enabled bool) string {
-		return e.changedRules(line, line+fmt.Sprintf("        migKeepWarm: 1s\n        mig: [{gpus: [6, 7], enabled: %t}]\n", enabled))
+		return e.changedRules(line, line+fmt.Sprintf("    migKeepWarm: 1s\n    mig: [{gpus: [6, 7], enabled: %t}]\n", enabled))
 	}
 	rules, on, off := e.readRules(), layout(true), layout(false)
 	e.Cleanup(func() {

@@ -79,6 +79,10 @@ func containerGrant(in sharing.Injection, hook Hook) *nodev1.ContainerGrant {
 	for _, a := range in.Asks {
 		out.Asks = append(out.Asks, a.String())
 	}
+	if in.Device.UUID != "" { // it brings its GPU's own file
+		out.CdiDevices = []string{sharing.CDIMIG + "=" + in.Device.UUID}
+		return out
+	}
 	for _, f := range in.Placement {
 		out.CdiDevices = append(out.CdiDevices, sharing.CDIGPU+"="+string(f.GPU))
 	}

@@ -1,0 +1,111 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package quiet lets one process ask others to let go of a GPU for a moment: kerf-agent before a MIG instance or a MIG
+// mode ends, and kerf-monitor, which has handles that the driver may take for a use.
+//
+// A folder has two files for each GPU, on which flock(2) is taken; their content means nothing. Who reads a GPU holds
+// "<UUID>.use" shared while it does. Who wants it for itself holds "<UUID>.ask" alone, and then waits for "<UUID>.use".
+// Before each read a reader looks whether somebody holds "ask": if so, it lets go and reads nothing.
+//
+// It promises that nobody who ends, however, stays in the way: locks end with their process. It does not promise that a
+// reader lets go: Ask says who is asked in vain, and its caller goes on or not. Nothing of a tenant's reaches the folder.
+package quiet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Dir is the folder. It need not exist before Ask; for readers nobody asks while it does not.
+type Dir string
+
+// poll is how often a lock that is taken is tried again.
+const poll = 20 * time.Millisecond
+
+// Ask has the readers of the GPU let go, and returns when they have; until release is called they read nothing of it.
+// The error wraps sharing.ErrUnavailable when one has not by the end of ctx, or when somebody else asks.
+func (d Dir) Ask(ctx context.Context, gpu sharing.GPUID) (release func(), err error) {
+	if err := os.MkdirAll(string(d), 0o700); err != nil {
+		return nil, fmt.Errorf("ask for gpu %q: %w (%w)", string(gpu), err, sharing.ErrUnavailable)
+	}
+	ask, err := d.open(gpu, "ask")
+	if err != nil {
+		return nil, err
+	}
+	use, err := d.open(gpu, "use")
+	if err != nil {
+		return nil, errors.Join(err, ask.Close())
+	}
+	release = func() { _ = errors.Join(use.Close(), ask.Close()) }
+	for _, f := range []*os.File{ask, use} {
+		if err := lock(ctx, f); err != nil {
+			release()
+			return nil, fmt.Errorf("ask for gpu %q: somebody holds %s: %w", string(gpu), f.Name(), err)
+		}
+	}
+	return release, nil
+}
+
+// Read begins to read a GPU, and done ends it. The error wraps sharing.ErrUnavailable while somebody asks for the GPU: then
+// it is not to be read, and what is held of it is to be let go.
+func (d Dir) Read(gpu sharing.GPUID) (done func(), err error) {
+	if _, err := os.Stat(string(d)); errors.Is(err, os.ErrNotExist) {
+		return func() {}, nil
+	}
+	use, err := d.open(gpu, "use")
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(use.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(asked(gpu), use.Close())
+	}
+	// Who asks now waits for what is held, and is seen at the next read.
+	ask, err := d.open(gpu, "ask")
+	if err != nil {
+		return nil, errors.Join(err, use.Close())
+	}
+	err = unix.Flock(int(ask.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	if err = errors.Join(err, ask.Close()); err != nil {
+		return nil, errors.Join(asked(gpu), use.Close())
+	}
+	return func() { _ = use.Close() }, nil
+}
+
+func asked(gpu sharing.GPUID) error {
+	return fmt.Errorf("read gpu %q: kerf-agent changes its MIG instances: %w", string(gpu), sharing.ErrUnavailable)
+}
+
+func (d Dir) open(gpu sharing.GPUID, kind string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(string(d), filepath.Base(string(gpu))+"."+kind), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock of gpu %q: %w (%w)", string(gpu), err, sharing.ErrUnavailable)
+	}
+	return f, nil
+}
+
+// lock takes the lock alone.
+func lock(ctx context.Context, f *os.File) error {
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
+			return fmt.Errorf("%w (%w)", err, sharing.ErrUnavailable)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w (%w)", ctx.Err(), sharing.ErrUnavailable)
+		case <-time.After(poll):
+		}
+	}
+}

@@ -1,0 +1,72 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package quiet
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const (
+	gpuA = sharing.GPUID("GPU-00000000-0000-0000-0000-000000000001")
+	gpuB = sharing.GPUID("GPU-00000000-0000-0000-0000-000000000002")
+)
+
+func mustRead(t *testing.T, d Dir, gpu sharing.GPUID) func() {
+	t.Helper()
+	done, err := d.Read(gpu)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return done
+}
+
+// Who asks gets the GPU when the last reader is done, keeps new ones off it alone, and gives it back.
+func TestAskAndRead(t *testing.T) {
+	d := Dir(filepath.Join(t.TempDir(), "quiet"))
+	mustRead(t, d, gpuA)() // no folder yet: nobody asks
+	if release, err := d.Ask(t.Context(), gpuA); err != nil {
+		t.Fatal(err)
+	} else {
+		release()
+	}
+	one, two := mustRead(t, d, gpuA), mustRead(t, d, gpuA)
+	short, cancel := context.WithTimeout(t.Context(), 3*poll)
+	defer cancel()
+	if _, err := d.Ask(short, gpuA); !errors.Is(err, sharing.ErrUnavailable) {
+		t.Fatalf("two read: %v", err)
+	}
+	mustRead(t, d, gpuA)() // who asked in vain does not ask any more
+	got := make(chan func())
+	go func() {
+		release, err := d.Ask(context.WithoutCancel(t.Context()), gpuA)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- release
+	}()
+	for refused := false; !refused; time.Sleep(poll) { // from when it asks on
+		done, err := d.Read(gpuA)
+		if refused = errors.Is(err, sharing.ErrUnavailable); !refused {
+			done()
+		}
+	}
+	one()
+	two()
+	release := <-got
+	if _, err := d.Read(gpuA); !errors.Is(err, sharing.ErrUnavailable) {
+		t.Errorf("read while another has it: %v", err)
+	}
+	mustRead(t, d, gpuB)()
+	if _, err := d.Ask(short, gpuA); !errors.Is(err, sharing.ErrUnavailable) {
+		t.Errorf("a second one asks: %v", err)
+	}
+	release()
+	mustRead(t, d, gpuA)()
+}
