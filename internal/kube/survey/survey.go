@@ -174,7 +174,8 @@ func (s surveyor) page(ctx context.Context, path, next string) (page, error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	var p page
-	return p, s.get(ctx, path, url.Values{"limit": {fmt.Sprint(pageSize)}, "continue": {next}}, &p)
+	err := s.get(ctx, path, url.Values{"limit": {fmt.Sprint(pageSize)}, "continue": {next}}, &p)
+	return p, err
 }
 
 // get reads one answer.

@@ -30,7 +30,7 @@ func TestTermsAddUp(t *testing.T) {
 	}
 	sample = append(sample, cluster.Request{Shape: cluster.Shape{CPU: 8000, GPUs: 4, Share: 1000}})
 	k := cluster.NewKerf(cluster.NewWorkload(sample), nodes)
-	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test's
+	rng := rand.New(rand.NewPCG(1, 2))
 	c := cluster.New(nodes, k)
 	named := map[string]int{}
 	for range 300 {
