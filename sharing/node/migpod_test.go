@@ -281,3 +281,24 @@ func TestWhatAnswersWithAnInstance(t *testing.T) {
 	_, err = b.Inject(t.Context(), b.app("r", "mig-1g:1"), b.newID())
 	refused(t, err, sharing.ErrUnavailable, "no space")
 }
+
+// A container of no pod gets its instance with its claim, cut and told of before the answer.
+func TestAContainerOfNoPodGetsAnInstance(t *testing.T) {
+	b := newMIGBench(t)
+	b.begin()
+	root := b.tenant().Peer
+	root.UID = 0
+	id, err := b.ClaimForContainer(t.Context(), root, "run", sharing.Request{Kind: sharing.KindMIG, MIG: "1g", GPUs: 1}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := b.InjectionOf(id)
+	uuids, n := b.told()
+	if err != nil || in.Device.UUID != "MIG-1" || !slices.Equal(uuids, []string{"MIG-1"}) || n.Instance.Profile != "" {
+		t.Errorf("%+v, shown %v, a pod was told %+v: %v", in, uuids, n, err)
+	}
+	if err := b.Release(t.Context(), root, id); err != nil {
+		t.Error(err)
+	}
+	b.eventually("the instance is hidden", func() bool { uuids, _ := b.told(); return len(uuids) == 0 })
+}

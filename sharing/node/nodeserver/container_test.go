@@ -68,6 +68,14 @@ func TestClaimsForContainers(t *testing.T) {
 	}
 }
 
+// A MIG instance's device brings its GPU's own file: nothing else is named.
+func TestAnInstanceIsNamedAlone(t *testing.T) {
+	in := sharing.Injection{Placement: sharing.Placement{{GPU: "GPU-1"}}, Device: sharing.MIGDevice{GPU: "GPU-1", UUID: "MIG-1"}}
+	if got := containerGrant(in, Hook{}).GetCdiDevices(); len(got) != 1 || got[0] != "kerf.dev/mig=MIG-1" {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestWithoutAHookThereAreNoClaimsForContainers(t *testing.T) {
 	c, r := serve(t)
 	attach(t, r)
