@@ -6,12 +6,13 @@ package main
 import (
 	"context"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/dcgm"
+	"github.com/kerf-gpu/kerf/monitor/attribution"
 	"github.com/kerf-gpu/kerf/monitor/collect"
-	"github.com/kerf-gpu/kerf/sharing"
 )
 
 const (
@@ -19,26 +20,32 @@ const (
 	dcgmRetry = 10 * time.Second
 	// dcgmStale is from which age on DCGM's values count as not told: its engine hangs.
 	dcgmStale = 5 * time.Second
+	// engineAuto and engineEmbedded are values of --dcgm-engine beside an address, and localEngine is where nv-hostengine
+	// listens by itself.
+	engineAuto, engineEmbedded = "auto", "embedded"
+	localEngine                = "127.0.0.1:5555"
 )
 
 // dcgmSource is NVML with what DCGM tells laid over it. Processes and their use are NVML's: DCGM has no list of them.
 type dcgmSource struct {
 	*nvmlSource
-	every time.Duration
-	log   *slog.Logger
+	every  time.Duration
+	engine string
+	log    *slog.Logger
 
 	mu     sync.Mutex
-	values map[sharing.GPUID]dcgm.Values
+	values dcgm.Reading
 	at     time.Time
 }
 
-func newDCGMSource(below *nvmlSource, every time.Duration, log *slog.Logger) *dcgmSource {
-	return &dcgmSource{nvmlSource: below, every: every, log: log}
+// newDCGMSource lays an engine's values over another source's. engine is as the flag --dcgm-engine has it.
+func newDCGMSource(below *nvmlSource, every time.Duration, engine string, log *slog.Logger) *dcgmSource {
+	return &dcgmSource{nvmlSource: below, every: every, engine: engine, log: log}
 }
 
 // Name implements collect.Source: it says what the newest values came from.
 func (s *dcgmSource) Name() string {
-	if _, fresh := s.of(""); fresh {
+	if _, fresh := s.newest(); fresh {
 		return "dcgm"
 	}
 	return s.nvmlSource.Name()
@@ -50,24 +57,45 @@ func (s *dcgmSource) Read(ctx context.Context, gpu collect.Info, since time.Time
 	if r.Err != nil {
 		return r
 	}
-	told, _ := s.of(gpu.UUID)
-	for field, v := range told {
+	told, _ := s.newest()
+	for field, v := range told.GPUs[gpu.UUID] {
 		r.Fields[collect.Field(field)] = v
+	}
+	for i, in := range r.Device.Instances {
+		v := told.Instances[dcgm.Instance{GPU: gpu.UUID, GI: in.GI}]
+		r.Device.Instances[i].SM = activity(v, collect.FieldProfGREngine)
+		r.Device.Instances[i].DRAM = activity(v, collect.FieldProfDRAM)
 	}
 	return r
 }
 
-// of returns a GPU's values while they are fresh.
-func (s *dcgmSource) of(id sharing.GPUID) (v dcgm.Values, fresh bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.at.IsZero() || time.Since(s.at) > dcgmStale {
-		return nil, false
+// activity is a part of the time, where it is told and can be one.
+func activity(v dcgm.Values, f collect.Field) attribution.Reading[attribution.Ratio] {
+	n, ok := v[uint16(f)]
+	if !ok || n < 0 || n > 1 {
+		return attribution.Reading[attribution.Ratio]{}
 	}
-	return s.values[id], true
+	return attribution.Told(attribution.Ratio(n))
 }
 
-func (s *dcgmSource) set(values map[sharing.GPUID]dcgm.Values) {
+// newest are the engine's values while they are fresh.
+func (s *dcgmSource) newest() (r dcgm.Reading, fresh bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.at.IsZero() || time.Since(s.at) > dcgmStale+2*s.every {
+		return dcgm.Reading{}, false
+	}
+	return s.values, true
+}
+
+// forget takes the values back: their engine has ended.
+func (s *dcgmSource) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at = time.Time{}
+}
+
+func (s *dcgmSource) set(values dcgm.Reading) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.values, s.at = values, time.Now()
@@ -102,16 +130,18 @@ func (s *dcgmSource) use(ctx context.Context) (err error) {
 			quick = append(quick, uint16(f.Field))
 		}
 	}
-	e, err := dcgm.Open(dcgm.Options{Fields: quick, Slow: slow, Every: s.every, Log: s.log})
+	remote := s.remote(ctx)
+	e, err := dcgm.Open(dcgm.Options{Fields: quick, Slow: slow, Every: s.every, Remote: remote, Log: s.log})
 	if err != nil {
 		return err
 	}
 	defer func() {
+		s.forget()
 		if cerr := e.Close(); cerr != nil {
 			s.log.Warn("dcgm did not close", "error", cerr.Error())
 		}
 	}()
-	s.log.Info("dcgm in use")
+	s.log.Info("dcgm in use", "engine", or(remote, engineEmbedded))
 	t := time.NewTicker(s.every)
 	defer t.Stop()
 	for {
@@ -126,6 +156,23 @@ func (s *dcgmSource) use(ctx context.Context) (err error) {
 		case <-t.C:
 		}
 	}
+}
+
+// remote is where the engine is that is to be used, empty for one in this process.
+func (s *dcgmSource) remote(ctx context.Context) string {
+	switch s.engine {
+	case engineEmbedded:
+		return ""
+	case engineAuto:
+		d := net.Dialer{Timeout: time.Second}
+		c, err := d.DialContext(ctx, "tcp", localEngine)
+		if err != nil {
+			return ""
+		}
+		_ = c.Close() // it was only to be seen whether somebody listens
+		return localEngine
+	}
+	return s.engine
 }
 
 // seldom reports whether a field changes so slowly that reading it less often loses nothing.

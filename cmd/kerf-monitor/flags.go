@@ -29,7 +29,7 @@ type environment struct {
 
 // settings are the monitor's flags, checked.
 type settings struct {
-	dir, group, http, fieldsFile, nodeName, logLevel string
+	dir, group, http, fieldsFile, nodeName, logLevel, dcgmEngine string
 
 	interval time.Duration
 	dcgm     bool
@@ -70,6 +70,7 @@ func command(env environment) *cobra.Command {
 	f.StringVar(&s.fieldsFile, "fields", "", "file of dcgm-exporter's form that chooses the DCGM_FI_* series; empty for all")
 	f.BoolVar(&s.hostCgroups, "host-cgroups", false, "in a container: join the host's cgroup namespace, so that the cgroups of processes can be told")
 	f.BoolVar(&s.dcgm, "dcgm", true, "use NVIDIA's DCGM where its library is found; NVML alone tells where it is not")
+	f.StringVar(&s.dcgmEngine, "dcgm-engine", engineAuto, "DCGM's host engine: auto (the one at "+localEngine+" if one runs, else one in this process), embedded, HOST:PORT, or unix://PATH")
 	f.StringVar(&s.nodeName, "node-name", or(env.nodeName, env.hostname), "the label hostname of the DCGM_FI_* series")
 	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
 	return c
@@ -84,6 +85,9 @@ func (s *settings) check() error {
 	s.dir = abs
 	if s.interval < collect.ShortestInterval || s.interval > time.Minute {
 		return sharing.Invalid("--interval", s.interval.String(), "write 100ms to 1m", "is not an interval that is kept")
+	}
+	if e := s.dcgmEngine; e != engineAuto && e != engineEmbedded && !strings.Contains(e, ":") {
+		return sharing.Invalid("--dcgm-engine", e, "write auto, embedded, HOST:PORT or unix://PATH", "is no host engine")
 	}
 	if s.fieldsFile == "" {
 		return nil

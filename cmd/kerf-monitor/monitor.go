@@ -101,7 +101,7 @@ func (m *monitor) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	var source collect.Source = nvml
 	if m.dcgm {
-		d := newDCGMSource(nvml, m.interval, m.log)
+		d := newDCGMSource(nvml, m.interval, m.dcgmEngine, m.log)
 		g.Go(func() error { return d.stream(ctx) })
 		source = d
 	}

@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dcgm is the one door to NVIDIA's Data Center GPU Manager: an embedded host engine that watches fields of all
-// GPUs, and their newest values.
+// Package dcgm is the one door to NVIDIA's Data Center GPU Manager: a host engine, within this process or another's, that
+// watches fields of all GPUs and MIG instances, and their newest values.
 //
 // It promises that a library which is missing, or lacks a function that is called, is an error before anything of it
 // runs; that a value which DCGM has not (its blanks, and values with an error) is absent and never zero; and that

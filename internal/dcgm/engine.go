@@ -31,24 +31,36 @@ type Options struct {
 	// five times as seldom.
 	Fields, Slow []uint16
 	Every        time.Duration
-	Log          *slog.Logger
+	// Remote is where another process's host engine answers, HOST:PORT or, from DCGM 4.5 on, unix://PATH; empty for one
+	// within this process.
+	Remote string
+	Log    *slog.Logger
 }
 
-// Values are a GPU's newest values by field; what is not told is absent.
+// Values are the newest values of a GPU, or of a MIG instance, by field; what is not told is absent.
 type Values map[uint16]float64
 
-// Engine is an embedded host engine. It is not safe for concurrent use.
+// Reading is what all tell.
+type Reading struct {
+	GPUs      map[sharing.GPUID]Values
+	Instances map[Instance]Values
+}
+
+// Engine is a host engine, or a connection to one. It is not safe for concurrent use.
 type Engine struct {
-	stop   func()
-	groups []*fieldGroup
-	uuid   map[uint]sharing.GPUID
-	last   map[sharing.GPUID]Values
+	stop      func()
+	log       *slog.Logger
+	groups    []*fieldGroup
+	uuid      map[uint]sharing.GPUID
+	last      map[sharing.GPUID]Values
+	instances instances
 }
 
 // fieldGroup is a group of fields that are watched together.
 type fieldGroup struct {
 	name   string
 	handle dcgm.FieldHandle
+	of     dcgm.GroupHandle
 	// every is how often its values change, next when it is read again, and since what was read of it.
 	every time.Duration
 	next  time.Time
@@ -58,19 +70,19 @@ type fieldGroup struct {
 // Open starts the engine and watches the fields; profiling fields only those that the first GPU supports. The error is
 // sharing.ErrUnavailable when there is no DCGM, or it does not start.
 func Open(o Options) (*Engine, error) {
-	if err := preflight(); err != nil {
+	if err := preflight(o.Remote != ""); err != nil {
 		return nil, fmt.Errorf("open dcgm: %w", err)
 	}
-	stop, err := dcgm.Init(dcgm.Embedded)
+	stop, err := start(o.Remote)
 	if err != nil {
 		return nil, fmt.Errorf("open dcgm: %w (%w)", err, sharing.ErrUnavailable)
 	}
-	e := &Engine{stop: stop, uuid: map[uint]sharing.GPUID{}, last: map[sharing.GPUID]Values{}}
+	e := &Engine{stop: stop, log: o.Log, uuid: map[uint]sharing.GPUID{}, last: map[sharing.GPUID]Values{}, instances: instances{every: o.Every}}
 	plain, profiling := split(o.Fields)
 	slow, more := split(o.Slow)
-	err = e.watch("kerf", plain, o.Every)
+	err = e.watch("kerf", dcgm.GroupAllGPUs(), plain, o.Every)
 	if err == nil {
-		err = e.watch("kerf-slow", append(slow, fieldUUID), slowness*o.Every)
+		err = e.watch("kerf-slow", dcgm.GroupAllGPUs(), append(slow, fieldUUID), slowness*o.Every)
 	}
 	if err != nil {
 		stop()
@@ -78,12 +90,21 @@ func Open(o Options) (*Engine, error) {
 	}
 	supported, err := e.supported(append(profiling, more...))
 	if err == nil {
-		err = e.watch("kerf-profiling", supported, o.Every)
+		err = e.watch("kerf-profiling", dcgm.GroupAllGPUs(), supported, o.Every)
+		e.instances.fields = supported
 	}
 	if err != nil {
 		o.Log.Info("no profiling fields", "reason", err.Error())
 	}
 	return e, nil
+}
+
+// start starts the engine, or connects to one, and returns how it is ended.
+func start(remote string) (stop func(), err error) {
+	if remote == "" {
+		return dcgm.Init(dcgm.Embedded)
+	}
+	return dcgm.Init(dcgm.Standalone, remote, "0")
 }
 
 // split parts the fields that need performance counters from the others.
@@ -114,7 +135,7 @@ func (e *Engine) supported(fields []dcgm.Short) ([]dcgm.Short, error) {
 }
 
 // watch watches fields, if there are any.
-func (e *Engine) watch(name string, fields []dcgm.Short, every time.Duration) error {
+func (e *Engine) watch(name string, of dcgm.GroupHandle, fields []dcgm.Short, every time.Duration) error {
 	if len(fields) == 0 {
 		return nil
 	}
@@ -123,35 +144,42 @@ func (e *Engine) watch(name string, fields []dcgm.Short, every time.Duration) er
 		return fmt.Errorf("make field group %q: %w (%w)", name, err, sharing.ErrUnavailable)
 	}
 	// One sample is kept: older ones were read already.
-	if err := dcgm.WatchFieldsWithGroupEx(group, dcgm.GroupAllGPUs(), every.Microseconds(), 0, 1); err != nil {
+	if err := dcgm.WatchFieldsWithGroupEx(group, of, every.Microseconds(), 0, 1); err != nil {
 		err = errors.Join(err, dcgm.FieldGroupDestroy(group))
 		return fmt.Errorf("watch field group %q: %w (%w)", name, err, sharing.ErrUnavailable)
 	}
-	e.groups = append(e.groups, &fieldGroup{name: name, handle: group, every: every, since: time.UnixMicro(0)})
+	e.groups = append(e.groups, &fieldGroup{name: name, handle: group, of: of, every: every, since: time.UnixMicro(0)})
 	return nil
 }
 
-// Read returns the newest values of every GPU. A value that did not come anew stays as it was; one that came blank is
-// gone.
-func (e *Engine) Read() (map[sharing.GPUID]Values, error) {
+// Read returns the newest values of every GPU and MIG instance. A value that did not come anew stays as it was; one that
+// came blank is gone.
+func (e *Engine) Read() (Reading, error) {
 	now := time.Now()
+	if err := e.follow(now); err != nil {
+		return Reading{}, err
+	}
 	for _, g := range e.groups {
 		// A GPU is known by its UUID, which is slow: as long as one has not told it, all are asked.
 		if now.Before(g.next) && len(e.uuid) > 0 {
 			continue
 		}
-		values, next, err := dcgm.GetValuesSince(dcgm.GroupAllGPUs(), g.handle, g.since)
+		values, next, err := dcgm.GetValuesSince(g.of, g.handle, g.since)
 		if err != nil {
-			return nil, fmt.Errorf("read field group %q: %w (%w)", g.name, err, sharing.ErrUnavailable)
+			return Reading{}, fmt.Errorf("read field group %q: %w (%w)", g.name, err, sharing.ErrUnavailable)
 		}
 		g.since, g.next = next, now.Add(g.every-g.every/8) // a read that is a little early is the one that was waited for
 		e.take(values)
 	}
-	out := make(map[sharing.GPUID]Values, len(e.last))
-	for id, v := range e.last {
-		out[id] = maps.Clone(v)
+	return Reading{copied(e.last), copied(e.instances.last)}, nil
+}
+
+func copied[K comparable](all map[K]Values) map[K]Values {
+	out := make(map[K]Values, len(all))
+	for k, v := range all {
+		out[k] = maps.Clone(v)
 	}
-	return out, nil
+	return out
 }
 
 // take puts values in their places, oldest first; those of one call come in no order.
@@ -164,29 +192,48 @@ func (e *Engine) take(values []dcgm.FieldValue_v2) {
 	}
 	for i := range values {
 		v := &values[i]
-		id, ok := e.uuid[v.EntityID]
-		if !ok || v.EntityGroupId != dcgm.FE_GPU || v.FieldID == fieldUUID {
-			continue
-		}
-		if e.last[id] == nil {
-			e.last[id] = Values{}
-		}
-		if n, told := numberOf(v); told {
-			e.last[id][uint16(v.FieldID)] = n
-		} else {
-			delete(e.last[id], uint16(v.FieldID))
+		switch {
+		case v.FieldID == fieldUUID:
+		case v.EntityGroupId == dcgm.FE_GPU:
+			if id, ok := e.uuid[v.EntityID]; ok {
+				keep(e.last, id, v)
+			}
+		case v.EntityGroupId == dcgm.FE_GPU_I:
+			if at, ok := e.instances.known[v.EntityID]; ok {
+				keep(e.instances.last, at, v)
+			}
 		}
 	}
+}
+
+// keep puts one value in its place, or takes it away where it is blank.
+func keep[K comparable](all map[K]Values, at K, v *dcgm.FieldValue_v2) {
+	n, told := numberOf(v)
+	if !told {
+		delete(all[at], uint16(v.FieldID))
+		return
+	}
+	if all[at] == nil {
+		all[at] = Values{}
+	}
+	all[at][uint16(v.FieldID)] = n
 }
 
 // Close ends the engine.
 func (e *Engine) Close() error {
 	var errs []error
 	for _, g := range e.groups {
-		if err := errors.Join(dcgm.UnwatchFields(g.handle, dcgm.GroupAllGPUs()), dcgm.FieldGroupDestroy(g.handle)); err != nil {
-			errs = append(errs, fmt.Errorf("close field group %q: %w (%w)", g.name, err, sharing.ErrUnavailable))
-		}
+		errs = append(errs, g.end())
 	}
+	errs = append(errs, e.instances.end())
 	e.stop()
 	return errors.Join(errs...)
+}
+
+// end ends the watch.
+func (g *fieldGroup) end() error {
+	if err := errors.Join(dcgm.UnwatchFields(g.handle, g.of), dcgm.FieldGroupDestroy(g.handle)); err != nil {
+		return fmt.Errorf("close field group %q: %w (%w)", g.name, err, sharing.ErrUnavailable)
+	}
+	return nil
 }

@@ -25,7 +25,7 @@ const LibraryName = "libdcgm.so.4"
 
 // preflight loads the library for a moment and refuses one that lacks a function which is called: go-dcgm would end the
 // process with such a call.
-func preflight() error {
+func preflight(remote bool) error {
 	name := C.CString(LibraryName)
 	defer C.free(unsafe.Pointer(name))
 	lib := C.kerf_dcgm_open(name)
@@ -33,7 +33,7 @@ func preflight() error {
 		return fmt.Errorf("load library %q: the dynamic linker does not find it, or cannot use it: %w", LibraryName, sharing.ErrUnavailable)
 	}
 	defer C.dlclose(lib)
-	for _, f := range requiredFuncs() {
+	for _, f := range requiredFuncs(remote) {
 		symbol := C.CString(f)
 		found := C.dlsym(lib, symbol)
 		C.free(unsafe.Pointer(symbol))
@@ -44,9 +44,15 @@ func preflight() error {
 	return nil
 }
 
-func requiredFuncs() []string {
-	return []string{
-		"dcgmInit", "dcgmShutdown", "dcgmStartEmbedded", "dcgmStopEmbedded", "errorString", "dcgmFieldGroupCreate", "dcgmFieldGroupDestroy",
-		"dcgmWatchFields", "dcgmUnwatchFields", "dcgmUpdateAllFields", "dcgmGetValuesSince_v2", "dcgmProfGetSupportedMetricGroups",
+func requiredFuncs(remote bool) []string {
+	engine := []string{"dcgmStartEmbedded", "dcgmStopEmbedded"}
+	if remote {
+		engine = []string{"dcgmConnect_v2", "dcgmDisconnect"}
 	}
+	return append(
+		engine,
+		"dcgmInit", "dcgmShutdown", "errorString", "dcgmFieldGroupCreate", "dcgmFieldGroupDestroy", "dcgmWatchFields", "dcgmUnwatchFields",
+		"dcgmUpdateAllFields", "dcgmGetValuesSince_v2", "dcgmProfGetSupportedMetricGroups", "dcgmGetGpuInstanceHierarchy", "dcgmGroupCreate",
+		"dcgmGroupAddEntity", "dcgmGroupDestroy",
+	)
 }

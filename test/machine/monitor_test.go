@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -136,7 +138,31 @@ func testMonitor(t *testing.T, driver string) {
 		t.Error("nothing tells of the stranger:", tail(o.p.stderr()))
 	}
 	o.inTheTerminal()
+	o.toItsOwn()
 	o.faults()
+}
+
+// toItsOwn asks at the socket that pods are given, as a grant's program and as somebody who has none.
+func (o *monitored) toItsOwn() {
+	o.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	socket := filepath.Join(o.dir, "pods", "telemetry.sock")
+	eventually(o.t, "a program's own numbers", func() error {
+		r := o.run(flags("--memory 1GiB --name own --gpu-uuid "+o.uuid(0)), []string{"sh", "-c", "sleep 1; exec env " + helperEnv + "=1 " + self + " " + helperAsk + " " + socket}).wait()
+		if r.code != 0 || !strings.HasPrefix(r.out, "200\n") || !strings.Contains(strings.ReplaceAll(r.out, " ", ""), `"grant":"own"`) {
+			return fmt.Errorf("%v", r)
+		}
+		if strings.Contains(r.out, "stranger") || strings.Count(r.out, "grant_id") != 1 {
+			o.t.Errorf("it is told of others: %v", r)
+		}
+		return nil
+	})
+	if r := call(o.t, append(o.env, helperEnv+"=1"), self, helperAsk, socket); !strings.HasPrefix(r.out, "403\n") {
+		o.t.Errorf("who has no grant: %v", r)
+	}
 }
 
 // inTheTerminal looks with kerf top.
@@ -207,28 +233,110 @@ func (o *monitored) faults() {
 	}
 }
 
-// Two with MIG instances of one GPU: each has the memory of its own, by the instance.
+// Two with MIG instances of one GPU: each has the memory of its own, and with DCGM its activity, by the instance.
 func TestMonitorTellsInstances(t *testing.T) {
 	t.Parallel()
 	m := onDemand(t, "h200x8", "1s")
-	for name, how := range map[string]string{"one": "1g --name one", "three": "3g --name three"} {
-		m.run(flags("--mig "+how), load(map[string]string{"one": "--alloc 1GiB --hold 1h", "three": "--alloc 5GiB --hold 1h"}[name])).loads(1)
-	}
-	o := m.monitor("--dcgm=false")
+	m.run(flags("--mig 1g --name one"), load("--alloc 1GiB --hold 1h --launch plain --kernel 10ms --queue 4")).loads(1)
+	m.run(flags("--mig 3g --name three"), load("--alloc 5GiB --hold 1h")).loads(1)
+	o := m.monitor("--dcgm-engine", "embedded")
 	line := regexp.MustCompile(`grant="(\w+)",index="0",instance_profile="(\dg)\.\w+",instance_start="\d",known="instance",.* (\S+)$`)
-	eventually(t, "each instance's memory", func() error {
-		got := map[string]string{}
-		for _, l := range o.scrape("kerf_use_memory_bytes") {
+	values := func(series string) (map[string]float64, error) {
+		got := map[string]float64{}
+		for _, l := range o.scrape(series) {
 			if f := line.FindStringSubmatch(l); f != nil {
-				got[f[1]+" "+f[2]] = f[3]
+				v, err := strconv.ParseFloat(f[3], 64)
+				if err != nil {
+					return nil, err
+				}
+				got[f[1]+" "+f[2]] = v
 			}
 		}
-		// What a program allocates, and its context.
-		one, err1 := strconv.ParseFloat(got["one 1g"], 64)
-		three, err2 := strconv.ParseFloat(got["three 3g"], 64)
-		if err := errors.Join(err1, err2); err != nil || three-one != float64(4*gib) || one < float64(gib) {
-			return fmt.Errorf("%v (%w): %q", got, err, o.scrape("kerf_use_memory_bytes"))
+		if len(got) != 2 {
+			return nil, fmt.Errorf("%q", o.scrape(series))
+		}
+		return got, nil
+	}
+	eventually(t, "each instance's memory and activity", func() error {
+		memory, err1 := values("kerf_use_memory_bytes")
+		sm, err2 := values("kerf_use_sm_ratio")
+		if err := errors.Join(err1, err2); err != nil {
+			return err
+		}
+		// What a program allocates, and its context; the one that launches has its kernel, too.
+		if one, three := memory["one 1g"], memory["three 3g"]; three-one < 3.9*float64(gib) || three-one > 4.1*float64(gib) || one < float64(gib) {
+			return fmt.Errorf("memory %v", memory)
+		}
+		// The busy one works nearly all the time on a seventh of the GPU.
+		if one := sm["one 1g"]; one < 0.07 || one > 1.0/7+0.001 || sm["three 3g"] != 0 {
+			return fmt.Errorf("activity %v", sm)
 		}
 		return nil
 	})
+}
+
+// A host engine of its own is used while it runs. While it is away NVML alone tells, and a new one is found.
+func TestMonitorWithAHostEngine(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{})
+	e := hostEngine(t, "127.0.0.1:0")
+	o := m.monitor("--dcgm-engine", e.address)
+	source := func(want string) {
+		t.Helper()
+		eventually(t, want+" in use", func() error {
+			if got := o.scrape("kerf_monitor_info"); len(got) != 1 || !strings.Contains(got[0], `source="`+want+`"`) {
+				return fmt.Errorf("%q: %s", got, tail(o.p.stderr()))
+			}
+			return nil
+		})
+	}
+	source("dcgm")
+	if len(o.scrape("DCGM_FI_PROF_SM_ACTIVE")) != 8 || !strings.Contains(o.p.stderr(), "engine="+e.address) {
+		t.Errorf("%q: %s", o.scrape("DCGM_FI_PROF_SM_ACTIVE"), tail(o.p.stderr()))
+	}
+	e.kill()
+	source("nvml")
+	if got := o.scrape("DCGM_FI_PROF_SM_ACTIVE"); len(got) != 0 || len(o.scrape("DCGM_FI_DEV_FB_USED")) != 8 {
+		t.Errorf("without an engine: %q", got)
+	}
+	hostEngine(t, e.address)
+	source("dcgm")
+}
+
+// engine stands for nv-hostengine: the simulated library connects to it, and tells by itself while it is there.
+type engine struct {
+	address string
+	kill    func()
+}
+
+func hostEngine(t *testing.T, address string) engine {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var held []net.Conn
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			held = append(held, c)
+			mu.Unlock()
+		}
+	}()
+	kill := sync.OnceFunc(func() {
+		_ = l.Close()
+		<-done
+		for _, c := range held {
+			_ = c.Close()
+		}
+	})
+	t.Cleanup(kill)
+	return engine{l.Addr().String(), kill}
 }

@@ -1,9 +1,10 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * libdcgm.so.4 for the calls that a monitor with an embedded host engine makes: groups of fields are watched on all
- * GPUs, and their values are enumerated. A value is read from the simulated driver when it is asked for, so that the
- * engine has no thread; each call of dcgmGetValuesSince_v2 gives one sample. GPU instances have no values here.
+ * libdcgm.so.4 for the calls that a monitor makes: groups of fields are watched on all GPUs or on GPU instances, and
+ * their values are enumerated. A value is read from the simulated driver when it is asked for, so that the engine has
+ * no thread; each call of dcgmGetValuesSince_v2 gives one sample. GPU instances have profiling values alone. A remote
+ * engine is whoever listens at its address: the values come from here, and the connection has to hold.
  *
  * The ABI comes from the headers that go-dcgm carries. A file dcgm.crash beside the node's dev folder makes the next
  * enumeration end the process with a SIGSEGV, as a fault in the library would.
@@ -13,10 +14,12 @@
 #include <dcgm_fields.h>
 #include <dcgm_structs.h>
 
+#include <netdb.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,10 +28,14 @@
 
 _Static_assert(sizeof(dcgmFieldValue_v1) == 32 - 8 + DCGM_MAX_BLOB_LENGTH, "layout of dcgmFieldValue_v1");
 _Static_assert(offsetof(dcgmFieldValue_v1, ts) == 16 && offsetof(dcgmFieldValue_v1, value) == 24, "layout of dcgmFieldValue_v1");
+_Static_assert(offsetof(dcgmMigHierarchy_v2, entityList) == 8 && sizeof(dcgmMigHierarchyInfo_v2) == 16 + 128 + 20, "layout of dcgmMigHierarchy_v2");
+_Static_assert(sizeof(dcgmConnectV2Params_v2) == 16, "layout of dcgmConnectV2Params_v2");
 _Static_assert(offsetof(dcgmProfGetMetricGroups_t, numMetricGroups) == 12, "layout of dcgmProfGetMetricGroups_v3");
 
 #define HANDLE ((dcgmHandle_t)0x7fffffff)
 #define MAX_GROUPS 16
+#define MAX_ENTITIES 256
+#define IDS_PER_GPU 64 /* the number of a GPU instance is minor * IDS_PER_GPU + its id */
 #define MAX_FIELDS 128
 #define MIB 1048576
 
@@ -39,6 +46,12 @@ static struct {
 	int n;
 	unsigned short ids[MAX_FIELDS];
 } groups[MAX_GROUPS];
+static struct {
+	bool used;
+	int n;
+	dcgm_field_eid_t ids[MAX_ENTITIES];
+} sets[MAX_GROUPS]; /* of GPU instances */
+static int remote = -1; /* the connection to another process's engine */
 static struct gpusim_conn conns[GPUSIM_MAX_MINORS];
 
 static __attribute__((constructor)) void init_conns(void)
@@ -81,7 +94,46 @@ dcgmReturn_t dcgmStopEmbedded(dcgmHandle_t handle)
 	for (int i = 0; i < GPUSIM_MAX_MINORS; i++)
 		gpusim_close(&conns[i]);
 	memset(groups, 0, sizeof groups);
+	memset(sets, 0, sizeof sets);
 	return DCGM_ST_OK;
+}
+
+/* Connects to HOST:PORT, HOST being an address or localhost. */
+dcgmReturn_t dcgmConnect_v2(const char *address, dcgmConnectV2Params_t *params, dcgmHandle_t *handle)
+{
+	char host[64];
+	struct addrinfo hints = { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM }, *found;
+	if (!initialised)
+		return DCGM_ST_UNINITIALIZED;
+	const char *port = address ? strrchr(address, ':') : NULL;
+	if (!port || !params || !handle || params->addressIsUnixSocket || (size_t)(port - address) >= sizeof host)
+		return DCGM_ST_BADPARAM;
+	if (params->version != dcgmConnectV2Params_version2)
+		return DCGM_ST_VER_MISMATCH;
+	snprintf(host, sizeof host, "%.*s", (int)(port - address), address);
+	if (getaddrinfo(host, port + 1, &hints, &found) != 0)
+		return DCGM_ST_CONNECTION_NOT_VALID;
+	remote = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	bool ok = remote >= 0 && connect(remote, found->ai_addr, found->ai_addrlen) == 0;
+	freeaddrinfo(found);
+	if (!ok) {
+		if (remote >= 0)
+			close(remote);
+		remote = -1;
+		return DCGM_ST_CONNECTION_NOT_VALID;
+	}
+	running = true;
+	*handle = HANDLE;
+	return DCGM_ST_OK;
+}
+
+dcgmReturn_t dcgmDisconnect(dcgmHandle_t handle)
+{
+	if (handle != HANDLE || remote < 0)
+		return DCGM_ST_BADPARAM;
+	close(remote);
+	remote = -1;
+	return dcgmStopEmbedded(handle);
 }
 
 const char *errorString(dcgmReturn_t result)
@@ -95,6 +147,8 @@ const char *errorString(dcgmReturn_t result)
 		return "DCGM is not initialized";
 	case DCGM_ST_NVML_NOT_LOADED:
 		return "Cannot perform the requested operation because NVML doesn't exist on this system.";
+	case DCGM_ST_CONNECTION_NOT_VALID:
+		return "The connection to the host engine is not valid any longer";
 	case DCGM_ST_REQUIRES_ROOT:
 		return "This operation requires root";
 	default:
@@ -105,6 +159,49 @@ const char *errorString(dcgmReturn_t result)
 static bool ready(dcgmHandle_t handle)
 {
 	return handle == HANDLE && running;
+}
+
+/* A remote engine that ended has closed the connection. */
+static bool connected(void)
+{
+	char c;
+	return remote < 0 || recv(remote, &c, 1, MSG_PEEK | MSG_DONTWAIT) != 0;
+}
+
+static bool known_set(dcgmGpuGrp_t set)
+{
+	return set >= 1 && set <= MAX_GROUPS && sets[set - 1].used;
+}
+
+dcgmReturn_t dcgmGroupCreate(dcgmHandle_t handle, dcgmGroupType_t type, const char *name, dcgmGpuGrp_t *out)
+{
+	if (!ready(handle) || type != DCGM_GROUP_EMPTY || !name || !out)
+		return DCGM_ST_BADPARAM;
+	for (int i = 0; i < MAX_GROUPS; i++) {
+		if (sets[i].used)
+			continue;
+		sets[i].used = true;
+		sets[i].n = 0;
+		*out = (dcgmGpuGrp_t)(i + 1);
+		return DCGM_ST_OK;
+	}
+	return DCGM_ST_MAX_LIMIT;
+}
+
+dcgmReturn_t dcgmGroupDestroy(dcgmHandle_t handle, dcgmGpuGrp_t set)
+{
+	if (!ready(handle) || !known_set(set))
+		return DCGM_ST_BADPARAM;
+	sets[set - 1].used = false;
+	return DCGM_ST_OK;
+}
+
+dcgmReturn_t dcgmGroupAddEntity(dcgmHandle_t handle, dcgmGpuGrp_t set, dcgm_field_entity_group_t kind, dcgm_field_eid_t id)
+{
+	if (!ready(handle) || !known_set(set) || kind != DCGM_FE_GPU_I || sets[set - 1].n == MAX_ENTITIES)
+		return DCGM_ST_BADPARAM;
+	sets[set - 1].ids[sets[set - 1].n++] = id;
+	return DCGM_ST_OK;
 }
 
 dcgmReturn_t dcgmFieldGroupCreate(dcgmHandle_t handle, int n, const unsigned short *ids, const char *name, dcgmFieldGrp_t *out)
@@ -142,7 +239,7 @@ dcgmReturn_t dcgmFieldGroupDestroy(dcgmHandle_t handle, dcgmFieldGrp_t group)
 
 dcgmReturn_t dcgmWatchFields(dcgmHandle_t handle, dcgmGpuGrp_t gpus, dcgmFieldGrp_t group, long long every, double keep, int samples)
 {
-	if (!ready(handle) || gpus != DCGM_GROUP_ALL_GPUS || !known(group) || every <= 0 || keep < 0 || samples < 0)
+	if (!ready(handle) || (gpus != DCGM_GROUP_ALL_GPUS && !known_set(gpus)) || !known(group) || every <= 0 || keep < 0 || samples < 0)
 		return DCGM_ST_BADPARAM;
 	for (int i = 0; i < groups[group - 1].n; i++)
 		if (groups[group - 1].ids[i] >= DCGM_FI_PROF_GR_ENGINE_ACTIVE && geteuid() != 0)
@@ -153,7 +250,7 @@ dcgmReturn_t dcgmWatchFields(dcgmHandle_t handle, dcgmGpuGrp_t gpus, dcgmFieldGr
 
 dcgmReturn_t dcgmUnwatchFields(dcgmHandle_t handle, dcgmGpuGrp_t gpus, dcgmFieldGrp_t group)
 {
-	if (!ready(handle) || gpus != DCGM_GROUP_ALL_GPUS || !known(group))
+	if (!ready(handle) || (gpus != DCGM_GROUP_ALL_GPUS && !known_set(gpus)) || !known(group))
 		return DCGM_ST_BADPARAM;
 	groups[group - 1].watched = false;
 	return DCGM_ST_OK;
@@ -216,6 +313,73 @@ static struct state look(int minor)
 	       ask(&conns[minor], GPUSIM_OP_MEMORY, s.memory, 4, NULL, 0) && ask(&conns[minor], GPUSIM_OP_UTILIZATION, s.busy, 2, NULL, 0) &&
 	       ask(&conns[minor], GPUSIM_OP_TELEMETRY, s.sensors, 9, NULL, 0);
 	return s;
+}
+
+/* The instances of a GPU, and the part of the last second in which each had work: that of its processes. */
+#define MAX_CUT 16
+struct cut {
+	int n;
+	uint64_t gi[MAX_CUT], profile[MAX_CUT], size[MAX_CUT], busy[MAX_CUT];
+};
+
+static bool look_cut(int minor, struct cut *c)
+{
+	enum { ROW = 7, MAX_PIDS = 256 };
+	static uint64_t list[1 + ROW * MAX_CUT], holders[1 + 4 * MAX_PIDS], times[1 + 3 * MAX_PIDS]; /* guarded by mu */
+	uint64_t args[GPUSIM_NARGS] = { 0 };
+	struct gpusim_reply reply = { .vals = list, .max_vals = sizeof list / sizeof *list };
+	c->n = 0;
+	if (!gpusim_open(&conns[minor], minor) || gpusim_call(&conns[minor], GPUSIM_OP_MIG_INSTANCES, args, NULL, &reply) != GPUSIM_OK)
+		return false;
+	for (uint64_t i = 0; i < list[0] && c->n < MAX_CUT; i++, c->n++) {
+		c->gi[c->n] = list[1 + ROW * i];
+		c->profile[c->n] = list[2 + ROW * i];
+		c->size[c->n] = list[4 + ROW * i];
+		c->busy[c->n] = 0;
+	}
+	holders[0] = times[0] = 0;
+	reply = (struct gpusim_reply){ .vals = holders, .max_vals = sizeof holders / sizeof *holders };
+	if (c->n == 0 || gpusim_call(&conns[minor], GPUSIM_OP_PROCESSES, args, NULL, &reply) != GPUSIM_OK)
+		return true;
+	reply = (struct gpusim_reply){ .vals = times, .max_vals = sizeof times / sizeof *times };
+	if (gpusim_call(&conns[minor], GPUSIM_OP_PROCESS_UTIL, args, NULL, &reply) != GPUSIM_OK)
+		return true;
+	for (uint64_t t = 0; t < times[0] && t < MAX_PIDS; t++)
+		for (uint64_t h = 0; h < holders[0] && h < MAX_PIDS; h++)
+			for (int i = 0; i < c->n; i++)
+				if (holders[1 + 4 * h] == times[1 + 3 * t] && holders[3 + 4 * h] == c->gi[i])
+					c->busy[i] += times[2 + 3 * t];
+	return true;
+}
+
+dcgmReturn_t dcgmGetGpuInstanceHierarchy(dcgmHandle_t handle, dcgmMigHierarchy_v2 *out)
+{
+	int minors[GPUSIM_MAX_MINORS];
+	if (!ready(handle) || !out)
+		return DCGM_ST_BADPARAM;
+	if (out->version != dcgmMigHierarchy_version2)
+		return DCGM_ST_VER_MISMATCH;
+	out->count = 0;
+	pthread_mutex_lock(&mu);
+	int n = gpusim_minors(minors);
+	for (int i = 0; i < n; i++) {
+		struct cut c;
+		struct state s = look(minors[i]);
+		if (!s.ok || !look_cut(minors[i], &c))
+			continue;
+		for (int k = 0; k < c.n && out->count < DCGM_MAX_HIERARCHY_INFO; k++) {
+			dcgmMigHierarchyInfo_v2 *h = &out->entityList[out->count++];
+			*h = (dcgmMigHierarchyInfo_v2){
+				.entity = { DCGM_FE_GPU_I, (dcgm_field_eid_t)(minors[i] * IDS_PER_GPU + (int)c.gi[k]) },
+				.parent = { DCGM_FE_GPU, (dcgm_field_eid_t)minors[i] },
+				.info = { .nvmlGpuIndex = (unsigned)i, .nvmlInstanceId = (unsigned)c.gi[k], .nvmlComputeInstanceId = (unsigned)-1,
+					  .nvmlMigProfileId = (unsigned)c.profile[k], .nvmlProfileSlices = (unsigned)c.size[k] },
+			};
+			snprintf(h->info.gpuUuid, sizeof h->info.gpuUuid, "%s", s.uuid);
+		}
+	}
+	pthread_mutex_unlock(&mu);
+	return DCGM_ST_OK;
 }
 
 static void number(dcgmFieldValue_v1 *v, int64_t value)
@@ -289,16 +453,40 @@ static void crash_if_told(void)
 		raise(SIGSEGV);
 }
 
+/* Enumerates the values of GPU instances; one that was destroyed has none. mu is held. */
+static void each_instance(const dcgm_field_eid_t *ids, int n, const unsigned short *fields, int nfields, dcgmFieldValue_v1 *values,
+			  dcgmFieldValueEntityEnumeration_f each, void *user)
+{
+	for (int i = 0; i < n; i++) {
+		struct cut c;
+		if (!look_cut((int)(ids[i] / IDS_PER_GPU), &c))
+			continue;
+		for (int k = 0; k < c.n; k++) {
+			if (c.gi[k] != ids[i] % IDS_PER_GPU)
+				continue;
+			struct state s = { .busy = { c.busy[k], c.busy[k] / 2 } };
+			for (int f = 0; f < nfields; f++)
+				fill(&values[f], fields[f], &s);
+			each(DCGM_FE_GPU_I, ids[i], values, nfields, user);
+		}
+	}
+}
+
 dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t handle, dcgmGpuGrp_t gpus, dcgmFieldGrp_t group, long long since, long long *next,
 				   dcgmFieldValueEntityEnumeration_f each, void *user)
 {
 	static dcgmFieldValue_v1 values[MAX_FIELDS]; /* half a MiB: too much for a stack; guarded by mu */
 	int minors[GPUSIM_MAX_MINORS];
-	if (!ready(handle) || gpus != DCGM_GROUP_ALL_GPUS || !known(group) || !groups[group - 1].watched || !next || !each)
+	bool all = gpus == DCGM_GROUP_ALL_GPUS;
+	if (!ready(handle) || (!all && !known_set(gpus)) || !known(group) || !groups[group - 1].watched || !next || !each)
 		return DCGM_ST_BADPARAM;
+	if (!connected())
+		return DCGM_ST_CONNECTION_NOT_VALID;
 	crash_if_told();
 	pthread_mutex_lock(&mu);
-	int n = gpusim_minors(minors);
+	if (!all)
+		each_instance(sets[gpus - 1].ids, sets[gpus - 1].n, groups[group - 1].ids, groups[group - 1].n, values, each, user);
+	int n = all ? gpusim_minors(minors) : 0;
 	for (int i = 0; i < n; i++) {
 		struct state s = look(minors[i]);
 		if (!s.ok)
