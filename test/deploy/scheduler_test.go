@@ -45,7 +45,10 @@ func TestSchedulersRights(t *testing.T) {
 		}
 		switch o := o.(type) {
 		case *rbac.ClusterRole:
-			want := []rbac.PolicyRule{{APIGroups: []string{"kerf.dev"}, Resources: []string{"gpunodes"}, Verbs: []string{"get", "list", "watch"}}}
+			want := []rbac.PolicyRule{
+				{APIGroups: []string{"kerf.dev"}, Resources: []string{"gpunodes"}, Verbs: []string{"get", "list", "watch"}},
+				{APIGroups: []string{""}, Resources: []string{"pods/eviction"}, Verbs: []string{"create"}},
+			}
 			if !slices.EqualFunc(o.Rules, want, equalRule) {
 				t.Errorf("rules %+v, want %+v", o.Rules, want)
 			}
@@ -110,12 +113,11 @@ func TestSchedulerHasNoMoreThanItNeeds(t *testing.T) {
 // TestSchedulerConfiguration holds the configuration to what the plugin needs of it: to bind and to preempt first, to outweigh
 // the others, and to be the one that counts GPUs.
 func TestSchedulerConfiguration(t *testing.T) {
-	type enabled struct {
-		Enabled []struct {
-			Name   string
-			Weight int
-		}
+	type plugin struct {
+		Name   string
+		Weight int
 	}
+	type enabled struct{ Enabled, Disabled []plugin }
 	var c struct {
 		APIVersion, Kind         string
 		PercentageOfNodesToScore int
@@ -125,7 +127,7 @@ func TestSchedulerConfiguration(t *testing.T) {
 		}
 		Profiles []struct {
 			SchedulerName string
-			Plugins       struct{ MultiPoint, Bind, PostFilter enabled }
+			Plugins       struct{ MultiPoint, Bind, PostFilter, PodGroupPostFilter, PlacementGenerate enabled }
 			PluginConfig  []struct {
 				Name string
 				Args map[string]any
@@ -146,13 +148,16 @@ func TestSchedulerConfiguration(t *testing.T) {
 		t.Errorf("leader election %+v", e)
 	}
 	p := c.Profiles[0]
-	for what, e := range map[string]enabled{"multiPoint": p.Plugins.MultiPoint, "bind": p.Plugins.Bind, "postFilter": p.Plugins.PostFilter} {
+	for what, e := range map[string]enabled{"multiPoint": p.Plugins.MultiPoint, "bind": p.Plugins.Bind, "postFilter": p.Plugins.PostFilter, "podGroupPostFilter": p.Plugins.PodGroupPostFilter} {
 		if len(e.Enabled) != 1 || e.Enabled[0].Name != "Kerf" {
 			t.Errorf("%s: %+v", what, e)
 		}
 	}
 	if p.Plugins.MultiPoint.Enabled[0].Weight != 100 {
 		t.Errorf("weight %d", p.Plugins.MultiPoint.Enabled[0].Weight)
+	}
+	if d := p.Plugins.PlacementGenerate.Disabled; len(d) != 1 || d[0].Name != "TopologyPlacementGenerator" {
+		t.Errorf("who says where a gang is tried beside Kerf: not disabled are all but %+v", d)
 	}
 	ignored := false
 	for _, one := range p.PluginConfig {
