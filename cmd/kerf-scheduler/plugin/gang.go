@@ -171,16 +171,18 @@ func (p *Plugin) domainOf(group fwk.PodGroupInfo, label string, required bool) (
 	if err != nil {
 		return "", fmt.Errorf("look up group %s/%s: %w", group.GetNamespace(), group.GetName(), err)
 	}
-	for _, pod := range state.ScheduledPods() {
-		info, err := lister.NodeInfos().Get(pod.Spec.NodeName)
-		if err != nil {
-			return "", fmt.Errorf("look up the node of pod %s/%s: %w", pod.Namespace, pod.Name, err)
-		}
-		value, ok := info.Node().Labels[label]
-		if !ok {
-			return "", fmt.Errorf("node %q of pod %s/%s has no label %q, which its group requires", pod.Spec.NodeName, pod.Namespace, pod.Name, label)
-		}
-		return value, nil
+	running := state.ScheduledPods()
+	if len(running) == 0 {
+		return "", nil
 	}
-	return "", nil
+	pod := running[0] // they were all put into one domain
+	info, err := lister.NodeInfos().Get(pod.Spec.NodeName)
+	if err != nil {
+		return "", fmt.Errorf("look up the node of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	value, ok := info.Node().Labels[label]
+	if !ok {
+		return "", fmt.Errorf("node %q of pod %s/%s has no label %q, which its group requires", pod.Spec.NodeName, pod.Namespace, pod.Name, label)
+	}
+	return value, nil
 }

@@ -132,7 +132,7 @@ func TestGangIsKeptTogether(t *testing.T) {
 				t.Fatal(status)
 			}
 			var names []string
-			last := int64(fwk.MaxScore + 1)
+			last := fwk.MaxScore + 1
 			for i, p := range got.Placements {
 				names = append(names, p.Name)
 				score, status := w.ScorePlacement(t.Context(), placementState{cycle: cycle}, g, &fwk.PodGroupAssignments{Placement: p})
