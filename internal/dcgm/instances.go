@@ -47,9 +47,9 @@ func (e *Engine) follow(now time.Time) error {
 		return nil
 	}
 	found := map[uint]Instance{}
-	for _, h := range all.EntityList[:min(int(all.Count), len(all.EntityList))] { //nolint:gosec // a short list
+	for _, h := range all.EntityList[:min(int(all.Count), len(all.EntityList))] {
 		if h.Entity.EntityGroupId == dcgm.FE_GPU_I {
-			found[h.Entity.EntityId] = Instance{sharing.GPUID(h.Info.GpuUuid), int(h.Info.NvmlInstanceId)} //nolint:gosec // a small id
+			found[h.Entity.EntityId] = Instance{sharing.GPUID(h.Info.GpuUuid), int(h.Info.NvmlInstanceId)}
 		}
 	}
 	if maps.Equal(found, in.known) {
