@@ -16,6 +16,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
@@ -132,7 +133,7 @@ func (t Tail) Append(e Entry) (line []byte, next Tail, err error) {
 		return nil, t, fmt.Errorf("write audit entry %d: %w (%w)", e.Seq, err, sharing.ErrInvalid)
 	}
 	sum := sumOf(body)
-	line = append(body[:len(body)-1], sumBegin+sum+sumEnd+"\n"...)
+	line = slices.Concat(body[:len(body)-1], []byte(sumBegin+sum+sumEnd+"\n"))
 	if len(line) > MaxLine {
 		return nil, t, fmt.Errorf("write audit entry %d: it has %d bytes: %w", e.Seq, len(line), sharing.ErrInvalid)
 	}

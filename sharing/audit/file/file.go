@@ -163,14 +163,14 @@ func (l *Log) Run(ctx context.Context) error {
 			l.noteLost(ctx)
 			l.sync()
 		case <-ctx.Done():
-			return l.finish()
+			return l.finish(context.WithoutCancel(ctx))
 		}
 	}
 }
 
 // finish writes what waits, and closes.
-func (l *Log) finish() error {
-	done, cancel := context.WithCancel(context.Background())
+func (l *Log) finish(ctx context.Context) error {
+	done, cancel := context.WithCancel(ctx)
 	cancel() // a disk that refuses is not waited for
 	for {
 		select {
