@@ -74,9 +74,6 @@ func newKubernetes(c *containers) (*kubernetes, error) {
 	})
 	a.runtime.EvictPods(k.api.Evict)
 	a.runtime.TellMIG(k.tellCut)
-	a.news.to(func(reason, message string) {
-		k.api.Event(context.Background(), sharing.ContainerRef{}, reason, message, true)
-	})
 	// Until each has spoken for itself.
 	a.runtime.SetPodBlocked("nri", "the NRI plugin is not connected to the container runtime yet")
 	a.runtime.SetPodBlocked("runtime", "the container runtime's configuration has not been read yet")
@@ -88,6 +85,7 @@ func newKubernetes(c *containers) (*kubernetes, error) {
 func (k *kubernetes) run(ctx context.Context) error {
 	k.api.OnGone(k.runtime.PodGone)
 	g, ctx := errgroup.WithContext(ctx)
+	k.news.to(func(reason, message string) { k.api.Event(ctx, sharing.ContainerRef{}, reason, message, true) })
 	g.Go(func() error { return k.pulse.run(ctx) })
 	g.Go(func() error { return k.api.Run(ctx) })
 	g.Go(func() error { k.api.Resync(ctx, k.runtime.KnownPods, k.runtime.PodGone); return nil })
