@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/dcgm"
 	"github.com/kerf-gpu/kerf/monitor/attribution"
 	"github.com/kerf-gpu/kerf/monitor/collect"
+	"github.com/kerf-gpu/kerf/sharing"
 )
 
 const (
@@ -113,10 +115,14 @@ func (s *dcgmSource) stream(ctx context.Context) error {
 			s.log.Info("no DCGM in use; NVML alone tells", "reason", text)
 			said = text
 		}
+		wait := dcgmRetry
+		if errors.Is(err, errAsked) {
+			wait = askedEvery
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(dcgmRetry):
+		case <-time.After(wait):
 		}
 	}
 }
@@ -130,6 +136,12 @@ func (s *dcgmSource) use(ctx context.Context) (err error) {
 			quick = append(quick, uint16(f.Field))
 		}
 	}
+	// DCGM watches every GPU for as long as it runs, so it runs while the agent asks for none.
+	h := newHolds(s.quiet)
+	defer h.release()
+	if err := h.on(s.uuids()); err != nil {
+		return err
+	}
 	remote := s.remote(ctx)
 	e, err := dcgm.Open(dcgm.Options{Fields: quick, Slow: slow, Every: s.every, Remote: remote, Log: s.log})
 	if err != nil {
@@ -142,20 +154,37 @@ func (s *dcgmSource) use(ctx context.Context) (err error) {
 		}
 	}()
 	s.log.Info("dcgm in use", "engine", or(remote, engineEmbedded))
-	t := time.NewTicker(s.every)
+	t, ask := time.NewTicker(s.every), time.NewTicker(askedEvery)
 	defer t.Stop()
+	defer ask.Stop()
 	for {
 		values, err := e.Read()
 		if err != nil {
 			return err
 		}
 		s.set(values)
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-t.C:
+		for due := false; !due; {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-t.C:
+				due = true
+			case <-ask.C:
+				if err := h.on(s.uuids()); err != nil {
+					return err
+				}
+			}
 		}
 	}
+}
+
+// uuids are those of the GPUs that are known.
+func (s *dcgmSource) uuids() []sharing.GPUID {
+	var out []sharing.GPUID
+	for _, g := range s.GPUs() {
+		out = append(out, g.UUID)
+	}
+	return out
 }
 
 // remote is where the engine is that is to be used, empty for one in this process.

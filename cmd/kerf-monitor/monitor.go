@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"runtime"
 	"time"
 
@@ -21,6 +23,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/httpserve"
 	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/internal/quiet"
 	"github.com/kerf-gpu/kerf/monitor/collect"
 	"github.com/kerf-gpu/kerf/monitor/exposition"
 	"github.com/kerf-gpu/kerf/monitor/stream"
@@ -97,7 +100,11 @@ func (m *monitor) run(ctx context.Context) error {
 		}
 		return err
 	}
-	hub, books, nvml := collect.NewHub(), newBooks(m.log), newNVMLSource(m.libraries, m.log)
+	others := quiet.Dir(filepath.Join(m.dir, quietDir))
+	if err := os.MkdirAll(string(others), 0o700); err != nil { // it has to be there before the agent asks
+		m.log.Warn("kerf-agent cannot ask this monitor to let go of a GPU", "error", err.Error())
+	}
+	hub, books, nvml := collect.NewHub(), newBooks(m.log), newNVMLSource(m.libraries, others, m.log)
 	g, ctx := errgroup.WithContext(ctx)
 	var source collect.Source = nvml
 	if m.dcgm {

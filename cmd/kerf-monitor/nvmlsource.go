@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/nvml"
+	"github.com/kerf-gpu/kerf/internal/quiet"
 	"github.com/kerf-gpu/kerf/monitor/collect"
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -33,6 +34,8 @@ const (
 // nvmlSource reads GPUs through NVML.
 type nvmlSource struct {
 	paths []string
+	// quiet is asked before a GPU is: the agent may be changing its MIG instances.
+	quiet quiet.Dir
 	log   *slog.Logger
 
 	mu   sync.Mutex
@@ -55,8 +58,8 @@ type nvmlGPU struct {
 	cut  []instance
 }
 
-func newNVMLSource(paths []string, log *slog.Logger) *nvmlSource {
-	return &nvmlSource{paths: paths, log: log, gpus: map[sharing.GPUID]nvmlGPU{}, told: map[sharing.GPUID]told{}}
+func newNVMLSource(paths []string, quiet quiet.Dir, log *slog.Logger) *nvmlSource {
+	return &nvmlSource{paths: paths, quiet: quiet, log: log, gpus: map[sharing.GPUID]nvmlGPU{}, told: map[sharing.GPUID]told{}}
 }
 
 // Name implements collect.Source.
@@ -133,6 +136,16 @@ func (s *nvmlSource) use(ctx context.Context) (err error) {
 func (s *nvmlSource) takeStock(ctx context.Context, lib *nvml.Library) error {
 	ctx, cancel := context.WithTimeout(ctx, stockDeadline)
 	defer cancel()
+	// The list is of all GPUs: while one is asked for it is not made, and what was known stays.
+	h := newHolds(s.quiet)
+	defer h.release()
+	s.mu.Lock()
+	known := slices.Collect(maps.Keys(s.gpus))
+	s.mu.Unlock()
+	if err := h.on(known); err != nil {
+		s.log.Debug("stock of the GPUs is taken later", "reason", err.Error())
+		return nil
+	}
 	gpus, _, err := lib.GPUs(ctx)
 	if err != nil {
 		return err
@@ -162,6 +175,11 @@ func (s *nvmlSource) Read(ctx context.Context, gpu collect.Info, since time.Time
 	if lib == nil {
 		return collect.Reading{Err: fmt.Errorf("read gpu %q: no driver is in use: %w", string(gpu.UUID), sharing.ErrUnavailable)}
 	}
+	done, err := s.quiet.Read(gpu.UUID)
+	if err != nil {
+		return collect.Reading{Err: err}
+	}
+	defer done()
 	var before *nvml.Telemetry
 	asked := time.Now()
 	if last.lib == lib && asked.Sub(last.at) < toldKept {

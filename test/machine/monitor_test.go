@@ -4,6 +4,7 @@
 package machine_test
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -23,6 +24,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/internal/quiet"
+	"github.com/kerf-gpu/kerf/sharing"
 )
 
 var updateGolden = flag.Bool("update", false, "rewrite testdata; commit the difference only if you understand it")
@@ -275,32 +279,71 @@ func TestMonitorTellsInstances(t *testing.T) {
 	})
 }
 
+// source waits until the monitor's values come from there.
+func (o *monitored) source(want string) {
+	o.t.Helper()
+	eventually(o.t, want+" in use", func() error {
+		if got := o.scrape("kerf_monitor_info"); len(got) != 1 || !strings.Contains(got[0], `source="`+want+`"`) {
+			return fmt.Errorf("%q: %s", got, tail(o.p.stderr()))
+		}
+		return nil
+	})
+}
+
+// Who changes the MIG instances of a GPU gets it for itself: the monitor ends DCGM, reads the others through NVML, and
+// goes on as before when it gets the GPU back.
+func TestMonitorLetsGoOfAGPU(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{})
+	o := m.monitor()
+	o.source("dcgm")
+	up := func(want int) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("%d GPUs that tell", want), func() error {
+			lines := o.scrape("kerf_device_up")
+			n := 0
+			for _, l := range lines {
+				if strings.HasSuffix(l, " 1") {
+					n++
+				}
+			}
+			if n != want || len(lines) != 8 {
+				return fmt.Errorf("%q: %s", lines, tail(o.p.stderr()))
+			}
+			return nil
+		})
+	}
+	up(8)
+	ctx, cancel := context.WithTimeout(t.Context(), *patience)
+	defer cancel()
+	release, err := quiet.Dir(filepath.Join(m.dir, "quiet")).Ask(ctx, sharing.GPUID(m.uuid(0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	up(7)
+	o.source("nvml")
+	release()
+	up(8)
+	o.source("dcgm")
+}
+
 // A host engine of its own is used while it runs. While it is away NVML alone tells, and a new one is found.
 func TestMonitorWithAHostEngine(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{})
 	e := hostEngine(t, "127.0.0.1:0")
 	o := m.monitor("--dcgm-engine", e.address)
-	source := func(want string) {
-		t.Helper()
-		eventually(t, want+" in use", func() error {
-			if got := o.scrape("kerf_monitor_info"); len(got) != 1 || !strings.Contains(got[0], `source="`+want+`"`) {
-				return fmt.Errorf("%q: %s", got, tail(o.p.stderr()))
-			}
-			return nil
-		})
-	}
-	source("dcgm")
+	o.source("dcgm")
 	if len(o.scrape("DCGM_FI_PROF_SM_ACTIVE")) != 8 || !strings.Contains(o.p.stderr(), "engine="+e.address) {
 		t.Errorf("%q: %s", o.scrape("DCGM_FI_PROF_SM_ACTIVE"), tail(o.p.stderr()))
 	}
 	e.kill()
-	source("nvml")
+	o.source("nvml")
 	if got := o.scrape("DCGM_FI_PROF_SM_ACTIVE"); len(got) != 0 || len(o.scrape("DCGM_FI_DEV_FB_USED")) != 8 {
 		t.Errorf("without an engine: %q", got)
 	}
 	hostEngine(t, e.address)
-	source("dcgm")
+	o.source("dcgm")
 }
 
 // engine stands for nv-hostengine: the simulated library connects to it, and tells by itself while it is there.
