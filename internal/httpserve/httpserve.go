@@ -14,6 +14,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"golang.org/x/net/netutil"
 )
 
 const (
@@ -21,6 +23,8 @@ const (
 	readTimeout   = 10 * time.Second
 	writeTimeout  = 20 * time.Second
 	maxHeader     = 16 << 10
+	// mostAtOnce is how many connections anybody can hold of a server that anybody may ask; the next waits for one to end.
+	mostAtOnce = 256
 	// stopTimeout is how long answers may go on after a stop.
 	stopTimeout = 3 * time.Second
 )
@@ -31,7 +35,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 }
 
 // ServeEach is Serve with a handler for each connection, which of chooses by who is at its other end. A connection has
-// one answer, within a few seconds, because anybody may be there.
+// one answer, within a few seconds, because anybody may be there, and only so many are served at once.
 func ServeEach(ctx context.Context, l net.Listener, of func(net.Conn) http.Handler) error {
 	type key struct{}
 	s := &http.Server{
@@ -44,7 +48,7 @@ func ServeEach(ctx context.Context, l net.Listener, of func(net.Conn) http.Handl
 		}),
 	}
 	s.SetKeepAlivesEnabled(false)
-	return serve(ctx, l, s)
+	return serve(ctx, netutil.LimitListener(l, mostAtOnce), s)
 }
 
 func serve(ctx context.Context, l net.Listener, s *http.Server) error {

@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -96,5 +98,46 @@ func TestEachConnectionHasItsOwnHandler(t *testing.T) {
 	cancel()
 	if err := <-done; err != nil || len(seen) != 2 {
 		t.Error(seen, err)
+	}
+}
+
+// TestManyThatSayNothing holds more connections than are served at once.
+func TestManyThatSayNothing(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	var served atomic.Int32
+	go func() {
+		done <- ServeEach(ctx, l, func(net.Conn) http.Handler {
+			served.Add(1)
+			return http.NotFoundHandler()
+		})
+	}()
+	var d net.Dialer
+	held := make([]net.Conn, mostAtOnce+20)
+	for i := range held {
+		if held[i], err = d.DialContext(t.Context(), "tcp", l.Addr().String()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for served.Load() < mostAtOnce {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(50 * time.Millisecond)
+	if n := served.Load(); n != mostAtOnce {
+		t.Errorf("%d are served at once, want %d", n, mostAtOnce)
+	}
+	for _, c := range held {
+		_ = c.Close()
+	}
+	for served.Load() < int32(len(held)) { // those that waited have their turn
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
