@@ -159,6 +159,14 @@ func TestMIG(t *testing.T) {
 			e.create(one("large-"+strconv.Itoa(round), instance("3g.40gb"), look2)), e.create(hard),
 		}
 		if round == 1 {
+			for _, p := range pods { // kubelet refuses for good what it has to admit while a plugin is away
+				p.until("admitted by kubelet", func(o *corev1.Pod) error {
+					if o.Status.StartTime == nil {
+						return errors.New(describe(o))
+					}
+					return nil
+				})
+			}
 			e.killAgent()
 		}
 		for i, p := range pods {
