@@ -36,7 +36,7 @@ func (r *run) busy() busy {
 func (m *machine) launching(name string, percent int, how string, hold time.Duration) *run {
 	m.t.Helper()
 	return m.run(flags(fmt.Sprintf("--memory 1GiB --percent %d --name %s --gpu-uuid %s", percent, name, m.uuid(0))),
-		load(fmt.Sprintf("--launch %s --hold %dms --queue 4", how, hold.Milliseconds())))
+		load(fmt.Sprintf("--launch %s --hold %dms --queue 8", how, hold.Milliseconds())))
 }
 
 // part is how much of the GPU's time it got.
