@@ -21,8 +21,8 @@ bool kerf_take_or_make_room(int place, uint64_t bytes)
 		return true;
 	if (place != KERF_NO_PLACE)
 		kerf_pools(place, true);
-	/* Where a first context has all the room, what is left of it is known soon. */
-	return kerf_take(place, bytes) || (kerf_await_size(place) && kerf_take(place, bytes));
+	/* Where contexts have more room than they take, what is left of it is known soon. */
+	return kerf_take(place, bytes) || (kerf_await_seen(place) && kerf_take(place, bytes));
 }
 
 CUresult kerf_begin(struct kerf_charge *c, int place, uint64_t bytes)

@@ -38,12 +38,18 @@ static bool patient(int place, uint64_t since)
 	return true;
 }
 
-bool kerf_await_size(int place)
+/* What is put aside for contexts is more than they take, or all there is. */
+static bool unseen(int place)
+{
+	return kerf_context_size(place) == KERF_UNKNOWN || kerf_anybody_waits(place);
+}
+
+bool kerf_await_seen(int place)
 {
 	uint64_t since = now();
-	if (kerf_context_size(place) != KERF_UNKNOWN)
+	if (place == KERF_NO_PLACE || !unseen(place))
 		return false;
-	while (kerf_context_size(place) == KERF_UNKNOWN)
+	while (unseen(place))
 		if (!patient(place, since))
 			return false;
 	return true;

@@ -103,10 +103,11 @@ uint64_t kerf_context_size(int place);
 void kerf_making(bool begins);
 void kerf_hand_over(int place, uint64_t bytes);
 
-/* All that is left, if it is as much as least, else 0; whether something handed over was not taken over yet; that of
- * bytes handed over only so many stay; and whether there is more than the limit. */
+/* All that is left, if it is as much as least, else 0; whether something handed over was not taken over yet, of this
+ * process or of any; that of bytes handed over only so many stay; and whether there is more than the limit. */
 uint64_t kerf_take_rest(int place, uint64_t least);
 bool kerf_waits(int place);
+bool kerf_anybody_waits(int place);
 void kerf_wait_with(int place, uint64_t bytes, uint64_t less);
 bool kerf_over(int place);
 
@@ -114,8 +115,9 @@ bool kerf_over(int place);
  * the size has become known, or there is none. Then waits until the agent has seen it; false: it does not fit. */
 uint64_t kerf_first_begin(int place);
 bool kerf_first_fits(int place, uint64_t bytes);
-/* Waits until the size is known; false: it was known before, or does not become so. */
-bool kerf_await_size(int place);
+/* Waits until the agent has seen every context that somebody of the grant has made, and the size is known; false: that was
+ * so before, or does not become so. */
+bool kerf_await_seen(int place);
 
 /* The account of a device's time, and its percent: 0 where time is not counted. NULL: there is none. */
 struct kerf_total *kerf_account(int place, uint64_t *percent);

@@ -307,6 +307,15 @@ bool kerf_waits(int place)
 	return s && atomic_load(&s->waiting[place]);
 }
 
+bool kerf_anybody_waits(int place)
+{
+	const struct kerf_usage *u = mapped() ? usage : NULL;
+	for (int i = 0; u && i < KERF_SLOTS; i++)
+		if (atomic_load(&u->slot[i].owner) && atomic_load(&u->slot[i].waiting[place]))
+			return true;
+	return false;
+}
+
 void kerf_wait_with(int place, uint64_t bytes, uint64_t less)
 {
 	struct kerf_slot *s = slot();

@@ -108,6 +108,23 @@ func TestAFirstContextThatDoesNotFit(t *testing.T) {
 	r.end()
 }
 
+// Who finds no room because more is put aside for a context than it takes gets it once the agent has seen the context.
+func TestRoomThatAContextDoesNotTake(t *testing.T) {
+	t.Parallel()
+	n := start(t, "h200x8", "r580")
+	b := n.cap(t, 2*gib)
+	if err := b.region.SetContext(b.gpu(0), gib); err != nil {
+		t.Fatal(err)
+	}
+	r := b.begin(t, "gpu:0", "take:linear:1342177280", "wait")
+	b.takesOver(t, n.contextOf(t))
+	if got := r.until(t); got != "0" {
+		t.Errorf("1.25 of 2 GiB beside a small context: %s", got)
+	}
+	_ = r.in.Close()
+	r.end()
+}
+
 // Without an agent the program goes on, and more than a context stays put aside; the room of one that died is another's.
 func TestAFirstContextWithoutAnAgent(t *testing.T) {
 	t.Parallel()
