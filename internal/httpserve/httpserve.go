@@ -14,8 +14,6 @@ import (
 	"net"
 	"net/http"
 	"time"
-
-	"golang.org/x/net/netutil"
 )
 
 const (
@@ -40,7 +38,12 @@ func ServeEach(ctx context.Context, l net.Listener, of func(net.Conn) http.Handl
 	type key struct{}
 	s := &http.Server{
 		ReadTimeout: headerTimeout, WriteTimeout: headerTimeout,
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, key{}, of(c)) },
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			if limited, ok := c.(*one); ok {
+				c = limited.Conn
+			}
+			return context.WithValue(ctx, key{}, of(c))
+		},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if h, ok := r.Context().Value(key{}).(http.Handler); ok {
 				h.ServeHTTP(w, r)
@@ -48,7 +51,7 @@ func ServeEach(ctx context.Context, l net.Listener, of func(net.Conn) http.Handl
 		}),
 	}
 	s.SetKeepAlivesEnabled(false)
-	return serve(ctx, netutil.LimitListener(l, mostAtOnce), s)
+	return serve(ctx, limit(l, mostAtOnce), s)
 }
 
 func serve(ctx context.Context, l net.Listener, s *http.Server) error {

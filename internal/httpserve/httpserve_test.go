@@ -111,7 +111,10 @@ func TestManyThatSayNothing(t *testing.T) {
 	done := make(chan error, 1)
 	var served atomic.Int32
 	go func() {
-		done <- ServeEach(ctx, l, func(net.Conn) http.Handler {
+		done <- ServeEach(ctx, l, func(c net.Conn) http.Handler {
+			if _, ok := c.(*net.TCPConn); !ok {
+				t.Errorf("who is at the other end of a %T?", c)
+			}
 			served.Add(1)
 			return http.NotFoundHandler()
 		})

@@ -124,7 +124,6 @@ var doors = []door{
 	{"go.yaml.in/yaml/v3", "YAML is read where a document has its type, and written where it is shown",
 		[]string{"sharing/config/...", "mig/parted/...", "internal/gpusim/...", "internal/present/...", "cmd/*", "test/*"}},
 	{"golang.org/x/sync", "goroutines are owned in groups", []string{"internal/*", "deviceplugin/...", "hooks/*", "sharing/node/...", "sharing/caps/...", "monitor/*", "cmd/*", "test/*"}},
-	{"golang.org/x/net/netutil", "it bounds what a server takes on at once", []string{"internal/httpserve/..."}},
 	{"golang.org/x/sys", "system calls are behind the doors", []string{"internal/*", "sharing/doctor/...", "cmd/*", "test/*"}},
 	{"syscall", "system calls are behind the doors", []string{"internal/*", "cmd/*", "test/*"}},
 	{"github.com/google/go-cmp", "it compares for people to read, and panics on what it cannot compare", []string{"test/*"}},
