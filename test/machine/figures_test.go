@@ -29,19 +29,6 @@ func (m *machine) histogram(name string) (h histogram) {
 	return h
 }
 
-// metric is the value of one series, 0 where there is none.
-func (m *machine) metric(series string) (value float64) {
-	m.t.Helper()
-	for line := range strings.Lines(m.kerf("metrics").out) {
-		if rest, ok := strings.CutPrefix(line, series+" "); ok {
-			if _, err := fmt.Sscan(rest, &value); err != nil {
-				m.t.Fatal(err)
-			}
-		}
-	}
-	return value
-}
-
 // held is what the simulated driver gave the processes of a cgroup.
 func (m *machine) held(cgroup string) (sum uint64) {
 	for _, p := range m.processes() {
