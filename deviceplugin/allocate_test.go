@@ -212,10 +212,8 @@ func TestPreStart(t *testing.T) {
 	reason := errors.New("NRI is not connected")
 	p := plugin(dir, k, func(o *Options) {
 		o.Gate = func(context.Context) error { mu.Lock(); defer mu.Unlock(); return reason }
+		o.preStart = 100 * time.Millisecond
 	})
-	for _, e := range p.endpoints {
-		e.svc.wait = 100 * time.Millisecond
-	}
 	set(t, p, Inventory{Units: gpus(0), Memory: true})
 	run(t, p)
 	counts(t, k, sharing.ResourceMemory, 10, 10)

@@ -32,14 +32,12 @@ func TestInstancesAreResources(t *testing.T) {
 	cutting := errors.New("MIG instance 1g.10gb at 6 is being cut")
 	p := plugin(dir, k, func(o *Options) {
 		o.Cuts = func(context.Context) error { mu.Lock(); defer mu.Unlock(); return cutting }
+		o.preStart = 100 * time.Millisecond
 	})
 	set(t, p, Inventory{Units: gpus(0, 1), Memory: true, Percent: true, Whole: true, MIG: true})
 	run(t, p)
 	counts(t, k, sharing.ResourceGPU, 2, 2)
 	set(t, p, Inventory{Units: append(gpus(0), cutUnit(1), cutUnit(2)), Percent: true, Whole: true, MIG: true})
-	for _, e := range p.all() {
-		e.svc.wait = 100 * time.Millisecond
-	}
 	counts(t, k, oneG, 14, 14)
 	counts(t, k, "kerf.dev/mig-1g.10gb.me", 2, 2)
 	counts(t, k, "kerf.dev/mig-7g.80gb", 2, 2)

@@ -47,6 +47,9 @@ type Options struct {
 	// Suffix makes socket names unique: another one at each start, of 1 to 16 characters a-z and 0-9. Empty
 	// makes one by chance.
 	Suffix string
+
+	// preStart is how long PreStartContainer waits at most; 0 is preStartWait.
+	preStart time.Duration
 }
 
 const (
@@ -90,6 +93,9 @@ func New(o Options) *Plugin {
 	if o.Suffix == "" {
 		o.Suffix = strings.ToLower(rand.Text()[:8])
 	}
+	if o.preStart == 0 {
+		o.preStart = preStartWait
+	}
 	p := &Plugin{opts: o, often: holdingsOften, seldom: holdingsSeldom, kick: make(chan struct{}, 1)}
 	for _, r := range fixed() {
 		p.endpoints = append(p.endpoints, p.endpoint(r))
@@ -98,7 +104,7 @@ func New(o Options) *Plugin {
 }
 
 func (p *Plugin) endpoint(resource string) *endpoint {
-	s := service{resource: resource, board: newBoard(), gate: p.opts.Gate, wait: preStartWait, log: p.opts.Log, answered: p.opts.Answered}
+	s := service{resource: resource, board: newBoard(), gate: p.opts.Gate, wait: p.opts.preStart, log: p.opts.Log, answered: p.opts.Answered}
 	if resource == sharing.ResourceMemory || sharing.IsMIGResource(resource) {
 		s.gate = both(p.opts.Gate, p.opts.Cuts)
 	}
