@@ -4,8 +4,10 @@
 package ledger
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/kerf-gpu/kerf/sharing"
@@ -77,6 +79,14 @@ func (l *Ledger) Check() error {
 	}
 	if joined != 0 {
 		breach("%d claims more share a cap than are found", joined)
+	}
+	if !slices.IsSortedFunc(l.order, func(a, b *entry) int { return cmp.Compare(a.claim.ID, b.claim.ID) }) || len(l.order) != len(l.claims) {
+		breach("%d claims are in order, of %d", len(l.order), len(l.claims))
+	}
+	for i, g := range l.seen {
+		if i >= len(l.order) || !reflect.DeepEqual(g, l.grant(l.order[i])) {
+			breach("claim %q is shown as it was", g.Claim.ID)
+		}
 	}
 	for id, g := range l.gpus {
 		if err := g.check(id, held[id], leased[id], lent[id]); err != nil {

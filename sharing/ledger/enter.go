@@ -22,6 +22,8 @@ func (l *Ledger) enter(c Claim, lease *Lease) error {
 	}
 	e := &entry{claim: c.clone()}
 	l.claims[c.ID] = e
+	at, _ := l.find(c.ID)
+	l.order = slices.Insert(l.order, at, e)
 	if c.Name != "" {
 		l.names[c.Name] = c.ID
 	}
@@ -32,6 +34,7 @@ func (l *Ledger) enter(c Claim, lease *Lease) error {
 	if c.With != "" {
 		l.joined[c.With] = append(l.joined[c.With], e)
 	}
+	l.touch(e)
 	if lease != nil {
 		l.lease(e, *lease)
 	}
@@ -40,6 +43,7 @@ func (l *Ledger) enter(c Claim, lease *Lease) error {
 
 // lease notes that a checked lease is in force.
 func (l *Ledger) lease(e *entry, lease Lease) {
+	l.touch(e)
 	lease = lease.clone()
 	e.lease = &lease
 	l.cgroups[lease.Cgroup] = e.claim.ID
@@ -51,6 +55,7 @@ func (l *Ledger) lease(e *entry, lease Lease) {
 
 // unlease takes the lease back.
 func (l *Ledger) unlease(e *entry) {
+	l.touch(e)
 	delete(l.cgroups, e.lease.Cgroup)
 	for _, f := range e.inForce() {
 		page := l.gpus[f.GPU]
@@ -66,7 +71,11 @@ func (l *Ledger) unlease(e *entry) {
 
 // drop takes a claim without a lease out of the books.
 func (l *Ledger) drop(e *entry) {
+	l.touch(e)
 	delete(l.claims, e.claim.ID)
+	if at, found := l.find(e.claim.ID); found {
+		l.order = slices.Delete(l.order, at, at+1)
+	}
 	if e.claim.Name != "" {
 		delete(l.names, e.claim.Name)
 	}

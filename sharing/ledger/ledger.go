@@ -13,7 +13,8 @@
 //
 // It promises: a call either does all it says or changes nothing; no call but those that take in facts
 // (SetInventory, Restore, Adopt) leaves a GPU with more booked or in force than it has; a claim is never
-// dropped because its GPU changed or went away; nothing that it returns aliases its own state.
+// dropped because its GPU changed or went away; nothing that it returns aliases its own state (what two calls of Grants
+// return may be the same memory).
 //
 // It does not choose GPUs (sharing/allocator does), set caps, or know whether a process lives. It is not
 // safe for concurrent use: its owner holds a lock.
@@ -173,6 +174,9 @@ type Ledger struct {
 	cgroups map[string]ClaimID
 	// joined has, for each claim whose cap others share, exactly these others.
 	joined map[ClaimID][]*entry
+	// order has the claims by id. seen is what Grants returned last, nil once that is no longer true.
+	order []*entry
+	seen  []Grant
 }
 
 // entry is a claim in the books.
@@ -183,6 +187,8 @@ type entry struct {
 	// lent has no entry of 0, and none while there is no lease or only a part of the claim is in force. Each is
 	// at most what the fragment's Burst is more than its Memory.
 	lent map[sharing.GPUID]sharing.Bytes
+	// seen is the entry as Grants shows it, nil once that is no longer true.
+	seen *Grant
 }
 
 // inForce is what the entry's lease may use.

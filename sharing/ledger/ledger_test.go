@@ -61,7 +61,6 @@ func TestNothingAliases(t *testing.T) {
 	}
 	inventory[0].NVLinks[0] = "x"
 	scribble(Grant{Claim: c, Lease: &lease})
-	scribble(l.Grants()[0])
 	for _, look := range []func() (Grant, bool){
 		func() (Grant, bool) { return l.Get("x") },
 		func() (Grant, bool) { return l.ByName("name-x") },
@@ -81,6 +80,48 @@ func TestNothingAliases(t *testing.T) {
 	}
 	if diff := cmp.Diff(wantGPUs, l.GPUs()); diff != "" {
 		t.Errorf("GPUs changed:\n%s", diff)
+	}
+}
+
+// What Grants returned is a picture: it does not change with the ledger.
+func TestGrantsStay(t *testing.T) {
+	t.Parallel()
+	leader, follower := testClaim("x"), testClaim("y")
+	for _, c := range []*Claim{&leader, &follower} {
+		c.Name, c.Owner = "", Owner{PodUID: "u", Container: "c-" + string(c.ID)}
+	}
+	follower.With = "x"
+	l := testLedger(t, leader)
+	alone := l.Grants()
+	if err := l.Claim(follower); err != nil {
+		t.Fatal(err)
+	}
+	both := l.Grants()
+	if err := l.Arm("y", Lease{Cgroup: "/y", Inode: 1, ContainerID: "i", Container: "c-y"}); err != nil {
+		t.Fatal(err)
+	}
+	armed := l.Grants()
+	if err := errors.Join(l.EndLease("y"), l.Release("y")); err != nil {
+		t.Fatal(err)
+	}
+	type row struct {
+		grants, joint, leased int
+	}
+	count := func(all []Grant) (r row) {
+		for _, g := range all {
+			r.grants++
+			if g.Joint != nil {
+				r.joint++
+			}
+			if g.Lease != nil {
+				r.leased++
+			}
+		}
+		return r
+	}
+	got := []row{count(alone), count(both), count(armed), count(l.Grants())}
+	if diff := cmp.Diff([]row{{1, 0, 0}, {2, 2, 0}, {2, 2, 1}, {1, 0, 0}}, got, cmp.AllowUnexported(row{})); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -54,6 +54,7 @@ func (l *Ledger) checkLend(e *entry, gpu sharing.GPUID, lent sharing.Bytes) erro
 
 // setLent writes a checked loan into the books.
 func (l *Ledger) setLent(e *entry, gpu sharing.GPUID, lent sharing.Bytes) {
+	l.touch(e)
 	page := l.gpus[gpu]
 	page.lent, _ = page.lent.SubFloor(e.lent[gpu]).Add(lent) // checked by the caller
 	delete(e.lent, gpu)

@@ -53,14 +53,36 @@ func (l *Ledger) ByContainer(podUID, container string) (Grant, bool) {
 	return l.grant(found), true
 }
 
-// Grants returns all grants, by id.
+// Grants returns all grants, by id. It is asked far more often than anything changes, so the answer is made once for each
+// change: the caller changes nothing of it, nor of what it points to. It stays as it is whatever happens to the ledger.
 func (l *Ledger) Grants() []Grant {
-	out := make([]Grant, 0, len(l.claims))
-	for _, e := range l.claims {
-		out = append(out, l.grant(e))
+	if l.seen == nil {
+		l.seen = make([]Grant, 0, len(l.order))
+		for _, e := range l.order {
+			if e.seen == nil {
+				g := l.grant(e)
+				e.seen = &g
+			}
+			l.seen = append(l.seen, *e.seen)
+		}
 	}
-	slices.SortFunc(out, func(a, b Grant) int { return cmp.Compare(a.Claim.ID, b.Claim.ID) })
-	return out
+	return l.seen
+}
+
+// touch is called before or after a change of the entry, or of which claims share its cap: what was shown of it, and of
+// these, is shown no longer.
+func (l *Ledger) touch(e *entry) {
+	l.seen, e.seen = nil, nil
+	if len(l.joined[e.claim.Root()]) > 0 {
+		for _, s := range l.sharers(e.claim) {
+			s.seen = nil
+		}
+	}
+}
+
+// find is where the claim is in the order, or where it would be.
+func (l *Ledger) find(id ClaimID) (int, bool) {
+	return slices.BinarySearchFunc(l.order, id, func(e *entry, id ClaimID) int { return cmp.Compare(e.claim.ID, id) })
 }
 
 // GPUs returns all GPUs, by index and UUID: those of the inventory, and those that are gone with claims on

@@ -52,6 +52,7 @@ func (l *Ledger) Resize(id ClaimID, to sharing.Placement) error {
 	if err := l.checkResize(e, to); err != nil {
 		return fmt.Errorf("resize claim %q: %w", id, err)
 	}
+	l.touch(e)
 	partial := e.lease != nil && len(e.lease.Part) > 0
 	e.claim.Request.Memory = 0
 	for i, f := range to {
