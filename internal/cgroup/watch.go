@@ -5,10 +5,13 @@ package cgroup
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,14 +34,16 @@ type Watcher struct {
 	inotify *os.File // nil: polling alone, or Run is not in progress
 	groups  map[Group]int
 	marks   map[int]Group
-	wake    chan struct{} // room for one: Add asks Run to look
+	due     map[Group]bool // Run looks at these next
+	allDue  bool           // or at all
+	wake    chan struct{}  // room for one: there is something due
 }
 
 // NewWatcher makes a Watcher that polls every poll (at least a millisecond) besides listening.
 func NewWatcher(poll time.Duration, log *slog.Logger) *Watcher {
 	return &Watcher{
 		poll: max(poll, time.Millisecond), log: log, init: newInotify,
-		groups: map[Group]int{}, marks: map[int]Group{}, wake: make(chan struct{}, 1),
+		groups: map[Group]int{}, marks: map[int]Group{}, due: map[Group]bool{}, wake: make(chan struct{}, 1),
 	}
 }
 
@@ -53,7 +58,12 @@ func (w *Watcher) Add(g Group) {
 		w.groups[g] = noMark
 		w.mark(g)
 	}
+	w.due[g] = true
 	w.mu.Unlock()
+	w.lookSoon()
+}
+
+func (w *Watcher) lookSoon() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
@@ -74,6 +84,7 @@ func (w *Watcher) drop(g Group) bool {
 		return false
 	}
 	delete(w.groups, g)
+	delete(w.due, g)
 	if m != noMark {
 		delete(w.marks, m)
 		if w.inotify != nil {
@@ -124,8 +135,7 @@ func removeMark(f *os.File, m int) {
 // group that has no process or is gone (removed, or another in its place), and forgets the group. The owner
 // joins Run; one Run at a time.
 func (w *Watcher) Run(ctx context.Context, emptied func(Group)) error {
-	changed := make(chan struct{}, 1)
-	stop, err := w.listen(changed)
+	stop, err := w.listen()
 	if err != nil {
 		w.log.Warn("cgroups are watched by polling alone", "error", err)
 	} else {
@@ -133,14 +143,16 @@ func (w *Watcher) Run(ctx context.Context, emptied func(Group)) error {
 	}
 	tick := time.NewTicker(w.poll)
 	defer tick.Stop()
+	all := true
 	for {
-		w.look(ctx, emptied)
+		w.look(ctx, w.take(all), emptied)
+		all = false
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+			all = true
 		case <-w.wake:
-		case <-changed:
 		}
 	}
 }
@@ -150,7 +162,7 @@ func newInotify() (int, error) {
 }
 
 // listen starts inotify and the goroutine that reads it; stop ends and joins it.
-func (w *Watcher) listen(changed chan<- struct{}) (stop func(), err error) {
+func (w *Watcher) listen() (stop func(), err error) {
 	fd, err := w.init()
 	if err != nil {
 		return nil, fmt.Errorf("start inotify: %w (%w)", err, sharing.ErrUnavailable)
@@ -164,17 +176,14 @@ func (w *Watcher) listen(changed chan<- struct{}) (stop func(), err error) {
 	w.mu.Unlock()
 	var reader sync.WaitGroup
 	reader.Go(func() {
-		// Which group changed does not matter: looking at all of them costs little, and a queue that
-		// overflowed then needs no care.
 		buf := make([]byte, 16<<10)
 		for {
-			if _, err := f.Read(buf); err != nil {
+			n, err := f.Read(buf)
+			if err != nil {
 				return // closed by stop; anything else leaves polling
 			}
-			select {
-			case changed <- struct{}{}:
-			default:
-			}
+			w.note(buf[:n])
+			w.lookSoon()
 		}
 	})
 	return func() {
@@ -190,15 +199,41 @@ func (w *Watcher) listen(changed chan<- struct{}) (stop func(), err error) {
 	}, nil
 }
 
-// look tells of each watched group that is empty.
-func (w *Watcher) look(ctx context.Context, emptied func(Group)) {
+// note takes in which groups changed. Where an event cannot be told, as after an overflow of the kernel's queue, any of
+// them may have.
+func (w *Watcher) note(events []byte) {
 	w.mu.Lock()
-	all := make([]Group, 0, len(w.groups))
-	for g := range w.groups {
-		all = append(all, g)
+	defer w.mu.Unlock()
+	for len(events) >= unix.SizeofInotifyEvent {
+		mark := int(int32(binary.NativeEndian.Uint32(events)))
+		name := uint64(binary.NativeEndian.Uint32(events[unix.SizeofInotifyEvent-4:]))
+		if g, known := w.marks[mark]; known {
+			w.due[g] = true
+		} else if mark == noMark {
+			w.allDue = true
+		}
+		events = events[min(unix.SizeofInotifyEvent+name, uint64(len(events))):]
 	}
-	w.mu.Unlock()
-	for _, g := range all {
+}
+
+// take returns the groups that are to be looked at, and nothing is due any more.
+func (w *Watcher) take(all bool) []Group {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []Group
+	if all || w.allDue {
+		out = slices.Collect(maps.Keys(w.groups))
+	} else {
+		out = slices.Collect(maps.Keys(w.due))
+	}
+	clear(w.due)
+	w.allDue = false
+	return out
+}
+
+// look tells of each of the groups that is empty.
+func (w *Watcher) look(ctx context.Context, groups []Group, emptied func(Group)) {
+	for _, g := range groups {
 		if ctx.Err() != nil {
 			return
 		}
