@@ -16,6 +16,7 @@ func (p *Plugin) decisions(ctx context.Context, serve func(*endpoint)) {
 		decided *Inventory
 		matters = true
 		failing bool
+		ticked  bool
 	)
 	for {
 		p.mu.Lock()
@@ -23,12 +24,14 @@ func (p *Plugin) decisions(ctx context.Context, serve func(*endpoint)) {
 		p.mu.Unlock()
 
 		wait := p.seldom
-		if inv != nil {
-			// Who holds what is looked at first, because the choice depends on it. While all is well nothing depends
-			// on it, and kubelet is not asked: a List forgets the ids of a pod that is admitted just then, if it has
+		// Who holds what decides nothing while all is well, and it changes with each start of a container.
+		matters = matters || inv != decided
+		if inv != nil && (matters || ticked) {
+			// Who holds what is looked at first, because the choice depends on it. While all is well kubelet is not
+			// asked: a List forgets the ids of a pod that is admitted just then, if it has
 			// counted the pods before and clears the rest away after (UpdateAllocatedDevices of kubelet's device
 			// manager, up to 1.37 at least), and that pod never starts.
-			if matters || inv != decided {
+			if matters {
 				err := p.look(ctx)
 				if err != nil && ctx.Err() == nil && !failing {
 					p.opts.Log.Warn("who holds which id is not known now; the last known stays", "error", err)
@@ -44,6 +47,7 @@ func (p *Plugin) decisions(ctx context.Context, serve func(*endpoint)) {
 				wait = p.often
 			}
 		}
+		ticked = false
 		t := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
@@ -51,6 +55,7 @@ func (p *Plugin) decisions(ctx context.Context, serve func(*endpoint)) {
 			return
 		case <-p.kick:
 		case <-t.C:
+			ticked = true
 		}
 		t.Stop()
 	}
