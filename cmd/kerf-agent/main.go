@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"syscall"
 )
 
@@ -24,13 +25,20 @@ var version = "dev"
 // into C counts against GOMAXPROCS until the runtime notices that it takes long; on a node of two cores, two calls that
 // wait would so stop the agent for up to 10 ms, again and again while pods start. A container's start makes two calls for
 // each GPU, beside each other.
-const callsAtOnce = 16
+const callsAtOnce = 4
+
+// garbage is how much the heap may grow, in percent of what lives, before it is swept. While pods start at once, a
+// collection stands in the way of all of them; the living part is small.
+const garbage = 200
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), callsAtOnce))
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbage)
 	}
 	env := environment{
 		libraryPath: os.Getenv("LD_LIBRARY_PATH"),

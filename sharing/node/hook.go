@@ -48,6 +48,7 @@ func (r *Runtime) ArmContainer(ctx context.Context, call sharing.HookCall) error
 	defer cancel()
 	err = r.armContainer(ctx, g, h, u, att, group, proc)
 	r.mu.Lock()
+	injectTook := u.injectTook
 	h.busy = false
 	switch {
 	case err == nil:
@@ -63,7 +64,7 @@ func (r *Runtime) ArmContainer(ctx context.Context, call sharing.HookCall) error
 		r.log.Error("container not armed", "claim", g.Claim.ID, "container", call.ContainerID, "error", err.Error())
 		return fmt.Errorf("container %q: arm %q: %w", call.ContainerID, g.Claim.ID, errors.Join(err, r.persist()))
 	}
-	r.log.Info("lease taken", "claim", g.Claim.ID, "pod", g.Claim.Owner.Namespace+"/"+g.Claim.Owner.PodName, "container", u.container, "container_id", call.ContainerID, "cgroup", group.Dir, "took", time.Since(start).String())
+	r.log.Info("lease taken", "claim", g.Claim.ID, "pod", g.Claim.Owner.Namespace+"/"+g.Claim.Owner.PodName, "container", u.container, "container_id", call.ContainerID, "cgroup", group.Dir, "took", time.Since(start).String(), "inject_took", injectTook.String())
 	return nil
 }
 

@@ -24,7 +24,13 @@ import (
 func (r *Runtime) Inject(ctx context.Context, ask sharing.ContainerAsk, containerID string) (sharing.Injection, error) {
 	start := time.Now()
 	in, err := r.inject(ctx, ask, containerID)
-	r.opt.Observer.Injected(time.Since(start), err)
+	took := time.Since(start)
+	r.opt.Observer.Injected(took, err)
+	r.mu.Lock()
+	if h := r.held[r.containers[containerID]]; err == nil && h != nil && h.use != nil && h.use.containerID == containerID {
+		h.use.injectTook = took
+	}
+	r.mu.Unlock()
 	return in, err
 }
 

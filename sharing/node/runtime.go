@@ -192,6 +192,8 @@ type use struct {
 	armed bool
 	// made is what the container runtime said of the container. It is not on record: it says so again.
 	made made
+	// injectTook is how long Inject was at it, for people; 0 after a restart.
+	injectTook time.Duration
 }
 
 // made tells whether a container was made with what Inject gave. An agent that dies, or is too slow, while it
