@@ -6,6 +6,7 @@ package e2e
 import (
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,7 +22,8 @@ exec "$@"`
 // timeMachine measures, until the function that it returns is called, what as many questions take as an arm has for the
 // simulated driver, asked from the agent's cgroup of a process in the driver's that answers at once. It is what this
 // machine makes of an arm on which Kerf spends no time. What took how long comes sorted.
-func (e *testCase) timeMachine() func() []time.Duration {
+// It all happens on the CPU that is named, "" for any.
+func (e *testCase) timeMachine(cpu string) func() []time.Duration {
 	e.Helper()
 	dir := e.TempDir() // the node sees this machine's /tmp
 	program, socket := filepath.Join(dir, "roundtrip"), filepath.Join(dir, "socket")
@@ -36,6 +38,9 @@ func (e *testCase) timeMachine() func() []time.Duration {
 		}
 		// Not into its pid namespace: that takes a process more, which a kill would not reach.
 		enter := []string{"-t", e.node.env["NODE_INIT"], "-m", "-u", "-i", "-n", "-C", "--", "bash", "-c", joinCPU, "_", pid, "env", "GOMAXPROCS=16", program}
+		if cpu != "" {
+			enter = slices.Insert(enter, len(enter)-1, "taskset", "-c", cpu)
+		}
 		return exec.CommandContext(e.Context(), "nsenter", append(enter, args...)...)
 	}
 	// Both end with the test's context, if nothing ends them before.
@@ -69,4 +74,38 @@ func (e *testCase) timeMachine() func() []time.Duration {
 		slices.Sort(all)
 		return all
 	}
+}
+
+// reserve keeps the last CPU for the processes that $1 names, and all others of the node, with those that they will
+// start, from it; "" gives everybody all of them back.
+const reserve = `last=$(($(nproc --all) - 1))
+for p in /proc/[0-9]*; do
+	cpus=0-$last
+	if [ -n "$1" ]; then
+		case " $1 " in
+		*" $(cat "$p/comm" 2>/dev/null) "*) cpus=$last ;;
+		*) cpus=0-$((last - 1)) ;;
+		esac
+	fi
+	taskset -acp "$cpus" "${p#/proc/}" >/dev/null 2>&1
+done
+echo "$last"`
+
+// reserveCPU gives agent and simulated driver a CPU of their own until the test ends, as they have one when they need
+// it on a node of many, and returns its number. It skips the test on a machine of one.
+func (e *testCase) reserveCPU() string {
+	e.Helper()
+	if runtime.NumCPU() < 2 {
+		e.Skip("there is but one CPU")
+	}
+	e.Cleanup(func() {
+		if r := e.node.in("bash", "-c", reserve, "_", ""); r.err != nil {
+			e.Errorf("give the CPUs back: %v", r)
+		}
+	})
+	r := e.node.in("bash", "-c", reserve, "_", agentName+" gpusim")
+	if r.err != nil {
+		e.Fatalf("reserve a CPU: %v", r)
+	}
+	return strings.TrimSpace(r.out)
 }

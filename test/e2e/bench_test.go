@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,45 +41,59 @@ func TestBenchManyPods(t *testing.T) {
 	var report strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&report, "\n  "+format, args...) }
 	for round := range *benchRounds {
-		var plain, with time.Duration
+		var plain time.Duration
 		t.Run(fmt.Sprintf("plain-%d", round), func(t *testing.T) {
 			e := beginWithAgent(t)
 			plain = e.startMany(*benchPods, nil)
 		})
 		t.Run(fmt.Sprintf("capped-%d", round), func(t *testing.T) {
 			e := beginWithAgent(t)
-			agent, before, queued := e.agentInstances(), e.histograms(), e.queued()
-			logged := len(e.startTimes())
-			machine := e.timeMachine()
-			with = e.startMany(*benchPods, gibs(1))
-			floor := machine()
-			after, queued := e.histograms(), e.queued()-queued
-			if now := e.agentInstances(); now != agent {
-				t.Fatalf("the agent was %s, and is %s: its metrics began anew", agent, now)
-			}
+			with := e.measureStarts(line, "")
 			line("round %d: %d pods of one container, from the first creation to all running: %v with kerf.dev/gpu-memory-gib: 1, %v without (%+.1f %%)",
 				round+1, *benchPods, with.Round(10*time.Millisecond), plain.Round(10*time.Millisecond), 100*(with.Seconds()/plain.Seconds()-1))
-			for _, name := range measured() {
-				h := after[name].since(before[name])
-				line("%-32s p50 %9v  p99 %9v  (%d values)", name, h.quantile(0.5).Round(time.Microsecond), h.quantile(0.99).Round(time.Microsecond), h.count())
-				if h.count() < uint64(*benchPods) {
-					t.Errorf("%s has counted %d of %d pods", name, h.count(), *benchPods)
-				}
-			}
-			both := e.startTimes()[logged:]
-			if len(both) < *benchPods {
-				e.Errorf("the agent's log has %d of %d starts", len(both), *benchPods)
-			}
-			slices.Sort(both)
-			line("%-32s p50 %9v  p99 %9v  (%d values)", "inject and arm of a container", both[len(both)/2].Round(time.Microsecond), both[len(both)*99/100].Round(time.Microsecond), len(both))
-			line("%-32s p50 %9v  p99 %9v  (%d values)", "an arm's questions, by themselves", floor[len(floor)/2].Round(time.Microsecond), floor[len(floor)*99/100].Round(time.Microsecond), len(floor))
-			line("meanwhile, the threads of agent and simulated driver together waited for a CPU: %v for each pod", (queued / time.Duration(*benchPods)).Round(time.Microsecond))
 			took := e.timeHook(200)
 			line("kerf-hook, as a process, for a container that is armed already (no work for the agent): p50 %v  p99 %v; a container has two of them, guard and ask",
 				took[len(took)/2].Round(time.Microsecond), took[len(took)*99/100].Round(time.Microsecond))
 		})
+		t.Run(fmt.Sprintf("own-cpu-%d", round), func(t *testing.T) {
+			e := beginWithAgent(t)
+			cpu := e.reserveCPU()
+			took := e.measureStarts(line, cpu)
+			line("round %d, agent and simulated driver alone on one of %d CPUs, which an arm's questions had too: all running after %v", round+1, runtime.NumCPU(), took.Round(10*time.Millisecond))
+		})
 	}
 	t.Logf("measured:%s", report.String())
+}
+
+// measureStarts starts the pods, with a grant each, and writes down what the agent has counted. The questions beside it
+// are asked on the CPU that is named, "" for any.
+func (e *testCase) measureStarts(line func(string, ...any), cpu string) time.Duration {
+	e.Helper()
+	agent, before, queued := e.agentInstances(), e.histograms(), e.queued()
+	logged := len(e.startTimes())
+	machine := e.timeMachine(cpu)
+	took := e.startMany(*benchPods, gibs(1))
+	floor := machine()
+	after, queued := e.histograms(), e.queued()-queued
+	if now := e.agentInstances(); now != agent {
+		e.Fatalf("the agent was %s, and is %s: its metrics began anew", agent, now)
+	}
+	for _, name := range measured() {
+		h := after[name].since(before[name])
+		line("%-32s p50 %9v  p99 %9v  (%d values)", name, h.quantile(0.5).Round(time.Microsecond), h.quantile(0.99).Round(time.Microsecond), h.count())
+		if h.count() < uint64(*benchPods) {
+			e.Errorf("%s has counted %d of %d pods", name, h.count(), *benchPods)
+		}
+	}
+	both := e.startTimes()[logged:]
+	if len(both) < *benchPods {
+		e.Errorf("the agent's log has %d of %d starts", len(both), *benchPods)
+	}
+	slices.Sort(both)
+	line("%-32s p50 %9v  p99 %9v  (%d values)", "inject and arm of a container", both[len(both)/2].Round(time.Microsecond), both[len(both)*99/100].Round(time.Microsecond), len(both))
+	line("%-32s p50 %9v  p99 %9v  (%d values)", "an arm's questions, by themselves", floor[len(floor)/2].Round(time.Microsecond), floor[len(floor)*99/100].Round(time.Microsecond), len(floor))
+	line("meanwhile, the threads of agent and simulated driver together waited for a CPU: %v for each pod", (queued / time.Duration(*benchPods)).Round(time.Microsecond))
+	return took
 }
 
 // histograms reads those of measured from the agent.
