@@ -97,13 +97,14 @@ type Library struct {
 	slots  map[int]*lane           // by NVML index, for GPUs that are not known yet
 	lanes  map[sharing.GPUID]*lane // a known GPU's lane is its slot's
 	known  map[sharing.GPUID]device
+	links  map[sharing.GPUID]linkCount
 }
 
 func newLibrary(d door, opts Options, ended func()) *Library {
 	opts = opts.withDefaults()
 	l := &Library{
 		opts: opts, door: d, ended: ended, closeWait: defaultCloseWait, systemLane: newLane("the driver", opts.HangAfter),
-		slots: map[int]*lane{}, lanes: map[sharing.GPUID]*lane{}, known: map[sharing.GPUID]device{},
+		slots: map[int]*lane{}, lanes: map[sharing.GPUID]*lane{}, known: map[sharing.GPUID]device{}, links: map[sharing.GPUID]linkCount{},
 	}
 	l.events = newEventLoop(l)
 	return l

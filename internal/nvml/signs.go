@@ -5,6 +5,7 @@ package nvml
 
 import (
 	"context"
+	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -23,17 +24,41 @@ type Signs struct {
 	Links *uint64
 }
 
-// signer is a device that tells of its health: what not every door has.
-type signer interface{ signs() Signs }
+// signer is a device that tells of its health: what not every door has. Its signs are without the links, which it counts
+// apart: that takes a call for each.
+type signer interface {
+	signs() Signs
+	linksUp() *uint64
+}
 
-// Signs asks a GPU for what it tells of its own health.
+// linksEvery is how old the count of a GPU's NVLinks may be. All other calls on the GPU wait while they are counted.
+const linksEvery = 3 * time.Second
+
+// linkCount is how many NVLinks of a GPU were up at a time.
+type linkCount struct {
+	at time.Time
+	up *uint64
+}
+
+// Signs asks a GPU for what it tells of its own health. Links is at most three seconds old.
 func (l *Library) Signs(ctx context.Context, id sharing.GPUID) (Signs, error) {
 	return onGPU(ctx, l, "read signs of health", id, func(d device) (Signs, error) {
 		s, ok := d.(signer)
 		if !ok {
 			return Signs{}, absent("nvmlDeviceGetTotalEccErrors")
 		}
-		return s.signs(), nil
+		signs := s.signs()
+		l.mu.Lock()
+		c, known := l.links[id]
+		l.mu.Unlock()
+		if !known || time.Since(c.at) >= linksEvery {
+			c = linkCount{at: time.Now(), up: s.linksUp()}
+			l.mu.Lock()
+			l.links[id] = c
+			l.mu.Unlock()
+		}
+		signs.Links = c.up
+		return signs, nil
 	})
 }
 
@@ -69,7 +94,6 @@ func (g goDevice) signs() Signs {
 			s.ThermalSlowdown, s.PowerBrake = &hot, &brake
 		}
 	}
-	s.Links = g.linksUp()
 	return s
 }
 
