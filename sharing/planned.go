@@ -56,8 +56,3 @@ func Planned(annotations map[string]string, container string) Advice {
 	}
 	return a
 }
-
-// PlannedGPUs are the GPUs of Planned.
-func PlannedGPUs(annotations map[string]string, container string) []GPUID {
-	return Planned(annotations, container).GPUs
-}

@@ -33,16 +33,16 @@ func TestPlannedGPUs(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := PlannedGPUs(map[string]string{PlacementAnnotation("main"): tc.value}, "main")
+			got := Planned(map[string]string{PlacementAnnotation("main"): tc.value}, "main").GPUs
 			if d := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); d != "" {
 				t.Error(d)
 			}
 		})
 	}
-	if got := PlannedGPUs(map[string]string{"placement.kerf.dev/other": planA, "kerf.dev/placement": planA}, "main"); got != nil {
+	if got := Planned(map[string]string{"placement.kerf.dev/other": planA, "kerf.dev/placement": planA}, "main").GPUs; got != nil {
 		t.Errorf("another's placement is taken: %v", got)
 	}
-	if got := PlannedGPUs(nil, "main"); got != nil {
+	if got := Planned(nil, "main").GPUs; got != nil {
 		t.Errorf("no annotations plan %v", got)
 	}
 }
@@ -107,7 +107,7 @@ func FuzzPlannedGPUs(f *testing.F) {
 	f.Add("," + planA)
 	f.Add(strings.ToUpper(planA))
 	f.Fuzz(func(t *testing.T, value string) {
-		got := PlannedGPUs(map[string]string{PlacementAnnotation("c"): value}, "c")
+		got := Planned(map[string]string{PlacementAnnotation("c"): value}, "c").GPUs
 		if got == nil {
 			return
 		}

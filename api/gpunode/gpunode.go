@@ -103,6 +103,8 @@ type MIGState struct {
 	// Units is the number of its placement units, and Profiles are the names of what it can be cut into.
 	Units    int      `json:"units"`
 	Profiles []string `json:"profiles,omitempty"`
+	// Geometry is what it can be cut into while it is in MIG mode, as its driver says.
+	Geometry []MIGProfile `json:"geometry,omitempty"`
 	// Fixed is true where a layout of the pool says what it has; else instances are cut on demand.
 	Fixed bool `json:"fixed,omitempty"`
 	// Instances are those that are there, or are being cut, by their starts.
@@ -112,6 +114,25 @@ type MIGState struct {
 	// Waits says why the GPU is not as the pool says, and Trouble why it gives no instances; empty where all is well.
 	Waits   string `json:"waits,omitempty"`
 	Trouble string `json:"trouble,omitempty"`
+}
+
+// MIGProfile is one size of MIG instance that a GPU gives.
+type MIGProfile struct {
+	// Name and ID are the driver's.
+	Name string `json:"name"`
+	ID   int    `json:"id"`
+	// Compute is the number of its compute slices, MemoryBytes what programs can use, and Most how many an empty GPU has.
+	Compute     int    `json:"compute"`
+	MemoryBytes uint64 `json:"memoryBytes"`
+	Most        int    `json:"most"`
+	// Size is the number of placement units that it takes, and Starts are those at which it can begin.
+	Size   int   `json:"size"`
+	Starts []int `json:"starts,omitempty"`
+	// Decoders, Encoders, JPEGs and OFAs are its media engines.
+	Decoders int `json:"decoders,omitempty"`
+	Encoders int `json:"encoders,omitempty"`
+	JPEGs    int `json:"jpegs,omitempty"`
+	OFAs     int `json:"ofas,omitempty"`
 }
 
 // MIGCount is a number of instances of a profile.

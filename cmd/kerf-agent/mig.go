@@ -159,7 +159,7 @@ func (d migDoor) Offer(gpu sharing.GPUID, profile string, start int, claimed []n
 func (d migDoor) States() []node.MIGState {
 	var out []node.MIGState
 	for _, v := range d.Views() {
-		s := node.MIGState{GPU: v.GPU, Able: v.Able, On: v.On, Fixed: v.Fixed, Units: v.Axis, Profiles: v.Profiles, Most: v.Most, Trouble: v.Trouble, Waits: v.Waits}
+		s := node.MIGState{GPU: v.GPU, Able: v.Able, On: v.On, Fixed: v.Fixed, Units: v.Axis, Profiles: v.Profiles, Geometry: v.Geometry, Most: v.Most, Trouble: v.Trouble, Waits: v.Waits}
 		for _, p := range v.Pieces {
 			s.Pieces = append(s.Pieces, node.MIGPiece{Instance: p.Instance, Ours: p.Ours, Ready: p.Ready, UUID: p.UUID, Holder: p.For})
 		}

@@ -67,7 +67,7 @@ func answered(a scheduler.Answer) answer {
 	out.Score, out.GPUs, out.Terms = a.Score, map[string][]string{}, map[string]int64{}
 	for _, p := range a.Plan {
 		for _, f := range p.Placement {
-			out.GPUs[p.Container] = append(out.GPUs[p.Container], string(f.GPU))
+			out.GPUs[p.Container] = append(out.GPUs[p.Container], sharing.PlacementValue(sharing.Placement{f}))
 		}
 	}
 	for _, t := range a.Terms {
@@ -79,13 +79,8 @@ func answered(a scheduler.Answer) answer {
 // stands takes in where the pod is.
 func (x *explanation) stands(s scheduler.Standing) {
 	x.Node = s.Node
-	for container, gpus := range s.Plan {
-		if x.Planned == nil {
-			x.Planned = map[string][]string{}
-		}
-		for _, g := range gpus {
-			x.Planned[container] = append(x.Planned[container], string(g))
-		}
+	if len(s.Plan) > 0 {
+		x.Planned = s.Plan
 	}
 	for _, f := range s.Has {
 		x.Has = append(x.Has, fragment(f))
@@ -102,6 +97,8 @@ func fragment(f sharing.Fragment) string {
 	switch {
 	case f.Whole:
 		return "all of " + string(f.GPU)
+	case !f.MIG.None():
+		return fmt.Sprintf("%s of %s", f.MIG, f.GPU)
 	case f.Percent > 0:
 		return fmt.Sprintf("%v and %v of %s", f.Memory, f.Percent, f.GPU)
 	}

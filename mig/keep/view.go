@@ -19,6 +19,8 @@ type View struct {
 	// Axis is the number of placement units, 0 while it is not known, and Profiles the names of what it can be cut into.
 	Axis     int
 	Profiles []string
+	// Geometry has these profiles, while it is in MIG mode. The caller must not change their Starts.
+	Geometry []mig.Profile
 	// Fixed is true where a layout says what the GPU has.
 	Fixed bool
 	// Most is how many instances of each profile it can have at once in MIG mode, by the profiles' names: those of its
@@ -67,7 +69,7 @@ func (p *page) view() View {
 	if !p.on {
 		return v
 	}
-	v.Most = p.most()
+	v.Most, v.Geometry = p.most(), p.table.Profiles()
 	for _, o := range p.mine {
 		v.Pieces = append(v.Pieces, Piece{Instance: instance(p.table, o.Place), Ours: true, Ready: o.CI >= 0, UUID: o.UUID, For: p.cutting[o.Place]})
 	}

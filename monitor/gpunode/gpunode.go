@@ -84,6 +84,12 @@ func migState(s node.MIGState) *api.MIGState {
 		return nil
 	}
 	out := &api.MIGState{Units: s.Units, Profiles: s.Profiles, Fixed: s.Fixed, Waits: s.Waits, Trouble: s.Trouble}
+	for _, p := range s.Geometry {
+		out.Geometry = append(out.Geometry, api.MIGProfile{
+			Name: p.Name, ID: p.ID, Compute: p.Compute, MemoryBytes: uint64(p.Memory), Most: p.Most, Size: p.Size, Starts: p.Starts,
+			Decoders: p.Engines.Decoders, Encoders: p.Engines.Encoders, JPEGs: p.Engines.JPEGs, OFAs: p.Engines.OFAs,
+		})
+	}
 	for _, profile := range slices.Sorted(maps.Keys(s.Most)) {
 		out.Most = append(out.Most, api.MIGCount{Profile: profile, Count: s.Most[profile]})
 	}

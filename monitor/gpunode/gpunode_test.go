@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	api "github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
@@ -138,5 +139,19 @@ func TestFingerprint(t *testing.T) {
 	}
 	if got := api.Fingerprint(nil); got != "" {
 		t.Errorf("of nothing: %q", got)
+	}
+}
+
+// What a GPU in MIG mode can be cut into is told with sizes and places, so that it can be planned by who does not know it.
+func TestGeometry(t *testing.T) {
+	b := books()
+	b.GPUs[1].MIG = node.MIGState{Able: true, On: true, Units: 8, Profiles: []string{"1g.10gb"}, Geometry: []mig.Profile{
+		{ID: 19, Name: "1g.10gb", Compute: 1, Memory: 9 * gib, Most: 7, Engines: mig.Engines{Decoders: 1, Encoders: 2, JPEGs: 3, OFAs: 4}, Size: 1, Starts: []int{0, 6}},
+	}}
+	want := &api.MIGState{Units: 8, Profiles: []string{"1g.10gb"}, Geometry: []api.MIGProfile{
+		{Name: "1g.10gb", ID: 19, Compute: 1, MemoryBytes: 9 << 30, Most: 7, Size: 1, Starts: []int{0, 6}, Decoders: 1, Encoders: 2, JPEGs: 3, OFAs: 4},
+	}}
+	if d := cmp.Diff(want, Of(b).GPUs[1].MIGState); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
 	}
 }

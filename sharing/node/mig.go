@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator"
 	"github.com/kerf-gpu/kerf/sharing/audit"
@@ -57,6 +58,8 @@ type MIGState struct {
 	// Units are its placement units, and Profiles what it can be cut into.
 	Units    int
 	Profiles []string
+	// Geometry has these profiles, in MIG mode.
+	Geometry []mig.Profile
 	// Most is how many instances of each profile it can have at once; nil outside MIG mode.
 	Most   map[string]int
 	Pieces []MIGPiece

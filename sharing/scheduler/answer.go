@@ -64,8 +64,9 @@ func rank(a Answer) int {
 // Standing is what the books know of a pod that is on a node.
 type Standing struct {
 	Node string
-	// Plan has the GPUs of each container that its Binding named; empty for one that was placed by others.
-	Plan map[string][]sharing.GPUID
+	// Plan has what its Binding named for each container, GPU by GPU, as sharing.PlacementValue writes it; empty for one that
+	// was placed by others.
+	Plan map[string][]string
 	// Has is what its node has reported for it last; nil before that.
 	Has sharing.Placement
 	// Unplaced is why its node has no room for it; empty where it has.
@@ -78,7 +79,16 @@ func (b *Books) Standing(uid string) (Standing, bool) {
 	if p == nil {
 		return Standing{}, false
 	}
-	s := Standing{Node: p.node, Plan: p.plan, Has: p.seen.Clone()}
+	s := Standing{Node: p.node, Plan: map[string][]string{}, Has: p.seen.Clone()}
+	for container, a := range p.plan {
+		for _, gpu := range a.GPUs {
+			f := sharing.Fragment{GPU: gpu}
+			if a.MIG.Profile != "" {
+				f.MIG = sharing.Instance{Profile: a.MIG.Profile, Start: a.MIG.Start, Size: 1}
+			}
+			s.Plan[container] = append(s.Plan[container], sharing.PlacementValue(sharing.Placement{f}))
+		}
+	}
 	if n := b.nodes[p.node]; n != nil && n.report != nil && !n.claimed(p) {
 		s.Unplaced = n.report.unplaced[uid]
 	}

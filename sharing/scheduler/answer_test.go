@@ -4,9 +4,7 @@
 package scheduler_test
 
 import (
-	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -77,7 +75,7 @@ func TestStanding(t *testing.T) {
 	s := statusOf(0, 2)
 	s.Unplaced = []gpunode.Unplaced{{PodUID: "p", Reason: "no room"}}
 	b.Report("n00", s)
-	planned := scheduler.Standing{Node: "n00", Plan: map[string][]sharing.GPUID{"main": {sharing.GPUID(uuid(0, 1))}}, Unplaced: "no room"}
+	planned := scheduler.Standing{Node: "n00", Plan: map[string][]string{"main": {uuid(0, 1)}}, Unplaced: "no room"}
 	got, _ := b.Standing("p")
 	if d := cmp.Diff(planned, got); d != "" {
 		t.Error(d)
@@ -87,13 +85,5 @@ func TestStanding(t *testing.T) {
 	got, _ = b.Standing("p")
 	if d := cmp.Diff(planned, got); d != "" {
 		t.Error(d)
-	}
-}
-
-// A MIG instance is refused in words, and never planned on a GPU that is not cut.
-func TestMIGIsRefused(t *testing.T) {
-	_, asks, err := scheduler.WantOf(podOf("p", map[string]string{"kerf.dev/mig-1g.10gb": "1"}))
-	if !asks || !errors.Is(err, sharing.ErrInvalid) || !strings.Contains(err.Error(), `container "main": kerf.dev/mig-1g.10gb "1" is no resource that kerf-scheduler places yet`) {
-		t.Errorf("%t, %v", asks, err)
 	}
 }

@@ -36,6 +36,8 @@ type Books struct {
 	// stale says that the policy does not know the nodes as they are.
 	stale   bool
 	learned map[string]bool
+	// geometries are those that reports tell of.
+	geometries []*geometry
 	// era counts the changes that make every score void.
 	era uint64
 }
@@ -76,8 +78,8 @@ func (b *Books) Machine(name string, m Machine) {
 // Report tells what a node's agent says.
 func (b *Books) Report(name string, s gpunode.Status) {
 	n := b.node(name)
-	r := readReport(s)
-	if n.report == nil || len(n.report.gpus) != len(r.gpus) || model(n.report) != model(r) {
+	r := b.readReport(s)
+	if n.report == nil || len(n.report.gpus) != len(r.gpus) || model(n.report) != model(r) || !slices.Equal(n.report.geometries(), r.geometries()) {
 		b.stale = true
 	}
 	n.report = r
@@ -174,9 +176,14 @@ func (b *Books) refresh() {
 	}
 	slices.Sort(names)
 	nodes := make([]cluster.Node, 0, len(names))
+	told := map[*geometry]bool{}
 	for _, name := range names {
-		nodes = append(nodes, b.nodes[name].empty())
+		nodes = append(nodes, b.nodes[name].parts()...)
+		for _, g := range b.nodes[name].report.geometries() {
+			told[g] = true
+		}
 	}
+	b.geometries = slices.DeleteFunc(b.geometries, func(g *geometry) bool { return !told[g] })
 	b.policy.Nodes(nodes)
 	b.era++
 }
@@ -186,4 +193,18 @@ func model(r *report) string {
 		return ""
 	}
 	return r.gpus[0].GPU.Model
+}
+
+// geometries are what its GPUs can be cut into, in their order; nil for one that cannot be.
+func (r *report) geometries() []*geometry {
+	if len(r.cuts) == 0 {
+		return nil
+	}
+	out := make([]*geometry, len(r.gpus))
+	for i, g := range r.gpus {
+		if c := r.cuts[g.GPU.UUID]; c != nil {
+			out[i] = c.geometry
+		}
+	}
+	return out
 }

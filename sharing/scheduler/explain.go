@@ -47,7 +47,7 @@ func (b *Books) Explain(w Want, now time.Time) string {
 // explain is about a pod of one container; empty when a node answers it.
 func (b *Books) explain(w Want, names []string, now time.Time) string {
 	counts := map[string]int{}
-	best, tight := room{}, 0
+	best, tight, cut := room{}, 0, 0
 	r := w.Asks[0].Request
 	for _, name := range names {
 		n := b.nodes[name]
@@ -61,6 +61,8 @@ func (b *Books) explain(w Want, names []string, now time.Time) string {
 				best = best.better(roomOn(b.books(n), full))
 				r = full
 			}
+		case LacksInstance:
+			cut++
 		case LacksLevel:
 			full, err := b.resolve(n, r)
 			if err == nil {
@@ -70,13 +72,16 @@ func (b *Books) explain(w Want, names []string, now time.Time) string {
 			counts["have a kerf-agent that is not heard from"]++
 		case Refused:
 			counts["refuse it: "+firstLine(v.Text)]++
-		case NoReport, Torn, NotReady, NotOffered, WrongModel, LacksGPUs, TooSmall, Unhealthy:
+		case NoReport, Torn, NotReady, NotOffered, WrongModel, LacksProfile, LacksGPUs, TooSmall, Unhealthy:
 			counts[phrase(v.Reason)]++
 		}
 	}
 	var parts []string
 	if tight > 0 {
 		parts = append(parts, fmt.Sprintf("best of %s has %s", nodes(len(names)), best.say(r)))
+	}
+	if cut > 0 {
+		parts = append(parts, number(nodes(cut)+" have GPUs in MIG mode, and no place free on them", cut))
 	}
 	order := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
@@ -97,13 +102,15 @@ func phrase(r Reason) string {
 		return "do not offer this kind of GPU resource"
 	case WrongModel:
 		return "have no GPU of the model or UUID asked for"
+	case LacksProfile:
+		return "have no GPU in MIG mode with this profile"
 	case LacksGPUs:
 		return "have too few GPUs"
 	case TooSmall:
 		return "have GPUs that are too small"
 	case Unhealthy:
 		return "have too few healthy GPUs"
-	case Fits, NoReport, Stale, Refused, LacksLevel, LacksRoom:
+	case Fits, NoReport, Stale, Refused, LacksLevel, LacksRoom, LacksInstance:
 	}
 	return "cannot: " + r.String()
 }
@@ -146,6 +153,8 @@ func need(r sharing.Request) string {
 	switch {
 	case r.Open():
 		return "profile " + r.Profile
+	case r.Kind == sharing.KindMIG:
+		return r.String()
 	case r.Kind == sharing.KindWhole && r.GPUs == 1:
 		return "a whole GPU"
 	case r.Kind == sharing.KindWhole:

@@ -27,11 +27,13 @@ const (
 	Refused
 	NotOffered
 	WrongModel
+	LacksProfile
 	LacksGPUs
 	LacksLevel
 	TooSmall
 	Unhealthy
 	LacksRoom
+	LacksInstance
 )
 
 // String is the reason in a few words, without numbers, so that equal reasons of many nodes read alike.
@@ -53,6 +55,8 @@ func (r Reason) String() string {
 		return "does not offer the kind of GPU resource"
 	case WrongModel:
 		return "no GPU of the model or UUID asked for"
+	case LacksProfile:
+		return "no GPU in MIG mode that has the profile"
 	case LacksGPUs:
 		return "too few GPUs"
 	case LacksLevel:
@@ -63,12 +67,14 @@ func (r Reason) String() string {
 		return "GPUs not healthy"
 	case LacksRoom:
 		return "too little free on any one GPU"
+	case LacksInstance:
+		return "no place for the MIG instance"
 	}
 	return fmt.Sprintf("reason %d", int(r))
 }
 
 // Waits is true for what the end of other pods can change.
-func (r Reason) Waits() bool { return r == LacksRoom }
+func (r Reason) Waits() bool { return r == LacksRoom || r == LacksInstance }
 
 // Verdict is whether a node answers a pod.
 type Verdict struct {
@@ -157,7 +163,7 @@ func (b *Books) fit(n *node, s *state, w Want) Verdict {
 	}
 	v := Verdict{}
 	for _, a := range w.Asks {
-		r, err := b.resolve(n, a.Request)
+		r, err := b.resolved(n, a)
 		if err != nil {
 			return Verdict{Reason: Refused, Text: err.Error(), Container: a.Container}
 		}
@@ -180,6 +186,9 @@ func (b *Books) fit(n *node, s *state, w Want) Verdict {
 // choose is the placement of one request on the node: of a share of one GPU where the policy wants it, else where the
 // agent would put it.
 func (b *Books) choose(n *node, s *state, r sharing.Request, cpu cluster.Milli) (sharing.Placement, error) {
+	if r.Kind == sharing.KindMIG {
+		return n.chooseCut(s, r, cpu, b.cutter(r))
+	}
 	p, err := allocator.Choose(s.gpus, r)
 	if err != nil || r.Kind == sharing.KindWhole || r.GPUs != 1 || r.Place == sharing.PlaceSpread {
 		return p, err
@@ -196,6 +205,9 @@ func (b *Books) choose(n *node, s *state, r sharing.Request, cpu cluster.Milli) 
 
 // because says why no placement answers the request, by what stands first in its way.
 func because(s *state, r sharing.Request, err error) (Reason, string) {
+	if r.Kind == sharing.KindMIG {
+		return noCut(s, r)
+	}
 	ever := func(ok func(allocator.GPUState) bool) bool {
 		n := 0
 		for _, g := range s.gpus {

@@ -137,8 +137,13 @@ func (b *Books) free(names []string) sharing.Bytes {
 	sum := sharing.Bytes(0)
 	for _, name := range names {
 		if n := b.nodes[name]; n != nil {
-			for _, g := range b.books(n).gpus {
+			s := b.books(n)
+			for _, g := range s.gpus {
 				sum += g.FreeMemory
+				if s.cuts[g.GPU.UUID] != nil {
+					free, of := s.units(g.GPU.UUID)
+					sum += g.GPU.Usable() / sharing.Bytes(max(1, of)) * sharing.Bytes(free) //nolint:gosec // small numbers
+				}
 			}
 		}
 	}
@@ -149,6 +154,7 @@ func (b *Books) free(names []string) sharing.Bytes {
 type Room map[sharing.GPUID]struct {
 	memory  sharing.Bytes
 	percent sharing.Percent
+	units   int
 }
 
 // Room is what each GPU of a node can take now: nothing where the node is not to be believed.
@@ -158,10 +164,14 @@ func (b *Books) Room(name string, now time.Time) Room {
 	if _, ok := trusted(n, now); !ok {
 		return out
 	}
-	for _, g := range b.books(n).gpus {
+	s := b.books(n)
+	for _, g := range s.gpus {
 		if g.GPU.Health == sharing.HealthOK {
 			f := out[g.GPU.UUID]
 			f.memory, f.percent = g.FreeMemory, g.FreePercent
+			if s.cuts[g.GPU.UUID] != nil {
+				f.units, _ = s.units(g.GPU.UUID)
+			}
 			out[g.GPU.UUID] = f
 		}
 	}
@@ -171,7 +181,7 @@ func (b *Books) Room(name string, now time.Time) Room {
 // More is true when any GPU can take more than it could before.
 func (r Room) More(before Room) bool {
 	for id, now := range r {
-		if was := before[id]; now.memory > was.memory || now.percent > was.percent {
+		if was := before[id]; now.memory > was.memory || now.percent > was.percent || now.units > was.units {
 			return true
 		}
 	}

@@ -87,6 +87,7 @@ func want(t testing.TB, p sharing.Pod) scheduler.Want {
 func machine() scheduler.Machine {
 	return scheduler.Machine{CPU: 64000, Memory: 512 * sharing.GiB, Offers: map[string]int64{
 		sharing.ResourceMemory: 1000, sharing.ResourcePercent: 1000, sharing.ResourceGPU: 8,
+		"kerf.dev/mig-1g.10gb": 14, "kerf.dev/mig-1g.20gb": 8, "kerf.dev/mig-2g.20gb": 6, "kerf.dev/mig-3g.40gb": 4, "kerf.dev/mig-7g.80gb": 2,
 	}}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator"
 	"github.com/kerf-gpu/kerf/sharing/config"
@@ -63,12 +64,21 @@ type state struct {
 	holders map[sharing.GPUID]int
 	// held is what each pod has, claimed or planned, one entry for each fragment.
 	held map[string]sharing.Placement
+	// cuts are the GPUs in MIG mode, and places what pods have of them, an entry for each fragment.
+	cuts   map[sharing.GPUID]*cut
+	places map[sharing.GPUID][]mig.Place
 }
 
 func (s *state) clone() *state {
-	out := &state{gpus: slices.Clone(s.gpus), holders: maps.Clone(s.holders), held: make(map[string]sharing.Placement, len(s.held))}
+	out := &state{gpus: slices.Clone(s.gpus), holders: maps.Clone(s.holders), held: make(map[string]sharing.Placement, len(s.held)), cuts: s.cuts}
 	for uid, p := range s.held {
 		out.held[uid] = p.Clone()
+	}
+	if len(s.places) > 0 {
+		out.places = make(map[sharing.GPUID][]mig.Place, len(s.places))
+		for id, p := range s.places {
+			out.places[id] = slices.Clone(p)
+		}
 	}
 	return out
 }
@@ -92,6 +102,10 @@ func (s *state) take(uid string, p sharing.Placement) {
 		}
 		s.holders[f.GPU]++
 		g.Held = true
+		if !f.MIG.None() {
+			s.put(f)
+			continue
+		}
 		g.FreeMemory, g.FreePercent = g.FreeMemory.SubFloor(f.Memory), g.FreePercent-min(f.Percent, g.FreePercent)
 		if f.Whole {
 			g.FreeMemory, g.FreePercent = 0, 0
@@ -108,6 +122,10 @@ func (s *state) release(uid string) {
 		}
 		s.holders[f.GPU]--
 		g.Held = s.holders[f.GPU] > 0
+		if !f.MIG.None() {
+			s.remove(f)
+			continue
+		}
 		sum, err := g.FreeMemory.Add(f.Memory)
 		if err != nil || sum > g.GPU.Usable() || f.Whole {
 			sum = g.GPU.Usable()
@@ -117,6 +135,22 @@ func (s *state) release(uid string) {
 	delete(s.held, uid)
 }
 
+// put notes an instance that a pod has.
+func (s *state) put(f sharing.Fragment) {
+	if s.places == nil {
+		s.places = map[sharing.GPUID][]mig.Place{}
+	}
+	s.places[f.GPU] = append(s.places[f.GPU], mig.Place{Profile: f.MIG.ID, Start: f.MIG.Start})
+}
+
+// remove takes the note of an instance off again.
+func (s *state) remove(f sharing.Fragment) {
+	all := s.places[f.GPU]
+	if i := slices.Index(all, mig.Place{Profile: f.MIG.ID, Start: f.MIG.Start}); i >= 0 {
+		s.places[f.GPU] = slices.Delete(slices.Clone(all), i, i+1)
+	}
+}
+
 // books makes the state of the report, and of what is planned and not in it yet.
 func (b *Books) books(n *node) *state {
 	if n.state != nil {
@@ -124,9 +158,14 @@ func (b *Books) books(n *node) *state {
 	}
 	s := &state{holders: map[sharing.GPUID]int{}, held: map[string]sharing.Placement{}}
 	if n.report != nil {
-		s.gpus, s.holders = slices.Clone(n.report.gpus), maps.Clone(n.report.holders)
+		s.gpus, s.holders, s.cuts = slices.Clone(n.report.gpus), maps.Clone(n.report.holders), n.report.cuts
 		for uid, p := range n.report.claims {
 			s.held[uid] = p.Clone()
+			for _, f := range p {
+				if !f.MIG.None() {
+					s.put(f)
+				}
+			}
 		}
 	}
 	// Twice in the order of the UIDs: plans first, then those that nobody planned for, for which the node will choose.
@@ -151,7 +190,7 @@ func (b *Books) books(n *node) *state {
 
 // hold books what is planned for one container.
 func (b *Books) hold(n *node, s *state, p *pod, a Ask, loose *[]func()) {
-	r, err := b.resolve(n, a.Request)
+	r, err := b.resolved(n, a)
 	if err != nil {
 		return // its node refuses it
 	}
@@ -164,6 +203,12 @@ func (b *Books) hold(n *node, s *state, p *pod, a Ask, loose *[]func()) {
 		if a.Kind == sharing.ContainerInit && s.lends(uid, r) {
 			return
 		}
+		if r.Kind == sharing.KindMIG {
+			if placement, err := n.chooseCut(s, r, 0, plain{}); err == nil {
+				s.take(uid, placement)
+			}
+			return
+		}
 		if placement, err := allocator.Choose(s.gpus, r); err == nil {
 			s.take(uid, placement)
 		}
@@ -171,7 +216,11 @@ func (b *Books) hold(n *node, s *state, p *pod, a Ask, loose *[]func()) {
 }
 
 // planned is the placement on the GPUs of a plan; false when the plan is not one for this request and this node.
-func (s *state) planned(gpus []sharing.GPUID, r sharing.Request) (sharing.Placement, bool) {
+func (s *state) planned(a sharing.Advice, r sharing.Request) (sharing.Placement, bool) {
+	if r.Kind == sharing.KindMIG {
+		return s.plannedCut(a, r)
+	}
+	gpus := a.GPUs
 	if len(gpus) == 0 {
 		return nil, false
 	}
@@ -185,13 +234,25 @@ func (s *state) planned(gpus []sharing.GPUID, r sharing.Request) (sharing.Placem
 
 // lends is true when a container of the pod has what the init container asks for, so that it uses that before.
 func (s *state) lends(uid string, r sharing.Request) bool {
+	if r.Kind == sharing.KindMIG {
+		return s.lendsCut(uid, r)
+	}
 	var fits sharing.Placement
 	for _, f := range s.held[uid] {
-		if g := s.at(f.GPU); g != nil && r.Admits(g.GPU) && ledger.Covers(f, r.On(g.GPU)) {
+		if g := s.at(f.GPU); g != nil && f.MIG.None() && r.Admits(g.GPU) && ledger.Covers(f, r.On(g.GPU)) {
 			fits = append(fits, f)
 		}
 	}
 	return len(fits) >= r.GPUs
+}
+
+// resolved completes what a container asks for as its node does: by the configuration, and by the GPUs that it has.
+func (b *Books) resolved(n *node, a Ask) (sharing.Request, error) {
+	r, err := b.resolve(n, a.Request)
+	if err == nil && !a.joint {
+		r = n.hardened(r)
+	}
+	return r, err
 }
 
 // resolve completes a request by the configuration of the node's pool.

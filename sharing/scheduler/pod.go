@@ -6,7 +6,6 @@ package scheduler
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
@@ -18,15 +17,11 @@ type Planned struct {
 	Placement sharing.Placement
 }
 
-// Annotations are the plan as a Binding carries it: for each container the GPUs, in order.
+// Annotations are the plan as a Binding carries it: for each container the GPUs, in order, and its MIG instance's place.
 func Annotations(plan []Planned) map[string]string {
 	out := make(map[string]string, len(plan))
 	for _, c := range plan {
-		var gpus []string
-		for _, f := range c.Placement {
-			gpus = append(gpus, string(f.GPU))
-		}
-		out[sharing.PlacementAnnotation(c.Container)] = strings.Join(gpus, ",")
+		out[sharing.PlacementAnnotation(c.Container)] = sharing.PlacementValue(c.Placement)
 	}
 	return out
 }
@@ -37,9 +32,9 @@ type pod struct {
 	node string
 	// bound is true once the API server said so; before, it is a reservation.
 	bound bool
-	// plan has the GPUs of each container that gets a placement of its own: what was reserved here, else what the pod's
+	// plan has the place of each container that gets one of its own: what was reserved here, else what the pod's
 	// annotations say.
-	plan map[string][]sharing.GPUID
+	plan map[string]sharing.Advice
 	// seen is what the node reported last for the pod; a pod that was reported once is not planned any more.
 	seen sharing.Placement
 	// goneAt is when it was heard that the pod is deleted, or has ended for good; zero before.
@@ -79,10 +74,10 @@ func (b *Books) Pod(p sharing.Pod, w Want, now time.Time) {
 		b.drop(old)
 	}
 	b.Learn(w)
-	plan := map[string][]sharing.GPUID{}
+	plan := map[string]sharing.Advice{}
 	for _, a := range w.Asks {
-		if gpus := sharing.PlannedGPUs(p.Annotations, a.Container); len(gpus) > 0 {
-			plan[a.Container] = gpus
+		if planned := sharing.Planned(p.Annotations, a.Container); len(planned.GPUs) > 0 {
+			plan[a.Container] = planned
 		}
 	}
 	b.put(&pod{want: w, node: p.Node, bound: true, plan: plan})
@@ -135,11 +130,16 @@ func (b *Books) Reserve(w Want, name string, now time.Time) ([]Planned, error) {
 	if v.Reason != Fits {
 		return nil, fmt.Errorf("reserve for pod %s on node %q: %s: %w", w, name, v.Text, sharing.ErrExhausted)
 	}
-	plan := map[string][]sharing.GPUID{}
+	plan := map[string]sharing.Advice{}
 	for _, c := range v.Plan {
+		var a sharing.Advice
 		for _, f := range c.Placement {
-			plan[c.Container] = append(plan[c.Container], f.GPU)
+			a.GPUs = append(a.GPUs, f.GPU)
+			if !f.MIG.None() {
+				a.MIG = sharing.PlannedMIG{Profile: f.MIG.Profile, Start: f.MIG.Start}
+			}
 		}
+		plan[c.Container] = a
 	}
 	b.put(&pod{want: w, node: name, plan: plan})
 	return slices.Clone(v.Plan), nil

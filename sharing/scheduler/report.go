@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator"
 )
@@ -21,6 +22,8 @@ type report struct {
 	torn bool
 	// gpus are in the order of their index.
 	gpus []allocator.GPUState
+	// cuts has those in MIG mode.
+	cuts map[sharing.GPUID]*cut
 	// claims are the fragments of each pod's claims, by its UID. An agent claims for all containers of a pod at once.
 	claims map[string]sharing.Placement
 	// holders counts the claims on each GPU, those of no pod too.
@@ -29,10 +32,10 @@ type report struct {
 	unplaced map[string]string
 }
 
-func readReport(s gpunode.Status) *report {
+func (b *Books) readReport(s gpunode.Status) *report {
 	r := &report{
 		pool: s.Pool, ready: s.Ready, torn: s.Fingerprint != gpunode.Fingerprint(s.Claims),
-		claims: map[string]sharing.Placement{}, holders: map[sharing.GPUID]int{}, unplaced: map[string]string{},
+		cuts: map[sharing.GPUID]*cut{}, claims: map[string]sharing.Placement{}, holders: map[sharing.GPUID]int{}, unplaced: map[string]string{},
 	}
 	for _, u := range s.Unplaced {
 		r.unplaced[u.PodUID] = u.Reason
@@ -40,11 +43,20 @@ func readReport(s gpunode.Status) *report {
 	if len(s.NotReady) > 0 {
 		r.notReady = s.NotReady[0]
 	}
+	for _, g := range s.GPUs {
+		if c := b.cutOf(g); c != nil {
+			r.cuts[sharing.GPUID(g.UUID)] = c
+		}
+	}
 	for _, c := range s.Claims {
 		var p sharing.Placement
 		for _, f := range c.Fragments {
 			r.holders[sharing.GPUID(f.GPU)]++
-			p = append(p, sharing.Fragment{GPU: sharing.GPUID(f.GPU), Memory: sharing.Bytes(f.MemoryBytes), Percent: percent(f.Percent), Whole: f.Whole})
+			one := sharing.Fragment{GPU: sharing.GPUID(f.GPU), Memory: sharing.Bytes(f.MemoryBytes), Percent: percent(f.Percent), Whole: f.Whole}
+			if f.MIGProfile != "" {
+				one.MIG = r.claimed(one.GPU, f.MIGProfile, f.MIGStart, c.PodUID != "")
+			}
+			p = append(p, one)
 		}
 		if c.PodUID != "" {
 			r.claims[c.PodUID] = append(r.claims[c.PodUID], p...)
@@ -59,6 +71,19 @@ func readReport(s gpunode.Status) *report {
 	r.gpus = slices.CompactFunc(r.gpus, func(a, b allocator.GPUState) bool { return a.GPU.UUID == b.GPU.UUID })
 	link(r.gpus, s.GPUs)
 	return r
+}
+
+// claimed is the instance of a claim.
+func (r *report) claimed(gpu sharing.GPUID, profile string, start int, pod bool) sharing.Instance {
+	c := r.cuts[gpu]
+	in := c.instance(profile, start)
+	if c != nil {
+		c.must(in)
+		if !pod {
+			c.others = append(c.others, mig.Place{Profile: in.ID, Start: in.Start})
+		}
+	}
+	return in
 }
 
 func readGPU(g gpunode.GPU, holders int) allocator.GPUState {

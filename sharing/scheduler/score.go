@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
@@ -50,8 +51,16 @@ func (b *Books) score(n *node, s *state, w Want, v Verdict, free cluster.Milli) 
 	sum := int64(0)
 	for _, a := range w.Asks {
 		p, ok := v.placement(a.Container)
-		r, err := b.resolve(n, a.Request)
+		r, err := b.resolved(n, a)
 		if !ok || err != nil {
+			continue
+		}
+		if r.Kind == sharing.KindMIG {
+			score, _ := b.cutScore(n, s, r, p, w.CPU, free)
+			sum += score
+			if len(v.Plan) > 1 {
+				s.take(w.UID, p)
+			}
 			continue
 		}
 		view, shape := n.view(s, r, w.CPU)
@@ -85,13 +94,19 @@ func (b *Books) terms(n *node, s *state, w Want, v Verdict, free cluster.Milli) 
 	var out []cluster.Term
 	for _, a := range w.Asks {
 		p, ok := v.placement(a.Container)
-		r, err := b.resolve(n, a.Request)
+		r, err := b.resolved(n, a)
 		if !ok || err != nil || r.Place == sharing.PlaceSpread {
 			continue
 		}
-		view, shape := n.view(s, r, w.CPU)
-		view.CPU = free
-		for _, t := range b.policy.Terms(&view, shape) {
+		var terms []cluster.Term
+		if r.Kind == sharing.KindMIG {
+			_, terms = b.cutScore(n, s, r, p, w.CPU, free)
+		} else {
+			view, shape := n.view(s, r, w.CPU)
+			view.CPU = free
+			terms = b.policy.Terms(&view, shape)
+		}
+		for _, t := range terms {
 			if i := slices.IndexFunc(out, func(o cluster.Term) bool { return o.Name == t.Name }); i >= 0 {
 				out[i].Value += t.Value
 			} else {
@@ -115,9 +130,17 @@ func (v Verdict) placement(container string) (sharing.Placement, bool) {
 // shapeOf is a request as policies see it.
 func shapeOf(r sharing.Request, cpu cluster.Milli) cluster.Shape {
 	s := cluster.Shape{CPU: cpu, GPUs: r.GPUs, Share: cluster.WholeGPU, Models: strings.Join(append(append([]string{}, r.Models...), r.ProfileModels...), "|"), Level: r.MinLevel}
-	if r.Kind == sharing.KindShared {
+	switch r.Kind {
+	case sharing.KindShared:
 		memory, percent := r.Each()
 		s.Share, s.GPUMemory = cluster.Milli(percent)*10, memory
+	case sharing.KindMIG:
+		s.Profile, s.Share = r.MIG, 0
+		// Where no GPU says how large it is, it counts by its compute slices, of which most GPUs have seven.
+		if w, err := mig.ParseWish("mig", r.MIG); err == nil {
+			s.Share = min(cluster.Milli(w.Compute)*cluster.WholeGPU/7, cluster.WholeGPU)
+		}
+	case sharing.KindWhole:
 	}
 	return s
 }
@@ -125,7 +148,7 @@ func shapeOf(r sharing.Request, cpu cluster.Milli) cluster.Shape {
 // view is the node as policies see it: what is free in thousandths. Thousandths are coarser than bytes, so that what fits
 // the request exactly, and nothing else, is made to fit it there. The free CPU is that of the empty machine.
 func (n *node) view(s *state, r sharing.Request, cpu cluster.Milli) (cluster.Node, cluster.Shape) {
-	out := n.empty()
+	out := n.empty(n.report.gpus)
 	shape := shapeOf(r, cpu)
 	share := shape.Share
 	for i, g := range s.gpus {
@@ -153,24 +176,59 @@ func one(r sharing.Request) sharing.Request {
 	return r
 }
 
-// empty is the node as policies see it with nothing taken.
-func (n *node) empty() cluster.Node {
-	out := cluster.Node{Name: n.name, CPU: n.machine.CPU, Memory: n.machine.Memory, Model: model(n.report), GPUs: make([]cluster.Milli, len(n.report.gpus))}
-	for i, g := range n.report.gpus {
+// parts are the node as policies see it with nothing taken: its GPUs in MIG mode apart from the others, each part with its
+// share of the CPU.
+func (n *node) parts() []cluster.Node {
+	all := n.report.gpus
+	if len(n.report.cuts) == 0 {
+		return []cluster.Node{n.empty(all)}
+	}
+	var out []cluster.Node
+	add := func(part cluster.Node, gpus int) {
+		part.CPU = n.machine.CPU * cluster.Milli(gpus) / cluster.Milli(len(all))
+		out = append(out, part)
+	}
+	whole := slices.DeleteFunc(slices.Clone(all), func(g allocator.GPUState) bool { return n.report.cuts[g.GPU.UUID] != nil })
+	if len(whole) > 0 {
+		add(n.empty(whole), len(whole))
+	}
+	for _, kind := range slices.Compact(n.report.geometries()) {
+		of := slices.DeleteFunc(slices.Clone(all), func(g allocator.GPUState) bool {
+			c := n.report.cuts[g.GPU.UUID]
+			return c == nil || c.geometry != kind
+		})
+		if kind == nil || len(of) == 0 || slices.ContainsFunc(out, func(o cluster.Node) bool { return o.Table == kind.table }) {
+			continue
+		}
+		part := kind.node
+		part.Name, part.Model, part.Memory, part.GPUMemory = n.name, of[0].GPU.Model, n.machine.Memory, of[0].GPU.Usable()
+		part.Cut(make([]mig.Occupancy, len(of)))
+		add(part, len(of))
+	}
+	return out
+}
+
+// empty is these GPUs of the node as policies see them with nothing taken.
+func (n *node) empty(gpus []allocator.GPUState) cluster.Node {
+	out := cluster.Node{Name: n.name, CPU: n.machine.CPU, Memory: n.machine.Memory, GPUs: make([]cluster.Milli, len(gpus))}
+	for i, g := range gpus {
+		if i == 0 {
+			out.Model = g.GPU.Model
+		}
 		out.GPUs[i] = cluster.WholeGPU
 		if usable := g.GPU.Usable(); out.GPUMemory == 0 || usable < out.GPUMemory {
 			out.GPUMemory = usable
 		}
 		out.Level = max(out.Level, level(g))
-		out.Topology = append(out.Topology, cluster.Place{NUMA: g.GPU.NUMA, NVLink: clique(n.report, i)})
+		out.Topology = append(out.Topology, cluster.Place{NUMA: g.GPU.NUMA, NVLink: clique(gpus, i)})
 	}
 	return out
 }
 
 // clique is the first GPU that this one reaches over NVLink, or itself.
-func clique(r *report, i int) int {
-	for j := range r.gpus[:i] {
-		if slices.Contains(r.gpus[i].GPU.NVLinks, r.gpus[j].GPU.UUID) {
+func clique(gpus []allocator.GPUState, i int) int {
+	for j := range gpus[:i] {
+		if slices.Contains(gpus[i].GPU.NVLinks, gpus[j].GPU.UUID) {
 			return j
 		}
 	}

@@ -38,13 +38,15 @@ type Ask struct {
 	// Request is what the pod's spec and annotations say; no profile or pool has completed it. Of a container whose cap
 	// others share it has the amounts of all of them, and they have no Ask.
 	Request sharing.Request
+	// joint is true for one whose cap others share.
+	joint bool
 }
 
 // String returns "namespace/name".
 func (w Want) String() string { return w.Namespace + "/" + w.Name }
 
 // WantOf reads what a pod asks for; false when it asks for nothing of Kerf's. The error has every mistake, each a
-// *sharing.FieldError; a MIG instance is one, since no books are kept of them.
+// *sharing.FieldError.
 func WantOf(p sharing.Pod) (Want, bool, error) {
 	w := Want{UID: p.UID, Namespace: p.Namespace, Name: p.Name, Priority: p.Priority, Limits: map[string]int64{}}
 	var errs []error
@@ -60,12 +62,6 @@ func WantOf(p sharing.Pod) (Want, bool, error) {
 			continue
 		}
 		if !ok {
-			continue
-		}
-		if r.Kind == sharing.KindMIG {
-			// The books do not know what GPUs can be cut into. Claims of such pods count as their nodes report them.
-			errs = append(errs, fmt.Errorf("container %q: %w", c.Name, sharing.Invalid(sharing.Domain+"/mig-"+r.MIG, "1",
-				"leave schedulerName out, so that kube-scheduler counts the instances and the node chooses", "is no resource that kerf-scheduler places yet")))
 			continue
 		}
 		asks = append(asks, sharing.ContainerAsk{
@@ -93,7 +89,7 @@ func WantOf(p sharing.Pod) (Want, bool, error) {
 		}
 		one := Ask{Container: a.Ref.Container, Kind: a.Kind, Request: a.Request}
 		if a.Joint.GPUs > 0 {
-			one.Request = a.Joint
+			one.Request, one.joint = a.Joint, true
 		}
 		w.Asks = append(w.Asks, one)
 	}
@@ -116,7 +112,7 @@ func keyOf(asks []Ask) string {
 	var b strings.Builder
 	for _, a := range asks {
 		r := a.Request
-		fmt.Fprintf(&b, "%d %d %d %d %d %d %d %q %q %q\n", a.Kind, r.Kind, r.Memory, r.Percent, r.GPUs, r.MinLevel, r.Place, r.Models, r.UUIDs, r.Profile)
+		fmt.Fprintf(&b, "%d %d %d %d %d %d %d %q %q %q %q %t\n", a.Kind, r.Kind, r.Memory, r.Percent, r.GPUs, r.MinLevel, r.Place, r.Models, r.UUIDs, r.Profile, r.MIG, a.joint)
 	}
 	return b.String()
 }

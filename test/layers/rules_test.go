@@ -41,7 +41,7 @@ var layers = []layer{
 	{"sharing/packing/...", "how much of a bin an item costs is arithmetic, whatever the bins are", nil},
 	{"sharing/allocator/...", "which GPU answers is decided without knowing who asks; what a GPU can be cut into is the geometry's", []string{"sharing", "sharing/packing", "mig"}},
 	{"sharing/scheduler/...", "a scheduler's books are made of reports and pods, and know no API server and no scheduler",
-		[]string{"api/gpunode", "sharing", "sharing/allocator/...", "sharing/config", "sharing/ledger"}},
+		[]string{"api/gpunode", "sharing", "sharing/allocator/...", "sharing/config", "sharing/ledger", "mig"}},
 	{"sharing/simulate/...", "an experiment asks the allocator, and knows of a node what its agent reports, and no program", []string{"sharing", "sharing/allocator/...", "mig", "api/gpunode"}},
 
 	{"mig", "the geometry is computed from what the driver reported, and knows no driver", []string{"sharing", "sharing/packing"}},
@@ -60,7 +60,7 @@ var layers = []layer{
 	{"sharing/caps/pace/...", "the pace is a clock around a decision; accounts and driver reach it through interfaces that it declares", []string{"sharing", "sharing/caps/compute"}},
 	{"sharing/doctor/...", "the doctor looks through the doors at what a machine can do, and holds nothing", []string{"sharing", "api/...", "internal/*"}},
 	{"sharing/node/...", "the runtime joins core and doors; caps, clients and servers reach it through interfaces that it declares",
-		with(tools, "sharing", "sharing/config", "sharing/ledger", "sharing/allocator", "sharing/caps/choice", "sharing/caps/client", "sharing/caps/reactive", "sharing/caps/compute", "sharing/caps/pace", "sharing/faults", "sharing/audit", "sharing/usage", "internal/cgroup", "internal/libkerf")},
+		with(tools, "sharing", "sharing/config", "sharing/ledger", "sharing/allocator", "sharing/caps/choice", "sharing/caps/client", "sharing/caps/reactive", "sharing/caps/compute", "sharing/caps/pace", "sharing/faults", "sharing/audit", "sharing/usage", "mig", "internal/cgroup", "internal/libkerf")},
 	{"sharing/node/record/...", "the record is a format: bytes in, bytes out", []string{"sharing"}},
 	{"sharing/node/nodeserver/...", "the server translates between the node API and the runtime",
 		with(tools, "api/...", "sharing", "sharing/config", "sharing/ledger", "sharing/node")},

@@ -42,7 +42,7 @@ func workloadOf(counts map[Shape]int64) Workload {
 	}
 	slices.SortFunc(w.all, func(a, b Class) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.CPU, b.CPU), cmp.Compare(a.Share, b.Share),
-			cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.Models, b.Models))
+			cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.Models, b.Models), cmp.Compare(a.Profile, b.Profile), cmp.Compare(a.GPUMemory, b.GPUMemory), cmp.Compare(a.Level, b.Level))
 	})
 	for _, class := range w.all {
 		if w.weight*100 >= w.seen*typicalPercent {

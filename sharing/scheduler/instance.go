@@ -1,0 +1,208 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/kerf-gpu/kerf/mig"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator"
+	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
+)
+
+// cutter says which GPU in MIG mode answers a request, and where on it.
+type cutter interface {
+	cluster.Policy
+	cluster.Starter
+}
+
+// spread takes the emptiest GPU.
+type spread struct{ cluster.Spread }
+
+// Start implements cluster.Starter.
+func (spread) Start(n *cluster.Node, gpu, profile int) int { return usualStart(n, gpu, profile) }
+
+// plain takes the GPU that loses least if all profiles are asked for alike: much as an agent chooses that nobody plans for,
+// and the same whatever the policy has learned.
+type plain struct{}
+
+// Score implements cluster.Policy.
+func (plain) Score(n *cluster.Node, s cluster.Shape) (int64, int) {
+	best, at := int64(math.MinInt64), -1
+	p, _ := n.Instance(s)
+	for g := range n.GPUs {
+		if start, loss := n.Usual(g, p); start >= 0 && -int64(loss) > best {
+			best, at = -int64(loss), g
+		}
+	}
+	return best, at
+}
+
+// Start implements cluster.Starter.
+func (plain) Start(n *cluster.Node, gpu, profile int) int { return usualStart(n, gpu, profile) }
+
+func usualStart(n *cluster.Node, gpu, profile int) int {
+	p, _ := n.Table.Profile(profile)
+	start, _ := n.Usual(gpu, p)
+	return start
+}
+
+func (b *Books) cutter(r sharing.Request) cutter {
+	if r.Place == sharing.PlaceSpread {
+		return spread{}
+	}
+	return b.policy
+}
+
+// hardened is a request for memory that only the hardware may hold, as one for the smallest MIG instance that has it, where
+// the node has GPUs in MIG mode; any other stays as it is. The agent does the same.
+func (n *node) hardened(r sharing.Request) sharing.Request {
+	if n.report == nil || len(n.report.cuts) == 0 ||
+		r.Kind != sharing.KindShared || r.MinLevel != sharing.LevelHardware || r.Memory == 0 || r.Percent != 0 || r.GPUs != 1 || r.Profile != "" {
+		return r
+	}
+	r.Kind, r.MIG, r.Memory, r.Burst = sharing.KindMIG, ">= "+r.Memory.String(), 0, sharing.Burst{}
+	return r
+}
+
+// cutView is the GPUs of a node that have a geometry and can answer the request, as policies see them, and which GPUs of the
+// state they are.
+func (n *node) cutView(s *state, g *geometry, r sharing.Request, cpu cluster.Milli) (view cluster.Node, gpus []int) {
+	view = g.node
+	view.Name, view.CPU, view.Memory = n.name, n.machine.CPU, n.machine.Memory
+	var have []mig.Occupancy
+	for i, at := range s.gpus {
+		if c := s.cuts[at.GPU.UUID]; c != nil && c.geometry == g && !c.fixed && c.trouble == "" && at.GPU.Health == sharing.HealthOK && r.Admits(at.GPU) {
+			view.Model, gpus, have = at.GPU.Model, append(gpus, i), append(have, s.taken(at.GPU.UUID))
+		}
+	}
+	view.Cut(have)
+	return view, gpus
+}
+
+// cutShape is a request for an instance as policies see it.
+func cutShape(r sharing.Request, cpu cluster.Milli) cluster.Shape {
+	s := shapeOf(r, cpu)
+	s.Models, s.Level = "", sharing.LevelUnknown
+	return s
+}
+
+// chooseCut is the instance that answers a request: one of a layout before one that is cut, since nothing is lost by it.
+func (n *node) chooseCut(s *state, r sharing.Request, cpu cluster.Milli, by cutter) (sharing.Placement, error) {
+	var kinds []*geometry
+	for _, g := range s.gpus {
+		c := s.cuts[g.GPU.UUID]
+		p, ok := c.profile(r)
+		if !ok || c.trouble != "" || g.GPU.Health != sharing.HealthOK || !r.Admits(g.GPU) {
+			continue
+		}
+		if !c.fixed {
+			if !slices.Contains(kinds, c.geometry) {
+				kinds = append(kinds, c.geometry)
+			}
+		} else if start, ok := s.start(g.GPU.UUID, p, -1); ok {
+			return sharing.Placement{fragment(g.GPU.UUID, p, start)}, nil
+		}
+	}
+	var best sharing.Placement
+	most := int64(0)
+	for _, kind := range kinds {
+		view, gpus := n.cutView(s, kind, r, cpu)
+		shape := cutShape(r, cpu)
+		p, ok := view.Instance(shape)
+		if !ok || !slices.ContainsFunc(gpuIndexes(view), func(g int) bool { start, _ := view.Usual(g, p); return start >= 0 }) {
+			continue
+		}
+		score, g := by.Score(&view, view.Resolve(shape))
+		if g < 0 || g >= len(gpus) || best != nil && score <= most {
+			continue
+		}
+		if start := by.Start(&view, g, p.ID); start >= 0 {
+			best, most = sharing.Placement{fragment(s.gpus[gpus[g]].GPU.UUID, p, start)}, score
+		}
+	}
+	if best == nil {
+		return nil, fmt.Errorf("%s: %w", r, sharing.ErrExhausted)
+	}
+	return best, nil
+}
+
+func gpuIndexes(n cluster.Node) []int {
+	out := make([]int, len(n.GPUs))
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+// plannedCut is the instance of a plan; false when the plan is not one for this request, or its place is taken.
+func (s *state) plannedCut(a sharing.Advice, r sharing.Request) (sharing.Placement, bool) {
+	if len(a.GPUs) != 1 || a.MIG.Profile == "" {
+		return nil, false
+	}
+	c := s.cuts[a.GPUs[0]]
+	p, ok := c.profile(r)
+	if !ok || p.Name != a.MIG.Profile {
+		return nil, false
+	}
+	start, ok := s.start(a.GPUs[0], p, a.MIG.Start)
+	return sharing.Placement{fragment(a.GPUs[0], p, start)}, ok
+}
+
+// lendsCut is true when a container of the pod has an instance that the request takes.
+func (s *state) lendsCut(uid string, r sharing.Request) bool {
+	return slices.ContainsFunc(s.held[uid], func(f sharing.Fragment) bool {
+		c, g := s.cuts[f.GPU], s.at(f.GPU)
+		p, ok := c.profile(r)
+		return ok && g != nil && !f.MIG.None() && r.Admits(g.GPU) && p.ID == f.MIG.ID
+	})
+}
+
+// cutScore is the score of the GPU that a placement is on, with the terms of it. A GPU with a layout loses nothing.
+func (b *Books) cutScore(n *node, s *state, r sharing.Request, p sharing.Placement, cpu, free cluster.Milli) (int64, []cluster.Term) {
+	c := s.cuts[p[0].GPU]
+	if c == nil || c.geometry == nil || c.fixed {
+		return 0, nil
+	}
+	view, _ := n.cutView(s, c.geometry, r, cpu)
+	view.CPU = free
+	shape := view.Resolve(cutShape(r, cpu))
+	if by := b.cutter(r); by != cutter(b.policy) {
+		score, _ := by.Score(&view, shape)
+		return score, nil
+	}
+	score, _ := b.policy.Score(&view, shape)
+	return score, b.policy.Terms(&view, shape)
+}
+
+// noCut says why no instance answers the request.
+func noCut(s *state, r sharing.Request) (Reason, string) {
+	has := func(g allocator.GPUState) bool {
+		_, ok := s.cuts[g.GPU.UUID].profile(r)
+		return ok && r.Admits(g.GPU)
+	}
+	well := func(g allocator.GPUState) bool {
+		return has(g) && g.GPU.Health == sharing.HealthOK && s.cuts[g.GPU.UUID].trouble == ""
+	}
+	switch {
+	case len(s.gpus) == 0:
+		return LacksGPUs, "0 GPUs, 1 asked"
+	case !slices.ContainsFunc(s.gpus, func(g allocator.GPUState) bool { return r.Admits(g.GPU) }):
+		return WrongModel, WrongModel.String()
+	case !slices.ContainsFunc(s.gpus, has):
+		return LacksProfile, LacksProfile.String()
+	case !slices.ContainsFunc(s.gpus, well):
+		return Unhealthy, Unhealthy.String()
+	}
+	n := 0
+	for _, g := range s.gpus {
+		if well(g) {
+			n++
+		}
+	}
+	return LacksInstance, fmt.Sprintf("%d GPUs in MIG mode, and none has a place free for %s", n, r)
+}

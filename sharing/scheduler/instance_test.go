@@ -1,0 +1,218 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/scheduler"
+)
+
+// slices7 is what a GPU of seven compute and eight memory slices says that it can be cut into.
+func slices7() []gpunode.MIGProfile {
+	return []gpunode.MIGProfile{
+		{Name: "1g.10gb", ID: 19, Compute: 1, MemoryBytes: 10 * gib, Most: 7, Size: 1, Starts: []int{0, 1, 2, 3, 4, 5, 6}},
+		{Name: "1g.20gb", ID: 15, Compute: 1, MemoryBytes: 20 * gib, Most: 4, Size: 2, Starts: []int{0, 2, 4, 6}},
+		{Name: "2g.20gb", ID: 14, Compute: 2, MemoryBytes: 20 * gib, Most: 3, Size: 2, Starts: []int{0, 2, 4}},
+		{Name: "3g.40gb", ID: 9, Compute: 3, MemoryBytes: 40 * gib, Most: 2, Size: 4, Starts: []int{0, 4}},
+		{Name: "7g.80gb", ID: 0, Compute: 7, MemoryBytes: 80 * gib, Most: 1, Size: 8, Starts: []int{0}},
+	}
+}
+
+// piece is a claim on a MIG instance.
+type piece struct {
+	uid     string
+	gpu     int
+	profile string
+	start   int
+}
+
+// cutStatus is the report of a node of so many GPUs, all in MIG mode.
+func cutStatus(node, gpus int, pieces ...piece) gpunode.Status {
+	s := statusOf(node, gpus)
+	for i := range s.GPUs {
+		g := &s.GPUs[i]
+		g.MIG, g.FreeBytes, g.FreePercent, g.Levels = true, 0, 0, nil
+		g.MIGState = &gpunode.MIGState{Units: 8, Geometry: slices7()}
+	}
+	for _, p := range pieces {
+		s.Claims = append(s.Claims, gpunode.Claim{ID: p.uid + p.profile, PodUID: p.uid, Container: "main", Level: "hardware",
+			Fragments: []gpunode.Fragment{{GPU: uuid(node, p.gpu), MemoryBytes: 10 * gib, MIGProfile: p.profile, MIGStart: p.start}}})
+	}
+	s.Fingerprint = gpunode.Fingerprint(s.Claims)
+	return s
+}
+
+func cutBooks(s gpunode.Status) *scheduler.Books {
+	b := booksOf(1, 1)
+	b.Report("n00", s)
+	return b
+}
+
+func mig(profile string) map[string]string { return map[string]string{"kerf.dev/mig-" + profile: "1"} }
+
+func TestInstanceFits(t *testing.T) {
+	change := func(do func(g *gpunode.GPU), pieces ...piece) gpunode.Status {
+		s := cutStatus(0, 1, pieces...)
+		do(&s.GPUs[0])
+		return s
+	}
+	layout := func(g *gpunode.GPU) {
+		g.MIGState.Fixed = true
+		g.MIGState.Instances = []gpunode.MIGInstance{
+			{Profile: "1g.10gb", Start: 0, Size: 1, Ready: true}, {Profile: "1g.10gb", Start: 1, Size: 1, Ready: true},
+			{Profile: "3g.40gb", Start: 4, Size: 4},
+		}
+	}
+	hard := []string{"kerf.dev/min-enforcement", "hardware"}
+	for name, tc := range map[string]struct {
+		status      gpunode.Status
+		limits      map[string]string
+		annotations []string
+		want        scheduler.Reason
+		plan        string
+	}{
+		"an empty GPU":                    {cutStatus(0, 1), mig("3g.40gb"), nil, scheduler.Fits, "/3g.40gb@4"},
+		"the only place":                  {cutStatus(0, 1, piece{"a", 0, "3g.40gb", 4}), mig("3g.40gb"), nil, scheduler.Fits, "/3g.40gb@0"},
+		"a full GPU":                      {cutStatus(0, 1, piece{"a", 0, "1g.10gb", 0}), mig("7g.80gb"), nil, scheduler.LacksInstance, ""},
+		"beside the claim of no pod":      {cutStatus(0, 1, piece{"", 0, "1g.10gb", 0}), mig("7g.80gb"), nil, scheduler.LacksInstance, ""},
+		"parts of one instance":           {cutStatus(0, 1, piece{"a", 0, "3g.40gb", 4}, piece{"b", 0, "3g.40gb", 4}), mig("3g.40gb"), nil, scheduler.Fits, "/3g.40gb@0"},
+		"memory that hardware holds":      {cutStatus(0, 1), memory(15), hard, scheduler.Fits, "/1g.20gb@6"},
+		"as much as the whole":            {cutStatus(0, 1), memory(79), hard, scheduler.Fits, "/7g.80gb@0"},
+		"memory alone":                    {cutStatus(0, 1), memory(15), nil, scheduler.WrongModel, ""},
+		"another model":                   {cutStatus(0, 1), mig("1g.10gb"), []string{"kerf.dev/gpu-model", "A100"}, scheduler.WrongModel, ""},
+		"not in MIG mode":                 {statusOf(0, 1), mig("1g.10gb"), nil, scheduler.LacksProfile, ""},
+		"memory by hardware, no MIG mode": {statusOf(0, 1), memory(15), hard, scheduler.LacksLevel, ""},
+		"made by others": {change(func(g *gpunode.GPU) {
+			g.MIGState.Instances = []gpunode.MIGInstance{{Profile: "7g.80gb", Size: 8, Foreign: true, Ready: true}}
+		}), mig("1g.10gb"), nil, scheduler.LacksInstance, ""},
+		"idle ones go": {change(func(g *gpunode.GPU) {
+			g.MIGState.Instances = []gpunode.MIGInstance{{Profile: "7g.80gb", Size: 8, Ready: true}}
+		}), mig("1g.10gb"), nil, scheduler.Fits, "/1g.10gb@5"},
+		"in trouble":                         {change(func(g *gpunode.GPU) { g.MIGState.Trouble = "x" }), mig("1g.10gb"), nil, scheduler.Unhealthy, ""},
+		"sick":                               {change(func(g *gpunode.GPU) { g.Health = "lost" }), mig("1g.10gb"), nil, scheduler.Unhealthy, ""},
+		"an older agent":                     {change(func(g *gpunode.GPU) { g.MIGState.Geometry = nil }), mig("1g.10gb"), nil, scheduler.LacksProfile, ""},
+		"a list that is none":                {change(func(g *gpunode.GPU) { g.MIGState.Geometry[0].Size = 99 }), mig("3g.40gb"), nil, scheduler.LacksProfile, ""},
+		"a claim that is none of its places": {cutStatus(0, 1, piece{"a", 0, "3g.40gb", 1}), mig("1g.10gb"), nil, scheduler.Unhealthy, ""},
+		"a layout":                           {change(layout), mig("1g.10gb"), nil, scheduler.Fits, "/1g.10gb@1"},
+		"what is left of a layout":           {change(layout, piece{"a", 0, "1g.10gb", 1}), mig("1g.10gb"), nil, scheduler.Fits, "/1g.10gb@0"},
+		"not yet in the layout":              {change(layout), mig("3g.40gb"), nil, scheduler.LacksProfile, ""},
+		"not in the layout":                  {change(layout), mig("2g.20gb"), nil, scheduler.LacksProfile, ""},
+		"all of the layout in use":           {change(layout, piece{"a", 0, "1g.10gb", 0}, piece{"b", 0, "1g.10gb", 1}), mig("1g.10gb"), nil, scheduler.LacksInstance, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := cutBooks(tc.status)
+			w := want(t, podOf("p", tc.limits, tc.annotations...))
+			v := b.Fit(w, "n00", noon())
+			if v.Reason != tc.want {
+				t.Fatalf("%v: %s, want %v", v.Reason, v.Text, tc.want)
+			}
+			if tc.want != scheduler.Fits {
+				if said := b.Explain(w, noon()); said == "" || strings.Contains(said, "cannot: ") {
+					t.Errorf("explained as %q", said)
+				}
+				return
+			}
+			if got := scheduler.Annotations(v.Plan)["placement.kerf.dev/main"]; got != uuid(0, 0)+tc.plan {
+				t.Errorf("planned on %q, want %q", got, tc.plan)
+			}
+		})
+	}
+}
+
+// An instance is held from its reservation until its node has let go, also by books that are made anew.
+func TestInstanceLife(t *testing.T) {
+	b := cutBooks(cutStatus(0, 1))
+	p := podOf("p", mig("3g.40gb"))
+	plan, err := b.Reserve(want(t, p), "n00", noon())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Node, p.Annotations = "n00", scheduler.Annotations(plan)
+	b.Pod(p, want(t, p), noon())
+	other := want(t, podOf("q", mig("3g.40gb")))
+	again := cutBooks(cutStatus(0, 1))
+	again.Pod(p, want(t, p), noon())
+	for name, books := range map[string]*scheduler.Books{"these": b, "anew": again} {
+		if got := scheduler.Annotations(books.Fit(other, "n00", noon()).Plan)["placement.kerf.dev/main"]; got != uuid(0, 0)+"/3g.40gb@0" {
+			t.Errorf("%s: the next one is planned on %q", name, got)
+		}
+	}
+	if s, _ := b.Standing("p"); cmp.Diff(s.Plan, map[string][]string{"main": {uuid(0, 0) + "/3g.40gb@4"}}) != "" {
+		t.Errorf("%+v", s)
+	}
+	// The node did otherwise; then that counts.
+	b.Report("n00", cutStatus(0, 1, piece{"p", 0, "3g.40gb", 0}))
+	if got := scheduler.Annotations(b.Fit(other, "n00", noon()).Plan)["placement.kerf.dev/main"]; got != uuid(0, 0)+"/3g.40gb@4" {
+		t.Errorf("after the report the next one is planned on %q", got)
+	}
+	all := want(t, podOf("r", mig("7g.80gb")))
+	b.Gone("p", noon())
+	if v := b.Fit(all, "n00", noon()); v.Reason != scheduler.LacksInstance {
+		t.Errorf("%v while the node has not let go", v.Reason)
+	}
+	before := b.Room("n00", noon())
+	b.Report("n00", cutStatus(0, 1))
+	if v := b.Fit(all, "n00", noon()); v.Reason != scheduler.Fits || !b.Room("n00", noon()).More(before) {
+		t.Errorf("%v after the node has let go", v.Reason)
+	}
+}
+
+// An init container takes the instance of a later one; containers beside each other have one each.
+func TestInstancesOfOnePod(t *testing.T) {
+	b := cutBooks(cutStatus(0, 1))
+	p := podOf("p", mig("3g.40gb"))
+	p.Containers = append(p.Containers, sharing.PodContainer{Name: "side", Limits: mig("3g.40gb")},
+		sharing.PodContainer{Name: "first", Kind: sharing.ContainerInit, Limits: mig("3g.40gb")})
+	v := b.Fit(want(t, p), "n00", noon())
+	if d := cmp.Diff(map[string]string{"placement.kerf.dev/main": uuid(0, 0) + "/3g.40gb@4", "placement.kerf.dev/side": uuid(0, 0) + "/3g.40gb@0"}, scheduler.Annotations(v.Plan)); d != "" {
+		t.Errorf("%v %s (-want +got):\n%s", v.Reason, v.Text, d)
+	}
+}
+
+// The pods that give way for an instance are those on the GPU where the fewest do.
+func TestInstanceVictims(t *testing.T) {
+	b := cutBooks(cutStatus(0, 2, piece{"a", 0, "1g.10gb", 0}, piece{"b", 0, "1g.10gb", 4}, piece{"c", 1, "3g.40gb", 0}))
+	var all []scheduler.Victim
+	for _, uid := range []string{"a", "b", "c"} {
+		p := podOf(uid, mig("1g.10gb"))
+		p.Node = "n00"
+		b.Pod(p, want(t, p), noon())
+		all = append(all, scheduler.Victim{UID: uid})
+	}
+	high := podOf("h", mig("7g.80gb"))
+	high.Priority = 10
+	if got := b.Victims(want(t, high), "n00", all, noon()); len(got) != 1 || got[0].UID != "c" {
+		t.Errorf("%+v give way", got)
+	}
+}
+
+// A node of both kinds of GPU gives each what it is asked for, and the score has the terms of an instance.
+func TestMixedNode(t *testing.T) {
+	s := statusOf(0, 2)
+	s.GPUs[1] = cutStatus(0, 2).GPUs[1]
+	b := cutBooks(s)
+	b.Report("n00", s)
+	for _, tc := range []struct {
+		limits map[string]string
+		gpu    int
+		term   string
+	}{{mig("1g.10gb"), 1, "instance"}, {memory(20), 0, "fragments"}, {whole(1), 0, "fragments"}} {
+		w := want(t, podOf("p", tc.limits))
+		v := b.Fit(w, "n00", noon())
+		terms := b.Terms(w, "n00", machine().CPU, noon())
+		if v.Reason != scheduler.Fits || string(v.Plan[0].Placement[0].GPU) != uuid(0, tc.gpu) || len(terms) == 0 || terms[0].Name != tc.term {
+			t.Errorf("%v: %v %+v %+v", tc.limits, v.Reason, v.Plan, terms)
+		}
+		if answers := b.Answers(w, nil, noon().Add(time.Second)); len(answers) != 1 || answers[0].Score != b.Score(w, "n00", machine().CPU, noon()) {
+			t.Errorf("%v: answers %+v", tc.limits, answers)
+		}
+	}
+}
