@@ -5,6 +5,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,8 +23,11 @@ import (
 // evictEvery is how often it is looked for pods that their nodes have no room for.
 const evictEvery = 5 * time.Second
 
-// evicter makes pods leave the nodes that have no room for them. A scheduler that stands by does so too: the second
-// eviction of a pod finds that it goes already.
+// errLater says that a pod is another one by now than it was told of: it is looked at again.
+var errLater = errors.New("it has changed meanwhile")
+
+// evicter makes pods leave the nodes that have no room for them. A scheduler that stands by does so too. An eviction is of
+// the pod as it was read, and changes it, so that only the first one is carried out, and told.
 type evicter struct {
 	*core
 	after  time.Duration
@@ -56,7 +60,9 @@ func (e *evicter) look(ctx context.Context) {
 	due := e.books.Stuck(e.after, e.now())
 	e.mu.Unlock()
 	for _, s := range due {
-		if err := e.evict(ctx, s); err != nil {
+		if err := e.evict(ctx, s); errors.Is(err, errLater) {
+			continue
+		} else if err != nil {
 			klog.FromContext(ctx).Error(err, "A pod that its node has no room for could not be evicted; it is tried again", "pod", klog.KRef(s.Namespace, s.Name), "node", s.Node)
 			continue
 		}
@@ -75,13 +81,18 @@ func (e *evicter) evict(ctx context.Context, s scheduler.Stuck) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	asRead := metav1.NewUIDPreconditions(s.UID)
+	asRead.ResourceVersion = &pod.ResourceVersion
 	err = e.client.CoreV1().Pods(s.Namespace).EvictV1(ctx, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(s.UID)},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: asRead},
 	})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // gone, or another pod of the name
+	switch {
+	case apierrors.IsNotFound(err):
 		return nil
-	} else if err != nil {
+	case apierrors.IsConflict(err):
+		return errLater
+	case err != nil:
 		return fmt.Errorf("evict pod %s/%s: %w", s.Namespace, s.Name, err)
 	}
 	text := fmt.Sprintf("node %s has had no room for it for %v (placementTimeout is %v): %s", s.Node, s.For.Round(time.Second), e.after, s.Reason)

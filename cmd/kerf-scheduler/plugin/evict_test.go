@@ -72,3 +72,25 @@ func TestEvictsWhatItsNodeHasNoRoomFor(t *testing.T) {
 		})
 	}
 }
+
+// Of two schedulers, one standing by, one evicts and says so; the other finds the pod changed, and then that it goes.
+func TestOneOfTwoEvicts(t *testing.T) {
+	client, said := &api{version: "7"}, &recorder{}
+	known := podOf("p", 40)
+	known.Spec.NodeName, known.ResourceVersion = "n0", "7"
+	known.Annotations = map[string]string{sharing.PlacementAnnotation("main"): uuid(0, 1)}
+	for range 2 {
+		w := newWorld(t, 1)
+		w.pods().OnAdd(known.DeepCopy(), true)
+		e := evicter{core: w.core, after: time.Second, client: client, events: func() events.EventRecorderLogger { return said },
+			pod: func(string, string) (*corev1.Pod, error) { return known, nil }}
+		w.reportWith(0, []gpunode.Unplaced{{PodUID: "uid-p", Namespace: "ns", Pod: "p", Reason: "full"}})
+		for range 3 {
+			w.clock = w.clock.Add(time.Second)
+			e.look(t.Context())
+		}
+	}
+	if !slices.Equal(client.evicted, []string{"p"}) || len(said.said) != 1 || client.asked < 2 {
+		t.Errorf("evicted %q, asked for %d times, said %q", client.evicted, client.asked, said.said)
+	}
+}

@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -129,10 +130,18 @@ type api struct {
 	// forbid is what a disruption budget says to an eviction; asked counts the evictions that were asked for.
 	forbid error
 	asked  int
+	// version is what the pods have been read as; an eviction changes it. An empty one is not looked at.
+	version string
 }
 
 func (a *api) EvictV1(_ context.Context, e *policyv1.Eviction) error {
 	a.asked++
+	if read := e.DeleteOptions.Preconditions.ResourceVersion; a.version != "" {
+		if *read != a.version {
+			return apierrors.NewConflict(corev1.Resource("pods"), e.Name, errors.New("changed"))
+		}
+		a.version += "+"
+	}
 	if a.forbid == nil && string(*e.DeleteOptions.Preconditions.UID) == "uid-"+e.Name {
 		a.evicted = append(a.evicted, e.Name)
 	}
