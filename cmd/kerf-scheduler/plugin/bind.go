@@ -5,6 +5,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 	"github.com/kerf-gpu/kerf/sharing/scheduler"
 )
@@ -29,6 +31,13 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Po
 	if c == nil {
 		return nil
 	}
+	if again := p.reserve(state, c, pod, nodeName); again != nil {
+		return p.later(c, pod, again)
+	}
+	return nil
+}
+
+func (p *Plugin) reserve(state fwk.CycleState, c *cycle, pod *corev1.Pod, nodeName string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	free, scored := c.free[nodeName]
@@ -38,13 +47,32 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Po
 	terms := p.books.Terms(c.want, nodeName, free, p.now())
 	plan, err := p.books.Reserve(c.want, nodeName, p.now())
 	if err != nil {
-		return fwk.NewStatus(fwk.Unschedulable, err.Error())
+		return err //nolint:wrapcheck // it says which pod, and what could not be reserved
 	}
 	c.plan, c.terms = plan, terms
 	if !state.IsPodGroupSchedulingCycle() { // else it is only tried
 		delete(p.waiting, pod.UID)
 	}
 	return nil
+}
+
+// later has a pod tried again whose room was gone when it was to be reserved: at once where there is other room, else when
+// there is some. Nobody else sees to it: PostFilter is not called for such a pod.
+func (p *Plugin) later(c *cycle, pod *corev1.Pod, why error) *fwk.Status {
+	if errors.Is(why, sharing.ErrExhausted) {
+		p.mu.Lock()
+		w, gang := p.waiting[pod.UID]
+		gang = gang && w.gang
+		if !gang {
+			p.waiting[pod.UID] = waiting{pod: pod, want: c.want, roomy: map[string]bool{}, activate: p.activate}
+		}
+		room := !gang && len(p.books.Fitting(c.want, p.now())) > 0
+		p.mu.Unlock()
+		if room {
+			p.activate(map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: pod})
+		}
+	}
+	return fwk.NewStatus(fwk.Unschedulable, why.Error())
 }
 
 // Unreserve implements fwk.ReservePlugin.

@@ -176,3 +176,34 @@ func TestSameNameAnotherPod(t *testing.T) {
 		t.Errorf("one GPU is free: %v", status)
 	}
 }
+
+// A pod whose room is gone between Filter and Reserve is tried again: at once where another node has room, else as soon as
+// there is some.
+func TestRoomThatIsGoneAtReserve(t *testing.T) {
+	for name, tc := range map[string]struct {
+		nodes       int
+		first, then []string
+	}{
+		"other room": {2, []string{"ns/p"}, []string{"ns/p", "ns/p"}},
+		"no room":    {1, nil, []string{"ns/p"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, p := newWorld(t, tc.nodes), podOf("p", 60)
+			s := w.cycle(p)
+			if status := w.Filter(t.Context(), s, p, nodeInfo{name: "n0"}); !status.IsSuccess() {
+				t.Fatal(status)
+			}
+			w.report(0, claim{"x", 0, 60}, claim{"y", 1, 60})
+			if status := w.Reserve(t.Context(), s, p, "n0"); status.Code() != fwk.Unschedulable {
+				t.Fatalf("Reserve: %v", status)
+			}
+			if got := w.handle.woken; !slices.Equal(got, tc.first) {
+				t.Errorf("woken %q at once", got)
+			}
+			w.report(0, claim{"x", 0, 60})
+			if got := w.handle.woken; !slices.Equal(got, tc.then) {
+				t.Errorf("woken %q after the report", got)
+			}
+		})
+	}
+}
