@@ -23,9 +23,11 @@ type Budget struct {
 	Percent sharing.Percent
 	// Balance may still be run; below zero it is a debt.
 	Balance time.Duration
-	// Charged is what was taken in all, by so many Launches.
+	// Charged is what was taken in all, by so many Launches: by estimates, which are too high where programs compete.
 	Charged  time.Duration
 	Launches uint64
+	// Ran is what Settle has added up.
+	Ran time.Duration
 	// Past is how many of these ran on without a budget, because it was not refilled for two seconds.
 	Past uint64
 	// Waited is how long launches waited for a budget, summed over threads.
@@ -54,7 +56,7 @@ func (r *Region) Budgets() ([]Budget, error) {
 				GPU: gpu, Percent: sharing.Percent(min(atomic.LoadUint64(&r.limits.percent[i]), math.MaxUint32)),
 				Balance: time.Duration(atomic.LoadInt64(&t.budget)), Charged: time.Duration(atomic.LoadUint64(&t.charged)), //nolint:gosec // any pattern is a duration
 				Launches: atomic.LoadUint64(&t.launches), Past: atomic.LoadUint64(&t.past),
-				Waited: time.Duration(atomic.LoadUint64(&t.waited)), //nolint:gosec // as above
+				Waited: time.Duration(atomic.LoadUint64(&t.waited)), Ran: time.Duration(atomic.LoadUint64(&t.ran)), //nolint:gosec // as above
 			}
 		}
 	})
@@ -62,6 +64,18 @@ func (r *Region) Budgets() ([]Budget, error) {
 		return nil, fmt.Errorf("read budgets: %w", err)
 	}
 	return out, nil
+}
+
+// Settle adds what ran on a GPU, which only who knows the driver's own count can say. Errors are those of Refill.
+func (r *Region) Settle(gpu sharing.GPUID, ran time.Duration) error {
+	i, ok := r.place[gpu]
+	if !ok {
+		return fmt.Errorf("settle gpu %q: %w", gpu, sharing.ErrNotFound)
+	}
+	if err := guard(func() { atomic.AddUint64(&r.usage.total[i].ran, uint64(max(0, ran))) }); err != nil { //nolint:gosec // it is positive
+		return fmt.Errorf("settle gpu %q: %w", gpu, err)
+	}
+	return nil
 }
 
 // Refill adds to a GPU's budget, also nothing, which tells processes that somebody refills, and wakes those that wait

@@ -43,7 +43,7 @@ type total struct {
 	bytes                                    uint64
 	budget                                   int64
 	charged, refills, launches, past, waited uint64
-	_                                        [1]uint64
+	ran                                      uint64
 }
 
 type usagePage struct {

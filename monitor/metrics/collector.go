@@ -65,7 +65,7 @@ func NewCollector(state func(context.Context) *nodev1.GetNodeResponse) *Collecto
 		grantPercent:  d("kerf_grant_compute_percent", "Compute share of this GPU; 0 is a fair share.", grant...),
 		grantCompute:  d("kerf_grant_compute_enforced", "1 when something holds the grant to its compute share, else 0; what does is a label.", "grant", "by"),
 		grantTime:     d("kerf_grant_gpu_time_percent", "Part of the last second that the grant used of this GPU, as the driver says; absent when not known.", grant...),
-		grantCharged:  d("kerf_grant_gpu_time_charged_seconds_total", "GPU time that launches were charged; only of grants whose programs count it, as are the next three.", grant...),
+		grantCharged:  d("kerf_grant_gpu_time_charged_seconds_total", "GPU time that launches were charged, as the driver counted it where it tells; only of grants whose programs count it, as are the next three.", grant...),
 		grantLaunches: d("kerf_grant_launches_total", "Launches that were charged.", grant...),
 		grantPast:     d("kerf_grant_launches_past_budget_total", "Launches that ran on without a budget, because no agent refilled it.", grant...),
 		grantWaited:   d("kerf_grant_launch_wait_seconds_total", "How long launches waited for a budget, summed over threads.", grant...),

@@ -143,6 +143,11 @@ func (b budget) Refill(add time.Duration) error {
 	return b.region.use(func(open *libkerf.Region) error { return open.Refill(b.gpu, add) })
 }
 
+// Settle implements pace.Account.
+func (b budget) Settle(ran time.Duration) error {
+	return b.region.use(func(open *libkerf.Region) error { return open.Settle(b.gpu, ran) })
+}
+
 // Used implements pace.Source. What a process used that has ended since, and was not seen before, could be anybody's:
 // for that second the driver then does not tell.
 func (t *timeshares) Used(ctx context.Context, gpu sharing.GPUID) (map[compute.ID]int, error) {

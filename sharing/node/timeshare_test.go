@@ -109,6 +109,12 @@ func TestRefillsBudgets(t *testing.T) {
 	if b := g.counted(a); b.Balance != 5*time.Millisecond || b.Percent != 30 {
 		t.Errorf("%+v", b)
 	}
+	if err := account.Settle(3 * time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	if s := g.shown().Compute; len(s.Times) != 1 || s.Times[0].Charged != 3*time.Millisecond {
+		t.Errorf("shown as %+v", s)
+	}
 	if err := account.Refill(math.MaxInt64 - time.Hour); err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,8 @@ const pastAfter = 5
 type Time struct {
 	// Percent is the part of the last second that it used, as the driver says; -1 where that is not known.
 	Percent int
-	// Charged is what was taken from its budget in all, by so many Launches.
+	// Charged is what its programs were charged in all for so many Launches, as the driver counted it second by second;
+	// for seconds of which it did not tell, as it was taken from the budget.
 	Charged  time.Duration
 	Launches uint64
 	// Past is how many of these ran on without a budget, because no agent refilled it for two seconds.
@@ -119,7 +120,7 @@ func (g *region) times(p sharing.Placement) (out []Time, counted bool) {
 		for _, b := range budgets {
 			if b.GPU == f.GPU {
 				counted = counted || b.Percent > 0
-				out[i].Charged, out[i].Launches, out[i].Past, out[i].Waited = max(0, b.Charged), b.Launches, b.Past, max(0, b.Waited)
+				out[i].Charged, out[i].Launches, out[i].Past, out[i].Waited = max(0, b.Ran), b.Launches, b.Past, max(0, b.Waited)
 			}
 		}
 	}

@@ -1075,7 +1075,7 @@ type Time struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// used_percent is its part of the last second, as the driver says; -1 when not known.
 	UsedPercent int32 `protobuf:"varint,1,opt,name=used_percent,json=usedPercent,proto3" json:"used_percent,omitempty"`
-	// charged_seconds is what was taken from its budget in all, by so many launches.
+	// charged_seconds is what so many launches were charged, as the driver counted it second by second where it tells.
 	ChargedSeconds float64 `protobuf:"fixed64,2,opt,name=charged_seconds,json=chargedSeconds,proto3" json:"charged_seconds,omitempty"`
 	Launches       uint64  `protobuf:"varint,3,opt,name=launches,proto3" json:"launches,omitempty"`
 	// launches_past_budget are those of them that ran on without a budget, because no agent refilled it.

@@ -57,7 +57,7 @@ struct kerf_total {
 	_Atomic uint64_t launches; /* how many were charged */
 	_Atomic uint64_t past;     /* of these, how many ran on without a budget, because no agent refilled it */
 	_Atomic uint64_t waited;   /* how long launches waited for a budget, summed over threads */
-	uint64_t pad[1];
+	_Atomic uint64_t ran;      /* what ran in all, as the driver told, or else as charged; the agent adds */
 };
 
 struct kerf_usage {

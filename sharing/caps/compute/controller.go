@@ -125,6 +125,8 @@ func (a *account) correct(s Seen, passed time.Duration) time.Duration {
 		newest = a.charged - s.Used
 		a.charged = 0
 		a.drift = max(-maxDrift, min(a.drift+newest, maxDrift))
+	} else if s.Untold {
+		a.charged = 0
 	}
 	pay := newest*proportional/hundred + a.drift*integral/hundred
 	// Never more than there is to pay, and never so much at once that a budget swings.

@@ -112,6 +112,16 @@ func TestSharesAreAtMostAll(t *testing.T) {
 	}
 }
 
+// Of the time of which the driver did not tell nothing is returned later.
+func TestUntoldChargesStand(t *testing.T) {
+	var c Controller
+	g := []Grant{{ID: "a", Percent: 10}}
+	c.Step(Strict, period, g, map[ID]Seen{"a": {Charged: 100 * ms, Untold: true}})
+	if got := c.Step(Strict, period, g, map[ID]Seen{"a": {Charged: 10 * ms, Used: 10 * ms, Told: true}}); got[0].Add != 2*ms {
+		t.Errorf("%+v", got)
+	}
+}
+
 // A grant that has gone and come back owes nothing.
 func TestForgets(t *testing.T) {
 	var c Controller

@@ -43,6 +43,8 @@ type Seen struct {
 	// set against it.
 	Used time.Duration
 	Told bool
+	// Untold: the driver was asked and did not tell. What was charged until now stands, and is set against nothing.
+	Untold bool
 }
 
 // Refill is what to add to a budget. Add may be below zero, where more was used than charged.

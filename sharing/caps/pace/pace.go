@@ -38,6 +38,9 @@ type Account interface {
 	Read() (balance, charged time.Duration, err error)
 	// Refill adds, also nothing: that says that somebody is there.
 	Refill(add time.Duration) error
+	// Settle notes that so much ran since it was noted last: what the driver counted where it tells, else what was
+	// charged.
+	Settle(ran time.Duration) error
 }
 
 // Lease is an account to be refilled.
@@ -68,6 +71,7 @@ type Pacer struct {
 type gpu struct {
 	controller compute.Controller
 	charged    map[compute.ID]time.Duration // in all, at the last step
+	unsettled  map[compute.ID]time.Duration // of it, since the driver was last asked
 	failing    bool                         // it was told that an account fails
 }
 
@@ -110,29 +114,34 @@ func (p *Pacer) step(ctx context.Context, passed time.Duration, ask bool, since 
 	}
 	for id, on := range by {
 		if p.gpus[id] == nil {
-			p.gpus[id] = &gpu{charged: map[compute.ID]time.Duration{}}
+			p.gpus[id] = &gpu{charged: map[compute.ID]time.Duration{}, unsettled: map[compute.ID]time.Duration{}}
 		}
 		var used map[compute.ID]int
-		told := false
+		asked := answer{asked: ask}
 		if ask {
 			call, cancel := context.WithTimeout(ctx, usedDeadline)
 			var err error
 			used, err = p.Source.Used(call, id)
 			cancel()
-			told = err == nil
+			asked.told = err == nil
+			asked.used = func(c compute.ID) time.Duration { return since * time.Duration(used[c]) / 100 }
 		}
-		p.refill(mode, p.gpus[id], passed, on, func(c compute.ID) (time.Duration, bool) {
-			return since * time.Duration(used[c]) / 100, told
-		})
+		p.refill(mode, p.gpus[id], passed, on, asked)
 	}
 }
 
+// answer is what the driver said of a GPU, if it was asked and told.
+type answer struct {
+	asked, told bool
+	used        func(compute.ID) time.Duration // since it was asked before
+}
+
 // refill does one GPU.
-func (p *Pacer) refill(mode compute.Mode, g *gpu, passed time.Duration, leases []Lease, used func(compute.ID) (time.Duration, bool)) {
+func (p *Pacer) refill(mode compute.Mode, g *gpu, passed time.Duration, leases []Lease, driver answer) {
 	grants := make([]compute.Grant, 0, len(leases))
 	seen := map[compute.ID]compute.Seen{}
 	var failed error
-	now := map[compute.ID]time.Duration{}
+	now, left := map[compute.ID]time.Duration{}, map[compute.ID]time.Duration{}
 	for _, l := range leases {
 		grants = append(grants, l.Grant)
 		balance, charged, err := l.Account.Read()
@@ -145,11 +154,23 @@ func (p *Pacer) refill(mode compute.Mode, g *gpu, passed time.Duration, leases [
 		now[l.Grant.ID] = charged
 		if known { // what was charged before the first look is nobody's to set right
 			s.Charged = max(0, min(charged-before, mostCharged))
-			s.Used, s.Told = used(l.Grant.ID)
+			ran := g.unsettled[l.Grant.ID] + s.Charged
+			if s.Told, s.Untold = driver.asked && driver.told, driver.asked && !driver.told; s.Told {
+				s.Used = driver.used(l.Grant.ID)
+				ran = s.Used
+			}
+			left[l.Grant.ID] = ran
+			if driver.asked {
+				delete(left, l.Grant.ID)
+				err = l.Account.Settle(ran)
+			}
+		}
+		if err != nil {
+			failed = err
 		}
 		seen[l.Grant.ID] = s
 	}
-	g.charged = now
+	g.charged, g.unsettled = now, left
 	for i, r := range g.controller.Step(mode, passed, grants, seen) {
 		if _, ok := seen[r.ID]; !ok {
 			continue

@@ -19,8 +19,16 @@ import (
 type account struct {
 	mu               sync.Mutex
 	balance, charged time.Duration
+	ran              time.Duration
 	refills          int
 	err              error
+}
+
+func (a *account) Settle(ran time.Duration) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ran += ran
+	return a.err
 }
 
 func (a *account) Read() (balance, charged time.Duration, err error) {
@@ -102,6 +110,30 @@ func TestDriverSetsRight(t *testing.T) {
 		p.step(t.Context(), Every, true, UsedEvery)
 		if got := a.balance-before > 2*time.Millisecond; got != tt.want {
 			t.Errorf("%s: %v added", name, a.balance-before)
+		}
+	}
+}
+
+// What ran is what the driver says; where it says nothing, what was charged since it was last asked.
+func TestSettles(t *testing.T) {
+	a := &account{}
+	s := &source{leases: []Lease{lease("GPU-0", "a", 10, a)}, used: map[compute.ID]int{"a": 5}}
+	p := pacer(s)
+	p.step(t.Context(), Every, false, 0)
+	for _, tt := range []struct {
+		err  error
+		want time.Duration // in all
+	}{{nil, 50 * time.Millisecond}, {errors.New("no"), 150 * time.Millisecond}, {nil, 200 * time.Millisecond}} {
+		s.err = tt.err
+		before := a.ran
+		a.spend(40 * time.Millisecond)
+		p.step(t.Context(), Every, false, 0)
+		a.spend(60 * time.Millisecond)
+		if a.ran != before {
+			t.Errorf("%v before the driver was asked", a.ran)
+		}
+		if p.step(t.Context(), Every, true, UsedEvery); a.ran != tt.want {
+			t.Errorf("%v ran, want %v", a.ran, tt.want)
 		}
 	}
 }

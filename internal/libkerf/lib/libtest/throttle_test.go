@@ -99,6 +99,9 @@ func (t tenant) Read() (balance, charged time.Duration, err error) {
 // Refill implements pace.Account.
 func (t tenant) Refill(add time.Duration) error { return t.region.Refill(t.gpu(0), add) }
 
+// Settle implements pace.Account.
+func (t tenant) Settle(ran time.Duration) error { return t.region.Settle(t.gpu(0), ran) }
+
 // books are the tenants of one node.
 type books struct {
 	tb      testing.TB
@@ -194,7 +197,12 @@ func race(tb testing.TB, hold time.Duration, mode compute.Mode, flags ...string)
 			tb.Fatalf("%v: %s", err, outs[i])
 		}
 	}
-	return parseBusy(tb, outs[0].String()), parseBusy(tb, outs[1].String())
+	ten, ninety = parseBusy(tb, outs[0].String()), parseBusy(tb, outs[1].String())
+	for i, got := range []busyLine{ten, ninety} {
+		b := tenants[i].budget(tb)
+		tb.Logf("%d percent: %v ran, %v charged, %v settled", tenants[i].grant.Percent, got.GPU, b.Charged, b.Ran)
+	}
+	return ten, ninety
 }
 
 // Each way to launch is held to its share, a graph by what all its kernels take.
