@@ -55,6 +55,10 @@
 	X(launch_ex, cuLaunchKernelEx)                       \
 	X(launch_cooperative, cuLaunchCooperativeKernel)     \
 	X(add_kernel, cuGraphAddKernelNode_v2)               \
+	X(memset_async, cuMemsetD8Async)                     \
+	X(copy_async, cuMemcpyDtoDAsync_v2)                  \
+	X(stream_create, cuStreamCreate)                     \
+	X(stream_destroy, cuStreamDestroy_v2)                \
 	X(set_limit, cuCtxSetLimit)                          \
 	X(get_limit, cuCtxGetLimit)                          \
 	X(ctx_create, cuCtxCreate_v2)                        \
@@ -63,6 +67,8 @@
 /* Those that not every driver has; NULL where this one does not. */
 #define DRIVER_OPTIONAL(X)                                   \
 	X(alloc_v1, cuMemAlloc)                              \
+	X(launch_multi, cuLaunchCooperativeKernelMultiDevice) \
+	X(write_word, cuStreamWriteValue32_v2)               \
 	X(free_v1, cuMemFree)                                \
 	X(prefetch_batch, cuMemPrefetchBatchAsync)           \
 	X(library_load, cuLibraryLoadData)                   \

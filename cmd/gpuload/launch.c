@@ -1,7 +1,7 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The ways to launch kernels. The kernel waits by the GPU's clock for as long as it is told; the simulated driver
+ * The ways to launch kernels, and to keep a GPU busy without. The kernel waits by the GPU's clock for as long as it is told; the simulated driver
  * knows it by its name. On a real GPU that several processes share, its time goes on while another's slice runs.
  */
 #include <stdio.h>
@@ -24,13 +24,15 @@ struct kernel {
 	CUfunction function;
 	CUgraph graph;
 	CUgraphExec exec;
+	CUstream stream;
+	CUdeviceptr buffer; /* for what moves memory */
 	uint64_t ns;
 	void *params[1];
 };
 
 struct launcher {
 	const char *name;
-	int kernels; /* of one launch */
+	int kernels; /* of one launch, or how often it takes a kernel's time */
 	CUresult (*launch)(struct load *l, struct kernel *k);
 };
 
@@ -66,11 +68,55 @@ static CUresult graph(struct load *l, struct kernel *k)
 	return l->cuda.graph_launch(k->exec, NULL);
 }
 
+static CUresult multi(struct load *l, struct kernel *k)
+{
+	if (!l->cuda.launch_multi)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (!k->stream)
+		TRY(l->cuda.stream_create(&k->stream, CU_STREAM_NON_BLOCKING));
+	CUDA_LAUNCH_PARAMS p = { .function = k->function, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1,
+				 .blockDimY = 1, .blockDimZ = 1, .hStream = k->stream, .kernelParams = k->params };
+	return l->cuda.launch_multi(&p, 1, 0);
+}
+
+/* The simulated GPU moves so much in a kernel's time. */
+static size_t moved(const struct kernel *k)
+{
+	return k->ns * 1000;
+}
+
+static CUresult fill(struct load *l, struct kernel *k)
+{
+	if (!k->buffer)
+		TRY(l->cuda.alloc(&k->buffer, moved(k)));
+	return l->cuda.memset_async(k->buffer, 1, moved(k), NULL);
+}
+
+static CUresult copy(struct load *l, struct kernel *k)
+{
+	if (!k->buffer)
+		TRY(l->cuda.alloc(&k->buffer, 2 * moved(k)));
+	return l->cuda.copy_async(k->buffer + moved(k), k->buffer, moved(k), NULL);
+}
+
+static CUresult word(struct load *l, struct kernel *k)
+{
+	if (!l->cuda.write_word)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (!k->buffer)
+		TRY(l->cuda.alloc(&k->buffer, 4));
+	return l->cuda.write_word(NULL, k->buffer, 1, 0);
+}
+
 static const struct launcher launchers[] = {
 	{ "plain", 1, plain },
 	{ "ex", 1, ex },
 	{ "cooperative", 1, cooperative },
 	{ "graph", NODES, graph },
+	{ "multi", 1, multi },
+	{ "fill", 1, fill },
+	{ "copy", 1, copy },
+	{ "word", 0, word },
 };
 enum { LAUNCHERS = sizeof launchers / sizeof launchers[0] };
 
@@ -120,6 +166,10 @@ CUresult keep_busy(struct load *l, const struct options *o, struct busy *b)
 		l->cuda.exec_destroy(k.exec);
 	if (k.graph)
 		l->cuda.graph_destroy(k.graph);
+	if (k.stream)
+		l->cuda.stream_destroy(k.stream);
+	if (k.buffer)
+		l->cuda.free(k.buffer);
 	l->cuda.module_unload(module);
 	return ret;
 }

@@ -28,7 +28,7 @@ type Budget struct {
 	Launches uint64
 	// Ran is what Settle has added up.
 	Ran time.Duration
-	// Past is how many of these ran on without a budget, because it was not refilled for two seconds.
+	// Past is how many of these ran on without a budget: it was not refilled for two seconds, or a copy waited for one.
 	Past uint64
 	// Waited is how long launches waited for a budget, summed over threads.
 	Waited time.Duration

@@ -3,7 +3,7 @@
 
 package libkerf
 
-// Class is what an entry point means for a count of device memory.
+// Class is what an entry point means for a count of device memory, and of the GPU's time.
 type Class string
 
 // The classes.
@@ -24,6 +24,8 @@ const (
 	Overhead Class = "overhead"
 	// Foreign maps memory that was allocated elsewhere: by another process or another API.
 	Foreign Class = "foreign"
+	// Time has the GPU do something, and so has to wait for the share of its time. Graphs' launches are Track.
+	Time Class = "time"
 	// Host allocates, frees or pins memory of the host.
 	Host Class = "host"
 	// None belongs to these families by name alone, and changes no amount.
@@ -32,5 +34,5 @@ const (
 
 // classes are all of them.
 func classes() []Class {
-	return []Class{Charge, Release, Track, Size, Resolve, Overhead, Foreign, Host, None}
+	return []Class{Charge, Release, Track, Size, Resolve, Overhead, Foreign, Time, Host, None}
 }

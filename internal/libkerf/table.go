@@ -22,12 +22,12 @@ type Table struct {
 	family *regexp.Regexp
 }
 
-// familyNames matches the names through which device memory can be had, now or, by their pattern, in a driver
+// familyNames matches the names through which device memory can be had or the GPU's time is taken, now or, by their pattern, in a driver
 // to come.
 const familyNames = `^cu(Mem[A-Z]|Array|MipmappedArray|DeviceTotalMem|Device.*(MemPool|GraphMem)|` +
 	`Graph(AddMem(Alloc|Free)|AddNode|Mem(Alloc|Free)|Instantiate|Launch|Upload)|Graphics|GL|VDPAU|EGL|Import|External|` +
 	`DestroyExternalMemory|Ipc.*Mem|Multicast|Ctx(Create|Attach|Detach|Destroy|SetLimit|FromGreen)|GreenCtx|` +
-	`DevicePrimaryCtx|Module(Load|Unload)|Library(Load|Unload)|LinkComplete|CheckpointProcess|GetProcAddress|GetExportTable)`
+	`Memcpy|Memset|Launch|Stream(WaitValue|WriteValue|BatchMemOp)|DevicePrimaryCtx|Module(Load|Unload)|Library(Load|Unload)|LinkComplete|CheckpointProcess|GetProcAddress|GetExportTable)`
 
 // Families is the table that comes with this program. An error wraps sharing.ErrInvalid and means that the
 // program was built from a spoilt file.

@@ -70,9 +70,9 @@ func TestKnowsEveryPublishedName(t *testing.T) {
 func TestUnknown(t *testing.T) {
 	got := shipped(t).Unknown([]string{
 		"cuMemAlloc_v3", "cuMemAlloc_v2", "cuMemcpy_v9", "cuMemsetD64", "cublasCreate", "cuArrayCreate_v9",
-		"cuStreamQuery", "cuGraphAddNode_v3_ptsz", "cuMemAlloc_v3", "cuDeviceTotalMem_v3",
+		"cuStreamQuery", "cuGraphAddNode_v3_ptsz", "cuMemAlloc_v3", "cuDeviceTotalMem_v3", "cuLaunchKernel_v9", "cuStreamBatchMemOp_v2",
 	})
-	want := []string{"cuArrayCreate_v9", "cuDeviceTotalMem_v3", "cuGraphAddNode_v3_ptsz", "cuMemAlloc_v3"}
+	want := []string{"cuArrayCreate_v9", "cuDeviceTotalMem_v3", "cuGraphAddNode_v3_ptsz", "cuLaunchKernel_v9", "cuMemAlloc_v3", "cuMemcpy_v9", "cuMemsetD64"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
@@ -113,7 +113,8 @@ func TestClasses(t *testing.T) {
 		"cuMemPrefetchBatchAsync_ptsz": Overhead, "cuImportExternalMemory": Foreign,
 		"cuMemPrefetchAsync_v2_ptsz": Overhead, "cuGLCtxCreate_v2": Overhead, "cuIpcOpenMemHandle_v2": Foreign,
 		"cuMemImportFromShareableHandle": Foreign, "cuMulticastBindMem_v2": Track, "cuMemAllocHost_v2": Host,
-		"cuMemAddressReserve": None, "cuMemExportToShareableHandle": None,
+		"cuLaunchKernel_ptsz": Time, "cuMemcpyAsync": Time, "cuMemsetD8_v2_ptds": Time, "cuStreamWriteValue32_v2": Time,
+		"cuMemAddressReserve": None, "cuLaunchHostFunc": None, "cuMemExportToShareableHandle": None,
 	} {
 		if got, known := table.Class(name); !known || got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)

@@ -122,7 +122,7 @@ type Compute struct {
 }
 
 // Time is what a lease used of one GPU's time. UsedPercent is its part of the last second, as the driver says; the
-// rest its programs count: what was charged for launches, those that ran past the budget because no agent refilled it,
+// rest its programs count: what was charged for launches, those that ran past the budget because no agent refilled it or a copy had waited for a second,
 // and how long launches waited for a budget, summed over threads.
 type Time struct {
 	UsedPercent        *int32  `json:"used_percent"`

@@ -67,7 +67,7 @@ func NewCollector(state func(context.Context) *nodev1.GetNodeResponse) *Collecto
 		grantTime:     d("kerf_grant_gpu_time_percent", "Part of the last second that the grant used of this GPU, as the driver says; absent when not known.", grant...),
 		grantCharged:  d("kerf_grant_gpu_time_charged_seconds_total", "GPU time that launches were charged, as the driver counted it where it tells; only of grants whose programs count it, as are the next three.", grant...),
 		grantLaunches: d("kerf_grant_launches_total", "Launches that were charged.", grant...),
-		grantPast:     d("kerf_grant_launches_past_budget_total", "Launches that ran on without a budget, because no agent refilled it.", grant...),
+		grantPast:     d("kerf_grant_launches_past_budget_total", "Launches that ran on without a budget, because no agent refilled it, or copies that had waited for a second.", grant...),
 		grantWaited:   d("kerf_grant_launch_wait_seconds_total", "How long launches waited for a budget, summed over threads.", grant...),
 		grantProcs:    d("kerf_grant_processes", "Processes in the grant's cgroup.", "grant"),
 		grantInfo:     d("kerf_grant_info", "Facts of the grant; always 1.", "grant", "id", "state", "level", "uid", "pod_uid", "container", "profile", "health"),

@@ -45,7 +45,7 @@ type Time struct {
 	// for seconds of which it did not tell, as it was taken from the budget.
 	Charged  time.Duration
 	Launches uint64
-	// Past is how many of these ran on without a budget, because no agent refilled it for two seconds.
+	// Past is how many of these ran on without a budget: no agent refilled it for two seconds, or a copy waited for one.
 	Past uint64
 	// Waited is how long its launches waited for a budget, summed over threads.
 	Waited time.Duration

@@ -1078,7 +1078,7 @@ type Time struct {
 	// charged_seconds is what so many launches were charged, as the driver counted it second by second where it tells.
 	ChargedSeconds float64 `protobuf:"fixed64,2,opt,name=charged_seconds,json=chargedSeconds,proto3" json:"charged_seconds,omitempty"`
 	Launches       uint64  `protobuf:"varint,3,opt,name=launches,proto3" json:"launches,omitempty"`
-	// launches_past_budget are those of them that ran on without a budget, because no agent refilled it.
+	// launches_past_budget are those of them that ran on without a budget: no agent refilled it, or a copy waited for a second.
 	LaunchesPastBudget uint64 `protobuf:"varint,4,opt,name=launches_past_budget,json=launchesPastBudget,proto3" json:"launches_past_budget,omitempty"`
 	// waited_seconds is how long launches waited for a budget, summed over threads.
 	WaitedSeconds float64 `protobuf:"fixed64,5,opt,name=waited_seconds,json=waitedSeconds,proto3" json:"waited_seconds,omitempty"`

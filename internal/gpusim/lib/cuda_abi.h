@@ -139,12 +139,18 @@ CUresult cuMemGetInfo_v2(size_t *free, size_t *total);
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr ptr);
 CUresult cuMemsetD8_v2(CUdeviceptr ptr, unsigned char value, size_t count);
 CUresult cuMemsetD8_v2_ptds(CUdeviceptr ptr, unsigned char value, size_t count);
+CUresult cuMemsetD8Async(CUdeviceptr ptr, unsigned char value, size_t count, CUstream stream);
+CUresult cuMemsetD8Async_ptsz(CUdeviceptr ptr, unsigned char value, size_t count, CUstream stream);
 CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes);
 CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void *from, size_t bytes);
 CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes);
 CUresult cuMemcpyDtoH_v2_ptds(void *to, CUdeviceptr from, size_t bytes);
 CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes);
 CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes);
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
+CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
+CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr at, unsigned value, unsigned flags);
+CUresult cuStreamWriteValue32_v2_ptsz(CUstream stream, CUdeviceptr at, unsigned value, unsigned flags);
 
 CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop, int option);
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop,
@@ -162,6 +168,8 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 CUresult cuStreamCreate(CUstream *stream, unsigned flags);
 CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority);
 CUresult cuStreamDestroy_v2(CUstream stream);
+CUresult cuStreamGetCtx(CUstream stream, CUcontext *context);
+CUresult cuStreamGetCtx_ptsz(CUstream stream, CUcontext *context);
 CUresult cuStreamQuery(CUstream stream);
 CUresult cuStreamQuery_ptsz(CUstream stream);
 CUresult cuStreamSynchronize(CUstream stream);

@@ -113,6 +113,13 @@ enum {
 enum { CUDA_ARRAY3D_SPARSE = 0x40, CUDA_ARRAY3D_DEFERRED_MAPPING = 0x80 };
 enum { CU_AD_FORMAT_UNSIGNED_INT8 = 1, CU_AD_FORMAT_HALF = 0x10, CU_AD_FORMAT_FLOAT = 0x20 };
 
+typedef struct {
+	CUfunction function;
+	unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
+	CUstream hStream;
+	void **kernelParams;
+} CUDA_LAUNCH_PARAMS;
+
 #pragma GCC visibility push(default)
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, size_t height, unsigned element);
@@ -220,6 +227,7 @@ CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned gx, unsigned gy
 				   unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params);
 CUresult cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
 					unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params);
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned n, unsigned flags);
 
 #pragma GCC visibility pop
 #endif

@@ -173,6 +173,9 @@ CUresult cuda_external_end(const struct allocation *a);
 CUresult cuda_array_region(const CUarrayMapInfo *m, uint64_t *bytes);
 void cuda_array_unmap(const void *array);
 
+/* cuda_touch: may [ptr, ptr+bytes) be touched? What is managed comes to the GPU by it. */
+CUresult cuda_touch(CUdeviceptr ptr, size_t bytes);
+
 /* cuda_mapped: is [ptr, ptr+bytes) within one mapped and accessible stretch? */
 bool cuda_mapped(CUdeviceptr ptr, size_t bytes);
 

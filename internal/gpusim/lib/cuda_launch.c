@@ -6,6 +6,7 @@
  */
 #include "cuda_core.h"
 
+#define GPUSIM_MAX_LAUNCHES 16
 #define SLEEP_FUNCTION "gpusim_sleep_ns"
 
 uint64_t cuda_volume(unsigned x, unsigned y, unsigned z)
@@ -104,4 +105,26 @@ CUresult cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned gx, unsign
 {
 	(void)shared;
 	return launch(function, cuda_volume(gx, gy, gz), cuda_volume(bx, by, bz), stream, params, true);
+}
+
+/* Each part in its own stream's context. Streams have to be of different GPUs. */
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned n, unsigned flags)
+{
+	CUcontext context[GPUSIM_MAX_LAUNCHES], was;
+	CUresult ret = CUDA_SUCCESS;
+	NEED(list && n && n <= GPUSIM_MAX_LAUNCHES && flags <= 3);
+	for (unsigned i = 0; i < n; i++) {
+		NEED(list[i].hStream && list[i].hStream != CU_STREAM_LEGACY && list[i].hStream != CU_STREAM_PER_THREAD);
+		TRY(cuStreamGetCtx(list[i].hStream, &context[i]));
+		for (unsigned k = 0; k < i; k++)
+			NEED(context[k]->device != context[i]->device);
+	}
+	for (unsigned i = 0; i < n && !ret; i++) {
+		const CUDA_LAUNCH_PARAMS *p = &list[i];
+		TRY(cuCtxPushCurrent_v2(context[i]));
+		ret = launch(p->function, cuda_volume(p->gridDimX, p->gridDimY, p->gridDimZ),
+			     cuda_volume(p->blockDimX, p->blockDimY, p->blockDimZ), p->hStream, p->kernelParams, false);
+		cuCtxPopCurrent_v2(&was);
+	}
+	return ret;
 }

@@ -183,8 +183,7 @@ CUdeviceptr cuda_low_room(uint64_t bytes)
 	return room == want ? (at - want) * GRANULARITY : 0;
 }
 
-/* May [ptr, ptr+bytes) be touched? What is managed comes to the GPU by it. */
-static CUresult check(CUdeviceptr ptr, size_t bytes)
+CUresult cuda_touch(CUdeviceptr ptr, size_t bytes)
 {
 	struct allocation a;
 	bool held = cuda_holds(ptr, bytes, &a);
@@ -218,65 +217,4 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr p
 	if (bytes)
 		*bytes = a.bytes;
 	return CUDA_SUCCESS;
-}
-
-CUresult cuMemsetD8_v2(CUdeviceptr ptr, unsigned char value, size_t count)
-{
-	CUcontext context;
-	(void)value;
-	TRY(cuda_current(&context));
-	return count ? check(ptr, count) : CUDA_SUCCESS;
-}
-
-CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes)
-{
-	CUcontext context;
-	TRY(cuda_current(&context));
-	if (!bytes)
-		return CUDA_SUCCESS;
-	NEED(from);
-	return check(to, bytes);
-}
-
-CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes)
-{
-	CUcontext context;
-	TRY(cuda_current(&context));
-	if (!bytes)
-		return CUDA_SUCCESS;
-	NEED(to);
-	TRY(check(from, bytes));
-	memset(to, 0, bytes);
-	return CUDA_SUCCESS;
-}
-
-CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes)
-{
-	CUcontext context;
-	TRY(cuda_current(&context));
-	if (!bytes)
-		return CUDA_SUCCESS;
-	TRY(check(from, bytes));
-	return check(to, bytes);
-}
-
-/* The variants for per-thread default streams wait for another stream, and none of these waits for any. */
-CUresult cuMemsetD8_v2_ptds(CUdeviceptr ptr, unsigned char value, size_t count)
-{
-	return cuMemsetD8_v2(ptr, value, count);
-}
-
-CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void *from, size_t bytes)
-{
-	return cuMemcpyHtoD_v2(to, from, bytes);
-}
-
-CUresult cuMemcpyDtoH_v2_ptds(void *to, CUdeviceptr from, size_t bytes)
-{
-	return cuMemcpyDtoH_v2(to, from, bytes);
-}
-
-CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes)
-{
-	return cuMemcpyDtoD_v2(to, from, bytes);
 }

@@ -1,7 +1,7 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Streams and events over simulated time. Only launches take time; a stream is a moment at which its work will
+ * Streams and events over simulated time. Only launches, and copies within a GPU, take time; a stream is a moment at which its work will
  * be done, and to wait is to sleep until then.
  */
 #include "cuda_core.h"
@@ -101,6 +101,30 @@ CUresult cuda_stream_id(CUstream stream, bool per_thread, uint64_t *id)
 		*id = s->id;
 	pthread_mutex_unlock(&cuda_mu);
 	return s ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+static CUresult context_of(CUstream stream, bool per_thread, CUcontext *context)
+{
+	CUcontext here;
+	uint64_t id;
+	NEED(context);
+	TRY(cuda_stream_id(stream, per_thread, &id));
+	TRY(cuda_current(&here));
+	pthread_mutex_lock(&cuda_mu);
+	const struct CUstream_st *s = is_legacy(stream, per_thread) ? NULL : find(stream, per_thread, here);
+	*context = s ? s->context : here;
+	pthread_mutex_unlock(&cuda_mu);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCtx(CUstream stream, CUcontext *context)
+{
+	return context_of(stream, false, context);
+}
+
+CUresult cuStreamGetCtx_ptsz(CUstream stream, CUcontext *context)
+{
+	return context_of(stream, true, context);
 }
 
 void cuda_stream_extend(CUstream stream, bool per_thread, uint64_t when)

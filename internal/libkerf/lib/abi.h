@@ -105,8 +105,21 @@ typedef struct {
 	unsigned numAttrs;
 } CUlaunchConfig;
 
+typedef struct {
+	CUfunction function;
+	unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
+	CUstream hStream;
+	void **params;
+} CUDA_LAUNCH_PARAMS;
+
+/* Copies of one plane, and of several: where from, where to, and how much. That between devices has the second form. */
+typedef struct { uint64_t ends[14]; size_t width, height; } CUDA_MEMCPY2D;
+typedef struct { uint64_t ends[22]; size_t width, height, depth; } CUDA_MEMCPY3D;
+
 _Static_assert(sizeof(void *) == 8, "64-bit only");
 _Static_assert(sizeof(CUlaunchConfig) == 56 && offsetof(CUlaunchConfig, hStream) == 32, "CUlaunchConfig");
+_Static_assert(sizeof(CUDA_LAUNCH_PARAMS) == 56 && offsetof(CUDA_LAUNCH_PARAMS, hStream) == 40, "CUDA_LAUNCH_PARAMS");
+_Static_assert(sizeof(CUDA_MEMCPY2D) == 128 && sizeof(CUDA_MEMCPY3D) == 200, "CUDA_MEMCPY2D, CUDA_MEMCPY3D");
 _Static_assert(sizeof(CUmemPoolProps) == 88, "CUmemPoolProps");
 _Static_assert(sizeof(CUDA_MEM_ALLOC_NODE_PARAMS) == 120, "CUDA_MEM_ALLOC_NODE_PARAMS");
 _Static_assert(sizeof(CUgraphNodeParams) == 256 && offsetof(CUgraphNodeParams, alloc) == 16, "CUgraphNodeParams");
@@ -257,6 +270,19 @@ CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned gx, unsigned gy
 CUresult cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
 					unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params);
 
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned n, unsigned flags);
+#define COPY(name, suffix, params, args, stream, bytes) \
+	CUresult name params;                           \
+	CUresult name##suffix params;
+#define COPY_V1(name, params, args, stream, bytes) CUresult name params;
+#define MEM_OP(name, params, args, count) \
+	CUresult name params;             \
+	CUresult name##_ptsz params;
+#include "timed.def"
+#undef COPY
+#undef COPY_V1
+#undef MEM_OP
+
 int nvmlDeviceGetMemoryInfo(void *device, nvmlMemory_t *memory);
 int nvmlDeviceGetMemoryInfo_v2(void *device, nvmlMemory_v2_t *memory);
 
@@ -265,6 +291,9 @@ int nvmlDeviceGetMemoryInfo_v2(void *device, nvmlMemory_v2_t *memory);
 /* What is called of the driver and not wrapped. */
 CUresult cuCtxGetDevice(CUdevice *device);
 CUresult cuCtxGetCurrent(CUcontext *context);
+CUresult cuCtxPushCurrent_v2(CUcontext context);
+CUresult cuCtxPopCurrent_v2(CUcontext *context);
+CUresult cuStreamGetCtx(CUstream stream, CUcontext *context);
 CUresult cuDeviceGetCount(int *count);
 CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device);
 CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device);

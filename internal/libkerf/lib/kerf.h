@@ -24,6 +24,9 @@
 	X(cuEventRecord_ptsz)                \
 	X(cuEventElapsedTime)                \
 	X(cuCtxGetCurrent)                   \
+	X(cuCtxPushCurrent_v2)               \
+	X(cuCtxPopCurrent_v2)                \
+	X(cuStreamGetCtx)                    \
 	X(cuDeviceGetCount)                  \
 	X(cuDeviceGetUuid)                   \
 	X(cuDeviceGetUuid_v2)                \

@@ -94,3 +94,45 @@ CUresult cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned gx, unsign
 	kerf_begin_turn(&t, kind(function, gx, gy, gz), stream, true);
 	return kerf_end_turn(&t, real(function, gx, gy, gz, bx, by, bz, shared, stream, params));
 }
+
+/* Makes the context of a stream the current one: the launch has parts on several GPUs. */
+static bool enter(CUstream stream)
+{
+	CUcontext context = NULL;
+	__typeof__(&cuStreamGetCtx) of = KERF_REAL(cuStreamGetCtx);
+	__typeof__(&cuCtxPushCurrent_v2) push = KERF_REAL(cuCtxPushCurrent_v2);
+	return of && push && of(stream, &context) == CUDA_SUCCESS && push(context) == CUDA_SUCCESS;
+}
+
+static void leave(void)
+{
+	CUcontext context;
+	__typeof__(&cuCtxPopCurrent_v2) pop = KERF_REAL(cuCtxPopCurrent_v2);
+	if (pop)
+		pop(&context);
+}
+
+/* Each part waits for its own GPU's budget. There is one for each GPU at most, and a region has no more than
+ * KERF_DEVICES. */
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned n, unsigned flags)
+{
+	struct kerf_turn turn[KERF_DEVICES];
+	KERF_NEED(cuLaunchCooperativeKernelMultiDevice, CUDA_ERROR_NOT_INITIALIZED);
+	unsigned counted = !list ? 0 : n < KERF_DEVICES ? n : KERF_DEVICES;
+	for (unsigned i = 0; i < counted; i++) {
+		const CUDA_LAUNCH_PARAMS *p = &list[i];
+		turn[i].account = NULL;
+		if (!enter(p->hStream))
+			continue;
+		kerf_begin_turn(&turn[i], kind(p->function, p->gridDimX, p->gridDimY, p->gridDimZ), p->hStream, false);
+		leave();
+	}
+	CUresult ret = real(list, n, flags);
+	for (unsigned i = 0; i < counted; i++) {
+		bool in = turn[i].account && enter(list[i].hStream);
+		kerf_end_turn(&turn[i], ret);
+		if (in)
+			leave();
+	}
+	return ret;
+}

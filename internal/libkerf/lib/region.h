@@ -55,7 +55,7 @@ struct kerf_total {
 	_Atomic uint64_t charged;  /* what was taken in all */
 	_Atomic uint64_t refills;  /* counts the agent's; its lower half is the futex that processes wait at */
 	_Atomic uint64_t launches; /* how many were charged */
-	_Atomic uint64_t past;     /* of these, how many ran on without a budget, because no agent refilled it */
+	_Atomic uint64_t past;     /* of these, how many ran on without a budget: no agent refilled it, or a copy waited too long */
 	_Atomic uint64_t waited;   /* how long launches waited for a budget, summed over threads */
 	_Atomic uint64_t ran;      /* what ran in all, as the driver told, or else as charged; the agent adds */
 };

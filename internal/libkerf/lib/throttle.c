@@ -23,6 +23,8 @@
 #define FIRST_MEASURED 4                /* and the first ones */
 #define WAIT UINT64_C(10000000)         /* at most, before the budget is looked at again */
 #define GIVE_UP_AFTER UINT64_C(2000000000)
+#define PATIENCE UINT64_C(1000000000)   /* of a copy */
+#define MEM_OP_TAKES UINT64_C(1000)
 
 /* Launches of one kind; those that share a place in the table share the estimate. */
 struct kerf_estimate {
@@ -224,8 +226,9 @@ static void sleep_at(struct kerf_total *account, uint64_t refills)
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the futex is the counter's lower half");
 
 /* Waits until there is a budget, and takes ns of it. Without an agent that refills, a program waits once for
- * GIVE_UP_AFTER and then runs on until one comes back; what it takes is counted all the same. */
-static void pay(struct kerf_clock *c, int place, struct kerf_total *account, uint64_t ns)
+ * GIVE_UP_AFTER and then runs on until one comes back; what it takes is counted all the same. Nothing waits for
+ * longer than most. */
+static void pay(struct kerf_clock *c, int place, struct kerf_total *account, uint64_t ns, uint64_t most)
 {
 	uint64_t seen = atomic_load(&account->refills), since = 0, percent;
 	uint64_t began = 0;
@@ -246,7 +249,7 @@ static void pay(struct kerf_clock *c, int place, struct kerf_total *account, uin
 		}
 		if (t - since >= GIVE_UP_AFTER)
 			atomic_store(&c->given_up, seen + 1);
-		if (atomic_load(&c->given_up) == seen + 1 || !kerf_account(place, &percent) || !percent) {
+		if (atomic_load(&c->given_up) == seen + 1 || t - began >= most || !kerf_account(place, &percent) || !percent) {
 			atomic_fetch_add(&account->past, 1);
 			atomic_fetch_add(&account->waited, t - began);
 			charge(account, ns);
@@ -266,29 +269,60 @@ static bool captured(CUstream stream, bool per_thread)
 	return real && (real(stream, &status) != CUDA_SUCCESS || status);
 }
 
-void kerf_begin_turn(struct kerf_turn *t, uint64_t key, CUstream stream, bool per_thread)
+/* The account of the current context's GPU, and where it is; NULL: nothing is counted there. */
+static struct kerf_total *account_here(int *place, CUstream stream, bool per_thread)
+{
+	uint64_t percent;
+	if (kerf_here(place) != CUDA_SUCCESS)
+		return NULL;
+	struct kerf_total *account = kerf_account(*place, &percent);
+	return account && percent && !captured(stream, per_thread) ? account : NULL;
+}
+
+static void begin(struct kerf_turn *t, uint64_t key, CUstream stream, bool per_thread, uint64_t most)
 {
 	int place = KERF_NO_PLACE;
-	uint64_t percent;
 	struct kerf_clock *c;
 	t->account = NULL;
-	if (kerf_here(&place) != CUDA_SUCCESS)
-		return;
-	struct kerf_total *account = kerf_account(place, &percent);
-	if (!account || !percent || captured(stream, per_thread) || !(c = clock_of_process()))
+	struct kerf_total *account = account_here(&place, stream, per_thread);
+	if (!account || !(c = clock_of_process()))
 		return;
 	look(c);
 	struct kerf_estimate *e = &c->estimate[(key * UINT64_C(0x9E3779B97F4A7C15)) >> 53];
 	uint64_t ns = atomic_load_explicit(&e->ns, memory_order_relaxed);
 	*t = (struct kerf_turn){ .account = account, .estimate = e, .charged = ns ? ns : FIRST_GUESS, .stream = stream,
 				 .per_thread = per_thread };
-	pay(c, place, account, t->charged);
+	pay(c, place, account, t->charged, most);
 	atomic_fetch_add_explicit(&account->launches, 1, memory_order_relaxed);
 	if (!ns)
 		atomic_fetch_add(&e->guessed, 1);
 	unsigned count = atomic_fetch_add_explicit(&e->count, 1, memory_order_relaxed);
 	if (count < FIRST_MEASURED || count % MEASURE_EVERY == 0)
 		t->sample = measure(c, t);
+}
+
+void kerf_begin_turn(struct kerf_turn *t, uint64_t key, CUstream stream, bool per_thread)
+{
+	begin(t, key, stream, per_thread, UINT64_MAX);
+}
+
+void kerf_begin_copy(struct kerf_turn *t, uint64_t key, CUstream stream, bool per_thread)
+{
+	begin(t, key, stream, per_thread, PATIENCE);
+}
+
+void kerf_begin_mem_op(struct kerf_turn *t, unsigned count, CUstream stream, bool per_thread)
+{
+	int place = KERF_NO_PLACE;
+	struct kerf_clock *c = NULL;
+	struct kerf_total *account = account_here(&place, stream, per_thread);
+	if (account)
+		c = clock_of_process();
+	*t = (struct kerf_turn){ .account = c ? account : NULL, .charged = count * MEM_OP_TAKES };
+	if (!c)
+		return;
+	pay(c, place, account, t->charged, PATIENCE);
+	atomic_fetch_add_explicit(&account->launches, 1, memory_order_relaxed);
 }
 _Static_assert(KINDS == 1 << (64 - 53), "the hash takes the top bits");
 

@@ -31,18 +31,22 @@ static struct variant parse(const char *name)
 	} later[] = {
 		{ "cuDevicePrimaryCtxRelease_v2", 11000 }, { "cuDevicePrimaryCtxReset_v2", 11000 },
 		{ "cuGraphInstantiate_v2", 11000 },        { "cuGetProcAddress_v2", 12000 },
-		{ "cuGraphAddNode_v2", 12030 },
+		{ "cuGraphAddNode_v2", 12030 },            { "cuStreamWaitValue32_v2", 11070 },
+		{ "cuStreamWaitValue64_v2", 11070 },       { "cuStreamWriteValue32_v2", 11070 },
+		{ "cuStreamWriteValue64_v2", 11070 },      { "cuStreamBatchMemOp_v2", 11070 },
+		{ "cuMemcpyBatchAsync_v2", 13000 },        { "cuMemcpy3DBatchAsync_v2", 13000 },
 	};
 	struct variant v = { .base = strlen(name) };
-	v.per_thread = ends(name, v.base, "_ptsz");
+	v.per_thread = ends(name, v.base, "_ptsz") || ends(name, v.base, "_ptds");
 	if (v.per_thread)
 		v.base -= strlen("_ptsz");
+	size_t numbered = v.base;
 	if (ends(name, v.base, "_v2")) {
 		v.base -= strlen("_v2");
 		v.since = 4000; /* what came with 64-bit addresses */
 	}
 	for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)
-		if (strcmp(name, later[i].name) == 0)
+		if (strlen(later[i].name) == numbered && memcmp(name, later[i].name, numbered) == 0)
 			v.since = later[i].since;
 	return v;
 }

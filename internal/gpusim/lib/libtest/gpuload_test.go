@@ -168,7 +168,7 @@ func TestGpuloadUsage(t *testing.T) {
 		{[]string{"--fork", "1025"}, "--fork 1025"},
 		{[]string{"--gpu", "64"}, "--gpu 64"},
 		{[]string{"--api", "uvm"}, "linear, async, vmm, pitched, managed, pool, array, graph, module, heap, context, v1, batch, library, printf, green, sparse, multicast, multicast-v2, external, mipmap, external-mipmap, graphics, checkpoint"},
-		{[]string{"--launch", "fast", "--hold", "1s"}, "plain, ex, cooperative, graph"},
+		{[]string{"--launch", "fast", "--hold", "1s"}, "plain, ex, cooperative, graph, multi, fill, copy, word"},
 		{[]string{"--launch", "plain"}, "--hold TIME"},
 		{[]string{"--kernel", "1ms"}, "--launch HOW"},
 		{[]string{"--queue", "2"}, "--launch HOW"},

@@ -43,7 +43,7 @@ func busyLines(t *testing.T, r result) []busyLine {
 // Each way to launch takes the GPU's time, a graph that of all its kernels.
 func TestGpuloadLaunches(t *testing.T) {
 	dir := node(t, "t4x4", "r615")
-	for way, kernels := range map[string]int64{"plain": 1, "ex": 1, "cooperative": 1, "graph": 4} {
+	for way, kernels := range map[string]int64{"plain": 1, "ex": 1, "cooperative": 1, "graph": 4, "multi": 1, "fill": 1, "copy": 1, "word": 0} {
 		r := program(t, dir, nil, "gpuload", "--json", "--launch", way, "--kernel", "5ms", "--queue", "3", "--hold", "200ms")
 		all := busyLines(t, r)
 		if len(all) != 1 {

@@ -68,7 +68,7 @@ func TestExports(t *testing.T) {
 	}
 }
 
-// Whatever charges, releases, tells a size or resolves is wrapped or excused, and nothing is both.
+// Whatever charges, releases, takes time, tells a size or resolves is wrapped or excused, and nothing is both.
 func TestCoversTheFamilies(t *testing.T) {
 	table, err := libkerf.Families()
 	if err != nil {
@@ -76,7 +76,7 @@ func TestCoversTheFamilies(t *testing.T) {
 	}
 	names, excused := wrapped(t)
 	var open []string
-	for _, class := range []libkerf.Class{libkerf.Charge, libkerf.Release, libkerf.Size, libkerf.Resolve} {
+	for _, class := range []libkerf.Class{libkerf.Charge, libkerf.Release, libkerf.Time, libkerf.Size, libkerf.Resolve} {
 		for _, name := range table.Names(class) {
 			if !slices.Contains(names, name) {
 				open = append(open, name)

@@ -207,7 +207,7 @@ func race(tb testing.TB, hold time.Duration, mode compute.Mode, flags ...string)
 
 // Each way to launch is held to its share, a graph by what all its kernels take.
 func TestEachWayIsThrottled(t *testing.T) {
-	for _, way := range []string{"plain", "ex", "cooperative", "graph"} {
+	for _, way := range []string{"plain", "ex", "cooperative", "graph", "multi", "fill", "copy"} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			n := start(t, "a30x2", "r580")
@@ -240,6 +240,22 @@ func TestRunsOnWithoutAnAgent(t *testing.T) {
 	budget := b.budget(t)
 	if got.GPU < 5*time.Millisecond || budget.Past != budget.Launches || budget.Launches != uint64(got.Launches) || budget.Charged == 0 { // #nosec G115 -- positive
 		t.Errorf("%+v, %+v", got, budget)
+	}
+}
+
+// A copy waits for a budget before it runs, and so does what a stream writes; neither for more than a second, since a kernel
+// may be waiting for it.
+func TestCopiesWaitForASecond(t *testing.T) {
+	for _, way := range []string{"fill", "copy", "word"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			b := start(t, "a30x2", "r580").throttled(t, 50)
+			got := parseBusy(t, b.program(t, nil, "gpuload", "--json", "--launch", way, "--kernel", "1ms", "--hold", "1100ms"))
+			budget := b.budget(t)
+			if budget.Launches != uint64(got.Launches) || budget.Past != budget.Launches || budget.Charged == 0 || budget.Waited < time.Second { // #nosec G115 -- positive
+				t.Errorf("%+v, %+v", got, budget)
+			}
+		})
 	}
 }
 
