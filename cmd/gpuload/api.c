@@ -418,6 +418,12 @@ static const struct family families[] = {
 	{ "mipmap", take_mipmap, give_mipmap },
 	{ "external-mipmap", take_external_mipmap, give_mipmap },
 	{ "graphics", take_graphics, give_graphics },
+	{ "gl", take_gl, give_object },
+	{ "gl-image", take_gl_image, give_object },
+	{ "egl", take_egl, give_object },
+	{ "vdpau", take_vdpau, give_object },
+	{ "gl-context", take_gl_context, give_context },
+	{ "vdpau-context", take_vdpau_context, give_context },
 	{ "checkpoint", take_checkpoint, give_checkpoint },
 };
 enum { FAMILIES = sizeof families / sizeof families[0] };

@@ -1,17 +1,87 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Loads the CUDA driver.
+ * Loads the CUDA driver, in the ways that programs have. Built once more as a library of its own, gpuload.so, for the one
+ * that has its own libraries' functions before those that a preloaded one puts in front.
  */
 #include "driver.h"
+#include "gpuload.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
-const char *load_driver(struct driver *d)
+#define DRIVER "libcuda.so.1"
+
+struct opening {
+	const char *name;
+	void *(*open)(void);
+	bool apart; /* by gpuload.so */
+};
+
+static void *usual(void)
 {
-	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+	return dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL);
+}
+
+static void *deep(void)
+{
+	return dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+}
+
+static void *in_space(void)
+{
+	return dlmopen(LM_ID_NEWLM, DRIVER, RTLD_NOW | RTLD_LOCAL);
+}
+
+static const struct opening openings[] = {
+	{ "usual", usual, false },
+	{ "deepbind", deep, false },
+	{ "namespace", in_space, false },
+	{ "apart", usual, true },
+};
+enum { OPENINGS = sizeof openings / sizeof openings[0] };
+
+const struct opening *find_opening(const char *name)
+{
+	for (int i = 0; i < OPENINGS; i++)
+		if (strcmp(name, openings[i].name) == 0)
+			return &openings[i];
+	return NULL;
+}
+
+void opening_names(char *out, size_t size)
+{
+	size_t n = 0;
+	out[0] = 0;
+	for (int i = 0; i < OPENINGS && n < size; i++)
+		n += (size_t)snprintf(out + n, size - n, "%s%s", i ? ", " : "", openings[i].name);
+}
+
+/* What gpuload.so, which lies beside this program, has found. */
+static const char *load_apart(struct driver *d)
+{
+	char path[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", path, sizeof path - sizeof ".so");
+	if (n < 0)
+		return "its own path is not to be had";
+	memcpy(path + n, ".so", sizeof ".so");
+	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+	if (!library)
+		return dlerror();
+	const char *(*load)(struct driver *, const struct opening *) =
+		(const char *(*)(struct driver *, const struct opening *))dlsym(library, "load_driver");
+	return load ? load(d, find_opening("usual")) : dlerror();
+}
+
+const char *load_driver(struct driver *d, const struct opening *how)
+{
+	if (how->apart)
+		return load_apart(d);
+	void *library = how->open();
 	if (!library)
 		return dlerror();
 	static const struct {

@@ -8,6 +8,8 @@
 
 #include "cuda_abi.h"
 
+struct opening;
+
 /* X(member, symbol) */
 #define DRIVER_FUNCTIONS(X)                                  \
 	X(init, cuInit)                                      \
@@ -91,6 +93,15 @@
 	X(checkpoint_unlock, cuCheckpointProcessUnlock)      \
 	X(get_resource, cuDeviceGetDevResource)              \
 	X(describe, cuDevResourceGenerateDesc)               \
+	X(gl_buffer, cuGraphicsGLRegisterBuffer)             \
+	X(gl_image, cuGraphicsGLRegisterImage)               \
+	X(egl_image, cuGraphicsEGLRegisterImage)             \
+	X(vdpau_surface, cuGraphicsVDPAURegisterVideoSurface) \
+	X(map_resources, cuGraphicsMapResources)             \
+	X(mapped_pointer, cuGraphicsResourceGetMappedPointer_v2) \
+	X(unregister, cuGraphicsUnregisterResource)          \
+	X(gl_context, cuGLCtxCreate_v2)                      \
+	X(vdpau_context, cuVDPAUCtxCreate_v2)                \
 	X(green_create, cuGreenCtxCreate)                    \
 	X(green_destroy, cuGreenCtxDestroy)
 
@@ -101,7 +112,8 @@ struct driver {
 #undef X
 };
 
-/* load_driver fills d; NULL, or in words why it could not (valid until the next call of dlerror). */
-const char *load_driver(struct driver *d);
+/* load_driver opens the driver as how says, and fills d; NULL, or in words why it could not (valid until the next call of
+ * dlerror). */
+const char *load_driver(struct driver *d, const struct opening *how);
 
 #endif

@@ -13,6 +13,7 @@
 
 struct family;
 struct launcher;
+struct opening;
 
 /* What the command line says. Bytes and nanoseconds. */
 struct options {
@@ -20,6 +21,7 @@ struct options {
 	uint64_t step;  /* never 0 when alloc is not */
 	uint64_t hold_ns;
 	const struct family *api;
+	const struct opening *driver;
 	const struct launcher *launch; /* NULL: no kernels */
 	uint64_t kernel_ns;            /* how long each takes */
 	int queue;                     /* launches before it waits for them */
@@ -41,6 +43,10 @@ void api_names(char *out, size_t size);
 /* find_launch and launch_names are the same for the ways to launch kernels. */
 const struct launcher *find_launch(const char *name);
 void launch_names(char *out, size_t size);
+
+/* find_opening and opening_names are the same for the ways to open the driver. */
+const struct opening *find_opening(const char *name);
+void opening_names(char *out, size_t size);
 
 /* work allocates, reports, holds or launches, and frees; returns the process's exit status. */
 int work(const struct options *o);

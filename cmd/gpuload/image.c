@@ -4,7 +4,6 @@
  * Memory for images: mipmapped arrays, with memory of their own or of another API, and what a graphics driver takes
  * without CUDA.
  */
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include "load.h"
@@ -60,22 +59,13 @@ void give_mipmap(struct load *l, struct piece *p)
 	l->cuda.mipmap_destroy(p->mipmap);
 }
 
-/* There is such a library beside the simulated driver alone. */
-static void *graphics(const char *name)
-{
-	void *library = dlopen("libgpusim-graphics.so.1", RTLD_NOW);
-	return library ? dlsym(library, name) : NULL;
-}
-
-enum { NO_ROOM = 5 }; /* its status */
-
 CUresult take_graphics(struct load *l, struct piece *p)
 {
 	int (*take)(int, uint64_t, uint64_t *) = (int (*)(int, uint64_t, uint64_t *))graphics("gpusim_graphics_take");
 	if (!take)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	int status = take(l->device, p->bytes, &p->graphics);
-	return !status ? CUDA_SUCCESS : status == NO_ROOM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
+	return !status ? CUDA_SUCCESS : status == GRAPHICS_NO_ROOM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
 }
 
 void give_graphics(struct load *l, struct piece *p)

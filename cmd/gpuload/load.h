@@ -26,6 +26,10 @@ struct piece {
 		CUexternalMemory external;
 		CUmipmappedArray mipmap;
 		uint64_t graphics;
+		struct {
+			CUgraphicsResource resource;
+			unsigned name; /* the graphics driver's */
+		} object;
 		pid_t process; /* of checkpoint */
 		struct {
 			CUgraph graph;
@@ -65,6 +69,17 @@ CUresult take_external_mipmap(struct load *l, struct piece *p);
 void give_mipmap(struct load *l, struct piece *p);
 CUresult take_graphics(struct load *l, struct piece *p);
 void give_graphics(struct load *l, struct piece *p);
+
+/* interop.c. graphics finds a function of what stands for a graphics driver beside the simulated driver alone; else NULL. */
+void *graphics(const char *name);
+enum { GRAPHICS_NO_ROOM = 5 }; /* its status */
+CUresult take_gl(struct load *l, struct piece *p);
+CUresult take_gl_image(struct load *l, struct piece *p);
+CUresult take_egl(struct load *l, struct piece *p);
+CUresult take_vdpau(struct load *l, struct piece *p);
+void give_object(struct load *l, struct piece *p);
+CUresult take_gl_context(struct load *l, struct piece *p);
+CUresult take_vdpau_context(struct load *l, struct piece *p);
 
 /* checkpoint.c */
 CUresult take_checkpoint(struct load *l, struct piece *p);

@@ -34,6 +34,8 @@ static const char help[] =
 	"                    external    imported by cuImportExternalMemory, the same; external-mipmap: as an array\n"
 	"                    mipmap   cuMipmappedArrayCreate\n"
 	"                    graphics    as a graphics driver would, past CUDA (simulated alone)\n"
+	"                    gl       the same, as a buffer that CUDA maps; gl-image, egl, vdpau: images and surfaces\n"
+	"                    gl-context, vdpau-context  as context, by these interfaces' own calls\n"
 	"                    checkpoint  of other processes, which are saved and restored in turn\n"
 	"  --hold TIME     how long to hold it: 500ms, 5s, 1m (default: not at all)\n"
 	"  --launch HOW    launch kernels for that time: plain (cuLaunchKernel), ex (cuLaunchKernelEx),\n"
@@ -43,6 +45,8 @@ static const char help[] =
 	"                  by cuStreamWriteValue32, which takes no time\n"
 	"  --kernel TIME   how long each kernel takes: 500us, 2ms (default 1ms)\n"
 	"  --queue N       launches before it waits for them (default 1)\n"
+	"  --driver HOW    how to open the driver: usual (default); deepbind (with RTLD_DEEPBIND); namespace (dlmopen);\n"
+	"                  apart (by gpuload.so beside this program, which was opened with RTLD_DEEPBIND)\n"
 	"  --fork N        run N worker processes, each of which takes --alloc; 0: none (default)\n"
 	"  --gpu INDEX     the CUDA device (default 0)\n"
 	"  --touch         fill the memory; without it nothing touches it\n"
@@ -109,7 +113,7 @@ static int count_flag(const char *flag, const char *value, int max, int *out)
 
 static int api_flag(const char *flag, const char *value, const struct family **out)
 {
-	char names[400], remedy[420];
+	char names[500], remedy[520];
 	*out = find_api(value);
 	if (*out)
 		return EXIT_OK;
@@ -127,6 +131,17 @@ static int launch_flag(const char *flag, const char *value, const struct launche
 	launch_names(names, sizeof names);
 	snprintf(remedy, sizeof remedy, "write one of %s", names);
 	return bad(flag, value, "no such way to launch", remedy);
+}
+
+static int driver_flag(const char *flag, const char *value, const struct opening **out)
+{
+	char names[100], remedy[120];
+	*out = find_opening(value);
+	if (*out)
+		return EXIT_OK;
+	opening_names(names, sizeof names);
+	snprintf(remedy, sizeof remedy, "write one of %s", names);
+	return bad(flag, value, "no such way to the driver", remedy);
 }
 
 /* What must go together. */
@@ -149,19 +164,19 @@ static int check(struct options *o)
 
 int parse_options(int argc, char **argv, struct options *o, bool *done)
 {
-	enum { ALLOC = 1, STEP, API, HOLD, LAUNCH, KERNEL, QUEUE, FORK, GPU, TOUCH, JSON, HELP };
+	enum { ALLOC = 1, STEP, API, HOLD, LAUNCH, KERNEL, QUEUE, DRIVER, FORK, GPU, TOUCH, JSON, HELP };
 	static const struct option flags[] = {
 		{ "alloc", required_argument, NULL, ALLOC }, { "step", required_argument, NULL, STEP },
 		{ "api", required_argument, NULL, API },     { "hold", required_argument, NULL, HOLD },
 		{ "launch", required_argument, NULL, LAUNCH }, { "kernel", required_argument, NULL, KERNEL },
-		{ "queue", required_argument, NULL, QUEUE },
+		{ "queue", required_argument, NULL, QUEUE }, { "driver", required_argument, NULL, DRIVER },
 		{ "fork", required_argument, NULL, FORK },   { "gpu", required_argument, NULL, GPU },
 		{ "touch", no_argument, NULL, TOUCH },       { "json", no_argument, NULL, JSON },
 		{ "help", no_argument, NULL, HELP },         { NULL, 0, NULL, 0 },
 	};
 	unsigned seen = 0;
 	int flag, ret = EXIT_OK;
-	*o = (struct options){ .api = find_api("linear") };
+	*o = (struct options){ .api = find_api("linear"), .driver = find_opening("usual") };
 	*done = false;
 	opterr = 0;
 	while (!ret && (flag = getopt_long(argc, argv, "+:", flags, NULL)) != -1) {
@@ -195,6 +210,9 @@ int parse_options(int argc, char **argv, struct options *o, bool *done)
 			break;
 		case QUEUE:
 			ret = count_flag(name, optarg, 1024, &o->queue);
+			break;
+		case DRIVER:
+			ret = driver_flag(name, optarg, &o->driver);
 			break;
 		case FORK:
 			ret = count_flag(name, optarg, 1024, &o->workers);

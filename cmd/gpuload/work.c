@@ -154,7 +154,7 @@ static void hold(uint64_t ns)
 int work(const struct options *o)
 {
 	struct load l = { 0 };
-	l.error = load_driver(&l.cuda);
+	l.error = load_driver(&l.cuda, o->driver);
 	if (l.error) {
 		report(&l, o->json);
 		return EXIT_MET_ERROR;

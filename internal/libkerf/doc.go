@@ -19,9 +19,10 @@
 // does not name, there is no memory to be had. A program that finds no room first takes what the dead of its pid
 // namespace held. One that has nothing to do with CUDA does not notice the library.
 //
-// Not promised: that anything is counted. A program that writes to the counters, does not preload the library, or
-// loads libraries of its own with RTLD_DEEPBIND or into another name space gets past them; only the driver's own
-// figures tell, and Correct is where they come in. What the driver holds for contexts and modules, and in small
-// allocations beyond their size, is only in those, too.
+// Not promised: that anything is counted. A program that writes to the counters or does not preload the library gets past
+// them, and so does a library that was loaded with RTLD_DEEPBIND or into another name space and looks for the driver by
+// itself: it finds the C library's dlsym before the one here. (The driver itself may be opened so, by dlopen or dlmopen.)
+// Only the driver's own figures tell, and Correct is where they come in. What the driver holds for contexts and modules, and
+// in small allocations beyond their size, is only in those, too; so is what a graphics driver holds, also where CUDA maps it.
 // The files of the counters are the tenants' to write to: whoever uses a Region calls it within Guarded and asks Check.
 package libkerf

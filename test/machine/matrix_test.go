@@ -70,7 +70,7 @@ func tries() (families, attacks []attempt) {
 	families = append(families, attempt{name: "first", what: "`gpuload --api linear`, as the first program on a GPU since the agent started", script: "exec %LOAD --alloc 4GiB --step 64MiB --hold 5s"})
 	notCharged := "the driver's limit does not count managed memory, by NVIDIA's documentation"
 	for _, api := range []string{
-		"linear", "async", "vmm", "pitched", "managed", "pool", "array", "graph", "module", "heap", "context", "v1", "batch", "library", "printf", "green", "sparse", "mipmap", "external", "external-mipmap", "multicast", "multicast-v2", "checkpoint", "graphics",
+		"linear", "async", "vmm", "pitched", "managed", "pool", "array", "graph", "module", "heap", "context", "v1", "batch", "library", "printf", "green", "sparse", "mipmap", "external", "external-mipmap", "multicast", "multicast-v2", "checkpoint", "graphics", "gl", "gl-image", "egl", "vdpau", "gl-context", "vdpau-context",
 	} {
 		a := attempt{name: api, what: "`gpuload --api " + api + "`", script: "exec %LOAD --api " + api + " --alloc 4GiB --step 64MiB --hold 5s"}
 		if api == "managed" || api == "batch" {
@@ -96,6 +96,9 @@ func tries() (families, attacks []attempt) {
 		{name: "eight at once", what: "eight forked workers that race for the cap", script: "exec %LOAD --fork 8 --alloc 1GiB --step 16MiB --hold 5s"},
 		{name: "contexts at once", what: "thirty-two programs that start at once, each with a context and 2 MiB", script: "for i in $(seq 32); do %LOAD --alloc 2MiB --hold 4s & done; wait"},
 		{name: "no preload", what: "the loader's file unmounted and LD_PRELOAD emptied, as a static program would have it", script: "umount /etc/ld.so.preload 2>/dev/null; unset LD_PRELOAD; exec %LOAD " + alloc},
+		{name: "deepbind", what: "libcuda.so.1 opened with RTLD_DEEPBIND", script: "exec %LOAD --driver deepbind " + alloc},
+		{name: "name space", what: "libcuda.so.1 opened in a name space of its own, by dlmopen", script: "exec %LOAD --driver namespace " + alloc},
+		{name: "deepbind apart", what: "a library that was opened with RTLD_DEEPBIND, and so finds libcuda.so.1 with the C library's own dlsym", script: "exec %LOAD --driver apart " + alloc},
 		{name: "no pipe", what: "CUDA_MPS_PIPE_DIRECTORY set to a directory that does not exist", script: "export CUDA_MPS_PIPE_DIRECTORY=/nowhere; exec %LOAD " + alloc},
 		{name: "foreign limit", what: "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT naming a GPU that is not visible, which drops the limits of MPS", script: "export CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=7=1G; exec %LOAD " + alloc},
 		{name: "larger limit", what: "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT raised to 8 GiB", script: "export CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=8G; exec %LOAD " + alloc},

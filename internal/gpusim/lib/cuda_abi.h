@@ -66,6 +66,9 @@ _Static_assert(sizeof(CUmemAccessDesc) == 12, "CUmemAccessDesc");
 	X(CUDA_ERROR_INVALID_DEVICE, 101, "invalid device ordinal")                                \
 	X(CUDA_ERROR_INVALID_IMAGE, 200, "device kernel image is invalid")                         \
 	X(CUDA_ERROR_INVALID_CONTEXT, 201, "invalid device context")                               \
+	X(CUDA_ERROR_ALREADY_MAPPED, 208, "resource already mapped")                               \
+	X(CUDA_ERROR_NOT_MAPPED, 211, "resource not mapped")                                       \
+	X(CUDA_ERROR_NOT_MAPPED_AS_POINTER, 213, "resource not mapped as pointer")                 \
 	X(CUDA_ERROR_FILE_NOT_FOUND, 301, "file not found")                                        \
 	X(CUDA_ERROR_INVALID_HANDLE, 400, "invalid resource handle")                               \
 	X(CUDA_ERROR_ILLEGAL_STATE, 401, "the operation cannot be performed in the present state")         \

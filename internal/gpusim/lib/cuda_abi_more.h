@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The ABI of first versions, whose addresses have 32 bits; of green contexts; of prefetches in batches; of sparse
- * arrays; of multicast objects; of external memory; and of checkpoints. Part of cuda_abi.h, which includes it.
+ * arrays; of multicast objects; of external memory; of memory shared with graphics; and of checkpoints. Part of cuda_abi.h, which includes it.
  */
 #ifndef GPUSIM_CUDA_ABI_MORE_H
 #define GPUSIM_CUDA_ABI_MORE_H
@@ -55,6 +55,7 @@ typedef struct {
 	unsigned long long handleTypes, flags;
 } CUmulticastObjectProp;
 
+typedef struct CUgraphicsResource_st *CUgraphicsResource;
 typedef struct CUextMemory_st *CUexternalMemory;
 typedef struct {
 	int type;
@@ -159,6 +160,20 @@ CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *ptr, CUexternalMemory memo
 					 const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *desc);
 CUresult cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray *array, CUexternalMemory memory,
 						 const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *desc);
+
+CUresult cuGraphicsGLRegisterBuffer(CUgraphicsResource *resource, unsigned buffer, unsigned flags);
+CUresult cuGraphicsGLRegisterImage(CUgraphicsResource *resource, unsigned image, unsigned target, unsigned flags);
+CUresult cuGraphicsEGLRegisterImage(CUgraphicsResource *resource, void *image, unsigned flags);
+CUresult cuGraphicsVDPAURegisterVideoSurface(CUgraphicsResource *resource, unsigned surface, unsigned flags);
+CUresult cuGraphicsVDPAURegisterOutputSurface(CUgraphicsResource *resource, unsigned surface, unsigned flags);
+CUresult cuGraphicsMapResources(unsigned n, CUgraphicsResource *list, CUstream stream);
+CUresult cuGraphicsMapResources_ptsz(unsigned n, CUgraphicsResource *list, CUstream stream);
+CUresult cuGraphicsUnmapResources(unsigned n, CUgraphicsResource *list, CUstream stream);
+CUresult cuGraphicsUnmapResources_ptsz(unsigned n, CUgraphicsResource *list, CUstream stream);
+CUresult cuGraphicsResourceGetMappedPointer_v2(CUdeviceptr *ptr, size_t *bytes, CUgraphicsResource resource);
+CUresult cuGraphicsUnregisterResource(CUgraphicsResource resource);
+CUresult cuGLCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device);
+CUresult cuVDPAUCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device, unsigned with, void *resolver);
 
 #pragma GCC visibility pop
 #endif

@@ -44,6 +44,7 @@ enum origin {
 	MANAGED,	  /* see cuda_managed.c */
 	IMPORTED,	  /* another process's, by an IPC handle */
 	IMPORTED_POINTER, /* another process's, of a shared pool */
+	GRAPHICS,	  /* a graphics driver's, mapped; freed by nothing here */
 	EXTERNAL,	  /* mapped of an external memory; owner holds it */
 	HOST,		  /* the host's, which the GPU can reach */
 };

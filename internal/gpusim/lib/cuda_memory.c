@@ -95,7 +95,8 @@ CUresult cuMemFree_v2(CUdeviceptr ptr)
 	TRY(cuda_enter());
 	if (!ptr)
 		return CUDA_SUCCESS;
-	NEED(cuda_holds(ptr, 1, &a) && a.ptr == ptr && a.origin != IMPORTED && a.origin != HOST);
+	NEED(cuda_holds(ptr, 1, &a) && a.ptr == ptr && a.origin != IMPORTED && a.origin != HOST &&
+	     a.origin != GRAPHICS);
 	NEED(cuda_forget(ptr, &a));
 	if (a.origin == IMPORTED_POINTER)
 		return CUDA_SUCCESS;

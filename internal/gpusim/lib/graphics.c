@@ -10,6 +10,9 @@
 #pragma GCC visibility push(default)
 int gpusim_graphics_take(int gpu, uint64_t bytes, uint64_t *handle);
 int gpusim_graphics_give(int gpu, uint64_t handle);
+int gpusim_graphics_name(int gpu, uint64_t bytes, unsigned *name);
+int gpusim_graphics_drop(unsigned name);
+int gpusim_graphics_find(unsigned name, int *minor, uint64_t *handle, uint64_t *bytes);
 #pragma GCC visibility pop
 
 static struct {
@@ -49,4 +52,45 @@ int gpusim_graphics_give(int gpu, uint64_t handle)
 {
 	int minor = find(gpu);
 	return minor < 0 ? GPUSIM_NOT_FOUND : call(&gpus[minor].conn, GPUSIM_OP_FREE, handle, 0, 0, NULL);
+}
+
+/* Objects that other interfaces can be told of by a name, a number above 0: buffers, images, surfaces. */
+static struct {
+	int gpu; /* as it was asked for */
+	uint64_t handle, bytes; /* 0: there is none of this name */
+} objects[1024];
+enum { OBJECTS = sizeof objects / sizeof objects[0] };
+
+int gpusim_graphics_name(int gpu, uint64_t bytes, unsigned *name)
+{
+	for (unsigned i = 1; i < OBJECTS; i++)
+		if (!objects[i].bytes) {
+			int status = gpusim_graphics_take(gpu, bytes, &objects[i].handle);
+			if (status)
+				return status;
+			objects[i].gpu = gpu;
+			objects[i].bytes = bytes;
+			*name = i;
+			return GPUSIM_OK;
+		}
+	return GPUSIM_INSUFFICIENT;
+}
+
+int gpusim_graphics_drop(unsigned name)
+{
+	if (name >= OBJECTS || !objects[name].bytes)
+		return GPUSIM_NOT_FOUND;
+	objects[name].bytes = 0;
+	return gpusim_graphics_give(objects[name].gpu, objects[name].handle);
+}
+
+/* For libcuda.so.1, which real graphics drivers talk to in ways of their own. */
+int gpusim_graphics_find(unsigned name, int *minor, uint64_t *handle, uint64_t *bytes)
+{
+	if (name >= OBJECTS || !objects[name].bytes)
+		return GPUSIM_NOT_FOUND;
+	*minor = find(objects[name].gpu);
+	*handle = objects[name].handle;
+	*bytes = objects[name].bytes;
+	return GPUSIM_OK;
 }

@@ -124,6 +124,30 @@ CUresult cuCtxCreate_v4(CUcontext *context, void *params, unsigned flags, CUdevi
 	MAKE(device, real(context, params, flags, device), undo(*context));
 }
 
+CUresult cuGLCtxCreate(CUcontext *context, unsigned flags, CUdevice device)
+{
+	KERF_NEED(cuGLCtxCreate, CUDA_ERROR_NOT_INITIALIZED);
+	MAKE(device, real(context, flags, device), undo(*context));
+}
+
+CUresult cuGLCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device)
+{
+	KERF_NEED(cuGLCtxCreate_v2, CUDA_ERROR_NOT_INITIALIZED);
+	MAKE(device, real(context, flags, device), undo(*context));
+}
+
+CUresult cuVDPAUCtxCreate(CUcontext *context, unsigned flags, CUdevice device, unsigned with, void *resolver)
+{
+	KERF_NEED(cuVDPAUCtxCreate, CUDA_ERROR_NOT_INITIALIZED);
+	MAKE(device, real(context, flags, device, with, resolver), undo(*context));
+}
+
+CUresult cuVDPAUCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device, unsigned with, void *resolver)
+{
+	KERF_NEED(cuVDPAUCtxCreate_v2, CUDA_ERROR_NOT_INITIALIZED);
+	MAKE(device, real(context, flags, device, with, resolver), undo(*context));
+}
+
 CUresult cuGreenCtxCreate(void **green, void *resources, CUdevice device, unsigned flags)
 {
 	KERF_NEED(cuGreenCtxCreate, CUDA_ERROR_NOT_INITIALIZED);

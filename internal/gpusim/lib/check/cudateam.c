@@ -260,13 +260,50 @@ static void checkpoint(void)
 	EQ(CALL(cuCheckpointProcessGetState)(child, &state), CUDA_ERROR_INVALID_VALUE);
 }
 
+/* A graphics driver's objects, which CUDA maps: a buffer as memory, images not. */
+static void interop(void)
+{
+	void *other = dlopen("libgpusim-graphics.so.1", RTLD_NOW);
+	int (*take)(int, uint64_t, unsigned *) = (int (*)(int, uint64_t, unsigned *))dlsym(other, "gpusim_graphics_name");
+	int (*drop)(unsigned) = (int (*)(unsigned))dlsym(other, "gpusim_graphics_drop");
+	CUgraphicsResource r, image, both[2];
+	CUdeviceptr ptr;
+	unsigned name;
+	size_t bytes, before;
+	start();
+	EQ(CALL(cuGraphicsGLRegisterBuffer)(&r, 7, 0), CUDA_ERROR_INVALID_VALUE);
+	EQ(take(0, 4 * MIB, &name), 0);
+	before = free_now();
+	EQ(CALL(cuGraphicsGLRegisterBuffer)(&r, name, 3), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuGraphicsGLRegisterBuffer)(&r, name, 0), 0);
+	EQ(CALL(cuGraphicsEGLRegisterImage)(&image, (void *)(uintptr_t)name, 0), 0);
+	EQ(CALL(cuGraphicsResourceGetMappedPointer_v2)(&ptr, &bytes, r), CUDA_ERROR_NOT_MAPPED);
+	EQ(CALL(cuGraphicsUnmapResources)(1, &r, NULL), CUDA_ERROR_NOT_MAPPED);
+	both[0] = r;
+	both[1] = image;
+	EQ(CALL(cuGraphicsMapResources)(2, both, NULL), 0);
+	EQ(CALL(cuGraphicsMapResources)(1, &r, NULL), CUDA_ERROR_ALREADY_MAPPED);
+	EQ(CALL(cuGraphicsResourceGetMappedPointer_v2)(&ptr, &bytes, image), CUDA_ERROR_NOT_MAPPED_AS_POINTER);
+	EQ(CALL(cuGraphicsResourceGetMappedPointer_v2)(&ptr, &bytes, r), 0);
+	EQ(bytes, 4 * MIB);
+	EQ(CALL(cuMemsetD8_v2)(ptr, 0, 4 * MIB), 0);
+	EQ(CALL(cuMemFree_v2)(ptr), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuGraphicsUnmapResources_ptsz)(1, &r, NULL), 0);
+	EQ(CALL(cuMemsetD8_v2)(ptr, 0, 1), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuGraphicsUnregisterResource)(r), 0);
+	EQ(CALL(cuGraphicsUnregisterResource)(image), 0);
+	EQ(free_now(), before); /* it is the graphics driver's */
+	EQ(drop(name), 0);
+	EQ(free_now(), before + 4 * MIB);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
 		void (*run)(void);
 	} scenarios[] = { { "tail", tail }, { "multicast", multicast }, { "external", external }, { "foreign", foreign },
-		{ "checkpoint", checkpoint } };
+		{ "checkpoint", checkpoint }, { "interop", interop } };
 	for (size_t i = 0; argc == 2 && i < sizeof scenarios / sizeof scenarios[0]; i++)
 		if (strcmp(argv[1], scenarios[i].name) == 0) {
 			load("libcuda.so.1");

@@ -142,7 +142,7 @@ func TestDaemonScenarios(t *testing.T) {
 				t.Errorf("%s on %s: exit %d\n%s", name, driver, r.code, r.errout)
 			}
 		}
-		team := []string{"tail", "multicast", "external", "foreign"}
+		team := []string{"tail", "multicast", "external", "foreign", "interop"}
 		if driver != "r550" { // it has no checkpoints
 			team = append(team, "checkpoint")
 		}

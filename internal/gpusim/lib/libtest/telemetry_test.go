@@ -72,14 +72,17 @@ func TestDaemonProcessLists(t *testing.T) {
 	}
 }
 
-// What a graphics driver holds is the process's in both lists, all of it, and no compute mode keeps it away.
+// What a graphics driver holds is the process's in both lists, all of it, and no compute mode keeps it away; CUDA adds
+// nothing to it by mapping it.
 func TestDaemonGraphics(t *testing.T) {
-	dir := node(t, "h100x8", "r580")
-	pid := hold(t, dir, "--api", "graphics", "--step", "512MiB").Process.Pid
-	eventually(t, "memory of both", func() bool { return holders(t, dir)[pid] == gib+2*h100Context })
-	got := nvml(t, dir, "init", "lists,0", "processes,0,9")
-	if got[1] != "0 compute=1 graphics=1 mps=0" || !strings.Contains(got[2], fmt.Sprintf(" %d:%d", pid, gib+2*h100Context)) {
-		t.Errorf("lists %q", got[1:])
+	for _, api := range []string{"graphics", "gl", "gl-image", "egl", "vdpau"} {
+		dir := node(t, "h100x8", "r580")
+		pid := hold(t, dir, "--api", api, "--step", "512MiB", "--touch").Process.Pid
+		eventually(t, "memory of both", func() bool { return holders(t, dir)[pid] == gib+2*h100Context })
+		got := nvml(t, dir, "init", "lists,0", "processes,0,9")
+		if got[1] != "0 compute=1 graphics=1 mps=0" || !strings.Contains(got[2], fmt.Sprintf(" %d:%d", pid, gib+2*h100Context)) {
+			t.Errorf("%s: lists %q", api, got[1:])
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ package libtest_test
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -34,6 +35,19 @@ func TestAddressesThatAreNotExported(t *testing.T) {
 	for way, want := range map[string]string{"proc2": "4", "ptsz": "4", "dlsym": "4", "future": "4096"} {
 		if got := b.check(t, "via:"+way, "gpu:0", "fill:linear:268435456"); got != want {
 			t.Errorf("%s: %s fit, want %s", way, got, want)
+		}
+	}
+}
+
+// A program that opens the driver with RTLD_DEEPBIND, or in a name space of its own, still gets those that count. A
+// library that was opened so finds the C library's own dlsym before the one here, and gets the driver's: the agent sees a
+// process that never registered, or more than it counted.
+func TestHowTheDriverIsOpened(t *testing.T) {
+	n := start(t, "a30x2", "r580")
+	for how, counts := range map[string]bool{"usual": true, "deepbind": true, "namespace": true, "apart": false} {
+		code, out, errout := n.cap(t, gib).ended(t, nil, "gpuload", "--json", "--driver", how, "--alloc", "2GiB", "--step", "64MiB")
+		if refused := strings.Contains(out, "OUT_OF_MEMORY"); refused != counts || errout != "" || code == 0 == counts {
+			t.Errorf("%s: exit %d, %s%s", how, code, out, errout)
 		}
 	}
 }

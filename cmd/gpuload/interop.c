@@ -1,0 +1,114 @@
+/* Copyright 2026 The Kerf Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Memory that a graphics driver takes and CUDA is told of: buffers, images and surfaces, which are registered and
+ * mapped; and the contexts that the graphics interfaces have calls of their own for. Only the simulated driver's stand-in
+ * for a graphics driver makes such objects here.
+ */
+#include <dlfcn.h>
+
+#include "load.h"
+
+void *graphics(const char *name)
+{
+	void *library = dlopen("libgpusim-graphics.so.1", RTLD_NOW);
+	return library ? dlsym(library, name) : NULL;
+}
+
+static void drop(struct piece *p)
+{
+	int (*give)(unsigned) = (int (*)(unsigned))graphics("gpusim_graphics_drop");
+	if (give)
+		give(p->object.name);
+}
+
+enum interface { GL_BUFFER, GL_IMAGE, EGL_IMAGE, VDPAU_SURFACE };
+
+static CUresult enlist(struct load *l, struct piece *p, enum interface as)
+{
+	unsigned name = p->object.name;
+	switch (as) {
+	case GL_BUFFER:
+		return l->cuda.gl_buffer(&p->object.resource, name, 0);
+	case GL_IMAGE:
+		return l->cuda.gl_image(&p->object.resource, name, 0x0DE1, 0); /* GL_TEXTURE_2D */
+	case EGL_IMAGE:
+		return l->cuda.egl_image(&p->object.resource, (void *)(uintptr_t)name, 0);
+	case VDPAU_SURFACE:
+		return l->cuda.vdpau_surface(&p->object.resource, name, 0);
+	}
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* A buffer is memory at an address, images are mapped alone. */
+static CUresult take(struct load *l, struct piece *p, enum interface as)
+{
+	size_t bytes;
+	int (*make)(int, uint64_t, unsigned *) = (int (*)(int, uint64_t, unsigned *))graphics("gpusim_graphics_name");
+	if (!make || !l->cuda.gl_buffer || !l->cuda.gl_image || !l->cuda.egl_image || !l->cuda.vdpau_surface ||
+	    !l->cuda.map_resources || !l->cuda.mapped_pointer || !l->cuda.unregister)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	int status = make(l->device, p->bytes, &p->object.name);
+	if (status)
+		return status == GRAPHICS_NO_ROOM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
+	CUresult ret = enlist(l, p, as);
+	if (ret) {
+		drop(p);
+		return ret;
+	}
+	ret = l->cuda.map_resources(1, &p->object.resource, NULL);
+	if (!ret && as == GL_BUFFER)
+		ret = l->cuda.mapped_pointer(&p->ptr, &bytes, p->object.resource);
+	if (ret)
+		give_object(l, p);
+	return ret;
+}
+
+void give_object(struct load *l, struct piece *p)
+{
+	l->cuda.unregister(p->object.resource);
+	drop(p);
+}
+
+CUresult take_gl(struct load *l, struct piece *p)
+{
+	return take(l, p, GL_BUFFER);
+}
+
+CUresult take_gl_image(struct load *l, struct piece *p)
+{
+	return take(l, p, GL_IMAGE);
+}
+
+CUresult take_egl(struct load *l, struct piece *p)
+{
+	return take(l, p, EGL_IMAGE);
+}
+
+CUresult take_vdpau(struct load *l, struct piece *p)
+{
+	return take(l, p, VDPAU_SURFACE);
+}
+
+/* What a context costs is seen by what is free; where that does not change, it is taken for all of the piece. */
+static CUresult counted(struct load *l, struct piece *p, bool vdpau)
+{
+	size_t before, after, total;
+	if (vdpau ? !l->cuda.vdpau_context : !l->cuda.gl_context)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	TRY(l->cuda.mem_info(&before, &total));
+	TRY(vdpau ? l->cuda.vdpau_context(&p->context, 0, l->device, 0, NULL) : l->cuda.gl_context(&p->context, 0, l->device));
+	TRY(l->cuda.mem_info(&after, &total));
+	p->counted = before > after ? before - after : p->bytes;
+	return l->cuda.set_current(l->context);
+}
+
+CUresult take_gl_context(struct load *l, struct piece *p)
+{
+	return counted(l, p, false);
+}
+
+CUresult take_vdpau_context(struct load *l, struct piece *p)
+{
+	return counted(l, p, true);
+}
