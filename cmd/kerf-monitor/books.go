@@ -86,11 +86,23 @@ func grantsOf(p *nodev1.GetNodeResponse) map[string]collect.Grant {
 			out.Caps = append(out.Caps, collect.Cap{
 				Memory: sharing.Bytes(f.GetMemoryBytes()), Lent: sharing.Bytes(f.GetLentBytes()), Percent: sharing.Percent(f.GetPercent()),
 				Throttled: time.Duration(f.GetTime().GetWaitedSeconds() * float64(time.Second)), Timed: f.GetTime() != nil,
+				Events: eventsOf(f.GetCapEvents()),
 			})
 		}
 		all[out.ID] = out
 	}
 	return unique(all)
+}
+
+func eventsOf(m *nodev1.CapEvents) collect.CapEvents {
+	var e collect.CapEvents
+	if m != nil && m.Refused != nil {
+		e.Refused, e.Counted = m.GetRefused(), true
+	}
+	if m != nil && m.Violations != nil {
+		e.Violations, e.Delay, e.Watched = m.GetViolations(), time.Duration(m.GetDelaySeconds()*float64(time.Second)), true
+	}
+	return e
 }
 
 func fragmentOf(f *nodev1.Fragment) attribution.Fragment {

@@ -5,8 +5,10 @@ package main
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
 
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
 	"github.com/kerf-gpu/kerf/internal/nvml"
@@ -17,7 +19,7 @@ import (
 
 func TestGrantsOfAPicture(t *testing.T) {
 	got := grantsOf(&nodev1.GetNodeResponse{Grants: []*nodev1.Grant{
-		{Id: "k1", Name: "train", Cgroup: "/cg/k1", Level: "driver", Profile: "small", Fragments: []*nodev1.Fragment{{Gpu: "GPU-0", MemoryBytes: 10, LentBytes: 5, Percent: 25}}},
+		{Id: "k1", Name: "train", Cgroup: "/cg/k1", Level: "driver", Profile: "small", Fragments: []*nodev1.Fragment{{Gpu: "GPU-0", MemoryBytes: 10, LentBytes: 5, Percent: 25, CapEvents: &nodev1.CapEvents{Refused: proto.Uint64(0), Violations: proto.Uint64(2), DelaySeconds: 0.5}}}},
 		{Id: "k2", Fragments: []*nodev1.Fragment{{Gpu: "GPU-0", Whole: true}}},
 		{Id: "k5", Fragments: []*nodev1.Fragment{{Gpu: "GPU-1", MemoryBytes: 10, MigProfile: "1g.10gb", MigStart: 2}}},
 		{Id: "k3", PodNamespace: "ml", PodName: "p", PodUid: "old", Container: "c"},
@@ -27,7 +29,7 @@ func TestGrantsOfAPicture(t *testing.T) {
 		return attribution.Lease{Grant: id, Cgroup: dir, Fragments: f}
 	}
 	want := map[string]collect.Grant{
-		"k1": {ID: "k1", Name: "train", Level: "driver", Profile: "small", Lease: lease("k1", "/cg/k1", attribution.Fragment{GPU: "GPU-0"}), Caps: []collect.Cap{{Memory: 10, Lent: 5, Percent: 25}}},
+		"k1": {ID: "k1", Name: "train", Level: "driver", Profile: "small", Lease: lease("k1", "/cg/k1", attribution.Fragment{GPU: "GPU-0"}), Caps: []collect.Cap{{Memory: 10, Lent: 5, Percent: 25, Events: collect.CapEvents{Counted: true, Violations: 2, Delay: 500 * time.Millisecond, Watched: true}}}},
 		"k2": {ID: "k2", Name: "k2", Lease: lease("k2", "", attribution.Fragment{GPU: "GPU-0", Whole: true}), Caps: []collect.Cap{{}}},
 		"k5": {ID: "k5", Name: "k5", Lease: lease("k5", "", attribution.Fragment{GPU: "GPU-1", Slot: &attribution.Slot{Profile: "1g.10gb", Start: 2}}), Caps: []collect.Cap{{Memory: 10}}},
 		"k3": {ID: "k3", Name: "ml/p/c#k3", Namespace: "ml", Pod: "p", PodUID: "old", Container: "c", Lease: lease("k3", "")},
@@ -41,18 +43,18 @@ func TestGrantsOfAPicture(t *testing.T) {
 func TestReadingOfWhatTheDriverTells(t *testing.T) {
 	r := readingOf(nvml.Telemetry{
 		Memory:  nvml.Memory{Total: 80 * sharing.GiB, Used: 12 * sharing.GiB, Free: 67 * sharing.GiB, Reserved: sharing.GiB},
-		Sensors: map[nvml.Sensor]uint64{nvml.SensorBusy: 80, nvml.SensorPower: 350_500, nvml.SensorEnergy: 7}, Listed: true, Timed: true,
+		Sensors: map[nvml.Sensor]uint64{nvml.SensorBusy: 80, nvml.SensorPower: 350_500, nvml.SensorEnergy: 7, nvml.SensorEncoder: 30}, Listed: true, Timed: true,
 		Residents: []nvml.Resident{{PID: 7, GI: 1, Used: 5, Known: true}, {PID: 7, GI: 2, Used: 6, Known: true}, {PID: 9, GI: -1}},
-		Activity:  map[int]nvml.Activity{7: {SM: 50, Memory: 20}},
+		Activity:  map[int]nvml.Activity{7: {SM: 50, Memory: 20, Encoder: 30}},
 	})
 	fields := map[collect.Field]float64{
 		collect.FieldMemoryTotal: 81920, collect.FieldMemoryUsed: 12288, collect.FieldMemoryFree: 68608, collect.FieldMemoryReserved: 1024,
-		collect.FieldBusy: 80, collect.FieldPower: 350.5, collect.FieldEnergy: 7,
+		collect.FieldBusy: 80, collect.FieldPower: 350.5, collect.FieldEnergy: 7, collect.FieldEncoder: 30,
 	}
 	device := attribution.Device{
-		Memory: attribution.Told(12 * sharing.GiB), SM: attribution.Told(attribution.Ratio(0.8)), Listed: true, Timed: true,
+		Memory: attribution.Told(12 * sharing.GiB), SM: attribution.Told(attribution.Ratio(0.8)), Encoder: attribution.Told(attribution.Ratio(0.3)), Listed: true, Timed: true,
 		Processes: []attribution.Process{
-			{PID: 7, GI: 1, Memory: attribution.Told(sharing.Bytes(5)), SM: 0.5, DRAM: 0.2}, {PID: 7, GI: 2, Memory: attribution.Told(sharing.Bytes(6))}, {PID: 9, GI: attribution.NoInstance},
+			{PID: 7, GI: 1, Memory: attribution.Told(sharing.Bytes(5)), SM: 0.5, DRAM: 0.2, Encoder: 0.3}, {PID: 7, GI: 2, Memory: attribution.Told(sharing.Bytes(6))}, {PID: 9, GI: attribution.NoInstance},
 		},
 	}
 	if d := cmp.Diff(fields, r.Fields) + cmp.Diff(device, r.Device); d != "" {

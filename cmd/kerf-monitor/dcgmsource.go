@@ -60,13 +60,17 @@ func (s *dcgmSource) Read(ctx context.Context, gpu collect.Info, since time.Time
 		return r
 	}
 	told, _ := s.newest()
-	for field, v := range told.GPUs[gpu.UUID] {
+	whole := told.GPUs[gpu.UUID]
+	for field, v := range whole {
 		r.Fields[collect.Field(field)] = v
 	}
+	r.Device.Tensor, r.Device.Occupancy = activity(whole, collect.FieldProfTensor), activity(whole, collect.FieldProfSMOccupancy)
 	for i, in := range r.Device.Instances {
 		v := told.Instances[dcgm.Instance{GPU: gpu.UUID, GI: in.GI}]
 		r.Device.Instances[i].SM = activity(v, collect.FieldProfGREngine)
 		r.Device.Instances[i].DRAM = activity(v, collect.FieldProfDRAM)
+		r.Device.Instances[i].Tensor = activity(v, collect.FieldProfTensor)
+		r.Device.Instances[i].Occupancy = activity(v, collect.FieldProfSMOccupancy)
 	}
 	return r
 }

@@ -66,6 +66,7 @@ func readingOf(t nvml.Telemetry) collect.Reading {
 	}
 	d := attribution.Device{Memory: attribution.Told(t.Memory.Used), Listed: t.Listed, Timed: t.Timed}
 	d.SM, d.DRAM = percent(r.Fields, collect.FieldBusy), percent(r.Fields, collect.FieldMemoryBusy)
+	d.Encoder, d.Decoder = percent(r.Fields, collect.FieldEncoder), percent(r.Fields, collect.FieldDecoder)
 	seen := map[int]bool{}
 	for _, p := range t.Residents {
 		q := attribution.Process{PID: p.PID, GI: p.GI}
@@ -73,7 +74,9 @@ func readingOf(t nvml.Telemetry) collect.Reading {
 			q.Memory = attribution.Told(p.Used)
 		}
 		if !seen[p.PID] { // its time is told once, over all instances
-			q.SM, q.DRAM = attribution.Ratio(t.Activity[p.PID].SM)/100, attribution.Ratio(t.Activity[p.PID].Memory)/100
+			of := t.Activity[p.PID]
+			q.SM, q.DRAM = attribution.Ratio(of.SM)/100, attribution.Ratio(of.Memory)/100
+			q.Encoder, q.Decoder = attribution.Ratio(of.Encoder)/100, attribution.Ratio(of.Decoder)/100
 		}
 		seen[p.PID] = true
 		d.Processes = append(d.Processes, q)

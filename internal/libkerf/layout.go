@@ -8,7 +8,7 @@ import "github.com/kerf-gpu/kerf/sharing"
 // The layout of lib/region.h; a test compares the two.
 const (
 	limitsMagic = 0x334d494c4652454b // "KERFLIM3"
-	usageMagic  = 0x324553554652454b // "KERFUSE2"
+	usageMagic  = 0x334553554652454b // "KERFUSE3"
 	// MaxDevices is how many GPUs one region can have.
 	MaxDevices = 16
 	// MaxProcesses is how many processes can count in one region at a time.
@@ -43,7 +43,8 @@ type total struct {
 	bytes                                    uint64
 	budget                                   int64
 	charged, refills, launches, past, waited uint64
-	ran                                      uint64
+	ran, refused                             uint64
+	_                                        [7]uint64
 }
 
 type usagePage struct {

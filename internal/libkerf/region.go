@@ -44,12 +44,15 @@ type Device struct {
 	Limit sharing.Bytes
 }
 
-// Usage is what a region counts of one GPU. A tenant can write Used: it is good for show, not for enforcement.
+// Usage is what a region counts of one GPU. A tenant can write Used and Refused: they are good for show, not for
+// enforcement.
 type Usage struct {
 	GPU                   sharing.GPUID
 	Limit, Overhead, Used sharing.Bytes
 	// Context is what each process puts aside before it makes a context.
 	Context sharing.Bytes
+	// Refused is how many calls were refused because the limit left no room.
+	Refused uint64
 }
 
 // Region is the memory that the processes of one container share with the agent. Its owner closes it.
@@ -171,7 +174,7 @@ func (r *Region) SetLimit(gpu sharing.GPUID, limit sharing.Bytes) error {
 	return nil
 }
 
-// Usage reads the counters, GPU by GPU in the order of Create. Used is 0 where the container has cut its file.
+// Usage reads the counters, GPU by GPU in the order of Create. Used and Refused are 0 where the container has cut its file.
 func (r *Region) Usage() []Usage {
 	out := make([]Usage, len(r.gpus))
 	for i, gpu := range r.gpus {
@@ -185,6 +188,7 @@ func (r *Region) Usage() []Usage {
 	_ = guard(func() {
 		for i := range out {
 			out[i].Used = sharing.Bytes(atomic.LoadUint64(&r.usage.total[i].bytes))
+			out[i].Refused = atomic.LoadUint64(&r.usage.total[i].refused)
 		}
 	})
 	return out

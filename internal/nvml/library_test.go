@@ -205,7 +205,7 @@ func TestReadings(t *testing.T) {
 	if u, err := l.Utilization(ctx, id); err != nil || u != 42 {
 		t.Errorf("utilization %d, %v", u, err)
 	}
-	g.times = []timeSample{{7, 10, 4}, {9, 50, 20}, {7, 30, 6}, {0, 5, 5}}
+	g.times = []timeSample{{7, 10, 4, 0, 0}, {9, 50, 20, 0, 0}, {7, 30, 6, 0, 0}, {0, 5, 5, 0, 0}}
 	if p, err := l.ProcessTime(ctx, id, time.Time{}); err != nil || len(p) != 2 || p[7] != 20 || p[9] != 50 {
 		t.Errorf("time of processes %v, %v", p, err)
 	}
@@ -240,7 +240,7 @@ func TestReadings(t *testing.T) {
 	if u, err := l.Utilization(ctx, id); !errors.Is(err, sharing.ErrUnavailable) {
 		t.Errorf("absurd utilization is told: %d, %v", u, err)
 	}
-	g.times = []timeSample{{7, 10, 0}, {9, 101, 0}}
+	g.times = []timeSample{{7, 10, 0, 0, 0}, {9, 101, 0, 0, 0}}
 	if p, err := l.ProcessTime(ctx, id, time.Time{}); !errors.Is(err, sharing.ErrUnavailable) {
 		t.Errorf("an absurd share of time is told: %v, %v", p, err)
 	}

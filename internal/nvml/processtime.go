@@ -22,24 +22,25 @@ func (l *Library) ProcessTime(ctx context.Context, id sharing.GPUID, since time.
 		if err != nil {
 			return nil, err
 		}
-		return meanByProcess(samples)
+		return meanByProcess(samples, func(s timeSample) int { return s.percent })
 	})
 }
 
-// timeSample is the part of some period that a process used of a GPU, and of its memory.
-type timeSample struct{ pid, percent, memory int }
+// timeSample is the part of some period that a process used of a GPU, of its memory, and of its encoder and decoder.
+type timeSample struct{ pid, percent, memory, encoder, decoder int }
 
-// meanByProcess is the mean of each process's samples: most drivers give one of each.
-func meanByProcess(samples []timeSample) (map[int]int, error) {
+// meanByProcess is the mean of one part of each process's samples: most drivers give one of each.
+func meanByProcess(samples []timeSample, part func(timeSample) int) (map[int]int, error) {
 	sum, count := map[int]int{}, map[int]int{}
 	for _, s := range samples {
-		if s.percent < 0 || s.percent > 100 {
-			return nil, fmt.Errorf("the driver reports %d percent for process %d: %w", s.percent, s.pid, sharing.ErrUnavailable)
+		percent := part(s)
+		if percent < 0 || percent > 100 {
+			return nil, fmt.Errorf("the driver reports %d percent for process %d: %w", percent, s.pid, sharing.ErrUnavailable)
 		}
 		if s.pid <= 0 {
 			continue // no process: nobody's use
 		}
-		sum[s.pid] += s.percent
+		sum[s.pid] += percent
 		count[s.pid]++
 	}
 	for pid, n := range count {
@@ -65,7 +66,7 @@ func (g goDevice) processTime(since time.Time) ([]timeSample, error) {
 	}
 	out := make([]timeSample, 0, len(got))
 	for _, s := range got {
-		out = append(out, timeSample{pid: int(s.Pid), percent: int(s.SmUtil), memory: int(s.MemUtil)})
+		out = append(out, timeSample{pid: int(s.Pid), percent: int(s.SmUtil), memory: int(s.MemUtil), encoder: int(s.EncUtil), decoder: int(s.DecUtil)})
 	}
 	return out, nil
 }

@@ -5,7 +5,6 @@ package nvml
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -61,8 +60,9 @@ type Resident struct {
 	MPS   bool
 }
 
-// Activity is the percent of time in which a process's kernels ran, and in which memory was accessed for it.
-type Activity struct{ SM, Memory int }
+// Activity is the percent of time in which a process's kernels ran, in which memory was accessed for it, and in which
+// video was encoded and decoded for it.
+type Activity struct{ SM, Memory, Encoder, Decoder int }
 
 // InstanceMemory is the memory of one GPU instance.
 type InstanceMemory struct {
@@ -133,18 +133,25 @@ func listsOf(d device, before *Telemetry) ([][]resident, error) {
 
 // activity is the mean of each process's samples.
 func activity(samples []timeSample) (map[int]Activity, error) {
-	sm, err1 := meanByProcess(samples)
-	access := slices.Clone(samples)
-	for i := range access {
-		access[i].percent = access[i].memory
-	}
-	memory, err2 := meanByProcess(access)
-	if err := errors.Join(err1, err2); err != nil {
-		return nil, err
-	}
-	out := make(map[int]Activity, len(sm))
-	for pid, p := range sm {
-		out[pid] = Activity{SM: p, Memory: memory[pid]}
+	out := map[int]Activity{}
+	for _, of := range []struct {
+		part func(timeSample) int
+		put  func(*Activity, int)
+	}{
+		{func(s timeSample) int { return s.percent }, func(a *Activity, v int) { a.SM = v }},
+		{func(s timeSample) int { return s.memory }, func(a *Activity, v int) { a.Memory = v }},
+		{func(s timeSample) int { return s.encoder }, func(a *Activity, v int) { a.Encoder = v }},
+		{func(s timeSample) int { return s.decoder }, func(a *Activity, v int) { a.Decoder = v }},
+	} {
+		mean, err := meanByProcess(samples, of.part)
+		if err != nil {
+			return nil, err
+		}
+		for pid, v := range mean {
+			a := out[pid]
+			of.put(&a, v)
+			out[pid] = a
+		}
 	}
 	return out, nil
 }

@@ -24,17 +24,17 @@ func TestTelemetry(t *testing.T) {
 		{{pid: 7, gi: 1, used: 5, known: true}, {pid: 0, gi: none, used: 3, known: true}},
 		{{pid: 9, gi: none, ci: none, used: 4, known: true, mps: true}},
 	}
-	g.times = []timeSample{{7, 10, 4}, {9, 50, 20}, {7, 30, 6}, {0, 5, 5}}
+	g.times = []timeSample{{7, 10, 4, 8, 2}, {9, 50, 20, 0, 0}, {7, 30, 6, 0, 4}, {0, 5, 5, 5, 5}}
 	want := Telemetry{
 		Memory: g.mem, Listed: true, Timed: true,
 		Residents: []Resident{{PID: 7, GI: 1, Used: 5, Known: true}, {PID: 7, GI: 2, Used: 6, Known: true}, {PID: 9, GI: -1, Used: 4, Known: true, MPS: true}},
-		Activity:  map[int]Activity{7: {20, 5}, 9: {50, 20}},
+		Activity:  map[int]Activity{7: {20, 5, 4, 3}, 9: {50, 20, 0, 0}},
 	}
 	got, err := l.Telemetry(ctx, id, time.Time{}, nil)
 	if d := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Telemetry{})); d != "" || err != nil {
 		t.Errorf("%v\n%s", err, d)
 	}
-	g.times = []timeSample{{7, 10, 101}}
+	g.times = []timeSample{{7, 10, 1, 1, 101}}
 	if got, err = l.Telemetry(ctx, id, time.Time{}, nil); err != nil || got.Timed || got.Activity != nil {
 		t.Errorf("an absurd share of time is told: %+v, %v", got, err)
 	}

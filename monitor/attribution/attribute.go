@@ -48,6 +48,7 @@ type part struct {
 	memory   sharing.Bytes
 	untold   bool // a process whose memory is not told
 	sm, dram Ratio
+	enc, dec Ratio
 	use      Use
 }
 
@@ -95,12 +96,15 @@ func Attribute(d Device, leases []Lease) Sample {
 	all := append(slices.Clone(parts), strangers, rest)
 	for _, p := range parts {
 		p.judge(d, alone(p, all))
+		p.judgeVideo(d, alone(p, all))
 		s.Grants = append(s.Grants, GrantUse{p.grant, p.fragment.slot(), p.use})
 	}
 	strangers.judge(d, false)
+	strangers.judgeVideo(d, false)
 	s.Strangers = strangers.use
 	s.Rest.Processes = len(rest.sorted())
 	s.divideEnergy(d, parts, all)
+	s.divideEngines(d, parts, all)
 	s.leave(d)
 	return s
 }
@@ -144,6 +148,7 @@ func (p *part) has(gi int) bool {
 func (p *part) take(r Process) {
 	p.pids = append(p.pids, r.PID)
 	p.sm, p.dram = p.sm+r.SM, p.dram+r.DRAM
+	p.enc, p.dec = p.enc+r.Encoder, p.dec+r.Decoder
 	sum, err := p.memory.Add(r.Memory.Value)
 	if !r.Memory.Known || err != nil {
 		p.untold = true

@@ -32,6 +32,10 @@ func mem(v sharing.Bytes, h How) Amount[sharing.Bytes] { return Amount[sharing.B
 func rat(v Ratio, h How) Amount[Ratio]                 { return Amount[Ratio]{v, h} }
 func jou(v Joules, h How) Amount[Joules]               { return Amount[Joules]{v, h} }
 
+func use(memory Amount[sharing.Bytes], sm, dram Amount[Ratio], energy Amount[Joules], processes int) Use {
+	return Use{Memory: memory, SM: sm, DRAM: dram, Energy: energy, Processes: processes}
+}
+
 // about compares what was computed in another order.
 func about() cmp.Options {
 	return cmp.Options{
@@ -56,11 +60,11 @@ func TestAttribute(t *testing.T) {
 			[]Lease{lease("a", shared), lease("b", shared)},
 			Sample{
 				Grants: []GrantUse{
-					{Grant: "a", Use: Use{mem(4*gib, ByProcess), rat(0.5, ByProcess), rat(0.25, ByProcess), jou(50, ByDeviceShare), 1}},
-					{Grant: "b", Use: Use{mem(5*gib, ByProcess), rat(0.2, ByProcess), rat(0.1, ByProcess), jou(20, ByDeviceShare), 2}},
+					{Grant: "a", Use: use(mem(4*gib, ByProcess), rat(0.5, ByProcess), rat(0.25, ByProcess), jou(50, ByDeviceShare), 1)},
+					{Grant: "b", Use: use(mem(5*gib, ByProcess), rat(0.2, ByProcess), rat(0.1, ByProcess), jou(20, ByDeviceShare), 2)},
 				},
-				Strangers: Use{mem(0, ByProcess), rat(0, ByProcess), rat(0, ByProcess), jou(0, ByDeviceShare), 0},
-				Rest:      Use{mem(1*gib, Unattributed), rat(0.1, Unattributed), rat(0.05, Unattributed), jou(30, Unattributed), 0},
+				Strangers: use(mem(0, ByProcess), rat(0, ByProcess), rat(0, ByProcess), jou(0, ByDeviceShare), 0),
+				Rest:      use(mem(1*gib, Unattributed), rat(0.1, Unattributed), rat(0.05, Unattributed), jou(30, Unattributed), 0),
 			},
 		},
 		"a stranger, one whose name is a beginning, a trespasser, and one that has gone": {
@@ -158,8 +162,8 @@ func TestAttribute(t *testing.T) {
 			Device{Memory: Told(gib), SM: Told(Ratio(0.5)), Energy: Told(Joules(10)), Listed: true, Timed: true, Processes: []Process{proc(1, "/cg/a", 3*gib, 0.7), proc(2, "/x", gib, 0.6)}},
 			[]Lease{lease("a", shared)},
 			Sample{
-				Grants:       []GrantUse{{Grant: "a", Use: Use{mem(3*gib, ByProcess), rat(0.7, ByProcess), rat(0.35, ByProcess), jou(7/1.3, ByDeviceShare), 1}}},
-				Strangers:    Use{mem(gib, ByProcess), rat(0.6, ByProcess), rat(0.3, ByProcess), jou(6/1.3, ByDeviceShare), 1},
+				Grants:       []GrantUse{{Grant: "a", Use: use(mem(3*gib, ByProcess), rat(0.7, ByProcess), rat(0.35, ByProcess), jou(7/1.3, ByDeviceShare), 1)}},
+				Strangers:    use(mem(gib, ByProcess), rat(0.6, ByProcess), rat(0.3, ByProcess), jou(6/1.3, ByDeviceShare), 1),
 				StrangerPIDs: []int{2},
 				Rest:         Use{Memory: mem(0, Unattributed), SM: rat(0, Unattributed), Energy: jou(0, Unattributed)},
 				Excess:       Excess{Memory: 3 * gib, SM: 0.8},
@@ -188,7 +192,7 @@ func TestSevenSharers(t *testing.T) {
 	}
 	s := Attribute(d, leases)
 	for i, g := range s.Grants {
-		want := Use{mem(sharing.Bytes(i+1)*gib, ByProcess), rat(Ratio(i+1)/28, ByProcess), rat(Ratio(i+1)/56, ByProcess), jou(Joules(i+1)*25, ByDeviceShare), i + 1}
+		want := use(mem(sharing.Bytes(i+1)*gib, ByProcess), rat(Ratio(i+1)/28, ByProcess), rat(Ratio(i+1)/56, ByProcess), jou(Joules(i+1)*25, ByDeviceShare), i+1)
 		if diff := cmp.Diff(want, g.Use, about()); diff != "" {
 			t.Error(g.Grant, diff)
 		}
@@ -219,5 +223,64 @@ func TestTally(t *testing.T) {
 	}
 	if sum.Len() != 3 {
 		t.Errorf("%d places are remembered; the last pod, strangers and the rest are 3", sum.Len())
+	}
+}
+
+func TestEngines(t *testing.T) {
+	shared := Fragment{GPU: gpu0}
+	slot := Slot{"1g.10gb", 0}
+	video := func(p Process, enc, dec Ratio) Process {
+		p.Encoder, p.Decoder = enc, dec
+		return p
+	}
+	two := []Process{video(proc(1, "/cg/a", gib, 0.6), 0.3, 0), video(proc(2, "/cg/b", gib, 0.2), 0, 0.1)}
+	cases := map[string]struct {
+		device     Device
+		leases     []Lease
+		a, b, rest Engines
+	}{
+		"sharers": {
+			Device{SM: Told(Ratio(0.8)), Encoder: Told(Ratio(0.5)), Decoder: Told(Ratio(0.1)), Tensor: Told(Ratio(0.4)), Occupancy: Told(Ratio(0.2)), Listed: true, Timed: true, Processes: two},
+			[]Lease{lease("a", shared), lease("b", shared)},
+			Engines{rat(0.3, ByProcess), rat(0, ByProcess), rat(0.3, ByDeviceShare), rat(0.15, ByDeviceShare)},
+			Engines{rat(0, ByProcess), rat(0.1, ByProcess), rat(0.1, ByDeviceShare), rat(0.05, ByDeviceShare)},
+			Engines{rat(0.2, Unattributed), rat(0, Unattributed), rat(0, Unattributed), rat(0, Unattributed)},
+		},
+		"time that nobody accounts for has its part": {
+			Device{SM: Told(Ratio(1)), Tensor: Told(Ratio(0.5)), Listed: true, Timed: true, Processes: two},
+			[]Lease{lease("a", shared), lease("b", shared)},
+			Engines{Tensor: rat(0.3, ByDeviceShare)}, Engines{Tensor: rat(0.1, ByDeviceShare)}, Engines{Tensor: rat(0.1, Unattributed)},
+		},
+		"no process is timed": {
+			Device{SM: Told(Ratio(0.8)), Encoder: Told(Ratio(0.5)), Tensor: Told(Ratio(0.4)), Listed: true, Processes: two},
+			[]Lease{lease("a", shared), lease("b", shared)},
+			Engines{}, Engines{}, Engines{Encoder: rat(0.5, Unattributed), Tensor: rat(0.4, Unattributed)},
+		},
+		"alone, and an instance": {
+			Device{
+				Tensor: Told(Ratio(0.4)), Listed: true, Processes: []Process{{PID: 2, GI: 1, Cgroup: "/cg/b"}},
+				Instances: []Instance{{GI: 1, Slot: slot, Compute: 0.5, Tensor: Told(Ratio(0.6)), Occupancy: Told(Ratio(0.1))}},
+			},
+			[]Lease{lease("a", Fragment{GPU: gpu0, Slot: &Slot{"1g.10gb", 4}}), lease("b", Fragment{GPU: gpu0, Slot: &slot})},
+			Engines{}, Engines{Tensor: rat(0.3, ByInstance), Occupancy: rat(0.05, ByInstance)}, Engines{Tensor: rat(0.1, Unattributed)},
+		},
+		"a whole GPU": {
+			Device{Encoder: Told(Ratio(0.5)), Tensor: Told(Ratio(0.4)), Listed: true, Processes: two[:1]},
+			[]Lease{lease("a", Fragment{GPU: gpu0, Whole: true})},
+			Engines{Encoder: rat(0.5, ByInstance), Tensor: rat(0.4, ByInstance)}, Engines{}, Engines{Encoder: rat(0, Unattributed), Tensor: rat(0, Unattributed)},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			c.device.GPU = gpu0
+			s := Attribute(c.device, c.leases)
+			got := []Engines{{}, {}, s.Rest.Engines}
+			for i, g := range s.Grants {
+				got[i] = g.Engines
+			}
+			if d := cmp.Diff([]Engines{c.a, c.b, c.rest}, got, about()); d != "" {
+				t.Error(d)
+			}
+		})
 	}
 }

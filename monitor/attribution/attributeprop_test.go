@@ -26,6 +26,9 @@ func randomDevice(r *rand.Rand) (Device, []Lease) {
 	if r.IntN(4) > 0 {
 		d.Energy = Told(Joules(r.Float64() * 1000))
 	}
+	if r.IntN(2) == 0 {
+		d.Encoder, d.Tensor, d.Occupancy = Told(Ratio(r.Float64())), Told(Ratio(r.Float64())), Told(Ratio(r.Float64()))
+	}
 	slots := 0
 	if r.IntN(2) == 0 {
 		slots = 1 + r.IntN(7)
@@ -34,6 +37,7 @@ func randomDevice(r *rand.Rand) (Device, []Lease) {
 		in := Instance{GI: i + 1, Slot: Slot{"1g.10gb", i}, Compute: 1.0 / 7}
 		if r.IntN(2) == 0 {
 			in.Memory, in.SM = Told(sharing.Bytes(r.Uint64N(1<<33))), Told(Ratio(r.Float64()))
+			in.Tensor = Told(Ratio(r.Float64() / 8))
 		}
 		d.Instances = append(d.Instances, in)
 	}
@@ -98,6 +102,7 @@ func TestPartsAddUp(t *testing.T) {
 		if math.Abs(joules-float64(d.Energy.Value)) > 1e-9*float64(d.Energy.Value)+1e-9 {
 			t.Fatalf("energy: parts %g, whole %g\n%+v", joules, d.Energy.Value, d)
 		}
+		engineParts(t, d, s, parts)
 		if processes != len(d.Processes) {
 			t.Fatalf("%d of %d processes are somebody's", processes, len(d.Processes))
 		}
@@ -107,6 +112,33 @@ func TestPartsAddUp(t *testing.T) {
 	}
 	if seen[Unknown] == 0 || seen[ByProcess] == 0 || seen[ByInstance] == 0 || excess == 0 {
 		t.Errorf("the random devices do not meet every case: %v, %d with an excess", seen, excess)
+	}
+}
+
+// engineParts holds the parts of a GPU's engines against the whole. What is told by instances may be more than that.
+func engineParts(t *testing.T, d Device, s Sample, parts []Use) {
+	t.Helper()
+	for name, of := range map[string]struct {
+		whole Reading[Ratio]
+		part  func(Engines) Amount[Ratio]
+	}{
+		"encoder":   {d.Encoder, func(e Engines) Amount[Ratio] { return e.Encoder }},
+		"tensor":    {d.Tensor, func(e Engines) Amount[Ratio] { return e.Tensor }},
+		"occupancy": {d.Occupancy, func(e Engines) Amount[Ratio] { return e.Occupancy }},
+	} {
+		var sum Ratio
+		measured := false
+		for _, u := range parts {
+			a := of.part(u.Engines)
+			sum += a.Value
+			measured = measured || a.How == ByInstance && len(d.Instances) > 0 || a.How == ByProcess
+			if a.How == ByDeviceShare && (!of.whole.Known || a.Value > of.whole.Value+1e-9) {
+				t.Fatalf("%s: a part of %g, and the whole is %v", name, a.Value, of.whole)
+			}
+		}
+		if of.whole.Known && (sum < of.whole.Value-1e-9 || !measured && sum > of.whole.Value+1e-9) {
+			t.Fatalf("%s: parts %g, whole %g\n%+v\n%+v", name, sum, of.whole.Value, d, s)
+		}
 	}
 }
 

@@ -25,6 +25,8 @@ type Device struct {
 	Memory   Reading[sharing.Bytes]
 	SM, DRAM Reading[Ratio]
 	Energy   Reading[Joules]
+	// Encoder, Decoder, Tensor and Occupancy are as in Engines.
+	Encoder, Decoder, Tensor, Occupancy Reading[Ratio]
 	// Listed is true when Processes is the whole list, and Timed when it tells their activity: a process without any then
 	// had none.
 	Listed, Timed bool
@@ -41,6 +43,8 @@ type Instance struct {
 	// SM and DRAM are parts of the instance, and Compute is the instance's part of the GPU's compute.
 	SM, DRAM Reading[Ratio]
 	Compute  Ratio
+	// Tensor and Occupancy are of the instance, too.
+	Tensor, Occupancy Reading[Ratio]
 }
 
 // Process is one process on a GPU or, in MIG mode, on one instance of it.
@@ -50,6 +54,8 @@ type Process struct {
 	GI       int
 	Memory   Reading[sharing.Bytes]
 	SM, DRAM Ratio
+	// Encoder and Decoder count where the Device's are told.
+	Encoder, Decoder Ratio
 	// Cgroup is the absolute directory that the process is in; empty when it cannot be told, because the process has
 	// ended, say.
 	Cgroup string

@@ -35,6 +35,10 @@ func (s *Sample) leave(d Device) {
 	s.Rest.SM, s.Excess.SM = left(d.SM, s, func(u Use) Amount[Ratio] { return u.SM })
 	s.Rest.DRAM, s.Excess.DRAM = left(d.DRAM, s, func(u Use) Amount[Ratio] { return u.DRAM })
 	s.Rest.Energy, _ = left(d.Energy, s, func(u Use) Amount[Joules] { return u.Energy })
+	s.Rest.Engines.Encoder, _ = left(d.Encoder, s, func(u Use) Amount[Ratio] { return u.Engines.Encoder })
+	s.Rest.Engines.Decoder, _ = left(d.Decoder, s, func(u Use) Amount[Ratio] { return u.Engines.Decoder })
+	s.Rest.Engines.Tensor, _ = left(d.Tensor, s, func(u Use) Amount[Ratio] { return u.Engines.Tensor })
+	s.Rest.Engines.Occupancy, _ = left(d.Occupancy, s, func(u Use) Amount[Ratio] { return u.Engines.Occupancy })
 }
 
 // left subtracts the parts that are known from the whole.

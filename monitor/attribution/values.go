@@ -67,6 +67,15 @@ type Amount[T Quantity] struct {
 // Known reports whether there is a value.
 func (a Amount[T]) Known() bool { return a.How != Unknown }
 
+// Engines are amounts of parts of a GPU, 0 to 1 of the whole GPU.
+type Engines struct {
+	// Encoder and Decoder are the parts of the time in which video was worked at.
+	Encoder, Decoder Amount[Ratio]
+	// Tensor is the part of the time in which the tensor pipe was active, and Occupancy the part of the most warps that
+	// could have been resident.
+	Tensor, Occupancy Amount[Ratio]
+}
+
 // Use is what something used of one GPU over one interval.
 type Use struct {
 	// Memory is what it held at the interval's end.
@@ -75,6 +84,8 @@ type Use struct {
 	// Of a MIG instance they are parts of the whole GPU, too.
 	SM, DRAM Amount[Ratio]
 	Energy   Amount[Joules]
+	// Engines are the parts of the GPU that not every program uses.
+	Engines Engines
 	// Processes is how many of its processes were on the GPU.
 	Processes int
 }

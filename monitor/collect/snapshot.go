@@ -78,6 +78,20 @@ type Cap struct {
 	// Timed. The agent tells it with its grants, every some seconds.
 	Throttled time.Duration
 	Timed     bool
+	Events    CapEvents
+}
+
+// CapEvents is what happened at a cap, as the agent told with its grants. What nobody counts is not known.
+type CapEvents struct {
+	// Refused is how many calls of the grant's programs were refused because the cap left no room; only when Counted, by
+	// the programs.
+	Refused uint64
+	Counted bool
+	// Violations is how many times the grant was found past its cap since the agent started, and Delay for how long at
+	// most it had been so, the last time; only when Watched, by the agent.
+	Violations uint64
+	Delay      time.Duration
+	Watched    bool
 }
 
 // CapOn returns the cap of a grant's fragment.

@@ -46,7 +46,7 @@ func snapshot() *collect.Snapshot {
 	s := &collect.Snapshot{
 		Seq: 7, Took: 2 * time.Millisecond, Source: "nvml", Driver: "615.71.09", Agent: true,
 		Grants: map[string]collect.Grant{
-			"a": pod("a", attribution.Fragment{GPU: gpu0}, collect.Cap{Memory: 10 * sharing.GiB, Lent: sharing.GiB, Percent: 25, Throttled: 90 * time.Second, Timed: true}),
+			"a": pod("a", attribution.Fragment{GPU: gpu0}, collect.Cap{Memory: 10 * sharing.GiB, Lent: sharing.GiB, Percent: 25, Throttled: 90 * time.Second, Timed: true, Events: collect.CapEvents{Refused: 4, Counted: true, Violations: 2, Delay: 250 * time.Millisecond, Watched: true}}),
 			"b": pod("b", attribution.Fragment{GPU: gpu0}, collect.Cap{Memory: 20 * sharing.GiB}),
 			"w": pod("w", attribution.Fragment{GPU: "GPU-1", Whole: true}, collect.Cap{Memory: 80 * sharing.GiB, Percent: 100}),
 			"m": pod("m", attribution.Fragment{GPU: "GPU-2", Slot: &slot}, collect.Cap{Memory: 10 * sharing.GiB}),
@@ -60,6 +60,7 @@ func snapshot() *collect.Snapshot {
 		{
 			Memory: attribution.Told(8 * sharing.GiB), SM: attribution.Told(attribution.Ratio(0.8)), DRAM: attribution.Told(attribution.Ratio(0.4)),
 			Energy: attribution.Told(attribution.Joules(400)), Listed: true, Timed: true,
+			Encoder: attribution.Told(attribution.Ratio(0.3)), Tensor: attribution.Told(attribution.Ratio(0.4)), Occupancy: attribution.Told(attribution.Ratio(0.2)),
 			Processes: []attribution.Process{process(1, "/cg/a", 4096, 0.5), process(2, "/cg/b", 2048, 0.25), process(3, "/user", 1024, 0)},
 		},
 		{

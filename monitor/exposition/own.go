@@ -107,6 +107,16 @@ func (o owner) use(u attribution.Use) {
 	if u.DRAM.Known() {
 		o.put(useDRAM, float64(u.DRAM.Value), o.known(u.DRAM.How))
 	}
+	for _, e := range [...]struct {
+		series series
+		amount attribution.Amount[attribution.Ratio]
+	}{
+		{useEncoder, u.Engines.Encoder}, {useDecoder, u.Engines.Decoder}, {useTensor, u.Engines.Tensor}, {useOccupancy, u.Engines.Occupancy},
+	} {
+		if e.amount.Known() {
+			o.put(e.series, float64(e.amount.Value), o.known(e.amount.How))
+		}
+	}
 	o.put(useProcesses, float64(u.Processes), o.labels)
 }
 
@@ -117,7 +127,16 @@ func (o owner) limit(c collect.Cap) {
 		o.put(useComputeLimit, float64(c.Percent)/float64(sharing.FullGPU), o.labels)
 	}
 	if c.Timed {
-		o.put(useThrottled, c.Throttled.Seconds(), o.labels)
+		o.put(useThrottled, c.Throttled.Seconds(), o.known(attribution.ByProcess))
+	}
+	if c.Events.Counted {
+		o.put(useRefusals, float64(c.Events.Refused), o.known(attribution.ByProcess))
+	}
+	if c.Events.Watched {
+		o.put(useViolations, float64(c.Events.Violations), o.known(attribution.ByProcess))
+	}
+	if c.Events.Violations > 0 {
+		o.put(useDelay, c.Events.Delay.Seconds(), o.known(attribution.ByProcess))
 	}
 }
 

@@ -35,6 +35,13 @@ const (
 	grantInfo
 	useComputeLimit
 	useThrottled
+	useEncoder
+	useDecoder
+	useTensor
+	useOccupancy
+	useRefusals
+	useViolations
+	useDelay
 )
 
 // describe has the names and helps, by number.
@@ -70,6 +77,13 @@ func describe() []family {
 		gauge(grantInfo, "kerf_use_grant_info", "Facts of the grant; always 1."),
 		gauge(useComputeLimit, "kerf_use_compute_limit_ratio", "Share of the GPU's compute that the grant has; absent for a fair share."),
 		counter(useThrottled, "kerf_use_throttled_seconds_total", "How long launches waited for the grant's share of time, summed over threads, as the agent told last; only where programs count it."),
+		gauge(useEncoder, "kerf_use_encoder_ratio", "Part of the time in which video was encoded for the owner, 0 to 1 of the GPU."),
+		gauge(useDecoder, "kerf_use_decoder_ratio", "Part of the time in which video was decoded for the owner, 0 to 1 of the GPU."),
+		gauge(useTensor, "kerf_use_tensor_active_ratio", "Part of the time in which the tensor pipe was active for the owner, 0 to 1 of the whole GPU; only with DCGM."),
+		gauge(useOccupancy, "kerf_use_sm_occupancy_ratio", "Part of the most warps that could have been resident which were the owner's, 0 to 1 of the whole GPU; only with DCGM."),
+		counter(useRefusals, "kerf_use_oom_refusals_total", "Calls that were refused because the grant's cap left no room, as the agent told last; only where programs count it."),
+		counter(useViolations, "kerf_use_cap_violations_total", "Times that the grant was found past its cap since the agent started; only where it is watched."),
+		gauge(useDelay, "kerf_use_detection_delay_seconds", "For how long at most the grant had been past its cap when that was found last; only after it was."),
 	}
 }
 

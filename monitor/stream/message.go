@@ -90,6 +90,7 @@ func grantUse(g collect.GPU, grant collect.Grant, u attribution.GrantUse) *telem
 	if limit, ok := grant.CapOn(g.Info.UUID, u.Slot); ok {
 		out.MemoryLimitBytes, out.MemoryLentBytes = uint64(limit.Memory), uint64(limit.Lent)
 		out.ComputeLimitRatio = float64(limit.Percent) / float64(sharing.FullGPU)
+		atCap(out, limit)
 	}
 	if total.Watched > 0 {
 		idle := total.Idle.Seconds()
@@ -98,11 +99,31 @@ func grantUse(g collect.GPU, grant collect.Grant, u attribution.GrantUse) *telem
 	return out
 }
 
+// atCap adds what happened at a grant's cap.
+func atCap(out *telemetryv1.Use, c collect.Cap) {
+	counted := func(v float64) *telemetryv1.Amount {
+		return &telemetryv1.Amount{Value: v, Known: attribution.ByProcess.String()}
+	}
+	if c.Timed {
+		out.ThrottledSeconds = counted(c.Throttled.Seconds())
+	}
+	if c.Events.Counted {
+		out.OomRefusals = counted(float64(c.Events.Refused))
+	}
+	if c.Events.Watched {
+		out.CapViolations = counted(float64(c.Events.Violations))
+	}
+	if c.Events.Violations > 0 {
+		out.DetectionDelaySeconds = counted(c.Events.Delay.Seconds())
+	}
+}
+
 func useOf(owner string, u attribution.Use, t attribution.Total) *telemetryv1.Use {
 	return &telemetryv1.Use{
 		Owner: owner, Processes: int32(u.Processes), //nolint:gosec // a number of processes
 		MemoryBytes: amount(u.Memory), SmRatio: amount(u.SM), MemoryActiveRatio: amount(u.DRAM), EnergyJoules: amount(u.Energy),
-		MemoryPeakBytes: amount(t.Peak),
+		MemoryPeakBytes: amount(t.Peak), EncoderRatio: amount(u.Engines.Encoder), DecoderRatio: amount(u.Engines.Decoder),
+		TensorActiveRatio: amount(u.Engines.Tensor), OccupancyRatio: amount(u.Engines.Occupancy),
 	}
 }
 

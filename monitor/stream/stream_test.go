@@ -55,7 +55,7 @@ func (node) Grants() (all map[string]collect.Grant, fresh bool) {
 		return collect.Grant{
 			ID: id, Name: "name-" + id, Namespace: namespace, Pod: "p", Container: "c", Level: "driver",
 			Lease: attribution.Lease{Grant: id, Cgroup: "/cg/" + id, Fragments: []attribution.Fragment{{GPU: "GPU-0"}}},
-			Caps:  []collect.Cap{{Memory: 10 * sharing.GiB, Percent: 25}},
+			Caps:  []collect.Cap{{Memory: 10 * sharing.GiB, Percent: 25, Events: collect.CapEvents{Refused: 3, Counted: true, Violations: 1, Delay: time.Second, Watched: true}}},
 		}
 	}
 	return map[string]collect.Grant{"a": grant("a", "x"), "b": grant("b", "y")}, true
@@ -126,6 +126,8 @@ func TestASampleAndItsParts(t *testing.T) {
 		if grant != "" {
 			u.Grant, u.GrantId, u.Namespace, u.Pod, u.Container, u.Level = "name-"+grant, grant, namespace, "p", "c", "driver"
 			u.MemoryLimitBytes, u.ComputeLimitRatio = 10<<30, 0.25
+			told := func(v float64) *telemetryv1.Amount { return &telemetryv1.Amount{Value: v, Known: "process"} }
+			u.OomRefusals, u.CapViolations, u.DetectionDelaySeconds = told(3), told(1), told(1)
 		}
 		return u
 	}

@@ -41,6 +41,7 @@ func (g *guard) act(ctx context.Context, v reactive.Verdict) {
 	if v.Reason == reactive.OverCap && v.First {
 		g.opt.Observer.OverCap(v.Delay, v.Held-v.Cap)
 	}
+	g.noteBreach(v)
 	if v.Action == reactive.Warn {
 		g.noteViolation(v, nil)
 	}

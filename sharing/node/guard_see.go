@@ -25,7 +25,11 @@ func (g *guard) see(ctx context.Context) reactive.Sample {
 	att, grants := g.att, g.ledger.Grants()
 	s := reactive.Sample{Strangers: g.pool.Strangers == config.StrangersKill && g.sure()}
 	for _, gr := range grants {
-		s.Caps = append(s.Caps, g.capsOf(gr)...)
+		caps := g.capsOf(gr)
+		if h := g.held[gr.Claim.ID]; h != nil {
+			h.watched = len(caps) > 0
+		}
+		s.Caps = append(s.Caps, caps...)
 	}
 	var silent []sharing.GPUID
 	for _, v := range g.ledger.GPUs() {

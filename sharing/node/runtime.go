@@ -164,6 +164,9 @@ type holding struct {
 	container bool
 	// until is when a claim that no process waits for ends if it is not armed; zero for none.
 	until time.Time
+	// watched is true while the guard looks at its cap, and breaches are what it found.
+	watched  bool
+	breaches map[sharing.GPUID]breaches
 	// capLost is set when the cap could not be verified; the level then shows as unknown.
 	capLost string
 	// watchLost is set while the driver does not tell what a lease uses that only watching holds; the level

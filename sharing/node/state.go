@@ -62,6 +62,8 @@ type GrantState struct {
 	PIDs      []int
 	Health    sharing.Health
 	Compute   Compute
+	// Events has an entry for each fragment of a lease; nil for one whose cap another speaks for.
+	Events []CapEvents
 }
 
 // State reads ledger, driver and cgroups. It takes as long as the slowest GPU, 2 s at most.
@@ -167,6 +169,7 @@ func (r *Runtime) grantState(g ledger.Grant, p picture, health map[sharing.GPUID
 		gs.Level, gs.LevelReason = level, why
 	}
 	gs.Compute = r.computeOf(g, r.held[g.Claim.ID])
+	gs.Events = r.capEventsOf(g, r.held[g.Claim.ID])
 	if why := r.mpsFault(g.Claim); g.Lease != nil && why != "" {
 		gs.Level, gs.LevelReason = sharing.LevelUnknown, why
 	}

@@ -1168,7 +1168,9 @@ type Fragment struct {
 	MigProfile string `protobuf:"bytes,10,opt,name=mig_profile,json=migProfile,proto3" json:"mig_profile,omitempty"`
 	MigStart   int32  `protobuf:"varint,11,opt,name=mig_start,json=migStart,proto3" json:"mig_start,omitempty"`
 	// time is there while the lease's programs count their time on this GPU.
-	Time          *Time `protobuf:"bytes,9,opt,name=time,proto3" json:"time,omitempty"`
+	Time *Time `protobuf:"bytes,9,opt,name=time,proto3" json:"time,omitempty"`
+	// cap_events is what happened at the lease's cap on this GPU; of leases that share a cap one has it for all.
+	CapEvents     *CapEvents `protobuf:"bytes,12,opt,name=cap_events,json=capEvents,proto3" json:"cap_events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1280,6 +1282,78 @@ func (x *Fragment) GetTime() *Time {
 	return nil
 }
 
+func (x *Fragment) GetCapEvents() *CapEvents {
+	if x != nil {
+		return x.CapEvents
+	}
+	return nil
+}
+
+// CapEvents is what happened at a cap. What nobody counts is absent.
+type CapEvents struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// refused is how many calls were refused because the cap left no room, since the lease began. Its programs count it,
+	// and can write it.
+	Refused *uint64 `protobuf:"varint,1,opt,name=refused,proto3,oneof" json:"refused,omitempty"`
+	// violations is how many times the lease was found past its cap since the agent started, where it is watched, and
+	// delay_seconds for how long at most it had been so when that was found last.
+	Violations    *uint64 `protobuf:"varint,2,opt,name=violations,proto3,oneof" json:"violations,omitempty"`
+	DelaySeconds  float64 `protobuf:"fixed64,3,opt,name=delay_seconds,json=delaySeconds,proto3" json:"delay_seconds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CapEvents) Reset() {
+	*x = CapEvents{}
+	mi := &file_api_node_v1_node_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CapEvents) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CapEvents) ProtoMessage() {}
+
+func (x *CapEvents) ProtoReflect() protoreflect.Message {
+	mi := &file_api_node_v1_node_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CapEvents.ProtoReflect.Descriptor instead.
+func (*CapEvents) Descriptor() ([]byte, []int) {
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *CapEvents) GetRefused() uint64 {
+	if x != nil && x.Refused != nil {
+		return *x.Refused
+	}
+	return 0
+}
+
+func (x *CapEvents) GetViolations() uint64 {
+	if x != nil && x.Violations != nil {
+		return *x.Violations
+	}
+	return 0
+}
+
+func (x *CapEvents) GetDelaySeconds() float64 {
+	if x != nil {
+		return x.DelaySeconds
+	}
+	return 0
+}
+
 type ClaimRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// name is optional, unique among living grants: 1 to 63 of a-z 0-9 . - and not at the ends.
@@ -1313,7 +1387,7 @@ type ClaimRequest struct {
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[11]
+	mi := &file_api_node_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1325,7 +1399,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[11]
+	mi := &file_api_node_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1338,7 +1412,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ClaimRequest) GetName() string {
@@ -1443,7 +1517,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_api_node_v1_node_proto_msgTypes[12]
+	mi := &file_api_node_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1455,7 +1529,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[12]
+	mi := &file_api_node_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1468,7 +1542,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ClaimResponse) GetGrant() *Grant {
@@ -1510,7 +1584,7 @@ type ContainerGrant struct {
 
 func (x *ContainerGrant) Reset() {
 	*x = ContainerGrant{}
-	mi := &file_api_node_v1_node_proto_msgTypes[13]
+	mi := &file_api_node_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1522,7 +1596,7 @@ func (x *ContainerGrant) String() string {
 func (*ContainerGrant) ProtoMessage() {}
 
 func (x *ContainerGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[13]
+	mi := &file_api_node_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1535,7 +1609,7 @@ func (x *ContainerGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerGrant.ProtoReflect.Descriptor instead.
 func (*ContainerGrant) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ContainerGrant) GetCdiDevices() []string {
@@ -1606,7 +1680,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_api_node_v1_node_proto_msgTypes[14]
+	mi := &file_api_node_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1618,7 +1692,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[14]
+	mi := &file_api_node_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1631,7 +1705,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Mount) GetSource() string {
@@ -1666,7 +1740,7 @@ type ArmRequest struct {
 
 func (x *ArmRequest) Reset() {
 	*x = ArmRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[15]
+	mi := &file_api_node_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1678,7 +1752,7 @@ func (x *ArmRequest) String() string {
 func (*ArmRequest) ProtoMessage() {}
 
 func (x *ArmRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[15]
+	mi := &file_api_node_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1691,7 +1765,7 @@ func (x *ArmRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArmRequest.ProtoReflect.Descriptor instead.
 func (*ArmRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ArmRequest) GetId() string {
@@ -1734,7 +1808,7 @@ type ArmResponse struct {
 
 func (x *ArmResponse) Reset() {
 	*x = ArmResponse{}
-	mi := &file_api_node_v1_node_proto_msgTypes[16]
+	mi := &file_api_node_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1746,7 +1820,7 @@ func (x *ArmResponse) String() string {
 func (*ArmResponse) ProtoMessage() {}
 
 func (x *ArmResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[16]
+	mi := &file_api_node_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1759,7 +1833,7 @@ func (x *ArmResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArmResponse.ProtoReflect.Descriptor instead.
 func (*ArmResponse) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ArmResponse) GetGrant() *Grant {
@@ -1830,7 +1904,7 @@ type OnlyFiles struct {
 
 func (x *OnlyFiles) Reset() {
 	*x = OnlyFiles{}
-	mi := &file_api_node_v1_node_proto_msgTypes[17]
+	mi := &file_api_node_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1842,7 +1916,7 @@ func (x *OnlyFiles) String() string {
 func (*OnlyFiles) ProtoMessage() {}
 
 func (x *OnlyFiles) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[17]
+	mi := &file_api_node_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1855,7 +1929,7 @@ func (x *OnlyFiles) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnlyFiles.ProtoReflect.Descriptor instead.
 func (*OnlyFiles) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *OnlyFiles) GetFolder() string {
@@ -1881,7 +1955,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[18]
+	mi := &file_api_node_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1893,7 +1967,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[18]
+	mi := &file_api_node_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1906,7 +1980,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ReleaseRequest) GetId() string {
@@ -1924,7 +1998,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_api_node_v1_node_proto_msgTypes[19]
+	mi := &file_api_node_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1936,7 +2010,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[19]
+	mi := &file_api_node_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1949,7 +2023,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 type LimitRequest struct {
@@ -1963,7 +2037,7 @@ type LimitRequest struct {
 
 func (x *LimitRequest) Reset() {
 	*x = LimitRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[20]
+	mi := &file_api_node_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1975,7 +2049,7 @@ func (x *LimitRequest) String() string {
 func (*LimitRequest) ProtoMessage() {}
 
 func (x *LimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[20]
+	mi := &file_api_node_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1988,7 +2062,7 @@ func (x *LimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitRequest.ProtoReflect.Descriptor instead.
 func (*LimitRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LimitRequest) GetId() string {
@@ -2015,7 +2089,7 @@ type LimitResponse struct {
 
 func (x *LimitResponse) Reset() {
 	*x = LimitResponse{}
-	mi := &file_api_node_v1_node_proto_msgTypes[21]
+	mi := &file_api_node_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2027,7 +2101,7 @@ func (x *LimitResponse) String() string {
 func (*LimitResponse) ProtoMessage() {}
 
 func (x *LimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[21]
+	mi := &file_api_node_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2040,7 +2114,7 @@ func (x *LimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitResponse.ProtoReflect.Descriptor instead.
 func (*LimitResponse) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LimitResponse) GetGrant() *Grant {
@@ -2060,7 +2134,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[22]
+	mi := &file_api_node_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2072,7 +2146,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[22]
+	mi := &file_api_node_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2085,7 +2159,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WatchRequest) GetIntervalMs() uint32 {
@@ -2107,7 +2181,7 @@ type PlanMIGRequest struct {
 
 func (x *PlanMIGRequest) Reset() {
 	*x = PlanMIGRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[23]
+	mi := &file_api_node_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2119,7 +2193,7 @@ func (x *PlanMIGRequest) String() string {
 func (*PlanMIGRequest) ProtoMessage() {}
 
 func (x *PlanMIGRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[23]
+	mi := &file_api_node_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2132,7 +2206,7 @@ func (x *PlanMIGRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanMIGRequest.ProtoReflect.Descriptor instead.
 func (*PlanMIGRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PlanMIGRequest) GetDocument() string {
@@ -2158,7 +2232,7 @@ type PlanMIGResponse struct {
 
 func (x *PlanMIGResponse) Reset() {
 	*x = PlanMIGResponse{}
-	mi := &file_api_node_v1_node_proto_msgTypes[24]
+	mi := &file_api_node_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2170,7 +2244,7 @@ func (x *PlanMIGResponse) String() string {
 func (*PlanMIGResponse) ProtoMessage() {}
 
 func (x *PlanMIGResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[24]
+	mi := &file_api_node_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2183,7 +2257,7 @@ func (x *PlanMIGResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanMIGResponse.ProtoReflect.Descriptor instead.
 func (*PlanMIGResponse) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{24}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PlanMIGResponse) GetGpus() []*MIGPlan {
@@ -2208,7 +2282,7 @@ type MIGPlan struct {
 
 func (x *MIGPlan) Reset() {
 	*x = MIGPlan{}
-	mi := &file_api_node_v1_node_proto_msgTypes[25]
+	mi := &file_api_node_v1_node_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2220,7 +2294,7 @@ func (x *MIGPlan) String() string {
 func (*MIGPlan) ProtoMessage() {}
 
 func (x *MIGPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[25]
+	mi := &file_api_node_v1_node_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2233,7 +2307,7 @@ func (x *MIGPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MIGPlan.ProtoReflect.Descriptor instead.
 func (*MIGPlan) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{25}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *MIGPlan) GetGpu() string {
@@ -2374,7 +2448,7 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\x0fcharged_seconds\x18\x02 \x01(\x01R\x0echargedSeconds\x12\x1a\n" +
 	"\blaunches\x18\x03 \x01(\x04R\blaunches\x120\n" +
 	"\x14launches_past_budget\x18\x04 \x01(\x04R\x12launchesPastBudget\x12%\n" +
-	"\x0ewaited_seconds\x18\x05 \x01(\x01R\rwaitedSeconds\"\xd3\x02\n" +
+	"\x0ewaited_seconds\x18\x05 \x01(\x01R\rwaitedSeconds\"\x8b\x03\n" +
 	"\bFragment\x12\x10\n" +
 	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12!\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x04R\vmemoryBytes\x12\x18\n" +
@@ -2392,7 +2466,18 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	" \x01(\tR\n" +
 	"migProfile\x12\x1b\n" +
 	"\tmig_start\x18\v \x01(\x05R\bmigStart\x12&\n" +
-	"\x04time\x18\t \x01(\v2\x12.kerf.node.v1.TimeR\x04time\"\xd7\x02\n" +
+	"\x04time\x18\t \x01(\v2\x12.kerf.node.v1.TimeR\x04time\x126\n" +
+	"\n" +
+	"cap_events\x18\f \x01(\v2\x17.kerf.node.v1.CapEventsR\tcapEvents\"\x8f\x01\n" +
+	"\tCapEvents\x12\x1d\n" +
+	"\arefused\x18\x01 \x01(\x04H\x00R\arefused\x88\x01\x01\x12#\n" +
+	"\n" +
+	"violations\x18\x02 \x01(\x04H\x01R\n" +
+	"violations\x88\x01\x01\x12#\n" +
+	"\rdelay_seconds\x18\x03 \x01(\x01R\fdelaySecondsB\n" +
+	"\n" +
+	"\b_refusedB\r\n" +
+	"\v_violations\"\xd7\x02\n" +
 	"\fClaimRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x04R\vmemoryBytes\x12\x18\n" +
@@ -2490,7 +2575,7 @@ func file_api_node_v1_node_proto_rawDescGZIP() []byte {
 	return file_api_node_v1_node_proto_rawDescData
 }
 
-var file_api_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_api_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_api_node_v1_node_proto_goTypes = []any{
 	(*GetNodeRequest)(nil),  // 0: kerf.node.v1.GetNodeRequest
 	(*GetNodeResponse)(nil), // 1: kerf.node.v1.GetNodeResponse
@@ -2503,23 +2588,24 @@ var file_api_node_v1_node_proto_goTypes = []any{
 	(*Compute)(nil),         // 8: kerf.node.v1.Compute
 	(*Time)(nil),            // 9: kerf.node.v1.Time
 	(*Fragment)(nil),        // 10: kerf.node.v1.Fragment
-	(*ClaimRequest)(nil),    // 11: kerf.node.v1.ClaimRequest
-	(*ClaimResponse)(nil),   // 12: kerf.node.v1.ClaimResponse
-	(*ContainerGrant)(nil),  // 13: kerf.node.v1.ContainerGrant
-	(*Mount)(nil),           // 14: kerf.node.v1.Mount
-	(*ArmRequest)(nil),      // 15: kerf.node.v1.ArmRequest
-	(*ArmResponse)(nil),     // 16: kerf.node.v1.ArmResponse
-	(*OnlyFiles)(nil),       // 17: kerf.node.v1.OnlyFiles
-	(*ReleaseRequest)(nil),  // 18: kerf.node.v1.ReleaseRequest
-	(*ReleaseResponse)(nil), // 19: kerf.node.v1.ReleaseResponse
-	(*LimitRequest)(nil),    // 20: kerf.node.v1.LimitRequest
-	(*LimitResponse)(nil),   // 21: kerf.node.v1.LimitResponse
-	(*WatchRequest)(nil),    // 22: kerf.node.v1.WatchRequest
-	(*PlanMIGRequest)(nil),  // 23: kerf.node.v1.PlanMIGRequest
-	(*PlanMIGResponse)(nil), // 24: kerf.node.v1.PlanMIGResponse
-	(*MIGPlan)(nil),         // 25: kerf.node.v1.MIGPlan
-	nil,                     // 26: kerf.node.v1.ContainerGrant.EnvEntry
-	nil,                     // 27: kerf.node.v1.ArmResponse.EnvEntry
+	(*CapEvents)(nil),       // 11: kerf.node.v1.CapEvents
+	(*ClaimRequest)(nil),    // 12: kerf.node.v1.ClaimRequest
+	(*ClaimResponse)(nil),   // 13: kerf.node.v1.ClaimResponse
+	(*ContainerGrant)(nil),  // 14: kerf.node.v1.ContainerGrant
+	(*Mount)(nil),           // 15: kerf.node.v1.Mount
+	(*ArmRequest)(nil),      // 16: kerf.node.v1.ArmRequest
+	(*ArmResponse)(nil),     // 17: kerf.node.v1.ArmResponse
+	(*OnlyFiles)(nil),       // 18: kerf.node.v1.OnlyFiles
+	(*ReleaseRequest)(nil),  // 19: kerf.node.v1.ReleaseRequest
+	(*ReleaseResponse)(nil), // 20: kerf.node.v1.ReleaseResponse
+	(*LimitRequest)(nil),    // 21: kerf.node.v1.LimitRequest
+	(*LimitResponse)(nil),   // 22: kerf.node.v1.LimitResponse
+	(*WatchRequest)(nil),    // 23: kerf.node.v1.WatchRequest
+	(*PlanMIGRequest)(nil),  // 24: kerf.node.v1.PlanMIGRequest
+	(*PlanMIGResponse)(nil), // 25: kerf.node.v1.PlanMIGResponse
+	(*MIGPlan)(nil),         // 26: kerf.node.v1.MIGPlan
+	nil,                     // 27: kerf.node.v1.ContainerGrant.EnvEntry
+	nil,                     // 28: kerf.node.v1.ArmResponse.EnvEntry
 }
 var file_api_node_v1_node_proto_depIdxs = []int32{
 	3,  // 0: kerf.node.v1.GetNodeResponse.gpus:type_name -> kerf.node.v1.GPU
@@ -2533,35 +2619,36 @@ var file_api_node_v1_node_proto_depIdxs = []int32{
 	8,  // 8: kerf.node.v1.Grant.compute:type_name -> kerf.node.v1.Compute
 	10, // 9: kerf.node.v1.Grant.joint:type_name -> kerf.node.v1.Fragment
 	9,  // 10: kerf.node.v1.Fragment.time:type_name -> kerf.node.v1.Time
-	7,  // 11: kerf.node.v1.ClaimResponse.grant:type_name -> kerf.node.v1.Grant
-	13, // 12: kerf.node.v1.ClaimResponse.container:type_name -> kerf.node.v1.ContainerGrant
-	26, // 13: kerf.node.v1.ContainerGrant.env:type_name -> kerf.node.v1.ContainerGrant.EnvEntry
-	14, // 14: kerf.node.v1.ContainerGrant.mounts:type_name -> kerf.node.v1.Mount
-	7,  // 15: kerf.node.v1.ArmResponse.grant:type_name -> kerf.node.v1.Grant
-	27, // 16: kerf.node.v1.ArmResponse.env:type_name -> kerf.node.v1.ArmResponse.EnvEntry
-	14, // 17: kerf.node.v1.ArmResponse.mounts:type_name -> kerf.node.v1.Mount
-	17, // 18: kerf.node.v1.ArmResponse.only:type_name -> kerf.node.v1.OnlyFiles
-	7,  // 19: kerf.node.v1.LimitResponse.grant:type_name -> kerf.node.v1.Grant
-	25, // 20: kerf.node.v1.PlanMIGResponse.gpus:type_name -> kerf.node.v1.MIGPlan
-	0,  // 21: kerf.node.v1.Node.GetNode:input_type -> kerf.node.v1.GetNodeRequest
-	11, // 22: kerf.node.v1.Node.Claim:input_type -> kerf.node.v1.ClaimRequest
-	15, // 23: kerf.node.v1.Node.Arm:input_type -> kerf.node.v1.ArmRequest
-	18, // 24: kerf.node.v1.Node.Release:input_type -> kerf.node.v1.ReleaseRequest
-	20, // 25: kerf.node.v1.Node.Limit:input_type -> kerf.node.v1.LimitRequest
-	22, // 26: kerf.node.v1.Node.Watch:input_type -> kerf.node.v1.WatchRequest
-	23, // 27: kerf.node.v1.Node.PlanMIG:input_type -> kerf.node.v1.PlanMIGRequest
-	1,  // 28: kerf.node.v1.Node.GetNode:output_type -> kerf.node.v1.GetNodeResponse
-	12, // 29: kerf.node.v1.Node.Claim:output_type -> kerf.node.v1.ClaimResponse
-	16, // 30: kerf.node.v1.Node.Arm:output_type -> kerf.node.v1.ArmResponse
-	19, // 31: kerf.node.v1.Node.Release:output_type -> kerf.node.v1.ReleaseResponse
-	21, // 32: kerf.node.v1.Node.Limit:output_type -> kerf.node.v1.LimitResponse
-	1,  // 33: kerf.node.v1.Node.Watch:output_type -> kerf.node.v1.GetNodeResponse
-	24, // 34: kerf.node.v1.Node.PlanMIG:output_type -> kerf.node.v1.PlanMIGResponse
-	28, // [28:35] is the sub-list for method output_type
-	21, // [21:28] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	11, // 11: kerf.node.v1.Fragment.cap_events:type_name -> kerf.node.v1.CapEvents
+	7,  // 12: kerf.node.v1.ClaimResponse.grant:type_name -> kerf.node.v1.Grant
+	14, // 13: kerf.node.v1.ClaimResponse.container:type_name -> kerf.node.v1.ContainerGrant
+	27, // 14: kerf.node.v1.ContainerGrant.env:type_name -> kerf.node.v1.ContainerGrant.EnvEntry
+	15, // 15: kerf.node.v1.ContainerGrant.mounts:type_name -> kerf.node.v1.Mount
+	7,  // 16: kerf.node.v1.ArmResponse.grant:type_name -> kerf.node.v1.Grant
+	28, // 17: kerf.node.v1.ArmResponse.env:type_name -> kerf.node.v1.ArmResponse.EnvEntry
+	15, // 18: kerf.node.v1.ArmResponse.mounts:type_name -> kerf.node.v1.Mount
+	18, // 19: kerf.node.v1.ArmResponse.only:type_name -> kerf.node.v1.OnlyFiles
+	7,  // 20: kerf.node.v1.LimitResponse.grant:type_name -> kerf.node.v1.Grant
+	26, // 21: kerf.node.v1.PlanMIGResponse.gpus:type_name -> kerf.node.v1.MIGPlan
+	0,  // 22: kerf.node.v1.Node.GetNode:input_type -> kerf.node.v1.GetNodeRequest
+	12, // 23: kerf.node.v1.Node.Claim:input_type -> kerf.node.v1.ClaimRequest
+	16, // 24: kerf.node.v1.Node.Arm:input_type -> kerf.node.v1.ArmRequest
+	19, // 25: kerf.node.v1.Node.Release:input_type -> kerf.node.v1.ReleaseRequest
+	21, // 26: kerf.node.v1.Node.Limit:input_type -> kerf.node.v1.LimitRequest
+	23, // 27: kerf.node.v1.Node.Watch:input_type -> kerf.node.v1.WatchRequest
+	24, // 28: kerf.node.v1.Node.PlanMIG:input_type -> kerf.node.v1.PlanMIGRequest
+	1,  // 29: kerf.node.v1.Node.GetNode:output_type -> kerf.node.v1.GetNodeResponse
+	13, // 30: kerf.node.v1.Node.Claim:output_type -> kerf.node.v1.ClaimResponse
+	17, // 31: kerf.node.v1.Node.Arm:output_type -> kerf.node.v1.ArmResponse
+	20, // 32: kerf.node.v1.Node.Release:output_type -> kerf.node.v1.ReleaseResponse
+	22, // 33: kerf.node.v1.Node.Limit:output_type -> kerf.node.v1.LimitResponse
+	1,  // 34: kerf.node.v1.Node.Watch:output_type -> kerf.node.v1.GetNodeResponse
+	25, // 35: kerf.node.v1.Node.PlanMIG:output_type -> kerf.node.v1.PlanMIGResponse
+	29, // [29:36] is the sub-list for method output_type
+	22, // [22:29] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_api_node_v1_node_proto_init() }
@@ -2569,13 +2656,14 @@ func file_api_node_v1_node_proto_init() {
 	if File_api_node_v1_node_proto != nil {
 		return
 	}
+	file_api_node_v1_node_proto_msgTypes[11].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_node_v1_node_proto_rawDesc), len(file_api_node_v1_node_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

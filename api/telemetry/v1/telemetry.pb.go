@@ -356,9 +356,25 @@ type Use struct {
 	EnergyJoules    *Amount `protobuf:"bytes,18,opt,name=energy_joules,json=energyJoules,proto3" json:"energy_joules,omitempty"`
 	MemoryPeakBytes *Amount `protobuf:"bytes,19,opt,name=memory_peak_bytes,json=memoryPeakBytes,proto3" json:"memory_peak_bytes,omitempty"`
 	// idle_seconds is how long the GPU has not worked for it.
-	IdleSeconds   *float64 `protobuf:"fixed64,20,opt,name=idle_seconds,json=idleSeconds,proto3,oneof" json:"idle_seconds,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	IdleSeconds *float64 `protobuf:"fixed64,20,opt,name=idle_seconds,json=idleSeconds,proto3,oneof" json:"idle_seconds,omitempty"`
+	// encoder_ratio and decoder_ratio are the parts of the time in which video was worked at, tensor_active_ratio that in
+	// which the tensor pipe was active, and occupancy_ratio the part of the most warps that could have been resident; all
+	// of the whole GPU. The last two are DCGM's.
+	EncoderRatio      *Amount `protobuf:"bytes,21,opt,name=encoder_ratio,json=encoderRatio,proto3" json:"encoder_ratio,omitempty"`
+	DecoderRatio      *Amount `protobuf:"bytes,22,opt,name=decoder_ratio,json=decoderRatio,proto3" json:"decoder_ratio,omitempty"`
+	TensorActiveRatio *Amount `protobuf:"bytes,23,opt,name=tensor_active_ratio,json=tensorActiveRatio,proto3" json:"tensor_active_ratio,omitempty"`
+	OccupancyRatio    *Amount `protobuf:"bytes,24,opt,name=occupancy_ratio,json=occupancyRatio,proto3" json:"occupancy_ratio,omitempty"`
+	// What follows is of a grant, as the agent told last, which may be some seconds ago.
+	// throttled_seconds is how long launches have waited for its share of time, summed over threads.
+	ThrottledSeconds *Amount `protobuf:"bytes,25,opt,name=throttled_seconds,json=throttledSeconds,proto3" json:"throttled_seconds,omitempty"`
+	// oom_refusals is how many calls were refused because its cap left no room.
+	OomRefusals *Amount `protobuf:"bytes,26,opt,name=oom_refusals,json=oomRefusals,proto3" json:"oom_refusals,omitempty"`
+	// cap_violations is how many times it was found past its cap since the agent started, and detection_delay_seconds for
+	// how long at most it had been so when that was found last.
+	CapViolations         *Amount `protobuf:"bytes,27,opt,name=cap_violations,json=capViolations,proto3" json:"cap_violations,omitempty"`
+	DetectionDelaySeconds *Amount `protobuf:"bytes,28,opt,name=detection_delay_seconds,json=detectionDelaySeconds,proto3" json:"detection_delay_seconds,omitempty"`
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
 }
 
 func (x *Use) Reset() {
@@ -531,6 +547,62 @@ func (x *Use) GetIdleSeconds() float64 {
 	return 0
 }
 
+func (x *Use) GetEncoderRatio() *Amount {
+	if x != nil {
+		return x.EncoderRatio
+	}
+	return nil
+}
+
+func (x *Use) GetDecoderRatio() *Amount {
+	if x != nil {
+		return x.DecoderRatio
+	}
+	return nil
+}
+
+func (x *Use) GetTensorActiveRatio() *Amount {
+	if x != nil {
+		return x.TensorActiveRatio
+	}
+	return nil
+}
+
+func (x *Use) GetOccupancyRatio() *Amount {
+	if x != nil {
+		return x.OccupancyRatio
+	}
+	return nil
+}
+
+func (x *Use) GetThrottledSeconds() *Amount {
+	if x != nil {
+		return x.ThrottledSeconds
+	}
+	return nil
+}
+
+func (x *Use) GetOomRefusals() *Amount {
+	if x != nil {
+		return x.OomRefusals
+	}
+	return nil
+}
+
+func (x *Use) GetCapViolations() *Amount {
+	if x != nil {
+		return x.CapViolations
+	}
+	return nil
+}
+
+func (x *Use) GetDetectionDelaySeconds() *Amount {
+	if x != nil {
+		return x.DetectionDelaySeconds
+	}
+	return nil
+}
+
 // Amount is a value and how it is known; it is absent where the value is not known.
 type Amount struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -624,7 +696,8 @@ const file_api_telemetry_v1_telemetry_proto_rawDesc = "" +
 	"\x12_memory_used_bytesB\v\n" +
 	"\t_sm_ratioB\x0e\n" +
 	"\f_power_wattsB\x16\n" +
-	"\x14_temperature_celsius\"\xbd\x06\n" +
+	"\x14_temperature_celsius\"\xe7\n" +
+	"\n" +
 	"\x03Use\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x14\n" +
 	"\x05grant\x18\x02 \x01(\tR\x05grant\x12\x19\n" +
@@ -646,7 +719,15 @@ const file_api_telemetry_v1_telemetry_proto_rawDesc = "" +
 	"\x13memory_active_ratio\x18\x11 \x01(\v2\x19.kerf.telemetry.v1.AmountR\x11memoryActiveRatio\x12>\n" +
 	"\renergy_joules\x18\x12 \x01(\v2\x19.kerf.telemetry.v1.AmountR\fenergyJoules\x12E\n" +
 	"\x11memory_peak_bytes\x18\x13 \x01(\v2\x19.kerf.telemetry.v1.AmountR\x0fmemoryPeakBytes\x12&\n" +
-	"\fidle_seconds\x18\x14 \x01(\x01H\x00R\vidleSeconds\x88\x01\x01B\x0f\n" +
+	"\fidle_seconds\x18\x14 \x01(\x01H\x00R\vidleSeconds\x88\x01\x01\x12>\n" +
+	"\rencoder_ratio\x18\x15 \x01(\v2\x19.kerf.telemetry.v1.AmountR\fencoderRatio\x12>\n" +
+	"\rdecoder_ratio\x18\x16 \x01(\v2\x19.kerf.telemetry.v1.AmountR\fdecoderRatio\x12I\n" +
+	"\x13tensor_active_ratio\x18\x17 \x01(\v2\x19.kerf.telemetry.v1.AmountR\x11tensorActiveRatio\x12B\n" +
+	"\x0foccupancy_ratio\x18\x18 \x01(\v2\x19.kerf.telemetry.v1.AmountR\x0eoccupancyRatio\x12F\n" +
+	"\x11throttled_seconds\x18\x19 \x01(\v2\x19.kerf.telemetry.v1.AmountR\x10throttledSeconds\x12<\n" +
+	"\foom_refusals\x18\x1a \x01(\v2\x19.kerf.telemetry.v1.AmountR\voomRefusals\x12@\n" +
+	"\x0ecap_violations\x18\x1b \x01(\v2\x19.kerf.telemetry.v1.AmountR\rcapViolations\x12Q\n" +
+	"\x17detection_delay_seconds\x18\x1c \x01(\v2\x19.kerf.telemetry.v1.AmountR\x15detectionDelaySecondsB\x0f\n" +
 	"\r_idle_seconds\"4\n" +
 	"\x06Amount\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\x01R\x05value\x12\x14\n" +
@@ -675,20 +756,28 @@ var file_api_telemetry_v1_telemetry_proto_goTypes = []any{
 	(*Amount)(nil),       // 4: kerf.telemetry.v1.Amount
 }
 var file_api_telemetry_v1_telemetry_proto_depIdxs = []int32{
-	2, // 0: kerf.telemetry.v1.Sample.gpus:type_name -> kerf.telemetry.v1.GPU
-	3, // 1: kerf.telemetry.v1.GPU.uses:type_name -> kerf.telemetry.v1.Use
-	4, // 2: kerf.telemetry.v1.Use.memory_bytes:type_name -> kerf.telemetry.v1.Amount
-	4, // 3: kerf.telemetry.v1.Use.sm_ratio:type_name -> kerf.telemetry.v1.Amount
-	4, // 4: kerf.telemetry.v1.Use.memory_active_ratio:type_name -> kerf.telemetry.v1.Amount
-	4, // 5: kerf.telemetry.v1.Use.energy_joules:type_name -> kerf.telemetry.v1.Amount
-	4, // 6: kerf.telemetry.v1.Use.memory_peak_bytes:type_name -> kerf.telemetry.v1.Amount
-	0, // 7: kerf.telemetry.v1.Telemetry.Watch:input_type -> kerf.telemetry.v1.WatchRequest
-	1, // 8: kerf.telemetry.v1.Telemetry.Watch:output_type -> kerf.telemetry.v1.Sample
-	8, // [8:9] is the sub-list for method output_type
-	7, // [7:8] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	2,  // 0: kerf.telemetry.v1.Sample.gpus:type_name -> kerf.telemetry.v1.GPU
+	3,  // 1: kerf.telemetry.v1.GPU.uses:type_name -> kerf.telemetry.v1.Use
+	4,  // 2: kerf.telemetry.v1.Use.memory_bytes:type_name -> kerf.telemetry.v1.Amount
+	4,  // 3: kerf.telemetry.v1.Use.sm_ratio:type_name -> kerf.telemetry.v1.Amount
+	4,  // 4: kerf.telemetry.v1.Use.memory_active_ratio:type_name -> kerf.telemetry.v1.Amount
+	4,  // 5: kerf.telemetry.v1.Use.energy_joules:type_name -> kerf.telemetry.v1.Amount
+	4,  // 6: kerf.telemetry.v1.Use.memory_peak_bytes:type_name -> kerf.telemetry.v1.Amount
+	4,  // 7: kerf.telemetry.v1.Use.encoder_ratio:type_name -> kerf.telemetry.v1.Amount
+	4,  // 8: kerf.telemetry.v1.Use.decoder_ratio:type_name -> kerf.telemetry.v1.Amount
+	4,  // 9: kerf.telemetry.v1.Use.tensor_active_ratio:type_name -> kerf.telemetry.v1.Amount
+	4,  // 10: kerf.telemetry.v1.Use.occupancy_ratio:type_name -> kerf.telemetry.v1.Amount
+	4,  // 11: kerf.telemetry.v1.Use.throttled_seconds:type_name -> kerf.telemetry.v1.Amount
+	4,  // 12: kerf.telemetry.v1.Use.oom_refusals:type_name -> kerf.telemetry.v1.Amount
+	4,  // 13: kerf.telemetry.v1.Use.cap_violations:type_name -> kerf.telemetry.v1.Amount
+	4,  // 14: kerf.telemetry.v1.Use.detection_delay_seconds:type_name -> kerf.telemetry.v1.Amount
+	0,  // 15: kerf.telemetry.v1.Telemetry.Watch:input_type -> kerf.telemetry.v1.WatchRequest
+	1,  // 16: kerf.telemetry.v1.Telemetry.Watch:output_type -> kerf.telemetry.v1.Sample
+	16, // [16:17] is the sub-list for method output_type
+	15, // [15:16] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_api_telemetry_v1_telemetry_proto_init() }

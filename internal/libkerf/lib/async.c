@@ -66,7 +66,7 @@ static void wait_for(CUstream stream, bool per_thread)
 
 static bool take(struct kerf_pool *p, uint64_t bytes, CUstream stream, bool per_thread)
 {
-	if (kerf_take_or_make_room(p->place, bytes))
+	if (kerf_take_with_room(p->place, bytes))
 		return true;
 	if (p->place == KERF_NO_PLACE)
 		return false;

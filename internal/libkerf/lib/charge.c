@@ -15,7 +15,7 @@ uint64_t kerf_round(uint64_t bytes)
 	return bytes > UINT64_MAX - unit ? UINT64_MAX : (bytes + unit - 1) / unit * unit;
 }
 
-bool kerf_take_or_make_room(int place, uint64_t bytes)
+bool kerf_take_with_room(int place, uint64_t bytes)
 {
 	if (kerf_take(place, bytes))
 		return true;
@@ -23,6 +23,14 @@ bool kerf_take_or_make_room(int place, uint64_t bytes)
 		kerf_pools(place, true);
 	/* Where contexts have more room than they take, what is left of it is known soon. */
 	return kerf_take(place, bytes) || (kerf_await_seen(place) && kerf_take(place, bytes));
+}
+
+bool kerf_take_or_make_room(int place, uint64_t bytes)
+{
+	bool fits = kerf_take_with_room(place, bytes);
+	if (!fits)
+		kerf_refused(place);
+	return fits;
 }
 
 CUresult kerf_begin(struct kerf_charge *c, int place, uint64_t bytes)

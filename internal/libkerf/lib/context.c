@@ -54,8 +54,10 @@ static CUresult begin(struct making *m, CUdevice device)
 	m->first = m->bytes > 0;
 	if (!m->first)
 		m->bytes = kerf_context_size(m->place);
-	if (m->bytes == KERF_UNKNOWN) /* and no room, or no agent */
+	if (m->bytes == KERF_UNKNOWN) { /* and no room, or no agent */
+		kerf_refused(m->place);
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	kerf_making(true);
 	if (m->first || !m->bytes || kerf_take_or_make_room(m->place, m->bytes))
 		return CUDA_SUCCESS;

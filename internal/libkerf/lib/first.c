@@ -76,5 +76,8 @@ bool kerf_first_fits(int place, uint64_t bytes)
 			kerf_wait_with(place, bytes, MOST);
 			return true;
 		}
-	return !kerf_over(place);
+	if (!kerf_over(place))
+		return true;
+	kerf_refused(place);
+	return false;
 }

@@ -129,7 +129,10 @@ static bool can_ever(CUdevice device, uint64_t bytes)
 {
 	uint64_t limit, used;
 	kerf_size(kerf_place(device), &limit, &used);
-	return bytes <= limit;
+	if (bytes <= limit)
+		return true;
+	kerf_refused(kerf_place(device));
+	return false;
 }
 
 static CUresult added(CUresult ret, CUgraph graph, const CUDA_MEM_ALLOC_NODE_PARAMS *p)

@@ -95,6 +95,8 @@ int kerf_variant(const char *const *names, const char *name, int version, uint64
 int kerf_find(const unsigned char uuid[16]);
 void kerf_register(void);
 bool kerf_take(int place, uint64_t bytes);
+/* Counts a call that is refused for want of room. */
+void kerf_refused(int place);
 void kerf_give(int place, uint64_t bytes);
 void kerf_force(int place, uint64_t bytes); /* books what the driver has given, also past the limit */
 /* The limit, and what of it is gone; both 0 where there is none. */
@@ -200,6 +202,8 @@ void kerf_cancel(struct kerf_charge *c);
 /* Corrects a charge by what the driver made of it; false: that is more than there is. */
 bool kerf_correct(struct kerf_charge *c, uint64_t bytes);
 void kerf_keep(struct kerf_charge *c, int kind, uint64_t key);
+/* The first counts no refusal: it is for who tries again. */
+bool kerf_take_with_room(int place, uint64_t bytes);
 bool kerf_take_or_make_room(int place, uint64_t bytes);
 /* A charge that ends with the driver's result; kept with the current context. */
 CUresult kerf_end(struct kerf_charge *c, CUresult ret, int kind, uint64_t key);

@@ -40,6 +40,8 @@ bool kerf_pool_grown(struct kerf_pool *p, uint64_t taken)
 	bool fits = !more || kerf_take(p->place, more);
 	if (fits)
 		p->booked += more;
+	else
+		kerf_refused(p->place);
 	kerf_pool_settle(p);
 	return fits;
 }

@@ -246,6 +246,12 @@ bool kerf_take(int place, uint64_t bytes)
 	       (bury(usage, atomic_load(&s->owner), atomic_load(&s->space)) && reserve(s, place, bytes));
 }
 
+void kerf_refused(int place)
+{
+	if (place != KERF_NO_PLACE && mapped())
+		atomic_fetch_add_explicit(&((struct kerf_usage *)usage)->total[place].refused, 1, memory_order_relaxed);
+}
+
 void kerf_give(int place, uint64_t bytes)
 {
 	struct kerf_slot *s = place == KERF_NO_PLACE || !bytes ? NULL : slot();

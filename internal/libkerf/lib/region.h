@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define KERF_LIMITS_MAGIC 0x334d494c4652454bULL /* "KERFLIM3" */
-#define KERF_USAGE_MAGIC 0x324553554652454bULL  /* "KERFUSE2" */
+#define KERF_USAGE_MAGIC 0x334553554652454bULL  /* "KERFUSE3" */
 #define KERF_DEVICES 16
 #define KERF_SLOTS 1024
 #define KERF_UNKNOWN UINT64_MAX
@@ -58,6 +58,8 @@ struct kerf_total {
 	_Atomic uint64_t past;     /* of these, how many ran on without a budget: no agent refilled it, or a copy waited too long */
 	_Atomic uint64_t waited;   /* how long launches waited for a budget, summed over threads */
 	_Atomic uint64_t ran;      /* what ran in all, as the driver told, or else as charged; the agent adds */
+	_Atomic uint64_t refused;  /* how many calls were refused for want of room */
+	uint64_t pad[7];
 };
 
 struct kerf_usage {
@@ -70,6 +72,6 @@ struct kerf_usage {
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "64-bit atomics without locks");
 _Static_assert(sizeof(struct kerf_limit) == 48, "kerf_limit");
 _Static_assert(sizeof(struct kerf_slot) == 320, "kerf_slot");
-_Static_assert(sizeof(struct kerf_total) == 64, "kerf_total");
+_Static_assert(sizeof(struct kerf_total) == 128, "kerf_total");
 
 #endif

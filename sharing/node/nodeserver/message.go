@@ -96,6 +96,9 @@ func grantMessage(g node.GrantState) *nodev1.Grant {
 		if len(g.Compute.Times) > i {
 			one.Time = timeMessage(g.Compute.Times[i])
 		}
+		if len(g.Events) > i {
+			one.CapEvents = eventsMessage(g.Events[i])
+		}
 		m.Fragments = append(m.Fragments, one)
 		m.MemoryBytes += uint64(f.Memory)
 		m.Percent += uint32(f.Percent)
@@ -113,6 +116,17 @@ func timeMessage(t node.Time) *nodev1.Time {
 		UsedPercent: small(t.Percent), ChargedSeconds: t.Charged.Seconds(), Launches: t.Launches, LaunchesPastBudget: t.Past,
 		WaitedSeconds: t.Waited.Seconds(),
 	}
+}
+
+func eventsMessage(e node.CapEvents) *nodev1.CapEvents {
+	m := &nodev1.CapEvents{}
+	if e.Counted {
+		m.Refused = &e.Refused
+	}
+	if e.Watched {
+		m.Violations, m.DelaySeconds = &e.Violations, e.Delay.Seconds()
+	}
+	return m
 }
 
 func stateOf(g node.GrantState) string {

@@ -91,6 +91,9 @@ func TestTwoProcessesUnderOneCap(t *testing.T) {
 	if got, want := b.check(t, "gpu:0", "info", "take:linear:270532608", "take:linear:268435456", "info"), fmt.Sprintf("0 %d %d %d|2|0|0 0 %d %d", 256*mib, gib, gib, gib, gib); got != want {
 		t.Errorf("the second: %s, want %s", got, want)
 	}
+	if n := b.region.Usage()[0].Refused; n != 1 {
+		t.Errorf("%d refusals counted, want 1", n)
+	}
 	// The second is gone, and what it held is there for a third without an agent.
 	if got := b.check(t, "gpu:0", "take:linear:268435456"); got != "0" {
 		t.Errorf("the third: %s", got)

@@ -1,0 +1,81 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/libkerf"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/reactive"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// CapEvents is what happened at a lease's cap on one GPU. What nobody counts is not known, and never zero.
+type CapEvents struct {
+	// Refused is how many calls of the lease's programs were refused because its cap left no room, since the lease began;
+	// only when Counted. The programs count it, and can write it.
+	Refused uint64
+	Counted bool
+	// Violations is how many times it was found past its cap since this agent started, and Delay for how long at most it had
+	// been so when that was found last; only when Watched.
+	Violations uint64
+	Delay      time.Duration
+	Watched    bool
+}
+
+// breaches are the times that a lease was found past its cap on one GPU.
+type breaches struct {
+	count uint64
+	delay time.Duration
+}
+
+// noteBreach counts a verdict that begins a time past a cap.
+func (g *guard) noteBreach(v reactive.Verdict) {
+	if v.Reason == reactive.Stranger || !v.First {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	h := g.held[ledger.ClaimID(v.Lease)]
+	if h == nil {
+		return // it has ended
+	}
+	if h.breaches == nil {
+		h.breaches = map[sharing.GPUID]breaches{}
+	}
+	h.breaches[v.GPU] = breaches{h.breaches[v.GPU].count + 1, v.Delay}
+}
+
+// capEventsOf has an entry for each fragment of a lease, and is nil where another one speaks for all that share its cap.
+// It needs the lock.
+func (r *Runtime) capEventsOf(g ledger.Grant, h *holding) []CapEvents {
+	if g.Lease == nil || h == nil || r.speaker(g) != g.Claim.ID {
+		return nil
+	}
+	refused := map[sharing.GPUID]uint64{}
+	if h.region != nil && h.region.lost == "" {
+		refused = h.region.refused()
+	}
+	out := make([]CapEvents, len(g.Claim.Placement))
+	for i, f := range g.Claim.Placement {
+		e, b := &out[i], h.breaches[f.GPU]
+		n, counted := refused[f.GPU]
+		e.Refused, e.Counted = n, counted
+		e.Violations, e.Delay, e.Watched = b.count, b.delay, h.watched || b.count > 0
+	}
+	return out
+}
+
+// refused is how many calls the programs counted that were refused, by GPU; empty where the region is spoilt.
+func (g *region) refused() map[sharing.GPUID]uint64 {
+	out := map[sharing.GPUID]uint64{}
+	_ = g.use(func(open *libkerf.Region) error { // one that is spoilt is found by the upkeep
+		for _, u := range open.Usage() {
+			out[u.GPU] = u.Refused
+		}
+		return nil
+	})
+	return out
+}
