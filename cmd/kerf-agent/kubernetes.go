@@ -72,6 +72,9 @@ func newKubernetes(c *containers) (*kubernetes, error) {
 	a.runtime.TellPods(func(ctx context.Context, ref sharing.ContainerRef, reason, message string) {
 		k.api.Event(ctx, ref, reason, message, reason != node.MendedReason)
 	})
+	a.runtime.TellNode(func(ctx context.Context, reason, message string) {
+		k.api.Event(ctx, sharing.ContainerRef{}, reason, message, true)
+	})
 	a.runtime.EvictPods(k.api.Evict)
 	a.runtime.TellMIG(k.tellCut)
 	// Until each has spoken for itself.

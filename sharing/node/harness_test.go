@@ -134,6 +134,8 @@ type fakeDriver struct {
 	on map[sharing.GPUID][]ProcessUse
 	// times is what ProcessTime tells of every GPU; nil: nothing.
 	times map[int]int
+	// silent do not answer.
+	silent map[sharing.GPUID]bool
 }
 
 func (*fakeDriver) Version() string { return "615.71.09" }
@@ -144,6 +146,9 @@ func (d *fakeDriver) Sample(ctx context.Context, id sharing.GPUID) (Sample, erro
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.silent[id] {
+		return Sample{}, sharing.ErrUnavailable
+	}
 	return Sample{Used: sharing.GiB, Utilization: 7, Processes: d.on[id]}, nil
 }
 

@@ -37,14 +37,20 @@ type meter struct {
 	start  time.Time
 	claims map[string]ledger.Claim
 	// said are the warnings about idle grants.
-	said map[string]bool
-	ends errgroup.Group
+	said      map[string]bool
+	intruders intruders
+	ends      errgroup.Group
+}
+
+func newMeter(r *Runtime) *meter {
+	m := &meter{Runtime: r, start: time.Now(), claims: map[string]ledger.Claim{}, said: map[string]bool{}, intruders: intruders{Runtime: r}}
+	m.ends.SetLimit(mostEvictions)
+	return m
 }
 
 // meterLoop looks until ctx ends, and then writes what has not been written yet.
 func (r *Runtime) meterLoop(ctx context.Context) error {
-	m := &meter{Runtime: r, start: time.Now(), claims: map[string]ledger.Claim{}, said: map[string]bool{}}
-	m.ends.SetLimit(mostEvictions)
+	m := newMeter(r)
 	defer func() { _ = m.ends.Wait() }() // what goes wrong was told
 	look, write := time.NewTicker(meterEvery), time.NewTicker(usageEvery)
 	defer look.Stop()
@@ -78,6 +84,7 @@ func (m *meter) tick(ctx context.Context) {
 	if ctx.Err() != nil {
 		return // what was seen while the agent stops is not the driver's word
 	}
+	m.intruders.see(ctx, p, gpus)
 	var looks []usage.Look
 	for _, g := range grants {
 		id := string(g.Claim.ID)

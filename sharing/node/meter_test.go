@@ -10,7 +10,6 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/config"
-	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/usage"
 )
 
@@ -30,8 +29,7 @@ func TestTheMeter(t *testing.T) {
 	b.attach()
 	c := b.run(b.app("p", "gpu-percent:50"))
 	// By hand, so that the clock does not matter: the loop looks every ten seconds.
-	m := &meter{Runtime: b.Runtime, start: time.Now(), claims: map[string]ledger.Claim{}, said: map[string]bool{}}
-	m.ends.SetLimit(mostEvictions)
+	m := newMeter(b.Runtime)
 	b.driver.times = map[int]int{c.p.PID: 25}
 	tick := func() { t.Helper(); time.Sleep(5 * time.Millisecond); m.tick(t.Context()) }
 	tick()

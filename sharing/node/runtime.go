@@ -121,8 +121,9 @@ type Runtime struct {
 
 	watcher *cgroup.Watcher
 	sampler sampler
-	// tellPod is nil where nobody wants to be told.
-	tellPod func(ctx context.Context, ref sharing.ContainerRef, reason, message string)
+	// tellNode and tellPod are nil where nobody wants to be told.
+	tellNode func(ctx context.Context, reason, message string)
+	tellPod  func(ctx context.Context, ref sharing.ContainerRef, reason, message string)
 }
 
 // holding is what the runtime knows of a claim beside the ledger.

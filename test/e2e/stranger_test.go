@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // intrude starts a program on the node that uses a GPU past Kerf, and returns its process as the node numbers it,
@@ -56,6 +58,32 @@ func (e *testCase) warned(gpu, pid int, want bool) {
 	})
 }
 
+// toldOnce waits for the node's event of a process that has no grant; there is one.
+func (e *testCase) toldOnce(pid int) {
+	e.Helper()
+	eventually(e, "event of the stranger", func() error {
+		list, err := e.client.CoreV1().Events(metav1.NamespaceDefault).List(background(), metav1.ListOptions{
+			FieldSelector: "involvedObject.kind=Node,reason=GPUStranger",
+		})
+		if err != nil {
+			return err
+		}
+		times := int32(0)
+		for _, ev := range list.Items {
+			if strings.Contains(ev.Message, fmt.Sprintf("process %d (gpuload)", pid)) {
+				times += ev.Count
+			}
+		}
+		if times > 1 {
+			return final("the process is told of %d times", times)
+		}
+		if times == 0 {
+			return fmt.Errorf("none of %d events is of the process", len(list.Items))
+		}
+		return nil
+	})
+}
+
 // A program that somebody started on a GPU past Kerf is told of: on a GPU that nobody holds, on one that others
 // share, and on one that was given whole, whose holder is then not said to be alone there.
 func TestStranger(t *testing.T) {
@@ -63,6 +91,7 @@ func TestStranger(t *testing.T) {
 	uuid := e.node.gpus(t)[3].UUID
 	pid, end := e.intrude(3, "5GiB")
 	e.warned(3, pid, true)
+	e.toldOnce(pid)
 	used := func() uint64 {
 		for _, g := range e.picture().GPUs {
 			if g.UUID == uuid {

@@ -1,0 +1,75 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/audit"
+)
+
+// TestEachStrangerIsToldOfOnce has strangers come, stay, and come again while a GPU does not answer.
+func TestEachStrangerIsToldOfOnce(t *testing.T) {
+	b := newBench(t)
+	var told []string
+	noted := 0
+	b.opt.Audit = func(e audit.Entry) {
+		if e.What == audit.Violation {
+			noted++
+		}
+	}
+	b.Runtime = New(b.opt)
+	b.TellNode(func(_ context.Context, reason, message string) { told = append(told, reason+": "+message) })
+	if err := b.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.attach()
+	gpu := b.gpus[0].UUID
+	m := newMeter(b.Runtime)
+	on := func(all ...*tenant) {
+		b.driver.on[gpu] = nil
+		for _, p := range all {
+			b.driver.on[gpu] = append(b.driver.on[gpu], gibs(p, 1))
+		}
+	}
+	look := func() {
+		b.changed.announce() // so that the picture is a new one
+		m.tick(t.Context())
+	}
+	holder := b.tenant()
+	req := gib(1)
+	req.UUIDs = append(req.UUIDs, gpu)
+	b.lease(holder, "", req)
+	first, second, third := b.tenant(), b.tenant(), b.tenant()
+
+	b.SetBlocked("x", "not yet") // nobody counts as a stranger
+	on(holder, first)
+	look()
+	b.SetBlocked("x", "")
+	if len(told) != 0 {
+		t.Fatalf("told before it is sure: %q", told)
+	}
+	look()
+	look()
+	if len(told) != 1 || !strings.HasPrefix(told[0], StrangerReason+": GPU 0") || !strings.Contains(told[0], fmt.Sprintf("process %d (", first.PID)) ||
+		strings.Contains(told[0], fmt.Sprint(holder.PID)) {
+		t.Fatalf("told %q", told)
+	}
+	on(holder, first, second, third)
+	look()
+	if len(told) != 2 || strings.Contains(told[1], fmt.Sprintf(" %d (", first.PID)) || !strings.Contains(told[1], fmt.Sprintf("%d (", second.PID)) || !strings.Contains(told[1], fmt.Sprintf("%d (", third.PID)) {
+		t.Errorf("two that came together: told %q", told)
+	}
+	b.driver.silent = map[sharing.GPUID]bool{gpu: true}
+	look()
+	b.driver.silent = nil
+	look()
+	if len(told) != 2 || noted != 2 {
+		t.Errorf("told again after a GPU did not answer: %q, noted %d times", told, noted)
+	}
+}
