@@ -120,7 +120,7 @@ func (m *monitor) run(ctx context.Context) error {
 		g.Go(func() error { return m.serveHTTP(ctx, web, hub) })
 	}
 	g.Go(func() error { return stream.New(hub).Serve(ctx, unix) })
-	g.Go(func() error { return httpserve.ServeEach(ctx, pods, askers{hierarchy, hub}.handler) })
+	g.Go(func() error { return httpserve.ServeEach(ctx, pods, askers{hierarchy, hub}.caller) })
 	return g.Wait()
 }
 

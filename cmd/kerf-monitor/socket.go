@@ -15,6 +15,7 @@ import (
 	"strconv"
 
 	"github.com/kerf-gpu/kerf/internal/cgroup"
+	"github.com/kerf-gpu/kerf/internal/httpserve"
 	"github.com/kerf-gpu/kerf/internal/nodeclient"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/monitor/collect"
@@ -86,15 +87,15 @@ type askers struct {
 	hub       *collect.Hub
 }
 
-// handler answers one connection.
-func (a askers) handler(c net.Conn) http.Handler {
+// caller says who is at the other end of a connection, and answers it. All who have no grant are one caller.
+func (a askers) caller(c net.Conn) httpserve.Caller {
 	dir, err := a.cgroupOf(c)
 	if err != nil {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		return httpserve.Caller{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "it cannot be told who you are", http.StatusForbidden)
-		})
+		})}
 	}
-	return stream.Own(a.hub, dir)
+	return httpserve.Caller{Name: stream.Tenant(a.hub, dir), Handler: stream.Own(a.hub, dir)}
 }
 
 func (a askers) cgroupOf(c net.Conn) (string, error) {

@@ -21,8 +21,9 @@ const (
 	readTimeout   = 10 * time.Second
 	writeTimeout  = 20 * time.Second
 	maxHeader     = 16 << 10
-	// mostAtOnce is how many connections anybody can hold of a server that anybody may ask; the next waits for one to end.
-	mostAtOnce = 256
+	// mostAtOnce is how many connections are served at once by a server that anybody may ask; the next waits for one to end.
+	// mostOfOne is how many of them one caller can hold; the next is closed at once.
+	mostAtOnce, mostOfOne = 256, 16
 	// stopTimeout is how long answers may go on after a stop.
 	stopTimeout = 3 * time.Second
 )
@@ -32,17 +33,24 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return serve(ctx, l, &http.Server{Handler: h, ReadTimeout: readTimeout, WriteTimeout: writeTimeout})
 }
 
+// Caller is who is at the other end of a connection. Connections with one Name are one caller's.
+type Caller struct {
+	Name    string
+	Handler http.Handler
+}
+
 // ServeEach is Serve with a handler for each connection, which of chooses by who is at its other end. A connection has
-// one answer, within a few seconds, because anybody may be there, and only so many are served at once.
-func ServeEach(ctx context.Context, l net.Listener, of func(net.Conn) http.Handler) error {
+// one answer, within a few seconds, because anybody may be there; only so many are served at once, and so few of one
+// caller that it keeps nobody else from being served.
+func ServeEach(ctx context.Context, l net.Listener, of func(net.Conn) Caller) error {
 	type key struct{}
 	s := &http.Server{
 		ReadTimeout: headerTimeout, WriteTimeout: headerTimeout,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			if limited, ok := c.(*one); ok {
-				c = limited.Conn
+				return context.WithValue(ctx, key{}, limited.caller.Handler)
 			}
-			return context.WithValue(ctx, key{}, of(c))
+			return ctx
 		},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if h, ok := r.Context().Value(key{}).(http.Handler); ok {
@@ -51,7 +59,7 @@ func ServeEach(ctx context.Context, l net.Listener, of func(net.Conn) http.Handl
 		}),
 	}
 	s.SetKeepAlivesEnabled(false)
-	return serve(ctx, limit(l, mostAtOnce), s)
+	return serve(ctx, limit(l, mostAtOnce, mostOfOne, of), s)
 }
 
 func serve(ctx context.Context, l net.Listener, s *http.Server) error {

@@ -75,8 +75,8 @@ func TestEachConnectionHasItsOwnHandler(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- ServeEach(ctx, l, func(c net.Conn) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, c.RemoteAddr().String()) })
+		done <- ServeEach(ctx, l, func(c net.Conn) Caller {
+			return Caller{"all", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, c.RemoteAddr().String()) })}
 		})
 	}()
 	seen := map[string]bool{}
@@ -111,12 +111,12 @@ func TestManyThatSayNothing(t *testing.T) {
 	done := make(chan error, 1)
 	var served atomic.Int32
 	go func() {
-		done <- ServeEach(ctx, l, func(c net.Conn) http.Handler {
+		done <- ServeEach(ctx, l, func(c net.Conn) Caller {
 			if _, ok := c.(*net.TCPConn); !ok {
 				t.Errorf("who is at the other end of a %T?", c)
 			}
 			served.Add(1)
-			return http.NotFoundHandler()
+			return Caller{c.RemoteAddr().String(), http.NotFoundHandler()}
 		})
 	}()
 	var d net.Dialer
@@ -138,6 +138,62 @@ func TestManyThatSayNothing(t *testing.T) {
 	}
 	for served.Load() < int32(len(held)) { // those that waited have their turn
 		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOneCallerWithMany lets one caller hold all that it may: what it has beyond is closed, and another is served.
+func TestOneCallerWithMany(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	var another atomic.Bool
+	go func() {
+		done <- ServeEach(ctx, l, func(net.Conn) Caller {
+			if another.Load() {
+				return Caller{"another", http.NotFoundHandler()}
+			}
+			return Caller{"greedy", http.NotFoundHandler()}
+		})
+	}()
+	var d net.Dialer
+	dial := func() net.Conn {
+		c, err := d.DialContext(t.Context(), "tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	ask := func(c net.Conn) string {
+		if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			return ""
+		}
+		text, _ := io.ReadAll(c) // nothing, where it was closed
+		return string(text)
+	}
+	var held []net.Conn
+	for range mostOfOne {
+		held = append(held, dial())
+	}
+	if text := ask(dial()); text != "" {
+		t.Errorf("one more is answered: %q", text)
+	}
+	another.Store(true) // all before were judged, since that one was
+	if text := ask(dial()); !strings.Contains(text, "404") {
+		t.Errorf("another caller: %q", text)
+	}
+	if text := ask(held[0]); !strings.Contains(text, "404") {
+		t.Errorf("one of those that it holds: %q", text)
+	}
+	for _, c := range held {
+		_ = c.Close() // so that the server has nothing to wait for
 	}
 	cancel()
 	if err := <-done; err != nil {

@@ -40,9 +40,22 @@ func Own(hub *collect.Hub, dir string) http.Handler {
 	return mux
 }
 
-// ownIDs are the grants of the pod, or the process, that is in that cgroup.
-func ownIDs(s *collect.Snapshot, dir string) []string {
-	var mine collect.Grant
+// Tenant names the pod, or the grant of no pod, that a process in that cgroup belongs to: the same for all that Own
+// answers alike, and empty for who has no grant in the newest sample.
+func Tenant(hub *collect.Hub, dir string) string {
+	s := hub.Latest()
+	if s == nil {
+		return ""
+	}
+	mine := grantAt(s, dir)
+	if mine.PodUID != "" {
+		return "pod " + mine.PodUID
+	}
+	return mine.ID
+}
+
+// grantAt is the grant whose lease has that cgroup; without an ID there is none.
+func grantAt(s *collect.Snapshot, dir string) (mine collect.Grant) {
 	for _, g := range s.Grants {
 		lease := g.Lease.Cgroup
 		rest, below := strings.CutPrefix(dir, lease)
@@ -51,6 +64,12 @@ func ownIDs(s *collect.Snapshot, dir string) []string {
 			mine = g
 		}
 	}
+	return mine
+}
+
+// ownIDs are the grants of the pod, or the process, that is in that cgroup.
+func ownIDs(s *collect.Snapshot, dir string) []string {
+	mine := grantAt(s, dir)
 	if mine.ID == "" {
 		return nil
 	}

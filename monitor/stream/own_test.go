@@ -84,6 +84,11 @@ func TestOwn(t *testing.T) {
 			}
 		})
 	}
+	for dir, want := range map[string]string{"/cg/a": "pod one", "/cg/b/x": "pod one", "/cg/ab": "pod two", "/cg/run": "run", "/user": "", "": ""} {
+		if got := Tenant(hub, dir); got != want {
+			t.Errorf("the tenant at %q is %q, want %q", dir, got, want)
+		}
+	}
 	if w := ask("/cg/a", "/metrics"); w.Code != http.StatusNotFound {
 		t.Errorf("elsewhere: %d", w.Code)
 	}
