@@ -23,8 +23,8 @@ import (
 // topOptions are the flags of kerf top.
 type topOptions struct {
 	interval                 time.Duration
-	sort, output             string
-	once                     bool
+	sort, by, output         string
+	reverse, once            bool
 	gpus, namespaces, grants []string
 }
 
@@ -37,7 +37,8 @@ func (a *app) topCommand() *cobra.Command {
 		Use:   "top",
 		Short: "Show what is used of the GPUs, and by whom",
 		Long: "Show what is used of the GPUs, and by whom, as kerf-monitor samples it: live on a terminal, else one text after the other. " +
-			"What no grant accounts for has lines of its own, so that the lines of a GPU add up to it.",
+			"What no grant accounts for has lines of its own, so that the lines of a GPU add up to it.\n\n" +
+			"While it is live, < and > choose the order, r turns it round, v shows owners, pods or GPUs, and q ends it.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.check(); err != nil {
@@ -49,6 +50,8 @@ func (a *app) topCommand() *cobra.Command {
 	f := c.Flags()
 	f.DurationVar(&o.interval, "interval", time.Second, "time between two samples, 100ms to 1m")
 	f.StringVar(&o.sort, "sort", "gpu", "order: "+strings.Join(present.TopOrders(), ", "))
+	f.BoolVar(&o.reverse, "reverse", false, "turn the order round")
+	f.StringVar(&o.by, "by", "owner", "a line for each owner on each GPU, each pod, or GPUs alone: "+strings.Join(present.TopRows(), ", "))
 	f.StringVarP(&o.output, "output", "o", "table", "table, or json: one sample in a line")
 	f.BoolVar(&o.once, "once", false, "show one sample and end")
 	f.StringSliceVar(&o.gpus, "gpu-uuid", nil, "only this GPU (repeatable)")
@@ -65,6 +68,9 @@ func (o *topOptions) check() error {
 	if !slices.Contains(present.TopOrders(), o.sort) {
 		errs = append(errs, sharing.Invalid("--sort", o.sort, "write "+strings.Join(present.TopOrders(), ", "), "is not an order"))
 	}
+	if !slices.Contains(present.TopRows(), o.by) {
+		errs = append(errs, sharing.Invalid("--by", o.by, "write "+strings.Join(present.TopRows(), ", "), "is not what there are lines of"))
+	}
 	if o.output != "table" && o.output != "json" {
 		errs = append(errs, sharing.Invalid("--output", o.output, "write table or json", "is not a form"))
 	}
@@ -75,31 +81,13 @@ func (o *topOptions) check() error {
 func (a *app) top(parent context.Context, o *topOptions) error {
 	return interruptible(parent, func(ctx context.Context) error {
 		_, _, terminal := a.screen()
-		draw := terminal && o.output == "table" && !o.once
-		if draw {
-			_, _ = fmt.Fprint(a.out, enterScreen)
-			defer func() { _, _ = fmt.Fprint(a.out, leaveScreen) }()
-		}
 		in := &telemetryv1.WatchRequest{IntervalMs: uint32(o.interval.Milliseconds()), Gpus: o.gpus, Namespaces: o.namespaces, Grants: o.grants} //nolint:gosec // at most 60000
-		first := true
-		err := nodeclient.Telemetry(ctx, a.dir, in, func(s *telemetryv1.Sample) error {
-			text, err := o.render(s)
-			switch {
-			case err != nil:
-			case draw:
-				err = a.draw(text)
-			default:
-				if o.output == "table" && !first {
-					text = append([]byte("\n"), text...)
-				}
-				_, err = a.out.Write(text)
-			}
-			first = false
-			if err == nil && o.once {
-				err = errEnough
-			}
-			return err
-		})
+		var err error
+		if terminal && o.output == "table" && !o.once {
+			err = a.liveTop(ctx, o, in)
+		} else {
+			err = nodeclient.Telemetry(ctx, a.dir, in, a.printTop(o))
+		}
 		if _, ok := errors.AsType[*interruptedError](context.Cause(ctx)); ok || errors.Is(err, errEnough) {
 			return nil // ctrl-C is how a watch ends
 		}
@@ -107,9 +95,33 @@ func (a *app) top(parent context.Context, o *topOptions) error {
 	})
 }
 
+// printTop prints samples one after the other.
+func (a *app) printTop(o *topOptions) func(*telemetryv1.Sample) error {
+	first := true
+	return func(s *telemetryv1.Sample) error {
+		text, err := o.render(s)
+		if err != nil {
+			return err
+		}
+		if o.output == "table" && !first {
+			text = append([]byte("\n"), text...)
+		}
+		first = false
+		if _, err = a.out.Write(text); err == nil && o.once {
+			err = errEnough
+		}
+		return err
+	}
+}
+
+// view is what the flags ask to be shown.
+func (o *topOptions) view() present.TopView {
+	return present.TopView{Order: o.sort, Reverse: o.reverse, By: o.by}
+}
+
 func (o *topOptions) render(s *telemetryv1.Sample) ([]byte, error) {
 	if o.output == "table" {
-		return []byte(present.Top(s, o.sort)), nil
+		return []byte(present.Top(s, o.view())), nil
 	}
 	text, err := protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}.Marshal(s)
 	if err != nil {

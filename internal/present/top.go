@@ -6,6 +6,7 @@ package present
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,18 +15,17 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// TopOrders are the orders in which Top can put what uses the GPUs.
-func TopOrders() []string { return []string{"gpu", "memory", "sm", "energy", "idle", "name"} }
-
-// topRow is one owner on one GPU.
+// topRow is one owner on one GPU, or on several.
 type topRow struct {
 	gpu *telemetryv1.GPU
 	use *telemetryv1.Use
+	// gpus are the indexes where there may be several, else nil.
+	gpus map[int32]bool
 }
 
-// Top renders one sample: a line per GPU, and a line per owner on a GPU, in one of TopOrders. What is not known is "-",
+// Top renders one sample: a line per GPU, and the lines that the view asks for, in its order. What is not known is "-",
 // and a value that is known by less than its processes has a mark, which the last line explains.
-func Top(s *telemetryv1.Sample, order string) string {
+func Top(s *telemetryv1.Sample, v TopView) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "source %s, driver %s", or(s.GetSource()), or(s.GetDriverVersion()))
 	if !s.GetAgentUp() {
@@ -34,9 +34,9 @@ func Top(s *telemetryv1.Sample, order string) string {
 	if n := s.GetMissed(); n > 0 {
 		fmt.Fprintf(&b, "; %d samples missed", n)
 	}
-	b.WriteString("\n\n" + topGPUs(s))
-	rows := topRows(s, order)
-	if len(rows) == 0 {
+	b.WriteString(v.line() + "\n\n" + topGPUs(s, v))
+	rows := topRows(s, v)
+	if len(rows) == 0 || v.By == "gpu" {
 		return b.String()
 	}
 	b.WriteString("\n" + topUses(rows))
@@ -46,9 +46,9 @@ func Top(s *telemetryv1.Sample, order string) string {
 	return b.String()
 }
 
-func topGPUs(s *telemetryv1.Sample) string {
+func topGPUs(s *telemetryv1.Sample, v TopView) string {
 	rows := [][]string{{"GPU", "MEMORY", "OF", "SM", "POWER", "TEMP", "MODEL"}}
-	for _, g := range s.GetGpus() {
+	for _, g := range gpusInOrder(s, v) {
 		row := []string{strconv.Itoa(int(g.GetIndex())), sizeOr(g.MemoryUsedBytes), sizeOr(g.MemoryTotalBytes), unknown, unknown, unknown, or(g.GetModel())}
 		if g.SmRatio != nil {
 			row[3] = ratio(g.GetSmRatio())
@@ -67,32 +67,67 @@ func topGPUs(s *telemetryv1.Sample) string {
 	return aligned(rows)
 }
 
+// gpusInOrder are the GPUs by their index or, where there are no other lines, in the order of the view.
+func gpusInOrder(s *telemetryv1.Sample, v TopView) []*telemetryv1.GPU {
+	gpus := slices.Clone(s.GetGpus())
+	if v.By != "gpu" {
+		return gpus
+	}
+	key := map[string]func(*telemetryv1.GPU) float64{
+		"memory": func(g *telemetryv1.GPU) float64 { return float64(g.GetMemoryUsedBytes()) },
+		"sm":     func(g *telemetryv1.GPU) float64 { return g.GetSmRatio() },
+		"energy": func(g *telemetryv1.GPU) float64 { return g.GetPowerWatts() },
+	}[v.Order]
+	slices.SortStableFunc(gpus, func(a, b *telemetryv1.GPU) int {
+		if key == nil {
+			return cmp.Compare(a.GetIndex(), b.GetIndex())
+		}
+		return cmp.Compare(key(b), key(a))
+	})
+	return reversed(gpus, v.Reverse)
+}
+
 // topRows are the owners that have something, in order.
-func topRows(s *telemetryv1.Sample, order string) []topRow {
+func topRows(s *telemetryv1.Sample, v TopView) []topRow {
 	var rows []topRow
 	for _, g := range s.GetGpus() {
 		for _, u := range g.GetUses() {
 			if u.GetOwner() == "grant" || u.GetProcesses() > 0 || u.GetMemoryBytes().GetValue() > 0 || u.GetSmRatio().GetValue() > 0 {
-				rows = append(rows, topRow{g, u})
+				rows = append(rows, topRow{gpu: g, use: u})
 			}
 		}
+	}
+	if v.By == "pod" {
+		rows = perPod(rows)
 	}
 	key := map[string]func(*telemetryv1.Use) float64{
 		"memory": func(u *telemetryv1.Use) float64 { return u.GetMemoryBytes().GetValue() },
 		"sm":     func(u *telemetryv1.Use) float64 { return u.GetSmRatio().GetValue() },
 		"energy": func(u *telemetryv1.Use) float64 { return u.GetEnergyJoules().GetValue() },
 		"idle":   func(u *telemetryv1.Use) float64 { return u.GetIdleSeconds() },
-	}[order]
+	}[v.Order]
 	slices.SortStableFunc(rows, func(a, b topRow) int {
 		switch {
 		case key != nil:
 			return cmp.Compare(key(b.use), key(a.use))
-		case order == "name":
+		case v.Order == "name":
 			return cmp.Compare(topName(a.use), topName(b.use))
 		}
 		return cmp.Compare(a.gpu.GetIndex(), b.gpu.GetIndex())
 	})
-	return rows
+	return reversed(rows, v.Reverse)
+}
+
+// at says on which GPUs a row is.
+func (r topRow) at() string {
+	if len(r.gpus) < 2 {
+		return strconv.Itoa(int(r.gpu.GetIndex()))
+	}
+	var all []string
+	for _, i := range slices.Sorted(maps.Keys(r.gpus)) {
+		all = append(all, strconv.Itoa(int(i)))
+	}
+	return strings.Join(all, ",")
 }
 
 func topName(u *telemetryv1.Use) string {
@@ -110,7 +145,7 @@ func topUses(rows []topRow) string {
 	for _, r := range rows {
 		u := r.use
 		line := []string{
-			strconv.Itoa(int(r.gpu.GetIndex())), topName(u), topAmount(u.GetMemoryBytes(), func(v float64) string { return size(uint64(v)) }), unknown,
+			r.at(), topName(u), topAmount(u.GetMemoryBytes(), func(v float64) string { return size(uint64(v)) }), unknown,
 			topAmount(u.GetSmRatio(), ratio), unknown, topAmount(u.GetEnergyJoules(), func(v float64) string { return fmt.Sprintf("%.0fJ", v) }),
 			unknown, strconv.Itoa(int(u.GetProcesses())), or(u.GetLevel()),
 		}

@@ -53,7 +53,7 @@ GPU          OWNER        MEMORY  LIMIT       SM   SHARE  ENERGY  IDLE  PROCS  L
 
 * of a MIG instance or a whole GPU   ~ a part of the GPU's value
 `
-	if d := cmp.Diff(want, Top(topSample(), "gpu")); d != "" {
+	if d := cmp.Diff(want, Top(topSample(), TopView{Order: "gpu"})); d != "" {
 		t.Error(d)
 	}
 }
@@ -61,13 +61,68 @@ GPU          OWNER        MEMORY  LIMIT       SM   SHARE  ENERGY  IDLE  PROCS  L
 func TestTopOrders(t *testing.T) {
 	first := map[string]string{"gpu": "ml/a/train", "memory": "(nobody's)", "sm": "ml/a/train", "energy": "ml/a/train", "idle": "b?[2J", "name": "(nobody's)"}
 	for _, order := range TopOrders() {
-		text := Top(topSample(), order)
+		text := Top(topSample(), TopView{Order: order})
 		_, rows, _ := strings.Cut(text, "LEVEL\n")
 		if got := strings.Fields(rows)[1]; got != first[order] {
 			t.Errorf("by %s: %q is first, want %q", order, got, first[order])
 		}
 	}
-	if text := Top(&telemetryv1.Sample{}, "gpu"); !strings.Contains(text, "agent is away") || strings.Contains(text, "OWNER") {
+	if text := Top(&telemetryv1.Sample{}, TopView{}); !strings.Contains(text, "agent is away") || strings.Contains(text, "OWNER") {
 		t.Errorf("a node without anything: %s", text)
+	}
+}
+
+func TestTopPerPod(t *testing.T) {
+	s := topSample()
+	use := func(container string, mem float64) *telemetryv1.Use {
+		idle := mem
+		return &telemetryv1.Use{
+			Owner: "grant", Grant: "ml/p/" + container, GrantId: container, Namespace: "ml", Pod: "p", Container: container, Level: "driver", Processes: 1,
+			MemoryLimitBytes: 10 << 30, ComputeLimitRatio: 0.25, MemoryBytes: &telemetryv1.Amount{Value: mem * (1 << 30), Known: "process"}, IdleSeconds: &idle,
+		}
+	}
+	s.Gpus[0].Uses = append([]*telemetryv1.Use{use("a", 3), use("b", 1)}, s.Gpus[0].Uses[2:]...)
+	s.Gpus[2].Uses = append(s.Gpus[2].Uses, use("a", 2))
+	s.Gpus[2].Uses[len(s.Gpus[2].Uses)-1].SmRatio = &telemetryv1.Amount{Value: 0.5, Known: "device-share"}
+	const want = `GPU  OWNER        MEMORY  LIMIT  SM   SHARE  ENERGY  IDLE  PROCS  LEVEL
+0,2  ml/p         6GiB    30GiB  -    75%    -       1s    3      driver
+2    m            2GiB*   10GiB  -    fair   -       -     0      -
+0    (strangers)  1GiB    -      -    -      -       -     1      -
+0    (nobody's)   7GiB    -      30%  -      -       -     0      -
+`
+	text := Top(s, TopView{Order: "name", Reverse: true, By: "pod"})
+	if !strings.Contains(text, want) {
+		t.Errorf("want\n%s\ngot\n%s", want, text)
+	}
+	if text := Top(s, TopView{Order: "memory", Reverse: true, By: "gpu"}); strings.Contains(text, "OWNER") || strings.Index(text, "\n0 ") < strings.Index(text, "\n2 ") {
+		t.Errorf("GPUs alone, the emptiest first: %s", text)
+	}
+}
+
+func TestTopKeys(t *testing.T) {
+	v := TopView{Order: "gpu", By: "owner", Keys: true}
+	for _, step := range []struct {
+		key  string
+		want TopView
+		quit bool
+	}{
+		{">", TopView{Order: "memory", By: "owner", Keys: true}, false},
+		{"left", TopView{Order: "gpu", By: "owner", Keys: true}, false},
+		{"<", TopView{Order: "name", By: "owner", Keys: true}, false},
+		{"right", TopView{Order: "gpu", By: "owner", Keys: true}, false},
+		{"r", TopView{Order: "gpu", Reverse: true, By: "owner", Keys: true}, false},
+		{"x", TopView{Order: "gpu", Reverse: true, By: "owner", Keys: true}, false},
+		{"v", TopView{Order: "gpu", Reverse: true, By: "pod", Keys: true}, false},
+		{"v", TopView{Order: "gpu", Reverse: true, By: "gpu", Keys: true}, false},
+		{"v", TopView{Order: "gpu", Reverse: true, By: "owner", Keys: true}, false},
+		{"q", TopView{Order: "gpu", Reverse: true, By: "owner", Keys: true}, true},
+	} {
+		var quit bool
+		if v, quit = v.Key(step.key); v != step.want || quit != step.quit {
+			t.Errorf("after %q: %+v, quit %t", step.key, v, quit)
+		}
+	}
+	if text := Top(topSample(), v); !strings.Contains(text, "by gpu, reversed; keys:") {
+		t.Errorf("no keys are named: %s", text)
 	}
 }

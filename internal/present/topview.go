@@ -1,0 +1,147 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package present
+
+import (
+	"slices"
+
+	telemetryv1 "github.com/kerf-gpu/kerf/api/telemetry/v1"
+)
+
+// TopView says what Top shows, and in which order.
+type TopView struct {
+	// Order is one of TopOrders, and Reverse turns it round.
+	Order   string
+	Reverse bool
+	// By is one of TopRows: a line for each owner on each GPU, for each pod over all GPUs, or GPUs alone.
+	By string
+	// Keys adds a line that names the keys which Key knows.
+	Keys bool
+}
+
+// TopOrders are the orders in which Top can put what uses the GPUs.
+func TopOrders() []string { return []string{"gpu", "memory", "sm", "energy", "idle", "name"} }
+
+// TopRows are what Top can have lines of beside the GPUs.
+func TopRows() []string { return []string{"owner", "pod", "gpu"} }
+
+// topKeys are the keys of Key, for people.
+const topKeys = "keys: < > order by, r reverse, v owners/pods/GPUs, q quit"
+
+// Key is the view after a key, and whether it ends the watch. Keys that mean nothing change nothing.
+func (v TopView) Key(key string) (next TopView, quit bool) {
+	switch key {
+	case "<", "left":
+		v.Order = beside(TopOrders(), v.Order, -1)
+	case ">", "right":
+		v.Order = beside(TopOrders(), v.Order, 1)
+	case "r":
+		v.Reverse = !v.Reverse
+	case "v":
+		v.By = beside(TopRows(), v.By, 1)
+	case "q":
+		return v, true
+	}
+	return v, false
+}
+
+// beside is the element that many places further, round and round; the first where there is no such element.
+func beside(all []string, at string, by int) string {
+	i := slices.Index(all, at)
+	if i < 0 {
+		return all[0]
+	}
+	return all[(i+by+len(all))%len(all)]
+}
+
+// line says the order and how it is changed, where it can be.
+func (v TopView) line() string {
+	if !v.Keys {
+		return ""
+	}
+	text := "\nby " + v.Order
+	if v.Reverse {
+		text += ", reversed"
+	}
+	return text + "; " + topKeys
+}
+
+// perPod makes one row of all that a pod uses on all GPUs. What is no pod's stays as it is, one row for each grant.
+func perPod(rows []topRow) []topRow {
+	var out []topRow
+	at := map[string]int{}
+	for _, r := range rows {
+		if r.use.GetOwner() != "grant" {
+			out = append(out, r)
+			continue
+		}
+		key := "grant " + r.use.GetGrantId()
+		if r.use.GetPod() != "" {
+			key = "pod " + r.use.GetNamespace() + "/" + r.use.GetPod()
+		}
+		i, seen := at[key]
+		if !seen {
+			at[key] = len(out)
+			out = append(out, topRow{r.gpu, podUse(r.use), map[int32]bool{r.gpu.GetIndex(): true}})
+			continue
+		}
+		out[i].gpus[r.gpu.GetIndex()] = true
+		addUse(out[i].use, r.use)
+	}
+	return out
+}
+
+// podUse is a use under the name of its pod, of which nothing is known that does not add up.
+func podUse(u *telemetryv1.Use) *telemetryv1.Use {
+	name := u.GetGrant()
+	if u.GetPod() != "" {
+		name = u.GetNamespace() + "/" + u.GetPod()
+	}
+	return &telemetryv1.Use{
+		Owner: u.GetOwner(), Grant: name, Level: u.GetLevel(), MemoryLimitBytes: u.GetMemoryLimitBytes(), MemoryLentBytes: u.GetMemoryLentBytes(),
+		ComputeLimitRatio: u.GetComputeLimitRatio(), Processes: u.GetProcesses(), MemoryBytes: u.GetMemoryBytes(), SmRatio: u.GetSmRatio(),
+		EnergyJoules: u.GetEnergyJoules(), IdleSeconds: u.IdleSeconds,
+	}
+}
+
+// addUse adds another use of the same pod. A sum of which one part is not known is not known.
+func addUse(sum, u *telemetryv1.Use) {
+	sum.MemoryLimitBytes += u.GetMemoryLimitBytes()
+	sum.MemoryLentBytes += u.GetMemoryLentBytes()
+	sum.ComputeLimitRatio += u.GetComputeLimitRatio()
+	sum.Processes += u.GetProcesses()
+	sum.MemoryBytes = addAmounts(sum.MemoryBytes, u.GetMemoryBytes())
+	sum.SmRatio = addAmounts(sum.SmRatio, u.GetSmRatio())
+	sum.EnergyJoules = addAmounts(sum.EnergyJoules, u.GetEnergyJoules())
+	if sum.IdleSeconds == nil || u.IdleSeconds == nil {
+		sum.IdleSeconds = nil
+	} else if u.GetIdleSeconds() < sum.GetIdleSeconds() {
+		sum.IdleSeconds = u.IdleSeconds // it is idle since the last of it is
+	}
+	if u.GetLevel() != sum.GetLevel() {
+		sum.Level = "mixed"
+	}
+}
+
+func addAmounts(a, b *telemetryv1.Amount) *telemetryv1.Amount {
+	if a == nil || b == nil {
+		return nil
+	}
+	known := a.GetKnown()
+	// The weakest of both: a sum is no better known than its worst part.
+	for _, weak := range []string{"device-share", "instance"} {
+		if b.GetKnown() == weak && known != "device-share" {
+			known = weak
+		}
+	}
+	return &telemetryv1.Amount{Value: a.GetValue() + b.GetValue(), Known: known}
+}
+
+// reversed turns rows round where the view says so.
+func reversed[T any](rows []T, reverse bool) []T {
+	if reverse {
+		slices.Reverse(rows)
+	}
+	return rows
+}
