@@ -47,6 +47,7 @@ type Pod struct {
 	// Node is where it is bound; empty before.
 	Node        string
 	Annotations map[string]string
+	Labels      map[string]string
 	// Containers are the init containers in their order, then the app containers.
 	Containers []PodContainer
 	// Priority is what admission made of its priority class: whoever may make pods chooses among the classes

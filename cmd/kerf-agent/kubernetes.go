@@ -75,6 +75,7 @@ func newKubernetes(c *containers) (*kubernetes, error) {
 	a.runtime.TellNode(func(ctx context.Context, reason, message string) {
 		k.api.Event(ctx, sharing.ContainerRef{}, reason, message, true)
 	})
+	a.runtime.PodLabels(k.api.Labels)
 	a.runtime.EvictPods(k.api.Evict)
 	a.runtime.TellMIG(k.tellCut)
 	// Until each has spoken for itself.

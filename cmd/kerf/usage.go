@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kerf-gpu/kerf/internal/nodeclient"
+	"github.com/kerf-gpu/kerf/internal/promread"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/config"
@@ -37,6 +38,7 @@ const (
 // usageOptions are the flags of kerf usage.
 type usageOptions struct {
 	by, agents []string
+	prometheus string
 	since      time.Duration
 	output     string
 	plot       string
@@ -50,8 +52,9 @@ func (a *app) usageCommand() *cobra.Command {
 		Long: "Add up what grants used of what they were granted, as the agents' audit logs have it. GPU hours are of whole GPUs: half a GPU for two " +
 			"hours is one. Idle is the part of wasted in which a grant used nothing at all; unknown is what the driver does not tell. What " +
 			"would be enough is the 99th percentile of use, of memory or time, whichever is more, and a tenth on top. Prices are those of " +
-			"the configuration (spec.prices).\n\nAgents look every ten seconds and write every 15 minutes, and when a grant ends.",
-		Example: "  kerf usage --by namespace,profile --since 24h\n  kerf usage --by namespace --agent http://node-1:9445 --agent http://node-2:9445 -o csv",
+			"the configuration (spec.prices).\n\nAgents look every ten seconds and write every 15 minutes, and when a grant ends. With --prometheus a Prometheus " +
+			"that scrapes kerf-monitor is asked instead, and the prices are this node's, or those of the first --agent.",
+		Example: "  kerf usage --by namespace,profile --since 24h\n  kerf usage --by namespace --agent http://node-1:9445 --agent http://node-2:9445 -o csv\n  kerf usage --by label:team --prometheus http://prometheus:9090",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.check(); err != nil {
@@ -61,9 +64,10 @@ func (a *app) usageCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringSliceVar(&o.by, "by", []string{"namespace"}, "what to group by, with commas between: "+strings.Join(usage.Keys(), ", "))
+	f.StringSliceVar(&o.by, "by", []string{"namespace"}, "what to group by, with commas between: "+strings.Join(usage.Keys(), ", ")+", "+usage.LabelKey+" and a pod's label")
 	f.DurationVar(&o.since, "since", 24*time.Hour, "how far back")
 	f.StringSliceVar(&o.agents, "agent", nil, "address of an agent's --http (repeatable); this node's agent where none is given")
+	f.StringVar(&o.prometheus, "prometheus", "", "address of a Prometheus that scrapes kerf-monitor, to be asked instead of the agents' logs")
 	f.StringVarP(&o.output, "output", "o", "table", "table, csv or json")
 	f.StringVar(&o.plot, "plot", "", "also draw it as SVG into this file")
 	return c
@@ -81,9 +85,28 @@ func (o *usageOptions) check() error {
 }
 
 func (a *app) usage(ctx context.Context, o *usageOptions) error {
-	since := time.Now().Add(-o.since)
 	var parts []usage.Part
 	var prices config.Prices
+	var err error
+	if o.prometheus != "" {
+		if parts, err = (promread.Source{URL: o.prometheus}).Usage(ctx, time.Now(), o.since, o.by); err != nil {
+			return err
+		}
+		prices = a.pricesFor(ctx, o)
+	} else if parts, prices, err = a.usageOfAgents(ctx, o.agents, time.Now().Add(-o.since)); err != nil {
+		return err
+	}
+	rows := usage.Report(parts, o.by, prices.Of, prices.KWh)
+	if o.plot != "" {
+		if err := os.WriteFile(o.plot, usage.Plot(rows, o.by), 0o644); err != nil { //nolint:gosec // a picture for whoever may see the directory
+			return fmt.Errorf("--plot: %w", err)
+		}
+	}
+	return showUsage(a.out, rows, o, prices.Currency)
+}
+
+// usageOfAgents is what the audit logs have, of this node's agent where none is named, and the first prices that are told.
+func (a *app) usageOfAgents(ctx context.Context, agents []string, since time.Time) (parts []usage.Part, prices config.Prices, err error) {
 	take := func(from string, answer []byte) error {
 		more, p, err := readUsage(bytes.NewReader(answer))
 		if err != nil {
@@ -94,31 +117,33 @@ func (a *app) usage(ctx context.Context, o *usageOptions) error {
 		}
 		return nil
 	}
-	if len(o.agents) == 0 {
+	if len(agents) == 0 {
 		var answer bytes.Buffer
 		if err := nodeclient.Usage(ctx, a.dir, since, &answer); err != nil {
-			return err
+			return nil, prices, err
 		}
-		if err := take("the agent", answer.Bytes()); err != nil {
-			return err
-		}
+		err := take("the agent", answer.Bytes())
+		return parts, prices, err
 	}
-	for _, agent := range o.agents {
+	for _, agent := range agents {
 		answer, err := askUsage(ctx, agent, since)
 		if err != nil {
-			return err
+			return nil, prices, err
 		}
 		if err := take(agent, answer); err != nil {
-			return err
+			return nil, prices, err
 		}
 	}
-	rows := usage.Report(parts, o.by, prices.Of, prices.KWh)
-	if o.plot != "" {
-		if err := os.WriteFile(o.plot, usage.Plot(rows, o.by), 0o644); err != nil { //nolint:gosec // a picture for whoever may see the directory
-			return fmt.Errorf("--plot: %w", err)
-		}
+	return parts, prices, nil
+}
+
+// pricesFor are those of an agent's configuration. Where none answers there are none, which is said.
+func (a *app) pricesFor(ctx context.Context, o *usageOptions) config.Prices {
+	_, prices, err := a.usageOfAgents(ctx, o.agents[:min(len(o.agents), 1)], time.Now())
+	if err != nil {
+		_, _ = fmt.Fprintf(a.errOut, "kerf usage: no prices: %v\n", err)
 	}
-	return showUsage(a.out, rows, o, prices.Currency)
+	return prices
 }
 
 // askUsage asks another node's agent.
@@ -160,10 +185,14 @@ func readUsage(in io.Reader) (parts []usage.Part, prices config.Prices, err erro
 			who = *e.Who
 		}
 		for _, r := range e.Usage {
-			parts = append(parts, usage.Part{Record: r, Labels: map[string]string{
+			labels := map[string]string{
 				"namespace": who.Namespace, "pod": who.Pod, "container": who.Container, "user": userOf(who),
 				"profile": e.Profile, "level": e.Level, "model": r.Model, "node": e.Node,
-			}})
+			}
+			for k, v := range who.Labels {
+				labels[usage.LabelKey+k] = v
+			}
+			parts = append(parts, usage.Part{Record: r, Labels: labels})
 		}
 	}
 }

@@ -32,7 +32,7 @@ func answerOf(t *testing.T, namespaces ...string) string {
 	}
 	for _, n := range namespaces {
 		r := usage.Record{GPU: "g", Model: "NVIDIA H100", Share: 0.5, Seconds: 3600, Known: 3600, Busy: 900, Memory: usage.Histogram{40: 3600}, Compute: usage.Histogram{25: 3600}}
-		if err := e.Encode(audit.Entry{What: audit.Usage, Profile: "half", Who: &audit.Who{Namespace: n, Pod: "p", PodUID: "u"}, Usage: []usage.Record{r}}); err != nil {
+		if err := e.Encode(audit.Entry{What: audit.Usage, Profile: "half", Who: &audit.Who{Namespace: n, Pod: "p", PodUID: "u", Labels: map[string]string{"tier": "one"}}, Usage: []usage.Record{r}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -102,5 +102,44 @@ func TestUsageFlags(t *testing.T) {
 		if err := o.check(); !errors.Is(err, sharing.ErrInvalid) {
 			t.Errorf("%+v: %v", o, err)
 		}
+	}
+}
+
+// TestUsageOfPrometheus asks a Prometheus for the use and an agent for the prices.
+func TestUsageOfPrometheus(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rows := ""
+		switch query := r.FormValue("query"); {
+		case r.URL.Path == "/agent/usage":
+			_, _ = w.Write([]byte(answerOf(t)))
+			return
+		case strings.Contains(query, "kerf_use_compute_limit_ratio"):
+			rows = `{"metric":{"uuid":"g","namespace":"ml","pod":"p","grant":"ml/p/c"},"values":[[` + r.FormValue("end") + `,"0.5"]]}`
+		case strings.Contains(query, "kerf_gpu_info"):
+			rows = `{"metric":{"uuid":"g","model":"NVIDIA H100"},"value":[1,"1"]}`
+		}
+		_, _ = w.Write([]byte(`{"status":"success","data":{"result":[` + rows + `]}}`))
+	}))
+	defer server.Close()
+	var out bytes.Buffer
+	o := &usageOptions{by: []string{"namespace"}, since: time.Hour, output: "csv", prometheus: server.URL, agents: []string{server.URL + "/agent"}}
+	if err := (&app{out: &out, errOut: &out}).usage(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	// Half a GPU for a minute, at 3 EUR an hour.
+	if text := out.String(); !strings.Contains(text, "ml,0.008,0.000,0.000,0.000,0.008,,0.025,") {
+		t.Errorf("%s", text)
+	}
+}
+
+// TestUsageByALabel groups by what the audit log has of the pods' labels.
+func TestUsageByALabel(t *testing.T) {
+	answer := answerOf(t, "team", "lab")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(answer)) }))
+	defer server.Close()
+	var out bytes.Buffer
+	o := &usageOptions{by: []string{"label:tier"}, since: time.Hour, output: "csv", agents: []string{server.URL}}
+	if err := (&app{out: &out}).usage(t.Context(), o); err != nil || !strings.Contains(out.String(), "\none,1.000,0.500,") {
+		t.Errorf("%v\n%s", err, out.String())
 	}
 }

@@ -191,6 +191,13 @@ func (c *Client) Pod(ctx context.Context, uid string) (sharing.Pod, bool, error)
 	return c.pods.wait(ctx, uid)
 }
 
+// Labels are those of a pod of the node, as the API server told last; nil for one that is not known. It does not wait, and
+// the map is not to be changed.
+func (c *Client) Labels(uid string) map[string]string {
+	p, _, _, _ := c.pods.get(uid)
+	return p.Labels
+}
+
 // OnGone registers f to be told of each pod of the node, once, when it is deleted, or has succeeded or
 // failed for good. It is called from one goroutine and must return soon. A pod that went while nobody
 // watched is Resync's business. Register before Run.

@@ -91,6 +91,8 @@ type Who struct {
 	Container string `json:"container,omitempty"`
 	UID       uint32 `json:"uid"`
 	PID       int    `json:"pid,omitempty"`
+	// Labels are the pod's, of a Usage entry.
+	Labels map[string]string `json:"labels,omitempty"`
 }
 
 // Fragment is a part of one GPU.

@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -36,6 +38,8 @@ type meter struct {
 	idler  usage.Idler
 	start  time.Time
 	claims map[string]ledger.Claim
+	// labels are those of the claims' pods, as they were told last.
+	labels map[string]map[string]string
 	// said are the warnings about idle grants.
 	said      map[string]bool
 	intruders intruders
@@ -43,7 +47,7 @@ type meter struct {
 }
 
 func newMeter(r *Runtime) *meter {
-	m := &meter{Runtime: r, start: time.Now(), claims: map[string]ledger.Claim{}, said: map[string]bool{}, intruders: intruders{Runtime: r}}
+	m := &meter{Runtime: r, start: time.Now(), claims: map[string]ledger.Claim{}, labels: map[string]map[string]string{}, said: map[string]bool{}, intruders: intruders{Runtime: r}}
 	m.ends.SetLimit(mostEvictions)
 	return m
 }
@@ -89,6 +93,11 @@ func (m *meter) tick(ctx context.Context) {
 	for _, g := range grants {
 		id := string(g.Claim.ID)
 		m.claims[id] = g.Claim
+		if uid := g.Claim.Owner.PodUID; uid != "" && m.podLabels != nil {
+			if labels := m.podLabels(uid); labels != nil { // else it is going, and had those before
+				m.labels[id] = fewLabels(labels)
+			}
+		}
 		for _, f := range g.Claim.Placement {
 			l := usage.Look{
 				Grant: id, GPU: f.GPU, Model: gpus[f.GPU].Model, Share: shareOf(f, gpus[f.GPU]), Granted: f.Memory,
@@ -105,9 +114,8 @@ func (m *meter) tick(ctx context.Context) {
 		}
 	}
 	m.write(m.sums.Step(now, looks))
-	maps.DeleteFunc(m.claims, func(id string, _ ledger.Claim) bool {
-		return !containsGrant(grants, id)
-	})
+	maps.DeleteFunc(m.claims, func(id string, _ ledger.Claim) bool { return !containsGrant(grants, id) })
+	maps.DeleteFunc(m.labels, func(id string, _ map[string]string) bool { return !containsGrant(grants, id) })
 	m.judgeIdle(ctx, now, pool.Idle, grants)
 }
 
@@ -170,10 +178,29 @@ func (m *meter) write(of map[string][]usage.Record) {
 	for id, records := range of {
 		if c, known := m.claims[id]; known && m.opt.Audit != nil {
 			e := claimEntry(audit.Usage, c)
-			e.Fragments, e.Usage = nil, records
+			e.Fragments, e.Usage, e.Who.Labels = nil, records, m.labels[id]
 			m.note(e)
 		}
 	}
+}
+
+// PodLabels registers f, which tells a pod's labels without waiting, for what is written of use; nil for a pod that is not
+// known. Register before Run.
+func (r *Runtime) PodLabels(f func(uid string) map[string]string) { r.podLabels = f }
+
+// mostLabels is how many labels of a pod are written.
+const mostLabels = 16
+
+// fewLabels leaves out labels that controllers give each of their pods, and what is more than are written.
+func fewLabels(all map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, k := range slices.Sorted(maps.Keys(all)) {
+		if strings.HasSuffix(k, "-hash") || strings.HasSuffix(k, "controller-uid") || len(out) == mostLabels {
+			continue
+		}
+		out[k] = all[k]
+	}
+	return out
 }
 
 // judgeIdle looks after those who are idle.

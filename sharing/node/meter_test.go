@@ -21,6 +21,9 @@ func TestTheMeter(t *testing.T) {
 	var log []audit.Entry
 	b.opt.Audit = func(e audit.Entry) { mu.Lock(); defer mu.Unlock(); log = append(log, e) }
 	b.Runtime = New(b.opt)
+	b.PodLabels(func(string) map[string]string {
+		return map[string]string{"team": "x", "pod-template-hash": "7f"}
+	})
 	ears := &heard{}
 	ears.listen(b.Runtime)
 	if err := b.Restore(t.Context()); err != nil {
@@ -63,7 +66,7 @@ func TestTheMeter(t *testing.T) {
 	var used []usage.Record
 	for _, e := range log {
 		if e.What == audit.Usage {
-			if used = append(used, e.Usage...); e.Who == nil || e.Who.Pod != "p" {
+			if used = append(used, e.Usage...); e.Who == nil || e.Who.Pod != "p" || len(e.Who.Labels) != 1 || e.Who.Labels["team"] != "x" {
 				t.Errorf("usage of %+v", e.Who)
 			}
 		}

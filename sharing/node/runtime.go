@@ -121,9 +121,10 @@ type Runtime struct {
 
 	watcher *cgroup.Watcher
 	sampler sampler
-	// tellNode and tellPod are nil where nobody wants to be told.
-	tellNode func(ctx context.Context, reason, message string)
-	tellPod  func(ctx context.Context, ref sharing.ContainerRef, reason, message string)
+	// podLabels is nil where nobody can tell, tellNode and tellPod where nobody wants to be told.
+	podLabels func(uid string) map[string]string
+	tellNode  func(ctx context.Context, reason, message string)
+	tellPod   func(ctx context.Context, ref sharing.ContainerRef, reason, message string)
 }
 
 // holding is what the runtime knows of a claim beside the ledger.

@@ -6,6 +6,7 @@ package usage
 import (
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -24,11 +25,18 @@ func Keys() []string {
 	return []string{"namespace", "pod", "container", "user", "profile", "level", "model", "node"}
 }
 
-// CheckKeys refuses what is not among Keys. The error is a *sharing.FieldError.
+// LabelKey is how the key of a pod's label begins; the label's name follows.
+const LabelKey = "label:"
+
+// labelName is what the name of a label can be made of.
+var labelName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9./_-]*$`)
+
+// CheckKeys refuses what is neither among Keys nor a pod's label. The error is a *sharing.FieldError.
 func CheckKeys(field string, by []string) error {
 	for i, k := range by {
-		if !slices.Contains(Keys(), k) {
-			return sharing.Invalid(field, k, "write some of "+strings.Join(Keys(), ", "), "is nothing to group by")
+		label, is := strings.CutPrefix(k, LabelKey)
+		if !slices.Contains(Keys(), k) && !(is && labelName.MatchString(label)) {
+			return sharing.Invalid(field, k, "write some of "+strings.Join(Keys(), ", ")+", or "+LabelKey+" and a pod's label", "is nothing to group by")
 		}
 		if slices.Index(by, k) < i {
 			return sharing.Invalid(field, k, "name it once", "is named twice")

@@ -30,6 +30,7 @@ var layers = []layer{
 
 	{"internal/*", "a door opens to one thing outside; it may speak the model, and its siblings know nothing of each other", with(tools, "sharing")},
 	{"internal/nodeclient/...", "the client is the door to the node API", []string{"sharing", "api/..."}},
+	{"internal/promread/...", "what Prometheus tells is brought in the form in which use is added up", []string{"sharing", "sharing/usage"}},
 	{"internal/present/...", "the presenter shows what the node API answers", []string{"sharing", "api/..."}},
 
 	{"sharing/config/...", "the document is decoded and validated on its own; how MIG profiles are named is the geometry's", []string{"sharing", "mig"}},

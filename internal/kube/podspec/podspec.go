@@ -19,7 +19,7 @@ import (
 func Convert(p *corev1.Pod) sharing.Pod {
 	out := sharing.Pod{
 		UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName,
-		Annotations: ours(p.Annotations), Terminal: Terminal(p),
+		Annotations: ours(p.Annotations), Labels: p.Labels, Terminal: Terminal(p),
 	}
 	if p.Spec.Priority != nil {
 		out.Priority = *p.Spec.Priority
