@@ -122,7 +122,7 @@ func TestMoreProcessesThanSlots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const firstSlot, slotSize = 64 + libkerf.MaxDevices*64, 320
+	const firstSlot, slotSize = 64 + libkerf.MaxDevices*128, 320
 	for i := range libkerf.MaxProcesses {
 		usage[firstSlot+i*slotSize] = 1 // pid 1, which lives
 	}
