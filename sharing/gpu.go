@@ -9,7 +9,8 @@ import (
 )
 
 // GPUID is a GPU's UUID as NVML reports it ("GPU-" and a UUID). It is a GPU's only identity: index, minor
-// and PCI address may change at a reboot.
+// and PCI address may change at a reboot. A MIG instance that is shared counts as a GPU of its own, with an id as PartID
+// makes it.
 type GPUID string
 
 // Health is what is known of a GPU's hardware.
@@ -63,6 +64,9 @@ type GPU struct {
 	MIG bool
 	// NVLinks are the GPUs that this one reaches over NVLink, sorted.
 	NVLinks []GPUID
+	// Part is the MIG instance of the GPU UUID.Device() that this is, none for a GPU of its own. Of a part, shares of its
+	// memory are given and nothing else.
+	Part Instance
 
 	Health       Health
 	HealthReason string // why not HealthOK, for people

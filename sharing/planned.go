@@ -21,14 +21,15 @@ const maxUnits = 64
 
 // PlacementValue is a placement as the scheduler writes it under PlacementAnnotation: the GPUs' UUIDs, with commas
 // between them, and for a MIG instance "/1g.10gb@6" behind its GPU's, the profile and its first placement unit.
+// A part's id says the same of the instance that the share is of.
 func PlacementValue(p Placement) string {
 	parts := make([]string, 0, len(p))
 	for _, f := range p {
-		part := string(f.GPU)
+		id := f.GPU
 		if !f.MIG.None() {
-			part += "/" + f.MIG.Profile + "@" + strconv.Itoa(f.MIG.Start)
+			id = PartID(id, f.MIG)
 		}
-		parts = append(parts, part)
+		parts = append(parts, string(id))
 	}
 	return strings.Join(parts, ",")
 }
@@ -38,7 +39,7 @@ func PlacementValue(p Placement) string {
 func Planned(annotations map[string]string, container string) Advice {
 	var a Advice
 	for s := range strings.SplitSeq(annotations[PlacementAnnotation(container)], ",") {
-		uuid, at, cut := strings.Cut(strings.TrimSpace(s), "/")
+		uuid, at, cut := strings.Cut(strings.TrimSpace(s), partSep)
 		id, err := ParseGPUID(placementKey+container, uuid)
 		if err != nil || a.MIG.Profile != "" || cut && len(a.GPUs) > 0 {
 			return Advice{}
@@ -47,12 +48,29 @@ func Planned(annotations map[string]string, container string) Advice {
 		if !cut {
 			continue
 		}
-		profile, start, ok := strings.Cut(at, "@")
-		n, err := strconv.Atoi(start)
-		if !ok || err != nil || n < 0 || n >= maxUnits || strconv.Itoa(n) != start || !migProfile.MatchString(profile) {
+		slot, ok := parseSlot(at)
+		if !ok {
 			return Advice{}
 		}
-		a.MIG = PlannedMIG{Profile: profile, Start: n}
+		a.MIG = slot
 	}
 	return a
+}
+
+// parseSlot reads "1g.10gb@6".
+func parseSlot(at string) (PlannedMIG, bool) {
+	profile, start, ok := strings.Cut(at, "@")
+	n, err := strconv.Atoi(start)
+	if !ok || err != nil || n < 0 || n >= maxUnits || strconv.Itoa(n) != start || !migProfile.MatchString(profile) {
+		return PlannedMIG{}, false
+	}
+	return PlannedMIG{Profile: profile, Start: n}, true
+}
+
+// Shares are the ids that the advice names for a request of shares: its GPUs, or the part of one.
+func (a Advice) Shares() []GPUID {
+	if a.MIG.Profile == "" {
+		return a.GPUs
+	}
+	return []GPUID{PartID(a.GPUs[0], Instance{Profile: a.MIG.Profile, Start: a.MIG.Start})}
 }

@@ -149,7 +149,7 @@ func (r Request) On(g GPU) Fragment {
 
 // Admits reports whether r's UUIDs and model globs let it use GPU g.
 func (r Request) Admits(g GPU) bool {
-	if len(r.UUIDs) > 0 && !slices.Contains(r.UUIDs, g.UUID) {
+	if len(r.UUIDs) > 0 && !slices.Contains(r.UUIDs, g.UUID.Device()) {
 		return false
 	}
 	return MatchModels(r.Models, g.Model) && MatchModels(r.ProfileModels, g.Model)

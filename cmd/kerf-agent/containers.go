@@ -140,7 +140,7 @@ func (c *containers) tellInventory() {
 		return
 	}
 	gpus := c.runtime.Inventory()
-	units := c.known.take(gpus, cutRules{most: c.runtime.MIGMost(), memory: hardwareMemory(c.runtime.Pool())})
+	units := c.known.take(gpus, cutRules{most: c.runtime.MIGMost(), memory: hardwareMemory(c.runtime.Pool()), shared: c.runtime.MIGShared()})
 	if len(units) == 0 {
 		c.runtime.SetPodBlocked("units", "no GPU of this node can be given")
 		return
@@ -225,7 +225,7 @@ func (c *containers) writeSpecs(units []deviceplugin.Unit, gpus []sharing.GPU) e
 func present(gpus []sharing.GPU) []sharing.GPU {
 	var out []sharing.GPU
 	for _, g := range gpus {
-		if !g.MIG && g.Health != sharing.HealthLost && g.Index >= 0 {
+		if !g.MIG && !g.UUID.IsPart() && g.Health != sharing.HealthLost && g.Index >= 0 {
 			out = append(out, g)
 		}
 	}

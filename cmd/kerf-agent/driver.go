@@ -103,12 +103,13 @@ func (a *agent) useDriver(ctx context.Context) (err error) {
 		a.runtime.SetMIG(nil)
 	}()
 	door := &driverDoor{lib: lib, quiet: quiet}
+	parts := a.parts(cut, gpus)
 	if err := a.mps.use(open, lib, a.runtime.MPSLeases()); err != nil {
 		a.log.Error("mps daemons not all found again", "error", err.Error())
 	}
 	defer a.mps.lib.Store(nil)
-	att := a.attachment(open, lib, gpus, leftOut)
-	att.Driver = &driverDoor{lib: lib, version: lib.System().DriverVersion, quiet: quiet}
+	att := a.attachment(open, lib, slices.Concat(gpus, parts), leftOut)
+	att.Driver = &partDoor{driverDoor{lib: lib, version: lib.System().DriverVersion, quiet: quiet}, cut}
 	if err := a.runtime.Attach(open, att); err != nil {
 		return fmt.Errorf("take the driver into use: %w", err)
 	}
@@ -129,7 +130,7 @@ func (a *agent) useDriver(ctx context.Context) (err error) {
 	g.Go(func() error { return w.Run(ctx) })
 	g.Go(func() error { return a.reprobe(ctx, lib, att) })
 	g.Go(func() error { return a.keepModes(ctx, lib, gpus) })
-	g.Go(func() error { return a.keepCut(ctx, cut, gpus) })
+	g.Go(func() error { return a.keepCut(ctx, cut, gpus, parts) })
 	if len(leftOut) > 0 {
 		g.Go(func() error { return a.rescan(ctx, lib, ids) })
 	}
@@ -201,6 +202,9 @@ func (a *agent) backend(lib *nvml.Library) *caps.Driver {
 
 // report asks each backend what it can do for shares of the GPU.
 func (a *agent) report(ctx context.Context, lib *nvml.Library, driver *caps.Driver, g sharing.GPU) choice.Report {
+	if g.UUID.IsPart() {
+		return a.partReport(ctx, lib, g)
+	}
 	rep := choice.Report{
 		config.BackendDriver:   driver.Probe(ctx, g),
 		config.BackendLibkerf:  a.preloadProbe(lib).Probe(g),
@@ -300,11 +304,15 @@ func (d *driverDoor) listed(ctx context.Context, id sharing.GPUID) ([]node.Proce
 	if err != nil {
 		return nil, err
 	}
+	return usesOf(procs), nil
+}
+
+func usesOf(procs []nvml.Process) []node.ProcessUse {
 	out := make([]node.ProcessUse, 0, len(procs))
 	for _, p := range procs {
 		out = append(out, node.ProcessUse{PID: p.PID, Used: p.Used, Known: p.Known, MPS: p.MPS})
 	}
-	return out, nil
+	return out
 }
 
 // ProcessTime implements node.Driver.

@@ -48,6 +48,8 @@ type cutRules struct {
 	most map[sharing.GPUID]map[string]int
 	// memory is true where memory may be asked for that an instance gives.
 	memory bool
+	// shared are the GPUs whose instances are shared, and count each by itself.
+	shared map[sharing.GPUID]bool
 }
 
 // loadKnown reads what was remembered. A file that cannot be read, or is of another boot, is none: what the
@@ -80,6 +82,9 @@ func (k *knownGPUs) take(gpus []sharing.GPU, rules cutRules) []deviceplugin.Unit
 	for id, u := range k.units {
 		u.Lost = true
 		k.units[id] = u
+		if id.IsPart() && !slices.ContainsFunc(gpus, func(g sharing.GPU) bool { return g.UUID == id }) {
+			delete(k.units, id) // it went with the layout, and nobody has a share of it
+		}
 	}
 	grown := false
 	for _, g := range gpus {
@@ -89,13 +94,16 @@ func (k *knownGPUs) take(gpus []sharing.GPU, rules cutRules) []deviceplugin.Unit
 		if g.Memory == 0 {
 			continue
 		}
-		u := deviceplugin.Unit{UUID: g.UUID, NUMA: g.NUMA, GiB: int(g.Usable() / sharing.GiB), Lost: lost, Cut: g.MIG} //nolint:gosec // far below 2^31 GiB
+		u := deviceplugin.Unit{UUID: g.UUID, NUMA: g.NUMA, GiB: int(g.Usable() / sharing.GiB), Lost: lost, Cut: g.MIG || g.UUID.IsPart()} //nolint:gosec // far below 2^31 GiB
 		if g.MIG {
 			if u.MIG = instancesOf(rules.most[g.UUID]); u.MIG == nil && old.Cut {
 				u.MIG = old.MIG
 			}
-			if !rules.memory {
+			if !rules.memory || rules.shared[g.UUID] {
 				u.GiB = 0
+			}
+			if rules.shared[g.UUID] {
+				u.MIG = nil
 			}
 		}
 		k.units[g.UUID] = u

@@ -60,6 +60,15 @@ func TestKnownGPUs(t *testing.T) {
 	if got := inMemory.take([]sharing.GPU{mig}, cutRules{memory: true}); len(got) != 3 || got[2].GiB != 79 || len(got[2].MIG) != 2 {
 		t.Errorf("memory of instances, of which nothing is known now: %+v", got)
 	}
+	part := sharing.GPU{UUID: "c/3g.40gb@0", Memory: 40 * sharing.GiB, Health: sharing.HealthOK}
+	shared := loadKnown(file, "boot-1", log)
+	rules := cutRules{most: most, memory: true, shared: map[sharing.GPUID]bool{"c": true}}
+	if got := shared.take([]sharing.GPU{mig, part}, rules); len(got) != 4 || got[2].GiB != 0 || got[2].MIG != nil || got[3].GiB != 40 || !got[3].Cut {
+		t.Errorf("instances that are shared: %+v", got)
+	}
+	if got := shared.take([]sharing.GPU{mig}, rules); len(got) != 3 {
+		t.Errorf("a shared instance that went with its layout: %+v", got)
+	}
 	other := loadKnown(file, "boot-2", log)
 	if got := other.take([]sharing.GPU{gpu("b", sharing.HealthOK)}, cutRules{}); len(got) != 1 {
 		t.Errorf("another boot: %+v", got)

@@ -118,7 +118,7 @@ func (k *kubernetes) close() error { return errors.Join(k.runtimeDoor.Close(), k
 func (k *kubernetes) tellKubelet(units []deviceplugin.Unit) {
 	pool := k.runtime.Pool()
 	err := k.plugin.SetInventory(deviceplugin.Inventory{
-		Units: units, Memory: pool.Mode.Shared() || hardwareMemory(pool), Percent: pool.Mode.Shared(), Whole: pool.Mode.Whole(), MIG: pool.Mode.MIG(),
+		Units: units, Memory: pool.Mode.Shared() || pool.SharesMIG() || hardwareMemory(pool), Percent: pool.Mode.Shared(), Whole: pool.Mode.Whole(), MIG: pool.Mode.MIG(),
 	})
 	text := ""
 	if err != nil {

@@ -69,16 +69,59 @@ func (a *agent) firstCut(ctx context.Context, lib *nvml.Library, cut *keep.Manag
 }
 
 // keepCut goes on with it until ctx ends, or a GPU's MIG mode is another one than the inventory says.
-func (a *agent) keepCut(ctx context.Context, cut *keep.Manager, gpus []sharing.GPU) error {
+func (a *agent) keepCut(ctx context.Context, cut *keep.Manager, gpus, parts []sharing.GPU) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	cut.Run(ctx, migEvery, func() {
 		a.tellCut(cut)
-		if modeChanged(cut, gpus) {
-			stop(fmt.Errorf("a GPU's MIG mode has changed: %w", errRescan))
+		if why := a.changed(cut, gpus, parts); why != "" {
+			stop(fmt.Errorf("%s: %w", why, errRescan))
 		}
 	})
 	return context.Cause(ctx) //nolint:wrapcheck // it says what it is
+}
+
+// changed says what an inventory was taken before: a change of a MIG mode, or of the instances that are shared. It is empty
+// where the inventory still holds.
+func (a *agent) changed(cut *keep.Manager, gpus, parts []sharing.GPU) string {
+	if modeChanged(cut, gpus) {
+		return "a GPU's MIG mode has changed"
+	}
+	now := a.parts(cut, gpus)
+	same := slices.EqualFunc(now, parts, func(x, y sharing.GPU) bool { return x.UUID == y.UUID && x.Memory == y.Memory })
+	if !same {
+		return "the MIG instances that are shared have changed"
+	}
+	return ""
+}
+
+// parts are the MIG instances of which shares are given: those of the layouts that say so, and those of which somebody
+// has a share still.
+func (a *agent) parts(cut *keep.Manager, gpus []sharing.GPU) []sharing.GPU {
+	var out []sharing.GPU
+	for _, v := range cut.Views() {
+		i := slices.IndexFunc(gpus, func(g sharing.GPU) bool { return g.UUID == v.GPU })
+		if i < 0 || !v.On {
+			continue
+		}
+		used := a.runtime.PartsInUse(v.GPU)
+		for _, p := range v.Pieces {
+			id := sharing.PartID(v.GPU, p.Instance)
+			if p.Ours && p.Ready && (v.Shared || slices.Contains(used, id)) {
+				out = append(out, partOf(gpus[i], p, id))
+			}
+		}
+	}
+	return out
+}
+
+// partOf is an instance of a GPU as a GPU of its own.
+func partOf(g sharing.GPU, p keep.Piece, id sharing.GPUID) sharing.GPU {
+	g = g.Clone()
+	g.UUID, g.Part, g.MIG, g.NVLinks = id, p.Instance, false, nil
+	g.Model += " MIG " + p.Profile
+	g.Memory, g.Reserved = p.Memory, 0
+	return g
 }
 
 // modeChanged reports whether the inventory is of before a change of a MIG mode.
@@ -159,7 +202,7 @@ func (d migDoor) Offer(gpu sharing.GPUID, profile string, start int, claimed []n
 func (d migDoor) States() []node.MIGState {
 	var out []node.MIGState
 	for _, v := range d.Views() {
-		s := node.MIGState{GPU: v.GPU, Able: v.Able, On: v.On, Fixed: v.Fixed, Units: v.Axis, Profiles: v.Profiles, Geometry: v.Geometry, Most: v.Most, Trouble: v.Trouble, Waits: v.Waits}
+		s := node.MIGState{GPU: v.GPU, Able: v.Able, On: v.On, Fixed: v.Fixed, Shared: v.Shared, Units: v.Axis, Profiles: v.Profiles, Geometry: v.Geometry, Most: v.Most, Trouble: v.Trouble, Waits: v.Waits}
 		for _, p := range v.Pieces {
 			s.Pieces = append(s.Pieces, node.MIGPiece{Instance: p.Instance, Ours: p.Ours, Ready: p.Ready, UUID: p.UUID, Holder: p.For})
 		}

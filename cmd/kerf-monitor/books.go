@@ -106,7 +106,11 @@ func eventsOf(m *nodev1.CapEvents) collect.CapEvents {
 }
 
 func fragmentOf(f *nodev1.Fragment) attribution.Fragment {
-	out := attribution.Fragment{GPU: sharing.GPUID(f.GetGpu()), Whole: f.GetWhole()}
+	id := sharing.GPUID(f.GetGpu())
+	out := attribution.Fragment{GPU: id.Device(), Whole: f.GetWhole()}
+	if at, ok := id.Slot(); ok { // a share of a MIG instance
+		out.Slot = &attribution.Slot{Profile: at.Profile, Start: at.Start}
+	}
 	if p := f.GetMigProfile(); p != "" {
 		out.Slot = &attribution.Slot{Profile: p, Start: int(f.GetMigStart())}
 	}

@@ -4,7 +4,9 @@
 package libkerf
 
 import (
+	"bytes"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,7 +23,12 @@ import (
 const (
 	LimitsFile = "limits"
 	UsageFile  = "usage"
+	// PartFile is there where the region is of a shared MIG instance, and has its id.
+	PartFile = "part"
 )
+
+// maxPartID is more than any id has.
+const maxPartID = 256
 
 // Process is a process as its own pid namespace names it: pid, and start time in clock ticks since boot, field 22
 // of /proc/PID/stat.
@@ -65,9 +72,10 @@ type Region struct {
 	gpus   []sharing.GPUID
 }
 
-// Create makes the region's files in dir, which exists and has none, and maps them. Errors: sharing.ErrInvalid
-// (no GPU, more than MaxDevices, one twice, or an id that is none), sharing.ErrConflict (there is a region),
-// sharing.ErrUnavailable (the disk refuses).
+// Create makes the region's files in dir, which exists and has none, and maps them. A MIG instance that is shared is
+// alone in its region: the UUID that programs see of it is another one whenever it is made, and whatever device a program
+// has counts for it. Errors: sharing.ErrInvalid (no GPU, more than MaxDevices, one twice, an instance beside others, or an
+// id that is none), sharing.ErrConflict (there is a region), sharing.ErrUnavailable (the disk refuses).
 func Create(dir string, devices []Device) (*Region, error) {
 	if len(devices) == 0 || len(devices) > MaxDevices {
 		return nil, fmt.Errorf("create region %q: %d GPUs, want 1 to %d: %w", dir, len(devices), MaxDevices, sharing.ErrInvalid)
@@ -76,6 +84,12 @@ func Create(dir string, devices []Device) (*Region, error) {
 	seen := map[sharing.GPUID]bool{}
 	for i, d := range devices {
 		id, err := hex.DecodeString(strings.ReplaceAll(strings.TrimPrefix(string(d.GPU), "GPU-"), "-", ""))
+		if d.GPU.IsPart() && len(devices) == 1 {
+			id, err = anyDevice(), writePart(dir, d.GPU)
+		}
+		if errors.Is(err, sharing.ErrUnavailable) {
+			return nil, err
+		}
 		if err != nil || len(id) != 16 || seen[d.GPU] {
 			return nil, fmt.Errorf("create region %q: gpu %q is twice there or has no UUID: %w", dir, d.GPU, sharing.ErrInvalid)
 		}
@@ -111,6 +125,26 @@ func Create(dir string, devices []Device) (*Region, error) {
 	return Open(dir)
 }
 
+// anyDevice stands in a region for whatever device the program has; region.c knows it.
+func anyDevice() []byte { return bytes.Repeat([]byte{0xff}, 16) }
+
+func writePart(dir string, id sharing.GPUID) error {
+	if err := os.WriteFile(filepath.Join(dir, PartFile), []byte(id), 0o600); err != nil {
+		return fmt.Errorf("create region %q: %w: %w", dir, err, sharing.ErrUnavailable)
+	}
+	return nil
+}
+
+// readPart is the id of the shared instance that a region is of.
+func readPart(dir string) (sharing.GPUID, error) {
+	text, err := os.ReadFile(filepath.Join(dir, PartFile))
+	id := sharing.GPUID(text)
+	if _, ok := id.Slot(); err != nil || !ok || len(text) > maxPartID {
+		return "", fmt.Errorf("open region %q: it does not say of which MIG instance it is: %w", dir, errors.Join(sharing.ErrInvalid, err))
+	}
+	return id, nil
+}
+
 func bytesOf[T any](page *T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(page)), unsafe.Sizeof(*page)) //nolint:gosec // plain words, no pointers
 }
@@ -140,6 +174,12 @@ func Open(dir string) (*Region, error) {
 		}
 		u := r.limits.device[i].uuid
 		id := sharing.GPUID(fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:]))
+		if bytes.Equal(u[:], anyDevice()) {
+			if id, err = readPart(dir); err != nil {
+				_ = r.Close()
+				return nil, err
+			}
+		}
 		r.gpus = append(r.gpus, id)
 		r.place[id] = i
 	}

@@ -264,3 +264,37 @@ func TestReclaimFindsWhatNoSlotHolds(t *testing.T) {
 		t.Errorf("%v, left %v", err, r.Usage()[0])
 	}
 }
+
+// A region of a shared MIG instance counts whatever device a program has, and is known again by the instance.
+func TestARegionOfASharedInstance(t *testing.T) {
+	dir, part := t.TempDir(), gpu0+"/3g.40gb@4"
+	r, err := Create(dir, []Device{{part, 9}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.SetLimit(part, 11); err != nil {
+		t.Error(err)
+	}
+	if u := again.Usage(); len(u) != 1 || u[0].GPU != part || u[0].Limit != 11 {
+		t.Errorf("found again: %+v", u)
+	}
+	if err := again.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, PartFile), []byte("GPU-x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir); !errors.Is(err, sharing.ErrInvalid) {
+		t.Errorf("without its name: %v", err)
+	}
+	if _, err := Create(t.TempDir(), []Device{{part, 9}, {gpu1, 9}}); !errors.Is(err, sharing.ErrInvalid) {
+		t.Errorf("beside a GPU: %v", err)
+	}
+}

@@ -89,6 +89,36 @@ func (l *Library) Processes(ctx context.Context, id sharing.GPUID) ([]Process, e
 	})
 }
 
+// ProcessesIn is Processes for one GPU instance: those that hold it, and what they hold of it. The list is the GPU's own;
+// a process of which the driver does not say on which instance it is counts on each, with a use that is not known.
+func (l *Library) ProcessesIn(ctx context.Context, id sharing.GPUID, gi int) ([]Process, error) {
+	return onGPU(ctx, l, "list processes of a mig instance", id, func(d device) ([]Process, error) {
+		lists, err := d.processes()
+		if err != nil {
+			return nil, err
+		}
+		return merge(inside(lists, gi)), nil
+	})
+}
+
+// inside are the entries that are on a GPU instance, or may be.
+func inside(lists [][]resident, gi int) [][]resident {
+	out := make([][]resident, len(lists))
+	for i, list := range lists {
+		for _, r := range list {
+			switch r.gi {
+			case uint32(gi): //nolint:gosec // the driver's own number
+			case noInstance:
+				r.known = false
+			default:
+				continue
+			}
+			out[i] = append(out[i], r)
+		}
+	}
+	return out
+}
+
 // merge makes one list of several. Within one MIG instance the lists show the same memory, so the largest
 // number counts; over instances a process's numbers add up.
 func merge(lists [][]resident) []Process {

@@ -78,6 +78,19 @@ func TestMIGProcesses(t *testing.T) {
 	}
 }
 
+func TestProcessesOfAnInstance(t *testing.T) {
+	g := gpu(0)
+	g.lists = [][]resident{
+		{{pid: 7, gi: 2, used: 5, known: true}, {pid: 7, gi: 1, used: 9, known: true}, {pid: 8, gi: 1, used: 1, known: true}, {pid: 5, gi: noInstance, used: 3, known: true}},
+		{{pid: 7, gi: 2, used: 5, known: true, mps: true}},
+	}
+	l, _ := open4test(t, Options{}, g)
+	got, err := l.ProcessesIn(t.Context(), g.id.uuid, 2)
+	if d := cmp.Diff([]Process{{PID: 5}, {PID: 7, Used: 5, Known: true, MPS: true}}, got); d != "" || err != nil {
+		t.Errorf("%v\n%s", err, d)
+	}
+}
+
 func TestDirectNVLinks(t *testing.T) {
 	a, b, c := gpu(0), gpu(1), gpu(2)
 	a.peers = []link{{pci: b.id.pci}, {pci: b.id.pci}} // told by one side only

@@ -56,6 +56,9 @@ func (m *Manager) Offer(gpu sharing.GPUID, profile string, start int, claimed []
 	if err != nil {
 		return Offer{Why: "has no such profile: it has " + names(p.table), Never: true, Unknown: err}
 	}
+	if p.want.Shared {
+		return Offer{Why: "its MIG instances are shared, and none is given whole", Never: true}
+	}
 	if len(p.want.Fixed) > 0 {
 		return p.fixed(found, start, claimed)
 	}

@@ -23,6 +23,8 @@ type View struct {
 	Geometry []mig.Profile
 	// Fixed is true where a layout says what the GPU has.
 	Fixed bool
+	// Shared is true where its instances are shared, and none is given whole.
+	Shared bool
 	// Most is how many instances of each profile it can have at once in MIG mode, by the profiles' names: those of its
 	// layout, or as many as fit on it alone. It is nil while the GPU is not in MIG mode.
 	Most map[string]int
@@ -35,6 +37,10 @@ type View struct {
 // Piece is an instance that is there, or is being cut.
 type Piece struct {
 	sharing.Instance
+	// Memory is what programs can use of it.
+	Memory sharing.Bytes
+	// GI is the driver's id, -1 while it is not there.
+	GI int
 	// Ours is false for one that Kerf did not make, and then nobody gets it and nobody destroys it.
 	Ours bool
 	// Ready is false while it is being cut, or has no compute instance.
@@ -56,9 +62,25 @@ func (m *Manager) Views() []View {
 	return out
 }
 
+// GI is the driver's id of the GPU instance that Kerf has at a place; false where it has none there that is ready.
+func (m *Manager) GI(gpu sharing.GPUID, profile string, start int) (int, bool) {
+	p := m.page(gpu)
+	if p == nil {
+		return 0, false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, o := range p.mine {
+		if o.Place.Start == start && o.CI >= 0 && p.table.Name(o.Place.Profile) == profile {
+			return o.GI, true
+		}
+	}
+	return 0, false
+}
+
 // view needs p.mu.
 func (p *page) view() View {
-	v := View{GPU: p.gpu.ID, Able: p.table != nil, On: p.on, Fixed: len(p.want.Fixed) > 0, Trouble: p.trouble, Waits: p.waits}
+	v := View{GPU: p.gpu.ID, Able: p.table != nil, On: p.on, Fixed: len(p.want.Fixed) > 0, Shared: p.want.Shared, Trouble: p.trouble, Waits: p.waits}
 	if p.table == nil {
 		return v
 	}
@@ -71,23 +93,32 @@ func (p *page) view() View {
 	}
 	v.Most, v.Geometry = p.most(), p.table.Profiles()
 	for _, o := range p.mine {
-		v.Pieces = append(v.Pieces, Piece{Instance: instance(p.table, o.Place), Ours: true, Ready: o.CI >= 0, UUID: o.UUID, For: p.cutting[o.Place]})
+		v.Pieces = append(v.Pieces, Piece{Instance: instance(p.table, o.Place), Memory: p.memory(o.Place), GI: o.GI, Ours: true, Ready: o.CI >= 0, UUID: o.UUID, For: p.cutting[o.Place]})
 	}
 	for _, f := range p.foreign {
-		v.Pieces = append(v.Pieces, Piece{Instance: instance(p.table, f.Place), Ready: len(f.CIs) > 0})
+		v.Pieces = append(v.Pieces, Piece{Instance: instance(p.table, f.Place), Memory: p.memory(f.Place), GI: f.GI, Ready: len(f.CIs) > 0})
 	}
 	for at, who := range p.cutting {
 		if !slices.ContainsFunc(v.Pieces, func(one Piece) bool { return one.ID == at.Profile && one.Start == at.Start }) {
-			v.Pieces = append(v.Pieces, Piece{Instance: instance(p.table, at), Ours: true, For: who})
+			v.Pieces = append(v.Pieces, Piece{Instance: instance(p.table, at), Memory: p.memory(at), GI: -1, Ours: true, For: who})
 		}
 	}
 	slices.SortFunc(v.Pieces, func(a, b Piece) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.ID, b.ID)) })
 	return v
 }
 
+// memory needs a table.
+func (p *page) memory(at mig.Place) sharing.Bytes {
+	profile, _ := p.table.Profile(at.Profile) // the driver's own list
+	return profile.Memory
+}
+
 // most needs p.mu, and a table.
 func (p *page) most() map[string]int {
 	out := map[string]int{}
+	if p.want.Shared {
+		return out
+	}
 	if len(p.want.Fixed) == 0 {
 		for _, one := range p.table.Profiles() {
 			out[one.Name] = one.Most

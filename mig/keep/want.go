@@ -20,6 +20,8 @@ type Want struct {
 	On bool
 	// Fixed are all the instances that the GPU has; nil where they are cut on demand.
 	Fixed []config.MIGCount
+	// Shared is true where the instances are shared, and none is given whole.
+	Shared bool
 }
 
 // Wanted is what the pool wants of the GPU. Of several layouts that mean it the last one holds; where none does, a pool
@@ -29,7 +31,7 @@ func Wanted(pool config.Pool, g sharing.GPU) Want {
 		if !means(l, g) {
 			continue
 		}
-		w := Want{On: l.Enabled}
+		w := Want{On: l.Enabled, Shared: l.Shared}
 		for _, n := range l.Instances {
 			if n.Count > 0 {
 				w.Fixed = append(w.Fixed, n)
@@ -55,5 +57,5 @@ func means(l config.MIGLayout, g sharing.GPU) bool {
 }
 
 func (w Want) equal(v Want) bool {
-	return w.Leave == v.Leave && w.On == v.On && slices.Equal(w.Fixed, v.Fixed)
+	return w.Leave == v.Leave && w.On == v.On && w.Shared == v.Shared && slices.Equal(w.Fixed, v.Fixed)
 }

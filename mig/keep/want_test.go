@@ -23,6 +23,7 @@ func TestWanted(t *testing.T) {
 		"all GPUs":          {config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: one}}}, Want{On: true, Fixed: one}},
 		"off in a MIG pool": {config.Pool{Mode: config.ModeMIG, MIG: []config.MIGLayout{{}}}, Want{}},
 		"none of a profile": {config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: []config.MIGCount{{Profile: "1g"}}}}}, Want{On: true}},
+		"shared instances":  {config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: one, Shared: true}}}, Want{On: true, Fixed: one, Shared: true}},
 		"the last one": {config.Pool{MIG: []config.MIGLayout{
 			{Enabled: true}, {GPUs: []int{0, 1}, Enabled: true, Instances: one}, {GPUs: []int{0}},
 		}}, Want{On: true, Fixed: one}},

@@ -80,6 +80,8 @@ func judgeEver(g GPUState, r sharing.Request) verdict {
 		return never("its model is not one of profile %q (%q)", r.Profile, r.ProfileModels)
 	case !r.Admits(g.GPU):
 		return never("is not one of the UUIDs asked for")
+	case r.WhyNotPart(g.GPU.UUID) != "":
+		return never("%s", r.WhyNotPart(g.GPU.UUID))
 	case g.GPU.MIG:
 		return never("is in MIG mode, which gives no fractions and is not given whole")
 	case g.GPU.Usable() == 0:

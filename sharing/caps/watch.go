@@ -23,7 +23,7 @@ func ProbeWatch(ctx context.Context, door Lister, gpu sharing.GPU) Support {
 	if gpu.MIG {
 		return Support{Answer: NotSupported, Reason: "no share is given of a GPU in MIG mode", Remedy: "turn MIG mode off"}
 	}
-	_, err := door.Processes(ctx, gpu.UUID)
+	_, err := door.Processes(ctx, gpu.UUID.Device())
 	switch {
 	case err == nil:
 		return Support{Answer: Supported}

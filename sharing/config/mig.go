@@ -28,6 +28,8 @@ type MIGLayout struct {
 	Enabled bool
 	// Instances are what the GPU has, all of it; only where Enabled is true.
 	Instances []MIGCount
+	// Shared says that each instance is shared by memory, like a GPU, and not given whole; only with Instances.
+	Shared bool
 }
 
 // MIGCount is a number of instances of one profile.
@@ -49,6 +51,11 @@ const (
 	mostWarm   = 24 * time.Hour
 	warmRemedy = "write a time from 1s to 24h, such as 5m"
 )
+
+// SharesMIG reports whether some GPUs of the pool may have instances that are shared.
+func (p Pool) SharesMIG() bool {
+	return slices.ContainsFunc(p.MIG, func(l MIGLayout) bool { return l.Shared })
+}
 
 func parseWarm(field, s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
@@ -102,6 +109,9 @@ func (c *checker) mig(path string, list []MIGLayout) {
 		if !l.Enabled && len(l.Instances) > 0 {
 			c.bad(here+".instances", "", "leave it out, or set enabled to true", "has instances where enabled is false")
 		}
+		if l.Shared && !slices.ContainsFunc(l.Instances, func(n MIGCount) bool { return n.Count > 0 }) {
+			c.bad(here+".shared", "true", "name the instances, or leave shared out", "is true of a layout without instances")
+		}
 		for k, n := range l.Instances {
 			where := here + ".instances"
 			if _, err := mig.ParseWish(where, n.Profile); err != nil {
@@ -130,6 +140,7 @@ func (r *reader) layouts(path string, n *yaml.Node) (list []MIGLayout) {
 				}
 			},
 			"enabled": func(path string, n *yaml.Node) { l.Enabled, enabled = r.flag(path, n), true },
+			"shared":  func(path string, n *yaml.Node) { l.Shared = r.flag(path, n) },
 			"instances": func(path string, n *yaml.Node) {
 				r.pairs(path, n, func(path, name string, _, value *yaml.Node) {
 					l.Instances = append(l.Instances, MIGCount{name, counted(r, path, value, parseCount)})
@@ -170,12 +181,13 @@ type wireLayout struct {
 	GPUs      []int      `yaml:"gpus,omitempty,flow"`
 	Enabled   bool       `yaml:"enabled"`
 	Instances *yaml.Node `yaml:"instances,omitempty"`
+	Shared    bool       `yaml:"shared,omitempty"`
 }
 
 func wireLayouts(list []MIGLayout) []wireLayout {
 	var out []wireLayout
 	for _, l := range list {
-		w := wireLayout{PCI: l.PCI, GPUs: l.GPUs, Enabled: l.Enabled}
+		w := wireLayout{PCI: l.PCI, GPUs: l.GPUs, Enabled: l.Enabled, Shared: l.Shared}
 		if len(l.Instances) > 0 {
 			w.Instances = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 			for _, n := range l.Instances {

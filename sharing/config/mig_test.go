@@ -22,11 +22,15 @@ func TestMIGLayouts(t *testing.T) {
       gpus: [0, 10]
       enabled: true
       instances: {3g.40gb: 1, "1g.10gb+me": 1, ">= 16GiB": 0}
+      shared: true
 `)
 	want := []MIGLayout{{}, {
 		PCI: []string{"0x233010DE", "0x233010DE:0x16c110de"}, GPUs: []int{0, 10}, Enabled: true,
-		Instances: []MIGCount{{"3g.40gb", 1}, {"1g.10gb+me", 1}, {">= 16GiB", 0}},
+		Instances: []MIGCount{{"3g.40gb", 1}, {"1g.10gb+me", 1}, {">= 16GiB", 0}}, Shared: true,
 	}}
+	if !c.Pools()[0].SharesMIG() || (Pool{MIG: want[:1]}).SharesMIG() {
+		t.Error("whether a pool shares instances")
+	}
 	if d := cmp.Diff(want, c.Pools()[0].MIG); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
@@ -81,6 +85,7 @@ func TestMIGLayoutMistakes(t *testing.T) {
 		{PCI: []string{"H100"}, GPUs: []int{1, 1}},
 		{Instances: []MIGCount{{"1g.10gb", 1}}},
 		{Enabled: true, Instances: []MIGCount{{"1c.3g.40gb", 1}, {"big", 1}, {"7g", 33}, {"1g", 1}, {"1g", 1}}},
+		{Enabled: true, Instances: []MIGCount{{"1g.10gb", 0}}, Shared: true},
 	}}}})
 	if err == nil {
 		t.Fatal("no mistake")
@@ -88,6 +93,7 @@ func TestMIGLayoutMistakes(t *testing.T) {
 	for _, want := range []string{
 		`spec.pools[0].mig[0].pci[0] "H100" is not a PCI id`, `spec.pools[0].mig[0].gpus[1] "1"`, "spec.pools[0].mig[1].instances has instances where",
 		`spec.pools[0].mig[2].instances "1c.3g.40gb" names a compute instance`, `"big" is not the name of a MIG profile`, `"7g: 33"`, `"1g" is named twice`,
+		`spec.pools[0].mig[3].shared "true" is true of a layout without instances`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in:\n%v", want, err)

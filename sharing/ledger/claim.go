@@ -106,6 +106,9 @@ func (l *Ledger) checkGPU(r sharing.Request, f sharing.Fragment) error {
 	if err := page.alive(); err != nil {
 		return err
 	}
+	if why := r.WhyNotPart(f.GPU); why != "" {
+		return fmt.Errorf("%s: %w", why, sharing.ErrUnsupported)
+	}
 	if r.Kind == sharing.KindMIG {
 		return checkInstance(page.facts, f)
 	}
@@ -150,6 +153,9 @@ func (g *gpu) alive() error {
 // checkRoom checks that f fits beside all that is booked.
 func (l *Ledger) checkRoom(f sharing.Fragment) error {
 	page := l.gpus[f.GPU]
+	if err := l.checkParts(page, f); err != nil {
+		return err
+	}
 	after, err := page.held.with(f)
 	if err != nil {
 		return err

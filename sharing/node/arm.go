@@ -218,18 +218,20 @@ func nonEmpty(s string) []string {
 	return []string{s}
 }
 
-// splitGPUs sorts the inventory into the GPUs of the placement, in its order, and the others.
+// splitGPUs sorts the inventory into the GPUs of the placement, in its order, and the others. A shared MIG instance is
+// reached by the device of its GPU, and kept from others by its capability.
 func (r *Runtime) splitGPUs(p sharing.Placement, att Attachment) (own, others []sharing.GPU) {
 	byID := make(map[sharing.GPUID]sharing.GPU, len(att.GPUs))
 	for _, g := range att.GPUs {
 		byID[g.UUID] = g
 	}
+	mine := map[sharing.GPUID]bool{}
 	for _, f := range p {
 		own = append(own, byID[f.GPU])
-		delete(byID, f.GPU)
+		mine[f.GPU.Device()] = true
 	}
 	for _, g := range att.GPUs {
-		if _, left := byID[g.UUID]; left {
+		if !mine[g.UUID.Device()] && !g.UUID.IsPart() {
 			others = append(others, g)
 		}
 	}

@@ -53,6 +53,9 @@ func (r *Runtime) levels(g sharing.GPU, list []config.Backend, but map[config.Ba
 		return nil, "", config.BackendNone
 	}
 	c := choice.Choose(list, choice.On{Report: rep.But(but)})
+	if g.UUID.IsPart() {
+		return []sharing.Level{c.Level}, c.Why, c.Backend
+	}
 	return []sharing.Level{sharing.LevelExclusive, c.Level}, c.Why, c.Backend
 }
 

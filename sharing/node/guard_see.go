@@ -205,8 +205,7 @@ func (g *guard) byMPS(id ledger.ClaimID) bool {
 
 // leaseHas reports whether the cgroup belongs to the grant's lease and the grant has a fragment on the GPU.
 func leaseHas(gr ledger.Grant, gpu sharing.GPUID, dir string) bool {
-	_, on := gr.Claim.Placement.On(gpu)
-	return on && gr.Lease != nil && beneath(dir, gr.Lease.Cgroup)
+	return touches(gr.Claim.Placement, gpu) && gr.Lease != nil && beneath(dir, gr.Lease.Cgroup)
 }
 
 // mayEnd reports whether a process without a lease on a GPU may be killed for it: not this agent, nothing

@@ -167,7 +167,7 @@ func (r *Runtime) InjectionOf(id ledger.ClaimID) (sharing.Injection, error) {
 	}
 	if isCut(in.Placement) {
 		if in.Device = h.device; in.Device.UUID == "" {
-			return sharing.Injection{}, fmt.Errorf("grant %q: its MIG instance %s is not cut yet: %w", id, in.Placement[0].MIG, sharing.ErrUnavailable)
+			return sharing.Injection{}, fmt.Errorf("grant %q: its MIG instance %s is not cut yet: %w", id, instanceName(in.Placement[0]), sharing.ErrUnavailable)
 		}
 	}
 	in.Mounts = r.containerMounts(h)

@@ -55,6 +55,8 @@ type MIGState struct {
 	GPU sharing.GPUID
 	// Able is true for a GPU that can be cut, On in MIG mode, and Fixed where a layout says what it has.
 	Able, On, Fixed bool
+	// Shared is true where the instances are shared, each as a GPU of its own.
+	Shared bool
 	// Units are its placement units, and Profiles what it can be cut into.
 	Units    int
 	Profiles []string
@@ -101,6 +103,9 @@ func (r *Runtime) cutFor(req sharing.Request, advice sharing.Advice) (sharing.Pl
 	var unknown error
 	here := 0
 	for _, v := range r.ledger.GPUs() {
+		if v.GPU.UUID.IsPart() {
+			continue
+		}
 		o := r.offer(v, req, AnyStart)
 		switch {
 		case o.Why == "" && (best == nil || betterCut(o, *best)):
@@ -182,8 +187,25 @@ func (r *Runtime) hardened(req sharing.Request) sharing.Request {
 	return req
 }
 
-// isCut reports whether a placement is a MIG instance.
-func isCut(p sharing.Placement) bool { return len(p) == 1 && !p[0].MIG.None() }
+// isCut reports whether a placement is a MIG instance, or a share of one.
+func isCut(p sharing.Placement) bool { return len(p) == 1 && p[0].Cut() }
+
+// instanceOf is the MIG instance that the fragment is or is a share of, none where it is not known now. It needs the lock.
+func (r *Runtime) instanceOf(f sharing.Fragment) sharing.Instance {
+	if !f.GPU.IsPart() {
+		return f.MIG
+	}
+	v, _ := r.ledger.GPU(f.GPU)
+	return v.GPU.Part
+}
+
+// instanceName is the instance for people.
+func instanceName(f sharing.Fragment) string {
+	if slot, ok := f.GPU.Slot(); ok {
+		return sharing.Instance{Profile: slot.Profile, Start: slot.Start, Size: 1}.String()
+	}
+	return f.MIG.String()
+}
 
 // cut makes the instance of a claim that is one, and shows it to the container runtime where a container gets it. It is
 // called without the lock.
@@ -191,16 +213,22 @@ func (r *Runtime) cut(ctx context.Context, id ledger.ClaimID) error {
 	r.mu.Lock()
 	g, ok := r.ledger.Get(id)
 	m := r.mig
+	var in sharing.Instance
+	if ok && isCut(g.Claim.Placement) {
+		in = r.instanceOf(g.Claim.Placement[0])
+	}
 	r.mu.Unlock()
 	if !ok || !isCut(g.Claim.Placement) {
 		return nil
+	}
+	if in.None() {
+		return fmt.Errorf("claim %q: its MIG instance %s is not there: %w", id, instanceName(g.Claim.Placement[0]), sharing.ErrUnavailable)
 	}
 	if m == nil {
 		return fmt.Errorf("claim %q: nothing cuts GPUs now: %w", id, sharing.ErrUnavailable)
 	}
 	start := time.Now()
-	f := g.Claim.Placement[0]
-	d, warm, err := m.Ensure(ctx, f.GPU, f.MIG, holderName(g.Claim))
+	d, warm, err := m.Ensure(ctx, g.Claim.Placement[0].GPU.Device(), in, holderName(g.Claim))
 	r.opt.Observer.MIGCut(warm, time.Since(start), err)
 	if err == nil {
 		err = r.showWith(ctx, id, d)
@@ -233,6 +261,23 @@ func (r *Runtime) MIGMost() map[sharing.GPUID]map[string]int {
 	return out
 }
 
+// MIGShared are the GPUs whose MIG instances are shared. It asks no driver.
+func (r *Runtime) MIGShared() map[sharing.GPUID]bool {
+	r.mu.Lock()
+	m := r.mig
+	r.mu.Unlock()
+	out := map[sharing.GPUID]bool{}
+	if m == nil {
+		return out
+	}
+	for _, s := range m.States() {
+		if s.Shared {
+			out[s.GPU] = true
+		}
+	}
+	return out
+}
+
 // migStates are the GPUs' instances with the claims that have them; it needs the lock.
 func (r *Runtime) migStates() map[sharing.GPUID]MIGState {
 	out := map[sharing.GPUID]MIGState{}
@@ -241,14 +286,19 @@ func (r *Runtime) migStates() map[sharing.GPUID]MIGState {
 	}
 	for _, s := range r.mig.States() {
 		for _, g := range r.ledger.Grants() {
-			f, on := g.Claim.Placement.On(s.GPU)
-			if !on || f.MIG.None() {
+			f, on := cutOn(g.Claim.Placement, s.GPU)
+			in := r.instanceOf(f)
+			if !on || in.None() {
 				continue
 			}
-			i := slices.IndexFunc(s.Pieces, func(p MIGPiece) bool { return p.Ours && p.Instance == f.MIG })
+			i := slices.IndexFunc(s.Pieces, func(p MIGPiece) bool { return p.Ours && p.Instance == in })
 			if i < 0 {
 				i = len(s.Pieces)
-				s.Pieces = append(s.Pieces, MIGPiece{Instance: f.MIG, Ours: true})
+				s.Pieces = append(s.Pieces, MIGPiece{Instance: in, Ours: true})
+			}
+			if f.GPU.IsPart() && s.Pieces[i].Grant != "" {
+				s.Pieces[i].Holder += ", " + holderName(g.Claim)
+				continue
 			}
 			s.Pieces[i].Grant, s.Pieces[i].Holder = g.Claim.ID, holderName(g.Claim)
 			if h := r.held[g.Claim.ID]; h != nil && h.cut.err != nil {
@@ -262,6 +312,9 @@ func (r *Runtime) migStates() map[sharing.GPUID]MIGState {
 
 // levelsOf are the levels that a claim can have on a healthy GPU that is cut so; it needs the lock.
 func (r *Runtime) levelsOf(g sharing.GPU, cut MIGState) []sharing.Level {
+	if g.MIG && cut.On && cut.Shared {
+		return nil // its instances have levels of their own
+	}
 	if g.MIG && cut.On {
 		return []sharing.Level{sharing.LevelHardware}
 	}
@@ -271,20 +324,31 @@ func (r *Runtime) levelsOf(g sharing.GPU, cut MIGState) []sharing.Level {
 
 // instanceLost says why a claim's MIG instance does not hold it any more; empty while it does. It needs the lock.
 func (r *Runtime) instanceLost(c ledger.Claim) string {
-	if !slices.ContainsFunc(c.Placement, func(f sharing.Fragment) bool { return !f.MIG.None() }) {
+	if !slices.ContainsFunc(c.Placement, sharing.Fragment.Cut) {
 		return ""
 	}
 	states := r.migStates()
 	for _, f := range c.Placement {
-		s, known := states[f.GPU]
-		if f.MIG.None() || !known || s.Trouble != "" {
+		s, known := states[f.GPU.Device()]
+		if !f.Cut() || !known || s.Trouble != "" {
 			continue
 		}
-		if !slices.ContainsFunc(s.Pieces, func(p MIGPiece) bool { return p.Ours && p.Ready && p.Instance == f.MIG }) {
-			return fmt.Sprintf("its MIG instance %s is not there any more", f.MIG)
+		in := r.instanceOf(f)
+		if !slices.ContainsFunc(s.Pieces, func(p MIGPiece) bool { return p.Ours && p.Ready && p.Instance == in }) {
+			return fmt.Sprintf("its MIG instance %s is not there any more", instanceName(f))
 		}
 	}
 	return ""
+}
+
+// cutOn is the fragment of a placement that is a MIG instance of the GPU, or a share of one.
+func cutOn(p sharing.Placement, gpu sharing.GPUID) (sharing.Fragment, bool) {
+	for _, f := range p {
+		if f.Cut() && f.GPU.Device() == gpu {
+			return f, true
+		}
+	}
+	return sharing.Fragment{}, false
 }
 
 // told is a GPU's health as the watch told it.
@@ -300,7 +364,7 @@ func (r *Runtime) SetTrouble(trouble map[sharing.GPUID]string) {
 	same := maps.Equal(r.trouble, trouble)
 	if !same {
 		r.trouble = maps.Clone(trouble)
-		for id, was := range r.told {
+		for id, was := range maps.Clone(r.told) {
 			r.setHealth(id, was.health, was.reason)
 		}
 	}
@@ -312,8 +376,10 @@ func (r *Runtime) SetTrouble(trouble map[sharing.GPUID]string) {
 
 // OnGPU is what a claim holds of a GPU.
 type OnGPU struct {
-	// Instance is none for a share of the GPU, or all of it.
+	// Instance is none for a share of the GPU, or all of it, and where it is not known which one a share is of.
 	Instance sharing.Instance
+	// Part is the id of the shared instance that it is a share of, empty for anything else.
+	Part sharing.GPUID
 	// Who holds it, for people.
 	Who string
 }
@@ -333,8 +399,28 @@ func (r *Runtime) ClaimsOn(gpu sharing.GPUID) ([]OnGPU, error) {
 func (r *Runtime) claimsOn(gpu sharing.GPUID) []OnGPU {
 	var out []OnGPU
 	for _, g := range r.ledger.Grants() {
-		if f, on := g.Claim.Placement.On(gpu); on {
-			out = append(out, OnGPU{f.MIG, holderName(g.Claim)})
+		for _, f := range g.Claim.Placement {
+			if f.GPU.Device() != gpu {
+				continue
+			}
+			one := OnGPU{Instance: r.instanceOf(f), Who: holderName(g.Claim)}
+			if f.GPU.IsPart() {
+				one.Part = f.GPU
+			}
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// PartsInUse are the ids of the shared instances of a GPU that claims have shares of.
+func (r *Runtime) PartsInUse(gpu sharing.GPUID) []sharing.GPUID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []sharing.GPUID
+	for _, one := range r.claimsOn(gpu) {
+		if one.Part != "" {
+			out = append(out, one.Part)
 		}
 	}
 	return out

@@ -57,9 +57,9 @@ func (r *Runtime) noticeCut(ctx context.Context, c ledger.Claim, n MIGNotice) {
 	}
 	f := c.Placement[0]
 	r.mu.Lock()
-	v, _ := r.ledger.GPU(f.GPU)
+	v, _ := r.ledger.GPU(f.GPU.Device())
+	n.GPU, n.Instance = v.GPU, r.instanceOf(f)
 	r.mu.Unlock()
-	n.GPU, n.Instance = v.GPU, f.MIG
 	n.Container = sharing.ContainerRef{PodUID: c.Owner.PodUID, Namespace: c.Owner.Namespace, Pod: c.Owner.PodName, Container: c.Owner.Container}
 	r.tellMIG(ctx, n)
 }
@@ -72,7 +72,7 @@ func (r *Runtime) PendingCuts() []string {
 	var out []string
 	for _, g := range r.ledger.Grants() {
 		if h := r.held[g.Claim.ID]; r.needsCut(g, h) && h.cut.err == nil {
-			out = append(out, fmt.Sprintf("MIG instance %s is being cut for %s", g.Claim.Placement[0].MIG, holderName(g.Claim)))
+			out = append(out, fmt.Sprintf("MIG instance %s is being cut for %s", instanceName(g.Claim.Placement[0]), holderName(g.Claim)))
 		}
 	}
 	return out
@@ -183,7 +183,7 @@ func (r *Runtime) awaitCut(ctx context.Context, id ledger.ClaimID) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("its MIG instance %s is still being cut: %w", g.Claim.Placement[0].MIG, sharing.ErrUnavailable)
+			return fmt.Errorf("its MIG instance %s is still being cut: %w", instanceName(g.Claim.Placement[0]), sharing.ErrUnavailable)
 		case <-changed:
 		}
 	}

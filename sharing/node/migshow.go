@@ -82,6 +82,7 @@ func (r *Runtime) show(ctx context.Context, list []sharing.MIGDevice, must shari
 		return fmt.Errorf("this agent serves no containers: %w", sharing.ErrUnsupported)
 	}
 	slices.SortFunc(list, func(a, b sharing.MIGDevice) int { return cmp.Compare(a.UUID, b.UUID) })
+	list = slices.Compact(list) // one that is shared has several claims
 	if r.wasShown && slices.Equal(list, r.shown) {
 		return nil
 	}

@@ -231,10 +231,10 @@ func (r *Runtime) within(c ledger.Claim, req sharing.Request) (sharing.Placement
 		return nil, false
 	}
 	if req = r.hardened(req); req.Kind == sharing.KindMIG {
-		if !isCut(c.Placement) {
+		f := c.Placement[0]
+		if f.MIG.None() {
 			return nil, false
 		}
-		f := c.Placement[0]
 		v, ok := r.ledger.GPU(f.GPU)
 		return c.Placement.Clone(), ok && r.mig != nil && req.Admits(v.GPU) && r.mig.Fits(f.GPU, req.MIG, f.MIG)
 	}
@@ -258,7 +258,7 @@ func (r *Runtime) choose(req sharing.Request, advice sharing.Advice, but map[con
 	}
 	states := r.gpuStates(req.Profile, but)
 	if len(advice.GPUs) == req.GPUs {
-		planned := slices.DeleteFunc(slices.Clone(states), func(s allocator.GPUState) bool { return !slices.Contains(advice.GPUs, s.GPU.UUID) })
+		planned := slices.DeleteFunc(slices.Clone(states), func(s allocator.GPUState) bool { return !slices.Contains(advice.Shares(), s.GPU.UUID) })
 		if p, err := allocator.Choose(planned, req); err == nil {
 			return p, nil
 		}

@@ -236,7 +236,7 @@ func (r *Runtime) readPlacement(ctx context.Context, group cgroup.Group) (sharin
 	// told stays true while the driver says of every GPU what the cgroup may use of it.
 	told, shared := att.Caps != nil, false
 	for _, g := range att.GPUs {
-		if g.MIG {
+		if g.MIG || g.UUID.IsPart() {
 			continue
 		}
 		f := sharing.Fragment{GPU: g.UUID, Memory: g.Usable(), Percent: sharing.FullGPU, Whole: true}

@@ -329,7 +329,12 @@ func (r *Runtime) SetHealth(gpu sharing.GPUID, h sharing.Health, reason string) 
 // setHealth needs the lock. A GPU that has left the inventory meanwhile is no error.
 func (r *Runtime) setHealth(gpu sharing.GPUID, h sharing.Health, reason string) {
 	r.told[gpu] = told{h, reason}
-	if why := r.trouble[gpu]; h == sharing.HealthOK && why != "" {
+	for _, v := range r.ledger.GPUs() {
+		if part := v.GPU.UUID; part.IsPart() && part.Device() == gpu { // what befalls a GPU befalls all of it
+			r.setHealth(part, h, reason)
+		}
+	}
+	if why := r.trouble[gpu.Device()]; h == sharing.HealthOK && why != "" {
 		h, reason = sharing.HealthUnhealthy, why
 	}
 	if err := r.ledger.SetHealth(gpu, h, reason); err != nil && !errors.Is(err, sharing.ErrNotFound) {

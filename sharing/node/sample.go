@@ -141,7 +141,7 @@ func leasedOn(grants []ledger.Grant, gpu sharing.GPUID, dir string) bool {
 func trespassers(grants []ledger.Grant, pids map[ledger.ClaimID][]int, gpu sharing.GPUID, s Sample) []int {
 	var out []int
 	for _, g := range grants {
-		if _, on := g.Claim.Placement.On(gpu); on {
+		if touches(g.Claim.Placement, gpu) {
 			continue
 		}
 		for _, use := range s.Processes {
@@ -151,6 +151,12 @@ func trespassers(grants []ledger.Grant, pids map[ledger.ClaimID][]int, gpu shari
 		}
 	}
 	return out
+}
+
+// touches reports whether a placement has a fragment on the GPU. One on a MIG instance counts for all of its GPU: who uses
+// it is on the GPU's own list, too, and a driver may not say on which instance a process is.
+func touches(p sharing.Placement, gpu sharing.GPUID) bool {
+	return slices.ContainsFunc(p, func(f sharing.Fragment) bool { return f.GPU.Device() == gpu.Device() })
 }
 
 func capsFragmentOn(g ledger.Grant, gpu sharing.GPUID) bool {

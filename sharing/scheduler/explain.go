@@ -192,7 +192,7 @@ func (a room) better(b room) room {
 func roomOn(s *state, r sharing.Request) room {
 	out := room{}
 	for _, g := range s.gpus {
-		if g.GPU.Health != sharing.HealthOK || !r.Admits(g.GPU) || g.GPU.MIG {
+		if g.GPU.Health != sharing.HealthOK || !r.Admits(g.GPU) || g.GPU.MIG || r.WhyNotPart(g.GPU.UUID) != "" {
 			continue
 		}
 		if _, err := allocator.Choose([]allocator.GPUState{g}, one(r)); err == nil {

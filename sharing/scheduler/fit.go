@@ -217,7 +217,9 @@ func because(s *state, r sharing.Request, err error) (Reason, string) {
 		}
 		return n >= r.GPUs
 	}
-	admits := func(g allocator.GPUState) bool { return r.Admits(g.GPU) && !g.GPU.MIG && g.GPU.Usable() > 0 }
+	admits := func(g allocator.GPUState) bool {
+		return r.Admits(g.GPU) && !g.GPU.MIG && r.WhyNotPart(g.GPU.UUID) == "" && g.GPU.Usable() > 0
+	}
 	holds := func(g allocator.GPUState) bool {
 		return admits(g) && (r.Kind == sharing.KindWhole || level(g).AtLeast(r.MinLevel))
 	}

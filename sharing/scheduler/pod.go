@@ -76,7 +76,11 @@ func (b *Books) Pod(p sharing.Pod, w Want, now time.Time) {
 	b.Learn(w)
 	plan := map[string]sharing.Advice{}
 	for _, a := range w.Asks {
-		if planned := sharing.Planned(p.Annotations, a.Container); len(planned.GPUs) > 0 {
+		planned := sharing.Planned(p.Annotations, a.Container)
+		if a.Request.Kind == sharing.KindShared {
+			planned.GPUs = planned.Shares()
+		}
+		if len(planned.GPUs) > 0 {
 			plan[a.Container] = planned
 		}
 	}

@@ -214,9 +214,13 @@ int kerf_find(const unsigned char uuid[16])
 {
 	if (!mapped())
 		return KERF_NO_PLACE;
+	/* A region of a shared MIG instance names none: its UUID is another one whenever it is made, and the program has no
+	 * other device. */
+	unsigned char any[16];
+	memset(any, 0xff, sizeof any);
 	const struct kerf_limits *l = limits;
 	for (int d = 0; d < (int)l->devices; d++)
-		if (memcmp(l->device[d].uuid, uuid, 16) == 0)
+		if (memcmp(l->device[d].uuid, uuid, 16) == 0 || memcmp(l->device[d].uuid, any, 16) == 0)
 			return d;
 	return KERF_NO_PLACE;
 }

@@ -89,14 +89,14 @@ static int digit(char c)
 	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* "GPU-" and 32 hex digits with dashes between them. */
+/* "GPU-" or, for a MIG instance, "MIG-", and 32 hex digits with dashes between them. */
 static int nvml_place(void *device)
 {
 	char text[96] = { 0 };
 	unsigned char uuid[16] = { 0 };
 	int n = 0;
 	__typeof__(&nvmlDeviceGetUUID) get = KERF_REAL(nvmlDeviceGetUUID);
-	if (!get || get(device, text, sizeof text) != 0 || strncmp(text, "GPU-", 4) != 0)
+	if (!get || get(device, text, sizeof text) != 0 || (strncmp(text, "GPU-", 4) != 0 && strncmp(text, "MIG-", 4) != 0))
 		return KERF_NO_PLACE;
 	for (const char *c = text + 4; *c && n < 32; c++)
 		if (digit(*c) >= 0) {

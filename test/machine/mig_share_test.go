@@ -1,0 +1,121 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine_test
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+)
+
+// sharedPool shares the two instances of GPU 0, and leaves the other GPUs as they are.
+func sharedPool(backends, layout string) string {
+	return head + "spec:\n  pools:\n  - name: default\n    backends: [" + backends + "]\n    overCap: warn\n    mig: [" + layout + "]\n"
+}
+
+const twoShared = "{gpus: [0], enabled: true, instances: {3g.40gb: 2}, shared: true}"
+
+// Instances that are shared count memory each by itself: who has a share sees one MIG device of the size of its cap, is
+// refused what is past it, and a full instance is full however much the other one and the other GPUs have.
+func TestSharedInstances(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{hardware: "h100x8", driver: "r580", noAgent: true})
+	m.agentFlags = []string{"--config", m.write(sharedPool("driver, libkerf, reactive", twoShared))}
+	m.startAgent()
+	m.ready()
+	before := m.wantCut(0, 2)
+	pin := " --gpu-uuid " + m.uuid(0)
+	var runs []*run
+	for i := range 4 { // two on each
+		p := m.run(flags(fmt.Sprintf("--memory 18GiB --name n%d", i)+pin), load("--alloc 16GiB --hold 1h"))
+		wantLoad(t, p.loads(1)[0], "", 16*gib, 16*gib)
+		runs = append(runs, p)
+	}
+	on := map[string]int{}
+	for i := range runs {
+		g := m.grant(fmt.Sprintf("n%d", i))
+		if g.Level != "client" || g.Backend != "libkerf" || len(g.Fragments) != 1 || g.Used == nil || *g.Used < 16*gib || *g.Used > 18*gib {
+			t.Fatalf("grant %d: %+v", i, g)
+		}
+		on[g.Fragments[0].GPU]++
+	}
+	want := map[string]int{m.uuid(0) + "/3g.40gb@0": 2, m.uuid(0) + "/3g.40gb@4": 2}
+	if !maps.Equal(on, want) {
+		t.Fatalf("shares are on %v, want %v", on, want)
+	}
+	for _, ask := range []string{"--memory 10GiB", "--gpus 1", "--percent 10", "--mig 3g.40gb"} {
+		if said := m.refused(flags(ask + pin)); !strings.Contains(said, "MIG") && !strings.Contains(said, "free of") {
+			t.Errorf("%s: %s", ask, said)
+		}
+	}
+	runs[3].end()
+	eventually(t, "the end of a share", func() error {
+		if s := m.state(); len(s.Grants) != 3 {
+			return fmt.Errorf("%d grants", len(s.Grants))
+		}
+		return nil
+	})
+	greedy := m.run(flags("--memory 8GiB --name greedy"+pin), load("--alloc 12GiB --step 256MiB --hold 1h"))
+	got := greedy.loads(1)[0]
+	if !strings.Contains(got.err(), oom) || got.Total == nil || *got.Total != 8*gib {
+		t.Errorf("past its share: %v", got)
+	}
+	one := m.run(flags("--memory 1GiB"+pin), []string{"sh", "-c", "ls $NVIDIA_DEV_ROOT/dev/nvidia-caps | wc -l; echo $CUDA_VISIBLE_DEVICES $KERF_LEVEL"}).wait()
+	if lines := strings.Fields(one.out); one.code != 0 || len(lines) != 3 || lines[0] != "2" || !strings.HasPrefix(lines[1], "MIG-") || lines[2] != "client" {
+		t.Errorf("what a program sees: %v", one)
+	}
+	// A layout that shares no more takes nothing from who has a share, and gives nobody a second claim on it.
+	m.restartAgent()
+	m.write(sharedPool("driver, libkerf, reactive", strings.Replace(twoShared, ", shared: true", "", 1)))
+	if said := m.refused(flags("--mig 3g.40gb" + pin)); said == "" {
+		t.Error("an instance that is shared was given whole")
+	}
+	if now := m.wantCut(0, 2); !maps.Equal(now, before) || !runs[0].running() || m.grant("n0").Level != "client" {
+		t.Errorf("after a restart and another layout: %v, then %v, %+v", before, now, m.grant("n0"))
+	}
+	for _, p := range append(runs[:3], greedy) {
+		p.end()
+	}
+	m.noGrants()
+	eventually(t, "an instance that is given whole again", func() error {
+		if r := m.run(flags("--mig 3g.40gb"+pin), []string{"true"}).wait(); r.code != 0 {
+			return fmt.Errorf("%v", r)
+		}
+		return nil
+	})
+}
+
+// Where the driver tells only what processes use, who takes more than its share of an instance is found by that.
+func TestSharedInstancesWatched(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{hardware: "a30x2", driver: "r580", noAgent: true})
+	pool := strings.Replace(sharedPool("driver, reactive", "{gpus: [0], enabled: true, instances: {2g.12gb: 2}, shared: true}"), "overCap: warn", "overCap: kill\n    migReset: true", 1)
+	m.agentFlags = []string{"--config", m.write(pool)}
+	m.startAgent()
+	m.ready()
+	if !m.cutGPUs()[0].MIG {
+		m.set("gpu=0", "reset=true") // the mode was pending
+	}
+	m.wantCut(0, 2)
+	pin := " --gpu-uuid " + m.uuid(0)
+	eventually(t, "two shared instances in the books", func() error {
+		if gpus := m.state().GPUs; len(gpus) != 4 || gpus[1].Health != "healthy" {
+			return fmt.Errorf("%+v", gpus)
+		}
+		return nil
+	})
+	quiet := m.run(flags("--memory 4GiB --name quiet"+pin), load("--alloc 3GiB --hold 1h"))
+	quiet.loads(1)
+	over := m.run(flags("--memory 4GiB --name over"+pin), load("--alloc 6GiB --hold 1h"))
+	eventually(t, "the end of who is over its cap", func() error {
+		if over.running() {
+			return fmt.Errorf("it runs")
+		}
+		return nil
+	})
+	if g := m.grant("quiet"); !quiet.running() || g.Level != "reactive" {
+		t.Errorf("its neighbour: %+v", g)
+	}
+}
