@@ -70,6 +70,8 @@ type GPU struct {
 
 	Health       Health
 	HealthReason string // why not HealthOK, for people
+	// Cordoned says why an administrator wants nothing new on it, for people; empty where it takes claims. What is on it stays.
+	Cordoned string
 }
 
 // Usable is the memory that can be granted: all but the driver's own part.

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package gpunode is what an agent tells the cluster of its node: the status of the cluster-scoped object GPUNode
-// (kerf.dev/v1alpha1), one for each node and of the node's name. Its schema is deploy/manifests/05-crd-gpunodes.yaml.
+// (kerf.dev/v1alpha1), one for each node and of the node's name; and what an administrator tells the agent there, its
+// spec. Its schema is deploy/manifests/05-crd-gpunodes.yaml.
 //
 // It promises to change only by fields that are added. Amounts of memory are bytes. Fields without a value are left
 // out. It holds what is booked and not what is measured: the use of a GPU changes all the time, and is a matter of the
@@ -20,6 +21,19 @@ const (
 	// Resource is its plural, as paths have it.
 	Resource = "gpunodes"
 )
+
+// Spec is what an administrator says of a node's GPUs. No agent writes it.
+type Spec struct {
+	// Cordoned are the GPUs that take nothing new, by UUID. What runs on them goes on.
+	Cordoned map[string]Cordon `json:"cordoned,omitempty"`
+}
+
+// Cordon says why a GPU takes nothing new, who said so, and when (RFC 3339); all of it is for people.
+type Cordon struct {
+	Reason string `json:"reason,omitempty"`
+	By     string `json:"by,omitempty"`
+	Since  string `json:"since,omitempty"`
+}
 
 // Status is what an agent tells of its node.
 type Status struct {
@@ -94,6 +108,8 @@ type GPU struct {
 	// Health is healthy, unknown, suspect, unhealthy or lost.
 	Health       string `json:"health"`
 	HealthReason string `json:"healthReason,omitempty"`
+	// Cordoned says why it takes nothing new though it may be healthy, as the agent heard of it; empty where it does.
+	Cordoned string `json:"cordoned,omitempty"`
 	// Levels are the enforcement levels that a claim can have here, strongest first.
 	Levels []string `json:"levels,omitempty"`
 }

@@ -36,6 +36,7 @@ type kubernetes struct {
 	restarted chan struct{}
 	kubelet   *kubelet.Client
 	pulse     *pulse
+	cordons   *cordons
 }
 
 // newKubernetes opens the doors; nothing is served and nobody is asked yet.
@@ -45,6 +46,8 @@ func newKubernetes(c *containers) (*kubernetes, error) {
 	if k.api, err = kube.Open(kube.Options{Kubeconfig: a.kubeconfig, Node: a.nodeName, Log: a.log}); err != nil {
 		return nil, fmt.Errorf("API server: %w", err)
 	}
+	k.cordons = &cordons{log: a.log, dir: a.dir, set: a.runtime.SetCordons, warn: a.runtime.SetWarning}
+	k.cordons.restore()
 	if k.runtimeDoor, err = containerd.Open(a.containerdSocket); err != nil {
 		return nil, fmt.Errorf("container runtime: %w", err)
 	}
@@ -101,6 +104,7 @@ func (k *kubernetes) run(ctx context.Context) error {
 	g.Go(func() error { return k.publisher().run(ctx) })
 	g.Go(func() error { k.followLeaving(ctx); return nil })
 	g.Go(func() error { k.markNode(ctx); return nil })
+	g.Go(func() error { k.api.FollowSpec(ctx, k.cordons.tell); return nil })
 	err := g.Wait()
 	return errors.Join(err, k.close())
 }

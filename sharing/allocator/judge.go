@@ -35,6 +35,9 @@ func judge(g GPUState, r sharing.Request) verdict {
 	if sick {
 		return ill(g.GPU)
 	}
+	if g.GPU.Cordoned != "" {
+		return no("is cordoned: %s", g.GPU.Cordoned)
+	}
 	if r.Kind == sharing.KindWhole {
 		if g.Held || g.FreeMemory < g.GPU.Usable() || g.FreePercent < sharing.FullGPU {
 			return no("is in use: %s free of %s, the whole GPU asked", g.FreeMemory, g.GPU.Usable())

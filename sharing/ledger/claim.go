@@ -14,7 +14,7 @@ import (
 //
 // Errors: ErrInvalid for a claim that is wrong in itself, ErrConflict for a taken id or name or a container
 // that has a claim, ErrNotFound for an unknown GPU, ErrLost, ErrUnavailable or ErrUnsupported for one that is
-// lost, not healthy or in MIG mode, ErrStale for one whose size has changed since, ErrExhausted for one
+// lost, not healthy, cordoned or in MIG mode, ErrStale for one whose size has changed since, ErrExhausted for one
 // without room. For one that shares a cap: ErrNotFound where that claim is
 // unknown, and ErrInvalid where it is not of the same pod and GPUs, or shares another's.
 func (l *Ledger) Claim(c Claim) error {
@@ -108,6 +108,9 @@ func (l *Ledger) checkGPU(r sharing.Request, f sharing.Fragment) error {
 	}
 	if why := r.WhyNotPart(f.GPU); why != "" {
 		return fmt.Errorf("%s: %w", why, sharing.ErrUnsupported)
+	}
+	if page.facts.Cordoned != "" {
+		return fmt.Errorf("cordoned: %s: %w", page.facts.Cordoned, sharing.ErrUnavailable)
 	}
 	if r.Kind == sharing.KindMIG {
 		return checkInstance(page.facts, f)

@@ -111,7 +111,7 @@ func (g *gpu) relieve() {
 
 // open reports whether new claims are taken at all.
 func (g *gpu) open() bool {
-	return g.present && g.facts.Health == sharing.HealthOK && !g.facts.MIG && g.held.whole == 0 && !g.over()
+	return g.present && g.facts.Health == sharing.HealthOK && g.facts.Cordoned == "" && !g.facts.MIG && g.held.whole == 0 && !g.over()
 }
 
 // View is one GPU's page, for people and for the allocator.
@@ -120,7 +120,7 @@ type View struct {
 	// had yet has Index -1.
 	GPU sharing.GPU
 	// FreeMemory and FreePercent can be claimed now. Both are 0 on a GPU that takes no claims: not healthy,
-	// in MIG mode, held whole, or overbooked.
+	// cordoned, in MIG mode, held whole, or overbooked.
 	FreeMemory  sharing.Bytes
 	FreePercent sharing.Percent
 	// HeldMemory and HeldPercent are booked, LeasedMemory is that part of HeldMemory which is in use.

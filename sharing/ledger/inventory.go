@@ -6,6 +6,7 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -30,6 +31,7 @@ func (l *Ledger) SetInventory(inventory []sharing.GPU) error {
 	for _, g := range inventory {
 		page := l.page(g.UUID)
 		page.facts, page.present = g.Clone(), true
+		page.facts.Cordoned = l.cordons[g.UUID]
 		page.excuse()
 	}
 	for id, page := range l.gpus {
@@ -54,11 +56,20 @@ func (l *Ledger) SetHealth(id sharing.GPUID, h sharing.Health, reason string) er
 	return nil
 }
 
+// SetCordons says which GPUs take no new claims, and why, in the place of what was said before. Claims on them stay, and so
+// does the word over inventories, also for a GPU that comes later.
+func (l *Ledger) SetCordons(why map[sharing.GPUID]string) {
+	l.cordons = maps.Clone(why)
+	for id, page := range l.gpus {
+		page.facts.Cordoned = why[id]
+	}
+}
+
 // page returns the GPU's page, a new one for a GPU that has none.
 func (l *Ledger) page(id sharing.GPUID) *gpu {
 	page, ok := l.gpus[id]
 	if !ok {
-		page = &gpu{facts: sharing.GPU{UUID: id, Index: -1, NUMA: -1, HealthReason: "not in the inventory"}}
+		page = &gpu{facts: sharing.GPU{UUID: id, Index: -1, NUMA: -1, HealthReason: "not in the inventory", Cordoned: l.cordons[id]}}
 		l.gpus[id] = page
 	}
 	return page

@@ -177,6 +177,8 @@ type Ledger struct {
 	// order has the claims by id. seen is what Grants returned last, nil once that is no longer true.
 	order []*entry
 	seen  []Grant
+	// cordons has the GPUs that take no new claims, and why; each page of such a GPU says so.
+	cordons map[sharing.GPUID]string
 }
 
 // entry is a claim in the books.

@@ -170,6 +170,8 @@ func (r *Runtime) offer(v ledger.View, req sharing.Request, start int) MIGOffer 
 		return MIGOffer{Why: "is not in MIG mode", Never: true}
 	case g.Health != sharing.HealthOK:
 		return MIGOffer{Why: fmt.Sprintf("is %s: %s", g.Health, g.HealthReason)}
+	case g.Cordoned != "":
+		return MIGOffer{Why: "is cordoned: " + g.Cordoned}
 	}
 	return r.mig.Offer(v.GPU.UUID, req.MIG, start, r.claimsOn(v.GPU.UUID))
 }

@@ -342,6 +342,15 @@ func (r *Runtime) setHealth(gpu sharing.GPUID, h sharing.Health, reason string) 
 	}
 }
 
+// SetCordons tells which GPUs are to take nothing new, and why, in the place of what was told before. Claims on them stay,
+// and their containers start again.
+func (r *Runtime) SetCordons(why map[sharing.GPUID]string) {
+	r.mu.Lock()
+	r.ledger.SetCordons(why)
+	r.mu.Unlock()
+	r.changed.announce()
+}
+
 // SetLevel tells what a GPU can give, when that could not be told at Attach.
 func (r *Runtime) SetLevel(gpu sharing.GPUID, rep choice.Report) {
 	r.mu.Lock()

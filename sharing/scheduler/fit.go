@@ -237,6 +237,11 @@ func because(s *state, r sharing.Request, err error) (Reason, string) {
 	case !ever(large):
 		return TooSmall, TooSmall.String()
 	case !ever(func(g allocator.GPUState) bool { return large(g) && g.GPU.Health == sharing.HealthOK }):
+		for _, g := range s.gpus {
+			if large(g) && g.GPU.Cordoned != "" {
+				return Unhealthy, "GPUs cordoned: " + g.GPU.Cordoned
+			}
+		}
 		return Unhealthy, Unhealthy.String()
 	}
 	if no, ok := errors.AsType[*allocator.NoFit](err); ok {

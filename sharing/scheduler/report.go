@@ -90,12 +90,14 @@ func readGPU(g gpunode.GPU, holders int) allocator.GPUState {
 	usable := min(g.UsableBytes, g.MemoryBytes)
 	gpu := sharing.GPU{
 		UUID: sharing.GPUID(g.UUID), Index: g.Index, Model: g.Model, PCI: g.PCI, NUMA: -1, MIG: g.MIG,
-		Memory: sharing.Bytes(g.MemoryBytes), Reserved: sharing.Bytes(g.MemoryBytes - usable), HealthReason: g.HealthReason,
+		Memory: sharing.Bytes(g.MemoryBytes), Reserved: sharing.Bytes(g.MemoryBytes - usable), HealthReason: g.HealthReason, Cordoned: g.Cordoned,
 	}
 	if g.NUMANode != nil {
 		gpu.NUMA = *g.NUMANode
 	}
-	if g.Health == sharing.HealthOK.String() {
+	if g.Cordoned != "" {
+		gpu.HealthReason = "cordoned: " + g.Cordoned
+	} else if g.Health == sharing.HealthOK.String() {
 		gpu.Health = sharing.HealthOK
 	}
 	// What is lent comes back when it is asked for, so that it counts as free.

@@ -146,7 +146,7 @@ func (b *liveBuilder) inventory(n *cluster.Node, s *gpunode.Status, becomes bool
 	}
 	all := cut > 0 && cut == len(s.GPUs)
 	for _, g := range slices.SortedFunc(slices.Values(s.GPUs), func(x, y gpunode.GPU) int { return cmp.Compare(x.Index, y.Index) }) {
-		if g.Health != sharing.HealthOK.String() || g.MIG && !all {
+		if g.Health != sharing.HealthOK.String() || g.Cordoned != "" || g.MIG && !all {
 			continue
 		}
 		place := cluster.Place{NVLink: -1 - g.Index, PCIe: g.Index}

@@ -166,7 +166,7 @@ func TestRights(t *testing.T) {
 	want := []rbac.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
-		{APIGroups: []string{"kerf.dev"}, Resources: []string{"gpunodes"}, Verbs: []string{"create", "patch"}},
+		{APIGroups: []string{"kerf.dev"}, Resources: []string{"gpunodes"}, Verbs: []string{"create", "patch", "watch"}},
 		{APIGroups: []string{"kerf.dev"}, Resources: []string{"gpunodes/status"}, Verbs: []string{"patch"}},
 	}
 	here := []rbac.PolicyRule{{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create", "patch"}}}

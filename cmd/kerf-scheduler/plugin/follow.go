@@ -108,6 +108,12 @@ func (c *core) gpuNodes(ctx context.Context) cache.ResourceEventHandler {
 			c.change(o.GetName(), func() { c.books.NoReport(o.GetName()) })
 			return
 		}
+		var spec gpunode.Spec
+		raw, _, _ = unstructured.NestedMap(o.Object, "spec")
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw, &spec); err != nil {
+			klog.FromContext(ctx).Error(err, "What a GPUNode says of cordoned GPUs cannot be read", "node", o.GetName())
+		}
+		status.Cordon(spec) // at once, and not when the agent has heard of it
 		c.change(o.GetName(), func() { c.books.Report(o.GetName(), status) })
 	}, func(o *unstructured.Unstructured) {
 		c.change(o.GetName(), func() { c.books.NoReport(o.GetName()) })

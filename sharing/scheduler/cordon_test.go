@@ -1,0 +1,30 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/sharing/scheduler"
+)
+
+// A GPU that is cordoned is not planned on, whether its agent says so or the administrator's word was read before.
+func TestCordonedGPU(t *testing.T) {
+	b := booksOf(1, 2)
+	s := statusOf(0, 2)
+	s.GPUs[0].Cordoned = "fan"
+	b.Report(nodeName(0), s)
+	w := want(t, podOf("p", memory(10)))
+	if v := b.Fit(w, nodeName(0), noon()); v.Reason != scheduler.Fits || string(v.Plan[0].Placement[0].GPU) != uuid(0, 1) {
+		t.Errorf("verdict %+v", v)
+	}
+	s = statusOf(0, 2)
+	s.Cordon(gpunode.Spec{Cordoned: map[string]gpunode.Cordon{uuid(0, 0): {Reason: "fan"}, uuid(0, 1): {}, "GPU-other": {}}})
+	b.Report(nodeName(0), s)
+	if v := b.Fit(w, nodeName(0), noon()); v.Reason != scheduler.Unhealthy || !strings.Contains(v.Text, "GPUs cordoned: fan") {
+		t.Errorf("verdict %+v", v)
+	}
+}
