@@ -56,6 +56,7 @@ ROUNDS ?= 1
 build: need ## Build the programs, libkerf.so and the simulated driver into bin/
 	@mkdir -p bin
 	$(GO_BUILD) -o bin/ $(COMMANDS:%=./cmd/%)
+	@ln -sf kerf bin/kubectl-kerf # as which kubectl finds it
 	@$(MAKE) kerf-hook
 	@$(MAKE) -s -C internal/libkerf/lib OUT='$(CURDIR)/bin' OBJ='$(CURDIR)/bin/.libkerf' CC='$(CC)' all
 	@echo 'building the simulated driver and gpuload'

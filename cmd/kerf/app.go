@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // The exit statuses of every command but run, which adds those of a shell.
@@ -36,6 +37,22 @@ type app struct {
 	args []string
 	// dir is --dir.
 	dir string
+	// plugin is true when kubectl calls: as kubectl-kerf.
+	plugin bool
+	// kubeconfig is --kubeconfig, and overrides are kubectl's other flags for the cluster.
+	kubeconfig string
+	overrides  clientcmd.ConfigOverrides
+}
+
+// pluginName is the file by which kubectl finds its command "kerf".
+const pluginName = "kubectl-kerf"
+
+// name is what users type to get here.
+func (a *app) name() string {
+	if a.plugin {
+		return "kubectl kerf"
+	}
+	return "kerf"
 }
 
 // failure is an error with the exit status that it stands for. Errors of other kinds come from the parsing
@@ -95,8 +112,9 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kerf",
 		Short: "Pieces of a GPU for processes, held to their size",
-		Long: "kerf runs programs on pieces of this machine's GPUs and shows who holds what.\n" +
-			"It asks the kerf-agent of this machine.",
+		Long: "kerf runs programs on pieces of GPUs and shows who holds what.\n\n" +
+			"It asks the kerf-agent of this machine; or the cluster, where kubectl calls it (as kubectl-kerf), where a flag names the\n" +
+			"cluster, and where no agent is on this machine. The other flags of kubectl for reaching a cluster are taken as well.",
 		SilenceErrors: true, SilenceUsage: true, TraverseChildren: true,
 		Args: cobra.NoArgs,
 		// Without a command there is nothing to do but to say what there is.
@@ -107,6 +125,11 @@ func (a *app) root() *cobra.Command {
 		dir = defaultDir
 	}
 	root.PersistentFlags().StringVar(&a.dir, "dir", dir, "directory of the agent's sockets (environment: KERF_DIR)")
-	root.AddCommand(a.runCommand(), a.ociCommand(), a.statusCommand(), a.limitCommand(), a.metricsCommand(), a.topCommand(), a.migCommand(), a.auditCommand(), a.usageCommand(), a.doctorCommand(), a.explainCommand(), a.simulateCommand(), a.versionCommand())
+	if a.plugin {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: a.name()}
+	}
+	a.defineConnection(root)
+	root.AddCommand(a.drainCommand(), a.runCommand(), a.ociCommand(), a.statusCommand(), a.limitCommand(), a.metricsCommand(), a.topCommand(), a.migCommand(), a.auditCommand(), a.usageCommand(), a.doctorCommand(), a.explainCommand(), a.simulateCommand(), a.versionCommand())
+	a.completionCommand(root)
 	return root
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kerf-gpu/kerf/internal/present"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/doctor"
 )
@@ -24,11 +23,17 @@ func (a *app) doctorCommand() *cobra.Command {
 		Long: `Tell what this machine can do, and how to mend what it lacks. Works without an agent and without a driver,
 and changes nothing.
 
-Exit status: 0 when a grant at level driver or exclusive is possible here, 1 otherwise.`,
+Of a cluster (kubectl kerf doctor, or with --context) it tells which nodes serve pods, and what keeps the others from it.
+
+Exit status: 0 when a grant at level driver or exclusive is possible here, 1 otherwise; of a cluster 1 when a node that is
+meant to serve pods does not.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if output != "" && output != "json" {
-				return misused(sharing.Invalid("--output", output, "write json, or leave it out", "is not a form of output"))
+			if output != "" && output != "json" && output != "yaml" {
+				return misused(sharing.Invalid("--output", output, "write json or yaml, or leave it out", "is not a form of output"))
+			}
+			if a.meant(c) && !changed(c, "dir") {
+				return a.clusterDoctor(c.Context(), output)
 			}
 			r := doctor.Examine(doctor.Gather(c.Context(), doctor.Where{
 				Dir: a.dir, Path: a.getenv("PATH"), LibraryPath: a.getenv("LD_LIBRARY_PATH"), DeviceRoot: a.getenv("NVIDIA_DEV_ROOT"),
@@ -43,15 +48,15 @@ Exit status: 0 when a grant at level driver or exclusive is possible here, 1 oth
 			return nil
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "", "json")
+	c.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
 	c.Flags().StringVar(&socket, "runtime-socket", "", "socket of the container runtime, where it is not in its usual place")
-	complete(c, "output", "json")
+	complete(c, "output", "json", "yaml")
 	return c
 }
 
 func (a *app) showReport(r doctor.Report, output string) error {
-	if output == "json" {
-		text, err := present.JSON(r, true)
+	if output != "" {
+		text, err := document(output, r)
 		if err != nil {
 			return err
 		}

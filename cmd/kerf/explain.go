@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/internal/kube/access"
 	"github.com/kerf-gpu/kerf/internal/kube/survey"
 	"github.com/kerf-gpu/kerf/internal/present"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -37,7 +38,7 @@ func (a *app) explainCommand() *cobra.Command {
 }
 
 func (a *app) explainPodCommand() *cobra.Command {
-	var namespace, kubeconfig, output string
+	var output string
 	var most int
 	c := &cobra.Command{
 		Use:   "pod NAME",
@@ -52,47 +53,59 @@ the machine, taints and affinity are not looked at.
 Exit status: 0 when the pod has its GPU, 3 when it waits, 1 when it cannot be told.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if output != "" && output != "json" {
-				return misused(sharing.Invalid("--output", output, "write json, or leave it out", "is not a form of output"))
+			if output != "" && output != "json" && output != "yaml" {
+				return misused(sharing.Invalid("--output", output, "write json or yaml, or leave it out", "is not a form of output"))
 			}
 			if most < 1 {
 				return misused(sharing.Invalid("--nodes", fmt.Sprint(most), "write 1 or more", "is too few"))
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), surveyTimeout)
 			defer cancel()
-			x, err := a.explainPod(ctx, a.kubeconfigOf(kubeconfig), namespace, args[0])
+			api, err := a.cluster()
 			if err != nil {
-				return fail(fmt.Errorf("explain pod %s/%s: %w", namespace, args[0], err))
+				return fail(fmt.Errorf("explain pod %s: %w", args[0], err))
 			}
-			if output == "json" {
+			defer api.Close()
+			x, err := explainPod(ctx, api, api.Namespace, args[0])
+			if err != nil {
+				return fail(fmt.Errorf("explain pod %s/%s: %w", api.Namespace, args[0], err))
+			}
+			switch output {
+			case "json", "yaml":
 				var text []byte
-				if text, err = present.JSON(x, true); err == nil {
+				if text, err = document(output, x); err == nil {
 					_, err = a.out.Write(text)
 				}
-			} else {
+			default:
 				err = x.write(a.out, most)
 			}
 			if err == nil && x.Waits != "" {
-				return &failure{exitWaits, errors.New("pod " + namespace + "/" + args[0] + " waits: " + x.Waits)}
+				return &failure{exitWaits, errors.New("pod " + api.Namespace + "/" + args[0] + " waits: " + x.Waits)}
 			}
 			return fail(err)
 		},
 	}
 	f := c.Flags()
-	f.StringVarP(&namespace, "namespace", "n", "default", "namespace of the pod")
-	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: what kubectl would read)")
-	f.StringVarP(&output, "output", "o", "", "json")
+	f.StringVarP(&output, "output", "o", "", "json or yaml")
 	f.IntVar(&most, "nodes", 10, "how many nodes to show of those with room, and as many of those without; json has all")
-	complete(c, "output", "json")
+	complete(c, "output", "json", "yaml")
 	return c
 }
 
 // exitWaits is the exit status for a pod that waits.
 const exitWaits = 3
 
+// document is a value for scripts.
+func document(form string, v any) ([]byte, error) {
+	if form == "yaml" {
+		return present.YAML(v)
+	}
+	return present.JSON(v, true)
+}
+
 // explainPod reads the cluster and asks its books.
-func (a *app) explainPod(ctx context.Context, kubeconfig, namespace, name string) (explanation, error) {
-	found, more, err := survey.TakeFor(ctx, kubeconfig, namespace, name)
+func explainPod(ctx context.Context, api *access.Client, namespace, name string) (explanation, error) {
+	found, more, err := survey.TakeFor(ctx, api, namespace, name)
 	if err != nil {
 		return explanation{}, err
 	}

@@ -18,6 +18,8 @@ import (
 
 func (a *app) limitCommand() *cobra.Command {
 	return &cobra.Command{
+		ValidArgsFunction: a.completeGrants,
+
 		Use:   "limit GRANT AMOUNT",
 		Short: "Change the memory of a grant while it runs",
 		Long: `Change the memory of a grant, such as 12GiB, while programs run in it: the total over its GPUs.

@@ -1,8 +1,9 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kerf runs programs on pieces of this machine's GPUs and shows who holds what. It is a client of
-// kerf-agent and needs no rights but those of the agent's socket.
+// Command kerf runs programs on pieces of GPUs and shows who holds what. On a machine it is a client of its kerf-agent and
+// needs no rights but those of the agent's socket; in a cluster it is a client of the API server with the rights of its user.
+// Under the name kubectl-kerf it is kubectl's command "kerf".
 //
 // Exit status: 0, 1 when the command could not do its work, 2 when it was used wrongly. kerf run has that of
 // the program it runs; 125 when Kerf refused or failed, 126 when the program cannot be executed, and 127
@@ -13,12 +14,14 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 )
 
 func main() {
 	a := &app{
-		in: os.Stdin, out: os.Stdout, errOut: os.Stderr, getenv: os.Getenv, environ: os.Environ,
+		plugin: filepath.Base(os.Args[0]) == pluginName,
+		in:     os.Stdin, out: os.Stdout, errOut: os.Stderr, getenv: os.Getenv, environ: os.Environ,
 		screen: screenOf(os.Stdout), errScreen: screenOf(os.Stderr), exec: syscall.Exec,
 	}
 	code, err := a.main(os.Args[1:])

@@ -25,11 +25,14 @@ func (a *app) migStatusCommand() *cobra.Command {
 		Short: "Show how each GPU is cut, who has what, and what it waits for",
 		Long: `Show each GPU's placement units with the instances on them, who has each, which are being cut and for whom, and what
 stands in the way where a GPU is not as its pool says. A letter is an instance of Kerf's, # one that Kerf did not make, and .
-a unit that is free. -o wide adds the UUIDs of the MIG devices; -o json is the part of kerf status -o json.`,
+a unit that is free. Of a cluster it shows the GPUs of all nodes. -o wide adds the UUIDs of the MIG devices; -o json is the part of kerf status -o json.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if output != "" && !slices.Contains([]string{"wide", "json"}, output) {
-				return misused(sharing.Invalid("--output", output, "write wide or json", "is not a form of output"))
+			if output != "" && !slices.Contains([]string{"wide", "json", "yaml"}, output) {
+				return misused(sharing.Invalid("--output", output, "write wide, json or yaml", "is not a form of output"))
+			}
+			if a.remote(c) {
+				return fail(a.clusterMIG(c.Context(), output))
 			}
 			client, err := nodeclient.New(a.dir)
 			if err != nil {
@@ -47,13 +50,13 @@ a unit that is free. -o wide adds the UUIDs of the MIG devices; -o json is the p
 			return fail(err)
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "", "wide or json")
-	complete(c, "output", "wide", "json")
+	c.Flags().StringVarP(&output, "output", "o", "", "wide, json or yaml")
+	complete(c, "output", "wide", "json", "yaml")
 	return c
 }
 
 func cutOf(s present.Status, output string) ([]byte, error) {
-	if output != "json" {
+	if output != "json" && output != "yaml" {
 		return []byte(present.Slices(s, present.Options{Wide: output == "wide"})), nil
 	}
 	gpus := []present.GPU{}
@@ -62,7 +65,7 @@ func cutOf(s present.Status, output string) ([]byte, error) {
 			gpus = append(gpus, g)
 		}
 	}
-	return present.JSON(gpus, true)
+	return document(output, gpus)
 }
 
 func (a *app) migPlanCommand() *cobra.Command {

@@ -72,7 +72,7 @@ with a runtime that runs as root. Podman and Docker make their bundles themselve
 			return a.oci(c, o, func(resp *nodev1.ClaimResponse) (string, error) { return patchBundle(args[0], resp) })
 		},
 	}
-	o.define(c)
+	o.define(c, a.completeGPUs)
 	return c
 }
 
@@ -95,12 +95,12 @@ have the GPU and no cap, so leave no --device without it.`,
 			return a.oci(c, o, func(resp *nodev1.ClaimResponse) (string, error) { return writeHook(args[0], resp) })
 		},
 	}
-	o.define(c)
+	o.define(c, a.completeGPUs)
 	return c
 }
 
-func (o *ociOptions) define(c *cobra.Command) {
-	defineAmounts(c, &o.flags)
+func (o *ociOptions) define(c *cobra.Command, completeGPUs completer) {
+	defineAmounts(c, &o.flags, completeGPUs)
 	f := c.Flags()
 	f.StringVar(&o.name, "name", "", "name of the grant, unique among living ones")
 	f.DurationVar(&o.hold, "hold", defaultHold, "how long the grant waits for the container's start, up to 1h")

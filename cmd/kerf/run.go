@@ -25,6 +25,7 @@ type runOptions struct {
 	name, statusFile string
 	quiet            bool
 	image            imageOptions
+	job              jobOptions
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -42,6 +43,11 @@ the host's network, its own processes, and no GPU but the grant's. It has a term
 stays, passes signals on, and removes the container in the end. This needs root, and an agent that was started
 with --containers.
 
+In a cluster (kubectl kerf run, with --context, or where no agent is on this machine) --image is needed, and the command runs
+in a Job: kerf makes it in the namespace, says why its pod waits, copies what it writes, and removes it in the end and on
+ctrl-C. --keep leaves it there, --detach returns at once. The command is the container's whole command line; -e gives it
+variables. GPU memory is rounded up to GiB.
+
 Exit status: the command's own; 125 when Kerf refused or failed (the reason is on stderr and in the status
 file), 126 when the command cannot be executed, 127 when it is not found. A signal while kerf still waits for
 the agent ends it as that signal does (130 for ctrl-C).`,
@@ -49,6 +55,7 @@ the agent ends it as that signal does (130 for ctrl-C).`,
   kerf run --memory 10GiB --percent 25 --name train -- python train.py
   kerf run --gpus 2 -- ./bench
   kerf run --mig 1g.10gb -- python infer.py
+  kubectl kerf run -n team --image nvcr.io/nvidia/pytorch:24.05-py3 --memory 10GiB -- python train.py
   kerf run --memory 10GiB --image nvcr.io/nvidia/pytorch:24.05-py3 -v /data:/data -- python /data/train.py`,
 		RunE: func(c *cobra.Command, args []string) error { return a.run(c, o, args) },
 	}
@@ -56,16 +63,17 @@ the agent ends it as that signal does (130 for ctrl-C).`,
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return a.badRunFlag(err) })
 	f := c.Flags()
 	f.SetInterspersed(false)
-	defineAmounts(c, &o.flags)
+	defineAmounts(c, &o.flags, a.completeGPUs)
 	f.StringVar(&o.name, "name", "", "name of the grant, unique among living ones")
 	f.StringVar(&o.statusFile, "status-file", "", "write the grant, or the reason why there is none, to this file as JSON")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "no warnings")
 	o.image.define(c)
+	o.job.define(c)
 	return c
 }
 
 // defineAmounts are the flags that say what is asked for.
-func defineAmounts(c *cobra.Command, flags *sharing.Flags) {
+func defineAmounts(c *cobra.Command, flags *sharing.Flags, completeGPUs completer) {
 	f := c.Flags()
 	f.StringVar(&flags.Memory, "memory", "", "GPU memory, such as 10GiB: the total over its GPUs")
 	f.StringVar(&flags.Percent, "percent", "", "share of a GPU's compute, 1 to 100 per GPU; alone, also of its memory")
@@ -77,6 +85,7 @@ func defineAmounts(c *cobra.Command, flags *sharing.Flags) {
 	f.StringVar(&flags.Profile, "profile", "", "a profile of the agent's configuration; other flags narrow it")
 	f.StringVar(&flags.Level, "level", "", "the least enforcement level accepted: exclusive, hardware, driver, client, reactive, none")
 	complete(c, "placement", "pack", "spread")
+	completeWith(c, "gpu-uuid", completeGPUs)
 	complete(c, "level", "exclusive", "hardware", "driver", "client", "reactive", "none")
 }
 

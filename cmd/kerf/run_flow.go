@@ -23,10 +23,24 @@ import (
 // return.
 func (a *app) run(c *cobra.Command, o *runOptions, args []string) error {
 	report := &statusFile{path: o.statusFile}
+	if a.runsRemotely(c, o) {
+		return a.runJob(c, o, args)
+	}
+	for _, name := range onlyForJobs() {
+		if changed(c, name) {
+			return a.refuse(report, sharing.Invalid("--"+name, "", "leave it out, or name a cluster with --context", "is for a cluster alone"))
+		}
+	}
 	if o.image.ref != "" {
 		return a.runImage(c, o, report, args)
 	}
 	return a.refuse(report, a.runReported(c, o, report, args))
+}
+
+// runsRemotely tells whether the command is for the cluster: where that is meant, and for an image also where no agent is on
+// this machine. A command without an image is a program of this machine, and its agent is missed where it is not there.
+func (a *app) runsRemotely(c *cobra.Command, o *runOptions) bool {
+	return a.meant(c) && !changed(c, "dir") || o.image.ref != "" && a.remote(c)
 }
 
 // refuse is the failure for an error before the command ran, which the status file is told too.

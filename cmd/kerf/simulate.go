@@ -5,6 +5,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -19,7 +20,7 @@ import (
 type simulation struct {
 	nodes, pods, seeds, output string
 	typical, workload, asked   string
-	plot, kubeconfig           string
+	plot                       string
 	// live is --from-cluster.
 	live           bool
 	gone, mig      []string
@@ -82,11 +83,15 @@ func (a *app) simulateCommand() *cobra.Command {
 			if err != nil {
 				return misused(err)
 			}
-			if err := s.checkInput(); err != nil {
+			err = s.checkInput()
+			if err == nil && !s.live && a.kubeconfig != "" {
+				err = errors.New("--kubeconfig is for --from-cluster")
+			}
+			if err != nil {
 				return misused(err)
 			}
 			in, err := s.read(func() (simulate.Live, error) {
-				return s.readCluster(cmd.Context(), a.kubeconfigOf(s.kubeconfig), a.errOut)
+				return s.readCluster(cmd.Context(), a.reach(), a.errOut)
 			})
 			if err != nil {
 				return fail(err)
@@ -129,7 +134,6 @@ func (a *app) simulateCommand() *cobra.Command {
 	f.StringVarP(&s.output, "output", "o", "table", "table, json or csv")
 	f.StringVar(&s.workload, "workload", "", "YAML file of machines and pods, instead of the two lists")
 	f.BoolVar(&s.live, "from-cluster", false, "take nodes and pods from the cluster of the kubeconfig, which nothing is written to")
-	f.StringVar(&s.kubeconfig, "kubeconfig", "", "file that says how to reach the cluster; default: $KUBECONFIG, ~/.kube/config, or the pod's service account")
 	f.StringVar(&s.asked, "pods", "", "YAML file of pods: say whether they fit beside those that arrived, and what is missing")
 	f.StringSliceVar(&s.gone, "gone", nil, "globs of nodes that are taken away before anything arrives")
 	f.StringSliceVar(&s.mig, "mig", nil, "globs of nodes whose GPUs are put into MIG mode before anything arrives")

@@ -8,11 +8,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/internal/kube/access"
 	"github.com/kerf-gpu/kerf/internal/kube/survey"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
@@ -25,11 +24,16 @@ const surveyTimeout = 5 * time.Minute
 // asItIs is true when the pods of the cluster stay where they are, and new ones are asked about.
 func (s *simulation) asItIs() bool { return s.live && !s.filling && s.churn == 0 }
 
-// readCluster takes the cluster that the kubeconfig names as it runs. What of it could not be read is told.
-func (s *simulation) readCluster(ctx context.Context, kubeconfig string, tell io.Writer) (simulate.Live, error) {
+// readCluster takes the cluster as it runs. What of it could not be read is told.
+func (s *simulation) readCluster(ctx context.Context, to access.Options, tell io.Writer) (simulate.Live, error) {
 	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
 	defer cancel()
-	found, err := survey.Take(ctx, kubeconfig)
+	api, err := access.Open(to)
+	if err != nil {
+		return simulate.Live{}, fmt.Errorf("--from-cluster: %w", err)
+	}
+	defer api.Close()
+	found, err := survey.Take(ctx, api)
 	if err != nil {
 		return simulate.Live{}, fmt.Errorf("--from-cluster: %w", err)
 	}
@@ -56,24 +60,6 @@ func (s *simulation) readCluster(ctx context.Context, kubeconfig string, tell io
 		_, _ = fmt.Fprintf(tell, "kerf simulate: left out: %s\n", why)
 	}
 	return live, nil
-}
-
-// kubeconfigOf is the file of --kubeconfig, else the one that kubectl would read; empty where there is none, which means the
-// service account of a pod.
-func (a *app) kubeconfigOf(flag string) string {
-	if flag != "" {
-		return flag
-	}
-	if first := filepath.SplitList(a.getenv("KUBECONFIG")); len(first) > 0 {
-		return first[0]
-	}
-	if home := a.getenv("HOME"); home != "" {
-		path := filepath.Join(home, ".kube", "config")
-		if _, err := os.Stat(path); err == nil {
-			return path
-		}
-	}
-	return ""
 }
 
 func (s *simulation) isGone(node string) bool {

@@ -31,8 +31,6 @@ func (s *simulation) checkInput() error {
 		return errors.New("--from-cluster is answered as table or json, and as csv with --inflate or --churn")
 	case s.live && s.asked != "" && s.filling:
 		return errors.New("--pods is asked beside the pods that run: leave --inflate out")
-	case !s.live && s.kubeconfig != "":
-		return errors.New("--kubeconfig is for --from-cluster")
 	case s.live:
 	case s.workload != "" && lists:
 		return errors.New("--workload stands for both lists: leave --trace-nodes and --trace-pods out")

@@ -34,7 +34,8 @@ func (a *app) statusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show the GPUs and who holds what",
-		Long: `Show the GPUs of this machine and who holds what: bars on a terminal, a table elsewhere.
+		Long: `Show the GPUs of this machine and who holds what: bars on a terminal, a table elsewhere. Of a cluster it shows each
+node's, as its agent tells of them (GPUNode), with --namespace the claims of that namespace alone.
 
 -o json and -o yaml are for scripts: their fields keep their names and meanings. -o wide adds UUIDs and
 cgroups, -o bars and -o table choose a form whatever the output goes to.
@@ -59,6 +60,9 @@ func outputs() []string { return []string{"json", "yaml", "wide", "table", "bars
 func (a *app) status(c *cobra.Command, o *statusOptions) error {
 	if o.output != "" && !slices.Contains(outputs(), o.output) {
 		return misused(sharing.Invalid("--output", o.output, "write one of "+strings.Join(outputs(), ", "), "is not a form of output"))
+	}
+	if a.remote(c) {
+		return a.clusterStatus(c, o)
 	}
 	waits := c.Flags().Changed("wait")
 	switch {

@@ -38,11 +38,19 @@ func (a *app) topCommand() *cobra.Command {
 		Short: "Show what is used of the GPUs, and by whom",
 		Long: "Show what is used of the GPUs, and by whom, as kerf-monitor samples it: live on a terminal, else one text after the other. " +
 			"What no grant accounts for has lines of its own, so that the lines of a GPU add up to it.\n\n" +
-			"While it is live, < and > choose the order, r turns it round, v shows owners, pods or GPUs, and q ends it.",
+			"While it is live, < and > choose the order, r turns it round, v shows owners, pods or GPUs, and q ends it.\n\n" +
+			"Of a cluster it shows what the agents have booked, and what the monitors measure, which are asked over the API server: that needs " +
+			"the right to get pods/proxy in kerf-system.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.check(); err != nil {
-				return fail(err)
+				return misused(err)
+			}
+			if a.remote(c) {
+				return a.clusterTop(c.Context(), o)
+			}
+			if o.output == "yaml" {
+				return misused(sharing.Invalid("--output", o.output, "write table or json", "is for a cluster alone"))
 			}
 			return a.top(c.Context(), o)
 		},
@@ -52,10 +60,13 @@ func (a *app) topCommand() *cobra.Command {
 	f.StringVar(&o.sort, "sort", "gpu", "order: "+strings.Join(present.TopOrders(), ", "))
 	f.BoolVar(&o.reverse, "reverse", false, "turn the order round")
 	f.StringVar(&o.by, "by", "owner", "a line for each owner on each GPU, each pod, or GPUs alone: "+strings.Join(present.TopRows(), ", "))
-	f.StringVarP(&o.output, "output", "o", "table", "table, or json: one sample in a line")
+	f.StringVarP(&o.output, "output", "o", "table", "table, or json: one sample in a line; of a cluster also yaml")
 	f.BoolVar(&o.once, "once", false, "show one sample and end")
 	f.StringSliceVar(&o.gpus, "gpu-uuid", nil, "only this GPU (repeatable)")
-	f.StringSliceVar(&o.namespaces, "namespace", nil, "only pods of this namespace (repeatable)")
+	f.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "only pods of this namespace (repeatable)")
+	completeWith(c, "gpu-uuid", a.completeGPUs)
+	complete(c, "sort", present.TopOrders()...)
+	complete(c, "output", "table", "json", "yaml")
 	f.StringSliceVar(&o.grants, "grant", nil, "only this grant, by name or id (repeatable)")
 	return c
 }
@@ -71,8 +82,8 @@ func (o *topOptions) check() error {
 	if !slices.Contains(present.TopRows(), o.by) {
 		errs = append(errs, sharing.Invalid("--by", o.by, "write "+strings.Join(present.TopRows(), ", "), "is not what there are lines of"))
 	}
-	if o.output != "table" && o.output != "json" {
-		errs = append(errs, sharing.Invalid("--output", o.output, "write table or json", "is not a form"))
+	if o.output != "table" && o.output != "json" && o.output != "yaml" {
+		errs = append(errs, sharing.Invalid("--output", o.output, "write table, json or yaml", "is not a form"))
 	}
 	return errors.Join(errs...)
 }

@@ -52,7 +52,7 @@ func (a *app) usageCommand() *cobra.Command {
 		Long: "Add up what grants used of what they were granted, as the agents' audit logs have it. GPU hours are of whole GPUs: half a GPU for two " +
 			"hours is one. Idle is the part of wasted in which a grant used nothing at all; unknown is what the driver does not tell. What " +
 			"would be enough is the 99th percentile of use, of memory or time, whichever is more, and a tenth on top. Prices are those of " +
-			"the configuration (spec.prices).\n\nAgents look every ten seconds and write every 15 minutes, and when a grant ends. With --prometheus a Prometheus " +
+			"the configuration (spec.prices). Of a cluster all agents are asked, over the API server, which needs the right to get pods/proxy in kerf-system.\n\nAgents look every ten seconds and write every 15 minutes, and when a grant ends. With --prometheus a Prometheus " +
 			"that scrapes kerf-monitor is asked instead, and the prices are this node's, or those of the first --agent.",
 		Example: "  kerf usage --by namespace,profile --since 24h\n  kerf usage --by namespace --agent http://node-1:9445 --agent http://node-2:9445 -o csv\n  kerf usage --by label:team --prometheus http://prometheus:9090",
 		Args:    cobra.NoArgs,
@@ -60,7 +60,7 @@ func (a *app) usageCommand() *cobra.Command {
 			if err := o.check(); err != nil {
 				return misused(err)
 			}
-			return fail(a.usage(c.Context(), o))
+			return fail(a.usage(c.Context(), o, len(o.agents) == 0 && a.remote(c)))
 		},
 	}
 	f := c.Flags()
@@ -69,6 +69,7 @@ func (a *app) usageCommand() *cobra.Command {
 	f.StringSliceVar(&o.agents, "agent", nil, "address of an agent's --http (repeatable); this node's agent where none is given")
 	f.StringVar(&o.prometheus, "prometheus", "", "address of a Prometheus that scrapes kerf-monitor, to be asked instead of the agents' logs")
 	f.StringVarP(&o.output, "output", "o", "table", "table, csv or json")
+	complete(c, "output", "table", "csv", "json")
 	f.StringVar(&o.plot, "plot", "", "also draw it as SVG into this file")
 	return c
 }
@@ -84,7 +85,7 @@ func (o *usageOptions) check() error {
 	return errors.Join(errs...)
 }
 
-func (a *app) usage(ctx context.Context, o *usageOptions) error {
+func (a *app) usage(ctx context.Context, o *usageOptions, remote bool) error {
 	var parts []usage.Part
 	var prices config.Prices
 	var err error
@@ -92,8 +93,8 @@ func (a *app) usage(ctx context.Context, o *usageOptions) error {
 		if parts, err = (promread.Source{URL: o.prometheus}).Usage(ctx, time.Now(), o.since, o.by); err != nil {
 			return err
 		}
-		prices = a.pricesFor(ctx, o)
-	} else if parts, prices, err = a.usageOfAgents(ctx, o.agents, time.Now().Add(-o.since)); err != nil {
+		prices = a.pricesFor(ctx, o, remote)
+	} else if parts, prices, err = a.usageOfAgents(ctx, o.agents, remote, time.Now().Add(-o.since)); err != nil {
 		return err
 	}
 	rows := usage.Report(parts, o.by, prices.Of, prices.KWh)
@@ -106,7 +107,7 @@ func (a *app) usage(ctx context.Context, o *usageOptions) error {
 }
 
 // usageOfAgents is what the audit logs have, of this node's agent where none is named, and the first prices that are told.
-func (a *app) usageOfAgents(ctx context.Context, agents []string, since time.Time) (parts []usage.Part, prices config.Prices, err error) {
+func (a *app) usageOfAgents(ctx context.Context, agents []string, remote bool, since time.Time) (parts []usage.Part, prices config.Prices, err error) {
 	take := func(from string, answer []byte) error {
 		more, p, err := readUsage(bytes.NewReader(answer))
 		if err != nil {
@@ -116,6 +117,10 @@ func (a *app) usageOfAgents(ctx context.Context, agents []string, since time.Tim
 			prices = p
 		}
 		return nil
+	}
+	if remote {
+		err := a.clusterUsage(ctx, since, take)
+		return parts, prices, err
 	}
 	if len(agents) == 0 {
 		var answer bytes.Buffer
@@ -138,8 +143,8 @@ func (a *app) usageOfAgents(ctx context.Context, agents []string, since time.Tim
 }
 
 // pricesFor are those of an agent's configuration. Where none answers there are none, which is said.
-func (a *app) pricesFor(ctx context.Context, o *usageOptions) config.Prices {
-	_, prices, err := a.usageOfAgents(ctx, o.agents[:min(len(o.agents), 1)], time.Now())
+func (a *app) pricesFor(ctx context.Context, o *usageOptions, remote bool) config.Prices {
+	_, prices, err := a.usageOfAgents(ctx, o.agents[:min(len(o.agents), 1)], remote, time.Now())
 	if err != nil {
 		_, _ = fmt.Fprintf(a.errOut, "kerf usage: no prices: %v\n", err)
 	}

@@ -58,7 +58,7 @@ func TestUsageReport(t *testing.T) {
 		if err := o.check(); err != nil {
 			t.Fatal(err)
 		}
-		if err := a.usage(t.Context(), o); err != nil {
+		if err := a.usage(t.Context(), o, false); err != nil {
 			t.Fatal(err)
 		}
 		if svg, err := os.ReadFile(o.plot); err != nil || !strings.Contains(string(svg), "team / half") {
@@ -90,7 +90,7 @@ func TestUsageReport(t *testing.T) {
 	}
 	answers["/a/usage"] = "rubbish"
 	o := &usageOptions{since: 48 * time.Hour, output: "csv", agents: []string{server.URL + "/a"}}
-	if err := (&app{out: &bytes.Buffer{}}).usage(t.Context(), o); !errors.Is(err, sharing.ErrInvalid) {
+	if err := (&app{out: &bytes.Buffer{}}).usage(t.Context(), o, false); !errors.Is(err, sharing.ErrInvalid) {
 		t.Errorf("rubbish: %v", err)
 	}
 }
@@ -123,7 +123,7 @@ func TestUsageOfPrometheus(t *testing.T) {
 	defer server.Close()
 	var out bytes.Buffer
 	o := &usageOptions{by: []string{"namespace"}, since: time.Hour, output: "csv", prometheus: server.URL, agents: []string{server.URL + "/agent"}}
-	if err := (&app{out: &out, errOut: &out}).usage(t.Context(), o); err != nil {
+	if err := (&app{out: &out, errOut: &out}).usage(t.Context(), o, false); err != nil {
 		t.Fatal(err)
 	}
 	// Half a GPU for a minute, at 3 EUR an hour.
@@ -139,7 +139,7 @@ func TestUsageByALabel(t *testing.T) {
 	defer server.Close()
 	var out bytes.Buffer
 	o := &usageOptions{by: []string{"label:tier"}, since: time.Hour, output: "csv", agents: []string{server.URL}}
-	if err := (&app{out: &out}).usage(t.Context(), o); err != nil || !strings.Contains(out.String(), "\none,1.000,0.500,") {
+	if err := (&app{out: &out}).usage(t.Context(), o, false); err != nil || !strings.Contains(out.String(), "\none,1.000,0.500,") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }

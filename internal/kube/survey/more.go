@@ -13,6 +13,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kerf-gpu/kerf/internal/kube/access"
 )
 
 const (
@@ -51,55 +53,60 @@ type Heartbeat struct {
 }
 
 // TakeFor is Take, and what belongs to one pod. Its errors are those of Take.
-func TakeFor(ctx context.Context, kubeconfig, namespace, pod string) (Cluster, More, error) {
-	s, end, err := open(kubeconfig)
-	if err != nil {
-		return Cluster{}, More{}, err
-	}
-	defer end()
-	c, err := s.take(ctx)
+func TakeFor(ctx context.Context, api *access.Client, namespace, pod string) (Cluster, More, error) {
+	c, err := Take(ctx, api)
 	if err != nil {
 		return c, More{}, err
 	}
-	m := More{Heartbeats: map[string]Heartbeat{}}
-	if err := s.events(ctx, namespace, pod, &m); err != nil {
+	var m More
+	if m.Events, err = Events(ctx, api, namespace, pod); err != nil {
 		m.Left = append(m.Left, err.Error())
 	}
-	if err := s.list(ctx, leasesPath, func(raw json.RawMessage) error {
-		var l coordinationv1.Lease
-		err := json.Unmarshal(raw, &l)
-		if node, ours := strings.CutPrefix(l.Name, leasePrefix); ours && l.Spec.RenewTime != nil && l.Spec.LeaseDurationSeconds != nil {
-			m.Heartbeats[node] = Heartbeat{l.Spec.RenewTime.Time, time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second}
-		}
-		return err
-	}); err != nil {
+	if m.Heartbeats, err = Heartbeats(ctx, api); err != nil {
 		m.Left = append(m.Left, err.Error())
 	}
 	var config corev1.ConfigMap
-	if err := s.get(ctx, configPath, url.Values{}, &config); err != nil {
+	if err := api.Get(ctx, configPath, nil, &config); err != nil {
 		m.Left = append(m.Left, "read configmap kerf-config: "+err.Error())
 	}
 	m.Config = config.Data[configKey]
 	return c, m, nil
 }
 
-func (s surveyor) events(ctx context.Context, namespace, pod string, m *More) error {
-	path := "/api/v1/namespaces/" + url.PathEscape(namespace) + "/events?fieldSelector=involvedObject.kind=Pod,involvedObject.name=" + pod
-	err := s.list(ctx, path, func(raw json.RawMessage) error {
-		var e corev1.Event
-		err := json.Unmarshal(raw, &e)
-		out := Event{Reason: e.Reason, Message: e.Message, From: e.Source.Component, Last: e.LastTimestamp.Time, Count: max(1, e.Count)}
-		if e.ReportingController != "" {
-			out.From = e.ReportingController
+// Heartbeats are those of the agents, by node. Errors are those of Take.
+func Heartbeats(ctx context.Context, api *access.Client) (map[string]Heartbeat, error) {
+	beats := map[string]Heartbeat{}
+	err := api.List(ctx, leasesPath, nil, func(raw json.RawMessage) error {
+		var l coordinationv1.Lease
+		err := json.Unmarshal(raw, &l)
+		if node, ours := strings.CutPrefix(l.Name, leasePrefix); ours && l.Spec.RenewTime != nil && l.Spec.LeaseDurationSeconds != nil {
+			beats[node] = Heartbeat{l.Spec.RenewTime.Time, time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second}
 		}
-		if e.Series != nil {
-			out.Last, out.Count = e.Series.LastObservedTime.Time, e.Series.Count
-		} else if out.Last.IsZero() {
-			out.Last = e.EventTime.Time
-		}
-		m.Events = append(m.Events, out)
 		return err
 	})
-	slices.SortStableFunc(m.Events, func(a, b Event) int { return a.Last.Compare(b.Last) })
-	return err
+	return beats, err
+}
+
+// Events are those of one pod, the oldest first. Errors are those of Take.
+func Events(ctx context.Context, api *access.Client, namespace, pod string) ([]Event, error) {
+	var out []Event
+	path := "/api/v1/namespaces/" + url.PathEscape(namespace) + "/events"
+	query := url.Values{"fieldSelector": {"involvedObject.kind=Pod,involvedObject.name=" + pod}}
+	err := api.List(ctx, path, query, func(raw json.RawMessage) error {
+		var e corev1.Event
+		err := json.Unmarshal(raw, &e)
+		one := Event{Reason: e.Reason, Message: e.Message, From: e.Source.Component, Last: e.LastTimestamp.Time, Count: max(1, e.Count)}
+		if e.ReportingController != "" {
+			one.From = e.ReportingController
+		}
+		if e.Series != nil {
+			one.Last, one.Count = e.Series.LastObservedTime.Time, e.Series.Count
+		} else if one.Last.IsZero() {
+			one.Last = e.EventTime.Time
+		}
+		out = append(out, one)
+		return err
+	})
+	slices.SortStableFunc(out, func(a, b Event) int { return a.Last.Compare(b.Last) })
+	return out, err
 }

@@ -5,35 +5,28 @@
 //
 // It promises to write nothing, and to read nothing but lists of nodes, pods and gpunodes, each as a user of the
 // kubeconfig may. The three lists are read one after the other, so that they can be of moments that are seconds apart.
-// It does without the client library's typed clients, which would cost every program that can take a survey some
-// milliseconds at its start.
 package survey
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kerf-gpu/kerf/internal/kube/access"
 	"github.com/kerf-gpu/kerf/internal/kube/podspec"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
+// Where the lists are.
 const (
-	// pageTimeout bounds one request, pageSize what it answers, and pageBytes what is read of the answer.
-	pageTimeout = 30 * time.Second
-	pageSize    = 500
-	pageBytes   = 256 << 20
+	nodesPath    = "/api/v1/nodes"
+	podsPath     = "/api/v1/pods"
+	gpuNodesPath = "/apis/" + sharing.Domain + "/v1alpha1/gpunodes"
 )
 
 // Cluster is what was read.
@@ -70,42 +63,11 @@ type Pod struct {
 	Fixed bool
 }
 
-// Take reads the cluster that a kubeconfig file names, or that of the pod that this process runs in where the name is
-// empty. Errors: sharing.ErrInvalid (the configuration), sharing.ErrDenied (no right to a list), sharing.ErrNotFound (the
-// cluster does not know GPUNodes), sharing.ErrUnavailable.
-func Take(ctx context.Context, kubeconfig string) (Cluster, error) {
-	s, end, err := open(kubeconfig)
-	if err != nil {
-		return Cluster{}, err
-	}
-	defer end()
-	return s.take(ctx)
-}
-
-// open makes the client; end closes its connections.
-func open(kubeconfig string) (s surveyor, end func(), err error) {
-	config, err := rest.InClusterConfig()
-	if kubeconfig != "" {
-		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
-	}
-	if err != nil {
-		return s, nil, fmt.Errorf("read kubeconfig %q: %w (%w)", kubeconfig, err, sharing.ErrInvalid)
-	}
-	config.UserAgent = "kerf"
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return s, nil, fmt.Errorf("make a client for %q: %w (%w)", config.Host, err, sharing.ErrInvalid)
-	}
-	base, _, err := rest.DefaultServerURL(config.Host, "", schema.GroupVersion{}, true)
-	if err != nil {
-		return s, nil, fmt.Errorf("read the address %q: %w (%w)", config.Host, err, sharing.ErrInvalid)
-	}
-	return surveyor{client: client, base: base}, client.CloseIdleConnections, nil
-}
-
-func (s surveyor) take(ctx context.Context) (Cluster, error) {
+// Take reads a cluster. Errors: sharing.ErrDenied (no right to a list), sharing.ErrNotFound (the cluster does not know
+// GPUNodes), sharing.ErrUnavailable.
+func Take(ctx context.Context, api *access.Client) (Cluster, error) {
 	c := Cluster{Reports: map[string]json.RawMessage{}}
-	if err := s.list(ctx, "/api/v1/nodes", func(raw json.RawMessage) error {
+	if err := api.List(ctx, nodesPath, nil, func(raw json.RawMessage) error {
 		var n corev1.Node
 		err := json.Unmarshal(raw, &n)
 		c.Nodes = append(c.Nodes, node(&n))
@@ -113,7 +75,7 @@ func (s surveyor) take(ctx context.Context) (Cluster, error) {
 	}); err != nil {
 		return Cluster{}, err
 	}
-	if err := s.list(ctx, "/api/v1/pods", func(raw json.RawMessage) error {
+	if err := api.List(ctx, podsPath, nil, func(raw json.RawMessage) error {
 		var p corev1.Pod
 		err := json.Unmarshal(raw, &p)
 		if !podspec.Terminal(&p) {
@@ -123,7 +85,7 @@ func (s surveyor) take(ctx context.Context) (Cluster, error) {
 	}); err != nil {
 		return Cluster{}, err
 	}
-	return c, s.list(ctx, "/apis/"+sharing.Domain+"/v1alpha1/gpunodes", func(raw json.RawMessage) error {
+	err := api.List(ctx, gpuNodesPath, nil, func(raw json.RawMessage) error {
 		var n struct {
 			Metadata struct{ Name string }
 			Status   json.RawMessage
@@ -134,81 +96,15 @@ func (s surveyor) take(ctx context.Context) (Cluster, error) {
 		}
 		return err
 	})
+	return c, installed(err)
 }
 
-type surveyor struct {
-	client *http.Client
-	base   *url.URL
-}
-
-// list gives each item of a list, page by page.
-func (s surveyor) list(ctx context.Context, path string, item func(json.RawMessage) error) error {
-	for next := ""; ; {
-		page, err := s.page(ctx, path, next)
-		if err != nil {
-			return fmt.Errorf("list %s: %w", nameOf(path), err)
-		}
-		for _, raw := range page.Items {
-			if err := item(raw); err != nil {
-				return fmt.Errorf("list %s: %w (%w)", nameOf(path), err, sharing.ErrUnavailable)
-			}
-		}
-		if next = page.Metadata.Continue; next == "" {
-			return nil
-		}
+// installed says what is missing where the cluster does not know GPUNodes.
+func installed(err error) error {
+	if errors.Is(err, sharing.ErrNotFound) {
+		return fmt.Errorf("%w; is deploy/manifests applied?", err)
 	}
-}
-
-// nameOf is what a path is the list of.
-func nameOf(path string) string {
-	path, _, _ = strings.Cut(path, "?")
-	return path[strings.LastIndex(path, "/")+1:]
-}
-
-type page struct {
-	Metadata struct{ Continue string }
-	Items    []json.RawMessage
-}
-
-func (s surveyor) page(ctx context.Context, path, next string) (page, error) {
-	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
-	defer cancel()
-	var p page
-	err := s.get(ctx, path, url.Values{"limit": {fmt.Sprint(pageSize)}, "continue": {next}}, &p)
-	return p, err
-}
-
-// get reads one answer.
-func (s surveyor) get(ctx context.Context, path string, query url.Values, into any) error {
-	path, selector, _ := strings.Cut(path, "?fieldSelector=")
-	if selector != "" {
-		query.Set("fieldSelector", selector)
-	}
-	at := s.base.JoinPath(path)
-	at.RawQuery = query.Encode()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
-	if err != nil {
-		return fmt.Errorf("%w (%w)", err, sharing.ErrInvalid)
-	}
-	request.Header.Set("Accept", "application/json")
-	answer, err := s.client.Do(request)
-	if err != nil {
-		return fmt.Errorf("%w (%w)", err, sharing.ErrUnavailable)
-	}
-	defer func() { _ = answer.Body.Close() }()
-	switch answer.StatusCode {
-	case http.StatusOK:
-	case http.StatusUnauthorized, http.StatusForbidden:
-		return fmt.Errorf("the API server says %s: %w", answer.Status, sharing.ErrDenied)
-	case http.StatusNotFound:
-		return fmt.Errorf("the API server says %s; is deploy/manifests applied?: %w", answer.Status, sharing.ErrNotFound)
-	default:
-		return fmt.Errorf("the API server says %s: %w", answer.Status, sharing.ErrUnavailable)
-	}
-	if err := json.NewDecoder(io.LimitReader(answer.Body, pageBytes)).Decode(into); err != nil {
-		return fmt.Errorf("read the answer: %w (%w)", err, sharing.ErrUnavailable)
-	}
-	return nil
+	return err
 }
 
 func node(n *corev1.Node) Node {

@@ -1,0 +1,208 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package present
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kerf-gpu/kerf/api/gpunode"
+)
+
+// Cluster is what the agents of a cluster tell of their nodes. Its JSON is for scripts: fields keep their names and
+// meanings, and more may be added.
+type Cluster struct {
+	Nodes []ClusterNode `json:"nodes"`
+	// Left has a sentence for each thing that could not be read.
+	Left []string `json:"left"`
+}
+
+// ClusterNode is one node's report.
+type ClusterNode struct {
+	Name string `json:"name"`
+	// Heard is when its agent was heard from last, nil where that is not known; Stale is true once that is too long ago.
+	Heard *time.Time `json:"heard"`
+	Stale bool       `json:"stale"`
+	gpunode.Status
+}
+
+// Filter leaves the claims of one namespace, and those of processes out; an empty name leaves all.
+func (c Cluster) Filter(namespace string) Cluster {
+	if namespace == "" {
+		return c
+	}
+	out := Cluster{Left: c.Left}
+	for _, n := range c.Nodes {
+		var claims []gpunode.Claim
+		for _, claim := range n.Claims {
+			if claim.Namespace == namespace {
+				claims = append(claims, claim)
+			}
+		}
+		n.Claims = claims
+		out.Nodes = append(out.Nodes, n)
+	}
+	return out
+}
+
+// ClusterTable renders nodes, GPUs and claims, one in a line.
+func ClusterTable(c Cluster, o Options) string {
+	var b strings.Builder
+	b.WriteString(nodeTable(c, o))
+	b.WriteString("\n" + clusterGPUs(c, o))
+	b.WriteString("\n" + claimTable(c, o))
+	for _, n := range c.Nodes {
+		for _, u := range n.Unplaced {
+			fmt.Fprintf(&b, "%s: pod %s/%s waits for room: %s\n", clean(n.Name), or(u.Namespace), or(u.Pod), clean(u.Reason))
+		}
+	}
+	for _, l := range c.Left {
+		b.WriteString("not read: " + clean(l) + "\n")
+	}
+	return b.String()
+}
+
+// state is how a node is in a word, with the style of it.
+func (n ClusterNode) state() (string, style) {
+	switch {
+	case n.Stale:
+		return "stale", red
+	case !n.Ready:
+		return "not ready", red
+	case n.Summary.Unhealthy > 0:
+		return "degraded", yellow
+	}
+	return "ready", green
+}
+
+func nodeTable(c Cluster, o Options) string {
+	head := []string{"NODE", "STATE", "GPUS", "FREE", "LARGEST", "CLAIMS", "LEVELS"}
+	if o.Wide {
+		head = append(head, "POOL", "DRIVER", "AGENT", "HEARD", "WHY")
+	}
+	rows, styles := [][]string{head}, []style{bold}
+	for _, n := range c.Nodes {
+		word, st := n.state()
+		row := []string{clean(n.Name), word, strconv.Itoa(n.Summary.GPUs), or(n.Summary.Free), or(n.Summary.LargestFree), strconv.Itoa(n.Summary.Claims), or(n.Summary.Levels)}
+		if o.Wide {
+			heard := ""
+			if n.Heard != nil {
+				heard = n.Heard.UTC().Format(time.RFC3339)
+			}
+			row = append(row, or(n.Pool), or(n.DriverVersion), or(n.AgentVersion), or(heard), or(strings.Join(n.NotReady, "; ")))
+		}
+		rows, styles = append(rows, row), append(styles, st)
+	}
+	if len(rows) == 1 {
+		return "No node reports of GPUs: is the agent deployed, and does its node have the label kerf.dev/node=true?\n"
+	}
+	return painted(rows, styles, o)
+}
+
+func clusterGPUs(c Cluster, o Options) string {
+	head := []string{"NODE/GPU", "STATE", "GRANTED", "FREE", "USABLE", "PERCENT", "LEVELS", "MODEL"}
+	if o.Wide {
+		head = append(head, "UUID", "PCI", "NUMA", "WHY")
+	}
+	rows, styles := [][]string{head}, []style{bold}
+	for _, n := range c.Nodes {
+		for _, g := range n.GPUs {
+			word, why, st := gpuState(g)
+			row := []string{
+				GPUName(n.Name, g), word, withLent(g.GrantedBytes, g.LentBytes), size(g.FreeBytes), size(g.UsableBytes),
+				strconv.Itoa(g.GrantedPercent) + "%", or(strings.Join(g.Levels, ",")), or(g.Model),
+			}
+			if o.Wide {
+				numa := ""
+				if g.NUMANode != nil {
+					numa = strconv.Itoa(*g.NUMANode)
+				}
+				row = append(row, or(g.UUID), or(g.PCI), or(numa), or(why))
+			}
+			rows, styles = append(rows, row), append(styles, st)
+		}
+	}
+	return painted(rows, styles, o)
+}
+
+// gpuState is how a GPU is in a word, and why.
+func gpuState(g gpunode.GPU) (word, why string, st style) {
+	switch {
+	case g.Health != "healthy":
+		return or(g.Health), g.HealthReason, red
+	case g.Cordoned != "":
+		return "cordoned", g.Cordoned, yellow
+	case g.Whole:
+		return "whole", "", plainStyle
+	case g.MIG:
+		return "mig", "", plainStyle
+	}
+	return "healthy", "", plainStyle
+}
+
+// GPUName is how people name one GPU of a cluster: its node's name and its index.
+func GPUName(node string, g gpunode.GPU) string { return clean(node) + "/" + strconv.Itoa(g.Index) }
+
+func claimTable(c Cluster, o Options) string {
+	head := []string{"CLAIM", "NODE/GPU", "STATE", "MEMORY", "PERCENT", "LEVEL"}
+	if o.Wide {
+		head = append(head, "BACKEND", "PROFILE", "ID")
+	}
+	rows, styles := [][]string{head}, []style{bold}
+	for _, n := range c.Nodes {
+		name := map[string]string{}
+		for _, g := range n.GPUs {
+			name[g.UUID] = GPUName(n.Name, g)
+		}
+		for _, claim := range n.Claims {
+			for _, f := range claim.Fragments {
+				on := name[f.GPU]
+				if on == "" {
+					on = clean(n.Name) + "/" + clean(f.GPU)
+				}
+				state, st := "held", dim
+				if claim.InUse {
+					state, st = "in use", plainStyle
+				}
+				row := []string{claimName(claim), on, state, size(f.MemoryBytes), share(f), or(claim.Level)}
+				if o.Wide {
+					row = append(row, or(claim.Backend), or(claim.Profile), or(claim.ID))
+				}
+				rows, styles = append(rows, row), append(styles, st)
+			}
+		}
+	}
+	return painted(rows, styles, o)
+}
+
+// share is the part of a GPU's compute, or what else the fragment is.
+func share(f gpunode.Fragment) string {
+	switch {
+	case f.Whole:
+		return "whole"
+	case f.MIGProfile != "":
+		return clean(f.MIGProfile) + "@" + strconv.Itoa(f.MIGStart)
+	}
+	return percent(uint32(max(0, f.Percent))) //nolint:gosec // not below 0
+}
+
+// claimName is whose a claim is.
+func claimName(c gpunode.Claim) string {
+	if c.Pod == "" {
+		return clean(c.ID)
+	}
+	return clean(c.Namespace + "/" + c.Pod + "/" + c.Container)
+}
+
+// painted lays rows out in columns and gives each line its style where colours are allowed.
+func painted(rows [][]string, styles []style, o Options) string {
+	lines := strings.Split(strings.TrimSuffix(aligned(rows), "\n"), "\n")
+	var b strings.Builder
+	for i, l := range lines {
+		b.WriteString(line{{styles[i], l}}.render(0, o.Color) + "\n")
+	}
+	return b.String()
+}
