@@ -55,11 +55,11 @@ func Of(r sharing.Request) (Words, error) {
 }
 
 func (w *Words) shared(r sharing.Request) error {
-	if r.Open() {
+	if r.Memory == 0 && r.Percent == 0 {
 		return sharing.Invalid("profile", r.Profile, "give an amount too", "says how much, and a pod has to ask for an amount")
 	}
 	if r.Memory > 0 {
-		n := uint64(r.GPUs) //nolint:gosec // 1 to MaxGPUs
+		n := uint64(max(1, r.GPUs)) //nolint:gosec // 1 to MaxGPUs; a profile may leave the number open
 		each := uint64(r.Memory) / n
 		gib := each / uint64(sharing.GiB)
 		if each%uint64(sharing.GiB) > 0 {

@@ -1,0 +1,171 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Pod is what is read of a pod.
+type Pod struct {
+	Annotations map[string]string
+	// Containers are all, init containers too, each name once.
+	Containers []Container
+}
+
+// Container is one container of a pod. Limits are whole numbers as text (the value of a resource.Quantity, not its text);
+// those of no GPU do not matter.
+type Container struct {
+	Name   string
+	Limits map[string]string
+}
+
+// Options say what pods cannot say themselves.
+type Options struct {
+	// Replicas is how many replicas NVIDIA's device plugin made of a GPU under sharing, 0 where that is not known. A pod asks for
+	// "one of them", which is no size. SharedByName is true where the plain nvidia.com/gpu was such a replica too
+	// (renameByDefault was off).
+	Replicas     int
+	SharedByName bool
+}
+
+// Change is what of a pod is to be written otherwise.
+type Change struct {
+	// Limits are those that each container gets in the place of what is in Drop; both are by the container's name.
+	Limits map[string]map[string]string
+	Drop   map[string][]string
+	// Annotations are added, DropAnnotations taken off.
+	Annotations     map[string]string
+	DropAnnotations []string
+	// Said has a sentence for all that is not exactly as it was, rounding above all.
+	Said []string
+}
+
+// Empty is true when the pod asks for nothing of another tool's.
+func (c Change) Empty() bool { return len(c.Drop) == 0 && len(c.DropAnnotations) == 0 }
+
+// Pod says how a pod that was written for another tool asks the same of Kerf. Every mistake is in the error, each a
+// *sharing.FieldError: what cannot be read, and what has no counterpart. The pod is then to stay as it is.
+func (o Options) Pod(p Pod) (Change, error) {
+	t := &translation{options: o, pod: p, out: Change{Limits: map[string]map[string]string{}, Drop: map[string][]string{}, Annotations: map[string]string{}}}
+	fraction := t.fraction()
+	for _, c := range p.Containers {
+		t.container(c, fraction)
+	}
+	if len(t.out.Drop) > 0 || fraction != nil {
+		t.annotations()
+	}
+	slices.Sort(t.out.DropAnnotations)
+	if err := errors.Join(t.errs...); err != nil {
+		return Change{}, err
+	}
+	return t.out, t.proof()
+}
+
+// translation is one pod on its way.
+type translation struct {
+	options Options
+	pod     Pod
+	out     Change
+	errs    []error
+}
+
+func (t *translation) refuse(field, value, remedy, problem string, args ...any) {
+	t.errs = append(t.errs, sharing.Invalid(field, value, remedy, problem, args...))
+}
+
+func (t *translation) say(format string, args ...any) {
+	t.out.Said = append(t.out.Said, fmt.Sprintf(format, args...))
+}
+
+// container translates the resources of one container, and what the pod's annotations give it.
+func (t *translation) container(c Container, f *fraction) {
+	found := map[dialect][]string{}
+	var plain, own []string
+	for _, name := range slices.Sorted(maps.Keys(c.Limits)) {
+		switch d, known := dialectOf(name); {
+		case strings.HasPrefix(name, sharing.Domain+"/"):
+			own = append(own, name)
+		case known:
+			found[d] = append(found[d], name)
+		case name == nvidiaGPU, name == nvidiaShared, strings.HasPrefix(name, nvidiaMIG):
+			plain = append(plain, name)
+		}
+	}
+	if found[hami()] != nil && slices.Contains(plain, nvidiaGPU) {
+		found[hami()] = append(found[hami()], nvidiaGPU) // HAMi's number of GPUs
+		plain = slices.DeleteFunc(plain, func(s string) bool { return s == nvidiaGPU })
+	}
+	mine := f != nil && f.container == c.Name
+	kinds := len(found) + min(1, len(plain))
+	if mine {
+		kinds++
+	}
+	at := "container " + c.Name
+	switch {
+	case kinds == 0:
+		return
+	case kinds > 1 || len(plain) > 1:
+		t.refuse(at, "", "ask in one way", "asks for GPUs in several ways at once")
+		return
+	case len(own) > 0:
+		t.refuse(at, own[0], "leave out one of them", "asks for GPUs of Kerf's already")
+		return
+	}
+	for d, names := range found {
+		t.dialect(at, d, c)
+		t.drop(c.Name, names...)
+	}
+	for _, name := range plain {
+		t.nvidia(at, name, c)
+		t.drop(c.Name, name)
+	}
+	if mine {
+		t.give(c.Name, f.request)
+	}
+}
+
+func (t *translation) drop(container string, names ...string) {
+	t.out.Drop[container] = append(t.out.Drop[container], names...)
+}
+
+// give writes a request into a container, with what belongs to this container alone.
+func (t *translation) give(container string, r sharing.Request) {
+	w, err := Of(r)
+	if err != nil {
+		t.errs = append(t.errs, fmt.Errorf("container %s: %w", container, err))
+		return
+	}
+	t.out.Limits[container] = w.Limits
+	if n, ok := w.Annotations[sharing.Domain+"/gpus"]; ok {
+		t.out.Annotations["gpus."+sharing.Domain+"/"+container] = n
+	}
+	for _, s := range w.Said {
+		t.say("container %s: %s", container, s)
+	}
+}
+
+// proof reads the result as a node would.
+func (t *translation) proof() error {
+	all := maps.Clone(t.pod.Annotations)
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, t.out.Annotations)
+	var errs []error
+	for _, c := range t.pod.Containers {
+		if limits, ok := t.out.Limits[c.Name]; ok {
+			if _, _, err := sharing.RequestFromResources(limits, all, c.Name); err != nil {
+				errs = append(errs, fmt.Errorf("container %s: %w", c.Name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
