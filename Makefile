@@ -67,8 +67,9 @@ kerf-scheduler: need ## Build the scheduler into bin/ (the first time some minut
 	cd cmd/kerf-scheduler && $(AS_SCHEDULER) go build -buildvcs=false -ldflags '$(SCHEDULER_FLAGS)' -o '$(CURDIR)/bin/kerf-scheduler' .
 
 .PHONY: generate
-generate: need tools ## Write the Go code of the protobuf files anew
+generate: need tools ## Write anew what is generated: the protobuf files' Go code, the schema and the reference of the configuration
 	@hack/protos.sh . $(PROTOS)
+	@go test -count=1 -run '^TestCurrent$$' ./sharing/config/reference -write
 
 .PHONY: clean
 clean: ## Remove bin/ (the linter in .cache/ stays; 'rm -r .cache' takes it too)
@@ -154,6 +155,7 @@ verify-tidy: need
 verify-generated: need tools
 	@echo '--- generated files'
 	@hack/protos.sh --check . $(PROTOS)
+	@go test -count=1 -run '^TestCurrent$$' ./sharing/config/reference
 
 .PHONY: verify-layers
 verify-layers: need

@@ -129,7 +129,7 @@ func (a *app) root() *cobra.Command {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: a.name()}
 	}
 	a.defineConnection(root)
-	root.AddCommand(a.drainCommand(), a.runCommand(), a.ociCommand(), a.statusCommand(), a.limitCommand(), a.metricsCommand(), a.topCommand(), a.migCommand(), a.auditCommand(), a.usageCommand(), a.translateCommand(), a.doctorCommand(), a.explainCommand(), a.simulateCommand(), a.versionCommand())
+	root.AddCommand(a.drainCommand(), a.runCommand(), a.ociCommand(), a.statusCommand(), a.limitCommand(), a.metricsCommand(), a.topCommand(), a.migCommand(), a.configCommand(), a.auditCommand(), a.usageCommand(), a.translateCommand(), a.doctorCommand(), a.explainCommand(), a.simulateCommand(), a.versionCommand())
 	a.completionCommand(root)
 	return root
 }

@@ -33,20 +33,40 @@ func (c *checker) all(err error) {
 	}
 }
 
+// paths are where a document's parts stand.
+type paths struct {
+	// none is where pools would stand if there were any.
+	none            string
+	pools, profiles []string
+	prices          string
+}
+
+// paths are those of a document in one text.
+func (d Document) paths() paths {
+	p := paths{none: "spec.pools", prices: "spec.prices"}
+	for i := range d.Pools {
+		p.pools = append(p.pools, at("spec.pools", i))
+	}
+	for i := range d.Profiles {
+		p.profiles = append(p.profiles, at("spec.profiles", i))
+	}
+	return p
+}
+
 // check returns every mistake in the document's meaning, with field paths.
-func check(doc Document) Mistakes {
+func check(doc Document, where paths) Mistakes {
 	var c checker
 	if len(doc.Pools) == 0 {
-		c.bad("spec.pools", "", "write a pool; one without nodeSelector is for every node", "names no pool")
+		c.bad(where.none, "", "write a pool; one without nodeSelector is for every node", "names no pool")
 	}
 	profiles := map[string]string{}
 	for i, p := range doc.Profiles {
-		c.profile(at("spec.profiles", i), p, profiles)
+		c.profile(where.profiles[i], p, profiles)
 	}
-	c.prices("spec.prices", doc.Prices)
+	c.prices(where.prices, doc.Prices)
 	pools, selectors := map[string]string{}, map[string]string{}
 	for i, p := range doc.Pools {
-		c.pool(at("spec.pools", i), p, pools, selectors, profiles)
+		c.pool(where.pools[i], p, pools, selectors, profiles)
 	}
 	return c.mistakes
 }
@@ -144,7 +164,7 @@ func (c *checker) pool(path string, p Pool, pools, selectors, profiles map[strin
 	for i, name := range p.Profiles {
 		where := at(path+".profiles", i)
 		if _, ok := profiles[name]; !ok {
-			c.bad(where, name, "name one of spec.profiles", "is not a profile of this document")
+			c.bad(where, name, meant(name, slices.Sorted(maps.Keys(profiles)))+"name one of spec.profiles", "is not a profile of this document")
 		}
 		if slices.Index(p.Profiles, name) < i {
 			c.bad(where, name, "name it once", "is named twice")

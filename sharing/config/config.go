@@ -116,7 +116,7 @@ func Default() Config {
 
 // New returns the Config that says what doc says. The error is Mistakes, without lines.
 func New(doc Document) (Config, error) {
-	if mistakes := check(doc); len(mistakes) > 0 {
+	if mistakes := check(doc, doc.paths()); len(mistakes) > 0 {
 		return Config{}, mistakes
 	}
 	return Config{doc: doc.clone()}, nil

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,36 +17,116 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
+// wholeDocument is the field of a mistake that is of no part of the document.
+const wholeDocument = "the document"
+
+// File is a part of a document: a whole text of its own, with a head.
+type File struct {
+	// Name is said where the file is wrong.
+	Name string
+	Data []byte
+}
+
 // Decode reads a document, YAML or JSON. Unknown and doubled fields, wrong types, anchors and aliases, tags,
 // a second document and another version are mistakes, as is whatever New refuses. The error is
 // Mistakes, and then nothing of the document is returned.
-func Decode(data []byte) (Config, error) {
-	root, mistakes := parse(data)
-	if root == nil {
-		return Config{}, mistakes
+func Decode(data []byte) (Config, error) { return combine([]File{{Data: data}}) }
+
+// DecodeFiles is Decode for a document in several files, each with its head: their pools and profiles are put together in
+// the files' order, and one of them may have prices. Several files have different names that are not empty.
+func DecodeFiles(files ...File) (Config, error) {
+	if len(files) == 0 {
+		return Config{}, none()
 	}
-	r := reader{mistakes: mistakes, lines: map[string]int{}}
-	doc, known := r.document(root)
-	if known {
-		var meaning Mistakes
-		for _, m := range check(doc) {
-			if !r.hides(m.What.Field) {
+	return combine(files)
+}
+
+func none() Mistakes {
+	return Mistakes{{What: sharing.Invalid(wholeDocument, "", "write a file that begins with apiVersion: "+APIVersion, "has no file")}}
+}
+
+func combine(files []File) (Config, error) {
+	var whole Document
+	var where paths
+	readers := make([]*reader, len(files))
+	complete := true
+	for i, f := range files {
+		r := &reader{lines: map[string]int{}}
+		if f.Name != "" {
+			r.root = f.Name + ": "
+		}
+		readers[i] = r
+		doc, known := r.file(f.Data)
+		complete = complete && known
+		r.add(&whole, doc, &where)
+	}
+	if complete {
+		// What is wrong in the text hides what follows from it in the meaning.
+		meaning := make([]Mistakes, len(readers))
+		for _, m := range check(whole, where) {
+			i := slices.IndexFunc(readers, func(r *reader) bool { return strings.HasPrefix(m.What.Field, r.root) })
+			if r := readers[i]; !r.hides(m.What.Field) {
 				m.Line = r.line(m.What.Field)
-				meaning = append(meaning, m)
+				meaning[i] = append(meaning[i], m)
 			}
 		}
-		r.mistakes = append(r.mistakes, meaning...)
+		for i, r := range readers {
+			r.mistakes = append(r.mistakes, meaning[i]...)
+		}
 	}
-	if len(r.mistakes) > 0 {
-		return Config{}, r.mistakes.sorted()
+	var all Mistakes
+	for i, r := range readers {
+		for _, m := range r.mistakes.byLine() {
+			m.File, m.What.Field = files[i].Name, strings.TrimPrefix(m.What.Field, r.root)
+			all = append(all, m)
+		}
 	}
-	return Config{doc: doc.clone()}, nil
+	if len(all) > 0 {
+		return Config{}, all.bounded()
+	}
+	return Config{doc: whole.clone()}, nil
+}
+
+// file reads one file; known is false where what is in it could not be made out.
+func (r *reader) file(data []byte) (doc Document, known bool) {
+	root, mistakes := parse(data)
+	for _, m := range mistakes {
+		m.What.Field = r.root + m.What.Field
+		r.mistakes = append(r.mistakes, m)
+	}
+	if root == nil {
+		return Document{}, false
+	}
+	return r.document(root)
+}
+
+// add puts what a file says to what those before it say.
+func (r *reader) add(whole *Document, doc Document, where *paths) {
+	if where.none == "" {
+		where.none = join(r.root, "spec.pools")
+	}
+	for i := range doc.Pools {
+		where.pools = append(where.pools, at(join(r.root, "spec.pools"), i))
+	}
+	for i := range doc.Profiles {
+		where.profiles = append(where.profiles, at(join(r.root, "spec.profiles"), i))
+	}
+	whole.Pools, whole.Profiles = append(whole.Pools, doc.Pools...), append(whole.Profiles, doc.Profiles...)
+	here := join(r.root, "spec.prices")
+	if _, has := r.lines[here]; !has {
+		return
+	}
+	if where.prices != "" {
+		r.note(r.line(here), sharing.Invalid(here, "", "write them in one file", "stands also in %s", where.prices))
+		return
+	}
+	where.prices, whole.Prices = here, doc.Prices
 }
 
 // parse returns the document's root, nil when there is none, and what is wrong with the text.
 func parse(data []byte) (*yaml.Node, Mistakes) {
 	whole := func(remedy, problem string, args ...any) Mistakes {
-		return Mistakes{{What: sharing.Invalid("the document", "", remedy, problem, args...)}}
+		return Mistakes{{What: sharing.Invalid(wholeDocument, "", remedy, problem, args...)}}
 	}
 	if len(data) > MaxSize {
 		return nil, whole("split it, or leave comments out", "is larger than %d bytes", MaxSize)
@@ -63,7 +144,7 @@ func parse(data []byte) (*yaml.Node, Mistakes) {
 	}
 	var second yaml.Node
 	if err := decoder.Decode(&second); err == nil {
-		return root.Content[0], Mistakes{{Line: second.Line, What: sharing.Invalid("the document", "", "put all in the first document", "is followed by another one")}}
+		return root.Content[0], Mistakes{{Line: second.Line, What: sharing.Invalid(wholeDocument, "", "put all in the first document", "is followed by another one")}}
 	} else if !errors.Is(err, io.EOF) {
 		return root.Content[0], syntax(err)
 	}
@@ -82,41 +163,43 @@ func syntax(err error) Mistakes {
 			}
 		}
 	}
-	return Mistakes{{Line: line, What: sharing.Invalid("the document", "", "mend the syntax", "is not YAML, here or in the next line: %s", text)}}
+	return Mistakes{{Line: line, What: sharing.Invalid(wholeDocument, "", "mend the syntax", "is not YAML, here or in the next line: %s", text)}}
+}
+
+// heading is the document with its head.
+type heading struct {
+	version, kind string
+	spec          *yaml.Node
+	doc           Document
+}
+
+func (h *heading) fields() fields {
+	spec := object("spec", h.doc.fields, "What is said.").must()
+	spec.read = func(_ *reader, _ string, n *yaml.Node) { h.spec = n } // once the version is known
+	version, kind := text("apiVersion", &h.version, "The version of the document.").must(), text("kind", &h.kind, "The kind of the document.").must()
+	version.Type, kind.Type = Type{Kind: KindWord, Words: []string{APIVersion}}, Type{Kind: KindWord, Words: []string{Kind}}
+	return fields{version, kind, spec}
 }
 
 // document reads the head, and the rest when the head is one that this version knows.
 func (r *reader) document(n *yaml.Node) (doc Document, known bool) {
-	var version, kind string
-	var spec *yaml.Node
-	r.mapping("", n, fields{
-		"apiVersion": func(path string, n *yaml.Node) { version = r.text(path, n) },
-		"kind":       func(path string, n *yaml.Node) { kind = r.text(path, n) },
-		"spec":       func(_ string, n *yaml.Node) { spec = n },
-	})
-	if version != APIVersion && !r.hides("apiVersion") {
-		r.missingOr("apiVersion", version, "write "+APIVersion, "is not a version that is known here")
+	var h heading
+	r.mapping(r.root, n, h.fields())
+	if h.version != APIVersion && !r.hides(r.root+"apiVersion") {
+		r.missingOr(r.root+"apiVersion", h.version, meant(h.version, []string{APIVersion})+"write "+APIVersion, "is not a version that is known here")
 	}
-	if kind != Kind && !r.hides("kind") {
-		r.missingOr("kind", kind, "write "+Kind, "is not the kind of document that is read here")
+	if h.kind != Kind && !r.hides(r.root+"kind") {
+		r.missingOr(r.root+"kind", h.kind, meant(h.kind, []string{Kind})+"write "+Kind, "is not the kind of document that is read here")
 	}
-	if version != APIVersion || kind != Kind {
+	if h.version != APIVersion || h.kind != Kind {
 		return Document{}, false // what the rest means is not known
 	}
-	if spec == nil {
-		r.missingOr("spec", "", "write spec: with pools below", "")
+	if h.spec == nil {
+		r.missingOr(r.root+"spec", "", "write spec: with pools below", "")
 		return Document{}, false
 	}
-	r.mapping("spec", spec, fields{
-		"pools": func(path string, n *yaml.Node) {
-			r.list(path, n, func(path string, n *yaml.Node) { doc.Pools = append(doc.Pools, r.pool(path, n)) })
-		},
-		"prices": func(path string, n *yaml.Node) { doc.Prices = r.prices(path, n) },
-		"profiles": func(path string, n *yaml.Node) {
-			r.list(path, n, func(path string, n *yaml.Node) { doc.Profiles = append(doc.Profiles, r.profile(path, n)) })
-		},
-	})
-	return doc, true
+	r.mapping(r.root+"spec", h.spec, h.doc.fields())
+	return h.doc, true
 }
 
 func (r *reader) missingOr(path, value, remedy, problem string) {
@@ -126,57 +209,10 @@ func (r *reader) missingOr(path, value, remedy, problem string) {
 	r.note(r.line(path), sharing.Invalid(path, value, remedy, "%s", problem))
 }
 
-func (r *reader) pool(path string, n *yaml.Node) (p Pool) {
-	r.mapping(path, n, fields{
-		"name":           func(path string, n *yaml.Node) { p.Name = r.text(path, n) },
-		"nodeSelector":   func(path string, n *yaml.Node) { p.NodeSelector = r.labels(path, n) },
-		"mode":           func(path string, n *yaml.Node) { p.Mode = parsed(r, path, n, ParseMode) },
-		"place":          func(path string, n *yaml.Node) { p.Place = parsed(r, path, n, sharing.ParseSpread) },
-		"minEnforcement": func(path string, n *yaml.Node) { p.MinLevel = parsed(r, path, n, sharing.ParseLevel) },
-		"backends":       func(path string, n *yaml.Node) { p.Backends = r.backends(path, n) },
-		"overCap":        func(path string, n *yaml.Node) { p.OverCap = parsed(r, path, n, ParseOverCap) },
-		"mpsSharing":     func(path string, n *yaml.Node) { p.MPSSharing = parsed(r, path, n, ParseMPSSharing) },
-		"strangers":      func(path string, n *yaml.Node) { p.Strangers = parsed(r, path, n, ParseStrangers) },
-		"health":         func(path string, n *yaml.Node) { p.Health = r.health(path, n) },
-		"idle":           func(path string, n *yaml.Node) { p.Idle = r.idle(path, n) },
-		"compute":        func(path string, n *yaml.Node) { p.Compute = parsed(r, path, n, ParseCompute) },
-		"timeSlice":      func(path string, n *yaml.Node) { p.TimeSlice = parsed(r, path, n, sharing.ParseTimeSlice) },
-		"computeMode":    func(path string, n *yaml.Node) { p.ComputeMode = parsed(r, path, n, parseComputeMode) },
-		"mig":            func(path string, n *yaml.Node) { p.MIG = r.layouts(path, n) },
-		"migKeepWarm":    func(path string, n *yaml.Node) { p.MIGKeepWarm = parsed(r, path, n, parseWarm) },
-		"migReset":       func(path string, n *yaml.Node) { p.MIGReset = r.flag(path, n) },
-		"profiles":       func(path string, n *yaml.Node) { p.Profiles = r.texts(path, n) },
-	})
-	return p
-}
-
-func (r *reader) profile(path string, n *yaml.Node) (p Profile) {
-	r.mapping(path, n, fields{
-		"name":           func(path string, n *yaml.Node) { p.Name = r.text(path, n) },
-		"memory":         func(path string, n *yaml.Node) { p.Memory = r.size(path, n) },
-		"percent":        func(path string, n *yaml.Node) { p.Percent = counted(r, path, n, sharing.ParsePercent) },
-		"gpus":           func(path string, n *yaml.Node) { p.GPUs = counted(r, path, n, sharing.ParseGPUs) },
-		"burstMax":       func(path string, n *yaml.Node) { p.Burst = parsed(r, path, n, sharing.ParseBurst) },
-		"gpuModel":       func(path string, n *yaml.Node) { p.Models = r.texts(path, n) },
-		"minEnforcement": func(path string, n *yaml.Node) { p.MinLevel = parsed(r, path, n, sharing.ParseLevel) },
-		"backends":       func(path string, n *yaml.Node) { p.Backends = r.backends(path, n) },
-		"overCap":        func(path string, n *yaml.Node) { p.OverCap = parsed(r, path, n, ParseOverCap) },
-		"place":          func(path string, n *yaml.Node) { p.Place = parsed(r, path, n, sharing.ParseSpread) },
-		"priority":       func(path string, n *yaml.Node) { p.Priority = counted(r, path, n, ParsePriority) },
-	})
-	return p
-}
-
-func (r *reader) backends(path string, n *yaml.Node) []Backend {
-	out := []Backend{}
-	r.list(path, n, func(path string, n *yaml.Node) { out = append(out, parsed(r, path, n, ParseBackend)) })
-	return out
-}
-
 // join appends a field's name to a path.
 func join(path, name string) string {
-	if path == "" {
-		return name
+	if path == "" || strings.HasSuffix(path, ": ") {
+		return path + name
 	}
 	return path + "." + name
 }

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -114,14 +112,13 @@ func parseGrace(field, s string) (time.Duration, error) {
 	return d, nil
 }
 
-func (r *reader) health(path string, n *yaml.Node) (h Health) {
-	r.mapping(path, n, fields{
-		"onFault":    func(path string, n *yaml.Node) { h.OnFault = parsed(r, path, n, ParseOnFault) },
-		"grace":      func(path string, n *yaml.Node) { h.Grace = parsed(r, path, n, parseGrace) },
-		"node":       func(path string, n *yaml.Node) { h.Node = parsed(r, path, n, ParseNodeMark) },
-		"spotTaints": func(path string, n *yaml.Node) { h.SpotTaints = r.texts(path, n) },
-	})
-	return h
+func (h *Health) fields() fields {
+	return fields{
+		word("onFault", &h.OnFault, ParseOnFault, "What happens to what runs on a faulty GPU: `report` tells pods and status; `evict` sends SIGTERM, and after the grace evicts the pod.", FaultReport, FaultEvict).def("report"),
+		span("grace", &h.Grace, parseGrace, 1, MaxGrace, "The time from the word to end until what runs is made to; only with `onFault: evict`.").def("30s"),
+		word("node", &h.Node, ParseNodeMark, "What the node's own object shows of GPUs that are not healthy: nothing, the condition KerfGPUsHealthy, or a taint too.", NodeMarkNone, NodeMarkCondition, NodeMarkTaint).def("none"),
+		texts("spotTaints", &h.SpotTaints, "Keys of taints which say that the node will be taken away soon: while it has one, nothing new is granted, and pods are told."),
+	}
 }
 
 func (c *checker) health(path string, h Health) {

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -74,13 +72,12 @@ func parseIdleTime(field, s string) (time.Duration, error) {
 	return idleTime(field, s, d, err)
 }
 
-func (r *reader) idle(path string, n *yaml.Node) (i Idle) {
-	r.mapping(path, n, fields{
-		"after":  func(path string, n *yaml.Node) { i.After = parsed(r, path, n, parseIdleTime) },
-		"do":     func(path string, n *yaml.Node) { i.Do = parsed(r, path, n, ParseIdleDo) },
-		"except": func(path string, n *yaml.Node) { i.Except = r.texts(path, n) },
-	})
-	return i
+func (i *Idle) fields() fields {
+	return fields{
+		span("after", &i.After, parseIdleTime, MinIdle, MaxIdle, "How long no GPU time was used."),
+		word("do", &i.Do, ParseIdleDo, "What then happens: `report` shows it in status and audit log, `notify` tells the pod by an event too, `evict` evicts the pod too.", IdleReport, IdleNotify, IdleEvict).def("report"),
+		texts("except", &i.Except, "Namespaces that are left alone."),
+	}
 }
 
 func (c *checker) idle(path string, i Idle) {

@@ -127,33 +127,45 @@ func (c *checker) mig(path string, list []MIGLayout) {
 	}
 }
 
-func (r *reader) layouts(path string, n *yaml.Node) (list []MIGLayout) {
-	r.list(path, n, func(path string, n *yaml.Node) {
-		var l MIGLayout
-		enabled := false
-		r.mapping(path, n, fields{
-			"pci": func(path string, n *yaml.Node) { l.PCI = r.texts(path, n) },
-			"gpus": func(path string, n *yaml.Node) {
-				r.list(path, n, func(path string, n *yaml.Node) { l.GPUs = append(l.GPUs, counted(r, path, n, parseCount)) })
-				if len(l.GPUs) == 0 && !r.hides(path) {
-					r.bad(path, n, "", "name at least one, or leave the field out for all", "is an empty list")
-				}
-			},
-			"enabled": func(path string, n *yaml.Node) { l.Enabled, enabled = r.flag(path, n), true },
-			"shared":  func(path string, n *yaml.Node) { l.Shared = r.flag(path, n) },
-			"instances": func(path string, n *yaml.Node) {
-				r.pairs(path, n, func(path, name string, _, value *yaml.Node) {
-					l.Instances = append(l.Instances, MIGCount{name, counted(r, path, value, parseCount)})
-				})
-			},
+func (l *MIGLayout) fields() fields {
+	return fields{
+		texts("pci", &l.PCI, "The products that are meant, as device and vendor, or with a board's own id after a colon: that board alone.").like("0x233010DE").def("every product"),
+		indexes("gpus", &l.GPUs, "NVML indexes of the GPUs that are meant.").def("all"),
+		flag("enabled", &l.Enabled, "Whether the GPUs are in MIG mode.").must(),
+		flag("shared", &l.Shared, "Whether each instance is shared by memory among pods, in place of being given whole.").def("false"),
+		l.instances(),
+	}
+}
+
+// instances keeps the order of the profiles.
+func (l *MIGLayout) instances() field {
+	of := Type{Kind: KindWhole, Least: "0", Most: strconv.Itoa(maxMIGCount)}
+	return field{
+		Field{Name: "instances", Doc: "How many instances of each profile a GPU has, all of it; only where `enabled` is true.", Type: Type{Kind: KindMap, Of: &of, Example: "{1g.10gb: 7}"}},
+		func(r *reader, path string, n *yaml.Node) {
+			r.pairs(path, n, func(path, name string, _, value *yaml.Node) {
+				l.Instances = append(l.Instances, MIGCount{name, counted(r, path, value, parseCount)})
+			})
+		},
+		nil,
+	}
+}
+
+// layoutsField is the list of a pool's layouts. What of a GPU's mode is left out is a mistake of its own.
+func layoutsField(to *[]MIGLayout) field {
+	f := objects("mig", to, (*MIGLayout).fields, "What the nodes' GPUs are cut into, where that is fixed. Of several entries that mean one GPU the last one holds.")
+	f.read = func(r *reader, path string, n *yaml.Node) {
+		r.list(path, n, func(path string, n *yaml.Node) {
+			var l MIGLayout
+			r.mapping(path, n, l.fields())
+			if _, said := r.lines[path+".enabled"]; !said && !r.hides(path) {
+				l.Enabled = true // else what follows from the default would be said, too
+				r.bad(path+".enabled", n, "", "write true or false: whether the GPUs are in MIG mode", "is missing")
+			}
+			*to = append(*to, l)
 		})
-		if !enabled && !r.hides(path) {
-			l.Enabled = true // else what follows from the default would be said, too
-			r.bad(path+".enabled", n, "", "write true or false: whether the GPUs are in MIG mode", "is missing")
-		}
-		list = append(list, l)
-	})
-	return list
+	}
+	return f
 }
 
 func parseCount(field, s string) (int, error) {

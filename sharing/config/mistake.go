@@ -14,24 +14,30 @@ import (
 
 // Mistake is one thing that is wrong in a document.
 type Mistake struct {
+	// File is the name of the file; empty where the document is one text.
+	File string
 	// Line is where it stands, from 1; 0 where there is no text or the whole text is meant.
 	Line int
 	// What names the field by its path, such as spec.profiles[2].memory.
 	What *sharing.FieldError
 }
 
-// Error gives the line and the mistake.
+// Error gives file, line and mistake.
 func (m Mistake) Error() string {
-	if m.Line == 0 {
-		return m.What.Error()
+	where := ""
+	if m.File != "" {
+		where = m.File + ": "
 	}
-	return fmt.Sprintf("line %d: %s", m.Line, m.What)
+	if m.Line != 0 {
+		where += fmt.Sprintf("line %d: ", m.Line)
+	}
+	return where + m.What.Error()
 }
 
 // Unwrap returns the FieldError, which is ErrInvalid.
 func (m Mistake) Unwrap() error { return m.What }
 
-// Mistakes is every mistake of a document, by line.
+// Mistakes is every mistake of a document, by file and line.
 type Mistakes []Mistake
 
 // Error gives one mistake per line.
@@ -58,9 +64,14 @@ func (m Mistakes) Unwrap() []error {
 // maxMistakes bounds what a hostile document can make the log say.
 const maxMistakes = 100
 
-// sorted returns the mistakes by line, the last ones cut off where there are too many.
-func (m Mistakes) sorted() Mistakes {
+// byLine sorts the mistakes of one file.
+func (m Mistakes) byLine() Mistakes {
 	slices.SortStableFunc(m, func(a, b Mistake) int { return cmp.Compare(a.Line, b.Line) })
+	return m
+}
+
+// bounded cuts the last ones off where there are too many.
+func (m Mistakes) bounded() Mistakes {
 	if len(m) > maxMistakes {
 		more := sharing.Invalid("the document", "", "mend those above first", "has %d mistakes more", len(m)-maxMistakes)
 		m = append(m[:maxMistakes:maxMistakes], Mistake{What: more})

@@ -191,7 +191,7 @@ func TestMistakes(t *testing.T) {
 				`line 11: spec.pools[1].backends[2] "mig" is not a backend of this version; write one of driver, mps, libkerf, reactive`, `line 11: spec.pools[1].backends[1] "driver" is named twice`,
 				"line 12: spec.pools[1].strangers is not a text", "line 15: spec.pools[2].backends does not begin with driver",
 				`line 22: spec.profiles[0].backends "libkerf" does not begin with driver`,
-				`line 23: spec.profiles[0].overCap "Kill" is not an over-cap policy; write warn, kill or evict`,
+				`line 23: spec.profiles[0].overCap "Kill" is not an over-cap policy; did you mean kill? write warn, kill or evict`,
 			},
 		},
 		"wrong settings of compute": {

@@ -71,22 +71,19 @@ func (r *reader) price(path string, n *yaml.Node) float64 {
 	return take(r, path, n, parsePrice)
 }
 
-func (r *reader) prices(path string, n *yaml.Node) (p Prices) {
-	r.mapping(path, n, fields{
-		"currency": func(path string, n *yaml.Node) { p.Currency = r.text(path, n) },
-		"kWh":      func(path string, n *yaml.Node) { p.KWh = r.price(path, n) },
-		"gpuHour": func(path string, n *yaml.Node) {
-			r.list(path, n, func(path string, n *yaml.Node) {
-				var g GPUPrice
-				r.mapping(path, n, fields{
-					"model": func(path string, n *yaml.Node) { g.Model = r.text(path, n) },
-					"price": func(path string, n *yaml.Node) { g.Price = r.price(path, n) },
-				})
-				p.GPUHour = append(p.GPUHour, g)
-			})
-		},
-	})
-	return p
+func (p *Prices) fields() fields {
+	return fields{
+		text("currency", &p.Currency, "Its name.").like("EUR").must(),
+		number("kWh", &p.KWh, "The price of a kilowatt hour.").like("0.30"),
+		objects("gpuHour", &p.GPUHour, (*GPUPrice).fields, "The prices of an hour of a whole GPU; the first entry whose model fits counts."),
+	}
+}
+
+func (g *GPUPrice) fields() fields {
+	return fields{
+		text("model", &g.Model, "A glob over the GPU's model.").like("*H100*").must(),
+		number("price", &g.Price, "The price of an hour.").like("2.50").def("0"),
+	}
 }
 
 func (c *checker) prices(path string, p Prices) {

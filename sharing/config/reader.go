@@ -5,7 +5,6 @@ package config
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 
@@ -17,24 +16,24 @@ import (
 // reader walks a document's nodes by hand, since the library's own decoding stops at the first mistake,
 // follows aliases, and knows no field paths.
 type reader struct {
+	// root begins every path of this file; empty where the document is one text.
+	root     string
 	mistakes Mistakes
 	// lines has the line of every path that was read.
 	lines map[string]int
 }
-
-type fields map[string]func(path string, n *yaml.Node)
 
 func (r *reader) note(line int, what *sharing.FieldError) {
 	r.mistakes = append(r.mistakes, Mistake{Line: line, What: what})
 }
 
 func (r *reader) bad(path string, n *yaml.Node, value, remedy, problem string, args ...any) {
-	r.note(n.Line, sharing.Invalid(orDocument(path), value, remedy, problem, args...))
+	r.note(n.Line, sharing.Invalid(r.orDocument(path), value, remedy, problem, args...))
 }
 
-func orDocument(path string) string {
-	if path == "" {
-		return "the document"
+func (r *reader) orDocument(path string) string {
+	if path == r.root {
+		return r.root + wholeDocument
 	}
 	return path
 }
@@ -45,10 +44,10 @@ func (r *reader) line(path string) int {
 		if n, ok := r.lines[path]; ok {
 			return n
 		}
-		if path == "" {
+		if len(path) <= len(r.root) {
 			return 0
 		}
-		path = path[:max(0, strings.LastIndexAny(path, ".["))]
+		path = path[:max(len(r.root), strings.LastIndexAny(path, ".["))]
 	}
 }
 
@@ -56,7 +55,7 @@ func (r *reader) line(path string) int {
 // from that is not said.
 func (r *reader) hides(path string) bool {
 	for _, m := range r.mistakes {
-		if under(m.What.Field, path) || m.What.Field != "spec" && under(path, m.What.Field) {
+		if under(m.What.Field, path) || m.What.Field != r.root+"spec" && under(path, m.What.Field) {
 			return true
 		}
 	}
@@ -104,12 +103,14 @@ func (r *reader) is(path string, n *yaml.Node, kind yaml.Kind, want string) bool
 // mistakes; of the latter, the first is read.
 func (r *reader) mapping(path string, n *yaml.Node, known fields) {
 	r.pairs(path, n, func(path, name string, key, value *yaml.Node) {
-		read, ok := known[name]
-		if !ok {
-			r.bad(path, key, "", "use one of "+strings.Join(slices.Sorted(maps.Keys(known)), ", "), "is not a known field")
+		i := slices.IndexFunc(known, func(f field) bool { return f.Name == name })
+		if i < 0 {
+			names := known.names()
+			remedy := meant(name, names) + "use one of " + strings.Join(slices.Sorted(slices.Values(names)), ", ")
+			r.bad(path, key, "", remedy, "is not a known field")
 			return
 		}
-		read(path, value)
+		known[i].read(r, path, value)
 	})
 }
 

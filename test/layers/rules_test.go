@@ -35,6 +35,7 @@ var layers = []layer{
 
 	{"sharing/config/...", "the document is decoded and validated on its own; how MIG profiles are named is the geometry's", []string{"sharing", "mig"}},
 	{"sharing/translate/...", "what pods of other tools ask for is said in the model's words, and a foreign document in the configuration's", []string{"sharing", "sharing/config", "mig"}},
+	{"sharing/config/reference", "the reference is made of what the decoder reads by", []string{"sharing/config"}},
 	{"sharing/ledger/...", "who holds what is decided without knowing how it was chosen", []string{"sharing"}},
 	{"sharing/faults/...", "what becomes of who is on a faulty GPU is decided from who is there and what the pool says", []string{"sharing"}},
 	{"sharing/audit", "the audit log is a format: entries in, lines out", []string{"sharing", "sharing/usage"}},

@@ -1,0 +1,78 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"go.yaml.in/yaml/v3"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+func (d *Document) fields() fields {
+	return fields{
+		objects("pools", &d.Pools, (*Pool).fields, "The pools of nodes. A node belongs to the pool whose selector it has; of several, to the one with the most labels. One of the files must have some.").def("another file has them"),
+		objects("profiles", &d.Profiles, (*Profile).fields, "Requests with a name, and their rules."),
+		object("prices", d.Prices.fields, "What use costs, for `kerf usage`."),
+	}
+}
+
+func (p *Pool) fields() fields {
+	return fields{
+		text("name", &p.Name, "Unique among the pools: at most 63 of a-z, 0-9 and -.").must(),
+		selector(&p.NodeSelector),
+		word("mode", &p.Mode, ParseMode, "What the nodes offer to Kubernetes: fractions, whole GPUs, MIG instances, or `auto` for all of them.", ModeAuto, ModeShared, ModeWhole, ModeMIG).def("auto"),
+		word("place", &p.Place, sharing.ParseSpread, "How GPUs are chosen where neither pod nor profile says it: `pack` leaves whole GPUs free, `spread` gives the emptiest.", sharing.PlacePack, sharing.PlaceSpread).def("pack"),
+		minLevel(&p.MinLevel),
+		backendsField(&p.Backends, "The ways of holding a fraction to its size, the strongest first, beginning with `driver`.").def("[driver]"),
+		word("overCap", &p.OverCap, ParseOverCap, "What happens to what uses more than its cap where nothing stronger than watching holds it.", OverCapWarn, OverCapKill, OverCapEvict).def("warn"),
+		word("strangers", &p.Strangers, ParseStrangers, "What happens to processes that use a GPU without a grant on it.", StrangersReport, StrangersKill).def("report"),
+		object("health", p.Health.fields, "What becomes of those who run on a faulty GPU, and what the cluster is told."),
+		object("idle", p.Idle.fields, "What becomes of pods that leave all their GPUs idle."),
+		word("compute", &p.Compute, ParseCompute, "What becomes of GPU time that its owner does not use: `fair` lends it, `strict` gives it to nobody.", ComputeFair, ComputeStrict).def("fair"),
+		word("timeSlice", &p.TimeSlice, sharing.ParseTimeSlice, "How long one process's work runs on a GPU while another's waits; left out, it stays as it is.", sharing.TimeSlices()...),
+		word("computeMode", &p.ComputeMode, parseComputeMode, "Which processes may have a context on a GPU; left out, it stays as it is. `exclusiveProcess` is for mode whole alone.", sharing.ComputeModeDefault, sharing.ComputeModeExclusiveProcess),
+		word("mpsSharing", &p.MPSSharing, ParseMPSSharing, "Who shares a control daemon of MPS: the pods of one namespace, or all of the pool.", MPSSharingDomain, MPSSharingPool).def("domain"),
+		layoutsField(&p.MIG),
+		span("migKeepWarm", &p.MIGKeepWarm, parseWarm, leastWarm, mostWarm, "How long an instance that was cut for a claim stays after it, for the next one that asks for the same.").def("5m"),
+		flag("migReset", &p.MIGReset, "Allows the reset that a GPU before Hopper takes to change its MIG mode.").def("false"),
+		texts("profiles", &p.Profiles, "The only profiles that requests may name here; then every request must name one.").def("all profiles, and requests without one"),
+	}
+}
+
+func (p *Profile) fields() fields {
+	return fields{
+		text("name", &p.Name, "Unique among the profiles: at most 63 of a-z, 0-9 and -.").must(),
+		size("memory", &p.Memory, "The memory in all, over the GPUs."),
+		whole("percent", &p.Percent, sharing.ParsePercent, 1, int64(sharing.MaxGPUs)*int64(sharing.FullGPU), "The percent of GPUs' compute in all, over the GPUs; without memory, of their memory as well."),
+		whole("gpus", &p.GPUs, sharing.ParseGPUs, 1, sharing.MaxGPUs, "Over how many GPUs the amounts are; without memory and percent, the number of whole GPUs.").def("1"),
+		burstField(&p.Burst),
+		texts("gpuModel", &p.Models, "Globs over the GPU's model, `!` in front for not; they bind besides those of the pod.").like("*H100*"),
+		minLevel(&p.MinLevel),
+		backendsField(&p.Backends, "Used in place of the pool's.").def("the pool's"),
+		word("overCap", &p.OverCap, ParseOverCap, "Used in place of the pool's.", OverCapWarn, OverCapKill, OverCapEvict).def("the pool's"),
+		word("place", &p.Place, sharing.ParseSpread, "How GPUs are chosen where the pod does not say it.", sharing.PlacePack, sharing.PlaceSpread).def("the pool's"),
+		whole("priority", &p.Priority, ParsePriority, -MaxPriority, MaxPriority, "The class by which idle GPU time is lent, the higher the earlier.").def("that of the pod"),
+	}
+}
+
+func minLevel(to *sharing.Level) field {
+	return word("minEnforcement", to, sharing.ParseLevel, "The least enforcement level of every grant; what cannot be held so strongly is refused.",
+		sharing.LevelNone, sharing.LevelReactive, sharing.LevelClient, sharing.LevelDriver, sharing.LevelHardware, sharing.LevelExclusive).def("no demand")
+}
+
+func selector(to *map[string]string) field {
+	return field{
+		Field{Name: "nodeSelector", Doc: "Labels that a node must have.", Default: "every node", Type: Type{Kind: KindMap, Of: &Type{Kind: KindText}, Example: "{kerf.dev/pool: inference}"}},
+		func(r *reader, path string, n *yaml.Node) { *to = r.labels(path, n) },
+		nil,
+	}
+}
+
+func burstField(to *sharing.Burst) field {
+	return field{
+		Field{Name: "burstMax", Doc: "The hard limit up to which a grant is lent memory that nobody claims: a size, or a percentage of what is guaranteed.", Default: "no burst", Type: Type{Kind: KindText, Example: "150%"}},
+		func(r *reader, path string, n *yaml.Node) { *to = parsed(r, path, n, sharing.ParseBurst) },
+		nil,
+	}
+}
