@@ -93,6 +93,7 @@ func (c *checker) profile(path string, p Profile, seen map[string]string) {
 	c.overCap(path, p.OverCap)
 	c.burst(path+".burstMax", p)
 	c.priority(path+".priority", p.Priority)
+	c.rules(path, p)
 	r := p.request()
 	r.Profile = "" // Check would take it for one that is still to be filled; the name is checked above
 	if r.Memory == 0 && r.Percent == 0 && r.Kind == sharing.KindShared {

@@ -102,6 +102,11 @@ type Profile struct {
 	Priority int32
 	// Burst is the hard limit up to which a grant is lent memory that nobody claims; the zero value is none.
 	Burst sharing.Burst
+	// Namespaces are globs over the namespaces whose pods may use it, Hours when that may begin, and MaxPerPod the most
+	// memory that one pod may have by it; nil and 0 for no rule.
+	Namespaces []string
+	Hours      []Hours
+	MaxPerPod  sharing.Bytes
 }
 
 // Config is a valid SharingConfig. The zero value has no pools and no profiles.
@@ -173,6 +178,7 @@ func (d Document) clone() Document {
 
 func (p Profile) clone() Profile {
 	p.Models, p.Backends = slices.Clone(p.Models), slices.Clone(p.Backends)
+	p.Namespaces, p.Hours = slices.Clone(p.Namespaces), slices.Clone(p.Hours)
 	return p
 }
 

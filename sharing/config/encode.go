@@ -57,6 +57,9 @@ type (
 		OverCap        string   `yaml:"overCap,omitempty"`
 		Place          string   `yaml:"place,omitempty"`
 		Priority       int32    `yaml:"priority,omitempty"`
+		Namespaces     []string `yaml:"namespaces,omitempty"`
+		Hours          []string `yaml:"hours,omitempty"`
+		MaxPerPod      string   `yaml:"maxMemoryPerPod,omitempty"`
 	}
 )
 
@@ -89,7 +92,7 @@ func (c Config) Encode() ([]byte, error) {
 		w.Spec.Profiles = append(w.Spec.Profiles, wireProfile{
 			Name: p.Name, Memory: exact(p.Memory), Percent: uint32(p.Percent), GPUs: p.GPUs, BurstMax: burst(p.Burst), GPUModel: p.Models,
 			MinEnforcement: level(p.MinLevel), Backends: names(p.Backends), OverCap: overCap(p.OverCap), Place: place(p.Place),
-			Priority: p.Priority,
+			Priority: p.Priority, Namespaces: p.Namespaces, Hours: hourTexts(p.Hours), MaxPerPod: exact(p.MaxPerPod),
 		})
 	}
 	var out bytes.Buffer

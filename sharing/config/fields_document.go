@@ -53,6 +53,20 @@ func (p *Profile) fields() fields {
 		word("overCap", &p.OverCap, ParseOverCap, "Used in place of the pool's.", OverCapWarn, OverCapKill, OverCapEvict).def("the pool's"),
 		word("place", &p.Place, sharing.ParseSpread, "How GPUs are chosen where the pod does not say it.", sharing.PlacePack, sharing.PlaceSpread).def("the pool's"),
 		whole("priority", &p.Priority, ParsePriority, -MaxPriority, MaxPriority, "The class by which idle GPU time is lent, the higher the earlier.").def("that of the pod"),
+		texts("namespaces", &p.Namespaces, "Globs over the namespaces whose pods may use it, `!` in front for not; processes of no pod then may not.").like("ml-*").def("all"),
+		hoursField(&p.Hours),
+		size("maxMemoryPerPod", &p.MaxPerPod, "The most memory that the containers of one pod may have by it together.").like("80GiB").def("no bound"),
+	}
+}
+
+func hoursField(to *[]Hours) field {
+	return field{
+		Field{Name: "hours", Doc: "The hours of the week, in UTC, at which use may begin; what runs goes on.", Default: "always", Type: Type{Example: "Mon-Fri 20:00-06:00"}},
+		func(r *reader, path string, n *yaml.Node) {
+			*to = []Hours{}
+			r.list(path, n, func(path string, n *yaml.Node) { *to = append(*to, parsed(r, path, n, ParseHours)) })
+		},
+		func() Type { return Type{Kind: KindList, Of: &Type{Kind: KindText}} },
 	}
 }
 

@@ -142,6 +142,9 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 	if err != nil {
 		return "", err
 	}
+	if err := r.config.Permit(req.Profile, "", time.Now()); err != nil {
+		return "", err
+	}
 	req = r.hardened(req)
 	for id, h := range r.held {
 		if h.owner != nil && !h.hasGroup && !h.container && h.owner.PID() == peer.PID && h.owner.Alive() {
@@ -151,6 +154,10 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 	but = butMPS(req, but)
 	placement, err := r.chooseAlone(req, but)
 	if err != nil {
+		return "", err
+	}
+	memory, _ := placement.Total()
+	if err := r.config.PermitMemory(req.Profile, memory); err != nil {
 		return "", err
 	}
 	held, err := r.heldBy(req, placement, but)

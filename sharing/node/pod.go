@@ -71,17 +71,25 @@ func (r *Runtime) claimPod(asks []sharing.ContainerAsk) (int, error) {
 		return 0, err
 	}
 	var made []ledger.ClaimID
+	undo := func(err error) (int, error) {
+		for _, id := range made {
+			err = errors.Join(err, r.drop(id))
+		}
+		return 0, err
+	}
 	for _, ask := range asks {
 		delete(r.gonePods, ask.Ref.PodUID)
 		id, _, isNew, err := r.claimFor(ask)
 		if err != nil {
-			for _, id := range made {
-				err = errors.Join(err, r.drop(id))
-			}
-			return 0, fmt.Errorf("container %q: %w", ask.Ref.Container, err)
+			return undo(fmt.Errorf("container %q: %w", ask.Ref.Container, err))
 		}
 		if isNew {
 			made = append(made, id)
+		}
+	}
+	if len(made) > 0 {
+		if err := r.permitPod(asks[0].Ref.PodUID, made); err != nil {
+			return undo(err)
 		}
 	}
 	return len(made), nil
@@ -126,6 +134,9 @@ func (r *Runtime) claimFor(ask sharing.ContainerAsk) (id ledger.ClaimID, part sh
 	}
 	if ask.HeldOnly {
 		return "", nil, false, fmt.Errorf("it shares a cap with another container, whose amount the API server has not told yet (and never does of a static pod): %w", sharing.ErrUnavailable)
+	}
+	if err := r.config.Permit(ask.Request.Profile, ask.Ref.Namespace, time.Now()); err != nil {
+		return "", nil, false, err
 	}
 	if ask.With != "" {
 		id, err := r.claimWith(ask)

@@ -36,7 +36,7 @@ func (b *Books) Answers(w Want, free map[string]cluster.Milli, now time.Time) []
 		if a.Verdict, ok = trusted(n, now); ok {
 			s := b.books(n).clone()
 			s.release(w.UID)
-			a.Verdict = b.fit(n, s, w)
+			a.Verdict = b.fit(n, s, w, now)
 			if a.Reason == Fits {
 				cpu, known := free[name]
 				if !known {

@@ -93,12 +93,15 @@ func (b *Books) Fit(w Want, name string, now time.Time) Verdict {
 	if v, ok := trusted(n, now); !ok {
 		return v
 	}
+	if v, ok := b.permitted(w, now); !ok {
+		return v // the same pod may be permitted in another hour, and another one of its kind now
+	}
 	b.refresh()
 	key := verdictKey{w.key, b.era}
 	if k, ok := n.verdicts[key]; ok && k.version == n.version && len(w.Asks) == 1 {
 		return k.is.of(w)
 	}
-	v := b.fit(n, b.books(n), w)
+	v := b.fit(n, b.books(n), w, now)
 	if len(w.Asks) != 1 {
 		return v
 	}
@@ -152,11 +155,14 @@ func trusted(n *node, now time.Time) (Verdict, bool) {
 }
 
 // fit places the containers one after the other on a copy of the state.
-func (b *Books) fit(n *node, s *state, w Want) Verdict {
+func (b *Books) fit(n *node, s *state, w Want, now time.Time) Verdict {
 	for name, count := range w.Limits {
 		if n.machine.Offers[name] < count {
 			return Verdict{Reason: NotOffered, Text: fmt.Sprintf("offers %d of %s, %d asked", n.machine.Offers[name], name, count)}
 		}
+	}
+	if v, ok := b.permitted(w, now); !ok {
+		return v
 	}
 	if len(w.Asks) > 1 {
 		s = s.clone()
@@ -180,7 +186,7 @@ func (b *Books) fit(n *node, s *state, w Want) Verdict {
 			s.take(w.UID, p)
 		}
 	}
-	return v
+	return b.permittedMemory(w, v)
 }
 
 // choose is the placement of one request on the node: of a share of one GPU where the policy wants it, else where the

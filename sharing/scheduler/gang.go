@@ -109,7 +109,7 @@ func (b *Books) placed(wants []Want, names []string, now time.Time) int {
 			if n.full[w.key] {
 				continue
 			}
-			v := b.fit(n.node, n.state, w)
+			v := b.fit(n.node, n.state, w, now)
 			if v.Reason != Fits {
 				n.full[w.key] = true
 				continue

@@ -35,9 +35,9 @@ func (b *Books) FitIf(w Want, name string, change WhatIf, now time.Time) Verdict
 		if other.UID == w.UID {
 			continue
 		}
-		for _, c := range b.fit(n, s, other).Plan {
+		for _, c := range b.fit(n, s, other, now).Plan {
 			s.take(other.UID, c.Placement)
 		}
 	}
-	return b.fit(n, s, w)
+	return b.fit(n, s, w, now)
 }
