@@ -67,9 +67,10 @@ kerf-scheduler: need ## Build the scheduler into bin/ (the first time some minut
 	cd cmd/kerf-scheduler && $(AS_SCHEDULER) go build -buildvcs=false -ldflags '$(SCHEDULER_FLAGS)' -o '$(CURDIR)/bin/kerf-scheduler' .
 
 .PHONY: generate
-generate: need tools ## Write anew what is generated: the protobuf files' Go code, the schema and the reference of the configuration
+generate: need tools ## Write anew what is generated: the protobuf files' Go code, the configuration's schema and reference, the manifests of the chart
 	@hack/protos.sh . $(PROTOS)
 	@go test -count=1 -run '^TestCurrent$$' ./sharing/config/reference -write
+	cd tools/chart && $(AS_SCHEDULER) go run . ../../deploy
 
 .PHONY: clean
 clean: ## Remove bin/ (the linter in .cache/ stays; 'rm -r .cache' takes it too)
@@ -82,6 +83,7 @@ test: build ## Unit, property and machine tests under the race detector, and the
 	$(GO_TEST) -race -timeout 9m ./...
 	cd tools && go test ./...
 	cd cmd/kerf-scheduler && $(AS_SCHEDULER) go test ./plugin/...
+	cd tools/chart && $(AS_SCHEDULER) go test ./...
 
 .PHONY: race
 race: build ## The same tests, none taken from the cache
@@ -147,7 +149,7 @@ verify-shell:
 .PHONY: verify-tidy
 verify-tidy: need
 	@echo '--- go.mod and go.sum'
-	@for module in . tools tools/lint cmd/kerf-scheduler test/e2e test/e2e/node/kubernetes test/e2e/node/containerd test/e2e/node/runc; do \
+	@for module in . tools tools/lint tools/chart cmd/kerf-scheduler test/e2e test/e2e/node/kubernetes test/e2e/node/containerd test/e2e/node/runc; do \
 		(cd $$module && go mod tidy -diff) || { echo "$$module/go.mod is not tidy: run 'go mod tidy' there" >&2; exit 1; }; \
 	done
 
@@ -156,6 +158,7 @@ verify-generated: need tools
 	@echo '--- generated files'
 	@hack/protos.sh --check . $(PROTOS)
 	@go test -count=1 -run '^TestCurrent$$' ./sharing/config/reference
+	@cd tools/chart && $(AS_SCHEDULER) go run . --check ../../deploy
 
 .PHONY: verify-layers
 verify-layers: need
@@ -179,6 +182,7 @@ vet: need
 	@cd tools && go vet ./...
 	@cd test/e2e && go vet ./...
 	@cd cmd/kerf-scheduler && $(AS_SCHEDULER) go vet ./...
+	@cd tools/chart && $(AS_SCHEDULER) go vet ./...
 
 .PHONY: lint
 lint: need $(LINTER) ## Run golangci-lint (built once, from tools/lint)
@@ -187,6 +191,7 @@ lint: need $(LINTER) ## Run golangci-lint (built once, from tools/lint)
 	@cd tools && $(LINTER) run --config ../.golangci.yml ./...
 	@cd test/e2e && $(LINTER) run --config ../../.golangci.yml ./...
 	@cd cmd/kerf-scheduler && $(AS_SCHEDULER) $(LINTER) run --config ../../.golangci.yml ./...
+	@cd tools/chart && $(AS_SCHEDULER) $(LINTER) run --config ../../.golangci.yml ./...
 
 ##@ Help
 

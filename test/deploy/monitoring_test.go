@@ -269,7 +269,10 @@ func TestScrapesFindTheirPorts(t *testing.T) {
 	var monitor struct {
 		Spec struct {
 			Selector struct {
-				MatchLabels map[string]string `json:"matchLabels"`
+				MatchExpressions []struct {
+					Key    string   `json:"key"`
+					Values []string `json:"values"`
+				} `json:"matchExpressions"`
 			} `json:"selector"`
 			PodMetricsEndpoints []struct {
 				Port        string `json:"port"`
@@ -295,9 +298,13 @@ func TestScrapesFindTheirPorts(t *testing.T) {
 			}
 		}
 	}
-	for k, v := range monitor.Spec.Selector.MatchLabels {
-		if !strings.Contains(manifests, k+": "+v) {
-			t.Errorf("podmonitor.yaml: no pod has %s=%s", k, v)
+	who := monitor.Spec.Selector.MatchExpressions
+	if len(who) != 1 || len(who[0].Values) != 2 {
+		t.Fatalf("podmonitor.yaml: selects %+v", who)
+	}
+	for _, v := range who[0].Values {
+		if !strings.Contains(manifests, who[0].Key+": "+v) {
+			t.Errorf("podmonitor.yaml: no pod has %s=%s", who[0].Key, v)
 		}
 	}
 }

@@ -1,0 +1,74 @@
+{{/*
+Copyright 2026 The Kerf Authors
+SPDX-License-Identifier: Apache-2.0
+
+kerf.amounts are the rules for what a container may ask for; kerf-amounts and kerf-amounts-of-templates have them in common.
+The variable "spec" is the pod's.
+*/}}
+{{- define "kerf.amounts" }}
+  # Each container that asks for something of Kerf's.
+  - name: asking
+    expression: >-
+      (variables.spec.containers + variables.spec.?initContainers.orValue([]))
+      .filter(c, c.?resources.?limits.orValue({}).exists(r, r.startsWith('kerf.dev/')))
+  - name: stranger
+    expression: >-
+      variables.asking.filter(c, c.resources.limits.exists(r, r.startsWith('kerf.dev/') && !(r in variables.known) && !r.startsWith('kerf.dev/mig-')))
+  - name: memory
+    expression: >-
+      variables.asking.filter(c, 'kerf.dev/gpu-memory-gib' in c.resources.limits &&
+      !(quantity(c.resources.limits['kerf.dev/gpu-memory-gib']).isInteger() &&
+      quantity(c.resources.limits['kerf.dev/gpu-memory-gib']).isGreaterThan(quantity('0')) &&
+      !quantity(c.resources.limits['kerf.dev/gpu-memory-gib']).isGreaterThan(quantity('100000'))))
+  - name: percent
+    expression: >-
+      variables.asking.filter(c, 'kerf.dev/gpu-percent' in c.resources.limits &&
+      !(quantity(c.resources.limits['kerf.dev/gpu-percent']).isInteger() &&
+      quantity(c.resources.limits['kerf.dev/gpu-percent']).isGreaterThan(quantity('0')) &&
+      !quantity(c.resources.limits['kerf.dev/gpu-percent']).isGreaterThan(quantity('6400'))))
+  - name: whole
+    expression: >-
+      variables.asking.filter(c, 'kerf.dev/gpu' in c.resources.limits &&
+      !(quantity(c.resources.limits['kerf.dev/gpu']).isInteger() &&
+      quantity(c.resources.limits['kerf.dev/gpu']).isGreaterThan(quantity('0')) &&
+      !quantity(c.resources.limits['kerf.dev/gpu']).isGreaterThan(quantity('64'))))
+  # Memory and percent together are one kind; every other resource is one by itself.
+  - name: mixed
+    expression: >-
+      variables.asking.filter(c, c.resources.limits.filter(r, r.startsWith('kerf.dev/') && !(r in ['kerf.dev/gpu-memory-gib', 'kerf.dev/gpu-percent'])).size() +
+      (c.resources.limits.exists(r, r in ['kerf.dev/gpu-memory-gib', 'kerf.dev/gpu-percent']) ? 1 : 0) > 1)
+  validations:
+  - expression: variables.stranger.size() == 0
+    reason: Invalid
+    message: this is no resource of Kerf; ask for kerf.dev/gpu-memory-gib, kerf.dev/gpu-percent or kerf.dev/gpu
+    messageExpression: >-
+      'container "' + variables.stranger[0].name + '" asks for ' +
+      variables.stranger[0].resources.limits.filter(r, r.startsWith('kerf.dev/') && !(r in variables.known) && !r.startsWith('kerf.dev/mig-'))[0] +
+      ', which is no resource of Kerf; ask for kerf.dev/gpu-memory-gib, kerf.dev/gpu-percent or kerf.dev/gpu'
+  - expression: variables.memory.size() == 0
+    reason: Invalid
+    message: kerf.dev/gpu-memory-gib must be a whole number from 1 to 100000; write 10, the unit is GiB
+    messageExpression: >-
+      'container "' + variables.memory[0].name + '": kerf.dev/gpu-memory-gib must be a whole number from 1 to 100000, and is "' +
+      variables.memory[0].resources.limits['kerf.dev/gpu-memory-gib'] + '"; write ' +
+      (variables.memory[0].resources.limits['kerf.dev/gpu-memory-gib'].matches('^[1-9][0-9]{0,5}Gi$') ?
+      variables.memory[0].resources.limits['kerf.dev/gpu-memory-gib'].replace('Gi', '') : '10') + ', the unit is GiB'
+  - expression: variables.percent.size() == 0
+    reason: Invalid
+    message: kerf.dev/gpu-percent must be a whole number from 1 to 6400; write 25 for a quarter of one GPU
+    messageExpression: >-
+      'container "' + variables.percent[0].name + '": kerf.dev/gpu-percent must be a whole number from 1 to 6400, and is "' +
+      variables.percent[0].resources.limits['kerf.dev/gpu-percent'] + '"; write 25 for a quarter of one GPU'
+  - expression: variables.whole.size() == 0
+    reason: Invalid
+    message: kerf.dev/gpu must be a whole number from 1 to 64; for a part of one GPU use kerf.dev/gpu-memory-gib or kerf.dev/gpu-percent
+    messageExpression: >-
+      'container "' + variables.whole[0].name + '": kerf.dev/gpu must be a whole number from 1 to 64, and is "' +
+      variables.whole[0].resources.limits['kerf.dev/gpu'] + '"; for a part of one GPU use kerf.dev/gpu-memory-gib or kerf.dev/gpu-percent'
+  - expression: variables.mixed.size() == 0
+    reason: Invalid
+    message: one container asks for one kind, parts of GPUs, whole GPUs or MIG instances; keep one of them
+    messageExpression: >-
+      'container "' + variables.mixed[0].name + '" asks for ' + variables.mixed[0].resources.limits.filter(r, r.startsWith('kerf.dev/')).join(', ') +
+      '; one container asks for one kind, parts of GPUs, whole GPUs or MIG instances: keep one of them'
+{{- end }}

@@ -1,0 +1,45 @@
+{{/*
+Copyright 2026 The Kerf Authors
+SPDX-License-Identifier: Apache-2.0
+*/}}
+{{- define "kerf.agentImage" -}}{{ .Values.image.registry }}/{{ .Values.image.agent }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{- end }}
+{{- define "kerf.monitorImage" -}}{{ .Values.monitor.image | default (include "kerf.agentImage" .) }}{{- end }}
+{{- define "kerf.schedulerImage" -}}{{ .Values.image.registry }}/{{ .Values.image.scheduler }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{- end }}
+{{- define "kerf.nodePriority" -}}{{ .Values.priorityClass.create | ternary "kerf-critical" "system-node-critical" }}{{- end }}
+{{- define "kerf.clusterPriority" -}}{{ .Values.priorityClass.create | ternary "kerf-critical" "system-cluster-critical" }}{{- end }}
+
+{{/* kerf.check refuses values that each are right by themselves, and wrong together; the schema has the others. */}}
+{{- define "kerf.check" -}}
+{{- if ne .Release.Namespace "kerf-system" }}
+{{- fail (printf "Kerf's programs look for their objects in kerf-system: install with --namespace kerf-system, not %s" .Release.Namespace) }}
+{{- end }}
+{{- $names := dict }}
+{{- $before := list }}
+{{- range .Values.pools }}
+{{- if hasKey $names .name }}
+{{- fail (printf "pools: the name %q is there twice; give each pool its own" .name) }}
+{{- end }}
+{{- $_ := set $names .name true }}
+{{- $this := mergeOverwrite (deepCopy $.Values.poolDefaults) . }}
+{{- range $before }}
+{{- $apart := false }}
+{{- $other := .nodeSelector }}
+{{- range $key, $value := $this.nodeSelector }}
+{{- if and (hasKey $other $key) (ne (get $other $key) $value) }}
+{{- $apart = true }}
+{{- end }}
+{{- end }}
+{{- if not $apart }}
+{{- fail (printf "pools: %q and %q may select the same node, and a node takes one agent; give both one label in nodeSelector with different values" .name $this.name) }}
+{{- end }}
+{{- end }}
+{{- $before = append $before $this }}
+{{- end }}
+{{- $config := fromYaml .Values.sharingConfig }}
+{{- if hasKey $config "Error" }}
+{{- fail (printf "sharingConfig is no YAML: %s" $config.Error) }}
+{{- end }}
+{{- if ne ($config.kind | default "" | toString) "SharingConfig" }}
+{{- fail "sharingConfig: its kind must be SharingConfig; 'kerf config validate FILE' tells all mistakes" }}
+{{- end }}
+{{- end }}
