@@ -32,7 +32,7 @@ type settings struct {
 	dir, config, devRoot, capsRoot, lockDir, auditDir, group, http, logLevel string
 	labels                                                                   map[string]string
 	// What follows is for a node of a Kubernetes cluster.
-	containers, kubernetes                              bool
+	containers, kubernetes, nodeLabels                  bool
 	nodeName, kubeconfig, kubeletDir                    string
 	nriSocket, containerdSocket, toolkitConfig          string
 	cdiDir, cdiSourceDirs, hookDir, hookBinary, library string
@@ -79,6 +79,7 @@ func command(env environment, kill func(point string)) *cobra.Command {
 	f.BoolVar(&s.containers, "containers", false, "serve containers that are no pod's (kerf run --image, kerf oci patch): installs kerf-hook and CDI specs")
 	f.BoolVar(&s.kubernetes, "kubernetes", false, "serve kubelet and the container runtime on this node of a cluster")
 	f.StringVar(&s.nodeName, "node-name", env.nodeName, "this node's name in Kubernetes")
+	f.BoolVar(&s.nodeLabels, "node-labels", false, "label this node's object by its GPUs, and take its taint kerf.dev/starting off when containers with a GPU can start")
 	f.StringVar(&s.kubeconfig, "kubeconfig", "", "file to reach the API server with; empty for the service account of the agent's pod")
 	f.StringVar(&s.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "kubelet's directory, which holds device-plugins and pod-resources")
 	f.StringVar(&s.nriSocket, "nri-socket", "/var/run/nri/nri.sock", "the container runtime's NRI socket")

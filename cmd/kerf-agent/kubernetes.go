@@ -105,6 +105,9 @@ func (k *kubernetes) run(ctx context.Context) error {
 	g.Go(func() error { k.followLeaving(ctx); return nil })
 	g.Go(func() error { k.markNode(ctx); return nil })
 	g.Go(func() error { k.api.FollowSpec(ctx, k.cordons.tell); return nil })
+	if k.nodeLabels {
+		g.Go(func() error { k.labelNode(ctx); return nil })
+	}
 	err := g.Wait()
 	return errors.Join(err, k.close())
 }

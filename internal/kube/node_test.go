@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -28,7 +29,9 @@ type nodeAPI struct {
 	node   corev1.Node
 	denied bool
 	race   bool
-	news   chan struct{}
+	// patches is how many were taken.
+	patches int
+	news    chan struct{}
 }
 
 func newNodeAPI(a *api) *nodeAPI {
@@ -86,6 +89,8 @@ func (n *nodeAPI) patch(w http.ResponseWriter, r *http.Request) {
 	var err error
 	if r.URL.Path == "/api/v1/nodes/"+node+"/status" && r.Header.Get("Content-Type") == string(types.StrategicMergePatchType) {
 		after, err = strategicpatch.StrategicMergePatch(before, data, corev1.Node{})
+	} else if r.Header.Get("Content-Type") == string(types.ApplyPatchType) {
+		after, err = n.applied(data, r.URL.Query().Get("fieldManager"))
 	} else {
 		var p struct {
 			Metadata struct{ ResourceVersion string }
@@ -107,8 +112,31 @@ func (n *nodeAPI) patch(w http.ResponseWriter, r *http.Request) {
 		status(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, nil)
 		return
 	}
-	n.node = is
+	n.node, n.patches = is, n.patches+1
 	answer(w, http.StatusOK, &n.node)
+}
+
+// applied is the node with the labels of a server-side apply, and without those that its manager had before.
+func (n *nodeAPI) applied(data []byte, manager string) ([]byte, error) {
+	var p corev1.Node
+	if err := json.Unmarshal(data, &p); err != nil {
+		return nil, err
+	}
+	is, owned := n.node.DeepCopy(), map[string]any{}
+	if len(is.ManagedFields) > 0 {
+		for k := range ownedLabels(is.ManagedFields[0]) {
+			delete(is.Labels, strings.TrimPrefix(k, "f:"))
+		}
+	}
+	for k, v := range p.Labels {
+		is.Labels[k], owned["f:"+k] = v, struct{}{}
+	}
+	fields, err := json.Marshal(map[string]any{"f:metadata": map[string]any{"f:labels": owned}})
+	if err != nil {
+		return nil, err
+	}
+	is.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(string(fields))}}
+	return json.Marshal(is)
 }
 
 func (n *nodeAPI) shows() (conditions []string, taints []string) {
