@@ -53,13 +53,14 @@ func made(t *testing.T, set values) map[string]string {
 func TestGolden(t *testing.T) {
 	plainly := made(t, values{})
 	golden(t, "default", joined(plainly))
+	golden(t, "cluster", joined(made(t, read(t, "testdata/cluster.yaml")))) // whole, since the end-to-end suite applies it
 	sets, err := filepath.Glob("testdata/*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range sets {
 		name, isSet := strings.CutSuffix(filepath.Base(file), ".yaml")
-		if !isSet || strings.HasSuffix(name, ".golden") {
+		if !isSet || name == "cluster" || strings.HasSuffix(name, ".golden") {
 			continue
 		}
 		differs := made(t, read(t, file))
@@ -135,7 +136,9 @@ func objects(t *testing.T, files map[string]string) []object {
 }
 
 func TestEveryObjectIsSound(t *testing.T) {
-	for name, set := range map[string]values{"default": {}, "all": read(t, "testdata/all.yaml"), "least": read(t, "testdata/least.yaml")} {
+	for name, set := range map[string]values{
+		"default": {}, "all": read(t, "testdata/all.yaml"), "least": read(t, "testdata/least.yaml"), "cluster": read(t, "testdata/cluster.yaml"),
+	} {
 		seen := map[string]bool{}
 		for _, o := range objects(t, made(t, set)) {
 			kind := ""

@@ -42,6 +42,7 @@ func plain() values {
 		"monitor":       values{"enabled": false},
 		"scheduler":     values{"replicas": 1},
 		"networkPolicy": values{"enabled": false},
+		"admission":     values{"mutate": "never"},
 	}
 }
 
@@ -71,6 +72,7 @@ func variants() []variant {
 		{"agent/30-agent.yaml", "crio.yaml", with("poolDefaults", "containerRuntime", "crio")},
 		{"agent/30-agent.yaml", "privileged.yaml", with("poolDefaults", "driver", "hostLibrary")},
 		{"agent/35-monitor.yaml", "monitor.yaml", with("monitor", "enabled", true)},
+		{"mutation/scheduler-name.yaml", "scheduler-name.yaml", with("admission", "mutate", "always")},
 	}
 }
 

@@ -34,6 +34,7 @@ func TestBadValues(t *testing.T) {
 		"no surge by the back door": {values: "poolDefaults: {maxUnavailable: 0}", says: []string{"/poolDefaults/maxUnavailable"}},
 		"a library of another name": {values: "poolDefaults: {driverLibrary: /usr/lib/libcuda.so}", says: []string{"/poolDefaults/driverLibrary"}},
 		"an argument, no flag":      {values: "pools: [{name: a, extraArgs: [group]}]", says: []string{"/pools/0/extraArgs/0"}},
+		"a way to change pods":      {values: "admission: {mutate: true}", says: []string{"/admission/mutate", "string"}},
 		"Kerf kept from its paths":  {values: "admission: {hostPathNamespaces: [storage]}", says: []string{"/admission/hostPathNamespaces"}},
 		"two pools of one name": {
 			values: "pools: [{name: a, nodeSelector: {k: a}}, {name: a, nodeSelector: {k: b}}]", says: []string{`"a" is there twice`},
