@@ -33,6 +33,8 @@ type Books struct {
 	// config completes requests; nil when there is none.
 	config *config.Config
 	policy *cluster.Online
+	// away are pods that are thought away.
+	away map[string]bool
 	// stale says that the policy does not know the nodes as they are.
 	stale   bool
 	learned map[string]bool

@@ -88,6 +88,11 @@ func largestFirst(wants []Want) []Want {
 
 // placed is how many of the pods have room on the nodes at once, until the first that has none.
 func (b *Books) placed(wants []Want, names []string, now time.Time) int {
+	return b.placedIf(wants, names, nil, now)
+}
+
+// placedIf is placed after the end of some pods.
+func (b *Books) placedIf(wants []Want, names, without []string, now time.Time) int {
 	type thought struct {
 		*node
 		state *state
@@ -98,7 +103,11 @@ func (b *Books) placed(wants []Want, names []string, now time.Time) int {
 	for _, name := range names {
 		if n := b.nodes[name]; n != nil {
 			if _, ok := trusted(n, now); ok {
-				nodes = append(nodes, thought{n, b.books(n).clone(), map[string]bool{}})
+				s := b.books(n).clone()
+				for _, uid := range without {
+					s.release(uid)
+				}
+				nodes = append(nodes, thought{n, s, map[string]bool{}})
 			}
 		}
 	}

@@ -5,6 +5,7 @@ package scheduler_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -113,5 +114,99 @@ func TestRoomMore(t *testing.T) {
 	b.Report("n00", statusOf(0, 2, hold{uid: "y", gpu: 0, memory: 10}))
 	if !b.Room("n00", noon()).More(after) {
 		t.Error("room that moved to another GPU is not seen")
+	}
+}
+
+// Who gives way to a gang is, of all sets of pods that make room for it, the one with the least toll: compared with every
+// set there is, on small clusters by chance.
+func TestGangVictimsAreTheLeast(t *testing.T) {
+	random := rand.New(rand.NewPCG(*seed, 2))
+	names := []string{"n00", "n01"}
+	ways, none := 0, 0
+	for range 120 {
+		b := booksOf(2, 2)
+		var candidates []scheduler.Victim
+		for n := range names {
+			var holds []hold
+			for g := range 2 {
+				for free := 79; free > 20 && len(candidates) < 6 && random.IntN(4) > 0; {
+					size := 10 + random.IntN(free-10)
+					free -= size
+					v := scheduler.Victim{UID: fmt.Sprint("held", len(candidates)), Priority: int32(random.IntN(3)), Protected: random.IntN(4) == 0, Cost: int64(random.IntN(5))}
+					candidates = append(candidates, v)
+					holds = append(holds, hold{uid: v.UID, gpu: g, memory: uint64(size)})
+				}
+			}
+			b.Report(names[n], statusOf(n, 2, holds...))
+			for _, h := range holds {
+				p := podOf(h.uid, memory(int(h.memory)))
+				p.Node = names[n]
+				b.Pod(p, want(t, p), noon())
+			}
+		}
+		var wants []scheduler.Want
+		for i := range 1 + random.IntN(3) {
+			p := podOf(fmt.Sprint("p", i), memory(20+random.IntN(59)))
+			p.Priority = 2
+			wants = append(wants, want(t, p))
+		}
+		if b.ExplainGang(wants, noon()) == "" {
+			continue // it has room
+		}
+		var least []scheduler.Victim
+		for set := 1; set < 1<<len(candidates); set++ {
+			var victims []scheduler.Victim
+			var uids []string
+			for i, v := range candidates {
+				if set&(1<<i) != 0 && v.Priority < 2 {
+					victims, uids = append(victims, v), append(uids, v.UID)
+				}
+			}
+			if len(victims) == 0 || least != nil && scheduler.Cheaper(victims, least) >= 0 {
+				continue
+			}
+			if b.Without(uids); b.ExplainGang(wants, noon()) == "" {
+				least = victims
+			}
+		}
+		b.Without(nil)
+		got, coming := b.GangVictims(wants, names, candidates, nil, noon())
+		if coming || (len(got) == 0) != (least == nil) || least != nil && scheduler.Cheaper(got, least) != 0 {
+			t.Fatalf("%v of %v give way (%t), least are %v", got, candidates, coming, least)
+		}
+		if least == nil {
+			none++
+		} else {
+			ways++
+		}
+	}
+	if ways < 20 || none < 5 {
+		t.Errorf("%d with a way, %d without: too few to show anything", ways, none)
+	}
+}
+
+// Pods that end already make room: nobody else gives way.
+func TestGangVictimsThatGoAlready(t *testing.T) {
+	b := booksOf(1, 2)
+	b.Report("n00", statusOf(0, 2, hold{uid: "a", gpu: 0, memory: 60}, hold{uid: "b", gpu: 1, memory: 60}))
+	var candidates []scheduler.Victim
+	for _, uid := range []string{"a", "b"} {
+		p := podOf(uid, memory(60))
+		p.Node = "n00"
+		b.Pod(p, want(t, p), noon())
+		candidates = append(candidates, scheduler.Victim{UID: uid})
+	}
+	p := podOf("p", memory(70))
+	p.Priority = 1
+	gang := []scheduler.Want{want(t, p)}
+	if got, coming := b.GangVictims(gang, []string{"n00"}, candidates, []string{"b"}, noon()); len(got) > 0 || !coming {
+		t.Errorf("%v give way, %t", got, coming)
+	}
+	b.Gone("a", noon())
+	if got, coming := b.GangVictims(gang, []string{"n00"}, candidates, nil, noon()); len(got) > 0 || !coming {
+		t.Errorf("%v give way, %t", got, coming)
+	}
+	if text := b.ExplainGang(gang, noon()); text == "" {
+		t.Error("there is room before they are gone")
 	}
 }

@@ -184,6 +184,9 @@ func (b *Books) books(n *node) *state {
 	for _, place := range loose {
 		place()
 	}
+	for uid := range b.away {
+		s.release(uid)
+	}
 	n.state = s
 	return s
 }

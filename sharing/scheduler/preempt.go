@@ -52,6 +52,11 @@ func tollOf(set []Victim) toll {
 // back, the most important first. Only candidates below the pod's priority count. It changes nothing; none when there is
 // no way.
 func (b *Books) Victims(w Want, name string, candidates []Victim, now time.Time) []Victim {
+	return b.victims(w, name, candidates, WhatIf{}, now)
+}
+
+// victims is Victims after a change that is not made.
+func (b *Books) victims(w Want, name string, candidates []Victim, change WhatIf, now time.Time) []Victim {
 	n := b.nodes[name]
 	if _, trusted := trusted(n, now); !trusted {
 		return nil
@@ -60,11 +65,9 @@ func (b *Books) Victims(w Want, name string, candidates []Victim, now time.Time)
 	candidates = slices.DeleteFunc(slices.Clone(candidates), func(v Victim) bool {
 		return v.Priority >= w.Priority || len(s.held[v.UID]) == 0
 	})
-	slices.SortFunc(candidates, func(a, b Victim) int {
-		return cmp.Or(tollOf([]Victim{a}).compare(tollOf([]Victim{b})), cmp.Compare(a.UID, b.UID))
-	})
+	byToll(candidates)
 	enough := func(set []Victim) bool {
-		return b.FitIf(w, name, WhatIf{Without: uids(set)}, now).Reason == Fits
+		return b.FitIf(w, name, WhatIf{Without: slices.Concat(change.Without, uids(set)), With: change.With}, now).Reason == Fits
 	}
 	if len(candidates) == 0 || !enough(candidates) {
 		return nil
@@ -78,7 +81,7 @@ func (b *Books) Victims(w Want, name string, candidates []Victim, now time.Time)
 			_, holds := s.held[v.UID].On(g.GPU.UUID)
 			return !holds
 		})
-		if found := fewest(on, best, enough); found != nil {
+		if found := fewestOf(on, best, enough, mostTried); found != nil {
 			best = found
 		}
 	}
@@ -96,8 +99,15 @@ func spare(set []Victim, enough func([]Victim) bool) []Victim {
 	return out
 }
 
-// fewest is the best set of these pods that costs less than the one known; nil when there is none.
-func fewest(on, known []Victim, enough func([]Victim) bool) []Victim {
+// byToll sorts pods by what each costs, the cheapest first.
+func byToll(all []Victim) {
+	slices.SortFunc(all, func(x, y Victim) int {
+		return cmp.Or(tollOf([]Victim{x}).compare(tollOf([]Victim{y})), cmp.Compare(x.UID, y.UID))
+	})
+}
+
+// fewestOf is the best set of these pods that costs less than the one known; nil when there is none among the first so many.
+func fewestOf(on, known []Victim, enough func([]Victim) bool, most int) []Victim {
 	var best []Victim
 	limit, tried := tollOf(known), 0
 	for size := 1; size <= len(on) && (limit.protected > 0 || size <= limit.pods); size++ {
@@ -106,9 +116,9 @@ func fewest(on, known []Victim, enough func([]Victim) bool) []Victim {
 			if t := tollOf(set); t.compare(limit) < 0 && enough(set) {
 				best, limit = slices.Clone(set), t
 			}
-			return tried < mostTried
+			return tried < most
 		})
-		if tried >= mostTried {
+		if tried >= most {
 			break
 		}
 	}

@@ -107,9 +107,9 @@ func (*Plugin) ScorePlacement(_ context.Context, state fwk.PlacementCycleState, 
 // PlacementScoreExtensions implements fwk.PlacementScorePlugin: there is nothing to normalise.
 func (*Plugin) PlacementScoreExtensions() fwk.PlacementScoreExtensions { return nil }
 
-// PodGroupPostFilter implements fwk.PodGroupPostFilterPlugin: it says in one line what a gang waits for. No pods give way to
-// a gang.
-func (p *Plugin) PodGroupPostFilter(ctx context.Context, _ fwk.PodGroupCycleState, group fwk.PodGroupInfo, _ fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
+// PodGroupPostFilter implements fwk.PodGroupPostFilterPlugin: it makes less important pods give way to a gang, or says in one
+// line what that waits for.
+func (p *Plugin) PodGroupPostFilter(ctx context.Context, _ fwk.PodGroupCycleState, group fwk.PodGroupInfo, schedule fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
 	wants := wantsOf(ctx, group.GetUnscheduledPods())
 	if len(wants) == 0 || p.ready() != nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
@@ -119,6 +119,13 @@ func (p *Plugin) PodGroupPostFilter(ctx context.Context, _ fwk.PodGroupCycleStat
 	p.mu.Unlock()
 	if text == "" {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
+	}
+	result, status := p.preemptGang(ctx, group, wants, schedule)
+	switch {
+	case status.IsSuccess():
+		return result, fwk.NewStatus(fwk.Success, text)
+	case status.Code() == fwk.Error:
+		return nil, status
 	}
 	// No pod that gives way would help, so that nobody else needs to look for one, and to say that there is none in the place
 	// of this.

@@ -194,6 +194,7 @@ type handle struct {
 	client   *api
 	events   *recorder
 	snapshot fwk.SharedLister
+	mutable  *mutable
 	mu       sync.Mutex
 	woken    []string
 	nodes    []fwk.NodeInfo

@@ -72,13 +72,7 @@ func (p *Plugin) sacrifice(ctx context.Context, c *cycle, node fwk.NodeInfo) *sa
 	now := p.now()
 	for _, info := range node.GetPods() {
 		pod := info.GetPod()
-		v := scheduler.Victim{UID: string(pod.UID), Protected: p.protected(ctx, pod)}
-		if pod.Spec.Priority != nil {
-			v.Priority = *pod.Spec.Priority
-		}
-		if pod.Status.StartTime != nil {
-			v.Cost = max(0, int64(now.Sub(pod.Status.StartTime.Time).Seconds()))
-		}
+		v := p.victim(ctx, pod)
 		candidates = append(candidates, v)
 		pods[v.UID] = pod
 	}
@@ -92,6 +86,18 @@ func (p *Plugin) sacrifice(ctx context.Context, c *cycle, node fwk.NodeInfo) *sa
 		return nil
 	}
 	return s
+}
+
+// victim is what the end of a pod would cost.
+func (p *Plugin) victim(ctx context.Context, pod *corev1.Pod) scheduler.Victim {
+	v := scheduler.Victim{UID: string(pod.UID), Protected: p.protected(ctx, pod)}
+	if pod.Spec.Priority != nil {
+		v.Priority = *pod.Spec.Priority
+	}
+	if pod.Status.StartTime != nil {
+		v.Cost = max(0, int64(p.now().Sub(pod.Status.StartTime.Time).Seconds()))
+	}
+	return v
 }
 
 // protected is true for a pod whose end now would break a disruption budget, and where that cannot be told.
