@@ -71,7 +71,7 @@ func (n *node) hardened(r sharing.Request) sharing.Request {
 
 // cutView is the GPUs of a node that have a geometry and can answer the request, as policies see them, and which GPUs of the
 // state they are.
-func (n *node) cutView(s *state, g *geometry, r sharing.Request, cpu cluster.Milli) (view cluster.Node, gpus []int) {
+func (n *node) cutView(s *state, g *geometry, r sharing.Request) (view cluster.Node, gpus []int) {
 	view = g.node
 	view.Name, view.CPU, view.Memory = n.name, n.machine.CPU, n.machine.Memory
 	var have []mig.Occupancy
@@ -111,7 +111,7 @@ func (n *node) chooseCut(s *state, r sharing.Request, cpu cluster.Milli, by cutt
 	var best sharing.Placement
 	most := int64(0)
 	for _, kind := range kinds {
-		view, gpus := n.cutView(s, kind, r, cpu)
+		view, gpus := n.cutView(s, kind, r)
 		shape := cutShape(r, cpu)
 		p, ok := view.Instance(shape)
 		if !ok || !slices.ContainsFunc(gpuIndexes(view), func(g int) bool { start, _ := view.Usual(g, p); return start >= 0 }) {
@@ -168,7 +168,7 @@ func (b *Books) cutScore(n *node, s *state, r sharing.Request, p sharing.Placeme
 	if c == nil || c.geometry == nil || c.fixed {
 		return 0, nil
 	}
-	view, _ := n.cutView(s, c.geometry, r, cpu)
+	view, _ := n.cutView(s, c.geometry, r)
 	view.CPU = free
 	shape := view.Resolve(cutShape(r, cpu))
 	if by := b.cutter(r); by != cutter(b.policy) {
