@@ -46,6 +46,8 @@ SOAK_TIME ?= 30m
 SOAK_SEED ?= 0
 BENCH ?= .
 PODS ?= 110
+NODES ?= 1000
+BOUND ?= 5000
 KILLS ?= 100000
 TRACES ?= .
 ROUNDS ?= 1
@@ -102,8 +104,8 @@ soak: build kerf-scheduler ## The long runs: property tests (SOAK_STEPS, 10^6), 
 	hack/soak.sh $(SOAK_STEPS) $(SOAK_TIME) $(SOAK_SEED)
 
 .PHONY: bench
-bench: build kerf-scheduler ## Benchmarks (BENCH=regexp chooses), then PODS (110; 0: none) pods at once on a real Kubernetes, ROUNDS times; needs root
-	hack/bench.sh '$(BENCH)' $(PODS) $(ROUNDS)
+bench: build kerf-scheduler ## Benchmarks (BENCH=regexp), then on a real Kubernetes, ROUNDS times: PODS (110; 0: none) pods at once, and both schedulers on NODES (1000; 0: none) hollow nodes; needs root
+	hack/bench.sh '$(BENCH)' $(PODS) $(ROUNDS) $(NODES) $(BOUND)
 
 .PHONY: figures
 figures: build ## What caps and shares of GPU time cost and hold to, in less than eight minutes; run it alone; needs root

@@ -62,6 +62,8 @@ type fragment struct {
 	GPU     string `json:"gpu"`
 	Memory  uint64 `json:"memory_bytes"`
 	Percent uint32 `json:"percent"`
+	Profile string `json:"mig_profile"`
+	Start   int    `json:"mig_start"`
 }
 
 // status asks the agent through its socket on the node.

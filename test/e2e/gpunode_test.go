@@ -26,7 +26,8 @@ type gpuNode struct {
 		UsableBytes, FreeBytes, GrantedBytes, LentBytes uint64
 		Levels                                          []string
 	}
-	Claims []nodeClaim
+	Claims   []nodeClaim
+	Unplaced []struct{ PodUID string }
 }
 
 type nodeClaim struct {

@@ -136,27 +136,35 @@ func (e *testCase) cutAsBooked(grants int) error {
 }
 
 // Pods get instances that are cut for them, each sees its own alone and is held to it; they come and go, an agent too,
-// while their neighbour runs on in its own, and none is left behind.
+// while their neighbour runs on in its own, and none is left behind. Some are placed by kerf-scheduler, whose places the
+// agent follows.
 func TestMIG(t *testing.T) {
-	e := beginWithAgent(t)
+	e := withScheduler(t)
 	e.cutNode()
 	if said := e.refused(one("capped", map[string]string{"kerf.dev/mig-1g.10gb": "1", "kerf.dev/gpu-memory-gib": "4"}, hold)); !strings.Contains(said, "one kind") {
 		t.Errorf("a cap on top of an instance: %s", said)
 	}
-	neighbour := e.create(one("neighbour", instance("2g.20gb"), "exec gpuload --json --alloc 15GiB --hold 1h"))
-	neighbour.running()
+	neighbour := e.create(byKerf(one("neighbour", instance("2g.20gb"), "exec gpuload --json --alloc 15GiB --hold 1h")))
+	plan := neighbour.running().Annotations[planOf]
 	neighbour.event("MIGInstanceReady", "2g.20gb", "was cut")
 	g := e.grantOf(neighbour, "main")
+	if f := g.Fragments; len(f) != 1 || plan != fmt.Sprintf("%s/%s@%d", f[0].GPU, f[0].Profile, f[0].Start) {
+		t.Errorf("the neighbour was planned on %q and has %+v", plan, f)
+	}
 	if l := neighbour.loads("main", 1)[0]; l.Error != nil || g.Level != "hardware" {
 		t.Errorf("the neighbour: %v, %+v", l, g)
 	}
 	before, uuid := neighbour.id("main"), e.visible(neighbour)
 	for round := range migRounds {
+		by := func(s podSpec) podSpec { return s }
+		if round == 0 { // the pods of the others are to come to kubelet at once
+			by = byKerf
+		}
 		hard := one("hard-"+strconv.Itoa(round), gibs(12), look2)
 		hard.annotations = map[string]string{"kerf.dev/min-enforcement": "hardware"}
 		pods := []*pod{
 			e.create(one("small-"+strconv.Itoa(round), instance("1g.10gb"), look2)),
-			e.create(one("large-"+strconv.Itoa(round), instance("3g.40gb"), look2)), e.create(hard),
+			e.create(by(one("large-"+strconv.Itoa(round), instance("3g.40gb"), look2))), e.create(by(hard)),
 		}
 		if round == 1 {
 			for _, p := range pods { // kubelet refuses for good what it has to admit while a plugin is away
