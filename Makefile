@@ -88,8 +88,9 @@ test: build ## Unit, property and machine tests under the race detector, and the
 	cd tools/chart && $(AS_SCHEDULER) go test ./...
 
 .PHONY: race
-race: build ## The same tests, none taken from the cache
+race: build ## The same tests, none taken from the cache, and the scheduler's plugin under the race detector (its dependencies take minutes to compile, once)
 	$(GO_TEST) -race -count=1 -timeout 9m ./...
+	cd cmd/kerf-scheduler && CGO_ENABLED=1 GOFLAGS=-trimpath go test -race -count=1 ./plugin/...
 
 .PHONY: fuzz-smoke
 fuzz-smoke: build ## Run every fuzz target for FUZZTIME (5s)
