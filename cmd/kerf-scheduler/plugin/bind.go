@@ -131,11 +131,12 @@ func (p *Plugin) tell(ctx context.Context, c *cycle, pod *corev1.Pod, nodeName s
 		var gpus []string
 		for _, f := range planned.Placement {
 			amount := fmt.Sprintf("%v of %s", f.Memory, f.GPU)
-			if !f.MIG.None() {
+			switch {
+			case !f.MIG.None():
 				amount = fmt.Sprintf("%s of %s", f.MIG, f.GPU)
-			} else if f.Whole {
+			case f.Whole:
 				amount = fmt.Sprintf("all of %s", f.GPU)
-			} else if f.Percent > 0 {
+			case f.Percent > 0:
 				amount = fmt.Sprintf("%v and %v of %s", f.Memory, f.Percent, f.GPU)
 			}
 			gpus = append(gpus, amount)
