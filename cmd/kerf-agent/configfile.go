@@ -86,6 +86,13 @@ func (a *agent) useConfig(data []byte, hash string) error {
 	prices := c.Prices()
 	a.prices.Store(&prices)
 	a.runtime.SetWarning("compute", idleRule(c, pool))
+	if a.kubernetes {
+		without := mpsRule(c, pool, noMPSForPods())
+		a.runtime.SetWarning("mps", without)
+		if without != "" {
+			a.log.Warn("pods are not held by mps", "reason", without)
+		}
+	}
 	a.runtime.SetConfig(c, pool, node.ConfigSource{File: a.config, SHA256: hash})
 	return nil
 }
@@ -97,6 +104,14 @@ func idleRule(c config.Config, pool config.Pool) string {
 		return ""
 	}
 	return fmt.Sprintf("pool %q says compute: strict, and lists no backend that holds a share of a GPU to its percent of time: libkerf and mps do", pool.Name)
+}
+
+// mpsRule is a warning of a pool that lists MPS on a node where it holds no pods; why is empty where it does.
+func mpsRule(c config.Config, pool config.Pool, why string) string {
+	if why == "" || pool.Mode == config.ModeWhole || !slices.Contains(c.BackendsOf(pool, ""), config.BackendMPS) {
+		return ""
+	}
+	return fmt.Sprintf("pool %q lists mps, which holds no pods here, so that the next backend does: %s; run the agent as a service of the node (deploy/variants/mps-on-node.yaml)", pool.Name, why)
 }
 
 // refuseConfig tells every mistake, and keeps or brings back the last good document.

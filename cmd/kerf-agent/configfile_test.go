@@ -34,3 +34,27 @@ func TestIdleRule(t *testing.T) {
 		}
 	}
 }
+
+func TestMPSRule(t *testing.T) {
+	const head = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  pools:\n  - "
+	for pool, warned := range map[string]bool{
+		"{name: a, backends: [driver, mps, reactive]}": true,
+		"{name: a, backends: [driver, libkerf]}":       false,
+		"{name: a, mode: whole}":                       false,
+	} {
+		c, err := config.Decode([]byte(head + pool + "\n"))
+		if err != nil {
+			t.Fatalf("%s: %v", pool, err)
+		}
+		p, err := c.PoolFor(nil)
+		if err != nil {
+			t.Fatalf("%s: %v", pool, err)
+		}
+		if got := mpsRule(c, p, "no mounts"); (got != "") != warned || warned && (!strings.Contains(got, "no mounts") || !strings.Contains(got, "as a service")) {
+			t.Errorf("%s: warned %q", pool, got)
+		}
+		if got := mpsRule(c, p, ""); got != "" {
+			t.Errorf("%s where MPS holds pods: warned %q", pool, got)
+		}
+	}
+}

@@ -31,6 +31,7 @@ func TestLimit(t *testing.T) {
 	}{
 		"by name":       {args: []string{"train", "12GiB"}, asked: "k-1", out: "train: 12GiB, was 10GiB (level driver)\n"},
 		"by id":         {args: []string{"k-2", "12GiB"}, asked: "k-2", out: "ml/llm/main: 12GiB, was 20GiB (level driver)\n"},
+		"not for all":   {args: []string{"train", "13GiB"}, asked: "k-1", out: "train: 13GiB, was 10GiB (level driver)\nnote: pid 7 keeps 10GiB\n"},
 		"by pod":        {args: []string{"ml/llm/main", "12GiB"}, asked: "k-2", out: "ml/llm/main: 12GiB, was 20GiB (level driver)\n"},
 		"unknown":       {args: []string{"nobody", "12GiB"}, code: 1, in: "there are train, ml/llm/main"},
 		"no grants":     {args: []string{"nobody", "12GiB"}, none: true, code: 1, in: "nobody holds a grant"},
@@ -46,6 +47,9 @@ func TestLimit(t *testing.T) {
 				asked = r.GetId()
 				if r.GetMemoryBytes() > 79<<30 {
 					return nil, status.Error(codes.ResourceExhausted, "10GiB free of 79GiB, 99GiB asked")
+				}
+				if r.GetMemoryBytes() == 13<<30 {
+					return &nodev1.LimitResponse{Grant: &nodev1.Grant{Id: asked, Level: "driver", LevelReason: "pid 7 keeps 10GiB", MemoryBytes: r.GetMemoryBytes()}}, nil
 				}
 				return &nodev1.LimitResponse{Grant: &nodev1.Grant{Id: asked, Level: "driver", MemoryBytes: r.GetMemoryBytes()}}, nil
 			}}).Start(t, dir)

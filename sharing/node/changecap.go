@@ -44,6 +44,8 @@ func (r *Runtime) putCap(ctx context.Context, att Attachment, g ledger.Grant, p 
 			return fmt.Errorf("the counters of its programs are not whole: %w", sharing.ErrUnavailable)
 		}
 		return counted.limit(p)
+	case config.BackendMPS:
+		return r.putMPS(ctx, g, p)
 	case config.BackendDriver:
 		if len(r.cappable(p)) != len(p) {
 			return fmt.Errorf("one of its GPUs is lost or does not answer: %w", sharing.ErrUnavailable)
@@ -71,9 +73,15 @@ func (r *Runtime) heldWith(g ledger.Grant) (held config.Backend, counted *region
 // lowerable refuses amounts below what the lease uses: ErrConflict with the numbers, ErrUnavailable where the use
 // is not told.
 func (r *Runtime) lowerable(ctx context.Context, att Attachment, g ledger.Grant, before, now sharing.Placement) error {
+	held, _ := r.heldWith(g)
 	for i, f := range now {
 		if f.Memory >= before[i].Memory {
 			continue
+		}
+		if held == config.BackendMPS {
+			if err := r.lowerableMPS(ctx, att, g, f); err != nil {
+				return err
+			}
 		}
 		used, known := r.useOf(ctx, att, g, f.GPU)
 		switch {

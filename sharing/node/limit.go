@@ -9,7 +9,6 @@ import (
 	"fmt"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
@@ -88,8 +87,6 @@ func (r *Runtime) beginLimit(peer Peer, id ledger.ClaimID, amount sharing.Bytes)
 	switch {
 	case r.busyBeside(id):
 		return c, fmt.Errorf("it is being armed or ended: %w", sharing.ErrUnavailable)
-	case h.backend == config.BackendMPS && g.Lease != nil:
-		return c, fmt.Errorf("MPS gives each process its limit when it starts, and changes it for none that runs: ask for a new grant instead: %w", sharing.ErrUnsupported)
 	case g.Lease != nil && len(g.Lease.Part) > 0:
 		return c, fmt.Errorf("init container %q uses a part of it: try again when that has ended: %w", g.Lease.Container, sharing.ErrUnavailable)
 	}
@@ -120,6 +117,7 @@ func (r *Runtime) resize(ctx context.Context, c resizing) error {
 	if err := r.setSize(c.grant.Claim.ID, c.to); err != nil {
 		return err
 	}
+	r.noteStart(c)
 	// A record that has more than is in force is what the next agent puts in force: nobody else can have taken
 	// it meanwhile, since what they take is on the same record.
 	if err := r.persist(); err != nil {

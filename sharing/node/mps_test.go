@@ -109,9 +109,6 @@ func TestMPSHoldsAProcess(t *testing.T) {
 	if s := g.shown(); s.Backend != config.BackendMPS || s.Level != sharing.LevelClient {
 		t.Errorf("held by %v at level %v", s.Backend, s.Level)
 	}
-	if err := g.bench.Limit(t.Context(), Peer{PID: 1}, armed.ID, 20*sharing.GiB); !errors.Is(err, sharing.ErrUnsupported) {
-		t.Errorf("another limit while it runs: %v", err)
-	}
 	m.fault = "it has died"
 	if s := g.shown(); s.Level != sharing.LevelUnknown || s.LevelReason != m.fault {
 		t.Errorf("without its daemon: level %v, %q", s.Level, s.LevelReason)

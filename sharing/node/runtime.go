@@ -150,6 +150,8 @@ type holding struct {
 	region *region
 	// domain is who may share an MPS daemon with it.
 	domain string
+	// started is what the processes of its lease were started with, where MPS holds it and its size was changed since.
+	started startedWith
 	// levelWhy says why the level is not stronger.
 	levelWhy string
 	// use is the container instance that has the claim, or is about to; nil for a process of its own.

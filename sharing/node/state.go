@@ -165,6 +165,7 @@ func (r *Runtime) grantState(g ledger.Grant, p picture, health map[sharing.GPUID
 		}
 	}
 	gs.LevelReason = joinSentences(append(nonEmpty(r.jointWhy(g)), nonEmpty(gs.LevelReason)...))
+	gs.LevelReason = joinSentences(append(nonEmpty(gs.LevelReason), nonEmpty(r.startedWhy(g, gs.PIDs))...))
 	if level, why, less := r.clientLevel(g, r.held[g.Claim.ID]); less {
 		gs.Level, gs.LevelReason = level, why
 	}

@@ -103,3 +103,30 @@ func TestMPSWithoutItsPipe(t *testing.T) {
 	m.noGrants()
 	checkInvariants(t, m)
 }
+
+// A grant that MPS holds shrinks while it has no client, and who connects then gets the lower limit; with a client it does
+// not, and it grows for who is started with more.
+func TestMPSLimit(t *testing.T) {
+	t.Parallel()
+	m := newMPS(t, "")
+	gate := m.dir + "/gate"
+	r := m.run(flags("--memory 4GiB --name one"), []string{"sh", "-c", "until [ -e " + gate + " ]; do sleep 0.05; done; exec " + strings.Join(load("--alloc 3GiB --step 64MiB --hold 1h"), " ")})
+	r.granted()
+	if got := m.kerf("limit", "one", "2GiB"); got.code != 0 {
+		t.Fatalf("without a client: %v", got)
+	}
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.loads(1)[0]; got.Error == nil || got.Allocated > 2*gib || got.Allocated < gib {
+		t.Errorf("under 2 GiB it has %+v", got)
+	}
+	if got := m.kerf("limit", "one", "1GiB"); got.code == 0 || !strings.Contains(got.err, "pid ") {
+		t.Errorf("with a client: %v", got)
+	}
+	if got := m.kerf("limit", "one", "6GiB"); got.code != 0 || !strings.Contains(got.out, "note: its processes (pid ") {
+		t.Errorf("more than it was started with: %v", got)
+	}
+	r.end()
+	m.noGrants()
+}

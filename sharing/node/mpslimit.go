@@ -1,0 +1,126 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/kerf-gpu/kerf/internal/cgroup"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// MPS gives each client its limit when it connects: the least of its daemon's and of the one in its environment. It
+// changes neither for a client that runs, and nobody changes a process's environment. So a grant that MPS holds can be made
+// larger at any time, for who is started with the new environment; and smaller while none of its processes is a client,
+// where the daemon has no other lease with more, since then the daemon's limit is the lower one.
+
+// startedWith is the memory in the environment of a lease's processes.
+type startedWith struct {
+	cgroup string // the lease's; empty: its size was not changed
+	memory sharing.Bytes
+	pids   []int // those that ran when its size was changed
+}
+
+// putMPS gives the daemon of a lease new terms.
+func (r *Runtime) putMPS(ctx context.Context, g ledger.Grant, p sharing.Placement) error {
+	r.mu.Lock()
+	l, ok := mpsLease(g.Claim, r.held[g.Claim.ID])
+	r.mu.Unlock()
+	switch {
+	case !ok:
+		return fmt.Errorf("it has another backend by now: %w", sharing.ErrUnavailable)
+	case r.opt.MPS == nil:
+		return errNoMPS()
+	}
+	return r.opt.MPS.Enter(ctx, l.of(p))
+}
+
+// lowerableMPS refuses a lower limit that MPS would not hold: ErrConflict with who keeps the old one, ErrUnavailable where
+// that is not told. The daemon has the lower limit already, so that who connects meanwhile gets it.
+func (r *Runtime) lowerableMPS(ctx context.Context, att Attachment, g ledger.Grant, f sharing.Fragment) error {
+	uses, err := att.Driver.Processes(ctx, f.GPU)
+	if err != nil {
+		return fmt.Errorf("the driver does not tell which of its processes are clients of MPS, so it cannot be lowered: %w (%w)", sharing.ErrUnavailable, err)
+	}
+	pids, err := procsOf(r.groupsOf(g.Claim.ID))
+	if err != nil {
+		return fmt.Errorf("its processes cannot be told, so it cannot be lowered: %w (%w)", sharing.ErrUnavailable, err)
+	}
+	var keep []int
+	for _, u := range uses {
+		if slices.Contains(pids, u.PID) {
+			keep = append(keep, u.PID)
+		}
+	}
+	if len(keep) > 0 {
+		slices.Sort(keep)
+		return fmt.Errorf("MPS changes no limit of a client that runs, and these keep theirs: pid %s: end them and try again: %w", numbers(keep), sharing.ErrConflict)
+	}
+	for _, l := range r.MPSLeases() {
+		r.mu.Lock()
+		own, ok := mpsLease(g.Claim, r.held[g.Claim.ID])
+		r.mu.Unlock()
+		if ok && l.ID != own.ID && l.GPU == own.GPU && l.Domain == own.Domain && l.Contained == own.Contained && l.Memory > f.Memory {
+			return fmt.Errorf("its MPS daemon serves grant %s with %s too, so that what its processes start would keep the old limit: ask for a new grant instead: %w",
+				l.ID, l.Memory, sharing.ErrConflict)
+		}
+	}
+	return nil
+}
+
+// groupsOf are the cgroups of a claim's lease, none where it has none.
+func (r *Runtime) groupsOf(id ledger.ClaimID) []cgroup.Group {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g, ok := r.ledger.Get(id)
+	h := r.held[id]
+	if !ok || h == nil || g.Lease == nil {
+		return nil
+	}
+	return []cgroup.Group{h.group}
+}
+
+// noteStart remembers what the processes of a lease that MPS holds were started with, before its size was first changed.
+func (r *Runtime) noteStart(c resizing) {
+	if c.h.backend != config.BackendMPS || c.grant.Lease == nil {
+		return
+	}
+	pids, err := procsOf(r.groupsOf(c.grant.Claim.ID))
+	if err != nil {
+		pids = nil // it ends
+	}
+	memory, _ := c.from.Total()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := &c.h.started; s.cgroup == c.grant.Lease.Cgroup {
+		s.pids = pids
+	} else {
+		*s = startedWith{cgroup: c.grant.Lease.Cgroup, memory: memory, pids: pids}
+	}
+}
+
+// startedWhy says which processes of a lease have less than its size because they were started before it grew. now are
+// those of the lease, if they were looked at. It needs the lock.
+func (r *Runtime) startedWhy(g ledger.Grant, now []int) string {
+	h := r.held[g.Claim.ID]
+	if h == nil || g.Lease == nil || h.started.cgroup != g.Lease.Cgroup {
+		return ""
+	}
+	if memory, _ := g.Claim.Placement.Total(); memory <= h.started.memory {
+		return ""
+	}
+	if len(now) == 0 {
+		now = h.started.pids
+	}
+	who := "its processes"
+	if len(now) > 0 {
+		who += " (pid " + numbers(now) + ")"
+	}
+	return fmt.Sprintf("%s, and what they start, keep the %s that MPS gave them when they were started; a container that is started anew, or a program whose CUDA_MPS_PINNED_DEVICE_MEM_LIMIT says more, has all",
+		who, h.started.memory)
+}
