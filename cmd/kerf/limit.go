@@ -56,7 +56,7 @@ func (a *app) limit(ctx context.Context, name, amount string) error {
 		return fail(err)
 	}
 	_, err = fmt.Fprintf(a.out, "%s: %s, was %s (level %s)\n", before.Label(), sharing.Bytes(after.GetMemoryBytes()), sharing.Bytes(before.MemoryBytes), after.GetLevel())
-	if why := after.GetLevelReason(); err == nil && why != "" && why != before.LevelReason {
+	if why := strings.TrimPrefix(after.GetLevelReason(), before.LevelReason+"; "); err == nil && why != "" && why != before.LevelReason {
 		_, err = fmt.Fprintf(a.out, "note: %s\n", why)
 	}
 	return fail(err)

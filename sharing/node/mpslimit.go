@@ -121,6 +121,6 @@ func (r *Runtime) startedWhy(g ledger.Grant, now []int) string {
 	if len(now) > 0 {
 		who += " (pid " + numbers(now) + ")"
 	}
-	return fmt.Sprintf("%s, and what they start, keep the %s that MPS gave them when they were started; a container that is started anew, or a program whose CUDA_MPS_PINNED_DEVICE_MEM_LIMIT says more, has all",
+	return fmt.Sprintf("%s, and what they start, have at most the %s that they were started with, and clients of MPS what they connected with; a container that is started anew, or a program whose CUDA_MPS_PINNED_DEVICE_MEM_LIMIT says more, has all",
 		who, h.started.memory)
 }

@@ -29,7 +29,7 @@ func TestLimitOfMPS(t *testing.T) {
 		t.Fatal(err)
 	}
 	sized(20 * sharing.GiB)
-	if s := g.shown(); s.Level != sharing.LevelClient || !strings.Contains(s.LevelReason, fmt.Sprintf("(pid %d), and what they start, keep the 10GiB", p.PID)) {
+	if s := g.shown(); s.Level != sharing.LevelClient || !strings.Contains(s.LevelReason, fmt.Sprintf("(pid %d), and what they start, have at most the 10GiB", p.PID)) {
 		t.Errorf("level %v, %q", s.Level, s.LevelReason)
 	}
 	g.holds(ProcessUse{PID: p.PID, Used: sharing.GiB, Known: true, MPS: true})
@@ -48,7 +48,7 @@ func TestLimitOfMPS(t *testing.T) {
 		t.Fatal(err)
 	}
 	sized(5 * sharing.GiB)
-	if s := g.shown(); strings.Contains(s.LevelReason, "keep") {
+	if s := g.shown(); strings.Contains(s.LevelReason, "at most") {
 		t.Errorf("less than it was started with: %q", s.LevelReason)
 	}
 	_, other := g.share(8)
@@ -65,13 +65,13 @@ func TestLimitOfMPSPod(t *testing.T) {
 	if err := g.bench.Limit(t.Context(), as(root), g.shown().Claim.ID, 20*sharing.GiB); err != nil {
 		t.Fatal(err)
 	}
-	if s := g.shown(); !strings.Contains(s.LevelReason, "keep the 10GiB") {
+	if s := g.shown(); !strings.Contains(s.LevelReason, "at most the 10GiB") {
 		t.Errorf("%q", s.LevelReason)
 	}
 	c.exit()
 	g.bench.Reconcile(t.Context())
 	again := g.run(c.ask)
-	if s := g.shown(); again.in.Env["LIMIT"] != "20GiB" || strings.Contains(s.LevelReason, "keep") {
+	if s := g.shown(); again.in.Env["LIMIT"] != "20GiB" || strings.Contains(s.LevelReason, "at most") {
 		t.Errorf("the next container: %v, %q", again.in.Env, s.LevelReason)
 	}
 }
