@@ -111,7 +111,7 @@ func mpsRule(c config.Config, pool config.Pool, why string) string {
 	if why == "" || pool.Mode == config.ModeWhole || !slices.Contains(c.BackendsOf(pool, ""), config.BackendMPS) {
 		return ""
 	}
-	return fmt.Sprintf("pool %q lists mps, which holds no pods here, so that the next backend does: %s; run the agent as a service of the node (deploy/variants/mps-on-node.yaml)", pool.Name, why)
+	return fmt.Sprintf("pool %q lists mps, which holds no pods here, so that the next backend does: %s; run the agent as a service of the node (deploy/service/kerf-agent.service)", pool.Name, why)
 }
 
 // refuseConfig tells every mistake, and keeps or brings back the last good document.

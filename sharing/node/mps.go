@@ -205,7 +205,7 @@ func (r *Runtime) noMPS() map[config.Backend]choice.Support {
 		return nil
 	}
 	return map[config.Backend]choice.Support{config.BackendMPS: {
-		Answer: choice.NotSupported, Reason: r.opt.NoMPSForPods, Remedy: "run the agent as a service of the node (deploy/variants/mps-on-node.yaml)",
+		Answer: choice.NotSupported, Reason: r.opt.NoMPSForPods, Remedy: "run the agent as a service of the node (deploy/service/kerf-agent.service)",
 	}}
 }
 
