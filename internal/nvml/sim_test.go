@@ -110,6 +110,7 @@ func testDriver(t *testing.T, library string) {
 		t.Errorf("time of processes %v, %v", p, err)
 	}
 	testTelemetry(ctx, t, l, first)
+	testSigns(ctx, t, l, s, first)
 	if r, err := l.RecoveryAction(ctx, second); err != nil || r != RecoveryNone {
 		t.Errorf("recovery %v, %v", r, err)
 	}
@@ -137,6 +138,27 @@ func testDriver(t *testing.T, library string) {
 	if err := l.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// testSigns reads what a GPU tells of its health. Its NVLinks are counted every few seconds alone.
+func testSigns(ctx context.Context, t *testing.T, l *Library, s *sim, id sharing.GPUID) {
+	t.Helper()
+	want := func(when string, pending, failed, hot, brake bool) {
+		t.Helper()
+		got, err := l.Signs(ctx, id)
+		if err != nil || got.RemapPending == nil || got.ThermalSlowdown == nil || got.Links == nil || *got.Links != 18 {
+			t.Fatalf("%s: %+v, %v", when, got, err)
+		}
+		if *got.RemapPending != pending || *got.RemapFailed != failed || *got.ThermalSlowdown != hot || *got.PowerBrake != brake {
+			t.Errorf("%s: pending %t, failed %t, hot %t, brake %t", when, *got.RemapPending, *got.RemapFailed, *got.ThermalSlowdown, *got.PowerBrake)
+		}
+	}
+	want("all well", false, false, false, false)
+	s.set(ctx, t, "gpu=0", "remap.pending=true", "slowed=heat")
+	want("bad", true, false, true, false)
+	s.set(ctx, t, "gpu=0", "remap.pending=false", "remap.failed=true", "slowed=power")
+	want("worse", false, true, false, true)
+	s.set(ctx, t, "gpu=0", "remap.failed=false", "slowed=none")
 }
 
 // testTelemetry reads a GPU that is busy for 80 percent of the time, and runs nothing.

@@ -96,3 +96,24 @@ func TestFaultsEndWhatRunsOnThem(t *testing.T) {
 		t.Errorf("kerf audit verify after a crash: %v", r)
 	}
 }
+
+// What a GPU tells of itself goes through the whole way, from the driver to the state, and back: memory rows, and NVLinks
+// that are down.
+func TestSignsOfHealth(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{})
+	m.set("gpu=1", "remap.pending=true")
+	m.wantAudited(`"gpu":"` + m.uuid(1) + `".*"why":"suspect: a memory row is to be remapped`)
+	m.set("gpu=1", "reset=true")
+	m.set("gpu=2", "links.down=2")
+	m.wantAudited(`"gpu":"` + m.uuid(2) + `".*"why":"suspect: 16 of 18 NVLinks are up`)
+	m.set("gpu=2", "links.down=0")
+	for _, i := range []int{1, 2} {
+		m.wantAudited(`(?s)"gpu":"` + m.uuid(i) + `"[^\n]*"why":"suspect.*"gpu":"` + m.uuid(i) + `"[^\n]*"why":"healthy"`)
+	}
+	m.set("gpu=4", "remap.failed=true")
+	m.wantAudited(`"gpu":"` + m.uuid(4) + `".*"why":"unhealthy: a memory row is bad`)
+	if strings.Contains(m.auditLog(), `"gpu":"`+m.uuid(5)+`"}],"why":"suspect`) {
+		t.Error("a GPU with which nothing is wrong is suspected")
+	}
+}

@@ -35,6 +35,9 @@ func TestParseSettings(t *testing.T) {
 		"gpu=0 ecc.corrected=3 list.12=mps": {GPUs: []int{0}, Change: model.Change{
 			ECCCorrected: ptr(uint64(3)), Lists: map[int]wire.List{12: wire.ListMPS},
 		}},
+		"gpu=0 remap.pending=true remap.failed=false slowed=heat links.down=2": {GPUs: []int{0}, Change: model.Change{
+			RemapPending: ptr(true), RemapFailed: ptr(false), Slowed: ptr(model.SlowedByHeat), LinksDown: ptr(2),
+		}},
 		"gpu=all reboot=true": {All: true, Change: model.Change{Reboot: true}},
 		"gpu=0 reset=true":    {GPUs: []int{0}, Change: model.Change{Reset: true}},
 		"gpu=0 xid=13 util=0": {GPUs: []int{0}, Change: model.Change{XID: ptr(uint64(13)), Util: ptr(0)}},
@@ -56,6 +59,11 @@ func TestParseSettingsRefuses(t *testing.T) {
 		"gpu= util=1":                   {`gpu does not name`},
 		"gpu=-1 util=1":                 {`gpu "-1"`},
 		"gpu=64 util=1":                 {`gpu "64"`},
+		"gpu=0 remap.pending=1":         {`remap.pending "1"`},
+		"gpu=0 remap.lost=true":         {`remap.lost "true"`},
+		"gpu=0 slowed=cold":             {`slowed "cold"`},
+		"gpu=0 links.down=-1":           {`links.down "-1"`},
+		"gpu=0 links.up=1":              {`links.up "1"`},
 		"gpu=0,0 util=1":                {`gpu "0,0"`},
 		"gpu=0, util=1":                 {`gpu "0,"`},
 		"gpu=99999999999999999 util=1":  {"does not name"},

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kerf-gpu/kerf/internal/gpusim/model"
 	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -40,6 +41,10 @@ func (s *Set) parseDotted(key, value string) error {
 		return s.parseECC(key, of, value)
 	case "list":
 		return s.parseList(key, of, value)
+	case "remap":
+		return s.parseRemap(key, of, value)
+	case "links":
+		return s.parseLinks(key, of, value)
 	default:
 		return sharing.Invalid(key, value, "write "+keyList, "is not a key that can be set")
 	}
@@ -70,6 +75,41 @@ func (s *Set) parseECC(key, of, value string) error {
 	default:
 		return sharing.Invalid(key, value, "write ecc.corrected or ecc.uncorrected", "names no counter")
 	}
+	return nil
+}
+
+func (s *Set) parseRemap(key, of, value string) error {
+	if value != "true" && value != "false" {
+		return sharing.Invalid(key, value, "write true or false", "is neither of the two values")
+	}
+	is := value == "true"
+	switch of {
+	case "pending":
+		s.Change.RemapPending = &is
+	case "failed":
+		s.Change.RemapFailed = &is
+	default:
+		return sharing.Invalid(key, value, "write remap.pending or remap.failed", "is nothing that is said of rows")
+	}
+	return nil
+}
+
+func (s *Set) parseLinks(key, of, value string) error {
+	n, err := strconv.ParseUint(value, 10, 8)
+	if err != nil || of != "down" {
+		return sharing.Invalid(key, value, "write links.down=N", "is not a number of links that are down")
+	}
+	down := int(n) // 8 bits
+	s.Change.LinksDown = &down
+	return nil
+}
+
+func (s *Set) parseSlowed(key, value string) error {
+	reason, ok := map[string]model.Slowed{"none": model.SlowedNot, "heat": model.SlowedByHeat, "power": model.SlowedByPower}[value]
+	if !ok {
+		return sharing.Invalid(key, value, "write none, heat or power", "is no reason to be slowed down")
+	}
+	s.Change.Slowed = &reason
 	return nil
 }
 

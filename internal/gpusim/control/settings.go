@@ -16,7 +16,8 @@ import (
 )
 
 const keyList = "gpu=N|all, lost=true|false, reset=true, reboot=true, xid=N, util=N|auto, latency=5ms, latency.CALL=5ms, " +
-	"error.CALL=STATUS|none, ecc.corrected=N, ecc.uncorrected=N, list.PID=compute|graphics|mps"
+	"error.CALL=STATUS|none, ecc.corrected=N, ecc.uncorrected=N, remap.pending=true|false, remap.failed=true|false, slowed=none|heat|power, " +
+	"links.down=N, list.PID=compute|graphics|mps"
 
 // ParseSettings reads KEY=VALUE words as `gpusim set` takes them. All mistakes are joined; each is a
 // sharing.FieldError. Whether the GPUs exist is for the daemon to say.
@@ -85,6 +86,8 @@ func (s *Set) parse(key, value string) error {
 			n = int(u)
 		}
 		c.Util = &n
+	case "slowed":
+		return s.parseSlowed(key, value)
 	case "latency":
 		d, err := parseLatency(key, value)
 		if err != nil {

@@ -154,6 +154,18 @@ func describe(c model.Change) map[string]any {
 	if c.ECCUncorrected != nil {
 		m["ecc_uncorrected"] = *c.ECCUncorrected
 	}
+	if c.RemapPending != nil {
+		m["remap_pending"] = *c.RemapPending
+	}
+	if c.RemapFailed != nil {
+		m["remap_failed"] = *c.RemapFailed
+	}
+	if c.Slowed != nil {
+		m["slowed"] = *c.Slowed
+	}
+	if c.LinksDown != nil {
+		m["links_down"] = *c.LinksDown
+	}
 	if c.TimeSlice != nil {
 		m["time_slice"] = c.TimeSlice.String()
 	}

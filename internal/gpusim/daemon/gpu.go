@@ -42,7 +42,7 @@ func (c *device) gpu(req wire.Request) (wire.Response, error) {
 	case wire.OpTelemetry:
 		t, err := c.d.model.Telemetry(c.minor, now())
 		return vals(err, t.Power, t.PowerLimit, t.SMClock, t.MaxSMClock, t.MemoryClock, t.MaxMemoryClock, t.Temperature,
-			t.ECC.Corrected, t.ECC.Uncorrected)
+			t.ECC.Corrected, t.ECC.Uncorrected, uint64(flag(t.Remap.Pending)), uint64(flag(t.Remap.Failed)), t.Slowed.Bits()) // #nosec G115 -- 0 or 1
 	case wire.OpTopology:
 		level, links, err := c.d.model.Topology(c.minor, small(req.Args[0]))
 		return vals(err, level, links)

@@ -48,6 +48,9 @@ func (c *device) nvlink(link uint64) (wire.Response, error) {
 	case !c.d.opts.Machine.NVSwitch:
 		return vals(nil, 0, remoteUnknown, 0, 0, 0, linkVersion)
 	}
+	if down, err := c.d.model.LinksDown(c.minor); err != nil || link < uint64(down) { // #nosec G115 -- not negative
+		return vals(err, 0, remoteSwitch, 0, switchBus, 0, linkVersion)
+	}
 	return vals(nil, 1, remoteSwitch, 0, switchBus, 0, linkVersion)
 }
 

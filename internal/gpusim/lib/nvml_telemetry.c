@@ -88,7 +88,7 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvmlProc
 }
 
 enum { POWER, POWER_LIMIT, SM_CLOCK, MAX_SM_CLOCK, MEMORY_CLOCK, MAX_MEMORY_CLOCK, TEMPERATURE, CORRECTED, UNCORRECTED,
-       SENSORS };
+       REMAP_PENDING, REMAP_FAILED, REASONS, SENSORS };
 
 /* One sensor of a whole GPU; what its model does not say is not supported. */
 static nvmlReturn_t sensor(nvmlDevice_t device, int which, bool needed, uint64_t *value)
@@ -128,6 +128,39 @@ nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device, unsigned int *
 nvmlReturn_t nvmlDeviceGetPowerManagementDefaultLimit(nvmlDevice_t device, unsigned int *limit)
 {
 	return number(device, POWER_LIMIT, limit);
+}
+
+/* Rows are remapped from Ampere on. */
+nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *corrected, unsigned int *uncorrected,
+				       unsigned int *pending, unsigned int *failed)
+{
+	struct gpu_info info;
+	uint64_t v[SENSORS];
+	TRY(nvml_gpu(device));
+	NEED(corrected && uncorrected && pending && failed);
+	TRY(nvml_info(device.handle->minor, &info));
+	if (info.arch < NVML_DEVICE_ARCH_AMPERE)
+		return NVML_ERROR_NOT_SUPPORTED;
+	TRY(nvml_vals(device.handle->minor, GPUSIM_OP_TELEMETRY, 0, v, SENSORS));
+	*corrected = 0;
+	*uncorrected = v[REMAP_PENDING] || v[REMAP_FAILED];
+	*pending = (unsigned)v[REMAP_PENDING];
+	*failed = (unsigned)v[REMAP_FAILED];
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long *reasons)
+{
+	uint64_t value;
+	NEED(reasons);
+	TRY(sensor(device, REASONS, false, &value));
+	*reasons = value;
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsigned long long *reasons)
+{
+	return nvmlDeviceGetCurrentClocksEventReasons(device, reasons);
 }
 
 /* Graphics and SM have one clock; the video engine has none here. */

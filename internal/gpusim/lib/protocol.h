@@ -110,7 +110,8 @@ struct gpusim_response {
  *    on, as many as fit: of those that had work in it */
 #define GPUSIM_OP_TELEMETRY 29
 /* -> vals: milliwatts drawn, power limit, SM clock in MHz, its maximum, memory clock, its maximum, degrees
- *    Celsius, ECC errors corrected, uncorrected (the limits and maxima are 0 where a model does not say them) */
+ *    Celsius, ECC errors corrected, uncorrected (the limits and maxima are 0 where a model does not say them), 1 where a
+ *    memory row waits to be remapped, 1 where one cannot be, why the clocks are low (nvmlClocksEventReason*) */
 
 #define GPUSIM_OP_COMPUTE_MODE 30
 /* arg0 NVML_COMPUTEMODE_* to set, for which NO_PERMISSION is possible, or GPUSIM_UNKNOWN to leave it -> vals: the

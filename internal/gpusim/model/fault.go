@@ -78,6 +78,12 @@ type Change struct {
 	CallStatus map[wire.Op]wire.Status
 	// ECCCorrected and ECCUncorrected set the counts of memory errors.
 	ECCCorrected, ECCUncorrected *uint64
+	// RemapPending and RemapFailed set what is to be said of memory rows; a reset ends what was pending.
+	RemapPending, RemapFailed *bool
+	// Slowed sets why the hardware slows the GPU down.
+	Slowed *Slowed
+	// LinksDown sets how many of the NVLinks are down, from the first on.
+	LinksDown *int
 	// TimeSlice sets how long one process's work runs while another's waits.
 	TimeSlice *TimeSlice
 	// Lists moves processes, by pid, to one of NVML's lists, until they leave the GPU.
@@ -168,7 +174,7 @@ func (m *Model) apply(g *gpu, c Change, now time.Duration) {
 		g.turn()
 	}
 	if c.Reset {
-		g.recovery = RecoveryNone
+		g.recovery, g.remap.Pending = RecoveryNone, false
 		g.turn()
 	}
 	if c.XID != nil {

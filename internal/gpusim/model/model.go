@@ -59,7 +59,11 @@ type gpu struct {
 	mode     ComputeMode
 	slice    TimeSlice
 	ecc      ECC
-	calls    map[wire.Op]CallFault
+	remap    Remap
+	slowed   Slowed
+	// linksDown is how many of its NVLinks, from the first on, are down.
+	linksDown int
+	calls     map[wire.Op]CallFault
 }
 
 // New returns a machine on which nothing runs.

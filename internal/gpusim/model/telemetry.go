@@ -48,6 +48,37 @@ type Telemetry struct {
 	MemoryClock, MaxMemoryClock uint64 // MHz
 	Temperature                 uint64 // degrees Celsius
 	ECC                         ECC
+	Remap                       Remap
+	Slowed                      Slowed
+}
+
+// Remap says that memory rows are to be replaced by spare ones.
+type Remap struct {
+	// Pending is true for a row that is replaced at the next reset, Failed for one for which there is no spare row left.
+	Pending, Failed bool
+}
+
+// Slowed is why the hardware slows a GPU down.
+type Slowed uint8
+
+// The reasons.
+const (
+	SlowedNot Slowed = iota
+	SlowedByHeat
+	SlowedByPower
+)
+
+// Bits are the reason as nvmlClocksEventReason* have it: hardware thermal slowdown, or power brake.
+func (s Slowed) Bits() uint64 {
+	const slowdown, thermal, brake = 0x8, 0x40, 0x80
+	switch s {
+	case SlowedByHeat:
+		return slowdown | thermal
+	case SlowedByPower:
+		return slowdown | brake
+	case SlowedNot:
+	}
+	return 0
 }
 
 // ECC counts memory errors.
@@ -66,9 +97,18 @@ func (m *Model) Telemetry(index int, now time.Duration) (Telemetry, error) {
 		Power: between(model.PowerLimit, model.PowerLimit/10), PowerLimit: model.PowerLimit,
 		SMClock: between(model.SMClock, model.SMClock/5), MaxSMClock: model.SMClock,
 		MemoryClock: model.MemoryClock, MaxMemoryClock: model.MemoryClock,
-		Temperature: between(75, 30), ECC: g.ecc,
+		Temperature: between(75, 30), ECC: g.ecc, Remap: g.remap, Slowed: g.slowed,
 	}
 	return t, nil
+}
+
+// LinksDown is how many of a GPU's NVLinks are down, from the first on. Errors: Invalid, Lost.
+func (m *Model) LinksDown(index int) (int, error) {
+	g, err := m.gpu(index)
+	if err != nil {
+		return 0, err
+	}
+	return g.linksDown, nil
 }
 
 // CallFault is what is wrong with one call on a GPU.
@@ -104,6 +144,18 @@ func (m *Model) applyCalls(g *gpu, c Change) {
 	}
 	if c.ECCUncorrected != nil {
 		g.ecc.Uncorrected = *c.ECCUncorrected
+	}
+	if c.RemapPending != nil {
+		g.remap.Pending = *c.RemapPending
+	}
+	if c.RemapFailed != nil {
+		g.remap.Failed = *c.RemapFailed
+	}
+	if c.Slowed != nil {
+		g.slowed = *c.Slowed
+	}
+	if c.LinksDown != nil {
+		g.linksDown = *c.LinksDown
 	}
 	for _, cl := range m.clients {
 		if list, ok := c.Lists[cl.pid]; ok && cl.gpu == g {
