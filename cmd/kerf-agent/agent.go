@@ -64,6 +64,8 @@ type agent struct {
 	mps     *mpsDaemons
 	// machines are the GPUs' health over watches of one driver; followDriver alone uses it.
 	machines map[sharing.GPUID]*health.Machine
+	// hurt are the MIG instances on which a fault stands; followDriver and its watch alone use it.
+	hurt hurtInstances
 	// cgroupParent is the directory of our grants' cgroups, relative to the hierarchy's mount.
 	cgroupParent string
 }

@@ -56,6 +56,7 @@ func (a *agent) followDriver(ctx context.Context) error {
 			continue
 		}
 		a.machines = nil // the next driver is loaded anew
+		a.mendInstances()
 		a.runtime.SetBlocked("rescan", "")
 		if text := err.Error(); text != said {
 			a.log.Warn("no driver in use; looking for one", "reason", text)
@@ -121,11 +122,13 @@ func (a *agent) useDriver(ctx context.Context) (err error) {
 	}
 	w := &health.Watch{
 		Driver: door, GPUs: ids, Log: a.log, Tell: a.runtime.SetHealth, Every: probeEvery, Deadline: probeDeadline, Machines: a.machines,
+		Hurt:         a.hurt.machines,
+		TellInstance: func(in health.Instance, h sharing.Health, reason string) { a.tellInstance(cut, in, h, reason) },
 		Fault: func(gpu sharing.GPUID, xid uint64, class health.Class) {
 			a.events.XID(string(gpu), xid, class.String())
 		},
 	}
-	defer func() { a.machines = w.Machines }()
+	defer func() { a.machines, a.hurt.machines = w.Machines, w.Hurt }()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return w.Run(ctx) })
 	g.Go(func() error { return a.reprobe(ctx, lib, att) })
@@ -399,9 +402,13 @@ func flag(b *bool) health.Flag {
 }
 
 // NextXID implements health.Driver.
-func (d *driverDoor) NextXID(ctx context.Context) (sharing.GPUID, uint64, error) {
+func (d *driverDoor) NextXID(ctx context.Context) (health.XID, error) {
 	ev, err := d.lib.WaitEvent(ctx)
-	return ev.GPU, ev.XID, err
+	x := health.XID{GPU: ev.GPU, GI: health.WholeGPU, XID: ev.XID}
+	if ev.GI != nil {
+		x.GI = int(*ev.GI)
+	}
+	return x, err
 }
 
 // capper turns the driver backend into what the runtime asks for.

@@ -24,9 +24,21 @@ type Driver interface {
 	Recovery(ctx context.Context, gpu sharing.GPUID) Recovery
 	// Sensors is what the GPU tells beside that; what cannot be read is not told.
 	Sensors(ctx context.Context, gpu sharing.GPUID) Sensors
-	// NextXID waits for the next XID event; gpu is empty where the driver does not name it.
-	NextXID(ctx context.Context) (gpu sharing.GPUID, xid uint64, err error)
+	// NextXID waits for the next XID event.
+	NextXID(ctx context.Context) (XID, error)
 }
+
+// XID is one fault that the driver tells of.
+type XID struct {
+	// GPU is empty where the driver does not name it.
+	GPU sharing.GPUID
+	// GI is the driver's id of the MIG instance that it is on, or WholeGPU.
+	GI  int
+	XID uint64
+}
+
+// WholeGPU stands for no MIG instance.
+const WholeGPU = -1
 
 // Watch keeps the health of a set of GPUs.
 type Watch struct {
@@ -35,6 +47,9 @@ type Watch struct {
 	Log    *slog.Logger
 	// Tell is called with each change, never twice at once; reason has the remedy in it.
 	Tell func(gpu sharing.GPUID, h sharing.Health, reason string)
+	// TellInstance is Tell for a MIG instance on which a fault was that left the rest of its GPU alone: it is told of as
+	// unhealthy, and as healthy again after as many clean probes of the GPU. Nil: such faults count for the whole GPU.
+	TellInstance func(in Instance, h sharing.Health, reason string)
 	// Fault counts each XID event, also those of applications; gpu is empty where the driver does not name it. Nil for
 	// nobody who counts.
 	Fault func(gpu sharing.GPUID, xid uint64, class Class)
@@ -43,8 +58,16 @@ type Watch struct {
 	// Machines are the states that an earlier watch over the same driver left; nil after a driver was loaded.
 	// The watch adds those that are missing. Nobody else touches them while it runs.
 	Machines map[sharing.GPUID]*Machine
+	// Hurt are the MIG instances on which a fault stands, as Machines are the GPUs.
+	Hurt map[Instance]*Machine
 
 	mu sync.Mutex
+}
+
+// Instance is a MIG instance as the driver names it.
+type Instance struct {
+	GPU sharing.GPUID
+	GI  int
 }
 
 // goneRounds of probes in a row in which no GPU answers mean that the driver itself is gone.
@@ -103,6 +126,7 @@ func (w *Watch) round(ctx context.Context) bool {
 				return // the watch is ending: its own cancelled calls say nothing of the GPU
 			}
 			w.feed(id, func(m *Machine) bool { return m.Probe(l) })
+			w.mend(id, l)
 		})
 	}
 	wg.Wait()
@@ -117,12 +141,12 @@ func (w *Watch) round(ctx context.Context) bool {
 func (w *Watch) events(ctx context.Context) error {
 	bursts := bursts{log: w.Log, now: time.Now}
 	for backoff := time.Second; ctx.Err() == nil; {
-		id, xid, err := w.Driver.NextXID(ctx)
+		x, err := w.Driver.NextXID(ctx)
 		switch {
 		case err == nil:
 			backoff = time.Second
-			bursts.tell(id, xid)
-			w.fault(id, xid)
+			bursts.tell(x.GPU, x.XID)
+			w.fault(x)
 			continue
 		case errors.Is(err, sharing.ErrUnsupported):
 			w.Log.Info("no XID events on this driver; probes alone tell the health", "reason", err.Error())
@@ -141,9 +165,14 @@ func (w *Watch) events(ctx context.Context) error {
 }
 
 // fault takes one event. Where the driver does not name the GPU, each may be meant.
-func (w *Watch) fault(id sharing.GPUID, xid uint64) {
+func (w *Watch) fault(x XID) {
+	id, xid := x.GPU, x.XID
 	if w.Fault != nil {
 		w.Fault(id, xid, Classify(xid))
+	}
+	if id != "" && x.GI != WholeGPU && w.TellInstance != nil && staysInside(xid) {
+		w.wound(Instance{id, x.GI}, xid)
+		return
 	}
 	if id != "" {
 		w.feed(id, func(m *Machine) bool { return m.XID(xid) })
@@ -168,6 +197,45 @@ func (w *Watch) feed(id sharing.GPUID, in func(*Machine) bool) {
 		w.Log.Warn("GPU takes no new grants", "gpu", string(id), "health", s.Health.String(), "reason", s.Reason, "remedy", s.Remedy)
 	}
 	w.Tell(id, s.Health, s.String())
+}
+
+// wound takes a fault of a MIG instance.
+func (w *Watch) wound(in Instance, xid uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m := w.Hurt[in]
+	if m == nil {
+		m = &Machine{}
+		m.Probe(Look{}) // it was well
+		if w.Hurt == nil {
+			w.Hurt = map[Instance]*Machine{}
+		}
+		w.Hurt[in] = m
+	}
+	if m.XID(xid) {
+		w.tellInstance(in, m.State())
+	}
+}
+
+// mend has a look at a GPU count for its MIG instances on which a fault stands. What its sensors say is the GPU's.
+func (w *Watch) mend(gpu sharing.GPUID, l Look) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for in, m := range w.Hurt {
+		if in.GPU != gpu || !m.Probe(Look{Err: l.Err, Recovery: l.Recovery}) {
+			continue
+		}
+		w.tellInstance(in, m.State())
+		if m.State().Health == sharing.HealthOK {
+			delete(w.Hurt, in)
+		}
+	}
+}
+
+// tellInstance needs w.mu.
+func (w *Watch) tellInstance(in Instance, s State) {
+	w.Log.Warn("health of a MIG instance", "gpu", string(in.GPU), "gi", in.GI, "health", s.Health.String(), "reason", s.Reason)
+	w.TellInstance(in, s.Health, s.String())
 }
 
 func pause(ctx context.Context, d time.Duration) bool {

@@ -29,8 +29,10 @@ type fakeDriver struct {
 	lost  map[sharing.GPUID]bool
 	hangs map[sharing.GPUID]bool
 	xids  chan change
-	waits int
-	fail  error
+	// inside are those of MIG instances.
+	inside chan XID
+	waits  int
+	fail   error
 }
 
 func (d *fakeDriver) Check(ctx context.Context, id sharing.GPUID) error {
@@ -51,19 +53,21 @@ func (d *fakeDriver) Recovery(context.Context, sharing.GPUID) Recovery { return 
 
 func (d *fakeDriver) Sensors(context.Context, sharing.GPUID) Sensors { return Sensors{} }
 
-func (d *fakeDriver) NextXID(ctx context.Context) (sharing.GPUID, uint64, error) {
+func (d *fakeDriver) NextXID(ctx context.Context) (XID, error) {
 	d.mu.Lock()
 	d.waits++
 	err := d.fail
 	d.mu.Unlock()
 	if err != nil {
-		return "", 0, err
+		return XID{}, err
 	}
 	select {
 	case <-ctx.Done():
-		return "", 0, ctx.Err()
+		return XID{}, ctx.Err()
+	case x := <-d.inside:
+		return x, nil
 	case c := <-d.xids:
-		return c.gpu, uint64(c.health), nil // the number of the XID travels in the health field
+		return XID{c.gpu, WholeGPU, uint64(c.health)}, nil // the number of the XID travels in the health field
 	}
 }
 
@@ -113,6 +117,53 @@ func TestAFaultMarksOneGPUAndItComesBack(t *testing.T) {
 	d.xids <- change{"nobody", 48} // a GPU that is not watched is no crash
 	d.set(func() { d.hangs["a"] = true })
 	await(t, told, change{"a", sharing.HealthSuspect})
+}
+
+// A fault of a MIG instance counts for that instance until probes are clean, unless it is one of more than that.
+func TestAFaultOfAnInstance(t *testing.T) {
+	d := &fakeDriver{xids: make(chan change), inside: make(chan XID, 8)}
+	t.Cleanup(func() { goleak.VerifyNone(t) })
+	type hurt struct {
+		Instance
+		health sharing.Health
+	}
+	told, instances := make(chan change, 100), make(chan hurt, 100)
+	w := &Watch{
+		Driver: d, GPUs: []sharing.GPUID{"a", "b"}, Log: slog.New(slog.DiscardHandler), Every: 5 * time.Millisecond, Deadline: time.Second,
+		Tell:         func(id sharing.GPUID, h sharing.Health, _ string) { told <- change{id, h} },
+		TellInstance: func(in Instance, h sharing.Health, _ string) { instances <- hurt{in, h} },
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	await(t, told, change{"a", sharing.HealthOK})
+	d.inside <- XID{"a", 2, 31} // an application's
+	d.inside <- XID{"a", 2, 48}
+	for _, want := range []hurt{{Instance{"a", 2}, sharing.HealthUnhealthy}, {Instance{"a", 2}, sharing.HealthOK}} {
+		select {
+		case got := <-instances:
+			if got != want {
+				t.Errorf("told %v, want %v", got, want)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("never told %v", want)
+		}
+	}
+	d.inside <- XID{"b", 1, 119}
+	await(t, told, change{"b", sharing.HealthUnhealthy})
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	close(told)
+	for c := range told {
+		if c.gpu == "a" && c.health != sharing.HealthOK {
+			t.Errorf("the whole GPU: %v", c)
+		}
+	}
+	if len(instances) > 0 {
+		t.Errorf("told more: %v", <-instances)
+	}
 }
 
 func TestAllSilentMeansTheDriverIsGone(t *testing.T) {

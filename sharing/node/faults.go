@@ -100,6 +100,7 @@ func (r *Runtime) faultyGrants(sick map[sharing.GPUID]faults.Part) (faults.Polic
 				one.Faulty = append(one.Faulty, p)
 			}
 		}
+		one.Faulty = append(one.Faulty, r.wounds(g)...)
 		out = append(out, one)
 	}
 	return policy, out

@@ -173,7 +173,7 @@ func (r *Runtime) offer(v ledger.View, req sharing.Request, start int) MIGOffer 
 	case g.Cordoned != "":
 		return MIGOffer{Why: "is cordoned: " + g.Cordoned}
 	}
-	return r.mig.Offer(v.GPU.UUID, req.MIG, start, r.claimsOn(v.GPU.UUID))
+	return r.mig.Offer(v.GPU.UUID, req.MIG, start, append(r.claimsOn(v.GPU.UUID), r.hurtOn(v.GPU.UUID)...))
 }
 
 // hardened is a request for memory that only the hardware may hold, as one for the smallest MIG instance that has it,

@@ -57,6 +57,8 @@ type Runtime struct {
 	// told is each GPU's health as the watch told it last, and trouble why a healthy one must not be used all the same.
 	told    map[sharing.GPUID]told
 	trouble map[sharing.GPUID]string
+	// hurt are the MIG instances on which a fault stands.
+	hurt []hurt
 	// mig is nil while nothing cuts GPUs.
 	mig MIG
 	// showMIG tells the container runtime of instances, nil where none is told; tellMIG tells people, and may be nil.
@@ -335,6 +337,9 @@ func (r *Runtime) setHealth(gpu sharing.GPUID, h sharing.Health, reason string) 
 		if part := v.GPU.UUID; part.IsPart() && part.Device() == gpu { // what befalls a GPU befalls all of it
 			r.setHealth(part, h, reason)
 		}
+	}
+	if o, is := r.woundOf(sharing.Fragment{GPU: gpu}); is && h == sharing.HealthOK {
+		h, reason = o.health, o.reason
 	}
 	if why := r.trouble[gpu.Device()]; h == sharing.HealthOK && why != "" {
 		h, reason = sharing.HealthUnhealthy, why

@@ -187,6 +187,9 @@ func (r *Runtime) grantState(g ledger.Grant, p picture, health map[sharing.GPUID
 		}
 		gs.Used, gs.UsedKnown = append(gs.Used, used), append(gs.UsedKnown, known)
 		gs.Health = worse(gs.Health, health[f.GPU])
+		if o, is := r.woundOf(f); is {
+			gs.Health = worse(gs.Health, o.health)
+		}
 		if pids := p.strangers[f.GPU]; f.Whole && len(pids) > 0 {
 			gs.Level = sharing.LevelNone
 			gs.LevelReason = fmt.Sprintf("GPU %s was granted whole, and processes that are not of this grant use it: pid %s", f.GPU, numbers(pids))

@@ -131,7 +131,7 @@ func TestBadCommands(t *testing.T) {
 		"metrics, an argument": {"metrics now", 2, []string{"now"}},
 		"unknown command":      {"stop", 2, []string{`"stop"`}},
 		"unknown flag":         {"--colour status", 2, []string{"--colour"}},
-		"doctor output":        {"doctor -o yaml", 2, []string{"--output"}},
+		"doctor output":        {"doctor -o xml", 2, []string{"--output"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) { wantError(t, m.in(t).kerf(flags(tt.args)...), tt.code, tt.want...) })

@@ -119,3 +119,32 @@ func TestSharedInstancesWatched(t *testing.T) {
 		t.Errorf("its neighbour: %+v", g)
 	}
 }
+
+// A fault that the driver tells of one instance is its holders', and not their neighbours' on the GPU; it ends when the
+// GPU has been well for a while.
+func TestAFaultOfAnInstance(t *testing.T) {
+	t.Parallel()
+	m := onDemand(t, "h100x8", "1h")
+	m.run(flags("--mig 3g --name one"), load("--alloc 1GiB --hold 1h")).loads(1)
+	var at place
+	for at = range m.wantCut(0, 1) {
+		m.run(flags("--mig 3g --name two"), load("--alloc 1GiB --hold 1h")).loads(1)
+	}
+	m.set("gpu=0", fmt.Sprintf("xid=48@%d", at.gi))
+	entry := fmt.Sprintf("%s/3g.40gb@%d", m.uuid(0), at.start)
+	eventually(t, "a fault of an instance in the audit log", func() error {
+		if log := m.auditLog(); !strings.Contains(log, entry) {
+			return fmt.Errorf("%s", tail(log))
+		}
+		return nil
+	})
+	if s := m.state(); s.GPUs[0].Health != "healthy" || m.grant("two").Health != "healthy" {
+		t.Errorf("the rest of the GPU: %+v, %+v", s.GPUs[0], m.grant("two"))
+	}
+	eventually(t, "its end", func() error {
+		if g := m.grant("one"); g.Health != "healthy" || len(m.state().Warnings) > 0 {
+			return fmt.Errorf("%+v", g)
+		}
+		return nil
+	})
+}

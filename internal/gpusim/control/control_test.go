@@ -23,6 +23,7 @@ func TestParseSettings(t *testing.T) {
 	tests := map[string]Set{
 		"gpu=0 lost=true":    {GPUs: []int{0}, Change: model.Change{Lost: ptr(true)}},
 		"lost=false gpu=all": {All: true, Change: model.Change{Lost: ptr(false)}},
+		"gpu=0 xid=48@2":     {GPUs: []int{0}, Change: model.Change{XID: ptr(uint64(48)), XIDInstance: ptr(uint64(2))}},
 		"gpu=3,1 xid=79":     {GPUs: []int{3, 1}, Change: model.Change{XID: ptr(uint64(79))}},
 		"gpu=0 util=80":      {GPUs: []int{0}, Change: model.Change{Util: ptr(80)}},
 		"gpu=0 util=auto":    {GPUs: []int{0}, Change: model.Change{Util: ptr(model.AutoUtil)}},
@@ -74,6 +75,7 @@ func TestParseSettingsRefuses(t *testing.T) {
 		"gpu=0 reboot=1":                {`reboot "1"`},
 		"gpu=0 xid=0":                   {`xid "0"`},
 		"gpu=0 xid=-79":                 {`xid "-79"`},
+		"gpu=0 xid=48@x":                {"is not an XID"},
 		"gpu=0 xid=4294967375":          {"is not an XID"},
 		"gpu=0 util=101":                {`util "101"`},
 		"gpu=0 util=80%":                {`util "80%"`},

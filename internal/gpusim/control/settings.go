@@ -15,7 +15,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-const keyList = "gpu=N|all, lost=true|false, reset=true, reboot=true, xid=N, util=N|auto, latency=5ms, latency.CALL=5ms, " +
+const keyList = "gpu=N|all, lost=true|false, reset=true, reboot=true, xid=N, xid=N@INSTANCE, util=N|auto, latency=5ms, latency.CALL=5ms, " +
 	"error.CALL=STATUS|none, ecc.corrected=N, ecc.uncorrected=N, remap.pending=true|false, remap.failed=true|false, slowed=none|heat|power, " +
 	"links.down=N, list.PID=compute|graphics|mps"
 
@@ -71,7 +71,11 @@ func (s *Set) parse(key, value string) error {
 		}
 		c.Reboot = true
 	case "xid":
+		value, on, named := strings.Cut(value, "@")
 		n, err := strconv.ParseUint(value, 10, 32)
+		if gi, bad := strconv.ParseUint(on, 10, 16); named {
+			c.XIDInstance, err = &gi, errors.Join(err, bad)
+		}
 		if err != nil || n < 1 || n > model.MaxXID {
 			return sharing.Invalid(key, value, fmt.Sprintf("write a number from 1 to %d", model.MaxXID), "is not an XID")
 		}

@@ -139,6 +139,9 @@ func describe(c model.Change) map[string]any {
 	if c.XID != nil {
 		m["xid"] = *c.XID
 	}
+	if c.XIDInstance != nil {
+		m["xid_instance"] = *c.XIDInstance
+	}
 	if c.Util != nil {
 		m["util"] = *c.Util
 	}

@@ -52,6 +52,11 @@ func (m *Model) Next(from Cursor, gpus, types uint64) (ev Event, next Cursor, ok
 	return Event{}, m.Now(), false
 }
 
-func (m *Model) raiseXID(g *gpu, xid uint64) {
-	m.events.raise(Event{GPU: g.index, Type: eventXID, Data: xid, GI: wire.NoInstance, CI: wire.NoInstance})
+// raiseXID raises an event of the whole GPU or, with gi, of a GPU instance and its one compute instance.
+func (m *Model) raiseXID(g *gpu, xid uint64, gi *uint64) {
+	ev := Event{GPU: g.index, Type: eventXID, Data: xid, GI: wire.NoInstance, CI: wire.NoInstance}
+	if gi != nil {
+		ev.GI, ev.CI = *gi, 0
+	}
+	m.events.raise(ev)
 }

@@ -68,6 +68,8 @@ type Change struct {
 	Reset bool
 	// XID raises an event. XID 79 also takes the GPU off the bus; a critical one asks for a reset.
 	XID *uint64
+	// XIDInstance is the id of the GPU instance that the XID is on, which is all that it touches; nil for the whole GPU.
+	XIDInstance *uint64
 	// Util overrides the utilisation reported, 0 to 100; AutoUtil ends that.
 	Util *int
 	// Latency delays each answer of the GPU.
@@ -126,6 +128,8 @@ func (c Change) check() error {
 	switch {
 	case c.XID != nil && (*c.XID < 1 || *c.XID > MaxXID):
 		return sharing.Invalid("xid", strconv.FormatUint(*c.XID, 10), fmt.Sprintf("write a number from 1 to %d", MaxXID), "is not an XID")
+	case c.XIDInstance != nil && (c.XID == nil || *c.XID == xidOffBus):
+		return sharing.Invalid("xid", "", "leave the instance out", "is not one of a MIG instance")
 	case c.Util != nil && (*c.Util < AutoUtil || *c.Util > 100):
 		return sharing.Invalid("util", strconv.Itoa(*c.Util), "write 0 to 100, or auto", "is not a percentage")
 	case c.Latency != nil && (*c.Latency < 0 || *c.Latency > MaxLatency):
@@ -178,8 +182,8 @@ func (m *Model) apply(g *gpu, c Change, now time.Duration) {
 		g.turn()
 	}
 	if c.XID != nil {
-		m.raiseXID(g, *c.XID)
-		if critical(*c.XID) {
+		m.raiseXID(g, *c.XID, c.XIDInstance)
+		if critical(*c.XID) && c.XIDInstance == nil {
 			g.recovery = RecoveryReset
 		}
 	}

@@ -1,0 +1,47 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// A fault of an instance is told of who has it and of nobody else on the GPU, nothing new is given there, and it is over
+// when it is told to be.
+func TestAFaultOfAnInstanceIsItsHoldersAlone(t *testing.T) {
+	b := newMIGBench(t)
+	defer b.begin()()
+	gpu := b.gpus[0].UUID
+	first, second := sharing.Instance{Profile: "3g", ID: 3, Start: 4, Size: 3}, sharing.Instance{Profile: "3g", ID: 3, Start: 1, Size: 3}
+	b.SetInstanceHealth(gpu, first, sharing.HealthUnhealthy, "XID 48")
+	b.Runtime.mu.Lock()
+	defer b.Runtime.mu.Unlock()
+	req := sharing.Request{Kind: sharing.KindMIG, MIG: "3g", GPUs: 1}
+	p, err := b.cutFor(req, sharing.Advice{})
+	if err != nil || p[0].MIG != second {
+		t.Fatalf("beside the fault: %+v, %v", p, err)
+	}
+	health := func(in sharing.Instance) bool {
+		_, is := b.woundOf(sharing.Fragment{GPU: gpu, MIG: in})
+		return is
+	}
+	if !health(first) || health(second) || health(sharing.Instance{}) {
+		t.Error("whose fault it is")
+	}
+	if w := strings.Join(sortedValues(b.warnings), "; "); !strings.Contains(w, "3g@4 is unhealthy: XID 48") {
+		t.Errorf("warnings: %q", w)
+	}
+	b.Runtime.mu.Unlock()
+	b.SetInstanceHealth(gpu, first, sharing.HealthOK, "")
+	b.Runtime.mu.Lock()
+	if p, err := b.cutFor(req, sharing.Advice{}); err != nil || p[0].MIG != first {
+		t.Errorf("after the fault: %+v, %v", p, err)
+	}
+	if len(b.warnings) != 0 {
+		t.Errorf("warnings that are over: %v", b.warnings)
+	}
+}
