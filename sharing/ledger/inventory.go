@@ -31,7 +31,7 @@ func (l *Ledger) SetInventory(inventory []sharing.GPU) error {
 	for _, g := range inventory {
 		page := l.page(g.UUID)
 		page.facts, page.present = g.Clone(), true
-		page.facts.Cordoned = l.cordons[g.UUID]
+		page.facts.Cordoned = l.cordons[g.UUID.Device()]
 		page.excuse()
 	}
 	for id, page := range l.gpus {
@@ -61,7 +61,7 @@ func (l *Ledger) SetHealth(id sharing.GPUID, h sharing.Health, reason string) er
 func (l *Ledger) SetCordons(why map[sharing.GPUID]string) {
 	l.cordons = maps.Clone(why)
 	for id, page := range l.gpus {
-		page.facts.Cordoned = why[id]
+		page.facts.Cordoned = why[id.Device()]
 	}
 }
 
@@ -69,7 +69,7 @@ func (l *Ledger) SetCordons(why map[sharing.GPUID]string) {
 func (l *Ledger) page(id sharing.GPUID) *gpu {
 	page, ok := l.gpus[id]
 	if !ok {
-		page = &gpu{facts: sharing.GPU{UUID: id, Index: -1, NUMA: -1, HealthReason: "not in the inventory", Cordoned: l.cordons[id]}}
+		page = &gpu{facts: sharing.GPU{UUID: id, Index: -1, NUMA: -1, HealthReason: "not in the inventory", Cordoned: l.cordons[id.Device()]}}
 		l.gpus[id] = page
 	}
 	return page

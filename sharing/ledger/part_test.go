@@ -111,3 +111,20 @@ func TestPartsGiveMemoryAlone(t *testing.T) {
 		}
 	}
 }
+
+// A GPU that is cordoned takes nothing new on its instances either.
+func TestACordonIsOfAllParts(t *testing.T) {
+	l := New()
+	part := partGPU(0)
+	if err := l.SetInventory([]sharing.GPU{migGPU("a", true), part}); err != nil {
+		t.Fatal(err)
+	}
+	l.SetCordons(map[sharing.GPUID]string{"a": "fan"})
+	if err := l.Claim(shareOf("k", part.UUID, sharing.GiB)); !errors.Is(err, sharing.ErrUnavailable) {
+		t.Errorf("a share of a cordoned GPU's instance: %v", err)
+	}
+	l.SetCordons(nil)
+	if err := l.Claim(shareOf("k", part.UUID, sharing.GiB)); err != nil {
+		t.Errorf("after it: %v", err)
+	}
+}
