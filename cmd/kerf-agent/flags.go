@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -121,7 +122,7 @@ func (s *settings) check(env environment, kill func(point string)) error {
 	}
 	points, err := failpoint.Parse(env.failpoints, failpoint.Actions{Exit: kill})
 	if err == nil {
-		err = points.Check(append(node.Failpoints(), nri.Failpoints()...)...)
+		err = points.Check(slices.Concat(node.Failpoints(), nri.Failpoints(), migFailpoints())...)
 	}
 	if err != nil {
 		return fmt.Errorf("KERF_FAILPOINTS: %w", err)
