@@ -61,7 +61,7 @@ func (a *app) clusterDoctor(parent context.Context, output string) error {
 		_, err = a.out.Write([]byte(findingsText(found, a.colors())))
 	} else {
 		var text []byte
-		if text, err = document(output, append([]finding{}, found...)); err == nil {
+		if text, err = encoded(output, append([]finding{}, found...)); err == nil {
 			_, err = a.out.Write(text)
 		}
 	}

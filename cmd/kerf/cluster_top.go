@@ -82,7 +82,7 @@ func (a *app) clusterTopOnce(parent context.Context, api *access.Client, o *topO
 		uses = slices.DeleteFunc(uses, func(u present.ClusterUse) bool { return !slices.Contains(o.namespaces, u.Namespace) })
 	}
 	if o.output == "json" || o.output == "yaml" {
-		return document(o.output, struct {
+		return encoded(o.output, struct {
 			Uses []present.ClusterUse `json:"uses"`
 			Left []string             `json:"left"`
 		}{append([]present.ClusterUse{}, uses...), append([]string{}, left...)})

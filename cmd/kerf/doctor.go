@@ -56,7 +56,7 @@ meant to serve pods does not.`,
 
 func (a *app) showReport(r doctor.Report, output string) error {
 	if output != "" {
-		text, err := document(output, r)
+		text, err := encoded(output, r)
 		if err != nil {
 			return err
 		}

@@ -73,7 +73,7 @@ Exit status: 0 when the pod has its GPU, 3 when it waits, 1 when it cannot be to
 			switch output {
 			case "json", "yaml":
 				var text []byte
-				if text, err = document(output, x); err == nil {
+				if text, err = encoded(output, x); err == nil {
 					_, err = a.out.Write(text)
 				}
 			default:
@@ -95,8 +95,8 @@ Exit status: 0 when the pod has its GPU, 3 when it waits, 1 when it cannot be to
 // exitWaits is the exit status for a pod that waits.
 const exitWaits = 3
 
-// document is a value for scripts.
-func document(form string, v any) ([]byte, error) {
+// encoded is a value for scripts.
+func encoded(form string, v any) ([]byte, error) {
 	if form == "yaml" {
 		return present.YAML(v)
 	}

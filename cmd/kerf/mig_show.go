@@ -65,7 +65,7 @@ func cutOf(s present.Status, output string) ([]byte, error) {
 			gpus = append(gpus, g)
 		}
 	}
-	return document(output, gpus)
+	return encoded(output, gpus)
 }
 
 func (a *app) migPlanCommand() *cobra.Command {

@@ -1,0 +1,118 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package imports
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+)
+
+// hamiDevices reads HAMi's device-config.yaml (ConfigMap hami-scheduler-device), of which the part for NVIDIA's GPUs counts.
+func (r *reader) hamiDevices() config.Document {
+	const names = "leave HAMi's name, which kerf translate knows, and rename it in the pods first"
+	const fromPod = "write the amount into the pods: a request in Kerf always says how much"
+	rules := []rule{
+		{path: "nvidia.resourceCountName", plain: []string{"nvidia.com/gpu"}, refused: names},
+		{path: "nvidia.resourceMemoryName", plain: []string{"nvidia.com/gpumem"}, refused: names},
+		{path: "nvidia.resourceMemoryPercentageName", plain: []string{"nvidia.com/gpumem-percentage"}, refused: names},
+		{path: "nvidia.resourceCoreName", plain: []string{"nvidia.com/gpucores"}, refused: names},
+		{path: "nvidia.resourcePriorityName", plain: []string{"nvidia.com/priority"}, refused: names},
+		{path: "nvidia.deviceSplitCount", left: "GPUs are shared by amounts, as far as they reach"},
+		{path: "nvidia.deviceMemoryScaling", plain: []string{"1", "1.0", ""}, refused: "write 1: memory is not granted twice; use burstMax of a profile for memory that nobody claims"},
+		{path: "nvidia.deviceCoreScaling", plain: []string{"1", "1.0", ""}, refused: "write 1, or ask for memory alone, and compute is shared fairly"},
+		{path: "nvidia.defaultMemory", plain: []string{"0", ""}, refused: fromPod},
+		{path: "nvidia.defaultCores", plain: []string{"0", ""}, refused: fromPod},
+		{path: "nvidia.defaultGPUNum", plain: []string{"1", ""}, refused: fromPod},
+		{path: "nvidia.overwriteEnv", left: "containers without a grant always get no GPU"},
+		{path: "nvidia.disablecorelimit", plain: []string{"false", ""}, refused: "ask for memory alone in the pods, and compute is shared fairly"},
+		{path: "nvidia.libCudaLogLevel", left: "it is the library's own"},
+		{path: "nvidia.runtimeClassName", left: "the pod says it, where it needs one"},
+	}
+	var others []string
+	for _, l := range r.leaves {
+		first, _, _ := strings.Cut(strings.TrimRight(l.path, "[]"), ".")
+		first, _, _ = strings.Cut(first, "[")
+		switch {
+		case first != "nvidia" && !slices.Contains(others, first):
+			others = append(others, first)
+			r.say("%s is left out: it is no GPU of NVIDIA's", first)
+		case strings.HasPrefix(l.path, "nvidia.knownMigGeometries") || strings.HasPrefix(l.path, "nvidia.migProfileAllowlist"):
+			if i := "nvidia MIG geometries are left out: what a GPU can be cut into, its driver tells"; !slices.Contains(r.said, i) {
+				r.said = append(r.said, i)
+			}
+		}
+	}
+	all := r.leaves
+	r.leaves = slices.DeleteFunc(slices.Clone(all), func(l leaf) bool {
+		return !strings.HasPrefix(l.path, "nvidia.") || strings.HasPrefix(l.path, "nvidia.knownMigGeometries") || strings.HasPrefix(l.path, "nvidia.migProfileAllowlist")
+	})
+	r.apply(rules, "nvidia.gpuCorePolicy")
+	r.leaves = all
+	pool := r.hamiPool("gpus")
+	switch l := r.value("nvidia.gpuCorePolicy"); l.value {
+	case "", "default":
+	case "force":
+		pool.Compute = config.ComputeStrict
+	case "disable":
+		r.bad(l, "ask for memory alone in the pods, and compute is shared fairly", "has no counterpart")
+	default:
+		r.bad(l, "write default or force", "is not a policy")
+	}
+	return config.Document{Pools: []config.Pool{pool}}
+}
+
+// hamiPool is a pool whose shares are held as HAMi's were, by a library, where the driver does not hold them.
+func (r *reader) hamiPool(name string) config.Pool {
+	return config.Pool{Name: name, Mode: config.ModeAuto, Backends: []config.Backend{config.BackendDriver, config.BackendLibkerf, config.BackendReactive}}
+}
+
+// hamiNodes reads HAMi's config.json (ConfigMap hami-device-plugin): a pool for each node.
+func (r *reader) hamiNodes() config.Document {
+	const at = "nodeconfig[]."
+	const scaling = "write 1: memory is not granted twice; use burstMax of a profile for memory that nobody claims"
+	plain := []string{"0", "1", "1.0", ""}
+	rules := []rule{
+		{path: at + "devicememoryscaling", plain: plain, refused: scaling},
+		{path: at + "devicecorescaling", plain: plain, refused: "write 1, or ask for memory alone, and compute is shared fairly"},
+		{path: at + "devicesplitcount", left: "GPUs are shared by amounts, as far as they reach"},
+		{path: at + "migstrategy", plain: []string{"none", ""}, left: "the pool's mode says it"},
+		{path: at + "filterdevices.uuid[]", refused: "leave these GPUs to another plugin with kerf drain, or keep the node out of the pools"},
+		{path: at + "filterdevices.index[]", refused: "leave these GPUs to another plugin with kerf drain, or keep the node out of the pools"},
+	}
+	r.apply(rules, at+"name", at+"operatingmode")
+	var doc config.Document
+	for _, l := range r.leaves {
+		if l.path != at+"name" {
+			continue
+		}
+		if l.value == "" || sharing.ValidateName(l.path, poolName(l.value)) != nil {
+			r.bad(l, "write the name of a node", "is not the name of a node")
+			continue
+		}
+		pool := r.hamiPool(poolName(l.value))
+		pool.NodeSelector = map[string]string{"kubernetes.io/hostname": l.value}
+		switch mode := r.value(at+"operatingmode", l.at...); mode.value {
+		case "", "hami-core":
+			pool.Mode = config.ModeShared
+		case "mig":
+			pool.Mode = config.ModeMIG
+		case "mps":
+			pool.Mode, pool.Backends = config.ModeShared, []config.Backend{config.BackendDriver, config.BackendMPS, config.BackendReactive}
+		default:
+			r.bad(mode, "write hami-core, mig or mps", "is not a mode")
+		}
+		doc.Pools = append(doc.Pools, pool)
+	}
+	if len(doc.Pools) == 0 && len(r.errs) == 0 {
+		r.errs = append(r.errs, config.Mistake{What: sharing.Invalid("nodeconfig", strconv.Itoa(0), "name a node", "has no node")})
+	}
+	return doc
+}
+
+// poolName is a node's name as that of a pool.
+func poolName(node string) string { return "node-" + strings.ReplaceAll(node, ".", "-") }

@@ -1,0 +1,116 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package imports_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/translate/imports"
+)
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	libkerf := []config.Backend{config.BackendDriver, config.BackendLibkerf, config.BackendReactive}
+	mps := []config.Backend{config.BackendDriver, config.BackendMPS, config.BackendReactive}
+	node := func(name string, mode config.Mode, backends []config.Backend) config.Pool {
+		return config.Pool{Name: "node-" + name, NodeSelector: map[string]string{"kubernetes.io/hostname": name}, Mode: mode, Backends: backends}
+	}
+	for name, tt := range map[string]struct {
+		in   string
+		want config.Document
+		said []string
+	}{
+		"NVIDIA's defaults": {"version: v1\nflags: {migStrategy: none, failOnInitError: true, plugin: {deviceListStrategy: envvar, deviceIDStrategy: uuid}}\n",
+			config.Document{Pools: []config.Pool{{Name: "gpus", Mode: config.ModeWhole}}}, nil},
+		"time-slicing": {"version: v1\nflags: {plugin: {sharedDevicesAllocationPolicy: packed, deviceListStrategy: [envvar, cdi-cri]}}\nsharing:\n  timeSlicing:\n    renameByDefault: true\n    failRequestsGreaterThanOne: true\n    resources:\n    - {name: nvidia.com/gpu, replicas: 3, devices: [0]}\n",
+			config.Document{Pools: []config.Pool{{Name: "gpus", Mode: config.ModeShared, Place: sharing.PlacePack, Backends: libkerf}}, Profiles: []config.Profile{{Name: imports.ReplicaProfile, Percent: 33}}},
+			[]string{"renameByDefault", "failRequestsGreaterThanOne", "deviceListStrategy[]", "devices[]", "one of 3 replicas is 33 percent"}},
+		"MPS": {"version: v1\nsharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 10, devices: all}]}}\n",
+			config.Document{Pools: []config.Pool{{Name: "gpus", Mode: config.ModeShared, Backends: mps}}, Profiles: []config.Profile{{Name: imports.ReplicaProfile, Percent: 10}}}, []string{"10 percent"}},
+		"MIG": {"version: v1\nflags: {migStrategy: mixed}\nimex: {channelIDs: [], required: false}\n",
+			config.Document{Pools: []config.Pool{{Name: "gpus", Mode: config.ModeAuto}}}, []string{"kerf mig import"}},
+		"MIG alone": {"version: v1\nflags: {migStrategy: single}\n", config.Document{Pools: []config.Pool{{Name: "gpus", Mode: config.ModeMIG}}}, []string{"into MIG mode"}},
+		"HAMi's devices": {"nvidia:\n  resourceCountName: nvidia.com/gpu\n  deviceSplitCount: 10\n  deviceMemoryScaling: 1\n  gpuCorePolicy: force\n  knownMigGeometries: [{models: [A100], allowedGeometries: [[{name: 1g.5gb, count: 7}]]}]\ncambricon: {resourceCountName: cambricon.com/vmlu}\n",
+			config.Document{Pools: []config.Pool{{Name: "gpus", Backends: libkerf, Compute: config.ComputeStrict}}}, []string{"deviceSplitCount", "cambricon is left out", "its driver tells"}},
+		"HAMi's nodes": {`{"nodeconfig":[{"name":"a","operatingmode":"hami-core","devicesplitcount":10},{"name":"b.example","operatingmode":"mig"},{"name":"c","operatingmode":"mps"}]}`,
+			config.Document{Pools: []config.Pool{node("a", config.ModeShared, libkerf), {Name: "node-b-example", NodeSelector: map[string]string{"kubernetes.io/hostname": "b.example"}, Mode: config.ModeMIG, Backends: libkerf}, node("c", config.ModeShared, mps)}}, []string{"devicesplitcount"}},
+	} {
+		r, err := imports.Parse([]byte(tt.in))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if d := cmp.Diff(tt.want, r.Config.Document()); d != "" {
+			t.Errorf("%s:\n%s", name, d)
+		}
+		said := strings.Join(r.Said, "\n")
+		for _, want := range tt.said {
+			if !strings.Contains(said, want) {
+				t.Errorf("%s: no %q in\n%s", name, want, said)
+			}
+		}
+		if len(tt.said) == 0 && said != "" {
+			t.Errorf("%s: said %s", name, said)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		in   string
+		want []string
+	}{
+		"all at once": {"version: v2\nflags: {gdsEnabled: true, migStrategy: some, nvidiaDriverRoot: /run, plugin: {sharedDevicesAllocationPolicy: x}}\nimex: {channelIDs: [0]}\nnew: 1\n",
+			[]string{"line 1: version \"v2\"", "flags.gdsEnabled", "flags.migStrategy", "flags.nvidiaDriverRoot", "sharedDevicesAllocationPolicy", "imex.channelIDs[]", "line 4: new \"1\" is not known here"}},
+		"both ways":     {"version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}, mps: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}\n", []string{"timeSlicing and mps"}},
+		"a MIG replica": {"version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/mig-1g.5gb, replicas: 2}, {name: nvidia.com/gpu, replicas: 1}, {name: nvidia.com/gpu, replicas: 101}]}}\n", []string{"a MIG instance is not shared", `"1" is not a number of replicas`, "less than one percent"}},
+		"HAMi's scaling": {"nvidia: {deviceMemoryScaling: 1.8, defaultMemory: 1000, resourceCountName: example.com/gpu, gpuCorePolicy: disable, other: 1}\n",
+			[]string{"deviceMemoryScaling", "defaultMemory", "resourceCountName", "gpuCorePolicy", "nvidia.other"}},
+		"HAMi's filter": {`{"nodeconfig":[{"name":"A_","operatingmode":"x","filterdevices":{"uuid":["GPU-a"]}},{"name":"a","operatingmode":"x"}]}`, []string{"filterdevices.uuid[]", "is not the name of a node", "is not a mode"}},
+		"no nodes":      {`{"nodeconfig":[{"devicesplitcount":1}]}`, []string{"has no node"}},
+		"something":     {"a: b\n", []string{"is none that is known"}},
+		"two parts":     {"version: v1\n---\nversion: v1\n", []string{"more than one part"}},
+		"an alias":      {"version: &a v1\nflags: *a\n", []string{"is an alias"}},
+		"no YAML":       {"a: [", []string{"read the document"}},
+		"too large":     {strings.Repeat("#", imports.MaxSize+1), []string{"is larger than"}},
+	} {
+		_, err := imports.Parse([]byte(tt.in))
+		if !errors.Is(err, sharing.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for _, want := range tt.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: no %q in\n%v", name, want, err)
+			}
+		}
+	}
+}
+
+// FuzzParse: nothing panics, and what is made of a document is a configuration that is read back.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 3}]}}\n"))
+	f.Add([]byte(`{"nodeconfig":[{"name":"a","operatingmode":"mig"}]}`))
+	f.Add([]byte("nvidia: {deviceSplitCount: 10}\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r, err := imports.Parse(text)
+		if err != nil {
+			return
+		}
+		out, err := r.Config.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := config.Decode(out); err != nil {
+			t.Fatalf("%s\n%v", out, err)
+		}
+	})
+}
