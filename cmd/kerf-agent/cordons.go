@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/kerf-gpu/kerf/api/gpunode"
 	"github.com/kerf-gpu/kerf/internal/atomicfile"
@@ -31,6 +33,10 @@ type cordons struct {
 	set  func(map[sharing.GPUID]string)
 	warn func(key, sentence string)
 	last []byte
+
+	// mu guards who wants which GPUs closed: the cluster, and that another device plugin has them.
+	mu              sync.Mutex
+	cluster, shared map[sharing.GPUID]string
 }
 
 // restore sets what was said before this agent started. A file that cannot be read is said, and overwritten by the next
@@ -77,8 +83,33 @@ func (c *cordons) take(text []byte) error {
 		why[sharing.GPUID(id)] = cordon.Why()
 		c.log.Info("GPU is cordoned", "gpu", id, "reason", cordon.Why())
 	}
-	c.set(why)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cluster = why
+	c.close()
 	return nil
+}
+
+// overlap takes the GPUs that another device plugin hands out, and why nothing new is granted on them.
+func (c *cordons) overlap(why map[sharing.GPUID]string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if maps.Equal(why, c.shared) {
+		return
+	}
+	for id, reason := range why {
+		c.log.Warn("nothing new is granted on a GPU", "gpu", string(id), "reason", reason)
+	}
+	c.shared = why
+	c.close()
+}
+
+// close needs the lock.
+func (c *cordons) close() {
+	all := map[sharing.GPUID]string{}
+	maps.Copy(all, c.cluster)
+	maps.Copy(all, c.shared)
+	c.set(all)
 }
 
 func orNull(spec []byte) []byte {

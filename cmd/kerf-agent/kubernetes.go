@@ -108,6 +108,7 @@ func (k *kubernetes) run(ctx context.Context) error {
 	if k.nodeLabels {
 		g.Go(func() error { k.labelNode(ctx); return nil })
 	}
+	g.Go(func() error { k.followOthers(ctx); return nil })
 	err := g.Wait()
 	return errors.Join(err, k.close())
 }

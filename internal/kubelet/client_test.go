@@ -58,6 +58,11 @@ func (f *fake) List(ctx context.Context, _ *podresources.ListPodResourcesRequest
 
 func start(t *testing.T, socket string, f *fake) (stop func()) {
 	t.Helper()
+	return startServer(t, socket, f)
+}
+
+func startServer(t *testing.T, socket string, f podresources.PodResourcesListerServer) (stop func()) {
+	t.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
 	if err != nil {
 		t.Fatal(err)
