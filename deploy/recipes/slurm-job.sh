@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Copyright 2026 The Kerf Authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Rendered and validated only: the other side was not run with it. docs/recipes.md has what it is for, and its limits.
+#SBATCH --job-name=train
+#SBATCH --ntasks=1
+#SBATCH --gres=shard:10
+# Slurm counts the pieces (gres.conf: Name=shard Count=80 for a GPU of 80 GiB), Kerf holds each to its size. KERF_GIB is to be
+# the number of shards.
+set -euo pipefail
+exec kerf run --memory "${KERF_GIB:-10}GiB" --level client -- python3 train.py

@@ -1,0 +1,173 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const recipes = "../../deploy/recipes"
+
+// asked is what a node in a recipe asks of Kerf.
+type asked struct {
+	where               string
+	limits, annotations map[string]string
+}
+
+// asks finds all that asks for GPUs in a document: containers with their pod's annotations, and JupyterHub's profiles.
+func asks(n *yaml.Node, annotations map[string]string, where string) (out []asked) {
+	value := func(n *yaml.Node, path ...string) *yaml.Node {
+		for _, key := range path {
+			i := -1
+			if n != nil && n.Kind == yaml.MappingNode {
+				i = slices.IndexFunc(n.Content, func(c *yaml.Node) bool { return c.Value == key })
+			}
+			if i < 0 || i%2 != 0 {
+				return nil
+			}
+			n = n.Content[i+1]
+		}
+		return n
+	}
+	pairs := func(n *yaml.Node) map[string]string {
+		out := map[string]string{}
+		if n != nil {
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				out[n.Content[i].Value] = n.Content[i+1].Value
+			}
+		}
+		return out
+	}
+	if n.Kind == yaml.MappingNode {
+		if a := value(n, "metadata", "annotations"); a != nil {
+			annotations = pairs(a)
+		}
+		if limits := value(n, "resources", "limits"); limits != nil {
+			out = append(out, asked{where, pairs(limits), annotations})
+		}
+		if limits := value(n, "extra_resource_limits"); limits != nil {
+			out = append(out, asked{where, pairs(limits), pairs(value(n, "extra_annotations"))})
+		}
+	}
+	for _, c := range n.Content {
+		out = append(out, asks(c, annotations, where)...)
+	}
+	return out
+}
+
+// TestRecipes: each file is YAML without a doubled key, and what its pods ask for, a node would take.
+func TestRecipes(t *testing.T) {
+	files, err := filepath.Glob(recipes + "/*.yaml")
+	if err != nil || len(files) < 9 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for d, n := yaml.NewDecoder(bytes.NewReader(text)), 1; ; n++ {
+			var doc yaml.Node
+			if err := d.Decode(&doc); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("%s: document %d: %v", file, n, err)
+			}
+			var plain any // refuses a doubled key
+			if err := doc.Decode(&plain); err != nil {
+				t.Errorf("%s: document %d: %v", file, n, err)
+			}
+			for _, a := range asks(&doc, nil, fmt.Sprintf("%s: document %d", file, n)) {
+				_, ours, err := sharing.RequestFromResources(a.limits, a.annotations, "main")
+				if err != nil {
+					t.Errorf("%s: %v", a.where, err)
+				}
+				if ours {
+					found++
+				}
+			}
+		}
+		if base := filepath.Base(file); found == 0 && base != "karpenter.yaml" && base != "kueue-config.yaml" {
+			t.Errorf("%s asks for no GPU", file)
+		}
+		if !strings.Contains(string(text), "Rendered and validated only") {
+			t.Errorf("%s does not say what it was tried with", file)
+		}
+	}
+}
+
+// TestKueueChargesEveryKind: no resource of Kerf's is without its price, and a whole GPU costs as much as its parts together.
+func TestKueueChargesEveryKind(t *testing.T) {
+	text, err := os.ReadFile(recipes + "/kueue-config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct {
+		Resources struct {
+			Transformations []struct {
+				Input, Strategy string
+				Outputs         map[string]string
+			}
+		}
+	}
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		t.Fatal(err)
+	}
+	price := map[string]string{}
+	for _, x := range config.Resources.Transformations {
+		if x.Strategy != "Replace" || len(x.Outputs) != 1 || price[x.Input] != "" {
+			t.Errorf("%+v", x)
+		}
+		price[x.Input] = x.Outputs["kerf.dev/credits"]
+	}
+	want := map[string]string{sharing.ResourceMemory: "1", sharing.ResourcePercent: "800m", sharing.ResourceGPU: "80"}
+	for _, profile := range []string{"1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"} {
+		name, ok := sharing.MIGResource(profile)
+		if !ok {
+			t.Fatal(profile)
+		}
+		want[name] = regexp.MustCompile(`\.(\d+)gb`).FindStringSubmatch(profile)[1]
+	}
+	if !maps.Equal(price, want) {
+		t.Errorf("prices %v, want %v", price, want)
+	}
+}
+
+// TestRecipesOfCommands: what they run with kerf is a request, and the scripts are ones.
+func TestRecipesOfCommands(t *testing.T) {
+	text, err := os.ReadFile(recipes + "/nomad.hcl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var args []string
+	if err := json.Unmarshal(regexp.MustCompile(`args\s*=\s*(\[.*\])`).FindSubmatch(text)[1], &args); err != nil {
+		t.Fatal(err)
+	}
+	flag := func(name string) string { return args[slices.Index(args, name)+1] }
+	if _, err := sharing.RequestFromFlags(sharing.Flags{Memory: flag("--memory"), Percent: flag("--percent"), Level: flag("--level")}); err != nil {
+		t.Error(err)
+	}
+	for _, script := range []string{"slurm-prolog.sh", "slurm-epilog.sh", "slurm-job.sh"} {
+		if out, err := exec.CommandContext(t.Context(), "bash", "-n", filepath.Join(recipes, script)).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", script, err, out)
+		}
+	}
+}
