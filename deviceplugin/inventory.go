@@ -27,6 +27,9 @@ type Unit struct {
 	GiB int
 	// Cut is true for a GPU in MIG mode, of which nobody gets percent, nor all.
 	Cut bool
+	// NoShare is true for one that gives no fractions though others of the node do, and NoWhole for one that is not given
+	// whole.
+	NoShare, NoWhole bool
 	// MIG are the instances that it can have, each profile at most once; none for a GPU that is not cut.
 	MIG []Instances
 	// Lost is true while nothing can run on it. It is counted all the same.
@@ -84,14 +87,17 @@ func (inv Inventory) advertises(resource string) bool {
 func (u Unit) ids(resource string) int {
 	switch resource {
 	case sharing.ResourceMemory:
+		if u.NoShare && !u.Cut {
+			return 0
+		}
 		return u.GiB
 	case sharing.ResourcePercent:
-		if u.Cut {
+		if u.Cut || u.NoShare {
 			return 0
 		}
 		return int(sharing.FullGPU)
 	case sharing.ResourceGPU:
-		if u.Cut {
+		if u.Cut || u.NoWhole {
 			return 0
 		}
 		return 1
@@ -143,7 +149,7 @@ func (inv Inventory) checked() (Inventory, error) {
 func (inv Inventory) equal(o Inventory) bool {
 	return inv.Memory == o.Memory && inv.Percent == o.Percent && inv.Whole == o.Whole && inv.MIG == o.MIG &&
 		slices.EqualFunc(inv.Units, o.Units, func(a, b Unit) bool {
-			return a.UUID == b.UUID && a.NUMA == b.NUMA && a.GiB == b.GiB && a.Lost == b.Lost && a.Cut == b.Cut && slices.Equal(a.MIG, b.MIG)
+			return a.UUID == b.UUID && a.NUMA == b.NUMA && a.GiB == b.GiB && a.Lost == b.Lost && a.Cut == b.Cut && a.NoShare == b.NoShare && a.NoWhole == b.NoWhole && slices.Equal(a.MIG, b.MIG)
 		})
 }
 

@@ -62,6 +62,8 @@ type GPU struct {
 	Reserved Bytes
 	// MIG is true while MIG mode is on: such a GPU is not shared by fraction and not given whole.
 	MIG bool
+	// MIGCapable is true for one that can be put in MIG mode.
+	MIGCapable bool
 	// NVLinks are the GPUs that this one reaches over NVLink, sorted.
 	NVLinks []GPUID
 	// Part is the MIG instance of the GPU UUID.Device() that this is, none for a GPU of its own. Of a part, shares of its

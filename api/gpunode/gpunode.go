@@ -35,6 +35,9 @@ type Cordon struct {
 	Since  string `json:"since,omitempty"`
 }
 
+// GivesNothing is GPU.Gives of one that is left to others.
+const GivesNothing = "nothing"
+
 // Status is what an agent tells of its node.
 type Status struct {
 	// AgentVersion and DriverVersion are as the programs say; DriverVersion is empty while no driver answers.
@@ -42,6 +45,8 @@ type Status struct {
 	DriverVersion string `json:"driverVersion,omitempty"`
 	// Pool is the pool of the configuration in force that the node belongs to.
 	Pool string `json:"pool,omitempty"`
+	// Config is the configuration in force; left out for the built-in default.
+	Config *Config `json:"config,omitempty"`
 	// Ready is true when pods' containers can start; NotReady says why not.
 	Ready    bool     `json:"ready"`
 	NotReady []string `json:"notReady,omitempty"`
@@ -55,6 +60,25 @@ type Status struct {
 	Fingerprint string `json:"fingerprint,omitempty"`
 	// Unplaced are pods that were bound to the node, and for which no GPU of it had room when they were tried last.
 	Unplaced []Unplaced `json:"unplaced,omitempty"`
+}
+
+// Config is a configuration in force.
+type Config struct {
+	// SHA256 is the hash of the document, as "kerf config validate" shows it.
+	SHA256 string `json:"sha256,omitempty"`
+	// Mistakes are those of a newer document, which was refused.
+	Mistakes []string `json:"mistakes,omitempty"`
+	// Waiting are the GPUs whose settings wait for those who use them.
+	Waiting []ConfigWaiting `json:"waiting,omitempty"`
+}
+
+// ConfigWaiting is a GPU whose settings wait.
+type ConfigWaiting struct {
+	GPU string `json:"gpu"`
+	// What are the settings, each with before and after; For are those whose end they wait for: pods as namespace/name, and
+	// grants of no pod.
+	What []string `json:"what,omitempty"`
+	For  []string `json:"for,omitempty"`
 }
 
 // Unplaced is a pod that waits on the node for room.
@@ -110,6 +134,10 @@ type GPU struct {
 	HealthReason string `json:"healthReason,omitempty"`
 	// Cordoned says why it takes nothing new though it may be healthy, as the agent heard of it; empty where it does.
 	Cordoned string `json:"cordoned,omitempty"`
+	// MaxSharers is the most claims that may have a fragment of it at once; left out for no bound.
+	MaxSharers int `json:"maxSharers,omitempty"`
+	// Gives is what the pool's rules let it give: shared, whole, mig or nothing; left out for all that it can.
+	Gives string `json:"gives,omitempty"`
 	// Levels are the enforcement levels that a claim can have here, strongest first.
 	Levels []string `json:"levels,omitempty"`
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/audit/file"
 	"github.com/kerf-gpu/kerf/sharing/caps"
 	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/node"
 	"github.com/kerf-gpu/kerf/sharing/node/nodeserver"
 )
@@ -52,8 +53,15 @@ type agent struct {
 	prices atomic.Pointer[config.Prices]
 	// reading is held while the audit log is read for somebody.
 	reading sync.Mutex
-	// pool is the node's pool in force.
-	pool    atomic.Pointer[config.Pool]
+	// pool is the node's pool in force, rules what holds of it for the GPUs, and excluded are those that are left to others.
+	pool     atomic.Pointer[config.Pool]
+	rules    gpuRules
+	excluded atomic.Pointer[map[sharing.GPUID]bool]
+	// found are the documents that the ConfigMap has had, and configNews tells the node's events of them.
+	found      chan change.Candidate
+	configNews configNews
+	// boot is the kernel's boot id.
+	boot    string
 	cgroups cgroup.Hierarchy
 	// cut keeps the GPUs' MIG instances; nil without a driver.
 	cut atomic.Pointer[keep.Manager]
@@ -161,6 +169,8 @@ func (a *agent) build(reg *prometheus.Registry) error {
 		return fmt.Errorf("built-in configuration: %w", err)
 	}
 	a.pool.Store(&pool)
+	a.boot, a.found = boot, make(chan change.Candidate)
+	a.loadRules(boot)
 	if err := a.findLibrary(); err != nil {
 		return err
 	}
@@ -218,7 +228,7 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 	if a.audit != nil {
 		tell.usage = a.serveUsage
 	}
-	first := a.loadConfig("")
+	first := a.firstConfig()
 	a.log.Info("serving", "dir", a.dir, "version", version, "containers", c != nil, "kubernetes", k != nil)
 	g, ctx := errgroup.WithContext(ctx)
 	if c != nil {

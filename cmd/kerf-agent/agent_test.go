@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config/change"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -41,6 +42,8 @@ func TestBadFlagsAreRefusedByName(t *testing.T) {
 		"bad failpoint":     {args: []string{"--dir", "/tmp/kerf-none"}, env: environment{failpoints: "x=explode"}, want: "KERF_FAILPOINTS"},
 		"file for a dir":    {args: []string{"--dir", "/dev/null"}, want: "--dir"},
 		"no node name":      {args: []string{"--dir", "/tmp/kerf-none", "--kubernetes"}, want: "--node-name"},
+		"no such map":       {args: []string{"--dir", "/tmp/kerf-none", "--config-map", "kerf-config", "--kubernetes", "--node-name", "n"}, want: "--config-map"},
+		"map, no cluster":   {args: []string{"--dir", "/tmp/kerf-none", "--config-map", "a/b"}, want: "--config-map"},
 		"others may write":  {args: []string{"--dir", "/tmp"}, want: "--dir"},
 	}
 	for name, tc := range tests {
@@ -99,6 +102,25 @@ const (
 	badConfig  = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  pools:\n  - name: one\n    colour: red\n    place: sideways\n"
 )
 
+// load does what following the document does once it has settled; it returns the hash of what it found.
+func load(a *agent, seen string) string {
+	if seen == "" {
+		return a.firstConfig()
+	}
+	var s change.Settling
+	s.Seen(seen)
+	c := a.fileCandidate()
+	s.Offer(time.Now(), c)
+	good, bad, _ := s.Due(time.Now().Add(time.Second))
+	if good != nil {
+		a.useConfig(*good)
+	}
+	if bad != nil {
+		a.refuseConfig(*bad, false)
+	}
+	return c.Hash
+}
+
 func TestConfigLifeCycle(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	write := func(text string) {
@@ -114,7 +136,7 @@ func TestConfigLifeCycle(t *testing.T) {
 
 	write(badConfig)
 	a, log := built(t, file)
-	seen := a.loadConfig("")
+	seen := load(a, "")
 	if !blocked(a) {
 		t.Error("a bad first document left the agent ready by a default that nobody asked for")
 	}
@@ -124,31 +146,31 @@ func TestConfigLifeCycle(t *testing.T) {
 		}
 	}
 	write(goodConfig)
-	if seen = a.loadConfig(seen); blocked(a) || pool(a) != "one" {
+	if seen = load(a, seen); blocked(a) || pool(a) != "one" {
 		t.Errorf("after the document was mended: pool %q, not ready %q", pool(a), a.runtime.NotReady())
 	}
 	write(badConfig)
-	seen = a.loadConfig(seen)
+	seen = load(a, seen)
 	s := a.runtime.State(t.Context())
 	if blocked(a) || s.Pool != "one" || len(s.ConfigErrors) < 2 || len(s.Warnings) == 0 {
 		t.Errorf("a bad edit: pool %q, errors %q, warnings %q", s.Pool, s.ConfigErrors, s.Warnings)
 	}
-	if again := a.loadConfig(seen); again != seen {
+	if again := load(a, seen); again != seen {
 		t.Error("a document that did not change was read as new")
 	}
 	// An agent that starts while the document is bad goes on with the last good one.
 	b, _ := built(t, file)
 	b.dir = a.dir
-	b.loadConfig("")
+	load(b, "")
 	if blocked(b) || pool(b) != "one" {
 		t.Errorf("restart on a bad document: pool %q, not ready %q", pool(b), b.runtime.NotReady())
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	seen = a.loadConfig(seen)
+	seen = load(a, seen)
 	write(otherGood)
-	if a.loadConfig(seen); pool(a) != "two" {
+	if load(a, seen); pool(a) != "two" {
 		t.Errorf("pool %q after a removed document came back", pool(a))
 	}
 }

@@ -4,97 +4,125 @@
 package main
 
 import (
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/kerf-gpu/kerf/internal/atomicfile"
+	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/node"
 )
-
-// configEvery is how often the document is read again. A mounted ConfigMap changes by a swapped link, which
-// file events tell of only in part; reading a few kilobytes costs nothing.
-const configEvery = 2 * time.Second
 
 // lastGood is the copy of the last document in force, for an agent that starts while the document is bad.
 const lastGood = "config.last-good.yaml"
 
-// followConfig reads the document again and again; seen is the hash of what was read before.
-func (a *agent) followConfig(ctx context.Context, seen string) error {
-	if a.config == "" {
-		return nil
+// readFiles reads a document from a file, or from all files of a folder.
+func readFiles(path string) ([]config.File, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the path
 	}
-	t := time.NewTicker(configEvery)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-t.C:
-			seen = a.loadConfig(seen)
+	if !info.IsDir() {
+		data, err := os.ReadFile(path) // #nosec G304 -- the path is a flag
+		return []config.File{{Name: filepath.Base(path), Data: data}}, err
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the path
+	}
+	var files []config.File
+	for _, e := range entries {
+		if !config.IsFile(e.Name()) || strings.HasPrefix(e.Name(), ".") {
+			continue
 		}
+		data, err := os.ReadFile(filepath.Join(path, e.Name())) // #nosec G304 -- the path is a flag
+		if err != nil {
+			return nil, err //nolint:wrapcheck // it names the path
+		}
+		files = append(files, config.File{Name: e.Name(), Data: data})
 	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("folder %q has no file of a document: %w", path, fs.ErrNotExist)
+	}
+	return files, nil
 }
 
-// loadConfig reads the document, and puts it in force if it is new and has no mistake. It returns the hash
-// of what it read. The first call (seen empty) falls back to the last good copy.
-func (a *agent) loadConfig(seen string) string {
-	if a.config == "" {
+// candidate checks a document.
+func (a *agent) candidate(from string, files []config.File) change.Candidate {
+	c := change.Candidate{From: from, Hash: config.Hash(files), Files: files}
+	if c.Config, c.Err = config.DecodeFiles(files...); c.Err != nil {
+		return c
+	}
+	c.Pool, c.Err = c.Config.PoolFor(a.labels)
+	return c
+}
+
+// fileCandidate checks the document that --config names.
+func (a *agent) fileCandidate() change.Candidate {
+	files, err := readFiles(a.config)
+	if err != nil {
+		return change.Candidate{From: a.config, Hash: "unreadable", Err: err}
+	}
+	return a.candidate(a.config, files)
+}
+
+// firstConfig puts the document that --config names in force at once, or the last good one where that has mistakes. It
+// returns the hash of what it read.
+func (a *agent) firstConfig() string {
+	if a.config == "" && a.configMap == "" {
 		return ""
 	}
-	data, err := os.ReadFile(a.config)
-	hash := "unreadable"
-	if err == nil {
-		sum := sha256.Sum256(data)
-		hash = hex.EncodeToString(sum[:])
+	c := change.Candidate{From: a.config, Err: fmt.Errorf("configmap %s has not been read yet: %w", a.configMap, sharing.ErrUnavailable)}
+	if a.config != "" {
+		c = a.fileCandidate()
 	}
-	if hash == seen {
-		return seen
+	if c.Err == nil {
+		a.useConfig(c)
+		return c.Hash
 	}
-	if err == nil {
-		err = a.useConfig(data, hash)
-	}
-	if err == nil {
-		if err := atomicfile.Write(filepath.Join(a.dir, lastGood), data, 0o600); err != nil {
-			a.log.Warn("last good configuration not kept", "error", err.Error())
-		}
-		a.log.Info("configuration in force", "file", a.config, "sha256", hash)
-		return hash
-	}
-	a.refuseConfig(err, seen == "")
-	return hash
+	a.refuseConfig(c, true)
+	return c.Hash
 }
 
-func (a *agent) useConfig(data []byte, hash string) error {
-	c, err := config.Decode(data)
-	if err != nil {
-		return err
+// useConfig puts a valid document in force, and keeps a copy of it.
+func (a *agent) useConfig(c change.Candidate) {
+	a.putInForce(c)
+	data := c.Files[0].Data
+	if len(c.Files) > 1 {
+		text, err := c.Config.Encode()
+		if err != nil {
+			a.log.Warn("last good configuration not kept", "error", err.Error())
+			return
+		}
+		data = text
 	}
-	pool, err := c.PoolFor(a.labels)
-	if err != nil {
-		return err
+	if err := atomicfile.Write(filepath.Join(a.dir, lastGood), data, 0o600); err != nil {
+		a.log.Warn("last good configuration not kept", "error", err.Error())
 	}
+	a.log.Info("configuration in force", "from", c.From, "sha256", c.Hash)
+}
+
+func (a *agent) putInForce(c change.Candidate) {
+	pool := c.Pool
 	a.pool.Store(&pool)
-	prices := c.Prices()
+	prices := c.Config.PricesIn(pool)
 	a.prices.Store(&prices)
-	a.runtime.SetWarning("compute", idleRule(c, pool))
+	a.runtime.SetWarning("compute", idleRule(c.Config, pool))
 	if a.kubernetes {
-		without := mpsRule(c, pool, noMPSForPods())
+		without := mpsRule(c.Config, pool, noMPSForPods())
 		a.runtime.SetWarning("mps", without)
 		if without != "" {
 			a.log.Warn("pods are not held by mps", "reason", without)
 		}
 	}
-	a.runtime.SetConfig(c, pool, node.ConfigSource{File: a.config, SHA256: hash})
-	return nil
+	a.runtime.SetConfig(c.Config, pool, node.ConfigSource{File: c.From, SHA256: c.Hash})
+	a.configNews.inForce(c.Hash)
 }
 
 // idleRule is a warning of a rule for compute that no backend of the pool carries out.
@@ -115,25 +143,28 @@ func mpsRule(c config.Config, pool config.Pool, why string) string {
 }
 
 // refuseConfig tells every mistake, and keeps or brings back the last good document.
-func (a *agent) refuseConfig(err error, first bool) {
-	mistakes := strings.Split(err.Error(), "\n")
+func (a *agent) refuseConfig(c change.Candidate, first bool) {
+	mistakes := strings.Split(c.Err.Error(), "\n")
 	for _, m := range mistakes {
-		a.log.Error("configuration refused", "file", a.config, "mistake", m)
+		a.log.Error("configuration refused", "from", c.From, "mistake", m)
 	}
 	a.events.ConfigRefused()
 	if first {
 		kept := filepath.Join(a.dir, lastGood)
-		data, rerr := os.ReadFile(kept)
-		if rerr == nil {
-			sum := sha256.Sum256(data)
-			rerr = a.useConfig(data, hex.EncodeToString(sum[:]))
+		data, err := os.ReadFile(kept) // #nosec G304 -- below --dir
+		if err == nil {
+			good := a.candidate(kept, []config.File{{Name: lastGood, Data: data}})
+			if err = good.Err; err == nil {
+				a.putInForce(good)
+			}
 		}
-		if rerr == nil {
+		if err == nil {
 			a.log.Warn("the last good configuration stays in force", "file", kept)
 			first = false
-		} else if !errors.Is(rerr, os.ErrNotExist) {
-			mistakes = append(mistakes, fmt.Sprintf("%s: %v", kept, rerr))
+		} else if !errors.Is(err, os.ErrNotExist) {
+			mistakes = append(mistakes, fmt.Sprintf("%s: %v", kept, err))
 		}
 	}
 	a.runtime.RefuseConfig(mistakes, first)
+	a.configNews.refused(mistakes)
 }

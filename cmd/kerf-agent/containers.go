@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -140,7 +141,10 @@ func (c *containers) tellInventory() {
 		return
 	}
 	gpus := c.runtime.Inventory()
-	units := c.known.take(gpus, cutRules{most: c.runtime.MIGMost(), memory: hardwareMemory(c.runtime.Pool()), shared: c.runtime.MIGShared()})
+	pool := c.runtime.Pool()
+	units := c.known.take(gpus, cutRules{
+		most: c.runtime.MIGMost(), memory: hardwareMemory(pool), shared: c.runtime.MIGShared(), gives: givesOf(pool), excluded: c.isExcluded(),
+	})
 	if len(units) == 0 {
 		c.runtime.SetPodBlocked("units", "no GPU of this node can be given")
 		return
@@ -159,6 +163,14 @@ func (c *containers) tellInventory() {
 	if err == nil && c.tell != nil {
 		c.tell(units)
 	}
+}
+
+// givesOf is what each GPU of the pool gives; nil where no rule says anything of that.
+func givesOf(p config.Pool) func(sharing.GPU) config.Mode {
+	if !slices.ContainsFunc(p.GPUs, func(r config.GPURule) bool { return r.Settings.Mode != config.ModeAuto }) {
+		return nil
+	}
+	return func(g sharing.GPU) config.Mode { return cmp.Or(p.Of(g).Mode, p.Mode) }
 }
 
 // hardwareMemory reports whether pods of the pool may ask for memory and get a MIG instance that has it.

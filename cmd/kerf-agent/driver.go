@@ -80,10 +80,12 @@ func (a *agent) useDriver(ctx context.Context) (err error) {
 		return fmt.Errorf("open the driver's NVML library: %w", err)
 	}
 	defer func() { err = errors.Join(err, lib.Close()) }()
-	gpus, leftOut, err := lib.GPUs(open)
+	all, leftOut, err := lib.GPUs(open)
 	if err != nil {
 		return fmt.Errorf("take stock of the GPUs: %w", err)
 	}
+	a.takeRules(a.planRules(all))
+	gpus := a.admit(all)
 	release, err := a.lockGPUs(open, gpus)
 	if err != nil {
 		return err
@@ -94,9 +96,10 @@ func (a *agent) useDriver(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if gpus, leftOut, err = a.firstCut(open, lib, cut, gpus, leftOut); err != nil {
+	if all, leftOut, err = a.firstCut(open, lib, cut, all, leftOut); err != nil {
 		return err
 	}
+	gpus = a.admit(all)
 	a.runtime.SetMIG(migDoor{cut})
 	a.cut.Store(cut)
 	defer func() {
@@ -116,10 +119,7 @@ func (a *agent) useDriver(ctx context.Context) (err error) {
 	}
 	a.runtime.SetBlocked("rescan", "")
 	a.log.Info("driver in use", "version", att.Driver.Version(), "gpus", len(gpus), "memory_limits", lib.HasMemoryLimits())
-	ids := make([]sharing.GPUID, 0, len(gpus))
-	for _, g := range gpus {
-		ids = append(ids, g.UUID)
-	}
+	ids, known := idsOf(gpus), idsOf(all)
 	w := &health.Watch{
 		Driver: door, GPUs: ids, Log: a.log, Tell: a.runtime.SetHealth, Every: probeEvery, Deadline: probeDeadline, Machines: a.machines,
 		Hurt:         a.hurt.machines,
@@ -134,13 +134,22 @@ func (a *agent) useDriver(ctx context.Context) (err error) {
 	g.Go(func() error { return a.reprobe(ctx, lib, att) })
 	g.Go(func() error { return a.keepModes(ctx, lib, gpus) })
 	g.Go(func() error { return a.keepCut(ctx, cut, gpus, parts) })
+	g.Go(func() error { return a.followRules(ctx, all) })
 	if len(leftOut) > 0 {
-		g.Go(func() error { return a.rescan(ctx, lib, ids) })
+		g.Go(func() error { return a.rescan(ctx, lib, known) })
 	}
 	if err := g.Wait(); err != nil {
 		return err
 	}
 	return ctx.Err()
+}
+
+func idsOf(gpus []sharing.GPU) []sharing.GPUID {
+	ids := make([]sharing.GPUID, 0, len(gpus))
+	for _, g := range gpus {
+		ids = append(ids, g.UUID)
+	}
+	return ids
 }
 
 // reprobe asks again for the level of GPUs whose first probe could not tell, one that was lost, say, and for backends

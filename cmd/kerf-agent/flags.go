@@ -39,6 +39,7 @@ type settings struct {
 	cdiDir, cdiSourceDirs, hookDir, hookBinary, library string
 	exempt                                              []string
 	nvidiaSMI                                           string
+	configMap                                           string
 	libraries                                           []string
 	failpoints                                          *failpoint.Set
 	// path is where the driver's programs are looked for.
@@ -68,7 +69,8 @@ func command(env environment, kill func(point string)) *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&s.dir, "dir", or(env.dir, "/run/kerf"), "directory of the sockets and the record")
-	f.StringVar(&s.config, "config", env.config, "SharingConfig document; empty for the built-in default")
+	f.StringVar(&s.config, "config", env.config, "SharingConfig document, or a folder of its files; empty for the built-in default")
+	f.StringVar(&s.configMap, "config-map", "", "namespace/name of the ConfigMap that holds the document; it is watched, and --config counts only until it was read (with --kubernetes)")
 	f.StringToStringVar(&s.labels, "node-label", nil, "label of this node, by which its pool is chosen (key=value, repeatable)")
 	f.StringVar(&s.devRoot, "dev-root", or(env.devRoot, "/"), "directory that holds dev/nvidiaN")
 	f.StringVar(&s.capsRoot, "caps-root", "", "directory that holds dev/nvidia-caps and proc/driver/nvidia/capabilities, by the same path for this program and the container runtime; empty for --dev-root")
@@ -126,6 +128,9 @@ func (s *settings) check(env environment, kill func(point string)) error {
 	}
 	if err != nil {
 		return fmt.Errorf("KERF_FAILPOINTS: %w", err)
+	}
+	if namespace, name, ok := strings.Cut(s.configMap, "/"); s.configMap != "" && (!ok || namespace == "" || name == "" || strings.Contains(name, "/") || !s.kubernetes) {
+		return sharing.Invalid("--config-map", s.configMap, "write namespace/name, and --kubernetes too", "names no ConfigMap that can be read")
 	}
 	s.failpoints, s.path = points, env.path
 	if s.kubernetes && s.nodeName == "" {

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -34,8 +35,14 @@ type modeDoor struct {
 	*nvidiasmi.Program
 }
 
-// keepModes gives the GPUs the time slice and compute mode of the pool in force, and puts back what there was when
-// the agent stops using them.
+// PowerLimit implements gpumode.Driver.
+func (d modeDoor) PowerLimit(ctx context.Context, id sharing.GPUID) (uint32, error) {
+	p, err := d.Library.PowerLimit(ctx, id)
+	return p.Now, err
+}
+
+// keepModes gives the GPUs the time slice, compute mode and power limit that are in force for them, and puts back what there
+// was when the agent stops using them.
 func (a *agent) keepModes(ctx context.Context, lib *nvml.Library, gpus []sharing.GPU) error {
 	boot, err := process.BootID()
 	if err != nil {
@@ -44,23 +51,30 @@ func (a *agent) keepModes(ctx context.Context, lib *nvml.Library, gpus []sharing
 	door := modeDoor{lib, nvidiasmi.New(a.smiPath(), a.libraryDirs())}
 	k, err := gpumode.Open(filepath.Join(a.dir, modesFile), boot, door, a.log)
 	if err != nil {
-		a.runtime.SetWarning("gpu-modes", "time slice and compute mode are left as they are: "+err.Error())
+		a.runtime.SetWarning("gpu-modes", "time slice, compute mode and power limit are left as they are: "+err.Error())
 		return nil
 	}
 	defer func() {
+		if errors.Is(context.Cause(ctx), errRescan) {
+			return // they are in use again at once
+		}
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), modesLast)
 		defer cancel()
 		if err := k.Restore(last); err != nil {
 			a.log.Warn("gpu settings not put back; the next start of the agent tries again", "error", err.Error())
 		}
 	}()
-	var done gpumode.Want
+	var done map[sharing.GPUID]gpumode.Want
 	var tried time.Time
 	failed := true // what an earlier agent left is looked at once, whatever is wanted
 	t := time.NewTicker(modesEvery)
 	defer t.Stop()
 	for {
-		if want := a.modes(); want != done || failed && time.Since(tried) >= modesRetry {
+		want := map[sharing.GPUID]gpumode.Want{}
+		for _, g := range gpus {
+			want[g.UUID] = a.modes(g.UUID)
+		}
+		if !maps.Equal(want, done) || failed && time.Since(tried) >= modesRetry {
 			err := a.applyModes(ctx, k, gpus, want)
 			done, tried, failed = want, time.Now(), err != nil
 		}
@@ -73,26 +87,17 @@ func (a *agent) keepModes(ctx context.Context, lib *nvml.Library, gpus []sharing
 }
 
 // applyModes tells in the node's warnings what could not be done.
-func (a *agent) applyModes(ctx context.Context, k *gpumode.Keeper, gpus []sharing.GPU, want gpumode.Want) error {
+func (a *agent) applyModes(ctx context.Context, k *gpumode.Keeper, gpus []sharing.GPU, want map[sharing.GPUID]gpumode.Want) error {
 	ctx, cancel := context.WithTimeout(ctx, modesDeadline)
 	defer cancel()
-	err := k.Apply(ctx, gpus, want)
+	err := k.Apply(ctx, gpus, func(id sharing.GPUID) gpumode.Want { return want[id] })
 	sentence := ""
 	if err != nil && !errors.Is(err, context.Canceled) {
-		sentence = "time slice or compute mode is not as the pool says: " + err.Error()
+		sentence = "time slice, compute mode or power limit is not as the pool says: " + err.Error()
 		a.log.Warn("gpu settings not made", "error", err.Error())
 	}
 	a.runtime.SetWarning("gpu-modes", sentence)
 	return err
-}
-
-// modes is what the pool in force wants.
-func (a *agent) modes() gpumode.Want {
-	p := a.pool.Load()
-	if p == nil {
-		return gpumode.Want{}
-	}
-	return gpumode.Want{TimeSlice: p.TimeSlice, ComputeMode: p.ComputeMode}
 }
 
 // smiPath finds nvidia-smi: the one that was named, else that of a simulated node, of the system, or of a driver that

@@ -16,6 +16,7 @@ import (
 	"github.com/kerf-gpu/kerf/deviceplugin"
 	"github.com/kerf-gpu/kerf/internal/atomicfile"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
 // knownGPUs remembers every GPU that this boot has had, so that what a node offers does not change because a
@@ -46,6 +47,10 @@ type cutRules struct {
 	// most is how many instances of each profile a GPU can have, by the profiles' names; none for one of which that is not
 	// known now.
 	most map[sharing.GPUID]map[string]int
+	// gives is what a GPU gives; nil where all give what the node offers.
+	gives func(sharing.GPU) config.Mode
+	// excluded are left to others: they are not counted.
+	excluded map[sharing.GPUID]bool
 	// memory is true where memory may be asked for that an instance gives.
 	memory bool
 	// shared are the GPUs whose instances are shared, and count each by itself.
@@ -87,6 +92,11 @@ func (k *knownGPUs) take(gpus []sharing.GPU, rules cutRules) []deviceplugin.Unit
 		}
 	}
 	grown := false
+	for id := range rules.excluded {
+		_, known := k.units[id]
+		grown = grown || known
+		delete(k.units, id)
+	}
 	for _, g := range gpus {
 		old, known := k.units[g.UUID]
 		lost := g.Health == sharing.HealthLost || g.Health == sharing.HealthUnhealthy ||
@@ -95,6 +105,10 @@ func (k *knownGPUs) take(gpus []sharing.GPU, rules cutRules) []deviceplugin.Unit
 			continue
 		}
 		u := deviceplugin.Unit{UUID: g.UUID, NUMA: g.NUMA, GiB: int(g.Usable() / sharing.GiB), Lost: lost, Cut: g.MIG || g.UUID.IsPart()} //nolint:gosec // far below 2^31 GiB
+		if rules.gives != nil && !g.UUID.IsPart() {
+			mode := rules.gives(g)
+			u.NoShare, u.NoWhole = !mode.Shared(), !mode.Whole()
+		}
 		if g.MIG {
 			if u.MIG = instancesOf(rules.most[g.UUID]); u.MIG == nil && old.Cut {
 				u.MIG = old.MIG

@@ -19,6 +19,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/kube"
 	"github.com/kerf-gpu/kerf/internal/kubelet"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
 )
 
@@ -93,6 +94,8 @@ func (k *kubernetes) run(ctx context.Context) error {
 	k.api.OnGone(k.runtime.PodGone)
 	g, ctx := errgroup.WithContext(ctx)
 	k.news.to(func(reason, message string) { k.api.Event(ctx, sharing.ContainerRef{}, reason, message, true) })
+	k.configNews.to(ctx, k.api)
+	g.Go(func() error { k.watchConfigMap(ctx); return nil })
 	g.Go(func() error { return k.pulse.run(ctx) })
 	g.Go(func() error { return k.api.Run(ctx) })
 	g.Go(func() error { k.api.Resync(ctx, k.runtime.KnownPods, k.runtime.PodGone); return nil })
@@ -126,7 +129,7 @@ func (k *kubernetes) close() error { return errors.Join(k.runtimeDoor.Close(), k
 func (k *kubernetes) tellKubelet(units []deviceplugin.Unit) {
 	pool := k.runtime.Pool()
 	err := k.plugin.SetInventory(deviceplugin.Inventory{
-		Units: units, Memory: pool.Mode.Shared() || pool.SharesMIG() || hardwareMemory(pool), Percent: pool.Mode.Shared(), Whole: pool.Mode.Whole(), MIG: pool.Mode.MIG(),
+		Units: units, Memory: pool.Offers(config.Mode.Shared) || pool.SharesMIG() || hardwareMemory(pool), Percent: pool.Offers(config.Mode.Shared), Whole: pool.Offers(config.Mode.Whole), MIG: pool.Offers(config.Mode.MIG),
 	})
 	text := ""
 	if err != nil {

@@ -27,7 +27,7 @@ func (a *app) configCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(a.configValidateCommand(), a.configSchemaCommand(), a.configImportCommand())
+	c.AddCommand(a.configValidateCommand(), a.configDiffCommand(), a.configPlanCommand(), a.configSchemaCommand(), a.configImportCommand())
 	return c
 }
 

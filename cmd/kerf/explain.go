@@ -146,8 +146,8 @@ func explainPod(ctx context.Context, api *access.Client, namespace, name string)
 // booksOf are the books of a cluster as it was read, and sentences of what could not be taken into them.
 func booksOf(c survey.Cluster, more survey.More, now time.Time) (b *scheduler.Books, left []string, err error) {
 	b = scheduler.New()
-	if more.Config != "" {
-		doc, err := config.Decode([]byte(more.Config))
+	if files := config.FilesOf(more.Config); len(files) > 0 {
+		doc, err := config.DecodeFiles(files...)
 		if err != nil {
 			return nil, nil, fmt.Errorf("read the agents' configuration: %w", err)
 		}

@@ -37,6 +37,8 @@ type device interface {
 	links() ([]link, error)
 	computeMode() (sharing.ComputeMode, error)
 	setComputeMode(mode sharing.ComputeMode) error
+	powerLimit() (PowerLimit, error)
+	setPowerLimit(milliwatts uint32) error
 }
 
 // eventSet waits for critical faults.

@@ -43,6 +43,7 @@ type fakeGPU struct {
 	util     int
 	times    []timeSample
 	mode     sharing.ComputeMode
+	power    PowerLimit
 	noEvents bool
 	gate     chan struct{}
 	entered  chan struct{}
@@ -156,6 +157,8 @@ func (g *fakeGPU) processTime(time.Time) ([]timeSample, error) { return g.times,
 func (g *fakeGPU) recovery() (Recovery, error) { return g.rec, g.recErr }
 func (g *fakeGPU) links() ([]link, error)      { return g.peers, nil }
 
+func (g *fakeGPU) powerLimit() (PowerLimit, error)            { return g.power, g.err }
+func (g *fakeGPU) setPowerLimit(mw uint32) error              { g.power.Now = mw; return g.err }
 func (g *fakeGPU) computeMode() (sharing.ComputeMode, error)  { return g.mode, g.err }
 func (g *fakeGPU) setComputeMode(m sharing.ComputeMode) error { g.mode = m; return g.err }
 

@@ -96,6 +96,7 @@ func (l *Library) inspect(i int) (f found, err error) {
 	if f.gpu.MIG, err = dev.mig(); err != nil && !errors.Is(err, sharing.ErrUnsupported) {
 		return f, err
 	}
+	f.gpu.MIGCapable = err == nil
 	if f.links, err = dev.links(); err != nil && !errors.Is(err, sharing.ErrUnsupported) {
 		// Topology is a preference; a GPU without it is still a GPU.
 		l.opts.Log.Warn("nvlinks are not known", "gpu", string(id.uuid), "error", err)

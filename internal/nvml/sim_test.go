@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -118,6 +119,7 @@ func testDriver(t *testing.T, library string) {
 		t.Errorf("unknown GPU: %v", err)
 	}
 	testComputeMode(ctx, t, l, first, second)
+	testPowerLimit(ctx, t, l, first, second)
 	testLimits(ctx, t, l, first, s.driver)
 	testFaults(ctx, t, l, s, first, second)
 	if err := l.Close(); err != nil {
@@ -194,6 +196,29 @@ func testComputeMode(ctx context.Context, t *testing.T, l *Library, id, other sh
 	}
 	if err := l.SetComputeMode(ctx, id, sharing.ComputeModeAsIs); !errors.Is(err, sharing.ErrInvalid) {
 		t.Errorf("no mode: %v, want ErrInvalid", err)
+	}
+}
+
+func testPowerLimit(ctx context.Context, t *testing.T, l *Library, id, other sharing.GPUID) {
+	before, err := l.PowerLimit(ctx, id)
+	if err != nil || before.Now == 0 || before.Most < before.Now || before.Least >= before.Now {
+		t.Fatalf("power limit %+v, %v", before, err)
+	}
+	if err := l.SetPowerLimit(ctx, id, before.Most+1000); os.Geteuid() == 0 && (!errors.Is(err, sharing.ErrInvalid) || !strings.Contains(err.Error(), "watts")) {
+		t.Errorf("beyond the most: %v, want ErrInvalid with the bounds", err)
+	}
+	for _, want := range []uint32{before.Least, before.Now} {
+		if err := l.SetPowerLimit(ctx, id, want); os.Geteuid() != 0 && errors.Is(err, sharing.ErrDenied) {
+			return
+		} else if err != nil {
+			t.Errorf("set %d: %v", want, err)
+		}
+		if got, err := l.PowerLimit(ctx, id); err != nil || got.Now != want {
+			t.Errorf("power limit %+v, %v; want %d", got, err, want)
+		}
+		if got, err := l.PowerLimit(ctx, other); err != nil || got.Now != before.Now {
+			t.Errorf("the other GPU's power limit: %+v, %v", got, err)
+		}
 	}
 }
 

@@ -18,10 +18,13 @@ func FromNode(p *nodev1.GetNodeResponse) Status {
 		DriverVersion: p.GetDriverVersion(), AgentVersion: p.GetAgentVersion(),
 		Config: Config{
 			Source: c.GetSource(), SHA256: c.GetSha256(), Pool: c.GetPool(),
-			Errors: list(c.GetErrors()), Profiles: list(c.GetProfiles()),
+			Errors: list(c.GetErrors()), Profiles: list(c.GetProfiles()), Waiting: []Waiting{},
 		},
 		Warnings: list(p.GetWarnings()),
 		GPUs:     []GPU{}, Grants: []Grant{},
+	}
+	for _, w := range c.GetWaiting() {
+		s.Config.Waiting = append(s.Config.Waiting, Waiting{GPU: w.GetGpu(), Index: w.GetIndex(), What: list(w.GetWhat()), For: list(w.GetFor())})
 	}
 	for _, g := range p.GetGpus() {
 		s.GPUs = append(s.GPUs, fromGPU(g))

@@ -23,6 +23,16 @@ type Config struct {
 	Pool     string   `json:"pool"`
 	Errors   []string `json:"errors"`
 	Profiles []string `json:"profiles"`
+	// Waiting are GPUs whose settings wait for those who use them.
+	Waiting []Waiting `json:"waiting"`
+}
+
+// Waiting is a GPU whose settings wait.
+type Waiting struct {
+	GPU   string   `json:"gpu"`
+	Index int32    `json:"index"`
+	What  []string `json:"what"`
+	For   []string `json:"for"`
 }
 
 // GPU is one GPU of the node. Amounts are bytes, percents 0 to 100.

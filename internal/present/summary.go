@@ -3,7 +3,10 @@
 
 package present
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // summary is the node in a few lines: the state first, then every reason and warning on a line of its own.
 func summary(s Status) []line {
@@ -22,6 +25,10 @@ func summary(s Status) []line {
 	}
 	for _, e := range s.Config.Errors {
 		lines = append(lines, line{{yellow, "new config refused: "}, {plainStyle, clean(e)}})
+	}
+	for _, w := range s.Config.Waiting {
+		text := fmt.Sprintf("GPU %d: %s, when these have ended: %s", w.Index, strings.Join(w.What, ", "), strings.Join(w.For, ", "))
+		lines = append(lines, line{{yellow, "config waits: "}, {plainStyle, clean(text)}})
 	}
 	return lines
 }

@@ -4,6 +4,7 @@
 package keep
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,7 +40,7 @@ func Wanted(pool config.Pool, g sharing.GPU) Want {
 		}
 		return w
 	}
-	if pool.Mode == config.ModeMIG {
+	if mode := cmp.Or(pool.Of(g).Mode, pool.Mode); mode == config.ModeMIG {
 		return Want{On: true}
 	}
 	return Want{Leave: true}

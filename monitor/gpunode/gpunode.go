@@ -13,6 +13,7 @@ import (
 
 	api "github.com/kerf-gpu/kerf/api/gpunode"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
 )
 
@@ -28,6 +29,7 @@ func Of(b node.Books) api.Status {
 		AgentVersion: b.AgentVersion, DriverVersion: b.DriverVersion, Pool: b.Pool,
 		Ready: len(b.PodsNotReady) == 0, NotReady: b.PodsNotReady[:min(len(b.PodsNotReady), mostReasons)],
 	}
+	s.Config = configOf(b)
 	cliques := cliquesOf(b.GPUs)
 	var free, largest sharing.Bytes
 	levels := map[sharing.Level]bool{}
@@ -60,6 +62,18 @@ func Of(b node.Books) api.Status {
 	return s
 }
 
+// configOf is nil where there is nothing to tell.
+func configOf(b node.Books) *api.Config {
+	if b.Config.SHA256 == "" && len(b.ConfigErrors) == 0 && len(b.Waiting) == 0 {
+		return nil
+	}
+	c := &api.Config{SHA256: b.Config.SHA256, Mistakes: b.ConfigErrors[:min(len(b.ConfigErrors), mostReasons)]}
+	for _, w := range b.Waiting {
+		c.Waiting = append(c.Waiting, api.ConfigWaiting{GPU: string(w.GPU), What: w.What, For: w.For})
+	}
+	return c
+}
+
 func gpu(g node.BookedGPU, cliques map[sharing.GPUID]int) api.GPU {
 	out := api.GPU{
 		UUID: string(g.GPU.UUID), Index: g.GPU.Index, Model: g.GPU.Model, PCI: g.GPU.PCI,
@@ -67,6 +81,13 @@ func gpu(g node.BookedGPU, cliques map[sharing.GPUID]int) api.GPU {
 		FreeBytes: uint64(g.FreeMemory), FreePercent: int(g.FreePercent),
 		GrantedBytes: uint64(g.HeldMemory), GrantedPercent: int(g.HeldPercent), LentBytes: uint64(g.LentMemory),
 		Whole: g.Whole, MIG: g.GPU.MIG, Health: g.GPU.Health.String(), HealthReason: g.GPU.HealthReason, Cordoned: g.GPU.Cordoned, Levels: names(g.Levels),
+	}
+	out.MaxSharers = g.Settings.Sharers
+	switch {
+	case g.Settings.Exclude:
+		out.Gives = api.GivesNothing
+	case g.Settings.Mode != config.ModeAuto:
+		out.Gives = g.Settings.Mode.String()
 	}
 	out.MIGState = migState(g.MIG)
 	if g.GPU.NUMA >= 0 {

@@ -34,6 +34,7 @@ type Collector struct {
 	grantCompute, grantTime, grantCharged, grantLaunches                *prometheus.Desc
 	grantPast, grantWaited                                              *prometheus.Desc
 	grantUsed, grantLimit, grantPercent, grantProcs, grantInfo, configE *prometheus.Desc
+	configInfo, configWaiting                                           *prometheus.Desc
 }
 
 // NewCollector makes a collector over a function that returns one picture of the node.
@@ -48,6 +49,8 @@ func NewCollector(state func(context.Context) *nodev1.GetNodeResponse) *Collecto
 		ready:         d("kerf_agent_ready", "1 when claims are taken, else 0."),
 		info:          d("kerf_agent_info", "Versions; always 1.", "version", "driver"),
 		configE:       d("kerf_config_errors", "Mistakes of a newer configuration that was refused; 0 when the newest is in force."),
+		configInfo:    d("kerf_config_info", "The configuration in force; always 1. sha256 is empty for the built-in default.", "sha256", "pool"),
+		configWaiting: d("kerf_config_waiting_gpus", "GPUs whose settings by the configuration in force wait for those who use them."),
 		gpuTotal:      d("kerf_gpu_memory_total_bytes", "Whole memory of the GPU.", gpu...),
 		gpuReserved:   d("kerf_gpu_memory_reserved_bytes", "The driver's own part of the memory.", gpu...),
 		gpuUsed:       d("kerf_gpu_memory_used_bytes", "Memory in use, as the driver counts it; absent when not known.", gpu...),
@@ -77,7 +80,7 @@ func NewCollector(state func(context.Context) *nodev1.GetNodeResponse) *Collecto
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.ready, c.info, c.configE, c.gpuTotal, c.gpuReserved, c.gpuUsed, c.gpuGranted, c.gpuPercent, c.gpuUtil, c.gpuHealthy,
+		c.ready, c.info, c.configE, c.configInfo, c.configWaiting, c.gpuTotal, c.gpuReserved, c.gpuUsed, c.gpuGranted, c.gpuPercent, c.gpuUtil, c.gpuHealthy,
 		c.gpuInfo, c.gpuLent, c.grantLent, c.grantBurst, c.grantJoint, c.grantUsed, c.grantLimit, c.grantPercent, c.grantProcs, c.grantInfo,
 		c.grantCompute, c.grantTime, c.grantCharged, c.grantLaunches, c.grantPast, c.grantWaited,
 	} {
@@ -94,6 +97,8 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	gauge(c.ready, truth(s.GetReady()))
 	gauge(c.info, 1, s.GetAgentVersion(), s.GetDriverVersion())
 	gauge(c.configE, float64(len(s.GetConfig().GetErrors())))
+	gauge(c.configInfo, 1, s.GetConfig().GetSha256(), s.GetConfig().GetPool())
+	gauge(c.configWaiting, float64(len(s.GetConfig().GetWaiting())))
 	for _, g := range s.GetGpus() {
 		c.gpu(gauge, g)
 	}

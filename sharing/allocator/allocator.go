@@ -39,6 +39,10 @@ type GPUState struct {
 	Levels []sharing.Level
 	// LevelWhy says why a fragment cannot be held more strongly, and what to do about it; it may be empty.
 	LevelWhy string
+	// Sharers is how many claims have a fragment of it, and MaxSharers how many may; 0 for no bound.
+	Sharers, MaxSharers int
+	// NoWhole says why it is not given whole, as a clause; empty: it is.
+	NoWhole string
 	// Shut says why no fragment can be given here while there are the claims that there are, as a clause; empty: it can.
 	Shut string
 }

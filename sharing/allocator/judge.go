@@ -39,6 +39,9 @@ func judge(g GPUState, r sharing.Request) verdict {
 		return no("is cordoned: %s", g.GPU.Cordoned)
 	}
 	if r.Kind == sharing.KindWhole {
+		if g.NoWhole != "" {
+			return no("%s", g.NoWhole)
+		}
 		if g.Held || g.FreeMemory < g.GPU.Usable() || g.FreePercent < sharing.FullGPU {
 			return no("is in use: %s free of %s, the whole GPU asked", g.FreeMemory, g.GPU.Usable())
 		}
@@ -46,6 +49,9 @@ func judge(g GPUState, r sharing.Request) verdict {
 	}
 	if g.Shut != "" {
 		return no("%s", g.Shut)
+	}
+	if g.MaxSharers > 0 && g.Sharers >= g.MaxSharers {
+		return no("is shared by %d already, the most that its pool allows (sharers)", g.Sharers)
 	}
 	f := r.On(g.GPU)
 	switch {

@@ -67,6 +67,9 @@ func check(doc Document, where paths) Mistakes {
 	pools, selectors := map[string]string{}, map[string]string{}
 	for i, p := range doc.Pools {
 		c.pool(where.pools[i], p, pools, selectors, profiles)
+		if p.GPUHour != 0 && doc.Prices.Currency == "" {
+			c.bad(where.pools[i]+".gpuHour", "", "write spec.prices with a currency too", "is a price without a currency")
+		}
 	}
 	return c.mistakes
 }
@@ -157,6 +160,10 @@ func (c *checker) pool(path string, p Pool, pools, selectors, profiles map[strin
 	c.health(path+".health", p.Health)
 	c.idle(path+".idle", p.Idle)
 	c.compute(path, p)
+	c.gpuRules(path, p)
+	if !(p.GPUHour >= 0 && p.GPUHour <= MaxPrice) {
+		c.bad(path+".gpuHour", "", "write a number such as 2.50", "is not a price")
+	}
 	c.mig(path+".mig", p.MIG)
 	c.migWarm(path+".migKeepWarm", p.MIGKeepWarm)
 	if p.Profiles != nil && len(p.Profiles) == 0 {

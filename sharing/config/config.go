@@ -73,6 +73,14 @@ type Pool struct {
 	MIGKeepWarm time.Duration
 	// MIGReset allows the reset that a GPU before Hopper takes to change its MIG mode.
 	MIGReset bool
+	// GPUs are rules for some of the nodes' GPUs, of which the first that fits one holds for it.
+	GPUs []GPURule
+	// Sharers, MemoryReserve and PowerLimitWatts hold for the GPUs of which no rule says otherwise, as in GPUSettings.
+	Sharers         int
+	MemoryReserve   sharing.Bytes
+	PowerLimitWatts int
+	// GPUHour is the price of an hour of a whole GPU of the pool, in place of those of the document; 0 leaves it to them.
+	GPUHour float64
 	// Profiles, when there are any, are the only profiles that requests may name here, and then every request
 	// must name one. Nil means all profiles, and requests without one.
 	Profiles []string
@@ -163,7 +171,7 @@ func (d Document) clone() Document {
 	out.Prices.GPUHour = slices.Clone(d.Prices.GPUHour)
 	for _, p := range d.Pools {
 		p.NodeSelector, p.Profiles, p.Backends = maps.Clone(p.NodeSelector), slices.Clone(p.Profiles), slices.Clone(p.Backends)
-		p.MIG = cloneLayouts(p.MIG)
+		p.MIG, p.GPUs = cloneLayouts(p.MIG), cloneRules(p.GPUs)
 		p.Health.SpotTaints, p.Idle.Except = slices.Clone(p.Health.SpotTaints), slices.Clone(p.Idle.Except)
 		if len(p.NodeSelector) == 0 {
 			p.NodeSelector = nil // none and empty mean the same

@@ -41,6 +41,13 @@ const full = head + `spec:
     compute: strict
     timeSlice: short
     computeMode: default
+    gpus:
+    - {model: ["*T4*"], index: [0, 3], migCapable: incapable, exclude: true}
+    - {uuid: [GPU-4f2b1c9a-0d3e-4a56-8b7c-1d2e3f405162], mode: whole, sharers: 1, memoryReserve: 1GiB, powerLimitWatts: 300, timeSlice: long}
+    sharers: 7
+    memoryReserve: 2GiB
+    powerLimitWatts: 400
+    gpuHour: 3.5
     profiles: [small, half]
   profiles:
   - name: small
@@ -75,7 +82,13 @@ func fullDocument() Document {
 				MinLevel: sharing.LevelDriver, Backends: []Backend{BackendDriver, BackendReactive}, OverCap: OverCapKill, Strangers: StrangersKill,
 				Health:  Health{OnFault: FaultEvict, Grace: 90 * time.Second, Node: NodeMarkTaint, SpotTaints: []string{"aws-node-termination-handler/spot-itn"}},
 				Idle:    Idle{After: 2 * time.Hour, Do: IdleEvict, Except: []string{"research"}},
-				Compute: ComputeStrict, TimeSlice: sharing.TimeSliceShort, ComputeMode: sharing.ComputeModeDefault, Profiles: []string{"small", "half"},
+				Compute: ComputeStrict, TimeSlice: sharing.TimeSliceShort, ComputeMode: sharing.ComputeModeDefault,
+				Sharers: 7, MemoryReserve: 2 * sharing.GiB, PowerLimitWatts: 400, GPUHour: 3.5,
+				GPUs: []GPURule{
+					{Models: []string{"*T4*"}, Indexes: []int{0, 3}, MIG: MIGIncapable, Settings: GPUSettings{Exclude: true}},
+					{UUIDs: []sharing.GPUID{"GPU-4f2b1c9a-0d3e-4a56-8b7c-1d2e3f405162"}, Settings: GPUSettings{Mode: ModeWhole, Sharers: 1, MemoryReserve: sharing.GiB, PowerLimitWatts: 300, TimeSlice: sharing.TimeSliceLong}},
+				},
+				Profiles: []string{"small", "half"},
 			},
 		},
 		Profiles: []Profile{

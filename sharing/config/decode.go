@@ -51,7 +51,7 @@ func combine(files []File) (Config, error) {
 	readers := make([]*reader, len(files))
 	complete := true
 	for i, f := range files {
-		r := &reader{lines: map[string]int{}}
+		r := &reader{name: f.Name, lines: map[string]int{}}
 		if f.Name != "" {
 			r.root = f.Name + ": "
 		}
@@ -75,9 +75,9 @@ func combine(files []File) (Config, error) {
 		}
 	}
 	var all Mistakes
-	for i, r := range readers {
+	for _, r := range readers {
 		for _, m := range r.mistakes.byLine() {
-			m.File, m.What.Field = files[i].Name, strings.TrimPrefix(m.What.Field, r.root)
+			m.File, m.What.Field = r.name, strings.TrimPrefix(m.What.Field, r.root)
 			all = append(all, m)
 		}
 	}

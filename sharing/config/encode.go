@@ -40,6 +40,11 @@ type (
 		TimeSlice      string            `yaml:"timeSlice,omitempty"`
 		ComputeMode    string            `yaml:"computeMode,omitempty"`
 		MPSSharing     string            `yaml:"mpsSharing,omitempty"`
+		GPUs           []wireRule        `yaml:"gpus,omitempty"`
+		Sharers        int               `yaml:"sharers,omitempty"`
+		MemoryReserve  string            `yaml:"memoryReserve,omitempty"`
+		PowerLimit     int               `yaml:"powerLimitWatts,omitempty"`
+		GPUHour        float64           `yaml:"gpuHour,omitempty"`
 		MIG            []wireLayout      `yaml:"mig,omitempty"`
 		MIGKeepWarm    string            `yaml:"migKeepWarm,omitempty"`
 		MIGReset       bool              `yaml:"migReset,omitempty"`
@@ -83,6 +88,7 @@ func (c Config) Encode() ([]byte, error) {
 		if p.MPSSharing != MPSSharingDomain {
 			one.MPSSharing = p.MPSSharing.String()
 		}
+		one.GPUs, one.Sharers, one.MemoryReserve, one.PowerLimit, one.GPUHour = wireRules(p.GPUs), p.Sharers, exact(p.MemoryReserve), p.PowerLimitWatts, p.GPUHour
 		if one.MIGReset = p.MIGReset; p.MIGKeepWarm != 0 {
 			one.MIGKeepWarm = p.MIGKeepWarm.String()
 		}

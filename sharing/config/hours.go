@@ -62,8 +62,8 @@ func (h Hours) valid() bool {
 // ParseHours reads hours of the week: days (Mon, Mon-Fri, Sat,Sun; none for all) and times in UTC (20:00-06:00). field names
 // the input for the error, a *sharing.FieldError.
 func ParseHours(field, s string) (Hours, error) {
-	bad := func(problem string, args ...any) (Hours, error) {
-		return Hours{}, sharing.Invalid(field, s, hoursRemedy, problem, args...)
+	bad := func(problem string, args ...any) error {
+		return sharing.Invalid(field, s, hoursRemedy, problem, args...)
 	}
 	var h Hours
 	days, times, both := strings.Cut(s, " ")
@@ -77,7 +77,7 @@ func ParseHours(field, s string) (Hours, error) {
 		}
 		from, to := weekday(first), weekday(last)
 		if from < 0 || to < 0 {
-			return bad("names a day %q that there is not", part)
+			return Hours{}, bad("names a day %q that there is not", part)
 		}
 		for d := from; ; d = (d + 1) % 7 {
 			if h.Days[d] = true; d == to {
@@ -90,7 +90,7 @@ func ParseHours(field, s string) (Hours, error) {
 	h.From, good = clockTime(from)
 	h.To, fine = clockTime(to)
 	if !ok || !good || !fine || !h.valid() {
-		return bad("has no times of the day from 00:00 to 24:00")
+		return Hours{}, bad("has no times of the day from 00:00 to 24:00")
 	}
 	return h, nil
 }
@@ -106,6 +106,6 @@ func clockTime(s string) (int, bool) {
 	}
 	hour, err := strconv.ParseUint(s[:2], 10, 8)
 	minute, wrong := strconv.ParseUint(s[3:], 10, 8)
-	total := int(hour)*60 + int(minute) //nolint:gosec // two digits each
+	total := int(hour)*60 + int(minute)
 	return total, err == nil && wrong == nil && minute < 60 && total <= minutesOfDay
 }

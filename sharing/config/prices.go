@@ -49,6 +49,15 @@ func (c Config) Prices() Prices {
 	return p
 }
 
+// PricesIn are those that hold in a pool.
+func (c Config) PricesIn(pool Pool) Prices {
+	p := c.Prices()
+	if pool.GPUHour != 0 {
+		p.GPUHour = slices.Insert(p.GPUHour, 0, GPUPrice{Model: "*", Price: pool.GPUHour})
+	}
+	return p
+}
+
 func (p Prices) none() bool { return p.Currency == "" && p.KWh == 0 && len(p.GPUHour) == 0 }
 
 func parsePrice(field, s string) (float64, error) {

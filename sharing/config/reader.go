@@ -16,9 +16,9 @@ import (
 // reader walks a document's nodes by hand, since the library's own decoding stops at the first mistake,
 // follows aliases, and knows no field paths.
 type reader struct {
-	// root begins every path of this file; empty where the document is one text.
-	root     string
-	mistakes Mistakes
+	// name is the file's, and root begins every path of it; both are empty where the document is one text.
+	name, root string
+	mistakes   Mistakes
 	// lines has the line of every path that was read.
 	lines map[string]int
 }

@@ -36,7 +36,7 @@ func (c Config) PoolFor(labels map[string]string) (Pool, error) {
 	case 1:
 		p := best[0]
 		p.NodeSelector, p.Profiles, p.Backends = maps.Clone(p.NodeSelector), slices.Clone(p.Profiles), slices.Clone(p.Backends)
-		p.MIG = cloneLayouts(p.MIG)
+		p.MIG, p.GPUs = cloneLayouts(p.MIG), cloneRules(p.GPUs)
 		return p, nil
 	}
 	names := make([]string, 0, len(best))

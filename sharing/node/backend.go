@@ -37,6 +37,7 @@ func (r *Runtime) gpuStates(profile string, but map[config.Backend]choice.Suppor
 		if mps[id] {
 			shut(&s, held, s.LevelWhy)
 		}
+		bySettings(&s, r.pool.Of(v.GPU), v.Claims)
 		out = append(out, s)
 	}
 	return out

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
@@ -19,6 +21,11 @@ type Books struct {
 	GPUs                              []BookedGPU
 	// Grants are as State shows them; Used is not known in them.
 	Grants []GrantState
+	// Config is the document in force, ConfigErrors are the mistakes of a newer one, and Waiting is what waits of the one in
+	// force.
+	Config       ConfigSource
+	ConfigErrors []string
+	Waiting      []change.Step
 	// Unplaced are the pods that wait here for room, by UID.
 	Unplaced []Unplaced
 }
@@ -27,6 +34,8 @@ type Books struct {
 type BookedGPU struct {
 	ledger.View
 	Levels []sharing.Level
+	// Settings are what the pool says of it.
+	Settings config.GPUSettings
 	// MIG is how it is cut; the zero value where nothing is known of that.
 	MIG MIGState
 }
@@ -36,7 +45,7 @@ func (r *Runtime) Books() Books {
 	why := r.PodsNotReady()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	b := Books{PodsNotReady: why, AgentVersion: r.opt.Version, Pool: r.pool.Name}
+	b := Books{PodsNotReady: why, AgentVersion: r.opt.Version, Pool: r.pool.Name, Config: r.configSource, ConfigErrors: r.configErrors, Waiting: r.waiting}
 	if r.att != nil {
 		b.DriverVersion = r.att.Driver.Version()
 	}
@@ -44,7 +53,7 @@ func (r *Runtime) Books() Books {
 	cut := r.migStates()
 	for _, v := range r.ledger.GPUs() {
 		health[v.GPU.UUID] = v.GPU.Health
-		g := BookedGPU{View: v, MIG: cut[v.GPU.UUID]}
+		g := BookedGPU{View: v, MIG: cut[v.GPU.UUID], Settings: r.pool.Of(v.GPU)}
 		if v.GPU.Health == sharing.HealthOK {
 			g.Levels = r.levelsOf(v.GPU, g.MIG)
 		}

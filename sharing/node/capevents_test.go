@@ -59,7 +59,7 @@ func TestCapEventsOfTheLibrary(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	const refusedAt = 64 + 7*8 // of the first GPU
+	const refusedAt = 64 + 8*8 // of the first GPU
 	var word [8]byte
 	binary.LittleEndian.PutUint64(word[:], 3)
 	if _, err := f.WriteAt(word[:], refusedAt); err != nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/config/change"
 )
 
 // SetConfig puts a validated document and the node's pool of it in force for new claims. Grants that run
@@ -35,6 +36,19 @@ func (r *Runtime) RefuseConfig(mistakes []string, first bool) {
 	r.mu.Unlock()
 	r.noteConfig(ConfigSource{}, "", mistakes)
 	r.changed.announce()
+}
+
+// SetWaiting tells which settings of which GPUs wait for whom.
+func (r *Runtime) SetWaiting(steps []change.Step) {
+	r.mu.Lock()
+	same := slices.EqualFunc(r.waiting, steps, func(a, b change.Step) bool {
+		return a.GPU == b.GPU && slices.Equal(a.What, b.What) && slices.Equal(a.For, b.For)
+	})
+	r.waiting = steps
+	r.mu.Unlock()
+	if !same {
+		r.changed.announce()
+	}
 }
 
 // Lists reports whether the pool, or a profile, lists a backend.

@@ -53,7 +53,7 @@ func (g *guarded) restartPreloading() {
 
 // The layout of lib/region.h, which a process writes to.
 const (
-	firstSlot = 64 + 16*64
+	firstSlot = 64 + 16*128
 	slotSize  = 320
 	heldAt    = 32
 	waitingAt = heldAt + (16+2)*8

@@ -21,6 +21,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/caps/client"
 	"github.com/kerf-gpu/kerf/sharing/caps/pace"
 	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
@@ -52,6 +53,8 @@ type Runtime struct {
 	pool    config.Pool
 	// configErrors are the mistakes of a newer document that was refused.
 	configErrors []string
+	// waiting are the settings of GPUs that wait for those who use them.
+	waiting      []change.Step
 	configSource ConfigSource
 	blocked      map[string]string // reason key -> sentence: conditions of the agent that stop claims
 	// told is each GPU's health as the watch told it last, and trouble why a healthy one must not be used all the same.

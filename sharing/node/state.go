@@ -13,6 +13,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
@@ -28,7 +29,9 @@ type State struct {
 	Pool          string
 	Profiles      []string
 	ConfigErrors  []string
-	Warnings      []string
+	// Waiting are the settings of GPUs that wait for those who use them.
+	Waiting  []change.Step
+	Warnings []string
 }
 
 // GPUState is one GPU with its use.
@@ -75,7 +78,7 @@ func (r *Runtime) State(ctx context.Context) State {
 	s := State{
 		Ready: len(why) == 0, NotReady: why, AgentVersion: r.opt.Version,
 		Config: r.configSource, Pool: r.pool.Name, Profiles: r.config.ProfileNames(r.pool),
-		ConfigErrors: r.configErrors, Warnings: sortedValues(r.warnings),
+		ConfigErrors: r.configErrors, Waiting: r.waiting, Warnings: sortedValues(r.warnings),
 	}
 	for _, why := range sortedValues(r.podBlocked) {
 		s.Warnings = append(s.Warnings, "pods get no GPU: "+why)

@@ -101,7 +101,7 @@ func (s *state) take(uid string, p sharing.Placement) {
 			continue
 		}
 		s.holders[f.GPU]++
-		g.Held = true
+		g.Held, g.Sharers = true, s.holders[f.GPU]
 		if !f.MIG.None() {
 			s.put(f)
 			continue
@@ -121,7 +121,7 @@ func (s *state) release(uid string) {
 			continue
 		}
 		s.holders[f.GPU]--
-		g.Held = s.holders[f.GPU] > 0
+		g.Held, g.Sharers = s.holders[f.GPU] > 0, s.holders[f.GPU]
 		if !f.MIG.None() {
 			s.remove(f)
 			continue

@@ -11,6 +11,7 @@ import (
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator"
+	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
 // report is a node's GPUNode as the books read it.
@@ -108,6 +109,16 @@ func readGPU(g gpunode.GPU, holders int) allocator.GPUState {
 	s := allocator.GPUState{GPU: gpu, FreeMemory: free, FreePercent: min(percent(g.FreePercent), sharing.FullGPU), Held: holders > 0 || g.Whole}
 	if g.Whole {
 		s.FreeMemory, s.FreePercent = 0, 0
+	}
+	s.Sharers, s.MaxSharers = holders, g.MaxSharers
+	if g.Gives != "" {
+		why := "gives " + g.Gives + " alone, by its pool's rules"
+		if g.Gives != config.ModeShared.String() {
+			s.Shut = why
+		}
+		if g.Gives != config.ModeWhole.String() {
+			s.NoWhole = why
+		}
 	}
 	for _, name := range g.Levels {
 		if l, err := sharing.ParseLevel("levels", name); err == nil {

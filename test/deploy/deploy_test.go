@@ -172,7 +172,10 @@ func TestRights(t *testing.T) {
 		{APIGroups: []string{"kerf.dev"}, Resources: []string{"gpunodes/status"}, Verbs: []string{"patch"}},
 		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "patch"}},
 	}
-	here := []rbac.PolicyRule{{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create", "patch"}}}
+	here := []rbac.PolicyRule{
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create", "patch"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"kerf-config"}, Verbs: []string{"get", "list", "watch"}},
+	}
 	role, bound, account := one[*rbac.ClusterRole](t), one[*rbac.ClusterRoleBinding](t), one[*corev1.ServiceAccount](t)
 	if role.AggregationRule != nil || !slices.EqualFunc(role.Rules, want, equalRule) {
 		t.Errorf("rules %+v, want %+v", role.Rules, want)
@@ -247,7 +250,7 @@ func rightByVariant(t *testing.T, name, file string, rules []rbac.PolicyRule) {
 
 func equalRule(a, b rbac.PolicyRule) bool {
 	return slices.Equal(a.APIGroups, b.APIGroups) && slices.Equal(a.Resources, b.Resources) && slices.Equal(a.Verbs, b.Verbs) &&
-		len(a.ResourceNames)+len(a.NonResourceURLs) == 0
+		slices.Equal(a.ResourceNames, b.ResourceNames) && len(a.NonResourceURLs) == 0
 }
 
 // TestPoliciesDeny: a policy without its binding decides nothing, and one that fails open promises too much.

@@ -24,6 +24,11 @@ type status struct {
 		SHA256   string   `json:"sha256"`
 		Errors   []string `json:"errors"`
 		Profiles []string `json:"profiles"`
+		Waiting  []struct {
+			Index int      `json:"index"`
+			What  []string `json:"what"`
+			For   []string `json:"for"`
+		} `json:"waiting"`
 	} `json:"config"`
 	Warnings []string `json:"warnings"`
 	GPUs     []gpu    `json:"gpus"`

@@ -177,7 +177,9 @@ type ConfigStatus struct {
 	// errors are the mistakes of a newer document that was refused, with field paths.
 	Errors []string `protobuf:"bytes,4,rep,name=errors,proto3" json:"errors,omitempty"`
 	// profiles are the names that a request may give.
-	Profiles      []string `protobuf:"bytes,5,rep,name=profiles,proto3" json:"profiles,omitempty"`
+	Profiles []string `protobuf:"bytes,5,rep,name=profiles,proto3" json:"profiles,omitempty"`
+	// waiting are settings of the document in force that wait for those who use their GPUs.
+	Waiting       []*ConfigWaiting `protobuf:"bytes,6,rep,name=waiting,proto3" json:"waiting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -247,6 +249,84 @@ func (x *ConfigStatus) GetProfiles() []string {
 	return nil
 }
 
+func (x *ConfigStatus) GetWaiting() []*ConfigWaiting {
+	if x != nil {
+		return x.Waiting
+	}
+	return nil
+}
+
+// ConfigWaiting is a GPU whose settings wait.
+type ConfigWaiting struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Gpu   string                 `protobuf:"bytes,1,opt,name=gpu,proto3" json:"gpu,omitempty"`
+	Index int32                  `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	// what are the settings, each with before and after.
+	What []string `protobuf:"bytes,3,rep,name=what,proto3" json:"what,omitempty"`
+	// for are those whose end they wait for: pods as namespace/name, and grants of no pod.
+	For           []string `protobuf:"bytes,4,rep,name=for,proto3" json:"for,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfigWaiting) Reset() {
+	*x = ConfigWaiting{}
+	mi := &file_api_node_v1_node_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfigWaiting) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfigWaiting) ProtoMessage() {}
+
+func (x *ConfigWaiting) ProtoReflect() protoreflect.Message {
+	mi := &file_api_node_v1_node_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfigWaiting.ProtoReflect.Descriptor instead.
+func (*ConfigWaiting) Descriptor() ([]byte, []int) {
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ConfigWaiting) GetGpu() string {
+	if x != nil {
+		return x.Gpu
+	}
+	return ""
+}
+
+func (x *ConfigWaiting) GetIndex() int32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *ConfigWaiting) GetWhat() []string {
+	if x != nil {
+		return x.What
+	}
+	return nil
+}
+
+func (x *ConfigWaiting) GetFor() []string {
+	if x != nil {
+		return x.For
+	}
+	return nil
+}
+
 type GPU struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uuid          string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
@@ -282,7 +362,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_api_node_v1_node_proto_msgTypes[3]
+	mi := &file_api_node_v1_node_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -294,7 +374,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[3]
+	mi := &file_api_node_v1_node_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -307,7 +387,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{3}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *GPU) GetUuid() string {
@@ -464,7 +544,7 @@ type MIG struct {
 
 func (x *MIG) Reset() {
 	*x = MIG{}
-	mi := &file_api_node_v1_node_proto_msgTypes[4]
+	mi := &file_api_node_v1_node_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -476,7 +556,7 @@ func (x *MIG) String() string {
 func (*MIG) ProtoMessage() {}
 
 func (x *MIG) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[4]
+	mi := &file_api_node_v1_node_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -489,7 +569,7 @@ func (x *MIG) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MIG.ProtoReflect.Descriptor instead.
 func (*MIG) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{4}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *MIG) GetAble() bool {
@@ -570,7 +650,7 @@ type MIGPiece struct {
 
 func (x *MIGPiece) Reset() {
 	*x = MIGPiece{}
-	mi := &file_api_node_v1_node_proto_msgTypes[5]
+	mi := &file_api_node_v1_node_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -582,7 +662,7 @@ func (x *MIGPiece) String() string {
 func (*MIGPiece) ProtoMessage() {}
 
 func (x *MIGPiece) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[5]
+	mi := &file_api_node_v1_node_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -595,7 +675,7 @@ func (x *MIGPiece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MIGPiece.ProtoReflect.Descriptor instead.
 func (*MIGPiece) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{5}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *MIGPiece) GetProfile() string {
@@ -672,7 +752,7 @@ type Backend struct {
 
 func (x *Backend) Reset() {
 	*x = Backend{}
-	mi := &file_api_node_v1_node_proto_msgTypes[6]
+	mi := &file_api_node_v1_node_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -684,7 +764,7 @@ func (x *Backend) String() string {
 func (*Backend) ProtoMessage() {}
 
 func (x *Backend) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[6]
+	mi := &file_api_node_v1_node_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -697,7 +777,7 @@ func (x *Backend) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backend.ProtoReflect.Descriptor instead.
 func (*Backend) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{6}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Backend) GetName() string {
@@ -789,7 +869,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_api_node_v1_node_proto_msgTypes[7]
+	mi := &file_api_node_v1_node_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -801,7 +881,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[7]
+	mi := &file_api_node_v1_node_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -814,7 +894,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{7}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Grant) GetId() string {
@@ -1021,7 +1101,7 @@ type Compute struct {
 
 func (x *Compute) Reset() {
 	*x = Compute{}
-	mi := &file_api_node_v1_node_proto_msgTypes[8]
+	mi := &file_api_node_v1_node_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1033,7 +1113,7 @@ func (x *Compute) String() string {
 func (*Compute) ProtoMessage() {}
 
 func (x *Compute) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[8]
+	mi := &file_api_node_v1_node_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1046,7 +1126,7 @@ func (x *Compute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compute.ProtoReflect.Descriptor instead.
 func (*Compute) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{8}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Compute) GetBy() string {
@@ -1088,7 +1168,7 @@ type Time struct {
 
 func (x *Time) Reset() {
 	*x = Time{}
-	mi := &file_api_node_v1_node_proto_msgTypes[9]
+	mi := &file_api_node_v1_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1100,7 +1180,7 @@ func (x *Time) String() string {
 func (*Time) ProtoMessage() {}
 
 func (x *Time) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[9]
+	mi := &file_api_node_v1_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1113,7 +1193,7 @@ func (x *Time) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Time.ProtoReflect.Descriptor instead.
 func (*Time) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Time) GetUsedPercent() int32 {
@@ -1177,7 +1257,7 @@ type Fragment struct {
 
 func (x *Fragment) Reset() {
 	*x = Fragment{}
-	mi := &file_api_node_v1_node_proto_msgTypes[10]
+	mi := &file_api_node_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1189,7 +1269,7 @@ func (x *Fragment) String() string {
 func (*Fragment) ProtoMessage() {}
 
 func (x *Fragment) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[10]
+	mi := &file_api_node_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1202,7 +1282,7 @@ func (x *Fragment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fragment.ProtoReflect.Descriptor instead.
 func (*Fragment) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Fragment) GetGpu() string {
@@ -1305,7 +1385,7 @@ type CapEvents struct {
 
 func (x *CapEvents) Reset() {
 	*x = CapEvents{}
-	mi := &file_api_node_v1_node_proto_msgTypes[11]
+	mi := &file_api_node_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1317,7 +1397,7 @@ func (x *CapEvents) String() string {
 func (*CapEvents) ProtoMessage() {}
 
 func (x *CapEvents) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[11]
+	mi := &file_api_node_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1330,7 +1410,7 @@ func (x *CapEvents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapEvents.ProtoReflect.Descriptor instead.
 func (*CapEvents) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CapEvents) GetRefused() uint64 {
@@ -1387,7 +1467,7 @@ type ClaimRequest struct {
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[12]
+	mi := &file_api_node_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1399,7 +1479,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[12]
+	mi := &file_api_node_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1412,7 +1492,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ClaimRequest) GetName() string {
@@ -1517,7 +1597,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_api_node_v1_node_proto_msgTypes[13]
+	mi := &file_api_node_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1529,7 +1609,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[13]
+	mi := &file_api_node_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1542,7 +1622,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ClaimResponse) GetGrant() *Grant {
@@ -1584,7 +1664,7 @@ type ContainerGrant struct {
 
 func (x *ContainerGrant) Reset() {
 	*x = ContainerGrant{}
-	mi := &file_api_node_v1_node_proto_msgTypes[14]
+	mi := &file_api_node_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1596,7 +1676,7 @@ func (x *ContainerGrant) String() string {
 func (*ContainerGrant) ProtoMessage() {}
 
 func (x *ContainerGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[14]
+	mi := &file_api_node_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1609,7 +1689,7 @@ func (x *ContainerGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerGrant.ProtoReflect.Descriptor instead.
 func (*ContainerGrant) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ContainerGrant) GetCdiDevices() []string {
@@ -1680,7 +1760,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_api_node_v1_node_proto_msgTypes[15]
+	mi := &file_api_node_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1692,7 +1772,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[15]
+	mi := &file_api_node_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1705,7 +1785,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Mount) GetSource() string {
@@ -1740,7 +1820,7 @@ type ArmRequest struct {
 
 func (x *ArmRequest) Reset() {
 	*x = ArmRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[16]
+	mi := &file_api_node_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1752,7 +1832,7 @@ func (x *ArmRequest) String() string {
 func (*ArmRequest) ProtoMessage() {}
 
 func (x *ArmRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[16]
+	mi := &file_api_node_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1765,7 +1845,7 @@ func (x *ArmRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArmRequest.ProtoReflect.Descriptor instead.
 func (*ArmRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ArmRequest) GetId() string {
@@ -1808,7 +1888,7 @@ type ArmResponse struct {
 
 func (x *ArmResponse) Reset() {
 	*x = ArmResponse{}
-	mi := &file_api_node_v1_node_proto_msgTypes[17]
+	mi := &file_api_node_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1820,7 +1900,7 @@ func (x *ArmResponse) String() string {
 func (*ArmResponse) ProtoMessage() {}
 
 func (x *ArmResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[17]
+	mi := &file_api_node_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1833,7 +1913,7 @@ func (x *ArmResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArmResponse.ProtoReflect.Descriptor instead.
 func (*ArmResponse) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ArmResponse) GetGrant() *Grant {
@@ -1904,7 +1984,7 @@ type OnlyFiles struct {
 
 func (x *OnlyFiles) Reset() {
 	*x = OnlyFiles{}
-	mi := &file_api_node_v1_node_proto_msgTypes[18]
+	mi := &file_api_node_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1916,7 +1996,7 @@ func (x *OnlyFiles) String() string {
 func (*OnlyFiles) ProtoMessage() {}
 
 func (x *OnlyFiles) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[18]
+	mi := &file_api_node_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1929,7 +2009,7 @@ func (x *OnlyFiles) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnlyFiles.ProtoReflect.Descriptor instead.
 func (*OnlyFiles) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *OnlyFiles) GetFolder() string {
@@ -1955,7 +2035,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[19]
+	mi := &file_api_node_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1967,7 +2047,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[19]
+	mi := &file_api_node_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1980,7 +2060,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReleaseRequest) GetId() string {
@@ -1998,7 +2078,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_api_node_v1_node_proto_msgTypes[20]
+	mi := &file_api_node_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2010,7 +2090,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[20]
+	mi := &file_api_node_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2023,7 +2103,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 type LimitRequest struct {
@@ -2037,7 +2117,7 @@ type LimitRequest struct {
 
 func (x *LimitRequest) Reset() {
 	*x = LimitRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[21]
+	mi := &file_api_node_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2049,7 +2129,7 @@ func (x *LimitRequest) String() string {
 func (*LimitRequest) ProtoMessage() {}
 
 func (x *LimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[21]
+	mi := &file_api_node_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2062,7 +2142,7 @@ func (x *LimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitRequest.ProtoReflect.Descriptor instead.
 func (*LimitRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LimitRequest) GetId() string {
@@ -2089,7 +2169,7 @@ type LimitResponse struct {
 
 func (x *LimitResponse) Reset() {
 	*x = LimitResponse{}
-	mi := &file_api_node_v1_node_proto_msgTypes[22]
+	mi := &file_api_node_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2101,7 +2181,7 @@ func (x *LimitResponse) String() string {
 func (*LimitResponse) ProtoMessage() {}
 
 func (x *LimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[22]
+	mi := &file_api_node_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2114,7 +2194,7 @@ func (x *LimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitResponse.ProtoReflect.Descriptor instead.
 func (*LimitResponse) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *LimitResponse) GetGrant() *Grant {
@@ -2134,7 +2214,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[23]
+	mi := &file_api_node_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2146,7 +2226,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[23]
+	mi := &file_api_node_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2159,7 +2239,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WatchRequest) GetIntervalMs() uint32 {
@@ -2181,7 +2261,7 @@ type PlanMIGRequest struct {
 
 func (x *PlanMIGRequest) Reset() {
 	*x = PlanMIGRequest{}
-	mi := &file_api_node_v1_node_proto_msgTypes[24]
+	mi := &file_api_node_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2193,7 +2273,7 @@ func (x *PlanMIGRequest) String() string {
 func (*PlanMIGRequest) ProtoMessage() {}
 
 func (x *PlanMIGRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[24]
+	mi := &file_api_node_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2206,7 +2286,7 @@ func (x *PlanMIGRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanMIGRequest.ProtoReflect.Descriptor instead.
 func (*PlanMIGRequest) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{24}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PlanMIGRequest) GetDocument() string {
@@ -2232,7 +2312,7 @@ type PlanMIGResponse struct {
 
 func (x *PlanMIGResponse) Reset() {
 	*x = PlanMIGResponse{}
-	mi := &file_api_node_v1_node_proto_msgTypes[25]
+	mi := &file_api_node_v1_node_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2244,7 +2324,7 @@ func (x *PlanMIGResponse) String() string {
 func (*PlanMIGResponse) ProtoMessage() {}
 
 func (x *PlanMIGResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[25]
+	mi := &file_api_node_v1_node_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2257,7 +2337,7 @@ func (x *PlanMIGResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanMIGResponse.ProtoReflect.Descriptor instead.
 func (*PlanMIGResponse) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{25}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PlanMIGResponse) GetGpus() []*MIGPlan {
@@ -2282,7 +2362,7 @@ type MIGPlan struct {
 
 func (x *MIGPlan) Reset() {
 	*x = MIGPlan{}
-	mi := &file_api_node_v1_node_proto_msgTypes[26]
+	mi := &file_api_node_v1_node_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2294,7 +2374,7 @@ func (x *MIGPlan) String() string {
 func (*MIGPlan) ProtoMessage() {}
 
 func (x *MIGPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_api_node_v1_node_proto_msgTypes[26]
+	mi := &file_api_node_v1_node_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2307,7 +2387,7 @@ func (x *MIGPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MIGPlan.ProtoReflect.Descriptor instead.
 func (*MIGPlan) Descriptor() ([]byte, []int) {
-	return file_api_node_v1_node_proto_rawDescGZIP(), []int{26}
+	return file_api_node_v1_node_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MIGPlan) GetGpu() string {
@@ -2352,13 +2432,19 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\x04gpus\x18\x05 \x03(\v2\x11.kerf.node.v1.GPUR\x04gpus\x12+\n" +
 	"\x06grants\x18\x06 \x03(\v2\x13.kerf.node.v1.GrantR\x06grants\x122\n" +
 	"\x06config\x18\a \x01(\v2\x1a.kerf.node.v1.ConfigStatusR\x06config\x12\x1a\n" +
-	"\bwarnings\x18\b \x03(\tR\bwarnings\"\x86\x01\n" +
+	"\bwarnings\x18\b \x03(\tR\bwarnings\"\xbd\x01\n" +
 	"\fConfigStatus\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12\x12\n" +
 	"\x04pool\x18\x03 \x01(\tR\x04pool\x12\x16\n" +
 	"\x06errors\x18\x04 \x03(\tR\x06errors\x12\x1a\n" +
-	"\bprofiles\x18\x05 \x03(\tR\bprofiles\"\xcc\x04\n" +
+	"\bprofiles\x18\x05 \x03(\tR\bprofiles\x125\n" +
+	"\awaiting\x18\x06 \x03(\v2\x1b.kerf.node.v1.ConfigWaitingR\awaiting\"]\n" +
+	"\rConfigWaiting\x12\x10\n" +
+	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x12\n" +
+	"\x04what\x18\x03 \x03(\tR\x04what\x12\x10\n" +
+	"\x03for\x18\x04 \x03(\tR\x03for\"\xcc\x04\n" +
 	"\x03GPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x14\n" +
@@ -2575,80 +2661,82 @@ func file_api_node_v1_node_proto_rawDescGZIP() []byte {
 	return file_api_node_v1_node_proto_rawDescData
 }
 
-var file_api_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_api_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_api_node_v1_node_proto_goTypes = []any{
 	(*GetNodeRequest)(nil),  // 0: kerf.node.v1.GetNodeRequest
 	(*GetNodeResponse)(nil), // 1: kerf.node.v1.GetNodeResponse
 	(*ConfigStatus)(nil),    // 2: kerf.node.v1.ConfigStatus
-	(*GPU)(nil),             // 3: kerf.node.v1.GPU
-	(*MIG)(nil),             // 4: kerf.node.v1.MIG
-	(*MIGPiece)(nil),        // 5: kerf.node.v1.MIGPiece
-	(*Backend)(nil),         // 6: kerf.node.v1.Backend
-	(*Grant)(nil),           // 7: kerf.node.v1.Grant
-	(*Compute)(nil),         // 8: kerf.node.v1.Compute
-	(*Time)(nil),            // 9: kerf.node.v1.Time
-	(*Fragment)(nil),        // 10: kerf.node.v1.Fragment
-	(*CapEvents)(nil),       // 11: kerf.node.v1.CapEvents
-	(*ClaimRequest)(nil),    // 12: kerf.node.v1.ClaimRequest
-	(*ClaimResponse)(nil),   // 13: kerf.node.v1.ClaimResponse
-	(*ContainerGrant)(nil),  // 14: kerf.node.v1.ContainerGrant
-	(*Mount)(nil),           // 15: kerf.node.v1.Mount
-	(*ArmRequest)(nil),      // 16: kerf.node.v1.ArmRequest
-	(*ArmResponse)(nil),     // 17: kerf.node.v1.ArmResponse
-	(*OnlyFiles)(nil),       // 18: kerf.node.v1.OnlyFiles
-	(*ReleaseRequest)(nil),  // 19: kerf.node.v1.ReleaseRequest
-	(*ReleaseResponse)(nil), // 20: kerf.node.v1.ReleaseResponse
-	(*LimitRequest)(nil),    // 21: kerf.node.v1.LimitRequest
-	(*LimitResponse)(nil),   // 22: kerf.node.v1.LimitResponse
-	(*WatchRequest)(nil),    // 23: kerf.node.v1.WatchRequest
-	(*PlanMIGRequest)(nil),  // 24: kerf.node.v1.PlanMIGRequest
-	(*PlanMIGResponse)(nil), // 25: kerf.node.v1.PlanMIGResponse
-	(*MIGPlan)(nil),         // 26: kerf.node.v1.MIGPlan
-	nil,                     // 27: kerf.node.v1.ContainerGrant.EnvEntry
-	nil,                     // 28: kerf.node.v1.ArmResponse.EnvEntry
+	(*ConfigWaiting)(nil),   // 3: kerf.node.v1.ConfigWaiting
+	(*GPU)(nil),             // 4: kerf.node.v1.GPU
+	(*MIG)(nil),             // 5: kerf.node.v1.MIG
+	(*MIGPiece)(nil),        // 6: kerf.node.v1.MIGPiece
+	(*Backend)(nil),         // 7: kerf.node.v1.Backend
+	(*Grant)(nil),           // 8: kerf.node.v1.Grant
+	(*Compute)(nil),         // 9: kerf.node.v1.Compute
+	(*Time)(nil),            // 10: kerf.node.v1.Time
+	(*Fragment)(nil),        // 11: kerf.node.v1.Fragment
+	(*CapEvents)(nil),       // 12: kerf.node.v1.CapEvents
+	(*ClaimRequest)(nil),    // 13: kerf.node.v1.ClaimRequest
+	(*ClaimResponse)(nil),   // 14: kerf.node.v1.ClaimResponse
+	(*ContainerGrant)(nil),  // 15: kerf.node.v1.ContainerGrant
+	(*Mount)(nil),           // 16: kerf.node.v1.Mount
+	(*ArmRequest)(nil),      // 17: kerf.node.v1.ArmRequest
+	(*ArmResponse)(nil),     // 18: kerf.node.v1.ArmResponse
+	(*OnlyFiles)(nil),       // 19: kerf.node.v1.OnlyFiles
+	(*ReleaseRequest)(nil),  // 20: kerf.node.v1.ReleaseRequest
+	(*ReleaseResponse)(nil), // 21: kerf.node.v1.ReleaseResponse
+	(*LimitRequest)(nil),    // 22: kerf.node.v1.LimitRequest
+	(*LimitResponse)(nil),   // 23: kerf.node.v1.LimitResponse
+	(*WatchRequest)(nil),    // 24: kerf.node.v1.WatchRequest
+	(*PlanMIGRequest)(nil),  // 25: kerf.node.v1.PlanMIGRequest
+	(*PlanMIGResponse)(nil), // 26: kerf.node.v1.PlanMIGResponse
+	(*MIGPlan)(nil),         // 27: kerf.node.v1.MIGPlan
+	nil,                     // 28: kerf.node.v1.ContainerGrant.EnvEntry
+	nil,                     // 29: kerf.node.v1.ArmResponse.EnvEntry
 }
 var file_api_node_v1_node_proto_depIdxs = []int32{
-	3,  // 0: kerf.node.v1.GetNodeResponse.gpus:type_name -> kerf.node.v1.GPU
-	7,  // 1: kerf.node.v1.GetNodeResponse.grants:type_name -> kerf.node.v1.Grant
+	4,  // 0: kerf.node.v1.GetNodeResponse.gpus:type_name -> kerf.node.v1.GPU
+	8,  // 1: kerf.node.v1.GetNodeResponse.grants:type_name -> kerf.node.v1.Grant
 	2,  // 2: kerf.node.v1.GetNodeResponse.config:type_name -> kerf.node.v1.ConfigStatus
-	6,  // 3: kerf.node.v1.GPU.backends:type_name -> kerf.node.v1.Backend
-	4,  // 4: kerf.node.v1.GPU.mig_state:type_name -> kerf.node.v1.MIG
-	5,  // 5: kerf.node.v1.MIG.pieces:type_name -> kerf.node.v1.MIGPiece
-	10, // 6: kerf.node.v1.Grant.fragments:type_name -> kerf.node.v1.Fragment
-	10, // 7: kerf.node.v1.Grant.in_force:type_name -> kerf.node.v1.Fragment
-	8,  // 8: kerf.node.v1.Grant.compute:type_name -> kerf.node.v1.Compute
-	10, // 9: kerf.node.v1.Grant.joint:type_name -> kerf.node.v1.Fragment
-	9,  // 10: kerf.node.v1.Fragment.time:type_name -> kerf.node.v1.Time
-	11, // 11: kerf.node.v1.Fragment.cap_events:type_name -> kerf.node.v1.CapEvents
-	7,  // 12: kerf.node.v1.ClaimResponse.grant:type_name -> kerf.node.v1.Grant
-	14, // 13: kerf.node.v1.ClaimResponse.container:type_name -> kerf.node.v1.ContainerGrant
-	27, // 14: kerf.node.v1.ContainerGrant.env:type_name -> kerf.node.v1.ContainerGrant.EnvEntry
-	15, // 15: kerf.node.v1.ContainerGrant.mounts:type_name -> kerf.node.v1.Mount
-	7,  // 16: kerf.node.v1.ArmResponse.grant:type_name -> kerf.node.v1.Grant
-	28, // 17: kerf.node.v1.ArmResponse.env:type_name -> kerf.node.v1.ArmResponse.EnvEntry
-	15, // 18: kerf.node.v1.ArmResponse.mounts:type_name -> kerf.node.v1.Mount
-	18, // 19: kerf.node.v1.ArmResponse.only:type_name -> kerf.node.v1.OnlyFiles
-	7,  // 20: kerf.node.v1.LimitResponse.grant:type_name -> kerf.node.v1.Grant
-	26, // 21: kerf.node.v1.PlanMIGResponse.gpus:type_name -> kerf.node.v1.MIGPlan
-	0,  // 22: kerf.node.v1.Node.GetNode:input_type -> kerf.node.v1.GetNodeRequest
-	12, // 23: kerf.node.v1.Node.Claim:input_type -> kerf.node.v1.ClaimRequest
-	16, // 24: kerf.node.v1.Node.Arm:input_type -> kerf.node.v1.ArmRequest
-	19, // 25: kerf.node.v1.Node.Release:input_type -> kerf.node.v1.ReleaseRequest
-	21, // 26: kerf.node.v1.Node.Limit:input_type -> kerf.node.v1.LimitRequest
-	23, // 27: kerf.node.v1.Node.Watch:input_type -> kerf.node.v1.WatchRequest
-	24, // 28: kerf.node.v1.Node.PlanMIG:input_type -> kerf.node.v1.PlanMIGRequest
-	1,  // 29: kerf.node.v1.Node.GetNode:output_type -> kerf.node.v1.GetNodeResponse
-	13, // 30: kerf.node.v1.Node.Claim:output_type -> kerf.node.v1.ClaimResponse
-	17, // 31: kerf.node.v1.Node.Arm:output_type -> kerf.node.v1.ArmResponse
-	20, // 32: kerf.node.v1.Node.Release:output_type -> kerf.node.v1.ReleaseResponse
-	22, // 33: kerf.node.v1.Node.Limit:output_type -> kerf.node.v1.LimitResponse
-	1,  // 34: kerf.node.v1.Node.Watch:output_type -> kerf.node.v1.GetNodeResponse
-	25, // 35: kerf.node.v1.Node.PlanMIG:output_type -> kerf.node.v1.PlanMIGResponse
-	29, // [29:36] is the sub-list for method output_type
-	22, // [22:29] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	3,  // 3: kerf.node.v1.ConfigStatus.waiting:type_name -> kerf.node.v1.ConfigWaiting
+	7,  // 4: kerf.node.v1.GPU.backends:type_name -> kerf.node.v1.Backend
+	5,  // 5: kerf.node.v1.GPU.mig_state:type_name -> kerf.node.v1.MIG
+	6,  // 6: kerf.node.v1.MIG.pieces:type_name -> kerf.node.v1.MIGPiece
+	11, // 7: kerf.node.v1.Grant.fragments:type_name -> kerf.node.v1.Fragment
+	11, // 8: kerf.node.v1.Grant.in_force:type_name -> kerf.node.v1.Fragment
+	9,  // 9: kerf.node.v1.Grant.compute:type_name -> kerf.node.v1.Compute
+	11, // 10: kerf.node.v1.Grant.joint:type_name -> kerf.node.v1.Fragment
+	10, // 11: kerf.node.v1.Fragment.time:type_name -> kerf.node.v1.Time
+	12, // 12: kerf.node.v1.Fragment.cap_events:type_name -> kerf.node.v1.CapEvents
+	8,  // 13: kerf.node.v1.ClaimResponse.grant:type_name -> kerf.node.v1.Grant
+	15, // 14: kerf.node.v1.ClaimResponse.container:type_name -> kerf.node.v1.ContainerGrant
+	28, // 15: kerf.node.v1.ContainerGrant.env:type_name -> kerf.node.v1.ContainerGrant.EnvEntry
+	16, // 16: kerf.node.v1.ContainerGrant.mounts:type_name -> kerf.node.v1.Mount
+	8,  // 17: kerf.node.v1.ArmResponse.grant:type_name -> kerf.node.v1.Grant
+	29, // 18: kerf.node.v1.ArmResponse.env:type_name -> kerf.node.v1.ArmResponse.EnvEntry
+	16, // 19: kerf.node.v1.ArmResponse.mounts:type_name -> kerf.node.v1.Mount
+	19, // 20: kerf.node.v1.ArmResponse.only:type_name -> kerf.node.v1.OnlyFiles
+	8,  // 21: kerf.node.v1.LimitResponse.grant:type_name -> kerf.node.v1.Grant
+	27, // 22: kerf.node.v1.PlanMIGResponse.gpus:type_name -> kerf.node.v1.MIGPlan
+	0,  // 23: kerf.node.v1.Node.GetNode:input_type -> kerf.node.v1.GetNodeRequest
+	13, // 24: kerf.node.v1.Node.Claim:input_type -> kerf.node.v1.ClaimRequest
+	17, // 25: kerf.node.v1.Node.Arm:input_type -> kerf.node.v1.ArmRequest
+	20, // 26: kerf.node.v1.Node.Release:input_type -> kerf.node.v1.ReleaseRequest
+	22, // 27: kerf.node.v1.Node.Limit:input_type -> kerf.node.v1.LimitRequest
+	24, // 28: kerf.node.v1.Node.Watch:input_type -> kerf.node.v1.WatchRequest
+	25, // 29: kerf.node.v1.Node.PlanMIG:input_type -> kerf.node.v1.PlanMIGRequest
+	1,  // 30: kerf.node.v1.Node.GetNode:output_type -> kerf.node.v1.GetNodeResponse
+	14, // 31: kerf.node.v1.Node.Claim:output_type -> kerf.node.v1.ClaimResponse
+	18, // 32: kerf.node.v1.Node.Arm:output_type -> kerf.node.v1.ArmResponse
+	21, // 33: kerf.node.v1.Node.Release:output_type -> kerf.node.v1.ReleaseResponse
+	23, // 34: kerf.node.v1.Node.Limit:output_type -> kerf.node.v1.LimitResponse
+	1,  // 35: kerf.node.v1.Node.Watch:output_type -> kerf.node.v1.GetNodeResponse
+	26, // 36: kerf.node.v1.Node.PlanMIG:output_type -> kerf.node.v1.PlanMIGResponse
+	30, // [30:37] is the sub-list for method output_type
+	23, // [23:30] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_api_node_v1_node_proto_init() }
@@ -2656,14 +2744,14 @@ func file_api_node_v1_node_proto_init() {
 	if File_api_node_v1_node_proto != nil {
 		return
 	}
-	file_api_node_v1_node_proto_msgTypes[11].OneofWrappers = []any{}
+	file_api_node_v1_node_proto_msgTypes[12].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_node_v1_node_proto_rawDesc), len(file_api_node_v1_node_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -8,6 +8,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -23,22 +25,53 @@ func (c *core) configure(args Args) error {
 	if args.SharingConfig == "" {
 		return nil
 	}
-	text, err := os.ReadFile(args.SharingConfig)
+	files, err := readFiles(args.SharingConfig)
 	if err != nil {
 		return fmt.Errorf("read the sharing config: %w", err)
 	}
+	text := []byte(config.Hash(files))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.rules != nil && bytes.Equal(text, c.rules) {
 		return nil
 	}
-	doc, err := config.Decode(text)
+	doc, err := config.DecodeFiles(files...)
 	if err != nil {
 		return fmt.Errorf("sharing config %q: %w", args.SharingConfig, err)
 	}
 	c.rules = text
 	c.books.Configure(doc)
 	return nil
+}
+
+// readFiles reads a document from a file, or from all files of a folder.
+func readFiles(path string) ([]config.File, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	names := []string{path}
+	if info.IsDir() {
+		entries, err := os.ReadDir(path)
+		if err != nil {
+			return nil, err
+		}
+		names = nil
+		for _, e := range entries {
+			if config.IsFile(e.Name()) && !strings.HasPrefix(e.Name(), ".") {
+				names = append(names, filepath.Join(path, e.Name()))
+			}
+		}
+	}
+	var files []config.File
+	for _, name := range names {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, config.File{Name: filepath.Base(name), Data: data})
+	}
+	return files, nil
 }
 
 // reread follows the file until ctx ends. One with mistakes is told once, and changes nothing.

@@ -81,6 +81,7 @@ type GPU struct {
 	LatencyMS      float64       `json:"latency_ms"`
 	TimeSlice      string        `json:"time_slice"`   // as nvidia-smi shows it
 	ComputeMode    uint64        `json:"compute_mode"` // NVML_COMPUTEMODE_*
+	PowerLimitMW   uint64        `json:"power_limit_mw"`
 }
 
 // Process is what a process holds on a GPU.

@@ -39,6 +39,8 @@ func (c *device) gpu(req wire.Request) (wire.Response, error) {
 		return c.processUtil(req.Args[0])
 	case wire.OpComputeMode:
 		return c.computeMode(req.Args[0])
+	case wire.OpPowerLimit:
+		return c.powerLimit(req.Args[0])
 	case wire.OpTelemetry:
 		t, err := c.d.model.Telemetry(c.minor, now())
 		return vals(err, t.Power, t.PowerLimit, t.SMClock, t.MaxSMClock, t.MemoryClock, t.MaxMemoryClock, t.Temperature,
@@ -218,6 +220,19 @@ func (c *device) computeMode(mode uint64) (wire.Response, error) {
 	}
 	got, err := c.d.model.ComputeMode(c.minor)
 	return vals(err, got)
+}
+
+// powerLimit reads the limit, after it was set where the caller wants that.
+func (c *device) powerLimit(limit uint64) (wire.Response, error) {
+	if limit != wire.Unknown {
+		err := c.d.model.SetPowerLimit(c.minor, c.peer.root, limit)
+		c.d.log.Info("power limit", "gpu", c.minor, "milliwatts", limit, "pid", c.peer.pid, "error", err)
+		if err != nil {
+			return wire.Response{}, err
+		}
+	}
+	p, err := c.d.model.PowerLimit(c.minor)
+	return vals(err, p.Now, p.Default, p.Least, p.Most)
 }
 
 // page answers with the length of a list, and with as many of its entries from offset on as fit.

@@ -125,9 +125,37 @@ nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device, unsigned int *
 	return number(device, POWER_LIMIT, limit);
 }
 
+/* The limit, the one that the GPU begins with, the least and the most, after it was set to a value that is not
+ * GPUSIM_UNKNOWN. */
+static nvmlReturn_t power_limits(nvmlDevice_t device, uint64_t set, uint64_t v[4])
+{
+	TRY(nvml_gpu(device));
+	return nvml_vals(device.handle->minor, GPUSIM_OP_POWER_LIMIT, set, v, 4);
+}
+
 nvmlReturn_t nvmlDeviceGetPowerManagementDefaultLimit(nvmlDevice_t device, unsigned int *limit)
 {
-	return number(device, POWER_LIMIT, limit);
+	uint64_t v[4];
+	NEED(limit);
+	TRY(power_limits(device, GPUSIM_UNKNOWN, v));
+	*limit = (unsigned)v[1];
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t device, unsigned int *least, unsigned int *most)
+{
+	uint64_t v[4];
+	NEED(least && most);
+	TRY(power_limits(device, GPUSIM_UNKNOWN, v));
+	*least = (unsigned)v[2];
+	*most = (unsigned)v[3];
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceSetPowerManagementLimit(nvmlDevice_t device, unsigned int limit)
+{
+	uint64_t v[4];
+	return power_limits(device, limit, v);
 }
 
 /* Rows are remapped from Ampere on. */

@@ -121,6 +121,11 @@ struct gpusim_response {
 /* arg0 MIG mode (0, 1), for which NO_PERMISSION is possible -> vals: 0 the mode is current, 1 it is pending because the
  * GPU is held or cut, 2 it is pending until a reset */
 
+#define GPUSIM_OP_POWER_LIMIT 32
+/* arg0 milliwatts to hold the GPU to, for which NO_PERMISSION and INVALID (beyond least or most) are possible, or
+ * GPUSIM_UNKNOWN to leave the limit -> vals: milliwatts of the limit, of the one that the GPU begins with, of the least and
+ * the most that can be set; NOT_SUPPORTED where the model does not say them */
+
 /* Cutting. All four answer NOT_SUPPORTED outside MIG mode, and NO_PERMISSION to others than root. */
 #define GPUSIM_OP_GI_CREATE 40
 /* arg0 profile id, arg1 start (GPUSIM_UNKNOWN: any) -> vals: gi id; INSUFFICIENT without room */

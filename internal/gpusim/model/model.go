@@ -57,10 +57,12 @@ type gpu struct {
 	util     int // percent that is reported, AutoUtil: computed
 	latency  time.Duration
 	mode     ComputeMode
-	slice    TimeSlice
-	ecc      ECC
-	remap    Remap
-	slowed   Slowed
+	// power is the limit that was set, in milliwatts; 0 for the model's own.
+	power  uint64
+	slice  TimeSlice
+	ecc    ECC
+	remap  Remap
+	slowed Slowed
 	// linksDown is how many of its NVLinks, from the first on, are down.
 	linksDown int
 	calls     map[wire.Op]CallFault

@@ -93,8 +93,9 @@ func (m *Model) Telemetry(index int, now time.Duration) (Telemetry, error) {
 	g := m.gpus[index]
 	model, p := g.hw.Model, uint64(percent) // #nosec G115 -- 0 to 100
 	between := func(most, least uint64) uint64 { return least + (most-least)*p/100 }
+	limit := g.powerLimit()
 	t := Telemetry{
-		Power: between(model.PowerLimit, model.PowerLimit/10), PowerLimit: model.PowerLimit,
+		Power: between(limit, min(limit, model.PowerLimit/10)), PowerLimit: limit,
 		SMClock: between(model.SMClock, model.SMClock/5), MaxSMClock: model.SMClock,
 		MemoryClock: model.MemoryClock, MaxMemoryClock: model.MemoryClock,
 		Temperature: between(75, 30), ECC: g.ecc, Remap: g.remap, Slowed: g.slowed,

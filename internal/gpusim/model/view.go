@@ -120,7 +120,9 @@ type Status struct {
 	Recovery Recovery
 	Slice    TimeSlice
 	Mode     ComputeMode
-	MIG      bool
+	// PowerLimit is in milliwatts, 0 where the model does not say it.
+	PowerLimit uint64
+	MIG        bool
 	Faults
 }
 
@@ -130,5 +132,5 @@ func (m *Model) Status(index int) (Status, error) {
 		return Status{}, wire.Invalid
 	}
 	g := m.gpus[index]
-	return Status{Memory: g.whole(), Lost: g.lost, Recovery: g.recovery, Slice: g.slice, Mode: g.mode, MIG: g.hw.MIG, Faults: Faults{Util: g.util, Latency: g.latency}}, nil
+	return Status{Memory: g.whole(), Lost: g.lost, Recovery: g.recovery, Slice: g.slice, Mode: g.mode, PowerLimit: g.powerLimit(), MIG: g.hw.MIG, Faults: Faults{Util: g.util, Latency: g.latency}}, nil
 }

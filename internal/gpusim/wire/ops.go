@@ -48,6 +48,7 @@ const (
 	OpTelemetry    Op = 29
 	OpComputeMode  Op = 30
 	OpMIGSet       Op = 31
+	OpPowerLimit   Op = 32
 	OpGICreate     Op = 40
 	OpGIDestroy    Op = 41
 	OpCICreate     Op = 42

@@ -6,6 +6,7 @@ package survey
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -21,9 +22,8 @@ const (
 	// leasesPath is where the agents' heartbeats are, and leasePrefix what stands before the node's name.
 	leasesPath  = "/apis/coordination.k8s.io/v1/namespaces/kerf-system/leases"
 	leasePrefix = "kerf-node-"
-	// configPath is the object with the agents' configuration, and configKey its document.
+	// configPath is the object with the agents' configuration.
 	configPath = "/api/v1/namespaces/kerf-system/configmaps/kerf-config"
-	configKey  = "sharing.yaml"
 )
 
 // More is what belongs to one pod beside the cluster. Not everybody may read all of it: what could not be read is empty, and
@@ -33,8 +33,8 @@ type More struct {
 	Events []Event
 	// Heartbeats are those of the agents, by node.
 	Heartbeats map[string]Heartbeat
-	// Config is the document of the agents' configuration; empty where there is none.
-	Config string
+	// Config is what the ConfigMap of the agents' configuration has, by key; nil where there is none.
+	Config map[string]string
 	// Left has a sentence for each thing that could not be read.
 	Left []string
 }
@@ -65,12 +65,20 @@ func TakeFor(ctx context.Context, api *access.Client, namespace, pod string) (Cl
 	if m.Heartbeats, err = Heartbeats(ctx, api); err != nil {
 		m.Left = append(m.Left, err.Error())
 	}
-	var config corev1.ConfigMap
-	if err := api.Get(ctx, configPath, nil, &config); err != nil {
-		m.Left = append(m.Left, "read configmap kerf-config: "+err.Error())
+	if m.Config, err = Config(ctx, api); err != nil {
+		m.Left = append(m.Left, err.Error())
 	}
-	m.Config = config.Data[configKey]
 	return c, m, nil
+}
+
+// Config is what the ConfigMap of the agents' configuration has, by key. Errors are those of Take; sharing.ErrNotFound where
+// there is no such ConfigMap.
+func Config(ctx context.Context, api *access.Client) (map[string]string, error) {
+	var m corev1.ConfigMap
+	if err := api.Get(ctx, configPath, nil, &m); err != nil {
+		return nil, fmt.Errorf("read configmap kerf-config: %w", err)
+	}
+	return m.Data, nil
 }
 
 // Heartbeats are those of the agents, by node. Errors are those of Take.

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -22,12 +23,16 @@ type Driver interface {
 	TimeSlice(ctx context.Context, gpu sharing.GPUID) (sharing.TimeSlice, error)
 	// SetTimeSlice is sharing.ErrUnsupported where it cannot be read back.
 	SetTimeSlice(ctx context.Context, gpu sharing.GPUID, slice sharing.TimeSlice) error
+	PowerLimit(ctx context.Context, gpu sharing.GPUID) (milliwatts uint32, err error)
+	SetPowerLimit(ctx context.Context, gpu sharing.GPUID, milliwatts uint32) error
 }
 
-// Want is what GPUs should have. The zero value wants nothing, and so what was there before.
+// Want is what a GPU should have. The zero value wants nothing, and so what was there before.
 type Want struct {
 	TimeSlice   sharing.TimeSlice
 	ComputeMode sharing.ComputeMode
+	// PowerLimit is in milliwatts; 0 for what was there before.
+	PowerLimit uint32
 }
 
 // Keeper makes settings and remembers what was there. It is for one goroutine at a time.
@@ -47,9 +52,11 @@ func Open(path, boot string, driver Driver, log *slog.Logger) (*Keeper, error) {
 	return k, nil
 }
 
-// setting is one of the two, as words.
+// setting is one of the three, as words.
 type setting struct {
 	name string
+	// cut is true for one that a GPU in MIG mode has, too.
+	cut  bool
 	want func(Want) string
 	// get returns "" where the GPU has one that cannot be told.
 	get func(ctx context.Context, id sharing.GPUID) (string, error)
@@ -98,21 +105,52 @@ func settings(d Driver) []setting {
 				return err
 			},
 		},
+		{
+			name: "powerLimit", cut: true,
+			want: func(w Want) string {
+				if w.PowerLimit == 0 {
+					return ""
+				}
+				return strconv.FormatUint(uint64(w.PowerLimit), 10)
+			},
+			get: func(ctx context.Context, id sharing.GPUID) (string, error) {
+				mw, err := d.PowerLimit(ctx, id)
+				return strconv.FormatUint(uint64(mw), 10), err
+			},
+			set: func(ctx context.Context, id sharing.GPUID, word string) error {
+				mw, err := strconv.ParseUint(word, 10, 32)
+				if err != nil {
+					return fmt.Errorf("power limit %q: %w", word, sharing.ErrInvalid)
+				}
+				if err := d.SetPowerLimit(ctx, id, uint32(mw)); err != nil {
+					return err
+				}
+				got, err := d.PowerLimit(ctx, id)
+				if err == nil && uint64(got) != mw {
+					err = fmt.Errorf("power limit reads back as %d mW, not %d: %w", got, mw, sharing.ErrConflict)
+				}
+				return err
+			},
+		},
 	}
 }
 
-// Apply gives all the GPUs what is wanted, and puts back what is not wanted any more, also on GPUs that are not
-// among them. It goes on after an error; all are joined. MIG GPUs have no time slices, and are left alone.
-func (k *Keeper) Apply(ctx context.Context, gpus []sharing.GPU, want Want) error {
+// Apply gives each of the GPUs what want says of it, and puts back what is not wanted any more, also on GPUs that are not
+// among them. It goes on after an error; all are joined. GPUs in MIG mode have a power limit alone.
+func (k *Keeper) Apply(ctx context.Context, gpus []sharing.GPU, want func(sharing.GPUID) Want) error {
+	type one struct {
+		gpu     sharing.GPUID
+		setting string
+	}
 	var errs []error
-	kept := map[sharing.GPUID]bool{}
+	kept := map[one]bool{}
 	for _, g := range gpus {
-		if g.MIG {
-			continue
-		}
-		kept[g.UUID] = true
 		for _, s := range k.settings {
-			word := s.want(want)
+			if g.MIG && !s.cut {
+				continue
+			}
+			kept[one{g.UUID, s.name}] = true
+			word := s.want(want(g.UUID))
 			if word == "" {
 				errs = append(errs, k.restore(ctx, g.UUID, s))
 				continue
@@ -124,7 +162,7 @@ func (k *Keeper) Apply(ctx context.Context, gpus []sharing.GPU, want Want) error
 	}
 	for _, id := range slices.Sorted(maps.Keys(k.memory.GPUs)) {
 		for _, s := range k.settings {
-			if !kept[id] {
+			if !kept[one{id, s.name}] {
 				errs = append(errs, k.restore(ctx, id, s))
 			}
 		}
@@ -133,7 +171,7 @@ func (k *Keeper) Apply(ctx context.Context, gpus []sharing.GPU, want Want) error
 }
 
 // Restore puts back everything. What cannot be put back stays remembered.
-func (k *Keeper) Restore(ctx context.Context) error { return k.Apply(ctx, nil, Want{}) }
+func (k *Keeper) Restore(ctx context.Context) error { return k.Apply(ctx, nil, nil) }
 
 // give makes one setting of one GPU.
 func (k *Keeper) give(ctx context.Context, id sharing.GPUID, s setting, want string) error {

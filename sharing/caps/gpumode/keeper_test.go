@@ -22,7 +22,11 @@ import (
 type modes struct {
 	Slice sharing.TimeSlice
 	Mode  sharing.ComputeMode
+	Power uint32
 }
+
+// all wants the same of every GPU.
+func all(w Want) func(sharing.GPUID) Want { return func(sharing.GPUID) Want { return w } }
 
 // fake is a driver. crash ends it at the n-th setting, before it is made or after.
 type fake struct {
@@ -77,11 +81,22 @@ func (f *fake) SetTimeSlice(_ context.Context, id sharing.GPUID, s sharing.TimeS
 	return err
 }
 
+func (f *fake) PowerLimit(_ context.Context, id sharing.GPUID) (uint32, error) {
+	if f.gpus[id] == nil {
+		return 0, sharing.ErrLost
+	}
+	return f.gpus[id].Power, nil
+}
+
+func (f *fake) SetPowerLimit(_ context.Context, id sharing.GPUID, mw uint32) error {
+	return f.change(func() { f.gpus[id].Power = mw })
+}
+
 func newFake() *fake {
 	return &fake{gpus: map[sharing.GPUID]*modes{
-		"GPU-0": {sharing.TimeSliceDefault, sharing.ComputeModeDefault},
-		"GPU-1": {sharing.TimeSliceLong, sharing.ComputeModeProhibited},
-		"GPU-2": {sharing.TimeSliceDefault, sharing.ComputeModeDefault},
+		"GPU-0": {sharing.TimeSliceDefault, sharing.ComputeModeDefault, 700_000},
+		"GPU-1": {sharing.TimeSliceLong, sharing.ComputeModeProhibited, 650_000},
+		"GPU-2": {sharing.TimeSliceDefault, sharing.ComputeModeDefault, 700_000},
 	}}
 }
 
@@ -107,30 +122,30 @@ func open(t *testing.T, path, boot string, d Driver) *Keeper {
 	return k
 }
 
-var wanted = Want{sharing.TimeSliceShort, sharing.ComputeModeExclusiveProcess}
+var wanted = Want{sharing.TimeSliceShort, sharing.ComputeModeExclusiveProcess, 400_000}
 
 func TestSetsAndPutsBack(t *testing.T) {
 	f, path := newFake(), filepath.Join(t.TempDir(), "modes.json")
 	before := f.state()
 	k := open(t, path, "boot", f)
 	for range 2 {
-		if err := k.Apply(t.Context(), inventory(), wanted); err != nil {
+		if err := k.Apply(t.Context(), inventory(), all(wanted)); err != nil {
 			t.Fatal(err)
 		}
 		want := map[sharing.GPUID]modes{
-			"GPU-0": {sharing.TimeSliceShort, sharing.ComputeModeExclusiveProcess},
-			"GPU-1": {sharing.TimeSliceShort, sharing.ComputeModeExclusiveProcess},
-			"GPU-2": before["GPU-2"],
+			"GPU-0": {sharing.TimeSliceShort, sharing.ComputeModeExclusiveProcess, 400_000},
+			"GPU-1": {sharing.TimeSliceShort, sharing.ComputeModeExclusiveProcess, 400_000},
+			"GPU-2": {before["GPU-2"].Slice, before["GPU-2"].Mode, 400_000}, // it is in MIG mode
 		}
 		if diff := cmp.Diff(want, f.state()); diff != "" {
 			t.Fatalf("(-want +got):\n%s", diff)
 		}
 	}
-	// Only one of the two is wanted any more.
-	if err := k.Apply(t.Context(), inventory(), Want{TimeSlice: sharing.TimeSliceMedium}); err != nil {
+	// Only one of the three is wanted any more.
+	if err := k.Apply(t.Context(), inventory(), all(Want{TimeSlice: sharing.TimeSliceMedium})); err != nil {
 		t.Fatal(err)
 	}
-	if m := *f.gpus["GPU-1"]; m != (modes{sharing.TimeSliceMedium, sharing.ComputeModeProhibited}) {
+	if m := *f.gpus["GPU-1"]; m != (modes{sharing.TimeSliceMedium, sharing.ComputeModeProhibited, 650_000}) {
 		t.Errorf("GPU-1 has %+v", m)
 	}
 	// A GPU that is lost meanwhile is remembered until it is back.
@@ -151,14 +166,14 @@ func TestSetsAndPutsBack(t *testing.T) {
 func TestLeavesWhatOthersSet(t *testing.T) {
 	f := newFake()
 	k := open(t, filepath.Join(t.TempDir(), "modes.json"), "boot", f)
-	if err := k.Apply(t.Context(), inventory(), wanted); err != nil {
+	if err := k.Apply(t.Context(), inventory(), all(wanted)); err != nil {
 		t.Fatal(err)
 	}
 	f.gpus["GPU-0"].Slice = sharing.TimeSliceLong
 	if err := k.Restore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if m := *f.gpus["GPU-0"]; m != (modes{sharing.TimeSliceLong, sharing.ComputeModeDefault}) {
+	if m := *f.gpus["GPU-0"]; m != (modes{sharing.TimeSliceLong, sharing.ComputeModeDefault, 700_000}) {
 		t.Errorf("GPU-0 has %+v", m)
 	}
 }
@@ -167,7 +182,7 @@ func TestTimeSlicesThatAreNotTold(t *testing.T) {
 	f := newFake()
 	f.mute = true
 	k := open(t, filepath.Join(t.TempDir(), "modes.json"), "boot", f)
-	if err := k.Apply(t.Context(), inventory()[:1], Want{TimeSlice: sharing.TimeSliceShort}); !errors.Is(err, sharing.ErrUnsupported) {
+	if err := k.Apply(t.Context(), inventory()[:1], all(Want{TimeSlice: sharing.TimeSliceShort})); !errors.Is(err, sharing.ErrUnsupported) {
 		t.Errorf("%v: nobody is told that it was not read back", err)
 	}
 	if got := f.gpus["GPU-0"].Slice; got != sharing.TimeSliceShort {
@@ -180,7 +195,7 @@ func TestTimeSlicesThatAreNotTold(t *testing.T) {
 
 func TestFiles(t *testing.T) {
 	f, path := newFake(), filepath.Join(t.TempDir(), "modes.json")
-	if err := open(t, path, "boot", f).Apply(t.Context(), inventory(), wanted); err != nil {
+	if err := open(t, path, "boot", f).Apply(t.Context(), inventory(), all(wanted)); err != nil {
 		t.Fatal(err)
 	}
 	set := f.state()
@@ -202,7 +217,7 @@ func TestFiles(t *testing.T) {
 	f = newFake()
 	f.denied = true
 	k := open(t, filepath.Join(t.TempDir(), "none", "modes.json"), "boot", f)
-	if err := k.Apply(t.Context(), inventory(), wanted); !errors.Is(err, sharing.ErrNotFound) {
+	if err := k.Apply(t.Context(), inventory(), all(wanted)); !errors.Is(err, sharing.ErrNotFound) {
 		t.Errorf("without a note: %v", err)
 	}
 	if diff := cmp.Diff(newFake().state(), f.state()); diff != "" {
@@ -218,7 +233,7 @@ func TestCrashes(t *testing.T) {
 		before := f.state()
 		f.crash, f.crashAfterSet = 1+r.IntN(12), r.IntN(2) == 0
 		for range 1 + r.IntN(4) {
-			want := Want{sharing.TimeSlice(r.IntN(5)), sharing.ComputeMode(r.IntN(3))} // #nosec G115 -- small
+			want := Want{sharing.TimeSlice(r.IntN(5)), sharing.ComputeMode(r.IntN(3)), 100_000 * uint32(r.IntN(3))} // #nosec G115 -- small
 			gpus := inventory()[r.IntN(2):]
 			func() {
 				defer func() {
@@ -226,7 +241,7 @@ func TestCrashes(t *testing.T) {
 						panic(p)
 					}
 				}()
-				if err := open(t, path, "boot", f).Apply(t.Context(), gpus, want); err != nil {
+				if err := open(t, path, "boot", f).Apply(t.Context(), gpus, all(want)); err != nil {
 					t.Fatal(err)
 				}
 			}()

@@ -20,6 +20,9 @@ func Message(s node.State) *nodev1.GetNodeResponse {
 			Source: s.Config.File, Sha256: s.Config.SHA256, Pool: s.Pool, Errors: s.ConfigErrors, Profiles: s.Profiles,
 		},
 	}
+	for _, w := range s.Waiting {
+		out.Config.Waiting = append(out.Config.Waiting, &nodev1.ConfigWaiting{Gpu: string(w.GPU), Index: small(w.Index), What: w.What, For: w.For})
+	}
 	for _, g := range s.GPUs {
 		out.Gpus = append(out.Gpus, gpuMessage(g))
 	}

@@ -1,0 +1,96 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing/config"
+)
+
+// What the ConfigMap says is put in force once it has settled, mistakes change nothing and are told, and the file counts no
+// more, since it is older.
+func TestFollowConfig(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte(goodConfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a, _ := built(t, file)
+	seen := a.firstConfig()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.followConfig(ctx, seen) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	find := func(texts ...string) {
+		data := map[string]string{"notes.txt": "no document"}
+		for i, text := range texts {
+			data[string(rune('a'+i))+".yaml"] = text
+		}
+		a.found <- a.candidate("configmap ns/name", config.FilesOf(data))
+	}
+	eventually := func(what string, ok func() bool) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				s := a.runtime.State(t.Context())
+				t.Fatalf("%s: pool %q of %+v, errors %q", what, s.Pool, s.Config, s.ConfigErrors)
+			}
+		}
+	}
+	for range 20 {
+		find(badConfig)
+		find(otherGood)
+	}
+	find(badConfig)
+	eventually("the last good one of many", func() bool {
+		s := a.runtime.State(t.Context())
+		return s.Pool == "two" && s.Config.File == "configmap ns/name" && strings.Contains(strings.Join(s.ConfigErrors, "\n"), "a.yaml: line 6: spec.pools[0].colour")
+	})
+	more := "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  profiles: [{name: small, percent: 10}]\n"
+	find(otherGood, more)
+	eventually("two files", func() bool {
+		s := a.runtime.State(t.Context())
+		return len(s.Profiles) == 1 && len(s.ConfigErrors) == 0
+	})
+	b, _ := built(t, file)
+	b.dir = a.dir
+	if err := os.WriteFile(file, []byte(badConfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.firstConfig()
+	if s := b.runtime.State(t.Context()); s.Pool != "two" || len(s.Profiles) != 1 {
+		t.Errorf("an agent that starts on a bad file: pool %q, profiles %q", s.Pool, s.Profiles)
+	}
+}
+
+func TestReadFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if _, err := readFiles(dir); err == nil {
+		t.Error("a folder without documents has one")
+	}
+	for _, name := range []string{"b.yaml", "a.yml", "notes", "..data.yaml"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := readFiles(dir)
+	if err != nil || len(files) != 2 || files[0].Name != "a.yml" || string(files[1].Data) != "b.yaml" {
+		t.Errorf("%+v, %v", files, err)
+	}
+	one, err := readFiles(filepath.Join(dir, "b.yaml"))
+	if err != nil || config.Hash(one) != config.Hash(files[1:]) {
+		t.Errorf("a file alone: %+v, %v", one, err)
+	}
+}

@@ -1,0 +1,104 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package change plans what a new SharingConfig changes: which settings of which GPUs now, which wait, and for whom; and
+// what two documents say differently.
+//
+// It is pure. A GPU that somebody holds a piece of keeps the settings that it has; what new claims get is by the new document
+// at once.
+package change
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+)
+
+// Use is a GPU of a node, what holds for it, and who is on it.
+type Use struct {
+	GPU sharing.GPU
+	// Now is what holds for it, nil while nothing is known.
+	Now *config.GPUSettings
+	// Users are those who hold a piece of it, for people.
+	Users []string
+}
+
+// Step is what becomes different for one GPU.
+type Step struct {
+	GPU   sharing.GPUID
+	Index int
+	// What are the settings, each with before and after.
+	What []string
+	// For are those whose end it waits for; none where it is done at once.
+	For []string
+}
+
+// Plan is what is done for the GPUs of a node.
+type Plan struct {
+	// Next is what then holds for each GPU.
+	Next map[sharing.GPUID]config.GPUSettings
+	// Now are the steps that are done at once, Waits those that wait.
+	Now, Waits []Step
+}
+
+// Settle plans how a node's GPUs get what their pool says. Settings that concern new claims alone are not among them.
+func Settle(pool config.Pool, uses []Use) Plan {
+	p := Plan{Next: make(map[sharing.GPUID]config.GPUSettings, len(uses))}
+	uses = slices.Clone(uses)
+	slices.SortFunc(uses, func(a, b Use) int {
+		return cmp.Or(cmp.Compare(a.GPU.Index, b.GPU.Index), cmp.Compare(a.GPU.UUID, b.GPU.UUID))
+	})
+	for _, u := range uses {
+		want := ofTheGPU(pool.Of(u.GPU))
+		now := want
+		switch {
+		case u.Now != nil:
+			now = ofTheGPU(*u.Now)
+		case len(u.Users) > 0:
+			now.Exclude = false // it is used, so it was not left out
+		}
+		step := Step{GPU: u.GPU.UUID, Index: u.GPU.Index, What: differences(now, want)}
+		p.Next[u.GPU.UUID] = want
+		switch {
+		case len(step.What) == 0:
+		case len(u.Users) == 0:
+			p.Now = append(p.Now, step)
+		default:
+			p.Next[u.GPU.UUID] = now
+			step.For = slices.Clone(u.Users)
+			p.Waits = append(p.Waits, step)
+		}
+	}
+	return p
+}
+
+// ofTheGPU leaves out what concerns new claims alone.
+func ofTheGPU(s config.GPUSettings) config.GPUSettings {
+	s.Mode, s.Sharers = config.ModeAuto, 0
+	return s
+}
+
+func differences(from, to config.GPUSettings) []string {
+	var out []string
+	tell := func(name string, differs bool, before, after any) {
+		if differs {
+			out = append(out, fmt.Sprintf("%s %v -> %v", name, before, after))
+		}
+	}
+	asIs := func(s string) string { return cmp.Or(s, "as it is") }
+	watts := func(n int) string {
+		if n == 0 {
+			return "as it is"
+		}
+		return fmt.Sprintf("%dW", n)
+	}
+	tell("exclude", from.Exclude != to.Exclude, from.Exclude, to.Exclude)
+	tell("memoryReserve", from.MemoryReserve != to.MemoryReserve, from.MemoryReserve, to.MemoryReserve)
+	tell("powerLimitWatts", from.PowerLimitWatts != to.PowerLimitWatts, watts(from.PowerLimitWatts), watts(to.PowerLimitWatts))
+	tell("timeSlice", from.TimeSlice != to.TimeSlice, asIs(from.TimeSlice.String()), asIs(to.TimeSlice.String()))
+	tell("computeMode", from.ComputeMode != to.ComputeMode, asIs(from.ComputeMode.String()), asIs(to.ComputeMode.String()))
+	return out
+}

@@ -1,0 +1,93 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package change_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/config/change"
+)
+
+func TestSettle(t *testing.T) {
+	t.Parallel()
+	pool := config.Pool{
+		PowerLimitWatts: 300, Sharers: 4,
+		GPUs: []config.GPURule{{Indexes: []int{1}, Settings: config.GPUSettings{Exclude: true}}, {Indexes: []int{2}, Settings: config.GPUSettings{Mode: config.ModeWhole, MemoryReserve: sharing.GiB}}},
+	}
+	use := func(index int, now *config.GPUSettings, users ...string) change.Use {
+		return change.Use{GPU: sharing.GPU{UUID: sharing.GPUID(fmt.Sprint("GPU-", index)), Index: index}, Now: now, Users: users}
+	}
+	plain := config.GPUSettings{}
+	got := change.Settle(pool, []change.Use{use(2, &plain, "ns/a"), use(0, &plain), use(1, nil, "ns/b", "ns/c"), use(3, nil)})
+	want := change.Plan{
+		Next: map[sharing.GPUID]config.GPUSettings{"GPU-0": {PowerLimitWatts: 300}, "GPU-1": {PowerLimitWatts: 300}, "GPU-2": {}, "GPU-3": {PowerLimitWatts: 300}},
+		Now:  []change.Step{{GPU: "GPU-0", Index: 0, What: []string{"powerLimitWatts as it is -> 300W"}}},
+		Waits: []change.Step{
+			{GPU: "GPU-1", Index: 1, What: []string{"exclude false -> true"}, For: []string{"ns/b", "ns/c"}},
+			{GPU: "GPU-2", Index: 2, What: []string{"memoryReserve 0B -> 1GiB", "powerLimitWatts as it is -> 300W"}, For: []string{"ns/a"}},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Whatever documents follow each other and whoever comes and goes: what is used keeps what it has, and once all is idle
+// everything is as the last document says, as if it had been the only one.
+func TestSettleRandom(t *testing.T) {
+	t.Parallel()
+	rnd := rand.New(rand.NewPCG(7, 8))
+	pool := func() config.Pool {
+		p := config.Pool{PowerLimitWatts: 100 * rnd.IntN(3), TimeSlice: sharing.TimeSlice(rnd.IntN(3))} // #nosec G115 -- small
+		for i := range 3 {
+			if s := (config.GPUSettings{Exclude: rnd.IntN(3) == 0, MemoryReserve: sharing.Bytes(rnd.IntN(2)) * sharing.GiB}); rnd.IntN(2) == 0 {
+				p.GPUs = append(p.GPUs, config.GPURule{Indexes: []int{i}, Settings: s})
+			}
+		}
+		return p
+	}
+	for range 300 {
+		now := map[sharing.GPUID]config.GPUSettings{}
+		last := pool()
+		for step := range 20 {
+			var uses []change.Use
+			for i := range 3 {
+				u := change.Use{GPU: sharing.GPU{UUID: sharing.GPUID(fmt.Sprint("GPU-", i)), Index: i}}
+				if s, ok := now[u.GPU.UUID]; ok {
+					u.Now = &s
+				}
+				if step < 19 && rnd.IntN(2) == 0 && (u.Now == nil || !u.Now.Exclude) {
+					u.Users = []string{"ns/a"}
+				}
+				uses = append(uses, u)
+			}
+			if rnd.IntN(2) == 0 {
+				last = pool()
+			}
+			p := change.Settle(last, uses)
+			for _, u := range uses {
+				next := p.Next[u.GPU.UUID]
+				if u.Now != nil && len(u.Users) > 0 && next != *u.Now {
+					t.Fatalf("a GPU in use changes from %+v to %+v", *u.Now, next)
+				}
+				if want := last.Of(u.GPU); len(u.Users) == 0 && next != want {
+					t.Fatalf("an idle GPU has %+v, want %+v", next, want)
+				}
+			}
+			if again := change.Settle(last, uses); cmp.Diff(p, again) != "" {
+				t.Fatal("the same input gives another plan")
+			}
+			now = p.Next
+			if step == 19 && len(p.Waits) > 0 {
+				t.Fatalf("nobody is there, and %v waits", p.Waits)
+			}
+		}
+	}
+}

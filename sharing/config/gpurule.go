@@ -1,0 +1,169 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// GPURule says what holds for some of a pool's GPUs. All criteria that are there must fit.
+type GPURule struct {
+	// Models are globs over the model, Indexes are NVML indexes, UUIDs are identities.
+	Models  []string
+	Indexes []int
+	UUIDs   []sharing.GPUID
+	MIG     MIGAble
+	// Settings are used in place of the pool's where they are not the zero value.
+	Settings GPUSettings
+}
+
+// MIGAble is which GPUs are meant by what they can do.
+type MIGAble uint8
+
+// The choices.
+const (
+	// MIGAny: all (the default).
+	MIGAny MIGAble = iota
+	// MIGCapable: those that can be put in MIG mode.
+	MIGCapable
+	// MIGIncapable: those that cannot.
+	MIGIncapable
+)
+
+// String returns "any", "capable" or "incapable".
+func (m MIGAble) String() string {
+	switch m {
+	case MIGCapable:
+		return "capable"
+	case MIGIncapable:
+		return "incapable"
+	case MIGAny:
+	}
+	return "any"
+}
+
+// ParseMIGAble reads "any", "capable" or "incapable"; field names the input for the error, a *sharing.FieldError.
+func ParseMIGAble(field, s string) (MIGAble, error) {
+	for _, m := range []MIGAble{MIGAny, MIGCapable, MIGIncapable} {
+		if m.String() == s {
+			return m, nil
+		}
+	}
+	return MIGAny, sharing.Invalid(field, s, "write any, capable or incapable", "is not a choice of GPUs")
+}
+
+// GPUSettings are what holds for one GPU.
+type GPUSettings struct {
+	// Exclude leaves the GPU to others: it is not looked at, not locked and not offered.
+	Exclude bool `json:"exclude,omitempty"`
+	// Mode is what the GPU gives; ModeAuto is what the pool offers.
+	Mode Mode `json:"mode,omitempty"`
+	// Sharers is the most claims that may have a fragment of it at once; 0 for no bound.
+	Sharers int `json:"sharers,omitempty"`
+	// MemoryReserve is memory that nobody gets, beside the driver's own part.
+	MemoryReserve sharing.Bytes `json:"memoryReserve,omitempty"`
+	// PowerLimitWatts is set on the GPU; 0 leaves it as it is.
+	PowerLimitWatts int `json:"powerLimitWatts,omitempty"`
+	// TimeSlice and ComputeMode are set on the GPU; AsIs leaves them as they are.
+	TimeSlice   sharing.TimeSlice   `json:"timeSlice,omitempty"`
+	ComputeMode sharing.ComputeMode `json:"computeMode,omitempty"`
+}
+
+// The bounds of what settings say.
+const (
+	MaxSharers    = 1000
+	MaxPowerWatts = 10_000
+)
+
+// Of is what holds for a GPU of the pool: what the first rule says that fits, and the pool's own for the rest.
+func (p Pool) Of(g sharing.GPU) GPUSettings {
+	s := GPUSettings{
+		Sharers: p.Sharers, MemoryReserve: p.MemoryReserve, PowerLimitWatts: p.PowerLimitWatts,
+		TimeSlice: p.TimeSlice, ComputeMode: p.ComputeMode,
+	}
+	for _, r := range p.GPUs {
+		if r.fits(g) {
+			own := r.Settings
+			s.Exclude, s.Mode = own.Exclude, own.Mode
+			s.Sharers, s.MemoryReserve = cmp.Or(own.Sharers, s.Sharers), cmp.Or(own.MemoryReserve, s.MemoryReserve)
+			s.PowerLimitWatts, s.TimeSlice = cmp.Or(own.PowerLimitWatts, s.PowerLimitWatts), cmp.Or(own.TimeSlice, s.TimeSlice)
+			break
+		}
+	}
+	return s
+}
+
+// Offers is what the nodes of the pool may offer: its own mode, and those of its rules.
+func (p Pool) Offers(kind func(Mode) bool) bool {
+	return kind(p.Mode) || slices.ContainsFunc(p.GPUs, func(r GPURule) bool { return r.Settings.Mode != ModeAuto && kind(r.Settings.Mode) })
+}
+
+func (r GPURule) fits(g sharing.GPU) bool {
+	switch {
+	case len(r.Models) > 0 && !sharing.MatchModels(r.Models, g.Model),
+		len(r.Indexes) > 0 && !slices.Contains(r.Indexes, g.Index),
+		len(r.UUIDs) > 0 && !slices.Contains(r.UUIDs, g.UUID.Device()),
+		r.MIG == MIGCapable && !g.MIGCapable, r.MIG == MIGIncapable && g.MIGCapable:
+		return false
+	}
+	return true
+}
+
+func (r GPURule) clone() GPURule {
+	r.Models, r.Indexes, r.UUIDs = slices.Clone(r.Models), slices.Clone(r.Indexes), slices.Clone(r.UUIDs)
+	return r
+}
+
+func cloneRules(list []GPURule) []GPURule {
+	var out []GPURule
+	for _, r := range list {
+		out = append(out, r.clone())
+	}
+	return out
+}
+
+func (c *checker) gpuRules(path string, p Pool) {
+	c.amounts(path, p.Sharers, p.PowerLimitWatts)
+	for i, r := range p.GPUs {
+		here := at(path+".gpus", i)
+		for k, g := range r.Models {
+			if err := sharing.CheckGlob(at(here+".model", k), g); err != nil {
+				c.all(err)
+			}
+		}
+		for k, n := range r.Indexes {
+			if n < 0 || n > maxGPUIndex || slices.Index(r.Indexes, n) < k {
+				c.bad(at(here+".index", k), strconv.Itoa(n), "write each GPU's index once, from 0", "is not an index, or stands twice")
+			}
+		}
+		for k, id := range r.UUIDs {
+			if _, err := sharing.ParseGPUID(at(here+".uuid", k), string(id)); err != nil {
+				c.all(err)
+			}
+		}
+		s := r.Settings
+		c.amounts(here, s.Sharers, s.PowerLimitWatts)
+		switch {
+		case r.MIG > MIGIncapable || s.Mode > ModeMIG || s.TimeSlice > sharing.TimeSliceLong || s.ComputeMode != sharing.ComputeModeAsIs:
+			c.bad(here, "", "use the values of this package", "has a word that is none")
+		case s == GPUSettings{}:
+			c.bad(here, "", "write exclude, mode, sharers, memoryReserve, powerLimitWatts or timeSlice", "changes nothing")
+		case s.Exclude && s != GPUSettings{Exclude: true}:
+			c.bad(here+".exclude", "", "leave the other settings out", "leaves the GPUs to others, and settings follow")
+		}
+	}
+}
+
+func (c *checker) amounts(path string, sharers, watts int) {
+	if sharers < 0 || sharers > MaxSharers {
+		c.bad(path+".sharers", strconv.Itoa(sharers), "write 1 to "+strconv.Itoa(MaxSharers), "is not a number of sharers")
+	}
+	if watts < 0 || watts > MaxPowerWatts {
+		c.bad(path+".powerLimitWatts", strconv.Itoa(watts), "write 1 to "+strconv.Itoa(MaxPowerWatts), "is not a power limit")
+	}
+}
