@@ -81,10 +81,12 @@ func labelsOf(b node.Books) kube.NodeLabels {
 			model = mixed
 		}
 		least = min(least, g.GPU.Memory)
-		able = able || g.MIG.Able
+		able = able || g.GPU.MIGCapable
 		best := sharing.LevelNone
-		if len(g.Levels) > 0 {
-			best = g.Levels[0]
+		for _, of := range g.Levels { // that of a whole GPU says nothing of its pieces
+			if of != sharing.LevelExclusive {
+				best = max(best, of)
+			}
 		}
 		if i == 0 || best < level {
 			level = best

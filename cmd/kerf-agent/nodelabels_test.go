@@ -19,10 +19,10 @@ import (
 func TestLabelsOf(t *testing.T) {
 	gpu := func(model string, memory sharing.Bytes, able bool, levels ...sharing.Level) node.BookedGPU {
 		return node.BookedGPU{
-			View: ledger.View{GPU: sharing.GPU{Model: model, Memory: memory}}, Levels: levels, MIG: node.MIGState{Able: able},
+			View: ledger.View{GPU: sharing.GPU{Model: model, Memory: memory, MIGCapable: able}}, Levels: levels,
 		}
 	}
-	h100 := gpu("NVIDIA H100 80GB HBM3", 81559*sharing.MiB, true, sharing.LevelDriver, sharing.LevelReactive)
+	h100 := gpu("NVIDIA H100 80GB HBM3", 81559*sharing.MiB, true, sharing.LevelExclusive, sharing.LevelDriver, sharing.LevelReactive)
 	t4 := gpu("Tesla T4", 15*sharing.GiB, false, sharing.LevelReactive)
 	for name, tc := range map[string]struct {
 		books node.Books

@@ -102,7 +102,7 @@ func (a *app) configPlanCommand() *cobra.Command {
 				return fail(err)
 			}
 			if output != "" {
-				text, err := document(output, p)
+				text, err := encoded(output, p)
 				if err == nil {
 					_, err = a.out.Write(text)
 				}
