@@ -84,7 +84,7 @@ func (a *agent) run(ctx context.Context) error {
 		return fmt.Errorf("it must run as root, because cgroups and the driver's limits ask for it: %w", sharing.ErrDenied)
 	}
 	if a.kubernetes {
-		if err := a.joinHost(); err != nil {
+		if err := joinHost(a.log, a.again); err != nil {
 			return err
 		}
 	}
@@ -110,15 +110,15 @@ func (a *agent) run(ctx context.Context) error {
 }
 
 // joinHost makes this program run in the host's cgroup namespace: it starts itself again there if it must.
-func (a *agent) joinHost() error {
+func joinHost(log *slog.Logger, again func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	moved, err := process.JoinHostCgroups()
 	if err != nil || !moved {
 		return err
 	}
-	a.log.Info("starting again in the host's cgroup namespace")
-	return fmt.Errorf("start again in the host's cgroup namespace: %w", a.again())
+	log.Info("starting again in the host's cgroup namespace")
+	return fmt.Errorf("start again in the host's cgroup namespace: %w", again())
 }
 
 // leaveCgroups removes the directory of our grants' cgroups if there is none.

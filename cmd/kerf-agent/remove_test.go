@@ -1,0 +1,110 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/kerf-gpu/kerf/internal/cgroup"
+	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node/record"
+)
+
+func TestInUse(t *testing.T) {
+	runs := func(dir string, inode uint64) bool { return dir == "/g/runs" && inode == 1 }
+	rec := record.Record{BootID: "now", Grants: []record.Grant{
+		{ID: "k-1", Namespace: "a", PodName: "runs", Cgroup: "/g/runs", Inode: 1},
+		{ID: "k-2", Namespace: "a", PodName: "runs", Cgroup: "/g/runs", Inode: 1},
+		{ID: "k-3", Cgroup: "/g/runs", Inode: 1},
+		{ID: "k-4", Namespace: "a", PodName: "reused", Cgroup: "/g/runs", Inode: 2},
+		{ID: "k-5", Namespace: "a", PodName: "ended", Cgroup: "/g/gone", Inode: 1},
+		{ID: "k-6", Namespace: "a", PodName: "waits"},
+	}}
+	if got := inUse(rec, "now", runs); !slices.Equal(got, []string{"grant k-3", "pod a/runs"}) {
+		t.Errorf("%q", got)
+	}
+	if got := inUse(rec, "later", runs); got != nil {
+		t.Errorf("of another boot: %q", got)
+	}
+}
+
+// What is Kerf's goes, what is of others stays, and a second time finds nothing to do.
+func TestRemoveFiles(t *testing.T) {
+	root := t.TempDir()
+	r := removal{
+		log: slog.New(slog.DiscardHandler), dir: filepath.Join(root, "run"), cdiDir: filepath.Join(root, "cdi"), hookDir: filepath.Join(root, "opt"),
+		kubeletDir: filepath.Join(root, "kubelet"), auditDir: filepath.Join(root, "audit"),
+	}
+	ours := []string{"run/record.json", "run/locks/gpu", "cdi/kerf.dev-ask.json", "opt/v1/kerf-hook", "kubelet/device-plugins/kerf-gpu-1.sock", "audit/1.jsonl"}
+	theirs := []string{"cdi/nvidia.json", "kubelet/device-plugins/kubelet.sock", "kubelet/device-plugins/nvidia-gpu.sock"}
+	for _, name := range append(slices.Clone(ours), theirs...) {
+		name = filepath.Join(root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := r.files(); err != nil {
+			t.Fatal(err)
+		}
+		var left []string
+		err := filepath.WalkDir(root, func(name string, e fs.DirEntry, err error) error {
+			if err == nil && !e.IsDir() {
+				name, err = filepath.Rel(root, name)
+				left = append(left, name)
+			}
+			return err
+		})
+		if err != nil || !slices.Equal(left, theirs) {
+			t.Fatalf("left are %q (%v), want %q", left, err, theirs)
+		}
+	}
+	if _, err := os.Stat(r.hookDir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder of hooks is there: %v", err)
+	}
+}
+
+// While an agent runs, or its record cannot be read, nothing is touched.
+func TestRemoveWaits(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := removal{log: slog.New(slog.DiscardHandler), dir: t.TempDir()}
+	l, err := takeLock(t.Context(), filepath.Join(r.dir, "agent.lock"), "it", r.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.run(ctx); !errors.Is(err, sharing.ErrConflict) {
+		t.Errorf("beside an agent: %v", err)
+	}
+	l.release()
+	name := filepath.Join(r.dir, "record.json")
+	if err := os.WriteFile(name, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.unused(ctx, cgroup.Hierarchy{}); err == nil {
+		t.Error("a record that cannot be read was passed over")
+	}
+	boot, err := process.BootID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := record.Encode(record.Record{BootID: boot, Grants: []record.Grant{{ID: "k-1", Cgroup: filepath.Join(t.TempDir(), "gone"), Inode: 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.unused(ctx, cgroup.Hierarchy{}); err != nil {
+		t.Errorf("what has ended was waited for: %v", err)
+	}
+}

@@ -1,0 +1,204 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// startTaint keeps pods off a node until its agent has proven that they can start there.
+const startTaint = "kerf.dev/starting"
+
+// rendered is what the chart makes with a set of values of its tests, with the images that were made here.
+func (e *testCase) rendered(set string) string {
+	e.Helper()
+	text, err := os.ReadFile(filepath.Join(e.node.env["REPO"], "tools/chart/testdata", set+".golden.yaml"))
+	if err != nil {
+		e.Fatal(err)
+	}
+	made := strings.ReplaceAll(anyAgentImage.ReplaceAllString(string(text), agentImage), "kerf.dev/scheduler:dev", schedulerImage)
+	// The agent alone cuts GPUs.
+	parts := strings.SplitAfter(made, "---\n# Source: ")
+	for i, part := range parts {
+		if strings.HasPrefix(part, "agent/30-agent.yaml") {
+			parts[i] = simulatedCaps.Replace(part)
+		}
+	}
+	return strings.Join(parts, "")
+}
+
+// Installed by the chart, the cluster places pods that name a profile and nothing else; and removed by it, nothing is left,
+// after whoever used a GPU has ended.
+func TestChart(t *testing.T) {
+	e := beginWithAgent(t)
+	t.Cleanup(func() {
+		if err := e.install(); err != nil {
+			t.Error(err)
+		}
+		e.waitForAgent()
+	})
+	all := e.rendered("cluster")
+	t.Cleanup(func() { e.kubectl(all, "delete", "--ignore-not-found", "-f", "-") })
+	e.taintNode()
+	if err := e.apply(all); err != nil {
+		t.Fatal(err)
+	}
+	e.deleteAgent() // the one that comes finds the taint
+	e.waitForAgent()
+	e.chartReady()
+	e.nodeIsLabelled()
+
+	spec := one("named", nil, "exec gpuload --json --alloc 2GiB --hold 1h")
+	spec.annotations = map[string]string{"kerf.dev/profile": "e2e-small"}
+	p := e.create(spec)
+	p.running()
+	o, err := e.client.CoreV1().Pods(e.namespace).Get(background(), p.name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Spec.SchedulerName != schedulerName {
+		t.Errorf("it was placed by %s", o.Spec.SchedulerName)
+	}
+	e.wantHeld(p, "main", share(4*gib, 10))
+	unknown := one("unknown", nil, hold)
+	unknown.annotations = map[string]string{"kerf.dev/profile": "nobody"}
+	if said := e.refused(unknown); !strings.Contains(said, `profile "nobody" has no amounts here`) {
+		t.Errorf("refused with %q", said)
+	}
+	e.removeChart(p, all)
+}
+
+// taintNode is what a cluster does to a node that joins.
+func (e *testCase) taintNode() {
+	e.Helper()
+	if r := e.kubectl("", "taint", "--overwrite", "node", e.node.env["NODE_NAME"], startTaint+"=:NoSchedule"); r.err != nil {
+		e.Fatal(r)
+	}
+	e.Cleanup(func() { e.kubectl("", "taint", "node", e.node.env["NODE_NAME"], startTaint+"-") })
+}
+
+// chartReady waits for what is not among the manifests.
+func (e *testCase) chartReady() {
+	e.Helper()
+	eventually(e, "monitor and schedulers", func() error {
+		m, err := e.client.AppsV1().DaemonSets(kerfNamespace).Get(background(), "kerf-monitor", metav1.GetOptions{})
+		if err != nil || m.Status.NumberReady != 1 {
+			return fmt.Errorf("monitor: %w, %d ready", errors.Join(err), m.Status.NumberReady)
+		}
+		d, err := e.client.AppsV1().Deployments(kerfNamespace).Get(background(), schedulerName, metav1.GetOptions{})
+		if err != nil || d.Status.ReadyReplicas != 2 {
+			return fmt.Errorf("scheduler: %w, %d ready", errors.Join(err), d.Status.ReadyReplicas)
+		}
+		return nil
+	})
+}
+
+// nodeIsLabelled waits for labels and the end of the taint, and tries what an agent's token may not.
+func (e *testCase) nodeIsLabelled() {
+	e.Helper()
+	eventually(e, "labels of the node, and no taint", func() error {
+		n, err := e.client.CoreV1().Nodes().Get(background(), e.node.env["NODE_NAME"], metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		l := n.Labels
+		if l["kerf.dev/gpu.model"] == "" || l["kerf.dev/level"] != "driver" || l["kerf.dev/mig.capable"] != "true" || l["nvidia.com/gpu.count"] != "8" {
+			return fmt.Errorf("labels %v", l)
+		}
+		if _, there := l["nvidia.com/gpu.present"]; there {
+			return final("a label says that NVIDIA's device plugin may come")
+		}
+		if slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == startTaint }) {
+			return errors.New("the taint is still there")
+		}
+		return nil
+	})
+	name := e.node.env["NODE_NAME"]
+	for what, c := range map[string]struct{ token, patch, want string }{
+		"another label":     {name, `{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`, "say which GPUs it has, and no other"},
+		"another node":      {"node-2", `{"metadata":{"labels":{"kerf.dev/level":"hardware"}}}`, "its own node alone"},
+		"a taint":           {name, `{"spec":{"taints":[{"key":"theirs","effect":"NoSchedule"}]}}`, "and change no other"},
+		"the start's taint": {name, `{"spec":{"taints":[{"key":"kerf.dev/starting","effect":"NoSchedule"}]}}`, "and change no other"},
+	} {
+		_, err := e.asAgent(c.token).CoreV1().Nodes().Patch(background(), name, types.MergePatchType, []byte(c.patch), metav1.PatchOptions{})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			e.Errorf("%s: %v, want %q", what, err, c.want)
+		}
+	}
+}
+
+// removeChart goes the way of docs/admin.md: agents make room for what empties the nodes, which waits for who uses a GPU;
+// then everything is deleted.
+func (e *testCase) removeChart(user *pod, all string) {
+	e.Helper()
+	const remover = "kerf-remove"
+	gone := e.rendered("remove")
+	e.Cleanup(func() { e.kubectl("", "delete", "--ignore-not-found", "daemonset", "-n", kerfNamespace, remover) })
+	if r := e.kubectl("", "delete", "daemonset", "-n", kerfNamespace, agentName, "kerf-monitor"); r.err != nil {
+		e.Fatal(r)
+	}
+	// Of that text only the DaemonSet is new.
+	if err := e.apply(gone[strings.Index(gone, "---\n# Source: remove/"):]); err != nil {
+		e.Fatal(err)
+	}
+	logs := func() string {
+		return e.kubectl("", "logs", "-n", kerfNamespace, "-l", "app.kubernetes.io/name="+remover, "-c", "remove").out
+	}
+	eventually(e, "the remover names who it waits for", func() error {
+		if said := logs(); !strings.Contains(said, e.namespace+"/"+user.name) {
+			return fmt.Errorf("it says %q", said)
+		}
+		return nil
+	})
+	user.startDeletion()
+	eventually(e, "the node to be emptied", func() error {
+		d, err := e.client.AppsV1().DaemonSets(kerfNamespace).Get(background(), remover, metav1.GetOptions{})
+		if err != nil || d.Status.NumberReady != 1 {
+			return fmt.Errorf("%w, %d ready; it says %q", errors.Join(err), d.Status.NumberReady, logs())
+		}
+		return nil
+	})
+	for _, args := range [][]string{{"delete", "--ignore-not-found", "-f", "-"}, {"delete", "daemonset", "-n", kerfNamespace, remover}, {"delete", "namespace", kerfNamespace}} {
+		if r := e.kubectl(all, args...); r.err != nil {
+			e.Fatal(r)
+		}
+	}
+	e.nothingLeft()
+}
+
+// nothingLeft looks for what Kerf could have left on the node and in the cluster.
+func (e *testCase) nothingLeft() {
+	e.Helper()
+	files := e.node.in("sh", "-c", "find /opt/kerf /run/kerf /var/lib/kerf ! -type d; ls /etc/cdi /var/lib/kubelet/device-plugins | grep kerf; grep -E ' /(opt|run|var/lib)/kerf' /proc/self/mountinfo; true").out
+	if files != "" {
+		e.Errorf("on the node is left:\n%s", files)
+	}
+	if l := e.node.limits(e.T); len(l) > 0 {
+		e.Errorf("the driver holds %+v", l)
+	}
+	kinds := "clusterroles,clusterrolebindings,crds,priorityclasses,validatingadmissionpolicies,validatingadmissionpolicybindings," +
+		"mutatingadmissionpolicies,mutatingadmissionpolicybindings,leases,configmaps,daemonsets,deployments,rolebindings"
+	if r := e.kubectl("", "get", kinds, "-A", "-o", "name", "-l", "app.kubernetes.io/part-of=kerf"); r.err != nil || r.out != "" {
+		e.Errorf("in the cluster is left: %v", r)
+	}
+	n, err := e.client.CoreV1().Nodes().Get(background(), e.node.env["NODE_NAME"], metav1.GetOptions{})
+	if err != nil {
+		e.Fatal(err)
+	}
+	for k := range n.Labels {
+		if k != "kerf.dev/node" && (strings.HasPrefix(k, "kerf.dev/") || strings.HasPrefix(k, "nvidia.com/")) {
+			e.Errorf("the node has the label %s", k)
+		}
+	}
+}
