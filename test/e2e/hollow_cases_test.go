@@ -132,7 +132,8 @@ func TestSchedulerAsSimulated(t *testing.T) {
 	sizes := []int{10, 20, 30, 40, 50, 60, 80}
 	placed, refused := 0, 0
 	for i := range replayPods {
-		limits, q := map[string]string{}, placing.Request{Shape: placing.Shape{GPUs: 1}}
+		var limits map[string]string
+		q := placing.Request{Shape: placing.Shape{GPUs: 1}}
 		if random.IntN(6) == 0 {
 			q.GPUs, q.Share = 1+random.IntN(2), placing.WholeGPU
 			limits = wholeGPUs(q.GPUs)
