@@ -35,7 +35,7 @@ var labelName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9./_-]*$`)
 func CheckKeys(field string, by []string) error {
 	for i, k := range by {
 		label, is := strings.CutPrefix(k, LabelKey)
-		if !slices.Contains(Keys(), k) && !(is && labelName.MatchString(label)) {
+		if !slices.Contains(Keys(), k) && (!is || !labelName.MatchString(label)) {
 			return sharing.Invalid(field, k, "write some of "+strings.Join(Keys(), ", ")+", or "+LabelKey+" and a pod's label", "is nothing to group by")
 		}
 		if slices.Index(by, k) < i {
