@@ -109,7 +109,7 @@ func (a *app) drain(parent context.Context, o *drainOptions, named string) error
 			_, err := fmt.Fprintf(a.out, "GPU %s (%s) takes grants again\n", d.name, d.gpu)
 			return fail(err)
 		}
-		if err := d.mark(ctx, &gpunode.Cordon{Reason: o.reason, By: userName(uint32(os.Getuid())), Since: time.Now().UTC().Format(time.RFC3339)}); err != nil {
+		if err := d.mark(ctx, &gpunode.Cordon{Reason: o.reason, By: userName(uint32(os.Getuid())), Since: time.Now().UTC().Format(time.RFC3339)}); err != nil { //nolint:gosec // a user id is one
 			return fail(err)
 		}
 		if o.mark {

@@ -153,27 +153,27 @@ func commandsIn(l string) (out [][]string) {
 // shellWords splits a line at blanks outside of quotes, up to a comment.
 func shellWords(l string) (words []string, quoted []bool) {
 	var w strings.Builder
-	quote, any, was := rune(0), false, false
+	quote, some, was := rune(0), false, false
 	end := func() {
-		if any {
+		if some {
 			words, quoted = append(words, w.String()), append(quoted, was)
 		}
 		w.Reset()
-		any, was = false, false
+		some, was = false, false
 	}
 	for _, r := range l {
 		switch {
 		case quote != 0 && r == quote:
 			quote = 0
 		case quote == 0 && (r == '\'' || r == '"'):
-			quote, any, was = r, true, true
-		case quote == 0 && r == '#' && !any:
+			quote, some, was = r, true, true
+		case quote == 0 && r == '#' && !some:
 			return words, quoted
 		case quote == 0 && (r == ' ' || r == '\t'):
 			end()
 		default:
 			w.WriteRune(r)
-			any = true
+			some = true
 		}
 	}
 	end()

@@ -59,7 +59,7 @@ func (w *Words) shared(r sharing.Request) error {
 		return sharing.Invalid("profile", r.Profile, "give an amount too", "says how much, and a pod has to ask for an amount")
 	}
 	if r.Memory > 0 {
-		n := uint64(max(1, r.GPUs)) //nolint:gosec // 1 to MaxGPUs; a profile may leave the number open
+		n := uint64(max(1, r.GPUs)) // a profile may leave the number open
 		each := uint64(r.Memory) / n
 		gib := each / uint64(sharing.GiB)
 		if each%uint64(sharing.GiB) > 0 {

@@ -75,7 +75,7 @@ func (t *translation) nvidia(at, name string, c Container) {
 	case n > 1:
 		t.refuse(at+": "+name, value, "write 1", "has no counterpart: several replicas were no more of a GPU than one")
 	default:
-		p := sharing.FullGPU / sharing.Percent(t.options.Replicas) //nolint:gosec // 1 to 100
+		p := sharing.FullGPU / sharing.Percent(t.options.Replicas)
 		t.say("container %s: one of %d replicas of a GPU is %d percent of its memory and compute, and held to it", c.Name, t.options.Replicas, p)
 		t.give(c.Name, sharing.Request{Percent: p, GPUs: 1})
 	}

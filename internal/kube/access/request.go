@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"time"
@@ -91,9 +92,7 @@ func (c *Client) Text(ctx context.Context, path string, query url.Values, most i
 // item.
 func (c *Client) List(ctx context.Context, path string, query url.Values, item func(json.RawMessage) error) error {
 	asked := url.Values{"limit": {fmt.Sprint(pageSize)}}
-	for k, v := range query {
-		asked[k] = v
-	}
+	maps.Copy(asked, query)
 	for next := ""; ; {
 		var page struct {
 			Metadata struct{ Continue string }

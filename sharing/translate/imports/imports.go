@@ -133,12 +133,12 @@ func (r *reader) value(path string, at ...int) leaf {
 	return leaf{path: path}
 }
 
-func (r *reader) bad(l leaf, remedy, problem string, args ...any) {
+func (r *reader) bad(l leaf, remedy, problem string) {
 	field := l.path
 	if field == "" {
 		field = "the document"
 	}
-	r.errs = append(r.errs, config.Mistake{Line: l.line, What: sharing.Invalid(field, l.value, remedy, problem, args...)})
+	r.errs = append(r.errs, config.Mistake{Line: l.line, What: sharing.Invalid(field, l.value, remedy, "%s", problem)})
 }
 
 func (r *reader) say(format string, args ...any) {

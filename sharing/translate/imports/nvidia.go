@@ -118,7 +118,7 @@ func (r *reader) replicas(way string, pool *config.Pool, doc *config.Document) {
 		if l := r.value(way+"resources[].devices", name.at...); l.value != "" && l.value != "all" {
 			r.say("%s %s is left out: NVIDIA's plugin passes it over too, and shares all GPUs", l.path, l.value)
 		}
-		p := sharing.FullGPU / sharing.Percent(count) //nolint:gosec // 2 to 100
+		p := sharing.FullGPU / sharing.Percent(count)
 		pool.Mode = config.ModeShared
 		pool.Backends = []config.Backend{config.BackendDriver, config.BackendLibkerf, config.BackendReactive}
 		if way == "sharing.mps." {
