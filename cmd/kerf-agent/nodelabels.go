@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,7 +37,7 @@ func (k *kubernetes) labelNode(ctx context.Context) {
 		books := k.runtime.Books()
 		l := labelsOf(books)
 		l.Started = len(books.PodsNotReady) == 0 && len(k.unregistered()) == 0
-		if len(books.GPUs) > 0 && !(known && sameLabels(l, last)) {
+		if len(books.GPUs) > 0 && (!known || !sameLabels(l, last)) {
 			err := k.api.LabelNode(ctx, l)
 			failures.tell(ctx, err)
 			text := ""
@@ -71,12 +72,14 @@ func sameLabels(a, b kube.NodeLabels) bool {
 // labelsOf are the labels that the books come to. The names of GPU feature discovery are those that can be told from what
 // the agent knows; nvidia.com/gpu.present is not among them, since NVIDIA's device plugin takes a node that has it.
 func labelsOf(b node.Books) kube.NodeLabels {
-	if len(b.GPUs) == 0 {
+	// A shared MIG instance is a part of a GPU that is there, too.
+	gpus := slices.DeleteFunc(slices.Clone(b.GPUs), func(g node.BookedGPU) bool { return g.GPU.UUID.IsPart() })
+	if len(gpus) == 0 {
 		return kube.NodeLabels{}
 	}
-	model, level, able := b.GPUs[0].GPU.Model, sharing.LevelUnknown, false
-	least := b.GPUs[0].GPU.Memory
-	for i, g := range b.GPUs {
+	model, level, able := gpus[0].GPU.Model, sharing.LevelUnknown, false
+	least := gpus[0].GPU.Memory
+	for i, g := range gpus {
 		if g.GPU.Model != model {
 			model = mixed
 		}
@@ -100,7 +103,7 @@ func labelsOf(b node.Books) kube.NodeLabels {
 		},
 		GFD: map[string]string{
 			"nvidia.com/gpu.product": labelValue(model), "nvidia.com/gpu.memory": strconv.FormatUint(uint64(least/sharing.MiB), 10),
-			"nvidia.com/gpu.count": strconv.Itoa(len(b.GPUs)), "nvidia.com/mig.capable": capable,
+			"nvidia.com/gpu.count": strconv.Itoa(len(gpus)), "nvidia.com/mig.capable": capable,
 		},
 	}
 	if b.DriverVersion != "" {

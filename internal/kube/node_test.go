@@ -87,11 +87,12 @@ func (n *nodeAPI) patch(w http.ResponseWriter, r *http.Request) {
 	before, _ := json.Marshal(n.node)
 	var after []byte
 	var err error
-	if r.URL.Path == "/api/v1/nodes/"+node+"/status" && r.Header.Get("Content-Type") == string(types.StrategicMergePatchType) {
+	switch kind := types.PatchType(r.Header.Get("Content-Type")); {
+	case r.URL.Path == "/api/v1/nodes/"+node+"/status" && kind == types.StrategicMergePatchType:
 		after, err = strategicpatch.StrategicMergePatch(before, data, corev1.Node{})
-	} else if r.Header.Get("Content-Type") == string(types.ApplyPatchType) {
+	case kind == types.ApplyPatchType:
 		after, err = n.applied(data, r.URL.Query().Get("fieldManager"))
-	} else {
+	default:
 		var p struct {
 			Metadata struct{ ResourceVersion string }
 			Spec     struct{ Taints []corev1.Taint }

@@ -29,7 +29,7 @@ func TestImagesAreTheOnesThatAreTried(t *testing.T) {
 			t.Fatalf("%s copies nothing to /usr/local/bin, or has no entry point", file)
 		}
 		var have []string
-		for _, name := range strings.Fields(copied[1]) {
+		for name := range strings.FieldsSeq(copied[1]) {
 			have = append(have, strings.TrimPrefix(name, "/src/bin/"))
 		}
 		slices.Sort(have)
