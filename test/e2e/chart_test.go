@@ -149,7 +149,8 @@ func (e *testCase) removeChart(user *pod, all string) {
 		e.Fatal(r)
 	}
 	// Of that text only the DaemonSet is new.
-	if err := e.apply(gone[strings.Index(gone, "---\n# Source: remove/"):]); err != nil {
+	_, only, _ := strings.Cut(gone, "# Source: remove/remove.yaml\n")
+	if err := e.apply(only); err != nil {
 		e.Fatal(err)
 	}
 	logs := func() string {
