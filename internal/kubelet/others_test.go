@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
@@ -31,7 +32,7 @@ func TestOthers(t *testing.T) {
 	}
 	a := &allocatable{devices: []*podresources.ContainerDevices{devices("nvidia.com/gpu", "GPU-b"), devices(sharing.ResourceGPU, "u1"), devices("nvidia.com/gpu", "GPU-a")}}
 	startServer(t, socket, a)
-	for range 100 { // until the connection is made anew
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) { // until the connection is made anew
 		got, err := c.Others(t.Context())
 		if errors.Is(err, sharing.ErrUnavailable) {
 			continue

@@ -39,7 +39,7 @@ func TestStatus(t *testing.T) {
 	want := control.GPU{
 		Index: 3, Minor: 3, UUID: machine.UUID(n.dir, "mixed", 3), Model: "Tesla T4", PCI: "00000000:CA:00.0", NUMA: 1,
 		MemoryBytes: 15360 * sharing.MiB, ReservedBytes: 266 * sharing.MiB, Instances: []string{}, RecoveryAction: "None",
-		Utilization: 70, LatencyMS: 1.5, TimeSlice: "Default",
+		Utilization: 70, LatencyMS: 1.5, TimeSlice: "Default", PowerLimitMW: 70000,
 	}
 	if d := cmp.Diff(want, s.GPUs[3]); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
