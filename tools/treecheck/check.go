@@ -22,8 +22,8 @@ const (
 	maxLines = 600
 )
 
-// generated is the mark that Go's tools agree on for files that nobody edits.
-var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
+// generated is the mark that Go's tools agree on for files that nobody edits, also as JSON Schema has comments.
+var generated = regexp.MustCompile(`(?m)^(// |  "\$comment": ")Code generated .* DO NOT EDIT\.(",)?$`)
 
 // machinePath finds home folders and the like: absolute paths that another machine does not have.
 var machinePath = regexp.MustCompile(`(^|[\s"'` + "`" + `(=:,])(/(work|root|home/[a-z][\w.-]*|Users/[A-Za-z][\w.-]*)/[\w.-]*)`)
