@@ -205,7 +205,7 @@ func (w *Watcher) note(events []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for len(events) >= unix.SizeofInotifyEvent {
-		mark := int(int32(binary.NativeEndian.Uint32(events)))
+		mark := int(int32(binary.NativeEndian.Uint32(events))) //nolint:gosec // the kernel counts from -1
 		name := uint64(binary.NativeEndian.Uint32(events[unix.SizeofInotifyEvent-4:]))
 		if g, known := w.marks[mark]; known {
 			w.due[g] = true

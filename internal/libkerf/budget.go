@@ -72,7 +72,7 @@ func (r *Region) Settle(gpu sharing.GPUID, ran time.Duration) error {
 	if !ok {
 		return fmt.Errorf("settle gpu %q: %w", gpu, sharing.ErrNotFound)
 	}
-	if err := guard(func() { atomic.AddUint64(&r.usage.total[i].ran, uint64(max(0, ran))) }); err != nil { //nolint:gosec // it is positive
+	if err := guard(func() { atomic.AddUint64(&r.usage.total[i].ran, uint64(max(0, ran))) }); err != nil {
 		return fmt.Errorf("settle gpu %q: %w", gpu, err)
 	}
 	return nil
