@@ -303,6 +303,6 @@ func (h *hollow) kerfScheduler() string {
 	if err := os.WriteFile(rules, []byte(h.readRules()), 0o600); err != nil {
 		h.Fatal(err)
 	}
-	return strings.NewReplacer("leaderElect: true", "leaderElect: false", "schedulerName: kerf-scheduler", "schedulerName: "+h.scheduler(), "/etc/kerf/sharing.yaml", rules,
+	return strings.NewReplacer("leaderElect: true", "leaderElect: false", "schedulerName: kerf-scheduler", "schedulerName: "+h.scheduler(), "sharingConfig: /etc/kerf\n", "sharingConfig: "+rules+"\n",
 		"profiles:\n", "clientConnection: {kubeconfig: KUBECONFIG, qps: 1000, burst: 2000}\nprofiles:\n").Replace(m.Data["scheduler.yaml"])
 }
