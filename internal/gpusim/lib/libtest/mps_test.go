@@ -86,6 +86,24 @@ func (d domain) end() {
 	eventually(d.t, "the daemon ends", func() bool { return unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil })
 }
 
+// daemons are the pids of the control daemons that were started from the node's programs, those too that have no
+// pipe directory yet.
+func (d domain) daemons() []string {
+	d.t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	daemon := filepath.Join(d.dir, "bin", mps.ControlName) + "\x00-f\x00"
+	var all []string
+	for _, f := range files {
+		if line, err := os.ReadFile(f); err == nil && string(line) == daemon { // one that has ended cannot be read
+			all = append(all, filepath.Base(filepath.Dir(f)))
+		}
+	}
+	return all
+}
+
 // control runs the control program with commands and returns what it printed, and its status.
 func (d domain) control(commands string, args ...string) (string, int) {
 	d.t.Helper()
@@ -236,6 +254,8 @@ func TestMPSEndsAfterItsAnswer(t *testing.T) {
 	if out, status := d.control("", "-d"); status != 0 {
 		t.Errorf("a daemon in its place: exit %d, %q, want no word", status, out)
 	}
+	// It is still to find the directory taken. Were that free by then, it would be a daemon which nobody ends.
+	eventually(t, "the one in its place ends", func() bool { return len(d.daemons()) == 1 })
 	if out, status := d.control("get_server_list\n"); status != 1 {
 		t.Errorf("nobody answers, but: exit %d, %q", status, out)
 	}
