@@ -42,11 +42,14 @@ type Books struct {
 	geometries []*geometry
 	// era counts the changes that make every score void.
 	era uint64
+	// kinds are those of the pods that asked last, and numbered counts those that there ever were.
+	kinds    map[kindKey]kind
+	numbered uint64
 }
 
 // New are empty books.
 func New() *Books {
-	return &Books{nodes: map[string]*node{}, pods: map[string]*pod{}, policy: cluster.NewOnline(nil), learned: map[string]bool{}}
+	return &Books{nodes: map[string]*node{}, pods: map[string]*pod{}, policy: cluster.NewOnline(nil), learned: map[string]bool{}, kinds: map[kindKey]kind{}}
 }
 
 // Configure sets the SharingConfig by which the agents complete requests. Without one, a request counts as it is written,

@@ -32,6 +32,8 @@ type node struct {
 	// verdicts and scores are kept until the node changes.
 	verdicts map[verdictKey]kept[Verdict]
 	scores   map[scoreKey]kept[int64]
+	// ranked are the answers to kinds of pods, each at the place of its kind.
+	ranked []ranked
 }
 
 // verdictKey is the kind of pod that a verdict is for, and what the policy, which says on which GPU, knew then.

@@ -65,11 +65,8 @@ func (b *Books) Pod(p sharing.Pod, w Want, now time.Time) {
 	case p.Terminal:
 		b.Gone(p.UID, now)
 		return
-	case old != nil && old.node == p.Node && old.bound:
+	case b.Confirm(p.UID, p.Node):
 		return // nothing else of it can change
-	case old != nil && old.node == p.Node:
-		old.bound = true
-		return
 	case old != nil: // somebody else bound it elsewhere
 		b.drop(old)
 	}
@@ -85,6 +82,17 @@ func (b *Books) Pod(p sharing.Pod, w Want, now time.Time) {
 		}
 	}
 	b.put(&pod{want: w, node: p.Node, bound: true, plan: plan})
+}
+
+// Confirm tells that a pod which the books have on the node is bound there; false where they do not, so that they need to
+// hear of it from Pod.
+func (b *Books) Confirm(uid, node string) bool {
+	p := b.pods[uid]
+	if p == nil || p.node != node {
+		return false
+	}
+	p.bound = true
+	return true
 }
 
 func (b *Books) put(p *pod) {

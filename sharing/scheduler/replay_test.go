@@ -5,6 +5,7 @@ package scheduler_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -95,12 +96,14 @@ func (r *replay) arrive(p sharing.Pod) bool {
 	r.books.Learn(w)
 	r.c.Learn(q)
 	place, simulated := r.c.Choose(q)
-	best, most := "", int64(0)
-	for _, name := range r.books.Fitting(w, r.now) {
-		if score := r.books.Score(w, name, machine().CPU, r.now); best == "" || score > most {
-			best, most = name, score
-		}
+	free := map[string]cluster.Milli{}
+	for i := range replayNodes {
+		free[nodeName(i)] = machine().CPU
 	}
+	checkCandidates(r, r.books, w, free, r.now)
+	candidates := r.books.Candidates(w, maps.All(free), r.now)
+	first, _ := candidates.Best()
+	best := first.Node
 	if (best != "") != simulated || simulated && best != nodeName(place.Node) {
 		r.Errorf("%v: the books choose node %q, the simulation %t, node %d", w.Asks[0].Request, best, simulated, place.Node)
 	}
