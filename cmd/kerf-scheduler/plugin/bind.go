@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -40,8 +39,8 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Po
 func (p *Plugin) reserve(state fwk.CycleState, c *cycle, pod *corev1.Pod, nodeName string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	free, scored := c.free[nodeName]
-	if !scored { // the only node with room
+	free, known := c.freeOn(nodeName)
+	if !known { // the only node with room
 		free = p.freeCPU(nodeName)
 	}
 	terms := p.books.Terms(c.want, nodeName, free, p.now())
@@ -95,6 +94,8 @@ func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod
 	if c == nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
+	p.pacer.binding.Add(1)
+	defer p.pacer.binding.Add(-1)
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	binding := &corev1.Binding{
@@ -144,13 +145,8 @@ func (p *Plugin) tell(ctx context.Context, c *cycle, pod *corev1.Pod, nodeName s
 		parts = append(parts, planned.Container+": "+strings.Join(gpus, ", "))
 	}
 	text := strings.Join(parts, "; ")
-	next, best := "", int64(math.MinInt64)
-	for name, score := range c.scores {
-		if name != nodeName && (score > best || score == best && name < next) {
-			next, best = name, score
-		}
-	}
-	attrs := []any{"pod", klog.KObj(pod), "node", nodeName, "placement", text, "nodesWithRoom", max(1, len(c.scores)), "score", c.scores[nodeName]}
+	best := c.chosen(nodeName)
+	attrs := []any{"pod", klog.KObj(pod), "node", nodeName, "placement", text, "nodesWithRoom", best.room, "score", best.Score}
 	var why []string
 	for _, t := range c.terms {
 		attrs = append(attrs, "term."+t.Name, t.Value)
@@ -161,12 +157,15 @@ func (p *Plugin) tell(ctx context.Context, c *cycle, pod *corev1.Pod, nodeName s
 	if len(why) > 0 {
 		text += "; score in thousandths of a GPU: " + strings.Join(why, ", ")
 	}
-	if next != "" {
-		attrs = append(attrs, "nextNode", next, "nextScore", best)
+	if best.next != nil {
+		attrs = append(attrs, "nextNode", best.next.Node, "nextScore", best.next.Score)
 	}
 	klog.FromContext(ctx).Info("Placed a pod", attrs...)
-	if events := p.handle.EventRecorder(); events != nil {
-		events.Eventf(pod, nil, corev1.EventTypeNormal, "Placed", "Binding", "on node %s, %s", nodeName, text)
+	if recorder := p.handle.EventRecorder(); recorder != nil {
+		about := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion}
+		if !p.pacer.add(placed{recorder: recorder, pod: about, node: nodeName, text: text}) {
+			klog.FromContext(ctx).Info("Too many events of placements wait, and one is left out", "pod", klog.KObj(pod))
+		}
 	}
 }
 
@@ -176,5 +175,5 @@ func (p *Plugin) freeCPU(nodeName string) cluster.Milli {
 	if err != nil {
 		return 0
 	}
-	return cluster.Milli(info.GetAllocatable().GetMilliCPU() - info.GetRequested().GetMilliCPU())
+	return freeCPU(info)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
@@ -30,6 +31,10 @@ type cycle struct {
 	terms []cluster.Term
 	// plan is there from Reserve on.
 	plan []scheduler.Planned
+	// choice is the node that PreFilter has chosen; nil where the framework looks at all nodes.
+	choice *choice
+	// trying is true in the state in which PreFilter asks the other plugins.
+	trying bool
 }
 
 // Clone implements fwk.StateData.
@@ -52,8 +57,11 @@ func cycleOf(state fwk.CycleState) *cycle {
 	return c
 }
 
-// PreFilter implements fwk.PreFilterPlugin.
-func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+// PreFilter implements fwk.PreFilterPlugin: where the node that the pod goes to can be told at once, it is the only one left.
+func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	if c := cycleOf(state); c != nil && c.trying {
+		return nil, nil
+	}
 	w, ok, err := wantOf(pod)
 	switch {
 	case err != nil:
@@ -71,8 +79,12 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 		p.waiting[pod.UID] = waiting{pod: pod, want: w, gang: true, activate: p.activate}
 	}
 	p.mu.Unlock()
-	state.Write(stateKey, &cycle{want: w, ifs: map[string]scheduler.WhatIf{}, scores: map[string]int64{}, free: map[string]cluster.Milli{}})
-	return nil, nil
+	c := &cycle{want: w, ifs: map[string]scheduler.WhatIf{}, scores: map[string]int64{}, free: map[string]cluster.Milli{}}
+	state.Write(stateKey, c)
+	if c.choice = p.choose(ctx, state, c, pod, nodes); c.choice == nil {
+		return nil, nil
+	}
+	return &fwk.PreFilterResult{NodeNames: sets.New(c.choice.Node)}, nil
 }
 
 // PreFilterExtensions implements fwk.PreFilterPlugin.
@@ -143,6 +155,10 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *core
 	c := cycleOf(state)
 	if c == nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
+	}
+	if c.choice != nil { // its node changed after it was chosen, and no other one was looked at
+		p.activate(map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: pod})
+		return nil, fwk.NewStatus(fwk.Unschedulable, "node "+c.choice.Node+" was chosen and has changed")
 	}
 	text := p.wait(c, pod)
 	if node := p.preempt(ctx, state, c, pod, statuses); node != "" {

@@ -159,13 +159,19 @@ func machineOf(n *corev1.Node) scheduler.Machine {
 
 func (c *core) pods() cache.ResourceEventHandler {
 	return handlers(func(p *corev1.Pod) {
-		w, ok, err := wantOf(p)
-		if !ok || err != nil {
-			return // a node refuses it, so that it holds nothing
+		if !asks(p) {
+			return
 		}
 		if p.Spec.NodeName == "" {
 			c.changed(p)
 			return
+		}
+		if c.confirmed(p) {
+			return
+		}
+		w, ok, err := wantOf(p)
+		if !ok || err != nil {
+			return // a node refuses it, so that it holds nothing
 		}
 		c.change(p.Spec.NodeName, func() {
 			delete(c.waiting, p.UID)
@@ -177,6 +183,20 @@ func (c *core) pods() cache.ResourceEventHandler {
 			c.books.Gone(string(p.UID), c.now())
 		})
 	})
+}
+
+// confirmed is true for a pod that goes on where the books have it: nothing has changed but that it is bound there.
+func (c *core) confirmed(p *corev1.Pod) bool {
+	if podspec.Terminal(p) {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.books.Confirm(string(p.UID), p.Spec.NodeName) {
+		return false
+	}
+	delete(c.waiting, p.UID)
+	return true
 }
 
 // changed has a pod that waits tried again when its annotations changed, which say which GPUs it wants.
@@ -247,7 +267,7 @@ func offersGPUs(_ klog.Logger, _ *corev1.Pod, _, now any) (fwk.QueueingHint, err
 
 // SignPod implements fwk.SignPlugin: pods that ask for GPUs are never handled alike, since each changes what is free.
 func (*Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	if _, ok, err := wantOf(pod); ok || err != nil {
+	if asks(pod) {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "asks for a GPU")
 	}
 	return nil, nil

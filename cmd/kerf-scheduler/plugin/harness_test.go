@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clientset "k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -113,7 +114,13 @@ type recorder struct {
 func (r *recorder) Eventf(about, _ runtime.Object, kind, reason, _, note string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	name := about.(metav1.Object).GetName()
+	name := ""
+	switch o := about.(type) {
+	case *corev1.ObjectReference:
+		name = o.Name
+	case metav1.Object:
+		name = o.GetName()
+	}
 	r.said = append(r.said, fmt.Sprintf("%s %s %s: ", name, kind, reason)+fmt.Sprintf(note, args...))
 }
 
@@ -201,6 +208,14 @@ type handle struct {
 	// full is what the filters of other plugins say of every node; budgets are the disruption budgets.
 	full    bool
 	budgets []*policyv1.PodDisruptionBudget
+	// refuse are the nodes that other plugins' filters refuse, asked those that they were asked about.
+	refuse map[string]fwk.Code
+	asked  []string
+	// only are the nodes that other plugins' PreFilter leaves, nil all; pre is what it says.
+	only      sets.Set[string]
+	pre       *fwk.Status
+	extenders []fwk.Extender
+	self      *Plugin
 }
 
 func (h *handle) SnapshotSharedLister() fwk.SharedLister {
@@ -209,7 +224,8 @@ func (h *handle) SnapshotSharedLister() fwk.SharedLister {
 	}
 	return h
 }
-func (h *handle) NodeInfos() fwk.NodeInfoLister   { return noNodes{} }
+func (h *handle) NodeInfos() fwk.NodeInfoLister   { return listed{nodes: h.nodes} }
+func (h *handle) Extenders() []fwk.Extender       { return h.extenders }
 func (h *handle) RejectWaitingPod(types.UID) bool { return false }
 
 // NodesForStatusCode takes every node for one that could have room.
@@ -221,11 +237,24 @@ func (h *handle) RunPreFilterExtensionRemovePod(context.Context, fwk.CycleState,
 	return nil
 }
 
-func (h *handle) RunFilterPluginsWithNominatedPods(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) *fwk.Status {
+func (h *handle) RunFilterPluginsWithNominatedPods(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
+	name := node.Node().Name
+	h.asked = append(h.asked, name)
+	if code, ok := h.refuse[name]; ok {
+		return fwk.NewStatus(code, "another plugin's reason")
+	}
 	if h.full {
 		return fwk.NewStatus(fwk.Unschedulable, "no CPU")
 	}
 	return nil
+}
+
+// RunPreFilterPlugins is what the other plugins leave, and asks the plugin itself too, as the framework does.
+func (h *handle) RunPreFilterPlugins(ctx context.Context, s fwk.CycleState, pod *corev1.Pod) (*fwk.PreFilterResult, *fwk.Status, sets.Set[string]) {
+	if result, status := h.self.PreFilter(ctx, s, pod, h.nodes); !result.AllNodes() || !status.IsSuccess() {
+		return nil, fwk.NewStatus(fwk.Error, "the plugin is asked while it asks, and does not know"), nil
+	}
+	return &fwk.PreFilterResult{NodeNames: h.only}, h.pre, nil
 }
 
 func (h *handle) ClientSet() clientset.Interface            { return h.client }
@@ -251,6 +280,7 @@ func newWorld(t *testing.T, nodes int) *world {
 	c := newCore(func() time.Time { return w.clock })
 	t.Cleanup(func() { _ = c.Close() })
 	w.Plugin = &Plugin{core: c, handle: w.handle, budgets: func(string) ([]*policyv1.PodDisruptionBudget, error) { return w.handle.budgets, nil }}
+	w.handle.self = w.Plugin
 	for n := range nodes {
 		name := fmt.Sprintf("n%d", n)
 		c.nodes().OnAdd(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
@@ -301,6 +331,15 @@ func podOf(name string, n int) *corev1.Pod {
 	return p
 }
 
+// told are the events that were written, with those that wait.
+func (w *world) told() []string {
+	for len(w.pacer.queue) > 0 {
+		one := <-w.pacer.queue
+		one.write()
+	}
+	return w.handle.events.said
+}
+
 // cycle begins a scheduling cycle, which must be one of ours.
 func (w *world) cycle(p *corev1.Pod) *state {
 	w.Helper()
@@ -311,7 +350,17 @@ func (w *world) cycle(p *corev1.Pod) *state {
 	return s
 }
 
-// noNodes is a snapshot that knows no node.
-type noNodes struct{ fwk.NodeInfoLister }
+// listed is a snapshot of these nodes.
+type listed struct {
+	fwk.NodeInfoLister
+	nodes []fwk.NodeInfo
+}
 
-func (noNodes) Get(name string) (fwk.NodeInfo, error) { return nil, fmt.Errorf("no node %q", name) }
+func (l listed) Get(name string) (fwk.NodeInfo, error) {
+	for _, info := range l.nodes {
+		if info.Node().Name == name {
+			return info, nil
+		}
+	}
+	return nil, fmt.Errorf("no node %q", name)
+}

@@ -63,7 +63,7 @@ func TestInstanceOnTheBinding(t *testing.T) {
 	if got := w.handle.client.bindings[0].Annotations["placement.kerf.dev/main"]; got != uuid(7, 0)+"/1g.10gb@6" {
 		t.Errorf("bound with %q", got)
 	}
-	if !slices.ContainsFunc(w.handle.events.said, func(e string) bool { return strings.Contains(e, "main: 1g.10gb at 6 of "+uuid(7, 0)) }) {
+	if !slices.ContainsFunc(w.told(), func(e string) bool { return strings.Contains(e, "main: 1g.10gb at 6 of "+uuid(7, 0)) }) {
 		t.Errorf("said %q", w.handle.events.said)
 	}
 	large := cutPod("large", "7g.80gb")

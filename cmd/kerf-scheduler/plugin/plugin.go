@@ -26,6 +26,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kerf-gpu/kerf/internal/kube/podspec"
+	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 	"github.com/kerf-gpu/kerf/sharing/scheduler"
 )
@@ -56,6 +57,8 @@ type core struct {
 	waiting map[types.UID]waiting
 	// rules is the agents' configuration as it was read last.
 	rules []byte
+	// pacer writes the events of placements.
+	pacer *pacer
 
 	// cancel ends what runs beside the scheduler, which running waits for.
 	cancel  context.CancelFunc
@@ -127,6 +130,7 @@ func NewFactory() Factory {
 				return nil, errors.Join(fmt.Errorf("plugin %s: %w", Name, err), c.Close())
 			}
 			c.running.Go(func() { c.reread(ctx, args, rereadEvery) })
+			c.running.Go(func() { c.pacer.run(ctx, pause) })
 			if args.PlacementTimeout > 0 {
 				pods := handle.SharedInformerFactory().Core().V1().Pods().Lister()
 				e := evicter{core: c, after: args.PlacementTimeout, client: handle.ClientSet(), events: handle.EventRecorder, pod: func(namespace, name string) (*corev1.Pod, error) {
@@ -144,7 +148,7 @@ func NewFactory() Factory {
 }
 
 func newCore(now func() time.Time) *core {
-	return &core{now: now, books: scheduler.New(), waiting: map[types.UID]waiting{}}
+	return &core{now: now, books: scheduler.New(), waiting: map[types.UID]waiting{}, pacer: newPacer()}
 }
 
 // Close ends what runs beside the scheduler, and waits for it.
@@ -180,6 +184,21 @@ func readArgs(raw runtime.Object) (Args, error) {
 	default:
 		return args, fmt.Errorf("they are a %T", raw)
 	}
+}
+
+// asks is true for a pod of which a container has a limit of Kerf's. It is quicker to tell than what the pod asks for, and
+// most changes of pods are none of that.
+func asks(p *corev1.Pod) bool {
+	for _, containers := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range containers {
+			for name := range containers[i].Resources.Limits {
+				if strings.HasPrefix(string(name), sharing.Domain+"/") {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // wantOf is what a pod asks for.

@@ -182,7 +182,7 @@ func TestReserveAndBind(t *testing.T) {
 		t.Errorf("binding %+v", binding)
 	}
 	want := []string{"p Normal Placed: on node n0, main: 60GiB of " + uuid(0, 0) + "; score in thousandths of a GPU: fragments -240, hole -5000"}
-	if d := cmp.Diff(want, w.handle.events.said); d != "" {
+	if d := cmp.Diff(want, w.told()); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)
 	}
 	w.Unreserve(t.Context(), s, p, "n0")

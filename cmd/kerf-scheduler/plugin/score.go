@@ -8,8 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
-
-	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
 
 // PreScore implements fwk.PreScorePlugin: pods that ask for nothing of Kerf's are scored by others alone.
@@ -26,7 +24,7 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *corev1.Pod, n
 	if c == nil {
 		return 0, nil
 	}
-	free := cluster.Milli(node.GetAllocatable().GetMilliCPU() - node.GetRequested().GetMilliCPU())
+	free := freeCPU(node)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	score := p.books.Score(c.want, node.Node().Name, free, p.now())
