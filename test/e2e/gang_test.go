@@ -15,19 +15,9 @@ import (
 // again all are, each on a GPU of its own.
 func TestSchedulerGang(t *testing.T) {
 	e := withScheduler(t)
-	group := "apiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {name: gang, namespace: " + e.namespace + "}\n" +
-		"spec: {schedulingPolicy: {gang: {minCount: 8}}}\n"
-	if err := e.apply(group); err != nil {
-		t.Fatal(err)
-	}
 	first := e.create(byKerf(one("first", gibs(60), hold)))
 	first.running()
-	var gang []*pod
-	for i := range 8 {
-		gang = append(gang, e.create(byKerf(podSpec{name: fmt.Sprint("member", i), containers: []container{{run: hold, limits: gibs(60)}}, edit: func(p *corev1.Pod) {
-			p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new("gang")}
-		}})))
-	}
+	gang := e.gang(8, "")
 	gang[0].event("FailedScheduling", "8 pods need room at once, and there is room for 7 of them")
 	for _, p := range gang {
 		if o, err := p.fetch(); err != nil || o.Spec.NodeName != "" {
@@ -44,5 +34,72 @@ func TestSchedulerGang(t *testing.T) {
 	}
 	if out := e.kubectl("", "get", "podgroup", "gang", "-n", e.namespace, "-o", "jsonpath={.status.conditions}").out; !strings.Contains(out, `"status":"True"`) {
 		t.Errorf("conditions of the group: %s", out)
+	}
+}
+
+// gang makes a group of so many pods of 60 GiB each, which are placed all or none. The priority class is that of the group
+// too: without one it would have none, whatever its pods have.
+func (e *testCase) gang(pods int, class string) []*pod {
+	e.Helper()
+	group := "apiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {name: gang, namespace: " + e.namespace + "}\n" +
+		fmt.Sprintf("spec: {priorityClassName: %q, schedulingPolicy: {gang: {minCount: %d}}}\n", class, pods)
+	if err := e.apply(group); err != nil {
+		e.Fatal(err)
+	}
+	var all []*pod
+	for i := range pods {
+		all = append(all, e.create(byKerf(podSpec{name: fmt.Sprint("member", i), containers: []container{{run: hold, limits: gibs(60)}}, edit: func(p *corev1.Pod) {
+			p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new("gang")}
+			p.Spec.PriorityClassName = class
+		}})))
+	}
+	return all
+}
+
+// A gang that matters more takes the place of as few pods as it has pods itself, and of none that lie two on a GPU; the others
+// run on.
+func TestSchedulerGangPreempts(t *testing.T) {
+	const single, members = 6, 3
+	e := withScheduler(t)
+	important := e.importance()
+	var low, pairs []*pod
+	for i := range single { // GPUs with one pod each
+		low = append(low, e.create(byKerf(one(fmt.Sprint("low", i), gibs(45), hold))))
+	}
+	for _, p := range low {
+		p.running()
+	}
+	for i := range 2 * (8 - single) { // and with two each
+		pairs = append(pairs, e.create(byKerf(one(fmt.Sprint("pair", i), gibs(35), hold))))
+	}
+	used := map[string]int{}
+	for _, p := range pairs {
+		used[e.asPlanned(p)]++
+	}
+	if len(used) != 8-single {
+		t.Fatalf("the pairs lie on %v", used)
+	}
+	on := map[string]*pod{}
+	for _, p := range low {
+		on[e.asPlanned(p)] = p
+	}
+	gang := e.gang(members, important)
+	for _, p := range gang {
+		gpu := e.asPlanned(p)
+		if on[gpu] == nil {
+			t.Errorf("pod %s of the gang took GPU %s, where two had to give way or another one of the gang is", p.name, gpu)
+		}
+		delete(on, gpu)
+	}
+	if gone := gaveWay(low); len(gone) != members {
+		t.Errorf("%q gave way, want %d of them", gone, members)
+	}
+	if gone := gaveWay(pairs); len(gone) != 0 {
+		t.Errorf("%q gave way", gone)
+	}
+	for _, p := range on { // those whose GPU nobody took
+		if o := p.running(); o.Status.ContainerStatuses[0].RestartCount != 0 {
+			t.Errorf("pod %s was started again", p.name)
+		}
 	}
 }

@@ -233,8 +233,8 @@ type started struct {
 }
 
 // runScheduler starts a program with a configuration until the test ends; the words KUBECONFIG in it become a file by which
-// it is let in as kerf-scheduler.
-func (h *hollow) runScheduler(program, config string) *started {
+// it is let in as kerf-scheduler. It serves nothing, unless args say otherwise.
+func (h *hollow) runScheduler(program, config string, args ...string) *started {
 	h.Helper()
 	dir := h.TempDir()
 	access, err := clientcmd.LoadFromFile(h.node.env["KUBECONFIG"])
@@ -252,7 +252,8 @@ func (h *hollow) runScheduler(program, config string) *started {
 		return file
 	}
 	kubeconfig := write("kubeconfig", encoded(h, access))
-	s := &started{exec.Command(program, "--config="+write("scheduler.yaml", strings.ReplaceAll(config, "KUBECONFIG", kubeconfig)), "--secure-port=0"), write("log", "")}
+	args = append([]string{"--config=" + write("scheduler.yaml", strings.ReplaceAll(config, "KUBECONFIG", kubeconfig)), "--secure-port=0"}, args...)
+	s := &started{exec.Command(program, args...), write("log", "")}
 	out, err := os.OpenFile(s.log, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		h.Fatal(err)

@@ -215,16 +215,7 @@ func TestSchedulerKilled(t *testing.T) {
 // The pod that matters more takes the place of the one that matters least.
 func TestSchedulerPreempts(t *testing.T) {
 	e := withScheduler(t)
-	const class = "e2e-important"
-	_, err := e.client.SchedulingV1().PriorityClasses().Create(background(), &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Value: 1000}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.client.SchedulingV1().PriorityClasses().Delete(background(), class, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	})
+	important := e.importance()
 	var low []*pod
 	for i := range 8 { // seven GPUs with one pod each, and one with two
 		low = append(low, e.create(byKerf(one(fmt.Sprintf("low%d", i), gibs(45), hold))))
@@ -234,20 +225,40 @@ func TestSchedulerPreempts(t *testing.T) {
 	}
 	second := e.create(byKerf(one("second", gibs(30), hold)))
 	crowded := second.running().Annotations[planOf]
-	important := e.create(byKerf(podSpec{name: "important", containers: []container{{run: hold, limits: gibs(70)}}, edit: func(p *corev1.Pod) { p.Spec.PriorityClassName = class }}))
-	if got := e.asPlanned(important); got == crowded {
+	above := e.create(byKerf(podSpec{name: "important", containers: []container{{run: hold, limits: gibs(70)}}, edit: func(p *corev1.Pod) { p.Spec.PriorityClassName = important }}))
+	if got := e.asPlanned(above); got == crowded {
 		t.Errorf("it took GPU %s from two pods", got)
 	}
-	gone := 0
-	for _, p := range append(low, second) {
-		if o, err := p.fetch(); err != nil || o.DeletionTimestamp != nil {
-			gone++
-		}
-	}
-	if gone != 1 {
-		t.Errorf("%d pods gave way, want one", gone)
+	if gone := gaveWay(append(low, second)); len(gone) != 1 {
+		t.Errorf("%q gave way, want one", gone)
 	}
 	e.stuck()
+}
+
+// importance is the name of a priority class of pods that matter more than others, until the test ends.
+func (e *testCase) importance() string {
+	e.Helper()
+	name := "important-" + e.namespace
+	classes := e.client.SchedulingV1().PriorityClasses()
+	if _, err := classes.Create(background(), &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: 1000}, metav1.CreateOptions{}); err != nil {
+		e.Fatal(err)
+	}
+	e.Cleanup(func() {
+		if err := classes.Delete(background(), name, metav1.DeleteOptions{}); err != nil {
+			e.Error(err)
+		}
+	})
+	return name
+}
+
+// gaveWay are the names of the pods that are gone or about to go.
+func gaveWay(pods []*pod) (names []string) {
+	for _, p := range pods {
+		if o, err := p.fetch(); err != nil || o.DeletionTimestamp != nil {
+			names = append(names, p.name)
+		}
+	}
+	return names
 }
 
 // stuck binds a pod to the node, as kerf-scheduler would, that has no room for it: it is evicted, and its events say why.

@@ -1,0 +1,73 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kerf-gpu/kerf/api/gpunode"
+)
+
+const (
+	// nextPods is how many pods wait, each for a node of its own, when room is made for one after the other.
+	nextPods = 20
+	// nextLook is how often the API server is asked whether a pod is bound: the error of what is measured.
+	nextLook = 3 * time.Millisecond
+)
+
+// nextPod measures how long a pod that waits goes on waiting once its node reports room: from before the report is written to
+// the moment at which the pod is seen to be bound. It returns the times, shortest first. Whatever was bound stays.
+func (h *hollow) nextPod() []time.Duration {
+	h.Helper()
+	rounds := min(nextPods, len(h.names))
+	full := func(s *gpunode.Status) {
+		c := gpunode.Claim{ID: "other", Container: "main", Level: "exclusive"}
+		for g := range s.GPUs {
+			s.GPUs[g].FreeBytes, s.GPUs[g].FreePercent, s.GPUs[g].Whole = 0, 0, true
+			c.Fragments = append(c.Fragments, gpunode.Fragment{GPU: s.GPUs[g].UUID, MemoryBytes: hollowGiB * gib, Percent: 100, Whole: true})
+		}
+		s.Claims = append(s.Claims, c)
+	}
+	var waiting []*pod
+	for i := range rounds {
+		h.mustTell(i, full)
+		waiting = append(waiting, h.pod("next-"+strconv.Itoa(i), percent(25), i))
+	}
+	for _, p := range waiting {
+		p.until("waiting", func(o *corev1.Pod) error {
+			if !slices.ContainsFunc(o.Status.Conditions, func(c corev1.PodCondition) bool { return c.Reason == corev1.PodReasonUnschedulable }) {
+				return errors.New("nothing says that it waits")
+			}
+			return nil
+		})
+	}
+	var took []time.Duration
+	for i, p := range waiting {
+		began := time.Now()
+		h.mustTell(i, func(*gpunode.Status) {})
+		for end := began.Add(bindTime); p.get().Spec.NodeName == ""; time.Sleep(nextLook) {
+			if time.Now().After(end) {
+				h.Fatalf("pod %s waits for %v though its node has room", p.name, bindTime)
+			}
+		}
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	return took
+}
+
+// saidOf is what the bench says of such times.
+func saidOf(took []time.Duration) string {
+	if len(took) == 0 {
+		return "no pod waited"
+	}
+	return fmt.Sprintf("a pod that waits is bound %v (median of %d, at most %v) after its node reports room",
+		took[len(took)/2].Round(time.Millisecond), len(took), took[len(took)-1].Round(time.Millisecond))
+}

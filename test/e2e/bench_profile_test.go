@@ -1,0 +1,85 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"crypto/tls"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+)
+
+var benchProfiles = flag.String("bench-profiles", "", "a folder for the CPU profile and the metrics of each scheduler that is measured; empty: none. Taking them slows a scheduler down")
+
+// profileTime is how long a CPU profile is: the time in which most pods are bound.
+const profileTime = 15 * time.Second
+
+// served is what a scheduler of the bench serves on a port of this machine.
+type served struct {
+	testing.TB
+	port   int
+	client *http.Client
+}
+
+// serving is a free port, and the arguments that have a scheduler serve its profile and its metrics there to whoever asks.
+func serving(t testing.TB) (*served, []string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, _ := l.Addr().(*net.TCPAddr)
+	_ = l.Close()
+	s := &served{TB: t, port: address.Port, client: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}} //nolint:gosec // its own certificate, on this machine
+	return s, []string{
+		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(address.Port), "--cert-dir=" + t.TempDir(),
+		"--authorization-always-allow-paths=/healthz,/metrics,/debug/pprof/*",
+	}
+}
+
+// keep writes what a path answers into a file of the folder.
+func (s *served) keep(path, file string) error {
+	var answer *http.Response
+	err := poll("answer of "+path, func() error {
+		var err error
+		answer, err = s.client.Get(fmt.Sprintf("https://127.0.0.1:%d%s", s.port, path))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return err
+	}
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s: %.200s", path, answer.Status, text)
+	}
+	return os.WriteFile(filepath.Join(*benchProfiles, file), text, 0o600)
+}
+
+// profile takes a CPU profile while the scheduler works; what it returns waits for its end, and takes the metrics.
+func (s *served) profile(name string) (end func()) {
+	done := make(chan error, 1)
+	go func() {
+		done <- s.keep(fmt.Sprintf("/debug/pprof/profile?seconds=%d", int(profileTime.Seconds())), name+".pprof")
+	}()
+	return func() {
+		s.Helper()
+		if err := <-done; err != nil {
+			s.Error(err)
+		}
+		if err := s.keep("/metrics", name+".metrics"); err != nil {
+			s.Error(err)
+		}
+	}
+}
