@@ -195,7 +195,7 @@ func (d migDoor) Offer(gpu sharing.GPUID, profile string, start int, claimed []n
 		start = keep.Any
 	}
 	o := d.Manager.Offer(gpu, profile, start, toClaimed(claimed))
-	return node.MIGOffer{Fragment: o.Fragment, Steps: o.Steps, Loss: o.Loss, Why: o.Why, Never: o.Never, Unknown: o.Unknown}
+	return node.MIGOffer{Fragment: o.Fragment, Steps: o.Steps, Loss: o.Loss, Why: o.Why, Reason: string(o.Reason), Never: o.Never, Unknown: o.Unknown}
 }
 
 // States are the views.

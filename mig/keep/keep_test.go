@@ -274,6 +274,58 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
+// Why nothing is given is told in a word, too: full is not fragmented, and what others made is neither.
+func TestReasons(t *testing.T) {
+	place := func(w *world, profile string, start int) sharing.Instance {
+		p, err := w.table.Lookup("profile", profile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return instance(w.table, mig.Place{Profile: p.ID, Start: start})
+	}
+	claim := func(profile string, starts ...int) func(*world) {
+		return func(w *world) {
+			for _, at := range starts {
+				w.claims = append(w.claims, Claimed{place(w, profile, at), fmt.Sprintf("pod %d", at)})
+			}
+		}
+	}
+	layout := config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: []config.MIGCount{{Profile: "3g", Count: 2}}}}}
+	for name, tt := range map[string]struct {
+		pool config.Pool
+		set  func(*world)
+		ask  string
+		want Reason
+	}{
+		"there is room":     {demandPool(), claim("1g", 6), "4g", ""},
+		"room in pieces":    {demandPool(), claim("1g", 0), "4g", Fragmented},
+		"no room":           {demandPool(), claim("1g", 0, 1, 2, 3, 4, 5, 6), "1g", Full},
+		"somebody else's":   {demandPool(), func(w *world) { _, _ = w.CreateGI(t.Context(), gpuID, mig.Place{Profile: place(w, "7g", 0).ID}) }, "1g", Foreign},
+		"no such profile":   {demandPool(), claim("1g"), "9g", NoProfile},
+		"no name":           {demandPool(), claim("1g"), "small", NoProfile},
+		"not in the layout": {layout, claim("1g"), "1g", NotLaidOut},
+		"all of the layout": {layout, claim("3g", 0, 4), "3g", Full},
+		"shared":            {config.Pool{MIG: []config.MIGLayout{{Enabled: true, Shared: true, Instances: layout.MIG[0].Instances}}}, claim("3g"), "3g", Shared},
+		"not in MIG mode":   {config.Pool{}, claim("1g"), "1g", NotCut},
+		"a driver that fails": {layout, func(w *world) {
+			w.pool = config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: []config.MIGCount{{Profile: "7g", Count: 1}}}}}
+			w.refuse = sharing.ErrExhausted
+		}, "7g", Trouble},
+		"a layout that is not made yet": {layout, func(w *world) {
+			w.claims = []Claimed{{place(w, "3g", 0), "pod a/b"}}
+			w.pool = config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: []config.MIGCount{{Profile: "7g", Count: 1}}}}}
+		}, "7g", Trouble},
+	} {
+		w := newWorld(t, "h100x8", tt.pool)
+		w.Tick(t.Context())
+		tt.set(w)
+		w.Tick(t.Context())
+		if o := w.Offer(gpuID, tt.ask, Any, w.claims); o.Reason != tt.want || (o.Why == "") != (tt.want == "") {
+			t.Errorf("%s: %q: %s, want %q", name, o.Reason, o.Why, tt.want)
+		}
+	}
+}
+
 // What a fixed layout has is all that it gives.
 func TestFixed(t *testing.T) {
 	w := newWorld(t, "h100x8", config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: []config.MIGCount{{Profile: "1g", Count: 1}, {Profile: "3g", Count: 1}}}}})

@@ -11,6 +11,7 @@ import (
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/mig/plan"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
 // Offer is what a GPU gives to a request for an instance.
@@ -24,9 +25,27 @@ type Offer struct {
 	// Why says why there is none, and Never that it will not change with what others give back.
 	Why   string
 	Never bool
+	// Reason is Why in a word, to be counted by; empty where there is an instance.
+	Reason Reason
 	// Unknown is the mistake in the name of the profile, nil where the GPU has it.
 	Unknown error
 }
+
+// Reason is why a GPU gives no instance.
+type Reason string
+
+// The reasons. Full and Fragmented are of instances in use, or of a layout all of whose instances are; fragmented is room
+// that is there and in pieces.
+const (
+	Full       Reason = "full"
+	Fragmented Reason = "fragmented"
+	Foreign    Reason = "foreign"
+	NoProfile  Reason = "no_such_profile"
+	NotLaidOut Reason = "not_in_layout"
+	Shared     Reason = "shared"
+	NotCut     Reason = "not_in_mig_mode"
+	Trouble    Reason = "trouble"
+)
 
 // Any stands for a start of Offer's own choice.
 const Any = plan.Any
@@ -36,28 +55,28 @@ const Any = plan.Any
 func (m *Manager) Offer(gpu sharing.GPUID, profile string, start int, claimed []Claimed) Offer {
 	p := m.page(gpu)
 	if p == nil {
-		return Offer{Why: "is not known"}
+		return Offer{Why: "is not known", Reason: Trouble}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.trouble != "":
-		return Offer{Why: p.trouble}
+		return Offer{Why: p.trouble, Reason: Trouble}
 	case !p.on && p.want.On && !p.want.Leave && p.waits != "":
-		return Offer{Why: "is not in MIG mode yet: " + p.waits}
+		return Offer{Why: "is not in MIG mode yet: " + p.waits, Reason: NotCut}
 	case !p.on:
-		return Offer{Why: "is not in MIG mode", Never: true}
+		return Offer{Why: "is not in MIG mode", Never: true, Reason: NotCut}
 	}
 	if _, err := mig.ParseWish("mig", profile); err != nil {
 		err = sharing.Invalid("mig", profile, "write one of "+names(p.table), "is not the name of a MIG profile")
-		return Offer{Why: err.Error(), Never: true, Unknown: err}
+		return Offer{Why: err.Error(), Never: true, Unknown: err, Reason: NoProfile}
 	}
 	found, err := p.table.Lookup("mig", profile)
 	if err != nil {
-		return Offer{Why: "has no such profile: it has " + names(p.table), Never: true, Unknown: err}
+		return Offer{Why: "has no such profile: it has " + names(p.table), Never: true, Unknown: err, Reason: NoProfile}
 	}
 	if p.want.Shared {
-		return Offer{Why: "its MIG instances are shared, and none is given whole", Never: true}
+		return Offer{Why: "its MIG instances are shared, and none is given whole", Never: true, Reason: Shared}
 	}
 	if len(p.want.Fixed) > 0 {
 		return p.fixed(found, start, claimed)
@@ -109,10 +128,22 @@ func (p *page) fixed(found mig.Profile, start int, claimed []Claimed) Offer {
 			return Offer{Fragment: p.fragment(in)}
 		}
 	}
-	if has == 0 {
-		return Offer{Why: fmt.Sprintf("its layout has no %s", found.Name), Never: true}
+	switch {
+	case has > 0:
+	case p.laysOut(found):
+		return Offer{Why: fmt.Sprintf("the %s of its layout is not made yet: %s", found.Name, p.waits), Reason: Trouble}
+	default:
+		return Offer{Why: fmt.Sprintf("its layout has no %s", found.Name), Never: true, Reason: NotLaidOut}
 	}
-	return Offer{Why: fmt.Sprintf("all %d instances %s of its layout are in use", has, found.Name)}
+	return Offer{Why: fmt.Sprintf("all %d instances %s of its layout are in use", has, found.Name), Reason: Full}
+}
+
+// laysOut reports whether the layout has the profile, made or not; it needs p.mu.
+func (p *page) laysOut(found mig.Profile) bool {
+	return slices.ContainsFunc(p.want.Fixed, func(n config.MIGCount) bool {
+		wanted, err := p.table.Lookup("mig.instances", n.Profile)
+		return err == nil && wanted.ID == found.ID
+	})
 }
 
 // demanded offers what can be cut; it needs p.mu.
@@ -120,7 +151,7 @@ func (p *page) demanded(found mig.Profile, start int, claimed []Claimed) Offer {
 	have, taken := p.have(claimed)
 	made, err := plan.Make(plan.Ask{Table: p.table, Values: p.values, Have: have, Wishes: []plan.Wish{{Profile: found.ID, Start: start}}})
 	if err != nil {
-		return Offer{Why: err.Error()}
+		return Offer{Why: err.Error(), Reason: Trouble}
 	}
 	switch a := made.Answers[0]; a.State {
 	case plan.Ready, plan.Made:
@@ -130,11 +161,17 @@ func (p *page) demanded(found mig.Profile, start int, claimed []Claimed) Offer {
 			Loss: int64(p.values.Loss(p.table.Free(taken), mask)),
 		}
 	case plan.Waits:
-		return Offer{Why: a.Why + "; in the way: " + strings.Join(a.WaitsFor, ", ")}
-	case plan.Never, plan.Foreign:
-		return Offer{Why: a.Why}
+		o := Offer{Why: a.Why + "; in the way: " + strings.Join(a.WaitsFor, ", "), Reason: Full}
+		if a.Fragmented {
+			o.Reason = Fragmented
+		}
+		return o
+	case plan.Foreign:
+		return Offer{Why: a.Why, Reason: Foreign}
+	case plan.Never:
+		return Offer{Why: a.Why, Reason: NoProfile}
 	}
-	return Offer{Why: "nothing is known of it"}
+	return Offer{Why: "nothing is known of it", Reason: Trouble}
 }
 
 // have is the GPU for a plan, and what is taken for good: what was made by others, and what claims have, made or not.

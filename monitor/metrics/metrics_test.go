@@ -148,3 +148,46 @@ func TestWatch(t *testing.T) {
 		t.Error("a process was counted as spared that was killed")
 	}
 }
+
+// What is cut is counted with its time and that of each step, and what nobody gets by its reason.
+func TestMIG(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	e := NewEvents(reg)
+	e.MIGCut(false, 2*time.Second, nil)
+	e.MIGCut(true, time.Second, nil)
+	e.MIGCut(false, time.Second, fmt.Errorf("x: %w", sharing.ErrConflict))
+	e.MIGStep("create-gi", 300*time.Millisecond, nil)
+	e.MIGStep("create-gi", time.Millisecond, fmt.Errorf("x: %w", sharing.ErrExhausted))
+	e.MIGRefused("full")
+	e.MIGRefused("fragmented")
+	e.MIGRefused("full")
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := strings.TrimPrefix(f.GetName(), "kerf_mig_")
+			if name == f.GetName() {
+				continue
+			}
+			for _, l := range m.GetLabel() {
+				name += " " + l.GetValue()
+			}
+			if h := m.GetHistogram(); h != nil {
+				got[name] = h.GetSampleSum()
+			} else {
+				got[name] = m.GetCounter().GetValue()
+			}
+		}
+	}
+	want := map[string]float64{
+		"instances_total cut": 1, "instances_total warm": 1, "instances_total conflict": 1, "cut_duration_seconds": 2,
+		"step_duration_seconds done create-gi": 0.3, "step_duration_seconds exhausted create-gi": 0.001,
+		"refusals_total full": 2, "refusals_total fragmented": 1,
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+}

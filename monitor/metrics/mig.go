@@ -14,6 +14,7 @@ type cuts struct {
 	cut        *prometheus.CounterVec
 	cutSeconds prometheus.Histogram
 	steps      *prometheus.HistogramVec
+	refused    *prometheus.CounterVec
 }
 
 func newCuts(reg prometheus.Registerer) *cuts {
@@ -29,8 +30,12 @@ func newCuts(reg prometheus.Registerer) *cuts {
 			Name: "kerf_mig_step_duration_seconds", Help: "Time of a call to the driver that changes MIG mode or instances, by step and outcome (done, or why not).",
 			Buckets: cutTimes(),
 		}, []string{"step", "outcome"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kerf_mig_refusals_total",
+			Help: "Requests for a MIG instance that no GPU of the node answered, each try of them, by the reason of the GPU that came nearest (full, fragmented, foreign, not_in_layout, no_such_profile, not_in_mig_mode, trouble, ...).",
+		}, []string{"reason"}),
 	}
-	reg.MustRegister(c.cut, c.cutSeconds, c.steps)
+	reg.MustRegister(c.cut, c.cutSeconds, c.steps, c.refused)
 	return c
 }
 
@@ -54,3 +59,6 @@ func (c *cuts) MIGCut(warm bool, took time.Duration, err error) {
 		c.cut.WithLabelValues(outcome(err, "")).Inc()
 	}
 }
+
+// MIGRefused counts one request that no GPU answered.
+func (c *cuts) MIGRefused(reason string) { c.refused.WithLabelValues(reason).Inc() }

@@ -186,6 +186,7 @@ func (nopObserver) Killed(string, error)                 {}
 func (nopObserver) Evicted(string, error)                {}
 func (nopObserver) Uncounted()                           {}
 func (nopObserver) MIGCut(bool, time.Duration, error)    {}
+func (nopObserver) MIGRefused(string)                    {}
 
 // bench is a runtime over real cgroups and processes, and a driver of our own.
 type bench struct {

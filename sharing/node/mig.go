@@ -48,6 +48,26 @@ type MIGOffer struct {
 	Why     string
 	Never   bool
 	Unknown error
+	// Reason is Why in a word, to be counted by.
+	Reason string
+}
+
+// The reasons of this package's own, beside those of who keeps the GPUs.
+const (
+	refusedNotChosen = "not_chosen"
+	refusedUnhealthy = "unhealthy"
+	refusedCordoned  = "cordoned"
+	refusedNoCutter  = "unavailable"
+)
+
+// refusedFor is the reason that counts of those of all GPUs: that of the GPU which came nearest to an answer.
+func refusedFor(reasons []string) string {
+	for _, r := range []string{"fragmented", "full", "foreign", refusedCordoned, refusedUnhealthy, "trouble", "not_in_layout", "shared", "no_such_profile", "not_in_mig_mode"} {
+		if slices.Contains(reasons, r) {
+			return r
+		}
+	}
+	return refusedNotChosen
 }
 
 // MIGState is one GPU's instances.
@@ -93,6 +113,7 @@ func (r *Runtime) SetMIG(m MIG) {
 // the room for others suffers least. What was planned goes before, if it can still be had. It needs the lock.
 func (r *Runtime) cutFor(req sharing.Request, advice sharing.Advice) (sharing.Placement, error) {
 	if r.mig == nil {
+		r.opt.Observer.MIGRefused(refusedNoCutter)
 		return nil, fmt.Errorf("%s: nothing cuts GPUs now: %w", req, sharing.ErrUnavailable)
 	}
 	if f, ok := r.plannedCut(req, advice); ok {
@@ -101,6 +122,7 @@ func (r *Runtime) cutFor(req sharing.Request, advice sharing.Advice) (sharing.Pl
 	var best *MIGOffer
 	no := &allocator.NoFit{Request: req.Clone(), Never: true}
 	var unknown error
+	var reasons []string
 	here := 0
 	for _, v := range r.ledger.GPUs() {
 		if v.GPU.UUID.IsPart() {
@@ -112,6 +134,7 @@ func (r *Runtime) cutFor(req sharing.Request, advice sharing.Advice) (sharing.Pl
 			best = &o
 		case o.Why != "":
 			no.GPUs = append(no.GPUs, allocator.Reason{GPU: v.GPU.UUID, Index: v.GPU.Index, Model: v.GPU.Model, Text: o.Why})
+			reasons = append(reasons, o.Reason)
 			no.Never = no.Never && o.Never
 			if v.GPU.MIG {
 				here++
@@ -121,9 +144,11 @@ func (r *Runtime) cutFor(req sharing.Request, advice sharing.Advice) (sharing.Pl
 			}
 		}
 	}
-	switch {
-	case best != nil:
+	if best != nil {
 		return sharing.Placement{best.Fragment}, nil
+	}
+	r.opt.Observer.MIGRefused(refusedFor(reasons))
+	switch {
 	case no.Never && unknown != nil:
 		return nil, unknown
 	case here == 0:
@@ -163,15 +188,15 @@ func betterCut(a, b MIGOffer) bool {
 func (r *Runtime) offer(v ledger.View, req sharing.Request, start int) MIGOffer {
 	switch g := v.GPU; {
 	case !sharing.MatchModels(req.Models, g.Model):
-		return MIGOffer{Why: fmt.Sprintf("its model is not one of those asked for (%q)", req.Models), Never: true}
+		return MIGOffer{Why: fmt.Sprintf("its model is not one of those asked for (%q)", req.Models), Never: true, Reason: refusedNotChosen}
 	case !req.Admits(g):
-		return MIGOffer{Why: "is not one of the UUIDs asked for", Never: true}
+		return MIGOffer{Why: "is not one of the UUIDs asked for", Never: true, Reason: refusedNotChosen}
 	case !g.MIG:
-		return MIGOffer{Why: "is not in MIG mode", Never: true}
+		return MIGOffer{Why: "is not in MIG mode", Never: true, Reason: "not_in_mig_mode"}
 	case g.Health != sharing.HealthOK:
-		return MIGOffer{Why: fmt.Sprintf("is %s: %s", g.Health, g.HealthReason)}
+		return MIGOffer{Why: fmt.Sprintf("is %s: %s", g.Health, g.HealthReason), Reason: refusedUnhealthy}
 	case g.Cordoned != "":
-		return MIGOffer{Why: "is cordoned: " + g.Cordoned}
+		return MIGOffer{Why: "is cordoned: " + g.Cordoned, Reason: refusedCordoned}
 	}
 	return r.mig.Offer(v.GPU.UUID, req.MIG, start, append(r.claimsOn(v.GPU.UUID), r.hurtOn(v.GPU.UUID)...))
 }

@@ -45,3 +45,36 @@ func TestAFaultOfAnInstanceIsItsHoldersAlone(t *testing.T) {
 		t.Errorf("warnings that are over: %v", b.warnings)
 	}
 }
+
+// refusals notes why nobody got an instance.
+type refusals struct {
+	nopObserver
+	why []string
+}
+
+func (r *refusals) MIGRefused(reason string) { r.why = append(r.why, reason) }
+
+// A request that no GPU answers is counted once, by the reason of the GPU that came nearest; one that is answered is not.
+func TestRefusalsAreCounted(t *testing.T) {
+	b := newMIGBench(t)
+	seen := &refusals{}
+	b.opt.Observer = seen
+	defer b.begin()()
+	b.Runtime.mu.Lock()
+	defer b.Runtime.mu.Unlock()
+	for _, tt := range []struct {
+		req  sharing.Request
+		want string
+	}{
+		{sharing.Request{Kind: sharing.KindMIG, MIG: "3g", GPUs: 1}, ""},
+		{sharing.Request{Kind: sharing.KindMIG, MIG: "9g", GPUs: 1}, "no_such_profile"},
+		{sharing.Request{Kind: sharing.KindMIG, MIG: "3g", GPUs: 1, Models: []string{"T4"}}, "not_chosen"},
+		{sharing.Request{Kind: sharing.KindMIG, MIG: "3g", GPUs: 1, UUIDs: []sharing.GPUID{b.gpus[1].UUID}}, "not_in_mig_mode"},
+	} {
+		seen.why = nil
+		_, err := b.cutFor(tt.req, sharing.Advice{})
+		if got := strings.Join(seen.why, " "); got != tt.want || (err == nil) != (tt.want == "") {
+			t.Errorf("%+v: counted as %q, %v, want %q", tt.req, got, err, tt.want)
+		}
+	}
+}

@@ -37,7 +37,7 @@ func (m *fakeMIG) Offer(gpu sharing.GPUID, profile string, start int, claimed []
 	}
 	size := fakeSizes[profile]
 	if gpu != m.gpu || size == 0 {
-		return MIGOffer{Why: "has no such profile", Never: true}
+		return MIGOffer{Why: "has no such profile", Never: true, Reason: "no_such_profile"}
 	}
 	for at := 7 - size; at >= 0; at-- {
 		in := sharing.Instance{Profile: profile, ID: size, Start: at, Size: size}
@@ -45,7 +45,7 @@ func (m *fakeMIG) Offer(gpu sharing.GPUID, profile string, start int, claimed []
 			return MIGOffer{Fragment: sharing.Fragment{GPU: gpu, Memory: sharing.Bytes(size) * 10 * sharing.GiB, MIG: in}}
 		}
 	}
-	return MIGOffer{Why: "is full"}
+	return MIGOffer{Why: "is full", Reason: "full"}
 }
 
 func (m *fakeMIG) Fits(_ sharing.GPUID, profile string, in sharing.Instance) bool {

@@ -89,6 +89,8 @@ type Observer interface {
 	Evicted(reason string, err error)
 	// MIGCut tells of one MIG instance that a claim asked for; warm is true where it was there already.
 	MIGCut(warm bool, took time.Duration, err error)
+	// MIGRefused tells that nobody got the MIG instance that was asked for, and why in a word: that of the GPU which came nearest to it.
+	MIGRefused(reason string)
 	// Uncounted tells that a process was found that uses a GPU without the library that is to hold its lease.
 	Uncounted()
 }

@@ -65,6 +65,7 @@ func (observer) Uncounted()                                  {}
 func (observer) Placed(string, string, error, time.Duration) {}
 
 func (observer) MIGCut(bool, time.Duration, error) {}
+func (observer) MIGRefused(string)                 {}
 
 const gpu = sharing.GPUID("GPU-00000000-0000-0000-0000-000000000001")
 
