@@ -181,7 +181,11 @@ func (a *agent) PlanMIG(ctx context.Context, document string, apply bool) ([]nod
 	}
 	var out []nodeserver.MIGPlan
 	for _, p := range proposed {
-		out = append(out, nodeserver.MIGPlan{GPU: p.GPU, Index: p.Index, Steps: p.Steps, Waits: p.Waits})
+		one := nodeserver.MIGPlan{GPU: p.GPU, Index: p.Index, Steps: p.Steps, Waits: p.Waits, Units: p.Units}
+		for _, in := range p.After {
+			one.After = append(one.After, node.MIGPiece{Instance: in.Instance, Ours: in.Ours, Ready: true})
+		}
+		out = append(out, one)
 	}
 	return out, nil
 }

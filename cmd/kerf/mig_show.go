@@ -7,11 +7,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
 	"github.com/kerf-gpu/kerf/internal/nodeclient"
 	"github.com/kerf-gpu/kerf/internal/present"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -73,7 +71,8 @@ func (a *app) migPlanCommand() *cobra.Command {
 		Use:   "plan [FILE]",
 		Short: "Say what is to be done for the GPUs to be cut as the pool wants them",
 		Long: `plan says, GPU by GPU, which steps are left until MIG mode and instances are as the agent's SharingConfig wants them, or
-the one in FILE (- for the standard input), and what stands in the way. Nothing is changed.`,
+the one in FILE (- for the standard input), and what stands in the way. It draws the GPU's slices as they are, with who has
+each, and as they are after these steps: an instance that stays has one letter in both. Nothing is changed.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			document := ""
@@ -97,8 +96,8 @@ func (a *app) migApplyCommand() *cobra.Command {
 		Use:   "apply",
 		Short: "Do now what the agent's SharingConfig wants of MIG, as far as it can be done",
 		Long: `apply has the agent look at all GPUs and do at once what it would do by itself sooner or later, and says what was
-done and what stands in the way of the rest. It touches nothing that is in use, and nothing that Kerf did not make. Root alone
-may.`,
+done, how the GPUs are cut after it, and what stands in the way of the rest. It touches nothing that is in use, and nothing
+that Kerf did not make. Root alone may.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return fail(a.planMIG(c.Context(), "", true)) },
 	}
@@ -114,29 +113,10 @@ func (a *app) planMIG(ctx context.Context, document string, apply bool) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprint(a.out, planText(plans, apply))
+	p, err := client.Node(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(a.out, present.MIGPlans(present.FromNode(p), plans, apply))
 	return err
-}
-
-func planText(plans []*nodev1.MIGPlan, done bool) string {
-	var b strings.Builder
-	for _, p := range plans {
-		if len(p.GetSteps()) == 0 && p.GetWaits() == "" {
-			continue
-		}
-		fmt.Fprintf(&b, "GPU %d  %s\n", p.GetIndex(), p.GetGpu())
-		for _, s := range p.GetSteps() {
-			if done {
-				s = "done: " + s
-			}
-			fmt.Fprintf(&b, "  %s\n", s)
-		}
-		if p.GetWaits() != "" {
-			fmt.Fprintf(&b, "  waits: %s\n", p.GetWaits())
-		}
-	}
-	if b.Len() == 0 {
-		return "Nothing is to be done.\n"
-	}
-	return b.String()
 }

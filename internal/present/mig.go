@@ -45,8 +45,14 @@ func fromMIG(m *nodev1.MIG) *MIG {
 		On: m.GetOn(), Fixed: m.GetFixed(), Units: m.GetUnits(), Profiles: list(m.GetProfiles()), Pieces: []MIGPiece{},
 		Trouble: m.GetTrouble(), Waits: m.GetWaits(),
 	}
-	for _, p := range m.GetPieces() {
-		out.Pieces = append(out.Pieces, MIGPiece{
+	out.Pieces = append(out.Pieces, fromPieces(m.GetPieces())...)
+	return out
+}
+
+func fromPieces(pieces []*nodev1.MIGPiece) []MIGPiece {
+	var out []MIGPiece
+	for _, p := range pieces {
+		out = append(out, MIGPiece{
 			Profile: p.GetProfile(), Start: p.GetStart(), Size: p.GetSize(), Ours: p.GetOurs(), Ready: p.GetReady(),
 			UUID: p.GetUuid(), Grant: p.GetGrant(), Holder: p.GetHolder(),
 		})
@@ -66,12 +72,18 @@ const maxUnits = 64
 // draw is the GPU's units with the pieces' keys on them: "[..abcccc]".
 func (m *MIG) draw() string {
 	cells := slices.Repeat([]string{freeUnit}, int(min(max(m.Units, 0), maxUnits)))
-	for i, p := range m.Pieces {
-		for u := max(p.Start, 0); u < min(p.Start+p.Size, int32(len(cells))); u++ { //nolint:gosec // at most maxUnits
-			cells[u] = m.key(i)
-		}
+	for i := range m.Pieces {
+		m.mark(cells, i)
 	}
 	return "[" + strings.Join(cells, "") + "]"
+}
+
+// mark puts the key of a piece on its units.
+func (m *MIG) mark(cells []string, i int) {
+	p := m.Pieces[i]
+	for u := max(p.Start, 0); u < min(p.Start+p.Size, int32(len(cells))); u++ { //nolint:gosec // at most maxUnits
+		cells[u] = m.key(i)
+	}
 }
 
 func (m *MIG) key(i int) string {
@@ -116,9 +128,7 @@ func (m *MIG) lines(wide bool) []string {
 		how = "fixed layout"
 	}
 	out := []string{"  " + m.draw() + "  " + how}
-	if len(rows) > 0 {
-		out = append(out, strings.Split(strings.TrimSuffix(aligned(rows), "\n"), "\n")...)
-	}
+	out = append(out, aligning(rows)...)
 	if m.Trouble != "" {
 		out = append(out, "  in trouble: "+clean(m.Trouble))
 	}

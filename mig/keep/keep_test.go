@@ -326,6 +326,37 @@ func TestReasons(t *testing.T) {
 	}
 }
 
+// What is proposed is shown as the GPU is after it: what stays is there, what goes is not, and what others made stays.
+func TestProposedAfter(t *testing.T) {
+	w := newWorld(t, "h100x8", config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: []config.MIGCount{{Profile: "1g", Count: 1}, {Profile: "3g", Count: 1}}}}})
+	w.Tick(t.Context())
+	next := config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: []config.MIGCount{{Profile: "3g", Count: 2}}}}}
+	p := w.Propose(t.Context(), next)[0]
+	w.pool = next
+	w.Tick(t.Context())
+	var want []string
+	for _, in := range w.view().Pieces {
+		want = append(want, in.String())
+	}
+	var got []string
+	for _, in := range p.After {
+		if !in.Ours {
+			t.Errorf("%+v is somebody's", in)
+		}
+		got = append(got, in.String())
+	}
+	if !slices.Equal(got, want) || len(want) != 2 || p.Units != 8 {
+		t.Errorf("proposed %q of %d units, and it became %q", got, p.Units, want)
+	}
+	if again := w.Propose(t.Context(), next)[0]; len(again.Steps) > 0 || again.After != nil {
+		t.Errorf("nothing is left to be done, and %+v", again)
+	}
+	off := w.Propose(t.Context(), config.Pool{MIG: []config.MIGLayout{{}}})[0]
+	if len(off.Steps) != 3 || len(off.After) > 0 {
+		t.Errorf("without MIG mode: %+v", off)
+	}
+}
+
 // What a fixed layout has is all that it gives.
 func TestFixed(t *testing.T) {
 	w := newWorld(t, "h100x8", config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: []config.MIGCount{{Profile: "1g", Count: 1}, {Profile: "3g", Count: 1}}}}})

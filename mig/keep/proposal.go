@@ -4,9 +4,11 @@
 package keep
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/mig/plan"
@@ -22,6 +24,16 @@ type Proposal struct {
 	Steps []string
 	// Waits says what stands in the way of the rest; empty where nothing does.
 	Waits string
+	// After are its instances once the steps are done, by their starts, and Units the number of its placement units; both
+	// only where there are steps.
+	After []Planned
+	Units int
+}
+
+// Planned is an instance as it is after the steps. Ours is false for one that Kerf did not make.
+type Planned struct {
+	sharing.Instance
+	Ours bool
 }
 
 // Propose says what is to be done for the GPUs to be as the pool wants them. It changes nothing.
@@ -54,9 +66,10 @@ func (m *Manager) propose(ctx context.Context, p *page, want Want, pool config.P
 		return nil
 	}
 	var made plan.Plan
+	var have []plan.Instance
 	short := error(nil)
 	if mode.Current && (!want.On || len(want.Fixed) > 0) || len(want.Fixed) > 0 {
-		if made, short, err = m.toLayout(ctx, p, want, mode.Current); err != nil {
+		if made, have, short, err = m.toLayout(ctx, p, want, mode.Current); err != nil {
 			return err
 		}
 	}
@@ -67,10 +80,14 @@ func (m *Manager) propose(ctx context.Context, p *page, want Want, pool config.P
 		}
 	}
 	p.mu.Lock()
-	to.Steps = append(to.Steps, said(p.table, made.Steps)...)
+	table := p.table
 	p.mu.Unlock()
+	to.Steps = append(to.Steps, said(table, made.Steps)...)
 	if !want.On {
 		to.Steps = append(to.Steps, setting("off", mode.NeedsReset))
+	}
+	if table != nil && len(to.Steps) > 0 {
+		to.Units, to.After = table.Axis(), after(table, have, made.Steps)
 	}
 	return short
 }
@@ -83,23 +100,22 @@ func setting(mode string, reset bool) string {
 }
 
 // toLayout plans a layout, on an empty GPU where that is not in MIG mode yet; short says what it leaves undone.
-func (m *Manager) toLayout(ctx context.Context, p *page, want Want, cut bool) (made plan.Plan, leaves, err error) {
+func (m *Manager) toLayout(ctx context.Context, p *page, want Want, cut bool) (made plan.Plan, have []plan.Instance, leaves, err error) {
 	table, values, err := m.tableOf(ctx, p)
 	if err != nil {
-		return plan.Plan{}, nil, err
+		return plan.Plan{}, nil, nil, err
 	}
 	wishes, err := wishesOf(table, want)
 	if err != nil {
-		return plan.Plan{}, nil, err
+		return plan.Plan{}, nil, nil, err
 	}
-	var have []plan.Instance
 	if cut {
 		if have, err = m.exec.Look(ctx, p.gpu); err != nil {
-			return plan.Plan{}, nil, err //nolint:wrapcheck // as above
+			return plan.Plan{}, nil, nil, err //nolint:wrapcheck // as above
 		}
 	}
 	made, err = plan.Make(plan.Ask{Table: table, Values: values, Have: have, Wishes: wishes, Exact: true})
-	return made, short(made, foreign(have)), err //nolint:wrapcheck // as above
+	return made, have, short(made, foreign(have)), err //nolint:wrapcheck // as above
 }
 
 // said are a plan's steps for people: an instance's compute instance goes and comes with it.
@@ -122,5 +138,25 @@ func said(t *mig.Table, steps []plan.Step) []string {
 			}
 		}
 	}
+	return out
+}
+
+// after are the instances that there are once the steps are done.
+func after(t *mig.Table, have []plan.Instance, steps []plan.Step) []Planned {
+	var out []Planned
+	for _, in := range have {
+		out = append(out, Planned{instance(t, in.Place), in.Ours})
+	}
+	for _, s := range steps {
+		in := instance(t, s.Place)
+		switch s.Op {
+		case plan.DestroyGI:
+			out = slices.DeleteFunc(out, func(p Planned) bool { return p.Ours && p.Instance == in })
+		case plan.CreateGI:
+			out = append(out, Planned{in, true})
+		case plan.DestroyCI, plan.CreateCI:
+		}
+	}
+	slices.SortFunc(out, func(a, b Planned) int { return cmp.Compare(a.Start, b.Start) })
 	return out
 }

@@ -2355,7 +2355,11 @@ type MIGPlan struct {
 	// steps are in their order, for people: "set MIG mode", "destroy 1g.10gb at 6", "create 3g.40gb at 4".
 	Steps []string `protobuf:"bytes,3,rep,name=steps,proto3" json:"steps,omitempty"`
 	// waits says what stands in the way of the rest, and for whom it waits; empty where nothing does.
-	Waits         string `protobuf:"bytes,4,opt,name=waits,proto3" json:"waits,omitempty"`
+	Waits string `protobuf:"bytes,4,opt,name=waits,proto3" json:"waits,omitempty"`
+	// after are its instances once the steps are done, by their starts, without UUIDs and holders; units is the number of its
+	// placement units, 0 where nothing is known of them.
+	After         []*MIGPiece `protobuf:"bytes,5,rep,name=after,proto3" json:"after,omitempty"`
+	Units         int32       `protobuf:"varint,6,opt,name=units,proto3" json:"units,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2416,6 +2420,20 @@ func (x *MIGPlan) GetWaits() string {
 		return x.Waits
 	}
 	return ""
+}
+
+func (x *MIGPlan) GetAfter() []*MIGPiece {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *MIGPlan) GetUnits() int32 {
+	if x != nil {
+		return x.Units
+	}
+	return 0
 }
 
 var File_api_node_v1_node_proto protoreflect.FileDescriptor
@@ -2634,12 +2652,14 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\bdocument\x18\x01 \x01(\tR\bdocument\x12\x14\n" +
 	"\x05apply\x18\x02 \x01(\bR\x05apply\"<\n" +
 	"\x0fPlanMIGResponse\x12)\n" +
-	"\x04gpus\x18\x01 \x03(\v2\x15.kerf.node.v1.MIGPlanR\x04gpus\"]\n" +
+	"\x04gpus\x18\x01 \x03(\v2\x15.kerf.node.v1.MIGPlanR\x04gpus\"\xa1\x01\n" +
 	"\aMIGPlan\x12\x10\n" +
 	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x14\n" +
 	"\x05steps\x18\x03 \x03(\tR\x05steps\x12\x14\n" +
-	"\x05waits\x18\x04 \x01(\tR\x05waits2\xe4\x03\n" +
+	"\x05waits\x18\x04 \x01(\tR\x05waits\x12,\n" +
+	"\x05after\x18\x05 \x03(\v2\x16.kerf.node.v1.MIGPieceR\x05after\x12\x14\n" +
+	"\x05units\x18\x06 \x01(\x05R\x05units2\xe4\x03\n" +
 	"\x04Node\x12F\n" +
 	"\aGetNode\x12\x1c.kerf.node.v1.GetNodeRequest\x1a\x1d.kerf.node.v1.GetNodeResponse\x12@\n" +
 	"\x05Claim\x12\x1a.kerf.node.v1.ClaimRequest\x1a\x1b.kerf.node.v1.ClaimResponse\x12:\n" +
@@ -2718,25 +2738,26 @@ var file_api_node_v1_node_proto_depIdxs = []int32{
 	19, // 20: kerf.node.v1.ArmResponse.only:type_name -> kerf.node.v1.OnlyFiles
 	8,  // 21: kerf.node.v1.LimitResponse.grant:type_name -> kerf.node.v1.Grant
 	27, // 22: kerf.node.v1.PlanMIGResponse.gpus:type_name -> kerf.node.v1.MIGPlan
-	0,  // 23: kerf.node.v1.Node.GetNode:input_type -> kerf.node.v1.GetNodeRequest
-	13, // 24: kerf.node.v1.Node.Claim:input_type -> kerf.node.v1.ClaimRequest
-	17, // 25: kerf.node.v1.Node.Arm:input_type -> kerf.node.v1.ArmRequest
-	20, // 26: kerf.node.v1.Node.Release:input_type -> kerf.node.v1.ReleaseRequest
-	22, // 27: kerf.node.v1.Node.Limit:input_type -> kerf.node.v1.LimitRequest
-	24, // 28: kerf.node.v1.Node.Watch:input_type -> kerf.node.v1.WatchRequest
-	25, // 29: kerf.node.v1.Node.PlanMIG:input_type -> kerf.node.v1.PlanMIGRequest
-	1,  // 30: kerf.node.v1.Node.GetNode:output_type -> kerf.node.v1.GetNodeResponse
-	14, // 31: kerf.node.v1.Node.Claim:output_type -> kerf.node.v1.ClaimResponse
-	18, // 32: kerf.node.v1.Node.Arm:output_type -> kerf.node.v1.ArmResponse
-	21, // 33: kerf.node.v1.Node.Release:output_type -> kerf.node.v1.ReleaseResponse
-	23, // 34: kerf.node.v1.Node.Limit:output_type -> kerf.node.v1.LimitResponse
-	1,  // 35: kerf.node.v1.Node.Watch:output_type -> kerf.node.v1.GetNodeResponse
-	26, // 36: kerf.node.v1.Node.PlanMIG:output_type -> kerf.node.v1.PlanMIGResponse
-	30, // [30:37] is the sub-list for method output_type
-	23, // [23:30] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	6,  // 23: kerf.node.v1.MIGPlan.after:type_name -> kerf.node.v1.MIGPiece
+	0,  // 24: kerf.node.v1.Node.GetNode:input_type -> kerf.node.v1.GetNodeRequest
+	13, // 25: kerf.node.v1.Node.Claim:input_type -> kerf.node.v1.ClaimRequest
+	17, // 26: kerf.node.v1.Node.Arm:input_type -> kerf.node.v1.ArmRequest
+	20, // 27: kerf.node.v1.Node.Release:input_type -> kerf.node.v1.ReleaseRequest
+	22, // 28: kerf.node.v1.Node.Limit:input_type -> kerf.node.v1.LimitRequest
+	24, // 29: kerf.node.v1.Node.Watch:input_type -> kerf.node.v1.WatchRequest
+	25, // 30: kerf.node.v1.Node.PlanMIG:input_type -> kerf.node.v1.PlanMIGRequest
+	1,  // 31: kerf.node.v1.Node.GetNode:output_type -> kerf.node.v1.GetNodeResponse
+	14, // 32: kerf.node.v1.Node.Claim:output_type -> kerf.node.v1.ClaimResponse
+	18, // 33: kerf.node.v1.Node.Arm:output_type -> kerf.node.v1.ArmResponse
+	21, // 34: kerf.node.v1.Node.Release:output_type -> kerf.node.v1.ReleaseResponse
+	23, // 35: kerf.node.v1.Node.Limit:output_type -> kerf.node.v1.LimitResponse
+	1,  // 36: kerf.node.v1.Node.Watch:output_type -> kerf.node.v1.GetNodeResponse
+	26, // 37: kerf.node.v1.Node.PlanMIG:output_type -> kerf.node.v1.PlanMIGResponse
+	31, // [31:38] is the sub-list for method output_type
+	24, // [24:31] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_api_node_v1_node_proto_init() }

@@ -57,14 +57,21 @@ func migMessage(s node.MIGState) *nodev1.MIG {
 	if s.GPU == "" {
 		return nil
 	}
-	m := &nodev1.MIG{Able: s.Able, On: s.On, Fixed: s.Fixed, Units: small(s.Units), Profiles: s.Profiles, Trouble: s.Trouble, Waits: s.Waits}
-	for _, p := range s.Pieces {
-		m.Pieces = append(m.Pieces, &nodev1.MIGPiece{
+	return &nodev1.MIG{
+		Able: s.Able, On: s.On, Fixed: s.Fixed, Units: small(s.Units), Profiles: s.Profiles, Pieces: piecesMessage(s.Pieces),
+		Trouble: s.Trouble, Waits: s.Waits,
+	}
+}
+
+func piecesMessage(pieces []node.MIGPiece) []*nodev1.MIGPiece {
+	var out []*nodev1.MIGPiece
+	for _, p := range pieces {
+		out = append(out, &nodev1.MIGPiece{
 			Profile: p.Profile, Start: small(p.Start), Size: small(p.Size), Ours: p.Ours, Ready: p.Ready, Uuid: p.UUID,
 			Grant: string(p.Grant), Holder: p.Holder,
 		})
 	}
-	return m
+	return out
 }
 
 func grantMessage(g node.GrantState) *nodev1.Grant {

@@ -9,6 +9,7 @@ import (
 
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node"
 )
 
 // MIGPlan is what is to be done to one GPU.
@@ -18,6 +19,9 @@ type MIGPlan struct {
 	// Steps are for people, in their order; Waits says what stands in the way of the rest.
 	Steps []string
 	Waits string
+	// After are its instances once the steps are done, and Units the number of its placement units.
+	After []node.MIGPiece
+	Units int
 }
 
 // MIGPlanner says what is to be done for the GPUs to be cut as a document wants it, empty for the one in force; with
@@ -49,7 +53,7 @@ func (s *Server) PlanMIG(ctx context.Context, in *nodev1.PlanMIGRequest) (*nodev
 	}
 	out := &nodev1.PlanMIGResponse{}
 	for _, p := range plans {
-		out.Gpus = append(out.Gpus, &nodev1.MIGPlan{Gpu: string(p.GPU), Index: small(p.Index), Steps: p.Steps, Waits: p.Waits})
+		out.Gpus = append(out.Gpus, &nodev1.MIGPlan{Gpu: string(p.GPU), Index: small(p.Index), Steps: p.Steps, Waits: p.Waits, After: piecesMessage(p.After), Units: small(p.Units)})
 	}
 	return out, nil
 }

@@ -1,0 +1,95 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package present
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+)
+
+// MIGPlans draws, of each GPU of which something is to be done or stands in the way, its slices as they are with who holds
+// them, as they are once the steps are done, the steps, and what the rest waits for. With done the steps are those that were
+// taken, and s is of after them: then it is drawn once.
+func MIGPlans(s Status, plans []*nodev1.MIGPlan, done bool) string {
+	var b strings.Builder
+	for _, p := range plans {
+		if len(p.GetSteps()) == 0 && p.GetWaits() == "" {
+			continue
+		}
+		now := &MIG{Units: p.GetUnits()}
+		for _, g := range s.GPUs {
+			if g.UUID == p.GetGpu() && g.MIGState != nil {
+				now = g.MIGState
+			}
+		}
+		fmt.Fprintf(&b, "GPU %d  %s\n", p.GetIndex(), clean(p.GetGpu()))
+		for _, l := range now.planned(p, done) {
+			b.WriteString("  " + l + "\n")
+		}
+		for _, step := range p.GetSteps() {
+			if done {
+				step = "done: " + step
+			}
+			fmt.Fprintf(&b, "  %s\n", clean(step))
+		}
+		if p.GetWaits() != "" {
+			fmt.Fprintf(&b, "  waits: %s\n", clean(p.GetWaits()))
+		}
+	}
+	if b.Len() == 0 {
+		return "Nothing is to be done.\n"
+	}
+	return b.String()
+}
+
+// planned are the drawings of a plan, with a line for each instance: what becomes of it, and whose it is. An instance that
+// stays has one letter in both.
+func (m *MIG) planned(p *nodev1.MIGPlan, done bool) []string {
+	all := &MIG{Units: max(m.Units, p.GetUnits()), Pieces: slices.Clone(m.Pieces)}
+	now := all.draw()
+	var rows [][]string
+	row := func(i int, state string) {
+		at := all.Pieces[i]
+		rows = append(rows, []string{all.key(i), clean(at.Profile), fmt.Sprintf("at %d", at.Start), clean(state)})
+	}
+	if done || len(p.GetSteps()) == 0 {
+		for i, in := range all.Pieces {
+			row(i, in.state())
+		}
+		return append([]string{"now   " + now}, aligning(rows)...)
+	}
+	after := fromPieces(p.GetAfter())
+	same := func(in MIGPiece) func(MIGPiece) bool {
+		return func(o MIGPiece) bool { return o.Profile == in.Profile && o.Start == in.Start && o.Ours == in.Ours }
+	}
+	for i, in := range all.Pieces {
+		if state := in.state(); slices.ContainsFunc(after, same(in)) {
+			row(i, state)
+		} else {
+			row(i, state+", goes")
+		}
+	}
+	cells := slices.Repeat([]string{freeUnit}, int(min(max(all.Units, 0), maxUnits)))
+	for _, in := range after {
+		i := slices.IndexFunc(all.Pieces, same(in))
+		if i < 0 {
+			i = len(all.Pieces)
+			all.Pieces = append(all.Pieces, in)
+			row(i, "is made")
+		}
+		all.mark(cells, i)
+	}
+	return append([]string{"now   " + now, "then  [" + strings.Join(cells, "") + "]"}, aligning(rows)...)
+}
+
+// aligning are rows as lines; none for no rows.
+func aligning(rows [][]string) []string {
+	if len(rows) == 0 {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(aligned(rows), "\n"), "\n")
+}
