@@ -46,13 +46,17 @@ func TestReadingOfWhatTheDriverTells(t *testing.T) {
 		Sensors: map[nvml.Sensor]uint64{nvml.SensorBusy: 80, nvml.SensorPower: 350_500, nvml.SensorEnergy: 7, nvml.SensorEncoder: 30}, Listed: true, Timed: true,
 		Residents: []nvml.Resident{{PID: 7, GI: 1, Used: 5, Known: true}, {PID: 7, GI: 2, Used: 6, Known: true}, {PID: 9, GI: -1}},
 		Activity:  map[int]nvml.Activity{7: {SM: 50, Memory: 20, Encoder: 30}},
+	}, elsewhere{
+		better: map[collect.Field]float64{collect.FieldEnergy: 8, collect.FieldProfTensor: 0.5},
+		rest:   map[collect.Field]float64{collect.FieldBusy: 10, collect.FieldMemoryBusy: 70},
 	})
 	fields := map[collect.Field]float64{
 		collect.FieldMemoryTotal: 81920, collect.FieldMemoryUsed: 12288, collect.FieldMemoryFree: 68608, collect.FieldMemoryReserved: 1024,
-		collect.FieldBusy: 80, collect.FieldPower: 350.5, collect.FieldEnergy: 7, collect.FieldEncoder: 30,
+		collect.FieldBusy: 80, collect.FieldPower: 350.5, collect.FieldEnergy: 8, collect.FieldEncoder: 30, collect.FieldMemoryBusy: 70,
+		collect.FieldProfTensor: 0.5,
 	}
 	device := attribution.Device{
-		Memory: attribution.Told(12 * sharing.GiB), SM: attribution.Told(attribution.Ratio(0.8)), Encoder: attribution.Told(attribution.Ratio(0.3)), Listed: true, Timed: true,
+		Memory: attribution.Told(12 * sharing.GiB), SM: attribution.Told(attribution.Ratio(0.8)), DRAM: attribution.Told(attribution.Ratio(0.7)), Encoder: attribution.Told(attribution.Ratio(0.3)), Listed: true, Timed: true,
 		Processes: []attribution.Process{
 			{PID: 7, GI: 1, Memory: attribution.Told(sharing.Bytes(5)), SM: 0.5, DRAM: 0.2, Encoder: 0.3}, {PID: 7, GI: 2, Memory: attribution.Told(sharing.Bytes(6))}, {PID: 9, GI: attribution.NoInstance},
 		},

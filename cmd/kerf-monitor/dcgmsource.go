@@ -38,11 +38,13 @@ type dcgmSource struct {
 	mu     sync.Mutex
 	values dcgm.Reading
 	at     time.Time
+	// read is when each GPU was.
+	read map[sharing.GPUID]time.Time
 }
 
 // newDCGMSource lays an engine's values over another source's. engine is as the flag --dcgm-engine has it.
 func newDCGMSource(below *nvmlSource, every time.Duration, engine string, log *slog.Logger) *dcgmSource {
-	return &dcgmSource{nvmlSource: below, every: every, engine: engine, log: log}
+	return &dcgmSource{nvmlSource: below, every: every, engine: engine, log: log, read: map[sharing.GPUID]time.Time{}}
 }
 
 // Name implements collect.Source: it says what the newest values came from.
@@ -55,14 +57,19 @@ func (s *dcgmSource) Name() string {
 
 // Read implements collect.Source.
 func (s *dcgmSource) Read(ctx context.Context, gpu collect.Info, since time.Time) collect.Reading {
-	r := s.nvmlSource.Read(ctx, gpu, since)
-	if r.Err != nil {
-		return r
-	}
 	told, _ := s.newest()
 	whole := told.GPUs[gpu.UUID]
+	known, often := elsewhere{map[collect.Field]float64{}, map[collect.Field]float64{}}, s.often(gpu.UUID)
 	for field, v := range whole {
-		r.Fields[collect.Field(field)] = v
+		if f := collect.Field(field); often && restless(f) {
+			known.rest[f] = v
+		} else {
+			known.better[f] = v
+		}
+	}
+	r := s.nvmlSource.read(ctx, gpu, since, known)
+	if r.Err != nil {
+		return r
 	}
 	r.Device.Tensor, r.Device.Occupancy = activity(whole, collect.FieldProfTensor), activity(whole, collect.FieldProfSMOccupancy)
 	for i, in := range r.Device.Instances {
@@ -73,6 +80,22 @@ func (s *dcgmSource) Read(ctx context.Context, gpu collect.Info, since time.Time
 		r.Device.Instances[i].Occupancy = activity(v, collect.FieldProfSMOccupancy)
 	}
 	return r
+}
+
+// often reports whether a GPU is read more often than DCGM reads it: what changes all the time is then newer from the
+// driver itself.
+func (s *dcgmSource) often(id sharing.GPUID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	before, ok := s.read[id]
+	s.read[id] = now
+	return ok && now.Sub(before) < s.every*3/4
+}
+
+// restless reports whether a field changes all the time.
+func restless(f collect.Field) bool {
+	return f == collect.FieldPower || f == collect.FieldEnergy || f == collect.FieldBusy || f == collect.FieldMemoryBusy
 }
 
 // activity is a part of the time, where it is told and can be one.

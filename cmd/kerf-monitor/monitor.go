@@ -104,7 +104,13 @@ func (m *monitor) run(ctx context.Context) error {
 	if err := os.MkdirAll(string(others), 0o700); err != nil { // it has to be there before the agent asks
 		m.log.Warn("kerf-agent cannot ask this monitor to let go of a GPU", "error", err.Error())
 	}
-	hub, books, nvml := collect.NewHub(), newBooks(m.log), newNVMLSource(m.libraries, others, m.log)
+	reader := others.Reader()
+	defer func() {
+		if err := reader.Close(); err != nil {
+			m.log.Warn("the locks of GPUs did not close", "error", err.Error())
+		}
+	}()
+	hub, books, nvml := collect.NewHub(), newBooks(m.log), newNVMLSource(m.libraries, reader, m.log)
 	g, ctx := errgroup.WithContext(ctx)
 	var source collect.Source = nvml
 	if m.dcgm {

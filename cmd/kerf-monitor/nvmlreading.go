@@ -4,7 +4,8 @@
 package main
 
 import (
-	"context"
+	"maps"
+	"slices"
 
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/monitor/attribution"
@@ -53,17 +54,19 @@ func fieldOf(s nvml.Sensor) (f collect.Field, divisor float64) {
 	return 0, 0
 }
 
-func readingOf(t nvml.Telemetry) collect.Reading {
+// readingOf is what NVML told, beside what is known from elsewhere.
+func readingOf(t nvml.Telemetry, known elsewhere) collect.Reading {
 	mib := func(b sharing.Bytes) float64 { return float64(b) / float64(sharing.MiB) }
-	r := collect.Reading{Fields: map[collect.Field]float64{
-		collect.FieldMemoryTotal: mib(t.Memory.Total), collect.FieldMemoryFree: mib(t.Memory.Free),
-		collect.FieldMemoryUsed: mib(t.Memory.Used), collect.FieldMemoryReserved: mib(t.Memory.Reserved),
-	}}
+	r := collect.Reading{Fields: make(map[collect.Field]float64, 32)}
+	maps.Copy(r.Fields, known.rest)
+	r.Fields[collect.FieldMemoryTotal], r.Fields[collect.FieldMemoryFree] = mib(t.Memory.Total), mib(t.Memory.Free)
+	r.Fields[collect.FieldMemoryUsed], r.Fields[collect.FieldMemoryReserved] = mib(t.Memory.Used), mib(t.Memory.Reserved)
 	for s, v := range t.Sensors {
 		if f, divisor := fieldOf(s); divisor > 0 {
 			r.Fields[f] = float64(v) / divisor
 		}
 	}
+	maps.Copy(r.Fields, known.better)
 	d := attribution.Device{Memory: attribution.Told(t.Memory.Used), Listed: t.Listed, Timed: t.Timed}
 	d.SM, d.DRAM = percent(r.Fields, collect.FieldBusy), percent(r.Fields, collect.FieldMemoryBusy)
 	d.Encoder, d.Decoder = percent(r.Fields, collect.FieldEncoder), percent(r.Fields, collect.FieldDecoder)
@@ -100,15 +103,7 @@ type instance struct {
 	compute attribution.Ratio
 }
 
-func instancesOf(ctx context.Context, lib *nvml.Library, id sharing.GPUID) ([]instance, error) {
-	profiles, err := lib.MIGProfiles(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	list, err := lib.MIGInstances(ctx, id)
-	if err != nil {
-		return nil, err
-	}
+func instancesOf(profiles []nvml.MIGProfile, list []nvml.MIGInstance) []instance {
 	most, byID := 0, map[int]nvml.MIGProfile{}
 	for _, p := range profiles {
 		most, byID[p.ID] = max(most, p.Compute), p
@@ -118,7 +113,14 @@ func instancesOf(ctx context.Context, lib *nvml.Library, id sharing.GPUID) ([]in
 		p := byID[in.Profile]
 		out = append(out, instance{in.GI, attribution.Slot{Profile: p.Name, Start: in.Start}, attribution.Ratio(float64(p.Compute) / float64(max(most, 1)))})
 	}
-	return out, nil
+	return out
+}
+
+// sameInstances reports whether the instances that have memory are those that are known.
+func sameInstances(cut []instance, memory []nvml.InstanceMemory) bool {
+	return len(cut) == len(memory) && !slices.ContainsFunc(memory, func(m nvml.InstanceMemory) bool {
+		return !slices.ContainsFunc(cut, func(c instance) bool { return c.gi == m.GI })
+	})
 }
 
 func devicesOf(cut []instance, memory []nvml.InstanceMemory) []attribution.Instance {

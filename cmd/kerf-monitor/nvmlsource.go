@@ -25,8 +25,10 @@ const (
 	driverRetry = time.Second
 	// stockEvery is how often it is looked which GPUs there are, and how they are cut.
 	stockEvery = 5 * time.Second
-	// toldKept is how long what changes slowly is not asked for again, a little less than an interval of a second.
-	toldKept = 900 * time.Millisecond
+	// stockAnew is how often all is asked for that does not change by itself, such as a GPU's model.
+	stockAnew = time.Minute
+	// cutAnew is how often it is looked where MIG instances are, when they are the same by number.
+	cutAnew = 10 * time.Second
 	// stockDeadline bounds one such look.
 	stockDeadline = 30 * time.Second
 )
@@ -35,19 +37,22 @@ const (
 type nvmlSource struct {
 	paths []string
 	// quiet is asked before a GPU is: the agent may be changing its MIG instances.
-	quiet quiet.Dir
+	quiet *quiet.Reader
 	log   *slog.Logger
 
 	mu   sync.Mutex
 	lib  *nvml.Library
 	gpus map[sharing.GPUID]nvmlGPU
-	// told is what each told last when it was asked for all.
+	// told is what each told last.
 	told map[sharing.GPUID]told
+	// stocked is when all of the GPUs was asked for.
+	stocked time.Time
+	// profiles are the sizes of MIG instances that GPUs have, which do not change; takeStock alone uses it.
+	profiles map[sharing.GPUID][]nvml.MIGProfile
 }
 
-// told is an answer and when it was.
+// told is an answer, and which library's.
 type told struct {
-	at     time.Time
 	answer nvml.Telemetry
 	lib    *nvml.Library
 }
@@ -55,10 +60,13 @@ type told struct {
 // nvmlGPU is what is known of a GPU between looks.
 type nvmlGPU struct {
 	info collect.Info
+	mig  bool
 	cut  []instance
+	// cutAt is when it was looked how it is cut; zero when that is not known.
+	cutAt time.Time
 }
 
-func newNVMLSource(paths []string, quiet quiet.Dir, log *slog.Logger) *nvmlSource {
+func newNVMLSource(paths []string, quiet *quiet.Reader, log *slog.Logger) *nvmlSource {
 	return &nvmlSource{paths: paths, quiet: quiet, log: log, gpus: map[sharing.GPUID]nvmlGPU{}, told: map[sharing.GPUID]told{}}
 }
 
@@ -119,6 +127,7 @@ func (s *nvmlSource) use(ctx context.Context) (err error) {
 		s.mu.Unlock()
 		err = errors.Join(err, lib.Close())
 	}()
+	s.profiles = map[sharing.GPUID][]nvml.MIGProfile{}
 	t := time.NewTicker(stockEvery)
 	defer t.Stop()
 	for {
@@ -146,61 +155,140 @@ func (s *nvmlSource) takeStock(ctx context.Context, lib *nvml.Library) error {
 		s.log.Debug("stock of the GPUs is taken later", "reason", err.Error())
 		return nil
 	}
-	gpus, _, err := lib.GPUs(ctx)
-	if err != nil {
-		return err
-	}
-	found := map[sharing.GPUID]nvmlGPU{}
-	for _, g := range gpus {
-		n := nvmlGPU{info: collect.Info{UUID: g.UUID, Index: g.Index, Minor: g.Minor, Model: g.Model, PCI: g.PCI}}
-		if g.MIG {
-			if n.cut, err = instancesOf(ctx, lib, g.UUID); err != nil {
-				s.log.Warn("how a GPU is cut is not known", "gpu", string(g.UUID), "error", err.Error())
-			}
+	s.mu.Lock()
+	found, whole := maps.Clone(s.gpus), s.lib != lib || time.Since(s.stocked) >= stockAnew
+	s.mu.Unlock()
+	if !whole {
+		changed, err := s.changed(ctx, lib, found)
+		if err != nil {
+			return err
 		}
-		found[g.UUID] = n
+		whole = changed
+	}
+	if whole {
+		gpus, _, err := lib.GPUs(ctx)
+		if err != nil {
+			return err
+		}
+		for _, g := range gpus {
+			n := found[g.UUID]
+			n.info = collect.Info{UUID: g.UUID, Index: g.Index, Minor: g.Minor, Model: g.Model, PCI: g.PCI}
+			if n.mig != g.MIG {
+				n.mig, n.cut, n.cutAt = g.MIG, nil, time.Time{}
+			}
+			found[g.UUID] = n
+		}
+	}
+	for id, g := range found {
+		if g.mig && time.Since(g.cutAt) >= cutAnew {
+			found[id] = s.lookAtCut(ctx, lib, g)
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lib = lib
-	maps.Copy(s.gpus, found)
+	s.lib, s.gpus = lib, found
+	if whole {
+		s.stocked = time.Now()
+	}
 	return nil
+}
+
+// changed asks, with few calls, whether there are other GPUs than were found, or others in MIG mode.
+func (s *nvmlSource) changed(ctx context.Context, lib *nvml.Library, found map[sharing.GPUID]nvmlGPU) (bool, error) {
+	n, err := lib.Count(ctx)
+	if err != nil || n != len(found) {
+		return true, err
+	}
+	for id, g := range found {
+		mode, err := lib.MIGMode(ctx, id)
+		if err != nil && !errors.Is(err, sharing.ErrUnsupported) || mode.Current != g.mig {
+			return true, nil //nolint:nilerr // a GPU that does not answer is found out about with all others
+		}
+	}
+	return false, nil
+}
+
+// lookAtCut finds out where a GPU's MIG instances are.
+func (s *nvmlSource) lookAtCut(ctx context.Context, lib *nvml.Library, g nvmlGPU) nvmlGPU {
+	var err error
+	if s.profiles[g.info.UUID] == nil {
+		s.profiles[g.info.UUID], err = lib.MIGProfiles(ctx, g.info.UUID)
+	}
+	var list []nvml.MIGInstance
+	if err == nil {
+		list, err = lib.MIGSlots(ctx, g.info.UUID)
+	}
+	if err != nil {
+		s.log.Warn("how a GPU is cut is not known", "gpu", string(g.info.UUID), "error", err.Error())
+		g.cutAt = time.Time{}
+		return g
+	}
+	g.cut, g.cutAt = instancesOf(s.profiles[g.info.UUID], list), time.Now()
+	return g
 }
 
 // Read implements collect.Source.
 func (s *nvmlSource) Read(ctx context.Context, gpu collect.Info, since time.Time) collect.Reading {
+	return s.read(ctx, gpu, since, elsewhere{})
+}
+
+// elsewhere is what is known of a GPU from another source: better is not asked for, and the rest counts where the driver
+// does not tell.
+type elsewhere struct{ better, rest map[collect.Field]float64 }
+
+// read asks for what is not known better.
+func (s *nvmlSource) read(ctx context.Context, gpu collect.Info, since time.Time, known elsewhere) collect.Reading {
 	s.mu.Lock()
-	lib, cut, last := s.lib, s.gpus[gpu.UUID].cut, s.told[gpu.UUID]
+	lib, g, last := s.lib, s.gpus[gpu.UUID], s.told[gpu.UUID]
 	s.mu.Unlock()
 	if lib == nil {
 		return collect.Reading{Err: fmt.Errorf("read gpu %q: no driver is in use: %w", string(gpu.UUID), sharing.ErrUnavailable)}
 	}
 	done, err := s.quiet.Read(gpu.UUID)
 	if err != nil {
+		s.forget(gpu.UUID) // it may be cut otherwise when it comes back
 		return collect.Reading{Err: err}
 	}
 	defer done()
-	var before *nvml.Telemetry
-	asked := time.Now()
-	if last.lib == lib && asked.Sub(last.at) < toldKept {
-		before = &last.answer
+	ask := nvml.Ask{Since: since, Instances: g.mig, Skip: func(x nvml.Sensor) bool {
+		f, _ := fieldOf(x)
+		_, there := known.better[f]
+		return there
+	}}
+	if last.lib == lib {
+		ask.Before = &last.answer
 	}
-	t, err := lib.Telemetry(ctx, gpu.UUID, since, before)
+	t, err := lib.Telemetry(ctx, gpu.UUID, ask)
 	if err != nil {
 		return collect.Reading{Err: err}
 	}
-	if before == nil {
-		s.mu.Lock()
-		s.told[gpu.UUID] = told{asked, t, lib}
-		s.mu.Unlock()
-	}
-	r := readingOf(t)
-	if len(cut) > 0 {
-		memory, err := lib.InstanceMemory(ctx, gpu.UUID)
-		if err != nil {
-			s.log.Debug("memory of mig instances is not known", "gpu", string(gpu.UUID), "error", err.Error())
+	s.mu.Lock()
+	s.told[gpu.UUID] = told{t, lib}
+	s.mu.Unlock()
+	r := readingOf(t, known)
+	if g.mig {
+		if !sameInstances(g.cut, t.Instances) {
+			s.recut(gpu.UUID)
 		}
-		r.Device.Instances = devicesOf(cut, memory)
+		r.Device.Instances = devicesOf(g.cut, t.Instances)
 	}
 	return r
+}
+
+// forget drops what was told of a GPU, and where its MIG instances are.
+func (s *nvmlSource) forget(id sharing.GPUID) {
+	s.mu.Lock()
+	delete(s.told, id)
+	s.mu.Unlock()
+	s.recut(id)
+}
+
+// recut has it looked anew where a GPU's MIG instances are, when stock is taken next.
+func (s *nvmlSource) recut(id sharing.GPUID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if g, ok := s.gpus[id]; ok {
+		g.cutAt = time.Time{}
+		s.gpus[id] = g
+	}
 }

@@ -26,11 +26,11 @@ var errAsked = errors.New("kerf-agent asks for a GPU")
 
 // holds are the GPUs that something reads for as long as it runs.
 type holds struct {
-	dir  quiet.Dir
+	dir  *quiet.Reader
 	done map[sharing.GPUID]func()
 }
 
-func newHolds(dir quiet.Dir) *holds { return &holds{dir, map[sharing.GPUID]func(){}} }
+func newHolds(dir *quiet.Reader) *holds { return &holds{dir, map[sharing.GPUID]func(){}} }
 
 // on takes part for these GPUs, those that it has already among them. The error wraps errAsked when one is asked for.
 func (h *holds) on(gpus []sharing.GPUID) error {

@@ -4,6 +4,7 @@
 package dcgm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -182,16 +183,20 @@ func copied[K comparable](all map[K]Values) map[K]Values {
 	return out
 }
 
-// take puts values in their places, oldest first; those of one call come in no order.
+// take puts values in their places, oldest first; those of one call come in no order. A value has four KiB, so that none is
+// moved.
 func (e *Engine) take(values []dcgm.FieldValue_v2) {
-	slices.SortStableFunc(values, func(a, b dcgm.FieldValue_v2) int { return int(a.TS - b.TS) })
-	for _, v := range values {
+	order := make([]*dcgm.FieldValue_v2, len(values))
+	for i := range values {
+		order[i] = &values[i]
+	}
+	slices.SortStableFunc(order, func(a, b *dcgm.FieldValue_v2) int { return cmp.Compare(a.TS, b.TS) })
+	for _, v := range order {
 		if v.FieldID == fieldUUID && v.Status == 0 && v.StringValue != nil && !blankText(*v.StringValue) {
 			e.uuid[v.EntityID] = sharing.GPUID(*v.StringValue)
 		}
 	}
-	for i := range values {
-		v := &values[i]
+	for _, v := range order {
 		switch {
 		case v.FieldID == fieldUUID:
 		case v.EntityGroupId == dcgm.FE_GPU:

@@ -5,6 +5,7 @@ package nvml
 
 import (
 	"errors"
+	"sync"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -15,6 +16,8 @@ import (
 type goDoor struct {
 	lib    nvml.Interface
 	limits *limits
+	// found has what need was asked for: a library has the same functions for as long as it is loaded.
+	found sync.Map
 }
 
 // openDoor initialises the library at path, which preflight has accepted.
@@ -41,11 +44,20 @@ func (d *goDoor) shutdown() error {
 // that is not in the list of required ones.
 func (d *goDoor) need(names ...string) error {
 	for _, n := range names {
-		if d.lib.Extensions().LookupSymbol(n) == nil {
+		if d.has(n) {
 			return nil
 		}
 	}
 	return absent(names[len(names)-1])
+}
+
+func (d *goDoor) has(name string) bool {
+	if there, known := d.found.Load(name); known {
+		return there == true
+	}
+	there := d.lib.Extensions().LookupSymbol(name) == nil
+	d.found.Store(name, there)
+	return there
 }
 
 func (d *goDoor) system() (System, error) {

@@ -168,6 +168,28 @@ func (g goDevice) migInstances() ([]MIGInstance, error) {
 	return list, nil
 }
 
+// migSlots asks no more than where each instance is: what migInstances finds takes hundreds of calls.
+func (g goDevice) migSlots() ([]MIGInstance, error) {
+	parts, err := g.instances()
+	if err != nil {
+		return nil, err
+	}
+	var list []MIGInstance
+	for _, p := range parts {
+		h, err := g.instance(p.gi)
+		if err != nil {
+			return nil, err
+		}
+		info, err := ask(g.d, "nvmlGpuInstanceGetInfo", h.GetInfo)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, MIGInstance{GI: p.gi, Profile: int(info.ProfileId), Start: int(info.Placement.Start)})
+	}
+	slices.SortFunc(list, func(a, b MIGInstance) int { return cmp.Compare(a.GI, b.GI) })
+	return list, nil
+}
+
 // compute returns a compute profile of a GPU instance.
 func (g goDevice) compute(h nvml.GpuInstance, kind int) (nvml.ComputeInstanceProfileInfo, error) {
 	return ask(g.d, "nvmlGpuInstanceGetComputeInstanceProfileInfo", func() (nvml.ComputeInstanceProfileInfo, nvml.Return) {

@@ -5,45 +5,43 @@ package nvml
 
 import (
 	"errors"
-	"fmt"
+	"slices"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// sensors asks for each sensor; what fails is left out. The library is asked for a function before it is called.
-func (g goDevice) sensors(all bool) map[Sensor]uint64 {
+// sensors asks for each sensor that is wanted; what fails is left out. The library is asked for a function before it is
+// called.
+func (g goDevice) sensors(want func(Sensor) bool) map[Sensor]uint64 {
 	out := make(map[Sensor]uint64, 16)
 	keep := func(s Sensor, v uint64, r nvml.Return) {
-		if r == nvml.SUCCESS {
+		if r == nvml.SUCCESS && want(s) {
 			out[s] = v
 		}
 	}
-	has := func(name string) bool { return g.d.need(name) == nil }
+	has := func(name string, any ...Sensor) bool { return slices.ContainsFunc(any, want) && g.d.need(name) == nil }
 	small := func(name string, s Sensor, get func() (uint32, nvml.Return)) {
-		if has(name) {
+		if has(name, s) {
 			v, r := get()
 			keep(s, uint64(v), r)
 		}
 	}
 	large := func(name string, s Sensor, get func() (uint64, nvml.Return)) {
-		if has(name) {
+		if has(name, s) {
 			v, r := get()
 			keep(s, v, r)
 		}
 	}
 	small("nvmlDeviceGetPowerUsage", SensorPower, g.dev.GetPowerUsage)
 	large("nvmlDeviceGetTotalEnergyConsumption", SensorEnergy, g.dev.GetTotalEnergyConsumption)
-	if has("nvmlDeviceGetUtilizationRates") {
+	if has("nvmlDeviceGetUtilizationRates", SensorBusy, SensorMemoryBusy) {
 		u, r := g.dev.GetUtilizationRates()
 		if u.Gpu <= 100 && u.Memory <= 100 { // more is not a percentage
 			keep(SensorBusy, uint64(u.Gpu), r)
 			keep(SensorMemoryBusy, uint64(u.Memory), r)
 		}
-	}
-	if !all {
-		return out
 	}
 	small("nvmlDeviceGetEnforcedPowerLimit", SensorPowerLimit, g.dev.GetEnforcedPowerLimit)
 	small("nvmlDeviceGetClockInfo", SensorSMClock, func() (uint32, nvml.Return) { return g.dev.GetClockInfo(nvml.CLOCK_SM) })
@@ -58,11 +56,11 @@ func (g goDevice) sensors(all bool) map[Sensor]uint64 {
 		return g.dev.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC)
 	})
 	large("nvmlDeviceGetCurrentClocksEventReasons", SensorThrottle, g.dev.GetCurrentClocksEventReasons)
-	if has("nvmlDeviceGetPcieReplayCounter") {
+	if has("nvmlDeviceGetPcieReplayCounter", SensorPCIeReplays) {
 		v, r := g.dev.GetPcieReplayCounter()
 		keep(SensorPCIeReplays, uint64(max(v, 0)), r)
 	}
-	if has("nvmlDeviceGetRemappedRows") {
+	if has("nvmlDeviceGetRemappedRows", SensorRemappedCorrected, SensorRemappedUncorrected, SensorRemapFailed) {
 		corrected, uncorrected, _, failed, r := g.dev.GetRemappedRows()
 		keep(SensorRemappedCorrected, uint64(max(corrected, 0)), r)
 		keep(SensorRemappedUncorrected, uint64(max(uncorrected, 0)), r)
@@ -78,7 +76,8 @@ func flag(on bool) uint64 {
 	return 0
 }
 
-func (g goDevice) instanceMemory() ([]InstanceMemory, error) {
+// instances finds the GPU instances that have a compute instance, none outside MIG mode.
+func (g goDevice) instances() ([]part, error) {
 	most, err := ask(g.d, "nvmlDeviceGetMaxMigDeviceCount", g.dev.GetMaxMigDeviceCount)
 	if errors.Is(err, sharing.ErrUnsupported) {
 		return nil, nil
@@ -86,8 +85,7 @@ func (g goDevice) instanceMemory() ([]InstanceMemory, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []InstanceMemory
-	seen := map[int]bool{} // compute instances of one GPU instance share its memory
+	var out []part
 	for i := range min(most, maxInstances) {
 		h, err := ask(g.d, "nvmlDeviceGetMigDeviceHandleByIndex", func() (nvml.Device, nvml.Return) { return g.dev.GetMigDeviceHandleByIndex(i) })
 		if errors.Is(err, sharing.ErrNotFound) || errors.Is(err, sharing.ErrUnsupported) {
@@ -100,15 +98,10 @@ func (g goDevice) instanceMemory() ([]InstanceMemory, error) {
 		if err != nil {
 			return nil, err
 		}
-		if seen[gi] {
-			continue
+		// Compute instances of one GPU instance share its memory.
+		if !slices.ContainsFunc(out, func(p part) bool { return p.gi == gi }) {
+			out = append(out, part{gi, goDevice{g.d, h}})
 		}
-		seen[gi] = true
-		m, err := (goDevice{g.d, h}).memory()
-		if err != nil {
-			return nil, fmt.Errorf("gpu instance %d: %w", gi, err)
-		}
-		out = append(out, InstanceMemory{gi, m})
 	}
 	return out, nil
 }

@@ -49,9 +49,9 @@ type found struct {
 // costs the others nothing. The last error says that the driver could not be asked at all. A GPU whose
 // driver asks for a recovery action is returned, unhealthy.
 func (l *Library) GPUs(ctx context.Context) ([]sharing.GPU, []error, error) {
-	n, err := call(ctx, l, l.systemLane, l.door.count)
+	n, err := l.Count(ctx)
 	if err != nil {
-		return nil, nil, fmt.Errorf("count gpus: %w", err)
+		return nil, nil, err
 	}
 	all := make([]found, max(n, 0))
 	var asked sync.WaitGroup
@@ -67,6 +67,15 @@ func (l *Library) GPUs(ctx context.Context) ([]sharing.GPU, []error, error) {
 	asked.Wait()
 	gpus, left := judge(all)
 	return gpus, append(left, l.vanished(all)...), nil
+}
+
+// Count is how many GPUs the driver tells of.
+func (l *Library) Count(ctx context.Context) (int, error) {
+	n, err := call(ctx, l, l.systemLane, l.door.count)
+	if err != nil {
+		return 0, fmt.Errorf("count gpus: %w", err)
+	}
+	return n, nil
 }
 
 // inspect asks one GPU for all that inventory wants. What it found is in f, also when the GPU cannot be used.

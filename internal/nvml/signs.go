@@ -66,7 +66,7 @@ func (l *Library) Signs(ctx context.Context, id sharing.GPUID) (Signs, error) {
 func (l *Library) Power(ctx context.Context, id sharing.GPUID) (uint64, error) {
 	return onGPU(ctx, l, "read power", id, func(d device) (uint64, error) {
 		if s, ok := d.(senses); ok {
-			if mw, ok := s.sensors(false)[SensorPower]; ok {
+			if mw, ok := s.sensors(func(x Sensor) bool { return x == SensorPower })[SensorPower]; ok {
 				return mw, nil
 			}
 		}

@@ -165,7 +165,7 @@ func testSigns(ctx context.Context, t *testing.T, l *Library, s *sim, id sharing
 
 // testTelemetry reads a GPU that is busy for 80 percent of the time, and runs nothing.
 func testTelemetry(ctx context.Context, t *testing.T, l *Library, id sharing.GPUID) {
-	got, err := l.Telemetry(ctx, id, time.Now().Add(-time.Second), nil)
+	got, err := l.Telemetry(ctx, id, Ask{Since: time.Now().Add(-time.Second)})
 	if err != nil || !got.Listed || !got.Timed || len(got.Residents) != 0 || len(got.Activity) != 0 || got.Memory.Total < 70*sharing.GiB {
 		t.Errorf("telemetry %+v, %v", got, err)
 	}

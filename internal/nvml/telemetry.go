@@ -5,6 +5,8 @@ package nvml
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -33,7 +35,32 @@ const (
 	SensorRemappedUncorrected               // rows
 	SensorRemapFailed                       // 1: a row could not be remapped
 	SensorThrottle                          // nvmlClocksEventReason* bits
+
+	sensorsEnd
 )
+
+// How long an answer is taken for what would be answered now. Each is a little less than a usual interval of samples.
+const (
+	// timeKept is for what processes did, which drivers sample some times in a second.
+	timeKept = 270 * time.Millisecond
+	// otherKept is for the lists of processes in which there was none, and for sensors that change from second to second.
+	otherKept = 900 * time.Millisecond
+	// seldomKept is for counters and settings that hardly change, for what the GPU did not tell at all, and for where its
+	// MIG instances are found.
+	seldomKept = 4900 * time.Millisecond
+)
+
+// Ask says what of a GPU's telemetry is wanted.
+type Ask struct {
+	// Since is from when on processes' activity is wanted.
+	Since time.Time
+	// Before is the answer before, of the same library; from it is taken what is young enough. Nil has all asked for.
+	Before *Telemetry
+	// Skip says which sensors nobody needs; nil for none.
+	Skip func(Sensor) bool
+	// Instances asks for the memory of MIG instances.
+	Instances bool
+}
 
 // Telemetry is what one GPU tells at one moment. What it does not tell is absent.
 type Telemetry struct {
@@ -46,8 +73,24 @@ type Telemetry struct {
 	// nothing.
 	Activity map[int]Activity
 	Timed    bool
+	// Instances is the memory of MIG instances, as far as it was asked for and is told.
+	Instances []InstanceMemory
+
 	// others is true when there were processes that are not in the list of compute processes.
 	others bool
+	// parts are where instances are found, and untold the sensors that were asked for and not told.
+	parts  []part
+	untold map[Sensor]bool
+	// noTime is true when activity was not told for want of support.
+	noTime bool
+	// at is when each was asked for.
+	at struct{ time, lists, others, seldom time.Time }
+}
+
+// part is a GPU instance and its handle.
+type part struct {
+	gi  int
+	dev device
 }
 
 // Resident is a process on a GPU or, in MIG mode, on one GPU instance of it.
@@ -72,45 +115,134 @@ type InstanceMemory struct {
 
 // senses is a device that tells more than its memory: what not every door has.
 type senses interface {
-	// sensors are the quick ones, or all.
-	sensors(all bool) map[Sensor]uint64
+	sensors(want func(Sensor) bool) map[Sensor]uint64
 	// computeProcesses is the first of the lists of processes.
 	computeProcesses() ([]resident, error)
-	instanceMemory() ([]InstanceMemory, error)
+	instances() ([]part, error)
 }
 
-// Telemetry asks a GPU for all that it tells, with what its processes did since then. An error means that not even its
-// memory can be told.
-//
-// before, where it is not nil, is an answer that is young enough for what changes slowly to be taken from it: all sensors but
-// power, energy and use, and that no process was in the lists of graphics and of MPS.
-func (l *Library) Telemetry(ctx context.Context, id sharing.GPUID, since time.Time, before *Telemetry) (Telemetry, error) {
+// Telemetry asks a GPU for all that it tells, and takes what is young enough from the answer before. An error means that not
+// even its memory can be told.
+func (l *Library) Telemetry(ctx context.Context, id sharing.GPUID, a Ask) (Telemetry, error) {
 	return onGPU(ctx, l, "read telemetry", id, func(d device) (Telemetry, error) {
 		m, err := plausible(d.memory())
 		if err != nil {
 			return Telemetry{}, err
 		}
-		t := Telemetry{Memory: m}
-		if lists, err := listsOf(d, before); err == nil {
-			t.Residents, t.Listed = residents(lists), true
-			t.others = slices.ContainsFunc(lists[1:], func(l []resident) bool { return len(l) > 0 })
+		t, now := Telemetry{Memory: m}, time.Now()
+		if a.Before == nil {
+			a.Before = &Telemetry{}
 		}
-		if samples, err := d.processTime(since); err == nil {
-			t.Activity, err = activity(samples)
-			t.Timed = err == nil
-		}
+		t.askLists(d, a.Before, now)
+		t.askActivity(d, a, now)
 		if s, ok := d.(senses); ok {
-			t.Sensors = s.sensors(before == nil)
-			if before != nil {
-				for sensor, v := range before.Sensors {
-					if !sensor.quick() {
-						t.Sensors[sensor] = v
-					}
-				}
+			t.askSensors(s, a, now)
+			if a.Instances {
+				t.askInstances(s, a.Before, now)
 			}
 		}
 		return t, nil
 	})
+}
+
+// askLists reads the processes: the list of compute always, the others again when it is time or if there was any in them.
+func (t *Telemetry) askLists(d device, before *Telemetry, now time.Time) {
+	if s, ok := d.(senses); ok && before.Listed && !before.others && now.Sub(before.at.lists) < otherKept {
+		t.at.lists = before.at.lists
+		if compute, err := s.computeProcesses(); err == nil {
+			t.Residents, t.Listed = residents([][]resident{compute}), true
+		}
+		return
+	}
+	t.at.lists = now
+	if lists, err := d.processes(); err == nil {
+		t.Residents, t.Listed = residents(lists), true
+		t.others = slices.ContainsFunc(lists[1:], func(l []resident) bool { return len(l) > 0 })
+	}
+}
+
+// askActivity reads what processes did.
+func (t *Telemetry) askActivity(d device, a Ask, now time.Time) {
+	kept := timeKept
+	if a.Before.noTime {
+		kept = seldomKept
+	}
+	if now.Sub(a.Before.at.time) < kept {
+		t.Activity, t.Timed, t.noTime, t.at.time = a.Before.Activity, a.Before.Timed, a.Before.noTime, a.Before.at.time
+		return
+	}
+	t.at.time = now
+	samples, err := d.processTime(a.Since)
+	t.noTime = errors.Is(err, sharing.ErrUnsupported)
+	if err == nil {
+		t.Activity, err = activity(samples)
+		t.Timed = err == nil
+	}
+}
+
+// askSensors reads the sensors that it is time for.
+func (t *Telemetry) askSensors(s senses, a Ask, now time.Time) {
+	before := a.Before
+	other, seldom := now.Sub(before.at.others) >= otherKept, now.Sub(before.at.seldom) >= seldomKept
+	if t.at.others = before.at.others; other {
+		t.at.others = now
+	}
+	if t.at.seldom = before.at.seldom; seldom {
+		t.at.seldom = now
+	}
+	due := func(x Sensor) bool {
+		switch _, told := before.Sensors[x]; {
+		case seldom:
+			return true
+		case before.untold[x]:
+			return false
+		case x.quick() || !told: // one that was not needed before may be now
+			return true
+		}
+		return other && !x.seldom()
+	}
+	want := func(x Sensor) bool { return (a.Skip == nil || !a.Skip(x)) && due(x) }
+	t.Sensors, t.untold = s.sensors(want), map[Sensor]bool{}
+	for x := range sensorsEnd {
+		switch _, told := t.Sensors[x]; {
+		case told || a.Skip != nil && a.Skip(x):
+		case want(x):
+			t.untold[x] = true
+		case before.untold[x]:
+			t.untold[x] = true
+		default:
+			t.Sensors[x] = before.Sensors[x]
+		}
+	}
+}
+
+// askInstances reads the memory of MIG instances, where they were found before as long as that holds.
+func (t *Telemetry) askInstances(s senses, before *Telemetry, now time.Time) {
+	if before.parts != nil && !t.at.seldom.Equal(now) {
+		if memory, err := memoryOf(before.parts); err == nil {
+			t.Instances, t.parts = memory, before.parts
+			return
+		}
+	}
+	parts, err := s.instances()
+	if err != nil {
+		return
+	}
+	if memory, err := memoryOf(parts); err == nil {
+		t.Instances, t.parts = memory, parts
+	}
+}
+
+func memoryOf(parts []part) ([]InstanceMemory, error) {
+	var out []InstanceMemory
+	for _, p := range parts {
+		m, err := p.dev.memory()
+		if err != nil {
+			return nil, fmt.Errorf("gpu instance %d: %w", p.gi, err)
+		}
+		out = append(out, InstanceMemory{p.gi, m})
+	}
+	return out, nil
 }
 
 // quick reports whether a sensor changes all the time.
@@ -122,13 +254,13 @@ func (s Sensor) quick() bool {
 	return false
 }
 
-// listsOf are the lists of processes, that of compute first.
-func listsOf(d device, before *Telemetry) ([][]resident, error) {
-	if s, ok := d.(senses); ok && before != nil && before.Listed && !before.others {
-		compute, err := s.computeProcesses()
-		return [][]resident{compute}, err
+// seldom reports whether a sensor hardly changes.
+func (s Sensor) seldom() bool {
+	switch s { //nolint:exhaustive // the others do
+	case SensorPowerLimit, SensorECCCorrected, SensorECCUncorrected, SensorPCIeReplays, SensorRemappedCorrected, SensorRemappedUncorrected, SensorRemapFailed:
+		return true
 	}
-	return d.processes()
+	return false
 }
 
 // activity is the mean of each process's samples.
@@ -163,7 +295,23 @@ func (l *Library) InstanceMemory(ctx context.Context, id sharing.GPUID) ([]Insta
 		if !ok {
 			return nil, absent("nvmlDeviceGetMigDeviceHandleByIndex")
 		}
-		return s.instanceMemory()
+		parts, err := s.instances()
+		if err != nil {
+			return nil, err
+		}
+		return memoryOf(parts)
+	})
+}
+
+// MIGSlots returns the GPU instances that have a compute instance, without saying which, by their ids; none outside MIG
+// mode. It is MIGInstances for who looks often.
+func (l *Library) MIGSlots(ctx context.Context, id sharing.GPUID) ([]MIGInstance, error) {
+	return onGPU(ctx, l, "find mig instances", id, func(d device) ([]MIGInstance, error) {
+		s, ok := d.(interface{ migSlots() ([]MIGInstance, error) })
+		if !ok {
+			return nil, absent("nvmlDeviceGetMigDeviceHandleByIndex")
+		}
+		return s.migSlots()
 	})
 }
 

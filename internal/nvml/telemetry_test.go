@@ -5,7 +5,10 @@ package nvml
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -30,16 +33,16 @@ func TestTelemetry(t *testing.T) {
 		Residents: []Resident{{PID: 7, GI: 1, Used: 5, Known: true}, {PID: 7, GI: 2, Used: 6, Known: true}, {PID: 9, GI: -1, Used: 4, Known: true, MPS: true}},
 		Activity:  map[int]Activity{7: {20, 5, 4, 3}, 9: {50, 20, 0, 0}},
 	}
-	got, err := l.Telemetry(ctx, id, time.Time{}, nil)
+	got, err := l.Telemetry(ctx, id, Ask{})
 	if d := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Telemetry{})); d != "" || err != nil {
 		t.Errorf("%v\n%s", err, d)
 	}
 	g.times = []timeSample{{7, 10, 1, 1, 101}}
-	if got, err = l.Telemetry(ctx, id, time.Time{}, nil); err != nil || got.Timed || got.Activity != nil {
+	if got, err = l.Telemetry(ctx, id, Ask{}); err != nil || got.Timed || got.Activity != nil {
 		t.Errorf("an absurd share of time is told: %+v, %v", got, err)
 	}
 	g.mem.Used = g.mem.Total + 1
-	if got, err = l.Telemetry(ctx, id, time.Time{}, nil); !errors.Is(err, sharing.ErrUnavailable) {
+	if got, err = l.Telemetry(ctx, id, Ask{}); !errors.Is(err, sharing.ErrUnavailable) {
 		t.Errorf("absurd memory is told: %+v, %v", got, err)
 	}
 	if in, err := l.InstanceMemory(ctx, id); !errors.Is(err, sharing.ErrUnsupported) {
@@ -47,60 +50,131 @@ func TestTelemetry(t *testing.T) {
 	}
 }
 
-// sensing is a device that tells all; it counts what it was asked for.
+// sensing is a device that tells all but its throttling; it counts what it was asked for.
 type sensing struct {
 	*fakeGPU
-	all, quick, lists *int
+	asked map[string]int
+	value uint64
+	cut   []part
 }
 
-func (s sensing) sensors(all bool) map[Sensor]uint64 {
-	if all {
-		*s.all++
-		return map[Sensor]uint64{SensorPower: 100, SensorTemperature: 40}
+func (s *sensing) sensors(want func(Sensor) bool) map[Sensor]uint64 {
+	out := map[Sensor]uint64{}
+	for x := range sensorsEnd {
+		if !want(x) {
+			continue
+		}
+		s.asked[fmt.Sprint("sensor ", x)]++
+		if x != SensorThrottle {
+			out[x] = s.value
+		}
 	}
-	*s.quick++
-	return map[Sensor]uint64{SensorPower: 200}
+	return out
 }
 
-func (s sensing) instanceMemory() ([]InstanceMemory, error) { return nil, nil }
+func (s *sensing) instances() ([]part, error) { s.asked["instances"]++; return s.cut, nil }
 
-func (s sensing) computeProcesses() ([]resident, error) { return s.fakeGPU.lists[0], nil }
+func (s *sensing) computeProcesses() ([]resident, error) {
+	s.asked["compute"]++
+	return s.lists[0], nil
+}
 
-func (s sensing) processes() ([][]resident, error) { *s.lists++; return s.fakeGPU.lists, nil }
+func (s *sensing) processes() ([][]resident, error) { s.asked["lists"]++; return s.lists, nil }
+
+func (s *sensing) processTime(time.Time) ([]timeSample, error) {
+	s.asked["time"]++
+	return s.times, nil
+}
 
 // sensingDoor has one such device.
 type sensingDoor struct {
 	*fakeDoor
-	dev sensing
+	dev *sensing
 }
 
 func (d sensingDoor) byUUID(sharing.GPUID) (device, error) { return d.dev, nil }
 func (d sensingDoor) byIndex(int) (device, error)          { return d.dev, nil }
 
-// TestQuickTelemetry asks again a moment later.
-func TestQuickTelemetry(t *testing.T) {
-	g := gpu(0)
-	l, fake := open4test(t, Options{}, g)
-	var all, quick, lists int
-	l.door = sensingDoor{fake, sensing{g, &all, &quick, &lists}}
-	g.lists = [][]resident{{{pid: 7, gi: noInstance, used: 5, known: true}}, nil}
-	ask := func(before *Telemetry) Telemetry {
-		t.Helper()
-		got, err := l.Telemetry(t.Context(), g.id.uuid, time.Time{}, before)
-		if err != nil {
-			t.Fatal(err)
+// TestTelemetryAgain asks again and again: what is young is not asked for anew, and all is told nevertheless.
+func TestTelemetryAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, in := gpu(0), gpu(1)
+		dev := &sensing{fakeGPU: g, asked: map[string]int{}, value: 1, cut: []part{{3, in}}}
+		l, fake := open4test(t, Options{}, g)
+		l.door = sensingDoor{fake, dev}
+		g.lists = [][]resident{{{pid: 7, gi: noInstance, used: 5, known: true}}, nil}
+		var last *Telemetry
+		names := map[string]Sensor{"power": SensorPower, "temperature": SensorTemperature, "ecc": SensorECCCorrected, "throttle": SensorThrottle, "energy": SensorEnergy}
+		ask := func(step string, want map[string]int) Telemetry {
+			t.Helper()
+			clear(dev.asked)
+			got, err := l.Telemetry(t.Context(), g.id.uuid, Ask{Before: last, Instances: true, Skip: func(s Sensor) bool { return s == SensorEnergy }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = &got
+			for name, s := range names {
+				if n := dev.asked[fmt.Sprint("sensor ", s)]; n != 0 {
+					dev.asked[name] = n
+				}
+				delete(dev.asked, fmt.Sprint("sensor ", s))
+			}
+			for k := range dev.asked {
+				if strings.HasPrefix(k, "sensor") {
+					delete(dev.asked, k)
+				}
+			}
+			if d := cmp.Diff(want, dev.asked); d != "" {
+				t.Errorf("%s: asked (-want +got):\n%s", step, d)
+			}
+			if len(got.Instances) != 1 || got.Instances[0].GI != 3 || len(got.Residents) != 1 || !got.Timed {
+				t.Errorf("%s: %+v", step, got)
+			}
+			for s := range sensorsEnd {
+				if _, told := got.Sensors[s]; told == (s == SensorThrottle || s == SensorEnergy) {
+					t.Errorf("%s: sensor %d: %v", step, s, got.Sensors)
+				}
+			}
+			return got
 		}
-		return got
+		ask("at first", map[string]int{"power": 1, "temperature": 1, "ecc": 1, "throttle": 1, "lists": 1, "time": 1, "instances": 1})
+		dev.value = 2
+		time.Sleep(100 * time.Millisecond)
+		if got := ask("soon", map[string]int{"power": 1, "compute": 1}); got.Sensors[SensorPower] != 2 || got.Sensors[SensorTemperature] != 1 {
+			t.Errorf("sensors %v", got.Sensors)
+		}
+		time.Sleep(200 * time.Millisecond)
+		ask("a little later", map[string]int{"power": 1, "compute": 1, "time": 1})
+		time.Sleep(700 * time.Millisecond)
+		if got := ask("after a second", map[string]int{"power": 1, "temperature": 1, "lists": 1, "time": 1}); got.Sensors[SensorTemperature] != 2 || got.Sensors[SensorECCCorrected] != 1 {
+			t.Errorf("sensors %v", got.Sensors)
+		}
+		in.err = lost() // the instance was made anew: its handle is none any more
+		again := gpu(2)
+		dev.cut = []part{{3, again}}
+		time.Sleep(100 * time.Millisecond)
+		ask("with a stale handle", map[string]int{"power": 1, "compute": 1, "instances": 1})
+		time.Sleep(4 * time.Second)
+		ask("after five seconds", map[string]int{"power": 1, "temperature": 1, "ecc": 1, "throttle": 1, "lists": 1, "time": 1, "instances": 1})
+	})
+}
+
+// TestTelemetryOfGraphics: while one is in another list than that of compute, all are read each time.
+func TestTelemetryOfGraphics(t *testing.T) {
+	g := gpu(0)
+	dev := &sensing{fakeGPU: g, asked: map[string]int{}}
+	l, fake := open4test(t, Options{}, g)
+	l.door = sensingDoor{fake, dev}
+	g.lists = [][]resident{{{pid: 7, gi: noInstance, used: 5, known: true}}, {{pid: 9, gi: noInstance, used: 5, known: true}}}
+	var last *Telemetry
+	for range 3 {
+		got, err := l.Telemetry(t.Context(), g.id.uuid, Ask{Before: last})
+		if err != nil || len(got.Residents) != 2 {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		last = &got
 	}
-	full := ask(nil)
-	next := ask(&full)
-	want := map[Sensor]uint64{SensorPower: 200, SensorTemperature: 40}
-	if d := cmp.Diff(want, next.Sensors); d != "" || len(next.Residents) != 1 || all != 1 || quick != 1 || lists != 1 {
-		t.Errorf("%s\n%d full, %d quick, %d lists: %+v", d, all, quick, lists, next)
-	}
-	g.lists[1] = []resident{{pid: 9, gi: noInstance, used: 5, known: true}}
-	full = ask(nil)
-	if next = ask(&full); len(next.Residents) != 2 || lists != 3 {
-		t.Errorf("with a process of graphics: %d lists, %+v", lists, next)
+	if dev.asked["lists"] != 3 || dev.asked["compute"] != 0 {
+		t.Errorf("asked %v", dev.asked)
 	}
 }

@@ -6,7 +6,8 @@
 //
 // A folder has two files for each GPU, on which flock(2) is taken; their content means nothing. Who reads a GPU holds
 // "<UUID>.use" shared while it does. Who wants it for itself holds "<UUID>.ask" alone, and then waits for "<UUID>.use".
-// Before each read a reader looks whether somebody holds "ask": if so, it lets go and reads nothing.
+// Before each read a reader looks whether somebody holds "ask": if so, it lets go and reads nothing. The files stay; who
+// removes them has those who read hold what nobody asks for.
 //
 // It promises that nobody who ends, however, stays in the way: locks end with their process. It does not promise that a
 // reader lets go: Ask says who is asked in vain, and its caller goes on or not. Nothing of a tenant's reaches the folder.
@@ -53,31 +54,6 @@ func (d Dir) Ask(ctx context.Context, gpu sharing.GPUID) (release func(), err er
 		}
 	}
 	return release, nil
-}
-
-// Read begins to read a GPU, and done ends it. The error wraps sharing.ErrUnavailable while somebody asks for the GPU: then
-// it is not to be read, and what is held of it is to be let go.
-func (d Dir) Read(gpu sharing.GPUID) (done func(), err error) {
-	if _, err := os.Stat(string(d)); errors.Is(err, os.ErrNotExist) {
-		return func() {}, nil
-	}
-	use, err := d.open(gpu, "use")
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(use.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(asked(gpu), use.Close())
-	}
-	// Who asks now waits for what is held, and is seen at the next read.
-	ask, err := d.open(gpu, "ask")
-	if err != nil {
-		return nil, errors.Join(err, use.Close())
-	}
-	err = unix.Flock(int(ask.Fd()), unix.LOCK_SH|unix.LOCK_NB)
-	if err = errors.Join(err, ask.Close()); err != nil {
-		return nil, errors.Join(asked(gpu), use.Close())
-	}
-	return func() { _ = use.Close() }, nil
 }
 
 func asked(gpu sharing.GPUID) error {

@@ -18,13 +18,20 @@ const (
 	gpuB = sharing.GPUID("GPU-00000000-0000-0000-0000-000000000002")
 )
 
+// mustRead reads as a process of its own would.
 func mustRead(t *testing.T, d Dir, gpu sharing.GPUID) func() {
 	t.Helper()
-	done, err := d.Read(gpu)
+	r := d.Reader()
+	done, err := r.Read(gpu)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return done
+	return func() {
+		done()
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // Who asks gets the GPU when the last reader is done, keeps new ones off it alone, and gives it back.
@@ -37,6 +44,8 @@ func TestAskAndRead(t *testing.T) {
 		release()
 	}
 	one, two := mustRead(t, d, gpuA), mustRead(t, d, gpuA)
+	here := d.Reader()
+	defer here.Close()
 	short, cancel := context.WithTimeout(t.Context(), 3*poll)
 	defer cancel()
 	if _, err := d.Ask(short, gpuA); !errors.Is(err, sharing.ErrUnavailable) {
@@ -52,7 +61,7 @@ func TestAskAndRead(t *testing.T) {
 		got <- release
 	}()
 	for refused := false; !refused; time.Sleep(poll) { // from when it asks on
-		done, err := d.Read(gpuA)
+		done, err := here.Read(gpuA)
 		if refused = errors.Is(err, sharing.ErrUnavailable); !refused {
 			done()
 		}
@@ -60,7 +69,7 @@ func TestAskAndRead(t *testing.T) {
 	one()
 	two()
 	release := <-got
-	if _, err := d.Read(gpuA); !errors.Is(err, sharing.ErrUnavailable) {
+	if _, err := here.Read(gpuA); !errors.Is(err, sharing.ErrUnavailable) {
 		t.Errorf("read while another has it: %v", err)
 	}
 	mustRead(t, d, gpuB)()
@@ -69,4 +78,45 @@ func TestAskAndRead(t *testing.T) {
 	}
 	release()
 	mustRead(t, d, gpuA)()
+}
+
+// One reader's reads are held together, and what it holds already does not let it read on when somebody asks.
+func TestReadTwice(t *testing.T) {
+	d := Dir(t.TempDir())
+	r := d.Reader()
+	read := func() func() {
+		t.Helper()
+		done, err := r.Read(gpuA)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return done
+	}
+	one, two := read(), read()
+	one()
+	asking := make(chan func())
+	go func() {
+		release, err := d.Ask(context.WithoutCancel(t.Context()), gpuA)
+		if err != nil {
+			t.Error(err)
+		}
+		asking <- release
+	}()
+	for refused := false; !refused; time.Sleep(poll) {
+		done, err := r.Read(gpuA)
+		if refused = errors.Is(err, sharing.ErrUnavailable); !refused {
+			done()
+		}
+	}
+	select {
+	case <-asking:
+		t.Error("it is given while one reads")
+	case <-time.After(3 * poll):
+	}
+	two()
+	(<-asking)()
+	read()()
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
 }

@@ -128,7 +128,12 @@ func (c *device) chain(req wire.Request) (model.Chain, error) {
 			return nil, nil // the model says why, whatever the directory
 		}
 		return c.d.groups.resolve(c.peer.pid, req.Text)
-	case wire.OpMemory, wire.OpCtxCreate, wire.OpAlloc:
+	case wire.OpMemory:
+		if req.Args[0] != 0 {
+			return nil, nil // of a MIG instance, which no cgroup's limit changes
+		}
+		return c.d.groups.chainOf(c.peer.pid)
+	case wire.OpCtxCreate, wire.OpAlloc:
 		return c.d.groups.chainOf(c.peer.pid)
 	case wire.OpCheckpoint: // of the other process, if that may be touched
 		pid := small(req.Args[0])

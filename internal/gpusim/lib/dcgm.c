@@ -453,14 +453,18 @@ static void crash_if_told(void)
 		raise(SIGSEGV);
 }
 
-/* Enumerates the values of GPU instances; one that was destroyed has none. mu is held. */
+/* Enumerates the values of GPU instances; one that was destroyed has none. The ids come in order, so that each GPU is
+ * looked at once. mu is held. */
 static void each_instance(const dcgm_field_eid_t *ids, int n, const unsigned short *fields, int nfields, dcgmFieldValue_v1 *values,
 			  dcgmFieldValueEntityEnumeration_f each, void *user)
 {
+	struct cut c = { .n = 0 };
+	int seen = -1;
 	for (int i = 0; i < n; i++) {
-		struct cut c;
-		if (!look_cut((int)(ids[i] / IDS_PER_GPU), &c))
-			continue;
+		int minor = (int)(ids[i] / IDS_PER_GPU);
+		if (minor != seen && !look_cut(minor, &c))
+			c.n = 0;
+		seen = minor;
 		for (int k = 0; k < c.n; k++) {
 			if (c.gi[k] != ids[i] % IDS_PER_GPU)
 				continue;

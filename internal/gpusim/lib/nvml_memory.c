@@ -58,32 +58,15 @@ static nvmlReturn_t processes(nvmlDevice_t device, uint64_t which, nvmlProcessIn
 }
 _Static_assert(GPUSIM_UNKNOWN == (unsigned long long)NVML_VALUE_NOT_AVAILABLE, "not available");
 
-/* A MIG device's memory is its instance's, and what its own processes use of it. */
-static nvmlReturn_t mig_memory(nvmlDevice_t device, struct memory *m)
-{
-	struct instance inst;
-	nvmlProcessInfo_t *list;
-	unsigned n;
-	TRY(nvml_instance_of(device, &inst));
-	*m = (struct memory){ .total = inst.memory };
-	for (uint64_t which = GPUSIM_LIST_COMPUTE; which <= GPUSIM_LIST_MPS; which++) {
-		TRY(processes(device, which, &list, &n));
-		for (unsigned i = 0; i < n; i++)
-			if (list[i].usedGpuMemory != GPUSIM_UNKNOWN)
-				m->used += list[i].usedGpuMemory;
-		free(list);
-	}
-	m->free = m->used < m->total ? m->total - m->used : 0;
-	return NVML_SUCCESS;
-}
-
+/* A MIG device's memory is its instance's. */
 static nvmlReturn_t memory(nvmlDevice_t device, struct memory *m)
 {
 	uint64_t v[4];
 	TRY(nvml_resolve(device));
-	if (device.handle->mig)
-		return mig_memory(device, m);
-	TRY(nvml_vals(device.handle->minor, GPUSIM_OP_MEMORY, 0, v, 4));
+	nvmlReturn_t ret = nvml_vals(device.handle->minor, GPUSIM_OP_MEMORY, device.handle->mig ? device.handle->gi : 0, v, 4);
+	if (ret == NVML_ERROR_NOT_FOUND)
+		return NVML_ERROR_INVALID_ARGUMENT; /* destroyed: the handle is invalid now */
+	TRY(ret);
 	*m = (struct memory){ .total = v[0], .reserved = v[1], .free = v[2], .used = v[3] };
 	return NVML_SUCCESS;
 }
