@@ -60,6 +60,9 @@ type Status struct {
 	Fingerprint string `json:"fingerprint,omitempty"`
 	// Unplaced are pods that were bound to the node, and for which no GPU of it had room when they were tried last.
 	Unplaced []Unplaced `json:"unplaced,omitempty"`
+	// Ending are pods that the agent has asked to end because of a faulty GPU of theirs (onFault: evict), for ten minutes
+	// after they have let go of it, too.
+	Ending []Ending `json:"ending,omitempty"`
 }
 
 // Config is a configuration in force.
@@ -88,6 +91,17 @@ type Unplaced struct {
 	Pod       string `json:"pod,omitempty"`
 	// Reason is one sentence with the numbers.
 	Reason string `json:"reason,omitempty"`
+}
+
+// Ending is a pod that ends for a fault.
+type Ending struct {
+	PodUID    string `json:"podUID"`
+	Namespace string `json:"namespace,omitempty"`
+	Pod       string `json:"pod,omitempty"`
+	// Reason says what is wrong with which GPU, and the remedy.
+	Reason string `json:"reason,omitempty"`
+	// Since is when it was asked to (RFC 3339).
+	Since string `json:"since,omitempty"`
 }
 
 // Summary adds up what the node has.

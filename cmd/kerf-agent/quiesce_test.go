@@ -22,8 +22,10 @@ func TestQuiesce(t *testing.T) {
 		return func() { held-- }, refuse
 	}}
 	const gpu = sharing.GPUID("GPU-1")
+	reader := q.others.Reader()
+	defer reader.Close()
 	reads := func() bool {
-		done, err := q.others.Read(gpu)
+		done, err := reader.Read(gpu)
 		if err == nil {
 			done()
 		}

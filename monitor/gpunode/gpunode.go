@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	api "github.com/kerf-gpu/kerf/api/gpunode"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -20,8 +21,11 @@ import (
 // mostReasons is how many sentences of NotReady are told: an object has its limits, and the first say enough.
 const mostReasons = 16
 
-// mostUnplaced is how many pods without room are told of, for the same reason.
-const mostUnplaced = 128
+// mostUnplaced is how many pods without room are told of, for the same reason, and mostEnding how many that end for a fault.
+const (
+	mostUnplaced = 128
+	mostEnding   = 128
+)
 
 // Of makes the status.
 func Of(b node.Books) api.Status {
@@ -53,6 +57,9 @@ func Of(b node.Books) api.Status {
 	s.Fingerprint = api.Fingerprint(s.Claims)
 	for _, u := range b.Unplaced[:min(len(b.Unplaced), mostUnplaced)] {
 		s.Unplaced = append(s.Unplaced, api.Unplaced{PodUID: u.Ref.PodUID, Namespace: u.Ref.Namespace, Pod: u.Ref.Pod, Reason: u.Why})
+	}
+	for _, e := range b.Ending[:min(len(b.Ending), mostEnding)] {
+		s.Ending = append(s.Ending, api.Ending{PodUID: e.Ref.PodUID, Namespace: e.Ref.Namespace, Pod: e.Ref.Pod, Reason: e.Why, Since: e.Since.UTC().Format(time.RFC3339)})
 	}
 	s.Summary.GPUs, s.Summary.Claims = len(s.GPUs), len(s.Claims)
 	s.Summary.Free, s.Summary.LargestFree = free.String(), largest.String()

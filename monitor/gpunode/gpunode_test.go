@@ -5,6 +5,7 @@ package gpunode
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -100,6 +101,17 @@ func TestUnplaced(t *testing.T) {
 	s := Of(b)
 	if len(s.Unplaced) != mostUnplaced || s.Unplaced[0] != (api.Unplaced{PodUID: "u", Namespace: "ns", Pod: "p", Reason: "no room"}) {
 		t.Errorf("%d: %+v", len(s.Unplaced), s.Unplaced[0])
+	}
+}
+
+func TestEnding(t *testing.T) {
+	b := books()
+	for range 200 {
+		b.Ending = append(b.Ending, node.Ending{Ref: sharing.ContainerRef{PodUID: "u", Namespace: "ns", Pod: "p"}, Why: "lost", Since: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)})
+	}
+	s := Of(b)
+	if len(s.Ending) != mostEnding || s.Ending[0] != (api.Ending{PodUID: "u", Namespace: "ns", Pod: "p", Reason: "lost", Since: "2026-01-02T03:04:05Z"}) {
+		t.Errorf("%d: %+v", len(s.Ending), s.Ending[0])
 	}
 }
 

@@ -28,6 +28,8 @@ type Books struct {
 	Waiting      []change.Step
 	// Unplaced are the pods that wait here for room, by UID.
 	Unplaced []Unplaced
+	// Ending are the pods that end for a fault, or have, by UID.
+	Ending []Ending
 }
 
 // BookedGPU is one GPU with its room, and the levels that a claim can have there.
@@ -64,6 +66,9 @@ func (r *Runtime) Books() Books {
 	}
 	for _, uid := range slices.Sorted(maps.Keys(r.unplaced)) {
 		b.Unplaced = append(b.Unplaced, r.unplaced[uid])
+	}
+	for _, uid := range slices.Sorted(maps.Keys(r.ending)) {
+		b.Ending = append(b.Ending, r.ending[uid])
 	}
 	return b
 }

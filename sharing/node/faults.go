@@ -58,6 +58,7 @@ func (r *Runtime) faultLoop(ctx context.Context) error {
 		for _, a := range acts {
 			r.actOnFault(ctx, &ends, policy, a)
 		}
+		r.keepEnding(policy, grants, time.Now())
 		var due <-chan time.Time
 		if next > 0 {
 			due = time.After(max(next-now, faultGap))
@@ -122,9 +123,11 @@ func (r *Runtime) actOnFault(ctx context.Context, ends *errgroup.Group, p faults
 		r.log.Info("grant's GPUs are well again", "claim", a.Grant)
 		r.tellOwner(ctx, g, MendedReason, "all GPUs of the container are well again; what it had in their memory may be lost")
 	case faults.Ask:
+		r.tellEnding(g, what, false, time.Now())
 		r.log.Warn("processes on a faulty GPU are asked to end", "claim", a.Grant, "grace", p.Grace.String(), "fault", what)
 		r.noteClaim(audit.Fault, g.Claim, 0, "its processes get SIGTERM: "+what, r.signalLease(g, process.Terminate))
 	case faults.End:
+		r.tellEnding(g, what, true, time.Now())
 		ends.TryGo(func() error { r.endFaulty(ctx, g, what); return nil })
 	}
 }

@@ -82,6 +82,8 @@ type Runtime struct {
 	gonePods map[string]bool
 	// unplaced are the pods that had no room here when they were tried last, by UID.
 	unplaced map[string]Unplaced
+	// ending are the pods that were asked to end for a fault, by UID.
+	ending map[string]Ending
 	// witnessed is true once the container runtime told what runs; before that, an unknown container may
 	// yet turn out to be one of ours.
 	witnessed bool
@@ -248,7 +250,7 @@ func New(opt Options) *Runtime {
 		config:    opt.Config, pool: opt.Pool,
 		blocked: map[string]string{}, warnings: map[string]string{}, podBlocked: map[string]string{},
 		told: map[sharing.GPUID]told{}, trouble: map[sharing.GPUID]string{},
-		containers: map[string]ledger.ClaimID{}, gonePods: map[string]bool{}, unplaced: map[string]Unplaced{}, wanted: map[sharing.GPUID]time.Time{}, waits: map[string]waiting{},
+		containers: map[string]ledger.ClaimID{}, gonePods: map[string]bool{}, unplaced: map[string]Unplaced{}, ending: map[string]Ending{}, wanted: map[sharing.GPUID]time.Time{}, waits: map[string]waiting{},
 	}
 }
 

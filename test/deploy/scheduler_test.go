@@ -48,6 +48,7 @@ func TestSchedulersRights(t *testing.T) {
 			want := []rbac.PolicyRule{
 				{APIGroups: []string{"kerf.dev"}, Resources: []string{"gpunodes"}, Verbs: []string{"get", "list", "watch"}},
 				{APIGroups: []string{""}, Resources: []string{"pods/eviction"}, Verbs: []string{"create"}},
+				{APIGroups: []string{"scheduling.k8s.io"}, Resources: []string{"podgroups"}, Verbs: []string{"get"}},
 			}
 			if !slices.EqualFunc(o.Rules, want, equalRule) {
 				t.Errorf("rules %+v, want %+v", o.Rules, want)

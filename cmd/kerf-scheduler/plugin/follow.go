@@ -114,9 +114,15 @@ func (c *core) gpuNodes(ctx context.Context) cache.ResourceEventHandler {
 			klog.FromContext(ctx).Error(err, "What a GPUNode says of cordoned GPUs cannot be read", "node", o.GetName())
 		}
 		status.Cordon(spec) // at once, and not when the agent has heard of it
-		c.change(o.GetName(), func() { c.books.Report(o.GetName(), status) })
+		c.change(o.GetName(), func() {
+			c.ending[o.GetName()] = status.Ending
+			c.books.Report(o.GetName(), status)
+		})
 	}, func(o *unstructured.Unstructured) {
-		c.change(o.GetName(), func() { c.books.NoReport(o.GetName()) })
+		c.change(o.GetName(), func() {
+			delete(c.ending, o.GetName())
+			c.books.NoReport(o.GetName())
+		})
 	})
 }
 
@@ -180,6 +186,7 @@ func (c *core) pods() cache.ResourceEventHandler {
 	}, func(p *corev1.Pod) {
 		c.change(p.Spec.NodeName, func() {
 			delete(c.waiting, p.UID)
+			c.leave(p)
 			c.books.Gone(string(p.UID), c.now())
 		})
 	})

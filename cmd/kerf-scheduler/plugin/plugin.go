@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kerf-gpu/kerf/api/gpunode"
 	"github.com/kerf-gpu/kerf/internal/kube/podspec"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
@@ -59,6 +60,9 @@ type core struct {
 	rules []byte
 	// pacer writes the events of placements.
 	pacer *pacer
+	// ending are the pods that nodes end for a fault, by node, and left the pods of gangs that are gone, by UID.
+	ending map[string][]gpunode.Ending
+	left   map[types.UID]member
 
 	// cancel ends what runs beside the scheduler, which running waits for.
 	cancel  context.CancelFunc
@@ -131,8 +135,12 @@ func NewFactory() Factory {
 			}
 			c.running.Go(func() { c.reread(ctx, args, rereadEvery) })
 			c.running.Go(func() { c.pacer.run(ctx, pause) })
+			pods := handle.SharedInformerFactory().Core().V1().Pods().Lister()
+			g := gangs{core: c, client: handle.ClientSet(), events: handle.EventRecorder, pods: func(namespace string) ([]*corev1.Pod, error) {
+				return pods.Pods(namespace).List(labels.Everything())
+			}}
+			c.running.Go(func() { g.run(ctx, gangEvery) })
 			if args.PlacementTimeout > 0 {
-				pods := handle.SharedInformerFactory().Core().V1().Pods().Lister()
 				e := evicter{core: c, after: args.PlacementTimeout, client: handle.ClientSet(), events: handle.EventRecorder, pod: func(namespace, name string) (*corev1.Pod, error) {
 					return pods.Pods(namespace).Get(name)
 				}}
@@ -148,7 +156,10 @@ func NewFactory() Factory {
 }
 
 func newCore(now func() time.Time) *core {
-	return &core{now: now, books: scheduler.New(), waiting: map[types.UID]waiting{}, pacer: newPacer()}
+	return &core{
+		now: now, books: scheduler.New(), waiting: map[types.UID]waiting{}, pacer: newPacer(),
+		ending: map[string][]gpunode.Ending{}, left: map[types.UID]member{},
+	}
 }
 
 // Close ends what runs beside the scheduler, and waits for it.

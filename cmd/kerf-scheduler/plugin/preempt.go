@@ -6,13 +6,16 @@ package plugin
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -137,25 +140,42 @@ func (p *Plugin) evict(ctx context.Context, pod, victim *corev1.Pod, node string
 	if p.handle.RejectWaitingPod(victim.UID) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	why := fmt.Sprintf("%s: pod %s/%s of higher priority takes its place on node %s", Name, pod.Namespace, pod.Name, node)
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": victim.UID}, "status": map[string]any{"conditions": []corev1.PodCondition{{
-		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler, Message: why, LastTransitionTime: metav1.NewTime(p.now()),
-	}}}})
-	if err != nil {
-		return fmt.Errorf("evict pod %s/%s: %w", victim.Namespace, victim.Name, err)
-	}
-	pods := p.handle.ClientSet().CoreV1().Pods(victim.Namespace)
-	if _, err = pods.Patch(ctx, victim.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err == nil {
-		err = pods.Delete(ctx, victim.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(victim.UID))})
-	}
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // gone, or another pod of the name
-		return fmt.Errorf("evict pod %s/%s: %w", victim.Namespace, victim.Name, err)
+	if err := disrupt(ctx, p.handle.ClientSet(), victim, "", corev1.PodReasonPreemptionByScheduler, why, p.now()); err != nil && !errors.Is(err, errLater) { // another pod of the name
+		return err
 	}
 	klog.FromContext(ctx).Info("A pod gives way", "pod", klog.KObj(victim), "for", klog.KObj(pod), "node", node)
 	if events := p.handle.EventRecorder(); events != nil {
 		events.Eventf(victim, pod, corev1.EventTypeNormal, "Preempted", "Preempting", "%s", why)
 	}
 	return nil
+}
+
+// disrupt ends a pod with the grace that it asks for, and says in its status why, for controllers that look there. It is
+// errLater where the name is another pod's by now, or the pod is of another version than this; an empty one is not looked at. A
+// pod that is gone is no error. No disruption budget is asked: that is for the caller.
+func disrupt(ctx context.Context, client clientset.Interface, victim *corev1.Pod, version, reason, why string, now time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	is := map[string]any{"uid": victim.UID}
+	if version != "" {
+		is["resourceVersion"] = version
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": is, "status": map[string]any{"conditions": []corev1.PodCondition{{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, Message: why, LastTransitionTime: metav1.NewTime(now),
+	}}}})
+	if err != nil {
+		return fmt.Errorf("evict pod %s/%s: %w", victim.Namespace, victim.Name, err)
+	}
+	pods := client.CoreV1().Pods(victim.Namespace)
+	if _, err = pods.Patch(ctx, victim.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err == nil {
+		err = pods.Delete(ctx, victim.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(victim.UID))})
+	}
+	switch {
+	case err == nil, apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsConflict(err):
+		return errLater
+	}
+	return fmt.Errorf("evict pod %s/%s: %w", victim.Namespace, victim.Name, err)
 }
