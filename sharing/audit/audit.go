@@ -41,6 +41,8 @@ const (
 	Config = "config"
 	// MIG: an instance was cut for a claim, or could not be.
 	MIG = "mig"
+	// MIGStep: a step of how a GPU is cut was done, or failed: its mode, an instance that was made or destroyed.
+	MIGStep = "mig-step"
 	// Health: a GPU's health changed.
 	Health = "health"
 	// Fault: something was done about who is on a faulty GPU.
