@@ -1,0 +1,62 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collect
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/kerf-gpu/kerf/monitor/attribution"
+)
+
+// TestAContainerRestarts gives a grant to the next instance of its container, which has a cgroup of its own, and whose program
+// got the pid of the one before. What the grant used goes on, nobody is taken for a stranger, and while nothing runs nothing is
+// used.
+func TestAContainerRestarts(t *testing.T) {
+	f := &fakeNode{grants: map[string]Grant{}, dirs: map[int]string{}}
+	now := time.Unix(1_000_000, 0)
+	c, h := f.collector(&bytes.Buffer{})
+	c.opts.Now = func() time.Time { return now }
+	at := attribution.Place{Grant: "a", GPU: "GPU-0"}
+	instance := func(cgroup string, runs bool) {
+		g := grant("a", "GPU-0")
+		g.Lease.Cgroup = cgroup
+		f.grants = map[string]Grant{"a": g}
+		if !runs {
+			f.on()
+			f.ended = []int{7}
+			delete(f.dirs, 7)
+			return
+		}
+		f.on(7)
+		f.dirs[7] = cgroup
+		f.readings[0].Device.Timed = true
+		f.readings[0].Device.Processes[0].SM = 0.5
+	}
+	var last attribution.Total
+	for i, step := range []struct {
+		cgroup    string
+		runs      bool
+		processes int
+	}{
+		{"/cg/first", true, 1}, {"/cg/first", true, 1}, {"", false, 0}, {"/cg/second", true, 1}, {"/cg/second", true, 1},
+	} {
+		instance(step.cgroup, step.runs)
+		now = now.Add(time.Second)
+		c.Cycle(t.Context())
+		got := h.Latest().GPUs[0]
+		if n := got.Use.Strangers.Processes + got.Use.Rest.Processes; n != 0 || got.Use.Grants[0].Processes != step.processes {
+			t.Errorf("look %d: %d processes of the grant, %d of others", i, got.Use.Grants[0].Processes, n)
+		}
+		total := got.Totals[at]
+		if total.Active < last.Active || total.Watched < last.Watched {
+			t.Errorf("look %d: %+v, before %+v", i, total, last)
+		}
+		last = total
+	}
+	if last.Active < 1500*time.Millisecond || last.Watched <= last.Active {
+		t.Errorf("the grant was watched for %s, and worked for %s", last.Watched, last.Active)
+	}
+}
