@@ -70,8 +70,10 @@ func (t *translation) fraction() *fraction {
 		}
 		f.request.Memory = sharing.Bytes(n) * sharing.MiB * sharing.Bytes(f.request.GPUs) //nolint:gosec // at most MaxGPUs
 	}
-	if f.container = a[kaiContainer]; f.container == "" && len(t.pod.Containers) > 0 {
-		f.container = t.pod.Containers[0].Name
+	f.container = a[kaiContainer]
+	// The first that is no init container, where none is named.
+	if i := slices.IndexFunc(t.pod.Containers, func(c Container) bool { return !c.Init }); f.container == "" && i >= 0 {
+		f.container = t.pod.Containers[i].Name
 	}
 	if !slices.ContainsFunc(t.pod.Containers, func(c Container) bool { return c.Name == f.container }) {
 		t.refuse("annotation "+kaiContainer, f.container, "name a container of the pod", "is none of the pod's containers")

@@ -25,6 +25,8 @@ type Pod struct {
 type Container struct {
 	Name   string
 	Limits map[string]string
+	// Init is true for an init container.
+	Init bool
 }
 
 // Options say what pods cannot say themselves.

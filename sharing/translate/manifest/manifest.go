@@ -125,9 +125,10 @@ func (w *walk) node(n *yaml.Node, in object, depth int) {
 // pod translates one pod, or template of pods.
 func (w *walk) pod(n, spec *yaml.Node, in object) {
 	w.result.Pods++
-	containers := append(list(get(spec, "initContainers")), list(get(spec, "containers"))...)
+	first := list(get(spec, "initContainers"))
+	containers := append(slices.Clone(first), list(get(spec, "containers"))...)
 	p := translate.Pod{Annotations: texts(get(get(n, "metadata"), "annotations"))}
-	for _, c := range containers {
+	for i, c := range containers {
 		limits := map[string]string{}
 		resources := get(c, "resources")
 		for _, part := range []string{"requests", "limits"} { // a limit counts where both are there
@@ -135,7 +136,7 @@ func (w *walk) pod(n, spec *yaml.Node, in object) {
 				limits[name] = w.options.Decimal(v)
 			}
 		}
-		p.Containers = append(p.Containers, translate.Container{Name: scalar(get(c, "name")), Limits: limits})
+		p.Containers = append(p.Containers, translate.Container{Name: scalar(get(c, "name")), Limits: limits, Init: i < len(first)})
 	}
 	change, err := w.options.Pod(p)
 	if err != nil {
