@@ -66,7 +66,7 @@ func (p *Profile) fields() fields {
 
 func hoursField(to *[]Hours) field {
 	return field{
-		Field{Name: "hours", Doc: "The hours of the week, in UTC, at which use may begin; what runs goes on.", Default: "always", Type: Type{Example: "Mon-Fri 20:00-06:00"}},
+		Field{Name: "hours", Doc: "The hours of the week at which use may begin, in UTC or by the time zone that is named after them; what runs goes on.", Default: "always", Type: Type{Example: "Mon-Fri 20:00-06:00 Europe/Berlin"}},
 		func(r *reader, path string, n *yaml.Node) {
 			*to = []Hours{}
 			r.list(path, n, func(path string, n *yaml.Node) { *to = append(*to, parsed(r, path, n, ParseHours)) })

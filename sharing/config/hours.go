@@ -9,27 +9,35 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	_ "time/tzdata" // a document means the same on nodes and in images without a database of time zones
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Hours are hours of the week, in UTC.
+// Hours are hours of the week, by the clocks of a time zone.
 type Hours struct {
 	// Days has, from Sunday on, whether they begin on that day.
 	Days [7]bool
 	// From and To are minutes of the day, From from 0 to 1439 and To from 1 to 1440. Where To is not after From, they go on
 	// past midnight into the next day.
 	From, To int
+	// Zone is the zone's name in the IANA database, empty for UTC.
+	Zone string
 }
 
 const (
 	minutesOfDay = 24 * 60
-	hoursRemedy  = "write days and times in UTC, such as Mon-Fri 20:00-06:00 or Sat,Sun 00:00-24:00"
+	hoursRemedy  = "write days, times and a time zone (UTC where there is none), such as Mon-Fri 20:00-06:00 Europe/Berlin or Sat,Sun 00:00-24:00"
 )
 
-// Has reports whether the moment is one of the hours.
+// Has reports whether the moment is one of the hours. Hours that a clock skips or has twice, when it is set for summer or
+// winter, are skipped or had twice.
 func (h Hours) Has(at time.Time) bool {
-	at = at.UTC()
+	clock, err := time.LoadLocation(h.Zone)
+	if err != nil {
+		return false // no document has such hours
+	}
+	at = at.In(clock)
 	day, minute := int(at.Weekday()), at.Hour()*60+at.Minute()
 	if h.To > h.From {
 		return h.Days[day] && h.From <= minute && minute < h.To
@@ -46,6 +54,9 @@ func (h Hours) String() string {
 		}
 	}
 	text := fmt.Sprintf("%02d:%02d-%02d:%02d", h.From/60, h.From%60, h.To/60, h.To%60)
+	if h.Zone != "" {
+		text += " " + h.Zone
+	}
 	if len(days) == 7 {
 		return text
 	}
@@ -56,19 +67,37 @@ func short(d time.Weekday) string { return d.String()[:3] }
 
 // valid reports whether ParseHours could have made it.
 func (h Hours) valid() bool {
-	return h.Days != [7]bool{} && h.From >= 0 && h.From < minutesOfDay && h.To > 0 && h.To <= minutesOfDay
+	_, err := zone(h.Zone)
+	return err == nil && h.Days != [7]bool{} && h.From >= 0 && h.From < minutesOfDay && h.To > 0 && h.To <= minutesOfDay
 }
 
-// ParseHours reads hours of the week: days (Mon, Mon-Fri, Sat,Sun; none for all) and times in UTC (20:00-06:00). field names
-// the input for the error, a *sharing.FieldError.
+// zone is the name of a time zone as Hours has it.
+func zone(name string) (string, error) {
+	if name == "" || name == time.UTC.String() {
+		return "", nil
+	}
+	if name == time.Local.String() {
+		return "", fmt.Errorf("%q is another zone on every machine: %w", name, sharing.ErrInvalid)
+	}
+	_, err := time.LoadLocation(name)
+	return name, err
+}
+
+// ParseHours reads hours of the week: days (Mon, Mon-Fri, Sat,Sun; none for all), times (20:00-06:00), and the time zone of
+// both (Europe/Berlin; none for UTC). field names the input for the error, a *sharing.FieldError.
 func ParseHours(field, s string) (Hours, error) {
 	bad := func(problem string, args ...any) error {
 		return sharing.Invalid(field, s, hoursRemedy, problem, args...)
 	}
 	var h Hours
 	days, times, both := strings.Cut(s, " ")
-	if !both {
+	if !both || strings.Contains(days, ":") {
 		days, times = "Mon-Sun", s
+	}
+	times, name, named := strings.Cut(times, " ")
+	var err error
+	if h.Zone, err = zone(name); err != nil || named && name == "" {
+		return Hours{}, bad("names a time zone %q that there is not", name)
 	}
 	for part := range strings.SplitSeq(days, ",") {
 		first, last, span := strings.Cut(part, "-")

@@ -15,6 +15,7 @@ func TestHours(t *testing.T) {
 	for text, want := range map[string]string{
 		"Mon-Fri 20:00-06:00": "Mon,Tue,Wed,Thu,Fri 20:00-06:00", "Sat,Sun 00:00-24:00": "Sat,Sun 00:00-24:00", "22:30-06:00": "22:30-06:00",
 		"Fri-Mon 08:00-09:00": "Mon,Fri,Sat,Sun 08:00-09:00", "Mon-Sun 00:00-24:00": "00:00-24:00", "Wed 10:00-10:00": "Wed 10:00-10:00",
+		"Mon 08:00-09:00 Europe/Berlin": "Mon 08:00-09:00 Europe/Berlin", "08:00-09:00 Asia/Kolkata": "08:00-09:00 Asia/Kolkata", "Mon 08:00-09:00 UTC": "Mon 08:00-09:00",
 	} {
 		h, err := ParseHours("hours", text)
 		again, errAgain := ParseHours("hours", h.String())
@@ -22,7 +23,7 @@ func TestHours(t *testing.T) {
 			t.Errorf("%q is %q (%v, %v)", text, h, err, errAgain)
 		}
 	}
-	for _, text := range []string{"", "Mon", "Mon 8-9", "mon 08:00-09:00", "Mon 08:00-25:00", "Mon 08:00-00:00", "Mon 24:00-06:00", "Mon  08:00-09:00", "Mon,,Tue 08:00-09:00", "08:60-09:00", "08:00 09:00", "+8:00-09:00"} {
+	for _, text := range []string{"", "Mon", "Mon 8-9", "mon 08:00-09:00", "Mon 08:00-25:00", "Mon 08:00-00:00", "Mon 24:00-06:00", "Mon  08:00-09:00", "Mon,,Tue 08:00-09:00", "08:60-09:00", "08:00 09:00", "+8:00-09:00", "Mon 08:00-09:00 Berlin", "Mon 08:00-09:00 Local", "Mon 08:00-09:00 ", "08:00-09:00 Europe/Berlin CET", "Mon 08:00-09:00 ../etc"} {
 		if h, err := ParseHours("hours", text); err == nil {
 			t.Errorf("%q is taken as %q", text, h)
 		}
@@ -57,6 +58,31 @@ func TestHoursHave(t *testing.T) {
 	}
 }
 
+// Hours of a zone are by its clocks, which are set for summer and winter.
+func TestHoursOfAZone(t *testing.T) {
+	t.Parallel()
+	h, err := ParseHours("hours", "Mon-Fri 20:00-06:00 Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at, want := range map[string]bool{
+		"2026-01-05T18:59:00Z": false, "2026-01-05T19:00:00Z": true, "2026-01-06T04:59:00Z": true, "2026-01-06T05:00:00Z": false, // an hour ahead
+		"2026-07-06T17:59:00Z": false, "2026-07-06T18:00:00Z": true, "2026-07-07T03:59:00Z": true, "2026-07-07T04:00:00Z": false, // two
+		"2026-07-12T22:30:00Z": false, // Monday there, and the night of Sunday
+	} {
+		moment, err := time.Parse(time.RFC3339, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Has(moment) != want {
+			t.Errorf("%s: %v", at, !want)
+		}
+	}
+	if (Hours{Days: [7]bool{true}, To: 60, Zone: "Nowhere/Land"}).Has(time.Date(2026, 3, 1, 0, 30, 0, 0, time.UTC)) {
+		t.Error("hours of a zone that there is not")
+	}
+}
+
 func TestPermit(t *testing.T) {
 	t.Parallel()
 	c := decode(t, head+`spec:
@@ -74,7 +100,7 @@ func TestPermit(t *testing.T) {
 	}{
 		"no profile": {"", "web", day, nil}, "one that is gone": {"gone", "web", day, nil}, "no rules": {"free", "", day, nil},
 		"in order":      {"night", "ml-a", night, nil},
-		"not the hours": {"night", "ml-a", day, []string{`profile "night" is for the hours Mon,Tue,Wed,Thu,Fri 20:00-06:00 (UTC), and it is Mon 12:00 (spec.profiles, night.hours)`}},
+		"not the hours": {"night", "ml-a", day, []string{`profile "night" is for the hours Mon,Tue,Wed,Thu,Fri 20:00-06:00 (in UTC where no zone is named), and it is Mon 12:00 UTC (spec.profiles, night.hours)`}},
 		"all wrong":     {"night", "web", day, []string{`profile "night" is for the namespaces ml-*, !ml-test, not for "web" (spec.profiles, night.namespaces)`, "night.hours"}},
 		"but one":       {"night", "ml-test", night, []string{`not for "ml-test"`}},
 		"of no pod":     {"night", "", night, []string{"a process of its own is of none (spec.profiles, night.namespaces)"}},
@@ -108,6 +134,6 @@ func TestRuleMistakes(t *testing.T) {
 `))
 	checkLines(t, err, []string{
 		"line 6: spec.profiles[0].namespaces is an empty list", "line 6: spec.profiles[0].hours is an empty list", `line 6: spec.profiles[0].maxMemoryPerPod "5GiB" is less than the 10GiB of one container`,
-		`line 7: spec.profiles[1].hours[0] "at night" names a day "at" that there is not; write days and times in UTC`, `line 7: spec.profiles[1].hours[1] "8" is not a text`, `line 7: spec.profiles[1].namespaces[0] "["`,
+		`line 7: spec.profiles[1].hours[0] "at night" names a day "at" that there is not; write days, times and a time zone`, `line 7: spec.profiles[1].hours[1] "8" is not a text`, `line 7: spec.profiles[1].namespaces[0] "["`,
 	})
 }
