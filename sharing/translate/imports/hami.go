@@ -22,7 +22,6 @@ func (r *reader) hamiDevices() config.Document {
 		{path: "nvidia.resourceMemoryPercentageName", plain: []string{"nvidia.com/gpumem-percentage"}, refused: names},
 		{path: "nvidia.resourceCoreName", plain: []string{"nvidia.com/gpucores"}, refused: names},
 		{path: "nvidia.resourcePriorityName", plain: []string{"nvidia.com/priority"}, refused: names},
-		{path: "nvidia.deviceSplitCount", left: "GPUs are shared by amounts, as far as they reach"},
 		{path: "nvidia.deviceMemoryScaling", plain: []string{"1", "1.0", ""}, refused: "write 1: memory is not granted twice; use burstMax of a profile for memory that nobody claims"},
 		{path: "nvidia.deviceCoreScaling", plain: []string{"1", "1.0", ""}, refused: "write 1, or ask for memory alone, and compute is shared fairly"},
 		{path: "nvidia.defaultMemory", plain: []string{"0", ""}, refused: fromPod},
@@ -51,9 +50,10 @@ func (r *reader) hamiDevices() config.Document {
 	r.leaves = slices.DeleteFunc(slices.Clone(all), func(l leaf) bool {
 		return !strings.HasPrefix(l.path, "nvidia.") || strings.HasPrefix(l.path, "nvidia.knownMigGeometries") || strings.HasPrefix(l.path, "nvidia.migProfileAllowlist")
 	})
-	r.apply(rules, "nvidia.gpuCorePolicy")
+	r.apply(rules, "nvidia.gpuCorePolicy", "nvidia.deviceSplitCount")
 	r.leaves = all
 	pool := r.hamiPool("gpus")
+	pool.Sharers = r.sharers(r.value("nvidia.deviceSplitCount"))
 	switch l := r.value("nvidia.gpuCorePolicy"); l.value {
 	case "", "default":
 	case "force":
@@ -64,6 +64,49 @@ func (r *reader) hamiDevices() config.Document {
 		r.bad(l, "write default or force", "is not a policy")
 	}
 	return config.Document{Pools: []config.Pool{pool}}
+}
+
+// sharers is the most who share a GPU, 0 where the document does not say it.
+func (r *reader) sharers(l leaf) int {
+	if l.value == "" {
+		return 0
+	}
+	n, err := strconv.Atoi(l.value)
+	if err != nil || n < 1 || n > config.MaxSharers {
+		r.bad(l, "write 1 to "+strconv.Itoa(config.MaxSharers), "is not a number of those who share a GPU")
+	}
+	return n
+}
+
+// filtered are the GPUs of a node that HAMi leaves alone: those of the UUIDs, and those of the indexes.
+func (r *reader) filtered(at string, node []int) (out []config.GPURule) {
+	leave := config.GPUSettings{Exclude: true}
+	var uuids, indexes config.GPURule
+	for _, l := range r.leaves {
+		if !slices.Equal(l.at[:min(len(l.at), len(node))], node) {
+			continue
+		}
+		switch l.path {
+		case at + "uuid[]":
+			id, err := sharing.ParseGPUID(l.path, l.value)
+			if err != nil {
+				r.bad(l, "write a UUID as nvidia-smi -L shows it", "is not a GPU's UUID")
+			}
+			uuids.UUIDs = append(uuids.UUIDs, id)
+		case at + "index[]":
+			n, err := strconv.Atoi(l.value)
+			if err != nil {
+				r.bad(l, "write a GPU's index", "is not a GPU's index")
+			}
+			indexes.Indexes = append(indexes.Indexes, n)
+		}
+	}
+	for _, rule := range []config.GPURule{uuids, indexes} {
+		if rule.Settings = leave; len(rule.UUIDs)+len(rule.Indexes) > 0 {
+			out = append(out, rule)
+		}
+	}
+	return out
 }
 
 // hamiPool is a pool whose shares are held as HAMi's were, by a library, where the driver does not hold them.
@@ -79,12 +122,9 @@ func (r *reader) hamiNodes() config.Document {
 	rules := []rule{
 		{path: at + "devicememoryscaling", plain: plain, refused: scaling},
 		{path: at + "devicecorescaling", plain: plain, refused: "write 1, or ask for memory alone, and compute is shared fairly"},
-		{path: at + "devicesplitcount", left: "GPUs are shared by amounts, as far as they reach"},
 		{path: at + "migstrategy", plain: []string{"none", ""}, left: "the pool's mode says it"},
-		{path: at + "filterdevices.uuid[]", refused: "leave these GPUs to another plugin with kerf drain, or keep the node out of the pools"},
-		{path: at + "filterdevices.index[]", refused: "leave these GPUs to another plugin with kerf drain, or keep the node out of the pools"},
 	}
-	r.apply(rules, at+"name", at+"operatingmode")
+	r.apply(rules, at+"name", at+"operatingmode", at+"devicesplitcount", at+"filterdevices.uuid[]", at+"filterdevices.index[]")
 	var doc config.Document
 	for _, l := range r.leaves {
 		if l.path != at+"name" {
@@ -106,6 +146,8 @@ func (r *reader) hamiNodes() config.Document {
 		default:
 			r.bad(mode, "write hami-core, mig or mps", "is not a mode")
 		}
+		pool.Sharers = r.sharers(r.value(at+"devicesplitcount", l.at...))
+		pool.GPUs = r.filtered(at+"filterdevices.", l.at)
 		doc.Pools = append(doc.Pools, pool)
 	}
 	if len(doc.Pools) == 0 && len(r.errs) == 0 {

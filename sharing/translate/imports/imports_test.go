@@ -22,6 +22,12 @@ func TestParse(t *testing.T) {
 	node := func(name string, mode config.Mode, backends []config.Backend) config.Pool {
 		return config.Pool{Name: "node-" + name, NodeSelector: map[string]string{"kubernetes.io/hostname": name}, Mode: mode, Backends: backends}
 	}
+	filtered := func(p config.Pool) config.Pool {
+		p.Sharers = 10
+		leave := config.GPUSettings{Exclude: true}
+		p.GPUs = []config.GPURule{{UUIDs: []sharing.GPUID{"GPU-8f6d1c2a-0b1e-4c55-9d3f-2a7b6c5d4e3f"}, Settings: leave}, {Indexes: []int{0, 3}, Settings: leave}}
+		return p
+	}
 	for name, tt := range map[string]struct {
 		in   string
 		want config.Document
@@ -38,9 +44,9 @@ func TestParse(t *testing.T) {
 			config.Document{Pools: []config.Pool{{Name: "gpus", Mode: config.ModeAuto}}}, []string{"kerf mig import"}},
 		"MIG alone": {"version: v1\nflags: {migStrategy: single}\n", config.Document{Pools: []config.Pool{{Name: "gpus", Mode: config.ModeMIG}}}, []string{"into MIG mode"}},
 		"HAMi's devices": {"nvidia:\n  resourceCountName: nvidia.com/gpu\n  deviceSplitCount: 10\n  deviceMemoryScaling: 1\n  gpuCorePolicy: force\n  knownMigGeometries: [{models: [A100], allowedGeometries: [[{name: 1g.5gb, count: 7}]]}]\ncambricon: {resourceCountName: cambricon.com/vmlu}\n",
-			config.Document{Pools: []config.Pool{{Name: "gpus", Backends: libkerf, Compute: config.ComputeStrict}}}, []string{"deviceSplitCount", "cambricon is left out", "its driver tells"}},
-		"HAMi's nodes": {`{"nodeconfig":[{"name":"a","operatingmode":"hami-core","devicesplitcount":10},{"name":"b.example","operatingmode":"mig"},{"name":"c","operatingmode":"mps"}]}`,
-			config.Document{Pools: []config.Pool{node("a", config.ModeShared, libkerf), {Name: "node-b-example", NodeSelector: map[string]string{"kubernetes.io/hostname": "b.example"}, Mode: config.ModeMIG, Backends: libkerf}, node("c", config.ModeShared, mps)}}, []string{"devicesplitcount"}},
+			config.Document{Pools: []config.Pool{{Name: "gpus", Backends: libkerf, Compute: config.ComputeStrict, Sharers: 10}}}, []string{"cambricon is left out", "its driver tells"}},
+		"HAMi's nodes": {`{"nodeconfig":[{"name":"a","operatingmode":"hami-core","devicesplitcount":10,"filterdevices":{"uuid":["GPU-8f6d1c2a-0b1e-4c55-9d3f-2a7b6c5d4e3f"],"index":[0,3]}},{"name":"b.example","operatingmode":"mig"},{"name":"c","operatingmode":"mps"}]}`,
+			config.Document{Pools: []config.Pool{filtered(node("a", config.ModeShared, libkerf)), {Name: "node-b-example", NodeSelector: map[string]string{"kubernetes.io/hostname": "b.example"}, Mode: config.ModeMIG, Backends: libkerf}, node("c", config.ModeShared, mps)}}, nil},
 	} {
 		r, err := imports.Parse([]byte(tt.in))
 		if err != nil {
@@ -74,7 +80,7 @@ func TestRefusals(t *testing.T) {
 		"a MIG replica": {"version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/mig-1g.5gb, replicas: 2}, {name: nvidia.com/gpu, replicas: 1}, {name: nvidia.com/gpu, replicas: 101}]}}\n", []string{"a MIG instance is not shared", `"1" is not a number of replicas`, "less than one percent"}},
 		"HAMi's scaling": {"nvidia: {deviceMemoryScaling: 1.8, defaultMemory: 1000, resourceCountName: example.com/gpu, gpuCorePolicy: disable, other: 1}\n",
 			[]string{"deviceMemoryScaling", "defaultMemory", "resourceCountName", "gpuCorePolicy", "nvidia.other"}},
-		"HAMi's filter": {`{"nodeconfig":[{"name":"A_","operatingmode":"x","filterdevices":{"uuid":["GPU-a"]}},{"name":"a","operatingmode":"x"}]}`, []string{"filterdevices.uuid[]", "is not the name of a node", "is not a mode"}},
+		"HAMi's filter": {`{"nodeconfig":[{"name":"A_","operatingmode":"x"},{"name":"a","operatingmode":"x","devicesplitcount":0,"filterdevices":{"uuid":["GPU-a"],"index":["x"]}}]}`, []string{"filterdevices.uuid[]", "filterdevices.index[]", "devicesplitcount", "is not the name of a node", "is not a mode"}},
 		"no nodes":      {`{"nodeconfig":[{"devicesplitcount":1}]}`, []string{"has no node"}},
 		"something":     {"a: b\n", []string{"is none that is known"}},
 		"two parts":     {"version: v1\n---\nversion: v1\n", []string{"more than one part"}},
