@@ -55,6 +55,12 @@ func TestBenchManyPods(t *testing.T) {
 			line("kerf-hook, as a process, for a container that is armed already (no work for the agent): p50 %v  p99 %v; a container has two of them, guard and ask",
 				took[len(took)/2].Round(time.Microsecond), took[len(took)*99/100].Round(time.Microsecond))
 		})
+		t.Run(fmt.Sprintf("starved-%d", round), func(t *testing.T) {
+			e := beginWithAgent(t)
+			watched := e.watchPods()
+			e.startMany(*benchPods, gibs(1))
+			line("round %d, once more, with an eye on the kernel: the cgroup of all pods was ready and not served for up to %v", round+1, watched())
+		})
 		t.Run(fmt.Sprintf("own-cpu-%d", round), func(t *testing.T) {
 			e := beginWithAgent(t)
 			cpu := e.reserveCPU()
