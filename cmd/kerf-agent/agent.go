@@ -238,6 +238,7 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 	if k != nil {
 		g.Go(func() error { return k.run(ctx) })
 	}
+	g.Go(func() error { boundMemory(ctx); return nil })
 	g.Go(func() error { return a.runtime.Run(ctx) })
 	g.Go(func() error { return api.Serve(ctx, grpcListener) })
 	for _, l := range httpListeners {

@@ -22,10 +22,10 @@ func TestQuiesce(t *testing.T) {
 		return func() { held-- }, refuse
 	}}
 	const gpu = sharing.GPUID("GPU-1")
-	reader := q.others.Reader()
-	defer reader.Close()
+	other := q.others.Reader()
+	defer other.Close()
 	reads := func() bool {
-		done, err := reader.Read(gpu)
+		done, err := other.Read(gpu)
 		if err == nil {
 			done()
 		}

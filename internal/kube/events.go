@@ -17,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	typedv1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/kerf-gpu/kerf/sharing"
@@ -36,13 +35,13 @@ const (
 
 // events sends events in the background.
 type events struct {
-	core  typedv1.CoreV1Interface
+	core  *core
 	node  string
 	log   *slog.Logger
 	queue chan *corev1.Event
 }
 
-func newEvents(core typedv1.CoreV1Interface, node string, log *slog.Logger) *events {
+func newEvents(core *core, node string, log *slog.Logger) *events {
 	return &events{core: core, node: node, log: log, queue: make(chan *corev1.Event, eventQueue)}
 }
 

@@ -29,7 +29,6 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
-	typedv1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
@@ -63,7 +62,7 @@ type Client struct {
 	node   string
 	log    *slog.Logger
 	http   *http.Client
-	core   typedv1.CoreV1Interface
+	core   *core
 	pods   *pods
 	events *events
 
@@ -95,7 +94,7 @@ func Open(o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client for %q: %w (%w)", config.Host, err, sharing.ErrInvalid)
 	}
-	core, err := typedv1.NewForConfigAndClient(config, client)
+	core, err := newCore(config, client)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for %q: %w (%w)", config.Host, err, sharing.ErrInvalid)
 	}

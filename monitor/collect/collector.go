@@ -8,7 +8,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kerf-gpu/kerf/monitor/attribution"
@@ -22,6 +22,8 @@ const (
 	DefaultInterval = time.Second
 	// readDeadline bounds how long a cycle waits for a GPU that does not answer.
 	readDeadline = 2 * time.Second
+	// patience is how long GPUs are asked one after the other before one more is asked beside them.
+	patience = 5 * time.Millisecond
 	// activityWindow is the shortest time over which activity is asked for: drivers sample it some times a second.
 	activityWindow = time.Second
 	// longestGap is the time between two samples beyond which energy is not computed from power, unless samples are
@@ -153,20 +155,36 @@ func (c *Collector) Cycle(ctx context.Context) {
 	c.opts.Hub.Publish(s)
 }
 
-// read asks all GPUs at once.
+// read asks the GPUs, one after the other while they answer soon: that takes the least of the processors. When one has not
+// by and by, the others are asked beside it.
 func (c *Collector) read(ctx context.Context, since time.Time) []Reading {
 	ctx, cancel := context.WithTimeout(ctx, readDeadline)
 	defer cancel()
 	gpus := c.opts.Source.GPUs()
 	out := make([]Reading, len(gpus))
-	var wg sync.WaitGroup
-	for i, g := range gpus {
-		wg.Go(func() {
-			out[i] = c.opts.Source.Read(ctx, g, since)
-			out[i].Info = g
-		})
+	var next atomic.Int64
+	over := make(chan struct{})
+	ask := func() {
+		for i := int(next.Add(1)) - 1; i < len(gpus); i = int(next.Add(1)) - 1 {
+			out[i] = c.opts.Source.Read(ctx, gpus[i], since)
+			out[i].Info = gpus[i]
+		}
+		over <- struct{}{}
 	}
-	wg.Wait()
+	go ask()
+	t := time.NewTicker(patience)
+	defer t.Stop()
+	for asking := 1; asking > 0; {
+		select {
+		case <-over:
+			asking--
+		case <-t.C:
+			if int(next.Load()) < len(gpus) {
+				asking++
+				go ask()
+			}
+		}
+	}
 	slices.SortFunc(out, func(a, b Reading) int { return cmp.Compare(a.Info.Index, b.Info.Index) })
 	return out
 }

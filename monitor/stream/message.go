@@ -4,6 +4,7 @@
 package stream
 
 import (
+	"fmt"
 	"slices"
 
 	telemetryv1 "github.com/kerf-gpu/kerf/api/telemetry/v1"
@@ -19,7 +20,11 @@ func newFilter(in *telemetryv1.WatchRequest) filter {
 	return filter{in.GetGpus(), in.GetNamespaces(), in.GetGrants()}
 }
 
-func (f filter) all() bool { return len(f.gpus) == 0 && f.everyone() }
+// name is the same for readers that want the same, in whatever order they said it.
+func (f filter) name() string {
+	sorted := func(list []string) []string { return slices.Compact(slices.Sorted(slices.Values(list))) }
+	return fmt.Sprintf("%q %q %q", sorted(f.gpus), sorted(f.namespaces), sorted(f.grants))
+}
 
 func (f filter) everyone() bool { return len(f.namespaces) == 0 && len(f.grants) == 0 }
 

@@ -30,10 +30,10 @@ type Server struct {
 	telemetryv1.UnimplementedTelemetryServer
 	hub *collect.Hub
 
-	// last is the newest message for readers that want all of it, and seq the snapshot's number: it is made and encoded
+	// made are the newest snapshot's messages by what their readers want, and seq is its number: each is made and encoded
 	// once.
 	mu   sync.Mutex
-	last *encoded
+	made map[string]*encoded
 	seq  uint64
 }
 
@@ -73,6 +73,7 @@ func (s *Server) Watch(in *telemetryv1.WatchRequest, out grpc.ServerStreamingSer
 	want := s.hub.Every(interval)
 	defer want.End()
 	keep := newFilter(in)
+	name := keep.name()
 	var after, missed uint64
 	if newest := s.hub.Latest(); newest != nil {
 		after = newest.Seq - 1 // a reader begins with what is, and not with what was
@@ -91,7 +92,7 @@ func (s *Server) Watch(in *telemetryv1.WatchRequest, out grpc.ServerStreamingSer
 		if !sent.IsZero() && snapshot.At.Sub(sent) < interval-interval/8 {
 			continue
 		}
-		if err := s.send(out, snapshot, keep, missed); err != nil {
+		if err := s.send(out, snapshot, keep, name, missed); err != nil {
 			return err
 		}
 		sent, missed = snapshot.At, 0
@@ -99,29 +100,34 @@ func (s *Server) Watch(in *telemetryv1.WatchRequest, out grpc.ServerStreamingSer
 }
 
 // send sends a snapshot as one reader gets it.
-func (s *Server) send(out grpc.ServerStreamingServer[telemetryv1.Sample], snapshot *collect.Snapshot, keep filter, missed uint64) error {
-	if !keep.all() || missed > 0 {
-		m := sampleOf(snapshot, keep)
-		m.Missed = missed
-		return out.Send(m)
-	}
-	m, err := s.whole(snapshot)
+func (s *Server) send(out grpc.ServerStreamingServer[telemetryv1.Sample], snapshot *collect.Snapshot, keep filter, name string, missed uint64) error {
+	m, err := s.message(snapshot, keep, name)
 	if err != nil {
 		return err
+	}
+	if missed > 0 {
+		return out.SendMsg(missing{m, missed})
 	}
 	return out.SendMsg(m)
 }
 
-// whole is all of a snapshot.
-func (s *Server) whole(snapshot *collect.Snapshot) (*encoded, error) {
+// message is what a filter of that name leaves of a snapshot. Only the newest is kept for other readers: who comes late has
+// it made anew.
+func (s *Server) message(snapshot *collect.Snapshot, keep filter, name string) (*encoded, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.last == nil || s.seq != snapshot.Seq {
-		m, err := encode(sampleOf(snapshot, filter{}))
-		if err != nil {
-			return nil, err
-		}
-		s.last, s.seq = m, snapshot.Seq
+	if m := s.made[name]; m != nil && s.seq == snapshot.Seq {
+		return m, nil
 	}
-	return s.last, nil
+	m, err := encode(sampleOf(snapshot, keep))
+	if err != nil {
+		return nil, err
+	}
+	if snapshot.Seq > s.seq {
+		s.made, s.seq = map[string]*encoded{}, snapshot.Seq
+	}
+	if snapshot.Seq == s.seq {
+		s.made[name] = m
+	}
+	return m, nil
 }

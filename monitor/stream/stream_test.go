@@ -178,6 +178,38 @@ func TestFilters(t *testing.T) {
 	}
 }
 
+// Readers that want the same share one message, and nobody gets another's.
+func TestReadersShare(t *testing.T) {
+	hub := collect.NewHub()
+	n := node{}
+	n.Collector = collect.New(collect.Options{Source: n, Grants: n, Processes: n, Hub: hub, Log: discard()})
+	n.Cycle(t.Context())
+	first := hub.Latest()
+	n.Cycle(t.Context())
+	s := New(hub)
+	message := func(snapshot *collect.Snapshot, f filter) *encoded {
+		t.Helper()
+		m, err := s.message(snapshot, f, f.name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	one := message(hub.Latest(), filter{grants: []string{"a", "b"}})
+	if two := message(hub.Latest(), filter{grants: []string{"b", "a", "a"}}); one != two {
+		t.Error("the same is made twice")
+	}
+	for _, f := range []filter{{}, {namespaces: []string{"a", "b"}}, {grants: []string{"a b"}}, {grants: []string{"a"}}} {
+		if message(hub.Latest(), f) == one {
+			t.Errorf("%+v gets what others want", f)
+		}
+	}
+	late := message(first, filter{grants: []string{"a", "b"}})
+	if late == one || message(hub.Latest(), filter{grants: []string{"a", "b"}}) != one {
+		t.Error("a reader that is late changes what others get")
+	}
+}
+
 func TestIntervals(t *testing.T) {
 	n := newNode(t)
 	for _, ms := range []uint32{1, 99, 60_001} {

@@ -98,6 +98,7 @@ func (e *testCase) measureStarts(line func(string, ...any), cpu string) time.Dur
 	slices.Sort(both)
 	line("%-32s p50 %9v  p99 %9v  (%d values)", "inject and arm of a container", both[len(both)/2].Round(time.Microsecond), both[len(both)*99/100].Round(time.Microsecond), len(both))
 	line("%-32s p50 %9v  p99 %9v  (%d values)", "an arm's questions, by themselves", floor[len(floor)/2].Round(time.Microsecond), floor[len(floor)*99/100].Round(time.Microsecond), len(floor))
+	line("resident with %d grants: %s", len(e.picture().Grants), e.resident(agentName))
 	line("meanwhile, the threads of agent and simulated driver together waited for a CPU: %v for each pod", (queued / time.Duration(*benchPods)).Round(time.Microsecond))
 	return took
 }
@@ -165,6 +166,32 @@ func (e *testCase) queued() time.Duration {
 		all += time.Duration(n)
 	}
 	return all
+}
+
+// resident is how much memory a program of the node has, and what of it is files: its own code, which the kernel may take
+// back.
+func (e *testCase) resident(program string) string {
+	e.Helper()
+	r := e.node.in("/bin/sh", "-c", "cat /proc/$("+e.node.busybox()+" pidof "+program+")/status")
+	if r.err != nil {
+		e.Fatalf("memory of %s: %v", program, r)
+	}
+	var parts []string
+	for l := range strings.Lines(r.out) {
+		for _, key := range []string{"VmHWM:", "VmRSS:", "RssAnon:", "RssFile:"} {
+			if rest, ok := strings.CutPrefix(l, key); ok {
+				kib, err := strconv.Atoi(strings.Fields(rest)[0])
+				if err != nil {
+					e.Fatalf("memory of %s: %q", program, l)
+				}
+				parts = append(parts, fmt.Sprintf("%s %.1f MiB", strings.TrimSuffix(key, ":"), float64(kib)/1024))
+			}
+		}
+	}
+	if len(parts) != 4 {
+		e.Fatalf("memory of %s: %s", program, r.out)
+	}
+	return program + " " + strings.Join(parts, ", ")
 }
 
 // startMany creates n pods at once and returns how long it took until all of them ran.

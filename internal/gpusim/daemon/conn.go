@@ -70,6 +70,10 @@ func (d *Daemon) attach(c *device) error {
 	if err != nil {
 		return err
 	}
+	if err := d.ends.watch(id, c.peer); err != nil {
+		d.model.Close(id, now())
+		return err
+	}
 	c.client = id
 	d.holders[id] = c.peer
 	return nil

@@ -40,6 +40,7 @@ type Daemon struct {
 	mu      sync.Mutex
 	model   *model.Model
 	holders map[model.ClientID]*peer
+	ends    *ends             // of holders
 	shown   map[string]string // capability files, by path under the directory
 	sets    int               // limits that were set
 	changed chan struct{}     // closed and made anew when an event was raised or a latency changed
@@ -52,15 +53,19 @@ func New(o Options) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
+	ends, err := newEnds()
+	if err != nil {
+		return nil, err
+	}
 	d := &Daemon{
-		opts: o, log: o.Log, groups: groups, stop: func() {},
+		ends: ends, opts: o, log: o.Log, groups: groups, stop: func() {},
 		model: model.New(o.Machine, o.Driver), holders: map[model.ClientID]*peer{}, changed: make(chan struct{}),
 	}
 	for i := range o.Machine.GPUs {
 		d.uuids = append(d.uuids, machine.UUID(o.Dir, o.Machine.Name, i))
 	}
 	if err := d.listen(); err != nil {
-		return nil, errors.Join(err, d.closeListeners())
+		return nil, errors.Join(err, d.closeListeners(), ends.close())
 	}
 	d.showCaps()
 	return d, nil
@@ -82,7 +87,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	accepting.Wait()
 	d.wg.Wait()
 	d.log.Info("simulated driver has stopped")
-	return errors.Join(err, cleanCaps(d.opts.Dir))
+	return errors.Join(err, d.ends.close(), cleanCaps(d.opts.Dir))
 }
 
 // now is CLOCK_MONOTONIC, which the libraries read, too.
@@ -132,8 +137,8 @@ func (d *Daemon) delay(ctx context.Context, minor int, op wire.Op, start time.Du
 // reap gives back what processes held that have died and connections that have closed, where their own
 // goroutine has not come to it yet. d.mu is held.
 func (d *Daemon) reap() {
-	for id, p := range d.holders {
-		if p.gone() {
+	for _, id := range d.ends.come() {
+		if d.holders[id] != nil {
 			d.model.Close(id, now())
 			delete(d.holders, id)
 		}

@@ -302,16 +302,30 @@ static bool ask(struct gpusim_conn *c, uint32_t op, uint64_t *vals, size_t n, ch
 	return true;
 }
 
-static struct state look(int minor)
+/* Asks a GPU for what the fields need. */
+static struct state look(int minor, const unsigned short *fields, int n)
 {
 	struct state s = { .ok = false };
 	char text[1024] = "";
 	uint64_t info[1];
-	if (!gpusim_open(&conns[minor], minor))
+	bool uuid = false, memory = false, busy = false, sensors = false;
+	for (int i = 0; i < n; i++) {
+		unsigned short f = fields[i];
+		if (f == DCGM_FI_DEV_UUID)
+			uuid = true;
+		else if (f >= DCGM_FI_DEV_FB_TOTAL && f <= DCGM_FI_DEV_FB_RESERVED)
+			memory = true;
+		else if (f >= DCGM_FI_PROF_GR_ENGINE_ACTIVE || f == DCGM_FI_DEV_GPU_UTIL || f == DCGM_FI_DEV_MEM_COPY_UTIL)
+			busy = true;
+		else
+			sensors = true;
+	}
+	struct gpusim_conn *c = &conns[minor];
+	if (!gpusim_open(c, minor))
 		return s;
-	s.ok = ask(&conns[minor], GPUSIM_OP_GPU_INFO, info, 1, text, sizeof text) && gpusim_line(text, 0, s.uuid, sizeof s.uuid) &&
-	       ask(&conns[minor], GPUSIM_OP_MEMORY, s.memory, 4, NULL, 0) && ask(&conns[minor], GPUSIM_OP_UTILIZATION, s.busy, 2, NULL, 0) &&
-	       ask(&conns[minor], GPUSIM_OP_TELEMETRY, s.sensors, 9, NULL, 0);
+	s.ok = (!uuid || (ask(c, GPUSIM_OP_GPU_INFO, info, 1, text, sizeof text) && gpusim_line(text, 0, s.uuid, sizeof s.uuid))) &&
+	       (!memory || ask(c, GPUSIM_OP_MEMORY, s.memory, 4, NULL, 0)) && (!busy || ask(c, GPUSIM_OP_UTILIZATION, s.busy, 2, NULL, 0)) &&
+	       (!sensors || ask(c, GPUSIM_OP_TELEMETRY, s.sensors, 9, NULL, 0));
 	return s;
 }
 
@@ -364,7 +378,7 @@ dcgmReturn_t dcgmGetGpuInstanceHierarchy(dcgmHandle_t handle, dcgmMigHierarchy_v
 	int n = gpusim_minors(minors);
 	for (int i = 0; i < n; i++) {
 		struct cut c;
-		struct state s = look(minors[i]);
+		struct state s = look(minors[i], (const unsigned short[]){ DCGM_FI_DEV_UUID }, 1);
 		if (!s.ok || !look_cut(minors[i], &c))
 			continue;
 		for (int k = 0; k < c.n && out->count < DCGM_MAX_HIERARCHY_INFO; k++) {
@@ -492,7 +506,7 @@ dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t handle, dcgmGpuGrp_t gpus, dcgmF
 		each_instance(sets[gpus - 1].ids, sets[gpus - 1].n, groups[group - 1].ids, groups[group - 1].n, values, each, user);
 	int n = all ? gpusim_minors(minors) : 0;
 	for (int i = 0; i < n; i++) {
-		struct state s = look(minors[i]);
+		struct state s = look(minors[i], groups[group - 1].ids, groups[group - 1].n);
 		if (!s.ok)
 			continue; /* a lost GPU has no new values */
 		for (int k = 0; k < groups[group - 1].n; k++)
