@@ -41,6 +41,7 @@ func (d *Daemon) serveDevice(ctx context.Context, conn *net.UnixConn, minor int)
 	var wg sync.WaitGroup
 	wg.Go(func() { // whatever ends first ends the rest
 		<-ctx.Done()
+		d.detach(c) // first: of one that is closed, reap is not told
 		p.close()
 	})
 	wg.Go(func() {
