@@ -110,7 +110,7 @@ bench: build kerf-scheduler ## Benchmarks (BENCH=regexp), then on a real Kuberne
 	hack/bench.sh '$(BENCH)' $(PODS) $(ROUNDS) $(NODES) $(BOUND)
 
 .PHONY: figures
-figures: build ## What caps and shares of GPU time cost and hold to, in less than eight minutes; run it alone; needs root
+figures: build ## What caps and shares of GPU time cost and hold to, in some ten minutes; run it alone; needs root
 	hack/figures.sh
 
 .PHONY: kills

@@ -2,7 +2,7 @@
 # Copyright 2026 The Kerf Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# figures.sh   measures what caps and shares of time cost and hold to on this machine, without a GPU, in less than eight
+# figures.sh   measures what caps and shares of time cost and hold to on this machine, without a GPU, in some ten
 # minutes: each in one run with and without. Run it alone; it says what load there was.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -17,8 +17,8 @@ import (
 
 const (
 	// monitorFigureTime is how long each is measured, after it has been let settle.
-	monitorFigureTime = 20 * time.Second
-	settle            = 12 * time.Second
+	monitorFigureTime = 15 * time.Second
+	settle            = 8 * time.Second
 	// readers is how many streams there are of samples every 100 ms.
 	readers = 20
 )
