@@ -6,6 +6,7 @@ kerf.amounts are the rules for what a container may ask for; kerf-amounts and ke
 The variable "spec" is the pod's.
 */}}
 {{- define "kerf.amounts" }}
+{{- $profile := "^kerf[.]dev/mig-[1-9][0-9]?g([.][1-9][0-9]{0,3}gb)?([.-][a-z][a-z0-9.]*)?$" }}
   # Each container that asks for something of Kerf's.
   - name: asking
     expression: >-
@@ -32,6 +33,17 @@ The variable "spec" is the pod's.
       !(quantity(c.resources.limits['kerf.dev/gpu']).isInteger() &&
       quantity(c.resources.limits['kerf.dev/gpu']).isGreaterThan(quantity('0')) &&
       !quantity(c.resources.limits['kerf.dev/gpu']).isGreaterThan(quantity('64'))))
+  # What stands after mig- is the name of a profile as the driver has it, with . for +.
+  - name: misnamed
+    expression: >-
+      variables.asking.filter(c, c.resources.limits.exists(r, r.startsWith('kerf.dev/mig-') && !r.matches('{{ $profile }}')))
+  # A program uses one MIG instance at a time, whatever it is given.
+  - name: several
+    expression: >-
+      variables.asking.filter(c, c.resources.limits.exists(r, r.startsWith('kerf.dev/mig-') && quantity(c.resources.limits[r]).compareTo(quantity('1')) != 0))
+  - name: severalOf
+    expression: >-
+      variables.several.map(c, c.resources.limits.filter(r, r.startsWith('kerf.dev/mig-') && quantity(c.resources.limits[r]).compareTo(quantity('1')) != 0)[0])
   # Memory and percent together are one kind; every other resource is one by itself.
   - name: mixed
     expression: >-
@@ -40,11 +52,11 @@ The variable "spec" is the pod's.
   validations:
   - expression: variables.stranger.size() == 0
     reason: Invalid
-    message: this is no resource of Kerf; ask for kerf.dev/gpu-memory-gib, kerf.dev/gpu-percent or kerf.dev/gpu
+    message: this is no resource of Kerf; ask for kerf.dev/gpu-memory-gib, kerf.dev/gpu-percent, kerf.dev/gpu or kerf.dev/mig-<profile>
     messageExpression: >-
       'container "' + variables.stranger[0].name + '" asks for ' +
       variables.stranger[0].resources.limits.filter(r, r.startsWith('kerf.dev/') && !(r in variables.known) && !r.startsWith('kerf.dev/mig-'))[0] +
-      ', which is no resource of Kerf; ask for kerf.dev/gpu-memory-gib, kerf.dev/gpu-percent or kerf.dev/gpu'
+      ', which is no resource of Kerf; ask for kerf.dev/gpu-memory-gib, kerf.dev/gpu-percent, kerf.dev/gpu or kerf.dev/mig-<profile>'
   - expression: variables.memory.size() == 0
     reason: Invalid
     message: kerf.dev/gpu-memory-gib must be a whole number from 1 to 100000; write 10, the unit is GiB
@@ -65,10 +77,26 @@ The variable "spec" is the pod's.
     messageExpression: >-
       'container "' + variables.whole[0].name + '": kerf.dev/gpu must be a whole number from 1 to 64, and is "' +
       variables.whole[0].resources.limits['kerf.dev/gpu'] + '"; for a part of one GPU use kerf.dev/gpu-memory-gib or kerf.dev/gpu-percent'
+  - expression: variables.misnamed.size() == 0
+    reason: Invalid
+    message: this is not the name of a MIG profile; write it as in kerf.dev/mig-1g.10gb, with . for +
+    messageExpression: >-
+      'container "' + variables.misnamed[0].name + '" asks for ' +
+      variables.misnamed[0].resources.limits.filter(r, r.startsWith('kerf.dev/mig-') && !r.matches('{{ $profile }}'))[0] +
+      ', which is not the name of a MIG profile; write it as in kerf.dev/mig-1g.10gb, with . for +'
+  - expression: variables.several.size() == 0
+    reason: Invalid
+    message: a container has one MIG instance, since a program uses one at a time; write 1, and use more containers, or a larger profile
+    messageExpression: >-
+      'container "' + variables.several[0].name + '": ' + variables.severalOf[0] + ' must be 1, and is "' +
+      variables.several[0].resources.limits[variables.severalOf[0]] +
+      '": a program uses one MIG instance at a time; write 1, and use more containers, or a larger profile'
   - expression: variables.mixed.size() == 0
     reason: Invalid
     message: one container asks for one kind, parts of GPUs, whole GPUs or MIG instances; keep one of them
     messageExpression: >-
       'container "' + variables.mixed[0].name + '" asks for ' + variables.mixed[0].resources.limits.filter(r, r.startsWith('kerf.dev/')).join(', ') +
-      '; one container asks for one kind, parts of GPUs, whole GPUs or MIG instances: keep one of them'
+      '; one container asks for one kind, parts of GPUs, whole GPUs or MIG instances: keep one of them' +
+      (variables.mixed[0].resources.limits.exists(r, r.startsWith('kerf.dev/mig-')) && variables.mixed[0].resources.limits.exists(r, r in ['kerf.dev/gpu-memory-gib', 'kerf.dev/gpu-percent']) ?
+      '. A MIG instance has its own memory and compute, and takes no cap on top: leave the cap out, or choose another profile' : '')
 {{- end }}
