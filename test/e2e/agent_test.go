@@ -33,6 +33,8 @@ type gpu struct {
 	Percent  uint32 `json:"granted_percent"`
 	Health   string `json:"health"`
 	Reason   string `json:"health_reason"`
+	// Levels are those that a claim can have there, strongest first.
+	Levels []string `json:"levels"`
 }
 
 type grant struct {

@@ -25,6 +25,14 @@ type gpuNode struct {
 		NVLinkClique                                    *int
 		UsableBytes, FreeBytes, GrantedBytes, LentBytes uint64
 		Levels                                          []string
+		MIGState                                        *struct {
+			Waits     string
+			Instances []struct {
+				Profile, Claim, For string
+				Start               int
+				Ready               bool
+			}
+		}
 	}
 	Claims   []nodeClaim
 	Unplaced []struct{ PodUID string }

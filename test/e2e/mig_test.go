@@ -22,9 +22,6 @@ import (
 // cutGPUs are the GPUs of the node that the tests of MIG have cut.
 var cutGPUs = []int{6, 7}
 
-// migRounds is how often pods come and go.
-const migRounds = 3
-
 func instance(profile string) map[string]string {
 	return map[string]string{"kerf.dev/mig-" + profile: "1"}
 }
@@ -48,18 +45,30 @@ func (e *testCase) nowRules(text string) {
 // cutNode has the agent put some GPUs into MIG mode until the test ends.
 func (e *testCase) cutNode() {
 	e.Helper()
-	const line = "    place: pack\n"
-	layout := func(enabled bool) string {
-		return e.changedRules(line, line+fmt.Sprintf("    migKeepWarm: 1s\n    mig: [{gpus: [6, 7], enabled: %t}]\n", enabled))
-	}
-	rules, on, off := e.readRules(), layout(true), layout(false)
+	rules := e.readRules()
 	e.Cleanup(func() {
-		e.nowRules(off)
+		e.nowRules(cutRules(e, rules, "{gpus: [6, 7], enabled: false}", ""))
 		eventually(e, "an end of MIG mode", func() error { return e.modes(false) })
 		e.writeRules(rules)
 	})
-	e.nowRules(on)
-	eventually(e, "MIG mode", func() error { return e.modes(true) })
+	e.nowRules(cutRules(e, rules, "{gpus: [6, 7], enabled: true}", ""))
+	e.untilCut(func() {})
+}
+
+// cutRules are the rules with a layout, and what else is said in the pool.
+func cutRules(e *testCase, rules, layout, more string) string {
+	e.Helper()
+	const line = "    place: pack\n"
+	if strings.Count(rules, line) != 1 {
+		e.Fatalf("the rules have not one %q: %q", line, rules)
+	}
+	return strings.Replace(rules, line, line+"    migKeepWarm: 1s\n    mig: ["+layout+"]\n"+more, 1)
+}
+
+// untilCut waits until the GPUs are in MIG mode, and kubelet offers what can be had of them. help is called meanwhile.
+func (e *testCase) untilCut(help func()) {
+	e.Helper()
+	eventually(e, "MIG mode", func() error { help(); return e.modes(true) })
 	eventually(e, "MIG profiles that kubelet offers", func() error {
 		for resource, want := range map[string]int64{"kerf.dev/mig-1g.10gb": 14, "kerf.dev/mig-3g.40gb": 4, "kerf.dev/mig-7g.80gb": 2, "kerf.dev/gpu": 6} {
 			if all, usable, err := e.capacity(resource); err != nil || all != want || usable != want {
@@ -102,37 +111,65 @@ func (e *testCase) inDriver() []cutGPU {
 
 // cutAsBooked compares the driver's instances with those that the agent tells of, of which each must have a grant.
 func (e *testCase) cutAsBooked(grants int) error {
-	var here, told []string
+	e.Helper()
+	here, told, granted, err := e.bothSides()
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(here, told) || !slices.Equal(here, granted) || len(here) != grants {
+		return fmt.Errorf("the driver has %q, the agent %q, grants have %q, want %d of each", here, told, granted, grants)
+	}
+	return nil
+}
+
+// bothSides are the UUIDs of the instances that the driver has, of those that the agent tells of, and of those of these that
+// have a grant.
+func (e *testCase) bothSides() (here, told, granted []string, err error) {
+	e.Helper()
 	for _, g := range e.inDriver() {
 		here = append(here, g.Instances...)
 	}
-	r := e.node.in(e.node.program("kerf"), "status", "-o", "json")
-	var s struct {
-		GPUs []struct {
-			MIGState struct {
-				Pieces []struct {
-					UUID  string `json:"uuid"`
-					Grant string `json:"grant"`
-				} `json:"pieces"`
-			} `json:"mig_state"`
-		} `json:"gpus"`
+	gpus, err := e.cutGPUs()
+	if err != nil {
+		return nil, nil, nil, err
 	}
-	if err := json.Unmarshal([]byte(r.out), &s); err != nil {
-		return fmt.Errorf("kerf status: %w: %v", err, r)
-	}
-	for _, g := range s.GPUs {
+	for _, g := range gpus {
 		for _, in := range g.MIGState.Pieces {
+			told = append(told, in.UUID)
 			if in.Grant != "" {
-				told = append(told, in.UUID)
+				granted = append(granted, in.UUID)
 			}
 		}
 	}
-	slices.Sort(here)
-	slices.Sort(told)
-	if !slices.Equal(here, told) || len(here) != grants {
-		return fmt.Errorf("the driver has %q, grants have %q, want %d of each", here, told, grants)
+	for _, list := range [][]string{here, told, granted} {
+		slices.Sort(list)
 	}
-	return nil
+	return here, told, granted, nil
+}
+
+// toldGPU is a GPU as the agent tells how it is cut.
+type toldGPU struct {
+	UUID     string `json:"uuid"`
+	MIGState struct {
+		Pieces []struct {
+			UUID    string `json:"uuid"`
+			Profile string `json:"profile"`
+			Start   int    `json:"start"`
+			Grant   string `json:"grant"`
+			Holder  string `json:"holder"`
+		} `json:"pieces"`
+	} `json:"mig_state"`
+}
+
+func (e *testCase) cutGPUs() ([]toldGPU, error) {
+	r := e.kerf("status", "-o", "json")
+	var s struct {
+		GPUs []toldGPU `json:"gpus"`
+	}
+	if err := json.Unmarshal([]byte(r.out), &s); err != nil {
+		return nil, fmt.Errorf("kerf status: %w: %v", err, r)
+	}
+	return s.GPUs, nil
 }
 
 // Pods get instances that are cut for them, each sees its own alone and is held to it; they come and go, an agent too,
@@ -140,6 +177,7 @@ func (e *testCase) cutAsBooked(grants int) error {
 // agent follows.
 func TestMIG(t *testing.T) {
 	e := withScheduler(t)
+	rules := e.readRules()
 	e.cutNode()
 	if said := e.refused(one("capped", map[string]string{"kerf.dev/mig-1g.10gb": "1", "kerf.dev/gpu-memory-gib": "4"}, hold)); !strings.Contains(said, "one kind") {
 		t.Errorf("a cap on top of an instance: %s", said)
@@ -155,7 +193,9 @@ func TestMIG(t *testing.T) {
 		t.Errorf("the neighbour: %v, %+v", l, g)
 	}
 	before, uuid := neighbour.id("main"), e.visible(neighbour)
-	for round := range migRounds {
+	e.nodeTells(neighbour)
+	e.imageWithInstance(1)
+	for round := range 3 {
 		by := func(s podSpec) podSpec { return s }
 		if round == 0 { // the pods of the others are to come to kubelet at once
 			by = byKerf
@@ -187,8 +227,78 @@ func TestMIG(t *testing.T) {
 			t.Errorf("round %d: the neighbour was %s on %s, and is %s on %s", round, before, uuid, neighbour.id("main"), e.visible(neighbour))
 		}
 	}
+	// A GPU that is to leave MIG mode waits for who is on it, and says so wherever one looks.
+	e.nowRules(cutRules(e, rules, "{gpus: [6, 7], enabled: false}", ""))
+	e.nodeWaits(neighbour)
 	neighbour.delete()
 	eventually(e, "no instance", func() error { return e.cutAsBooked(0) })
+	eventually(e, "an end of MIG mode", func() error { return e.modes(false) })
+}
+
+// nodeWaits looks for what a GPU waits for: in events of the node, its GPUNode, the agent's warnings, and the plan, which
+// draws who is in the way.
+func (e *testCase) nodeWaits(p *pod) {
+	e.Helper()
+	who := "pod " + p.namespace + "/" + p.name
+	eventually(e, "an event of the node", func() error {
+		list, err := e.client.CoreV1().Events("").List(background(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Node,reason=MIGWaits"})
+		if err == nil && !slices.ContainsFunc(list.Items, func(ev corev1.Event) bool { return strings.Contains(ev.Message, who) }) {
+			err = fmt.Errorf("%d such events, and none of %s", len(list.Items), who)
+		}
+		return err
+	})
+	eventually(e, "what the GPU waits for in the GPUNode", func() error {
+		s, err := e.gpuNode()
+		if err != nil {
+			return err
+		}
+		for _, g := range s.GPUs {
+			if g.MIGState != nil && strings.Contains(g.MIGState.Waits, who) {
+				return nil
+			}
+		}
+		return fmt.Errorf("%+v", s.GPUs)
+	})
+	if s := e.picture(); !strings.Contains(strings.Join(s.Warnings, "\n"), who) {
+		e.Errorf("warnings: %q", s.Warnings)
+	}
+	r := e.kerf("mig", "plan")
+	for _, want := range []string{"now   [", "then  [", "2g.20gb", who, "set MIG mode off", "waits: "} {
+		if r.err != nil || !strings.Contains(r.out, want) {
+			e.Errorf("kerf mig plan does not say %q: %v", want, r)
+		}
+	}
+}
+
+// nodeTells looks for a pod's instance in the GPUNode, and in the drawing.
+func (e *testCase) nodeTells(p *pod) {
+	e.Helper()
+	g := e.grantOf(p, "main")
+	f := g.Fragments[0]
+	eventually(e, "the instance in the GPUNode", func() error {
+		s, err := e.gpuNode()
+		if err != nil {
+			return err
+		}
+		for _, gpu := range s.GPUs {
+			if gpu.UUID != f.GPU || gpu.MIGState == nil {
+				continue
+			}
+			for _, in := range gpu.MIGState.Instances {
+				if in.Profile == f.Profile && in.Start == f.Start && in.Ready && in.Claim == g.ID && strings.Contains(in.For, p.name) {
+					return nil
+				}
+			}
+			return fmt.Errorf("its GPU: %+v", gpu.MIGState)
+		}
+		return fmt.Errorf("no MIG state of %s in %+v", f.GPU, s.GPUs)
+	})
+	if r := e.kerf("mig", "status"); r.err != nil || !strings.Contains(r.out, "pod "+p.namespace+"/"+p.name) || !strings.Contains(r.out, "cut on demand") {
+		e.Errorf("kerf mig status: %v", r)
+	}
+	if r := e.kerf("metrics"); !strings.Contains(r.out, `kerf_mig_instances_total{outcome="cut"}`) || !strings.Contains(r.out, `kerf_mig_step_duration_seconds_count{outcome="done",step="create-gi"}`) {
+		e.Errorf("no cut in the metrics: %v", r.err)
+	}
 }
 
 // look2 prints what one GPU is to a program, that there is no second one, and which capabilities there are.
