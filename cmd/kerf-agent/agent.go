@@ -60,6 +60,11 @@ type agent struct {
 	// found are the documents that the ConfigMap has had, and configNews tells the node's events of them.
 	found      chan change.Candidate
 	configNews configNews
+	// own are the labels of the node's object, nil where there is none, and relabelled tells that they have changed; inForce
+	// is the document in force, for who follows the documents.
+	own        atomic.Pointer[map[string]string]
+	relabelled chan struct{}
+	inForce    change.Candidate
 	// boot is the kernel's boot id.
 	boot    string
 	cgroups cgroup.Hierarchy
@@ -164,12 +169,12 @@ func (a *agent) build(reg *prometheus.Registry) error {
 		return fmt.Errorf("boot id: %w", err)
 	}
 	conf := config.Default()
-	pool, err := conf.PoolFor(a.labels)
+	pool, err := conf.PoolFor(a.poolLabels())
 	if err != nil {
 		return fmt.Errorf("built-in configuration: %w", err)
 	}
 	a.pool.Store(&pool)
-	a.boot, a.found = boot, make(chan change.Candidate)
+	a.boot, a.found, a.relabelled = boot, make(chan change.Candidate), make(chan struct{})
 	a.loadRules(boot)
 	if err := a.findLibrary(); err != nil {
 		return err
@@ -227,6 +232,9 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 	}
 	if a.audit != nil {
 		tell.usage = a.serveUsage
+	}
+	if k != nil {
+		a.firstLabels(ctx, k.api.OwnLabels)
 	}
 	first := a.firstConfig()
 	a.log.Info("serving", "dir", a.dir, "version", version, "containers", c != nil, "kubernetes", k != nil)

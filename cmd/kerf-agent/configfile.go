@@ -59,7 +59,7 @@ func (a *agent) candidate(from string, files []config.File) change.Candidate {
 	if c.Config, c.Err = config.DecodeFiles(files...); c.Err != nil {
 		return c
 	}
-	c.Pool, c.Err = c.Config.PoolFor(a.labels)
+	c.Pool, c.Err = c.Config.PoolFor(a.poolLabels())
 	return c
 }
 
@@ -110,6 +110,7 @@ func (a *agent) useConfig(c change.Candidate) {
 
 func (a *agent) putInForce(c change.Candidate) {
 	pool := c.Pool
+	a.inForce = c
 	a.pool.Store(&pool)
 	prices := c.Config.PricesIn(pool)
 	a.prices.Store(&prices)

@@ -46,7 +46,7 @@ func (a *agent) followConfig(ctx context.Context, seen string) error {
 	for {
 		good, bad, wait := s.Due(time.Now())
 		if good != nil {
-			a.useConfig(*good)
+			a.use(*good)
 		}
 		if bad != nil {
 			a.refuseConfig(*bad, false)
@@ -59,6 +59,8 @@ func (a *agent) followConfig(ctx context.Context, seen string) error {
 		case <-ctx.Done():
 			due.Stop()
 			return nil
+		case <-a.relabelled:
+			a.choosePool()
 		case c := <-a.found:
 			fromAPI = true
 			s.Offer(time.Now(), c)
@@ -70,6 +72,15 @@ func (a *agent) followConfig(ctx context.Context, seen string) error {
 		}
 		due.Stop()
 	}
+}
+
+// use puts a document in force that has settled, on the node as it is labelled now.
+func (a *agent) use(c change.Candidate) {
+	if c.Pool, c.Err = c.Config.PoolFor(a.poolLabels()); c.Err != nil {
+		a.refuseConfig(c, false)
+		return
+	}
+	a.useConfig(c)
 }
 
 // watchConfigMap finds documents in the ConfigMap until ctx ends. While it cannot be read, the file counts.

@@ -72,7 +72,7 @@ func command(env environment, kill func(point string)) *cobra.Command {
 	f.StringVar(&s.dir, "dir", or(env.dir, "/run/kerf"), "directory of the sockets and the record")
 	f.StringVar(&s.config, "config", env.config, "SharingConfig document, or a folder of its files; empty for the built-in default")
 	f.StringVar(&s.configMap, "config-map", "", "namespace/name of the ConfigMap that holds the document; it is watched, and --config counts only until it was read (with --kubernetes)")
-	f.StringToStringVar(&s.labels, "node-label", nil, "label of this node, by which its pool is chosen (key=value, repeatable)")
+	f.StringToStringVar(&s.labels, "node-label", nil, "label of this node, by which its pool is chosen, over those of its object in Kubernetes (key=value, repeatable)")
 	f.StringVar(&s.devRoot, "dev-root", or(env.devRoot, "/"), "directory that holds dev/nvidiaN")
 	f.StringVar(&s.capsRoot, "caps-root", "", "directory that holds dev/nvidia-caps and proc/driver/nvidia/capabilities, by the same path for this program and the container runtime; empty for --dev-root")
 	f.StringVar(&s.nvidiaSMI, "nvidia-smi", "", "the driver's nvidia-smi, which sets time slices; empty to look for it")

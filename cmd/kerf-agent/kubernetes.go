@@ -96,6 +96,7 @@ func (k *kubernetes) run(ctx context.Context) error {
 	k.news.to(func(reason, message string) { k.api.Event(ctx, sharing.ContainerRef{}, reason, message, true) })
 	k.configNews.to(ctx, k.api)
 	g.Go(func() error { k.watchConfigMap(ctx); return nil })
+	g.Go(func() error { k.followLabels(ctx, k.api.OwnLabels); return nil })
 	g.Go(func() error { return k.pulse.run(ctx) })
 	g.Go(func() error { return k.api.Run(ctx) })
 	g.Go(func() error { k.api.Resync(ctx, k.runtime.KnownPods, k.runtime.PodGone); return nil })

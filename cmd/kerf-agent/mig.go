@@ -164,7 +164,7 @@ func (a *agent) PlanMIG(ctx context.Context, document string, apply bool) ([]nod
 		if err != nil {
 			return nil, err
 		}
-		p, err := c.PoolFor(a.labels)
+		p, err := c.PoolFor(a.poolLabels())
 		if err != nil {
 			return nil, err
 		}

@@ -60,6 +60,9 @@ func TestLabelNode(t *testing.T) {
 	label(NodeLabels{Own: own, GFD: gfd})
 	shows("GPU feature discovery came", map[string]string{"kerf.dev/a": "1", "kerf.dev/b": "2", gfdStamp: "1"}, 5, "theirs")
 
+	if has, err := c.OwnLabels(t.Context()); err != nil || has["theirs"] != "stays" || has["kerf.dev/a"] != "1" {
+		t.Errorf("its labels are %v, %v", has, err)
+	}
 	n.change(func(o *corev1.Node) { o.Spec.Taints = append(o.Spec.Taints, corev1.Taint{Key: StartTaint}) })
 	n.race = true
 	if err := c.LabelNode(t.Context(), NodeLabels{Own: own, Started: true}); !errors.Is(err, sharing.ErrUnavailable) {
