@@ -115,6 +115,9 @@ type Profile struct {
 	Namespaces []string
 	Hours      []Hours
 	MaxPerPod  sharing.Bytes
+	// Privileged lets pods that name it have privileged containers, which no cap holds. The chart's admission policy reads
+	// it; Namespaces must say for whom it is.
+	Privileged bool
 }
 
 // Config is a valid SharingConfig. The zero value has no pools and no profiles.

@@ -60,6 +60,7 @@ const full = head + `spec:
     namespaces: [ml-*, "!ml-test"]
     hours: ["Mon-Fri 20:00-06:00 Europe/Berlin", "Sat,Sun 00:00-24:00"]
     maxMemoryPerPod: 40GiB
+    privileged: true
   - name: half
     percent: 50
     burstMax: 150%
@@ -93,7 +94,7 @@ func fullDocument() Document {
 		},
 		Profiles: []Profile{
 			{Name: "small", Memory: 10 * sharing.GiB, Models: []string{"*H100*", "!*T4*"}, MinLevel: sharing.LevelReactive, OverCap: OverCapWarn, Place: sharing.PlaceSpread, Priority: -100,
-				Namespaces: []string{"ml-*", "!ml-test"}, MaxPerPod: 40 * sharing.GiB,
+				Namespaces: []string{"ml-*", "!ml-test"}, MaxPerPod: 40 * sharing.GiB, Privileged: true,
 				Hours: []Hours{{[7]bool{1: true, 2: true, 3: true, 4: true, 5: true}, 20 * 60, 6 * 60, "Europe/Berlin"}, {[7]bool{0: true, 6: true}, 0, 24 * 60, ""}}},
 			{Name: "half", Percent: 50, Burst: sharing.Burst{Percent: 150}},
 			{Name: "pair", GPUs: 2},

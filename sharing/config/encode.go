@@ -65,6 +65,7 @@ type (
 		Namespaces     []string `yaml:"namespaces,omitempty"`
 		Hours          []string `yaml:"hours,omitempty"`
 		MaxPerPod      string   `yaml:"maxMemoryPerPod,omitempty"`
+		Privileged     bool     `yaml:"privileged,omitempty"`
 	}
 )
 
@@ -98,7 +99,7 @@ func (c Config) Encode() ([]byte, error) {
 		w.Spec.Profiles = append(w.Spec.Profiles, wireProfile{
 			Name: p.Name, Memory: exact(p.Memory), Percent: uint32(p.Percent), GPUs: p.GPUs, BurstMax: burst(p.Burst), GPUModel: p.Models,
 			MinEnforcement: level(p.MinLevel), Backends: names(p.Backends), OverCap: overCap(p.OverCap), Place: place(p.Place),
-			Priority: p.Priority, Namespaces: p.Namespaces, Hours: hourTexts(p.Hours), MaxPerPod: exact(p.MaxPerPod),
+			Priority: p.Priority, Namespaces: p.Namespaces, Hours: hourTexts(p.Hours), MaxPerPod: exact(p.MaxPerPod), Privileged: p.Privileged,
 		})
 	}
 	var out bytes.Buffer

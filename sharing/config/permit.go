@@ -74,6 +74,9 @@ func (c *checker) rules(path string, p Profile) {
 	if p.Hours != nil && len(p.Hours) == 0 {
 		c.bad(path+".hours", "", "write at least one entry, or leave the field out", "is an empty list")
 	}
+	if p.Privileged && len(p.Namespaces) == 0 {
+		c.bad(path+".privileged", "true", "add namespaces", "lets everybody have privileged containers, which no cap holds")
+	}
 	if p.MaxPerPod != 0 && p.MaxPerPod < p.Memory {
 		c.bad(path+".maxMemoryPerPod", p.MaxPerPod.String(), "write at least memory, or leave it out", "is less than the %s of one container", p.Memory)
 	}

@@ -129,11 +129,11 @@ func TestRuleMistakes(t *testing.T) {
 	_, err := Decode([]byte(head + `spec:
   pools: [{name: a}]
   profiles:
-  - {name: a, memory: 10GiB, namespaces: [], hours: [], maxMemoryPerPod: 5GiB}
+  - {name: a, memory: 10GiB, namespaces: [], hours: [], maxMemoryPerPod: 5GiB, privileged: true}
   - {name: b, percent: 10, namespaces: ["["], hours: ["at night", 8]}
 `))
 	checkLines(t, err, []string{
-		"line 6: spec.profiles[0].namespaces is an empty list", "line 6: spec.profiles[0].hours is an empty list", `line 6: spec.profiles[0].maxMemoryPerPod "5GiB" is less than the 10GiB of one container`,
+		"line 6: spec.profiles[0].namespaces is an empty list", "line 6: spec.profiles[0].hours is an empty list", `line 6: spec.profiles[0].privileged "true" lets everybody have privileged containers`, `line 6: spec.profiles[0].maxMemoryPerPod "5GiB" is less than the 10GiB of one container`,
 		`line 7: spec.profiles[1].hours[0] "at night" names a day "at" that there is not; write days, times and a time zone`, `line 7: spec.profiles[1].hours[1] "8" is not a text`, `line 7: spec.profiles[1].namespaces[0] "["`,
 	})
 }

@@ -31,6 +31,19 @@ is no whole number of GiB: no limit can be written for these.
 {{- join ",\n      " $all }}
 {{- end }}
 
+{{/*
+kerf.privileged are the profiles whose pods may have privileged containers, as a list of CEL: those of the values, and those
+of which sharingConfig says it.
+*/}}
+{{- define "kerf.privileged" -}}
+{{- $all := .Values.admission.privilegedProfiles }}
+{{- $config := fromYaml .Values.sharingConfig }}
+{{- range ((($config.spec | default dict).profiles) | default list) }}
+{{- if and .privileged .namespaces }}{{ $all = append $all .name }}{{ end }}
+{{- end }}
+{{- range $i, $p := uniq $all }}{{ if $i }}, {{ end }}{{ $p | squote }}{{ end }}
+{{- end }}
+
 {{/* kerf.mutates is true where pods are to be changed, and the cluster can do it: from Kubernetes 1.36 on. */}}
 {{- define "kerf.mutates" -}}
 {{- $able := semverCompare ">=1.36.0-0" .Capabilities.KubeVersion.Version }}
