@@ -30,7 +30,8 @@ type Unit struct {
 	// NoShare is true for one that gives no fractions though others of the node do, and NoWhole for one that is not given
 	// whole.
 	NoShare, NoWhole bool
-	// MIG are the instances that it can have, each profile at most once; none for a GPU that is not cut.
+	// MIG are the instances that it can have, each profile at most once; none for a GPU that is not cut. One that is not
+	// Cut and has some changes between being cut and not with demand, and counts for both.
 	MIG []Instances
 	// Lost is true while nothing can run on it. It is counted all the same.
 	Lost bool

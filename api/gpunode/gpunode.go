@@ -143,6 +143,9 @@ type GPU struct {
 	MIG bool `json:"mig,omitempty"`
 	// MIGState is how the GPU is cut; left out for one that cannot be, and while nothing is known of that.
 	MIGState *MIGState `json:"migState,omitempty"`
+	// TurnsTo is what the GPU, which is idle, becomes for a pod that asks for that: mig, or shared (or given whole). It is left
+	// out where it stays as it is.
+	TurnsTo string `json:"turnsTo,omitempty"`
 	// Health is healthy, unknown, suspect, unhealthy or lost.
 	Health       string `json:"health"`
 	HealthReason string `json:"healthReason,omitempty"`
@@ -161,7 +164,7 @@ type MIGState struct {
 	// Units is the number of its placement units, and Profiles are the names of what it can be cut into.
 	Units    int      `json:"units"`
 	Profiles []string `json:"profiles,omitempty"`
-	// Geometry is what it can be cut into while it is in MIG mode, as its driver says.
+	// Geometry is what it can be cut into while it is in MIG mode, or may be put there, as its driver says.
 	Geometry []MIGProfile `json:"geometry,omitempty"`
 	// Fixed is true where a layout of the pool says what it has; else instances are cut on demand.
 	Fixed bool `json:"fixed,omitempty"`

@@ -68,6 +68,8 @@ type agent struct {
 	// boot is the kernel's boot id.
 	boot    string
 	cgroups cgroup.Hierarchy
+	// cutBefore kept them before cut does; followDriver alone uses it.
+	cutBefore *keep.Manager
 	// cut keeps the GPUs' MIG instances; nil without a driver.
 	cut atomic.Pointer[keep.Manager]
 	// news says in the node's events what stands in the way of MIG.

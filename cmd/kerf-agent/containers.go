@@ -143,7 +143,7 @@ func (c *containers) tellInventory() {
 	gpus := c.runtime.Inventory()
 	pool := c.runtime.Pool()
 	units := c.known.take(gpus, cutRules{
-		most: c.runtime.MIGMost(), memory: hardwareMemory(pool), shared: c.runtime.MIGShared(), gives: givesOf(pool), excluded: c.isExcluded(),
+		most: c.runtime.MIGMost(), turns: c.runtime.MIGTurns(), memory: hardwareMemory(pool), shared: c.runtime.MIGShared(), gives: givesOf(pool), excluded: c.isExcluded(),
 	})
 	if len(units) == 0 {
 		c.runtime.SetPodBlocked("units", "no GPU of this node can be given")

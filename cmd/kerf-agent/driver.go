@@ -105,6 +105,9 @@ func (a *agent) useDriver(ctx context.Context) (err error) {
 	defer func() {
 		a.cut.Store(nil)
 		a.runtime.SetMIG(nil)
+		// What is under way ends before another one looks at the GPUs, or is cut off.
+		cut.Stop(context.WithoutCancel(ctx))
+		a.cutBefore = cut
 	}()
 	door := &driverDoor{lib: lib, quiet: quiet}
 	parts := a.parts(cut, gpus)

@@ -53,6 +53,9 @@ type cutRules struct {
 	excluded map[sharing.GPUID]bool
 	// memory is true where memory may be asked for that an instance gives.
 	memory bool
+	// turns are the GPUs whose MIG mode demand may change: they count with all that they give in either mode, whichever they
+	// are in. It is nil while that is not known.
+	turns map[sharing.GPUID]bool
 	// shared are the GPUs whose instances are shared, and count each by itself.
 	shared map[sharing.GPUID]bool
 }
@@ -104,15 +107,21 @@ func (k *knownGPUs) take(gpus []sharing.GPU, rules cutRules) []deviceplugin.Unit
 		if g.Memory == 0 {
 			continue
 		}
-		u := deviceplugin.Unit{UUID: g.UUID, NUMA: g.NUMA, GiB: int(g.Usable() / sharing.GiB), Lost: lost, Cut: g.MIG || g.UUID.IsPart()} //nolint:gosec // far below 2^31 GiB
+		turns := rules.turns[g.UUID] || rules.turns == nil && turned(old)
+		u := deviceplugin.Unit{UUID: g.UUID, NUMA: g.NUMA, GiB: int(g.Usable() / sharing.GiB), Lost: lost, Cut: g.MIG && !turns || g.UUID.IsPart()} //nolint:gosec // far below 2^31 GiB
 		if rules.gives != nil && !g.UUID.IsPart() {
 			mode := rules.gives(g)
 			u.NoShare, u.NoWhole = !mode.Shared(), !mode.Whole()
 		}
-		if g.MIG {
-			if u.MIG = instancesOf(rules.most[g.UUID]); u.MIG == nil && old.Cut {
+		if g.MIG || turns {
+			if u.MIG = instancesOf(rules.most[g.UUID]); u.MIG == nil && (old.Cut || turned(old)) {
 				u.MIG = old.MIG
 			}
+		}
+		switch {
+		case turns && g.MIG && turned(old):
+			u.GiB = old.GiB // as outside of MIG mode
+		case g.MIG && !turns:
 			if !rules.memory || rules.shared[g.UUID] {
 				u.GiB = 0
 			}
@@ -128,6 +137,9 @@ func (k *knownGPUs) take(gpus []sharing.GPU, rules cutRules) []deviceplugin.Unit
 	}
 	return k.sorted()
 }
+
+// turned reports whether a unit counted with both modes.
+func turned(u deviceplugin.Unit) bool { return !u.Cut && len(u.MIG) > 0 }
 
 // instancesOf names the profiles as resources; nil for none.
 func instancesOf(most map[string]int) []deviceplugin.Instances {

@@ -80,3 +80,35 @@ func TestKnownGPUs(t *testing.T) {
 		t.Errorf("a damaged file: %+v", got)
 	}
 }
+
+// What a GPU counts with whose mode demand changes is the same in either mode, while nothing is known of it, and over a
+// restart.
+func TestKnownGPUsThatChange(t *testing.T) {
+	file, log := filepath.Join(t.TempDir(), "inventory.json"), slog.New(slog.DiscardHandler)
+	plain := sharing.GPU{UUID: "a", NUMA: 1, Memory: 80 * sharing.GiB, Reserved: 900 * sharing.MiB, Health: sharing.HealthOK}
+	cut := plain
+	cut.MIG, cut.Reserved = true, 3*sharing.GiB // a driver may keep more for itself in MIG mode
+	rules := cutRules{most: map[sharing.GPUID]map[string]int{"a": {"1g.10gb": 7}}, turns: map[sharing.GPUID]bool{"a": true}, memory: true}
+	want := []deviceplugin.Unit{{UUID: "a", NUMA: 1, GiB: 79, MIG: []deviceplugin.Instances{{Resource: "kerf.dev/mig-1g.10gb", Count: 7}}}}
+	k := loadKnown(file, "boot-1", log)
+	for _, step := range []struct {
+		name  string
+		gpu   sharing.GPU
+		rules cutRules
+	}{
+		{"as it is", plain, rules}, {"in MIG mode", cut, rules}, {"while stock is taken", cut, cutRules{memory: true}},
+		{"with its new mode", plain, cutRules{memory: true}}, {"and back", plain, rules},
+	} {
+		if d := cmp.Diff(want, k.take([]sharing.GPU{step.gpu}, step.rules)); d != "" {
+			t.Errorf("%s (-want +got):\n%s", step.name, d)
+		}
+	}
+	again := loadKnown(file, "boot-1", log)
+	if d := cmp.Diff(want, again.take([]sharing.GPU{cut}, cutRules{memory: true})); d != "" {
+		t.Errorf("after a restart (-want +got):\n%s", d)
+	}
+	rules.turns = map[sharing.GPUID]bool{}
+	if got := again.take([]sharing.GPU{plain}, rules); len(got) != 1 || got[0].MIG != nil {
+		t.Errorf("once its mode is not demand's to change any more: %+v", got)
+	}
+}

@@ -44,7 +44,7 @@ func (a *agent) cutter(lib *nvml.Library, gpus []sharing.GPU, quiet *gate) (*kee
 	return keep.New(keep.Options{
 		Log: a.log, Driver: crashDriver{a.audited(driver), a.failpoints}, Store: crashStore{exec.Files{Dir: dir}, a.failpoints}, BootID: boot,
 		Claims: a.claimsOn, Holders: []exec.Holders{driver}, Quiesce: hush.letGo,
-		Pool: func() config.Pool { return *a.pool.Load() }, Now: time.Now, Observe: a.events.MIGStep,
+		Pool: func() config.Pool { return *a.pool.Load() }, Now: time.Now, Observe: a.events.MIGStep, Before: a.cutBefore,
 	}, gpus), nil
 }
 
@@ -198,7 +198,18 @@ func (d migDoor) Offer(gpu sharing.GPUID, profile string, start int, claimed []n
 	if start == node.AnyStart {
 		start = keep.Any
 	}
-	o := d.Manager.Offer(gpu, profile, start, toClaimed(claimed))
+	return toOffer(d.Manager.Offer(gpu, profile, start, toClaimed(claimed)))
+}
+
+// Would is Offer of a GPU as if it were in MIG mode.
+func (d migDoor) Would(gpu sharing.GPUID, profile string, start int, claimed []node.OnGPU) node.MIGOffer {
+	if start == node.AnyStart {
+		start = keep.Any
+	}
+	return toOffer(d.Manager.Would(gpu, profile, start, toClaimed(claimed)))
+}
+
+func toOffer(o keep.Offer) node.MIGOffer {
 	return node.MIGOffer{Fragment: o.Fragment, Steps: o.Steps, Loss: o.Loss, Why: o.Why, Reason: string(o.Reason), Never: o.Never, Unknown: o.Unknown}
 }
 
@@ -206,7 +217,7 @@ func (d migDoor) Offer(gpu sharing.GPUID, profile string, start int, claimed []n
 func (d migDoor) States() []node.MIGState {
 	var out []node.MIGState
 	for _, v := range d.Views() {
-		s := node.MIGState{GPU: v.GPU, Able: v.Able, On: v.On, Fixed: v.Fixed, Shared: v.Shared, Units: v.Axis, Profiles: v.Profiles, Geometry: v.Geometry, Most: v.Most, Trouble: v.Trouble, Waits: v.Waits}
+		s := node.MIGState{GPU: v.GPU, Able: v.Able, On: v.On, Fixed: v.Fixed, Shared: v.Shared, Units: v.Axis, Profiles: v.Profiles, Geometry: v.Geometry, Most: v.Most, Trouble: v.Trouble, Waits: v.Waits, Turns: v.Turns, Busy: v.Busy, Turned: v.Turned}
 		for _, p := range v.Pieces {
 			s.Pieces = append(s.Pieces, node.MIGPiece{Instance: p.Instance, Ours: p.Ours, Ready: p.Ready, UUID: p.UUID, Holder: p.For})
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/quiet"
+	"github.com/kerf-gpu/kerf/mig/exec"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -33,19 +34,24 @@ type quiesce struct {
 }
 
 // letGo is exec.Options.Quiesce. Making an instance needs no more than that this process's calls wait: who has a handle of
-// the GPU, or of another instance, is not in the way.
-func (q *quiesce) letGo(ctx context.Context, gpu sharing.GPUID, ends bool) (resume func(), err error) {
+// the GPU, or of another instance, is not in the way. A reset takes more than an end: nobody else may have the driver's
+// library open. This process has it, as it makes the call.
+func (q *quiesce) letGo(ctx context.Context, gpu sharing.GPUID, what exec.Touch) (resume func(), err error) {
 	open, err := q.gate.close(ctx, gpu)
-	if err != nil || !ends {
+	if err != nil || what == exec.Makes {
 		return open, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, quietPatience)
 	defer cancel()
 	undo := []func(){open}
-	for what, ask := range map[string]func() (func(), error){
+	asks := map[string]func() (func(), error){
 		"the registration for faults": func() (func(), error) { return q.events(ctx) },
 		"kerf-monitor":                func() (func(), error) { return q.others.Ask(ctx, gpu) },
-	} {
+	}
+	if what == exec.Resets {
+		asks["the driver's library in kerf-monitor"] = func() (func(), error) { return q.others.Ask(ctx, quiet.Library) }
+	}
+	for what, ask := range asks {
 		back, err := ask()
 		if err != nil {
 			q.log.Warn("not let go of before a change of MIG", "what", what, "gpu", string(gpu), "error", err.Error())

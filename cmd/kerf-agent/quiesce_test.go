@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/kerf-gpu/kerf/internal/quiet"
+	"github.com/kerf-gpu/kerf/mig/exec"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -24,13 +25,15 @@ func TestQuiesce(t *testing.T) {
 	const gpu = sharing.GPUID("GPU-1")
 	other := q.others.Reader()
 	defer other.Close()
-	reads := func() bool {
-		done, err := other.Read(gpu)
+	free := func(what sharing.GPUID) bool {
+		done, err := other.Read(what)
 		if err == nil {
 			done()
 		}
 		return err == nil
 	}
+	reads := func() bool { return free(gpu) }
+	opens := func() bool { return free(quiet.Library) }
 	calls := func() bool {
 		leave, err := q.gate.enter(gpu)
 		if err == nil {
@@ -39,20 +42,23 @@ func TestQuiesce(t *testing.T) {
 		return err == nil
 	}
 	for name, tt := range map[string]struct {
-		ends   bool
+		what   exec.Touch
 		refuse error
 		held   int
-	}{"makes": {}, "ends": {ends: true, held: 1}, "ends, and one does not let go": {ends: true, refuse: errors.New("no"), held: 1}} {
+	}{
+		"makes": {}, "ends": {what: exec.Ends, held: 1}, "ends, and one does not let go": {what: exec.Ends, refuse: errors.New("no"), held: 1},
+		"resets": {what: exec.Resets, held: 1}, "resets, and one does not let go": {what: exec.Resets, refuse: errors.New("no"), held: 1},
+	} {
 		refuse = tt.refuse
-		resume, err := q.letGo(t.Context(), gpu, tt.ends)
+		resume, err := q.letGo(t.Context(), gpu, tt.what)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if held != tt.held || reads() == tt.ends || calls() {
-			t.Errorf("%s: events held %d, others read %t, this process calls %t", name, held, reads(), calls())
+		if held != tt.held || reads() != (tt.what == exec.Makes) || opens() != (tt.what != exec.Resets) || calls() {
+			t.Errorf("%s: events held %d, others read %t and open %t, this process calls %t", name, held, reads(), opens(), calls())
 		}
 		resume()
-		if !reads() || !calls() || tt.refuse == nil && held != 0 {
+		if !reads() || !opens() || !calls() || tt.refuse == nil && held != 0 {
 			t.Errorf("%s: afterwards events held %d, others read %t, this process calls %t", name, held, reads(), calls())
 		}
 		held = 0

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/dcgm"
+	"github.com/kerf-gpu/kerf/internal/quiet"
 	"github.com/kerf-gpu/kerf/monitor/attribution"
 	"github.com/kerf-gpu/kerf/monitor/collect"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -205,9 +206,9 @@ func (s *dcgmSource) use(ctx context.Context) (err error) {
 	}
 }
 
-// uuids are those of the GPUs that are known.
+// uuids are those of the GPUs that are known, and the driver's library, which DCGM has open.
 func (s *dcgmSource) uuids() []sharing.GPUID {
-	var out []sharing.GPUID
+	out := []sharing.GPUID{quiet.Library}
 	for _, g := range s.GPUs() {
 		out = append(out, g.UUID)
 	}

@@ -117,6 +117,12 @@ func (s *nvmlSource) follow(ctx context.Context) error {
 
 // use opens the driver and takes stock of it, again and again, until it fails or ctx ends.
 func (s *nvmlSource) use(ctx context.Context) (err error) {
+	// The agent may have to reset a GPU, for which nobody else may have the library open.
+	h := newHolds(s.quiet)
+	defer h.release()
+	if err := h.on([]sharing.GPUID{quiet.Library}); err != nil {
+		return err
+	}
 	lib, err := nvml.Open(ctx, nvml.Options{LibraryPaths: s.paths, Log: s.log})
 	if err != nil {
 		return fmt.Errorf("open the driver's NVML library: %w", err)
@@ -128,16 +134,24 @@ func (s *nvmlSource) use(ctx context.Context) (err error) {
 		err = errors.Join(err, lib.Close())
 	}()
 	s.profiles = map[sharing.GPUID][]nvml.MIGProfile{}
-	t := time.NewTicker(stockEvery)
+	t, ask := time.NewTicker(stockEvery), time.NewTicker(askedEvery)
 	defer t.Stop()
+	defer ask.Stop()
 	for {
 		if err := s.takeStock(ctx, lib); err != nil {
 			return fmt.Errorf("take stock of the GPUs: %w", err)
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-t.C:
+		for due := false; !due; {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-t.C:
+				due = true
+			case <-ask.C:
+				if err := h.on([]sharing.GPUID{quiet.Library}); err != nil {
+					return err
+				}
+			}
 		}
 	}
 }

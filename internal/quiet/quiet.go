@@ -9,6 +9,9 @@
 // Before each read a reader looks whether somebody holds "ask": if so, it lets go and reads nothing. The files stay; who
 // removes them has those who read hold what nobody asks for.
 //
+// Library stands for all GPUs at once, and for having the driver's library open at all: who resets a GPU asks for it, since
+// that takes more than that nobody reads.
+//
 // It promises that nobody who ends, however, stays in the way: locks end with their process. It does not promise that a
 // reader lets go: Ask says who is asked in vain, and its caller goes on or not. Nothing of a tenant's reaches the folder.
 package quiet
@@ -28,6 +31,9 @@ import (
 
 // Dir is the folder. It need not exist before Ask; for readers nobody asks while it does not.
 type Dir string
+
+// Library is asked for like a GPU: until it is given back, no reader has the driver's library open.
+const Library = sharing.GPUID("library")
 
 // poll is how often a lock that is taken is tried again.
 const poll = 20 * time.Millisecond

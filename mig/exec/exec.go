@@ -25,12 +25,22 @@ type Options struct {
 	BootID string
 	// Holders are all who may say that an instance is held.
 	Holders []Holders
-	// Quiesce lets go of a GPU what Kerf itself holds of it, and returns what takes it up again. ends is true where
-	// something on it ends: an instance, or its MIG mode.
-	Quiesce func(ctx context.Context, gpu sharing.GPUID, ends bool) (resume func(), err error)
+	// Quiesce lets go of a GPU what Kerf itself holds of it, and returns what takes it up again.
+	Quiesce func(ctx context.Context, gpu sharing.GPUID, what Touch) (resume func(), err error)
 	// Wait returns after d or with ctx's error. It paces attempts on what is in use.
 	Wait func(ctx context.Context, d time.Duration) error
 }
+
+// Touch is what is about to be done to a GPU.
+type Touch uint8
+
+// In the order of what they take: who has a handle is not in the way of an instance that is made, may be in the way of
+// one that ends and of another MIG mode, and is always in the way of a reset.
+const (
+	Makes Touch = iota
+	Ends
+	Resets
+)
 
 // Attempts on a GPU in use, and the pause between the first two, which doubles.
 const (
@@ -149,8 +159,11 @@ func (e *Executor) Apply(ctx context.Context, gpu GPU, steps []plan.Step) ([]Own
 		return nil, fmt.Errorf("change mig instances of gpu %q: %w", string(gpu.ID), err)
 	}
 	if e.opts.Quiesce != nil {
-		ends := slices.ContainsFunc(steps, func(s plan.Step) bool { return s.Op == plan.DestroyCI || s.Op == plan.DestroyGI })
-		resume, err := e.opts.Quiesce(ctx, gpu.ID, ends)
+		what := Makes
+		if slices.ContainsFunc(steps, func(s plan.Step) bool { return s.Op == plan.DestroyCI || s.Op == plan.DestroyGI }) {
+			what = Ends
+		}
+		resume, err := e.opts.Quiesce(ctx, gpu.ID, what)
 		if err != nil {
 			return nil, fmt.Errorf("let go of gpu %q: %w", string(gpu.ID), err)
 		}

@@ -44,28 +44,16 @@ func (e *Executor) setMode(ctx context.Context, g *state, on, mayReset bool) err
 	case m.NeedsReset && !mayReset:
 		return fmt.Errorf("this GPU takes a reset for it, which the pool does not allow: %w", sharing.ErrDenied)
 	}
-	if err := e.enter(ctx, g, on); err != nil {
-		return err
-	}
-	return nil
+	return e.enter(ctx, g, on, m.NeedsReset)
 }
 
-// enter sets the mode of a GPU that nobody may hold.
-func (e *Executor) enter(ctx context.Context, g *state, on bool) error {
-	holds, err := e.holds(ctx, g)
+// enter sets the mode of a GPU that nobody may hold; reset says that it takes one.
+func (e *Executor) enter(ctx context.Context, g *state, on, reset bool) error {
+	resume, err := e.clear(ctx, g, reset)
 	if err != nil {
 		return err
 	}
-	if len(holds) > 0 {
-		return fmt.Errorf("the GPU is held by %s: %w", holds[0].Who, sharing.ErrConflict)
-	}
-	if e.opts.Quiesce != nil {
-		resume, err := e.opts.Quiesce(ctx, g.gpu.ID, true)
-		if err != nil {
-			return fmt.Errorf("let go of the GPU: %w", err)
-		}
-		defer resume()
-	}
+	defer resume()
 	g.journal.Mode = on
 	if err := e.save(g); err != nil {
 		return err

@@ -36,8 +36,11 @@ func (e *Executor) recover(ctx context.Context, g *state) error {
 		}
 		g.loaded = true
 	}
-	e.remake(g)
-	if err := e.mode(ctx, g); err != nil {
+	rebooted := e.remake(g)
+	if err := e.turned(ctx, g); err != nil {
+		return err
+	}
+	if err := e.mode(ctx, g, rebooted); err != nil {
 		return err
 	}
 	if g.journal.Change != nil {
@@ -82,11 +85,11 @@ func (e *Executor) withoutJournal(ctx context.Context, g *state, damage error) e
 	return nil
 }
 
-// remake turns what another boot left into the wish to have it again.
-func (e *Executor) remake(g *state) {
+// remake turns what another boot left into the wish to have it again, and returns whether there was one.
+func (e *Executor) remake(g *state) bool {
 	j := &g.journal
 	if j.BootID == "" || j.BootID == e.opts.BootID {
-		return
+		return false
 	}
 	wanted := places(g.mine)
 	if j.Change != nil {
@@ -95,14 +98,16 @@ func (e *Executor) remake(g *state) {
 			wanted = fromPlaces(j.Change.Before)
 		}
 	}
-	j.BootID, j.Change, g.mine = e.opts.BootID, nil, nil
+	j.BootID, j.Change, j.Turning, g.mine = e.opts.BootID, nil, nil, nil
 	if len(wanted) > 0 {
 		j.Change = &change{Before: toPlaces([]mig.Place{}), Wanted: toPlaces(wanted), Remake: true}
 	}
+	return true
 }
 
-// mode puts a GPU back into MIG mode that Kerf uses in it, where that takes no reset.
-func (e *Executor) mode(ctx context.Context, g *state) error {
+// mode puts a GPU back into MIG mode that Kerf uses in it, where that takes no reset. Where nothing of Kerf's is on it, and
+// somebody has ended the mode in this boot, that stands: who wants the mode sets it anew.
+func (e *Executor) mode(ctx context.Context, g *state, rebooted bool) error {
 	used := g.journal.Mode || g.journal.Change != nil
 	m, err := e.opts.Driver.Mode(ctx, g.gpu.ID)
 	switch {
@@ -110,10 +115,13 @@ func (e *Executor) mode(ctx context.Context, g *state) error {
 		return nil
 	case err != nil:
 		return fmt.Errorf("read mig mode: %w", err)
+	case used && !rebooted && !m.Current && !m.Pending && g.journal.Change == nil && len(g.mine) == 0:
+		g.journal.Mode = false
+		return e.save(g)
 	case used && !m.Current && m.NeedsReset:
 		return fmt.Errorf("MIG mode is off, and takes a reset of the GPU: %w", sharing.ErrUnavailable)
 	case used && !m.Current:
-		return e.enter(ctx, g, true)
+		return e.enter(ctx, g, true, false)
 	case m.Current != m.Pending:
 		return fmt.Errorf("MIG mode changes with the GPU's next reset, or once it is idle: %w", sharing.ErrUnavailable)
 	}

@@ -40,6 +40,12 @@ type world struct {
 	refuse  map[plan.Op]error // what calls answer instead of doing it
 	refused map[plan.Op]int   // how often still; absent: always
 	diskErr error
+	// refuseMode has the driver refuse each mode that is set, and refuseBack only one that the GPU has.
+	refuseMode, refuseBack bool
+	// ending is true while a call is under way that destroys something.
+	ending bool
+	// touched is what Kerf let go of, each time.
+	touched []Touch
 
 	// events are calls to the driver and to the disk. The process is killed at one of them, before or after its effect.
 	events, killAt int
@@ -78,6 +84,10 @@ func newWorld(t testing.TB, name string) *world {
 func (w *world) start() *Executor {
 	return New(Options{
 		Driver: w, Store: w, BootID: w.boot, Holders: []Holders{w},
+		Quiesce: func(_ context.Context, _ sharing.GPUID, what Touch) (func(), error) {
+			w.touched = append(w.touched, what)
+			return func() {}, nil
+		},
 		Wait: func(ctx context.Context, _ time.Duration) error { return ctx.Err() },
 	})
 }
@@ -117,6 +127,8 @@ func (w *world) event(effect func() error) error {
 
 // change is an event that the driver may be told to refuse.
 func (w *world) change(ctx context.Context, op plan.Op, effect func() error) error {
+	w.ending = op == plan.DestroyCI || op == plan.DestroyGI
+	defer func() { w.ending = false }()
 	return w.event(func() error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("%w (%w)", ctx.Err(), sharing.ErrUnavailable)
@@ -161,6 +173,9 @@ func (w *world) Mode(context.Context, sharing.GPUID) (m Mode, err error) {
 func (w *world) SetMode(_ context.Context, _ sharing.GPUID, on bool) (current bool, err error) {
 	err = w.event(func() error {
 		w.writes++
+		if w.refuseMode || w.refuseBack && on == w.mode.Current {
+			return fmt.Errorf("in use: %w", sharing.ErrUnavailable)
+		}
 		w.mode.Pending = on
 		if !w.mode.NeedsReset {
 			w.mode.Current = on

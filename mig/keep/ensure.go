@@ -30,7 +30,9 @@ func (m *Manager) Ensure(ctx context.Context, gpu sharing.GPUID, in sharing.Inst
 	defer m.note(p, func(s *seen) { delete(s.cutting, at) })
 	ctx, cancel := context.WithTimeout(ctx, cutDeadline)
 	defer cancel()
-	p.work.Lock()
+	if err := m.begin(p); err != nil {
+		return d, false, err
+	}
 	defer p.work.Unlock()
 	own, warm, err := m.ensure(ctx, p, at, who)
 	if !warm || err != nil {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kerf-gpu/kerf/mig"
@@ -24,7 +25,7 @@ type Claimed struct {
 	Who string
 }
 
-// Options say what a Manager works with. All but Observe are needed.
+// Options say what a Manager works with. All but Observe and Before are needed.
 type Options struct {
 	Log *slog.Logger
 	// Driver and Store are the executor's, and BootID is the kernel's of this boot.
@@ -37,11 +38,13 @@ type Options struct {
 	// Holders are all others who may say that an instance is held.
 	Holders []exec.Holders
 	// Quiesce is exec.Options.Quiesce.
-	Quiesce func(ctx context.Context, gpu sharing.GPUID, ends bool) (resume func(), err error)
+	Quiesce func(ctx context.Context, gpu sharing.GPUID, what exec.Touch) (resume func(), err error)
 	// Pool is the node's pool in force.
 	Pool func() config.Pool
 	// Now is the clock.
 	Now func() time.Time
+	// Before is the Manager that had the GPUs until now, if one had: its clocks go on.
+	Before *Manager
 	// Observe is told of each call to the driver that changes something: what it was, how long it took, and how it
 	// ended. It returns at once.
 	Observe func(step string, took time.Duration, err error)
@@ -62,6 +65,8 @@ const (
 type Manager struct {
 	opt  Options
 	exec *exec.Executor
+	// closing is true once nothing new is begun, and stopped once nothing is written any more.
+	closing, stopped atomic.Bool
 	// pages are in the order in which the GPUs came; the list never changes.
 	pages []*page
 	wake  chan struct{}
@@ -77,6 +82,8 @@ type page struct {
 	// looked is when it last was; retry and pause are for a GPU in trouble. Work guards them.
 	looked, retry time.Time
 	pause         time.Duration
+	// reset is true for a GPU that changes its mode with a reset. Work guards it, too.
+	reset bool
 
 	// mu guards what Offer and View read.
 	mu sync.Mutex
@@ -89,10 +96,13 @@ type seen struct {
 	// table is nil for a GPU that cannot do MIG, and before the first look.
 	table  *mig.Table
 	values *mig.Values
-	// on is MIG mode.
-	on      bool
-	mine    []exec.Own
-	foreign []exec.Instance
+	// on is MIG mode, and turns that demand may change it now or later. busy says what keeps such a GPU as it is, and turned
+	// is when Turn changed it last.
+	on, turns bool
+	busy      string
+	turned    time.Time
+	mine      []exec.Own
+	foreign   []exec.Instance
 	// trouble is why nothing is offered, waits why the GPU is not as it is wanted; both are for people.
 	trouble, waits string
 	// idle says since when an instance of ours has had no claim.
@@ -109,15 +119,18 @@ func New(o Options, gpus []sharing.GPU) *Manager {
 		driver = &timed{o.Driver, o.Observe, o.Now}
 	}
 	m.exec = exec.New(exec.Options{
-		Driver: driver, Store: o.Store, BootID: o.BootID, Holders: append(slices.Clone(o.Holders), &claims{o.Claims}),
+		Driver: driver, Store: &brake{o.Store, &m.stopped}, BootID: o.BootID, Holders: append(slices.Clone(o.Holders), &claims{o.Claims}),
 		Quiesce: o.Quiesce, Wait: wait,
 	})
 	for _, g := range gpus {
-		m.pages = append(m.pages, &page{
+		p := &page{
 			gpu: exec.GPU{ID: g.UUID, PCI: g.PCI}, facts: g,
 			seen: seen{trouble: "its MIG instances were not looked at yet", idle: map[mig.Place]time.Time{}, cutting: map[mig.Place]string{}},
-		})
+		}
+		p.goOn(o.Before)
+		m.pages = append(m.pages, p)
 	}
+	m.opt.Before = nil // which has one itself
 	return m
 }
 

@@ -63,9 +63,13 @@ func newWorld(t testing.TB, name string, pool config.Pool) *world {
 }
 
 // start is a new process.
-func (w *world) start() {
+func (w *world) start() { w.startAfter(nil) }
+
+// startAfter is another Manager in the same process.
+func (w *world) startAfter(before *Manager) {
 	w.Manager = New(Options{
-		Log: slog.New(slog.DiscardHandler), Driver: w, Store: w, BootID: "boot",
+		Before: before,
+		Log:    slog.New(slog.DiscardHandler), Driver: w, Store: w, BootID: "boot",
 		Claims: func(sharing.GPUID) ([]Claimed, error) { return w.claims, w.unsure },
 		Pool:   func() config.Pool { return w.pool }, Now: func() time.Time { return w.now },
 		Observe: func(step string, _ time.Duration, _ error) { w.calls = append(w.calls, step) },

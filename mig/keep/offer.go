@@ -53,6 +53,15 @@ const Any = plan.Any
 // Offer says what the GPU gives to who asks for the profile of that name, beginning at that placement unit or at Any,
 // beside the claims that there are. It asks no driver: what it says is of the last look.
 func (m *Manager) Offer(gpu sharing.GPUID, profile string, start int, claimed []Claimed) Offer {
+	return m.offer(gpu, profile, start, claimed, false)
+}
+
+// Would is Offer of a GPU that demand may change, as if it were in MIG mode already.
+func (m *Manager) Would(gpu sharing.GPUID, profile string, start int, claimed []Claimed) Offer {
+	return m.offer(gpu, profile, start, claimed, true)
+}
+
+func (m *Manager) offer(gpu sharing.GPUID, profile string, start int, claimed []Claimed, turned bool) Offer {
 	p := m.page(gpu)
 	if p == nil {
 		return Offer{Why: "is not known", Reason: Trouble}
@@ -64,7 +73,7 @@ func (m *Manager) Offer(gpu sharing.GPUID, profile string, start int, claimed []
 		return Offer{Why: p.trouble, Reason: Trouble}
 	case !p.on && p.want.On && !p.want.Leave && p.waits != "":
 		return Offer{Why: "is not in MIG mode yet: " + p.waits, Reason: NotCut}
-	case !p.on:
+	case !p.on && (!p.turns || p.table == nil):
 		return Offer{Why: "is not in MIG mode", Never: true, Reason: NotCut}
 	}
 	if _, err := mig.ParseWish("mig", profile); err != nil {
@@ -72,13 +81,14 @@ func (m *Manager) Offer(gpu sharing.GPUID, profile string, start int, claimed []
 		return Offer{Why: err.Error(), Never: true, Unknown: err, Reason: NoProfile}
 	}
 	found, err := p.table.Lookup("mig", profile)
-	if err != nil {
+	switch {
+	case err != nil:
 		return Offer{Why: "has no such profile: it has " + names(p.table), Never: true, Unknown: err, Reason: NoProfile}
-	}
-	if p.want.Shared {
+	case !p.on && !turned:
+		return Offer{Why: "is not in MIG mode, and changes to it when it is idle", Reason: NotCut}
+	case p.want.Shared:
 		return Offer{Why: "its MIG instances are shared, and none is given whole", Never: true, Reason: Shared}
-	}
-	if len(p.want.Fixed) > 0 {
+	case len(p.want.Fixed) > 0:
 		return p.fixed(found, start, claimed)
 	}
 	return p.demanded(found, start, claimed)

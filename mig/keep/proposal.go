@@ -41,9 +41,11 @@ func (m *Manager) Propose(ctx context.Context, pool config.Pool) []Proposal {
 	var out []Proposal
 	for _, p := range m.pages {
 		one := Proposal{GPU: p.gpu.ID, Index: p.facts.Index}
-		p.work.Lock()
-		err := m.propose(ctx, p, Wanted(pool, p.facts), pool, &one)
-		p.work.Unlock()
+		err := m.begin(p)
+		if err == nil {
+			err = m.propose(ctx, p, Wanted(pool, p.facts), pool, &one)
+			p.work.Unlock()
+		}
 		if err != nil {
 			one.Waits = err.Error()
 		}

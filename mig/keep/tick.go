@@ -54,7 +54,9 @@ func (m *Manager) round(ctx context.Context, all bool) {
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, tickDeadline)
 			defer cancel()
-			p.work.Lock()
+			if m.begin(p) != nil {
+				return
+			}
 			defer p.work.Unlock()
 			if m.due(p, all) {
 				m.tend(ctx, p)
@@ -304,12 +306,14 @@ func (m *Manager) refresh(ctx context.Context, p *page) {
 	trouble := m.exec.Trouble(p.gpu)
 	mode, err := m.opt.Driver.Mode(ctx, p.gpu.ID)
 	if errors.Is(err, sharing.ErrUnsupported) {
-		m.note(p, func(s *seen) { s.trouble, s.on, s.mine, s.foreign = "", false, nil, nil })
+		m.note(p, func(s *seen) { s.trouble, s.on, s.turns, s.mine, s.foreign = "", false, false, nil, nil })
 		return
 	}
+	p.reset = mode.NeedsReset
+	turns := err == nil && m.mayTurn(p, mode.Current)
 	var mine []exec.Own
 	var foreign []exec.Instance
-	if err == nil && mode.Current {
+	if err == nil && (mode.Current || turns) {
 		_, _, err = m.tableOf(ctx, p)
 	}
 	if err == nil && trouble == "" {
@@ -321,12 +325,19 @@ func (m *Manager) refresh(ctx context.Context, p *page) {
 	held, herr := m.opt.Claims(p.gpu.ID)
 	now := m.opt.Now()
 	m.note(p, func(s *seen) {
-		s.trouble, s.on = trouble, mode.Current
+		s.trouble, s.on, s.turns = trouble, mode.Current, turns
 		if trouble == "" {
 			s.mine, s.foreign = mine, foreign
 		}
 		s.age(held, herr == nil, now)
+		if turns && s.on && s.turned.IsZero() {
+			s.turned = now // by a process before this one: nobody knows when
+		}
 	})
+	if turns {
+		busy := m.keeps(ctx, p, now)
+		m.note(p, func(s *seen) { s.busy = busy })
+	}
 }
 
 // age notes since when instances have been idle.

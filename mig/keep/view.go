@@ -6,6 +6,7 @@ package keep
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -19,14 +20,19 @@ type View struct {
 	// Axis is the number of placement units, 0 while it is not known, and Profiles the names of what it can be cut into.
 	Axis     int
 	Profiles []string
-	// Geometry has these profiles, while it is in MIG mode. The caller must not change their Starts.
+	// Geometry has these profiles, while it is in MIG mode, or may be put there. The caller must not change their Starts.
 	Geometry []mig.Profile
 	// Fixed is true where a layout says what the GPU has.
 	Fixed bool
 	// Shared is true where its instances are shared, and none is given whole.
 	Shared bool
+	// Turns is true where demand may change the MIG mode. Busy says then what keeps it as it is, a clause, and empty where
+	// nothing does; Turned is when it changed last, zero where it has not.
+	Turns  bool
+	Busy   string
+	Turned time.Time
 	// Most is how many instances of each profile it can have at once in MIG mode, by the profiles' names: those of its
-	// layout, or as many as fit on it alone. It is nil while the GPU is not in MIG mode.
+	// layout, or as many as fit on it alone. It is nil while the GPU is not in MIG mode, and demand may not put it there.
 	Most map[string]int
 	// Pieces are in the order of their starts.
 	Pieces []Piece
@@ -80,7 +86,10 @@ func (m *Manager) GI(gpu sharing.GPUID, profile string, start int) (int, bool) {
 
 // view needs p.mu.
 func (p *page) view() View {
-	v := View{GPU: p.gpu.ID, Able: p.table != nil, On: p.on, Fixed: len(p.want.Fixed) > 0, Shared: p.want.Shared, Trouble: p.trouble, Waits: p.waits}
+	v := View{GPU: p.gpu.ID, Able: p.table != nil, On: p.on, Fixed: len(p.want.Fixed) > 0, Shared: p.want.Shared, Trouble: p.trouble, Waits: p.waits, Turns: p.turns, Turned: p.turned}
+	if p.turns {
+		v.Busy = p.busy
+	}
 	if p.table == nil {
 		return v
 	}
@@ -88,7 +97,7 @@ func (p *page) view() View {
 	for _, one := range p.table.Profiles() {
 		v.Profiles = append(v.Profiles, one.Name)
 	}
-	if !p.on {
+	if !p.on && !p.turns {
 		return v
 	}
 	v.Most, v.Geometry = p.most(), p.table.Profiles()

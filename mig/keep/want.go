@@ -17,6 +17,8 @@ import (
 type Want struct {
 	// Leave is true where the pool says nothing of its MIG mode.
 	Leave bool
+	// Auto is true where the mode is demand's to change: nothing else says what it is to be.
+	Auto bool
 	// On is the MIG mode that is wanted, if not Leave.
 	On bool
 	// Fixed are all the instances that the GPU has; nil where they are cut on demand.
@@ -26,7 +28,7 @@ type Want struct {
 }
 
 // Wanted is what the pool wants of the GPU. Of several layouts that mean it the last one holds; where none does, a pool
-// of MIG instances wants the mode of GPUs that can do it.
+// of MIG instances wants the mode of GPUs that can do it, and one that offers everything may leave it to demand.
 func Wanted(pool config.Pool, g sharing.GPU) Want {
 	for _, l := range slices.Backward(pool.MIG) {
 		if !means(l, g) {
@@ -40,8 +42,12 @@ func Wanted(pool config.Pool, g sharing.GPU) Want {
 		}
 		return w
 	}
-	if mode := cmp.Or(pool.Of(g).Mode, pool.Mode); mode == config.ModeMIG {
+	switch cmp.Or(pool.Of(g).Mode, pool.Mode) {
+	case config.ModeMIG:
 		return Want{On: true}
+	case config.ModeAuto:
+		return Want{Leave: true, Auto: pool.MIGOnDemand && !pool.Of(g).Exclude}
+	case config.ModeShared, config.ModeWhole:
 	}
 	return Want{Leave: true}
 }
@@ -58,5 +64,5 @@ func means(l config.MIGLayout, g sharing.GPU) bool {
 }
 
 func (w Want) equal(v Want) bool {
-	return w.Leave == v.Leave && w.On == v.On && w.Shared == v.Shared && slices.Equal(w.Fixed, v.Fixed)
+	return w.Leave == v.Leave && w.Auto == v.Auto && w.On == v.On && w.Shared == v.Shared && slices.Equal(w.Fixed, v.Fixed)
 }

@@ -19,6 +19,11 @@ func TestWanted(t *testing.T) {
 		want Want
 	}{
 		"nothing said":      {config.Pool{}, Want{Leave: true}},
+		"as demand asks":    {config.Pool{MIGOnDemand: true}, Want{Leave: true, Auto: true}},
+		"beside a layout":   {config.Pool{MIGOnDemand: true, MIG: []config.MIGLayout{{GPUs: []int{0}, Enabled: true}}}, Want{Leave: true, Auto: true}},
+		"in a layout":       {config.Pool{MIGOnDemand: true, MIG: []config.MIGLayout{{GPUs: []int{1}}}}, Want{}},
+		"a pool of shares":  {config.Pool{Mode: config.ModeShared}, Want{Leave: true}},
+		"a pool of wholes":  {config.Pool{Mode: config.ModeWhole}, Want{Leave: true}},
 		"a pool of MIG":     {config.Pool{Mode: config.ModeMIG}, Want{On: true}},
 		"all GPUs":          {config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: one}}}, Want{On: true, Fixed: one}},
 		"off in a MIG pool": {config.Pool{Mode: config.ModeMIG, MIG: []config.MIGLayout{{}}}, Want{}},

@@ -87,7 +87,7 @@ func gpu(g node.BookedGPU, cliques map[sharing.GPUID]int) api.GPU {
 		MemoryBytes: uint64(g.GPU.Memory), UsableBytes: uint64(g.GPU.Usable()),
 		FreeBytes: uint64(g.FreeMemory), FreePercent: int(g.FreePercent),
 		GrantedBytes: uint64(g.HeldMemory), GrantedPercent: int(g.HeldPercent), LentBytes: uint64(g.LentMemory),
-		Whole: g.Whole, MIG: g.GPU.MIG, Health: g.GPU.Health.String(), HealthReason: g.GPU.HealthReason, Cordoned: g.GPU.Cordoned, Levels: names(g.Levels),
+		Whole: g.Whole, MIG: g.GPU.MIG, TurnsTo: string(g.TurnsTo), Health: g.GPU.Health.String(), HealthReason: g.GPU.HealthReason, Cordoned: g.GPU.Cordoned, Levels: names(g.Levels),
 	}
 	out.MaxSharers = g.Settings.Sharers
 	switch {

@@ -15,6 +15,7 @@ type cuts struct {
 	cutSeconds prometheus.Histogram
 	steps      *prometheus.HistogramVec
 	refused    *prometheus.CounterVec
+	turns      *prometheus.CounterVec
 }
 
 func newCuts(reg prometheus.Registerer) *cuts {
@@ -34,8 +35,11 @@ func newCuts(reg prometheus.Registerer) *cuts {
 			Name: "kerf_mig_refusals_total",
 			Help: "Requests for a MIG instance that no GPU of the node answered, each try of them, by the reason of the GPU that came nearest (full, fragmented, foreign, not_in_layout, no_such_profile, not_in_mig_mode, trouble, ...).",
 		}, []string{"reason"}),
+		turns: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kerf_mig_mode_changes_total", Help: "Changes of a GPU's MIG mode that demand asked for, by the mode that was wanted (on, off) and outcome (done, or why not).",
+		}, []string{"to", "outcome"}),
 	}
-	reg.MustRegister(c.cut, c.cutSeconds, c.steps, c.refused)
+	reg.MustRegister(c.cut, c.cutSeconds, c.steps, c.refused, c.turns)
 	return c
 }
 
@@ -62,3 +66,12 @@ func (c *cuts) MIGCut(warm bool, took time.Duration, err error) {
 
 // MIGRefused counts one request that no GPU answered.
 func (c *cuts) MIGRefused(reason string) { c.refused.WithLabelValues(reason).Inc() }
+
+// MIGTurned counts one change of a GPU's MIG mode that demand asked for.
+func (c *cuts) MIGTurned(on bool, _ time.Duration, err error) {
+	to := "off"
+	if on {
+		to = "on"
+	}
+	c.turns.WithLabelValues(to, outcome(err, "done")).Inc()
+}

@@ -43,6 +43,8 @@ type GPUState struct {
 	Sharers, MaxSharers int
 	// NoWhole says why it is not given whole, as a clause; empty: it is.
 	NoWhole string
+	// Turns is true for a GPU whose MIG mode demand may change: that it is in MIG mode rules nothing out for ever.
+	Turns bool
 	// Shut says why no fragment can be given here while there are the claims that there are, as a clause; empty: it can.
 	Shut string
 }

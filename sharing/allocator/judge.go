@@ -35,6 +35,9 @@ func judge(g GPUState, r sharing.Request) verdict {
 	if sick {
 		return ill(g.GPU)
 	}
+	if g.GPU.MIG {
+		return no("is in MIG mode, which it leaves when it is idle")
+	}
 	if g.GPU.Cordoned != "" {
 		return no("is cordoned: %s", g.GPU.Cordoned)
 	}
@@ -91,14 +94,14 @@ func judgeEver(g GPUState, r sharing.Request) verdict {
 		return never("is not one of the UUIDs asked for")
 	case r.WhyNotPart(g.GPU.UUID) != "":
 		return never("%s", r.WhyNotPart(g.GPU.UUID))
-	case g.GPU.MIG:
+	case g.GPU.MIG && !g.Turns:
 		return never("is in MIG mode, which gives no fractions and is not given whole")
 	case g.GPU.Usable() == 0:
 		return never("has no usable memory")
 	case r.Kind == sharing.KindWhole:
 		return verdict{}
 	}
-	if best := strongest(g.Levels); !best.AtLeast(r.MinLevel) {
+	if best := strongest(g.Levels); !g.GPU.MIG && !best.AtLeast(r.MinLevel) {
 		if r.MinLevel >= sharing.LevelHardware {
 			return never("a fragment here can be held to its size at level %s at most, %s demanded: ask for a whole GPU", best, r.MinLevel)
 		}

@@ -127,3 +127,13 @@ func TestMIGPool(t *testing.T) {
 		t.Error("a millisecond is taken")
 	}
 }
+
+// Whose mode is fixed changes with nobody's demand.
+func TestMIGOnDemand(t *testing.T) {
+	for mode, ok := range map[Mode]bool{ModeAuto: true, ModeShared: false, ModeWhole: false, ModeMIG: false} {
+		_, err := New(Document{Pools: []Pool{{Name: "p", Mode: mode, MIGOnDemand: true}}})
+		if (err == nil) != ok || !ok && !strings.Contains(err.Error(), "migOnDemand") {
+			t.Errorf("mode %s: %v", mode, err)
+		}
+	}
+}

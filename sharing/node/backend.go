@@ -38,6 +38,7 @@ func (r *Runtime) gpuStates(profile string, but map[config.Backend]choice.Suppor
 			shut(&s, held, s.LevelWhy)
 		}
 		bySettings(&s, r.pool.Of(v.GPU), v.Claims)
+		r.byTurn(&s)
 		out = append(out, s)
 	}
 	return out

@@ -4,8 +4,10 @@
 package node
 
 import (
+	"cmp"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
@@ -40,6 +42,8 @@ type BookedGPU struct {
 	Settings config.GPUSettings
 	// MIG is how it is cut; the zero value where nothing is known of that.
 	MIG MIGState
+	// TurnsTo is what the GPU, which is idle, would become for a pod that asks for that; empty where it stays as it is.
+	TurnsTo TurnsTo
 }
 
 // Books reads the books. It asks nobody, and returns at once.
@@ -51,6 +55,7 @@ func (r *Runtime) Books() Books {
 	if r.att != nil {
 		b.DriverVersion = r.att.Driver.Version()
 	}
+	now := time.Now()
 	health := map[sharing.GPUID]sharing.Health{}
 	cut := r.migStates()
 	for _, v := range r.ledger.GPUs() {
@@ -58,6 +63,10 @@ func (r *Runtime) Books() Books {
 		g := BookedGPU{View: v, MIG: cut[v.GPU.UUID], Settings: r.pool.Of(v.GPU)}
 		if v.GPU.Health == sharing.HealthOK {
 			g.Levels = r.levelsOf(v.GPU, g.MIG)
+			g.TurnsTo = r.turnsTo(g.MIG, now)
+		}
+		if t := r.turning[v.GPU.UUID]; t != nil { // nothing of it is to be had before it is over
+			g.FreeMemory, g.FreePercent, g.MIG.Trouble = 0, 0, cmp.Or(g.MIG.Trouble, t.String())
 		}
 		b.GPUs = append(b.GPUs, g)
 	}

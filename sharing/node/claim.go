@@ -105,9 +105,11 @@ func (r *Runtime) claimAs(ctx context.Context, peer Peer, name string, asked sha
 	}
 	var id ledger.ClaimID
 	needs := func() []sharing.Request { return r.resolved(asked) }
-	err = r.withRoom(ctx, needs, func() error {
-		id, err = r.claim(peer, owner, name, asked, but, mark)
-		return err
+	err = r.withTurn(ctx, fmt.Sprintf("process %d", peer.PID), needs, but, func() error {
+		return r.withRoom(ctx, needs, func() error {
+			id, err = r.claim(peer, owner, name, asked, but, mark)
+			return err
+		})
 	})
 	r.opt.Observer.Claimed(err)
 	if err != nil {

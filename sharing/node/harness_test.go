@@ -187,6 +187,7 @@ func (nopObserver) Evicted(string, error)                {}
 func (nopObserver) Uncounted()                           {}
 func (nopObserver) MIGCut(bool, time.Duration, error)    {}
 func (nopObserver) MIGRefused(string)                    {}
+func (nopObserver) MIGTurned(bool, time.Duration, error) {}
 
 // bench is a runtime over real cgroups and processes, and a driver of our own.
 type bench struct {

@@ -23,6 +23,12 @@ type MIG interface {
 	// Offer says what a GPU gives to who asks for a profile, from that placement unit on or AnyStart, beside these claims
 	// on it. It asks no driver.
 	Offer(gpu sharing.GPUID, profile string, start int, claimed []OnGPU) MIGOffer
+	// Would is Offer of a GPU that demand may change, as if it were in MIG mode already.
+	Would(gpu sharing.GPUID, profile string, start int, claimed []OnGPU) MIGOffer
+	// Turns reports whether demand may change the GPU's MIG mode. It asks no driver.
+	Turns(gpu sharing.GPUID) bool
+	// Turn changes the MIG mode of an idle GPU that demand may change, or leaves it as it was and says why.
+	Turn(ctx context.Context, gpu sharing.GPUID, on bool) error
 	// Fits reports whether an instance there answers who asks for a profile. It asks no driver.
 	Fits(gpu sharing.GPUID, profile string, in sharing.Instance) bool
 	// Ensure makes the instance of a claim where it is not there yet; warm is true where nothing was to be done.
@@ -77,12 +83,17 @@ type MIGState struct {
 	Able, On, Fixed bool
 	// Shared is true where the instances are shared, each as a GPU of its own.
 	Shared bool
+	// Turns is true where demand may change the MIG mode. Busy says then what keeps it as it is, a clause, and empty where
+	// nothing that is seen beside the claims does; Turned is when it changed last, zero where it has not.
+	Turns  bool
+	Busy   string
+	Turned time.Time
 	// Units are its placement units, and Profiles what it can be cut into.
 	Units    int
 	Profiles []string
-	// Geometry has these profiles, in MIG mode.
+	// Geometry has these profiles, in MIG mode, and where demand may put it there.
 	Geometry []mig.Profile
-	// Most is how many instances of each profile it can have at once; nil outside MIG mode.
+	// Most is how many instances of each profile it can have at once; nil where there is no Geometry.
 	Most   map[string]int
 	Pieces []MIGPiece
 	// Trouble is why nothing is given of it, Waits why it is not as the pool says.
@@ -123,7 +134,7 @@ func (r *Runtime) cutFor(req sharing.Request, advice sharing.Advice) (sharing.Pl
 	no := &allocator.NoFit{Request: req.Clone(), Never: true}
 	var unknown error
 	var reasons []string
-	here := 0
+	here, able := 0, 0
 	for _, v := range r.ledger.GPUs() {
 		if v.GPU.UUID.IsPart() {
 			continue
@@ -139,6 +150,9 @@ func (r *Runtime) cutFor(req sharing.Request, advice sharing.Advice) (sharing.Pl
 			if v.GPU.MIG {
 				here++
 			}
+			if r.turns(v.GPU.UUID) {
+				able++
+			}
 			if o.Unknown != nil && unknown == nil {
 				unknown = o.Unknown
 			}
@@ -151,6 +165,8 @@ func (r *Runtime) cutFor(req sharing.Request, advice sharing.Advice) (sharing.Pl
 	switch {
 	case no.Never && unknown != nil:
 		return nil, unknown
+	case here == 0 && able > 0:
+		no.Summary = "no room for " + req.String() + " now: no GPU of this node is in MIG mode yet"
 	case here == 0:
 		no.Summary = "no room for " + req.String() + ": no GPU of this node is in MIG mode"
 	case no.Never:
@@ -191,12 +207,14 @@ func (r *Runtime) offer(v ledger.View, req sharing.Request, start int) MIGOffer 
 		return MIGOffer{Why: fmt.Sprintf("its model is not one of those asked for (%q)", req.Models), Never: true, Reason: refusedNotChosen}
 	case !req.Admits(g):
 		return MIGOffer{Why: "is not one of the UUIDs asked for", Never: true, Reason: refusedNotChosen}
-	case !g.MIG:
+	case !g.MIG && !r.turns(g.UUID):
 		return MIGOffer{Why: "is not in MIG mode", Never: true, Reason: "not_in_mig_mode"}
 	case g.Health != sharing.HealthOK:
 		return MIGOffer{Why: fmt.Sprintf("is %s: %s", g.Health, g.HealthReason), Reason: refusedUnhealthy}
 	case g.Cordoned != "":
 		return MIGOffer{Why: "is cordoned: " + g.Cordoned, Reason: refusedCordoned}
+	case r.turning[g.UUID] != nil:
+		return MIGOffer{Why: r.turning[g.UUID].String(), Reason: "not_in_mig_mode"}
 	}
 	return r.mig.Offer(v.GPU.UUID, req.MIG, start, append(r.claimsOn(v.GPU.UUID), r.hurtOn(v.GPU.UUID)...))
 }
@@ -207,7 +225,7 @@ func (r *Runtime) hardened(req sharing.Request) sharing.Request {
 	if r.mig == nil || req.Kind != sharing.KindShared || req.MinLevel != sharing.LevelHardware || req.Memory == 0 || req.Percent != 0 || req.GPUs != 1 || req.Profile != "" {
 		return req
 	}
-	if !slices.ContainsFunc(r.ledger.GPUs(), func(v ledger.View) bool { return v.GPU.MIG }) {
+	if !slices.ContainsFunc(r.ledger.GPUs(), func(v ledger.View) bool { return v.GPU.MIG || r.turns(v.GPU.UUID) }) {
 		return req
 	}
 	req.Kind, req.MIG, req.Memory, req.Burst = sharing.KindMIG, ">= "+req.Memory.String(), 0, sharing.Burst{}
@@ -288,6 +306,22 @@ func (r *Runtime) MIGMost() map[sharing.GPUID]map[string]int {
 	return out
 }
 
+// MIGTurns are the GPUs whose MIG mode demand may change, nil while that is not known. It asks no driver.
+func (r *Runtime) MIGTurns() map[sharing.GPUID]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mig == nil {
+		return nil
+	}
+	out := map[sharing.GPUID]bool{}
+	for _, v := range r.ledger.GPUs() {
+		if r.turns(v.GPU.UUID) {
+			out[v.GPU.UUID] = true
+		}
+	}
+	return out
+}
+
 // MIGShared are the GPUs whose MIG instances are shared. It asks no driver.
 func (r *Runtime) MIGShared() map[sharing.GPUID]bool {
 	r.mu.Lock()
@@ -342,10 +376,13 @@ func (r *Runtime) levelsOf(g sharing.GPU, cut MIGState) []sharing.Level {
 	if g.MIG && cut.On && cut.Shared {
 		return nil // its instances have levels of their own
 	}
-	if g.MIG && cut.On {
+	if g.MIG && cut.On && !cut.Turns {
 		return []sharing.Level{sharing.LevelHardware}
 	}
 	levels, _, _ := r.levels(g, r.config.BackendsOf(r.pool, ""), nil)
+	if g.MIG { // and demand may change that: it gives what it gave before, too
+		levels = append([]sharing.Level{sharing.LevelHardware}, r.levelsBefore(g.UUID)...)
+	}
 	return levels
 }
 

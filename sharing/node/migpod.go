@@ -64,12 +64,13 @@ func (r *Runtime) noticeCut(ctx context.Context, c ledger.Claim, n MIGNotice) {
 	r.tellMIG(ctx, n)
 }
 
-// PendingCuts says whose instances are being cut for the first time, for who would wait for them. One whose cut failed
+// PendingCuts says whose instances are being cut for the first time, and which GPUs change their MIG mode for whom, for who
+// would wait for them. One whose cut failed
 // is not among them: that its container cannot start is told itself.
 func (r *Runtime) PendingCuts() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var out []string
+	out := r.pendingTurns()
 	for _, g := range r.ledger.Grants() {
 		if h := r.held[g.Claim.ID]; r.needsCut(g, h) && h.cut.err == nil {
 			out = append(out, fmt.Sprintf("MIG instance %s is being cut for %s", instanceName(g.Claim.Placement[0]), holderName(g.Claim)))

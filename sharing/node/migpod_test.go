@@ -48,6 +48,14 @@ func (m *fakeMIG) Offer(gpu sharing.GPUID, profile string, start int, claimed []
 	return MIGOffer{Why: "is full", Reason: "full"}
 }
 
+func (m *fakeMIG) Would(gpu sharing.GPUID, profile string, start int, claimed []OnGPU) MIGOffer {
+	return m.Offer(gpu, profile, start, claimed)
+}
+
+func (m *fakeMIG) Turns(sharing.GPUID) bool { return false }
+
+func (m *fakeMIG) Turn(context.Context, sharing.GPUID, bool) error { return sharing.ErrDenied }
+
 func (m *fakeMIG) Fits(_ sharing.GPUID, profile string, in sharing.Instance) bool {
 	return profile == in.Profile
 }

@@ -91,6 +91,8 @@ type Observer interface {
 	MIGCut(warm bool, took time.Duration, err error)
 	// MIGRefused tells that nobody got the MIG instance that was asked for, and why in a word: that of the GPU which came nearest to it.
 	MIGRefused(reason string)
+	// MIGTurned tells of one change of a GPU's MIG mode that demand asked for; err is nil when it was made.
+	MIGTurned(on bool, took time.Duration, err error)
 	// Uncounted tells that a process was found that uses a GPU without the library that is to hold its lease.
 	Uncounted()
 }

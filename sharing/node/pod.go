@@ -35,6 +35,7 @@ func (r *Runtime) ClaimPod(ctx context.Context, asks []sharing.ContainerAsk) err
 	for range made {
 		r.opt.Observer.Claimed(nil)
 	}
+	err = r.noteNeed(asks, start, err)
 	told := r.tellUnplaced(asks, err)
 	if err != nil {
 		r.opt.Observer.Claimed(err)
@@ -300,6 +301,7 @@ func (r *Runtime) PodGone(uid string) {
 	_, told := r.unplaced[uid]
 	delete(r.unplaced, uid)
 	delete(r.waits, uid)
+	delete(r.needs, uid)
 	r.forgetPods()
 	r.mu.Unlock()
 	if told {

@@ -64,6 +64,17 @@ type Runtime struct {
 	hurt []hurt
 	// mig is nil while nothing cuts GPUs.
 	mig MIG
+	// needs are the requests that found no room, by the pod's UID or the claim's, where GPUs may change their mode for them.
+	needs map[string]*need
+	// turning are the GPUs that change their mode, barred those that could not, and plain what those in MIG mode gave
+	// before.
+	turning map[sharing.GPUID]*turning
+	barred  map[sharing.GPUID]*bar
+	plain   map[sharing.GPUID]choice.Report
+	// couldTurn is what GPUs would become, as it was announced last.
+	couldTurn map[sharing.GPUID]TurnsTo
+	// turnKick asks for a look at needs.
+	turnKick chan struct{}
 	// showMIG tells the container runtime of instances, nil where none is told; tellMIG tells people, and may be nil.
 	showMIG func(ctx context.Context, devices []MIGShown) error
 	tellMIG func(ctx context.Context, n MIGNotice)
@@ -249,7 +260,9 @@ func New(opt Options) *Runtime {
 		attachWhy: "no driver has been found yet",
 		config:    opt.Config, pool: opt.Pool,
 		blocked: map[string]string{}, warnings: map[string]string{}, podBlocked: map[string]string{},
-		told: map[sharing.GPUID]told{}, trouble: map[sharing.GPUID]string{},
+		needs: map[string]*need{}, turning: map[sharing.GPUID]*turning{}, barred: map[sharing.GPUID]*bar{}, plain: map[sharing.GPUID]choice.Report{},
+		turnKick: make(chan struct{}, 1),
+		told:     map[sharing.GPUID]told{}, trouble: map[sharing.GPUID]string{},
 		containers: map[string]ledger.ClaimID{}, gonePods: map[string]bool{}, unplaced: map[string]Unplaced{}, ending: map[string]Ending{}, wanted: map[sharing.GPUID]time.Time{}, waits: map[string]waiting{},
 	}
 }
@@ -265,6 +278,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g.Go(func() error { return r.lendLoop(ctx) })
 	g.Go(func() error { return r.upkeepLoop(ctx) })
 	g.Go(func() error { return r.cutLoop(ctx) })
+	g.Go(func() error { return r.turnLoop(ctx) })
 	g.Go(func() error { return (&pace.Pacer{Source: &timeshares{Runtime: r}, Log: r.log}).Run(ctx) })
 	g.Go(func() error { return r.watcher.Run(ctx, func(cgroup.Group) { r.wake() }) })
 	err := g.Wait()
@@ -290,6 +304,7 @@ func (r *Runtime) Attach(ctx context.Context, att Attachment) error {
 		r.setHealth(g.UUID, g.Health, g.HealthReason)
 	}
 	r.att = &att
+	r.tookStock(att)
 	r.attachWhy = "the caps of running grants are being verified"
 	orphans := r.orphans
 	r.orphans = nil

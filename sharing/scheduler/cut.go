@@ -23,8 +23,10 @@ type geometry struct {
 	node cluster.Node
 }
 
-// cut is a GPU in MIG mode as its node reports it. It does not change once the report is read.
+// cut is a GPU in MIG mode as its node reports it, or one that may be put there. It does not change once the report is read.
 type cut struct {
+	// turns is true where its node would change the mode for a pod now, in which it is on.
+	turns, on bool
 	// geometry is nil where it is not known, and trouble then says why; it says too why the GPU gives nothing now.
 	*geometry
 	trouble string
@@ -35,15 +37,22 @@ type cut struct {
 	others []mig.Place
 }
 
-// cutOf reads how a GPU is cut; nil for one that is not in MIG mode.
+// What GPUNode.turnsTo says.
+const (
+	turnsToMIG    = "mig"
+	turnsToShared = "shared"
+)
+
+// cutOf reads how a GPU is cut; nil for one that is not in MIG mode, and is never put there.
 func (b *Books) cutOf(g gpunode.GPU) *cut {
+	turns := g.TurnsTo == turnsToMIG && !g.MIG || g.TurnsTo == turnsToShared && g.MIG
 	switch {
-	case !g.MIG:
+	case !g.MIG && (g.MIGState == nil || len(g.MIGState.Geometry) == 0):
 		return nil
 	case g.MIGState == nil || len(g.MIGState.Geometry) == 0:
 		return &cut{trouble: "it is not known what it can be cut into"}
 	}
-	c := &cut{trouble: g.MIGState.Trouble, fixed: g.MIGState.Fixed}
+	c := &cut{trouble: g.MIGState.Trouble, fixed: g.MIGState.Fixed, turns: turns, on: g.MIG}
 	var err error
 	if c.geometry, err = b.geometryOf(g.MIGState.Geometry); err != nil {
 		c.trouble = err.Error()
@@ -124,9 +133,17 @@ func fragment(gpu sharing.GPUID, p mig.Profile, start int) sharing.Fragment {
 	return sharing.Fragment{GPU: gpu, Memory: p.Memory, MIG: sharing.Instance{Profile: p.Name, ID: p.ID, Start: start, Size: p.Size}}
 }
 
+// cut is how a GPU is cut that is in MIG mode in this state; nil for any other.
+func (s *state) cut(id sharing.GPUID) *cut {
+	if g := s.at(id); g == nil || !g.GPU.MIG {
+		return nil
+	}
+	return s.cuts[id]
+}
+
 // taken is what claims, plans and others have of a GPU in MIG mode.
 func (s *state) taken(id sharing.GPUID) mig.Occupancy {
-	c := s.cuts[id]
+	c := s.cut(id)
 	var o mig.Occupancy
 	var seen []mig.Place
 	for _, at := range slices.Concat(c.others, s.places[id]) {
@@ -145,7 +162,7 @@ func (s *state) taken(id sharing.GPUID) mig.Occupancy {
 
 // start is where the GPU has an instance of the profile free, at that unit or at any where it is below 0.
 func (s *state) start(id sharing.GPUID, p mig.Profile, at int) (int, bool) {
-	c, o := s.cuts[id], s.taken(id)
+	c, o := s.cut(id), s.taken(id)
 	if !c.fixed {
 		return at, c.table.Fits(o, mig.Place{Profile: p.ID, Start: at})
 	}
@@ -160,7 +177,7 @@ func (s *state) start(id sharing.GPUID, p mig.Profile, at int) (int, bool) {
 
 // units is what is free of a GPU in MIG mode: placement units, or instances of its layout.
 func (s *state) units(id sharing.GPUID) (free, of int) {
-	c := s.cuts[id]
+	c := s.cut(id)
 	if c == nil || c.geometry == nil || c.trouble != "" {
 		return 0, 1
 	}

@@ -189,9 +189,24 @@ func (b *Books) fit(n *node, s *state, w Want, now time.Time) Verdict {
 	return b.permittedMemory(w, v)
 }
 
-// choose is the placement of one request on the node: of a share of one GPU where the policy wants it, else where the
-// agent would put it.
+// choose is the placement of one request on the node: where the GPUs give it as they are, else where one that is idle would
+// change its mode for it.
 func (b *Books) choose(n *node, s *state, r sharing.Request, cpu cluster.Milli) (sharing.Placement, error) {
+	p, err := b.chooseIn(n, s, r, cpu)
+	if err == nil {
+		return p, nil
+	}
+	if t := s.turned(r.Kind == sharing.KindMIG); t != nil {
+		if p, turned := b.chooseIn(n, t, r, cpu); turned == nil {
+			return p, nil
+		}
+	}
+	return nil, err
+}
+
+// chooseIn is the placement of one request in a state of the node: of a share of one GPU where the policy wants it, else where the
+// agent would put it.
+func (b *Books) chooseIn(n *node, s *state, r sharing.Request, cpu cluster.Milli) (sharing.Placement, error) {
 	if r.Kind == sharing.KindMIG {
 		return n.chooseCut(s, r, cpu, b.cutter(r))
 	}

@@ -149,7 +149,7 @@ func (b *Books) free(names []string) sharing.Bytes {
 			s := b.books(n)
 			for _, g := range s.gpus {
 				sum += g.FreeMemory
-				if s.cuts[g.GPU.UUID] != nil {
+				if s.cut(g.GPU.UUID) != nil {
 					free, of := s.units(g.GPU.UUID)
 					sum += g.GPU.Usable() / sharing.Bytes(max(1, of)) * sharing.Bytes(free) //nolint:gosec // small numbers
 				}
@@ -164,6 +164,8 @@ type Room map[sharing.GPUID]struct {
 	memory  sharing.Bytes
 	percent sharing.Percent
 	units   int
+	// turns is true for an idle GPU whose mode its node would change.
+	turns bool
 }
 
 // Room is what each GPU of a node can take now: nothing where the node is not to be believed.
@@ -178,9 +180,10 @@ func (b *Books) Room(name string, now time.Time) Room {
 		if g.GPU.Health == sharing.HealthOK {
 			f := out[g.GPU.UUID]
 			f.memory, f.percent = g.FreeMemory, g.FreePercent
-			if s.cuts[g.GPU.UUID] != nil {
+			if s.cut(g.GPU.UUID) != nil {
 				f.units, _ = s.units(g.GPU.UUID)
 			}
+			f.turns = s.idle(g)
 			out[g.GPU.UUID] = f
 		}
 	}
@@ -190,7 +193,7 @@ func (b *Books) Room(name string, now time.Time) Room {
 // More is true when any GPU can take more than it could before.
 func (r Room) More(before Room) bool {
 	for id, now := range r {
-		if was := before[id]; now.memory > was.memory || now.percent > was.percent || now.units > was.units {
+		if was := before[id]; now.memory > was.memory || now.percent > was.percent || now.units > was.units || now.turns && !was.turns {
 			return true
 		}
 	}

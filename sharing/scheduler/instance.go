@@ -76,7 +76,7 @@ func (n *node) cutView(s *state, g *geometry, r sharing.Request) (view cluster.N
 	view.Name, view.CPU, view.Memory = n.name, n.machine.CPU, n.machine.Memory
 	var have []mig.Occupancy
 	for i, at := range s.gpus {
-		if c := s.cuts[at.GPU.UUID]; c != nil && c.geometry == g && !c.fixed && c.trouble == "" && at.GPU.Health == sharing.HealthOK && r.Admits(at.GPU) {
+		if c := s.cut(at.GPU.UUID); c != nil && c.geometry == g && !c.fixed && c.trouble == "" && at.GPU.Health == sharing.HealthOK && r.Admits(at.GPU) {
 			view.Model, gpus, have = at.GPU.Model, append(gpus, i), append(have, s.taken(at.GPU.UUID))
 		}
 	}
@@ -95,7 +95,7 @@ func cutShape(r sharing.Request, cpu cluster.Milli) cluster.Shape {
 func (n *node) chooseCut(s *state, r sharing.Request, cpu cluster.Milli, by cutter) (sharing.Placement, error) {
 	var kinds []*geometry
 	for _, g := range s.gpus {
-		c := s.cuts[g.GPU.UUID]
+		c := s.cut(g.GPU.UUID)
 		p, ok := c.profile(r)
 		if !ok || c.trouble != "" || g.GPU.Health != sharing.HealthOK || !r.Admits(g.GPU) {
 			continue
@@ -144,7 +144,7 @@ func (s *state) plannedCut(a sharing.Advice, r sharing.Request) (sharing.Placeme
 	if len(a.GPUs) != 1 || a.MIG.Profile == "" {
 		return nil, false
 	}
-	c := s.cuts[a.GPUs[0]]
+	c := s.cut(a.GPUs[0])
 	p, ok := c.profile(r)
 	if !ok || p.Name != a.MIG.Profile {
 		return nil, false
@@ -156,7 +156,7 @@ func (s *state) plannedCut(a sharing.Advice, r sharing.Request) (sharing.Placeme
 // lendsCut is true when a container of the pod has an instance that the request takes.
 func (s *state) lendsCut(uid string, r sharing.Request) bool {
 	return slices.ContainsFunc(s.held[uid], func(f sharing.Fragment) bool {
-		c, g := s.cuts[f.GPU], s.at(f.GPU)
+		c, g := s.cut(f.GPU), s.at(f.GPU)
 		p, ok := c.profile(r)
 		return ok && g != nil && !f.MIG.None() && r.Admits(g.GPU) && p.ID == f.MIG.ID
 	})
@@ -164,7 +164,7 @@ func (s *state) lendsCut(uid string, r sharing.Request) bool {
 
 // cutScore is the score of the GPU that a placement is on, with the terms of it. A GPU with a layout loses nothing.
 func (b *Books) cutScore(n *node, s *state, r sharing.Request, p sharing.Placement, cpu, free cluster.Milli) (int64, []cluster.Term) {
-	c := s.cuts[p[0].GPU]
+	c := s.cut(p[0].GPU)
 	if c == nil || c.geometry == nil || c.fixed {
 		return 0, nil
 	}
@@ -182,7 +182,7 @@ func (b *Books) cutScore(n *node, s *state, r sharing.Request, p sharing.Placeme
 // noCut says why no instance answers the request.
 func noCut(s *state, r sharing.Request) (Reason, string) {
 	has := func(g allocator.GPUState) bool {
-		_, ok := s.cuts[g.GPU.UUID].profile(r)
+		_, ok := s.cuts[g.GPU.UUID].profile(r) // those too that may be put in MIG mode once they are idle
 		return ok && r.Admits(g.GPU)
 	}
 	well := func(g allocator.GPUState) bool {
@@ -204,5 +204,5 @@ func noCut(s *state, r sharing.Request) (Reason, string) {
 			n++
 		}
 	}
-	return LacksInstance, fmt.Sprintf("%d GPUs in MIG mode, and none has a place free for %s", n, r)
+	return LacksInstance, fmt.Sprintf("%d GPUs in MIG mode or able to change to it, and none has a place free for %s", n, r)
 }

@@ -4,6 +4,7 @@
 package scheduler
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -102,6 +103,7 @@ func (s *state) take(uid string, p sharing.Placement) {
 		if g == nil {
 			continue
 		}
+		s.turnFor(f, g)
 		s.holders[f.GPU]++
 		g.Held, g.Sharers = true, s.holders[f.GPU]
 		if !f.MIG.None() {
@@ -126,6 +128,7 @@ func (s *state) release(uid string) {
 		g.Held, g.Sharers = s.holders[f.GPU] > 0, s.holders[f.GPU]
 		if !f.MIG.None() {
 			s.remove(f)
+			s.turnBack(g)
 			continue
 		}
 		sum, err := g.FreeMemory.Add(f.Memory)
@@ -133,6 +136,7 @@ func (s *state) release(uid string) {
 			sum = g.GPU.Usable()
 		}
 		g.FreeMemory, g.FreePercent = sum, min(sharing.FullGPU, g.FreePercent+f.Percent)
+		s.turnBack(g)
 	}
 	delete(s.held, uid)
 }
@@ -200,24 +204,41 @@ func (b *Books) hold(n *node, s *state, p *pod, a Ask, loose *[]func()) {
 		return // its node refuses it
 	}
 	uid := p.want.UID
-	if placement, ok := s.planned(p.plan[a.Container], r); ok {
-		s.take(uid, placement)
-		return
+	for _, in := range []*state{s, s.turned(r.Kind == sharing.KindMIG)} {
+		if in == nil {
+			continue
+		}
+		if placement, ok := in.planned(p.plan[a.Container], r); ok {
+			s.take(uid, placement)
+			return
+		}
 	}
 	*loose = append(*loose, func() {
 		if a.Kind == sharing.ContainerInit && s.lends(uid, r) {
 			return
 		}
-		if r.Kind == sharing.KindMIG {
-			if placement, err := n.chooseCut(s, r, 0, plain{}); err == nil {
-				s.take(uid, placement)
+		for _, in := range []*state{s, s.turned(r.Kind == sharing.KindMIG)} {
+			if in == nil {
+				continue
 			}
-			return
-		}
-		if placement, err := allocator.Choose(s.gpus, r); err == nil {
-			s.take(uid, placement)
+			if placement, err := in.loosely(n, r); err == nil {
+				s.take(uid, placement)
+				return
+			}
 		}
 	})
+}
+
+// loosely is where a node places what nobody planned for.
+func (s *state) loosely(n *node, r sharing.Request) (sharing.Placement, error) {
+	if r.Kind == sharing.KindMIG {
+		return n.chooseCut(s, r, 0, plain{})
+	}
+	p, err := allocator.Choose(s.gpus, r)
+	if err != nil {
+		return nil, fmt.Errorf("place %s: %w", r, err)
+	}
+	return p, nil
 }
 
 // planned is the placement on the GPUs of a plan; false when the plan is not one for this request and this node.

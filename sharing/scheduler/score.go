@@ -55,15 +55,19 @@ func (b *Books) score(n *node, s *state, w Want, v Verdict, free cluster.Milli) 
 		if !ok || err != nil {
 			continue
 		}
+		on := s
+		if s.mustTurn(p) {
+			on, sum = s.turned(r.Kind == sharing.KindMIG), sum-turnToll
+		}
 		if r.Kind == sharing.KindMIG {
-			score, _ := b.cutScore(n, s, r, p, w.CPU, free)
+			score, _ := b.cutScore(n, on, r, p, w.CPU, free)
 			sum += score
 			if len(v.Plan) > 1 {
 				s.take(w.UID, p)
 			}
 			continue
 		}
-		view, shape := n.view(s, r, w.CPU)
+		view, shape := n.view(on, r, w.CPU)
 		view.CPU = free
 		if r.Place == sharing.PlaceSpread {
 			score, _ := cluster.Spread{}.Score(&view, shape)
@@ -99,10 +103,14 @@ func (b *Books) terms(n *node, s *state, w Want, v Verdict, free cluster.Milli) 
 			continue
 		}
 		var terms []cluster.Term
+		on := s
+		if s.mustTurn(p) {
+			on = s.turned(r.Kind == sharing.KindMIG)
+		}
 		if r.Kind == sharing.KindMIG {
-			_, terms = b.cutScore(n, s, r, p, w.CPU, free)
+			_, terms = b.cutScore(n, on, r, p, w.CPU, free)
 		} else {
-			view, shape := n.view(s, r, w.CPU)
+			view, shape := n.view(on, r, w.CPU)
 			view.CPU = free
 			terms = b.policy.Terms(&view, shape)
 		}
@@ -180,7 +188,13 @@ func one(r sharing.Request) sharing.Request {
 // share of the CPU.
 func (n *node) parts() []cluster.Node {
 	all := n.report.gpus
-	if len(n.report.cuts) == 0 {
+	cut := func(g allocator.GPUState) *cut {
+		if c := n.report.cuts[g.GPU.UUID]; c != nil && c.on {
+			return c
+		}
+		return nil
+	}
+	if !slices.ContainsFunc(all, func(g allocator.GPUState) bool { return cut(g) != nil }) {
 		return []cluster.Node{n.empty(all)}
 	}
 	var out []cluster.Node
@@ -188,13 +202,13 @@ func (n *node) parts() []cluster.Node {
 		part.CPU = n.machine.CPU * cluster.Milli(gpus) / cluster.Milli(len(all))
 		out = append(out, part)
 	}
-	whole := slices.DeleteFunc(slices.Clone(all), func(g allocator.GPUState) bool { return n.report.cuts[g.GPU.UUID] != nil })
+	whole := slices.DeleteFunc(slices.Clone(all), func(g allocator.GPUState) bool { return cut(g) != nil })
 	if len(whole) > 0 {
 		add(n.empty(whole), len(whole))
 	}
 	for _, kind := range slices.Compact(n.report.geometries()) {
 		of := slices.DeleteFunc(slices.Clone(all), func(g allocator.GPUState) bool {
-			c := n.report.cuts[g.GPU.UUID]
+			c := cut(g)
 			return c == nil || c.geometry != kind
 		})
 		if kind == nil || len(of) == 0 || slices.ContainsFunc(out, func(o cluster.Node) bool { return o.Table == kind.table }) {

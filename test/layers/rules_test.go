@@ -50,6 +50,7 @@ var layers = []layer{
 
 	{"mig", "the geometry is computed from what the driver reported, and knows no driver", []string{"sharing", "sharing/packing"}},
 	{"mig/plan/...", "a plan is made from what was seen and what is wanted, and knows nobody who carries it out", []string{"sharing", "mig"}},
+	{"mig/turn/...", "which GPU changes its MIG mode is decided from who waits and what is idle, and knows nobody who changes it", []string{"sharing"}},
 	{"mig/exec/...", "the executor carries plans out; driver, disk and holders reach it through interfaces that it declares", with(tools, "sharing", "mig", "mig/plan")},
 	{"mig/live/...", "the driver's door and the executor meet here", []string{"sharing", "mig", "mig/exec", "internal/nvml"}},
 	{"mig/keep/...", "what keeps a node's GPUs as its pool wants them joins planner and executor; the ledger reaches it through what its user hands in",
@@ -64,7 +65,7 @@ var layers = []layer{
 	{"sharing/caps/pace/...", "the pace is a clock around a decision; accounts and driver reach it through interfaces that it declares", []string{"sharing", "sharing/caps/compute"}},
 	{"sharing/doctor/...", "the doctor looks through the doors at what a machine can do, and holds nothing", []string{"sharing", "api/...", "internal/*"}},
 	{"sharing/node/...", "the runtime joins core and doors; caps, clients and servers reach it through interfaces that it declares",
-		with(tools, "sharing", "sharing/config", "sharing/config/change", "sharing/ledger", "sharing/allocator", "sharing/caps/choice", "sharing/caps/client", "sharing/caps/reactive", "sharing/caps/compute", "sharing/caps/pace", "sharing/faults", "sharing/audit", "sharing/usage", "mig", "internal/cgroup", "internal/libkerf")},
+		with(tools, "sharing", "sharing/config", "sharing/config/change", "sharing/ledger", "sharing/allocator", "sharing/caps/choice", "sharing/caps/client", "sharing/caps/reactive", "sharing/caps/compute", "sharing/caps/pace", "sharing/faults", "sharing/audit", "sharing/usage", "mig", "mig/turn", "internal/cgroup", "internal/libkerf")},
 	{"sharing/node/record/...", "the record is a format: bytes in, bytes out", []string{"sharing"}},
 	{"sharing/node/nodeserver/...", "the server translates between the node API and the runtime",
 		with(tools, "api/...", "sharing", "sharing/config", "sharing/ledger", "sharing/node")},
@@ -146,7 +147,7 @@ var doors = []door{
 
 // pure are the packages without I/O, clock or goroutine: they decide, and the same input gives the same
 // answer for ever.
-var pure = []string{"sharing", "sharing/config/...", "sharing/ledger/...", "sharing/allocator/...", "sharing/packing/...", "sharing/caps/choice/...", "sharing/caps/client/...", "sharing/caps/reactive/...", "sharing/caps/compute/...", "sharing/audit", "sharing/faults/...", "sharing/usage/...", "sharing/node/record/...", "monitor/attribution/...", "mig", "mig/plan/...", "mig/parted/..."}
+var pure = []string{"sharing", "sharing/config/...", "sharing/ledger/...", "sharing/allocator/...", "sharing/packing/...", "sharing/caps/choice/...", "sharing/caps/client/...", "sharing/caps/reactive/...", "sharing/caps/compute/...", "sharing/audit", "sharing/faults/...", "sharing/usage/...", "sharing/node/record/...", "monitor/attribution/...", "mig", "mig/plan/...", "mig/turn/...", "mig/parted/..."}
 
 // pureImports is all that a pure package may import of the standard library.
 var pureImports = []string{

@@ -64,8 +64,9 @@ func (observer) Evicted(string, error)                       {}
 func (observer) Uncounted()                                  {}
 func (observer) Placed(string, string, error, time.Duration) {}
 
-func (observer) MIGCut(bool, time.Duration, error) {}
-func (observer) MIGRefused(string)                 {}
+func (observer) MIGCut(bool, time.Duration, error)    {}
+func (observer) MIGRefused(string)                    {}
+func (observer) MIGTurned(bool, time.Duration, error) {}
 
 const gpu = sharing.GPUID("GPU-00000000-0000-0000-0000-000000000001")
 

@@ -1,0 +1,148 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Turn changes the MIG mode of a GPU that nobody holds and that has no instances, or leaves it as it was: unlike with
+// SetMode, a mode that does not become current at once is taken back. mayReset is SetMode's. Errors: those of SetMode, and
+// sharing.ErrStale (it has that mode already, by somebody else's hand).
+func (e *Executor) Turn(ctx context.Context, gpu GPU, on, mayReset bool) error {
+	g := e.of(gpu)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.usable(); err != nil {
+		return err
+	}
+	if err := e.turn(ctx, g, on, mayReset); err != nil {
+		return fmt.Errorf("change mig mode of gpu %q: %w", string(gpu.ID), err)
+	}
+	return nil
+}
+
+// Kept reports whether Kerf has put the GPU in MIG mode, so that it may take it out again.
+func (e *Executor) Kept(gpu GPU) bool {
+	g := e.of(gpu)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.journal.Mode
+}
+
+// Held are those who hold anything of the GPU, as people know them. Errors are those of Look.
+func (e *Executor) Held(ctx context.Context, gpu GPU) ([]string, error) {
+	g := e.of(gpu)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.usable(); err != nil {
+		return nil, err
+	}
+	holds, err := e.holds(ctx, g)
+	var names []string
+	for _, h := range holds {
+		names = append(names, h.Who)
+	}
+	return names, err
+}
+
+func (e *Executor) turn(ctx context.Context, g *state, on, mayReset bool) error {
+	m, err := e.opts.Driver.Mode(ctx, g.gpu.ID)
+	if err != nil {
+		return err //nolint:wrapcheck // the caller says what for
+	}
+	if err := e.observe(ctx, g); err != nil {
+		return err
+	}
+	switch n := len(g.mine) + len(g.foreign); {
+	case m.Current != m.Pending:
+		return fmt.Errorf("another mode is pending: %w", sharing.ErrConflict)
+	case m.Current == on:
+		return fmt.Errorf("it has that mode already: %w", sharing.ErrStale)
+	case n > 0:
+		return fmt.Errorf("it has %d instances: %w", n, sharing.ErrConflict)
+	case m.NeedsReset && !mayReset:
+		return fmt.Errorf("this GPU takes a reset for it, which the pool does not allow: %w", sharing.ErrDenied)
+	}
+	resume, err := e.clear(ctx, g, m.NeedsReset)
+	if err != nil {
+		return err
+	}
+	defer resume()
+	g.journal.Turning = &on
+	if err := e.save(g); err != nil {
+		g.journal.Turning = nil
+		return err
+	}
+	current, failed := e.opts.Driver.SetMode(ctx, g.gpu.ID, on)
+	if failed == nil && !current {
+		failed = fmt.Errorf("the GPU is in use, or cannot be reset now: %w", sharing.ErrUnavailable)
+	}
+	// Nobody knows what a call did that failed. What is to be looked at is not cut short by what ended the call.
+	g.settled = false
+	if err := e.turned(context.WithoutCancel(ctx), g); err != nil {
+		g.trouble = err.Error()
+		return errors.Join(failed, err)
+	}
+	g.settled = true
+	if g.journal.Mode != on {
+		return failed
+	}
+	return nil
+}
+
+// turned ends a change of mode that Turn has begun, as the GPU is: a mode that is pending is taken back.
+func (e *Executor) turned(ctx context.Context, g *state) error {
+	if g.journal.Turning == nil {
+		return nil
+	}
+	m, err := e.opts.Driver.Mode(ctx, g.gpu.ID)
+	if err == nil && m.Pending != m.Current {
+		if _, err = e.opts.Driver.SetMode(ctx, g.gpu.ID, m.Current); err == nil {
+			m, err = e.opts.Driver.Mode(ctx, g.gpu.ID)
+		}
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("take back a change of mig mode: %w", err)
+	case m.Pending != m.Current:
+		return fmt.Errorf("MIG mode changes with the GPU's next reset, or once it is idle: %w", sharing.ErrUnavailable)
+	}
+	last, was := g.journal.Turning, g.journal.Mode
+	if m.Current == *last {
+		g.journal.Mode = m.Current
+	}
+	g.journal.Turning = nil
+	if err := e.save(g); err != nil {
+		g.journal.Turning, g.journal.Mode = last, was
+		return err
+	}
+	return nil
+}
+
+// clear makes sure that nobody holds the GPU, and has it let go of what Kerf itself holds.
+func (e *Executor) clear(ctx context.Context, g *state, reset bool) (resume func(), err error) {
+	holds, err := e.holds(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	if len(holds) > 0 {
+		return nil, fmt.Errorf("the GPU is held by %s: %w", holds[0].Who, sharing.ErrConflict)
+	}
+	if e.opts.Quiesce == nil {
+		return func() {}, nil
+	}
+	why := Ends
+	if reset {
+		why = Resets
+	}
+	if resume, err = e.opts.Quiesce(ctx, g.gpu.ID, why); err != nil {
+		return nil, fmt.Errorf("let go of the GPU: %w", err)
+	}
+	return resume, nil
+}

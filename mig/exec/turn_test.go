@@ -1,0 +1,177 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exec
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/kerf-gpu/kerf/mig"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// plainWorld is a GPU outside of MIG mode that changes its mode at once.
+func plainWorld(t testing.TB) *world {
+	w := newWorld(t, "h100x8")
+	w.mode = Mode{}
+	return w
+}
+
+func TestTurn(t *testing.T) {
+	w := plainWorld(t)
+	e := w.ready()
+	w.holds = []Hold{{GI: AnyGI, Who: "pod default/train"}}
+	wantErr(t, "held", e.Turn(t.Context(), w.gpu(), true, false), sharing.ErrConflict)
+	if held, err := e.Held(t.Context(), w.gpu()); err != nil || len(held) != 1 || held[0] != "pod default/train" {
+		t.Errorf("held by %v, %v", held, err)
+	}
+	w.holds, w.noWho = nil, errors.New("no answer")
+	wantErr(t, "nobody can tell", e.Turn(t.Context(), w.gpu(), true, false), sharing.ErrUnavailable)
+	w.noWho = nil
+	if w.writes > 0 {
+		t.Fatalf("%d calls", w.writes)
+	}
+	if err := e.Turn(t.Context(), w.gpu(), true, false); err != nil || !w.mode.Current || !e.Kept(w.gpu()) {
+		t.Fatalf("%v, mode %+v, kept %t", err, w.mode, e.Kept(w.gpu()))
+	}
+	wantErr(t, "again", e.Turn(t.Context(), w.gpu(), true, false), sharing.ErrStale)
+	theirs := w.byHand(mig.Place{Profile: 19, Start: 6})
+	wantErr(t, "off beside an instance", e.Turn(t.Context(), w.gpu(), false, false), sharing.ErrConflict)
+	in, err := w.find(theirs.GI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.CIs = nil
+	if err := w.uncut(theirs.GI); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Turn(t.Context(), w.gpu(), false, false); err != nil || w.mode.Current || e.Kept(w.gpu()) {
+		t.Fatalf("%v, mode %+v, kept %t", err, w.mode, e.Kept(w.gpu()))
+	}
+	if e = w.ready(); w.mode.Current || e.Trouble(w.gpu()) != "" {
+		t.Errorf("after a restart: mode %+v, trouble %q", w.mode, e.Trouble(w.gpu()))
+	}
+}
+
+// A GPU that would need a reset which does not come is left as it was, and stays usable.
+func TestTurnTakesBack(t *testing.T) {
+	w := plainWorld(t)
+	w.mode.NeedsReset = true
+	e := w.ready()
+	wantErr(t, "without leave", e.Turn(t.Context(), w.gpu(), true, false), sharing.ErrDenied)
+	wantErr(t, "pending", e.Turn(t.Context(), w.gpu(), true, true), sharing.ErrUnavailable)
+	if w.mode.Current || w.mode.Pending || e.Trouble(w.gpu()) != "" || e.Kept(w.gpu()) {
+		t.Errorf("mode %+v, trouble %q, kept %t", w.mode, e.Trouble(w.gpu()), e.Kept(w.gpu()))
+	}
+	w.refuseMode = true
+	wantErr(t, "refused", e.Turn(t.Context(), w.gpu(), true, true), sharing.ErrUnavailable)
+	if e.Trouble(w.gpu()) != "" {
+		t.Errorf("trouble %q", e.Trouble(w.gpu()))
+	}
+	w.refuseMode, w.refuseBack = false, true
+	wantErr(t, "taken back in vain", e.Turn(t.Context(), w.gpu(), true, true), sharing.ErrUnavailable)
+	if e.Trouble(w.gpu()) == "" {
+		t.Error("no trouble while a mode is pending that was not wanted")
+	}
+	w.refuseBack = false
+	if err := e.Recover(t.Context(), w.gpu()); err != nil || w.mode.Pending {
+		t.Errorf("%v, mode %+v", err, w.mode)
+	}
+}
+
+// Killed at each event of a change to MIG mode and back, and its recovery killed at each of its own: the GPU is in one of
+// the two modes, usable, and a MIG mode that it is in is Kerf's to end.
+func TestTurnKilledAnywhere(t *testing.T) {
+	base := plainWorld(t)
+	for _, on := range []bool{true, false} {
+		for _, reset := range []bool{false, true} {
+			done, left, at := 0, 0, 1
+			for ; ; at++ {
+				survived := true
+				for _, after := range []bool{false, true} {
+					for again := 0; again < 12; again++ {
+						one := *base
+						w := &one
+						e := w.ready()
+						if !on {
+							if err := e.Turn(t.Context(), w.gpu(), true, false); err != nil {
+								t.Fatal(err)
+							}
+						}
+						w.mode.NeedsReset = reset
+						killed := w.run(at, after, func() { _ = e.Turn(t.Context(), w.gpu(), on, true) })
+						survived = survived && !killed
+						w.run(again, after, func() { _ = w.start().Recover(t.Context(), w.gpu()) })
+						e = w.ready()
+						what := fmt.Sprintf("to %t, with a reset %t, killed at %d (after: %t), then at %d", on, reset, at, after, again)
+						if w.mode.Current != w.mode.Pending || e.Kept(w.gpu()) != w.mode.Current {
+							t.Fatalf("%s: mode %+v, kept %t", what, w.mode, e.Kept(w.gpu()))
+						}
+						if w.mode.Current == on {
+							done++
+						} else {
+							left++
+						}
+						if err := e.Turn(t.Context(), w.gpu(), !w.mode.Current, true); (err == nil) == reset {
+							t.Fatalf("%s: the next change: %v", what, err)
+						}
+					}
+				}
+				if survived {
+					break
+				}
+			}
+			if at < 5 || left == 0 || done == 0 && !reset {
+				t.Errorf("to %t: %d events, %d done and %d not are no test", on, at, done, left)
+			}
+		}
+	}
+}
+
+// A mode that somebody ends by hand is not set again at the next start where nothing of Kerf's was on the GPU, whoever uses
+// it by then.
+func TestModeEndedByHand(t *testing.T) {
+	w := plainWorld(t)
+	if err := w.ready().Turn(t.Context(), w.gpu(), true, false); err != nil {
+		t.Fatal(err)
+	}
+	w.mode = Mode{}
+	w.holds = []Hold{{GI: AnyGI, Who: "process 7"}}
+	if e := w.ready(); w.mode.Current || e.Trouble(w.gpu()) != "" || e.Kept(w.gpu()) {
+		t.Errorf("mode %+v, trouble %q, kept %t", w.mode, e.Trouble(w.gpu()), e.Kept(w.gpu()))
+	}
+}
+
+// A reset has more let go than an end, and an end more than a new instance.
+func TestTouch(t *testing.T) {
+	for name, tt := range map[string]struct {
+		reset bool
+		act   func(w *world, e *Executor) error
+		want  Touch
+	}{
+		"an instance is made": {false, func(w *world, e *Executor) error { _, err := w.apply(e, "1g"); return err }, Makes},
+		"one ends": {false, func(w *world, e *Executor) error {
+			if _, err := w.apply(e, "1g"); err != nil {
+				return err
+			}
+			w.touched = nil
+			_, err := w.apply(e)
+			return err
+		}, Ends},
+		"a mode ends":        {false, func(w *world, e *Executor) error { return e.SetMode(t.Context(), w.gpu(), false, false) }, Ends},
+		"with a reset":       {true, func(w *world, e *Executor) error { _ = e.SetMode(t.Context(), w.gpu(), false, true); return nil }, Resets},
+		"on demand":          {false, func(w *world, e *Executor) error { return e.Turn(t.Context(), w.gpu(), false, false) }, Ends},
+		"on demand, a reset": {true, func(w *world, e *Executor) error { _ = e.Turn(t.Context(), w.gpu(), false, true); return nil }, Resets},
+	} {
+		w := newWorld(t, "h100x8")
+		w.mode.NeedsReset = tt.reset
+		if err := tt.act(w, w.ready()); err != nil {
+			t.Fatal(err)
+		}
+		if len(w.touched) != 1 || w.touched[0] != tt.want {
+			t.Errorf("%s: %v, want %v", name, w.touched, tt.want)
+		}
+	}
+}

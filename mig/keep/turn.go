@@ -1,0 +1,161 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keep
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/kerf-gpu/kerf/mig/exec"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// stopPatience is how long Stop waits for what is under way, before that is cut off, and stopPoll how often it looks.
+const (
+	stopPatience = 10 * time.Second
+	stopPoll     = 10 * time.Millisecond
+)
+
+// Turn changes the MIG mode of an idle GPU whose mode is demand's to change; instances of Kerf's that nobody needs any
+// more go before it. It leaves the GPU as it was, or as one in trouble, where it fails. Errors: sharing.ErrNotFound (no
+// such GPU), sharing.ErrDenied (the pool leaves the mode to nobody, or allows no reset), sharing.ErrConflict (something
+// is on it), sharing.ErrUnavailable (it is in trouble, or in use), and the driver's.
+func (m *Manager) Turn(ctx context.Context, gpu sharing.GPUID, on bool) error {
+	p := m.page(gpu)
+	if p == nil {
+		return fmt.Errorf("change mig mode of gpu %q: %w", string(gpu), sharing.ErrNotFound)
+	}
+	ctx, cancel := context.WithTimeout(ctx, tickDeadline)
+	defer cancel()
+	if err := m.begin(p); err != nil {
+		return err
+	}
+	defer p.work.Unlock()
+	err := m.turn(ctx, p, on)
+	m.refresh(context.WithoutCancel(ctx), p)
+	if err != nil {
+		return err
+	}
+	m.note(p, func(s *seen) { s.turned = m.opt.Now() })
+	m.Wake()
+	m.opt.Log.Info("mig mode set", "gpu", string(gpu), "on", on)
+	return nil
+}
+
+// Turns reports whether demand may change the GPU's mode. It asks no driver.
+func (m *Manager) Turns(gpu sharing.GPUID) bool {
+	p := m.page(gpu)
+	if p == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.turns
+}
+
+// turn needs p.work.
+func (m *Manager) turn(ctx context.Context, p *page, on bool) error {
+	if !Wanted(m.opt.Pool(), p.facts).Auto || !m.mayTurn(p, !on) {
+		return fmt.Errorf("change mig mode of gpu %q: its pool does not leave it to demand: %w", string(p.gpu.ID), sharing.ErrDenied)
+	}
+	if !on {
+		if busy := m.keeps(ctx, p, m.opt.Now()); busy != "" {
+			return fmt.Errorf("change mig mode of gpu %q: it %s: %w", string(p.gpu.ID), busy, sharing.ErrConflict)
+		}
+		if err := m.carryOut(ctx, p, nil); err != nil {
+			return err
+		}
+	}
+	return m.exec.Turn(ctx, p.gpu, on, m.opt.Pool().MIGReset) //nolint:wrapcheck // it says what and where
+}
+
+// mayTurn reports whether demand may change the GPU's mode, which is this one now. A MIG mode that Kerf has not set stays.
+// It needs p.work.
+func (m *Manager) mayTurn(p *page, on bool) bool {
+	pool := m.opt.Pool()
+	return Wanted(pool, p.facts).Auto && (!p.reset || pool.MIGReset) && (!on || m.exec.Kept(p.gpu))
+}
+
+// keeps says what keeps a GPU's mode as it is; empty where nothing does. It needs p.work.
+func (m *Manager) keeps(ctx context.Context, p *page, now time.Time) string {
+	p.mu.Lock()
+	expired := m.expired(p, now)
+	var why string
+	switch {
+	case p.trouble != "":
+		why = "is in trouble: " + p.trouble
+	case len(p.foreign) > 0:
+		why = "has instances that Kerf did not make"
+	case len(p.mine) > len(expired):
+		why = "has instances that are used, or kept for the next one"
+	}
+	p.mu.Unlock()
+	if why != "" {
+		return why
+	}
+	switch held, err := m.exec.Held(ctx, p.gpu); {
+	case err != nil:
+		return "may be in use: " + err.Error()
+	case len(held) > 0:
+		return "is held by " + strings.Join(held[:1], "")
+	}
+	return ""
+}
+
+// begin takes p.work, but for a Manager that was stopped.
+func (m *Manager) begin(p *page) error {
+	p.work.Lock()
+	if !m.closing.Load() {
+		return nil
+	}
+	p.work.Unlock()
+	return fmt.Errorf("mig on gpu %q: stock is taken anew: %w", string(p.gpu.ID), sharing.ErrUnavailable)
+}
+
+// Stop ends the Manager's work, so that another one may have the GPUs. What is under way has some seconds to end; then it
+// is cut off as if the process had been killed: it writes no journal any more, and without that makes no call.
+func (m *Manager) Stop(ctx context.Context) {
+	m.closing.Store(true)
+	defer m.stopped.Store(true)
+	ctx, cancel := context.WithTimeout(ctx, stopPatience)
+	defer cancel()
+	for _, p := range m.pages {
+		for !p.work.TryLock() {
+			if wait(ctx, stopPoll) != nil {
+				return
+			}
+		}
+		p.work.Unlock()
+	}
+}
+
+// brake is a store that takes nothing once its Manager was stopped.
+type brake struct {
+	exec.Store
+	stopped *atomic.Bool
+}
+
+// Save implements exec.Store.
+func (b *brake) Save(gpu sharing.GPUID, data []byte) error {
+	if b.stopped.Load() {
+		return fmt.Errorf("mig on gpu %q: stock is taken anew: %w", string(gpu), sharing.ErrUnavailable)
+	}
+	return b.Store.Save(gpu, data) //nolint:wrapcheck // it says what and where
+}
+
+// goOn takes the clocks of who had the GPU before.
+func (p *page) goOn(before *Manager) {
+	if before == nil {
+		return
+	}
+	if old := before.page(p.gpu.ID); old != nil {
+		old.mu.Lock()
+		defer old.mu.Unlock()
+		p.turned, p.idle = old.turned, maps.Clone(old.idle)
+	}
+}

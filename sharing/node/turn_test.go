@@ -1,0 +1,204 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+)
+
+// turnMIG is a fakeMIG whose GPU changes its mode with demand.
+type turnMIG struct {
+	*fakeMIG
+	b      *migBench
+	on     bool
+	busy   string
+	turned time.Time
+	refuse error
+	turns  int
+}
+
+func (m *turnMIG) Turns(gpu sharing.GPUID) bool { return gpu == m.gpu }
+
+func (m *turnMIG) States() []MIGState {
+	s := m.fakeMIG.States()[0]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s.On, s.Turns, s.Busy, s.Turned = m.on, true, m.busy, m.turned
+	return []MIGState{s}
+}
+
+func (m *turnMIG) Offer(gpu sharing.GPUID, profile string, start int, claimed []OnGPU) MIGOffer {
+	m.mu.Lock()
+	on := m.on
+	m.mu.Unlock()
+	if o := m.fakeMIG.Offer(gpu, profile, start, claimed); on || o.Why != "" {
+		return o
+	}
+	return MIGOffer{Why: "is not in MIG mode, and changes to it when it is idle"}
+}
+
+// Turn takes stock at once.
+func (m *turnMIG) Turn(_ context.Context, gpu sharing.GPUID, on bool) error {
+	m.mu.Lock()
+	m.turns++
+	if m.refuse != nil {
+		defer m.mu.Unlock()
+		return m.refuse
+	}
+	m.on, m.turned = on, time.Now()
+	m.mu.Unlock()
+	if claims, err := m.b.ClaimsOn(gpu); err != nil || len(claims) > 0 {
+		m.b.t.Errorf("a GPU is changed that has %v, %v", claims, err)
+	}
+	m.b.gpus[0].MIG = on
+	m.b.attach()
+	return nil
+}
+
+// newTurnBench is a pod bench with one GPU, whose mode is demand's to change.
+func newTurnBench(t *testing.T) (*migBench, *turnMIG) {
+	t.Helper()
+	b := newMIGBench(t)
+	b.gpus = b.gpus[:1]
+	b.gpus[0].MIG = false
+	b.opt.Pool = config.Pool{Name: "default", MIGOnDemand: true, MIGKeepWarm: time.Minute}
+	m := &turnMIG{fakeMIG: b.mig, b: b}
+	b.begin()
+	b.SetMIG(m)
+	return b, m
+}
+
+// A pod that asks for an instance gets it on an idle GPU that was in no MIG mode, and with it its cut begins; one that asks
+// for a share then has to wait until the mode has been kept for as long as the pool says, and gets it then.
+func TestTurnsForPods(t *testing.T) {
+	b, m := newTurnBench(t)
+	inst := b.app("inst", "mig-3g:1")
+	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{inst}); !isNoFit(err) || strings.Contains(err.Error(), "never") {
+		t.Fatalf("before the change: %v", err)
+	}
+	b.eventually("the instance", func() bool { g := b.grant(inst); return g != nil && !g.Claim.Placement[0].MIG.None() })
+	c := b.run(inst)
+	share := b.app("share", "gpu-memory-gib:4")
+	err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{share})
+	if !isNoFit(err) || !strings.Contains(err.Error(), "is held by pod ns/inst") {
+		t.Errorf("beside an instance in use: %v", err)
+	}
+	c.remove()
+	b.PodGone(inst.Ref.PodUID)
+	b.eventually("the end of the claim", func() bool { return b.grant(inst) == nil })
+	m.set(func() { m.made = map[sharing.Instance]string{} })
+	if err = b.ClaimPod(t.Context(), []sharing.ContainerAsk{share}); !isNoFit(err) || !strings.Contains(err.Error(), "keeps it for 1m0s") {
+		t.Errorf("while the mode is kept: %v", err)
+	}
+	b.eventually("a warning", func() bool {
+		for _, w := range b.State(t.Context()).Warnings {
+			if strings.Contains(w, "ns/share") && strings.Contains(w, "keeps it for") {
+				return true
+			}
+		}
+		return false
+	})
+	if m.turns != 1 {
+		t.Errorf("%d changes", m.turns)
+	}
+	m.set(func() { m.turned = time.Now().Add(-time.Hour) })
+	b.eventually("the share", func() bool { g := b.grant(share); return g != nil && g.Claim.Placement[0].MIG.None() })
+	b.run(share)
+	if len(b.needs) != 0 || len(b.turning) != 0 {
+		t.Errorf("left: needs %v, turning %v", b.needs, b.turning)
+	}
+}
+
+// What may not be touched is not: one that is busy, one that could not be changed a moment ago, and for who asks for what
+// no change would give. A pod that goes away is forgotten.
+func TestTurnsNothing(t *testing.T) {
+	b, m := newTurnBench(t)
+	m.set(func() { m.busy = "is held by process 7" })
+	ask := b.app("inst", "mig-1g:1")
+	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); !isNoFit(err) || !strings.Contains(err.Error(), "GPU 0 is held by process 7") {
+		t.Errorf("%v", err)
+	}
+	b.turnAll(t.Context())
+	if m.turns != 0 {
+		t.Error("a busy GPU was changed")
+	}
+	b.PodGone(ask.Ref.PodUID)
+	m.set(func() { m.busy = "" })
+	b.turnAll(t.Context())
+	if m.turns != 0 {
+		t.Error("a GPU was changed for a pod that is gone")
+	}
+	large := b.app("large", "gpu-memory-gib:400")
+	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{large}); !isNoFit(err) {
+		t.Errorf("%v", err)
+	}
+	b.turnAll(t.Context())
+	if m.turns != 0 {
+		t.Error("a GPU was changed in vain")
+	}
+	m.set(func() { m.refuse = fmt.Errorf("IN_USE: %w", sharing.ErrUnavailable) })
+	_ = b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask})
+	b.eventually("a try", func() bool { m.mu.Lock(); defer m.mu.Unlock(); return m.turns == 1 })
+	b.eventually("its end", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return len(b.turning) == 0 })
+	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); !isNoFit(err) || !strings.Contains(err.Error(), "IN_USE") {
+		t.Errorf("after a change that failed: %v", err)
+	}
+	b.turnAll(t.Context())
+	if m.turns != 1 {
+		t.Error("it is tried again at once")
+	}
+	// As it is, it can be shared all the same.
+	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{b.app("share", "gpu-memory-gib:4")}); err != nil {
+		t.Error(err)
+	}
+}
+
+// While a GPU changes, nobody gets a piece of it, kubelet waits, and the cluster is told that nothing of it is free.
+func TestNothingOfAGPUThatChanges(t *testing.T) {
+	b, m := newTurnBench(t)
+	b.mu.Lock()
+	b.turning[m.gpu] = &turning{on: true, who: "pod ns/inst"}
+	b.mu.Unlock()
+	for _, amount := range []string{"gpu-memory-gib:4", "gpu:1", "mig-1g:1"} {
+		if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{b.app("p-"+amount[:3], amount)}); !isNoFit(err) || !strings.Contains(err.Error(), "changes to MIG mode for pod ns/inst") {
+			t.Errorf("%s: %v", amount, err)
+		}
+		b.gone("p-" + amount[:3])
+	}
+	g := b.Books().GPUs[0]
+	if g.FreeMemory != 0 || g.FreePercent != 0 || g.MIG.Trouble == "" || g.TurnsTo != TurnsNowhere || len(b.PendingCuts()) != 1 {
+		t.Errorf("%+v, pending %v", g, b.PendingCuts())
+	}
+	b.mu.Lock()
+	delete(b.turning, m.gpu)
+	b.mu.Unlock()
+	if g := b.Books().GPUs[0]; g.FreeMemory == 0 || g.MIG.Trouble != "" || g.TurnsTo != TurnsToMIG {
+		t.Errorf("afterwards: %+v", g)
+	}
+}
+
+// A process waits for the change, and is told at once where there is none to wait for.
+func TestTurnsForAProcess(t *testing.T) {
+	b, m := newTurnBench(t)
+	p := b.tenant()
+	req := sharing.Request{Kind: sharing.KindMIG, GPUs: 1, MIG: "1g"}
+	id, err := b.Claim(t.Context(), p.Peer, "one", req)
+	if err != nil || m.turns != 1 {
+		t.Fatalf("%v after %d changes", err, m.turns)
+	}
+	other := b.tenant()
+	if _, err := b.Claim(t.Context(), other.Peer, "two", sharing.Request{Kind: sharing.KindShared, GPUs: 1, Memory: 4 * sharing.GiB}); !isNoFit(err) || !strings.Contains(err.Error(), "grant "+string(id)) {
+		t.Errorf("%v", err)
+	}
+	if len(b.needs) != 0 {
+		t.Errorf("needs %v", b.needs)
+	}
+}

@@ -1,0 +1,151 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler_test
+
+import (
+	"testing"
+
+	"github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/sharing/scheduler"
+)
+
+// turnStatus is the report of a node of so many GPUs that are not in MIG mode, and which it would put there.
+func turnStatus(node, gpus int, holds ...hold) gpunode.Status {
+	s := statusOf(node, gpus, holds...)
+	for i := range s.GPUs {
+		g := &s.GPUs[i]
+		g.MIGState = &gpunode.MIGState{Units: 8, Geometry: slices7()}
+		if g.GrantedBytes == 0 {
+			g.TurnsTo = "mig"
+		}
+	}
+	return s
+}
+
+// backStatus is one of GPUs in MIG mode which it would take out of it.
+func backStatus(node, gpus int, pieces ...piece) gpunode.Status {
+	s := cutStatus(node, gpus, pieces...)
+	for i := range s.GPUs {
+		s.GPUs[i].TurnsTo, s.GPUs[i].Levels = "shared", []string{"hardware", "exclusive", "driver"}
+	}
+	for _, p := range pieces {
+		s.GPUs[p.gpu].TurnsTo = ""
+	}
+	return s
+}
+
+// What an idle GPU would become counts for who asks for it, one piece of it takes the other kind away, and gives it back.
+func TestGPUsThatChange(t *testing.T) {
+	hard := []string{"kerf.dev/min-enforcement", "hardware"}
+	for name, tc := range map[string]struct {
+		status      gpunode.Status
+		limits      map[string]string
+		annotations []string
+		want        scheduler.Reason
+	}{
+		"an instance":                      {turnStatus(0, 1), mig("3g.40gb"), nil, scheduler.Fits},
+		"memory that hardware holds":       {turnStatus(0, 1), memory(15), hard, scheduler.Fits},
+		"a share, as it is":                {turnStatus(0, 1), memory(15), nil, scheduler.Fits},
+		"an instance beside a share":       {turnStatus(0, 1, hold{"a", 0, 10, 0, 0}), mig("3g.40gb"), nil, scheduler.LacksInstance},
+		"a profile that it has not":        {turnStatus(0, 1), mig("2g.12gb"), nil, scheduler.NotOffered},
+		"a share of one in MIG mode":       {backStatus(0, 1), memory(15), nil, scheduler.Fits},
+		"all of one in MIG mode":           {backStatus(0, 1), whole(1), nil, scheduler.Fits},
+		"two of which one changes":         {backStatus(0, 2, piece{"a", 1, "1g.10gb", 0}), whole(2), nil, scheduler.WrongModel},
+		"a share beside an instance":       {backStatus(0, 1, piece{"a", 0, "1g.10gb", 0}), memory(15), nil, scheduler.WrongModel},
+		"an instance of one in MIG mode":   {backStatus(0, 1), mig("7g.80gb"), nil, scheduler.Fits},
+		"more memory than it has":          {backStatus(0, 1), memory(90), nil, scheduler.WrongModel},
+		"in MIG mode, and stays":           {cutStatus(0, 1), memory(15), nil, scheduler.WrongModel},
+		"not in MIG mode yet, and is used": {turnStatus(0, 1, hold{"a", 0, 0, 0, 0}), memory(15), hard, scheduler.LacksInstance},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := cutBooks(tc.status)
+			v := b.Fit(want(t, podOf("p", tc.limits, tc.annotations...)), "n00", noon())
+			if v.Reason != tc.want {
+				t.Errorf("%v (%s), want %v", v.Reason, v.Text, tc.want)
+			}
+		})
+	}
+}
+
+// What is planned on a GPU that changes is booked before its node says so: of the other kind nothing has room, of the same
+// kind what is left, and when the plan is given up all is as it was.
+func TestPlansOnGPUsThatChange(t *testing.T) {
+	fits := func(b *scheduler.Books, limits map[string]string) bool {
+		t.Helper()
+		return b.Fit(want(t, podOf("q", limits)), "n00", noon()).Reason == scheduler.Fits
+	}
+	reserve := func(b *scheduler.Books, uid string, limits map[string]string) {
+		t.Helper()
+		if _, err := b.Reserve(want(t, podOf(uid, limits)), "n00", noon()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := cutBooks(turnStatus(0, 1))
+	reserve(b, "a", mig("3g.40gb"))
+	if fits(b, memory(1)) || fits(b, whole(1)) || fits(b, mig("7g.80gb")) || !fits(b, mig("3g.40gb")) {
+		t.Error("beside a planned instance: a share, all of it, or too large an instance has room, or none that fits")
+	}
+	reserve(b, "b", mig("3g.40gb"))
+	if fits(b, mig("1g.10gb")) {
+		t.Error("a third instance")
+	}
+	b.Unreserve("a")
+	b.Unreserve("b")
+	if !fits(b, memory(79)) || !fits(b, mig("7g.80gb")) {
+		t.Error("not as it was")
+	}
+	b = cutBooks(backStatus(0, 1))
+	reserve(b, "a", memory(40))
+	if fits(b, mig("1g.10gb")) || fits(b, memory(40)) || !fits(b, memory(39)) {
+		t.Error("beside a planned share: an instance or too much has room, or what is left has none")
+	}
+	b.Unreserve("a")
+	if !fits(b, mig("7g.80gb")) || !fits(b, whole(1)) {
+		t.Error("not as it was")
+	}
+}
+
+// A GPU that need not change is taken before one that must, on a node and among nodes.
+func TestChangesComeLast(t *testing.T) {
+	s := turnStatus(0, 2)
+	s.GPUs[1] = backStatus(0, 2).GPUs[1]
+	b := cutBooks(s)
+	for uid, tc := range map[string]struct {
+		limits map[string]string
+		gpu    int
+	}{"a": {mig("1g.10gb"), 1}, "b": {memory(10), 0}, "c": {whole(1), 0}} {
+		plan, err := b.Reserve(want(t, podOf(uid, tc.limits)), "n00", noon())
+		if err != nil || string(plan[0].Placement[0].GPU) != uuid(0, tc.gpu) {
+			t.Errorf("%v: %v, %v", tc.limits, plan, err)
+		}
+		b.Unreserve(uid)
+	}
+	b = booksOf(2, 1)
+	b.Report("n00", turnStatus(0, 1))
+	b.Report("n01", cutStatus(1, 1))
+	for name, limits := range map[string]map[string]string{"instance": mig("1g.10gb"), "large": mig("7g.80gb")} {
+		w := want(t, podOf(name, limits))
+		if must, need := b.Score(w, "n00", 64000, noon()), b.Score(w, "n01", 64000, noon()); must >= need {
+			t.Errorf("%s: %d where a GPU must change, %d where none need", name, must, need)
+		}
+	}
+	b.Report("n00", turnStatus(0, 1))
+	b.Report("n01", backStatus(1, 1))
+	w := want(t, podOf("share", memory(10)))
+	if need, must := b.Score(w, "n00", 64000, noon()), b.Score(w, "n01", 64000, noon()); must >= need {
+		t.Errorf("share: %d where a GPU must change, %d where none need", must, need)
+	}
+}
+
+// A node that could not change a GPU a moment ago and can now has more room, so that who waits is looked at again.
+func TestRoomOfAChange(t *testing.T) {
+	s := turnStatus(0, 1)
+	s.GPUs[0].TurnsTo = ""
+	b := cutBooks(s)
+	before := b.Room("n00", noon())
+	b.Report("n00", turnStatus(0, 1))
+	if now := b.Room("n00", noon()); !now.More(before) || before.More(now) {
+		t.Errorf("%v, then %v", before, now)
+	}
+}

@@ -1,0 +1,66 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// turnPool leaves the mode of GPU 0 to demand; the others are in none.
+func turnPool(warm string) string {
+	return head + "spec:\n  pools:\n  - name: default\n    mode: auto\n    migOnDemand: true\n    migKeepWarm: " + warm +
+		"\n    mig: [{gpus: [1, 2, 3, 4, 5, 6, 7], enabled: false}]\n    gpus: [{index: [1, 2, 3, 4, 5, 6, 7], exclude: true}]\n"
+}
+
+// An idle GPU goes in MIG mode for who asks for an instance, and back for who asks for a share, but not while somebody is on
+// it, nor before its mode was kept for a while; and the agent may end at any time.
+func TestModeOnDemand(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{hardware: "h100x8", driver: "r580", noAgent: true})
+	m.agentFlags = []string{"--config", m.write(turnPool("3s"))}
+	m.startAgent()
+	m.ready()
+	inst := m.run(flags("--mig 3g --name inst"), load("--alloc 1GiB --hold 1h"))
+	wantLoad(t, inst.loads(1)[0], "", gib, gib)
+	if g, ok := m.state().grant("inst"); !ok || g.Level != "hardware" || !m.cutGPUs()[0].MIG {
+		t.Fatalf("grant %+v, %+v", g, m.cutGPUs()[0])
+	}
+	if said := m.refused(flags("--memory 4GiB")); !strings.Contains(said, "held by") || !strings.Contains(said, "inst") {
+		t.Errorf("a share beside an instance in use: %s", said)
+	}
+	m.restartAgent()
+	if said := m.refused(flags("--memory 4GiB")); !strings.Contains(said, "held by") || !inst.running() {
+		t.Errorf("after a restart of the agent: %s", said)
+	}
+	inst.end()
+	m.noGrants()
+	share := func() error {
+		if r := m.run(flags("--memory 4GiB"), load("--alloc 1GiB")).wait(); r.code != 0 {
+			return fmt.Errorf("%v", r)
+		}
+		return nil
+	}
+	if err := share(); err == nil {
+		t.Error("the mode was not kept for a while")
+	}
+	eventually(t, "a share, once the mode was kept for long enough", share)
+	if g := m.cutGPUs()[0]; g.MIG || len(g.Instances) != 0 {
+		t.Errorf("left: %+v", g)
+	}
+	held := m.run(flags("--memory 4GiB --name held"), load("--alloc 1GiB --hold 1h"))
+	held.loads(1)
+	if said := m.refused(flags("--mig 1g")); !strings.Contains(said, "held") || m.cutGPUs()[0].MIG || !held.running() {
+		t.Errorf("an instance beside a share in use: %s", said)
+	}
+	held.end()
+	m.noGrants()
+	eventually(t, "an instance again", func() error {
+		if r := m.run(flags("--mig 1g"), load("--alloc 1GiB")).wait(); r.code != 0 {
+			return fmt.Errorf("%v", r)
+		}
+		return nil
+	})
+}
