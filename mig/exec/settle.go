@@ -91,9 +91,11 @@ func (e *Executor) steps(ctx context.Context, g *state, wanted []mig.Place) erro
 	return nil
 }
 
-// do makes one call, after the journal has it.
+// do makes one call, after the journal has it. What goes is looked at once more: somebody may have taken it since, or made
+// it anew by hand, with the same id.
 func (e *Executor) do(ctx context.Context, g *state, s plan.Step) error {
-	if s.Op == plan.DestroyCI || s.Op == plan.DestroyGI {
+	ends := s.Op == plan.DestroyCI || s.Op == plan.DestroyGI
+	if ends {
 		holds, err := e.holds(ctx, g)
 		if err != nil {
 			return err
@@ -106,13 +108,33 @@ func (e *Executor) do(ctx context.Context, g *state, s plan.Step) error {
 	if err := e.save(g); err != nil {
 		return err
 	}
-	if err := e.call(ctx, g, s); err != nil {
-		if !errors.Is(err, sharing.ErrUnavailable) {
-			// It was not done: what is there now is somebody else's.
-			g.journal.Change.Doing = nil
+	if ends {
+		if err := e.still(ctx, g, s); err != nil {
+			return err
 		}
+	}
+	err := e.call(ctx, g, s)
+	if err == nil || !errors.Is(err, sharing.ErrUnavailable) {
+		// It was done, and noted, or not done: what is there beside what was noted is somebody else's.
+		g.journal.Change.Doing = nil
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", name(s), err)
 	}
+	return nil
+}
+
+// still looks whether what is to go is Kerf's, before the call is made that the journal has.
+func (e *Executor) still(ctx context.Context, g *state, s plan.Step) error {
+	doing := g.journal.Change.Doing
+	g.journal.Change.Doing = nil // nothing was called yet
+	if err := e.observe(ctx, g); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(g.mine, func(o Own) bool { return o.Place == s.Place && o.GI == s.GI && o.CI == s.CI }) {
+		return fmt.Errorf("%s: it is not there any more as Kerf made it: %w", name(s), sharing.ErrUnavailable)
+	}
+	g.journal.Change.Doing = doing
 	return nil
 }
 

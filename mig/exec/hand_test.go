@@ -1,0 +1,238 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exec
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/kerf-gpu/kerf/mig"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// shared is a scene in which somebody runs on one of Kerf's instances, at a place that is wanted before and after.
+type shared struct {
+	*scene
+	neighbour Instance
+}
+
+func newShared(t *testing.T) (base *shared, events int) {
+	t.Helper()
+	base = &shared{scene: newScene(t)}
+	i := slices.IndexFunc(base.have, func(in Instance) bool { return base.table.Name(in.Place.Profile) == "2g.20gb" })
+	if i < 0 {
+		t.Fatalf("%v", base.have)
+	}
+	base.neighbour = base.have[i]
+	s := base.again()
+	s.run(0, false, func() {
+		if _, err := s.act(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	events = s.events
+	base.wanted = s.ours(s.e, s.foreign)
+	if slices.Equal(base.wanted, base.before) || !slices.Contains(base.wanted, base.neighbour.Place) || events < 12 {
+		t.Fatalf("%d events from %v to %v are no test", events, base.before, base.wanted)
+	}
+	return base, events
+}
+
+// act is a change beside the neighbour.
+func (s *shared) act() ([]Own, error) { return s.apply(s.e, "2g.20gb", "3g.40gb") }
+
+func (s *shared) again() *shared {
+	out := &shared{s.fresh(), s.neighbour}
+	out.holds = []Hold{{GI: s.neighbour.GI, Who: "pod default/train"}}
+	return out
+}
+
+// idle is an instance of Kerf's that nobody runs on; nil where there is none.
+func (s *shared) idle() *Instance {
+	i := slices.IndexFunc(s.have, func(in Instance) bool {
+		return in.GI != s.foreign.GI && in.GI != s.neighbour.GI && (slices.Contains(s.before, in.Place) || slices.Contains(s.wanted, in.Place))
+	})
+	if i < 0 {
+		return nil
+	}
+	return &s.have[i]
+}
+
+// byAdmin are what an administrator's nvidia-smi does meanwhile; each returns the instance that is theirs by then, if one is.
+func byAdmin() map[string]func(s *shared) *Instance {
+	create := func(s *shared, compute bool) *Instance {
+		for start := range 7 {
+			at := mig.Place{Profile: 19, Start: start}
+			if slices.Contains(s.before, at) || slices.Contains(s.wanted, at) {
+				continue
+			}
+			if gi, err := s.cut(at); err == nil {
+				if compute {
+					_, _ = s.compute(gi)
+				}
+				in, _ := s.find(gi)
+				theirs := *in
+				theirs.CIs = slices.Clone(in.CIs)
+				return &theirs
+			}
+		}
+		return nil
+	}
+	destroy := func(s *shared) (at mig.Place, gi int, ok bool) {
+		in := s.idle()
+		if in == nil {
+			return mig.Place{}, 0, false
+		}
+		at, gi, in.CIs = in.Place, in.GI, nil
+		return at, gi, s.uncut(gi) == nil
+	}
+	return map[string]func(s *shared) *Instance{
+		"makes an instance": func(s *shared) *Instance { return create(s, true) },
+		"makes half of one": func(s *shared) *Instance { return create(s, false) },
+		"destroys one":      func(s *shared) *Instance { destroy(s); return nil },
+		"empties one": func(s *shared) *Instance {
+			if in := s.idle(); in != nil {
+				in.CIs = nil
+			}
+			return nil
+		},
+		"makes one anew": func(s *shared) *Instance {
+			// GPU instances have no UUID, and that of what Kerf makes is on disk only with the next write: what is made anew with
+			// the same id before that is told apart by nobody.
+			if in := s.idle(); in == nil || len(in.CIs) == 0 || !slices.Contains(s.before, in.Place) {
+				return nil
+			}
+			at, _, ok := destroy(s)
+			if !ok {
+				return nil
+			}
+			theirs := s.byHand(at)
+			theirs.CIs = slices.Clone(theirs.CIs)
+			return &theirs
+		},
+		"sets another mode": func(s *shared) *Instance { s.mode.Pending = false; return nil },
+	}
+}
+
+// An administrator changes the GPU at each moment of a change that is killed at each of its own, or at none, and the next
+// process recovers: who runs there runs on, what was made by hand stays theirs, nothing is on the GPU that nobody tells of,
+// and where neither the change nor its undoing can be had, the GPU is in trouble, and says why.
+func TestByHandAtEachMoment(t *testing.T) {
+	base, events := newShared(t)
+	for name, act := range byAdmin() {
+		t.Run(name, func(t *testing.T) {
+			well, trouble, kept := 0, 0, 0
+			for hand := 1; hand <= events; hand++ {
+				for kill := 0; kill <= events; kill++ {
+					s := base.again()
+					var theirs *Instance
+					s.meanwhileAt, s.meanwhile = hand, func() {
+						if s.ending { // a call that ends something by its id, and cannot be told apart from who asks for it
+							return
+						}
+						theirs = act(s)
+					}
+					s.run(kill, kill%2 == 0, func() { _, _ = s.act() })
+					s.meanwhile = nil
+					what := fmt.Sprintf("by hand at %d, killed at %d", hand, kill)
+					e := s.start()
+					err := e.Recover(t.Context(), s.gpu())
+					s.same(what, s.neighbour)
+					s.same(what, s.foreign)
+					if theirs != nil {
+						kept++
+						s.same(what, *theirs)
+					}
+					if err != nil {
+						trouble++
+						_, look := e.Look(t.Context(), s.gpu())
+						if e.Trouble(s.gpu()) == "" || !errors.Is(look, sharing.ErrUnavailable) {
+							t.Fatalf("%s: not recovered (%v), and trouble %q, look %v", what, err, e.Trouble(s.gpu()), look)
+						}
+						continue
+					}
+					well++
+					s.told(what, e, theirs)
+				}
+			}
+			if well+trouble < 100 || well == 0 && trouble == 0 {
+				t.Errorf("%d well, %d in trouble, %d made by hand: too few to be a test", well, trouble, kept)
+			}
+			t.Logf("%d well, %d in trouble, %d made by hand", well, trouble, kept)
+		})
+	}
+}
+
+// same checks that an instance is there as it was.
+func (s *shared) same(what string, was Instance) {
+	s.t.Helper()
+	in, err := s.find(was.GI)
+	if err != nil || in.Place != was.Place || !slices.Equal(in.CIs, was.CIs) {
+		s.t.Fatalf("%s: %+v became %+v, %v", what, was, in, err)
+	}
+}
+
+// told checks that what a process tells of a GPU is what the driver has, each instance once, and whose it is.
+func (s *shared) told(what string, e *Executor, theirs *Instance) {
+	s.t.Helper()
+	mine, foreign, err := e.List(s.t.Context(), s.gpu())
+	if err != nil {
+		s.t.Fatalf("%s: %v", what, err)
+	}
+	var told []int
+	for _, o := range mine {
+		told = append(told, o.GI)
+		in, err := s.find(o.GI)
+		if err != nil || in.Place != o.Place || (o.CI < 0) != (len(in.CIs) == 0) || theirs != nil && theirs.GI == o.GI {
+			s.t.Fatalf("%s: %+v is taken for Kerf's, and is %+v, %v", what, o, in, err)
+		}
+	}
+	for _, f := range foreign {
+		told = append(told, f.GI)
+	}
+	var have []int
+	for _, in := range s.have {
+		have = append(have, in.GI)
+	}
+	slices.Sort(told)
+	slices.Sort(have)
+	if !slices.Equal(told, have) {
+		s.t.Fatalf("%s: told of %v, and the driver has %v", what, told, have)
+	}
+	if j := e.of(s.gpu()).journal; j.Change != nil {
+		s.t.Fatalf("%s: recovered with a change left open: %+v", what, j.Change)
+	}
+}
+
+// Another agent, with a directory of its own, comes up at each moment at which the first one was killed: it takes nothing
+// for its own and touches nothing, and the first one then recovers as if nobody had been there.
+func TestAnotherAgentAtEachMoment(t *testing.T) {
+	base, events := newShared(t)
+	for kill := 1; kill <= events; kill++ {
+		for _, after := range []bool{false, true} {
+			s := base.again()
+			if !s.run(kill, after, func() { _, _ = s.act() }) {
+				t.Fatalf("event %d did not come", kill)
+			}
+			what := fmt.Sprintf("killed at %d (after: %t)", kill, after)
+			disk, have, writes := slices.Clone(s.disk), fmt.Sprint(s.have), s.writes
+			s.disk = nil
+			other := s.start()
+			if err := other.Recover(t.Context(), s.gpu()); err != nil {
+				t.Fatalf("%s: another agent: %v", what, err)
+			}
+			mine, foreign, err := other.List(t.Context(), s.gpu())
+			if err != nil || len(mine) > 0 || len(foreign) != len(s.have) || fmt.Sprint(s.have) != have || s.writes != writes {
+				t.Fatalf("%s: another agent takes %v for its own, leaves %v to others, of %v, after %d calls: %v", what, mine, foreign, s.have, s.writes-writes, err)
+			}
+			s.disk = disk
+			e := s.ready()
+			s.same(what, s.neighbour)
+			s.told(what, e, nil)
+			s.end(e, what)
+		}
+	}
+}
