@@ -64,3 +64,31 @@ func TestModeOnDemand(t *testing.T) {
 		return nil
 	})
 }
+
+// MIG on a GPU that cannot do it is refused for that GPU, which is shared all the same, and the others are cut.
+func TestMIGOnAGPUThatCannot(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{hardware: "mixed", driver: "r580", noAgent: true})
+	m.agentFlags = []string{"--config", m.write(layoutPool("    - {gpus: [0, 2], enabled: true, instances: {1g.10gb: 2}}\n"))}
+	m.startAgent()
+	m.ready()
+	m.wantCut(0, 2)
+	s := m.state()
+	if said := strings.Join(s.Warnings, "\n"); strings.Count(said, "cannot do MIG") != 1 || !strings.Contains(said, s.GPUs[2].UUID) {
+		t.Errorf("warnings: %s", said)
+	}
+	if r := m.run(flags("--mig 1g"), load("--alloc 1GiB")).wait(); r.code != 0 {
+		t.Errorf("an instance of the other: %v", r)
+	}
+	for _, index := range []int{2, 3} {
+		if g := m.state().GPUs[index]; g.Health != "healthy" {
+			t.Errorf("%+v", g)
+		}
+	}
+	if r := m.run(flags("--memory 10GiB --gpus 2 --gpu-model *T4*"), load("--alloc 1GiB")).wait(); r.code != 0 {
+		t.Errorf("shares of those that cannot: %v", r)
+	}
+	if said := m.refused(flags("--mig 1g --gpu-model *T4*")); !strings.Contains(said, "not in MIG mode") {
+		t.Errorf("an instance of one that cannot: %s", said)
+	}
+}
