@@ -5,6 +5,7 @@ package exec
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"slices"
 	"testing"
@@ -12,6 +13,9 @@ import (
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 )
+
+// soak has the enumeration be of every moment, and not of every few.
+var soak = flag.Bool("soak", false, "enumerate each moment of kills beside changes by hand")
 
 // shared is a scene in which somebody runs on one of Kerf's instances, at a place that is wanted before and after.
 type shared struct {
@@ -122,11 +126,15 @@ func byAdmin() map[string]func(s *shared) *Instance {
 // and where neither the change nor its undoing can be had, the GPU is in trouble, and says why.
 func TestByHandAtEachMoment(t *testing.T) {
 	base, events := newShared(t)
+	step := 4
+	if *soak {
+		step = 1
+	}
 	for name, act := range byAdmin() {
 		t.Run(name, func(t *testing.T) {
 			well, trouble, kept := 0, 0, 0
 			for hand := 1; hand <= events; hand++ {
-				for kill := 0; kill <= events; kill++ {
+				for kill := hand % step; kill <= events; kill += step {
 					s := base.again()
 					var theirs *Instance
 					s.meanwhileAt, s.meanwhile = hand, func() {
@@ -135,7 +143,7 @@ func TestByHandAtEachMoment(t *testing.T) {
 						}
 						theirs = act(s)
 					}
-					s.run(kill, kill%2 == 0, func() { _, _ = s.act() })
+					s.run(kill, (kill+hand)%2 == 0, func() { _, _ = s.act() })
 					s.meanwhile = nil
 					what := fmt.Sprintf("by hand at %d, killed at %d", hand, kill)
 					e := s.start()
