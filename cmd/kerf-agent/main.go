@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"syscall"
+	_ "time/tzdata" // hours of profiles are by clocks of time zones, of which the images have no database
 )
 
 // version is set by the linker.

@@ -7,6 +7,7 @@ package main
 
 import (
 	"os"
+	_ "time/tzdata" // hours of profiles are by clocks of time zones, of which the images have no database
 
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json

@@ -16,6 +16,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+	_ "time/tzdata" // hours of profiles are by clocks of time zones, of which the images have no database
 )
 
 func main() {

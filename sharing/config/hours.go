@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	_ "time/tzdata" // a document means the same on nodes and in images without a database of time zones
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
