@@ -48,6 +48,7 @@ BENCH ?= .
 PODS ?= 110
 NODES ?= 1000
 BOUND ?= 5000
+CUTS ?= $(if $(filter 0,$(PODS)),0,40)
 KILLS ?= 100000
 TRACES ?= .
 ROUNDS ?= 1
@@ -102,12 +103,12 @@ e2e: build kerf-scheduler ## End-to-end suite on a real Kubernetes with simulate
 	hack/e2e.sh
 
 .PHONY: soak
-soak: build kerf-scheduler ## The long runs: property tests (SOAK_STEPS, 10^6), the machine suite's soak, then SOAK_TIME (30m; 0: none) of it on a real Kubernetes
+soak: build kerf-scheduler ## The long runs: property tests (SOAK_STEPS, 10^6), the machine suite's soak, then 500 rounds of MIG and SOAK_TIME (30m; 0: neither) of random steps on a real Kubernetes
 	hack/soak.sh $(SOAK_STEPS) $(SOAK_TIME) $(SOAK_SEED)
 
 .PHONY: bench
-bench: build kerf-scheduler ## Benchmarks (BENCH=regexp), then on a real Kubernetes, ROUNDS times: PODS (110; 0: none) pods at once, and both schedulers on NODES (1000; 0: none) hollow nodes; needs root
-	hack/bench.sh '$(BENCH)' $(PODS) $(ROUNDS) $(NODES) $(BOUND)
+bench: build kerf-scheduler ## Benchmarks (BENCH=regexp), then on a real Kubernetes, ROUNDS times: PODS (110; 0: none) pods at once, CUTS (40, none without PODS) pods with MIG instances, and both schedulers on NODES (1000; 0: none) hollow nodes; needs root
+	hack/bench.sh '$(BENCH)' $(PODS) $(ROUNDS) $(NODES) $(BOUND) $(CUTS)
 
 .PHONY: figures
 figures: build ## What caps and shares of GPU time cost and hold to, in some ten minutes; run it alone; needs root

@@ -4,9 +4,9 @@
 #
 # soak.sh STEPS TIME [SEED]   runs what is too long for 'make test': the property tests of ledger, allocators, books and of
 # the simulated driver over STEPS random steps, a tenth as many kills of programs that count their memory, 64 programs
-# of four threads under one cap, the soak of the machine suite, and random pods, kills and restarts on a real Kubernetes
-# for TIME (as Go writes it:
-# 30m; 0 leaves that out). SEED repeats a run.
+# of four threads under one cap, the soak of the machine suite (with 500 rounds of programs with MIG instances on an A100
+# and an H100), and on a real Kubernetes 500 rounds of pods with MIG instances on an A100 and an H100, then random pods,
+# kills and restarts for TIME (as Go writes it: 30m; 0 leaves all that is on Kubernetes out). SEED repeats a run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,4 +22,5 @@ go test -count=1 -timeout 1h -v -run '^TestManyProcessesUnderOneCap$' ./internal
 go test -ldflags "$lazy" -race -count=1 -timeout 2h -v ./test/machine/... -soak
 
 [ "$time" != 0 ] || exit 0
+hack/e2e.sh -run '^TestMIGRounds$' -timeout 6h -mig-rounds=500
 hack/e2e.sh -run '^TestSoak$' -timeout 6h -soak="$time" -seed="$seed"

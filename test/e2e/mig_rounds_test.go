@@ -1,0 +1,144 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+var migRounds = flag.Int("mig-rounds", 20, "how often pods with MIG instances come and go")
+
+// migPods is how many come in a round to each GPU that is cut.
+const migPods = 3
+
+// useMachine puts other GPUs in place of those that are there, and another agent that uses them. No agent has seen both: it
+// would count those that are gone as lost until the next reboot.
+func (e *testCase) useMachine(machine string) {
+	e.Helper()
+	e.sendAway()
+	e.node.do(e.T, "kill", "gpusim", "KILL")
+	if r := e.node.in("rm", "/run/kerf/inventory.json"); r.err != nil {
+		e.Fatalf("forget the GPUs: %v", r)
+	}
+	if r := command("env", "KERF_E2E_MACHINE="+machine, e.node.script, "up"); r.err != nil {
+		e.Fatalf("node.sh up: %v", r)
+	}
+	e.bringBack()
+}
+
+// cutTwoKinds makes the node one of H100 and A100, and has the agent cut one of each until the test ends. The A100 takes a
+// reset for its MIG mode.
+func (e *testCase) cutTwoKinds() {
+	e.Helper()
+	e.Cleanup(func() { e.useMachine("h100x8") })
+	e.useMachine(filepath.Join(e.node.env["REPO"], "test/e2e/node/h100x7-a100.yaml"))
+	rules := e.readRules()
+	e.Cleanup(func() { e.writeRules(rules) })
+	e.nowRules(cutRules(e, rules, "{gpus: [6, 7], enabled: true}", "    migReset: true\n"))
+	e.untilCut(func() {
+		if gpus := e.inDriver(); gpus[6].MIG && !gpus[7].MIG {
+			// Its mode is pending: whoever runs the node resets it. While the agent asks for the mode it holds the GPU.
+			_ = e.node.in(e.node.program("gpusim"), "set", "--dir", e.node.env["GPUSIM_DIR"], "gpu=7", "reset=true")
+		}
+	})
+}
+
+// asking is what a pod may ask for, and the size of the instance that it gets, in GiB, rounded down.
+type asking struct {
+	limits map[string]string
+	// hard is true for an amount of memory that only the hardware may hold.
+	hard bool
+	size uint64
+}
+
+func askings() []asking {
+	return []asking{
+		{instance("1g.10gb"), false, 9}, {instance("1g.10gb"), false, 9}, {instance("1g.20gb"), false, 19}, {instance("2g.20gb"), false, 19},
+		{instance("3g.40gb"), false, 39}, {instance("4g.40gb"), false, 39}, {gibs(12), true, 19},
+	}
+}
+
+// Pods of mixed profiles come and go, on an H100 and an A100 of one node: who runs beside them is not restarted and stays
+// where it is, no instance is left behind, and after each round the books are as the driver is.
+func TestMIGRounds(t *testing.T) {
+	e := withScheduler(t)
+	e.cutTwoKinds()
+	models := []string{"*H100*", "*A100*"}
+	on := func(model string, s podSpec) podSpec {
+		s.annotations = map[string]string{"kerf.dev/gpu-model": model}
+		return byKerf(s)
+	}
+	var stay []*pod
+	for i, model := range models {
+		stay = append(stay, e.create(on(model, one(fmt.Sprintf("stays-%d", i), instance("2g.20gb"), "exec gpuload --json --alloc 15GiB --hold 1h"))))
+	}
+	ids, devices := make([]string, len(stay)), make([]string, len(stay))
+	for i, p := range stay {
+		p.running()
+		ids[i], devices[i] = p.id("main"), e.visible(p)
+	}
+	r := rand.New(rand.NewPCG(6, 22))
+	began := time.Now()
+	for round := range *migRounds {
+		var pods []*pod
+		var sizes []uint64
+		for _, model := range models {
+			for range migPods {
+				ask := askings()[r.IntN(len(askings()))]
+				s := on(model, one(fmt.Sprintf("r%d-%d", round, len(pods)), ask.limits, look2))
+				if ask.hard {
+					s.annotations["kerf.dev/min-enforcement"] = "hardware"
+				}
+				pods, sizes = append(pods, e.create(s)), append(sizes, ask.size*gib)
+			}
+		}
+		for i, p := range pods {
+			p.phase(corev1.PodSucceeded)
+			e.sawOne(p, sizes[i])
+		}
+		for _, p := range pods {
+			p.startDeletion()
+		}
+		for _, p := range pods {
+			eventually(e, "end of "+p.name, p.goneError)
+		}
+		e.pods = slices.DeleteFunc(e.pods, func(p *pod) bool { return slices.Contains(pods, p) })
+		// What was used is kept warm for a second. Every other round goes on with it.
+		if round%2 == 1 || round == *migRounds-1 {
+			eventually(e, "books that are as the driver is", func() error { return e.cutAsBooked(len(stay)) })
+		} else {
+			eventually(e, "books that are as the driver is, with what is kept warm", e.toldAsCut)
+		}
+		for i, p := range stay {
+			if id, device := p.id("main"), e.visible(p); id != ids[i] || device != devices[i] {
+				t.Fatalf("round %d: %s was %s on %s, and is %s on %s", round, p.name, ids[i], devices[i], id, device)
+			}
+		}
+	}
+	t.Logf("%d rounds of %d pods on each of %d GPUs: %v a round", *migRounds, migPods, len(models), (time.Since(began) / time.Duration(*migRounds)).Round(10*time.Millisecond))
+	for _, p := range stay {
+		if l := p.loads("main", 1)[0]; l.Error != nil {
+			t.Errorf("%s: %v", p.name, l)
+		}
+		p.delete()
+	}
+	eventually(e, "no instance", func() error { return e.cutAsBooked(0) })
+}
+
+// toldAsCut compares the driver's instances with all that the agent tells of, in use or not.
+func (e *testCase) toldAsCut() error {
+	here, told, granted, err := e.bothSides()
+	if err == nil && !slices.Equal(here, told) {
+		err = fmt.Errorf("the driver has %q, the agent tells of %q, of which %q are granted", here, told, granted)
+	}
+	return err
+}

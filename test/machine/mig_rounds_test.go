@@ -1,0 +1,97 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Programs with mixed profiles come and go, four at a time, and the agent between them now and then: who runs beside them stays
+// where it is, after each round the books are as the driver is, and no instance is left behind. The soak takes 500 rounds.
+func TestMIGRounds(t *testing.T) {
+	t.Parallel()
+	rounds := 6
+	if soakFor > 0 {
+		rounds = 500
+	}
+	for _, hardware := range []string{"a100x8", "h100x8"} {
+		t.Run(hardware, func(t *testing.T) {
+			t.Parallel()
+			m := onDemand(t, hardware, "1s")
+			neighbour := m.run(flags("--mig 2g --name neighbour"), load("--alloc 1GiB --hold 1h"))
+			neighbour.loads(1)
+			before := m.wantCut(0, 1)
+			r := rand.New(rand.NewPCG(5, 3))
+			asks := []string{"--mig 1g", "--mig 1g.10gb", "--mig 1g.20gb", "--mig 2g", "--mig 3g", "--mig 4g", "--mig >=16GiB", "--memory 12GiB --level hardware"}
+			ran, refused := 0, 0
+			for round := range rounds {
+				var runs []*run
+				for range 4 {
+					runs = append(runs, m.run(flags(asks[r.IntN(len(asks))]), load("--alloc 1GiB")))
+				}
+				for _, one := range runs {
+					switch got := one.wait(); {
+					case got.code == 0:
+						ran++
+					case got.code == 125 && strings.Contains(got.err, "no room"):
+						refused++
+					default:
+						t.Errorf("round %d: %v", round, got)
+					}
+				}
+				if round%10 == 3 {
+					m.restartAgent()
+				}
+				m.noGrantsBut(1)
+				m.toldAsCut(0)
+				if round%5 == 4 || round == rounds-1 {
+					m.wantCut(0, 1)
+				}
+				for at, uuid := range before {
+					if now := m.places(0); now[at] != uuid || !neighbour.running() {
+						t.Fatalf("round %d: the neighbour was at %v, and there is %v", round, before, now)
+					}
+				}
+			}
+			t.Logf("%d rounds: %d ran, %d were refused for want of room", rounds, ran, refused)
+			if ran < rounds {
+				t.Errorf("%d of %d ran", ran, ran+refused)
+			}
+			neighbour.end()
+			m.wantCut(0, 0)
+		})
+	}
+}
+
+// toldAsCut waits until the agent tells of just the instances that the driver has of a GPU.
+func (m *machine) toldAsCut(gpu int) {
+	m.t.Helper()
+	type gpuState struct {
+		MIGState struct {
+			Pieces []struct {
+				UUID string `json:"uuid"`
+			} `json:"pieces"`
+		} `json:"mig_state"`
+	}
+	eventually(m.t, "books that are as the driver is", func() error {
+		r := m.kerf("status", "-o", "json")
+		s := decode[struct {
+			GPUs []gpuState `json:"gpus"`
+		}](m.t, r.out)
+		var told []string
+		for _, p := range s.GPUs[gpu].MIGState.Pieces {
+			told = append(told, p.UUID)
+		}
+		here := slices.Sorted(maps.Values(m.places(gpu)))
+		if slices.Sort(told); !slices.Equal(told, here) {
+			return fmt.Errorf("the driver has %q, the agent tells of %q", here, told)
+		}
+		return nil
+	})
+}
