@@ -102,6 +102,10 @@ fuzz-smoke: build ## Run every fuzz target for FUZZTIME (5s)
 e2e: build kerf-scheduler ## End-to-end suite on a real Kubernetes with simulated GPUs; needs root (first time: minutes of building)
 	hack/e2e.sh
 
+.PHONY: walk
+walk: build kerf-scheduler ## Do what docs/walk.md says, on three nodes of a simulated cluster: install by Helm, use, change, upgrade, remove; needs root
+	cd test/e2e && go test -count=1 -v -timeout 60m ./walk -walk
+
 .PHONY: soak
 soak: build kerf-scheduler ## The long runs: property tests (SOAK_STEPS, 10^6), the machine suite's soak, then 500 rounds of MIG and SOAK_TIME (30m; 0: neither) of random steps on a real Kubernetes
 	hack/soak.sh $(SOAK_STEPS) $(SOAK_TIME) $(SOAK_SEED)
@@ -154,7 +158,7 @@ verify-shell:
 .PHONY: verify-tidy
 verify-tidy: need
 	@echo '--- go.mod and go.sum'
-	@for module in . tools tools/lint tools/chart cmd/kerf-scheduler test/e2e test/e2e/node/kubernetes test/e2e/node/containerd test/e2e/node/runc; do \
+	@for module in . tools tools/lint tools/chart cmd/kerf-scheduler test/e2e test/e2e/node/kubernetes test/e2e/node/containerd test/e2e/node/runc test/e2e/node/helm; do \
 		(cd $$module && go mod tidy -diff) || { echo "$$module/go.mod is not tidy: run 'go mod tidy' there" >&2; exit 1; }; \
 	done
 

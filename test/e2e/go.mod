@@ -3,6 +3,7 @@ module github.com/kerf-gpu/kerf/test/e2e
 go 1.26.7
 
 require (
+	github.com/google/go-cmp v0.7.0
 	github.com/opencontainers/runtime-spec v1.3.0
 	google.golang.org/grpc v1.85.0
 	k8s.io/api v0.37.1

@@ -9,7 +9,7 @@
 PACKAGES=(busybox-static containernetworking-plugins libseccomp-dev iptables libip6tc2 libnftnl11
 	libnetfilter-conntrack3 libnfnetlink0 conntrack)
 KUBERNETES=(etcd kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubectl)
-K8S_VERSION=1.37.1 CONTAINERD_VERSION=2.4.2 RUNC_VERSION=1.5.2
+K8S_VERSION=1.37.1 CONTAINERD_VERSION=2.4.2 RUNC_VERSION=1.5.2 HELM_VERSION=3.22.0
 
 # key prints what a binary depends on: WORDS... about how it is built, and the files of directory $1.
 key() {
@@ -120,6 +120,118 @@ build_ours() {
 	for p in kerf-agent kerf kerf-scheduler gpusim gpuload gpusim-lib/$E2E_DRIVER/libcuda.so.1; do
 		[ -e "$REPO/bin/$p" ] || die "there is no bin/$p: run 'make build kerf-scheduler' first"
 	done
+}
+
+# build_helm: only what installs by the chart asks for it.
+build() {
+	local out=$BIN/$1 dir=$2 package=$3 cgo=$4 tags=$5 ldflags=$6 began=$SECONDS k
+	k=$(key "$dir" "$(go version)" "$@")
+	if [ -x "$out" ] && [ "$(cat "$out.key" 2>/dev/null)" = "$k" ]; then
+		return
+	fi
+	say "building $1"
+	mkdir -p "$LOG"
+	rm -f "$out.key"
+	if ! (cd "$dir" && GOFLAGS='' GOWORK=off CGO_ENABLED=$cgo go build -trimpath -buildvcs=false -tags "$tags" -ldflags "$ldflags" \
+		-o "$out.new" "$package") >"$LOG/build-$1.log" 2>&1; then
+		tail -n 20 "$LOG/build-$1.log" >&2
+		die "building $1 failed; see $LOG/build-$1.log"
+	fi
+	mv "$out.new" "$out"
+	echo "$k" >"$out.key"
+	say "built $1: $((SECONDS - began)) s, $(($(stat -c %s "$out") >> 20)) MiB"
+}
+
+unpack_debs() {
+	[ "$(cat "$DEB/.packages" 2>/dev/null)" = "${PACKAGES[*]}" ] && return
+	local d log=$LOG/debs.log
+	say "unpacking Debian packages"
+	mkdir -p "$LOG" "$E2E_TOOLS/deb.new/.dl"
+	if ! (cd "$E2E_TOOLS/deb.new/.dl" && { apt-get download "${PACKAGES[@]}" || { apt-get update && apt-get download "${PACKAGES[@]}"; }; }) >"$log" 2>&1; then
+		tail -n 5 "$log" >&2
+		die "apt-get download failed; see $log"
+	fi
+	for d in "$E2E_TOOLS"/deb.new/.dl/*.deb; do
+		dpkg -x "$d" "$E2E_TOOLS/deb.new"
+	done
+	rm -rf "$E2E_TOOLS/deb.new/.dl" "$DEB"
+	mv "$E2E_TOOLS/deb.new" "$DEB"
+	echo "${PACKAGES[*]}" >"$DEB/.packages"
+}
+
+# wrap_debs makes commands of the unpacked programs: they need their own libraries, which nothing else shall get through
+# LD_LIBRARY_PATH. It does so each time, since the commands hold $DEB, and somebody may have moved or copied it.
+wrap_debs() {
+	local name program libs=$DEB/usr/lib/x86_64-linux-gnu
+	mkdir -p "$DEB/wrapped"
+	for name in iptables iptables-save iptables-restore ip6tables ip6tables-save ip6tables-restore conntrack; do
+		program=$DEB/usr/sbin/$name
+		[ "$name" = conntrack ] || program=$DEB/usr/sbin/${name/tables/tables-nft}
+		printf '#!/bin/sh\nLD_LIBRARY_PATH=%q XTABLES_LIBDIR=%q exec %q "$@"\n' "$libs" "$libs/xtables" "$program" | wrapper "$name"
+	done
+	# What runc's build asks pkg-config for is one library.
+	printf '#!/bin/sh\ncase "$*" in\n*--cflags*) echo -I%q ;;\n*) echo -L%q -lseccomp ;;\nesac\n' "$DEB/usr/include" "$libs" | wrapper pkg-config
+}
+
+# wrapper NAME: a command of standard input, in one step: a node that runs may be about to start it.
+wrapper() {
+	cat >"$DEB/wrapped/.$1"
+	chmod +x "$DEB/wrapped/.$1"
+	mv "$DEB/wrapped/.$1" "$DEB/wrapped/$1"
+}
+
+build_kubernetes() {
+	local p name ldflags="-s -w"
+	for p in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
+		ldflags+=" -X $p.gitVersion=v$K8S_VERSION -X $p.gitMajor=1 -X $p.gitMinor=$(cut -d. -f2 <<<"$K8S_VERSION")"
+		ldflags+=" -X $p.gitTreeState=archive -X $p.gitCommit=0000000000000000000000000000000000000000"
+		ldflags+=" -X $p.buildDate=2026-01-01T00:00:00Z"
+	done
+	go_build kubernetes "$HERE/kubernetes" . 0 "" "$ldflags"
+	for name in "${KUBERNETES[@]}"; do
+		ln -sf kubernetes "$BIN/$name"
+	done
+}
+
+build_containerd() {
+	local m=github.com/containerd/containerd/v2 tags="urfave_cli_no_docs osusergo netgo static_build" ldflags
+	ldflags="-s -w -X $m/version.Version=v$CONTAINERD_VERSION -X $m/version.Package=$m"
+	go_build containerd "$HERE/containerd" $m/cmd/containerd 0 "$tags" "$ldflags"
+	go_build containerd-shim-runc-v2 "$HERE/containerd" $m/cmd/containerd-shim-runc-v2 0 "$tags no_grpc" "$ldflags"
+	go_build ctr "$HERE/containerd" $m/cmd/ctr 0 "$tags" "$ldflags"
+}
+
+# build_runc: its C part enters namespaces; libseccomp comes from the unpacked package, all linked statically.
+build_runc() {
+	CGO_CFLAGS=-O2 CGO_LDFLAGS='' PKG_CONFIG=$DEB/wrapped/pkg-config \
+		go_build runc "$HERE/runc" github.com/opencontainers/runc 1 "seccomp urfave_cli_no_docs netgo osusergo" \
+		"-s -w -X main.version=$RUNC_VERSION -extldflags -static"
+}
+
+# build_ours: what this project adds to the node, besides what "make build" put into bin/.
+build_ours() {
+	go_build nvidia-container-runtime "$HERE/.." ./nvidiaruntime 0 "" "-s -w"
+	local k
+	k=$(key "$HERE" pause)
+	if [ ! -x "$BIN/pause" ] || [ "$(cat "$BIN/pause.key" 2>/dev/null)" != "$k" ]; then
+		gcc -Os -s -static -o "$BIN/pause" "$HERE/pause.c"
+		echo "$k" >"$BIN/pause.key"
+	fi
+	local p
+	for p in kerf-agent kerf kerf-scheduler gpusim gpuload gpusim-lib/$E2E_DRIVER/libcuda.so.1; do
+		[ -e "$REPO/bin/$p" ] || die "there is no bin/$p: run 'make build kerf-scheduler' first"
+	done
+}
+
+# build_helm: only what installs by the chart asks for it.
+build_helm() {
+	need go golang
+	mkdir -p "$BIN"
+	exec 8>"$E2E_TOOLS/.build-lock"
+	flock 8
+	go_build helm "$HERE/helm" helm.sh/helm/v3/cmd/helm 0 "" "-s -w -X helm.sh/helm/v3/internal/version.version=v$HELM_VERSION"
+	exec 8>&-
+	echo "$BIN/helm"
 }
 
 build() {

@@ -4,7 +4,7 @@
 #
 # Up, down, stop, status. Sourced.
 
-kubectl() { KUBECONFIG=$CONF/admin.kubeconfig "$BIN/kubectl" "$@"; }
+kubectl() { KUBECONFIG=$ADMIN "$BIN/kubectl" "$@"; }
 
 check_machine() {
 	[ "$(id -u)" = 0 ] || die "the node needs root"
@@ -81,25 +81,27 @@ up() {
 	began=$(now_ms)
 	elapsed() { echo "$(($(now_ms) - began)) ms"; }
 	mkdir -p "$RUN" "$LOG" "$NODE"
-	echo "$E2E_NET" >"$E2E_DIR/net" # certificates and pods hold its addresses
+	[ -n "$E2E_JOIN" ] || echo "$E2E_NET" >"$E2E_DIR/net" # certificates and pods hold its addresses
 	configure
 	init_pid >/dev/null || start_node
 	in_node cp "$CONF/10-ptp.conflist" /etc/cni/net.d/
 	daemon containerd "$BIN/containerd" --config "$CONF/containerd.toml"
-	start_etcd
-	start_apiserver
+	if [ -z "$E2E_JOIN" ]; then
+		start_etcd
+		start_apiserver
+	fi
 	start_gpus
 	wait_for 60 containerd "$LOG/containerd.log" in_node "$BIN/ctr" version
 	load_images
 	say "containerd, simulated GPUs and images after $(elapsed)"
 	wait_for 120 kube-apiserver "$LOG/kube-apiserver.log" kubectl get --raw /readyz
 	say "kube-apiserver ready after $(elapsed)"
-	start_controllers
+	[ -n "$E2E_JOIN" ] || start_controllers
 	start_node_agents
-	wait_for 60 "the runtime class" "$LOG/kube-apiserver.log" kubectl apply -f "$CONF/cluster.yaml"
+	[ -n "$E2E_JOIN" ] || wait_for 60 "the runtime class" "$LOG/kube-apiserver.log" kubectl apply -f "$CONF/cluster.yaml"
 	wait_for 120 "node $NODE_NAME" "$LOG/kubelet.log" node_ready
 	wait_for 60 "kube-proxy, whose way to the API server pods take," "$LOG/kube-proxy.log" in_node timeout 1 bash -c "</dev/tcp/$SVC_IP/443"
-	say "up after $(elapsed); KUBECONFIG=$CONF/admin.kubeconfig"
+	say "up after $(elapsed); KUBECONFIG=$ADMIN"
 }
 
 stop() {
@@ -110,7 +112,7 @@ stop() {
 
 down() {
 	stop
-	rm -rf "$NODE" "$LOG" "$PKI" "$CONF" "$IMG"/.[a-z]* "$E2E_DIR/net"
+	rm -rf "$NODE" "$LOG" "$PKI" "$CONF" "$E2E_DIR"/img/.[a-z]* "$E2E_DIR/net"
 	say "down; kept $BIN, $DEB and $IMG"
 }
 
@@ -120,7 +122,7 @@ status() {
 		echo "node: down"
 		exit 3
 	fi
-	echo "node: up, its init is process $init here; cgroup $ID; API https://$NODE_IP:6443"
+	echo "node: up, its init is process $init here; cgroup $ID; API https://$API_IP:6443"
 	for name in $(daemon_names); do
 		if pid=$(daemon_pid "$name"); then
 			rss=$(awk '/VmRSS/ {print int($2 / 1024)}' <(in_node cat "/proc/$pid/status"))

@@ -39,11 +39,23 @@ wait_for() {
 	done
 }
 
-# network prints the first two octets of the node's /16: the one that is set, that of the node's state, or one
-# that this machine has no route to.
+# check_number refuses a node that joins nobody and is not the first, and one that joins as the first.
+check_number() {
+	[[ $E2E_NUMBER =~ ^[1-9]$ ]] || die "KERF_E2E_NUMBER is \"$E2E_NUMBER\": make it 1 to 9"
+	if [ -z "$E2E_JOIN" ]; then
+		[ "$E2E_NUMBER" = 1 ] || die "node $E2E_NUMBER needs a cluster: set KERF_E2E_JOIN to the directory of its first node"
+	elif [ "$E2E_NUMBER" = 1 ] || [ "$E2E_JOIN" = "$E2E_DIR" ]; then
+		die "a node that joins another needs a KERF_E2E_NUMBER from 2 to 9, and a KERF_E2E_DIR of its own"
+	fi
+}
+
+# network prints the first two octets of the node's /16: that of the node that it joins, the one that is set, that of the
+# node's state, or one that this machine has no route to.
 network() {
 	local n routes
-	if [ -n "${KERF_E2E_NET:-}" ]; then
+	if [ -n "$E2E_JOIN" ]; then
+		cat "$E2E_JOIN/net" 2>/dev/null || die "there is no cluster in $E2E_JOIN: bring its first node up before"
+	elif [ -n "${KERF_E2E_NET:-}" ]; then
 		echo "$KERF_E2E_NET"
 	elif ! cat "$E2E_DIR/net" 2>/dev/null; then
 		routes=$(ip -4 route show table all)
@@ -72,6 +84,6 @@ print_env() {
 	for name in REPO BIN DEB E2E_DIR RUN LOG CONF NODE_NAME NODE_IP GPUSIM_DIR; do
 		printf '%s=%q\n' "$name" "${!name}"
 	done
-	printf 'KUBECONFIG=%q\n' "$CONF/admin.kubeconfig"
+	printf 'KUBECONFIG=%q\n' "$ADMIN"
 	printf 'NODE_INIT=%q\n' "$(init_pid || true)"
 }

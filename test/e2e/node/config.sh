@@ -6,7 +6,7 @@
 
 # certificate NAME COMMON-NAME ORGANISATION EXTENSIONS [AUTHORITY]
 certificate() {
-	local ca=$PKI/${5:-ca}
+	local ca=$CA/${5:-ca}
 	openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout "$PKI/$1.key" -subj "/O=$3/CN=$2" \
 		-out "$PKI/$1.csr" 2>>"$LOG/openssl.log"
 	openssl x509 -req -in "$PKI/$1.csr" -CA "$ca.crt" -CAkey "$ca.key" -CAcreateserial -days 3650 -out "$PKI/$1.crt" \
@@ -22,7 +22,7 @@ kubeconfig() { # NAME
 	cat >"$CONF/$1.kubeconfig" <<-END
 		apiVersion: v1
 		kind: Config
-		clusters: [{name: c, cluster: {server: "https://$NODE_IP:6443", certificate-authority-data: $(base64 -w0 "$PKI/ca.crt")}}]
+		clusters: [{name: c, cluster: {server: "https://$API_IP:6443", certificate-authority-data: $(base64 -w0 "$CA/ca.crt")}}]
 		users: [{name: u, user: {client-certificate-data: $(base64 -w0 "$PKI/$1.crt"), client-key-data: $(base64 -w0 "$PKI/$1.key")}}]
 		contexts: [{name: c, context: {cluster: c, user: u}}]
 		current-context: c
@@ -31,6 +31,12 @@ kubeconfig() { # NAME
 
 certificates() {
 	local client="extendedKeyUsage=clientAuth" u
+	if [ -n "$E2E_JOIN" ]; then
+		certificate proxy system:kube-proxy system:node-proxier "$client"
+		certificate kubelet "system:node:$NODE_NAME" system:nodes "$client"
+		for u in proxy kubelet; do kubeconfig $u; done
+		return
+	fi
 	authority ca cluster-ca
 	authority front-proxy-ca front-proxy-ca
 	openssl genrsa -out "$PKI/sa.key" 2048 2>>"$LOG/openssl.log"
@@ -51,7 +57,7 @@ kubelet_config() {
 		apiVersion: kubelet.config.k8s.io/v1beta1
 		kind: KubeletConfiguration
 		address: 0.0.0.0
-		authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: $PKI/ca.crt}}
+		authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: $CA/ca.crt}}
 		authorization: {mode: Webhook}
 		cgroupDriver: cgroupfs
 		failCgroupV1: false

@@ -19,11 +19,14 @@
 #   node.sh image REF DIR [ENTRYPOINT...]   make an image of DIR and load it; IMAGE_ENV=NAME=VALUE goes into it
 #   node.sh images             load the images whose contents have changed
 #   node.sh env                print where things are, as shell assignments
+#   node.sh helm               build helm, which nothing of the node needs, and print where it is
 #
 # Settings, by environment:
 #   KERF_E2E_DIR      where everything is kept (default: .cache/e2e of the source tree)
 #   KERF_E2E_TOOLS    the KERF_E2E_DIR of another node, whose binaries this one uses (default: its own)
 #   KERF_E2E_NET      first two octets of the /16 that the node takes (default: one that this machine has no way to)
+#   KERF_E2E_JOIN     the KERF_E2E_DIR of a node that is up: this one joins its cluster, and has no control plane (default: none)
+#   KERF_E2E_NUMBER   which node of that cluster it is, 2 to 9; node N is called node-N (default: 1, which joins nobody)
 #   KERF_E2E_MACHINE  which machine is simulated (default: h100x8)
 #   KERF_E2E_DRIVER   with which driver (default: r615)
 #
@@ -38,19 +41,26 @@ E2E_DIR=${KERF_E2E_DIR:-$REPO/.cache/e2e}
 E2E_TOOLS=${KERF_E2E_TOOLS:-$E2E_DIR}
 E2E_MACHINE=${KERF_E2E_MACHINE:-h100x8}
 E2E_DRIVER=${KERF_E2E_DRIVER:-r615}
-NODE_NAME=node-1
+E2E_JOIN=${KERF_E2E_JOIN:-}
+E2E_NUMBER=${KERF_E2E_NUMBER:-1}
+NODE_NAME=node-$E2E_NUMBER
+FIRST=${E2E_JOIN:-$E2E_DIR} # of the node with the control plane
 
-BIN=$E2E_TOOLS/bin DEB=$E2E_TOOLS/deb IMG=$E2E_DIR/img
+BIN=$E2E_TOOLS/bin DEB=$E2E_TOOLS/deb IMG=$FIRST/img
 RUN=$E2E_DIR/run LOG=$E2E_DIR/log PKI=$E2E_DIR/pki CONF=$E2E_DIR/conf NODE=$E2E_DIR/node
+CA=$FIRST/pki ADMIN=$FIRST/conf/admin.kubeconfig
 # The name of the cgroup and of the network link: one per directory, so that two nodes do not meet.
 ID=ke$(printf %s "$E2E_DIR" | cksum | cut -d' ' -f1 | cut -c1-7)
 GPUSIM_DIR=/run/gpusim # in the node
 
 # shellcheck source=test/e2e/node/common.sh
 source "$HERE/common.sh"
+check_number
 E2E_NET=$(network)
-HOST_IP=$E2E_NET.0.1 NODE_IP=$E2E_NET.0.2
-POD_CIDR=$E2E_NET.1.0/24 SVC_CIDR=$E2E_NET.2.0/24 SVC_IP=$E2E_NET.2.1
+# A node that joins is reached through the first one, on a link of its own.
+API_IP=$E2E_NET.0.2 LINK=$(((E2E_NUMBER - 1) * 10))
+HOST_IP=$E2E_NET.$LINK.1 NODE_IP=$E2E_NET.$LINK.2
+POD_CIDR=$E2E_NET.$((LINK + 1)).0/24 SVC_CIDR=$E2E_NET.2.0/24 SVC_IP=$E2E_NET.2.1
 # shellcheck source=test/e2e/node/build.sh
 source "$HERE/build.sh"
 # shellcheck source=test/e2e/node/space.sh
@@ -82,6 +92,7 @@ main() {
 	image) image "$@" ;;
 	images) lock && load_images ;;
 	env) print_env ;;
+	helm) build_helm ;;
 	__init) node_init "$@" ;; # PID 1 of the node
 	help | -h | --help) usage ;;
 	*)

@@ -8,10 +8,11 @@
 # /run of its own, and a cgroup of its own as root. So the usual paths of kubelet and containerd are the
 # node's alone, and they outlive "stop" as a disk outlives a power cut.
 
-# init_pid prints the node's init as this machine sees it; fails when the node is down.
+# init_pid [RUN] prints the node's init, or that of the node with this folder, as this machine sees it; fails when the node
+# is down.
 init_pid() {
 	local outer start children child
-	read -r outer start 2>/dev/null <"$RUN/outer" || return 1
+	read -r outer start 2>/dev/null <"${1:-$RUN}/outer" || return 1
 	[ "$(start_time "$outer")" = "$start" ] || return 1
 	read -ra children 2>/dev/null <"/proc/$outer/task/$outer/children" || true # it ends without a newline
 	for child in "${children[@]}"; do
@@ -176,7 +177,7 @@ start_node() {
 	(
 		exec 9>&-
 		enter_cgroup
-		export KERF_E2E_DIR=$E2E_DIR KERF_E2E_TOOLS=$E2E_TOOLS KERF_E2E_NET=$E2E_NET
+		export KERF_E2E_DIR=$E2E_DIR KERF_E2E_TOOLS=$E2E_TOOLS KERF_E2E_NET=$E2E_NET KERF_E2E_JOIN=$E2E_JOIN KERF_E2E_NUMBER=$E2E_NUMBER
 		exec setsid unshare --mount --uts --ipc --net --pid --cgroup --fork --kill-child --propagation private -- \
 			bash "$SELF" __init $unified </dev/null >"$LOG/node.log" 2>&1
 	) &
@@ -192,6 +193,22 @@ start_node() {
 		mkdir -p "$first/outer"
 		echo "$outer" >"$first/outer/cgroup.procs"
 	fi
+	link "$init"
+	wait_for 20 "the node's init" "$LOG/node.log" test -f "$RUN/node-ready"
+}
+
+# link INIT connects the node with this machine, or one that joins with the cluster's first node.
+link() {
+	local init=$1 first
+	if [ -n "$E2E_JOIN" ]; then
+		first=$(init_pid "$E2E_JOIN/run") || die "the node in $E2E_JOIN is down: bring it up before"
+		nsenter -t "$first" -n ip link del "$ID" 2>/dev/null || true
+		ip link add "$ID" netns "$first" type veth peer name eth0 netns "$init"
+		nsenter -t "$first" -n ip addr add "$HOST_IP/24" dev "$ID"
+		nsenter -t "$first" -n ip link set "$ID" up
+		nsenter -t "$first" -n ip route replace "$POD_CIDR" via "$NODE_IP"
+		return
+	fi
 	ip link del "$ID" 2>/dev/null || true
 	if ip -4 -o addr show | grep -qF " $HOST_IP/"; then
 		die "$HOST_IP is another link's here: set KERF_E2E_NET, or end the node that has it"
@@ -201,7 +218,6 @@ start_node() {
 	ip link set "$ID" up
 	ip route replace "$POD_CIDR" via "$NODE_IP"
 	ip route replace "$SVC_CIDR" via "$NODE_IP"
-	wait_for 20 "the node's init" "$LOG/node.log" test -f "$RUN/node-ready"
 }
 
 # end_node kills the node's init, and with it every process in its pid namespace, and removes what is outside.

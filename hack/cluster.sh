@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# Copyright 2026 The Kerf Authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# A Kubernetes cluster of three nodes with simulated GPUs on this machine, to walk through docs/walk.md or to try things:
+#
+#   hack/cluster.sh up            start it, or what of it does not run
+#   eval "$(hack/cluster.sh env)" kubectl, helm and kubectl kerf for this shell
+#   hack/cluster.sh version TAG   build the agent as that version, and give the nodes images with that tag
+#   hack/cluster.sh down          end it and delete its state; binaries stay
+#
+# node-1 has eight H100, node-2 four L40S, node-3 eight H200. It needs root, and 'make build kerf-scheduler' before.
+# KERF_WALK_DIR says where it is kept (default: .cache/walk), KERF_E2E_TOOLS whose binaries it uses (default: those of "make e2e"),
+# KERF_E2E_NET which network it takes.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+script=$PWD/test/e2e/node/node.sh
+dir=${KERF_WALK_DIR:-$PWD/.cache/walk}
+tools=${KERF_E2E_TOOLS:-${KERF_E2E_DIR:-$PWD/.cache/e2e}}
+machines=(h100x8 l40sx4 h200x8)
+
+# at N CMD...: node.sh for node N.
+at() {
+	local n=$1 join=()
+	shift
+	[ "$n" = 1 ] || join=("KERF_E2E_JOIN=$dir/1")
+	env "KERF_E2E_DIR=$dir/$n" "KERF_E2E_TOOLS=$tools" "KERF_E2E_NUMBER=$n" "KERF_E2E_MACHINE=${machines[n - 1]}" KERF_E2E_DRIVER=r615 "${join[@]}" "$script" "$@"
+}
+
+# each CMD...: on all nodes, beside each other.
+each() {
+	local n failed=0 pids=()
+	for n in 1 2 3; do
+		"$@" "$n" &
+		pids+=($!)
+	done
+	for n in "${pids[@]}"; do wait "$n" || failed=1; done
+	return $failed
+}
+
+up() {
+	at 1 up
+	at 1 helm >/dev/null
+	at 2 up &
+	local second=$!
+	at 3 up
+	wait $second
+	each tag dev
+	commands
+}
+
+# tag TAG N: the images as an administrator would have pushed them.
+tag() {
+	local image
+	for image in agent scheduler; do
+		at "$2" node ctr -n k8s.io images tag --force "kerf.test/$image:1" "kerf.test/$image:$1" >/dev/null
+	done
+}
+
+# commands puts together what goes into PATH.
+commands() {
+	mkdir -p "$dir/path"
+	ln -sf "$tools/bin/kubectl" "$dir/path/kubectl"
+	ln -sf "$PWD/bin/kerf" "$dir/path/kerf"
+	ln -sf "$PWD/bin/kerf" "$dir/path/kubectl-kerf"
+	# The simulated driver has its capability files, by which MIG instances are reached, in a folder of its own; on a real
+	# node they are in /proc and /dev.
+	cat >"$dir/path/simulated" <<-'END'
+		#!/usr/bin/awk -f
+		/^# Source: / {agent = /\/30-agent.yaml$/}
+		{print}
+		agent && /^        - --dir=\/run\/kerf$/ {print "        - --caps-root=/run/gpusim"}
+		agent && /^        volumeMounts:$/ {print "        - {name: gpusim, mountPath: /run/gpusim, readOnly: true}"}
+		agent && /^      volumes:$/ {print "      - {name: gpusim, hostPath: {path: /run/gpusim, type: Directory}}"}
+	END
+	cat >"$dir/path/helm" <<-END
+		#!/bin/sh
+		case \$1 in
+		install | upgrade) exec '$tools/bin/helm' "\$@" --post-renderer '$dir/path/simulated' ;;
+		esac
+		exec '$tools/bin/helm' "\$@"
+	END
+	chmod +x "$dir/path/simulated" "$dir/path/helm"
+}
+
+print_env() {
+	printf 'export KUBECONFIG=%q PATH=%q:$PATH\n' "$dir/1/conf/admin.kubeconfig" "$dir/path"
+	printf 'export HELM_CACHE_HOME=%q HELM_CONFIG_HOME=%q HELM_DATA_HOME=%q\n' "$dir/helm" "$dir/helm" "$dir/helm"
+}
+
+# version TAG: what another release would be, here made of the same source.
+version() {
+	local tag=$1 root=$dir/version program cgo flags
+	rm -rf "$root"
+	mkdir -p "$root"
+	tar -xOf "$dir/1/img/agent.tar" layer.tar | tar -x -C "$root" # what the programs load stays as it is
+	for program in kerf-agent kerf-monitor kerf-hook kerf; do
+		cgo=1 flags="-X main.version=$tag -extldflags=-Wl,-z,lazy"
+		[ "$program" != kerf-hook ] || cgo=0 flags="-X main.version=$tag"
+		CGO_ENABLED=$cgo CGO_CFLAGS='-O2 -g -Wno-deprecated-declarations' go build -buildvcs=false -ldflags "$flags" -o "$root/usr/local/bin/$program" "./cmd/$program"
+	done
+	each tag "$tag"
+	each image "$tag"
+	rm -rf "$root"
+}
+
+image() { at "$2" image "kerf.test/agent:$1" "$dir/version" /usr/local/bin/kerf-agent; }
+
+down() {
+	local n
+	for n in 3 2 1; do
+		[ ! -d "$dir/$n" ] || at "$n" down
+	done
+	rm -rf "$dir/path" "$dir/helm" "$dir/version"
+}
+
+case ${1:-} in
+up) up ;;
+env) print_env ;;
+version) version "${2:?which tag?}" ;;
+down) down ;;
+*)
+	sed -n '/^#   hack/s/^# \{0,3\}//p' "$0" >&2
+	exit 2
+	;;
+esac
