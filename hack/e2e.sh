@@ -71,7 +71,7 @@ for ((n = 1; n <= nodes; n++)); do
 	fi
 done
 
-(cd test/e2e && go test -race ./nvidiaruntime)
+(cd test/e2e && go test -race ./nvidiaruntime ./walk)
 
 began=$SECONDS
 for ((n = 1; n <= nodes; n++)); do # one after the other: the first builds, and each looks for a network that is free

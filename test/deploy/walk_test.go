@@ -1,0 +1,50 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/kerf-gpu/kerf/sharing/config"
+)
+
+// TestWalksDocuments: the documents that docs/walk.md applies are right, and the one with mistakes has those that the page
+// shows.
+func TestWalksDocuments(t *testing.T) {
+	read := func(name string) []byte {
+		text, err := os.ReadFile(filepath.Join("../../docs/walk", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	for _, name := range []string{"sharing.yaml", "changed.yaml"} {
+		c, err := config.Decode(read(name))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if pools, profiles := len(c.Pools()), len(c.Profiles()); pools != 2 || profiles != 4 {
+			t.Errorf("%s has %d pools and %d profiles", name, pools, profiles)
+		}
+	}
+	_, err := config.Decode(read("mistaken.yaml"))
+	for _, want := range []string{"did you mean shared?", "did you mean sharers?", "did you mean memory?"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("mistaken.yaml: %v, want %q", err, want)
+		}
+	}
+	page, err := os.ReadFile("../../docs/walk.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`docs/(walk/[\w.-]+)`).FindAllStringSubmatch(string(page), -1) {
+		if _, err := os.Stat(filepath.Join("../../docs", m[1])); err != nil {
+			t.Errorf("the page names what is not there: %v", err)
+		}
+	}
+}
