@@ -1,0 +1,180 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kerf-gpu/kerf/sharing/translate"
+	"github.com/kerf-gpu/kerf/sharing/translate/translatetest"
+)
+
+// translatePolicies is the file of the chart that translates.
+const translatePolicies = "mutation/translate.yaml"
+
+// Where a namespace wants it, the API server makes of a pod that was written for another tool what "kerf translate" makes of
+// it: one table is tried on both. Another namespace's pods stay as they are.
+func TestTranslateAtAdmission(t *testing.T) {
+	e := begin(t)
+	label := fmt.Sprintf(`{"metadata":{"labels":{"kerf.dev/translate":"true","e2e":%q}}}`, e.namespace)
+	if _, err := e.client.CoreV1().Namespaces().Patch(background(), e.namespace, types.MergePatchType, []byte(label), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	other := e.otherNamespace()
+	tried := 0
+	for _, set := range []struct {
+		name    string
+		options translate.Options
+		// sign is what tells that this set of policies is in force, of a pod that asks for one replica.
+		sign string
+	}{
+		{"translate", translate.Options{}, "says no size"},
+		{"three", translate.Options{Replicas: 3}, "33"},
+		{"replicas", translate.Options{Replicas: 4, SharedByName: true}, "25"},
+	} {
+		options := set.options
+		text := e.translator(set.name)
+		t.Cleanup(func() { e.kubectl(text, "delete", "--ignore-not-found", "-f", "-") })
+		if err := e.apply(text); err != nil {
+			t.Fatal(err)
+		}
+		replica := e.podOf(translatetest.Case{Pod: translate.Pod{Containers: []translate.Container{{Name: translatetest.Main, Limits: map[string]string{"nvidia.com/gpu.shared": "1"}}}}})
+		eventually(e, "the policies of "+set.name, func() error {
+			made, err := e.client.CoreV1().Pods(e.namespace).Create(background(), replica, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if err != nil && strings.Contains(err.Error(), set.sign) {
+				return nil
+			}
+			if err == nil {
+				if q := made.Spec.Containers[0].Resources.Limits["kerf.dev/gpu-percent"]; q.String() == set.sign {
+					return nil
+				}
+				err = errors.New("it is taken otherwise")
+			}
+			return err
+		})
+		for _, c := range translatetest.Cases() {
+			if c.Options != options {
+				continue
+			}
+			tried++
+			if err := e.translated(c); err != nil {
+				t.Errorf("%s, with %+v: %v", c.Name, options, err)
+			}
+		}
+	}
+	if all := len(translatetest.Cases()); tried != all {
+		t.Errorf("%d of %d pods of the table were tried", tried, all)
+	}
+	plain := e.podOf(translatetest.Cases()[1])
+	plain.Namespace = other
+	made, err := e.client.CoreV1().Pods(other).Create(background(), plain, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err != nil || made.Spec.Containers[0].Resources.Limits["nvidia.com/gpu"] != resource.MustParse("2") {
+		t.Errorf("in a namespace that does not want it: %v, %v", err, made)
+	}
+}
+
+// otherNamespace is one more, until the test ends.
+func (e *testCase) otherNamespace() string {
+	e.Helper()
+	made, err := e.client.CoreV1().Namespaces().Create(background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "other-"}}, metav1.CreateOptions{})
+	if err != nil {
+		e.Fatal(err)
+	}
+	e.Cleanup(func() { _ = e.client.CoreV1().Namespaces().Delete(background(), made.Name, metav1.DeleteOptions{}) })
+	eventually(e, "its service account", func() error {
+		_, err := e.client.CoreV1().ServiceAccounts(made.Name).Get(background(), "default", metav1.GetOptions{})
+		return err
+	})
+	return made.Name
+}
+
+// translator are the chart's policies with a set of values of its tests.
+func (e *testCase) translator(set string) string {
+	e.Helper()
+	text, err := os.ReadFile(filepath.Join(e.node.env["REPO"], "tools/chart/testdata", set+".golden.yaml"))
+	if err != nil {
+		e.Fatal(err)
+	}
+	for part := range strings.SplitSeq(string(text), "---\n# Source: ") {
+		if name, rest, _ := strings.Cut(part, "\n"); name == translatePolicies {
+			return rest
+		}
+	}
+	e.Fatalf("%s.golden.yaml has no %s", set, translatePolicies)
+	return ""
+}
+
+// podOf is the pod of a case, as somebody would create it.
+func (e *testCase) podOf(c translatetest.Case) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "tried", Namespace: e.namespace, Annotations: maps.Clone(c.Pod.Annotations)}}
+	for _, one := range c.Pod.Containers {
+		made := corev1.Container{Name: one.Name, Image: loadImage, Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{}}}
+		for name, amount := range one.Limits {
+			made.Resources.Limits[corev1.ResourceName(name)] = resource.MustParse(amount)
+		}
+		if one.Init {
+			p.Spec.InitContainers = append(p.Spec.InitContainers, made)
+		} else {
+			p.Spec.Containers = append(p.Spec.Containers, made)
+		}
+	}
+	return p
+}
+
+// translated compares what the API server makes of the pod with what is wanted.
+func (e *testCase) translated(c translatetest.Case) error {
+	for _, one := range c.Pod.Containers {
+		for name, amount := range one.Limits {
+			if _, err := resource.ParseQuantity(amount); err != nil && len(c.Refused) > 0 {
+				return nil // nobody can create it
+			} else if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	}
+	made, err := e.client.CoreV1().Pods(e.namespace).Create(background(), e.podOf(c), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if len(c.Refused) > 0 {
+		if err == nil {
+			return fmt.Errorf("it is taken, and becomes %v", made.Spec.Containers[0].Resources)
+		}
+		if !strings.Contains(err.Error(), "ValidatingAdmissionPolicy 'kerf-translated'") || !strings.Contains(err.Error(), "no counterpart in Kerf: ") {
+			return fmt.Errorf("it is refused otherwise: %w", err)
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	main := made.Spec.Containers[0]
+	limits, annotations := map[string]string{}, map[string]string{}
+	for name, q := range main.Resources.Limits {
+		if want := main.Resources.Requests[name]; want.Cmp(q) != 0 {
+			return fmt.Errorf("%s: %s is requested, and %s the limit", name, want.String(), q.String())
+		}
+		if name != "cpu" && name != "vendor.example/nic" {
+			limits[string(name)] = q.String()
+		}
+	}
+	for k, v := range made.Annotations {
+		if _, before := c.Pod.Annotations[k]; !before || len(c.Limits) > 0 && k != "mps" && k != "team" {
+			annotations[k] = v
+		}
+	}
+	if d := cmp.Diff([2]map[string]string{c.Limits, c.Annotations}, [2]map[string]string{limits, annotations}); d != "" {
+		return errors.New(d)
+	}
+	return nil
+}
