@@ -33,7 +33,7 @@ func (s *soakTime) Set(v string) error {
 }
 
 var (
-	soakFor  = soakTime(4 * time.Second)
+	soakFor  = soakTime(shortSoak)
 	soakSeed = flag.Uint64("seed", 0, "seed of the soak; 0 takes one from the clock and logs it")
 
 	// patience is how long to wait for what must come. It is far beyond what anything here needs.
@@ -45,6 +45,12 @@ var (
 	// bin is where "make build" puts the programs.
 	bin string
 )
+
+// shortSoak is how long the soak runs without -soak.
+const shortSoak = 4 * time.Second
+
+// soaking reports whether this is the long run.
+func soaking() bool { return time.Duration(soakFor) > shortSoak }
 
 // helperEnv makes the test binary play a program that a tenant runs; see helper_test.go.
 const helperEnv = "KERF_MACHINE_TEST_HELPER"

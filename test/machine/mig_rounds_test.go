@@ -17,7 +17,7 @@ import (
 func TestMIGRounds(t *testing.T) {
 	t.Parallel()
 	rounds := 6
-	if soakFor > 0 {
+	if soaking() {
 		rounds = 500
 	}
 	for _, hardware := range []string{"a100x8", "h100x8"} {
