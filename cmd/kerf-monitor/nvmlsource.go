@@ -216,7 +216,7 @@ func (s *nvmlSource) changed(ctx context.Context, lib *nvml.Library, found map[s
 	for id, g := range found {
 		mode, err := lib.MIGMode(ctx, id)
 		if err != nil && !errors.Is(err, sharing.ErrUnsupported) || mode.Current != g.mig {
-			return true, nil //nolint:nilerr // a GPU that does not answer is found out about with all others
+			return true, nil // a GPU that does not answer is found out about with all others
 		}
 	}
 	return false, nil

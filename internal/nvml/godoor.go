@@ -5,6 +5,7 @@ package nvml
 
 import (
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -43,10 +44,8 @@ func (d *goDoor) shutdown() error {
 // need tells whether one of the named functions is in the library. It goes before every call of a function
 // that is not in the list of required ones.
 func (d *goDoor) need(names ...string) error {
-	for _, n := range names {
-		if d.has(n) {
-			return nil
-		}
+	if slices.ContainsFunc(names, d.has) {
+		return nil
 	}
 	return absent(names[len(names)-1])
 }

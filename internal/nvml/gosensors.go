@@ -21,7 +21,7 @@ func (g goDevice) sensors(want func(Sensor) bool) map[Sensor]uint64 {
 			out[s] = v
 		}
 	}
-	has := func(name string, any ...Sensor) bool { return slices.ContainsFunc(any, want) && g.d.need(name) == nil }
+	has := func(name string, of ...Sensor) bool { return slices.ContainsFunc(of, want) && g.d.need(name) == nil }
 	small := func(name string, s Sensor, get func() (uint32, nvml.Return)) {
 		if has(name, s) {
 			v, r := get()

@@ -91,7 +91,7 @@ func TestTurnKilledAnywhere(t *testing.T) {
 			for ; ; at++ {
 				survived := true
 				for _, after := range []bool{false, true} {
-					for again := 0; again < 12; again++ {
+					for again := range 12 {
 						one := *base
 						w := &one
 						e := w.ready()

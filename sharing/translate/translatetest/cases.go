@@ -8,6 +8,7 @@
 package translatetest
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing/translate"
@@ -33,11 +34,11 @@ const Main = "main"
 // one is a pod of one container, of pairs of a name and a value: a name with "@" in front is an annotation, another a limit.
 func one(pairs ...string) translate.Pod {
 	p := translate.Pod{Annotations: map[string]string{}, Containers: []translate.Container{{Name: Main, Limits: map[string]string{"cpu": "2"}}}}
-	for i := 0; i < len(pairs); i += 2 {
-		if name, annotation := strings.CutPrefix(pairs[i], "@"); annotation {
-			p.Annotations[name] = pairs[i+1]
+	for pair := range slices.Chunk(pairs, 2) {
+		if name, annotation := strings.CutPrefix(pair[0], "@"); annotation {
+			p.Annotations[name] = pair[1]
 		} else {
-			p.Containers[0].Limits[pairs[i]] = pairs[i+1]
+			p.Containers[0].Limits[pair[0]] = pair[1]
 		}
 	}
 	return p
