@@ -12,6 +12,7 @@ import (
 
 // What the admission policies let pass, and what they refuse with which words, is tried one by one.
 func TestPolicies(t *testing.T) {
+	t.Parallel()
 	e := begin(t)
 	ctx, cancel := context.WithTimeout(background(), *patience)
 	defer cancel()

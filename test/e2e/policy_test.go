@@ -33,13 +33,3 @@ func TestPoliciesRefuse(t *testing.T) {
 		}
 	}
 }
-
-// All that the policies let pass and refuse is tried on the cluster's API server, as users of it.
-func TestPolicies(t *testing.T) {
-	t.Parallel()
-	e := begin(t)
-	r := command("go", "-C", e.node.env["REPO"], "test", "-count=1", "-run", "^TestOnAPIServer$", "./test/policies", "-v", "-kubeconfig", e.node.env["KUBECONFIG"])
-	if r.err != nil || !strings.Contains(r.out, " tried\n") {
-		t.Errorf("%s%s%v", r.out, r.errOut, r.err)
-	}
-}
