@@ -114,7 +114,8 @@ func (c *Client) MarkNode(ctx context.Context, m NodeMark) error {
 	nodes, doing := c.core.Nodes(), "mark node "+c.node
 	n, err := nodes.Get(ctx, c.node, metav1.GetOptions{})
 	if err == nil {
-		_, err = nodes.Patch(ctx, c.node, types.StrategicMergePatchType, conditionPatch(n, m), metav1.PatchOptions{FieldManager: fieldManager}, "status")
+		// The taints are patched as of the version that this makes: as of the one before, the API server would refuse them.
+		n, err = nodes.Patch(ctx, c.node, types.StrategicMergePatchType, conditionPatch(n, m), metav1.PatchOptions{FieldManager: fieldManager}, "status")
 	}
 	if patch := taintPatch(n, m); err == nil && patch != nil {
 		_, err = nodes.Patch(ctx, c.node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})

@@ -114,6 +114,8 @@ func (n *nodeAPI) patch(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	n.node, n.patches = is, n.patches+1
+	v, _ := strconv.Atoi(n.node.ResourceVersion)
+	n.node.ResourceVersion = strconv.Itoa(v + 1) // each change makes a version, that of the status too
 	answer(w, http.StatusOK, &n.node)
 }
 
