@@ -112,7 +112,7 @@ func refused() (out []Case) {
 		why     []string
 	}{
 		{"a replica of nobody knows", translate.Options{}, one("nvidia.com/gpu.shared", "1"), []string{"--replicas"}},
-		{"two replicas", translate.Options{Replicas: 4}, one("nvidia.com/gpu.shared", "2"), []string{"no more of a GPU than one"}},
+		{"two replicas", translate.Options{Replicas: 3}, one("nvidia.com/gpu.shared", "2"), []string{"no more of a GPU than one"}},
 		{"two instances", translate.Options{}, one("nvidia.com/mig-1g.10gb", "2"), []string{"one MIG instance"}},
 		{"no profile", translate.Options{}, one("nvidia.com/mig-big", "1"), []string{"is not the name of a MIG profile"}},
 		{"no number", translate.Options{}, one("nvidia.com/gpu", "500m"), []string{"is not a number of GPUs"}},
