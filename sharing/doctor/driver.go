@@ -145,7 +145,8 @@ func (f Facts) mig() Check {
 	}
 	return Check{
 		Name: name, Status: Warn, Seen: "on for GPU " + strings.Join(on, ", "),
-		Means: "this version of Kerf leaves GPUs in MIG mode alone", Mend: "nvidia-smi -i " + strings.Join(on, ",") + " -mig 0, when nothing uses them",
+		Means: "they are given in MIG instances, and neither shared nor given whole",
+		Mend:  "nothing, where that is wanted; else a layout with enabled: false in the pool (mig), or, when nothing uses them, nvidia-smi -i " + strings.Join(on, ",") + " -mig 0",
 	}
 }
 
