@@ -92,7 +92,13 @@ func (a *agent) firstConfig() string {
 
 // useConfig puts a valid document in force, and keeps a copy of it.
 func (a *agent) useConfig(c change.Candidate) {
+	a.keepGood(c) // first: whoever sees it in force may end the agent, and the next one is to find it
 	a.putInForce(c)
+	a.log.Info("configuration in force", "from", c.From, "sha256", c.Hash)
+}
+
+// keepGood writes the document down, for a start with one that has mistakes.
+func (a *agent) keepGood(c change.Candidate) {
 	data := c.Files[0].Data
 	if len(c.Files) > 1 {
 		text, err := c.Config.Encode()
@@ -105,7 +111,6 @@ func (a *agent) useConfig(c change.Candidate) {
 	if err := atomicfile.Write(filepath.Join(a.dir, lastGood), data, 0o600); err != nil {
 		a.log.Warn("last good configuration not kept", "error", err.Error())
 	}
-	a.log.Info("configuration in force", "from", c.From, "sha256", c.Hash)
 }
 
 func (a *agent) putInForce(c change.Candidate) {

@@ -25,6 +25,13 @@ type turnMIG struct {
 	turns  int
 }
 
+// count is how often a GPU was to change.
+func (m *turnMIG) count() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.turns
+}
+
 func (m *turnMIG) Turns(gpu sharing.GPUID) bool { return gpu == m.gpu }
 
 func (m *turnMIG) States() []MIGState {
@@ -106,15 +113,17 @@ func TestTurnsForPods(t *testing.T) {
 		}
 		return false
 	})
-	if m.turns != 1 {
-		t.Errorf("%d changes", m.turns)
+	if m.count() != 1 {
+		t.Errorf("%d changes", m.count())
 	}
 	m.set(func() { m.turned = time.Now().Add(-time.Hour) })
 	b.eventually("the share", func() bool { g := b.grant(share); return g != nil && g.Claim.Placement[0].MIG.None() })
 	b.run(share)
+	b.Runtime.mu.Lock()
 	if len(b.needs) != 0 || len(b.turning) != 0 {
 		t.Errorf("left: needs %v, turning %v", b.needs, b.turning)
 	}
+	b.Runtime.mu.Unlock()
 }
 
 // What may not be touched is not: one that is busy, one that could not be changed a moment ago, and for who asks for what
@@ -127,13 +136,13 @@ func TestTurnsNothing(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	b.turnAll(t.Context())
-	if m.turns != 0 {
+	if m.count() != 0 {
 		t.Error("a busy GPU was changed")
 	}
 	b.PodGone(ask.Ref.PodUID)
 	m.set(func() { m.busy = "" })
 	b.turnAll(t.Context())
-	if m.turns != 0 {
+	if m.count() != 0 {
 		t.Error("a GPU was changed for a pod that is gone")
 	}
 	large := b.app("large", "gpu-memory-gib:400")
@@ -141,18 +150,18 @@ func TestTurnsNothing(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	b.turnAll(t.Context())
-	if m.turns != 0 {
+	if m.count() != 0 {
 		t.Error("a GPU was changed in vain")
 	}
 	m.set(func() { m.refuse = fmt.Errorf("IN_USE: %w", sharing.ErrUnavailable) })
 	_ = b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask})
-	b.eventually("a try", func() bool { m.mu.Lock(); defer m.mu.Unlock(); return m.turns == 1 })
-	b.eventually("its end", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return len(b.turning) == 0 })
+	b.eventually("a try", func() bool { return m.count() == 1 })
+	b.eventually("its end", func() bool { b.Runtime.mu.Lock(); defer b.Runtime.mu.Unlock(); return len(b.turning) == 0 })
 	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); !isNoFit(err) || !strings.Contains(err.Error(), "IN_USE") {
 		t.Errorf("after a change that failed: %v", err)
 	}
 	b.turnAll(t.Context())
-	if m.turns != 1 {
+	if m.count() != 1 {
 		t.Error("it is tried again at once")
 	}
 	// As it is, it can be shared all the same.
@@ -164,9 +173,9 @@ func TestTurnsNothing(t *testing.T) {
 // While a GPU changes, nobody gets a piece of it, kubelet waits, and the cluster is told that nothing of it is free.
 func TestNothingOfAGPUThatChanges(t *testing.T) {
 	b, m := newTurnBench(t)
-	b.mu.Lock()
+	b.Runtime.mu.Lock()
 	b.turning[m.gpu] = &turning{on: true, who: "pod ns/inst"}
-	b.mu.Unlock()
+	b.Runtime.mu.Unlock()
 	for _, amount := range []string{"gpu-memory-gib:4", "gpu:1", "mig-1g:1"} {
 		if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{b.app("p-"+amount[:3], amount)}); !isNoFit(err) || !strings.Contains(err.Error(), "changes to MIG mode for pod ns/inst") {
 			t.Errorf("%s: %v", amount, err)
@@ -177,9 +186,9 @@ func TestNothingOfAGPUThatChanges(t *testing.T) {
 	if g.FreeMemory != 0 || g.FreePercent != 0 || g.MIG.Trouble == "" || g.TurnsTo != TurnsNowhere || len(b.PendingCuts()) != 1 {
 		t.Errorf("%+v, pending %v", g, b.PendingCuts())
 	}
-	b.mu.Lock()
+	b.Runtime.mu.Lock()
 	delete(b.turning, m.gpu)
-	b.mu.Unlock()
+	b.Runtime.mu.Unlock()
 	if g := b.Books().GPUs[0]; g.FreeMemory == 0 || g.MIG.Trouble != "" || g.TurnsTo != TurnsToMIG {
 		t.Errorf("afterwards: %+v", g)
 	}
@@ -191,13 +200,15 @@ func TestTurnsForAProcess(t *testing.T) {
 	p := b.tenant()
 	req := sharing.Request{Kind: sharing.KindMIG, GPUs: 1, MIG: "1g"}
 	id, err := b.Claim(t.Context(), p.Peer, "one", req)
-	if err != nil || m.turns != 1 {
-		t.Fatalf("%v after %d changes", err, m.turns)
+	if err != nil || m.count() != 1 {
+		t.Fatalf("%v after %d changes", err, m.count())
 	}
 	other := b.tenant()
 	if _, err := b.Claim(t.Context(), other.Peer, "two", sharing.Request{Kind: sharing.KindShared, GPUs: 1, Memory: 4 * sharing.GiB}); !isNoFit(err) || !strings.Contains(err.Error(), "grant "+string(id)) {
 		t.Errorf("%v", err)
 	}
+	b.Runtime.mu.Lock()
+	defer b.Runtime.mu.Unlock()
 	if len(b.needs) != 0 {
 		t.Errorf("needs %v", b.needs)
 	}
