@@ -46,6 +46,6 @@ func boundMemory(ctx context.Context) {
 
 // bound is the limit for a heap of which so much lives.
 func bound(live uint64) int64 {
-	const most = 1 << 40                               // no agent's; the sum does not wrap
+	const most = 1 << 40 // no agent's; the sum does not wrap
 	return int64(max(enough, 2*min(live, most)+spare))
 }
