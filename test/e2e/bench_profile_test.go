@@ -38,7 +38,7 @@ func serving(t testing.TB) (*served, []string) {
 	}
 	address, _ := l.Addr().(*net.TCPAddr)
 	_ = l.Close()
-	s := &served{TB: t, port: address.Port, client: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}} //nolint:gosec // its own certificate, on this machine
+	s := &served{TB: t, port: address.Port, client: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}}
 	return s, []string{
 		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(address.Port), "--cert-dir=" + t.TempDir(),
 		"--authorization-always-allow-paths=/healthz,/metrics,/debug/pprof/*",
@@ -47,22 +47,23 @@ func serving(t testing.TB) (*served, []string) {
 
 // keep writes what a path answers into a file of the folder.
 func (s *served) keep(path, file string) error {
-	var answer *http.Response
+	var text []byte
 	err := poll("answer of "+path, func() error {
-		var err error
-		answer, err = s.client.Get(fmt.Sprintf("https://127.0.0.1:%d%s", s.port, path))
-		return err
+		answer, err := s.client.Get(fmt.Sprintf("https://127.0.0.1:%d%s", s.port, path))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = answer.Body.Close() }()
+		if text, err = io.ReadAll(answer.Body); err != nil {
+			return err
+		}
+		if answer.StatusCode != http.StatusOK {
+			return final("%s: %s: %.200s", path, answer.Status, text)
+		}
+		return nil
 	})
 	if err != nil {
 		return err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		return err
-	}
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s: %.200s", path, answer.Status, text)
 	}
 	return os.WriteFile(filepath.Join(*benchProfiles, file), text, 0o600)
 }

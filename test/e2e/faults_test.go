@@ -32,10 +32,11 @@ func (e *testCase) withHealth(health string) {
 	rules := e.readRules()
 	e.Cleanup(func() { e.writeRules(rules) })
 	const pool = "- name: default\n"
+	before, _, _ := strings.Cut(rules, pool)
 	if strings.Count(rules, pool) != 1 {
 		e.Fatalf("the rules have not one %q: %q", pool, rules)
 	}
-	indent := rules[strings.LastIndex(rules[:strings.Index(rules, pool)], "\n")+1 : strings.Index(rules, pool)]
+	indent := before[strings.LastIndex(before, "\n")+1:]
 	e.writeRules(strings.Replace(rules, pool, pool+indent+"  health: "+health+"\n", 1))
 }
 
