@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/nvml"
@@ -27,6 +28,8 @@ const (
 	migEvery = time.Second
 	// migDir, under the agent's directory, has the journals.
 	migDir = "mig"
+	// planWait is how long one who asks for a plan waits for a driver; taking stock of the GPUs takes less.
+	planWait = 10 * time.Second
 )
 
 // cutter makes what keeps the GPUs' MIG instances.
@@ -153,11 +156,32 @@ func (a *agent) tellCut(cut *keep.Manager) {
 	a.runtime.SetTrouble(trouble)
 }
 
+// cutterInUse is what keeps the instances of the GPUs in use. There is none for a moment whenever stock is taken of the
+// GPUs again, as after each change of a MIG mode, of which nobody who asks then has to know; nil when there is none for
+// that long.
+func (a *agent) cutterInUse(ctx context.Context, patience time.Duration) *keep.Manager {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	again := time.NewTicker(planWait / 100)
+	defer again.Stop()
+	for {
+		if cut := a.cut.Load(); cut != nil {
+			return cut
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-again.C:
+		}
+	}
+}
+
 // PlanMIG implements nodeserver.MIGPlanner.
 func (a *agent) PlanMIG(ctx context.Context, document string, apply bool) ([]nodeserver.MIGPlan, error) {
-	cut, pool := a.cut.Load(), a.pool.Load()
+	cut, pool := a.cutterInUse(ctx, planWait), a.pool.Load()
 	if cut == nil || pool == nil {
-		return nil, fmt.Errorf("plan mig: no driver answers: %w", sharing.ErrUnavailable)
+		return nil, fmt.Errorf("plan mig: no driver is in use now: %s; try again when kerf status says that the agent is ready: %w",
+			strings.Join(a.runtime.NotReady(), "; "), sharing.ErrUnavailable)
 	}
 	if document != "" {
 		c, err := config.Decode([]byte(document))

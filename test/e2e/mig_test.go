@@ -259,15 +259,20 @@ func (e *testCase) nodeWaits(p *pod) {
 		}
 		return fmt.Errorf("%+v", s.GPUs)
 	})
-	if s := e.picture(); !strings.Contains(strings.Join(s.Warnings, "\n"), who) {
-		e.Errorf("warnings: %q", s.Warnings)
-	}
-	r := e.kerf("mig", "plan")
-	for _, want := range []string{"now   [", "then  [", "2g.20gb", who, "set MIG mode off", "waits: "} {
-		if r.err != nil || !strings.Contains(r.out, want) {
-			e.Errorf("kerf mig plan does not say %q: %v", want, r)
+	eventually(e, "a warning, and the plan", func() error { // a change of another GPU's mode has the agent take stock again meanwhile
+		s, err := e.status()
+		if err == nil && !strings.Contains(strings.Join(s.Warnings, "\n"), who) {
+			err = fmt.Errorf("warnings: %q", s.Warnings)
 		}
-	}
+		r := e.kerf("mig", "plan")
+		err = errors.Join(err, r.err)
+		for _, want := range []string{"now   [", "then  [", "2g.20gb", who, "set MIG mode off", "waits: "} {
+			if !strings.Contains(r.out, want) {
+				err = errors.Join(err, fmt.Errorf("kerf mig plan does not say %q: %v", want, r))
+			}
+		}
+		return err
+	})
 }
 
 // nodeTells looks for a pod's instance in the GPUNode, and in the drawing.
