@@ -34,6 +34,18 @@ at() {
 	env "${settings[@]}" "$@"
 }
 
+# first_words FILE: of each test that failed, or did not end, the first lines that it said, which mostly name the cause. A
+# reader who sees the beginning of a long log alone is to find them there.
+first_words() {
+	awk '
+		function tell() { if (name != "" && !passed) print "--- " name ":\n" said }
+		/^=== RUN +[^\/]+$/ { tell(); name = $3; said = ""; lines = 0; passed = 0; next }
+		/^=== / { next }
+		/^--- (PASS|SKIP): / { passed = 1; next }
+		lines < 8 { said = said substr($0, 1, 600) "\n"; lines++ }
+		END { tell() }' "$1"
+}
+
 # shellcheck disable=SC2317 # the trap calls it
 end() {
 	local status=$? n d
@@ -103,11 +115,15 @@ else
 		wait "${runs[n - 1]}" || status=$?
 		if [ "$status" != 0 ]; then
 			failed=$status
-			echo "e2e: what the tests on node $n said:"
-			sed '/^=== /d' "$(dir_of "$n")/tests.txt"
+			echo "e2e: how each test that failed on node $n began to say why:"
+			first_words "$(dir_of "$n")/tests.txt"
 		fi
 	done
 	runs=()
+	[ "$failed" = 0 ] || for ((n = 1; n <= nodes; n++)); do
+		echo "e2e: all that the tests on node $n said:"
+		sed '/^=== /d' "$(dir_of "$n")/tests.txt"
+	done
 fi
 echo
 echo "e2e: $nodes node(s) took $((ready - began)) s, the tests $((SECONDS - ready)) s; each, longest first:"
