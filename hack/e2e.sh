@@ -34,6 +34,21 @@ at() {
 	env "${settings[@]}" "$@"
 }
 
+# share N: the tests of node N, as a regular expression. The longest are given out first, each to the node that has least
+# to do, by the seconds that test/e2e/seconds.txt says; a test that is not in it is a short one.
+share() {
+	awk '
+		FILENAME != ARGV[2] { if ($1 !~ /^#/) seconds[$1] = $2; next }
+		/^Test/ { print ($1 in seconds ? seconds[$1] : 5), FNR, $1 }' test/e2e/seconds.txt "$dir/list.txt" |
+		sort -k1,1nr -k2,2n | awk -v nodes="$nodes" -v me="$1" '
+		{
+			least = 1
+			for (n = 2; n <= nodes; n++) if (busy[n] < busy[least]) least = n
+			busy[least] += $1
+			if (least == me) { printf "%s%s", sep, $3; sep = "|" }
+		}'
+}
+
 # first_words FILE: of each test that failed, or did not end, the first lines that it said, which mostly name the cause. A
 # reader who sees the beginning of a long log alone is to find them there.
 first_words() {
@@ -96,11 +111,10 @@ if [ "$nodes" = 1 ]; then
 else
 	program=$dir/e2e.test
 	(cd test/e2e && go test -race -c -o "$program" .)
-	mapfile -t tests < <(cd test/e2e && "$program" -test.list .)
+	(cd test/e2e && "$program" -test.list .) >"$dir/list.txt"
 	set -m # each run is a process group, which "end" can end as one
 	for ((n = 1; n <= nodes; n++)); do
-		mine=
-		for ((i = n - 1; i < ${#tests[@]}; i += nodes)); do mine+="${mine:+|}${tests[i]}"; done
+		mine=$(share "$n")
 		# The results as they come; all that a node's tests said follows when one of them has failed.
 		(
 			set -o pipefail
