@@ -372,7 +372,8 @@ func (s *soak) ledgerError(v sight) error {
 		if memory[g.UUID] != g.Granted || part[g.UUID] != g.Percent {
 			return fmt.Errorf("GPU %d: %d bytes and %d percent are said to be granted, its grants are %d and %d", g.Index, g.Granted, g.Percent, memory[g.UUID], part[g.UUID])
 		}
-		if g.Granted > g.Memory-g.Reserved || g.Percent > 100 {
+		// An agent that has just started, and has found no driver yet, knows the grants on a GPU and not its size; its index is -1 then.
+		if g.Index >= 0 && (g.Granted > g.Memory-g.Reserved || g.Percent > 100) {
 			return final("GPU %d: %d bytes of %d and %d percent are granted", g.Index, g.Granted, g.Memory-g.Reserved, g.Percent)
 		}
 	}
