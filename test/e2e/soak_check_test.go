@@ -227,9 +227,10 @@ func (s *soak) podError(p *soakPod, o *corev1.Pod, v sight) error {
 	return nil
 }
 
-// failedError: a pod may fail because its program does, and because kubelet found no agent when it admitted it. A
-// kubelet that has started anew admits all pods again, and takes an init container that has ended for one that is
-// yet to start: with no agent there, or with a GPU lost, it fails such a pod while it runs.
+// failedError: a pod may fail because its program does, because kubelet found no agent when it admitted it, and because
+// the GPU that was claimed for it was lost before it could start. A kubelet that has started anew admits all pods
+// again, and takes an init container that has ended for one that is yet to start: with no agent there, or with a GPU
+// lost, it fails such a pod while it runs.
 func (s *soak) failedError(p *soakPod, o *corev1.Pod) error {
 	text := o.Status.Reason + " " + o.Status.Message
 	for _, c := range containerStatuses(o) {
@@ -249,6 +250,10 @@ func (s *soak) failedError(p *soakPod, o *corev1.Pod) error {
 		p.casualty(s, "admission")
 	case strings.Contains(text, "made without its grant"):
 		p.casualty(s, "grant")
+	case slices.ContainsFunc(s.lostOnce, func(uuid string) bool {
+		return strings.Contains(text, fmt.Sprintf("gpu %q: the driver has lost it", uuid))
+	}):
+		p.casualty(s, "lost") // its GPU went between its claim and its start, which is refused
 	default:
 		return final("it has failed")
 	}

@@ -194,6 +194,7 @@ func (s *soak) loseGPU(r *rand.Rand) {
 	n, kill, pods := r.IntN(8), r.IntN(3) == 0, r.IntN(3)
 	s.Logf("  GPU %d; the agent is killed meanwhile: %t", n, kill)
 	s.lost = n
+	s.lostOnce = append(s.lostOnce, s.node.gpus(s.T)[n].UUID)
 	s.node.set(s.T, fmt.Sprintf("gpu=%d lost=true", n))
 	eventually(s, "news of the lost GPU", func() error {
 		p, err := s.status()

@@ -37,6 +37,8 @@ type soak struct {
 	live []*soakPod
 	// lost is the GPU that is off the bus, or -1.
 	lost int
+	// lostOnce are the GPUs that ever were.
+	lostOnce []string
 	// killed is how often containerd was killed.
 	killed int
 	// rules are the agent's as they were.
