@@ -1,8 +1,8 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Loads the CUDA driver, in the ways that programs have. Built once more as a library of its own, gpuload.so, for the one
- * that has its own libraries' functions before those that a preloaded one puts in front.
+ * Loads the CUDA driver, in the ways that programs have. Built once more as a library of its own, gpuload.so, for
+ * those that have their own libraries' functions before those that a preloaded one puts in front.
  */
 #include "driver.h"
 #include "gpuload.h"
@@ -19,8 +19,20 @@
 struct opening {
 	const char *name;
 	void *(*open)(void);
-	bool apart; /* by gpuload.so */
+	enum { HERE, DEEP, ELSEWHERE } where; /* by this program, or by gpuload.so, deeply bound or in a name space of its own */
+	bool early; /* with what the library's constructor has looked up */
 };
+
+#ifdef GPULOAD_LIBRARY
+static void *(*volatile found_early)(void *restrict, const char *restrict);
+
+static __attribute__((constructor)) void look_early(void)
+{
+	found_early = dlsym;
+}
+#else
+#define found_early dlsym
+#endif
 
 static void *usual(void)
 {
@@ -38,10 +50,12 @@ static void *in_space(void)
 }
 
 static const struct opening openings[] = {
-	{ "usual", usual, false },
-	{ "deepbind", deep, false },
-	{ "namespace", in_space, false },
-	{ "apart", usual, true },
+	{ "usual", usual, HERE, false },
+	{ "deepbind", deep, HERE, false },
+	{ "namespace", in_space, HERE, false },
+	{ "apart", usual, DEEP, false },
+	{ "early", usual, DEEP, true },
+	{ "elsewhere", usual, ELSEWHERE, false },
 };
 enum { OPENINGS = sizeof openings / sizeof openings[0] };
 
@@ -61,26 +75,33 @@ void opening_names(char *out, size_t size)
 		n += (size_t)snprintf(out + n, size - n, "%s%s", i ? ", " : "", openings[i].name);
 }
 
+#ifndef GPULOAD_LIBRARY
 /* What gpuload.so, which lies beside this program, has found. */
-static const char *load_apart(struct driver *d)
+static const char *load_apart(struct driver *d, const struct opening *how)
 {
 	char path[PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", path, sizeof path - sizeof ".so");
 	if (n < 0)
 		return "its own path is not to be had";
 	memcpy(path + n, ".so", sizeof ".so");
-	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+	void *library = how->where == ELSEWHERE ? dlmopen(LM_ID_NEWLM, path, RTLD_NOW | RTLD_LOCAL)
+						: dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
 	if (!library)
 		return dlerror();
 	const char *(*load)(struct driver *, const struct opening *) =
 		(const char *(*)(struct driver *, const struct opening *))dlsym(library, "load_driver");
-	return load ? load(d, find_opening("usual")) : dlerror();
+	return load ? load(d, how) : dlerror();
 }
+#endif
 
 const char *load_driver(struct driver *d, const struct opening *how)
 {
-	if (how->apart)
-		return load_apart(d);
+#ifdef GPULOAD_LIBRARY
+	how = find_opening(how->name); /* its own, and not the program's */
+#else
+	if (how->where != HERE)
+		return load_apart(d, how);
+#endif
 	void *library = how->open();
 	if (!library)
 		return dlerror();
@@ -97,7 +118,7 @@ const char *load_driver(struct driver *d, const struct opening *how)
 #undef X
 	};
 	for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
-		void *found = dlsym(library, functions[i].symbol);
+		void *found = how->early ? found_early(library, functions[i].symbol) : dlsym(library, functions[i].symbol);
 		if (!found && !functions[i].optional)
 			return dlerror();
 		memcpy((char *)d + functions[i].offset, &found, sizeof found);

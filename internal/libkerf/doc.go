@@ -20,8 +20,9 @@
 // namespace held. One that has nothing to do with CUDA does not notice the library.
 //
 // Not promised: that anything is counted. A program that writes to the counters or does not preload the library gets past
-// them, and so does a library that was loaded with RTLD_DEEPBIND or into another name space and looks for the driver by
-// itself: it finds the C library's dlsym before the one here. (The driver itself may be opened so, by dlopen or dlmopen.)
+// them, and so does a library that was loaded into another name space and looks for the driver by itself: it finds the C
+// library's dlsym of that space. (The driver itself may be opened so. What is loaded with RTLD_DEEPBIND is led here as soon
+// as it is loaded; what its constructors look up before is not.)
 // Only the driver's own figures tell, and Correct is where they come in. What the driver holds for contexts and modules, and
 // in small allocations beyond their size, is only in those, too; so is what a graphics driver holds, also where CUDA maps it.
 // The files of the counters are the tenants' to write to: whoever uses a Region calls it within Guarded and asks Check.

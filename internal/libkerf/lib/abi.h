@@ -157,6 +157,7 @@ enum {
 
 void *dlsym(void *restrict handle, const char *restrict name);
 void *dlvsym(void *restrict handle, const char *restrict name, const char *restrict version);
+void *dlopen(const char *file, int mode);
 void *dlmopen(long space, const char *file, int mode);
 
 CUresult cuInit(unsigned flags);

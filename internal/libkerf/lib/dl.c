@@ -1,7 +1,7 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * dlsym and its like. The C library tells by the return address who asks, so whatever may depend on that ends in
+ * dlopen, dlsym and their like. The C library tells by the return address who asks, so whatever may depend on that ends in
  * a jump to it and not in a call: these functions have to be compiled with sibling calls.
  */
 #include <dlfcn.h>
@@ -37,15 +37,41 @@ static void *of_loader(const char *name)
 {
 	if (!name || name[0] != 'd' || name[1] != 'l')
 		return NULL;
-	return strcmp(name, "dlsym") == 0    ? (void *)(uintptr_t)dlsym
-	       : strcmp(name, "dlvsym") == 0 ? (void *)(uintptr_t)dlvsym
-					     : NULL;
+	return strcmp(name, "dlsym") == 0     ? (void *)(uintptr_t)dlsym
+	       : strcmp(name, "dlvsym") == 0  ? (void *)(uintptr_t)dlvsym
+	       : strcmp(name, "dlopen") == 0  ? (void *)(uintptr_t)dlopen
+	       : strcmp(name, "dlmopen") == 0 ? (void *)(uintptr_t)dlmopen
+					      : NULL;
 }
 
 static bool is_the_libc_s(const void *found)
 {
 	const struct kerf_loader *l = kerf_loader();
-	return found == (const void *)(uintptr_t)l->sym || found == (const void *)(uintptr_t)l->vsym;
+	return found == (const void *)(uintptr_t)l->sym || found == (const void *)(uintptr_t)l->vsym ||
+	       found == (const void *)(uintptr_t)l->open || found == (const void *)(uintptr_t)l->mopen;
+}
+
+void *kerf_instead(const char *name, void *there)
+{
+	void *own = of_loader(name), *to = NULL;
+	if (own)
+		return !there || is_the_libc_s(there) ? own : NULL;
+	if (of_driver(name))
+		to = there ? kerf_route(there) : kerf_wrapper(name);
+	return to == there ? NULL : to;
+}
+
+/* How often a library was opened deep whose imports were not led here then; and what of that this thread has seen. */
+static _Atomic unsigned opened;
+static _Thread_local unsigned seen __attribute__((tls_model("initial-exec")));
+
+static void lead_what_was_opened(void)
+{
+	unsigned now = atomic_load_explicit(&opened, memory_order_acquire);
+	if (now == seen)
+		return;
+	seen = now;
+	kerf_lead();
 }
 
 /* Does the caller's "next" begin before this library? */
@@ -68,6 +94,7 @@ static __attribute__((noinline)) void *decide(void *handle, const char *name, co
 {
 	const struct kerf_loader *l = kerf_loader();
 	void *wrapper = NULL, *own = of_loader(name), *found;
+	lead_what_was_opened();
 	enum kerf_known known = of_driver(name) ? kerf_known(name, &wrapper) : KERF_NOT_WRAPPED;
 	if (known == KERF_NOT_WRAPPED && !own)
 		return &pass;
@@ -104,6 +131,31 @@ void *dlvsym(void *restrict handle, const char *restrict name, const char *restr
 		return NULL;
 	void *found = decide(handle, name, version, __builtin_return_address(0));
 	return found == &pass ? real(handle, name, version) : found;
+}
+
+/* A path without variables means the same whoever asks. */
+static bool is_plain_path(const char *file)
+{
+	return strchr(file, '/') && !strchr(file, '$');
+}
+
+/* Where a name is looked for depends on who asks, so that has to be left to the C library: the imports are led here as
+ * soon as the program asks for a function of what it has opened. */
+void *dlopen(const char *file, int mode)
+{
+	void *(*real)(const char *, int) = kerf_loader()->open;
+	if (!real)
+		return NULL;
+	if (!file || !(mode & RTLD_DEEPBIND))
+		return real(file, mode);
+	if (!is_plain_path(file)) {
+		atomic_fetch_add_explicit(&opened, 1, memory_order_release);
+		return real(file, mode);
+	}
+	void *handle = real(file, mode);
+	if (handle)
+		kerf_lead();
+	return handle;
 }
 
 /* A driver in a name space of its own would be another one, which nothing stands in front of. */

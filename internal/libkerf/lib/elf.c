@@ -16,7 +16,7 @@ struct wanted {
 };
 
 /* Some loaders relocate the addresses in the dynamic section, some do not. */
-static const void *at(const struct dl_phdr_info *info, ElfW(Addr) where)
+const void *kerf_at(const struct dl_phdr_info *info, uintptr_t where)
 {
 	return (const void *)(where < info->dlpi_addr ? where + info->dlpi_addr : where);
 }
@@ -28,11 +28,11 @@ static void *look(const struct dl_phdr_info *info, const ElfW(Dyn) *dynamic, con
 	const uint32_t *table = NULL;
 	for (const ElfW(Dyn) *d = dynamic; d->d_tag != DT_NULL; d++) {
 		if (d->d_tag == DT_SYMTAB)
-			symbols = at(info, d->d_un.d_ptr);
+			symbols = kerf_at(info, d->d_un.d_ptr);
 		else if (d->d_tag == DT_STRTAB)
-			strings = at(info, d->d_un.d_ptr);
+			strings = kerf_at(info, d->d_un.d_ptr);
 		else if (d->d_tag == DT_GNU_HASH)
-			table = at(info, d->d_un.d_ptr);
+			table = kerf_at(info, d->d_un.d_ptr);
 	}
 	if (!symbols || !strings || !table || !table[0])
 		return NULL;
@@ -73,7 +73,7 @@ void *kerf_libc(const char *name)
 	return w.found;
 }
 
-static bool within(const struct dl_phdr_info *info, const void *address)
+bool kerf_within(const struct dl_phdr_info *info, const void *address)
 {
 	for (int i = 0; i < info->dlpi_phnum; i++) {
 		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
@@ -93,7 +93,7 @@ static int own(struct dl_phdr_info *info, size_t size, void *data)
 {
 	(void)size;
 	struct folder *f = data;
-	if (!within(info, (const void *)(uintptr_t)kerf_folder))
+	if (!kerf_within(info, (const void *)(uintptr_t)kerf_folder))
 		return 0;
 	const char *slash = strrchr(info->dlpi_name, '/');
 	size_t length = slash ? (size_t)(slash - info->dlpi_name) : 0;
@@ -121,8 +121,8 @@ static int either(struct dl_phdr_info *info, size_t size, void *data)
 {
 	(void)size;
 	struct order *o = data;
-	o->before = within(info, o->one);
-	return o->before || within(info, o->other);
+	o->before = kerf_within(info, o->one);
+	return o->before || kerf_within(info, o->other);
 }
 
 bool kerf_comes_before(const void *one, const void *other)

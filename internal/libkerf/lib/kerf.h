@@ -61,8 +61,17 @@ enum kerf_function {
 void *kerf_libc(const char *name);
 bool kerf_folder(char *path, size_t size);
 bool kerf_comes_before(const void *one, const void *other);
+/* Of an object: an address that its dynamic section tells; and whether another one lies in it. */
+struct dl_phdr_info;
+const void *kerf_at(const struct dl_phdr_info *info, uintptr_t where);
+bool kerf_within(const struct dl_phdr_info *info, const void *address);
 
-/* dl.c: the C library's own. */
+/* deep.c: leads the imports of loaded objects that have ended past this library to it. */
+void kerf_lead(void);
+
+/* dl.c: what an object is to call by a name that leads it to there; NULL: it does not know yet. NULL: that is as it should
+ * be. And the C library's own. */
+void *kerf_instead(const char *name, void *there);
 struct kerf_loader {
 	void *(*sym)(void *, const char *);
 	void *(*vsym)(void *, const char *, const char *);
@@ -83,7 +92,10 @@ void *kerf_real(enum kerf_function f);
 
 /* The wrapper that stands for what the driver or the loader answered; the answer itself where none does. */
 void *kerf_route(void *found);
+/* The wrapper of a name, if a driver that was found has such a function; else NULL. */
+void *kerf_wrapper(const char *name);
 /* Of a name that is wrapped: is it a function of a loaded library, too? */
+void kerf_load(void); /* finds the functions of the libraries that are loaded */
 enum kerf_known { KERF_NOT_WRAPPED, KERF_LOADED, KERF_ABSENT };
 enum kerf_known kerf_known(const char *name, void **wrapper);
 

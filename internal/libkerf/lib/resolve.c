@@ -63,6 +63,12 @@ void *kerf_real(enum kerf_function f)
 	return load(library_of(names[f])) ? atomic_load_explicit(&found[f], memory_order_relaxed) : NULL;
 }
 
+void kerf_load(void)
+{
+	for (size_t i = 0; i < sizeof libraries / sizeof libraries[0]; i++)
+		load((int)i);
+}
+
 void *kerf_route(void *address)
 {
 	if (!address)
@@ -71,6 +77,14 @@ void *kerf_route(void *address)
 		if (address == atomic_load_explicit(&found[f], memory_order_relaxed))
 			return wrappers[f];
 	return address;
+}
+
+void *kerf_wrapper(const char *name)
+{
+	for (int f = 0; f < KERF_WRAPPED; f++)
+		if (strcmp(name, names[f]) == 0)
+			return atomic_load_explicit(&found[f], memory_order_relaxed) ? wrappers[f] : NULL;
+	return NULL;
 }
 
 enum kerf_known kerf_known(const char *name, void **wrapper)

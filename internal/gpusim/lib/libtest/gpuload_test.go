@@ -96,7 +96,7 @@ func TestGpuloadWithoutAlloc(t *testing.T) {
 
 // Each way to open the driver leads to it.
 func TestGpuloadOpensTheDriver(t *testing.T) {
-	for _, how := range []string{"usual", "deepbind", "namespace", "apart"} {
+	for _, how := range []string{"usual", "deepbind", "namespace", "apart", "early", "elsewhere"} {
 		k := start(t, "r615", 0x1B)
 		if got, r := load(t, k, "--driver", how, "--alloc", "64MiB"); r.code != 0 || len(got) != 1 || got[0].Allocated != 64*mib {
 			t.Errorf("%s: exit %d, printed %s%s", how, r.code, r.out, r.errout)
@@ -179,7 +179,7 @@ func TestGpuloadUsage(t *testing.T) {
 		{[]string{"--gpu", "64"}, "--gpu 64"},
 		{[]string{"--api", "uvm"}, "linear, async, vmm, pitched, managed, pool, array, graph, module, heap, context, v1, batch, library, printf, green, sparse, multicast, multicast-v2, external, mipmap, external-mipmap, graphics, gl, gl-image, egl, vdpau, gl-context, vdpau-context, checkpoint"},
 		{[]string{"--launch", "fast", "--hold", "1s"}, "plain, ex, cooperative, graph, multi, fill, copy, word"},
-		{[]string{"--driver", "static"}, "usual, deepbind, namespace, apart"},
+		{[]string{"--driver", "static"}, "usual, deepbind, namespace, apart, early, elsewhere"},
 		{[]string{"--launch", "plain"}, "--hold TIME"},
 		{[]string{"--kernel", "1ms"}, "--launch HOW"},
 		{[]string{"--queue", "2"}, "--launch HOW"},

@@ -4,6 +4,7 @@
  * The ways to the driver's functions.
  */
 #include <dlfcn.h>
+#include <limits.h>
 #include <unistd.h>
 
 #include "kerfcheck.h"
@@ -74,9 +75,33 @@ static void *by_own_dlsym(const char *name)
 	return get ? get(get_library(), name) : NULL;
 }
 
+/* By a library that was opened deep: beside this program by its path, or by its name where this program's RUNPATH leads. */
+static void *by_deep(const char *name, const char *which, bool by_path)
+{
+	static void *(*find)(const char *);
+	char self[PATH_MAX], path[PATH_MAX + 64];
+	if (find)
+		return find(name);
+	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+	if (n < 0)
+		exit(3);
+	self[n] = 0;
+	*strrchr(self, '/') = 0;
+	snprintf(path, sizeof path, "%s%s%s.so", by_path ? self : "", by_path ? "/deep/" : "", which);
+	void *deep = dlopen(path, RTLD_LAZY | RTLD_LOCAL | RTLD_DEEPBIND);
+	if (!deep) {
+		printf("%s\n", dlerror());
+		exit(3);
+	}
+	find = (void *(*)(const char *))dlsym(deep, "deep_find");
+	return find(name);
+}
+
 void *resolve(const char *name)
 {
-	void *f = !strcmp(how, "dlsym") || !strcmp(how, "space") ? dlsym(get_library(), name)
+	void *f = !strncmp(how, "deep/", 5)   ? by_deep(name, how + 5, true)
+		  : !strncmp(how, "name/", 5) ? by_deep(name, how + 5, false)
+		  : !strcmp(how, "dlsym") || !strcmp(how, "space") ? dlsym(get_library(), name)
 		  : !strcmp(how, "dlvsym")                        ? by_own_dlsym(name)
 		  : !strcmp(how, "default")                       ? (get_library(), dlsym(RTLD_DEFAULT, name))
 		  : !strcmp(how, "proc1")                         ? by_proc(name, true, 12000, 0)

@@ -61,7 +61,7 @@ func TestExports(t *testing.T) {
 	}
 	slices.Sort(got)
 	names, _ := wrapped(t)
-	want := append([]string{"dlmopen", "dlsym", "dlvsym"}, names...)
+	want := append([]string{"dlmopen", "dlopen", "dlsym", "dlvsym"}, names...)
 	slices.Sort(want)
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

@@ -39,15 +39,29 @@ func TestAddressesThatAreNotExported(t *testing.T) {
 	}
 }
 
-// A program that opens the driver with RTLD_DEEPBIND, or in a name space of its own, still gets those that count. A
-// library that was opened so finds the C library's own dlsym before the one here, and gets the driver's: the agent sees a
-// process that never registered, or more than it counted.
+// A program that opens the driver with RTLD_DEEPBIND, or in a name space of its own, or has a library opened deep do it, still
+// gets those that count. One that looks for them in a constructor, or in a name space of its own, gets the driver's: the agent
+// sees a process that never registered, or more than it counted.
 func TestHowTheDriverIsOpened(t *testing.T) {
 	n := start(t, "a30x2", "r580")
-	for how, counts := range map[string]bool{"usual": true, "deepbind": true, "namespace": true, "apart": false} {
+	for how, counts := range map[string]bool{"usual": true, "deepbind": true, "namespace": true, "apart": true, "early": false, "elsewhere": false} {
 		code, out, errout := n.cap(t, gib).ended(t, nil, "gpuload", "--json", "--driver", how, "--alloc", "2GiB", "--step", "64MiB")
 		if refused := strings.Contains(out, "OUT_OF_MEMORY"); refused != counts || errout != "" || code == 0 == counts {
 			t.Errorf("%s: exit %d, %s%s", how, code, out, errout)
+		}
+	}
+}
+
+// However the imports of a library that was opened with RTLD_DEEPBIND are bound, they end here; but for those that a constructor
+// of it has read before.
+func TestDeepBinding(t *testing.T) {
+	n := start(t, "a30x2", "r580")
+	for _, how := range []string{"lazy", "now", "noplt", "table", "linked", "linkednow", "early"} {
+		for _, by := range []string{"deep/", "name/"} { // by its path; by its name, where the program's own RUNPATH leads
+			got := n.cap(t, gib).check(t, "via:"+by+how, "gpu:0", "fill:linear:268435456", "info")
+			if counts := got == fmt.Sprintf("4|0 0 %d %d", gib, gib); counts == (how == "early") {
+				t.Errorf("%s%s: %s", by, how, got)
+			}
 		}
 	}
 }
