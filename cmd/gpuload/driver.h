@@ -100,6 +100,18 @@ struct opening;
 	X(map_resources, cuGraphicsMapResources)             \
 	X(mapped_pointer, cuGraphicsResourceGetMappedPointer_v2) \
 	X(unregister, cuGraphicsUnregisterResource)          \
+	X(mapped_array, cuGraphicsSubResourceGetMappedArray) \
+	X(gl_register, cuGLRegisterBufferObject)             \
+	X(gl_map, cuGLMapBufferObject_v2)                    \
+	X(gl_unmap, cuGLUnmapBufferObject)                   \
+	X(gl_unregister, cuGLUnregisterBufferObject)         \
+	X(egl_connect, cuEGLStreamConsumerConnect)           \
+	X(egl_acquire, cuEGLStreamConsumerAcquireFrame)      \
+	X(egl_disconnect, cuEGLStreamConsumerDisconnect)     \
+	X(egl_produce, cuEGLStreamProducerConnect)           \
+	X(egl_present, cuEGLStreamProducerPresentFrame)      \
+	X(egl_return, cuEGLStreamProducerReturnFrame)        \
+	X(egl_end, cuEGLStreamProducerDisconnect)            \
 	X(gl_context, cuGLCtxCreate_v2)                      \
 	X(vdpau_context, cuVDPAUCtxCreate_v2)                \
 	X(green_create, cuGreenCtxCreate)                    \

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Memory that a graphics driver takes and CUDA is told of: buffers, images and surfaces, which are registered and
- * mapped; and the contexts that the graphics interfaces have calls of their own for. Only the simulated driver's stand-in
+ * mapped; streams of frames; and the contexts that the graphics interfaces have calls of their own for. Only the simulated driver's stand-in
  * for a graphics driver makes such objects here.
  */
 #include <dlfcn.h>
@@ -40,17 +40,23 @@ static CUresult enlist(struct load *l, struct piece *p, enum interface as)
 	return CUDA_ERROR_NOT_SUPPORTED;
 }
 
+static CUresult make_object(struct load *l, struct piece *p)
+{
+	int (*make)(int, uint64_t, unsigned *) = (int (*)(int, uint64_t, unsigned *))graphics("gpusim_graphics_name");
+	int status = make ? make(l->device, p->bytes, &p->object.name) : -1;
+	if (!make)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	return !status ? CUDA_SUCCESS : status == GRAPHICS_NO_ROOM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
+}
+
 /* A buffer is memory at an address, images are mapped alone. */
 static CUresult take(struct load *l, struct piece *p, enum interface as)
 {
 	size_t bytes;
-	int (*make)(int, uint64_t, unsigned *) = (int (*)(int, uint64_t, unsigned *))graphics("gpusim_graphics_name");
-	if (!make || !l->cuda.gl_buffer || !l->cuda.gl_image || !l->cuda.egl_image || !l->cuda.vdpau_surface ||
+	if (!l->cuda.gl_buffer || !l->cuda.gl_image || !l->cuda.egl_image || !l->cuda.vdpau_surface ||
 	    !l->cuda.map_resources || !l->cuda.mapped_pointer || !l->cuda.unregister)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	int status = make(l->device, p->bytes, &p->object.name);
-	if (status)
-		return status == GRAPHICS_NO_ROOM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
+	TRY(make_object(l, p));
 	CUresult ret = enlist(l, p, as);
 	if (ret) {
 		drop(p);
@@ -88,6 +94,88 @@ CUresult take_egl(struct load *l, struct piece *p)
 CUresult take_vdpau(struct load *l, struct piece *p)
 {
 	return take(l, p, VDPAU_SURFACE);
+}
+
+CUresult take_gl_array(struct load *l, struct piece *p)
+{
+	CUarray array;
+	if (!l->cuda.mapped_array)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	TRY(take(l, p, GL_IMAGE));
+	CUresult ret = l->cuda.mapped_array(&array, p->object.resource, 0, 0);
+	if (ret)
+		give_object(l, p);
+	return ret;
+}
+
+CUresult take_gl_old(struct load *l, struct piece *p)
+{
+	size_t bytes;
+	if (!l->cuda.gl_register || !l->cuda.gl_map || !l->cuda.gl_unmap || !l->cuda.gl_unregister)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	TRY(make_object(l, p));
+	CUresult ret = l->cuda.gl_register(p->object.name);
+	if (!ret)
+		ret = l->cuda.gl_map(&p->ptr, &bytes, p->object.name);
+	if (ret)
+		give_gl_old(l, p);
+	return ret;
+}
+
+/* Of what was not mapped or registered the driver says so, and that is no harm. */
+void give_gl_old(struct load *l, struct piece *p)
+{
+	l->cuda.gl_unmap(p->object.name);
+	l->cuda.gl_unregister(p->object.name);
+	drop(p);
+}
+
+CUresult take_egl_consumer(struct load *l, struct piece *p)
+{
+	if (!l->cuda.egl_connect || !l->cuda.egl_acquire || !l->cuda.egl_disconnect)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	TRY(make_object(l, p));
+	CUresult ret = l->cuda.egl_connect(&p->object.stream, (void *)(uintptr_t)p->object.name);
+	if (ret) {
+		drop(p);
+		return ret;
+	}
+	ret = l->cuda.egl_acquire(&p->object.stream, &p->object.resource, NULL, 0);
+	if (ret)
+		give_egl_consumer(l, p);
+	return ret;
+}
+
+void give_egl_consumer(struct load *l, struct piece *p)
+{
+	l->cuda.egl_disconnect(&p->object.stream);
+	drop(p);
+}
+
+/* The memory is CUDA's own; nobody has to be at the stream's other end. */
+CUresult take_egl_producer(struct load *l, struct piece *p)
+{
+	if (!l->cuda.egl_produce || !l->cuda.egl_present || !l->cuda.egl_return || !l->cuda.egl_end)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	TRY(l->cuda.alloc(&p->ptr, p->bytes));
+	CUresult ret = l->cuda.egl_produce(&p->object.stream, l, 0, 0);
+	if (ret) {
+		l->cuda.free(p->ptr);
+		return ret;
+	}
+	const CUeglFrame frame = { .frame.pPitch = { (void *)(uintptr_t)p->ptr }, .planeCount = 1, .frameType = 1 };
+	ret = l->cuda.egl_present(&p->object.stream, frame, NULL);
+	if (ret)
+		give_egl_producer(l, p);
+	return ret;
+}
+
+void give_egl_producer(struct load *l, struct piece *p)
+{
+	CUeglFrame frame;
+	l->cuda.egl_return(&p->object.stream, &frame, NULL);
+	l->cuda.egl_end(&p->object.stream);
+	l->cuda.free(p->ptr);
 }
 
 /* What a context costs is seen by what is free; where that does not change, it is taken for all of the piece. */

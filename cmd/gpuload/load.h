@@ -28,6 +28,7 @@ struct piece {
 		uint64_t graphics;
 		struct {
 			CUgraphicsResource resource;
+			CUeglStreamConnection stream;
 			unsigned name; /* the graphics driver's */
 		} object;
 		pid_t process; /* of checkpoint */
@@ -78,6 +79,13 @@ CUresult take_gl_image(struct load *l, struct piece *p);
 CUresult take_egl(struct load *l, struct piece *p);
 CUresult take_vdpau(struct load *l, struct piece *p);
 void give_object(struct load *l, struct piece *p);
+CUresult take_gl_array(struct load *l, struct piece *p);
+CUresult take_gl_old(struct load *l, struct piece *p);
+void give_gl_old(struct load *l, struct piece *p);
+CUresult take_egl_consumer(struct load *l, struct piece *p);
+void give_egl_consumer(struct load *l, struct piece *p);
+CUresult take_egl_producer(struct load *l, struct piece *p);
+void give_egl_producer(struct load *l, struct piece *p);
 CUresult take_gl_context(struct load *l, struct piece *p);
 CUresult take_vdpau_context(struct load *l, struct piece *p);
 

@@ -35,6 +35,8 @@ static const char help[] =
 	"                    mipmap   cuMipmappedArrayCreate\n"
 	"                    graphics    as a graphics driver would, past CUDA (simulated alone)\n"
 	"                    gl       the same, as a buffer that CUDA maps; gl-image, egl, vdpau: images and surfaces\n"
+	"                    gl-array  as gl-image, mapped as an array; gl-old: as gl, by the calls of before CUDA 3\n"
+	"                    egl-consumer  frames of an EGL stream; egl-producer: cuMemAlloc, presented to one\n"
 	"                    gl-context, vdpau-context  as context, by these interfaces' own calls\n"
 	"                    checkpoint  of other processes, which are saved and restored in turn\n"
 	"  --hold TIME     how long to hold it: 500ms, 5s, 1m (default: not at all)\n"

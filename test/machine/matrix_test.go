@@ -70,7 +70,7 @@ func tries() (families, attacks []attempt) {
 	families = append(families, attempt{name: "first", what: "`gpuload --api linear`, as the first program on a GPU since the agent started", script: "exec %LOAD --alloc 4GiB --step 64MiB --hold 5s"})
 	notCharged := "the driver's limit does not count managed memory, by NVIDIA's documentation"
 	for _, api := range []string{
-		"linear", "async", "vmm", "pitched", "managed", "pool", "array", "graph", "module", "heap", "context", "v1", "batch", "library", "printf", "green", "sparse", "mipmap", "external", "external-mipmap", "multicast", "multicast-v2", "checkpoint", "graphics", "gl", "gl-image", "egl", "vdpau", "gl-context", "vdpau-context",
+		"linear", "async", "vmm", "pitched", "managed", "pool", "array", "graph", "module", "heap", "context", "v1", "batch", "library", "printf", "green", "sparse", "mipmap", "external", "external-mipmap", "multicast", "multicast-v2", "checkpoint", "graphics", "gl", "gl-image", "egl", "vdpau", "gl-array", "gl-old", "egl-consumer", "egl-producer", "gl-context", "vdpau-context",
 	} {
 		a := attempt{name: api, what: "`gpuload --api " + api + "`", script: "exec %LOAD --api " + api + " --alloc 4GiB --step 64MiB --hold 5s"}
 		if api == "managed" || api == "batch" {

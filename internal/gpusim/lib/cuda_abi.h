@@ -68,12 +68,14 @@ _Static_assert(sizeof(CUmemAccessDesc) == 12, "CUmemAccessDesc");
 	X(CUDA_ERROR_INVALID_CONTEXT, 201, "invalid device context")                               \
 	X(CUDA_ERROR_ALREADY_MAPPED, 208, "resource already mapped")                               \
 	X(CUDA_ERROR_NOT_MAPPED, 211, "resource not mapped")                                       \
+	X(CUDA_ERROR_NOT_MAPPED_AS_ARRAY, 212, "resource not mapped as array")                     \
 	X(CUDA_ERROR_NOT_MAPPED_AS_POINTER, 213, "resource not mapped as pointer")                 \
 	X(CUDA_ERROR_FILE_NOT_FOUND, 301, "file not found")                                        \
 	X(CUDA_ERROR_INVALID_HANDLE, 400, "invalid resource handle")                               \
 	X(CUDA_ERROR_ILLEGAL_STATE, 401, "the operation cannot be performed in the present state")         \
 	X(CUDA_ERROR_NOT_FOUND, 500, "named symbol not found")                                     \
 	X(CUDA_ERROR_NOT_READY, 600, "device not ready")                                           \
+	X(CUDA_ERROR_LAUNCH_TIMEOUT, 702, "the launch timed out and was terminated")               \
 	X(CUDA_ERROR_CONTEXT_IS_DESTROYED, 709, "context is destroyed")                            \
 	X(CUDA_ERROR_NOT_PERMITTED, 800, "operation not permitted")                                \
 	X(CUDA_ERROR_NOT_SUPPORTED, 801, "operation not supported")                                \

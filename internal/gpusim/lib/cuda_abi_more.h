@@ -56,6 +56,15 @@ typedef struct {
 } CUmulticastObjectProp;
 
 typedef struct CUgraphicsResource_st *CUgraphicsResource;
+typedef struct CUeglStreamConnection_st *CUeglStreamConnection;
+typedef struct {
+	union {
+		CUarray pArray[3];
+		void *pPitch[3];
+	} frame;
+	unsigned width, height, depth, pitch, planeCount, numChannels;
+	int frameType, eglColorFormat, cuFormat;
+} CUeglFrame;
 typedef struct CUextMemory_st *CUexternalMemory;
 typedef struct {
 	int type;
@@ -171,7 +180,30 @@ CUresult cuGraphicsMapResources_ptsz(unsigned n, CUgraphicsResource *list, CUstr
 CUresult cuGraphicsUnmapResources(unsigned n, CUgraphicsResource *list, CUstream stream);
 CUresult cuGraphicsUnmapResources_ptsz(unsigned n, CUgraphicsResource *list, CUstream stream);
 CUresult cuGraphicsResourceGetMappedPointer_v2(CUdeviceptr *ptr, size_t *bytes, CUgraphicsResource resource);
+CUresult cuGraphicsSubResourceGetMappedArray(CUarray *array, CUgraphicsResource resource, unsigned index, unsigned level);
+CUresult cuGraphicsResourceGetMappedMipmappedArray(CUmipmappedArray *array, CUgraphicsResource resource);
+CUresult cuGraphicsResourceGetMappedEglFrame(CUeglFrame *frame, CUgraphicsResource resource, unsigned index, unsigned level);
 CUresult cuGraphicsUnregisterResource(CUgraphicsResource resource);
+CUresult cuGLInit(void);
+CUresult cuGLRegisterBufferObject(unsigned buffer);
+CUresult cuGLMapBufferObject_v2(CUdeviceptr *ptr, size_t *bytes, unsigned buffer);
+CUresult cuGLMapBufferObject_v2_ptds(CUdeviceptr *ptr, size_t *bytes, unsigned buffer);
+CUresult cuGLMapBufferObjectAsync_v2(CUdeviceptr *ptr, size_t *bytes, unsigned buffer, CUstream stream);
+CUresult cuGLMapBufferObjectAsync_v2_ptsz(CUdeviceptr *ptr, size_t *bytes, unsigned buffer, CUstream stream);
+CUresult cuGLUnmapBufferObject(unsigned buffer);
+CUresult cuGLUnmapBufferObjectAsync(unsigned buffer, CUstream stream);
+CUresult cuGLUnregisterBufferObject(unsigned buffer);
+CUresult cuGLSetBufferObjectMapFlags(unsigned buffer, unsigned flags);
+CUresult cuEGLStreamConsumerConnect(CUeglStreamConnection *connection, void *stream);
+CUresult cuEGLStreamConsumerConnectWithFlags(CUeglStreamConnection *connection, void *stream, unsigned flags);
+CUresult cuEGLStreamConsumerDisconnect(CUeglStreamConnection *connection);
+CUresult cuEGLStreamConsumerAcquireFrame(CUeglStreamConnection *connection, CUgraphicsResource *resource, CUstream *stream,
+					 unsigned microseconds);
+CUresult cuEGLStreamConsumerReleaseFrame(CUeglStreamConnection *connection, CUgraphicsResource resource, CUstream *stream);
+CUresult cuEGLStreamProducerConnect(CUeglStreamConnection *connection, void *stream, int width, int height);
+CUresult cuEGLStreamProducerDisconnect(CUeglStreamConnection *connection);
+CUresult cuEGLStreamProducerPresentFrame(CUeglStreamConnection *connection, CUeglFrame frame, CUstream *stream);
+CUresult cuEGLStreamProducerReturnFrame(CUeglStreamConnection *connection, CUeglFrame *frame, CUstream *stream);
 CUresult cuGLCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device);
 CUresult cuVDPAUCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device, unsigned with, void *resolver);
 

@@ -3,7 +3,7 @@
  *
  * Memory that is shared with a graphics driver, for which libgpusim-graphics.so.1 stands: its objects are known by their
  * names. Their memory stays the graphics driver's, which took it; registering and mapping take nothing. A buffer of GL is
- * mapped as an address, whatever is an image as nothing: arrays and frames of it are not simulated.
+ * mapped as an address, whatever is an image as an array without memory of its own, and an image of EGL as a frame of that.
  */
 #include "cuda_core.h"
 
@@ -15,6 +15,7 @@ struct CUgraphicsResource_st {
 	CUdevice device;
 	CUdeviceptr ptr;
 	uint64_t bytes;
+	CUmipmappedArray shape; /* of an image, from when somebody asked for it */
 };
 
 static int find(unsigned name, int *minor, uint64_t *handle, uint64_t *bytes)
@@ -140,6 +141,46 @@ CUresult cuGraphicsResourceGetMappedPointer_v2(CUdeviceptr *ptr, size_t *bytes, 
 	return CUDA_SUCCESS;
 }
 
+/* The names stand for objects of which only the size is known: each is one level of rows of 64 KiB. */
+CUresult cuGraphicsResourceGetMappedMipmappedArray(CUmipmappedArray *array, CUgraphicsResource r)
+{
+	const uint64_t row = 64 << 10;
+	TRY(cuda_enter());
+	if (!r)
+		return CUDA_ERROR_INVALID_HANDLE;
+	NEED(array);
+	if (!r->mapped)
+		return CUDA_ERROR_NOT_MAPPED;
+	if (!r->image)
+		return CUDA_ERROR_NOT_MAPPED_AS_ARRAY;
+	const CUDA_ARRAY3D_DESCRIPTOR d = { .Width = row / 16, .Height = (r->bytes + row - 1) / row, .Format = CU_AD_FORMAT_FLOAT,
+					    .NumChannels = 4, .Flags = CUDA_ARRAY3D_DEFERRED_MAPPING };
+	if (!r->shape)
+		TRY(cuMipmappedArrayCreate(&r->shape, &d, 1));
+	*array = r->shape;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuGraphicsSubResourceGetMappedArray(CUarray *array, CUgraphicsResource r, unsigned index, unsigned level)
+{
+	CUmipmappedArray all;
+	NEED(index == 0);
+	TRY(cuGraphicsResourceGetMappedMipmappedArray(&all, r));
+	return cuMipmappedArrayGetLevel(array, all, level);
+}
+
+CUresult cuGraphicsResourceGetMappedEglFrame(CUeglFrame *frame, CUgraphicsResource r, unsigned index, unsigned level)
+{
+	CUarray array;
+	CUDA_ARRAY3D_DESCRIPTOR d;
+	NEED(frame);
+	TRY(cuGraphicsSubResourceGetMappedArray(&array, r, index, level));
+	TRY(cuArray3DGetDescriptor_v2(&d, array));
+	*frame = (CUeglFrame){ .frame.pArray = { array }, .width = (unsigned)d.Width, .height = (unsigned)d.Height, .planeCount = 1,
+			       .numChannels = d.NumChannels, .cuFormat = d.Format };
+	return CUDA_SUCCESS;
+}
+
 CUresult cuGraphicsUnregisterResource(CUgraphicsResource r)
 {
 	TRY(cuda_enter());
@@ -147,6 +188,8 @@ CUresult cuGraphicsUnregisterResource(CUgraphicsResource r)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (r->mapped)
 		TRY(map(r, false));
+	if (r->shape)
+		TRY(cuMipmappedArrayDestroy(r->shape));
 	free(r);
 	return CUDA_SUCCESS;
 }

@@ -260,6 +260,83 @@ static void checkpoint(void)
 	EQ(CALL(cuCheckpointProcessGetState)(child, &state), CUDA_ERROR_INVALID_VALUE);
 }
 
+/* The same of an image: what it is mapped as has no memory of its own, and is nobody's to destroy. */
+static void image_of(unsigned name, size_t size)
+{
+	CUgraphicsResource r, buffer;
+	CUmipmappedArray mip;
+	CUarray array;
+	CUeglFrame frame;
+	CUDA_ARRAY3D_DESCRIPTOR d;
+	size_t before = free_now();
+	EQ(CALL(cuGraphicsGLRegisterBuffer)(&buffer, name, 0), 0);
+	EQ(CALL(cuGraphicsMapResources)(1, &buffer, NULL), 0);
+	EQ(CALL(cuGraphicsSubResourceGetMappedArray)(&array, buffer, 0, 0), CUDA_ERROR_NOT_MAPPED_AS_ARRAY);
+	EQ(CALL(cuGraphicsUnregisterResource)(buffer), 0);
+	EQ(CALL(cuGraphicsEGLRegisterImage)(&r, (void *)(uintptr_t)name, 0), 0);
+	EQ(CALL(cuGraphicsSubResourceGetMappedArray)(&array, r, 0, 0), CUDA_ERROR_NOT_MAPPED);
+	EQ(CALL(cuGraphicsMapResources)(1, &r, NULL), 0);
+	EQ(CALL(cuGraphicsSubResourceGetMappedArray)(&array, r, 0, 1), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuGraphicsSubResourceGetMappedArray)(&array, r, 0, 0), 0);
+	EQ(CALL(cuArray3DGetDescriptor_v2)(&d, array), 0);
+	EQ(d.Width * d.Height * 16, size);
+	EQ(CALL(cuArrayDestroy)(array), CUDA_ERROR_INVALID_HANDLE);
+	EQ(CALL(cuGraphicsResourceGetMappedMipmappedArray)(&mip, r), 0);
+	EQ(CALL(cuGraphicsResourceGetMappedEglFrame)(&frame, r, 0, 0), 0);
+	EQ(frame.frame.pArray[0] == array && frame.width == d.Width && frame.height == d.Height, 1);
+	EQ(CALL(cuGraphicsUnregisterResource)(r), 0);
+	EQ(free_now(), before);
+}
+
+/* As before CUDA 3, by its name alone. */
+static void older(unsigned name, size_t size)
+{
+	CUdeviceptr ptr;
+	size_t bytes, before = free_now();
+	EQ(CALL(cuGLInit)(), 0);
+	EQ(CALL(cuGLMapBufferObject_v2)(&ptr, &bytes, name), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuGLRegisterBufferObject)(name), 0);
+	EQ(CALL(cuGLRegisterBufferObject)(name), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuGLSetBufferObjectMapFlags)(name, 1), 0);
+	EQ(CALL(cuGLMapBufferObjectAsync_v2)(&ptr, &bytes, name, NULL), 0);
+	EQ(bytes, size);
+	EQ(CALL(cuMemsetD8_v2)(ptr, 0, bytes), 0);
+	EQ(CALL(cuGLUnmapBufferObjectAsync)(name, NULL), 0);
+	EQ(CALL(cuGLUnmapBufferObject)(name), CUDA_ERROR_NOT_MAPPED);
+	EQ(CALL(cuGLMapBufferObject_v2_ptds)(&ptr, &bytes, name), 0);
+	EQ(CALL(cuGLUnregisterBufferObject)(name), 0);
+	EQ(CALL(cuGLUnregisterBufferObject)(name), CUDA_ERROR_INVALID_VALUE);
+	EQ(free_now(), before);
+}
+
+static void streams(unsigned name)
+{
+	CUeglStreamConnection in, out;
+	CUgraphicsResource r;
+	CUeglFrame frame = { 0 }, back;
+	CUdeviceptr ptr;
+	EQ(CALL(cuEGLStreamConsumerConnectWithFlags)(&in, (void *)(uintptr_t)name, 2), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuEGLStreamConsumerConnect)(&in, (void *)(uintptr_t)name), 0);
+	EQ(CALL(cuEGLStreamConsumerReleaseFrame)(&in, NULL, NULL), CUDA_ERROR_LAUNCH_TIMEOUT);
+	EQ(CALL(cuEGLStreamConsumerAcquireFrame)(&in, &r, NULL, 100), 0);
+	EQ(CALL(cuEGLStreamConsumerAcquireFrame)(&in, &r, NULL, 100), CUDA_ERROR_LAUNCH_TIMEOUT);
+	EQ(CALL(cuGraphicsResourceGetMappedEglFrame)(&back, r, 0, 0), 0);
+	EQ(CALL(cuEGLStreamConsumerReleaseFrame)(&in, r, NULL), 0);
+	EQ(CALL(cuEGLStreamConsumerAcquireFrame)(&in, &r, NULL, 100), 0);
+	EQ(CALL(cuEGLStreamProducerDisconnect)(&in), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuEGLStreamConsumerDisconnect)(&in), 0);
+	EQ(CALL(cuEGLStreamProducerConnect)(&out, (void *)(uintptr_t)name, 16, 16), 0);
+	EQ(CALL(cuEGLStreamProducerPresentFrame)(&out, frame, NULL), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuMemAlloc_v2)(&ptr, 2 * MIB), 0);
+	frame.frame.pPitch[0] = (void *)(uintptr_t)ptr;
+	EQ(CALL(cuEGLStreamProducerReturnFrame)(&out, &back, NULL), CUDA_ERROR_LAUNCH_TIMEOUT);
+	EQ(CALL(cuEGLStreamProducerPresentFrame)(&out, frame, NULL), 0);
+	EQ(CALL(cuEGLStreamProducerReturnFrame)(&out, &back, NULL), 0);
+	EQ(back.frame.pPitch[0] == frame.frame.pPitch[0], 1);
+	EQ(CALL(cuEGLStreamProducerDisconnect)(&out), 0);
+	EQ(CALL(cuMemFree_v2)(ptr), 0);
+}
+
 /* A graphics driver's objects, which CUDA maps: a buffer as memory, images not. */
 static void interop(void)
 {
@@ -293,6 +370,10 @@ static void interop(void)
 	EQ(CALL(cuGraphicsUnregisterResource)(r), 0);
 	EQ(CALL(cuGraphicsUnregisterResource)(image), 0);
 	EQ(free_now(), before); /* it is the graphics driver's */
+	image_of(name, 4 * MIB);
+	older(name, 4 * MIB);
+	streams(name);
+	EQ(free_now(), before);
 	EQ(drop(name), 0);
 	EQ(free_now(), before + 4 * MIB);
 }

@@ -177,7 +177,7 @@ func TestGpuloadUsage(t *testing.T) {
 		{[]string{"--fork", "x"}, "--fork x"},
 		{[]string{"--fork", "1025"}, "--fork 1025"},
 		{[]string{"--gpu", "64"}, "--gpu 64"},
-		{[]string{"--api", "uvm"}, "linear, async, vmm, pitched, managed, pool, array, graph, module, heap, context, v1, batch, library, printf, green, sparse, multicast, multicast-v2, external, mipmap, external-mipmap, graphics, gl, gl-image, egl, vdpau, gl-context, vdpau-context, checkpoint"},
+		{[]string{"--api", "uvm"}, "linear, async, vmm, pitched, managed, pool, array, graph, module, heap, context, v1, batch, library, printf, green, sparse, multicast, multicast-v2, external, mipmap, external-mipmap, graphics, gl, gl-image, egl, vdpau, gl-array, gl-old, egl-consumer, egl-producer, gl-context, vdpau-context, checkpoint"},
 		{[]string{"--launch", "fast", "--hold", "1s"}, "plain, ex, cooperative, graph, multi, fill, copy, word"},
 		{[]string{"--driver", "static"}, "usual, deepbind, namespace, apart, early, elsewhere"},
 		{[]string{"--launch", "plain"}, "--hold TIME"},

@@ -75,7 +75,7 @@ func TestDaemonProcessLists(t *testing.T) {
 // What a graphics driver holds is the process's in both lists, all of it, and no compute mode keeps it away; CUDA adds
 // nothing to it by mapping it.
 func TestDaemonGraphics(t *testing.T) {
-	for _, api := range []string{"graphics", "gl", "gl-image", "egl", "vdpau"} {
+	for _, api := range []string{"graphics", "gl", "gl-image", "egl", "vdpau", "gl-array", "gl-old", "egl-consumer"} {
 		dir := node(t, "h100x8", "r580")
 		pid := hold(t, dir, "--api", api, "--step", "512MiB", "--touch").Process.Pid
 		eventually(t, "memory of both", func() bool { return holders(t, dir)[pid] == gib+2*h100Context })
