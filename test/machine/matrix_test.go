@@ -94,7 +94,7 @@ func tries() (families, attacks []attempt) {
 	return families, []attempt{
 		{name: "two processes", what: "two processes that take three quarters of the cap each", script: "%LOAD --alloc 1536MiB --step 64MiB --hold 5s & exec %LOAD --alloc 1536MiB --step 64MiB --hold 5s"},
 		{name: "eight at once", what: "eight forked workers that race for the cap", script: "exec %LOAD --fork 8 --alloc 1GiB --step 16MiB --hold 5s"},
-		{name: "contexts at once", what: "thirty-two programs that start at once, each with a context and 2 MiB", script: "for i in $(seq 32); do %LOAD --alloc 2MiB --hold 4s & done; wait"},
+		{name: "contexts at once", what: "thirty-two programs that start at once, each with a context and 2 MiB", script: "for i in $(seq 32); do %LOAD --alloc 2MiB --hold 15s & done; wait"},
 		{name: "no preload", what: "the loader's file unmounted and LD_PRELOAD emptied, as a static program would have it", script: "umount /etc/ld.so.preload 2>/dev/null; unset LD_PRELOAD; exec %LOAD " + alloc},
 		{name: "deepbind", what: "libcuda.so.1 opened with RTLD_DEEPBIND", script: "exec %LOAD --driver deepbind " + alloc},
 		{name: "name space", what: "libcuda.so.1 opened in a name space of its own, by dlmopen", script: "exec %LOAD --driver namespace " + alloc},

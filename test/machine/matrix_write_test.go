@@ -53,8 +53,27 @@ How far above the cap stands in brackets where it is not 0. Drivers: `)
 			}
 		}
 	}
+	b.WriteString(limits)
 	return b.String()
 }
+
+// limits is what holds when a cap changes while programs run, which tests of their own show.
+const limits = `
+## A cap that changes
+
+` + "`kerf limit GRANT SIZE`" + ` changes the cap of programs that run. None is made smaller than what its programs hold.
+
+| backend | in force |
+|---|---|
+| driver | at once: the driver's limit of the cgroup is set, and read back |
+| libkerf | at once: the limit lies on a page that the library reads at each allocation |
+| reactive | at the watch's next look |
+| mps | for programs that become clients afterwards |
+
+MPS gives a client its limit when it connects, and has no call that changes it. A larger cap is taken, and booked: programs that run keep the
+smaller one that they were started with. The command and ` + "`kerf status`" + ` name their pids; start these anew. A smaller cap is
+taken while none of the grant's programs is a client of MPS. Else it is refused, and the message names the pids: end them, or leave the cap as it is.
+`
 
 func table(b *strings.Builder, all []backend, rows []attempt, got []map[string]cell) {
 	b.WriteString("| what |")
