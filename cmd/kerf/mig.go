@@ -80,7 +80,8 @@ func (a *app) readBounded(name string, most int64) ([]byte, error) {
 	return data, nil
 }
 
-// importParted makes a SharingConfig of the chosen configs of a mig-parted document, or of all.
+// importParted makes a SharingConfig of the chosen configs of a mig-parted document, or of all. mig-parted leaves GPUs that a
+// config does not name as they are, and so do the pools.
 func importParted(data []byte, chosen []string) ([]byte, error) {
 	doc, err := parted.Parse(data)
 	if err != nil {
@@ -102,7 +103,7 @@ func importParted(data []byte, chosen []string) ([]byte, error) {
 		if err := sharing.ValidateName("mig-configs."+c.Name, c.Name); err != nil {
 			return nil, err //nolint:wrapcheck // it has the field
 		}
-		out.Pools = append(out.Pools, config.Pool{Name: c.Name, NodeSelector: map[string]string{partedLabel: c.Name}, MIG: layouts(c)})
+		out.Pools = append(out.Pools, config.Pool{Name: c.Name, NodeSelector: map[string]string{partedLabel: c.Name}, MIG: layouts(c), MIGOnDemand: config.OnDemandNo})
 	}
 	conf, err := config.New(out)
 	if err != nil {

@@ -36,11 +36,11 @@ mig-configs:
 		return out.String(), errOut.String(), code
 	}
 	selector := func(name string) map[string]string { return map[string]string{partedLabel: name} }
-	balanced := config.Pool{Name: "balanced", NodeSelector: selector("balanced"), MIG: []config.MIGLayout{
+	balanced := config.Pool{Name: "balanced", NodeSelector: selector("balanced"), MIGOnDemand: config.OnDemandNo, MIG: []config.MIGLayout{
 		{PCI: []string{"0x20B210DE", "0x233010DE:0x16C110DE"}, Enabled: true, Instances: []config.MIGCount{{Profile: "1g.10gb", Count: 3}, {Profile: "3g.40gb", Count: 1}}},
 		{GPUs: []int{0, 3}, Enabled: true},
 	}}
-	disabled := config.Pool{Name: "all-disabled", NodeSelector: selector("all-disabled"), MIG: []config.MIGLayout{{}}}
+	disabled := config.Pool{Name: "all-disabled", NodeSelector: selector("all-disabled"), MIGOnDemand: config.OnDemandNo, MIG: []config.MIGLayout{{}}}
 	for name, tt := range map[string]struct {
 		in   string
 		args []string

@@ -37,7 +37,7 @@ func fromReport(g gpunode.GPU) *MIG {
 		return nil
 	}
 	s := g.MIGState
-	m := &MIG{On: g.MIG, Fixed: s.Fixed, Units: int32(s.Units), Profiles: list(s.Profiles), Trouble: s.Trouble, Waits: s.Waits, Pieces: []MIGPiece{}} //nolint:gosec // at most 8
+	m := &MIG{On: g.MIG, Fixed: s.Fixed, Units: int32(s.Units), Profiles: list(s.Profiles), Trouble: s.Trouble, Waits: s.Waits, TurnsTo: g.TurnsTo, Pieces: []MIGPiece{}} //nolint:gosec // at most 8
 	for _, p := range s.Instances {
 		m.Pieces = append(m.Pieces, MIGPiece{
 			Profile: p.Profile, Start: int32(p.Start), Size: int32(p.Size), Ours: !p.Foreign, Ready: p.Ready, Grant: p.Claim, Holder: p.For, //nolint:gosec // at most 8

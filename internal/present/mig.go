@@ -12,15 +12,19 @@ import (
 )
 
 // MIG is how a GPU is cut into MIG instances. Units are its placement units. Trouble is why nothing is given of it, and
-// Waits why it is not as the pool says.
+// Waits why it is not as the pool says. TurnsTo is what it becomes with demand ("mig", or "shared"), empty where demand does
+// not change its mode; TurnsFor is who it changes for now, and TurnStays what keeps it as it is for now.
 type MIG struct {
-	On       bool       `json:"on"`
-	Fixed    bool       `json:"fixed"`
-	Units    int32      `json:"units"`
-	Profiles []string   `json:"profiles"`
-	Pieces   []MIGPiece `json:"pieces"`
-	Trouble  string     `json:"trouble"`
-	Waits    string     `json:"waits"`
+	On        bool       `json:"on"`
+	Fixed     bool       `json:"fixed"`
+	Units     int32      `json:"units"`
+	Profiles  []string   `json:"profiles"`
+	Pieces    []MIGPiece `json:"pieces"`
+	Trouble   string     `json:"trouble"`
+	Waits     string     `json:"waits"`
+	TurnsTo   string     `json:"turns_to"`
+	TurnsFor  string     `json:"turns_for"`
+	TurnStays string     `json:"turn_stays"`
 }
 
 // MIGPiece is a MIG instance, from Start over Size units. One that is not Ours was made by others; one that is not Ready
@@ -44,6 +48,7 @@ func fromMIG(m *nodev1.MIG) *MIG {
 	out := &MIG{
 		On: m.GetOn(), Fixed: m.GetFixed(), Units: m.GetUnits(), Profiles: list(m.GetProfiles()), Pieces: []MIGPiece{},
 		Trouble: m.GetTrouble(), Waits: m.GetWaits(),
+		TurnsTo: m.GetTurnsTo(), TurnsFor: m.GetTurnsFor(), TurnStays: m.GetTurnStays(),
 	}
 	out.Pieces = append(out.Pieces, fromPieces(m.GetPieces())...)
 	return out
@@ -129,6 +134,9 @@ func (m *MIG) lines(wide bool) []string {
 	}
 	out := []string{"  " + m.draw() + "  " + how}
 	out = append(out, aligning(rows)...)
+	if m.TurnsTo != "" {
+		out = append(out, "  "+m.turns())
+	}
 	if m.Trouble != "" {
 		out = append(out, "  in trouble: "+clean(m.Trouble))
 	}
@@ -136,6 +144,21 @@ func (m *MIG) lines(wide bool) []string {
 		out = append(out, "  not as the pool says: "+clean(m.Waits))
 	}
 	return out
+}
+
+// turns says what becomes of a GPU whose mode is demand's to change.
+func (m *MIG) turns() string {
+	to := "turns to MIG mode"
+	if m.TurnsTo != "mig" {
+		to = "turns back from MIG mode"
+	}
+	switch {
+	case m.TurnsFor != "":
+		return to + " now, for " + clean(m.TurnsFor)
+	case m.TurnStays != "":
+		return to + " with demand, but not now: it " + clean(m.TurnStays)
+	}
+	return to + " with demand"
 }
 
 // Slices draws how the GPUs are cut into MIG instances, those that can be.

@@ -85,7 +85,12 @@ func (w *world) SetMode(_ context.Context, _ sharing.GPUID, on bool) (bool, erro
 	return true, w.refuse
 }
 
-func (w *world) Table(context.Context, sharing.GPUID) (*mig.Table, error) { return w.table, nil }
+func (w *world) Table(context.Context, sharing.GPUID) (*mig.Table, error) {
+	if w.table == nil {
+		return nil, sharing.ErrUnsupported
+	}
+	return w.table, nil
+}
 
 func (w *world) Instances(context.Context, sharing.GPUID) ([]exec.Instance, error) {
 	out := slices.Clone(w.have)
@@ -311,6 +316,7 @@ func TestReasons(t *testing.T) {
 		"all of the layout": {layout, claim("3g", 0, 4), "3g", Full},
 		"shared":            {config.Pool{MIG: []config.MIGLayout{{Enabled: true, Shared: true, Instances: layout.MIG[0].Instances}}}, claim("3g"), "3g", Shared},
 		"not in MIG mode":   {config.Pool{}, claim("1g"), "1g", NotCut},
+		"never in MIG mode": {config.Pool{MIGOnDemand: config.OnDemandNo}, claim("1g"), "1g", NotCut},
 		"a driver that fails": {layout, func(w *world) {
 			w.pool = config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: []config.MIGCount{{Profile: "7g", Count: 1}}}}}
 			w.refuse = sharing.ErrExhausted

@@ -314,7 +314,9 @@ func (m *Manager) refresh(ctx context.Context, p *page) {
 	var mine []exec.Own
 	var foreign []exec.Instance
 	if err == nil && (mode.Current || turns) {
-		_, _, err = m.tableOf(ctx, p)
+		if _, _, err = m.tableOf(ctx, p); err != nil && !mode.Current {
+			turns, err = false, nil // it is shared all the same; some drivers may tell no profiles outside of MIG mode
+		}
 	}
 	if err == nil && trouble == "" {
 		mine, foreign, err = m.exec.List(ctx, p.gpu)

@@ -60,7 +60,7 @@ func (m *Manager) Turns(gpu sharing.GPUID) bool {
 
 // turn needs p.work.
 func (m *Manager) turn(ctx context.Context, p *page, on bool) error {
-	if !Wanted(m.opt.Pool(), p.facts).Auto || !m.mayTurn(p, !on) {
+	if !m.Turns(p.gpu.ID) || !m.mayTurn(p, !on) {
 		return fmt.Errorf("change mig mode of gpu %q: its pool does not leave it to demand: %w", string(p.gpu.ID), sharing.ErrDenied)
 	}
 	if !on {

@@ -16,7 +16,7 @@ import (
 // auto is a GPU outside of MIG mode in a pool that leaves its mode to demand.
 func auto(t *testing.T) *world {
 	t.Helper()
-	w := newWorld(t, "h100x8", config.Pool{MIGOnDemand: true, MIGKeepWarm: time.Minute})
+	w := newWorld(t, "h100x8", config.Pool{MIGKeepWarm: time.Minute})
 	w.Tick(t.Context())
 	return w
 }
@@ -70,26 +70,27 @@ func TestTurn(t *testing.T) {
 // Only what the pool leaves to demand, and what Kerf itself has put in MIG mode, is demand's to change.
 func TestTurnsNot(t *testing.T) {
 	tests := map[string]func(w *world){
-		"a pool that says nothing": func(w *world) { w.pool.MIGOnDemand = false },
-		"a pool of shares":         func(w *world) { w.pool.Mode = config.ModeShared },
-		"a pool of MIG":            func(w *world) { w.pool.Mode = config.ModeMIG },
-		"a layout":                 func(w *world) { w.pool.MIG = []config.MIGLayout{{Enabled: true}} },
-		"a reset without leave":    func(w *world) { w.mode.NeedsReset = true },
-		"a mode set by hand":       func(w *world) { w.mode.Current, w.mode.Pending = true, true },
+		"a pool that says so":   func(w *world) { w.pool.MIGOnDemand = config.OnDemandNo },
+		"a pool of shares":      func(w *world) { w.pool.Mode = config.ModeShared },
+		"a pool of MIG":         func(w *world) { w.pool.Mode = config.ModeMIG },
+		"a layout":              func(w *world) { w.pool.MIG = []config.MIGLayout{{Enabled: true}} },
+		"a reset without leave": func(w *world) { w.mode.NeedsReset = true },
+		"a mode set by hand":    func(w *world) { w.mode.Current, w.mode.Pending = true, true },
+		"a driver that tells no profiles outside of MIG mode": func(w *world) { w.table = nil },
 		"a rule for the GPU": func(w *world) {
 			w.pool.GPUs = []config.GPURule{{Indexes: []int{0}, Settings: config.GPUSettings{Mode: config.ModeWhole}}}
 		},
 	}
 	for name, change := range tests {
-		w := newWorld(t, "h100x8", config.Pool{MIGOnDemand: true})
+		w := newWorld(t, "h100x8", config.Pool{})
 		change(w)
 		w.Tick(t.Context())
 		calls := len(w.calls)
-		if err := w.Manager.Turn(t.Context(), gpuID, !w.mode.Current); !errors.Is(err, sharing.ErrDenied) || w.view().Turns || len(w.calls) != calls {
+		if err := w.Manager.Turn(t.Context(), gpuID, !w.mode.Current); !errors.Is(err, sharing.ErrDenied) || w.view().Turns || w.view().Trouble != "" || len(w.calls) != calls {
 			t.Errorf("%s: %v, %+v", name, err, w.view())
 		}
 	}
-	w := newWorld(t, "a30x2", config.Pool{MIGOnDemand: true, MIGReset: true})
+	w := newWorld(t, "a30x2", config.Pool{MIGReset: true})
 	if w.Tick(t.Context()); !w.view().Turns {
 		t.Error("a GPU before Hopper does not change where a reset is allowed")
 	}

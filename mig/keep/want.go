@@ -28,7 +28,7 @@ type Want struct {
 }
 
 // Wanted is what the pool wants of the GPU. Of several layouts that mean it the last one holds; where none does, a pool
-// of MIG instances wants the mode of GPUs that can do it, and one that offers everything may leave it to demand.
+// of MIG instances wants the mode of GPUs that can do it, and one that offers everything leaves it to demand, unless it says otherwise.
 func Wanted(pool config.Pool, g sharing.GPU) Want {
 	for _, l := range slices.Backward(pool.MIG) {
 		if !means(l, g) {
@@ -46,7 +46,7 @@ func Wanted(pool config.Pool, g sharing.GPU) Want {
 	case config.ModeMIG:
 		return Want{On: true}
 	case config.ModeAuto:
-		return Want{Leave: true, Auto: pool.MIGOnDemand && !pool.Of(g).Exclude}
+		return Want{Leave: true, Auto: pool.FollowsDemand() && !pool.Of(g).Exclude}
 	case config.ModeShared, config.ModeWhole:
 	}
 	return Want{Leave: true}

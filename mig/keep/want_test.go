@@ -18,10 +18,11 @@ func TestWanted(t *testing.T) {
 		pool config.Pool
 		want Want
 	}{
-		"nothing said":      {config.Pool{}, Want{Leave: true}},
-		"as demand asks":    {config.Pool{MIGOnDemand: true}, Want{Leave: true, Auto: true}},
-		"beside a layout":   {config.Pool{MIGOnDemand: true, MIG: []config.MIGLayout{{GPUs: []int{0}, Enabled: true}}}, Want{Leave: true, Auto: true}},
-		"in a layout":       {config.Pool{MIGOnDemand: true, MIG: []config.MIGLayout{{GPUs: []int{1}}}}, Want{}},
+		"nothing said":      {config.Pool{}, Want{Leave: true, Auto: true}},
+		"as demand asks":    {config.Pool{MIGOnDemand: config.OnDemandYes}, Want{Leave: true, Auto: true}},
+		"not as demand":     {config.Pool{MIGOnDemand: config.OnDemandNo}, Want{Leave: true}},
+		"beside a layout":   {config.Pool{MIG: []config.MIGLayout{{GPUs: []int{0}, Enabled: true}}}, Want{Leave: true, Auto: true}},
+		"in a layout":       {config.Pool{MIG: []config.MIGLayout{{GPUs: []int{1}}}}, Want{}},
 		"a pool of shares":  {config.Pool{Mode: config.ModeShared}, Want{Leave: true}},
 		"a pool of wholes":  {config.Pool{Mode: config.ModeWhole}, Want{Leave: true}},
 		"a pool of MIG":     {config.Pool{Mode: config.ModeMIG}, Want{On: true}},
@@ -32,11 +33,11 @@ func TestWanted(t *testing.T) {
 		"the last one": {config.Pool{MIG: []config.MIGLayout{
 			{Enabled: true}, {GPUs: []int{0, 1}, Enabled: true, Instances: one}, {GPUs: []int{0}},
 		}}, Want{On: true, Fixed: one}},
-		"another GPU":     {config.Pool{MIG: []config.MIGLayout{{GPUs: []int{0}, Enabled: true}}}, Want{Leave: true}},
-		"another product": {config.Pool{MIG: []config.MIGLayout{{PCI: []string{"0x20B010DE"}, Enabled: true}}}, Want{Leave: true}},
+		"another GPU":     {config.Pool{MIG: []config.MIGLayout{{GPUs: []int{0}, Enabled: true}}}, Want{Leave: true, Auto: true}},
+		"another product": {config.Pool{MIG: []config.MIGLayout{{PCI: []string{"0x20B010DE"}, Enabled: true}}}, Want{Leave: true, Auto: true}},
 		"its product":     {config.Pool{MIG: []config.MIGLayout{{PCI: []string{"0x20B010DE", "0x233010de"}, Enabled: true}}}, Want{On: true}},
 		"its board":       {config.Pool{MIG: []config.MIGLayout{{PCI: []string{"0x233010DE:0x16C110DE"}, Enabled: true}}}, Want{On: true}},
-		"another board":   {config.Pool{MIG: []config.MIGLayout{{PCI: []string{"0x233010DE:0x16C210DE"}, Enabled: true}}}, Want{Leave: true}},
+		"another board":   {config.Pool{MIG: []config.MIGLayout{{PCI: []string{"0x233010DE:0x16C210DE"}, Enabled: true}}}, Want{Leave: true, Auto: true}},
 	}
 	for name, tt := range tests {
 		if got := Wanted(tt.pool, g); !reflect.DeepEqual(got, tt.want) {

@@ -166,9 +166,7 @@ func (c *checker) pool(path string, p Pool, pools, selectors, profiles map[strin
 	}
 	c.mig(path+".mig", p.MIG)
 	c.migWarm(path+".migKeepWarm", p.MIGKeepWarm)
-	if p.MIGOnDemand && p.Mode != ModeAuto {
-		c.bad(path+".migOnDemand", "true", "leave it out, or set mode to auto", "is for mode auto alone, and the mode is %s", p.Mode)
-	}
+	c.onDemand(path+".migOnDemand", p)
 	if p.Profiles != nil && len(p.Profiles) == 0 {
 		c.bad(path+".profiles", "", "name at least one, or leave the field out", "is an empty list")
 	}

@@ -73,8 +73,9 @@ type Pool struct {
 	MIGKeepWarm time.Duration
 	// MIGReset allows the reset that a GPU before Hopper takes to change its MIG mode.
 	MIGReset bool
-	// MIGOnDemand lets idle GPUs go in and out of MIG mode as demand asks; only where Mode is ModeAuto.
-	MIGOnDemand bool
+	// MIGOnDemand says whether idle GPUs go in and out of MIG mode as demand asks; what is not the default is only for
+	// ModeAuto.
+	MIGOnDemand OnDemand
 	// GPUs are rules for some of the nodes' GPUs, of which the first that fits one holds for it.
 	GPUs []GPURule
 	// Sharers, MemoryReserve and PowerLimitWatts hold for the GPUs of which no rule says otherwise, as in GPUSettings.

@@ -48,7 +48,7 @@ type (
 		MIG            []wireLayout      `yaml:"mig,omitempty"`
 		MIGKeepWarm    string            `yaml:"migKeepWarm,omitempty"`
 		MIGReset       bool              `yaml:"migReset,omitempty"`
-		MIGOnDemand    bool              `yaml:"migOnDemand,omitempty"`
+		MIGOnDemand    *bool             `yaml:"migOnDemand,omitempty"`
 		Profiles       []string          `yaml:"profiles,omitempty"`
 	}
 	wireProfile struct {
@@ -91,7 +91,7 @@ func (c Config) Encode() ([]byte, error) {
 			one.MPSSharing = p.MPSSharing.String()
 		}
 		one.GPUs, one.Sharers, one.MemoryReserve, one.PowerLimit, one.GPUHour = wireRules(p.GPUs), p.Sharers, exact(p.MemoryReserve), p.PowerLimitWatts, p.GPUHour
-		one.MIGOnDemand = p.MIGOnDemand
+		one.MIGOnDemand = p.MIGOnDemand.wire()
 		if one.MIGReset = p.MIGReset; p.MIGKeepWarm != 0 {
 			one.MIGKeepWarm = p.MIGKeepWarm.String()
 		}

@@ -41,7 +41,7 @@ func (p *Pool) fields() fields {
 		layoutsField(&p.MIG),
 		span("migKeepWarm", &p.MIGKeepWarm, parseWarm, leastWarm, mostWarm, "How long an instance that was cut for a claim stays after it, for the next one that asks for the same.").def("5m"),
 		flag("migReset", &p.MIGReset, "Allows the reset that a GPU before Hopper takes to change its MIG mode.").def("false"),
-		flag("migOnDemand", &p.MIGOnDemand, "Lets idle GPUs go in and out of MIG mode as demand asks, where no layout names them; for mode auto alone.").def("false"),
+		onDemandField(&p.MIGOnDemand),
 		texts("profiles", &p.Profiles, "The only profiles that requests may name here; then every request must name one.").def("all profiles, and requests without one"),
 	}
 }

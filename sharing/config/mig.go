@@ -39,6 +39,51 @@ type MIGCount struct {
 	Count   int
 }
 
+// OnDemand says whether the MIG mode of a pool's idle GPUs follows demand.
+type OnDemand uint8
+
+// The choices.
+const (
+	// OnDemandDefault is OnDemandYes where the pool's mode is ModeAuto, and no otherwise.
+	OnDemandDefault OnDemand = iota
+	OnDemandYes
+	OnDemandNo
+)
+
+// FollowsDemand reports whether idle GPUs of the pool go in and out of MIG mode as demand asks, where nothing else says what
+// their mode is to be.
+func (p Pool) FollowsDemand() bool { return p.Mode == ModeAuto && p.MIGOnDemand != OnDemandNo }
+
+// onDemand checks that it says something about the mode.
+func (c *checker) onDemand(path string, p Pool) {
+	switch {
+	case p.MIGOnDemand > OnDemandNo:
+		c.bad(path, "", "use an OnDemand of this package", "does not say whether GPUs change with demand")
+	case p.MIGOnDemand != OnDemandDefault && p.Mode != ModeAuto:
+		c.bad(path, strconv.FormatBool(p.MIGOnDemand == OnDemandYes), "leave it out, or set mode to auto", "is for mode auto alone, and the mode is %s", p.Mode)
+	}
+}
+
+// onDemandField is true, false, or left out.
+func onDemandField(to *OnDemand) field {
+	f := flag("migOnDemand", new(bool), "Lets idle GPUs go in and out of MIG mode as demand asks, where no layout names them; for mode auto alone.").def("true in mode auto")
+	f.read = func(r *reader, path string, n *yaml.Node) {
+		if *to = OnDemandNo; r.flag(path, n) {
+			*to = OnDemandYes
+		}
+	}
+	return f
+}
+
+// wire is nil where nothing is to be written.
+func (d OnDemand) wire() *bool {
+	if d == OnDemandDefault {
+		return nil
+	}
+	yes := d == OnDemandYes
+	return &yes
+}
+
 // DefaultMIGKeepWarm is how long an instance stays after its claim where the pool does not say it.
 const DefaultMIGKeepWarm = 5 * time.Minute
 

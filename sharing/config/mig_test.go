@@ -131,9 +131,25 @@ func TestMIGPool(t *testing.T) {
 // Whose mode is fixed changes with nobody's demand.
 func TestMIGOnDemand(t *testing.T) {
 	for mode, ok := range map[Mode]bool{ModeAuto: true, ModeShared: false, ModeWhole: false, ModeMIG: false} {
-		_, err := New(Document{Pools: []Pool{{Name: "p", Mode: mode, MIGOnDemand: true}}})
-		if (err == nil) != ok || !ok && !strings.Contains(err.Error(), "migOnDemand") {
-			t.Errorf("mode %s: %v", mode, err)
+		if p := (Pool{Name: "p", Mode: mode}); p.FollowsDemand() != ok {
+			t.Errorf("mode %s, and nothing else said: %t", mode, p.FollowsDemand())
 		}
+		for said, d := range map[string]OnDemand{"true": OnDemandYes, "false": OnDemandNo} {
+			p := Pool{Name: "p", Mode: mode, MIGOnDemand: d}
+			_, err := New(Document{Pools: []Pool{p}})
+			if (err == nil) != ok || !ok && !strings.Contains(err.Error(), "migOnDemand") || !ok && !strings.Contains(err.Error(), said) {
+				t.Errorf("mode %s, %s: %v", mode, said, err)
+			}
+			read, err := Decode([]byte(head + "spec:\n  pools:\n  - {name: p, mode: " + mode.String() + ", migOnDemand: " + said + "}\n"))
+			if (err == nil) != ok || ok && (read.Pools()[0].FollowsDemand() != (d == OnDemandYes) || read.Pools()[0].MIGOnDemand != d) {
+				t.Errorf("mode %s, read %s: %v", mode, said, err)
+			}
+		}
+	}
+	if _, err := Decode([]byte(head + "spec:\n  pools:\n  - {name: p, migOnDemand: yes}\n")); err == nil || !strings.Contains(err.Error(), "migOnDemand") {
+		t.Errorf("neither true nor false: %v", err)
+	}
+	if _, err := New(Document{Pools: []Pool{{Name: "p", MIGOnDemand: 9}}}); err == nil {
+		t.Error("a choice that there is not is taken")
 	}
 }

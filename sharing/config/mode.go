@@ -12,8 +12,8 @@ type Mode uint8
 
 // The modes.
 const (
-	// ModeAuto: fractions, whole GPUs, and instances of the GPUs that are in MIG mode (the default). With a stock
-	// scheduler a pod may then have to wait on its node, and says so.
+	// ModeAuto: fractions, whole GPUs, and MIG instances (the default); idle GPUs go in and out of MIG mode as demand asks,
+	// see Pool.MIGOnDemand. With a stock scheduler a pod may then have to wait on its node, and says so.
 	ModeAuto Mode = iota
 	// ModeShared: fractions alone.
 	ModeShared

@@ -10,6 +10,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
@@ -46,7 +47,9 @@ type GPUState struct {
 	Utilization int // -1 when not known
 	// MIG is how it is cut; the zero value for a GPU that cannot be.
 	MIGState MIGState
-	Levels   []sharing.Level
+	// Turning is what becomes of it where its MIG mode is demand's to change.
+	Turning Turning
+	Levels  []sharing.Level
 	// Backends are all that there are, strongest first; nil while they have not been probed.
 	Backends []BackendState
 }
@@ -87,14 +90,14 @@ func (r *Runtime) State(ctx context.Context) State {
 		s.DriverVersion = r.att.Driver.Version()
 	}
 	health := map[sharing.GPUID]sharing.Health{}
-	cut := r.migStates()
+	cut, now := r.migStates(), time.Now()
 	for _, v := range r.ledger.GPUs() {
 		health[v.GPU.UUID] = v.GPU.Health
 		g := GPUState{MIGState: cut[v.GPU.UUID], GPU: v.GPU, Granted: v.HeldMemory, GrantedPercent: v.HeldPercent, Lent: v.LentMemory, Utilization: -1}
 		if v.GPU.Health == sharing.HealthOK {
 			g.Levels = r.levelsOf(v.GPU, g.MIGState)
 		}
-		g.Backends = r.backends(v.GPU)
+		g.Turning, g.Backends = r.turningOf(g.MIGState, now), r.backends(v.GPU)
 		if use, ok := p.gpus[v.GPU.UUID]; ok {
 			g.Used, g.UsedKnown, g.Utilization = use.Used, true, use.Utilization
 		}

@@ -419,14 +419,10 @@ const (
 
 // turnsTo is what a GPU would become now; it needs the lock.
 func (r *Runtime) turnsTo(s MIGState, now time.Time) TurnsTo {
-	g, ok := r.turnGPU(s, now)
-	switch {
-	case !ok || turn.Why(g, r.pool.KeepWarm(), now) != "":
-		return TurnsNowhere
-	case g.On:
-		return TurnsToPlain
+	if t := r.turningOf(s, now); t.For == "" && t.Stays == "" {
+		return t.To
 	}
-	return TurnsToMIG
+	return TurnsNowhere
 }
 
 // tellTurns shows who waits for what, and announces that GPUs could change by now that could not before, and the reverse:

@@ -76,7 +76,7 @@ func newTurnBench(t *testing.T) (*migBench, *turnMIG) {
 	b := newMIGBench(t)
 	b.gpus = b.gpus[:1]
 	b.gpus[0].MIG = false
-	b.opt.Pool = config.Pool{Name: "default", MIGOnDemand: true, MIGKeepWarm: time.Minute}
+	b.opt.Pool = config.Pool{Name: "default", MIGKeepWarm: time.Minute}
 	m := &turnMIG{fakeMIG: b.mig, b: b}
 	b.begin()
 	b.SetMIG(m)

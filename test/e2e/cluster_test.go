@@ -51,11 +51,15 @@ var simulatedCaps = strings.NewReplacer(
 	"      volumes:\n", "      volumes:\n      - {name: gpusim, hostPath: {path: /run/gpusim, type: Directory}}\n",
 )
 
+// keepsModes is the line of the tests' rules by which no GPU's MIG mode follows demand: tests that have GPUs cut count what
+// these give. TestMIGTurns takes it out.
+const keepsModes = "    migOnDemand: false\n"
+
 // rulesForTests makes of the shipped rules those of the tests: the node offers whole GPUs beside fractions, and
 // there are profiles to name.
 func rulesForTests(text []byte) []byte {
 	text = anyReadiness.ReplaceAll(text, []byte("${1} 1\n"))
-	text = anyMode.ReplaceAll(text, []byte("\n${1}mode: auto\n"))
+	text = anyMode.ReplaceAll(text, []byte("\n${1}mode: auto\n${1}"+strings.TrimSpace(keepsModes)+"\n"))
 	return anyPools.ReplaceAll(text, []byte("\n${1}profiles:\n${1}- {name: e2e-small, memory: 4GiB, percent: 10}\n"+
 		"${1}- {name: e2e-pair, memory: 12GiB, gpus: 2}\n${1}pools:\n"))
 }

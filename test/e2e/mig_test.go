@@ -240,13 +240,7 @@ func TestMIG(t *testing.T) {
 func (e *testCase) nodeWaits(p *pod) {
 	e.Helper()
 	who := "pod " + p.namespace + "/" + p.name
-	eventually(e, "an event of the node", func() error {
-		list, err := e.client.CoreV1().Events("").List(background(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Node,reason=MIGWaits"})
-		if err == nil && !slices.ContainsFunc(list.Items, func(ev corev1.Event) bool { return strings.Contains(ev.Message, who) }) {
-			err = fmt.Errorf("%d such events, and none of %s", len(list.Items), who)
-		}
-		return err
-	})
+	e.nodeEvent("MIGWaits", who)
 	eventually(e, "what the GPU waits for in the GPUNode", func() error {
 		s, err := e.gpuNode()
 		if err != nil {

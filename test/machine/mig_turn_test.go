@@ -11,7 +11,7 @@ import (
 
 // turnPool leaves the mode of GPU 0 to demand; the others are in none.
 func turnPool(warm string) string {
-	return head + "spec:\n  pools:\n  - name: default\n    mode: auto\n    migOnDemand: true\n    migKeepWarm: " + warm +
+	return head + "spec:\n  pools:\n  - name: default\n    mode: auto\n    migKeepWarm: " + warm +
 		"\n    mig: [{gpus: [1, 2, 3, 4, 5, 6, 7], enabled: false}]\n    gpus: [{index: [1, 2, 3, 4, 5, 6, 7], exclude: true}]\n"
 }
 

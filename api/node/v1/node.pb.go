@@ -536,8 +536,13 @@ type MIG struct {
 	// pieces are its instances, by their starts.
 	Pieces []*MIGPiece `protobuf:"bytes,6,rep,name=pieces,proto3" json:"pieces,omitempty"`
 	// trouble is why nothing is given of it, waits why it is not as the pool says; empty where all is well.
-	Trouble       string `protobuf:"bytes,7,opt,name=trouble,proto3" json:"trouble,omitempty"`
-	Waits         string `protobuf:"bytes,8,opt,name=waits,proto3" json:"waits,omitempty"`
+	Trouble string `protobuf:"bytes,7,opt,name=trouble,proto3" json:"trouble,omitempty"`
+	Waits   string `protobuf:"bytes,8,opt,name=waits,proto3" json:"waits,omitempty"`
+	// turns_to is what the GPU becomes with demand, mig or shared (or given whole); empty where demand does not change its mode.
+	// turns_for is who it changes for now, turn_stays what keeps it as it is for now, a clause; empty where nothing does.
+	TurnsTo       string `protobuf:"bytes,9,opt,name=turns_to,json=turnsTo,proto3" json:"turns_to,omitempty"`
+	TurnsFor      string `protobuf:"bytes,10,opt,name=turns_for,json=turnsFor,proto3" json:"turns_for,omitempty"`
+	TurnStays     string `protobuf:"bytes,11,opt,name=turn_stays,json=turnStays,proto3" json:"turn_stays,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -624,6 +629,27 @@ func (x *MIG) GetTrouble() string {
 func (x *MIG) GetWaits() string {
 	if x != nil {
 		return x.Waits
+	}
+	return ""
+}
+
+func (x *MIG) GetTurnsTo() string {
+	if x != nil {
+		return x.TurnsTo
+	}
+	return ""
+}
+
+func (x *MIG) GetTurnsFor() string {
+	if x != nil {
+		return x.TurnsFor
+	}
+	return ""
+}
+
+func (x *MIG) GetTurnStays() string {
+	if x != nil {
+		return x.TurnStays
 	}
 	return ""
 }
@@ -2486,7 +2512,7 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\bbackends\x18\x11 \x03(\v2\x15.kerf.node.v1.BackendR\bbackends\x12\x1d\n" +
 	"\n" +
 	"lent_bytes\x18\x12 \x01(\x04R\tlentBytes\x12.\n" +
-	"\tmig_state\x18\x13 \x01(\v2\x11.kerf.node.v1.MIGR\bmigState\"\xd1\x01\n" +
+	"\tmig_state\x18\x13 \x01(\v2\x11.kerf.node.v1.MIGR\bmigState\"\xa8\x02\n" +
 	"\x03MIG\x12\x12\n" +
 	"\x04able\x18\x01 \x01(\bR\x04able\x12\x0e\n" +
 	"\x02on\x18\x02 \x01(\bR\x02on\x12\x14\n" +
@@ -2495,7 +2521,12 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\bprofiles\x18\x05 \x03(\tR\bprofiles\x12.\n" +
 	"\x06pieces\x18\x06 \x03(\v2\x16.kerf.node.v1.MIGPieceR\x06pieces\x12\x18\n" +
 	"\atrouble\x18\a \x01(\tR\atrouble\x12\x14\n" +
-	"\x05waits\x18\b \x01(\tR\x05waits\"\xba\x01\n" +
+	"\x05waits\x18\b \x01(\tR\x05waits\x12\x19\n" +
+	"\bturns_to\x18\t \x01(\tR\aturnsTo\x12\x1b\n" +
+	"\tturns_for\x18\n" +
+	" \x01(\tR\bturnsFor\x12\x1d\n" +
+	"\n" +
+	"turn_stays\x18\v \x01(\tR\tturnStays\"\xba\x01\n" +
 	"\bMIGPiece\x12\x18\n" +
 	"\aprofile\x18\x01 \x01(\tR\aprofile\x12\x14\n" +
 	"\x05start\x18\x02 \x01(\x05R\x05start\x12\x12\n" +

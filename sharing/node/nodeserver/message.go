@@ -40,7 +40,7 @@ func gpuMessage(g node.GPUState) *nodev1.GPU {
 		GrantedBytes: uint64(g.Granted), GrantedPercent: uint32(g.GrantedPercent), LentBytes: uint64(g.Lent),
 		Utilization: small(g.Utilization), Health: g.Health.String(), HealthReason: g.HealthReason, Mig: g.MIG,
 	}
-	m.MigState = migMessage(g.MIGState)
+	m.MigState = migMessage(g.MIGState, g.Turning)
 	for _, l := range g.Levels {
 		m.Levels = append(m.Levels, l.String())
 	}
@@ -53,13 +53,13 @@ func gpuMessage(g node.GPUState) *nodev1.GPU {
 	return m
 }
 
-func migMessage(s node.MIGState) *nodev1.MIG {
+func migMessage(s node.MIGState, t node.Turning) *nodev1.MIG {
 	if s.GPU == "" {
 		return nil
 	}
 	return &nodev1.MIG{
 		Able: s.Able, On: s.On, Fixed: s.Fixed, Units: small(s.Units), Profiles: s.Profiles, Pieces: piecesMessage(s.Pieces),
-		Trouble: s.Trouble, Waits: s.Waits,
+		Trouble: s.Trouble, Waits: s.Waits, TurnsTo: string(t.To), TurnsFor: t.For, TurnStays: t.Stays,
 	}
 }
 
