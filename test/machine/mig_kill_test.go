@@ -10,18 +10,33 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+
+	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
 )
 
+// moments are how many of the moments of a change are passed over between two kills: the soak takes each moment, and the
+// tests that run always every few.
+func moments() int {
+	if soaking() {
+		return 1
+	}
+	return 7
+}
+
+// meanwhile are what happens to GPU 0 between an agent's death and its next start. Each returns what is done once that is
+// ready.
+func (m *machine) meanwhile() []func() (then func()) {
+	return []func() func(){m.changedByHand, m.anotherAgent, func() func() { return func() {} }}
+}
+
 // The whole agent is killed before and after each call to the driver and each write of the journal of a change, from one
-// layout to another and back, until there is no such moment left: it ends at the layout, with nothing left over, and who
-// runs on the GPU stays where it is. The soak takes each moment, and this test every few.
+// layout to another and back, until there is no such moment left; and then somebody makes or destroys an instance by hand,
+// or another agent comes up. It ends at the layout, with nothing left over, and who runs on the GPU stays where it is. The soak
+// takes each moment with each of these, and this test every few, with one after the other.
 func TestMIGKilledAtEachMoment(t *testing.T) {
 	t.Parallel()
-	step := 13
-	if soakFor > 0 {
-		step = 1
-	}
 	for _, point := range []string{"mig-driver", "mig-journal"} {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
@@ -51,35 +66,126 @@ func TestMIGKilledAtEachMoment(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for round, survived := 0, 0; survived < 2; round++ {
-				target := layouts[round%2]
-				crashed := m.killedAt(target, point, step*(round/2))
-				if survived++; crashed {
-					survived = 0
-				}
-				m.wantProfiles(0, profiles[round%2])
+			m.eachMoment(point, func(n int) { m.write(layouts[n%2]) }, nil, func(n int) {
+				m.wantProfiles(0, profiles[n%2])
 				if now := slices.Collect(maps.Values(m.places(0))); !slices.Contains(now, string(neighbour)) {
-					t.Fatalf("round %d: the neighbour was on %s, and there is %q", round, neighbour, now)
+					t.Fatalf("change %d: the neighbour was on %s, and there is %q", n, neighbour, now)
 				}
-			}
+			})
 		})
 	}
 }
 
-// killedAt starts the agent with another layout so that it is killed at a point when it has passed that so many times,
-// and starts it again. It is false where the agent came through.
-func (m *machine) killedAt(layout, point string, passed int) bool {
+// The same while the pool puts a GPU in MIG mode with a layout, and takes it out of it again: it ends as the pool says, and
+// who has a share of another GPU is not disturbed.
+func TestModeKilledAtEachMoment(t *testing.T) {
+	t.Parallel()
+	for _, point := range []string{"mig-driver", "mig-journal"} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, setup{hardware: "h100x8", driver: "r580", noAgent: true})
+			const profile3g = 9
+			layouts := []string{
+				layoutPool("    - {gpus: [0], enabled: true, instances: {3g.40gb: 1}}\n"), layoutPool("    - {gpus: [0], enabled: false}\n"),
+			}
+			m.agentFlags = []string{"--config", m.write(layouts[1])}
+			m.startAgent()
+			m.ready()
+			neighbour := m.run(flags("--memory 4GiB --gpu-uuid "+m.uuid(1)), load("--alloc 1GiB --hold 1h"))
+			neighbour.loads(1)
+			m.eachMoment(point, func(n int) { m.write(layouts[n%2]) }, nil, func(n int) {
+				want := [][]uint64{{profile3g}, nil}[n%2]
+				eventually(t, "the mode", func() error {
+					if g := m.state().GPUs[0]; g.MIG != (n%2 == 0) || m.cutGPUs()[0].MIG != g.MIG || g.Health != "healthy" {
+						return fmt.Errorf("change %d: %+v, by the driver %+v", n, g, m.cutGPUs()[0])
+					}
+					return nil
+				})
+				m.wantProfiles(0, want)
+				if !neighbour.running() {
+					t.Fatalf("change %d: the neighbour ended: %v", n, neighbour.wait())
+				}
+			})
+		})
+	}
+}
+
+// The same while a GPU's mode follows demand: whoever asks again gets what they ask for, and nobody finds the GPU in a mode that
+// does not go with what is told of it.
+func TestTurnKilledAtEachMoment(t *testing.T) {
+	t.Parallel()
+	for _, point := range []string{"mig-driver", "mig-journal"} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, setup{hardware: "h100x8", driver: "r580", noAgent: true})
+			m.agentFlags = []string{"--config", m.write(turnPool("1s"))}
+			m.startAgent()
+			m.ready()
+			ask := func(n int) *run {
+				return m.run(flags([]string{"--mig 3g", "--memory 4GiB"}[n%2]), load("--alloc 1GiB"))
+			}
+			m.eachMoment(point, func(int) {}, ask, func(n int) {
+				eventually(t, "what is asked for", func() error {
+					if r := ask(n).wait(); r.code != 0 {
+						return fmt.Errorf("change %d: %v", n, r)
+					}
+					return nil
+				})
+				m.noGrants()
+				m.toldAsCut(0)
+				if g := m.state().GPUs[0]; g.MIG != (n%2 == 0) || m.cutGPUs()[0].MIG != g.MIG || g.Health != "healthy" {
+					t.Fatalf("change %d: %+v, by the driver %+v", n, g, m.cutGPUs()[0])
+				}
+			})
+		})
+	}
+}
+
+// eachMoment has the agent killed at each moment of a change and of the change back, in turn, until it comes through both.
+// begin says what is wanted while no agent runs, ask is somebody who asks for something then, nil for nobody, and done looks at
+// the end of the change.
+func (m *machine) eachMoment(point string, begin func(n int), ask func(n int) *run, done func(n int)) {
+	m.t.Helper()
+	acts := m.meanwhile()
+	for first := range acts {
+		kills := 0
+		for n, survived := 0, 0; survived < 2; n++ {
+			m.killAgent()
+			act := acts[first]
+			if !soaking() {
+				act = acts[n%len(acts)]
+			}
+			begin(n)
+			survived++
+			if m.killedAt(point, moments()*(n/2), func() {
+				if ask != nil {
+					ask(n).wait()
+				}
+			}, act) {
+				survived, kills = 0, kills+1
+			}
+			done(n)
+		}
+		if kills < 2 {
+			m.t.Errorf("%s: killed %d times: too few to be a test", point, kills)
+		}
+		if !soaking() {
+			return
+		}
+	}
+}
+
+// killedAt starts the agent so that it is killed at a point when it has passed that so many times, and starts it again. It is
+// false where the agent came through. ask is called once the agent is ready, act after its death.
+func (m *machine) killedAt(point string, passed int, ask func(), act func() func()) bool {
 	m.t.Helper()
 	spec := point + "=exit"
 	if passed > 0 {
 		spec = fmt.Sprintf("%s=%d*off->exit", point, passed)
 	}
-	m.killAgent()
-	m.write(layout)
 	m.startAgent("KERF_FAILPOINTS=" + spec)
-	crashed := false
 	eventually(m.t, "the agent's end, or its being ready", func() error {
-		if crashed = !m.agent.running(); crashed {
+		if !m.agent.running() {
 			return nil
 		}
 		if r := m.kerf("status", "--wait", "ready", "--timeout", "100ms"); r.code != 0 {
@@ -87,10 +193,93 @@ func (m *machine) killedAt(layout, point string, passed int) bool {
 		}
 		return nil
 	})
-	if crashed {
-		m.agentCrashed()
+	if m.agent.running() {
+		ask()
 	}
-	return crashed
+	if m.agent.running() {
+		m.agent.kill() // what it does next is no part of the change
+		m.startAgent()
+		m.ready()
+		return false
+	}
+	if got := m.agent.wait(); got.signal != syscall.SIGKILL {
+		m.t.Fatalf("agent at its failpoint: exit %d, signal %v", got.code, got.signal)
+	}
+	then := act()
+	m.startAgent()
+	m.ready()
+	then()
+	return true
+}
+
+// changedByHand makes an instance by hand on GPU 0, where there is room; the agent leaves it alone, and says that it is not its
+// own. Then it goes as it came, so that a layout is not in its way.
+func (m *machine) changedByHand() func() {
+	m.t.Helper()
+	if !m.cutGPUs()[0].MIG {
+		return func() {}
+	}
+	// 1g with media extensions, the driver's id of it: nobody here asks Kerf for that, so that it is told apart at each moment.
+	profile := map[string]uint64{"a30x2": 21, "h100x8": 20}[m.hardware]
+	start, made := uint64(0), m.ask(0, wire.Request{Op: wire.OpGICreate, Args: [6]uint64{profile, 0}})
+	for made.Status != wire.OK && start < 6 {
+		start++
+		made = m.ask(0, wire.Request{Op: wire.OpGICreate, Args: [6]uint64{profile, start}})
+	}
+	if made.Status != wire.OK {
+		return func() {} // it is full
+	}
+	gi := made.Vals[0]
+	ci := m.ask(0, wire.Request{Op: wire.OpCICreate, Args: [6]uint64{gi}})
+	if ci.Status != wire.OK {
+		m.t.Fatalf("make an instance by hand: status %v", ci.Status)
+	}
+	theirs := place{gi, profile, start}
+	uuid := m.places(0)[theirs]
+	return func() {
+		m.t.Helper()
+		if now := m.places(0)[theirs]; now != uuid || uuid == "" {
+			m.t.Fatalf("what was made by hand was %q, and is %q: %v", uuid, now, m.places(0))
+		}
+		if r := m.kerf("mig", "status"); !strings.Contains(r.out, "not made by Kerf") {
+			m.t.Errorf("what was made by hand is not told as such: %v", r)
+		}
+		for _, req := range []wire.Request{{Op: wire.OpCIDestroy, Args: [6]uint64{gi, ci.Vals[0]}}, {Op: wire.OpGIDestroy, Args: [6]uint64{gi}}} {
+			if r := m.ask(0, req); r.Status != wire.OK {
+				m.t.Fatalf("remove what was made by hand: status %v", r.Status)
+			}
+		}
+	}
+}
+
+// anotherAgent comes up with a directory of its own, and rules that want nothing of MIG: it takes nothing for its own, and
+// leaves everything as it is.
+func (m *machine) anotherAgent() func() {
+	m.t.Helper()
+	before, was := m.places(0), m.cutGPUs()[0].MIG
+	flags := m.agentFlags
+	rules := filepath.Join(m.work, "others.yaml")
+	if err := os.WriteFile(rules, []byte(head+"spec:\n  pools:\n  - {name: default, mode: shared}\n"), 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+	other := filepath.Join(m.base, "b")
+	m.agentFlags = []string{"--config", rules}
+	second := m.anAgent(other)
+	m.agentFlags = flags
+	if r := call(m.t, m.env, program("kerf"), "--dir", other, "status", "--wait", "ready", "--timeout", patience.String()); r.code != 0 {
+		m.t.Fatalf("another agent does not become ready: %v\n%s", r, tail(second.stderr()))
+	}
+	if r := call(m.t, m.env, program("kerf"), "--dir", other, "mig", "status"); r.code != 0 || strings.Count(r.out, "not made by Kerf") != len(before) {
+		m.t.Errorf("another agent tells of %v: %v", before, r)
+	}
+	second.signal(syscall.SIGTERM)
+	if r := second.wait(); r.code != 0 {
+		m.t.Errorf("another agent on SIGTERM: exit %d, signal %v", r.code, r.signal)
+	}
+	if now := m.places(0); !maps.Equal(now, before) || m.cutGPUs()[0].MIG != was {
+		m.t.Errorf("another agent has made %v of %v", now, before)
+	}
+	return func() {}
 }
 
 // wantProfiles waits until a GPU has exactly the instances of these profiles, each with its device.
