@@ -13,12 +13,20 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
+	"github.com/kerf-gpu/kerf/mig"
 )
 
 var migRounds = flag.Int("mig-rounds", 20, "how often pods with MIG instances come and go")
 
-// migPods is how many come in a round to each GPU that is cut.
-const migPods = 3
+// migPods is how many come in a round to each GPU that is cut, at most. In one round of crowdedEvery they come whether or not
+// there is room for all at once, and those that find none wait for others' end; else only as many as have room beside who
+// stays, which takes half the time.
+const (
+	migPods      = 3
+	crowdedEvery = 4
+)
 
 // useMachine puts other GPUs in place of those that are there, and another agent that uses them. No agent has seen both: it
 // would count those that are gone as lost until the next reboot.
@@ -52,19 +60,75 @@ func (e *testCase) cutTwoKinds() {
 	})
 }
 
-// asking is what a pod may ask for, and the size of the instance that it gets, in GiB, rounded down.
+// asking is what a pod may ask for, the profile that it gets, and the size of that, in GiB, rounded down.
 type asking struct {
-	limits map[string]string
+	limits  map[string]string
+	profile string
 	// hard is true for an amount of memory that only the hardware may hold.
 	hard bool
 	size uint64
 }
 
 func askings() []asking {
-	return []asking{
-		{instance("1g.10gb"), false, 9}, {instance("1g.10gb"), false, 9}, {instance("1g.20gb"), false, 19}, {instance("2g.20gb"), false, 19},
-		{instance("3g.40gb"), false, 39}, {instance("4g.40gb"), false, 39}, {gibs(12), true, 19},
+	of := func(profile string, size uint64) asking { return asking{instance(profile), profile, false, size} }
+	return []asking{of("1g.10gb", 9), of("1g.10gb", 9), of("1g.20gb", 19), of("2g.20gb", 19), of("3g.40gb", 39), of("4g.40gb", 39), {gibs(12), "1g.20gb", true, 19}}
+}
+
+// stayer is the profile of who stays on each GPU.
+const stayer = "2g.20gb"
+
+// comers is what comes to a GPU in a round.
+func comers(e *testCase, r *rand.Rand, table *mig.Table, crowded bool) []asking {
+	e.Helper()
+	here, err := table.Lookup("stayer", stayer)
+	if err != nil {
+		e.Fatal(err)
 	}
+	// It is where it is in nobody's way.
+	beside := []mig.Place{{Profile: here.ID, Start: slices.Max(here.Starts)}}
+	var out []asking
+	var wanted []mig.Profile
+	for range migPods {
+		ask := askings()[r.IntN(len(askings()))]
+		p, err := table.Lookup("asking", ask.profile)
+		if err != nil {
+			e.Fatal(err)
+		}
+		if wanted = append(wanted, p); !crowded && !fit(table, beside, wanted) {
+			wanted = wanted[:len(wanted)-1]
+			continue
+		}
+		out = append(out, ask)
+	}
+	return out
+}
+
+// fit reports whether there are places for all of them.
+func fit(table *mig.Table, taken []mig.Place, wanted []mig.Profile) bool {
+	if _, err := table.Occupy(taken); err != nil || len(wanted) == 0 {
+		return err == nil
+	}
+	return slices.ContainsFunc(wanted[0].Starts, func(start int) bool {
+		return fit(table, append(slices.Clone(taken), mig.Place{Profile: wanted[0].ID, Start: start}), wanted[1:])
+	})
+}
+
+// tableOf is how the GPUs of a simulated machine can be cut.
+func tableOf(t *testing.T, name string) *mig.Table {
+	t.Helper()
+	m, err := machine.Load(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []mig.Profile
+	for _, p := range m.GPUs[0].Model.Profiles {
+		list = append(list, mig.Profile{ID: int(p.ID), Name: p.Name, Compute: p.Slices, Memory: p.Memory, SMs: int(p.SMs), Most: p.Max, Size: p.Size, Starts: p.Starts})
+	}
+	table, err := mig.NewTable(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
 }
 
 // Pods of mixed profiles come and go, on an H100 and an A100 of one node: who runs beside them is not restarted and stays
@@ -72,14 +136,14 @@ func askings() []asking {
 func TestMIGRounds(t *testing.T) {
 	e := withScheduler(t)
 	e.cutTwoKinds()
-	models := []string{"*H100*", "*A100*"}
+	models, tables := []string{"*H100*", "*A100*"}, []*mig.Table{tableOf(t, "h100x8"), tableOf(t, "a100x8")}
 	on := func(model string, s podSpec) podSpec {
 		s.annotations = map[string]string{"kerf.dev/gpu-model": model}
 		return byKerf(s)
 	}
 	var stay []*pod
 	for i, model := range models {
-		stay = append(stay, e.create(on(model, one(fmt.Sprintf("stays-%d", i), instance("2g.20gb"), "exec gpuload --json --alloc 15GiB --hold 1h"))))
+		stay = append(stay, e.create(on(model, one(fmt.Sprintf("stays-%d", i), instance(stayer), "exec gpuload --json --alloc 15GiB --hold 1h"))))
 	}
 	ids, devices := make([]string, len(stay)), make([]string, len(stay))
 	for i, p := range stay {
@@ -87,13 +151,13 @@ func TestMIGRounds(t *testing.T) {
 		ids[i], devices[i] = p.id("main"), e.visible(p)
 	}
 	r := rand.New(rand.NewPCG(6, 22))
-	began := time.Now()
+	began, runs, books, count := time.Now(), time.Duration(0), time.Duration(0), 0
 	for round := range *migRounds {
+		start := time.Now()
 		var pods []*pod
 		var sizes []uint64
-		for _, model := range models {
-			for range migPods {
-				ask := askings()[r.IntN(len(askings()))]
+		for i, model := range models {
+			for _, ask := range comers(e, r, tables[i], round%crowdedEvery == crowdedEvery-1) {
 				s := on(model, one(fmt.Sprintf("r%d-%d", round, len(pods)), ask.limits, look2))
 				if ask.hard {
 					s.annotations["kerf.dev/min-enforcement"] = "hardware"
@@ -105,6 +169,7 @@ func TestMIGRounds(t *testing.T) {
 			p.phase(corev1.PodSucceeded)
 			e.sawOne(p, sizes[i])
 		}
+		runs, count = runs+time.Since(start), count+len(pods)
 		for _, p := range pods {
 			p.startDeletion()
 		}
@@ -112,19 +177,25 @@ func TestMIGRounds(t *testing.T) {
 			eventually(e, "end of "+p.name, p.goneError)
 		}
 		e.pods = slices.DeleteFunc(e.pods, func(p *pod) bool { return slices.Contains(pods, p) })
+		start = time.Now()
 		// What was used is kept warm for a second. Every other round goes on with it.
 		if round%2 == 1 || round == *migRounds-1 {
 			eventually(e, "books that are as the driver is", func() error { return e.cutAsBooked(len(stay)) })
 		} else {
 			eventually(e, "books that are as the driver is, with what is kept warm", e.toldAsCut)
 		}
+		books += time.Since(start)
 		for i, p := range stay {
 			if id, device := p.id("main"), e.visible(p); id != ids[i] || device != devices[i] {
 				t.Fatalf("round %d: %s was %s on %s, and is %s on %s", round, p.name, ids[i], devices[i], id, device)
 			}
 		}
 	}
-	t.Logf("%d rounds of %d pods on each of %d GPUs: %v a round", *migRounds, migPods, len(models), (time.Since(began) / time.Duration(*migRounds)).Round(10*time.Millisecond))
+	each := func(d time.Duration) time.Duration {
+		return (d / time.Duration(*migRounds)).Round(10 * time.Millisecond)
+	}
+	t.Logf("%d rounds of up to %d pods on each of %d GPUs, %d pods in all: %v a round, of that %v until all have run, and %v until the books are right",
+		*migRounds, migPods, len(models), count, each(time.Since(began)), each(runs), each(books))
 	for _, p := range stay {
 		if l := p.loads("main", 1)[0]; l.Error != nil {
 			t.Errorf("%s: %v", p.name, l)
