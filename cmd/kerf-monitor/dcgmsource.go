@@ -171,7 +171,7 @@ func (s *dcgmSource) use(ctx context.Context) (err error) {
 		return err
 	}
 	remote := s.remote(ctx)
-	e, err := dcgm.Open(dcgm.Options{Fields: quick, Slow: slow, Every: s.every, Remote: remote, Log: s.log})
+	e, err := dcgm.Open(dcgm.Options{Fields: quick, Slow: slow, Whole: []uint16{uint16(collect.FieldProfSMActive)}, Every: s.every, Remote: remote, Log: s.log})
 	if err != nil {
 		return err
 	}

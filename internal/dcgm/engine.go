@@ -31,7 +31,9 @@ type Options struct {
 	// Fields are DCGM's numbers of the fields, and Every how often DCGM reads them. Slow are more fields, which it reads
 	// five times as seldom.
 	Fields, Slow []uint16
-	Every        time.Duration
+	// Whole are profiling fields of whole GPUs alone: of MIG instances nobody needs them.
+	Whole []uint16
+	Every time.Duration
 	// Remote is where another process's host engine answers, HOST:PORT or, from DCGM 4.5 on, unix://PATH; empty for one
 	// within this process.
 	Remote string
@@ -81,23 +83,30 @@ func Open(o Options) (*Engine, error) {
 	e := &Engine{stop: stop, log: o.Log, uuid: map[uint]sharing.GPUID{}, last: map[sharing.GPUID]Values{}, instances: instances{every: o.Every}}
 	plain, profiling := split(o.Fields)
 	slow, more := split(o.Slow)
-	err = e.watch("kerf", dcgm.GroupAllGPUs(), plain, o.Every)
-	if err == nil {
-		err = e.watch("kerf-slow", dcgm.GroupAllGPUs(), append(slow, fieldUUID), slowness*o.Every)
-	}
-	if err != nil {
+	if err := e.watchAll(plain, append(profiling, more...), o); err != nil {
 		stop()
 		return nil, fmt.Errorf("open dcgm: %w", err)
 	}
-	supported, err := e.supported(append(profiling, more...))
-	if err == nil {
-		err = e.watch("kerf-profiling", dcgm.GroupAllGPUs(), supported, o.Every)
-		e.instances.fields = supported
-	}
-	if err != nil {
-		o.Log.Info("no profiling fields", "reason", err.Error())
+	if err := e.watch("kerf-slow", dcgm.GroupAllGPUs(), append(slow, fieldUUID), slowness*o.Every); err != nil {
+		stop()
+		return nil, fmt.Errorf("open dcgm: %w", err)
 	}
 	return e, nil
+}
+
+// watchAll watches the profiling fields that are supported together with the others, since each group that is read has its
+// price, and without them where they cannot be watched.
+func (e *Engine) watchAll(plain, profiling []dcgm.Short, o Options) error {
+	supported, err := e.supported(profiling)
+	if err == nil {
+		err = e.watch("kerf", dcgm.GroupAllGPUs(), slices.Concat(plain, supported), o.Every)
+	}
+	if err == nil {
+		e.instances.fields = slices.DeleteFunc(supported, func(f dcgm.Short) bool { return slices.Contains(o.Whole, uint16(f)) })
+		return nil
+	}
+	o.Log.Info("no profiling fields", "reason", err.Error())
+	return e.watch("kerf", dcgm.GroupAllGPUs(), plain, o.Every)
 }
 
 // start starts the engine, or connects to one, and returns how it is ended.
@@ -146,7 +155,7 @@ func (e *Engine) watch(name string, of dcgm.GroupHandle, fields []dcgm.Short, ev
 	}
 	// One sample is kept: older ones were read already.
 	if err := dcgm.WatchFieldsWithGroupEx(group, of, every.Microseconds(), 0, 1); err != nil {
-		err = errors.Join(err, dcgm.FieldGroupDestroy(group))
+		err = errors.Join(err, dcgm.FieldGroupDestroy(group)) // the name is free again
 		return fmt.Errorf("watch field group %q: %w (%w)", name, err, sharing.ErrUnavailable)
 	}
 	e.groups = append(e.groups, &fieldGroup{name: name, handle: group, of: of, every: every, since: time.UnixMicro(0)})

@@ -118,7 +118,10 @@ func (g goDevice) processes() ([][]resident, error) {
 }
 
 func (g goDevice) computeProcesses() ([]resident, error) {
-	return g.list("nvmlDeviceGetComputeRunningProcesses", g.dev.GetComputeRunningProcesses)
+	if list, ok := g.d.lists.compute(g.dev); ok {
+		return list, nil
+	}
+	return g.list(computeList, g.dev.GetComputeRunningProcesses)
 }
 
 func (g goDevice) list(name string, get func() ([]nvml.ProcessInfo, nvml.Return)) ([]resident, error) {
@@ -131,12 +134,7 @@ func (g goDevice) list(name string, get func() ([]nvml.ProcessInfo, nvml.Return)
 	}
 	out := make([]resident, 0, len(infos))
 	for _, p := range infos {
-		known := p.UsedGpuMemory != valueNotAvailable
-		e := resident{pid: int(p.Pid), gi: p.GpuInstanceId, ci: p.ComputeInstanceId, known: known}
-		if known {
-			e.used = sharing.Bytes(p.UsedGpuMemory)
-		}
-		out = append(out, e)
+		out = append(out, residentOf(p.Pid, p.UsedGpuMemory, p.GpuInstanceId, p.ComputeInstanceId))
 	}
 	return out, nil
 }

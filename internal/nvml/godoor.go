@@ -17,6 +17,7 @@ import (
 type goDoor struct {
 	lib    nvml.Interface
 	limits *limits
+	lists  *lists
 	// found has what need was asked for: a library has the same functions for as long as it is loaded.
 	found sync.Map
 }
@@ -27,7 +28,7 @@ func openDoor(path string) (*goDoor, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &goDoor{lib: nvml.New(nvml.WithLibraryPath(path)), limits: lim}
+	d := &goDoor{lib: nvml.New(nvml.WithLibraryPath(path)), limits: lim, lists: openLists(lim)}
 	if err := check("nvmlInit_v2", d.lib.Init()); err != nil {
 		lim.close()
 		return nil, err

@@ -4,6 +4,7 @@
 package nvml
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,8 +44,10 @@ const (
 const (
 	// timeKept is for what processes did, which drivers sample some times in a second.
 	timeKept = 270 * time.Millisecond
-	// otherKept is for the lists of processes in which there was none, and for sensors that change from second to second.
+	// otherKept is for sensors that change from second to second.
 	otherKept = 900 * time.Millisecond
+	// listsKept is for the lists of graphics and of MPS clients in which there was none.
+	listsKept = 2900 * time.Millisecond
 	// seldomKept is for counters and settings that hardly change, for what the GPU did not tell at all, and for where its
 	// MIG instances are found.
 	seldomKept = 4900 * time.Millisecond
@@ -147,7 +150,7 @@ func (l *Library) Telemetry(ctx context.Context, id sharing.GPUID, a Ask) (Telem
 
 // askLists reads the processes: the list of compute always, the others again when it is time or if there was any in them.
 func (t *Telemetry) askLists(d device, before *Telemetry, now time.Time) {
-	if s, ok := d.(senses); ok && before.Listed && !before.others && now.Sub(before.at.lists) < otherKept {
+	if s, ok := d.(senses); ok && before.Listed && !before.others && now.Sub(before.at.lists) < listsKept {
 		t.at.lists = before.at.lists
 		if compute, err := s.computeProcesses(); err == nil {
 			t.Residents, t.Listed = residents([][]resident{compute}), true
@@ -315,42 +318,46 @@ func (l *Library) MIGSlots(ctx context.Context, id sharing.GPUID) ([]MIGInstance
 	})
 }
 
-// residents makes one list of several, as merge does, and keeps instances apart.
+// residents makes one list of several, as merge does, and keeps instances apart. It is made for each sample of each GPU, with
+// hundreds of processes: mostly each is in it once, and only the others are merged.
 func residents(lists [][]resident) []Resident {
-	type place struct {
-		pid int
-		gi  uint32
-	}
-	byGI := map[place][][]resident{}
-	var order []place
+	n := 0
 	for _, list := range lists {
-		parts := map[place][]resident{}
+		n += len(list)
+	}
+	all := make([]resident, 0, n)
+	for _, list := range lists {
 		for _, r := range list {
-			p := place{r.pid, r.gi}
-			if byGI[p] == nil && parts[p] == nil {
-				order = append(order, p)
+			if r.pid > 0 { // no process: nothing could be done with it
+				all = append(all, r)
 			}
-			parts[p] = append(parts[p], r)
-		}
-		for p, rows := range parts {
-			byGI[p] = append(byGI[p], rows)
 		}
 	}
-	out := make([]Resident, 0, len(order))
-	for _, p := range order {
-		for _, one := range merge(byGI[p]) {
-			r := Resident{PID: one.PID, GI: -1, Used: one.Used, Known: one.Known, MPS: one.MPS}
-			if p.gi != noInstance {
-				r.GI = int(p.gi)
-			}
-			out = append(out, r)
+	slices.SortStableFunc(all, byPlace)
+	out := make([]Resident, 0, len(all))
+	for i := 0; i < len(all); {
+		j := i + 1
+		for j < len(all) && byPlace(all[i], all[j]) == 0 {
+			j++
 		}
+		one := Process{PID: all[i].pid, Used: all[i].used, Known: all[i].known, MPS: all[i].mps}
+		if j > i+1 {
+			one = merge([][]resident{all[i:j]})[0] // they are all of one process
+		}
+		r := Resident{PID: one.PID, GI: -1, Known: one.Known, MPS: one.MPS}
+		if one.Known {
+			r.Used = one.Used
+		}
+		if gi := all[i].gi; gi != noInstance {
+			r.GI = int(gi)
+		}
+		out = append(out, r)
+		i = j
 	}
-	slices.SortFunc(out, func(a, b Resident) int {
-		if a.PID != b.PID {
-			return a.PID - b.PID
-		}
-		return a.GI - b.GI
-	})
 	return out
+}
+
+// byPlace orders by process and GPU instance, those that are on none first.
+func byPlace(a, b resident) int {
+	return cmp.Or(cmp.Compare(a.pid, b.pid), cmp.Compare(a.gi+1, b.gi+1)) // noInstance is the largest number, and 0 with one more
 }

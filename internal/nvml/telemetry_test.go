@@ -6,6 +6,7 @@ package nvml
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -146,7 +147,7 @@ func TestTelemetryAgain(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 		ask("a little later", map[string]int{"power": 1, "compute": 1, "time": 1})
 		time.Sleep(700 * time.Millisecond)
-		if got := ask("after a second", map[string]int{"power": 1, "temperature": 1, "lists": 1, "time": 1}); got.Sensors[SensorTemperature] != 2 || got.Sensors[SensorECCCorrected] != 1 {
+		if got := ask("after a second", map[string]int{"power": 1, "temperature": 1, "compute": 1, "time": 1}); got.Sensors[SensorTemperature] != 2 || got.Sensors[SensorECCCorrected] != 1 {
 			t.Errorf("sensors %v", got.Sensors)
 		}
 		in.err = lost() // the instance was made anew: its handle is none any more
@@ -154,9 +155,54 @@ func TestTelemetryAgain(t *testing.T) {
 		dev.cut = []part{{3, again}}
 		time.Sleep(100 * time.Millisecond)
 		ask("with a stale handle", map[string]int{"power": 1, "compute": 1, "instances": 1})
+		time.Sleep(2 * time.Second)
+		ask("after three seconds", map[string]int{"power": 1, "temperature": 1, "lists": 1, "time": 1})
 		time.Sleep(4 * time.Second)
 		ask("after five seconds", map[string]int{"power": 1, "temperature": 1, "ecc": 1, "throttle": 1, "lists": 1, "time": 1, "instances": 1})
 	})
+}
+
+// TestResidents compares the list with what a naive reading of merge makes of each instance by itself.
+func TestResidents(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		lists := make([][]resident, 1+r.IntN(3))
+		for i := range lists {
+			for range r.IntN(8) {
+				one := resident{pid: r.IntN(5), gi: uint32(r.IntN(3)), ci: uint32(r.IntN(2)), known: r.IntN(4) > 0, mps: i == 2}
+				if one.gi == 2 {
+					one.gi, one.ci = noInstance, noInstance
+				}
+				if one.known {
+					one.used = sharing.Bytes(r.IntN(3))
+				}
+				lists[i] = append(lists[i], one)
+			}
+		}
+		want := []Resident{}
+		for pid := 1; pid < 5; pid++ {
+			for _, gi := range []uint32{noInstance, 0, 1} {
+				var of []resident
+				for _, list := range lists {
+					for _, one := range list {
+						if one.pid == pid && one.gi == gi {
+							of = append(of, one)
+						}
+					}
+				}
+				for _, one := range merge([][]resident{of}) {
+					x := Resident{PID: pid, GI: int(gi), Used: one.Used, Known: one.Known, MPS: one.MPS}
+					if gi == noInstance {
+						x.GI = -1
+					}
+					want = append(want, x)
+				}
+			}
+		}
+		if d := cmp.Diff(want, residents(lists)); d != "" {
+			t.Fatalf("of %+v (-want +got):\n%s", lists, d)
+		}
+	}
 }
 
 // TestTelemetryOfGraphics: while one is in another list than that of compute, all are read each time.

@@ -41,10 +41,10 @@ func (c *device) gpu(req wire.Request) (wire.Response, error) {
 		return c.computeMode(req.Args[0])
 	case wire.OpPowerLimit:
 		return c.powerLimit(req.Args[0])
+	case wire.OpInstanceUtil:
+		return c.instanceUtil()
 	case wire.OpTelemetry:
-		t, err := c.d.model.Telemetry(c.minor, now())
-		return vals(err, t.Power, t.PowerLimit, t.SMClock, t.MaxSMClock, t.MemoryClock, t.MaxMemoryClock, t.Temperature,
-			t.ECC.Corrected, t.ECC.Uncorrected, uint64(flag(t.Remap.Pending)), uint64(flag(t.Remap.Failed)), t.Slowed.Bits()) // #nosec G115 -- 0 or 1
+		return c.telemetry(req.Args[0] == 1, chain)
 	case wire.OpTopology:
 		level, links, err := c.d.model.Topology(c.minor, small(req.Args[0]))
 		return vals(err, level, links)
@@ -133,6 +133,11 @@ func (c *device) chain(req wire.Request) (model.Chain, error) {
 			return nil, nil // of a MIG instance, which no cgroup's limit changes
 		}
 		return c.d.groups.chainOf(c.peer.pid)
+	case wire.OpTelemetry:
+		if req.Args[0] != 1 {
+			return nil, nil // without memory
+		}
+		return c.d.groups.chainOf(c.peer.pid)
 	case wire.OpCtxCreate, wire.OpAlloc:
 		return c.d.groups.chainOf(c.peer.pid)
 	case wire.OpCheckpoint: // of the other process, if that may be touched
@@ -156,7 +161,7 @@ func (c *device) state() (lost, inMIG bool) {
 // reapFor reaps before what shows memory in use. d.mu is held.
 func (d *Daemon) reapFor(op wire.Op) {
 	switch op {
-	case wire.OpMemory, wire.OpProcesses, wire.OpSetLimit, wire.OpGetLimit, wire.OpMIGSet, wire.OpGIDestroy, wire.OpCIDestroy:
+	case wire.OpMemory, wire.OpTelemetry, wire.OpProcesses, wire.OpSetLimit, wire.OpGetLimit, wire.OpMIGSet, wire.OpGIDestroy, wire.OpCIDestroy:
 		d.reap()
 	default:
 	}
@@ -212,6 +217,41 @@ func (c *device) processUtil(offset uint64) (wire.Response, error) {
 	return page(err, all, offset, func(p model.ProcessUse) []uint64 {
 		return []uint64{uint64(p.PID), uint64(p.GPU), uint64(p.Memory)} // #nosec G115 -- none is negative
 	})
+}
+
+// instanceUtil adds up the work of the processes of each MIG instance.
+func (c *device) instanceUtil() (wire.Response, error) {
+	cut, err1 := c.d.model.Instances(c.minor)
+	uses, err2 := c.d.model.ProcessUtilization(c.minor, now())
+	busy := map[uint64]uint64{}
+	if len(uses) > 0 {
+		all, err := c.d.model.Listed(c.minor, wire.ListCompute)
+		if err != nil {
+			return wire.Response{}, err
+		}
+		of := map[int]uint64{}
+		for _, u := range uses {
+			of[u.PID] = uint64(u.GPU) // #nosec G115 -- a percentage
+		}
+		for _, p := range all {
+			busy[p.GI] += of[p.PID]
+		}
+	}
+	return page(errors.Join(err1, err2), cut, 0, func(in model.Instance) []uint64 { return []uint64{in.GI, busy[in.GI]} })
+}
+
+// telemetry reads the sensors and, where that is wanted, what else a monitor needs of a GPU at once.
+func (c *device) telemetry(more bool, chain model.Chain) (wire.Response, error) {
+	t, err := c.d.model.Telemetry(c.minor, now())
+	r, err := vals(err, t.Power, t.PowerLimit, t.SMClock, t.MaxSMClock, t.MemoryClock, t.MaxMemoryClock, t.Temperature,
+		t.ECC.Corrected, t.ECC.Uncorrected, uint64(flag(t.Remap.Pending)), uint64(flag(t.Remap.Failed)), t.Slowed.Bits()) // #nosec G115 -- 0 or 1
+	if err != nil || !more {
+		return r, err
+	}
+	gpu, mem, err1 := c.d.model.Utilization(c.minor, now())
+	m, err2 := c.memory(0, chain)
+	r.Vals = append(r.Vals, uint64(gpu), uint64(mem), uint64(m.Total), uint64(m.Reserved), uint64(m.Free), uint64(m.Used)) // #nosec G115 -- none is negative
+	return r, errors.Join(err1, err2)
 }
 
 // computeMode reads the mode, after it was set where the caller wants that.

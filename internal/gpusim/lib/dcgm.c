@@ -285,61 +285,48 @@ dcgmReturn_t dcgmProfGetSupportedMetricGroups(dcgmHandle_t handle, dcgmProfGetMe
 	return DCGM_ST_OK;
 }
 
-/* What one GPU tells at one moment. */
+/* What one GPU, or one instance of it, tells at one moment: what OP_TELEMETRY says, memory and all. */
+enum { POWER, POWER_LIMIT, SM_CLOCK, MEMORY_CLOCK = 4, TEMPERATURE = 6, CORRECTED, UNCORRECTED, REASONS = 11,
+       BUSY, MEMORY_BUSY, TOTAL, RESERVED, FREE, USED, SENSORS };
 struct state {
 	bool ok;
-	uint64_t memory[4], busy[2], sensors[9];
+	uint64_t v[SENSORS];
 	char uuid[96];
 };
 
-static bool ask(struct gpusim_conn *c, uint32_t op, uint64_t *vals, size_t n, char *text, size_t size)
-{
-	uint64_t args[GPUSIM_NARGS] = { 0 }, all[32];
-	struct gpusim_reply reply = { .vals = all, .max_vals = 32, .text = text, .max_text = size };
-	if (gpusim_call(c, op, args, NULL, &reply) != GPUSIM_OK || reply.nvals < n)
-		return false;
-	memcpy(vals, all, n * sizeof *vals);
-	return true;
-}
-
-/* Asks a GPU for what the fields need. */
+/* Asks a GPU for what the fields need: one question for the UUID, and one for all others. */
 static struct state look(int minor, const unsigned short *fields, int n)
 {
 	struct state s = { .ok = false };
 	char text[1024] = "";
-	uint64_t info[1];
-	bool uuid = false, memory = false, busy = false, sensors = false;
-	for (int i = 0; i < n; i++) {
-		unsigned short f = fields[i];
-		if (f == DCGM_FI_DEV_UUID)
-			uuid = true;
-		else if (f >= DCGM_FI_DEV_FB_TOTAL && f <= DCGM_FI_DEV_FB_RESERVED)
-			memory = true;
-		else if (f >= DCGM_FI_PROF_GR_ENGINE_ACTIVE || f == DCGM_FI_DEV_GPU_UTIL || f == DCGM_FI_DEV_MEM_COPY_UTIL)
-			busy = true;
-		else
-			sensors = true;
-	}
+	uint64_t info[32];
+	bool uuid = false;
+	for (int i = 0; i < n; i++)
+		uuid = uuid || fields[i] == DCGM_FI_DEV_UUID;
 	struct gpusim_conn *c = &conns[minor];
 	if (!gpusim_open(c, minor))
 		return s;
-	s.ok = (!uuid || (ask(c, GPUSIM_OP_GPU_INFO, info, 1, text, sizeof text) && gpusim_line(text, 0, s.uuid, sizeof s.uuid))) &&
-	       (!memory || ask(c, GPUSIM_OP_MEMORY, s.memory, 4, NULL, 0)) && (!busy || ask(c, GPUSIM_OP_UTILIZATION, s.busy, 2, NULL, 0)) &&
-	       (!sensors || ask(c, GPUSIM_OP_TELEMETRY, s.sensors, 9, NULL, 0));
+	struct gpusim_reply reply = { .vals = info, .max_vals = sizeof info / sizeof *info, .text = text, .max_text = sizeof text };
+	if (uuid && (gpusim_call(c, GPUSIM_OP_GPU_INFO, (const uint64_t[GPUSIM_NARGS]){ 0 }, NULL, &reply) != GPUSIM_OK ||
+		     !gpusim_line(text, 0, s.uuid, sizeof s.uuid)))
+		return s;
+	reply = (struct gpusim_reply){ .vals = s.v, .max_vals = SENSORS };
+	s.ok = (uuid && n == 1) || (gpusim_call(c, GPUSIM_OP_TELEMETRY, (const uint64_t[GPUSIM_NARGS]){ 1 }, NULL, &reply) == GPUSIM_OK &&
+				    reply.nvals >= SENSORS);
 	return s;
 }
 
-/* The instances of a GPU, and the part of the last second in which each had work: that of its processes. */
+/* The instances of a GPU. */
 #define MAX_CUT 16
 struct cut {
 	int n;
-	uint64_t gi[MAX_CUT], profile[MAX_CUT], size[MAX_CUT], busy[MAX_CUT];
+	uint64_t gi[MAX_CUT], profile[MAX_CUT], size[MAX_CUT];
 };
 
 static bool look_cut(int minor, struct cut *c)
 {
-	enum { ROW = 7, MAX_PIDS = 256 };
-	static uint64_t list[1 + ROW * MAX_CUT], holders[1 + 4 * MAX_PIDS], times[1 + 3 * MAX_PIDS]; /* guarded by mu */
+	enum { ROW = 7 };
+	static uint64_t list[1 + ROW * MAX_CUT]; /* guarded by mu */
 	uint64_t args[GPUSIM_NARGS] = { 0 };
 	struct gpusim_reply reply = { .vals = list, .max_vals = sizeof list / sizeof *list };
 	c->n = 0;
@@ -349,20 +336,7 @@ static bool look_cut(int minor, struct cut *c)
 		c->gi[c->n] = list[1 + ROW * i];
 		c->profile[c->n] = list[2 + ROW * i];
 		c->size[c->n] = list[4 + ROW * i];
-		c->busy[c->n] = 0;
 	}
-	holders[0] = times[0] = 0;
-	reply = (struct gpusim_reply){ .vals = holders, .max_vals = sizeof holders / sizeof *holders };
-	if (c->n == 0 || gpusim_call(&conns[minor], GPUSIM_OP_PROCESSES, args, NULL, &reply) != GPUSIM_OK)
-		return true;
-	reply = (struct gpusim_reply){ .vals = times, .max_vals = sizeof times / sizeof *times };
-	if (gpusim_call(&conns[minor], GPUSIM_OP_PROCESS_UTIL, args, NULL, &reply) != GPUSIM_OK)
-		return true;
-	for (uint64_t t = 0; t < times[0] && t < MAX_PIDS; t++)
-		for (uint64_t h = 0; h < holders[0] && h < MAX_PIDS; h++)
-			for (int i = 0; i < c->n; i++)
-				if (holders[1 + 4 * h] == times[1 + 3 * t] && holders[3 + 4 * h] == c->gi[i])
-					c->busy[i] += times[2 + 3 * t];
 	return true;
 }
 
@@ -423,36 +397,38 @@ static void fill(dcgmFieldValue_v1 *v, unsigned short id, const struct state *s)
 		snprintf(v->value.str, sizeof v->value.str, "%s", s->uuid);
 		return;
 	case DCGM_FI_DEV_POWER_USAGE:
-		return real(v, (double)s->sensors[0] / 1000);
+		return real(v, (double)s->v[POWER] / 1000);
 	case DCGM_FI_DEV_ENFORCED_POWER_LIMIT:
-		return real(v, (double)s->sensors[1] / 1000);
+		return real(v, (double)s->v[POWER_LIMIT] / 1000);
 	case DCGM_FI_DEV_SM_CLOCK:
-		return number(v, (int64_t)s->sensors[2]);
+		return number(v, (int64_t)s->v[SM_CLOCK]);
 	case DCGM_FI_DEV_MEM_CLOCK:
-		return number(v, (int64_t)s->sensors[4]);
+		return number(v, (int64_t)s->v[MEMORY_CLOCK]);
 	case DCGM_FI_DEV_GPU_TEMP:
-		return number(v, (int64_t)s->sensors[6]);
+		return number(v, (int64_t)s->v[TEMPERATURE]);
+	case DCGM_FI_DEV_CLOCK_THROTTLE_REASONS:
+		return number(v, (int64_t)s->v[REASONS]);
 	case DCGM_FI_DEV_ECC_SBE_VOL_TOTAL:
-		return number(v, (int64_t)s->sensors[7]);
+		return number(v, (int64_t)s->v[CORRECTED]);
 	case DCGM_FI_DEV_ECC_DBE_VOL_TOTAL:
-		return number(v, (int64_t)s->sensors[8]);
+		return number(v, (int64_t)s->v[UNCORRECTED]);
 	case DCGM_FI_DEV_FB_TOTAL:
-		return number(v, (int64_t)(s->memory[0] / MIB));
+		return number(v, (int64_t)(s->v[TOTAL] / MIB));
 	case DCGM_FI_DEV_FB_RESERVED:
-		return number(v, (int64_t)(s->memory[1] / MIB));
+		return number(v, (int64_t)(s->v[RESERVED] / MIB));
 	case DCGM_FI_DEV_FB_FREE:
-		return number(v, (int64_t)(s->memory[2] / MIB));
+		return number(v, (int64_t)(s->v[FREE] / MIB));
 	case DCGM_FI_DEV_FB_USED:
-		return number(v, (int64_t)(s->memory[3] / MIB));
+		return number(v, (int64_t)(s->v[USED] / MIB));
 	case DCGM_FI_DEV_GPU_UTIL:
-		return number(v, (int64_t)s->busy[0]);
+		return number(v, (int64_t)s->v[BUSY]);
 	case DCGM_FI_DEV_MEM_COPY_UTIL:
-		return number(v, (int64_t)s->busy[1]);
+		return number(v, (int64_t)s->v[MEMORY_BUSY]);
 	case DCGM_FI_PROF_GR_ENGINE_ACTIVE:
 	case DCGM_FI_PROF_SM_ACTIVE:
-		return real(v, (double)s->busy[0] / 100);
+		return real(v, (double)s->v[BUSY] / 100);
 	case DCGM_FI_PROF_DRAM_ACTIVE:
-		return real(v, (double)s->busy[1] / 100);
+		return real(v, (double)s->v[MEMORY_BUSY] / 100);
 	}
 	if (id >= DCGM_FI_PROF_GR_ENGINE_ACTIVE)
 		return real(v, DCGM_FP64_NOT_SUPPORTED);
@@ -467,22 +443,29 @@ static void crash_if_told(void)
 		raise(SIGSEGV);
 }
 
-/* Enumerates the values of GPU instances; one that was destroyed has none. The ids come in order, so that each GPU is
- * looked at once. mu is held. */
+/* Enumerates the values of GPU instances: each is as busy as its processes were in the last second, and one that was destroyed
+ * has none. The ids come in order, so that each GPU is looked at once. mu is held. */
 static void each_instance(const dcgm_field_eid_t *ids, int n, const unsigned short *fields, int nfields, dcgmFieldValue_v1 *values,
 			  dcgmFieldValueEntityEnumeration_f each, void *user)
 {
-	struct cut c = { .n = 0 };
+	uint64_t busy[1 + 2 * MAX_CUT], args[GPUSIM_NARGS] = { 0 };
 	int seen = -1;
 	for (int i = 0; i < n; i++) {
 		int minor = (int)(ids[i] / IDS_PER_GPU);
-		if (minor != seen && !look_cut(minor, &c))
-			c.n = 0;
+		if (minor != seen) {
+			struct gpusim_reply reply = { .vals = busy, .max_vals = sizeof busy / sizeof *busy };
+			busy[0] = 0;
+			if (!gpusim_open(&conns[minor], minor) ||
+			    gpusim_call(&conns[minor], GPUSIM_OP_INSTANCE_UTIL, args, NULL, &reply) != GPUSIM_OK)
+				busy[0] = 0;
+		}
 		seen = minor;
-		for (int k = 0; k < c.n; k++) {
-			if (c.gi[k] != ids[i] % IDS_PER_GPU)
+		for (uint64_t k = 0; k < busy[0] && k < MAX_CUT; k++) {
+			if (busy[1 + 2 * k] != ids[i] % IDS_PER_GPU)
 				continue;
-			struct state s = { .busy = { c.busy[k], c.busy[k] / 2 } };
+			struct state s = { .ok = true };
+			s.v[BUSY] = busy[2 + 2 * k];
+			s.v[MEMORY_BUSY] = s.v[BUSY] / 2;
 			for (int f = 0; f < nfields; f++)
 				fill(&values[f], fields[f], &s);
 			each(DCGM_FE_GPU_I, ids[i], values, nfields, user);

@@ -109,9 +109,10 @@ struct gpusim_response {
 /* arg0 offset -> vals: count in all, then (host pid, gpu percent, memory percent) of the last second from offset
  *    on, as many as fit: of those that had work in it */
 #define GPUSIM_OP_TELEMETRY 29
-/* -> vals: milliwatts drawn, power limit, SM clock in MHz, its maximum, memory clock, its maximum, degrees
+/* arg0 1: with utilization and memory -> vals: milliwatts drawn, power limit, SM clock in MHz, its maximum, memory clock, its maximum, degrees
  *    Celsius, ECC errors corrected, uncorrected (the limits and maxima are 0 where a model does not say them), 1 where a
- *    memory row waits to be remapped, 1 where one cannot be, why the clocks are low (nvmlClocksEventReason*) */
+ *    memory row waits to be remapped, 1 where one cannot be, why the clocks are low (nvmlClocksEventReason*); and where they are asked
+ *    for those of UTILIZATION, then those of MEMORY */
 
 #define GPUSIM_OP_COMPUTE_MODE 30
 /* arg0 NVML_COMPUTEMODE_* to set, for which NO_PERMISSION is possible, or GPUSIM_UNKNOWN to leave it -> vals: the
@@ -125,6 +126,9 @@ struct gpusim_response {
 /* arg0 milliwatts to hold the GPU to, for which NO_PERMISSION and INVALID (beyond least or most) are possible, or
  * GPUSIM_UNKNOWN to leave the limit -> vals: milliwatts of the limit, of the one that the GPU begins with, of the least and
  * the most that can be set; NOT_SUPPORTED where the model does not say them */
+
+#define GPUSIM_OP_INSTANCE_UTIL 33
+/* -> vals: count, then (gi id, gpu percent) of the last second of each MIG instance: that of its processes */
 
 /* Cutting. All four answer NOT_SUPPORTED outside MIG mode, and NO_PERMISSION to others than root. */
 #define GPUSIM_OP_GI_CREATE 40

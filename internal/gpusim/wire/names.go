@@ -13,7 +13,7 @@ import (
 func Calls() map[string]Op {
 	return map[string]Op{
 		"info": OpGPUInfo, "memory": OpMemory, "utilization": OpUtilization, "processes": OpProcesses,
-		"process-utilization": OpProcessUtil, "telemetry": OpTelemetry, "compute-mode": OpComputeMode, "power-limit": OpPowerLimit, "topology": OpTopology, "nvlink": OpNVLink,
+		"process-utilization": OpProcessUtil, "instance-utilization": OpInstanceUtil, "telemetry": OpTelemetry, "compute-mode": OpComputeMode, "power-limit": OpPowerLimit, "topology": OpTopology, "nvlink": OpNVLink,
 		"mig-mode": OpMIGMode, "mig-set": OpMIGSet, "mig-profile": OpMIGProfile, "mig-instances": OpMIGInstances,
 		"gi-create": OpGICreate, "gi-destroy": OpGIDestroy, "ci-create": OpCICreate, "ci-destroy": OpCIDestroy,
 		"set-limit": OpSetLimit, "get-limit": OpGetLimit, "recovery": OpRecovery,

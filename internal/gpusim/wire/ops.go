@@ -49,6 +49,7 @@ const (
 	OpComputeMode  Op = 30
 	OpMIGSet       Op = 31
 	OpPowerLimit   Op = 32
+	OpInstanceUtil Op = 33
 	OpGICreate     Op = 40
 	OpGIDestroy    Op = 41
 	OpCICreate     Op = 42

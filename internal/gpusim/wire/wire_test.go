@@ -54,7 +54,7 @@ func TestNumbersEqualTheHeader(t *testing.T) {
 		"OP_GI_CREATE": uint64(OpGICreate), "OP_GI_DESTROY": uint64(OpGIDestroy),
 		"OP_CI_CREATE": uint64(OpCICreate), "OP_CI_DESTROY": uint64(OpCIDestroy),
 		"OP_SET_LIMIT": uint64(OpSetLimit), "OP_GET_LIMIT": uint64(OpGetLimit), "OP_RECOVERY": uint64(OpRecovery),
-		"OP_PROCESS_UTIL": uint64(OpProcessUtil), "OP_TELEMETRY": uint64(OpTelemetry), "OP_COMPUTE_MODE": uint64(OpComputeMode), "OP_POWER_LIMIT": uint64(OpPowerLimit),
+		"OP_PROCESS_UTIL": uint64(OpProcessUtil), "OP_TELEMETRY": uint64(OpTelemetry), "OP_COMPUTE_MODE": uint64(OpComputeMode), "OP_POWER_LIMIT": uint64(OpPowerLimit), "OP_INSTANCE_UTIL": uint64(OpInstanceUtil),
 		"LIST_COMPUTE": uint64(ListCompute), "LIST_GRAPHICS": uint64(ListGraphics), "LIST_MPS": uint64(ListMPS),
 		"OP_CTX_CREATE": uint64(OpCtxCreate), "OP_CTX_DESTROY": uint64(OpCtxDestroy), "OP_ALLOC": uint64(OpAlloc),
 		"OP_FREE": uint64(OpFree), "OP_LAUNCH": uint64(OpLaunch), "OP_RESIDE": uint64(OpReside), "OP_FIND": uint64(OpFind),
