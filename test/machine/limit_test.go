@@ -55,6 +55,45 @@ func TestLimitLive(t *testing.T) {
 	r.end()
 }
 
+// The same where the driver cannot limit: the library refuses by the new cap, and the watch acts by it.
+func TestLimitLiveOnOlderDrivers(t *testing.T) {
+	t.Parallel()
+	for backend, level := range map[string]string{"libkerf": "client", "reactive": "reactive"} {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			m := newPooled(t, "t4x4", "r580", "driver, "+backend, ", overCap: kill")
+			grown, shrunk := filepath.Join(m.work, "grown"), filepath.Join(m.work, "shrunk")
+			script := fmt.Sprintf("wait_for() { until [ -e $1 ]; do sleep 0.05; done; }; wait_for %s; %s & wait_for %s; exec %s",
+				grown, strings.Join(load("--alloc 5GiB --step 256MiB --hold 1h"), " "), shrunk, strings.Join(load("--alloc 4GiB --step 256MiB --hold 1h"), " "))
+			r := m.run(flags("--memory 2GiB --name train"), []string{"sh", "-c", script})
+			r.granted()
+			if got := m.kerf("limit", "train", "8GiB"); got.code != 0 || got.out != "train: 8GiB, was 2GiB (level "+level+")\n" {
+				t.Fatalf("kerf limit: %v", got)
+			}
+			touch(t, grown)
+			wantLoad(t, r.loads(1)[0], "", 5*gib, 5*gib)
+			if got := m.kerf("limit", "train", "4GiB"); got.code == 0 || !strings.Contains(got.err, "its processes hold 5.") {
+				t.Errorf("kerf limit to less than it holds: %v", got)
+			}
+			if got := m.kerf("limit", "train", "6GiB"); got.code != 0 {
+				t.Fatalf("kerf limit: %v", got)
+			}
+			touch(t, shrunk)
+			if backend == "reactive" {
+				eventually(t, "an end for who is past the lower cap", func() error {
+					if m.killed() == 0 {
+						return fmt.Errorf("nobody was killed")
+					}
+					return nil
+				})
+			} else if got := r.loads(2)[1]; got.err() != "CUDA_ERROR_OUT_OF_MEMORY" || got.Allocated >= gib {
+				t.Errorf("under the lower cap: %v", got)
+			}
+			r.end()
+		})
+	}
+}
+
 // What is free is lent, a claim takes back what is idle of it, and waits for what is in use.
 func TestBurst(t *testing.T) {
 	t.Parallel()
