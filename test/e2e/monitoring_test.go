@@ -6,6 +6,7 @@ package e2e
 import (
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,6 +21,9 @@ import (
 )
 
 const monitorPort, prometheusPort = "9446", "9090"
+
+// drawings is the folder that docs/monitoring.md has its pictures in, docs/dashboards.
+var drawings = flag.String("draw", "", "draw the dashboards of TestMonitoring into this folder of the repository, after some minutes of work on the GPUs")
 
 // daemon starts a daemon on the node, which ends with the test.
 func (e *testCase) daemon(name, script string) {
@@ -77,6 +81,7 @@ func TestMonitoring(t *testing.T) {
 		return nil
 	})
 	e.dashboards(at)
+	e.draw(at)
 	r := e.kerf("usage", "--prometheus", at, "--by", "namespace", "-o", "csv")
 	if r.err != nil || !strings.Contains(r.out, "\n"+e.namespace+",") {
 		t.Errorf("kerf usage --prometheus: %v", r)
@@ -204,6 +209,37 @@ func (e *testCase) dashboards(at string) {
 		}
 		return nil
 	})
+}
+
+// drawnTime is how much is shown on drawings of the dashboards.
+const drawnTime = 4 * time.Minute
+
+// draw draws the dashboards, if that is wanted: after pods have come, worked by turns, and gone, so that there is something
+// to see.
+func (e *testCase) draw(at string) {
+	e.Helper()
+	if *drawings == "" {
+		return
+	}
+	began := time.Now()
+	work := e.create(one("train", map[string]string{"kerf.dev/gpu-memory-gib": "24", "kerf.dev/gpu-percent": "50"}, "exec gpuload --json --alloc 18GiB --launch plain --kernel 20ms --hold 1h"))
+	e.create(one("notebook", gibs(10), "gpuload --json --alloc 3GiB --hold 60s; exec gpuload --json --alloc 8GiB --launch plain --kernel 5ms --hold 1h")).running()
+	e.create(one("whole", map[string]string{"kerf.dev/gpu": "1"}, "exec gpuload --json --alloc 40GiB --launch plain --kernel 50ms --hold 1h")).running()
+	work.running()
+	time.Sleep(time.Until(began.Add(drawnTime)))
+	files, err := filepath.Glob(filepath.Join(e.node.env["REPO"], "deploy/monitoring/dashboards/*.json"))
+	if err != nil {
+		e.Fatal(err)
+	}
+	out := filepath.Join(e.node.env["REPO"], *drawings)
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		e.Fatal(err)
+	}
+	draw := exec.CommandContext(e.Context(), "go", append([]string{"run", "./dashdraw", "-prometheus", at, "-out", out, "-range", drawnTime.String(), "-node", "node-1"}, files...)...)
+	draw.Dir = filepath.Join(e.node.env["REPO"], "tools")
+	if text, err := draw.CombinedOutput(); err != nil {
+		e.Errorf("draw the dashboards: %v: %s", err, text)
+	}
 }
 
 // mayBeSilent reports whether a panel has nothing to show on a node where all is well, and nobody waits.
