@@ -104,7 +104,7 @@ e2e: build kerf-scheduler ## End-to-end suite on a real Kubernetes with simulate
 
 .PHONY: walk
 walk: build kerf-scheduler ## Do what docs/walk.md says, on three nodes of a simulated cluster: install by Helm, use, change, upgrade, remove; needs root
-	cd test/e2e && go test -count=1 -v -timeout 60m ./walk -walk
+	cd test/e2e && go test -count=1 -v -timeout 120m ./walk -walk
 
 .PHONY: soak
 soak: build kerf-scheduler ## The long runs: property tests (SOAK_STEPS, 10^6), the machine suite's soak, then 500 rounds of MIG and SOAK_TIME (30m; 0: neither) of random steps on a real Kubernetes

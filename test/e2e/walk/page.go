@@ -6,12 +6,13 @@
 //
 // A block of "sh" is typed as it is. The block of "text" after it is what must be seen: each of its lines, in that order, is
 // in a line of the output, where "…" stands for any text; runs of spaces count as one. "sh refused" must fail. "sh eventually"
-// is typed again until what must be seen is seen. A comment <!-- walk: WORD --> calls a check of the test's own.
+// is typed again until what must be seen is seen, and "sh refused eventually" until it also fails. A comment <!-- walk: WORD --> calls a check of the test's own.
 package walk
 
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -53,14 +54,14 @@ func Parse(page string) ([]Step, error) {
 		default:
 			last := len(steps) - 1
 			switch word, how, _ := strings.Cut(language, " "); {
-			case word == "sh" && (how == "" || how == "refused" || how == "eventually"):
-				steps, shown = append(steps, Step{Line: began, Commands: strings.Join(block, "\n"), Refused: how == "refused", Eventually: how == "eventually"}), false
+			case word == "sh" && slices.Contains([]string{"", "refused", "eventually", "refused eventually"}, how):
+				steps, shown = append(steps, Step{Line: began, Commands: strings.Join(block, "\n"), Refused: strings.HasPrefix(how, "refused"), Eventually: strings.HasSuffix(how, "eventually")}), false
 			case language == "text" && (shown || last < 0 || steps[last].Check != "" || steps[last].Shows != nil):
 				return nil, fmt.Errorf("line %d: a block of text that follows no commands", began)
 			case language == "text":
 				steps[last].Shows = block
 			case language != "yaml":
-				return nil, fmt.Errorf("line %d: a block of %q: write sh, sh refused, sh eventually, text or yaml", began, language)
+				return nil, fmt.Errorf("line %d: a block of %q: write sh, sh refused, sh eventually, sh refused eventually, text or yaml", began, language)
 			}
 			language = ""
 		}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,8 +20,9 @@ import (
 )
 
 const (
-	// stepTime bounds one block, and patience what must come by itself. Building Kubernetes for the first time takes most.
-	stepTime, firstTime, patience = 5 * time.Minute, 45 * time.Minute, 2 * time.Minute
+	// stepTime bounds one block, of which one builds the programs anew, and patience what must come by itself. Building
+	// Kubernetes for the first time takes most.
+	stepTime, firstTime, patience = 20 * time.Minute, 45 * time.Minute, 2 * time.Minute
 	// fewCommands are those until the first pod with a cap.
 	fewCommands = 10
 )
@@ -100,7 +102,7 @@ func (w *walker) step(s Step, first bool) {
 		out, err := w.shell(s.Commands, limit)
 		missing := s.Missing(out)
 		switch {
-		case s.Eventually && (err != nil || missing != "") && time.Now().Before(deadline):
+		case s.Eventually && ((err == nil) == s.Refused || missing != "") && time.Now().Before(deadline):
 			time.Sleep(500 * time.Millisecond)
 			continue
 		case s.Refused && err == nil:
@@ -157,8 +159,11 @@ func (w *walker) remember() {
 
 func (w *walker) undisturbed() {
 	w.Helper()
-	if now := w.must(containers); now != w.remembered || now == "" {
-		w.Errorf("containers were\n%sand are\n%s", w.remembered, now)
+	now := strings.Split(w.must(containers), "\n")
+	for before := range strings.SplitSeq(w.remembered, "\n") { // others may have come meanwhile
+		if !slices.Contains(now, before) {
+			w.Errorf("a container was\n%s\nand now there are\n%s", before, strings.Join(now, "\n"))
+		}
 	}
 }
 
