@@ -60,6 +60,8 @@ type GPU struct {
 	// Memory is the GPU's whole memory; Reserved is the driver's own part of it. Reserved <= Memory.
 	Memory   Bytes
 	Reserved Bytes
+	// Overcommit is how much more than it has is given in fractions; see Bookable.
+	Overcommit Overcommit
 	// MIG is true while MIG mode is on: such a GPU is not shared by fraction and not given whole.
 	MIG bool
 	// MIGCapable is true for one that can be put in MIG mode.

@@ -144,7 +144,11 @@ func (r Request) On(g GPU) Fragment {
 	if memory == 0 {
 		memory = g.Usable().Share(percent)
 	}
-	return Fragment{GPU: g.UUID, Memory: memory, Percent: percent, Burst: r.Burst.of(memory, g.Usable(), r.GPUs)}
+	f := Fragment{GPU: g.UUID, Memory: memory, Percent: percent}
+	if !g.Contested() { // of what is promised twice, nothing is left to lend
+		f.Burst = r.Burst.of(memory, g.Usable(), r.GPUs)
+	}
+	return f
 }
 
 // Admits reports whether r's UUIDs and model globs let it use GPU g.

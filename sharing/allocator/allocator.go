@@ -139,10 +139,10 @@ func heldFirst(a, b GPUState) int {
 // each in 2^-32, added. f fits g.
 func leftover(g GPUState, f sharing.Fragment) uint64 {
 	const one = 32
-	usable := g.GPU.Usable()
-	memory := min(g.FreeMemory, usable).SubFloor(f.Memory)
-	// memory < usable, since f.Memory > 0: the quotient is below 2^32.
-	q, _ := bits.Div64(uint64(memory)>>(64-one), uint64(memory)<<one, uint64(usable))
-	percent := min(g.FreePercent, sharing.FullGPU) - f.Percent
-	return q + uint64(percent)<<one/uint64(sharing.FullGPU)
+	all := g.GPU.Bookable()
+	memory := min(g.FreeMemory, all).SubFloor(f.Memory)
+	// memory < all, since f.Memory > 0: the quotient is below 2^32.
+	q, _ := bits.Div64(uint64(memory)>>(64-one), uint64(memory)<<one, uint64(all))
+	percent := min(g.FreePercent, g.GPU.BookablePercent()) - f.Percent
+	return q + uint64(percent)<<one/uint64(g.GPU.BookablePercent())
 }

@@ -59,9 +59,9 @@ func judge(g GPUState, r sharing.Request) verdict {
 	f := r.On(g.GPU)
 	switch {
 	case f.Memory > g.FreeMemory && f.Percent > g.FreePercent:
-		return no("%s and %s free of %s%s, %s and %s asked", g.FreeMemory, g.FreePercent, g.GPU.Usable(), lent(g), f.Memory, f.Percent)
+		return no("%s and %s free of %s%s, %s and %s asked", g.FreeMemory, g.FreePercent, g.GPU.Bookable(), lent(g), f.Memory, f.Percent)
 	case f.Memory > g.FreeMemory:
-		return no("%s free of %s%s, %s asked", g.FreeMemory, g.GPU.Usable(), lent(g), f.Memory)
+		return no("%s free of %s%s, %s asked", g.FreeMemory, g.GPU.Bookable(), lent(g), f.Memory)
 	case f.Percent > g.FreePercent:
 		return no("%s of compute free, %s asked", g.FreePercent, f.Percent)
 	}
@@ -106,6 +106,9 @@ func judgeEver(g GPUState, r sharing.Request) verdict {
 			return never("a fragment here can be held to its size at level %s at most, %s demanded: ask for a whole GPU", best, r.MinLevel)
 		}
 		return never("a fragment here can be held to its size at level %s at most, %s demanded%s", best, r.MinLevel, because(g.LevelWhy))
+	}
+	if g.GPU.Contested() && r.MinLevel >= sharing.LevelDriver {
+		return never("gives its memory %s times over, so that neighbours can take what a fragment has not used yet, and %s is demanded", g.GPU.Overcommit.Memory, r.MinLevel)
 	}
 	f := r.On(g.GPU)
 	switch {

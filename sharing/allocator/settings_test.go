@@ -32,3 +32,34 @@ func TestSettings(t *testing.T) {
 		t.Errorf("none is given whole: %v", err)
 	}
 }
+
+// What is overcommitted is given up to the factor: no piece larger than the GPU, none to who demands that neighbours take nothing, and
+// never in whole what others have a piece of.
+func TestOvercommit(t *testing.T) {
+	g := free(0, 80*sharing.GiB)
+	g.GPU.Overcommit = sharing.Overcommit{Memory: 125, Compute: 200}
+	g.FreeMemory, g.FreePercent = g.GPU.Bookable(), g.GPU.BookablePercent()
+	ask := func(gib sharing.Bytes, percent sharing.Percent, level sharing.Level) sharing.Request {
+		return sharing.Request{Memory: gib * sharing.GiB, Percent: percent, GPUs: 1, MinLevel: level}
+	}
+	late := g
+	late.Held, late.FreeMemory, late.FreePercent = true, 20*sharing.GiB, 110 // 80 GiB and 90% are taken
+	for name, tt := range map[string]struct {
+		on    GPUState
+		r     sharing.Request
+		error string
+	}{
+		"all of it":               {g, ask(80, 100, sharing.LevelClient), ""},
+		"more than there is":      {g, ask(81, 0, sharing.LevelClient), "has 80GiB in all, 81GiB asked"},
+		"whole":                   {g, sharing.Request{Kind: sharing.KindWhole, GPUs: 1}, ""},
+		"whole, with a neighbour": {late, sharing.Request{Kind: sharing.KindWhole, GPUs: 1}, "is in use"},
+		"beyond what there is":    {late, ask(20, 100, sharing.LevelClient), ""},
+		"beyond the factor":       {late, ask(21, 0, sharing.LevelClient), "20GiB free of 100GiB, 21GiB asked"},
+		"held against neighbours": {late, ask(1, 0, sharing.LevelDriver), "gives its memory 1.25 times over"},
+	} {
+		p, err := Choose([]GPUState{tt.on}, tt.r)
+		if tt.error == "" && (err != nil || len(p) != 1) || tt.error != "" && (err == nil || !strings.Contains(err.Error(), tt.error)) {
+			t.Errorf("%s: %+v, %v", name, p, err)
+		}
+	}
+}

@@ -105,7 +105,7 @@ func (g *gpu) check(id sharing.GPUID, held, leased sum, lent sharing.Bytes) erro
 	case g.lent != lent || g.overlent() != g.lentExcused:
 		return fmt.Errorf("ledger: gpu %q: lent %s, its claims say %s, too much %v, from facts %v", id, g.lent, lent, g.overlent(), g.lentExcused)
 	case g.over() != g.excused:
-		return fmt.Errorf("ledger: gpu %q: overbooked %v, from facts %v: %+v on %s", id, g.over(), g.excused, held, g.facts.Usable())
+		return fmt.Errorf("ledger: gpu %q: overbooked %v, from facts %v: %+v on %s", id, g.over(), g.excused, held, g.facts.Bookable())
 	case !g.present && held.claims == 0:
 		return fmt.Errorf("ledger: gpu %q is gone and has a page without claims", id)
 	case g.facts.Health == sharing.HealthOK && !g.present:

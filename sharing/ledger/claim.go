@@ -163,7 +163,7 @@ func (l *Ledger) checkRoom(f sharing.Fragment) error {
 	if err != nil {
 		return err
 	}
-	if after.fits(page.facts.Usable()) && page.lent <= page.facts.Usable().SubFloor(after.memory) {
+	if page.has(after, f) {
 		return nil
 	}
 	return noRoom(page, page.held, f)
@@ -171,7 +171,7 @@ func (l *Ledger) checkRoom(f sharing.Fragment) error {
 
 // noRoom says why f does not fit beside what is there.
 func noRoom(page *gpu, there sum, f sharing.Fragment) error {
-	usable := page.facts.Usable()
+	usable, free := page.facts.Bookable(), page.free(there)
 	switch {
 	case !f.MIG.None() && there.instances < there.claims:
 		return fmt.Errorf("shared, or held whole, and a MIG instance asked: %w", sharing.ErrExhausted)
@@ -181,14 +181,16 @@ func noRoom(page *gpu, there sum, f sharing.Fragment) error {
 		return fmt.Errorf("held whole: %w", sharing.ErrExhausted)
 	case f.Whole && there.claims > 0:
 		return fmt.Errorf("asked whole, and shared by %d already: %w", there.claims, sharing.ErrExhausted)
-	case !there.fits(usable):
+	case !there.fits(page.facts):
 		return fmt.Errorf("more is taken (%s, %s) than there is (%s): %w", there.memory, there.percent, usable, sharing.ErrExhausted)
-	case page.lent > 0 && f.Memory > usable.SubFloor(there.memory).SubFloor(page.lent):
-		return fmt.Errorf("%s free of %s and %s lent to grants that run, %s asked: %w", usable.SubFloor(there.memory).SubFloor(page.lent), usable, page.lent, f.Memory, sharing.ErrExhausted)
-	case f.Memory > usable.SubFloor(there.memory):
-		return fmt.Errorf("%s free of %s, %s asked: %w", usable.SubFloor(there.memory), usable, f.Memory, sharing.ErrExhausted)
+	case page.lent > 0 && f.Memory > free:
+		return fmt.Errorf("%s free of %s and %s lent to grants that run, %s asked: %w", free, usable, page.lent, f.Memory, sharing.ErrExhausted)
+	case f.Memory > free:
+		return fmt.Errorf("%s free of %s, %s asked: %w", free, usable, f.Memory, sharing.ErrExhausted)
+	case f.Memory > page.facts.Usable():
+		return fmt.Errorf("it has %s in all, %s asked: %w", page.facts.Usable(), f.Memory, sharing.ErrExhausted)
 	}
-	return fmt.Errorf("%s of compute free, %s asked: %w", sharing.FullGPU-there.percent, f.Percent, sharing.ErrExhausted)
+	return fmt.Errorf("%s of compute free, %s asked: %w", page.facts.BookablePercent()-there.percent, f.Percent, sharing.ErrExhausted)
 }
 
 // distinct refuses a placement with two fragments on one GPU.

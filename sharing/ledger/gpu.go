@@ -83,20 +83,20 @@ func (s sum) without(f sharing.Fragment) sum {
 	return s
 }
 
-// fits reports whether a GPU with so much usable memory has s: enough memory and compute, and nobody
+// fits reports whether a GPU can have s: enough memory and compute, as far as it may be overcommitted, and nobody
 // beside one who has it whole. MIG instances fit when they are beside each other, and nothing else is on the GPU:
 // their memory is the hardware's own division of it.
-func (s sum) fits(usable sharing.Bytes) bool {
+func (s sum) fits(g sharing.GPU) bool {
 	if s.instances > 0 {
 		return s.instances == s.claims && slices.Max(s.units[:]) <= 1
 	}
-	return s.memory <= usable && s.percent <= sharing.FullGPU && (s.whole == 0 || s.claims == 1)
+	return s.memory <= g.Bookable() && s.percent <= g.BookablePercent() && (s.whole == 0 || s.claims == 1)
 }
 
 // over reports whether more is booked than there is. Nothing is known of a GPU that is not present.
-func (g *gpu) over() bool { return g.present && !g.held.fits(g.facts.Usable()) }
+func (g *gpu) over() bool { return g.present && !g.held.fits(g.facts) }
 
-// overlent reports whether more is booked and lent than there is.
+// overlent reports whether more is booked and lent than there is. Nothing is lent of memory that is overcommitted.
 func (g *gpu) overlent() bool {
 	return g.present && g.lent > g.facts.Usable().SubFloor(g.held.memory)
 }
@@ -112,6 +112,20 @@ func (g *gpu) relieve() {
 // open reports whether new claims are taken at all.
 func (g *gpu) open() bool {
 	return g.present && g.facts.Health == sharing.HealthOK && g.facts.Cordoned == "" && !g.facts.MIG && g.held.whole == 0 && !g.over()
+}
+
+// free is the memory that can be booked beside there.
+func (g *gpu) free(there sum) sharing.Bytes {
+	if g.lent > 0 {
+		return g.facts.Usable().SubFloor(there.memory).SubFloor(g.lent)
+	}
+	return g.facts.Bookable().SubFloor(there.memory)
+}
+
+// has reports whether after, with f in it, fits the GPU and what is lent of it.
+func (g *gpu) has(after sum, f sharing.Fragment) bool {
+	large := f.MIG.None() && f.Memory > g.facts.Usable()
+	return !large && after.fits(g.facts) && (g.lent == 0 || g.lent <= g.facts.Usable().SubFloor(after.memory))
 }
 
 // View is one GPU's page, for people and for the allocator.
@@ -145,8 +159,8 @@ func (g *gpu) view() View {
 		Whole: g.held.whole > 0, Claims: g.held.claims, Overbooked: g.over(),
 	}
 	if g.open() {
-		v.FreeMemory = g.facts.Usable().SubFloor(g.held.memory).SubFloor(g.lent)
-		v.FreePercent = sharing.FullGPU - g.held.percent // open: held.percent <= FullGPU
+		v.FreeMemory = g.free(g.held)
+		v.FreePercent = g.facts.BookablePercent() - g.held.percent // open: no more than that is held
 	}
 	return v
 }

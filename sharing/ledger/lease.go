@@ -36,7 +36,7 @@ func (l *Ledger) Arm(id ClaimID, lease Lease) error {
 		err := page.alive()
 		if err == nil {
 			var after sum
-			if after, err = page.leased.with(f); err == nil && (!after.fits(page.facts.Usable()) || page.lent > page.facts.Usable().SubFloor(after.memory)) {
+			if after, err = page.leased.with(f); err == nil && !page.has(after, f) {
 				err = noRoom(page, page.leased, f)
 			}
 		}

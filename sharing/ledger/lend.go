@@ -46,7 +46,8 @@ func (l *Ledger) checkLend(e *entry, gpu sharing.GPUID, lent sharing.Bytes) erro
 	if err := page.alive(); err != nil {
 		return err
 	}
-	if free := page.view().FreeMemory; lent-had > free {
+	free := min(page.view().FreeMemory, page.facts.Usable().SubFloor(page.held.memory).SubFloor(page.lent))
+	if lent-had > free {
 		return fmt.Errorf("%s free, %s more to be lent: %w", free, lent-had, sharing.ErrExhausted)
 	}
 	return nil

@@ -114,10 +114,34 @@ func (n *naive) usage(id sharing.GPUID, onlyLeased bool) (memory int64, percent,
 	return memory, percent, claims, whole
 }
 
+// amounts are what a GPU has, and what fragments may have of it together: as often as it is overcommitted, outside of MIG mode.
+func amounts(g sharing.GPU) (usable, bookable, percent int64) {
+	usable = int64(g.Memory) - int64(g.Reserved)
+	bookable, percent = usable, 100
+	if f := int64(g.Overcommit.Memory); f > 100 && !g.MIG {
+		hundredths := new(big.Int).Mul(big.NewInt(usable), big.NewInt(f))
+		bookable = max(usable, new(big.Int).Div(hundredths, big.NewInt(100<<20)).Int64()<<20)
+	}
+	if f := int64(g.Overcommit.Compute); f > 100 && !g.MIG {
+		percent = f
+	}
+	return usable, bookable, percent
+}
+
+// free is the memory that can be claimed beside so much. Of memory that is there twice nothing is lent.
+func (n *naive) free(g sharing.GPU, held int64) int64 {
+	usable, bookable, _ := amounts(g)
+	if lent := n.lentOn(g.UUID); lent > 0 {
+		return usable - held - lent
+	}
+	return bookable - held
+}
+
 // room reports whether f can stand beside what is on the GPU.
 func (n *naive) room(g sharing.GPU, f sharing.Fragment, onlyLeased bool) bool {
 	memory, percent, claims, whole := n.usage(g.UUID, onlyLeased)
-	if memory+n.lentOn(g.UUID)+int64(f.Memory) > int64(g.Memory)-int64(g.Reserved) || percent+int(f.Percent) > 100 {
+	usable, _, most := amounts(g)
+	if int64(f.Memory) > min(usable, n.free(g, memory)) || int64(percent)+int64(f.Percent) > most {
 		return false
 	}
 	return whole == 0 && (!f.Whole || claims == 0)
@@ -132,9 +156,9 @@ func (n *naive) takes(g sharing.GPU, r sharing.Request) bool {
 // left is the part of the GPU's memory plus the part of its compute that stays free after the fragment.
 func (n *naive) left(g sharing.GPU, f sharing.Fragment) *big.Rat {
 	memory, percent, _, _ := n.usage(g.UUID, false)
-	usable := int64(g.Memory) - int64(g.Reserved)
-	sum := big.NewRat(usable-memory-n.lentOn(g.UUID)-int64(f.Memory), usable)
-	return sum.Add(sum, big.NewRat(int64(100-percent-int(f.Percent)), 100))
+	_, bookable, most := amounts(g)
+	sum := big.NewRat(n.free(g, memory)-int64(f.Memory), bookable)
+	return sum.Add(sum, big.NewRat(most-int64(percent)-int64(f.Percent), most))
 }
 
 // better reports whether fragment r fits GPU a clearly better than b, by the stated preference.
@@ -156,5 +180,6 @@ func (n *naive) better(a, b sharing.GPU, r sharing.Request) bool {
 // overbooked reports whether more is on a GPU of the inventory than it has.
 func (n *naive) overbooked(g sharing.GPU) bool {
 	memory, percent, claims, whole := n.usage(g.UUID, false)
-	return memory > int64(g.Memory)-int64(g.Reserved) || percent > 100 || whole > 0 && claims > 1
+	_, bookable, most := amounts(g)
+	return memory > bookable || int64(percent) > most || whole > 0 && claims > 1
 }

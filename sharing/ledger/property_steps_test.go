@@ -194,8 +194,10 @@ func (p *player) resize() string {
 		g, known := p.n.gpu(f.GPU)
 		memory, percent, claims, whole := p.n.usage(f.GPU, false)
 		grows := size > int64(f.Memory)
-		fits := known && g.Health == sharing.HealthOK && !g.MIG && whole == 0 && claims > 0 && percent <= 100 &&
-			memory-int64(f.Memory)+size+p.n.lentOn(f.GPU)-min(c.lent[f.GPU], max(0, size-int64(f.Memory))) <= int64(g.Memory)-int64(g.Reserved)
+		usable, bookable, most := amounts(g)
+		after, lent := memory-int64(f.Memory)+size, p.n.lentOn(f.GPU)-min(c.lent[f.GPU], max(0, size-int64(f.Memory)))
+		fits := known && g.Health == sharing.HealthOK && !g.MIG && whole == 0 && claims > 0 && int64(percent) <= most &&
+			size <= usable && after <= bookable && (lent == 0 || after+lent <= usable)
 		ok = ok && !f.Whole && size >= int64(sharing.MiB) && (!grows || fits)
 	}
 	if p.rnd.IntN(20) == 0 && len(to) > 0 {
@@ -238,8 +240,9 @@ func (p *player) lend() string {
 		}
 		g, known := p.n.gpu(gpu)
 		memory, percent, claims, whole := p.n.usage(gpu, false)
-		fits := known && g.Health == sharing.HealthOK && !g.MIG && whole == 0 && claims > 0 && percent <= 100 && c.lease != nil &&
-			len(c.lease.Part) == 0 && amount <= most(f) && memory+p.n.lentOn(gpu)-had+amount <= int64(g.Memory)-int64(g.Reserved)
+		usable, _, mostPercent := amounts(g)
+		fits := known && g.Health == sharing.HealthOK && !g.MIG && whole == 0 && claims > 0 && int64(percent) <= mostPercent && c.lease != nil &&
+			len(c.lease.Part) == 0 && amount <= most(f) && memory+p.n.lentOn(gpu)-had+amount <= usable
 		ok = on && (amount <= had || fits)
 	}
 	p.expect(p.l.Lend(id, gpu, sharing.Bytes(amount)), ok, fmt.Sprintf("lend %d to %s on %s", amount, id, gpu))
@@ -310,13 +313,16 @@ func (p *player) health() string {
 	return "health"
 }
 
-// inventory sets up to six GPUs; most are as always, some are gone, shrunk or in MIG mode.
+// inventory sets up to six GPUs; most are as always, some are gone, shrunk, in MIG mode or overcommitted.
 func (p *player) inventory() {
 	p.n.gpus = nil
 	for i := range 6 {
 		g := sharing.GPU{UUID: uuid(fmt.Sprint("gpu", i)), Index: i, Model: "NVIDIA H100", Memory: 80 * sharing.GiB, Reserved: 500 * sharing.MiB, NUMA: i / 3, Health: sharing.HealthOK}
 		if i >= 4 {
 			g.Model, g.Memory = "Tesla T4", 15*sharing.GiB+7
+		}
+		if p.rnd.IntN(3) == 0 {
+			g.Overcommit = sharing.Overcommit{Memory: sharing.Factor(100 + p.rnd.IntN(101)), Compute: sharing.Factor(100 * p.rnd.IntN(6))}
 		}
 		switch p.rnd.IntN(20) {
 		case 0:
@@ -395,7 +401,8 @@ func (p *player) compare() error {
 		var freeMemory sharing.Bytes
 		freePercent := 0
 		if known && g.Health == sharing.HealthOK && !g.MIG && whole == 0 && !over {
-			freeMemory, freePercent = sharing.Bytes(max(0, int64(g.Memory)-int64(g.Reserved)-memory-lent)), 100-percent
+			_, _, most := amounts(g)
+			freeMemory, freePercent = sharing.Bytes(max(0, p.n.free(g, memory))), int(most)-percent
 		}
 		if !same || over != v.Overbooked || freeMemory != v.FreeMemory || freePercent != int(v.FreePercent) {
 			return fmt.Errorf("gpu %q is %+v, the model has %d bytes, %d%%, %d claims, %d whole, %d and %d%% free", v.GPU.UUID, v, memory, percent, claims, whole, freeMemory, freePercent)

@@ -116,7 +116,7 @@ func (l *Ledger) checkGrown(from, to sharing.Fragment, lent sharing.Bytes) error
 		return err
 	}
 	others := page.lent.SubFloor(min(lent, to.Memory-from.Memory))
-	if !after.fits(page.facts.Usable()) || others > page.facts.Usable().SubFloor(after.memory) {
+	if to.Memory > page.facts.Usable() || !after.fits(page.facts) || others > page.facts.Usable().SubFloor(after.memory) {
 		return noRoom(page, rest, to)
 	}
 	return nil

@@ -95,7 +95,8 @@ func (w *whatIf) choose(req sharing.Request) bool {
 // emptied makes of a GPU in MIG mode what it is outside of it. How strongly it held shares before counts; where that is not
 // known, it is found out.
 func (w *whatIf) emptied(s *allocator.GPUState, req sharing.Request) {
-	s.GPU.MIG, s.FreeMemory, s.FreePercent, s.Shut, s.NoWhole = false, s.GPU.Usable(), sharing.FullGPU, "", ""
+	s.GPU.MIG, s.Shut, s.NoWhole = false, "", ""
+	s.FreeMemory, s.FreePercent = s.GPU.Bookable(), s.GPU.BookablePercent()
 	bySettings(s, w.pool.Of(s.GPU), 0)
 	rep, known := w.plain[s.GPU.UUID]
 	if !known {

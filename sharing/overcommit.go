@@ -1,0 +1,112 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharing
+
+import (
+	"cmp"
+	"math/bits"
+	"strconv"
+	"strings"
+)
+
+// Factor is how much more of a GPU is booked than there is, in hundredths: 125 is five for every four. What is not more than
+// 100, and so the zero value, books what there is.
+type Factor uint16
+
+// The most that factors may be. Beyond twice its memory nobody could rely on a piece of a GPU.
+const (
+	MaxMemoryFactor  Factor = 200
+	MaxComputeFactor Factor = 500
+)
+
+// More reports whether more is booked than there is.
+func (f Factor) More() bool { return f > 100 }
+
+// Of is what is booked where there is so much: never more than the factor says, and never less than there is.
+func (f Factor) Of(b Bytes) Bytes {
+	hi, lo := bits.Mul64(uint64(b), uint64(f))
+	if !f.More() || hi >= 100 { // past 64 bits, which no GPU has
+		return b
+	}
+	q, _ := bits.Div64(hi, lo, 100)
+	return max(b, Bytes(q)/MiB*MiB)
+}
+
+// String returns the factor as ParseFactor reads it: "1.25".
+func (f Factor) String() string {
+	f = max(f, 100)
+	whole, rest := strconv.Itoa(int(f/100)), int(f%100)
+	if rest == 0 {
+		return whole
+	}
+	return strings.TrimRight(whole+"."+strconv.Itoa(100 + rest)[1:], "0")
+}
+
+// ParseFactor reads a number from 1 to most with at most two digits behind the point. field names the input for the error,
+// a *FieldError.
+func ParseFactor(field, s string, most Factor) (Factor, error) {
+	number, rest, point := strings.Cut(s, ".")
+	n, problem := parseCount(number, int(most/100))
+	if cents, err := strconv.ParseUint((rest + "00")[:2], 10, 8); point && problem == "" {
+		if n = n*100 + int(cents); err != nil || rest == "" || len(rest) > 2 { //nolint:gosec // below 100
+			problem = "is not a number with at most two digits behind the point"
+		} else if n > int(most) {
+			problem = "is more than " + most.String()
+		}
+	} else {
+		n *= 100
+	}
+	if problem != "" {
+		return 0, Invalid(field, s, "write a number from 1 to "+most.String()+", such as 1.25", "%s", problem)
+	}
+	return Factor(n), nil //nolint:gosec // at most most
+}
+
+// Overcommit is how much more of a GPU is given in fractions than it has. It is nothing for whole GPUs, and for MIG instances and
+// what they are divided into.
+type Overcommit struct {
+	// Memory lets the fragments' guarantees add up to more than the GPU has, so that the driver may refuse a program
+	// what is below its cap. No fragment is larger than the GPU.
+	Memory Factor `json:"memory,omitempty"`
+	// Compute lets their percents add up to more than 100; each is then worth its part of the sum.
+	Compute Factor `json:"compute,omitempty"`
+}
+
+// Or is o, and other where o says nothing.
+func (o Overcommit) Or(other Overcommit) Overcommit {
+	return Overcommit{Memory: cmp.Or(o.Memory, other.Memory), Compute: cmp.Or(o.Compute, other.Compute)}
+}
+
+// Plain is o with 0 for each factor that is none.
+func (o Overcommit) Plain() Overcommit {
+	if !o.Memory.More() {
+		o.Memory = 0
+	}
+	if !o.Compute.More() {
+		o.Compute = 0
+	}
+	return o
+}
+
+// Bookable is the memory that fragments may have together: Usable, or more where it is overcommitted.
+func (g GPU) Bookable() Bytes {
+	if g.indivisible() {
+		return g.Usable()
+	}
+	return g.Overcommit.Memory.Of(g.Usable())
+}
+
+// BookablePercent is the percent that fragments may have together: FullGPU, or more where it is overcommitted.
+func (g GPU) BookablePercent() Percent {
+	if g.indivisible() {
+		return FullGPU
+	}
+	return max(FullGPU, FullGPU*Percent(min(g.Overcommit.Compute, MaxComputeFactor))/100)
+}
+
+// Contested reports whether fragments of g may have more memory together than there is, so that a neighbour can take what
+// one of them has not allocated yet.
+func (g GPU) Contested() bool { return !g.indivisible() && g.Overcommit.Memory.More() }
+
+func (g GPU) indivisible() bool { return g.MIG || g.UUID.IsPart() }
