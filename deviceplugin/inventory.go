@@ -23,8 +23,9 @@ type Unit struct {
 	UUID sharing.GPUID
 	// NUMA is its node, 0 to sharing.MaxNUMA-1. Anything else is NoNUMA.
 	NUMA int
-	// GiB is what it offers: its usable memory in whole GiB, rounded down.
-	GiB int
+	// GiB is what it offers: its usable memory in whole GiB, rounded down, or more where that is overcommitted. Percent is
+	// what it offers of its compute; 0 means all of it once.
+	GiB, Percent int
 	// Cut is true for a GPU in MIG mode, of which nobody gets percent, nor all.
 	Cut bool
 	// NoShare is true for one that gives no fractions though others of the node do, and NoWhole for one that is not given
@@ -96,7 +97,7 @@ func (u Unit) ids(resource string) int {
 		if u.Cut || u.NoShare {
 			return 0
 		}
-		return int(sharing.FullGPU)
+		return max(int(sharing.FullGPU), u.Percent)
 	case sharing.ResourceGPU:
 		if u.Cut || u.NoWhole {
 			return 0
@@ -126,6 +127,9 @@ func (inv Inventory) checked() (Inventory, error) {
 		if u.UUID == "" || seen[u.UUID] {
 			return Inventory{}, sharing.Invalid("units", string(u.UUID), "name every GPU once", "are not distinct")
 		}
+		if u.Percent < 0 || u.Percent > MaxIDs {
+			return Inventory{}, sharing.Invalid("units", fmt.Sprint(u.Percent), "", "of GPU %q are no percent from 0 to %d", u.UUID, MaxIDs)
+		}
 		if u.GiB < 0 || u.GiB > MaxIDs {
 			return Inventory{}, sharing.Invalid("units", fmt.Sprint(u.GiB), "", "of GPU %q are no number of GiB from 0 to %d", u.UUID, MaxIDs)
 		}
@@ -150,7 +154,7 @@ func (inv Inventory) checked() (Inventory, error) {
 func (inv Inventory) equal(o Inventory) bool {
 	return inv.Memory == o.Memory && inv.Percent == o.Percent && inv.Whole == o.Whole && inv.MIG == o.MIG &&
 		slices.EqualFunc(inv.Units, o.Units, func(a, b Unit) bool {
-			return a.UUID == b.UUID && a.NUMA == b.NUMA && a.GiB == b.GiB && a.Lost == b.Lost && a.Cut == b.Cut && a.NoShare == b.NoShare && a.NoWhole == b.NoWhole && slices.Equal(a.MIG, b.MIG)
+			return a.UUID == b.UUID && a.NUMA == b.NUMA && a.GiB == b.GiB && a.Percent == b.Percent && a.Lost == b.Lost && a.Cut == b.Cut && a.NoShare == b.NoShare && a.NoWhole == b.NoWhole && slices.Equal(a.MIG, b.MIG)
 		})
 }
 

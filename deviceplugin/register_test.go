@@ -37,6 +37,10 @@ func TestNothingBeforeTheInventory(t *testing.T) {
 	if n := k.Plugins(sharing.ResourceGPU); n != 0 {
 		t.Error("a resource that is not advertised was registered")
 	}
+	over := gpus(0, 1)
+	over[1].Percent = 150
+	set(t, p, Inventory{Units: over, Memory: true, Percent: true})
+	counts(t, k, sharing.ResourcePercent, 250, 250)
 	set(t, p, all(gpus(0, 1)))
 	counts(t, k, sharing.ResourceGPU, 2, 2)
 	for _, s := range p.Status() {

@@ -49,7 +49,7 @@ func ParseFactor(field, s string, most Factor) (Factor, error) {
 	number, rest, point := strings.Cut(s, ".")
 	n, problem := parseCount(number, int(most/100))
 	if cents, err := strconv.ParseUint((rest + "00")[:2], 10, 8); point && problem == "" {
-		if n = n*100 + int(cents); err != nil || rest == "" || len(rest) > 2 { //nolint:gosec // below 100
+		if n = n*100 + int(cents); err != nil || rest == "" || len(rest) > 2 {
 			problem = "is not a number with at most two digits behind the point"
 		} else if n > int(most) {
 			problem = "is more than " + most.String()

@@ -34,7 +34,7 @@ func TestBookable(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
-		o := Overcommit{Memory: Factor(rnd.IntN(300)), Compute: Factor(rnd.IntN(700))} //nolint:gosec // small
+		o := Overcommit{Memory: Factor(rnd.IntN(300)), Compute: Factor(rnd.IntN(700))}
 		g := GPU{UUID: "GPU-a", Memory: Bytes(rnd.Uint64() >> rnd.IntN(64)), Overcommit: o}
 		g.Reserved = Bytes(rnd.Uint64()) % (g.Memory + 1)
 		if g.Memory == math.MaxUint64 {

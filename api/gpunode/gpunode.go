@@ -153,10 +153,21 @@ type GPU struct {
 	Cordoned string `json:"cordoned,omitempty"`
 	// MaxSharers is the most claims that may have a fragment of it at once; left out for no bound.
 	MaxSharers int `json:"maxSharers,omitempty"`
+	// Overcommit is how much more than the GPU has is given in fractions; left out where it is no more.
+	Overcommit *Overcommit `json:"overcommit,omitempty"`
 	// Gives is what the pool's rules let it give: shared, whole, mig or nothing; left out for all that it can.
 	Gives string `json:"gives,omitempty"`
 	// Levels are the enforcement levels that a claim can have here, strongest first.
 	Levels []string `json:"levels,omitempty"`
+}
+
+// Overcommit is how much of a GPU is given in fractions, in percent of what it has; left out for 100.
+type Overcommit struct {
+	// MemoryPercent is above 100 where fragments may have more memory together than there is: the driver may then refuse
+	// a program what is below its cap.
+	MemoryPercent int `json:"memoryPercent,omitempty"`
+	// ComputePercent is above 100 where their percents may add up to more.
+	ComputePercent int `json:"computePercent,omitempty"`
 }
 
 // MIGState is how a GPU is cut into MIG instances.

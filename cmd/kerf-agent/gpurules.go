@@ -103,7 +103,8 @@ func (a *agent) setting(id sharing.GPUID) config.GPUSettings {
 	return a.rules.now[id]
 }
 
-// admit leaves out the GPUs that are left to others, and takes the reserve of the others off what can be granted.
+// admit leaves out the GPUs that are left to others, takes the reserve of the others off what can be granted, and says how
+// often it may be.
 func (a *agent) admit(all []sharing.GPU) []sharing.GPU {
 	excluded := map[sharing.GPUID]bool{}
 	var out []sharing.GPU
@@ -116,6 +117,7 @@ func (a *agent) admit(all []sharing.GPU) []sharing.GPU {
 		if reserved, err := g.Reserved.Add(s.MemoryReserve); err == nil {
 			g.Reserved = min(reserved, g.Memory)
 		}
+		g.Overcommit = s.Overcommit
 		out = append(out, g)
 	}
 	a.excluded.Store(&excluded)
@@ -172,7 +174,7 @@ func (a *agent) otherStock(p change.Plan) bool {
 	a.rules.mu.Lock()
 	defer a.rules.mu.Unlock()
 	for id, next := range p.Next {
-		if now := a.rules.now[id]; now.Exclude != next.Exclude || now.MemoryReserve != next.MemoryReserve {
+		if now := a.rules.now[id]; now.Exclude != next.Exclude || now.MemoryReserve != next.MemoryReserve || now.Overcommit != next.Overcommit {
 			return true
 		}
 	}

@@ -35,6 +35,22 @@ func TestUnitsByRules(t *testing.T) {
 	}
 }
 
+// A GPU that is overcommitted counts for more in fractions, and for one in whole.
+func TestUnitsOvercommitted(t *testing.T) {
+	t.Parallel()
+	k := loadKnown(filepath.Join(t.TempDir(), "inventory.json"), "boot", slog.New(slog.DiscardHandler))
+	g := sharing.GPU{UUID: "a", Memory: 8 * sharing.GiB, Health: sharing.HealthOK, Overcommit: sharing.Overcommit{Memory: 150, Compute: 200}}
+	want := []deviceplugin.Unit{{UUID: "a", GiB: 12, Percent: 200}}
+	if diff := cmp.Diff(want, k.take([]sharing.GPU{g}, cutRules{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	again := loadKnown(k.file, "boot", slog.New(slog.DiscardHandler))
+	want[0].Lost = true
+	if diff := cmp.Diff(want, again.take(nil, cutRules{})); diff != "" {
+		t.Errorf("after a restart (-want +got):\n%s", diff)
+	}
+}
+
 // A change of what GPUs there are asks for stock to be taken anew, and what is known of them outlives a restart.
 func TestStepRules(t *testing.T) {
 	a, _ := built(t, "")
@@ -47,6 +63,13 @@ func TestStepRules(t *testing.T) {
 	use(config.GPURule{Indexes: []int{0}, Settings: config.GPUSettings{PowerLimitWatts: 300}})
 	if err := a.stepRules(gpus); err != nil || a.modes("a").PowerLimit != 300_000 || a.modes("b").PowerLimit != 0 {
 		t.Errorf("a power limit: %v, %+v", err, a.modes("a"))
+	}
+	use(config.GPURule{Indexes: []int{0}, Settings: config.GPUSettings{Overcommit: sharing.Overcommit{Compute: 200}}})
+	if err := a.stepRules(gpus); !errors.Is(err, errRescan) {
+		t.Errorf("a GPU that is overcommitted: %v", err)
+	}
+	if got := a.admit(gpus); len(got) != 2 || got[0].BookablePercent() != 200 || got[1].BookablePercent() != 100 {
+		t.Errorf("admitted: %+v", got)
 	}
 	use(config.GPURule{Indexes: []int{0}, Settings: config.GPUSettings{MemoryReserve: 2 * sharing.GiB}}, config.GPURule{Settings: config.GPUSettings{Exclude: true}})
 	if err := a.stepRules(gpus); !errors.Is(err, errRescan) {

@@ -35,11 +35,12 @@ type knownFile struct {
 }
 
 type knownUnit struct {
-	UUID sharing.GPUID            `json:"uuid"`
-	NUMA int                      `json:"numa"`
-	GiB  int                      `json:"gib"`
-	Cut  bool                     `json:"cut,omitempty"`
-	MIG  []deviceplugin.Instances `json:"mig,omitempty"`
+	UUID    sharing.GPUID            `json:"uuid"`
+	NUMA    int                      `json:"numa"`
+	GiB     int                      `json:"gib"`
+	Percent int                      `json:"percent,omitempty"`
+	Cut     bool                     `json:"cut,omitempty"`
+	MIG     []deviceplugin.Instances `json:"mig,omitempty"`
 }
 
 // cutRules say how GPUs in MIG mode are counted.
@@ -79,7 +80,7 @@ func loadKnown(file, boot string, log *slog.Logger) *knownGPUs {
 		return k
 	}
 	for _, u := range f.Units {
-		k.units[u.UUID] = deviceplugin.Unit{UUID: u.UUID, NUMA: u.NUMA, GiB: u.GiB, Lost: true, Cut: u.Cut, MIG: u.MIG}
+		k.units[u.UUID] = deviceplugin.Unit{UUID: u.UUID, NUMA: u.NUMA, GiB: u.GiB, Percent: u.Percent, Lost: true, Cut: u.Cut, MIG: u.MIG}
 	}
 	return k
 }
@@ -108,7 +109,10 @@ func (k *knownGPUs) take(gpus []sharing.GPU, rules cutRules) []deviceplugin.Unit
 			continue
 		}
 		turns := rules.turns[g.UUID] || rules.turns == nil && turned(old)
-		u := deviceplugin.Unit{UUID: g.UUID, NUMA: g.NUMA, GiB: int(g.Usable() / sharing.GiB), Lost: lost, Cut: g.MIG && !turns || g.UUID.IsPart()} //nolint:gosec // far below 2^31 GiB
+		u := deviceplugin.Unit{UUID: g.UUID, NUMA: g.NUMA, GiB: int(g.Bookable() / sharing.GiB), Lost: lost, Cut: g.MIG && !turns || g.UUID.IsPart()} //nolint:gosec // far below 2^31 GiB
+		if p := g.BookablePercent(); p > sharing.FullGPU {
+			u.Percent = int(p)
+		}
 		if rules.gives != nil && !g.UUID.IsPart() {
 			mode := rules.gives(g)
 			u.NoShare, u.NoWhole = !mode.Shared(), !mode.Whole()
@@ -120,7 +124,7 @@ func (k *knownGPUs) take(gpus []sharing.GPU, rules cutRules) []deviceplugin.Unit
 		}
 		switch {
 		case turns && g.MIG && turned(old):
-			u.GiB = old.GiB // as outside of MIG mode
+			u.GiB, u.Percent = old.GiB, old.Percent // as outside of MIG mode
 		case g.MIG && !turns:
 			if !rules.memory || rules.shared[g.UUID] {
 				u.GiB = 0
@@ -130,7 +134,7 @@ func (k *knownGPUs) take(gpus []sharing.GPU, rules cutRules) []deviceplugin.Unit
 			}
 		}
 		k.units[g.UUID] = u
-		grown = grown || !known || old.Cut != u.Cut || !slices.Equal(old.MIG, u.MIG)
+		grown = grown || !known || old.Cut != u.Cut || old.GiB != u.GiB || old.Percent != u.Percent || !slices.Equal(old.MIG, u.MIG)
 	}
 	if grown {
 		k.save()
@@ -164,7 +168,7 @@ func (k *knownGPUs) sorted() []deviceplugin.Unit {
 func (k *knownGPUs) save() {
 	f := knownFile{BootID: k.boot}
 	for _, u := range k.sorted() {
-		f.Units = append(f.Units, knownUnit{UUID: u.UUID, NUMA: u.NUMA, GiB: u.GiB, Cut: u.Cut, MIG: u.MIG})
+		f.Units = append(f.Units, knownUnit{UUID: u.UUID, NUMA: u.NUMA, GiB: u.GiB, Percent: u.Percent, Cut: u.Cut, MIG: u.MIG})
 	}
 	data, err := json.Marshal(f)
 	if err == nil {

@@ -89,8 +89,8 @@ func title(g GPU) line {
 	if g.MIG {
 		l = l.add(plainStyle, "  MIG mode")
 	}
-	return l.add(plainStyle, fmt.Sprintf("  granted %s/%s  used %s  compute %d%%  util %s",
-		withLent(g.GrantedBytes, g.LentBytes), size(g.usable()), sizeOr(g.UsedBytes), g.GrantedPercent, utilization(g.Utilization)))
+	return l.add(plainStyle, fmt.Sprintf("  granted %s/%s  used %s  compute %s  util %s",
+		withLent(g.GrantedBytes, g.LentBytes), times(size(g.usable()), int(g.MemoryOvercommit)), sizeOr(g.UsedBytes), ofPercent(int(g.GrantedPercent), int(g.ComputeOvercommit)), utilization(g.Utilization)))
 }
 
 // bar draws the GPU's whole memory: pieces, what is lent beyond them, free memory, the driver's own part.

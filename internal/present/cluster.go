@@ -111,9 +111,13 @@ func clusterGPUs(c Cluster, o Options) string {
 	for _, n := range c.Nodes {
 		for _, g := range n.GPUs {
 			word, why, st := gpuState(g)
+			over := gpunode.Overcommit{}
+			if g.Overcommit != nil {
+				over = *g.Overcommit
+			}
 			row := []string{
-				GPUName(n.Name, g), word, withLent(g.GrantedBytes, g.LentBytes), size(g.FreeBytes), size(g.UsableBytes),
-				strconv.Itoa(g.GrantedPercent) + "%", or(strings.Join(g.Levels, ",")), or(g.Model),
+				GPUName(n.Name, g), word, withLent(g.GrantedBytes, g.LentBytes), size(g.FreeBytes), times(size(g.UsableBytes), over.MemoryPercent),
+				ofPercent(g.GrantedPercent, over.ComputePercent), or(strings.Join(g.Levels, ",")), or(g.Model),
 			}
 			if o.Wide {
 				numa := ""

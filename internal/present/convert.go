@@ -47,6 +47,7 @@ func fromGPU(g *nodev1.GPU) GPU {
 		MemoryBytes: g.GetMemoryBytes(), ReservedBytes: g.GetReservedBytes(),
 		UsedBytes:    known(g.GetUsedBytes(), g.GetUsedKnown()),
 		GrantedBytes: g.GetGrantedBytes(), GrantedPercent: g.GetGrantedPercent(), LentBytes: g.GetLentBytes(),
+		MemoryOvercommit: g.GetMemoryOvercommitPercent(), ComputeOvercommit: g.GetComputeOvercommitPercent(),
 		Health: orUnknown(g.GetHealth()), HealthReason: g.GetHealthReason(), Levels: list(g.GetLevels()), MIG: g.GetMig(), MIGState: fromMIG(g.GetMigState()),
 		Backends: []Backend{},
 	}

@@ -37,22 +37,25 @@ type Waiting struct {
 
 // GPU is one GPU of the node. Amounts are bytes, percents 0 to 100.
 type GPU struct {
-	UUID           string   `json:"uuid"`
-	Index          int32    `json:"index"`
-	Model          string   `json:"model"`
-	PCI            string   `json:"pci"`
-	NUMA           int32    `json:"numa"`
-	MemoryBytes    uint64   `json:"memory_bytes"`
-	ReservedBytes  uint64   `json:"reserved_bytes"`
-	UsedBytes      *uint64  `json:"used_bytes"`
-	GrantedBytes   uint64   `json:"granted_bytes"`
-	GrantedPercent uint32   `json:"granted_percent"`
-	LentBytes      uint64   `json:"lent_bytes"`
-	Utilization    *int32   `json:"utilization"`
-	Health         string   `json:"health"`
-	HealthReason   string   `json:"health_reason"`
-	Levels         []string `json:"levels"`
-	MIG            bool     `json:"mig"`
+	UUID           string  `json:"uuid"`
+	Index          int32   `json:"index"`
+	Model          string  `json:"model"`
+	PCI            string  `json:"pci"`
+	NUMA           int32   `json:"numa"`
+	MemoryBytes    uint64  `json:"memory_bytes"`
+	ReservedBytes  uint64  `json:"reserved_bytes"`
+	UsedBytes      *uint64 `json:"used_bytes"`
+	GrantedBytes   uint64  `json:"granted_bytes"`
+	GrantedPercent uint32  `json:"granted_percent"`
+	LentBytes      uint64  `json:"lent_bytes"`
+	// MemoryOvercommit and ComputeOvercommit are how much is given in fractions, in percent of what there is; left out for 100.
+	MemoryOvercommit  uint32   `json:"memory_overcommit_percent,omitempty"`
+	ComputeOvercommit uint32   `json:"compute_overcommit_percent,omitempty"`
+	Utilization       *int32   `json:"utilization"`
+	Health            string   `json:"health"`
+	HealthReason      string   `json:"health_reason"`
+	Levels            []string `json:"levels"`
+	MIG               bool     `json:"mig"`
 	// MIGState is null for a GPU that cannot be cut into MIG instances, and while nothing is known of that.
 	MIGState *MIG `json:"mig_state"`
 	// Backends are all ways of holding a share of the GPU, strongest first.

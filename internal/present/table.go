@@ -57,8 +57,8 @@ func gpuTable(s Status, o Options) string {
 	rows := [][]string{head}
 	for _, g := range s.GPUs {
 		row := []string{
-			strconv.Itoa(int(g.Index)), or(g.Health), sizeOr(g.UsedBytes), withLent(g.GrantedBytes, g.LentBytes), size(g.usable()),
-			strconv.Itoa(int(g.GrantedPercent)) + "%", utilization(g.Utilization), or(strings.Join(g.Levels, ",")), or(g.Model),
+			strconv.Itoa(int(g.Index)), or(g.Health), sizeOr(g.UsedBytes), withLent(g.GrantedBytes, g.LentBytes), times(size(g.usable()), int(g.MemoryOvercommit)),
+			ofPercent(int(g.GrantedPercent), int(g.ComputeOvercommit)), utilization(g.Utilization), or(strings.Join(g.Levels, ",")), or(g.Model),
 		}
 		if o.Wide {
 			row = append(row, or(g.UUID), or(g.PCI), strconv.Itoa(int(g.NUMA)), or(g.works()), or(g.HealthReason), or(strings.Join(g.whyNot(), ". ")))

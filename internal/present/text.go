@@ -34,6 +34,23 @@ func or(s string) string {
 
 func size(b uint64) string { return sharing.Bytes(b).String() }
 
+// times is an amount, and how often it is given where that is more than once.
+func times(amount string, percent int) string {
+	if f := sharing.Factor(max(0, min(percent, 1000))); f.More() {
+		return amount + " x" + f.String()
+	}
+	return amount
+}
+
+// ofPercent is how much compute is granted, and of how much where that is more than there is.
+func ofPercent(granted, percent int) string {
+	text := strconv.Itoa(granted) + "%"
+	if percent > 100 {
+		text += " of " + strconv.Itoa(percent) + "%"
+	}
+	return text
+}
+
 // withLent is what is guaranteed, and after a plus what is lent beyond it.
 func withLent(guaranteed, lent uint64) string {
 	if lent == 0 {

@@ -32,7 +32,7 @@ func picture() *nodev1.GetNodeResponse {
 	return &nodev1.GetNodeResponse{
 		Ready: true, AgentVersion: "v1", DriverVersion: "615.71.09", Config: &nodev1.ConfigStatus{Errors: []string{"a", "b"}},
 		Gpus: []*nodev1.GPU{
-			{Uuid: "GPU-0", Index: 0, Model: "H100", Pci: "0:1:0", MemoryBytes: 80 * mib, ReservedBytes: 2 * mib, UsedBytes: 12 * mib, UsedKnown: true, GrantedBytes: 20 * mib, LentBytes: 5 * mib, GrantedPercent: 25, Utilization: 80, Health: "healthy"},
+			{Uuid: "GPU-0", Index: 0, Model: "H100", Pci: "0:1:0", MemoryBytes: 80 * mib, ReservedBytes: 2 * mib, UsedBytes: 12 * mib, UsedKnown: true, GrantedBytes: 20 * mib, LentBytes: 5 * mib, GrantedPercent: 25, Utilization: 80, Health: "healthy", MemoryOvercommitPercent: 125, ComputeOvercommitPercent: 200},
 			{Uuid: "GPU-1", Index: 1, Model: "H100", Pci: "0:2:0", MemoryBytes: 80 * mib, Utilization: -1, Health: "lost"},
 		},
 		Grants: []*nodev1.Grant{

@@ -29,6 +29,8 @@ func (c *Collector) gpu(out emit, g *nodev1.GPU) {
 	out(c.gpuGranted, float64(g.GetGrantedBytes()), id, index)
 	out(c.gpuLent, float64(g.GetLentBytes()), id, index)
 	out(c.gpuPercent, float64(g.GetGrantedPercent()), id, index)
+	out(c.gpuMemoryOver, float64(max(100, g.GetMemoryOvercommitPercent()))/100, id, index)
+	out(c.gpuComputeOver, float64(max(100, g.GetComputeOvercommitPercent()))/100, id, index)
 	if g.GetUsedKnown() {
 		out(c.gpuUsed, float64(g.GetUsedBytes()), id, index)
 	}

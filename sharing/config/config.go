@@ -82,6 +82,8 @@ type Pool struct {
 	Sharers         int
 	MemoryReserve   sharing.Bytes
 	PowerLimitWatts int
+	// Overcommit is how much more than they have is given of the GPUs of which no rule says otherwise.
+	Overcommit sharing.Overcommit
 	// GPUHour is the price of an hour of a whole GPU of the pool, in place of those of the document; 0 leaves it to them.
 	GPUHour float64
 	// Profiles, when there are any, are the only profiles that requests may name here, and then every request

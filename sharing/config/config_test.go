@@ -47,6 +47,7 @@ const full = head + `spec:
     sharers: 7
     memoryReserve: 2GiB
     powerLimitWatts: 400
+    overcommit: {compute: 1.25}
     gpuHour: 3.5
     profiles: [small, half]
   profiles:
@@ -84,7 +85,7 @@ func fullDocument() Document {
 				Health:  Health{OnFault: FaultEvict, Grace: 90 * time.Second, Node: NodeMarkTaint, SpotTaints: []string{"aws-node-termination-handler/spot-itn"}},
 				Idle:    Idle{After: 2 * time.Hour, Do: IdleEvict, Except: []string{"research"}},
 				Compute: ComputeStrict, TimeSlice: sharing.TimeSliceShort, ComputeMode: sharing.ComputeModeDefault,
-				Sharers: 7, MemoryReserve: 2 * sharing.GiB, PowerLimitWatts: 400, GPUHour: 3.5,
+				Sharers: 7, MemoryReserve: 2 * sharing.GiB, PowerLimitWatts: 400, Overcommit: sharing.Overcommit{Compute: 125}, GPUHour: 3.5,
 				GPUs: []GPURule{
 					{Models: []string{"*T4*"}, Indexes: []int{0, 3}, MIG: MIGIncapable, Settings: GPUSettings{Exclude: true}},
 					{UUIDs: []sharing.GPUID{"GPU-4f2b1c9a-0d3e-4a56-8b7c-1d2e3f405162"}, Settings: GPUSettings{Mode: ModeWhole, Sharers: 1, MemoryReserve: sharing.GiB, PowerLimitWatts: 300, TimeSlice: sharing.TimeSliceLong}},

@@ -43,6 +43,7 @@ type (
 		GPUs           []wireRule        `yaml:"gpus,omitempty"`
 		Sharers        int               `yaml:"sharers,omitempty"`
 		MemoryReserve  string            `yaml:"memoryReserve,omitempty"`
+		Overcommit     *wireOvercommit   `yaml:"overcommit,omitempty"`
 		PowerLimit     int               `yaml:"powerLimitWatts,omitempty"`
 		GPUHour        float64           `yaml:"gpuHour,omitempty"`
 		MIG            []wireLayout      `yaml:"mig,omitempty"`
@@ -91,7 +92,7 @@ func (c Config) Encode() ([]byte, error) {
 			one.MPSSharing = p.MPSSharing.String()
 		}
 		one.GPUs, one.Sharers, one.MemoryReserve, one.PowerLimit, one.GPUHour = wireRules(p.GPUs), p.Sharers, exact(p.MemoryReserve), p.PowerLimitWatts, p.GPUHour
-		one.MIGOnDemand = p.MIGOnDemand.wire()
+		one.MIGOnDemand, one.Overcommit = p.MIGOnDemand.wire(), wireFactors(p.Overcommit)
 		if one.MIGReset = p.MIGReset; p.MIGKeepWarm != 0 {
 			one.MIGKeepWarm = p.MIGKeepWarm.String()
 		}

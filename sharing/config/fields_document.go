@@ -36,6 +36,7 @@ func (p *Pool) fields() fields {
 		objects("gpus", &p.GPUs, (*GPURule).fields, "Rules for some of the nodes' GPUs; of those that fit a GPU, the first holds for it."),
 		sharersField(&p.Sharers, "no bound"),
 		reserveField(&p.MemoryReserve, "nothing"),
+		overcommitField(&p.Overcommit, "1"),
 		wattsField(&p.PowerLimitWatts, "as it is"),
 		number("gpuHour", &p.GPUHour, "The price of an hour of a whole GPU here.").like("2.50").def("that of spec.prices"),
 		layoutsField(&p.MIG),

@@ -69,6 +69,8 @@ type GPUSettings struct {
 	MemoryReserve sharing.Bytes `json:"memoryReserve,omitempty"`
 	// PowerLimitWatts is set on the GPU; 0 leaves it as it is.
 	PowerLimitWatts int `json:"powerLimitWatts,omitempty"`
+	// Overcommit is how much more than the GPU has is given in fractions; of each factor 0 is what there is.
+	Overcommit sharing.Overcommit `json:"overcommit,omitzero"`
 	// TimeSlice and ComputeMode are set on the GPU; AsIs leaves them as they are.
 	TimeSlice   sharing.TimeSlice   `json:"timeSlice,omitempty"`
 	ComputeMode sharing.ComputeMode `json:"computeMode,omitempty"`
@@ -84,7 +86,7 @@ const (
 func (p Pool) Of(g sharing.GPU) GPUSettings {
 	s := GPUSettings{
 		Sharers: p.Sharers, MemoryReserve: p.MemoryReserve, PowerLimitWatts: p.PowerLimitWatts,
-		TimeSlice: p.TimeSlice, ComputeMode: p.ComputeMode,
+		TimeSlice: p.TimeSlice, ComputeMode: p.ComputeMode, Overcommit: p.Overcommit,
 	}
 	for _, r := range p.GPUs {
 		if r.fits(g) {
@@ -92,9 +94,11 @@ func (p Pool) Of(g sharing.GPU) GPUSettings {
 			s.Exclude, s.Mode = own.Exclude, own.Mode
 			s.Sharers, s.MemoryReserve = cmp.Or(own.Sharers, s.Sharers), cmp.Or(own.MemoryReserve, s.MemoryReserve)
 			s.PowerLimitWatts, s.TimeSlice = cmp.Or(own.PowerLimitWatts, s.PowerLimitWatts), cmp.Or(own.TimeSlice, s.TimeSlice)
+			s.Overcommit = own.Overcommit.Or(s.Overcommit)
 			break
 		}
 	}
+	s.Overcommit = s.Overcommit.Plain()
 	return s
 }
 
@@ -129,6 +133,7 @@ func cloneRules(list []GPURule) []GPURule {
 
 func (c *checker) gpuRules(path string, p Pool) {
 	c.amounts(path, p.Sharers, p.PowerLimitWatts)
+	c.overcommit(path+".overcommit", p.Overcommit, p)
 	for i, r := range p.GPUs {
 		here := at(path+".gpus", i)
 		for k, g := range r.Models {
@@ -148,11 +153,12 @@ func (c *checker) gpuRules(path string, p Pool) {
 		}
 		s := r.Settings
 		c.amounts(here, s.Sharers, s.PowerLimitWatts)
+		c.overcommit(here+".overcommit", s.Overcommit, p)
 		switch {
 		case r.MIG > MIGIncapable || s.Mode > ModeMIG || s.TimeSlice > sharing.TimeSliceLong || s.ComputeMode != sharing.ComputeModeAsIs:
 			c.bad(here, "", "use the values of this package", "has a word that is none")
 		case s == GPUSettings{}:
-			c.bad(here, "", "write exclude, mode, sharers, memoryReserve, powerLimitWatts or timeSlice", "changes nothing")
+			c.bad(here, "", "write exclude, mode, sharers, memoryReserve, overcommit, powerLimitWatts or timeSlice", "changes nothing")
 		case s.Exclude && s != GPUSettings{Exclude: true}:
 			c.bad(here+".exclude", "", "leave the other settings out", "leaves the GPUs to others, and settings follow")
 		}

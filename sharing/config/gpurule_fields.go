@@ -22,6 +22,7 @@ func (r *GPURule) fields() fields {
 		word("mode", &s.Mode, parseRuleMode, "What the GPUs give, to pods and processes alike.", ModeShared, ModeWhole, ModeMIG).def("what the pool offers"),
 		sharersField(&s.Sharers, "the pool's"),
 		reserveField(&s.MemoryReserve, "the pool's"),
+		overcommitField(&s.Overcommit, "the pool's"),
 		wattsField(&s.PowerLimitWatts, "the pool's"),
 		word("timeSlice", &s.TimeSlice, sharing.ParseTimeSlice, "In place of the pool's.", sharing.TimeSlices()...).def("the pool's"),
 	}
@@ -73,16 +74,17 @@ func uuids(to *[]sharing.GPUID) field {
 
 // wireRule is a GPURule as it is written.
 type wireRule struct {
-	Model           []string `yaml:"model,omitempty"`
-	Index           []int    `yaml:"index,omitempty,flow"`
-	UUID            []string `yaml:"uuid,omitempty"`
-	MIGCapable      string   `yaml:"migCapable,omitempty"`
-	Exclude         bool     `yaml:"exclude,omitempty"`
-	Mode            string   `yaml:"mode,omitempty"`
-	Sharers         int      `yaml:"sharers,omitempty"`
-	MemoryReserve   string   `yaml:"memoryReserve,omitempty"`
-	PowerLimitWatts int      `yaml:"powerLimitWatts,omitempty"`
-	TimeSlice       string   `yaml:"timeSlice,omitempty"`
+	Model           []string        `yaml:"model,omitempty"`
+	Index           []int           `yaml:"index,omitempty,flow"`
+	UUID            []string        `yaml:"uuid,omitempty"`
+	MIGCapable      string          `yaml:"migCapable,omitempty"`
+	Exclude         bool            `yaml:"exclude,omitempty"`
+	Mode            string          `yaml:"mode,omitempty"`
+	Sharers         int             `yaml:"sharers,omitempty"`
+	MemoryReserve   string          `yaml:"memoryReserve,omitempty"`
+	Overcommit      *wireOvercommit `yaml:"overcommit,omitempty"`
+	PowerLimitWatts int             `yaml:"powerLimitWatts,omitempty"`
+	TimeSlice       string          `yaml:"timeSlice,omitempty"`
 }
 
 func wireRules(list []GPURule) []wireRule {
@@ -91,7 +93,7 @@ func wireRules(list []GPURule) []wireRule {
 		s := r.Settings
 		w := wireRule{
 			Model: r.Models, Index: r.Indexes, Exclude: s.Exclude, Sharers: s.Sharers, MemoryReserve: exact(s.MemoryReserve),
-			PowerLimitWatts: s.PowerLimitWatts, TimeSlice: s.TimeSlice.String(),
+			PowerLimitWatts: s.PowerLimitWatts, TimeSlice: s.TimeSlice.String(), Overcommit: wireFactors(s.Overcommit),
 		}
 		for _, id := range r.UUIDs {
 			w.UUID = append(w.UUID, string(id))

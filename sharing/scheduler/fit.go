@@ -242,7 +242,7 @@ func because(s *state, r sharing.Request, err error) (Reason, string) {
 		return r.Admits(g.GPU) && !g.GPU.MIG && r.WhyNotPart(g.GPU.UUID) == "" && g.GPU.Usable() > 0
 	}
 	holds := func(g allocator.GPUState) bool {
-		return admits(g) && (r.Kind == sharing.KindWhole || level(g).AtLeast(r.MinLevel))
+		return admits(g) && (r.Kind == sharing.KindWhole || level(g).AtLeast(r.MinLevel) && !contested(g, r))
 	}
 	large := func(g allocator.GPUState) bool {
 		f := r.On(g.GPU)
@@ -254,6 +254,11 @@ func because(s *state, r sharing.Request, err error) (Reason, string) {
 	case !ever(admits):
 		return WrongModel, WrongModel.String()
 	case !ever(holds):
+		for _, g := range s.gpus {
+			if level(g).AtLeast(r.MinLevel) && contested(g, r) {
+				return LacksLevel, fmt.Sprintf("memory is given %s times over, %v asked", g.GPU.Overcommit.Memory, r.MinLevel)
+			}
+		}
 		return LacksLevel, fmt.Sprintf("shares are held to their size at level %v at most, %v asked", strongest(s), r.MinLevel)
 	case !ever(large):
 		return TooSmall, TooSmall.String()
@@ -269,6 +274,11 @@ func because(s *state, r sharing.Request, err error) (Reason, string) {
 		return LacksRoom, no.Summary
 	}
 	return LacksRoom, err.Error()
+}
+
+// contested reports whether neighbours could take what the request wants held against them.
+func contested(g allocator.GPUState, r sharing.Request) bool {
+	return g.GPU.Contested() && r.MinLevel >= sharing.LevelDriver
 }
 
 // level is the strongest at which a share can be held on the GPU.

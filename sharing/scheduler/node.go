@@ -132,10 +132,13 @@ func (s *state) release(uid string) {
 			continue
 		}
 		sum, err := g.FreeMemory.Add(f.Memory)
-		if err != nil || sum > g.GPU.Usable() || f.Whole {
-			sum = g.GPU.Usable()
+		if err != nil || sum > g.GPU.Bookable() || f.Whole {
+			sum = g.GPU.Bookable()
 		}
-		g.FreeMemory, g.FreePercent = sum, min(sharing.FullGPU, g.FreePercent+f.Percent)
+		g.FreeMemory, g.FreePercent = sum, min(g.GPU.BookablePercent(), g.FreePercent+f.Percent)
+		if f.Whole {
+			g.FreePercent = g.GPU.BookablePercent()
+		}
 		s.turnBack(g)
 	}
 	delete(s.held, uid)

@@ -93,6 +93,7 @@ func readGPU(g gpunode.GPU, holders int) allocator.GPUState {
 		UUID: sharing.GPUID(g.UUID), Index: g.Index, Model: g.Model, PCI: g.PCI, NUMA: -1, MIG: g.MIG,
 		Memory: sharing.Bytes(g.MemoryBytes), Reserved: sharing.Bytes(g.MemoryBytes - usable), HealthReason: g.HealthReason, Cordoned: g.Cordoned,
 	}
+	gpu.Overcommit = overcommit(g.Overcommit)
 	if g.NUMANode != nil {
 		gpu.NUMA = *g.NUMANode
 	}
@@ -103,10 +104,10 @@ func readGPU(g gpunode.GPU, holders int) allocator.GPUState {
 	}
 	// What is lent comes back when it is asked for, so that it counts as free.
 	free, err := sharing.Bytes(g.FreeBytes).Add(sharing.Bytes(g.LentBytes))
-	if err != nil || free > gpu.Usable() {
-		free = gpu.Usable()
+	if err != nil || free > gpu.Bookable() {
+		free = gpu.Bookable()
 	}
-	s := allocator.GPUState{GPU: gpu, FreeMemory: free, FreePercent: min(percent(g.FreePercent), sharing.FullGPU), Held: holders > 0 || g.Whole}
+	s := allocator.GPUState{GPU: gpu, FreeMemory: free, FreePercent: min(percent(g.FreePercent), gpu.BookablePercent()), Held: holders > 0 || g.Whole}
 	if g.Whole {
 		s.FreeMemory, s.FreePercent = 0, 0
 	}
@@ -126,6 +127,17 @@ func readGPU(g gpunode.GPU, holders int) allocator.GPUState {
 		}
 	}
 	return s
+}
+
+// overcommit reads how much more is given than there is, as far as that may be meant.
+func overcommit(o *gpunode.Overcommit) sharing.Overcommit {
+	if o == nil {
+		return sharing.Overcommit{}
+	}
+	return sharing.Overcommit{
+		Memory:  sharing.Factor(max(0, min(o.MemoryPercent, int(sharing.MaxMemoryFactor)))),
+		Compute: sharing.Factor(max(0, min(o.ComputePercent, int(sharing.MaxComputeFactor)))),
+	}
 }
 
 // link makes of the cliques what the choice of whole GPUs reads: which GPU reaches which over NVLink.

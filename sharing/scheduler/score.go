@@ -160,10 +160,10 @@ func (n *node) view(s *state, r sharing.Request, cpu cluster.Milli) (cluster.Nod
 	shape := shapeOf(r, cpu)
 	share := shape.Share
 	for i, g := range s.gpus {
-		if part := milli(r.On(g.GPU).Memory, g.GPU.Usable(), true); r.Kind == sharing.KindShared {
+		if part := milli(r.On(g.GPU).Memory, g.GPU.Bookable(), true); r.Kind == sharing.KindShared {
 			share = max(share, part)
 		}
-		out.GPUs[i] = min(milli(g.FreeMemory, g.GPU.Usable(), false), cluster.Milli(g.FreePercent)*10)
+		out.GPUs[i] = min(milli(g.FreeMemory, g.GPU.Bookable(), false), cluster.Milli(g.FreePercent)*10, cluster.WholeGPU)
 	}
 	// The share is told in thousandths, so that each GPU takes the same whatever its size.
 	shape.Share, shape.GPUMemory, shape.Models, shape.Level = min(share, cluster.WholeGPU), 0, "", sharing.LevelUnknown

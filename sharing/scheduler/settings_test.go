@@ -6,9 +6,53 @@ package scheduler_test
 import (
 	"testing"
 
+	"github.com/kerf-gpu/kerf/api/gpunode"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/scheduler"
 )
+
+// Where a GPU is overcommitted, plans go up to the factor and not beyond, and who demands that neighbours take nothing from him gets
+// none of it.
+func TestOvercommit(t *testing.T) {
+	t.Parallel()
+	b := booksOf(1, 1)
+	s := statusOf(0, 1)
+	g := &s.GPUs[0]
+	g.Overcommit = &gpunode.Overcommit{MemoryPercent: 150, ComputePercent: 200}
+	g.FreeBytes, g.FreePercent = 118*gib, 200 // 1.5 times 79 GiB
+	b.Report("n00", s)
+	fits := func(uid string, limits map[string]string, annotations ...string) scheduler.Reason {
+		t.Helper()
+		w := want(t, podOf(uid, limits, annotations...))
+		v := b.Fit(w, "n00", noon())
+		if v.Reason == scheduler.Fits {
+			if _, err := b.Reserve(w, "n00", noon()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return v.Reason
+	}
+	if got := fits("large", memory(80)); got != scheduler.TooSmall {
+		t.Errorf("more than the GPU has, in one piece: %v", got)
+	}
+	if got := fits("strict", memory(1), "kerf.dev/min-enforcement", "driver"); got != scheduler.LacksLevel {
+		t.Errorf("a level that holds neighbours off: %v", got)
+	}
+	if got := fits("loose", memory(1), "kerf.dev/min-enforcement", "client"); got != scheduler.Fits {
+		t.Errorf("a level that does not: %v", got)
+	}
+	for _, uid := range []string{"a", "b"} {
+		if got := fits(uid, memory(50)); got != scheduler.Fits {
+			t.Errorf("50 GiB for %s: %v", uid, got)
+		}
+	}
+	if got := fits("c", memory(18)); got != scheduler.LacksRoom {
+		t.Errorf("119 GiB of 118: %v", got)
+	}
+	if got := fits("d", memory(17)); got != scheduler.Fits {
+		t.Errorf("118 GiB of 118: %v", got)
+	}
+}
 
 // What an agent says of its GPUs' settings counts for plans, too: one that is planned counts as a sharer.
 func TestSettings(t *testing.T) {

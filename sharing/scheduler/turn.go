@@ -60,6 +60,6 @@ func (s *state) turnBack(g *allocator.GPUState) {
 func set(g *allocator.GPUState, on bool) {
 	g.GPU.MIG, g.FreeMemory, g.FreePercent = on, 0, 0
 	if !on {
-		g.FreeMemory, g.FreePercent = g.GPU.Usable(), sharing.FullGPU
+		g.FreeMemory, g.FreePercent = g.GPU.Bookable(), g.GPU.BookablePercent()
 	}
 }

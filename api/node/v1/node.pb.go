@@ -355,9 +355,13 @@ type GPU struct {
 	// granted_bytes does not have it.
 	LentBytes uint64 `protobuf:"varint,18,opt,name=lent_bytes,json=lentBytes,proto3" json:"lent_bytes,omitempty"`
 	// mig_state is how the GPU is cut; absent where nothing is known of that.
-	MigState      *MIG `protobuf:"bytes,19,opt,name=mig_state,json=migState,proto3" json:"mig_state,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	MigState *MIG `protobuf:"bytes,19,opt,name=mig_state,json=migState,proto3" json:"mig_state,omitempty"`
+	// memory_overcommit_percent and compute_overcommit_percent are how much of it is given in fractions, of what it has: above 100
+	// fragments add up to more than there is; 0 stands for 100.
+	MemoryOvercommitPercent  uint32 `protobuf:"varint,20,opt,name=memory_overcommit_percent,json=memoryOvercommitPercent,proto3" json:"memory_overcommit_percent,omitempty"`
+	ComputeOvercommitPercent uint32 `protobuf:"varint,21,opt,name=compute_overcommit_percent,json=computeOvercommitPercent,proto3" json:"compute_overcommit_percent,omitempty"`
+	unknownFields            protoimpl.UnknownFields
+	sizeCache                protoimpl.SizeCache
 }
 
 func (x *GPU) Reset() {
@@ -521,6 +525,20 @@ func (x *GPU) GetMigState() *MIG {
 		return x.MigState
 	}
 	return nil
+}
+
+func (x *GPU) GetMemoryOvercommitPercent() uint32 {
+	if x != nil {
+		return x.MemoryOvercommitPercent
+	}
+	return 0
+}
+
+func (x *GPU) GetComputeOvercommitPercent() uint32 {
+	if x != nil {
+		return x.ComputeOvercommitPercent
+	}
+	return 0
 }
 
 // MIG is how one GPU is cut into MIG instances.
@@ -2488,7 +2506,7 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x12\n" +
 	"\x04what\x18\x03 \x03(\tR\x04what\x12\x10\n" +
-	"\x03for\x18\x04 \x03(\tR\x03for\"\xcc\x04\n" +
+	"\x03for\x18\x04 \x03(\tR\x03for\"\xc6\x05\n" +
 	"\x03GPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x14\n" +
@@ -2512,7 +2530,9 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\bbackends\x18\x11 \x03(\v2\x15.kerf.node.v1.BackendR\bbackends\x12\x1d\n" +
 	"\n" +
 	"lent_bytes\x18\x12 \x01(\x04R\tlentBytes\x12.\n" +
-	"\tmig_state\x18\x13 \x01(\v2\x11.kerf.node.v1.MIGR\bmigState\"\xa8\x02\n" +
+	"\tmig_state\x18\x13 \x01(\v2\x11.kerf.node.v1.MIGR\bmigState\x12:\n" +
+	"\x19memory_overcommit_percent\x18\x14 \x01(\rR\x17memoryOvercommitPercent\x12<\n" +
+	"\x1acompute_overcommit_percent\x18\x15 \x01(\rR\x18computeOvercommitPercent\"\xa8\x02\n" +
 	"\x03MIG\x12\x12\n" +
 	"\x04able\x18\x01 \x01(\bR\x04able\x12\x0e\n" +
 	"\x02on\x18\x02 \x01(\bR\x02on\x12\x14\n" +

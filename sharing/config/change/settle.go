@@ -97,6 +97,8 @@ func differences(from, to config.GPUSettings) []string {
 	}
 	tell("exclude", from.Exclude != to.Exclude, from.Exclude, to.Exclude)
 	tell("memoryReserve", from.MemoryReserve != to.MemoryReserve, from.MemoryReserve, to.MemoryReserve)
+	tell("overcommit.memory", from.Overcommit.Memory != to.Overcommit.Memory, from.Overcommit.Memory, to.Overcommit.Memory)
+	tell("overcommit.compute", from.Overcommit.Compute != to.Overcommit.Compute, from.Overcommit.Compute, to.Overcommit.Compute)
 	tell("powerLimitWatts", from.PowerLimitWatts != to.PowerLimitWatts, watts(from.PowerLimitWatts), watts(to.PowerLimitWatts))
 	tell("timeSlice", from.TimeSlice != to.TimeSlice, asIs(from.TimeSlice.String()), asIs(to.TimeSlice.String()))
 	tell("computeMode", from.ComputeMode != to.ComputeMode, asIs(from.ComputeMode.String()), asIs(to.ComputeMode.String()))

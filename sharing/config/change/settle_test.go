@@ -19,7 +19,7 @@ func TestSettle(t *testing.T) {
 	t.Parallel()
 	pool := config.Pool{
 		PowerLimitWatts: 300, Sharers: 4,
-		GPUs: []config.GPURule{{Indexes: []int{1}, Settings: config.GPUSettings{Exclude: true}}, {Indexes: []int{2}, Settings: config.GPUSettings{Mode: config.ModeWhole, MemoryReserve: sharing.GiB}}},
+		GPUs: []config.GPURule{{Indexes: []int{1}, Settings: config.GPUSettings{Exclude: true}}, {Indexes: []int{2}, Settings: config.GPUSettings{Mode: config.ModeWhole, MemoryReserve: sharing.GiB, Overcommit: sharing.Overcommit{Memory: 125, Compute: 200}}}},
 	}
 	use := func(index int, now *config.GPUSettings, users ...string) change.Use {
 		return change.Use{GPU: sharing.GPU{UUID: sharing.GPUID(fmt.Sprint("GPU-", index)), Index: index}, Now: now, Users: users}
@@ -31,7 +31,7 @@ func TestSettle(t *testing.T) {
 		Now:  []change.Step{{GPU: "GPU-0", Index: 0, What: []string{"powerLimitWatts as it is -> 300W"}}},
 		Waits: []change.Step{
 			{GPU: "GPU-1", Index: 1, What: []string{"exclude false -> true"}, For: []string{"ns/b", "ns/c"}},
-			{GPU: "GPU-2", Index: 2, What: []string{"memoryReserve 0B -> 1GiB", "powerLimitWatts as it is -> 300W"}, For: []string{"ns/a"}},
+			{GPU: "GPU-2", Index: 2, What: []string{"memoryReserve 0B -> 1GiB", "overcommit.memory 1 -> 1.25", "overcommit.compute 1 -> 2", "powerLimitWatts as it is -> 300W"}, For: []string{"ns/a"}},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

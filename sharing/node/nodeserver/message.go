@@ -38,6 +38,7 @@ func gpuMessage(g node.GPUState) *nodev1.GPU {
 		MemoryBytes: uint64(g.Memory), ReservedBytes: uint64(g.Reserved),
 		UsedBytes: uint64(g.Used), UsedKnown: g.UsedKnown,
 		GrantedBytes: uint64(g.Granted), GrantedPercent: uint32(g.GrantedPercent), LentBytes: uint64(g.Lent),
+		MemoryOvercommitPercent: uint32(g.Overcommit.Memory), ComputeOvercommitPercent: uint32(g.Overcommit.Compute),
 		Utilization: small(g.Utilization), Health: g.Health.String(), HealthReason: g.HealthReason, Mig: g.MIG,
 	}
 	m.MigState = migMessage(g.MIGState, g.Turning)
