@@ -22,8 +22,6 @@ func (r *reader) hamiDevices() config.Document {
 		{path: "nvidia.resourceMemoryPercentageName", plain: []string{"nvidia.com/gpumem-percentage"}, refused: names},
 		{path: "nvidia.resourceCoreName", plain: []string{"nvidia.com/gpucores"}, refused: names},
 		{path: "nvidia.resourcePriorityName", plain: []string{"nvidia.com/priority"}, refused: names},
-		{path: "nvidia.deviceMemoryScaling", plain: []string{"1", "1.0", ""}, refused: "write 1: memory is not granted twice; use burstMax of a profile for memory that nobody claims"},
-		{path: "nvidia.deviceCoreScaling", plain: []string{"1", "1.0", ""}, refused: "write 1, or ask for memory alone, and compute is shared fairly"},
 		{path: "nvidia.defaultMemory", plain: []string{"0", ""}, refused: fromPod},
 		{path: "nvidia.defaultCores", plain: []string{"0", ""}, refused: fromPod},
 		{path: "nvidia.defaultGPUNum", plain: []string{"1", ""}, refused: fromPod},
@@ -50,10 +48,11 @@ func (r *reader) hamiDevices() config.Document {
 	r.leaves = slices.DeleteFunc(slices.Clone(all), func(l leaf) bool {
 		return !strings.HasPrefix(l.path, "nvidia.") || strings.HasPrefix(l.path, "nvidia.knownMigGeometries") || strings.HasPrefix(l.path, "nvidia.migProfileAllowlist")
 	})
-	r.apply(rules, "nvidia.gpuCorePolicy", "nvidia.deviceSplitCount")
+	r.apply(rules, "nvidia.gpuCorePolicy", "nvidia.deviceSplitCount", "nvidia.deviceMemoryScaling", "nvidia.deviceCoreScaling")
 	r.leaves = all
 	pool := r.hamiPool("gpus")
 	pool.Sharers = r.sharers(r.value("nvidia.deviceSplitCount"))
+	pool.Overcommit = r.overcommit(r.value("nvidia.deviceMemoryScaling"), r.value("nvidia.deviceCoreScaling"))
 	switch l := r.value("nvidia.gpuCorePolicy"); l.value {
 	case "", "default":
 	case "force":
@@ -76,6 +75,25 @@ func (r *reader) sharers(l leaf) int {
 		r.bad(l, "write 1 to "+strconv.Itoa(config.MaxSharers), "is not a number of those who share a GPU")
 	}
 	return n
+}
+
+// overcommit is how often memory and cores were given.
+func (r *reader) overcommit(memory, cores leaf) sharing.Overcommit {
+	factor := func(l leaf, most sharing.Factor) sharing.Factor {
+		if l.value == "" || l.value == "0" {
+			return 0
+		}
+		f, err := sharing.ParseFactor(l.path, l.value, most)
+		if err != nil {
+			r.bad(l, "write 1 to "+most.String()+", with at most two digits behind the point", "is more than Kerf overcommits, or no factor")
+		}
+		return f
+	}
+	o := sharing.Overcommit{Memory: factor(memory, sharing.MaxMemoryFactor), Compute: factor(cores, sharing.MaxComputeFactor)}.Plain()
+	if o.Memory.More() {
+		r.say("%s %s becomes overcommit.memory: nothing is swapped to the machine's memory, so that the driver refuses what a full GPU does not have", memory.path, memory.value)
+	}
+	return o
 }
 
 // filtered are the GPUs of a node that HAMi leaves alone: those of the UUIDs, and those of the indexes.
@@ -117,14 +135,10 @@ func (r *reader) hamiPool(name string) config.Pool {
 // hamiNodes reads HAMi's config.json (ConfigMap hami-device-plugin): a pool for each node.
 func (r *reader) hamiNodes() config.Document {
 	const at = "nodeconfig[]."
-	const scaling = "write 1: memory is not granted twice; use burstMax of a profile for memory that nobody claims"
-	plain := []string{"0", "1", "1.0", ""}
 	rules := []rule{
-		{path: at + "devicememoryscaling", plain: plain, refused: scaling},
-		{path: at + "devicecorescaling", plain: plain, refused: "write 1, or ask for memory alone, and compute is shared fairly"},
 		{path: at + "migstrategy", plain: []string{"none", ""}, left: "the pool's mode says it"},
 	}
-	r.apply(rules, at+"name", at+"operatingmode", at+"devicesplitcount", at+"filterdevices.uuid[]", at+"filterdevices.index[]")
+	r.apply(rules, at+"name", at+"operatingmode", at+"devicesplitcount", at+"devicememoryscaling", at+"devicecorescaling", at+"filterdevices.uuid[]", at+"filterdevices.index[]")
 	var doc config.Document
 	for _, l := range r.leaves {
 		if l.path != at+"name" {
@@ -147,6 +161,7 @@ func (r *reader) hamiNodes() config.Document {
 			r.bad(mode, "write hami-core, mig or mps", "is not a mode")
 		}
 		pool.Sharers = r.sharers(r.value(at+"devicesplitcount", l.at...))
+		pool.Overcommit = r.overcommit(r.value(at+"devicememoryscaling", l.at...), r.value(at+"devicecorescaling", l.at...))
 		pool.GPUs = r.filtered(at+"filterdevices.", l.at)
 		doc.Pools = append(doc.Pools, pool)
 	}
