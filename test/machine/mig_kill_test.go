@@ -158,9 +158,15 @@ func (m *machine) eachMoment(point string, begin func(n int), ask func(n int) *r
 			begin(n)
 			survived++
 			if m.killedAt(point, moments()*(n/2), func() {
-				if ask != nil {
-					ask(n).wait()
+				if ask == nil {
+					return
 				}
+				eventually(m.t, "what is asked for, or the agent's end", func() error { // what is kept warm may be in the way at first
+					if r := ask(n).wait(); r.code != 0 && m.agent.running() {
+						return fmt.Errorf("change %d: %v", n, r)
+					}
+					return nil
+				})
 			}, act) {
 				survived, kills = 0, kills+1
 			}

@@ -15,10 +15,10 @@ import (
 
 // demandPool cuts GPU 0 as it is asked for.
 func demandPool(warm string) string {
-	return head + "spec:\n  pools:\n  - name: default\n    migReset: true\n    migKeepWarm: " + warm + "\n    mig: [{gpus: [0], enabled: true}]\n"
+	return head + "spec:\n  pools:\n  - name: default\n    migReset: true\n    migOnDemand: false\n    migKeepWarm: " + warm + "\n    mig: [{gpus: [0], enabled: true}]\n"
 }
 
-// onDemand is a machine whose GPU 0 is cut on demand.
+// onDemand is a machine whose GPU 0 is cut on demand; the others stay as they are.
 func onDemand(t *testing.T, hardware, warm string, env ...string) *machine {
 	t.Helper()
 	m := newMachine(t, setup{hardware: hardware, driver: "r580", noAgent: true})
