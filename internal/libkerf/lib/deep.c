@@ -29,6 +29,7 @@
 
 struct object {
 	const struct dl_phdr_info *info;
+	bool young; /* it came with what was opened, or later */
 	const ElfW(Sym) *symbols;
 	const char *strings;
 	const ElfW(Rela) *list[2];
@@ -78,16 +79,22 @@ static void lead(const struct object *o, const ElfW(Rela) *r)
 	bool bound = !(IS_JUMP(type) && kerf_within(o->info, there));
 	if (bound && !there)
 		return; /* a weak one that nobody has, or one that is not bound yet */
+	if (!bound && !o->young)
+		return; /* it will be bound in the usual order, in which another preloaded library may come first */
 	void *to = kerf_instead(o->strings + s->st_name, bound ? there : NULL);
 	if (to && to != there)
 		set(slot, there, to);
 }
 
+struct walk {
+	size_t at, from;
+};
+
 static int look(struct dl_phdr_info *info, size_t size, void *data)
 {
 	(void)size;
-	(void)data;
-	struct object o = { .info = info };
+	struct walk *w = data;
+	struct object o = { .info = info, .young = w->at++ >= w->from };
 	size_t plain = 0;
 	const ElfW(Dyn) *d = NULL;
 	for (int i = 0; i < info->dlpi_phnum; i++)
@@ -113,8 +120,23 @@ static int look(struct dl_phdr_info *info, size_t size, void *data)
 	return 0;
 }
 
-void kerf_lead(void)
+static int count(struct dl_phdr_info *info, size_t size, void *data)
+{
+	(void)info;
+	(void)size;
+	++*(size_t *)data;
+	return 0;
+}
+
+size_t kerf_objects(void)
+{
+	size_t n = 0;
+	dl_iterate_phdr(count, &n);
+	return n;
+}
+
+void kerf_lead(size_t from)
 {
 	kerf_load(); /* no library is opened within: another thread's dlopen may wait for the list of objects */
-	dl_iterate_phdr(look, NULL);
+	dl_iterate_phdr(look, &(struct walk){ 0, from });
 }

@@ -61,8 +61,10 @@ void *kerf_instead(const char *name, void *there)
 	return to == there ? NULL : to;
 }
 
-/* How often a library was opened deep whose imports were not led here then; and what of that this thread has seen. */
+/* How often a library was opened deep whose imports were not led here then, and how many objects there were at the first
+ * time; and what of that this thread has seen. */
 static _Atomic unsigned opened;
+static _Atomic size_t at_first = SIZE_MAX;
 static _Thread_local unsigned seen __attribute__((tls_model("initial-exec")));
 
 static void lead_what_was_opened(void)
@@ -71,7 +73,7 @@ static void lead_what_was_opened(void)
 	if (now == seen)
 		return;
 	seen = now;
-	kerf_lead();
+	kerf_lead(atomic_load(&at_first));
 }
 
 /* Does the caller's "next" begin before this library? */
@@ -148,13 +150,15 @@ void *dlopen(const char *file, int mode)
 		return NULL;
 	if (!file || !(mode & RTLD_DEEPBIND))
 		return real(file, mode);
+	size_t from = kerf_objects(), none = SIZE_MAX;
 	if (!is_plain_path(file)) {
+		atomic_compare_exchange_strong(&at_first, &none, from);
 		atomic_fetch_add_explicit(&opened, 1, memory_order_release);
 		return real(file, mode);
 	}
 	void *handle = real(file, mode);
 	if (handle)
-		kerf_lead();
+		kerf_lead(from);
 	return handle;
 }
 

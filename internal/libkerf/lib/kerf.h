@@ -66,8 +66,10 @@ struct dl_phdr_info;
 const void *kerf_at(const struct dl_phdr_info *info, uintptr_t where);
 bool kerf_within(const struct dl_phdr_info *info, const void *address);
 
-/* deep.c: leads the imports of loaded objects that have ended past this library to it. */
-void kerf_lead(void);
+/* deep.c: how many objects are loaded; and leads the imports of objects to this library that have ended past it, or would,
+ * of those that were loaded when there were from already. */
+size_t kerf_objects(void);
+void kerf_lead(size_t from);
 
 /* dl.c: what an object is to call by a name that leads it to there; NULL: it does not know yet. NULL: that is as it should
  * be. And the C library's own. */

@@ -181,6 +181,8 @@ static void step(char *text)
 			exit(0);
 	} else if (!strcmp(word, "nvml")) {
 		nvml_memory(arg[1]);
+	} else if (!strcmp(word, "deep")) {
+		open_deep(arg[1], true);
 	} else if (!strcmp(word, "reopen")) {
 		reopen();
 	} else if (!other_step(arg)) {

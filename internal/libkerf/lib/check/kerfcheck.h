@@ -40,6 +40,7 @@ const struct family *find_family(const char *name);
 void choose(const char *way);
 void reopen(void);
 void *resolve(const char *name);
+void *open_deep(const char *which, bool by_path);
 #ifdef LINKED
 #define CALL(f) (f)
 #else

@@ -75,13 +75,10 @@ static void *by_own_dlsym(const char *name)
 	return get ? get(get_library(), name) : NULL;
 }
 
-/* By a library that was opened deep: beside this program by its path, or by its name where this program's RUNPATH leads. */
-static void *by_deep(const char *name, const char *which, bool by_path)
+/* A library that is opened deep: beside this program by its path, or by its name where this program's RUNPATH leads. */
+void *open_deep(const char *which, bool by_path)
 {
-	static void *(*find)(const char *);
 	char self[PATH_MAX], path[PATH_MAX + 64];
-	if (find)
-		return find(name);
 	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
 	if (n < 0)
 		exit(3);
@@ -93,7 +90,14 @@ static void *by_deep(const char *name, const char *which, bool by_path)
 		printf("%s\n", dlerror());
 		exit(3);
 	}
-	find = (void *(*)(const char *))dlsym(deep, "deep_find");
+	return deep;
+}
+
+static void *by_deep(const char *name, const char *which, bool by_path)
+{
+	static void *(*find)(const char *);
+	if (!find)
+		find = (void *(*)(const char *))dlsym(open_deep(which, by_path), "deep_find");
 	return find(name);
 }
 
