@@ -67,17 +67,17 @@ type attempt struct {
 // tries are the memory families, then the attacks.
 func tries() (families, attacks []attempt) {
 	// What a context takes is known once a program was seen with one.
-	families = append(families, attempt{name: "first", what: "`gpuload --api linear`, as the first program on a GPU since the agent started", script: "exec %LOAD --alloc 4GiB --step 64MiB --hold 5s"})
+	families = append(families, attempt{name: "first", what: "`gpuload --api linear`, as the first program on a GPU since the agent started", script: "exec %LOAD --alloc 4GiB --step 64MiB --hold 10s"})
 	notCharged := "the driver's limit does not count managed memory, by NVIDIA's documentation"
 	for _, api := range []string{
 		"linear", "async", "vmm", "pitched", "managed", "pool", "array", "graph", "module", "heap", "context", "v1", "batch", "library", "printf", "green", "sparse", "mipmap", "external", "external-mipmap", "multicast", "multicast-v2", "checkpoint", "graphics", "gl", "gl-image", "egl", "vdpau", "gl-array", "gl-old", "egl-consumer", "egl-producer", "gl-context", "vdpau-context",
 	} {
-		a := attempt{name: api, what: "`gpuload --api " + api + "`", script: "exec %LOAD --api " + api + " --alloc 4GiB --step 64MiB --hold 5s"}
+		a := attempt{name: api, what: "`gpuload --api " + api + "`", script: "exec %LOAD --api " + api + " --alloc 4GiB --step 64MiB --hold 10s"}
 		if api == "managed" || api == "batch" {
 			a.excuse = map[string]string{"driver": notCharged}
 		}
 		if api == "checkpoint" { // each piece is a process with a context
-			a.script = "exec %LOAD --api checkpoint --alloc 4GiB --step 512MiB --hold 5s"
+			a.script = "exec %LOAD --api checkpoint --alloc 4GiB --step 512MiB --hold 10s"
 		}
 		if api == "multicast" || api == "multicast-v2" { // only such GPUs have it
 			a.hardware = switchedHardware
@@ -87,13 +87,13 @@ func tries() (families, attacks []attempt) {
 		}
 		families = append(families, a)
 	}
-	alloc := "--alloc 4GiB --step 64MiB --hold 5s"
+	alloc := "--alloc 4GiB --step 64MiB --hold 10s"
 	// Where there is no library, nothing is written over.
 	counters := "U=$(cat /etc/ld.so.preload 2>/dev/null) || exec %LOAD " + alloc + "; U=${U%/*}/usage; [ -w \"$U\" ] || exec %LOAD " + alloc + "; "
-	held := "%LOAD --alloc 1GiB --hold 6s & sleep 0.5; "
+	held := "%LOAD --alloc 1GiB --hold 15s & sleep 0.5; "
 	return families, []attempt{
-		{name: "two processes", what: "two processes that take three quarters of the cap each", script: "%LOAD --alloc 1536MiB --step 64MiB --hold 5s & exec %LOAD --alloc 1536MiB --step 64MiB --hold 5s"},
-		{name: "eight at once", what: "eight forked workers that race for the cap", script: "exec %LOAD --fork 8 --alloc 1GiB --step 16MiB --hold 5s"},
+		{name: "two processes", what: "two processes that take three quarters of the cap each", script: "%LOAD --alloc 1536MiB --step 64MiB --hold 10s & exec %LOAD --alloc 1536MiB --step 64MiB --hold 10s"},
+		{name: "eight at once", what: "eight forked workers that race for the cap", script: "exec %LOAD --fork 8 --alloc 1GiB --step 16MiB --hold 10s"},
 		{name: "contexts at once", what: "thirty-two programs that start at once, each with a context and 2 MiB", script: "for i in $(seq 32); do %LOAD --alloc 2MiB --hold 15s & done; wait"},
 		{name: "no preload", what: "the loader's file unmounted and LD_PRELOAD emptied, as a static program would have it", script: "umount /etc/ld.so.preload 2>/dev/null; unset LD_PRELOAD; exec %LOAD " + alloc},
 		{name: "deepbind", what: "libcuda.so.1 opened with RTLD_DEEPBIND", script: "exec %LOAD --driver deepbind " + alloc},
@@ -104,13 +104,21 @@ func tries() (families, attacks []attempt) {
 		{name: "no pipe", what: "CUDA_MPS_PIPE_DIRECTORY set to a directory that does not exist", script: "export CUDA_MPS_PIPE_DIRECTORY=/nowhere; exec %LOAD " + alloc},
 		{name: "foreign limit", what: "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT naming a GPU that is not visible, which drops the limits of MPS", script: "export CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=7=1G; exec %LOAD " + alloc},
 		{name: "larger limit", what: "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT raised to 8 GiB", script: "export CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=8G; exec %LOAD " + alloc},
+		{name: "control pipe", what: "a limit of 8 GiB told to the control daemon of MPS, by the client itself", script: control("set_default_device_pinned_mem_limit 0 8G") + "exec %LOAD " + alloc},
+		{name: "control quit", what: "the control daemon of MPS told to quit, by the client itself", script: control("quit") + "sleep 0.3; exec %LOAD " + alloc},
+		{name: "child cgroup", what: "a cgroup of its own below the grant's, which it moves to", script: `C=$(sed -n s/^0:://p /proc/self/cgroup); M=$(awk '$3=="cgroup2"{print $2; exit}' /proc/mounts); mkdir "$M$C/child" && echo $$ > "$M$C/child/cgroup.procs" || exit 1; exec %LOAD ` + alloc},
 		{name: "other GPU", what: "CUDA_VISIBLE_DEVICES naming a GPU that is another's", script: "export CUDA_VISIBLE_DEVICES=%OTHER; exec %LOAD " + alloc},
 		{name: "counters cleared", what: "zeros written over the library's counters, again and again", script: counters + "(while :; do dd if=/dev/zero of=$U bs=4096 count=1 conv=notrunc; sleep 0.05; done) >/dev/null 2>&1 & exec %LOAD " + alloc},
 		{name: "counters filled", what: "random bytes written over the library's counters beside a program that holds half of the cap, then another program", script: counters + held + "dd if=/dev/urandom of=$U bs=4096 count=64 conv=notrunc 2>/dev/null; exec %LOAD " + alloc},
 		{name: "counters cut", what: "the library's counters truncated beside a program that holds half of the cap, then another program", script: counters + held + "truncate -s 0 $U; exec %LOAD " + alloc},
 		{name: "killed holder", what: "a program killed with three quarters of the cap, then another", script: "%LOAD --alloc 1536MiB --hold 1h & sleep 0.7; kill -9 $!; sleep 1.2; exec %LOAD " + alloc},
-		{name: "fork and exec", what: "a child that takes three quarters, and its parent that becomes another program", script: "%LOAD --alloc 1536MiB --hold 6s & exec sh -c 'exec %LOAD " + alloc + "'"},
+		{name: "fork and exec", what: "a child that takes three quarters, and its parent that becomes another program", script: "%LOAD --alloc 1536MiB --hold 15s & exec sh -c 'exec %LOAD " + alloc + "'"},
 	}
+}
+
+// control tells the daemon of MPS something, where there is one.
+func control(command string) string {
+	return `if [ -n "$CUDA_MPS_PIPE_DIRECTORY" ]; then echo "` + command + `" | nvidia-cuda-mps-control; fi; `
 }
 
 // TestMatrix runs each way to get memory and each attack against each backend, and writes down what held. A cell that is over
