@@ -25,7 +25,7 @@ var migRounds = flag.Int("mig-rounds", 20, "how often pods with MIG instances co
 // stays, which takes half the time.
 const (
 	migPods      = 3
-	crowdedEvery = 4
+	crowdedEvery = 5
 )
 
 // useMachine puts other GPUs in place of those that are there, and another agent that uses them. No agent has seen both: it
