@@ -25,7 +25,7 @@ func later(name string, restart corev1.RestartPolicy) podSpec {
 }
 
 // While there is no agent, no container with a share starts, and what runs goes on under its cap. When it is
-// back, they start, also those that would get no second chance.
+// back, they start, also those that would get no second chance; but for a pod that somebody bound by hand meanwhile.
 func TestAgentAway(t *testing.T) {
 	e := beginWithAgent(t)
 	bystander := e.create(one("bystander", gibs(10), "exec gpuload --json --alloc 9GiB --hold 1h"))
@@ -40,6 +40,11 @@ func TestAgentAway(t *testing.T) {
 	before, caps := e.holdings(bystander), bystander.caps("main")
 	first := ends.id("main")
 	e.sendAway()
+	// kubelet judges at once what comes to it while a device plugin is away, and for good: a scheduler sends nothing.
+	waits := e.create(one("waits", gibs(2), hold))
+	bound := one("bound", gibs(2), hold)
+	bound.edit = func(p *corev1.Pod) { p.Spec.NodeName = e.node.env["NODE_NAME"] }
+	byHand := e.create(bound)
 	ends.tell("main")
 	never.tell("before")
 	always.tell("before")
@@ -54,7 +59,14 @@ func TestAgentAway(t *testing.T) {
 	if now := bystander.caps("main"); fmt.Sprint(now) != fmt.Sprint(caps) {
 		t.Errorf("the bystander's caps are %v without an agent, were %v", now, caps)
 	}
+	if o := byHand.phase(corev1.PodFailed); o.Status.Reason != "UnexpectedAdmissionError" {
+		t.Errorf("bound by hand while no agent is there: %s", describe(o))
+	}
+	if o := waits.get(); o.Spec.NodeName != "" {
+		t.Errorf("a scheduler has sent a pod to a node without an agent: %s", describe(o))
+	}
 	e.bringBack()
+	waits.running()
 	for _, p := range []*pod{never, always, ends} {
 		p.running()
 		e.wantHeld(p, "main", share(5*gib, 0))
