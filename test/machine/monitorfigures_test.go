@@ -4,10 +4,12 @@
 package machine_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -34,17 +36,13 @@ func TestFiguresMonitor(t *testing.T) {
 		m.agentFlags = []string{"--config", m.write(head + "spec:\n  pools:\n  - name: default\n    migReset: true\n    migKeepWarm: 10m\n    mig: [{gpus: [0, 1, 2, 3, 4, 5, 6, 7], enabled: true}]\n")}
 		m.startAgent()
 		m.ready()
-		for i := range 56 {
-			m.run(flags(fmt.Sprintf("--mig 1g --name m%d", i)), load("--fork 28 --alloc 16MiB --hold 1h"))
-		}
+		m.hold(56, "--mig 1g", "--fork 28 --alloc 16MiB --hold 1h")
 		const all = 56 * 28
 		m.measureMonitor("8 GPUs of 7 instances, 196 processes on each", all)
 	})
 	t.Run("shares", func(t *testing.T) {
 		m := newMachine(t, setup{})
-		for i := range 40 {
-			m.run(flags(fmt.Sprintf("--memory 4GiB --name m%d", i)), load("--fork 2 --alloc 16MiB --hold 1h"))
-		}
+		m.hold(40, "--memory 4GiB", "--fork 2 --alloc 16MiB --hold 1h")
 		m.measureMonitor("40 grants that share 8 GPUs, 2 processes each", 80)
 	})
 }
@@ -56,9 +54,7 @@ func TestFiguresAgentMemory(t *testing.T) {
 	}
 	const grants = 110
 	m := newMachine(t, setup{})
-	for i := range grants {
-		m.run(flags(fmt.Sprintf("--memory 4GiB --name m%d", i)), load("--alloc 16MiB --hold 1h"))
-	}
+	m.hold(grants, "--memory 4GiB", "--alloc 16MiB --hold 1h")
 	eventually(t, "the processes", func() error {
 		if n := len(m.processes()); n < grants {
 			return fmt.Errorf("%d of %d", n, grants)
@@ -67,6 +63,24 @@ func TestFiguresAgentMemory(t *testing.T) {
 	})
 	time.Sleep(settle)
 	t.Logf("FIGURE kerf-agent, %d grants, no Kubernetes: resident %s; load %s", grants, residentOf(t, m.agent.pid()), loadNow())
+}
+
+// hold starts so many programs, one after the other, and each anew while it is refused: on a machine with other work the driver
+// may answer so late that it counts as hung.
+func (m *machine) hold(programs int, ask, work string) {
+	m.t.Helper()
+	for i := range programs {
+		eventually(m.t, fmt.Sprintf("program %d", i), func() error {
+			r := m.run(flags(fmt.Sprintf("%s --name m%d", ask, i)), load(work))
+			for r.running() && r.read(r.status) == "" {
+				time.Sleep(10 * time.Millisecond)
+			}
+			if text := r.read(r.status); text == "" || decode[runStatus](m.t, text).State != "running" {
+				return fmt.Errorf("refused: %v", r.wait())
+			}
+			return nil
+		})
+	}
 }
 
 // measureMonitor waits for the processes, and measures.
@@ -80,12 +94,55 @@ func (m *machine) measureMonitor(what string, processes int) {
 	})
 	o := m.monitor("--interval", "1s", "--dcgm-engine", "embedded")
 	m.t.Logf("FIGURE kerf-monitor, %s, a sample each second: %s", what, o.figures())
+	var all []*proc
 	for range readers {
 		cmd := exec.Command(program("kerf"), "--dir", m.dir, "top", "-o", "json", "--interval", "100ms")
 		cmd.Env = m.env
-		begin(m.t, m.work, "reader", cmd)
+		all = append(all, begin(m.t, m.work, "reader", cmd))
 	}
 	m.t.Logf("FIGURE kerf-monitor, %s, %d readers of samples every 100 ms: %s", what, readers, o.figures())
+	m.t.Logf("FIGURE the readers: %s", m.received(all))
+}
+
+// received is what readers of the stream got, and an error of the test where one was neither given a sample nor told that it
+// missed it.
+func (m *machine) received(all []*proc) string {
+	m.t.Helper()
+	var got, missed int64
+	var rates []float64
+	for i, r := range all {
+		var first, last streamed
+		n, lost := int64(0), int64(0)
+		text := r.stdout()
+		for line := range strings.Lines(text[:strings.LastIndex(text, "\n")+1]) { // the last one may be half written
+			if err := json.Unmarshal([]byte(line), &last); err != nil {
+				m.t.Fatalf("reader %d: %v in %.200s", i, err, line)
+			}
+			if n++; n == 1 {
+				first = last
+				continue
+			}
+			lost += last.Missed
+		}
+		if n < 2 {
+			m.t.Fatalf("reader %d got %d samples: %s", i, n, tail(r.stderr()))
+		}
+		// The monitor may have sampled more often than this reader asked for: those are not sent, and not missed.
+		if all := last.Sequence - first.Sequence + 1; n+lost > all || lost == 0 && n < all*8/10 {
+			m.t.Errorf("reader %d got %d samples, and is told that it missed %d, of %d", i, n, lost, all)
+		}
+		got, missed = got+n, missed+lost
+		rates = append(rates, float64(n-1)/time.Duration(last.At-first.At).Seconds())
+	}
+	slices.Sort(rates)
+	return fmt.Sprintf("each got %.1f to %.1f samples a second; %d in all, and %d that they were told they missed", rates[0], rates[len(rates)-1], got, missed)
+}
+
+// streamed is what is read of a sample.
+type streamed struct {
+	Sequence int64 `json:"sequence,string"`
+	Missed   int64 `json:"missed,string"`
+	At       int64 `json:"at_unix_nanos,string"`
 }
 
 // figures measures the monitor for some time.
