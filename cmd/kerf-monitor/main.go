@@ -24,8 +24,13 @@ var version = "dev"
 // MiB.
 const garbage = 400
 
+// memory is from how many bytes on it is collected sooner: with the file of the program the whole stays below 80 MiB, also with many
+// readers of samples.
+const memory = 56 << 20
+
 func main() {
 	debug.SetGCPercent(garbage)
+	debug.SetMemoryLimit(memory)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	hostname, err := os.Hostname()
