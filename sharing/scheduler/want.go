@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -29,6 +30,17 @@ type Want struct {
 	Limits map[string]int64
 	// key is equal for pods that ask for the same.
 	key string
+}
+
+// Class is equal for pods that every node answers alike, whatever they are called and however important they are.
+func (w Want) Class() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %d\n", w.Namespace, w.CPU)
+	for _, name := range slices.Sorted(maps.Keys(w.Limits)) {
+		fmt.Fprintf(&b, "%s %d\n", name, w.Limits[name])
+	}
+	b.WriteString(w.key)
+	return b.String()
 }
 
 // Ask is what one container asks for.

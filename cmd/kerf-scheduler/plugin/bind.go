@@ -33,6 +33,7 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Po
 	if again := p.reserve(state, c, pod, nodeName); again != nil {
 		return p.later(c, pod, again)
 	}
+	p.tryNext()
 	return nil
 }
 
@@ -50,7 +51,7 @@ func (p *Plugin) reserve(state fwk.CycleState, c *cycle, pod *corev1.Pod, nodeNa
 	}
 	c.plan, c.terms = plan, terms
 	if !state.IsPodGroupSchedulingCycle() { // else it is only tried
-		delete(p.waiting, pod.UID)
+		p.waiting.remove(pod.UID)
 	}
 	return nil
 }
@@ -60,16 +61,11 @@ func (p *Plugin) reserve(state fwk.CycleState, c *cycle, pod *corev1.Pod, nodeNa
 func (p *Plugin) later(c *cycle, pod *corev1.Pod, why error) *fwk.Status {
 	if errors.Is(why, sharing.ErrExhausted) {
 		p.mu.Lock()
-		w, gang := p.waiting[pod.UID]
-		gang = gang && w.gang
-		if !gang {
-			p.waiting[pod.UID] = waiting{pod: pod, want: c.want, roomy: map[string]bool{}, activate: p.activate}
+		if w := p.waiting.pods[pod.UID]; w == nil || !w.gang {
+			p.waiting.addUntried(waiting{pod: pod, want: c.want, activate: p.activate}, p.books.Fitting(c.want, p.now()))
 		}
-		room := !gang && len(p.books.Fitting(c.want, p.now())) > 0
 		p.mu.Unlock()
-		if room {
-			p.activate(map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: pod})
-		}
+		p.tryNext()
 	}
 	return fwk.NewStatus(fwk.Unschedulable, why.Error())
 }

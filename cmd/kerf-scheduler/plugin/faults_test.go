@@ -177,14 +177,14 @@ func TestSameNameAnotherPod(t *testing.T) {
 	}
 }
 
-// A pod whose room is gone between Filter and Reserve is tried again: at once where another node has room, else as soon as
-// there is some.
+// A pod whose room is gone between Filter and Reserve is tried again, once: at once where another node has room, else as soon
+// as there is some.
 func TestRoomThatIsGoneAtReserve(t *testing.T) {
 	for name, tc := range map[string]struct {
 		nodes       int
 		first, then []string
 	}{
-		"other room": {2, []string{"ns/p"}, []string{"ns/p", "ns/p"}},
+		"other room": {2, []string{"ns/p"}, []string{"ns/p"}},
 		"no room":    {1, nil, []string{"ns/p"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -203,6 +203,16 @@ func TestRoomThatIsGoneAtReserve(t *testing.T) {
 			w.report(0, claim{"x", 0, 60})
 			if got := w.handle.woken; !slices.Equal(got, tc.then) {
 				t.Errorf("woken %q after the report", got)
+			}
+			w.PostFilter(t.Context(), s, p, nil) // in vain, and so it waits again
+			w.report(0)
+			if got := w.handle.woken; len(got) != 1 {
+				t.Errorf("woken %q by a node that had room before", got)
+			}
+			w.report(0, claim{"x", 0, 60}, claim{"y", 1, 60})
+			w.report(0)
+			if got := w.handle.woken; len(got) != 2 {
+				t.Errorf("woken %q after there was room anew", got)
 			}
 		})
 	}

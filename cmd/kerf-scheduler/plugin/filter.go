@@ -76,7 +76,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 	p.books.Learn(w)
 	if state.IsPodGroupSchedulingCycle() {
 		// Of what becomes of a pod of a gang nothing is told here, so that it waits until it is reserved for good.
-		p.waiting[pod.UID] = waiting{pod: pod, want: w, gang: true, activate: p.activate}
+		p.waiting.add(waiting{pod: pod, want: w, gang: true, activate: p.activate}, nil)
 	}
 	p.mu.Unlock()
 	c := &cycle{want: w, ifs: map[string]scheduler.WhatIf{}, scores: map[string]int64{}, free: map[string]cluster.Milli{}}
@@ -153,7 +153,8 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 // for.
 func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	c := cycleOf(state)
-	if c == nil {
+	if c == nil { // another plugin refused it before this one saw it, or it is none of ours
+		p.heard(pod.UID)
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
 	if c.choice != nil { // its node changed after it was chosen, and no other one was looked at
@@ -173,12 +174,9 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *core
 // wait has the pod tried again when there is room, and says what it waits for.
 func (p *Plugin) wait(c *cycle, pod *corev1.Pod) string {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	text := p.books.Explain(c.want, p.now())
-	roomy := map[string]bool{}
-	for _, name := range p.books.Fitting(c.want, p.now()) {
-		roomy[name] = true
-	}
-	p.waiting[pod.UID] = waiting{pod: pod, want: c.want, roomy: roomy, activate: p.activate}
+	p.waiting.add(waiting{pod: pod, want: c.want, activate: p.activate}, p.books.Fitting(c.want, p.now()))
+	p.mu.Unlock()
+	p.tryNext()
 	return text
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
@@ -180,12 +181,12 @@ func (c *core) pods() cache.ResourceEventHandler {
 			return // a node refuses it, so that it holds nothing
 		}
 		c.change(p.Spec.NodeName, func() {
-			delete(c.waiting, p.UID)
+			c.waiting.remove(p.UID)
 			c.books.Pod(podspec.Convert(p), w, c.now())
 		})
 	}, func(p *corev1.Pod) {
 		c.change(p.Spec.NodeName, func() {
-			delete(c.waiting, p.UID)
+			c.waiting.remove(p.UID)
 			c.leave(p)
 			c.books.Gone(string(p.UID), c.now())
 		})
@@ -202,15 +203,15 @@ func (c *core) confirmed(p *corev1.Pod) bool {
 	if !c.books.Confirm(string(p.UID), p.Spec.NodeName) {
 		return false
 	}
-	delete(c.waiting, p.UID)
+	c.waiting.remove(p.UID)
 	return true
 }
 
 // changed has a pod that waits tried again when its annotations changed, which say which GPUs it wants.
 func (c *core) changed(p *corev1.Pod) {
 	c.mu.Lock()
-	w, ok := c.waiting[p.UID]
-	again := ok && !maps.Equal(w.pod.Annotations, p.Annotations)
+	w := c.waiting.pods[p.UID]
+	again := w != nil && !maps.Equal(w.pod.Annotations, p.Annotations)
 	c.mu.Unlock()
 	if again {
 		w.activate(map[string]*corev1.Pod{p.Namespace + "/" + p.Name: p})
@@ -220,14 +221,12 @@ func (c *core) changed(p *corev1.Pod) {
 // change makes a change to the books that concerns one node, and has those pods tried again that fit there now.
 func (c *core) change(node string, do func()) {
 	c.mu.Lock()
-	if len(c.waiting) == 0 {
-		do()
-		c.mu.Unlock()
-		return
+	before := scheduler.Room{}
+	if c.waiting.gangs > 0 {
+		before = c.books.Room(node, c.now())
 	}
-	before := c.books.Room(node, c.now())
 	do()
-	more := c.books.Room(node, c.now()).More(before)
+	more := c.waiting.gangs > 0 && c.books.Room(node, c.now()).More(before)
 	c.mu.Unlock()
 	c.wake(node, more)
 }
@@ -235,18 +234,29 @@ func (c *core) change(node string, do func()) {
 // wake has those pods tried again that wait, and fit on the node; those of a gang only where there is more room than before.
 func (c *core) wake(node string, more bool) {
 	c.mu.Lock()
-	var found []waiting
-	for uid, w := range c.waiting {
-		switch fits := c.books.Fit(w.want, node, c.now()).Reason == scheduler.Fits; {
-		case !fits:
-			delete(w.roomy, node)
-		case w.gang && more, !w.gang && !w.roomy[node]:
-			found = append(found, w)
-			delete(c.waiting, uid)
-		}
-	}
+	found := append(c.waiting.look(node, more), c.waiting.next()...)
 	c.mu.Unlock()
-	for _, w := range found {
+	activate(found)
+}
+
+// tryNext has those pods tried whose turn it is.
+func (c *core) tryNext() {
+	c.mu.Lock()
+	found := c.waiting.next()
+	c.mu.Unlock()
+	activate(found)
+}
+
+// heard tells that something came of a pod that was tried again, whatever that was.
+func (c *core) heard(uid types.UID) {
+	c.mu.Lock()
+	c.waiting.heard(uid)
+	c.mu.Unlock()
+	c.tryNext()
+}
+
+func activate(pods []waiting) {
+	for _, w := range pods {
 		w.activate(map[string]*corev1.Pod{w.pod.Namespace + "/" + w.pod.Name: w.pod})
 	}
 }

@@ -55,7 +55,7 @@ type core struct {
 	mu    sync.Mutex
 	books *scheduler.Books
 	// waiting are the pods that the books had no room for.
-	waiting map[types.UID]waiting
+	waiting *waiters
 	// rules is the agents' configuration as it was read last.
 	rules []byte
 	// pacer writes the events of placements.
@@ -69,17 +69,6 @@ type core struct {
 	running sync.WaitGroup
 	// synced says whether what the API server had at the start is in the books.
 	synced []func() bool
-}
-
-// waiting is a pod that waits for room, and how to have it tried again.
-type waiting struct {
-	pod  *corev1.Pod
-	want scheduler.Want
-	// roomy are the nodes that had room for it all the same: something else kept it from them, whose end others tell.
-	roomy map[string]bool
-	// gang is true for a pod that waits for room for others too, so that only more room than before helps.
-	gang     bool
-	activate func(map[string]*corev1.Pod)
 }
 
 // Plugin is the plugin of one profile.
@@ -156,10 +145,11 @@ func NewFactory() Factory {
 }
 
 func newCore(now func() time.Time) *core {
-	return &core{
-		now: now, books: scheduler.New(), waiting: map[types.UID]waiting{}, pacer: newPacer(),
-		ending: map[string][]gpunode.Ending{}, left: map[types.UID]member{},
-	}
+	c := &core{now: now, books: scheduler.New(), pacer: newPacer(), ending: map[string][]gpunode.Ending{}, left: map[types.UID]member{}}
+	c.waiting = newWaiters(now, func(w scheduler.Want, node string) bool {
+		return c.books.Fit(w, node, now()).Reason == scheduler.Fits
+	})
+	return c
 }
 
 // Close ends what runs beside the scheduler, and waits for it.

@@ -235,7 +235,7 @@ func TestWaitingPodsAreWoken(t *testing.T) {
 		t.Errorf("after a change of annotations: %v", w.handle.woken)
 	}
 	w.pods().OnDelete(p)
-	if len(w.waiting) != 0 {
+	if len(w.waiting.pods) != 0 {
 		t.Error("a pod that is gone waits")
 	}
 }
@@ -363,7 +363,7 @@ func TestPreemption(t *testing.T) {
 			if !status.IsSuccess() || result.NominatedNodeName == "" || len(w.handle.events.said) != len(tt.evicted) {
 				t.Errorf("%v, %+v, events %q", status, result, w.handle.events.said)
 			}
-			if _, waits := w.waiting[p.UID]; !waits {
+			if _, waits := w.waiting.pods[p.UID]; !waits {
 				t.Error("nothing has it tried again when they are gone")
 			}
 		})
