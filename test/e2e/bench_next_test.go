@@ -46,7 +46,8 @@ func (h *hollow) nextPod() []time.Duration {
 	}
 	for _, p := range waiting {
 		p.until("waiting", func(o *corev1.Pod) error {
-			if !slices.ContainsFunc(o.Status.Conditions, func(c corev1.PodCondition) bool { return c.Reason == corev1.PodReasonUnschedulable }) {
+			bound := o.Spec.NodeName != "" // before the scheduler had heard that the node is full; then it does not count
+			if !bound && !slices.ContainsFunc(o.Status.Conditions, func(c corev1.PodCondition) bool { return c.Reason == corev1.PodReasonUnschedulable }) {
 				return errors.New("nothing says that it waits")
 			}
 			return nil
@@ -54,6 +55,9 @@ func (h *hollow) nextPod() []time.Duration {
 	}
 	var took []time.Duration
 	for i, p := range waiting {
+		if p.get().Spec.NodeName != "" {
+			continue
+		}
 		began := time.Now()
 		h.mustTell(first+i, func(*gpunode.Status) {})
 		for end := began.Add(nextTime); p.get().Spec.NodeName == ""; time.Sleep(nextLook) {

@@ -64,19 +64,17 @@ func TestBenchScheduler(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var next []time.Duration
-			if name == schedulerName {
-				next = h.nextPod()
-			}
-			s.end()
 			cpu := used / time.Duration(*benchBound)
 			rate := float64(*benchBound-1) / last.Sub(first).Seconds()
 			rates, sizes = append(rates, rate), append(sizes, float64(peak))
-			fmt.Fprintf(&report, "\n  %-15s %d pods on %d nodes: %.0f bound in a second, the first %v after its start; %v of CPU time for each, at most %d MiB resident",
+			said := fmt.Sprintf("%-15s %d pods on %d nodes: %.0f bound in a second, the first %v after its start; %v of CPU time for each, at most %d MiB resident",
 				name, *benchBound, *benchNodes, rate, first.Sub(began).Round(10*time.Millisecond), cpu.Round(10*time.Microsecond), peak/mib)
+			t.Log(said) // at once: what comes may fail
+			fmt.Fprintf(&report, "\n  %s", said)
 			if name == schedulerName {
-				fmt.Fprintf(&report, "\n  %s", saidOf(next))
+				fmt.Fprintf(&report, "\n  %s", saidOf(h.nextPod()))
 			}
+			s.end()
 		})
 		if t.Failed() {
 			return
