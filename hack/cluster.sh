@@ -110,7 +110,7 @@ image() { at "$2" image "kerf.test/agent:$1" "$dir/version" /usr/local/bin/kerf-
 down() {
 	local n
 	for n in 3 2 1; do
-		[ ! -d "$dir/$n" ] || at "$n" down
+		[ ! -f "$dir/1/net" ] || at "$n" down # else the cluster is down already
 	done
 	rm -rf "$dir/path" "$dir/helm" "$dir/version"
 }
