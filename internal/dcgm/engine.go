@@ -83,11 +83,12 @@ func Open(o Options) (*Engine, error) {
 	e := &Engine{stop: stop, log: o.Log, uuid: map[uint]sharing.GPUID{}, last: map[sharing.GPUID]Values{}, instances: instances{every: o.Every}}
 	plain, profiling := split(o.Fields)
 	slow, more := split(o.Slow)
-	if err := e.watchAll(plain, append(profiling, more...), o); err != nil {
+	// The UUIDs are read first: values of a GPU that has not told its own are of nobody.
+	if err := e.watch("kerf-slow", dcgm.GroupAllGPUs(), append(slow, fieldUUID), slowness*o.Every); err != nil {
 		stop()
 		return nil, fmt.Errorf("open dcgm: %w", err)
 	}
-	if err := e.watch("kerf-slow", dcgm.GroupAllGPUs(), append(slow, fieldUUID), slowness*o.Every); err != nil {
+	if err := e.watchAll(plain, append(profiling, more...), o); err != nil {
 		stop()
 		return nil, fmt.Errorf("open dcgm: %w", err)
 	}

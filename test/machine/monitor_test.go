@@ -334,9 +334,12 @@ func TestMonitorWithAHostEngine(t *testing.T) {
 	e := hostEngine(t, "127.0.0.1:0")
 	o := m.monitor("--dcgm-engine", e.address)
 	o.source("dcgm")
-	if len(o.scrape("DCGM_FI_PROF_SM_ACTIVE")) != 8 || !strings.Contains(o.p.stderr(), "engine="+e.address) {
-		t.Errorf("%q: %s", o.scrape("DCGM_FI_PROF_SM_ACTIVE"), tail(o.p.stderr()))
-	}
+	eventually(t, "all GPUs in what the engine tells", func() error {
+		if got := o.scrape("DCGM_FI_PROF_SM_ACTIVE"); len(got) != 8 || !strings.Contains(o.p.stderr(), "engine="+e.address) {
+			return fmt.Errorf("%q: %s", got, tail(o.p.stderr()))
+		}
+		return nil
+	})
 	e.kill()
 	o.source("nvml")
 	if got := o.scrape("DCGM_FI_PROF_SM_ACTIVE"); len(got) != 0 || len(o.scrape("DCGM_FI_DEV_FB_USED")) != 8 {
