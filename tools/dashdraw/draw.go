@@ -187,13 +187,13 @@ func (p *panel) graph(c *canvas, b box) {
 		c.line(`<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke="#e3e5e8"/>`, b.x+axis, b.x+b.w, y(v), y(v))
 		c.text(b.x+axis-4, y(v)+4, `text-anchor="end" fill="#606060"`, p.text(v))
 	}
-	for i := len(all) - 1; i >= 0; i-- { // the highest of a stack first
+	for i, one := range slices.Backward(all) { // the highest of a stack first
 		var line strings.Builder
-		for _, v := range all[i].values {
+		for _, v := range one.values {
 			fmt.Fprintf(&line, "%.1f,%.1f ", x(v.at), y(v.value))
 		}
 		if stacked {
-			first, last := all[i].values[0].at, all[i].values[len(all[i].values)-1].at
+			first, last := one.values[0].at, one.values[len(one.values)-1].at
 			c.line(`<polygon points="%s%.1f,%.1f %.1f,%.1f" fill="%s" stroke="%s"/>`, line.String(), x(last), y(0), x(first), y(0), colour(i), colour(i))
 			continue
 		}

@@ -79,7 +79,7 @@ func (p prometheus) ask(ctx context.Context, t target) ([]series, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer answer.Body.Close() //nolint:errcheck // it was read
+	defer answer.Body.Close()
 	var body struct {
 		Status, Error string
 		Data          struct{ Result []series }
