@@ -104,16 +104,22 @@ func (e *testCase) otherNamespace() string {
 // translator are the chart's policies with a set of values of its tests.
 func (e *testCase) translator(set string) string {
 	e.Helper()
+	return e.chartFile(set, translatePolicies)
+}
+
+// chartFile is what one file of the chart becomes with a set of values of its tests.
+func (e *testCase) chartFile(set, file string) string {
+	e.Helper()
 	text, err := os.ReadFile(filepath.Join(e.node.env["REPO"], "tools/chart/testdata", set+".golden.yaml"))
 	if err != nil {
 		e.Fatal(err)
 	}
 	for part := range strings.SplitSeq(string(text), "---\n# Source: ") {
-		if name, rest, _ := strings.Cut(part, "\n"); name == translatePolicies {
+		if name, rest, _ := strings.Cut(part, "\n"); name == file {
 			return rest
 		}
 	}
-	e.Fatalf("%s.golden.yaml has no %s", set, translatePolicies)
+	e.Fatalf("%s.golden.yaml has no %s", set, file)
 	return ""
 }
 
