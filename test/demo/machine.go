@@ -26,6 +26,14 @@ type machine struct {
 	loads         []*load
 }
 
+// sharingConfig is the demo's configuration: it shows fractions, and a real GPU is to keep the MIG mode that it has.
+const sharingConfig = `apiVersion: kerf.dev/v1alpha1
+kind: SharingConfig
+spec:
+  pools:
+  - {name: default, migOnDemand: false}
+`
+
 func newMachine(ctx context.Context, bin string, real bool) (*machine, error) {
 	root, err := os.MkdirTemp("", "kerf-demo")
 	if err != nil {
@@ -34,6 +42,9 @@ func newMachine(ctx context.Context, bin string, real bool) (*machine, error) {
 	m := &machine{bin: bin, dir: filepath.Join(root, "agent"), env: os.Environ()}
 	if m.logs, err = os.Create(filepath.Join(root, "agent.log")); err != nil {
 		return nil, err
+	}
+	if err := os.WriteFile(m.config(), []byte(sharingConfig), 0o600); err != nil {
+		return nil, fmt.Errorf("write the configuration: %w", err)
 	}
 	if real {
 		say("This machine has an NVIDIA driver: the demo uses it.")
@@ -62,8 +73,10 @@ func newMachine(ctx context.Context, bin string, real bool) (*machine, error) {
 	return m, nil
 }
 
+func (m *machine) config() string { return filepath.Join(filepath.Dir(m.dir), "sharing.yaml") }
+
 func (m *machine) startAgent() error {
-	m.agent = exec.Command(filepath.Join(m.bin, "kerf-agent"), "--dir", m.dir)
+	m.agent = exec.Command(filepath.Join(m.bin, "kerf-agent"), "--dir", m.dir, "--config", m.config())
 	m.agent.Env, m.agent.Stdout, m.agent.Stderr = m.env, m.logs, m.logs
 	if err := m.agent.Start(); err != nil {
 		return fmt.Errorf("start kerf-agent: %w", err)
