@@ -13,19 +13,62 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
-// verifyLoop reads every cap back now and then, and at once when a GPU or the driver came back.
+// verifyLoop reads every cap back once in about each verifyEvery, and all of them at once when a GPU or the driver came
+// back.
 func (r *Runtime) verifyLoop(ctx context.Context) error {
-	t := time.NewTicker(verifyEvery)
+	turn := newTurns()
+	t := time.NewTimer(turn.pause)
 	defer t.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-r.verifyNow:
+			r.verifyAll(ctx)
+			turn = newTurns()
 		case <-t.C:
+			if id, ok := turn.next(r.leases); ok {
+				r.verifyOne(ctx, id)
+			}
 		}
-		r.verifyAll(ctx)
+		t.Reset(turn.pause)
 	}
+}
+
+// turns spreads the leases over verifyEvery, one after the other: a node of 100 leases and 8 GPUs has 800 limits, and a
+// container that starts would wait for the driver behind all of them.
+type turns struct {
+	left  []ledger.ClaimID // who is still to come
+	pause time.Duration    // until the next
+}
+
+func newTurns() *turns { return &turns{pause: verifyEvery} }
+
+// next is whose turn it is; false where nobody has a lease.
+func (t *turns) next(leases func() []ledger.ClaimID) (ledger.ClaimID, bool) {
+	if len(t.left) == 0 {
+		t.left = leases()
+		t.pause = verifyEvery / time.Duration(max(1, len(t.left)))
+	}
+	if len(t.left) == 0 {
+		return "", false
+	}
+	id := t.left[0]
+	t.left = t.left[1:]
+	return id, true
+}
+
+// leases are the claims that have a lease.
+func (r *Runtime) leases() []ledger.ClaimID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var ids []ledger.ClaimID
+	for _, g := range r.ledger.Grants() {
+		if g.Lease != nil {
+			ids = append(ids, g.Claim.ID)
+		}
+	}
+	return ids
 }
 
 // verifySoon asks for a verification without waiting for it.
@@ -36,30 +79,24 @@ func (r *Runtime) verifySoon() {
 	}
 }
 
-// verifyAll reads back the cap of every lease at level driver, and the least limit on the GPUs that no lease
+// verifyAll reads back, now, the cap of every lease at level driver, and the least limit on the GPUs that no lease
 // may use, and puts back what is missing: a driver that was reloaded, or a GPU that came back, has forgotten
 // them. What cannot be put back shows as level unknown, with the reason.
 func (r *Runtime) verifyAll(ctx context.Context) {
-	r.mu.Lock()
-	att := r.att
-	grants := r.ledger.Grants()
-	r.mu.Unlock()
-	if att == nil || att.Caps == nil {
-		return
-	}
-	for _, g := range grants {
-		if g.Lease == nil || ctx.Err() != nil {
-			continue
+	for _, id := range r.leases() {
+		if ctx.Err() != nil {
+			return
 		}
-		r.verifyGrant(ctx, *att, g)
+		r.verifyOne(ctx, id)
 	}
 }
 
-func (r *Runtime) verifyGrant(ctx context.Context, att Attachment, g ledger.Grant) {
+// verifyOne is verifyAll for one lease.
+func (r *Runtime) verifyOne(ctx context.Context, id ledger.ClaimID) {
 	ctx, cancel := context.WithTimeout(ctx, capDeadline)
 	defer cancel()
 	r.mu.Lock()
-	h := r.held[g.Claim.ID]
+	h := r.held[id]
 	r.mu.Unlock()
 	if h == nil {
 		return
@@ -67,24 +104,25 @@ func (r *Runtime) verifyGrant(ctx context.Context, att Attachment, g ledger.Gran
 	h.capping.Lock()
 	defer h.capping.Unlock()
 	r.mu.Lock()
-	g, _ = r.ledger.Get(g.Claim.ID) // its amounts may have changed since
+	att := r.att
+	g, _ := r.ledger.Get(id) // its amounts may have changed since
 	busy := h.busy
 	r.mu.Unlock()
-	if g.Lease == nil || busy { // who is at it sets the caps
+	if att == nil || att.Caps == nil || g.Lease == nil || busy { // who is at it sets the caps
 		return
 	}
-	_, others := r.splitGPUs(g.Claim.Placement, att)
-	err := r.verifyCaps(ctx, att, g, r.limitable(others))
+	_, others := r.splitGPUs(g.Claim.Placement, *att)
+	err := r.verifyCaps(ctx, *att, g, r.limitable(others))
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.held[g.Claim.ID] != h || h.busy { // ended meanwhile, or is ending: its limits are not ours to judge
+	if r.held[id] != h || h.busy { // ended meanwhile, or is ending: its limits are not ours to judge
 		return
 	}
 	lost := ""
 	if err != nil && !errors.Is(err, sharing.ErrNotFound) {
 		lost = err.Error()
-		r.log.Error("cap not verified", "claim", g.Claim.ID, "error", lost)
+		r.log.Error("cap not verified", "claim", id, "error", lost)
 	}
 	if h.capLost != lost {
 		h.capLost = lost
