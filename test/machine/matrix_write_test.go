@@ -73,6 +73,13 @@ const limits = `
 MPS gives a client its limit when it connects, and has no call that changes it. A larger cap is taken, and booked: programs that run keep the
 smaller one that they were started with. The command and ` + "`kerf status`" + ` name their pids; start these anew. A smaller cap is
 taken while none of the grant's programs is a client of MPS. Else it is refused, and the message names the pids: end them, or leave the cap as it is.
+
+## Attacks that the matrix does not have
+
+| what | why | what is said of it |
+|---|---|---|
+| memory that holds what its last owner wrote, also after SIGKILL, in an instance of MIG that was made anew, and beside clients of MPS | the simulated driver's memory has no contents: a real GPU alone can show it, and none was at hand | Kerf clears nothing, and promises nothing of it ([promises.md](promises.md)) |
+| a kernel that does not end, or a thousand tiny launches, beside a neighbour | it takes time, and no memory: ` + "`make figures`" + ` measures what the neighbour keeps, on the simulated driver, whose kernels take turns as it decides | [measured.md](measured.md); compute isolation is promised of MIG instances alone |
 `
 
 func table(b *strings.Builder, all []backend, rows []attempt, got []map[string]cell) {
