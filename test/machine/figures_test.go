@@ -100,3 +100,29 @@ func TestFiguresOfTime(t *testing.T) {
 		}
 	}
 }
+
+// What a neighbour with seventy percent of a GPU's time keeps beside one with thirty that does its worst: a kernel that
+// does not end as long as the neighbour is there, and a thousand tiny launches at a time.
+func TestFiguresOfNeighbours(t *testing.T) {
+	if !*figures {
+		t.Skip("needs -figures (make figures)")
+	}
+	for _, rule := range []string{"strict", "fair"} {
+		m := newPreloading(t, ", compute: "+rule)
+		const own, hold = "plain --kernel 4ms", 10 * time.Second
+		alone := m.launching("neighbour", 70, own, hold).busy().part()
+		for _, worst := range []struct{ what, how string }{
+			{"a kernel of 15 s", "plain --kernel 15s"},
+			{"a thousand launches of 10 us at a time", "plain --kernel 10us --queue 1000"},
+		} {
+			bad := m.run(flags("--memory 1GiB --percent 30 --name worst --gpu-uuid "+m.uuid(0)), load("--hold 1h --launch "+worst.how))
+			bad.granted()
+			time.Sleep(500 * time.Millisecond) // it is at it when the neighbour comes
+			beside := m.launching("neighbour", 70, own, hold).busy().part()
+			t.Logf("FIGURE neighbour at 70 percent, %s, beside %s: %.0f %% of the GPU's time, %.0f %% alone", rule, worst.what, 100*beside, 100*alone)
+			bad.end()
+			bad.wait()
+			m.wantHealth(0, "healthy")
+		}
+	}
+}
