@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -76,36 +77,58 @@ func (e *testCase) timeMachine(cpu string) func() []time.Duration {
 	}
 }
 
-// reserve keeps the last CPU for the processes that $1 names, and all others of the node, with those that they will
-// start, from it; "" gives everybody all of them back.
-const reserve = `last=$(($(nproc --all) - 1))
-for p in /proc/[0-9]*; do
-	cpus=0-$last
-	if [ -n "$1" ]; then
-		case " $1 " in
-		*" $(cat "$p/comm" 2>/dev/null) "*) cpus=$last ;;
-		*) cpus=0-$((last - 1)) ;;
-		esac
-	fi
-	taskset -acp "$cpus" "${p#/proc/}" >/dev/null 2>&1
+// reserve keeps the last CPU for the processes that $1 names, and all other cgroups of the node, with those that are made
+// in them later, from it, as kubelet's static CPU manager does; "" gives everybody all of them back. Affinities alone
+// would not last: runc gives what it starts all CPUs of its cgroup.
+const reserve = `set -o pipefail
+last=$(($(nproc --all) - 1))
+root=/sys/fs/cgroup key=:
+[ -f $root/cgroup.procs ] || root=$root/cpuset key=:cpuset:
+own=" "
+for p in $1; do
+	dir=$(grep -m 1 "$key" "/proc/$("$2" pidof "$p")/cgroup" | cut -d: -f3) || exit
+	own="$own$dir "
 done
+put() { [ ! -f "$root$1/cpuset.cpus" ] || echo "$2" >"$root$1/cpuset.cpus" || exit; }
+if [ -z "$1" ]; then
+	find $root -mindepth 1 -type d -printf '/%P\n' | while read -r dir; do put "$dir" "0-$last"; done || exit
+	exit
+fi
+find $root -mindepth 1 -depth -type d -printf '/%P\n' | while read -r dir; do
+	case "$own" in
+	*" $dir "*) put "$dir" "$last" ;;
+	*" $dir/"*) ;; # it holds one of them
+	*) put "$dir" "0-$((last - 1))" ;;
+	esac
+done || exit
 echo "$last"`
 
 // reserveCPU gives agent and simulated driver a CPU of their own until the test ends, as they have one when they need
 // it on a node of many, and returns its number. It skips the test on a machine of one.
 func (e *testCase) reserveCPU() string {
 	e.Helper()
-	if runtime.NumCPU() < 2 {
+	last := runtime.NumCPU() - 1
+	if last == 0 {
 		e.Skip("there is but one CPU")
 	}
+	e.asks("0-" + strconv.Itoa(last-1))
 	e.Cleanup(func() {
-		if r := e.node.in("bash", "-c", reserve, "_", ""); r.err != nil {
+		e.asks("0-" + strconv.Itoa(last))
+		if r := e.node.in("bash", "-c", reserve, "_", "", e.node.busybox()); r.err != nil {
 			e.Errorf("give the CPUs back: %v", r)
 		}
 	})
-	r := e.node.in("bash", "-c", reserve, "_", agentName+" gpusim")
+	r := e.node.in("bash", "-c", reserve, "_", agentName+" gpusim", e.node.busybox())
 	if r.err != nil {
 		e.Fatalf("reserve a CPU: %v", r)
 	}
 	return strings.TrimSpace(r.out)
+}
+
+// asks puts this test, whose looks at the pods cost CPU time as well, on the CPUs that are named.
+func (e *testCase) asks(cpus string) {
+	e.Helper()
+	if out, err := exec.Command("taskset", "-acp", cpus, strconv.Itoa(os.Getpid())).CombinedOutput(); err != nil {
+		e.Fatalf("put the test on CPUs %s: %v: %s", cpus, err, out)
+	}
 }
