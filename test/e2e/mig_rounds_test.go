@@ -18,7 +18,10 @@ import (
 	"github.com/kerf-gpu/kerf/mig"
 )
 
-var migRounds = flag.Int("mig-rounds", 20, "how often pods with MIG instances come and go")
+var (
+	migRounds = flag.Int("mig-rounds", 20, "how often pods with MIG instances come and go")
+	migSeed   = flag.Uint64("mig-seed", 22, "which pods these are")
+)
 
 // migPods is how many come in a round to each GPU that is cut, at most. In one round of crowdedEvery they come whether or not
 // there is room for all at once, and those that find none wait for others' end; else only as many as have room beside who
@@ -150,7 +153,7 @@ func TestMIGRounds(t *testing.T) {
 		p.running()
 		ids[i], devices[i] = p.id("main"), e.visible(p)
 	}
-	r := rand.New(rand.NewPCG(6, 22))
+	r := rand.New(rand.NewPCG(6, *migSeed))
 	began, runs, books, count := time.Now(), time.Duration(0), time.Duration(0), 0
 	for round := range *migRounds {
 		start := time.Now()
