@@ -248,6 +248,11 @@ func (r *Runtime) applyCaps(ctx context.Context, att Attachment, level sharing.L
 	if att.Caps == nil || len(own)+len(rest) == 0 {
 		return len(others) == 0, nil
 	}
+	leave, err := r.capGate.enter(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer leave()
 	put := att.Caps.Apply
 	if runs {
 		put = att.Caps.Renew

@@ -33,6 +33,8 @@ type Runtime struct {
 	// changed wakes Watch; kick and verifyNow wake the two loops (capacity 1: never lost, never queued).
 	changed         *changes
 	kick, verifyNow chan struct{}
+	// capGate is where caps are put on cgroups.
+	capGate *gate
 
 	// mu guards all below. It is never held over a call into the driver.
 	mu     sync.Mutex
@@ -255,7 +257,7 @@ func New(opt Options) *Runtime {
 	return &Runtime{
 		opt: opt, log: opt.Log,
 		watcher: cgroup.NewWatcher(watchPoll, opt.Log),
-		changed: newChanges(), cutKick: make(chan struct{}, 1), kick: make(chan struct{}, 1), verifyNow: make(chan struct{}, 1),
+		changed: newChanges(), cutKick: make(chan struct{}, 1), kick: make(chan struct{}, 1), verifyNow: make(chan struct{}, 1), capGate: newGate(gateWidth, gateTime),
 		ledger: ledger.New(), held: map[ledger.ClaimID]*holding{}, contexts: map[string]*client.ContextSize{},
 		attachWhy: "no driver has been found yet",
 		config:    opt.Config, pool: opt.Pool,
