@@ -5,8 +5,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -17,37 +15,6 @@ func (e *testCase) labelled(value string) {
 	if r := e.kubectl("", "patch", "node", e.node.env["NODE_NAME"], "-p", `{"metadata":{"labels":{"kerf.dev/node":`+value+`}}}`); r.err != nil {
 		e.Fatalf("label the node: %v", r)
 	}
-}
-
-// agentOnNode puts an agent that is a service of the node in place of the one in a pod, with these rules, until the test
-// ends.
-func (e *testCase) agentOnNode(rules string) {
-	e.Helper()
-	dir, gpus := e.node.env["E2E_DIR"]+"/node", e.node.env["GPUSIM_DIR"]
-	file := filepath.Join(dir, "sharing.yaml")
-	if err := os.WriteFile(file, []byte(rules), 0o644); err != nil {
-		e.Fatal(err)
-	}
-	e.labelled("null")
-	eventually(e, "end of the agent's pod", func() error {
-		pods, err := e.agentPods()
-		if err == nil && len(pods) > 0 {
-			err = fmt.Errorf("there are %d", len(pods))
-		}
-		return err
-	})
-	e.Cleanup(func() {
-		e.node.do(e.T, "kill", agentName)
-		if err := os.Remove(filepath.Join(e.node.env["RUN"], agentName+".cmd")); err != nil { // the node is to have no such daemon
-			e.Error(err)
-		}
-		e.labelled(`"true"`)
-		e.waitForAgent()
-	})
-	e.node.do(e.T, "svc", agentName, "env", "PATH="+gpus+"/bin:/usr/bin:/bin", "LD_LIBRARY_PATH="+gpus+"/lib", e.node.program(agentName),
-		"--kubernetes", "--node-name="+e.node.env["NODE_NAME"], "--kubeconfig="+e.node.env["KUBECONFIG"], "--config="+file,
-		"--dev-root="+gpus, "--exempt-namespace="+kerfNamespace, "--http=:9445")
-	e.waitForAgentOnNode()
 }
 
 func (e *testCase) waitForAgentOnNode() {
