@@ -42,7 +42,9 @@ const (
 
 // How long an answer is taken for what would be answered now. Each is a little less than a usual interval of samples.
 const (
-	// timeKept is for what processes did, which drivers sample some times in a second.
+	// timeKept is for what processes did, how busy the GPU was and its power, which drivers sample some times in a second or
+	// tell as the mean of a second (NVML's nvmlUtilization_t: every sixth of a second to once a second; nvmlDeviceGetPowerUsage:
+	// the mean of a second since Ampere), and for the memory of MIG instances while no process has more or less.
 	timeKept = 270 * time.Millisecond
 	// otherKept is for sensors that change from second to second.
 	otherKept = 900 * time.Millisecond
@@ -87,7 +89,7 @@ type Telemetry struct {
 	// noTime is true when activity was not told for want of support.
 	noTime bool
 	// at is when each was asked for.
-	at struct{ time, lists, others, seldom time.Time }
+	at struct{ time, often, instances, lists, others, seldom time.Time }
 }
 
 // part is a GPU instance and its handle.
@@ -187,6 +189,10 @@ func (t *Telemetry) askActivity(d device, a Ask, now time.Time) {
 func (t *Telemetry) askSensors(s senses, a Ask, now time.Time) {
 	before := a.Before
 	other, seldom := now.Sub(before.at.others) >= otherKept, now.Sub(before.at.seldom) >= seldomKept
+	often := seldom || now.Sub(before.at.often) >= timeKept
+	if t.at.often = before.at.often; often {
+		t.at.often = now
+	}
 	if t.at.others = before.at.others; other {
 		t.at.others = now
 	}
@@ -201,6 +207,8 @@ func (t *Telemetry) askSensors(s senses, a Ask, now time.Time) {
 			return false
 		case x.quick() || !told: // one that was not needed before may be now
 			return true
+		case x.often():
+			return often
 		}
 		return other && !x.seldom()
 	}
@@ -219,9 +227,16 @@ func (t *Telemetry) askSensors(s senses, a Ask, now time.Time) {
 	}
 }
 
-// askInstances reads the memory of MIG instances, where they were found before as long as that holds.
+// askInstances reads the memory of MIG instances, where they were found before as long as that holds. While no process came,
+// went, or has other memory than before, theirs is as it was.
 func (t *Telemetry) askInstances(s senses, before *Telemetry, now time.Time) {
-	if before.parts != nil && !t.at.seldom.Equal(now) {
+	found := before.parts != nil && !t.at.seldom.Equal(now)
+	if found && t.Listed && before.Listed && now.Sub(before.at.instances) < timeKept && slices.Equal(t.Residents, before.Residents) {
+		t.Instances, t.parts, t.at.instances = before.Instances, before.parts, before.at.instances
+		return
+	}
+	t.at.instances = now
+	if found {
 		if memory, err := memoryOf(before.parts); err == nil {
 			t.Instances, t.parts = memory, before.parts
 			return
@@ -249,9 +264,12 @@ func memoryOf(parts []part) ([]InstanceMemory, error) {
 }
 
 // quick reports whether a sensor changes all the time.
-func (s Sensor) quick() bool {
+func (s Sensor) quick() bool { return s == SensorEnergy }
+
+// often reports whether a sensor changes some times in a second.
+func (s Sensor) often() bool {
 	switch s { //nolint:exhaustive // the others do not
-	case SensorPower, SensorEnergy, SensorBusy, SensorMemoryBusy:
+	case SensorPower, SensorBusy, SensorMemoryBusy:
 		return true
 	}
 	return false

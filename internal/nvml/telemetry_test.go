@@ -141,8 +141,13 @@ func TestTelemetryAgain(t *testing.T) {
 		ask("at first", map[string]int{"power": 1, "temperature": 1, "ecc": 1, "throttle": 1, "lists": 1, "time": 1, "instances": 1})
 		dev.value = 2
 		time.Sleep(100 * time.Millisecond)
-		if got := ask("soon", map[string]int{"power": 1, "compute": 1}); got.Sensors[SensorPower] != 2 || got.Sensors[SensorTemperature] != 1 {
-			t.Errorf("sensors %v", got.Sensors)
+		in.mem.Used++
+		if got := ask("soon", map[string]int{"compute": 1}); got.Sensors[SensorPower] != 1 || got.Sensors[SensorTemperature] != 1 || got.Instances[0].Memory.Used == in.mem.Used {
+			t.Errorf("sensors %v, instances %v", got.Sensors, got.Instances)
+		}
+		g.lists[0][0].used++
+		if got := ask("when a process has more", map[string]int{"compute": 1}); got.Instances[0].Memory.Used != in.mem.Used {
+			t.Errorf("instances %v", got.Instances)
 		}
 		time.Sleep(200 * time.Millisecond)
 		ask("a little later", map[string]int{"power": 1, "compute": 1, "time": 1})
@@ -153,8 +158,8 @@ func TestTelemetryAgain(t *testing.T) {
 		in.err = lost() // the instance was made anew: its handle is none any more
 		again := gpu(2)
 		dev.cut = []part{{3, again}}
-		time.Sleep(100 * time.Millisecond)
-		ask("with a stale handle", map[string]int{"power": 1, "compute": 1, "instances": 1})
+		time.Sleep(300 * time.Millisecond)
+		ask("with a stale handle", map[string]int{"power": 1, "compute": 1, "time": 1, "instances": 1})
 		time.Sleep(2 * time.Second)
 		ask("after three seconds", map[string]int{"power": 1, "temperature": 1, "lists": 1, "time": 1})
 		time.Sleep(4 * time.Second)
