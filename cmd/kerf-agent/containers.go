@@ -189,7 +189,7 @@ func (c *containers) showMIG(_ context.Context, devices []node.MIGShown) error {
 	}
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	written, err := cdi.InstallInstances(c.cdiDir, filepath.SplitList(c.cdiSourceDirs), list)
+	written, err := c.specs.Instances(list)
 	if written {
 		c.log.Info("CDI spec of MIG instances written", "dir", c.cdiDir, "instances", len(list))
 	}

@@ -4,14 +4,7 @@
 package cdi
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
-	"strings"
-	"syscall"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -29,6 +22,11 @@ type Keeper struct {
 	// good is what the folders and the arguments looked like when all was right, and kept what Keep said then.
 	good string
 	kept Kept
+	// mig is what Instances has left of its file.
+	mig string
+	// from are the specs that were found when the folders looked so.
+	from     []SourceSpec
+	fromLook string
 }
 
 // Kept is what Keep did and found.
@@ -83,7 +81,7 @@ func (k *Keeper) keep(m Maxima, gpus []sharing.GPU) (Kept, error) {
 	if kept.Written, err = Install(k.own, static); err != nil {
 		return kept, err
 	}
-	from, err := Source(k.dirs)
+	from, err := k.source()
 	if err != nil {
 		return kept, err
 	}
@@ -95,32 +93,4 @@ func (k *Keeper) keep(m Maxima, gpus []sharing.GPU) (Kept, error) {
 	written, err := Install(k.own, []File{derived.File})
 	kept.Written = append(kept.Written, written...)
 	return kept, err
-}
-
-// look is one string of all that Keep's work depends on. A file's change time cannot be set back, so nothing
-// can be written without a difference here.
-func (k *Keeper) look(m Maxima, gpus []sharing.GPU) (string, error) {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%+v", m)
-	for _, g := range gpus {
-		fmt.Fprintf(&b, " %q %d %d %t", g.UUID, g.Index, g.Minor, g.MIG)
-	}
-	for _, dir := range append([]string{k.own}, k.dirs...) {
-		entries, err := os.ReadDir(dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", fmt.Errorf("list cdi specs: %w (%w)", err, sharing.ErrUnavailable)
-		}
-		fmt.Fprintf(&b, "\n%q", dir)
-		for _, e := range entries {
-			info, err := os.Stat(filepath.Join(dir, e.Name())) // a link is what it leads to
-			if err != nil {
-				fmt.Fprintf(&b, " %q gone", e.Name())
-				continue
-			}
-			if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-				fmt.Fprintf(&b, " %q %s %d %d %d.%d", e.Name(), e.Type(), stat.Ino, stat.Size, stat.Ctim.Sec, stat.Ctim.Nsec)
-			}
-		}
-	}
-	return b.String(), nil
 }

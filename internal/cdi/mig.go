@@ -38,13 +38,16 @@ type Cap struct {
 	Major, Minor int
 }
 
-// InstallInstances makes dir hold the spec of kerf.dev/mig with a device for each of the instances, and no other; none:
-// no spec. dirs are the folders that container runtimes read; what comes with every GPU is taken from the specs of
-// nvidia.com/gpu there. The caller is the only writer of dir. It reports whether something was written. Errors are those
-// of Source and Install, and sharing.ErrInvalid for a spec that gives another GPU with every device.
-func InstallInstances(dir string, dirs []string, instances []Instance) (written bool, err error) {
+// migFile is the spec of the MIG instances.
+func (k *Keeper) migFile() string { return filepath.Join(k.own, fileName(sharing.CDIMIG)) }
+
+// Instances makes the keeper's folder hold the spec of kerf.dev/mig with a device for each of the instances, and no other;
+// none: no spec. What comes with every GPU is taken from the specs of nvidia.com/gpu. It reports whether something was
+// written. Errors are those of Source and Install, and sharing.ErrInvalid for a spec that gives another GPU with every device.
+func (k *Keeper) Instances(instances []Instance) (written bool, err error) {
+	defer func() { k.mig = looks(k.migFile()) }()
 	if len(instances) == 0 {
-		err := os.Remove(filepath.Join(dir, fileName(sharing.CDIMIG)))
+		err := os.Remove(k.migFile())
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return false, nil
@@ -53,7 +56,7 @@ func InstallInstances(dir string, dirs []string, instances []Instance) (written 
 		}
 		return true, nil
 	}
-	from, err := Source(dirs)
+	from, err := k.source()
 	if err != nil {
 		return false, err
 	}
@@ -61,7 +64,7 @@ func InstallInstances(dir string, dirs []string, instances []Instance) (written 
 	if err != nil {
 		return false, err
 	}
-	names, err := Install(dir, []File{f})
+	names, err := Install(k.own, []File{f})
 	return len(names) > 0, err
 }
 

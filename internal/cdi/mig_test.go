@@ -33,11 +33,12 @@ func TestInstances(t *testing.T) {
 				{Path: "/dev/nvidia-caps/nvidia-cap13", Host: "/sim/dev/nvidia-caps/nvidia-cap13", Major: 236, Minor: 13},
 			}}
 			in.GPU.MIG = true
-			written, err := InstallInstances(dir, []string{dir}, []Instance{in})
+			keeper := NewKeeper(dir, []string{dir}, testHook)
+			written, err := keeper.Instances([]Instance{in})
 			if err != nil || !written {
 				t.Fatalf("written %t: %v", written, err)
 			}
-			if written, err = InstallInstances(dir, []string{dir}, []Instance{in}); err != nil || written {
+			if written, err = keeper.Instances([]Instance{in}); err != nil || written {
 				t.Errorf("again: written %t: %v", written, err)
 			}
 			data, err = os.ReadFile(filepath.Join(dir, "kerf.dev-mig.json"))
@@ -80,10 +81,10 @@ func TestInstances(t *testing.T) {
 			if err := Conflicts(dir, []string{dir}); err != nil {
 				t.Errorf("our own spec: %v", err)
 			}
-			if written, err = InstallInstances(dir, []string{dir}, nil); err != nil || !written {
+			if written, err = keeper.Instances(nil); err != nil || !written {
 				t.Errorf("none: written %t: %v", written, err)
 			}
-			if written, err = InstallInstances(dir, []string{dir}, nil); err != nil || written {
+			if written, err = keeper.Instances(nil); err != nil || written {
 				t.Errorf("none again: written %t: %v", written, err)
 			}
 		})
@@ -106,7 +107,52 @@ func TestInstanceOfAGPUWithoutADevice(t *testing.T) {
 	if _, err := deriveInstances(from, []Instance{{UUID: migUUID, GPU: node[0]}}); !errors.Is(err, sharing.ErrInvalid) {
 		t.Errorf("another GPU with every device: %v", err)
 	}
-	if _, err := InstallInstances(t.TempDir(), []string{t.TempDir()}, []Instance{{UUID: migUUID, GPU: node[0]}}); !errors.Is(err, sharing.ErrNotFound) {
+	if _, err := NewKeeper(t.TempDir(), []string{t.TempDir()}, Hook{}).Instances([]Instance{{UUID: migUUID, GPU: node[0]}}); !errors.Is(err, sharing.ErrNotFound) {
 		t.Errorf("no spec of the toolkit: %v", err)
 	}
+}
+
+// What instances come and go changes nothing else, so that nothing else is read for it; whatever somebody else changes is.
+func TestInstancesLeaveTheRestAlone(t *testing.T) {
+	k, own, run := newKept(t)
+	in := Instance{UUID: migUUID, GPU: node[0]}
+	show := func(what string, list []Instance, want bool) {
+		t.Helper()
+		if written, err := k.Instances(list); err != nil || written != want {
+			t.Fatalf("%s: written %t: %v", what, written, err)
+		}
+	}
+	settle := func() {
+		t.Helper()
+		for range 3 {
+			if _, err := k.Keep(small, node); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	show("first", []Instance{in}, true)
+	settle()
+	good, from := k.good, k.from
+	show("none", nil, true)
+	show("one again", []Instance{in}, true)
+	now, err := k.look(small, node)
+	if err != nil || now != good || &from[0] != &k.from[0] {
+		t.Errorf("after instances came and went the folders look otherwise (%v):\n%s\n%s", err, good, now)
+	}
+	data, err := os.ReadFile(filepath.Join(run, "nvidia.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, run, "nvidia.json", strings.Replace(string(data), "/run/gpusim/dev/nvidiactl", "/run/elsewhere/nvidiactl", 1))
+	show("after another spec of NVIDIA's", []Instance{in}, true)
+	if data, err = os.ReadFile(filepath.Join(own, "kerf.dev-mig.json")); err != nil || !strings.Contains(string(data), "/run/elsewhere/nvidiactl") {
+		t.Errorf("%v: %s", err, data)
+	}
+	settle()
+	good = k.good
+	writeFile(t, own, "kerf.dev-mig.json", "{}")
+	if now, err := k.look(small, node); err != nil || now == good {
+		t.Errorf("a file that is not ours is not seen: %v", err)
+	}
+	show("over it", []Instance{in}, true)
 }
