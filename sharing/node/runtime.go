@@ -23,6 +23,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/record"
 )
 
 // Runtime is one node's state and its transitions. Make it with New, then Restore, then Run.
@@ -122,9 +123,10 @@ type Runtime struct {
 	saveWanted uint64
 
 	// flush is held while the record is written; saved is the saveWanted that is on the disk, and flush
-	// guards it.
-	flush sync.Mutex
-	saved uint64
+	// guards it, and what renders the record.
+	flush   sync.Mutex
+	saved   uint64
+	encoder record.Encoder
 
 	// waits are the pods that were refused and have not been placed since, by UID.
 	waits map[string]waiting

@@ -32,7 +32,7 @@ func (r *Runtime) persist() error {
 	r.mu.Lock()
 	upTo, rec := r.saveWanted, r.record()
 	r.mu.Unlock()
-	data, err := record.Encode(rec)
+	data, err := r.encoder.Encode(rec)
 	if err == nil {
 		err = atomicfile.Write(r.opt.RecordPath, data, 0o600)
 	}

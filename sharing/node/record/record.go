@@ -19,7 +19,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -125,25 +124,6 @@ type envelope struct {
 	Schema int             `json:"schema"`
 	SHA256 string          `json:"sha256"`
 	Body   json.RawMessage `json:"body"`
-}
-
-// Encode renders the record.
-func Encode(r Record) ([]byte, error) {
-	if r.Grants == nil {
-		r.Grants = []Grant{}
-	}
-	body, err := json.Marshal(r)
-	if err != nil {
-		return nil, fmt.Errorf("encode record: %w", err)
-	}
-	// The envelope around it by hand: a second pass through the encoder would check and copy the whole body again, and a
-	// container's start waits for this twice.
-	sum := sha256.Sum256(body)
-	out := make([]byte, 0, len(body)+len(`{"schema":,"sha256":"","body":}`)+2*len(sum)+24)
-	out = strconv.AppendInt(append(out, `{"schema":`...), Schema, 10)
-	out = hex.AppendEncode(append(out, `,"sha256":"`...), sum[:])
-	out = append(append(append(out, `","body":`...), body...), '}', '\n')
-	return out, nil
 }
 
 // Decode reads what Encode wrote. It returns a *NewerError for a newer schema, and an error that wraps
