@@ -3,20 +3,30 @@
 
 package node
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
-// changes wakes everybody who waits for the next change. A waiter that is slow misses changes in between,
-// never the last. The zero value is not ready for use: see newChanges.
+// changeGap is the least time between two wakings: many containers that start at once change the books some times each, and
+// all who wait look at all of the books.
+const changeGap = 20 * time.Millisecond
+
+// changes wakes everybody who waits for the next change, at once or as soon as changeGap has passed since the last time. A
+// waiter misses changes in between, never the last. The zero value is not ready for use: see newChanges.
 type changes struct {
 	mu   sync.Mutex
 	next chan struct{}
 	// count grows by one with each change.
 	count uint64
+	// woke is when next was closed last, and due is true while it is about to be.
+	woke time.Time
+	due  bool
 }
 
 func newChanges() *changes { return &changes{next: make(chan struct{})} }
 
-// wait returns a channel that is closed at the next announce.
+// wait returns a channel that is closed after the next announce.
 func (c *changes) wait() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -33,7 +43,26 @@ func (c *changes) seen() uint64 {
 func (c *changes) announce() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	close(c.next)
 	c.count++
-	c.next = make(chan struct{})
+	if c.due {
+		return
+	}
+	passed := time.Since(c.woke)
+	if passed >= changeGap {
+		c.wake()
+		return
+	}
+	c.due = true
+	time.AfterFunc(changeGap-passed, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.due = false
+		c.wake()
+	})
+}
+
+// wake needs the lock.
+func (c *changes) wake() {
+	close(c.next)
+	c.next, c.woke = make(chan struct{}), time.Now()
 }
