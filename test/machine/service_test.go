@@ -4,27 +4,23 @@
 package machine_test
 
 import (
-	"errors"
+	"encoding/pem"
 	"fmt"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 )
 
-// unitFile is the agent as a service of a node.
-const unitFile = "../../deploy/service/kerf-agent.service"
-
-// kubeconfigOf is a file of the form that the unit asks for, of an API server that does not answer.
-const kubeconfigOf = `apiVersion: v1
-kind: Config
-clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
-users: [{name: agent, user: {tokenFile: %s}}]
-contexts: [{name: agent, context: {cluster: c, user: agent}}]
-current-context: agent
-`
+// unitFile is the agent as a service of a node, and kubeconfigFile how it reaches the API server.
+const (
+	unitFile       = "../../deploy/service/kerf-agent.service"
+	kubeconfigFile = "../../deploy/service/kubeconfig.yaml"
+)
 
 // unit is the value of each of its settings, which has to be there once.
 func unit(t *testing.T, text string, names ...string) (values []string) {
@@ -67,14 +63,14 @@ func TestServiceUnit(t *testing.T) {
 	}
 
 	m.env = append(m.env, "PATH="+m.sim+"/bin:"+os.Getenv("PATH"))
-	token, kubeconfig := filepath.Join(m.work, "token"), filepath.Join(m.work, "kubeconfig")
+	kubeconfig := filepath.Join(m.work, "kubeconfig")
 	config := m.write(head + "spec:\n  pools:\n  - {name: default, backends: [driver, mps, reactive]}\n")
 	moved := strings.NewReplacer("=NODE", "=a-node", "=/etc/kerf/kubeconfig", "="+kubeconfig, "=/etc/kerf/sharing.yaml", "="+config,
 		"=/run/kerf", "="+m.dir, "=/var/lib/kerf/audit", "="+m.base+"/audit", "=/opt/kerf", "="+m.base+"/opt", "=:9445", "=127.0.0.1:0")
 	argv := []string{program("kerf-agent")}
 	for _, flag := range command[1:] {
 		now := moved.Replace(flag)
-		if now == flag && flag != "--kubernetes" && flag != "--exempt-namespace=kerf-system" {
+		if now == flag && !slices.Contains([]string{"--kubernetes", "--exempt-namespace=kerf-system", "--node-labels"}, flag) {
 			t.Errorf("%s is not moved to a place of the test's own", flag)
 		}
 		argv = append(argv, now)
@@ -91,8 +87,19 @@ func TestServiceUnit(t *testing.T) {
 	if r := run().wait(); r.code == 0 || !strings.Contains(r.err, fmt.Sprintf("read kubeconfig %q", kubeconfig)) {
 		t.Errorf("without its kubeconfig: %v", r)
 	}
-	if err := errors.Join(os.WriteFile(token, []byte("a token"), 0o600), os.WriteFile(kubeconfig, fmt.Appendf(nil, kubeconfigOf, token), 0o600)); err != nil {
+	text, err = os.ReadFile(kubeconfigFile)
+	if err != nil {
 		t.Fatal(err)
+	}
+	gone := httptest.NewTLSServer(nil) // an API server that does not answer
+	gone.Close()
+	for name, is := range map[string]string{
+		"kubeconfig": strings.NewReplacer("SERVER", gone.URL, "/etc/kerf/", m.work+"/").Replace(string(text)), "token": "a token",
+		"ca.crt": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: gone.Certificate().Raw})),
+	} {
+		if err := os.WriteFile(filepath.Join(m.work, name), []byte(is), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	agent := run()
 	eventually(t, "an agent that serves and has tried MPS on each GPU", func() error {
