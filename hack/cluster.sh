@@ -7,6 +7,7 @@
 #   hack/cluster.sh up            start it, or what of it does not run
 #   eval "$(hack/cluster.sh env)" kubectl, helm and kubectl kerf for this shell
 #   hack/cluster.sh version TAG   build the agent as that version, and give the nodes images with that tag
+#   hack/cluster.sh left          what Kerf has left on the nodes and in the cluster: nothing, once it was removed
 #   hack/cluster.sh down          end it and delete its state; binaries stay
 #
 # node-1 has eight H100, node-2 four L40S, node-3 eight H200. It needs root, and 'make build kerf-scheduler' before.
@@ -107,6 +108,57 @@ version() {
 
 image() { at "$2" image "kerf.test/agent:$1" "$dir/version" /usr/local/bin/kerf-agent; }
 
+# found ARGS...: the lines that grep finds. None is an answer, what grep cannot do is none.
+found() { grep "$@" || [ $? = 1 ]; }
+
+# on_node N: what is left on node N, seen from inside of it.
+on_node() {
+	# shellcheck disable=SC2016 # it is the node's shell that expands it
+	at "$1" node bash -c '
+		set -eo pipefail
+		found() { grep "$@" || [ $? = 1 ]; }
+		for dir in /opt/kerf /run/kerf /var/lib/kerf; do [ ! -e "$dir" ] || find "$dir" ! -type d; done
+		for dir in /etc/cdi /var/lib/kubelet/device-plugins; do [ ! -e "$dir" ] || ls "$dir" | found kerf; done
+		found -E " /(opt|run|var/lib)/kerf" /proc/self/mountinfo
+		find /sys/fs/cgroup -type d -name "kerf*"'
+}
+
+# in_driver N: the limits that the driver of node N holds.
+in_driver() { at "$1" node "$PWD/bin/gpusim" limits --dir /run/gpusim -o json | found -v '^\[\]$'; }
+
+labels() { at 1 kubectl get nodes -o yaml | found -E '^ *(kerf\.dev/[a-z.]*|nvidia\.com/gpu\.[a-z]*): "?[a-zA-Z]'; }
+
+kinds=clusterroles,clusterrolebindings,crds,priorityclasses,validatingadmissionpolicies,validatingadmissionpolicybindings
+kinds+=,mutatingadmissionpolicies,mutatingadmissionpolicybindings,leases,configmaps,daemonsets,deployments,rolebindings,networkpolicies
+objects() { at 1 kubectl get "$kinds" -A -o name -l app.kubernetes.io/part-of=kerf; }
+
+# look WHERE CMD...: what a command finds there, each line with where. A look that fails is no answer: it is taken again, since what
+# it reads may go meanwhile, and then it is said what failed and why.
+look() {
+	local where=$1 out
+	shift
+	for _ in 1 2 3; do
+		if out=$("$@" 2>&1); then
+			[ -z "$out" ] || sed "s|^|$where: |" <<<"$out"
+			return
+		fi
+		sleep 0.2
+	done
+	echo "hack/cluster.sh: it cannot be told what is left $where: $*: ${out:-it failed and said nothing}" >&2
+	return 1
+}
+
+left() {
+	local n failed=0
+	for n in 1 2 3; do
+		look "on node-$n" on_node "$n" || failed=1
+		look "in the driver of node-$n" in_driver "$n" || failed=1
+	done
+	look "on the nodes' objects" labels || failed=1
+	look "in the cluster" objects || failed=1
+	return $failed
+}
+
 down() {
 	local n
 	for n in 3 2 1; do
@@ -119,6 +171,7 @@ case ${1:-} in
 up) up ;;
 env) print_env ;;
 version) version "${2:?which tag?}" ;;
+left) left ;;
 down) down ;;
 *)
 	sed -n '/^#   hack/s/^# \{0,3\}//p' "$0" >&2

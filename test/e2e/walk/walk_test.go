@@ -167,20 +167,11 @@ func (w *walker) undisturbed() {
 	}
 }
 
-// nothingLeft looks on each node, and in the cluster, for what Kerf could have left.
+// nothingLeft looks on each node, and in the cluster, for what Kerf could have left. A look that fails is a failure, with its
+// reason.
 func (w *walker) nothingLeft() {
 	w.Helper()
-	out := w.must(`
-		dir=${KERF_WALK_DIR:-$PWD/.cache/walk}
-		for n in 1 2 3; do
-			left() { KERF_E2E_DIR=$dir/$n KERF_E2E_NUMBER=$n KERF_E2E_JOIN=$([ $n = 1 ] || echo "$dir/1") test/e2e/node/node.sh "$@"; }
-			left node sh -c 'find /opt/kerf /run/kerf /var/lib/kerf ! -type d 2>/dev/null; ls /etc/cdi /var/lib/kubelet/device-plugins | grep kerf;
-				grep -E " /(opt|run|var/lib)/kerf" /proc/self/mountinfo; find /sys/fs/cgroup -type d -name "kerf*"' || true
-			left node "$PWD/bin/gpusim" limits --dir /run/gpusim -o json | grep -v '^\[\]$' || true
-		done
-		kubectl get nodes -o yaml | grep -E '^ *(kerf\.dev/[a-z.]*|nvidia\.com/gpu\.[a-z]*): "?[a-zA-Z]' || true
-		kubectl get clusterroles,clusterrolebindings,crds,priorityclasses,validatingadmissionpolicies,validatingadmissionpolicybindings,mutatingadmissionpolicies,mutatingadmissionpolicybindings,leases,configmaps,daemonsets,deployments,rolebindings,networkpolicies -A -o name -l app.kubernetes.io/part-of=kerf`)
-	if strings.TrimSpace(out) != "" {
+	if out := w.must("hack/cluster.sh left"); strings.TrimSpace(out) != "" {
 		w.Errorf("there is left:\n%s", out)
 	}
 }
