@@ -33,7 +33,7 @@ func (a *app) explainCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(a.explainPodCommand())
+	c.AddCommand(a.explainPodCommand(), a.explainUtilizationCommand())
 	return c
 }
 
