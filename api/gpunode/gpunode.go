@@ -159,6 +159,9 @@ type GPU struct {
 	Gives string `json:"gives,omitempty"`
 	// Levels are the enforcement levels that a claim can have here, strongest first.
 	Levels []string `json:"levels,omitempty"`
+	// MinEnforcement is the least level that the pool's rules let a share of it have: without one of Levels that is as strong,
+	// it gives none. It is left out where they demand nothing.
+	MinEnforcement string `json:"minEnforcement,omitempty"`
 }
 
 // Overcommit is how much of a GPU is given in fractions, in percent of what it has; left out for 100.

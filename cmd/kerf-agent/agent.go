@@ -111,6 +111,7 @@ func (a *agent) run(ctx context.Context) error {
 	if err := a.runtime.Restore(ctx); err != nil {
 		return errors.Join(fmt.Errorf("restore: %w", err), stopAudit())
 	}
+	a.runtime.KeepSettings(a.rules.now)
 	err = a.serve(ctx, reg)
 	a.leaveCgroups()
 	return errors.Join(err, stopAudit())

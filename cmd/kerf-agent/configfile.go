@@ -131,18 +131,29 @@ func (a *agent) putInForce(c change.Candidate) {
 	a.configNews.inForce(c.Hash)
 }
 
-// idleRule is a warning of a rule for compute that no backend of the pool carries out.
+// idleRule is a warning of a rule for compute that no backend of the pool, or of a rule for some of its GPUs, carries out.
 func idleRule(c config.Config, pool config.Pool) string {
 	carries := func(b config.Backend) bool { return b == config.BackendLibkerf || b == config.BackendMPS }
-	if pool.Compute != config.ComputeStrict || pool.Mode == config.ModeWhole || slices.ContainsFunc(c.BackendsOf(pool, ""), carries) {
+	if pool.Compute != config.ComputeStrict || pool.Mode == config.ModeWhole {
 		return ""
 	}
-	return fmt.Sprintf("pool %q says compute: strict, and lists no backend that holds a share of a GPU to its percent of time: libkerf and mps do", pool.Name)
+	who := ""
+	if slices.ContainsFunc(c.BackendsOf(pool, ""), carries) {
+		i := slices.IndexFunc(pool.GPUs, func(r config.GPURule) bool {
+			own := r.Settings.Backends.List()
+			return own != nil && !slices.ContainsFunc(own, carries)
+		})
+		if i < 0 {
+			return ""
+		}
+		who = fmt.Sprintf("its gpus[%d] ", i)
+	}
+	return fmt.Sprintf("pool %q says compute: strict, and %slists no backend that holds a share of a GPU to its percent of time: libkerf and mps do", pool.Name, who)
 }
 
 // mpsRule is a warning of a pool that lists MPS on a node where it holds no pods; why is empty where it does.
 func mpsRule(c config.Config, pool config.Pool, why string) string {
-	if why == "" || pool.Mode == config.ModeWhole || !slices.Contains(c.BackendsOf(pool, ""), config.BackendMPS) {
+	if why == "" || pool.Mode == config.ModeWhole || !c.Lists(pool, config.BackendMPS) {
 		return ""
 	}
 	return fmt.Sprintf("pool %q lists mps, which holds no pods here, so that the next backend does: %s; run the agent as a service of the node (deploy/service/kerf-agent.service)", pool.Name, why)

@@ -20,6 +20,8 @@ func TestIdleRule(t *testing.T) {
 		"{name: a, compute: strict, backends: [driver, mps]}":      false,
 		"{name: a, compute: strict, mode: whole}":                  false,
 		"{name: a, compute: fair, backends: [driver, reactive]}":   false,
+		"{name: a, compute: strict, backends: [driver, mps], gpus: [{index: [0], sharers: 2}, {index: [1], backends: [driver, reactive]}]}": true,
+		"{name: a, compute: strict, backends: [driver, mps], gpus: [{index: [1], backends: [driver, libkerf]}]}":                            false,
 	} {
 		c, err := config.Decode([]byte(head + pool + "\n"))
 		if err != nil {
@@ -38,9 +40,10 @@ func TestIdleRule(t *testing.T) {
 func TestMPSRule(t *testing.T) {
 	const head = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  pools:\n  - "
 	for pool, warned := range map[string]bool{
-		"{name: a, backends: [driver, mps, reactive]}": true,
-		"{name: a, backends: [driver, libkerf]}":       false,
-		"{name: a, mode: whole}":                       false,
+		"{name: a, backends: [driver, mps, reactive]}":                                          true,
+		"{name: a, backends: [driver, libkerf]}":                                                false,
+		"{name: a, mode: whole}":                                                                false,
+		"{name: a, backends: [driver, libkerf], gpus: [{index: [1], backends: [driver, mps]}]}": true,
 	} {
 		c, err := config.Decode([]byte(head + pool + "\n"))
 		if err != nil {

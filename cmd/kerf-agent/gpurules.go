@@ -67,6 +67,10 @@ func (a *agent) planRules(gpus []sharing.GPU) change.Plan {
 	for _, g := range gpus {
 		u := change.Use{GPU: g, Users: users[g.UUID]}
 		if s, ok := a.rules.now[g.UUID]; ok {
+			if len(u.Users) > 0 { // the runtime gave each claim what it knew to hold then
+				is := a.runtime.SettingsOf(g)
+				s.Backends, s.MinLevel = is.Backends, is.MinLevel
+			}
 			u.Now = &s
 		}
 		uses = append(uses, u)

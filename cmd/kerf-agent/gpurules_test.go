@@ -64,6 +64,11 @@ func TestStepRules(t *testing.T) {
 	if err := a.stepRules(gpus); err != nil || a.modes("a").PowerLimit != 300_000 || a.modes("b").PowerLimit != 0 {
 		t.Errorf("a power limit: %v, %+v", err, a.modes("a"))
 	}
+	held := config.GPUSettings{Backends: config.BackendListOf(config.BackendDriver, config.BackendMPS), MinLevel: sharing.LevelClient}
+	use(config.GPURule{Indexes: []int{0}, Settings: held})
+	if err := a.stepRules(gpus); err != nil || a.setting("a") != held || a.setting("b") != (config.GPUSettings{}) {
+		t.Errorf("what holds fractions: %v, %+v and %+v", err, a.setting("a"), a.setting("b"))
+	}
 	use(config.GPURule{Indexes: []int{0}, Settings: config.GPUSettings{Overcommit: sharing.Overcommit{Compute: 200}}})
 	if err := a.stepRules(gpus); !errors.Is(err, errRescan) {
 		t.Errorf("a GPU that is overcommitted: %v", err)
@@ -71,12 +76,15 @@ func TestStepRules(t *testing.T) {
 	if got := a.admit(gpus); len(got) != 2 || got[0].BookablePercent() != 200 || got[1].BookablePercent() != 100 {
 		t.Errorf("admitted: %+v", got)
 	}
-	use(config.GPURule{Indexes: []int{0}, Settings: config.GPUSettings{MemoryReserve: 2 * sharing.GiB}}, config.GPURule{Settings: config.GPUSettings{Exclude: true}})
+	use(config.GPURule{Indexes: []int{0}, Settings: config.GPUSettings{MemoryReserve: 2 * sharing.GiB, Backends: held.Backends, MinLevel: held.MinLevel}}, config.GPURule{Settings: config.GPUSettings{Exclude: true}})
 	if err := a.stepRules(gpus); !errors.Is(err, errRescan) {
 		t.Errorf("a GPU that is left out: %v", err)
 	}
 	if got := a.admit(gpus); len(got) != 1 || got[0].UUID != "a" || got[0].Reserved != 3*sharing.GiB || !a.isExcluded()["b"] {
 		t.Errorf("admitted: %+v, excluded %v", got, a.isExcluded())
+	}
+	if s := a.setting("a"); s.Backends != held.Backends || s.MinLevel != held.MinLevel {
+		t.Errorf("kept: %+v", s)
 	}
 	b, _ := built(t, "")
 	b.dir = a.dir

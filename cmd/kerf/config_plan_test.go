@@ -51,6 +51,12 @@ func TestConfigPlan(t *testing.T) {
 			"+ pools[a].powerLimitWatts: 300", "node n1 (pool a):", "  now    GPU 1: powerLimitWatts as it is -> 300W",
 			"  waits  GPU 0: powerLimitWatts as it is -> 300W; for ns/train, grant k-2", "node n2 (pool a):\n  now    GPU 0: powerLimitWatts",
 		}, nil},
+		"backends of GPUs": {before, head + "  - {name: a, nodeSelector: {tier: a}, gpus: [{index: [0, 1], backends: [driver, mps, reactive], minEnforcement: client}]}\n  - {name: default}\n", []string{"plan"}, exitOK, []string{
+			"+ pools[a].gpus[0].backends: [driver, mps, reactive]", "+ pools[a].gpus[0].minEnforcement: client", "node n1 (pool a):",
+			"  now    GPU 1: backends of profile and pool -> [driver, mps, reactive], minEnforcement of the pool -> client",
+			"  waits  GPU 0: backends of profile and pool -> [driver, mps, reactive], minEnforcement of the pool -> client; for ns/train, grant k-2",
+		}, nil},
+		"backends by diff": {before, head + "  - {name: a, nodeSelector: {tier: a}, gpus: [{index: [1], backends: [driver, libkerf]}]}\n  - {name: default}\n", []string{"diff"}, exitDiffers, []string{"+ pools[a].gpus[0].backends: [driver, libkerf]"}, nil},
 		"another pool": {before, head + "  - {name: b, nodeSelector: {tier: a}}\n  - {name: default}\n", []string{"plan"}, exitOK, []string{
 			"node n1 (pool a -> b): no GPU changes", `node n2: would not take it: its agent says pool "a"`,
 		}, nil},

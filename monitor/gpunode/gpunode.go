@@ -90,6 +90,9 @@ func gpu(g node.BookedGPU, cliques map[sharing.GPUID]int) api.GPU {
 		Whole: g.Whole, MIG: g.GPU.MIG, TurnsTo: string(g.TurnsTo), Health: g.GPU.Health.String(), HealthReason: g.GPU.HealthReason, Cordoned: g.GPU.Cordoned, Levels: names(g.Levels),
 	}
 	out.MaxSharers = g.Settings.Sharers
+	if g.Settings.MinLevel != sharing.LevelUnknown {
+		out.MinEnforcement = g.Settings.MinLevel.String()
+	}
 	if o := g.GPU.Overcommit; o.Memory.More() || o.Compute.More() {
 		out.Overcommit = &api.Overcommit{MemoryPercent: int(o.Memory), ComputePercent: int(o.Compute)}
 	}

@@ -39,6 +39,7 @@ func books() node.Books {
 	}
 	b.GPUs[0].FreeMemory, b.GPUs[0].FreePercent, b.GPUs[0].HeldMemory, b.GPUs[0].HeldPercent, b.GPUs[0].LentMemory = 60*gib, 75, 15*gib, 25, 4*gib
 	b.GPUs[1].GPU.Overcommit = sharing.Overcommit{Compute: 150}
+	b.GPUs[1].Settings.MinLevel = sharing.LevelClient
 	lost := &b.GPUs[2]
 	lost.GPU.Health, lost.GPU.HealthReason, lost.FreeMemory, lost.FreePercent, lost.Levels = sharing.HealthLost, "off the bus", 0, 0, nil
 	b.Grants = []node.GrantState{
@@ -83,6 +84,7 @@ func TestOf(t *testing.T) {
 	a := &want.GPUs[0]
 	a.FreeBytes, a.FreePercent, a.GrantedBytes, a.GrantedPercent, a.LentBytes = 60<<30, 75, 15<<30, 25, 4<<30
 	want.GPUs[1].Overcommit = &api.Overcommit{ComputePercent: 150}
+	want.GPUs[1].MinEnforcement = "client"
 	c := &want.GPUs[2]
 	c.FreeBytes, c.FreePercent, c.Health, c.HealthReason, c.Levels = 0, 0, "lost", "off the bus", nil
 	got := Of(books())

@@ -37,6 +37,8 @@ type GPUState struct {
 	// Levels are the enforcement levels that a grant on this GPU can have. Exclusive and hardware count for
 	// nothing here: a whole GPU is exclusive by itself, and a fragment never is.
 	Levels []sharing.Level
+	// MinLevel is demanded of every fragment of it, whatever the request demands; LevelUnknown is no demand.
+	MinLevel sharing.Level
 	// LevelWhy says why a fragment cannot be held more strongly, and what to do about it; it may be empty.
 	LevelWhy string
 	// Sharers is how many claims have a fragment of it, and MaxSharers how many may; 0 for no bound.

@@ -107,6 +107,9 @@ func judgeEver(g GPUState, r sharing.Request) verdict {
 		}
 		return never("a fragment here can be held to its size at level %s at most, %s demanded%s", best, r.MinLevel, because(g.LevelWhy))
 	}
+	if best := strongest(g.Levels); !g.GPU.MIG && !best.AtLeast(g.MinLevel) {
+		return never("a fragment here can be held to its size at level %s at most, and its pool's rules demand %s%s", best, g.MinLevel, because(g.LevelWhy))
+	}
 	if g.GPU.Contested() && r.MinLevel >= sharing.LevelDriver {
 		return never("gives its memory %s times over, so that neighbours can take what a fragment has not used yet, and %s is demanded", g.GPU.Overcommit.Memory, r.MinLevel)
 	}

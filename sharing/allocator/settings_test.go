@@ -4,6 +4,7 @@
 package allocator
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -30,6 +31,29 @@ func TestSettings(t *testing.T) {
 	}
 	if _, err := Choose(gpus[3:], all); err == nil || !strings.Contains(err.Error(), "gives shared alone") {
 		t.Errorf("none is given whole: %v", err)
+	}
+}
+
+// The level that a pool's rules demand of a GPU's fractions counts whatever the request demands, and not for all of the GPU.
+func TestMinLevelOfAGPU(t *testing.T) {
+	weak, strong := free(0, 80*sharing.GiB), free(1, 80*sharing.GiB)
+	weak.Levels, weak.LevelWhy, weak.MinLevel = []sharing.Level{sharing.LevelExclusive, sharing.LevelReactive}, "libkerf: no library", sharing.LevelClient
+	strong.Levels, strong.MinLevel = []sharing.Level{sharing.LevelExclusive, sharing.LevelDriver}, sharing.LevelClient
+	gpus := []GPUState{weak, strong}
+	ten := sharing.Request{Memory: 10 * sharing.GiB, GPUs: 1}
+	if p, err := Choose(gpus, ten); err != nil || indexes(gpus, p) != "1" {
+		t.Errorf("a fraction: GPU %s, %v", indexes(gpus, p), err)
+	}
+	_, err := Choose(gpus[:1], ten)
+	if !errors.Is(err, sharing.ErrUnsupported) || !strings.Contains(err.Error(), "at level reactive at most, and its pool's rules demand client (libkerf: no library)") {
+		t.Errorf("where nothing holds it so strongly: %v", err)
+	}
+	if p, err := Choose(gpus[:1], sharing.Request{Kind: sharing.KindWhole, GPUs: 1}); err != nil || indexes(gpus, p) != "0" {
+		t.Errorf("all of it: GPU %s, %v", indexes(gpus, p), err)
+	}
+	ten.MinLevel = sharing.LevelDriver
+	if p, err := Choose(gpus, ten); err != nil || indexes(gpus, p) != "1" {
+		t.Errorf("a request that demands more: GPU %s, %v", indexes(gpus, p), err)
 	}
 }
 

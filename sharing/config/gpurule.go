@@ -74,6 +74,10 @@ type GPUSettings struct {
 	// TimeSlice and ComputeMode are set on the GPU; AsIs leaves them as they are.
 	TimeSlice   sharing.TimeSlice   `json:"timeSlice,omitempty"`
 	ComputeMode sharing.ComputeMode `json:"computeMode,omitempty"`
+	// Backends are used for fractions of it whatever profile and pool list; empty leaves it to them.
+	Backends BackendList `json:"backends,omitempty"`
+	// MinLevel is demanded of every fraction of it, besides what request, profile and pool demand; LevelUnknown is no more.
+	MinLevel sharing.Level `json:"minLevel,omitempty"`
 }
 
 // The bounds of what settings say.
@@ -95,6 +99,7 @@ func (p Pool) Of(g sharing.GPU) GPUSettings {
 			s.Sharers, s.MemoryReserve = cmp.Or(own.Sharers, s.Sharers), cmp.Or(own.MemoryReserve, s.MemoryReserve)
 			s.PowerLimitWatts, s.TimeSlice = cmp.Or(own.PowerLimitWatts, s.PowerLimitWatts), cmp.Or(own.TimeSlice, s.TimeSlice)
 			s.Overcommit = own.Overcommit.Or(s.Overcommit)
+			s.Backends, s.MinLevel = own.Backends, own.MinLevel
 			break
 		}
 	}
@@ -154,11 +159,12 @@ func (c *checker) gpuRules(path string, p Pool) {
 		s := r.Settings
 		c.amounts(here, s.Sharers, s.PowerLimitWatts)
 		c.overcommit(here+".overcommit", s.Overcommit, p)
+		c.ruleBackends(here, s, p)
 		switch {
 		case r.MIG > MIGIncapable || s.Mode > ModeMIG || s.TimeSlice > sharing.TimeSliceLong || s.ComputeMode != sharing.ComputeModeAsIs:
 			c.bad(here, "", "use the values of this package", "has a word that is none")
 		case s == GPUSettings{}:
-			c.bad(here, "", "write exclude, mode, sharers, memoryReserve, overcommit, powerLimitWatts or timeSlice", "changes nothing")
+			c.bad(here, "", "write exclude, mode, backends, minEnforcement, sharers, memoryReserve, overcommit, powerLimitWatts or timeSlice", "changes nothing")
 		case s.Exclude && s != GPUSettings{Exclude: true}:
 			c.bad(here+".exclude", "", "leave the other settings out", "leaves the GPUs to others, and settings follow")
 		}

@@ -20,6 +20,8 @@ func (r *GPURule) fields() fields {
 		word("migCapable", &r.MIG, ParseMIGAble, "Whether GPUs are meant that can be put in MIG mode, or those that cannot.", MIGAny, MIGCapable, MIGIncapable).def("any"),
 		flag("exclude", &s.Exclude, "Leaves the GPUs to another plugin, or to nobody: Kerf neither offers nor locks nor watches them.").def("false"),
 		word("mode", &s.Mode, parseRuleMode, "What the GPUs give, to pods and processes alike.", ModeShared, ModeWhole, ModeMIG).def("what the pool offers"),
+		ruleBackendsField(&s.Backends),
+		word("minEnforcement", &s.MinLevel, parseRuleLevel, "The least enforcement level of every fraction of the GPUs, not below the pool's; what cannot be held so strongly gets none.", ruleLevels()...).def("no more than the pool's"),
 		sharersField(&s.Sharers, "the pool's"),
 		reserveField(&s.MemoryReserve, "the pool's"),
 		overcommitField(&s.Overcommit, "the pool's"),
@@ -80,6 +82,8 @@ type wireRule struct {
 	MIGCapable      string          `yaml:"migCapable,omitempty"`
 	Exclude         bool            `yaml:"exclude,omitempty"`
 	Mode            string          `yaml:"mode,omitempty"`
+	Backends        []string        `yaml:"backends,omitempty"`
+	MinEnforcement  string          `yaml:"minEnforcement,omitempty"`
 	Sharers         int             `yaml:"sharers,omitempty"`
 	MemoryReserve   string          `yaml:"memoryReserve,omitempty"`
 	Overcommit      *wireOvercommit `yaml:"overcommit,omitempty"`
@@ -94,6 +98,7 @@ func wireRules(list []GPURule) []wireRule {
 		w := wireRule{
 			Model: r.Models, Index: r.Indexes, Exclude: s.Exclude, Sharers: s.Sharers, MemoryReserve: exact(s.MemoryReserve),
 			PowerLimitWatts: s.PowerLimitWatts, TimeSlice: s.TimeSlice.String(), Overcommit: wireFactors(s.Overcommit),
+			Backends: names(s.Backends.List()), MinEnforcement: level(s.MinLevel),
 		}
 		for _, id := range r.UUIDs {
 			w.UUID = append(w.UUID, string(id))

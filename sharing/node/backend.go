@@ -25,7 +25,6 @@ type BackendState struct {
 // gpuStates is the allocator's view of the ledger for a request of that profile, where but has other answers of some
 // backends for who asks; it needs the lock.
 func (r *Runtime) gpuStates(profile string, but map[config.Backend]choice.Support) []allocator.GPUState {
-	list := r.config.BackendsOf(r.pool, profile)
 	views := r.ledger.GPUs()
 	mps, others := r.mixes()
 	out := make([]allocator.GPUState, 0, len(views))
@@ -33,11 +32,12 @@ func (r *Runtime) gpuStates(profile string, but map[config.Backend]choice.Suppor
 		s := allocator.GPUState{GPU: v.GPU, FreeMemory: v.FreeMemory, FreePercent: v.FreePercent, Lent: v.LentMemory, Held: v.Claims > 0}
 		id := v.GPU.UUID
 		var held config.Backend
-		s.Levels, s.LevelWhy, held = r.levels(v.GPU, list, unmixed(mps[id], others[id], but))
+		set := r.settingsOf(v.GPU)
+		s.Levels, s.LevelWhy, held = r.levels(v.GPU, r.config.BackendsOn(set, r.pool, profile), unmixed(mps[id], others[id], but))
 		if mps[id] {
 			shut(&s, held, s.LevelWhy)
 		}
-		bySettings(&s, r.pool.Of(v.GPU), v.Claims)
+		bySettings(&s, set, v.Claims)
 		r.byTurn(&s)
 		out = append(out, s)
 	}
@@ -54,7 +54,7 @@ func (r *Runtime) levels(g sharing.GPU, list []config.Backend, but map[config.Ba
 	if !ok {
 		return nil, "", config.BackendNone
 	}
-	c := choice.Choose(list, choice.On{Report: rep.But(but)})
+	c := choice.Choose(choice.On{List: list, Report: rep.But(but)})
 	if g.UUID.IsPart() {
 		return []sharing.Level{c.Level}, c.Why, c.Backend
 	}
@@ -68,6 +68,7 @@ func (r *Runtime) heldBy(req sharing.Request, p sharing.Placement, but map[confi
 		return choice.Choice{Level: sharing.LevelHardware}, nil
 	}
 	var on []choice.On
+	least := req.MinLevel
 	mps, others := r.mixes()
 	for _, f := range p {
 		if f.Whole {
@@ -81,14 +82,18 @@ func (r *Runtime) heldBy(req sharing.Request, p sharing.Placement, but map[confi
 		if !known {
 			return choice.Choice{Level: sharing.LevelUnknown, Why: "the levels of GPU " + string(f.GPU) + " have not been probed"}, nil
 		}
-		on = append(on, choice.On{GPU: r.gpuName(f.GPU), Report: rep.But(unmixed(mps[f.GPU], others[f.GPU], but))})
+		set := r.settingsOf(r.gpu(f.GPU))
+		least = max(least, set.MinLevel)
+		on = append(on, choice.On{
+			GPU: r.gpuName(f.GPU), List: r.config.BackendsOn(set, r.pool, req.Profile), Report: rep.But(unmixed(mps[f.GPU], others[f.GPU], but)),
+		})
 	}
 	if len(on) == 0 {
 		return choice.Choice{Level: sharing.LevelExclusive}, nil
 	}
-	c := choice.Choose(r.config.BackendsOf(r.pool, req.Profile), on...)
-	if !c.Level.AtLeast(req.MinLevel) {
-		return c, fmt.Errorf("the GPUs %v together can be held at level %s at most, %s demanded (%s): %w", gpuIDs(p), c.Level, req.MinLevel, c.Why, sharing.ErrUnsupported)
+	c := choice.Choose(on...)
+	if !c.Level.AtLeast(least) {
+		return c, fmt.Errorf("the GPUs %v together can be held at level %s at most, %s demanded (%s): %w", gpuIDs(p), c.Level, least, c.Why, sharing.ErrUnsupported)
 	}
 	return c, nil
 }
@@ -110,7 +115,7 @@ func (r *Runtime) backends(g sharing.GPU) []BackendState {
 	if !ok {
 		return nil
 	}
-	list := r.config.BackendsOf(r.pool, "")
+	list := r.listOn(g, "")
 	var out []BackendState
 	for _, b := range config.Backends() {
 		out = append(out, BackendState{Backend: b, Listed: slices.Contains(list, b), Support: rep.Of(b)})

@@ -38,7 +38,7 @@ type Books struct {
 type BookedGPU struct {
 	ledger.View
 	Levels []sharing.Level
-	// Settings are what the pool says of it.
+	// Settings are what holds for it.
 	Settings config.GPUSettings
 	// MIG is how it is cut; the zero value where nothing is known of that.
 	MIG MIGState
@@ -60,7 +60,7 @@ func (r *Runtime) Books() Books {
 	cut := r.migStates()
 	for _, v := range r.ledger.GPUs() {
 		health[v.GPU.UUID] = v.GPU.Health
-		g := BookedGPU{View: v, MIG: cut[v.GPU.UUID], Settings: r.pool.Of(v.GPU)}
+		g := BookedGPU{View: v, MIG: cut[v.GPU.UUID], Settings: r.settingsOf(v.GPU)}
 		if v.GPU.Health == sharing.HealthOK {
 			g.Levels = r.levelsOf(v.GPU, g.MIG)
 			g.TurnsTo = r.turnsTo(g.MIG, now)

@@ -11,9 +11,10 @@ import (
 )
 
 // SetConfig puts a validated document and the node's pool of it in force for new claims. Grants that run
-// keep what they have.
+// keep what they have, and GPUs that are in use what holds their fractions by the pool's rules.
 func (r *Runtime) SetConfig(c config.Config, pool config.Pool, source ConfigSource) {
 	r.mu.Lock()
+	r.keepRuled()
 	r.config, r.pool, r.configSource, r.configErrors = c, pool, source, nil
 	r.setCondition(r.warnings, "config", "")
 	r.setCondition(r.blocked, "config", "")
@@ -51,12 +52,17 @@ func (r *Runtime) SetWaiting(steps []change.Step) {
 	}
 }
 
-// Lists reports whether the pool, or a profile, lists a backend.
+// Lists reports whether the pool, a rule of it that is in force for a GPU in use, or a profile lists a backend.
 func (r *Runtime) Lists(b config.Backend) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if slices.Contains(r.config.BackendsOf(r.pool, ""), b) {
+	if r.config.Lists(r.pool, b) {
 		return true
+	}
+	for _, was := range r.ruled {
+		if slices.Contains(was.backends.List(), b) {
+			return true
+		}
 	}
 	return slices.ContainsFunc(r.config.Profiles(), func(p config.Profile) bool { return slices.Contains(p.Backends, b) })
 }

@@ -379,7 +379,7 @@ func (r *Runtime) levelsOf(g sharing.GPU, cut MIGState) []sharing.Level {
 	if g.MIG && cut.On && !cut.Turns {
 		return []sharing.Level{sharing.LevelHardware}
 	}
-	levels, _, _ := r.levels(g, r.config.BackendsOf(r.pool, ""), nil)
+	levels, _, _ := r.levels(g, r.listOn(g, ""), nil)
 	if g.MIG { // and demand may change that: it gives what it gave before, too
 		levels = append([]sharing.Level{sharing.LevelHardware}, r.levelsBefore(g.UUID)...)
 	}

@@ -56,6 +56,8 @@ type Runtime struct {
 	pool    config.Pool
 	// configErrors are the mistakes of a newer document that was refused.
 	configErrors []string
+	// ruled is what held the fractions of GPUs in use before the pool in force, see settingsOf.
+	ruled map[sharing.GPUID]ruled
 	// waiting are the settings of GPUs that wait for those who use them.
 	waiting      []change.Step
 	configSource ConfigSource
@@ -262,7 +264,7 @@ func New(opt Options) *Runtime {
 		changed: newChanges(), cutKick: make(chan struct{}, 1), kick: make(chan struct{}, 1), verifyNow: make(chan struct{}, 1), capGate: newGate(gateWidth, gateTime),
 		ledger: ledger.New(), held: map[ledger.ClaimID]*holding{}, contexts: map[string]*client.ContextSize{},
 		attachWhy: "no driver has been found yet",
-		config:    opt.Config, pool: opt.Pool,
+		config:    opt.Config, pool: opt.Pool, ruled: map[sharing.GPUID]ruled{},
 		blocked: map[string]string{}, warnings: map[string]string{}, podBlocked: map[string]string{},
 		needs: map[string]*need{}, turning: map[sharing.GPUID]*turning{}, barred: map[sharing.GPUID]*bar{}, plain: map[sharing.GPUID]choice.Report{},
 		turnKick: make(chan struct{}, 1),

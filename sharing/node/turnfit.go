@@ -97,13 +97,14 @@ func (w *whatIf) choose(req sharing.Request) bool {
 func (w *whatIf) emptied(s *allocator.GPUState, req sharing.Request) {
 	s.GPU.MIG, s.Shut, s.NoWhole = false, "", ""
 	s.FreeMemory, s.FreePercent = s.GPU.Bookable(), s.GPU.BookablePercent()
-	bySettings(s, w.pool.Of(s.GPU), 0)
+	set := w.settingsOf(s.GPU)
+	bySettings(s, set, 0)
 	rep, known := w.plain[s.GPU.UUID]
 	if !known {
 		s.Levels = []sharing.Level{sharing.LevelExclusive, sharing.LevelDriver}
 		return
 	}
-	c := choice.Choose(w.config.BackendsOf(w.pool, req.Profile), choice.On{Report: rep.But(w.need.but)})
+	c := choice.Choose(choice.On{List: w.config.BackendsOn(set, w.pool, req.Profile), Report: rep.But(w.need.but)})
 	s.Levels, s.LevelWhy = []sharing.Level{sharing.LevelExclusive, c.Level}, c.Why
 }
 
@@ -113,6 +114,6 @@ func (r *Runtime) levelsBefore(gpu sharing.GPUID) []sharing.Level {
 	if !known {
 		return nil
 	}
-	c := choice.Choose(r.config.BackendsOf(r.pool, ""), choice.On{Report: rep})
+	c := choice.Choose(choice.On{List: r.listOn(r.gpu(gpu), ""), Report: rep})
 	return []sharing.Level{sharing.LevelExclusive, c.Level}
 }

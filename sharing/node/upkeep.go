@@ -295,7 +295,10 @@ func (r *Runtime) clientLevel(g ledger.Grant, h *holding) (level sharing.Level, 
 	return sharing.LevelNone, uncountedReason(h.region.uncounted), true
 }
 
-// watches reports whether the lists in force have a lease watched that something else holds. It needs the lock.
+// watches reports whether the lists in force have a lease watched that something else holds: on all of its GPUs, as it is
+// held in one way on all of them. It needs the lock.
 func (r *Runtime) watches(g ledger.Grant) bool {
-	return slices.Contains(r.config.BackendsOf(r.pool, g.Claim.Request.Profile), config.BackendReactive)
+	return !slices.ContainsFunc(g.Claim.Placement, func(f sharing.Fragment) bool {
+		return !slices.Contains(r.listOn(r.gpu(f.GPU), g.Claim.Request.Profile), config.BackendReactive)
+	})
 }

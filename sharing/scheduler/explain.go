@@ -66,7 +66,7 @@ func (b *Books) explain(w Want, names []string, now time.Time) string {
 		case LacksLevel:
 			full, err := b.resolve(n, r)
 			if err == nil {
-				counts["lack level "+full.MinLevel.String()]++
+				counts["lack level "+cmp.Or(ruledOut(b.books(n), full), full.MinLevel).String()]++
 			}
 		case Stale:
 			counts["have a kerf-agent that is not heard from"]++
@@ -192,7 +192,7 @@ func (a room) better(b room) room {
 func roomOn(s *state, r sharing.Request) room {
 	out := room{}
 	for _, g := range s.gpus {
-		if g.GPU.Health != sharing.HealthOK || !r.Admits(g.GPU) || g.GPU.MIG || r.WhyNotPart(g.GPU.UUID) != "" {
+		if g.GPU.Health != sharing.HealthOK || !r.Admits(g.GPU) || g.GPU.MIG || r.WhyNotPart(g.GPU.UUID) != "" || !strong(g, r) {
 			continue
 		}
 		if _, err := allocator.Choose([]allocator.GPUState{g}, one(r)); err == nil {

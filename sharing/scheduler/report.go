@@ -121,6 +121,9 @@ func readGPU(g gpunode.GPU, holders int) allocator.GPUState {
 			s.NoWhole = why
 		}
 	}
+	if l, err := sharing.ParseLevel("minEnforcement", g.MinEnforcement); err == nil {
+		s.MinLevel = l
+	}
 	for _, name := range g.Levels {
 		if l, err := sharing.ParseLevel("levels", name); err == nil {
 			s.Levels = append(s.Levels, l)

@@ -4,6 +4,7 @@
 package scheduler_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/kerf-gpu/kerf/api/gpunode"
@@ -51,6 +52,57 @@ func TestOvercommit(t *testing.T) {
 	}
 	if got := fits("d", memory(17)); got != scheduler.Fits {
 		t.Errorf("118 GiB of 118: %v", got)
+	}
+}
+
+// GPUs of one node may be held in different ways: each counts by the level that it has, and by the least that its pool's rules
+// demand of it.
+func TestLevelsOfOneNode(t *testing.T) {
+	t.Parallel()
+	b := booksOf(1, 3)
+	s := statusOf(0, 3)
+	s.GPUs[0].Levels, s.GPUs[1].Levels, s.GPUs[2].Levels = []string{"exclusive", "reactive"}, []string{"exclusive", "client"}, []string{"exclusive", "client"}
+	s.GPUs[2].MinEnforcement = "driver"
+	b.Report("n00", s)
+	on := func(p sharing.Pod) string {
+		t.Helper()
+		v := b.Fit(want(t, p), "n00", noon())
+		if v.Reason != scheduler.Fits {
+			return v.Text
+		}
+		return string(v.Plan[0].Placement[0].GPU)
+	}
+	for _, tt := range []struct {
+		pod  sharing.Pod
+		want string
+	}{
+		{podOf("any", memory(1)), uuid(0, 0)},
+		{podOf("held", memory(1), "kerf.dev/min-enforcement", "client"), uuid(0, 1)},
+		{podOf("held more", memory(1), "kerf.dev/min-enforcement", "driver"), "shares are held to their size at level client at most, driver asked"},
+		{podOf("on the one that is ruled out", memory(1), "kerf.dev/gpu-uuid", uuid(0, 2)), "shares are held to their size at level client at most, driver demanded by the pool's rules"},
+		{podOf("over two that are held", memory(2), "kerf.dev/gpus", "2", "kerf.dev/min-enforcement", "client"), "shares are held to their size at level client at most, driver demanded by the pool's rules"},
+		{podOf("whole", whole(1), "kerf.dev/gpu-uuid", uuid(0, 2)), uuid(0, 2)},
+	} {
+		if got := on(tt.pod); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.pod.Name, got, tt.want)
+		}
+	}
+	waits := want(t, podOf("waits", memory(1), "kerf.dev/gpu-uuid", uuid(0, 2)))
+	if got := b.Explain(waits, noon()); !strings.Contains(got, "1 node lacks level driver") {
+		t.Errorf("said of a pod that waits: %s", got)
+	}
+	full := statusOf(0, 3, hold{uid: "a", gpu: 1, memory: 70})
+	for i := range full.GPUs {
+		full.GPUs[i].Levels, full.GPUs[i].MinEnforcement = s.GPUs[i].Levels, s.GPUs[i].MinEnforcement
+	}
+	b.Report("n00", full)
+	if got := b.Explain(want(t, podOf("waits for room", memory(20), "kerf.dev/min-enforcement", "client")), noon()); !strings.Contains(got, "best of 1 node has 9GiB free") {
+		t.Errorf("said of a pod for which only one GPU will do: %s", got)
+	}
+	s.GPUs[2].Levels = []string{"exclusive", "driver"}
+	b.Report("n00", s)
+	if got := on(podOf("later", memory(1), "kerf.dev/gpu-uuid", uuid(0, 2))); got != uuid(0, 2) {
+		t.Errorf("once it is held so strongly: %s", got)
 	}
 }
 

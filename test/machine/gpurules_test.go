@@ -64,6 +64,74 @@ func TestGPURules(t *testing.T) {
 	})
 }
 
+// Each GPU of a machine is held as its own rule says, at once: one by MPS, one by the preloaded library, one by the watch, and
+// one that nothing here holds as strongly as it must be gives no share. Rules that change wait for who is on the GPU, whom
+// status names, also after a restart; who comes meanwhile is held as those are who are there.
+func TestBackendsOfGPUs(t *testing.T) {
+	t.Parallel()
+	const (
+		mps     = "backends: [driver, mps, reactive], minEnforcement: client"
+		library = "backends: [driver, libkerf, reactive], minEnforcement: client"
+	)
+	rules := func(zero, one string) string {
+		return ", gpus: [{index: [0], " + zero + "}, {index: [1], " + one + "}, {index: [2], minEnforcement: driver}]"
+	}
+	m := newMPSOn(t, "t4x4", "r580", "driver, reactive", rules(mps, library))
+	on := func(gpu int, name, want string) *run {
+		t.Helper()
+		r := m.run(flags("--memory 1GiB --name "+name+" --gpu-uuid "+m.uuid(gpu)), hold())
+		if got := r.granted(); got.Backend != want {
+			t.Errorf("%s, on GPU %d, is held by %q (%s), want %s", name, gpu, got.Backend, got.LevelReason, want)
+		}
+		return r
+	}
+	greedy := load("--alloc 6GiB --step 256MiB --hold 1h")
+	first := m.run(flags("--memory 4GiB --name first --gpu-uuid "+m.uuid(0)), greedy)
+	second := m.run(flags("--memory 4GiB --name second --gpu-uuid "+m.uuid(1)), greedy)
+	for r, want := range map[*run]string{first: "mps", second: "libkerf"} {
+		if got := r.loads(1)[0]; got.Error == nil || *got.Error != oom || got.Allocated > 4*gib {
+			t.Errorf("held by %s it has %+v, want no more than 4 GiB", want, got)
+		}
+		if got := r.granted(); got.Backend != want || got.Level != "client" {
+			t.Errorf("held by %q at level %q (%s), want %s", got.Backend, got.Level, got.LevelReason, want)
+		}
+	}
+	if said := m.refused(flags("--memory 1GiB --gpu-uuid " + m.uuid(2))); !strings.Contains(said, "its pool's rules demand driver") {
+		t.Errorf("a share of GPU 2: %s", said)
+	}
+	on(3, "watched", "reactive")
+
+	m.write(head + "spec:\n  pools:\n  - {name: default, backends: [driver, reactive]" + rules(library, mps) + "}\n")
+	waits := func(gpus ...int) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("GPUs %v wait", gpus), func() error {
+			var got []int
+			w := m.state().Config.Waiting
+			for _, one := range w {
+				if got = append(got, one.Index); len(one.For) == 0 || len(one.What) != 1 || !strings.HasPrefix(one.What[0], "backends [driver, ") {
+					return fmt.Errorf("waiting: %+v", w)
+				}
+			}
+			if !slices.Equal(got, gpus) {
+				return fmt.Errorf("waiting: %+v", w)
+			}
+			return nil
+		})
+	}
+	waits(0, 1)
+	beside := on(0, "beside", "mps")
+	m.restartAgent()
+	waits(0, 1)
+	also := on(0, "also-beside", "mps")
+	for _, r := range []*run{first, beside, also} {
+		r.end()
+	}
+	waits(1)
+	on(0, "later", "libkerf")
+	on(1, "beside-the-second", "libkerf")
+	checkInvariants(t, m)
+}
+
 // wantRules waits until the machine shows these GPUs, and until the driver holds GPUs to so many watts.
 func (m *machine) wantRules(shown []int, watts map[int]uint64) {
 	m.t.Helper()

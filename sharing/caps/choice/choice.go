@@ -1,15 +1,17 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package choice decides which of the backends that a pool or profile lists holds a share to its size, from what
+// Package choice decides which of the backends that are listed for a GPU, or for several, holds a share to its size, from what
 // was found out about each of them on each GPU.
 //
-// It promises that the backend it returns works on every GPU that was named, that no stronger one of the list
+// It promises that the backend it returns is listed for every GPU that was named and works there, that no stronger one
 // does, and that every stronger one is told of with the reason. It is a pure function and probes nothing.
 package choice
 
 import (
+	"cmp"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing"
@@ -97,11 +99,21 @@ func (r Report) Undecided() bool {
 	return false
 }
 
-// On is the report of one GPU of a placement.
+// On is one GPU of a placement: what may hold shares of it, and what can.
 type On struct {
 	// GPU names it for people.
-	GPU    string
+	GPU string
+	// List are the backends that may, the strongest first.
+	List   []config.Backend
 	Report Report
+}
+
+// of is the answer of a backend, which is no where the list lacks it.
+func (o On) of(b config.Backend) Support {
+	if !slices.Contains(o.List, b) {
+		return Support{Answer: NotSupported, Reason: "its list of backends does not have it"}
+	}
+	return o.Report.Of(b)
 }
 
 // Choice is what holds a share.
@@ -115,12 +127,12 @@ type Choice struct {
 	Why string
 }
 
-// Choose takes the first backend of the list, which has the strongest first, that works on each of the GPUs. It
-// passes over one that could not be told.
-func Choose(list []config.Backend, on ...On) Choice {
+// Choose takes the first backend that each of the GPUs lists and that works on each. It passes over one that could not be
+// told. Where their lists have equally strong ones in another order, that of the first GPU counts.
+func Choose(on ...On) Choice {
 	c := Choice{Level: sharing.LevelNone}
 	var why []string
-	for _, b := range list {
+	for _, b := range together(on) {
 		s := onAll(b, on)
 		if s.OK() {
 			c.Backend, c.Level = b, b.Level()
@@ -138,12 +150,26 @@ func Choose(list []config.Backend, on ...On) Choice {
 	return c
 }
 
+// together are the backends of all lists, the strongest first.
+func together(on []On) []config.Backend {
+	var all []config.Backend
+	for _, g := range on {
+		for _, b := range g.List {
+			if !slices.Contains(all, b) {
+				all = append(all, b)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b config.Backend) int { return cmp.Compare(b.Level(), a.Level()) })
+	return all
+}
+
 // onAll is what a backend can do on all of the GPUs: what the first of them says that cannot have it for sure, else
 // the first that could not be told.
 func onAll(b config.Backend, on []On) Support {
 	worst := Support{Answer: Supported}
 	for _, g := range on {
-		s := g.Report.Of(b)
+		s := g.of(b)
 		if len(on) > 1 && s.Reason != "" {
 			s.Reason = "GPU " + g.GPU + ": " + s.Reason
 		}

@@ -18,6 +18,7 @@ import (
 
 const (
 	driver   = config.BackendDriver
+	mps      = config.BackendMPS
 	libkerf  = config.BackendLibkerf
 	reactive = config.BackendReactive
 )
@@ -30,73 +31,123 @@ var (
 
 func TestChoose(t *testing.T) {
 	all := []config.Backend{driver, libkerf, reactive}
+	type gpu struct {
+		name   string
+		report Report
+	}
 	for name, tt := range map[string]struct {
 		list []config.Backend
-		on   []On
+		on   []gpu
 		want Choice
 	}{
-		"the strongest":         {all, []On{{"0", Report{driver: yes, libkerf: yes, reactive: yes}}}, Choice{driver, sharing.LevelDriver, ""}},
-		"the next":              {all, []On{{"0", Report{driver: no, libkerf: yes, reactive: yes}}}, Choice{libkerf, sharing.LevelClient, "driver: too old; update it"}},
-		"told of what it is":    {all, []On{{"0", Report{driver: no, libkerf: {Supported, "new names", ""}}}}, Choice{libkerf, sharing.LevelClient, "driver: too old; update it; libkerf: new names"}},
-		"only what is listed":   {all[:1], []On{{"0", Report{driver: no, libkerf: yes, reactive: yes}}}, Choice{config.BackendNone, sharing.LevelNone, "driver: too old; update it"}},
-		"in the list's order":   {[]config.Backend{driver, reactive}, []On{{"0", Report{driver: no, libkerf: yes, reactive: yes}}}, Choice{reactive, sharing.LevelReactive, "driver: too old; update it"}},
-		"not told, passed over": {all, []On{{"0", Report{driver: maybe, libkerf: no, reactive: yes}}}, Choice{reactive, sharing.LevelReactive, "driver: no answer; libkerf: too old; update it"}},
-		"nothing, one not told": {all, []On{{"0", Report{driver: no, libkerf: maybe, reactive: no}}}, Choice{config.BackendNone, sharing.LevelUnknown, "driver: too old; update it; libkerf: no answer; reactive: too old; update it"}},
-		"not of this agent":     {[]config.Backend{driver, libkerf}, []On{{"0", Report{driver: no}}}, Choice{config.BackendNone, sharing.LevelNone, "driver: too old; update it; libkerf: this agent does not have it"}},
-		"common to all GPUs": {all, []On{{"0", Report{driver: yes, libkerf: yes, reactive: yes}}, {"3", Report{driver: no, libkerf: yes, reactive: yes}}},
+		"the strongest":         {all, []gpu{{"0", Report{driver: yes, libkerf: yes, reactive: yes}}}, Choice{driver, sharing.LevelDriver, ""}},
+		"the next":              {all, []gpu{{"0", Report{driver: no, libkerf: yes, reactive: yes}}}, Choice{libkerf, sharing.LevelClient, "driver: too old; update it"}},
+		"told of what it is":    {all, []gpu{{"0", Report{driver: no, libkerf: {Supported, "new names", ""}}}}, Choice{libkerf, sharing.LevelClient, "driver: too old; update it; libkerf: new names"}},
+		"only what is listed":   {all[:1], []gpu{{"0", Report{driver: no, libkerf: yes, reactive: yes}}}, Choice{config.BackendNone, sharing.LevelNone, "driver: too old; update it"}},
+		"in the list's order":   {[]config.Backend{driver, reactive}, []gpu{{"0", Report{driver: no, libkerf: yes, reactive: yes}}}, Choice{reactive, sharing.LevelReactive, "driver: too old; update it"}},
+		"not told, passed over": {all, []gpu{{"0", Report{driver: maybe, libkerf: no, reactive: yes}}}, Choice{reactive, sharing.LevelReactive, "driver: no answer; libkerf: too old; update it"}},
+		"nothing, one not told": {all, []gpu{{"0", Report{driver: no, libkerf: maybe, reactive: no}}}, Choice{config.BackendNone, sharing.LevelUnknown, "driver: too old; update it; libkerf: no answer; reactive: too old; update it"}},
+		"not of this agent":     {[]config.Backend{driver, libkerf}, []gpu{{"0", Report{driver: no}}}, Choice{config.BackendNone, sharing.LevelNone, "driver: too old; update it; libkerf: this agent does not have it"}},
+		"common to all GPUs": {all, []gpu{{"0", Report{driver: yes, libkerf: yes, reactive: yes}}, {"3", Report{driver: no, libkerf: yes, reactive: yes}}},
 			Choice{libkerf, sharing.LevelClient, "driver: GPU 3: too old; update it"}},
-		"nothing common": {all, []On{{"0", Report{driver: yes, libkerf: no, reactive: no}}, {"1", Report{driver: no, libkerf: yes, reactive: maybe}}},
+		"nothing common": {all, []gpu{{"0", Report{driver: yes, libkerf: no, reactive: no}}, {"1", Report{driver: no, libkerf: yes, reactive: maybe}}},
 			Choice{config.BackendNone, sharing.LevelNone, "driver: GPU 1: too old; update it; libkerf: GPU 0: too old; update it; reactive: GPU 0: too old; update it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if d := cmp.Diff(tt.want, Choose(tt.list, tt.on...)); d != "" {
+			var on []On
+			for _, g := range tt.on {
+				on = append(on, On{g.name, tt.list, g.report})
+			}
+			if d := cmp.Diff(tt.want, Choose(on...)); d != "" {
 				t.Error(d)
 			}
 		})
 	}
 }
 
-// Against the definition: works everywhere, and nothing before it in the list does.
+// Each GPU may have a list of its own: what holds a grant over several is in all of them.
+func TestChooseOfSeveralLists(t *testing.T) {
+	works := Report{driver: yes, mps: yes, libkerf: yes, reactive: yes}
+	old := Report{driver: no, mps: yes, libkerf: yes, reactive: yes}
+	unlisted := func(gpu string) string { return "GPU " + gpu + ": its list of backends does not have it" }
+	for name, tt := range map[string]struct {
+		on   []On
+		want Choice
+	}{
+		"what both list": {
+			[]On{{"0", []config.Backend{driver, libkerf, reactive}, old}, {"1", []config.Backend{driver, reactive}, works}},
+			Choice{reactive, sharing.LevelReactive, "driver: GPU 0: too old; update it; libkerf: " + unlisted("1")},
+		},
+		"what the first does not list": {
+			[]On{{"0", []config.Backend{driver, reactive}, old}, {"1", []config.Backend{driver, libkerf, reactive}, works}},
+			Choice{reactive, sharing.LevelReactive, "driver: GPU 0: too old; update it; libkerf: " + unlisted("0")},
+		},
+		"nothing in common": {
+			[]On{{"0", []config.Backend{driver, mps}, old}, {"1", []config.Backend{driver, libkerf}, old}},
+			Choice{config.BackendNone, sharing.LevelNone, "driver: GPU 0: too old; update it; mps: " + unlisted("1") + "; libkerf: " + unlisted("0")},
+		},
+		"not told of one, and not listed of the other": {
+			[]On{{"0", []config.Backend{driver}, Report{driver: no}}, {"1", []config.Backend{driver, libkerf}, Report{driver: no, libkerf: maybe}}},
+			Choice{config.BackendNone, sharing.LevelNone, "driver: GPU 0: too old; update it; libkerf: " + unlisted("0")},
+		},
+		"of equals, the first GPU's order": {
+			[]On{{"0", []config.Backend{driver, libkerf, mps}, old}, {"1", []config.Backend{driver, mps, libkerf}, old}},
+			Choice{libkerf, sharing.LevelClient, "driver: GPU 0: too old; update it"},
+		},
+		"no GPU": {nil, Choice{Level: sharing.LevelNone}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if d := cmp.Diff(tt.want, Choose(tt.on...)); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+// Against the definition: listed and working everywhere, and nothing stronger is.
 func TestChooseProperty(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(4, 6))
 	for range 20000 {
-		list := []config.Backend{driver}
-		for _, b := range config.Backends()[1:] {
-			if rnd.IntN(2) == 0 {
-				list = append(list, b)
-			}
-		}
 		var on []On
+		var stronger []config.Backend // of what any of them lists, strongest first
 		for i := range 1 + rnd.IntN(3) {
-			r := Report{}
-			for _, b := range config.Backends() {
-				if a := Answer(rnd.IntN(4)); a <= NotSupported {
-					r[b] = Support{Answer: a, Reason: fmt.Sprint("r", b, i)}
+			o := On{GPU: fmt.Sprint(i), List: []config.Backend{driver}, Report: Report{}}
+			for _, b := range config.Backends()[1:] {
+				if rnd.IntN(2) == 0 {
+					o.List = append(o.List, b)
 				}
 			}
-			on = append(on, On{fmt.Sprint(i), r})
+			for _, b := range config.Backends() {
+				if a := Answer(rnd.IntN(4)); a <= NotSupported {
+					o.Report[b] = Support{Answer: a, Reason: fmt.Sprint("r", b, i)}
+				}
+			}
+			on = append(on, o)
+		}
+		for _, b := range config.Backends() {
+			if slices.ContainsFunc(on, func(o On) bool { return slices.Contains(o.List, b) }) {
+				stronger = append(stronger, b)
+			}
 		}
 		works := func(b config.Backend) bool {
-			return !slices.ContainsFunc(on, func(o On) bool { return !o.Report.Of(b).OK() })
+			return !slices.ContainsFunc(on, func(o On) bool { return !slices.Contains(o.List, b) || !o.Report.Of(b).OK() })
 		}
 		refuted := func(b config.Backend) bool {
-			return slices.ContainsFunc(on, func(o On) bool { return o.Report.Of(b).Answer == NotSupported })
+			return slices.ContainsFunc(on, func(o On) bool { return !slices.Contains(o.List, b) || o.Report.Of(b).Answer == NotSupported })
 		}
-		got := Choose(list, on...)
-		i := slices.IndexFunc(list, works)
+		got := Choose(on...)
 		want := Choice{Level: sharing.LevelNone}
-		stronger := list
-		if i >= 0 {
-			want.Backend, want.Level, stronger = list[i], list[i].Level(), list[:i]
-		} else if slices.ContainsFunc(list, func(b config.Backend) bool { return !refuted(b) }) {
+		if i := slices.IndexFunc(stronger, works); i >= 0 {
+			want.Backend, want.Level, stronger = stronger[i], stronger[i].Level(), stronger[:i]
+		} else if slices.ContainsFunc(stronger, func(b config.Backend) bool { return !refuted(b) }) {
 			want.Level = sharing.LevelUnknown
 		}
 		if got.Backend != want.Backend || got.Level != want.Level {
-			t.Fatalf("%v on %v: %+v, want %+v", list, on, got, want)
+			t.Fatalf("%v: %+v, want %+v", on, got, want)
 		}
 		for _, b := range stronger {
-			if !strings.Contains(got.Why, b.String()+": ") {
-				t.Fatalf("%v on %v: %q does not tell of %v", list, on, got.Why, b)
+			if b.Level() != want.Level && !strings.Contains(got.Why, b.String()+": ") {
+				t.Fatalf("%v: %q does not tell of %v", on, got.Why, b)
 			}
 		}
 	}

@@ -4,14 +4,15 @@
 // Package change plans what a new SharingConfig changes: which settings of which GPUs now, which wait, and for whom; and
 // what two documents say differently.
 //
-// It is pure. A GPU that somebody holds a piece of keeps the settings that it has; what new claims get is by the new document
-// at once.
+// It is pure. A GPU that somebody holds a piece of keeps the settings that it has, and what holds its fractions by its pool's
+// rules; what else new claims get is by the new document at once.
 package change
 
 import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
@@ -89,6 +90,18 @@ func differences(from, to config.GPUSettings) []string {
 		}
 	}
 	asIs := func(s string) string { return cmp.Or(s, "as it is") }
+	list := func(l config.BackendList) string {
+		if l == "" {
+			return "of profile and pool"
+		}
+		return "[" + strings.ReplaceAll(string(l), ",", ", ") + "]"
+	}
+	least := func(l sharing.Level) string {
+		if l == sharing.LevelUnknown {
+			return "of the pool"
+		}
+		return l.String()
+	}
 	watts := func(n int) string {
 		if n == 0 {
 			return "as it is"
@@ -96,6 +109,8 @@ func differences(from, to config.GPUSettings) []string {
 		return fmt.Sprintf("%dW", n)
 	}
 	tell("exclude", from.Exclude != to.Exclude, from.Exclude, to.Exclude)
+	tell("backends", from.Backends != to.Backends, list(from.Backends), list(to.Backends))
+	tell("minEnforcement", from.MinLevel != to.MinLevel, least(from.MinLevel), least(to.MinLevel))
 	tell("memoryReserve", from.MemoryReserve != to.MemoryReserve, from.MemoryReserve, to.MemoryReserve)
 	tell("overcommit.memory", from.Overcommit.Memory != to.Overcommit.Memory, from.Overcommit.Memory, to.Overcommit.Memory)
 	tell("overcommit.compute", from.Overcommit.Compute != to.Overcommit.Compute, from.Overcommit.Compute, to.Overcommit.Compute)

@@ -39,6 +39,32 @@ func TestSettle(t *testing.T) {
 	}
 }
 
+// What holds the fractions of a GPU is not changed under those who are on it, and both ways are told in the document's words.
+func TestSettleBackends(t *testing.T) {
+	t.Parallel()
+	own := config.GPUSettings{Backends: config.BackendListOf(config.BackendDriver, config.BackendMPS, config.BackendReactive), MinLevel: sharing.LevelClient}
+	pool := config.Pool{
+		Backends: []config.Backend{config.BackendDriver, config.BackendReactive}, MinLevel: sharing.LevelReactive,
+		GPUs: []config.GPURule{{Indexes: []int{0, 1}, Settings: own}},
+	}
+	use := func(index int, now config.GPUSettings, users ...string) change.Use {
+		return change.Use{GPU: sharing.GPU{UUID: sharing.GPUID(fmt.Sprint("GPU-", index)), Index: index}, Now: &now, Users: users}
+	}
+	got := change.Settle(pool, []change.Use{use(0, config.GPUSettings{}), use(1, config.GPUSettings{}, "ns/a"), use(2, own, "ns/b"), use(3, config.GPUSettings{}, "ns/c")})
+	there := []string{"backends of profile and pool -> [driver, mps, reactive]", "minEnforcement of the pool -> client"}
+	want := change.Plan{
+		Next: map[sharing.GPUID]config.GPUSettings{"GPU-0": own, "GPU-1": {}, "GPU-2": own, "GPU-3": {}},
+		Now:  []change.Step{{GPU: "GPU-0", Index: 0, What: there}},
+		Waits: []change.Step{
+			{GPU: "GPU-1", Index: 1, What: there, For: []string{"ns/a"}},
+			{GPU: "GPU-2", Index: 2, What: []string{"backends [driver, mps, reactive] -> of profile and pool", "minEnforcement client -> of the pool"}, For: []string{"ns/b"}},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // Whatever documents follow each other and whoever comes and goes: what is used keeps what it has, and once all is idle
 // everything is as the last document says, as if it had been the only one.
 func TestSettleRandom(t *testing.T) {
@@ -47,7 +73,11 @@ func TestSettleRandom(t *testing.T) {
 	pool := func() config.Pool {
 		p := config.Pool{PowerLimitWatts: 100 * rnd.IntN(3), TimeSlice: sharing.TimeSlice(rnd.IntN(3))} // #nosec G115 -- small
 		for i := range 3 {
-			if s := (config.GPUSettings{Exclude: rnd.IntN(3) == 0, MemoryReserve: sharing.Bytes(rnd.IntN(2)) * sharing.GiB}); rnd.IntN(2) == 0 {
+			s := config.GPUSettings{
+				Exclude: rnd.IntN(3) == 0, MemoryReserve: sharing.Bytes(rnd.IntN(2)) * sharing.GiB,
+				Backends: []config.BackendList{"", "driver,mps", "driver,libkerf"}[rnd.IntN(3)], MinLevel: sharing.Level(rnd.IntN(3)), // #nosec G115 -- small
+			}
+			if rnd.IntN(2) == 0 {
 				p.GPUs = append(p.GPUs, config.GPURule{Indexes: []int{i}, Settings: s})
 			}
 		}

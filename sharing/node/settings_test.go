@@ -1,0 +1,248 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/choice"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/config/change"
+)
+
+// ruledPool is a pool with these rules, that lists what its GPUs can do beside MPS.
+func ruledPool(rules ...config.GPURule) config.Pool {
+	return config.Pool{Name: "a", Backends: []config.Backend{config.BackendDriver, config.BackendReactive}, GPUs: rules}
+}
+
+// byRule is a rule for one GPU.
+func byRule(index int, least sharing.Level, list ...config.Backend) config.GPURule {
+	return config.GPURule{Indexes: []int{index}, Settings: config.GPUSettings{Backends: config.BackendListOf(list...), MinLevel: least}}
+}
+
+// newRuled is a node on which MPS and watching work on every GPU.
+func newRuled(t *testing.T, pool config.Pool) (*guarded, *fakeMPS) {
+	t.Helper()
+	g := newGuarded(t, pool)
+	m := &fakeMPS{users: map[string]MPSLease{}}
+	g.bench.opt.MPS, g.bench.Runtime.opt.MPS = m, m
+	g.mpsEverywhere()
+	return g, m
+}
+
+func (g *guarded) mpsEverywhere() {
+	yes := choice.Support{Answer: choice.Supported}
+	for _, gpu := range g.gpus {
+		g.bench.SetLevel(gpu.UUID, choice.Report{config.BackendMPS: yes, config.BackendReactive: yes})
+	}
+}
+
+// use puts a pool in force.
+func (g *guarded) use(pool config.Pool) {
+	g.t.Helper()
+	doc := config.Document{Pools: []config.Pool{pool}, Profiles: []config.Profile{{Name: "watched", Memory: sharing.GiB, Backends: []config.Backend{config.BackendDriver, config.BackendReactive}}}}
+	c, err := config.New(doc)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.bench.opt.Config, g.bench.opt.Pool = c, pool
+	g.bench.SetConfig(c, pool, ConfigSource{})
+}
+
+// on claims so much of one GPU and says what holds it.
+func (g *guarded) on(gpu int, req sharing.Request) (config.Backend, *tenant) {
+	g.t.Helper()
+	p := g.tenant()
+	req.UUIDs = []sharing.GPUID{g.gpus[gpu].UUID}
+	a := g.lease(p, "", req)
+	g.t.Cleanup(func() { p.end(); g.bench.Reconcile(g.t.Context()) })
+	return backendIn(g, a.ID), p
+}
+
+var (
+	mpsFirst = []config.Backend{config.BackendDriver, config.BackendMPS, config.BackendReactive}
+	watching = []config.Backend{config.BackendDriver, config.BackendReactive}
+)
+
+// Two GPUs of one node are held in two ways at once, whatever profile asks; a GPU that cannot be held as its rule demands is
+// given whole alone.
+func TestGPUsOfOneNodeDiffer(t *testing.T) {
+	g, _ := newRuled(t, config.Pool{})
+	g.use(ruledPool(byRule(0, sharing.LevelClient, mpsFirst...), byRule(2, sharing.LevelDriver)))
+	byProfile := sharing.Request{Profile: "watched"}
+	for _, tt := range []struct {
+		gpu  int
+		req  sharing.Request
+		want config.Backend
+	}{{0, gib(2), config.BackendMPS}, {0, byProfile, config.BackendMPS}, {1, gib(2), config.BackendReactive}, {1, byProfile, config.BackendReactive}} {
+		if got, _ := g.on(tt.gpu, tt.req); got != tt.want {
+			t.Errorf("%+v on GPU %d is held by %v, want %v", tt.req, tt.gpu, got, tt.want)
+		}
+	}
+	refused := gib(2)
+	refused.UUIDs = []sharing.GPUID{g.gpus[2].UUID}
+	if _, err := g.bench.Claim(t.Context(), g.tenant().Peer, "", refused); !errors.Is(err, sharing.ErrUnsupported) || !strings.Contains(err.Error(), "its pool's rules demand driver") {
+		t.Errorf("a share of a GPU that must be held by the driver: %v", err)
+	}
+	if got, p := g.on(2, sharing.Request{Kind: sharing.KindWhole, GPUs: 1}); got != config.BackendNone {
+		t.Errorf("all of it is held by %v", got)
+	} else {
+		p.end()
+		g.bench.Reconcile(t.Context())
+	}
+	both := gib(4)
+	both.GPUs, both.UUIDs = 2, []sharing.GPUID{g.gpus[1].UUID, g.gpus[2].UUID}
+	if _, err := g.bench.Claim(t.Context(), g.tenant().Peer, "", both); !errors.Is(err, sharing.ErrUnsupported) {
+		t.Errorf("a share of it and of another: %v", err)
+	}
+	books := g.bench.Books()
+	for i, want := range [][]sharing.Level{{sharing.LevelExclusive, sharing.LevelClient}, {sharing.LevelExclusive, sharing.LevelReactive}, {sharing.LevelExclusive, sharing.LevelReactive}} {
+		if d := cmp.Diff(want, books.GPUs[i].Levels); d != "" {
+			t.Errorf("levels of GPU %d (-want +got):\n%s", i, d)
+		}
+	}
+	if l := books.GPUs[2].Settings.MinLevel; l != sharing.LevelDriver {
+		t.Errorf("GPU 2 is booked with level %v", l)
+	}
+	for i, want := range []bool{true, false, false} {
+		for _, b := range g.bench.State(t.Context()).GPUs[i].Backends {
+			if b.Backend == config.BackendMPS && b.Listed != want {
+				t.Errorf("GPU %d lists MPS: %v", i, b.Listed)
+			}
+		}
+	}
+	if !g.bench.Lists(config.BackendMPS) || g.bench.Lists(config.BackendLibkerf) {
+		t.Error("what is listed")
+	}
+}
+
+// A rule that changes waits for those who are on the GPU: until they have ended new ones are held as they are, over a restart of the agent,
+// too; an idle GPU has the new rule at once.
+func TestRuledBackendsWaitForTheIdle(t *testing.T) {
+	mps, before, after := byRule(0, sharing.LevelClient, mpsFirst...), byRule(1, sharing.LevelUnknown, watching...), byRule(1, sharing.LevelClient, mpsFirst...)
+	g, m := newRuled(t, config.Pool{})
+	g.use(ruledPool(mps, before))
+	_, first := g.on(0, gib(2))
+	_, second := g.on(1, gib(2))
+	next := ruledPool(byRule(0, sharing.LevelUnknown, watching...), after, byRule(2, sharing.LevelClient, mpsFirst...))
+	g.use(next)
+	holds := func(when string, want ...config.Backend) {
+		t.Helper()
+		for i, b := range want {
+			got, p := g.on(i, gib(1))
+			if got != b {
+				t.Errorf("%s: on GPU %d it is held by %v, want %v", when, i, got, b)
+			}
+			p.end()
+			g.bench.Reconcile(t.Context())
+		}
+	}
+	steps := func() []change.Step {
+		users := g.bench.Users()
+		var uses []change.Use
+		for _, gpu := range g.gpus {
+			is := g.bench.SettingsOf(gpu)
+			uses = append(uses, change.Use{GPU: gpu, Now: &is, Users: users[gpu.UUID]})
+		}
+		return change.Settle(next, uses).Waits
+	}
+	holds("with others on them", config.BackendMPS, config.BackendReactive, config.BackendMPS)
+	if w := steps(); len(w) != 2 || len(w[0].For) != 1 || !slices.Equal(w[1].What, []string{"backends [driver, reactive] -> [driver, mps, reactive]", "minEnforcement of the pool -> client"}) {
+		t.Errorf("waiting: %+v", w)
+	}
+	before0, before1 := g.bench.SettingsOf(g.gpus[0]), g.bench.SettingsOf(g.gpus[1])
+
+	g.bench.opt.Pool = config.Pool{Name: "before the document is read"}
+	r := New(g.bench.opt)
+	if err := r.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.KeepSettings(map[sharing.GPUID]config.GPUSettings{g.gpus[0].UUID: before0, g.gpus[1].UUID: before1, g.gpus[2].UUID: before1})
+	g.bench.Runtime, g.guard.Runtime = r, r
+	g.use(next)
+	if err := r.Attach(t.Context(), Attachment{Driver: g.driver, GPUs: g.gpus, Levels: map[sharing.GPUID]choice.Report{}}); err != nil {
+		t.Fatal(err)
+	}
+	r.opt.MPS = m
+	g.mpsEverywhere()
+	holds("after a restart", config.BackendMPS, config.BackendReactive, config.BackendMPS)
+	if w := steps(); len(w) != 2 {
+		t.Errorf("waiting after a restart: %+v", w)
+	}
+
+	first.end()
+	g.bench.Reconcile(t.Context())
+	holds("when the first has ended", config.BackendReactive, config.BackendReactive)
+	if w := steps(); len(w) != 1 || w[0].Index != 1 {
+		t.Errorf("waiting for the second: %+v", w)
+	}
+	second.end()
+	g.bench.Reconcile(t.Context())
+	holds("when both have", config.BackendReactive, config.BackendMPS)
+	if w := steps(); len(w) != 0 {
+		t.Errorf("waiting for nobody: %+v", w)
+	}
+}
+
+// Whatever rules follow each other while grants come and go: no GPU ever has shares that MPS holds beside others, a grant is held
+// by what was listed when its GPU was idle last, and an idle GPU is as the last rules say.
+func TestRuledBackendsRandom(t *testing.T) {
+	g, _ := newRuled(t, config.Pool{})
+	rnd := rand.New(rand.NewPCG(11, 5))
+	lists := [][]config.Backend{nil, watching, mpsFirst, {config.BackendDriver, config.BackendMPS}}
+	pool := func() config.Pool {
+		var rules []config.GPURule
+		for i := range 3 {
+			if list := lists[rnd.IntN(len(lists))]; list != nil {
+				rules = append(rules, byRule(i, sharing.LevelUnknown, list...))
+			}
+		}
+		return ruledPool(rules...)
+	}
+	last := pool()
+	g.use(last)
+	since := map[int]config.BackendList{} // what was listed when a GPU was idle last
+	running := map[int][]*tenant{}
+	for step := range 150 {
+		gpu := rnd.IntN(3)
+		if len(running[gpu]) == 0 {
+			since[gpu] = last.Of(g.gpus[gpu]).Backends
+		}
+		switch n := rnd.IntN(4); {
+		case n == 0:
+			last = pool()
+			g.use(last)
+		case n == 1 && len(running[gpu]) > 0:
+			running[gpu][0].end()
+			g.bench.Reconcile(t.Context())
+			running[gpu] = running[gpu][1:]
+		case len(running[gpu]) < 3:
+			got, p := g.on(gpu, gib(1))
+			running[gpu] = append(running[gpu], p)
+			want := config.BackendReactive
+			if strings.Contains(string(since[gpu]), "mps") {
+				want = config.BackendMPS
+			}
+			if got != want {
+				t.Fatalf("step %d: a share of GPU %d, which lists %q, is held by %v", step, gpu, since[gpu], got)
+			}
+		}
+		held := map[sharing.GPUID]string{}
+		for _, s := range g.bench.State(t.Context()).Grants {
+			id := s.Claim.Placement[0].GPU
+			if was, there := held[id]; there && was != fmt.Sprint(s.Backend) {
+				t.Fatalf("step %d: GPU %s has shares held by %s and %v", step, id, was, s.Backend)
+			}
+			held[id] = fmt.Sprint(s.Backend)
+		}
+	}
+}
