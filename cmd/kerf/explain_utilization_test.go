@@ -95,7 +95,7 @@ func TestRecipesUseTheCommand(t *testing.T) {
 		t.Errorf("%s: %q with status %d, and the recipe writes %s", typed[0], out, code, written[1])
 	}
 	limit := regexp.MustCompile(`kerf.dev/gpu-memory-gib: "(\d+)"`).FindSubmatch(recipe)
-	if limit == nil || !strings.HasPrefix(string(typed[1]), string(limit[1])+"GiB ") {
+	if len(limit) < 2 || !strings.HasPrefix(string(typed[1]), string(limit[1])+"GiB ") {
 		t.Errorf("the recipe asks for %q and reckons by %s", limit, typed[0])
 	}
 	row := func(head string) []string {
