@@ -59,6 +59,9 @@ func (s *simulation) readCluster(ctx context.Context, to access.Options, tell io
 	for _, why := range live.Left {
 		_, _ = fmt.Fprintf(tell, "kerf simulate: left out: %s\n", why)
 	}
+	for _, note := range live.Notes {
+		_, _ = fmt.Fprintf(tell, "kerf simulate: note: %s\n", note)
+	}
 	return live, nil
 }
 

@@ -50,6 +50,8 @@ type Live struct {
 	Moved, Waiting []Pod
 	// Left is what could not be read of pods, each with its reason.
 	Left []string
+	// Notes are what of the nodes counts for less than it is.
+	Notes []string
 }
 
 // There is what is held before anything arrives.
@@ -135,8 +137,8 @@ func (b *liveBuilder) node(n *LiveNode, cut bool) {
 	b.left = append(b.left, out)
 }
 
-// inventory is the node's GPUs. A node has GPUs of one size and mode here: the least memory is taken, and where only some
-// are cut into instances these are left out.
+// inventory is the node's GPUs. A node has GPUs of one size and mode here: the least memory, level and overcommitment are taken,
+// and where only some are cut into instances these are left out.
 func (b *liveBuilder) inventory(n *cluster.Node, s *gpunode.Status, becomes bool) {
 	cut := 0
 	for _, g := range s.GPUs {
@@ -145,6 +147,7 @@ func (b *liveBuilder) inventory(n *cluster.Node, s *gpunode.Status, becomes bool
 		}
 	}
 	all := cut > 0 && cut == len(s.GPUs)
+	differ := false
 	for _, g := range slices.SortedFunc(slices.Values(s.GPUs), func(x, y gpunode.GPU) int { return cmp.Compare(x.Index, y.Index) }) {
 		if g.Health != sharing.HealthOK.String() || g.Cordoned != "" || g.MIG && !all {
 			continue
@@ -156,21 +159,43 @@ func (b *liveBuilder) inventory(n *cluster.Node, s *gpunode.Status, becomes bool
 		if g.NUMANode != nil {
 			place.NUMA = *g.NUMANode
 		}
-		level := sharing.LevelNone
-		if len(g.Levels) > 0 {
-			if l, err := sharing.ParseLevel("levels", g.Levels[0]); err == nil {
-				level = l
-			}
-		}
+		level, over := levelOf(g), overcommitOf(g)
 		if len(n.GPUs) == 0 {
-			n.GPUMemory, n.Level, n.Model = sharing.Bytes(g.UsableBytes), level, g.Model
+			n.GPUMemory, n.Level, n.Model, n.Overcommit = sharing.Bytes(g.UsableBytes), level, g.Model, over
 		}
 		n.GPUMemory, n.Level = min(n.GPUMemory, sharing.Bytes(g.UsableBytes)), min(n.Level, level)
+		differ = differ || over != n.Overcommit
+		n.Overcommit = sharing.Overcommit{Memory: min(n.Overcommit.Memory, over.Memory), Compute: min(n.Overcommit.Compute, over.Compute)}
 		b.gpus[g.UUID] = len(n.GPUs)
 		n.GPUs, n.Topology = append(n.GPUs, cluster.WholeGPU), append(n.Topology, place)
 	}
 	b.becomes[n.Name] = becomes && !all && len(n.GPUs) > 0
-	b.cut[n.Name] = all || b.becomes[n.Name]
+	if b.cut[n.Name] = all || b.becomes[n.Name]; b.cut[n.Name] {
+		n.Overcommit = sharing.Overcommit{} // instances are given once
+	} else if differ {
+		b.Notes = append(b.Notes, fmt.Sprintf("node %s: its GPUs are overcommitted differently, and each counts as the least of them: memory %v times, compute %v times", n.Name, n.Overcommit.Memory, n.Overcommit.Compute))
+	}
+}
+
+// levelOf is how strongly shares of the GPU can be held.
+func levelOf(g gpunode.GPU) sharing.Level {
+	for _, name := range g.Levels { // the strongest first
+		if l, err := sharing.ParseLevel("levels", name); err == nil && l < sharing.LevelHardware {
+			return l
+		}
+	}
+	return sharing.LevelNone
+}
+
+// overcommitOf is how much more than there is the GPU's agent gives.
+func overcommitOf(g gpunode.GPU) sharing.Overcommit {
+	if g.Overcommit == nil {
+		return sharing.Overcommit{}
+	}
+	return sharing.Overcommit{
+		Memory:  sharing.Factor(max(0, min(g.Overcommit.MemoryPercent, int(sharing.MaxMemoryFactor)))),
+		Compute: sharing.Factor(max(0, min(g.Overcommit.ComputePercent, int(sharing.MaxComputeFactor)))),
+	}.Plain()
 }
 
 // pod finds out where a pod is, and whether it may stay there.

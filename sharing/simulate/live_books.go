@@ -64,16 +64,35 @@ func (b *liveBuilder) fragments(at int, c gpunode.Claim) {
 			b.instance(at, gpu, f.MIGProfile, f.MIGStart)
 			continue
 		}
-		share := max(part(f, n.GPUMemory), cluster.Milli(f.Percent)*10)
-		if f.Whole {
-			share = cluster.WholeGPU
-		}
-		// Each part is rounded up, so that many small ones can come to more than a GPU.
-		if share = min(share, left.GPUs[gpu]); share > 0 {
-			left.GPUs[gpu] -= share
-			b.There = append(b.There, There{at, cluster.Claim{Request: cluster.Request{Shape: cluster.Shape{GPUs: 1, Share: share}}, GPUs: []int{gpu}}})
+		if shape := heldAs(n, f, left.GPUs[gpu]); shape.GPUs > 0 {
+			left.GPUs[gpu] -= n.Resolve(shape).Share
+			b.There = append(b.There, There{at, cluster.Claim{Request: cluster.Request{Shape: shape}, GPUs: []int{gpu}}})
 		}
 	}
+}
+
+// heldAs is a fragment on a GPU that has so much left; it takes nothing where there is nothing. Each part is rounded up, and GPUs
+// of one node need not be equal, so that all together could come to more than there is.
+func heldAs(n *cluster.Node, f gpunode.Fragment, left cluster.Milli) cluster.Shape {
+	all := cluster.Shape{GPUs: 1, Share: cluster.WholeGPU}
+	switch {
+	case left <= 0:
+		return cluster.Shape{}
+	case f.Whole && left >= cluster.WholeGPU:
+		return all
+	case n.GPUMemory == 0:
+		all.Share = left
+		return all
+	}
+	s := cluster.Shape{GPUs: 1, Share: cluster.Milli(f.Percent) * 10, GPUMemory: sharing.Bytes(f.MemoryBytes)}
+	if f.Whole {
+		s.Share, s.GPUMemory = cluster.WholeGPU, n.GPUMemory
+	}
+	bookable := n.Overcommit.Memory.Of(n.GPUMemory)
+	// The least is a byte, which is a thousandth once it is rounded up: there is that much left.
+	s.GPUMemory = max(1, min(s.GPUMemory, n.GPUMemory, bookable/sharing.Bytes(cluster.WholeGPU)*sharing.Bytes(left)))
+	s.Share = min(s.Share, left*cluster.Milli(max(n.Overcommit.Compute, 100))/100, cluster.WholeGPU)
+	return s
 }
 
 // instance books a MIG instance; one that the simulation cannot place takes what is left of its GPU.
@@ -95,14 +114,4 @@ func (b *liveBuilder) instance(at, gpu int, profile string, start int) {
 			}
 		}
 	}
-}
-
-// part is the fragment's part of the GPU's memory, rounded up.
-func part(f gpunode.Fragment, whole sharing.Bytes) cluster.Milli {
-	// In MiB, so that no product leaves 64 bits.
-	of, has := uint64(whole>>20), (f.MemoryBytes+1<<20-1)>>20
-	if of == 0 {
-		return cluster.WholeGPU
-	}
-	return cluster.Milli(min((has*uint64(cluster.WholeGPU)+of-1)/of, uint64(cluster.WholeGPU)))
 }

@@ -149,6 +149,98 @@ func TestLiveNeverBooksMoreThanThereIs(t *testing.T) {
 	}
 }
 
+// What a GPU is given more often than it is, counts so: for what is there, and for what is asked. No share is larger than the GPU
+// for that, and whole GPUs are given once.
+func TestLiveOvercommit(t *testing.T) {
+	over := func(n simulate.LiveNode, memory, compute int, gpus ...int) simulate.LiveNode {
+		for _, g := range gpus {
+			n.Report.GPUs[g].Overcommit = &gpunode.Overcommit{MemoryPercent: memory, ComputePercent: compute}
+		}
+		return n
+	}
+	both := func(gib, percent string) map[string]string {
+		return map[string]string{sharing.ResourceMemory: gib, sharing.ResourcePercent: percent}
+	}
+	percent := func(n string) map[string]string { return map[string]string{sharing.ResourcePercent: n} }
+	whole := map[string]string{sharing.ResourceGPU: "1"}
+	claims := []gpunode.Claim{claimOf("u1", "c", fragment("a-0", 30, 60)), claimOf("u2", "c", fragment("a-0", 30, 60)), claimOf("", "", fragment("a-0", 30, 60))}
+	for name, tt := range map[string]struct {
+		node  simulate.LiveNode
+		left  []cluster.Milli // of the GPUs
+		asked map[string]string
+		fit   int // of ten that ask for that
+	}{
+		"memory, twice as often":             {over(liveNode("a", 1), 200, 0, 0), []cluster.Milli{1000}, memory("20"), 8},
+		"memory, once":                       {liveNode("a", 1), []cluster.Milli{1000}, memory("20"), 4},
+		"compute":                            {over(liveNode("a", 1), 0, 200, 0), []cluster.Milli{1000}, both("20", "50"), 4},
+		"compute, once":                      {liveNode("a", 1), []cluster.Milli{1000}, both("20", "50"), 2},
+		"all of the compute, by a share":     {over(liveNode("a", 1), 0, 200, 0), []cluster.Milli{1000}, both("20", "100"), 2},
+		"percent alone, of both":             {over(liveNode("a", 1), 150, 200, 0), []cluster.Milli{1000}, percent("60"), 2},
+		"percent alone, memory is once":      {over(liveNode("a", 1), 0, 200, 0), []cluster.Milli{1000}, percent("60"), 1},
+		"all of a GPU's memory":              {over(liveNode("a", 1), 200, 0, 0), []cluster.Milli{1000}, memory("80"), 2},
+		"more than a GPU's memory":           {over(liveNode("a", 1), 200, 0, 0), []cluster.Milli{1000}, memory("81"), 0},
+		"whole":                              {over(liveNode("a", 2, claims[0]), 150, 200, 0, 1), []cluster.Milli{700, 1000}, whole, 1},
+		"beside what is there":               {over(liveNode("a", 2, claims...), 150, 200, 0, 1), []cluster.Milli{100, 1000}, memory("30"), 4},
+		"as the least of different ones":     {over(over(liveNode("a", 2), 150, 200, 0), 200, 150, 1), []cluster.Milli{1000, 1000}, memory("30"), 8},
+		"of which one is not":                {over(liveNode("a", 2), 200, 0, 0), []cluster.Milli{1000, 1000}, memory("40"), 4},
+		"what is there is more than is told": {over(liveNode("a", 1, claims...), 0, 150, 0), []cluster.Milli{0}, memory("1"), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := live(t, []simulate.LiveNode{tt.node}, nil, no, no)
+			if diff := cmp.Diff(tt.left, left(t, l)["a"][1:]); diff != "" {
+				t.Errorf("left (-want +got):\n%s", diff)
+			}
+			var asked []simulate.LivePod
+			for i := range 10 {
+				p := livePod(fmt.Sprint(i), "", tt.asked)
+				p.CPU = 0
+				asked = append(asked, p)
+			}
+			waiting := live(t, []simulate.LiveNode{tt.node}, asked, no, no).Waiting
+			policy, err := simulate.NewPolicy("kerf", l.Nodes, waiting, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := simulate.Experiment{Nodes: l.Nodes, There: l.There, Usual: waiting, Policy: policy, Now: ticking()}.Fits(nil, waiting)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fit := 0
+			for _, p := range f.Pods {
+				fit += p.Placed
+			}
+			if fit != tt.fit || f.After > 100 {
+				t.Errorf("%d fit, want %d; %v %% are then allocated", fit, tt.fit, f.After)
+			}
+		})
+	}
+	a := over(liveNode("a", 2), 150, 200, 0)
+	if l := live(t, []simulate.LiveNode{a}, nil, no, no); len(l.Notes) != 1 || !strings.Contains(l.Notes[0], "node a: its GPUs are overcommitted differently, and each counts as the least of them: memory 1 times, compute 1 times") {
+		t.Errorf("noted: %q", l.Notes)
+	}
+	a = over(liveNode("a", 2), 150, 200, 0, 1)
+	if l := live(t, []simulate.LiveNode{a}, nil, no, only("a")); len(l.Notes) != 0 || l.Nodes[0].Overcommit != (sharing.Overcommit{}) || l.Nodes[0].Table == nil {
+		t.Errorf("in MIG mode: %q, %+v", l.Notes, l.Nodes[0].Overcommit)
+	}
+}
+
+// What shares can be held at counts, and not what whole GPUs are.
+func TestLiveLevels(t *testing.T) {
+	for _, tt := range []struct {
+		levels []string
+		want   sharing.Level
+	}{
+		{[]string{"exclusive", "client"}, sharing.LevelClient}, {[]string{"hardware", "exclusive", "driver"}, sharing.LevelDriver},
+		{[]string{"exclusive"}, sharing.LevelNone}, {nil, sharing.LevelNone},
+	} {
+		a := liveNode("a", 1)
+		a.Report.GPUs[0].Levels = tt.levels
+		if got := live(t, []simulate.LiveNode{a}, nil, no, no).Nodes[0].Level; got != tt.want {
+			t.Errorf("%v: %v, want %v", tt.levels, got, tt.want)
+		}
+	}
+}
+
 func TestLiveBooksInstances(t *testing.T) {
 	a := liveNode("a", 2, claimOf("", "", gpunode.Fragment{GPU: "a-0", MIGProfile: "3g.40gb", MIGStart: 4}))
 	for i := range a.Report.GPUs {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
 
@@ -135,8 +136,17 @@ func (t *trial) arrive(p *Pod) (held, bool, error) {
 	}
 	t.fragments += t.usual.Fragments(t.Node(place.Node))
 	t.idle -= free - t.Node(place.Node).Free()
-	t.allocated += p.Demand()
+	t.allocated += t.demand(h)
 	return h, true, nil
+}
+
+// demand is what a pod counts for where it is: as it asked, and on a node that gives more than there is its part of that.
+func (t *trial) demand(h held) cluster.Milli {
+	n := t.Node(h.place.Node)
+	if n.Overcommit == (sharing.Overcommit{}) {
+		return h.pod.Demand()
+	}
+	return cluster.Milli(h.pod.GPUs) * n.Resolve(h.pod.Shape).Share
 }
 
 // books is the request that the policy takes for the pod's.
@@ -154,7 +164,7 @@ func (t *trial) leave(h held) {
 	t.Release(h.books, h.place)
 	t.fragments += t.usual.Fragments(t.Node(h.place.Node))
 	t.idle += t.Node(h.place.Node).Free() - free
-	t.allocated -= h.pod.Demand()
+	t.allocated -= t.demand(h)
 }
 
 // percent is a part of the capacity.

@@ -188,11 +188,11 @@ func (f *fields) live(p *Pod, t PodType, usual time.Duration) {
 	}
 }
 
-// Size lets pods that ask by GPU memory count for their part of the mean GPU of the nodes.
+// Size lets pods that ask by GPU memory count for their part of the mean GPU of the nodes, of what is given of it.
 func Size(pods []Pod, nodes []cluster.Node) {
 	memory, gpus := sharing.Bytes(0), sharing.Bytes(0)
 	for i := range nodes {
-		memory += nodes[i].GPUMemory / sharing.MiB * sharing.Bytes(len(nodes[i].GPUs))
+		memory += nodes[i].Overcommit.Memory.Of(nodes[i].GPUMemory) / sharing.MiB * sharing.Bytes(len(nodes[i].GPUs))
 		gpus += sharing.Bytes(len(nodes[i].GPUs))
 	}
 	for i := range pods {

@@ -35,6 +35,9 @@ type Node struct {
 	GPUs []Milli
 	// GPUMemory is the usable memory of each GPU; 0 when it is not known, and then no request by memory fits.
 	GPUMemory sharing.Bytes
+	// Overcommit is how much more than each GPU has is given in shares: of WholeGPU, a share takes its part of that. It counts for
+	// nothing where the GPUs are in MIG mode.
+	Overcommit sharing.Overcommit
 	// Table is what each GPU can be cut into, where they are in MIG mode: a share then takes the smallest instance that
 	// holds it. Such GPUs are empty when they come. Nil where they are not in MIG mode.
 	Table *mig.Table

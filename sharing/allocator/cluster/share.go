@@ -4,8 +4,9 @@
 package cluster
 
 import (
-	"math"
 	"math/bits"
+
+	"github.com/kerf-gpu/kerf/sharing"
 )
 
 // tooMuch is a share that no GPU has.
@@ -23,19 +24,31 @@ func (n *Node) share(s Shape) Milli {
 	case s.Profile != "":
 		return tooMuch
 	}
-	share := s.Share
+	share := n.compute(s)
 	if s.GPUMemory > 0 {
-		high, low := bits.Mul64(uint64(s.GPUMemory), uint64(WholeGPU))
-		if n.GPUMemory == 0 || high >= uint64(n.GPUMemory) {
-			return tooMuch
+		if s.GPUMemory > n.GPUMemory {
+			return tooMuch // no share is larger than the GPU, however often its memory is given
 		}
-		part, rest := bits.Div64(high, low, uint64(n.GPUMemory))
-		if rest > 0 && part < math.MaxInt64 {
+		high, low := bits.Mul64(uint64(s.GPUMemory), uint64(WholeGPU))
+		part, rest := bits.Div64(high, low, uint64(n.Overcommit.Memory.Of(n.GPUMemory))) // of at least as much
+		if rest > 0 {
 			part++
 		}
-		share = max(share, Milli(min(part, uint64(tooMuch))))
+		share = max(share, Milli(part)) //nolint:gosec // at most WholeGPU
 	}
 	return share
+}
+
+// compute is what the shape's percent takes of a GPU's compute; without an amount of memory it is of the memory as well.
+func (n *Node) compute(s Shape) Milli {
+	f := n.Overcommit.Compute
+	if s.GPUMemory == 0 {
+		f = min(f, n.Overcommit.Memory)
+	}
+	if !f.More() || s.GPUMemory == 0 && s.Share >= WholeGPU {
+		return s.Share // a whole GPU is given once
+	}
+	return (s.Share*100 + Milli(f) - 1) / Milli(f)
 }
 
 // resolve is the shape as this node books it.
@@ -48,7 +61,7 @@ func (n *Node) resolve(s Shape) Shape {
 			s.Profile, s.GPUMemory = p.Name, 0
 		}
 		s.Share = booked
-	case s.GPUMemory > 0 || s.Profile != "":
+	case s.GPUMemory > 0 || s.Profile != "" || n.Overcommit != sharing.Overcommit{}:
 		s.Share = n.share(s)
 	}
 	return s

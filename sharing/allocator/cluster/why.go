@@ -147,7 +147,10 @@ func tooFull(r Request, nodes []*Node) string {
 	}
 	free := func(n *Node) int64 { return int64(slices.Max(n.GPUs)) }
 	if r.GPUMemory > 0 {
-		free = func(n *Node) int64 { return int64(n.GPUMemory>>10) * int64(slices.Max(n.GPUs)) / int64(WholeGPU) }
+		free = func(n *Node) int64 {
+			left := int64(n.Overcommit.Memory.Of(n.GPUMemory)>>10) * int64(slices.Max(n.GPUs)) / int64(WholeGPU)
+			return min(left, int64(n.GPUMemory>>10))
+		}
 		// The share may be what is short: then memory alone would make no sense of it.
 		if most := free(slices.MaxFunc(nodes, by(free))); most < int64(r.GPUMemory>>10) {
 			return of + " has " + gib(sharing.Bytes(most)<<10) + " free" //nolint:gosec // came from it

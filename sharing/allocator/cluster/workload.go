@@ -6,6 +6,8 @@ package cluster
 import (
 	"cmp"
 	"slices"
+
+	"github.com/kerf-gpu/kerf/sharing"
 )
 
 // Class is a shape and how often it was seen.
@@ -100,7 +102,7 @@ func (w *Workload) fragments(n *Node, cpu Milli, gpus []Milli) int64 {
 		lost := free
 		if m.GPUs > 0 && cpu >= m.CPU && allows(m.Models, n.Model) {
 			fit, small, share := 0, Milli(0), m.Share
-			if m.GPUMemory > 0 || m.Profile != "" || n.Table != nil {
+			if m.GPUMemory > 0 || m.Profile != "" || n.Table != nil || n.Overcommit != (sharing.Overcommit{}) {
 				share = n.share(m.Shape)
 			}
 			for _, left := range some {
