@@ -10,6 +10,7 @@ PACKAGES=(busybox-static containernetworking-plugins libseccomp-dev iptables lib
 	libnetfilter-conntrack3 libnfnetlink0 conntrack)
 KUBERNETES=(etcd kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubectl)
 K8S_VERSION=1.37.1 CONTAINERD_VERSION=2.4.2 RUNC_VERSION=1.5.2 HELM_VERSION=3.22.0
+KUEUE_VERSION=0.19.0
 
 # key prints what a binary depends on: WORDS... about how it is built, and the files of directory $1.
 key() {
@@ -131,6 +132,24 @@ build_helm() {
 	go_build helm "$HERE/helm" helm.sh/helm/v3/cmd/helm 0 "" "-s -w -X helm.sh/helm/v3/internal/version.version=v$HELM_VERSION"
 	exec 8>&-
 	echo "$BIN/helm"
+}
+
+# build_kueue: only the test of the recipe asks for it. Beside the program lies what its project has people apply, out of the
+# same module.
+build_kueue() {
+	need go golang
+	mkdir -p "$BIN"
+	exec 8>"$E2E_TOOLS/.build-lock"
+	flock 8
+	local m=sigs.k8s.io/kueue dir
+	go_build kueue "$HERE/kueue" $m/cmd/kueue 0 "" "-s -w -X $m/pkg/version.GitVersion=v$KUEUE_VERSION"
+	if [ ! "$BIN/kueue.yaml" -nt "$BIN/kueue.key" ]; then
+		dir=$(cd "$HERE/kueue" && GOFLAGS='' GOWORK=off go mod download && go list -m -f '{{.Dir}}' $m)
+		"$BIN/kubectl" kustomize "$dir/config/default" >"$BIN/kueue.yaml.new"
+		mv "$BIN/kueue.yaml.new" "$BIN/kueue.yaml"
+	fi
+	exec 8>&-
+	echo "$BIN/kueue"
 }
 
 build() {
