@@ -102,6 +102,11 @@ fuzz-smoke: build ## Run every fuzz target for FUZZTIME (5s)
 e2e: build kerf-scheduler ## End-to-end suite on a real Kubernetes with simulated GPUs; needs root (first time: minutes of building)
 	hack/e2e.sh
 
+.PHONY: e2e-kueue
+e2e-kueue: build kerf-scheduler ## The recipe for Kueue with a real Kueue on a node as e2e's; needs root (first time: minutes of building Kueue, too)
+	@cd test/e2e/node/kueue && go mod tidy -diff
+	hack/e2e.sh -run '^TestKueue$$' -kueue=true
+
 .PHONY: walk
 walk: build kerf-scheduler ## Do what docs/walk.md says, on three nodes of a simulated cluster: install by Helm, use, change, upgrade, remove; needs root
 	cd test/e2e && go test -count=1 -v -timeout 120m ./walk -walk
