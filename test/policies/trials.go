@@ -139,7 +139,7 @@ func hostPaths() []trial {
 	share := asks(memory, "10")
 	out := []trial{
 		{name: "no host path", do: create(share)},
-		{name: "host paths that are nobody's", do: create(share, mounts("/data", "/dev/shm", "/runs/kerf", "/etc/cdix", "/var/lib/kubelet/pods/x"))},
+		{name: "host paths that are nobody's", do: create(share, mounts("/data", "/dev/shm", "/runs/kerf", "/etc/cdix", "/etc/kerfs", "/var/lib/kubelet/pods/x"))},
 		{name: "a share with the root folder", do: create(share, mounts("/")), refused: words},
 		{name: "a share with /dev", do: create(share, mounts("/dev")), refused: words},
 		{name: "a share with /var/lib", do: create(share, mounts("/var/lib")), refused: words},
@@ -150,7 +150,7 @@ func hostPaths() []trial {
 	}
 	for _, path := range []string{
 		"/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-caps", "/dev//./nvidia0", "/dev/nvidia-caps/nvidia-cap1", "/run/kerf", "/var/run/kerf/hook.sock",
-		"/run/kerf/", "/var/lib/kerf/audit", "/etc/cdi", "/var/run/cdi", "/run/cdi/x.json", "/opt/kerf/v1", "/var/lib/kubelet/device-plugins", "/proc/1/root", "/proc/self/root/dev",
+		"/run/kerf/", "/var/lib/kerf/audit", "/etc/kerf", "/etc/kerf/token", "/etc/cdi", "/var/run/cdi", "/run/cdi/x.json", "/opt/kerf/v1", "/var/lib/kubelet/device-plugins", "/proc/1/root", "/proc/self/root/dev",
 	} {
 		out = append(out, trial{name: "the host path " + path, do: create(mounts(path)), refused: words})
 	}
