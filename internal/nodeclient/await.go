@@ -5,6 +5,8 @@ package nodeclient
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"time"
 )
 
@@ -23,7 +25,9 @@ func Await(ctx context.Context, dir string, window time.Duration) (waited bool, 
 		if ctx.Err() != nil {
 			return waited, context.Cause(ctx)
 		}
-		if !refused(err) || time.Now().Add(pause).After(deadline) {
+		// One that comes back takes the old socket away before it makes its own.
+		comesBack := refused(err) || waited && errors.Is(err, fs.ErrNotExist)
+		if !comesBack || time.Now().Add(pause).After(deadline) {
 			return waited, l.explain(err)
 		}
 		waited = true
