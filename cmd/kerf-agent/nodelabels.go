@@ -37,7 +37,8 @@ func (k *kubernetes) labelNode(ctx context.Context) {
 		books := k.runtime.Books()
 		l := labelsOf(books)
 		l.Started = len(books.PodsNotReady) == 0 && len(k.unregistered()) == 0
-		if len(books.GPUs) > 0 && (!known || !sameLabels(l, last)) {
+		// Before a driver has answered, the GPUs are those of the grants that are on record, of which no more is known.
+		if k.runtime.DriverSeen() && len(books.GPUs) > 0 && (!known || !sameLabels(l, last)) {
 			err := k.api.LabelNode(ctx, l)
 			failures.tell(ctx, err)
 			text := ""

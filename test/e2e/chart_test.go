@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -71,6 +72,7 @@ func TestChart(t *testing.T) {
 		t.Errorf("it was placed by %s", o.Spec.SchedulerName)
 	}
 	e.wantHeld(p, "main", share(4*gib, 10))
+	e.keepsItsLabels()
 	unknown := one("unknown", nil, hold)
 	unknown.annotations = map[string]string{"kerf.dev/profile": "nobody"}
 	if said := e.refused(unknown); !strings.Contains(said, `profile "nobody" has no amounts here`) {
@@ -135,6 +137,24 @@ func (e *testCase) nodeIsLabelled() {
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			e.Errorf("%s: %v, want %q", what, err, c.want)
 		}
+	}
+}
+
+// keepsItsLabels has the agent come anew while a pod has a grant, which is all that it knows of GPUs until a driver answers.
+func (e *testCase) keepsItsLabels() {
+	e.Helper()
+	labels := func() map[string]string {
+		n, err := e.client.CoreV1().Nodes().Get(background(), e.node.env["NODE_NAME"], metav1.GetOptions{})
+		if err != nil {
+			e.Fatal(err)
+		}
+		return n.Labels
+	}
+	before := labels()
+	e.deleteAgent()
+	e.waitForAgent()
+	if d := cmp.Diff(before, labels()); d != "" {
+		e.Errorf("labels of the node after the agent's restart (-before +now): %s", d)
 	}
 }
 
