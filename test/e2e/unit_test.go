@@ -30,7 +30,7 @@ func (e *testCase) agentOnNode(rules string) {
 	})
 	e.onNode(`mkdir -p /opt/kerf/bin /etc/kerf && cd "$1" && cp kerf-agent kerf-hook libkerf.so /opt/kerf/bin`, filepath.Join(e.node.env["REPO"], "bin"))
 	e.writeOnNode("sharing.yaml", rules)
-	e.writeOnNode("kubeconfig", strings.Replace(access, "SERVER", e.config.Host, 1))
+	e.writeOnNode("kubeconfig", strings.ReplaceAll(access, "SERVER", e.config.Host))
 	commands := 0
 	for line := range strings.Lines(unit) {
 		command, found := strings.CutPrefix(strings.TrimSpace(line), "#    kubectl ")
