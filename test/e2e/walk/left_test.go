@@ -36,7 +36,7 @@ func TestLeft(t *testing.T) {
 	root := t.TempDir()
 	for name, text := range map[string]string{"hack/cluster.sh": string(script), "test/e2e/node/node.sh": fakeNode} {
 		path := filepath.Join(root, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o755)); err != nil { //nolint:gosec // it is run
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o755)); err != nil {
 			t.Fatal(err)
 		}
 	}
