@@ -41,6 +41,7 @@ func (r *Runtime) Reconcile(ctx context.Context) {
 	}
 }
 
+// leased are the claims that have a lease.
 func (r *Runtime) leased() []ledger.ClaimID {
 	r.mu.Lock()
 	defer r.mu.Unlock()

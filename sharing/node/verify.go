@@ -27,7 +27,7 @@ func (r *Runtime) verifyLoop(ctx context.Context) error {
 			r.verifyAll(ctx)
 			turn = newTurns()
 		case <-t.C:
-			if id, ok := turn.next(r.leases); ok {
+			if id, ok := turn.next(r.leased); ok {
 				r.verifyOne(ctx, id)
 			}
 		}
@@ -45,9 +45,9 @@ type turns struct {
 func newTurns() *turns { return &turns{pause: verifyEvery} }
 
 // next is whose turn it is; false where nobody has a lease.
-func (t *turns) next(leases func() []ledger.ClaimID) (ledger.ClaimID, bool) {
+func (t *turns) next(leased func() []ledger.ClaimID) (ledger.ClaimID, bool) {
 	if len(t.left) == 0 {
-		t.left = leases()
+		t.left = leased()
 		t.pause = verifyEvery / time.Duration(max(1, len(t.left)))
 	}
 	if len(t.left) == 0 {
@@ -56,19 +56,6 @@ func (t *turns) next(leases func() []ledger.ClaimID) (ledger.ClaimID, bool) {
 	id := t.left[0]
 	t.left = t.left[1:]
 	return id, true
-}
-
-// leases are the claims that have a lease.
-func (r *Runtime) leases() []ledger.ClaimID {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var ids []ledger.ClaimID
-	for _, g := range r.ledger.Grants() {
-		if g.Lease != nil {
-			ids = append(ids, g.Claim.ID)
-		}
-	}
-	return ids
 }
 
 // verifySoon asks for a verification without waiting for it.
@@ -83,7 +70,7 @@ func (r *Runtime) verifySoon() {
 // may use, and puts back what is missing: a driver that was reloaded, or a GPU that came back, has forgotten
 // them. What cannot be put back shows as level unknown, with the reason.
 func (r *Runtime) verifyAll(ctx context.Context) {
-	for _, id := range r.leases() {
+	for _, id := range r.leased() {
 		if ctx.Err() != nil {
 			return
 		}
