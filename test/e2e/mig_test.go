@@ -196,15 +196,20 @@ func TestMIG(t *testing.T) {
 	e.nodeTells(neighbour)
 	e.imageWithInstance(1)
 	for round := range 3 {
-		by := func(s podSpec) podSpec { return s }
-		if round == 0 { // the pods of the others are to come to kubelet at once
-			by = byKerf
-		}
 		hard := one("hard-"+strconv.Itoa(round), gibs(12), look2)
 		hard.annotations = map[string]string{"kerf.dev/min-enforcement": "hardware"}
-		pods := []*pod{
-			e.create(one("small-"+strconv.Itoa(round), instance("1g.10gb"), look2)),
-			e.create(by(one("large-"+strconv.Itoa(round), instance("3g.40gb"), look2))), e.create(by(hard)),
+		specs := []podSpec{
+			one("small-"+strconv.Itoa(round), instance("1g.10gb"), look2), one("large-"+strconv.Itoa(round), instance("3g.40gb"), look2), hard,
+		}
+		var pods []*pod
+		for i, s := range specs {
+			switch {
+			case round == 0 && i > 0: // the pods of the others are to come to kubelet at once
+				s = byKerf(s)
+			case round == 1: // a container made in the moment in which the agent dies has no grant: it does not start, and is made again
+				s.restart = corev1.RestartPolicyOnFailure
+			}
+			pods = append(pods, e.create(s))
 		}
 		if round == 1 {
 			for _, p := range pods { // kubelet refuses for good what it has to admit while a plugin is away
