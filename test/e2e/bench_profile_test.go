@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-var benchProfiles = flag.String("bench-profiles", "", "a folder for the CPU profile and the metrics of each scheduler that is measured; empty: none. Taking them slows a scheduler down")
+var benchProfiles = flag.String("bench-profiles", "", "a folder for the CPU profile, the heap profile and the metrics of each scheduler that is measured; empty: none. Taking them slows a scheduler down")
 
 // profileTime is how long a CPU profile is: the time in which most pods are bound.
 const profileTime = 15 * time.Second
@@ -79,8 +79,10 @@ func (s *served) profile(name string) (end func()) {
 		if err := <-done; err != nil {
 			s.Error(err)
 		}
-		if err := s.keep("/metrics", name+".metrics"); err != nil {
-			s.Error(err)
+		for path, file := range map[string]string{"/metrics": name + ".metrics", "/debug/pprof/heap": name + "-heap.pprof"} {
+			if err := s.keep(path, file); err != nil {
+				s.Error(err)
+			}
 		}
 	}
 }

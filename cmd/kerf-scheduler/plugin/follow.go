@@ -12,8 +12,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
@@ -54,19 +52,24 @@ func (c *core) follow(ctx context.Context, handle fwk.Handle) error {
 		what     string
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler
-		own      bool
+		slim     cache.TransformFunc // of an informer of our own
 	}{
-		{"gpunodes", gpuNodes, c.gpuNodes(ctx), true},
-		{"leases", leases, c.leases(), true},
-		{"nodes", shared.Core().V1().Nodes().Informer(), c.nodes(), false},
-		{"pods", shared.Core().V1().Pods().Informer(), c.pods(), false},
+		{"gpunodes", gpuNodes, c.gpuNodes(ctx), readGPUNode},
+		{"leases", leases, c.leases(), dropWriters},
+		{"nodes", shared.Core().V1().Nodes().Informer(), c.nodes(), nil},
+		{"pods", shared.Core().V1().Pods().Informer(), c.pods(), nil},
 	} {
+		if f.slim != nil {
+			if err := f.informer.SetTransform(f.slim); err != nil {
+				return fmt.Errorf("follow the %s: %w", f.what, err)
+			}
+		}
 		registered, err := f.informer.AddEventHandler(f.handler)
 		if err != nil {
 			return fmt.Errorf("follow the %s: %w", f.what, err)
 		}
 		c.synced = append(c.synced, registered.HasSynced)
-		if !f.own {
+		if f.slim == nil {
 			continue
 		}
 		c.running.Go(func() { f.informer.RunWithContext(ctx) })
@@ -101,30 +104,33 @@ func handlers[T any](set, gone func(T)) cache.ResourceEventHandler {
 }
 
 func (c *core) gpuNodes(ctx context.Context) cache.ResourceEventHandler {
-	return handlers(func(o *unstructured.Unstructured) {
-		var status gpunode.Status
-		raw, _, _ := unstructured.NestedMap(o.Object, "status")
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw, &status); err != nil {
-			klog.FromContext(ctx).Error(err, "A GPUNode cannot be read, and its node takes nothing new", "node", o.GetName())
-			c.change(o.GetName(), func() { c.books.NoReport(o.GetName()) })
+	return handlers(func(n *gpuNode) {
+		if n.unread != nil {
+			klog.FromContext(ctx).Error(n.unread, "A GPUNode cannot be read, and its node takes nothing new", "node", n.Name)
+			c.change(n.Name, func() { c.books.NoReport(n.Name) })
 			return
 		}
-		var spec gpunode.Spec
-		raw, _, _ = unstructured.NestedMap(o.Object, "spec")
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw, &spec); err != nil {
-			klog.FromContext(ctx).Error(err, "What a GPUNode says of cordoned GPUs cannot be read", "node", o.GetName())
+		if n.specUnread != nil {
+			klog.FromContext(ctx).Error(n.specUnread, "What a GPUNode says of cordoned GPUs cannot be read", "node", n.Name)
 		}
-		status.Cordon(spec) // at once, and not when the agent has heard of it
-		c.change(o.GetName(), func() {
-			c.ending[o.GetName()] = status.Ending
-			c.books.Report(o.GetName(), status)
+		c.change(n.Name, func() {
+			c.ending[n.Name] = n.status.Ending
+			c.books.Report(n.Name, n.status)
 		})
-	}, func(o *unstructured.Unstructured) {
-		c.change(o.GetName(), func() {
-			delete(c.ending, o.GetName())
-			c.books.NoReport(o.GetName())
+	}, func(n *gpuNode) {
+		c.change(n.Name, func() {
+			delete(c.ending, n.Name)
+			c.books.NoReport(n.Name)
 		})
 	})
+}
+
+// dropWriters is a cache.TransformFunc: of who wrote which field of a heartbeat nothing is read.
+func dropWriters(object any) (any, error) {
+	if l, ok := object.(*coordinationv1.Lease); ok {
+		l.ManagedFields = nil
+	}
+	return object, nil
 }
 
 func (c *core) leases() cache.ResourceEventHandler {

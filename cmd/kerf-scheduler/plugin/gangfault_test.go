@@ -17,7 +17,6 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	clientset "k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -140,15 +139,7 @@ func gangOfAtLeast(n int32) *schedulingv1beta1.PodGroup {
 func (w *world) tell(node, pod string) {
 	w.Helper()
 	status := gpunode.Status{Ending: []gpunode.Ending{{PodUID: "uid-" + pod, Namespace: "ns", Pod: pod, Reason: "GPU X is lost", Since: faultTime.Format(time.RFC3339)}}}
-	raw, err := json.Marshal(map[string]any{"metadata": map[string]string{"name": node}, "status": status})
-	if err != nil {
-		w.Fatal(err)
-	}
-	var o unstructured.Unstructured
-	if err := json.Unmarshal(raw, &o.Object); err != nil {
-		w.Fatal(err)
-	}
-	w.gpuNodes(w.Context()).OnAdd(&o, false)
+	w.gpuNodes(w.Context()).OnAdd(asKept(w, map[string]any{"metadata": map[string]string{"name": node}, "status": status}), false)
 }
 
 // leaves takes a pod out of the cluster, as its deletion does.
@@ -226,7 +217,7 @@ func TestAGangIsTriedAgain(t *testing.T) {
 	w.tell("n0", "train-0")
 	g.look(t.Context())
 	w.report(0)
-	w.gpuNodes(t.Context()).OnAdd(&unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "n0"}}}, false)
+	w.gpuNodes(t.Context()).OnAdd(asKept(t, map[string]any{"metadata": map[string]any{"name": "n0"}}), false)
 	w.leaves(a, "train-0")
 	g.look(t.Context())
 	if len(a.ended) != 0 {
