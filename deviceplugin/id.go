@@ -11,23 +11,27 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// id is the name of the nth unit of a resource, n from 1: "u0001", or "g01" for a whole GPU.
-func id(resource string, n int) string {
+// form is how ids of a resource are written: a letter, and a number of so many digits at least.
+func form(resource string) (letter string, width int) {
 	if resource == sharing.ResourceGPU {
-		return fmt.Sprintf("g%02d", n)
+		return "g", 2
 	}
-	return fmt.Sprintf("u%04d", n)
+	return "u", 4
 }
 
-// number is the inverse of id; ok is false for what id never gives.
+// id is the name of the nth unit of a resource, n from 1: "u0001", or "g01" for a whole GPU.
+func id(resource string, n int) string {
+	letter, width := form(resource)
+	return fmt.Sprintf("%s%0*d", letter, width, n)
+}
+
+// number is the inverse of id; ok is false for what id never gives. Kubelet names all ids that are free whenever a container
+// is admitted, so that they are not written anew to compare them.
 func number(resource, s string) (n int, ok bool) {
-	prefix := "u"
-	if resource == sharing.ResourceGPU {
-		prefix = "g"
-	}
-	digits, ok := strings.CutPrefix(s, prefix)
+	letter, width := form(resource)
+	digits, ok := strings.CutPrefix(s, letter)
 	n, err := strconv.Atoi(digits)
-	if !ok || err != nil || n < 1 || n > MaxIDs || id(resource, n) != s {
+	if !ok || err != nil || n < 1 || n > MaxIDs || digits[0] == '+' || len(digits) < width || len(digits) > width && digits[0] == '0' {
 		return 0, false
 	}
 	return n, true

@@ -6,7 +6,6 @@ package cgroup
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"slices"
@@ -94,14 +93,28 @@ func inodeOf(fd int) (uint64, error) {
 	return st.Ino, nil
 }
 
-// readAt reads a whole file of the group that is open as fd.
+// readAt reads a whole file of the group that is open as fd. It is asked for often, and the files are mostly of a few lines:
+// they take no more than a buffer of their size.
 func readAt(fd int, name string) ([]byte, error) {
-	f, err := openAt(fd, name, unix.O_RDONLY)
+	file, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	return io.ReadAll(f)
+	defer unix.Close(file)
+	var data []byte
+	var buf [512]byte
+	for {
+		n, err := unix.Read(file, buf[:])
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return nil, err
+		case n == 0:
+			return data, nil
+		default:
+			data = append(data, buf[:n]...)
+		}
+	}
 }
 
 func openAt(fd int, name string, flags int) (*os.File, error) {

@@ -48,8 +48,9 @@ func (r *Runtime) persist() error {
 
 // record is what persist writes; it needs the lock.
 func (r *Runtime) record() record.Record {
-	rec := record.Record{BootID: r.opt.BootID}
-	for _, g := range r.ledger.Grants() {
+	grants := r.ledger.Grants()
+	rec := record.Record{BootID: r.opt.BootID, Grants: make([]record.Grant, 0, len(grants))}
+	for _, g := range grants {
 		if h := r.held[g.Claim.ID]; h != nil && (h.hasGroup || g.Claim.Owner.Pod()) {
 			rec.Grants = append(rec.Grants, recordOf(g.Claim, h, inUse(g, h)))
 		}

@@ -8,8 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"reflect"
-	"strconv"
+	"maps"
 )
 
 // Encode renders the record.
@@ -17,44 +16,57 @@ func Encode(r Record) ([]byte, error) { return new(Encoder).Encode(r) }
 
 // Encoder renders records that follow each other, of which most grants are as before: a container's start waits for two of
 // them, and most of the time would be spent on the others' grants. The zero value is ready; it is not for several at once.
-type Encoder struct{ before map[string]rendered }
+type Encoder struct {
+	before map[string]rendered
+	// turn counts the records, so that grants that the last one did not have are known.
+	turn uint64
+	out  []byte
+}
 
-// rendered is a grant with its text.
+// rendered is a grant with its text, and the last record that had it.
 type rendered struct {
 	grant Grant
 	text  []byte
+	turn  uint64
 }
 
-// Encode renders the record, as the function Encode does. The grants must not be changed afterwards.
+// Encode renders the record, as the function Encode does. The grants must not be changed afterwards; the bytes are the
+// Encoder's, and good until it is called again.
 func (e *Encoder) Encode(r Record) ([]byte, error) {
 	boot, err := json.Marshal(r.BootID)
 	if err != nil {
 		return nil, fmt.Errorf("encode record: %w", err)
 	}
-	body := append(append([]byte(`{"boot_id":`), boot...), `,"grants":[`...)
-	now := make(map[string]rendered, len(r.Grants))
+	if e.before == nil {
+		e.before = make(map[string]rendered, len(r.Grants))
+	}
+	e.turn++
+	// The envelope by hand: a pass through the encoder would check and copy the whole body again.
+	out := fmt.Appendf(e.out[:0], `{"schema":%d,"sha256":"`, Schema)
+	sum := len(out)
+	out = append(append(out, make([]byte, hex.EncodedLen(sha256.Size))...), `","body":`...)
+	body := len(out)
+	out = append(append(append(out, `{"boot_id":`...), boot...), `,"grants":[`...)
 	for i, g := range r.Grants {
 		one, ok := e.before[g.ID]
-		if !ok || !reflect.DeepEqual(one.grant, g) {
+		if !ok || !one.grant.equal(g) {
 			text, err := json.Marshal(g)
 			if err != nil {
 				return nil, fmt.Errorf("encode record: grant %q: %w", g.ID, err)
 			}
-			one = rendered{g, text}
+			one = rendered{grant: g, text: text}
 		}
-		now[g.ID] = one
+		one.turn = e.turn
+		e.before[g.ID] = one
 		if i > 0 {
-			body = append(body, ',')
+			out = append(out, ',')
 		}
-		body = append(body, one.text...)
+		out = append(out, one.text...)
 	}
-	e.before = now
-	body = append(body, "]}"...)
-	// The envelope around it by hand: a pass through the encoder would check and copy the whole body again.
-	sum := sha256.Sum256(body)
-	out := make([]byte, 0, len(body)+len(`{"schema":,"sha256":"","body":}`)+2*len(sum)+24)
-	out = strconv.AppendInt(append(out, `{"schema":`...), Schema, 10)
-	out = hex.AppendEncode(append(out, `,"sha256":"`...), sum[:])
-	out = append(append(append(out, `","body":`...), body...), '}', '\n')
-	return out, nil
+	maps.DeleteFunc(e.before, func(_ string, one rendered) bool { return one.turn != e.turn })
+	out = append(out, "]}"...)
+	digest := sha256.Sum256(out[body:])
+	hex.Encode(out[sum:], digest[:])
+	e.out = append(out, '}', '\n')
+	return e.out, nil
 }
