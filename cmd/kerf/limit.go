@@ -27,7 +27,11 @@ func (a *app) limitCommand() *cobra.Command {
 GRANT is what kerf status shows: a name, namespace/pod/container of a pod, or an id. Its share of compute
 stays. A grant grows into what is free of its GPUs, and only root may let it grow. It shrinks to no less than
 its processes hold at that moment: otherwise nothing changes, and the message says how much they hold. Users
-shrink their own grants. What was given back is free for others at once.`,
+shrink their own grants. What was given back is free for others at once.
+
+MPS gives a program its limit when it connects, and changes it for none that runs. A grant that MPS holds
+grows for the programs that start from then on, and the command says which go on with the limit they have; it
+shrinks while it has none.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error { return a.limit(c.Context(), args[0], args[1]) },
 	}

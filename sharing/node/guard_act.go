@@ -45,11 +45,6 @@ func (g *guard) act(ctx context.Context, v reactive.Verdict) {
 	if v.Action == reactive.Warn {
 		g.noteViolation(v, nil)
 	}
-	if v.Reason == reactive.Escaped && v.Action == reactive.Warn {
-		g.log.Warn("process runs beside the mps that holds its grant", "claim", v.Lease, "gpu", string(v.GPU), "pid", v.Victim.PID, "holds_bytes", uint64(v.Held))
-		g.tellPodOf(ctx, v, fmt.Sprintf("process %d of the node does not use the MPS daemon of its grant, so that nothing limits it; nothing is done about it (overCap: warn)", v.Victim.PID))
-		return
-	}
 	if v.Action == reactive.Warn {
 		g.log.Warn("grant is over its cap", "claim", v.Lease, "gpu", string(v.GPU), "holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
 		g.tellPodOf(ctx, v, "nothing is done about it (overCap: warn)")
@@ -93,7 +88,9 @@ func (g *guard) grantOf(id reactive.LeaseID) (ledger.Grant, bool) {
 func (g *guard) checkVictim(v reactive.Verdict) error {
 	gr, ok := g.grantOf(v.Lease)
 	g.mu.Lock()
-	capped := ok && slices.ContainsFunc(g.capsOf(gr), func(c reactive.Cap) bool { return c.GPU == v.GPU && c.Memory == v.Cap && c.Action == reactive.Kill })
+	capped := ok && slices.ContainsFunc(g.capsOf(gr), func(c reactive.Cap) bool {
+		return c.GPU == v.GPU && c.Memory == v.Cap && (c.Action == reactive.Kill || c.Action == reactive.Warn && v.Reason == reactive.Escaped)
+	})
 	g.mu.Unlock()
 	if !capped {
 		return fmt.Errorf("grant %q has no such cap any more: %w", v.Lease, sharing.ErrStale)

@@ -231,17 +231,32 @@ func TestMPSIsWatched(t *testing.T) {
 	g.dead(p)
 }
 
+// Where several domains are on a GPU, a program without its pipe directory gets a context, and no limit: it is ended, also where
+// the pool's policy is to warn of what is over its cap.
 func TestMPSEscape(t *testing.T) {
-	g, _ := newMPS(t)
-	p, _ := g.share(4)
-	g.holds(gibs(p, 1))
-	g.looks(1)
-	g.lives(p)
-	if s := g.shown(); s.Level != sharing.LevelUnknown || !strings.Contains(s.LevelReason, "does not use the MPS daemon") {
-		t.Errorf("beside MPS: level %v, %q", s.Level, s.LevelReason)
+	for _, policy := range []config.OverCap{config.OverCapKill, config.OverCapWarn, config.OverCapDefault} {
+		t.Run(policy.String(), func(t *testing.T) {
+			g, _ := newMPS(t)
+			pool := byMPS
+			pool.OverCap = policy
+			g.bench.SetConfig(config.Default(), pool, ConfigSource{})
+			p, _ := g.share(4)
+			other, _ := g.share(4)
+			client := gibs(other, 1)
+			client.MPS = true
+			g.holds(gibs(p, 1), client)
+			g.looks(1)
+			g.lives(p)
+			if s := g.shown(); s.Level != sharing.LevelUnknown || !strings.Contains(s.LevelReason, "does not use the MPS daemon") {
+				t.Errorf("beside MPS: level %v, %q", s.Level, s.LevelReason)
+			}
+			g.looks(1)
+			g.dead(p)
+			g.holds(client)
+			g.looks(3)
+			g.lives(other)
+		})
 	}
-	g.looks(1)
-	g.dead(p)
 }
 
 func TestMPSDomains(t *testing.T) {

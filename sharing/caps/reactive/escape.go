@@ -8,13 +8,14 @@ import "time"
 // escape is a time during which a process ran beside the MPS that holds its lease.
 type escape struct {
 	first time.Time
-	told  bool
+	told  bool // a verdict was given
 	// evict is when an eviction is asked for again.
 	evict time.Time
 }
 
 // escapes judges the processes that run beside MPS: each is over its cap by itself, whatever it holds, because nothing
-// limits it. fresh is true while one was seen for the first time.
+// limits it. It is ended also where the policy is to warn: with one trust domain on a GPU the driver gives such a process no
+// context, and with several it must not run without a limit either. fresh is true while one was seen for the first time.
 func (w *Watch) escapes(now time.Time, s Sample) (verdicts []Verdict, fresh bool) {
 	seen := map[intruder]escape{}
 	for _, c := range s.Caps {
@@ -33,15 +34,19 @@ func (w *Watch) escapes(now time.Time, s Sample) (verdicts []Verdict, fresh bool
 						e.first = now
 					}
 				}
-				due := c.Action == Kill || c.Action == Warn && !e.told || c.Action == Evict && !now.Before(e.evict)
+				action := Kill
+				if c.Action == Evict {
+					action = Evict
+				}
+				due := action == Kill || !now.Before(e.evict)
 				if again && !w.named[u.Process] && due {
-					v := Verdict{Action: c.Action, Reason: Escaped, GPU: g.ID, Lease: c.Lease, Victim: u.Process, Cap: c.Memory, First: !e.told, Delay: now.Sub(e.first)}
+					v := Verdict{Action: action, Reason: Escaped, GPU: g.ID, Lease: c.Lease, Victim: u.Process, Cap: c.Memory, First: !e.told, Delay: now.Sub(e.first)}
 					if u.Known {
 						v.Held = u.Bytes
 					}
 					verdicts = append(verdicts, v)
 					e.told, e.evict = true, now.Add(EvictAgain)
-					if c.Action == Kill {
+					if action == Kill {
 						w.named[u.Process] = true
 					}
 				}

@@ -107,7 +107,7 @@ func (n *naive) step(s Sample) (out []string) {
 	}
 	for _, c := range s.Caps {
 		for p := range n.escaped(i, c.Lease, c.GPU) {
-			if i > 0 && c.Action == Kill && n.escaped(i-1, c.Lease, c.GPU)[p] && !n.dying(i, p) && !n.kills[i][p] {
+			if i > 0 && c.Action != Evict && n.escaped(i-1, c.Lease, c.GPU)[p] && !n.dying(i, p) && !n.kills[i][p] {
 				n.kills[i][p] = true
 				out = append(out, fmt.Sprint(c.Lease, c.GPU, p))
 			}

@@ -193,7 +193,7 @@ func TestEscapes(t *testing.T) {
 		"whatever it holds":        {[]Sample{one(Kill, untold), one(Kill, untold)}, [][]int{nil, {1}}},
 		"not one":                  {[]Sample{one(Kill, out), one(Kill, use(1, gib)), one(Kill, out)}, [][]int{nil, nil, nil}},
 		"not another under its id": {[]Sample{one(Kill, out), one(Kill, again)}, [][]int{nil, nil}},
-		"warned of once":           {[]Sample{one(Warn, out), one(Warn, out), one(Warn, out)}, [][]int{nil, {-1}, nil}},
+		"also by a policy to warn": {[]Sample{one(Warn, out), one(Warn, out), one(Warn, out)}, [][]int{nil, {1}, nil}},
 		"not its neighbour":        {[]Sample{one(Kill, out, use(2, gib)), one(Kill, out, use(2, gib))}, [][]int{nil, {1}}},
 		"named once for both":      {[]Sample{one(Kill, Use{Process: out.Process, Lease: "a", Bytes: 9 * gib, Known: true, Escaped: true}), one(Kill, Use{Process: out.Process, Lease: "a", Bytes: 9 * gib, Known: true, Escaped: true})}, [][]int{nil, {1}}},
 	} {
