@@ -67,6 +67,7 @@ func (e *Encoder) Encode(r Record) ([]byte, error) {
 	out = append(out, "]}"...)
 	digest := sha256.Sum256(out[body:])
 	hex.Encode(out[sum:], digest[:])
-	e.out = append(out, '}', '\n')
-	return e.out, nil
+	out = append(out, '}', '\n')
+	e.out = out
+	return out, nil
 }

@@ -63,8 +63,8 @@ func full(t *testing.T) Grant {
 	fill = func(v reflect.Value) {
 		switch v.Kind() {
 		case reflect.Struct:
-			for i := range v.NumField() {
-				fill(v.Field(i))
+			for _, field := range v.Fields() {
+				fill(field)
 			}
 		case reflect.Pointer:
 			v.Set(reflect.New(v.Type().Elem()))
