@@ -31,9 +31,7 @@ func readGPUNode(object any) (any, error) {
 		return object, nil
 	}
 	n := &gpuNode{ObjectMeta: metav1.ObjectMeta{Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion()}}
-	if n.unread = fromMap(o, "status", &n.status); n.unread != nil {
-		return n, nil
-	}
+	n.unread = fromMap(o, "status", &n.status)
 	var spec gpunode.Spec
 	if n.specUnread = fromMap(o, "spec", &spec); n.specUnread == nil {
 		n.status.Cordon(spec)
