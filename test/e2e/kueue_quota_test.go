@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -146,7 +147,7 @@ type workload struct {
 // why is what Kueue says of a Job or pod that waits.
 func (q *quota) why(kind, name string) string {
 	var list struct{ Items []workload }
-	r := q.kubectl("", "get", "workloads", "-n", q.namespace, "-o", "json")
+	r := q.kubectl("", "get", workloads, "-n", q.namespace, "-o", "json")
 	if err := json.Unmarshal([]byte(r.out), &list); err != nil {
 		return r.String()
 	}
@@ -260,13 +261,22 @@ func (q *quota) notCharged() {
 		q.waits("Job", name, "resource "+unpriced+" unavailable in ClusterQueue")
 		q.end(name)
 	}
-	const refusal = "a profile's amounts are not charged in this namespace"
+	const refusal, larger = "a profile's amounts are not charged in this namespace", "larger than what is charged"
 	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
-	for name, limits := range map[string]map[string]string{"profile-alone": nil, "profile-and-little": percent(1)} {
-		a := priced(0, name, limits)
-		a.annotations = map[string]string{"kerf.dev/profile": "e2e-small"}
-		if _, err := q.client.BatchV1().Jobs(q.namespace).Create(background(), q.object(a), dry); err == nil || !strings.Contains(err.Error(), refusal) {
-			q.Errorf("Job %s: %v", name, err)
+	for _, a := range []struct {
+		limits    map[string]string
+		key, text string
+		refusal   string
+	}{
+		{nil, "kerf.dev/profile", "e2e-small", refusal},
+		{percent(1), "kerf.dev/profile", "e2e-small", refusal},
+		{gibs(1), "kerf.dev/min-enforcement", "hardware", larger},
+		{gibs(1), "min-enforcement.kerf.dev/main", "hardware", larger},
+	} {
+		job := priced(0, "not-charged", a.limits)
+		job.annotations = map[string]string{a.key: a.text}
+		if _, err := q.client.BatchV1().Jobs(q.namespace).Create(background(), q.object(job), dry); err == nil || !strings.Contains(err.Error(), a.refusal) {
+			q.Errorf("a Job with %v and %s: %s: %v", a.limits, a.key, a.text, err)
 		}
 	}
 	little := one("profile", percent(1), hold)
@@ -324,7 +334,19 @@ func (q *quota) withoutQueue(left int) {
 			q.Errorf("pod %s has no scheduling gate", p.name)
 		}
 	}
+	q.ofDeployment(gibs(3))
 	q.waits("Pod", "pod-1", short(3-left))
+	for _, p := range [][3]string{
+		{"pod/pod-0", `{"metadata":{"labels":{"kueue.x-k8s.io/managed":null}},"spec":{"schedulingGates":null}}`, "only Kueue takes off its gate"},
+		{"pod/pod-1", `{"spec":{"schedulingGates":[]}}`, "only Kueue takes off its gate"},
+		{"pod/pod-1", `{"metadata":{"annotations":{"kerf.dev/min-enforcement":"hardware"}}}`, "larger than what is charged"},
+		{"job/no-queue", `{"spec":{"template":{"metadata":{"annotations":{"kerf.dev/profile":"e2e-small"}}}}}`, "profile's amounts are not charged"},
+		{"job/no-queue", `{"spec":{"suspend":false}}`, "only Kueue lets it begin"},
+	} {
+		if r := q.kubectl("", "patch", p[0], "-n", q.namespace, "--type=merge", "-p", p[1]); r.err == nil || !strings.Contains(r.errOut, p[2]) {
+			q.Errorf("%s changed to %s: %v, want %q", p[0], p[1], r, p[2])
+		}
+	}
 	other := q.otherNamespace()
 	free := one("free", gibs(3), hold)
 	free.namespace = other
@@ -341,6 +363,39 @@ func (q *quota) withoutQueue(left int) {
 	q.runs("d-percent")
 	q.spent(credits - left)
 	q.end("no-queue")
+}
+
+// ofDeployment looks at a Deployment's pod, which is held back as one by itself is.
+func (q *quota) ofDeployment(limits map[string]string) {
+	q.Helper()
+	spec, labels := one("deployed", limits, hold), map[string]string{"of": "deployment"}
+	spec.restart = corev1.RestartPolicyAlways
+	deployments := q.client.AppsV1().Deployments(q.namespace)
+	if _, err := deployments.Create(background(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: spec.name},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec.object(q.namespace).Spec},
+		},
+	}, metav1.CreateOptions{}); err != nil {
+		q.Fatal(err)
+	}
+	var p *pod
+	eventually(q, "the Deployment's pod", func() error {
+		list, err := q.client.CoreV1().Pods(q.namespace).List(background(), metav1.ListOptions{LabelSelector: "of=deployment"})
+		if err != nil || len(list.Items) != 1 {
+			return fmt.Errorf("%d pods: %w", len(list.Items), errors.Join(err))
+		}
+		p = q.known(&list.Items[0])
+		return nil
+	})
+	if gates := p.get().Spec.SchedulingGates; len(gates) == 0 {
+		q.Errorf("the Deployment's pod has no scheduling gate: %s", describe(p.get()))
+	}
+	if err := deployments.Delete(background(), spec.name, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}); err != nil {
+		q.Fatal(err)
+	}
+	eventually(q, "its end", p.goneError)
 }
 
 // atEachRest submits so many Jobs at random, ends one that was admitted after the other, and looks at each rest: what was

@@ -5,7 +5,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -16,9 +15,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
@@ -29,14 +26,14 @@ const (
 	kueueNamespace  = "kueue-system"
 	kueueDeployment = "kueue-controller-manager"
 	kueueImage      = "kerf.test/kueue:1"
-	// managed is the label of namespaces in which nothing runs without a queue.
-	managed = "kueue.x-k8s.io/managed-namespace"
+	// workloads are Kueue's; Kubernetes has others of this name.
+	workloads = "workloads.kueue.x-k8s.io"
+	// applyRecipe is the last command of the page: the test applies the recipe without its Job, and for a namespace of its own.
+	applyRecipe = "kubectl apply -f deploy/recipes/kueue.yaml\n"
 )
 
 var (
-	// The kinds of object that are looked for in a manifest.
-	isConfigMap = regexp.MustCompile(`(?m)^kind: ConfigMap$`)
-	isJob       = regexp.MustCompile(`(?m)^kind: Job$`)
+	isJob = regexp.MustCompile(`(?m)^kind: Job$`)
 	// What is otherwise where there is no registry: the image here names no user.
 	kueueChanges = map[string]string{
 		`(?m)^( +)image: \S+/kueue:\S+$`:    "${1}image: " + kueueImage,
@@ -52,7 +49,8 @@ type quota struct {
 	job *batchv1.Job
 }
 
-// withQuota installs Kueue as its project has people install it, and then the recipe, until the test ends.
+// withQuota installs Kueue as its project has people install it, and then the recipe as docs/recipes.md has it, until the test
+// ends.
 func (e *testCase) withQuota() *quota {
 	e.Helper()
 	q := &quota{testCase: e, job: &batchv1.Job{}}
@@ -68,10 +66,7 @@ func (e *testCase) withQuota() *quota {
 		}
 		return err
 	})
-	label := fmt.Sprintf(`{"metadata":{"labels":{%q:"true"}}}`, managed)
-	if _, err := e.client.CoreV1().Namespaces().Patch(background(), e.namespace, types.MergePatchType, []byte(label), metav1.PatchOptions{}); err != nil {
-		e.Fatal(err)
-	}
+	q.typed()
 	eventually(e, "the recipe", func() error { return e.apply(recipe) })
 	return q
 }
@@ -101,37 +96,14 @@ func (q *quota) loadImage(program string) {
 	q.node.do(q.T, "image", kueueImage, root, "/manager")
 }
 
-// manifest is Kueue's with the recipe's configuration.
+// manifest is Kueue's with the image made here.
 func (q *quota) manifest(file string) string {
 	q.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
 		q.Fatal(err)
 	}
-	config, err := os.ReadFile(filepath.Join(q.node.env["REPO"], "deploy/recipes/kueue-config.yaml"))
-	if err != nil {
-		q.Fatal(err)
-	}
-	ours, err := json.Marshal(corev1.ConfigMap{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Name: "kueue-manager-config", Namespace: kueueNamespace},
-		Data:       map[string]string{"controller_manager_config.yaml": string(config)},
-	})
-	if err != nil {
-		q.Fatal(err)
-	}
-	var docs []string
-	found := 0
-	for doc := range strings.SplitSeq(string(text), "\n---\n") {
-		if isConfigMap.MatchString(doc) && strings.Contains(doc, "\n  name: kueue-manager-config\n") {
-			doc, found = string(ours), found+1
-		}
-		docs = append(docs, doc)
-	}
-	if found != 1 {
-		q.Fatalf("Kueue's manifest has %d times the ConfigMap kueue-manager-config", found)
-	}
-	all := strings.Join(docs, "\n---\n")
+	all := string(text)
 	for what, by := range kueueChanges {
 		pattern := regexp.MustCompile(what)
 		if n := len(pattern.FindAllString(all, -1)); n != 1 {
@@ -140,6 +112,30 @@ func (q *quota) manifest(file string) string {
 		all = pattern.ReplaceAllString(all, by)
 	}
 	return all
+}
+
+// typed types what the page has an administrator type, but for its last command, and for the test's namespace.
+func (q *quota) typed() {
+	q.Helper()
+	page, err := os.ReadFile(filepath.Join(q.node.env["REPO"], "docs/recipes.md"))
+	if err != nil {
+		q.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(page), "\n## Kueue\n")
+	_, after, _ = strings.Cut(after, "\n```\n")
+	block, _, _ := strings.Cut(after, "```\n")
+	commands, found := strings.CutSuffix(block, applyRecipe)
+	if !found || strings.Count(commands, " namespace team ") != 1 {
+		q.Fatalf("docs/recipes.md has other commands than are expected here:\n%s", block)
+	}
+	ctx, cancel := context.WithTimeout(background(), commandTime)
+	defer cancel()
+	script := fmt.Sprintf("export KUBECONFIG=%q PATH=%q:$PATH\n", q.node.env["KUBECONFIG"], q.node.env["BIN"]) + strings.Replace(commands, " team ", " "+q.namespace+" ", 1)
+	shell := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
+	shell.Dir = q.node.env["REPO"]
+	if out, err := shell.CombinedOutput(); err != nil {
+		q.Fatalf("%v:\n%s\n%s", err, script, out)
+	}
 }
 
 // recipe is the recipe's manifest for the test's namespace, without its Job, which it keeps.
@@ -173,7 +169,7 @@ func (q *quota) said() string {
 func (q *quota) remove(all, recipe string) {
 	if q.Failed() {
 		q.Logf("Kueue's last words:\n%s", tail(q.said(), 20))
-		q.Logf("what there is:\n%s", q.kubectl("", "get", "clusterqueues,localqueues,workloads,jobs,pods", "-n", q.namespace, "-o", "wide").out)
+		q.Logf("what there is:\n%s", q.kubectl("", "get", "clusterqueues,localqueues,jobs,pods,"+workloads, "-n", q.namespace, "-o", "wide").out)
 	}
 	mind := func(r result) {
 		if r.err != nil {
@@ -182,7 +178,7 @@ func (q *quota) remove(all, recipe string) {
 	}
 	mind(q.kubectl("", "delete", "jobs,pods", "--all", "--wait=false", "-n", q.namespace))
 	if err := poll("an end of all that is charged", func() error {
-		if r := q.kubectl("", "get", "workloads,pods", "-n", q.namespace, "-o", "name"); r.err != nil || r.out != "" {
+		if r := q.kubectl("", "get", workloads+",pods", "-n", q.namespace, "-o", "name"); r.err != nil || r.out != "" {
 			return fmt.Errorf("there are %v", r)
 		}
 		return nil
