@@ -108,10 +108,32 @@ func TestRecipes(t *testing.T) {
 		if base := filepath.Base(file); found == 0 && base != "karpenter.yaml" && base != "kueue-config.yaml" {
 			t.Errorf("%s asks for no GPU", file)
 		}
-		if !strings.Contains(string(text), "Rendered and validated only") {
-			t.Errorf("%s does not say what it was tried with", file)
+		said := "Rendered and validated only: the other side was not run with it."
+		if strings.HasPrefix(filepath.Base(file), "kueue") {
+			said = kueueRun(t)
+		}
+		if strings.Count(string(text), "\n# "+said+" docs/recipes.md has what it is for") != 1 {
+			t.Errorf("%s does not say what it was tried with: %q", file, said)
 		}
 	}
+}
+
+// kueueRun is what the recipe says that it was run with: the versions that make e2e-kueue builds.
+func kueueRun(t *testing.T) string {
+	t.Helper()
+	pinned := func(file, pattern string) string {
+		text, err := os.ReadFile(filepath.Join("../e2e/node", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(pattern).FindSubmatch(text)
+		if found == nil {
+			t.Fatalf("%s has no %s", file, pattern)
+		}
+		return string(found[1])
+	}
+	return fmt.Sprintf("Run with Kueue %s on Kubernetes %s with simulated GPUs: make e2e-kueue.",
+		pinned("kueue/go.mod", `sigs\.k8s\.io/kueue v([\d.]+)\n`), pinned("build.sh", `K8S_VERSION=(\d+\.\d+)`))
 }
 
 // TestKueueChargesEveryKind: no resource of Kerf's is without its price, and a whole GPU costs as much as its parts together.
