@@ -130,11 +130,20 @@ func checkVisible(c *api.Container) error {
 	return nil
 }
 
-// cdiNames are the CDI devices that kubelet passed.
+// cdiNames are the CDI devices that kubelet passed. A runtime that does not tell of them (containerd before 2.3) tells of the
+// hooks that they brought: guard and asks are known by theirs, and advice about NUMA nodes, which has none, is lost.
 func cdiNames(c *api.Container) []string {
 	var names []string
 	for _, d := range c.GetCDIDevices() {
 		names = append(names, d.GetName())
+	}
+	if len(names) > 0 {
+		return names
+	}
+	for _, h := range c.GetHooks().GetCreateRuntime() {
+		if name, ours := sharing.DeviceOfHook(h.GetPath(), h.GetArgs()); ours {
+			names = append(names, name)
+		}
 	}
 	return names
 }

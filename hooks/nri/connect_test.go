@@ -154,22 +154,16 @@ func TestWitnessFails(t *testing.T) {
 	b.serving(t)
 }
 
-// NRI before 0.10 does not tell plugins of CDI devices: nothing would be guarded.
-func TestOldRuntime(t *testing.T) {
-	c := newContainerd(t)
-	c.version = "v2.1.4"
-	c.start()
-	b := plug(t, c.socket(), &fakeNode{})
-	eventually(t, "the old runtime is told of", func() bool { return strings.Contains(b.said.last(), "update to containerd 2.2") })
-}
-
-func TestTooOld(t *testing.T) {
-	for version, want := range map[string]bool{
+func TestBlindRuntimes(t *testing.T) {
+	for nri, want := range map[string]bool{
 		"v0.3.0": true, "v0.9.1-0.20250219030224-e597e7849f24": true, "v0.10.0": false, "v0.12.5": false, "v1.0.0": false,
 		"unknown": false, "(devel)": false, "": false, "v": false,
 	} {
-		if got := tooOld(version); got != want {
-			t.Errorf("tooOld(%q) = %v, want %v", version, got, want)
+		if got := blind("cri-o", nri); (got != "") != want || want && !strings.Contains(got, "update to CRI-O 1.34") {
+			t.Errorf("CRI-O with NRI %q: %q, want some: %v", nri, got, want)
+		}
+		if got := blind("containerd", nri); got != "" {
+			t.Errorf("containerd with NRI %q, which tells of hooks: %q", nri, got)
 		}
 	}
 }

@@ -191,13 +191,3 @@ func remedy(err error) string {
 	}
 	return ""
 }
-
-// tooOld tells of a version of NRI whose Container message has no CDI devices. What is not a version is taken
-// for a new one: without a guard seen, no guarded container starts anyway.
-func tooOld(version string) bool {
-	var major, minor int
-	if n, err := fmt.Sscanf(version, "v%d.%d", &major, &minor); n != 2 || err != nil {
-		return false
-	}
-	return major == 0 && minor < 10
-}

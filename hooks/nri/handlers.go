@@ -32,7 +32,7 @@ func (h *handlers) Configure(_ context.Context, _, runtime, version string) (api
 	if t := s.stub.RequestTimeout(); t > 0 {
 		s.timeout.Store(int64(t))
 	}
-	s.tooOld.Store(tooOld(nri))
+	s.blind.Store(blind(runtime, nri))
 	s.Log.Info("registered with NRI", "runtime", runtime, "runtime_version", version, "nri_version", nri, "request_timeout", time.Duration(s.timeout.Load()).String())
 	return 0, nil
 }
@@ -59,8 +59,8 @@ func (h *handlers) Synchronize(ctx context.Context, pods []*api.PodSandbox, cont
 	case err != nil:
 		s.tell(fmt.Sprintf("what the container runtime told of its containers could not be taken in: %v", err), false)
 		return nil, err
-	case s.tooOld.Load():
-		s.tell(fmt.Sprintf("the container runtime's NRI %s does not tell plugins of CDI devices: update to containerd 2.2 or CRI-O 1.34", s.stub.RuntimeNRIVersion()), true)
+	case s.blind.Load() != "":
+		s.tell(s.blind.Load(), true)
 	default:
 		s.tell("", true)
 	}

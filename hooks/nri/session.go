@@ -37,8 +37,8 @@ type session struct {
 	trunk *watched
 	// timeout is what the runtime gives a request.
 	timeout atomic.Int64
-	// tooOld is set, before anything else comes, when the runtime cannot tell what a guarded container is.
-	tooOld atomic.Bool
+	// blind is set, before anything else comes, where the runtime cannot tell what a guarded container is.
+	blind said
 	// given up is true when the registration was given up.
 	givenUp atomic.Bool
 

@@ -17,7 +17,7 @@ import (
 const (
 	createRuntime = "createRuntime"
 	// hookName is the program's name, in its path and as its first argument.
-	hookName = "kerf-hook"
+	hookName = sharing.HookProgram
 	// hookTimeout is the runtime's own limit in seconds. The hook ends by itself after half of it.
 	hookTimeout = 120
 	// hookEnv is the whole environment of a hook that has none of its own. It must not be empty: with an empty
@@ -156,7 +156,7 @@ func (h Hook) edit(args ...string) *specs.Hook {
 	return &specs.Hook{
 		HookName: createRuntime,
 		Path:     h.Path,
-		Args:     append([]string{hookName, "arm", "--socket", h.Socket}, args...),
+		Args:     append([]string{hookName, sharing.HookArm, "--socket", h.Socket}, args...),
 		Env:      []string{hookEnv},
 		Timeout:  &timeout,
 	}
@@ -180,7 +180,7 @@ func Static(m Maxima, h Hook) ([]File, error) {
 		for n := 1; n <= m.of(resource); n++ {
 			amount := sharing.Ask{Resource: resource, Count: n}.String()
 			ask.Devices = append(ask.Devices, specs.Device{
-				Name: amount, ContainerEdits: specs.ContainerEdits{Hooks: []*specs.Hook{h.edit("--ask", amount)}},
+				Name: amount, ContainerEdits: specs.ContainerEdits{Hooks: []*specs.Hook{h.edit(sharing.HookAsk, amount)}},
 			})
 		}
 	}

@@ -57,6 +57,9 @@ func TestStaticHooks(t *testing.T) {
 			if len(h.Env) == 0 || slices.ContainsFunc(h.Env, func(v string) bool { return !strings.HasPrefix(v, "PATH=") }) {
 				t.Errorf("%s=%s: environment %q, want PATH alone", s.Kind, d.Name, h.Env)
 			}
+			if name, ok := sharing.DeviceOfHook(h.Path, h.Args); !ok || name != s.Kind+"="+d.Name {
+				t.Errorf("the hook of %s=%s is taken for that of %q where a runtime tells of hooks alone", s.Kind, d.Name, name)
+			}
 			want := []string{"kerf-hook", "arm", "--socket", testHook.Socket}
 			if s.Kind == sharing.CDIAsk {
 				want = append(want, "--ask", d.Name)

@@ -42,11 +42,11 @@ func readContainerd(r *Report, config string) {
 		r.untold("the CRI plugin's configuration cannot be read: %v", err)
 		return
 	}
-	major, _, known := parseVersion(r.Version)
+	version, known := parseVersion(r.Version)
 	switch {
 	case c.EnableCDI != nil && *c.EnableCDI:
 		r.CDI = Yes
-	case c.EnableCDI != nil, known && major < 2:
+	case c.EnableCDI != nil, known && version[0] < 2:
 		r.CDI = No
 	case known:
 		r.CDI = Yes
@@ -68,14 +68,22 @@ func readContainerd(r *Report, config string) {
 	}
 }
 
-// parseVersion reads major and minor out of "2.4.2", "v1.7.24-0ubuntu1" or "2.0.0-rc.1".
-func parseVersion(s string) (major, minor int, ok bool) {
-	first, rest, two := strings.Cut(strings.TrimPrefix(s, "v"), ".")
-	digits := strings.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' })
-	if digits >= 0 {
-		rest = rest[:digits]
+// release is major, minor and patch of a version.
+type release [3]int
+
+func (r release) before(o release) bool { return slices.Compare(r[:], o[:]) < 0 }
+
+// parseVersion reads "2.4.2", "v1.7.24-0ubuntu1" or "2.0.0-rc.1". Without a patch it is 0.
+func parseVersion(s string) (r release, ok bool) {
+	for i, part := range strings.SplitN(strings.TrimPrefix(s, "v"), ".", len(r)) {
+		if end := strings.IndexFunc(part, func(r rune) bool { return r < '0' || r > '9' }); end >= 0 && i > 0 {
+			part = part[:end]
+		}
+		n, err := strconv.ParseUint(part, 10, 16)
+		if err != nil {
+			return r, i > 1
+		}
+		r[i], ok = int(n), i > 0
 	}
-	a, err := strconv.ParseUint(first, 10, 16)
-	b, err2 := strconv.ParseUint(rest, 10, 16)
-	return int(a), int(b), two && err == nil && err2 == nil
+	return r, ok
 }

@@ -92,13 +92,17 @@ func FuzzConfigurations(f *testing.F) {
 }
 
 func TestParseVersion(t *testing.T) {
-	for s, want := range map[string][3]int{
-		"2.4.2": {2, 4, 1}, "v1.7.24-0ubuntu1~22.04.1": {1, 7, 1}, "2.0.0-rc.1": {2, 0, 1}, "1.6.20~ds1": {1, 6, 1}, "1.7": {1, 7, 1},
-		"": {}, "2": {}, "2.": {}, "x.1": {}, "-1.2": {}, "99999999.1": {},
+	for s, want := range map[string]release{
+		"2.4.2": {2, 4, 2}, "v1.7.24-0ubuntu1~22.04.1": {1, 7, 24}, "2.0.0-rc.1": {2, 0, 0}, "1.6.20~ds1": {1, 6, 20}, "1.7": {1, 7, 0},
+		"2.1.x": {2, 1, 0}, "2.10.3.4": {2, 10, 3}, "2.2-dev": {2, 2, 0},
 	} {
-		major, minor, ok := parseVersion(s)
-		if ok != (want[2] == 1) || ok && (major != want[0] || minor != want[1]) {
-			t.Errorf("parseVersion(%q) = %d, %d, %t", s, major, minor, ok)
+		if got, ok := parseVersion(s); !ok || got != want {
+			t.Errorf("parseVersion(%q) = %v, %t, want %v", s, got, ok, want)
+		}
+	}
+	for _, s := range []string{"", "2", "2.", "x.1", "-1.2", "99999999.1", "1.x", "v"} {
+		if got, ok := parseVersion(s); ok {
+			t.Errorf("parseVersion(%q) = %v", s, got)
 		}
 	}
 }

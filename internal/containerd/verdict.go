@@ -46,19 +46,19 @@ func Verdict(r Report, t Toolkit, cdiDir string) []Problem {
 	if r.CRI == No {
 		add(true, "cri-off", name+" does not serve kubelet: its CRI plugin is off", `take "cri" out of disabled_plugins in /etc/containerd/config.toml`+restartIt)
 	}
-	major, minor, known := parseVersion(r.Version)
-	old := r.tooOld(major, minor)
+	version, known := parseVersion(r.Version)
+	old := r.tooOld(version)
 	switch {
 	case r.Name != NameContainerd && r.Name != NameCRIO:
-		add(true, "runtime-unknown", fmt.Sprintf("%q is no container runtime that Kerf knows", name), "use containerd 2.x, containerd 1.7 or CRI-O")
+		add(true, "runtime-unknown", fmt.Sprintf("%q is no container runtime that Kerf knows", name), "use containerd 2.1 or newer, containerd 1.7 or CRI-O")
 	case !known:
-		add(false, "version-unknown", fmt.Sprintf("the version %q of %s cannot be read", r.Version, r.Name), "see that it is containerd 1.7 or CRI-O 1.28 at least")
-	case old != "":
-		add(true, "runtime-old", name+" is too old: it has no NRI or no CDI", old)
+		add(false, "version-unknown", fmt.Sprintf("the version %q of %s cannot be read", r.Version, r.Name), "see that it is containerd 2.1, 1.7.30 or CRI-O 1.34 at least")
+	case old != (lack{}):
+		add(true, "runtime-old", name+" is too old: "+old[0], old[1])
 	}
-	if old == "" {
+	if old == (lack{}) {
 		out = append(out, r.nriProblems(name)...)
-		out = append(out, r.cdiProblems(name, major, cdiDir)...)
+		out = append(out, r.cdiProblems(name, version[0], cdiDir)...)
 	}
 	out = append(out, r.nvidiaProblems(t)...)
 	out = append(out, r.annotationProblems()...)
@@ -74,15 +74,32 @@ func Verdict(r Report, t Toolkit, cdiDir string) []Problem {
 	return out
 }
 
-// tooOld is what to do about a version without NRI and CDI; empty when it has them.
-func (r Report) tooOld(major, minor int) string {
+// lack is what a version cannot do that Kerf needs, and what to do about it.
+type lack [2]string
+
+// tooOld is what the version lacks.
+func (r Report) tooOld(v release) lack {
 	switch {
-	case r.Name == NameContainerd && (major < 1 || major == 1 && minor < 7):
-		return "install containerd 2.x, or 1.7 with NRI and CDI switched on"
-	case r.Name == NameCRIO && (major < 1 || major == 1 && minor < 28):
-		return "install CRI-O 1.28 or newer, with enable_nri = true"
+	case r.Name == NameContainerd:
+		return lacks(v)
+	case r.Name == NameCRIO && v.before(release{1, 34}):
+		return lack{"its NRI does not tell plugins of CDI devices", "install CRI-O 1.34 or newer, with enable_nri = true"}
 	}
-	return ""
+	return lack{}
+}
+
+// lacks knows containerd by its source: its NRI gives containers the CDI devices that plugins name from 1.7.30 and 2.1.0 on, and in
+// no release of 2.0; before, it drops them without a word.
+func lacks(v release) lack {
+	switch {
+	case v.before(release{1, 7}):
+		return lack{"it has no NRI or no CDI", "install containerd 2.1 or newer, or 1.7.30 with NRI and CDI switched on"}
+	case v.before(release{1, 7, 30}):
+		return lack{"its NRI drops the CDI devices that plugins give", "update to containerd 1.7.30, with NRI and CDI switched on, or to 2.1"}
+	case v[0] == 2 && v[1] == 0:
+		return lack{"its NRI drops the CDI devices that plugins give", "update to containerd 2.1 or newer"}
+	}
+	return lack{}
 }
 
 func (r Report) nriProblems(name string) []Problem {

@@ -121,9 +121,9 @@ func TestEveryLack(t *testing.T) {
 		"no runtime":             {func(f *Facts) { f.Runtime = Runtime{} }, "container runtime", OK, "only processes, not pods", both},
 		"runtime denied":         {func(f *Facts) { f.Runtime = Runtime{Socket: "/s", Problem: "no permission", Denied: true} }, "container runtime", Unknown, "sudo kerf doctor", both},
 		"runtime silent":         {func(f *Facts) { f.Runtime = Runtime{Socket: "/s", Problem: "does not listen"} }, "container runtime", Unknown, "systemctl status", both},
-		"old runtime":            {func(f *Facts) { f.Runtime.Report.Version = "1.6.20~ds1" }, "container runtime", Missing, "install containerd 2.x", both},
+		"old runtime":            {func(f *Facts) { f.Runtime.Report.Version = "1.6.20~ds1" }, "container runtime", Missing, "install containerd 2.1", both},
 		"runtime without kubelet": {func(f *Facts) {
-			f.Runtime.Report = containerd.Report{Name: "containerd", Version: "1.7.24", CRI: containerd.No}
+			f.Runtime.Report = containerd.Report{Name: "containerd", Version: "1.7.30", CRI: containerd.No}
 		}, "container runtime", Missing, "disabled_plugins", both},
 		"nri off":                {func(f *Facts) { f.Runtime.Report.NRI = containerd.No }, "NRI", Missing, "disable = false", both},
 		"nri not told":           {func(f *Facts) { f.Runtime.Report.NRI = containerd.Unknown }, "NRI", Unknown, "does not tell", both},

@@ -1,0 +1,27 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharing
+
+import "testing"
+
+func TestDeviceOfHook(t *testing.T) {
+	const program = "/opt/kerf/v1/kerf-hook"
+	for name, tc := range map[string]struct {
+		program string
+		args    []string
+		want    string
+	}{
+		"guard":               {program, []string{"kerf-hook", "arm", "--socket", "/s"}, GuardDevice},
+		"ask":                 {program, []string{"kerf-hook", "arm", "--socket", "/s", "--ask", "gpu-memory-gib:3"}, CDIAsk + "=gpu-memory-gib:3"},
+		"an ask of nothing":   {program, []string{"kerf-hook", "arm", "--ask"}, GuardDevice},
+		"another command":     {program, []string{"kerf-hook", "look", "--ask", "gpu:1"}, ""},
+		"another program":     {"/usr/bin/nvidia-cdi-hook", []string{"nvidia-cdi-hook", "arm"}, ""},
+		"another's arguments": {program, []string{"hook", "arm"}, ""},
+		"no arguments":        {program, nil, ""},
+	} {
+		if got, ok := DeviceOfHook(tc.program, tc.args); got != tc.want || ok != (tc.want != "") {
+			t.Errorf("%s: %q, %t, want %q", name, got, ok, tc.want)
+		}
+	}
+}
