@@ -108,7 +108,7 @@ type Ending struct {
 type Summary struct {
 	GPUs   int `json:"gpus"`
 	Claims int `json:"claims"`
-	// Free and LargestFree are amounts of memory for people ("412GiB"): in all, and on one GPU.
+	// Free and LargestFree are amounts of memory for people ("412GiB"): in all, and the largest piece that one GPU gives.
 	Free        string `json:"free"`
 	LargestFree string `json:"largestFree"`
 	// Levels are the enforcement levels that any GPU offers, strongest first, with commas between them.

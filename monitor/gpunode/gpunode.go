@@ -39,7 +39,7 @@ func Of(b node.Books) api.Status {
 	levels := map[sharing.Level]bool{}
 	for _, g := range b.GPUs {
 		s.GPUs = append(s.GPUs, gpu(g, cliques))
-		largest = max(largest, g.FreeMemory)
+		largest = max(largest, min(g.FreeMemory, g.GPU.Usable())) // no piece is larger than its GPU, however much is given of it
 		if sum, err := free.Add(g.FreeMemory); err == nil {
 			free = sum
 		}
