@@ -152,7 +152,7 @@ const containers = `kubectl get pods -l walk=kinds -o 'jsonpath={range .items[*]
 
 func (w *walker) remember() {
 	w.Helper()
-	if w.remembered = w.must(containers); strings.Count(w.remembered, "containerd://") < 8 {
+	if w.remembered = w.must(containers); strings.Count(w.remembered, "containerd://") < 9 {
 		w.Errorf("the walk's containers are\n%s", w.remembered)
 	}
 }
