@@ -114,7 +114,7 @@ func TestBundleWithoutPod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := strings.NewReplacer(`"terminal": true`, `"terminal": false`, `"sh"`, `"gpuload", "--json", "--alloc", "3GiB"`).Replace(string(data))
+	text := strings.NewReplacer(`"terminal": true`, `"terminal": false`, `"sh"`, `"/bin/sh", "-c", "gpuload --json --alloc 3GiB; gpuload --json --alloc 5GiB; gpuload --json --gpu 1; true"`).Replace(string(data))
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -126,8 +126,15 @@ func TestBundleWithoutPod(t *testing.T) {
 	if r.err != nil {
 		t.Fatal(r)
 	}
-	if l := e.loadOf(r); l.Error != nil || l.Total == nil || *l.Total != 4*gib {
-		t.Errorf("in the bundle: %v", r)
+	var loads []loaded
+	for line := range strings.Lines(r.out) {
+		loads = append(loads, e.loadOf(result{out: line}))
+	}
+	if len(loads) != 3 || loads[0].Error != nil || loads[0].Total == nil || *loads[0].Total != 4*gib {
+		t.Fatalf("in the bundle, below its cap: %v", r)
+	}
+	if past, other := loads[1], loads[2]; past.Error == nil || other.Error == nil {
+		t.Errorf("past its cap %v, on another GPU %v", past, other)
 	}
 	eventually(e, "end of the grant", func() error { return e.noneNamed("bundle") })
 	if r := start("kerf-bundle-2"); r.err == nil || !strings.Contains(r.errOut, "does not exist") {
