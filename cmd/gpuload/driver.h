@@ -15,6 +15,7 @@ struct opening;
 	X(init, cuInit)                                      \
 	X(error_name, cuGetErrorName)                        \
 	X(device_get, cuDeviceGet)                           \
+	X(attribute, cuDeviceGetAttribute)                   \
 	X(retain, cuDevicePrimaryCtxRetain)                  \
 	X(release, cuDevicePrimaryCtxRelease_v2)             \
 	X(set_current, cuCtxSetCurrent)                      \

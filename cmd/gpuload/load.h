@@ -51,6 +51,7 @@ struct load {
 	uint64_t allocated;
 	size_t total, free;
 	bool known; /* total and free were read */
+	int processors; /* multiprocessors that it sees; 0: not known */
 	const char *error; /* a CUDA error's name, or a text; NULL: none */
 };
 

@@ -12,6 +12,8 @@
 
 #include "load.h"
 
+#define MULTIPROCESSOR_COUNT 16 /* CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT */
+
 static const char *name_of(const struct driver *cuda, CUresult result)
 {
 	static char unnamed[40];
@@ -109,8 +111,8 @@ static void report(const struct load *l, bool json)
 			snprintf(error, sizeof error, "\"%s\"", text);
 		}
 		n = snprintf(line, sizeof line,
-			     "{\"pid\":%d,\"allocated_bytes\":%llu,\"error\":%s,\"total_bytes\":%s,\"free_bytes\":%s}\n",
-			     (int)getpid(), (unsigned long long)l->allocated, error, total, free_);
+			     "{\"pid\":%d,\"allocated_bytes\":%llu,\"error\":%s,\"total_bytes\":%s,\"free_bytes\":%s,\"multiprocessors\":%d}\n",
+			     (int)getpid(), (unsigned long long)l->allocated, error, total, free_, l->processors);
 	} else {
 		n = snprintf(line, sizeof line, "gpuload[%d]: allocated %.1f MiB", (int)getpid(),
 			     (double)l->allocated / (1 << 20));
@@ -165,8 +167,11 @@ int work(const struct options *o)
 		ret = allocate(&l, o);
 	if (ret)
 		l.error = name_of(&l.cuda, ret);
-	if (open)
+	if (open) {
 		l.known = l.cuda.mem_info(&l.free, &l.total) == CUDA_SUCCESS;
+		if (l.cuda.attribute(&l.processors, MULTIPROCESSOR_COUNT, l.device) != CUDA_SUCCESS)
+			l.processors = 0;
+	}
 	report(&l, o->json);
 	if (open) { /* otherwise it holds nothing */
 		if (o->launch && !l.error) {

@@ -70,7 +70,11 @@ func TestMPSHolds(t *testing.T) {
 		t.Errorf("level %q (%s)", s.Level, s.LevelReason)
 	}
 	second := m.run(flags("--memory 8GiB --name second"+pin), load("--alloc 7GiB --hold 1h"))
-	wantLoad(t, second.loads(1)[0], "", 7*gib, 7*gib)
+	all := second.loads(1)[0]
+	wantLoad(t, all, "", 7*gib, 7*gib)
+	if got.Processors == 0 || got.Processors != all.Processors*30/100 {
+		t.Errorf("with 30 percent it sees %d multiprocessors, one without a percent %d", got.Processors, all.Processors)
+	}
 	before := fmt.Sprint(m.daemons())
 	if len(m.daemons()) != 2 {
 		t.Errorf("one domain has the processes %s, want a daemon and a server", before)

@@ -154,6 +154,8 @@ type loaded struct {
 	Error     *string `json:"error"`
 	Total     *uint64 `json:"total_bytes"`
 	Free      *uint64 `json:"free_bytes"`
+	// Processors are the multiprocessors that it sees.
+	Processors int `json:"multiprocessors"`
 }
 
 func (l loaded) err() string {

@@ -19,6 +19,8 @@ type line struct {
 	Error     *string `json:"error"`
 	Total     *uint64 `json:"total_bytes"`
 	Free      *uint64 `json:"free_bytes"`
+	// Processors are the multiprocessors that it sees.
+	Processors int `json:"multiprocessors"`
 }
 
 func parse(t *testing.T, out string) []line {
