@@ -26,7 +26,9 @@ const One Value = 1_000_000
 // demand and size; it keeps large profiles possible where the first sees no difference. A value counts places
 // alone: that a profile may be there only once, or wants the only engine of a kind, is not part of it.
 type Values struct {
-	of []Value
+	of     []Value
+	axis   int
+	shapes []shape
 }
 
 // Of is the value of the free units.
@@ -63,7 +65,7 @@ func NewValues(t *Table, demand Demand) *Values {
 		shapes[i].demand = expected
 	}
 	places := placesLeft(t.axis, shapes)
-	v := &Values{of: make([]Value, len(fill))}
+	v := &Values{of: make([]Value, len(fill)), axis: t.axis, shapes: shapes}
 	top := len(fill) - 1
 	for free := range fill {
 		part := fillWeight*ratio(fill[free], fill[top]) + (1-fillWeight)*ratio(places[free], places[top])

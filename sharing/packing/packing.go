@@ -69,10 +69,15 @@ func entering(prices []float64, fill func([]float64) ([]float64, float64)) ([]fl
 func pivot(basis [][]float64, amount, cost, column []float64, price float64) bool {
 	direction := make([]float64, len(basis))
 	out := -1
-	for i := range basis {
-		for j := range column {
-			direction[i] += basis[i][j] * column[j]
+	for j, n := range column {
+		if n == 0 {
+			continue // most are
 		}
+		for i := range basis {
+			direction[i] += basis[i][j] * n
+		}
+	}
+	for i := range basis {
 		if direction[i] > Tiny && (out < 0 || amount[i]*direction[out] < amount[out]*direction[i]) {
 			out = i
 		}
@@ -81,8 +86,12 @@ func pivot(basis [][]float64, amount, cost, column []float64, price float64) boo
 		return false
 	}
 	by := direction[out]
+	var some []int // of the row, what is not 0
 	for j := range basis[out] {
-		basis[out][j] /= by
+		if basis[out][j] != 0 {
+			basis[out][j] /= by
+			some = append(some, j)
+		}
 	}
 	amount[out] /= by
 	cost[out] = price
@@ -90,7 +99,7 @@ func pivot(basis [][]float64, amount, cost, column []float64, price float64) boo
 		if i == out || direction[i] == 0 {
 			continue
 		}
-		for j := range basis[i] {
+		for _, j := range some {
 			basis[i][j] -= direction[i] * basis[out][j]
 		}
 		amount[i] -= direction[i] * amount[out]

@@ -53,6 +53,7 @@ func (c *Cluster) Add(n Node) int {
 	n.empty()
 	if n.Table != nil {
 		c.cuts[n.Table] = n.cuts()
+		c.cuttable, c.unsure = c.cuttable+len(n.GPUs), true
 	}
 	n.version, n.id = 1, mix(uint64(len(c.nodes)))
 	n.cpu, n.memory = n.CPU, n.Memory

@@ -29,6 +29,12 @@ type Leaver interface {
 	Leave() bool
 }
 
+// Surveyor is a Policy whose scores depend on what is free on all GPUs in MIG mode together.
+type Surveyor interface {
+	// Survey looks at the nodes as they are; true when scores differ from now on. It must not change them.
+	Survey(nodes []*Node) bool
+}
+
 // Booker is a Policy that books something else than what was asked for.
 type Booker interface {
 	// Books is what the request takes: at least what it asks for.
@@ -49,6 +55,10 @@ type Cluster struct {
 	changes uint64
 	// cuts has the geometry of each table.
 	cuts map[*mig.Table]*cut
+	// cuttable is how many GPUs are in MIG mode, recut how many changes of their nodes no survey has seen; unsure that scores
+	// have become void otherwise.
+	cuttable, recut int
+	unsure          bool
 }
 
 // New is a cluster of copies of the nodes. Their order is the order in which ties are decided.
@@ -68,6 +78,7 @@ func (c *Cluster) Len() int { return len(c.nodes) }
 
 // Choose finds the best placement without taking it; false when no node can answer.
 func (c *Cluster) Choose(r Request) (Placement, bool) {
+	c.survey()
 	ranks := c.ranked(r.Shape)
 	best := ranks.top()
 	if best >= 0 && c.nodes[best].Memory < r.Memory {
@@ -82,6 +93,7 @@ func (c *Cluster) Choose(r Request) (Placement, bool) {
 // Learn tells a policy that learns of a request that arrived; each is told once, however often it is chosen for.
 func (c *Cluster) Learn(r Request) {
 	if l, ok := c.policy.(Learner); ok && l.Learn(r) {
+		c.unsure = true
 		c.forget()
 	}
 }
@@ -128,6 +140,7 @@ func (c *Cluster) fit(r Request, p Placement) error {
 func (c *Cluster) Release(r Request, p Placement) {
 	c.move(r, p, 1)
 	if l, ok := c.policy.(Leaver); ok && l.Leave() {
+		c.unsure = true
 		c.forget()
 	}
 }

@@ -3,7 +3,11 @@
 
 package cluster
 
-import "github.com/kerf-gpu/kerf/mig"
+import (
+	"maps"
+
+	"github.com/kerf-gpu/kerf/mig"
+)
 
 // weights are how much the terms of Kerf's score count, and the step below which a difference is none.
 type weights struct {
@@ -35,8 +39,9 @@ type Kerf struct {
 	cpu    int64
 	starts []start
 	prices map[string]int64
-	// values are what the parts of a GPU in MIG mode are worth for the workload.
-	values map[*mig.Table]*mig.Values
+	// usual are what the parts of a GPU in MIG mode are worth for the workload among empty GPUs, values among those that there
+	// are, once a survey has seen them.
+	usual, values map[*mig.Table]*mig.Values
 	// left is how many requests have left, at most leavingAfter.
 	left int
 }
@@ -58,7 +63,8 @@ type start struct {
 
 // NewKerf is Kerf for a workload on the nodes, which are taken as they are when empty.
 func NewKerf(w Workload, nodes []Node) *Kerf {
-	k := &Kerf{workload: w, holes: newHoles(w.all), prices: map[string]int64{}, values: instanceValues(w, nodes)}
+	k := &Kerf{workload: w, holes: newHoles(w.all), prices: map[string]int64{}, usual: instanceValues(w, nodes)}
+	k.values = maps.Clone(k.usual)
 	capacity := map[string]Milli{}
 	all := Milli(0)
 	for i := range nodes {

@@ -30,6 +30,17 @@ func instanceValues(w Workload, nodes []Node) map[*mig.Table]*mig.Values {
 	return out
 }
 
+// Survey implements Surveyor: what the parts of GPUs in MIG mode are worth depends on how many others there are of each.
+func (k *Kerf) Survey(nodes []*Node) bool {
+	known := false
+	for table, room := range roomsOf(nodes) {
+		if usual := k.usual[table]; usual != nil {
+			k.values[table], known = usual.In(room), true
+		}
+	}
+	return known
+}
+
 // valuesOf are the values for the node's GPUs.
 func (k *Kerf) valuesOf(n *Node) *mig.Values {
 	if v := k.values[n.Table]; v != nil {

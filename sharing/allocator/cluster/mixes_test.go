@@ -184,7 +184,10 @@ func TestInstancesComeAndGo(t *testing.T) {
 	}
 }
 
-var mixSeeds = flag.Uint64("mix-seeds", 5, "over how many seeds the figures of mixes of instances are")
+var (
+	mixSeeds = flag.Uint64("mix-seeds", 5, "over how many seeds the figures of mixes of instances are")
+	mixFirst = flag.Uint64("mix-first", 0, "the first of these seeds")
+)
 
 // mostAt100 is how much of 100 GPUs can be allocated, in percent, when all of them were asked for once, by who refuses nothing
 // before: the last request of them is mostly larger than what is left.
@@ -211,7 +214,7 @@ func BenchmarkInstanceMixes(b *testing.B) {
 				for b.Loop() {
 					once, more, kept, most, n := 0.0, 0.0, 0.0, 0.0, float64(*mixSeeds)
 					for seed := range *mixSeeds {
-						arrivals := drawn(table, mixes()[name], seed, 3000)
+						arrivals := drawn(table, mixes()[name], *mixFirst+seed, 3000)
 						o, m := filled(b, table, nodes, ways(nodes, arrivals)[way], arrivals)
 						k := accepted(b, table, nodes, ways(nodes, arrivals)[way], arrivals, 0.85)
 						once, more, kept, most = once+o/n, more+m/n, kept+k/n, most+mostAt100(table, arrivals)/n

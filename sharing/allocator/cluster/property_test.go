@@ -61,7 +61,7 @@ func choose(c *cluster.Cluster, p cluster.Policy, r cluster.Request) (int, int, 
 		if cluster.Judge(c.Node(i), r) != cluster.Fits {
 			continue
 		}
-		if score, g := p.Score(c.Node(i), r.Shape); best < 0 || score > most {
+		if score, g := p.Score(c.Node(i), c.Node(i).Resolve(r.Shape)); best < 0 || score > most {
 			best, gpu, most = i, g, score
 		}
 	}

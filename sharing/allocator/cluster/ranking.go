@@ -148,6 +148,9 @@ func (c *Cluster) ranking(s Shape) *ranking {
 // changed tells the rankings of a change of the node.
 func (c *Cluster) changed(i int) {
 	c.nodes[i].version++
+	if c.nodes[i].Table != nil {
+		c.recut++
+	}
 	c.log[c.changes%uint64(len(c.log))] = int32(i) //nolint:gosec // as above
 	c.changes++
 }

@@ -1,0 +1,97 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mig_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/kerf-gpu/kerf/mig"
+)
+
+// In whatever room, more of a GPU is never worth less, nothing is worth nothing, and no GPU more than One.
+func TestValuesInARoomGrowWithIt(t *testing.T) {
+	for model := range machines {
+		table := table(t, model)
+		random := rand.New(rand.NewPCG(3, 2))
+		for range 5 {
+			demand, room := mig.Demand{}, mig.Room{}
+			for _, p := range table.Profiles() {
+				demand[p.ID] = float64(random.IntN(4))
+			}
+			for range random.IntN(20) {
+				room[mig.Mask(random.Uint32())&table.Full()] = random.IntN(40)
+			}
+			v := mig.NewValues(table, demand).In(room)
+			if v.Of(0) != 0 || v.Of(table.Full()) > mig.One {
+				t.Fatalf("%s: none is worth %d, all %d", model, v.Of(0), v.Of(table.Full()))
+			}
+			for free := range table.Full() + 1 {
+				for unit := range table.Axis() {
+					if loss := v.Loss(free|1<<unit, 1<<unit); loss < 0 {
+						t.Fatalf("%s: unit %d beside %s is worth %d", model, unit, free, loss)
+					}
+				}
+			}
+		}
+	}
+}
+
+// bigDemand is for profiles of half a GPU and of all of it, and few small ones.
+func bigDemand(t *testing.T, table *mig.Table) mig.Demand {
+	t.Helper()
+	d := mig.Demand{}
+	for i, name := range []string{"1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"} {
+		d[id(t, table, name)] = []float64{1, 1, 2, 4, 4, 6}[i]
+	}
+	return d
+}
+
+// A 3g can begin an empty GPU, at 4, or complete one whose units 0-3 are free, which a 4g could use too. One such GPU among
+// empty ones is kept for a 4g; many beside few empty ones, which a 7g needs, are not.
+func TestManyHalvesAreWorthLessThanOne(t *testing.T) {
+	table := table(t, "H100")
+	usual := mig.NewValues(table, bigDemand(t, table))
+	low, high := mig.Mask(0x0f), mig.Mask(0xf0)
+	for _, tt := range []struct {
+		empty, halves int
+		completes     bool
+	}{{40, 1, false}, {10, 30, true}} {
+		v := usual.In(mig.Room{table.Full(): tt.empty, low: tt.halves})
+		if got := v.Loss(low, low) < v.Loss(table.Full(), high); got != tt.completes {
+			t.Errorf("%+v: a half costs %d, half of an empty GPU %d", tt, v.Loss(low, low), v.Loss(table.Full(), high))
+		}
+	}
+}
+
+// What nobody can need any more of an empty GPU does not count: where 1g are all that comes, halves are as good.
+func TestScarceEmptyGPUsAreWorthMore(t *testing.T) {
+	table := table(t, "H100")
+	usual := mig.NewValues(table, bigDemand(t, table))
+	begin := func(empty int) mig.Value {
+		v := usual.In(mig.Room{table.Full(): empty, 0x0f: 6, 0xf0: 6})
+		return v.Loss(table.Full(), 0xf0)
+	}
+	if few, many := begin(3), begin(60); few <= many {
+		t.Errorf("to begin an empty GPU costs %d of 3, %d of 60", few, many)
+	}
+}
+
+func BenchmarkIn(b *testing.B) {
+	for _, model := range []string{"A30", "H100", "RTX PRO 6000"} {
+		b.Run(model, func(b *testing.B) {
+			table := table(b, model)
+			v := mig.NewValues(table, nil)
+			room := mig.Room{table.Full(): 40}
+			for free := range table.Full() {
+				if free%5 == 3 && len(room) < 20 {
+					room[free] = int(free%7) + 1
+				}
+			}
+			for b.Loop() {
+				v.In(room)
+			}
+		})
+	}
+}
