@@ -42,6 +42,8 @@ type Books struct {
 	geometries []*geometry
 	// era counts the changes that make every score void.
 	era uint64
+	// survey is of the GPUs in MIG mode together.
+	survey survey
 	// kinds are those of the pods that asked last, and numbered counts those that there ever were.
 	kinds    map[kindKey]kind
 	numbered uint64
@@ -64,7 +66,7 @@ func (b *Books) Configure(c config.Config) {
 func (b *Books) node(name string) *node {
 	n := b.nodes[name]
 	if n == nil {
-		n = &node{name: name, pods: map[string]*pod{}}
+		n = &node{name: name, pods: map[string]*pod{}, recut: &b.survey.changes}
 		b.nodes[name] = n
 	}
 	return n
@@ -150,6 +152,7 @@ func (b *Books) sweep(n *node) {
 // leave tells the policy that a pod has ended.
 func (b *Books) leave() {
 	if b.policy.Leave() {
+		b.survey.void = true
 		b.era++
 	}
 }
@@ -162,17 +165,22 @@ func (b *Books) Learn(w Want) {
 	b.learned[w.UID] = true
 	for _, a := range w.Asks {
 		if a.Kind != sharing.ContainerInit && !a.Request.Open() && b.policy.Learn(cluster.Request{Shape: shapeOf(a.Request, w.CPU)}) {
+			b.survey.void = true
 			b.era++
 		}
 	}
 }
 
-// refresh tells the policy of nodes that came, went or changed.
+// refresh tells the policy of nodes that came, went or changed, and of the room on them.
 func (b *Books) refresh() {
-	if !b.stale {
-		return
+	if b.stale {
+		b.renew()
 	}
-	b.stale = false
+	b.look()
+}
+
+func (b *Books) renew() {
+	b.stale, b.survey.void = false, true
 	names := make([]string, 0, len(b.nodes))
 	for name, n := range b.nodes {
 		if n.report != nil {

@@ -27,6 +27,8 @@ type node struct {
 	renewed, heard time.Time
 	valid          time.Duration
 
+	// recut counts, for all nodes together, the changes of those that have GPUs in MIG mode.
+	recut *int
 	// version counts the changes; state is made of the rest, and void when made for another version.
 	version uint64
 	state   *state
@@ -52,7 +54,13 @@ type kept[T any] struct {
 // mostKept bounds what is kept for one node; beyond it, all is forgotten.
 const mostKept = 128
 
-func (n *node) change() { n.version++; n.state = nil }
+func (n *node) change() {
+	n.version++
+	n.state = nil
+	if n.report != nil && len(n.report.cuts) > 0 {
+		*n.recut++
+	}
+}
 
 // settled is true when the node, had it anything for the pod that is gone, would have said so.
 func (n *node) settled(p *pod) bool { return !n.heard.Before(p.goneAt.Add(settle)) }

@@ -31,9 +31,13 @@ func instanceValues(w Workload, nodes []Node) map[*mig.Table]*mig.Values {
 }
 
 // Survey implements Surveyor: what the parts of GPUs in MIG mode are worth depends on how many others there are of each.
-func (k *Kerf) Survey(nodes []*Node) bool {
+func (k *Kerf) Survey(nodes []*Node) bool { return k.Rooms(roomsOf(nodes)) }
+
+// Rooms is Survey for those who keep books of their own: how many GPUs of each table have which units free. True when scores
+// differ from now on.
+func (k *Kerf) Rooms(rooms map[*mig.Table]mig.Room) bool {
 	known := false
-	for table, room := range roomsOf(nodes) {
+	for table, room := range rooms {
 		if usual := k.usual[table]; usual != nil {
 			k.values[table], known = usual.In(room), true
 		}

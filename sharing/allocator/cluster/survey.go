@@ -5,13 +5,13 @@ package cluster
 
 import "github.com/kerf-gpu/kerf/mig"
 
-// surveyPart is of how many GPUs in MIG mode one may change without a new survey: the prices of many hardly change with one,
+// SurveyPart is of how many GPUs in MIG mode one may change without a new survey: the prices of many hardly change with one,
 // and each survey makes every score void.
-const surveyPart = 128
+const SurveyPart = 128
 
 // survey shows the nodes to a policy that looks at all of them, where that may change its scores.
 func (c *Cluster) survey() {
-	if c.cuttable == 0 || !c.unsure && c.recut <= c.cuttable/surveyPart {
+	if c.cuttable == 0 || !c.unsure && c.recut <= c.cuttable/SurveyPart {
 		return
 	}
 	c.recut, c.unsure = 0, false

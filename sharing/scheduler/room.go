@@ -1,0 +1,60 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"maps"
+
+	"github.com/kerf-gpu/kerf/mig"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
+)
+
+// survey is what the policy was told last of the free units of all GPUs in MIG mode.
+type survey struct {
+	rooms map[*mig.Table]mig.Room
+	gpus  int
+	// changes of nodes with such GPUs came since then; void where the policy may not know what it was told.
+	changes int
+	void    bool
+}
+
+// look tells the policy how many GPUs have which units free, once enough of them may have changed. Scores are void only
+// when that differs: most reports say what the last one did.
+func (b *Books) look() {
+	s := &b.survey
+	if !s.void && s.changes <= s.gpus/cluster.SurveyPart {
+		return
+	}
+	rooms, gpus := map[*mig.Table]mig.Room{}, 0
+	for _, n := range b.nodes {
+		if n.report != nil && len(n.report.cuts) > 0 {
+			gpus += b.books(n).rooms(rooms)
+		}
+	}
+	same := !s.void && maps.EqualFunc(rooms, s.rooms, maps.Equal[mig.Room, mig.Room])
+	b.survey = survey{rooms: rooms, gpus: gpus}
+	if !same && b.policy.Rooms(rooms) {
+		b.era++
+	}
+}
+
+// rooms adds the GPUs that are cut for pods, and gives their number.
+func (s *state) rooms(rooms map[*mig.Table]mig.Room) int {
+	gpus := 0
+	for _, g := range s.gpus {
+		c := s.cut(g.GPU.UUID)
+		if c == nil || c.geometry == nil || c.fixed || c.trouble != "" || g.GPU.Health != sharing.HealthOK {
+			continue
+		}
+		room := rooms[c.table]
+		if room == nil {
+			room = mig.Room{}
+			rooms[c.table] = room
+		}
+		room[c.table.Free(s.taken(g.GPU.UUID))]++
+		gpus++
+	}
+	return gpus
+}
