@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -68,4 +69,36 @@ func BenchmarkChoose5000Nodes(b *testing.B) {
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
 	runtime.KeepAlive(c)
+}
+
+// Instances that come and go on GPUs in MIG mode: with few GPUs their room is valued anew with each decision, with many once
+// in a while.
+func BenchmarkChooseInstances(b *testing.B) {
+	for _, gpus := range []int{100, 4000} {
+		b.Run(strconv.Itoa(gpus), func(b *testing.B) {
+			nodes := migNodes(b, gpus/4, 4)
+			arrivals := drawn(nodes[0].Table, mixes()["mostly-big"], 1, 4096)
+			c := cluster.New(nodes, cluster.NewKerf(cluster.NewWorkload(arrivals), nodes))
+			var holds []held
+			place := func(i int) {
+				q := arrivals[i%len(arrivals)]
+				if p, ok := c.Choose(q); ok {
+					if err := c.Take(q, p); err != nil {
+						b.Fatal(err)
+					}
+					holds = append(holds, held{q, p})
+				}
+				if len(holds) > gpus*5/4 {
+					c.Release(holds[0].request, holds[0].placement)
+					holds = holds[1:]
+				}
+			}
+			for i := range gpus * 3 / 2 {
+				place(i)
+			}
+			for i := 0; b.Loop(); i++ {
+				place(i)
+			}
+		})
+	}
 }

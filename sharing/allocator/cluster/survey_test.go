@@ -102,7 +102,8 @@ func TestSurveysComeWithChanges(t *testing.T) {
 // A GPU whose units 0-3 are free is kept for a 4g while there are few of them. Those of nodes that take nothing, and those
 // withheld, are none.
 func TestHalvesThatTakeNothingAreNone(t *testing.T) {
-	nodes := migNodes(t, 20, 1)
+	const halves = 16
+	nodes := migNodes(t, halves+11, 1)
 	for name, tt := range map[string]struct {
 		out       func(c *cluster.Cluster, node int) error
 		completes bool
@@ -114,7 +115,7 @@ func TestHalvesThatTakeNothingAreNone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := cluster.NewKerf(cluster.NewWorkload(drawn(nodes[0].Table, mixes()["mostly-big"], 1, 500)), nodes)
 			c := cluster.New(nodes, k)
-			for node := range 9 {
+			for node := range halves {
 				if err := c.Take(profile("3g.40gb"), cluster.Placement{Node: node, GPUs: []int{0}, Starts: []int{4}}); err != nil {
 					t.Fatal(err)
 				}
@@ -125,27 +126,26 @@ func TestHalvesThatTakeNothingAreNone(t *testing.T) {
 				}
 			}
 			p, ok := c.Choose(profile("3g.40gb"))
-			if completes := p.Node < 9; !ok || completes != tt.completes {
+			if completes := p.Node < halves; !ok || completes != tt.completes {
 				t.Errorf("a 3g goes to node %d at %v", p.Node, p.Starts)
 			}
 		})
 	}
 }
 
-// On the mixes with the fewest small profiles kerf allocates 99 % when all GPUs were asked for once.
+// On the mix that leaves fewest small holes, and so most depends on the last empty GPUs, kerf allocates 99 % when all GPUs were
+// asked for once.
 func TestInstancesFillGPUsAtOnce(t *testing.T) {
 	nodes := migNodes(t, migGPUs/4, 4)
 	table := nodes[0].Table
-	for _, name := range []string{"uniform", "mostly-big"} {
-		mean := 0.0
-		const seeds = 10
-		for s := range uint64(seeds) {
-			arrivals := drawn(table, mixes()[name], 100+s, 1000)
-			once, _ := filled(t, table, nodes, cluster.NewKerf(cluster.NewWorkload(arrivals), nodes), arrivals)
-			mean += once / seeds
-		}
-		if t.Logf("%s: %.2f %%", name, mean); mean < 99 {
-			t.Errorf("%s: %.2f %% allocated", name, mean)
-		}
+	mean := 0.0
+	const seeds = 10
+	for s := range uint64(seeds) {
+		arrivals := drawn(table, mixes()["mostly-big"], 100+s, 300)
+		once, _ := filled(t, table, nodes, cluster.NewKerf(cluster.NewWorkload(arrivals), nodes), arrivals)
+		mean += once / seeds
+	}
+	if mean < 99 {
+		t.Errorf("%.2f %% allocated", mean)
 	}
 }
