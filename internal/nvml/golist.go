@@ -10,16 +10,27 @@ package nvml
 typedef struct { unsigned pid; unsigned long long used; unsigned gi, ci; } kerf_process;
 _Static_assert(sizeof(void *) != 8 || sizeof(kerf_process) == 24, "layout of nvmlProcessInfo_v2_t");
 
+// nvmlProcessUtilizationSample_t
+typedef struct { unsigned pid; unsigned long long at; unsigned sm, memory, encoder, decoder; } kerf_time;
+_Static_assert(sizeof(void *) != 8 || sizeof(kerf_time) == 32, "layout of nvmlProcessUtilizationSample_t");
+
 typedef int (*kerf_list_fn)(void *, unsigned *, kerf_process *);
+typedef int (*kerf_times_fn)(void *, kerf_time *, unsigned *, unsigned long long);
 
 static int kerf_list(void *list_fn, void *dev, unsigned *count, kerf_process *out)
 {
 	return ((kerf_list_fn)list_fn)(dev, count, out);
 }
+
+static int kerf_times(void *times_fn, void *dev, kerf_time *out, unsigned *count, unsigned long long since)
+{
+	return ((kerf_times_fn)times_fn)(dev, out, count, since);
+}
 */
 import "C"
 
 import (
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -28,26 +39,33 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// computeList is the function that lists compute processes. go-nvml asks each time how long the list is before it asks for the
-// list, and the driver goes through all processes twice; lists asks once, with room for as many as there were.
-const computeList = "nvmlDeviceGetComputeRunningProcesses"
+// computeList is the function that lists compute processes, and timesList that which lists what processes did. go-nvml asks each
+// time how long the list is before it asks for the list, and the driver goes through all processes twice; lists asks once, with
+// room for as many as there were.
+const (
+	computeList = "nvmlDeviceGetComputeRunningProcesses"
+	timesList   = "nvmlDeviceGetProcessUtilization"
+)
 
 // spareRoom is how many more processes there may be at the next look.
 const spareRoom = 32
 
-// lists asks for lists of compute processes.
+// lists asks for lists of compute processes, and of what processes did.
 type lists struct {
-	limits *limits // has the handles
-	fn     unsafe.Pointer
+	limits    *limits // has the handles
+	fn, times unsafe.Pointer
 
 	mu   sync.Mutex
 	gpus map[nvml.Device]*listed
 }
 
-// listed is what is kept of a GPU's list. One call at a time uses it: a GPU's calls are in one lane.
+// listed is what is kept of a GPU's lists. One call at a time uses it: a GPU's calls are in one lane.
 type listed struct {
-	uuid string
-	room []C.kerf_process
+	uuid  string
+	room  []C.kerf_process
+	times []C.kerf_time
+	// last is the list of processes that was told last; it is never changed.
+	last []resident
 }
 
 func openLists(l *limits) *lists {
@@ -55,21 +73,33 @@ func openLists(l *limits) *lists {
 	if fn == nil {
 		fn = dlsym(l.lib, computeList+"_v2")
 	}
-	return &lists{limits: l, fn: fn, gpus: map[nvml.Device]*listed{}}
+	return &lists{limits: l, fn: fn, times: dlsym(l.lib, timesList), gpus: map[nvml.Device]*listed{}}
 }
 
-// compute lists a GPU's processes; ok is false where go-nvml has to: the library is of the oldest kind, the list has become
-// longer than the room, or the driver has an error to tell.
-func (l *lists) compute(dev nvml.Device) (out []resident, ok bool) {
-	if l.fn == nil || l.limits.handle == nil {
-		return nil, false
+// gpu is what is kept of a GPU, and its handle; nil where go-nvml has to ask.
+func (l *lists) gpu(dev nvml.Device) (*listed, unsafe.Pointer) {
+	if l.limits.handle == nil {
+		return nil, nil
 	}
 	g := l.of(dev)
 	if g == nil {
-		return nil, false
+		return nil, nil
 	}
 	handle, err := l.limits.device(g.uuid)
 	if err != nil {
+		return nil, nil
+	}
+	return g, handle
+}
+
+// compute lists a GPU's processes; ok is false where go-nvml has to: the library is of the oldest kind, the list has become
+// longer than the room, or the driver has an error to tell. A list that is as the last one is that: nobody may change it.
+func (l *lists) compute(dev nvml.Device) (out []resident, ok bool) {
+	if l.fn == nil {
+		return nil, false
+	}
+	g, handle := l.gpu(dev)
+	if g == nil {
 		return nil, false
 	}
 	n := C.uint(len(g.room))
@@ -82,9 +112,44 @@ func (l *lists) compute(dev nvml.Device) (out []resident, ok bool) {
 		_ = l.limits.judge(g.uuid, computeList, C.int(r)) // the next call looks the handle up anew
 		return nil, false
 	}
-	out = make([]resident, 0, n)
-	for _, p := range g.room[:n] {
-		out = append(out, residentOf(uint32(p.pid), uint64(p.used), uint32(p.gi), uint32(p.ci)))
+	if g.last == nil || !slices.EqualFunc(g.last, g.room[:n], func(was resident, p C.kerf_process) bool { return was == processOf(p) }) {
+		g.last = make([]resident, 0, n)
+		for _, p := range g.room[:n] {
+			g.last = append(g.last, processOf(p))
+		}
+	}
+	return g.last, true
+}
+
+func processOf(p C.kerf_process) resident {
+	return residentOf(uint32(p.pid), uint64(p.used), uint32(p.gi), uint32(p.ci))
+}
+
+// processTimes lists what a GPU's processes did since a moment, in microseconds; ok is false where go-nvml has to, as with
+// compute.
+func (l *lists) processTimes(dev nvml.Device, since uint64) (out []timeSample, ok bool) {
+	if l.times == nil {
+		return nil, false
+	}
+	g, handle := l.gpu(dev)
+	if g == nil {
+		return nil, false
+	}
+	n := C.uint(len(g.times))
+	r := nvml.Return(C.kerf_times(l.times, handle, &g.times[0], &n, C.ulonglong(since)))
+	switch {
+	case r == nvml.ERROR_NOT_FOUND:
+		return nil, true // nobody did anything
+	case r == nvml.ERROR_INSUFFICIENT_SIZE:
+		g.times = make([]C.kerf_time, int(n)+spareRoom)
+		return nil, false
+	case r != nvml.SUCCESS || int(n) > len(g.times):
+		_ = l.limits.judge(g.uuid, timesList, C.int(r)) // the next call looks the handle up anew
+		return nil, false
+	}
+	out = make([]timeSample, 0, n)
+	for _, s := range g.times[:n] {
+		out = append(out, timeSample{pid: int(s.pid), percent: int(s.sm), memory: int(s.memory), encoder: int(s.encoder), decoder: int(s.decoder)})
 	}
 	return out, true
 }
@@ -100,7 +165,7 @@ func (l *lists) of(dev nvml.Device) *listed {
 	if r != nvml.SUCCESS {
 		return nil
 	}
-	g := &listed{uuid: uuid, room: make([]C.kerf_process, spareRoom)}
+	g := &listed{uuid: uuid, room: make([]C.kerf_process, spareRoom), times: make([]C.kerf_time, spareRoom)}
 	l.gpus[dev] = g
 	return g
 }

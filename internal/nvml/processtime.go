@@ -50,11 +50,15 @@ func meanByProcess(samples []timeSample, part func(timeSample) int) (map[int]int
 }
 
 func (g goDevice) processTime(since time.Time) ([]timeSample, error) {
-	const name = "nvmlDeviceGetProcessUtilization"
+	const name = timesList
 	if err := g.d.need(name); err != nil {
 		return nil, err
 	}
-	got, r, ok := processUtilization(g.dev, uint64(max(0, since.UnixMicro())))
+	from := uint64(max(0, since.UnixMicro()))
+	if list, ok := g.d.lists.processTimes(g.dev, from); ok {
+		return list, nil
+	}
+	got, r, ok := processUtilization(g.dev, from)
 	if r == nvml.ERROR_NOT_FOUND || ok && r == nvml.ERROR_INSUFFICIENT_SIZE && len(got) == 0 {
 		return nil, nil // both are said where nobody used any
 	}

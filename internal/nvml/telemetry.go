@@ -44,9 +44,10 @@ const (
 const (
 	// timeKept is for what processes did, how busy the GPU was and its power, which drivers sample some times in a second or
 	// tell as the mean of a second (NVML's nvmlUtilization_t: every sixth of a second to once a second; nvmlDeviceGetPowerUsage:
-	// the mean of a second since Ampere), and for the memory of MIG instances while no process has more or less.
+	// the mean of a second since Ampere), and for the GPU's memory while no process came, went, or has more or less.
 	timeKept = 270 * time.Millisecond
-	// otherKept is for sensors that change from second to second.
+	// otherKept is for sensors that change from second to second, and for the memory of MIG instances while neither a process
+	// nor the GPU has more or less.
 	otherKept = 900 * time.Millisecond
 	// listsKept is for the lists of graphics and of MPS clients in which there was none.
 	listsKept = 2900 * time.Millisecond
@@ -83,13 +84,16 @@ type Telemetry struct {
 
 	// others is true when there were processes that are not in the list of compute processes.
 	others bool
+	// compute is the list of compute processes, and same is true when all processes are as before, and told.
+	compute []resident
+	same    bool
 	// parts are where instances are found, and untold the sensors that were asked for and not told.
 	parts  []part
 	untold map[Sensor]bool
 	// noTime is true when activity was not told for want of support.
 	noTime bool
 	// at is when each was asked for.
-	at struct{ time, often, instances, lists, others, seldom time.Time }
+	at struct{ memory, time, often, instances, lists, others, seldom time.Time }
 }
 
 // part is a GPU instance and its handle.
@@ -130,15 +134,14 @@ type senses interface {
 // even its memory can be told.
 func (l *Library) Telemetry(ctx context.Context, id sharing.GPUID, a Ask) (Telemetry, error) {
 	return onGPU(ctx, l, "read telemetry", id, func(d device) (Telemetry, error) {
-		m, err := plausible(d.memory())
-		if err != nil {
-			return Telemetry{}, err
-		}
-		t, now := Telemetry{Memory: m}, time.Now()
+		t, now := Telemetry{}, time.Now()
 		if a.Before == nil {
 			a.Before = &Telemetry{}
 		}
 		t.askLists(d, a.Before, now)
+		if err := t.askMemory(d, a.Before, now); err != nil {
+			return Telemetry{}, err
+		}
 		t.askActivity(d, a, now)
 		if s, ok := d.(senses); ok {
 			t.askSensors(s, a, now)
@@ -152,18 +155,38 @@ func (l *Library) Telemetry(ctx context.Context, id sharing.GPUID, a Ask) (Telem
 
 // askLists reads the processes: the list of compute always, the others again when it is time or if there was any in them.
 func (t *Telemetry) askLists(d device, before *Telemetry, now time.Time) {
+	lists, err := [][]resident{nil}, error(nil)
 	if s, ok := d.(senses); ok && before.Listed && !before.others && now.Sub(before.at.lists) < listsKept {
 		t.at.lists = before.at.lists
-		if compute, err := s.computeProcesses(); err == nil {
-			t.Residents, t.Listed = residents([][]resident{compute}), true
-		}
+		lists[0], err = s.computeProcesses()
+	} else {
+		t.at.lists = now
+		lists, err = d.processes()
+	}
+	if err != nil {
 		return
 	}
-	t.at.lists = now
-	if lists, err := d.processes(); err == nil {
-		t.Residents, t.Listed = residents(lists), true
-		t.others = slices.ContainsFunc(lists[1:], func(l []resident) bool { return len(l) > 0 })
+	t.compute, t.Listed = lists[0], true
+	t.others = slices.ContainsFunc(lists[1:], func(l []resident) bool { return len(l) > 0 })
+	if before.Listed && !t.others && !before.others && slices.Equal(t.compute, before.compute) {
+		t.Residents = before.Residents // the same slice, for who keeps what was made of it
+	} else {
+		t.Residents = residents(lists)
 	}
+	t.same = before.Listed && slices.Equal(t.Residents, before.Residents) &&
+		!slices.ContainsFunc(t.Residents, func(r Resident) bool { return !r.Known })
+}
+
+// askMemory reads the GPU's memory. While all processes are as before it is taken to be so, too, for a moment: others than
+// they hardly have any.
+func (t *Telemetry) askMemory(d device, before *Telemetry, now time.Time) (err error) {
+	if t.same && now.Sub(before.at.memory) < timeKept {
+		t.Memory, t.at.memory = before.Memory, before.at.memory
+		return nil
+	}
+	t.at.memory = now
+	t.Memory, err = plausible(d.memory())
+	return err
 }
 
 // askActivity reads what processes did.
@@ -228,10 +251,10 @@ func (t *Telemetry) askSensors(s senses, a Ask, now time.Time) {
 }
 
 // askInstances reads the memory of MIG instances, where they were found before as long as that holds. While no process came,
-// went, or has other memory than before, theirs is as it was.
+// went, or has other memory than before, and the GPU has as much in use as before, theirs is as it was.
 func (t *Telemetry) askInstances(s senses, before *Telemetry, now time.Time) {
 	found := before.parts != nil && !t.at.seldom.Equal(now)
-	if found && t.Listed && before.Listed && now.Sub(before.at.instances) < timeKept && slices.Equal(t.Residents, before.Residents) {
+	if found && t.same && t.Memory == before.Memory && now.Sub(before.at.instances) < otherKept {
 		t.Instances, t.parts, t.at.instances = before.Instances, before.parts, before.at.instances
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -57,6 +58,7 @@ type sensing struct {
 	asked map[string]int
 	value uint64
 	cut   []part
+	lost  error // of the list of compute processes
 }
 
 func (s *sensing) sensors(want func(Sensor) bool) map[Sensor]uint64 {
@@ -73,11 +75,16 @@ func (s *sensing) sensors(want func(Sensor) bool) map[Sensor]uint64 {
 	return out
 }
 
+func (s *sensing) memory() (Memory, error) { s.asked["memory"]++; return s.fakeGPU.memory() }
+
 func (s *sensing) instances() ([]part, error) { s.asked["instances"]++; return s.cut, nil }
 
 func (s *sensing) computeProcesses() ([]resident, error) {
 	s.asked["compute"]++
-	return s.lists[0], nil
+	if s.lost != nil {
+		return nil, s.lost
+	}
+	return slices.Clone(s.lists[0]), nil
 }
 
 func (s *sensing) processes() ([][]resident, error) { s.asked["lists"]++; return s.lists, nil }
@@ -138,7 +145,7 @@ func TestTelemetryAgain(t *testing.T) {
 			}
 			return got
 		}
-		ask("at first", map[string]int{"power": 1, "temperature": 1, "ecc": 1, "throttle": 1, "lists": 1, "time": 1, "instances": 1})
+		ask("at first", map[string]int{"power": 1, "temperature": 1, "ecc": 1, "throttle": 1, "lists": 1, "memory": 1, "time": 1, "instances": 1})
 		dev.value = 2
 		time.Sleep(100 * time.Millisecond)
 		in.mem.Used++
@@ -146,24 +153,41 @@ func TestTelemetryAgain(t *testing.T) {
 			t.Errorf("sensors %v, instances %v", got.Sensors, got.Instances)
 		}
 		g.lists[0][0].used++
-		if got := ask("when a process has more", map[string]int{"compute": 1}); got.Instances[0].Memory.Used != in.mem.Used {
-			t.Errorf("instances %v", got.Instances)
+		g.mem.Used++
+		if got := ask("when a process has more", map[string]int{"compute": 1, "memory": 1}); got.Instances[0].Memory.Used != in.mem.Used || got.Memory.Used != g.mem.Used {
+			t.Errorf("memory %v, instances %v", got.Memory, got.Instances)
 		}
 		time.Sleep(200 * time.Millisecond)
 		ask("a little later", map[string]int{"power": 1, "compute": 1, "time": 1})
-		time.Sleep(700 * time.Millisecond)
-		if got := ask("after a second", map[string]int{"power": 1, "temperature": 1, "compute": 1, "time": 1}); got.Sensors[SensorTemperature] != 2 || got.Sensors[SensorECCCorrected] != 1 {
+		in.mem.Used++
+		time.Sleep(100 * time.Millisecond)
+		if got := ask("with as much in use", map[string]int{"compute": 1, "memory": 1}); got.Instances[0].Memory.Used == in.mem.Used {
+			t.Errorf("instances %v", got.Instances)
+		}
+		g.mem.Used++
+		time.Sleep(300 * time.Millisecond)
+		if got := ask("with more in use", map[string]int{"power": 1, "compute": 1, "memory": 1, "time": 1}); got.Instances[0].Memory.Used != in.mem.Used || got.Memory.Used != g.mem.Used {
+			t.Errorf("memory %v, instances %v", got.Memory, got.Instances)
+		}
+		time.Sleep(300 * time.Millisecond)
+		if got := ask("after a second", map[string]int{"power": 1, "temperature": 1, "compute": 1, "memory": 1, "time": 1}); got.Sensors[SensorTemperature] != 2 || got.Sensors[SensorECCCorrected] != 1 {
 			t.Errorf("sensors %v", got.Sensors)
+		}
+		in.mem.Used++
+		time.Sleep(700 * time.Millisecond)
+		if got := ask("when the instances' memory is old", map[string]int{"power": 1, "compute": 1, "memory": 1, "time": 1}); got.Instances[0].Memory.Used != in.mem.Used {
+			t.Errorf("instances %v", got.Instances)
 		}
 		in.err = lost() // the instance was made anew: its handle is none any more
 		again := gpu(2)
 		dev.cut = []part{{3, again}}
+		g.mem.Used--
 		time.Sleep(300 * time.Millisecond)
-		ask("with a stale handle", map[string]int{"power": 1, "compute": 1, "time": 1, "instances": 1})
-		time.Sleep(2 * time.Second)
-		ask("after three seconds", map[string]int{"power": 1, "temperature": 1, "lists": 1, "time": 1})
+		ask("with a stale handle", map[string]int{"power": 1, "temperature": 1, "compute": 1, "memory": 1, "time": 1, "instances": 1})
+		time.Sleep(1500 * time.Millisecond)
+		ask("after three seconds", map[string]int{"power": 1, "temperature": 1, "lists": 1, "memory": 1, "time": 1})
 		time.Sleep(4 * time.Second)
-		ask("after five seconds", map[string]int{"power": 1, "temperature": 1, "ecc": 1, "throttle": 1, "lists": 1, "time": 1, "instances": 1})
+		ask("after seven seconds", map[string]int{"power": 1, "temperature": 1, "ecc": 1, "throttle": 1, "lists": 1, "memory": 1, "time": 1, "instances": 1})
 	})
 }
 
@@ -208,6 +232,39 @@ func TestResidents(t *testing.T) {
 			t.Fatalf("of %+v (-want +got):\n%s", lists, d)
 		}
 	}
+}
+
+// TestTelemetryOfUntoldProcesses: the GPU's memory is asked for each time while it is not known what a process has of it, and an
+// error of the lists hides none of the GPU's.
+func TestTelemetryOfUntoldProcesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := gpu(0)
+		dev := &sensing{fakeGPU: g, asked: map[string]int{}}
+		l, fake := open4test(t, Options{}, g)
+		l.door = sensingDoor{fake, dev}
+		g.lists = [][]resident{{{pid: 7, gi: noInstance}, {pid: 8, gi: noInstance, used: 5, known: true}}}
+		last, err := l.Telemetry(t.Context(), g.id.uuid, Ask{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range 3 {
+			g.mem.Used++
+			got, err := l.Telemetry(t.Context(), g.id.uuid, Ask{Before: &last})
+			if err != nil || got.Memory.Used != g.mem.Used || dev.asked["memory"] != n+2 {
+				t.Fatalf("%+v, %v, asked %v", got, err, dev.asked)
+			}
+			last = got
+		}
+		g.lists[0][0].known = true
+		if last, err = l.Telemetry(t.Context(), g.id.uuid, Ask{Before: &last}); err != nil || dev.asked["memory"] != 5 {
+			t.Fatalf("a process tells what it has: %v, asked %v", err, dev.asked)
+		}
+		g.lists, g.err = nil, lost()
+		dev.lost = lost()
+		if got, err := l.Telemetry(t.Context(), g.id.uuid, Ask{Before: &last}); !errors.Is(err, sharing.ErrLost) {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
 }
 
 // TestTelemetryOfGraphics: while one is in another list than that of compute, all are read each time.
