@@ -4,10 +4,12 @@
 package main
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/protobuf/proto"
 
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
@@ -49,7 +51,7 @@ func TestReadingOfWhatTheDriverTells(t *testing.T) {
 	}, elsewhere{
 		better: map[collect.Field]float64{collect.FieldEnergy: 8, collect.FieldProfTensor: 0.5},
 		rest:   map[collect.Field]float64{collect.FieldBusy: 10, collect.FieldMemoryBusy: 70},
-	})
+	}, nil)
 	fields := map[collect.Field]float64{
 		collect.FieldMemoryTotal: 81920, collect.FieldMemoryUsed: 12288, collect.FieldMemoryFree: 68608, collect.FieldMemoryReserved: 1024,
 		collect.FieldBusy: 80, collect.FieldPower: 350.5, collect.FieldEnergy: 8, collect.FieldEncoder: 30, collect.FieldMemoryBusy: 70,
@@ -63,5 +65,40 @@ func TestReadingOfWhatTheDriverTells(t *testing.T) {
 	}
 	if d := cmp.Diff(fields, r.Fields) + cmp.Diff(device, r.Device); d != "" {
 		t.Error(d)
+	}
+}
+
+// The processes of a reading are those of the reading before, in its very place, for as long as nothing of them changes; what was
+// told stays as it was.
+func TestProcessesThatAreAsBefore(t *testing.T) {
+	alike := func(a, b []attribution.Process) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
+	told := nvml.Telemetry{
+		Residents: []nvml.Resident{{PID: 7, GI: 1, Used: 5, Known: true}, {PID: 7, GI: 2, Used: 6, Known: true}, {PID: 9, GI: -1, Used: 7, Known: true}},
+		Activity:  map[int]nvml.Activity{7: {SM: 50}, 9: {SM: 20}},
+	}
+	first := processesOf(told, nil)
+	if got := processesOf(told, first); !alike(got, first) || len(got) != 3 {
+		t.Errorf("of the same: %+v", got)
+	}
+	kept := slices.Clone(first)
+	for name, change := range map[string]func(*nvml.Telemetry){
+		"memory":   func(t *nvml.Telemetry) { t.Residents[1].Used++ },
+		"not told": func(t *nvml.Telemetry) { t.Residents[0].Known = false },
+		"activity": func(t *nvml.Telemetry) { t.Activity = map[int]nvml.Activity{7: {SM: 50}, 9: {SM: 21}} },
+		"first":    func(t *nvml.Telemetry) { t.Residents = t.Residents[1:] },
+		"last":     func(t *nvml.Telemetry) { t.Residents = t.Residents[:2] },
+		"one more": func(t *nvml.Telemetry) { t.Residents = append(t.Residents, nvml.Resident{PID: 10, GI: -1}) },
+		"none":     func(t *nvml.Telemetry) { t.Residents = nil },
+	} {
+		now := told
+		now.Residents = slices.Clone(told.Residents)
+		change(&now)
+		got := processesOf(now, first)
+		if d := cmp.Diff(processesOf(now, nil), got, cmpopts.EquateEmpty()); d != "" || len(got) != len(now.Residents) {
+			t.Errorf("%s (-of nothing before +got):\n%s", name, d)
+		}
+		if got = append(got, attribution.Process{PID: 11}); cmp.Diff(kept, first) != "" {
+			t.Errorf("%s: what was told before is now %+v, with %+v", name, first, got)
+		}
 	}
 }

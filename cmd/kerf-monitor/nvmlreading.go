@@ -54,8 +54,8 @@ func fieldOf(s nvml.Sensor) (f collect.Field, divisor float64) {
 	return 0, 0
 }
 
-// readingOf is what NVML told, beside what is known from elsewhere.
-func readingOf(t nvml.Telemetry, known elsewhere) collect.Reading {
+// readingOf is what NVML told, beside what is known from elsewhere. before are the processes of the reading before.
+func readingOf(t nvml.Telemetry, known elsewhere, before []attribution.Process) collect.Reading {
 	mib := func(b sharing.Bytes) float64 { return float64(b) / float64(sharing.MiB) }
 	r := collect.Reading{Fields: make(map[collect.Field]float64, 32)}
 	maps.Copy(r.Fields, known.rest)
@@ -70,22 +70,37 @@ func readingOf(t nvml.Telemetry, known elsewhere) collect.Reading {
 	d := attribution.Device{Memory: attribution.Told(t.Memory.Used), Listed: t.Listed, Timed: t.Timed}
 	d.SM, d.DRAM = percent(r.Fields, collect.FieldBusy), percent(r.Fields, collect.FieldMemoryBusy)
 	d.Encoder, d.Decoder = percent(r.Fields, collect.FieldEncoder), percent(r.Fields, collect.FieldDecoder)
-	seen := map[int]bool{}
-	for _, p := range t.Residents {
+	d.Processes = processesOf(t, before)
+	r.Device = d
+	return r
+}
+
+// processesOf are the processes that NVML told, by pid. When they are as before they are before, which many readings then have:
+// nobody changes them.
+func processesOf(t nvml.Telemetry, before []attribution.Process) []attribution.Process {
+	var out []attribution.Process // from where on they are others than before
+	for i, p := range t.Residents {
 		q := attribution.Process{PID: p.PID, GI: p.GI}
 		if p.Known {
 			q.Memory = attribution.Told(p.Used)
 		}
-		if !seen[p.PID] { // its time is told once, over all instances
+		if i == 0 || t.Residents[i-1].PID != p.PID { // its time is told once, over all instances
 			of := t.Activity[p.PID]
 			q.SM, q.DRAM = attribution.Ratio(of.SM)/100, attribution.Ratio(of.Memory)/100
 			q.Encoder, q.Decoder = attribution.Ratio(of.Encoder)/100, attribution.Ratio(of.Decoder)/100
 		}
-		seen[p.PID] = true
-		d.Processes = append(d.Processes, q)
+		if out == nil && i < len(before) && before[i] == q {
+			continue
+		}
+		if out == nil {
+			out = append(make([]attribution.Process, 0, len(t.Residents)), before[:i]...)
+		}
+		out = append(out, q)
 	}
-	r.Device = d
-	return r
+	if out == nil { // all of these were there before
+		return before[:len(t.Residents):len(t.Residents)]
+	}
+	return out
 }
 
 func percent(fields map[collect.Field]float64, f collect.Field) attribution.Reading[attribution.Ratio] {

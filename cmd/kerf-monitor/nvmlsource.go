@@ -16,6 +16,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/internal/quiet"
+	"github.com/kerf-gpu/kerf/monitor/attribution"
 	"github.com/kerf-gpu/kerf/monitor/collect"
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -51,10 +52,11 @@ type nvmlSource struct {
 	profiles map[sharing.GPUID][]nvml.MIGProfile
 }
 
-// told is an answer, and which library's.
+// told is an answer, which library's, and the processes of its reading.
 type told struct {
-	answer nvml.Telemetry
-	lib    *nvml.Library
+	answer    nvml.Telemetry
+	lib       *nvml.Library
+	processes []attribution.Process
 }
 
 // nvmlGPU is what is known of a GPU between looks.
@@ -276,10 +278,10 @@ func (s *nvmlSource) read(ctx context.Context, gpu collect.Info, since time.Time
 	if err != nil {
 		return collect.Reading{Err: err}
 	}
+	r := readingOf(t, known, last.processes)
 	s.mu.Lock()
-	s.told[gpu.UUID] = told{t, lib}
+	s.told[gpu.UUID] = told{t, lib, r.Device.Processes}
 	s.mu.Unlock()
-	r := readingOf(t, known)
 	if g.mig {
 		if !sameInstances(g.cut, t.Instances) {
 			s.recut(gpu.UUID)

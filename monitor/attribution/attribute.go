@@ -71,27 +71,7 @@ func Attribute(d Device, leases []Lease) Sample {
 		return cmp.Or(cmp.Compare(a.grant, b.grant), cmp.Compare(x.Start, y.Start), cmp.Compare(x.Profile, y.Profile))
 	})
 	strangers, rest := &part{}, &part{}
-	lessors := map[string]int{} // by cgroup, which processes share
-	for _, p := range d.Processes {
-		lessor, seen := lessors[p.Cgroup]
-		if !seen {
-			lessor = slices.IndexFunc(leases, func(l Lease) bool { return l.owns(p.Cgroup) })
-			lessors[p.Cgroup] = lessor
-		}
-		owner := strangers
-		switch {
-		case p.Cgroup == "":
-			owner = rest
-		case lessor >= 0:
-			owner = ownerOf(p, leases[lessor].Grant, parts, strangers)
-		}
-		owner.take(p)
-		for _, other := range parts {
-			if other != owner && other.instance != nil && other.instance.GI == p.GI {
-				other.shared = true
-			}
-		}
-	}
+	divideProcesses(d.Processes, leases, parts, strangers, rest)
 	s := Sample{GPU: d.GPU, StrangerPIDs: strangers.sorted()}
 	all := append(slices.Clone(parts), strangers, rest)
 	for _, p := range parts {
@@ -109,9 +89,41 @@ func Attribute(d Device, leases []Lease) Sample {
 	return s
 }
 
-// ownerOf finds the part of a grant that its process belongs to.
-func ownerOf(p Process, grant string, parts []*part, strangers *part) *part {
-	j := slices.IndexFunc(parts, func(o *part) bool { return o.grant == grant && o.has(p.GI) })
+// divideProcesses gives each process to its owner.
+func divideProcesses(all []Process, leases []Lease, parts []*part, strangers, rest *part) {
+	lessors := map[string]int{} // by cgroup, which processes share
+	var owner *part
+	for i := range all {
+		p := &all[i]
+		// Those of one program come one after the other, and have one owner.
+		if i > 0 && p.Cgroup == all[i-1].Cgroup && p.GI == all[i-1].GI {
+			owner.take(p)
+			continue
+		}
+		lessor, seen := lessors[p.Cgroup]
+		if !seen {
+			lessor = slices.IndexFunc(leases, func(l Lease) bool { return l.owns(p.Cgroup) })
+			lessors[p.Cgroup] = lessor
+		}
+		owner = strangers
+		switch {
+		case p.Cgroup == "":
+			owner = rest
+		case lessor >= 0:
+			owner = ownerOf(p.GI, leases[lessor].Grant, parts, strangers)
+		}
+		owner.take(p)
+		for _, other := range parts {
+			if other != owner && other.instance != nil && other.instance.GI == p.GI {
+				other.shared = true
+			}
+		}
+	}
+}
+
+// ownerOf finds the part of a grant that its process on an instance belongs to.
+func ownerOf(gi int, grant string, parts []*part, strangers *part) *part {
+	j := slices.IndexFunc(parts, func(o *part) bool { return o.grant == grant && o.has(gi) })
 	if j < 0 {
 		return strangers
 	}
@@ -145,7 +157,7 @@ func (p *part) has(gi int) bool {
 }
 
 // take adds a process.
-func (p *part) take(r Process) {
+func (p *part) take(r *Process) {
 	p.pids = append(p.pids, r.PID)
 	p.sm, p.dram = p.sm+r.SM, p.dram+r.DRAM
 	p.enc, p.dec = p.enc+r.Encoder, p.dec+r.Decoder

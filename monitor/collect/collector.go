@@ -66,12 +66,16 @@ type Options struct {
 type Collector struct {
 	opts   Options
 	places places
+	placed map[sharing.GPUID]placed
 	tally  attribution.Tally
 	power  map[sharing.GPUID]power
 	last   time.Time
 	// known are strangers that were logged.
 	known map[stranger]bool
 }
+
+// placed are a GPU's processes as they were told last, and with their cgroups.
+type placed struct{ told, known []attribution.Process }
 
 // power is what energy is computed from.
 type power struct {
@@ -95,7 +99,7 @@ func New(o Options) *Collector {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Collector{opts: o, places: places{processes: o.Processes, known: map[int]*place{}}, power: map[sharing.GPUID]power{}, known: map[stranger]bool{}}
+	return &Collector{opts: o, places: places{processes: o.Processes, known: map[int]*place{}}, placed: map[sharing.GPUID]placed{}, power: map[sharing.GPUID]power{}, known: map[stranger]bool{}}
 }
 
 // Run takes samples until ctx ends. A cycle that takes longer than the interval delays the next; none are made up for.
@@ -189,15 +193,53 @@ func (c *Collector) read(ctx context.Context, since time.Time) []Reading {
 	return out
 }
 
-// place fills in which cgroups the processes are in.
+// place finds out which cgroups the processes are in. What is as in the sample before, with all that is known of it, is not
+// gone through again.
 func (c *Collector) place(readings []Reading, now time.Time) {
-	c.places.begin()
-	defer c.places.end()
-	for _, r := range readings {
-		for i, p := range r.Device.Processes {
-			r.Device.Processes[i].Cgroup = c.places.of(p.PID, now)
-		}
+	c.places.look()
+	other := func(r Reading) bool {
+		before, ok := c.placed[r.Info.UUID]
+		return !ok || !alike(r.Device.Processes, before.told)
 	}
+	if len(readings) == len(c.placed) && c.places.hold(now) && !slices.ContainsFunc(readings, other) {
+		for i, r := range readings {
+			readings[i].Device.Processes = c.placed[r.Info.UUID].known
+		}
+		return
+	}
+	c.places.begin()
+	defer c.places.end(now)
+	all := make(map[sharing.GPUID]placed, len(readings))
+	for i, r := range readings {
+		p := c.inCgroups(r.Device.Processes, c.placed[r.Info.UUID], now)
+		readings[i].Device.Processes, all[r.Info.UUID] = p.known, p
+	}
+	c.placed = all
+}
+
+// inCgroups are a GPU's processes with their cgroups. Those that are as before, and where they were, are those of the sample
+// before, which nobody changes: snapshots have them in common.
+func (c *Collector) inCgroups(told []attribution.Process, before placed, now time.Time) placed {
+	p, shared := placed{told, before.known}, alike(told, before.told)
+	if !shared {
+		p.known = slices.Clone(told)
+	}
+	for i := range told {
+		dir := c.places.of(told[i].PID, now)
+		if p.known[i].Cgroup == dir {
+			continue
+		}
+		if shared {
+			p.known, shared = slices.Clone(p.known), false
+		}
+		p.known[i].Cgroup = dir
+	}
+	return p
+}
+
+// alike reports whether two lists are one.
+func alike(a, b []attribution.Process) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 // energy is what the GPU used since its last sample: by its own counter, else by its power, taken to have changed

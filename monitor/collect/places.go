@@ -33,15 +33,27 @@ type places struct {
 	processes Processes
 	known     map[int]*place
 	cycle     uint64
+	due       time.Time // when one is looked at again
+	gone      bool      // one that was known has ended
 }
 
-// begin begins a cycle. It comes after the GPUs' lists were read, so that a pid on them which has ended meanwhile is
+// look finds out who has ended. It comes after the GPUs' lists were read, so that a pid on them which has ended meanwhile is
 // looked at anew.
-func (p *places) begin() {
-	p.cycle++
+func (p *places) look() {
 	for _, pid := range p.processes.Ended() {
 		delete(p.known, pid)
+		p.gone = true
 	}
+}
+
+// hold reports whether all that is known holds until now, so that processes that are on the GPUs as in the cycle before need no
+// other one.
+func (p *places) hold(now time.Time) bool { return !p.gone && now.Before(p.due) }
+
+// begin begins a cycle.
+func (p *places) begin() {
+	p.cycle++
+	p.gone = false
 }
 
 // of is the cgroup's directory of a process, empty when it cannot be told.
@@ -66,11 +78,16 @@ func (p *places) of(pid int, now time.Time) string {
 }
 
 // end lets go of what is on no GPU any more.
-func (p *places) end() {
+func (p *places) end(now time.Time) {
+	p.due = now.Add(placeKept)
 	for pid, at := range p.known {
 		if at.cycle != p.cycle {
 			p.processes.Forget(pid)
 			delete(p.known, pid)
+			continue
+		}
+		if at.until.Before(p.due) {
+			p.due = at.until
 		}
 	}
 }

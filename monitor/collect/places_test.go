@@ -5,6 +5,7 @@ package collect
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 	"time"
 
@@ -60,5 +61,49 @@ func TestWhoseAPidIs(t *testing.T) {
 	c.Cycle(t.Context())
 	if len(f.watched) != 0 || len(c.places.known) != 0 {
 		t.Errorf("after the last one: %v are held, %v known", f.watched, c.places.known)
+	}
+}
+
+// TestProcessesInCommon: snapshots have a GPU's processes in common while neither they nor their cgroups change, and none changes
+// what another has.
+func TestProcessesInCommon(t *testing.T) {
+	f := &fakeNode{grants: map[string]Grant{"a": grant("a", "GPU-0")}, dirs: map[int]string{7: "/cg/a", 8: "/cg/a", 9: "/user"}}
+	f.on(7, 8)
+	c, h := f.collector(&bytes.Buffer{})
+	var before []attribution.Process
+	for _, s := range []struct {
+		name   string
+		do     func()
+		common bool
+		dirs   []string
+	}{
+		{"at first", func() {}, false, []string{"/cg/a", "/cg/a"}},
+		{"as before", func() {}, true, []string{"/cg/a", "/cg/a"}},
+		{"one is in another cgroup", func() { f.ended, f.dirs[8] = []int{8}, "/cg/b" }, false, []string{"/cg/a", "/cg/b"}},
+		{"as before, again", func() {}, true, []string{"/cg/a", "/cg/b"}},
+		{"they are told anew", func() { f.on(7, 8) }, false, []string{"/cg/a", "/cg/b"}},
+		{"one is another", func() { f.on(7, 9) }, false, []string{"/cg/a", "/user"}},
+		{"none", func() { f.on() }, false, nil},
+	} {
+		was := slices.Clone(before)
+		s.do()
+		c.Cycle(t.Context())
+		got := h.Latest().GPUs[0].Device.Processes
+		var dirs []string
+		for _, p := range got {
+			dirs = append(dirs, p.Cgroup)
+		}
+		if common := len(got) > 0 && len(before) > 0 && &got[0] == &before[0]; common != s.common || !slices.Equal(dirs, s.dirs) {
+			t.Errorf("%s: in common: %v, in %q", s.name, common, dirs)
+		}
+		if !slices.Equal(was, before) {
+			t.Errorf("%s: the snapshot before has %+v now, and had %+v", s.name, before, was)
+		}
+		for _, p := range f.readings[0].Device.Processes {
+			if p.Cgroup != "" {
+				t.Errorf("%s: what the source told is changed: %+v", s.name, p)
+			}
+		}
+		before = got
 	}
 }

@@ -51,7 +51,8 @@ type Info struct {
 type Reading struct {
 	Info   Info
 	Fields map[Field]float64
-	// Device is without its processes' cgroups and without energy, which the collector adds.
+	// Device is without its processes' cgroups and without energy, which the collector adds. Its processes are never changed;
+	// they may be the very slice of the reading before when they are as they were.
 	Device attribution.Device
 	Err    error
 }
