@@ -78,6 +78,27 @@ func (o *monitored) scrape(prefixes ...string) []string {
 	return out
 }
 
+// relaxed looks whether the monitor has its own name, and all its threads are woken together.
+func (o *monitored) relaxed() {
+	o.t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", o.p.pid()))
+	if err != nil || len(threads) < 3 {
+		o.t.Fatalf("threads %q, %v", threads, err)
+	}
+	for _, dir := range threads {
+		slack, err := os.ReadFile(filepath.Join("/proc", filepath.Base(dir), "timerslack_ns"))
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // it has ended
+		}
+		if err != nil || string(slack) != "1000000\n" {
+			o.t.Errorf("the slack of thread %s is %q, %v", filepath.Base(dir), slack, err)
+		}
+	}
+	if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", o.p.pid())); err != nil || string(name) != "kerf-monitor\n" {
+		o.t.Errorf("it is called %q, %v", name, err)
+	}
+}
+
 // Two that share a GPU, one that has another whole, and a stranger: each has its own numbers, and they add up to what
 // the simulated driver was told. The exposition is compared as text.
 func TestMonitorTellsEachItsOwn(t *testing.T) {
@@ -101,6 +122,7 @@ func testMonitor(t *testing.T, driver string) {
 	stranger.Env = m.env
 	begin(t, m.work, "stranger", stranger)
 	o := m.monitor()
+	o.relaxed()
 	want, err := os.ReadFile(filepath.Join("testdata", "monitor.txt"))
 	if err != nil && !*updateGolden {
 		t.Fatal(err)
