@@ -46,13 +46,12 @@ const (
 	// tell as the mean of a second (NVML's nvmlUtilization_t: every sixth of a second to once a second; nvmlDeviceGetPowerUsage:
 	// the mean of a second since Ampere), and for the GPU's memory while no process came, went, or has more or less.
 	timeKept = 270 * time.Millisecond
-	// otherKept is for sensors that change from second to second, and for the memory of MIG instances while neither a process
-	// nor the GPU has more or less.
+	// otherKept is for sensors that change from second to second.
 	otherKept = 900 * time.Millisecond
 	// listsKept is for the lists of graphics and of MPS clients in which there was none.
 	listsKept = 2900 * time.Millisecond
-	// seldomKept is for counters and settings that hardly change, for what the GPU did not tell at all, and for where its
-	// MIG instances are found.
+	// seldomKept is for counters and settings that hardly change, for what the GPU did not tell at all, for where its MIG
+	// instances are found, and for their memory while no process and not the GPU has a byte more or less.
 	seldomKept = 4900 * time.Millisecond
 )
 
@@ -254,7 +253,7 @@ func (t *Telemetry) askSensors(s senses, a Ask, now time.Time) {
 // went, or has other memory than before, and the GPU has as much in use as before, theirs is as it was.
 func (t *Telemetry) askInstances(s senses, before *Telemetry, now time.Time) {
 	found := before.parts != nil && !t.at.seldom.Equal(now)
-	if found && t.same && t.Memory == before.Memory && now.Sub(before.at.instances) < otherKept {
+	if found && t.same && t.Memory == before.Memory && now.Sub(before.at.instances) < seldomKept {
 		t.Instances, t.parts, t.at.instances = before.Instances, before.parts, before.at.instances
 		return
 	}

@@ -175,7 +175,7 @@ func TestTelemetryAgain(t *testing.T) {
 		}
 		in.mem.Used++
 		time.Sleep(700 * time.Millisecond)
-		if got := ask("when the instances' memory is old", map[string]int{"power": 1, "compute": 1, "memory": 1, "time": 1}); got.Instances[0].Memory.Used != in.mem.Used {
+		if got := ask("with as much in use for long", map[string]int{"power": 1, "compute": 1, "memory": 1, "time": 1}); got.Instances[0].Memory.Used == in.mem.Used {
 			t.Errorf("instances %v", got.Instances)
 		}
 		in.err = lost() // the instance was made anew: its handle is none any more
@@ -187,7 +187,10 @@ func TestTelemetryAgain(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond)
 		ask("after three seconds", map[string]int{"power": 1, "temperature": 1, "lists": 1, "memory": 1, "time": 1})
 		time.Sleep(4 * time.Second)
-		ask("after seven seconds", map[string]int{"power": 1, "temperature": 1, "ecc": 1, "throttle": 1, "lists": 1, "memory": 1, "time": 1, "instances": 1})
+		again.mem.Used = 5
+		if got := ask("after seven seconds", map[string]int{"power": 1, "temperature": 1, "ecc": 1, "throttle": 1, "lists": 1, "memory": 1, "time": 1, "instances": 1}); got.Instances[0].Memory.Used != 5 {
+			t.Errorf("instances %v", got.Instances)
+		}
 	})
 }
 
