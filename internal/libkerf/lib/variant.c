@@ -29,6 +29,9 @@ static struct variant parse(const char *name)
 		const char *name;
 		int since;
 	} later[] = {
+		{ "cuCtxDestroy_v2", 4000 },               { "cuCtxSynchronize_v2", 13000 },
+		{ "cuCtxCreate_v3", 11040 },               { "cuCtxCreate_v4", 12050 },
+		{ "cuMulticastBindMem_v2", 13010 },        { "cuMulticastBindAddr_v2", 13010 },
 		{ "cuDevicePrimaryCtxRelease_v2", 11000 }, { "cuDevicePrimaryCtxReset_v2", 11000 },
 		{ "cuGraphInstantiate_v2", 11000 },        { "cuGetProcAddress_v2", 12000 },
 		{ "cuGraphAddNode_v2", 12030 },            { "cuStreamWaitValue32_v2", 11070 },
@@ -41,9 +44,9 @@ static struct variant parse(const char *name)
 	if (v.per_thread)
 		v.base -= strlen("_ptsz");
 	size_t numbered = v.base;
-	if (ends(name, v.base, "_v2")) {
+	if (ends(name, v.base, "_v2") || ends(name, v.base, "_v3") || ends(name, v.base, "_v4")) {
 		v.base -= strlen("_v2");
-		v.since = 4000; /* what came with 64-bit addresses */
+		v.since = 3020; /* what came with 64-bit addresses; every other one is in later */
 	}
 	for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)
 		if (strlen(later[i].name) == numbered && memcmp(name, later[i].name, numbered) == 0)
