@@ -5,6 +5,7 @@
 // the C files and not among them, because Go builds no package in a folder of C files without cgo.
 //
 // They promise that programs which reach the simulated driver in each of the usual ways are held to the limit of a
-// region as the agent makes it, and that other programs do not notice. What they do not show is how the
-// real driver behaves where its documentation is silent.
+// region as the agent makes it, and that other programs do not notice; and that every wrapper, over a driver made of
+// the published prototypes, hands on what it was called with. What they do not show is how the real driver behaves where
+// its documentation is silent.
 package libtest
