@@ -114,7 +114,11 @@ func (h *Handle) Signal(sig unix.Signal) error {
 	if h.fd < 0 {
 		return fmt.Errorf("signal process %d: handle is closed: %w", h.pid, sharing.ErrInvalid)
 	}
-	if err := unix.PidfdSendSignal(h.fd, sig, nil, 0); err != nil {
+	err := unix.PidfdSendSignal(h.fd, sig, nil, 0)
+	if errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("signal process %d: %w: it is another user's, and this program has no CAP_KILL: give its container the capability KILL (%w)", h.pid, err, sharing.ErrDenied)
+	}
+	if err != nil {
 		return fmt.Errorf("signal process %d: %w (%w)", h.pid, err, classify(err))
 	}
 	return nil

@@ -7,11 +7,14 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -138,4 +141,52 @@ func TestKillAfterThePidWasGivenAgain(t *testing.T) {
 		}
 	}
 	t.Skip("pids are taken too fast here to choose one:", sharing.ErrUnsupported)
+}
+
+// Root without CAP_KILL may not end another user's process, and is told what it lacks.
+func TestKillOfAnotherUsers(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("a process of another user needs root:", sharing.ErrDenied)
+	}
+	cmd := exec.CommandContext(t.Context(), "sleep", "600")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 1000, Gid: 1000}}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	fine := func() error { return nil }
+	without(t, unix.CAP_KILL, func() {
+		if err := KillNow(cmd.Process.Pid, fine); !errors.Is(err, sharing.ErrDenied) || !strings.Contains(err.Error(), "capability KILL") {
+			t.Errorf("without the capability: %v", err)
+		}
+	})
+	if err := KillNow(cmd.Process.Pid, fine); err != nil {
+		t.Errorf("with it: %v", err)
+	}
+	var exit *exec.ExitError
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// without runs f while the thread lacks a capability, one of the first 32.
+func without(t *testing.T, capability int, f func()) {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var all [2]unix.CapUserData
+	if err := unix.Capget(&head, &all[0]); err != nil {
+		t.Fatal(err)
+	}
+	less := all
+	less[0].Effective &^= 1 << capability
+	if err := unix.Capset(&head, &less[0]); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Capset(&head, &all[0]); err != nil {
+			t.Error(err)
+		}
+	}()
+	f()
 }

@@ -6,6 +6,8 @@ package node
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,13 +25,16 @@ type guard struct {
 	core *reactive.Watch
 	// over are the leases that status says are over their cap.
 	over map[reactive.LeaseID]bool
+	// denied are the processes that the last look was to kill and the agent may not, with what is in the way; deniedBefore are
+	// those of the look before it.
+	denied, deniedBefore map[reactive.Process]string
 	// evictions run beside the loop: the API server may be slow, and the others are looked at meanwhile.
 	evictions errgroup.Group
 }
 
 // guardLoop looks as often as what it sees demands, and not at all while there is nothing to watch.
 func (r *Runtime) guardLoop(ctx context.Context) error {
-	g := &guard{Runtime: r, core: reactive.New(), over: map[reactive.LeaseID]bool{}}
+	g := &guard{Runtime: r, core: reactive.New(), over: map[reactive.LeaseID]bool{}, denied: map[reactive.Process]string{}}
 	g.evictions.SetLimit(mostEvictions)
 	defer func() { _ = g.evictions.Wait() }() // what goes wrong was told
 	for {
@@ -66,6 +71,7 @@ func (g *guard) tick(ctx context.Context) time.Duration {
 	}
 	s.Cost = time.Since(start)
 	d := g.core.Step(time.Now(), s)
+	g.denied, g.deniedBefore = map[reactive.Process]string{}, g.denied
 	for _, v := range d.Verdicts {
 		g.act(ctx, v)
 	}
@@ -99,7 +105,7 @@ func (g *guard) tell(s reactive.Sample, standings []reactive.Standing) {
 			over[st.Lease] = fmt.Sprintf("grant %s holds more than its %s of GPU %s (policy: %s)", st.Lease, c.Memory, st.GPU, actionName(st.Action))
 		}
 	}
-	changed := false
+	changed := g.setCondition(g.warnings, "kill", strings.Join(slices.Sorted(maps.Values(g.denied)), "; "))
 	for _, gr := range g.ledger.Grants() {
 		h, why := g.held[gr.Claim.ID], lost[g.speaker(gr)]
 		if h != nil && h.watchLost != why {

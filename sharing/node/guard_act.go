@@ -5,6 +5,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -60,12 +61,12 @@ func (g *guard) act(ctx context.Context, v reactive.Verdict) {
 	}
 	err := process.Kill(v.Victim.PID, v.Victim.Start, check)
 	g.opt.Observer.Killed(v.Reason.String(), err)
-	g.noteViolation(v, err)
 	if err != nil {
 		g.core.Spare(v.Victim)
-		g.log.Info("process not killed after all", "reason", v.Reason.String(), "pid", v.Victim.PID, "gpu", string(v.GPU), "claim", v.Lease, "error", err.Error())
+		g.spared(v, err)
 		return
 	}
+	g.noteViolation(v, nil)
 	g.log.Warn("process killed", "reason", v.Reason.String(), "pid", v.Victim.PID, "gpu", string(v.GPU), "claim", v.Lease,
 		"holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
 	switch v.Reason {
@@ -75,6 +76,22 @@ func (g *guard) act(ctx context.Context, v reactive.Verdict) {
 		g.tellPodOf(ctx, v, fmt.Sprintf("process %d of the node did not use the MPS daemon of its grant, so that nothing limited it, and was killed", v.Victim.PID))
 	case reactive.Stranger:
 	}
+}
+
+// spared tells of a process that was to be killed and lives. Mostly it has just ended or left, which is as good. One that the
+// agent may not kill goes on until somebody gives it the right: that is told once, and shown for as long as it is tried.
+func (g *guard) spared(v reactive.Verdict, err error) {
+	say := g.log.Info
+	if errors.Is(err, sharing.ErrDenied) {
+		known := g.deniedBefore[v.Victim]
+		g.denied[v.Victim] = fmt.Sprintf("process %d on GPU %s is to be killed (%s) and goes on: %v", v.Victim.PID, v.GPU, v.Reason, err)
+		if known != "" {
+			return
+		}
+		say = g.log.Warn
+	}
+	g.noteViolation(v, err)
+	say("process not killed after all", "reason", v.Reason.String(), "pid", v.Victim.PID, "gpu", string(v.GPU), "claim", v.Lease, "error", err.Error())
 }
 
 func (g *guard) grantOf(id reactive.LeaseID) (ledger.Grant, bool) {

@@ -137,7 +137,7 @@ func TestMPSOfAnAgentInAContainer(t *testing.T) {
 func TestMPSEscapeFromAContainer(t *testing.T) {
 	g, _ := newMPSPods(t)
 	c := g.run(g.onFirst(g.app("p", "gpu-memory-gib:4")))
-	g.guard = &guard{Runtime: g.bench.Runtime, core: reactive.New(), over: map[reactive.LeaseID]bool{}}
+	g.guard = &guard{Runtime: g.bench.Runtime, core: reactive.New(), over: map[reactive.LeaseID]bool{}, denied: map[reactive.Process]string{}}
 	g.holds(gibs(c.p, 1))
 	g.looks(1)
 	if s := g.shown(); s.Level != sharing.LevelUnknown || !strings.Contains(s.LevelReason, "does not use the MPS daemon") {

@@ -55,6 +55,9 @@ func TestAgentHasNoMoreThanItNeeds(t *testing.T) {
 	if !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) {
 		t.Errorf("drops %v, want ALL", s.Capabilities.Drop)
 	}
+	if d := cmp.Diff([]corev1.Capability{"SYS_ADMIN", "SYS_PTRACE", "KILL"}, s.Capabilities.Add); d != "" {
+		t.Errorf("capabilities (-want +got):\n%s", d)
+	}
 	if p.SecurityContext.SeccompProfile == nil || p.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 		t.Errorf("seccomp profile %v", p.SecurityContext.SeccompProfile)
 	}
@@ -208,7 +211,9 @@ func testMonitor(t *testing.T, p *corev1.PodSpec, agent *corev1.Container) {
 	if m.Name != "monitor" || m.Image != agent.Image || !slices.Equal(m.Command, []string{"/usr/local/bin/kerf-monitor"}) {
 		t.Errorf("monitor.yaml: %s, %s, %v", m.Name, m.Image, m.Command)
 	}
-	if d := cmp.Diff(agent.SecurityContext, m.SecurityContext); d != "" {
+	rights := agent.SecurityContext.DeepCopy() // it ends nobody
+	rights.Capabilities.Add = slices.DeleteFunc(rights.Capabilities.Add, func(c corev1.Capability) bool { return c == "KILL" })
+	if d := cmp.Diff(rights, m.SecurityContext); d != "" {
 		t.Errorf("monitor.yaml: rights beside the agent's: %s", d)
 	}
 	if len(m.VolumeMounts) != 2 || mount(m, "state") == nil || mount(m, "cgroup") == nil || !mount(m, "cgroup").ReadOnly {

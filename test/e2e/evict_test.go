@@ -11,22 +11,87 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
 
-// Where nothing but watching holds a share, and the pool says so, the pod that is over its cap is evicted.
+// Where nothing but watching holds a share, and the pool says so, the pod that is over its cap is evicted; or its process is
+// killed, whosever it is.
 func TestEvict(t *testing.T) {
 	e := beginWithAgent(t)
 	rules := e.readRules()
-	e.writeRules(strings.NewReplacer("libkerf, ", "", "overCap: warn", "overCap: evict", "minEnforcement: client", "minEnforcement: reactive").Replace(rules))
+	e.writeRules(strings.NewReplacer("libkerf, ", "", "overCap: warn", "overCap: evict", "minEnforcement: client", "minEnforcement: reactive",
+		"- {name: e2e-small,", "- {name: e2e-kill, memory: 4GiB, overCap: kill}\n  - {name: e2e-small,").Replace(rules))
 	t.Cleanup(func() {
 		e.writeRules(rules)
 		e.useDriver("r615")
 	})
 	e.useDriver("r580")
 	e.evict()
+	e.killOfAnotherUser()
+}
+
+// agentMay gives the agent these capabilities, and waits for the one that has them.
+func (e *testCase) agentMay(capabilities string) {
+	e.Helper()
+	e.patchAgent(`{"spec":{"template":{"spec":{"containers":[{"name":"agent","securityContext":{"capabilities":{"add":[` + capabilities + `]}}}]}}}}`)
+	e.waitForAgent()
+}
+
+// killOfAnotherUser lets the watch find a process over its cap that is not root's. An agent without the capability KILL says what
+// it lacks, and the process goes on; the agent as it is shipped ends it.
+func (e *testCase) killOfAnotherUser() {
+	e.Helper()
+	const plain, shipped = `"SYS_ADMIN","SYS_PTRACE"`, `"SYS_ADMIN","SYS_PTRACE","KILL"`
+	e.Cleanup(func() { e.agentMay(shipped) })
+	e.agentMay(plain)
+	spec := one("nobody", gibs(4), "id -u; exec gpuload --json --alloc 6GiB --hold 1h")
+	spec.annotations = map[string]string{"kerf.dev/profile": "e2e-kill"}
+	spec.edit = func(o *corev1.Pod) {
+		user, not := int64(1000), true
+		o.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: &user, RunAsGroup: &user, RunAsNonRoot: &not}
+	}
+	p := e.create(spec)
+	p.running()
+	if l := p.loads("main", 1)[0]; l.Error != nil || l.Allocated != 6*gib {
+		e.Fatalf("6 GiB at level reactive: %v", l)
+	}
+	p.logged("main", "1000")
+	refusals := func() (found []string, err error) {
+		s, err := e.status()
+		for _, w := range s.Warnings {
+			if strings.Contains(w, "is to be killed (over_cap) and goes on") && strings.Contains(w, "give its container the capability KILL") {
+				found = append(found, w)
+			}
+		}
+		return found, err
+	}
+	eventually(e, "an agent that may not kill says what it lacks", func() error {
+		found, err := refusals()
+		if err == nil && len(found) == 0 {
+			err = fmt.Errorf("warnings %q", e.picture().Warnings)
+		}
+		return err
+	})
+	if s := p.status("main"); s.State.Running == nil {
+		e.Errorf("ended by an agent that may not: %+v", s)
+	}
+
+	e.agentMay(shipped)
+	p.phase(corev1.PodFailed)
+	if s := p.status("main"); s.State.Terminated == nil || s.State.Terminated.ExitCode != 137 {
+		e.Errorf("it ended with %+v, want 137 of SIGKILL", s.State)
+	}
+	p.event("GPUMemoryOverGrant", "was killed")
+	eventually(e, "an end of the warning", func() error {
+		found, err := refusals()
+		if err == nil && len(found) > 0 {
+			err = fmt.Errorf("warnings %q", found)
+		}
+		return err
+	})
 }
 
 // asAgent is an agent's connection whose token names these nodes.
