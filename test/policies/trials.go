@@ -145,7 +145,12 @@ func hostPaths() []trial {
 		{name: "a share with /var/lib", do: create(share, mounts("/var/lib")), refused: words},
 		{name: "a share with containerd's socket", do: create(share, mounts("/run/containerd/containerd.sock")), refused: words},
 		{name: "a share with the cgroup tree", do: create(share, mounts("/sys/fs/cgroup/kubepods.slice")), refused: words},
+		// Node agents need these, so that they are let in; docs/threat-model.md says what they can do, and what keeps tenants from it.
 		{name: "node agents' paths without a share", do: create(mounts("/", "/dev", "/proc", "/run/containerd/containerd.sock", "/sys/fs/cgroup"))},
+		{name: "folders above Kerf's without a share", do: create(mounts("/opt", "/etc", "/run", "/var/lib/kubelet"))},
+		{name: "a share with /opt", do: create(share, mounts("/opt")), refused: words},
+		{name: "a share with /etc", do: create(share, mounts("/etc")), refused: words},
+		{name: "a share with /var/lib/kubelet", do: create(share, mounts("/var/lib/kubelet")), refused: words},
 		{name: "one bad path among good ones", do: create(mounts("/data", "/etc/cdi")), refused: `hostPath "/etc/cdi/" reaches GPUs past Kerf`},
 	}
 	for _, path := range []string{
