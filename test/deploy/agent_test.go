@@ -130,6 +130,24 @@ func TestEachPathAndCapabilityHasItsReason(t *testing.T) {
 	}
 }
 
+// What the agent asks of NVIDIA's runtime is a right, too.
+func TestEachWordToNVIDIAsRuntimeHasItsReason(t *testing.T) {
+	_, _, c := agent(t)
+	text, asked := read(t, "docs/threat-model.md"), 0
+	for _, v := range c.Env {
+		if !strings.HasPrefix(v.Name, "NVIDIA_") {
+			continue
+		}
+		asked++
+		if row := regexp.MustCompile("(?m)^\\|.*`" + regexp.QuoteMeta(v.Name+"="+v.Value) + "`.* \\| (.{20,}) \\|$"); !row.MatchString(text) {
+			t.Errorf("docs/threat-model.md has no row for %s=%s", v.Name, v.Value)
+		}
+	}
+	if asked != 3 {
+		t.Errorf("%d variables for NVIDIA's runtime, want 3", asked)
+	}
+}
+
 func TestConfigIsValidAndWhereTheAgentLooks(t *testing.T) {
 	_, p, c := agent(t)
 	m := one[*corev1.ConfigMap](t)
