@@ -58,7 +58,9 @@ type agent struct {
 	rules    gpuRules
 	excluded atomic.Pointer[map[sharing.GPUID]bool]
 	// found are the documents that the ConfigMap has had, and configNews tells the node's events of them.
-	found      chan change.Candidate
+	found chan change.Candidate
+	// apiSilent is true while the API server does not tell of the ConfigMap.
+	apiSilent  atomic.Bool
 	configNews configNews
 	// own are the labels of the node's object, nil where there is none, and relabelled tells that they have changed; inForce
 	// is the document in force, for who follows the documents.

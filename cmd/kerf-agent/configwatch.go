@@ -42,7 +42,7 @@ func (a *agent) followConfig(ctx context.Context, seen string) error {
 	s.Seen(seen)
 	look := time.NewTicker(configEvery)
 	defer look.Stop()
-	fromAPI := false
+	var file fallback
 	for {
 		good, bad, wait := s.Due(time.Now())
 		if good != nil {
@@ -62,16 +62,37 @@ func (a *agent) followConfig(ctx context.Context, seen string) error {
 		case <-a.relabelled:
 			a.choosePool()
 		case c := <-a.found:
-			fromAPI = true
+			file.told = true
 			s.Offer(time.Now(), c)
 		case <-look.C:
-			if !fromAPI && a.config != "" { // kubelet's copy is older than what the API server says
-				s.Offer(time.Now(), a.fileCandidate())
+			if a.config == "" {
+				break
+			}
+			if c := a.fileCandidate(); file.counts(c.Hash, a.apiSilent.Load()) {
+				s.Offer(time.Now(), c)
 			}
 		case <-due.C:
 		}
 		due.Stop()
 	}
+}
+
+// fallback says when kubelet's copy of the ConfigMap counts: until the API server has told of it; and while that is silent again, once
+// the copy changes. What it is at the beginning of the silence may be older than what the API server said last.
+type fallback struct {
+	// told is true since the API server has told.
+	told bool
+	// silent is true since it cannot be read, and at is the hash of the copy then.
+	silent bool
+	at     string
+}
+
+func (f *fallback) counts(hash string, silent bool) bool {
+	if silent && !f.silent {
+		f.at = hash
+	}
+	f.silent = silent
+	return !f.told || silent && hash != f.at
 }
 
 // use puts a document in force that has settled, on the node as it is labelled now.
@@ -98,6 +119,7 @@ func (k *kubernetes) watchConfigMap(ctx context.Context) {
 			text = fmt.Sprintf("there is no configmap %s; what was in force stays", k.configMap)
 		}
 		k.runtime.SetWarning("configmap", text)
+		k.apiSilent.Store(err != nil)
 		if text != "" {
 			return
 		}

@@ -74,6 +74,30 @@ func TestFollowConfig(t *testing.T) {
 	}
 }
 
+// Kubelet's copy counts before the API server has told, and while it is silent once the copy is another than at the
+// silence's beginning: that one may be older than what was told.
+func TestFallback(t *testing.T) {
+	var f fallback
+	look := func(hash string, silent, want bool) {
+		t.Helper()
+		if got := f.counts(hash, silent); got != want {
+			t.Errorf("copy %q, silent %t: counts %t, want %t", hash, silent, got, want)
+		}
+	}
+	look("a", false, true)
+	look("a", true, true)
+	f.told = true
+	look("old", false, false)
+	look("old", true, false)
+	look("old", true, false)
+	look("new", true, true)
+	look("new", true, true)
+	look("new", false, false)
+	look("newer", false, false)
+	look("newer", true, false) // another silence
+	look("newest", true, true)
+}
+
 func TestReadFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -8,6 +8,9 @@ import (
 	"strings"
 )
 
+// shortHash is how much of a document's hash is shown to people: enough to tell documents apart.
+const shortHash = 12
+
 // summary is the node in a few lines: the state first, then every reason and warning on a line of its own.
 func summary(s Status) []line {
 	state := line{{green, "ready"}}
@@ -17,6 +20,9 @@ func summary(s Status) []line {
 	state = state.add(plainStyle, fmt.Sprintf("  driver %s  agent %s  pool %s  %s, %s", or(s.DriverVersion), or(s.AgentVersion),
 		or(s.Config.Pool), plural(len(s.GPUs), "GPU"), plural(len(s.Grants), "grant")))
 	lines := []line{state}
+	if c := s.Config; c.SHA256 != "" {
+		lines = append(lines, line{{plainStyle, clean(fmt.Sprintf("config %.*s from %s", shortHash, c.SHA256, or(c.Source)))}})
+	}
 	for _, r := range s.NotReady {
 		lines = append(lines, line{{red, "not ready: "}, {plainStyle, clean(r)}})
 	}
