@@ -44,6 +44,17 @@ static void free_async(struct piece *p)
 	CALL(cuMemFreeAsync)(p->ptr, NULL);
 }
 
+/* On the thread's own default stream. */
+static CUresult async_thread(struct piece *p)
+{
+	return CALL(cuMemAllocAsync_ptsz)(&p->ptr, p->bytes, NULL);
+}
+
+static void free_async_thread(struct piece *p)
+{
+	CALL(cuMemFreeAsync_ptsz)(p->ptr, NULL);
+}
+
 static CUmemoryPool made;
 
 /* A pool that keeps what is freed. */
@@ -161,6 +172,36 @@ static CUresult capture(struct piece *p)
 	return run_graph(p);
 }
 
+/* What is captured of the thread's own default stream, and launched on it. */
+static CUresult capture_thread(struct piece *p)
+{
+	CUDA_GRAPH_INSTANTIATE_PARAMS params = { 0 };
+	TRY(CALL(cuStreamBeginCapture_v2_ptsz)(NULL, 2));
+	TRY(CALL(cuMemAllocAsync_ptsz)(&p->ptr, p->bytes, NULL));
+	TRY(CALL(cuMemFreeAsync_ptsz)(p->ptr, NULL));
+	TRY(CALL(cuMemAllocAsync_ptsz)(&p->ptr, p->bytes, NULL));
+	TRY(CALL(cuStreamEndCapture_ptsz)(NULL, &p->graph));
+	TRY(CALL(cuGraphInstantiateWithParams_ptsz)(&p->exec, p->graph, &params));
+	TRY(CALL(cuGraphUpload_ptsz)(p->exec, NULL));
+	return CALL(cuGraphLaunch_ptsz)(p->exec, NULL);
+}
+
+/* The same as again, with the other calls that there are for it. */
+static CUresult again_v2(struct piece *p)
+{
+	CUgraphNode node;
+	CUgraphNodeParams params = { .type = CU_GRAPH_NODE_TYPE_MEM_ALLOC };
+	TRY(CALL(cuGraphCreate)(&p->graph, 0));
+	for (int i = 0; i < 4; i++) {
+		params.alloc = alloc_of(p->bytes);
+		TRY(CALL(cuGraphAddNode_v2)(&node, p->graph, NULL, NULL, 0, &params));
+		p->ptr = params.alloc.dptr;
+		if (i < 3)
+			TRY(CALL(cuGraphAddMemFreeNode)(&node, p->graph, NULL, 0, p->ptr));
+	}
+	return run_graph(p);
+}
+
 static void free_graph(struct piece *p)
 {
 	CALL(cuMemFree_v2)(p->ptr);
@@ -229,6 +270,8 @@ const struct family *find_family(const char *name)
 		{ "mipmap", mipmap, free_mipmap }, { "graph", graph, free_graph }, { "again", again, free_graph },
 		{ "capture", capture, free_graph }, { "first", first, free_first }, { "first-pitch", first_pitch, free_first },
 		{ "first-array", first_array, free_array }, { "first-array3d", first_array3d, free_array }, { "green", green, free_linear },
+		{ "async-thread", async_thread, free_async_thread }, { "capture-thread", capture_thread, free_graph },
+		{ "again-v2", again_v2, free_graph },
 	};
 	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
 		if (!strcmp(all[i].name, name))

@@ -10,7 +10,8 @@ import (
 
 // families are the ways to memory of which as much fits as the limit says.
 var families = []string{"linear", "managed", "pitch", "async", "pool", "vmm", "array", "array3d", "mipmap", "graph", "again", "capture",
-	"first", "first-pitch", "first-array", "first-array3d", "green"}
+	"first", "first-pitch", "first-array", "first-array3d", "green",
+	"async-thread", "capture-thread", "again-v2"}
 
 // Each family fits under the cap and is refused past it, shows in the size, and gives back what it freed.
 func TestFamilies(t *testing.T) {
