@@ -60,18 +60,6 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
 	return ready(real(exec, graph, flags), exec, graph, flags);
 }
 
-CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)
-{
-	KERF_NEED(cuGraphInstantiateWithParams, CUDA_ERROR_NOT_INITIALIZED);
-	return ready(real(exec, graph, params), exec, graph, params ? params->flags : 0);
-}
-
-CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)
-{
-	KERF_NEED(cuGraphInstantiateWithParams_ptsz, CUDA_ERROR_NOT_INITIALIZED);
-	return ready(real(exec, graph, params), exec, graph, params ? params->flags : 0);
-}
-
 /* With the pool's lock held: by how much a launch may grow it, beside what it keeps and what the driver frees. */
 static uint64_t growth(const struct kerf_entry *e)
 {
@@ -95,6 +83,41 @@ static void settle(CUdevice device, uint64_t taken)
 	p->booked += taken;
 	kerf_pool_settle(p);
 	pthread_mutex_unlock(&p->lock);
+}
+
+/* With the flag for it the driver does what it does for cuGraphUpload before it returns: what the graph needs has to fit. */
+static CUresult with_params(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params,
+			    CUresult (*real)(CUgraphExec *, CUgraph, CUDA_GRAPH_INSTANTIATE_PARAMS *))
+{
+	unsigned long long flags = params ? params->flags : 0;
+	pthread_mutex_t *held = flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD ? lock_seen() : NULL;
+	struct kerf_entry *from = held ? kerf_remove(KERF_GRAPH, (uint64_t)(uintptr_t)graph) : NULL;
+	uint64_t want = from ? growth(from) : 0;
+	bool fits = !want || kerf_take_or_make_room(kerf_place(from->place), want);
+	CUresult ret = fits ? real(exec, graph, params) : CUDA_ERROR_OUT_OF_MEMORY;
+	if (from && fits)
+		settle(from->place, want);
+	if (from)
+		kerf_put(from);
+	if (held)
+		pthread_mutex_unlock(held);
+	if (!fits) {
+		params->bad = NULL;
+		params->result = CUDA_GRAPH_INSTANTIATE_ERROR;
+	}
+	return ready(ret, exec, graph, flags);
+}
+
+CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+	KERF_NEED(cuGraphInstantiateWithParams, CUDA_ERROR_NOT_INITIALIZED);
+	return with_params(exec, graph, params, real);
+}
+
+CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+	KERF_NEED(cuGraphInstantiateWithParams_ptsz, CUDA_ERROR_NOT_INITIALIZED);
+	return with_params(exec, graph, params, real);
 }
 
 /* With the graph lock held, which orders the launches of graphs with memory: each finds what the one before left. */

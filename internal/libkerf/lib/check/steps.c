@@ -234,6 +234,26 @@ static void relaunch(size_t bytes)
 	left("trimmed");
 }
 
+/* Makes a graph ready and has it uploaded in the same call, then launches it: what the driver answered, and its reason. */
+static void upload(size_t bytes)
+{
+	CUgraph g;
+	CUgraphExec e = NULL;
+	CUgraphNode node;
+	CUDA_MEM_ALLOC_NODE_PARAMS p = {
+		.poolProps = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } },
+		.bytesize = bytes,
+	};
+	CUDA_GRAPH_INSTANTIATE_PARAMS params = { .flags = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD, .result_out = 9 };
+	CALL(cuGraphCreate)(&g, 0);
+	CALL(cuGraphAddMemAllocNode)(&node, g, NULL, 0, &p);
+	CUresult ret = CALL(cuGraphInstantiateWithParams)(&e, g, &params);
+	printf("%d %d", ret, params.result_out);
+	if (!ret)
+		printf(" launched %d", CALL(cuGraphLaunch)(e, NULL));
+	printf("\n");
+}
+
 /* Memory goes with its context, primary or not. */
 static void contexts(void)
 {
@@ -306,6 +326,8 @@ bool other_step(char **arg)
 		contexts();
 	else if (!strcmp(arg[0], "relaunch"))
 		relaunch(strtoull(arg[1], NULL, 10));
+	else if (!strcmp(arg[0], "upload"))
+		upload(strtoull(arg[1], NULL, 10));
 	else if (!strcmp(arg[0], "pairs"))
 		pairs(atol(arg[1]));
 	else if (!strcmp(arg[0], "sync"))

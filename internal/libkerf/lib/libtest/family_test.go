@@ -86,6 +86,15 @@ func TestGraphs(t *testing.T) {
 	}
 }
 
+// A graph may be uploaded as it is made ready: then what it needs has to fit, and what does not launches nothing.
+func TestGraphsUploadedAtOnce(t *testing.T) {
+	b := start(t, "h200x8", "r580").cap(t, gib)
+	got := b.check(t, "gpu:0", "take:linear:536870912", "upload:629145600", "upload:268435456", "upload:268435456", "upload:2097152", "info")
+	if want := fmt.Sprintf("0|2 1|0 0 launched 0|0 0 launched 0|2 1|0 0 %d %d", gib, gib); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 func TestMemoryGoesWithItsContext(t *testing.T) {
 	b := start(t, "h200x8", "r580").cap(t, gib)
 	got := b.check(t, "gpu:0", "contexts")
