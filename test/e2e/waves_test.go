@@ -127,6 +127,7 @@ func TestFiftyPodsLeaveNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	specs := e.specFiles()
 	static, removeStatic := e.static(one("static", gibs(2), hold))
 	static.running()
 	e.wantHeld(static, "main", share(2*gib, 0))
@@ -184,4 +185,18 @@ func TestFiftyPodsLeaveNothing(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+	if now := e.specFiles(); now != specs {
+		t.Errorf("CDI specs and hook were\n%s\nand are\n%s", specs, now)
+	}
+}
+
+// specFiles are all CDI specs of the node and what the runtime runs of Kerf's, with checksums: pods neither add nor take away
+// nor change any.
+func (e *testCase) specFiles() string {
+	e.Helper()
+	r := e.node.in("sh", "-c", `find /etc/cdi /var/run/cdi /opt/kerf -type f | sort | xargs sha256sum`)
+	if r.err != nil || strings.Count(r.out, "/etc/cdi/kerf.dev-") < 2 || !strings.Contains(r.out, "/kerf-hook") {
+		e.Fatalf("CDI specs and hook of the node: %v", r)
+	}
+	return r.out
 }
