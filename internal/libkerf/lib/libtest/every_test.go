@@ -172,8 +172,8 @@ func trials(all []prototype, newest int) (out []trial) {
 	return out
 }
 
-// everyBox has a driver that is made of the prototypes, and no limit that the calls could meet.
-func everyBox(t *testing.T, all []prototype) box {
+// everyDriver makes a driver of the prototypes, and the program that calls it, and returns where they are.
+func everyDriver(t *testing.T, all []prototype) string {
 	t.Helper()
 	dir := filepath.Join(built, "check", "every")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -185,6 +185,12 @@ func everyBox(t *testing.T, all []prototype) box {
 	if out, err := exec.CommandContext(t.Context(), "make", "-s", "-j2", "-C", "..", "OUT="+built, "CFLAGS=-O0 -g", "every").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+	return dir
+}
+
+// everyBox has the driver of a folder, and no limit that the calls could meet.
+func everyBox(t *testing.T, dir string) box {
+	t.Helper()
 	const gpu = sharing.GPUID("GPU-01010101-0101-0101-0101-010101010101")
 	b := box{node: node{dir: t.TempDir()}, dir: t.TempDir()}
 	r, err := libkerf.Create(b.dir, []libkerf.Device{{GPU: gpu, Limit: wide}})
@@ -217,9 +223,9 @@ func TestEveryWrapper(t *testing.T) {
 	all := prototypes(t)
 	names, _ := wrapped(t)
 	called, asked, measured := map[string]bool{}, map[string]bool{}, map[string]bool{}
-	calls := 0
+	calls, dir := 0, everyDriver(t, all)
 	for driver, newest := range map[string]int{"exports": toCome, "inner": knownUpTo} {
-		b := everyBox(t, all)
+		b := everyBox(t, dir)
 		var env []string
 		if driver == "inner" {
 			env = []string{"KERF_EVERY_INNER=1"}
@@ -232,10 +238,11 @@ func TestEveryWrapper(t *testing.T) {
 		calls += len(plan)
 		cmd, out, errout := b.command(t, env, "check/every/every")
 		cmd.Stdin = strings.NewReader(input.String())
-		if err := cmd.Run(); err != nil || errout.Len() > 0 {
-			t.Fatalf("%s: %v: %s", driver, err, errout)
-		}
+		err := cmd.Run()
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		if err != nil || errout.Len() > 0 {
+			t.Fatalf("%s: %v after %q: %s", driver, err, lines[len(lines)-1], errout)
+		}
 		if len(lines) != len(plan) {
 			t.Fatalf("%s: %d calls of %d", driver, len(lines), len(plan))
 		}

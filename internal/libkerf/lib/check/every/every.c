@@ -121,6 +121,7 @@ static void try(const struct function *f, const char *way, const char *by, int v
 int main(void)
 {
 	char line[1024];
+	setvbuf(stdout, NULL, _IOLBF, 0); /* a call that ends the program is the one after what was said last */
 	while (fgets(line, sizeof line, stdin)) {
 		char *word[6 + 2 * MOST + 1] = { 0 };
 		int n = 0;
