@@ -4,9 +4,9 @@
 package e2e
 
 import (
+	"slices"
+	"strings"
 	"testing"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // The agent comes up from the manifests as they are, and sees the node's GPUs.
@@ -41,15 +41,32 @@ func TestNodeCapacity(t *testing.T) {
 	}
 }
 
-// A container sees one GPU at the size that it asked for, and gets no more; its neighbour does not feel that it
-// tries.
+// A container sees one GPU at the size that it asked for, and gets no more. Its neighbour on the same GPU does not feel that it
+// tries: it goes on, holds what it held, and may take what is left of its own.
 func TestFraction(t *testing.T) {
 	t.Parallel()
 	e := beginWithAgent(t)
-	neighbour := e.create(one("neighbour", gibs(10), "exec gpuload --json --alloc 9GiB --hold 1h"))
+	neighbour := e.create(one("neighbour", gibs(10), "exec gpuload --json --alloc 8GiB --hold 1h"))
 	neighbour.running()
-	greedy := e.create(one("greedy", gibs(10), "gpuload --json --alloc 9GiB; gpuload --json --alloc 11GiB; gpuload --json --gpu 1; ls /dev"))
-	greedy.phase(corev1.PodSucceeded)
+	if l := neighbour.loads("main", 1)[0]; l.Error != nil || l.Allocated != 8*gib {
+		t.Fatalf("the neighbour: %v", l)
+	}
+	g := e.grantOf(neighbour, "main")
+	if g.Memory != 10*gib || g.Level != "driver" || g.ContainerID != neighbour.id("main") || len(g.Fragments) != 1 {
+		t.Fatalf("grant of the neighbour: %+v", g)
+	}
+	gpu := g.Fragments[0].GPU
+	caps := neighbour.caps("main")
+	if caps[gpu] != 10*gib {
+		t.Errorf("the driver holds %v for it, want 10 GiB on %s", caps, gpu)
+	}
+	before := neighbour.inDriver("main")
+	if len(before) != 1 || before[0].GPU != gpu || before[0].Bytes < 8*gib {
+		t.Fatalf("the driver knows %+v of the neighbour, want one process with 8 GiB on %s", before, gpu)
+	}
+
+	greedy := e.create(e.pinnedTo(gpu, one("greedy", gibs(10), "gpuload --json --alloc 9GiB; gpuload --json --alloc 11GiB; gpuload --json --gpu 1; "+hold)))
+	greedy.running()
 	lines := greedy.loads("main", 3)
 	if l := lines[0]; l.Error != nil || l.Total == nil || *l.Total != 10*gib {
 		t.Errorf("below its cap: %v", l)
@@ -60,15 +77,29 @@ func TestFraction(t *testing.T) {
 	if l := lines[2]; l.Error == nil {
 		t.Errorf("a second GPU: %v", l)
 	}
-	if l := neighbour.loads("main", 1)[0]; l.Error != nil || l.Allocated != 9*gib {
-		t.Errorf("the neighbour: %v", l)
+	if its := e.grantOf(greedy, "main"); len(its.Fragments) != 1 || its.Fragments[0].GPU != gpu {
+		t.Errorf("the two are not on one GPU: %+v beside %s", its, gpu)
 	}
-	g := e.grantOf(neighbour, "main")
-	if g.Memory != 10*gib || g.Level != "driver" || g.ContainerID != neighbour.id("main") || len(g.Fragments) != 1 {
-		t.Fatalf("grant of the neighbour: %+v", g)
+
+	if s := neighbour.status("main"); s.State.Running == nil || s.RestartCount != 0 || containerID(s) != g.ContainerID {
+		t.Errorf("the neighbour afterwards: %+v", s)
 	}
-	caps := neighbour.caps("main")
-	if caps[g.Fragments[0].GPU] != 10*gib {
-		t.Errorf("the driver holds %v for it, want 10 GiB on %s", caps, g.Fragments[0].GPU)
+	if after := neighbour.inDriver("main"); !slices.Equal(after, before) {
+		t.Errorf("the neighbour has %+v in the driver, had %+v", after, before)
 	}
+	for amount, fits := range map[string]bool{"512MiB": true, "2GiB": false} {
+		out, errOut, err := neighbour.exec("main", "gpuload", "--json", "--alloc", amount)
+		if strings.TrimSpace(out) == "" {
+			t.Errorf("%s more in the neighbour: %v, %s", amount, err, errOut)
+		} else if l := decode[loaded](t, strings.TrimSpace(out)); (l.Error == nil) != fits {
+			t.Errorf("%s more in the neighbour, which has room for 2 GiB less its context and the new one: %v", amount, l)
+		}
+	}
+}
+
+// inDriver are the processes of a container that the driver knows.
+func (p *pod) inDriver(container string) []simProcess {
+	p.e.Helper()
+	id := p.id(container)
+	return slices.DeleteFunc(p.e.node.processes(p.e.T), func(s simProcess) bool { return !strings.Contains(s.Cgroup, id) })
 }
