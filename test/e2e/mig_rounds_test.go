@@ -185,7 +185,7 @@ func TestMIGRounds(t *testing.T) {
 		if round%2 == 1 || round == *migRounds-1 {
 			eventually(e, "books that are as the driver is", func() error { return e.cutAsBooked(len(stay)) })
 		} else {
-			eventually(e, "books that are as the driver is, with what is kept warm", e.toldAsCut)
+			eventually(e, "books that are as the driver is, with what is kept warm", func() error { return e.toldAsCut(devices) })
 		}
 		books += time.Since(start)
 		for i, p := range stay {
@@ -208,11 +208,12 @@ func TestMIGRounds(t *testing.T) {
 	eventually(e, "no instance", func() error { return e.cutAsBooked(0) })
 }
 
-// toldAsCut compares the driver's instances with all that the agent tells of, in use or not.
-func (e *testCase) toldAsCut() error {
+// toldAsCut compares the driver's instances with all that the agent tells of, in use or not, and those that have a grant with
+// those that are in use.
+func (e *testCase) toldAsCut(used []string) error {
 	here, told, granted, err := e.bothSides()
-	if err == nil && !slices.Equal(here, told) {
-		err = fmt.Errorf("the driver has %q, the agent tells of %q, of which %q are granted", here, told, granted)
+	if err == nil && (!slices.Equal(here, told) || !slices.Equal(granted, slices.Sorted(slices.Values(used)))) {
+		err = fmt.Errorf("the driver has %q, the agent tells of %q, of which %q are granted, and %q are in use", here, told, granted, used)
 	}
 	return err
 }
