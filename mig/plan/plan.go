@@ -11,8 +11,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// MaxWishes is the largest number of wishes in one Ask: more than any GPU has room for.
-const MaxWishes = 32
+// MaxWishes is the largest number of wishes in one Ask: no GPU has room for more. With the instances that there can be
+// besides, what is in the way of the last wish has no more pieces than a word of bits.
+const MaxWishes = 12
 
 // Instance is one GPU instance that the driver reports.
 type Instance struct {

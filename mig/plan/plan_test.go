@@ -142,6 +142,31 @@ func TestMake(t *testing.T) {
 	}
 }
 
+// As many wishes as there may be, on a GPU that is busy all over: each waits for somebody, the last ones for wishes that
+// wait themselves, and none is told that others than Kerf are in the way.
+func TestAllWishesWait(t *testing.T) {
+	for name, tc := range map[string]struct{ small, whole string }{"h100x8": {"1g.10gb", "7g.80gb"}, "b200x8": {"1g.23gb", "7g.180gb"}} {
+		table := table(t, name)
+		var busy, wishes []string
+		for i := range 7 {
+			busy = append(busy, fmt.Sprintf("%s@%d pod-%d", tc.small, i, i))
+		}
+		for range plan.MaxWishes - 1 {
+			wishes = append(wishes, tc.small)
+		}
+		wishes = append(wishes, tc.whole)
+		p, err := plan.Make(plan.Ask{Table: table, Have: have(t, table, busy), Wishes: want(t, table, wishes)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, a := range p.Answers {
+			if a.State != plan.Waits || len(a.WaitsFor) == 0 {
+				t.Errorf("%s: wish %d: %+v", name, i, a)
+			}
+		}
+	}
+}
+
 func TestWhatCannotBePlanned(t *testing.T) {
 	table := table(t, "h100x8")
 	many := make([]string, plan.MaxWishes+1)
@@ -153,7 +178,7 @@ func TestWhatCannotBePlanned(t *testing.T) {
 		exact      bool
 		want       string
 	}{
-		"too many": {wish: many, want: "33 MIG instances are wanted of one GPU, more than 32"},
+		"too many": {wish: many, want: "13 MIG instances are wanted of one GPU, more than 12"},
 		"a layout past the GPU": {wish: []string{"3g.40gb", "3g.40gb", "1g.10gb"}, exact: true,
 			want: "takes 9 of 8 memory units"},
 		"a layout whose starts collide": {wish: []string{"1g.10gb@0", "4g.40gb"}, exact: true,

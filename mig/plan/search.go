@@ -106,7 +106,7 @@ func (s *search) best(next int, taken mig.Occupancy, served uint32) outcome {
 	s.choices(s.Wishes[next], taken, served, try)
 	if !found {
 		best = s.best(next+1, taken, served)
-		best.unserved |= 1 << (MaxWishes - 1 - next)
+		best.unserved |= 1 << (31 - next)
 		best.choice = choice{}
 	}
 	s.memo[at] = best

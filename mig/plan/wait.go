@@ -5,7 +5,7 @@ package plan
 
 import (
 	"fmt"
-	"math/bits"
+	"iter"
 	"slices"
 	"strings"
 
@@ -69,10 +69,7 @@ func (s *search) wait(w Wish, pieces []piece) (Answer, uint32) {
 	}
 	worth, chosen := mig.Value(-1), uint32(0)
 	for n := 1; n <= len(pieces) && a.State == Foreign; n++ {
-		for ending := range uint32(1) << len(pieces) {
-			if bits.OnesCount32(ending) != n {
-				continue
-			}
+		for ending := range choices32(len(pieces), n) {
 			now, later := s.beside(pieces, ending)
 			for _, start := range slices.Backward(p.Starts) {
 				place := mig.Place{Profile: p.ID, Start: start}
@@ -91,6 +88,21 @@ func (s *search) wait(w Wish, pieces []piece) (Answer, uint32) {
 		a.Why += "; in the way are instances that Kerf did not make: " + s.foreignNames()
 	}
 	return a, chosen
+}
+
+// choices32 are all ways to choose k of n bits, in the order of their numbers; n is at most 31.
+func choices32(n, k int) iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		for x := uint32(1)<<k - 1; x>>n == 0; {
+			if !yield(x) || x == 0 {
+				return
+			}
+			// The lowest run of ones gives its highest bit to the place above it, and the others fall to the bottom.
+			low := x & -x
+			carried := x + low
+			x = carried | (carried^x)/low>>2
+		}
+	}
 }
 
 // beside is what is taken when these pieces have ended: at once, and when the wishes that wait have their places.
