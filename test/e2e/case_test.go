@@ -70,11 +70,24 @@ func begin(t *testing.T) *testCase {
 	return e
 }
 
-// beginWithAgent waits for the agent, too.
+// beginWithAgent waits for the agent, too, and until no GPU is as a test before has left it: while one is lost or unhealthy the
+// agent asks kubelet who holds what, which can cost a pod that is admitted just then its ids (docs/promises.md).
 func beginWithAgent(t *testing.T) *testCase {
 	t.Helper()
 	e := begin(t)
 	e.waitForAgent()
+	eventually(e, "GPUs that are well", func() error {
+		s, err := e.status()
+		if err != nil {
+			return err
+		}
+		for _, g := range s.GPUs {
+			if g.Health != "healthy" {
+				return fmt.Errorf("%+v", g)
+			}
+		}
+		return nil
+	})
 	return e
 }
 
