@@ -34,6 +34,7 @@ func setCommand() *cobra.Command {
 			"                    a memory row waits to be remapped, or cannot be; true or false",
 			"  slowed=R          why the hardware slows itself down: none, heat or power",
 			"  links.down=N      how many NVLinks are down",
+			"  peak=now          count anew the most memory that programs held (peak_bytes of gpusim gpus)",
 			"  list.PID=L        show a process in NVML's list compute, graphics or mps", "",
 			"CALL is one of "+strings.Join(wire.CallNames(), ", ")+"."),
 		Example: lines("  gpusim set --dir /tmp/sim gpu=0 lost=true", "  gpusim set --dir /tmp/sim gpu=all util=80 latency=5ms"),

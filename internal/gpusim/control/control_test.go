@@ -40,6 +40,7 @@ func TestParseSettings(t *testing.T) {
 			RemapPending: ptr(true), RemapFailed: ptr(false), Slowed: ptr(model.SlowedByHeat), LinksDown: ptr(2),
 		}},
 		"gpu=all reboot=true": {All: true, Change: model.Change{Reboot: true}},
+		"gpu=all peak=now":    {All: true, Change: model.Change{CountPeak: true}},
 		"gpu=0 reset=true":    {GPUs: []int{0}, Change: model.Change{Reset: true}},
 		"gpu=0 xid=13 util=0": {GPUs: []int{0}, Change: model.Change{XID: ptr(uint64(13)), Util: ptr(0)}},
 	}
@@ -73,6 +74,7 @@ func TestParseSettingsRefuses(t *testing.T) {
 		"gpu=0 lost=1":                  {`lost "1"`},
 		"gpu=0 reset=false":             {`reset "false"`},
 		"gpu=0 reboot=1":                {`reboot "1"`},
+		"gpu=0 peak=0":                  {`peak "0"`},
 		"gpu=0 xid=0":                   {`xid "0"`},
 		"gpu=0 xid=-79":                 {`xid "-79"`},
 		"gpu=0 xid=48@x":                {"is not an XID"},

@@ -73,6 +73,7 @@ type GPU struct {
 	MemoryBytes    sharing.Bytes `json:"memory_bytes"`
 	ReservedBytes  sharing.Bytes `json:"reserved_bytes"`
 	UsedBytes      sharing.Bytes `json:"used_bytes"`
+	PeakBytes      sharing.Bytes `json:"peak_bytes"` // the most that programs, MPS servers aside, held since the start or peak=now
 	MIG            bool          `json:"mig"`
 	Instances      []string      `json:"mig_instances"` // UUIDs
 	Lost           bool          `json:"lost"`

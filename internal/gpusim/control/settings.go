@@ -17,7 +17,7 @@ import (
 
 const keyList = "gpu=N|all, lost=true|false, reset=true, reboot=true, xid=N, xid=N@INSTANCE, util=N|auto, latency=5ms, latency.CALL=5ms, " +
 	"error.CALL=STATUS|none, ecc.corrected=N, ecc.uncorrected=N, remap.pending=true|false, remap.failed=true|false, slowed=none|heat|power, " +
-	"links.down=N, list.PID=compute|graphics|mps"
+	"links.down=N, peak=now, list.PID=compute|graphics|mps"
 
 // ParseSettings reads KEY=VALUE words as `gpusim set` takes them. All mistakes are joined; each is a
 // sharing.FieldError. Whether the GPUs exist is for the daemon to say.
@@ -70,6 +70,11 @@ func (s *Set) parse(key, value string) error {
 			return sharing.Invalid(key, value, "write reboot=true, or leave it out", "is not true")
 		}
 		c.Reboot = true
+	case "peak":
+		if value != "now" {
+			return sharing.Invalid(key, value, "write peak=now, or leave it out", "is not now")
+		}
+		c.CountPeak = true
 	case "xid":
 		value, on, named := strings.Cut(value, "@")
 		n, err := strconv.ParseUint(value, 10, 32)

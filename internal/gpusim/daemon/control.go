@@ -194,7 +194,7 @@ func (d *Daemon) status() control.Status {
 		}
 		g := control.GPU{
 			Index: i, Minor: i, UUID: d.uuids[i], Model: hw.Model.Name, PCI: hw.PCI.String(), NUMA: hw.NUMA,
-			MemoryBytes: st.Memory.Total, ReservedBytes: st.Memory.Reserved, UsedBytes: st.Memory.Used,
+			MemoryBytes: st.Memory.Total, ReservedBytes: st.Memory.Reserved, UsedBytes: st.Memory.Used, PeakBytes: st.Peak,
 			MIG: st.MIG, Instances: []string{}, Lost: st.Lost, RecoveryAction: st.Recovery.String(),
 			Utilization: util, LatencyMS: float64(st.Latency) / float64(time.Millisecond), TimeSlice: st.Slice.String(), ComputeMode: uint64(st.Mode), PowerLimitMW: st.PowerLimit,
 		}

@@ -107,6 +107,7 @@ func (m *Model) restore(c *client, chain Chain) error {
 		*h = taken
 		back = append(back, h)
 	}
+	m.grown(c.gpu)
 	return nil
 }
 

@@ -88,6 +88,8 @@ type Change struct {
 	LinksDown *int
 	// TimeSlice sets how long one process's work runs while another's waits.
 	TimeSlice *TimeSlice
+	// CountPeak begins to count the most memory held anew.
+	CountPeak bool
 	// Lists moves processes, by pid, to one of NVML's lists, until they leave the GPU.
 	Lists map[int]wire.List
 }
@@ -192,6 +194,10 @@ func (m *Model) apply(g *gpu, c Change, now time.Duration) {
 	}
 	if c.Latency != nil {
 		g.latency = *c.Latency
+	}
+	if c.CountPeak {
+		g.peak = 0
+		m.grown(g)
 	}
 	if c.TimeSlice != nil {
 		g.slice = *c.TimeSlice

@@ -37,6 +37,7 @@ func (m *Model) Reside(id ClientID, at uint64, bytes sharing.Bytes) (sharing.Byt
 	m.evict(g, a.part, more, a)
 	g.used[a.part] += more
 	a.bytes += more
+	m.grown(g)
 	return a.bytes, nil
 }
 

@@ -101,3 +101,40 @@ func TestFind(t *testing.T) {
 		}
 	}
 }
+
+// The most that was held stands after it was given back, whoever held it, until it is counted anew.
+func TestPeak(t *testing.T) {
+	m := testMachine(t, "t4x4", machine.Dmem)
+	want := func(gpu int, bytes sharing.Bytes) {
+		t.Helper()
+		st, err := m.Status(gpu)
+		if err != nil || st.Peak != bytes {
+			t.Errorf("at most %d MiB were held on GPU %d, %v; want %d", st.Peak/mib, gpu, err, bytes/mib)
+		}
+	}
+	want(0, 0)
+	p, q := open(t, m, 0, 1, nil), open(t, m, 0, 2, nil) // 120 MiB each
+	at := p.alloc(gib, nil, nil)
+	managed := q.managed(2*gib, nil)
+	q.reside(managed, gib, gib)
+	want(0, 2*gib+240*mib)
+	wantErr(t, m.Free(p.id, at), nil)
+	q.reside(managed, 0, 0)
+	q.alloc(20*gib, nil, wire.OutOfMemory)
+	m.Close(p.id, 0)
+	want(0, 2*gib+240*mib)
+	want(1, 0)
+	wantErr(t, m.Apply([]int{0}, Change{CountPeak: true}, 0), nil)
+	want(0, 120*mib)
+	q.alloc(mib, nil, nil)
+	want(0, 121*mib)
+
+	server, err := m.Open(0, 3)
+	wantErr(t, err, nil)
+	wantErr(t, m.Serve(server), nil)
+	_, err = m.CreateContext(server, 0, nil)
+	wantErr(t, err, nil)
+	want(0, 121*mib) // what it holds is no program's
+	q.alloc(mib, nil, nil)
+	want(0, 122*mib)
+}

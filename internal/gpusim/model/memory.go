@@ -37,6 +37,20 @@ func (m *Model) take(g *gpu, part int, bytes sharing.Bytes, chain Chain) (holdin
 	return h, nil
 }
 
+// grown looks whether more is held now than ever was. What an MPS server holds for itself is no program's.
+func (m *Model) grown(g *gpu) {
+	held := g.inUse()
+	if held <= g.peak {
+		return
+	}
+	for _, c := range m.clients {
+		if c.gpu == g && c.serves {
+			held = held.SubFloor(c.pinned)
+		}
+	}
+	g.peak = max(g.peak, held)
+}
+
 // release undoes take.
 func (g *gpu) release(h *holding) {
 	g.used[h.part] = g.used[h.part].SubFloor(h.bytes)
@@ -91,6 +105,7 @@ func (m *Model) createContext(c *client, instance uint64, chain Chain) (uint64, 
 	c.pinned += h.bytes // at most the GPU's memory: cannot wrap
 	m.lastID++
 	c.contexts[m.lastID] = &h
+	m.grown(c.gpu)
 	return m.lastID, nil
 }
 
@@ -164,6 +179,7 @@ func (m *Model) Alloc(id ClientID, bytes sharing.Bytes, context uint64, kind wir
 	if a.managed == 0 {
 		c.pinned += bytes
 	}
+	m.grown(c.gpu)
 	return at, nil
 }
 

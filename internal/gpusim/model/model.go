@@ -44,6 +44,9 @@ type gpu struct {
 	// most capacity's, which is 0 where there is no instance of that id.
 	used     []sharing.Bytes
 	capacity []sharing.Bytes
+	// peak is the most that programs, MPS servers aside, held on the whole GPU at any moment since the start, or since it was
+	// asked to count anew.
+	peak sharing.Bytes
 	// instances are the MIG instances, in the order of used; nil where there is none.
 	instances  []*Instance
 	pendingMIG bool              // MIG mode after the next reset

@@ -115,7 +115,8 @@ func (m *Model) processes(index int, which func(pid int) bool) ([]Process, error
 
 // Status is a GPU's state for people, lost or not.
 type Status struct {
-	Memory   Memory // the whole GPU's
+	Memory   Memory        // the whole GPU's
+	Peak     sharing.Bytes // the most that programs, MPS servers aside, held at any moment since the start or Change.CountPeak
 	Lost     bool
 	Recovery Recovery
 	Slice    TimeSlice
@@ -132,5 +133,5 @@ func (m *Model) Status(index int) (Status, error) {
 		return Status{}, wire.Invalid
 	}
 	g := m.gpus[index]
-	return Status{Memory: g.whole(), Lost: g.lost, Recovery: g.recovery, Slice: g.slice, Mode: g.mode, PowerLimit: g.powerLimit(), MIG: g.hw.MIG, Faults: Faults{Util: g.util, Latency: g.latency}}, nil
+	return Status{Memory: g.whole(), Peak: g.peak, Lost: g.lost, Recovery: g.recovery, Slice: g.slice, Mode: g.mode, PowerLimit: g.powerLimit(), MIG: g.hw.MIG, Faults: Faults{Util: g.util, Latency: g.latency}}, nil
 }
