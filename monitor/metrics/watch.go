@@ -36,10 +36,10 @@ func newWatch(reg prometheus.Registerer) *watch {
 			Buckets: prometheus.ExponentialBuckets(float64(sharing.MiB), 2, 18),
 		}),
 		killed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kerf_watch_kills_total", Help: "Processes killed, by reason (over_cap, stranger), and grants whose processes were (gpu_fault).",
+			Name: "kerf_watch_kills_total", Help: "Processes killed, by reason (over_cap, stranger, escaped), and grants whose processes were (gpu_fault).",
 		}, []string{"reason"}),
 		spare: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kerf_watch_spared_total", Help: "Processes that were to be killed and were not, because they had ended or were not the same when they were looked at again, by reason (over_cap, stranger).",
+			Name: "kerf_watch_spared_total", Help: "Processes that were to be killed and were not, because they had ended or were not the same when they were looked at again, by reason (over_cap, stranger, escaped).",
 		}, []string{"reason"}),
 		evicted: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kerf_watch_evictions_total", Help: "Evictions of pods that were asked for, by reason (over_cap, escaped, gpu_fault, idle) and result (evicted, refused).",

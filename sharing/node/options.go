@@ -82,7 +82,7 @@ type Observer interface {
 	// OverCap tells that such a lease was found over its cap: for how long that may have been so at most, and by
 	// how much.
 	OverCap(delay time.Duration, by sharing.Bytes)
-	// Killed tells that a process was killed (reason "over_cap", "stranger" or "gpu_fault"); with an error it was to be, and
+	// Killed tells that a process was killed (reason "over_cap", "stranger", "escaped" or "gpu_fault"); with an error it was to be, and
 	// was spared.
 	Killed(reason string, err error)
 	// Evicted tells that a pod was evicted (reason "over_cap", "escaped", "gpu_fault" or "idle"); with an error that was refused.

@@ -7,19 +7,24 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 // seen is what one program of the matrix did, by the simulated driver's own account, and what Kerf said of it.
 type seen struct {
-	// cap is what it was granted, and peak the most that its cgroup held at any look, over all GPUs.
+	// cap is what it was granted, and peak the most that was held at any moment, over all GPUs.
 	cap, peak uint64
 	// context is what one context of this GPU takes.
 	context uint64
 	// took is how much the program says that it could allocate, and failed the error that it met.
 	took   uint64
 	failed string
-	// killed says that the agent ended a process meanwhile.
-	killed bool
+	// killed is for which reasons the agent ended processes meanwhile, as its metrics name them; empty for none.
+	killed string
+	// delay is for how long at most it was over its cap when that was found; 0 if it was not found so.
+	delay time.Duration
+	// lasted is for how long it was above its cap without a break, from look to look.
+	lasted time.Duration
 	// first and last are the levels that the grant showed at its start and while the program held what it had.
 	first, last string
 	// told says that a warning of the agent named the grant.
@@ -37,8 +42,13 @@ const (
 	refused   verdict = "refused"
 	missing   verdict = "not in this driver"
 	uncharged verdict = "not charged"
+	passed    verdict = "over for a moment"
 	silent    verdict = "OVER, AND SILENT"
 )
+
+// blink is how long something may be over its cap before the watch has to have seen it: its looks are 100 ms apart, two are
+// needed, and the machine is busy.
+const blink = time.Second
 
 // judged says what became of one program. excuse is why a driver is known not to charge what it takes; empty for none.
 func judged(s seen, excuse string) verdict {
@@ -46,7 +56,7 @@ func judged(s seen, excuse string) verdict {
 	switch {
 	case strings.Contains(s.failed, "NOT_SUPPORTED") || strings.Contains(s.failed, "NOT_FOUND"):
 		return missing
-	case s.killed: // even if no look here saw it over its cap
+	case s.killed != "": // even if no look here saw it over its cap
 		return ended
 	case !over && s.took == 0 && s.failed != "":
 		return refused
@@ -59,25 +69,22 @@ func judged(s seen, excuse string) verdict {
 			return heldLate
 		}
 		return shown
+	case s.lasted < blink:
+		return passed
 	}
 	return silent
 }
 
-// over is how far a program came above its cap, in steps that do not change from run to run.
-func over(s seen) string {
-	switch {
-	case s.peak <= s.cap:
-		return "0"
-	case s.peak <= s.cap+s.context:
-		return "at most a context"
-	case s.peak <= s.cap+s.cap/4:
-		return "at most a quarter"
+// over is how many bytes a program came above its cap.
+func over(s seen) uint64 {
+	if s.peak <= s.cap {
+		return 0
 	}
-	return "more than a quarter"
+	return s.peak - s.cap
 }
 
 func TestJudged(t *testing.T) {
-	base := seen{cap: 2 * gib, context: 100 * mib, first: "client", last: "client"}
+	base := seen{cap: 2 * gib, context: 100 * mib, lasted: 5 * time.Second, first: "client", last: "client"}
 	with := func(change func(*seen)) seen {
 		s := base
 		change(&s)
@@ -87,30 +94,31 @@ func TestJudged(t *testing.T) {
 		s      seen
 		excuse string
 		want   verdict
-		over   string
+		over   uint64
 	}{
-		"refused past its cap":       {s: with(func(s *seen) { s.peak, s.took, s.failed = 2*gib, 19*gib/10, oom }), want: wasHeld, over: "0"},
-		"nothing at all":             {s: with(func(s *seen) { s.peak, s.failed = 0, oom }), want: refused, over: "0"},
-		"no such function":           {s: with(func(s *seen) { s.failed = "CUDA_ERROR_NOT_SUPPORTED" }), want: missing, over: "0"},
-		"over and killed":            {s: with(func(s *seen) { s.peak, s.killed = 3*gib, true }), want: ended, over: "more than a quarter"},
-		"killed before it was seen":  {s: with(func(s *seen) { s.killed = true }), want: ended, over: "0"},
-		"over and told":              {s: with(func(s *seen) { s.peak, s.told = 3*gib, true }), want: shown, over: "more than a quarter"},
-		"over by its context, told":  {s: with(func(s *seen) { s.peak, s.told = 2*gib+90*mib, true }), want: heldLate, over: "at most a context"},
-		"over by its context":        {s: with(func(s *seen) { s.peak = 2*gib + 90*mib }), want: silent, over: "at most a context"},
-		"over and nobody knows":      {s: with(func(s *seen) { s.peak = 2*gib + 300*mib }), want: silent, over: "at most a quarter"},
-		"over at level unknown":      {s: with(func(s *seen) { s.peak, s.last = 3*gib, "unknown" }), want: shown, over: "more than a quarter"},
-		"over at level none":         {s: with(func(s *seen) { s.peak, s.last = 3*gib, "none" }), want: shown, over: "more than a quarter"},
-		"over, known not to charge":  {s: with(func(s *seen) { s.peak = 3 * gib }), excuse: "managed", want: uncharged, over: "more than a quarter"},
-		"killed in spite of excuses": {s: with(func(s *seen) { s.peak, s.killed = 3*gib, true }), excuse: "managed", want: ended, over: "more than a quarter"},
+		"refused past its cap":       {s: with(func(s *seen) { s.peak, s.took, s.failed = 2*gib, 19*gib/10, oom }), want: wasHeld},
+		"nothing at all":             {s: with(func(s *seen) { s.peak, s.failed = 0, oom }), want: refused},
+		"no such function":           {s: with(func(s *seen) { s.failed = "CUDA_ERROR_NOT_SUPPORTED" }), want: missing},
+		"over and killed":            {s: with(func(s *seen) { s.peak, s.killed = 3*gib, "over_cap" }), want: ended, over: gib},
+		"killed before it was seen":  {s: with(func(s *seen) { s.killed = "over_cap" }), want: ended},
+		"over and told":              {s: with(func(s *seen) { s.peak, s.told = 3*gib, true }), want: shown, over: gib},
+		"over by its context, told":  {s: with(func(s *seen) { s.peak, s.told = 2*gib+90*mib, true }), want: heldLate, over: 90 * mib},
+		"over by its context":        {s: with(func(s *seen) { s.peak = 2*gib + 90*mib }), want: silent, over: 90 * mib},
+		"over and nobody knows":      {s: with(func(s *seen) { s.peak = 2*gib + 300*mib }), want: silent, over: 300 * mib},
+		"over at level unknown":      {s: with(func(s *seen) { s.peak, s.last = 3*gib, "unknown" }), want: shown, over: gib},
+		"over at level none":         {s: with(func(s *seen) { s.peak, s.last = 3*gib, "none" }), want: shown, over: gib},
+		"over and back at once":      {s: with(func(s *seen) { s.peak, s.lasted = 3*gib, 50*time.Millisecond }), want: passed, over: gib},
+		"over, known not to charge":  {s: with(func(s *seen) { s.peak = 3 * gib }), excuse: "managed", want: uncharged, over: gib},
+		"killed in spite of excuses": {s: with(func(s *seen) { s.peak, s.killed = 3*gib, "over_cap" }), excuse: "managed", want: ended, over: gib},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := judged(tc.s, tc.excuse); got != tc.want || over(tc.s) != tc.over {
-				t.Errorf("%s, over by %s; want %s, %s", got, over(tc.s), tc.want, tc.over)
+				t.Errorf("%s, over by %d; want %s, %d", got, over(tc.s), tc.want, tc.over)
 			}
 		})
 	}
 }
 
 func (s seen) String() string {
-	return fmt.Sprintf("cap %d, peak %d, took %d, error %q, killed %t, level %s then %s, told %t", s.cap, s.peak, s.took, s.failed, s.killed, s.first, s.last, s.told)
+	return fmt.Sprintf("cap %d, peak %d, took %d, error %q, killed %q, over for %s, found after %s, level %s then %s, told %t", s.cap, s.peak, s.took, s.failed, s.killed, s.lasted, s.delay, s.first, s.last, s.told)
 }

@@ -5,36 +5,31 @@ package machine_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 )
 
-// cell is one cell of the matrix.
+// cell is what became of one attempt on one backend.
 type cell struct {
 	verdict verdict
-	over    string
+	// over is how many bytes it came above its cap.
+	over uint64
+	// by is for which reasons the watch killed.
+	by    string
+	delay time.Duration
 }
 
+// matrix has the cells by the names of backend and attempt.
+type matrix map[string]map[string]cell
+
+// firstName is the name of the cell of first, which is no other's.
+const firstName = "first"
+
 // document is docs/enforcement.md.
-func document(all []backend, families, attacks []attempt, got []map[string]cell) string {
+func document(all []backend, got matrix) string {
 	var b strings.Builder
-	b.WriteString(`# What holds
-
-Each way to get device memory, and each attack, against each backend. ` + "`make matrix`" + ` writes this page: it runs real agents,
-` + "`kerf run --memory 2GiB`" + ` and programs that want 4 GiB on the simulated driver, whose own account of each process is
-compared with the cap. It fails where a program is over its cap while Kerf shows it as held. What a real driver
-does beyond its documentation is not seen here.
-
-| word | means |
-|---|---|
-| held | never above the cap, at any look |
-| held, but for a context | above the cap by no more than the context that the driver made for the process, which is counted when it was seen; the agent says so |
-| ended after the fact | above the cap, found by the watch, and killed (` + "`overCap: kill`" + `) |
-| over, and shown | above the cap, not killed; a warning names the grant, or its level shows that nothing holds it |
-| refused | it got nothing |
-| not charged | above the cap, by memory that the driver's limit is documented not to count |
-| not in this driver | the simulated driver of that version does not have the functions, or not for clients of MPS |
-
-How far above the cap stands in brackets where it is not 0. Drivers: `)
+	b.WriteString(introduction)
 	for i, be := range all {
 		if i > 0 {
 			b.WriteString(", ")
@@ -42,62 +37,137 @@ How far above the cap stands in brackets where it is not 0. Drivers: `)
 		fmt.Fprintf(&b, "`%s` (level %s) on %s", be.name, be.level, be.driver)
 	}
 	b.WriteString(". Behind all but the first the pool also watches, with `overCap: kill`.\n\n## Families of memory\n\n")
-	table(&b, all, families, got)
-	b.WriteString("\n## Attacks\n\n")
-	table(&b, all, attacks, got)
-	b.WriteString("\n")
-	for _, a := range append(append([]attempt{}, families...), attacks...) {
+	tableHead(&b, "what", all)
+	row := func(name, text string) {
+		b.WriteString("| " + text + " |")
 		for _, be := range all {
-			if why := a.excuse[be.name]; why != "" {
-				fmt.Fprintf(&b, "- %s, `%s`: %s.\n", a.name, be.name, why)
+			b.WriteString(" " + got[be.name][name].String() + " |")
+		}
+		b.WriteString("\n")
+	}
+	row(firstName, "`gpuload --api linear`"+first().note)
+	for _, f := range families() {
+		row(f.api, "`gpuload --api "+f.api+"`"+f.note)
+	}
+	b.WriteString("\n")
+	for _, f := range families() {
+		for _, be := range all {
+			if why := f.excuse[be.name]; why != "" {
+				fmt.Fprintf(&b, "- %s, `%s`: %s.\n", f.api, be.name, why)
 			}
 		}
 	}
+	fmt.Fprintf(&b, "\n## Attacks, by every family\n\nEach attack was made by all %d families. A cell says what became of `linear`, and then of which families something else became.\n\n", len(families()))
+	tableHead(&b, "what", all)
+	for _, k := range attacks() {
+		text := k.what
+		if k.fine {
+			text += " (not by `checkpoint`, whose every piece is a process)"
+		}
+		b.WriteString("| " + text + " |")
+		for _, be := range all {
+			b.WriteString(" " + grouped(k, got[be.name]) + " |")
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString(found(all, got))
 	b.WriteString(limits)
 	return b.String()
 }
 
-// limits is what holds when a cap changes while programs run, which tests of their own show.
-const limits = `
-## A cap that changes
-
-` + "`kerf limit GRANT SIZE`" + ` changes the cap of programs that run. None is made smaller than what its programs hold.
-
-| backend | in force |
-|---|---|
-| driver | at once: the driver's limit of the cgroup is set, and read back |
-| libkerf | at once: the limit lies on a page that the library reads at each allocation |
-| reactive | at the watch's next look |
-| mps | for programs that become clients afterwards |
-
-MPS gives a client its limit when it connects, and has no call that changes it. A larger cap is taken, and booked: programs that run keep the
-smaller one that they were started with. The command and ` + "`kerf status`" + ` name their pids; start these anew. A smaller cap is
-taken while none of the grant's programs is a client of MPS. Else it is refused, and the message names the pids: end them, or leave the cap as it is.
-
-## Attacks that the matrix does not have
-
-| what | why | what is said of it |
-|---|---|---|
-| memory that holds what its last owner wrote, also after SIGKILL, in an instance of MIG that was made anew, and beside clients of MPS | the simulated driver's memory has no contents: a real GPU alone can show it, and none was at hand | Kerf clears nothing, and promises nothing of it ([promises.md](promises.md)) |
-| a kernel that does not end, or a thousand tiny launches, beside a neighbour | it takes time, and no memory: ` + "`make figures`" + ` measures what the neighbour keeps, on the simulated driver, whose kernels take turns as it decides | [measured.md](measured.md); compute isolation is promised of MIG instances alone |
-`
-
-func table(b *strings.Builder, all []backend, rows []attempt, got []map[string]cell) {
-	b.WriteString("| what |")
+func tableHead(b *strings.Builder, what string, all []backend) {
+	b.WriteString("| " + what + " |")
 	for _, be := range all {
 		b.WriteString(" " + be.name + " |")
 	}
 	b.WriteString("\n|---|" + strings.Repeat("---|", len(all)) + "\n")
-	for _, a := range rows {
-		b.WriteString("| " + a.what + " |")
-		for i := range all {
-			c := got[i][a.name]
-			text := string(c.verdict)
-			if c.over != "0" && c.verdict != heldLate {
-				text += " (" + c.over + ")"
-			}
-			b.WriteString(" " + text + " |")
-		}
-		b.WriteString("\n")
+}
+
+func (c cell) String() string { return c.kind() + c.amount() }
+
+// kind is what became of it, and why.
+func (c cell) kind() string {
+	if c.verdict != ended {
+		return string(c.verdict)
 	}
+	reasons := map[string]string{"over_cap": "over its cap", "escaped": "beside its MPS", "stranger": "without a grant"}
+	var why []string
+	for reason := range strings.SplitSeq(c.by, ", ") {
+		why = append(why, reasons[reason])
+	}
+	return "ended: " + strings.Join(why, " and ")
+}
+
+// amount is how far above the cap it came, in steps that hardly change from run to run.
+func (c cell) amount() string {
+	const tenth = gib / 10
+	switch {
+	case c.over == 0:
+		return ""
+	case c.over < gib/2:
+		return fmt.Sprintf(" (+%d MiB)", (c.over+mib-1)/mib)
+	}
+	return fmt.Sprintf(" (+%.1f GiB)", float64((c.over+tenth-1)/tenth)/10)
+}
+
+// grouped is the cell of an attack by all families: what became of the first, and what else became of which.
+func grouped(k attack, got map[string]cell) string {
+	type group struct {
+		kind  string
+		apis  []string
+		worst cell
+	}
+	var groups []group
+	for _, f := range families() {
+		a := attempt{f, k}
+		if a.leftOut() {
+			continue
+		}
+		c := got[a.name()]
+		i := slices.IndexFunc(groups, func(g group) bool { return g.kind == c.kind() })
+		if i < 0 {
+			i, groups = len(groups), append(groups, group{kind: c.kind(), worst: c})
+		}
+		groups[i].apis = append(groups[i].apis, f.api)
+		if c.over > groups[i].worst.over {
+			groups[i].worst = c
+		}
+	}
+	var parts []string
+	for i, g := range groups {
+		text := g.kind + g.worst.amount()
+		if i > 0 {
+			text += ": " + strings.Join(g.apis, ", ")
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// found is how soon the watch found what was over its cap.
+func found(all []backend, got matrix) string {
+	var b strings.Builder
+	b.WriteString(`
+## How soon it was found
+
+Of the leases that the watch found over their caps: for how long each may have been so at most, by the watch's own metric
+(` + "`kerf_watch_detection_delay_seconds`" + `: the time since it was seen within its cap last). It is killed at the second look.
+
+| backend | found | median | slowest |
+|---|---|---|---|
+`)
+	for _, be := range all {
+		var delays []time.Duration
+		for _, c := range got[be.name] {
+			if c.delay > 0 {
+				delays = append(delays, c.delay)
+			}
+		}
+		if len(delays) == 0 {
+			continue
+		}
+		slices.Sort(delays)
+		fmt.Fprintf(&b, "| %s | %d | %d ms | %d ms |\n", be.name, len(delays), delays[len(delays)/2].Milliseconds(), delays[len(delays)-1].Milliseconds())
+	}
+	return b.String()
 }

@@ -1,0 +1,118 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// account is what is held on all GPUs by the driver's own account: now, and at most since it was counted anew.
+type account struct{ used, peak uint64 }
+
+func (m *machine) memory() (all account) {
+	m.t.Helper()
+	for _, g := range decode[[]struct {
+		Used uint64 `json:"used_bytes"`
+		Peak uint64 `json:"peak_bytes"`
+	}](m.t, m.gpusim("gpus", "-o", "json").out) {
+		all.used += g.Used
+		all.peak += g.Peak
+	}
+	return all
+}
+
+// watchCounts are what the agent's watch has counted so far.
+type watchCounts struct {
+	kills        map[string]int // by reason
+	found        int            // leases over their cap
+	foundSeconds float64        // the sum of how long each may have been so
+}
+
+var metricLine = regexp.MustCompile(`^(kerf_watch_[a-z_]+)(?:\{reason="([a-z_]+)"\})? (\S+)$`)
+
+func (m *machine) watched() watchCounts {
+	m.t.Helper()
+	c := watchCounts{kills: map[string]int{}}
+	for line := range strings.Lines(m.kerf("metrics").out) {
+		f := metricLine.FindStringSubmatch(strings.TrimSpace(line))
+		if f == nil {
+			continue
+		}
+		v, err := strconv.ParseFloat(f[3], 64)
+		if err != nil {
+			m.t.Fatalf("metric %q: %v", line, err)
+		}
+		switch f[1] {
+		case "kerf_watch_kills_total":
+			c.kills[f[2]] += int(v)
+		case "kerf_watch_detection_delay_seconds_count":
+			c.found = int(v)
+		case "kerf_watch_detection_delay_seconds_sum":
+			c.foundSeconds = v
+		}
+	}
+	return c
+}
+
+// since says for which reasons processes were killed since then, and how long the one lease that was found over its cap may
+// have been so; 0 where none was.
+func (c watchCounts) since(then watchCounts) (reasons string, delay time.Duration) {
+	var all []string
+	for reason, n := range c.kills {
+		if n > then.kills[reason] {
+			all = append(all, reason)
+		}
+	}
+	slices.Sort(all)
+	if n := c.found - then.found; n > 0 {
+		delay = time.Duration((c.foundSeconds - then.foundSeconds) / float64(n) * float64(time.Second))
+	}
+	return strings.Join(all, ", "), delay
+}
+
+// killed is how many processes the agent has ended so far.
+func (m *machine) killed() (n int) {
+	m.t.Helper()
+	for _, one := range m.watched().kills {
+		n += one
+	}
+	return n
+}
+
+// endsWith ends what a run has left in its cgroup, and waits for the end of its grant, and of what it held.
+func (m *machine) endsWith(cgroup string) {
+	m.t.Helper()
+	eventually(m.t, "end of "+cgroup, func() error {
+		for _, g := range m.state().Grants {
+			if g.Cgroup != cgroup {
+				continue
+			}
+			for _, pid := range g.PIDs {
+				_ = syscall.Kill(pid, syscall.SIGKILL) // of ours: it was started by this run; it may have ended
+			}
+			return fmt.Errorf("grant %s is still there", g.ID)
+		}
+		return nil
+	})
+	mounts, err := os.ReadFile("/proc/mounts")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if f := strings.Fields(line); len(f) > 2 && f[2] == "cgroup2" {
+			beside, _ := filepath.Glob(f[1] + "/" + aside + "-*") // the pattern is well formed
+			for _, dir := range beside {
+				_ = os.Remove(dir) // another's may be in use
+			}
+		}
+	}
+}
