@@ -175,7 +175,12 @@ func (m *machine) try(t *testing.T, b backend, a attempt) seen {
 	r.end()
 	end := r.wait()
 	s.peak = max(s.peak, m.memory().peak-base.used)
-	s.killed, s.delay = m.watched().since(before)
+	for counted := time.Now(); ; time.Sleep(50 * time.Millisecond) { // a kill is counted once it is done
+		s.killed, s.delay = m.watched().since(before)
+		if s.killed != "" || s.peak <= s.cap || time.Since(counted) > time.Second {
+			break
+		}
+	}
 	for line := range strings.Lines(end.out) {
 		var l loaded
 		if json.Unmarshal([]byte(line), &l) == nil {
