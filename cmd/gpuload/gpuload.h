@@ -27,7 +27,7 @@ struct options {
 	int queue;                     /* launches before it waits for them */
 	int workers; /* 0: this process itself */
 	int gpu;
-	bool json, touch;
+	bool json, touch, tamper;
 };
 
 enum { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_MET_ERROR = 9 };
@@ -47,6 +47,11 @@ void launch_names(char *out, size_t size);
 /* find_opening and opening_names are the same for the ways to open the driver. */
 const struct opening *find_opening(const char *name);
 void opening_names(char *out, size_t size);
+
+/* tamper asks the management library for what only an administrator may change: a GPU's power limit, compute mode and MIG
+ * mode, and the memory limit of this process's own cgroup. It prints a JSON line for each with NVML's answer (0: done;
+ * null: the library has no such call, or there is no cgroup v2), and returns EXIT_OK if anything was done. */
+int tamper(const struct options *o);
 
 /* work allocates, reports, holds or launches, and frees; returns the process's exit status. */
 int work(const struct options *o);

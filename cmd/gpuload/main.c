@@ -52,5 +52,7 @@ int main(int argc, char **argv)
 	int ret = parse_options(argc, argv, &o, &done);
 	if (ret || done)
 		return ret;
+	if (o.tamper)
+		return tamper(&o);
 	return o.workers ? run_workers(&o) : work(&o);
 }

@@ -53,10 +53,12 @@ static const char help[] =
 	"  --fork N        run N worker processes, each of which takes --alloc; 0: none (default)\n"
 	"  --gpu INDEX     the CUDA device (default 0)\n"
 	"  --touch         fill the memory; without it nothing touches it\n"
+	"  --tamper        take nothing, but ask NVML to change the GPU's power limit, compute mode and MIG mode, and this\n"
+	"                  process's own memory limit, and print what it answers; nothing is put back\n"
 	"  --json          print JSON lines\n"
 	"  --help          print this\n"
 	"\n"
-	"exit status: 0 all was allocated, 9 an error was met (also by a worker), 2 wrong usage\n";
+	"exit status: 0 all was allocated (with --tamper: anything was changed), 9 an error was met (also by a worker), 2 wrong usage\n";
 
 static int bad(const char *flag, const char *value, const char *problem, const char *remedy)
 {
@@ -156,6 +158,8 @@ static int check(struct options *o)
 		return bad(o->queue ? "queue" : "kernel", "", "there is nothing to launch", "write --launch HOW too");
 	if (o->launch && !o->hold_ns)
 		return bad("launch", "", "there is no time for it", "write --hold TIME too");
+	if (o->tamper && (o->alloc || o->launch || o->workers))
+		return bad("tamper", "", "does not go with taking memory or launching", "write it alone, or with --gpu INDEX");
 	if (!o->step)
 		o->step = o->alloc;
 	if (!o->kernel_ns)
@@ -167,15 +171,16 @@ static int check(struct options *o)
 
 int parse_options(int argc, char **argv, struct options *o, bool *done)
 {
-	enum { ALLOC = 1, STEP, API, HOLD, LAUNCH, KERNEL, QUEUE, DRIVER, FORK, GPU, TOUCH, JSON, HELP };
+	enum { ALLOC = 1, STEP, API, HOLD, LAUNCH, KERNEL, QUEUE, DRIVER, FORK, GPU, TOUCH, TAMPER, JSON, HELP };
 	static const struct option flags[] = {
 		{ "alloc", required_argument, NULL, ALLOC }, { "step", required_argument, NULL, STEP },
 		{ "api", required_argument, NULL, API },     { "hold", required_argument, NULL, HOLD },
 		{ "launch", required_argument, NULL, LAUNCH }, { "kernel", required_argument, NULL, KERNEL },
 		{ "queue", required_argument, NULL, QUEUE }, { "driver", required_argument, NULL, DRIVER },
 		{ "fork", required_argument, NULL, FORK },   { "gpu", required_argument, NULL, GPU },
-		{ "touch", no_argument, NULL, TOUCH },       { "json", no_argument, NULL, JSON },
-		{ "help", no_argument, NULL, HELP },         { NULL, 0, NULL, 0 },
+		{ "touch", no_argument, NULL, TOUCH },       { "tamper", no_argument, NULL, TAMPER },
+		{ "json", no_argument, NULL, JSON },         { "help", no_argument, NULL, HELP },
+		{ NULL, 0, NULL, 0 },
 	};
 	unsigned seen = 0;
 	int flag, ret = EXIT_OK;
@@ -225,6 +230,9 @@ int parse_options(int argc, char **argv, struct options *o, bool *done)
 			break;
 		case TOUCH:
 			o->touch = true;
+			break;
+		case TAMPER:
+			o->tamper = true;
 			break;
 		case JSON:
 			o->json = true;

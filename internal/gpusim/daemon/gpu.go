@@ -123,7 +123,7 @@ func (c *device) chain(req wire.Request) (model.Chain, error) {
 	switch req.Op {
 	case wire.OpSetLimit, wire.OpGetLimit:
 		lost, inMIG := c.state()
-		refused := req.Op == wire.OpSetLimit && (!c.peer.root || inMIG)
+		refused := req.Op == wire.OpSetLimit && (!c.peer.administrator() || inMIG)
 		if refused || !c.d.opts.Driver.MemoryLimits || lost {
 			return nil, nil // the model says why, whatever the directory
 		}
@@ -182,7 +182,7 @@ func (c *device) setLimit(chain model.Chain, soft, hard sharing.Bytes) (wire.Res
 	if c.d.sets++; c.d.sets%forgetEvery == 0 {
 		c.d.forgetDead()
 	}
-	err := c.d.model.SetLimit(c.minor, c.peer.root, chain, soft, hard)
+	err := c.d.model.SetLimit(c.minor, c.peer.administrator(), chain, soft, hard)
 	dir := ""
 	if len(chain) > 0 {
 		dir = chain[0].Dir
@@ -257,7 +257,7 @@ func (c *device) telemetry(more bool, chain model.Chain) (wire.Response, error) 
 // computeMode reads the mode, after it was set where the caller wants that.
 func (c *device) computeMode(mode uint64) (wire.Response, error) {
 	if mode != wire.Unknown {
-		err := c.d.model.SetComputeMode(c.minor, c.peer.root, model.ComputeMode(mode))
+		err := c.d.model.SetComputeMode(c.minor, c.peer.administrator(), model.ComputeMode(mode))
 		c.d.log.Info("compute mode", "gpu", c.minor, "mode", mode, "pid", c.peer.pid, "error", err)
 		if err != nil {
 			return wire.Response{}, err
@@ -270,7 +270,7 @@ func (c *device) computeMode(mode uint64) (wire.Response, error) {
 // powerLimit reads the limit, after it was set where the caller wants that.
 func (c *device) powerLimit(limit uint64) (wire.Response, error) {
 	if limit != wire.Unknown {
-		err := c.d.model.SetPowerLimit(c.minor, c.peer.root, limit)
+		err := c.d.model.SetPowerLimit(c.minor, c.peer.administrator(), limit)
 		c.d.log.Info("power limit", "gpu", c.minor, "milliwatts", limit, "pid", c.peer.pid, "error", err)
 		if err != nil {
 			return wire.Response{}, err

@@ -14,26 +14,26 @@ import (
 
 // cut answers what changes the MIG mode, and what makes and destroys MIG instances.
 func (c *device) cut(req wire.Request) (wire.Response, error) {
-	m, a, root := c.d.model, req.Args, c.peer.root
+	m, a, admin := c.d.model, req.Args, c.peer.administrator()
 	var id uint64
 	var err error
 	switch req.Op {
 	case wire.OpMIGSet:
 		var activation model.Activation
-		activation, err = m.SetMIGMode(c.minor, root, a[0])
+		activation, err = m.SetMIGMode(c.minor, admin, a[0])
 		id = uint64(activation)
 	case wire.OpGICreate:
 		start := model.AnyStart
 		if a[1] != wire.Unknown {
 			start = small(a[1])
 		}
-		id, err = m.CreateGI(c.minor, root, a[0], start)
+		id, err = m.CreateGI(c.minor, admin, a[0], start)
 	case wire.OpGIDestroy:
-		err = m.DestroyGI(c.minor, root, a[0])
+		err = m.DestroyGI(c.minor, admin, a[0])
 	case wire.OpCICreate:
-		id, err = m.CreateCI(c.minor, root, a[0])
+		id, err = m.CreateCI(c.minor, admin, a[0])
 	case wire.OpCIDestroy:
-		err = m.DestroyCI(c.minor, root, a[0], a[1])
+		err = m.DestroyCI(c.minor, admin, a[0], a[1])
 	default:
 		err = wire.Invalid
 	}

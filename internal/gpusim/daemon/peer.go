@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -44,6 +46,33 @@ func (p *peer) mayTouch(pid int) error {
 		return wire.NoPermission
 	}
 	return nil
+}
+
+// capSysAdmin is the number of CAP_SYS_ADMIN.
+const capSysAdmin = 21
+
+// administrator reports whether the process has CAP_SYS_ADMIN over the machine now: what the driver's kernel module asks of
+// who changes a GPU. Root in a container has it only if it was given to the container.
+func (p *peer) administrator() bool {
+	proc := fmt.Sprintf("/proc/%d/", p.pid)
+	theirs, err := os.Readlink(proc + "ns/user")
+	if err != nil {
+		return false // it is gone
+	}
+	if ours, err := os.Readlink("/proc/self/ns/user"); err != nil || theirs != ours {
+		return false
+	}
+	text, err := os.ReadFile(proc + "status")
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(text)) {
+		if mask, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			caps, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
+			return err == nil && caps&(1<<capSysAdmin) != 0
+		}
+	}
+	return false
 }
 
 // identify learns from the kernel who has connected. It fails for a process outside this pid namespace and

@@ -24,16 +24,16 @@ func (m *Model) ComputeMode(index int) (ComputeMode, error) {
 	return g.mode, nil
 }
 
-// SetComputeMode changes a GPU's mode; root says whether the caller is root. Errors: Invalid (no such GPU or
+// SetComputeMode changes a GPU's mode; admin says whether the caller has CAP_SYS_ADMIN. Errors: Invalid (no such GPU or
 // mode), NoPermission, Lost.
-func (m *Model) SetComputeMode(index int, root bool, mode ComputeMode) error {
+func (m *Model) SetComputeMode(index int, admin bool, mode ComputeMode) error {
 	g, err := m.gpu(index)
 	switch {
 	case err != nil:
 		return err
 	case mode != ComputeDefault && mode != ComputeProhibited && mode != ComputeExclusiveProcess:
 		return wire.Invalid
-	case !root:
+	case !admin:
 		return wire.NoPermission
 	}
 	g.mode = mode

@@ -29,10 +29,10 @@ type Limit struct {
 }
 
 // SetLimit puts a limit on the group at the head of chain, or changes it; soft 0 together with hard NoLimit
-// clears it, whether there was one or not. root says whether the caller is root. Errors: NotSupported (the
+// clears it, whether there was one or not. admin says whether the caller has CAP_SYS_ADMIN. Errors: NotSupported (the
 // driver has no limits, or the GPU is in MIG mode), NoPermission, Invalid (hard 0, soft above hard),
 // InvalidLimit (root group, or below present use with Misc), Lost.
-func (m *Model) SetLimit(index int, root bool, chain Chain, soft, hard sharing.Bytes) error {
+func (m *Model) SetLimit(index int, admin bool, chain Chain, soft, hard sharing.Bytes) error {
 	g, err := m.gpu(index)
 	if err != nil {
 		return err
@@ -40,7 +40,7 @@ func (m *Model) SetLimit(index int, root bool, chain Chain, soft, hard sharing.B
 	switch {
 	case !m.driver.MemoryLimits:
 		return wire.NotSupported
-	case !root:
+	case !admin:
 		return wire.NoPermission
 	case g.hw.MIG:
 		return wire.NotSupported

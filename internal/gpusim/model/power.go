@@ -30,16 +30,16 @@ func (m *Model) PowerLimit(index int) (PowerLimit, error) {
 	return PowerLimit{Now: g.powerLimit(), Default: own, Least: own / 4, Most: own}, nil
 }
 
-// SetPowerLimit holds a GPU to so many milliwatts until the driver is loaded anew; root says whether the caller is root.
+// SetPowerLimit holds a GPU to so many milliwatts until the driver is loaded anew; admin says whether the caller has CAP_SYS_ADMIN.
 // Errors: those of PowerLimit, Invalid for a limit that is out of bounds, NoPermission.
-func (m *Model) SetPowerLimit(index int, root bool, milliwatts uint64) error {
+func (m *Model) SetPowerLimit(index int, admin bool, milliwatts uint64) error {
 	p, err := m.PowerLimit(index)
 	switch {
 	case err != nil:
 		return err
 	case milliwatts < p.Least || milliwatts > p.Most:
 		return wire.Invalid
-	case !root:
+	case !admin:
 		return wire.NoPermission
 	}
 	m.gpus[index].power = milliwatts

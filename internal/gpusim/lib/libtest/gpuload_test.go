@@ -183,6 +183,7 @@ func TestGpuloadUsage(t *testing.T) {
 		{[]string{"--launch", "fast", "--hold", "1s"}, "plain, ex, cooperative, graph, multi, fill, copy, word"},
 		{[]string{"--driver", "static"}, "usual, deepbind, namespace, apart, early, elsewhere"},
 		{[]string{"--launch", "plain"}, "--hold TIME"},
+		{[]string{"--tamper", "--alloc", "1GiB"}, "--gpu INDEX"},
 		{[]string{"--kernel", "1ms"}, "--launch HOW"},
 		{[]string{"--queue", "2"}, "--launch HOW"},
 		{[]string{"--unknown"}, "--unknown"},
