@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -52,6 +53,8 @@ func TestOlderDriver(t *testing.T) {
 		t.Errorf("a driver that has no limits has %+v", limit)
 	}
 
+	e.wantOnlyCountersWritable(p, "greedy")
+
 	before := e.holdings(p)
 	e.replaceAgent()
 	e.node.restart(t, "containerd")
@@ -82,4 +85,31 @@ func TestOlderDriver(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// writable prints each file below what Kerf has mounted into a container that root there can write, make or mount anew.
+const writable = `grep -E 'kerf|ld[.]so[.]preload' /proc/mounts | cut -d ' ' -f 2 | while read -r m; do
+echo "mount $m"
+mount -o remount,bind,rw "$m" 2>/dev/null && echo "writable $m, mounted anew"
+for f in "$m" "$m"/* "$m"/new; do [ -d "$f" ] || [ ! -e "$f" -a ! -d "$m" ] || { (: >>"$f") 2>/dev/null && echo "writable ${f##*/}"; }; done
+done | sort -u; echo end`
+
+// wantOnlyCountersWritable checks that of all that Kerf mounts into a container nothing can be written there but the counters,
+// which its programs count in and which no enforcement reads.
+func (e *testCase) wantOnlyCountersWritable(p *pod, container string) {
+	e.Helper()
+	out, errOut, err := p.exec(container, "/bin/sh", "-c", writable)
+	var got []string
+	mounts := 0
+	for line := range strings.Lines(out) {
+		if file, ok := strings.CutPrefix(strings.TrimSpace(line), "writable "); ok {
+			got = append(got, file)
+		}
+		if strings.HasPrefix(line, "mount ") {
+			mounts++
+		}
+	}
+	if err != nil || mounts < 2 || !strings.HasSuffix(out, "end\n") || !slices.Equal(got, []string{"usage"}) {
+		e.Errorf("root in the container can write %q of %d mounts, want the counters alone: %v, %s\n%s", got, mounts, err, errOut, out)
+	}
 }
