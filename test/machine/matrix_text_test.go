@@ -3,6 +3,15 @@
 
 package machine_test
 
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
 const introduction = `# What holds
 
 Each way to get device memory, and each attack, against each backend. ` + "`make matrix`" + ` writes this page: it runs real agents,
@@ -42,6 +51,24 @@ MPS gives a client its limit when it connects, and has no call that changes it. 
 smaller one that they were started with. The command and ` + "`kerf status`" + ` name their pids; start these anew. A smaller cap is
 taken while none of the grant's programs is a client of MPS. Else it is refused, and the message names the pids: end them, or leave the cap as it is.
 
+## Attacks that take no memory, or need a cluster
+
+| what a tenant tries | what comes of it | shown by |
+|---|---|---|
+| an image or environment with ` + "`NVIDIA_VISIBLE_DEVICES=all`" + `, without a request | no device in the container; a node whose runtime would obey is not ready, and says why | ` + "`TestForgedPodsGetNoGPU`, `TestDefaultRuntimeThatBelieves`" + ` |
+| the same with a request, to reach another GPU | it sees its own alone | ` + "`TestForgedPodsGetNoMore`" + `, and the row of another's GPU above |
+| host paths to device files, CDI files, kubelet's or Kerf's own directories | refused at admission; past it a process that uses a GPU is reported as a stranger, and ended where the pool says so | ` + "`TestWaysPastAreRefused`, `TestStranger`, `TestStrangersByPolicy`" + ` |
+| forged annotations, labels, CDI names, scheduler and node names, Kerf's own environment | refused, or without effect | ` + "`TestForgedPodsGetNoMore`, `TestPlacementIsTheSchedulers`, `TestOtherSchedulers`, `TestPreloadStaysInThePod`" + ` |
+| a pid that another process has by the time it would be killed | nobody is killed, and that is counted | ` + "`TestGuardLooksAgainBeforeItKills`" + ` |
+| a debug container beside one with a grant | no GPU; a privileged one is refused | ` + "`TestDebugContainer`" + ` |
+| a privileged pod, or one with SYS_ADMIN, that asks for a share | refused, unless the profile allows it | ` + "`TestPrivilegedProfiles`, `TestPoliciesRefuse`" + ` |
+| a client of MPS that dies, quits its daemon or is another user's | it reaches no further than its trust domain, and the others of that domain are named in the promises | ` + "`TestMPSHolds`, `TestMPSOnOlderDriver`" + `, and the rows of MPS above |
+| device files of another's MIG instance, or of MIG's configuration | they are not there | ` + "`TestMIG`, `TestRunMIG`" + ` |
+| NVML's calls to change the power limit, compute mode, MIG mode, or its own memory limit, as root in the container | refused: the driver asks for CAP_SYS_ADMIN | ` + "`TestTamper`" + `, on a machine and in a pod |
+| writes to what Kerf mounts into the container | read-only, but for the library's counters, which no enforcement reads | ` + "`TestOlderDriver`" + `, and the rows of the counters above |
+| ten thousand names of pods, over a day | as many series as grants live | ` + "`TestSeriesAreAsManyAsGrantsLive`, `TestADayOfPods`" + ` |
+| a stolen token of another node, to write a node's report | refused at admission | ` + "`TestGPUNode`, `TestPolicies`" + ` |
+
 ## Attacks that the matrix does not have
 
 | what | why | what is said of it |
@@ -49,3 +76,37 @@ taken while none of the grant's programs is a client of MPS. Else it is refused,
 | memory that holds what its last owner wrote, also after SIGKILL, in an instance of MIG that was made anew, and beside clients of MPS | the simulated driver's memory has no contents: a real GPU alone can show it, and none was at hand | Kerf clears nothing, and promises nothing of it ([promises.md](promises.md)) |
 | a kernel that does not end, or a thousand tiny launches, beside a neighbour | it takes time, and no memory: ` + "`make figures`" + ` measures what the neighbour keeps, on the simulated driver, whose kernels take turns as it decides | [measured.md](measured.md); compute isolation is promised of MIG instances alone |
 `
+
+// A test that the page names is there.
+func TestTextNamesTests(t *testing.T) {
+	named := regexp.MustCompile(`\bTest[A-Z]\w*`)
+	there := map[string]bool{}
+	err := filepath.WalkDir(filepath.Join("..", ".."), func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == ".git" || d.Name() == ".cache" || d.Name() == "bin"):
+			return fs.SkipDir
+		case !strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for _, f := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(string(text), -1) {
+			there[f[1]] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, name := range named.FindAllString(introduction+limits, -1) {
+		n++
+		if !there[name] {
+			t.Errorf("the page names %s, and there is no such test", name)
+		}
+	}
+	if n < 20 {
+		t.Errorf("%d names of tests found, want at least 20", n)
+	}
+}

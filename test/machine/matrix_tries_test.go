@@ -32,6 +32,8 @@ type attack struct {
 	says int
 	// fine are attacks of many small steps, which families are left out of whose least step is a process.
 	fine bool
+	// only is the one family that it is made by; empty for all.
+	only string
 }
 
 // aside begins the name of the cgroup of a program that leaves its grant's.
@@ -54,7 +56,7 @@ func (a attempt) scriptFor(other string) string {
 }
 
 // leftOut says whether the attack means nothing by the family.
-func (a attempt) leftOut() bool { return a.fine && a.step != "" }
+func (a attempt) leftOut() bool { return a.fine && a.step != "" || a.only != "" && a.only != a.api }
 
 // families are the ways to get memory.
 func families() []family {
@@ -97,6 +99,7 @@ func attacks() []attack {
 		{name: "small steps", what: "steps of 1 MiB", fine: true, script: "exec %ONCE --step 1MiB " + want},
 		{name: "two processes", what: "two processes that take three quarters of the cap each", says: 2, script: "%LOAD --alloc 1536MiB --hold 10s & exec %LOAD --alloc 1536MiB --hold 10s"},
 		{name: "eight at once", what: "eight forked workers that race for the cap", says: 8, fine: true, script: "exec %ONCE --step 16MiB --fork 8 --alloc 1GiB --hold 10s"},
+		{name: "two hundred", what: "two hundred forked workers that take a hundredth of the cap each", only: "linear", says: 200, script: "exec %ONCE --fork 200 --alloc 20MiB --hold 10s"},
 		{name: "contexts at once", what: "thirty-two programs that start at once, each with a context and 2 MiB", says: 32, script: "for i in $(seq 32); do %LOAD --alloc 2MiB --hold 15s & done; wait"},
 		{name: "no preload", what: "the loader's file unmounted and LD_PRELOAD emptied, as a static program would have it", script: hidden + "exec %LOAD " + want},
 		{name: "no preload, page", what: "the same, and 4 KiB more than the cap in one call", script: hidden + "exec %ONCE --alloc 2097156KiB --hold 10s"},

@@ -64,6 +64,9 @@ func document(all []backend, got matrix) string {
 		if k.fine {
 			text += " (not by `checkpoint`, whose every piece is a process)"
 		}
+		if k.only != "" {
+			text += " (by `" + k.only + "` alone)"
+		}
 		b.WriteString("| " + text + " |")
 		for _, be := range all {
 			b.WriteString(" " + grouped(k, got[be.name]) + " |")
