@@ -4,12 +4,13 @@
 #
 # kills.sh TOTAL   kills programs that count their memory in the library at random moments, and looks whether anything is
 # left or hangs, until TOTAL were killed. It goes in pieces and notes after each how many that were, for this
-# state of the library: run again, it goes on from there.
+# state of the library and its test: run again, it goes on from there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 total=$1 piece=2000
-state=$(cat internal/libkerf/*.go internal/libkerf/lib/*.c internal/libkerf/lib/*.h internal/libkerf/lib/*.def |
+state=$(cat internal/libkerf/*.go internal/libkerf/lib/*.c internal/libkerf/lib/*.h internal/libkerf/lib/*.def \
+	internal/libkerf/lib/check/*.c internal/libkerf/lib/libtest/process_test.go |
 	sha256sum | cut -c 1-16)
 mkdir -p .cache/kills
 count=.cache/kills/$state

@@ -64,6 +64,7 @@ struct hammer {
 	size_t bytes;
 	unsigned long long rounds, refused;
 	CUcontext context;
+	const struct family *family;
 };
 
 static void *hammer(void *arg)
@@ -71,23 +72,23 @@ static void *hammer(void *arg)
 	struct hammer *h = arg;
 	CALL(cuCtxSetCurrent)(h->context);
 	for (unsigned long long i = 0; i < h->rounds || !h->rounds; i++) {
-		CUdeviceptr ptr;
-		if (CALL(cuMemAlloc_v2)(&ptr, h->bytes))
+		struct piece p = { .bytes = h->bytes };
+		if (h->family->take(&p))
 			h->refused++;
 		else
-			CALL(cuMemFree_v2)(ptr);
+			h->family->give(&p);
 	}
 	return NULL;
 }
 
-static void hammers(int threads, unsigned long long rounds, size_t bytes)
+static void hammers(int threads, unsigned long long rounds, size_t bytes, const char *family)
 {
 	struct hammer h[64] = { 0 };
 	unsigned long long refused = 0;
 	CUcontext c;
 	CALL(cuCtxGetCurrent)(&c);
 	for (int i = 0; i < threads; i++) {
-		h[i] = (struct hammer){ .bytes = bytes, .rounds = rounds, .context = c };
+		h[i] = (struct hammer){ .bytes = bytes, .rounds = rounds, .context = c, .family = find_family(family) };
 		pthread_create(&h[i].thread, NULL, hammer, &h[i]);
 	}
 	for (int i = 0; i < threads; i++) {
@@ -106,7 +107,7 @@ static void forks(int many)
 	CUresult (*release)(CUdeviceptr) = CALL(cuMemFree_v2);
 	CALL(cuCtxGetCurrent)(&c);
 	for (int i = 0; i < 4; i++) {
-		h[i] = (struct hammer){ .bytes = 4096, .rounds = 1000, .context = c };
+		h[i] = (struct hammer){ .bytes = 4096, .rounds = 1000, .context = c, .family = find_family("linear") };
 		pthread_create(&h[i].thread, NULL, hammer, &h[i]);
 	}
 	for (int i = 0; i < many; i++) {
@@ -147,9 +148,9 @@ static void exec(char **words)
 
 static void step(char *text)
 {
-	char *arg[4] = { 0 };
+	char *arg[5] = { 0 };
 	int n = 0;
-	for (char *p = strtok(text, ":"); p && n < 4; p = strtok(NULL, ":"))
+	for (char *p = strtok(text, ":"); p && n < 5; p = strtok(NULL, ":"))
 		arg[n++] = p;
 	const char *word = arg[0];
 	if (!strcmp(word, "via")) {
@@ -171,7 +172,7 @@ static void step(char *text)
 	} else if (!strcmp(word, "info")) {
 		info();
 	} else if (!strcmp(word, "hammer")) {
-		hammers((int)number(arg[1]), number(arg[2]), number(arg[3]));
+		hammers((int)number(arg[1]), number(arg[2]), number(arg[3]), arg[4] ? arg[4] : "linear");
 	} else if (!strcmp(word, "forks")) {
 		forks((int)number(arg[1]));
 	} else if (!strcmp(word, "wait")) {

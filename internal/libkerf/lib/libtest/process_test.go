@@ -266,10 +266,21 @@ func TestNobodyIsRefusedWhileBytesMove(t *testing.T) {
 	r.end()
 }
 
+// Programs that take and give back by every family that threads can share are killed at random moments: nothing that they
+// counted is left, and nobody hangs.
 func TestKilledAtAnyMoment(t *testing.T) {
+	families := []string{
+		"linear", "managed", "pitch", "async", "async-thread", "vmm", "array", "mipmap", "graph", "again", "again-v2", "capture",
+		"capture-thread", "first", "first-pitch", "first-array",
+	}
 	b := start(t, "h200x8", "r580").cap(t, 14*mib)
+	for _, f := range families {
+		if got := b.check(t, "gpu:0", "hammer:1:2:2097152:"+f); got != "0" {
+			t.Errorf("%s: %s of 2 refused while there is room", f, got)
+		}
+	}
 	for i := range *kills {
-		r := b.begin(t, "gpu:0", "wait", "hammer:4:0:2097152")
+		r := b.begin(t, "gpu:0", "wait", "hammer:4:0:2097152:"+families[rand.IntN(len(families))])
 		r.until(t)
 		r.goOn(t)
 		time.Sleep(time.Duration(rand.IntN(4000)) * time.Microsecond)
