@@ -28,6 +28,8 @@ type simulation struct {
 	inflate, churn float64
 	// lives and usable are --churn-lives and --usable.
 	lives, usable float64
+	// bound is --bound.
+	bound bool
 	// filling is set where --inflate was given: then nothing leaves, whatever the YAML says of times.
 	filling bool
 }
@@ -96,6 +98,9 @@ func (a *app) simulateCommand() *cobra.Command {
 			if err != nil {
 				return fail(err)
 			}
+			if s.bound && s.churn == 0 && (s.filling || in.load == 0) {
+				return misused(errors.New("--bound asks about pods that come and go: it needs --churn, or a YAML that says how often they arrive"))
+			}
 			if s.asked != "" || s.asItIs() {
 				return fail(s.answer(a.out, in, seeds[0]))
 			}
@@ -131,6 +136,7 @@ func (a *app) simulateCommand() *cobra.Command {
 	f.Float64Var(&s.churn, "churn", 0, "let pods leave too: how many times the cluster's GPUs they would hold on average")
 	f.Float64Var(&s.lives, "churn-lives", simulate.CountedLives, "with --churn, for how many mean life times it is counted, after 2.5 that are not")
 	f.Float64Var(&s.usable, "usable", 0, "with --churn, show too what one pool of this percent of the GPUs would refuse, whatever the policy")
+	f.BoolVar(&s.bound, "bound", false, "with --churn, show too at least how much of what is refused no packing of the same pods had room for, whatever the policy")
 	f.StringVarP(&s.output, "output", "o", "table", "table, json or csv")
 	f.StringVar(&s.workload, "workload", "", "YAML file of machines and pods, instead of the two lists")
 	f.BoolVar(&s.live, "from-cluster", false, "take nodes and pods from the cluster of the kubeconfig, which nothing is written to")
@@ -156,7 +162,7 @@ func (s *simulation) run(in input, seeds []int64, bar *progress) ([]simulate.Res
 			e.Progress = bar.next(name, seed)
 			var r simulate.Result
 			if s.churn > 0 {
-				e.Counted, e.Usable = s.lives, s.usable/100
+				e.Counted, e.Usable, e.Bound = s.lives, s.usable/100, s.bound
 				r, err = e.Churn(in.pods, s.churn, seed)
 			} else {
 				r, err = e.Fill(simulate.Inflate(in.pods, in.capacity, s.inflate, seed))

@@ -25,11 +25,18 @@ func printResults(out io.Writer, results []simulate.Result, departures, pooled b
 		if pooled {
 			_, _ = fmt.Fprint(t, "\tBY ONE POOL")
 		}
+		bounded := len(results) > 0 && results[0].NoPacking != nil
+		if bounded {
+			_, _ = fmt.Fprint(t, "\tNO PACKING")
+		}
 		_, _ = fmt.Fprintln(t, "\tREJECTED 8 GPU\tDECISIONS/S")
 		for _, r := range results {
 			_, _ = fmt.Fprintf(t, "%s\t%d\t%.2f\t%.2f %%\t%.2f %%\t%.2f %%", r.Policy, r.Seed, r.Load, r.MeanAllocatedPercent, r.RejectedPodsPercent, r.RejectedDemandPercent)
 			if pooled {
 				_, _ = fmt.Fprintf(t, "\t%.2f %%", r.PooledRejectedPercent)
+			}
+			if bounded {
+				_, _ = fmt.Fprintf(t, "\t%.2f %%", r.NoPacking.Percent)
 			}
 			_, _ = fmt.Fprintf(t, "\t%d of %d\t%.0f\n", r.Rejects["8"], r.Arrived["8"], r.Decisions)
 		}
@@ -62,7 +69,7 @@ func writeResults(out io.Writer, results []simulate.Result) error {
 	for _, p := range simulate.Points() {
 		head = append(head, fmt.Sprintf("fragmentation_percent_%d", p))
 	}
-	head = append(head, "first_failure_percent", "load", "mean_allocated_percent", "rejected_pods_percent", "rejected_demand_percent", "pooled_rejected_percent")
+	head = append(head, "first_failure_percent", "load", "mean_allocated_percent", "rejected_pods_percent", "rejected_demand_percent", "pooled_rejected_percent", "no_packing_percent")
 	for _, class := range simulate.Classes() {
 		head = append(head, "rejects_"+class)
 	}
@@ -83,6 +90,11 @@ func writeResults(out io.Writer, results []simulate.Result) error {
 		for _, v := range []float64{r.FirstFailurePercent, r.Load, r.MeanAllocatedPercent, r.RejectedPodsPercent, r.RejectedDemandPercent, r.PooledRejectedPercent} {
 			row = append(row, number(v))
 		}
+		unplaceable := "" // it was not asked for
+		if r.NoPacking != nil {
+			unplaceable = number(r.NoPacking.Percent)
+		}
+		row = append(row, unplaceable)
 		for _, class := range simulate.Classes() {
 			row = append(row, strconv.Itoa(r.Rejects[class]))
 		}

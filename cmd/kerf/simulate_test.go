@@ -49,10 +49,26 @@ func TestSimulate(t *testing.T) {
 	if text, code := call("--churn", "0.9", "--usable", "90", "--churn-lives", "1"); code != exitOK || !strings.Contains(text, "BY ONE POOL") {
 		t.Errorf("status %d:\n%s", code, text)
 	}
+	if text, code := call("--churn", "1.5", "--bound", "--churn-lives", "1"); code != exitOK || !strings.Contains(text, "NO PACKING") {
+		t.Errorf("status %d:\n%s", code, text)
+	}
+	text, code = call("--churn", "1.5", "--bound", "--churn-lives", "1", "-o", "json")
+	var bounded []struct {
+		NoPacking *struct {
+			Percent float64        `json:"rejected_demand_percent"`
+			Rejects map[string]int `json:"rejects"`
+		} `json:"no_packing"`
+	}
+	if err := json.Unmarshal([]byte(text), &bounded); err != nil || code != exitOK || len(bounded) != 1 || bounded[0].NoPacking == nil || bounded[0].NoPacking.Percent <= 0 {
+		t.Errorf("status %d, %v:\n%s", code, err, text)
+	}
+	if text, code := call("--churn", "1.5", "--bound", "--churn-lives", "1", "-o", "csv"); code != exitOK || !strings.Contains(text, ",pooled_rejected_percent,no_packing_percent,rejects_cpu-only,") {
+		t.Errorf("status %d:\n%s", code, text)
+	}
 	if text, code := call("--policy", "kerf,fgd", "--typical", "online"); code != exitOK || strings.Count(text, "\n") != 3 {
 		t.Errorf("status %d:\n%s", code, text)
 	}
-	for _, wrong := range [][]string{{"--seeds", "9-1"}, {"--seeds", "x"}, {"-o", "xml"}, {"--inflate", "0"}, {"--inflate", "NaN"}, {"--churn", "-1"}, {"--churn-lives", "0"}, {"--usable", "101"}, {"--typical", "x"}} {
+	for _, wrong := range [][]string{{"--seeds", "9-1"}, {"--seeds", "x"}, {"-o", "xml"}, {"--inflate", "0"}, {"--inflate", "NaN"}, {"--churn", "-1"}, {"--churn-lives", "0"}, {"--usable", "101"}, {"--typical", "x"}, {"--bound"}, {"--bound", "--inflate", "1"}} {
 		if _, code := call(wrong...); code != exitUsage {
 			t.Errorf("%v: status %d", wrong, code)
 		}

@@ -30,6 +30,9 @@ func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) 
 	if err != nil {
 		return Result{}, err
 	}
+	if e.Bound {
+		t.bound = newPacked(e.Nodes)
+	}
 	demand, lives, longest := 0.0, 0.0, 0.0
 	for i := range pods {
 		longest = max(longest, pods[i].life())
@@ -57,6 +60,7 @@ func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) 
 		}
 		if !counted && at >= begin {
 			counted, last = true, at
+			t.bound.begin()
 			t.arrived, t.rejected, t.deciding, all.rejected = 0, 0, 0, 0
 			clear(t.result.Arrived)
 			clear(t.result.Rejects)

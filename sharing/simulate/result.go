@@ -40,6 +40,8 @@ type Result struct {
 	// PooledRejectedPercent is RejectedDemandPercent as it would be if the usable part of all GPUs were one pool: what is
 	// refused for the load alone. 0 where no pool was asked for.
 	PooledRejectedPercent float64 `json:"pooled_rejected_percent,omitempty"`
+	// NoPacking is the part of what was refused for which no packing had room; nil where it was not asked for.
+	NoPacking *NoPacking `json:"no_packing,omitempty"`
 	// Arrived counts the pods by class, as Rejects does.
 	Arrived map[string]int `json:"arrived"`
 	// Rejects counts refused pods by class: cpu-only, share, and the number of GPUs.
@@ -49,6 +51,16 @@ type Result struct {
 	// Samples and Nodes are kept where the experiment asks for detail: the run as it went, and the nodes at its end.
 	Samples []Sample `json:"-"`
 	Nodes   []Sketch `json:"-"`
+}
+
+// NoPacking is what was refused while no packing of the pods that were there had room for the refused one too, wherever each
+// of them had been put: no policy that accepted the same pods could have placed it. It is a lower bound: what is not in it
+// may have had no room either.
+type NoPacking struct {
+	// Percent is of the GPU that arrived, as RejectedDemandPercent is.
+	Percent float64 `json:"rejected_demand_percent"`
+	// Rejects counts the pods by class.
+	Rejects map[string]int `json:"rejects"`
 }
 
 // Rejected is the number of refused pods of all classes.

@@ -31,6 +31,8 @@ type Experiment struct {
 	// Usable is the part of the GPUs, 0 to 1, of a pool of all of them that the same arrivals come to, where pods leave too;
 	// 0 asks for none.
 	Usable float64
+	// Bound asks, where pods leave too, at each refusal whether any packing of all pods had room.
+	Bound bool
 	// Now is the clock by which the speed is taken.
 	Now func() time.Time
 	// Detail asks for the samples and the nodes of the result.
@@ -60,6 +62,7 @@ type trial struct {
 	rejected  cluster.Milli
 	deciding  time.Duration
 	result    Result
+	bound     *packed
 }
 
 func (e Experiment) start() (*trial, error) {
@@ -126,6 +129,7 @@ func (t *trial) arrive(p *Pod) (held, bool, error) {
 	if !ok {
 		t.rejected += p.Demand()
 		t.result.Rejects[classOf(p)]++
+		t.bound.refused(p, classOf(p))
 		return h, false, nil
 	}
 	h.place = place
@@ -137,6 +141,7 @@ func (t *trial) arrive(p *Pod) (held, bool, error) {
 	t.fragments += t.usual.Fragments(t.Node(place.Node))
 	t.idle -= free - t.Node(place.Node).Free()
 	t.allocated += t.demand(h)
+	t.bound.add(p, 1)
 	return h, true, nil
 }
 
@@ -165,6 +170,7 @@ func (t *trial) leave(h held) {
 	t.fragments += t.usual.Fragments(t.Node(h.place.Node))
 	t.idle += t.Node(h.place.Node).Free() - free
 	t.allocated -= t.demand(h)
+	t.bound.add(h.pod, -1)
 }
 
 // percent is a part of the capacity.
@@ -188,6 +194,7 @@ func (t *trial) finish() Result {
 	if t.deciding > 0 {
 		r.Decisions = math.Round(float64(pods) / t.deciding.Seconds())
 	}
+	t.bound.tell(r, t.arrived)
 	if t.detail {
 		t.sketch()
 	}

@@ -152,7 +152,7 @@ var pure = []string{"sharing", "sharing/config/...", "sharing/ledger/...", "shar
 // pureImports is all that a pure package may import of the standard library.
 var pureImports = []string{
 	"bytes", "cmp", "crypto/sha256", "encoding", "encoding/hex", "encoding/json", "errors", "fmt", "hash/crc32", "hash/fnv", "io", "iter", "maps",
-	"math", "math/bits", "path", "reflect", "regexp", "slices", "sort", "strconv", "strings", "time", "unicode", "unicode/utf8",
+	"math", "math/big", "math/bits", "path", "reflect", "regexp", "slices", "sort", "strconv", "strings", "time", "unicode", "unicode/utf8",
 }
 
 // clock are the functions of package time that a pure package must not call: durations and times are
