@@ -145,6 +145,9 @@ func (t *Table) Axis() int { return t.axis }
 // Compute is the number of compute slices.
 func (t *Table) Compute() int { return t.compute }
 
+// Engines is how many media engines of each kind the GPU has for instances.
+func (t *Table) Engines() Engines { return t.engines }
+
 // Profiles returns the profiles, smallest first. The caller must not change their Starts.
 func (t *Table) Profiles() []Profile { return slices.Clone(t.profiles) }
 

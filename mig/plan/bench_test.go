@@ -16,10 +16,9 @@ import (
 // One plan after the other for random GPUs. p99 is of single plans, in microseconds; state-p99 is of the states, each at the
 // best of seven, which a busy machine beside it does not change.
 func BenchmarkMake(b *testing.B) {
-	for _, name := range []string{"h100x8", "rtxpro6000x4"} {
-		for kind, most := range map[string]int{"pod": 1, "pods": 4} {
-			b.Run(name+"/"+kind, func(b *testing.B) { bench(b, name, most, false) })
-		}
+	for _, name := range []string{"a30x2", "a100x8", "h100x8", "h200x8", "b200x8", "rtxpro6000x4"} {
+		b.Run(name+"/pod", func(b *testing.B) { bench(b, name, 1, false) })
+		b.Run(name+"/pods", func(b *testing.B) { bench(b, name, 7, false) })
 		b.Run(name+"/layout", func(b *testing.B) { bench(b, name, 4, true) })
 	}
 }

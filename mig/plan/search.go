@@ -21,6 +21,8 @@ type search struct {
 	// idle and busy are ours, as indexes in Have.
 	idle, busy []int
 	memo       map[position]outcome
+	// reasons is what is in the way of a profile, by its id, once it was asked for.
+	reasons map[int]Answer
 }
 
 // position is where a search stands: the wish that is next, the room that is taken, and which busy instances

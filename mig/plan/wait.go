@@ -5,7 +5,6 @@ package plan
 
 import (
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 
@@ -16,6 +15,7 @@ import (
 type piece struct {
 	place   mig.Place
 	holders []string
+	uses    uses
 	// after are the pieces (bits) that must end before this one is there: it is the place that a wish before waits
 	// for. 0 for what is there, or made by the plan.
 	after uint32
@@ -26,11 +26,11 @@ type piece struct {
 func (s *search) explain(answers []Answer, choices []choice) {
 	var pieces []piece
 	for _, i := range s.busy {
-		pieces = append(pieces, piece{s.Have[i].Place, s.Have[i].Holders, 0})
+		pieces = append(pieces, s.piece(s.Have[i].Place, s.Have[i].Holders, 0))
 	}
 	for i, c := range choices {
 		if c.served && c.busy == 0 {
-			pieces = append(pieces, piece{c.place, []string{s.who(i)}, 0})
+			pieces = append(pieces, s.piece(c.place, []string{s.who(i)}, 0))
 		}
 	}
 	for i, c := range choices {
@@ -39,9 +39,13 @@ func (s *search) explain(answers []Answer, choices []choice) {
 		}
 		a, ending := s.wait(s.Wishes[i], pieces)
 		if answers[i] = a; a.State == Waits {
-			pieces = append(pieces, piece{a.Place, []string{s.who(i)}, ending})
+			pieces = append(pieces, s.piece(a.Place, []string{s.who(i)}, ending))
 		}
 	}
+}
+
+func (s *search) piece(place mig.Place, holders []string, after uint32) piece {
+	return piece{place, holders, s.usesOf(place), after}
 }
 
 // who is who a wish is for.
@@ -62,76 +66,37 @@ func (s *search) wait(w Wish, pieces []piece) (Answer, uint32) {
 	if w.Start != Any && !slices.Contains(p.Starts, w.Start) {
 		return Answer{Why: fmt.Sprintf("%s cannot begin at %d", p.Name, w.Start)}, 0
 	}
-	now, _ := s.beside(pieces, 0)
-	a := Answer{State: Foreign, Fragmented: s.Table.Rearranged(now, p.ID), Why: s.Table.Why(now, p.ID)}
+	a := s.why(p, pieces)
 	if a.Why == "" {
 		a.Why = fmt.Sprintf("%s at %d is taken", p.Name, w.Start) // there is room elsewhere, and a start is demanded
 	}
-	worth, chosen := mig.Value(-1), uint32(0)
-	for n := 1; n <= len(pieces) && a.State == Foreign; n++ {
-		for ending := range choices32(len(pieces), n) {
-			now, later := s.beside(pieces, ending)
-			for _, start := range slices.Backward(p.Starts) {
-				place := mig.Place{Profile: p.ID, Start: start}
-				if !w.takes(place) || !s.Table.Fits(now, place) {
-					continue
-				}
-				after, ok := s.Table.Try(later, place)
-				if room := s.worth(after); ok && room > worth {
-					worth, chosen = room, ending
-					a.State, a.Place, a.WaitsFor = Waits, place, holders(pieces, ending)
-				}
-			}
-		}
-	}
-	if a.State == Foreign {
+	f := s.finder(p, pieces)
+	best := f.find(w)
+	if !best.found {
 		a.Why += "; in the way are instances that Kerf did not make: " + s.foreignNames()
+		return a, 0
 	}
-	return a, chosen
+	a.State, a.Place, a.WaitsFor = Waits, mig.Place{Profile: p.ID, Start: best.start}, holders(pieces, best.ending)
+	return a, best.ending
 }
 
-// choices32 are all ways to choose k of n bits, in the order of their numbers; n is at most 31.
-func choices32(n, k int) iter.Seq[uint32] {
-	return func(yield func(uint32) bool) {
-		for x := uint32(1)<<k - 1; x>>n == 0; {
-			if !yield(x) || x == 0 {
-				return
-			}
-			// The lowest run of ones gives its highest bit to the place above it, and the others fall to the bottom.
-			low := x & -x
-			carried := x + low
-			x = carried | (carried^x)/low>>2
+// why says what is in the way of the profile now, which is the same for each wish for it.
+func (s *search) why(p mig.Profile, pieces []piece) Answer {
+	if a, ok := s.reasons[p.ID]; ok {
+		return a
+	}
+	now := s.foreign()
+	for _, other := range pieces {
+		if other.after == 0 {
+			now, _ = s.Table.Try(now, other.place) // pieces that are there at one time are beside each other
 		}
 	}
-}
-
-// beside is what is taken when these pieces have ended: at once, and when the wishes that wait have their places.
-func (s *search) beside(pieces []piece, ending uint32) (now, later mig.Occupancy) {
-	gone := ending
-	for i, p := range pieces {
-		if ending&(1<<i) == 0 {
-			gone |= p.after
-		}
+	a := Answer{State: Foreign, Fragmented: s.Table.Rearranged(now, p.ID), Why: s.Table.Why(now, p.ID)}
+	if s.reasons == nil {
+		s.reasons = map[int]Answer{}
 	}
-	now = s.foreign()
-	later = now
-	for i, p := range pieces {
-		// Pieces that are there at one time are beside each other.
-		if p.after == 0 && ending&(1<<i) == 0 {
-			now, _ = s.Table.Try(now, p.place)
-		}
-		if gone&(1<<i) == 0 {
-			later, _ = s.Table.Try(later, p.place)
-		}
-	}
-	return now, later
-}
-
-func (s *search) worth(taken mig.Occupancy) mig.Value {
-	if s.Values == nil {
-		return 0
-	}
-	return s.Values.Of(s.Table.Free(taken))
+	s.reasons[p.ID] = a
+	return a
 }
 
 // foreign is what instances take that are not ours.
