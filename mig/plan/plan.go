@@ -166,7 +166,7 @@ func Make(ask Ask) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	s.best(0, s.fixed, 0)
+	s.best(0, s.fixed, 0, 0)
 	return s.plan(), nil
 }
 
@@ -189,7 +189,7 @@ func Possible(t *mig.Table, wishes []Wish) error {
 	if err != nil {
 		return err
 	}
-	if o := s.best(0, s.fixed, 0); o.unserved != 0 {
+	if o := s.best(0, s.fixed, 0, 0); o.unserved != 0 {
 		name := t.Name(ids[bits.LeadingZeros32(o.unserved)])
 		return fmt.Errorf("the starts that are given leave no place for %s: %w", name, sharing.ErrInvalid)
 	}

@@ -139,7 +139,7 @@ func ends(t *testing.T, g *gpu, ask plan.Ask, i int, a plan.Answer) {
 // first, and nothing is shorter.
 func TestPlansAreShortest(t *testing.T) {
 	// What could be done is many times more on the larger GPU.
-	for name, rounds := range map[string]int{"a30x2": 100, "rtxpro6000x4": 15} {
+	for name, rounds := range map[string]int{"a30x2": 100, "rtxpro6000x4": 15, "b200x8": 12} {
 		t.Run(name, func(t *testing.T) {
 			table := table(t, name)
 			r := rand.New(rand.NewPCG(7, 8))

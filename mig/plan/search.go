@@ -21,16 +21,21 @@ type search struct {
 	// idle and busy are ours, as indexes in Have.
 	idle, busy []int
 	memo       map[position]outcome
+	// digits are, for each wish, where its profile is counted in a position.
+	digits []uint64
 	// reasons is what is in the way of a profile, by its id, once it was asked for.
 	reasons map[int]Answer
 }
 
-// position is where a search stands: the wish that is next, the room that is taken, and which busy instances
-// (bits by their order) serve wishes of a layout.
+// position is where a search stands: the wish that is next, the units that are taken, which busy instances (bits by their
+// order) serve wishes of a layout, and how many wishes of each profile got an instance. With what no plan touches, that says all of
+// the room that is taken, in fewer bytes: a search looks up many.
 type position struct {
-	next   int
-	taken  mig.Occupancy
+	taken  mig.Mask
 	served uint32
+	// made has a digit of four bits for each profile that is wished for, in the order in which they first are, and the next wish
+	// in its last four bits: there are fewer than sixteen wishes.
+	made uint64
 }
 
 // outcome is the best that can be made of a position.
@@ -53,7 +58,10 @@ type choice struct {
 }
 
 func newSearch(ask Ask) (*search, error) {
-	s := &search{Ask: ask, memo: map[position]outcome{}}
+	s := &search{Ask: ask, memo: make(map[position]outcome, 8*len(ask.Wishes)), digits: make([]uint64, len(ask.Wishes))}
+	for i, w := range ask.Wishes {
+		s.digits[i] = 1 << (4 * slices.IndexFunc(ask.Wishes, func(v Wish) bool { return v.Profile == w.Profile }))
+	}
 	all := mig.Occupancy{}
 	for i, in := range ask.Have {
 		var err error
@@ -88,17 +96,21 @@ func (o outcome) better(p outcome) bool {
 
 // best is the best outcome for the wishes from next on. Among equal ones it is the first: of the places that
 // is the one with the highest start.
-func (s *search) best(next int, taken mig.Occupancy, served uint32) outcome {
+func (s *search) best(next int, taken mig.Occupancy, served uint32, made uint64) outcome {
 	if next == len(s.Wishes) {
 		return s.end(taken)
 	}
-	at := position{next, taken, served}
+	at := position{taken.Taken, served, made<<4 | uint64(next)} //nolint:gosec // an index
 	if o, ok := s.memo[at]; ok {
 		return o
 	}
 	best, found := outcome{}, false
 	try := func(c choice, steps int, taken mig.Occupancy) {
-		o := s.best(next+1, taken, served|c.busy)
+		now := made
+		if c.busy == 0 {
+			now += s.digits[next]
+		}
+		o := s.best(next+1, taken, served|c.busy, now)
 		o.steps += steps
 		o.choice = c
 		if !found || o.better(best) {
@@ -107,7 +119,7 @@ func (s *search) best(next int, taken mig.Occupancy, served uint32) outcome {
 	}
 	s.choices(s.Wishes[next], taken, served, try)
 	if !found {
-		best = s.best(next+1, taken, served)
+		best = s.best(next+1, taken, served, made)
 		best.unserved |= 1 << (31 - next)
 		best.choice = choice{}
 	}

@@ -9,12 +9,13 @@ import "slices"
 func (s *search) plan() Plan {
 	p := Plan{Answers: make([]Answer, len(s.Wishes))}
 	choices := make([]choice, len(s.Wishes))
-	taken, served := s.fixed, uint32(0)
+	taken, served, made := s.fixed, uint32(0), uint64(0)
 	for i := range s.Wishes {
-		c := s.best(i, taken, served).choice
+		c := s.best(i, taken, served, made).choice
 		choices[i] = c
 		if c.served && c.busy == 0 {
 			taken, _ = s.Table.Try(taken, c.place) // it fitted when it was chosen
+			made += s.digits[i]
 		}
 		served |= c.busy
 	}
