@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// listDeadline bounds one List with all its attempts, where the caller has no nearer deadline.
+	// listDeadline bounds one question with all its attempts, where the caller has no nearer deadline.
 	listDeadline = 5 * time.Second
 	// firstPause doubles up to lastPause between attempts that kubelet puts off. It lets through 100 calls a
 	// second of all its clients together.
@@ -71,23 +71,37 @@ func (c *Client) Close() error { return c.conn.Close() }
 // List returns which ids of Kerf's resources each container holds: per container (without PodUID) and full
 // name of the resource, the ids in order and without repetition. Containers that hold none are left out.
 //
+// It disturbs kubelet, up to 1.37 at least: kubelet counts the pods, then clears away the ids of all others, and those of a
+// pod that it has admitted in between are among them (UpdateAllocatedDevices of its device manager). Such a pod never
+// starts. Ask Get where the pods are known.
+//
 // It takes 5 s at most. An error means that nothing was learned; it wraps sharing.ErrUnavailable where trying
 // again may help, sharing.ErrDenied or ErrUnsupported where it does not, and sharing.ErrInvalid for an answer
 // that makes no sense.
 func (c *Client) List(ctx context.Context) (map[sharing.ContainerRef]map[string][]string, error) {
+	var resp *podresources.ListPodResourcesResponse
+	err := c.ask(ctx, func(ctx context.Context) (err error) {
+		resp, err = c.lister.List(ctx, &podresources.ListPodResourcesRequest{})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list pod resources at %q: %w", c.socket, plain(err))
+	}
+	ids, err := holdings(resp.GetPodResources())
+	if err != nil {
+		return nil, fmt.Errorf("list pod resources at %q: %w", c.socket, err)
+	}
+	return ids, nil
+}
+
+// ask calls until the answer is not that kubelet is asked too often, in bounded time. The error is gRPC's.
+func (c *Client) ask(ctx context.Context, call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, listDeadline)
 	defer cancel()
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		resp, err := c.lister.List(ctx, &podresources.ListPodResourcesRequest{})
-		if err == nil {
-			held, err := holdings(resp)
-			if err != nil {
-				return nil, fmt.Errorf("list pod resources at %q: %w", c.socket, err)
-			}
-			return held, nil
-		}
+		err := call(ctx)
 		if status.Code(err) != codes.ResourceExhausted || !rest(ctx, pause) {
-			return nil, fmt.Errorf("list pod resources at %q: %w", c.socket, plain(err))
+			return err
 		}
 	}
 }

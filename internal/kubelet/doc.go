@@ -7,7 +7,7 @@
 // It promises that an answer is whole: a call that fails, is cut off, or names something without a name is an
 // error, from which nothing follows. It waits a while where kubelet says that it is asked too often.
 //
-// An entry is no proof that a container runs: kubelet lists pods that have ended until it has cleaned up
-// after them. It does not list what init containers hold that are not restartable. It knows names of pods,
-// not their UIDs.
+// An entry is no proof that a container runs: kubelet tells of pods that have ended until it has cleaned up
+// after them. It does not tell what init containers hold that are not restartable. It knows names of pods,
+// not their UIDs. Of a pod that it is admitting it tells what it has given out so far.
 package kubelet

@@ -13,11 +13,14 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
+// held are the ids of Kerf's resources per container (without PodUID) and full name of the resource.
+type held = map[sharing.ContainerRef]map[string][]string
+
 // holdings turns kubelet's answer around. What has no name is a sign that the answer is not whole, and spoils
 // all of it. Kubelet gives one entry for each id, or for each group of ids of one NUMA node.
-func holdings(resp *podresources.ListPodResourcesResponse) (map[sharing.ContainerRef]map[string][]string, error) {
-	out := make(map[sharing.ContainerRef]map[string][]string)
-	for _, pod := range resp.GetPodResources() {
+func holdings(pods []*podresources.PodResources) (held, error) {
+	out := make(held)
+	for _, pod := range pods {
 		if pod.GetName() == "" || pod.GetNamespace() == "" {
 			return nil, fmt.Errorf("a pod without a name (%q in namespace %q): %w", pod.GetName(), pod.GetNamespace(), sharing.ErrInvalid)
 		}
