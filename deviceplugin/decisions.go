@@ -27,10 +27,8 @@ func (p *Plugin) decisions(ctx context.Context, serve func(*endpoint)) {
 		// Who holds what decides nothing while all is well, and it changes with each start of a container.
 		matters = matters || inv != decided
 		if inv != nil && (matters || ticked) {
-			// Who holds what is looked at first, because the choice depends on it. While all is well kubelet is not
-			// asked: a List forgets the ids of a pod that is admitted just then, if it has
-			// counted the pods before and clears the rest away after (UpdateAllocatedDevices of kubelet's device
-			// manager, up to 1.37 at least), and that pod never starts.
+			// Who holds what is looked at first, because the choice depends on it. While all is well nobody is
+			// asked: kubelet bears only so many questions, and a List can cost a pod its ids (Holdings).
 			if matters {
 				err := p.look(ctx)
 				if err != nil && ctx.Err() == nil && !failing {

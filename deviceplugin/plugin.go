@@ -23,7 +23,12 @@ import (
 type Holdings interface {
 	// List returns, per container, the resource's name ("kerf.dev/gpu-percent") and its ids. The keys have no
 	// PodUID. An error means that nothing was learned: a partial picture is an error too. List ends when ctx
-	// does.
+	// does. Ids of a pod that has not come to the notice of who answers count as free until the next call: such a pod is
+	// told of by SetHolders as soon as it has a claim.
+	//
+	// Kubelet's own List is not fit for this while pods come: it forgets the ids of a pod that it admits just then, if it has
+	// counted the pods before and clears the rest away after (UpdateAllocatedDevices of its device manager, up to 1.37 at
+	// least), and that pod never starts.
 	List(ctx context.Context) (map[sharing.ContainerRef]map[string][]string, error)
 }
 

@@ -56,7 +56,8 @@ func newKubernetes(c *containers) (*kubernetes, error) {
 		return nil, errors.Join(fmt.Errorf("kubelet: %w", err), k.runtimeDoor.Close())
 	}
 	k.plugin = deviceplugin.New(deviceplugin.Options{
-		Dir: filepath.Join(a.kubeletDir, "device-plugins"), Log: a.log, Gate: k.gate, Cuts: k.cuts, Holdings: k.kubelet, Answered: a.events.Allocated,
+		Dir: filepath.Join(a.kubeletDir, "device-plugins"), Log: a.log, Gate: k.gate, Cuts: k.cuts, Answered: a.events.Allocated,
+		Holdings: &holdings{kubelet: k.kubelet, pods: k.api.Asking, begun: a.runtime.KnownPods},
 	})
 	// The monitor puts its socket there, if one runs; the folder is there first, because containers keep what they were
 	// given.

@@ -7,7 +7,7 @@
 // It deletes every socket in its folder at a start, calls a plugin back while that registers, refuses a
 // socket that it knows already, drops a plugin whose list stream ends, promotes the one that is left, picks any
 // healthy ids that nobody holds, remembers allocations over a restart, and calls PreStartContainer before
-// every start.
+// every start. A List takes the ids of pods that it admits meanwhile.
 //
 // It does not run containers, schedule, or align NUMA nodes; it has no back-off and no grace periods.
 package fakekubelet
@@ -59,6 +59,13 @@ type Kubelet struct {
 
 	// held outlives a restart, as kubelet's checkpoint does.
 	held map[sharing.ContainerRef]map[string][]string
+	// pods are those that it knows; a key has no container. admitted says of which resources a container must have ids when
+	// it starts, and chosen which ids are about to be given.
+	pods     map[sharing.ContainerRef]bool
+	admitted map[sharing.ContainerRef]map[string]bool
+	chosen   map[string]map[string]bool
+	lists    int
+	counted  func()
 }
 
 // plugin is one connected socket.
@@ -72,7 +79,10 @@ type plugin struct {
 
 // New makes a kubelet that is not running.
 func New(dir string) *Kubelet {
-	return &Kubelet{dir: dir, held: map[sharing.ContainerRef]map[string][]string{}, updates: map[string]int{}}
+	return &Kubelet{
+		dir: dir, held: map[sharing.ContainerRef]map[string][]string{}, updates: map[string]int{},
+		pods: map[sharing.ContainerRef]bool{}, admitted: map[sharing.ContainerRef]map[string]bool{}, chosen: map[string]map[string]bool{},
+	}
 }
 
 // Start makes the folder, deletes the sockets in it and listens on kubelet.sock.

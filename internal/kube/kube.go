@@ -197,6 +197,10 @@ func (c *Client) Labels(uid string) map[string]string {
 	return p.Labels
 }
 
+// Asking returns the node's pods that ask for Kerf's resources and are not at their end, as the API server told last, in no order;
+// false until it has been read once. What the pods point to is not to be changed.
+func (c *Client) Asking() ([]sharing.Pod, bool) { return c.pods.asking() }
+
 // OnGone registers f to be told of each pod of the node, once, when it is deleted, or has succeeded or
 // failed for good. It is called from one goroutine and must return soon. A pod that went while nobody
 // watched is Resync's business. Register before Run.

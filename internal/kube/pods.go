@@ -6,6 +6,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -155,6 +156,17 @@ func (s *pods) say(gone []string) {
 			f(uid)
 		}
 	}
+}
+
+func (s *pods) asking() (all []sharing.Pod, synced bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.byUID {
+		if !p.Terminal && slices.ContainsFunc(p.Containers, func(c sharing.PodContainer) bool { return len(c.Limits) > 0 }) {
+			all = append(all, p)
+		}
+	}
+	return all, s.synced
 }
 
 func (s *pods) isSynced() bool {

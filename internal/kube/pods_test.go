@@ -15,9 +15,11 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kerf-gpu/kerf/internal/kube/podspec"
+	"github.com/kerf-gpu/kerf/sharing"
 )
 
 // TestPodsAgainstAModel changes a few pods at random, shows some changes at once and some only by the next
@@ -111,6 +113,38 @@ func check(t *testing.T, seed uint64, s *pods, there map[string]*corev1.Pod, sho
 	}
 	if strangers := slices.DeleteFunc(slices.Collect(maps.Keys(told)), func(uid string) bool { return shown[uid] }); len(strangers) > 0 {
 		t.Fatalf("seed %d: told of %v, which were never shown", seed, strangers)
+	}
+}
+
+// Only pods that ask for something of Kerf's, and go on, are told of as such.
+func TestAsking(t *testing.T) {
+	s := newPods()
+	if all, synced := s.asking(); len(all) != 0 || synced {
+		t.Errorf("before the first list: %v, %t", all, synced)
+	}
+	asks := func(n int, phase corev1.PodPhase, resources ...corev1.ResourceName) *corev1.Pod {
+		p := pod(uid(n), fmt.Sprintf("p%d", n), phase)
+		limits := corev1.ResourceList{}
+		for _, r := range resources {
+			limits[r] = resource.MustParse("1")
+		}
+		p.Spec.Containers = []corev1.Container{{Name: "none"}, {Name: "main", Resources: corev1.ResourceRequirements{Limits: limits}}}
+		return p
+	}
+	list := []any{
+		asks(1, corev1.PodRunning, sharing.ResourceMemory), asks(2, corev1.PodPending, "nvidia.com/gpu"),
+		asks(3, corev1.PodSucceeded, sharing.ResourceMemory), asks(4, corev1.PodPending, sharing.ResourceGPU, corev1.ResourceCPU),
+	}
+	if err := s.Replace(list, ""); err != nil {
+		t.Fatal(err)
+	}
+	all, synced := s.asking()
+	got := map[string]bool{}
+	for _, p := range all {
+		got[p.UID] = true
+	}
+	if len(all) != 2 || !got[uid(1)] || !got[uid(4)] || !synced {
+		t.Errorf("asking are %v (%t), want pods 1 and 4", all, synced)
 	}
 }
 

@@ -70,8 +70,8 @@ func begin(t *testing.T) *testCase {
 	return e
 }
 
-// beginWithAgent waits for the agent, too, and until no GPU is as a test before has left it: while one is lost or unhealthy the
-// agent asks kubelet who holds what, which can cost a pod that is admitted just then its ids (docs/promises.md).
+// beginWithAgent waits for the agent, too, and until no GPU is as a test before has left it: while one is lost or unhealthy there
+// is less room, and each pod that comes has kubelet asked who holds what.
 func beginWithAgent(t *testing.T) *testCase {
 	t.Helper()
 	e := begin(t)
