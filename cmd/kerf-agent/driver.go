@@ -77,7 +77,11 @@ func (a *agent) useDriver(ctx context.Context) (err error) {
 	defer cancel()
 	lib, err := nvml.Open(open, nvml.Options{LibraryPaths: a.libraries, Log: a.log})
 	if err != nil {
-		return fmt.Errorf("open the driver's NVML library: %w", err)
+		err = fmt.Errorf("open the driver's NVML library: %w", err)
+		if mend := a.driverBy.Mend(nvml.LackOf(err)); mend != "" {
+			err = fmt.Errorf("%w; %s", err, mend)
+		}
+		return err
 	}
 	defer func() { err = errors.Join(err, lib.Close()) }()
 	all, leftOut, err := lib.GPUs(open)

@@ -16,6 +16,7 @@ import (
 	"github.com/kerf-gpu/kerf/hooks/nri"
 	"github.com/kerf-gpu/kerf/internal/failpoint"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/doctor"
 	"github.com/kerf-gpu/kerf/sharing/node"
 )
 
@@ -42,6 +43,7 @@ type settings struct {
 	configMap                                           string
 	libraries                                           []string
 	failpoints                                          *failpoint.Set
+	driverBy                                            doctor.Setting
 	// path is where the driver's programs are looked for.
 	path string
 }
@@ -74,6 +76,7 @@ func command(env environment, kill func(point string)) *cobra.Command {
 	f.StringVar(&s.configMap, "config-map", "", "namespace/name of the ConfigMap that holds the document; it is watched, and --config counts only until it was read (with --kubernetes)")
 	f.StringToStringVar(&s.labels, "node-label", nil, "label of this node, by which its pool is chosen, over those of its object in Kubernetes (key=value, repeatable)")
 	f.StringVar(&s.devRoot, "dev-root", or(env.devRoot, "/"), "directory that holds dev/nvidiaN")
+	f.StringVar((*string)(&s.driverBy), "driver-by", "", "how the driver's library and device files reach this program's pod: runtimeClass or hostLibrary, as the chart's pools have it; empty for a program of the node itself. It changes only what is advised where they do not")
 	f.StringVar(&s.capsRoot, "caps-root", "", "directory that holds dev/nvidia-caps and proc/driver/nvidia/capabilities, by the same path for this program and the container runtime; empty for --dev-root")
 	f.StringVar(&s.nvidiaSMI, "nvidia-smi", "", "the driver's nvidia-smi, which sets time slices; empty to look for it")
 	f.StringVar(&s.lockDir, "lock-dir", "/run/kerf/locks", "directory of the locks that keep a second agent off a GPU; the same for all agents of a machine")
@@ -117,6 +120,9 @@ func (s *settings) check(env environment, kill func(point string)) error {
 	// A unix socket's path has 108 bytes, the terminating zero among them.
 	if longest := filepath.Join(s.dir, "kerf.sock"); len(longest) > 107 {
 		return sharing.Invalid("--dir", s.dir, "name a directory with a shorter path", "makes socket paths of %d bytes; 107 are possible", len(longest))
+	}
+	if _, err := doctor.ParseSetting("--driver-by", string(s.driverBy)); err != nil {
+		return err
 	}
 	for _, d := range filepath.SplitList(env.libraryPath) {
 		if d != "" {

@@ -4,6 +4,7 @@
 package nvml
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -29,6 +30,36 @@ func (e *Error) Error() string { return fmt.Sprintf("%s: %s (code %d)", e.Func, 
 func (e *Error) Unwrap() error {
 	_, word := meaning(nvml.Return(e.Code)) //nolint:gosec // it was one
 	return word
+}
+
+// Lack is what this process lacks of the driver, as far as an error of Open tells.
+type Lack int
+
+const (
+	// LackNone is a driver that fails in another way, or hangs.
+	LackNone Lack = iota
+	// LackLibrary is that no usable library was found.
+	LackLibrary
+	// LackDevices is a library that is there and does not reach the kernel's side, by its device files: the driver is not
+	// loaded, or this process has no such files, or may not open them.
+	LackDevices
+)
+
+// errNoLibrary is in each error of Open that found no library.
+var errNoLibrary = errors.New("no usable NVIDIA management library")
+
+// LackOf tells it of an error of Open.
+func LackOf(err error) Lack {
+	if errors.Is(err, errNoLibrary) {
+		return LackLibrary
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		switch nvml.Return(e.Code) { //nolint:gosec // it was one
+		case nvml.ERROR_DRIVER_NOT_LOADED, nvml.ERROR_NO_PERMISSION, nvml.ERROR_UNKNOWN:
+			return LackDevices
+		}
+	}
+	return LackNone
 }
 
 // check turns a return code into an error; nil for success.

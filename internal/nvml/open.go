@@ -94,5 +94,5 @@ func choose(candidates []string, opts Options) (string, error) {
 	}
 	opts.Log.Debug("no nvml library", "tried", candidates)
 	// The first reason is of the name that everybody looks for; the others are mostly "no such file".
-	return "", fmt.Errorf("no usable NVIDIA management library (tried %d places): %w", len(candidates), errs[0])
+	return "", fmt.Errorf("%w (tried %d places): %w", errNoLibrary, len(candidates), errs[0])
 }

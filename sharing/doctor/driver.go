@@ -72,7 +72,7 @@ func (f Facts) deviceFiles() Check {
 			gpus++
 		}
 	}
-	c := Check{Name: name, Seen: strings.Join(f.Driver.Devices, ", "), Mend: "nvidia-modprobe -c 0 -u, or start nvidia-persistenced"}
+	c := Check{Name: name, Seen: strings.Join(f.Driver.Devices, ", "), Mend: mendDevices}
 	switch {
 	case gpus > 0 && control:
 		c.Status, c.Means, c.Mend = OK, "programs can open the GPUs", ""

@@ -204,7 +204,7 @@ func TestVariants(t *testing.T) {
 	}
 	strong := &all["privileged.yaml"].Spec.Template.Spec
 	s := strong.Containers[0].SecurityContext
-	if strong.RuntimeClassName != nil || s.Privileged == nil || !*s.Privileged || s.Capabilities != nil || len(strong.Volumes) != len(plain.Volumes)+1 {
+	if strong.RuntimeClassName != nil || s.Privileged == nil || !*s.Privileged || s.Capabilities != nil || len(strong.Volumes) != len(plain.Volumes)+2 {
 		t.Errorf("privileged.yaml: runtime class %v, %+v", strong.RuntimeClassName, s)
 	}
 	crio := &all["crio.yaml"].Spec.Template.Spec

@@ -64,6 +64,11 @@ func rulesForTests(text []byte) []byte {
 		"${1}- {name: e2e-pair, memory: 12GiB, gpus: 2}\n${1}pools:\n"))
 }
 
+// forTests makes of a file of deploy what the tests install: with their image and rules, and where the simulated driver is.
+func forTests(text []byte) string {
+	return simulatedCaps.Replace(string(anyAgentImage.ReplaceAll(rulesForTests(text), []byte(agentImage))))
+}
+
 // cluster is the node's Kubernetes, seen by its administrator.
 type cluster struct {
 	node   *node
@@ -120,9 +125,8 @@ func (c *cluster) manifests() ([]string, error) {
 			return nil, err
 		}
 		replaced = replaced || anyAgentImage.Match(text)
-		rules := rulesForTests(text)
-		changed = changed || !bytes.Equal(rules, text)
-		texts = append(texts, simulatedCaps.Replace(string(anyAgentImage.ReplaceAll(rules, []byte(agentImage)))))
+		changed = changed || !bytes.Equal(rulesForTests(text), text)
+		texts = append(texts, forTests(text))
 	}
 	if !replaced || !changed {
 		return nil, fmt.Errorf("no manifest names an image like %s, or none has the rules (%s, %s)", anyAgentImage, anyMode, anyPools)
