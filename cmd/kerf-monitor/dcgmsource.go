@@ -171,7 +171,7 @@ func (s *dcgmSource) use(ctx context.Context) (err error) {
 		return err
 	}
 	remote := s.remote(ctx)
-	e, err := dcgm.Open(dcgm.Options{Fields: quick, Slow: slow, Whole: []uint16{uint16(collect.FieldProfSMActive)}, Every: s.every, Remote: remote, Log: s.log})
+	e, err := dcgm.Open(dcgm.Options{Fields: quick, Slow: slow, Whole: wholeGPUs(), Every: s.every, Remote: remote, Log: s.log})
 	if err != nil {
 		return err
 	}
@@ -232,12 +232,18 @@ func (s *dcgmSource) remote(ctx context.Context) string {
 	return s.engine
 }
 
+// wholeGPUs are profiling fields of GPUs of which nobody needs those of MIG instances.
+func wholeGPUs() []uint16 {
+	return []uint16{uint16(collect.FieldProfSMActive), uint16(collect.FieldProfPCIeSent), uint16(collect.FieldProfPCIeReceived)}
+}
+
 // seldom reports whether a field changes so slowly that reading it less often loses nothing.
 func seldom(f collect.Field) bool {
 	switch f { //nolint:exhaustive // the others change all the time
 	case collect.FieldPowerLimit, collect.FieldMemoryTotal, collect.FieldMemoryReserved, collect.FieldTemperature, collect.FieldMemoryTemperature,
 		collect.FieldSMClock, collect.FieldMemoryClock, collect.FieldPCIeReplays, collect.FieldECCCorrected, collect.FieldECCUncorrected,
-		collect.FieldRemappedCorrected, collect.FieldRemappedUncorrected, collect.FieldRemapFailed:
+		collect.FieldRemappedCorrected, collect.FieldRemappedUncorrected, collect.FieldRemapFailed, collect.FieldRetiredSingle,
+		collect.FieldRetiredDouble, collect.FieldRetiredPending, collect.FieldNVLinkBandwidth:
 		return true
 	}
 	return false

@@ -28,14 +28,20 @@ const (
 	FieldMemoryReserved      Field = 253  // MiB
 	FieldECCCorrected        Field = 310  // errors since the driver was loaded
 	FieldECCUncorrected      Field = 311  // errors since the driver was loaded
+	FieldRetiredSingle       Field = 390  // pages
+	FieldRetiredDouble       Field = 391  // pages
+	FieldRetiredPending      Field = 392  // pages
 	FieldRemappedUncorrected Field = 393  // rows
 	FieldRemappedCorrected   Field = 394  // rows
 	FieldRemapFailed         Field = 395  // 1: a row could not be remapped
+	FieldNVLinkBandwidth     Field = 449  // all links, as DCGM counts it
 	FieldProfGREngine        Field = 1001 // part of the time in which graphics or compute ran
 	FieldProfSMActive        Field = 1002 // part of the time, mean over the multiprocessors
 	FieldProfSMOccupancy     Field = 1003 // part of the most warps that could have been resident
 	FieldProfTensor          Field = 1004 // part of the time in which the tensor pipe was active
 	FieldProfDRAM            Field = 1005 // part of the time in which device memory was accessed
+	FieldProfPCIeSent        Field = 1009 // bytes a second, headers and data
+	FieldProfPCIeReceived    Field = 1010 // bytes a second, headers and data
 )
 
 // Kind is what a value is.
@@ -78,13 +84,19 @@ func Fields() []FieldInfo {
 		{FieldMemoryReserved, "DCGM_FI_DEV_FB_RESERVED", Gauge, "Device memory reserved by the driver (in MiB)."},
 		{FieldECCCorrected, "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", Counter, "ECC errors corrected since the driver was loaded."},
 		{FieldECCUncorrected, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", Counter, "ECC errors not corrected since the driver was loaded."},
+		{FieldRetiredSingle, "DCGM_FI_DEV_RETIRED_SBE", Counter, "Pages retired for single-bit errors."},
+		{FieldRetiredDouble, "DCGM_FI_DEV_RETIRED_DBE", Counter, "Pages retired for double-bit errors."},
+		{FieldRetiredPending, "DCGM_FI_DEV_RETIRED_PENDING", Gauge, "Pages that wait to be retired."},
 		{FieldRemappedUncorrected, "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", Counter, "Rows remapped for uncorrectable errors."},
 		{FieldRemappedCorrected, "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", Counter, "Rows remapped for correctable errors."},
 		{FieldRemapFailed, "DCGM_FI_DEV_ROW_REMAP_FAILURE", Gauge, "1 when a row could not be remapped."},
+		{FieldNVLinkBandwidth, "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", Counter, "Bandwidth counter of all NVLinks."},
 		{FieldProfGREngine, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", Gauge, "Part of the time in which graphics or compute ran."},
 		{FieldProfSMActive, "DCGM_FI_PROF_SM_ACTIVE", Gauge, "Part of the time in which a warp was on a multiprocessor, mean over them."},
 		{FieldProfSMOccupancy, "DCGM_FI_PROF_SM_OCCUPANCY", Gauge, "Part of the most warps that could have been resident."},
 		{FieldProfTensor, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", Gauge, "Part of the time in which the tensor pipe was active."},
 		{FieldProfDRAM, "DCGM_FI_PROF_DRAM_ACTIVE", Gauge, "Part of the time in which device memory was accessed."},
+		{FieldProfPCIeSent, "DCGM_FI_PROF_PCIE_TX_BYTES", Gauge, "Sent over PCIe, headers and data (in bytes a second)."},
+		{FieldProfPCIeReceived, "DCGM_FI_PROF_PCIE_RX_BYTES", Gauge, "Received over PCIe, headers and data (in bytes a second)."},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	dto "github.com/prometheus/client_model/go"
 
@@ -28,13 +29,16 @@ func (a who) compare(b who) int {
 }
 
 // gpuFields exposes fields as dcgm-exporter does. Three of them are use, which has an owner: memory used, and activity
-// of the GPU and of its memory. They have one row per grant and one, without a pod, for what no grant accounts for. All
-// other fields are the device's: one row, with the pod where one pod has the whole GPU.
+// of the GPU and of its memory. They have one row per grant and one, without a pod, for what no grant accounts for. Four are
+// told of MIG instances, too, of which each has a row. All others are the device's: one row, with the pod where one pod has
+// the whole GPU.
+//
+// The node has both names that dcgm-exporter gave it: Hostname, and since May 2026 hostname. Dashboards ask for either.
 func (s *scrape) gpuFields(g collect.GPU) {
-	index, device := strconv.Itoa(g.Info.Index), "nvidia"+strconv.Itoa(g.Info.Minor)
+	index, device, bus := strconv.Itoa(g.Info.Index), "nvidia"+strconv.Itoa(g.Info.Minor), busID(g.Info.PCI)
 	labels := func(w who) []*dto.LabelPair {
 		return s.labels.of(byField, values{
-			s.snapshot.Driver, w.instance, w.profile, string(g.Info.UUID), w.container, device, index, s.opts.Hostname, g.Info.Model, w.namespace, g.Info.PCI, w.pod,
+			s.snapshot.Driver, w.instance, w.profile, s.opts.Hostname, string(g.Info.UUID), w.container, device, index, s.opts.Hostname, g.Info.Model, w.namespace, bus, w.pod,
 		})
 	}
 	whole := who{}
@@ -43,6 +47,11 @@ func (s *scrape) gpuFields(g collect.GPU) {
 	}
 	all := labels(whole)
 	for i, f := range s.opts.Fields {
+		for _, in := range g.Device.Instances {
+			if v := ofInstance(f.Field, in); v.Known {
+				s.add(s.fields[i], float64(v.Value), labels(s.holder(g, in)))
+			}
+		}
 		value, ok := g.Fields[f.Field]
 		if !ok {
 			continue
@@ -87,6 +96,46 @@ func whoOf(grant collect.Grant, g collect.GPU, slot attribution.Slot) who {
 		}
 	}
 	return r
+}
+
+// ofInstance is what a MIG instance tells of a field, as a part of the instance.
+func ofInstance(f collect.Field, in attribution.Instance) attribution.Reading[attribution.Ratio] {
+	switch f { //nolint:exhaustive // the others are told of GPUs alone
+	case collect.FieldProfGREngine:
+		return in.SM
+	case collect.FieldProfSMOccupancy:
+		return in.Occupancy
+	case collect.FieldProfTensor:
+		return in.Tensor
+	case collect.FieldProfDRAM:
+		return in.DRAM
+	}
+	return attribution.Reading[attribution.Ratio]{}
+}
+
+// holder names an instance, and who has it where it is one grant's alone.
+func (s *scrape) holder(g collect.GPU, in attribution.Instance) who {
+	w, holders := who{profile: in.Slot.Profile, instance: strconv.Itoa(in.GI)}, 0
+	for _, u := range g.Use.Grants {
+		if u.Slot != in.Slot {
+			continue
+		}
+		if holders++; holders > 1 {
+			return who{profile: w.profile, instance: w.instance}
+		}
+		grant := s.snapshot.Grants[u.Grant]
+		w.container, w.namespace, w.pod = grant.Container, grant.Namespace, grant.Pod
+	}
+	return w
+}
+
+// busID is a PCI address as DCGM writes it, with a domain of eight digits and capitals. What is no address stays as it is.
+func busID(pci string) string {
+	domain, rest, ok := strings.Cut(strings.ToUpper(pci), ":")
+	if !ok || len(domain) > 8 {
+		return pci
+	}
+	return strings.Repeat("0", 8-len(domain)) + domain + ":" + rest
 }
 
 // useOf tells how a field is read from a use, in the field's unit; nil for a field that has no owner.

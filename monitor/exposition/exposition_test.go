@@ -54,7 +54,7 @@ func snapshot() *collect.Snapshot {
 	}
 	fields := map[collect.Field]float64{
 		collect.FieldMemoryTotal: 81559, collect.FieldMemoryUsed: 8192, collect.FieldMemoryFree: 72000, collect.FieldBusy: 80, collect.FieldMemoryBusy: 40,
-		collect.FieldPower: 350.5, collect.FieldTemperature: 60, collect.FieldEnergy: 123456,
+		collect.FieldPower: 350.5, collect.FieldSMClock: 1980, collect.FieldTemperature: 60, collect.FieldEnergy: 123456,
 	}
 	devices := []attribution.Device{
 		{
@@ -69,7 +69,10 @@ func snapshot() *collect.Snapshot {
 		},
 		{
 			Memory: attribution.Told(8 * sharing.GiB), Listed: true, Processes: []attribution.Process{{PID: 5, GI: 9, Memory: attribution.Told(sharing.GiB), Cgroup: "/cg/m"}},
-			Instances: []attribution.Instance{{GI: 9, Slot: slot, Memory: attribution.Told(2 * sharing.GiB), Compute: 1.0 / 7}},
+			Instances: []attribution.Instance{
+				{GI: 9, Slot: slot, Memory: attribution.Told(2 * sharing.GiB), Compute: 1.0 / 7, SM: attribution.Told(attribution.Ratio(0.7)), Tensor: attribution.Told(attribution.Ratio(0.35))},
+				{GI: 10, Slot: attribution.Slot{Profile: "1g.10gb", Start: 3}, Compute: 1.0 / 7, SM: attribution.Told(attribution.Ratio(0))},
+			},
 		},
 		{Memory: attribution.Told(8 * sharing.GiB)},
 	}
@@ -83,7 +86,7 @@ func snapshot() *collect.Snapshot {
 	for i, d := range devices {
 		d.GPU = sharing.GPUID(fmt.Sprint("GPU-", i))
 		g := collect.GPU{
-			Info:   collect.Info{UUID: d.GPU, Index: i, Minor: i, Model: "NVIDIA H100 80GB HBM3", PCI: fmt.Sprintf("0000:%02x:00.0", i)},
+			Info:   collect.Info{UUID: d.GPU, Index: i, Minor: i, Model: "NVIDIA H100 80GB HBM3", PCI: fmt.Sprintf("0000:%02x:00.0", 0x1a+i)},
 			Device: d, Fields: told[i], Use: attribution.Attribute(d, leases), Totals: map[attribution.Place]attribution.Total{},
 		}
 		tally.Add([]attribution.Sample{g.Use}, time.Second, living)
@@ -228,8 +231,30 @@ func TestParseFields(t *testing.T) {
 		errs   int
 	}{
 		"dcgm-exporter's": {
-			"# comment\n\nDCGM_FI_DEV_SM_CLOCK,  gauge, SM clock frequency (in MHz).\nDCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL, counter, a, b\nDCGM_FI_DRIVER_VERSION, label, Driver Version\n DCGM_FI_DEV_FB_USED , gauge , \n",
-			[]string{"DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_FB_USED"}, []string{"DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"}, 0,
+			"# comment\n\nDCGM_FI_DEV_SM_CLOCK,  gauge, SM clock frequency (in MHz).\nDCGM_FI_DEV_FAN_SPEED, gauge, a, b\nDCGM_FI_DRIVER_VERSION, label, Driver Version\n DCGM_FI_DEV_FB_USED , gauge , \n",
+			[]string{"DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_FB_USED"}, []string{"DCGM_FI_DEV_FAN_SPEED"}, 0,
+		},
+		"as dcgm-exporter's own of 2023 is": {
+			read(t, "testdata/default-counters-2023.csv"),
+			[]string{
+				"DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_MEM_CLOCK", "DCGM_FI_DEV_MEMORY_TEMP", "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE",
+				"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_MEM_COPY_UTIL",
+				"DCGM_FI_DEV_ENC_UTIL", "DCGM_FI_DEV_DEC_UTIL", "DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_USED",
+				"DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "DCGM_FI_DEV_ROW_REMAP_FAILURE",
+			},
+			[]string{"DCGM_FI_DEV_PCIE_TX_THROUGHPUT", "DCGM_FI_DEV_PCIE_RX_THROUGHPUT", "DCGM_FI_DEV_VGPU_LICENSE_STATUS"}, 0,
+		},
+		"as its own with profiling fields is": {
+			read(t, "testdata/dcp-metrics-2025.csv"),
+			[]string{
+				"DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_MEM_CLOCK", "DCGM_FI_DEV_MEMORY_TEMP", "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE",
+				"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_MEM_COPY_UTIL",
+				"DCGM_FI_DEV_ENC_UTIL", "DCGM_FI_DEV_DEC_UTIL", "DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_RESERVED",
+				"DCGM_FI_DEV_RETIRED_SBE", "DCGM_FI_DEV_RETIRED_DBE", "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
+				"DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "DCGM_FI_DEV_ROW_REMAP_FAILURE", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
+				"DCGM_FI_PROF_DRAM_ACTIVE", "DCGM_FI_PROF_PCIE_TX_BYTES", "DCGM_FI_PROF_PCIE_RX_BYTES",
+			},
+			[]string{"DCGM_FI_DEV_VGPU_LICENSE_STATUS"}, 0,
 		},
 		"all mistakes at once": {"DCGM_FI_DEV_SM_CLOCK\nA, gage, x\nB, gauge, x\nB, gauge, x\n", nil, nil, 3},
 		"nothing":              {"", []string{}, nil, 0},
@@ -259,6 +284,15 @@ func TestParseFields(t *testing.T) {
 			}
 		})
 	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
 }
 
 func FuzzParseFields(f *testing.F) {

@@ -38,14 +38,14 @@ func (s shape) names() []string {
 		return []string{"container", "grant", "index", "instance_profile", "instance_start", "known", "namespace", "owner", "pod", "uuid"}
 	case byField:
 		return []string{
-			"DCGM_FI_DRIVER_VERSION", "GPU_I_ID", "GPU_I_PROFILE", "UUID", "container", "device", "gpu", "hostname", "modelName", "namespace", "pci_bus_id", "pod",
+			"DCGM_FI_DRIVER_VERSION", "GPU_I_ID", "GPU_I_PROFILE", "Hostname", "UUID", "container", "device", "gpu", "hostname", "modelName", "namespace", "pci_bus_id", "pod",
 		}
 	}
 	return nil
 }
 
 // values are a row's labels, by the shape's names.
-type values [12]string
+type values [13]string
 
 // row is what a set of label pairs is known by.
 type row struct {

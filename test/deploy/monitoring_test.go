@@ -209,6 +209,35 @@ func TestDashboardsAskForWhatThereIs(t *testing.T) {
 	}
 }
 
+// Dashboards that were made for dcgm-exporter ask Kerf's series as well: what NVIDIA's own asked from its first version on, by
+// scrape target and by the label Hostname, with MIG instances; and what asks for the node by the name that the label has since
+// May 2026.
+func TestDashboardsOfDCGMExporterFindTheirSeries(t *testing.T) {
+	series := exposed(t)
+	for where, queries := range map[string][]string{
+		"by target": {
+			`DCGM_FI_DEV_GPU_TEMP{instance=~"$instance", gpu=~"$gpu"}`, `sum(DCGM_FI_DEV_POWER_USAGE{instance=~"$instance", gpu=~"$gpu"})`,
+			`DCGM_FI_DEV_SM_CLOCK{instance=~"$instance", gpu=~"$gpu"} * 1000000`, `DCGM_FI_DEV_GPU_UTIL{instance=~"$instance", gpu=~"$gpu"}`,
+			`DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{instance=~"$instance", gpu=~"$gpu"}`, `DCGM_FI_DEV_FB_USED{instance=~"$instance", gpu=~"$gpu"}`,
+		},
+		"by Hostname": {
+			`max(DCGM_FI_DEV_GPU_TEMP{Hostname=~"$Hostname", gpu=~"$gpu"}) by (Hostname, gpu, UUID)`, `DCGM_FI_DEV_FB_FREE{Hostname=~"$Hostname"}`,
+			`sum(max(DCGM_FI_DEV_POWER_USAGE{Hostname=~"$Hostname", gpu=~"$gpu"}) by (gpu))`, `max(DCGM_FI_DEV_SM_CLOCK{Hostname=~"$Hostname"} * 1000000) by (Hostname, UUID, gpu)`,
+			`max(DCGM_FI_PROF_GR_ENGINE_ACTIVE{Hostname=~"$Hostname", gpu=~"$gpu"}) by (Hostname, gpu, GPU_I_ID, GPU_I_PROFILE)`,
+			`max(DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{Hostname=~"$Hostname", gpu=~"$gpu"}) by (Hostname, gpu, GPU_I_ID, GPU_I_PROFILE)`,
+			`max(DCGM_FI_DEV_FB_USED{Hostname=~"$Hostname", gpu=~"$gpu"}) by (Hostname, gpu, GPU_I_ID, GPU_I_PROFILE)`,
+		},
+		"by hostname and pod": {
+			`max(DCGM_FI_DEV_GPU_TEMP{hostname=~"$hostname", modelName!="", device!="", pci_bus_id!=""}) by (hostname, gpu)`,
+			`sum(DCGM_FI_PROF_GR_ENGINE_ACTIVE{pod=~".*decode.*", namespace="ml", container!=""})`, `DCGM_FI_DEV_POWER_USAGE{pod!="", DCGM_FI_DRIVER_VERSION!=""}`,
+		},
+	} {
+		for _, q := range queries {
+			checkQuery(t, where, q, series)
+		}
+	}
+}
+
 func TestAutoscalingAsksForWhatThereIs(t *testing.T) {
 	series := exposed(t)
 	var keda struct {
