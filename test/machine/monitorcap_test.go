@@ -1,0 +1,240 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// row is one line of an exposition.
+type row struct {
+	labels map[string]string
+	value  float64
+}
+
+// rows scrapes series, by name.
+func (o *monitored) rows(series ...string) map[string][]row {
+	o.t.Helper()
+	label := regexp.MustCompile(`(\w+)="([^"]*)"`)
+	out := map[string][]row{}
+	for _, l := range o.scrape(series...) {
+		name, rest, _ := strings.Cut(l, "{")
+		i := strings.LastIndex(rest, " ")
+		if i < 0 {
+			continue // no metrics are served
+		}
+		v, err := strconv.ParseFloat(rest[i+1:], 64)
+		if err != nil {
+			o.t.Fatalf("%q: %v", l, err)
+		}
+		r := row{map[string]string{}, v}
+		for _, m := range label.FindAllStringSubmatch(rest[:i], -1) {
+			r.labels[m[1]] = m[2]
+		}
+		out[name] = append(out[name], r)
+	}
+	return out
+}
+
+// of is the value of a grant.
+func of(all []row, grant string) (float64, bool) {
+	for _, r := range all {
+		if r.labels["grant"] == grant {
+			return r.value, true
+		}
+	}
+	return 0, false
+}
+
+// What happens at the cap of a program that asks for more than it may have, and at that of one that does not, goes the whole
+// way to Prometheus: counted where somebody counts it, and absent where nobody does.
+func TestMonitorTellsWhatHappensAtTheCap(t *testing.T) {
+	t.Parallel()
+	const refusals, violations, delay, throttled = "kerf_use_oom_refusals_total", "kerf_use_cap_violations_total", "kerf_use_detection_delay_seconds", "kerf_use_throttled_seconds_total"
+	const absent, zero, more = "absent", "0", "more than 0"
+	for level, c := range map[string]struct {
+		make           func(t *testing.T) *machine
+		greedy, modest map[string]string // the modest one launches more than its percent
+	}{
+		"libkerf": {
+			func(t *testing.T) *machine { return newPreloading(t, ", compute: strict") },
+			map[string]string{refusals: more, violations: zero, delay: absent, throttled: zero},
+			map[string]string{refusals: zero, violations: zero, delay: absent, throttled: more},
+		},
+		"driver": {
+			func(t *testing.T) *machine { return newMachine(t, setup{}) },
+			map[string]string{refusals: absent, violations: absent, delay: absent, throttled: absent},
+			map[string]string{refusals: absent, violations: absent, delay: absent, throttled: absent},
+		},
+		"mps": {
+			func(t *testing.T) *machine { return newMPS(t, "") },
+			map[string]string{refusals: absent, violations: zero, delay: absent, throttled: absent},
+			map[string]string{refusals: absent, violations: zero, delay: absent, throttled: absent},
+		},
+		"reactive": {
+			func(t *testing.T) *machine { return newWatched(t, "") },
+			map[string]string{refusals: absent, violations: more, delay: more, throttled: absent},
+			map[string]string{refusals: absent, violations: zero, delay: absent, throttled: absent},
+		},
+	} {
+		t.Run(level, func(t *testing.T) {
+			t.Parallel()
+			m := c.make(t)
+			pin := " --gpu-uuid " + m.uuid(0)
+			m.run(flags("--memory 2GiB --percent 10 --name modest"+pin), load("--alloc 1GiB --hold 1h --launch plain --kernel 4ms --queue 8")).loads(1)
+			m.run(flags("--memory 2GiB --percent 10 --name greedy"+pin), load("--alloc 4GiB --step 256MiB --hold 1h")).loads(1)
+			o := m.monitor()
+			eventually(t, "what happened at the caps", func() error {
+				got := o.rows(refusals, violations, delay, throttled, "kerf_use_memory_limit_bytes")
+				for grant, wants := range map[string]map[string]string{"greedy": c.greedy, "modest": c.modest} {
+					if limit, _ := of(got["kerf_use_memory_limit_bytes"], grant); limit != float64(2*gib) {
+						return fmt.Errorf("the cap of %s is %g", grant, limit)
+					}
+					for series, want := range wants {
+						v, told := of(got[series], grant)
+						is := map[string]bool{absent: !told, zero: told && v == 0, more: told && v > 0}
+						if !is[want] {
+							return fmt.Errorf("%s of %s is %g (told: %v), want it %s", series, grant, v, told, want)
+						}
+					}
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// Two and seven that share a GPU, each with another amount of memory and another part of the time: each has its own numbers, as
+// the driver gave them out, and with what is nobody's they are the GPU's.
+func TestMonitorTellsSharersTheirTime(t *testing.T) {
+	t.Parallel()
+	for _, sharers := range []int{2, 7} {
+		t.Run(strconv.Itoa(sharers), func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, setup{driver: "r580"})
+			whole := sharers * (sharers + 1) / 2
+			for i := 1; i <= sharers; i++ {
+				// Each has so much work in the queue that the GPU takes their kernels by turns, whoever is late.
+				m.run(flags(fmt.Sprintf("--memory 8GiB --name s%d --gpu-uuid %s", i, m.uuid(0))),
+					load(fmt.Sprintf("--alloc %dMiB --hold 1h --launch plain --kernel %dms --queue %d", 512*i, 2*i, 1000/(2*whole)+4))).loads(1)
+			}
+			o := m.monitor("--dcgm=false")
+			eventually(t, "each its own", func() error {
+				got := o.rows("kerf_use_memory_bytes", "kerf_use_sm_ratio", "kerf_device_memory_used_bytes", "kerf_device_sm_ratio", "kerf_device_memory_excess_bytes", "kerf_device_sm_excess_ratio")
+				if err := sumsUp(got); err != nil {
+					t.Fatal(err) // of one sample, whenever it was taken
+				}
+				held := map[string]uint64{}
+				for _, p := range m.processes() {
+					held[p.Cgroup] += p.Bytes
+				}
+				for i := 1; i <= sharers; i++ {
+					g := m.grant(fmt.Sprint("s", i))
+					memory, _ := of(got["kerf_use_memory_bytes"], g.Name)
+					if memory != float64(held[g.Cgroup]) || memory < float64(512*i)*float64(mib) {
+						return fmt.Errorf("%s has %g bytes, and the driver gave it %d", g.Name, memory, held[g.Cgroup])
+					}
+					// The driver tells whole percents, of a second that begins and ends amid a kernel.
+					sm, told := of(got["kerf_use_sm_ratio"], g.Name)
+					if want := float64(i) / float64(whole); !told || math.Abs(sm-want) > 0.04 {
+						return fmt.Errorf("%s has %.3f of the time, and asked for %.3f", g.Name, sm, want)
+					}
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// sumsUp adds up the parts of one scrape, GPU by GPU: memory is exact, and time to a millionth.
+func sumsUp(got map[string][]row) error {
+	for _, c := range []struct {
+		parts, whole, excess string
+		tolerance            float64
+	}{
+		{"kerf_use_memory_bytes", "kerf_device_memory_used_bytes", "kerf_device_memory_excess_bytes", 0},
+		{"kerf_use_sm_ratio", "kerf_device_sm_ratio", "kerf_device_sm_excess_ratio", 1e-6},
+	} {
+		sum := map[string]float64{}
+		for _, r := range got[c.parts] {
+			sum[r.labels["uuid"]] += r.value
+		}
+		for _, r := range got[c.excess] {
+			sum[r.labels["uuid"]] -= r.value
+		}
+		for _, r := range got[c.whole] {
+			if d := math.Abs(sum[r.labels["uuid"]] - r.value); d > c.tolerance {
+				return fmt.Errorf("%s: the parts are %g, %s is %g", c.parts, sum[r.labels["uuid"]], c.whole, r.value)
+			}
+		}
+	}
+	return nil
+}
+
+// Where there is no DCGM the monitor takes NVML by itself, says so and why, and has the same series for all that NVML tells.
+func TestMonitorWithoutDCGM(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{})
+	// The libraries look for the driver from where they are.
+	without := filepath.Join(m.work, "without")
+	lib := filepath.Join(without, "lib")
+	if err := errors.Join(os.MkdirAll(lib, 0o755), os.Symlink(filepath.Join(m.sim, "dev"), filepath.Join(without, "dev"))); err != nil {
+		t.Fatal(err)
+	}
+	all, err := filepath.Glob(filepath.Join(m.sim, "lib", "*"))
+	if err != nil || len(all) == 0 {
+		t.Fatal(all, err)
+	}
+	for _, file := range all {
+		if filepath.Base(file) == "libdcgm.so.4" {
+			continue
+		}
+		if err := os.Symlink(file, filepath.Join(lib, filepath.Base(file))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := m.monitor()
+	o.source("dcgm")
+	var with map[string][]row
+	eventually(t, "what DCGM tells of all GPUs", func() error {
+		if with = o.rows("DCGM_FI_"); len(with["DCGM_FI_PROF_SM_ACTIVE"]) != 8 || len(with["DCGM_FI_DEV_FB_RESERVED"]) != 8 {
+			return fmt.Errorf("%v", with)
+		}
+		return nil
+	})
+	if len(with["DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"])+len(with["DCGM_FI_PROF_SM_OCCUPANCY"]) > 0 {
+		t.Errorf("profiling fields that the GPUs do not support are told: %v", with)
+	}
+	o.p.signal(syscall.SIGTERM)
+	o.p.wait()
+	env := m.env
+	m.env = append(append([]string{}, env...), "LD_LIBRARY_PATH="+lib)
+	o = m.monitor()
+	m.env = env
+	o.source("nvml")
+	eventually(t, "why there is no DCGM", func() error {
+		if text := o.p.stderr(); !strings.Contains(text, "no DCGM in use; NVML alone tells") || !strings.Contains(text, "libdcgm.so.4") {
+			return fmt.Errorf("it says %s", tail(text))
+		}
+		return nil
+	})
+	eventually(t, "what NVML tells", func() error {
+		without := o.rows("DCGM_FI_")
+		for name, all := range with {
+			if !strings.HasPrefix(name, "DCGM_FI_PROF_") && len(without[name]) != len(all) {
+				return fmt.Errorf("%s has %d rows, %d with DCGM: %v, %s", name, len(without[name]), len(all), o.scrape("kerf_device_up"), tail(o.p.stderr()))
+			}
+		}
+		return nil
+	})
+}
