@@ -70,10 +70,10 @@ type Instance struct {
 	GI  int
 }
 
-// goneRounds of probes in a row in which no GPU answers mean that the driver itself is gone.
-const goneRounds = 3
+// goneProbes in a row of each GPU to which none answers mean that the driver itself is gone.
+const goneProbes = 3
 
-// Run watches until ctx ends (nil), or until no GPU has answered for some rounds: the driver is gone then,
+// Run watches until ctx ends (nil), or until no GPU has answered for some probes: the driver is gone then,
 // which is an error that wraps ErrUnavailable.
 func (w *Watch) Run(ctx context.Context) error {
 	if w.Machines == nil {
@@ -92,50 +92,71 @@ func (w *Watch) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
+// probes probes each GPU by itself, so that one that hangs delays the look at no other.
 func (w *Watch) probes(ctx context.Context) error {
-	t := time.NewTicker(w.Every)
-	defer t.Stop()
-	for silent := 0; ; {
-		if w.round(ctx) || len(w.GPUs) == 0 {
-			silent = 0
-		} else if silent++; silent >= goneRounds && ctx.Err() == nil {
-			return fmt.Errorf("no GPU answers any more: %w", sharing.ErrUnavailable)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-t.C:
-		}
-	}
-}
-
-// round probes every GPU once, all at the same time, and reports whether any answered.
-func (w *Watch) round(ctx context.Context) bool {
-	answered := make([]bool, len(w.GPUs))
-	var wg sync.WaitGroup
-	for i, id := range w.GPUs {
-		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, w.Deadline)
-			defer cancel()
-			l := Look{Err: w.Driver.Check(ctx, id)}
-			if l.Err == nil {
-				l.Recovery, l.Sensors = w.Driver.Recovery(ctx, id), w.Driver.Sensors(ctx, id)
+	g, ctx := errgroup.WithContext(ctx)
+	silent := silence{missed: map[sharing.GPUID]int{}, gpus: len(w.GPUs)}
+	for _, id := range w.GPUs {
+		g.Go(func() error {
+			t := time.NewTicker(w.Every)
+			defer t.Stop()
+			for {
+				if silent.after(id, w.probe(ctx, id)) && ctx.Err() == nil {
+					return fmt.Errorf("no GPU answers any more: %w", sharing.ErrUnavailable)
+				}
+				select {
+				case <-ctx.Done():
+					return nil
+				case <-t.C:
+				}
 			}
-			answered[i] = l.Err == nil
-			if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return // the watch is ending: its own cancelled calls say nothing of the GPU
-			}
-			w.feed(id, func(m *Machine) bool { return m.Probe(l) })
-			w.mend(id, l)
 		})
 	}
-	wg.Wait()
-	for _, a := range answered {
-		if a {
-			return true
+	return g.Wait()
+}
+
+// silence counts for each GPU the probes in a row without an answer.
+type silence struct {
+	gpus int
+
+	mu     sync.Mutex
+	missed map[sharing.GPUID]int
+}
+
+// after takes one probe, and reports whether no GPU has answered for so long that the driver itself is gone.
+func (s *silence) after(id sharing.GPUID, answered bool) (gone bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if answered {
+		delete(s.missed, id)
+		return false
+	}
+	s.missed[id]++
+	if len(s.missed) < s.gpus {
+		return false
+	}
+	for _, n := range s.missed {
+		if n < goneProbes {
+			return false
 		}
 	}
-	return false
+	return true
+}
+
+// probe looks at one GPU, and reports whether it answered.
+func (w *Watch) probe(ctx context.Context, id sharing.GPUID) bool {
+	ctx, cancel := context.WithTimeout(ctx, w.Deadline)
+	defer cancel()
+	l := Look{Err: w.Driver.Check(ctx, id)}
+	if l.Err == nil {
+		l.Recovery, l.Sensors = w.Driver.Recovery(ctx, id), w.Driver.Sensors(ctx, id)
+	}
+	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return l.Err == nil // the watch is ending: its own cancelled calls say nothing of the GPU
+	}
+	w.feed(id, func(m *Machine) bool { return m.Probe(l) })
+	w.mend(id, l)
+	return l.Err == nil
 }
 
 func (w *Watch) events(ctx context.Context) error {
