@@ -104,6 +104,59 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// How long pods waited is told by namespace, profile, and why the last try before was refused.
+func TestPlacementWait(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	e := NewEvents(reg)
+	e.Placed("team", "half", nil, 20*time.Millisecond)
+	e.Placed("team", "half", fmt.Errorf("x: %w", sharing.ErrExhausted), 3*time.Minute)
+	e.Placed("team", "half", fmt.Errorf("x: %w", sharing.ErrExhausted), 2*time.Second)
+	e.Placed("lab", "", fmt.Errorf("x: %w", sharing.ErrUnavailable), time.Second)
+	const want = `
+# HELP kerf_placement_wait_seconds Time from a pod's first try on this node to its claims, by namespace, profile, and why the last try before was refused (none, exhausted, unavailable, ...).
+# TYPE kerf_placement_wait_seconds histogram
+kerf_placement_wait_seconds_bucket{namespace="lab",profile="",reason="unavailable",le="0.01"} 0
+kerf_placement_wait_seconds_bucket{namespace="lab",profile="",reason="unavailable",le="0.1"} 0
+kerf_placement_wait_seconds_bucket{namespace="lab",profile="",reason="unavailable",le="1"} 1
+kerf_placement_wait_seconds_bucket{namespace="lab",profile="",reason="unavailable",le="5"} 1
+kerf_placement_wait_seconds_bucket{namespace="lab",profile="",reason="unavailable",le="15"} 1
+kerf_placement_wait_seconds_bucket{namespace="lab",profile="",reason="unavailable",le="60"} 1
+kerf_placement_wait_seconds_bucket{namespace="lab",profile="",reason="unavailable",le="300"} 1
+kerf_placement_wait_seconds_bucket{namespace="lab",profile="",reason="unavailable",le="1800"} 1
+kerf_placement_wait_seconds_bucket{namespace="lab",profile="",reason="unavailable",le="7200"} 1
+kerf_placement_wait_seconds_bucket{namespace="lab",profile="",reason="unavailable",le="+Inf"} 1
+kerf_placement_wait_seconds_sum{namespace="lab",profile="",reason="unavailable"} 1
+kerf_placement_wait_seconds_count{namespace="lab",profile="",reason="unavailable"} 1
+kerf_placement_wait_seconds_bucket{namespace="team",profile="half",reason="exhausted",le="0.01"} 0
+kerf_placement_wait_seconds_bucket{namespace="team",profile="half",reason="exhausted",le="0.1"} 0
+kerf_placement_wait_seconds_bucket{namespace="team",profile="half",reason="exhausted",le="1"} 0
+kerf_placement_wait_seconds_bucket{namespace="team",profile="half",reason="exhausted",le="5"} 1
+kerf_placement_wait_seconds_bucket{namespace="team",profile="half",reason="exhausted",le="15"} 1
+kerf_placement_wait_seconds_bucket{namespace="team",profile="half",reason="exhausted",le="60"} 1
+kerf_placement_wait_seconds_bucket{namespace="team",profile="half",reason="exhausted",le="300"} 2
+kerf_placement_wait_seconds_bucket{namespace="team",profile="half",reason="exhausted",le="1800"} 2
+kerf_placement_wait_seconds_bucket{namespace="team",profile="half",reason="exhausted",le="7200"} 2
+kerf_placement_wait_seconds_bucket{namespace="team",profile="half",reason="exhausted",le="+Inf"} 2
+kerf_placement_wait_seconds_sum{namespace="team",profile="half",reason="exhausted"} 182
+kerf_placement_wait_seconds_count{namespace="team",profile="half",reason="exhausted"} 2
+kerf_placement_wait_seconds_bucket{namespace="team",profile="half",reason="none",le="0.01"} 0
+kerf_placement_wait_seconds_bucket{namespace="team",profile="half",reason="none",le="0.1"} 1
+kerf_placement_wait_seconds_bucket{namespace="team",profile="half",reason="none",le="1"} 1
+kerf_placement_wait_seconds_bucket{namespace="team",profile="half",reason="none",le="5"} 1
+kerf_placement_wait_seconds_bucket{namespace="team",profile="half",reason="none",le="15"} 1
+kerf_placement_wait_seconds_bucket{namespace="team",profile="half",reason="none",le="60"} 1
+kerf_placement_wait_seconds_bucket{namespace="team",profile="half",reason="none",le="300"} 1
+kerf_placement_wait_seconds_bucket{namespace="team",profile="half",reason="none",le="1800"} 1
+kerf_placement_wait_seconds_bucket{namespace="team",profile="half",reason="none",le="7200"} 1
+kerf_placement_wait_seconds_bucket{namespace="team",profile="half",reason="none",le="+Inf"} 1
+kerf_placement_wait_seconds_sum{namespace="team",profile="half",reason="none"} 0.02
+kerf_placement_wait_seconds_count{namespace="team",profile="half",reason="none"} 1
+`
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "kerf_placement_wait_seconds"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestWatch(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	e := NewEvents(reg)

@@ -4,6 +4,7 @@
 package node
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -61,9 +62,12 @@ func TestWhatIsWrittenToTheAuditLog(t *testing.T) {
 		t.Errorf("health: %d, %+v", n, e)
 	}
 	b.RefuseConfig([]string{"spec is wrong"}, false)
+	if e, n := find(audit.Config); n != 1 || e.Error != "spec is wrong" || !strings.Contains(e.Why, "refused") {
+		t.Errorf("a configuration that was refused: %d, %+v", n, e)
+	}
 	b.SetConfig(b.opt.Config, b.opt.Pool, ConfigSource{File: "f", SHA256: "s"})
-	if _, n := find(audit.Config); n != 2 {
-		t.Errorf("config: %d", n)
+	if e, n := find(audit.Config); n != 2 || e.Error != "" || !strings.Contains(e.Why, " of f, sha256 s") {
+		t.Errorf("config: %d, %+v", n, e)
 	}
 	c.remove()
 	b.PodGone(c.ask.Ref.PodUID)
@@ -78,5 +82,35 @@ func TestWhatIsWrittenToTheAuditLog(t *testing.T) {
 	}
 	if want := []string{audit.Claim, audit.Arm, audit.End, audit.Release}; !slices.Equal(order, want) {
 		t.Errorf("the grant's life is %v, want %v", order, want)
+	}
+}
+
+// Who holds more than was granted is in the log once for each time, with what was held and granted, and what was done.
+func TestViolationsAreAudited(t *testing.T) {
+	g := newGuarded(t, warning)
+	var log []audit.Entry
+	g.bench.opt.Audit = func(e audit.Entry) {
+		if e.What == audit.Violation {
+			log = append(log, e)
+		}
+	}
+	g.restartAgent()
+	p, a := g.share(4)
+	g.holds(gibs(p, 4))
+	g.looks(4)
+	if len(log) != 0 {
+		t.Fatalf("within its cap: %+v", log)
+	}
+	g.holds(gibs(p, 5))
+	g.looks(6)
+	if len(log) != 1 {
+		t.Fatalf("%d entries: %+v", len(log), log)
+	}
+	e := log[0]
+	if e.Grant != string(a.ID) || e.Who == nil || e.Who.PID != p.PID || e.Time.IsZero() || len(e.Fragments) != 1 || e.Fragments[0].GPU != string(g.gpus[0].UUID) {
+		t.Errorf("whose, when and where: %+v, %+v", e, e.Who)
+	}
+	if !strings.Contains(e.Why, "over_cap: warn") || !strings.Contains(e.Why, fmt.Sprintf("it held %d bytes and may %d", 5*sharing.GiB, 4*sharing.GiB)) {
+		t.Errorf("why: %q", e.Why)
 	}
 }
