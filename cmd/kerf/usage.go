@@ -39,9 +39,11 @@ const (
 type usageOptions struct {
 	by, agents []string
 	prometheus string
-	since      time.Duration
-	output     string
-	plot       string
+	// orLogs: the logs are asked where the Prometheus does not answer.
+	orLogs bool
+	since  time.Duration
+	output string
+	plot   string
 }
 
 func (a *app) usageCommand() *cobra.Command {
@@ -53,12 +55,16 @@ func (a *app) usageCommand() *cobra.Command {
 			"hours is one. Idle is the part of wasted in which a grant used nothing at all; unknown is what the driver does not tell. What " +
 			"would be enough is the 99th percentile of use, of memory or time, whichever is more, and a tenth on top. Prices are those of " +
 			"the configuration (spec.prices). Of a cluster all agents are asked, over the API server, which needs the right to get pods/proxy in kerf-system.\n\nAgents look every ten seconds and write every 15 minutes, and when a grant ends. With --prometheus a Prometheus " +
-			"that scrapes kerf-monitor is asked instead, and the prices are this node's, or those of the first --agent.",
+			"that scrapes kerf-monitor is asked instead, and the prices are this node's, or those of the first --agent. The environment may name " +
+			"one for all calls; where that one does not answer, which is said, the logs are asked.",
 		Example: "  kerf usage --by namespace,profile --since 24h\n  kerf usage --by namespace --agent http://node-1:9445 --agent http://node-2:9445 -o csv\n  kerf usage --by label:team --prometheus http://prometheus:9090",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.check(); err != nil {
 				return misused(err)
+			}
+			if at := a.getenv("KERF_PROMETHEUS"); at != "" && !changed(c, "prometheus") {
+				o.prometheus, o.orLogs = at, true
 			}
 			return fail(a.usage(c.Context(), o, len(o.agents) == 0 && a.remote(c)))
 		},
@@ -67,7 +73,7 @@ func (a *app) usageCommand() *cobra.Command {
 	f.StringSliceVar(&o.by, "by", []string{"namespace"}, "what to group by, with commas between: "+strings.Join(usage.Keys(), ", ")+", "+usage.LabelKey+" and a pod's label")
 	f.DurationVar(&o.since, "since", 24*time.Hour, "how far back")
 	f.StringSliceVar(&o.agents, "agent", nil, "address of an agent's --http (repeatable); this node's agent where none is given")
-	f.StringVar(&o.prometheus, "prometheus", "", "address of a Prometheus that scrapes kerf-monitor, to be asked instead of the agents' logs")
+	f.StringVar(&o.prometheus, "prometheus", "", "address of a Prometheus that scrapes kerf-monitor, to be asked instead of the agents' logs (environment: KERF_PROMETHEUS; empty: the logs)")
 	f.StringVarP(&o.output, "output", "o", "table", "table, csv or json")
 	complete(c, "output", "table", "csv", "json")
 	f.StringVar(&o.plot, "plot", "", "also draw it as SVG into this file")
@@ -89,13 +95,23 @@ func (a *app) usage(ctx context.Context, o *usageOptions, remote bool) error {
 	var parts []usage.Part
 	var prices config.Prices
 	var err error
-	if o.prometheus != "" {
-		if parts, err = (promread.Source{URL: o.prometheus}).Usage(ctx, time.Now(), o.since, o.by); err != nil {
+	fromLogs := o.prometheus == ""
+	if !fromLogs {
+		parts, err = (promread.Source{URL: o.prometheus}).Usage(ctx, time.Now(), o.since, o.by)
+		switch {
+		case err == nil:
+			prices = a.pricesFor(ctx, o, remote)
+		case o.orLogs && errors.Is(err, sharing.ErrUnavailable):
+			_, _ = fmt.Fprintf(a.errOut, "kerf usage: the agents' logs are asked, because the Prometheus of KERF_PROMETHEUS does not answer: %v\n", err)
+			fromLogs = true
+		default:
 			return err
 		}
-		prices = a.pricesFor(ctx, o, remote)
-	} else if parts, prices, err = a.usageOfAgents(ctx, o.agents, remote, time.Now().Add(-o.since)); err != nil {
-		return err
+	}
+	if fromLogs {
+		if parts, prices, err = a.usageOfAgents(ctx, o.agents, remote, time.Now().Add(-o.since)); err != nil {
+			return err
+		}
 	}
 	rows := usage.Report(parts, o.by, prices.Of, prices.KWh)
 	if o.plot != "" {

@@ -143,3 +143,51 @@ func TestUsageByALabel(t *testing.T) {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }
+
+// TestUsageOfTheEnvironmentsPrometheus: it is asked unless a flag says otherwise, and where it does not answer the logs are, which is
+// said. One that a flag names has to answer.
+func TestUsageOfTheEnvironmentsPrometheus(t *testing.T) {
+	asked, broken := 0, false
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/agent/usage" {
+			_, _ = w.Write([]byte(answerOf(t, "logs")))
+			return
+		}
+		if asked++; broken {
+			http.Error(w, "no", http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte(`{"status":"success","data":{"result":[]}}`))
+	}))
+	defer server.Close()
+	for name, tt := range map[string]struct {
+		broken       bool
+		flags        []string
+		env          string
+		asks, ofLogs bool
+		fails        bool
+		says         string
+	}{
+		"neither":               {false, nil, "", false, true, false, ""},
+		"the environment":       {false, nil, server.URL, true, false, false, ""},
+		"one that is away":      {true, nil, server.URL, true, true, false, "KERF_PROMETHEUS does not answer"},
+		"the logs for once":     {false, []string{"--prometheus", ""}, server.URL, false, true, false, ""},
+		"a flag's, and is away": {true, []string{"--prometheus", server.URL}, server.URL, true, false, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked, broken = 0, tt.broken
+			var out, said bytes.Buffer
+			a := &app{out: &out, errOut: &said, getenv: func(key string) string { return map[string]string{"KERF_PROMETHEUS": tt.env}[key] }}
+			code, err := a.main(append([]string{"usage", "-o", "csv", "--agent", server.URL + "/agent"}, tt.flags...))
+			if (err != nil) != tt.fails || (code != 0) != tt.fails {
+				t.Errorf("exit %d, %v", code, err)
+			}
+			if (asked > 0) != tt.asks || strings.Contains(out.String(), "\nlogs,") != tt.ofLogs {
+				t.Errorf("Prometheus was asked %d times; it prints %s", asked, out.String())
+			}
+			if !strings.Contains(said.String(), tt.says) || tt.says == "" && !tt.fails && said.Len() > 0 {
+				t.Errorf("it says %q", said.String())
+			}
+		})
+	}
+}
