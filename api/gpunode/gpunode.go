@@ -71,8 +71,20 @@ type Config struct {
 	SHA256 string `json:"sha256,omitempty"`
 	// Mistakes are those of a newer document, which was refused.
 	Mistakes []string `json:"mistakes,omitempty"`
+	// Document is the text of what is in force, while a newer one is refused: then it is the last good one, which the ConfigMap
+	// has no more. It is left out otherwise, and where it is larger than an object of the cluster is to be.
+	Document string `json:"document,omitempty"`
 	// Waiting are the GPUs whose settings wait for those who use them.
 	Waiting []ConfigWaiting `json:"waiting,omitempty"`
+	// Excluded are the GPUs that are left to others, which are not among the node's GPUs.
+	Excluded []Excluded `json:"excluded,omitempty"`
+}
+
+// Excluded is a GPU that is left to others.
+type Excluded struct {
+	GPU   string `json:"gpu"`
+	Index int    `json:"index"`
+	Model string `json:"model,omitempty"`
 }
 
 // ConfigWaiting is a GPU whose settings wait.
@@ -82,6 +94,8 @@ type ConfigWaiting struct {
 	// grants of no pod.
 	What []string `json:"what,omitempty"`
 	For  []string `json:"for,omitempty"`
+	// Has is what holds until then of each of the settings.
+	Has map[string]string `json:"has,omitempty"`
 }
 
 // Unplaced is a pod that waits on the node for room.
@@ -115,6 +129,9 @@ type Summary struct {
 	Levels string `json:"levels,omitempty"`
 	// Unhealthy counts the GPUs that take no claims for their health.
 	Unhealthy int `json:"unhealthy"`
+	// Config is the beginning of the hash of the configuration in force, and in a word what else is to be known of it: "refused"
+	// while a newer one has mistakes, "waits" while settings of GPUs wait.
+	Config string `json:"config,omitempty"`
 }
 
 // GPU is one GPU of the node.
@@ -123,6 +140,9 @@ type GPU struct {
 	Index int    `json:"index"`
 	Model string `json:"model,omitempty"`
 	PCI   string `json:"pci,omitempty"`
+	// Product is what kind of GPU it is and Board what kind of board, as pools name them (mig[].pci).
+	Product string `json:"product,omitempty"`
+	Board   string `json:"board,omitempty"`
 	// NUMANode is left out where it is not known.
 	NUMANode *int `json:"numaNode,omitempty"`
 	// NVLinkClique is the same number for the GPUs that reach each other over NVLink, and left out for one that reaches

@@ -111,11 +111,12 @@ func (a *agent) setting(id sharing.GPUID) config.GPUSettings {
 // often it may be.
 func (a *agent) admit(all []sharing.GPU) []sharing.GPU {
 	excluded := map[sharing.GPUID]bool{}
-	var out []sharing.GPU
+	var out, left []sharing.GPU
 	for _, g := range all {
 		s := a.setting(g.UUID)
 		if s.Exclude {
 			excluded[g.UUID] = true
+			left = append(left, g)
 			continue
 		}
 		if reserved, err := g.Reserved.Add(s.MemoryReserve); err == nil {
@@ -125,6 +126,7 @@ func (a *agent) admit(all []sharing.GPU) []sharing.GPU {
 		out = append(out, g)
 	}
 	a.excluded.Store(&excluded)
+	a.runtime.SetExcluded(left)
 	return out
 }
 

@@ -56,11 +56,34 @@ func means(l config.MIGLayout, g sharing.GPU) bool {
 	if len(l.GPUs) > 0 && !slices.Contains(l.GPUs, g.Index) {
 		return false
 	}
-	product := fmt.Sprintf("0x%08X", g.Product)
-	board := product + fmt.Sprintf(":0x%08X", g.Board)
+	product := config.PCIName(g.Product)
+	board := product + ":" + config.PCIName(g.Board)
 	return len(l.PCI) == 0 || slices.ContainsFunc(l.PCI, func(id string) bool {
 		return strings.EqualFold(id, product) || strings.EqualFold(id, board)
 	})
+}
+
+// String says it in a few words.
+func (w Want) String() string {
+	switch {
+	case w.Auto:
+		return "as demand asks"
+	case w.Leave:
+		return "as it is"
+	case !w.On:
+		return "off"
+	case len(w.Fixed) == 0:
+		return "on, cut on demand"
+	}
+	var pieces []string
+	for _, n := range w.Fixed {
+		pieces = append(pieces, fmt.Sprintf("%s: %d", n.Profile, n.Count))
+	}
+	text := "{" + strings.Join(pieces, ", ") + "}"
+	if w.Shared {
+		text += ", shared"
+	}
+	return text
 }
 
 func (w Want) equal(v Want) bool {

@@ -27,6 +27,12 @@ const (
 	mostEnding   = 128
 )
 
+// mostDocument is the largest document that is told, and hashShown how much of its hash is in a column.
+const (
+	mostDocument = 256 << 10
+	hashShown    = 12
+)
+
 // Of makes the status.
 func Of(b node.Books) api.Status {
 	s := api.Status{
@@ -62,6 +68,7 @@ func Of(b node.Books) api.Status {
 		s.Ending = append(s.Ending, api.Ending{PodUID: e.Ref.PodUID, Namespace: e.Ref.Namespace, Pod: e.Ref.Pod, Reason: e.Why, Since: e.Since.UTC().Format(time.RFC3339)})
 	}
 	s.Summary.GPUs, s.Summary.Claims = len(s.GPUs), len(s.Claims)
+	s.Summary.Config = inShort(s.Config)
 	s.Summary.Free, s.Summary.LargestFree = free.String(), largest.String()
 	strongest := slices.Sorted(maps.Keys(levels))
 	slices.Reverse(strongest)
@@ -71,14 +78,38 @@ func Of(b node.Books) api.Status {
 
 // configOf is nil where there is nothing to tell.
 func configOf(b node.Books) *api.Config {
-	if b.Config.SHA256 == "" && len(b.ConfigErrors) == 0 && len(b.Waiting) == 0 {
+	if b.Config.SHA256 == "" && len(b.ConfigErrors) == 0 && len(b.Waiting) == 0 && len(b.Excluded) == 0 {
 		return nil
 	}
 	c := &api.Config{SHA256: b.Config.SHA256, Mistakes: b.ConfigErrors[:min(len(b.ConfigErrors), mostReasons)]}
 	for _, w := range b.Waiting {
-		c.Waiting = append(c.Waiting, api.ConfigWaiting{GPU: string(w.GPU), What: w.What, For: w.For})
+		c.Waiting = append(c.Waiting, api.ConfigWaiting{GPU: string(w.GPU), What: w.What, For: w.For, Has: w.Has})
+	}
+	for _, g := range b.Excluded {
+		c.Excluded = append(c.Excluded, api.Excluded{GPU: string(g.UUID), Index: g.Index, Model: g.Model})
+	}
+	if b.Config.SHA256 != "" && len(b.ConfigErrors) > 0 && len(b.Document) <= mostDocument {
+		c.Document = b.Document
 	}
 	return c
+}
+
+// inShort is the hash in force as a column shows it.
+func inShort(c *api.Config) string {
+	if c == nil {
+		return ""
+	}
+	words := []string{}
+	if c.SHA256 != "" {
+		words = append(words, c.SHA256[:min(len(c.SHA256), hashShown)])
+	}
+	if len(c.Mistakes) > 0 {
+		words = append(words, "refused")
+	}
+	if len(c.Waiting) > 0 {
+		words = append(words, "waits")
+	}
+	return strings.Join(words, ",")
 }
 
 func gpu(g node.BookedGPU, cliques map[sharing.GPUID]int) api.GPU {
@@ -88,6 +119,12 @@ func gpu(g node.BookedGPU, cliques map[sharing.GPUID]int) api.GPU {
 		FreeBytes: uint64(g.FreeMemory), FreePercent: int(g.FreePercent),
 		GrantedBytes: uint64(g.HeldMemory), GrantedPercent: int(g.HeldPercent), LentBytes: uint64(g.LentMemory),
 		Whole: g.Whole, MIG: g.GPU.MIG, TurnsTo: string(g.TurnsTo), Health: g.GPU.Health.String(), HealthReason: g.GPU.HealthReason, Cordoned: g.GPU.Cordoned, Levels: names(g.Levels),
+	}
+	if g.GPU.Product != 0 {
+		out.Product = config.PCIName(g.GPU.Product)
+	}
+	if g.GPU.Board != 0 {
+		out.Board = config.PCIName(g.GPU.Board)
 	}
 	out.MaxSharers = g.Settings.Sharers
 	if g.Settings.MinLevel != sharing.LevelUnknown {

@@ -4,6 +4,7 @@
 package gpunode
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node"
 )
@@ -94,6 +96,52 @@ func TestOf(t *testing.T) {
 	want.Fingerprint = got.Fingerprint
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// The configuration in force is told by its hash, and whole where the cluster's is another one.
+func TestConfig(t *testing.T) {
+	hash := strings.Repeat("ab", 32)
+	step := change.Step{GPU: "a", What: []string{"powerLimitWatts as it is -> 300W"}, For: []string{"ns/p"}, Has: map[string]string{"powerLimitWatts": "as it is"}}
+	waits := []api.ConfigWaiting{{GPU: "a", What: step.What, For: step.For, Has: step.Has}}
+	for name, tt := range map[string]struct {
+		change  func(*node.Books)
+		want    *api.Config
+		summary string
+	}{
+		"the built-in one": {func(*node.Books) {}, nil, ""},
+		"one":              {func(b *node.Books) { b.Config.SHA256 = hash }, &api.Config{SHA256: hash}, "abababababab"},
+		"settings wait": {
+			func(b *node.Books) { b.Config.SHA256, b.Waiting = hash, []change.Step{step} }, &api.Config{SHA256: hash, Waiting: waits}, "abababababab,waits",
+		},
+		"a newer one is refused": {
+			func(b *node.Books) { b.Config.SHA256, b.ConfigErrors, b.Document = hash, []string{"wrong"}, "text" },
+			&api.Config{SHA256: hash, Mistakes: []string{"wrong"}, Document: "text"}, "abababababab,refused",
+		},
+		"a large one": {
+			func(b *node.Books) {
+				b.Config.SHA256, b.ConfigErrors, b.Document = hash, []string{"wrong"}, strings.Repeat("x", mostDocument+1)
+			},
+			&api.Config{SHA256: hash, Mistakes: []string{"wrong"}}, "abababababab,refused",
+		},
+		"the first one is refused": {
+			func(b *node.Books) { b.ConfigErrors = []string{"wrong"} }, &api.Config{Mistakes: []string{"wrong"}}, "refused",
+		},
+		"GPUs that are left out": {
+			func(b *node.Books) {
+				b.Config.SHA256, b.Excluded = hash, []sharing.GPU{{UUID: "z", Index: 4, Model: "M"}}
+			},
+			&api.Config{SHA256: hash, Excluded: []api.Excluded{{GPU: "z", Index: 4, Model: "M"}}}, "abababababab",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := books()
+			tt.change(&b)
+			got := Of(b)
+			if d := cmp.Diff(tt.want, got.Config); d != "" || got.Summary.Config != tt.summary {
+				t.Errorf("in short %q (-want +got):\n%s", got.Summary.Config, d)
+			}
+		})
 	}
 }
 

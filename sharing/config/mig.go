@@ -124,6 +124,9 @@ const (
 
 var pciID = regexp.MustCompile(`^0[xX][0-9a-fA-F]{8}(:0[xX][0-9a-fA-F]{8})?$`)
 
+// PCIName is how a product, or a board, is written in MIGLayout.PCI.
+func PCIName(id uint32) string { return fmt.Sprintf("0x%08X", id) }
+
 func (l MIGLayout) clone() MIGLayout {
 	l.PCI, l.GPUs, l.Instances = slices.Clone(l.PCI), slices.Clone(l.GPUs), slices.Clone(l.Instances)
 	return l

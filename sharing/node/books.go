@@ -28,6 +28,10 @@ type Books struct {
 	Config       ConfigSource
 	ConfigErrors []string
 	Waiting      []change.Step
+	// Document is the text of the one in force, set while there are ConfigErrors.
+	Document string
+	// Excluded are the GPUs that the pool leaves to others, and that are not among GPUs.
+	Excluded []sharing.GPU
 	// Unplaced are the pods that wait here for room, by UID.
 	Unplaced []Unplaced
 	// Ending are the pods that end for a fault, or have, by UID.
@@ -51,7 +55,7 @@ func (r *Runtime) Books() Books {
 	why := r.PodsNotReady()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	b := Books{PodsNotReady: why, AgentVersion: r.opt.Version, Pool: r.pool.Name, Config: r.configSource, ConfigErrors: r.configErrors, Waiting: r.waiting}
+	b := Books{PodsNotReady: why, AgentVersion: r.opt.Version, Pool: r.pool.Name, Config: r.configSource, ConfigErrors: r.configErrors, Waiting: r.waiting, Document: r.lastGood(), Excluded: r.excluded}
 	if r.att != nil {
 		b.DriverVersion = r.att.Driver.Version()
 	}

@@ -6,6 +6,7 @@ package node
 import (
 	"slices"
 
+	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
 )
@@ -37,6 +38,29 @@ func (r *Runtime) RefuseConfig(mistakes []string, first bool) {
 	r.mu.Unlock()
 	r.noteConfig(ConfigSource{}, "", mistakes)
 	r.changed.announce()
+}
+
+// lastGood is the text of the document in force while a newer one is refused, and empty otherwise. It needs the lock.
+func (r *Runtime) lastGood() string {
+	if len(r.configErrors) == 0 || r.configSource.SHA256 == "" {
+		return ""
+	}
+	text, err := r.config.Encode()
+	if err != nil {
+		return "" // what cannot be written is not told
+	}
+	return string(text)
+}
+
+// SetExcluded tells which GPUs the pool leaves to others.
+func (r *Runtime) SetExcluded(gpus []sharing.GPU) {
+	r.mu.Lock()
+	same := slices.EqualFunc(r.excluded, gpus, func(a, b sharing.GPU) bool { return a.UUID == b.UUID && a.Index == b.Index })
+	r.excluded = slices.Clone(gpus)
+	r.mu.Unlock()
+	if !same {
+		r.changed.announce()
+	}
 }
 
 // SetWaiting tells which settings of which GPUs wait for whom.

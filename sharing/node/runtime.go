@@ -59,7 +59,9 @@ type Runtime struct {
 	// ruled is what held the fractions of GPUs in use before the pool in force, see settingsOf.
 	ruled map[sharing.GPUID]ruled
 	// waiting are the settings of GPUs that wait for those who use them.
-	waiting      []change.Step
+	waiting []change.Step
+	// excluded are the GPUs that the pool leaves to others.
+	excluded     []sharing.GPU
 	configSource ConfigSource
 	blocked      map[string]string // reason key -> sentence: conditions of the agent that stop claims
 	// told is each GPU's health as the watch told it last, and trouble why a healthy one must not be used all the same.

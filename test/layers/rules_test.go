@@ -79,7 +79,7 @@ var layers = []layer{
 	{"monitor/collect/...", "the collector joins what it reads through interfaces that it declares", []string{"sharing", "monitor/attribution"}},
 	{"monitor/exposition/...", "what is scraped is made of the collector's snapshots", []string{"sharing", "monitor/attribution", "monitor/collect"}},
 	{"monitor/stream/...", "the stream is made of the collector's snapshots", []string{"sharing", "api/...", "monitor/attribution", "monitor/collect"}},
-	{"monitor/gpunode/...", "what the cluster is told is made of the runtime's books", []string{"api/...", "sharing", "sharing/config", "sharing/node"}},
+	{"monitor/gpunode/...", "what the cluster is told is made of the runtime's books", []string{"api/...", "sharing", "sharing/config", "sharing/config/change", "sharing/node"}},
 	{"monitor/metrics/...", "the metrics are made of the same picture that the node API gives", []string{"sharing", "api/..."}},
 
 	{"cmd/*", "a program wires everything below, and nothing imports a program",

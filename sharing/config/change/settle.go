@@ -23,6 +23,9 @@ type Use struct {
 	GPU sharing.GPU
 	// Now is what holds for it, nil while nothing is known.
 	Now *config.GPUSettings
+	// Has is what it has of settings in the words of Step.What, where that is known to be other than what Now says: of one whose
+	// settings wait already. It changes what is said, and not Plan.Next.
+	Has map[string]string
 	// Users are those who hold a piece of it, for people.
 	Users []string
 }
@@ -31,8 +34,9 @@ type Use struct {
 type Step struct {
 	GPU   sharing.GPUID
 	Index int
-	// What are the settings, each with before and after.
+	// What are the settings, each with before and after, and Has is the same with before alone, by the setting.
 	What []string
+	Has  map[string]string
 	// For are those whose end it waits for; none where it is done at once.
 	For []string
 }
@@ -48,11 +52,7 @@ type Plan struct {
 // Settle plans how a node's GPUs get what their pool says. Settings that concern new claims alone are not among them.
 func Settle(pool config.Pool, uses []Use) Plan {
 	p := Plan{Next: make(map[sharing.GPUID]config.GPUSettings, len(uses))}
-	uses = slices.Clone(uses)
-	slices.SortFunc(uses, func(a, b Use) int {
-		return cmp.Or(cmp.Compare(a.GPU.Index, b.GPU.Index), cmp.Compare(a.GPU.UUID, b.GPU.UUID))
-	})
-	for _, u := range uses {
+	for _, u := range sorted(uses) {
 		want := ofTheGPU(pool.Of(u.GPU))
 		now := want
 		switch {
@@ -61,7 +61,8 @@ func Settle(pool config.Pool, uses []Use) Plan {
 		case len(u.Users) > 0:
 			now.Exclude = false // it is used, so it was not left out
 		}
-		step := Step{GPU: u.GPU.UUID, Index: u.GPU.Index, What: differences(now, want)}
+		step := Step{GPU: u.GPU.UUID, Index: u.GPU.Index}
+		step.What, step.Has = differences(now, want, u.Has)
 		p.Next[u.GPU.UUID] = want
 		switch {
 		case len(step.What) == 0:
@@ -76,18 +77,35 @@ func Settle(pool config.Pool, uses []Use) Plan {
 	return p
 }
 
+// sorted are the uses by their GPUs.
+func sorted(uses []Use) []Use {
+	uses = slices.Clone(uses)
+	slices.SortFunc(uses, func(a, b Use) int {
+		return cmp.Or(cmp.Compare(a.GPU.Index, b.GPU.Index), cmp.Compare(a.GPU.UUID, b.GPU.UUID))
+	})
+	return uses
+}
+
 // ofTheGPU leaves out what concerns new claims alone.
 func ofTheGPU(s config.GPUSettings) config.GPUSettings {
 	s.Mode, s.Sharers = config.ModeAuto, 0
 	return s
 }
 
-func differences(from, to config.GPUSettings) []string {
-	var out []string
-	tell := func(name string, differs bool, before, after any) {
-		if differs {
-			out = append(out, fmt.Sprintf("%s %v -> %v", name, before, after))
+// differences are the settings that differ, and what they are before. has is told in place of what from says, in words.
+func differences(from, to config.GPUSettings, has map[string]string) (what []string, before map[string]string) {
+	tell := func(name string, differs bool, was, is any) {
+		if told, ok := has[name]; ok {
+			was, differs = told, told != fmt.Sprint(is)
 		}
+		if !differs {
+			return
+		}
+		if before == nil {
+			before = map[string]string{}
+		}
+		before[name] = fmt.Sprint(was)
+		what = append(what, fmt.Sprintf("%s %v -> %v", name, was, is))
 	}
 	asIs := func(s string) string { return cmp.Or(s, "as it is") }
 	list := func(l config.BackendList) string {
@@ -117,5 +135,5 @@ func differences(from, to config.GPUSettings) []string {
 	tell("powerLimitWatts", from.PowerLimitWatts != to.PowerLimitWatts, watts(from.PowerLimitWatts), watts(to.PowerLimitWatts))
 	tell("timeSlice", from.TimeSlice != to.TimeSlice, asIs(from.TimeSlice.String()), asIs(to.TimeSlice.String()))
 	tell("computeMode", from.ComputeMode != to.ComputeMode, asIs(from.ComputeMode.String()), asIs(to.ComputeMode.String()))
-	return out
+	return what, before
 }
