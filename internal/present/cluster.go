@@ -4,7 +4,10 @@
 package present
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -54,6 +57,7 @@ func ClusterTable(c Cluster, o Options) string {
 	b.WriteString(nodeTable(c, o))
 	b.WriteString("\n" + clusterGPUs(c, o))
 	b.WriteString("\n" + claimTable(c, o))
+	b.WriteString(configLines(c))
 	for _, n := range c.Nodes {
 		for _, u := range n.Unplaced {
 			fmt.Fprintf(&b, "%s: pod %s/%s waits for room: %s\n", clean(n.Name), or(u.Namespace), or(u.Pod), clean(u.Reason))
@@ -79,14 +83,14 @@ func (n ClusterNode) state() (string, style) {
 }
 
 func nodeTable(c Cluster, o Options) string {
-	head := []string{"NODE", "STATE", "GPUS", "FREE", "LARGEST", "CLAIMS", "LEVELS"}
+	head := []string{"NODE", "STATE", "GPUS", "FREE", "LARGEST", "CLAIMS", "LEVELS", "CONFIG"}
 	if o.Wide {
 		head = append(head, "POOL", "DRIVER", "AGENT", "HEARD", "WHY")
 	}
 	rows, styles := [][]string{head}, []style{bold}
 	for _, n := range c.Nodes {
 		word, st := n.state()
-		row := []string{clean(n.Name), word, strconv.Itoa(n.Summary.GPUs), or(n.Summary.Free), or(n.Summary.LargestFree), strconv.Itoa(n.Summary.Claims), or(n.Summary.Levels)}
+		row := []string{clean(n.Name), word, strconv.Itoa(n.Summary.GPUs), or(n.Summary.Free), or(n.Summary.LargestFree), strconv.Itoa(n.Summary.Claims), or(n.Summary.Levels), or(n.Summary.Config)}
 		if o.Wide {
 			heard := ""
 			if n.Heard != nil {
@@ -100,6 +104,42 @@ func nodeTable(c Cluster, o Options) string {
 		return "No node reports of GPUs: is the agent deployed, and does its node have the label kerf.dev/node=true?\n"
 	}
 	return painted(rows, styles, o)
+}
+
+// configLines are what is to be known of the configuration in force: nodes that have another one than the rest, why a newer one was
+// refused, and which settings of which GPUs wait for whom.
+func configLines(c Cluster) string {
+	var b strings.Builder
+	have := map[string][]string{}
+	for _, n := range c.Nodes {
+		hash := ""
+		if n.Config != nil {
+			hash = n.Config.SHA256
+		}
+		have[hash] = append(have[hash], clean(n.Name))
+	}
+	if len(have) > 1 {
+		b.WriteString("The nodes have different configurations in force:\n")
+		for _, hash := range slices.Sorted(maps.Keys(have)) {
+			fmt.Fprintf(&b, "  %s on %s\n", cmp.Or(clean(hash), "the built-in one, or none,"), strings.Join(have[hash], ", "))
+		}
+	}
+	for _, n := range c.Nodes {
+		if n.Config == nil {
+			continue
+		}
+		for _, m := range n.Config.Mistakes {
+			fmt.Fprintf(&b, "%s: new config refused: %s\n", clean(n.Name), clean(m))
+		}
+		for _, w := range n.Config.Waiting {
+			name := clean(n.Name) + "/" + clean(w.GPU)
+			if i := slices.IndexFunc(n.GPUs, func(g gpunode.GPU) bool { return g.UUID == w.GPU }); i >= 0 {
+				name = GPUName(n.Name, n.GPUs[i])
+			}
+			fmt.Fprintf(&b, "%s: waits for %s: %s\n", name, clean(strings.Join(w.For, ", ")), clean(strings.Join(w.What, ", ")))
+		}
+	}
+	return b.String()
 }
 
 func clusterGPUs(c Cluster, o Options) string {

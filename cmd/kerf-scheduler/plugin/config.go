@@ -21,7 +21,7 @@ import (
 const rereadEvery = 10 * time.Second
 
 // configure reads the agents' configuration, and takes it whole or not at all.
-func (c *core) configure(args Args) error {
+func (c *core) configure(ctx context.Context, args Args) error {
 	if args.SharingConfig == "" {
 		return nil
 	}
@@ -41,6 +41,8 @@ func (c *core) configure(args Args) error {
 	}
 	c.rules = text
 	c.books.Configure(doc)
+	c.shown.inForce(string(text))
+	klog.FromContext(ctx).Info("The sharing config is in force", "sha256", string(text))
 	return nil
 }
 
@@ -85,8 +87,9 @@ func (c *core) reread(ctx context.Context, args Args, every time.Duration) {
 			return
 		case <-t.C:
 		}
-		err := c.configure(args)
+		err := c.configure(ctx, args)
 		if err != nil && err.Error() != said {
+			c.shown.refused()
 			klog.FromContext(ctx).Error(err, "The sharing config is not taken; what was read before stays in force")
 		}
 		said = ""

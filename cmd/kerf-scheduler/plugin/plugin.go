@@ -58,6 +58,8 @@ type core struct {
 	waiting *waiters
 	// rules is the agents' configuration as it was read last.
 	rules []byte
+	// shown are the metrics that tell it.
+	shown configMetrics
 	// pacer writes the events of placements.
 	pacer *pacer
 	// ending are the pods that nodes end for a fault, by node, and left the pods of gangs that are gone, by UID.
@@ -102,8 +104,8 @@ var (
 // Factory makes plugins, as kube-scheduler's registry takes them.
 type Factory = func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error)
 
-// NewFactory makes plugins that share their books.
-func NewFactory() Factory {
+// NewFactory makes plugins that share their books. The first one's metrics are made known by register.
+func NewFactory(register Register) Factory {
 	var mu sync.Mutex
 	var shared *core
 	return func(ctx context.Context, raw runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
@@ -115,7 +117,10 @@ func NewFactory() Factory {
 		}
 		if shared == nil {
 			c := newCore(time.Now)
-			if err := c.configure(args); err != nil {
+			if c.shown, err = newConfigMetrics(register); err == nil {
+				err = c.configure(ctx, args)
+			}
+			if err != nil {
 				return nil, fmt.Errorf("plugin %s: %w", Name, err)
 			}
 			ctx, c.cancel = context.WithCancel(ctx)

@@ -4,6 +4,7 @@
 package plugin
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -17,6 +18,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 )
@@ -262,8 +265,12 @@ func TestHints(t *testing.T) {
 func TestConfigIsReadAgain(t *testing.T) {
 	const doc = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  profiles:\n  - {name: small, memory: %s, gpus: 1}\n  pools:\n  - {name: default}\n"
 	file := filepath.Join(t.TempDir(), "sharing.yaml")
-	write := func(text string) {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	write := func(text string) { // at once: half a document is another mistake
+		err := os.WriteFile(file+".new", []byte(text), 0o600)
+		if err == nil {
+			err = os.Rename(file+".new", file)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -274,23 +281,48 @@ func TestConfigIsReadAgain(t *testing.T) {
 	fits := func() bool {
 		return w.Filter(t.Context(), w.cycle(p), p, nodeInfo{name: "n0"}).IsSuccess()
 	}
+	registry := metrics.NewKubeRegistry()
+	var err error
+	if w.shown, err = newConfigMetrics(registry.Register); err != nil {
+		t.Fatal(err)
+	}
+	// says requires that the document in force, and how many were refused, can be asked for.
+	says := func(text string, refused int) {
+		t.Helper()
+		want := fmt.Sprintf("# HELP kerf_scheduler_config_errors_total [ALPHA] Documents that were refused for their mistakes.\n# TYPE kerf_scheduler_config_errors_total counter\nkerf_scheduler_config_errors_total %d\n"+
+			"# HELP kerf_scheduler_config_info [ALPHA] 1 for the SharingConfig that this replica goes by, by the SHA-256 of the document.\n# TYPE kerf_scheduler_config_info gauge\nkerf_scheduler_config_info{sha256=\"%x\"} 1\n",
+			refused, sha256.Sum256([]byte(text)))
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+			t.Error(err)
+		}
+	}
 	args := Args{SharingConfig: file}
 	write(fmt.Sprintf(doc, "30GiB"))
-	if err := w.configure(args); err != nil || !fits() {
+	if err := w.configure(t.Context(), args); err != nil || !fits() {
 		t.Fatalf("%v, fits %t", err, fits())
 	}
+	says(fmt.Sprintf(doc, "30GiB"), 0)
 	write("nonsense")
-	if err := w.configure(args); err == nil || !fits() {
+	if err := w.configure(t.Context(), args); err == nil || !fits() {
 		t.Errorf("mistakes: %v, fits %t", err, fits())
 	}
-	write(fmt.Sprintf(doc, "10GiB"))
 	w.running.Go(func() { w.reread(t.Context(), args, time.Millisecond) })
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		if n, err := testutil.GetCounterMetricValue(w.shown.errors); err != nil || time.Now().After(deadline) {
+			t.Fatalf("%v documents refused, %v", n, err)
+		} else if n > 0 {
+			break
+		}
+	}
+	says(fmt.Sprintf(doc, "30GiB"), 1) // once, however often it is read
+	write(fmt.Sprintf(doc, "10GiB"))
 	for deadline := time.Now().Add(30 * time.Second); fits(); {
 		if time.Now().After(deadline) {
 			t.Fatal("the new file was not taken")
 		}
 		time.Sleep(time.Millisecond)
 	}
+	says(fmt.Sprintf(doc, "10GiB"), 1)
 }
 
 func TestArgs(t *testing.T) {
@@ -302,7 +334,7 @@ func TestArgs(t *testing.T) {
 	if _, err := readArgs(&corev1.Pod{}); err == nil {
 		t.Error("a pod was taken for arguments")
 	}
-	if err := newCore(time.Now).configure(Args{SharingConfig: "/does/not/exist"}); err == nil {
+	if err := newCore(time.Now).configure(t.Context(), Args{SharingConfig: "/does/not/exist"}); err == nil {
 		t.Error("a config that is not there was read")
 	}
 }
