@@ -124,11 +124,7 @@ func (s *settings) check(env environment, kill func(point string)) error {
 	if _, err := doctor.ParseSetting("--driver-by", string(s.driverBy)); err != nil {
 		return err
 	}
-	for _, d := range filepath.SplitList(env.libraryPath) {
-		if d != "" {
-			s.libraries = append(s.libraries, filepath.Join(d, "libnvidia-ml.so.1"))
-		}
-	}
+	s.libraries = librariesIn(env.libraryPath)
 	points, err := failpoint.Parse(env.failpoints, failpoint.Actions{Exit: kill})
 	if err == nil {
 		err = points.Check(slices.Concat(node.Failpoints(), nri.Failpoints(), migFailpoints())...)
@@ -144,6 +140,17 @@ func (s *settings) check(env environment, kill func(point string)) error {
 		return sharing.Invalid("--node-name", "", "set it, in a pod from the field spec.nodeName through KERF_NODE_NAME", "is empty")
 	}
 	return nil
+}
+
+// librariesIn are the places of the driver's library in folders that stand as in LD_LIBRARY_PATH.
+func librariesIn(path string) []string {
+	var out []string
+	for _, d := range filepath.SplitList(path) {
+		if d != "" {
+			out = append(out, filepath.Join(d, "libnvidia-ml.so.1"))
+		}
+	}
+	return out
 }
 
 func logger(w io.Writer, level string) (*slog.Logger, error) {

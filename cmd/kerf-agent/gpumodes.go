@@ -48,7 +48,7 @@ func (a *agent) keepModes(ctx context.Context, lib *nvml.Library, gpus []sharing
 	if err != nil {
 		return err
 	}
-	door := modeDoor{lib, nvidiasmi.New(a.smiPath(), a.libraryDirs())}
+	door := modeDoor{lib, nvidiasmi.New(smiPath(a.nvidiaSMI, a.devRoot), libraryDirs(a.libraries))}
 	k, err := gpumode.Open(filepath.Join(a.dir, modesFile), boot, door, a.log)
 	if err != nil {
 		a.runtime.SetWarning("gpu-modes", "time slice, compute mode and power limit are left as they are: "+err.Error())
@@ -102,11 +102,11 @@ func (a *agent) applyModes(ctx context.Context, k *gpumode.Keeper, gpus []sharin
 
 // smiPath finds nvidia-smi: the one that was named, else that of a simulated node, of the system, or of a driver that
 // runs in a container.
-func (a *agent) smiPath() string {
-	if a.nvidiaSMI != "" {
-		return a.nvidiaSMI
+func smiPath(named, devRoot string) string {
+	if named != "" {
+		return named
 	}
-	places := []string{filepath.Join(a.devRoot, "bin/nvidia-smi"), "/usr/bin/nvidia-smi", "/run/nvidia/driver/usr/bin/nvidia-smi"}
+	places := []string{filepath.Join(devRoot, "bin/nvidia-smi"), "/usr/bin/nvidia-smi", "/run/nvidia/driver/usr/bin/nvidia-smi"}
 	for _, p := range places {
 		if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() {
 			return p
@@ -116,9 +116,9 @@ func (a *agent) smiPath() string {
 }
 
 // libraryDirs are the folders in which the driver's libraries were looked for.
-func (a *agent) libraryDirs() []string {
+func libraryDirs(libraries []string) []string {
 	var dirs []string
-	for _, l := range a.libraries {
+	for _, l := range libraries {
 		dirs = append(dirs, filepath.Dir(l))
 	}
 	return dirs

@@ -31,7 +31,9 @@ const removeAgain = 3 * time.Second
 type removal struct {
 	dir, cdiDir, hookDir, kubeletDir, auditDir string
 	nodeName, kubeconfig                       string
-	stay                                       bool
+	stay, leaveSettings                        bool
+	devRoot, nvidiaSMI                         string
+	libraries                                  []string
 	log                                        *slog.Logger
 }
 
@@ -39,8 +41,9 @@ func removeCommand(env environment) *cobra.Command {
 	r := removal{}
 	c := &cobra.Command{
 		Use:   "remove",
-		Short: "Take everything that Kerf has put on this machine off again: CDI specs, hooks, sockets, records, labels of its node",
-		Long: `It waits until no agent runs here and no process uses a GPU by a grant: a grant's limit ends with its cgroup. It may be run again,
+		Short: "Take everything that Kerf has put on this machine off again: settings of GPUs, CDI specs, hooks, sockets, records, labels of its node",
+		Long: `What an agent that was killed has set on GPUs (power limit, time slice, compute mode) gets back what was there before, which takes the driver.
+It waits until no agent runs here and no process uses a GPU by a grant: a grant's limit ends with its cgroup. It may be run again,
 and says what it waits for. What it empties may be a mount of its container: then the empty folder stays.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -48,7 +51,7 @@ and says what it waits for. What it empties may be a mount of its container: the
 			if err != nil {
 				return err
 			}
-			r.log = log
+			r.log, r.libraries = log, librariesIn(env.libraryPath)
 			if r.nodeName != "" { // in a pod, as the agent
 				if err := joinHost(log, env.again); err != nil {
 					return err
@@ -71,6 +74,9 @@ and says what it waits for. What it empties may be a mount of its container: the
 	f.StringVar(&r.auditDir, "audit-dir", "", "the agent's --audit-dir; empty keeps the audit log")
 	f.StringVar(&r.nodeName, "node-name", env.nodeName, "this node's name in Kubernetes, whose labels are taken off; empty for none")
 	f.StringVar(&r.kubeconfig, "kubeconfig", "", "file to reach the API server with; empty for the service account of the pod")
+	f.StringVar(&r.devRoot, "dev-root", or(env.devRoot, "/"), "the agent's --dev-root")
+	f.StringVar(&r.nvidiaSMI, "nvidia-smi", "", "the driver's nvidia-smi, which sets time slices; empty to look for it")
+	f.BoolVar(&r.leaveSettings, "leave-gpu-settings", false, "leave GPUs the settings that Kerf made, where the driver is not there to put them back")
 	f.BoolVar(&r.stay, "stay", false, "when all is gone, stay until a signal comes, as a DaemonSet's container must")
 	return c
 }
@@ -87,6 +93,9 @@ func (r *removal) run(ctx context.Context) error {
 		return fmt.Errorf("find the cgroup v2 hierarchy: %w", err)
 	}
 	if err := r.unused(ctx, groups); err != nil {
+		return err
+	}
+	if err := r.restored(ctx); err != nil { // before the files: one of them says what was there
 		return err
 	}
 	if err := r.unmark(ctx); err != nil {

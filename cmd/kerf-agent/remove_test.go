@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/kerf-gpu/kerf/internal/cgroup"
@@ -106,5 +107,32 @@ func TestRemoveWaits(t *testing.T) {
 	}
 	if err := r.unused(ctx, cgroup.Hierarchy{}); err != nil {
 		t.Errorf("what has ended was waited for: %v", err)
+	}
+}
+
+// What GPUs had before is put back first: without a driver that can do it nothing is removed, unless it is to be left.
+func TestRemovePutsBackSettings(t *testing.T) {
+	boot, err := process.BootID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := removal{log: slog.New(slog.DiscardHandler), dir: t.TempDir(), libraries: []string{filepath.Join(t.TempDir(), "libnvidia-ml.so.1")}}
+	if err := r.restored(t.Context()); err != nil {
+		t.Errorf("nothing to put back: %v", err)
+	}
+	name := filepath.Join(r.dir, modesFile)
+	text := `{"schema":1,"boot":"` + boot + `","gpus":{"GPU-a":{"powerLimit":{"before":"70000","ours":["50000"]}}}}`
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.run(t.Context()); err == nil || !strings.Contains(err.Error(), "--leave-gpu-settings") {
+		t.Errorf("without a driver: %v", err)
+	}
+	if _, err := os.Stat(name); err != nil {
+		t.Errorf("what was there before is forgotten: %v", err)
+	}
+	r.leaveSettings = true
+	if err := r.restored(t.Context()); err != nil {
+		t.Errorf("left as it is: %v", err)
 	}
 }

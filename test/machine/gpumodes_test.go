@@ -5,6 +5,8 @@ package machine_test
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
 	"syscall"
 	"testing"
 )
@@ -27,6 +29,43 @@ func (m *machine) wantModes(slice string, mode int) {
 		}
 		return nil
 	})
+}
+
+// removed takes the agent off the machine, as far as it is this test's: it sees no cgroups, since those of other tests' grants
+// are below the same one.
+func (m *machine) removed() {
+	m.t.Helper()
+	cmd := exec.Command("sh", "-c", `mount -t tmpfs none /sys/fs/cgroup && exec "$0" "$@"`,
+		program("kerf-agent"), "remove", "--dir", m.dir, "--cdi-dir", m.work+"/cdi", "--hook-dir", m.work+"/hooks")
+	cmd.Env = m.env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		m.t.Fatalf("kerf-agent remove: %v\n%s", err, out)
+	}
+}
+
+// An agent that was killed puts nothing back: its removal does, and then leaves no file. A second time it finds nothing to do.
+func TestRemovePutsBackGPUSettings(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{hardware: "t4x4", driver: "r580", noAgent: true})
+	m.agentFlags = []string{"--config", m.write(head + "spec:\n  pools: [{name: default, mode: whole, timeSlice: short, computeMode: exclusiveProcess, powerLimitWatts: 50}]\n")}
+	m.startAgent()
+	m.ready()
+	m.wantModes("Short", 3)
+	set := map[int]uint64{0: 50, 1: 50, 2: 50, 3: 50}
+	m.wantRules([]int{0, 1, 2, 3}, set)
+	m.killAgent()
+	m.wantModes("Short", 3)
+	for range 2 {
+		m.removed()
+		m.wantModes("Default", 0)
+		if err := m.watts(map[int]uint64{0: 70, 1: 70, 2: 70, 3: 70}); err != nil {
+			t.Error(err)
+		}
+	}
+	if left, err := os.ReadDir(m.dir); err == nil && len(left) > 0 {
+		t.Errorf("%d files are left in the agent's folder", len(left))
+	}
 }
 
 // A pool's time slice and compute mode are set on the GPUs, change with the document, outlive a crash of the agent,

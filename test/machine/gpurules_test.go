@@ -154,13 +154,19 @@ func (m *machine) wantRules(shown []int, watts map[int]uint64) {
 		if !slices.Equal(got, shown) || !s.Ready {
 			return fmt.Errorf("ready %v, GPUs %v", s.Ready, got)
 		}
-		for i, g := range decode[[]struct {
-			MW uint64 `json:"power_limit_mw"`
-		}](m.t, m.gpusim("gpus", "-o", "json").out) {
-			if want, ok := watts[i]; ok && g.MW != want*1000 {
-				return fmt.Errorf("GPU %d is held to %d mW", i, g.MW)
-			}
-		}
-		return nil
+		return m.watts(watts)
 	})
+}
+
+// watts is an error where the driver holds a GPU to another limit.
+func (m *machine) watts(want map[int]uint64) error {
+	m.t.Helper()
+	for i, g := range decode[[]struct {
+		MW uint64 `json:"power_limit_mw"`
+	}](m.t, m.gpusim("gpus", "-o", "json").out) {
+		if w, ok := want[i]; ok && g.MW != w*1000 {
+			return fmt.Errorf("GPU %d is held to %d mW", i, g.MW)
+		}
+	}
+	return nil
 }

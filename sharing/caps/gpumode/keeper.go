@@ -52,6 +52,15 @@ func Open(path, boot string, driver Driver, log *slog.Logger) (*Keeper, error) {
 	return k, nil
 }
 
+// Remembered are the GPUs of which the file at path says what they had before, sorted; none where there is no file. It needs no driver.
+func Remembered(path, boot string, log *slog.Logger) ([]sharing.GPUID, error) {
+	k := &Keeper{path: path, boot: boot, log: log}
+	if err := k.load(); err != nil {
+		return nil, err
+	}
+	return slices.Sorted(maps.Keys(k.memory.GPUs)), nil
+}
+
 // setting is one of the three, as words.
 type setting struct {
 	name string

@@ -199,6 +199,14 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	set := f.state()
+	for boot, want := range map[string]int{"boot": 3, "another boot": 0} {
+		if got, err := Remembered(path, boot, slog.New(slog.DiscardHandler)); err != nil || len(got) != want || want > 0 && got[0] != "GPU-0" {
+			t.Errorf("remembered in boot %q: %v, %v", boot, got, err)
+		}
+	}
+	if got, err := Remembered(path+".none", "boot", slog.New(slog.DiscardHandler)); err != nil || len(got) > 0 {
+		t.Errorf("without a file: %v, %v", got, err)
+	}
 	if err := open(t, path, "another boot", f).Restore(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -1,0 +1,50 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/kerf-gpu/kerf/internal/nvidiasmi"
+	"github.com/kerf-gpu/kerf/internal/nvml"
+	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/sharing/caps/gpumode"
+)
+
+// restored gives the GPUs back the time slices, compute modes and power limits that an agent found and did not put back, because it
+// was killed. Where none is left to put back no driver is needed.
+func (r *removal) restored(ctx context.Context) error {
+	boot, err := process.BootID()
+	if err != nil {
+		return fmt.Errorf("boot id: %w", err)
+	}
+	path := filepath.Join(r.dir, modesFile)
+	gpus, err := gpumode.Remembered(path, boot, r.log)
+	if err != nil || len(gpus) == 0 {
+		return err //nolint:wrapcheck // it says what it did
+	}
+	if r.leaveSettings {
+		r.log.Warn("settings of GPUs stay as Kerf made them", "gpus", gpus)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, modesDeadline)
+	defer cancel()
+	lib, err := nvml.Open(ctx, nvml.Options{LibraryPaths: r.libraries, Log: r.log})
+	if err == nil {
+		var k *gpumode.Keeper
+		door := modeDoor{lib, nvidiasmi.New(smiPath(r.nvidiaSMI, r.devRoot), libraryDirs(r.libraries))}
+		if k, err = gpumode.Open(path, boot, door, r.log); err == nil {
+			err = k.Restore(ctx)
+		}
+		err = errors.Join(err, lib.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("put back what %d GPUs had before Kerf (%s has it; --leave-gpu-settings goes on without): %w", len(gpus), path, err)
+	}
+	r.log.Info("settings of GPUs put back", "gpus", gpus)
+	return nil
+}
