@@ -133,7 +133,7 @@ bench-placement: build ## Fill the clusters of TRACES=dir (openb CSV lists) with
 
 .PHONY: matrix
 matrix: build ## Every way to get memory and every attack against every backend; writes docs/enforcement.md; needs root
-	$(GO_TEST) -count=1 -timeout 20m -run '^TestMatrix$$' ./test/machine -matrix '$(CURDIR)/docs/enforcement.md'
+	$(GO_TEST) -count=1 -timeout 60m -run '^TestMatrix$$' ./test/machine -matrix '$(CURDIR)/docs/enforcement.md'
 
 .PHONY: demo
 demo: build ## Show the main job on this machine: a simulated H100 node unless there is a driver

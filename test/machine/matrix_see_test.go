@@ -4,6 +4,7 @@
 package machine_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/kerf-gpu/kerf/internal/gpusim/control"
 )
 
 // account is what is held on all GPUs by the driver's own account: now, and at most since it was counted anew.
@@ -20,12 +23,16 @@ type account struct{ used, peak uint64 }
 
 func (m *machine) memory() (all account) {
 	m.t.Helper()
-	for _, g := range decode[[]struct {
-		Used uint64 `json:"used_bytes"`
-		Peak uint64 `json:"peak_bytes"`
-	}](m.t, m.gpusim("gpus", "-o", "json").out) {
-		all.used += g.Used
-		all.peak += g.Peak
+	ctx, cancel := context.WithTimeout(context.Background(), *patience)
+	defer cancel()
+	var s control.Status
+	// As gpusim gpus does it, which would be a program for each of many looks.
+	if err := control.Ask(ctx, m.sim, control.Request{Command: control.CmdStatus}, &s); err != nil {
+		m.t.Fatal(err)
+	}
+	for _, g := range s.GPUs {
+		all.used += uint64(g.UsedBytes)
+		all.peak += uint64(g.PeakBytes)
 	}
 	return all
 }

@@ -112,8 +112,8 @@ func attacks() []attack {
 		{name: "no pipe", what: "CUDA_MPS_PIPE_DIRECTORY set to a directory that does not exist", script: "export CUDA_MPS_PIPE_DIRECTORY=/nowhere; exec %LOAD " + want},
 		{name: "foreign limit", what: "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT naming a GPU that is not visible, which drops the limits of MPS", script: "export CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=7=1G; exec %LOAD " + want},
 		{name: "larger limit", what: "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT raised to 8 GiB", script: "export CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=8G; exec %LOAD " + want},
-		{name: "control pipe", what: "a limit of 8 GiB told to the control daemon of MPS, by the client itself", script: control("set_default_device_pinned_mem_limit 0 8G") + "exec %LOAD " + want},
-		{name: "control quit", what: "the control daemon of MPS told to quit, by the client itself", script: control("quit") + "sleep 0.3; exec %LOAD " + want},
+		{name: "control pipe", what: "a limit of 8 GiB told to the control daemon of MPS, by the client itself", script: tellMPS("set_default_device_pinned_mem_limit 0 8G") + "exec %LOAD " + want},
+		{name: "control quit", what: "the control daemon of MPS told to quit, by the client itself", script: tellMPS("quit") + "sleep 0.3; exec %LOAD " + want},
 		{name: "child cgroup", what: "a cgroup of its own below the grant's, which it moves to", script: ownCgroup + `mkdir "$M$C/child" && echo $$ > "$M$C/child/cgroup.procs" || exit 1; exec %LOAD ` + want},
 		{name: "cgroup beside", what: "a cgroup outside of the grant's, which it moves to: who may write the hierarchy, as no container may", script: ownCgroup + `A="$M/` + aside + `-$$"; mkdir "$A" && echo $$ > "$A/cgroup.procs" || exit 1; exec %LOAD ` + want},
 		{name: "cgroup name space", what: "a name space of cgroups of its own", script: "exec unshare --cgroup %LOAD " + want},
@@ -127,7 +127,7 @@ func attacks() []attack {
 	}
 }
 
-// control tells the daemon of MPS something, where there is one.
-func control(command string) string {
+// tellMPS tells the daemon of MPS something, where there is one.
+func tellMPS(command string) string {
 	return `if [ -n "$CUDA_MPS_PIPE_DIRECTORY" ]; then echo "` + command + `" | nvidia-cuda-mps-control; fi; `
 }
