@@ -150,11 +150,12 @@ func (m *machine) try(t *testing.T, b backend, a attempt) seen {
 		if peak := now.peak - base.used; peak != s.peak || n != lines {
 			s.peak, lines, quiet = peak, n, time.Now()
 		}
-		if now.used-min(now.used, base.used) <= s.cap {
+		switch over := now.used-min(now.used, base.used) > s.cap; {
+		case !over:
 			since = time.Time{}
-		} else if since.IsZero() {
+		case since.IsZero():
 			since = time.Now()
-		} else {
+		default:
 			s.lasted = max(s.lasted, time.Since(since))
 		}
 		if s.peak > s.cap {
