@@ -134,8 +134,23 @@ func (k *Kerf) Score(n *Node, s Shape) (int64, int) {
 	weigh := k.weights()
 	now := k.worth(n)
 	return each(n, s, func(after []Milli, gpu int) int64 {
-		return floor(k.gain(n, s, now, after, gpu).sum(), weigh.step) * weigh.step * scoreUnit
+		score := floor(k.gain(n, s, now, after, gpu).sum(), weigh.step) * weigh.step * scoreUnit
+		if k.left == leavingAfter {
+			score += fuller(after)
+		}
+		return score
 	})
+}
+
+// fuller tells nodes apart between which the terms see no difference, where requests leave again: those of fewer GPUs first,
+// then the one that is left with the least. So large nodes empty, and what wants one whole finds it. It is less than a step.
+func fuller(after []Milli) int64 {
+	free := Milli(0)
+	for _, left := range after {
+		free += left
+	}
+	const most = maxGPUs * WholeGPU
+	return int64(max(0, maxGPUs-len(after)))*int64(most+1) + int64(most-min(free, most))
 }
 
 // gain is the terms of the score of one way to place a shape, in thousandths of a GPU; what is lost is below 0.
