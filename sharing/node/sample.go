@@ -177,6 +177,11 @@ func (p picture) used(id ledger.ClaimID, gpu sharing.GPUID) (sharing.Bytes, bool
 	if used, ok := p.capped[capKey{id, gpu}]; ok {
 		return used, true
 	}
+	return p.byProcess(id, gpu)
+}
+
+// byProcess is the sum over the cgroup's processes, whatever the driver's limit counts.
+func (p picture) byProcess(id ledger.ClaimID, gpu sharing.GPUID) (sharing.Bytes, bool) {
 	s, ok := p.gpus[gpu]
 	pids, listed := p.pids[id]
 	if !ok || !listed {

@@ -108,6 +108,7 @@ func (r *Runtime) State(ctx context.Context) State {
 	}
 	for _, g := range r.ledger.Grants() {
 		s.Grants = append(s.Grants, r.grantState(g, p, health))
+		s.Warnings = append(s.Warnings, r.beyond(g, p)...)
 	}
 	return s
 }
