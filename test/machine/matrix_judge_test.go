@@ -35,44 +35,44 @@ type seen struct {
 type verdict string
 
 const (
-	wasHeld   verdict = "held"
-	heldLate  verdict = "held, but for a context that was seen late"
-	ended     verdict = "ended after the fact"
-	shown     verdict = "over, and shown"
-	refused   verdict = "refused"
-	missing   verdict = "not in this driver"
-	uncharged verdict = "not charged"
-	passed    verdict = "over for a moment"
-	silent    verdict = "OVER, AND SILENT"
+	wasHeld  verdict = "held"
+	heldLate verdict = "held, but for a context that was seen late"
+	ended    verdict = "ended after the fact"
+	shown    verdict = "over, and shown"
+	refused  verdict = "refused"
+	missing  verdict = "not in this driver"
+	passed   verdict = "over for a moment"
+	silent   verdict = "OVER, AND SILENT"
 )
+
+// holding are the verdicts of what a backend holds by itself.
+func holding() []verdict { return []verdict{wasHeld, heldLate, refused, missing} }
 
 // blink is how long something may be over its cap before the watch has to have seen it: its looks are 100 ms apart, two are
 // needed, and the machine is busy.
 const blink = time.Second
 
-// judged says what became of one program. excuse is why a driver is known not to charge what it takes; empty for none.
-func judged(s seen, excuse string) verdict {
+// judged says what became of one program. strict is for a backend that refuses each byte too much, so that nothing passes there.
+func judged(s seen, strict bool) verdict {
 	over := s.peak > s.cap
+	told := s.told || s.last == "none" || s.last == "unknown"
 	switch {
-	case strings.Contains(s.failed, "NOT_SUPPORTED") || strings.Contains(s.failed, "NOT_FOUND"):
-		return missing
 	case s.killed != "": // even if no look here saw it over its cap
 		return ended
-	case !over && s.took == 0 && s.failed != "":
-		return refused
-	case !over:
-		return wasHeld
-	case excuse != "":
-		return uncharged
-	case s.told || s.last == "none" || s.last == "unknown":
-		if s.peak <= s.cap+s.context {
-			return heldLate
-		}
+	case over && told && s.peak <= s.cap+s.context:
+		return heldLate
+	case over && told:
 		return shown
-	case s.lasted < blink:
+	case over && !strict && s.lasted < blink:
 		return passed
+	case over:
+		return silent
+	case strings.Contains(s.failed, "NOT_SUPPORTED") || strings.Contains(s.failed, "NOT_FOUND"):
+		return missing
+	case s.took == 0 && s.failed != "":
+		return refused
 	}
-	return silent
+	return wasHeld
 }
 
 // over is how many bytes a program came above its cap.
@@ -92,27 +92,28 @@ func TestJudged(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		s      seen
-		excuse string
+		strict bool
 		want   verdict
 		over   uint64
 	}{
-		"refused past its cap":       {s: with(func(s *seen) { s.peak, s.took, s.failed = 2*gib, 19*gib/10, oom }), want: wasHeld},
-		"nothing at all":             {s: with(func(s *seen) { s.peak, s.failed = 0, oom }), want: refused},
-		"no such function":           {s: with(func(s *seen) { s.failed = "CUDA_ERROR_NOT_SUPPORTED" }), want: missing},
-		"over and killed":            {s: with(func(s *seen) { s.peak, s.killed = 3*gib, "over_cap" }), want: ended, over: gib},
-		"killed before it was seen":  {s: with(func(s *seen) { s.killed = "over_cap" }), want: ended},
-		"over and told":              {s: with(func(s *seen) { s.peak, s.told = 3*gib, true }), want: shown, over: gib},
-		"over by its context, told":  {s: with(func(s *seen) { s.peak, s.told = 2*gib+90*mib, true }), want: heldLate, over: 90 * mib},
-		"over by its context":        {s: with(func(s *seen) { s.peak = 2*gib + 90*mib }), want: silent, over: 90 * mib},
-		"over and nobody knows":      {s: with(func(s *seen) { s.peak = 2*gib + 300*mib }), want: silent, over: 300 * mib},
-		"over at level unknown":      {s: with(func(s *seen) { s.peak, s.last = 3*gib, "unknown" }), want: shown, over: gib},
-		"over at level none":         {s: with(func(s *seen) { s.peak, s.last = 3*gib, "none" }), want: shown, over: gib},
-		"over and back at once":      {s: with(func(s *seen) { s.peak, s.lasted = 3*gib, 50*time.Millisecond }), want: passed, over: gib},
-		"over, known not to charge":  {s: with(func(s *seen) { s.peak = 3 * gib }), excuse: "managed", want: uncharged, over: gib},
-		"killed in spite of excuses": {s: with(func(s *seen) { s.peak, s.killed = 3*gib, "over_cap" }), excuse: "managed", want: ended, over: gib},
+		"refused past its cap":        {s: with(func(s *seen) { s.peak, s.took, s.failed = 2*gib, 19*gib/10, oom }), want: wasHeld},
+		"nothing at all":              {s: with(func(s *seen) { s.peak, s.failed = 0, oom }), want: refused},
+		"no such function":            {s: with(func(s *seen) { s.failed = "CUDA_ERROR_NOT_SUPPORTED" }), want: missing},
+		"over, and no such function":  {s: with(func(s *seen) { s.peak, s.failed = 3*gib, "CUDA_ERROR_NOT_SUPPORTED" }), want: silent, over: gib},
+		"over and killed":             {s: with(func(s *seen) { s.peak, s.killed = 3*gib, "over_cap" }), want: ended, over: gib},
+		"killed before it was seen":   {s: with(func(s *seen) { s.killed = "over_cap" }), want: ended},
+		"over and told":               {s: with(func(s *seen) { s.peak, s.told = 3*gib, true }), want: shown, over: gib},
+		"over by its context, told":   {s: with(func(s *seen) { s.peak, s.told = 2*gib+90*mib, true }), want: heldLate, over: 90 * mib},
+		"over by its context":         {s: with(func(s *seen) { s.peak = 2*gib + 90*mib }), want: silent, over: 90 * mib},
+		"over and nobody knows":       {s: with(func(s *seen) { s.peak = 2*gib + 300*mib }), want: silent, over: 300 * mib},
+		"over at level unknown":       {s: with(func(s *seen) { s.peak, s.last = 3*gib, "unknown" }), want: shown, over: gib},
+		"over at level none":          {s: with(func(s *seen) { s.peak, s.last = 3*gib, "none" }), want: shown, over: gib},
+		"over and back at once":       {s: with(func(s *seen) { s.peak, s.lasted = 3*gib, 50*time.Millisecond }), want: passed, over: gib},
+		"the same past a strict one":  {s: with(func(s *seen) { s.peak, s.lasted = 3*gib, 50*time.Millisecond }), strict: true, want: silent, over: gib},
+		"told of what is not counted": {s: with(func(s *seen) { s.peak, s.told = 3*gib, true }), strict: true, want: shown, over: gib},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := judged(tc.s, tc.excuse); got != tc.want || over(tc.s) != tc.over {
+			if got := judged(tc.s, tc.strict); got != tc.want || over(tc.s) != tc.over {
 				t.Errorf("%s, over by %d; want %s, %d", got, over(tc.s), tc.want, tc.over)
 			}
 		})

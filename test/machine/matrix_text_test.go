@@ -16,7 +16,8 @@ const introduction = `# What holds
 
 Each way to get device memory, and each attack, against each backend. ` + "`make matrix`" + ` writes this page: it runs real agents,
 ` + "`kerf run --memory 2GiB`" + ` and programs that want 4 GiB on the simulated driver, which counts the most that was held at any
-moment. It fails where a program is over its cap while Kerf shows it as held. What a real driver
+moment. It fails where a program is over its cap while Kerf shows it as held, where level ` + "`driver`" + ` lets one byte too much pass that its limit
+counts, and where MPS or ` + "`libkerf`" + ` do not hold what is theirs to hold. What a real driver
 does beyond its documentation is not seen here.
 
 | word | means |
@@ -28,7 +29,6 @@ does beyond its documentation is not seen here.
 | over, and shown | above the cap, not killed; a warning names the grant or the process, or its level shows that nothing holds it |
 | over for a moment | above the cap for less than a second, and back or ended by itself before the watch had looked twice |
 | refused | it got nothing |
-| not charged | above the cap, by memory that the driver's limit is documented not to count |
 | not in this driver | the simulated driver of that version does not have the functions, or not for clients of MPS |
 
 How far above the cap it came, before it was refused or killed, stands in brackets where it is not 0. The programs take 64 MiB at a time,

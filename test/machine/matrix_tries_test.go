@@ -17,8 +17,8 @@ type family struct {
 	step string
 	// hardware is the machine that it needs, and driver the version; empty for the usual ones.
 	hardware, driver string
-	// excuse is why a backend is known not to charge this, by the backend's name.
-	excuse map[string]string
+	// past is why a backend alone does not hold this, by the backend's name: it is found by the watch, or told.
+	past map[string]string
 }
 
 // attack is what a program does to get more than its cap, whatever way it gets memory.
@@ -32,6 +32,8 @@ type attack struct {
 	says int
 	// fine are attacks of many small steps, which families are left out of whose least step is a process.
 	fine bool
+	// past is why a backend alone does not hold what is taken so, by the backend's name.
+	past map[string]string
 	// only is the one family that it is made by; empty for all.
 	only string
 }
@@ -55,12 +57,22 @@ func (a attempt) scriptFor(other string) string {
 	).Replace(a.script)
 }
 
+// mayPass is why a backend alone does not hold it; empty where each byte too much is to be refused.
+func (a attempt) mayPass(backend string) string {
+	return cmp.Or(a.family.past[backend], a.attack.past[backend])
+}
+
 // leftOut says whether the attack means nothing by the family.
 func (a attempt) leftOut() bool { return a.fine && a.step != "" || a.only != "" && a.only != a.api }
 
 // families are the ways to get memory.
 func families() []family {
-	notCharged := map[string]string{"driver": "the driver's limit does not count managed memory, by NVIDIA's documentation"}
+	const (
+		uncounted = "the driver's limit does not count managed memory, by NVIDIA's documentation"
+		unasked   = "the library is not asked for this memory"
+		beside    = "MPS limits what its clients take of CUDA alone"
+		another   = "the memory is another interface's"
+	)
 	var all []family
 	for _, api := range []string{
 		"linear", "async", "vmm", "pitched", "managed", "pool", "array", "graph", "module", "heap", "context", "v1", "batch", "library", "printf", "green", "sparse", "mipmap", "external", "external-mipmap", "multicast", "multicast-v2", "checkpoint", "graphics", "gl", "gl-image", "egl", "vdpau", "gl-array", "gl-old", "egl-consumer", "egl-producer", "gl-context", "vdpau-context",
@@ -68,7 +80,13 @@ func families() []family {
 		f := family{api: api}
 		switch api {
 		case "managed", "batch":
-			f.excuse = notCharged
+			f.past = map[string]string{"driver": uncounted, "mps": "the limit of MPS does not count managed memory"}
+		case "module", "heap", "library", "printf":
+			f.past = map[string]string{"libkerf": unasked}
+		case "external", "external-mipmap":
+			f.past = map[string]string{"libkerf": "the memory is another interface's, of which the library sees the import"}
+		case "graphics", "gl", "gl-image", "egl", "vdpau", "gl-array", "gl-old", "egl-consumer":
+			f.past = map[string]string{"libkerf": another, "mps": beside}
 		case "checkpoint": // each piece is a process with a context
 			f.step = "512MiB"
 		case "multicast": // only such GPUs have it
@@ -92,38 +110,41 @@ func attacks() []attack {
 	counters := "U=$(cat /etc/ld.so.preload 2>/dev/null) || exec %LOAD " + want + "; U=${U%/*}/usage; [ -w \"$U\" ] || exec %LOAD " + want + "; "
 	held := "%LOAD --alloc 1GiB --hold 15s & sleep 0.5; "
 	hidden := "umount /etc/ld.so.preload 2>/dev/null; unset LD_PRELOAD; "
+	const gone = "the grant ends when its cgroup is empty"
+	each := map[string]string{"mps": "MPS limits each client, and not their sum"}
+	unheld := map[string]string{"libkerf": "the program does not come to the library"}
 	const ownCgroup = `C=$(sed -n s/^0:://p /proc/self/cgroup); M=$(awk '$3=="cgroup2"{print $2; exit}' /proc/mounts); `
 	return []attack{
 		{name: "page", what: "4 KiB more than the cap, in one call", script: "exec %ONCE --alloc 2097156KiB --hold 10s"},
 		{name: "twice", what: "twice the cap, in one call", script: "exec %ONCE " + want},
 		{name: "small steps", what: "steps of 1 MiB", fine: true, script: "exec %ONCE --step 1MiB " + want},
-		{name: "two processes", what: "two processes that take three quarters of the cap each", says: 2, script: "%LOAD --alloc 1536MiB --hold 10s & exec %LOAD --alloc 1536MiB --hold 10s"},
-		{name: "eight at once", what: "eight forked workers that race for the cap", says: 8, fine: true, script: "exec %ONCE --step 16MiB --fork 8 --alloc 1GiB --hold 10s"},
-		{name: "two hundred", what: "two hundred forked workers that take a hundredth of the cap each", only: "linear", says: 200, script: "exec %ONCE --fork 200 --alloc 20MiB --hold 10s"},
-		{name: "contexts at once", what: "thirty-two programs that start at once, each with a context and 2 MiB", says: 32, script: "for i in $(seq 32); do %LOAD --alloc 2MiB --hold 15s & done; wait"},
-		{name: "no preload", what: "the loader's file unmounted and LD_PRELOAD emptied, as a static program would have it", script: hidden + "exec %LOAD " + want},
-		{name: "no preload, page", what: "the same, and 4 KiB more than the cap in one call", script: hidden + "exec %ONCE --alloc 2097156KiB --hold 10s"},
-		{name: "no preload, small steps", what: "the same, and steps of 1 MiB", fine: true, script: hidden + "exec %ONCE --step 1MiB " + want},
+		{name: "two processes", past: each, what: "two processes that take three quarters of the cap each", says: 2, script: "%LOAD --alloc 1536MiB --hold 10s & exec %LOAD --alloc 1536MiB --hold 10s"},
+		{name: "eight at once", past: each, what: "eight forked workers that race for the cap", says: 8, fine: true, script: "exec %ONCE --step 16MiB --fork 8 --alloc 1GiB --hold 10s"},
+		{name: "two hundred", past: each, what: "two hundred forked workers that take a hundredth of the cap each", only: "linear", says: 200, script: "exec %ONCE --fork 200 --alloc 20MiB --hold 10s"},
+		{name: "contexts at once", past: each, what: "thirty-two programs that start at once, each with a context and 2 MiB", says: 32, script: "for i in $(seq 32); do %LOAD --alloc 2MiB --hold 15s & done; wait"},
+		{name: "no preload", past: unheld, what: "the loader's file unmounted and LD_PRELOAD emptied, as a static program would have it", script: hidden + "exec %LOAD " + want},
+		{name: "no preload, page", past: unheld, what: "the same, and 4 KiB more than the cap in one call", script: hidden + "exec %ONCE --alloc 2097156KiB --hold 10s"},
+		{name: "no preload, small steps", past: unheld, what: "the same, and steps of 1 MiB", fine: true, script: hidden + "exec %ONCE --step 1MiB " + want},
 		{name: "deepbind", what: "libcuda.so.1 opened with RTLD_DEEPBIND", script: "exec %LOAD --driver deepbind " + want},
 		{name: "name space", what: "libcuda.so.1 opened in a name space of its own, by dlmopen", script: "exec %LOAD --driver namespace " + want},
 		{name: "deepbind apart", what: "a library that was opened with RTLD_DEEPBIND, and so has the C library's own dlsym first", script: "exec %LOAD --driver apart " + want},
-		{name: "constructor", what: "a library that was opened with RTLD_DEEPBIND, and looks for libcuda.so.1 in its constructor", script: "exec %LOAD --driver early " + want},
-		{name: "name space apart", what: "a library in a name space of its own, by dlmopen, that looks for libcuda.so.1", script: "exec %LOAD --driver elsewhere " + want},
+		{name: "constructor", past: unheld, what: "a library that was opened with RTLD_DEEPBIND, and looks for libcuda.so.1 in its constructor", script: "exec %LOAD --driver early " + want},
+		{name: "name space apart", past: unheld, what: "a library in a name space of its own, by dlmopen, that looks for libcuda.so.1", script: "exec %LOAD --driver elsewhere " + want},
 		{name: "no pipe", what: "CUDA_MPS_PIPE_DIRECTORY set to a directory that does not exist", script: "export CUDA_MPS_PIPE_DIRECTORY=/nowhere; exec %LOAD " + want},
-		{name: "foreign limit", what: "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT naming a GPU that is not visible, which drops the limits of MPS", script: "export CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=7=1G; exec %LOAD " + want},
+		{name: "foreign limit", past: map[string]string{"mps": "MPS drops its limits then"}, what: "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT naming a GPU that is not visible, which drops the limits of MPS", script: "export CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=7=1G; exec %LOAD " + want},
 		{name: "larger limit", what: "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT raised to 8 GiB", script: "export CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=8G; exec %LOAD " + want},
 		{name: "control pipe", what: "a limit of 8 GiB told to the control daemon of MPS, by the client itself", script: tellMPS("set_default_device_pinned_mem_limit 0 8G") + "exec %LOAD " + want},
-		{name: "control quit", what: "the control daemon of MPS told to quit, by the client itself", script: tellMPS("quit") + "sleep 0.3; exec %LOAD " + want},
+		{name: "control quit", past: map[string]string{"mps": "without MPS there is no limit of MPS"}, what: "the control daemon of MPS told to quit, by the client itself", script: tellMPS("quit") + "sleep 0.3; exec %LOAD " + want},
 		{name: "child cgroup", what: "a cgroup of its own below the grant's, which it moves to", script: ownCgroup + `mkdir "$M$C/child" && echo $$ > "$M$C/child/cgroup.procs" || exit 1; exec %LOAD ` + want},
-		{name: "cgroup beside", what: "a cgroup outside of the grant's, which it moves to: who may write the hierarchy, as no container may", script: ownCgroup + `A="$M/` + aside + `-$$"; mkdir "$A" && echo $$ > "$A/cgroup.procs" || exit 1; exec %LOAD ` + want},
+		{name: "cgroup beside", past: map[string]string{"driver": gone, "mps": gone, "libkerf": gone}, what: "a cgroup outside of the grant's, which it moves to: who may write the hierarchy, as no container may", script: ownCgroup + `A="$M/` + aside + `-$$"; mkdir -p "$A" && echo $$ > "$A/cgroup.procs" || exit 1; exec %LOAD ` + want},
 		{name: "cgroup name space", what: "a name space of cgroups of its own", script: "exec unshare --cgroup %LOAD " + want},
 		{name: "other GPU", what: "CUDA_VISIBLE_DEVICES naming a GPU that is another's", script: "export CUDA_VISIBLE_DEVICES=%OTHER; exec %LOAD " + want},
 		{name: "counters cleared", what: "zeros written over the library's counters, again and again", script: counters + "(while :; do dd if=/dev/zero of=$U bs=4096 count=1 conv=notrunc; sleep 0.05; done) >/dev/null 2>&1 & exec %LOAD " + want},
 		{name: "counters filled", what: "random bytes written over the library's counters beside a program that holds half of the cap, then another program", says: 2, script: counters + held + "dd if=/dev/urandom of=$U bs=4096 count=64 conv=notrunc 2>/dev/null; exec %LOAD " + want},
 		{name: "counters cut", what: "the library's counters truncated beside a program that holds half of the cap, then another program", says: 2, script: counters + held + "truncate -s 0 $U; exec %LOAD " + want},
-		{name: "limits written", what: "the library's limits mounted anew to be writable, as no container may, and 8 GiB written there", script: "U=$(cat /etc/ld.so.preload 2>/dev/null) && D=${U%/*} && mount -o remount,bind,rw \"$D\" && printf '\\0\\0\\0\\0\\2\\0\\0\\0' | dd of=\"$D/limits\" bs=1 seek=32 conv=notrunc 2>/dev/null; exec %LOAD " + want},
+		{name: "limits written", past: map[string]string{"libkerf": "the library believes its limits"}, what: "the library's limits mounted anew to be writable, as no container may, and 8 GiB written there", script: "U=$(cat /etc/ld.so.preload 2>/dev/null) && D=${U%/*} && mount -o remount,bind,rw \"$D\" && printf '\\0\\0\\0\\0\\2\\0\\0\\0' | dd of=\"$D/limits\" bs=1 seek=32 conv=notrunc 2>/dev/null; exec %LOAD " + want},
 		{name: "killed holder", what: "a program killed with three quarters of the cap, then another", says: 2, script: "%LOAD --alloc 1536MiB --hold 1h & sleep 0.7; kill -9 $!; sleep 1.2; exec %LOAD " + want},
-		{name: "fork and exec", what: "a child that takes three quarters, and its parent that becomes another program", says: 2, script: "%LOAD --alloc 1536MiB --hold 15s & exec sh -c 'exec %LOAD " + want + "'"},
+		{name: "fork and exec", past: each, what: "a child that takes three quarters, and its parent that becomes another program", says: 2, script: "%LOAD --alloc 1536MiB --hold 15s & exec sh -c 'exec %LOAD " + want + "'"},
 	}
 }
 

@@ -5,6 +5,7 @@ package machine_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -50,12 +51,17 @@ func document(all []backend, got matrix) string {
 		row(f.api, "`gpuload --api "+f.api+"`"+f.note)
 	}
 	b.WriteString("\n")
+	why := map[string][]string{}
 	for _, f := range families() {
 		for _, be := range all {
-			if why := f.excuse[be.name]; why != "" {
-				fmt.Fprintf(&b, "- %s, `%s`: %s.\n", f.api, be.name, why)
+			if w := f.past[be.name]; w != "" {
+				k := "`" + be.name + "`: " + w
+				why[k] = append(why[k], f.api)
 			}
 		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(why)) {
+		fmt.Fprintf(&b, "- %s: %s.\n", k, strings.Join(why[k], ", "))
 	}
 	fmt.Fprintf(&b, "\n## Attacks, by every family\n\nEach attack was made by all %d families. A cell says what became of `linear`, and then of which families something else became.\n\n", len(families()))
 	tableHead(&b, "what", all)
