@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 
 total=$1 piece=2000
 state=$(cat internal/libkerf/*.go internal/libkerf/lib/*.c internal/libkerf/lib/*.h internal/libkerf/lib/*.def \
-	internal/libkerf/lib/check/*.c internal/libkerf/lib/libtest/process_test.go |
+	internal/libkerf/lib/check/*.c internal/libkerf/lib/libtest/kill_test.go |
 	sha256sum | cut -c 1-16)
 mkdir -p .cache/kills
 count=.cache/kills/$state

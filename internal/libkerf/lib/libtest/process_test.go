@@ -9,7 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,10 +21,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-var (
-	kills = flag.Int("kills", 12, "how many processes to kill at random moments")
-	many  = flag.Int("processes", 16, "how many processes are under one cap")
-)
+var many = flag.Int("processes", 16, "how many processes are under one cap")
 
 // running is a kerfcheck that waits at its steps "wait".
 type running struct {
@@ -264,42 +260,6 @@ func TestNobodyIsRefusedWhileBytesMove(t *testing.T) {
 	}
 	_ = r.in.Close()
 	r.end()
-}
-
-// Programs that take and give back by every family that threads can share are killed at random moments: nothing that they
-// counted is left, and nobody hangs.
-func TestKilledAtAnyMoment(t *testing.T) {
-	families := []string{
-		"linear", "managed", "pitch", "async", "async-thread", "vmm", "array", "mipmap", "graph", "again", "again-v2", "capture",
-		"capture-thread", "first", "first-pitch", "first-array",
-	}
-	b := start(t, "h200x8", "r580").cap(t, 14*mib)
-	for _, f := range families {
-		if got := b.check(t, "gpu:0", "hammer:1:2:2097152:"+f); got != "0" {
-			t.Errorf("%s: %s of 2 refused while there is room", f, got)
-		}
-	}
-	for i := range *kills {
-		r := b.begin(t, "gpu:0", "wait", "hammer:4:0:2097152:"+families[rand.IntN(len(families))])
-		r.until(t)
-		r.goOn(t)
-		time.Sleep(time.Duration(rand.IntN(4000)) * time.Microsecond)
-		if err := r.cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		r.end()
-		if i%2 == 0 {
-			continue // the next one finds what it left
-		}
-		b.reclaim(t)
-		if used := b.used(); used != 0 {
-			t.Fatalf("after %d kills %d bytes are left", i+1, used)
-		}
-	}
-	b.reclaim(t)
-	if got := b.check(t, "gpu:0", "fill:linear:2097152"); got != "7" {
-		t.Errorf("afterwards %s fit, want 7", got)
-	}
 }
 
 // A pool gives back when its program waits, and then others have the memory; its own program need not wait.
