@@ -19,6 +19,9 @@ echo "--- the library: 64 programs of 4 threads under one cap: not a byte over, 
 go test -count=1 -v -run '^TestManyProcessesUnderOneCap$' ./internal/libkerf/lib/libtest -processes 64 | grep -E '^(---|ok)'
 echo '--- the watch: one look at 8 GPUs with 200 processes of 40 leases'
 bench '^BenchmarkGuard$' ./sharing/node 200x
+go test -ldflags '-extldflags=-Wl,-z,lazy' -count=1 -v -run '^TestFiguresOfLooks$' ./test/machine -figures | grep -oE 'FIGURE.*|^(--- FAIL|FAIL).*|    .*_test.go.*'
+echo "--- the library beside an agent: programs that start at once (aim 5 ms added each, flat); $(load)"
+go test -ldflags '-extldflags=-Wl,-z,lazy' -count=1 -v -run '^TestFiguresOfStarts$' ./test/machine -figures | grep -oE 'FIGURE.*|^(--- FAIL|FAIL).*|    .*_test.go.*'
 echo "--- level reactive: delay and overshoot; $(load)"
 go test -ldflags '-extldflags=-Wl,-z,lazy' -count=1 -v -run '^TestFiguresReactive$' ./test/machine -figures | grep -oE 'FIGURE.*|^(--- FAIL|FAIL).*|    .*_test.go.*'
 echo "--- 10 to 90 percent of a GPU's time (aim 1 to 9, within a tenth), strict and fair, launches and graphs; $(load)"

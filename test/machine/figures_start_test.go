@@ -1,0 +1,68 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// What programs that start at once under one lease take longer with the library, beside an agent: after the first context of
+// all, whose size nobody knows before, and when it is known.
+func TestFiguresOfStarts(t *testing.T) {
+	if !*figures {
+		t.Skip("needs -figures (make figures)")
+	}
+	with := newPooled(t, "h100x8", "r580", "driver, libkerf, reactive", "")
+	without := newPooled(t, "h100x8", "r580", "driver, reactive", "")
+	began := time.Now()
+	with.starts(t, 1)
+	t.Logf("FIGURE the first context of all on a kind of GPU: %d ms from kerf run to its end", time.Since(began).Milliseconds())
+	without.starts(t, 1)
+	for _, many := range []int{1, 100, 300} {
+		var took [2]time.Duration // the best of three each, in turn
+		for range 3 {
+			for i, m := range []*machine{with, without} {
+				if one := m.in(t).starts(t, many); took[i] == 0 || one < took[i] {
+					took[i] = one
+				}
+			}
+		}
+		added := float64((took[0]-took[1]).Microseconds()) / 1000
+		t.Logf("FIGURE %d programs that start at once under one lease, with an agent: %d ms with libkerf, %d ms without, %.2f ms added in all, %.2f each",
+			many, took[0].Milliseconds(), took[1].Milliseconds(), added, added/float64(many))
+	}
+}
+
+// starts is how long so many programs need which start at once, make a context and take 2 MiB.
+func (m *machine) starts(t *testing.T, many int) time.Duration {
+	t.Helper()
+	script := fmt.Sprintf(`began=$(date +%%s%%N); for i in $(seq %d); do %s --json --alloc 2MiB >/dev/null & done; wait; echo $(($(date +%%s%%N) - began))`, many, program("gpuload"))
+	r := m.run(flags("--memory 60GiB --gpu-uuid "+m.uuid(0)), []string{"sh", "-c", script})
+	var ns int64
+	if _, err := fmt.Sscan(r.lines(1)[0], &ns); err != nil {
+		t.Fatal(err)
+	}
+	r.wait()
+	m.noGrants()
+	return time.Duration(ns)
+}
+
+// What one look of the watch costs at 8 GPUs with 25 processes each, by the agent's own count, with the simulated driver's
+// answers in it.
+func TestFiguresOfLooks(t *testing.T) {
+	if !*figures {
+		t.Skip("needs -figures (make figures)")
+	}
+	m := newPooled(t, "h100x8", "r580", "driver, reactive", "")
+	for i := range 8 {
+		m.run(flags("--memory 60GiB --gpu-uuid "+m.uuid(i)), load("--fork 25 --alloc 64MiB --hold 1h")).loads(25)
+	}
+	before := m.histogram("kerf_watch_tick_duration_seconds")
+	time.Sleep(10 * time.Second)
+	after := m.histogram("kerf_watch_tick_duration_seconds")
+	looks := after.count - before.count
+	t.Logf("FIGURE one look at 8 GPUs with 200 processes, driver and all: %.1f ms, %.0f looks in 10 s", 1000*(after.sum-before.sum)/max(1, looks), looks)
+}
