@@ -197,9 +197,9 @@ func TestHTTP(t *testing.T) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(a.dir, "http.sock"))
 		},
 	}}
-	get := func(path string) (int, string) {
+	send := func(method, path string) (int, string) {
 		t.Helper()
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent"+path, http.NoBody)
+		req, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,6 +210,17 @@ func TestHTTP(t *testing.T) {
 		body, _ := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
 		return resp.StatusCode, string(body)
+	}
+	get := func(path string) (int, string) {
+		t.Helper()
+		return send(http.MethodGet, path)
+	}
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		for _, path := range []string{"/healthz", "/readyz", "/metrics", "/"} {
+			if code, body := send(method, path); code != http.StatusMethodNotAllowed && code != http.StatusNotFound {
+				t.Errorf("%s %s: %d %s, want it refused: whoever reaches the port may read alone", method, path, code, body)
+			}
+		}
 	}
 	for path, want := range map[string]int{"/healthz": 200, "/readyz": 503, "/metrics": 200, "/": 404} {
 		code, body := get(path)
