@@ -26,6 +26,8 @@ echo "--- level reactive: delay and overshoot; $(load)"
 go test -ldflags '-extldflags=-Wl,-z,lazy' -count=1 -v -run '^TestFiguresReactive$' ./test/machine -figures | grep -oE 'FIGURE.*|^(--- FAIL|FAIL).*|    .*_test.go.*'
 echo "--- 10 to 90 percent of a GPU's time (aim 1 to 9, within a tenth), strict and fair, launches and graphs; $(load)"
 go test -ldflags '-extldflags=-Wl,-z,lazy' -count=1 -v -run '^TestFiguresOfTime$' ./test/machine -figures | grep -oE 'FIGURE.*|^(--- FAIL|FAIL).*|    .*_test.go.*'
+echo "--- fair: how soon an owner has its time again that was lent (aim 200 ms); $(load)"
+go test -ldflags '-extldflags=-Wl,-z,lazy' -count=1 -v -run '^TestFiguresOfGivingBack$' ./test/machine -figures | grep -oE 'FIGURE.*|^(--- FAIL|FAIL).*|    .*_test.go.*'
 echo "--- a neighbour of 70 percent beside one of 30 percent that does its worst; $(load)"
 go test -ldflags '-extldflags=-Wl,-z,lazy' -count=1 -v -run '^TestFiguresOfNeighbours$' ./test/machine -figures | grep -oE 'FIGURE.*|^(--- FAIL|FAIL).*|    .*_test.go.*'
 echo "--- kerf-monitor: of a core, a sample each second (aim 1 %) and 20 readers of samples every 100 ms (aim 3 %), and memory (aim 80 MiB, of kerf-agent 60 MiB); $(load)"

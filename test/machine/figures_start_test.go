@@ -66,3 +66,31 @@ func TestFiguresOfLooks(t *testing.T) {
 	looks := after.count - before.count
 	t.Logf("FIGURE one look at 8 GPUs with 200 processes, driver and all: %.1f ms, %.0f looks in 10 s", 1000*(after.sum-before.sum)/max(1, looks), looks)
 }
+
+// How soon an owner of ninety percent of a GPU's time has it again, who rested for a second while it was lent to a neighbour of
+// ten percent: its part of the first 200 ms, and of the second after these.
+func TestFiguresOfGivingBack(t *testing.T) {
+	if !*figures {
+		t.Skip("needs -figures (make figures)")
+	}
+	m := newPreloading(t, ", compute: fair")
+	borrower := m.run(flags("--memory 1GiB --percent 10 --name borrower --gpu-uuid "+m.uuid(0)), load("--hold 1h --launch plain --kernel 4ms --queue 8"))
+	borrower.granted()
+	again := program("gpuload") + " --json --launch plain --kernel 4ms --queue 8 --hold "
+	script := "for i in 1 2 3 4 5; do sleep 1; " + again + "200ms; sleep 1; " + again + "1200ms; done"
+	owner := m.run(flags("--memory 1GiB --percent 90 --name owner --gpu-uuid "+m.uuid(0)), []string{"sh", "-c", script})
+	var early, later []float64
+	var first float64 // nanoseconds of the GPU in the first 200 ms
+	for i, line := range owner.lines(20) {
+		b := decode[busy](t, line)
+		switch i % 4 {
+		case 1:
+			first = float64(b.GPU)
+			early = append(early, 100*b.part())
+		case 3:
+			later = append(later, 100*(float64(b.GPU)-first)/(float64(b.Wall)-200e6))
+		}
+	}
+	borrower.end()
+	t.Logf("FIGURE fair: of an owner of 90 percent that comes back after a second, in percent of the GPU's time: first 200 ms %s; the second after these %s, of %d (the second by what a run of 1.2 s got beyond what one of 200 ms had got)", spread(early), spread(later), len(early))
+}
