@@ -64,12 +64,12 @@ taken while none of the grant's programs is a client of MPS. Else it is refused,
 | a privileged pod, or one with SYS_ADMIN, that asks for a share | refused, unless the profile allows it | ` + "`TestPrivilegedProfiles`, `TestPoliciesRefuse`" + ` |
 | a client of MPS that dies, quits its daemon or is another user's | it reaches no further than its trust domain, and the others of that domain are named in the promises | ` + "`TestMPSHolds`, `TestMPSOnOlderDriver`" + `, and the rows of MPS above |
 | device files of another's MIG instance, or of MIG's configuration | they are not there | ` + "`TestMIG`, `TestRunMIG`" + ` |
-| NVML's calls (those of `+"`nvidia-smi -pl`, `-c`, `-mig`"+`) to change the power limit, compute mode, MIG mode, or its own memory limit, as root in the container | refused: the driver asks for CAP_SYS_ADMIN | ` + "`TestTamper`" + `, on a machine and in a pod |
+| NVML's calls (those of ` + "`nvidia-smi -pl`, `-c`, `-mig`" + `) to change the power limit, compute mode, MIG mode, or its own memory limit, as root in the container | refused: the driver asks for CAP_SYS_ADMIN | ` + "`TestTamper`" + `, on a machine and in a pod |
 | writes to what Kerf mounts into the container | read-only, but for the library's counters, which no enforcement reads | ` + "`TestOlderDriver`" + `, and the rows of the counters above |
 | ten thousand names of pods, over a day | as many series as grants live | ` + "`TestSeriesAreAsManyAsGrantsLive`, `TestADayOfPods`" + ` |
-| requests without a token to the ports of agent and monitor | metrics and health alone, and nothing that changes anything | `+"`TestHTTP`"+` |
-| a program that is run in the container beside the one that it was made for (`+"`kubectl exec`"+`) | under the same cap | `+"`TestOlderDriver`"+` |
-| the rules of sharing edited to be wrong, or deleted, by a role that is too broad | the last good ones stay in force, and their hash and the mistakes are shown | `+"`TestFollowConfig`, `TestFallback`"+` |
+| requests without a token to the ports of agent and monitor | metrics and health alone, and nothing that changes anything | ` + "`TestHTTP`" + ` |
+| a program that is run in the container beside the one that it was made for (` + "`kubectl exec`" + `) | under the same cap | ` + "`TestOlderDriver`" + ` |
+| the rules of sharing edited to be wrong, or deleted, by a role that is too broad | the last good ones stay in force, and their hash and the mistakes are shown | ` + "`TestFollowConfig`, `TestFallback`" + ` |
 | a stolen token of another node, to write a node's report | refused at admission | ` + "`TestGPUNode`, `TestPolicies`" + ` |
 
 ## Attacks that the matrix does not have
