@@ -138,11 +138,7 @@ func (t *Table) Lookup(field, s string) (Profile, error) {
 }
 
 func (t *Table) noSuch(field string, w Wish) error {
-	names := make([]string, len(t.profiles))
-	for i, p := range t.profiles {
-		names[i] = p.Name
-	}
-	all := strings.Join(names, ", ")
+	all := t.Names()
 	if w.AtLeast > 0 {
 		return sharing.Invalid(field, w.String(), "write at most "+t.largest(w.Attribute), "is more than any such profile of this GPU has (%s)", all)
 	}

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -144,6 +145,15 @@ func (t *Table) Axis() int { return t.axis }
 
 // Compute is the number of compute slices.
 func (t *Table) Compute() int { return t.compute }
+
+// Names are those of the profiles, from the smallest to the largest, as a list for people.
+func (t *Table) Names() string {
+	names := make([]string, len(t.profiles))
+	for i, p := range t.profiles {
+		names[i] = p.Name
+	}
+	return strings.Join(names, ", ")
+}
 
 // Engines is how many media engines of each kind the GPU has for instances.
 func (t *Table) Engines() Engines { return t.engines }

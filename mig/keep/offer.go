@@ -77,13 +77,13 @@ func (m *Manager) offer(gpu sharing.GPUID, profile string, start int, claimed []
 		return Offer{Why: "is not in MIG mode", Never: true, Reason: NotCut}
 	}
 	if _, err := mig.ParseWish("mig", profile); err != nil {
-		err = sharing.Invalid("mig", profile, "write one of "+names(p.table), "is not the name of a MIG profile")
+		err = sharing.Invalid("mig", profile, "write one of "+p.table.Names(), "is not the name of a MIG profile")
 		return Offer{Why: err.Error(), Never: true, Unknown: err, Reason: NoProfile}
 	}
 	found, err := p.table.Lookup("mig", profile)
 	switch {
 	case err != nil:
-		return Offer{Why: "has no such profile: it has " + names(p.table), Never: true, Unknown: err, Reason: NoProfile}
+		return Offer{Why: "has no such profile: it has " + p.table.Names(), Never: true, Unknown: err, Reason: NoProfile}
 	case !p.on && !turned:
 		return Offer{Why: "is not in MIG mode, and changes to it when it is idle", Reason: NotCut}
 	case p.want.Shared:
@@ -112,14 +112,6 @@ func (m *Manager) Fits(gpu sharing.GPUID, profile string, in sharing.Instance) b
 	}
 	has, known := p.table.Profile(in.ID)
 	return known && w.AtLeast > 0 && has.Memory >= w.AtLeast
-}
-
-func names(t *mig.Table) string {
-	var all []string
-	for _, p := range t.Profiles() {
-		all = append(all, p.Name)
-	}
-	return strings.Join(all, ", ")
 }
 
 // fixed offers what a layout has; it needs p.mu.

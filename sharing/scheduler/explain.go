@@ -72,7 +72,15 @@ func (b *Books) explain(w Want, names []string, now time.Time) string {
 			counts["have a kerf-agent that is not heard from"]++
 		case Refused:
 			counts["refuse it: "+firstLine(v.Text)]++
-		case NoReport, Torn, NotReady, NotOffered, WrongModel, LacksProfile, LacksGPUs, TooSmall, Unhealthy:
+		case LacksProfile:
+			counts[profilePhrase(b.books(n), r)]++
+		case NotOffered:
+			text := phrase(v.Reason)
+			if _, unknown := otherProfiles(b.books(n), w); unknown {
+				text = profilePhrase(b.books(n), r) // nobody offers what is misspelt
+			}
+			counts[text]++
+		case NoReport, Torn, NotReady, WrongModel, LacksGPUs, TooSmall, Unhealthy:
 			counts[phrase(v.Reason)]++
 		}
 	}
@@ -102,15 +110,13 @@ func phrase(r Reason) string {
 		return "do not offer this kind of GPU resource"
 	case WrongModel:
 		return "have no GPU of the model or UUID asked for"
-	case LacksProfile:
-		return "have no GPU in MIG mode with this profile"
 	case LacksGPUs:
 		return "have too few GPUs"
 	case TooSmall:
 		return "have GPUs that are too small"
 	case Unhealthy:
 		return "have too few healthy GPUs"
-	case Fits, NoReport, Stale, Refused, LacksLevel, LacksRoom, LacksInstance:
+	case Fits, NoReport, Stale, Refused, LacksLevel, LacksRoom, LacksInstance, LacksProfile:
 	}
 	return "cannot: " + r.String()
 }

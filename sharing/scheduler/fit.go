@@ -158,7 +158,11 @@ func trusted(n *node, now time.Time) (Verdict, bool) {
 func (b *Books) fit(n *node, s *state, w Want, now time.Time) Verdict {
 	for name, count := range w.Limits {
 		if n.machine.Offers[name] < count {
-			return Verdict{Reason: NotOffered, Text: fmt.Sprintf("offers %d of %s, %d asked", n.machine.Offers[name], name, count)}
+			v := Verdict{Reason: NotOffered, Text: fmt.Sprintf("offers %d of %s, %d asked", n.machine.Offers[name], name, count)}
+			if names, unknown := otherProfiles(s, w); unknown {
+				v.Text += ": write one of " + names
+			}
+			return v
 		}
 	}
 	if v, ok := b.permitted(w, now); !ok {

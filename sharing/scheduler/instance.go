@@ -5,8 +5,10 @@ package scheduler
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -194,7 +196,10 @@ func noCut(s *state, r sharing.Request) (Reason, string) {
 	case !slices.ContainsFunc(s.gpus, func(g allocator.GPUState) bool { return r.Admits(g.GPU) }):
 		return WrongModel, WrongModel.String()
 	case !slices.ContainsFunc(s.gpus, has):
-		return LacksProfile, LacksProfile.String()
+		if names := profilesOf(s, r); names != "" {
+			return LacksProfile, LacksProfile.String() + ": write one of " + names
+		}
+		return LacksProfile, "no GPU in MIG mode"
 	case !slices.ContainsFunc(s.gpus, well):
 		return Unhealthy, Unhealthy.String()
 	}
@@ -205,4 +210,55 @@ func noCut(s *state, r sharing.Request) (Reason, string) {
 		}
 	}
 	return LacksInstance, fmt.Sprintf("%d GPUs in MIG mode or able to change to it, and none has a place free for %s", n, r)
+}
+
+// profilesOf are the names of the profiles that GPUs give that the request admits, from the smallest to the largest; those of a
+// layout where there is one.
+func profilesOf(s *state, r sharing.Request) string {
+	var names []string
+	add := func(name string) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for _, g := range s.gpus {
+		c := s.cuts[g.GPU.UUID]
+		if c == nil || c.geometry == nil || !r.Admits(g.GPU) {
+			continue
+		}
+		for _, p := range c.table.Profiles() {
+			if !c.fixed || slices.ContainsFunc(c.layout, func(at mig.Place) bool { return at.Profile == p.ID }) {
+				add(p.Name)
+			}
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// otherProfiles are the names of the profiles of a node of which no GPU knows one that the pod asks for; false where each is known,
+// and where no GPU has profiles.
+func otherProfiles(s *state, w Want) (string, bool) {
+	for _, a := range w.Asks {
+		known := func(c *cut) bool {
+			if c == nil || c.geometry == nil {
+				return false
+			}
+			_, ok := c.node.Instance(cluster.Shape{GPUs: 1, Profile: a.Request.MIG})
+			return ok
+		}
+		if a.Request.Kind != sharing.KindMIG || slices.ContainsFunc(slices.Collect(maps.Values(s.cuts)), known) {
+			continue
+		}
+		names := profilesOf(s, a.Request)
+		return names, names != ""
+	}
+	return "", false
+}
+
+// profilePhrase says of a node that has not the profile what its GPUs can be cut into.
+func profilePhrase(s *state, r sharing.Request) string {
+	if names := profilesOf(s, r); names != "" {
+		return "have no GPU with this MIG profile, but with " + names
+	}
+	return "have no GPU in MIG mode"
 }

@@ -127,6 +127,39 @@ func TestInstanceFits(t *testing.T) {
 	}
 }
 
+// Who misspells a profile is told those that there are, whether the node offers the resource or not.
+func TestMisspeltProfileNamesThoseThatThereAre(t *testing.T) {
+	const all = "1g.10gb, 1g.20gb, 2g.20gb, 3g.40gb, 7g.80gb"
+	fixed := cutStatus(0, 1)
+	fixed.GPUs[0].MIGState.Fixed = true
+	fixed.GPUs[0].MIGState.Instances = []gpunode.MIGInstance{{Profile: "1g.10gb", Size: 1, Ready: true}}
+	for name, tt := range map[string]struct {
+		status     gpunode.Status
+		ask        string
+		text, line string
+	}{
+		"one of them":     {cutStatus(0, 2), "5g.60gb", "write one of " + all, "1 node has no GPU with this MIG profile, but with " + all},
+		"before any mode": {turnStatus(0, 1), "5g.60gb", "write one of " + all, "1 node has no GPU with this MIG profile, but with " + all},
+		"a layout":        {fixed, "5g.60gb", "write one of 1g.10gb", "1 node has no GPU with this MIG profile, but with 1g.10gb"},
+		"no MIG at all":   {statusOf(0, 1), "5g.60gb", "", "1 node"},
+	} {
+		b := cutBooks(tt.status)
+		for _, offers := range []map[string]int64{nil, {"kerf.dev/mig-" + tt.ask: 1}} {
+			if offers != nil {
+				b.Machine("n00", scheduler.Machine{Offers: offers})
+			}
+			w := want(t, podOf("p", mig(tt.ask)))
+			v := b.Fit(w, "n00", noon())
+			if v.Reason == scheduler.Fits || !strings.Contains(v.Text, tt.text) {
+				t.Errorf("%s: %v: %q, want %q", name, v.Reason, v.Text, tt.text)
+			}
+			if line := b.Explain(w, noon()); !strings.Contains(line, tt.line) {
+				t.Errorf("%s: explained as %q, want %q", name, line, tt.line)
+			}
+		}
+	}
+}
+
 // An instance is held from its reservation until its node has let go, also by books that are made anew.
 func TestInstanceLife(t *testing.T) {
 	b := cutBooks(cutStatus(0, 1))

@@ -180,8 +180,10 @@ func books(t *testing.T, c *cluster.Cluster, nodes []cluster.Node, holds []held,
 func TestInstanceIsRefusedWithReason(t *testing.T) {
 	nodes := append(migNodes(t, 1, 1), cluster.Node{Name: "plain", CPU: 9000, Model: "H", GPUs: full(1)})
 	c := cluster.New(nodes, cluster.BestFit{})
+	all := nodes[0].Table.Names()
 	for _, tt := range []struct{ ask, mig, plain, why string }{
-		{"5g.99gb", "GPUs have no MIG profile 5g.99gb", "GPUs are not in MIG mode, 5g.99gb asked", "needs a MIG instance 5g.99gb: GPUs of 2 nodes cannot be cut so"},
+		{"5g.99gb", "GPUs have no MIG profile 5g.99gb: write one of " + all, "GPUs are not in MIG mode, 5g.99gb asked",
+			"needs a MIG instance 5g.99gb: GPUs of 1 node cannot be cut so, but into " + all + "; GPUs of 1 node are not in MIG mode"},
 		{"7g.80gb", "", "GPUs are not in MIG mode, 7g.80gb asked", "needs a MIG instance 7g.80gb: 1 of 2 nodes can give it"},
 	} {
 		r := profile(tt.ask)
@@ -201,7 +203,7 @@ func TestInstanceIsRefusedWithReason(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, want := c.Why(profile("3g.40gb")), "needs a MIG instance 3g.40gb: no place on the GPUs of 1 node (on 1 of them the room is there, in pieces); GPUs of 1 node cannot be cut so"; got != want {
+	if got, want := c.Why(profile("3g.40gb")), "needs a MIG instance 3g.40gb: no place on the GPUs of 1 node (on 1 of them the room is there, in pieces); GPUs of 1 node are not in MIG mode"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got := c.Refusals(profile("3g.40gb")); got[0].Text != "fragmented: 3g.40gb takes 4 of 8 memory units from 0,4; 4 are free (0-1,4-5)" {

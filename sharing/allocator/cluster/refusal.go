@@ -41,7 +41,7 @@ func because(n *Node, r Request, why Reason) string {
 		if n.Table == nil {
 			return fmt.Sprintf("GPUs are not in MIG mode, %s asked", r.Profile)
 		}
-		return fmt.Sprintf("GPUs have no MIG profile %s", r.Profile)
+		return fmt.Sprintf("GPUs have no MIG profile %s: write one of %s", r.Profile, n.Table.Names())
 	case LacksLevel:
 		return fmt.Sprintf("level is %v, %v asked", n.level(), r.Level)
 	case LacksGPUs:

@@ -86,7 +86,7 @@ func summed(r Request, why Reason, nodes []*Node) []string {
 		}
 		return []string{fmt.Sprintf("%s%s fewer than %d GPUs", count, has(len(nodes)), r.GPUs)}
 	case LacksProfile:
-		return []string{fmt.Sprintf("GPUs of %s cannot be cut so", count)}
+		return noProfile(nodes)
 	case LacksLevel:
 		return []string{fmt.Sprintf("%s lack%s level %v", count, s(len(nodes)), r.Level)}
 	case WrongModel:
@@ -96,6 +96,29 @@ func summed(r Request, why Reason, nodes []*Node) []string {
 	case Fits:
 	}
 	return nil
+}
+
+// noProfile tells GPUs that have other profiles, with their names, from those that are not in MIG mode.
+func noProfile(nodes []*Node) []string {
+	var parts, lists []string
+	plain, of := 0, map[string]int{}
+	for _, n := range nodes {
+		if n.Table == nil {
+			plain++
+			continue
+		}
+		names := n.Table.Names()
+		if of[names]++; of[names] == 1 {
+			lists = append(lists, names)
+		}
+	}
+	for _, names := range lists {
+		parts = append(parts, fmt.Sprintf("GPUs of %s cannot be cut so, but into %s", nodesOf(of[names]), names))
+	}
+	if plain > 0 {
+		parts = append(parts, "GPUs of "+nodesOf(plain)+" are not in MIG mode")
+	}
+	return parts
 }
 
 // noRoom tells GPUs that are too full from those that are too small when empty.
