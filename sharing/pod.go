@@ -139,6 +139,10 @@ type Seen struct {
 	Gone bool
 	// CDINames are the CDI devices that kubelet passed.
 	CDINames []string
+	// Devices are the names of the driver's files, such as nvidia0 and nvidia-cap12, that its OCI spec gives it one by one. A
+	// container that may use every device of the node has none here: it is given no GPU. Only containerd's own list tells
+	// them, not NRI's.
+	Devices []string
 	// Note is the annotation that Inject gave, empty where it has none.
 	Note string
 	// Grant is the claim in the arguments of the hook in its OCI spec: for containers that are no pod's.

@@ -70,6 +70,8 @@ type agent struct {
 	// boot is the kernel's boot id.
 	boot    string
 	cgroups cgroup.Hierarchy
+	// seen lists the pods' containers, as the container runtime has them; nil without Kubernetes.
+	seen func(ctx context.Context) ([]sharing.Seen, error)
 	// cutBefore kept them before cut does; followDriver alone uses it.
 	cutBefore *keep.Manager
 	// cut keeps the GPUs' MIG instances; nil without a driver.

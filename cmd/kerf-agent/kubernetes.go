@@ -52,6 +52,9 @@ func newKubernetes(c *containers) (*kubernetes, error) {
 	if k.runtimeDoor, err = containerd.Open(a.containerdSocket); err != nil {
 		return nil, fmt.Errorf("container runtime: %w", err)
 	}
+	a.seen = func(ctx context.Context) ([]sharing.Seen, error) {
+		return k.runtimeDoor.Containers(ctx, containerd.NamespaceKubernetes)
+	}
 	if k.kubelet, err = kubelet.Open(kubelet.SocketPath(a.kubeletDir)); err != nil {
 		return nil, errors.Join(fmt.Errorf("kubelet: %w", err), k.runtimeDoor.Close())
 	}

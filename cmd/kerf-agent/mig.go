@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -46,7 +47,7 @@ func (a *agent) cutter(lib *nvml.Library, gpus []sharing.GPU, quiet *gate) (*kee
 	hush := &quiesce{gate: quiet, events: lib.HoldEvents, others: others(a.dir), log: a.log}
 	return keep.New(keep.Options{
 		Log: a.log, Driver: crashDriver{a.audited(driver), a.failpoints}, Store: crashStore{exec.Files{Dir: dir}, a.failpoints}, BootID: boot,
-		Claims: a.claimsOn, Holders: []exec.Holders{driver}, Quiesce: hush.letGo,
+		Claims: a.claimsOn, Holders: []exec.Holders{driver, listed{a}}, Quiesce: hush.letGo,
 		Pool: func() config.Pool { return *a.pool.Load() }, Now: time.Now, Observe: a.events.MIGStep, Before: a.cutBefore,
 	}, gpus), nil
 }
@@ -54,6 +55,29 @@ func (a *agent) cutter(lib *nvml.Library, gpus []sharing.GPU, quiet *gate) (*kee
 func (a *agent) claimsOn(gpu sharing.GPUID) ([]keep.Claimed, error) {
 	list, err := a.runtime.ClaimsOn(gpu)
 	return toClaimed(list), err
+}
+
+// listed are the containers that the runtime lists and nobody has accounted for, as holders.
+type listed struct{ *agent }
+
+// Holders implements exec.Holders. Without Kubernetes, and where the runtime keeps no list for others, there are none.
+func (l listed) Holders(ctx context.Context, gpu sharing.GPUID) ([]exec.Hold, error) {
+	if l.seen == nil {
+		return nil, nil
+	}
+	seen, err := l.seen(ctx)
+	if errors.Is(err, sharing.ErrUnsupported) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the container runtime's containers: %w", err)
+	}
+	seen = slices.DeleteFunc(seen, func(s sharing.Seen) bool { return slices.Contains(l.exempt, s.Ref.Namespace) })
+	var holds []exec.Hold
+	for _, u := range l.runtime.UnaccountedOn(gpu, seen) {
+		holds = append(holds, exec.Hold{GI: u.GI, Who: u.Who}) // node.AnyGI is exec.AnyGI
+	}
+	return holds, nil
 }
 
 // firstCut recovers the GPUs, and makes modes and layouts, before anything is offered. It returns the inventory after

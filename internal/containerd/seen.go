@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -34,6 +35,9 @@ const (
 
 // hookName is the base name of the program that arms a container.
 const hookName = "kerf-hook"
+
+// gpuFile is the name of the file of a GPU, or of the right to use a MIG instance.
+var gpuFile = regexp.MustCompile(`^nvidia(-cap)?[0-9]+$`)
 
 // Containers lists the containers of a namespace as the second witness tells of them. CDINames are those of
 // the guard and the asks that the createRuntime hooks in the stored OCI spec stand for, which only root can
@@ -138,10 +142,13 @@ func readSpec(s *sharing.Seen, text []byte) {
 	var spec struct {
 		Annotations map[string]string `json:"annotations"`
 		Hooks       specs.Hooks       `json:"hooks"`
+		Mounts      []specs.Mount     `json:"mounts"`
+		Linux       specs.Linux       `json:"linux"`
 	}
 	if json.Unmarshal(text, &spec) != nil {
 		return
 	}
+	s.Devices = devicesOf(spec.Linux, spec.Mounts)
 	s.Note = spec.Annotations[sharing.NoteAnnotation]
 	for _, h := range spec.Hooks.CreateRuntime {
 		if path.Base(h.Path) != hookName {
@@ -158,6 +165,32 @@ func readSpec(s *sharing.Seen, text []byte) {
 			s.CDINames = append(s.CDINames, name)
 		}
 	}
+}
+
+// devicesOf are the driver's files that are given one by one, as devices or mounted.
+func devicesOf(l specs.Linux, mounts []specs.Mount) []string {
+	if l.Resources != nil && slices.ContainsFunc(l.Resources.Devices, everyDevice) {
+		return nil
+	}
+	var names []string
+	add := func(file string) {
+		if folder := path.Dir(file); gpuFile.MatchString(path.Base(file)) && (folder == "/dev" || folder == "/dev/nvidia-caps") {
+			names = append(names, path.Base(file))
+		}
+	}
+	for _, d := range l.Devices {
+		add(d.Path)
+	}
+	for _, m := range mounts {
+		add(path.Clean(m.Destination))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// everyDevice is the rule of a privileged container.
+func everyDevice(d specs.LinuxDeviceCgroup) bool {
+	return d.Allow && d.Major == nil && d.Minor == nil && (d.Type == "" || d.Type == "a")
 }
 
 // argument is the value that follows a flag in args, or empty.

@@ -96,6 +96,35 @@ func TestContainers(t *testing.T) {
 	}
 }
 
+// The GPUs of a container are those whose files it is given one by one: who may use every device of the node is given none.
+func TestContainersSayWhichGPUsTheyHave(t *testing.T) {
+	device := func(file string) specs.LinuxDevice { return specs.LinuxDevice{Path: file, Type: "c"} }
+	some := &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Access: "rwm"}, {Allow: true, Type: "c", Access: "m"}, {Allow: true, Type: "c", Major: new(int64), Access: "rw"}}}
+	every := &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Allow: true, Access: "rwm"}}}
+	for name, tt := range map[string]struct {
+		spec specs.Spec
+		want []string
+	}{
+		"devices": {specs.Spec{Linux: &specs.Linux{Resources: some, Devices: []specs.LinuxDevice{
+			device("/dev/nvidiactl"), device("/dev/nvidia1"), device("/dev/nvidia-caps/nvidia-cap12"), device("/dev/null"), device("/dev/nvidia-uvm"),
+		}}}, []string{"nvidia-cap12", "nvidia1"}},
+		"mounted": {specs.Spec{Mounts: []specs.Mount{
+			{Destination: "/dev/nvidia0"}, {Destination: "/dev/nvidia0"}, {Destination: "/data/nvidia3"}, {Destination: "/dev"},
+		}}, []string{"nvidia0"}},
+		"privileged": {specs.Spec{Linux: &specs.Linux{Resources: every, Devices: []specs.LinuxDevice{device("/dev/nvidia0")}}}, nil},
+		"none":       {specs.Spec{}, nil},
+	} {
+		c, _ := open(t, &fake{name: "containerd", version: "2.4.2", containers: []*containersv1.Container{stored(t, "a", "container", tt.spec)}})
+		got, err := c.Containers(t.Context(), NamespaceKubernetes)
+		if err != nil || len(got) != 1 {
+			t.Fatalf("%s: %+v, %v", name, got, err)
+		}
+		if diff := cmp.Diff(tt.want, got[0].Devices); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 // Containers that end, or that kubelet removes, while the list is made have ended all the same.
 func TestContainersThatGoMeanwhile(t *testing.T) {
 	guarded := armed(nil, []string{"--ask", "gpu-memory-gib:10"})

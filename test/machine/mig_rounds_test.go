@@ -20,7 +20,13 @@ func TestMIGRounds(t *testing.T) {
 	if soaking() {
 		rounds = 500
 	}
-	for _, hardware := range []string{"a100x8", "h100x8"} {
+	seven := []string{"--mig 1g", "--mig 1g.10gb", "--mig 1g.20gb", "--mig 2g", "--mig 3g", "--mig 4g", "--mig >=16GiB", "--memory 12GiB --level hardware"}
+	for hardware, asks := range map[string][]string{
+		"a100x8": seven, "h100x8": seven,
+		"b200x8": {"--mig 1g", "--mig 1g.23gb", "--mig 1g.45gb", "--mig 2g", "--mig 3g.90gb", "--mig 4g", "--mig >=30GiB", "--memory 12GiB --level hardware"},
+		// Of its four instances the neighbour has two, so that a 4g always waits, and is refused.
+		"rtxpro6000x4": {"--mig 1g", "--mig 1g.24gb", "--mig 2g", "--mig 2g.48gb", "--mig 4g", "--mig >=16GiB", "--memory 12GiB --level hardware"},
+	} {
 		t.Run(hardware, func(t *testing.T) {
 			t.Parallel()
 			m := onDemand(t, hardware, "1s")
@@ -28,7 +34,6 @@ func TestMIGRounds(t *testing.T) {
 			neighbour.loads(1)
 			before := m.wantCut(0, 1)
 			r := rand.New(rand.NewPCG(5, 3))
-			asks := []string{"--mig 1g", "--mig 1g.10gb", "--mig 1g.20gb", "--mig 2g", "--mig 3g", "--mig 4g", "--mig >=16GiB", "--memory 12GiB --level hardware"}
 			ran, refused := 0, 0
 			for round := range rounds {
 				var runs []*run

@@ -1,0 +1,75 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// AnyGI in an Unaccounted means that it is not known which instance is meant, or that all of the GPU is.
+const AnyGI = -1
+
+// Unaccounted is a container that runs, has the GPU's device file, and belongs to no claim.
+type Unaccounted struct {
+	// GI is the driver's id of the GPU instance that it may use, or AnyGI.
+	GI int
+	// Who it is, for people.
+	Who string
+}
+
+// UnaccountedOn are those of the containers that the runtime lists that use a GPU and that nobody has accounted for: what the
+// ledger does not know, and the driver's processes do not show as long as a container only waits with its file open. With the
+// right to use some instances only, these alone count.
+func (r *Runtime) UnaccountedOn(gpu sharing.GPUID, seen []sharing.Seen) []Unaccounted {
+	r.mu.Lock()
+	v, known := r.ledger.GPU(gpu)
+	r.mu.Unlock()
+	if !known {
+		return nil
+	}
+	file := fmt.Sprintf("nvidia%d", v.GPU.Minor)
+	var out []Unaccounted
+	for _, s := range seen {
+		if !s.Running || s.Gone || !slices.Contains(s.Devices, file) || r.accounted(s) {
+			continue
+		}
+		who := fmt.Sprintf("container %s (%s), which has no grant that is accounted for", s.Ref, s.ID)
+		for _, gi := range r.instancesWith(v.GPU, s.Devices) {
+			out = append(out, Unaccounted{gi, who})
+		}
+	}
+	return out
+}
+
+// instancesWith are the ids of the instances of the GPU whose capability is among the files, and AnyGI where there is none. One
+// whose capability cannot be read counts.
+func (r *Runtime) instancesWith(g sharing.GPU, files []string) []int {
+	root := cmp.Or(r.opt.CapsRoot, r.opt.DevRoot)
+	found, err := filepath.Glob(filepath.Join(root, capsTable, fmt.Sprintf("gpu%d/mig/gi*/access", g.Minor)))
+	if err != nil {
+		return []int{AnyGI}
+	}
+	var out []int
+	for _, file := range found {
+		gi, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(filepath.Dir(file)), "gi"))
+		if err != nil {
+			continue
+		}
+		minor, err := capMinor(file)
+		if err != nil || slices.Contains(files, fmt.Sprintf("nvidia-cap%d", minor)) {
+			out = append(out, gi)
+		}
+	}
+	if len(out) == 0 {
+		return []int{AnyGI}
+	}
+	return out
+}
