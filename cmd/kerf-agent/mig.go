@@ -47,7 +47,7 @@ func (a *agent) cutter(lib *nvml.Library, gpus []sharing.GPU, quiet *gate) (*kee
 	hush := &quiesce{gate: quiet, events: lib.HoldEvents, others: others(a.dir), log: a.log}
 	return keep.New(keep.Options{
 		Log: a.log, Driver: crashDriver{a.audited(driver), a.failpoints}, Store: crashStore{exec.Files{Dir: dir}, a.failpoints}, BootID: boot,
-		Claims: a.claimsOn, Holders: []exec.Holders{driver, listed{a}}, Quiesce: hush.letGo,
+		Claims: a.claimsOn, Holders: []exec.Holders{driver}, Last: []exec.Holders{listed{a}}, Quiesce: hush.letGo,
 		Pool: func() config.Pool { return *a.pool.Load() }, Now: time.Now, Observe: a.events.MIGStep, Before: a.cutBefore,
 	}, gpus), nil
 }

@@ -25,6 +25,8 @@ type Options struct {
 	BootID string
 	// Holders are all who may say that an instance is held.
 	Holders []Holders
+	// Last are more of them, who are asked only when something is about to end: to ask them takes longer.
+	Last []Holders
 	// Quiesce lets go of a GPU what Kerf itself holds of it, and returns what takes it up again.
 	Quiesce func(ctx context.Context, gpu sharing.GPUID, what Touch) (resume func(), err error)
 	// Wait returns after d or with ctx's error. It paces attempts on what is in use.
@@ -220,7 +222,11 @@ func (e *Executor) check(ctx context.Context, g *state, steps []plan.Step) ([]mi
 	if _, err := table.Occupy(all); err != nil {
 		return nil, fmt.Errorf("%w (%w)", err, sharing.ErrStale)
 	}
-	holds, err := e.holds(ctx, g)
+	whom := e.holds
+	if slices.ContainsFunc(g.mine, func(o Own) bool { return !slices.Contains(wanted, o.Place) }) {
+		whom = e.allHolds
+	}
+	holds, err := whom(ctx, g)
 	if err != nil {
 		return nil, err
 	}
@@ -232,10 +238,19 @@ func (e *Executor) check(ctx context.Context, g *state, steps []plan.Step) ([]mi
 	return wanted, nil
 }
 
-// holds asks all who may know.
+// holds asks all who may know, but for the last.
 func (e *Executor) holds(ctx context.Context, g *state) ([]Hold, error) {
+	return e.ask(ctx, g, e.opts.Holders)
+}
+
+// allHolds asks the last, too: something is about to end.
+func (e *Executor) allHolds(ctx context.Context, g *state) ([]Hold, error) {
+	return e.ask(ctx, g, slices.Concat(e.opts.Holders, e.opts.Last))
+}
+
+func (e *Executor) ask(ctx context.Context, g *state, whom []Holders) ([]Hold, error) {
 	var all []Hold
-	for _, h := range e.opts.Holders {
+	for _, h := range whom {
 		list, err := h.Holders(ctx, g.gpu.ID)
 		if err != nil {
 			return nil, fmt.Errorf("ask who holds mig instances: %w", errors.Join(err, sharing.ErrUnavailable))

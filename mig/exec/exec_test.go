@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/kerf-gpu/kerf/mig"
@@ -44,6 +45,33 @@ func TestHeld(t *testing.T) {
 	in, err := s.find(held.GI)
 	if err != nil || in.CIs[0].UUID != uuid {
 		t.Errorf("the held instance became %+v, %v", in, err)
+	}
+}
+
+// Who is asked last is asked before anything ends, and counts as all others do; not where instances are only made.
+func TestHeldByWhoIsAskedLast(t *testing.T) {
+	s := newScene(t)
+	held := s.e.gpus[testGPU].mine[0]
+	steps := []plan.Step{{Op: plan.DestroyCI, Place: held.Place, GI: held.GI, CI: 0}, {Op: plan.DestroyGI, Place: held.Place, GI: held.GI, CI: -1}}
+	for _, hold := range []Hold{{GI: held.GI, Who: "container train"}, {GI: AnyGI, Who: "container train"}} {
+		before := s.writes
+		s.last = listing{holds: []Hold{hold}}
+		_, err := s.e.Apply(t.Context(), s.gpu(), steps)
+		wantErr(t, "held", err, sharing.ErrConflict)
+		if s.last.asked == 0 || s.writes != before || !strings.Contains(err.Error(), "container train") {
+			t.Errorf("asked %d times, %d calls, %v", s.last.asked, s.writes-before, err)
+		}
+		wantErr(t, "another mode", s.e.SetMode(t.Context(), s.gpu(), false, true), sharing.ErrConflict)
+		s.last = listing{err: errors.New("no answer")}
+		_, err = s.e.Apply(t.Context(), s.gpu(), steps)
+		wantErr(t, "nobody can tell", err, sharing.ErrUnavailable)
+	}
+	s.last = listing{}
+	if _, err := s.e.Apply(t.Context(), s.gpu(), nil); err != nil || s.last.asked != 0 {
+		t.Errorf("asked %d times where nothing ends, %v", s.last.asked, err)
+	}
+	if _, err := s.e.Apply(t.Context(), s.gpu(), steps); err != nil || s.last.asked == 0 {
+		t.Errorf("asked %d times, %v", s.last.asked, err)
 	}
 }
 

@@ -96,7 +96,7 @@ func (e *Executor) steps(ctx context.Context, g *state, wanted []mig.Place) erro
 func (e *Executor) do(ctx context.Context, g *state, s plan.Step) error {
 	ends := s.Op == plan.DestroyCI || s.Op == plan.DestroyGI
 	if ends {
-		holds, err := e.holds(ctx, g)
+		holds, err := e.allHolds(ctx, g)
 		if err != nil {
 			return err
 		}

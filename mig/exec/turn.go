@@ -127,7 +127,7 @@ func (e *Executor) turned(ctx context.Context, g *state) error {
 
 // clear makes sure that nobody holds the GPU, and has it let go of what Kerf itself holds.
 func (e *Executor) clear(ctx context.Context, g *state, reset bool) (resume func(), err error) {
-	holds, err := e.holds(ctx, g)
+	holds, err := e.allHolds(ctx, g)
 	if err != nil {
 		return nil, err
 	}

@@ -25,6 +25,7 @@ type killed struct{}
 
 // world is a GPU with its driver, a disk, and who holds what: all that outlives a process.
 type world struct {
+	last listing
 	noMIG bool // the GPU cannot do it
 	t     testing.TB
 	table *mig.Table
@@ -80,10 +81,22 @@ func newWorld(t testing.TB, name string) *world {
 	}
 }
 
+// listing is a holder that is asked last.
+type listing struct {
+	holds []Hold
+	asked int
+	err   error
+}
+
+func (l *listing) Holders(context.Context, sharing.GPUID) ([]Hold, error) {
+	l.asked++
+	return l.holds, l.err
+}
+
 // start is a new process.
 func (w *world) start() *Executor {
 	return New(Options{
-		Driver: w, Store: w, BootID: w.boot, Holders: []Holders{w},
+		Driver: w, Store: w, BootID: w.boot, Holders: []Holders{w}, Last: []Holders{&w.last},
 		Quiesce: func(_ context.Context, _ sharing.GPUID, what Touch) (func(), error) {
 			w.touched = append(w.touched, what)
 			return func() {}, nil

@@ -37,6 +37,8 @@ type Options struct {
 	Claims func(gpu sharing.GPUID) ([]Claimed, error)
 	// Holders are all others who may say that an instance is held.
 	Holders []exec.Holders
+	// Last is exec.Options.Last.
+	Last []exec.Holders
 	// Quiesce is exec.Options.Quiesce.
 	Quiesce func(ctx context.Context, gpu sharing.GPUID, what exec.Touch) (resume func(), err error)
 	// Pool is the node's pool in force.
@@ -119,7 +121,7 @@ func New(o Options, gpus []sharing.GPU) *Manager {
 		driver = &timed{o.Driver, o.Observe, o.Now}
 	}
 	m.exec = exec.New(exec.Options{
-		Driver: driver, Store: &brake{o.Store, &m.stopped}, BootID: o.BootID, Holders: append(slices.Clone(o.Holders), &claims{o.Claims}),
+		Driver: driver, Store: &brake{o.Store, &m.stopped}, BootID: o.BootID, Holders: append(slices.Clone(o.Holders), &claims{o.Claims}), Last: o.Last,
 		Quiesce: o.Quiesce, Wait: wait,
 	})
 	for _, g := range gpus {
