@@ -4,15 +4,21 @@
 package e2e
 
 import (
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// forgery is a pod by which a tenant tries to get at GPUs that are not his.
+// forgery is a pod by which a tenant tries to get at GPUs that are not his. A container that a busy runtime has made without its
+// grant is made again.
 func forgery(name string, limits map[string]string, run string, edit func(*podSpec)) podSpec {
 	s := one("forged-"+dnsName(name), limits, run)
+	s.restart = corev1.RestartPolicyAlways
 	if edit != nil {
 		edit(&s)
 	}
@@ -34,61 +40,215 @@ func forgeries(nodeName, grant, uuid string) map[string]func(*podSpec) {
 		},
 		"kerf's environment": env(map[string]string{"KERF_GRANT": grant, "KERF_GPUS": uuid, "KERF_NEAR": "numa0:1"}),
 		"cdi annotations": func(s *podSpec) {
-			s.annotations = map[string]string{"cdi.k8s.io/vendor1_class": "nvidia.com/gpu=all", "cdi.k8s.io/kerf": "kerf.dev/gpu=" + uuid}
+			s.annotations = map[string]string{
+				"cdi.k8s.io/vendor1_class": "nvidia.com/gpu=all", "cdi.k8s.io/kerf": "kerf.dev/gpu=" + uuid,
+				"cdi.k8s.io/vendor2_class": "kerf.dev/guard=armed,kerf.dev/ask=gpu-memory-gib:70",
+			}
 		},
-		"node name": func(s *podSpec) {
+		"node and scheduler name": func(s *podSpec) {
 			all(s)
-			s.edit = func(p *corev1.Pod) { p.Spec.NodeName = nodeName }
+			s.edit = func(p *corev1.Pod) { p.Spec.NodeName, p.Spec.SchedulerName = nodeName, schedulerName }
 		},
 	}
 }
 
-// Nothing that a tenant can write in a pod without a request gets it a GPU.
+// attempts is a program that tries to get at a GPU, says what came of it, and goes on trying.
+const attempts = "ls /dev; gpuload --json; gpuload --json --alloc 1GiB; while :; do gpuload --alloc 1GiB --hold 1h; sleep 1; done >/dev/null 2>&1"
+
+// wantDriver compares what the driver has of a container that runs with its grant: without one it holds no limit for it and knows no
+// process of it; with one of that many bytes, that limit on the grant's GPU, next to nothing on the others, and processes
+// on that GPU alone, within it.
+func (e *testCase) wantDriver(p *pod, memory uint64) {
+	e.Helper()
+	id, all := p.id("main"), e.grantsOf(p)
+	own := ""
+	if memory > 0 {
+		if len(all) != 1 || all[0].Memory != memory || len(all[0].Fragments) != 1 {
+			e.Fatalf("%s: %d bytes were asked for, and the agent holds %+v", p.name, memory, all)
+		}
+		own = all[0].Fragments[0].GPU
+	} else if len(all) > 0 {
+		e.Errorf("%s asks for nothing, and the agent holds %+v", p.name, all)
+	}
+	caps := e.node.capsOf(e.T, id)
+	for gpu, limit := range caps {
+		if memory == 0 || gpu == own && limit != memory || gpu != own && limit > least {
+			e.Errorf("%s: the driver holds a limit of %d bytes on %s; its grant is %d on %q", p.name, limit, gpu, memory, own)
+		}
+	}
+	if _, capped := caps[own]; memory > 0 && !capped {
+		e.Errorf("%s: the driver holds no limit on %s: %v", p.name, own, caps)
+	}
+	for _, s := range p.inDriver("main") {
+		if s.GPU != own || s.Bytes > memory {
+			e.Errorf("%s: the driver knows of it %+v; its grant is %d on %q", p.name, s, memory, own)
+		}
+	}
+}
+
+// victim is a pod that uses what it has, and what the driver has of it.
+type victim struct {
+	*pod
+	caps string
+	uses []simProcess
+}
+
+func (e *testCase) victim(s podSpec) victim {
+	e.Helper()
+	p := e.create(s)
+	p.running()
+	if l := p.loads("main", 1)[0]; l.Error != nil {
+		e.Fatalf("the victim: %v", l)
+	}
+	return victim{p, fmt.Sprint(p.caps("main")), p.inDriver("main")}
+}
+
+// feelsNothing compares it with before.
+func (v victim) feelsNothing() {
+	v.e.Helper()
+	if now := fmt.Sprint(v.pod.caps("main")); now != v.caps {
+		v.e.Errorf("the victim's limits are %s, were %s", now, v.caps)
+	}
+	if now := v.inDriver("main"); len(now) != 1 || !slices.Equal(now, v.uses) {
+		v.e.Errorf("the driver knows %+v of the victim, and knew %+v", now, v.uses)
+	}
+	if s := v.status("main"); s.State.Running == nil || s.RestartCount != 0 {
+		v.e.Errorf("the victim: %+v", s)
+	}
+}
+
+// Nothing that a tenant can write in a pod without a request gets it a GPU: it finds none, and the driver has nothing of it.
 func TestForgedPodsGetNoGPU(t *testing.T) {
 	t.Parallel()
 	e := beginWithAgent(t)
-	victim := e.create(one("victim", gibs(4), hold))
-	victim.running()
-	g := e.grantOf(victim, "main")
+	v := e.victim(one("victim", gibs(4), "exec gpuload --json --alloc 3GiB --hold 1h"))
+	g := e.grantOf(v.pod, "main")
 	pods := map[string]*pod{}
 	for name, edit := range forgeries(e.node.env["NODE_NAME"], g.ID, g.Fragments[0].GPU) {
-		pods[name] = e.create(forgery(name, nil, "ls /dev; gpuload --json", edit))
+		pods[name] = e.create(forgery(name, nil, attempts, edit))
 	}
 	for name, p := range pods {
-		p.phase(corev1.PodFailed)
-		if l := p.loads("main", 1)[0]; l.Error == nil || l.Total != nil {
-			t.Errorf("%s: it sees a GPU: %v", name, l)
+		p.running()
+		for _, l := range p.loads("main", 2) {
+			if l.Error == nil || l.Total != nil {
+				t.Errorf("%s: it sees a GPU: %v", name, l)
+			}
 		}
 		if log := p.logs("main"); strings.Contains(log, "nvidia0") || strings.Contains(log, "nvidiactl") {
 			t.Errorf("%s: it has device files: %q", name, log)
 		}
 	}
+	for range 3 { // they go on trying
+		for _, p := range pods {
+			e.wantDriver(p, 0)
+		}
+	}
+	v.feelsNothing()
 }
 
 // Nor does it get a pod with a request more than that.
 func TestForgedPodsGetNoMore(t *testing.T) {
 	t.Parallel()
 	e := beginWithAgent(t)
-	victim := e.create(one("victim", gibs(4), hold))
-	victim.running()
-	g := e.grantOf(victim, "main")
+	v := e.victim(one("victim", gibs(4), "exec gpuload --json --alloc 3GiB --hold 1h"))
+	g := e.grantOf(v.pod, "main")
 	pods := map[string]*pod{}
 	for name, edit := range forgeries(e.node.env["NODE_NAME"], g.ID, g.Fragments[0].GPU) {
-		pods[name] = e.create(forgery(name, gibs(2), "unset CUDA_VISIBLE_DEVICES; gpuload --json; gpuload --json --alloc 3GiB; gpuload --json --gpu 1; ls /dev | grep -c '^nvidia[0-9]'", edit))
+		pods[name] = e.create(forgery(name, gibs(2), "unset CUDA_VISIBLE_DEVICES; gpuload --json; gpuload --json --alloc 3GiB; gpuload --json --gpu 1; "+
+			"ls /dev | grep -c '^nvidia[0-9]'; exec gpuload --json --alloc 1GiB --hold 1h", edit))
 	}
 	for name, p := range pods {
-		p.phase(corev1.PodSucceeded)
-		lines := p.loads("main", 3)
+		p.running()
+		lines := p.loads("main", 4)
 		if l := lines[0]; l.Total == nil || *l.Total != 2*gib {
 			t.Errorf("%s: it sees %v", name, l)
 		}
 		if lines[1].Error == nil || lines[2].Error == nil {
 			t.Errorf("%s: it gets past its cap or to another GPU: %v", name, lines)
 		}
-		if log := p.logs("main"); !strings.HasSuffix(log, "\n1\n") {
+		if log := p.logs("main"); !strings.Contains(log, "\n1\n") {
 			t.Errorf("%s: it has other GPUs' device files: %q", name, log)
 		}
+		e.wantDriver(p, 2*gib)
+		if its := p.inDriver("main"); lines[3].Error != nil || len(its) != 1 {
+			t.Errorf("%s: with half of its share it says %v, and the driver knows %+v", name, lines[3], its)
+		}
 	}
+	v.feelsNothing()
+}
+
+// placementPolicy is the chart's file that lets none but the scheduler write where a pod lies.
+const placementPolicy = "agent/40-policy-placement.yaml"
+
+// withoutPlacementPolicy takes that policy off until the test ends.
+func (e *testCase) withoutPlacementPolicy() {
+	e.Helper()
+	text := e.chartFile("default", placementPolicy)
+	try := func() error {
+		s := one("tried", nil, hold)
+		s.annotations = map[string]string{"placement.kerf.dev/main": "GPU-0"}
+		_, err := e.client.CoreV1().Pods(e.namespace).Create(background(), s.object(e.namespace), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	e.Cleanup(func() {
+		if err := e.apply(text); err != nil {
+			e.Error(err)
+		}
+		eventually(e, "the policy of placements", func() error {
+			if err := try(); err == nil || !strings.Contains(err.Error(), "by the scheduler alone") {
+				return fmt.Errorf("a forged placement: %w", errors.Join(err))
+			}
+			return nil
+		})
+	})
+	if r := e.kubectl(text, "delete", "-f", "-"); r.err != nil {
+		e.Fatal(r)
+	}
+	eventually(e, "the end of the policy of placements", try)
+}
+
+// Where nobody guards the scheduler's annotation, who forges it chooses among the GPUs that have room for what it asks for, as
+// kerf.dev/gpu-uuid lets it anyway, and gains nothing else: neither a GPU without a request, nor more than that, nor a place
+// where there is no room, nor a neighbour's.
+func TestForgedPlacement(t *testing.T) {
+	e := beginWithAgent(t)
+	const gpu = 3
+	v := e.victim(e.pinned("victim", gpu, 70, "exec gpuload --json --alloc 60GiB --hold 1h"))
+	gpus := e.node.gpus(t)
+	full, free := gpus[gpu].UUID, gpus[6].UUID
+	e.withoutPlacementPolicy()
+	forged := map[string]string{
+		"the victim's": full, "a free one": free, "two": free + "," + full, "an instance": full + "/7g.80gb@0", "an amount": full + "=70GiB",
+	}
+	none, some := map[string]*pod{}, map[string]*pod{}
+	for name, value := range forged {
+		edit := func(s *podSpec) { s.annotations = map[string]string{"placement.kerf.dev/main": value} }
+		if value == full || value == free {
+			none[name] = e.create(forgery(name+" without", nil, attempts, edit))
+		}
+		some[name] = e.create(forgery(name, gibs(12), "gpuload --json --alloc 13GiB; exec gpuload --json --alloc 11GiB --hold 1h", edit))
+	}
+	for name, p := range none {
+		p.running()
+		for _, l := range p.loads("main", 2) {
+			if l.Error == nil || l.Total != nil {
+				t.Errorf("%s: without a request it sees a GPU: %v", name, l)
+			}
+		}
+		e.wantDriver(p, 0)
+	}
+	for name, p := range some {
+		p.running()
+		if l := p.loads("main", 2); l[0].Error == nil || l[1].Error != nil || *l[1].Total != 12*gib {
+			t.Errorf("%s: 13 GiB and 11 GiB of its 12: %v", name, l)
+		}
+		e.wantDriver(p, 12*gib)
+		on := e.wantHeld(p, "main", share(12*gib, 0)).Fragments[0].GPU
+		if on == full || name == "a free one" && on != free {
+			t.Errorf("%s: it lies on %s; %s is full, and %s has room", name, on, full, free)
+		}
+	}
+	v.feelsNothing()
 }
 
 // A forged note of a grant is refused in words.
