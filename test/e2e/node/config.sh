@@ -86,45 +86,76 @@ kubelet_config() {
 	END
 }
 
-containerd_config() {
-	# Without CAP_SYS_RESOURCE, which some hosts drop, runc may not lower oom_score_adj.
-	local keep_oom=true
-	if (($((16#$(awk '/CapEff/ {print $2}' /proc/self/status))) >> 24 & 1)); then keep_oom=false; fi
-	cat >"$CONF/containerd.toml" <<-END
-		version = 3
-		root = "/var/lib/containerd"
-		state = "/run/containerd"
-		[grpc]
-		  address = "/run/containerd/containerd.sock"
-		[plugins."io.containerd.cri.v1.images"]
-		  snapshotter = "overlayfs"
-		  [plugins."io.containerd.cri.v1.images".pinned_images]
-		    sandbox = "$PAUSE_REF"
-		[plugins."io.containerd.cri.v1.runtime"]
-		  cdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"]
-		  restrict_oom_score_adj = $keep_oom
-		  [plugins."io.containerd.cri.v1.runtime".cni]
-		    bin_dirs = ["/opt/cni/bin"]
-		    conf_dir = "/etc/cni/net.d"
-		  [plugins."io.containerd.cri.v1.runtime".containerd]
+# keep_oom prints whether runc is to leave oom_score_adj alone, which it may not lower without CAP_SYS_RESOURCE, which some hosts drop.
+keep_oom() {
+	if (($((16#$(awk '/CapEff/ {print $2}' /proc/self/status))) >> 24 & 1)); then echo false; else echo true; fi
+}
+
+# runtimes CRI: containerd's table of runtimes, below the plugin CRI.
+runtimes() {
+	cat <<-END
+		  [plugins."$1".containerd]
 		    default_runtime_name = "runc"
-		    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+		    [plugins."$1".containerd.runtimes.runc]
 		      runtime_type = "io.containerd.runc.v2"
-		      [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+		      [plugins."$1".containerd.runtimes.runc.options]
 		        BinaryName = "$BIN/runc"
 		        SystemdCgroup = false
 		    # Obeys NVIDIA_VISIBLE_DEVICES, as NVIDIA's own runtime does.
-		    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia]
+		    [plugins."$1".containerd.runtimes.nvidia]
 		      runtime_type = "io.containerd.runc.v2"
-		      [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia.options]
+		      [plugins."$1".containerd.runtimes.nvidia.options]
 		        BinaryName = "$BIN/nvidia-container-runtime"
 		        SystemdCgroup = false
-		[plugins."io.containerd.nri.v1.nri"]
-		  disable = false
-		  socket_path = "/var/run/nri/nri.sock"
-		  [plugins."io.containerd.nri.v1.nri".default_validator]
-		    enable = true
 	END
+}
+
+# containerd_config: $BIN may hold another containerd than the one that is built here. That of 1.7 knows no version 3 of this
+# file, and has CDI off.
+containerd_config() {
+	local cri=io.containerd.cri.v1.runtime version=3 cni='bin_dirs = ["/opt/cni/bin"]'
+	if "$BIN/containerd" --version | grep -q ' v1\.7\.'; then
+		cri=io.containerd.grpc.v1.cri version=2 cni='bin_dir = "/opt/cni/bin"'
+	fi
+	{
+		cat <<-END
+			version = $version
+			root = "/var/lib/containerd"
+			state = "/run/containerd"
+			[grpc]
+			  address = "/run/containerd/containerd.sock"
+		END
+		if [ $version = 3 ]; then
+			cat <<-END
+				[plugins."io.containerd.cri.v1.images"]
+				  snapshotter = "overlayfs"
+				  [plugins."io.containerd.cri.v1.images".pinned_images]
+				    sandbox = "$PAUSE_REF"
+				[plugins."$cri"]
+			END
+		else
+			cat <<-END
+				[plugins."$cri"]
+				  sandbox_image = "$PAUSE_REF"
+				  enable_cdi = true
+			END
+		fi
+		cat <<-END
+			  cdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"]
+			  restrict_oom_score_adj = $(keep_oom)
+			  [plugins."$cri".cni]
+			    $cni
+			    conf_dir = "/etc/cni/net.d"
+		END
+		runtimes $cri
+		cat <<-END
+			[plugins."io.containerd.nri.v1.nri"]
+			  disable = false
+			  socket_path = "/var/run/nri/nri.sock"
+			  [plugins."io.containerd.nri.v1.nri".default_validator]
+			    enable = true
+		END
+	} >"$CONF/containerd.toml"
 }
 
 small_configs() {
