@@ -13,6 +13,9 @@ import (
 	"testing"
 )
 
+// messages is the line of the source that says which version of the messages hook and agent speak.
+const messages = "\tVersion = 1\n"
+
 // guardSpec is where the node's container runtime finds the hook.
 const guardSpec = "/etc/cdi/kerf.dev-guard.json"
 
@@ -34,21 +37,20 @@ func (e *testCase) hookPath() string {
 }
 
 // otherHook builds kerf-hook as of another version, with the messages' version as given.
-func (e *testCase) otherHook(version, messages string) string {
+func (e *testCase) otherHook(version, speaks string) string {
 	e.Helper()
 	frame := filepath.Join(e.node.env["REPO"], "hooks/oci/wire/frame.go")
 	source, err := os.ReadFile(frame)
 	if err != nil {
 		e.Fatal(err)
 	}
-	const ours = "\tVersion = 1\n"
-	if !strings.Contains(string(source), ours) {
-		e.Fatalf("%s does not say %q", frame, ours)
+	if !strings.Contains(string(source), messages) {
+		e.Fatalf("%s does not say %q", frame, messages)
 	}
 	dir := e.node.env["E2E_DIR"] + "/node/hooks/" + version // a folder that the node sees, too
-	changed, overlay, out := filepath.Join(dir, "frame.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "kerf-hook")
+	changed, overlay := filepath.Join(dir, "frame.go"), filepath.Join(dir, "overlay.json")
 	text, _ := json.Marshal(map[string]map[string]string{"Replace": {frame: changed}}) // strings alone
-	for file, data := range map[string]string{changed: strings.Replace(string(source), ours, "\tVersion = "+messages+"\n", 1), overlay: string(text)} {
+	for file, data := range map[string]string{changed: strings.Replace(string(source), messages, "\tVersion = "+speaks+"\n", 1), overlay: string(text)} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			e.Fatal(err)
 		}
@@ -56,8 +58,43 @@ func (e *testCase) otherHook(version, messages string) string {
 			e.Fatal(err)
 		}
 	}
-	build := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-overlay", overlay, "-ldflags", "-X main.version="+version, "-o", out, "./cmd/kerf-hook")
-	build.Dir, build.Env = e.node.env["REPO"], append(os.Environ(), "CGO_ENABLED=0")
+	return e.buildHook(e.node.env["REPO"], version, "-overlay", overlay)
+}
+
+// noHistory stands for a program that cannot be built.
+const noHistory = "none"
+
+// firstHook is the source of the first hook that spoke the messages of today, as the history has it; empty where the
+// history is not here: a copy of the source alone, or a shallow clone.
+func (e *testCase) firstHook() string {
+	e.Helper()
+	git := func(args ...string) (string, error) {
+		r := command("git", append([]string{"-C", e.node.env["REPO"]}, args...)...)
+		return strings.TrimSpace(r.out), r.err
+	}
+	if shallow, err := git("rev-parse", "--is-shallow-repository"); err != nil || shallow != "false" {
+		return ""
+	}
+	commits, err := git("log", "--format=%H", "-S"+strings.TrimSpace(messages), "--", "hooks/oci/wire/frame.go")
+	if err != nil || commits == "" {
+		e.Fatalf("no commit brought %q: %v", strings.TrimSpace(messages), err)
+	}
+	all := strings.Fields(commits)
+	dir := e.node.env["E2E_DIR"] + "/node/hooks/first" // a folder that the node sees, too
+	if out, err := exec.Command("sh", "-ec", `rm -rf "$2" && mkdir -p "$2" && git -C "$1" archive "$3" | tar -x -C "$2"`, "sh",
+		e.node.env["REPO"], dir, all[len(all)-1]).CombinedOutput(); err != nil {
+		e.Fatalf("take the first hook out of the history: %v\n%s", err, out)
+	}
+	return dir
+}
+
+// buildHook builds the hook of a source as of a version.
+func (e *testCase) buildHook(source, version string, flags ...string) string {
+	e.Helper()
+	out := filepath.Join(e.node.env["E2E_DIR"], "node/hooks", version, "kerf-hook")
+	args := append(append([]string{"build", "-buildvcs=false", "-trimpath"}, flags...), "-ldflags", "-X main.version="+version, "-o", out, "./cmd/kerf-hook")
+	build := exec.Command("go", args...)
+	build.Dir, build.Env = source, append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := build.CombinedOutput(); err != nil {
 		e.Fatalf("build kerf-hook: %v\n%s", err, text)
 	}
@@ -70,7 +107,7 @@ func state(id, status string, pid int) string {
 }
 
 // The hook, run by hand on the node, lets nothing pass but what is armed: it ends with status 1 and says why in
-// one line. It can be of another version than the agent, as long as both speak the same messages.
+// one line. It can be of another version than the agent, as long as both speak the same messages: also the first that did.
 func TestHookByHand(t *testing.T) {
 	e := beginWithAgent(t)
 	p, plain := e.create(one("share", gibs(5), hold)), e.create(one("plain", nil, hold))
@@ -82,7 +119,10 @@ func TestHookByHand(t *testing.T) {
 		t.Fatalf("the grant has no processes: %+v", g)
 	}
 	id, pid, hook := p.id("main"), g.PIDs[0], e.hookPath()
-	stranger := plain.id("main")
+	stranger, first := plain.id("main"), noHistory
+	if dir := e.firstHook(); dir != "" {
+		first = e.buildHook(dir, "v0.0.0-first")
+	}
 	strangerPID := e.pidOf(stranger)
 	tests := map[string]struct {
 		hook, state string
@@ -93,6 +133,8 @@ func TestHookByHand(t *testing.T) {
 		"armed already":       {state: state(id, "creating", pid)},
 		"its own amount":      {state: state(id, "creating", pid), args: []string{"--ask", "gpu-memory-gib:5"}},
 		"another version":     {hook: e.otherHook("v0.0.0-e2e", "1"), state: state(id, "creating", pid)},
+		"the first hook":      {hook: first, state: state(id, "creating", pid), args: []string{"--ask", "gpu-memory-gib:5"}},
+		"the first, refused":  {hook: first, state: state(id, "creating", pid), args: []string{"--ask", "gpu-memory-gib:6"}, want: []string{`"gpu-memory-gib:6"`, "gpu-memory-gib:5"}},
 		"other messages":      {hook: e.otherHook("v9.0.0-e2e", "2"), state: state(id, "creating", pid), want: []string{"version 1", "version 2"}},
 		"another amount":      {state: state(id, "creating", pid), args: []string{"--ask", "gpu-memory-gib:6"}, want: []string{`"gpu-memory-gib:6"`, "gpu-memory-gib:5"}},
 		"another resource":    {state: state(id, "creating", pid), args: []string{"--ask", "gpu-percent:5"}, want: []string{`"gpu-percent:5"`}},
@@ -112,6 +154,9 @@ func TestHookByHand(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if tc.hook == "" {
 				tc.hook = hook
+			}
+			if tc.hook == noHistory {
+				t.Skip("the history of the source is not here, or not whole: the first hook cannot be built")
 			}
 			enter := []string{"-t", e.node.env["NODE_INIT"], "-m", "-u", "-i", "-n", "-p", "-C"}
 			if tc.uid != "" {

@@ -17,7 +17,8 @@ import (
 
 const nextVersion, nextImage = "v99.0.0-e2e", "kerf.test/agent:next"
 
-// makeNextAgent builds the agent and its hook as of another version, and loads their image.
+// makeNextAgent builds the agent and its hook as of another version, and loads their image. The hook is the first one that
+// there was where the history is here: hook and agent are then as far apart as they can be.
 func (e *testCase) makeNextAgent() {
 	e.Helper()
 	repo := e.node.env["REPO"]
@@ -27,6 +28,10 @@ func (e *testCase) makeNextAgent() {
 	// What the programs load is taken from the image of the version that is here.
 	if out, err := exec.Command("sh", "-ec", `mkdir -p "$1"; tar -xOf "$2" layer.tar | tar -x -C "$1"`, "sh", root, e.node.env["E2E_DIR"]+"/img/agent.tar").CombinedOutput(); err != nil {
 		e.Fatalf("unpack the agent's image: %v\n%s", err, out)
+	}
+	sources := map[string]string{"kerf-agent": repo, "kerf-hook": repo}
+	if first := e.firstHook(); first != "" {
+		sources["kerf-hook"] = first
 	}
 	for program, cgo := range map[string]string{"kerf-agent": "1", "kerf-hook": "0"} {
 		at := strings.TrimSpace(command("find", root, "-name", program).out)
@@ -38,7 +43,7 @@ func (e *testCase) makeNextAgent() {
 			flags += " -extldflags=-Wl,-z,lazy"
 		}
 		build := exec.Command("go", "build", "-buildvcs=false", "-ldflags", flags, "-o", at, "./cmd/"+program)
-		build.Dir, build.Env = repo, append(os.Environ(), "CGO_ENABLED="+cgo, "CGO_CFLAGS=-O2 -g -Wno-deprecated-declarations")
+		build.Dir, build.Env = sources[program], append(os.Environ(), "CGO_ENABLED="+cgo, "CGO_CFLAGS=-O2 -g -Wno-deprecated-declarations")
 		if out, err := build.CombinedOutput(); err != nil {
 			e.Fatalf("build %s: %v\n%s", program, err, out)
 		}
