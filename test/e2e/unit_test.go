@@ -17,7 +17,6 @@ const serviceDir = "deploy/service"
 // place of the agent in a pod, until the test ends.
 func (e *testCase) agentOnNode(rules string) {
 	e.Helper()
-	gpus := e.node.env["GPUSIM_DIR"]
 	unit, access := e.shipped("kerf-agent.service"), e.shipped("kubeconfig.yaml")
 	e.Cleanup(func() {
 		e.node.do(e.T, "kill", agentName)
@@ -61,14 +60,21 @@ func (e *testCase) agentOnNode(rules string) {
 		}
 		return err
 	})
-	_, rest, found := strings.Cut(unit, "\nExecStart=")
+	e.startAgentOnNode()
+	e.waitForAgentOnNode()
+}
+
+// startAgentOnNode runs the unit's line; a restart of the node ends what it started.
+func (e *testCase) startAgentOnNode() {
+	e.Helper()
+	gpus := e.node.env["GPUSIM_DIR"]
+	_, rest, found := strings.Cut(e.shipped("kerf-agent.service"), "\nExecStart=")
 	line, _, _ := strings.Cut(rest, "\n")
 	if !found {
 		e.Fatalf("%s has no ExecStart", serviceDir)
 	}
 	args := append([]string{"svc", agentName, "env", "PATH=" + gpus + "/bin:/usr/bin:/bin", "LD_LIBRARY_PATH=" + gpus + "/lib"}, strings.Fields(line)...)
 	e.node.do(e.T, append(args, "--dev-root="+gpus)...) // the device files of the simulated driver
-	e.waitForAgentOnNode()
 }
 
 // shipped is a file of the service's, with this node's name.
