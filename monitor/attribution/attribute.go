@@ -55,9 +55,10 @@ type part struct {
 // Attribute divides one GPU's use among the leases. Leases without a fragment on the GPU own nothing of it: their
 // processes are strangers there, as are those on another MIG instance than their own.
 func Attribute(d Device, leases []Lease) Sample {
-	leases = slices.Clone(leases)
-	// The deepest cgroup decides, should one lease's ever be below another's.
-	slices.SortFunc(leases, func(a, b Lease) int { return cmp.Compare(len(b.Cgroup), len(a.Cgroup)) })
+	if !slices.IsSortedFunc(leases, deepest) {
+		leases = slices.Clone(leases)
+		SortLeases(leases)
+	}
 	var parts []*part
 	for _, l := range leases {
 		for _, f := range l.Fragments {
@@ -74,9 +75,11 @@ func Attribute(d Device, leases []Lease) Sample {
 	divideProcesses(d.Processes, leases, parts, strangers, rest)
 	s := Sample{GPU: d.GPU, StrangerPIDs: strangers.sorted()}
 	all := append(slices.Clone(parts), strangers, rest)
+	s.Grants = make([]GrantUse, 0, len(parts))
 	for _, p := range parts {
-		p.judge(d, alone(p, all))
-		p.judgeVideo(d, alone(p, all))
+		alone := alone(p, all)
+		p.judge(d, alone)
+		p.judgeVideo(d, alone)
 		s.Grants = append(s.Grants, GrantUse{p.grant, p.fragment.slot(), p.use})
 	}
 	strangers.judge(d, false)
@@ -89,30 +92,35 @@ func Attribute(d Device, leases []Lease) Sample {
 	return s
 }
 
+// SortLeases brings leases into the order in which Attribute needs them: for many GPUs that is done once.
+func SortLeases(leases []Lease) { slices.SortStableFunc(leases, deepest) }
+
+// deepest orders leases so that the deepest cgroup decides, should one lease's ever be below another's.
+func deepest(a, b Lease) int { return cmp.Compare(len(b.Cgroup), len(a.Cgroup)) }
+
 // divideProcesses gives each process to its owner.
 func divideProcesses(all []Process, leases []Lease, parts []*part, strangers, rest *part) {
 	lessors := map[string]int{} // by cgroup, which processes share
-	var owner *part
-	for i := range all {
-		p := &all[i]
+	for len(all) > 0 {
 		// Those of one program come one after the other, and have one owner.
-		if i > 0 && p.Cgroup == all[i-1].Cgroup && p.GI == all[i-1].GI {
-			owner.take(p)
-			continue
+		p, run := &all[0], 1
+		for run < len(all) && all[run].GI == p.GI && all[run].Cgroup == p.Cgroup {
+			run++
 		}
 		lessor, seen := lessors[p.Cgroup]
 		if !seen {
 			lessor = slices.IndexFunc(leases, func(l Lease) bool { return l.owns(p.Cgroup) })
 			lessors[p.Cgroup] = lessor
 		}
-		owner = strangers
+		owner := strangers
 		switch {
 		case p.Cgroup == "":
 			owner = rest
 		case lessor >= 0:
 			owner = ownerOf(p.GI, leases[lessor].Grant, parts, strangers)
 		}
-		owner.take(p)
+		owner.take(all[:run])
+		all = all[run:]
 		for _, other := range parts {
 			if other != owner && other.instance != nil && other.instance.GI == p.GI {
 				other.shared = true
@@ -156,17 +164,21 @@ func (p *part) has(gi int) bool {
 	return p.fragment.Slot == nil || gi == NoInstance || p.instance != nil && p.instance.GI == gi
 }
 
-// take adds a process.
-func (p *part) take(r *Process) {
-	p.pids = append(p.pids, r.PID)
-	p.sm, p.dram = p.sm+r.SM, p.dram+r.DRAM
-	p.enc, p.dec = p.enc+r.Encoder, p.dec+r.Decoder
-	sum, err := p.memory.Add(r.Memory.Value)
-	if !r.Memory.Known || err != nil {
-		p.untold = true
-		return
+// take adds processes.
+func (p *part) take(all []Process) {
+	p.pids = slices.Grow(p.pids, len(all))
+	for i := range all {
+		r := &all[i]
+		p.pids = append(p.pids, r.PID)
+		p.sm, p.dram = p.sm+r.SM, p.dram+r.DRAM
+		p.enc, p.dec = p.enc+r.Encoder, p.dec+r.Decoder
+		sum, err := p.memory.Add(r.Memory.Value)
+		if !r.Memory.Known || err != nil {
+			p.untold = true
+			continue
+		}
+		p.memory = sum
 	}
-	p.memory = sum
 }
 
 // sorted are the part's processes, each once.

@@ -6,6 +6,7 @@ package attribution
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -177,6 +178,25 @@ func TestAttribute(t *testing.T) {
 				t.Error(d)
 			}
 		})
+	}
+}
+
+// A process below the cgroups of two leases is the deeper one's, in whichever order the leases come.
+func TestTheDeepestLeaseDecides(t *testing.T) {
+	above, below := lease("above", Fragment{GPU: gpu0}), lease("below", Fragment{GPU: gpu0})
+	below.Cgroup = above.Cgroup + "/inner"
+	d := Device{GPU: gpu0, Memory: Told(9 * gib), Listed: true, Processes: []Process{
+		proc(1, above.Cgroup, gib, 0), proc(2, below.Cgroup, 2*gib, 0), proc(3, below.Cgroup+"/x", 4*gib, 0), proc(4, above.Cgroup, gib, 0),
+	}}
+	for _, leases := range [][]Lease{{above, below}, {below, above}} {
+		given := slices.Clone(leases)
+		s := Attribute(d, leases)
+		if a, b := s.Grants[0].Memory, s.Grants[1].Memory; a != mem(2*gib, ByProcess) || b != mem(6*gib, ByProcess) {
+			t.Errorf("%s first: above %v, below %v", leases[0].Grant, a, b)
+		}
+		if d := cmp.Diff(given, leases); d != "" {
+			t.Errorf("the caller's leases are in another order: %s", d)
+		}
 	}
 }
 

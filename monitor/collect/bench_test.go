@@ -21,15 +21,14 @@ import (
 type benchNode struct {
 	fakeNode
 	processes int // of a GPU
+	// told are those of each GPU: a source tells them in the very same place for as long as they are as before.
+	told map[int][]attribution.Process
 }
 
 func (b *benchNode) Read(_ context.Context, g Info, _ time.Time) Reading {
-	d := attribution.Device{Memory: attribution.Told(80 * sharing.GiB), Listed: true, Processes: make([]attribution.Process, 0, b.processes)}
+	d := attribution.Device{Memory: attribution.Told(80 * sharing.GiB), Listed: true, Processes: b.told[g.Index]}
 	for i := range 7 {
 		d.Instances = append(d.Instances, attribution.Instance{GI: i, Slot: attribution.Slot{Profile: "1g.10gb", Start: i}, Memory: attribution.Told(10 * sharing.GiB), Compute: 1.0 / 7})
-	}
-	for pid := range b.processes {
-		d.Processes = append(d.Processes, attribution.Process{PID: g.Index<<16 + pid + 1, GI: pid % 7, Memory: attribution.Told(sharing.GiB)})
 	}
 	return Reading{Device: d, Fields: map[Field]float64{FieldPower: 300}}
 }
@@ -39,7 +38,7 @@ func (b *benchNode) Cgroup(pid int) (string, error) {
 	if _, err := os.ReadFile("/proc/self/cgroup"); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("/cg/%d-%d", pid>>16, (pid&0xffff-1)%7), nil
+	return fmt.Sprintf("/cg/%d-%d", pid>>16, (pid&0xffff-1)*7/b.processes), nil
 }
 
 // cpu is the time that this process has used of its processors.
@@ -57,10 +56,13 @@ func cpu(b *testing.B) time.Duration {
 func BenchmarkCycle(b *testing.B) {
 	for _, processes := range []int{200, 1400} {
 		b.Run(fmt.Sprintf("%d processes each", processes), func(b *testing.B) {
-			n := &benchNode{processes: processes, fakeNode: fakeNode{grants: map[string]Grant{}}}
+			n := &benchNode{processes: processes, told: map[int][]attribution.Process{}, fakeNode: fakeNode{grants: map[string]Grant{}}}
 			for g := range 8 {
 				uuid := sharing.GPUID(fmt.Sprint("GPU-", g))
 				n.readings = append(n.readings, Reading{Info: Info{UUID: uuid, Index: g}})
+				for i := range processes { // those of one program come one after the other
+					n.told[g] = append(n.told[g], attribution.Process{PID: g<<16 + i + 1, GI: i * 7 / processes, Memory: attribution.Told(sharing.GiB)})
+				}
 				for i := range 7 {
 					id := fmt.Sprintf("%d-%d", g, i)
 					x := grant(id, uuid)
@@ -71,6 +73,7 @@ func BenchmarkCycle(b *testing.B) {
 			h := NewHub()
 			c := New(Options{Source: n, Grants: n, Processes: n, Hub: h, Log: slog.New(slog.DiscardHandler)})
 			c.Cycle(b.Context()) // finds all processes
+			b.ReportAllocs()
 			before := cpu(b)
 			for b.Loop() {
 				c.Cycle(b.Context())

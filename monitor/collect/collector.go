@@ -137,6 +137,7 @@ func (c *Collector) Cycle(ctx context.Context) {
 		leases = append(leases, g.Lease)
 		living[id] = true
 	}
+	attribution.SortLeases(leases)
 	var samples []attribution.Sample
 	c.place(readings, at)
 	for _, r := range readings {
