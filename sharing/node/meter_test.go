@@ -4,6 +4,8 @@
 package node
 
 import (
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -77,5 +79,59 @@ func TestTheMeter(t *testing.T) {
 	r := used[0]
 	if r.Share != 0.5 || r.Seconds <= 0 || r.Known <= 0 || r.Known >= r.Seconds || r.Idle <= 0 || r.Idle >= r.Known || r.Busy <= 0 || r.Joules <= 0 || r.Model == "" {
 		t.Errorf("record %+v", r)
+	}
+}
+
+// An idle pod is reported, told, or told and evicted, as its pool says; one of a namespace that is left out is not. It is in the
+// audit log and in the warnings whichever it is.
+func TestWhatIsDoneAboutIdlePods(t *testing.T) {
+	for name, tt := range map[string]struct {
+		idle                   config.Idle
+		noted, told, evictions int
+	}{
+		"nothing is said":      {config.Idle{}, 0, 0, 0},
+		"report":               {config.Idle{After: time.Nanosecond, Do: config.IdleReport}, 1, 0, 0},
+		"notify":               {config.Idle{After: time.Nanosecond, Do: config.IdleNotify}, 1, 1, 0},
+		"evict":                {config.Idle{After: time.Nanosecond, Do: config.IdleEvict}, 2, 1, 1}, // the eviction is noted, too
+		"its namespace is not": {config.Idle{After: time.Nanosecond, Do: config.IdleEvict, Except: []string{"ns"}}, 0, 0, 0},
+		"not long enough":      {config.Idle{After: time.Hour, Do: config.IdleEvict}, 0, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newPodBench(t)
+			b.opt.Pool.Idle = tt.idle
+			var mu sync.Mutex
+			noted := 0
+			b.opt.Audit = func(e audit.Entry) {
+				mu.Lock()
+				defer mu.Unlock()
+				if e.What == audit.Idle && e.Who != nil && e.Who.Pod == "p" && strings.Contains(e.Why, "used no GPU time") {
+					noted++
+				}
+			}
+			b.Runtime = New(b.opt)
+			ears := &heard{}
+			ears.listen(b.Runtime)
+			if err := b.Restore(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			b.attach()
+			b.run(b.app("p", "gpu-percent:50"))
+			b.driver.times = map[int]int{} // nobody has used any time
+			m := newMeter(b.Runtime)
+			for range 3 {
+				time.Sleep(5 * time.Millisecond)
+				m.tick(t.Context())
+			}
+			if err := m.ends.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			told, evicted := ears.count("p GPUIdle", "p")
+			warned := slices.ContainsFunc(b.State(t.Context()).Warnings, func(w string) bool { return strings.Contains(w, "has used no GPU time") })
+			if noted != tt.noted || told != tt.told || evicted != tt.evictions || warned != (tt.noted > 0) {
+				t.Errorf("%d entries of the log, told %d times, %d evictions, a warning: %v", noted, told, evicted, warned)
+			}
+		})
 	}
 }
