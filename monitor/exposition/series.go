@@ -81,7 +81,7 @@ func describe() []family {
 		gauge(useDecoder, "kerf_use_decoder_ratio", "Part of the time in which video was decoded for the owner, 0 to 1 of the GPU."),
 		gauge(useTensor, "kerf_use_tensor_active_ratio", "Part of the time in which the tensor pipe was active for the owner, 0 to 1 of the whole GPU; only with DCGM."),
 		gauge(useOccupancy, "kerf_use_sm_occupancy_ratio", "Part of the most warps that could have been resident which were the owner's, 0 to 1 of the whole GPU; only with DCGM."),
-		counter(useRefusals, "kerf_use_oom_refusals_total", "Calls that were refused because the grant's cap left no room, as the agent told last; only where programs count it."),
+		counter(useRefusals, "kerf_use_oom_refusals_total", "Calls that were refused because the grant's cap left no room, as the agent told last; absent where the driver, MPS or a MIG instance refuses, of which none tells."),
 		counter(useViolations, "kerf_use_cap_violations_total", "Times that the grant was found past its cap since the agent started; only where it is watched."),
 		gauge(useDelay, "kerf_use_detection_delay_seconds", "For how long at most the grant had been past its cap when that was found last; only after it was."),
 	}
