@@ -70,11 +70,12 @@ kerf-scheduler: need ## Build the scheduler into bin/ (the first time some minut
 	cd cmd/kerf-scheduler && $(AS_SCHEDULER) go build -buildvcs=false -ldflags '$(SCHEDULER_FLAGS)' -o '$(CURDIR)/bin/kerf-scheduler' .
 
 .PHONY: generate
-generate: need tools ## Write anew what is generated: the protobuf files' Go code, the configuration's schema and reference, the command line's, the manifests of the chart
+generate: need tools ## Write anew what is generated: the protobuf files' Go code, the configuration's schema and reference, those of the command line, metrics, events and keys, the manifests of the chart
 	@hack/protos.sh . $(PROTOS)
 	@go test -count=1 -run '^TestCurrent$$' ./sharing/config/reference -write
 	cd tools/chart && $(AS_SCHEDULER) go run . ../../deploy
 	@go test -count=1 -run '^TestReference$$' ./cmd/kerf -update
+	@cd tools && go run ./reference ..
 
 .PHONY: clean
 clean: ## Remove bin/ (the linter in .cache/ stays; 'rm -r .cache' takes it too)
@@ -174,6 +175,7 @@ verify-generated: need tools
 	@go test -count=1 -run '^TestCurrent$$' ./sharing/config/reference
 	@cd tools/chart && $(AS_SCHEDULER) go run . --check ../../deploy
 	@go test -count=1 -run '^(TestReference|TestCommandsInDocuments)$$' ./cmd/kerf
+	@cd tools && go run ./reference --check ..
 
 .PHONY: verify-layers
 verify-layers: need

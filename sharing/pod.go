@@ -124,7 +124,7 @@ type Mount struct {
 	ReadOnly       bool
 }
 
-// NoteAnnotation is the OCI annotation that holds Injection.Note. It counts only together with the guard.
+// NoteAnnotation is an OCI annotation of the container, which the agent writes: the grant (Injection.Note). It counts only together with the guard.
 const NoteAnnotation = Domain + "/grant"
 
 // Seen is one container as the container runtime tells of it: the second witness of what runs.

@@ -20,20 +20,27 @@ const (
 	// ResourceGPU is a number of whole GPUs.
 	ResourceGPU = Domain + "/gpu"
 
+	// resourceMIG is, with a profile's name after it, a number of MIG instances of that profile; "+" of the name is written ".".
 	resourceMIG = Domain + "/mig-"
 )
 
 // The keys of annotations: Domain/key for the pod, key.Domain/container for one container.
 const (
-	keyProfile   = "profile"
-	keyLevel     = "min-enforcement"
-	keyGPUs      = "gpus"
-	keyModel     = "gpu-model"
-	keyUUID      = "gpu-uuid"
+	// keyProfile names a profile of the SharingConfig.
+	keyProfile = "profile"
+	// keyLevel is the least enforcement level that is accepted.
+	keyLevel = "min-enforcement"
+	// keyGPUs is over how many GPUs the amounts are divided.
+	keyGPUs = "gpus"
+	// keyModel is globs over the GPU's model, with commas between them and "!" in front for not.
+	keyModel = "gpu-model"
+	// keyUUID is the GPUs that are meant, by UUID, with commas between them.
+	keyUUID = "gpu-uuid"
+	// keyPlacement is how GPUs are chosen, pack or spread; for one container it is the scheduler's, and has the GPUs that it chose.
 	keyPlacement = "placement"
 )
 
-// keyShareWith joins the cap of a container with another's, see JoinAsks. It is for one container alone.
+// keyShareWith joins the cap of a container with that of the one it names. It is for one container alone.
 const keyShareWith = "share-with"
 
 func annotationKeys() []string {

@@ -99,8 +99,8 @@ func labelsOf(b node.Books) kube.NodeLabels {
 	capable := strconv.FormatBool(able)
 	l := kube.NodeLabels{
 		Own: map[string]string{
-			"kerf.dev/gpu.model": labelValue(model), "kerf.dev/gpu.memory": strconv.FormatUint(uint64(least/sharing.GiB), 10),
-			"kerf.dev/level": level.String(), "kerf.dev/mig.capable": capable,
+			sharing.LabelModel: labelValue(model), sharing.LabelMemory: strconv.FormatUint(uint64(least/sharing.GiB), 10),
+			sharing.LabelLevel: level.String(), sharing.LabelMIGCapable: capable,
 		},
 		GFD: map[string]string{
 			"nvidia.com/gpu.product": labelValue(model), "nvidia.com/gpu.memory": strconv.FormatUint(uint64(least/sharing.MiB), 10),
@@ -108,7 +108,7 @@ func labelsOf(b node.Books) kube.NodeLabels {
 		},
 	}
 	if b.DriverVersion != "" {
-		l.Own["kerf.dev/driver"] = labelValue(b.DriverVersion)
+		l.Own[sharing.LabelDriver] = labelValue(b.DriverVersion)
 		l.GFD["nvidia.com/cuda.driver-version.full"] = labelValue(b.DriverVersion)
 		parts := strings.Split(b.DriverVersion, ".")
 		for i, name := range []string{"major", "minor", "revision"} {

@@ -29,9 +29,6 @@ type finding struct {
 	Notes  []string `json:"notes"`
 }
 
-// nodeLabel is that of the nodes on which agents run.
-const nodeLabel = sharing.Domain + "/node"
-
 // foreignGPUs is what NVIDIA's device plugin hands GPUs out as.
 const foreignGPUs = "nvidia.com/gpu"
 
@@ -43,7 +40,7 @@ func (a *app) clusterDoctor(parent context.Context, output string) error {
 			return err
 		}
 		var nodes []corev1.Node
-		if err := api.List(ctx, "/api/v1/nodes", url.Values{"labelSelector": {nodeLabel + "=true"}}, func(raw json.RawMessage) error {
+		if err := api.List(ctx, "/api/v1/nodes", url.Values{"labelSelector": {sharing.LabelNode + "=true"}}, func(raw json.RawMessage) error {
 			var n corev1.Node
 			err := json.Unmarshal(raw, &n)
 			nodes = append(nodes, n)
@@ -69,7 +66,7 @@ func (a *app) clusterDoctor(parent context.Context, output string) error {
 		return fail(err)
 	}
 	if len(found) == 0 {
-		return fail(fmt.Errorf("no node has the label %s=true: give it to those whose GPUs Kerf is to share: %w", nodeLabel, sharing.ErrNotFound))
+		return fail(fmt.Errorf("no node has the label %s=true: give it to those whose GPUs Kerf is to share: %w", sharing.LabelNode, sharing.ErrNotFound))
 	}
 	for _, f := range found {
 		if !f.Serves {
@@ -97,7 +94,7 @@ func examine(nodes []corev1.Node, p present.Cluster) []finding {
 		case !r.Ready:
 			f.Why = append(f.Why, r.NotReady...)
 		case len(r.GPUs) == 0:
-			f.Why = append(f.Why, "it has no GPU: take the label "+nodeLabel+" off, or see kerf doctor there")
+			f.Why = append(f.Why, "it has no GPU: take the label "+sharing.LabelNode+" off, or see kerf doctor there")
 		}
 		if ok {
 			f.Notes = append(f.Notes, notesOf(r)...)

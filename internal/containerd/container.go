@@ -24,7 +24,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// labelRun marks the containers that Create makes, and Sweep removes when they are left over.
+// labelRun, of a containerd container, marks those that Create makes for kerf run --image, and Sweep removes when they are left over.
 const labelRun = sharing.Domain + "/run"
 
 // cgroupParent is the cgroup of the containers that Create makes, apart from the agent's own groups.

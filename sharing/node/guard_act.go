@@ -16,7 +16,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
-// OverGrantReason is the reason of what TellPods tells.
+// OverGrantReason, of a pod: a container holds more than its grant, and what is done about it.
 const OverGrantReason = "GPUMemoryOverGrant"
 
 // TellPods registers f to be told, for the users of a pod, that one of its containers holds more than its grant

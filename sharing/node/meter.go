@@ -28,7 +28,7 @@ const (
 	idleReason = "idle"
 )
 
-// IdleReason is the reason of what TellPods tells of pods that leave their GPUs idle.
+// IdleReason, of a pod: it leaves all its GPUs idle for longer than its pool allows.
 const IdleReason = "GPUIdle"
 
 // meter adds up what grants use, writes it to the audit log, and looks after those who are idle. Its loop alone uses it.

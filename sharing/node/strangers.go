@@ -15,7 +15,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/audit"
 )
 
-// StrangerReason is the reason of what TellNode tells of processes that use a GPU without a grant for it.
+// StrangerReason, of the node: processes use a GPU without a grant for it.
 const StrangerReason = "GPUStranger"
 
 // mostStrangers is how many processes one sentence names.

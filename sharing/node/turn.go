@@ -36,9 +36,11 @@ const (
 	mostTold  = 8
 )
 
-// reasonTurned and reasonNotTurned are those of the node's events.
+// The reasons of events about a change of MIG mode.
 const (
-	reasonTurned    = "MIGModeChanged"
+	// reasonTurned, of the node: a GPU has changed its MIG mode because demand asked for it.
+	reasonTurned = "MIGModeChanged"
+	// reasonNotTurned, of the node: a GPU could not change its MIG mode, and why.
 	reasonNotTurned = "MIGModeNotChanged"
 )
 

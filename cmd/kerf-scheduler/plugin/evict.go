@@ -98,7 +98,7 @@ func (e *evicter) evict(ctx context.Context, s scheduler.Stuck) error {
 	text := fmt.Sprintf("node %s has had no room for it for %v (placementTimeout is %v): %s", s.Node, s.For.Round(time.Second), e.after, s.Reason)
 	klog.FromContext(ctx).Info("Evicted a pod that its node has no room for", "pod", klog.KObj(pod), "node", s.Node, "for", s.For, "reason", s.Reason)
 	if events := e.events(); events != nil {
-		events.Eventf(pod, nil, corev1.EventTypeWarning, "Unplaceable", "Evicting", "%s", text)
+		events.Eventf(pod, nil, corev1.EventTypeWarning, reasonUnplaceable, "Evicting", "%s", text)
 	}
 	return nil
 }

@@ -208,7 +208,7 @@ func (g *gangs) end(ctx context.Context, p *corev1.Pod, group types.NamespacedNa
 	}
 	klog.FromContext(ctx).Info("Ended a pod whose gang lost another to a faulty GPU", "pod", klog.KObj(p), "podGroup", klog.KRef(group.Namespace, group.Name), "lost", klog.KRef(l.Namespace, l.Pod), "node", l.node)
 	if events := g.events(); events != nil {
-		events.Eventf(p, nil, corev1.EventTypeWarning, "GangFault", "Evicting", "%s", why)
+		events.Eventf(p, nil, corev1.EventTypeWarning, reasonGangFault, "Evicting", "%s", why)
 	}
 	return nil
 }

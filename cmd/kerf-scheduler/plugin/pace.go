@@ -28,7 +28,7 @@ type placed struct {
 }
 
 func (p placed) write() {
-	p.recorder.Eventf(p.pod, nil, corev1.EventTypeNormal, "Placed", "Binding", "on node %s, %s", p.node, p.text)
+	p.recorder.Eventf(p.pod, nil, corev1.EventTypeNormal, reasonPlaced, "Binding", "on node %s, %s", p.node, p.text)
 }
 
 // pacer writes the events of placements so that they do not slow the binding of pods down: an event costs the API server

@@ -146,7 +146,7 @@ func (p *Plugin) evict(ctx context.Context, pod, victim *corev1.Pod, node string
 	}
 	klog.FromContext(ctx).Info("A pod gives way", "pod", klog.KObj(victim), "for", klog.KObj(pod), "node", node)
 	if events := p.handle.EventRecorder(); events != nil {
-		events.Eventf(victim, pod, corev1.EventTypeNormal, "Preempted", "Preempting", "%s", why)
+		events.Eventf(victim, pod, corev1.EventTypeNormal, reasonPreempted, "Preempting", "%s", why)
 	}
 	return nil
 }

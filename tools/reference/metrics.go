@@ -1,0 +1,189 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// metric is one name that is exposed.
+type metric struct {
+	name, help, kind, program string
+	labels                    []string
+}
+
+var metricName = regexp.MustCompile(`^kerf_[a-z0-9_]+[a-z0-9]$`)
+
+// metrics are those that the code declares: calls with a name and, after it, a help; and options with Name and Help.
+func (s *source) metrics() ([]metric, error) {
+	found := map[string]metric{}
+	for _, f := range s.files {
+		lists := listsIn(s, f)
+		ast.Inspect(f.tree, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			if m, ok := s.metric(f, call, lists); ok {
+				m.program = program(f.path)
+				found[m.name] = m
+			}
+			return true
+		})
+	}
+	var unknown []string
+	for _, f := range s.files {
+		ast.Inspect(f.tree, func(n ast.Node) bool {
+			lit, ok := n.(*ast.BasicLit)
+			if name := s.textOf(f, lit, ok); metricName.MatchString(name) && found[name].name == "" && !derived(name, found) {
+				unknown = append(unknown, name+" in "+f.path)
+			}
+			return true
+		})
+	}
+	if len(unknown) > 0 {
+		return nil, fmt.Errorf("metrics that nobody declares with a help: %s", strings.Join(unknown, ", "))
+	}
+	var out []metric
+	for _, m := range found {
+		out = append(out, m)
+	}
+	slices.SortFunc(out, func(a, b metric) int { return strings.Compare(a.program+a.name, b.program+b.name) })
+	return out, nil
+}
+
+// derived is true for what Prometheus makes of a histogram's name.
+func derived(name string, found map[string]metric) bool {
+	for _, end := range []string{"_bucket", "_sum", "_count"} {
+		if base, ok := strings.CutSuffix(name, end); ok && found[base].kind == "histogram" {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *source) textOf(f file, lit *ast.BasicLit, ok bool) string {
+	if !ok || lit.Kind != token.STRING {
+		return ""
+	}
+	return s.text(f.pkg, lit)
+}
+
+// metric is what a call declares.
+func (s *source) metric(f file, call *ast.CallExpr, lists map[string][]string) (metric, bool) {
+	for i, arg := range call.Args {
+		if name := s.text(f.pkg, arg); metricName.MatchString(name) && i+1 < len(call.Args) {
+			help := s.text(f.pkg, call.Args[i+1])
+			if !strings.Contains(help, " ") {
+				continue
+			}
+			m := metric{name: name, help: help, kind: kindBy(called(call), name)}
+			for _, l := range call.Args[i+2:] {
+				m.labels = append(m.labels, s.list(f, l, lists)...)
+			}
+			return m, true
+		}
+		if name, help := s.options(f, arg); metricName.MatchString(name) && help != "" {
+			m := metric{name: name, help: help, kind: kindBy(called(call), name)}
+			for _, l := range call.Args[i+1:] {
+				m.labels = append(m.labels, s.list(f, l, lists)...)
+			}
+			return m, true
+		}
+	}
+	return metric{}, false
+}
+
+// options are Name and Help of a literal, or of the address of one.
+func (s *source) options(f file, e ast.Expr) (name, help string) {
+	if u, ok := e.(*ast.UnaryExpr); ok {
+		e = u.X
+	}
+	c, ok := e.(*ast.CompositeLit)
+	if !ok {
+		return "", ""
+	}
+	for _, el := range c.Elts {
+		kv, ok := el.(*ast.KeyValueExpr)
+		if !ok {
+			continue
+		}
+		if key, ok := kv.Key.(*ast.Ident); ok {
+			switch key.Name {
+			case "Name":
+				name = s.text(f.pkg, kv.Value)
+			case "Help":
+				help = s.text(f.pkg, kv.Value)
+			}
+		}
+	}
+	return name, help
+}
+
+// called is the name of what a call calls.
+func called(call *ast.CallExpr) string {
+	switch f := call.Fun.(type) {
+	case *ast.Ident:
+		return f.Name
+	case *ast.SelectorExpr:
+		return f.Sel.Name
+	}
+	return ""
+}
+
+// kindBy is a metric's kind, by the function that makes it, else by its name.
+func kindBy(maker, name string) string {
+	maker = strings.ToLower(maker)
+	for _, kind := range []string{"histogram", "counter", "gauge"} {
+		if strings.Contains(maker, kind) {
+			return kind
+		}
+	}
+	if strings.HasSuffix(name, "_total") {
+		return "counter"
+	}
+	return "gauge"
+}
+
+// list are the texts of a literal, of a list of them, or of a name that stands for one.
+func (s *source) list(f file, e ast.Expr, lists map[string][]string) []string {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		return []string{s.text(f.pkg, e)}
+	case *ast.Ident:
+		return lists[e.Name]
+	case *ast.CompositeLit:
+		var out []string
+		for _, el := range e.Elts {
+			if text := s.text(f.pkg, el); text != "" {
+				out = append(out, text)
+			}
+		}
+		return out
+	}
+	return nil
+}
+
+// listsIn are the lists of texts that a file gives names.
+func listsIn(s *source, f file) map[string][]string {
+	out := map[string][]string{}
+	ast.Inspect(f.tree, func(n ast.Node) bool {
+		if a, ok := n.(*ast.AssignStmt); ok && len(a.Lhs) == len(a.Rhs) {
+			for i := range a.Lhs {
+				if name, ok := a.Lhs[i].(*ast.Ident); ok {
+					if c, ok := a.Rhs[i].(*ast.CompositeLit); ok {
+						out[name.Name] = s.list(f, c, nil)
+					}
+				}
+			}
+		}
+		return true
+	})
+	return out
+}
