@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -31,8 +32,51 @@ func (a *app) configCommand() *cobra.Command {
 	return c
 }
 
+// validated is what validate answers scripts.
+type validated struct {
+	Valid    bool            `json:"valid"`
+	SHA256   string          `json:"sha256,omitempty"`
+	Pools    []string        `json:"pools"`
+	Profiles []string        `json:"profiles"`
+	Mistakes []mistakeAnswer `json:"mistakes"`
+}
+
+// mistakeAnswer is one mistake: where it is, what is wrong, and what is allowed; Text is all of it as people read it.
+type mistakeAnswer struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`
+	Path    string `json:"path"`
+	Value   string `json:"value"`
+	Problem string `json:"problem"`
+	Remedy  string `json:"remedy"`
+	Text    string `json:"text"`
+}
+
+// validatedOf is the answer for a document; a document that cannot be read has none.
+func validatedOf(d sharingDocument, err error) (validated, error) {
+	v := validated{Valid: err == nil, Pools: []string{}, Profiles: []string{}, Mistakes: []mistakeAnswer{}}
+	if mistakes := (config.Mistakes{}); errors.As(err, &mistakes) {
+		for _, m := range mistakes {
+			v.Mistakes = append(v.Mistakes, mistakeAnswer{m.File, m.Line, m.What.Field, m.What.Value, m.What.Problem, m.What.Remedy, m.Error()})
+		}
+		return v, nil
+	}
+	if err != nil {
+		return v, err
+	}
+	v.SHA256 = config.Hash(d.files)
+	for _, p := range d.config.Pools() {
+		v.Pools = append(v.Pools, p.Name)
+	}
+	for _, p := range d.config.Profiles() {
+		v.Profiles = append(v.Profiles, p.Name)
+	}
+	return v, nil
+}
+
 func (a *app) configValidateCommand() *cobra.Command {
-	return &cobra.Command{
+	var output string
+	c := &cobra.Command{
 		Use:   "validate FILE...",
 		Short: "Say everything that is wrong in a SharingConfig",
 		Long: "validate reads a SharingConfig as the agents do, and says every mistake with its file, line and path, what is\n" +
@@ -41,14 +85,21 @@ func (a *app) configValidateCommand() *cobra.Command {
 		Example: "  kerf config validate sharing.yaml\n  kubectl get configmap -n kerf-system kerf-config -o yaml | kerf config validate -",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			d, err := a.readDocument(args)
-			if err != nil {
-				return fail(err)
+			if err := documentForm(output); err != nil {
+				return err
 			}
-			_, err = fmt.Fprintf(a.out, "valid: %d pools, %d profiles, sha256 %s\n", len(d.config.Pools()), len(d.config.Profiles()), config.Hash(d.files))
-			return fail(err)
+			d, wrong := a.readDocument(args)
+			v, err := validatedOf(d, wrong)
+			if err == nil && (wrong == nil || output != "") {
+				err = a.answer(output, v, func() string {
+					return fmt.Sprintf("valid: %d pools, %d profiles, sha256 %s\n", len(v.Pools), len(v.Profiles), v.SHA256)
+				})
+			}
+			return fail(cmp.Or(err, wrong))
 		},
 	}
+	documentFlag(c, &output)
+	return c
 }
 
 func (a *app) configSchemaCommand() *cobra.Command {

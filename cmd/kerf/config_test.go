@@ -29,6 +29,28 @@ func runConfig(t *testing.T, files map[string]string, in string, args ...string)
 
 const goodConfig = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  pools:\n  - name: default\n"
 
+func TestConfigValidateForScripts(t *testing.T) {
+	out, errs, code := runConfig(t, map[string]string{"a.yaml": goodConfig}, "", "validate", "a.yaml", "-o", "json")
+	var v validated
+	if err := json.Unmarshal([]byte(out), &v); err != nil || code != exitOK || errs != "" || !v.Valid || len(v.SHA256) != 64 || len(v.Pools) != 1 || v.Pools[0] != "default" || len(v.Mistakes) > 0 {
+		t.Errorf("status %d, %v: %s%s", code, err, out, errs)
+	}
+	out, errs, code = runConfig(t, map[string]string{"a.yaml": goodConfig + "    mode: hole\n    colour: red\n"}, "", "validate", "a.yaml", "-o", "json")
+	v = validated{}
+	if err := json.Unmarshal([]byte(out), &v); err != nil || code != exitFailure || v.Valid || len(v.Mistakes) != 2 || !strings.Contains(errs, v.Mistakes[0].Text) {
+		t.Fatalf("status %d, %v: %s%s", code, err, out, errs)
+	}
+	if m := v.Mistakes[0]; m.File != "a.yaml" || m.Line != 6 || m.Path != "spec.pools[0].mode" || m.Value != "hole" || m.Problem == "" || m.Remedy == "" {
+		t.Errorf("%+v", m)
+	}
+	if out, _, code := runConfig(t, nil, "", "validate", "a.yaml", "-o", "yaml"); code != exitFailure || out != "" {
+		t.Errorf("no file: status %d: %s", code, out)
+	}
+	if _, errs, code := runConfig(t, nil, "", "validate", "a.yaml", "-o", "csv"); code != exitUsage || !strings.Contains(errs, "is not a form of output") {
+		t.Errorf("a wrong form: status %d: %s", code, errs)
+	}
+}
+
 func TestConfigValidate(t *testing.T) {
 	manifest := func(text string) string {
 		return "# a comment\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: kerf-config}\ndata:\n  notes: text\n  sharing.yaml: |\n    " + strings.ReplaceAll(text, "\n", "\n    ") + "\n"

@@ -25,7 +25,7 @@ const drainEvery = time.Second
 // drainOptions are the flags of kerf drain.
 type drainOptions struct {
 	undo, evict, force, mark bool
-	reason                   string
+	reason, output           string
 	timeout                  time.Duration
 }
 
@@ -60,11 +60,12 @@ started with kerf run on the node are not evicted; they are named and waited for
 	f.BoolVar(&o.mark, "no-wait", false, "set the mark and return")
 	f.StringVar(&o.reason, "reason", "", "why, for those who see it")
 	f.DurationVar(&o.timeout, "timeout", 0, "the longest time to wait; the mark stays (0: no limit)")
+	documentFlag(c, &o.output)
 	return c
 }
 
 func (o *drainOptions) check(c *cobra.Command) error {
-	var errs []error
+	errs := []error{documentForm(o.output)}
 	changed := func(name string) bool { return c.Flags().Changed(name) }
 	for _, name := range []string{"evict", "force", "no-wait", "reason", "timeout"} {
 		if o.undo && changed(name) {
@@ -106,15 +107,13 @@ func (a *app) drain(parent context.Context, o *drainOptions, named string) error
 			if err := d.mark(ctx, nil); err != nil {
 				return fail(err)
 			}
-			_, err := fmt.Fprintf(a.out, "GPU %s (%s) takes grants again\n", d.name, d.gpu)
-			return fail(err)
+			return fail(a.drained(o, d, "in use", "takes grants again"))
 		}
 		if err := d.mark(ctx, &gpunode.Cordon{Reason: o.reason, By: userName(uint32(os.Getuid())), Since: time.Now().UTC().Format(time.RFC3339)}); err != nil { //nolint:gosec // a user id is one
 			return fail(err)
 		}
 		if o.mark {
-			_, err := fmt.Fprintf(a.out, "GPU %s (%s) takes nothing new; hand it back with: %s drain %s --undo\n", d.name, d.gpu, a.name(), d.name)
-			return fail(err)
+			return fail(a.drained(o, d, "cordoned", "takes nothing new; hand it back with: "+d.undo(a)))
 		}
 		if o.timeout > 0 {
 			var cancel context.CancelFunc
@@ -124,10 +123,26 @@ func (a *app) drain(parent context.Context, o *drainOptions, named string) error
 		if err := d.wait(ctx); err != nil {
 			return fail(err)
 		}
-		_, err = fmt.Fprintf(a.out, "GPU %s (%s) is drained: nothing is on it, and nothing new comes; hand it back with: %s drain %s --undo\n", d.name, d.gpu, a.name(), d.name)
-		return fail(err)
+		return fail(a.drained(o, d, "drained", "is drained: nothing is on it, and nothing new comes; hand it back with: "+d.undo(a)))
 	})
 }
+
+// drainAnswer is what scripts are answered, once the command has done what it was to.
+type drainAnswer struct {
+	GPU  string `json:"gpu"`
+	Node string `json:"node"`
+	// Name is the node's name and the GPU's index there, and State drained, cordoned or in use.
+	Name  string `json:"name"`
+	State string `json:"state"`
+}
+
+// drained says how the GPU is at the end.
+func (a *app) drained(o *drainOptions, d *draining, state, sentence string) error {
+	return a.answer(o.output, drainAnswer{d.gpu, d.node, d.name, state}, func() string { return fmt.Sprintf("GPU %s (%s) %s\n", d.name, d.gpu, sentence) })
+}
+
+// undo is the command that hands the GPU back.
+func (d *draining) undo(a *app) string { return a.name() + " drain " + d.name + " --undo" }
 
 // gpuNamed finds one GPU of the cluster, and the name that people give it.
 func gpuNamed(p present.Cluster, named string) (node, uuid, name string, err error) {

@@ -94,6 +94,18 @@ func TestDrainEnds(t *testing.T) {
 	if out, _, code := f.call("drain", "n/0", "--undo"); code != exitOK || !strings.Contains(out, "takes grants again") {
 		t.Errorf("status %d: %s", code, out)
 	}
+	for state, args := range map[string][]string{"cordoned": {"--no-wait"}, "in use": {"--undo"}} {
+		want := "{\n  \"gpu\": \"GPU-abc\",\n  \"node\": \"n\",\n  \"name\": \"n/0\",\n  \"state\": \"" + state + "\"\n}\n"
+		if out, _, code := f.call(append([]string{"drain", "n/0", "-o", "json"}, args...)...); code != exitOK || out != want {
+			t.Errorf("%s: status %d: %s", state, code, out)
+		}
+	}
+	if _, errOut, code := f.call("drain", "n/0", "-o", "csv"); code != exitUsage || !strings.Contains(errOut, "is not a form of output") {
+		t.Errorf("status %d: %s", code, errOut)
+	}
+	if out, _, code := f.call("drain", "n/0", "--undo", "-o", "yaml"); code != exitOK || !strings.Contains(out, "state: \"in use\"\n") {
+		t.Errorf("status %d: %s", code, out)
+	}
 	wrote := f.writes()
 	if last := wrote[len(wrote)-1]; !strings.Contains(last, `{"spec":{"cordoned":{"GPU-abc":null}}}`) {
 		t.Errorf("wrote %q", last)

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 
@@ -17,7 +18,7 @@ import (
 const usePercent = 90
 
 func (a *app) explainUtilizationCommand() *cobra.Command {
-	var seen string
+	var seen, output string
 	var gpus, use int
 	c := &cobra.Command{
 		Use:   "utilization MEMORY --seen SIZE",
@@ -34,19 +35,22 @@ The number is on standard output, for scripts, and how it comes about on standar
 			"  vllm serve MODEL --gpu-memory-utilization $(kerf explain utilization 20GiB --seen 80GiB)",
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
+			if err := documentForm(output); err != nil {
+				return err
+			}
 			u, err := utilizationOf(args[0], seen, gpus, use)
 			if err != nil {
 				return misused(err)
 			}
 			_, _ = fmt.Fprintf(a.errOut, "%s explain utilization: %s\n", a.name(), u)
-			_, err = fmt.Fprintln(a.out, u.number())
-			return fail(err)
+			return fail(a.answer(output, u.answer(), func() string { return u.number() + "\n" }))
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&seen, "seen", "", "the memory of each GPU as the container sees it, such as 80GiB")
 	f.IntVar(&gpus, "gpus", 1, "over how many GPUs MEMORY is")
 	f.IntVar(&use, "use", usePercent, "how many percent of its grant the program is to take")
+	documentFlag(c, &output)
 	return c
 }
 
@@ -95,6 +99,18 @@ func unitSize(field, text string) (sharing.Bytes, error) {
 		return 0, sharing.Invalid(field, text, "write it with its unit, such as 40GiB", "is less than the %s of the smallest grant", sharing.MinFragment)
 	}
 	return size, err //nolint:wrapcheck // it names the field
+}
+
+// utilizationAnswer is what scripts are answered; amounts are of one GPU.
+type utilizationAnswer struct {
+	Utilization  json.Number `json:"utilization"`
+	GrantedBytes uint64      `json:"granted_bytes"`
+	SeenBytes    uint64      `json:"seen_bytes"`
+	UsePercent   uint64      `json:"use_percent"`
+}
+
+func (u utilization) answer() utilizationAnswer {
+	return utilizationAnswer{json.Number(u.number()), uint64(u.granted), uint64(u.seen), u.use}
 }
 
 // number is the part as programs take it, with two digits or three.

@@ -59,6 +59,20 @@ func TestExplainUtilization(t *testing.T) {
 	}
 }
 
+func TestExplainUtilizationForScripts(t *testing.T) {
+	out, _, code := explainUtilization("48GiB", "--gpus", "2", "--seen", "80GiB", "-o", "json")
+	const want = "{\n  \"utilization\": 0.27,\n  \"granted_bytes\": 25769803776,\n  \"seen_bytes\": 85899345920,\n  \"use_percent\": 90\n}\n"
+	if code != exitOK || out != want {
+		t.Errorf("status %d: %s, want %s", code, out, want)
+	}
+	if out, _, code := explainUtilization("48GiB", "--seen", "80GiB", "-o", "yaml"); code != exitOK || !strings.HasPrefix(out, "utilization: 0.54\n") {
+		t.Errorf("status %d: %s", code, out)
+	}
+	if _, errOut, code := explainUtilization("48GiB", "--seen", "80GiB", "-o", "csv"); code != exitUsage || !strings.Contains(errOut, "is not a form of output") {
+		t.Errorf("status %d: %s", code, errOut)
+	}
+}
+
 // The part is never more than what was asked to be used of the grant, and less by no more than a thousandth of what is seen.
 func TestExplainUtilizationRounds(t *testing.T) {
 	for grant := 1; grant <= 80; grant++ {

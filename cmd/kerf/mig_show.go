@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -67,7 +66,8 @@ func cutOf(s present.Status, output string) ([]byte, error) {
 }
 
 func (a *app) migPlanCommand() *cobra.Command {
-	return &cobra.Command{
+	var output string
+	c := &cobra.Command{
 		Use:   "plan [FILE]",
 		Short: "Say what is to be done for the GPUs to be cut as the pool wants them",
 		Long: `plan says, GPU by GPU, which steps are left until MIG mode and instances are as the agent's SharingConfig wants them, or
@@ -75,6 +75,9 @@ the one in FILE (- for the standard input), and what stands in the way. It draws
 each, and as they are after these steps: an instance that stays has one letter in both. Nothing is changed.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := documentForm(output); err != nil {
+				return err
+			}
 			document := ""
 			if len(args) == 1 {
 				data, err := a.readBounded(args[0], config.MaxSize)
@@ -86,24 +89,34 @@ each, and as they are after these steps: an instance that stays has one letter i
 				}
 				document = string(data)
 			}
-			return fail(a.planMIG(c.Context(), document, false))
+			return fail(a.planMIG(c.Context(), document, false, output))
 		},
 	}
+	documentFlag(c, &output)
+	return c
 }
 
 func (a *app) migApplyCommand() *cobra.Command {
-	return &cobra.Command{
+	var output string
+	c := &cobra.Command{
 		Use:   "apply",
 		Short: "Do now what the agent's SharingConfig wants of MIG, as far as it can be done",
 		Long: `apply has the agent look at all GPUs and do at once what it would do by itself sooner or later, and says what was
 done, how the GPUs are cut after it, and what stands in the way of the rest. It touches nothing that is in use, and nothing
 that Kerf did not make. Root alone may.`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return fail(a.planMIG(c.Context(), "", true)) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := documentForm(output); err != nil {
+				return err
+			}
+			return fail(a.planMIG(c.Context(), "", true, output))
+		},
 	}
+	documentFlag(c, &output)
+	return c
 }
 
-func (a *app) planMIG(ctx context.Context, document string, apply bool) error {
+func (a *app) planMIG(ctx context.Context, document string, apply bool, output string) error {
 	client, err := nodeclient.New(a.dir)
 	if err != nil {
 		return err
@@ -117,6 +130,5 @@ func (a *app) planMIG(ctx context.Context, document string, apply bool) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprint(a.out, present.MIGPlans(present.FromNode(p), plans, apply))
-	return err
+	return a.answer(output, present.MIGPlanned(plans, apply), func() string { return present.MIGPlans(present.FromNode(p), plans, apply) })
 }

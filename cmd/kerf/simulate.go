@@ -4,7 +4,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -63,8 +62,8 @@ func (a *app) simulateCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s.filling = cmd.Flags().Changed("inflate")
-			if !slices.Contains([]string{"table", "json", "csv"}, s.output) {
-				return misused(fmt.Errorf("--output %q: not table, json or csv", s.output))
+			if !slices.Contains([]string{"table", "json", "yaml", "csv"}, s.output) {
+				return misused(fmt.Errorf("--output %q: not table, json, yaml or csv", s.output))
 			}
 			if s.typical != "list" && s.typical != "online" {
 				return misused(fmt.Errorf("--typical %q: not list or online", s.typical))
@@ -116,10 +115,8 @@ func (a *app) simulateCommand() *cobra.Command {
 				}
 			}
 			switch s.output {
-			case "json":
-				e := json.NewEncoder(a.out)
-				e.SetIndent("", "  ")
-				return fail(e.Encode(results))
+			case "json", "yaml":
+				return fail(a.answer(s.output, results, nil))
 			case "csv":
 				return fail(writeResults(a.out, results))
 			}
@@ -137,7 +134,8 @@ func (a *app) simulateCommand() *cobra.Command {
 	f.Float64Var(&s.lives, "churn-lives", simulate.CountedLives, "with --churn, for how many mean life times it is counted, after 2.5 that are not")
 	f.Float64Var(&s.usable, "usable", 0, "with --churn, show too what one pool of this percent of the GPUs would refuse, whatever the policy")
 	f.BoolVar(&s.bound, "bound", false, "with --churn, show too at least how much of what is refused no packing of the same pods had room for, whatever the policy")
-	f.StringVarP(&s.output, "output", "o", "table", "table, json or csv")
+	f.StringVarP(&s.output, "output", "o", "table", "table, json, yaml or csv")
+	complete(cmd, "output", "table", "json", "yaml", "csv")
 	f.StringVar(&s.workload, "workload", "", "YAML file of machines and pods, instead of the two lists")
 	f.BoolVar(&s.live, "from-cluster", false, "take nodes and pods from the cluster of the kubeconfig, which nothing is written to")
 	f.StringVar(&s.asked, "pods", "", "YAML file of pods: say whether they fit beside those that arrived, and what is missing")

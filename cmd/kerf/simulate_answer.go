@@ -4,7 +4,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -40,10 +39,12 @@ func (s *simulation) answer(out io.Writer, in input, seed int64) error {
 		f.Policy = name
 		fits = append(fits, f)
 	}
-	if s.output == "json" {
-		e := json.NewEncoder(out)
-		e.SetIndent("", "  ")
-		return e.Encode(fits)
+	if s.output == "json" || s.output == "yaml" {
+		text, err := encoded(s.output, fits)
+		if err == nil {
+			_, err = out.Write(text)
+		}
+		return err
 	}
 	for i, f := range fits {
 		if i > 0 {

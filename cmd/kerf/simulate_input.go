@@ -28,7 +28,7 @@ func (s *simulation) checkInput() error {
 	case s.live && s.plot != "" && s.asItIs():
 		return errors.New("--plot draws what fills up: with --from-cluster it needs --inflate or --churn")
 	case s.live && s.output == "csv" && s.asItIs():
-		return errors.New("--from-cluster is answered as table or json, and as csv with --inflate or --churn")
+		return errors.New("--from-cluster is answered as table, json or yaml, and as csv with --inflate or --churn")
 	case s.live && s.asked != "" && s.filling:
 		return errors.New("--pods is asked beside the pods that run: leave --inflate out")
 	case s.live:

@@ -40,6 +40,9 @@ func TestSimulate(t *testing.T) {
 	if text, code := call(); code != exitOK || !strings.Contains(text, "@130") || strings.Count(text, "\n") != 2 {
 		t.Errorf("status %d:\n%s", code, text)
 	}
+	if text, code := call("-o", "yaml", "--policy", "spread"); code != exitOK || !strings.HasPrefix(text, "- policy: \"spread\"\n") {
+		t.Errorf("status %d: %s", code, text)
+	}
 	if text, code := call("-o", "csv", "--policy", "spread"); code != exitOK || !strings.HasPrefix(text, "policy,trace,seed,") || !strings.Contains(text, "\nspread,pods,42,20000,") {
 		t.Errorf("status %d:\n%s", code, text)
 	}

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"os/user"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -74,8 +75,8 @@ func (a *app) usageCommand() *cobra.Command {
 	f.DurationVar(&o.since, "since", 24*time.Hour, "how far back")
 	f.StringSliceVar(&o.agents, "agent", nil, "address of an agent's --http (repeatable); this node's agent where none is given")
 	f.StringVar(&o.prometheus, "prometheus", "", "address of a Prometheus that scrapes kerf-monitor, to be asked instead of the agents' logs (environment: KERF_PROMETHEUS; empty: the logs)")
-	f.StringVarP(&o.output, "output", "o", "table", "table, csv or json")
-	complete(c, "output", "table", "csv", "json")
+	f.StringVarP(&o.output, "output", "o", "table", "table, csv, json or yaml")
+	complete(c, "output", "table", "csv", "json", "yaml")
 	f.StringVar(&o.plot, "plot", "", "also draw it as SVG into this file")
 	return c
 }
@@ -85,8 +86,8 @@ func (o *usageOptions) check() error {
 	if o.since <= 0 {
 		errs = append(errs, sharing.Invalid("--since", o.since.String(), "write a time with a unit, such as 24h", "is not in the past"))
 	}
-	if o.output != "table" && o.output != "csv" && o.output != "json" {
-		errs = append(errs, sharing.Invalid("--output", o.output, "write table, csv or json", "is not a form of output"))
+	if !slices.Contains([]string{"table", "csv", "json", "yaml"}, o.output) {
+		errs = append(errs, sharing.Invalid("--output", o.output, "write table, csv, json or yaml", "is not a form of output"))
 	}
 	return errors.Join(errs...)
 }

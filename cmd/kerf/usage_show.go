@@ -5,7 +5,6 @@ package main
 
 import (
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -17,15 +16,17 @@ import (
 
 // showUsage writes a report.
 func showUsage(out io.Writer, rows []usage.Row, o *usageOptions, currency string) error {
-	if o.output == "json" {
-		e := json.NewEncoder(out)
-		e.SetIndent("", "  ")
-		return e.Encode(struct {
+	if o.output == "json" || o.output == "yaml" {
+		text, err := encoded(o.output, struct {
 			By       []string    `json:"by"`
 			Since    string      `json:"since"`
 			Currency string      `json:"currency,omitempty"`
 			Rows     []usage.Row `json:"rows"`
 		}{o.by, o.since.String(), currency, rows})
+		if err == nil {
+			_, err = out.Write(text)
+		}
+		return err
 	}
 	head := append([]string{}, o.by...)
 	head = append(head, "granted_gpu_hours", "used_gpu_hours", "wasted_gpu_hours", "idle_gpu_hours", "unknown_gpu_hours", "kwh", "cost",

@@ -8,6 +8,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/audit"
@@ -87,6 +90,17 @@ func TestUsageReport(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(run("json")), &doc); err != nil || doc.Currency != "EUR" || len(doc.Rows) != 2 || doc.Rows[1].Granted != 1 || doc.Rows[1].KWh != nil || doc.Rows[0].Labels["namespace"] != "lab" {
 		t.Errorf("%v %+v", err, doc)
+	}
+	var same any
+	if err := yaml.Unmarshal([]byte(run("yaml")), &same); err != nil {
+		t.Fatal(err)
+	}
+	var asJSON any
+	if err := json.Unmarshal([]byte(run("json")), &asJSON); err != nil || !strings.HasPrefix(run("yaml"), "by:\n") {
+		t.Fatal(err)
+	}
+	if a, b := fmt.Sprint(same), fmt.Sprint(asJSON); a != b {
+		t.Errorf("as YAML %s, as JSON %s", a, b)
 	}
 	answers["/a/usage"] = "rubbish"
 	o := &usageOptions{since: 48 * time.Hour, output: "csv", agents: []string{server.URL + "/a"}}

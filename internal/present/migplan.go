@@ -46,6 +46,29 @@ func MIGPlans(s Status, plans []*nodev1.MIGPlan, done bool) string {
 	return b.String()
 }
 
+// MIGPlan is a plan for scripts: fields keep their names and meanings, and more may be added.
+type MIGPlan struct {
+	GPU   string `json:"gpu"`
+	Index int32  `json:"index"`
+	// Done is true for steps that were taken, and false for those that are left.
+	Done  bool     `json:"done"`
+	Steps []string `json:"steps"`
+	// Waits says what stands in the way of the rest, empty where nothing does.
+	Waits string `json:"waits"`
+	// Units are the GPU's placement units, and After the instances on them once the steps are done.
+	Units int32      `json:"units"`
+	After []MIGPiece `json:"after"`
+}
+
+// MIGPlanned are the plans for scripts, of all GPUs.
+func MIGPlanned(plans []*nodev1.MIGPlan, done bool) []MIGPlan {
+	out := []MIGPlan{}
+	for _, p := range plans {
+		out = append(out, MIGPlan{p.GetGpu(), p.GetIndex(), done, list(p.GetSteps()), p.GetWaits(), p.GetUnits(), append([]MIGPiece{}, fromPieces(p.GetAfter())...)})
+	}
+	return out
+}
+
 // planned are the drawings of a plan, with a line for each instance: what becomes of it, and whose it is. An instance that
 // stays has one letter in both.
 func (m *MIG) planned(p *nodev1.MIGPlan, done bool) []string {

@@ -73,3 +73,17 @@ GPU 9  GPU-9
 		t.Errorf("%q", got)
 	}
 }
+
+func TestMIGPlanned(t *testing.T) {
+	got, err := JSON(MIGPlanned([]*nodev1.MIGPlan{
+		{Gpu: "GPU-0", Index: 1, Units: 8, Steps: []string{"create 3g.40gb at 4"}, Waits: "why", After: []*nodev1.MIGPiece{{Profile: "3g.40gb", Start: 4, Size: 4, Ours: true, Ready: true}}},
+		{Gpu: "GPU-1"},
+	}, true), false)
+	const want = `[{"gpu":"GPU-0","index":1,"done":true,"steps":["create 3g.40gb at 4"],"waits":"why","units":8,` +
+		`"after":[{"profile":"3g.40gb","start":4,"size":4,"ours":true,"ready":true,"uuid":"","grant":"","holder":""}]},` +
+		`{"gpu":"GPU-1","index":0,"done":true,"steps":[],"waits":"","units":0,"after":[]}]
+`
+	if err != nil || string(got) != want {
+		t.Errorf("%v: %s", err, cmp.Diff(want, string(got)))
+	}
+}
