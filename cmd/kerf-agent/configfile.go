@@ -116,6 +116,7 @@ func (a *agent) keepGood(c change.Candidate) {
 func (a *agent) putInForce(c change.Candidate) {
 	pool := c.Pool
 	a.inForce = c
+	a.events.ConfigApplied()
 	a.pool.Store(&pool)
 	prices := c.Config.PricesIn(pool)
 	a.prices.Store(&prices)

@@ -5,11 +5,16 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
@@ -72,6 +77,90 @@ func TestFollowConfig(t *testing.T) {
 	if s := b.runtime.State(t.Context()); s.Pool != "two" || len(s.Profiles) != 1 {
 		t.Errorf("an agent that starts on a bad file: pool %q, profiles %q", s.Pool, s.Profiles)
 	}
+}
+
+// A hundred changes in ten seconds, every second one with mistakes: one document is put in force, the last valid one, once, and
+// what is refused after it is told once.
+func TestHundredChanges(t *testing.T) {
+	for name, tt := range map[string]struct {
+		lastBad          bool
+		applied, refused float64
+	}{
+		"the last one valid":         {false, 1, 0},
+		"the last one with mistakes": {true, 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "config.yaml")
+			if err := os.WriteFile(file, []byte(goodConfig), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				registry := prometheus.NewRegistry()
+				a := &agent{settings: settings{dir: t.TempDir(), config: file}, log: slog.New(slog.DiscardHandler)}
+				if err := a.build(registry); err != nil {
+					t.Fatal(err)
+				}
+				seen := a.firstConfig()
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- a.followConfig(ctx, seen) }()
+				first := counted(t, registry, "kerf_config_applied_total")
+				const changes = 100
+				begin, last := time.Now(), ""
+				for i := range changes {
+					text := fmt.Sprintf("# change %d\n%s", i, otherGood)
+					bad := i%2 == 1
+					if i == changes-1 {
+						bad = tt.lastBad
+					}
+					if bad {
+						text = fmt.Sprintf("# change %d\n%s", i, badConfig)
+					} else {
+						last = text
+					}
+					a.found <- a.candidate("configmap ns/name", config.FilesOf(map[string]string{"a.yaml": text}))
+					time.Sleep(10 * time.Second / changes)
+				}
+				if took := time.Since(begin); took != 10*time.Second {
+					t.Errorf("they took %v", took)
+				}
+				if got := counted(t, registry, "kerf_config_applied_total") - first; got != 0 {
+					t.Errorf("%v documents were put in force while they came", got)
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if got := counted(t, registry, "kerf_config_applied_total") - first; got != tt.applied {
+					t.Errorf("%v documents were put in force, want %v", got, tt.applied)
+				}
+				if got := counted(t, registry, "kerf_config_refused_total"); got != tt.refused {
+					t.Errorf("%v documents were refused, want %v", got, tt.refused)
+				}
+				if got, want := a.inForce.Hash, config.Hash([]config.File{{Data: []byte(last)}}); got != want {
+					t.Errorf("%s is in force, want %s, the last valid one", got, want)
+				}
+				cancel()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// counted is what a counter is at.
+func counted(t *testing.T, from prometheus.Gatherer, name string) float64 {
+	t.Helper()
+	families, err := from.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	t.Fatalf("there is no %s", name)
+	return 0
 }
 
 // Kubelet's copy counts before the API server has told, and while it is silent once the copy is another than at the

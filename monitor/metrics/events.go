@@ -23,6 +23,7 @@ type Events struct {
 	ended, found  prometheus.Counter
 	capsRestored  prometheus.Counter
 	configRefused prometheus.Counter
+	configApplied prometheus.Counter
 	mpsRestarts   prometheus.Counter
 	xids          *prometheus.CounterVec
 	placed        *prometheus.HistogramVec
@@ -57,6 +58,7 @@ func NewEvents(reg prometheus.Registerer) *Events {
 		ended:         prometheus.NewCounter(prometheus.CounterOpts{Name: "kerf_leases_ended_total", Help: "Leases that ended since this agent started."}),
 		found:         prometheus.NewCounter(prometheus.CounterOpts{Name: "kerf_leases_recovered_total", Help: "Leases found again when this agent started."}),
 		capsRestored:  prometheus.NewCounter(prometheus.CounterOpts{Name: "kerf_caps_restored_total", Help: "Caps that were gone from the driver and were put back."}),
+		configApplied: prometheus.NewCounter(prometheus.CounterOpts{Name: "kerf_config_applied_total", Help: "Configuration documents put in force since this agent started, the first one among them."}),
 		configRefused: prometheus.NewCounter(prometheus.CounterOpts{Name: "kerf_config_refused_total", Help: "Configuration documents refused for their mistakes."}),
 		mpsRestarts: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "kerf_mps_restarts_total", Help: "Times that an MPS control daemon which died or hung was to be started again; its clients ended with it.",
@@ -69,7 +71,7 @@ func NewEvents(reg prometheus.Registerer) *Events {
 		Name: "kerf_placement_wait_seconds", Help: "Time from a pod's first try on this node to its claims, by namespace, profile, and why the last try before was refused (none, exhausted, unavailable, ...).",
 		Buckets: []float64{0.01, 0.1, 1, 5, 15, 60, 300, 1800, 7200},
 	}, []string{"namespace", "profile", "reason"})
-	reg.MustRegister(e.placed, e.xids, e.claims, e.arms, e.limits, e.armSeconds, e.injectSeconds, e.allocSeconds, e.ended, e.found, e.capsRestored, e.configRefused, e.mpsRestarts)
+	reg.MustRegister(e.placed, e.xids, e.claims, e.arms, e.limits, e.armSeconds, e.injectSeconds, e.allocSeconds, e.ended, e.found, e.capsRestored, e.configRefused, e.configApplied, e.mpsRestarts)
 	e.watch, e.cuts = newWatch(reg), newCuts(reg)
 	return e
 }
@@ -110,6 +112,9 @@ func (e *Events) CapRestored() { e.capsRestored.Inc() }
 
 // Limited counts one change of a grant's memory.
 func (e *Events) Limited(err error) { e.limits.WithLabelValues(outcome(err, "changed")).Inc() }
+
+// ConfigApplied counts one document that was put in force.
+func (e *Events) ConfigApplied() { e.configApplied.Inc() }
 
 // ConfigRefused counts one refused document.
 func (e *Events) ConfigRefused() { e.configRefused.Inc() }
