@@ -40,6 +40,9 @@ const (
 	keyPlacement = "placement"
 )
 
+// keyTranslated says what was rounded up when the pod was translated from another tool's words. It is for people.
+const keyTranslated = "translated"
+
 // keyShareWith joins the cap of a container with that of the one it names. It is for one container alone.
 const keyShareWith = "share-with"
 
@@ -157,7 +160,7 @@ func (d *draft) annotations(all map[string]string, container string, asks bool) 
 		key, of, ours := splitAnnotation(name)
 		field, value := "annotation "+name, all[name]
 		switch {
-		case !ours || key == keyPlacement && of != "":
+		case !ours || key == keyPlacement && of != "" || key == keyTranslated && of == "":
 		case !slices.Contains(annotationKeys(), key):
 			d.note(Invalid(field, "", "use one of "+strings.Join(annotationKeys(), ", "), "is not known"))
 		case of != "" && of != container:

@@ -198,6 +198,7 @@ func TestRequestFromResources(t *testing.T) {
 		"shares with itself": {limits: kv{"kerf.dev/gpu": "1"}, annotations: kv{"share-with.kerf.dev/main": "main"}, errs: []string{`annotation share-with.kerf.dev/main "main" names the container itself`}},
 		"the pod shares":     {limits: kv{"kerf.dev/gpu": "1"}, annotations: kv{"kerf.dev/share-with": "main"}, errs: []string{`annotation kerf.dev/share-with "main" is for a container, and names none; write share-with.kerf.dev/CONTAINER`}},
 		"shares nothing":     {annotations: kv{"share-with.kerf.dev/main": "other"}, errs: []string{"is for a container that asks for no GPU"}},
+		"a translator's note": {limits: kv{"kerf.dev/gpu": "1"}, annotations: kv{"kerf.dev/translated": "rounded up"}, want: Request{Kind: KindWhole, GPUs: 1}},
 		"unknown key alone":  {annotations: kv{"kerf.dev/x": "y"}, errs: []string{"annotation kerf.dev/x is not known"}},
 		"empty value":        {limits: kv{"kerf.dev/gpu": "1"}, annotations: kv{"kerf.dev/gpu-model": " , "}, errs: []string{"annotation kerf.dev/gpu-model \" , \" is empty"}},
 		"for a container without": {

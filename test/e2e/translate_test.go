@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/kerf-gpu/kerf/sharing/translate"
 	"github.com/kerf-gpu/kerf/sharing/translate/translatetest"
@@ -25,6 +28,39 @@ import (
 
 // translatePolicies is the file of the chart that translates.
 const translatePolicies = "mutation/translate.yaml"
+
+// translatedNote is the annotation that says what was rounded up.
+const translatedNote = "kerf.dev/translated"
+
+// warnings are those that the API server gave with its answers.
+type warnings struct {
+	mu  sync.Mutex
+	all []string
+}
+
+// HandleWarningHeader implements rest.WarningHandler.
+func (w *warnings) HandleWarningHeader(_ int, _, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = append(w.all, text)
+}
+
+// warnedOf is what somebody is warned of who creates the pod.
+func (e *testCase) warnedOf(p *corev1.Pod) string {
+	e.Helper()
+	config, heard := rest.CopyConfig(e.config), &warnings{}
+	config.WarningHandler = heard
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		e.Fatal(err)
+	}
+	if _, err := client.CoreV1().Pods(p.Namespace).Create(background(), p, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+		e.Fatal(err)
+	}
+	heard.mu.Lock()
+	defer heard.mu.Unlock()
+	return strings.Join(heard.all, "\n")
+}
 
 // Where a namespace wants it, the API server makes of a pod that was written for another tool what "kerf translate" makes of
 // it: one table is tried on both. Another namespace's pods stay as they are.
@@ -81,6 +117,18 @@ func TestTranslateAtAdmission(t *testing.T) {
 	}
 	if all := len(translatetest.Cases()); tried != all {
 		t.Errorf("%d of %d pods of the table were tried", tried, all)
+	}
+	gpumem := func(mib string) *corev1.Pod {
+		return e.podOf(translatetest.Case{Pod: translate.Pod{Containers: []translate.Container{{Name: translatetest.Main, Limits: map[string]string{"nvidia.com/gpumem": mib}}}}})
+	}
+	eventually(e, "the warning of who asks for 3000 MiB", func() error {
+		if got := e.warnedOf(gpumem("3000")); !strings.Contains(got, "more of a GPU than it was written for: container main: 3000MiB per GPU is rounded up to 3GiB") {
+			return fmt.Errorf("warnings %q", got)
+		}
+		return nil
+	})
+	if got := e.warnedOf(gpumem("4096")); strings.Contains(got, "rounded up") {
+		t.Errorf("who asks for 4096 MiB is warned: %s", got)
 	}
 	plain := e.podOf(translatetest.Cases()[1])
 	plain.Namespace = other
@@ -185,6 +233,23 @@ func (e *testCase) translated(c translatetest.Case) error {
 		if _, before := c.Pod.Annotations[k]; !before || len(c.Limits) > 0 && k != "mps" && k != "team" {
 			annotations[k] = v
 		}
+	}
+	note := annotations[translatedNote]
+	delete(annotations, translatedNote)
+	change, err := c.Options.Pod(c.Pod)
+	if err != nil {
+		return err
+	}
+	for _, said := range change.Said {
+		if _, rounded, ok := strings.Cut(said, "is rounded up to "); ok {
+			if rounded, _, _ = strings.Cut(rounded, ":"); !strings.Contains(note, "is rounded up to "+rounded) {
+				return fmt.Errorf("the command says %q, and the pod %q", said, note)
+			}
+			note = strings.Replace(note, "is rounded up to "+rounded, "", 1)
+		}
+	}
+	if strings.Contains(note, "rounded up") {
+		return fmt.Errorf("the pod says %q more than the command", note)
 	}
 	if d := cmp.Diff([2]map[string]string{c.Limits, c.Annotations}, [2]map[string]string{limits, annotations}); d != "" {
 		return errors.New(d)
