@@ -107,6 +107,52 @@ func TestLowestIDsFirst(t *testing.T) {
 	}
 }
 
+// Of ids with NUMA nodes those of one node are taken where one has enough, of several the one with the fewest left.
+func TestPreferredOfOneNode(t *testing.T) {
+	dir := folder(t)
+	k := kubelet(t, dir)
+	p := plugin(dir, k)
+	set(t, p, all(gpus(0, 0, 0, 1, 1, 1, NoNUMA)))
+	run(t, p)
+	counts(t, k, sharing.ResourceGPU, 7, 7)
+	ids := map[int][]string{}
+	for id, d := range k.Devices(sharing.ResourceGPU) {
+		node := NoNUMA
+		if n := d.GetTopology().GetNodes(); len(n) > 0 {
+			node = int(n[0].GetID())
+		}
+		ids[node] = append(ids[node], id)
+	}
+	for _, of := range ids {
+		slices.Sort(of)
+	}
+	zero, one, none := ids[0], ids[1], ids[NoNUMA]
+	for name, tc := range map[string]struct {
+		available, must []string
+		size            int32
+		want            []string
+	}{
+		"two alike: the first":           {available: slices.Concat(zero, one, none), size: 1, want: zero[:1]},
+		"the fewer":                      {available: slices.Concat(zero, one[1:], none), size: 1, want: one[1:2]},
+		"the fewer are too few":          {available: slices.Concat(zero, one[2:], none), size: 2, want: zero[:2]},
+		"a node that is full":            {available: slices.Concat(one, none), size: 3, want: one},
+		"more than a node has":           {available: slices.Concat(none, one[2:], zero), size: 4, want: slices.Sorted(slices.Values(slices.Concat(zero, one[2:], none)))[:4]},
+		"beside what it has":             {available: slices.Concat(zero, one[1:]), must: one[1:2], size: 2, want: []string{one[1], zero[0]}},
+		"those that kubelet has aligned": {available: one, size: 2, want: one[:2]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ask := &pluginapi.ContainerPreferredAllocationRequest{AvailableDeviceIDs: tc.available, MustIncludeDeviceIDs: tc.must, AllocationSize: tc.size}
+			pref, err := k.Client(sharing.ResourceGPU).GetPreferredAllocation(t.Context(), &pluginapi.PreferredAllocationRequest{ContainerRequests: []*pluginapi.ContainerPreferredAllocationRequest{ask}})
+			if err != nil || len(pref.GetContainerResponses()) != 1 {
+				t.Fatalf("%v, %v", pref, err)
+			}
+			if got := pref.GetContainerResponses()[0].GetDeviceIDs(); !slices.Equal(got, tc.want) {
+				t.Errorf("%v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
 // The same ids, again and in any order, are the same answer, and kubelet is told of no change.
 func TestAllocateAgain(t *testing.T) {
 	dir := folder(t)

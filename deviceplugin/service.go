@@ -117,8 +117,9 @@ func (s *service) allocate(req *pluginapi.AllocateRequest) (*pluginapi.AllocateR
 	return out, nil
 }
 
-// GetPreferredAllocation prefers low numbers. Any ids are as good as any others for what they give, but a lost GPU
-// takes free ids from the highest number down (decide), and kubelet has ids in its books that nobody is known to
+// GetPreferredAllocation prefers, of ids that have a NUMA node, those of the node that has the fewest left and enough: the
+// agent gives GPUs of that node, and keeps the others together so. Below that it prefers low numbers. Any ids are as good
+// as any others for what they give, but a lost GPU takes free ids from the highest number down (decide), and kubelet has ids in its books that nobody is known to
 // hold: those of init containers that have ended. With the two kept apart, a lost GPU does not make kubelet
 // refuse, when it starts anew, a pod that runs on another one.
 func (s *service) GetPreferredAllocation(_ context.Context, req *pluginapi.PreferredAllocationRequest) (*pluginapi.PreferredAllocationResponse, error) {
@@ -130,12 +131,46 @@ func (s *service) GetPreferredAllocation(_ context.Context, req *pluginapi.Prefe
 }
 
 // lowest are the ids that a container must get, then those of the lowest numbers, as many as it is to have.
+// tightest is the NUMA node whose available ids are enough and the fewest, the lowest of several; NoNUMA where no node's are
+// enough, or some ids are given already.
+func (l *list) tightest(c *pluginapi.ContainerPreferredAllocationRequest) int {
+	if len(c.GetMustIncludeDeviceIDs()) > 0 {
+		return NoNUMA
+	}
+	left := map[int]int{}
+	for _, id := range c.GetAvailableDeviceIDs() {
+		if n := l.numaOf(id); n != NoNUMA {
+			left[n]++
+		}
+	}
+	node := NoNUMA
+	for n, count := range left {
+		if count >= int(c.GetAllocationSize()) && (node == NoNUMA || cmp.Or(cmp.Compare(count, left[node]), cmp.Compare(n, node)) < 0) {
+			node = n
+		}
+	}
+	return node
+}
+
+// numaOf is the NUMA node of an id, NoNUMA also for one that is not in the list, and before there is a list.
+func (l *list) numaOf(id string) int {
+	if l == nil {
+		return NoNUMA
+	}
+	if i, ok := l.at[id]; ok {
+		return l.devices[i].numa
+	}
+	return NoNUMA
+}
+
 func (s *service) lowest(c *pluginapi.ContainerPreferredAllocationRequest) []string {
 	ids, size := slices.Clone(c.GetMustIncludeDeviceIDs()), int(c.GetAllocationSize())
+	l := s.board.cur.Load()
+	node := l.tightest(c)
 	rest := slices.SortedFunc(slices.Values(c.GetAvailableDeviceIDs()), func(a, b string) int {
 		na, knownA := number(s.resource, a)
 		nb, knownB := number(s.resource, b)
-		return cmp.Or(order(knownA, knownB), cmp.Compare(na, nb), cmp.Compare(a, b))
+		return cmp.Or(order(knownA, knownB), order(l.numaOf(a) == node, l.numaOf(b) == node), cmp.Compare(na, nb), cmp.Compare(a, b))
 	})
 	for _, id := range rest {
 		if len(ids) >= size {

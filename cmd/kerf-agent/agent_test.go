@@ -43,6 +43,7 @@ func TestBadFlagsAreRefusedByName(t *testing.T) {
 		"file for a dir":    {args: []string{"--dir", "/dev/null"}, want: "--dir"},
 		"no node name":      {args: []string{"--dir", "/tmp/kerf-none", "--kubernetes"}, want: "--node-name"},
 		"no such map":       {args: []string{"--dir", "/tmp/kerf-none", "--config-map", "kerf-config", "--kubernetes", "--node-name", "n"}, want: "--config-map"},
+		"no such setting":   {args: []string{"--dir", "/tmp/kerf-none", "--driver-by", "both"}, want: "--driver-by"},
 		"map, no cluster":   {args: []string{"--dir", "/tmp/kerf-none", "--config-map", "a/b"}, want: "--config-map"},
 		"others may write":  {args: []string{"--dir", "/tmp"}, want: "--dir"},
 	}

@@ -90,7 +90,10 @@ func testDriver(t *testing.T, library string) {
 	if err != nil || len(left) != 0 || len(gpus) != 8 {
 		t.Fatalf("%d gpus, left out %v, %v", len(gpus), left, err)
 	}
-	for _, g := range gpus {
+	for i, g := range gpus {
+		if g.NUMA != i/4 {
+			t.Errorf("GPU %d is of NUMA node %d", i, g.NUMA)
+		}
 		if len(g.NVLinks) != 7 || g.MIG || g.Health != sharing.HealthOK || g.Reserved == 0 || g.Usable() < 70*sharing.GiB {
 			t.Errorf("gpu %+v", g)
 		}

@@ -111,6 +111,7 @@ func (r *Runtime) bind(ask sharing.ContainerAsk, containerID string) (ledger.Cla
 	if h.busy {
 		return "", false, fmt.Errorf("claim %q is %w", id, errBusy)
 	}
+	h.unused = false
 	r.rebind(h, &use{containerID: containerID, container: ask.Ref.Container, asks: slices.Clone(ask.Asks), part: part}, id)
 	return id, isNew, nil
 }

@@ -125,7 +125,7 @@ func (r *Runtime) claimFor(ask sharing.ContainerAsk) (id ledger.ClaimID, part sh
 		switch {
 		case h != nil && slices.Equal(h.asks, ask.Asks) && r.sharesAs(g, ask):
 			h.spent, h.priority = false, cmp.Or(ask.Priority, h.priority)
-			return g.Claim.ID, nil, false, nil
+			return g.Claim.ID, nil, false, r.moveNear(g, h, ask)
 		case h == nil || h.busy || g.Lease != nil:
 			return "", nil, false, fmt.Errorf("claim %q of it is in use with other amounts (%v): %w", g.Claim.ID, askStrings(h.asks), sharing.ErrConflict)
 		}
@@ -205,7 +205,7 @@ func (r *Runtime) hold(c ledger.Claim, ask sharing.ContainerAsk, h *holding) err
 	if err := r.ledger.Claim(c); err != nil {
 		return err
 	}
-	h.kind, h.asks, h.priority = ask.Kind, slices.Clone(ask.Asks), ask.Priority
+	h.kind, h.asks, h.priority, h.unused = ask.Kind, slices.Clone(ask.Asks), ask.Priority, true
 	r.held[c.ID] = h
 	if isCut(c.Placement) {
 		r.cutSoon()
@@ -279,18 +279,6 @@ func (r *Runtime) choose(req sharing.Request, advice sharing.Advice, but map[con
 		return p, nil
 	}
 	return allocator.Choose(states, req)
-}
-
-// chooseNear takes whole GPUs from the NUMA node that kubelet's topology manager chose. Ids of several nodes
-// are no advice: either no node has enough GPUs, and then any split is on those nodes, or kubelet has no
-// topology policy and took ids by chance, and then NVLink, which the allocator looks at, matters more.
-func chooseNear(states []allocator.GPUState, req sharing.Request, near []sharing.Near) (sharing.Placement, bool) {
-	if req.Kind != sharing.KindWhole || len(near) != 1 || near[0].Count != req.GPUs {
-		return nil, false
-	}
-	local := slices.DeleteFunc(slices.Clone(states), func(s allocator.GPUState) bool { return s.GPU.NUMA != near[0].NUMA })
-	p, err := allocator.Choose(local, req)
-	return p, err == nil
 }
 
 // PodGone tells that kubelet has forgotten a pod, or that none of its containers starts again: its claims end

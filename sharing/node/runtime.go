@@ -190,6 +190,8 @@ type holding struct {
 	priority int32
 	// spent is true for an init container's claim that ends with its lease: the pod's app containers are made.
 	spent bool
+	// unused is true for a pod's claim until a container is made with it: its GPUs may still be others.
+	unused bool
 	// container is true for a claim that a container which is no pod's is to use.
 	container bool
 	// until is when a claim that no process waits for ends if it is not armed; zero for none.

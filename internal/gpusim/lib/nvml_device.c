@@ -7,6 +7,7 @@
 #include "nvml_core.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <strings.h>
 
 nvmlReturn_t nvml_copy(const char *from, char *to, unsigned length)
@@ -307,6 +308,23 @@ nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major,
 	TRY(nvml_info(device.handle->minor, &info));
 	*major = (int)info.cc_major;
 	*minor = (int)info.cc_minor;
+	return NVML_SUCCESS;
+}
+
+/* Sockets of the simulated machines have one node each, so that both scopes are the same. */
+nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned int words, unsigned long *nodes,
+					 nvmlAffinityScope_t scope)
+{
+	const unsigned bits = 8 * sizeof *nodes;
+	struct gpu_info info;
+	TRY(nvml_gpu(device));
+	NEED(words && nodes && (scope == NVML_AFFINITY_SCOPE_NODE || scope == NVML_AFFINITY_SCOPE_SOCKET));
+	TRY(nvml_info(device.handle->minor, &info));
+	if (info.numa == GPUSIM_UNKNOWN)
+		return NVML_ERROR_NOT_SUPPORTED;
+	memset(nodes, 0, words * sizeof *nodes);
+	if (info.numa / bits < words)
+		nodes[info.numa / bits] = 1UL << (info.numa % bits);
 	return NVML_SUCCESS;
 }
 
