@@ -26,6 +26,7 @@ type status struct {
 type gpu struct {
 	UUID     string `json:"uuid"`
 	Index    int    `json:"index"`
+	NUMA     int    `json:"numa"`
 	Memory   uint64 `json:"memory_bytes"`
 	Reserved uint64 `json:"reserved_bytes"`
 	Used     uint64 `json:"used_bytes"`

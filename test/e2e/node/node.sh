@@ -31,6 +31,9 @@
 #   KERF_E2E_MACHINE  which machine is simulated (default: h100x8)
 #   KERF_E2E_DRIVER   with which driver (default: r615)
 #
+# It runs on another containerd, 1.7 too, once containerd, containerd-shim-runc-v2 and ctr of that version have been put over
+# those in KERF_E2E_TOOLS/bin; the keys beside them say that there is nothing to build.
+#
 # It needs root, Go, gcc, openssl, util-linux, iproute2, and apt-get for some Debian packages that it unpacks
 # and does not install. It ends only processes that it started: those in the node's pid namespace.
 set -Eeuo pipefail
