@@ -393,6 +393,11 @@ func (d *driverDoor) Sensors(ctx context.Context, id sharing.GPUID) health.Senso
 	if err != nil {
 		return health.Sensors{}
 	}
+	return sensorsOf(s)
+}
+
+// sensorsOf are a GPU's signs as the watch takes them.
+func sensorsOf(s nvml.Signs) health.Sensors {
 	return health.Sensors{
 		Uncorrected: told(s.Uncorrected), Links: told(s.Links),
 		RemapPending: flag(s.RemapPending), RemapFailed: flag(s.RemapFailed),

@@ -130,31 +130,15 @@ func TestAGPUThatHangs(t *testing.T) {
 		r := m.run(flags(fmt.Sprintf("--memory 2GiB --name n%d --gpu-uuid %s", i, m.uuid(2))), load("--alloc 1GiB --hold 1h"))
 		wantLoad(t, r.loads(1)[0], "", gib, gib)
 	}
-	for _, g := range m.state().GPUs {
-		if (g.Health == "healthy") != (g.Index != 1) {
-			t.Errorf("GPU %d is %s: %s", g.Index, g.Health, g.Reason)
-		}
-	}
-	m.set("gpu=1", "latency=0s")
-	m.wantHealth(1, "healthy")
-	m.run(flags("--memory 2GiB --gpu-uuid "+m.uuid(1)), load("--alloc 1GiB --hold 1h")).loads(1)
-}
-
-// Heat and the power brake are signs when the hardware slows itself down for half a minute, with the remedy of each.
-func TestAGPUThatSlowsItselfDown(t *testing.T) {
-	t.Parallel()
-	m := newMachine(t, setup{hardware: "t4x4"})
-	m.set("gpu=1", "slowed=heat")
-	m.set("gpu=2", "slowed=power")
-	m.wantAudited(`"gpu":"` + m.uuid(1) + `".*"why":"suspect: the hardware slows itself down for heat.*cooling`)
-	m.wantAudited(`"gpu":"` + m.uuid(2) + `".*"why":"suspect: the hardware slows itself down because its power supply.*power supply`)
-	m.set("gpu=1,2", "slowed=none")
-	eventually(t, "both are well", func() error {
+	eventually(t, "one that is not well, and three that are", func() error {
 		for _, g := range m.state().GPUs {
-			if g.Health != "healthy" {
+			if (g.Health == "healthy") != (g.Index != 1) {
 				return fmt.Errorf("GPU %d is %s: %s", g.Index, g.Health, g.Reason)
 			}
 		}
 		return nil
 	})
+	m.set("gpu=1", "latency=0s")
+	m.wantHealth(1, "healthy")
+	m.run(flags("--memory 2GiB --gpu-uuid "+m.uuid(1)), load("--alloc 1GiB --hold 1h")).loads(1)
 }
