@@ -110,9 +110,6 @@ func TestAgentFrozen(t *testing.T) {
 // kubelet makes another, that one runs.
 func TestDroppedPlugin(t *testing.T) {
 	e := beginWithAgent(t)
-	kerfHook := func() bool {
-		return strings.TrimSpace(e.node.in(e.node.busybox(), "pidof", "kerf-hook").out) != ""
-	}
 	spec := func(name string, restart corev1.RestartPolicy) podSpec {
 		return podSpec{
 			name: name, restart: restart,
@@ -138,7 +135,7 @@ func TestDroppedPlugin(t *testing.T) {
 			e.signalAgent("STOP")
 			e.node.do(t, "kill", "containerd", "CONT")
 			err := pollFor(10*time.Second, "the hook", func() error {
-				if !kerfHook() {
+				if !e.hookRuns() {
 					return errors.New("it does not run")
 				}
 				return nil
