@@ -71,6 +71,7 @@ func families() []family {
 		uncounted = "the driver's limit does not count managed memory, by NVIDIA's documentation"
 		unasked   = "the library is not asked for this memory"
 		beside    = "MPS limits what its clients take of CUDA alone"
+		object    = "what the driver takes for the object is counted when it was seen"
 		another   = "the memory is another interface's"
 	)
 	var all []family
@@ -90,9 +91,9 @@ func families() []family {
 		case "checkpoint": // each piece is a process with a context
 			f.step = "512MiB"
 		case "multicast": // only such GPUs have it
-			f.hardware = switchedHardware
+			f.hardware, f.past = switchedHardware, map[string]string{"libkerf": object}
 		case "multicast-v2": // and the second form the newest driver alone, here without its own limits
-			f.hardware, f.driver = switchedHardware, "r615"
+			f.hardware, f.driver, f.past = switchedHardware, "r615", map[string]string{"libkerf": object}
 			f.note = " (of CUDA 13.1; on r615, for all but the first backend one whose limits do not work)"
 		}
 		all = append(all, f)
@@ -112,6 +113,7 @@ func attacks() []attack {
 	hidden := "umount /etc/ld.so.preload 2>/dev/null; unset LD_PRELOAD; "
 	const gone = "the grant ends when its cgroup is empty"
 	each := map[string]string{"mps": "MPS limits each client, and not their sum"}
+	counted := map[string]string{"libkerf": "the counters are the program's to write, and no enforcement by others reads them"}
 	unheld := map[string]string{"libkerf": "the program does not come to the library"}
 	const ownCgroup = `C=$(sed -n s/^0:://p /proc/self/cgroup); M=$(awk '$3=="cgroup2"{print $2; exit}' /proc/mounts); `
 	return []attack{
@@ -139,9 +141,9 @@ func attacks() []attack {
 		{name: "cgroup beside", past: map[string]string{"driver": gone, "mps": gone, "libkerf": gone}, what: "a cgroup outside of the grant's, which it moves to: who may write the hierarchy, as no container may", script: ownCgroup + `A="$M/` + aside + `-$$"; mkdir -p "$A" && echo $$ > "$A/cgroup.procs" || exit 1; exec %LOAD ` + want},
 		{name: "cgroup name space", what: "a name space of cgroups of its own", script: "exec unshare --cgroup %LOAD " + want},
 		{name: "other GPU", what: "CUDA_VISIBLE_DEVICES naming a GPU that is another's", script: "export CUDA_VISIBLE_DEVICES=%OTHER; exec %LOAD " + want},
-		{name: "counters cleared", what: "zeros written over the library's counters, again and again", script: counters + "(while :; do dd if=/dev/zero of=$U bs=4096 count=1 conv=notrunc; sleep 0.05; done) >/dev/null 2>&1 & exec %LOAD " + want},
-		{name: "counters filled", what: "random bytes written over the library's counters beside a program that holds half of the cap, then another program", says: 2, script: counters + held + "dd if=/dev/urandom of=$U bs=4096 count=64 conv=notrunc 2>/dev/null; exec %LOAD " + want},
-		{name: "counters cut", what: "the library's counters truncated beside a program that holds half of the cap, then another program", says: 2, script: counters + held + "truncate -s 0 $U; exec %LOAD " + want},
+		{name: "counters cleared", past: counted, what: "zeros written over the library's counters, again and again", script: counters + "(while :; do dd if=/dev/zero of=$U bs=4096 count=1 conv=notrunc; sleep 0.05; done) >/dev/null 2>&1 & exec %LOAD " + want},
+		{name: "counters filled", past: counted, what: "random bytes written over the library's counters beside a program that holds half of the cap, then another program", says: 2, script: counters + held + "dd if=/dev/urandom of=$U bs=4096 count=64 conv=notrunc 2>/dev/null; exec %LOAD " + want},
+		{name: "counters cut", past: counted, what: "the library's counters truncated beside a program that holds half of the cap, then another program", says: 2, script: counters + held + "truncate -s 0 $U; exec %LOAD " + want},
 		{name: "limits written", past: map[string]string{"libkerf": "the library believes its limits"}, what: "the library's limits mounted anew to be writable, as no container may, and 8 GiB written there", script: "U=$(cat /etc/ld.so.preload 2>/dev/null) && D=${U%/*} && mount -o remount,bind,rw \"$D\" && printf '\\0\\0\\0\\0\\2\\0\\0\\0' | dd of=\"$D/limits\" bs=1 seek=32 conv=notrunc 2>/dev/null; exec %LOAD " + want},
 		{name: "killed holder", what: "a program killed with three quarters of the cap, then another", says: 2, script: "%LOAD --alloc 1536MiB --hold 1h & sleep 0.7; kill -9 $!; sleep 1.2; exec %LOAD " + want},
 		{name: "fork and exec", past: each, what: "a child that takes three quarters, and its parent that becomes another program", says: 2, script: "%LOAD --alloc 1536MiB --hold 15s & exec sh -c 'exec %LOAD " + want + "'"},
