@@ -16,8 +16,10 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
-// OverGrantReason, of a pod: a container holds more than its grant, and what is done about it.
-const OverGrantReason = "GPUMemoryOverGrant"
+const (
+	// OverGrantReason, of a pod: a container holds more than its grant, and what is done about it.
+	OverGrantReason = "GPUMemoryOverGrant"
+)
 
 // TellPods registers f to be told, for the users of a pod, that one of its containers holds more than its grant
 // or lost a process for it, or that its GPU or node is failing. It may be called at once from several goroutines and

@@ -28,8 +28,10 @@ const (
 	idleReason = "idle"
 )
 
-// IdleReason, of a pod: it leaves all its GPUs idle for longer than its pool allows.
-const IdleReason = "GPUIdle"
+const (
+	// IdleReason, of a pod: it leaves all its GPUs idle for longer than its pool allows.
+	IdleReason = "GPUIdle"
+)
 
 // meter adds up what grants use, writes it to the audit log, and looks after those who are idle. Its loop alone uses it.
 type meter struct {

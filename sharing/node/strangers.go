@@ -15,8 +15,10 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/audit"
 )
 
-// StrangerReason, of the node: processes use a GPU without a grant for it.
-const StrangerReason = "GPUStranger"
+const (
+	// StrangerReason, of the node: processes use a GPU without a grant for it.
+	StrangerReason = "GPUStranger"
+)
 
 // mostStrangers is how many processes one sentence names.
 const mostStrangers = 8
