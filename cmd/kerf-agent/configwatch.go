@@ -28,9 +28,9 @@ const (
 
 // The reasons of events about the configuration.
 const (
-	// reasonConfigRefused, of the node: a document is not taken, with every mistake.
+	// reasonConfigRefused of the node: a document is not taken, with every mistake.
 	reasonConfigRefused = "SharingConfigRefused"
-	// reasonConfigInForce, of the node: a document came into force after another one, with its hash.
+	// reasonConfigInForce of the node: a document came into force after another one, with its hash.
 	reasonConfigInForce = "SharingConfigInForce"
 )
 

@@ -15,13 +15,13 @@ import (
 
 // The reasons of events about MIG.
 const (
-	// reasonCut, of a pod: its MIG instance is there, and how long it took to cut it.
+	// reasonCut of a pod: its MIG instance is there, and how long it took to cut it.
 	reasonCut = "MIGInstanceReady"
-	// reasonUncut, of a pod: its MIG instance is not there yet, and why; it is tried again.
+	// reasonUncut of a pod: its MIG instance is not there yet, and why; it is tried again.
 	reasonUncut = "MIGInstanceWaits"
-	// reasonWaits, of the node: a GPU is not cut as its pool says, and whom that waits for.
+	// reasonWaits of the node: a GPU is not cut as its pool says, and whom that waits for.
 	reasonWaits = "MIGWaits"
-	// reasonTrouble, of the node: a GPU gives no MIG instances, and why.
+	// reasonTrouble of the node: a GPU gives no MIG instances, and why.
 	reasonTrouble = "MIGTrouble"
 )
 

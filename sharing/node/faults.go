@@ -22,11 +22,11 @@ import (
 
 // Reasons of what TellPods tells of GPUs and of the node.
 const (
-	// FaultyReason, of a pod: a GPU of the container is unhealthy or lost.
+	// FaultyReason of a pod: a GPU of the container is unhealthy or lost.
 	FaultyReason = "GPUFaulty"
-	// MendedReason, of a pod: all its GPUs are well again. It is no warning.
+	// MendedReason of a pod: all its GPUs are well again. It is no warning.
 	MendedReason = "GPUMended"
-	// LeavingReason, of a pod: the node will be taken away.
+	// LeavingReason of a pod: the node will be taken away.
 	LeavingReason = "NodeLeaving"
 )
 

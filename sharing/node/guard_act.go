@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// OverGrantReason, of a pod: a container holds more than its grant, and what is done about it.
+	// OverGrantReason of a pod: a container holds more than its grant, and what is done about it.
 	OverGrantReason = "GPUMemoryOverGrant"
 )
 

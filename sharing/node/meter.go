@@ -29,7 +29,7 @@ const (
 )
 
 const (
-	// IdleReason, of a pod: it leaves all its GPUs idle for longer than its pool allows.
+	// IdleReason of a pod: it leaves all its GPUs idle for longer than its pool allows.
 	IdleReason = "GPUIdle"
 )
 

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// StrangerReason, of the node: processes use a GPU without a grant for it.
+	// StrangerReason of the node: processes use a GPU without a grant for it.
 	StrangerReason = "GPUStranger"
 )
 

@@ -38,9 +38,9 @@ const (
 
 // The reasons of events about a change of MIG mode.
 const (
-	// reasonTurned, of the node: a GPU has changed its MIG mode because demand asked for it.
+	// reasonTurned of the node: a GPU has changed its MIG mode because demand asked for it.
 	reasonTurned = "MIGModeChanged"
-	// reasonNotTurned, of the node: a GPU could not change its MIG mode, and why.
+	// reasonNotTurned of the node: a GPU could not change its MIG mode, and why.
 	reasonNotTurned = "MIGModeNotChanged"
 )
 

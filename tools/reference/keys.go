@@ -25,7 +25,7 @@ func (s *source) events() ([]event, error) {
 	for _, c := range s.declared(func(c constant) bool {
 		return (strings.HasPrefix(c.name, "reason") || strings.HasSuffix(c.name, "Reason")) && reason.MatchString(s.text(c.pkg, c.value))
 	}) {
-		doc, ok := strings.CutPrefix(c.doc, c.name+", ")
+		doc, ok := strings.CutPrefix(c.doc, c.name+" ")
 		if !ok {
 			return nil, fmt.Errorf("%s: the comment of %s does not begin with its name and whose event it is", c.file, c.name)
 		}

@@ -25,7 +25,7 @@ const (
 	keyModel = "gpu-model"
 )
 
-// reasonGone, of a pod: it is gone.
+// reasonGone of a pod: it is gone.
 const reasonGone = "GPUGone"
 `)},
 		"monitor/metrics/m.go": {Data: []byte(`package metrics
