@@ -18,7 +18,8 @@ struct opening;
 /* What the command line says. Bytes and nanoseconds. */
 struct options {
 	uint64_t alloc; /* 0: nothing */
-	uint64_t step;  /* never 0 when alloc is not */
+	uint64_t step;  /* 0: all at once */
+	uint64_t more;  /* for each line of the input; 0: it reads none */
 	uint64_t hold_ns;
 	const struct family *api;
 	const struct opening *driver;

@@ -39,6 +39,7 @@ static const char help[] =
 	"                    egl-consumer  frames of an EGL stream; egl-producer: cuMemAlloc, presented to one\n"
 	"                    gl-context, vdpau-context  as context, by these interfaces' own calls\n"
 	"                    checkpoint  of other processes, which are saved and restored in turn\n"
+	"  --more SIZE     for each line of its input take so much more, and print a line again; then hold it\n"
 	"  --hold TIME     how long to hold it: 500ms, 5s, 1m (default: not at all)\n"
 	"  --launch HOW    launch kernels for that time: plain (cuLaunchKernel), ex (cuLaunchKernelEx),\n"
 	"                  cooperative (cuLaunchCooperativeKernel), graph (of four kernels), multi (a list of one, by\n"
@@ -152,16 +153,16 @@ static int driver_flag(const char *flag, const char *value, const struct opening
 /* What must go together. */
 static int check(struct options *o)
 {
-	if (o->step && !o->alloc)
+	if (o->step && !o->alloc && !o->more)
 		return bad("step", "", "there is nothing to take in steps", "write --alloc SIZE too");
+	if (o->more && (o->launch || o->workers))
+		return bad("more", "", "does not go with --launch or --fork", "leave one of them out");
 	if (!o->launch && (o->kernel_ns || o->queue))
 		return bad(o->queue ? "queue" : "kernel", "", "there is nothing to launch", "write --launch HOW too");
 	if (o->launch && !o->hold_ns)
 		return bad("launch", "", "there is no time for it", "write --hold TIME too");
-	if (o->tamper && (o->alloc || o->launch || o->workers))
+	if (o->tamper && (o->alloc || o->more || o->launch || o->workers))
 		return bad("tamper", "", "does not go with taking memory or launching", "write it alone, or with --gpu INDEX");
-	if (!o->step)
-		o->step = o->alloc;
 	if (!o->kernel_ns)
 		o->kernel_ns = 1000000;
 	if (!o->queue)
@@ -171,10 +172,11 @@ static int check(struct options *o)
 
 int parse_options(int argc, char **argv, struct options *o, bool *done)
 {
-	enum { ALLOC = 1, STEP, API, HOLD, LAUNCH, KERNEL, QUEUE, DRIVER, FORK, GPU, TOUCH, TAMPER, JSON, HELP };
+	enum { ALLOC = 1, STEP, API, MORE, HOLD, LAUNCH, KERNEL, QUEUE, DRIVER, FORK, GPU, TOUCH, TAMPER, JSON, HELP };
 	static const struct option flags[] = {
 		{ "alloc", required_argument, NULL, ALLOC }, { "step", required_argument, NULL, STEP },
-		{ "api", required_argument, NULL, API },     { "hold", required_argument, NULL, HOLD },
+		{ "api", required_argument, NULL, API },     { "more", required_argument, NULL, MORE },
+		{ "hold", required_argument, NULL, HOLD },
 		{ "launch", required_argument, NULL, LAUNCH }, { "kernel", required_argument, NULL, KERNEL },
 		{ "queue", required_argument, NULL, QUEUE }, { "driver", required_argument, NULL, DRIVER },
 		{ "fork", required_argument, NULL, FORK },   { "gpu", required_argument, NULL, GPU },
@@ -206,6 +208,9 @@ int parse_options(int argc, char **argv, struct options *o, bool *done)
 			break;
 		case API:
 			ret = api_flag(name, optarg, &o->api);
+			break;
+		case MORE:
+			ret = size_flag(name, optarg, &o->more);
 			break;
 		case HOLD:
 			ret = time_flag(name, optarg, &o->hold_ns);

@@ -32,11 +32,11 @@ static CUresult open_device(struct load *l, int gpu)
 	return l->cuda.set_current(l->context);
 }
 
-/* Steps until it has everything or meets an error. */
-static CUresult allocate(struct load *l, const struct options *o)
+/* Steps until it has so much in all or meets an error. */
+static CUresult allocate(struct load *l, const struct options *o, uint64_t all)
 {
-	while (l->allocated < o->alloc) {
-		uint64_t left = o->alloc - l->allocated, bytes = left < o->step ? left : o->step;
+	while (l->allocated < all) {
+		uint64_t left = all - l->allocated, bytes = o->step && o->step < left ? o->step : left;
 		struct piece *p = calloc(1, sizeof *p);
 		if (!p)
 			return CUDA_ERROR_OUT_OF_MEMORY;
@@ -153,6 +153,22 @@ static void hold(uint64_t ns)
 		;
 }
 
+/* What it has got, or why not, and what it sees of the GPU now. */
+static void tell(struct load *l, const struct options *o, CUresult ret)
+{
+	l->error = ret ? name_of(&l->cuda, ret) : NULL;
+	l->known = l->context && l->cuda.mem_info(&l->free, &l->total) == CUDA_SUCCESS;
+	report(l, o->json);
+}
+
+/* Takes more for each line, also after one for which there was nothing. */
+static void take_more(struct load *l, const struct options *o)
+{
+	for (int c; (c = getchar()) != EOF;)
+		if (c == '\n')
+			tell(l, o, allocate(l, o, l->allocated + o->more));
+}
+
 int work(const struct options *o)
 {
 	struct load l = { 0 };
@@ -164,16 +180,13 @@ int work(const struct options *o)
 	CUresult ret = open_device(&l, o->gpu);
 	bool open = !ret;
 	if (!ret)
-		ret = allocate(&l, o);
-	if (ret)
-		l.error = name_of(&l.cuda, ret);
-	if (open) {
-		l.known = l.cuda.mem_info(&l.free, &l.total) == CUDA_SUCCESS;
-		if (l.cuda.attribute(&l.processors, MULTIPROCESSOR_COUNT, l.device) != CUDA_SUCCESS)
-			l.processors = 0;
-	}
-	report(&l, o->json);
+		ret = allocate(&l, o, o->alloc);
+	if (open && l.cuda.attribute(&l.processors, MULTIPROCESSOR_COUNT, l.device) != CUDA_SUCCESS)
+		l.processors = 0;
+	tell(&l, o, ret);
 	if (open) { /* otherwise it holds nothing */
+		if (o->more)
+			take_more(&l, o);
 		if (o->launch && !l.error) {
 			struct busy b = { 0 };
 			ret = keep_busy(&l, o, &b);

@@ -184,6 +184,8 @@ func TestGpuloadUsage(t *testing.T) {
 		{[]string{"--driver", "static"}, "usual, deepbind, namespace, apart, early, elsewhere"},
 		{[]string{"--launch", "plain"}, "--hold TIME"},
 		{[]string{"--tamper", "--alloc", "1GiB"}, "--gpu INDEX"},
+		{[]string{"--more", "1GiB", "--fork", "2"}, "--fork"},
+		{[]string{"--more", "0"}, "--more 0"},
 		{[]string{"--kernel", "1ms"}, "--launch HOW"},
 		{[]string{"--queue", "2"}, "--launch HOW"},
 		{[]string{"--unknown"}, "--unknown"},
