@@ -25,7 +25,7 @@ type killed struct{}
 
 // world is a GPU with its driver, a disk, and who holds what: all that outlives a process.
 type world struct {
-	last listing
+	last  listing
 	noMIG bool // the GPU cannot do it
 	t     testing.TB
 	table *mig.Table

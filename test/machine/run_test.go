@@ -193,3 +193,38 @@ func wantLoad(t *testing.T, l loaded, wantErr string, least, most uint64) {
 
 // withProgram runs another copy of kerf.
 func withProgram(path string) how { return func(c *exec.Cmd) { c.Path, c.Args[0] = path, path } }
+
+// asking is a program that takes more for each line that it is told (gpuload --more).
+type asking struct {
+	*run
+	in   *os.File
+	said int
+}
+
+// asks starts one.
+func (m *machine) asks(flags, argv []string, changes ...how) *asking {
+	m.t.Helper()
+	in, out, err := os.Pipe()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer in.Close()
+	m.t.Cleanup(func() { _ = out.Close() })
+	return &asking{run: m.run(flags, argv, append(changes, withInput(in))...), in: out}
+}
+
+// next waits for the next line.
+func (a *asking) next() loaded {
+	a.m.t.Helper()
+	a.said++
+	return a.loads(a.said)[a.said-1]
+}
+
+// more has it take more, and waits for what comes of it.
+func (a *asking) more() loaded {
+	a.m.t.Helper()
+	if _, err := a.in.WriteString("\n"); err != nil {
+		a.m.t.Fatal(err)
+	}
+	return a.next()
+}
