@@ -62,7 +62,7 @@ taken while none of the grant's programs is a client of MPS. Else it is refused,
 | a pid that another process has by the time it would be killed | nobody is killed, and that is counted | ` + "`TestGuardLooksAgainBeforeItKills`" + ` |
 | a debug container beside one with a grant | no GPU; a privileged one is refused | ` + "`TestDebugContainer`" + ` |
 | a privileged pod, or one with SYS_ADMIN, that asks for a share | refused, unless the profile allows it | ` + "`TestPrivilegedProfiles`, `TestPoliciesRefuse`" + ` |
-| a client of MPS that dies, quits its daemon or is another user's | it reaches no further than its trust domain, and the others of that domain are named in the promises | ` + "`TestMPSHolds`, `TestMPSOnOlderDriver`" + `, and the rows of MPS above |
+| a client of MPS that dies, quits its daemon or is another user's | it reaches no further than its trust domain, and the others of that domain are named in the promises | ` + "`TestMPSTwoTrustDomains`, `TestMPSFaultsStayInTheirDomain`, `TestMPSSharedByThePool`, `TestMPSHolds`, `TestMPSOnOlderDriver`" + `, and the rows of MPS above |
 | device files of another's MIG instance, or of MIG's configuration | they are not there | ` + "`TestMIG`, `TestRunMIG`" + ` |
 | NVML's calls (those of ` + "`nvidia-smi -pl`, `-c`, `-mig`" + `) to change the power limit, compute mode, MIG mode, or its own memory limit, as root in the container | refused: the driver asks for CAP_SYS_ADMIN | ` + "`TestTamper`" + `, on a machine and in a pod |
 | writes to what Kerf mounts into the container | read-only, but for the library's counters, which no enforcement reads | ` + "`TestOlderDriver`" + `, and the rows of the counters above |

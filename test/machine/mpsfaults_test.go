@@ -1,0 +1,120 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// What befalls the clients, the server and the daemon of one trust domain is nothing to a program of another: it keeps its context, and
+// has more memory for the asking. The domain itself shows that nothing holds it, and its daemon comes back.
+func TestMPSFaultsStayInTheirDomain(t *testing.T) {
+	t.Parallel()
+	m := newMPSUsers(t, "")
+	shut := m.canBeKeptDown()
+	// The first user's domain stays while this does, which has no context itself, and then tells the daemon to end.
+	gate := filepath.Join(m.work, "quit")
+	told := m.starts(ann, "told", []string{"sh", "-c", `echo "$CUDA_MPS_PIPE_DIRECTORY"; until [ -e ` + gate + ` ]; do sleep 0.05; done; echo quit | nvidia-cuda-mps-control; echo told; exec sleep 3600`})
+	pipe := told.lines(1)[0]
+	other := m.holds(bob, "bob")
+
+	client := m.holds(ann, "client")
+	client.end()
+	other.goesOn("a client was killed")
+
+	client = m.holds(ann, "next")
+	server := m.serverOf(pipe)
+	if err := syscall.Kill(server, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "end of the server", func() error {
+		if dead(server) {
+			return nil
+		}
+		return errors.New("still there")
+	})
+	other.goesOn("the server was killed")
+	client.end()
+	client = m.holds(ann, "third") // by another server
+	if now := m.serverOf(pipe); now == server {
+		t.Errorf("the server is %d still", now)
+	}
+	other.goesOn("there was another server")
+
+	// The daemon is not started again before there was time to look.
+	if err := os.WriteFile(shut, []byte(pipe), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	touch(t, gate)
+	told.lines(2)
+	m.wantLevel("told", "unknown", "MPS daemon does not serve")
+	other.goesOn("the daemon was told to quit")
+	m.wantLevel("bob", "client", "")
+	if err := os.Remove(shut); err != nil {
+		t.Fatal(err)
+	}
+	client.end()
+	m.wantLevel("told", "client", "")
+	m.holds(ann, "last")
+	other.goesOn("the daemon was back")
+	if n := m.killed(); n != 0 {
+		t.Errorf("%d were killed by the watch, and nobody was over a cap", n)
+	}
+}
+
+// canBeKeptDown stands in front of the control daemon's program, which then starts no daemon of the pipe directory that is written
+// into the file.
+func (m mpsUsers) canBeKeptDown() (file string) {
+	m.t.Helper()
+	file = filepath.Join(m.work, "shut")
+	bin, behind := m.sim+"/bin", m.sim+"/behind"
+	script := `#!/bin/sh
+if [ "$1" = -d ] && [ "$(cat ` + file + ` 2>/dev/null)" = "$CUDA_MPS_PIPE_DIRECTORY" ]; then
+	echo "it is kept down" >&2
+	exit 1
+fi
+exec ` + behind + `/nvidia-cuda-mps-control "$@"
+`
+	err := os.Rename(bin, behind)
+	if err == nil {
+		err = os.Mkdir(bin, 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(bin+"/nvidia-cuda-mps-control", []byte(script), 0o755)
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return file
+}
+
+// serverOf is the server of the daemon behind a pipe directory.
+func (m mpsUsers) serverOf(pipe string) (server int) {
+	m.t.Helper()
+	eventually(m.t, "the server of "+pipe, func() error {
+		server = 0
+		all := m.daemons()
+		for _, pid := range all {
+			env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+			if err != nil || !strings.Contains(string(env), "CUDA_MPS_PIPE_DIRECTORY="+pipe+"\x00") {
+				continue
+			}
+			line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+			if err == nil && strings.Contains(string(line), "nvidia-cuda-mps-server") {
+				server = pid
+			}
+		}
+		if server == 0 {
+			return fmt.Errorf("of %v none", all)
+		}
+		return nil
+	})
+	return server
+}
