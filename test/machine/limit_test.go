@@ -94,6 +94,55 @@ func TestLimitLiveOnOlderDrivers(t *testing.T) {
 	}
 }
 
+// A program that has its context already has more under a raised cap, is refused under a lowered one, and sees what it may have.
+func TestLimitLiveUnderAContext(t *testing.T) {
+	t.Parallel()
+	for _, b := range []struct {
+		backend, hardware, driver string
+		context                   uint64
+	}{{"driver", "h100x8", "r615", contextH100}, {"libkerf", "t4x4", "r580", contextT4}} {
+		t.Run(b.backend, func(t *testing.T) {
+			t.Parallel()
+			backends := "driver"
+			if b.backend != backends {
+				backends += ", " + b.backend
+			}
+			m := newMachine(t, setup{hardware: b.hardware, driver: b.driver, noAgent: true})
+			m.agentFlags = []string{"--config", m.write(head + "spec:\n  pools:\n  - {name: default, backends: [" + backends + "]}\n")}
+			m.startAgent()
+			m.ready()
+			r := m.asks(flags("--memory 4GiB --name train"), load("--alloc 1GiB --more 4GiB --hold 1h"))
+			want := func(got loaded, err string, has, limit uint64) {
+				t.Helper()
+				wantLoad(t, got, err, has, has)
+				// The context is counted once it was seen.
+				if got.Total == nil || got.Free == nil || *got.Total != limit || *got.Free > limit-has || *got.Free < limit-has-b.context {
+					t.Errorf("it sees %v, want a GPU of %d with what %d leaves", got, limit, has)
+				}
+			}
+			limit := func(size string) {
+				t.Helper()
+				if got := m.kerf("limit", "train", size); got.code != 0 {
+					t.Fatalf("kerf limit to %s: %v", size, got)
+				}
+			}
+			want(r.next(), "", gib, 4*gib)
+			if g := m.grant("train"); g.Backend != b.backend {
+				t.Fatalf("held by %s, want %s", g.Backend, b.backend)
+			}
+			want(r.more(), oom, gib, 4*gib)
+			limit("8GiB")
+			want(r.more(), "", 5*gib, 8*gib)
+			limit("6GiB")
+			want(r.more(), oom, 5*gib, 6*gib)
+			limit("10GiB")
+			want(r.more(), "", 9*gib, 10*gib)
+			checkInvariants(t, m)
+			r.end()
+		})
+	}
+}
+
 // What is free is lent, a claim takes back what is idle of it, and waits for what is in use.
 func TestBurst(t *testing.T) {
 	t.Parallel()

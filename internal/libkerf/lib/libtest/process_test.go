@@ -111,6 +111,37 @@ func TestTwoProcessesUnderOneCap(t *testing.T) {
 	}
 }
 
+// A process that has its context already has what a raised limit gives, is refused what a lowered one takes, and sees both;
+// also below what it holds, which no command lowers a limit to.
+func TestLimitChangesUnderAContext(t *testing.T) {
+	const piece = 256 * mib
+	b := start(t, "a30x2", "r580").cap(t, gib)
+	take, info := fmt.Sprintf("take:linear:%d", piece), func(free, total sharing.Bytes) string { return fmt.Sprintf("0 %d %d %d", free, total, total) }
+	fill := fmt.Sprintf("fill:linear:%d", piece)
+	r := b.begin(t, "gpu:0", fill, "info", "wait", "info", fill, "info", "wait", take, "info", "give", "give", "give", "info", take, take, "info", "wait")
+	for _, at := range []struct {
+		limit sharing.Bytes // from here on
+		want  []string
+	}{
+		{2 * gib, []string{"4", info(0, gib)}},
+		{gib + gib/2, []string{info(gib, 2*gib), "4", info(0, 2*gib)}},
+		{gib, []string{oom, info(0, gib+gib/2), info(piece, gib+gib/2), "0", oom, info(0, gib+gib/2)}},
+	} {
+		if got, want := r.until(t), strings.Join(at.want, "|"); got != want {
+			t.Errorf("before the limit is %d: %s, want %s", at.limit, got, want)
+		}
+		if err := b.region.SetLimit(b.gpu(0), at.limit); err != nil {
+			t.Fatal(err)
+		}
+		r.goOn(t)
+	}
+	r.end()
+	b.reclaim(t)
+	if used := b.used(); used != 0 {
+		t.Errorf("%d bytes are left", used)
+	}
+}
+
 // Where there is room for all, nobody is refused; where there is not, the driver's own account never passes the cap.
 func TestManyProcessesUnderOneCap(t *testing.T) {
 	const threads, rounds, bytes = 4, 50, 2 * mib
