@@ -50,10 +50,14 @@ static void state(void)
 	mode_t mask = umask(0);
 	umask(mask);
 	printf("umask %o threads %d handlers", (unsigned)mask, threads());
-	for (int s = 1; s < 32; s++) {
+	sigset_t blocked;
+	sigprocmask(SIG_SETMASK, NULL, &blocked);
+	for (int s = 1; s <= 64; s++) {
 		struct sigaction a;
 		if (sigaction(s, NULL, &a) == 0 && a.sa_handler != SIG_DFL)
 			printf(" %d", s);
+		if (sigismember(&blocked, s) == 1)
+			printf(" blocked %d", s);
 	}
 	printf("\n");
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// A program that counts has the same umask, threads and signals as one that does not, and its output is its own.
+// A program that counts has the same umask, threads, handlers and blocked signals as one that does not, and its output is its own.
 func TestLeavesTheProgramAlone(t *testing.T) {
 	b := start(t, "a30x2", "r580").cap(t, gib)
 	steps := []string{"state", "gpu:0", "take:linear:2097152", "state", "take:async:2097152", "clear", "state"}

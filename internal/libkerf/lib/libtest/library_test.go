@@ -123,3 +123,53 @@ func TestNeeds(t *testing.T) {
 		t.Errorf("flags %v, %v; stack not executable: %v", now, err, stack)
 	}
 }
+
+// notTheLibrarys are functions that end, signal or change the program, start something, or write where it writes.
+var notTheLibrarys = []string{
+	"exit", "_exit", "_Exit", "quick_exit", "abort", "__assert_fail", "exit_group", "err", "errx", "error",
+	"raise", "tgkill", "pthread_kill", "sigqueue", "alarm", "setitimer", "timer_create",
+	"signal", "bsd_signal", "sysv_signal", "__sysv_signal", "sigaction", "__sigaction", "sigprocmask", "pthread_sigmask", "sigaltstack", "siginterrupt",
+	"pthread_create", "thrd_create", "clone", "fork", "vfork", "posix_spawn", "posix_spawnp", "execv", "execve", "system", "popen",
+	"umask", "chdir", "fchdir", "setenv", "putenv", "unsetenv", "clearenv", "setrlimit", "prctl", "dup2", "dup3", "closefrom", "close_range",
+	"printf", "vprintf", "fprintf", "vfprintf", "dprintf", "vdprintf", "__printf_chk", "__vprintf_chk", "__fprintf_chk", "__vfprintf_chk", "__dprintf_chk", "__vdprintf_chk",
+	"puts", "putchar", "fputs", "fputc", "putc", "_IO_putc", "fwrite", "fflush", "perror", "psignal", "stdout", "stderr", "writev", "pwrite",
+}
+
+// The library cannot do to the program what it has not linked, but by three calls of many uses, of which it has these.
+func TestCannotChangeTheProgram(t *testing.T) {
+	symbols, err := library(t).ImportedSymbols()
+	if err != nil || len(symbols) < 5 {
+		t.Fatalf("%d symbols, %v", len(symbols), err)
+	}
+	for _, s := range symbols {
+		if slices.Contains(notTheLibrarys, s.Name) {
+			t.Errorf("it needs %s", s.Name)
+		}
+	}
+	uses := map[string]*regexp.Regexp{
+		"kill":    regexp.MustCompile(`^\(.*, 0\) < 0 && errno == ESRCH;$`), // whether a process is there
+		"syscall": regexp.MustCompile(`^\(SYS_futex, .*FUTEX_WAIT,`),
+		"write":   regexp.MustCompile(`^\((STDERR_FILENO|ends\[1\]),`), // its one line, and a pipe of its own
+	}
+	sources, err := filepath.Glob("../*.[ch]")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	for _, file := range sources {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`\b(kill|syscall|write)(\(.*)`).FindAllStringSubmatch(string(text), -1) {
+			if seen[m[1]]++; !uses[m[1]].MatchString(m[2]) {
+				t.Errorf("%s: %s%s", filepath.Base(file), m[1], m[2])
+			}
+		}
+	}
+	for name := range uses {
+		if seen[name] == 0 {
+			t.Errorf("no use of %s was found", name)
+		}
+	}
+}
