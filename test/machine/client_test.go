@@ -70,11 +70,10 @@ func TestClientHolds(t *testing.T) {
 	}
 }
 
-// Twelve programs that start at once under a cap for eight contexts: eight get one, and at no moment is more held than
+// Twelve programs that start at once under a cap for eight contexts and a bit: eight get one, and at no moment is more held than
 // the cap; also where they are the first on that kind of GPU that an agent has ever seen.
 func TestClientContextsAtOnce(t *testing.T) {
 	t.Parallel()
-	const limit = gib // eight contexts, and a bit
 	m := newPreloading(t, ", overCap: warn")
 	pin := " --gpu-uuid " + m.uuid(0)
 	for _, when := range []string{"never seen", "known", "known to an agent before"} {
@@ -82,23 +81,13 @@ func TestClientContextsAtOnce(t *testing.T) {
 			m.restartAgent()
 			m.ready()
 		}
+		m.set("gpu=all", "peak=now")
 		script := "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do " + program("gpuload") + " --json --hold 3s & done; wait"
 		r := m.run(flags("--memory 1GiB"+pin), []string{"sh", "-c", script})
 		grant := r.granted()
-		var most uint64
-		for r.running() {
-			sum := uint64(0)
-			for _, p := range m.processes() {
-				if p.Cgroup == grant.Cgroup {
-					sum += p.Bytes
-				}
-			}
-			if most = max(most, sum); sum > limit {
-				t.Fatalf("%s: %d bytes are held, the cap is %d", when, sum, limit)
-			}
-		}
 		refused := strings.Count(r.wait().out, oom)
-		if most != 8*contextT4 || refused != 4 {
+		// By the driver's own account of each moment; nobody else is on the GPUs.
+		if most := m.memory().peak; most != 8*contextT4 || refused != 4 {
 			t.Errorf("%s: at most %d bytes were held and %d refused, want %d and 4", when, most, refused, 8*contextT4)
 		}
 		m.endsWith(grant.Cgroup)

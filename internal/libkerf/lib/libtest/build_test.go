@@ -19,6 +19,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/gpusim/control"
 	"github.com/kerf-gpu/kerf/internal/gpusim/daemon"
 	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
+	"github.com/kerf-gpu/kerf/internal/gpusim/model"
 	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -106,11 +107,7 @@ func (n node) gpu(minor int) sharing.GPUID {
 func (n node) holds(tb testing.TB, pid int) sharing.Bytes {
 	tb.Helper()
 	var all []control.Process
-	ctx, cancel := context.WithTimeout(tb.Context(), 10*time.Second)
-	defer cancel()
-	if err := control.Ask(ctx, n.dir, control.Request{Command: control.CmdProcesses}, &all); err != nil {
-		tb.Fatal(err)
-	}
+	n.ask(tb, control.Request{Command: control.CmdProcesses}, &all)
 	var sum sharing.Bytes
 	for _, p := range all {
 		if pid == 0 || p.PID == pid {
@@ -118,6 +115,31 @@ func (n node) holds(tb testing.TB, pid int) sharing.Bytes {
 		}
 	}
 	return sum
+}
+
+// countPeak has the driver count anew the most that is held, which peak tells: no moment is missed between two looks.
+func (n node) countPeak(tb testing.TB) {
+	tb.Helper()
+	n.ask(tb, control.Request{Command: control.CmdSet, Set: &control.Set{All: true, Change: model.Change{CountPeak: true}}}, nil)
+}
+
+func (n node) peak(tb testing.TB) (sum sharing.Bytes) {
+	tb.Helper()
+	var s control.Status
+	n.ask(tb, control.Request{Command: control.CmdStatus}, &s)
+	for _, g := range s.GPUs {
+		sum += g.PeakBytes
+	}
+	return sum
+}
+
+func (n node) ask(tb testing.TB, r control.Request, answer any) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), 10*time.Second)
+	defer cancel()
+	if err := control.Ask(ctx, n.dir, r, answer); err != nil {
+		tb.Fatal(err)
+	}
 }
 
 // box is a container's view: the library with its region beside it.

@@ -157,6 +157,7 @@ func TestManyProcessesUnderOneCap(t *testing.T) {
 			r.until(t)
 		}
 		contexts := n.holds(t, 0)
+		n.countPeak(t)
 		for _, r := range all {
 			r.goOn(t)
 		}
@@ -165,17 +166,9 @@ func TestManyProcessesUnderOneCap(t *testing.T) {
 		for i, r := range all {
 			wg.Go(func() { refused[i] = r.until(t) })
 		}
-		done := make(chan struct{})
-		go func() { wg.Wait(); close(done) }()
-		for looks, going := 0, true; going || looks < 1; looks++ {
-			if held := n.holds(t, 0) - contexts; held > sharing.Bytes(room)*bytes {
-				t.Errorf("the driver gave %d, and the cap is %d", held, sharing.Bytes(room)*bytes)
-			}
-			select {
-			case <-done:
-				going = false
-			case <-time.After(time.Millisecond):
-			}
+		wg.Wait()
+		if most := n.peak(t) - contexts; most > sharing.Bytes(room)*bytes || most == 0 {
+			t.Errorf("the driver gave %d at a time, and the cap is %d", most, sharing.Bytes(room)*bytes)
 		}
 		if room == processes*threads && strings.Trim(strings.Join(refused, ""), "0") != "" {
 			t.Errorf("refused: %q, with room for all", refused)
