@@ -4,8 +4,10 @@
 package machine_test
 
 import (
+	"debug/elf"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -138,6 +140,21 @@ func TestClientFindsWhoDoesNotCount(t *testing.T) {
 	if !strings.Contains(m.kerf("metrics").out, "kerf_client_uncounted_processes_total 1") {
 		t.Error("no metric tells it")
 	}
+	// No loader reads anything for a static program with calls of its own to the driver.
+	static, second := []string{staticProgram(t, m.work), m.sim + "/dev/nvidia2", fmt.Sprint(3 * gib)}, " --gpu-uuid "+m.uuid(2)
+	alone := m.run(flags("--memory 4GiB --name static"+second), static)
+	alone.lines(1)
+	eventually(t, "level reactive of the static program", func() error {
+		if g := m.grant("static"); g.Level != "reactive" || !strings.Contains(g.LevelReason, "without the preloaded library") {
+			return fmt.Errorf("%+v", g)
+		}
+		return nil
+	})
+	static[2] = fmt.Sprint(5 * gib)
+	wantKilled(t, m.run(flags("--memory 4GiB --name larger"+second), static))
+	if !alone.running() {
+		t.Error("the static program was within its cap, and is gone")
+	}
 	escape[2] = strings.Replace(escape[2], "3GiB", "5GiB", 1)
 	beyond := m.run(flags("--memory 4GiB --name beyond"+pin), escape)
 	if got := beyond.wait(); got.signal != syscall.SIGKILL {
@@ -149,6 +166,27 @@ func TestClientFindsWhoDoesNotCount(t *testing.T) {
 	if !within.running() {
 		t.Error("within its cap, and it is gone")
 	}
+}
+
+// staticProgram builds a program that takes memory of a GPU and is linked with no shared library.
+func staticProgram(t *testing.T, dir string) string {
+	t.Helper()
+	path := filepath.Join(dir, "check", "staticload")
+	cmd := exec.Command("make", "-s", "-C", "../../internal/gpusim/lib", "OUT="+dir, path)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("make %s: %v\n%s", path, err, out)
+	}
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			t.Fatalf("%s has a loader", path)
+		}
+	}
+	return path
 }
 
 // Who may not mount gets the next backend of the list, and is told so.
