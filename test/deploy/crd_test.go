@@ -57,6 +57,8 @@ func fieldsOf(path string, of reflect.Type) []string {
 		return fieldsOf(path, of.Elem())
 	case reflect.Slice:
 		return fieldsOf(path+"[]", of.Elem())
+	case reflect.Map:
+		return fieldsOf(path+"{}", of.Elem())
 	case reflect.Struct:
 		var out []string
 		for f := range of.Fields() {
@@ -85,6 +87,9 @@ func schemaOf(path string, schema map[string]any) []string {
 		items, _ := schema["items"].(map[string]any)
 		return schemaOf(path+"[]", items)
 	case "object":
+		if values, ok := schema["additionalProperties"].(map[string]any); ok {
+			return schemaOf(path+"{}", values)
+		}
 		properties, _ := schema["properties"].(map[string]any)
 		var out []string
 		for _, name := range slices.Sorted(maps.Keys(properties)) {
