@@ -138,7 +138,7 @@ func objects(t *testing.T, files map[string]string) []object {
 func TestEveryObjectIsSound(t *testing.T) {
 	for name, set := range map[string]values{
 		"default": {}, "all": read(t, "testdata/all.yaml"), "least": read(t, "testdata/least.yaml"), "cluster": read(t, "testdata/cluster.yaml"),
-		"remove": read(t, "testdata/remove.yaml"),
+		"remove": read(t, "testdata/remove.yaml"), "remove-pools": read(t, "testdata/remove-pools.yaml"),
 	} {
 		seen := map[string]bool{}
 		for _, o := range objects(t, made(t, set)) {

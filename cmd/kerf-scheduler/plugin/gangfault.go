@@ -134,9 +134,10 @@ func (g *gangs) together(ctx context.Context, l loss) error {
 	if err != nil || least == 0 {
 		return err
 	}
-	// Those that were made after the fault are no part of what was lost: a controller makes the gang anew with them.
+	// Those that were made after the fault are no part of what was lost: a controller makes the gang anew with them. Both times
+	// are in whole seconds: who is of the same second was there, since the one that was lost had yet to end then.
 	members := slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool {
-		return groupName(p) != group.Name || string(p.UID) == l.PodUID || p.Spec.NodeName == "" || p.DeletionTimestamp != nil || !p.CreationTimestamp.Time.Before(since)
+		return groupName(p) != group.Name || string(p.UID) == l.PodUID || p.Spec.NodeName == "" || p.DeletionTimestamp != nil || p.CreationTimestamp.Time.After(since)
 	})
 	if len(members) >= least {
 		klog.FromContext(ctx).Info("A gang goes on without a pod that it lost to a faulty GPU", "podGroup", klog.KRef(group.Namespace, group.Name), "pods", len(members), "wanted", least)

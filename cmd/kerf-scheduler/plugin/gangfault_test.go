@@ -110,8 +110,8 @@ func gangWorld(t *testing.T, group *schedulingv1beta1.PodGroup) (w *world, g *ga
 		a.pods[name] = p
 	}
 	before := faultTime.Add(-time.Hour)
-	for i := range 3 {
-		made(fmt.Sprintf("train-%d", i), "train", fmt.Sprintf("n%d", i), before)
+	for i, at := range []time.Time{before, before, faultTime} { // the last in the second of the fault: the API server tells whole ones
+		made(fmt.Sprintf("train-%d", i), "train", fmt.Sprintf("n%d", i), at)
 	}
 	made("train-new", "train", "n1", faultTime.Add(time.Second)) // made in the place of the one that was lost
 	made("train-waits", "train", "", before)
