@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Of two replicas one decides. When it is killed the other one binds the next pod, with the books as they are: what the first
-// one gave stays given.
+// Of two replicas one decides. When it stands still, and then dies, the other one binds the next pod, with the books as they
+// are: what the first one gave stays given. One that dies at once is begun again by kubelet, and may lead again.
 func TestSchedulerHandsOver(t *testing.T) {
 	e := withScheduler(t)
 	deployments := e.client.AppsV1().Deployments(kerfNamespace)
@@ -40,14 +40,18 @@ func TestSchedulerHandsOver(t *testing.T) {
 		t.Errorf("pod before was placed by %q, and %q leads", by, leader)
 	}
 	// By its environment: the other replica's process has the same name.
-	killed := e.node.in(e.node.busybox(), "sh", "-c", `for p in $("$0" pidof `+schedulerName+`); do
-		if "$0" tr '\0' '\n' < /proc/$p/environ | "$0" grep -qx "HOSTNAME=$1"; then kill -KILL $p && echo killed; fi
-	done`, e.node.busybox(), leader)
-	if strings.TrimSpace(killed.out) != "killed" {
-		t.Fatalf("the leader %s was not killed: %v", leader, killed)
+	send := func(signal string) {
+		done := e.node.in(e.node.busybox(), "sh", "-c", `for p in $("$0" pidof `+schedulerName+`); do
+			if "$0" tr '\0' '\n' < /proc/$p/environ | "$0" grep -qx "HOSTNAME=$1"; then kill -$2 $p && echo sent; fi
+		done`, e.node.busybox(), leader, signal)
+		if strings.TrimSpace(done.out) != "sent" {
+			t.Fatalf("the leader %s was not sent %s: %v", leader, signal, done)
+		}
 	}
+	send("STOP")
 	next := whole("after")
 	e.asPlanned(next)
+	send("KILL")
 	now := e.schedulerLeader()
 	if now == leader {
 		t.Errorf("%s leads again, though the other replica was there", now)
