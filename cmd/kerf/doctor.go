@@ -25,8 +25,8 @@ and changes nothing.
 
 Of a cluster (kubectl kerf doctor, or with --context) it tells which nodes serve pods, and what keeps the others from it.
 
-Exit status: 0 when a grant at level driver or exclusive is possible here, 1 otherwise; of a cluster 1 when a node that is
-meant to serve pods does not.`,
+Exit status: 0 when a grant at level driver, exclusive or hardware is possible here, 1 otherwise; of a cluster 1 when a
+node that is meant to serve pods does not.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if output != "" && output != "json" && output != "yaml" {
@@ -43,7 +43,7 @@ meant to serve pods does not.`,
 				return fail(err)
 			}
 			if !r.Enforced {
-				return fail(errors.New("no grant at an enforced level (driver or exclusive) is possible on this machine"))
+				return fail(errors.New("no grant at an enforced level (driver, exclusive or hardware) is possible on this machine: see what is missing above"))
 			}
 			return nil
 		},

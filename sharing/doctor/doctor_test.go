@@ -98,7 +98,7 @@ func TestEveryLack(t *testing.T) {
 		"a gpu left out":        {func(f *Facts) { f.Driver.LeftOut = []string{"GPU 3 is lost"} }, "GPUs", Warn, "GPU 3 is lost", both},
 		"all gpus left out":     {func(f *Facts) { f.Driver.GPUs, f.Driver.LeftOut = nil, []string{"GPU 0 is lost"} }, "GPUs", Missing, "GPU 0 is lost", nil},
 		"gpus unhealthy":        {func(f *Facts) { f.Driver.GPUs[0].Health = sharing.HealthLost }, "level driver", Missing, "not healthy", nil},
-		"mig on":                {func(f *Facts) { f.Driver.GPUs[0].MIG = true }, "MIG mode", Warn, "-mig 0", nil},
+		"mig on":                {func(f *Facts) { f.Driver.GPUs[0].MIG = true }, "MIG mode", Warn, "-mig 0", []string{"hardware"}},
 		"agent not there":       {func(*Facts) {}, "agent", Missing, "kerf-agent --dir /run/kerf", both},
 		"agent restarting":      {func(f *Facts) { f.Agent = Agent{Problem: "does not listen"} }, "agent", Missing, "does not listen", both},
 		"agent denied":          {func(f *Facts) { f.Agent = Agent{Denied: true, Problem: "no permission"} }, "agent", Unknown, "group kerf", both},
@@ -138,11 +138,26 @@ func TestEveryLack(t *testing.T) {
 		}, "runtime nvidia", Warn, "RuntimeClass", both},
 		"annotations passed on": {func(f *Facts) { f.Runtime.Report.Handlers[0].PodAnnotations = []string{"*"} }, "annotations", Missing, "pod_annotations", both},
 		"parts untold":          {func(f *Facts) { f.Runtime.Report.Untold = []string{"it is silent"} }, "runtime, untold", Unknown, "it is silent", both},
-		"no mig instances":      {func(*Facts) {}, "level hardware", Warn, "makes no MIG instances", both},
-		"client not needed":     {func(*Facts) {}, "level client", Warn, "limits memory itself", both},
-		"client not told":       {func(f *Facts) { f.Driver.MemoryLimits = false }, "level client", Warn, "backends: [driver, libkerf]", one},
-		"reactive not needed":   {func(*Facts) {}, "level reactive", Warn, "limits memory itself", both},
-		"reactive not told":     {func(f *Facts) { f.Driver.MemoryLimits = false }, "level reactive", Warn, "backends: [driver, reactive]", one},
+		"no mig instances":      {func(*Facts) {}, "level hardware", Warn, "no GPU here can be put in MIG mode", both},
+		"mig instances wanted":  {func(f *Facts) { f.Driver.GPUs[0].MIGCapable = true }, "level hardware", Warn, "a layout of the pool (mig) puts GPUs there", both},
+		"mig instances":         {func(f *Facts) { f.Driver.GPUs[0].MIG = true }, "level hardware", OK, "a MIG instance", []string{"hardware"}},
+		"mig beside a sound GPU": {func(f *Facts) {
+			f.Driver.GPUs = append(f.Driver.GPUs, sharing.GPU{UUID: "GPU-b", MIG: true, Health: sharing.HealthOK})
+		}, "level hardware", OK, "a MIG instance", []string{"exclusive", "hardware", "driver"}},
+		"mig on a lost GPU": {func(f *Facts) {
+			f.Driver.GPUs[0].MIG, f.Driver.GPUs[0].Health = true, sharing.HealthLost
+		}, "level hardware", Warn, "no healthy GPU is in MIG mode", nil},
+		"mig, but no cgroup v2": {func(f *Facts) { f.Driver.GPUs[0].MIG, f.Cgroup = true, Cgroup{} }, "level hardware", Warn, "no cgroup v2", nil},
+		"agent cuts none": {func(f *Facts) {
+			f.Driver.GPUs[0].MIG, f.Agent = true, Agent{Answered: true, Ready: true, Levels: []sharing.Level{sharing.LevelExclusive}}
+		}, "level hardware", Warn, "no GPU of the agent offers it now", one},
+		"agent cuts what is not seen": {func(f *Facts) {
+			f.Driver, f.Agent = Driver{}, Agent{Answered: true, Ready: true, DriverVersion: "615.1", Levels: []sharing.Level{sharing.LevelHardware}}
+		}, "level hardware", OK, "offered by the agent", []string{"hardware"}},
+		"client not needed":   {func(*Facts) {}, "level client", Warn, "limits memory itself", both},
+		"client not told":     {func(f *Facts) { f.Driver.MemoryLimits = false }, "level client", Warn, "backends: [driver, libkerf]", one},
+		"reactive not needed": {func(*Facts) {}, "level reactive", Warn, "limits memory itself", both},
+		"reactive not told":   {func(f *Facts) { f.Driver.MemoryLimits = false }, "level reactive", Warn, "backends: [driver, reactive]", one},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +172,8 @@ func TestEveryLack(t *testing.T) {
 			if diff := cmp.Diff(append([]string{}, tt.levels...), r.Levels); diff != "" {
 				t.Errorf("levels (-want +got):\n%s", diff)
 			}
-			if want := slices.Contains(tt.levels, "driver") || slices.Contains(tt.levels, "exclusive"); r.Enforced != want {
+			want := slices.ContainsFunc(tt.levels, func(l string) bool { return slices.Contains([]string{"driver", "exclusive", "hardware"}, l) })
+			if r.Enforced != want {
 				t.Errorf("enforced %t, want %t", r.Enforced, want)
 			}
 			for _, c := range r.Checks {

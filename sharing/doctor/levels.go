@@ -12,23 +12,22 @@ import (
 
 // possible says of each enforcement level why it cannot be had here; a level that can has no reason.
 func possible(f Facts) map[sharing.Level]string {
-	why := map[sharing.Level]string{
-		sharing.LevelHardware: "this version of Kerf makes no MIG instances",
-	}
+	why := map[sharing.Level]string{}
 	if f.Agent.Answered {
 		for _, l := range []sharing.Level{
 			sharing.LevelExclusive, sharing.LevelHardware, sharing.LevelDriver, sharing.LevelClient, sharing.LevelReactive,
 		} {
-			switch {
-			case slices.Contains(f.Agent.Levels, l):
-				delete(why, l)
-			case why[l] == "":
+			if !slices.Contains(f.Agent.Levels, l) {
 				why[l] = f.agentsReason(l)
 			}
 		}
 		return why
 	}
+	why[sharing.LevelHardware] = f.hardwareReason()
 	base := f.baseReason()
+	if base == "" && len(f.Driver.grantable()) == 0 {
+		base = "every GPU is in MIG mode or not healthy"
+	}
 	why[sharing.LevelExclusive] = base
 	why[sharing.LevelDriver] = base
 	why[sharing.LevelClient] = base
@@ -63,10 +62,27 @@ func (f Facts) baseReason() string {
 		return "the GPUs could not be listed"
 	case len(f.Driver.GPUs) == 0:
 		return "there is no usable GPU"
-	case len(f.Driver.grantable()) == 0:
-		return "every GPU is in MIG mode or not healthy"
 	}
 	return ""
+}
+
+// hardwareReason is why no MIG instance can be had, as far as the driver tells; empty where some GPU gives them.
+func (f Facts) hardwareReason() string {
+	if base := f.baseReason(); base != "" {
+		return base
+	}
+	capable := false
+	for _, g := range f.Driver.GPUs {
+		sound := g.Health == sharing.HealthOK || g.Health == sharing.HealthUnknown
+		if g.MIG && sound {
+			return ""
+		}
+		capable = capable || g.MIG || g.MIGCapable
+	}
+	if capable {
+		return "no healthy GPU is in MIG mode; a layout of the pool (mig) puts GPUs there"
+	}
+	return "no GPU here can be put in MIG mode"
 }
 
 // agentsReason is why a level is not among those of an agent that answered.
@@ -74,6 +90,8 @@ func (f Facts) agentsReason(l sharing.Level) string {
 	switch {
 	case !f.Agent.Ready:
 		return "the agent is not ready (see agent)"
+	case l == sharing.LevelHardware && f.Driver.Library != "" && f.hardwareReason() != "":
+		return f.hardwareReason()
 	case l == sharing.LevelDriver && f.Driver.Library != "" && !f.Driver.MemoryLimits:
 		return "the driver has no memory limits (r615 and newer have them)"
 	case l <= sharing.LevelClient && slices.Contains(f.Agent.Levels, sharing.LevelDriver):
@@ -115,8 +133,7 @@ func (f Facts) level(l sharing.Level, why string) Check {
 	case sharing.LevelExclusive, sharing.LevelDriver:
 		c.Mend = "see the checks above that are not ok"
 	default:
-		// What this version cannot do is no lack of the machine.
-		c.Status = Warn
+		c.Status = Warn // what is stronger, or wanted by nobody, is no lack of the machine
 	}
 	return c
 }

@@ -34,7 +34,7 @@ type Check struct {
 
 // Report is the verdict on a machine. Its JSON is for scripts; fields are only added.
 type Report struct {
-	// Enforced is true when a grant at level driver or exclusive is possible here.
+	// Enforced is true when a grant at level driver, exclusive or hardware is possible here.
 	Enforced bool `json:"enforced"`
 	// Levels are the enforcement levels that grants can have here, strongest first.
 	Levels []string `json:"levels"`
@@ -61,7 +61,7 @@ func Examine(f Facts) Report {
 		why := levels[l]
 		if why == "" {
 			r.Levels = append(r.Levels, l.String())
-			r.Enforced = r.Enforced || l == sharing.LevelExclusive || l == sharing.LevelDriver
+			r.Enforced = r.Enforced || l.AtLeast(sharing.LevelDriver)
 		}
 		r.Checks = append(r.Checks, f.level(l, why))
 	}
