@@ -54,6 +54,7 @@ func (h hook) arm(ctx context.Context, o options, stdin io.Reader) error {
 	}
 	q := wire.Request{Container: s.ID, PID: s.PID, Ask: o.ask, Grant: o.grant, Version: h.version}
 	pause := h.firstPause
+	var why error // of the last try that no deadline cut short, if there was one
 	for {
 		err := h.ask(ctx, o.socket, q)
 		switch {
@@ -61,6 +62,8 @@ func (h hook) arm(ctx context.Context, o options, stdin io.Reader) error {
 			return nil
 		case isFinal(err):
 			return fmt.Errorf("container %q is not started: %w", shorten(s.ID), err)
+		case why == nil || ctx.Err() == nil && !errors.Is(err, os.ErrDeadlineExceeded):
+			why = err
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -68,7 +71,7 @@ func (h hook) arm(ctx context.Context, o options, stdin io.Reader) error {
 			pause = min(2*pause, maxPause)
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("container %q is not started: waited %s: %w", shorten(s.ID), o.wait, err)
+			return fmt.Errorf("container %q is not started: waited %s: %w", shorten(s.ID), o.wait, why)
 		}
 	}
 }
@@ -82,7 +85,7 @@ func (h hook) ask(ctx context.Context, socket string, q wire.Request) error {
 		return refusal{fmt.Errorf("connect to kerf-agent: %w", err)}
 	}
 	if err != nil {
-		return fmt.Errorf("no kerf-agent answers at %q: %w", socket, cause(err))
+		return fmt.Errorf("no kerf-agent answers at %q (%w): see why it does not run on this node", socket, cause(err))
 	}
 	defer conn.Close()
 	if deadline, ok := ctx.Deadline(); ok {

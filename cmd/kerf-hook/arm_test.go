@@ -89,34 +89,38 @@ func TestArm(t *testing.T) {
 	retry := say(wire.Response{Retry: true, Message: "the driver is being probed", Version: "v2"})
 	killed := func(net.Conn) {}
 	tests := map[string]struct {
+		// answers are the agent's; nil is none, while the hook's time ends.
 		answers []func(net.Conn)
-		wait    time.Duration
 		// refused is part of the error, nothing where the program may run.
 		refused string
 		final   bool
 		asked   int
 	}{
-		"yes":                    {answers: []func(net.Conn){ok}, asked: 1},
-		"not ready, then yes":    {answers: []func(net.Conn){retry, retry, ok}, asked: 3},
-		"killed, then yes":       {answers: []func(net.Conn){killed, ok}, asked: 2},
-		"half an answer":         {answers: []func(net.Conn){write("KRFH\x01\x00"), ok}, asked: 2},
-		"no":                     {answers: []func(net.Conn){say(wire.Response{Message: "grant is for 3 GiB"})}, refused: "grant is for 3 GiB", final: true, asked: 1},
-		"no without reason":      {answers: []func(net.Conn){say(wire.Response{})}, refused: "no reason given", final: true, asked: 1},
-		"never ready":            {answers: []func(net.Conn){retry}, wait: 60 * time.Millisecond, refused: "waited 60ms: kerf-agent (v2) is not ready: the driver is being probed"},
+		"yes":                 {answers: []func(net.Conn){ok}, asked: 1},
+		"not ready, then yes": {answers: []func(net.Conn){retry, retry, ok}, asked: 3},
+		"killed, then yes":    {answers: []func(net.Conn){killed, ok}, asked: 2},
+		"half an answer":      {answers: []func(net.Conn){write("KRFH\x01\x00"), ok}, asked: 2},
+		"no":                  {answers: []func(net.Conn){say(wire.Response{Message: "grant is for 3 GiB"})}, refused: "grant is for 3 GiB", final: true, asked: 1},
+		"no without reason":   {answers: []func(net.Conn){say(wire.Response{})}, refused: "no reason given", final: true, asked: 1},
+		// The last try ends with the time, and what the agent said before is told.
+		"never ready":            {answers: []func(net.Conn){retry, nil}, refused: "waited 30s: kerf-agent (v2) is not ready: the driver is being probed", asked: 2},
 		"other frames":           {answers: []func(net.Conn){write("KRFH\x02\x00\x00\x00\x02{}")}, refused: "version 2", final: true, asked: 1},
 		"something else listens": {answers: []func(net.Conn){write("HTTP/1.1 400 Bad Request\r\n\r\n")}, refused: "malformed", final: true, asked: 1},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
+			ctx, over := context.WithCancel(t.Context())
+			defer over()
 			a := &agent{answers: tc.answers}
+			for i, answer := range a.answers {
+				if answer == nil {
+					a.answers[i] = func(net.Conn) { over() }
+				}
+			}
 			path := socketPath(t)
 			a.serve(t, listen(t, path))
-			wait := tc.wait
-			if wait == 0 {
-				wait = 30 * time.Second
-			}
 			h := hook{dial: dial, version: "v1", firstPause: time.Millisecond}
-			err := h.arm(t.Context(), options{socket: path, ask: "gpu:1", grant: "k-1", wait: wait}, strings.NewReader(creating))
+			err := h.arm(ctx, options{socket: path, ask: "gpu:1", grant: "k-1", wait: 30 * time.Second}, strings.NewReader(creating))
 			switch {
 			case tc.refused == "" && err != nil:
 				t.Errorf("error %v, want none", err)
@@ -172,7 +176,7 @@ func TestArmGivesUpByItself(t *testing.T) {
 	path := socketPath(t)
 	h := hook{dial: dial, firstPause: time.Millisecond}
 	err := h.arm(t.Context(), options{socket: path, wait: 20 * time.Millisecond}, strings.NewReader(creating))
-	if err == nil || !strings.Contains(err.Error(), "waited 20ms") || !strings.Contains(err.Error(), path) {
+	if err == nil || !strings.Contains(err.Error(), "waited 20ms") || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "see why it does not run on this node") {
 		t.Errorf("nobody there: %v, want an error with the time and the socket", err)
 	}
 	// An agent that takes the question and hangs.
