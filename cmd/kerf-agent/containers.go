@@ -146,7 +146,7 @@ func (c *containers) tellInventory() {
 		most: c.runtime.MIGMost(), turns: c.runtime.MIGTurns(), memory: hardwareMemory(pool), shared: c.runtime.MIGShared(), gives: givesOf(pool), excluded: c.isExcluded(),
 	})
 	if len(units) == 0 {
-		c.runtime.SetPodBlocked("units", "no GPU of this node can be given")
+		c.runtime.SetPodBlocked("units", "no GPU of this node can be given: the driver shows none, or the pool's rules leave them all to others; kerf status shows what is there")
 		return
 	}
 	c.runtime.SetPodBlocked("units", "")
