@@ -14,14 +14,17 @@ import (
 
 func TestRefusalsSayWhatIsMissing(t *testing.T) {
 	nodes := []cluster.Node{
-		{Name: "small", CPU: 1500, Memory: 64 * sharing.GiB, Model: "A", GPUs: full(1)},
-		{Name: "tight", CPU: 8000, Memory: sharing.GiB, Model: "A", GPUs: full(1)},
+		{Name: "small", CPU: 1500, Memory: 64 * sharing.GiB, Model: "A", GPUs: full(1), Level: sharing.LevelDriver},
+		{Name: "tight", CPU: 8000, Memory: sharing.GiB, Model: "A", GPUs: full(1), Level: sharing.LevelDriver},
 		{Name: "other", CPU: 8000, Memory: 64 * sharing.GiB, Model: "B", GPUs: full(1)},
 		{Name: "plain", CPU: 8000, Memory: 64 * sharing.GiB},
 		{Name: "weak", CPU: 8000, Memory: 64 * sharing.GiB, Model: "A", GPUs: full(1), Level: sharing.LevelNone},
 		{Name: "full", CPU: 8000, Memory: 64 * sharing.GiB, Model: "A", GPUs: []cluster.Milli{310, 305}, Level: sharing.LevelDriver},
 		{Name: "sick", CPU: 8000, Memory: 64 * sharing.GiB, Model: "A", GPUs: full(1), Level: sharing.LevelDriver},
 		{Name: "away", CPU: 8000, Memory: 64 * sharing.GiB, Model: "A", GPUs: full(1), Level: sharing.LevelDriver},
+		{Name: "whole", CPU: 8000, Memory: 64 * sharing.GiB, Model: "A", GPUs: full(1), Level: sharing.LevelDriver, Gives: cluster.WholeAlone},
+		// What waiting never mends is said before what is short now.
+		{Name: "never", CPU: 1500, Memory: sharing.GiB, Model: "B", GPUs: full(1)},
 	}
 	c := cluster.New(nodes, cluster.BestFit{})
 	if err := c.Withhold(6, 0, true); err != nil {
@@ -33,7 +36,7 @@ func TestRefusalsSayWhatIsMissing(t *testing.T) {
 	r := ask(2000, 2*sharing.GiB, 1, 400, "A")
 	r.Level = sharing.LevelDriver
 	want := []cluster.Refusal{
-		{"small", cluster.LacksCPU, "1.500 cores free, 2.000 asked"},
+		{"small", cluster.LacksCPU, "1.5 cores free, 2 asked"},
 		{"tight", cluster.LacksMemory, "1GiB of memory free, 2GiB asked"},
 		{"other", cluster.WrongModel, "GPUs are B, A asked"},
 		{"plain", cluster.WrongModel, "GPUs are none, A asked"},
@@ -41,6 +44,8 @@ func TestRefusalsSayWhatIsMissing(t *testing.T) {
 		{"full", cluster.LacksRoom, "best GPU has 31 % free, 40 % asked"},
 		{"sick", cluster.Withheld, "its GPUs take nothing new"},
 		{"away", cluster.IsCordoned, "takes nothing new"},
+		{"whole", cluster.OtherPieces, "GPUs are given whole alone, a part asked"},
+		{"never", cluster.WrongModel, "GPUs are B, A asked"},
 	}
 	if diff := cmp.Diff(want, c.Refusals(r)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -64,6 +64,24 @@ func TestJudgeSaysWhatIsMissing(t *testing.T) {
 		{"gpus", ask(1, 1, 3, 100, ""), cluster.LacksGPUs},
 		{"free but not on one GPU", ask(1, 1, 2, 301, ""), cluster.LacksRoom},
 	}
+	part, byMemory, all := ask(1, 1, 1, 100, ""), ask(1, 1, 1, 0, ""), ask(1, 1, 1, 1000, "")
+	byMemory.GPUMemory = 80 * sharing.GiB
+	for gives, want := range map[cluster.Pieces][3]cluster.Reason{
+		cluster.AllPieces:  {},
+		cluster.PartsAlone: {cluster.Fits, cluster.Fits, cluster.OtherPieces},
+		cluster.WholeAlone: {cluster.OtherPieces, cluster.OtherPieces, cluster.Fits},
+	} {
+		given := n
+		given.Gives, given.GPUMemory = gives, 80*sharing.GiB
+		for i, r := range []cluster.Request{part, byMemory, all} {
+			if got := cluster.Judge(&given, r); got != want[i] {
+				t.Errorf("GPUs that are given %s, request %d: %q, want %q", gives, i, got, want[i])
+			}
+		}
+		if got := cluster.Judge(&given, ask(1, 1, 0, 0, "")); got != cluster.Fits {
+			t.Errorf("no GPU of those that are given %s: %q", gives, got)
+		}
+	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := cluster.Judge(&n, tt.r); got != tt.want {

@@ -45,6 +45,8 @@ type Node struct {
 	Topology []Place
 	// Level is how strongly the node holds shares to their size.
 	Level sharing.Level
+	// Gives is in which pieces the GPUs are given. It counts for nothing where they are in MIG mode.
+	Gives Pieces
 	// Cordoned nodes take no new requests.
 	Cordoned bool
 
@@ -94,6 +96,9 @@ type Shape struct {
 	Level sharing.Level
 }
 
+// whole reports whether GPUs are asked for as a whole, and not a part that is as large as one.
+func (s Shape) whole() bool { return s.Share >= WholeGPU && s.GPUMemory == 0 }
+
 // Demand is the share of all GPUs together.
 func (s Shape) Demand() Milli { return Milli(s.GPUs) * s.Share }
 
@@ -123,6 +128,8 @@ const (
 	LacksMemory
 	WrongModel
 	LacksProfile
+	// OtherPieces: its GPUs are given whole alone, or in shares alone.
+	OtherPieces
 	LacksLevel
 	LacksGPUs
 	LacksRoom
@@ -145,6 +152,8 @@ func (r Reason) String() string {
 		return "no such MIG profile"
 	case IsCordoned:
 		return "takes nothing new"
+	case OtherPieces:
+		return "gives no such piece of a GPU"
 	case LacksLevel:
 		return "enforcement level too low"
 	case Withheld:
@@ -157,21 +166,35 @@ func (r Reason) String() string {
 	return fmt.Sprintf("reason %d", int(r))
 }
 
-// Judge says why the node cannot answer the request, or Fits.
+// Judge says why the node cannot answer the request, or Fits. What no end of a request changes is said first.
 func Judge(n *Node, r Request) Reason {
-	switch {
-	case n.Cordoned:
+	if n.Cordoned {
 		return IsCordoned
+	}
+	s := n.resolve(r.Shape)
+	why := never(n, s)
+	switch {
+	case why != Fits:
+		return why
 	case n.CPU < r.CPU:
 		return LacksCPU
 	case n.Memory < r.Memory:
 		return LacksMemory
 	}
-	return judgeGPUs(n, r.Shape)
+	return room(n, s)
 }
 
+// judgeGPUs is Judge of the GPUs alone.
 func judgeGPUs(n *Node, s Shape) Reason {
 	s = n.resolve(s)
+	if why := never(n, s); why != Fits {
+		return why
+	}
+	return room(n, s)
+}
+
+// never says why the node's GPUs do not answer the resolved shape even when all are free, but for their size; or Fits.
+func never(n *Node, s Shape) Reason {
 	switch {
 	case s.GPUs == 0:
 		return Fits
@@ -179,10 +202,20 @@ func judgeGPUs(n *Node, s Shape) Reason {
 		return WrongModel
 	case s.Profile != "" && s.Share == tooMuch:
 		return LacksProfile
+	case n.Table == nil && n.Gives != AllPieces && (n.Gives == WholeAlone) != s.whole():
+		return OtherPieces
 	case s.Share < WholeGPU && !n.level().AtLeast(s.Level):
 		return LacksLevel
 	case len(n.GPUs) < s.GPUs:
 		return LacksGPUs
+	}
+	return Fits
+}
+
+// room says whether enough GPUs have what the resolved shape takes.
+func room(n *Node, s Shape) Reason {
+	if s.GPUs == 0 {
+		return Fits
 	}
 	fit := n.count(n.GPUs, s)
 	switch {

@@ -103,8 +103,7 @@ type candidate struct {
 // newEviction is nil where no eviction can help.
 func newEviction(n *Node, r Request, priority int32, holders []Holder, here []int) *eviction {
 	s := n.resolve(r.Shape)
-	if n.Cordoned || s.Share > WholeGPU || s.GPUs > 0 &&
-		(!allows(s.Models, n.Model) || s.Share < WholeGPU && !n.level().AtLeast(s.Level) || len(n.GPUs) < s.GPUs) {
+	if n.Cordoned || s.Share > WholeGPU || never(n, s) != Fits {
 		return nil
 	}
 	e := &eviction{node: n, request: r, share: s.Share, shape: s}

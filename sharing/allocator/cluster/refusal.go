@@ -32,7 +32,7 @@ func (c *Cluster) Refusals(r Request) []Refusal {
 func because(n *Node, r Request, why Reason) string {
 	switch why {
 	case LacksCPU:
-		return fmt.Sprintf("%d.%03d cores free, %d.%03d asked", n.CPU/1000, n.CPU%1000, r.CPU/1000, r.CPU%1000)
+		return fmt.Sprintf("%s cores free, %s asked", cores(n.CPU), cores(r.CPU))
 	case LacksMemory:
 		return fmt.Sprintf("%v of memory free, %v asked", n.Memory, r.Memory)
 	case WrongModel:
@@ -42,6 +42,8 @@ func because(n *Node, r Request, why Reason) string {
 			return fmt.Sprintf("GPUs are not in MIG mode, %s asked", r.Profile)
 		}
 		return fmt.Sprintf("GPUs have no MIG profile %s: write one of %s", r.Profile, n.Table.Names())
+	case OtherPieces:
+		return fmt.Sprintf("GPUs are given %s, %s asked", n.Gives, map[bool]string{true: "a part", false: "whole ones"}[n.Gives == WholeAlone])
 	case LacksLevel:
 		return fmt.Sprintf("level is %v, %v asked", n.level(), r.Level)
 	case LacksGPUs:

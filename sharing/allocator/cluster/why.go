@@ -32,7 +32,7 @@ func Why(r Request, nodes []*Node) string {
 		return needs(r) + ": there are no nodes"
 	}
 	var parts []string
-	for _, why := range []Reason{LacksRoom, Withheld, LacksCPU, LacksMemory, LacksGPUs, LacksProfile, LacksLevel, WrongModel, IsCordoned} {
+	for _, why := range []Reason{LacksRoom, Withheld, LacksCPU, LacksMemory, LacksGPUs, LacksProfile, OtherPieces, LacksLevel, WrongModel, IsCordoned} {
 		if some := byReason[why]; len(some) > 0 {
 			parts = append(parts, summed(r, why, some)...)
 		}
@@ -87,6 +87,8 @@ func summed(r Request, why Reason, nodes []*Node) []string {
 		return []string{fmt.Sprintf("%s%s fewer than %d GPUs", count, has(len(nodes)), r.GPUs)}
 	case LacksProfile:
 		return noProfile(nodes)
+	case OtherPieces: // all of them the same: the request is for what they do not give
+		return []string{fmt.Sprintf("GPUs of %s are given %s", count, nodes[0].Gives)}
 	case LacksLevel:
 		return []string{fmt.Sprintf("%s lack%s level %v", count, s(len(nodes)), r.Level)}
 	case WrongModel:
