@@ -35,8 +35,12 @@ type Cordon struct {
 	Since  string `json:"since,omitempty"`
 }
 
-// GivesNothing is GPU.Gives of one that is left to others.
-const GivesNothing = "nothing"
+// Words of GPU.Gives: parts of it alone, all of it alone, and nothing, because it is left to others.
+const (
+	GivesShared  = "shared"
+	GivesWhole   = "whole"
+	GivesNothing = "nothing"
+)
 
 // Status is what an agent tells of its node.
 type Status struct {

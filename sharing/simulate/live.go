@@ -23,6 +23,8 @@ type LiveNode struct {
 	Memory sharing.Bytes
 	// Closed nodes take no new pods.
 	Closed bool
+	// Offers are the amounts of Kerf's resources that its kubelet gives out, by name; nil where that is not known.
+	Offers map[string]int64
 	// Report is what its agent says; nil where there is none, and then no GPU of the node is known.
 	Report *gpunode.Status
 }
@@ -65,7 +67,7 @@ type There struct {
 // out. A pod with several containers that ask for GPUs counts as one pod for each.
 func NewLive(nodes []LiveNode, pods []LivePod, gone, cut func(node string) bool) (Live, error) {
 	l := Live{}
-	b := liveBuilder{Live: &l, at: map[string]int{}, gpus: map[string]int{}, becomes: map[string]bool{}, claims: map[string][]gpunode.Claim{}, seen: map[string]bool{}, cut: map[string]bool{}, instances: map[[2]int]mig.Occupancy{}}
+	b := liveBuilder{Live: &l, at: map[string]int{}, parts: map[string]int{}, gpus: map[string]slot{}, becomes: map[string]bool{}, claims: map[string][]gpunode.Claim{}, seen: map[string]bool{}, cut: map[string]bool{}, instances: map[slot]mig.Occupancy{}}
 	nodes = slices.Clone(nodes)
 	slices.SortFunc(nodes, func(x, y LiveNode) int { return strings.Compare(x.Name, y.Name) })
 	for i := range nodes {
@@ -98,10 +100,10 @@ func NewLive(nodes []LiveNode, pods []LivePod, gone, cut func(node string) bool)
 
 type liveBuilder struct {
 	*Live
-	// at is a node's index in Nodes, -1 for one that is gone.
-	at map[string]int
-	// gpus is a GPU's index in its node, by UUID; becomes has the nodes that are put into MIG mode.
-	gpus    map[string]int
+	// at is a node's index in Nodes, -1 for one that is gone; parts is as how many nodes it counts, one after the other.
+	at, parts map[string]int
+	// gpus is where a GPU is, by UUID; becomes has the nodes that are put into MIG mode.
+	gpus    map[string]slot
 	becomes map[string]bool
 	// cut has the nodes whose GPUs are in MIG mode, or will be.
 	cut map[string]bool
@@ -109,9 +111,9 @@ type liveBuilder struct {
 	claims map[string][]gpunode.Claim
 	// seen are the pods that were told of.
 	seen map[string]bool
-	// left is what nobody holds, node by node; instances are what GPUs in MIG mode are cut into, by node and GPU.
+	// left is what nobody holds, node by node; instances are what GPUs in MIG mode are cut into, by where they are.
 	left      []cluster.Node
-	instances map[[2]int]mig.Occupancy
+	instances map[slot]mig.Occupancy
 }
 
 // holders finds the claims of pods.
@@ -126,55 +128,133 @@ func (b *liveBuilder) holders(n *LiveNode) {
 	}
 }
 
+// slot is a GPU of Nodes.
+type slot struct{ node, gpu int }
+
+// node adds one that stays.
 func (b *liveBuilder) node(n *LiveNode, cut bool) {
-	out := cluster.Node{Name: n.Name, CPU: n.CPU, Memory: n.Memory, Cordoned: n.Closed}
+	parts := []cluster.Node{{Name: n.Name, CPU: n.CPU, Memory: n.Memory, Cordoned: n.Closed}}
 	if n.Report != nil {
-		b.inventory(&out, n.Report, cut)
+		parts = b.inventory(parts[0], n, cut)
 	}
-	b.at[n.Name] = len(b.Nodes)
-	b.Nodes = append(b.Nodes, out)
-	out.GPUs = slices.Clone(out.GPUs)
-	b.left = append(b.left, out)
+	b.at[n.Name], b.parts[n.Name] = len(b.Nodes), len(parts)
+	b.Nodes = append(b.Nodes, parts...)
+	for _, p := range parts {
+		p.GPUs = slices.Clone(p.GPUs)
+		b.left = append(b.left, p)
+	}
 }
 
-// inventory is the node's GPUs. A node has GPUs of one size and mode here: the least memory, level and overcommitment are taken,
-// and where only some are cut into instances these are left out.
-func (b *liveBuilder) inventory(n *cluster.Node, s *gpunode.Status, becomes bool) {
-	cut := 0
+// inventory takes the GPUs that can be given, in the order of their indices. They are in one part of the node, or in one for each
+// way in which its pool gives them.
+func (b *liveBuilder) inventory(base cluster.Node, n *LiveNode, becomes bool) []cluster.Node {
+	s, cut := n.Report, 0
 	for _, g := range s.GPUs {
 		if g.MIG {
 			cut++
 		}
 	}
 	all := cut > 0 && cut == len(s.GPUs)
-	differ := false
+	var parts []cluster.Node
+	differ, none := map[int]bool{}, 0
 	for _, g := range slices.SortedFunc(slices.Values(s.GPUs), func(x, y gpunode.GPU) int { return cmp.Compare(x.Index, y.Index) }) {
 		if g.Health != sharing.HealthOK.String() || g.Cordoned != "" || g.MIG && !all {
 			continue
 		}
-		place := cluster.Place{NVLink: -1 - g.Index, PCIe: g.Index}
-		if g.NVLinkClique != nil {
-			place.NVLink = *g.NVLinkClique
+		gives, some := cluster.AllPieces, true
+		if !all && !becomes {
+			gives, some = pieces(g, n.Offers)
 		}
-		if g.NUMANode != nil {
-			place.NUMA = *g.NUMANode
+		if !some {
+			none++
+			continue
 		}
-		level, over := levelOf(g), overcommitOf(g)
-		if len(n.GPUs) == 0 {
-			n.GPUMemory, n.Level, n.Model, n.Overcommit = sharing.Bytes(g.UsableBytes), level, g.Model, over
+		i := slices.IndexFunc(parts, func(p cluster.Node) bool { return p.Gives == gives })
+		if i < 0 {
+			i, parts = len(parts), append(parts, base)
+			parts[i].Gives = gives
 		}
-		n.GPUMemory, n.Level = min(n.GPUMemory, sharing.Bytes(g.UsableBytes)), min(n.Level, level)
-		differ = differ || over != n.Overcommit
-		n.Overcommit = sharing.Overcommit{Memory: min(n.Overcommit.Memory, over.Memory), Compute: min(n.Overcommit.Compute, over.Compute)}
-		b.gpus[g.UUID] = len(n.GPUs)
-		n.GPUs, n.Topology = append(n.GPUs, cluster.WholeGPU), append(n.Topology, place)
+		differ[i] = add(&parts[i], g) || differ[i]
+		b.gpus[g.UUID] = slot{len(b.Nodes) + i, len(parts[i].GPUs) - 1}
 	}
-	b.becomes[n.Name] = becomes && !all && len(n.GPUs) > 0
-	if b.cut[n.Name] = all || b.becomes[n.Name]; b.cut[n.Name] {
-		n.Overcommit = sharing.Overcommit{} // instances are given once
-	} else if differ {
-		b.Notes = append(b.Notes, fmt.Sprintf("node %s: its GPUs are overcommitted differently, and each counts as the least of them: memory %v times, compute %v times", n.Name, n.Overcommit.Memory, n.Overcommit.Compute))
+	if none > 0 {
+		b.Notes = append(b.Notes, fmt.Sprintf("node %s: %d of its GPUs are left out, which the pool's rules let give neither parts nor all of them", base.Name, none))
 	}
+	b.becomes[base.Name] = becomes && !all && len(parts) > 0
+	b.cut[base.Name] = all || b.becomes[base.Name]
+	for i := range parts {
+		p := &parts[i]
+		if b.cut[base.Name] {
+			p.Overcommit = sharing.Overcommit{} // instances are given once
+		} else if differ[i] {
+			b.Notes = append(b.Notes, fmt.Sprintf("node %s: its GPUs are overcommitted differently, and each counts as the least of them: memory %v times, compute %v times", base.Name, p.Overcommit.Memory, p.Overcommit.Compute))
+		}
+	}
+	if len(parts) == 0 {
+		return []cluster.Node{base}
+	}
+	b.divide(base, parts)
+	return parts
+}
+
+// divide gives each part of a node its part of CPU and memory, by the GPUs.
+func (b *liveBuilder) divide(base cluster.Node, parts []cluster.Node) {
+	if len(parts) == 1 {
+		return
+	}
+	gpus := 0
+	for _, p := range parts {
+		gpus += len(p.GPUs)
+	}
+	var as []string
+	for i := range parts {
+		p := &parts[i]
+		p.Name = fmt.Sprintf("%s (GPUs given %s)", base.Name, p.Gives)
+		p.CPU = base.CPU * cluster.Milli(len(p.GPUs)) / cluster.Milli(gpus)
+		p.Memory = base.Memory / sharing.Bytes(gpus) * sharing.Bytes(len(p.GPUs))
+		as = append(as, fmt.Sprintf("%d %s", len(p.GPUs), p.Gives))
+	}
+	b.Notes = append(b.Notes, fmt.Sprintf("node %s: its pool gives its GPUs differently (%s): they count as %d nodes, each with its part of CPU and memory", base.Name, strings.Join(as, ", "), len(parts)))
+}
+
+// add adds a GPU to those of the node; true where it is overcommitted in another way than they.
+func add(n *cluster.Node, g gpunode.GPU) (differs bool) {
+	place := cluster.Place{NVLink: -1 - g.Index, PCIe: g.Index}
+	if g.NVLinkClique != nil {
+		place.NVLink = *g.NVLinkClique
+	}
+	if g.NUMANode != nil {
+		place.NUMA = *g.NUMANode
+	}
+	level, over := levelOf(g), overcommitOf(g)
+	if len(n.GPUs) == 0 {
+		n.GPUMemory, n.Level, n.Model, n.Overcommit = sharing.Bytes(g.UsableBytes), level, g.Model, over
+	}
+	n.GPUMemory, n.Level = min(n.GPUMemory, sharing.Bytes(g.UsableBytes)), min(n.Level, level)
+	differs = over != n.Overcommit
+	n.Overcommit = sharing.Overcommit{Memory: min(n.Overcommit.Memory, over.Memory), Compute: min(n.Overcommit.Compute, over.Compute)}
+	n.GPUs, n.Topology = append(n.GPUs, cluster.WholeGPU), append(n.Topology, place)
+	return differs
+}
+
+// pieces are those in which a GPU is given: by the rules of its pool, as its kubelet counts, and as strongly as the pool demands.
+func pieces(g gpunode.GPU, offers map[string]int64) (p cluster.Pieces, some bool) {
+	parts := g.Gives == "" || g.Gives == gpunode.GivesShared
+	whole := g.Gives == "" || g.Gives == gpunode.GivesWhole
+	if least, err := sharing.ParseLevel("minEnforcement", g.MinEnforcement); err == nil && !levelOf(g).AtLeast(least) {
+		parts = false
+	}
+	counted, all := offers[sharing.ResourceMemory] > 0 || offers[sharing.ResourcePercent] > 0, offers[sharing.ResourceGPU] > 0
+	if counted || all { // nothing at all is what a kubelet counts whose agent is away
+		parts, whole = parts && counted, whole && all
+	}
+	switch {
+	case parts && whole:
+		return cluster.AllPieces, true
+	case parts:
+		return cluster.PartsAlone, true
+	}
+	return cluster.WholeAlone, whole
 }
 
 // levelOf is how strongly shares of the GPU can be held.

@@ -14,59 +14,84 @@ import (
 
 // stay books what the pod holds. A pod that belongs to its node leaves the node that much smaller.
 func (b *liveBuilder) stay(at int, p *LivePod, claims []gpunode.Claim) {
-	n, left := &b.Nodes[at], &b.left[at]
 	// The kubelet of a node can have admitted more than it has: what there is not, nobody holds.
-	cpu, memory := min(p.CPU, left.CPU), min(p.Memory, left.Memory)
-	left.CPU, left.Memory = left.CPU-cpu, left.Memory-memory
-	if p.Fixed {
-		n.CPU, n.Memory = n.CPU-cpu, n.Memory.SubFloor(memory)
-	} else if cpu > 0 || memory > 0 {
-		b.There = append(b.There, There{at, cluster.Claim{Request: cluster.Request{Shape: cluster.Shape{CPU: cpu}, Memory: memory}}})
+	cpu, memory := p.CPU, p.Memory
+	for _, i := range b.partsFor(at, p.Node, claims) {
+		n, left := &b.Nodes[i], &b.left[i]
+		c, m := min(cpu, left.CPU), min(memory, left.Memory)
+		left.CPU, left.Memory, cpu, memory = left.CPU-c, left.Memory-m, cpu-c, memory-m
+		if p.Fixed {
+			n.CPU, n.Memory = n.CPU-c, n.Memory.SubFloor(m)
+		} else if c > 0 || m > 0 {
+			b.There = append(b.There, There{i, cluster.Claim{Request: cluster.Request{Shape: cluster.Shape{CPU: c}, Memory: m}}})
+		}
 	}
 	for _, c := range claims {
-		b.fragments(at, c)
+		b.fragments(c)
 	}
+}
+
+// partsFor are the parts of a node, in the order in which a pod takes their CPU and memory: where its GPU is comes first.
+func (b *liveBuilder) partsFor(at int, name string, claims []gpunode.Claim) []int {
+	var order []int
+	for i := range b.parts[name] {
+		order = append(order, at+i)
+	}
+	for _, c := range claims {
+		for _, f := range c.Fragments {
+			if k := slices.Index(order, b.gpus[f.GPU].node); k > 0 && b.knows(f.GPU) {
+				order[0], order[k] = order[k], order[0]
+				return order
+			}
+		}
+	}
+	return order
+}
+
+// knows tells whether a GPU is among those of Nodes.
+func (b *liveBuilder) knows(gpu string) bool {
+	_, known := b.gpus[gpu]
+	return known
 }
 
 // strangers books what processes outside of pods hold, and pods that are at their end.
 func (b *liveBuilder) strangers(n *LiveNode) {
-	at := b.at[n.Name]
-	if at < 0 || n.Report == nil || b.becomes[n.Name] {
+	if b.at[n.Name] < 0 || n.Report == nil || b.becomes[n.Name] {
 		return
 	}
 	for _, c := range n.Report.Claims {
 		if !b.seen[c.PodUID] {
-			b.fragments(at, c)
+			b.fragments(c)
 		}
 	}
 	for _, g := range n.Report.GPUs {
-		gpu, known := b.gpus[g.UUID]
+		at, known := b.gpus[g.UUID]
 		if g.MIGState == nil || !known {
 			continue
 		}
 		for _, i := range g.MIGState.Instances {
 			if i.Foreign {
-				b.instance(at, gpu, i.Profile, i.Start)
+				b.instance(at, i.Profile, i.Start)
 			}
 		}
 	}
 }
 
 // fragments books a claim, GPU by GPU, since they need not be equal.
-func (b *liveBuilder) fragments(at int, c gpunode.Claim) {
-	n, left := &b.Nodes[at], &b.left[at]
+func (b *liveBuilder) fragments(c gpunode.Claim) {
 	for _, f := range c.Fragments {
-		gpu, known := b.gpus[f.GPU]
-		if !known || gpu >= len(n.GPUs) {
+		at, known := b.gpus[f.GPU]
+		if !known {
 			continue
 		}
+		n, left := &b.Nodes[at.node], &b.left[at.node].GPUs[at.gpu]
 		if n.Table != nil {
-			b.instance(at, gpu, f.MIGProfile, f.MIGStart)
+			b.instance(at, f.MIGProfile, f.MIGStart)
 			continue
 		}
-		if shape := heldAs(n, f, left.GPUs[gpu]); shape.GPUs > 0 {
-			left.GPUs[gpu] -= n.Resolve(shape).Share
-			b.There = append(b.There, There{at, cluster.Claim{Request: cluster.Request{Shape: shape}, GPUs: []int{gpu}}})
+		if shape := heldAs(n, f, *left); shape.GPUs > 0 {
+			*left -= n.Resolve(shape).Share
+			b.There = append(b.There, There{at.node, cluster.Claim{Request: cluster.Request{Shape: shape}, GPUs: []int{at.gpu}}})
 		}
 	}
 }
@@ -96,21 +121,21 @@ func heldAs(n *cluster.Node, f gpunode.Fragment, left cluster.Milli) cluster.Sha
 }
 
 // instance books a MIG instance; one that the simulation cannot place takes what is left of its GPU.
-func (b *liveBuilder) instance(at, gpu int, profile string, start int) {
-	t, key := b.Nodes[at].Table, [2]int{at, gpu}
+func (b *liveBuilder) instance(at slot, profile string, start int) {
+	t := b.Nodes[at.node].Table
 	s := cluster.Shape{GPUs: 1, Profile: profile}
 	p, err := t.Lookup("profile", profile)
-	next, ok := t.Try(b.instances[key], mig.Place{Profile: p.ID, Start: start})
+	next, ok := t.Try(b.instances[at], mig.Place{Profile: p.ID, Start: start})
 	if err == nil && ok {
-		b.instances[key] = next
-		b.There = append(b.There, There{at, cluster.Claim{Request: cluster.Request{Shape: s}, GPUs: []int{gpu}, Starts: []int{start}}})
+		b.instances[at] = next
+		b.There = append(b.There, There{at.node, cluster.Claim{Request: cluster.Request{Shape: s}, GPUs: []int{at.gpu}, Starts: []int{start}}})
 		return
 	}
 	for _, p := range slices.Backward(t.Profiles()) {
 		for _, start := range p.Starts {
-			if next, ok := t.Try(b.instances[key], mig.Place{Profile: p.ID, Start: start}); ok {
-				b.instances[key], s.Profile = next, p.Name
-				b.There = append(b.There, There{at, cluster.Claim{Request: cluster.Request{Shape: s}, GPUs: []int{gpu}, Starts: []int{start}}})
+			if next, ok := t.Try(b.instances[at], mig.Place{Profile: p.ID, Start: start}); ok {
+				b.instances[at], s.Profile = next, p.Name
+				b.There = append(b.There, There{at.node, cluster.Claim{Request: cluster.Request{Shape: s}, GPUs: []int{at.gpu}, Starts: []int{start}}})
 			}
 		}
 	}

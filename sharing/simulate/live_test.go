@@ -65,7 +65,7 @@ func left(t *testing.T, l simulate.Live) map[string][]cluster.Milli {
 	t.Helper()
 	nodes := slices.Clone(l.Nodes)
 	for i := range nodes {
-		nodes[i].Cordoned = false
+		nodes[i].Cordoned, nodes[i].Gives = false, cluster.AllPieces
 	}
 	c := cluster.New(nodes, cluster.BestFit{})
 	out := map[string][]cluster.Milli{}

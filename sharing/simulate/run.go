@@ -68,7 +68,7 @@ type trial struct {
 func (e Experiment) start() (*trial, error) {
 	open := slices.Clone(e.Nodes)
 	for i := range open {
-		open[i].Cordoned = false // what is there stays
+		open[i].Cordoned, open[i].Gives = false, cluster.AllPieces // what is there stays
 	}
 	t := &trial{Cluster: cluster.New(open, e.Policy), policy: e.Policy, detail: e.Detail, now: e.Now, usual: workload(e.Usual)}
 	t.result = Result{
@@ -88,9 +88,13 @@ func (e Experiment) start() (*trial, error) {
 			return nil, fmt.Errorf("simulate what is there: %w", err)
 		}
 	}
+	_, others := e.Policy.(cluster.Booker) // what people run today knows no rules of Kerf's
 	for i := range e.Nodes {
 		if err := t.Cordon(i, e.Nodes[i].Cordoned); err != nil {
 			return nil, err
+		}
+		if !others {
+			t.Node(i).Gives = e.Nodes[i].Gives
 		}
 	}
 	return t, nil
