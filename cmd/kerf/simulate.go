@@ -53,7 +53,7 @@ func (a *app) simulateCommand() *cobra.Command {
 			"  # What if these nodes became MIG?\n" +
 			"  kerf simulate --workload cluster.yaml --mig 'h100-*'\n" +
 			"  # What if these nodes went away, while pods come and go?\n" +
-			"  kerf simulate --workload cluster.yaml --gone 'rack3-*' --churn 0.9\n" +
+			"  kerf simulate --workload cluster.yaml --gone 'h100-[0-3]' --churn 0.9\n" +
 			"  # The same of the cluster that runs: do these fit, and what if a node went away?\n" +
 			"  kerf simulate --from-cluster --pods new.yaml\n" +
 			"  kerf simulate --from-cluster --gone gpu-7\n" +
@@ -69,22 +69,24 @@ func (a *app) simulateCommand() *cobra.Command {
 				return misused(fmt.Errorf("--typical %q: not list or online", s.typical))
 			}
 			if !(s.inflate > 0 && s.inflate <= 100) {
-				return misused(fmt.Errorf("--inflate %g: not above 0 and at most 100", s.inflate))
+				return misused(fmt.Errorf("--inflate %g: write a number above 0, and at most 100", s.inflate))
 			}
 			if !(s.churn >= 0 && s.churn <= 10) {
-				return misused(fmt.Errorf("--churn %g: not in 0 to 10", s.churn))
+				return misused(fmt.Errorf("--churn %g: write a number in 0 to 10", s.churn))
 			}
 			if !(s.lives > 0 && s.lives <= 1000) {
-				return misused(fmt.Errorf("--churn-lives %g: not above 0 and at most 1000", s.lives))
+				return misused(fmt.Errorf("--churn-lives %g: write a number above 0, and at most 1000", s.lives))
 			}
 			if !(s.usable >= 0 && s.usable <= 100) {
-				return misused(fmt.Errorf("--usable %g: not in 0 to 100", s.usable))
+				return misused(fmt.Errorf("--usable %g: write a number in 0 to 100", s.usable))
 			}
 			seeds, err := seedsOf(s.seeds)
 			if err != nil {
 				return misused(err)
 			}
-			err = s.checkInput()
+			if err = s.checkPolicies(); err == nil {
+				err = s.checkInput()
+			}
 			if err == nil && !s.live && a.kubeconfig != "" {
 				err = errors.New("--kubeconfig is for --from-cluster")
 			}
@@ -102,6 +104,9 @@ func (a *app) simulateCommand() *cobra.Command {
 			}
 			if s.asked != "" || s.asItIs() {
 				return fail(s.answer(a.out, in, seeds[0]))
+			}
+			if err := in.checkDemand(); err != nil {
+				return fail(fmt.Errorf("%s: %w", s.trace(), err))
 			}
 			bar := a.progressOn(len(s.policies)*len(seeds), s.output)
 			results, err := s.run(in, seeds, bar)
@@ -192,11 +197,11 @@ func seedsOf(list string) ([]int64, error) {
 		}
 		from, err := strconv.ParseUint(low, 10, 31)
 		if err != nil {
-			return nil, fmt.Errorf("--seeds %q: %q is no number", list, low)
+			return nil, fmt.Errorf("--seeds %q: %q is no number; write 42, 42-51 or 1,5,9", list, low)
 		}
 		to, err := strconv.ParseUint(high, 10, 31)
 		if err != nil || to < from || to-from >= mostSeeds {
-			return nil, fmt.Errorf("--seeds %q: %q is no range of at most %d numbers", list, part, mostSeeds)
+			return nil, fmt.Errorf("--seeds %q: %q is no range of at most %d numbers; write 42-51, say", list, part, mostSeeds)
 		}
 		for seed := from; seed <= to; seed++ {
 			seeds = append(seeds, int64(seed))

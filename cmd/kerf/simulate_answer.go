@@ -63,12 +63,15 @@ func (s *simulation) readAsked(nodes []cluster.Node) ([]simulate.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(scenario.Machines) > 0 || scenario.Arrivals != (simulate.Times{}) {
+		return nil, fmt.Errorf("%s: --pods asks about pods alone: leave machines and arrivals out", s.asked)
+	}
 	asked, err := scenario.List()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.asked, err)
 	}
 	if len(asked) == 0 {
-		return nil, fmt.Errorf("%s: no pods", s.asked)
+		return nil, fmt.Errorf("%s: there are no pods: write a list of them below pods, as docs/placement.md shows", s.asked)
 	}
 	simulate.Size(asked, nodes)
 	return asked, nil
@@ -93,17 +96,25 @@ func printFit(out io.Writer, f simulate.Fit) error {
 			if i > 0 {
 				_, _ = fmt.Fprint(t, "\t\t\t")
 			}
-			_, _ = fmt.Fprintf(t, "%d nodes: %s (%s)\n", w.Nodes, w.Reason, w.Example)
+			_, _ = fmt.Fprintf(t, "%s: %s (%s)\n", counted(w.Nodes, "node"), w.Reason, w.Example)
 		}
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	for _, m := range f.More {
-		_, _ = fmt.Fprintf(out, "all fit with %d more nodes of %s (%d GPUs)\n", m.Nodes, m.Model, m.GPUs)
+		_, _ = fmt.Fprintf(out, "all fit with %s of %s (%s)\n", counted(m.Nodes, "more node"), m.Model, counted(m.GPUs, "GPU"))
 	}
 	if !all && len(f.More) == 0 {
 		_, _ = fmt.Fprintln(out, "no number of nodes like those that are there makes all fit")
 	}
 	return nil
+}
+
+// counted is a number of things, one of which is called so.
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }

@@ -38,8 +38,10 @@ func (s *simulation) readCluster(ctx context.Context, to access.Options, tell io
 		return simulate.Live{}, fmt.Errorf("--from-cluster: %w", err)
 	}
 	var nodes []simulate.LiveNode
+	var names []string
 	for _, n := range found.Nodes {
-		node := simulate.LiveNode{Name: n.Name, CPU: cluster.Milli(n.MilliCPU), Memory: n.Memory, Closed: n.Closed}
+		names = append(names, n.Name)
+		node := simulate.LiveNode{Name: n.Name, CPU: cluster.Milli(n.MilliCPU), Memory: n.Memory, Closed: n.Closed, Offers: n.Offers}
 		if raw := found.Reports[n.Name]; raw != nil {
 			node.Report = &gpunode.Status{}
 			if err := json.Unmarshal(raw, node.Report); err != nil {
@@ -47,6 +49,9 @@ func (s *simulation) readCluster(ctx context.Context, to access.Options, tell io
 			}
 		}
 		nodes = append(nodes, node)
+	}
+	if err := s.checkNames(names); err != nil {
+		return simulate.Live{}, err
 	}
 	var pods []simulate.LivePod
 	for _, p := range found.Pods {

@@ -9,10 +9,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
-
-	"go.yaml.in/yaml/v3"
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
@@ -43,14 +42,81 @@ func (s *simulation) checkInput() error {
 	case s.asked != "" && s.plot != "":
 		return errors.New("--plot draws what fills up, and --pods asks about one moment: leave one out")
 	case s.asked != "" && s.output == "csv":
-		return errors.New("--pods is answered as table or json")
+		return errors.New("--pods is answered as table, json or yaml")
 	}
-	for _, glob := range append(s.gone, s.mig...) {
-		if err := sharing.CheckGlob("--gone, --mig", glob); err != nil {
-			return err
+	if s.plot != "" { // it is written at the end of a run that may be long
+		if _, err := os.Stat(filepath.Dir(s.plot)); err != nil {
+			return fmt.Errorf("--plot %q: its folder: %w", s.plot, err)
+		}
+	}
+	for _, f := range s.globs() {
+		for _, glob := range f.globs {
+			if err := sharing.CheckGlob(f.flag, glob); err != nil {
+				if wrong, ok := errors.AsType[*sharing.FieldError](err); ok {
+					wrong.Remedy = "write a pattern over the nodes' names, such as h100-* or !h100-0"
+				}
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// globsOf is a flag with patterns over the nodes' names.
+type globsOf struct {
+	flag  string
+	globs []string
+}
+
+func (s *simulation) globs() []globsOf { return []globsOf{{"--gone", s.gone}, {"--mig", s.mig}} }
+
+// checkNames refuses a pattern that no node answers to: what-if of nothing would be answered like nothing else.
+func (s *simulation) checkNames(names []string) error {
+	for _, f := range s.globs() {
+		for _, glob := range f.globs {
+			pattern := []string{strings.TrimPrefix(glob, "!")}
+			if len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool { return sharing.MatchModels(pattern, name) }) {
+				return fmt.Errorf("%s %q: no node has such a name; they are called %s", f.flag, glob, shortList(names))
+			}
+		}
+	}
+	return nil
+}
+
+// shortList is the first names of many.
+func shortList(names []string) string {
+	const most = 5
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and so on (%d nodes)", strings.Join(names[:most], ", "), len(names))
+}
+
+// checkPolicies finds a misspelt policy before the first one takes its time.
+func (s *simulation) checkPolicies() error {
+	if len(s.policies) == 0 {
+		return fmt.Errorf("--policy is empty: write one or more of %s", strings.Join(simulate.Policies(), ", "))
+	}
+	for _, name := range s.policies {
+		if !slices.Contains(simulate.Policies(), name) {
+			return fmt.Errorf("--policy %q: not one of %s", name, strings.Join(simulate.Policies(), ", "))
+		}
+	}
+	return nil
+}
+
+// checkDemand refuses pods that fill nothing, whatever the policy.
+func (in *input) checkDemand() error {
+	memory := slices.ContainsFunc(in.nodes, func(n cluster.Node) bool { return n.GPUMemory > 0 })
+	for i := range in.pods {
+		switch p := &in.pods[i]; {
+		case p.Demand() > 0:
+			return nil
+		case p.GPUMemory > 0 && !memory:
+			return errors.New("pods ask by gpuMemory, and no machine says what its GPUs have: write the gpuMemory of the machines")
+		}
+	}
+	return errors.New("no pod asks for a GPU or a part of one: nothing would fill the GPUs")
 }
 
 // trace is what the results are called.
@@ -96,8 +162,11 @@ func (s *simulation) read(survey func() (simulate.Live, error)) (input, error) {
 		}
 		simulate.Size(in.pods, in.nodes)
 	}
-	if len(in.nodes) == 0 {
-		return in, errors.New("no node is left")
+	switch {
+	case len(in.nodes) == 0 && len(s.gone) > 0:
+		return in, errors.New("no node is left: --gone takes every one away")
+	case len(in.nodes) == 0:
+		return in, errors.New("there is no node")
 	}
 	for i := range in.nodes {
 		in.capacity += in.nodes[i].Free()
@@ -112,6 +181,13 @@ func (s *simulation) read(survey func() (simulate.Live, error)) (input, error) {
 // present leaves out the nodes of --gone and cuts the GPUs of those of --mig.
 func (s *simulation) present(nodes []cluster.Node) ([]cluster.Node, error) {
 	var kept []cluster.Node
+	var names []string
+	for _, n := range nodes {
+		names = append(names, n.Name)
+	}
+	if err := s.checkNames(names); err != nil {
+		return nil, err
+	}
 	for _, n := range nodes {
 		if s.isGone(n.Name) {
 			continue
@@ -145,7 +221,7 @@ func readWorkload(path string) (simulate.Scenario, []cluster.Node, []simulate.Po
 		return scenario, nil, nil, err
 	}
 	if len(scenario.Machines) == 0 || len(scenario.Pods) == 0 {
-		return scenario, nil, nil, fmt.Errorf("%s: machines and pods are both needed", path)
+		return scenario, nil, nil, fmt.Errorf("%s: machines and pods are both needed, as docs/placement.md shows", path)
 	}
 	nodes, err := scenario.Nodes()
 	if err != nil {
@@ -157,21 +233,6 @@ func readWorkload(path string) (simulate.Scenario, []cluster.Node, []simulate.Po
 	}
 	simulate.Size(pods, nodes)
 	return scenario, nodes, pods, nil
-}
-
-func readScenario(path string) (simulate.Scenario, error) {
-	var scenario simulate.Scenario
-	f, err := os.Open(path)
-	if err != nil {
-		return scenario, err
-	}
-	defer func() { _ = f.Close() }()
-	d := yaml.NewDecoder(f)
-	d.KnownFields(true)
-	if err := d.Decode(&scenario); err != nil {
-		return scenario, fmt.Errorf("%s: %w", path, err)
-	}
-	return scenario, nil
 }
 
 // readList reads a file that must not be empty of rows.
@@ -186,7 +247,7 @@ func readList[T any](path string, read func(io.Reader) ([]T, error)) ([]T, error
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("%s: no rows", path)
+		return nil, fmt.Errorf("%s: there is no row below the first line, which names the columns", path)
 	}
 	return list, nil
 }

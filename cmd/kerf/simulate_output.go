@@ -55,7 +55,11 @@ func printResults(out io.Writer, results []simulate.Result, departures, pooled b
 				_, _ = fmt.Fprint(t, "\t-")
 			}
 		}
-		_, _ = fmt.Fprintf(t, "\t%.2f\t%d\t%.0f\n", r.FirstFailurePercent, r.Rejected(), r.Decisions)
+		first := "-" // nothing was refused
+		if r.Rejected() > 0 {
+			first = fmt.Sprintf("%.2f", r.FirstFailurePercent)
+		}
+		_, _ = fmt.Fprintf(t, "\t%s\t%d\t%.0f\n", first, r.Rejected(), r.Decisions)
 	}
 	return t.Flush()
 }

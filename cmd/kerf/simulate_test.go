@@ -91,7 +91,7 @@ func TestSimulate(t *testing.T) {
 	}{
 		{[]string{"--workload", scenario}, []string{"POLICY", "kerf"}},
 		{[]string{"--workload", scenario, "--pods", asked}, []string{"q     5      2", "2 nodes: too little free on any one GPU", "all fit with 3 more nodes of A (3 GPUs)"}},
-		{[]string{"--workload", scenario, "--pods", asked, "--gone", "a-1", "--policy", "kerf,fgd"}, []string{"q     5      1", "1 nodes: ", "fgd: "}},
+		{[]string{"--workload", scenario, "--pods", asked, "--gone", "a-1", "--policy", "kerf,fgd"}, []string{"q     5      1", "1 node: ", "fgd: "}},
 		{[]string{"--workload", scenario, "--pods", asked, "-o", "json", "--mig", "a-?"}, []string{"\"placed\": 2", "\"gpus\": 3"}},
 	} {
 		text, code := alone(tt.args...)

@@ -14,6 +14,7 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
@@ -84,7 +85,7 @@ func ReadPods(r io.Reader) ([]Pod, error) {
 				return fmt.Errorf("num_gpu %d: at most %d for a pod", n[2], mostGPUs)
 			}
 			if n[3] < 1 || n[3] > int64(cluster.WholeGPU) {
-				return fmt.Errorf("gpu_milli %d: not in 1 to 1000", n[3])
+				return fmt.Errorf("gpu_milli %d: not in 1 to 1000, the thousandths of each GPU", n[3])
 			}
 			p.GPUs, p.Share, p.Models = int(n[2]), cluster.Milli(n[3]), f["gpu_spec"]
 		}
@@ -97,22 +98,33 @@ func ReadPods(r io.Reader) ([]Pod, error) {
 func rows(r io.Reader, need []string, each func(map[string]string) error) error {
 	in := csv.NewReader(r)
 	head, err := in.Read()
-	if err != nil {
-		return fmt.Errorf("read header: %w", err)
+	switch {
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("it is empty: its first line has to name the columns %s", strings.Join(need, ", "))
+	case err != nil:
+		return fmt.Errorf("read the first line: %w", err)
 	}
+	head[0] = strings.TrimPrefix(head[0], "\ufeff") // as some programs begin what they save
 	have := map[string]bool{}
 	for _, name := range head {
+		if have[name] {
+			return fmt.Errorf("the first line names the column %q twice", name)
+		}
 		have[name] = true
 	}
 	for _, name := range need {
 		if !have[name] {
-			return fmt.Errorf("read header: no column %q", name)
+			return fmt.Errorf("no column %q: the first line names %q, and %s are needed, with commas between them", name, head, strings.Join(need, ", "))
 		}
 	}
 	for {
 		record, err := in.Read()
 		if errors.Is(err, io.EOF) {
 			return nil
+		}
+		if errors.Is(err, csv.ErrFieldCount) {
+			line, _ := in.FieldPos(0)
+			return fmt.Errorf("line %d has %d fields, and the first line names %d columns", line, len(record), len(head))
 		}
 		if err != nil {
 			return fmt.Errorf("read row: %w", err)

@@ -5,6 +5,7 @@ package simulate
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
@@ -49,7 +50,7 @@ func NewPolicy(name string, nodes []cluster.Node, pods []Pod, seed int64) (clust
 	case "kai-gpupack":
 		return cluster.KAIGPUPack{}, nil
 	}
-	return nil, fmt.Errorf("policy %q: not one of %v", name, Policies())
+	return nil, fmt.Errorf("policy %q: not one of %s", name, strings.Join(Policies(), ", "))
 }
 
 func workload(pods []Pod) cluster.Workload {

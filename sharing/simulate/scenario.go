@@ -242,6 +242,9 @@ func (f *fields) bytes(name, v string) sharing.Bytes {
 	if err == nil && b > most*sharing.MiB {
 		f.wrong(name, v, "write at most 1Pi")
 	}
+	if err == nil && b > 0 && b < sharing.MiB && f.err == nil { // "10" is ten bytes
+		err = sharing.Invalid(f.at+name, v, "write a unit, such as 10Gi", "is less than 1 MiB")
+	}
 	if err != nil && f.err == nil {
 		f.err = err
 	}

@@ -38,12 +38,25 @@ func TestReadLists(t *testing.T) {
 	if diff := cmp.Diff(want, pods); diff != "" {
 		t.Errorf("pods (-want +got):\n%s", diff)
 	}
-	for name, text := range map[string]string{
-		"empty": "", "no column": "name\np\n", "share above one GPU": podHead + "p,1,1,1,1001,\n", "no share": podHead + "p,1,1,1,0,\n",
-		"negative": podHead + "p,-1,1,0,0,\n", "no number": podHead + "p,NaN,1,0,0,\n", "ragged": podHead + "p,1\n", "GPUs": podHead + "p,1,1,65,1000,\n",
+	if marked, err := simulate.ReadPods(strings.NewReader("\ufeff" + podHead + "p,1,1,0,0,\n")); err != nil || len(marked) != 1 || marked[0].Name != "p" {
+		t.Errorf("with a byte order mark: %+v, %v", marked, err)
+	}
+	// What is wrong, where, and what to do.
+	for name, tt := range map[string]struct{ text, want string }{
+		"empty":               {"", "it is empty: its first line has to name the columns name, cpu_milli, memory_mib, num_gpu, gpu_milli"},
+		"no column":           {"name\np\n", `no column "cpu_milli": the first line names ["name"], and name, cpu_milli,`},
+		"semicolons":          {strings.ReplaceAll(podHead, ",", ";") + "p;1;1;0;0;\n", "with commas between them"},
+		"a column twice":      {"name,name\n", `names the column "name" twice`},
+		"share above one GPU": {podHead + "p,1,1,1,1001,\n", "read line 2: gpu_milli 1001: not in 1 to 1000"},
+		"no share":            {podHead + "p,1,1,1,0,\n", "read line 2: gpu_milli 0: not in 1 to 1000"},
+		"negative":            {podHead + "p,-1,1,0,0,\n", `read line 2: cpu_milli "-1": not a number in 0 to 2^30`},
+		"no number":           {podHead + "p,1,1,0,0,\np,NaN,1,0,0,\n", `read line 3: cpu_milli "NaN": not a number in 0 to 2^30`},
+		"huge":                {podHead + "p,1e300,1,0,0,\n", `read line 2: cpu_milli "1e300": not a number in 0 to 2^30`},
+		"ragged":              {podHead + "p,1\n", "line 2 has 2 fields, and the first line names 6 columns"},
+		"GPUs":                {podHead + "p,1,1,65,1000,\n", "read line 2: num_gpu 65: at most 64 for a pod"},
 	} {
-		if _, err := simulate.ReadPods(strings.NewReader(text)); err == nil {
-			t.Errorf("%s: read", name)
+		if _, err := simulate.ReadPods(strings.NewReader(tt.text)); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
 		}
 	}
 }
