@@ -24,6 +24,9 @@ const (
 // adjustGuarded gives a container its grant. It needs no checkVisible: the CDI spec of kerf.dev/gpu sets the
 // variable too, and the runtime resolves CDI devices after the environment.
 func adjustGuarded(c *api.Container, in sharing.Injection) (*api.ContainerAdjustment, error) {
+	if err := checkAsked(c, true); err != nil {
+		return nil, err
+	}
 	if len(in.Placement) == 0 || in.Note == "" {
 		return nil, fmt.Errorf("container %q: grant %q has no GPU or no note: %w", c.GetName(), in.Grant, sharing.ErrUnavailable)
 	}
@@ -102,6 +105,9 @@ func adjustOther(c *api.Container, exempt bool) (*api.ContainerAdjustment, error
 	if err := checkVisible(c); err != nil {
 		return nil, err
 	}
+	if err := checkAsked(c, false); err != nil {
+		return nil, err
+	}
 	setEnv(a, visibleEnv, visibleVoid)
 	return a, nil
 }
@@ -110,6 +116,27 @@ func adjustOther(c *api.Container, exempt bool) (*api.ContainerAdjustment, error
 func setEnv(a *api.ContainerAdjustment, key, value string) {
 	a.RemoveEnv(key) // of another plugin: two that set one name are a conflict otherwise
 	a.AddEnv(key, value)
+}
+
+// askRoots are where a mount asks NVIDIA's runtime for GPUs, if it is told to listen to that: before the environment, and
+// whatever that says.
+func askRoots() []string {
+	return []string{"/var/run/nvidia-container-devices", "/run/nvidia-container-devices"}
+}
+
+// checkAsked refuses a container that asks NVIDIA's runtime for GPUs by a mount. NVIDIA's own device plugin does that for those that it
+// gives a GPU to, and names each: of containers without a grant only those are refused that ask for all.
+func checkAsked(c *api.Container, guarded bool) error {
+	for _, m := range c.GetMounts() {
+		at := path.Clean(m.GetDestination())
+		for _, root := range askRoots() {
+			if what, asks := strings.CutPrefix(at, root+"/"); asks && (guarded || path.Base(what) == "all") {
+				return fmt.Errorf("container %q: %w", c.GetName(), sharing.Invalid("volume mount", at,
+					"leave it out of the pod", "asks NVIDIA's runtime for GPUs that the container was not given"))
+			}
+		}
+	}
+	return nil
 }
 
 // checkVisible refuses a container without a grant that would keep GPUs visible in spite of setEnv. The runtime replaces the

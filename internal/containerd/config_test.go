@@ -84,7 +84,7 @@ func FuzzConfigurations(f *testing.F) {
 		if len(a.Untold) > 0 && a.CDI != Unknown {
 			t.Errorf("read and not read: %+v", a)
 		}
-		if _, err := parseToolkit(text); err == nil {
+		if _, _, err := parseToolkit(text); err == nil {
 			Verdict(b, Toolkit{Env: Yes}, "/etc/cdi")
 		}
 		Verdict(a, Toolkit{}, "/etc/cdi")
@@ -130,8 +130,20 @@ func TestReadToolkit(t *testing.T) {
 			t.Errorf("%s: %+v, want %s", name, got, tt.want)
 		}
 	}
-	if got := ReadToolkit(filepath.Join(dir, "absent")); got.Env != Yes || got.Problem != "" {
+	if got := ReadToolkit(filepath.Join(dir, "absent")); got.Env != Yes || got.Mounts != No || got.Problem != "" {
 		t.Errorf("absent: %+v", got)
+	}
+	for text, want := range map[string]Answer{
+		"": No, "accept-nvidia-visible-devices-as-volume-mounts = true\n": Yes, "accept-nvidia-visible-devices-as-volume-mounts = false\n": No,
+		"accept-nvidia-visible-devices-as-volume-mounts = 1\n": Unknown,
+	} {
+		path := filepath.Join(dir, "mounts.toml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := ReadToolkit(path); got.Mounts != want || (got.Problem != "") != (want == Unknown) {
+			t.Errorf("%q: %+v, want %s", text, got, want)
+		}
 	}
 	if got := ReadToolkit(dir); got.Env != Unknown || got.Problem == "" {
 		t.Errorf("a directory: %+v", got)

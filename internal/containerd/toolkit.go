@@ -25,7 +25,9 @@ type Toolkit struct {
 	// Env tells whether NVIDIA_VISIBLE_DEVICES gives an unprivileged container GPUs. Without a word in the
 	// file it does.
 	Env Answer
-	// Problem says why Env is not known.
+	// Mounts tells whether a mount of /dev/null below /var/run/nvidia-container-devices does. Without a word it does not.
+	Mounts Answer
+	// Problem says why neither is known.
 	Problem string
 }
 
@@ -35,7 +37,7 @@ func ReadToolkit(path string) Toolkit {
 	t := Toolkit{Path: path}
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		t.Env = Yes
+		t.Env, t.Mounts = Yes, No
 		return t
 	}
 	var text []byte
@@ -44,7 +46,7 @@ func ReadToolkit(path string) Toolkit {
 		text, err = io.ReadAll(io.LimitReader(f, maxConfig))
 	}
 	if err == nil {
-		t.Env, err = parseToolkit(text)
+		t.Env, t.Mounts, err = parseToolkit(text)
 	}
 	if err != nil {
 		t.Problem = err.Error()
@@ -52,16 +54,21 @@ func ReadToolkit(path string) Toolkit {
 	return t
 }
 
-// parseToolkit tells whether the environment is accepted. The error wraps ErrInvalid.
-func parseToolkit(text []byte) (Answer, error) {
+// parseToolkit tells whether environment and mounts are listened to. The error wraps ErrInvalid.
+func parseToolkit(text []byte) (env, mounts Answer, err error) {
 	var c struct {
-		Env *bool `toml:"accept-nvidia-visible-devices-envvar-when-unprivileged"`
+		Env    *bool `toml:"accept-nvidia-visible-devices-envvar-when-unprivileged"`
+		Mounts *bool `toml:"accept-nvidia-visible-devices-as-volume-mounts"`
 	}
 	if err := toml.Unmarshal(text, &c); err != nil {
-		return Unknown, fmt.Errorf("configuration of NVIDIA's container runtime: %v: %w", err, sharing.ErrInvalid) //nolint:errorlint // the sentinel is wrapped
+		return Unknown, Unknown, fmt.Errorf("configuration of NVIDIA's container runtime: %v: %w", err, sharing.ErrInvalid) //nolint:errorlint // the sentinel is wrapped
 	}
+	env, mounts = Yes, No
 	if c.Env != nil && !*c.Env {
-		return No, nil
+		env = No
 	}
-	return Yes, nil
+	if c.Mounts != nil && *c.Mounts {
+		mounts = Yes
+	}
+	return env, mounts, nil
 }

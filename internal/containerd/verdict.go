@@ -61,6 +61,7 @@ func Verdict(r Report, t Toolkit, cdiDir string) []Problem {
 		out = append(out, r.cdiProblems(name, version[0], cdiDir)...)
 	}
 	out = append(out, r.nvidiaProblems(t)...)
+	out = append(out, r.mountProblems(t)...)
 	out = append(out, r.annotationProblems()...)
 	slices.SortStableFunc(out, func(a, b Problem) int {
 		switch {
@@ -180,6 +181,19 @@ func (r Report) nvidiaProblems(t Toolkit) []Problem {
 		}
 	}
 	return append(out, others...)
+}
+
+// mountProblems tells of the way past the environment that NVIDIA's runtime has where it is told so.
+func (r Report) mountProblems(t Toolkit) []Problem {
+	if t.Mounts != Yes || !slices.ContainsFunc(r.Handlers, Handler.IsNVIDIA) {
+		return nil
+	}
+	return []Problem{{
+		Key:      "nvidia-mounts",
+		Sentence: "NVIDIA's runtime takes mounts below /var/run/nvidia-container-devices for requests: a pod that may mount /dev/null of its node there sees GPUs that it was not given",
+		Remedy: "have tenants' namespaces enforce Pod Security baseline, which knows no hostPath; or, where NVIDIA's own device plugin does not need it, set " +
+			"accept-nvidia-visible-devices-as-volume-mounts = false in " + t.Path,
+	}}
 }
 
 // annotationProblems finds patterns that let what a pod writes into the OCI spec under names that mean

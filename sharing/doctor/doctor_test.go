@@ -136,6 +136,10 @@ func TestEveryLack(t *testing.T) {
 		"nvidia beside": {func(f *Facts) {
 			f.Runtime.Report.Handlers = append(f.Runtime.Report.Handlers, containerd.Handler{Name: "nvidia", Binary: "nvidia-container-runtime"})
 		}, "runtime nvidia", Warn, "RuntimeClass", both},
+		"nvidia's runtime takes mounts": {func(f *Facts) {
+			f.Runtime.Report.Handlers = append(f.Runtime.Report.Handlers, containerd.Handler{Name: "nvidia", Binary: "nvidia-container-runtime"})
+			f.Runtime.Toolkit = containerd.Toolkit{Env: containerd.No, Mounts: containerd.Yes}
+		}, "NVIDIA's runtime", Warn, "as-volume-mounts = false", both},
 		"annotations passed on": {func(f *Facts) { f.Runtime.Report.Handlers[0].PodAnnotations = []string{"*"} }, "annotations", Missing, "pod_annotations", both},
 		"parts untold":          {func(f *Facts) { f.Runtime.Report.Untold = []string{"it is silent"} }, "runtime, untold", Unknown, "it is silent", both},
 		"no mig instances":      {func(*Facts) {}, "level hardware", Warn, "no GPU here can be put in MIG mode", both},

@@ -120,6 +120,8 @@ func checkOf(key string) string {
 		return checkRuntimeCDI
 	case key == "nvidia-default":
 		return checkDefault
+	case key == "nvidia-mounts":
+		return "NVIDIA's runtime"
 	case strings.HasPrefix(key, "nvidia-handler-"):
 		return "runtime " + strings.TrimPrefix(key, "nvidia-handler-")
 	case strings.HasPrefix(key, "annotations-"):
