@@ -134,11 +134,14 @@ func TestAgentKilledAtEachStep(t *testing.T) {
 func TestSlowPlugin(t *testing.T) {
 	e := beginWithAgent(t)
 	e.takeFailpoints()
-	e.startWithFailpoints("nri-run-pod=1*sleep(2500ms);nri-after-inject=1*sleep(2500ms)")
+	e.startWithFailpoints("nri-run-pod=1*sleep(3s);nri-after-inject=1*sleep(3s)")
 	instance := e.agentInstances()
 	never := e.create(one("never", gibs(5), "exec gpuload --json --alloc 4GiB --hold 1h"))
 	never.event("holding the GPUs", "not done after")
 	never.event("giving container main", "not done after")
+	if err := e.uncappedError(); err != nil {
+		t.Error(err)
+	}
 	o := never.running()
 	if n := o.Status.ContainerStatuses[0].RestartCount; n != 0 {
 		t.Errorf("it was started %d times more", n)

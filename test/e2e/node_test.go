@@ -131,8 +131,9 @@ func commandWith(input, name string, args ...string) result {
 	var out, errOut bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &errOut
-	// A daemon that the command starts has files of its own; should it keep ours, it does not keep us.
-	cmd.WaitDelay = time.Second
+	// A daemon that the command starts has files of its own; should it keep ours, it does not keep us. Where the machine is busy,
+	// what an ended program has written takes its time to come through.
+	cmd.WaitDelay = 30 * time.Second
 	err := cmd.Run()
 	return result{out.String(), errOut.String(), err}
 }

@@ -53,8 +53,8 @@ func (e *testCase) wantSame(before map[string]held, pods ...*pod) {
 	}
 }
 
-// Restarts of the agent, kubelet and containerd disturb no container and lose no grant, and containers start
-// again after each.
+// Restarts of the agent, kubelet and containerd disturb no container and lose no grant, take no cap off for a moment,
+// and containers start again after each.
 func TestRestartsDisturbNothing(t *testing.T) {
 	e := beginWithAgent(t)
 	pods := []*pod{
@@ -86,6 +86,14 @@ func TestRestartsDisturbNothing(t *testing.T) {
 	}{
 		{"agent replaced", e.replaceAgent},
 		{"agent killed", e.killAgent},
+		// What runs is then known from what NRI and containerd tell of it, and from the driver.
+		{"agent away, and its record lost", func() {
+			e.sendAway()
+			if r := e.node.in("rm", "/run/kerf/record.json"); r.err != nil {
+				t.Fatal(r)
+			}
+			e.bringBack()
+		}},
 		{"kubelet restarted", func() { e.node.restart(t, "kubelet") }},
 		{"containerd restarted", func() { e.node.restart(t, "containerd") }},
 		{"kubelet killed", func() { e.node.do(t, "kill", "kubelet", "KILL"); e.node.do(t, "up") }},
@@ -108,6 +116,7 @@ func TestRestartsDisturbNothing(t *testing.T) {
 		after.delete()
 		e.waitForAgent()
 		e.wantSame(before, pods...)
+		e.neverUncapped(pods...)
 		if t.Failed() {
 			t.Fatalf("after step: %s", step.name)
 		}
