@@ -42,8 +42,8 @@ type hollow struct {
 	*testCase
 	names []string
 	gpus  int
-	// by is the name of the scheduler for them.
-	by string
+	// by is the name of the scheduler for them; server is where it finds the API server, empty for where all do.
+	by, server string
 }
 
 // hollowNodes makes some, until the test ends.
@@ -243,6 +243,11 @@ func (h *hollow) runScheduler(program, config string, args ...string) *started {
 	}
 	for _, u := range access.AuthInfos {
 		u.Impersonate, u.ImpersonateGroups = "system:serviceaccount:"+kerfNamespace+":"+schedulerName, []string{"system:masters"}
+	}
+	for _, c := range access.Clusters {
+		if h.server != "" {
+			c.Server, c.CertificateAuthority, c.CertificateAuthorityData = h.server, "", nil
+		}
 	}
 	write := func(name, text string) string {
 		file := filepath.Join(dir, name)

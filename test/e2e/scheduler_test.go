@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -134,12 +135,43 @@ func TestSchedulerPlaces(t *testing.T) {
 		t.Errorf("two whole GPUs: %s, a share lies on %s", whole, first)
 	}
 	small.event("Placed", "10GiB of "+first)
+	e.placedWithTerms(small)
 	plain := e.create(byKerf(one("plain", nil, hold)))
 	if o := plain.running(); o.Annotations[planOf] != "" {
 		t.Errorf("a pod without a GPU has a plan: %s", o.Annotations[planOf])
 	}
 	huge := e.create(byKerf(one("huge", gibs(200), hold)))
 	huge.event("FailedScheduling", "needs 200GiB on one GPU: 1 node has GPUs that are too small")
+}
+
+// placedWithTerms waits for the scheduler's log line that says where a pod was placed, and with which terms of the score.
+func (e *testCase) placedWithTerms(p *pod) {
+	e.Helper()
+	eventually(e, "log line of "+p.name, func() error {
+		list, err := e.client.CoreV1().Pods(kerfNamespace).List(background(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + schedulerName})
+		if err != nil {
+			return err
+		}
+		var text []byte
+		for _, o := range list.Items {
+			one, err := e.client.CoreV1().Pods(kerfNamespace).GetLogs(o.Name, &corev1.PodLogOptions{}).DoRaw(background())
+			if err != nil {
+				return err
+			}
+			text = append(text, one...)
+		}
+		for line := range strings.Lines(string(text)) {
+			var said map[string]any
+			if !strings.Contains(line, `"Placed a pod"`) || json.Unmarshal([]byte(line), &said) != nil || !strings.Contains(fmt.Sprint(said["pod"]), p.name) {
+				continue
+			}
+			if _, numbers := said["term.fragments"].(float64); !numbers || said["node"] != e.node.env["NODE_NAME"] || said["nodesWithRoom"] != 1.0 {
+				return final("it says %s", line)
+			}
+			return nil
+		}
+		return errors.New("there is none")
+	})
 }
 
 // race creates pods of which only so many have room, and waits until those run and the others know what they wait for.
@@ -152,14 +184,22 @@ func (e *testCase) race(pods, room int, limits map[string]string, meanwhile func
 	meanwhile()
 	eventually(e, fmt.Sprintf("%d of %d pods run", room, pods), func() error {
 		run, wait = nil, nil
+		list, err := e.client.CoreV1().Pods(e.namespace).List(background(), metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		now := map[string]corev1.Pod{}
+		for _, o := range list.Items {
+			now[o.Name] = o
+		}
 		for _, p := range all {
-			o, err := p.fetch()
+			o, there := now[p.name]
 			switch {
-			case err != nil:
-				return err
+			case !there:
+				return final("pod %s is gone", p.name)
 			case o.Status.Phase == corev1.PodFailed:
-				return final("pod %s was refused: %s", p.name, describe(o))
-			case runs(o):
+				return final("pod %s was refused: %s", p.name, describe(&o))
+			case runs(&o):
 				run = append(run, p)
 			case o.Spec.NodeName == "":
 				wait = append(wait, p)
@@ -176,18 +216,25 @@ func (e *testCase) race(pods, room int, limits map[string]string, meanwhile func
 	return run, wait
 }
 
-// More pods than places: as many run as there are places, and the next one soon after a place is free.
+// Of a hundred pods that come at once exactly those run that there is room for, the others say why they wait, and one that ends makes
+// room for another at once.
 func TestSchedulerRace(t *testing.T) {
+	const comers, places = 100, 10
 	e := withScheduler(t)
-	run, wait := e.race(20, 8, gibs(60), func() {})
-	used := map[string]bool{}
+	// Six GPUs are somebody's; each of the two that are left has room for five.
+	holder := e.create(byKerf(one("holder", wholeGPUs(6), hold)))
+	taken := strings.Split(e.asPlanned(holder), ",")
+	run, wait := e.race(comers, places, gibs(15), func() {})
+	used := map[string]int{}
 	for _, p := range run {
-		used[e.asPlanned(p)] = true
+		used[e.asPlanned(p)]++
 	}
-	if len(used) != 8 {
-		t.Errorf("%d GPUs are used", len(used))
+	for gpu, n := range used {
+		if n != places/2 || slices.Contains(taken, gpu) {
+			t.Errorf("%d of them are on GPU %s; %q are somebody's", n, gpu, taken)
+		}
 	}
-	wait[0].event("FailedScheduling", "needs 60GiB on one GPU: best of 1 node has 19")
+	wait[0].event("FailedScheduling", "needs 15GiB on one GPU: best of 1 node has 4")
 	run[0].delete()
 	began := time.Now()
 	eventually(e, "another pod in its place", func() error {
