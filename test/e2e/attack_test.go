@@ -259,3 +259,24 @@ func TestForgedNoteIsRefused(t *testing.T) {
 	s.annotations = map[string]string{"kerf.dev/grant": `{"version":1,"grant":"k-0123456789"}`}
 	e.create(s).event("FailedCreatePodSandBox", "kerf.dev/grant")
 }
+
+// A mount that asks NVIDIA's runtime for GPUs, which hears it before the environment, lets no container start, with a share and without.
+func TestMountThatAsksForGPUs(t *testing.T) {
+	t.Parallel()
+	e := beginWithAgent(t)
+	const at = "/var/run/nvidia-container-devices/all"
+	for name, limits := range map[string]map[string]string{"share": gibs(1), "none": nil} {
+		s := mounting("/dev/null", limits)
+		s.name, s.runtimeClass = "mounts-"+name, "nvidia"
+		mount := s.edit
+		s.edit = func(p *corev1.Pod) {
+			mount(p)
+			p.Spec.Containers[0].VolumeMounts[0].MountPath = at
+		}
+		p := e.create(s)
+		p.event("Failed", at, "asks NVIDIA's runtime for GPUs that the container was not given", "leave it out of the pod")
+		if o := p.get(); slices.ContainsFunc(containerStatuses(o), func(s corev1.ContainerStatus) bool { return s.State.Running != nil }) {
+			t.Errorf("it runs: %s", describe(o))
+		}
+	}
+}
