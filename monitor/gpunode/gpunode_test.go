@@ -219,3 +219,12 @@ func TestGeometry(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 }
+
+// Who reads a GPUNode knows what a GPU gives by these words, without the configuration's.
+func TestWordsOfWhatAGPUGives(t *testing.T) {
+	for mode, word := range map[config.Mode]string{config.ModeShared: api.GivesShared, config.ModeWhole: api.GivesWhole} {
+		if mode.String() != word {
+			t.Errorf("mode %s is called %q", mode, word)
+		}
+	}
+}
