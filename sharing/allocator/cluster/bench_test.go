@@ -102,3 +102,23 @@ func BenchmarkChooseInstances(b *testing.B) {
 		})
 	}
 }
+
+// What an estimate of the workload costs, and how much more where requests leave.
+func BenchmarkEstimate(b *testing.B) {
+	_, requests := mix(rand.New(rand.NewPCG(3, 3)), 4096)
+	w := cluster.NewWorkload(requests)
+	var nodes []cluster.Node
+	for range 1000 {
+		nodes = append(nodes, cluster.Node{CPU: 96000, Memory: 1 << 40, Model: "A", GPUs: slices.Repeat([]cluster.Milli{cluster.WholeGPU}, 8)})
+	}
+	for _, leave := range []bool{false, true} {
+		b.Run("leave="+strconv.FormatBool(leave), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				k := cluster.NewKerf(w, nodes)
+				for leave && !k.Leave() { //nolint:revive // until it believes that they do
+				}
+			}
+		})
+	}
+}

@@ -44,6 +44,8 @@ type Kerf struct {
 	usual, values map[*mig.Table]*mig.Values
 	// left is how many requests have left, at most leavingAfter.
 	left int
+	// gpus is what all nodes have.
+	gpus Milli
 }
 
 // Leave implements Leaver.
@@ -52,7 +54,16 @@ func (k *Kerf) Leave() bool {
 		return false
 	}
 	k.left++
-	return k.left == leavingAfter
+	if k.left < leavingAfter {
+		return false
+	}
+	k.vary()
+	return true
+}
+
+// vary takes what holes are worth where requests leave, and the mix of those that are there is never quite the usual one.
+func (k *Kerf) vary() {
+	k.holes = variedHoles(k.workload.all, func(c Class) int64 { return k.workload.forecast(c, k.gpus) })
 }
 
 // start is the price of one place where a class of several GPUs can start, in thousandths of a GPU.
@@ -71,6 +82,7 @@ func NewKerf(w Workload, nodes []Node) *Kerf {
 		capacity[nodes[i].Model] += Milli(len(nodes[i].GPUs)) * WholeGPU
 		all += Milli(len(nodes[i].GPUs)) * WholeGPU
 	}
+	k.gpus = all
 	cpu, gpu := int64(0), int64(0)
 	for _, class := range w.all {
 		if class.GPUs > 0 {

@@ -67,7 +67,9 @@ func (o *Online) estimate() {
 		left = o.left
 	}
 	o.Kerf = NewKerf(workloadOf(o.counts), o.nodes)
-	o.left = left
+	if o.left = left; left == leavingAfter {
+		o.vary()
+	}
 	o.floor()
 }
 
