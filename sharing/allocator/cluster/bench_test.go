@@ -116,7 +116,7 @@ func BenchmarkEstimate(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				k := cluster.NewKerf(w, nodes)
-				for leave && !k.Leave() { //nolint:revive // until it believes that they do
+				for leave && !k.Leave() {
 				}
 			}
 		})
