@@ -202,6 +202,24 @@ static CUresult take_printf(struct load *l, struct piece *p)
 	return grow(l, p, CU_LIMIT_PRINTF_FIFO_SIZE);
 }
 
+/* The stack of each thread that can run at once grows together; what it came to is seen by what is free. */
+static CUresult take_stack(struct load *l, struct piece *p)
+{
+	enum { UNIT = 1 << 10 };
+	size_t before, after, total, now;
+	int processors, threads;
+	TRY(l->cuda.attribute(&processors, MULTIPROCESSOR_COUNT, l->device));
+	TRY(l->cuda.attribute(&threads, MAX_THREADS_PER_MULTIPROCESSOR, l->device));
+	size_t all = (size_t)processors * (size_t)threads, more = (p->bytes + all - 1) / all;
+	TRY(l->cuda.get_limit(&now, CU_LIMIT_STACK_SIZE));
+	struct piece grown = { .bytes = (more + UNIT - 1) / UNIT * UNIT };
+	TRY(l->cuda.mem_info(&before, &total));
+	TRY(grow(l, &grown, CU_LIMIT_STACK_SIZE));
+	TRY(l->cuda.mem_info(&after, &total));
+	p->counted = before > after ? before - after : grown.bytes * all;
+	return CUDA_SUCCESS;
+}
+
 static void give_heap(struct load *l, struct piece *p)
 {
 	(void)l;
@@ -429,6 +447,11 @@ static const struct family families[] = {
 	{ "gl-context", take_gl_context, give_context },
 	{ "vdpau-context", take_vdpau_context, give_context },
 	{ "checkpoint", take_checkpoint, give_checkpoint },
+	{ "ipc", take_ipc, give_ipc },
+	{ "import", take_import, give_import },
+	{ "pool-import", take_pool_import, give_pool_import },
+	{ "file", take_file, give_file },
+	{ "stack", take_stack, give_heap },
 };
 enum { FAMILIES = sizeof families / sizeof families[0] };
 

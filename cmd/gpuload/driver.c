@@ -67,6 +67,11 @@ const struct opening *find_opening(const char *name)
 	return NULL;
 }
 
+const char *opening_name(const struct opening *o)
+{
+	return o->name;
+}
+
 void opening_names(char *out, size_t size)
 {
 	size_t n = 0;

@@ -85,6 +85,14 @@ struct opening;
 	X(mipmap_destroy, cuMipmappedArrayDestroy)           \
 	X(external_mipmap, cuExternalMemoryGetMappedMipmappedArray) \
 	X(export_handle, cuMemExportToShareableHandle)       \
+	X(import_handle, cuMemImportFromShareableHandle)     \
+	X(ipc_get, cuIpcGetMemHandle)                        \
+	X(ipc_open, cuIpcOpenMemHandle_v2)                   \
+	X(ipc_close, cuIpcCloseMemHandle)                    \
+	X(pool_export, cuMemPoolExportToShareableHandle)     \
+	X(pool_import, cuMemPoolImportFromShareableHandle)   \
+	X(pool_export_pointer, cuMemPoolExportPointer)       \
+	X(pool_import_pointer, cuMemPoolImportPointer)       \
 	X(import_external, cuImportExternalMemory)           \
 	X(external_buffer, cuExternalMemoryGetMappedBuffer)  \
 	X(external_destroy, cuDestroyExternalMemory)         \

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 struct family;
+struct handover;
 struct launcher;
 struct opening;
 
@@ -24,11 +25,13 @@ struct options {
 	const struct family *api;
 	const struct opening *driver;
 	const struct launcher *launch; /* NULL: no kernels */
+	const struct handover *offer;  /* NULL: it makes nothing for others */
 	uint64_t kernel_ns;            /* how long each takes */
 	int queue;                     /* launches before it waits for them */
 	int workers; /* 0: this process itself */
 	int gpu;
 	bool json, touch, tamper;
+	bool from_input; /* what is imported is made by who is at the input */
 };
 
 enum { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_MET_ERROR = 9 };
@@ -48,6 +51,11 @@ void launch_names(char *out, size_t size);
 /* find_opening and opening_names are the same for the ways to open the driver. */
 const struct opening *find_opening(const char *name);
 void opening_names(char *out, size_t size);
+const char *opening_name(const struct opening *o);
+
+/* find_handover and handover_names are the same for the ways to hand memory over. */
+const struct handover *find_handover(const char *name);
+void handover_names(char *out, size_t size);
 
 /* tamper asks the management library for what only an administrator may change: a GPU's power limit, compute mode and MIG
  * mode, and the memory limit of this process's own cgroup. It prints a JSON line for each with NVML's answer (0: done;

@@ -12,6 +12,9 @@
 #include "driver.h"
 #include "gpuload.h"
 
+/* CU_DEVICE_ATTRIBUTE_... */
+enum { MULTIPROCESSOR_COUNT = 16, MAX_THREADS_PER_MULTIPROCESSOR = 39 };
+
 struct piece {
 	CUdeviceptr ptr; /* 0: it has no address */
 	size_t bytes;
@@ -32,6 +35,7 @@ struct piece {
 			unsigned name; /* the graphics driver's */
 		} object;
 		pid_t process; /* of checkpoint */
+		int file;      /* of file */
 		struct {
 			CUgraph graph;
 			CUgraphExec exec;
@@ -47,6 +51,9 @@ struct load {
 	CUmemoryPool pool;   /* of pool; made by the first piece */
 	CUfunction function; /* of heap; the same */
 	pid_t away;	     /* of checkpoint; the process whose memory is with the host */
+	int peer;	     /* who makes what is imported; -1: nobody yet */
+	bool lone;	     /* the peer may end before it says that it has freed what was imported */
+	const struct opening *how; /* how the driver was opened */
 	struct piece *pieces;
 	uint64_t allocated;
 	size_t total, free;
@@ -93,6 +100,17 @@ CUresult take_vdpau_context(struct load *l, struct piece *p);
 /* checkpoint.c */
 CUresult take_checkpoint(struct load *l, struct piece *p);
 void give_checkpoint(struct load *l, struct piece *p);
+
+/* peer.c. offer makes memory for who asks at the input; false: it cannot. */
+bool offer(struct load *l, const struct options *o);
+CUresult take_ipc(struct load *l, struct piece *p);
+void give_ipc(struct load *l, struct piece *p);
+CUresult take_import(struct load *l, struct piece *p);
+void give_import(struct load *l, struct piece *p);
+CUresult take_pool_import(struct load *l, struct piece *p);
+void give_pool_import(struct load *l, struct piece *p);
+CUresult take_file(struct load *l, struct piece *p);
+void give_file(struct load *l, struct piece *p);
 
 /* What keep_busy did: kernels is how many ran to their end, each for --kernel. */
 struct busy {

@@ -25,7 +25,7 @@ static const char help[] =
 	"                    pool     cuMemAllocFromPoolAsync, of a pool that keeps what is freed\n"
 	"                    array    cuArray3DCreate          graph    an allocation node, launched\n"
 	"                    module   a module's global array  heap     the device's heap, by cuCtxSetLimit\n"
-	"                    library  the same of a library    printf   the same of printf's buffer\n"
+	"                    library  the same of a library    printf   the same of printf's buffer; stack: of threads' stacks\n"
 	"                    context  contexts, as many as come to the size; green: green ones\n"
 	"                    v1       the first cuMemAlloc     batch    as managed, by cuMemPrefetchBatchAsync\n"
 	"                    sparse   mapped into a sparse array, which alone holds it\n"
@@ -38,6 +38,9 @@ static const char help[] =
 	"                    gl-array  as gl-image, mapped as an array; gl-old: as gl, by the calls of before CUDA 3\n"
 	"                    egl-consumer  frames of an EGL stream; egl-producer: cuMemAlloc, presented to one\n"
 	"                    gl-context, vdpau-context  as context, by these interfaces' own calls\n"
+	"                    ipc      made by another process, imported by cuIpcOpenMemHandle, and freed by its maker;\n"
+	"                    import, pool-import  the same by cuMemImportFromShareableHandle, cuMemPoolImportPointer\n"
+	"                    file     exported by cuMemExportToShareableHandle and released, so that the file alone holds it\n"
 	"                    checkpoint  of other processes, which are saved and restored in turn\n"
 	"  --more SIZE     for each line of its input take so much more, and print a line again; then hold it\n"
 	"  --hold TIME     how long to hold it: 500ms, 5s, 1m (default: not at all)\n"
@@ -51,6 +54,9 @@ static const char help[] =
 	"  --driver HOW    how to open the driver: usual (default); deepbind (with RTLD_DEEPBIND); namespace (dlmopen);\n"
 	"                  apart (by gpuload.so beside this program, which was opened with RTLD_DEEPBIND); early (so, with what\n"
 	"                  its constructor has found); elsewhere (by gpuload.so in a name space of its own, by dlmopen)\n"
+	"  --offer WAY     take nothing, but make memory for who asks for it at the input, a socket, and hand it over: ipc,\n"
+	"                  vmm, pool; what --api ipc, import and pool-import import is made so, by a gpuload that they start\n"
+	"  --from-input    import what is made at the other end of the input\n"
 	"  --fork N        run N worker processes, each of which takes --alloc; 0: none (default)\n"
 	"  --gpu INDEX     the CUDA device (default 0)\n"
 	"  --touch         fill the memory; without it nothing touches it\n"
@@ -150,6 +156,17 @@ static int driver_flag(const char *flag, const char *value, const struct opening
 	return bad(flag, value, "no such way to the driver", remedy);
 }
 
+static int offer_flag(const char *flag, const char *value, const struct handover **out)
+{
+	char names[100], remedy[120];
+	*out = find_handover(value);
+	if (*out)
+		return EXIT_OK;
+	handover_names(names, sizeof names);
+	snprintf(remedy, sizeof remedy, "write one of %s", names);
+	return bad(flag, value, "no such way to hand memory over", remedy);
+}
+
 /* What must go together. */
 static int check(struct options *o)
 {
@@ -163,6 +180,10 @@ static int check(struct options *o)
 		return bad("launch", "", "there is no time for it", "write --hold TIME too");
 	if (o->tamper && (o->alloc || o->more || o->launch || o->workers))
 		return bad("tamper", "", "does not go with taking memory or launching", "write it alone, or with --gpu INDEX");
+	if (o->offer && (o->alloc || o->more || o->launch || o->workers || o->tamper || o->from_input))
+		return bad("offer", "", "does not go with taking memory or launching", "write it alone, or with --gpu INDEX and --driver HOW");
+	if (o->from_input && (o->more || o->workers))
+		return bad("from-input", "", "does not go with --more or --fork", "leave one of them out");
 	if (!o->kernel_ns)
 		o->kernel_ns = 1000000;
 	if (!o->queue)
@@ -172,7 +193,7 @@ static int check(struct options *o)
 
 int parse_options(int argc, char **argv, struct options *o, bool *done)
 {
-	enum { ALLOC = 1, STEP, API, MORE, HOLD, LAUNCH, KERNEL, QUEUE, DRIVER, FORK, GPU, TOUCH, TAMPER, JSON, HELP };
+	enum { ALLOC = 1, STEP, API, MORE, HOLD, LAUNCH, KERNEL, QUEUE, DRIVER, FORK, GPU, TOUCH, TAMPER, JSON, OFFER, FROM, HELP };
 	static const struct option flags[] = {
 		{ "alloc", required_argument, NULL, ALLOC }, { "step", required_argument, NULL, STEP },
 		{ "api", required_argument, NULL, API },     { "more", required_argument, NULL, MORE },
@@ -181,7 +202,8 @@ int parse_options(int argc, char **argv, struct options *o, bool *done)
 		{ "queue", required_argument, NULL, QUEUE }, { "driver", required_argument, NULL, DRIVER },
 		{ "fork", required_argument, NULL, FORK },   { "gpu", required_argument, NULL, GPU },
 		{ "touch", no_argument, NULL, TOUCH },       { "tamper", no_argument, NULL, TAMPER },
-		{ "json", no_argument, NULL, JSON },         { "help", no_argument, NULL, HELP },
+		{ "json", no_argument, NULL, JSON },         { "offer", required_argument, NULL, OFFER },
+		{ "from-input", no_argument, NULL, FROM },   { "help", no_argument, NULL, HELP },
 		{ NULL, 0, NULL, 0 },
 	};
 	unsigned seen = 0;
@@ -241,6 +263,12 @@ int parse_options(int argc, char **argv, struct options *o, bool *done)
 			break;
 		case JSON:
 			o->json = true;
+			break;
+		case OFFER:
+			ret = offer_flag(name, optarg, &o->offer);
+			break;
+		case FROM:
+			o->from_input = true;
 			break;
 		case HELP:
 			fputs(help, stdout);

@@ -12,8 +12,6 @@
 
 #include "load.h"
 
-#define MULTIPROCESSOR_COUNT 16 /* CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT */
-
 static const char *name_of(const struct driver *cuda, CUresult result)
 {
 	static char unnamed[40];
@@ -171,7 +169,7 @@ static void take_more(struct load *l, const struct options *o)
 
 int work(const struct options *o)
 {
-	struct load l = { 0 };
+	struct load l = { .peer = o->from_input ? STDIN_FILENO : -1, .lone = o->from_input, .how = o->driver };
 	l.error = load_driver(&l.cuda, o->driver);
 	if (l.error) {
 		report(&l, o->json);
@@ -179,6 +177,8 @@ int work(const struct options *o)
 	}
 	CUresult ret = open_device(&l, o->gpu);
 	bool open = !ret;
+	if (o->offer)
+		return open && offer(&l, o) ? EXIT_OK : EXIT_MET_ERROR;
 	if (!ret)
 		ret = allocate(&l, o, o->alloc);
 	if (open && l.cuda.attribute(&l.processors, MULTIPROCESSOR_COUNT, l.device) != CUDA_SUCCESS)

@@ -20,6 +20,7 @@ type device struct {
 	minor  int            // ctl: nvidiactl
 	client model.ClientID // on a GPU
 	cursor model.Cursor   // on nvidiactl: where the next wait for an event looks
+	file   bool           // stands for memory, and does not end with its process; guarded by d.mu
 }
 
 // serveDevice answers one packet after the other until either end closes or the process dies.
@@ -49,8 +50,10 @@ func (d *Daemon) serveDevice(ctx context.Context, conn *net.UnixConn, minor int)
 		c.read(ctx, packets)
 	})
 	wg.Go(func() {
-		defer cancel()
 		_ = p.waitDead() // an error means that the connection has ended before
+		if !d.outlives(c) {
+			cancel()
+		}
 	})
 	c.answer(ctx, packets)
 	// The memory is given back before anything is waited for.
@@ -78,6 +81,22 @@ func (d *Daemon) attach(c *device) error {
 	c.client = id
 	d.holders[id] = c.peer
 	return nil
+}
+
+// export makes the connection a file that stands for memory. d.mu is held.
+func (c *device) export(at uint64) error {
+	if err := c.d.model.Export(c.client, at); err != nil {
+		return err
+	}
+	c.file = true
+	return c.d.ends.forget(c.peer)
+}
+
+// outlives tells whether the connection is a file, which its process may have given to others.
+func (d *Daemon) outlives(c *device) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return c.file
 }
 
 func (d *Daemon) detach(c *device) {

@@ -48,6 +48,22 @@ func (e *ends) watch(id model.ClientID, p *peer) error {
 	return nil
 }
 
+// forget tells no more of the peer's process, but of its connection alone.
+func (e *ends) forget(p *peer) error {
+	proc, err := p.pidfd.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("watch process %d no more: %w", p.pid, err)
+	}
+	var refused error
+	err = proc.Control(func(fd uintptr) {
+		refused = unix.EpollCtl(e.epoll, unix.EPOLL_CTL_DEL, int(fd), nil) // #nosec G115 -- a descriptor
+	})
+	if err = errors.Join(err, refused); err != nil {
+		return fmt.Errorf("watch process %d no more: %w", p.pid, err)
+	}
+	return nil
+}
+
 // come are the peers that have ended; one that was not closed meanwhile is told of again.
 func (e *ends) come() []model.ClientID {
 	var out []model.ClientID

@@ -99,9 +99,11 @@ func (c *device) compute(req wire.Request, chain model.Chain) (wire.Response, er
 	case wire.OpReside:
 		bytes, err := m.Reside(c.client, a[0], sharing.Bytes(a[1]))
 		return vals(err, bytes)
-	case wire.OpFind:
-		bytes, err := m.Find(c.minor, a[0])
+	case wire.OpImport:
+		bytes, err := m.Import(c.client, a[0], a[1])
 		return vals(err, bytes)
+	case wire.OpExport:
+		return vals[uint64](c.export(a[0]))
 	case wire.OpMPSServe:
 		return vals[uint64](m.Serve(c.client))
 	case wire.OpMPSJoin:

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,14 +79,30 @@ bool gpusim_node_file(const char *name, char *path, size_t size)
 	return lib_dev[0] && n > 0 && (size_t)n < size;
 }
 
-/* A socket's address holds 107 bytes of path; a longer one is reached through a descriptor of its folder. */
-static int connect_to(const char *name)
+/* Gives a socket a name of its own, which no file has. */
+static bool call_it(int fd, const char *as)
+{
+	struct sockaddr_un own = { .sun_family = AF_UNIX };
+	size_t n = strlen(as);
+	if (n >= sizeof own.sun_path)
+		return false;
+	memcpy(own.sun_path + 1, as, n);
+	return bind(fd, (struct sockaddr *)&own, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) == 0;
+}
+
+/* A socket's address holds 107 bytes of path; a longer one is reached through a descriptor of its folder. as is the socket's
+ * own name; NULL: none. */
+static int connect_to(const char *name, const char *as)
 {
 	const char *dir = dev_dir();
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -1;
+	if (as && !call_it(fd, as)) {
+		close(fd);
+		return -1;
+	}
 	int dirfd = -1;
 	int n = snprintf(addr.sun_path, sizeof addr.sun_path, "%s/%s", dir, name);
 	if (n < 0 || (size_t)n >= sizeof addr.sun_path) {
@@ -119,7 +136,7 @@ bool gpusim_open(struct gpusim_conn *c, int minor)
 
 	pthread_mutex_lock(&c->mu);
 	if (c->fd < 0 && (c->buf || (c->buf = malloc(RESPONSE_MAX))))
-		__atomic_store_n(&c->fd, connect_to(name), __ATOMIC_RELEASE);
+		__atomic_store_n(&c->fd, connect_to(name, NULL), __ATOMIC_RELEASE);
 	bool ok = c->fd >= 0;
 	pthread_mutex_unlock(&c->mu);
 
@@ -222,6 +239,37 @@ int gpusim_call(struct gpusim_conn *c, uint32_t op, const uint64_t args[GPUSIM_N
 out:
 	pthread_mutex_unlock(&c->mu);
 	return status;
+}
+
+int gpusim_export(int minor, uint64_t address, const char *name, int *fd)
+{
+	char gpu[32];
+	const uint64_t args[GPUSIM_NARGS] = { address };
+	struct gpusim_conn c = GPUSIM_CONN_INIT; /* in no list: a child of a fork has the file, too */
+	snprintf(gpu, sizeof gpu, "nvidia%d", minor);
+	c.buf = malloc(RESPONSE_MAX);
+	if (!c.buf)
+		return GPUSIM_BROKEN;
+	c.fd = connect_to(gpu, name);
+	int status = gpusim_call(&c, GPUSIM_OP_EXPORT, args, NULL, NULL);
+	free(c.buf);
+	if (status)
+		close_locked(&c);
+	*fd = c.fd;
+	return status;
+}
+
+bool gpusim_exported(int fd, char *name, size_t size)
+{
+	struct sockaddr_un own;
+	socklen_t len = sizeof own;
+	const size_t before = offsetof(struct sockaddr_un, sun_path) + 1;
+	if (getsockname(fd, (struct sockaddr *)&own, &len) < 0 || own.sun_family != AF_UNIX || len <= before ||
+	    own.sun_path[0] || len - before >= size)
+		return false;
+	memcpy(name, own.sun_path + 1, len - before);
+	name[len - before] = 0;
+	return true;
 }
 
 int gpusim_minors(int minors[GPUSIM_MAX_MINORS])

@@ -57,7 +57,7 @@ struct allocation {
 	CUdevice device;
 	CUcontext context; /* NULL: it outlives contexts */
 	uint64_t handle;   /* the daemon's address */
-	uint64_t taken;	   /* POOLED: the block's size; MANAGED: the host's range */
+	uint64_t taken;	   /* POOLED: the block's size; MANAGED: the host's range; IMPORTED: how often it was opened */
 	void *owner;	   /* POOLED: the pool; MANAGED: its pages */
 	struct allocation *next;
 };
@@ -93,6 +93,10 @@ CUresult cuda_current(CUcontext *context);
 CUresult cuda_remember(const struct allocation *a);
 bool cuda_forget(CUdeviceptr ptr, struct allocation *out);
 bool cuda_holds(CUdeviceptr ptr, size_t bytes, struct allocation *out);
+
+/* cuda_opened adds by to how often memory at an address was opened by IPC handles, and says how often that is now: 0 where it
+ * is another context's, of which nothing is changed. False: it is not open. */
+bool cuda_opened(CUdeviceptr ptr, CUcontext context, int by, unsigned *opens);
 
 /* cuda_low_room finds an address for whole blocks below 4 GiB where nothing is remembered; 0: there is none. */
 CUdeviceptr cuda_low_room(uint64_t bytes);

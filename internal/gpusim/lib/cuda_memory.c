@@ -98,8 +98,6 @@ CUresult cuMemFree_v2(CUdeviceptr ptr)
 	NEED(cuda_holds(ptr, 1, &a) && a.ptr == ptr && a.origin != IMPORTED && a.origin != HOST &&
 	     a.origin != GRAPHICS);
 	NEED(cuda_forget(ptr, &a));
-	if (a.origin == IMPORTED_POINTER)
-		return CUDA_SUCCESS;
 	if (a.origin == EXTERNAL)
 		return cuda_external_end(&a);
 	if (a.origin == POOLED)
@@ -163,6 +161,19 @@ bool cuda_holds(CUdeviceptr ptr, size_t bytes, struct allocation *out)
 			}
 	pthread_mutex_unlock(&cuda_mu);
 	return found;
+}
+
+bool cuda_opened(CUdeviceptr ptr, CUcontext context, int by, unsigned *opens)
+{
+	pthread_mutex_lock(&cuda_mu);
+	struct allocation *a = *slot(ptr);
+	while (a && (a->ptr != ptr || a->origin != IMPORTED))
+		a = a->next;
+	if (a && a->context == context)
+		a->taken += (uint64_t)(int64_t)by;
+	*opens = a && a->context == context ? (unsigned)a->taken : 0;
+	pthread_mutex_unlock(&cuda_mu);
+	return a;
 }
 
 /* From where no program's own heap is. */

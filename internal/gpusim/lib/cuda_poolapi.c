@@ -236,7 +236,8 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr ptr)
 	return CUDA_SUCCESS;
 }
 
-/* Charged to who exported it, and only to them. */
+/* Charged to who exported it, and only to them. It is to be freed here before it is there (cuMemPoolImportPointer); that it
+ * lives on where it was not is inferred, as for IPC handles. */
 CUresult cuMemPoolImportPointer(CUdeviceptr *ptr, CUmemoryPool pool, CUmemPoolPtrExportData *data)
 {
 	uint64_t bytes;
@@ -246,9 +247,13 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *ptr, CUmemoryPool pool, CUmemPoolPt
 	memcpy(&a.ptr, data->reserved, sizeof a.ptr);
 	memcpy(&a.bytes, data->reserved + 8, sizeof a.bytes);
 	a.device = pool->device;
+	a.handle = a.ptr;
 	const uint64_t args[GPUSIM_NARGS] = { a.ptr };
-	TRY(cuda_call(pool->device, GPUSIM_OP_FIND, args, &bytes, 1));
-	TRY(cuda_remember(&a));
-	*ptr = a.ptr;
-	return CUDA_SUCCESS;
+	TRY(cuda_call(pool->device, GPUSIM_OP_IMPORT, args, &bytes, 1));
+	CUresult ret = cuda_remember(&a);
+	if (ret)
+		cuda_call(pool->device, GPUSIM_OP_FREE, args, NULL, 0);
+	else
+		*ptr = a.ptr;
+	return ret;
 }

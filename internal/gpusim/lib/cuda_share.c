@@ -2,7 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Memory of another process, by IPC handles; and the host's memory, which costs the GPU nothing. What is opened
- * is charged to its owner alone. Unlike on a GPU it goes with its owner, also while others have it open.
+ * is charged to its owner alone. To free it in its owner while others have it open is undefined (cuIpcOpenMemHandle);
+ * that it lives until the last of them has closed it, as what the driver counts references of, is inferred, and the worst for who holds
+ * others to a cap.
  */
 #include "cuda_core.h"
 
@@ -37,6 +39,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned
 	struct device *d;
 	struct ipc ipc;
 	uint64_t bytes;
+	unsigned opens;
 	TRY(cuda_current(&context));
 	memcpy(&ipc, &handle, sizeof ipc);
 	NEED(ptr && flags == 1 && ipc.magic == MAGIC); /* 1: lazy peer access, the only flag there is */
@@ -44,13 +47,22 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned
 	NEED(d->minor == ipc.minor);
 	if (ipc.pid == getpid())
 		return CUDA_ERROR_INVALID_CONTEXT;
-	const uint64_t args[GPUSIM_NARGS] = { ipc.address };
-	TRY(cuda_call(context->device, GPUSIM_OP_FIND, args, &bytes, 1));
-	struct allocation a = { .ptr = ipc.address, .bytes = ipc.bytes, .context = context,
-				.device = context->device, .origin = IMPORTED };
-	TRY(cuda_remember(&a));
-	*ptr = a.ptr;
-	return CUDA_SUCCESS;
+	/* "If the memory handle has already been opened by the current context, the reference count on the handle is
+	 * incremented by 1 and the existing device pointer is returned"; another context may not have it. */
+	if (cuda_opened(ipc.address, context, 1, &opens)) {
+		*ptr = ipc.address;
+		return opens ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+	}
+	const uint64_t args[GPUSIM_NARGS] = { ipc.address, context->id };
+	TRY(cuda_call(context->device, GPUSIM_OP_IMPORT, args, &bytes, 1));
+	struct allocation a = { .ptr = ipc.address, .bytes = ipc.bytes, .context = context, .handle = ipc.address,
+				.device = context->device, .origin = IMPORTED, .taken = 1 };
+	CUresult ret = cuda_remember(&a);
+	if (ret)
+		cuda_call(context->device, GPUSIM_OP_FREE, args, NULL, 0);
+	else
+		*ptr = a.ptr;
+	return ret;
 }
 
 CUresult cuIpcOpenMemHandle(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned flags)
@@ -61,10 +73,15 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned fl
 CUresult cuIpcCloseMemHandle(CUdeviceptr ptr)
 {
 	struct allocation a;
+	unsigned opens;
 	TRY(cuda_enter());
 	NEED(cuda_holds(ptr, 1, &a) && a.ptr == ptr && a.origin == IMPORTED);
+	NEED(cuda_opened(ptr, a.context, -1, &opens));
+	if (opens)
+		return CUDA_SUCCESS;
 	NEED(cuda_forget(ptr, &a));
-	return CUDA_SUCCESS;
+	const uint64_t args[GPUSIM_NARGS] = { a.handle };
+	return cuda_call(a.device, GPUSIM_OP_FREE, args, NULL, 0);
 }
 
 CUresult cuMemHostAlloc(void **ptr, size_t bytes, unsigned flags)

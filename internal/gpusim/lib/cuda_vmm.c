@@ -7,8 +7,8 @@
  */
 #include "cuda_core.h"
 
+#include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 /* Reservations lie where neither the daemon's addresses of linear memory nor the host's are. */
@@ -22,7 +22,6 @@ struct physical {
 	unsigned refs; /* held by the program: cuMemCreate and cuMemRetainAllocationHandle less cuMemRelease */
 	unsigned maps;
 	bool shareable; /* made for other processes to import */
-	bool imported;  /* another process's, which is charged for it */
 	struct team *team; /* a multicast object, which has no memory of its own here; NULL: none */
 	struct physical *next;
 };
@@ -128,7 +127,7 @@ static CUresult give_back(struct physical *p)
 	uint64_t args[GPUSIM_NARGS] = { p->handle };
 	if (p->team)
 		cuda_team_end(p->team);
-	CUresult ret = p->imported || p->team ? CUDA_SUCCESS : cuda_call(p->device, GPUSIM_OP_FREE, args, NULL, 0);
+	CUresult ret = p->team ? CUDA_SUCCESS : cuda_call(p->device, GPUSIM_OP_FREE, args, NULL, 0);
 	free(p);
 	return ret;
 }
@@ -182,14 +181,8 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 	return unused ? give_back(p) : CUDA_SUCCESS;
 }
 
-/* What a file that stands for physical memory holds. */
-struct shared_memory {
-	char magic[16];
-	uint64_t handle;
-	int minor;
-};
-
-#define SHARED_MEMORY "gpusim memory"
+/* How a file is called that stands for physical memory: of which GPU and process, by which handle, and a number of its own. */
+#define SHARED_MEMORY "gpusim memory %d %d %llx %llx"
 
 CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle, int type,
 				      unsigned long long flags)
@@ -204,53 +197,64 @@ CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle ha
 	pthread_mutex_unlock(&cuda_mu);
 	NEED(ok);
 	TRY(cuda_device(device, &d));
-	const struct shared_memory s = { .magic = SHARED_MEMORY, .handle = handle, .minor = d->minor };
-	int fd = memfd_create("gpusim-memory", MFD_CLOEXEC);
-	if (fd < 0)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (pwrite(fd, &s, sizeof s, 0) != (ssize_t)sizeof s) {
-		close(fd);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
+	char name[96];
+	int fd;
+	snprintf(name, sizeof name, SHARED_MEMORY, d->minor, (int)getpid(), (unsigned long long)handle,
+		 (unsigned long long)cuda_now());
+	TRY(cuda_status(gpusim_export(d->minor, handle, name, &fd)));
 	*(int *)out = fd;
 	return CUDA_SUCCESS;
 }
 
-/* Charged to who made it. Unlike on a GPU it goes with that process, also while others have it mapped. */
+/* One more reference to memory that this process has already, its own or imported; false: it has not. */
+static bool again(CUmemGenericAllocationHandle handle)
+{
+	pthread_mutex_lock(&cuda_mu);
+	struct physical *p = physicals;
+	while (p && p->handle != handle)
+		p = p->next;
+	if (p)
+		p->refs++;
+	pthread_mutex_unlock(&cuda_mu);
+	return p;
+}
+
+/* Charged to who made it. Memory lives until the last process has released it, and the last file that stands for it is
+ * closed (cuMemRelease: "when all outstanding references to the handle (including it's shareable counterparts) are also
+ * released"). What NVML tells of it is in model/share.go. */
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *from, int type)
 {
 	struct device *list;
-	struct shared_memory s;
+	char name[96];
+	int minor, pid;
+	unsigned long long shared, number;
 	uint64_t bytes;
 	TRY(cuda_enter());
 	NEED(handle && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-	NEED(pread((int)(intptr_t)from, &s, sizeof s, 0) == (ssize_t)sizeof s);
-	NEED(strncmp(s.magic, SHARED_MEMORY, sizeof s.magic) == 0);
+	NEED(gpusim_exported((int)(intptr_t)from, name, sizeof name));
+	NEED(sscanf(name, SHARED_MEMORY, &minor, &pid, &shared, &number) == 4);
 	int device = cuda_devices(&list) - 1;
-	while (device >= 0 && list[device].minor != s.minor)
+	while (device >= 0 && list[device].minor != minor)
 		device--;
 	if (device < 0)
 		return CUDA_ERROR_INVALID_DEVICE;
-	const uint64_t args[GPUSIM_NARGS] = { s.handle };
-	TRY(cuda_call(device, GPUSIM_OP_FIND, args, &bytes, 1));
+	*handle = shared;
+	if (again(shared))
+		return CUDA_SUCCESS;
 	struct physical *p = malloc(sizeof *p);
 	if (!p)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	*p = (struct physical){ .handle = s.handle, .bytes = bytes, .device = device, .refs = 1, .imported = true };
-	pthread_mutex_lock(&cuda_mu);
-	struct physical *own = physicals; /* this process's own, or one that it has imported before */
-	while (own && own->handle != s.handle)
-		own = own->next;
-	if (own) {
-		own->refs++;
-	} else {
-		p->next = physicals;
-		physicals = p;
-	}
-	pthread_mutex_unlock(&cuda_mu);
-	if (own)
+	const uint64_t args[GPUSIM_NARGS] = { shared };
+	CUresult ret = cuda_call(device, GPUSIM_OP_IMPORT, args, &bytes, 1);
+	if (ret) {
 		free(p);
-	*handle = s.handle;
+		return ret;
+	}
+	*p = (struct physical){ .handle = shared, .bytes = bytes, .device = device, .refs = 1, .shareable = true };
+	pthread_mutex_lock(&cuda_mu);
+	p->next = physicals;
+	physicals = p;
+	pthread_mutex_unlock(&cuda_mu);
 	return CUDA_SUCCESS;
 }
 

@@ -164,8 +164,9 @@ struct gpusim_response {
 #define GPUSIM_OP_RESIDE 53
 /* arg0 address of managed memory, arg1 bytes of it that shall be on the GPU -> vals: how many are: fewer where
  * there is no room. It is charged to no limit, and other allocations push it out */
-#define GPUSIM_OP_FIND 54
-/* arg0 address that any process's memory on this GPU begins at -> vals: bytes */
+#define GPUSIM_OP_IMPORT 54
+/* arg0 address that any process's memory on this GPU begins at, arg1 context id that the import goes with (0: none)
+ * -> vals: bytes. The caller holds the memory, too, until OP_FREE of the address, once for each import */
 #define GPUSIM_OP_MPS_SERVE 55
 /* The caller is an MPS server on this GPU from now on; NOT_SUPPORTED in MIG mode and before Volta */
 #define GPUSIM_OP_MPS_JOIN 56
@@ -181,6 +182,10 @@ struct gpusim_response {
 #define GPUSIM_CHECKPOINT_SAVE 2
 #define GPUSIM_CHECKPOINT_RESTORE 3
 #define GPUSIM_CHECKPOINT_UNLOCK 4
+
+#define GPUSIM_OP_EXPORT 58
+/* arg0 address of memory that the caller's process holds by another connection. This connection is the file that stands for
+ * the memory from now on: it holds it until its last descriptor is closed, whoever has it, also after the process's end */
 
 #define GPUSIM_KIND_LINEAR 1
 #define GPUSIM_KIND_ASYNC 2

@@ -25,7 +25,8 @@ const (
 // Checkpoint takes one step of a checkpoint with all that process pid has on a GPU, and returns the state that it is in
 // then. chain is the process's own: memory that comes back is charged as if it were new. Managed memory that was on the
 // GPU comes back when it is touched. Errors: Invalid (no such GPU or step), NotFound (the process has nothing there),
-// InUse (that is no step from its state), NotSupported (a client or a server of MPS), OutOfMemory (to restore;
+// InUse (that is no step from its state), NotSupported (a client or a server of MPS, or it holds memory together with
+// others: cuda-checkpoint names IPC memory among what it does not support), OutOfMemory (to restore;
 // nothing has come back), Lost.
 func (m *Model) Checkpoint(index, pid int, step wire.Checkpoint, chain Chain) (ProcessState, error) {
 	g, err := m.gpu(index)
@@ -46,7 +47,7 @@ func (m *Model) Checkpoint(index, pid int, step wire.Checkpoint, chain Chain) (P
 		return 0, wire.Invalid
 	case c.state != move[0]:
 		return c.state, wire.InUse
-	case c.mps != nil || c.serves:
+	case c.mps != nil || c.serves || c.sharing():
 		return c.state, wire.NotSupported
 	}
 	switch step {
@@ -72,7 +73,7 @@ func (c *client) stateOf() ProcessState {
 // holderOf is a process's hold on a GPU that has something on it.
 func (m *Model) holderOf(g *gpu, pid int) (*client, error) {
 	for _, c := range m.clients {
-		if c.gpu == g && c.pid == pid && len(c.contexts)+len(c.allocs) > 0 {
+		if c.gpu == g && c.pid == pid && c.objects() > 0 && !c.file {
 			return c, nil
 		}
 	}

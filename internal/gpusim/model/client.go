@@ -24,12 +24,14 @@ type client struct {
 	gpu      *gpu
 	contexts map[uint64]*holding
 	allocs   map[uint64]*allocation // by address
+	imports  map[uint64]*shared     // the same, of what others made
 	pinned   sharing.Bytes          // contexts and allocations without what is managed
 
 	state  ProcessState
 	serves bool      // an MPS server
 	mps    *attached // nil: no MPS client
 	orphan bool      // its MPS server is gone
+	file   bool      // a file that stands for memory, see Export
 }
 
 // holding is memory in use.
@@ -44,6 +46,7 @@ type holding struct {
 type allocation struct {
 	holding
 	context uint64 // 0: none
+	holders int    // clients that hold it: its maker, and those that imported it
 	// managed is the size of managed memory, of which holding is what is on the GPU; 0 for other memory.
 	managed sharing.Bytes
 }
@@ -56,13 +59,13 @@ func (m *Model) Open(index, pid int) (ClientID, error) {
 	m.lastID++
 	c := &client{
 		id: ClientID(m.lastID), pid: pid, gpu: m.gpus[index],
-		contexts: map[uint64]*holding{}, allocs: map[uint64]*allocation{},
+		contexts: map[uint64]*holding{}, allocs: map[uint64]*allocation{}, imports: map[uint64]*shared{},
 	}
 	m.clients[c.id] = c
 	return c.id, nil
 }
 
-// Close takes back everything that the client held, and its launches that have not ended by now. A client
+// Close takes back everything that the client alone held, and its launches that have not ended by now. A client
 // that is closed already is left alone.
 func (m *Model) Close(id ClientID, now time.Duration) {
 	c, ok := m.clients[id]
@@ -81,9 +84,11 @@ func (m *Model) Close(id ClientID, now time.Duration) {
 // drop gives back all memory.
 func (c *client) drop() {
 	for at, a := range c.allocs {
-		c.gpu.release(&a.holding)
 		delete(c.allocs, at)
-		c.gpu.place.put(at)
+		c.gpu.letGo(at, a)
+	}
+	for at, s := range c.imports {
+		c.unshare(at, s)
 	}
 	for id, h := range c.contexts {
 		c.gpu.release(h)

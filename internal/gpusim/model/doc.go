@@ -6,7 +6,7 @@
 // process ids and cgroups, and calls it from one goroutine at a time.
 //
 // It promises: on each GPU and MIG instance the memory in use never passes what is usable; what is charged to a limit
-// when memory is taken never passes its hard limit; closing a client gives back everything that it held; a
+// when memory is taken never passes its hard limit; closing a client gives back everything that it alone held; a
 // call that returns an error has changed nothing.
 //
 // How limits behave:
@@ -16,6 +16,9 @@
 //     again.
 //   - A hard limit below present use is refused with Misc; with Dmem it is taken, and refuses what comes after.
 //   - A soft limit is kept and shown, and does nothing.
+//
+// Memory that other clients import lives until the last of them, and of the files that stand for it, has let it go, and is
+// charged until then to whom it was charged when it was made. See Import and Export.
 //
 // Managed memory is charged to no limit. What of it is on the GPU counts as its process's use, and gives way to any
 // other allocation.

@@ -92,18 +92,3 @@ func (m *Model) evict(g *gpu, part int, bytes sharing.Bytes, but *allocation) {
 		}
 	}
 }
-
-// Find returns the size of the memory that begins at an address, whoever holds it: what a process is told that
-// opens another's. Errors: Invalid, NotFound, Lost.
-func (m *Model) Find(index int, at uint64) (sharing.Bytes, error) {
-	g, err := m.gpu(index)
-	if err != nil {
-		return 0, err
-	}
-	for _, c := range m.clients {
-		if a, ok := c.allocs[at]; ok && c.gpu == g && a.managed == 0 {
-			return a.bytes, nil
-		}
-	}
-	return 0, wire.NotFound
-}

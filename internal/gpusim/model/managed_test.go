@@ -4,7 +4,6 @@
 package model
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
@@ -81,24 +80,6 @@ func TestManagedMemoryIsPushedOut(t *testing.T) {
 	m.Close(p.id, 0)
 	if got, err := m.Memory(0, nil); err != nil || got.Used != 0 {
 		t.Errorf("after the end %+v, %v", got, err)
-	}
-}
-
-func TestFind(t *testing.T) {
-	m := testMachine(t, "t4x4", machine.Dmem)
-	p := open(t, m, 0, 1, nil)
-	at := p.alloc(3*mib, nil, nil)
-	if got, err := m.Find(0, at); err != nil || got != 3*mib {
-		t.Errorf("found %d, %v", got, err)
-	}
-	for name, f := range map[string]func() (sharing.Bytes, error){
-		"another address": func() (sharing.Bytes, error) { return m.Find(0, at+1) },
-		"another GPU":     func() (sharing.Bytes, error) { return m.Find(1, at) },
-		"managed":         func() (sharing.Bytes, error) { return m.Find(0, p.managed(mib, nil)) },
-	} {
-		if _, err := f(); !errors.Is(err, wire.NotFound) {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }
 

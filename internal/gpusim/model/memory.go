@@ -92,7 +92,7 @@ func (m *Model) createContext(c *client, instance uint64, chain Chain) (uint64, 
 	if err != nil {
 		return 0, err
 	}
-	if len(c.contexts)+len(c.allocs) >= maxObjects {
+	if c.objects() >= maxObjects {
 		return 0, wire.OutOfMemory
 	}
 	if !c.room(c.contextCost()) {
@@ -137,6 +137,11 @@ func (m *Model) DestroyContext(id ClientID, context uint64) error {
 			c.free(at, a)
 		}
 	}
+	for at, s := range c.imports {
+		if s.context == context {
+			c.unshare(at, s)
+		}
+	}
 	c.gpu.release(h)
 	c.pinned = c.pinned.SubFloor(h.bytes)
 	delete(c.contexts, context)
@@ -159,10 +164,10 @@ func (m *Model) Alloc(id ClientID, bytes sharing.Bytes, context uint64, kind wir
 	if err != nil {
 		return 0, err
 	}
-	if len(c.contexts)+len(c.allocs) >= maxObjects {
+	if c.objects() >= maxObjects {
 		return 0, wire.OutOfMemory
 	}
-	a := &allocation{holding: holding{part: part}, context: context}
+	a := &allocation{holding: holding{part: part}, context: context, holders: 1}
 	if kind == wire.KindManaged {
 		a.managed = bytes
 	} else if !c.room(bytes) {
@@ -175,7 +180,7 @@ func (m *Model) Alloc(id ClientID, bytes sharing.Bytes, context uint64, kind wir
 		c.gpu.release(&a.holding)
 		return 0, wire.OutOfMemory
 	}
-	c.allocs[at] = a
+	c.allocs[at], c.gpu.memory[at] = a, a
 	if a.managed == 0 {
 		c.pinned += bytes
 	}
@@ -204,25 +209,30 @@ func (c *client) partOf(context uint64, kind wire.Kind) (int, error) {
 	return c.gpu.part(0)
 }
 
-// Free gives an allocation back. Errors: NotFound, Lost.
+// Free gives an allocation back, or one import of another's. Errors: NotFound, Lost.
 func (m *Model) Free(id ClientID, at uint64) error {
 	c, err := m.client(id)
 	if err != nil {
 		return err
 	}
-	a, ok := c.allocs[at]
+	if a, ok := c.allocs[at]; ok {
+		c.free(at, a)
+		return nil
+	}
+	s, ok := c.imports[at]
 	if !ok {
 		return wire.NotFound
 	}
-	c.free(at, a)
+	if s.times--; s.times == 0 {
+		c.unshare(at, s)
+	}
 	return nil
 }
 
 func (c *client) free(at uint64, a *allocation) {
-	c.gpu.release(&a.holding)
 	if a.managed == 0 {
 		c.pinned = c.pinned.SubFloor(a.bytes)
 	}
-	c.gpu.place.put(at)
 	delete(c.allocs, at)
+	c.gpu.letGo(at, a)
 }

@@ -178,6 +178,11 @@ func (m *Model) runsOn(g *gpu, gi uint64) bool {
 				return true
 			}
 		}
+		for _, s := range c.imports {
+			if s.part == part {
+				return true
+			}
+		}
 	}
 	return false
 }

@@ -69,7 +69,7 @@ func (m *Model) SetMIGMode(index int, root bool, mode uint64) (Activation, error
 // held reports whether a process holds something on a GPU.
 func (m *Model) held(g *gpu) bool {
 	for _, c := range m.clients {
-		if c.gpu == g && len(c.contexts)+len(c.allocs) > 0 {
+		if c.gpu == g && c.objects() > 0 {
 			return true
 		}
 	}

@@ -52,6 +52,7 @@ type gpu struct {
 	pendingMIG bool              // MIG mode after the next reset
 	limits     map[uint64]*limit // by Group.ID
 	place      addresses
+	memory     map[uint64]*allocation // by address, as long as somebody holds it
 	busy       busy
 	lanes      lanes
 
@@ -75,7 +76,7 @@ type gpu struct {
 func New(mach machine.Machine, driver machine.Driver) *Model {
 	m := &Model{machine: mach, driver: driver, clients: map[ClientID]*client{}}
 	for i, hw := range mach.GPUs {
-		g := &gpu{hw: hw, index: i, pendingMIG: hw.MIG, limits: map[uint64]*limit{}, place: newAddresses(i), lanes: newLanes(), util: AutoUtil, calls: map[wire.Op]CallFault{}}
+		g := &gpu{hw: hw, index: i, pendingMIG: hw.MIG, limits: map[uint64]*limit{}, place: newAddresses(i), memory: map[uint64]*allocation{}, lanes: newLanes(), util: AutoUtil, calls: map[wire.Op]CallFault{}}
 		if hw.MIG {
 			for k, in := range hw.Instances {
 				g.capacity = append(g.capacity, in.Profile.Memory)

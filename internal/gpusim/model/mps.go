@@ -46,7 +46,7 @@ func (m *Model) Join(id ClientID, pid int, limit sharing.Bytes, percent uint64) 
 	switch {
 	case err != nil:
 		return err
-	case len(c.contexts)+len(c.allocs) > 0 || c.serves || c.mps != nil || percent == 0 || percent > 100:
+	case c.objects() > 0 || c.serves || c.mps != nil || percent == 0 || percent > 100:
 		return wire.Invalid
 	}
 	server := m.serverOf(c.gpu, pid)

@@ -76,7 +76,7 @@ func (m *Model) Listed(index int, list wire.List) ([]Process, error) {
 	}
 	in := map[int]bool{}
 	for _, c := range m.clients {
-		if c.gpu == g && c.list == list && len(c.contexts)+len(c.allocs) > 0 {
+		if c.gpu == g && c.list == list && c.objects() > 0 && !c.file {
 			in[c.pid] = true
 		}
 	}
@@ -91,7 +91,7 @@ func (m *Model) processes(index int, which func(pid int) bool) ([]Process, error
 	type key struct{ pid, part int }
 	sum := map[key]sharing.Bytes{}
 	for _, c := range m.clients {
-		if c.gpu != g || c.state == Saved || !which(c.pid) {
+		if c.gpu != g || c.state == Saved || c.file || !which(c.pid) {
 			continue
 		}
 		for _, h := range c.contexts {
@@ -99,6 +99,11 @@ func (m *Model) processes(index int, which func(pid int) bool) ([]Process, error
 		}
 		for _, a := range c.allocs {
 			sum[key{c.pid, a.part}] += a.bytes
+		}
+		for _, s := range c.imports {
+			if s.counts() {
+				sum[key{c.pid, s.part}] += s.bytes
+			}
 		}
 	}
 	all := make([]Process, 0, len(sum))

@@ -18,7 +18,7 @@ func Calls() map[string]Op {
 		"gi-create": OpGICreate, "gi-destroy": OpGIDestroy, "ci-create": OpCICreate, "ci-destroy": OpCIDestroy,
 		"set-limit": OpSetLimit, "get-limit": OpGetLimit, "recovery": OpRecovery,
 		"ctx-create": OpCtxCreate, "ctx-destroy": OpCtxDestroy, "alloc": OpAlloc, "free": OpFree,
-		"launch": OpLaunch, "reside": OpReside, "find": OpFind, "mps-serve": OpMPSServe, "mps-join": OpMPSJoin, "checkpoint": OpCheckpoint,
+		"launch": OpLaunch, "reside": OpReside, "import": OpImport, "mps-serve": OpMPSServe, "mps-join": OpMPSJoin, "checkpoint": OpCheckpoint, "export": OpExport,
 	}
 }
 

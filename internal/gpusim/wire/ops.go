@@ -60,10 +60,11 @@ const (
 	OpFree         Op = 51
 	OpLaunch       Op = 52
 	OpReside       Op = 53
-	OpFind         Op = 54
+	OpImport       Op = 54
 	OpMPSServe     Op = 55
 	OpMPSJoin      Op = 56
 	OpCheckpoint   Op = 57
+	OpExport       Op = 58
 )
 
 // Checkpoint is what OpCheckpoint does to a process.

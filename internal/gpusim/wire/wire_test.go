@@ -57,7 +57,7 @@ func TestNumbersEqualTheHeader(t *testing.T) {
 		"OP_PROCESS_UTIL": uint64(OpProcessUtil), "OP_TELEMETRY": uint64(OpTelemetry), "OP_COMPUTE_MODE": uint64(OpComputeMode), "OP_POWER_LIMIT": uint64(OpPowerLimit), "OP_INSTANCE_UTIL": uint64(OpInstanceUtil),
 		"LIST_COMPUTE": uint64(ListCompute), "LIST_GRAPHICS": uint64(ListGraphics), "LIST_MPS": uint64(ListMPS),
 		"OP_CTX_CREATE": uint64(OpCtxCreate), "OP_CTX_DESTROY": uint64(OpCtxDestroy), "OP_ALLOC": uint64(OpAlloc),
-		"OP_FREE": uint64(OpFree), "OP_LAUNCH": uint64(OpLaunch), "OP_RESIDE": uint64(OpReside), "OP_FIND": uint64(OpFind),
+		"OP_FREE": uint64(OpFree), "OP_LAUNCH": uint64(OpLaunch), "OP_RESIDE": uint64(OpReside), "OP_IMPORT": uint64(OpImport), "OP_EXPORT": uint64(OpExport),
 		"OP_CHECKPOINT": uint64(OpCheckpoint), "CHECKPOINT_STATE": uint64(CheckpointState), "CHECKPOINT_LOCK": uint64(CheckpointLock),
 		"CHECKPOINT_SAVE": uint64(CheckpointSave), "CHECKPOINT_RESTORE": uint64(CheckpointRestore), "CHECKPOINT_UNLOCK": uint64(CheckpointUnlock),
 		"KIND_LINEAR": uint64(KindLinear), "KIND_ASYNC": uint64(KindAsync), "KIND_VMM": uint64(KindVMM),

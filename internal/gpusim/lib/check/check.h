@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 static void *library;
 
@@ -43,5 +44,35 @@ static void *symbol(const char *name)
 			exit(1);                                                                               \
 		}                                                                                              \
 	} while (0)
+
+/* Hands a descriptor to who is at the other end of a socket, and takes one. */
+static inline void hand(int to, int fd)
+{
+	union {
+		struct cmsghdr header;
+		char room[CMSG_SPACE(sizeof(int))];
+	} with = { .header = { .cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS } };
+	char byte = 0;
+	struct iovec one = { &byte, 1 };
+	struct msghdr m = { .msg_iov = &one, .msg_iovlen = 1, .msg_control = &with, .msg_controllen = sizeof with };
+	memcpy(CMSG_DATA(&with.header), &fd, sizeof fd);
+	EQ(sendmsg(to, &m, 0), 1);
+}
+
+static inline int handed(int from)
+{
+	union {
+		struct cmsghdr header;
+		char room[CMSG_SPACE(sizeof(int))];
+	} with;
+	char byte;
+	int fd;
+	struct iovec one = { &byte, 1 };
+	struct msghdr m = { .msg_iov = &one, .msg_iovlen = 1, .msg_control = &with, .msg_controllen = sizeof with };
+	EQ(recvmsg(from, &m, 0), 1);
+	EQ(CMSG_FIRSTHDR(&m) != NULL, 1);
+	memcpy(&fd, CMSG_DATA(&with.header), sizeof fd);
+	return fd;
+}
 
 #endif

@@ -6,7 +6,6 @@
  */
 #include "cuda.h"
 
-#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -271,17 +270,7 @@ static void host(void)
 	EQ(CALL(cuMemFreeHost)(ptr), CUDA_ERROR_INVALID_VALUE);
 }
 
-/* Opens what the parent has open under a number. */
-static int of_parent(int fd)
-{
-	char path[64];
-	snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getppid(), fd);
-	int own = open(path, O_RDONLY);
-	EQ(own >= 0, 1);
-	return own;
-}
-
-/* A child and its parent, each with the driver to itself, over a pipe. */
+/* A child and its parent, each with the driver to itself, over a socket. */
 static void sharing(void)
 {
 	const CUmemPoolProps props = { .allocType = 1, .handleTypes = 1, .location = { 1, 0 } };
@@ -290,20 +279,24 @@ static void sharing(void)
 	struct {
 		CUipcMemHandle ipc;
 		CUmemPoolPtrExportData pointer;
-		int pool, memory;
 	} sent;
 	CUmemGenericAllocationHandle handle, again;
 	CUmemoryPool pool;
 	CUdeviceptr ptr, other;
-	int to[2], status;
-	EQ(pipe(to), 0);
+	int to[2], status, shared, memory;
+	char byte;
+	EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, to), 0);
 	pid_t pid = fork();
 	if (pid == 0) {
 		EQ(read(to[0], &sent, sizeof sent), sizeof sent);
-		int fd = of_parent(sent.pool), memory = of_parent(sent.memory);
+		int fd = handed(to[0]);
+		memory = handed(to[0]);
 		start();
 		size_t before = free_now();
 		EQ(CALL(cuIpcOpenMemHandle_v2)(&ptr, sent.ipc, 1), 0);
+		EQ(CALL(cuIpcOpenMemHandle_v2)(&other, sent.ipc, 1), 0); /* once more, and to be closed as often */
+		EQ(other, ptr);
+		EQ(CALL(cuIpcCloseMemHandle)(ptr), 0);
 		EQ(CALL(cuMemsetD8_v2)(ptr, 0, 4 * MIB), 0);
 		EQ(CALL(cuMemFree_v2)(ptr), CUDA_ERROR_INVALID_VALUE);
 		EQ(CALL(cuMemPoolImportFromShareableHandle)(&pool, (void *)(intptr_t)fd, 1, 0), 0);
@@ -318,10 +311,19 @@ static void sharing(void)
 		EQ(CALL(cuMemMap)(ptr, 8 * MIB, 0, handle, 0), 0);
 		EQ(CALL(cuMemSetAccess)(ptr, 8 * MIB, &access, 1), 0);
 		EQ(CALL(cuMemsetD8_v2)(ptr, 0, 8 * MIB), 0);
-		EQ(CALL(cuMemUnmap)(ptr, 8 * MIB), 0);
-		EQ(CALL(cuMemRelease)(handle), 0);
 		EQ(CALL(cuIpcCloseMemHandle)(ptr), CUDA_ERROR_INVALID_VALUE);
 		EQ(free_now(), before); /* charged to the parent, and to nobody twice */
+		EQ(write(to[0], "", 1), 1);
+		EQ(read(to[0], &byte, 1), 1);
+		EQ(free_now(), before + 4 * MIB); /* the parent has released both; what is mapped here lives on */
+		EQ(CALL(cuMemsetD8_v2)(ptr, 0, 8 * MIB), 0);
+		EQ(CALL(cuMemUnmap)(ptr, 8 * MIB), 0);
+		EQ(CALL(cuMemRelease)(handle), 0);
+		EQ(free_now(), before + 4 * MIB); /* a file stands for it */
+		EQ(close(memory), 0);
+		EQ(write(to[0], "", 1), 1);
+		EQ(read(to[0], &byte, 1), 1);
+		EQ(free_now(), before + 12 * MIB);
 		_exit(0);
 	}
 	start();
@@ -331,20 +333,26 @@ static void sharing(void)
 	EQ(CALL(cuMemPoolCreate)(&pool, &props), 0);
 	EQ(CALL(cuMemAllocFromPoolAsync)(&other, 6 * MIB, pool, NULL), 0);
 	EQ(CALL(cuMemPoolExportPointer)(&sent.pointer, other), 0);
-	EQ(CALL(cuMemPoolExportToShareableHandle)(&sent.pool, pool, 1, 0), 0);
+	EQ(CALL(cuMemPoolExportToShareableHandle)(&shared, pool, 1, 0), 0);
 	EQ(CALL(cuMemCreate)(&handle, 8 * MIB, &prop, 0), 0);
-	EQ(CALL(cuMemExportToShareableHandle)(&sent.memory, handle, 1, 0), 0);
-	EQ(CALL(cuMemImportFromShareableHandle)(&again, (void *)(intptr_t)sent.memory, 1), 0); /* one's own, once more */
+	EQ(CALL(cuMemExportToShareableHandle)(&memory, handle, 1, 0), 0);
+	EQ(CALL(cuMemImportFromShareableHandle)(&again, (void *)(intptr_t)memory, 1), 0); /* one's own, once more */
 	EQ(again, handle);
 	EQ(CALL(cuMemRelease)(again), 0);
 	size_t before = free_now();
 	EQ(write(to[1], &sent, sizeof sent), sizeof sent);
+	hand(to[1], shared);
+	hand(to[1], memory);
+	EQ(read(to[1], &byte, 1), 1);
+	EQ(CALL(cuMemRelease)(handle), 0);
+	EQ(CALL(cuMemFree_v2)(ptr), 0); /* the child has closed it */
+	EQ(write(to[1], "", 1), 1);
+	EQ(read(to[1], &byte, 1), 1);
+	EQ(close(memory), 0);
+	EQ(write(to[1], "", 1), 1);
 	EQ(waitpid(pid, &status, 0), pid);
 	EQ(status, 0);
-	EQ(free_now(), before); /* the child has given nothing of it back */
-	EQ(CALL(cuMemRelease)(handle), 0);
-	EQ(free_now(), before + 8 * MIB);
-	EQ(CALL(cuMemFree_v2)(ptr), 0);
+	EQ(free_now(), before + 12 * MIB);
 }
 
 /* Addresses of 32 bits, given again when they are free. */

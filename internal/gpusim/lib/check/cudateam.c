@@ -6,7 +6,6 @@
  */
 #include "cuda.h"
 
-#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -174,8 +173,11 @@ static void external(void)
 	EQ(CALL(cuMemFree_v2)(ptr), 0);
 	EQ(free_now(), before - 4 * MIB);
 	EQ(CALL(cuMipmappedArrayDestroy)(mip), 0);
+	EQ(free_now(), before - 4 * MIB); /* a file stands for it */
+	desc.handle.fd = spare;
+	EQ(CALL(cuImportExternalMemory)(&memory, &desc), 0);
+	EQ(CALL(cuDestroyExternalMemory)(memory), 0);
 	EQ(free_now(), before);
-	desc.handle.fd = spare; /* of memory that has gone */
 	EQ(CALL(cuImportExternalMemory)(&memory, &desc) != 0, 1);
 	desc.type = 9;
 	EQ(CALL(cuImportExternalMemory)(&memory, &desc), CUDA_ERROR_NOT_SUPPORTED);
@@ -185,14 +187,11 @@ static void external(void)
 static void foreign(void)
 {
 	CUexternalMemory memory;
-	char path[64];
 	int pipes[2], fd, status;
-	EQ(pipe(pipes), 0);
+	EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pipes), 0);
 	pid_t child = fork();
 	if (child == 0) {
-		EQ(read(pipes[0], &fd, sizeof fd), sizeof fd);
-		snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getppid(), fd);
-		const CUDA_EXTERNAL_MEMORY_HANDLE_DESC desc = { .type = 1, .handle.fd = open(path, O_RDWR), .size = 64 * MIB };
+		const CUDA_EXTERNAL_MEMORY_HANDLE_DESC desc = { .type = 1, .handle.fd = handed(pipes[0]), .size = 64 * MIB };
 		start();
 		size_t mine = free_now();
 		EQ(CALL(cuImportExternalMemory)(&memory, &desc), 0);
@@ -204,7 +203,7 @@ static void foreign(void)
 	start();
 	CUmemGenericAllocationHandle h = make(0, 64 * MIB, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 	EQ(CALL(cuMemExportToShareableHandle)(&fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), 0);
-	EQ(write(pipes[1], &fd, sizeof fd), sizeof fd);
+	hand(pipes[1], fd);
 	EQ(waitpid(child, &status, 0), child);
 	EQ(status, 0);
 }
