@@ -136,6 +136,8 @@ type fakeDriver struct {
 	times map[int]int
 	// silent do not answer.
 	silent map[sharing.GPUID]bool
+	// nobodys is memory in use that no process has.
+	nobodys map[sharing.GPUID]sharing.Bytes
 }
 
 func (*fakeDriver) Version() string { return "615.71.09" }
@@ -149,7 +151,11 @@ func (d *fakeDriver) Sample(ctx context.Context, id sharing.GPUID) (Sample, erro
 	if d.silent[id] {
 		return Sample{}, sharing.ErrUnavailable
 	}
-	return Sample{Used: sharing.GiB, Utilization: 7, Processes: d.on[id]}, nil
+	used := d.nobodys[id]
+	for _, p := range d.on[id] {
+		used += p.Used
+	}
+	return Sample{Used: used, Utilization: 7, Processes: d.on[id]}, nil
 }
 
 func (d *fakeDriver) Processes(ctx context.Context, id sharing.GPUID) ([]ProcessUse, error) {

@@ -45,11 +45,12 @@ type meter struct {
 	// said are the warnings about idle grants.
 	said      map[string]bool
 	intruders intruders
+	unlisteds unlisteds
 	ends      errgroup.Group
 }
 
 func newMeter(r *Runtime) *meter {
-	m := &meter{Runtime: r, start: time.Now(), claims: map[string]ledger.Claim{}, labels: map[string]map[string]string{}, said: map[string]bool{}, intruders: intruders{Runtime: r}}
+	m := &meter{Runtime: r, start: time.Now(), claims: map[string]ledger.Claim{}, labels: map[string]map[string]string{}, said: map[string]bool{}, intruders: intruders{Runtime: r}, unlisteds: unlisteds{Runtime: r, said: map[sharing.GPUID]bool{}}}
 	m.ends.SetLimit(mostEvictions)
 	return m
 }
@@ -91,6 +92,7 @@ func (m *meter) tick(ctx context.Context) {
 		return // what was seen while the agent stops is not the driver's word
 	}
 	m.intruders.see(ctx, p, gpus)
+	m.unlisteds.see(ctx, p, gpus, grants)
 	var looks []usage.Look
 	for _, g := range grants {
 		id := string(g.Claim.ID)

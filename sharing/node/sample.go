@@ -23,6 +23,9 @@ type picture struct {
 	capped map[capKey]sharing.Bytes
 	// strangers has, for a GPU that was granted whole, the processes on it that are not the grant's.
 	strangers map[sharing.GPUID][]int
+	// unlisted is memory that a GPU has in use and none of its processes has, where that is much; beyondList is what this
+	// picture alone shows of it.
+	unlisted, beyondList map[sharing.GPUID]sharing.Bytes
 }
 
 type capKey struct {
@@ -69,6 +72,9 @@ func (r *Runtime) sample(ctx context.Context) picture {
 		r.ask(ctx, att, grants, &p)
 	}
 	r.findStrangers(grants, &p)
+	if att != nil {
+		p.setUnlisted(r.sampler.last, att.GPUs)
+	}
 	r.sampler.last, r.sampler.at, r.sampler.changes = p, time.Now(), now
 	return p
 }

@@ -104,6 +104,9 @@ func (r *Runtime) State(ctx context.Context) State {
 		if pids := p.strangers[v.GPU.UUID]; len(pids) > 0 {
 			s.Warnings = append(s.Warnings, fmt.Sprintf("GPU %d is used by processes without a grant on it: pid %s", v.GPU.Index, numbers(pids)))
 		}
+		if told := unlistedOn(v.GPU, p, r.ledger.Grants()); told != "" {
+			s.Warnings = append(s.Warnings, told)
+		}
 		s.GPUs = append(s.GPUs, g)
 	}
 	for _, g := range r.ledger.Grants() {

@@ -1,0 +1,84 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+func (b *bench) unlistedTold() string {
+	b.t.Helper()
+	b.changed.announce() // a new picture
+	for _, w := range b.State(b.t.Context()).Warnings {
+		if strings.Contains(w, "none of its processes has") {
+			return w
+		}
+	}
+	return ""
+}
+
+// Memory in use that no process has is told once two pictures show it, with the grants whose programs may hold it, as long as it is
+// there, and not where it cannot be known.
+func TestUnlistedMemoryIsTold(t *testing.T) {
+	b := newBench(t)
+	b.start()
+	p := b.tenant()
+	a := b.lease(p, "", gib(4))
+	gpu := a.Own[0].UUID
+	look := func(nobodys sharing.Bytes, uses ...ProcessUse) string {
+		b.driver.on[gpu], b.driver.nobodys = uses, map[sharing.GPUID]sharing.Bytes{gpu: nobodys}
+		return b.unlistedTold()
+	}
+	if got := look(0, gibs(p, 4)); got != "" {
+		t.Errorf("all is some process's: %q", got)
+	}
+	if got := look(3*sharing.GiB, gibs(p, 4)); got != "" {
+		t.Errorf("at the first look, at which a process may just have freed it: %q", got)
+	}
+	if got := look(2*sharing.GiB, gibs(p, 4)); !strings.Contains(got, " has 2GiB in use") || !strings.Contains(got, string(a.ID)) {
+		t.Errorf("at the second: %q", got)
+	}
+	if got := look(2*sharing.GiB, ProcessUse{PID: p.PID, Used: 4 * sharing.GiB}); got != "" {
+		t.Errorf("while the driver does not know what a process has: %q", got)
+	}
+	look(2 * sharing.GiB)
+	p.end()
+	b.eventually("the grant's end", func() bool { return len(b.State(t.Context()).Grants) == 0 })
+	if got := look(2 * sharing.GiB); !strings.Contains(got, "no grant is on the GPU") {
+		t.Errorf("after the grant's end: %q", got)
+	}
+	look(unlistedSlack)
+	if got := look(unlistedSlack); got != "" {
+		t.Errorf("what a driver has for itself: %q", got)
+	}
+}
+
+// Who runs the node is told once of each time.
+func TestUnlistedMemoryIsAnEvent(t *testing.T) {
+	b := newBench(t)
+	b.start()
+	var told []string
+	b.TellNode(func(_ context.Context, reason, message string) { told = append(told, reason+": "+message) })
+	gpu := b.gpus[0].UUID
+	m := newMeter(b.Runtime)
+	for _, step := range []struct {
+		nobodys sharing.Bytes
+		silent  bool
+		want    int
+	}{{sharing.GiB, false, 0}, {sharing.GiB, false, 1}, {sharing.GiB, false, 1}, {sharing.GiB, true, 1}, {sharing.GiB, false, 1}, {sharing.GiB, false, 1}, {0, false, 1}, {sharing.GiB, false, 1}, {sharing.GiB, false, 2}} {
+		b.driver.nobodys, b.driver.silent = map[sharing.GPUID]sharing.Bytes{gpu: step.nobodys}, map[sharing.GPUID]bool{gpu: step.silent}
+		b.changed.announce()
+		m.tick(t.Context())
+		if len(told) != step.want {
+			t.Fatalf("told %q, want %d", told, step.want)
+		}
+	}
+	if !strings.HasPrefix(told[0], UnlistedReason+": GPU 0 has 1GiB in use") {
+		t.Errorf("told %q", told[0])
+	}
+}
