@@ -182,11 +182,12 @@ func TestOneCapNeedsABackend(t *testing.T) {
 		report choice.Report
 		pool   config.Pool
 		want   config.Backend
+		says   string // of the backend that cannot, by its name
 	}{
-		"the driver alone":        {choice.Report{config.BackendDriver: works}, config.Pool{Name: "a"}, config.BackendNone},
-		"the driver and libkerf":  {choice.Report{config.BackendDriver: works, config.BackendLibkerf: works}, preloading, config.BackendLibkerf},
-		"mps alone":               {choice.Report{config.BackendMPS: works}, config.Pool{Name: "a", Backends: []config.Backend{config.BackendDriver, config.BackendMPS}}, config.BackendNone},
-		"the driver and reactive": {choice.Report{config.BackendDriver: works, config.BackendReactive: works}, both, config.BackendReactive},
+		"the driver alone":        {choice.Report{config.BackendDriver: works}, config.Pool{Name: "a"}, config.BackendNone, "driver: its limit is that of one cgroup"},
+		"the driver and libkerf":  {choice.Report{config.BackendDriver: works, config.BackendLibkerf: works}, preloading, config.BackendLibkerf, ""},
+		"mps alone":               {choice.Report{config.BackendMPS: works}, config.Pool{Name: "a", Backends: []config.Backend{config.BackendDriver, config.BackendMPS}}, config.BackendNone, "mps: its limit is that of each process"},
+		"the driver and reactive": {choice.Report{config.BackendDriver: works, config.BackendReactive: works}, both, config.BackendReactive, ""},
 	}
 	for name, tt := range reports {
 		t.Run(name, func(t *testing.T) {
@@ -199,6 +200,7 @@ func TestOneCapNeedsABackend(t *testing.T) {
 			err := g.bench.ClaimPod(t.Context(), []sharing.ContainerAsk{m, s})
 			if tt.want == config.BackendNone {
 				refused(t, err, sharing.ErrUnsupported, "no backend of this node holds several containers to one cap", "without share-with")
+				refused(t, err, sharing.ErrUnsupported, tt.says)
 				return
 			}
 			if err != nil {

@@ -203,6 +203,23 @@ func TestFairLends(t *testing.T) {
 	}
 }
 
+// Fair: of two that want all there is, the one of the higher class gets what a third leaves, and the other its own share.
+func TestFairLendsToTheHigherClass(t *testing.T) {
+	each(t, 20, func(t *testing.T, r *rand.Rand) {
+		high := &worker{grant: Grant{ID: "high", Percent: 20, Priority: 1 + r.IntN(1000)}, kernel: ms, depth: 2, bias: 100, wants: always}
+		low := &worker{grant: Grant{ID: "low", Percent: 20, Priority: -r.IntN(10)}, kernel: ms, depth: 2, bias: 100, wants: always}
+		rests := &worker{grant: Grant{ID: "rests", Percent: 60}, kernel: ms, depth: 2, bias: 100, wants: never}
+		g := &gpu{workers: []*worker{low, high, rests}, slice: 2 * ms}
+		var c Controller
+		g.run(&c, Fair, time.Second, nil) // until it is seen that the third rests
+		a, b := high.used, low.used
+		g.run(&c, Fair, 3*time.Second, nil)
+		if got, rest := high.used-a, low.used-b; got < 2150*ms || rest < 500*ms || rest > 750*ms {
+			t.Errorf("classes %d and %d: %v and %v of 3 s, want 2.4 s and 0.6 s", high.grant.Priority, low.grant.Priority, got, rest)
+		}
+	})
+}
+
 // Lent time is its owner's again within 200 ms of its asking.
 func TestFairGivesBack(t *testing.T) {
 	each(t, 40, func(t *testing.T, r *rand.Rand) {

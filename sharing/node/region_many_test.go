@@ -1,0 +1,49 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// On a full node, in each of forty leases, what a killed process held is back after one upkeep, and what lives keeps its own. So it is
+// back within a second where an upkeep takes less than the three quarters that are left between two.
+func TestManyLeasesGetBackWhatTheDeadHeld(t *testing.T) {
+	const leases = 40
+	if upkeepEvery > time.Second/4 {
+		t.Fatalf("an upkeep every %v", upkeepEvery)
+	}
+	g := newPreloaded(t, preloading)
+	type one struct {
+		armed Armed
+		dead  *tenant
+	}
+	var all []one
+	for i := range leases {
+		req := gib(1)
+		req.UUIDs = []sharing.GPUID{g.gpus[i%len(g.gpus)].UUID}
+		p := g.bench.tenant()
+		a := one{g.bench.lease(p, "", req), g.bench.tenant()}
+		g.counts(a.armed, 0, p, 100*sharing.MiB)
+		g.counts(a.armed, 1, a.dead, 900*sharing.MiB)
+		all = append(all, a)
+	}
+	for _, a := range all {
+		if u := g.usage(a.armed); u.Used != 1000*sharing.MiB {
+			t.Fatalf("before: %+v", u)
+		}
+		a.dead.end()
+	}
+	began := time.Now()
+	g.bench.upkeep(t.Context())
+	t.Logf("an upkeep of %d leases took %v", leases, time.Since(began))
+	for i, a := range all {
+		if u := g.usage(a.armed); u.Used != 100*sharing.MiB {
+			t.Errorf("lease %d: %+v", i, u)
+		}
+	}
+}
