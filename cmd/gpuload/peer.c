@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -319,8 +320,13 @@ void give_pool_import(struct load *l, struct piece *p)
 CUresult take_file(struct load *l, struct piece *p)
 {
 	CUmemGenericAllocationHandle handle;
+	struct rlimit files;
 	if (!l->cuda.export_handle)
 		return CUDA_ERROR_NOT_SUPPORTED;
+	if (!l->pieces && !getrlimit(RLIMIT_NOFILE, &files) && files.rlim_cur < files.rlim_max) { /* each piece is one */
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
 	TRY(make_whole(l, p, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, &handle));
 	CUresult ret = l->cuda.export_handle(&p->file, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 	l->cuda.release_handle(handle);

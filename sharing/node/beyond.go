@@ -12,7 +12,7 @@ import (
 )
 
 // beyond says where the processes of a lease hold more than their cap, and what holds the lease does not count it: managed
-// memory under the driver's limit, which NVIDIA documents so, and what the driver takes for a program that counts its memory by
+// memory under the driver's limit, which NVIDIA documents so, what others made and handed over, and what the driver takes for a program that counts its memory by
 // itself. The watch finds the rest, where there is one. A cap of which something is held beyond is not told as kept. It needs
 // the lock.
 func (r *Runtime) beyond(gr ledger.Grant, p picture) []string {
@@ -24,7 +24,7 @@ func (r *Runtime) beyond(gr ledger.Grant, p picture) []string {
 	var why, remedy string
 	switch {
 	case h.backend == config.BackendDriver:
-		why = "the driver's limit does not count managed memory"
+		why = "the driver's limit does not count managed memory, nor what another grant made and handed over"
 		remedy = "give such a program a MIG instance or a whole GPU"
 	case h.backend == config.BackendLibkerf && !r.watches(gr):
 		slack = contextSlack // of a context and its modules, before they are counted

@@ -73,21 +73,27 @@ func families() []family {
 		beside    = "MPS limits what its clients take of CUDA alone"
 		object    = "what the driver takes for the object is counted when it was seen"
 		another   = "the memory is another interface's"
+		imported  = "who made the memory has freed it, and who imported it is shown with it"
+		inFile    = "who made the memory has released it, and no process is shown with what a file alone holds"
 	)
 	var all []family
 	for _, api := range []string{
-		"linear", "async", "vmm", "pitched", "managed", "pool", "array", "graph", "module", "heap", "context", "v1", "batch", "library", "printf", "green", "sparse", "mipmap", "external", "external-mipmap", "multicast", "multicast-v2", "checkpoint", "graphics", "gl", "gl-image", "egl", "vdpau", "gl-array", "gl-old", "egl-consumer", "egl-producer", "gl-context", "vdpau-context",
+		"linear", "async", "vmm", "pitched", "managed", "pool", "array", "graph", "module", "heap", "context", "v1", "batch", "library", "printf", "green", "sparse", "mipmap", "external", "external-mipmap", "multicast", "multicast-v2", "checkpoint", "graphics", "gl", "gl-image", "egl", "vdpau", "gl-array", "gl-old", "egl-consumer", "egl-producer", "gl-context", "vdpau-context", "stack", "ipc", "import", "pool-import", "file",
 	} {
 		f := family{api: api}
 		switch api {
 		case "managed", "batch":
 			f.past = map[string]string{"driver": uncounted, "mps": "the limit of MPS does not count managed memory"}
-		case "module", "heap", "library", "printf":
+		case "module", "heap", "library", "printf", "stack":
 			f.past = map[string]string{"libkerf": unasked}
 		case "external", "external-mipmap":
 			f.past = map[string]string{"libkerf": "the memory is another interface's, of which the library sees the import"}
 		case "graphics", "gl", "gl-image", "egl", "vdpau", "gl-array", "gl-old", "egl-consumer":
 			f.past = map[string]string{"libkerf": another, "mps": beside}
+		case "ipc", "import", "pool-import":
+			f.past = map[string]string{"libkerf": imported, "mps": imported}
+		case "file":
+			f.past = map[string]string{"libkerf": inFile, "mps": inFile}
 		case "checkpoint": // each piece is a process with a context
 			f.step = "512MiB"
 		case "multicast": // only such GPUs have it
