@@ -50,7 +50,7 @@ imported it, and every file that stands for it have let it go, so a maker can fr
 
 | backend | while its maker has it | when its maker has let it go |
 |---|---|---|
-| driver | the maker's limit counts it | the same, until the last holder lets it go: the maker gets nothing in its place. Where the maker's grant has ended, who alone holds it is told to be over its cap |
+| driver | the maker's limit counts it | the same, until the last holder lets it go: the maker gets nothing in its place. A grant without a process that still is charged stays booked, and a warning names it |
 | libkerf | the maker counts it | who alone holds it is shown with it by NVML: it counts against the holder's cap from when the agent has seen it, and what is over is found by the watch |
 | mps, reactive | the maker's use | the use of who alone holds it, which the watch sums over the grant |
 
