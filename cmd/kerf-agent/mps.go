@@ -65,7 +65,7 @@ func (a *agent) newMPS(boot string) *mpsDaemons {
 // keepDaemon moves a daemon to a cgroup beside those of our grants, where the end of this program's container or
 // service does not reach it, and nobody takes it for a stranger.
 func (a *agent) keepDaemon(pid int) error {
-	rel := a.cgroupParent + ".mps"
+	rel := node.DaemonsOf(a.cgroupParent)
 	group, err := a.cgroups.Create(rel)
 	if errors.Is(err, sharing.ErrConflict) {
 		group, err = a.cgroups.Open(filepath.Join(a.cgroups.Mount, rel), 0)
@@ -231,7 +231,7 @@ func (m *mpsDaemons) probe(ctx context.Context, g sharing.GPU) choice.Support {
 
 // leaveMPSGroup removes the cgroup of daemons if there is none.
 func leaveMPSGroup(groups cgroup.Hierarchy, parent string) {
-	if group, err := groups.Open(filepath.Join(groups.Mount, parent+".mps"), 0); err == nil {
+	if group, err := groups.Open(filepath.Join(groups.Mount, node.DaemonsOf(parent)), 0); err == nil {
 		_ = group.Remove() // it stays while there are daemons
 	}
 }

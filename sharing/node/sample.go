@@ -126,8 +126,8 @@ func (r *Runtime) findStrangers(grants []ledger.Grant, p *picture) {
 				continue
 			}
 			dir, err := r.opt.Cgroups.OfProcess(use.PID)
-			if err != nil || leasedOn(grants, gpu, dir) {
-				continue // gone meanwhile, or a grant's own
+			if err != nil || leasedOn(grants, gpu, dir) || r.ofDaemons(dir) {
+				continue // gone meanwhile, a grant's own, or what serves grants
 			}
 			p.strangers[gpu] = append(p.strangers[gpu], use.PID)
 		}

@@ -20,6 +20,16 @@ const (
 	StrangerReason = "GPUStranger"
 )
 
+// DaemonsOf is the cgroup of the daemons that an agent runs for its grants, beside that of the grants, relative to the
+// hierarchy's mount as parent is.
+func DaemonsOf(parent string) string { return parent + ".mps" }
+
+// ofDaemons reports whether the cgroup is that of the daemons, which root alone can enter: an MPS server holds memory of its GPU, and
+// is no stranger there.
+func (r *Runtime) ofDaemons(dir string) bool {
+	return beneath(dir, path.Join(r.opt.Cgroups.Mount, DaemonsOf(r.opt.Parent)))
+}
+
 // mostStrangers is how many processes one sentence names.
 const mostStrangers = 8
 

@@ -6,6 +6,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,5 +72,30 @@ func TestEachStrangerIsToldOfOnce(t *testing.T) {
 	look()
 	if len(told) != 2 || noted != 2 {
 		t.Errorf("told again after a GPU did not answer: %q, noted %d times", told, noted)
+	}
+}
+
+// A server of MPS holds memory of its GPU, and is no stranger in the cgroup that the agent keeps it in; anybody else beside it is.
+func TestOwnDaemonsAreNoStrangers(t *testing.T) {
+	g := newPreloaded(t, preloading)
+	server, other := g.tenant(), g.tenant()
+	warned := func() (out []string) {
+		g.holds(gibs(server, 1), gibs(other, 1))
+		g.bench.changed.announce()
+		for _, w := range g.bench.State(t.Context()).Warnings {
+			if strings.Contains(w, "is used by processes without a grant") {
+				out = append(out, w)
+			}
+		}
+		return out
+	}
+	both := []int{server.PID, other.PID}
+	slices.Sort(both)
+	if got := warned(); len(got) != 1 || !strings.Contains(got[0], numbers(both)) {
+		t.Errorf("two strangers: %q", got)
+	}
+	g.move(server, DaemonsOf(g.bench.opt.Parent))
+	if got := warned(); len(got) != 1 || !strings.HasSuffix(got[0], "pid "+numbers([]int{other.PID})) {
+		t.Errorf("beside the agent's own: %q, want %d alone", got, other.PID)
 	}
 }
