@@ -15,8 +15,8 @@ import (
 // UnlistedReason of the node: memory of a GPU is in use that none of the processes that the driver lists has.
 const UnlistedReason = "GPUMemoryUnlisted"
 
-// unlistedSlack is what a driver may hold for itself beside what it tells of processes.
-const unlistedSlack = 256 * sharing.MiB
+// unlistedSlack is what a driver may hold for itself beside what it tells of processes: some MiB, by what nvidia-smi shows.
+const unlistedSlack = 32 * sharing.MiB
 
 // unlistedIn is what a GPU has in use beyond what the driver tells of its processes; false where it does not tell that of each.
 // A program can bring that about: memory that it exported, and released, lives as long as anybody holds the file that stands for

@@ -116,7 +116,7 @@ func (m *machine) endsWith(cgroup string) {
 	}
 	for line := range strings.Lines(string(mounts)) {
 		if f := strings.Fields(line); len(f) > 2 && f[2] == "cgroup2" {
-			beside, _ := filepath.Glob(f[1] + "/" + aside + "-*") // the pattern is well formed
+			beside, _ := filepath.Glob(f[1] + "/" + aside + "-" + filepath.Base(cgroup)) // the pattern is well formed
 			for _, dir := range beside {
 				_ = os.Remove(dir) // another's may be in use
 			}

@@ -55,7 +55,7 @@ imported it, and every file that stands for it have let it go, so a maker can fr
 | mps, reactive | the maker's use | the use of who alone holds it, which the watch sums over the grant |
 
 What several hold, or a file alone, and its maker has let go, is in no process's use: it is seen in the GPU's alone. ` + "`kerf status`" + ` and an event of
-the node (` + "`GPUMemoryUnlisted`" + `) then tell how much it is, from 256 MiB on, and which grants are on the GPU. Nobody is ended for it: whose it is cannot be told. At level ` + "`driver`" + ` it is
+the node (` + "`GPUMemoryUnlisted`" + `) then tell how much it is, from 32 MiB on, and which grants are on the GPU. Nobody is ended for it: whose it is cannot be told. At level ` + "`driver`" + ` it is
 still held to its maker's cap. What a driver counts for whom is from NVIDIA's open kernel modules (a charge ends with the last reference to the memory;
 a process's own are what it alone holds and what it made); that NVML adds these two up is inferred. Shown by
 ` + "`test/machine.TestMemoryHandedToAnotherGrant`" + `, ` + "`sharing/node.TestUnlistedMemoryIsTold`" + `, ` + "`internal/gpusim/model.TestImportedMemoryLivesOn`" + `, ` + "`internal/gpusim/model.TestFileHoldsMemory`" + `, and

@@ -38,7 +38,7 @@ type attack struct {
 	only string
 }
 
-// aside begins the name of the cgroup of a program that leaves its grant's.
+// aside begins the name of the cgroup of a program that leaves its grant's, whose name follows: backends are tried side by side.
 const aside = "kerf-test-aside"
 
 // attempt is an attack by a family.
@@ -144,7 +144,7 @@ func attacks() []attack {
 		{name: "control pipe", what: "a limit of 8 GiB told to the control daemon of MPS, by the client itself", script: tellMPS("set_default_device_pinned_mem_limit 0 8G") + "exec %LOAD " + want},
 		{name: "control quit", past: map[string]string{"mps": "without MPS there is no limit of MPS"}, what: "the control daemon of MPS told to quit, by the client itself", script: tellMPS("quit") + "sleep 0.3; exec %LOAD " + want},
 		{name: "child cgroup", what: "a cgroup of its own below the grant's, which it moves to", script: ownCgroup + `mkdir "$M$C/child" && echo $$ > "$M$C/child/cgroup.procs" || exit 1; exec %LOAD ` + want},
-		{name: "cgroup beside", past: map[string]string{"driver": gone, "mps": gone, "libkerf": gone}, what: "a cgroup outside of the grant's, which it moves to: who may write the hierarchy, as no container may", script: ownCgroup + `A="$M/` + aside + `-$$"; mkdir -p "$A" && echo $$ > "$A/cgroup.procs" || exit 1; exec %LOAD ` + want},
+		{name: "cgroup beside", past: map[string]string{"driver": gone, "mps": gone, "libkerf": gone}, what: "a cgroup outside of the grant's, which it moves to: who may write the hierarchy, as no container may", script: ownCgroup + `A="$M/` + aside + `-${C##*/}"; mkdir -p "$A" && echo $$ > "$A/cgroup.procs" || exit 1; exec %LOAD ` + want},
 		{name: "cgroup name space", what: "a name space of cgroups of its own", script: "exec unshare --cgroup %LOAD " + want},
 		{name: "other GPU", what: "CUDA_VISIBLE_DEVICES naming a GPU that is another's", script: "export CUDA_VISIBLE_DEVICES=%OTHER; exec %LOAD " + want},
 		{name: "counters cleared", past: counted, what: "zeros written over the library's counters, again and again", script: counters + "(while :; do dd if=/dev/zero of=$U bs=4096 count=1 conv=notrunc; sleep 0.05; done) >/dev/null 2>&1 & exec %LOAD " + want},
