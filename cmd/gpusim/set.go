@@ -24,6 +24,7 @@ func setCommand() *cobra.Command {
 			"  reset=true        reset the GPU, which nobody may hold; MIG instances are gone, and a pending MIG mode is taken",
 			"  reboot=true       as after a restart of the node: nothing is held, MIG instances and limits are gone,",
 			"                    and Hopper and later are out of MIG mode",
+			"  passthrough=B     true: the node is a virtual machine, so that MIG mode of a GPU before Hopper waits for reset=true",
 			"  util=N|auto       the percent of utilisation reported; auto: as computed from what runs",
 			"  latency=T         by how much answers are late, such as 5ms; 1h is a hang, 0s ends it",
 			"  latency.CALL=T    the same for one call alone, such as latency.memory=200ms",

@@ -6,7 +6,10 @@ package nvml
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
+	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -104,7 +108,14 @@ func (c cutTest) run(reset bool) {
 	if needs != reset || err != nil {
 		c.Errorf("%s: needs a reset: %v, %v", c.m.Name, needs, err)
 	}
-	c.mode(true, reset)
+	if reset { // one that is passed through to a virtual machine waits for it, any other is reset by the call
+		c.s.set(c.ctx, c.T, "gpu=0", "passthrough=true")
+		c.mode(true, true)
+		c.mode(false, true)
+		c.s.set(c.ctx, c.T, "gpu=0", "passthrough=false")
+	}
+	c.mode(true, false)
+	c.divide()
 	profiles, err := c.l.MIGProfiles(c.ctx, c.id)
 	c.want("profiles", err, nil)
 	model := c.m.GPUs[0].Model
@@ -128,7 +139,73 @@ func (c cutTest) run(reset bool) {
 	for _, p := range profiles {
 		c.cut(p, p.Starts[len(p.Starts)-1])
 	}
-	c.mode(false, reset)
+	c.mode(false, false)
+}
+
+// ask sends one request to a GPU's socket, as a program of root's would.
+func (s *sim) ask(t *testing.T, gpu int, req wire.Request) wire.Status {
+	t.Helper()
+	data, err := req.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: fmt.Sprintf("%s/dev/nvidia%d", s.dir, gpu), Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	answer := make([]byte, 1<<16)
+	_, err = conn.Write(data)
+	n := 0
+	if err == nil {
+		n, err = conn.Read(answer)
+	}
+	var r wire.Response
+	if err == nil {
+		r, err = wire.DecodeResponse(answer[:n])
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Status
+}
+
+// divide cuts an instance of at least three slices by hand, and gives it several compute instances, as other programs may: each
+// is told, none as the whole, and what makes the whole finds no room.
+func (c cutTest) divide() {
+	c.Helper()
+	profiles, err := c.l.MIGProfiles(c.ctx, c.id)
+	c.want("profiles", err, nil)
+	i := slices.IndexFunc(profiles, func(p MIGProfile) bool { return p.Compute >= 3 })
+	if i < 0 {
+		c.Fatalf("%s: no profile of three slices: %+v", c.m.Name, profiles)
+	}
+	p := profiles[i]
+	gi, err := c.l.CreateGI(c.ctx, c.id, p.ID, p.Starts[0], p.Size)
+	c.want("create "+p.Name, err, nil)
+	for range 2 {
+		if got := c.s.ask(c.T, 0, wire.Request{Op: wire.OpCICreate, Args: [wire.NArgs]uint64{uint64(gi), 1, wire.Unknown}}); got != wire.OK {
+			c.Errorf("%s: a compute instance of one slice: %v", c.m.Name, got)
+		}
+	}
+	_, err = c.l.CreateCI(c.ctx, c.id, gi)
+	c.want("the whole beside parts", err, sharing.ErrExhausted)
+	list, err := c.l.MIGInstances(c.ctx, c.id)
+	if d := cmp.Diff([]MIGInstance{{GI: gi, Profile: p.ID, Start: p.Starts[0], Computes: []MIGCompute{{0, false}, {1, false}}}}, list); d != "" || err != nil {
+		c.Errorf("%s: %s in parts: %v\n%s", c.m.Name, p.Name, err, d)
+	}
+	devices, err := c.l.MIGDevices(c.ctx, c.id)
+	if len(devices) != 2 || devices[0].UUID == devices[1].UUID || devices[1].CI != 1 || err != nil {
+		c.Errorf("%s: devices of parts %+v, %v", c.m.Name, devices, err)
+	}
+	memory, err := c.l.InstanceMemory(c.ctx, c.id)
+	if len(memory) != 1 || memory[0].Memory.Total != p.Memory || err != nil {
+		c.Errorf("%s: memory of an instance in parts, once: %+v, %v", c.m.Name, memory, err)
+	}
+	c.want("destroy with compute instances", c.l.DestroyGI(c.ctx, c.id, gi), sharing.ErrUnavailable)
+	c.want("destroy the first", c.l.DestroyCI(c.ctx, c.id, gi, 0), nil)
+	c.want("destroy the second", c.l.DestroyCI(c.ctx, c.id, gi, 1), nil)
+	c.want("destroy", c.l.DestroyGI(c.ctx, c.id, gi), nil)
 }
 
 // mode switches, with a reset where the GPU wants one.

@@ -82,7 +82,7 @@ func (m *Manager) due(p *page, all bool) bool {
 func (m *Manager) tend(ctx context.Context, p *page) {
 	p.looked = m.opt.Now()
 	if m.exec.Trouble(p.gpu) != "" {
-		if err := m.exec.Recover(ctx, p.gpu); err != nil {
+		if err := m.exec.Recover(ctx, p.gpu, m.opt.Pool().MIGReset); err != nil {
 			p.pause = min(max(2*p.pause, firstRetry), mostRetry)
 			p.retry = m.opt.Now().Add(p.pause)
 			m.opt.Log.Warn("mig instances not recovered", "gpu", string(p.gpu.ID), "error", err.Error())

@@ -124,7 +124,7 @@ func onMachine(t *testing.T, dir, name string) {
 		})
 	}
 	e := start(0)
-	if err := errors.Join(e.Recover(ctx, gpu), e.SetMode(ctx, gpu, true, false)); err != nil {
+	if err := errors.Join(e.Recover(ctx, gpu, false), e.SetMode(ctx, gpu, true, false)); err != nil {
 		t.Fatal(err)
 	}
 	table, err := live.New(lib).Table(ctx, gpu.ID)
@@ -144,7 +144,7 @@ func onMachine(t *testing.T, dir, name string) {
 		layout := [][]int{{small, small}, {large}, {}}[round%3]
 		died := cut(t, start(1+round%5), gpu, table, layout)
 		e = start(0)
-		if err := e.Recover(ctx, gpu); err != nil {
+		if err := e.Recover(ctx, gpu, false); err != nil {
 			t.Fatal(err)
 		}
 		if died {
@@ -187,7 +187,7 @@ func cut(t *testing.T, e *exec.Executor, gpu exec.GPU, table *mig.Table, layout 
 			died = true
 		}
 	}()
-	if err := e.Recover(t.Context(), gpu); err != nil {
+	if err := e.Recover(t.Context(), gpu, false); err != nil {
 		t.Fatal(err)
 	}
 	have, err := e.Look(t.Context(), gpu)

@@ -15,7 +15,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-const keyList = "gpu=N|all, lost=true|false, reset=true, reboot=true, xid=N, xid=N@INSTANCE, util=N|auto, latency=5ms, latency.CALL=5ms, " +
+const keyList = "gpu=N|all, lost=true|false, reset=true, reboot=true, passthrough=true|false, xid=N, xid=N@INSTANCE, util=N|auto, latency=5ms, latency.CALL=5ms, " +
 	"error.CALL=STATUS|none, ecc.corrected=N, ecc.uncorrected=N, remap.pending=true|false, remap.failed=true|false, slowed=none|heat|power, " +
 	"links.down=N, peak=now, list.PID=compute|graphics|mps"
 
@@ -54,12 +54,16 @@ func (s *Set) parse(key, value string) error {
 	switch key {
 	case "gpu":
 		return s.parseGPUs(value)
-	case "lost":
+	case "lost", "passthrough":
 		b, err := strconv.ParseBool(value)
 		if err != nil || (value != "true" && value != "false") {
 			return sharing.Invalid(key, value, "write true or false", "is neither of the two values")
 		}
-		c.Lost = &b
+		if key == "lost" {
+			c.Lost = &b
+		} else {
+			c.Passthrough = &b
+		}
 	case "reset":
 		if value != "true" {
 			return sharing.Invalid(key, value, "write reset=true, or leave it out", "is not true")

@@ -11,29 +11,32 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/kerf-gpu/kerf/internal/gpusim/model"
 )
 
-// The kernel driver's numbers for MIG's capability files: two for the machine, then a block for each place that an
-// instance's id can have. They belong to ids, which are given again: the number of an instance that is made anew at the
-// same place can be another one, and its old number another instance's.
+// The kernel driver's numbers for MIG's capability files: two for the machine, then for each GPU a block for each place that
+// an instance's id can have. Which block an id has changes with each instance: the number of one that is made anew at the
+// same place is another one, and its old number another instance's. Drivers move them less often, with the id that an
+// instance gets, with a boot or with the driver; whoever keeps a number is wrong sooner here.
 const (
 	capConfig  = 1
 	capMonitor = 2
 	capFirst   = 3
-	capGIs     = 15 // ids of GPU instances on a GPU, from 0
-	capCIs     = 8  // ids of compute instances in one
-	capGPUs    = 32 // that the driver has numbers for
+	capGIs     = model.CapBlocks // ids of GPU instances on a GPU, from 0
+	capCIs     = 8               // ids of compute instances in one
+	capGPUs    = 32              // that the driver has numbers for
 	capPerGI   = capCIs + 1
 )
 
 // capMinor is the number of a GPU instance's capability, or with ci from 0 on, of a compute instance's in it.
-func capMinor(gpu, gi, ci int) int { return capFirst + (gpu*capGIs+gi)*capPerGI + ci + 1 }
+func capMinor(gpu, block, ci int) int { return capFirst + (gpu*capGIs+block)*capPerGI + ci + 1 }
 
-// reaches reports whether the caller can open the capability nodes of an instance and of the compute instance in it, where
+// reaches reports whether the caller can open the capability nodes of an instance and of a compute instance in it, where
 // programs look for them: on the node, or as a container has them. The files themselves count, not their names.
-func (c *device) reaches(gi uint64) bool {
-	for _, ci := range []int{-1, 0} {
-		name := fmt.Sprintf("dev/nvidia-caps/nvidia-cap%d", capMinor(c.minor, small(gi), ci))
+func (c *device) reaches(in model.Instance, ci uint64) bool {
+	for _, n := range []int{-1, small(ci)} {
+		name := fmt.Sprintf("dev/nvidia-caps/nvidia-cap%d", capMinor(c.minor, in.Block, n))
 		own, err := os.Stat(filepath.Join(c.d.opts.Dir, name))
 		if err != nil {
 			return false
@@ -66,33 +69,56 @@ func (d *Daemon) capFiles() map[string]string {
 		add("mig/monitor", capMonitor, 0o444)
 		instances, _ := d.model.Instances(i) // none on a lost GPU
 		for _, in := range instances {
-			gi := small(in.GI)
-			dir := fmt.Sprintf("gpu%d/mig/gi%d", i, gi)
-			add(dir+"/access", capMinor(i, gi, -1), 0o444)
-			if in.Compute {
-				add(dir+"/ci0/access", capMinor(i, gi, 0), 0o444)
+			dir := fmt.Sprintf("gpu%d/mig/gi%d", i, in.GI)
+			add(dir+"/access", capMinor(i, in.Block, -1), 0o444)
+			for _, ci := range in.Computes {
+				add(fmt.Sprintf("%s/ci%d/access", dir, ci.ID), capMinor(i, in.Block, small(ci.ID)), 0o444)
 			}
 		}
 	}
 	if len(files) > 0 {
-		files["proc/driver/nvidia-caps/mig-minors"] = capTable()
+		files["proc/driver/nvidia-caps/mig-minors"] = d.capTable()
 	}
 	return files
 }
 
-// capTable is the list of all numbers, which does not change.
-func capTable() string {
+// capTable is the list of all numbers, those of ids that no instance has among them.
+func (d *Daemon) capTable() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "config %d\nmonitor %d\n", capConfig, capMonitor)
 	for gpu := range capGPUs {
-		for gi := range capGIs {
-			fmt.Fprintf(&b, "gpu%d/gi%d/access %d\n", gpu, gi, capMinor(gpu, gi, -1))
+		for gi, block := range d.capBlocks(gpu) {
+			fmt.Fprintf(&b, "gpu%d/gi%d/access %d\n", gpu, gi, capMinor(gpu, block, -1))
 			for ci := range capCIs {
-				fmt.Fprintf(&b, "gpu%d/gi%d/ci%d/access %d\n", gpu, gi, ci, capMinor(gpu, gi, ci))
+				fmt.Fprintf(&b, "gpu%d/gi%d/ci%d/access %d\n", gpu, gi, ci, capMinor(gpu, block, ci))
 			}
 		}
 	}
 	return b.String()
+}
+
+// capBlocks is which block each id of a GPU's instances has: those that are there have theirs, and the other ids what is left.
+func (d *Daemon) capBlocks(gpu int) []int {
+	of := make([]int, capGIs)
+	for gi := range of {
+		of[gi] = -1
+	}
+	left := make([]int, 0, capGIs)
+	instances, _ := d.model.Instances(gpu) // none on a lost GPU, or one that is not there
+	for _, in := range instances {
+		of[in.GI] = in.Block
+	}
+	for block := range capGIs {
+		if !slices.Contains(of, block) {
+			left = append(left, block)
+		}
+	}
+	for gi := range of {
+		if of[gi] < 0 {
+			of[gi], left = left[0], left[1:]
+		}
+	}
+	return of
 }
 
 // showCaps brings the capability files in line with the instances. What it cannot write is logged: a driver's /proc does

@@ -200,8 +200,8 @@ func (d *Daemon) status() control.Status {
 		}
 		instances, _ := d.model.Instances(i) // none on a GPU without MIG, or a lost one
 		for _, in := range instances {
-			if in.Compute {
-				g.Instances = append(g.Instances, migUUID(d.uuids[i], in))
+			for _, ci := range in.Computes {
+				g.Instances = append(g.Instances, migUUID(d.uuids[i], in, ci))
 			}
 		}
 		s.GPUs = append(s.GPUs, g)

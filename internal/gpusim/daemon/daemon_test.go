@@ -76,10 +76,10 @@ func TestMIGReads(t *testing.T) {
 	check("instances of the whole GPU", whole.call(wire.OK, wire.OpMIGInstances, ""), 0)
 	got := cut.call(wire.OK, wire.OpMIGInstances, "")
 	check("instances", got, 4,
-		1, 14, 0, 2, 0, 20096*mib, 1,
-		2, 19, 2, 1, 0, 9984*mib, 0,
-		3, 19, 3, 1, 0, 9984*mib, 0,
-		4, 9, 4, 4, 0, 40448*mib, 2)
+		1, 14, 0, 2, 0, 20096*mib, 1, 0, 2,
+		2, 19, 2, 1, 0, 9984*mib, 0, 0, 1,
+		3, 19, 3, 1, 0, 9984*mib, 0, 0, 1,
+		4, 9, 4, 4, 0, 40448*mib, 2, 0, 3)
 	if ids := strings.Split(got.Text, "\n"); len(ids) != 4 || !strings.HasPrefix(ids[3], "MIG-") || ids[1] == ids[2] {
 		t.Errorf("UUIDs %q", ids)
 	}

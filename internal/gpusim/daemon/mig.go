@@ -4,7 +4,6 @@
 package daemon
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
@@ -20,18 +19,14 @@ func (c *device) cut(req wire.Request) (wire.Response, error) {
 	switch req.Op {
 	case wire.OpMIGSet:
 		var activation model.Activation
-		activation, err = m.SetMIGMode(c.minor, admin, a[0])
+		activation, err = m.SetMIGMode(c.minor, model.Caller{PID: c.peer.pid, Root: admin}, a[0])
 		id = uint64(activation)
 	case wire.OpGICreate:
-		start := model.AnyStart
-		if a[1] != wire.Unknown {
-			start = small(a[1])
-		}
-		id, err = m.CreateGI(c.minor, admin, a[0], start)
+		id, err = m.CreateGI(c.minor, admin, a[0], place(a[1]))
 	case wire.OpGIDestroy:
 		err = m.DestroyGI(c.minor, admin, a[0])
 	case wire.OpCICreate:
-		id, err = m.CreateCI(c.minor, admin, a[0])
+		id, err = m.CreateCI(c.minor, admin, a[0], small(a[1]), place(a[2]))
 	case wire.OpCIDestroy:
 		err = m.DestroyCI(c.minor, admin, a[0], a[1])
 	default:
@@ -42,6 +37,14 @@ func (c *device) cut(req wire.Request) (wire.Response, error) {
 	return vals(err, id)
 }
 
+// place is where an instance shall begin.
+func place(arg uint64) int {
+	if arg == wire.Unknown {
+		return model.AnyStart
+	}
+	return small(arg)
+}
+
 // memory is that of the GPU, or of a MIG instance.
 func (c *device) memory(instance uint64, chain model.Chain) (model.Memory, error) {
 	if instance == 0 {
@@ -50,7 +53,7 @@ func (c *device) memory(instance uint64, chain model.Chain) (model.Memory, error
 	return c.d.model.InstanceMemory(c.minor, instance)
 }
 
-// instance is the MIG instance that a context of the caller's is to be on: the one that is asked for or, with 0, the
+// instance is the MIG device that a context of the caller's is to be on: the one that is asked for or, with 0, the
 // first that there is for the caller. It is the caller's to use while it can reach its capability nodes.
 func (c *device) instance(asked uint64) (uint64, error) {
 	mode, err := c.d.model.MIGMode(c.minor)
@@ -62,40 +65,47 @@ func (c *device) instance(asked uint64) (uint64, error) {
 		return 0, err
 	}
 	for _, in := range list {
-		if in.Compute && (asked == 0 || asked == in.GI) && c.reaches(in.GI) {
-			return in.GI, nil
+		for _, ci := range in.Computes {
+			id := in.GI | ci.ID<<wire.ComputeShift
+			if (asked == 0 || asked == id) && c.reaches(in, ci.ID) {
+				return id, nil
+			}
 		}
 	}
 	return 0, wire.NoPermission
 }
 
-// migInstances lists the instances, or those alone that the caller may use.
+// migInstances lists the MIG devices, and the GPU instances that have none; or those devices alone that the caller may use.
 func (c *device) migInstances(own bool) (wire.Response, error) {
 	list, err := c.d.model.Instances(c.minor)
 	if err != nil {
 		return wire.Response{}, err
 	}
-	if own {
-		list = slices.DeleteFunc(list, func(in model.Instance) bool { return !in.Compute || !c.reaches(in.GI) })
-	}
-	out := []uint64{uint64(len(list))}
-	uuids := make([]string, len(list))
-	for i, in := range list {
-		ci := wire.NoInstance
-		if in.Compute {
-			ci = 0
-			uuids[i] = migUUID(c.d.uuids[c.minor], in)
-		}
+	out := []uint64{0}
+	var uuids []string
+	add := func(in model.Instance, ci uint64, of model.Compute, uuid string) {
 		p := in.Profile
-		out = append(out, in.GI, p.ID, uint64(in.Start), uint64(p.Size), ci, uint64(p.Memory), p.Index) // #nosec G115 -- checked
+		out[0]++
+		out = append(out, in.GI, p.ID, uint64(in.Start), uint64(p.Size), ci, uint64(p.Memory), p.Index, uint64(of.Start), uint64(of.Slices)) // #nosec G115 -- checked
+		uuids = append(uuids, uuid)
+	}
+	for _, in := range list {
+		for _, ci := range in.Computes {
+			if !own || c.reaches(in, ci.ID) {
+				add(in, ci.ID, ci, migUUID(c.d.uuids[c.minor], in, ci))
+			}
+		}
+		if len(in.Computes) == 0 && !own {
+			add(in, wire.NoInstance, model.Compute{}, "")
+		}
 	}
 	return wire.Response{Vals: out, Text: strings.Join(uuids, "\n")}, nil
 }
 
-// migUUID is the UUID of an instance's compute instance.
-func migUUID(gpu string, in model.Instance) string {
-	if in.Made == 0 {
-		return machine.MIGUUID(gpu, small(in.GI), 0)
+// migUUID is the UUID of a compute instance.
+func migUUID(gpu string, in model.Instance, ci model.Compute) string {
+	if ci.Made == 0 {
+		return machine.MIGUUID(gpu, small(in.GI), small(ci.ID))
 	}
-	return machine.MadeMIGUUID(gpu, in.Made)
+	return machine.MadeMIGUUID(gpu, ci.Made)
 }

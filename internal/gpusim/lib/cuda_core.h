@@ -20,7 +20,7 @@ struct device {
 	int minor;
 	uint64_t total, reserved, cc_major, cc_minor, sms, domain, bus, device, threads_per_sm;
 	char uuid[96], name[96];
-	uint64_t instance;	  /* the MIG GPU instance that it is; 0: a GPU */
+	uint64_t instance;	  /* the MIG device that it is; 0: a GPU */
 	int mps_at;		  /* under MPS: its place among the server's GPUs */
 	struct gpusim_conn *conn; /* the process's hold on this GPU */
 };

@@ -26,23 +26,26 @@ static bool in_mig_mode(const struct device *d)
 /* The instances of one GPU, at most max of them. */
 static int instances(const struct device *gpu, struct device *out, int max)
 {
-	uint64_t v[1 + 7 * MAX_LIST] = { 0 }, p[4] = { 0 };
-	char uuids[GPUSIM_MAX_TEXT], profile[96];
+	uint64_t v[1 + GPUSIM_MIG_VALS * MAX_LIST] = { 0 }, p[4] = { 0 };
+	char uuids[GPUSIM_MAX_TEXT], profile[96], part[8];
 	int count = 0;
 	if (ask(gpu, GPUSIM_OP_MIG_INSTANCES, 1, v, sizeof v / sizeof *v, uuids, sizeof uuids) != GPUSIM_OK)
 		return 0;
 	for (uint64_t i = 0; i < v[0] && i < MAX_LIST && count < max; i++) {
-		const uint64_t *w = v + 1 + 7 * i;
+		const uint64_t *w = v + 1 + GPUSIM_MIG_VALS * i;
 		struct device *d = &out[count];
 		*d = *gpu;
 		if (!gpusim_line(uuids, (unsigned)i, d->uuid, sizeof d->uuid) ||
 		    ask(gpu, GPUSIM_OP_MIG_PROFILE, w[6], p, 4, profile, sizeof profile) != GPUSIM_OK)
 			continue;
-		d->instance = w[0];
+		d->instance = GPUSIM_MIG_DEVICE(w[0], w[4]);
 		d->total = w[5];
 		d->reserved = 0;
-		d->sms = p[3];
-		snprintf(d->name, sizeof d->name, "%.60s MIG %.24s", gpu->name, profile);
+		d->sms = p[2] ? p[3] * w[8] / p[2] : p[3];
+		part[0] = 0;
+		if (w[8] < p[2])
+			snprintf(part, sizeof part, "%uc.", (unsigned)(w[8] % 100));
+		snprintf(d->name, sizeof d->name, "%.56s MIG %s%.24s", gpu->name, part, profile);
 		count++;
 	}
 	return count;

@@ -36,9 +36,9 @@ struct gpu_info {
 	char uuid[96], name[96], serial[32], pci_bus_id[32];
 };
 
-/* One MIG instance as OP_MIG_INSTANCES says. */
+/* One MIG device, or one GPU instance without any, as OP_MIG_INSTANCES says. */
 struct instance {
-	uint64_t gi, profile_id, start, size, ci, memory, profile;
+	uint64_t gi, profile_id, start, size, ci, memory, profile, ci_start, ci_slices;
 	char uuid[96];
 };
 
@@ -65,9 +65,10 @@ nvmlReturn_t nvml_resolve(nvmlDevice_t device);
 /* nvml_gpu is nvml_resolve, and refuses MIG handles. */
 nvmlReturn_t nvml_gpu(nvmlDevice_t device);
 
-/* nvml_call asks GPU minor. reply may be NULL. */
+/* nvml_call asks GPU minor, and so does nvml_call3. reply may be NULL. */
 nvmlReturn_t nvml_call(int minor, uint32_t op, uint64_t arg0, uint64_t arg1, const char *text,
 		       struct gpusim_reply *reply);
+nvmlReturn_t nvml_call3(int minor, uint32_t op, uint64_t arg0, uint64_t arg1, uint64_t arg2, struct gpusim_reply *reply);
 
 /* nvml_vals asks GPU minor and demands n values. */
 nvmlReturn_t nvml_vals(int minor, uint32_t op, uint64_t arg0, uint64_t *vals, size_t n);
@@ -84,7 +85,8 @@ nvmlDevice_t nvml_handle(int minor);
 nvmlReturn_t nvml_mig_handle(int minor, unsigned gi, unsigned ci, nvmlDevice_t *device);
 bool nvml_is_mig_handle(const struct nvmlDevice_st *handle);
 
-/* nvml_instances lists a GPU's MIG instances, at most MAX_INSTANCES. */
+/* nvml_instances lists a GPU's MIG devices and the GPU instances without any, at most MAX_INSTANCES. Those of one GPU
+ * instance follow each other. */
 nvmlReturn_t nvml_instances(int minor, struct instance *list, int *count);
 
 /* nvml_instance_of finds the instance behind a MIG handle as it is now. */
@@ -94,12 +96,17 @@ nvmlReturn_t nvml_instance_of(nvmlDevice_t device, struct instance *out);
 nvmlReturn_t nvml_profile(int minor, unsigned profile, struct profile *out);
 nvmlReturn_t nvml_profile_by_id(int minor, unsigned id, struct profile *out);
 
-/* nvml_give_gi makes a handle for a GPU instance, nvml_give_ci one for the compute instance in it. nvml_read_gi checks
- * a handle and reads the instance as it is now; nvml_compute_profile is the id of the profile that takes all of it. */
+/* nvml_profile_name is the name of a MIG device's profile: "1g.10gb", or "1c.3g.40gb" where it is not all of its GPU
+ * instance. */
+void nvml_profile_name(const struct instance *inst, const struct profile *p, char *out, size_t size);
+
+/* nvml_give_gi makes a handle for a GPU instance, nvml_give_ci one for a compute instance in it. nvml_read_gi checks a
+ * handle and reads the instance as it is now; nvml_compute_slices is how many slices the compute profile with that id has,
+ * 0 where the GPU instance has no such profile. */
 nvmlReturn_t nvml_give_gi(int minor, uint64_t gi, nvmlGpuInstance_t *out);
-nvmlReturn_t nvml_give_ci(nvmlGpuInstance_t instance, nvmlComputeInstance_t *out);
+nvmlReturn_t nvml_give_ci(nvmlGpuInstance_t instance, uint64_t ci, nvmlComputeInstance_t *out);
 nvmlReturn_t nvml_read_gi(nvmlGpuInstance_t instance, struct instance *out, int *minor);
-nvmlReturn_t nvml_compute_profile(nvmlGpuInstance_t instance, unsigned *compute);
+nvmlReturn_t nvml_compute_slices(nvmlGpuInstance_t instance, unsigned profile, unsigned *slices);
 
 /* nvml_copy gives a string out, or INSUFFICIENT_SIZE. */
 nvmlReturn_t nvml_copy(const char *from, char *to, unsigned length);

@@ -1,7 +1,7 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Making and destroying MIG instances. The compute instance of a GPU instance takes all of it.
+ * Making and destroying MIG instances.
  */
 #include "nvml_core.h"
 
@@ -41,29 +41,37 @@ nvmlReturn_t nvmlGpuInstanceDestroy(nvmlGpuInstance_t instance)
 	return nvml_call(minor, GPUSIM_OP_GI_DESTROY, inst.gi, 0, NULL, NULL);
 }
 
-nvmlReturn_t nvmlGpuInstanceCreateComputeInstance(nvmlGpuInstance_t instance, unsigned int profile,
-						  nvmlComputeInstance_t *out)
+static nvmlReturn_t compute(nvmlGpuInstance_t instance, unsigned profile, uint64_t start, nvmlComputeInstance_t *out)
 {
 	struct instance inst;
-	unsigned whole;
+	unsigned slices;
 	int minor;
 	uint64_t id;
 	struct gpusim_reply reply = { .vals = &id, .max_vals = 1 };
 	NEED(out);
 	TRY(nvml_read_gi(instance, &inst, &minor));
-	TRY(nvml_compute_profile(instance, &whole));
-	if (profile != whole)
+	TRY(nvml_compute_slices(instance, profile, &slices));
+	if (!slices)
 		return NVML_ERROR_NOT_SUPPORTED;
-	TRY(nvml_call(minor, GPUSIM_OP_CI_CREATE, inst.gi, 0, NULL, &reply));
-	return nvml_give_ci(instance, out);
+	TRY(nvml_call3(minor, GPUSIM_OP_CI_CREATE, inst.gi, slices, start, &reply));
+	return reply.nvals < 1 ? NVML_ERROR_UNKNOWN : nvml_give_ci(instance, id, out);
+}
+
+nvmlReturn_t nvmlGpuInstanceCreateComputeInstance(nvmlGpuInstance_t instance, unsigned int profile,
+						  nvmlComputeInstance_t *out)
+{
+	return compute(instance, profile, GPUSIM_UNKNOWN, out);
 }
 
 nvmlReturn_t nvmlGpuInstanceCreateComputeInstanceWithPlacement(nvmlGpuInstance_t instance, unsigned int profile,
 							       const nvmlComputeInstancePlacement_t *placement,
 							       nvmlComputeInstance_t *out)
 {
-	NEED(placement && placement->start == 0);
-	return nvmlGpuInstanceCreateComputeInstance(instance, profile, out);
+	unsigned slices;
+	NEED(placement);
+	TRY(nvml_compute_slices(instance, profile, &slices));
+	NEED(!slices || placement->size == slices);
+	return compute(instance, profile, placement->start, out);
 }
 
 nvmlReturn_t nvmlComputeInstanceDestroy(nvmlComputeInstance_t instance)

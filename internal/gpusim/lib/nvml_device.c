@@ -196,7 +196,7 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *id, nvmlDevice_t *device)
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length)
 {
 	struct gpu_info info;
-	char text[200];
+	char text[200], profile[96];
 	TRY(nvml_resolve(device));
 	TRY(nvml_info(device.handle->minor, &info));
 	if (!device.handle->mig)
@@ -205,7 +205,8 @@ nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int len
 	struct profile prof;
 	TRY(nvml_instance_of(device, &inst));
 	TRY(nvml_profile(device.handle->minor, (unsigned)inst.profile, &prof));
-	snprintf(text, sizeof text, "%s MIG %s", info.name, prof.name);
+	nvml_profile_name(&inst, &prof, profile, sizeof profile);
+	snprintf(text, sizeof text, "%s MIG %s", info.name, profile);
 	return nvml_copy(text, name, length);
 }
 

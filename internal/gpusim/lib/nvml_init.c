@@ -171,15 +171,24 @@ nvmlReturn_t nvml_unsupported(void)
 	return NVML_ERROR_NOT_SUPPORTED;
 }
 
-nvmlReturn_t nvml_call(int minor, uint32_t op, uint64_t arg0, uint64_t arg1, const char *text,
-		       struct gpusim_reply *reply)
+static nvmlReturn_t call(int minor, uint32_t op, const uint64_t *args, const char *text, struct gpusim_reply *reply)
 {
-	uint64_t args[GPUSIM_NARGS] = { arg0, arg1 };
 	if (reopen[minor]) {
 		reopen[minor] = false;
 		gpusim_open(&gpus[minor], minor);
 	}
 	return nvml_status(gpusim_call(&gpus[minor], op, args, text, reply));
+}
+
+nvmlReturn_t nvml_call(int minor, uint32_t op, uint64_t arg0, uint64_t arg1, const char *text,
+		       struct gpusim_reply *reply)
+{
+	return call(minor, op, (const uint64_t[GPUSIM_NARGS]){ arg0, arg1 }, text, reply);
+}
+
+nvmlReturn_t nvml_call3(int minor, uint32_t op, uint64_t arg0, uint64_t arg1, uint64_t arg2, struct gpusim_reply *reply)
+{
+	return call(minor, op, (const uint64_t[GPUSIM_NARGS]){ arg0, arg1, arg2 }, NULL, reply);
 }
 
 int nvml_count(void)

@@ -63,7 +63,8 @@ static nvmlReturn_t memory(nvmlDevice_t device, struct memory *m)
 {
 	uint64_t v[4];
 	TRY(nvml_resolve(device));
-	nvmlReturn_t ret = nvml_vals(device.handle->minor, GPUSIM_OP_MEMORY, device.handle->mig ? device.handle->gi : 0, v, 4);
+	const struct nvmlDevice_st *h = device.handle;
+	nvmlReturn_t ret = nvml_vals(h->minor, GPUSIM_OP_MEMORY, h->mig ? GPUSIM_MIG_DEVICE(h->gi, h->ci) : 0, v, 4);
 	if (ret == NVML_ERROR_NOT_FOUND)
 		return NVML_ERROR_INVALID_ARGUMENT; /* destroyed: the handle is invalid now */
 	TRY(ret);

@@ -5,6 +5,7 @@
  */
 #include "nvml_core.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #define MAX_GI 32
@@ -35,18 +36,18 @@ nvmlReturn_t nvml_mig_handle(int minor, unsigned gi, unsigned ci, nvmlDevice_t *
 
 nvmlReturn_t nvml_instances(int minor, struct instance *list, int *count)
 {
-	uint64_t v[1 + 7 * MAX_INSTANCES];
+	uint64_t v[1 + GPUSIM_MIG_VALS * MAX_INSTANCES];
 	char text[MAX_TEXT] = "";
 	struct gpusim_reply reply = { .vals = v, .max_vals = sizeof v / sizeof *v, .text = text,
 				      .max_text = sizeof text };
 	TRY(nvml_call(minor, GPUSIM_OP_MIG_INSTANCES, 0, 0, NULL, &reply));
-	if (reply.nvals < 1 || v[0] > MAX_INSTANCES || reply.nvals < 1 + 7 * v[0])
+	if (reply.nvals < 1 || v[0] > MAX_INSTANCES || reply.nvals < 1 + GPUSIM_MIG_VALS * v[0])
 		return NVML_ERROR_UNKNOWN;
 	*count = (int)v[0];
 	for (int i = 0; i < *count; i++) {
-		const uint64_t *w = v + 1 + 7 * i;
+		const uint64_t *w = v + 1 + GPUSIM_MIG_VALS * i;
 		list[i] = (struct instance){ .gi = w[0], .profile_id = w[1], .start = w[2], .size = w[3], .ci = w[4],
-					     .memory = w[5], .profile = w[6] };
+					     .memory = w[5], .profile = w[6], .ci_start = w[7], .ci_slices = w[8] };
 		gpusim_line(text, (unsigned)i, list[i].uuid, sizeof list[i].uuid);
 	}
 	return NVML_SUCCESS;
@@ -64,6 +65,14 @@ nvmlReturn_t nvml_instance_of(nvmlDevice_t device, struct instance *out)
 			return NVML_SUCCESS;
 		}
 	return NVML_ERROR_INVALID_ARGUMENT; /* destroyed: the handle is invalid now */
+}
+
+void nvml_profile_name(const struct instance *inst, const struct profile *p, char *out, size_t size)
+{
+	if (inst->ci_slices < p->slices)
+		snprintf(out, size, "%uc.%s", (unsigned)inst->ci_slices, p->name);
+	else
+		snprintf(out, size, "%s", p->name);
 }
 
 nvmlReturn_t nvml_profile(int minor, unsigned profile, struct profile *out)
@@ -142,7 +151,7 @@ nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *c
 	return ret == NVML_ERROR_NOT_SUPPORTED ? NVML_SUCCESS : ret;
 }
 
-/* MIG devices are the instances that have a compute instance, in the order that the driver lists them. */
+/* MIG devices are the compute instances, in the order that the driver lists them. */
 nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int index, nvmlDevice_t *out)
 {
 	struct instance list[MAX_INSTANCES];
@@ -210,14 +219,14 @@ nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttribute
 	TRY(nvml_instance_of(device, &inst));
 	TRY(nvml_profile(device.handle->minor, (unsigned)inst.profile, &p));
 	*out = (nvmlDeviceAttributes_t){
-		.multiprocessorCount = (unsigned)p.sms,
+		.multiprocessorCount = (unsigned)(p.sms * inst.ci_slices / p.slices),
 		.sharedCopyEngineCount = (unsigned)p.copy,
 		.sharedDecoderCount = (unsigned)p.decoders,
 		.sharedEncoderCount = (unsigned)p.encoders,
 		.sharedJpegCount = (unsigned)p.jpeg,
 		.sharedOfaCount = (unsigned)p.ofa,
 		.gpuInstanceSliceCount = (unsigned)p.slices,
-		.computeInstanceSliceCount = (unsigned)p.slices,
+		.computeInstanceSliceCount = (unsigned)inst.ci_slices,
 		.memorySizeMB = inst.memory >> 20,
 	};
 	return NVML_SUCCESS;

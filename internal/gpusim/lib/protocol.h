@@ -74,7 +74,7 @@ struct gpusim_response {
  *    node (GPUSIM_UNKNOWN: none), context cost in bytes, number of NVLinks, max MIG device count, max threads
  *    per SM, BAR1 bytes (0: not told);  text: uuid ("GPU-..."), name, serial, pci bus id ("00000000:1B:00.0") */
 #define GPUSIM_OP_MEMORY 17
-/* arg0 GPU instance id, 0: the GPU. The caller's view: a hard limit on the caller's own leaf cgroup shows as the GPU's size.
+/* arg0 MIG device (GPUSIM_MIG_DEVICE), 0: the GPU. The caller's view: a hard limit on the caller's own leaf cgroup shows as the GPU's size.
  * -> vals: total, reserved, free, used (v2 meaning: total = reserved + used + free). With a limit reserved is 0
  * and free is what the caller can still have, so used counts what others hold of the room under the limit. */
 #define GPUSIM_OP_UTILIZATION 18
@@ -93,10 +93,14 @@ struct gpusim_response {
 /* arg0 NVML_GPU_INSTANCE_PROFILE_* -> vals: id, memory bytes, slice count, SM count, instance count, copy
  *    engines, decoders, encoders, jpeg, ofa, remaining capacity, then (start, size) of each placement; text: name */
 #define GPUSIM_OP_MIG_INSTANCES 24
-/* arg0 1: those alone that have a compute instance, and whose capability nodes the caller can reach
- * -> vals: count, then (gi id, profile id, start, size, ci id (0xFFFFFFFF: none), memory bytes,
- *    NVML_GPU_INSTANCE_PROFILE_*) of each; text: the MIG UUIDs ("MIG-...", empty without a compute instance) in
- *    the same order */
+/* arg0 1: the MIG devices alone whose capability nodes the caller can reach; else all of them, and each GPU instance
+ *    without a compute instance once
+ * -> vals: count, then GPUSIM_MIG_VALS of each: gi id, profile id, start, size, ci id (0xFFFFFFFF: none), memory bytes,
+ *    NVML_GPU_INSTANCE_PROFILE_*, the compute instance's start and compute slices; text: the MIG UUIDs ("MIG-...", empty
+ *    without a compute instance) in the same order */
+#define GPUSIM_MIG_VALS 9
+/* How a MIG device is named by the two ids. */
+#define GPUSIM_MIG_DEVICE(gi, ci) ((uint64_t)(gi) | (uint64_t)(ci) << 8)
 #define GPUSIM_OP_SET_LIMIT 25
 /* arg0 soft, arg1 hard (UINT64_MAX: none) bytes; text: absolute cgroup v2 directory, as the caller sees it */
 #define GPUSIM_OP_GET_LIMIT 26
@@ -120,7 +124,7 @@ struct gpusim_response {
 
 #define GPUSIM_OP_MIG_SET 31
 /* arg0 MIG mode (0, 1), for which NO_PERMISSION is possible -> vals: 0 the mode is current, 1 it is pending because the
- * GPU is held or cut, 2 it is pending until a reset */
+ * GPU is held or cut or, before Hopper, open elsewhere, 2 it is pending until a reset that only another can make */
 
 #define GPUSIM_OP_POWER_LIMIT 32
 /* arg0 milliwatts to hold the GPU to, for which NO_PERMISSION and INVALID (beyond least or most) are possible, or
@@ -134,9 +138,10 @@ struct gpusim_response {
 #define GPUSIM_OP_GI_CREATE 40
 /* arg0 profile id, arg1 start (GPUSIM_UNKNOWN: any) -> vals: gi id; INSUFFICIENT without room */
 #define GPUSIM_OP_GI_DESTROY 41
-/* arg0 gi id; IN_USE while it has a compute instance */
+/* arg0 gi id; IN_USE while it has compute instances */
 #define GPUSIM_OP_CI_CREATE 42
-/* arg0 gi id -> vals: ci id; INSUFFICIENT when it has one */
+/* arg0 gi id, arg1 compute slices (0: all), arg2 start (GPUSIM_UNKNOWN: any) -> vals: ci id; INSUFFICIENT without room,
+ * NOT_SUPPORTED where the GPU instance has no compute profile of that size */
 #define GPUSIM_OP_CI_DESTROY 43
 /* arg0 gi id, arg1 ci id; IN_USE while a process holds something on it */
 
@@ -146,8 +151,8 @@ struct gpusim_response {
 
 /* What libcuda does, on nvidiaN; the connection is the process's hold on that GPU. */
 #define GPUSIM_OP_CTX_CREATE 48
-/* arg0 GPU instance id in MIG mode (0: the first instance; always 0 outside MIG mode); NO_PERMISSION where the caller
- * cannot reach the instance's capability nodes. arg1 GPUSIM_LIST_GRAPHICS: a graphics driver's context, which no compute
+/* arg0 MIG device in MIG mode (0: the first one; always 0 outside MIG mode); NO_PERMISSION where the caller
+ * cannot reach its capability nodes. arg1 GPUSIM_LIST_GRAPHICS: a graphics driver's context, which no compute
  * mode refuses; from then on the process is in that list, too
  * -> vals: context id (never 0). Charges the context's own memory: OUT_OF_MEMORY is possible */
 #define GPUSIM_OP_CTX_DESTROY 49

@@ -19,6 +19,8 @@ const (
 	maxMiB    = 16 << 20 // 16 TiB
 	maxName   = 95       // NVML's buffer for a name, less its end
 	maxSlices = 32
+	// maxDevices is how many ids of GPU instances a driver has capability numbers for, but for 0.
+	maxDevices = 14
 	// nvmlProfiles is NVML_GPU_INSTANCE_PROFILE_COUNT.
 	nvmlProfiles = 0x12
 )
@@ -94,7 +96,7 @@ func (c *checker) choice(field, name string, of map[string]uint64) uint64 {
 }
 
 func (c *checker) mig(field string, m *Model, doc modelMIGDoc) {
-	c.number(field+".max_devices", doc.MaxDevices, 1, maxSlices)
+	c.number(field+".max_devices", doc.MaxDevices, 1, maxDevices)
 	c.number(field+".compute_slices", doc.ComputeSlices, 1, maxSlices)
 	c.number(field+".memory_slices", doc.MemorySlices, 1, maxSlices)
 	m.MaxMIG, m.ComputeSlices, m.MemorySlices = doc.MaxDevices, doc.ComputeSlices, doc.MemorySlices

@@ -105,6 +105,7 @@ func (m *Model) restore(c *client, chain Chain) error {
 			}
 			return err
 		}
+		taken.ci = h.ci
 		*h = taken
 		back = append(back, h)
 	}

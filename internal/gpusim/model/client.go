@@ -39,6 +39,7 @@ type holding struct {
 	bytes sharing.Bytes
 	away  sharing.Bytes // what a checkpoint has taken to the host; bytes is 0 then
 	part  int           // index in gpu.used
+	ci    uint64        // in MIG mode, the compute instance's id
 	// charged are the limits that count these bytes; those cleared since are among them and of no matter.
 	charged []*limit
 }

@@ -66,6 +66,9 @@ type Change struct {
 	// Reset ends what a critical XID has done and gives the GPU the MIG mode that is pending; MIG instances are gone.
 	// Nobody may hold the GPU.
 	Reset bool
+	// Passthrough says whether the node is a virtual machine that the GPU is passed through to: MIG mode of one before
+	// Hopper then waits for a reset that comes from outside.
+	Passthrough *bool
 	// XID raises an event. XID 79 also takes the GPU off the bus; a critical one asks for a reset.
 	XID *uint64
 	// XIDInstance is the id of the GPU instance that the XID is on, which is all that it touches; nil for the whole GPU.
@@ -182,6 +185,9 @@ func (m *Model) apply(g *gpu, c Change, now time.Duration) {
 	if c.Reset {
 		g.recovery, g.remap.Pending = RecoveryNone, false
 		g.turn()
+	}
+	if c.Passthrough != nil {
+		g.passed = *c.Passthrough
 	}
 	if c.XID != nil {
 		m.raiseXID(g, *c.XID, c.XIDInstance)

@@ -59,7 +59,7 @@ func (g *gpu) release(h *holding) {
 	}
 }
 
-// CreateContext makes a context for a process in chain, which costs memory. instance is the MIG GPU instance
+// CreateContext makes a context for a process in chain, which costs memory. instance is the MIG device
 // to run on, 0 for the first or, without MIG mode, for the GPU. Errors: OutOfMemory, NotFound (client, or no
 // such instance), InUse (the compute mode), Lost.
 func (m *Model) CreateContext(id ClientID, instance uint64, chain Chain) (uint64, error) {
@@ -88,7 +88,7 @@ func (m *Model) CreateGraphics(id ClientID, instance uint64, chain Chain) (uint6
 }
 
 func (m *Model) createContext(c *client, instance uint64, chain Chain) (uint64, error) {
-	part, err := c.gpu.part(instance)
+	part, ci, err := c.gpu.part(instance)
 	if err != nil {
 		return 0, err
 	}
@@ -102,24 +102,12 @@ func (m *Model) createContext(c *client, instance uint64, chain Chain) (uint64, 
 	if err != nil {
 		return 0, err
 	}
+	h.ci = ci
 	c.pinned += h.bytes // at most the GPU's memory: cannot wrap
 	m.lastID++
 	c.contexts[m.lastID] = &h
 	m.grown(c.gpu)
 	return m.lastID, nil
-}
-
-// part returns the index in gpu.used of a GPU instance id. Nothing runs on an instance without a compute instance.
-func (g *gpu) part(instance uint64) (int, error) {
-	if !g.hw.MIG && instance == 0 {
-		return 0, nil // the whole GPU
-	}
-	for i, in := range g.instances {
-		if in != nil && in.Compute && (instance == 0 || instance == in.GI) {
-			return i, nil
-		}
-	}
-	return 0, wire.NotFound
 }
 
 // DestroyContext frees a context and what was allocated in it. Its launches run on. Errors: NotFound, Lost.
@@ -160,7 +148,7 @@ func (m *Model) Alloc(id ClientID, bytes sharing.Bytes, context uint64, kind wir
 	if bytes == 0 || kind < wire.KindLinear || kind > wire.KindManaged {
 		return 0, wire.Invalid
 	}
-	part, err := c.partOf(context, kind)
+	part, ci, err := c.partOf(context, kind)
 	if err != nil {
 		return 0, err
 	}
@@ -175,6 +163,7 @@ func (m *Model) Alloc(id ClientID, bytes sharing.Bytes, context uint64, kind wir
 	} else if a.holding, err = m.take(c.gpu, part, bytes, chain); err != nil {
 		return 0, err
 	}
+	a.ci = ci
 	at, ok := c.gpu.place.get(bytes)
 	if !ok {
 		c.gpu.release(&a.holding)
@@ -190,12 +179,12 @@ func (m *Model) Alloc(id ClientID, bytes sharing.Bytes, context uint64, kind wir
 
 // partOf says where an allocation goes: to its context's part; without one to that of the client's first
 // context.
-func (c *client) partOf(context uint64, kind wire.Kind) (int, error) {
+func (c *client) partOf(context uint64, kind wire.Kind) (part int, ci uint64, err error) {
 	if h, ok := c.contexts[context]; ok {
-		return h.part, nil
+		return h.part, h.ci, nil
 	}
 	if context != 0 || kind == wire.KindLinear || kind == wire.KindManaged {
-		return 0, wire.NotFound
+		return 0, 0, wire.NotFound
 	}
 	var first uint64
 	for ctx := range c.contexts {
@@ -204,7 +193,7 @@ func (c *client) partOf(context uint64, kind wire.Kind) (int, error) {
 		}
 	}
 	if first != 0 {
-		return c.contexts[first].part, nil
+		return c.contexts[first].part, c.contexts[first].ci, nil
 	}
 	return c.gpu.part(0)
 }

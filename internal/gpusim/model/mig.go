@@ -11,21 +11,25 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// maxInstances is past the instances of any GPU; ids are below it, since the libraries keep a handle for each.
-const maxInstances = 31
+// maxInstances is past the instances of any GPU: their ids are from 1 on, and each has a block of capability numbers.
+const maxInstances = CapBlocks - 1
 
 // AnyStart lets the driver choose where an instance begins.
 const AnyStart = -1
 
-// Instance is a MIG GPU instance, with the compute instance in it.
+// CapBlocks is how many blocks of capability numbers a GPU has: one for each id that drivers give GPU instances, from 0.
+const CapBlocks = 15
+
+// Instance is a MIG GPU instance, with the compute instances in it.
 type Instance struct {
 	// GI is its id, from 1. The id of one that was destroyed is given again.
 	GI uint64
 	machine.Instance
-	// Compute is true when it has its compute instance, whose id is 0 and which takes all of it.
-	Compute bool
-	// Made tells compute instances apart that had the same ids; 0 is what was there at the start.
-	Made uint64
+	// Block says which of the GPU's blocks of capability numbers are its own. That of an instance with an id that was
+	// given before is another one than the last time, and those that were given back are given to others.
+	Block int
+	// Computes are by id, none at first.
+	Computes []Compute
 }
 
 // Instances returns a GPU's MIG instances by id. Errors: Invalid, NotSupported (a GPU that cannot do MIG), Lost.
@@ -84,10 +88,24 @@ func (g *gpu) cut(in machine.Instance) (uint64, error) {
 		g.instances, g.capacity, g.used = append(g.instances, nil), append(g.capacity, 0), append(g.used, 0)
 	}
 	id := uint64(slot) + 1 // #nosec G115 -- an index
-	g.instances[slot] = &Instance{GI: id, Instance: in}
+	g.instances[slot] = &Instance{GI: id, Instance: in, Block: g.block(id)}
 	g.capacity[slot] = in.Profile.Memory
 	g.recount()
 	return id, nil
+}
+
+// block takes the lowest block of capability numbers that is free, but for the one that the last instance with the id had:
+// a driver promises neither that an instance keeps its numbers when it is made anew, nor that nobody gets its old ones.
+func (g *gpu) block(gi uint64) int {
+	last, again := g.blocks[gi]
+	for b := range CapBlocks {
+		taken := slices.ContainsFunc(g.instances, func(in *Instance) bool { return in != nil && in.Block == b })
+		if !taken && (!again || b != last) {
+			g.blocks[gi] = b
+			return b
+		}
+	}
+	return int(gi) % CapBlocks // #nosec G115 -- not reached: a GPU has fewer instances than blocks
 }
 
 // DestroyGI ends a GPU instance. Errors: Invalid, NotSupported, NoPermission, NotFound, InUse (it has a compute
@@ -97,42 +115,11 @@ func (m *Model) DestroyGI(index int, root bool, gi uint64) error {
 	switch {
 	case err != nil:
 		return err
-	case in.Compute || m.runsOn(g, gi):
+	case len(in.Computes) > 0 || m.runsOn(g, gi, anyCompute):
 		return wire.InUse
 	}
 	g.instances[gi-1], g.capacity[gi-1] = nil, sharing.Bytes(0)
 	g.recount()
-	return nil
-}
-
-// CreateCI makes the compute instance of a GPU instance and returns its id. Errors: Invalid, NotSupported,
-// NoPermission, NotFound, Insufficient (it has one), Lost.
-func (m *Model) CreateCI(index int, root bool, gi uint64) (uint64, error) {
-	_, in, err := m.instance(index, root, gi)
-	switch {
-	case err != nil:
-		return 0, err
-	case in.Compute:
-		return 0, wire.Insufficient
-	}
-	m.lastID++
-	in.Compute, in.Made = true, m.lastID
-	return 0, nil
-}
-
-// DestroyCI ends the compute instance of a GPU instance. Errors: Invalid, NotSupported, NoPermission, NotFound,
-// InUse (a process holds something on it), Lost.
-func (m *Model) DestroyCI(index int, root bool, gi, ci uint64) error {
-	g, in, err := m.instance(index, root, gi)
-	switch {
-	case err != nil:
-		return err
-	case !in.Compute || ci != 0:
-		return wire.NotFound
-	case m.runsOn(g, gi):
-		return wire.InUse
-	}
-	in.Compute = false
 	return nil
 }
 
@@ -159,32 +146,6 @@ func (m *Model) instance(index int, root bool, gi uint64) (*gpu, *Instance, erro
 		return nil, nil, wire.NotFound
 	}
 	return g, g.instances[gi-1], nil
-}
-
-// runsOn reports whether a process holds something on an instance.
-func (m *Model) runsOn(g *gpu, gi uint64) bool {
-	part := int(gi) - 1 // #nosec G115 -- an id that is there
-	for _, c := range m.clients {
-		if c.gpu != g {
-			continue
-		}
-		for _, h := range c.contexts {
-			if h.part == part {
-				return true
-			}
-		}
-		for _, a := range c.allocs {
-			if a.part == part {
-				return true
-			}
-		}
-		for _, s := range c.imports {
-			if s.part == part {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // recount brings what the hardware shows in line with the instances.

@@ -47,7 +47,7 @@ func TestCuttingAnInstance(t *testing.T) {
 	expect("7g", create(0, AnyStart), wire.Insufficient)
 	expect("1g anywhere", create(19, AnyStart), nil)
 
-	want := []Instance{{GI: 1, Instance: machine.Instance{Start: 4}}, {GI: 2, Instance: machine.Instance{Start: 0}}}
+	want := []Instance{{GI: 1, Instance: machine.Instance{Start: 4}}, {GI: 2, Instance: machine.Instance{Start: 0}, Block: 1}}
 	got, err := m.Instances(0)
 	for i := range got {
 		got[i].Profile = machine.Profile{}
@@ -60,9 +60,9 @@ func TestCuttingAnInstance(t *testing.T) {
 	expect("open", err, nil)
 	_, err = m.CreateContext(id, 1, inA)
 	expect("a context without a compute instance", err, wire.NotFound)
-	ci, err := m.CreateCI(0, true, 1)
+	ci, err := m.CreateCI(0, true, 1, Whole, AnyStart)
 	expect("a compute instance", err, nil)
-	_, err = m.CreateCI(0, true, 1)
+	_, err = m.CreateCI(0, true, 1, Whole, AnyStart)
 	expect("a second one", err, wire.Insufficient)
 	ctx, err := m.CreateContext(id, 1, inA)
 	expect("a context", err, nil)
@@ -76,7 +76,7 @@ func TestCuttingAnInstance(t *testing.T) {
 	expect("another compute instance", m.DestroyCI(0, true, 1, 1), wire.NotFound)
 	before := made(t, m)
 	expect("destroy", m.DestroyCI(0, true, 1, ci), nil)
-	_, err = m.CreateCI(0, true, 1)
+	_, err = m.CreateCI(0, true, 1, Whole, AnyStart)
 	expect("anew", err, nil)
 	if made(t, m) == before {
 		t.Error("a compute instance that is made anew looks like the one before")
@@ -93,10 +93,10 @@ func TestCuttingAnInstance(t *testing.T) {
 func made(t *testing.T, m *Model) uint64 {
 	t.Helper()
 	list, err := m.Instances(0)
-	if err != nil || len(list) == 0 {
+	if err != nil || len(list) == 0 || len(list[0].Computes) != 1 {
 		t.Fatal(list, err)
 	}
-	return list[0].Made
+	return list[0].Computes[0].Made
 }
 
 // Random calls: the instances stay a legal set, ids tell them apart, and what could be made is refused only when

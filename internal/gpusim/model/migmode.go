@@ -20,7 +20,7 @@ type Activation uint64
 const (
 	ActivationDone  Activation = 0
 	ActivationInUse Activation = 1 // the GPU is held, or cut: set the mode again once it is idle
-	ActivationReset Activation = 2 // the GPU takes the mode with its next reset
+	ActivationReset Activation = 2 // the GPU takes the mode with its next reset, which cannot be had from here
 )
 
 // liveMIG is true for GPUs that change MIG mode without a reset. They are also those that forget it at a reboot.
@@ -38,10 +38,16 @@ func (m *Model) MIGMode(index int) (MIGMode, error) {
 	return MIGMode{Current: g.hw.MIG, Pending: g.pendingMIG}, nil
 }
 
-// SetMIGMode turns MIG mode on (1) or off (0); root says whether the caller is root. GPUs from Hopper on change at
-// once when nobody holds them and they have no instance; older ones wait for a reset. Errors: Invalid (no such GPU or
-// mode), NotSupported (a GPU that cannot do MIG), NoPermission, Lost.
-func (m *Model) SetMIGMode(index int, root bool, mode uint64) (Activation, error) {
+// Caller is the process that asks for what only root may have.
+type Caller struct {
+	PID  int
+	Root bool
+}
+
+// SetMIGMode turns MIG mode on (1) or off (0). A GPU changes at once when it has no instance and nobody holds it; before
+// Hopper the call resets it, for which no other process may even have it open, and which a virtual machine cannot do. Errors:
+// Invalid (no such GPU or mode), NotSupported (a GPU that cannot do MIG), NoPermission, Lost.
+func (m *Model) SetMIGMode(index int, by Caller, mode uint64) (Activation, error) {
 	g, err := m.gpu(index)
 	switch {
 	case err != nil:
@@ -50,20 +56,35 @@ func (m *Model) SetMIGMode(index int, root bool, mode uint64) (Activation, error
 		return 0, wire.NotSupported
 	case mode > 1:
 		return 0, wire.Invalid
-	case !root:
+	case !by.Root:
 		return 0, wire.NoPermission
 	}
 	g.pendingMIG = mode == 1
 	switch {
 	case g.pendingMIG == g.hw.MIG:
 		return ActivationDone, nil
-	case !g.liveMIG():
-		return ActivationReset, nil
 	case m.held(g) || len(g.hw.Instances) > 0:
 		return ActivationInUse, nil
+	case !g.liveMIG() && g.passed:
+		return ActivationReset, nil
+	case !g.liveMIG() && m.openBut(g, by.PID):
+		return ActivationInUse, nil
+	}
+	if !g.liveMIG() {
+		g.recovery, g.remap.Pending = RecoveryNone, false // it was reset
 	}
 	g.turn()
 	return ActivationDone, nil
+}
+
+// openBut reports whether another process has a GPU open.
+func (m *Model) openBut(g *gpu, pid int) bool {
+	for _, c := range m.clients {
+		if c.gpu == g && c.pid != pid {
+			return true
+		}
+	}
+	return false
 }
 
 // held reports whether a process holds something on a GPU.

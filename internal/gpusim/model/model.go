@@ -48,8 +48,11 @@ type gpu struct {
 	// asked to count anew.
 	peak sharing.Bytes
 	// instances are the MIG instances, in the order of used; nil where there is none.
-	instances  []*Instance
+	instances []*Instance
+	// blocks are the blocks of capability numbers that the last instances with each id had.
+	blocks     map[uint64]int
 	pendingMIG bool              // MIG mode after the next reset
+	passed     bool              // it is passed through to this node as a virtual machine, which cannot reset it
 	limits     map[uint64]*limit // by Group.ID
 	place      addresses
 	memory     map[uint64]*allocation // by address, as long as somebody holds it
@@ -76,11 +79,13 @@ type gpu struct {
 func New(mach machine.Machine, driver machine.Driver) *Model {
 	m := &Model{machine: mach, driver: driver, clients: map[ClientID]*client{}}
 	for i, hw := range mach.GPUs {
-		g := &gpu{hw: hw, index: i, pendingMIG: hw.MIG, limits: map[uint64]*limit{}, place: newAddresses(i), memory: map[uint64]*allocation{}, lanes: newLanes(), util: AutoUtil, calls: map[wire.Op]CallFault{}}
+		g := &gpu{hw: hw, index: i, pendingMIG: hw.MIG, limits: map[uint64]*limit{}, blocks: map[uint64]int{}, place: newAddresses(i), memory: map[uint64]*allocation{}, lanes: newLanes(), util: AutoUtil, calls: map[wire.Op]CallFault{}}
 		if hw.MIG {
 			for k, in := range hw.Instances {
 				g.capacity = append(g.capacity, in.Profile.Memory)
-				g.instances = append(g.instances, &Instance{GI: uint64(k) + 1, Instance: in, Compute: true}) // #nosec G115 -- an index
+				id := uint64(k) + 1 // #nosec G115 -- an index
+				g.blocks[id] = k + 1
+				g.instances = append(g.instances, &Instance{GI: id, Instance: in, Block: k + 1, Computes: []Compute{{Slices: in.Profile.Slices}}})
 			}
 		} else {
 			g.capacity = []sharing.Bytes{hw.Model.Memory.SubFloor(hw.Model.Reserved)}

@@ -280,7 +280,7 @@ func (r *runner) recut(gpu int) {
 	for _, in := range r.naive.mach.GPUs[gpu].Instances {
 		gi, err := r.m.CreateGI(gpu, true, in.Profile.ID, in.Start)
 		if err == nil {
-			_, err = r.m.CreateCI(gpu, true, gi)
+			_, err = r.m.CreateCI(gpu, true, gi, Whole, AnyStart)
 		}
 		if err != nil {
 			r.t.Fatal(err)

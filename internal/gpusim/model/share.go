@@ -13,6 +13,7 @@ type shared struct {
 	*allocation
 	times   int    // how often it was imported
 	context uint64 // what it goes with; 0: nothing
+	by      uint64 // in MIG mode, the id of the compute instance that its holder runs on
 }
 
 // Import lets a client hold memory that another one made, by the address that it begins at, and returns its size. With a
@@ -28,17 +29,17 @@ func (m *Model) Import(id ClientID, at, context uint64) (sharing.Bytes, error) {
 	if !ok || a.managed > 0 {
 		return 0, wire.NotFound
 	}
-	part, err := c.partOf(context, wire.KindVMM)
+	part, ci, err := c.partOf(context, wire.KindVMM)
 	if err != nil {
 		return 0, err
 	}
 	if _, own := c.allocs[at]; own || part != a.part {
 		return 0, wire.Invalid
 	}
-	return a.bytes, c.share(at, a, context)
+	return a.bytes, c.share(at, a, context, ci)
 }
 
-func (c *client) share(at uint64, a *allocation, context uint64) error {
+func (c *client) share(at uint64, a *allocation, context, ci uint64) error {
 	if s, ok := c.imports[at]; ok {
 		s.times++
 		return nil
@@ -47,7 +48,7 @@ func (c *client) share(at uint64, a *allocation, context uint64) error {
 		return wire.OutOfMemory
 	}
 	a.holders++
-	c.imports[at] = &shared{a, 1, context}
+	c.imports[at] = &shared{a, 1, context, ci}
 	return nil
 }
 
@@ -67,7 +68,7 @@ func (m *Model) Export(id ClientID, at uint64) error {
 		return wire.NotFound
 	}
 	c.file = true
-	return c.share(at, a, 0)
+	return c.share(at, a, 0, a.ci)
 }
 
 func (m *Model) holds(g *gpu, pid int, at uint64) bool {

@@ -33,13 +33,13 @@ func (m *Model) Memory(index int, chain Chain) (Memory, error) {
 	return g.whole(), nil
 }
 
-// InstanceMemory returns that of a MIG GPU instance. Errors: Invalid, NotFound, Lost.
+// InstanceMemory returns that of a MIG device, which is its GPU instance's. Errors: Invalid, NotFound, Lost.
 func (m *Model) InstanceMemory(index int, instance uint64) (Memory, error) {
 	g, err := m.gpu(index)
 	if err != nil {
 		return Memory{}, err
 	}
-	part, err := g.part(instance)
+	part, _, err := g.part(instance)
 	if err != nil {
 		return Memory{}, err
 	}
@@ -88,21 +88,24 @@ func (m *Model) processes(index int, which func(pid int) bool) ([]Process, error
 	if err != nil {
 		return nil, err
 	}
-	type key struct{ pid, part int }
+	type key struct {
+		pid, part int
+		ci        uint64
+	}
 	sum := map[key]sharing.Bytes{}
 	for _, c := range m.clients {
 		if c.gpu != g || c.state == Saved || c.file || !which(c.pid) {
 			continue
 		}
 		for _, h := range c.contexts {
-			sum[key{c.pid, h.part}] += h.bytes
+			sum[key{c.pid, h.part, h.ci}] += h.bytes
 		}
 		for _, a := range c.allocs {
-			sum[key{c.pid, a.part}] += a.bytes
+			sum[key{c.pid, a.part, a.ci}] += a.bytes
 		}
 		for _, s := range c.imports {
 			if s.counts() {
-				sum[key{c.pid, s.part}] += s.bytes
+				sum[key{c.pid, s.part, s.by}] += s.bytes
 			}
 		}
 	}
@@ -110,11 +113,13 @@ func (m *Model) processes(index int, which func(pid int) bool) ([]Process, error
 	for k, bytes := range sum {
 		p := Process{PID: k.pid, GPU: index, Bytes: bytes, GI: wire.NoInstance, CI: wire.NoInstance}
 		if g.hw.MIG {
-			p.GI, p.CI = uint64(k.part)+1, 0 // #nosec G115 -- an index
+			p.GI, p.CI = uint64(k.part)+1, k.ci // #nosec G115 -- an index
 		}
 		all = append(all, p)
 	}
-	slices.SortFunc(all, func(a, b Process) int { return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.GI, b.GI)) })
+	slices.SortFunc(all, func(a, b Process) int {
+		return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.GI, b.GI), cmp.Compare(a.CI, b.CI))
+	})
 	return all, nil
 }
 

@@ -267,11 +267,11 @@ static void command(char *text)
 		ret = CALL(nvmlDeviceGetGpuInstanceById)(gpu(arg[1]), (unsigned)atoi(arg[2]), &gi);
 		ret = ret ? ret : CALL(nvmlGpuInstanceCreateComputeInstance)(gi, (unsigned)atoi(arg[3]), &ci);
 		printf("%d\n", ret);
-	} else if (IS("ci-destroy", 2)) {
+	} else if (IS("ci-destroy", 2) || IS("ci-destroy", 3)) {
 		nvmlGpuInstance_t gi = { 0 };
 		nvmlComputeInstance_t ci = { 0 };
 		ret = CALL(nvmlDeviceGetGpuInstanceById)(gpu(arg[1]), (unsigned)atoi(arg[2]), &gi);
-		ret = ret ? ret : CALL(nvmlGpuInstanceGetComputeInstanceById)(gi, 0, &ci);
+		ret = ret ? ret : CALL(nvmlGpuInstanceGetComputeInstanceById)(gi, arg[3] ? (unsigned)atoi(arg[3]) : 0, &ci);
 		printf("%d\n", ret ? ret : CALL(nvmlComputeInstanceDestroy)(ci));
 	} else if (IS("mig-mode", 1) || IS("mig-mode", 2)) {
 		nvmlDevice_t d = gpu(arg[1]);

@@ -65,12 +65,18 @@ func TestDaemonCutsMIG(t *testing.T) {
 	}
 }
 
-// A GPU before Hopper changes its mode with a reset, and its instances are gone after one.
+// A GPU before Hopper is reset by the call that changes its mode or, where it is passed through to a virtual machine, by
+// somebody else; its instances are gone after a reset.
 func TestDaemonMIGModeNeedsAReset(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root may set the mode")
 	}
 	dir := node(t, "a30x2", "r615")
+	if got := nvml(t, dir, "init", "mig-mode,0,1", "gi-create,0,14,3", "mig-mode,0,0", "mig-mode,0,1", "gi-destroy,0,1", "mig-mode,0,0"); got[1] != "0 activation=0 1 1" ||
+		got[3] != "0 activation=19 1 0" || got[4] != "0 activation=0 1 1" || got[6] != "0 activation=0 0 0" {
+		t.Errorf("modes: %q", got)
+	}
+	set(t, dir, "gpu=0", "passthrough=true")
 	for _, want := range []string{"0 activation=16 0 1", "0 activation=0 1 1"} {
 		if got := nvml(t, dir, "init", "mig-mode,0,1")[1]; got != want {
 			t.Errorf("mode: %q, want %q", got, want)
@@ -83,6 +89,27 @@ func TestDaemonMIGModeNeedsAReset(t *testing.T) {
 	set(t, dir, "gpu=all", "reboot=true")
 	if got := nvml(t, dir, "init", "gi-destroy,0,1", "mig-mode,0"); got[1] != notFound || got[2] != "0 activation=0 1 1" {
 		t.Errorf("after a reboot: %q", got)
+	}
+}
+
+// Several compute instances share a GPU instance, each a MIG device of its own.
+func TestDaemonDividesAnInstance(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root may cut")
+	}
+	dir := node(t, "mixed", "r615")
+	const oneSlice, twoSlices, whole = "0", "1", "2"
+	got := nvml(t, dir, "init", "ci-destroy,1,4", "ci-create,1,4,"+oneSlice, "ci-create,1,4,"+twoSlices, "ci-create,1,4,"+oneSlice,
+		"ci-create,1,4,"+whole, "mig,1", "gi-destroy,1,4", "ci-destroy,1,4,1", "ci-create,1,4,"+oneSlice, "ci-create,1,4,"+oneSlice, "mig,1")
+	for i, want := range map[int]string{2: "0", 3: insufficient, 4: "0", 5: insufficient, 7: inUse, 8: "0", 9: "0", 10: "0"} {
+		if got[i] != want {
+			t.Errorf("command %d: %q, want %q: %q", i, got[i], want, got)
+		}
+	}
+	for i, want := range map[int]int{6: 2, 11: 3} {
+		if n := strings.Count(got[i], "MIG 1c.3g.40gb"); n != want {
+			t.Errorf("%d devices of one slice, want %d: %s", n, want, got[i])
+		}
 	}
 }
 

@@ -193,7 +193,7 @@ func TestNVMLMIG(t *testing.T) {
 		case wire.OpMIGMode:
 			return wire.Response{Vals: []uint64{1, 1}}, true
 		case wire.OpMIGInstances:
-			return wire.Response{Vals: []uint64{2, 1, 14, 0, 2, 0, 16 * gib, 1, 3, 9, 4, 4, 0, 40 * gib, 2}, Text: "MIG-a\nMIG-b"}, true
+			return wire.Response{Vals: []uint64{2, 1, 14, 0, 2, 0, 16 * gib, 1, 0, 2, 3, 9, 4, 4, 0, 40 * gib, 2, 0, 2}, Text: "MIG-a\nMIG-b"}, true
 		case wire.OpMIGProfile:
 			return wire.Response{Vals: []uint64{r.Args[0], gib, 2, 32, 3, 1, 1, 0, 1, 0, 1, 0, 2}, Text: fmt.Sprintf("p%d", r.Args[0])}, true
 		}
