@@ -116,22 +116,72 @@ func newMIGBench(t *testing.T) *migBench {
 	b.gpus[0].MIG = true
 	b.mig = &fakeMIG{gpu: b.gpus[0].UUID, made: map[sharing.Instance]string{}}
 	root := t.TempDir()
-	for gi := range 7 {
-		for i, dir := range []string{fmt.Sprintf("gi%d", gi), fmt.Sprintf("gi%d/ci0", gi)} {
-			dir = filepath.Join(root, capsTable, "gpu0/mig", dir)
-			if err := os.MkdirAll(dir, 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(dir, "access"), fmt.Appendf(nil, "DeviceFileMinor: %d\n", 100+10*gi+i), 0o444); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	b.opt.CapsRoot = root
+	b.number(100)
 	if err := os.WriteFile(filepath.Join(root, "proc/devices"), []byte("Character devices:\n195 nvidia\n236 nvidia-caps\n"), 0o444); err != nil {
 		t.Fatal(err)
 	}
-	b.opt.CapsRoot = root
 	return b
+}
+
+// number gives the capabilities of each instance that can be numbers from the first one on, as a driver has them.
+func (b *migBench) number(first int) {
+	b.t.Helper()
+	for gi := range 7 {
+		for i, dir := range []string{fmt.Sprintf("gi%d", gi), fmt.Sprintf("gi%d/ci0", gi)} {
+			dir = filepath.Join(b.opt.CapsRoot, capsTable, "gpu0/mig", dir)
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				b.t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "access"), fmt.Appendf(nil, "DeviceFileMinor: %d\n", first+10*gi+i), 0o600); err != nil {
+				b.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// numbers are those that the container runtime was told of a device last.
+func (b *migBench) numbers(uuid string) []int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []int
+	for _, s := range b.shown {
+		for _, c := range s.Capabilities {
+			if s.Device.UUID == uuid {
+				out = append(out, c.Minor)
+			}
+		}
+	}
+	return out
+}
+
+// The numbers of capabilities belong to nobody: a driver that numbers them anew, for an instance that is as it was, is told
+// of again, by the agent that runs and by one that starts; and whoever asks what a program may open is told what holds now.
+func TestCapabilityNumbersAreReadAnew(t *testing.T) {
+	b := newMIGBench(t)
+	stop := b.begin()
+	ask := b.app("train", "mig-3g:1")
+	ask.Advice = sharing.Advice{GPUs: []sharing.GPUID{b.gpus[0].UUID}, MIG: sharing.PlannedMIG{Profile: "3g", Start: 1}}
+	c := b.run(ask)
+	if got := b.numbers("MIG-1"); !slices.Equal(got, []int{110, 111}) {
+		t.Fatalf("numbers %v", got)
+	}
+	b.number(500)
+	b.eventually("other numbers", func() bool { return slices.Equal(b.numbers("MIG-1"), []int{510, 511}) })
+	stop()
+	b.number(300)
+	b.begin()
+	b.eventually("other numbers after a restart", func() bool { return slices.Equal(b.numbers("MIG-1"), []int{310, 311}) })
+	b.number(700)
+	files, err := b.Capabilities(b.gpus[0], c.in.Device)
+	if err != nil || len(files) != 2 || !strings.HasSuffix(files[0], "nvidia-cap710") || !strings.HasSuffix(files[1], "nvidia-cap711") {
+		t.Errorf("%v, %v", files, err)
+	}
+	seen := []sharing.Seen{{Running: true, ID: "x", Devices: []string{"nvidia0", "nvidia-cap710"}}, {Running: true, ID: "y", Devices: []string{"nvidia0", "nvidia-cap310"}}}
+	if got := b.UnaccountedOn(b.gpus[0].UUID, seen); len(got) != 2 || got[0].GI != 1 || got[1].GI != AnyGI {
+		t.Errorf("who holds what: %+v", got)
+	}
+	c.remove()
 }
 
 // begin starts the runtime, as each agent does.

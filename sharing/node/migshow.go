@@ -76,16 +76,14 @@ func (r *Runtime) devicesBut(id ledger.ClaimID) []sharing.MIGDevice {
 	return out
 }
 
-// show needs r.showing. Of the devices only the one that must be there may fail it: another may have gone by hand.
+// show needs r.showing. Of the devices only the one that must be there may fail it: another may have gone by hand. The numbers
+// of their capabilities are read each time, and told again when they are other ones.
 func (r *Runtime) show(ctx context.Context, list []sharing.MIGDevice, must sharing.MIGDevice) error {
 	if r.showMIG == nil {
 		return fmt.Errorf("this agent serves no containers: %w", sharing.ErrUnsupported)
 	}
 	slices.SortFunc(list, func(a, b sharing.MIGDevice) int { return cmp.Compare(a.UUID, b.UUID) })
 	list = slices.Compact(list) // one that is shared has several claims
-	if r.wasShown && slices.Equal(list, r.shown) {
-		return nil
-	}
 	out := make([]MIGShown, 0, len(list))
 	for _, d := range list {
 		r.mu.Lock()
@@ -101,10 +99,18 @@ func (r *Runtime) show(ctx context.Context, list []sharing.MIGDevice, must shari
 			r.log.Debug("mig instance without capabilities", "uuid", d.UUID, "error", err.Error())
 		}
 	}
+	if r.wasShown && slices.EqualFunc(out, r.shown, MIGShown.same) {
+		return nil
+	}
 	r.wasShown = false
 	if err := r.showMIG(ctx, out); err != nil {
 		return err
 	}
-	r.shown, r.wasShown = slices.Clone(list), true
+	r.shown, r.wasShown = out, true
 	return nil
+}
+
+// same reports whether containers get the same of both.
+func (m MIGShown) same(o MIGShown) bool {
+	return m.Device == o.Device && m.GPU.Minor == o.GPU.Minor && slices.Equal(m.Capabilities, o.Capabilities)
 }

@@ -87,10 +87,10 @@ type Runtime struct {
 	tellMIG func(ctx context.Context, n MIGNotice)
 	// cutKick asks for a look at what is to be cut.
 	cutKick chan struct{}
-	// showing is held while the container runtime is told; shown are the devices that it knows, if it was told at all. It
+	// showing is held while the container runtime is told; shown is what it knows, if it was told at all. It
 	// is taken before mu.
 	showing  sync.Mutex
-	shown    []sharing.MIGDevice
+	shown    []MIGShown
 	wasShown bool
 	warnings map[string]string // condition key -> sentence
 
