@@ -83,7 +83,7 @@ func TestKilledAnywhere(t *testing.T) {
 				if !s.run(at, after, func() { _, _ = s.act() }) {
 					t.Fatalf("event %d did not come", at)
 				}
-				wasKilled := s.run(again, after, func() { _ = s.start().Recover(t.Context(), s.gpu()) })
+				wasKilled := s.run(again, after, func() { _ = s.start().Recover(t.Context(), s.gpu(), false) })
 				e := s.ready()
 				s.end(e, fmt.Sprintf("killed at %d (after: %v), then at %d", at, after, again))
 				if slices.Equal(s.ours(e, s.foreign), s.wanted) {
@@ -125,7 +125,7 @@ func TestUndoFailsToo(t *testing.T) {
 					wantErr(t, "look", err, sharing.ErrUnavailable)
 					_, err = s.e.Apply(t.Context(), s.gpu(), nil)
 					wantErr(t, "apply", err, sharing.ErrUnavailable)
-					if err := s.e.Recover(t.Context(), s.gpu()); err == nil {
+					if err := s.e.Recover(t.Context(), s.gpu(), false); err == nil {
 						t.Errorf("%s: recovered while the driver refuses", op)
 					}
 				}
@@ -133,7 +133,7 @@ func TestUndoFailsToo(t *testing.T) {
 				if restart {
 					s.e = s.start()
 				}
-				if err := s.e.Recover(t.Context(), s.gpu()); err != nil {
+				if err := s.e.Recover(t.Context(), s.gpu(), false); err != nil {
 					t.Fatal(err)
 				}
 				s.wanted = s.before
@@ -237,7 +237,7 @@ func TestJournalCut(t *testing.T) {
 		s.disk = whole[:n]
 		before := s.writes
 		e := s.start()
-		wantErr(t, "a cut journal", e.Recover(t.Context(), s.gpu()), sharing.ErrUnavailable)
+		wantErr(t, "a cut journal", e.Recover(t.Context(), s.gpu(), false), sharing.ErrUnavailable)
 		if s.writes != before || fmt.Sprint(s.have) != have || e.Trouble(s.gpu()) == "" {
 			t.Fatalf("cut at %d: %d calls, %v", n, s.writes-before, s.have)
 		}

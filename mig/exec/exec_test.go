@@ -176,7 +176,7 @@ func TestGPUWithoutMIG(t *testing.T) {
 	w := newWorld(t, "h100x8")
 	w.noMIG = true
 	e := w.start()
-	if err := e.Recover(t.Context(), w.gpu()); err != nil || e.Trouble(w.gpu()) != "" {
+	if err := e.Recover(t.Context(), w.gpu(), false); err != nil || e.Trouble(w.gpu()) != "" {
 		t.Errorf("%v, trouble %q", err, e.Trouble(w.gpu()))
 	}
 }
@@ -194,7 +194,7 @@ func TestReboot(t *testing.T) {
 		events := 0
 		for at := 1; ; at++ {
 			if !w.run(at, at%2 == 0, func() {
-				if err := w.start().Recover(t.Context(), w.gpu()); err != nil {
+				if err := w.start().Recover(t.Context(), w.gpu(), false); err != nil {
 					t.Fatal(err)
 				}
 				events = w.events
@@ -209,7 +209,7 @@ func TestReboot(t *testing.T) {
 		w.reboot("boot 100")
 		w.refuse[plan.CreateCI] = sharing.ErrExhausted
 		e = w.start()
-		wantErr(t, name, e.Recover(t.Context(), w.gpu()), sharing.ErrExhausted)
+		wantErr(t, name, e.Recover(t.Context(), w.gpu(), false), sharing.ErrExhausted)
 		if e.Trouble(w.gpu()) == "" {
 			t.Errorf("%s: no trouble", name)
 		}
@@ -235,7 +235,8 @@ func TestMode(t *testing.T) {
 	e := ampere.ready()
 	wantErr(t, "without leave", e.SetMode(t.Context(), ampere.gpu(), true, false), sharing.ErrDenied)
 	wantErr(t, "pending", e.SetMode(t.Context(), ampere.gpu(), true, true), sharing.ErrUnavailable)
-	wantErr(t, "still pending", e.Recover(t.Context(), ampere.gpu()), sharing.ErrUnavailable)
+	wantErr(t, "still pending", e.Recover(t.Context(), ampere.gpu(), false), sharing.ErrUnavailable)
+	wantErr(t, "pending with leave", e.Recover(t.Context(), ampere.gpu(), true), sharing.ErrUnavailable)
 	ampere.mode.Current = true // reset
 	if _, err := ampere.apply(ampere.ready(), "2g"); err != nil {
 		t.Error(err)

@@ -147,7 +147,7 @@ func TestByHandAtEachMoment(t *testing.T) {
 					s.meanwhile = nil
 					what := fmt.Sprintf("by hand at %d, killed at %d", hand, kill)
 					e := s.start()
-					err := e.Recover(t.Context(), s.gpu())
+					err := e.Recover(t.Context(), s.gpu(), false)
 					s.same(what, s.neighbour)
 					s.same(what, s.foreign)
 					if theirs != nil {
@@ -229,7 +229,7 @@ func TestAnotherAgentAtEachMoment(t *testing.T) {
 			disk, have, writes := slices.Clone(s.disk), fmt.Sprint(s.have), s.writes
 			s.disk = nil
 			other := s.start()
-			if err := other.Recover(t.Context(), s.gpu()); err != nil {
+			if err := other.Recover(t.Context(), s.gpu(), false); err != nil {
 				t.Fatalf("%s: another agent: %v", what, err)
 			}
 			mine, foreign, err := other.List(t.Context(), s.gpu())

@@ -30,6 +30,8 @@ type journal struct {
 	PCI    string `json:"pci"`
 	// Mode is true once Kerf has put the GPU in MIG mode, and not taken it out again.
 	Mode bool `json:"mode,omitempty"`
+	// Ending is true while Kerf ends the MIG mode of a GPU, until that is current.
+	Ending bool `json:"ending,omitempty"`
 	// Turning is the mode that is being set of a GPU whose mode is demand's to change; nil while none is.
 	Turning *bool `json:"turning,omitempty"`
 	// Mine are the instances that Kerf made, as they were before Change.Doing.

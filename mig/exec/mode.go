@@ -37,7 +37,7 @@ func (e *Executor) setMode(ctx context.Context, g *state, on, mayReset bool) err
 	}
 	switch n := len(g.mine) + len(g.foreign); {
 	case m.Current == on && m.Pending == on:
-		g.journal.Mode = on
+		g.journal.Mode, g.journal.Ending = on, false
 		return e.save(g)
 	case n > 0:
 		return fmt.Errorf("it has %d instances: %w", n, sharing.ErrConflict)
@@ -54,7 +54,7 @@ func (e *Executor) enter(ctx context.Context, g *state, on, reset bool) error {
 		return err
 	}
 	defer resume()
-	g.journal.Mode = on
+	g.journal.Mode, g.journal.Ending = on, !on
 	if err := e.save(g); err != nil {
 		return err
 	}
@@ -67,5 +67,9 @@ func (e *Executor) enter(ctx context.Context, g *state, on, reset bool) error {
 		g.trouble = "MIG mode is pending: the GPU needs a reset, or is in use"
 		return fmt.Errorf("%s: %w", g.trouble, sharing.ErrUnavailable)
 	}
-	return nil
+	if on {
+		return nil
+	}
+	g.journal.Ending = false // a mode that somebody sets by hand later on is theirs
+	return e.save(g)
 }

@@ -14,14 +14,14 @@ import (
 
 // Recover makes a GPU usable: at start, before its instances are offered, and again, with growing pauses, while it is
 // in trouble. A change that was cut off is finished, or else undone; after a reboot MIG mode and layout are made again.
-// An error says why the GPU is in trouble; Trouble then says so too. A GPU that cannot do MIG is usable, and has no
-// instances.
-func (e *Executor) Recover(ctx context.Context, gpu GPU) error {
+// mayReset is SetMode's. An error says why the GPU is in trouble; Trouble then says so too. A GPU that cannot do MIG is usable,
+// and has no instances.
+func (e *Executor) Recover(ctx context.Context, gpu GPU, mayReset bool) error {
 	g := e.of(gpu)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.gpu, g.settled = gpu, false
-	if err := e.recover(ctx, g); err != nil && !g.settled {
+	if err := e.recover(ctx, g, mayReset); err != nil && !g.settled {
 		g.trouble = err.Error()
 		return fmt.Errorf("recover mig instances of gpu %q: %w", string(gpu.ID), err)
 	}
@@ -29,7 +29,7 @@ func (e *Executor) Recover(ctx context.Context, gpu GPU) error {
 	return nil
 }
 
-func (e *Executor) recover(ctx context.Context, g *state) error {
+func (e *Executor) recover(ctx context.Context, g *state, mayReset bool) error {
 	if !g.loaded {
 		if err := e.load(ctx, g); err != nil {
 			return err
@@ -40,7 +40,7 @@ func (e *Executor) recover(ctx context.Context, g *state) error {
 	if err := e.turned(ctx, g); err != nil {
 		return err
 	}
-	if err := e.mode(ctx, g, rebooted); err != nil {
+	if err := e.mode(ctx, g, rebooted, mayReset); err != nil {
 		return err
 	}
 	if g.journal.Change != nil {
@@ -105,9 +105,9 @@ func (e *Executor) remake(g *state) bool {
 	return true
 }
 
-// mode puts a GPU back into MIG mode that Kerf uses in it, where that takes no reset. Where nothing of Kerf's is on it, and
+// mode puts a GPU back into MIG mode that Kerf uses in it, where that takes no reset or may take one. Where nothing of Kerf's is on it, and
 // somebody has ended the mode in this boot, that stands: who wants the mode sets it anew.
-func (e *Executor) mode(ctx context.Context, g *state, rebooted bool) error {
+func (e *Executor) mode(ctx context.Context, g *state, rebooted, mayReset bool) error {
 	used := g.journal.Mode || g.journal.Change != nil
 	m, err := e.opts.Driver.Mode(ctx, g.gpu.ID)
 	switch {
@@ -115,13 +115,18 @@ func (e *Executor) mode(ctx context.Context, g *state, rebooted bool) error {
 		return nil
 	case err != nil:
 		return fmt.Errorf("read mig mode: %w", err)
+	case g.journal.Ending && !m.Current:
+		g.journal.Ending = false
+		return e.save(g)
+	case g.journal.Ending && (!m.NeedsReset || mayReset):
+		return e.setMode(ctx, g, false, mayReset)
 	case used && !rebooted && !m.Current && !m.Pending && g.journal.Change == nil && len(g.mine) == 0:
 		g.journal.Mode = false
 		return e.save(g)
-	case used && !m.Current && m.NeedsReset:
+	case used && !m.Current && m.NeedsReset && !mayReset:
 		return fmt.Errorf("MIG mode is off, and takes a reset of the GPU: %w", sharing.ErrUnavailable)
 	case used && !m.Current:
-		return e.enter(ctx, g, true, false)
+		return e.enter(ctx, g, true, m.NeedsReset)
 	case m.Current != m.Pending:
 		return fmt.Errorf("MIG mode changes with the GPU's next reset, or once it is idle: %w", sharing.ErrUnavailable)
 	}

@@ -6,6 +6,8 @@ package exec
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/kerf-gpu/kerf/mig"
@@ -76,7 +78,7 @@ func TestTurnTakesBack(t *testing.T) {
 		t.Error("no trouble while a mode is pending that was not wanted")
 	}
 	w.refuseBack = false
-	if err := e.Recover(t.Context(), w.gpu()); err != nil || w.mode.Pending {
+	if err := e.Recover(t.Context(), w.gpu(), false); err != nil || w.mode.Pending {
 		t.Errorf("%v, mode %+v", err, w.mode)
 	}
 }
@@ -103,7 +105,7 @@ func TestTurnKilledAnywhere(t *testing.T) {
 						w.mode.NeedsReset = reset
 						killed := w.run(at, after, func() { _ = e.Turn(t.Context(), w.gpu(), on, true) })
 						survived = survived && !killed
-						w.run(again, after, func() { _ = w.start().Recover(t.Context(), w.gpu()) })
+						w.run(again, after, func() { _ = w.start().Recover(t.Context(), w.gpu(), false) })
 						e = w.ready()
 						what := fmt.Sprintf("to %t, with a reset %t, killed at %d (after: %t), then at %d", on, reset, at, after, again)
 						if w.mode.Current != w.mode.Pending || e.Kept(w.gpu()) != w.mode.Current {
@@ -173,5 +175,78 @@ func TestTouch(t *testing.T) {
 		if len(w.touched) != 1 || w.touched[0] != tt.want {
 			t.Errorf("%s: %v, want %v", name, w.touched, tt.want)
 		}
+	}
+}
+
+// Where the call itself resets a GPU before Hopper, its mode is current at once, with leave. What was in the way of the reset for a
+// moment leaves the mode pending; the next recovery sets it again, with leave alone, and once nobody holds the GPU.
+func TestTheModeCallResets(t *testing.T) {
+	ampere := func(resets bool) (*world, *Executor) {
+		w := newWorld(t, "a100x8")
+		w.mode.Current, w.mode.Pending, w.resets = false, false, resets
+		e := w.ready()
+		return w, e
+	}
+	w, e := ampere(true)
+	wantErr(t, "without leave", e.SetMode(t.Context(), w.gpu(), true, false), sharing.ErrDenied)
+	wantErr(t, "a turn without leave", e.Turn(t.Context(), w.gpu(), true, false), sharing.ErrDenied)
+	if w.writes > 0 || w.mode.Pending || len(w.touched) > 0 {
+		t.Errorf("without leave: %d calls, %+v, touched %v", w.writes, w.mode, w.touched)
+	}
+	wantErr(t, "with leave", e.SetMode(t.Context(), w.gpu(), true, true), nil)
+	if !w.mode.Current || e.Trouble(w.gpu()) != "" || !slices.Equal(w.touched, []Touch{Resets}) {
+		t.Errorf("with leave: %+v, trouble %q, touched %v", w.mode, e.Trouble(w.gpu()), w.touched)
+	}
+	wantErr(t, "back", e.SetMode(t.Context(), w.gpu(), false, true), nil)
+	wantErr(t, "a turn", e.Turn(t.Context(), w.gpu(), true, true), nil)
+	if !w.mode.Current || !e.Kept(w.gpu()) {
+		t.Errorf("after a turn: %+v", w.mode)
+	}
+
+	w, e = ampere(false)
+	wantErr(t, "open elsewhere", e.SetMode(t.Context(), w.gpu(), true, true), sharing.ErrUnavailable)
+	w.resets = true
+	calls := w.writes
+	e = w.start()
+	wantErr(t, "leave was taken away", e.Recover(t.Context(), w.gpu(), false), sharing.ErrUnavailable)
+	w.holds = []Hold{{GI: AnyGI, Who: "process 7"}}
+	wantErr(t, "held", e.Recover(t.Context(), w.gpu(), true), sharing.ErrConflict)
+	if w.writes != calls || !strings.Contains(e.Trouble(w.gpu()), "process 7") {
+		t.Errorf("%d calls, trouble %q", w.writes-calls, e.Trouble(w.gpu()))
+	}
+	w.holds = nil
+	wantErr(t, "once nobody holds it", e.Recover(t.Context(), w.gpu(), true), nil)
+	if !w.mode.Current || e.Trouble(w.gpu()) != "" {
+		t.Errorf("recovered: %+v, trouble %q", w.mode, e.Trouble(w.gpu()))
+	}
+}
+
+// A mode that could not be ended, because somebody had the GPU open just then, is ended by a later recovery, with leave where it
+// takes a reset; but not once an instance is there, and never one that Kerf did not mean to end.
+func TestAModeThatDoesNotEndAtOnce(t *testing.T) {
+	w := newWorld(t, "a100x8")
+	w.resets = true
+	e := w.ready()
+	wantErr(t, "on", e.SetMode(t.Context(), w.gpu(), true, false), nil) // it has it
+	w.resets = false
+	wantErr(t, "open elsewhere", e.SetMode(t.Context(), w.gpu(), false, true), sharing.ErrUnavailable)
+	wantErr(t, "without leave", w.start().Recover(t.Context(), w.gpu(), false), sharing.ErrUnavailable)
+	w.resets = true
+	w.byHand(mig.Place{Profile: 19, Start: 6})
+	wantErr(t, "with an instance", w.start().Recover(t.Context(), w.gpu(), true), sharing.ErrConflict)
+	if len(w.have) != 1 || !w.mode.Current {
+		t.Fatalf("%v, %+v", w.have, w.mode)
+	}
+	w.have = nil
+	e = w.start()
+	wantErr(t, "with leave", e.Recover(t.Context(), w.gpu(), true), nil)
+	if w.mode.Current || w.mode.Pending || e.Trouble(w.gpu()) != "" {
+		t.Errorf("%+v, trouble %q", w.mode, e.Trouble(w.gpu()))
+	}
+	w.mode.Current, w.mode.Pending = true, true // by hand
+	calls := w.writes
+	wantErr(t, "a mode by hand", w.start().Recover(t.Context(), w.gpu(), true), nil)
+	if !w.mode.Current || w.writes != calls {
+		t.Errorf("a mode that was set by hand: %+v, %d calls", w.mode, w.writes-calls)
 	}
 }

@@ -41,6 +41,8 @@ type world struct {
 	refuse  map[plan.Op]error // what calls answer instead of doing it
 	refused map[plan.Op]int   // how often still; absent: always
 	diskErr error
+	// resets has the call that sets the mode of a GPU which takes a reset for it make that, as outside of virtual machines.
+	resets bool
 	// refuseMode has the driver refuse each mode that is set, and refuseBack only one that the GPU has.
 	refuseMode, refuseBack bool
 	// ending is true while a call is under way that destroys something.
@@ -190,7 +192,7 @@ func (w *world) SetMode(_ context.Context, _ sharing.GPUID, on bool) (current bo
 			return fmt.Errorf("in use: %w", sharing.ErrUnavailable)
 		}
 		w.mode.Pending = on
-		if !w.mode.NeedsReset {
+		if !w.mode.NeedsReset || w.resets {
 			w.mode.Current = on
 		}
 		current = w.mode.Current == on
@@ -322,7 +324,7 @@ func (w *world) reboot(boot string) {
 func (w *world) ready() *Executor {
 	w.t.Helper()
 	e := w.start()
-	if err := e.Recover(w.t.Context(), w.gpu()); err != nil {
+	if err := e.Recover(w.t.Context(), w.gpu(), false); err != nil {
 		w.t.Fatal(err)
 	}
 	return e
