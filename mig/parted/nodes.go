@@ -5,6 +5,7 @@ package parted
 
 import (
 	"fmt"
+	"maps"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -34,16 +35,25 @@ func (r *reader) open(n *yaml.Node, field string, kind yaml.Kind, want string) (
 	return to, true
 }
 
-// mapping calls do for each pair of a mapping; a key that stands twice is a mistake, and the first one holds.
+// mapping calls do for each pair of a mapping; a key that stands twice is a mistake, and the first one holds. Then come those of
+// the mappings that it merges (<<), but for the keys that were there before.
 func (r *reader) mapping(n *yaml.Node, field string, do func(name string, key, value *yaml.Node)) {
+	r.pairs(n, field, map[string]bool{}, do)
+}
+
+func (r *reader) pairs(n *yaml.Node, field string, before map[string]bool, do func(name string, key, value *yaml.Node)) {
 	n, ok := r.open(n, field, yaml.MappingNode, "a mapping of fields")
 	if !ok {
 		return
 	}
 	seen := map[string]bool{}
+	var merged []*yaml.Node
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
 		switch {
+		case key.Kind == yaml.ScalarNode && key.Tag == mergeTag:
+			merged = append(merged, n.Content[i+1])
+		case key.Kind == yaml.ScalarNode && before[key.Value]:
 		case key.Kind != yaml.ScalarNode || key.Value == "":
 			r.bad(key, field, "", "write a name", "has a field without a name")
 		case seen[key.Value]:
@@ -53,10 +63,27 @@ func (r *reader) mapping(n *yaml.Node, field string, do func(name string, key, v
 			do(key.Value, key, n.Content[i+1])
 		}
 	}
+	maps.Copy(seen, before)
+	for _, m := range merged {
+		r.merge(m, field, seen, do)
+	}
+	maps.Copy(before, seen)
 	if len(n.Content) == 0 && field == "mig-configs" {
 		r.bad(n, field, "", "name at least one config", "is empty")
 	}
 }
+
+// merge is pairs of what a merge key names: a mapping, or a list of them of which the first one that has a key holds.
+func (r *reader) merge(n *yaml.Node, field string, before map[string]bool, do func(name string, key, value *yaml.Node)) {
+	if follow(n).Kind != yaml.SequenceNode {
+		r.pairs(n, field+".<<", before, do)
+		return
+	}
+	r.items(n, field+".<<", func(field string, n *yaml.Node) { r.pairs(n, field, before, do) })
+}
+
+// mergeTag is the tag of the key << of YAML 1.1.
+const mergeTag = "!!merge"
 
 // list calls do for each item of a list that must not be empty.
 func (r *reader) list(n *yaml.Node, field string, do func(field string, n *yaml.Node)) {

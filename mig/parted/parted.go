@@ -6,8 +6,8 @@
 //
 // It takes what mig-parted takes: version v1, device filters with and without subsystem, lists of devices, names of
 // profiles; it refuses what mig-parted refuses, all mistakes at once and with their lines. It refuses
-// one thing more, names of compute instances (1c.3g.20gb): Kerf divides an instance in another way. Anchors of
-// YAML may be used, merge keys not.
+// one thing more, names of compute instances (1c.3g.20gb): Kerf divides an instance in another way. Anchors and merge
+// keys of YAML may be used.
 //
 // It reads no file and changes no GPU. Where an instance goes is decided by package plan; mig-parted has no word for
 // it either.

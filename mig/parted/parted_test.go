@@ -136,8 +136,11 @@ mig-configs:
 			"line 12: mig-configs.a[3].mig-enabled is there twice",
 			"line 12: mig-configs.a[3].mig-devices has instances where mig-enabled is false",
 		}},
-		"a merge key": {"version: v1\nmig-configs:\n  a:\n  - &x {devices: all, mig-enabled: false}\n  - <<: *x", []string{
-			"line 5: mig-configs.a[1].<< is not a known field", "devices is missing", "mig-enabled is missing"}},
+		"no mapping is merged": {"version: v1\nmig-configs:\n  a:\n  - <<: 5\n    devices: all\n    mig-enabled: false\n  b:\n  - <<: [{devices: all}, x]\n    mig-enabled: false", []string{
+			"line 4: mig-configs.a[0].<< is not a mapping of fields", "line 8: mig-configs.b[0].<<[1] is not a mapping of fields"}},
+		"mistakes that are merged": {"version: v1\nmig-configs:\n  a:\n  - &x {devices: all, mig-enabled: false, nothing: 1}\n  - <<: *x\n    devices: [0]\n  - {\"<<\": 1, devices: all, mig-enabled: false}", []string{
+			"line 4: mig-configs.a[0].nothing is not a known field", "line 4: mig-configs.a[1].nothing is not a known field",
+			"line 7: mig-configs.a[2].<< is not a known field"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -176,6 +179,21 @@ func TestAnchorsAreBounded(t *testing.T) {
 	}
 }
 
+// A merge that repeats itself is bounded too, and one that names itself ends.
+func TestMergesAreBounded(t *testing.T) {
+	var doc strings.Builder
+	doc.WriteString("version: v1\nmig-configs:\n  a:\n  - &m0 {devices: all, mig-enabled: false}\n")
+	for i := range 30 {
+		fmt.Fprintf(&doc, "  - &m%d {<<: [*m%d, *m%d]}\n", i+1, i, i)
+	}
+	if _, err := parted.Parse([]byte(doc.String())); err == nil || !strings.Contains(err.Error(), "is past the 131072 values that are read") {
+		t.Errorf("error %.200v", err)
+	}
+	if _, err := parted.Parse([]byte("version: v1\nmig-configs:\n  a:\n  - &m {<<: *m, devices: all, mig-enabled: false}")); !errors.Is(err, sharing.ErrInvalid) {
+		t.Errorf("a merge of itself: %v", err)
+	}
+}
+
 func TestUnknownConfig(t *testing.T) {
 	doc, err := parted.Parse([]byte("version: v1\nmig-configs: {a: [{devices: all, mig-enabled: false}], b: [{devices: all, mig-enabled: false}]}"))
 	if err != nil {
@@ -195,6 +213,7 @@ func FuzzParse(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(data)
+	f.Add([]byte("version: v1\nmig-configs:\n  a: [&x {devices: all, mig-enabled: false}, {<<: [*x, *x], devices: [1]}]"))
 	f.Add([]byte("version: v1\nmig-configs: {a: [{devices: [0], mig-enabled: true, mig-devices: {1g: 99999}}]}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		doc, err := parted.Parse(data)
