@@ -325,17 +325,19 @@ struct cut {
 
 static bool look_cut(int minor, struct cut *c)
 {
-	enum { ROW = 7 };
-	static uint64_t list[1 + ROW * MAX_CUT]; /* guarded by mu */
+	enum { ROW = GPUSIM_MIG_VALS, MOST = 2 * MAX_CUT };
+	static uint64_t list[1 + ROW * MOST]; /* guarded by mu */
 	uint64_t args[GPUSIM_NARGS] = { 0 };
 	struct gpusim_reply reply = { .vals = list, .max_vals = sizeof list / sizeof *list };
 	c->n = 0;
 	if (!gpusim_open(&conns[minor], minor) || gpusim_call(&conns[minor], GPUSIM_OP_MIG_INSTANCES, args, NULL, &reply) != GPUSIM_OK)
 		return false;
-	for (uint64_t i = 0; i < list[0] && c->n < MAX_CUT; i++, c->n++) {
+	for (uint64_t i = 0; i < list[0] && i < MOST && c->n < MAX_CUT; i++) {
+		if (c->n && c->gi[c->n - 1] == list[1 + ROW * i])
+			continue; /* another compute instance of the same one */
 		c->gi[c->n] = list[1 + ROW * i];
 		c->profile[c->n] = list[2 + ROW * i];
-		c->size[c->n] = list[4 + ROW * i];
+		c->size[c->n++] = list[4 + ROW * i];
 	}
 	return true;
 }

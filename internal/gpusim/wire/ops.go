@@ -20,6 +20,8 @@ const (
 	NArgs = 6
 	// Unknown stands for a value that the driver cannot tell.
 	Unknown uint64 = math.MaxUint64
+	// MIGVals is how many values OpMIGInstances has of each MIG device.
+	MIGVals = 9
 	// ComputeShift is by how many bits a compute instance's id stands above its GPU instance's in the number of a MIG device.
 	ComputeShift = 8
 	// NoInstance is the GPU or compute instance id of what runs on no MIG instance.
