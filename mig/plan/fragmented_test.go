@@ -1,0 +1,109 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kerf-gpu/kerf/mig"
+	"github.com/kerf-gpu/kerf/mig/plan"
+)
+
+// pieces is a GPU on which small instances were made wherever there was room, and some of them have ended: what is left is
+// busy, or somebody else's, and the room between is in pieces.
+func pieces(table *mig.Table, r *rand.Rand) *gpu {
+	g := &gpu{table: table, next: 1}
+	for range 12 {
+		small := slices.DeleteFunc(table.Places(g.occupancy(nil)), func(p mig.Place) bool {
+			profile, _ := table.Profile(p.Profile)
+			return 2*profile.Size > table.Axis() // half a GPU or less
+		})
+		if len(small) == 0 {
+			break
+		}
+		g.create(small[r.IntN(len(small))])
+		in := &g.have[len(g.have)-1]
+		in.CIs, in.Ready, in.Ours = []int{0}, true, r.IntN(5) > 0
+		in.Holders = []string{fmt.Sprintf("pod %d", in.GI)}
+	}
+	g.have = slices.DeleteFunc(g.have, func(plan.Instance) bool { return r.IntN(3) == 0 })
+	return g
+}
+
+// fitTogether tries all places of all of the profiles.
+func fitTogether(table *mig.Table, profiles []int, taken []mig.Place) bool {
+	if len(profiles) == 0 {
+		return true
+	}
+	p, _ := table.Profile(profiles[0])
+	for _, start := range p.Starts {
+		with := append(slices.Clip(taken), mig.Place{Profile: p.ID, Start: start})
+		if _, err := table.Occupy(with); err == nil && fitTogether(table, profiles[1:], with) {
+			return true
+		}
+	}
+	return false
+}
+
+// On GPUs of each kind whose room is in pieces: an instance is made exactly where there is room for it, at the place that leaves
+// the most valuable room, by trying each; one that has none is told that the room is in pieces exactly where the instances
+// that there are could be placed so that it fits, by trying all their places.
+func TestPiecesAgainstBruteForce(t *testing.T) {
+	for _, name := range []string{"a30x2", "a100x8", "h100x8", "h200x8", "b200x8", "rtxpro6000x4"} {
+		t.Run(name, func(t *testing.T) {
+			table := table(t, name)
+			values := mig.NewValues(table, nil)
+			r := rand.New(rand.NewPCG(21, 5))
+			made, full, fragmented := 0, 0, 0
+			for range 120 {
+				g := pieces(table, r)
+				now := g.occupancy(t)
+				for _, p := range table.Profiles() {
+					made1, err := plan.Make(plan.Ask{Table: table, Values: values, Have: g.have, Wishes: []plan.Wish{{Profile: p.ID, Start: plan.Any}}})
+					if err != nil {
+						t.Fatal(err)
+					}
+					a, best := made1.Answers[0], mig.Value(-1)
+					for _, start := range p.Starts {
+						if o, ok := table.Try(now, mig.Place{Profile: p.ID, Start: start}); ok {
+							best = max(best, values.Of(table.Free(o)))
+						}
+					}
+					if (a.State == plan.Made) != (best >= 0) || len(made1.Steps) != map[bool]int{true: 2}[best >= 0] {
+						t.Fatalf("%s on %+v: %+v, worth of what is left %d", p.Name, g.have, made1, best)
+					}
+					if best >= 0 {
+						o, _ := table.Try(now, a.Place)
+						if got := values.Of(table.Free(o)); got != best {
+							t.Fatalf("%s on %+v goes to %d, which leaves %d and not %d", p.Name, g.have, a.Place.Start, got, best)
+						}
+						made++
+						continue
+					}
+					all := []int{p.ID}
+					for _, in := range g.have {
+						all = append(all, in.Place.Profile)
+					}
+					want, word := fitTogether(table, all, nil), "full: "
+					if want {
+						fragmented, word = fragmented+1, "fragmented: "
+					} else {
+						full++
+					}
+					if a.Fragmented != want || !strings.HasPrefix(a.Why, word) {
+						t.Fatalf("%s on %+v: %+v, in pieces: %v", p.Name, g.have, a, want)
+					}
+				}
+			}
+			t.Logf("%d made, %d full, %d in pieces", made, full, fragmented)
+			if made < 30 || full < 30 || fragmented < 5 {
+				t.Errorf("%d made, %d full, %d in pieces: too few to be a test", made, full, fragmented)
+			}
+		})
+	}
+}
