@@ -48,6 +48,11 @@ type running struct {
 	agent                *proc
 	// agents are all that were started; they end after the runs, with the machine.
 	agents []*proc
+	// bootFile is what agents find as the node's boot id, "" for the node's own; boots counts the restarts of the node.
+	bootFile string
+	boots    int
+	// moments are those at which agents were killed, with how often.
+	moments map[moment]int
 	// parent is the cgroup that holds the grants' cgroups, once one was seen.
 	parent string
 }
@@ -147,8 +152,14 @@ func (m *machine) startAgent(env ...string) {
 // anAgent starts an agent on any directory.
 func (m *machine) anAgent(dir string, env ...string) *proc {
 	m.t.Helper()
-	cmd := exec.Command(program("kerf-agent"), append([]string{"--dir", dir}, m.agentFlags...)...)
-	cmd.Env = append(slices.Clone(m.env), env...)
+	argv := append([]string{program("kerf-agent"), "--dir", dir}, m.agentFlags...)
+	env = append(slices.Clone(m.env), env...)
+	if m.bootFile != "" {
+		argv = append([]string{os.Args[0], helperBoot, m.bootFile}, argv...)
+		env = append(env, helperEnv+"=1")
+	}
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = env
 	p := launch(m.t, m.work, "agent", cmd)
 	m.agents = append(m.agents, p)
 	return p

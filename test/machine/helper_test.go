@@ -11,6 +11,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -40,11 +43,35 @@ func ask(path string) int {
 	return 0
 }
 
+// helperBoot, before a file, a program and its arguments, makes the helper become that program, which finds the file's
+// content as the node's boot id.
+const helperBoot = "boot"
+
+// boot returns only with an error.
+func boot(file string, argv []string) error {
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("unshare: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return fmt.Errorf("keep mounts to itself: %w", err)
+	}
+	if err := unix.Mount(file, "/proc/sys/kernel/random/boot_id", "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("another boot id: %w", err)
+	}
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, helperEnv+"=") })
+	return unix.Exec(argv[0], argv, env)
+}
+
 // helper is what the test binary does when it plays a tenant's program: it tries to connect to each of the
 // device sockets named, and prints a line for each: "open" or "shut", and the file's name.
 func helper(sockets []string) int {
 	if len(sockets) == 2 && sockets[0] == helperAsk {
 		return ask(sockets[1])
+	}
+	if len(sockets) > 2 && sockets[0] == helperBoot {
+		fmt.Fprintln(os.Stderr, boot(sockets[1], sockets[2:]))
+		return 1
 	}
 	for _, path := range sockets {
 		how := "open"

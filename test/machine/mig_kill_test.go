@@ -50,9 +50,6 @@ func TestMIGKilledAtEachMoment(t *testing.T) {
 			m.agentFlags = []string{"--config", m.write(layouts[1])}
 			m.startAgent()
 			m.ready()
-			if !m.cutGPUs()[0].MIG {
-				m.set("gpu=0", "reset=true") // the mode was pending
-			}
 			m.wantCut(0, 2)
 			eventually(t, "MIG mode", func() error {
 				if s := m.state(); !s.Ready || !s.GPUs[0].MIG {
@@ -72,6 +69,10 @@ func TestMIGKilledAtEachMoment(t *testing.T) {
 					t.Fatalf("change %d: the neighbour was on %s, and there is %q", n, neighbour, now)
 				}
 			})
+			m.met(point, map[string][]string{
+				"mig-driver":  {"create-gi", "create-ci", "destroy-ci", "destroy-gi"},
+				"mig-journal": {"intent", "create-gi", "create-ci", "destroy-ci", "destroy-gi"},
+			}[point]...)
 		})
 	}
 }
@@ -106,6 +107,9 @@ func TestModeKilledAtEachMoment(t *testing.T) {
 					t.Fatalf("change %d: the neighbour ended: %v", n, neighbour.wait())
 				}
 			})
+			m.met(point, map[string][]string{
+				"mig-driver": {"no change", "end of the mode", "create-gi"}, "mig-journal": {"no change", "intent", "end of the mode"},
+			}[point]...)
 		})
 	}
 }
@@ -137,6 +141,7 @@ func TestTurnKilledAtEachMoment(t *testing.T) {
 					t.Fatalf("change %d: %+v, by the driver %+v", n, g, m.cutGPUs()[0])
 				}
 			})
+			m.met(point, map[string][]string{"mig-driver": {"mode by demand", "create-gi"}, "mig-journal": {"mode by demand", "intent"}}[point]...)
 		})
 	}
 }
@@ -211,6 +216,7 @@ func (m *machine) killedAt(point string, passed int, ask func(), act func() func
 	if got := m.agent.wait(); got.signal != syscall.SIGKILL {
 		m.t.Fatalf("agent at its failpoint: exit %d, signal %v", got.code, got.signal)
 	}
+	m.noteKill(point, passed)
 	then := act()
 	m.startAgent()
 	m.ready()

@@ -25,9 +25,6 @@ func onDemand(t *testing.T, hardware, warm string, env ...string) *machine {
 	m.agentFlags = []string{"--config", m.write(demandPool(warm))}
 	m.startAgent(env...)
 	m.ready()
-	if !m.cutGPUs()[0].MIG {
-		m.set("gpu=0", "reset=true") // before Hopper the mode was pending
-	}
 	eventually(t, "MIG mode", func() error {
 		if s := m.state(); !s.Ready || !s.GPUs[0].MIG || s.GPUs[0].Health != "healthy" {
 			return fmt.Errorf("%+v", s.GPUs[0])

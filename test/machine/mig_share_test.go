@@ -95,9 +95,6 @@ func TestSharedInstancesWatched(t *testing.T) {
 	m.agentFlags = []string{"--config", m.write(pool)}
 	m.startAgent()
 	m.ready()
-	if !m.cutGPUs()[0].MIG {
-		m.set("gpu=0", "reset=true") // the mode was pending
-	}
 	m.wantCut(0, 2)
 	pin := " --gpu-uuid " + m.uuid(0)
 	eventually(t, "two shared instances in the books", func() error {

@@ -1,0 +1,181 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// showCaps prints the capability nodes that a program sees, and uses its instance.
+func showCaps() []string {
+	return []string{"sh", "-c", "echo caps $(ls $NVIDIA_DEV_ROOT/dev/nvidia-caps); exec " + strings.Join(load("--alloc 1GiB"), " ")}
+}
+
+// capsOf are the nodes that a program has printed.
+func capsOf(t *testing.T, r result) string {
+	t.Helper()
+	for line := range strings.Lines(r.out) {
+		if caps, ok := strings.CutPrefix(line, "caps "); ok && r.code == 0 && len(strings.Fields(caps)) == 2 {
+			return strings.TrimSpace(caps)
+		}
+	}
+	t.Fatalf("a program sees not just two capability nodes, or cannot use its instance: %v", r)
+	return ""
+}
+
+// An instance that is cut again at its place has other capability numbers, and what it had are another's: each program has the
+// nodes of its own instance, and those work, also for an agent that starts anew and after a reboot. The driver lets nobody use an
+// instance with any other nodes.
+func TestMIGNumbersAreReadAnew(t *testing.T) {
+	t.Parallel()
+	m := onDemand(t, "h100x8", "1s")
+	ask := flags("--mig 3g")
+	numbers := map[string]int{}
+	note := func(what string) {
+		t.Helper()
+		caps := capsOf(t, m.run(ask, showCaps()).wait())
+		if numbers[caps]++; numbers[caps] > 2 { // the last one's are never the next one's, an older one's may be
+			t.Errorf("%s: the numbers are %s again: %v", what, caps, numbers)
+		}
+		m.noGrants()
+		m.wantCut(0, 0)
+	}
+	note("first")
+	note("cut again")
+	other := m.run(flags("--mig 1g --name other"), load("--alloc 1GiB --hold 1h"))
+	other.loads(1)
+	if caps := capsOf(t, m.run(ask, showCaps()).wait()); numbers[caps] > 1 {
+		t.Errorf("beside another: %s of %v", caps, numbers)
+	}
+	m.noGrantsBut(1)
+	kept := m.wantCut(0, 1)
+	m.restartAgent()
+	if caps := capsOf(t, m.run(ask, showCaps()).wait()); caps == "" || !other.running() {
+		t.Error("after a restart of the agent")
+	}
+	m.noGrantsBut(1)
+	if now := m.wantCut(0, 1); !maps.Equal(now, kept) {
+		t.Errorf("the neighbour was at %v, and is at %v", kept, now)
+	}
+	other.end()
+	m.noGrants()
+	m.wantCut(0, 0)
+	if len(numbers) < 2 {
+		t.Errorf("the numbers did not change: %v", numbers)
+	}
+}
+
+// reboot is a restart of the node without a warning: every process, and all that the driver was told, is gone; the next
+// agent finds another boot id.
+func (m *machine) reboot(runs ...*run) {
+	m.t.Helper()
+	if m.agent.running() {
+		m.killAgent()
+	}
+	for _, r := range runs {
+		r.end()
+	}
+	m.set("gpu=all", "reboot=true")
+	m.boots++
+	m.bootFile = filepath.Join(m.work, fmt.Sprintf("boot-%d", m.boots))
+	if err := os.WriteFile(m.bootFile, fmt.Appendf(nil, "%08x-0000-4000-8000-000000000000\n", m.boots), 0o444); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// readyWith waits until the GPU is offered again, and demands that it has these profiles at each moment at which it is.
+func (m *machine) readyWith(gpu int, profiles []uint64) {
+	m.t.Helper()
+	waited := false
+	eventually(m.t, "an agent that is ready", func() error {
+		r := m.kerf("status", "-o", "json")
+		var s status
+		if r.code != 0 || json.Unmarshal([]byte(r.out), &s) != nil || !s.Ready || s.GPUs[gpu].Health != "healthy" {
+			waited = true
+			return fmt.Errorf("%v\n%s", r, tail(m.agent.stderr()))
+		}
+		var have []uint64
+		for p, uuid := range m.places(gpu) {
+			if uuid != "" {
+				have = append(have, p.profile)
+			}
+		}
+		if slices.Sort(have); !slices.Equal(have, slices.Sorted(slices.Values(profiles))) {
+			m.t.Fatalf("ready with %v, want %v", have, profiles)
+		}
+		return nil
+	})
+	if !waited {
+		m.t.Error("it was offered at once: too quick to be a test")
+	}
+}
+
+// After a reboot the layout is there before the agent offers anything, whether the GPU has kept its MIG mode or not, also when
+// the reboot has cut a change off, at each moment of it; what was in use then is nobody's.
+func TestMIGLayoutAfterAReboot(t *testing.T) {
+	t.Parallel()
+	for hardware, layouts := range map[string][2]struct {
+		text     string
+		profiles []uint64
+		ask      string
+	}{
+		"h100x8": {{"1g.10gb: 2, 3g.40gb: 1", []uint64{19, 19, 9}, "--mig 3g"}, {"4g.40gb: 1, 3g.40gb: 1", []uint64{5, 9}, "--mig 4g"}},
+		"a30x2":  {{"1g.6gb: 2, 2g.12gb: 1", []uint64{14, 14, 5}, "--mig 2g"}, {"2g.12gb: 2", []uint64{5, 5}, "--mig 2g"}},
+	} {
+		t.Run(hardware, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, setup{hardware: hardware, driver: "r580", noAgent: true})
+			pool := func(n int) string {
+				return layoutPool("    - {gpus: [0], enabled: true, instances: {" + layouts[n%2].text + "}}\n    migReset: true\n    migOnDemand: false\n")
+			}
+			m.agentFlags = []string{"--config", m.write(pool(0))}
+			m.startAgent()
+			m.ready()
+			m.wantProfiles(0, layouts[0].profiles)
+			m.set("gpu=0", "latency.gi-create=200ms")
+			used := m.run(flags(layouts[0].ask+" --name used"), load("--alloc 1GiB --hold 1h"))
+			used.loads(1)
+			m.reboot(used)
+			m.startAgent()
+			m.readyWith(0, layouts[0].profiles)
+			m.noGrants()
+			open := 0
+			for n := 1; n <= 4; n++ {
+				m.killAgent()
+				m.write(pool(n))
+				m.startAgent(fmt.Sprintf("KERF_FAILPOINTS=mig-driver=%d*off->exit", 2*n-1))
+				eventually(t, "the agent's end in the middle of a change", func() error {
+					if m.agent.running() {
+						return fmt.Errorf("it runs:\n%s", tail(m.agent.stderr()))
+					}
+					return nil
+				})
+				if m.journalOf(0).Change != nil {
+					open++
+				}
+				m.reboot()
+				m.startAgent()
+				m.readyWith(0, layouts[n%2].profiles)
+				eventually(t, "an instance", func() error { // stock may be taken of the GPUs once more
+					if r := m.run(flags(layouts[n%2].ask), showCaps()).wait(); r.code != 0 {
+						return fmt.Errorf("reboot %d: %v", n, r)
+					}
+					return nil
+				})
+				m.noGrants()
+				m.toldAsCut(0)
+			}
+			if open < 3 {
+				t.Errorf("the journal was open at %d reboots: too few to be a test", open)
+			}
+		})
+	}
+}
