@@ -47,7 +47,7 @@ func (e *testCase) useMachine(machine string) {
 }
 
 // cutTwoKinds makes the node one of H100 and A100, and has the agent cut one of each until the test ends. The A100 takes a
-// reset for its MIG mode.
+// reset for its MIG mode, which the pool allows.
 func (e *testCase) cutTwoKinds() {
 	e.Helper()
 	e.Cleanup(func() { e.useMachine("h100x8") })
@@ -55,12 +55,7 @@ func (e *testCase) cutTwoKinds() {
 	rules := e.readRules()
 	e.Cleanup(func() { e.writeRules(rules) })
 	e.nowRules(cutRules(e, rules, "{gpus: [6, 7], enabled: true}", "    migReset: true\n"))
-	e.untilCut(func() {
-		if gpus := e.inDriver(); gpus[6].MIG && !gpus[7].MIG {
-			// Its mode is pending: whoever runs the node resets it. While the agent asks for the mode it holds the GPU.
-			_ = e.node.in(e.node.program("gpusim"), "set", "--dir", e.node.env["GPUSIM_DIR"], "gpu=7", "reset=true")
-		}
-	})
+	e.untilCut()
 }
 
 // asking is what a pod may ask for, the profile that it gets, and the size of that, in GiB, rounded down.

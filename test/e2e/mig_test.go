@@ -52,7 +52,7 @@ func (e *testCase) cutNode() {
 		e.writeRules(rules)
 	})
 	e.nowRules(cutRules(e, rules, "{gpus: [6, 7], enabled: true}", ""))
-	e.untilCut(func() {})
+	e.untilCut()
 }
 
 // cutRules are the rules with a layout, and what else is said in the pool.
@@ -65,10 +65,10 @@ func cutRules(e *testCase, rules, layout, more string) string {
 	return strings.Replace(rules, line, line+"    migKeepWarm: 1s\n    mig: ["+layout+"]\n"+more, 1)
 }
 
-// untilCut waits until the GPUs are in MIG mode, and kubelet offers what can be had of them. help is called meanwhile.
-func (e *testCase) untilCut(help func()) {
+// untilCut waits until the GPUs are in MIG mode, and kubelet offers what can be had of them.
+func (e *testCase) untilCut() {
 	e.Helper()
-	eventually(e, "MIG mode", func() error { help(); return e.modes(true) })
+	eventually(e, "MIG mode", func() error { return e.modes(true) })
 	eventually(e, "MIG profiles that kubelet offers", func() error {
 		for resource, want := range map[string]int64{"kerf.dev/mig-1g.10gb": 14, "kerf.dev/mig-3g.40gb": 4, "kerf.dev/mig-7g.80gb": 2, "kerf.dev/gpu": 6} {
 			if all, usable, err := e.capacity(resource); err != nil || all != want || usable != want {
