@@ -115,7 +115,7 @@ func (e *Executor) mode(ctx context.Context, g *state, rebooted, mayReset bool) 
 		return nil
 	case err != nil:
 		return fmt.Errorf("read mig mode: %w", err)
-	case g.journal.Ending && !m.Current:
+	case g.journal.Ending && m.Current == m.Pending: // it has ended, or was never asked to: who wants that asks anew
 		g.journal.Ending = false
 		return e.save(g)
 	case g.journal.Ending && (!m.NeedsReset || mayReset):

@@ -250,3 +250,27 @@ func TestAModeThatDoesNotEndAtOnce(t *testing.T) {
 		t.Errorf("a mode that was set by hand: %+v, %d calls", w.mode, w.writes-calls)
 	}
 }
+
+// A process that is killed while it ends a mode leaves no trouble behind, also where somebody makes an instance before the next
+// one comes: that stays theirs, and is told.
+func TestKilledWhileAModeEnds(t *testing.T) {
+	kills := 0
+	for kill := 1; ; kill++ {
+		w := newWorld(t, "h100x8")
+		e := w.ready()
+		if !w.run(kill, false, func() { _ = e.SetMode(t.Context(), w.gpu(), false, false) }) {
+			break
+		}
+		kills++
+		if w.mode.Current {
+			w.byHand(mig.Place{Profile: 19, Start: 6})
+		}
+		_, foreign, err := w.ready().List(t.Context(), w.gpu())
+		if err != nil || len(foreign) != len(w.have) {
+			t.Fatalf("killed at %d: %v of %v, %v", kill, foreign, w.have, err)
+		}
+	}
+	if kills < 4 {
+		t.Errorf("killed %d times: too few to be a test", kills)
+	}
+}
