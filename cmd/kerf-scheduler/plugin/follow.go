@@ -135,6 +135,10 @@ func dropWriters(object any) (any, error) {
 
 func (c *core) leases() cache.ResourceEventHandler {
 	return handlers(func(l *coordinationv1.Lease) {
+		if l.Name == leaderLease {
+			c.led(l)
+			return
+		}
 		node, ours := strings.CutPrefix(l.Name, leasePrefix)
 		if !ours || l.Spec.RenewTime == nil || l.Spec.LeaseDurationSeconds == nil {
 			return
@@ -142,6 +146,21 @@ func (c *core) leases() cache.ResourceEventHandler {
 		valid := time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
 		c.change(node, func() { c.books.Heartbeat(node, l.Spec.RenewTime.Time, valid, c.now()) })
 	}, func(*coordinationv1.Lease) {})
+}
+
+// led takes note of who decides.
+func (c *core) led(l *coordinationv1.Lease) {
+	holder := ""
+	if l.Spec.HolderIdentity != nil {
+		holder = *l.Spec.HolderIdentity
+	}
+	c.mu.Lock()
+	changed := !c.elected || c.leader != holder
+	c.elected, c.leader = true, holder
+	c.mu.Unlock()
+	if changed {
+		c.tellAmounts()
+	}
 }
 
 func (c *core) nodes() cache.ResourceEventHandler {

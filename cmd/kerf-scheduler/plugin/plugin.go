@@ -29,6 +29,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/kube/podspec"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
+	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/scheduler"
 )
 
@@ -39,6 +40,12 @@ const Name = "Kerf"
 type Args struct {
 	// SharingConfig is the file with the agents' configuration; empty: there is none, and no pod can name a profile.
 	SharingConfig string `yaml:"sharingConfig"`
+	// SharingConfigMap is the ConfigMap that the file is of, as NAMESPACE/NAME. It is watched, and the file counts until it was
+	// seen; empty: the file alone counts.
+	SharingConfigMap string `yaml:"sharingConfigMap"`
+	// ProfileAmounts is the ConfigMap, as NAMESPACE/NAME, to which the profiles' amounts are written for the admission policies;
+	// empty: none.
+	ProfileAmounts string `yaml:"profileAmounts"`
 	// PlacementTimeout is how long a node may say that it has no room for a pod that was bound to it before the pod is
 	// evicted, so that its controller makes it anew; 0: never.
 	PlacementTimeout time.Duration `yaml:"placementTimeout"`
@@ -56,8 +63,14 @@ type core struct {
 	books *scheduler.Books
 	// waiting are the pods that the books had no room for.
 	waiting *waiters
-	// rules is the agents' configuration as it was read last.
-	rules []byte
+	// rules is the hash of the agents' configuration that is in force, empty for none, and profiles are those of it.
+	rules    string
+	profiles []config.Profile
+	// elected is true where schedulers elect the one that decides, and leader is how its lease names it. A value comes to amountsDue
+	// when one of these has changed.
+	elected    bool
+	leader     string
+	amountsDue chan struct{}
 	// shown are the metrics that tell it.
 	shown configMetrics
 	// pacer writes the events of placements.
@@ -127,7 +140,9 @@ func NewFactory(register Register) Factory {
 			if err := c.follow(ctx, handle); err != nil {
 				return nil, errors.Join(fmt.Errorf("plugin %s: %w", Name, err), c.Close())
 			}
-			c.running.Go(func() { c.reread(ctx, args, rereadEvery) })
+			if err := c.followRules(ctx, args, handle.ClientSet()); err != nil {
+				return nil, errors.Join(fmt.Errorf("plugin %s: %w", Name, err), c.Close())
+			}
 			c.running.Go(func() { c.pacer.run(ctx, pause) })
 			pods := handle.SharedInformerFactory().Core().V1().Pods().Lister()
 			g := gangs{core: c, client: handle.ClientSet(), events: handle.EventRecorder, pods: func(namespace string) ([]*corev1.Pod, error) {
@@ -150,7 +165,7 @@ func NewFactory(register Register) Factory {
 }
 
 func newCore(now func() time.Time) *core {
-	c := &core{now: now, books: scheduler.New(), pacer: newPacer(), ending: map[string][]gpunode.Ending{}, left: map[types.UID]member{}}
+	c := &core{now: now, books: scheduler.New(), pacer: newPacer(), ending: map[string][]gpunode.Ending{}, left: map[types.UID]member{}, amountsDue: make(chan struct{}, 1)}
 	c.waiting = newWaiters(now, func(w scheduler.Want, node string) bool {
 		return c.books.Fit(w, node, now()).Reason == scheduler.Fits
 	})
@@ -185,6 +200,11 @@ func readArgs(raw runtime.Object) (Args, error) {
 		}
 		if args.PlacementTimeout < 0 {
 			return args, fmt.Errorf("placementTimeout: %v is below 0; 0s is never", args.PlacementTimeout)
+		}
+		for field, name := range map[string]string{"sharingConfigMap": args.SharingConfigMap, "profileAmounts": args.ProfileAmounts} {
+			if of, is, ok := strings.Cut(name, "/"); name != "" && (!ok || of == "" || is == "" || strings.Contains(is, "/")) {
+				return args, fmt.Errorf("%s: %q is not NAMESPACE/NAME of a ConfigMap", field, name)
+			}
 		}
 		return args, nil
 	default:

@@ -306,7 +306,7 @@ func TestConfigIsReadAgain(t *testing.T) {
 	if err := w.configure(t.Context(), args); err == nil || !fits() {
 		t.Errorf("mistakes: %v, fits %t", err, fits())
 	}
-	w.running.Go(func() { w.reread(t.Context(), args, time.Millisecond) })
+	w.running.Go(func() { w.reread(t.Context(), args, nil, time.Millisecond) })
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 		if n, err := testutil.GetCounterMetricValue(w.shown.errors); err != nil || time.Now().After(deadline) {
 			t.Fatalf("%v documents refused, %v", n, err)
@@ -326,7 +326,8 @@ func TestConfigIsReadAgain(t *testing.T) {
 }
 
 func TestArgs(t *testing.T) {
-	for text, ok := range map[string]bool{`{"sharingConfig":"/x"}`: true, "sharingConfig: /x\n": true, `{"sharingconfig2":"/x"}`: false, "": true} {
+	for text, ok := range map[string]bool{`{"sharingConfig":"/x"}`: true, "sharingConfig: /x\n": true, `{"sharingconfig2":"/x"}`: false, "": true,
+		"profileAmounts: kerf-system/kerf-profiles\nsharingConfigMap: kerf-system/kerf-config\n": true, "profileAmounts: kerf-profiles\n": false, "sharingConfigMap: a/b/c\n": false} {
 		if _, err := readArgs(&runtime.Unknown{Raw: []byte(text)}); (err == nil) != ok {
 			t.Errorf("%q: %v", text, err)
 		}
