@@ -120,8 +120,8 @@ type Profile struct {
 	Namespaces []string
 	Hours      []Hours
 	MaxPerPod  sharing.Bytes
-	// Privileged lets pods that name it have privileged containers, which no cap holds. The chart's admission policy reads
-	// it; Namespaces must say for whom it is.
+	// Privileged lets pods that name it have privileged containers, which no cap holds. The chart's admission policies know of
+	// it through the scheduler; Namespaces must say for whom it is.
 	Privileged bool
 }
 

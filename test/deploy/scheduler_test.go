@@ -54,14 +54,14 @@ func TestSchedulersRights(t *testing.T) {
 				t.Errorf("rules %+v, want %+v", o.Rules, want)
 			}
 		case *rbac.Role:
-			if len(o.Rules) != 3 || !slices.Equal(o.Rules[0].Verbs, []string{"list", "watch"}) || !slices.Equal(o.Rules[1].Verbs, []string{"create"}) ||
-				!slices.Equal(o.Rules[2].Verbs, []string{"get", "update"}) || !slices.Equal(o.Rules[2].ResourceNames, []string{"kerf-scheduler"}) {
-				t.Errorf("rules in its namespace %+v", o.Rules)
+			want := []rbac.PolicyRule{
+				{APIGroups: lease, Resources: []string{"leases"}, Verbs: []string{"list", "watch"}},
+				{APIGroups: lease, Resources: []string{"leases"}, Verbs: []string{"create"}},
+				{APIGroups: lease, Resources: []string{"leases"}, ResourceNames: []string{"kerf-scheduler"}, Verbs: []string{"get", "update"}},
+				{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"kerf-config"}, Verbs: []string{"list", "watch"}},
 			}
-			for _, r := range o.Rules {
-				if !slices.Equal(r.APIGroups, lease) || !slices.Equal(r.Resources, []string{"leases"}) {
-					t.Errorf("rule %+v", r)
-				}
+			if !slices.EqualFunc(o.Rules, want, equalRule) {
+				t.Errorf("rules in its namespace %+v, want %+v", o.Rules, want)
 			}
 		case *rbac.ClusterRoleBinding:
 			bound = append(bound, o.RoleRef.Name)

@@ -72,6 +72,7 @@ func TestChart(t *testing.T) {
 		t.Errorf("it was placed by %s", o.Spec.SchedulerName)
 	}
 	e.wantHeld(p, "main", share(4*gib, 10))
+	e.profilesAreLive()
 	e.keepsItsLabels()
 	unknown := one("unknown", nil, hold)
 	unknown.annotations = map[string]string{"kerf.dev/profile": "nobody"}

@@ -109,7 +109,7 @@ func judge(t trial, err error) error {
 	return nil
 }
 
-// prepare makes a namespace with two pods, and waits until the policies are in force, which takes the API
+// prepare makes a namespace with three pods, and waits until the policies are in force, which takes the API
 // server a moment.
 func prepare(ctx context.Context, as, planner *user) (drop func(), err error) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: as.namespace}}
@@ -120,7 +120,7 @@ func prepare(ctx context.Context, as, planner *user) (drop func(), err error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		now := int64(0)
-		for _, name := range []string{planned, sharing} {
+		for _, name := range []string{planned, sharing, profiled} {
 			_ = as.core.Pods(as.namespace).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &now})
 		}
 		_ = as.core.Namespaces().Delete(ctx, as.namespace, metav1.DeleteOptions{})
@@ -128,6 +128,7 @@ func prepare(ctx context.Context, as, planner *user) (drop func(), err error) {
 	for _, p := range []*corev1.Pod{
 		pod(named(planned), annotated("placement.kerf.dev/main", "GPU-1")),
 		pod(named(sharing), asks(memory, "10")),
+		pod(named(profiled), asks(memory, "10"), annotated("kerf.dev/profile", "one")),
 	} {
 		p.Spec.SchedulerName = "nobody" // it stays as it is
 		if err := insist(ctx, planner, p); err != nil {
@@ -168,10 +169,12 @@ func pause(ctx context.Context) bool {
 	}
 }
 
-// The pods that are there: the scheduler has written a placement on the one, the other asks for a share.
+// The pods that are there: the scheduler has written a placement on the first one, the second asks for a share, the third
+// names a profile beside.
 const (
-	planned = "planned"
-	sharing = "sharing"
+	planned  = "planned"
+	sharing  = "sharing"
+	profiled = "profiled"
 )
 
 // dry makes the API server go all the way and keep nothing.

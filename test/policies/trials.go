@@ -29,7 +29,7 @@ func trials() []trial {
 }
 
 func placements() []trial {
-	const by = "written by the scheduler alone"
+	const by, stays = "written by the scheduler alone", "the profile of a pod stays as it was made"
 	note := map[string]string{"placement.kerf.dev/main": "GPU-2"}
 	return []trial{
 		{name: "a pod", do: create()},
@@ -45,6 +45,13 @@ func placements() []trial {
 		{name: "a placement more", do: patch(planned, `{"metadata":{"annotations":{"placement.kerf.dev/other":"GPU-1"}}}`), refused: by},
 		{name: "a placement less", do: patch(planned, `{"metadata":{"annotations":{"placement.kerf.dev/main":null}}}`), refused: by},
 		{name: "a placement less", as: scheduler, do: patch(planned, `{"metadata":{"annotations":{"placement.kerf.dev/main":null}}}`)},
+		{name: "another profile", do: patch(profiled, `{"metadata":{"annotations":{"kerf.dev/profile":"other"}}}`), refused: stays},
+		{name: "no profile any more", do: patch(profiled, `{"metadata":{"annotations":{"kerf.dev/profile":null}}}`), refused: stays},
+		{name: "a profile for a container more", do: patch(profiled, `{"metadata":{"annotations":{"profile.kerf.dev/main":"other"}}}`), refused: stays},
+		{name: "a profile that comes late", do: patch(sharing, `{"metadata":{"annotations":{"kerf.dev/profile":"other"}}}`), refused: stays},
+		{name: "another profile by way of the status", do: patch(profiled, `{"metadata":{"annotations":{"kerf.dev/profile":"other"}}}`, "status"), refused: stays},
+		{name: "a binding with a profile", do: bind(map[string]string{"kerf.dev/profile": "other"}), refused: stays},
+		{name: "another wish of a pod with a profile", do: patch(profiled, `{"metadata":{"annotations":{"kerf.dev/gpu-model":"*H100*"}}}`)},
 		{name: "a status", do: patch(planned, `{"status":{"message":"well"}}`, "status")},
 		{name: "a placement by way of the status", do: patch(planned, `{"metadata":{"annotations":{"placement.kerf.dev/main":"GPU-2"}}}`, "status"), refused: by},
 		{name: "a binding", do: bind(nil)},
@@ -64,6 +71,11 @@ func amounts() []trial {
 		{name: "64 GPUs", do: create(asks(whole, "64"))},
 		{name: "others' resources", do: create(asks("example.com/thing", "2", "cpu", "500m", "memory", "10Gi"))},
 		{name: "a MIG instance", do: create(asks("kerf.dev/mig-1g.10gb", "1"))},
+		{name: "a profile with an amount", do: create(annotated("kerf.dev/profile", "nobody"), asks(memory, "10"))},
+		{name: "a profile alone", do: create(annotated("kerf.dev/profile", "nobody")), refused: `profile "nobody" has no amounts here, and no container asks for any`},
+		{name: "a profile of a container, with its amount", do: create(annotated("profile.kerf.dev/main", "nobody"), asks(memory, "10"))},
+		{name: "a profile of a container alone", do: create(annotated("profile.kerf.dev/main", "nobody")), refused: `profile "nobody" of container "main" has no amounts here`},
+		{name: "a profile of an init container alone", do: create(annotated("profile.kerf.dev/first", "nobody"), first("example.com/thing", "1")), refused: `profile "nobody" of container "first" has no amounts here`},
 		{name: "10Gi", do: create(asks(memory, "10Gi")), refused: `container "main": kerf.dev/gpu-memory-gib must be a whole number from 1 to 100000, and is "10Gi"; write 10, the unit is GiB`},
 		{name: "80Gi in an init container", do: create(first(memory, "80Gi")), refused: `container "first": kerf.dev/gpu-memory-gib must be a whole number from 1 to 100000, and is "80Gi"; write 80,`},
 		{name: "10G", do: create(asks(memory, "10G")), refused: `write 10, the unit is GiB`},

@@ -31,17 +31,42 @@ is no whole number of GiB: no limit can be written for these.
 {{- join ",\n      " $all }}
 {{- end }}
 
-{{/*
-kerf.privileged are the profiles whose pods may have privileged containers, as a list of CEL: those of the values, and those
-of which sharingConfig says it.
-*/}}
-{{- define "kerf.privileged" -}}
-{{- $all := .Values.admission.privilegedProfiles }}
+{{/* kerf.privilegedByValues are the profiles whose pods may have privileged containers by the values, as a list of CEL. */}}
+{{- define "kerf.privilegedByValues" -}}
+{{- range $i, $p := uniq .Values.admission.privilegedProfiles }}{{ if $i }}, {{ end }}{{ $p | squote }}{{ end }}
+{{- end }}
+
+{{/* kerf.privilegedByRules are those of which sharingConfig says it. */}}
+{{- define "kerf.privilegedByRules" -}}
+{{- $all := list }}
 {{- $config := fromYaml .Values.sharingConfig }}
 {{- range ((($config.spec | default dict).profiles) | default list) }}
-{{- if and .privileged .namespaces }}{{ $all = append $all .name }}{{ end }}
+{{- if and .privileged .namespaces }}{{ $all = append $all (.name | squote) }}{{ end }}
 {{- end }}
-{{- range $i, $p := uniq $all }}{{ if $i }}, {{ end }}{{ $p | squote }}{{ end }}
+{{- join ", " $all }}
+{{- end }}
+
+{{/*
+kerf.live is true where the scheduler keeps what the policies read of profiles, in the ConfigMap kerf-profiles, so that a
+profile changes with the document. Else the policies have what sharingConfig said when the chart was installed or upgraded.
+*/}}
+{{- define "kerf.live" -}}
+{{- if and (include "kerf.mutates" .) .Values.scheduler.enabled }}true{{ end }}
+{{- end }}
+
+{{/*
+kerf.written is true of a ConfigMap that a scheduler has written. Until then, which is the first seconds after the chart was
+installed, what sharingConfig says holds.
+*/}}
+{{- define "kerf.written" -}}
+'kerf.dev/sharing-config-sha256' in params.metadata.?annotations.orValue({})
+{{- end }}
+
+{{/* kerf.strong is true of a container c that reaches the device files, the cgroup tree or the kernel itself. */}}
+{{- define "kerf.strong" -}}
+c.?securityContext.?privileged.orValue(false) ||
+      c.?securityContext.?capabilities.?add.orValue([]).exists(a, a.upperAscii() in
+      ['ALL', 'SYS_ADMIN', 'SYS_MODULE', 'SYS_RAWIO', 'BPF', 'CAP_ALL', 'CAP_SYS_ADMIN', 'CAP_SYS_MODULE', 'CAP_SYS_RAWIO', 'CAP_BPF'])
 {{- end }}
 
 {{/* kerf.mutates is true where pods are to be changed, and the cluster can do it: from Kubernetes 1.36 on. */}}

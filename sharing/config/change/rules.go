@@ -23,8 +23,6 @@ const (
 	OnGPU
 	// OnNode: which nodes are of the pool.
 	OnNode
-	// OnChart: what the chart makes of it, when it is installed or upgraded.
-	OnChart
 )
 
 // String returns it in a few words.
@@ -38,8 +36,6 @@ func (e Effect) String() string {
 		return "each GPU"
 	case OnNode:
 		return "which nodes"
-	case OnChart:
-		return "next helm upgrade"
 	}
 	return ""
 }
@@ -59,8 +55,8 @@ func profileEffects() map[string]Effect {
 	return map[string]Effect{
 		"name": OnNew, "memory": OnNew, "percent": OnNew, "gpus": OnNew, "burstMax": OnNew, "gpuModel": OnNew, "minEnforcement": OnNew, "backends": OnNew,
 		"place": OnNew, "namespaces": OnNew, "hours": OnNew, "maxMemoryPerPod": OnNew,
-		"overCap": OnAll, "priority": OnAll,
-		"privileged": OnChart,
+		"privileged": OnNew,
+		"overCap":    OnAll, "priority": OnAll,
 	}
 }
 

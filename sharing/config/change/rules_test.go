@@ -51,7 +51,7 @@ func TestRules(t *testing.T) {
 		"~ profiles: [s, gone] -> [s] () new claims", "~ prices.kWh: 0.3 -> 0.4 () at once",
 		"- profiles[gone].name: gone (gone) new claims", "- profiles[gone].percent: 5 (gone) new claims",
 		"~ profiles[s].memory: 1GiB -> 2GiB (s) new claims", "+ profiles[s].namespaces: [x] (s) new claims", "+ profiles[s].overCap: evict (s) at once",
-		"+ profiles[s].privileged: true (s) next helm upgrade",
+		"+ profiles[s].privileged: true (s) new claims",
 	}
 	slices.Sort(want)
 	slices.Sort(lines)

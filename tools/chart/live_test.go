@@ -1,0 +1,96 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"slices"
+	"testing"
+
+	admission "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbac "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// byName are the rendered objects of one type.
+func byName[T metav1.Object](t *testing.T, set values) map[string]T {
+	t.Helper()
+	out := map[string]T{}
+	for _, o := range objects(t, made(t, set)) {
+		if one, ok := o.Object.(T); ok {
+			out[one.GetName()] = one
+		}
+	}
+	return out
+}
+
+// The ConfigMap that policies read profiles from is the chart's to make and to remove, and nobody's to fill but the scheduler's,
+// which may do nothing else to it.
+func TestProfileAmountsAreTheSchedulers(t *testing.T) {
+	for name, c := range map[string]struct {
+		set  values
+		live bool
+	}{
+		"as it is":       {values{}, true},
+		"no scheduler":   {read(t, "testdata/alone.yaml"), false},
+		"nothing filled": {values{"admission": values{"mutate": "never"}}, false},
+		"no policies":    {values{"admission": values{"enabled": false}}, false},
+		"about to leave": {read(t, "testdata/remove.yaml"), true}, // with the scheduler, which would miss it
+	} {
+		m, is := byName[*corev1.ConfigMap](t, c.set)["kerf-profiles"]
+		if is != c.live {
+			t.Errorf("%s: there is a ConfigMap: %t", name, is)
+		}
+		if is && (len(m.Data) != 0 || len(m.BinaryData) != 0 || len(m.Annotations) != 0) {
+			t.Errorf("%s: an upgrade would write over what the scheduler wrote: %+v", name, m)
+		}
+		var rights []string
+		if role, is := byName[*rbac.Role](t, c.set)["kerf-scheduler"]; is {
+			for _, r := range role.Rules {
+				if slices.Contains(r.Resources, "configmaps") && !slices.Equal(r.ResourceNames, []string{"kerf-config"}) {
+					rights = append(rights, slices.Concat(r.ResourceNames, r.Verbs)...)
+				}
+			}
+		}
+		if want := map[bool][]string{true: {"kerf-profiles", "get", "update"}}[c.live]; !slices.Equal(rights, want) {
+			t.Errorf("%s: the scheduler's rights to ConfigMaps are %q, want %q", name, rights, want)
+		}
+	}
+}
+
+// The API server fetches a parameter before it asks whether a policy is for the object. So a policy that has one lets pods be when
+// it is missing, or is bound to those alone that cannot be judged without it.
+func TestMissingParameterStopsNobodyElse(t *testing.T) {
+	set := values{}
+	params := 0
+	judge := func(name string, fails admission.FailurePolicyType, ref *admission.ParamRef, match *admission.MatchResources) {
+		t.Helper()
+		params++
+		if ref == nil || ref.Name != "kerf-profiles" || ref.Namespace != namespace {
+			t.Errorf("%s reads %+v", name, ref)
+			return
+		}
+		few := match != nil && match.ObjectSelector != nil && len(match.ObjectSelector.MatchLabels) > 0
+		lets := *ref.ParameterNotFoundAction == admission.AllowAction && fails == admission.Ignore
+		stops := *ref.ParameterNotFoundAction == admission.DenyAction && fails == admission.Fail
+		if !lets && !stops || stops != few {
+			t.Errorf("%s: without its parameter it does %s, on a failure %s, and is bound to few: %t", name, *ref.ParameterNotFoundAction, fails, few)
+		}
+	}
+	changing := byName[*admission.MutatingAdmissionPolicyBinding](t, set)
+	for name, p := range byName[*admission.MutatingAdmissionPolicy](t, set) {
+		if p.Spec.ParamKind != nil {
+			judge(name, *p.Spec.FailurePolicy, changing[name].Spec.ParamRef, changing[name].Spec.MatchResources)
+		}
+	}
+	refusing := byName[*admission.ValidatingAdmissionPolicyBinding](t, set)
+	for name, p := range byName[*admission.ValidatingAdmissionPolicy](t, set) {
+		if p.Spec.ParamKind != nil {
+			judge(name, *p.Spec.FailurePolicy, refusing[name].Spec.ParamRef, refusing[name].Spec.MatchResources)
+		}
+	}
+	if params != 2 {
+		t.Errorf("%d policies have a parameter", params)
+	}
+}
