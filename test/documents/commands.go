@@ -1,0 +1,83 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package documents reads what the documents tell people to type, for the suite that types it.
+//
+// It promises that no command of a page is forgotten: each is either among those that are typed, or stands in a list with the
+// reason why it cannot be, and an entry of that list that no page has any more is an error.
+package documents
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Command is one that a page tells to type, with the text that goes into it.
+type Command struct {
+	Page string
+	Line int
+	Text string
+	// Why it is not typed; empty where it is.
+	Why string
+}
+
+// fence is the beginning of a block of code. Those that have a language are no commands.
+var fence = regexp.MustCompile("^```(.*)$")
+
+// heredoc is the beginning of a text that goes into a command.
+var heredoc = regexp.MustCompile(`<<-?'?(\w+)`)
+
+// Commands are those of a page, in its order. not says by the beginning of a command why it is not typed.
+func Commands(page, text string, not map[string]string) ([]Command, error) {
+	var out []Command
+	used := map[string]bool{}
+	inside, language, until := false, "", ""
+	for i, line := range strings.Split(text, "\n") {
+		m := fence.FindStringSubmatch(line)
+		switch {
+		case m != nil:
+			if until != "" {
+				return nil, fmt.Errorf("%s, line %d: the text up to %s has no end", page, i+1, until)
+			}
+			inside, language = !inside, m[1]
+		case !inside || language != "":
+		case until != "":
+			out[len(out)-1].Text += "\n" + line
+			if line == until {
+				until = ""
+			}
+		case strings.TrimSpace(line) != "":
+			c := Command{Page: page, Line: i + 1, Text: line}
+			for begin, why := range not {
+				if strings.HasPrefix(line, begin) {
+					c.Why, used[begin] = why, true
+				}
+			}
+			out = append(out, c)
+			if m := heredoc.FindStringSubmatch(line); m != nil {
+				until = m[1]
+			}
+		}
+	}
+	for _, begin := range slices.Sorted(maps.Keys(not)) {
+		if !used[begin] {
+			return nil, fmt.Errorf("%s has no command %q any more: take it off the list of those that are not typed", page, begin)
+		}
+	}
+	return out, nil
+}
+
+// QuickStart are the commands of docs/quickstart.md that a simulated node cannot run, and why.
+func QuickStart() map[string]string {
+	const toolkit, docker = "there is no driver of NVIDIA's, and none of its tools", "there is no Docker here; the suite puts the same programs into images"
+	return map[string]string{
+		"nvidia-smi ": toolkit, "nvidia-ctk cdi": toolkit, "nvidia-ctk runtime": toolkit, "nvidia-ctk config": toolkit,
+		"docker build": docker, "docker push": docker,
+	}
+}
+
+// UserGuide are those of docs/user-guide.md.
+func UserGuide() map[string]string { return map[string]string{} }

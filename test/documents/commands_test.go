@@ -1,0 +1,62 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package documents_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/test/documents"
+)
+
+// What is not typed is still there, and most of each page is typed.
+func TestPagesAreRead(t *testing.T) {
+	for page, c := range map[string]struct {
+		not   map[string]string
+		typed int
+	}{"quickstart.md": {documents.QuickStart(), 14}, "user-guide.md": {documents.UserGuide(), 14}} {
+		text, err := os.ReadFile("../../docs/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := documents.Commands(page, string(text), c.not)
+		if err != nil {
+			t.Fatal(err)
+		}
+		typed := 0
+		for _, one := range all {
+			if one.Why == "" {
+				typed++
+			}
+		}
+		if typed < c.typed {
+			t.Errorf("%s: %d commands are typed, want %d or more", page, typed, c.typed)
+		}
+	}
+}
+
+func TestCommands(t *testing.T) {
+	page := "text\n```\none  # a word\n\ntwo <<END\na: b\nEND\nthree\n```\n```yaml\nno: command\n```\n"
+	got, err := documents.Commands("a.md", page, map[string]string{"three": "why not"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []documents.Command{
+		{Page: "a.md", Line: 3, Text: "one  # a word"}, {Page: "a.md", Line: 5, Text: "two <<END\na: b\nEND"}, {Page: "a.md", Line: 8, Text: "three", Why: "why not"},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	for says, not := range map[string]map[string]string{`no command "four"`: {"four": "x"}} {
+		if _, err := documents.Commands("a.md", page, not); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %q", err, says)
+		}
+	}
+	if _, err := documents.Commands("a.md", "```\none <<END\n```\n", nil); err == nil || !strings.Contains(err.Error(), "has no end") {
+		t.Errorf("an open text: %v", err)
+	}
+}

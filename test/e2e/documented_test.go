@@ -1,0 +1,219 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kerf-gpu/kerf/test/documents"
+)
+
+// page is a page of the documents that is typed: its commands in their order, in one shell as it were.
+type page struct {
+	e   *testCase
+	dir string
+	// here are names of the page in the place of which those of this cluster are typed.
+	here *strings.Replacer
+	// set are the variables that were set so far.
+	set []string
+}
+
+// open reads a page; its commands are typed in a folder with deploy/manifests and deploy/variants as somebody would have cloned them,
+// but for where the simulated driver is.
+func (e *testCase) open(name string, not map[string]string, here ...string) (page, string, []documents.Command) {
+	e.Helper()
+	text, err := os.ReadFile(filepath.Join(e.node.env["REPO"], "docs", name))
+	if err != nil {
+		e.Fatal(err)
+	}
+	commands, err := documents.Commands(name, string(text), not)
+	if err != nil {
+		e.Fatal(err)
+	}
+	p := page{e: e, dir: e.TempDir(), here: strings.NewReplacer(here...)}
+	for _, folder := range []string{"deploy/manifests", "deploy/variants"} {
+		files, err := filepath.Glob(filepath.Join(e.node.env["REPO"], folder, "*.yaml"))
+		if err = errors.Join(err, os.MkdirAll(filepath.Join(p.dir, folder), 0o755)); err != nil || len(files) == 0 {
+			e.Fatalf("%s: %v, %d files", folder, err, len(files))
+		}
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err == nil {
+				err = os.WriteFile(filepath.Join(p.dir, folder, filepath.Base(file)), []byte(simulatedCaps.Replace(string(data))), 0o644)
+			}
+			if err != nil {
+				e.Fatal(err)
+			}
+		}
+	}
+	return p, string(text), commands
+}
+
+// types types one command, on the machine of an administrator, or on the node where it belongs there.
+func (p *page) types(c documents.Command) result {
+	text := p.here.Replace(c.Text)
+	if name, _, ok := strings.Cut(text, "="); ok && !strings.ContainsAny(name, " \t") {
+		p.set = append(p.set, text)
+	}
+	if strings.HasPrefix(text, "rm ") || strings.HasPrefix(text, "kerf run ") {
+		bin, driver := filepath.Join(p.e.node.env["REPO"], "bin"), p.e.node.env["GPUSIM_DIR"]+"/lib"
+		return p.e.node.in("env", "PATH="+bin+":"+os.Getenv("PATH"), "LD_LIBRARY_PATH="+driver, "sh", "-euc", text)
+	}
+	ctx, cancel := context.WithTimeout(background(), commandTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", strings.Join(append(p.set, text), "\n"))
+	cmd.Dir = p.dir
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+p.e.node.env["KUBECONFIG"],
+		"PATH="+strings.Join([]string{filepath.Join(p.e.node.env["REPO"], "bin"), p.e.node.env["BIN"], os.Getenv("PATH")}, ":"))
+	var out, errOut strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	err := cmd.Run()
+	return result{out.String(), errOut.String(), err}
+}
+
+// follow types what can be typed, each command once; those that only look are tried until there is something to see. after is
+// told of each.
+func (p *page) follow(commands []documents.Command, after func(text string, r result)) {
+	p.e.Helper()
+	for _, c := range commands {
+		if c.Why != "" {
+			p.e.Logf("%s, line %d, is not typed: %s: %s", c.Page, c.Line, c.Text, c.Why)
+			continue
+		}
+		var r result
+		try := func() error {
+			if r = p.types(c); r.err != nil {
+				return fmt.Errorf("%s, line %d: %s: %v", c.Page, c.Line, c.Text, r)
+			}
+			return nil
+		}
+		err := error(nil)
+		if looks(c.Text) {
+			err = poll("what is shown by "+c.Text, try)
+		} else {
+			err = try()
+		}
+		if err != nil {
+			p.e.Fatal(err)
+		}
+		after(c.Text, r)
+	}
+}
+
+func looks(text string) bool {
+	for _, begin := range []string{"kubectl logs ", "kubectl describe ", "kubectl -n kerf-system exec ", "kubectl -n kerf-system logs ", "kubectl kerf explain "} {
+		if strings.HasPrefix(text, begin) {
+			return true
+		}
+	}
+	return false
+}
+
+// forPages makes of the images of the pages, and of what they run, what is there.
+func forPages() []string {
+	return []string{
+		"nvcr.io/nvidia/pytorch:25.09-py3", loadImage, "nvidia/cuda:13.0.0-base-ubuntu24.04", loadImage,
+		"[nvidia-smi]", "[gpuload, --alloc, 1GiB, --hold, 1h]",
+		"python -c 'import torch; print(torch.cuda.mem_get_info())'", "gpuload --json",
+		"python train.py", "gpuload --json", "./infer", "gpuload --json",
+	}
+}
+
+// Who does what the quick start says, line by line, has a pod with its piece of a GPU, sees it, changes it, and is rid of all of it
+// in the end.
+func TestQuickStart(t *testing.T) {
+	e := beginWithAgent(t)
+	name := e.node.env["NODE_NAME"]
+	first := &pod{e: e, name: "first", namespace: "default"}
+	label := func(text string) { e.kubectl("", "label", "node", name, "--overwrite", text) }
+	t.Cleanup(func() {
+		label("nvidia.com/gpu.deploy.device-plugin-")
+		if err := e.install(); err != nil {
+			t.Error(err)
+		}
+		e.waitForAgent()
+	})
+	p, _, commands := e.open("quickstart.md", documents.QuickStart(), append(forPages(), "NODE", name, "registry.example/kerf/agent:dev", agentImage)...)
+	t.Cleanup(func() { e.kubectl("", "delete", "pod", "-n", "default", "--ignore-not-found", "first") })
+	limited := false
+	p.follow(commands, func(text string, r result) {
+		switch {
+		case strings.HasPrefix(text, "kubectl -n kerf-system rollout status"):
+			e.waitForAgent()
+		case strings.HasPrefix(text, "kubectl apply -f - <<END"):
+			first.running()
+			e.wantHeld(first, "main", share(10*gib, 0))
+		case strings.Contains(text, "kerf limit "):
+			limited = true
+			e.wantHeld(first, "main", share(12*gib, 0))
+		case strings.HasPrefix(text, "kubectl get pods -A"):
+			if !strings.Contains(r.out, "default/first") {
+				t.Errorf("who uses Kerf: %q", r.out)
+			}
+			first.delete()
+			first.released()
+		case strings.HasPrefix(text, "rm "):
+			if left := e.node.in("sh", "-c", "ls /opt/kerf /run/kerf /etc/cdi/kerf.dev-* 2>/dev/null; true").out; left != "" {
+				t.Errorf("on the node is left: %s", left)
+			}
+		}
+	})
+	if !limited {
+		t.Error("no grant was changed")
+	}
+	if r := e.kubectl("", "get", "gpunodes"); r.err == nil {
+		t.Errorf("the cluster still knows of GPUNodes: %v", r)
+	}
+}
+
+// Who does what the user guide says sees what it speaks of.
+func TestUserGuide(t *testing.T) {
+	e := withScheduler(t)
+	files := e.TempDir()
+	here := append(forPages(), "node-1", e.node.env["NODE_NAME"], "-n team", "-n "+e.namespace,
+		"/etc/bash_completion.d/", files+"/", "/usr/local/bin/", files+"/")
+	p, text, commands := e.open("user-guide.md", documents.UserGuide(), here...)
+	_, pod1, _ := strings.Cut(text, "```yaml\n")
+	pod1, _, _ = strings.Cut(pod1, "```")
+	pod1 = strings.Replace(p.here.Replace(pod1), "image: "+loadImage, "image: "+loadImage+"\n    command: [gpuload, --alloc, 1GiB, --hold, 1h]", 1)
+	if r := e.kubectl(pod1, "apply", "-n", e.namespace, "-f", "-"); r.err != nil {
+		t.Fatal(r)
+	}
+	train := &pod{e: e, name: "train", namespace: e.namespace}
+	e.pods = append(e.pods, train)
+	train.running()
+	e.wantHeld(train, "main", share(10*gib, 0))
+	want := map[string]string{
+		"kubectl kerf run ": "total_bytes", "kerf run ": "total_bytes", "kubectl kerf status ": "train", "kubectl kerf top": "", "kubectl kerf mig status": "",
+		"kubectl kerf explain ": "train", "kubectl kerf doctor": e.node.env["NODE_NAME"], "kubectl kerf drain ": "", "kubectl kerf usage": "", "kerf completion ": "",
+	}
+	p.follow(commands, func(text string, r result) {
+		for begin, says := range want {
+			if strings.HasPrefix(text, begin) {
+				if !strings.Contains(r.out+r.errOut, says) {
+					t.Errorf("%s says %v, want %q in it", text, r, says)
+				}
+				return
+			}
+		}
+		t.Errorf("nobody knows what is to come of %q", text)
+	})
+	for _, file := range []string{"kerf", "kubectl_complete-kerf"} {
+		if info, err := os.Stat(filepath.Join(files, file)); err != nil || info.Size() == 0 {
+			t.Errorf("completion %s: %v", file, err)
+		}
+	}
+	if list, err := e.client.BatchV1().Jobs(e.namespace).List(background(), metav1.ListOptions{}); err != nil || len(list.Items) != 0 {
+		t.Errorf("jobs are left: %v", err)
+	}
+}
