@@ -36,7 +36,7 @@ func TestPrivilegedProfiles(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	byProfile := e.chartFile("all", "mutation/privileged.yaml") + "---\n" + e.chartFile("all", "mutation/amounts.yaml")
+	byProfile := e.chartFile("all", "mutation/privileged.yaml") + "---\n" + e.chartFile("default", "mutation/amounts.yaml")
 	t.Cleanup(func() { e.kubectl(byProfile, "delete", "--ignore-not-found", "-f", "-") })
 	for _, text := range []string{byProfile, e.chartFile("all", privilegedPolicy)} {
 		if err := e.apply(text); err != nil {
