@@ -23,10 +23,15 @@ LAZY := -extldflags=-Wl,-z,lazy
 GO_BUILD := go build -buildvcs=false -ldflags '-X main.version=$(VERSION) $(LAZY)'
 GO_TEST := go test -ldflags '$(LAZY)'
 
+# What the images hold is to be the same bytes from the same source, wherever and whenever it is built: no paths of the
+# machine, and none of Go's own marks of how it came about.
+RELEASE_BUILD := go build -buildvcs=false -trimpath -ldflags '-X main.version=$(VERSION) -buildid= $(LAZY)'
+
 # kerf-hook is built alone: it runs as root in every container's start, linked statically and without cgo.
 # kerf-scheduler is a module of its own, since it is Kubernetes' code for the most part.
 COMMANDS := $(filter-out kerf-hook kerf-scheduler,$(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go)))
 HOOK_OUT ?= bin/kerf-hook
+RELEASE ?= bin/release
 PROTOS := api/node/v1/node.proto api/telemetry/v1/telemetry.proto
 PROTOC_PLUGINS := google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc
 
@@ -34,7 +39,7 @@ TOOLS := $(CURDIR)/bin/tools
 # Kubernetes is compiled in one way, by the end-to-end suite as well, so that it is compiled once.
 AS_SCHEDULER := CGO_ENABLED=0 GOFLAGS=-trimpath
 # What kube-scheduler says of its own version, which it compares with that of the API server.
-SCHEDULER_FLAGS = -s -w -X k8s.io/component-base/version.gitVersion=v1.37.1 -X k8s.io/component-base/version.gitMajor=1 \
+SCHEDULER_FLAGS = -s -w -buildid= -X k8s.io/component-base/version.gitVersion=v1.37.1 -X k8s.io/component-base/version.gitMajor=1 \
 	-X k8s.io/component-base/version.gitMinor=37
 
 LINTER := $(CURDIR)/.cache/bin/golangci-lint
@@ -68,6 +73,9 @@ build: need ## Build the programs, libkerf.so and the simulated driver into bin/
 .PHONY: kerf-scheduler
 kerf-scheduler: need ## Build the scheduler into bin/ (the first time some minutes: it is kube-scheduler with a plugin)
 	cd cmd/kerf-scheduler && $(AS_SCHEDULER) go build -buildvcs=false -ldflags '$(SCHEDULER_FLAGS)' -o '$(CURDIR)/bin/kerf-scheduler' .
+
+.PHONY: release
+release: release-agent release-scheduler ## Build what the images hold into RELEASE (bin/release): the same bytes from the same source, wherever it is built
 
 .PHONY: generate
 generate: need tools ## Write anew what is generated: the protobuf files' Go code, the configuration's schema and reference, those of the command line, metrics, events and keys, the manifests of the chart
@@ -111,6 +119,10 @@ e2e-kueue: build kerf-scheduler ## The recipe for Kueue with a real Kueue on a n
 .PHONY: walk
 walk: build kerf-scheduler ## Do what docs/walk.md says, on three nodes of a simulated cluster: install by Helm, use, change, upgrade, remove; needs root
 	cd test/e2e && go test -count=1 -v -timeout 120m ./walk -walk
+
+.PHONY: reproducible
+reproducible: need ## Build what the images hold twice, in two places and from nothing, and compare; takes minutes
+	hack/reproducible.sh
 
 .PHONY: soak
 soak: build kerf-scheduler ## The long runs: property tests (SOAK_STEPS, 10^6), the machine suite's soak, then 500 rounds of MIG and SOAK_TIME (30m; 0: neither) of random steps on a real Kubernetes
@@ -164,7 +176,7 @@ verify-shell:
 .PHONY: verify-tidy
 verify-tidy: need
 	@echo '--- go.mod and go.sum'
-	@for module in . tools tools/lint tools/chart cmd/kerf-scheduler test/e2e test/e2e/node/kubernetes test/e2e/node/containerd test/e2e/node/runc test/e2e/node/helm; do \
+	@for module in $$(find . -path ./.cache -prune -o -name go.mod -printf '%h\n' | sort); do \
 		(cd $$module && go mod tidy -diff) || { echo "$$module/go.mod is not tidy: run 'go mod tidy' there" >&2; exit 1; }; \
 	done
 
@@ -222,7 +234,19 @@ help: ## Show this text
 
 .PHONY: kerf-hook
 kerf-hook:
-	CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags '-X main.version=$(VERSION)' -o '$(HOOK_OUT)' ./cmd/kerf-hook
+	CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags '-X main.version=$(VERSION) -buildid=' -o '$(HOOK_OUT)' ./cmd/kerf-hook
+
+.PHONY: release-agent
+release-agent: need
+	@mkdir -p '$(RELEASE)'
+	$(RELEASE_BUILD) -o '$(RELEASE)/' ./cmd/kerf-agent ./cmd/kerf-monitor ./cmd/kerf
+	@$(MAKE) kerf-hook HOOK_OUT='$(RELEASE)/kerf-hook'
+	@$(MAKE) -s -C internal/libkerf/lib OUT='$(abspath $(RELEASE))' OBJ='$(abspath $(RELEASE))/.libkerf' CC='$(CC)' CFLAGS='$(CFLAGS) -ffile-prefix-map=$(CURDIR)=.' all
+
+.PHONY: release-scheduler
+release-scheduler: need
+	@mkdir -p '$(RELEASE)'
+	cd cmd/kerf-scheduler && $(AS_SCHEDULER) go build -buildvcs=false -ldflags '$(SCHEDULER_FLAGS)' -o '$(abspath $(RELEASE))/kerf-scheduler' .
 
 .PHONY: need
 need:

@@ -237,7 +237,7 @@ func testMonitor(t *testing.T, p *corev1.PodSpec, agent *corev1.Container) {
 	if len(m.VolumeMounts) != 2 || mount(m, "state") == nil || mount(m, "cgroup") == nil || !mount(m, "cgroup").ReadOnly {
 		t.Errorf("monitor.yaml: mounts %+v", m.VolumeMounts)
 	}
-	if !strings.Contains(read(t, "deploy/image/Dockerfile"), "bin/kerf-monitor") {
+	if !strings.Contains(read(t, "deploy/image/Dockerfile"), "release/kerf-monitor") {
 		t.Error("the image has no kerf-monitor")
 	}
 }

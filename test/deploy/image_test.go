@@ -30,12 +30,26 @@ func TestImagesAreTheOnesThatAreTried(t *testing.T) {
 		}
 		var have []string
 		for name := range strings.FieldsSeq(copied[1]) {
-			have = append(have, strings.TrimPrefix(name, "/src/bin/"))
+			have = append(have, strings.TrimPrefix(name, "/src/bin/release/"))
 		}
 		slices.Sort(have)
 		slices.Sort(want)
 		if !slices.Equal(have, want) {
 			t.Errorf("%s has %q, and the suite's image %q", file, have, want)
+		}
+		// What is built is what "make reproducible" builds twice, and the programs that are copied are those of it.
+		target := map[bool]string{true: "release-agent", false: "release-scheduler"}[strings.HasSuffix(file, "/Dockerfile")]
+		if !regexp.MustCompile(`(?m)^RUN make ` + target + `\b`).MatchString(text) {
+			t.Errorf("%s does not make %s", file, target)
+		}
+		made := regexp.MustCompile(`(?m)^` + target + `:.*\n((?:\t.*\n)+)`).FindStringSubmatch(read(t, "Makefile"))
+		if made == nil {
+			t.Fatalf("there is no target %s", target)
+		}
+		for _, name := range have {
+			if !strings.Contains(made[1], strings.TrimSuffix(name, ".so")) {
+				t.Errorf("make %s does not say how %s is built", target, name)
+			}
 		}
 		if path.Dir(entry[1]) != "/usr/local/bin" || !slices.Contains(want, path.Base(entry[1])) || !strings.Contains(tried, " "+entry[1]+" ") {
 			t.Errorf("%s begins with %s", file, entry[1])
