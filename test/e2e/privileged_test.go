@@ -14,10 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
 
-// byProfileLabel is the label of pods whose profile is looked at for whether they may have privileged containers.
-const byProfileLabel = "kerf.dev/privileged-by"
+	"github.com/kerf-gpu/kerf/sharing"
+)
 
 // privilegedPolicy is the chart's file that keeps privileged containers off GPUs.
 const privilegedPolicy = "agent/43-policy-privileged.yaml"
@@ -54,8 +53,8 @@ func TestPrivilegedProfiles(t *testing.T) {
 			}},
 		}
 		for i := 0; i+1 < len(annotations); i += 2 {
-			if annotations[i] == byProfileLabel {
-				p.Labels[byProfileLabel] = annotations[i+1]
+			if annotations[i] == sharing.PrivilegedLabel {
+				p.Labels[sharing.PrivilegedLabel] = annotations[i+1]
 				continue
 			}
 			p.Annotations[annotations[i]] = annotations[i+1]
@@ -83,8 +82,8 @@ func TestPrivilegedProfiles(t *testing.T) {
 	never := map[string][]string{
 		"no profile":                  nil,
 		"another profile":             {"kerf.dev/profile", "notebook"},
-		"another with the label":      {"kerf.dev/profile", "notebook", byProfileLabel, "profile"},
-		"the label alone":             {byProfileLabel, "profile"},
+		"another with the label":      {"kerf.dev/profile", "notebook", sharing.PrivilegedLabel, "profile"},
+		"the label alone":             {sharing.PrivilegedLabel, "profile"},
 		"of one container alone":      {"profile.kerf.dev/main", "debug"},
 		"and another for a container": {"kerf.dev/profile", "debug", "profile.kerf.dev/main", "notebook"},
 	}
@@ -96,7 +95,7 @@ func TestPrivilegedProfiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Annotations, m.Data = map[string]string{"kerf.dev/sharing-config-sha256": "x"}, map[string]string{"notebook": "kerf.dev/gpu-percent=25", "other-team": "kerf.dev/gpu-percent=25 privileged"}
+	m.Annotations, m.Data = map[string]string{"kerf.dev/sharing-config-hash": "x"}, map[string]string{"notebook": "kerf.dev/gpu-percent=25", "other-team": "kerf.dev/gpu-percent=25 privileged"}
 	if _, err := maps.Update(background(), m, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}

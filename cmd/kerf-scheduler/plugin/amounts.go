@@ -24,8 +24,8 @@ const (
 	amountsEvery = 10 * time.Second
 	// leaderLease is the lease of the scheduler that decides, in leaseNamespace.
 	leaderLease = "kerf-scheduler"
-	// hashKey is the annotation that says by which document the profiles' amounts are.
-	hashKey = sharing.Domain + "/sharing-config-sha256"
+	// hashAnnotation of the ConfigMap kerf-profiles says by which document its amounts are: the hash of kerf-config that held. kerf-scheduler writes it.
+	hashAnnotation = sharing.Domain + "/sharing-config-hash"
 )
 
 // amountWriter keeps a ConfigMap as the document in force has it: which amounts each profile gives, for the admission policies,
@@ -112,7 +112,7 @@ func (a amountWriter) look(ctx context.Context) error {
 	} else if err != nil {
 		return fmt.Errorf("read configmap %s/%s: %w", a.namespace, a.name, err)
 	}
-	if maps.Equal(m.Data, want) && m.Annotations[hashKey] == hash {
+	if maps.Equal(m.Data, want) && m.Annotations[hashAnnotation] == hash {
 		return nil
 	}
 	m = m.DeepCopy()
@@ -120,7 +120,7 @@ func (a amountWriter) look(ctx context.Context) error {
 	if m.Annotations == nil {
 		m.Annotations = map[string]string{}
 	}
-	m.Annotations[hashKey] = hash
+	m.Annotations[hashAnnotation] = hash
 	if _, err := a.client.CoreV1().ConfigMaps(a.namespace).Update(ctx, m, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("write configmap %s/%s: %w", a.namespace, a.name, err)
 	}

@@ -60,7 +60,7 @@ func writtenBy(t *testing.T, client *fake.Clientset) (map[string]string, string)
 	if m.Labels["a"] != "b" {
 		t.Errorf("who made it has lost its labels: %v", m.Labels)
 	}
-	return m.Data, m.Annotations[hashKey]
+	return m.Data, m.Annotations[hashAnnotation]
 }
 
 // The one that leads writes what the document in force says, and nobody else does; nothing is made where nothing was, and

@@ -59,7 +59,7 @@ kerf.written is true of a ConfigMap that a scheduler has written. Until then, wh
 installed, what sharingConfig says holds.
 */}}
 {{- define "kerf.written" -}}
-'kerf.dev/sharing-config-sha256' in params.metadata.?annotations.orValue({})
+'kerf.dev/sharing-config-hash' in params.metadata.?annotations.orValue({})
 {{- end }}
 
 {{/* kerf.strong is true of a container c that reaches the device files, the cgroup tree or the kernel itself. */}}
