@@ -4,7 +4,11 @@
 package libtest_test
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -17,15 +21,12 @@ func TestMemoryOfOthersLivesOn(t *testing.T) {
 		for _, driver := range []string{"r550", "r615"} {
 			t.Run(api+" on "+driver, func(t *testing.T) {
 				dir := node(t, "h100x8", driver)
-				cmd, stdout, _ := command(t, dir, nil, "gpuload", "--json", "--api", api, "--alloc", "3GiB", "--step", "512MiB", "--hold", "10m")
+				cmd, _, _ := command(t, dir, nil, "gpuload", "--json", "--api", api, "--alloc", "3GiB", "--step", "512MiB", "--hold", "10m")
 				cmd.WaitDelay = 10 * time.Second
-				if err := cmd.Start(); err != nil {
-					t.Fatal(err)
-				}
+				line := startAndRead(t, cmd)
 				t.Cleanup(func() { _ = cmd.Process.Kill() })
-				eventually(t, "its line", func() bool { return strings.Contains(stdout.String(), "\n") })
-				if got := parse(t, stdout.String())[0]; got.Allocated != 3*gib || got.Error != nil {
-					t.Fatalf("printed %s", stdout.String())
+				if got := parse(t, line)[0]; got.Allocated != 3*gib || got.Error != nil {
+					t.Fatalf("printed %s", line)
 				}
 				held := 3 * gib
 				if !lists {
@@ -48,6 +49,26 @@ func TestMemoryOfOthersLivesOn(t *testing.T) {
 			})
 		}
 	}
+}
+
+// startAndRead starts a program that goes on, and returns its first line.
+func startAndRead(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = out.Close() })
+	cmd.Stdout = in
+	err = errors.Join(cmd.Start(), in.Close(), out.SetReadDeadline(time.Now().Add(time.Minute)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("%q, then %v", line, err)
+	}
+	return line
 }
 
 // The importers are told when there is no room, and end well.
