@@ -59,6 +59,6 @@ func variedHoles(classes []Class, expected func(Class) int64) holes {
 // more says whether there is more of a size than usual in the mix of that number, or else less: more in half of the mixes, and of any
 // two of as many sizes as there are mixes, less one, the same in half of them (Walsh functions).
 func more(mix uint, size int) bool {
-	column := uint(size)%(mixes-1) + 1 //nolint:gosec // an index
+	column := uint(size)%(mixes-1) + 1
 	return bits.OnesCount(mix&column)%2 == 1
 }
