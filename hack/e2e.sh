@@ -6,13 +6,13 @@
 # ends the nodes that were not up before. KERF_E2E_KEEP=1 leaves them up; arguments go to "go test".
 #
 # Most tests wait most of the time, and many may not meet another one on their node, since they end daemons of it. So
-# the whole suite runs on KERF_E2E_NODES nodes (default 2) beside each other, every test on one of them; with arguments it runs on one node.
+# the whole suite runs on KERF_E2E_NODES nodes (default 3) beside each other, every test on one of them; with arguments it runs on one node.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 script=test/e2e/node/node.sh
 dir=${KERF_E2E_DIR:-$PWD/.cache/e2e}
-nodes=${KERF_E2E_NODES:-2}
+nodes=${KERF_E2E_NODES:-3}
 [ $# = 0 ] || nodes=1
 if ! [ "$nodes" -ge 1 ] 2>/dev/null; then
 	echo "e2e: KERF_E2E_NODES is \"$nodes\": make it a number of nodes, 1 or more" >&2
