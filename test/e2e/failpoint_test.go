@@ -82,45 +82,63 @@ func (p *pod) settled() *corev1.Pod {
 }
 
 // An agent that is killed at any instant of a container's start delays it, and the container then runs with its
-// cap. What ran before keeps its own, and nothing is booked twice. While the agent answers NRI, this runtime goes
-// on without the answer: then the container is refused, and who gets no second start fails with the reason.
+// cap, also where it gets no second start. What ran before keeps its own, and nothing is booked twice. While the agent
+// answers NRI's CreateContainer, this runtime goes on without the answer: then the container is refused, and who gets
+// no second start fails with the reason.
 func TestAgentKilledAtEachStep(t *testing.T) {
 	e := beginWithAgent(t)
 	bystander := e.create(one("bystander", gibs(10), "exec gpuload --json --alloc 9GiB --hold 1h"))
 	bystander.running()
 	before := e.holdings(bystander)
 	e.takeFailpoints()
-	points := []struct {
-		name string
-		// answering is set for a point within the answer to CreateContainer.
-		answering bool
+	for _, c := range []struct {
+		point string
+		// mayFail is set where a container can be within CreateContainer when the agent dies.
+		mayFail bool
+		// two pods start at a time, of which one gets no second start, so that the agent dies for either while the
+		// other is anywhere in its own start.
+		two bool
 	}{
-		{"nri-run-pod", false}, {"nri-create", true}, {"inject-after-record", true}, {"nri-after-inject", true},
-		{"hook-after-record", false}, {"hook-after-caps", false}, {"hook-after-arm", false},
-	}
-	for _, point := range points {
-		e.startWithFailpoints(point.name + "=1*exit")
+		{point: "nri-run-pod"},
+		{point: "nri-create", mayFail: true, two: true},
+		{point: "inject-after-record", mayFail: true, two: true},
+		{point: "nri-after-inject", mayFail: true, two: true},
+		{point: "hook-after-record"},
+		{point: "hook-after-caps"},
+		{point: "hook-after-arm"},
+		{point: "hook-after-arm", mayFail: true, two: true},
+	} {
+		e.startWithFailpoints(c.point + "=1*exit")
 		armed := e.agentInstances()
-		never, always := e.pair(point.name, 5, "exec gpuload --json --alloc 4GiB --hold 1h")
-		o := never.settled()
+		const run = "exec gpuload --json --alloc 4GiB --hold 1h"
+		var pods []*pod
+		if c.two {
+			never, always := e.pair(c.point, 5, run)
+			pods = []*pod{never, always}
+		} else {
+			pods = []*pod{e.create(one("alone-"+c.point, gibs(5), run))}
+		}
+		o := pods[0].settled()
 		switch {
 		case runs(o):
-			e.wantHeld(never, "main", share(5*gib, 0))
-		case point.answering && strings.Contains(describe(o), "made without its grant"):
-			t.Logf("%s: restartPolicy Never: %s", point.name, describe(o))
+			e.wantHeld(pods[0], "main", share(5*gib, 0))
+		case c.mayFail && strings.Contains(describe(o), "made without its grant"):
+			t.Logf("%s: restartPolicy Never: %s", c.point, describe(o))
 		default:
-			t.Errorf("%s: %s", point.name, describe(o))
+			t.Errorf("%s: %s", c.point, describe(o))
 		}
-		always.running()
-		e.wantHeld(always, "main", share(5*gib, 0))
+		for _, p := range pods[1:] {
+			p.running()
+			e.wantHeld(p, "main", share(5*gib, 0))
+		}
 		if err := e.uncappedError(); err != nil {
-			t.Errorf("%s: %v", point.name, err)
+			t.Errorf("%s: %v", c.point, err)
 		}
 		if now := e.agentInstances(); now == armed {
-			t.Errorf("%s: the agent was not killed", point.name)
+			t.Errorf("%s: the agent was not killed", c.point)
 		}
 		e.wantSame(before, bystander)
-		for _, p := range []*pod{never, always} {
+		for _, p := range pods {
 			p.startDeletion()
 		}
 	}
