@@ -212,6 +212,8 @@ func (m *machine) note(s *seen, name string) {
 		s.last = g.Level
 	}
 	for _, w := range state.Warnings {
-		s.told = s.told || ok && strings.Contains(w, g.ID) || strings.HasPrefix(w, "GPU 0 is used by processes without a grant")
+		s.told = s.told || ok && strings.Contains(w, g.ID) ||
+			strings.HasPrefix(w, "GPU 0 is used by processes without a grant") ||
+			!ok && strings.HasPrefix(w, "GPU 0 has ") && strings.Contains(w, "in use that none of its processes has")
 	}
 }
