@@ -168,8 +168,23 @@ func (g *gpu) serves(wishes []plan.Wish, exact bool) bool {
 	return try(0, map[int]bool{})
 }
 
-// shortest is the least number of calls after which the wishes are served, by trying all; -1: never.
+// shortest is the least number of calls after which the wishes are served, by trying all that can be of use; -1: never.
 func (g *gpu) shortest(wishes []plan.Wish) int {
+	return g.least(wishes, func(s plan.Step) bool {
+		return s.Op != plan.CreateGI && s.Op != plan.CreateCI || wanted(wishes, s.Place)
+	})
+}
+
+// wanted reports whether an instance there could serve one of the wishes. What is made elsewhere only takes room: without the
+// calls that make it, what is left of any way is one too, and shorter.
+func wanted(wishes []plan.Wish, at mig.Place) bool {
+	return slices.ContainsFunc(wishes, func(w plan.Wish) bool {
+		return w.Profile == at.Profile && (w.Start == plan.Any || w.Start == at.Start)
+	})
+}
+
+// least is shortest with the calls that try admits.
+func (g *gpu) least(wishes []plan.Wish, try func(plan.Step) bool) int {
 	seen := map[string]bool{g.key(): true}
 	for level, steps := []*gpu{g}, 0; len(level) > 0; steps++ {
 		var after []*gpu
@@ -178,6 +193,9 @@ func (g *gpu) shortest(wishes []plan.Wish) int {
 				return steps
 			}
 			for _, s := range at.calls() {
+				if !try(s) {
+					continue
+				}
 				c := at.clone()
 				if c.do(s) == nil && !seen[c.key()] {
 					seen[c.key()] = true

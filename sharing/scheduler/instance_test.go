@@ -71,6 +71,14 @@ func TestInstanceFits(t *testing.T) {
 			{Profile: "3g.40gb", Start: 4, Size: 4},
 		}
 	}
+	// What somebody has made several compute instances in is reported as made by hand, whoever made the instance.
+	divided := func(g *gpunode.GPU) {
+		g.MIGState.Instances = []gpunode.MIGInstance{{Profile: "3g.40gb", Start: 4, Size: 4, Foreign: true, Ready: true}}
+	}
+	dividedLayout := func(g *gpunode.GPU) {
+		layout(g)
+		g.MIGState.Instances[1].Foreign = true
+	}
 	hard := []string{"kerf.dev/min-enforcement", "hardware"}
 	for name, tc := range map[string]struct {
 		status      gpunode.Status
@@ -93,6 +101,13 @@ func TestInstanceFits(t *testing.T) {
 		"made by others": {change(func(g *gpunode.GPU) {
 			g.MIGState.Instances = []gpunode.MIGInstance{{Profile: "7g.80gb", Size: 8, Foreign: true, Ready: true}}
 		}), mig("1g.10gb"), nil, scheduler.LacksInstance, ""},
+		"beside one that was divided by hand":         {change(divided), mig("3g.40gb"), nil, scheduler.Fits, "/3g.40gb@0"},
+		"no room beside one that was divided":         {change(divided), mig("7g.80gb"), nil, scheduler.LacksInstance, ""},
+		"beside a pod's that was divided":             {change(divided, piece{"a", 0, "3g.40gb", 4}), mig("3g.40gb"), nil, scheduler.Fits, "/3g.40gb@0"},
+		"a pod's that was divided counts once":        {change(divided, piece{"a", 0, "3g.40gb", 4}, piece{"b", 0, "2g.20gb", 2}), mig("2g.20gb"), nil, scheduler.Fits, "/2g.20gb@0"},
+		"full with a pod's that was divided":          {change(divided, piece{"a", 0, "3g.40gb", 4}, piece{"b", 0, "3g.40gb", 0}), mig("1g.10gb"), nil, scheduler.LacksInstance, ""},
+		"of a layout what was not divided":            {change(dividedLayout), mig("1g.10gb"), nil, scheduler.Fits, "/1g.10gb@0"},
+		"all of a layout in use but what was divided": {change(dividedLayout, piece{"a", 0, "1g.10gb", 0}), mig("1g.10gb"), nil, scheduler.LacksInstance, ""},
 		"idle ones go": {change(func(g *gpunode.GPU) {
 			g.MIGState.Instances = []gpunode.MIGInstance{{Profile: "7g.80gb", Size: 8, Ready: true}}
 		}), mig("1g.10gb"), nil, scheduler.Fits, "/1g.10gb@5"},
