@@ -97,15 +97,6 @@ func (n *node) restart(t *testing.T, daemon string) {
 	n.do(t, "restart", daemon)
 }
 
-// reboot cuts the node's power and starts it again.
-func (n *node) reboot(t *testing.T) {
-	t.Helper()
-	n.do(t, "stop")
-	if err := n.up(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // log is the file into which a daemon writes.
 func (n *node) log(daemon string) string { return filepath.Join(n.env["LOG"], daemon+".log") }
 

@@ -125,6 +125,25 @@ func (e *testCase) kubeletOffers(resource string) error {
 	return fmt.Errorf("kubelet has no %s yet", resource)
 }
 
+// powerCut cuts the node's power and starts it again. It returns once the simulated driver is there, long before any container
+// is, and what it returns has the outcome of the start.
+func (e *testCase) powerCut() <-chan result {
+	e.Helper()
+	e.node.do(e.T, "stop")
+	up := make(chan result, 1)
+	go func() { up <- command(e.node.script, "up") }()
+	eventually(e, "the simulated driver on the node that starts", func() error {
+		if err := e.node.refresh(); err != nil {
+			return err
+		}
+		if e.node.env["NODE_INIT"] == "" {
+			return fmt.Errorf("it has no init yet")
+		}
+		return e.node.in(e.node.program("gpusim"), "gpus", "--dir", e.node.env["GPUSIM_DIR"]).err
+	})
+	return up
+}
+
 // Pods outlive a power cut where the agent is a service of the node and has registered with kubelet before kubelet has its
 // pods from the API server: kubelet then finds the ids of before among those that are healthy, and starts the containers
 // again. Each has the cap that it had.
@@ -147,18 +166,7 @@ func TestPodsOutliveReboot(t *testing.T) {
 	never.running()
 
 	way := e.shut()
-	e.node.do(t, "stop")
-	up := make(chan result, 1)
-	go func() { up <- command(e.node.script, "up") }()
-	eventually(e, "the simulated driver on the node that starts", func() error {
-		if err := e.node.refresh(); err != nil {
-			return err
-		}
-		if e.node.env["NODE_INIT"] == "" {
-			return fmt.Errorf("it has no init yet")
-		}
-		return e.node.in("test", "-e", e.node.env["GPUSIM_DIR"]+"/lib/libnvidia-ml.so.1").err
-	})
+	up := e.powerCut()
 	e.startAgentOnNode()
 	eventually(e, "the agent's ids in kubelet", func() error { return e.kubeletOffers("kerf.dev/gpu-memory-gib") })
 	way.letPass()

@@ -132,16 +132,23 @@ func TestRestartsDisturbNothing(t *testing.T) {
 
 // A power cut ends all containers. kubelet refuses the pods that held devices when it comes back before the
 // agent, as it does with every device plugin's, and their controller makes new ones: these get their caps, and
-// what the old ones held is free again.
+// what the old ones held is free again. MIG instances are gone, and one was being cut: the layout is made anew before the node
+// offers instances, and the others for who asks for them again.
 func TestNodeReboots(t *testing.T) {
 	e := beginWithAgent(t)
+	cut := e.cutForReboot()
 	e.createReplicas("replica", 2, podSpec{containers: []container{
 		{run: "exec gpuload --json --alloc 9GiB --hold 1h", limits: gibs(10)},
 	}})
 	never := e.create(one("never", gibs(10), hold))
 	before := e.replicas("replica", 2)
 	never.running()
-	e.node.reboot(t)
+	cut.leaveOpen()
+	up := e.powerCut()
+	cut.rebooted()
+	if r := <-up; r.err != nil {
+		t.Fatalf("node.sh up: %v", r)
+	}
 	never.phase(corev1.PodFailed)
 	e.waitForAgent()
 	after := e.replicas("replica", 2, before...)
@@ -154,10 +161,11 @@ func TestNodeReboots(t *testing.T) {
 		}
 		e.wantHeld(p, "main", share(10*gib, 0))
 	}
+	cut.runsAgain()
 	eventually(e, "release of what the pods of before held", func() error {
 		var kept []string
 		for _, g := range e.picture().Grants {
-			if g.Namespace == e.namespace && !slices.ContainsFunc(after, func(p *pod) bool { return p.name == g.Pod }) {
+			if g.Namespace == e.namespace && !slices.ContainsFunc(slices.Concat(after, cut.after), func(p *pod) bool { return p.name == g.Pod }) {
 				kept = append(kept, g.Pod)
 			}
 		}

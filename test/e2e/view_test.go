@@ -57,9 +57,11 @@ func (e *testCase) wantHeldBut(p *pod, container string, w want, lost string) gr
 			e.Errorf("%s/%s: the driver holds %d (%t) on its GPU %s, want %+v", p.name, container, limit, limited, uuid, w)
 		}
 	}
-	for _, gpu := range e.node.gpus(e.T) {
+	cut := e.inDriver()
+	for i, gpu := range e.node.gpus(e.T) {
 		limit, limited := caps[gpu.UUID]
-		must := (w.level == "driver" || w.level == "exclusive") && gpu.UUID != lost
+		// In MIG mode a GPU takes no limits: nobody can use it without the nodes of an instance.
+		must := (w.level == "driver" || w.level == "exclusive") && gpu.UUID != lost && !cut[i].MIG
 		if !own[gpu.UUID] && (limit > least || must && !limited) {
 			e.Errorf("%s/%s: the driver lets it take %d bytes (limited: %t) of GPU %s, which is not its own", p.name, container, limit, limited, gpu.UUID)
 		}
