@@ -29,7 +29,8 @@ const usualWeight = 0.05
 // mean over demands as they may turn out. Where they say nothing the usual values do.
 //
 // An empty GPU is worth One at most, and less where more are left than are needed. With few GPUs the values change with each
-// instance, with many hardly.
+// instance, with many hardly. Where the demand is known by what was counted alone, it may turn out as differently as so few
+// requests leave open: who has seen three of a profile does not know whether thirty or ninety come.
 func (v *Values) In(room Room) *Values {
 	f := newFiller(v.shapes, room)
 	bins, units := make([]float64, len(f.bins)), 0.0
@@ -41,11 +42,16 @@ func (v *Values) In(room Room) *Values {
 	for i, s := range v.shapes {
 		sizes[i], each = float64(s.size), each+s.demand*float64(s.size)
 	}
+	unsure := func(shape) float64 { return 0 }
+	if v.counted {
+		unsure = func(s shape) float64 { return 1 / s.demand }
+	}
 	fill := make([]float64, len(v.of))
 	for draw := range draws {
 		asked := 0.0
 		for i, step := 0, 1; i < len(v.shapes); i, step = i+1, step*3%draws {
-			wanted[i] = poisson(v.shapes[i].demand*units/each, (float64(draw*step%draws)+0.5)/draws)
+			s := v.shapes[i]
+			wanted[i] = notExceeded(s.demand*units/each, unsure(s), (float64(draw*step%draws)+0.5)/draws)
 			asked += wanted[i] * sizes[i]
 		}
 		for i := range wanted {
@@ -63,18 +69,28 @@ func (v *Values) In(room Room) *Values {
 	return out
 }
 
-// manyWanted is from where on a Poisson number is taken for a normal one.
+// manyWanted is from where on a number is taken for one of a distribution that has no steps.
 const manyWanted = 64
 
-// poisson is the number that is not exceeded with the probability, where so many are expected.
-func poisson(expected, probability float64) float64 {
+// notExceeded is the number that is not exceeded with the probability, where so many are expected: a Poisson number where that is
+// known. Unsure is the square of how far, as a part of it, what is expected may be wrong; the mean is then itself by chance
+// (a gamma number), and the number a negative binomial one.
+func notExceeded(expected, unsure, probability float64) float64 {
 	if expected > manyWanted {
-		return math.Round(expected + math.Sqrt(2*expected)*math.Erfinv(2*probability-1))
+		z := math.Sqrt2 * math.Erfinv(2*probability-1)
+		if unsure == 0 {
+			return math.Round(expected + math.Sqrt(expected)*z)
+		}
+		spread := 1/expected + unsure // the cube root of a gamma number is nearly a normal one (Wilson and Hilferty)
+		return math.Round(expected * math.Pow(max(0, 1-spread/9+math.Sqrt(spread)/3*z), 3))
 	}
 	n, each := 0.0, math.Exp(-expected)
+	if unsure > 0 {
+		each = math.Exp(-math.Log1p(expected*unsure) / unsure)
+	}
 	for below := each; below < probability && n < 4*manyWanted; below += each {
+		each *= expected * (1 + n*unsure) / (1 + expected*unsure) / (n + 1)
 		n++
-		each *= expected / n
 	}
 	return n
 }

@@ -24,6 +24,9 @@ func TestValuesInARoomGrowWithIt(t *testing.T) {
 				room[mig.Mask(random.Uint32())&table.Full()] = random.IntN(40)
 			}
 			v := mig.NewValues(table, demand).In(room)
+			if random.IntN(2) == 0 {
+				v = mig.Counted(table, demand).In(room)
+			}
 			if v.Of(0) != 0 || v.Of(table.Full()) > mig.One {
 				t.Fatalf("%s: none is worth %d, all %d", model, v.Of(0), v.Of(table.Full()))
 			}
@@ -75,6 +78,41 @@ func TestScarceEmptyGPUsAreWorthMore(t *testing.T) {
 	}
 	if few, many := begin(3), begin(60); few <= many {
 		t.Errorf("to begin an empty GPU costs %d of 3, %d of 60", few, many)
+	}
+}
+
+// Of what nobody has asked for yet a place is worth something, and the less the more often others were asked for; who knows
+// the demand gives it up.
+func TestWhatWasNotAskedForYetIsKept(t *testing.T) {
+	table := table(t, "H100")
+	small, err := table.Lookup("small", "1g.10gb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	room := mig.Room{table.Full(): 2, 0x7e: 8}
+	last := func(v *mig.Values) mig.Value { // the smallest instance on an empty GPU, in place of one in use
+		in := v.In(room)
+		return in.Loss(table.Full(), 1<<6) - in.Loss(0x7e, 1<<6)
+	}
+	few, many := last(mig.Counted(table, mig.Demand{small.ID: 4})), last(mig.Counted(table, mig.Demand{small.ID: 4000}))
+	if few <= many || many < 0 {
+		t.Errorf("after 4 requests for %s an empty GPU costs %d more, after 4000 %d", small.Name, few, many)
+	}
+	if known := last(mig.NewValues(table, mig.Demand{small.ID: 1})); few <= known {
+		t.Errorf("after 4 requests it costs %d more, and %d where it is known that no others come", few, known)
+	}
+}
+
+// Where nothing was counted all are expected alike, as where nothing is known.
+func TestCountedNothing(t *testing.T) {
+	for model := range machines {
+		table := table(t, model)
+		counted, alike := mig.Counted(table, nil), mig.NewValues(table, nil)
+		for free := range table.Full() + 1 {
+			if counted.Of(free) != alike.Of(free) {
+				t.Fatalf("%s: %s is worth %d, and %d where all are expected alike", model, free, counted.Of(free), alike.Of(free))
+			}
+		}
 	}
 }
 

@@ -18,7 +18,7 @@ type Value int64
 const One Value = 1_000_000
 
 // Values says what each set of free units of one model of GPU is worth for a demand: one number for each mask,
-// so that a look-up costs nothing. It is made by NewValues, never changes, and may be shared.
+// so that a look-up costs nothing. It is made by NewValues or Counted, never changes, and may be shared.
 //
 // The value has two parts. The first is the best filling of the free units, each profile at the price that it
 // has when the demand is packed into the fewest GPUs; what belongs to such a packing loses nothing, so that it
@@ -29,6 +29,8 @@ type Values struct {
 	of     []Value
 	axis   int
 	shapes []shape
+	// counted is true where the shapes' demand is so many requests, and nothing else is known of it.
+	counted bool
 }
 
 // Of is the value of the free units.
@@ -51,8 +53,29 @@ type shape struct {
 
 // NewValues values the masks of t for the demand. Profiles that are not in it count nothing; where nothing is,
 // all shapes are expected alike.
-func NewValues(t *Table, demand Demand) *Values {
-	shapes := t.shapes(demand)
+func NewValues(t *Table, demand Demand) *Values { return newValues(t, t.shapes(demand)) }
+
+// supposed is how many requests for each shape are taken for seen before the first one is. With 1 to 3 clusters get equally full but for
+// chance.
+const supposed = 2
+
+// Counted values the masks of t for the demand that these requests show, in requests, of which there may be few or none.
+// Each shape counts as seen a few times more, so that what nobody has asked for yet has its value too.
+func Counted(t *Table, seen Demand) *Values {
+	shapes := t.shapes(nil)
+	for i := range shapes {
+		shapes[i].demand = supposed
+	}
+	for i, p := range t.profiles {
+		at := slices.IndexFunc(shapes, func(s shape) bool { return s.size == p.Size && slices.Equal(s.starts, t.masks[i]) })
+		shapes[at].demand += max(0, seen[p.ID])
+	}
+	v := newValues(t, shapes)
+	v.counted = true
+	return v
+}
+
+func newValues(t *Table, shapes []shape) *Values {
 	fill := make([]float64, 1<<t.axis)
 	for i := range shapes {
 		expected := shapes[i].demand

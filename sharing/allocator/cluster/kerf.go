@@ -74,7 +74,7 @@ type start struct {
 
 // NewKerf is Kerf for a workload on the nodes, which are taken as they are when empty.
 func NewKerf(w Workload, nodes []Node) *Kerf {
-	k := &Kerf{workload: w, holes: newHoles(w.all), prices: map[string]int64{}, usual: instanceValues(w, nodes)}
+	k := &Kerf{workload: w, holes: newHoles(w.all), prices: map[string]int64{}, usual: instanceValues(w, nodes, mig.NewValues)}
 	k.values = maps.Clone(k.usual)
 	capacity := map[string]Milli{}
 	all := Milli(0)

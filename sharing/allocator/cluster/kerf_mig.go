@@ -9,7 +9,7 @@ import "github.com/kerf-gpu/kerf/mig"
 const scoreUnit = 100_000
 
 // instanceValues values the parts of GPUs in MIG mode, for each table, by how often the workload wants which profile.
-func instanceValues(w Workload, nodes []Node) map[*mig.Table]*mig.Values {
+func instanceValues(w Workload, nodes []Node, value func(*mig.Table, mig.Demand) *mig.Values) map[*mig.Table]*mig.Values {
 	out := map[*mig.Table]*mig.Values{}
 	for i := range nodes {
 		n := &nodes[i]
@@ -25,7 +25,7 @@ func instanceValues(w Workload, nodes []Node) map[*mig.Table]*mig.Values {
 				demand[p.ID] += float64(c.Count)
 			}
 		}
-		out[n.Table] = mig.NewValues(n.Table, demand)
+		out[n.Table] = value(n.Table, demand)
 	}
 	return out
 }

@@ -3,7 +3,12 @@
 
 package cluster
 
-import "slices"
+import (
+	"maps"
+	"slices"
+
+	"github.com/kerf-gpu/kerf/mig"
+)
 
 // Learner is a Policy that learns from what arrives.
 type Learner interface {
@@ -13,13 +18,17 @@ type Learner interface {
 
 // Online is Kerf that begins without any knowledge of the workload and learns it as it comes. It estimates anew
 // after 64 requests, after twice as many each time, and at last after every 4096; then it counts what is older at
-// three quarters, so that it follows a workload that changes.
+// three quarters, so that it follows a workload that changes. Where GPUs are in MIG mode, a few hundred requests fill many of them:
+// it estimates how often each profile is asked for after each request at first, and then whenever it has seen a tenth more.
 type Online struct {
 	*Kerf
 	nodes  []Node
 	counts map[Shape]int64
 	// heard is the requests since the last estimate, until how many bring the next one.
 	heard, until int
+	// asked is how many requests for GPUs there were since it was last estimated how often each profile is asked for, of so many in
+	// counts.
+	asked, counted int64
 }
 
 const (
@@ -29,6 +38,8 @@ const (
 	fadeOf, fadeTo = 4, 3
 	// floorNeed is how often, in thousandths of the places, a start on the largest nodes is thought to be needed at least.
 	floorNeed = 50
+	// countedParts is of how many parts one more makes a new estimate of how often each profile is asked for.
+	countedParts = 10
 )
 
 // NewOnline is Online for the nodes, which are taken as they are when empty.
@@ -42,8 +53,15 @@ func NewOnline(nodes []Node) *Online {
 func (o *Online) Learn(r Request) bool {
 	o.counts[r.Shape] += countUnit
 	o.heard++
+	if r.GPUs > 0 {
+		o.asked++
+	}
 	if o.heard < o.until {
-		return false
+		if len(o.usual) == 0 || o.asked == 0 || o.asked*countedParts < o.counted {
+			return false
+		}
+		o.profiles()
+		return true
 	}
 	o.estimate()
 	o.heard = 0
@@ -71,6 +89,27 @@ func (o *Online) estimate() {
 		o.vary()
 	}
 	o.floor()
+	o.profiles()
+}
+
+// profiles values what is free on GPUs in MIG mode by what was counted.
+func (o *Online) profiles() {
+	if len(o.usual) == 0 {
+		return
+	}
+	o.asked, o.counted = 0, 0
+	for s, n := range o.counts {
+		if s.GPUs > 0 {
+			o.counted += n / countUnit
+		}
+	}
+	o.usual = instanceValues(workloadOf(o.counts), o.nodes, func(t *mig.Table, seen mig.Demand) *mig.Values {
+		for id := range seen {
+			seen[id] /= countUnit
+		}
+		return mig.Counted(t, seen)
+	})
+	o.values = maps.Clone(o.usual)
 }
 
 // floor gives a start on the largest nodes a price before any request for one was seen: when it comes, it is too late.
