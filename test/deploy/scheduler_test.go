@@ -59,6 +59,7 @@ func TestSchedulersRights(t *testing.T) {
 				{APIGroups: lease, Resources: []string{"leases"}, Verbs: []string{"create"}},
 				{APIGroups: lease, Resources: []string{"leases"}, ResourceNames: []string{"kerf-scheduler"}, Verbs: []string{"get", "update"}},
 				{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"kerf-config"}, Verbs: []string{"list", "watch"}},
+				{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"kerf-config-last-good"}, Verbs: []string{"get", "update"}},
 			}
 			if !slices.EqualFunc(o.Rules, want, equalRule) {
 				t.Errorf("rules in its namespace %+v, want %+v", o.Rules, want)
@@ -136,7 +137,7 @@ func TestSchedulerConfiguration(t *testing.T) {
 		}
 	}
 	for _, o := range schedulerFiles(t) {
-		if m, ok := o.(*corev1.ConfigMap); ok {
+		if m, ok := o.(*corev1.ConfigMap); ok && m.Name == "kerf-scheduler" {
 			if err := strict.UnmarshalStrict([]byte(m.Data["scheduler.yaml"]), &c); err != nil {
 				t.Fatal(err)
 			}

@@ -5,6 +5,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	admission "k8s.io/api/admissionregistration/v1"
@@ -48,13 +49,49 @@ func TestProfileAmountsAreTheSchedulers(t *testing.T) {
 		var rights []string
 		if role, is := byName[*rbac.Role](t, c.set)["kerf-scheduler"]; is {
 			for _, r := range role.Rules {
-				if slices.Contains(r.Resources, "configmaps") && !slices.Equal(r.ResourceNames, []string{"kerf-config"}) {
+				if slices.Contains(r.Resources, "configmaps") && !slices.Equal(r.ResourceNames, []string{"kerf-config"}) && !slices.Equal(r.ResourceNames, []string{"kerf-config-last-good"}) {
 					rights = append(rights, slices.Concat(r.ResourceNames, r.Verbs)...)
 				}
 			}
 		}
 		if want := map[bool][]string{true: {"kerf-profiles", "get", "update"}}[c.live]; !slices.Equal(rights, want) {
 			t.Errorf("%s: the scheduler's rights to ConfigMaps are %q, want %q", name, rights, want)
+		}
+	}
+}
+
+// The copy of the last good rules is the chart's to make and to remove, and the scheduler's alone to fill, which is told of it.
+func TestLastGoodRulesAreTheSchedulers(t *testing.T) {
+	const name = "kerf-config-last-good"
+	for what, c := range map[string]struct {
+		set   values
+		there bool
+	}{
+		"as it is":       {values{}, true},
+		"no policies":    {values{"admission": values{"enabled": false}}, true},
+		"about to leave": {read(t, "testdata/remove.yaml"), true},
+		"no scheduler":   {read(t, "testdata/alone.yaml"), false},
+	} {
+		maps := byName[*corev1.ConfigMap](t, c.set)
+		m, is := maps[name]
+		if is != c.there {
+			t.Errorf("%s: there is a ConfigMap: %t", what, is)
+		}
+		if !is {
+			continue
+		}
+		if len(m.Data) != 0 || len(m.BinaryData) != 0 || len(m.Annotations) != 0 {
+			t.Errorf("%s: an upgrade would write over what the scheduler wrote: %+v", what, m)
+		}
+		if text := maps["kerf-scheduler"].Data["scheduler.yaml"]; !strings.Contains(text, "lastGoodConfigMap: "+namespace+"/"+name+"\n") {
+			t.Errorf("%s: the scheduler is not told of it:\n%s", what, text)
+		}
+		for role, r := range byName[*rbac.Role](t, c.set) {
+			for _, rule := range r.Rules {
+				if slices.Contains(rule.ResourceNames, name) && (role != "kerf-scheduler" || !slices.Equal(rule.Verbs, []string{"get", "update"})) {
+					t.Errorf("%s: role %s may %q it", what, role, rule.Verbs)
+				}
+			}
 		}
 	}
 }

@@ -92,7 +92,7 @@ func TestAmountWriter(t *testing.T) {
 			if tt.take {
 				c.take(t.Context(), one)
 			}
-			a := newAmountWriter(c, client, "kerf-system/kerf-profiles", "me")
+			a := amountWriter{newOwned(c, client, "kerf-system/kerf-profiles", "me")}
 			for range 2 {
 				if err := a.look(t.Context()); err != nil {
 					t.Fatal(err)
@@ -120,7 +120,7 @@ func TestAmountWriter(t *testing.T) {
 	}
 	c := newCore(time.Now)
 	c.take(t.Context(), one)
-	a, client := newAmountWriter(c, nil, "kerf-system/kerf-profiles", "me"), fake.NewClientset()
+	a, client := amountWriter{newOwned(c, nil, "kerf-system/kerf-profiles", "me")}, fake.NewClientset()
 	a.client = client
 	if err := a.look(t.Context()); err == nil || !strings.Contains(err.Error(), "helm upgrade") || len(client.Actions()) != 1 {
 		t.Errorf("where there is none: %v, %v", err, client.Actions())
@@ -135,7 +135,7 @@ func TestRulesFollowTheConfigMap(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c.cancel = cancel
 	t.Cleanup(func() { _ = c.Close() })
-	if err := c.followRules(ctx, Args{SharingConfigMap: "kerf-system/kerf-config", ProfileAmounts: "kerf-system/kerf-profiles"}, client); err != nil {
+	if err := c.followRules(ctx, Args{SharingConfigMap: "kerf-system/kerf-config", ProfileAmounts: "kerf-system/kerf-profiles"}, client, ""); err != nil {
 		t.Fatal(err)
 	}
 	become := func(want string) {

@@ -32,31 +32,42 @@ const (
 	configMost  = 30 * time.Second
 )
 
-// configure reads the agents' configuration from the file, and takes it whole or not at all.
-func (c *core) configure(ctx context.Context, args Args) error {
-	if args.SharingConfig == "" {
-		return nil
+// configure reads the agents' configuration from the file, takes it whole or not at all, and returns the hash of what it read.
+// A scheduler that ended for a document with mistakes would leave its cluster without one: it goes on, by the last good document
+// or by none.
+func (c *core) configure(ctx context.Context, args Args) (seen string) {
+	switch {
+	case args.SharingConfig != "":
+		found := fileCandidate(args.SharingConfig)
+		if found.Err != nil {
+			c.refuse(ctx, found)
+		} else {
+			c.take(ctx, found)
+		}
+		return found.Hash
+	case args.SharingConfigMap != "":
+		c.mu.Lock()
+		c.refusal = fmt.Errorf("configmap %s was not read yet", args.SharingConfigMap)
+		c.mu.Unlock()
 	}
-	found := fileCandidate(args.SharingConfig)
-	if found.Err != nil {
-		return found.Err
-	}
-	c.take(ctx, found)
-	return nil
+	return ""
 }
 
 // take puts a valid document in force.
-func (c *core) take(ctx context.Context, found change.Candidate) {
+func (c *core) take(ctx context.Context, found change.Candidate) { c.put(ctx, found, false) }
+
+// put puts a valid document in force, where first is true only if none is.
+func (c *core) put(ctx context.Context, found change.Candidate, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.rules == found.Hash {
+	if c.rules == found.Hash || first && c.rules != "" {
 		return
 	}
-	c.rules = found.Hash
+	c.rules, c.files = found.Hash, found.Files
 	c.books.Configure(found.Config)
 	c.profiles = found.Config.Profiles()
 	c.shown.inForce(found.Hash)
-	c.tellAmounts()
+	c.tellOwned()
 	klog.FromContext(ctx).Info("The sharing config is in force", "sha256", found.Hash, "from", found.From)
 }
 
@@ -108,8 +119,8 @@ func readFiles(path string) ([]config.File, error) {
 	return files, nil
 }
 
-// followRules keeps to the document, and the profiles' amounts to it, until ctx ends.
-func (c *core) followRules(ctx context.Context, args Args, client clientset.Interface) error {
+// followRules keeps to the document, and what the leader writes to it, until ctx ends. seen is the hash of what was read already.
+func (c *core) followRules(ctx context.Context, args Args, client clientset.Interface, seen string) error {
 	var found <-chan change.Candidate
 	if args.SharingConfigMap != "" {
 		var err error
@@ -117,17 +128,37 @@ func (c *core) followRules(ctx context.Context, args Args, client clientset.Inte
 			return err
 		}
 	}
-	c.running.Go(func() { c.reread(ctx, args, found, rereadEvery) })
-	if args.ProfileAmounts == "" {
+	c.running.Go(func() { c.reread(ctx, args, found, rereadEvery, seen) })
+	if args.ProfileAmounts == "" && args.LastGoodConfigMap == "" {
 		return nil
 	}
 	host, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("name of this scheduler, as its lease has it: %w", err)
 	}
-	a := newAmountWriter(c, client, args.ProfileAmounts, host)
-	c.running.Go(func() { a.run(ctx, amountsEvery) })
+	if args.ProfileAmounts != "" {
+		a := amountWriter{newOwned(c, client, args.ProfileAmounts, host)}
+		c.running.Go(func() {
+			a.keep(ctx, c.amountsDue, ownedEvery, a.look, "The profiles' amounts are not written; pods that name a profile get those that were written last")
+		})
+	}
+	if args.LastGoodConfigMap != "" {
+		l := lastGood{newOwned(c, client, args.LastGoodConfigMap, host)}
+		c.running.Go(func() {
+			l.keep(ctx, c.lastGoodDue, ownedEvery, l.look, "The last good sharing config is not kept, or was not found where it is kept")
+		})
+	}
 	return nil
+}
+
+// tellOwned has what the leader writes looked at now. It does not wait.
+func (c *core) tellOwned() {
+	for _, due := range []chan struct{}{c.amountsDue, c.lastGoodDue} {
+		select {
+		case due <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // watchRules tells the documents that a ConfigMap holds, until ctx ends. What is told while the ConfigMap is away, or has not
@@ -156,12 +187,10 @@ func (c *core) watchRules(ctx context.Context, client clientset.Interface, confi
 
 // reread follows the document until ctx ends: in the ConfigMap, and until that has been seen in the file, which is late. Of
 // documents that follow each other quickly the last valid one is taken, once. One with mistakes is told once, and changes
-// nothing.
-func (c *core) reread(ctx context.Context, args Args, found <-chan change.Candidate, every time.Duration) {
+// nothing. seen is the hash of what was read already.
+func (c *core) reread(ctx context.Context, args Args, found <-chan change.Candidate, every time.Duration, seen string) {
 	s := change.Settling{Quiet: configQuiet, Most: configMost}
-	c.mu.Lock()
-	s.Seen(c.rules)
-	c.mu.Unlock()
+	s.Seen(seen)
 	look := time.NewTicker(every)
 	defer look.Stop()
 	file := args.SharingConfig
@@ -171,9 +200,9 @@ func (c *core) reread(ctx context.Context, args Args, found <-chan change.Candid
 			c.take(ctx, *good)
 		}
 		if bad != nil {
-			c.shown.refused()
-			klog.FromContext(ctx).Error(bad.Err, "The sharing config is not taken; what was read before stays in force")
+			c.refuse(ctx, *bad)
 		}
+		c.tellRefusal()
 		due := time.NewTimer(max(wait, time.Millisecond))
 		if wait == 0 {
 			due.Stop()

@@ -159,7 +159,7 @@ func (c *core) led(l *coordinationv1.Lease) {
 	c.elected, c.leader = true, holder
 	c.mu.Unlock()
 	if changed {
-		c.tellAmounts()
+		c.tellOwned()
 	}
 }
 

@@ -19,7 +19,7 @@ type Register = func(metrics.Registerable) error
 func newConfigMetrics(register Register) (configMetrics, error) {
 	m := configMetrics{
 		info: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name: "kerf_scheduler_config_info", Help: "1 for the SharingConfig that this replica goes by, by the SHA-256 of the document.", StabilityLevel: metrics.ALPHA,
+			Name: "kerf_scheduler_config_info", Help: "1 for the SharingConfig that this replica goes by, by the SHA-256 of the document; absent while it knows no valid one, and places no pod that asks for a GPU.", StabilityLevel: metrics.ALPHA,
 		}, []string{"sha256"}),
 		errors: metrics.NewCounter(&metrics.CounterOpts{
 			Name: "kerf_scheduler_config_errors_total", Help: "Documents that were refused for their mistakes.", StabilityLevel: metrics.ALPHA,

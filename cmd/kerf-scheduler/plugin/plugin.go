@@ -46,6 +46,9 @@ type Args struct {
 	// ProfileAmounts is the ConfigMap, as NAMESPACE/NAME, to which the profiles' amounts are written for the admission policies;
 	// empty: none.
 	ProfileAmounts string `yaml:"profileAmounts"`
+	// LastGoodConfigMap is the ConfigMap, as NAMESPACE/NAME, that keeps the last good document for a scheduler that starts while the
+	// document has mistakes; empty: none.
+	LastGoodConfigMap string `yaml:"lastGoodConfigMap"`
 	// PlacementTimeout is how long a node may say that it has no room for a pod that was bound to it before the pod is
 	// evicted, so that its controller makes it anew; 0: never.
 	PlacementTimeout time.Duration `yaml:"placementTimeout"`
@@ -63,14 +66,20 @@ type core struct {
 	books *scheduler.Books
 	// waiting are the pods that the books had no room for.
 	waiting *waiters
-	// rules is the hash of the agents' configuration that is in force, empty for none, and profiles are those of it.
+	// rules is the hash of the agents' configuration that is in force, empty for none, files are the text and profiles those of it.
 	rules    string
+	files    []config.File
 	profiles []config.Profile
+	// refusal is why the newest document was not taken, or none is known yet, of which untold is what no event has said; nil where
+	// there need be none.
+	refusal, untold error
 	// elected is true where schedulers elect the one that decides, and leader is how its lease names it. A value comes to amountsDue
-	// when one of these has changed.
-	elected    bool
-	leader     string
-	amountsDue chan struct{}
+	// and lastGoodDue when one of these has changed.
+	elected                 bool
+	leader                  string
+	amountsDue, lastGoodDue chan struct{}
+	// event writes one of the document's ConfigMap; nil: there is none.
+	event func(note string)
 	// shown are the metrics that tell it.
 	shown configMetrics
 	// pacer writes the events of placements.
@@ -130,17 +139,21 @@ func NewFactory(register Register) Factory {
 		}
 		if shared == nil {
 			c := newCore(time.Now)
-			if c.shown, err = newConfigMetrics(register); err == nil {
-				err = c.configure(ctx, args)
-			}
-			if err != nil {
+			if c.shown, err = newConfigMetrics(register); err != nil {
 				return nil, fmt.Errorf("plugin %s: %w", Name, err)
+			}
+			seen := c.configure(ctx, args)
+			if of, is, ok := strings.Cut(args.SharingConfigMap, "/"); ok {
+				about := &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: of, Name: is}
+				c.event = func(note string) {
+					handle.EventRecorder().Eventf(about, nil, corev1.EventTypeWarning, reasonConfigRefused, "Refusing", "%s", note)
+				}
 			}
 			ctx, c.cancel = context.WithCancel(ctx)
 			if err := c.follow(ctx, handle); err != nil {
 				return nil, errors.Join(fmt.Errorf("plugin %s: %w", Name, err), c.Close())
 			}
-			if err := c.followRules(ctx, args, handle.ClientSet()); err != nil {
+			if err := c.followRules(ctx, args, handle.ClientSet(), seen); err != nil {
 				return nil, errors.Join(fmt.Errorf("plugin %s: %w", Name, err), c.Close())
 			}
 			c.running.Go(func() { c.pacer.run(ctx, pause) })
@@ -165,7 +178,7 @@ func NewFactory(register Register) Factory {
 }
 
 func newCore(now func() time.Time) *core {
-	c := &core{now: now, books: scheduler.New(), pacer: newPacer(), ending: map[string][]gpunode.Ending{}, left: map[types.UID]member{}, amountsDue: make(chan struct{}, 1)}
+	c := &core{now: now, books: scheduler.New(), pacer: newPacer(), ending: map[string][]gpunode.Ending{}, left: map[types.UID]member{}, amountsDue: make(chan struct{}, 1), lastGoodDue: make(chan struct{}, 1)}
 	c.waiting = newWaiters(now, func(w scheduler.Want, node string) bool {
 		return c.books.Fit(w, node, now()).Reason == scheduler.Fits
 	})
@@ -201,7 +214,7 @@ func readArgs(raw runtime.Object) (Args, error) {
 		if args.PlacementTimeout < 0 {
 			return args, fmt.Errorf("placementTimeout: %v is below 0; 0s is never", args.PlacementTimeout)
 		}
-		for field, name := range map[string]string{"sharingConfigMap": args.SharingConfigMap, "profileAmounts": args.ProfileAmounts} {
+		for field, name := range map[string]string{"sharingConfigMap": args.SharingConfigMap, "profileAmounts": args.ProfileAmounts, "lastGoodConfigMap": args.LastGoodConfigMap} {
 			if of, is, ok := strings.Cut(name, "/"); name != "" && (!ok || of == "" || is == "" || strings.Contains(is, "/")) {
 				return args, fmt.Errorf("%s: %q is not NAMESPACE/NAME of a ConfigMap", field, name)
 			}
@@ -243,12 +256,21 @@ func mistakes(err error) string { return strings.ReplaceAll(err.Error(), "\n", "
 // errStart is why nothing is decided yet.
 var errStart = errors.New("what the cluster has is not read yet")
 
-// ready is an error until what the API server had at the start is in the books: what is not there yet would be given twice.
+// ready is an error until what the API server had at the start is in the books, since what is not there yet would be given twice,
+// and while there are to be rules and none are known.
 func (c *core) ready() error {
+	if !c.listed() {
+		return errStart
+	}
+	return c.ruled()
+}
+
+// listed says whether what the API server had at the start is in the books.
+func (c *core) listed() bool {
 	for _, synced := range c.synced {
 		if !synced() {
-			return errStart
+			return false
 		}
 	}
-	return nil
+	return true
 }

@@ -290,7 +290,7 @@ func TestConfigIsReadAgain(t *testing.T) {
 	says := func(text string, refused int) {
 		t.Helper()
 		want := fmt.Sprintf("# HELP kerf_scheduler_config_errors_total [ALPHA] Documents that were refused for their mistakes.\n# TYPE kerf_scheduler_config_errors_total counter\nkerf_scheduler_config_errors_total %d\n"+
-			"# HELP kerf_scheduler_config_info [ALPHA] 1 for the SharingConfig that this replica goes by, by the SHA-256 of the document.\n# TYPE kerf_scheduler_config_info gauge\nkerf_scheduler_config_info{sha256=\"%x\"} 1\n",
+			"# HELP kerf_scheduler_config_info [ALPHA] 1 for the SharingConfig that this replica goes by, by the SHA-256 of the document; absent while it knows no valid one, and places no pod that asks for a GPU.\n# TYPE kerf_scheduler_config_info gauge\nkerf_scheduler_config_info{sha256=\"%x\"} 1\n",
 			refused, sha256.Sum256([]byte(text)))
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
 			t.Error(err)
@@ -298,15 +298,12 @@ func TestConfigIsReadAgain(t *testing.T) {
 	}
 	args := Args{SharingConfig: file}
 	write(fmt.Sprintf(doc, "30GiB"))
-	if err := w.configure(t.Context(), args); err != nil || !fits() {
-		t.Fatalf("%v, fits %t", err, fits())
+	if w.configure(t.Context(), args); w.refusal != nil || !fits() {
+		t.Fatalf("%v, fits %t", w.refusal, fits())
 	}
 	says(fmt.Sprintf(doc, "30GiB"), 0)
 	write("nonsense")
-	if err := w.configure(t.Context(), args); err == nil || !fits() {
-		t.Errorf("mistakes: %v, fits %t", err, fits())
-	}
-	w.running.Go(func() { w.reread(t.Context(), args, nil, time.Millisecond) })
+	w.running.Go(func() { w.reread(t.Context(), args, nil, time.Millisecond, "") })
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 		if n, err := testutil.GetCounterMetricValue(w.shown.errors); err != nil || time.Now().After(deadline) {
 			t.Fatalf("%v documents refused, %v", n, err)
@@ -327,7 +324,7 @@ func TestConfigIsReadAgain(t *testing.T) {
 
 func TestArgs(t *testing.T) {
 	for text, ok := range map[string]bool{`{"sharingConfig":"/x"}`: true, "sharingConfig: /x\n": true, `{"sharingconfig2":"/x"}`: false, "": true,
-		"profileAmounts: kerf-system/kerf-profiles\nsharingConfigMap: kerf-system/kerf-config\n": true, "profileAmounts: kerf-profiles\n": false, "sharingConfigMap: a/b/c\n": false} {
+		"profileAmounts: kerf-system/kerf-profiles\nsharingConfigMap: kerf-system/kerf-config\n": true, "profileAmounts: kerf-profiles\n": false, "lastGoodConfigMap: kerf-system/kerf-config-last-good\n": true, "lastGoodConfigMap: /a\n": false, "sharingConfigMap: a/b/c\n": false} {
 		if _, err := readArgs(&runtime.Unknown{Raw: []byte(text)}); (err == nil) != ok {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -335,8 +332,17 @@ func TestArgs(t *testing.T) {
 	if _, err := readArgs(&corev1.Pod{}); err == nil {
 		t.Error("a pod was taken for arguments")
 	}
-	if err := newCore(time.Now).configure(t.Context(), Args{SharingConfig: "/does/not/exist"}); err == nil {
-		t.Error("a config that is not there was read")
+	c := newCore(time.Now)
+	if c.configure(t.Context(), Args{SharingConfig: "/does/not/exist"}); !errors.Is(c.ready(), errRules) {
+		t.Errorf("a config that is not there: %v", c.ready())
+	}
+	c = newCore(time.Now)
+	if c.configure(t.Context(), Args{SharingConfigMap: "kerf-system/kerf-config"}); !errors.Is(c.ready(), errRules) {
+		t.Errorf("a config that was not read yet: %v", c.ready())
+	}
+	c = newCore(time.Now)
+	if c.configure(t.Context(), Args{}); c.ready() != nil {
+		t.Errorf("no config is wanted: %v", c.ready())
 	}
 }
 

@@ -1,0 +1,188 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/kerf-gpu/kerf/sharing/config"
+)
+
+const lastGoodName = "kerf-config-last-good"
+
+// keptBy is the copy of a document, with the mark of a scheduler that wrote it.
+func keptBy(text string) (data, annotations map[string]string) {
+	files := []config.File{{Name: "sharing.yaml", Data: []byte(text)}}
+	return map[string]string{"sharing.yaml": text}, map[string]string{hashAnnotation: config.Hash(files)}
+}
+
+// A scheduler that starts while the document has mistakes goes by the copy of the last good one where there is one that a
+// scheduler wrote, and else gives no GPU to anybody until a good document comes.
+func TestStartOnABadDocument(t *testing.T) {
+	good, mark := keptBy(documentOf("{name: small, memory: 4GiB}"))
+	spoilt, spoiltMark := keptBy(documentOf("{name: small, mmeory: 4GiB}"))
+	for name, tt := range map[string]struct {
+		missing    bool
+		data, mark map[string]string
+		found      bool
+	}{
+		"a copy":                     {data: good, mark: mark, found: true},
+		"no copy yet":                {},
+		"nowhere to keep one":        {missing: true},
+		"changed by somebody":        {data: maps.Clone(good), mark: spoiltMark},
+		"written by nobody":          {data: good},
+		"a copy that has mistakes":   {data: spoilt, mark: spoiltMark},
+		"a copy with another's file": {data: map[string]string{"sharing.yaml": good["sharing.yaml"], "more.yaml": "x"}, mark: mark},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := fake.NewClientset()
+			if !tt.missing {
+				m := inKerf(lastGoodName, tt.data)
+				m.Annotations = tt.mark
+				client = fake.NewClientset(m)
+			}
+			w := newWorld(t, 1)
+			w.report(0)
+			file := filepath.Join(t.TempDir(), "sharing.yaml")
+			if err := os.WriteFile(file, []byte("nonsense"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var told []string
+			w.event = func(note string) { told = append(told, note) }
+			starting := true
+			w.synced = append(w.synced, func() bool { return !starting })
+			seen := w.configure(t.Context(), Args{SharingConfig: file})
+			if w.tellRefusal(); len(told) != 0 {
+				t.Errorf("told before events are heard: %q", told)
+			}
+			starting = false
+			l := lastGood{newOwned(w.core, client, "kerf-system/"+lastGoodName, "me")}
+			if err := l.look(t.Context()); (err == nil) != tt.found {
+				t.Fatalf("the copy is found: %v", err)
+			}
+			for range 2 {
+				w.tellRefusal()
+			}
+			stays := "no earlier one is known"
+			if tt.found {
+				stays = mark[hashAnnotation] + " stays in force"
+			}
+			if len(told) != 1 || !strings.Contains(told[0], stays) || !strings.Contains(told[0], "nonsense") && !strings.Contains(told[0], "line 1") {
+				t.Errorf("told %q, want once with %q and the mistake", told, stays)
+			}
+			p := podOf("p", 1)
+			_, status := w.PreFilter(t.Context(), newState(), p, nil)
+			if status.IsSuccess() != tt.found || !tt.found && (!errors.Is(status.AsError(), errRules) || !strings.Contains(status.Message(), "kerf config validate")) {
+				t.Errorf("a pod with a GPU: %v", status)
+			}
+			if _, status := w.PreFilter(t.Context(), newState(), podOf("none", 0), nil); !status.IsSkip() {
+				t.Errorf("a pod without one: %v", status)
+			}
+
+			// What is mended counts, whatever was kept, and is what is kept from then on.
+			mended := candidate("a test", []config.File{{Name: "sharing.yaml", Data: []byte(documentOf("{name: small, memory: 7GiB}"))}})
+			if mended.Err != nil || seen == mended.Hash {
+				t.Fatal(mended.Err)
+			}
+			w.take(t.Context(), mended)
+			w.cycle(p)
+			err := l.look(t.Context())
+			if tt.missing {
+				if err == nil || !strings.Contains(err.Error(), "helm upgrade") {
+					t.Errorf("nowhere to keep it: %v", err)
+				}
+				return
+			}
+			m, getErr := client.CoreV1().ConfigMaps("kerf-system").Get(t.Context(), lastGoodName, metav1.GetOptions{})
+			if err != nil || getErr != nil {
+				t.Fatal(err, getErr)
+			}
+			if m.Annotations[hashAnnotation] != mended.Hash || len(m.Data) != 1 || m.Data["sharing.yaml"] != string(mended.Files[0].Data) || m.Labels["a"] != "b" {
+				t.Errorf("kept is %+v", m)
+			}
+		})
+	}
+}
+
+// Who stands by keeps nothing, and a document with mistakes is never kept.
+func TestLastGoodIsTheLeaders(t *testing.T) {
+	data, mark := keptBy(documentOf("{name: small, memory: 4GiB}"))
+	m := inKerf(lastGoodName, data)
+	m.Annotations = mark
+	client := fake.NewClientset(m)
+	c := newCore(time.Now)
+	c.leases().OnAdd(leaseOf("other_1"), true)
+	next := candidate("a test", []config.File{{Name: "sharing.yaml", Data: []byte(documentOf("{name: small, memory: 7GiB}"))}})
+	c.take(t.Context(), next)
+	l := lastGood{newOwned(c, client, "kerf-system/"+lastGoodName, "me")}
+	kept := func() string {
+		t.Helper()
+		if err := l.look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		m, err := client.CoreV1().ConfigMaps("kerf-system").Get(t.Context(), lastGoodName, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.Annotations[hashAnnotation]
+	}
+	if got := kept(); got != mark[hashAnnotation] {
+		t.Errorf("who stands by has written %s", got)
+	}
+	c.leases().OnAdd(leaseOf("me_1"), true)
+	c.refuse(t.Context(), candidate("a test", []config.File{{Name: "sharing.yaml", Data: []byte("nonsense")}}))
+	if got := kept(); got != next.Hash {
+		t.Errorf("the leader has kept %s, want %s", got, next.Hash)
+	}
+}
+
+// From a start with mistakes to what was kept, and to what is mended: all by what runs beside the scheduler.
+func TestRulesAreFoundAgain(t *testing.T) {
+	data, mark := keptBy(documentOf("{name: small, memory: 4GiB}"))
+	copied := inKerf(lastGoodName, data)
+	copied.Annotations = mark
+	client := fake.NewClientset(inKerf("kerf-config", map[string]string{"sharing.yaml": "nonsense"}), copied)
+	file := filepath.Join(t.TempDir(), "sharing.yaml")
+	if err := os.WriteFile(file, []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := newCore(time.Now)
+	ctx, cancel := context.WithCancel(t.Context())
+	c.cancel = cancel
+	t.Cleanup(func() { _ = c.Close() })
+	args := Args{SharingConfig: file, SharingConfigMap: "kerf-system/kerf-config", LastGoodConfigMap: "kerf-system/" + lastGoodName}
+	if err := c.followRules(ctx, args, client, c.configure(ctx, args)); err != nil {
+		t.Fatal(err)
+	}
+	become := func(want string) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+			c.mu.Lock()
+			rules := c.rules
+			c.mu.Unlock()
+			if rules == want {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("in force is %q, want %q", rules, want)
+			}
+		}
+	}
+	become(mark[hashAnnotation])
+	mended, next := keptBy(documentOf("{name: small, memory: 7GiB}"))
+	if _, err := client.CoreV1().ConfigMaps("kerf-system").Update(ctx, inKerf("kerf-config", mended), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	become(next[hashAnnotation])
+}
