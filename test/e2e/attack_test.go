@@ -260,11 +260,13 @@ func TestForgedNoteIsRefused(t *testing.T) {
 	e.create(s).event("FailedCreatePodSandBox", "kerf.dev/grant")
 }
 
-// A mount that asks NVIDIA's runtime for GPUs, which hears it before the environment, lets no container start, with a share and without.
+// A mount that asks NVIDIA's runtime for GPUs, which hears it before the environment, lets no pod in, and, where the namespace is
+// left out of that, no container start, with a share and without.
 func TestMountThatAsksForGPUs(t *testing.T) {
 	t.Parallel()
 	e := beginWithAgent(t)
 	const at = "/var/run/nvidia-container-devices/all"
+	pods := map[string]podSpec{}
 	for name, limits := range map[string]map[string]string{"share": gibs(1), "none": nil} {
 		s := mounting("/dev/null", limits)
 		s.name, s.runtimeClass = "mounts-"+name, "nvidia"
@@ -273,6 +275,19 @@ func TestMountThatAsksForGPUs(t *testing.T) {
 			mount(p)
 			p.Spec.Containers[0].VolumeMounts[0].MountPath = at
 		}
+		pods[name] = s
+		if said := e.refused(s); !strings.Contains(said, "has a mount below /var/run/nvidia-container-devices") {
+			t.Errorf("%s: refused with %q", s.name, said)
+		}
+	}
+	if r := e.kubectl("", "label", "namespace", e.namespace, "kerf.dev/host-paths=allowed"); r.err != nil {
+		t.Fatal(r)
+	}
+	for _, s := range pods {
+		eventually(e, s.name+" to be let in", func() error { // the policies see the label soon
+			_, err := e.admitted(s)
+			return err
+		})
 		p := e.create(s)
 		p.event("Failed", at, "asks NVIDIA's runtime for GPUs that the container was not given", "leave it out of the pod")
 		if o := p.get(); slices.ContainsFunc(containerStatuses(o), func(s corev1.ContainerStatus) bool { return s.State.Running != nil }) {

@@ -86,6 +86,20 @@ func mounts(paths ...string) func(*corev1.Pod) {
 	}
 }
 
+// asksAt mounts its node's /dev/null there in the container of that name, which NVIDIA's runtime can be told to take for a request.
+func asksAt(container, path string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		mounts("/dev/null")(p)
+		for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
+			for i := range list {
+				if list[i].Name == container {
+					list[i].VolumeMounts = append(list[i].VolumeMounts, corev1.VolumeMount{Name: "a", MountPath: path})
+				}
+			}
+		}
+	}
+}
+
 // template is a pod as a workload's template, with the labels that select it.
 func template(change ...func(*corev1.Pod)) (corev1.PodTemplateSpec, *metav1.LabelSelector) {
 	labels := map[string]string{"app": "tried"}

@@ -171,5 +171,16 @@ func hostPaths() []trial {
 	} {
 		out = append(out, trial{name: "the host path " + path, do: create(mounts(path)), refused: words})
 	}
-	return out
+	const request = `"main" has a mount below /var/run/nvidia-container-devices, which asks the runtime for GPUs past Kerf`
+	for _, path := range []string{
+		"/var/run/nvidia-container-devices/all", "/run/nvidia-container-devices/all", "/var/run//nvidia-container-devices/./all", "/var/run/nvidia-container-devices/GPU-1",
+		"/var/run/nvidia-container-devices/cdi/nvidia.com/gpu/all",
+	} {
+		out = append(out, trial{name: "a mount at " + path, do: create(asksAt("main", path)), refused: request})
+	}
+	return append(out,
+		trial{name: "a share with a mount that asks for more", do: create(share, asksAt("main", "/var/run/nvidia-container-devices/0")), refused: request},
+		trial{name: "an init container with such a mount", do: create(first(memory, "10"), asksAt("first", "/var/run/nvidia-container-devices/all")), refused: `container "first" has a mount`},
+		trial{name: "a mount elsewhere", do: create(asksAt("main", "/var/run/nvidia-container-devices-of-mine/all"))},
+	)
 }
