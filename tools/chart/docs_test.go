@@ -46,3 +46,30 @@ func TestDocumentedCommands(t *testing.T) {
 		}
 	}
 }
+
+// With --reuse-values Helm renders a newer chart with the defaults of the one before, in which its new values are missing: no page
+// has anybody type that, and every upgrade keeps what was set.
+func TestUpgradesTakeTheNewDefaults(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	upgrades := 0
+	for _, page := range append(pages, "../../README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if line = strings.TrimSpace(line); !strings.HasPrefix(line, "helm upgrade ") {
+				continue
+			}
+			if upgrades++; !strings.Contains(line, " --reset-then-reuse-values") {
+				t.Errorf("%s: %s", page, line)
+			}
+		}
+	}
+	if upgrades < 8 {
+		t.Errorf("%d upgrades were found", upgrades)
+	}
+}
