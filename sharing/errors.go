@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // The error vocabulary. Every error that crosses a package boundary wraps one of these, so that callers
@@ -31,6 +32,30 @@ var (
 	// ErrDenied: the caller may not do this.
 	ErrDenied = errors.New("denied")
 )
+
+// vocabulary are all of them.
+func vocabulary() []error {
+	return []error{ErrNotFound, ErrConflict, ErrExhausted, ErrInvalid, ErrUnsupported, ErrUnavailable, ErrStale, ErrLost, ErrDenied}
+}
+
+// Plain is an error's text for people, in one line: the words of the vocabulary are for callers to test for, and say nothing at the end
+// of a sentence that has said what is wrong.
+func Plain(err error) string {
+	var out []string
+	for line := range strings.Lines(err.Error()) {
+		line = strings.TrimSpace(line)
+		for again := true; again; {
+			again = false
+			for _, word := range vocabulary() {
+				if rest, ok := strings.CutSuffix(line, ": "+word.Error()); ok {
+					line, again = rest, true
+				}
+			}
+		}
+		out = append(out, line)
+	}
+	return strings.Join(out, "; ")
+}
 
 // FieldError says which input field is wrong, what was given, why it cannot be used, and what to write
 // instead. It is ErrInvalid.

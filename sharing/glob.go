@@ -4,6 +4,7 @@
 package sharing
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -45,6 +46,17 @@ func MatchModels(globs []string, model string) bool {
 		}
 	}
 	return matched || !positive
+}
+
+// PartOfName says what to write, as the end of a sentence, where a glob that does not match the model is a part of its name; empty
+// where none is.
+func PartOfName(globs []string, model string) string {
+	for _, g := range globs {
+		if g != "" && !strings.HasPrefix(g, "!") && !MatchModels([]string{g}, model) && MatchModels([]string{"*" + g + "*"}, model) {
+			return fmt.Sprintf("; a pattern means the whole name: write %q", "*"+g+"*")
+		}
+	}
+	return ""
 }
 
 // token is one step of a glob: any run of characters (star), or one character of a class.

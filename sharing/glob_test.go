@@ -91,3 +91,25 @@ func FuzzGlob(f *testing.F) {
 		}
 	})
 }
+
+func TestPartOfName(t *testing.T) {
+	t.Parallel()
+	const t4 = "Tesla T4"
+	for _, tt := range []struct {
+		globs []string
+		want  string
+	}{
+		{[]string{"T4"}, `; a pattern means the whole name: write "*T4*"`},
+		{[]string{"*H100*", "tesla"}, `; a pattern means the whole name: write "*tesla*"`},
+		{[]string{"*H100*"}, ""},
+		{[]string{"!T4"}, ""},
+		{[]string{"*T4*"}, ""},
+		{[]string{"["}, ""},
+		{[]string{""}, ""},
+		{nil, ""},
+	} {
+		if got := PartOfName(tt.globs, t4); got != tt.want {
+			t.Errorf("%q: %q, want %q", tt.globs, got, tt.want)
+		}
+	}
+}

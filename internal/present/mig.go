@@ -133,6 +133,9 @@ func (m *MIG) lines(wide bool) []string {
 		how = "fixed layout"
 	}
 	out := []string{"  " + m.draw() + "  " + how}
+	if m.Units == 0 && len(m.Pieces) == 0 { // it cannot be cut
+		out = []string{"  " + how}
+	}
 	out = append(out, aligning(rows)...)
 	if m.TurnsTo != "" {
 		out = append(out, "  "+m.turns())

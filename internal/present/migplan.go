@@ -12,7 +12,7 @@ import (
 )
 
 // MIGPlans draws, of each GPU of which something is to be done or stands in the way, its slices as they are with who holds
-// them, as they are once the steps are done, the steps, and what the rest waits for. With done the steps are those that were
+// them, as they are once the steps are done, the steps, and why the rest is left undone. With done the steps are those that were
 // taken, and s is of after them: then it is drawn once.
 func MIGPlans(s Status, plans []*nodev1.MIGPlan, done bool) string {
 	var b strings.Builder
@@ -37,7 +37,7 @@ func MIGPlans(s Status, plans []*nodev1.MIGPlan, done bool) string {
 			fmt.Fprintf(&b, "  %s\n", clean(step))
 		}
 		if p.GetWaits() != "" {
-			fmt.Fprintf(&b, "  waits: %s\n", clean(p.GetWaits()))
+			fmt.Fprintf(&b, "  left undone: %s\n", clean(p.GetWaits()))
 		}
 	}
 	if b.Len() == 0 {
@@ -78,6 +78,9 @@ func (m *MIG) planned(p *nodev1.MIGPlan, done bool) []string {
 	row := func(i int, state string) {
 		at := all.Pieces[i]
 		rows = append(rows, []string{all.key(i), clean(at.Profile), fmt.Sprintf("at %d", at.Start), clean(state)})
+	}
+	if all.Units == 0 && len(all.Pieces) == 0 {
+		return nil // it cannot be cut
 	}
 	if done || len(p.GetSteps()) == 0 {
 		for i, in := range all.Pieces {

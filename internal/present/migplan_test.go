@@ -43,7 +43,7 @@ func TestMIGPlans(t *testing.T) {
   d  3g.40gb  at 4  is made
   destroy 1g.10gb at 6
   create 3g.40gb at 4
-  waits: waits for pod a/b?[2J
+  left undone: waits for pod a/b?[2J
 GPU 1  GPU-1
   now   [....]
   then  [aaaa]
@@ -51,8 +51,7 @@ GPU 1  GPU-1
   set MIG mode on
   create 4g at 0
 GPU 9  GPU-9
-  now   []
-  waits: this GPU cannot do MIG
+  left undone: this GPU cannot do MIG
 `
 	if d := cmp.Diff(want, MIGPlans(s, plans, false)); d != "" {
 		t.Errorf("-want +got:\n%s", d)
@@ -64,7 +63,7 @@ GPU 9  GPU-9
   c  1g.10gb  at 6  free
   done: destroy 1g.10gb at 6
   done: create 3g.40gb at 4
-  waits: waits for pod a/b?[2J
+  left undone: waits for pod a/b?[2J
 `
 	if d := cmp.Diff(done, MIGPlans(s, plans[:1], true)); d != "" {
 		t.Errorf("-want +got:\n%s", d)

@@ -40,7 +40,7 @@ func (e *Executor) setMode(ctx context.Context, g *state, on, mayReset bool) err
 		g.journal.Mode, g.journal.Ending = on, false
 		return e.save(g)
 	case n > 0:
-		return fmt.Errorf("it has %d instances: %w", n, sharing.ErrConflict)
+		return fmt.Errorf("it has %d instances, of which Kerf did not make %d; the mode changes once it has none: %w", n, len(g.foreign), sharing.ErrConflict)
 	case m.NeedsReset && !mayReset:
 		return fmt.Errorf("this GPU takes a reset for it, which the pool does not allow: %w", sharing.ErrDenied)
 	}

@@ -22,7 +22,7 @@ func (e *Executor) Recover(ctx context.Context, gpu GPU, mayReset bool) error {
 	defer g.mu.Unlock()
 	g.gpu, g.settled = gpu, false
 	if err := e.recover(ctx, g, mayReset); err != nil && !g.settled {
-		g.trouble = err.Error()
+		g.trouble = sharing.Plain(err)
 		return fmt.Errorf("recover mig instances of gpu %q: %w", string(gpu.ID), err)
 	}
 	g.settled, g.trouble = true, ""

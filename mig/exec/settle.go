@@ -23,7 +23,7 @@ func (e *Executor) settle(ctx context.Context, g *state) error {
 		failed = e.converge(ctx, g, fromPlaces(g.journal.Change.Wanted))
 	}
 	if failed != nil && g.journal.Change.Remake {
-		g.trouble = failed.Error()
+		g.trouble = sharing.Plain(failed)
 		return failed
 	}
 	if failed != nil {
@@ -33,7 +33,7 @@ func (e *Executor) settle(ctx context.Context, g *state) error {
 		// Not to be cut short: what ended the change must not leave half of it.
 		if err := e.converge(context.WithoutCancel(ctx), g, fromPlaces(g.journal.Change.Before)); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("undo: %w", err))
-			g.trouble = failed.Error()
+			g.trouble = sharing.Plain(failed)
 			return failed
 		}
 	}
@@ -41,7 +41,7 @@ func (e *Executor) settle(ctx context.Context, g *state) error {
 	g.journal.Change = nil
 	if err := e.save(g); err != nil {
 		g.journal.Change = last
-		g.trouble = err.Error()
+		g.trouble = sharing.Plain(err)
 		return errors.Join(failed, err)
 	}
 	g.settled, g.trouble = true, ""

@@ -86,7 +86,7 @@ func (e *Executor) turn(ctx context.Context, g *state, on, mayReset bool) error 
 	// Nobody knows what a call did that failed. What is to be looked at is not cut short by what ended the call.
 	g.settled = false
 	if err := e.turned(context.WithoutCancel(ctx), g); err != nil {
-		g.trouble = err.Error()
+		g.trouble = sharing.Plain(err)
 		return errors.Join(failed, err)
 	}
 	g.settled = true

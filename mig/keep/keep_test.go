@@ -367,6 +367,53 @@ func TestProposedAfter(t *testing.T) {
 	}
 }
 
+// What stands in the way is said in words of this trade alone, with what to do about it, and a plan says no less than the agent does.
+func TestWhatIsLeftUndone(t *testing.T) {
+	on := func(counts ...config.MIGCount) config.Pool {
+		return config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: counts}}}
+	}
+	off := config.Pool{MIG: []config.MIGLayout{{}}}
+	byHand := func(w *world) {
+		w.mode.Current, w.mode.Pending = true, true
+		whole, err := w.table.Lookup("whole", "7g")
+		if err == nil {
+			_, err = w.CreateGI(t.Context(), gpuID, mig.Place{Profile: whole.ID})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, tt := range map[string]struct {
+		pool  config.Pool
+		first func(*world)
+		want  []string
+	}{
+		"impossible":              {on(config.MIGCount{Profile: "3g", Count: 3}), func(*world) {}, []string{"this GPU can never have that layout: 3 x 3g.40gb", "takes 12 of 8 memory units"}},
+		"misspelt":                {on(config.MIGCount{Profile: "5g", Count: 1}), func(*world) {}, []string{`"5g" is no profile of this GPU`, "7g.80gb"}},
+		"beside what is theirs":   {on(config.MIGCount{Profile: "3g", Count: 1}), byHand, []string{"3g.40gb takes", "an instance that Kerf did not make is left alone; destroy it with nvidia-smi mig"}},
+		"off with what is theirs": {off, byHand, []string{"once", "instance"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "h100x8", tt.pool)
+			tt.first(w)
+			w.Tick(t.Context())
+			p := w.Propose(t.Context(), tt.pool)[0]
+			for who, said := range map[string]string{"plan": p.Waits, "agent": w.view().Waits} {
+				for _, want := range tt.want {
+					if !strings.Contains(said, want) {
+						t.Errorf("%s: no %q in %q", who, want, said)
+					}
+				}
+				for _, word := range []string{": invalid", ": unavailable", ": conflict", "\n"} {
+					if strings.Contains(said, word) {
+						t.Errorf("%s: %q in %q", who, word, said)
+					}
+				}
+			}
+		})
+	}
+}
+
 // What a fixed layout has is all that it gives.
 func TestFixed(t *testing.T) {
 	w := newWorld(t, "h100x8", config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: []config.MIGCount{{Profile: "1g", Count: 1}, {Profile: "3g", Count: 1}}}}})

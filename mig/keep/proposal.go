@@ -47,7 +47,7 @@ func (m *Manager) Propose(ctx context.Context, pool config.Pool) []Proposal {
 			p.work.Unlock()
 		}
 		if err != nil {
-			one.Waits = err.Error()
+			one.Waits = sharing.Plain(err)
 		}
 		out = append(out, one)
 	}
@@ -87,11 +87,24 @@ func (m *Manager) propose(ctx context.Context, p *page, want Want, pool config.P
 	to.Steps = append(to.Steps, said(table, made.Steps)...)
 	if !want.On {
 		to.Steps = append(to.Steps, setting("off", mode.NeedsReset))
+		short = errors.Join(short, modeStays(have, mode.NeedsReset && !pool.MIGReset))
 	}
 	if table != nil && len(to.Steps) > 0 {
 		to.Units, to.After = table.Axis(), after(table, have, made.Steps)
 	}
 	return short
+}
+
+// modeStays says what keeps a GPU in MIG mode beside those who use its instances; nil where nothing does.
+func modeStays(have []plan.Instance, denied bool) error {
+	var why error
+	if n := foreign(have); n > 0 {
+		why = fmt.Errorf("MIG mode ends once the GPU has no instance; %s: %w", theirs(n), sharing.ErrConflict)
+	}
+	if denied {
+		why = errors.Join(why, fmt.Errorf("the end of MIG mode takes a reset of this GPU, which the pool does not allow: %w", sharing.ErrDenied))
+	}
+	return why
 }
 
 func setting(mode string, reset bool) string {
@@ -116,8 +129,8 @@ func (m *Manager) toLayout(ctx context.Context, p *page, want Want, cut bool) (m
 			return plan.Plan{}, nil, nil, err //nolint:wrapcheck // as above
 		}
 	}
-	made, err = plan.Make(plan.Ask{Table: table, Values: values, Have: have, Wishes: wishes, Exact: true})
-	return made, have, short(made, foreign(have)), err //nolint:wrapcheck // as above
+	made, err = layout(plan.Ask{Table: table, Values: values, Have: have, Wishes: wishes})
+	return made, have, short(made, foreign(have)), err
 }
 
 // said are a plan's steps for people: an instance's compute instance goes and comes with it.

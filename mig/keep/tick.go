@@ -97,7 +97,7 @@ func (m *Manager) tend(ctx context.Context, p *page) {
 	m.note(p, func(s *seen) {
 		s.want, s.waits = want, ""
 		if err != nil {
-			s.waits = err.Error()
+			s.waits = sharing.Plain(err)
 		}
 	})
 }
@@ -210,8 +210,18 @@ func (m *Manager) planned(ctx context.Context, p *page, wishes []plan.Wish) (pla
 	if err != nil {
 		return plan.Plan{}, nil, err //nolint:wrapcheck // as above
 	}
-	made, err := plan.Make(plan.Ask{Table: table, Values: values, Have: have, Wishes: wishes, Exact: true})
-	return made, have, err //nolint:wrapcheck // as above
+	made, err := layout(plan.Ask{Table: table, Values: values, Have: have, Wishes: wishes})
+	return made, have, err
+}
+
+// layout plans for the GPU to have exactly what is asked for.
+func layout(ask plan.Ask) (plan.Plan, error) {
+	ask.Exact = true
+	made, err := plan.Make(ask)
+	if errors.Is(err, sharing.ErrInvalid) {
+		return made, fmt.Errorf("this GPU can never have that layout: %w", err)
+	}
+	return made, err //nolint:wrapcheck // as above
 }
 
 // layoutItself is who a layout's instances are for.
@@ -239,9 +249,17 @@ func short(made plan.Plan, foreign int) error {
 		return nil
 	}
 	if foreign > 0 {
-		why = append(why, fmt.Sprintf("%d instances that Kerf did not make are left alone", foreign))
+		why = append(why, theirs(foreign))
 	}
 	return fmt.Errorf("%s: %w", strings.Join(slices.Compact(why), "; "), sharing.ErrUnavailable)
+}
+
+// theirs says what Kerf does with instances that others made, and what to do about them.
+func theirs(n int) string {
+	if n == 1 {
+		return "an instance that Kerf did not make is left alone; destroy it with nvidia-smi mig when nobody needs it"
+	}
+	return fmt.Sprintf("%d instances that Kerf did not make are left alone; destroy them with nvidia-smi mig when nobody needs them", n)
 }
 
 // sweep takes away what has been idle for longer than the pool keeps it.
@@ -322,7 +340,7 @@ func (m *Manager) refresh(ctx context.Context, p *page) {
 		mine, foreign, err = m.exec.List(ctx, p.gpu)
 	}
 	if err != nil && trouble == "" {
-		trouble = err.Error()
+		trouble = sharing.Plain(err)
 	}
 	held, herr := m.opt.Claims(p.gpu.ID)
 	now := m.opt.Now()

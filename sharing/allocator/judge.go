@@ -87,9 +87,9 @@ func ill(g sharing.GPU) verdict {
 func judgeEver(g GPUState, r sharing.Request) verdict {
 	switch {
 	case !sharing.MatchModels(r.Models, g.GPU.Model):
-		return never("its model is not one of those asked for (%q)", r.Models)
+		return never("its model is not one of those asked for (%q)%s", r.Models, sharing.PartOfName(r.Models, g.GPU.Model))
 	case !sharing.MatchModels(r.ProfileModels, g.GPU.Model):
-		return never("its model is not one of profile %q (%q)", r.Profile, r.ProfileModels)
+		return never("its model is not one of profile %q (%q)%s", r.Profile, r.ProfileModels, sharing.PartOfName(r.ProfileModels, g.GPU.Model))
 	case !r.Admits(g.GPU):
 		return never("is not one of the UUIDs asked for")
 	case r.WhyNotPart(g.GPU.UUID) != "":

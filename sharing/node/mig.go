@@ -204,7 +204,7 @@ func betterCut(a, b MIGOffer) bool {
 func (r *Runtime) offer(v ledger.View, req sharing.Request, start int) MIGOffer {
 	switch g := v.GPU; {
 	case !sharing.MatchModels(req.Models, g.Model):
-		return MIGOffer{Why: fmt.Sprintf("its model is not one of those asked for (%q)", req.Models), Never: true, Reason: refusedNotChosen}
+		return MIGOffer{Why: fmt.Sprintf("its model is not one of those asked for (%q)%s", req.Models, sharing.PartOfName(req.Models, g.Model)), Never: true, Reason: refusedNotChosen}
 	case !req.Admits(g):
 		return MIGOffer{Why: "is not one of the UUIDs asked for", Never: true, Reason: refusedNotChosen}
 	case !g.MIG && !r.turns(g.UUID):

@@ -265,7 +265,7 @@ func (e *testCase) nodeWaits(p *pod) {
 		}
 		r := e.kerf("mig", "plan")
 		err = errors.Join(err, r.err)
-		for _, want := range []string{"now   [", "then  [", "2g.20gb", who, "set MIG mode off", "waits: "} {
+		for _, want := range []string{"now   [", "then  [", "2g.20gb", who, "set MIG mode off", "left undone: "} {
 			if !strings.Contains(r.out, want) {
 				err = errors.Join(err, fmt.Errorf("kerf mig plan does not say %q: %v", want, r))
 			}
