@@ -116,6 +116,10 @@ e2e-kueue: build kerf-scheduler ## The recipe for Kueue with a real Kueue on a n
 	@cd test/e2e/node/kueue && go mod tidy -diff
 	hack/e2e.sh -run '^TestKueue$$' -kueue=true
 
+.PHONY: e2e-upgrade
+e2e-upgrade: build kerf-scheduler ## Upgrade from the Kerf of commit FROM to this one and back while pods run, on a node as e2e's; needs root (builds that one, too)
+	hack/e2e-upgrade.sh '$(FROM)'
+
 .PHONY: walk
 walk: build kerf-scheduler ## Do what docs/walk.md says, on three nodes of a simulated cluster: install by Helm, use, change, upgrade, remove; needs root
 	cd test/e2e && go test -count=1 -v -timeout 120m ./walk -walk

@@ -6,8 +6,6 @@ package e2e
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,19 +22,7 @@ const startTaint = "kerf.dev/starting"
 // rendered is what the chart makes with a set of values of its tests, with the images that were made here.
 func (e *testCase) rendered(set string) string {
 	e.Helper()
-	text, err := os.ReadFile(filepath.Join(e.node.env["REPO"], "tools/chart/testdata", set+".golden.yaml"))
-	if err != nil {
-		e.Fatal(err)
-	}
-	made := strings.ReplaceAll(anyAgentImage.ReplaceAllString(string(text), agentImage), "kerf.dev/scheduler:dev", schedulerImage)
-	// The agent alone cuts GPUs.
-	parts := strings.SplitAfter(made, "---\n# Source: ")
-	for i, part := range parts {
-		if strings.HasPrefix(part, "agent/30-agent.yaml") {
-			parts[i] = simulatedCaps.Replace(part)
-		}
-	}
-	return strings.Join(parts, "")
+	return e.renderedFrom(e.node.env["REPO"], set, agentImage, schedulerImage)
 }
 
 // Installed by the chart, the cluster places pods that name a profile and nothing else; and removed by it, nothing is left,
