@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -27,7 +25,7 @@ import (
 const (
 	// migEvery is how often it is looked whether something is to be done about MIG.
 	migEvery = time.Second
-	// migDir, under the agent's directory, has the journals.
+	// migDir, under the agent's directory, has the journals, or is a link to them.
 	migDir = "mig"
 	// planWait is how long one who asks for a plan waits for a driver; taking stock of the GPUs takes less.
 	planWait = 10 * time.Second
@@ -39,9 +37,9 @@ func (a *agent) cutter(lib *nvml.Library, gpus []sharing.GPU, quiet *gate) (*kee
 	if err != nil {
 		return nil, fmt.Errorf("boot id: %w", err)
 	}
-	dir := filepath.Join(a.dir, migDir)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("directory of mig journals: %w", err)
+	dir, err := journals(a.dir, a.migDir)
+	if err != nil {
+		return nil, err
 	}
 	driver := live.New(lib)
 	hush := &quiesce{gate: quiet, events: lib.HoldEvents, others: others(a.dir), log: a.log}

@@ -72,12 +72,18 @@ func (c *cutNode) leaveOpen() {
 	c.node.set(c.T, fmt.Sprintf("gpu=%d latency.gi-create=1h", c.onDemand))
 	c.createReplicas("under-way", 1, one("under-way", instance("4g.40gb"), "exec gpuload --json --alloc 30GiB --hold 1h"))
 	eventually(c, "a journal with a call under way", func() error {
-		data, err := os.ReadFile(c.node.path("/run/kerf/mig/" + c.node.gpus(c.T)[c.onDemand].UUID + ".json"))
+		data, err := c.journal()
 		if err == nil && !strings.Contains(string(data), `"op":"create-gi"`) {
 			err = fmt.Errorf("it is %s", data)
 		}
 		return err
 	})
+}
+
+// journal is that of the GPU whose instances come with demand.
+func (c *cutNode) journal() ([]byte, error) {
+	c.Helper()
+	return os.ReadFile(c.node.path("/var/lib/kerf/mig/" + c.node.gpus(c.T)[c.onDemand].UUID + ".json"))
 }
 
 // rebooted makes the driver slow, which has forgotten all instances and modes, and demands that the layout is there when kubelet
@@ -86,6 +92,9 @@ func (c *cutNode) rebooted() {
 	c.Helper()
 	if g := c.inDriver()[c.laidOut]; g.MIG || len(g.Instances) > 0 {
 		c.Fatalf("the driver has not forgotten what it had, or the agent was before us: %+v", g)
+	}
+	if _, err := c.journal(); err != nil {
+		c.Fatalf("the journal has not outlived the reboot: %v", err)
 	}
 	c.node.set(c.T, fmt.Sprintf("gpu=%d latency.gi-create=1s", c.laidOut))
 	eventually(c, "instances that kubelet offers", func() error { return c.kubeletOffers("kerf.dev/mig-1g.10gb") })
