@@ -32,7 +32,7 @@ type environment struct {
 // settings are the agent's flags, checked.
 type settings struct {
 	dir, config, devRoot, capsRoot, lockDir, auditDir, migDir, group, http, logLevel string
-	labels                                                                   map[string]string
+	labels                                                                           map[string]string
 	// What follows is for a node of a Kubernetes cluster.
 	containers, kubernetes, nodeLabels                  bool
 	nodeName, kubeconfig, kubeletDir                    string

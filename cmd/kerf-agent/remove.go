@@ -30,11 +30,11 @@ const removeAgain = 3 * time.Second
 // removal takes what the agent has put on a machine off again.
 type removal struct {
 	dir, cdiDir, hookDir, kubeletDir, auditDir, migDir string
-	nodeName, kubeconfig                       string
-	stay, leaveSettings                        bool
-	devRoot, nvidiaSMI                         string
-	libraries                                  []string
-	log                                        *slog.Logger
+	nodeName, kubeconfig                               string
+	stay, leaveSettings                                bool
+	devRoot, nvidiaSMI                                 string
+	libraries                                          []string
+	log                                                *slog.Logger
 }
 
 func removeCommand(env environment) *cobra.Command {
