@@ -61,7 +61,7 @@ func TestBesideAnotherPlugin(t *testing.T) {
 	t.Cleanup(func() { e.writeRules(rules) })
 	gpus := e.node.gpus(t)
 	theirs := gpus[7]
-	full := e.offers()
+	full := e.allOffers()
 	e.writeRules(e.changedRules("- name: default\n", "- name: default\n    gpus: [{uuid: ["+theirs.UUID+"], exclude: true}]\n"))
 	eventually(e, "a GPU less", func() error {
 		if have := e.offers()["gpu"][1]; have != 7 {

@@ -103,7 +103,7 @@ func TestDeletionOnTheWay(t *testing.T) {
 	for _, stage := range stages {
 		t.Run(stage.name, func(t *testing.T) {
 			e := beginWithAgent(t)
-			full := e.offers()
+			full := e.allOffers()
 			p := e.create(stage.spec(e))
 			stage.begin(e, p)
 			if all := e.grantsOf(p); len(all) != stage.held {

@@ -166,7 +166,7 @@ func TestFaultPolicy(t *testing.T) {
 	e.variant("evict-over-cap.yaml")
 	e.Cleanup(func() { e.setTaint(faultTaint, false) })
 	eventually(e, "the condition", func() error { return e.conditionError(corev1.ConditionTrue) })
-	full := e.offers()
+	full := e.allOffers()
 	gpus := e.node.gpus(t)
 	gpu := gpus[2]
 	hit := e.create(podSpec{name: "hit", annotations: map[string]string{"gpu-uuid.kerf.dev/main": gpu.UUID, "gpu-uuid.kerf.dev/other": gpus[3].UUID}, containers: []container{

@@ -71,7 +71,7 @@ func (e *testCase) podResources(p *pod) units {
 // is stays the same whoever holds what.
 func TestPodResources(t *testing.T) {
 	e := beginWithAgent(t)
-	full := e.offers()
+	full := e.allOffers()
 	parts := e.create(podSpec{name: "parts", containers: []container{
 		{name: "memory", run: hold, limits: gibs(3)},
 		{name: "compute", run: hold, limits: percent(20)},
@@ -179,7 +179,7 @@ func (e *testCase) kubeletCounts(name string) int {
 // are to be withdrawn, the agent does not have kubelet list them.
 func TestPodsComeWhileAGPUIsLost(t *testing.T) {
 	e := beginWithAgent(t)
-	full, gpu := e.offers(), e.node.gpus(t)[5]
+	full, gpu := e.allOffers(), e.node.gpus(t)[5]
 	holder := e.create(e.pinned("holder", gpu.Index, 10, hold))
 	holder.running()
 	e.Cleanup(func() { e.node.set(t, fmt.Sprintf("gpu=%d lost=false", gpu.Index)) })

@@ -27,6 +27,23 @@ func (e *testCase) offers() offered {
 	return all
 }
 
+// allOffers are the offers once kubelet may use all that it has: a GPU that a test before this one had lost takes its time to be
+// told of as healthy.
+func (e *testCase) allOffers() offered {
+	e.Helper()
+	var all offered
+	eventually(e, "offers of which all may be used", func() error {
+		all = e.offers()
+		for name, n := range all {
+			if n[0] != n[1] {
+				return fmt.Errorf("of %d %s %d may be used", n[0], name, n[1])
+			}
+		}
+		return nil
+	})
+	return all
+}
+
 // without are the offers when the units of one GPU cannot be used. The capacity stays.
 func (o offered) without(g simGPU) offered {
 	all := offered{}
@@ -72,7 +89,7 @@ func (p *pod) unitHealth(want corev1.ResourceHealthStatus) {
 // caps. A restart of the agent meanwhile changes none of it.
 func TestLostGPU(t *testing.T) {
 	e := beginWithAgent(t)
-	full := e.offers()
+	full := e.allOffers()
 	holder := e.create(one("holder", gibs(10), hold))
 	holder.running()
 	its := e.wantHeld(holder, "main", share(10*gib, 0))

@@ -16,7 +16,7 @@ import (
 // take nothing from him gets none.
 func TestOvercommit(t *testing.T) {
 	e := beginWithAgent(t)
-	full, gpus, rules := e.offers(), e.node.gpus(t), e.readRules()
+	full, gpus, rules := e.allOffers(), e.node.gpus(t), e.readRules()
 	g := gpus[0]
 	usable := int64((g.Memory - g.Reserved) / gib)
 	early := e.create(one("early", gibs(10), hold))

@@ -22,7 +22,7 @@ import (
 // and its container has the old ones. So has the bystander, which therefore uses no GPU any more.
 func TestDriverReloaded(t *testing.T) {
 	e := beginWithAgent(t)
-	full := e.offers()
+	full := e.allOffers()
 	bystander := e.create(one("bystander", gibs(10), "exec gpuload --json --alloc 9GiB --hold 1h"))
 	idle := e.create(podSpec{name: "idle", containers: []container{{name: "small", run: hold, limits: gibs(3)}, {name: "half", run: hold, limits: percent(50)}}})
 	waits := e.create(later("waits", corev1.RestartPolicyNever))
