@@ -150,16 +150,19 @@ func (a *agent) leaveCgroups() {
 }
 
 // prepareDir makes the directory and refuses one into which others may write: enforcement reads from it.
-func (a *agent) prepareDir() error {
-	if err := os.MkdirAll(a.dir, 0o755); err != nil {
-		return fmt.Errorf("--dir %q: %w", a.dir, err)
+func (a *agent) prepareDir() error { return ownDirectory("--dir", a.dir, 0o755) }
+
+// ownDirectory makes the directory that a flag names, and refuses one into which others may write.
+func ownDirectory(flag, dir string, mode os.FileMode) error {
+	if err := os.MkdirAll(dir, mode); err != nil {
+		return fmt.Errorf("%s %q: %w", flag, dir, err)
 	}
-	info, err := os.Stat(a.dir)
+	info, err := os.Stat(dir)
 	if err != nil {
-		return fmt.Errorf("--dir %q: %w", a.dir, err)
+		return fmt.Errorf("%s %q: %w", flag, dir, err)
 	}
 	if info.Mode().Perm()&0o022 != 0 {
-		return sharing.Invalid("--dir", a.dir, "take the write permission of group and others away, or name another directory",
+		return sharing.Invalid(flag, dir, "take the write permission of group and others away, or name another directory",
 			"has mode %#o: others could write what the agent trusts", info.Mode().Perm())
 	}
 	return nil

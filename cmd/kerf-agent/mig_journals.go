@@ -30,8 +30,8 @@ func journals(dir, lasting string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("directory of mig journals: %w", err)
 	}
-	if err := os.MkdirAll(lasting, 0o700); err != nil {
-		return "", fmt.Errorf("directory of mig journals: %w", err)
+	if err := ownDirectory("--mig-dir", lasting, 0o700); err != nil {
+		return "", err
 	}
 	if err := moveJournals(below, lasting); err != nil {
 		return "", fmt.Errorf("move mig journals from %s to %s: %w", below, lasting, err)

@@ -4,11 +4,15 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/sharing"
 )
 
 // Journals of an agent before this one are moved to where a reboot leaves them, whatever was there, and are found by
@@ -73,6 +77,17 @@ func TestJournalsWhereTheyAre(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]string{"GPU-1.json": "a"}, contents(t, below)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// What tells Kerf's instances from another's is read from no place that others may write.
+func TestJournalsOfOthersAreRefused(t *testing.T) {
+	lasting := t.TempDir()
+	if err := os.Chmod(lasting, 0o777); err != nil { //nolint:gosec // that is what is tried
+		t.Fatal(err)
+	}
+	if _, err := journals(t.TempDir(), lasting); !errors.Is(err, sharing.ErrInvalid) || !strings.Contains(err.Error(), "--mig-dir") {
+		t.Errorf("a directory into which others may write: %v", err)
 	}
 }
 

@@ -94,10 +94,12 @@ func (s *session) start(ctx context.Context) error {
 	timer := time.NewTimer(startLimit)
 	defer timer.Stop()
 	var err error
+	gone := false
 	select {
 	case err := <-started:
 		return err
 	case <-s.trunk.gone:
+		gone = true
 		err = fmt.Errorf("the connection ended during the registration: %w", sharing.ErrUnavailable)
 	case <-timer.C:
 		err = fmt.Errorf("the registration is not done after %s: %w", startLimit, sharing.ErrUnavailable)
@@ -108,6 +110,9 @@ func (s *session) start(ctx context.Context) error {
 	_ = s.trunk.Close() // it may be closed already; what matters is err
 	select {
 	case own := <-started:
+		if gone && own == nil {
+			return nil // it was done, and the connection ended after it
+		}
 		return errors.Join(own, err)
 	case <-time.After(startGrace):
 	}
