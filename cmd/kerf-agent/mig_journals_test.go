@@ -83,7 +83,7 @@ func TestJournalsWhereTheyAre(t *testing.T) {
 // What tells Kerf's instances from another's is read from no place that others may write.
 func TestJournalsOfOthersAreRefused(t *testing.T) {
 	lasting := t.TempDir()
-	if err := os.Chmod(lasting, 0o777); err != nil { //nolint:gosec // that is what is tried
+	if err := os.Chmod(lasting, 0o777); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := journals(t.TempDir(), lasting); !errors.Is(err, sharing.ErrInvalid) || !strings.Contains(err.Error(), "--mig-dir") {
