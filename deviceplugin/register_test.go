@@ -42,7 +42,10 @@ func TestNothingBeforeTheInventory(t *testing.T) {
 	set(t, p, Inventory{Units: over, Memory: true, Percent: true})
 	counts(t, k, sharing.ResourcePercent, 250, 250)
 	set(t, p, all(gpus(0, 1)))
+	// Each resource reaches kubelet on a stream of its own, in no order.
 	counts(t, k, sharing.ResourceGPU, 2, 2)
+	counts(t, k, sharing.ResourceMemory, 20, 20)
+	counts(t, k, sharing.ResourcePercent, 200, 200)
 	for _, s := range p.Status() {
 		if c, a := k.Count(s.Resource); !s.Advertised || !s.Registered || s.Err != nil || s.IDs != c || s.Healthy != a {
 			t.Errorf("status %+v, kubelet counts %d and %d", s, c, a)
