@@ -42,6 +42,8 @@ import (
 type agent struct {
 	settings
 	log *slog.Logger
+	// state is the directory of what outlives a reboot.
+	state string
 	// again starts this program again in its place; it returns only an error.
 	again   func() error
 	runtime *node.Runtime
@@ -107,6 +109,19 @@ func (a *agent) run(ctx context.Context) error {
 		return err
 	}
 	defer lock.release()
+	if a.state, err = stateDirectory(a.dir, a.stateDir); err != nil {
+		return err
+	}
+	if a.state != a.dir {
+		own, err := takeLock(ctx, filepath.Join(a.state, "agent.lock"), "the directory "+a.state, a.dir)
+		if err != nil {
+			return err
+		}
+		defer own.release()
+		if err := takeState(a.dir, a.state); err != nil {
+			return err
+		}
+	}
 	reg := prometheus.NewRegistry()
 	if err := a.build(reg); err != nil {
 		return err

@@ -108,7 +108,7 @@ func (a *agent) keepGood(c change.Candidate) {
 		}
 		data = text
 	}
-	if err := atomicfile.Write(filepath.Join(a.dir, lastGood), data, 0o600); err != nil {
+	if err := atomicfile.Write(filepath.Join(a.state, lastGood), data, 0o600); err != nil {
 		a.log.Warn("last good configuration not kept", "error", err.Error())
 	}
 }
@@ -168,8 +168,8 @@ func (a *agent) refuseConfig(c change.Candidate, first bool) {
 	}
 	a.events.ConfigRefused()
 	if first {
-		kept := filepath.Join(a.dir, lastGood)
-		data, err := os.ReadFile(kept) // #nosec G304 -- below --dir
+		kept := filepath.Join(a.state, lastGood)
+		data, err := os.ReadFile(kept) // #nosec G304 -- below --dir or --state-dir
 		if err == nil {
 			good := a.candidate(kept, []config.File{{Name: lastGood, Data: data}})
 			if err = good.Err; err == nil {

@@ -31,8 +31,8 @@ type environment struct {
 
 // settings are the agent's flags, checked.
 type settings struct {
-	dir, config, devRoot, capsRoot, lockDir, auditDir, migDir, group, http, logLevel string
-	labels                                                                           map[string]string
+	dir, config, devRoot, capsRoot, lockDir, auditDir, stateDir, group, http, logLevel string
+	labels                                                                             map[string]string
 	// What follows is for a node of a Kubernetes cluster.
 	containers, kubernetes, nodeLabels                  bool
 	nodeName, kubeconfig, kubeletDir                    string
@@ -81,7 +81,7 @@ func command(env environment, kill func(point string)) *cobra.Command {
 	f.StringVar(&s.nvidiaSMI, "nvidia-smi", "", "the driver's nvidia-smi, which sets time slices; empty to look for it")
 	f.StringVar(&s.lockDir, "lock-dir", "/run/kerf/locks", "directory of the locks that keep a second agent off a GPU; the same for all agents of a machine")
 	f.StringVar(&s.auditDir, "audit-dir", "", "directory of the audit log, which should outlive a reboot; empty for audit in --dir")
-	f.StringVar(&s.migDir, "mig-dir", "", "directory of the MIG journals, which must outlive a reboot: they tell Kerf's instances, and a MIG mode that is Kerf's, from another's; empty for mig in --dir")
+	f.StringVar(&s.stateDir, "state-dir", "", "this agent's directory of what must outlive a reboot: the MIG journals, which tell Kerf's instances, and a MIG mode that is Kerf's, from another's, the last good document, and which GPUs are cordoned; empty for --dir")
 	f.StringVar(&s.group, "group", "kerf", "group whose members may use the node socket; root alone may where there is no such group")
 	f.StringVar(&s.http, "http", "", "also serve /metrics, /healthz and /readyz on this TCP address, such as 127.0.0.1:9445")
 	f.BoolVar(&s.containers, "containers", false, "serve containers that are no pod's (kerf run --image, kerf oci patch): installs kerf-hook and CDI specs")

@@ -47,7 +47,7 @@ func newKubernetes(c *containers) (*kubernetes, error) {
 	if k.api, err = kube.Open(kube.Options{Kubeconfig: a.kubeconfig, Node: a.nodeName, Log: a.log}); err != nil {
 		return nil, fmt.Errorf("API server: %w", err)
 	}
-	k.cordons = &cordons{log: a.log, dir: a.dir, set: a.runtime.SetCordons, warn: a.runtime.SetWarning}
+	k.cordons = &cordons{log: a.log, dir: a.state, set: a.runtime.SetCordons, warn: a.runtime.SetWarning}
 	k.cordons.restore()
 	if k.runtimeDoor, err = containerd.Open(a.containerdSocket); err != nil {
 		return nil, fmt.Errorf("container runtime: %w", err)

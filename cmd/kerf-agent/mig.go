@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -25,7 +27,7 @@ import (
 const (
 	// migEvery is how often it is looked whether something is to be done about MIG.
 	migEvery = time.Second
-	// migDir, under the agent's directory, has the journals, or is a link to them.
+	// migDir, below the directory of what outlives a reboot, has the journals.
 	migDir = "mig"
 	// planWait is how long one who asks for a plan waits for a driver; taking stock of the GPUs takes less.
 	planWait = 10 * time.Second
@@ -37,14 +39,14 @@ func (a *agent) cutter(lib *nvml.Library, gpus []sharing.GPU, quiet *gate) (*kee
 	if err != nil {
 		return nil, fmt.Errorf("boot id: %w", err)
 	}
-	dir, err := journals(a.dir, a.migDir)
-	if err != nil {
-		return nil, err
+	journals := filepath.Join(a.state, migDir)
+	if err := os.MkdirAll(journals, 0o700); err != nil {
+		return nil, fmt.Errorf("directory of mig journals: %w", err)
 	}
 	driver := live.New(lib)
 	hush := &quiesce{gate: quiet, events: lib.HoldEvents, others: others(a.dir), log: a.log}
 	return keep.New(keep.Options{
-		Log: a.log, Driver: crashDriver{a.audited(driver), a.failpoints}, Store: crashStore{exec.Files{Dir: dir}, a.failpoints}, BootID: boot,
+		Log: a.log, Driver: crashDriver{a.audited(driver), a.failpoints}, Store: crashStore{exec.Files{Dir: journals}, a.failpoints}, BootID: boot,
 		Claims: a.claimsOn, Holders: []exec.Holders{driver}, Last: []exec.Holders{listed{a}}, Quiesce: hush.letGo,
 		Pool: func() config.Pool { return *a.pool.Load() }, Now: time.Now, Observe: a.events.MIGStep, Before: a.cutBefore,
 	}, gpus), nil

@@ -29,12 +29,12 @@ const removeAgain = 3 * time.Second
 
 // removal takes what the agent has put on a machine off again.
 type removal struct {
-	dir, cdiDir, hookDir, kubeletDir, auditDir, migDir string
-	nodeName, kubeconfig                               string
-	stay, leaveSettings                                bool
-	devRoot, nvidiaSMI                                 string
-	libraries                                          []string
-	log                                                *slog.Logger
+	dir, cdiDir, hookDir, kubeletDir, auditDir, stateDir string
+	nodeName, kubeconfig                                 string
+	stay, leaveSettings                                  bool
+	devRoot, nvidiaSMI                                   string
+	libraries                                            []string
+	log                                                  *slog.Logger
 }
 
 func removeCommand(env environment) *cobra.Command {
@@ -72,7 +72,7 @@ and says what it waits for. What it empties may be a mount of its container: the
 	f.StringVar(&r.hookDir, "hook-dir", "/opt/kerf", "the agent's --hook-dir")
 	f.StringVar(&r.kubeletDir, "kubelet-dir", "", "the agent's --kubelet-dir, of whose device-plugins Kerf's sockets alone are taken; empty for none")
 	f.StringVar(&r.auditDir, "audit-dir", "", "the agent's --audit-dir; empty keeps the audit log")
-	f.StringVar(&r.migDir, "mig-dir", "", "the agent's --mig-dir; empty for mig in --dir")
+	f.StringVar(&r.stateDir, "state-dir", "", "the agent's --state-dir; empty where it has none")
 	f.StringVar(&r.nodeName, "node-name", env.nodeName, "this node's name in Kubernetes, whose labels are taken off; empty for none")
 	f.StringVar(&r.kubeconfig, "kubeconfig", "", "file to reach the API server with; empty for the service account of the pod")
 	f.StringVar(&r.devRoot, "dev-root", or(env.devRoot, "/"), "the agent's --dev-root")
@@ -212,7 +212,7 @@ func (r *removal) files() error {
 			errs = append(errs, os.Remove(name))
 		}
 	}
-	for _, dir := range []string{r.hookDir, r.auditDir, r.migDir, r.dir} {
+	for _, dir := range []string{r.hookDir, r.auditDir, r.stateDir, r.dir} {
 		if dir != "" {
 			errs = append(errs, emptied(dir))
 		}

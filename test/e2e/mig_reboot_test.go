@@ -83,7 +83,7 @@ func (c *cutNode) leaveOpen() {
 // journal is that of the GPU whose instances come with demand.
 func (c *cutNode) journal() ([]byte, error) {
 	c.Helper()
-	return os.ReadFile(c.node.path("/var/lib/kerf/mig/" + c.node.gpus(c.T)[c.onDemand].UUID + ".json"))
+	return os.ReadFile(c.node.path("/var/lib/kerf/state/mig/" + c.node.gpus(c.T)[c.onDemand].UUID + ".json"))
 }
 
 // rebooted makes the driver slow, which has forgotten all instances and modes, and demands that the layout is there when kubelet

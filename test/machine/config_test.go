@@ -146,6 +146,30 @@ func (m *machine) keepsLastGood(good status, bad string, want []string) {
 	checkInvariants(m.t, m)
 }
 
+// A node that is rebooted while the document is bad goes on by the last good one.
+func TestLastGoodOutlivesAReboot(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{hardware: "t4x4", driver: "r580", noAgent: true})
+	m.agentFlags = []string{"--config", m.write(goodConfig)}
+	m.startAgent()
+	m.ready()
+	good := m.wantMistakes()
+	used := m.run(flags("--profile half"), hold())
+	used.granted()
+	m.write(head + "spec: {pols: []}\n")
+	m.wantMistakes("pols")
+	m.reboot(used)
+	m.startAgent()
+	m.ready()
+	s := m.wantMistakes("pols")
+	if s.Config.SHA256 != good.Config.SHA256 || len(s.Config.Profiles) != 2 {
+		t.Errorf("in force after a reboot: %+v, want %+v", s.Config, good.Config)
+	}
+	m.noGrants()
+	m.run(flags("--profile half"), hold()).granted()
+	checkInvariants(t, m)
+}
+
 // The pool's rules hold for claims made after a change, not for what runs.
 func TestConfigChangesOnlyWhatComesAfter(t *testing.T) {
 	t.Parallel()

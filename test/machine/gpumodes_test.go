@@ -36,7 +36,7 @@ func (m *machine) wantModes(slice string, mode int) {
 func (m *machine) removed() {
 	m.t.Helper()
 	cmd := exec.Command("sh", "-c", `mount -t tmpfs none /sys/fs/cgroup && exec "$0" "$@"`,
-		program("kerf-agent"), "remove", "--dir", m.dir, "--cdi-dir", m.work+"/cdi", "--hook-dir", m.work+"/hooks")
+		program("kerf-agent"), "remove", "--dir", m.dir, "--state-dir", stateDir(m.dir), "--cdi-dir", m.work+"/cdi", "--hook-dir", m.work+"/hooks")
 	cmd.Env = m.env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -63,8 +63,10 @@ func TestRemovePutsBackGPUSettings(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if left, err := os.ReadDir(m.dir); err == nil && len(left) > 0 {
-		t.Errorf("%d files are left in the agent's folder", len(left))
+	for _, dir := range []string{m.dir, stateDir(m.dir)} {
+		if left, err := os.ReadDir(dir); err == nil && len(left) > 0 {
+			t.Errorf("%d files are left in %s", len(left), dir)
+		}
 	}
 }
 

@@ -149,10 +149,13 @@ func (m *machine) startAgent(env ...string) {
 	m.agent = m.anAgent(m.dir, env...)
 }
 
+// stateDir is where the agent on a directory keeps what outlives a reboot.
+func stateDir(dir string) string { return dir + ".state" }
+
 // anAgent starts an agent on any directory.
 func (m *machine) anAgent(dir string, env ...string) *proc {
 	m.t.Helper()
-	argv := append([]string{program("kerf-agent"), "--dir", dir}, m.agentFlags...)
+	argv := append([]string{program("kerf-agent"), "--dir", dir, "--state-dir", stateDir(dir)}, m.agentFlags...)
 	env = append(slices.Clone(m.env), env...)
 	if m.bootFile != "" {
 		argv = append([]string{os.Args[0], helperBoot, m.bootFile}, argv...)

@@ -73,8 +73,8 @@ func TestMIGNumbersAreReadAnew(t *testing.T) {
 	}
 }
 
-// reboot is a restart of the node without a warning: every process, and all that the driver was told, is gone; the next
-// agent finds another boot id.
+// reboot is a restart of the node without a warning: every process, all that the driver was told, and what lay in /run is gone;
+// the next agent finds another boot id. The audit log, which lies in /run here, outlives it as it does on a node.
 func (m *machine) reboot(runs ...*run) {
 	m.t.Helper()
 	if m.agent.running() {
@@ -84,6 +84,18 @@ func (m *machine) reboot(runs ...*run) {
 		r.end()
 	}
 	m.set("gpu=all", "reboot=true")
+	entries, err := os.ReadDir(m.dir)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Name() == "audit" {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(m.dir, e.Name())); err != nil {
+			m.t.Fatal(err)
+		}
+	}
 	m.boots++
 	m.bootFile = filepath.Join(m.work, fmt.Sprintf("boot-%d", m.boots))
 	if err := os.WriteFile(m.bootFile, fmt.Appendf(nil, "%08x-0000-4000-8000-000000000000\n", m.boots), 0o444); err != nil {

@@ -66,7 +66,7 @@ func TestServiceUnit(t *testing.T) {
 	kubeconfig := filepath.Join(m.work, "kubeconfig")
 	config := m.write(head + "spec:\n  pools:\n  - {name: default, backends: [driver, mps, reactive]}\n")
 	moved := strings.NewReplacer("=NODE", "=a-node", "=/etc/kerf/kubeconfig", "="+kubeconfig, "=/etc/kerf/sharing.yaml", "="+config,
-		"=/run/kerf", "="+m.dir, "=/var/lib/kerf/audit", "="+m.base+"/audit", "=/var/lib/kerf/mig", "="+m.base+"/mig",
+		"=/run/kerf", "="+m.dir, "=/var/lib/kerf/audit", "="+m.base+"/audit", "=/var/lib/kerf/state", "="+m.base+"/state",
 		"=/opt/kerf", "="+m.base+"/opt", "=:9445", "=127.0.0.1:0")
 	argv := []string{program("kerf-agent")}
 	for _, flag := range command[1:] {
