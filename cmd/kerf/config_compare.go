@@ -30,7 +30,7 @@ type configDiff struct {
 	Differences []change.Difference `json:"differences"`
 	// InForce are the documents that nodes have in force and that are not what the ConfigMap says.
 	InForce []otherInForce `json:"other_in_force"`
-	// Left has a sentence for each thing that is not known.
+	// Left has a sentence for each thing that is not known, and for each choice of GPUs that means none.
 	Left []string `json:"left"`
 }
 

@@ -67,8 +67,9 @@ func (r rulePlan) change() string {
 	return r.Path + " " + said(r.Before) + " -> " + said(r.After)
 }
 
-// nodes plans each node that has an agent.
+// nodes plans each node that has an agent, and says which choices of GPUs mean none of those that there are.
 func (x comparison) nodes(p *configPlan) error {
+	gpus := map[string][]sharing.GPU{} // by pool
 	for _, n := range x.cluster.Nodes {
 		s, ok := x.status[n.Name]
 		if !ok {
@@ -79,6 +80,19 @@ func (x comparison) nodes(p *configPlan) error {
 			return err
 		}
 		p.Nodes = append(p.Nodes, one)
+		if one.After != "" {
+			for _, u := range gpuUses(config.Pool{}, s) {
+				gpus[one.After] = append(gpus[one.After], u.GPU)
+			}
+		}
+	}
+	for _, pool := range x.after.Pools() {
+		if len(gpus[pool.Name]) == 0 {
+			continue
+		}
+		for _, choice := range pool.Unmatched(gpus[pool.Name]) {
+			p.Left = append(p.Left, fmt.Sprintf("pools[%s].%s means no GPU that the pool's nodes report", pool.Name, choice))
+		}
 	}
 	slices.SortFunc(p.Nodes, func(a, b nodePlan) int { return strings.Compare(a.Node, b.Node) })
 	return nil

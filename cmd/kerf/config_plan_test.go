@@ -89,6 +89,9 @@ func TestConfigPlan(t *testing.T) {
 			"  now    GPU 1: powerLimitWatts as it is -> 300W, mig as demand asks -> {1g.10gb: 7}",
 			"  waits  GPU 0: powerLimitWatts as it is -> 300W, mig as demand asks -> {1g.10gb: 7}; for ns/train, grant k-2",
 		}, nil},
+		"GPUs that no node has": {before, head + "  - {name: a, nodeSelector: {tier: a}, gpus: [{index: [1, 9], sharers: 2}], mig: [{gpus: [8], enabled: true}]}\n  - {name: default, gpus: [{index: [7], exclude: true}]}\n", []string{"plan"}, exitOK, []string{
+			"note: pools[a].gpus[0].index: 9 means no GPU that the pool's nodes report", "note: pools[a].mig[0].gpus: 8 means no GPU that the pool's nodes report",
+		}, []string{"index: 1 means", "pools[default].gpus[0].index: 7"}},
 		"diff as json": {before, head + "  - {name: a, nodeSelector: {tier: a}, overCap: kill}\n  - {name: default}\n", []string{"diff", "-o", "json"}, exitDiffers, []string{`"path": "pools[a].overCap"`, `"other_in_force": []`}, []string{`"nodes"`}},
 		"a mistake":    {before, before + "  colour: red\n", []string{"plan"}, exitFailure, []string{"new.yaml: line 7: spec.colour is not a known field"}, nil},
 		"a wrong form": {before, before, []string{"plan", "-o", "csv"}, exitUsage, []string{"is not a form of output"}, nil},
