@@ -20,7 +20,7 @@ func TestRunBecomesTheProgram(t *testing.T) {
 	m := newMachine(t, setup{hardware: "t4x4"})
 	plain := filepath.Join(m.work, "plain.txt")
 	script := filepath.Join(m.work, "script")
-	if err := errors.Join(os.WriteFile(plain, []byte("no program\n"), 0o644), os.WriteFile(script, []byte("echo from a script; exit 4\n"), 0o755)); err != nil {
+	if err := errors.Join(os.WriteFile(plain, []byte("no program\n"), 0o644), writeProgram(script, strings.NewReader("echo from a script; exit 4\n"))); err != nil {
 		t.Fatal(err)
 	}
 	big := strings.Repeat("0123456789abcdef", 20000) // more than a pipe holds

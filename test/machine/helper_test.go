@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -99,11 +100,20 @@ func copyProgram(from, to string) error {
 		return err
 	}
 	defer in.Close()
+	return writeProgram(to, in)
+}
+
+// writeProgram makes a file that is to be executed. Other tests start processes meanwhile, and one that is between fork and exec
+// would hold the file open for writing still, so that it could not be executed ("text file busy"): none is started before it is
+// closed.
+func writeProgram(to string, text io.Reader) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
 	if err != nil {
 		return err
 	}
-	if _, err = io.Copy(out, in); err != nil {
+	if _, err = io.Copy(out, text); err != nil {
 		_ = out.Close()
 		return err
 	}

@@ -87,7 +87,7 @@ exec ` + behind + `/nvidia-cuda-mps-control "$@"
 		err = os.Mkdir(bin, 0o755)
 	}
 	if err == nil {
-		err = os.WriteFile(bin+"/nvidia-cuda-mps-control", []byte(script), 0o755)
+		err = writeProgram(bin+"/nvidia-cuda-mps-control", strings.NewReader(script))
 	}
 	if err != nil {
 		m.t.Fatal(err)
