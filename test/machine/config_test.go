@@ -35,7 +35,20 @@ func (m *machine) write(text string) string {
 	return path
 }
 
-// wantConfig waits until the document in force has mistakes as wanted; want is a part of each.
+// rewrite puts another document in place, and waits until it is in force.
+func (m *machine) rewrite(text string) {
+	m.t.Helper()
+	old := m.state().Config.SHA256
+	m.write(text)
+	eventually(m.t, "the new document", func() error {
+		if s := m.state(); s.Config.SHA256 == old {
+			return fmt.Errorf("the old one is in force; mistakes: %q", s.Config.Errors)
+		}
+		return nil
+	})
+}
+
+// wantMistakes waits until the document in force has mistakes as wanted; want is a part of each.
 func (m *machine) wantMistakes(want ...string) status {
 	m.t.Helper()
 	var s status

@@ -183,7 +183,7 @@ func (m *machine) noGrantsBut(n int) {
 // until the process has ended.
 func TestMIGStrayProcess(t *testing.T) {
 	t.Parallel()
-	m := onDemand(t, "h100x8", "3s")
+	m := onDemand(t, "h100x8", "1h")
 	m.run(flags("--mig 3g"), load("--alloc 1GiB")).wait()
 	before := m.wantCut(0, 1)
 	stray := m.start(load("--alloc 1GiB --hold 1h"), "CUDA_VISIBLE_DEVICES="+only(before))
@@ -193,6 +193,7 @@ func TestMIGStrayProcess(t *testing.T) {
 		}
 		return nil
 	})
+	m.rewrite(demandPool("1s"))
 	time.Sleep(4 * time.Second) // longer than it is kept
 	if said := m.refused(flags("--mig 7g")); !strings.Contains(said, "7g.80gb") {
 		t.Errorf("a GPU that a stray process is on: %s", said)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -169,9 +168,7 @@ func TestMIGLayouts(t *testing.T) {
 	if have := m.places(2); have[foreign] == "" {
 		t.Errorf("what was made by hand is gone: %v", have)
 	}
-	if !slices.ContainsFunc(m.state().Warnings, func(w string) bool { return strings.Contains(w, "Kerf did not make") }) {
-		t.Errorf("that something foreign is in the way is not said: %q", m.state().Warnings)
-	}
+	m.wantWarning("Kerf did not make")
 	m.killAgent()
 	m.set("gpu=0", "reboot=true")
 	m.startAgent()

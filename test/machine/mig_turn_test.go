@@ -20,7 +20,7 @@ func turnPool(warm string) string {
 func TestModeOnDemand(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "h100x8", driver: "r580", noAgent: true})
-	m.agentFlags = []string{"--config", m.write(turnPool("3s"))}
+	m.agentFlags = []string{"--config", m.write(turnPool("1h"))}
 	m.startAgent()
 	m.ready()
 	inst := m.run(flags("--mig 3g --name inst"), load("--alloc 1GiB --hold 1h"))
@@ -46,6 +46,7 @@ func TestModeOnDemand(t *testing.T) {
 	if err := share(); err == nil {
 		t.Error("the mode was not kept for a while")
 	}
+	m.rewrite(turnPool("1s"))
 	eventually(t, "a share, once the mode was kept for long enough", share)
 	if g := m.cutGPUs()[0]; g.MIG || len(g.Instances) != 0 {
 		t.Errorf("left: %+v", g)

@@ -4,7 +4,6 @@
 package machine_test
 
 import (
-	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -150,14 +149,7 @@ func TestReactiveNeverKillsOnUnknownUse(t *testing.T) {
 		}
 		return nil
 	})
-	old := m.state().Config.SHA256
-	m.write(watched(", overCap: kill"))
-	eventually(t, "the new document", func() error {
-		if m.state().Config.SHA256 == old {
-			return errors.New("the old one is in force")
-		}
-		return nil
-	})
+	m.rewrite(watched(", overCap: kill"))
 	m.looks(5)
 	if !r.running() {
 		t.Fatal("it was killed while its use was not known")
