@@ -126,7 +126,7 @@ func TestBadCommands(t *testing.T) {
 		"timeout no time":      {"status --wait ready --timeout soon", 2, []string{"--timeout", "soon"}},
 		"timeout alone":        {"status --timeout 1s", 2, []string{"--timeout", "--wait"}},
 		"watch and wait":       {"status --watch --wait ready", 2, []string{"--wait", "--watch"}},
-		"timeout passes":       {"status --wait grants=7 --timeout 200ms", 1, []string{"grants=7", "grants=0"}},
+		"timeout passes":       {"status --wait grants=7 --timeout 5s", 1, []string{"grants=7", "grants=0"}},
 		"status, an argument":  {"status now", 2, []string{"now"}},
 		"metrics, an argument": {"metrics now", 2, []string{"now"}},
 		"unknown command":      {"stop", 2, []string{`"stop"`}},

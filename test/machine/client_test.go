@@ -63,8 +63,12 @@ func TestClientHolds(t *testing.T) {
 		m.restartAgent()
 	}
 	// What the driver holds for its context is no more to be had, once it was seen.
-	script := program("gpuload") + " --alloc 1GiB --hold 1h & sleep 2; exec " + program("gpuload") + " --json --alloc 1GiB --step 8MiB --hold 1h"
+	gate := filepath.Join(m.work, "gate")
+	script := program("gpuload") + " --json --alloc 1GiB --hold 1h & until [ -e " + gate + " ]; do sleep 0.05; done; exec " + program("gpuload") + " --json --alloc 1GiB --step 8MiB --hold 1h"
 	late := m.run(flags("--memory 2GiB --name late"+pin), []string{"sh", "-c", script})
+	wantLoad(t, late.loads(1)[0], "", gib, gib)
+	m.looks(3)
+	touch(t, gate)
 	line := late.lines(2)[1]
 	wantLoad(t, decode[loaded](t, line), oom, gib-2*contextT4-8*mib, gib-contextT4)
 	if r := m.kerf("doctor"); !strings.Contains(r.out, "level client     offered by the agent") {
@@ -84,14 +88,15 @@ func TestClientContextsAtOnce(t *testing.T) {
 			m.ready()
 		}
 		m.set("gpu=all", "peak=now")
-		script := "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do " + program("gpuload") + " --json --hold 3s & done; wait"
+		script := "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do " + program("gpuload") + " --json --hold 1h & done; wait"
 		r := m.run(flags("--memory 1GiB"+pin), []string{"sh", "-c", script})
 		grant := r.granted()
-		refused := strings.Count(r.wait().out, oom)
+		refused := strings.Count(strings.Join(r.lines(12), "\n"), oom) // who has a context keeps it until all have said
 		// By the driver's own account of each moment; nobody else is on the GPUs.
 		if most := m.memory().peak; most != 8*contextT4 || refused != 4 {
 			t.Errorf("%s: at most %d bytes were held and %d refused, want %d and 4", when, most, refused, 8*contextT4)
 		}
+		r.end()
 		m.endsWith(grant.Cgroup)
 	}
 	checkInvariants(t, m)

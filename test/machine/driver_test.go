@@ -29,7 +29,7 @@ func TestAgentBeforeDriver(t *testing.T) {
 	if said := m.refused(flags("--memory 1GiB")); !strings.Contains(said, "NVML") {
 		t.Errorf("refused without naming what is missing: %s", said)
 	}
-	if r := m.kerf("status", "--wait", "ready", "--timeout", "300ms"); r.code != 1 || !strings.Contains(r.err, "NVML") {
+	if r := m.kerf("status", "--wait", "ready", "--timeout", "5s"); r.code != 1 || !strings.Contains(r.err, "NVML") {
 		t.Errorf("wait for what does not come: %v", r)
 	}
 	m.startDriver()
@@ -284,7 +284,11 @@ func TestSlowGPU(t *testing.T) {
 		}
 		return nil
 	})
-	if took := elapsed(func() { m.state() }); took > 8*time.Second {
+	took := time.Hour // the least of some: what else runs on this machine may delay any of them, and the slow GPU would delay each
+	for range 3 {
+		took = min(took, elapsed(func() { m.state() }))
+	}
+	if took > 8*time.Second {
 		t.Errorf("status took %s: it waited for the slow GPU", took)
 	}
 	for _, id := range uuids {

@@ -77,16 +77,7 @@ func TestBackendsOfGPUs(t *testing.T) {
 		return ", gpus: [{index: [0], " + zero + "}, {index: [1], " + one + "}, {index: [2], minEnforcement: driver}]"
 	}
 	m := newMPSOn(t, "t4x4", "r580", "driver, reactive", rules(mps, library))
-	usable := func() { // a daemon that is slow is asked again
-		t.Helper()
-		eventually(t, "MPS on GPU 0", func() error {
-			if got := m.state().GPUs[0].Levels; !slices.Contains(got, "client") {
-				return fmt.Errorf("levels %v", got)
-			}
-			return nil
-		})
-	}
-	usable()
+	m.offersClient(0)
 	on := func(gpu int, name, want string) *run {
 		t.Helper()
 		r := m.run(flags("--memory 1GiB --name "+name+" --gpu-uuid "+m.uuid(gpu)), hold())
@@ -132,7 +123,7 @@ func TestBackendsOfGPUs(t *testing.T) {
 	beside := on(0, "beside", "mps")
 	m.restartAgent()
 	waits(0, 1)
-	usable()
+	m.offersClient(0)
 	also := on(0, "also-beside", "mps")
 	for _, r := range []*run{first, beside, also} {
 		r.end()

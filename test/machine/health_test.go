@@ -54,11 +54,12 @@ func TestFaultsEndWhatRunsOnThem(t *testing.T) {
 	m.ready()
 	pin := func(i int) string { return " --gpu-uuid " + m.uuid(i) }
 	polite := m.run(flags("--memory 2GiB --name polite"+pin(1)), hold())
-	deaf := m.run(flags("--memory 2GiB --name deaf"+pin(1)), []string{"sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"})
+	deaf := m.run(flags("--memory 2GiB --name deaf"+pin(1)), []string{"sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.1; done"})
 	spared := m.run(flags("--memory 2GiB --name spared"+pin(0)), hold())
 	for _, r := range []*run{polite, deaf, spared} {
 		r.granted()
 	}
+	deaf.lines(1)
 	m.set("gpu=0", "ecc.uncorrected=3")
 	m.wantAudited(`"what":"health".*"why":"suspect: memory errors`)
 	m.wantAudited(`(?s)"why":"suspect: memory errors.*"why":"healthy"`)

@@ -30,7 +30,8 @@ func TestLimitLive(t *testing.T) {
 	pin := " --gpu-uuid " + m.uuid(0)
 	go1 := filepath.Join(m.work, "go")
 	r := m.run(flags("--memory 4GiB --name train"+pin), later(go1, load("--alloc 10GiB --hold 1h")))
-	m.run(flags("--memory 60GiB --name other"+pin), hold())
+	r.granted()
+	m.run(flags("--memory 60GiB --name other"+pin), hold()).granted()
 	checkInvariants(t, m)
 	if got := m.kerf("limit", "train", "12GiB"); got.code != 0 || got.out != "train: 12GiB, was 4GiB (level driver)\n" {
 		t.Fatalf("kerf limit: %v", got)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -29,6 +30,11 @@ func newMPSOn(t *testing.T, hardware, driver, backends, more string) *machine {
 	m.agentFlags = []string{"--config", m.write(head + "spec:\n  pools:\n  - {name: default, backends: [" + backends + "]" + more + "}\n")}
 	m.startAgent()
 	m.ready()
+	if strings.Contains(backends, "mps") {
+		for _, g := range m.state().GPUs {
+			m.offersClient(g.Index)
+		}
+	}
 	t.Cleanup(func() {
 		for _, pid := range m.daemons() {
 			// A server ends with its daemon, and may have by now.
@@ -38,6 +44,17 @@ func newMPSOn(t *testing.T, hardware, driver, backends, more string) *machine {
 		}
 	})
 	return m
+}
+
+// offersClient waits until a GPU gives shares of level client: where the daemon by which MPS was tried was slow, it is tried again.
+func (m *machine) offersClient(gpu int) {
+	m.t.Helper()
+	eventually(m.t, fmt.Sprintf("MPS on GPU %d", gpu), func() error {
+		if got := m.gpu(gpu).Levels; !slices.Contains(got, "client") {
+			return fmt.Errorf("levels %v", got)
+		}
+		return nil
+	})
 }
 
 // daemons are the control daemons and servers of the machine.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -103,9 +104,14 @@ func TestServiceUnit(t *testing.T) {
 		}
 	}
 	agent := run()
+	ended := regexp.MustCompile(`msg="mps daemon ended".* gpu=(\S+)`)
 	eventually(t, "an agent that serves and has tried MPS on each GPU", func() error {
 		log := agent.stderr()
-		if strings.Contains(log, "msg=serving") && strings.Contains(log, "kubernetes=true") && strings.Count(log, `msg="mps daemon ended"`) == 4 {
+		tried := map[string]bool{} // a GPU whose daemon was slow is tried again
+		for _, found := range ended.FindAllStringSubmatch(log, -1) {
+			tried[found[1]] = true
+		}
+		if strings.Contains(log, "msg=serving") && strings.Contains(log, "kubernetes=true") && len(tried) == 4 {
 			return nil
 		}
 		if !agent.running() {
