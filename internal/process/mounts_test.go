@@ -31,11 +31,12 @@ func TestSharesMounts(t *testing.T) {
 		if err := in.Close(); err != nil {
 			t.Error(err)
 		}
+		waitExited(t, cmd.Process.Pid)
+		if _, err := sharesMounts(cmd.Process.Pid); err == nil { // not yet reaped: its pid is nobody else's
+			t.Error("a process that has ended shares mounts")
+		}
 		if err := cmd.Wait(); err != nil {
 			t.Error(err)
-		}
-		if _, err := sharesMounts(cmd.Process.Pid); err == nil {
-			t.Error("a process that has ended shares mounts")
 		}
 	}
 }
