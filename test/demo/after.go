@@ -29,9 +29,18 @@ func (s *show) picture(ctx context.Context) error {
 	return nil
 }
 
+// settle waits until only programs that run have grants: those that have ended give theirs back a moment later.
+func (s *show) settle(ctx context.Context) error {
+	_, err := s.kerf(ctx, "status", "--wait", fmt.Sprintf("grants=%d", s.living()), "--timeout", "1m")
+	return err
+}
+
 // crash kills the agent and starts it again.
 func (s *show) crash(ctx context.Context) error {
 	say("9. kill -9 of the agent, and a new one:")
+	if err := s.settle(ctx); err != nil {
+		return err
+	}
 	before, err := s.status(ctx)
 	if err != nil {
 		return err
@@ -41,7 +50,7 @@ func (s *show) crash(ctx context.Context) error {
 	if err := s.startAgent(); err != nil {
 		return err
 	}
-	if _, err := s.kerf(ctx, "status", "--wait", "ready", "--timeout", "30s"); err != nil {
+	if _, err := s.kerf(ctx, "status", "--wait", "ready", "--timeout", "1m"); err != nil {
 		return err
 	}
 	after, err := s.status(ctx)
@@ -76,8 +85,7 @@ func (s *show) truth(ctx context.Context) error {
 		return nil
 	}
 	say("10. What Kerf reports against the driver's own truth:  kerf metrics  and  gpusim processes")
-	// The programs that have ended give their grants back a moment later.
-	if _, err := s.kerf(ctx, "status", "--wait", fmt.Sprintf("grants=%d", s.living()), "--timeout", "20s"); err != nil {
+	if err := s.settle(ctx); err != nil {
 		return err
 	}
 	out, err := s.command(ctx, "gpusim", "processes", "--dir", s.sim, "-o", "json")
@@ -135,7 +143,7 @@ func (s *show) giveBack(ctx context.Context) error {
 		l.end()
 	}
 	var problems []string
-	if _, err := s.kerf(ctx, "status", "--wait", "grants=0", "--timeout", "20s"); err != nil {
+	if _, err := s.kerf(ctx, "status", "--wait", "grants=0", "--timeout", "1m"); err != nil {
 		problems = append(problems, err.Error())
 	}
 	if s.sim != "" {

@@ -101,7 +101,7 @@ func (m *machine) close() {
 		_ = m.agent.Wait()
 	}
 	if m.sim != "" {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if _, err := m.command(ctx, "gpusim", "stop", "--dir", m.sim); err != nil {
 			say("%v", err)

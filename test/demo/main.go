@@ -21,7 +21,7 @@ import (
 )
 
 // patience bounds the whole demo; a healthy one takes some ten seconds.
-const patience = 100 * time.Second
+const patience = 5 * time.Minute
 
 func main() {
 	bin := flag.String("bin", "bin", "directory of the programs")

@@ -135,7 +135,7 @@ func (s *show) family(ctx context.Context) error {
 		return nil
 	}
 	say("4. Four processes in one grant of %s, each asking for 5:  kerf run --memory %s -- gpuload --alloc %s --fork 4", s.people(12), s.people(12), s.people(5))
-	l, err := s.run(ctx, "family", []string{"--memory", s.amount(12)}, "--alloc", s.amount(5), "--step", s.amount(1), "--fork", "4", "--hold", "2s")
+	l, err := s.run(ctx, "family", []string{"--memory", s.amount(12)}, "--alloc", s.amount(5), "--step", s.amount(1), "--fork", "4", "--hold", "5s")
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func (s *show) sum() bool {
 
 // play runs all scenes; an error means that the demo itself could not go on.
 func (s *show) play(ctx context.Context) error {
-	if _, err := s.kerf(ctx, "status", "--wait", "ready", "--timeout", "30s"); err != nil {
+	if _, err := s.kerf(ctx, "status", "--wait", "ready", "--timeout", "1m"); err != nil {
 		return err
 	}
 	first, err := s.status(ctx)
