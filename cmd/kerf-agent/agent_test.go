@@ -90,7 +90,8 @@ func TestLockSaysWhoHasIt(t *testing.T) {
 func built(t *testing.T, config string) (*agent, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
-	a := &agent{settings: settings{dir: t.TempDir(), config: config}, log: slog.New(slog.NewTextHandler(&log, nil))}
+	dir := t.TempDir()
+	a := &agent{settings: settings{dir: dir, config: config}, state: dir, log: slog.New(slog.NewTextHandler(&log, nil))}
 	if err := a.build(prometheus.NewRegistry()); err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +162,7 @@ func TestConfigLifeCycle(t *testing.T) {
 	}
 	// An agent that starts while the document is bad goes on with the last good one.
 	b, _ := built(t, file)
-	b.dir = a.dir
+	b.dir, b.state = a.dir, a.state
 	load(b, "")
 	if blocked(b) || pool(b) != "one" {
 		t.Errorf("restart on a bad document: pool %q, not ready %q", pool(b), b.runtime.NotReady())

@@ -96,7 +96,8 @@ func TestHundredChanges(t *testing.T) {
 			}
 			synctest.Test(t, func(t *testing.T) {
 				registry := prometheus.NewRegistry()
-				a := &agent{settings: settings{dir: t.TempDir(), config: file}, log: slog.New(slog.DiscardHandler)}
+				dir := t.TempDir()
+				a := &agent{settings: settings{dir: dir, config: file}, state: dir, log: slog.New(slog.DiscardHandler)}
 				if err := a.build(registry); err != nil {
 					t.Fatal(err)
 				}
