@@ -113,7 +113,7 @@ func (n node) dial(name string) caller {
 }
 
 func exchange(conn *net.UnixConn, packet []byte) (wire.Response, error) {
-	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		return wire.Response{}, err
 	}
 	if _, err := conn.Write(packet); err != nil {
@@ -169,7 +169,7 @@ func (n node) ask(req control.Request, result any) {
 
 func deadline(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -192,7 +192,7 @@ func cgroup(t *testing.T, h hierarchy, parent, name string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for range 200 { // the kernel lets a group go a little after its last process
+		for range 6000 { // the kernel lets a group go a little after its last process
 			if err := os.Remove(dir); err == nil || os.IsNotExist(err) {
 				return
 			}

@@ -148,7 +148,7 @@ func TestEnvWorksInAShell(t *testing.T) {
 }
 
 func TestStopLeavesStrangersAlone(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	dir := t.TempDir()
 	stranger := exec.Command("sleep", "60")
@@ -188,11 +188,11 @@ func TestStartTellsWhyNot(t *testing.T) {
 		path, want string
 		wait       time.Duration
 	}{
-		"says why":      {script("echo 'no room' >&3; exit 1"), "no room", 10 * time.Second},
-		"ends silently": {script("exit 3"), "gpusim.log", 10 * time.Second},
+		"says why":      {script("echo 'no room' >&3; exit 1"), "no room", time.Minute},
+		"ends silently": {script("exit 3"), "gpusim.log", time.Minute},
 		"hangs":         {script("exec sleep 60"), "does not become ready", 100 * time.Millisecond},
-		"is not there":  {"/none", "no such file", 10 * time.Second},
-		"lies":          {script("echo ready >&3"), "no simulated driver runs", 10 * time.Second},
+		"is not there":  {"/none", "no such file", time.Minute},
+		"lies":          {script("echo ready >&3"), "no simulated driver runs", time.Minute},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -72,7 +72,7 @@ func set(t *testing.T, dir string, words ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := control.Ask(ctx, dir, control.Request{Command: control.CmdSet, Set: &s}, nil); err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func set(t *testing.T, dir string, words ...string) {
 func holders(t *testing.T, dir string) map[int]uint64 {
 	t.Helper()
 	var all []control.Process
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := control.Ask(ctx, dir, control.Request{Command: control.CmdProcesses}, &all); err != nil {
 		t.Fatal(err)

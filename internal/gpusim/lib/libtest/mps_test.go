@@ -107,7 +107,7 @@ func (d domain) daemons() []string {
 // control runs the control program with commands and returns what it printed, and its status.
 func (d domain) control(commands string, args ...string) (string, int) {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(d.dir, "bin", mps.ControlName), args...)
 	cmd.Env = d.env
@@ -134,7 +134,7 @@ func (d domain) server() int {
 // hold starts a process that keeps memory until the test ends, and waits until it has it.
 func (d domain) hold(want int, alloc string, env ...string) *exec.Cmd {
 	d.t.Helper()
-	cmd, _, _ := command(d.t, d.dir, append(append([]string{}, d.env...), env...), "gpuload", "--json", "--alloc", alloc, "--hold", "1m")
+	cmd, _, _ := command(d.t, d.dir, append(append([]string{}, d.env...), env...), "gpuload", "--json", "--alloc", alloc, "--hold", "1h")
 	if err := cmd.Start(); err != nil {
 		d.t.Fatal(err)
 	}

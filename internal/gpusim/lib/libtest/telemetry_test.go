@@ -64,7 +64,7 @@ func TestDaemonProcessLists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err = control.Ask(ctx, dir, control.Request{Command: control.CmdSet, Set: &s}, nil)
 	if err == nil || !strings.Contains(err.Error(), "is not a process on gpu 1") {

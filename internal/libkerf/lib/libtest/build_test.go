@@ -135,7 +135,7 @@ func (n node) peak(tb testing.TB) (sum sharing.Bytes) {
 
 func (n node) ask(tb testing.TB, r control.Request, answer any) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
 	defer cancel()
 	if err := control.Ask(ctx, n.dir, r, answer); err != nil {
 		tb.Fatal(err)

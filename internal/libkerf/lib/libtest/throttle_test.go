@@ -205,31 +205,57 @@ func race(tb testing.TB, hold time.Duration, mode compute.Mode, flags ...string)
 	return ten, ninety
 }
 
+// measured measures what programs get that are given the processors, and anew while they were not: on a machine that has other
+// things to do they get less, and wait less for what they get. What holds on any machine the measurement is to fail for itself.
+func measured(t *testing.T, measure func() error) {
+	t.Helper()
+	for end := time.Now().Add(2 * time.Minute); ; {
+		err := measure()
+		switch {
+		case err == nil:
+			return
+		case time.Now().After(end):
+			t.Fatal(err)
+		}
+		t.Log(err)
+	}
+}
+
 // Each way to launch is held to its share, a graph by what all its kernels take.
 func TestEachWayIsThrottled(t *testing.T) {
 	for _, way := range []string{"plain", "ex", "cooperative", "graph", "multi", "fill", "copy"} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			n := start(t, "a30x2", "r580")
-			one := tenant{box: n.throttled(t, 20), grant: compute.Grant{ID: "one", Percent: 20}}
-			defer refill(t, compute.Strict, []tenant{one})()
-			got := parseBusy(t, one.program(t, nil, "gpuload", "--json", "--hold", "1s", "--launch", way, "--kernel", "2ms"))
-			if part := float64(got.GPU) / float64(got.Wall); part < 0.1 || part > 0.3 {
-				t.Errorf("it got %v of %v", got.GPU, got.Wall)
-			}
-			if b := one.budget(t); b.Past != 0 || b.Waited < 300*time.Millisecond || b.Waited > got.Wall || b.Launches != uint64(got.Launches) { // #nosec G115 -- positive
-				t.Errorf("%+v, %+v", got, b)
-			}
+			measured(t, func() error {
+				one := tenant{box: n.throttled(t, 20), grant: compute.Grant{ID: "one", Percent: 20}}
+				defer refill(t, compute.Strict, []tenant{one})()
+				got := parseBusy(t, one.program(t, nil, "gpuload", "--json", "--hold", "1s", "--launch", way, "--kernel", "2ms"))
+				b, part := one.budget(t), float64(got.GPU)/float64(got.Wall)
+				if part > 0.3 || b.Waited > got.Wall || b.Launches != uint64(got.Launches) { // #nosec G115 -- positive
+					t.Errorf("it got %v of %v: %+v", got.GPU, got.Wall, b)
+				}
+				if part < 0.1 || b.Waited < 300*time.Millisecond || b.Past != 0 { // past its budget, where the agent got no processor for seconds
+					return fmt.Errorf("it got %v of %v: %+v", got.GPU, got.Wall, b)
+				}
+				return nil
+			})
 		})
 	}
 }
 
 // 10:90 is one to nine. The tolerance is for a machine that has other things to do; BenchmarkShares is exact.
 func TestSharesOfTime(t *testing.T) {
-	ten, ninety := race(t, 1500*time.Millisecond, compute.Strict, "--launch", "plain", "--kernel", "5ms", "--queue", "2")
-	if ratio := float64(ninety.GPU) / float64(ten.GPU); ratio < 4 || ratio > 20 {
-		t.Errorf("%v and %v: 1 to %.1f", ten, ninety, ratio)
-	}
+	measured(t, func() error {
+		ten, ninety := race(t, 1500*time.Millisecond, compute.Strict, "--launch", "plain", "--kernel", "5ms", "--queue", "2")
+		if part := float64(ten.GPU) / float64(ten.Wall); part > 0.2 {
+			t.Errorf("ten percent got %v of %v", ten.GPU, ten.Wall)
+		}
+		if ratio := float64(ninety.GPU) / float64(ten.GPU); ratio < 4 || ratio > 20 {
+			return fmt.Errorf("%v and %v: 1 to %.1f", ten, ninety, ratio)
+		}
+		return nil
+	})
 }
 
 // Without an agent that refills, a program waits two seconds once, and then runs on and is counted.
