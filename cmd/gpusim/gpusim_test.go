@@ -167,7 +167,7 @@ func kill(t *testing.T, dir string) {
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000); n != 1 {
+	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 60_000); n != 1 {
 		t.Fatalf("the daemon does not die: %v", err)
 	}
 }
@@ -184,7 +184,7 @@ func TestStopEndsADaemonThatHangs(t *testing.T) {
 	}
 	began := time.Now()
 	ok(t, "stop", "--dir", dir)
-	if d := time.Since(began); d > 20*time.Second {
+	if d := time.Since(began); d > time.Minute {
 		t.Errorf("it took %v", d)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "control.sock")); !os.IsNotExist(err) {

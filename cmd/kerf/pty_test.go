@@ -78,7 +78,7 @@ func (p *terminal) text() string {
 // await waits until s was written, after what is already past.
 func (p *terminal) await(t *testing.T, past int, s string) int {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		text := p.text()
 		if i := strings.Index(text[past:], s); i >= 0 {
 			return past + i + len(s)

@@ -144,10 +144,12 @@ func TestStatusWait(t *testing.T) {
 	if a := <-wait("grants=2", "1m"); a.code != 0 {
 		t.Errorf("grants=2: %+v", a)
 	}
-	if a := <-wait("grants=1", "300ms"); a.code != 1 || !strings.Contains(a.err, "last seen: grants=2 (a, b)") {
+	// Long enough for the picture to come, whatever else this machine does.
+	never, nor := wait("grants=1", "5s"), wait("ready", "5s")
+	if a := <-never; a.code != 1 || !strings.Contains(a.err, "last seen: grants=2 (a, b)") {
 		t.Errorf("grants=1: %+v", a)
 	}
-	if a := <-wait("ready", "300ms"); a.code != 1 || !strings.Contains(a.err, "last seen: not ready: no driver") {
+	if a := <-nor; a.code != 1 || !strings.Contains(a.err, "last seen: not ready: no driver") {
 		t.Errorf("ready: %+v", a)
 	}
 	s.Kill()
@@ -216,7 +218,7 @@ func TestStatusWatchAsStream(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		b, err := os.ReadFile(out.Name())
 		if err != nil {
 			t.Fatal(err)

@@ -48,7 +48,7 @@ func (d Daemon) started(t *testing.T) Daemon {
 			t.Error(err)
 		}
 	})
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		_, err := d.Servers(t.Context())
 		if err == nil {
 			return d
@@ -140,7 +140,7 @@ func TestBadPrograms(t *testing.T) {
 			t.Fatal(err)
 		}
 		program.Env = []string{"PATH=" + os.Getenv("PATH")}
-		limit := 20 * time.Second
+		limit := time.Minute
 		if name == "hangs" {
 			limit = 100 * time.Millisecond
 		}

@@ -102,7 +102,7 @@ func TestHangs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	start := time.Now()
-	if _, err := p.TimeSlice(ctx, gpu); !errors.Is(err, sharing.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 10*time.Second {
+	if _, err := p.TimeSlice(ctx, gpu); !errors.Is(err, sharing.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > time.Minute {
 		t.Errorf("%v after %v", err, time.Since(start))
 	}
 	if _, err := p.run(t.Context(), "compute-policy", "-i", "x", "--set"); err != nil {

@@ -40,7 +40,7 @@ func buildLibraries(t *testing.T) string {
 // on a machine that has a real driver.
 func inChild(t *testing.T, name, library string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestSimulated$", "-test.v")
 	cmd.Env = append(os.Environ(), caseEnv+"="+name, libraryEnv+"="+library, "LD_LIBRARY_PATH="+filepath.Dir(library))

@@ -28,7 +28,7 @@ func testMIG(t *testing.T, library string) {
 	}
 	s := newSim(t, library)
 	for name, reset := range map[string]bool{"a100x8": true, "a30x2": true, "h100x8": false, "b200x8": false, "rtxpro6000x4": false} {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		s.startMachine(t, name)
 		c := cutTest{t, ctx, s, open4sim(ctx, t), machineOf(t, name), ""}
 		c.run(reset)

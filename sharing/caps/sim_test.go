@@ -45,7 +45,7 @@ func TestOnSimulatedDriver(t *testing.T) {
 			if err := os.CopyFS(filepath.Join(node, "lib"), os.DirFS(filepath.Join(out, driver))); err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestOnSimulatedDriver$", "-test.v")
 			cmd.Env = append(os.Environ(), nodeEnv+"="+node, "LD_LIBRARY_PATH="+filepath.Join(node, "lib"))

@@ -42,7 +42,7 @@ type listed struct {
 
 // load reads the packages of the module in dir. Packages that do not compile are read as far as they parse.
 func load(ctx context.Context, dir string) ([]pkg, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, "go", "list", "-e", "-json=Dir,ImportPath,Imports,GoFiles,CgoFiles,TestGoFiles,XTestGoFiles,Error", "./...")

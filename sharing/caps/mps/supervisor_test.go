@@ -147,7 +147,7 @@ func (s *site) kill(pid int) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		s.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		running, err := mps.Running(s.opt.Dir)
 		if err != nil || time.Now().After(end) {
 			s.Fatalf("process %d does not end: %v", pid, err)
