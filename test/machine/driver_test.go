@@ -108,6 +108,8 @@ func (m *machine) wantHealth(index int, health string) {
 	eventually(m.t, fmt.Sprintf("GPU %d %s", index, health), func() error {
 		for _, g := range m.state().GPUs {
 			switch {
+			case g.Index != index && g.Health == "suspect" && strings.Contains(g.Reason, "does not answer"):
+				return fmt.Errorf("GPU %d answers late: this machine has other things to do", g.Index)
 			case g.Index != index && g.Health != "healthy":
 				m.t.Fatalf("GPU %d is %s (%s); the fault is on GPU %d", g.Index, g.Health, g.Reason, index)
 			case g.Index == index && g.Health != health:
