@@ -57,7 +57,8 @@ func (m *machine) offersClient(gpu int) {
 	})
 }
 
-// daemons are the control daemons and servers of the machine.
+// daemons are the control daemons and servers of the machine. The program by which the agent asks a daemon, at each of its looks,
+// has a daemon's name and environment, but not its command line.
 func (m *machine) daemons() (pids []int) {
 	m.t.Helper()
 	dirs, err := filepath.Glob("/proc/[0-9]*")
@@ -67,7 +68,10 @@ func (m *machine) daemons() (pids []int) {
 	for _, dir := range dirs {
 		env, err := os.ReadFile(dir + "/environ")
 		comm, err2 := os.ReadFile(dir + "/comm")
-		if err == nil && err2 == nil && string(comm) == "nvidia-cuda-mps\n" && strings.Contains(string(env), "CUDA_MPS_PIPE_DIRECTORY="+m.dir+"/") {
+		line, err3 := os.ReadFile(dir + "/cmdline")
+		name, args, _ := strings.Cut(string(line), "\x00")
+		serves := filepath.Base(name) == "nvidia-cuda-mps-server" || args == "-f\x00"
+		if errors.Join(err, err2, err3) == nil && serves && string(comm) == "nvidia-cuda-mps\n" && strings.Contains(string(env), "CUDA_MPS_PIPE_DIRECTORY="+m.dir+"/") {
 			pid, _ := strconv.Atoi(filepath.Base(dir))
 			pids = append(pids, pid)
 		}
