@@ -26,6 +26,7 @@ import (
 
 func TestMain(m *testing.M) {
 	nrilog.Set(stubLog{slog.New(slog.DiscardHandler)}) // the runtime's side logs to a global logger
+	adaptation.SetPluginRequestTimeout(patience)       // or a slow machine's runtime drops the plugin
 	goleak.VerifyTestMain(m)
 }
 
