@@ -23,7 +23,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is how long a test waits for what should come at once on an idle machine.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func until(t *testing.T, what string, f func() bool) {
 	t.Helper()

@@ -100,7 +100,9 @@ func TestKubeletRestart(t *testing.T) {
 			counts(t, k, sharing.ResourceMemory, 20, 20)
 			want := admit(t, k, ref("a"), sharing.ResourceMemory, 4)
 			quickest := patience
-			for i := range 3 {
+			// Three restarts, and more on a machine on which none of them was quick: a test must not fail for what else its
+			// machine does.
+			for i := 0; i < 3 || i < 15 && quickest > time.Second; i++ {
 				end(k)
 				// It stays away long enough for our attempts to fail, or not at all.
 				if i == 1 {
@@ -121,7 +123,6 @@ func TestKubeletRestart(t *testing.T) {
 					t.Errorf("admitted anew (-before +after):\n%s", diff)
 				}
 			}
-			// One of three, because a test must not fail for what else its machine does.
 			if quickest > time.Second {
 				t.Errorf("registered after %v at best", quickest)
 			}
@@ -176,7 +177,9 @@ func TestStreamBroken(t *testing.T) {
 	set(t, p, Inventory{Units: gpus(0, 1), Memory: true})
 	run(t, p)
 	for n := 1; n <= 3; n++ {
-		until(t, "registration", func() bool { return len(k.Registrations()) == n })
+		// The one before may be there still when its successor registers: what is dropped is a stream that has brought its list.
+		until(t, "registration", func() bool { return len(k.Registrations()) == n && k.Updates(sharing.ResourceMemory) >= n })
+		until(t, "the end of the one before", func() bool { return k.Plugins(sharing.ResourceMemory) == 1 })
 		counts(t, k, sharing.ResourceMemory, 20, 20)
 		k.Drop(sharing.ResourceMemory)
 	}
