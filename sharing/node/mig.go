@@ -134,7 +134,7 @@ func (r *Runtime) cutFor(req sharing.Request, advice sharing.Advice) (sharing.Pl
 	no := &allocator.NoFit{Request: req.Clone(), Never: true}
 	var unknown error
 	var reasons []string
-	here, able := 0, 0
+	here, able, capable := 0, 0, 0
 	for _, v := range r.ledger.GPUs() {
 		if v.GPU.UUID.IsPart() {
 			continue
@@ -149,6 +149,9 @@ func (r *Runtime) cutFor(req sharing.Request, advice sharing.Advice) (sharing.Pl
 			no.Never = no.Never && o.Never
 			if v.GPU.MIG {
 				here++
+			}
+			if v.GPU.MIG || v.GPU.MIGCapable {
+				capable++
 			}
 			if r.turns(v.GPU.UUID) {
 				able++
@@ -165,10 +168,12 @@ func (r *Runtime) cutFor(req sharing.Request, advice sharing.Advice) (sharing.Pl
 	switch {
 	case no.Never && unknown != nil:
 		return nil, unknown
+	case capable == 0:
+		no.Summary = "no room for " + req.String() + ": no GPU of this node can be put in MIG mode"
 	case here == 0 && able > 0:
 		no.Summary = "no room for " + req.String() + " now: no GPU of this node is in MIG mode yet"
 	case here == 0:
-		no.Summary = "no room for " + req.String() + ": no GPU of this node is in MIG mode"
+		no.Summary = "no room for " + req.String() + ": no GPU of this node is in MIG mode, and their pool does not put them there; its mode or a layout does"
 	case no.Never:
 		no.Summary = "no room for " + req.String() + ": no GPU of this node could ever give it"
 	default:
@@ -207,6 +212,8 @@ func (r *Runtime) offer(v ledger.View, req sharing.Request, start int) MIGOffer 
 		return MIGOffer{Why: fmt.Sprintf("its model is not one of those asked for (%q)%s", req.Models, sharing.PartOfName(req.Models, g.Model)), Never: true, Reason: refusedNotChosen}
 	case !req.Admits(g):
 		return MIGOffer{Why: "is not one of the UUIDs asked for", Never: true, Reason: refusedNotChosen}
+	case !g.MIG && !g.MIGCapable:
+		return MIGOffer{Why: "cannot do MIG", Never: true, Reason: "not_in_mig_mode"}
 	case !g.MIG && !r.turns(g.UUID):
 		return MIGOffer{Why: "is not in MIG mode", Never: true, Reason: "not_in_mig_mode"}
 	case g.Health != sharing.HealthOK:

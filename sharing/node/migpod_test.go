@@ -113,7 +113,7 @@ type migBench struct {
 func newMIGBench(t *testing.T) *migBench {
 	t.Helper()
 	b := &migBench{bench: newPodBench(t)}
-	b.gpus[0].MIG = true
+	b.gpus[0].MIG, b.gpus[0].MIGCapable = true, true
 	b.mig = &fakeMIG{gpu: b.gpus[0].UUID, made: map[sharing.Instance]string{}}
 	root := t.TempDir()
 	b.opt.CapsRoot = root
