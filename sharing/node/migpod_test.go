@@ -237,12 +237,14 @@ func TestPodGetsAnInstance(t *testing.T) {
 	if why := b.PendingCuts()[0]; !strings.Contains(why, "3g at 1") || !strings.Contains(why, "ns/train") {
 		t.Errorf("pending: %s", why)
 	}
-	late, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	late, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	_, err := b.Inject(late, ask, b.newID())
 	refused(t, err, sharing.ErrUnavailable, "still being cut")
 	close(b.mig.hold)
 	c := b.run(ask)
+	// The container may have its device before the word of it is out.
+	b.eventually("the notice", func() bool { _, n := b.told(); return n.Container == ask.Ref })
 	uuids, notice := b.told()
 	if c.in.Device.UUID != "MIG-1" || !slices.Equal(uuids, []string{"MIG-1"}) || len(b.PendingCuts()) != 0 {
 		t.Errorf("device %+v, shown %v, pending %v", c.in.Device, uuids, b.PendingCuts())
@@ -251,7 +253,10 @@ func TestPodGetsAnInstance(t *testing.T) {
 		{Path: "/dev/nvidia-caps/nvidia-cap110", Host: filepath.Join(b.opt.CapsRoot, "dev/nvidia-caps/nvidia-cap110"), Major: 236, Minor: 110},
 		{Path: "/dev/nvidia-caps/nvidia-cap111", Host: filepath.Join(b.opt.CapsRoot, "dev/nvidia-caps/nvidia-cap111"), Major: 236, Minor: 111},
 	}
-	if got := b.shown[0].Capabilities; !slices.Equal(got, want) {
+	b.mu.Lock()
+	got := b.shown[0].Capabilities
+	b.mu.Unlock()
+	if !slices.Equal(got, want) {
 		t.Errorf("capabilities %+v", got)
 	}
 	if notice.Container != ask.Ref || notice.Warm || notice.Err != nil || notice.Instance.Start != 1 {

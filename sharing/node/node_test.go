@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -258,7 +257,7 @@ func TestStopDuringArm(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() { _, err := b.Arm(t.Context(), p.Peer, id); done <- err }()
-	time.Sleep(50 * time.Millisecond)
+	b.eventually("it is at the failpoint", func() bool { return b.caps.count() > 0 })
 	stop()
 	if err := <-done; err != nil {
 		t.Errorf("arm: %v", err)

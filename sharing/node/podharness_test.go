@@ -85,8 +85,11 @@ func (b *bench) newID() string {
 func (b *bench) inject(ask sharing.ContainerAsk) *container {
 	b.t.Helper()
 	c := &container{b: b, ask: ask, id: b.newID()}
-	var err error
-	if c.in, err = b.Inject(b.t.Context(), ask, c.id); err != nil {
+	in, err := b.Inject(b.t.Context(), ask, c.id)
+	for began := time.Now(); errors.Is(err, errBusy) && time.Since(began) < time.Minute; {
+		in, err = b.Inject(b.t.Context(), ask, c.id) // it has waited
+	}
+	if c.in = in; err != nil {
 		b.t.Fatal(err)
 	}
 	return c
@@ -127,7 +130,7 @@ func (c *container) hooks() error {
 	c.make()
 	for _, call := range c.calls() {
 		err := c.b.ArmContainer(c.b.t.Context(), call)
-		for began := time.Now(); errors.Is(err, errBusy) && time.Since(began) < 10*time.Second; time.Sleep(time.Millisecond) {
+		for began := time.Now(); errors.Is(err, errBusy) && time.Since(began) < time.Minute; time.Sleep(time.Millisecond) {
 			err = c.b.ArmContainer(c.b.t.Context(), call)
 		}
 		if err != nil {
