@@ -55,7 +55,7 @@ func TestBadFlagsAreRefusedByName(t *testing.T) {
 			c := command(tc.env, func(string) { t.Error("killed") })
 			c.SetArgs(tc.args)
 			c.SetErr(io.Discard)
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			err := c.ExecuteContext(ctx)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -193,7 +193,7 @@ func TestHTTP(t *testing.T) {
 	stuck := ""
 	tell := probes{unready: func() []string { return []string{"kubelet has not been told"} }, stuck: func() string { return stuck }}
 	go func() { done <- serveHTTP(ctx, l, a.runtime, reg, tell) }()
-	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(a.dir, "http.sock"))

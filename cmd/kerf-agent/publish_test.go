@@ -79,7 +79,7 @@ func TestPublisher(t *testing.T) {
 	go func() { done <- w.publisher(t).run(ctx) }()
 	until := func(what string, ok func() bool) {
 		t.Helper()
-		for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 			w.Lock()
 			met := ok()
 			w.Unlock()

@@ -343,7 +343,7 @@ func uid(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) 
 // eventually waits for what other goroutines do; it fails long after any sane delay.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)
 		}

@@ -44,7 +44,7 @@ func TestOnTheSimulatedDriver(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	built := filepath.Join(dir, "out")
 	lib := filepath.Join(built, "r550")
