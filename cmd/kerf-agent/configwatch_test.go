@@ -69,7 +69,7 @@ func TestFollowConfig(t *testing.T) {
 		return len(s.Profiles) == 1 && len(s.ConfigErrors) == 0
 	})
 	b, _ := built(t, file)
-	b.dir = a.dir
+	b.dir, b.state = a.dir, a.state
 	if err := os.WriteFile(file, []byte(badConfig), 0o600); err != nil {
 		t.Fatal(err)
 	}

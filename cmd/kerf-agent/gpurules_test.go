@@ -87,7 +87,7 @@ func TestStepRules(t *testing.T) {
 		t.Errorf("kept: %+v", s)
 	}
 	b, _ := built(t, "")
-	b.dir = a.dir
+	b.dir, b.state = a.dir, a.state
 	b.loadRules(a.boot)
 	if diff := cmp.Diff(a.rules.now, b.rules.now); diff != "" || !b.setting("b").Exclude {
 		t.Errorf("after a restart (-before +after):\n%s", diff)

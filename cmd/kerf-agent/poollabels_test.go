@@ -55,7 +55,7 @@ func TestPoolLabels(t *testing.T) {
 	}
 
 	b, _ := built(t, file)
-	b.dir = a.dir
+	b.dir, b.state = a.dir, a.state
 	gone, stop := context.WithCancel(t.Context())
 	stop()
 	b.firstLabels(gone, func(context.Context) (map[string]string, error) { return nil, sharing.ErrUnavailable })
