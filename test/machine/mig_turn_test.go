@@ -89,7 +89,7 @@ func TestMIGOnAGPUThatCannot(t *testing.T) {
 	if r := m.run(flags("--memory 10GiB --gpus 2 --gpu-model *T4*"), load("--alloc 1GiB")).wait(); r.code != 0 {
 		t.Errorf("shares of those that cannot: %v", r)
 	}
-	if said := m.refused(flags("--mig 1g --gpu-model *T4*")); !strings.Contains(said, "not in MIG mode") {
+	if said := m.refused(flags("--mig 1g --gpu-model *T4*")); !strings.Contains(said, "cannot do MIG") {
 		t.Errorf("an instance of one that cannot: %s", said)
 	}
 }
