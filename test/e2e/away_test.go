@@ -100,6 +100,7 @@ func TestAgentFrozen(t *testing.T) {
 		if o := p.running(); p.status("main").RestartCount != 0 {
 			t.Errorf("it was restarted: %s", describe(o))
 		}
+		e.caughtUp(p)
 		e.wantHeld(p, "main", share(5*gib, 0))
 	}
 	e.waitForAgent()
@@ -158,6 +159,7 @@ func TestDroppedPlugin(t *testing.T) {
 			t.Logf("%s, try %d: dropped %t (%v, %v), %s\n%s", policy, try, dropped, err, everr, describe(o), said)
 			if runs(o) {
 				e.waitForAgent()
+				e.caughtUp(p)
 				e.wantHeld(p, "main", share(5*gib, 0))
 			}
 			if dropped && runs(o) != (policy == corev1.RestartPolicyAlways) {

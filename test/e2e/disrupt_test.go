@@ -67,6 +67,24 @@ func (e *testCase) thaw() {
 	}
 }
 
+// caughtUp waits until an agent that stood still has made good what it left out for the pod: a GPU that did not answer it in
+// time, since it stood still itself, takes no limits until it was asked again. The cap on the pod's own GPU was there at once.
+func (e *testCase) caughtUp(p *pod) {
+	e.Helper()
+	if err := e.uncappedError(); err != nil {
+		e.Error(err)
+	}
+	eventually(e, "limits of "+p.name+" on all GPUs", func() error {
+		caps, cut := p.caps("main"), e.inDriver()
+		for i, gpu := range e.node.gpus(e.T) {
+			if _, limited := caps[gpu.UUID]; !limited && !cut[i].MIG {
+				return fmt.Errorf("there is none on GPU %d: %v", gpu.Index, caps)
+			}
+		}
+		return nil
+	})
+}
+
 // pair makes a pod for each restart policy that matters: one whose containers kubelet starts again, and one that
 // gets no second chance.
 func (e *testCase) pair(suffix string, n int, run string) (never, always *pod) {
