@@ -106,6 +106,15 @@ func (e *testCase) gpuNodeError(uuid, want string) error {
 	return nil
 }
 
+// endingError compares the pods that the GPUNode tells are being ended.
+func (e *testCase) endingError(want ...string) error {
+	r := e.kubectl("", "get", "gpunode", e.node.env["NODE_NAME"], "-o", "jsonpath={.status.ending[*].pod}")
+	if fields := slices.Sorted(slices.Values(strings.Fields(r.out))); r.err != nil || !slices.Equal(fields, want) {
+		return fmt.Errorf("it tells that %q end: %w", fields, errors.Join(r.err))
+	}
+	return nil
+}
+
 // saidError tells whether an event with the words is about the pod.
 func (p *pod) saidError(words ...string) error {
 	texts, err := p.events()
@@ -154,7 +163,7 @@ func (e *testCase) allSoon(what string, began time.Time, follows map[string]func
 // to end, with a grace, and then evicted; and all that was said is taken back when the GPU is well.
 func TestFaultPolicy(t *testing.T) {
 	e := beginWithAgent(t)
-	e.withHealth("{onFault: evict, grace: 4s, node: taint}")
+	e.withHealth("{onFault: evict, grace: 10s, node: taint}")
 	eventually(e, "the agent says which right it lacks", func() error {
 		s, err := e.status()
 		if err == nil && !slices.ContainsFunc(s.Warnings, func(w string) bool { return strings.Contains(w, "deploy/variants/node-health.yaml") }) {
@@ -193,13 +202,10 @@ func TestFaultPolicy(t *testing.T) {
 		"SIGTERM":             func() error { return hit.logError("main", "asked") },
 		"SIGTERM of the pod":  func() error { return hit.logError("other", "asked") },
 		"kubelet's own offer": func() error { return e.offersError(full.without(gpu)) },
+		"GPUNode's ending":    func() error { return e.endingError("beside", "hit") }, // until they are evicted
 	})
-	told := e.kubectl("", "get", "gpunode", e.node.env["NODE_NAME"], "-o", "jsonpath={.status.ending[*].pod}").out
-	if fields := strings.Fields(told); !slices.Equal(slices.Sorted(slices.Values(fields)), []string{"beside", "hit"}) {
-		t.Errorf("the GPUNode tells that %q end", told)
-	}
 	eventually(e, "the eviction", hit.goneError)
-	t.Logf("evicted %v after the fault, with a grace of 4s", time.Since(began).Round(10*time.Millisecond))
+	t.Logf("evicted %v after the fault, with a grace of 10s", time.Since(began).Round(10*time.Millisecond))
 	eventually(e, "the eviction of the other", beside.goneError)
 	eventually(e, "the word of it", func() error { return hit.saidError("GPUFaulty", "its pod is evicted (onFault: evict)") })
 	spared.running()
