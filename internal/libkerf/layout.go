@@ -29,6 +29,7 @@ type limitsPage struct {
 	magic, devices uint64
 	device         [MaxDevices]limitEntry
 	percent        [MaxDevices]uint64
+	rejectsManaged uint64
 }
 
 type slot struct {

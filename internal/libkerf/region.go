@@ -153,7 +153,10 @@ func bytesOf[T any](page *T) []byte {
 // this layout).
 func Open(dir string) (*Region, error) {
 	r := &Region{place: map[sharing.GPUID]int{}}
-	var err error
+	err := growLimits(dir)
+	if err != nil {
+		return nil, err
+	}
 	if r.maps[0], r.files[0], err = mapFile(filepath.Join(dir, LimitsFile), int(unsafe.Sizeof(*r.limits))); err != nil {
 		return nil, err
 	}

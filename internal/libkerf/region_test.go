@@ -62,7 +62,7 @@ func TestLayoutIsTheSameInC(t *testing.T) {
 	var l limitsPage
 	var u usagePage
 	want := fmt.Sprintln(unsafe.Sizeof(l), unsafe.Offsetof(l.device), unsafe.Offsetof(l.device[0].overhead),
-		unsafe.Offsetof(l.percent), unsafe.Offsetof(u.total[0].budget), unsafe.Offsetof(u.total[0].past), unsafe.Sizeof(u),
+		unsafe.Offsetof(l.percent), unsafe.Offsetof(l.rejectsManaged), unsafe.Offsetof(u.total[0].budget), unsafe.Offsetof(u.total[0].past), unsafe.Sizeof(u),
 		unsafe.Offsetof(u.total), unsafe.Offsetof(u.slot), unsafe.Sizeof(u.slot[0]), unsafe.Offsetof(u.slot[0].begun),
 		unsafe.Offsetof(u.slot[0].held), unsafe.Offsetof(l.device[0].moves), unsafe.Offsetof(u.slot[0].making),
 		unsafe.Offsetof(u.slot[0].waiting), unsafe.Offsetof(u.total[0].refused), MaxDevices, MaxProcesses, uint64(limitsMagic), uint64(usageMagic))

@@ -138,7 +138,14 @@ enum {
 	CUDA_ERROR_OUT_OF_MEMORY = 2,
 	CUDA_ERROR_NOT_INITIALIZED = 3,
 	CUDA_ERROR_NOT_READY = 600,
+	CUDA_ERROR_NOT_SUPPORTED = 801,
+	CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY = 83,
+	CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS = 88,
+	CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS = 89,
+	CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES = 100,
+	CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST = 101,
 	CU_MEM_LOCATION_TYPE_DEVICE = 1,
+	CU_MEM_ALLOCATION_TYPE_MANAGED = 2,
 	CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5,
 	CU_STREAM_CAPTURE_MODE_RELAXED = 2,
 	CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT = 0,
@@ -175,6 +182,19 @@ CUresult cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes);
 CUresult cuMemAllocPitch(CUdeviceptr_v1 *ptr, unsigned *pitch, unsigned width, unsigned height, unsigned element);
 CUresult cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, size_t height, unsigned element);
 CUresult cuMemAllocManaged(CUdeviceptr *ptr, size_t bytes, unsigned flags);
+CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device);
+CUresult cuMemPrefetchAsync(CUdeviceptr ptr, size_t bytes, CUdevice to, CUstream stream);
+CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr ptr, size_t bytes, CUdevice to, CUstream stream);
+CUresult cuMemPrefetchAsync_v2(CUdeviceptr ptr, size_t bytes, CUmemLocation to, unsigned flags, CUstream stream);
+CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr ptr, size_t bytes, CUmemLocation to, unsigned flags, CUstream stream);
+CUresult cuMemPrefetchBatchAsync(CUdeviceptr *ptrs, size_t *sizes, size_t n, CUmemLocation *to, size_t *first,
+				 size_t places, unsigned long long flags, CUstream stream);
+CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *ptrs, size_t *sizes, size_t n, CUmemLocation *to, size_t *first,
+				      size_t places, unsigned long long flags, CUstream stream);
+CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *ptrs, size_t *sizes, size_t n, CUmemLocation *to, size_t *first,
+					   size_t places, unsigned long long flags, CUstream stream);
+CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *ptrs, size_t *sizes, size_t n, CUmemLocation *to,
+						size_t *first, size_t places, unsigned long long flags, CUstream stream);
 CUresult cuMemFree(CUdeviceptr_v1 ptr);
 CUresult cuMemFree_v2(CUdeviceptr ptr);
 
@@ -184,6 +204,8 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *ptr, size_t bytes, CUmemoryPool po
 CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstream stream);
 CUresult cuMemFreeAsync(CUdeviceptr ptr, CUstream stream);
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr ptr, CUstream stream);
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, CUmemLocation *location, int type);
+CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, int type);
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props);
 CUresult cuMemPoolDestroy(CUmemoryPool pool);
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep);

@@ -113,6 +113,8 @@ bool kerf_take(int place, uint64_t bytes);
 void kerf_refused(int place);
 void kerf_give(int place, uint64_t bytes);
 void kerf_force(int place, uint64_t bytes); /* books what the driver has given, also past the limit */
+/* Managed memory is rejected here. */
+bool kerf_rejects_managed(void);
 /* The limit, and what of it is gone; both 0 where there is none. */
 void kerf_size(int place, uint64_t *limit, uint64_t *used);
 

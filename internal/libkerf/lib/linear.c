@@ -1,7 +1,7 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Linear, pitched and managed memory. The first versions' addresses have 32 bits.
+ * Linear and pitched memory. The first versions' addresses have 32 bits.
  */
 #include "kerf.h"
 
@@ -24,17 +24,6 @@ CUresult cuMemAlloc(CUdeviceptr_v1 *ptr, unsigned bytes)
 	if (ret)
 		return ret;
 	ret = real(ptr, bytes);
-	return kerf_end(&c, ret, KERF_POINTER, ret ? 0 : *ptr);
-}
-
-CUresult cuMemAllocManaged(CUdeviceptr *ptr, size_t bytes, unsigned flags)
-{
-	struct kerf_charge c;
-	KERF_NEED(cuMemAllocManaged, CUDA_ERROR_NOT_INITIALIZED);
-	CUresult ret = kerf_begin_here(&c, kerf_round(bytes));
-	if (ret)
-		return ret;
-	ret = real(ptr, bytes, flags);
 	return kerf_end(&c, ret, KERF_POINTER, ret ? 0 : *ptr);
 }
 

@@ -133,11 +133,17 @@ void kerf_pool_freed(struct kerf_pool *p, uint64_t bytes)
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
 {
 	KERF_NEED(cuMemPoolCreate, CUDA_ERROR_NOT_INITIALIZED);
+	bool managed = props && props->type == CU_MEM_ALLOCATION_TYPE_MANAGED;
+	if (managed && kerf_rejects_managed())
+		return CUDA_ERROR_NOT_SUPPORTED;
 	CUresult ret = real(pool, props);
 	if (ret)
 		return ret;
-	bool host = props->location.type != CU_MEM_LOCATION_TYPE_DEVICE;
-	struct kerf_pool *p = kerf_pool_add(*pool, host ? KERF_NO_PLACE : kerf_place(props->location.id));
+	bool on_device = props->location.type == CU_MEM_LOCATION_TYPE_DEVICE, host = !on_device && !managed;
+	int place = on_device ? kerf_place(props->location.id) : KERF_NO_PLACE;
+	if (managed && !on_device) /* it may come to any device */
+		kerf_here(&place);
+	struct kerf_pool *p = kerf_pool_add(*pool, place);
 	if (p)
 		p->host = host;
 	else if (KERF_REAL(cuMemPoolDestroy))

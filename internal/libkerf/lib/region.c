@@ -352,6 +352,11 @@ struct kerf_total *kerf_account(int place, uint64_t *percent)
 	return &((struct kerf_usage *)usage)->total[place];
 }
 
+bool kerf_rejects_managed(void)
+{
+	return mapped() && atomic_load_explicit(&((struct kerf_limits *)limits)->rejects_managed, memory_order_relaxed);
+}
+
 void kerf_size(int place, uint64_t *limit, uint64_t *used)
 {
 	*limit = *used = 0;

@@ -31,6 +31,7 @@ struct kerf_limits {
 	uint64_t devices;
 	struct kerf_limit device[KERF_DEVICES];
 	_Atomic uint64_t percent[KERF_DEVICES]; /* of the GPU's time; 0: it is not counted */
+	_Atomic uint64_t rejects_managed; /* 1: managed memory is rejected; an older agent's page has no such word */
 };
 
 /* One process. owner is pid (22 bits) and, above it, start time, in the words of its own pid namespace; 0: free.

@@ -34,6 +34,7 @@ static struct variant parse(const char *name)
 		{ "cuMulticastBindMem_v2", 13010 },        { "cuMulticastBindAddr_v2", 13010 },
 		{ "cuDevicePrimaryCtxRelease_v2", 11000 }, { "cuDevicePrimaryCtxReset_v2", 11000 },
 		{ "cuGraphInstantiate_v2", 11000 },        { "cuGetProcAddress_v2", 12000 },
+		{ "cuMemPrefetchAsync_v2", 12020 },
 		{ "cuGraphAddNode_v2", 12030 },            { "cuStreamWaitValue32_v2", 11070 },
 		{ "cuStreamWaitValue64_v2", 11070 },       { "cuStreamWriteValue32_v2", 11070 },
 		{ "cuStreamWriteValue64_v2", 11070 },      { "cuStreamBatchMemOp_v2", 11070 },
