@@ -157,6 +157,9 @@ func (c *checker) pool(path string, p Pool, pools, selectors, profiles map[strin
 	if p.Strangers > StrangersKill {
 		c.bad(path+".strangers", "", "use a Strangers of this package", "is not a policy for strangers")
 	}
+	if p.ManagedMemory > ManagedReject {
+		c.bad(path+".managedMemory", "", "use a ManagedMemory of this package", "is not a rule for managed memory")
+	}
 	c.health(path+".health", p.Health)
 	c.idle(path+".idle", p.Idle)
 	c.compute(path, p)

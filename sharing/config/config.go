@@ -55,6 +55,8 @@ type Pool struct {
 	OverCap OverCap
 	// Strangers is what happens to processes that use a GPU without a grant on it.
 	Strangers Strangers
+	// ManagedMemory says whether programs with a share may allocate managed memory.
+	ManagedMemory ManagedMemory
 	// Compute says what becomes of GPU time that its owner does not use.
 	Compute Compute
 	// TimeSlice and ComputeMode are set on the node's GPUs; AsIs leaves them as they are.

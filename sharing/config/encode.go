@@ -34,6 +34,7 @@ type (
 		Backends       []string          `yaml:"backends,omitempty"`
 		OverCap        string            `yaml:"overCap,omitempty"`
 		Strangers      string            `yaml:"strangers,omitempty"`
+		ManagedMemory  string            `yaml:"managedMemory,omitempty"`
 		Health         *wireHealth       `yaml:"health,omitempty"`
 		Idle           *wireIdle         `yaml:"idle,omitempty"`
 		Compute        string            `yaml:"compute,omitempty"`
@@ -82,6 +83,9 @@ func (c Config) Encode() ([]byte, error) {
 		one.Backends = names(p.Backends)
 		if p.Strangers != StrangersReport {
 			one.Strangers = p.Strangers.String()
+		}
+		if p.ManagedMemory != ManagedAllow {
+			one.ManagedMemory = p.ManagedMemory.String()
 		}
 		one.Health, one.Idle = p.Health.wire(), p.Idle.wire()
 		if p.Compute != ComputeFair {

@@ -170,6 +170,7 @@ func TestMistakes(t *testing.T) {
     backends: [reactive, driver]
     overCap: drain
     strangers: shoot
+    managedMemory: refuse
   - name: b
     nodeSelector: {a: b}
     backends: [driver, driver, mig]
@@ -188,10 +189,11 @@ func TestMistakes(t *testing.T) {
 `, []string{
 				`line 6: spec.pools[0].backends "reactive" does not begin with driver`, `line 7: spec.pools[0].overCap "drain" is not an over-cap policy; write warn, kill or evict`,
 				`line 8: spec.pools[0].strangers "shoot" is not a policy for strangers; write report or kill`,
-				`line 11: spec.pools[1].backends[2] "mig" is not a backend of this version; write one of driver, mps, libkerf, reactive`, `line 11: spec.pools[1].backends[1] "driver" is named twice`,
-				"line 12: spec.pools[1].strangers is not a text", "line 15: spec.pools[2].backends does not begin with driver",
-				`line 22: spec.profiles[0].backends "libkerf" does not begin with driver`,
-				`line 23: spec.profiles[0].overCap "Kill" is not an over-cap policy; did you mean kill? write warn, kill or evict`,
+				`line 9: spec.pools[0].managedMemory "refuse" is not a rule for managed memory; write allow or reject`,
+				`line 12: spec.pools[1].backends[2] "mig" is not a backend of this version; write one of driver, mps, libkerf, reactive`, `line 12: spec.pools[1].backends[1] "driver" is named twice`,
+				"line 13: spec.pools[1].strangers is not a text", "line 16: spec.pools[2].backends does not begin with driver",
+				`line 23: spec.profiles[0].backends "libkerf" does not begin with driver`,
+				`line 24: spec.profiles[0].overCap "Kill" is not an over-cap policy; did you mean kill? write warn, kill or evict`,
 			},
 		},
 		"wrong settings of compute": {
@@ -321,12 +323,12 @@ func TestManyMistakes(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	_, err := New(Document{
-		Pools:    []Pool{{Name: "a", Mode: 9, Place: 9, MinLevel: 99, OverCap: 9, Strangers: 9, Health: Health{OnFault: 9, Node: 9, Grace: -1}, Idle: Idle{After: 1, Do: 9}, Backends: []Backend{BackendDriver, 9}, Profiles: []string{}}},
+		Pools:    []Pool{{Name: "a", Mode: 9, Place: 9, MinLevel: 99, OverCap: 9, Strangers: 9, ManagedMemory: 9, Health: Health{OnFault: 9, Node: 9, Grace: -1}, Idle: Idle{After: 1, Do: 9}, Backends: []Backend{BackendDriver, 9}, Profiles: []string{}}},
 		Profiles: []Profile{{Name: "x", Memory: sharing.GiB, GPUs: -1, MinLevel: 99, OverCap: 9, Place: 9}},
 	})
 	checkLines(t, err, []string{
 		"spec.profiles[0].overCap", "spec.profiles[0].gpus", "spec.profiles[0].minEnforcement", "spec.profiles[0].place",
-		"spec.pools[0].mode", "spec.pools[0].place", "spec.pools[0].minEnforcement", "spec.pools[0].backends[1]", "spec.pools[0].overCap", "spec.pools[0].strangers", "spec.pools[0].health.onFault", "spec.pools[0].health.node", "spec.pools[0].health.grace", "spec.pools[0].idle.do", "spec.pools[0].idle.after", "spec.pools[0].profiles",
+		"spec.pools[0].mode", "spec.pools[0].place", "spec.pools[0].minEnforcement", "spec.pools[0].backends[1]", "spec.pools[0].overCap", "spec.pools[0].strangers", "spec.pools[0].managedMemory", "spec.pools[0].health.onFault", "spec.pools[0].health.node", "spec.pools[0].health.grace", "spec.pools[0].idle.do", "spec.pools[0].idle.after", "spec.pools[0].profiles",
 	})
 }
 

@@ -223,7 +223,7 @@ func (r *Runtime) holdRegion(id ledger.ClaimID, inForce sharing.Placement) error
 	if h.container || g.Claim.Owner.Pod() {
 		library = filepath.Join(clientDir, clientLibrary)
 	}
-	contexts := r.contextSizes()
+	contexts, managed := r.contextSizes(), r.pool.ManagedMemory
 	r.mu.Unlock()
 	if whole {
 		return had.limit(inForce)
@@ -237,6 +237,9 @@ func (r *Runtime) holdRegion(id ledger.ClaimID, inForce sharing.Placement) error
 		return err
 	}
 	made, err := makeRegion(dir, library, inForce, contexts)
+	if err == nil {
+		err = made.setManaged(managed)
+	}
 	if err != nil {
 		return err
 	}

@@ -179,6 +179,9 @@ func (r *Runtime) grantState(g ledger.Grant, p picture, health map[sharing.GPUID
 	if level, why, less := r.clientLevel(g, r.held[g.Claim.ID]); less {
 		gs.Level, gs.LevelReason = level, why
 	}
+	if why := managedCaveat(r.pool.ManagedMemory, gs.Level, gs.Backend); why != "" {
+		gs.LevelReason = joinSentences(append(nonEmpty(gs.LevelReason), why))
+	}
 	gs.Compute = r.computeOf(g, r.held[g.Claim.ID])
 	gs.Events = r.capEventsOf(g, r.held[g.Claim.ID])
 	if why := r.mpsFault(g.Claim); g.Lease != nil && why != "" {

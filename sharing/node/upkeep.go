@@ -43,6 +43,8 @@ type kept struct {
 	region *region
 	groups []cgroup.Group
 	gpus   []sharing.GPUID
+	// managed is the pool's rule for managed memory, which a new config may change at any time.
+	managed config.ManagedMemory
 	// members are the processes of the lease by their names in the region.
 	members   map[libkerf.Process]client.Process
 	look      client.Look
@@ -69,7 +71,7 @@ func (r *Runtime) upkeep(ctx context.Context) {
 			k.groups = append(k.groups, h.group)
 			continue
 		}
-		k := &kept{id: g.Claim.ID, region: h.region, groups: []cgroup.Group{h.group}, contexts: r.contextSizes()}
+		k := &kept{id: g.Claim.ID, region: h.region, groups: []cgroup.Group{h.group}, managed: r.pool.ManagedMemory, contexts: r.contextSizes()}
 		of[h.region] = k
 		for _, f := range g.Claim.Placement {
 			k.gpus = append(k.gpus, f.GPU)
@@ -121,6 +123,7 @@ func (k *kept) before(open *libkerf.Region) error {
 	if err := open.Check(k.region.dir); err != nil {
 		return err
 	}
+	open.RejectManaged(k.managed == config.ManagedReject)
 	_, err := open.Reclaim(func() (map[libkerf.Process]bool, error) {
 		pids, err := procsOf(k.groups)
 		if err != nil {

@@ -45,7 +45,7 @@ func poolEffects() map[string]Effect {
 	return map[string]Effect{
 		"name": OnNode, "nodeSelector": OnNode,
 		"place": OnNew, "minEnforcement": OnNew, "backends": OnNew, "mpsSharing": OnNew, "profiles": OnNew,
-		"overCap": OnAll, "strangers": OnAll, "health": OnAll, "idle": OnAll, "compute": OnAll, "gpuHour": OnAll,
+		"overCap": OnAll, "strangers": OnAll, "health": OnAll, "idle": OnAll, "compute": OnAll, "managedMemory": OnAll, "gpuHour": OnAll,
 		"migKeepWarm": OnAll, "migReset": OnAll, "migOnDemand": OnAll,
 		"mode": OnGPU, "sharers": OnGPU, "timeSlice": OnGPU, "computeMode": OnGPU, "gpus": OnGPU, "memoryReserve": OnGPU, "overcommit": OnGPU, "powerLimitWatts": OnGPU, "mig": OnGPU,
 	}

@@ -1,0 +1,34 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"github.com/kerf-gpu/kerf/internal/libkerf"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+)
+
+// setManaged applies the pool's rule for managed memory before the first program of the grant starts. The upkeep applies a
+// later one.
+func (g *region) setManaged(rule config.ManagedMemory) error {
+	return g.use(func(open *libkerf.Region) error {
+		open.RejectManaged(rule == config.ManagedReject)
+		return nil
+	})
+}
+
+// managedCaveat says what the level of a share leaves open because of managed memory; empty for levels that count all memory,
+// and for a level that is not known.
+func managedCaveat(rule config.ManagedMemory, level sharing.Level, b config.Backend) string {
+	switch level {
+	case sharing.LevelReactive:
+		b = config.BackendReactive // also where it stands in for a stronger backend
+	case sharing.LevelNone:
+		b = config.BackendNone
+	case sharing.LevelClient, sharing.LevelDriver:
+	case sharing.LevelUnknown, sharing.LevelHardware, sharing.LevelExclusive:
+		return ""
+	}
+	return rule.Caveat(b)
+}
