@@ -19,6 +19,10 @@
 // does not name, there is no memory to be had. A program that finds no room first takes what the dead of its pid
 // namespace held. One that has nothing to do with CUDA does not notice the library.
 //
+// A program preloads it by PreloadPath. Programs of musl and programs of ASan, TSan, MSan, LSan and UBSan start with it.
+// 32-bit programs load an empty library instead. In musl's programs the library does nothing: NVIDIA's driver has no
+// library for musl.
+//
 // Not promised: that anything is counted. A program that writes to the counters or does not preload the library gets past
 // them, and so does a library that was loaded into another name space and looks for the driver by itself: it finds the C
 // library's dlsym of that space. (The driver itself may be opened so. What is loaded with RTLD_DEEPBIND is led here as soon

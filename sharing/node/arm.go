@@ -8,12 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kerf-gpu/kerf/internal/cgroup"
+	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/audit"
@@ -199,7 +199,7 @@ func (r *Runtime) arm(ctx context.Context, c ledger.Claim, h *holding, att Attac
 	r.mu.Lock()
 	armed.Device = h.device
 	if h.region != nil {
-		armed.Mounts, armed.Preload = r.processMounts(h, with.NoPreloadFile), filepath.Join(h.region.dir, clientLibrary)
+		armed.Mounts, armed.Preload = r.processMounts(h, with.NoPreloadFile), libkerf.PreloadPath(h.region.dir)
 		if with.NoPreloadFile {
 			h.levelWhy = joinSentences(append([]string{preloadedByEnv}, nonEmpty(h.levelWhy)...))
 		}

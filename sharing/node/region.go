@@ -22,7 +22,7 @@ import (
 // Where a container finds the library and the region of its grant, and what makes programs load it.
 const (
 	clientDir     = "/usr/local/lib/kerf"
-	clientLibrary = "libkerf.so"
+	clientLibrary = libkerf.LibraryFile
 	preloadFile   = "/etc/ld.so.preload"
 	// preloadSource is the file of a region's folder that is put there.
 	preloadSource = "preload"
@@ -78,6 +78,9 @@ func makeRegion(dir, library string, own sharing.Placement, contexts map[sharing
 		if err != nil {
 			return nil, fmt.Errorf("make region: %w (%w)", err, sharing.ErrUnavailable)
 		}
+	}
+	if err := libkerf.MakePreload(dir); err != nil {
+		return nil, err
 	}
 	for _, d := range []string{filepath.Dir(dir), dir} {
 		if err := os.Chmod(d, 0o755); err != nil {
@@ -219,9 +222,9 @@ func (r *Runtime) holdRegion(id ledger.ClaimID, inForce sharing.Placement) error
 	if whole {
 		h.region = had
 	}
-	library := filepath.Join(dir, clientLibrary)
+	library := libkerf.PreloadPath(dir)
 	if h.container || g.Claim.Owner.Pod() {
-		library = filepath.Join(clientDir, clientLibrary)
+		library = libkerf.PreloadPath(clientDir)
 	}
 	contexts, managed := r.contextSizes(), r.pool.ManagedMemory
 	r.mu.Unlock()

@@ -112,10 +112,10 @@ func TestALeaseOfTheLibraryHasARegion(t *testing.T) {
 		{Source: dir, Target: dir, ReadOnly: true}, {Source: "/opt/kerf/v1/libkerf.so", Target: dir + "/libkerf.so", ReadOnly: true},
 		{Source: dir + "/usage", Target: dir + "/usage"}, {Source: dir + "/preload", Target: "/etc/ld.so.preload", ReadOnly: true},
 	}
-	if d := cmp.Diff(want, a.Mounts); d != "" || a.Preload != dir+"/libkerf.so" {
+	if d := cmp.Diff(want, a.Mounts); d != "" || a.Preload != libkerf.PreloadPath(dir) {
 		t.Errorf("preload %q, mounts (-want +got):\n%s", a.Preload, d)
 	}
-	if text, err := os.ReadFile(dir + "/preload"); err != nil || string(text) != dir+"/libkerf.so\n" {
+	if text, err := os.ReadFile(dir + "/preload"); err != nil || string(text) != libkerf.PreloadPath(dir)+"\n" {
 		t.Errorf("%q %v", text, err)
 	}
 	if s := g.shown(); s.Backend != config.BackendLibkerf || s.Level != sharing.LevelClient || s.LevelReason != "driver: an old driver" {
@@ -365,7 +365,7 @@ func TestContainersOfTheLibrary(t *testing.T) {
 	if d := cmp.Diff(want, c.in.Mounts); d != "" || c.in.Level != sharing.LevelClient {
 		t.Errorf("level %v, mounts (-want +got):\n%s", c.in.Level, d)
 	}
-	if text, err := os.ReadFile(dir + "/preload"); err != nil || string(text) != "/usr/local/lib/kerf/libkerf.so\n" {
+	if text, err := os.ReadFile(dir + "/preload"); err != nil || string(text) != libkerf.PreloadPath("/usr/local/lib/kerf")+"\n" {
 		t.Errorf("%q %v", text, err)
 	}
 	c.remove()

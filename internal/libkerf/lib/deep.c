@@ -131,12 +131,12 @@ static int count(struct dl_phdr_info *info, size_t size, void *data)
 size_t kerf_objects(void)
 {
 	size_t n = 0;
-	dl_iterate_phdr(count, &n);
+	kerf_iterate(count, &n);
 	return n;
 }
 
 void kerf_lead(size_t from)
 {
 	kerf_load(); /* no library is opened within: another thread's dlopen may wait for the list of objects */
-	dl_iterate_phdr(look, &(struct walk){ 0, from });
+	kerf_iterate(look, &(struct walk){ 0, from });
 }

@@ -5,9 +5,9 @@
  * a jump to it and not in a call: these functions have to be compiled with sibling calls.
  */
 #include <dlfcn.h>
-#include <string.h>
 
 #include "kerf.h"
+#include "text.h"
 
 static struct kerf_loader loader;
 static _Atomic bool ready;
@@ -29,7 +29,7 @@ const struct kerf_loader *kerf_loader(void)
 static bool of_driver(const char *name)
 {
 	return name && ((name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z') ||
-			strncmp(name, "nvml", 4) == 0);
+			kerf_begins(name, "nvml"));
 }
 
 /* The function here of that name, by which the driver's functions could be had in turn; or NULL. */
@@ -37,10 +37,10 @@ static void *of_loader(const char *name)
 {
 	if (!name || name[0] != 'd' || name[1] != 'l')
 		return NULL;
-	return strcmp(name, "dlsym") == 0     ? (void *)(uintptr_t)dlsym
-	       : strcmp(name, "dlvsym") == 0  ? (void *)(uintptr_t)dlvsym
-	       : strcmp(name, "dlopen") == 0  ? (void *)(uintptr_t)dlopen
-	       : strcmp(name, "dlmopen") == 0 ? (void *)(uintptr_t)dlmopen
+	return kerf_same(name, "dlsym")     ? (void *)(uintptr_t)dlsym
+	       : kerf_same(name, "dlvsym")  ? (void *)(uintptr_t)dlvsym
+	       : kerf_same(name, "dlopen")  ? (void *)(uintptr_t)dlopen
+	       : kerf_same(name, "dlmopen") ? (void *)(uintptr_t)dlmopen
 					      : NULL;
 }
 
@@ -138,7 +138,7 @@ void *dlvsym(void *restrict handle, const char *restrict name, const char *restr
 /* A path without variables means the same whoever asks. */
 static bool is_plain_path(const char *file)
 {
-	return strchr(file, '/') && !strchr(file, '$');
+	return kerf_has(file, '/') && !kerf_has(file, '$');
 }
 
 /* Where a name is looked for depends on who asks, so that has to be left to the C library: the imports are led here as
@@ -166,8 +166,8 @@ void *dlopen(const char *file, int mode)
 void *dlmopen(long space, const char *file, int mode)
 {
 	const struct kerf_loader *l = kerf_loader();
-	const char *slash = file ? strrchr(file, '/') : NULL, *name = slash ? slash + 1 : file;
-	if (name && l->open && (strncmp(name, "libcuda.so", 10) == 0 || strncmp(name, "libnvidia-ml.so", 15) == 0))
+	const char *name = file ? kerf_name(file) : NULL;
+	if (name && l->open && (kerf_begins(name, "libcuda.so") || kerf_begins(name, "libnvidia-ml.so")))
 		return l->open(file, mode);
 	return l->mopen ? l->mopen(space, file, mode) : NULL;
 }

@@ -63,6 +63,7 @@ bool kerf_folder(char *path, size_t size);
 bool kerf_comes_before(const void *one, const void *other);
 /* Of an object: an address that its dynamic section tells; and whether another one lies in it. */
 struct dl_phdr_info;
+int kerf_iterate(int (*each)(struct dl_phdr_info *, size_t, void *), void *data);
 const void *kerf_at(const struct dl_phdr_info *info, uintptr_t where);
 bool kerf_within(const struct dl_phdr_info *info, const void *address);
 

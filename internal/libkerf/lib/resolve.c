@@ -6,9 +6,9 @@
  * wrapper, and what is not known passes.
  */
 #include <dlfcn.h>
-#include <string.h>
 
 #include "kerf.h"
+#include "text.h"
 
 static const char *const names[] = {
 #define WRAP(name) #name,
@@ -82,7 +82,7 @@ void *kerf_route(void *address)
 void *kerf_wrapper(const char *name)
 {
 	for (int f = 0; f < KERF_WRAPPED; f++)
-		if (strcmp(name, names[f]) == 0)
+		if (kerf_same(name, names[f]))
 			return atomic_load_explicit(&found[f], memory_order_relaxed) ? wrappers[f] : NULL;
 	return NULL;
 }
@@ -90,10 +90,10 @@ void *kerf_wrapper(const char *name)
 enum kerf_known kerf_known(const char *name, void **wrapper)
 {
 	for (size_t i = 0; i < sizeof libraries / sizeof libraries[0]; i++)
-		if (strncmp(name, libraries[i].prefix, strlen(libraries[i].prefix)) == 0)
+		if (kerf_begins(name, libraries[i].prefix))
 			load((int)i);
 	for (int f = 0; f < KERF_WRAPPED; f++)
-		if (strcmp(name, names[f]) == 0) {
+		if (kerf_same(name, names[f])) {
 			*wrapper = wrappers[f];
 			return kerf_real(f) ? KERF_LOADED : KERF_ABSENT;
 		}

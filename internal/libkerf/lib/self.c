@@ -13,6 +13,9 @@
 #endif
 #define CHUNK (256 << 10)
 
+/* What pthread_atfork comes to in glibc; musl has none of that name, and loads this library all the same. */
+int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *object) __attribute__((weak));
+
 static struct kerf_self *_Atomic self;
 
 static void empty(void)
@@ -33,7 +36,7 @@ struct kerf_self *kerf_self(void)
 		munmap(now, sizeof *now);
 		return none;
 	}
-	if (!wiped && pthread_atfork(NULL, NULL, empty) != 0)
+	if (!wiped && (!__register_atfork || __register_atfork(NULL, NULL, empty, NULL) != 0))
 		return NULL;
 	return now;
 }

@@ -26,9 +26,7 @@ func stubbed(tb testing.TB) box {
 	}
 	tb.Cleanup(func() { _ = r.Close() })
 	b.region = r
-	if err := os.Link(filepath.Join(built, "libkerf.so"), filepath.Join(b.dir, "libkerf.so")); err != nil {
-		tb.Fatal(err)
-	}
+	b.install(tb)
 	if err := os.Symlink(filepath.Join(built, "check", "stub"), filepath.Join(b.node.dir, "lib")); err != nil {
 		tb.Fatal(err)
 	}

@@ -55,6 +55,10 @@ func run(m *testing.M) int {
 			return 1
 		}
 	}
+	if err := libkerf.MakePreload(built); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	return m.Run()
 }
 
@@ -167,10 +171,19 @@ func (n node) cap(tb testing.TB, limits ...sharing.Bytes) box {
 		}
 	})
 	b.region = r
-	if err := os.Link(filepath.Join(built, "libkerf.so"), filepath.Join(b.dir, "libkerf.so")); err != nil {
+	b.install(tb)
+	return b
+}
+
+// install puts the library into the region's folder, with the names that programs preload it by.
+func (b box) install(tb testing.TB) {
+	tb.Helper()
+	if err := os.Link(filepath.Join(built, libkerf.LibraryFile), filepath.Join(b.dir, libkerf.LibraryFile)); err != nil {
 		tb.Fatal(err)
 	}
-	return b
+	if err := libkerf.MakePreload(b.dir); err != nil {
+		tb.Fatal(err)
+	}
 }
 
 func (b box) used() sharing.Bytes { return b.region.Usage()[0].Used }
@@ -184,7 +197,7 @@ func (b box) reclaim(tb testing.TB) {
 }
 
 func (b box) environment() []string {
-	return []string{"LD_LIBRARY_PATH=" + filepath.Join(b.node.dir, "lib"), "LD_PRELOAD=" + filepath.Join(b.dir, "libkerf.so")}
+	return []string{"LD_LIBRARY_PATH=" + filepath.Join(b.node.dir, "lib"), "LD_PRELOAD=" + libkerf.PreloadPath(b.dir)}
 }
 
 func (b box) command(tb testing.TB, env []string, name string, args ...string) (cmd *exec.Cmd, out, errout *bytes.Buffer) {

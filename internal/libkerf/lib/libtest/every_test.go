@@ -199,9 +199,7 @@ func everyBox(t *testing.T, dir string) box {
 	}
 	t.Cleanup(func() { _ = r.Close() })
 	b.region = r
-	if err := os.Link(filepath.Join(built, "libkerf.so"), filepath.Join(b.dir, "libkerf.so")); err != nil {
-		t.Fatal(err)
-	}
+	b.install(t)
 	if err := os.Symlink(dir, filepath.Join(b.node.dir, "lib")); err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func TestWithoutARegion(t *testing.T) {
 	} {
 		b := n.cap(t, gib)
 		dir := t.TempDir() // the files of a region that is mapped are left alone
-		for _, f := range []string{libkerf.LimitsFile, libkerf.UsageFile, "libkerf.so"} {
+		for _, f := range []string{libkerf.LimitsFile, libkerf.UsageFile, libkerf.LibraryFile} {
 			data, err := os.ReadFile(filepath.Join(b.dir, f))
 			if err != nil {
 				t.Fatal(err)
@@ -65,6 +65,9 @@ func TestWithoutARegion(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, f), data, 0o600); err != nil {
 				t.Fatal(err)
 			}
+		}
+		if err := libkerf.MakePreload(dir); err != nil {
+			t.Fatal(err)
 		}
 		if err := spoil(dir); err != nil {
 			t.Fatal(err)

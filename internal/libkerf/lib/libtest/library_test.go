@@ -89,7 +89,15 @@ func TestCoversTheFamilies(t *testing.T) {
 	}
 }
 
-// It loads wherever CUDA does: with a C library from 2012 on, and nothing else.
+// notInMusl are functions that glibc's headers lead to and musl's do not.
+func notInMusl() []string {
+	return []string{
+		"__register_atfork", "__open_2", "__open64_2", "__strcat_chk", "__strcpy_chk", "__memcpy_chk", "__read_chk",
+		"__readlink_chk", "__snprintf_chk", "dlvsym", "dlmopen",
+	}
+}
+
+// It loads wherever CUDA does: with a C library from 2012 on, and nothing else. It loads with musl, too.
 func TestNeeds(t *testing.T) {
 	f := library(t)
 	needed, err := f.ImportedLibraries()
@@ -114,6 +122,15 @@ func TestNeeds(t *testing.T) {
 	}
 	if seen < 5 {
 		t.Errorf("looked at %d symbols only", seen)
+	}
+	all, err := f.DynamicSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all {
+		if slices.Contains(notInMusl(), s.Name) && s.Section == elf.SHN_UNDEF && elf.ST_BIND(s.Info) != elf.STB_WEAK {
+			t.Errorf("it needs %s, which musl does not have", s.Name)
+		}
 	}
 	stack := false
 	for _, p := range f.Progs {
