@@ -19,19 +19,27 @@ import (
 )
 
 func TestDeriveGolden(t *testing.T) {
-	for in, out := range map[string]string{
-		"nvidia-toolkit.yaml": "kerf.dev-gpu.nvidia-toolkit.json",
-		"simulated.json":      "kerf.dev-gpu.simulated.json",
+	for in, tc := range map[string]struct {
+		gpus []sharing.GPU
+		out  string
+	}{
+		"nvidia-toolkit.yaml":            {node, "kerf.dev-gpu.nvidia-toolkit.json"},
+		"simulated.json":                 {node, "kerf.dev-gpu.simulated.json"},
+		"nvidia-toolkit-1.20.1.yaml":     {a30x2(), "kerf.dev-gpu.nvidia-toolkit-1.20.1.json"},
+		"nvidia-toolkit-1.20.1-ctk.yaml": {a30x2(), "kerf.dev-gpu.nvidia-toolkit-1.20.1-ctk.json"},
 	} {
 		t.Run(in, func(t *testing.T) {
-			got, err := Derive(source(t, in), node)
+			got, err := Derive(source(t, in), tc.gpus)
 			if err != nil || len(got.Left) > 0 {
 				t.Fatalf("%v %v", err, got.Left)
 			}
-			if got.File.Name != "kerf.dev-gpu.json" || !slices.Equal(got.GPUs, []sharing.GPUID{gpuA, gpuB}) {
+			if got.File.Name != "kerf.dev-gpu.json" || len(got.GPUs) != len(tc.gpus) {
 				t.Errorf("file %q for %q", got.File.Name, got.GPUs)
 			}
-			golden(t, out, got.File.Data)
+			golden(t, tc.out, got.File.Data)
+			if bytes.Contains(got.File.Data, []byte("memory-limits")) {
+				t.Error("the derived spec keeps the hook that sets limits from the container's environment")
+			}
 			s := read(t, got.File)
 			checkTight(t, s.ContainerEdits)
 			for _, d := range s.Devices {
@@ -41,6 +49,14 @@ func TestDeriveGolden(t *testing.T) {
 				t.Errorf("environment %q does not keep older runtimes from adding GPUs", s.ContainerEdits.Env)
 			}
 		})
+	}
+}
+
+// a30x2 are the GPUs of the simulated machine for which the toolkit made the 1.20.1 specs in testdata.
+func a30x2() []sharing.GPU {
+	return []sharing.GPU{
+		{UUID: "GPU-06132ab4-8ca2-5bf7-9360-da1da8a47ffb", Index: 0, Minor: 0},
+		{UUID: "GPU-3e005ea2-3ff7-5042-86f7-341a8f4e40e8", Index: 1, Minor: 1},
 	}
 }
 

@@ -16,12 +16,15 @@ const (
 	void = visibleEnv + "=void"
 	// sourceTimeout is for hooks of the source without one, in seconds: they link files and run ldconfig.
 	sourceTimeout = 60
+	// limitHook is the name of NVIDIA's hook that sets a GPU memory limit on the container's cgroup. Toolkit 1.20.1 adds
+	// it to each device. Its amounts come from variables of the container, and it runs after kerf-hook.
+	limitHook = "apply-cuda-memory-limits"
 	// capsDir holds the nodes with rights over MIG itself (config, monitor) and over its instances.
 	capsDir = "/dev/nvidia-caps/"
 )
 
-// tighten returns a copy of edits that shares nothing with e, in which every device node says its
-// permissions, never with "m", and every hook has an environment and a timeout.
+// tighten returns a copy of edits that shares nothing with e. Every device node states its permissions, never
+// with "m". Every hook has an environment and a timeout, and no hook lets the container set its own memory limit.
 func tighten(e specs.ContainerEdits) specs.ContainerEdits {
 	out := specs.ContainerEdits{
 		Env:            slices.Clone(e.Env),
@@ -45,7 +48,17 @@ func tighten(e specs.ContainerEdits) specs.ContainerEdits {
 		mount.Options = slices.Clone(m.Options)
 		out.Mounts = append(out.Mounts, &mount)
 	}
-	for _, h := range e.Hooks {
+	out.Hooks = tightenHooks(e.Hooks)
+	return out
+}
+
+// tightenHooks returns copies of the hooks without limitHook.
+func tightenHooks(hooks []*specs.Hook) []*specs.Hook {
+	var out []*specs.Hook
+	for _, h := range hooks {
+		if slices.Contains(h.Args, limitHook) {
+			continue
+		}
 		hook := *h
 		hook.Args, hook.Env = slices.Clone(h.Args), slices.Clone(h.Env)
 		if len(hook.Env) == 0 {
@@ -56,7 +69,7 @@ func tighten(e specs.ContainerEdits) specs.ContainerEdits {
 			timeout = *h.Timeout
 		}
 		hook.Timeout = &timeout
-		out.Hooks = append(out.Hooks, &hook)
+		out = append(out, &hook)
 	}
 	return out
 }
