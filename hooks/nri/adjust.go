@@ -49,6 +49,9 @@ func adjustGuarded(c *api.Container, in sharing.Injection) (*api.ContainerAdjust
 	for _, key := range slices.Sorted(maps.Keys(env)) {
 		setEnv(a, key, env[key])
 	}
+	if err := clearLimitEnv(a, c); err != nil {
+		return nil, err
+	}
 	a.AddAnnotation(sharing.NoteAnnotation, in.Note)
 	return a, addMounts(a, c, in.Mounts)
 }

@@ -79,8 +79,11 @@ func Patch(spec *specs.Spec, g Grant) error {
 	if env == nil {
 		env = make(map[string]string, 1)
 	}
-	// Whatever the image says: no older NVIDIA runtime or hook adds GPUs by itself.
+	// Whatever the image says: no older NVIDIA runtime or hook adds GPUs by itself, and none replaces the cap.
 	env[visibleEnv] = void
+	for _, name := range sharing.NVIDIALimitEnv() {
+		spec.Process.Env = withoutEnv(spec.Process.Env, name)
+	}
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		setEnv(spec, name, env[name])
 	}
@@ -162,10 +165,13 @@ func (g Grant) check() error {
 
 // setEnv replaces a variable, also one that stands there more than once: programs take the first.
 func setEnv(spec *specs.Spec, name, value string) {
-	env := slices.DeleteFunc(slices.Clone(spec.Process.Env), func(v string) bool {
+	spec.Process.Env = append(withoutEnv(spec.Process.Env, name), name+"="+value)
+}
+
+// withoutEnv is a copy of env without the variable.
+func withoutEnv(env []string, name string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(v string) bool {
 		have, _, _ := strings.Cut(v, "=")
 		return have == name
 	})
-	env = append(env, name+"="+value)
-	spec.Process.Env = env
 }

@@ -102,6 +102,25 @@ func TestPatchMounts(t *testing.T) {
 	}
 }
 
+// TestPatchRemovesLimitEnv: no variable by which NVIDIA's limit hook replaces the cap is left, however often it is there,
+// nor one that the edits of the GPU bring.
+func TestPatchRemovesLimitEnv(t *testing.T) {
+	s, g := plain(t), hardware()
+	s.Process.Env = append(s.Process.Env, "NVIDIA_GPU_MEMORY_LIMIT=1", "KEPT=1", "NVIDIA_GPU_MEMORY_REQUEST=2", "NVIDIA_GPU_MEMORY_LIMIT=3")
+	g.Edits.Env = append(g.Edits.Env, "NVIDIA_GPU_MEMORY_LIMIT=4")
+	if err := Patch(s, g); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range s.Process.Env {
+		if strings.HasPrefix(v, "NVIDIA_GPU_MEMORY_") {
+			t.Errorf("the program has %s", v)
+		}
+	}
+	if !slices.Contains(s.Process.Env, "KEPT=1") {
+		t.Error("another variable is gone")
+	}
+}
+
 func TestPatchGolden(t *testing.T) {
 	for name, g := range map[string]Grant{"hardware.json": hardware(), "simulated.json": simulated()} {
 		s := plain(t)
