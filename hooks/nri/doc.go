@@ -17,6 +17,9 @@
 //     refused, so that kubelet tries again, and goes on meanwhile; the next try finds it done.
 //   - A connection that ends is made again, until Run's context ends. Run joins all that it started.
 //
+// Before the program of a container with a grant runs, StartContainer has the limits of the driver read back: other
+// hooks of the container may have changed them.
+//
 // It does not promise that a container is held to its cap: the runtime goes on without a plugin that is slow
 // or gone. The guard, an OCI hook that kubelet's CDI names bring, refuses the start of a container whose
 // creation this plugin did not see. Nor does it decide who gets which GPU: that is the node's business.

@@ -184,6 +184,23 @@ func (h *handlers) PostCreateContainer(ctx context.Context, _ *api.PodSandbox, c
 	return err
 }
 
+// StartContainer refuses a container with a grant whose limits are not as granted. All createRuntime hooks have run by
+// now, those that other CDI devices and plugins brought among them, and the program has not.
+func (h *handlers) StartContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
+	s, box := h.s, sandboxOf(pod)
+	if c.GetAnnotations()[sharing.NoteAnnotation] == "" && !slices.Contains(cdiNames(c), sharing.GuardDevice) {
+		return nil
+	}
+	_, err := within(ctx, s.jobs, h.limit(ctx), "reading back the limits of container "+c.GetName()+" of pod "+box.String(), func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, s.Starts.Starting(ctx, c.GetId())
+	}, nil)
+	if err != nil {
+		s.Log.Warn("container start refused", "pod", box.String(), "container", c.GetName(), "container_id", c.GetId(), "error", err)
+		return refused(box, nil, fmt.Errorf("container %q: %w", c.GetName(), err))
+	}
+	return nil
+}
+
 // StopContainer hints that a container ended; the node looks for itself.
 func (h *handlers) StopContainer(ctx context.Context, _ *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
 	h.hint(ctx, c.GetId())

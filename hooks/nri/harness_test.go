@@ -147,6 +147,11 @@ func (c *containerd) create(pod *api.PodSandbox, ctr *api.Container) (*api.Conta
 	return rpl.GetAdjust(), err
 }
 
+func (c *containerd) startContainer(pod *api.PodSandbox, ctr *api.Container) error {
+	defer c.nri.BlockPluginSync().Unblock()
+	return c.nri.StartContainer(context.Background(), &api.StartContainerRequest{Pod: pod, Container: ctr})
+}
+
 // fakeNode answers what its functions answer, and notes what it was told.
 type fakeNode struct {
 	claim  func(context.Context, []sharing.ContainerAsk) error
@@ -218,6 +223,20 @@ func (n *fakeNode) witnessed() [][]sharing.Seen {
 	return slices.Clone(n.seen)
 }
 
+// fakeStarts refuses containers by id, and notes whom it was asked for.
+type fakeStarts struct {
+	mu     sync.Mutex
+	refuse map[string]error
+	asked  []string
+}
+
+func (f *fakeStarts) Starting(_ context.Context, id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, id)
+	return f.refuse[id]
+}
+
 // fakePods knows pods by UID; one that it does not know is waited for, as the API server's view does.
 type fakePods struct {
 	unread bool
@@ -272,17 +291,18 @@ func (c *conditions) list() []string {
 
 // bench is a plugin that runs, and what it works with.
 type bench struct {
-	node *fakeNode
-	pods *fakePods
-	said *conditions
-	stop func() // ends Run and waits for it
+	node   *fakeNode
+	pods   *fakePods
+	starts *fakeStarts
+	said   *conditions
+	stop   func() // ends Run and waits for it
 }
 
 // plug runs a plugin at the socket until the test ends.
 func plug(t testing.TB, socket string, node *fakeNode, change ...func(*Options)) *bench {
 	t.Helper()
-	b := &bench{node: node, pods: &fakePods{byUID: map[string]sharing.Pod{}}, said: &conditions{}}
-	o := Options{Socket: socket, Log: slog.New(slog.DiscardHandler), Node: node, Pods: b.pods, Exempt: []string{"kerf-system"}, Condition: b.said.add}
+	b := &bench{node: node, pods: &fakePods{byUID: map[string]sharing.Pod{}}, starts: &fakeStarts{refuse: map[string]error{}}, said: &conditions{}}
+	o := Options{Socket: socket, Log: slog.New(slog.DiscardHandler), Node: node, Pods: b.pods, Starts: b.starts, Exempt: []string{"kerf-system"}, Condition: b.said.add}
 	for _, f := range change {
 		f(&o)
 	}

@@ -64,6 +64,12 @@ type Pods interface {
 	Pod(ctx context.Context, uid string) (sharing.Pod, bool, error)
 }
 
+// Starts is what the plugin needs of who checks containers at their start.
+type Starts interface {
+	// Starting is nil if the limits of the activated container are as granted. Its program does not run yet.
+	Starting(ctx context.Context, containerID string) error
+}
+
 // Points are the failpoints that are armed.
 type Points interface {
 	Eval(name string) error
@@ -76,6 +82,7 @@ type Options struct {
 	Log    *slog.Logger
 	Node   Node
 	Pods   Pods
+	Starts Starts
 	// Exempt are the namespaces whose containers keep the NVIDIA_VISIBLE_DEVICES that they have.
 	Exempt []string
 	// Condition is told why the plugin does not serve the container runtime, in a sentence, and "" when it
@@ -95,7 +102,7 @@ func New(o Options) (*Plugin, error) {
 	for _, need := range []struct {
 		name string
 		is   bool
-	}{{"socket", o.Socket != ""}, {"log", o.Log != nil}, {"node", o.Node != nil}, {"pods", o.Pods != nil}} {
+	}{{"socket", o.Socket != ""}, {"log", o.Log != nil}, {"node", o.Node != nil}, {"pods", o.Pods != nil}, {"starts", o.Starts != nil}} {
 		if !need.is {
 			return nil, fmt.Errorf("nri plugin without %s: %w", need.name, sharing.ErrInvalid)
 		}

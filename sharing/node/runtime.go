@@ -229,6 +229,8 @@ type use struct {
 	made made
 	// injectTook is how long Inject was at it, for people; 0 after a restart.
 	injectTook time.Duration
+	// doubt is why its level is unknown although its cap is in place, see RestoreLimits. It is not on record.
+	doubt string
 }
 
 // made tells whether a container was made with what Inject gave. An agent that dies, or is too slow, while it

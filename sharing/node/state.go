@@ -170,7 +170,7 @@ func (r *Runtime) grantState(g ledger.Grant, p picture, health map[sharing.GPUID
 	gs := GrantState{Grant: g, Level: g.Claim.Level, PIDs: p.pids[g.Claim.ID], Health: sharing.HealthOK}
 	if h := r.held[g.Claim.ID]; h != nil {
 		gs.LevelReason, gs.Backend = h.levelWhy, h.backend
-		if lost := cmp.Or(h.capLost, h.watchLost); lost != "" {
+		if lost := cmp.Or(h.capLost, h.watchLost, h.doubt()); lost != "" {
 			gs.Level, gs.LevelReason = sharing.LevelUnknown, lost
 		}
 	}

@@ -67,6 +67,7 @@ var layers = []layer{
 	{"sharing/node/...", "the runtime joins core and doors; caps, clients and servers reach it through interfaces that it declares",
 		with(tools, "sharing", "sharing/config", "sharing/config/change", "sharing/ledger", "sharing/allocator", "sharing/caps/choice", "sharing/caps/client", "sharing/caps/reactive", "sharing/caps/compute", "sharing/caps/pace", "sharing/faults", "sharing/audit", "sharing/usage", "mig", "mig/turn", "internal/cgroup", "internal/libkerf")},
 	{"sharing/node/record/...", "the record is a format: bytes in, bytes out", []string{"sharing"}},
+	{"sharing/node/startcheck/...", "the check at a container's start reads limits through an interface that it declares", []string{"sharing"}},
 	{"sharing/node/nodeserver/...", "the server translates between the node API and the runtime",
 		with(tools, "api/...", "sharing", "sharing/config", "sharing/ledger", "sharing/node")},
 

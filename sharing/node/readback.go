@@ -1,0 +1,129 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/startcheck"
+)
+
+// CapRaisedReason of a pod: another program raised the driver's limit of a container after Kerf had set it.
+const CapRaisedReason = "GPUMemoryCapRaised"
+
+var _ startcheck.Node = (*Runtime)(nil)
+
+// ReadLimits reads the driver's limits of a container that was activated: the caps on its own GPUs, and the least
+// limit on all others. There are none where the driver limits no memory. Errors: sharing.ErrNotFound if the container
+// has no active grant, sharing.ErrUnavailable if no driver answers or a GPU of the grant takes no limit now.
+func (r *Runtime) ReadLimits(ctx context.Context, containerID string) ([]startcheck.Limit, error) {
+	id, h, err := r.settledHolding(ctx, containerID)
+	if err != nil {
+		return nil, err
+	}
+	h.capping.Lock()
+	defer h.capping.Unlock()
+	r.mu.Lock()
+	g, _ := r.ledger.Get(id)
+	att := r.att
+	r.mu.Unlock()
+	switch {
+	case g.Lease == nil || g.Lease.ContainerID != containerID:
+		return nil, fmt.Errorf("container %q: no hook activated its grant %q: %w", containerID, id, sharing.ErrNotFound)
+	case att == nil:
+		return nil, fmt.Errorf("container %q: no driver answers: %w", containerID, sharing.ErrUnavailable)
+	case att.Caps == nil:
+		return nil, nil
+	}
+	limits, err := r.limitsOf(*att, g)
+	if err != nil {
+		return nil, fmt.Errorf("container %q: %w", containerID, err)
+	}
+	var group errgroup.Group
+	for i := range limits {
+		l := &limits[i]
+		group.Go(func() error {
+			l.Have, _, l.Err = att.Caps.Read(ctx, g.Lease.Cgroup, l.GPU)
+			return nil
+		})
+	}
+	return limits, group.Wait()
+}
+
+// settledHolding is the holding of a container, once nobody changes its size any more.
+func (r *Runtime) settledHolding(ctx context.Context, containerID string) (ledger.ClaimID, *holding, error) {
+	for {
+		r.mu.Lock()
+		id, known := r.containers[containerID]
+		h := r.held[id]
+		busy := h != nil && h.busy
+		r.mu.Unlock()
+		if !known || h == nil {
+			return "", nil, fmt.Errorf("container %q has no grant: %w", containerID, sharing.ErrNotFound)
+		}
+		if !busy {
+			return id, h, nil
+		}
+		select {
+		case <-ctx.Done():
+			return "", nil, fmt.Errorf("container %q: claim %q is %w", containerID, id, errBusy)
+		case <-time.After(busyPoll):
+		}
+	}
+}
+
+// limitsOf are the limits that applyCaps sets for a lease, not read yet.
+func (r *Runtime) limitsOf(att Attachment, g ledger.Grant) ([]startcheck.Limit, error) {
+	caps := g.Caps()
+	if g.Joint != nil {
+		caps = nil // no limit of one cgroup is its cap
+	}
+	own := r.cappable(caps)
+	if g.Claim.Level == sharing.LevelDriver && len(own) != len(caps) {
+		return nil, fmt.Errorf("a GPU of grant %q takes no memory limit now: %w", g.Claim.ID, sharing.ErrUnavailable)
+	}
+	var limits []startcheck.Limit
+	for _, f := range own {
+		limits = append(limits, startcheck.Limit{GPU: f.GPU, Want: f.Memory, Slack: capSlack})
+	}
+	_, others := r.splitGPUs(g.Claim.Placement, att)
+	for _, gpu := range r.limitable(others) {
+		limits = append(limits, startcheck.Limit{GPU: gpu, Want: att.Caps.Least(), Slack: capSlack, Other: true})
+	}
+	return limits, nil
+}
+
+// RestoreLimits sets the limits of a container again that another program changed. What the container took meanwhile
+// is charged to no limit, so from now on its level is unknown, for the reason why. Its pod gets an event.
+func (r *Runtime) RestoreLimits(ctx context.Context, containerID, why string) error {
+	r.mu.Lock()
+	id, known := r.containers[containerID]
+	h := r.held[id]
+	if !known || h == nil || h.use == nil || h.use.containerID != containerID {
+		r.mu.Unlock()
+		return fmt.Errorf("container %q has no grant: %w", containerID, sharing.ErrNotFound)
+	}
+	h.use.doubt = why
+	g, _ := r.ledger.Get(id)
+	r.mu.Unlock()
+	r.log.Warn("limit of a container was raised at its start", "claim", id, "container", containerID, "reason", why)
+	r.verifyOne(ctx, id)
+	r.changed.announce()
+	r.tellOwner(ctx, g, CapRaisedReason, why)
+	return nil
+}
+
+// doubt is why the level of the lease is not known although its cap is in place now. It needs the lock.
+func (h *holding) doubt() string {
+	if h.use == nil {
+		return ""
+	}
+	return h.use.doubt
+}

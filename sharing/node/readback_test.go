@@ -1,0 +1,156 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node/startcheck"
+)
+
+const noLimit sharing.Bytes = 1<<64 - 1
+
+// raise does to the limits of a container what NVIDIA's limit hook does: the hard limit becomes the maximum.
+func (c *container) raise(gpus ...sharing.GPUID) {
+	c.b.caps.set(func() {
+		for _, gpu := range gpus {
+			c.b.caps.limits[c.group.Dir][gpu] = noLimit
+		}
+	})
+}
+
+// starting is what NRI's StartContainer asks.
+func (b *bench) starting(c *container) error {
+	return startcheck.New(b.Runtime, slog.New(slog.DiscardHandler)).Starting(b.t.Context(), c.id)
+}
+
+// TestReadBackAtTheStart: a container starts only if its hook activated the grant and each limit is as granted.
+func TestReadBackAtTheStart(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	ask := b.app("p", "gpu-memory-gib:10")
+	c := b.inject(ask).make()
+	refused(t, b.starting(c), sharing.ErrNotFound, "no hook activated")
+	if err := c.hooks(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.starting(c); err != nil {
+		t.Fatal(err)
+	}
+	own := c.in.Placement[0].GPU
+	var other sharing.GPUID
+	for _, g := range b.gpus {
+		if g.UUID != own {
+			other = g.UUID
+		}
+	}
+	for name, tc := range map[string]struct {
+		change func()
+		want   error
+		words  []string
+	}{
+		"the cap is raised":      {func() { c.raise(own) }, sharing.ErrConflict, []string{"limit none", "cap 10GiB", string(own)}},
+		"the cap is lowered":     {func() { c.b.caps.set(func() { b.caps.limits[c.group.Dir][own] = sharing.GiB }) }, sharing.ErrConflict, []string{"limit 1GiB"}},
+		"another GPU is raised":  {func() { c.raise(other) }, sharing.ErrConflict, []string{"not part of the grant"}},
+		"all limits are gone":    {b.caps.forget, sharing.ErrConflict, []string{"has no limit"}},
+		"the driver is mute":     {func() { b.caps.set(func() { b.caps.silent = fmt.Errorf("mute: %w", sharing.ErrUnavailable) }) }, sharing.ErrUnavailable, []string{"mute"}},
+		"no driver answers":      {func() { b.Detach("gone") }, sharing.ErrUnavailable, []string{"no driver answers"}},
+		"the container is other": {func() { c.id = strings.Repeat("f", 64) }, sharing.ErrNotFound, []string{"no grant"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			id := c.id
+			tc.change()
+			refused(t, b.starting(c), tc.want, tc.words...)
+			c.id = id
+			b.caps.set(func() { b.caps.silent = nil })
+			b.attach()
+			if err := c.hooks(); err != nil {
+				t.Fatal(err)
+			}
+			b.verifyAll(t.Context())
+			if err := b.starting(c); err != nil {
+				t.Errorf("after the limits were put back: %v", err)
+			}
+		})
+	}
+	c.remove()
+	b.gone("p")
+}
+
+// TestRaisedLimitIsRestored: a limit that another program raised is set again, the level is unknown for as long as
+// that container lives, and its pod gets an event.
+func TestRaisedLimitIsRestored(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	var told []string
+	b.TellPods(func(_ context.Context, ref sharing.ContainerRef, reason, message string) {
+		told = append(told, ref.Pod+" "+reason+" "+message)
+	})
+	ask := b.app("p", "gpu-memory-gib:10")
+	c := b.run(ask)
+	own := c.in.Placement[0].GPU
+	c.raise(own)
+	if err := b.RestoreLimits(t.Context(), c.id, "a hook raised it"); err != nil {
+		t.Fatal(err)
+	}
+	c.limits(map[sharing.GPUID]sharing.Bytes{own: 10 * sharing.GiB})
+	for range 2 { // the periodic verification finds nothing wrong, and the doubt stays
+		s := b.state(ask)
+		if s.Level != sharing.LevelUnknown || s.LevelReason != "a hook raised it" {
+			t.Errorf("level %s, %q", s.Level, s.LevelReason)
+		}
+		b.verifyAll(t.Context())
+	}
+	if len(told) != 1 || told[0] != "p "+CapRaisedReason+" a hook raised it" {
+		t.Errorf("told %q", told)
+	}
+	c.remove()
+	next := b.run(ask)
+	if s := b.state(ask); s.Level != sharing.LevelDriver {
+		t.Errorf("the next instance has level %s, %q", s.Level, s.LevelReason)
+	}
+	refused(t, b.RestoreLimits(t.Context(), c.id, "late"), sharing.ErrNotFound)
+	next.remove()
+	b.gone("p")
+}
+
+// A resize holds the reading up; it does not look like another program's change.
+func TestReadBackWaitsForAResize(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	ask := b.app("p", "gpu-memory-gib:10")
+	c := b.run(ask)
+	g := b.grant(ask)
+	b.mu.Lock()
+	b.held[g.Claim.ID].busy = true
+	b.mu.Unlock()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err := b.ReadLimits(ctx, c.id)
+	refused(t, err, sharing.ErrUnavailable)
+	b.mu.Lock()
+	b.held[g.Claim.ID].busy = false
+	b.mu.Unlock()
+	if err := b.starting(c); err != nil {
+		t.Error(err)
+	}
+	c.remove()
+	b.gone("p")
+}
+
+// state is what the node shows of the container's grant.
+func (b *bench) state(ask sharing.ContainerAsk) GrantState {
+	b.t.Helper()
+	s, ok := b.Grant(b.grant(ask).Claim.ID)
+	if !ok {
+		b.t.Fatal("no grant")
+	}
+	return s
+}
