@@ -92,9 +92,13 @@ func gpuTable(gpus []control.GPU) [][]string {
 }
 
 func processTable(list []control.Process) [][]string {
-	rows := [][]string{{"PID", "GPU", "MIB", "CGROUP"}}
+	rows := [][]string{{"PID", "STATE", "GPU", "MIB", "CGROUP"}}
 	for _, p := range list {
-		rows = append(rows, []string{strconv.Itoa(p.PID), strconv.Itoa(p.GPUIndex), mib(p.Bytes), strconv.QuoteToGraphic(p.Cgroup)})
+		state := "runs"
+		if p.Ended {
+			state = "ended"
+		}
+		rows = append(rows, []string{strconv.Itoa(p.PID), state, strconv.Itoa(p.GPUIndex), mib(p.Bytes), strconv.QuoteToGraphic(p.Cgroup)})
 	}
 	return rows
 }

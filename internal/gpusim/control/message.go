@@ -88,7 +88,9 @@ type GPU struct {
 // Process is what a process holds on a GPU.
 type Process struct {
 	PID         int           `json:"pid"`
-	Cgroup      string        `json:"cgroup"` // absolute directory, empty when it cannot be told any more
+	Start       uint64        `json:"start"`  // clock ticks since boot; with PID it names the process for good
+	Ended       bool          `json:"ended"`  // it has ended, and another process has its descriptors
+	Cgroup      string        `json:"cgroup"` // absolute directory, of one that has ended the last; empty where there is none
 	GPU         string        `json:"gpu"`    // UUID
 	GPUIndex    int           `json:"gpu_index"`
 	GPUInstance *uint64       `json:"gpu_instance,omitempty"` // in MIG mode

@@ -20,10 +20,10 @@ type device struct {
 	minor  int            // ctl: nvidiactl
 	client model.ClientID // on a GPU
 	cursor model.Cursor   // on nvidiactl: where the next wait for an event looks
-	file   bool           // stands for memory, and does not end with its process; guarded by d.mu
 }
 
-// serveDevice answers one packet after the other until either end closes or the process dies.
+// serveDevice answers one packet after the other until either end closes. The other end is closed with its last
+// descriptor, which may be another process's than the one that connected.
 func (d *Daemon) serveDevice(ctx context.Context, conn *net.UnixConn, minor int) {
 	p, err := identify(conn)
 	if err != nil {
@@ -48,12 +48,6 @@ func (d *Daemon) serveDevice(ctx context.Context, conn *net.UnixConn, minor int)
 	wg.Go(func() {
 		defer cancel()
 		c.read(ctx, packets)
-	})
-	wg.Go(func() {
-		_ = p.waitDead() // an error means that the connection has ended before
-		if !d.outlives(c) {
-			cancel()
-		}
 	})
 	c.answer(ctx, packets)
 	// The memory is given back before anything is waited for.
@@ -81,22 +75,6 @@ func (d *Daemon) attach(c *device) error {
 	c.client = id
 	d.holders[id] = c.peer
 	return nil
-}
-
-// export makes the connection a file that stands for memory. d.mu is held.
-func (c *device) export(at uint64) error {
-	if err := c.d.model.Export(c.client, at); err != nil {
-		return err
-	}
-	c.file = true
-	return c.d.ends.forget(c.peer)
-}
-
-// outlives tells whether the connection is a file, which its process may have given to others.
-func (d *Daemon) outlives(c *device) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return c.file
 }
 
 func (d *Daemon) detach(c *device) {

@@ -89,7 +89,7 @@ func (d *Daemon) control(line []byte) (stop bool, result any, err error) {
 	case control.CmdStatus:
 		return false, d.status(), nil
 	case control.CmdProcesses:
-		return false, d.processes(), nil
+		return false, d.allProcesses(), nil
 	case control.CmdLimits:
 		d.forgetDead()
 		return false, d.limits(), nil
@@ -207,27 +207,6 @@ func (d *Daemon) status() control.Status {
 		s.GPUs = append(s.GPUs, g)
 	}
 	return s
-}
-
-// processes lists who holds what on GPUs that are not lost.
-func (d *Daemon) processes() []control.Process {
-	all := []control.Process{}
-	for i := range d.uuids {
-		st, _ := d.model.Status(i) // every GPU of the machine is in the model
-		list, err := d.model.Processes(i)
-		if err != nil {
-			continue // lost: nobody holds anything
-		}
-		for _, p := range list {
-			dir, _ := d.groups.dirOf(p.PID) // empty for one that has died just now
-			out := control.Process{PID: p.PID, Cgroup: dir, GPU: d.uuids[i], GPUIndex: i, Bytes: p.Bytes}
-			if st.MIG {
-				out.GPUInstance = &p.GI
-			}
-			all = append(all, out)
-		}
-	}
-	return all
 }
 
 func (d *Daemon) limits() []control.Limit {

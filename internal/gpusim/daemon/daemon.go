@@ -134,10 +134,14 @@ func (d *Daemon) delay(ctx context.Context, minor int, op wire.Op, start time.Du
 	}
 }
 
-// reap gives back what processes held that have died and connections that have closed, where their own
-// goroutine has not come to it yet. d.mu is held.
+// reap gives back what was held by connections that have closed, where their own goroutine has not come to it yet, and
+// notes whose process has ended. d.mu is held.
 func (d *Daemon) reap() {
-	for _, id := range d.ends.come() {
+	closed, ended := d.ends.come()
+	for _, id := range ended {
+		d.model.End(id)
+	}
+	for _, id := range closed {
 		if d.holders[id] != nil {
 			d.model.Close(id, now())
 			delete(d.holders, id)

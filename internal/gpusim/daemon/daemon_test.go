@@ -7,14 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
 	"github.com/kerf-gpu/kerf/internal/gpusim/control"
 	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
@@ -168,26 +166,6 @@ func TestMemoryComesBackWhenTheProcessDies(t *testing.T) {
 			t.Fatalf("processes after the death: %d", got)
 		}
 	}
-}
-
-func TestInheritedDescriptorKeepsNothing(t *testing.T) {
-	n := start(t, load(t, "t4x4"), "r615")
-	c := n.spawn("")
-	c.want(wire.OK, "open 0")
-	c.want(wire.OK, "alloc %d", 14*gib)
-	heir, err := strconv.Atoi(c.do("leak"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Kill(heir, unix.SIGKILL)
-	c.cmd.Process.Kill()
-	c.cmd.Wait()
-	if err := unix.Kill(heir, 0); err != nil {
-		t.Fatalf("the process with the inherited descriptor is gone: %v", err)
-	}
-	next := n.dial("nvidia0")
-	ctx := next.call(wire.OK, wire.OpCtxCreate, "").Vals[0]
-	next.call(wire.OK, wire.OpAlloc, "", 14*gib, ctx, uint64(wire.KindLinear))
 }
 
 func TestManyProcessesArePaged(t *testing.T) {

@@ -12,9 +12,12 @@ import (
 	"github.com/kerf-gpu/kerf/internal/gpusim/model"
 )
 
-// ends knows which of any number of peers have died or closed their connection, for one system call whenever it is
-// asked: a driver's answer must not take longer because there are many processes.
+// ends knows which of any number of peers have closed their connection for good, and which of their processes have ended,
+// for one system call whenever it is asked: a driver's answer must not take longer because there are many processes.
 type ends struct{ epoll int }
+
+// processEnd marks an event of a process; others are of connections. No client has so high a number.
+const processEnd = 1 << 63
 
 func newEnds() (*ends, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
@@ -24,7 +27,7 @@ func newEnds() (*ends, error) {
 	return &ends{fd}, nil
 }
 
-// watch tells of a peer from now on, until the peer is closed.
+// watch tells of a peer from now on, until the peer is closed: once of its process.
 func (e *ends) watch(id model.ClientID, p *peer) error {
 	conn, err := p.conn.SyscallConn()
 	if err != nil {
@@ -35,52 +38,40 @@ func (e *ends) watch(id model.ClientID, p *peer) error {
 		return fmt.Errorf("watch process %d: %w", p.pid, err)
 	}
 	var refused error
-	add := func(events uint32) func(fd uintptr) {
-		ev := unix.EpollEvent{Events: events, Fd: int32(uint32(id)), Pad: int32(uint32(id >> 32))} // #nosec G115 -- both halves of the number
+	add := func(events uint32, what uint64) func(fd uintptr) {
+		ev := unix.EpollEvent{Events: events, Fd: int32(uint32(what)), Pad: int32(uint32(what >> 32))} // #nosec G115 -- both halves of the number
 		return func(fd uintptr) {
 			refused = errors.Join(refused, unix.EpollCtl(e.epoll, unix.EPOLL_CTL_ADD, int(fd), &ev)) // #nosec G115 -- a descriptor
 		}
 	}
-	err = errors.Join(conn.Control(add(unix.EPOLLRDHUP)), proc.Control(add(unix.EPOLLIN)))
+	err = errors.Join(conn.Control(add(unix.EPOLLRDHUP, uint64(id))), proc.Control(add(unix.EPOLLIN|unix.EPOLLONESHOT, uint64(id)|processEnd)))
 	if err = errors.Join(err, refused); err != nil {
 		return fmt.Errorf("watch process %d: %w", p.pid, err)
 	}
 	return nil
 }
 
-// forget tells no more of the peer's process, but of its connection alone.
-func (e *ends) forget(p *peer) error {
-	proc, err := p.pidfd.SyscallConn()
-	if err != nil {
-		return fmt.Errorf("watch process %d no more: %w", p.pid, err)
-	}
-	var refused error
-	err = proc.Control(func(fd uintptr) {
-		refused = unix.EpollCtl(e.epoll, unix.EPOLL_CTL_DEL, int(fd), nil) // #nosec G115 -- a descriptor
-	})
-	if err = errors.Join(err, refused); err != nil {
-		return fmt.Errorf("watch process %d no more: %w", p.pid, err)
-	}
-	return nil
-}
-
-// come are the peers that have ended; one that was not closed meanwhile is told of again.
-func (e *ends) come() []model.ClientID {
-	var out []model.ClientID
-	events := make([]unix.EpollEvent, 64)
+// come are the peers that are closed, of which one that was not dealt with is told again, and those whose process has ended
+// since the last call.
+func (e *ends) come() (closed, ended []model.ClientID) {
+	events := make([]unix.EpollEvent, 1024)
 	for {
 		n, err := unix.EpollWait(e.epoll, events, 0)
-		switch {
-		case errors.Is(err, unix.EINTR):
-			continue
-		case err == nil && n == len(events): // there may be more
-			events = make([]unix.EpollEvent, 2*len(events))
+		if errors.Is(err, unix.EINTR) {
 			continue
 		}
 		for _, ev := range events[:max(n, 0)] {
-			out = append(out, model.ClientID(uint32(ev.Fd))|model.ClientID(uint32(ev.Pad))<<32) // #nosec G115 -- both halves
+			what := uint64(uint32(ev.Fd)) | uint64(uint32(ev.Pad))<<32 // #nosec G115 -- both halves
+			if what&processEnd != 0 {
+				ended = append(ended, model.ClientID(what&^processEnd))
+				continue
+			}
+			closed = append(closed, model.ClientID(what))
 		}
-		return out
+		if err != nil || n < len(events) {
+			return closed, ended
+		}
+		events = make([]unix.EpollEvent, 2*len(events)) // there may be more
 	}
 }
 

@@ -15,6 +15,9 @@ import (
 // gpu answers on a GPU's socket.
 func (c *device) gpu(req wire.Request) (wire.Response, error) {
 	chain, err := c.chain(req)
+	if c.peer.dead() { // so what chain found may be about a process that was given its number
+		return wire.Response{}, wire.NoPermission
+	}
 	if err != nil {
 		return wire.Response{}, err
 	}
@@ -103,7 +106,7 @@ func (c *device) compute(req wire.Request, chain model.Chain) (wire.Response, er
 		bytes, err := m.Import(c.client, a[0], a[1])
 		return vals(err, bytes)
 	case wire.OpExport:
-		return vals[uint64](c.export(a[0]))
+		return vals[uint64](m.Export(c.client, a[0]))
 	case wire.OpMPSServe:
 		return vals[uint64](m.Serve(c.client))
 	case wire.OpMPSJoin:
@@ -160,10 +163,10 @@ func (c *device) state() (lost, inMIG bool) {
 	return err != nil, hw.MIG
 }
 
-// reapFor reaps before what shows memory in use. d.mu is held.
+// reapFor reaps before what shows memory in use, or names a process by its number. d.mu is held.
 func (d *Daemon) reapFor(op wire.Op) {
 	switch op {
-	case wire.OpMemory, wire.OpTelemetry, wire.OpProcesses, wire.OpSetLimit, wire.OpGetLimit, wire.OpMIGSet, wire.OpGIDestroy, wire.OpCIDestroy:
+	case wire.OpMemory, wire.OpTelemetry, wire.OpProcesses, wire.OpProcessUtil, wire.OpMPSJoin, wire.OpCheckpoint, wire.OpExport, wire.OpSetLimit, wire.OpGetLimit, wire.OpMIGSet, wire.OpGIDestroy, wire.OpCIDestroy:
 		d.reap()
 	default:
 	}
@@ -207,20 +210,6 @@ func (d *Daemon) forgetDead() {
 	}
 }
 
-func (c *device) processes(offset uint64, list wire.List) (wire.Response, error) {
-	all, err := c.d.model.Listed(c.minor, list)
-	return page(err, all, offset, func(p model.Process) []uint64 {
-		return []uint64{uint64(p.PID), uint64(p.Bytes), p.GI, p.CI} // #nosec G115 -- a process id
-	})
-}
-
-func (c *device) processUtil(offset uint64) (wire.Response, error) {
-	all, err := c.d.model.ProcessUtilization(c.minor, now())
-	return page(err, all, offset, func(p model.ProcessUse) []uint64 {
-		return []uint64{uint64(p.PID), uint64(p.GPU), uint64(p.Memory)} // #nosec G115 -- none is negative
-	})
-}
-
 // instanceUtil adds up the work of the processes of each MIG instance.
 func (c *device) instanceUtil() (wire.Response, error) {
 	cut, err1 := c.d.model.Instances(c.minor)
@@ -235,7 +224,7 @@ func (c *device) instanceUtil() (wire.Response, error) {
 		for _, u := range uses {
 			of[u.PID] = uint64(u.GPU) // #nosec G115 -- a percentage
 		}
-		for _, p := range all {
+		for _, p := range model.Sum(all, func(u model.Use) int { return u.PID }) {
 			busy[p.GI] += of[p.PID]
 		}
 	}

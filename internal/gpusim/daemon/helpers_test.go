@@ -32,10 +32,16 @@ const (
 
 	// tenantVar makes the test program a tenant of the simulated node in that directory.
 	tenantVar = "GPUSIM_TEST_TENANT"
+	// nestVar makes a tenant run in a new pid namespace, as a child of what was started.
+	nestVar = "GPUSIM_TEST_NEST"
 )
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(tenantVar); dir != "" {
+		if os.Getenv(nestVar) != "" {
+			nest()
+			return
+		}
 		tenant(dir)
 		return
 	}
@@ -214,8 +220,13 @@ type child struct {
 // spawn starts a tenant in a cgroup, "" for this process's own.
 func (n node) spawn(group string) child {
 	n.t.Helper()
+	return n.spawnAs(group, &syscall.SysProcAttr{})
+}
+
+func (n node) spawnAs(group string, how *syscall.SysProcAttr, env ...string) child {
+	n.t.Helper()
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), tenantVar+"="+n.dir)
+	cmd.Env = append(append(os.Environ(), tenantVar+"="+n.dir), env...)
 	cmd.Stderr = os.Stderr
 	inR, inW, err := os.Pipe()
 	if err != nil {
@@ -226,7 +237,7 @@ func (n node) spawn(group string) child {
 		n.t.Fatal(err)
 	}
 	cmd.Stdin, cmd.Stdout = inR, outW
-	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	cmd.SysProcAttr = how
 	if group != "" {
 		fd, err := unix.Open(group, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -271,6 +282,16 @@ func (c child) want(want wire.Status, format string, args ...any) {
 	}
 }
 
+func nest() {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), nestVar+"=")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Run(); err != nil {
+		fmt.Println(err)
+	}
+}
+
 // tenant is what a child does: each line of its input is a call, answered with the status in words.
 func tenant(dir string) {
 	var conn *net.UnixConn
@@ -287,6 +308,13 @@ func tenant(dir string) {
 		}
 		var packet []byte
 		switch f[0] {
+		case "watch": // minor: connect alone
+			c, err := dial(dir, "nvidia"+f[1])
+			conn = c
+			fmt.Println(wordOf(err))
+			continue
+		case "work": // nanoseconds
+			packet = request(wire.OpLaunch, "", ctx, 1, 1, 0, arg(1))
 		case "open": // minor: connect and make a context
 			c, err := dial(dir, "nvidia"+f[1])
 			if err != nil {
@@ -305,21 +333,27 @@ func tenant(dir string) {
 		case "chroot":
 			fmt.Println(wordOf(syscall.Chroot(f[1])))
 			continue
-		case "leak": // start a process that inherits the connection
-			file, err := conn.File()
+		case "descriptor": // of the connection
+			err := descriptor(conn, func(fd int) { fmt.Println(fd) })
 			if err != nil {
 				fmt.Println(err)
-				continue
 			}
-			cmd := exec.Command("sleep", "60")
-			cmd.ExtraFiles = []*os.File{file}
-			err = cmd.Start()
-			file.Close()
-			if err != nil {
-				fmt.Println(err)
-				continue
+			continue
+		case "list", "times": // pid:value of each process that the driver names, with its memory in MiB or its percent
+			op, rows := wire.OpProcesses, 4
+			if f[0] == "times" {
+				op, rows = wire.OpProcessUtil, 3
 			}
-			fmt.Println(cmd.Process.Pid)
+			resp, err := exchange(conn, request(op, ""))
+			var words []string
+			for i := 1; i+1 < len(resp.Vals); i += rows {
+				value := resp.Vals[i+1]
+				if op == wire.OpProcesses {
+					value /= mib
+				}
+				words = append(words, fmt.Sprintf("%d:%d", resp.Vals[i], value))
+			}
+			fmt.Println(strings.Join(words, " "), wordOf(err))
 			continue
 		}
 		resp, err := exchange(conn, packet)
@@ -332,6 +366,14 @@ func tenant(dir string) {
 		}
 		fmt.Println(resp.Status.Error())
 	}
+}
+
+func descriptor(conn *net.UnixConn, use func(fd int)) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Control(func(fd uintptr) { use(int(fd)) })
 }
 
 func wordOf(err error) string {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/gpusim/control"
 	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
+	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -26,14 +27,17 @@ const (
 	retryAfter  = 50 * time.Millisecond
 )
 
-// peer is the process at the other end of a connection. The pid cannot be another's while pidfd is not
-// readable.
+// peer is the process that made a connection. The pid cannot be another's while pidfd is not readable. Another process
+// may have the connection open after its end.
 type peer struct {
 	conn  *net.UnixConn
 	pidfd *os.File
 	pid   int
+	start uint64 // clock ticks since boot
+	names names  // its pids in the pid namespaces that it is in
 	uid   uint32
 	root  bool
+	dir   string // the cgroup that it was seen in last; guarded by Daemon.mu
 }
 
 // mayTouch refuses who is neither root nor the user of a process.
@@ -89,7 +93,18 @@ func identify(conn *net.UnixConn) (*peer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("process %d: %w", cred.Pid, err)
 	}
-	return &peer{conn: conn, pidfd: fd, pid: int(cred.Pid), uid: cred.Uid, root: cred.Uid == 0}, nil
+	p := &peer{conn: conn, pidfd: fd, pid: int(cred.Pid), uid: cred.Uid, root: cred.Uid == 0}
+	p.start, err = process.StartOf(p.pid)
+	if err == nil {
+		p.names, err = namesOf(p.pid)
+	}
+	if err == nil && p.dead() {
+		err = fmt.Errorf("it has ended: %w", sharing.ErrNotFound) // so what was read may be of another process
+	}
+	if err != nil {
+		return nil, fmt.Errorf("process %d: %w", p.pid, errors.Join(err, p.names.close(), fd.Close()))
+	}
+	return p, nil
 }
 
 // openPIDFD asks the socket for its peer; an older kernel can only be asked for the process that has the pid
@@ -119,16 +134,23 @@ func openPIDFD(conn *net.UnixConn, pid int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "pidfd"), nil // #nosec G115 -- a descriptor
 }
 
-// waitDead returns nil when the process has died, an error when the peer was closed before.
-func (p *peer) waitDead() error {
-	raw, err := p.pidfd.SyscallConn()
+// dead reports whether the process has ended.
+func (p *peer) dead() bool {
+	proc, err := p.pidfd.SyscallConn()
 	if err != nil {
-		return fmt.Errorf("wait for process %d: %w", p.pid, err)
+		return true
 	}
-	if err := raw.Read(func(fd uintptr) bool { return readable(fd, unix.POLLIN) }); err != nil {
-		return fmt.Errorf("wait for process %d: %w", p.pid, err)
+	ended := false
+	err = proc.Control(func(fd uintptr) { ended = readable(fd, unix.POLLIN) })
+	return ended || err != nil
+}
+
+// cgroup is the directory of the cgroup that the process is in, or was in when it lived last. Daemon.mu is held.
+func (p *peer) cgroup(groups hierarchy) string {
+	if dir, err := groups.dirOf(p.pid); err == nil && !p.dead() {
+		p.dir = dir
 	}
-	return nil
+	return p.dir
 }
 
 // gone reports whether the process has died or closed the connection, or the peer was closed.
@@ -137,15 +159,8 @@ func (p *peer) gone() bool {
 	if err != nil {
 		return true
 	}
-	proc, err := p.pidfd.SyscallConn()
-	if err != nil {
-		return true
-	}
-	over := false
-	err = errors.Join(
-		conn.Control(func(fd uintptr) { over = over || readable(fd, unix.POLLRDHUP) }),
-		proc.Control(func(fd uintptr) { over = over || readable(fd, unix.POLLIN) }),
-	)
+	over := p.dead()
+	err = conn.Control(func(fd uintptr) { over = over || readable(fd, unix.POLLRDHUP) })
 	return over || err != nil
 }
 
@@ -160,6 +175,7 @@ func readable(fd uintptr, events int16) bool {
 func (p *peer) close() {
 	_ = p.conn.Close()  // nothing is left to be sent
 	_ = p.pidfd.Close() // nothing was written
+	_ = p.names.close() // as above
 }
 
 // pause waits a little before something is tried again.

@@ -90,6 +90,15 @@ static bool call_it(int fd, const char *as)
 	return bind(fd, (struct sockaddr *)&own, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) == 0;
 }
 
+/* Opens the device's file itself, beside the connection to it: /proc/PID/fd then shows which GPUs a process uses, as it does
+ * with a real driver. */
+static int open_file(const char *name)
+{
+	char path[PATH_MAX + 32];
+	snprintf(path, sizeof path, "%s/%s", dev_dir(), name);
+	return open(path, O_PATH | O_CLOEXEC);
+}
+
 /* A socket's address holds 107 bytes of path; a longer one is reached through a descriptor of its folder. as is the socket's
  * own name; NULL: none. */
 static int connect_to(const char *name, const char *as)
@@ -126,6 +135,19 @@ static int connect_to(const char *name, const char *as)
 	return fd;
 }
 
+/* The connection first: nobody may see one without its file. */
+static void close_locked(struct gpusim_conn *c)
+{
+	int saved = errno;
+	int fd = __atomic_exchange_n(&c->fd, -1, __ATOMIC_ACQ_REL);
+	if (fd >= 0)
+		close(fd);
+	if (c->file >= 0)
+		close(c->file);
+	c->file = -1;
+	errno = saved;
+}
+
 bool gpusim_open(struct gpusim_conn *c, int minor)
 {
 	char name[32];
@@ -135,8 +157,11 @@ bool gpusim_open(struct gpusim_conn *c, int minor)
 		snprintf(name, sizeof name, "nvidia%d", minor);
 
 	pthread_mutex_lock(&c->mu);
-	if (c->fd < 0 && (c->buf || (c->buf = malloc(RESPONSE_MAX))))
+	if (c->fd < 0 && (c->buf || (c->buf = malloc(RESPONSE_MAX))) && (c->file = open_file(name)) >= 0) {
 		__atomic_store_n(&c->fd, connect_to(name, NULL), __ATOMIC_RELEASE);
+		if (c->fd < 0)
+			close_locked(c);
+	}
 	bool ok = c->fd >= 0;
 	pthread_mutex_unlock(&c->mu);
 
@@ -148,13 +173,6 @@ bool gpusim_open(struct gpusim_conn *c, int minor)
 	}
 	pthread_mutex_unlock(&list_mu);
 	return ok;
-}
-
-static void close_locked(struct gpusim_conn *c)
-{
-	int fd = __atomic_exchange_n(&c->fd, -1, __ATOMIC_ACQ_REL);
-	if (fd >= 0)
-		close(fd);
 }
 
 void gpusim_close(struct gpusim_conn *c)
@@ -316,13 +334,14 @@ void gpusim_at_fork_child(void (*child)(void))
 }
 
 /* Another thread may hold any mutex at the moment of the fork; the child has only this thread, so it makes
- * them new instead of waiting for a thread that is not there. */
+ * them new instead of waiting for a thread that is not there. The inherited descriptors stay open, as those of a real
+ * driver's files do: they keep what the parent holds. The child does not talk on them. */
 static void in_child(void)
 {
 	pthread_mutex_init(&list_mu, NULL);
 	for (struct gpusim_conn *c = connections; c; c = c->next) {
 		pthread_mutex_init(&c->mu, NULL);
-		close_locked(c);
+		c->fd = c->file = -1;
 	}
 	if (fork_child)
 		fork_child();

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The transport that libnvidia-ml.so.1 and libcuda.so.1 share: connections to the simulated kernel driver,
- * one request and one response at a time on each. Safe from any thread. A fork closes every connection in
- * the child: a connection belongs to the process that opened it.
+ * one request and one response at a time on each. Safe from any thread. The child of a fork has every connection
+ * and device file open, too, and uses none of them: a connection belongs to the process that opened it.
  */
 #ifndef GPUSIM_CLIENT_H
 #define GPUSIM_CLIENT_H
@@ -27,12 +27,13 @@
 struct gpusim_conn {
 	pthread_mutex_t mu; /* held for one request and its response */
 	int fd;             /* -1: never opened, closed, or broken */
+	int file;           /* the device's file, open for as long as fd is */
 	unsigned char *buf; /* a response in full, allocated by the first open */
 	struct gpusim_conn *next; /* all connections, for the child of a fork */
 	bool listed;
 };
 
-#define GPUSIM_CONN_INIT { .mu = PTHREAD_MUTEX_INITIALIZER, .fd = -1 }
+#define GPUSIM_CONN_INIT { .mu = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .file = -1 }
 
 /* What a response carried. vals and text belong to the caller and are filled up to their capacities. */
 struct gpusim_reply {
@@ -47,7 +48,7 @@ struct gpusim_reply {
  * connected to by this process. An open connection stays as it is. */
 bool gpusim_open(struct gpusim_conn *c, int minor);
 
-/* gpusim_close gives back what the connection holds. */
+/* gpusim_close gives back what the connection holds, unless a child of a fork has it open, too. */
 void gpusim_close(struct gpusim_conn *c);
 
 /* gpusim_interrupt ends a call that waits in another thread: that call, and later ones, find it broken. */
@@ -70,7 +71,7 @@ int gpusim_minors(int minors[GPUSIM_MAX_MINORS]);
 /* gpusim_node_file is the path of a file in the node's folder, DIR; false for a library that lies in none. */
 bool gpusim_node_file(const char *name, char *path, size_t size);
 
-/* gpusim_at_fork_child names a function that the child of a fork runs after its connections are closed.
+/* gpusim_at_fork_child names a function that the child of a fork runs, once it has let go of its connections.
  * Called once per library, when that is loaded. */
 void gpusim_at_fork_child(void (*child)(void));
 

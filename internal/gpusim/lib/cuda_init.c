@@ -7,11 +7,13 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 pthread_mutex_t cuda_mu = PTHREAD_MUTEX_INITIALIZER;
 
 static pthread_mutex_t init_mu = PTHREAD_MUTEX_INITIALIZER;
-static int state; /* 0: not initialised; 1: ready; 2: the child of a process that was */
+static int state;   /* 0: not initialised; 1: ready; 2: the child of a process that was */
+static pid_t owner; /* the process that was initialised: a child of clone(2) runs no handler of forks */
 static struct gpusim_conn conns[GPUSIM_MAX_MINORS] = {
 	[0 ... GPUSIM_MAX_MINORS - 1] = GPUSIM_CONN_INIT,
 };
@@ -24,7 +26,7 @@ static void in_child(void)
 {
 	pthread_mutex_init(&cuda_mu, NULL);
 	pthread_mutex_init(&init_mu, NULL);
-	cuda_mps_leave();
+	cuda_mps_forget();
 	if (state)
 		state = 2;
 }
@@ -36,7 +38,8 @@ __attribute__((constructor)) static void on_load(void)
 
 CUresult cuda_enter(void)
 {
-	return __atomic_load_n(&state, __ATOMIC_ACQUIRE) == 1 ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+	bool ready = __atomic_load_n(&state, __ATOMIC_ACQUIRE) == 1 && owner == getpid();
+	return ready ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
 }
 
 #define LOCKED_PAUSE 1000000 /* nanoseconds */
@@ -150,10 +153,12 @@ CUresult cuInit(unsigned flags)
 	NEED(flags == 0);
 	pthread_mutex_lock(&init_mu);
 	CUresult ret = CUDA_SUCCESS;
-	if (state == 2)
+	if (state == 2 || (state == 1 && owner != getpid())) {
 		ret = CUDA_ERROR_NOT_INITIALIZED;
-	else if (state == 0 && !(ret = enumerate()))
+	} else if (state == 0 && !(ret = enumerate())) {
+		owner = getpid();
 		__atomic_store_n(&state, 1, __ATOMIC_RELEASE);
+	}
 	pthread_mutex_unlock(&init_mu);
 	return ret;
 }

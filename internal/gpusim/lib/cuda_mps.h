@@ -21,5 +21,7 @@ CUresult cuda_mps_connect(struct mps *mps, struct device *list, int *n);
 CUresult cuda_mps_join(struct mps *mps, struct device *list, int n);
 /* cuda_mps_leave ends the connection to the control daemon. */
 void cuda_mps_leave(void);
+/* cuda_mps_forget is for the child of a fork, which inherits the connection and does not use it. */
+void cuda_mps_forget(void);
 
 #endif

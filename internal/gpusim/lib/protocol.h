@@ -7,7 +7,8 @@
  * numbers in internal/gpusim/wire; a test compares the two.
  *
  * The daemon learns who calls from the socket's peer credentials alone. A connection to a GPU belongs to
- * the process that opened it; when it closes, or that process dies, all that it holds is given back.
+ * the process that opened it. When its last descriptor closes, all that it holds is given back. Until then
+ * a process that has ended stays in the lists. A descriptor may be a forked child's.
  *
  * DEV is found from where the library itself was loaded: DIR/lib/libX.so.1 uses DIR/dev if DIR/dev/nvidiactl
  * exists, else /dev. No environment variable decides.
@@ -80,8 +81,10 @@ struct gpusim_response {
 #define GPUSIM_OP_UTILIZATION 18
 /* -> vals: gpu percent, memory percent */
 #define GPUSIM_OP_PROCESSES 19
-/* arg0 offset, arg1 which list (GPUSIM_LIST_*). Processes that hold memory. -> vals: count in all, then (host pid, bytes, gpu instance id,
- *    compute instance id) from offset on, as many as fit (bytes GPUSIM_UNKNOWN: not available) */
+/* arg0 offset, arg1 which list (GPUSIM_LIST_*). Processes that hold memory. -> vals: count in all, then (pid, bytes, gpu instance id,
+ *    compute instance id) from offset on, as many as fit (bytes GPUSIM_UNKNOWN: not available). The pid is that in the
+ *    caller's pid namespace; processes outside it are left out. At most GPUSIM_MAX_PROCESSES in all */
+#define GPUSIM_MAX_PROCESSES 950
 #define GPUSIM_OP_TOPOLOGY 20
 /* arg0 other minor -> vals: common ancestor level (NVML_TOPOLOGY_*), NVLinks between the two */
 #define GPUSIM_OP_NVLINK 21
@@ -110,8 +113,9 @@ struct gpusim_response {
 /* -> vals: recovery action (NVML_GPU_RECOVERY_ACTION_*) */
 
 #define GPUSIM_OP_PROCESS_UTIL 28
-/* arg0 offset -> vals: count in all, then (host pid, gpu percent, memory percent) of the last second from offset
- *    on, as many as fit: of those that had work in it */
+/* arg0 offset -> vals: count in all, then (pid, gpu percent, memory percent) of the last second from offset
+ *    on, as many as fit: of those that had work in it. The pid is that in the caller's pid namespace, and the
+ *    host's for a process outside it */
 #define GPUSIM_OP_TELEMETRY 29
 /* arg0 1: with utilization and memory -> vals: milliwatts drawn, power limit, SM clock in MHz, its maximum, memory clock, its maximum, degrees
  *    Celsius, ECC errors corrected, uncorrected (the limits and maxima are 0 where a model does not say them), 1 where a

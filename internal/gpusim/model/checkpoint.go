@@ -73,7 +73,7 @@ func (c *client) stateOf() ProcessState {
 // holderOf is a process's hold on a GPU that has something on it.
 func (m *Model) holderOf(g *gpu, pid int) (*client, error) {
 	for _, c := range m.clients {
-		if c.gpu == g && c.pid == pid && c.objects() > 0 && !c.file {
+		if c.gpu == g && c.is(pid) && c.objects() > 0 && !c.file {
 			return c, nil
 		}
 	}

@@ -20,6 +20,7 @@ const maxObjects = 1 << 20
 type client struct {
 	id       ClientID
 	pid      int
+	ended    bool      // the process has: others have its descriptor
 	list     wire.List // where NVML shows its process
 	gpu      *gpu
 	contexts map[uint64]*holding
@@ -65,6 +66,17 @@ func (m *Model) Open(index, pid int) (ClientID, error) {
 	m.clients[c.id] = c
 	return c.id, nil
 }
+
+// End tells that a client's process has ended, while another process has its descriptor: what it holds stays, and so does the
+// process in all lists. The number may be another process's by now, which is not meant where a call names a process.
+func (m *Model) End(id ClientID) {
+	if c, ok := m.clients[id]; ok {
+		c.ended = true
+	}
+}
+
+// is reports whether a client is of the living process that has a number.
+func (c *client) is(pid int) bool { return c.pid == pid && !c.ended }
 
 // Close takes back everything that the client alone held, and its launches that have not ended by now. A client
 // that is closed already is left alone.

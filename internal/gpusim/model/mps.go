@@ -68,7 +68,7 @@ func (m *Model) Join(id ClientID, pid int, limit sharing.Bytes, percent uint64) 
 
 func (m *Model) serverOf(g *gpu, pid int) *client {
 	for _, c := range m.clients {
-		if c.gpu == g && c.pid == pid && c.serves {
+		if c.gpu == g && c.is(pid) && c.serves {
 			return c
 		}
 	}

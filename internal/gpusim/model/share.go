@@ -73,7 +73,7 @@ func (m *Model) Export(id ClientID, at uint64) error {
 
 func (m *Model) holds(g *gpu, pid int, at uint64) bool {
 	for _, c := range m.clients {
-		if c.gpu != g || c.pid != pid || c.file {
+		if c.gpu != g || !c.is(pid) || c.file {
 			continue
 		}
 		if c.allocs[at] != nil || c.imports[at] != nil {

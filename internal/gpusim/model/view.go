@@ -5,6 +5,7 @@ package model
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
@@ -62,14 +63,20 @@ type Process struct {
 	CI    uint64 // compute instance id, the same
 }
 
-// Processes returns those that hold something on a GPU, by pid and instance, whatever list they stand in.
-// Errors: Invalid, Lost.
-func (m *Model) Processes(index int) ([]Process, error) {
-	return m.processes(index, func(int) bool { return true })
+// Use is what one client holds on one GPU or MIG instance.
+type Use struct {
+	Client ClientID
+	Process
 }
 
-// Listed is Processes for one of NVML's lists. A process that is in several has all that it holds in each.
-func (m *Model) Listed(index int, list wire.List) ([]Process, error) {
+// Uses returns what each client holds on a GPU, by client and instance, whatever list its process stands in. Errors:
+// Invalid, Lost.
+func (m *Model) Uses(index int) ([]Use, error) {
+	return m.uses(index, func(int) bool { return true })
+}
+
+// Listed is Uses for one of NVML's lists. A process that is in several has all that it holds in each.
+func (m *Model) Listed(index int, list wire.List) ([]Use, error) {
 	g, err := m.gpu(index)
 	if err != nil {
 		return nil, err
@@ -80,46 +87,71 @@ func (m *Model) Listed(index int, list wire.List) ([]Process, error) {
 			in[c.pid] = true
 		}
 	}
-	return m.processes(index, func(pid int) bool { return in[pid] })
+	return m.uses(index, func(pid int) bool { return in[pid] })
 }
 
-func (m *Model) processes(index int, which func(pid int) bool) ([]Process, error) {
+// Processes returns what processes hold on a GPU, by pid and instance. Errors: Invalid, Lost.
+func (m *Model) Processes(index int) ([]Process, error) {
+	all, err := m.Uses(index)
+	return Sum(all, func(u Use) int { return u.PID }), err
+}
+
+// Sum adds up the uses of each process as a driver does: by pid, so that a process that has ended and one that was given
+// its number are one. pid says under which number a use is listed; 0 leaves it out.
+func Sum(all []Use, pid func(Use) int) []Process {
+	sums := map[Process]sharing.Bytes{}
+	for _, u := range all {
+		p := u.Process
+		if p.PID, p.Bytes = pid(u), 0; p.PID != 0 {
+			sums[p] += u.Bytes
+		}
+	}
+	out := make([]Process, 0, len(sums))
+	for p, bytes := range sums {
+		p.Bytes = bytes
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b Process) int {
+		return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.GI, b.GI), cmp.Compare(a.CI, b.CI))
+	})
+	return out
+}
+
+func (m *Model) uses(index int, which func(pid int) bool) ([]Use, error) {
 	g, err := m.gpu(index)
 	if err != nil {
 		return nil, err
 	}
-	type key struct {
-		pid, part int
-		ci        uint64
+	type instance struct {
+		part int
+		ci   uint64
 	}
-	sum := map[key]sharing.Bytes{}
-	for _, c := range m.clients {
+	var all []Use
+	for _, id := range slices.Sorted(maps.Keys(m.clients)) {
+		c := m.clients[id]
 		if c.gpu != g || c.state == Saved || c.file || !which(c.pid) {
 			continue
 		}
+		sum := map[instance]sharing.Bytes{}
 		for _, h := range c.contexts {
-			sum[key{c.pid, h.part, h.ci}] += h.bytes
+			sum[instance{h.part, h.ci}] += h.bytes
 		}
 		for _, a := range c.allocs {
-			sum[key{c.pid, a.part, a.ci}] += a.bytes
+			sum[instance{a.part, a.ci}] += a.bytes
 		}
 		for _, s := range c.imports {
 			if s.counts() {
-				sum[key{c.pid, s.part, s.by}] += s.bytes
+				sum[instance{s.part, s.by}] += s.bytes
 			}
 		}
-	}
-	all := make([]Process, 0, len(sum))
-	for k, bytes := range sum {
-		p := Process{PID: k.pid, GPU: index, Bytes: bytes, GI: wire.NoInstance, CI: wire.NoInstance}
-		if g.hw.MIG {
-			p.GI, p.CI = uint64(k.part)+1, k.ci // #nosec G115 -- an index
+		for in, bytes := range sum {
+			p := Process{PID: c.pid, GPU: index, Bytes: bytes, GI: wire.NoInstance, CI: wire.NoInstance}
+			if g.hw.MIG {
+				p.GI, p.CI = uint64(in.part)+1, in.ci // #nosec G115 -- an index
+			}
+			all = append(all, Use{id, p})
 		}
-		all = append(all, p)
 	}
-	slices.SortFunc(all, func(a, b Process) int {
-		return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.GI, b.GI), cmp.Compare(a.CI, b.CI))
-	})
 	return all, nil
 }
 

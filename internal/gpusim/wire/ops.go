@@ -14,6 +14,8 @@ const (
 	Version = 1
 	// MaxText is the longest text of a packet in bytes.
 	MaxText = 4096
+	// MaxProcesses is how many processes a list has at most: NV2080_CTRL_GPU_GET_PIDS_MAX_COUNT of NVIDIA's open kernel modules.
+	MaxProcesses = 950
 	// MaxVals is the largest number of values in a response.
 	MaxVals = 6000
 	// NArgs is the number of arguments that every request carries.

@@ -40,7 +40,7 @@ func defines(t *testing.T) map[string]uint64 {
 
 func TestNumbersEqualTheHeader(t *testing.T) {
 	want := map[string]uint64{
-		"VERSION": Version, "MAX_TEXT": MaxText, "MAX_VALS": MaxVals, "MIG_VALS": MIGVals, "NARGS": NArgs, "UNKNOWN": Unknown,
+		"VERSION": Version, "MAX_TEXT": MaxText, "MAX_VALS": MaxVals, "MAX_PROCESSES": MaxProcesses, "MIG_VALS": MIGVals, "NARGS": NArgs, "UNKNOWN": Unknown,
 		"OK": uint64(OK), "INVALID": uint64(Invalid), "NOT_SUPPORTED": uint64(NotSupported),
 		"NO_PERMISSION": uint64(NoPermission), "NOT_FOUND": uint64(NotFound), "OUT_OF_MEMORY": uint64(OutOfMemory),
 		"LOST": uint64(Lost), "IN_USE": uint64(InUse), "INSUFFICIENT": uint64(Insufficient),

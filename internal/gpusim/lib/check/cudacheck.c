@@ -6,6 +6,8 @@
 #include "cuda.h"
 
 #include <pthread.h>
+#include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -287,20 +289,56 @@ static void fork_(void)
 	EQ(CALL(cuMemFree_v2)(ptr), 0);
 }
 
-/* Ends while a child that was forked later lives on: prints the child's pid. */
-static void orphan(void)
+/* Takes memory, forks a child, prints its pid and ends. The child runs body, and then lives on until it is killed. */
+static void leave(void (*body)(void))
 {
 	CUdeviceptr ptr;
 	start();
 	EQ(CALL(cuMemAlloc_v2)(&ptr, 2 * MIB), 0);
 	pid_t pid = fork();
 	if (pid == 0) {
+		body();
 		close(1); /* who started the parent waits for these to close */
 		close(2);
 		for (;;)
 			pause();
 	}
 	printf("%d\n", (int)pid);
+}
+
+static void nothing(void)
+{
+}
+
+static void orphan(void)
+{
+	leave(nothing);
+}
+
+/* The descriptors are not for another program. */
+static void becomes(void)
+{
+	execlp("sh", "sh", "-c", "exec >&- 2>&-; exec sleep 1000", NULL);
+	_exit(1);
+}
+
+static void orphan_exec(void)
+{
+	leave(becomes);
+}
+
+/* A child of clone(2) itself runs no handler of forks. */
+static void clones(void)
+{
+	int status;
+	start();
+	pid_t pid = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+	if (pid == 0) {
+		child_after();
+		_exit(0);
+	}
+	EQ(waitpid(pid, &status, 0), pid);
+	EQ(status, 0);
 }
 
 /* Has work for ten minutes, and waits to be killed. */
@@ -376,7 +414,8 @@ int main(int argc, char **argv)
 	} scenarios[] = {
 		{ "devices", devices }, { "proc", proc }, { "context", context }, { "linear", linear }, { "vmm", vmm },
 		{ "launch", launch },	{ "fork", fork_ }, { "threads", threads },
-		{ "orphan", orphan },	{ "work", work },
+		{ "orphan", orphan },	{ "orphan-exec", orphan_exec },
+		{ "clone", clones },	{ "work", work },
 		{ "processors", processors }, { "until", until },
 	};
 	for (size_t i = 0; argc == 2 && i < sizeof scenarios / sizeof scenarios[0]; i++)

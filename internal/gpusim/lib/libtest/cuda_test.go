@@ -5,8 +5,6 @@ package libtest_test
 
 import (
 	"os"
-	"strconv"
-	"syscall"
 	"testing"
 
 	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
@@ -15,7 +13,7 @@ import (
 // The scenarios assert in C, where the calls are; see check/cudacheck.c.
 func TestCUDAScenarios(t *testing.T) {
 	for _, driver := range []string{"r550", "r580", "r615"} {
-		for _, name := range []string{"proc", "context", "linear", "vmm", "launch", "fork", "threads"} {
+		for _, name := range []string{"proc", "context", "linear", "vmm", "launch", "fork", "clone", "threads"} {
 			t.Run(driver+"/"+name, func(t *testing.T) {
 				k := start(t, driver, 0x1B)
 				if r := program(t, k.dir, nil, "check/cudacheck", name); r.code != 0 {
@@ -25,22 +23,6 @@ func TestCUDAScenarios(t *testing.T) {
 			})
 		}
 	}
-}
-
-// What a process held goes back when it ends, though a child that it forked lives on.
-func TestCUDAMemoryOfAParentThatEnds(t *testing.T) {
-	k := start(t, "r615", 0x1B)
-	r := program(t, k.dir, nil, "check/cudacheck", "orphan")
-	child, err := strconv.Atoi(r.out)
-	if err != nil || r.code != 0 {
-		t.Fatalf("exit %d, printed %q: %s", r.code, r.out, r.errout)
-	}
-	defer func() {
-		if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
-			t.Errorf("end child %d, which was to live on: %v", child, err)
-		}
-	}()
-	eventually(t, "memory back", func() bool { return k.used(0) == 0 })
 }
 
 func TestCUDAVisibleDevices(t *testing.T) {

@@ -132,7 +132,7 @@ func TestDaemonMIG(t *testing.T) {
 func TestDaemonScenarios(t *testing.T) {
 	for _, driver := range []string{"r550", "r580", "r615"} {
 		dir := node(t, "h100x8", driver)
-		for _, name := range []string{"context", "linear", "vmm", "launch", "fork", "threads"} {
+		for _, name := range []string{"context", "linear", "vmm", "launch", "fork", "clone", "threads"} {
 			if r := program(t, dir, nil, "check/cudacheck", name); r.code != 0 {
 				t.Errorf("%s on %s: exit %d\n%s", name, driver, r.code, r.errout)
 			}
