@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
 	"github.com/kerf-gpu/kerf/internal/mountns"
@@ -21,13 +22,13 @@ const (
 	libkerf = "libkerf"
 )
 
-// preloadFileFree reports whether the loader's file can be mounted over without a loss: it is there and empty, or could
-// be made so. An empty one changes nothing for other programs.
+// preloadFileFree reports whether the loader's file can be mounted over without a loss: it is empty, or does not exist
+// in a folder that does.
 func preloadFileFree(path string) bool {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-		return err == nil && f.Close() == nil
+		folder, err := os.Stat(filepath.Dir(path))
+		return err == nil && folder.IsDir()
 	}
 	return err == nil && len(bytes.TrimSpace(text)) == 0
 }
@@ -44,6 +45,11 @@ func showLibrary(armed *nodev1.ArmResponse, masked bool) error {
 	}
 	var mounts []sharing.Mount
 	for _, m := range armed.GetMounts() {
+		if m.GetTarget() == preloadFile {
+			if err := mountns.Place(preloadFile); err != nil {
+				return err
+			}
+		}
 		mounts = append(mounts, sharing.Mount{Source: m.GetSource(), Target: m.GetTarget(), ReadOnly: m.GetReadOnly()})
 	}
 	return mountns.Bind(mounts)
