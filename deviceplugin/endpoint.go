@@ -12,6 +12,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/kerf-gpu/kerf/internal/serve"
 )
 
 const (
@@ -29,6 +31,7 @@ const (
 // endpoint keeps one resource registered.
 type endpoint struct {
 	svc    service
+	share  *serve.Share
 	dir    string
 	suffix string
 	log    *slog.Logger
@@ -57,7 +60,7 @@ func (e *endpoint) run(ctx context.Context) {
 	var old *server
 	for n := 1; ctx.Err() == nil; n++ {
 		seen, start := identify(kubelet), time.Now()
-		s, err := serve(ctx, filepath.Join(e.dir, socketName(e.svc.resource, e.suffix, n)), e.svc)
+		s, err := listen(ctx, filepath.Join(e.dir, socketName(e.svc.resource, e.suffix, n)), e.share, e.svc)
 		if err != nil {
 			e.note(false, err)
 		} else {

@@ -17,6 +17,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kerf-gpu/kerf/deviceplugin/fakekubelet"
+	"github.com/kerf-gpu/kerf/internal/serve"
+	"github.com/kerf-gpu/kerf/internal/serve/limit"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -71,7 +73,10 @@ func run(t testing.TB, p *Plugin) (stop func()) {
 }
 
 func plugin(dir string, k Holdings, change ...func(*Options)) *Plugin {
-	o := Options{Dir: dir, Log: slog.New(slog.DiscardHandler), Holdings: k}
+	share := serve.NewShare(limit.Share{Bounds: limit.Bounds{
+		Conns: 64, PeerConns: 64, Requests: 64, PeerRequests: 64, Streams: 64, PeerStreams: 64, Bytes: 1 << 20, PeerBytes: 1 << 20,
+	}})
+	o := Options{Dir: dir, Log: slog.New(slog.DiscardHandler), Holdings: k, Share: share}
 	for _, c := range change {
 		c(&o)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kerf-gpu/kerf/internal/serve"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -49,6 +50,8 @@ type Options struct {
 	Holdings Holdings
 	// Answered is told how long each answer to Allocate took, for metrics; it returns at once. It may be nil.
 	Answered func(took time.Duration)
+	// Share counts the connections of its sockets.
+	Share *serve.Share
 	// Suffix makes socket names unique: another one at each start, of 1 to 16 characters a-z and 0-9. Empty
 	// makes one by chance.
 	Suffix string
@@ -113,7 +116,7 @@ func (p *Plugin) endpoint(resource string) *endpoint {
 	if resource == sharing.ResourceMemory || sharing.IsMIGResource(resource) {
 		s.gate = both(p.opts.Gate, p.opts.Cuts)
 	}
-	return &endpoint{svc: s, dir: p.opts.Dir, suffix: p.opts.Suffix, log: p.opts.Log}
+	return &endpoint{svc: s, share: p.opts.Share, dir: p.opts.Dir, suffix: p.opts.Suffix, log: p.opts.Log}
 }
 
 // both is open when a and b are; nil is always open.

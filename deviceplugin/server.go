@@ -14,6 +14,8 @@ import (
 
 	"google.golang.org/grpc"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/kerf-gpu/kerf/internal/serve"
 )
 
 // server is one socket of one resource, and what kubelet does on it.
@@ -31,8 +33,11 @@ type server struct {
 	done    sync.WaitGroup
 }
 
-// serve opens the socket, which must not exist yet, and answers on it until close.
-func serve(ctx context.Context, path string, svc service) (*server, error) {
+// maxRequest bounds what kubelet asks at once, in bytes. An id has at most some hundred bytes.
+const maxRequest = 4 << 20
+
+// listen opens the socket, which must not exist yet, and answers on it until close.
+func listen(ctx context.Context, path string, share *serve.Share, svc service) (*server, error) {
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %q: %w", path, err)
@@ -44,7 +49,9 @@ func serve(ctx context.Context, path string, svc service) (*server, error) {
 	}
 	s := &server{
 		path: path, file: file,
-		grpc:      grpc.NewServer(grpc.WaitForHandlers(true)),
+		grpc: grpc.NewServer(append(serve.GRPC(serve.GRPCRules{
+			MaxRequest: maxRequest, Streams: []string{pluginapi.DevicePlugin_ListAndWatch_FullMethodName},
+		}), grpc.WaitForHandlers(true))...),
 		streaming: make(chan struct{}), idle: make(chan struct{}), failed: make(chan struct{}),
 	}
 	svc.began, svc.ended = s.began, s.ended
@@ -52,7 +59,7 @@ func serve(ctx context.Context, path string, svc service) (*server, error) {
 	s.done.Go(func() {
 		defer close(s.failed)
 		// What ends it other than close shows in failed; there is nothing else to do about it.
-		_ = s.grpc.Serve(ln)
+		_ = s.grpc.Serve(share.Listen(ln, serve.Rules{}))
 	})
 	return s, nil
 }

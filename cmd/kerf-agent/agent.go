@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path"
 	"path/filepath"
@@ -26,6 +25,7 @@ import (
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/internal/serve"
 	"github.com/kerf-gpu/kerf/mig/keep"
 	"github.com/kerf-gpu/kerf/monitor/health"
 	"github.com/kerf-gpu/kerf/monitor/metrics"
@@ -87,6 +87,8 @@ type agent struct {
 	machines map[sharing.GPUID]*health.Machine
 	// hurt are the MIG instances on which a fault stands; followDriver and its watch alone use it.
 	hurt hurtInstances
+	// shares bound the listeners, by name.
+	shares map[string]*serve.Share
 	// cgroupParent is the directory of our grants' cgroups, relative to the hierarchy's mount.
 	cgroupParent string
 }
@@ -100,6 +102,10 @@ func (a *agent) run(ctx context.Context) error {
 		if err := joinHost(a.log, a.again); err != nil {
 			return err
 		}
+	}
+	var err error
+	if a.shares, err = planListeners(); err != nil {
+		return err
 	}
 	if err := a.prepareDir(); err != nil {
 		return err
@@ -229,10 +235,11 @@ func (a *agent) build(reg *prometheus.Registry) error {
 
 func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 	gid := a.socketGroup()
-	grpcListener, err := listenUnix(filepath.Join(a.dir, "kerf.sock"), gid)
+	node, err := listenUnix(filepath.Join(a.dir, "kerf.sock"), gid)
 	if err != nil {
 		return err
 	}
+	grpcListener := a.shares[shareNode].Listen(node, serve.Rules{Root: a.shares[shareRoot]})
 	httpListeners, err := a.httpListeners(gid)
 	if err != nil {
 		// A socket on which nobody listens means an agent that is restarting; this one does not come.
@@ -290,7 +297,7 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 	return err
 }
 
-func closeAll(listeners []net.Listener) error {
+func closeAll(listeners []*serve.Listener) error {
 	var errs []error
 	for _, l := range listeners {
 		errs = append(errs, l.Close())

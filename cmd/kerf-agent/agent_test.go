@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/kerf-gpu/kerf/internal/serve"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
 )
@@ -192,7 +193,7 @@ func TestHTTP(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	stuck := ""
 	tell := probes{unready: func() []string { return []string{"kubelet has not been told"} }, stuck: func() string { return stuck }}
-	go func() { done <- serveHTTP(ctx, l, a.runtime, reg, tell) }()
+	go func() { done <- serveHTTP(ctx, serve.NewShare(listenerShares()[4]).Listen(l, serve.Rules{}), a.runtime, reg, tell) }()
 	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

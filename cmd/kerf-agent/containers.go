@@ -22,6 +22,7 @@ import (
 	"github.com/kerf-gpu/kerf/hooks/oci"
 	"github.com/kerf-gpu/kerf/internal/cdi"
 	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/internal/serve"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
@@ -75,7 +76,7 @@ func newContainers(a *agent) (*containers, error) {
 
 // serveHook answers kerf-hook until ctx ends.
 func (c *containers) serveHook(ctx context.Context) error {
-	return oci.NewServer(c.runtime, c.log, version).Serve(ctx, c.listener)
+	return oci.NewServer(c.runtime, c.log, version).Serve(ctx, c.shares[shareHook].Listen(c.listener, serve.Rules{Wait: true}))
 }
 
 // hook is where containers of no pod find what arms them.

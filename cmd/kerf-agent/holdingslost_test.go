@@ -19,6 +19,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/deviceplugin"
 	"github.com/kerf-gpu/kerf/deviceplugin/fakekubelet"
+	"github.com/kerf-gpu/kerf/internal/serve"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -70,7 +71,7 @@ func startComing(t *testing.T, door func(*fakekubelet.Kubelet) podResources) *co
 		t.Fatal(err)
 	}
 	t.Cleanup(c.k.Stop)
-	c.p = deviceplugin.New(deviceplugin.Options{Dir: dir, Holdings: &holdings{
+	c.p = deviceplugin.New(deviceplugin.Options{Dir: dir, Share: serve.NewShare(listenerShares()[1]), Holdings: &holdings{
 		kubelet: door(c.k),
 		pods: func() ([]sharing.Pod, bool) {
 			c.mu.Lock()

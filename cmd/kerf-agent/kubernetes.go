@@ -62,6 +62,7 @@ func newKubernetes(c *containers) (*kubernetes, error) {
 	}
 	k.plugin = deviceplugin.New(deviceplugin.Options{
 		Dir: filepath.Join(a.kubeletDir, "device-plugins"), Log: a.log, Gate: k.gate, Cuts: k.cuts, Answered: a.events.Allocated,
+		Share:    a.shares[shareKubelet],
 		Holdings: &holdings{kubelet: k.kubelet, pods: k.api.Asking, begun: a.runtime.KnownPods},
 	})
 	// The monitor puts its socket there, if one runs; the folder is there first, because containers keep what they were

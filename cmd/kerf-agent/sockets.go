@@ -15,12 +15,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/kerf-gpu/kerf/internal/httpserve"
+	"github.com/kerf-gpu/kerf/internal/serve"
 	"github.com/kerf-gpu/kerf/sharing/node"
 )
 
@@ -63,21 +62,24 @@ func listenUnix(path string, gid int) (net.Listener, error) {
 	return l, nil
 }
 
-func (a *agent) httpListeners(gid int) ([]net.Listener, error) {
+func (a *agent) httpListeners(gid int) ([]*serve.Listener, error) {
 	l, err := listenUnix(filepath.Join(a.dir, "http.sock"), gid)
 	if err != nil {
 		return nil, err
 	}
-	out := []net.Listener{l}
+	out := []*serve.Listener{a.shares[shareLocal].Listen(l, serve.Rules{})}
 	if a.http != "" {
 		tcp, err := net.Listen("tcp", a.http)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("--http %q: %w", a.http, err), l.Close(), os.Remove(filepath.Join(a.dir, "http.sock")))
 		}
-		out = append(out, tcp)
+		out = append(out, a.shares[shareWeb].Listen(tcp, serve.Rules{}))
 	}
 	return out, nil
 }
+
+// scrapesAtOnce is how many expositions are made at a time.
+const scrapesAtOnce = 2
 
 // probes are what /healthz and /readyz tell beside what the runtime does; each may be nil.
 type probes struct {
@@ -91,9 +93,9 @@ type probes struct {
 
 // serveHTTP answers /metrics, /usage, /healthz and /readyz on l until ctx ends. It changes nothing. Ready means that a
 // pod which is bound to this node now is served.
-func serveHTTP(ctx context.Context, l net.Listener, r *node.Runtime, reg *prometheus.Registry, p probes) error {
+func serveHTTP(ctx context.Context, l *serve.Listener, r *node.Runtime, reg *prometheus.Registry, p probes) error {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
+	mux.Handle("GET /metrics", serve.Rendered(promhttp.HandlerFor(reg, promhttp.HandlerOpts{}), scrapesAtOnce))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		r.NotReady() // takes the runtime's lock: a runtime that hangs lets the probe time out
 		if p.stuck != nil {
@@ -118,5 +120,5 @@ func serveHTTP(ctx context.Context, l net.Listener, r *node.Runtime, reg *promet
 	if p.usage != nil {
 		mux.HandleFunc("GET /usage", p.usage)
 	}
-	return httpserve.Serve(ctx, l, mux)
+	return serve.HTTP(ctx, l, mux)
 }

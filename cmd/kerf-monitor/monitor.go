@@ -21,9 +21,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kerf-gpu/kerf/internal/cgroup"
-	"github.com/kerf-gpu/kerf/internal/httpserve"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/internal/quiet"
+	"github.com/kerf-gpu/kerf/internal/serve"
 	"github.com/kerf-gpu/kerf/monitor/collect"
 	"github.com/kerf-gpu/kerf/monitor/exposition"
 	"github.com/kerf-gpu/kerf/monitor/stream"
@@ -63,6 +63,10 @@ func (m *monitor) run(ctx context.Context) error {
 		if err := m.joinHost(); err != nil {
 			return fmt.Errorf("--host-cgroups: %w", err)
 		}
+	}
+	shares, err := serve.Plan(listenerShares(), reservedFiles)
+	if err != nil {
+		return err
 	}
 	hierarchy, err := cgroup.Default()
 	if err != nil {
@@ -123,20 +127,23 @@ func (m *monitor) run(ctx context.Context) error {
 	g.Go(func() error { return books.follow(ctx, m.dir) })
 	g.Go(func() error { return c.Run(ctx) })
 	if web != nil {
-		g.Go(func() error { return m.serveHTTP(ctx, web, hub) })
+		g.Go(func() error { return m.serveHTTP(ctx, shares[shareWeb].Listen(web, serve.Rules{}), hub) })
 	}
-	g.Go(func() error { return stream.New(hub).Serve(ctx, unix) })
-	g.Go(func() error { return httpserve.ServeEach(ctx, pods, askers{hierarchy, hub}.caller) })
+	g.Go(func() error { return stream.New(hub).Serve(ctx, shares[shareStream].Listen(unix, serve.Rules{})) })
+	g.Go(func() error {
+		own := shares[sharePods].Listen(pods, serve.Rules{Identify: askers{hierarchy, hub}.identify})
+		return serve.HTTP(ctx, own, http.HandlerFunc(answer))
+	})
 	return g.Wait()
 }
 
 // serveHTTP answers /metrics and /healthz until ctx ends.
-func (m *monitor) serveHTTP(ctx context.Context, web net.Listener, hub *collect.Hub) error {
+func (m *monitor) serveHTTP(ctx context.Context, web *serve.Listener, hub *collect.Hub) error {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
 	all := exposition.Beside(exposition.New(exposition.Options{Latest: hub.Latest, Version: version, Hostname: m.nodeName, Fields: m.fields}), reg)
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second, ErrorHandling: promhttp.ContinueOnError}))
+	mux.Handle("GET /metrics", serve.Rendered(promhttp.HandlerFor(all, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}), scrapesAtOnce))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		s := hub.Latest()
 		if s == nil || time.Since(s.At) > 10*time.Second+5*m.interval {
@@ -145,5 +152,5 @@ func (m *monitor) serveHTTP(ctx context.Context, web net.Listener, hub *collect.
 		}
 		_, _ = fmt.Fprintln(w, "ok")
 	})
-	return httpserve.Serve(ctx, web, mux)
+	return serve.HTTP(ctx, web, mux)
 }

@@ -15,9 +15,9 @@ import (
 	"strconv"
 
 	"github.com/kerf-gpu/kerf/internal/cgroup"
-	"github.com/kerf-gpu/kerf/internal/httpserve"
 	"github.com/kerf-gpu/kerf/internal/nodeclient"
 	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/internal/serve"
 	"github.com/kerf-gpu/kerf/monitor/collect"
 	"github.com/kerf-gpu/kerf/monitor/stream"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -87,15 +87,22 @@ type askers struct {
 	hub       *collect.Hub
 }
 
-// caller says who is at the other end of a connection, and answers it. All who have no grant are one caller.
-func (a askers) caller(c net.Conn) httpserve.Caller {
-	dir, err := a.cgroupOf(c)
-	if err != nil {
-		return httpserve.Caller{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			http.Error(w, "it cannot be told who you are", http.StatusForbidden)
-		})}
+// identify names the tenant at the other end of a connection, and returns what answers it. All who have no grant are one
+// peer.
+func (a askers) identify(c net.Conn) (peer string, handler any, err error) {
+	if dir, err := a.cgroupOf(c); err == nil {
+		return stream.Tenant(a.hub, dir), stream.Own(a.hub, dir), nil
 	}
-	return httpserve.Caller{Name: stream.Tenant(a.hub, dir), Handler: stream.Own(a.hub, dir)}
+	return "", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "your process cannot be identified", http.StatusForbidden)
+	}), nil
+}
+
+// answer lets each connection's own handler answer.
+func answer(w http.ResponseWriter, r *http.Request) {
+	if h, ok := serve.ConnOf(r.Context()).Value().(http.Handler); ok {
+		h.ServeHTTP(w, r)
+	}
 }
 
 func (a askers) cgroupOf(c net.Conn) (string, error) {

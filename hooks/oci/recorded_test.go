@@ -32,7 +32,7 @@ func TestTheFirstHook(t *testing.T) {
 	for name, c := range all {
 		t.Run(name, func(t *testing.T) {
 			var asked sharing.HookCall
-			r := serve(t, armer(func(_ context.Context, call sharing.HookCall) error {
+			r := start(t, armer(func(_ context.Context, call sharing.HookCall) error {
 				asked = call
 				switch name { // as the agent did that was recorded
 				case "retry":

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/hooks/oci/wire"
 	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/internal/serve"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -22,9 +23,6 @@ const (
 	armTime = 25 * time.Second
 	// talkTime bounds the receipt of the question, and again the sending of the answer.
 	talkTime = 5 * time.Second
-	// maxTalks is the most questions that are worked on at once. Two hooks for each of the 110 pods that a node
-	// starts at once fit; who comes later waits in the socket's queue.
-	maxTalks = 256
 	// firstPause and maxPause bound the time after an Accept that failed.
 	firstPause = 10 * time.Millisecond
 	maxPause   = time.Second
@@ -47,17 +45,16 @@ type Server struct {
 	peer func(net.Conn) (pid int, uid uint32, err error)
 
 	armTime, talkTime time.Duration
-	maxTalks          int
 }
 
 // NewServer returns a server that asks armer. version is the agent's own; it is told to hooks for their
 // messages.
 func NewServer(armer Armer, log *slog.Logger, version string) *Server {
-	return &Server{armer: armer, log: log, version: version, peer: peerOf, armTime: armTime, talkTime: talkTime, maxTalks: maxTalks}
+	return &Server{armer: armer, log: log, version: version, peer: peerOf, armTime: armTime, talkTime: talkTime}
 }
 
 // Serve answers the hooks that connect to l, until ctx ends; it closes l and returns once the last answer has
-// been sent. The error is nil when ctx ended, and wraps sharing.ErrUnavailable when l was closed by another.
+// been sent. l bounds how many it answers at once. The error is nil when ctx ended, and wraps sharing.ErrUnavailable when l was closed by another.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	var talks sync.WaitGroup
@@ -66,24 +63,14 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		_ = l.Close()
 		talks.Wait()
 	}()
-	free := make(chan struct{}, s.maxTalks)
 	pause := firstPause
 	for {
-		select {
-		case free <- struct{}{}:
-		case <-ctx.Done():
-			return nil
-		}
 		conn, err := l.Accept()
 		if err == nil {
 			pause = firstPause
-			talks.Go(func() {
-				defer func() { <-free }()
-				s.talk(ctx, conn)
-			})
+			talks.Go(func() { s.talk(ctx, conn) })
 			continue
 		}
-		<-free
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -159,7 +146,7 @@ func (s *Server) answer(conn net.Conn, p wire.Response) {
 
 // peerOf asks the kernel who is at the other end.
 func peerOf(conn net.Conn) (pid int, uid uint32, err error) {
-	unix, ok := conn.(*net.UnixConn)
+	unix, ok := serve.Unwrap(conn).(*net.UnixConn)
 	if !ok {
 		return 0, 0, fmt.Errorf("%T is no unix socket: %w", conn, sharing.ErrDenied)
 	}

@@ -21,6 +21,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kerf-gpu/kerf/hooks/oci/wire"
+	"github.com/kerf-gpu/kerf/internal/serve"
+	"github.com/kerf-gpu/kerf/internal/serve/limit"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -55,7 +57,13 @@ type running struct {
 	stop func() error
 }
 
-func serve(t *testing.T, a Armer, change func(*Server)) running {
+func start(t *testing.T, a Armer, change func(*Server)) running {
+	t.Helper()
+	return startOn(t, a, func(l net.Listener) net.Listener { return l }, change)
+}
+
+// startOn is start with another listener around that of the socket.
+func startOn(t *testing.T, a Armer, around func(net.Listener) net.Listener, change func(*Server)) running {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "kerf-oci")
 	if err != nil {
@@ -74,7 +82,7 @@ func serve(t *testing.T, a Armer, change func(*Server)) running {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- s.Serve(ctx, l) }()
+	go func() { done <- s.Serve(ctx, around(l)) }()
 	r.stop = sync.OnceValue(func() error { cancel(); return <-done })
 	t.Cleanup(func() {
 		if err := r.stop(); err != nil {
@@ -130,7 +138,7 @@ func TestAnswers(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			var got sharing.HookCall
-			r := serve(t, armer(func(ctx context.Context, c sharing.HookCall) error {
+			r := start(t, armer(func(ctx context.Context, c sharing.HookCall) error {
 				got = c
 				if d, ok := ctx.Deadline(); !ok || time.Until(d) > armTime {
 					t.Errorf("deadline %v (%t), want one within %s", d, ok, armTime)
@@ -166,7 +174,7 @@ func TestOnlyRootIsAnswered(t *testing.T) {
 			return peerOf(c)
 		},
 	} {
-		r := serve(t, a, func(s *Server) { s.peer = peer })
+		r := start(t, a, func(s *Server) { s.peer = peer })
 		if p := r.ask(t, wire.Request{Container: "c", PID: 7}); p.OK || p.Retry || !strings.Contains(p.Message, sharing.ErrDenied.Error()) {
 			t.Errorf("%s: answer %+v, want a final refusal", name, p)
 		}
@@ -182,7 +190,7 @@ func TestOnlyRootIsAnswered(t *testing.T) {
 
 func TestKernelTellsThePeer(t *testing.T) {
 	a := armer(func(context.Context, sharing.HookCall) error { return nil })
-	r := serve(t, a, func(s *Server) { s.peer = peerOf })
+	r := start(t, a, func(s *Server) { s.peer = peerOf })
 	p := r.ask(t, wire.Request{Container: "c", PID: 7})
 	if root := os.Geteuid() == 0; p.OK != root {
 		t.Errorf("answer %+v to user %d", p, os.Geteuid())
@@ -192,7 +200,7 @@ func TestKernelTellsThePeer(t *testing.T) {
 func TestBadQuestions(t *testing.T) {
 	a := armer(func(_ context.Context, c sharing.HookCall) error { t.Errorf("asked %+v", c); return nil })
 	// What follows has its whole question in the socket long before its time ends, also on a machine that is busy.
-	r := serve(t, a, func(s *Server) { s.talkTime = 2 * time.Second })
+	r := start(t, a, func(s *Server) { s.talkTime = 2 * time.Second })
 	asked := map[string]net.Conn{}
 	for name, in := range map[string]string{
 		"other protocol": "GET / HTTP/1.1\r\n\r\n",
@@ -240,7 +248,9 @@ func TestBoundedInTimeAndNumber(t *testing.T) {
 		mu.Unlock()
 		return ctx.Err()
 	})
-	r := serve(t, a, func(s *Server) { s.maxTalks, s.armTime = 3, 20*time.Millisecond })
+	three := serve.NewShare(limit.Share{Bounds: limit.Bounds{Conns: 3, PeerConns: 3}})
+	around := func(l net.Listener) net.Listener { return three.Listen(l, serve.Rules{Wait: true}) }
+	r := startOn(t, a, around, func(s *Server) { s.armTime = 20 * time.Millisecond })
 	var hooks sync.WaitGroup
 	for range 12 {
 		hooks.Go(func() {
@@ -257,7 +267,7 @@ func TestBoundedInTimeAndNumber(t *testing.T) {
 
 func TestStopAnswersWhoWaits(t *testing.T) {
 	asked := make(chan struct{})
-	r := serve(t, armer(func(ctx context.Context, _ sharing.HookCall) error {
+	r := start(t, armer(func(ctx context.Context, _ sharing.HookCall) error {
 		close(asked)
 		<-ctx.Done()
 		return fmt.Errorf("arm: %w", ctx.Err())

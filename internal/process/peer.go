@@ -78,3 +78,21 @@ func newPeer(cred *unix.Ucred, pidfd int, pidfdErr error) (Peer, error) {
 	}
 	return p, nil
 }
+
+// PeerUID tells the user id of who is at the other end of conn, in this process's user namespace. It opens no file. The
+// error wraps sharing.ErrUnavailable.
+func PeerUID(conn *net.UnixConn) (uint32, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, fmt.Errorf("read peer credentials: %w (%w)", err, sharing.ErrUnavailable)
+	}
+	var cred *unix.Ucred
+	var credErr error
+	err = raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
+	if err := errors.Join(err, credErr); err != nil {
+		return 0, fmt.Errorf("read peer credentials: %w (%w)", err, sharing.ErrUnavailable)
+	}
+	return cred.Uid, nil
+}

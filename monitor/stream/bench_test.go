@@ -56,7 +56,7 @@ func BenchmarkSample(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		size = len(m.data)
+		size = m.Len()
 	}
 	b.ReportMetric(float64(size), "bytes")
 }

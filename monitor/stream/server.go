@@ -5,22 +5,23 @@ package stream
 
 import (
 	"context"
-	"net"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	telemetryv1 "github.com/kerf-gpu/kerf/api/telemetry/v1"
+	"github.com/kerf-gpu/kerf/internal/serve"
 	"github.com/kerf-gpu/kerf/monitor/collect"
 )
 
 const (
-	maxStreams      = 128
-	maxRequest      = 1 << 20
+	// maxRequest bounds a filter, in bytes: some thousand names.
+	maxRequest      = 256 << 10
 	defaultInterval = time.Second
 	longestInterval = time.Minute
 )
@@ -33,7 +34,7 @@ type Server struct {
 	// made are the newest snapshot's messages by what their readers want, and seq is its number: each is made and encoded
 	// once.
 	mu   sync.Mutex
-	made map[string]*encoded
+	made map[string]*serve.Encoded
 	seq  uint64
 }
 
@@ -41,14 +42,10 @@ type Server struct {
 func New(hub *collect.Hub) *Server { return &Server{hub: hub} }
 
 // Serve answers on l until ctx ends, and closes l.
-func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	g := grpc.NewServer(
-		grpc.ForceServerCodecV2(newCodec()),
-		grpc.MaxRecvMsgSize(maxRequest),
-		grpc.MaxConcurrentStreams(maxStreams),
-		grpc.ConnectionTimeout(5*time.Second),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-	)
+func (s *Server) Serve(ctx context.Context, l *serve.Listener) error {
+	g := grpc.NewServer(serve.GRPC(serve.GRPCRules{
+		MaxRequest: maxRequest, Streams: []string{telemetryv1.Telemetry_Watch_FullMethodName},
+	})...)
 	telemetryv1.RegisterTelemetryServer(g, s)
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(l) }()
@@ -106,14 +103,14 @@ func (s *Server) send(out grpc.ServerStreamingServer[telemetryv1.Sample], snapsh
 		return err
 	}
 	if missed > 0 {
-		return out.SendMsg(missing{m, missed})
+		m = m.With(protowire.AppendVarint(protowire.AppendTag(nil, fieldMissed, protowire.VarintType), missed))
 	}
 	return out.SendMsg(m)
 }
 
 // message is what a filter of that name leaves of a snapshot. Only the newest is kept for other readers: who comes late has
 // it made anew.
-func (s *Server) message(snapshot *collect.Snapshot, keep filter, name string) (*encoded, error) {
+func (s *Server) message(snapshot *collect.Snapshot, keep filter, name string) (*serve.Encoded, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m := s.made[name]; m != nil && s.seq == snapshot.Seq {
@@ -124,10 +121,21 @@ func (s *Server) message(snapshot *collect.Snapshot, keep filter, name string) (
 		return nil, err
 	}
 	if snapshot.Seq > s.seq {
-		s.made, s.seq = map[string]*encoded{}, snapshot.Seq
+		s.made, s.seq = map[string]*serve.Encoded{}, snapshot.Seq
 	}
 	if snapshot.Seq == s.seq {
 		s.made[name] = m
 	}
 	return m, nil
+}
+
+// fieldMissed is the number of Sample.missed. A message may be in parts, of which the last counts.
+const fieldMissed = protowire.Number(2)
+
+func encode(m *telemetryv1.Sample) (*serve.Encoded, error) {
+	data, err := proto.Marshal(m)
+	if err != nil {
+		return nil, status.Errorf(codes.Internal, "encode sample %d: %v", m.GetSequence(), err)
+	}
+	return serve.NewEncoded(data), nil
 }

@@ -17,9 +17,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
 	telemetryv1 "github.com/kerf-gpu/kerf/api/telemetry/v1"
+	"github.com/kerf-gpu/kerf/internal/serve"
+	"github.com/kerf-gpu/kerf/internal/serve/limit"
 	"github.com/kerf-gpu/kerf/monitor/attribution"
 	"github.com/kerf-gpu/kerf/monitor/collect"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -82,7 +85,9 @@ func newNode(t *testing.T) node {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- New(hub).Serve(ctx, l) }()
+	go func() {
+		done <- New(hub).Serve(ctx, serve.NewShare(limit.Share{Bounds: bounds()}).Listen(l, serve.Rules{}))
+	}()
 	conn, err := grpc.NewClient("unix:"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -98,6 +103,11 @@ func newNode(t *testing.T) node {
 	})
 	n.client = telemetryv1.NewTelemetryClient(conn)
 	return n
+}
+
+// bounds are those of a server that only a test asks.
+func bounds() limit.Bounds {
+	return limit.Bounds{Conns: 64, PeerConns: 64, Requests: 64, PeerRequests: 64, Streams: 64, PeerStreams: 64, Bytes: 1 << 20, PeerBytes: 1 << 20}
 }
 
 func (n node) watch(t *testing.T, in *telemetryv1.WatchRequest) func() *telemetryv1.Sample {
@@ -187,7 +197,7 @@ func TestReadersShare(t *testing.T) {
 	first := hub.Latest()
 	n.Cycle(t.Context())
 	s := New(hub)
-	message := func(snapshot *collect.Snapshot, f filter) *encoded {
+	message := func(snapshot *collect.Snapshot, f filter) *serve.Encoded {
 		t.Helper()
 		m, err := s.message(snapshot, f, f.name())
 		if err != nil {
@@ -277,12 +287,8 @@ func (s *slow) Context() context.Context { return s.ctx }
 
 // SendMsg decodes what it gets, as a reader does.
 func (s *slow) SendMsg(m any) error {
-	data, err := newCodec().Marshal(m)
-	if err != nil {
-		return err
-	}
 	out := &telemetryv1.Sample{}
-	if err := newCodec().Unmarshal(data, out); err != nil {
+	if err := proto.Unmarshal(m.(*serve.Encoded).Bytes(), out); err != nil {
 		return err
 	}
 	return s.Send(out)

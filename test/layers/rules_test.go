@@ -21,7 +21,7 @@ type layer struct {
 }
 
 // tools are the internal packages that know nothing of GPUs; any package above may use them.
-var tools = []string{"internal/atomicfile", "internal/failpoint", "internal/process", "internal/quiet"}
+var tools = []string{"internal/atomicfile", "internal/failpoint", "internal/process", "internal/quiet", "internal/serve"}
 
 // layers are ordered from the bottom up. A package that no pattern matches has no place yet: give it one.
 var layers = []layer{
@@ -79,7 +79,7 @@ var layers = []layer{
 	{"monitor/attribution/...", "whose use a GPU's use is, is decided from what was seen alone", []string{"sharing"}},
 	{"monitor/collect/...", "the collector joins what it reads through interfaces that it declares", []string{"sharing", "monitor/attribution"}},
 	{"monitor/exposition/...", "what is scraped is made of the collector's snapshots", []string{"sharing", "monitor/attribution", "monitor/collect"}},
-	{"monitor/stream/...", "the stream is made of the collector's snapshots", []string{"sharing", "api/...", "monitor/attribution", "monitor/collect"}},
+	{"monitor/stream/...", "the stream is made of the collector's snapshots", []string{"sharing", "api/...", "internal/serve", "monitor/attribution", "monitor/collect"}},
 	{"monitor/gpunode/...", "what the cluster is told is made of the runtime's books", []string{"api/...", "sharing", "sharing/config", "sharing/config/change", "sharing/node"}},
 	{"monitor/metrics/...", "the metrics are made of the same picture that the node API gives", []string{"sharing", "api/..."}},
 
@@ -122,7 +122,7 @@ var doors = []door{
 	{"github.com/NVIDIA/go-nvml", "the driver has one door, so that deadlines and missing symbols are handled in one place", []string{"internal/nvml/..."}},
 	{"github.com/NVIDIA/go-dcgm", "what may crash in DCGM's library is kept to the one program that can do without it", []string{"internal/dcgm/..."}},
 	{"google.golang.org/grpc", "gRPC is how the node API travels; what decides does not know that it travels",
-		[]string{"api/...", "internal/nodeclient/...", "sharing/node/nodeserver/...", "monitor/stream/...", "deviceplugin/...", "internal/kubelet/...", "internal/containerd/...", "cmd/*", "test/*"}},
+		[]string{"api/...", "internal/serve/...", "internal/nodeclient/...", "sharing/node/nodeserver/...", "monitor/stream/...", "deviceplugin/...", "internal/kubelet/...", "internal/containerd/...", "cmd/*", "test/*"}},
 	{"google.golang.org/protobuf", "protobuf is how the node API travels; what decides does not know that it travels",
 		[]string{"api/...", "internal/nodeclient/...", "internal/present/...", "sharing/node/nodeserver/...", "monitor/stream/...", "cmd/*", "test/*"}},
 	{"github.com/prometheus/client_golang", "metrics are made where what they tell is known, and served by a program", []string{"monitor/metrics/...", "monitor/exposition/...", "cmd/*"}},
@@ -148,7 +148,7 @@ var doors = []door{
 
 // pure are the packages without I/O, clock or goroutine: they decide, and the same input gives the same
 // answer for ever.
-var pure = []string{"sharing", "sharing/config/...", "sharing/ledger/...", "sharing/allocator/...", "sharing/packing/...", "sharing/caps/choice/...", "sharing/caps/client/...", "sharing/caps/reactive/...", "sharing/caps/compute/...", "sharing/audit", "sharing/faults/...", "sharing/usage/...", "sharing/node/record/...", "monitor/attribution/...", "mig", "mig/plan/...", "mig/turn/...", "mig/parted/..."}
+var pure = []string{"sharing", "sharing/config/...", "sharing/ledger/...", "sharing/allocator/...", "sharing/packing/...", "sharing/caps/choice/...", "sharing/caps/client/...", "sharing/caps/reactive/...", "sharing/caps/compute/...", "sharing/audit", "sharing/faults/...", "sharing/usage/...", "sharing/node/record/...", "internal/serve/limit", "monitor/attribution/...", "mig", "mig/plan/...", "mig/turn/...", "mig/parted/..."}
 
 // pureImports is all that a pure package may import of the standard library.
 var pureImports = []string{

@@ -77,7 +77,7 @@ func TestAnInstanceIsNamedAlone(t *testing.T) {
 }
 
 func TestWithoutAHookThereAreNoClaimsForContainers(t *testing.T) {
-	c, r := serve(t)
+	c, r := start(t)
 	attach(t, r)
 	_, err := c.Claim(t.Context(), &nodev1.ClaimRequest{MemoryBytes: 1 << 30, Container: true})
 	wantCode(t, err, codes.FailedPrecondition)

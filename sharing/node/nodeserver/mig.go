@@ -12,6 +12,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node"
 )
 
+// maxDocument bounds a SharingConfig to plan with, in bytes.
+const maxDocument = 256 << 10
+
 // MIGPlan is what is to be done to one GPU.
 type MIGPlan struct {
 	GPU   sharing.GPUID
@@ -44,6 +47,8 @@ func (s *Server) PlanMIG(ctx context.Context, in *nodev1.PlanMIGRequest) (*nodev
 		return nil, statusOf(fmt.Errorf("plan mig: this agent cuts no GPU: %w", sharing.ErrUnsupported))
 	case in.GetApply() && peer.UID != 0:
 		return nil, statusOf(fmt.Errorf("apply mig: it is for root, and uid %d asks: %w", peer.UID, sharing.ErrDenied))
+	case len(in.GetDocument()) > maxDocument:
+		return nil, statusOf(sharing.Invalid("document", "", "write fewer pools, or plan with fewer of them", "has %d bytes; %d are possible", len(in.GetDocument()), maxDocument))
 	case in.GetApply() && in.GetDocument() != "":
 		return nil, statusOf(sharing.Invalid("document", "", "leave it out, and change the agent's own document", "is not to be applied by a call"))
 	}

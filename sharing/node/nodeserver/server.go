@@ -7,30 +7,25 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	"github.com/kerf-gpu/kerf/internal/serve"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node"
 )
 
 const (
-	// maxMessage bounds a request: the largest honest one is a few hundred bytes.
-	// A SharingConfig to plan with may be as large as a ConfigMap.
-	maxMessage = 1<<20 + 64<<10
-	// maxStreams bounds what one connection can have open at once.
-	maxStreams = 64
+	// maxRequest bounds a request, in bytes: a SharingConfig of maxDocument bytes, and what goes with it. Others have a few
+	// hundred bytes.
+	maxRequest = maxDocument + 4<<10
 	// stopGrace is how long running calls may take when the server stops.
 	stopGrace = 5 * time.Second
-	// minPicture is the least time between two pictures of one Watch.
-	minPicture = 50 * time.Millisecond
 )
 
 // Server answers the node API.
@@ -42,25 +37,23 @@ type Server struct {
 	containers Containers
 	hook       Hook
 	// planner is nil where no GPU is cut.
-	planner MIGPlanner
+	planner  MIGPlanner
+	pictures *pictures
 	// stopping is closed when the server stops, so that Watch streams end.
 	stopping chan struct{}
 }
 
 // New makes a server over the runtime.
 func New(r *node.Runtime, log *slog.Logger) *Server {
-	return &Server{runtime: r, log: log, stopping: make(chan struct{})}
+	state := func(ctx context.Context) *nodev1.GetNodeResponse { return Message(r.State(ctx)) }
+	return &Server{runtime: r, log: log, pictures: newPictures(state), stopping: make(chan struct{})}
 }
 
 // Serve answers on l until ctx ends, lets running calls finish for a while, and closes l.
-func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	g := grpc.NewServer(
-		grpc.Creds(peerCredentials{}),
-		grpc.MaxRecvMsgSize(maxMessage),
-		grpc.MaxConcurrentStreams(maxStreams),
-		grpc.ConnectionTimeout(5*time.Second),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-	)
+func (s *Server) Serve(ctx context.Context, l *serve.Listener) error {
+	g := grpc.NewServer(serve.GRPC(serve.GRPCRules{
+		MaxRequest: maxRequest, Streams: []string{nodev1.Node_Watch_FullMethodName}, Identify: true,
+	})...)
 	nodev1.RegisterNodeServer(g, s)
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(l) }()
@@ -83,7 +76,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 
 // GetNode implements the node API.
 func (s *Server) GetNode(ctx context.Context, _ *nodev1.GetNodeRequest) (*nodev1.GetNodeResponse, error) {
-	return Message(s.runtime.State(ctx)), nil
+	p, err := s.pictures.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return p.message, nil
 }
 
 // Claim implements the node API.
@@ -194,10 +191,14 @@ func (s *Server) Watch(in *nodev1.WatchRequest, out grpc.ServerStreamingServer[n
 	ctx := out.Context()
 	for {
 		changed := s.runtime.Changed() // before the picture, so that no change falls in between
-		if err := out.Send(Message(s.runtime.State(ctx))); err != nil {
+		p, err := s.pictures.take(ctx)
+		if err != nil {
 			return err
 		}
-		if !s.pause(ctx, minPicture, nil) || !s.pause(ctx, interval, changed) {
+		if err := out.SendMsg(p.encoded); err != nil {
+			return err
+		}
+		if !s.pause(ctx, pictureGap, nil) || !s.pause(ctx, interval, changed) {
 			return nil
 		}
 	}

@@ -22,6 +22,8 @@ import (
 
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
 	"github.com/kerf-gpu/kerf/internal/cgroup"
+	"github.com/kerf-gpu/kerf/internal/serve"
+	"github.com/kerf-gpu/kerf/internal/serve/limit"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/caps/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
@@ -71,7 +73,7 @@ func (observer) MIGTurned(bool, time.Duration, error) {}
 const gpu = sharing.GPUID("GPU-00000000-0000-0000-0000-000000000001")
 
 // serve starts a server over a runtime with one GPU that no driver can cap, and returns a client.
-func serve(t *testing.T) (nodev1.NodeClient, *node.Runtime) {
+func start(t *testing.T) (nodev1.NodeClient, *node.Runtime) {
 	t.Helper()
 	return serveWith(t, nil)
 }
@@ -108,7 +110,9 @@ func serveWith(t *testing.T, change func(*Server, *node.Runtime)) (nodev1.NodeCl
 	if change != nil {
 		change(server, r)
 	}
-	go func() { done <- server.Serve(ctx, l) }()
+	go func() {
+		done <- server.Serve(ctx, serve.NewShare(limit.Share{Bounds: bounds()}).Listen(l, serve.Rules{}))
+	}()
 	conn, err := grpc.NewClient("unix://"+filepath.Join(dir, "s"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -123,6 +127,11 @@ func serveWith(t *testing.T, change func(*Server, *node.Runtime)) (nodev1.NodeCl
 		}
 	})
 	return nodev1.NewNodeClient(conn), r
+}
+
+// bounds are those of a server that only a test asks.
+func bounds() limit.Bounds {
+	return limit.Bounds{Conns: 64, PeerConns: 64, Requests: 64, PeerRequests: 64, Streams: 64, PeerStreams: 64, Bytes: 1 << 20, PeerBytes: 1 << 20}
 }
 
 func attach(t *testing.T, r *node.Runtime) {
@@ -144,7 +153,7 @@ func wantCode(t *testing.T, err error, want codes.Code) {
 }
 
 func TestTheCallerIsTheKernelsWord(t *testing.T) {
-	c, r := serve(t)
+	c, r := start(t)
 	attach(t, r)
 	in := &nodev1.ClaimRequest{Name: "train", MemoryBytes: uint64(10 * sharing.GiB), Percent: 25}
 	got, err := c.Claim(t.Context(), in)
@@ -191,7 +200,7 @@ func TestTheCallerIsTheKernelsWord(t *testing.T) {
 }
 
 func TestWatchShowsEveryChange(t *testing.T) {
-	c, r := serve(t)
+	c, r := start(t)
 	bad, err := c.Watch(t.Context(), &nodev1.WatchRequest{IntervalMs: 1})
 	if err == nil {
 		_, err = bad.Recv()
