@@ -21,7 +21,7 @@ type layer struct {
 }
 
 // tools are the internal packages that know nothing of GPUs; any package above may use them.
-var tools = []string{"internal/atomicfile", "internal/failpoint", "internal/process", "internal/quiet", "internal/serve"}
+var tools = []string{"internal/atomicfile", "internal/failpoint", "internal/process", "internal/quiet", "internal/serve/..."}
 
 // layers are ordered from the bottom up. A package that no pattern matches has no place yet: give it one.
 var layers = []layer{
@@ -79,7 +79,7 @@ var layers = []layer{
 	{"monitor/attribution/...", "whose use a GPU's use is, is decided from what was seen alone", []string{"sharing"}},
 	{"monitor/collect/...", "the collector joins what it reads through interfaces that it declares", []string{"sharing", "monitor/attribution"}},
 	{"monitor/exposition/...", "what is scraped is made of the collector's snapshots", []string{"sharing", "monitor/attribution", "monitor/collect"}},
-	{"monitor/stream/...", "the stream is made of the collector's snapshots", []string{"sharing", "api/...", "internal/serve", "monitor/attribution", "monitor/collect"}},
+	{"monitor/stream/...", "the stream is made of the collector's snapshots", []string{"sharing", "api/...", "internal/serve/...", "monitor/attribution", "monitor/collect"}},
 	{"monitor/gpunode/...", "what the cluster is told is made of the runtime's books", []string{"api/...", "sharing", "sharing/config", "sharing/config/change", "sharing/node"}},
 	{"monitor/metrics/...", "the metrics are made of the same picture that the node API gives", []string{"sharing", "api/..."}},
 

@@ -193,10 +193,10 @@ func compareTotals(s *State, n *naive) string {
 	return ""
 }
 
-// TestNothingStaysOfPeersThatLeft opens 200,000 connections of as many peers.
+// TestNothingStaysOfPeersThatLeft opens 50,000 connections of as many peers.
 func TestNothingStaysOfPeersThatLeft(t *testing.T) {
 	s := New(Bounds{Conns: 3, PeerConns: 2, Requests: 2, PeerRequests: 1, Streams: 1, PeerStreams: 1, Bytes: 1, PeerBytes: 1})
-	for i := range 200_000 {
+	for i := range 50_000 {
 		id, _, ok := s.Open(fmt.Sprint(i))
 		if !ok || !s.Begin(id, Request) {
 			t.Fatalf("peer %d is not served", i)

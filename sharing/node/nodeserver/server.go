@@ -39,6 +39,7 @@ type Server struct {
 	// planner is nil where no GPU is cut.
 	planner  MIGPlanner
 	pictures *pictures
+	pace     *pace
 	// stopping is closed when the server stops, so that Watch streams end.
 	stopping chan struct{}
 }
@@ -46,7 +47,7 @@ type Server struct {
 // New makes a server over the runtime.
 func New(r *node.Runtime, log *slog.Logger) *Server {
 	state := func(ctx context.Context) *nodev1.GetNodeResponse { return Message(r.State(ctx)) }
-	return &Server{runtime: r, log: log, pictures: newPictures(state), stopping: make(chan struct{})}
+	return &Server{runtime: r, log: log, pictures: newPictures(state), pace: newPace(time.Now), stopping: make(chan struct{})}
 }
 
 // Serve answers on l until ctx ends, lets running calls finish for a while, and closes l.
@@ -85,7 +86,7 @@ func (s *Server) GetNode(ctx context.Context, _ *nodev1.GetNodeRequest) (*nodev1
 
 // Claim implements the node API.
 func (s *Server) Claim(ctx context.Context, in *nodev1.ClaimRequest) (*nodev1.ClaimResponse, error) {
-	peer, err := callerOf(ctx)
+	peer, err := s.pacedCaller(ctx, "claim", "")
 	if err != nil {
 		return nil, statusOf(err)
 	}
@@ -113,7 +114,7 @@ func (s *Server) Claim(ctx context.Context, in *nodev1.ClaimRequest) (*nodev1.Cl
 
 // Arm implements the node API.
 func (s *Server) Arm(ctx context.Context, in *nodev1.ArmRequest) (*nodev1.ArmResponse, error) {
-	peer, err := callerOf(ctx)
+	peer, err := s.pacedCaller(ctx, "arm", in.GetId())
 	if err != nil {
 		return nil, statusOf(err)
 	}
@@ -166,7 +167,7 @@ func (s *Server) Release(ctx context.Context, in *nodev1.ReleaseRequest) (*nodev
 
 // Limit implements the node API.
 func (s *Server) Limit(ctx context.Context, in *nodev1.LimitRequest) (*nodev1.LimitResponse, error) {
-	peer, err := callerOf(ctx)
+	peer, err := s.pacedCaller(ctx, "limit", in.GetId())
 	if err != nil {
 		return nil, statusOf(err)
 	}

@@ -1,0 +1,58 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeserver
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// TestPaceOfAMillionClaims lets a user try a million claims within 10 s: it gets its burst and its rate, another user and
+// root are not affected, and claims that were taken can be activated.
+func TestPaceOfAMillionClaims(t *testing.T) {
+	now := time.Unix(0, 0)
+	p := newPace(func() time.Time { return now })
+	const tries = 1_000_000
+	taken := 0
+	for range tries {
+		now = now.Add(10 * time.Second / tries)
+		if err := p.allow(1000, "claim"); err == nil {
+			taken++
+			if err := p.allow(1000, "arm"); err != nil {
+				t.Fatalf("claim %d was taken: %v", taken, err)
+			}
+		} else if !errors.Is(err, sharing.ErrUnavailable) {
+			t.Fatal(err)
+		}
+	}
+	if want := userRate().Burst + int(10*time.Second/userRate().Every); taken < want-1 || taken > want+1 {
+		t.Errorf("%d are taken, want %d", taken, want)
+	}
+	for range 100_000 {
+		if err := p.allow(0, "claim"); err != nil {
+			t.Fatalf("root: %v", err)
+		}
+	}
+	if err := p.allow(1001, "claim"); err != nil {
+		t.Errorf("another user: %v", err)
+	}
+}
+
+// TestLongIDs are in no grant, and in no log.
+func TestLongIDs(t *testing.T) {
+	c, r := start(t)
+	attach(t, r)
+	id := strings.Repeat("k", maxID+1)
+	_, err := c.Limit(t.Context(), &nodev1.LimitRequest{Id: id, MemoryBytes: 1 << 30})
+	wantCode(t, err, codes.NotFound)
+	_, err = c.Arm(t.Context(), &nodev1.ArmRequest{Id: id})
+	wantCode(t, err, codes.NotFound)
+}
