@@ -49,10 +49,10 @@ type total struct {
 }
 
 type usagePage struct {
-	magic uint64
-	_     [7]uint64
-	total [MaxDevices]total
-	slot  [MaxProcesses]slot
+	magic, rejected uint64
+	_               [6]uint64
+	total           [MaxDevices]total
+	slot            [MaxProcesses]slot
 }
 
 // named is the process that a slot names.

@@ -237,6 +237,13 @@ func (r *Region) Usage() []Usage {
 	return out
 }
 
+// Rejected is how often programs were given a function that rejects each call, because the function that they asked for
+// allocates and libkerf does not know it. Tenants can write it. It is 0 where the container has cut its file.
+func (r *Region) Rejected() (n uint64) {
+	_ = guard(func() { n = atomic.LoadUint64(&r.usage.rejected) })
+	return n
+}
+
 // guard is Guarded for what gives no error of its own.
 func guard(touch func()) error {
 	return Guarded(func() error {

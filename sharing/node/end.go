@@ -99,6 +99,7 @@ func (r *Runtime) end(ctx context.Context, id ledger.ClaimID) (done bool, err er
 	h.busy = false
 	r.setCondition(r.warnings, "draining "+string(id), left)
 	r.setCondition(r.warnings, "uncounted "+string(id), "")
+	r.setCondition(r.warnings, "rejected "+string(id), "")
 	if err != nil || left != "" || !known {
 		r.mu.Unlock()
 		return false, err

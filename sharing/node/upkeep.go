@@ -49,6 +49,8 @@ type kept struct {
 	members   map[libkerf.Process]client.Process
 	look      client.Look
 	uncounted []client.Process
+	// rejected is how many unknown functions libkerf has replaced.
+	rejected uint64
 	// contexts are what one context takes of each GPU where that is known, and seen is what this look says.
 	contexts map[sharing.GPUID]sharing.Bytes
 	seen     client.Result
@@ -144,7 +146,7 @@ func (k *kept) before(open *libkerf.Region) error {
 		k.region.pids = known
 		return alive, nil
 	})
-	k.look.Before = k.counts(open)
+	k.look.Before, k.rejected = k.counts(open), open.Rejected()
 	return err
 }
 
@@ -261,6 +263,10 @@ func (r *Runtime) tellUncounted(k *kept) {
 		sentence = fmt.Sprintf("grant %s: %s", k.id, uncountedReason(k.uncounted))
 	}
 	changed := r.setCondition(r.warnings, "uncounted "+string(k.id), sentence)
+	if r.setCondition(r.warnings, "rejected "+string(k.id), k.rejectedWarning()) {
+		changed = true
+		r.log.Warn("programs ask for functions that libkerf does not know", "claim", k.id)
+	}
 	r.mu.Unlock()
 	for _, p := range k.uncounted {
 		if !slices.Contains(was, p) {
@@ -271,6 +277,15 @@ func (r *Runtime) tellUncounted(k *kept) {
 	if changed {
 		r.changed.announce()
 	}
+}
+
+// rejectedWarning says that libkerf rejects calls because it does not know the functions; "" if it rejects none.
+func (k *kept) rejectedWarning() string {
+	if k.rejected == 0 {
+		return ""
+	}
+	return fmt.Sprintf("grant %s: its programs ask for functions that allocate memory and that this version of Kerf does not know;"+
+		" libkerf rejects their calls; update Kerf", k.id)
 }
 
 // uncountedReason says which processes nothing refuses memory.

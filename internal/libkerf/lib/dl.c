@@ -98,8 +98,12 @@ static __attribute__((noinline)) void *decide(void *handle, const char *name, co
 	void *wrapper = NULL, *own = of_loader(name), *found;
 	lead_what_was_opened();
 	enum kerf_known known = of_driver(name) ? kerf_known(name, &wrapper) : KERF_NOT_WRAPPED;
-	if (known == KERF_NOT_WRAPPED && !own)
-		return &pass;
+	if (known == KERF_NOT_WRAPPED && !own) {
+		if (handle == RTLD_NEXT || !of_driver(name) || !kerf_allocates(name))
+			return &pass;
+		found = version ? l->vsym(handle, name, version) : l->sym(handle, name);
+		return found ? kerf_rejecting(name, 0) : NULL;
+	}
 	if (handle == RTLD_NEXT) {
 		/* A version is looked for where symbols have versions, which those of this library have not. */
 		bool next = !version && is_next(caller);

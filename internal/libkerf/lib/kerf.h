@@ -102,8 +102,13 @@ void kerf_load(void); /* finds the functions of the libraries that are loaded */
 enum kerf_known { KERF_NOT_WRAPPED, KERF_LOADED, KERF_ABSENT };
 enum kerf_known kerf_known(const char *name, void **wrapper);
 
-/* variant.c: which of the wrapped functions cuGetProcAddress means by a name; -1: none. */
+/* variant.c: which of the wrapped functions cuGetProcAddress means by a name; -1: none. And: does a name, with any suffix for
+ * versions and streams, stand for a function that allocates? */
+#define KERF_KNOWN_UP_TO 13020 /* the newest CUDA version whose names are known */
 int kerf_variant(const char *const *names, const char *name, int version, uint64_t flags);
+bool kerf_allocates(const char *name);
+/* resolve.c: what stands for an allocating function that is not known: it rejects each call. version 0: it was not told. */
+void *kerf_rejecting(const char *name, int version);
 
 /* region.c: the counters. A device is its place in the limits page. */
 #define KERF_NO_PLACE (-1)
@@ -112,6 +117,10 @@ void kerf_register(void);
 bool kerf_take(int place, uint64_t bytes);
 /* Counts a call that is refused for want of room. */
 void kerf_refused(int place);
+/* Counts a function that was replaced by kerf_rejecting. */
+void kerf_rejected(void);
+/* Writes "libkerf: " and the texts, up to a NULL, as a line on stderr. */
+void kerf_say(const char *const *texts);
 void kerf_give(int place, uint64_t bytes);
 void kerf_force(int place, uint64_t bytes); /* books what the driver has given, also past the limit */
 /* Managed memory is rejected here. */

@@ -25,24 +25,24 @@
 static struct kerf_limits *_Atomic limits;
 static struct kerf_usage *_Atomic usage;
 
-static void complain(const char *why)
+void kerf_say(const char *const *texts)
 {
-	static atomic_flag said = ATOMIC_FLAG_INIT;
-	const char *const words[] = { "libkerf: ", why, ": no GPU memory\n" };
-	char line[128];
-	size_t n = 0;
-	if (atomic_flag_test_and_set(&said))
-		return;
-	for (int i = 0; i < 3; i++) {
-		size_t length = strlen(words[i]);
-		if (length > sizeof line - n)
-			length = sizeof line - n;
-		memcpy(line + n, words[i], length);
-		n += length;
-	}
+	char line[160] = "libkerf: ";
+	size_t n = strlen(line);
+	for (; *texts; texts++)
+		for (const char *c = *texts; *c && n < sizeof line - 1; c++)
+			line[n++] = *c;
+	line[n++] = '\n';
 	int before = errno;
 	if (write(STDERR_FILENO, line, n) < 0)
 		errno = before;
+}
+
+static void complain(const char *why)
+{
+	static atomic_flag said = ATOMIC_FLAG_INIT;
+	if (!atomic_flag_test_and_set(&said))
+		kerf_say((const char *const[]){ why, ": no GPU memory", NULL });
 }
 
 static void *map(const char *name, size_t size, bool writable)
@@ -254,6 +254,12 @@ void kerf_refused(int place)
 {
 	if (place != KERF_NO_PLACE && mapped())
 		atomic_fetch_add_explicit(&((struct kerf_usage *)usage)->total[place].refused, 1, memory_order_relaxed);
+}
+
+void kerf_rejected(void)
+{
+	if (mapped())
+		atomic_fetch_add_explicit(&((struct kerf_usage *)usage)->rejected, 1, memory_order_relaxed);
 }
 
 void kerf_give(int place, uint64_t bytes)

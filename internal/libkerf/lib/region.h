@@ -65,7 +65,8 @@ struct kerf_total {
 
 struct kerf_usage {
 	uint64_t magic;
-	uint64_t pad[7];
+	_Atomic uint64_t rejected; /* allocating functions that programs asked for and libkerf does not know */
+	uint64_t pad[6];
 	struct kerf_total total[KERF_DEVICES]; /* never less than the sum of what the slots hold */
 	struct kerf_slot slot[KERF_SLOTS];
 };

@@ -3,7 +3,7 @@
  *
  * Which function of the driver a wrapper stands for. The driver is asked first, whatever way a program has to
  * its functions; then the address that it answered is looked up here, so that each variant has its own
- * wrapper, and what is not known passes.
+ * wrapper. What is not known passes, unless it allocates: then each call is rejected.
  */
 #include <dlfcn.h>
 
@@ -100,11 +100,59 @@ enum kerf_known kerf_known(const char *name, void **wrapper)
 	return KERF_NOT_WRAPPED;
 }
 
+/* Serves for every function that allocates: each returns a CUresult, and none of its arguments is read. */
+static CUresult reject(void)
+{
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+void *kerf_rejecting(const char *name, int version)
+{
+	static atomic_flag said = ATOMIC_FLAG_INIT;
+	kerf_rejected();
+	if (!atomic_flag_test_and_set(&said)) {
+		const char of[] = { (char)('0' + version / 10000 % 10), (char)('0' + version / 1000 % 10), '.',
+				    (char)('0' + version / 10 % 10), 0 };
+		kerf_say((const char *const[]){ name, version ? " of CUDA " : "", version ? of : "",
+						" is unknown to this version of Kerf: each call is rejected", NULL });
+	}
+	return (void *)(uintptr_t)reject;
+}
+
+static CUresult ask(const char *name, void **function, int version, cuuint64_t flags)
+{
+	__typeof__(&cuGetProcAddress_v2) newer = KERF_REAL(cuGetProcAddress_v2);
+	__typeof__(&cuGetProcAddress) older = KERF_REAL(cuGetProcAddress);
+	int status;
+	return newer ? newer(name, function, version, flags, &status) : older(name, function, version, flags);
+}
+
+/* Which wrapper a function stands for that has no exported address; -1: none. A function of a later CUDA version is known if
+ * the driver gives the same one for the newest version that is. */
+static int known(const char *name, const void *function, int version, cuuint64_t flags)
+{
+	void *before = NULL;
+	if (version > KERF_KNOWN_UP_TO) {
+		version = KERF_KNOWN_UP_TO;
+		if (ask(name, &before, version, flags) != CUDA_SUCCESS || before != function)
+			return -1;
+	}
+	int f = kerf_variant(names, name, version, flags);
+	return f >= 0 && kerf_real((enum kerf_function)f) ? f : -1;
+}
+
 static void route(const char *name, void **function, int version, cuuint64_t flags)
 {
 	void *wrapper = kerf_route(*function);
-	int f = *function && wrapper == *function ? kerf_variant(names, name, version, flags) : -1;
-	*function = f >= 0 && kerf_real((enum kerf_function)f) ? wrappers[f] : wrapper;
+	if (!*function || wrapper != *function) {
+		*function = wrapper;
+		return;
+	}
+	int f = known(name, *function, version, flags);
+	if (f >= 0)
+		*function = wrappers[f];
+	else if (kerf_allocates(name))
+		*function = kerf_rejecting(name, version);
 }
 
 CUresult cuGetProcAddress(const char *name, void **function, int version, cuuint64_t flags)

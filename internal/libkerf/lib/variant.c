@@ -2,14 +2,12 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A driver may answer cuGetProcAddress with other addresses than those of its exported functions. Then the name that was
- * asked for decides, with version and flags as the published headers have them; of versions after those nothing is known,
- * and what is not known passes.
+ * asked for decides, with version and flags as the published headers have them. Of versions after KERF_KNOWN_UP_TO nothing
+ * is known.
  */
 #include <string.h>
 
 #include "kerf.h"
-
-#define KNOWN_UP_TO 13020
 
 struct variant {
 	size_t base; /* the length of the name without its suffixes */
@@ -60,7 +58,7 @@ int kerf_variant(const char *const *names, const char *name, int version, uint64
 	int best = -1;
 	struct variant chosen = { 0 };
 	size_t length = strlen(name);
-	if (version > KNOWN_UP_TO)
+	if (version > KERF_KNOWN_UP_TO)
 		return -1;
 	if (strcmp(name, "cuGraphInstantiate") == 0 && version >= 12000)
 		return KERF_cuGraphInstantiateWithFlags;
@@ -74,4 +72,40 @@ int kerf_variant(const char *const *names, const char *name, int version, uint64
 		}
 	}
 	return best;
+}
+
+/* The length of a name without "_ptsz" or "_ptds", and without "_v" and a number. */
+static size_t base_length(const char *name)
+{
+	size_t n = strlen(name), digits;
+	if (ends(name, n, "_ptsz") || ends(name, n, "_ptds"))
+		n -= strlen("_ptsz");
+	for (digits = 0; digits < n && name[n - 1 - digits] >= '0' && name[n - 1 - digits] <= '9'; digits++)
+		;
+	return digits && ends(name, n - digits, "_v") ? n - digits - strlen("_v") : n;
+}
+
+/* The functions of families.def that allocate. */
+#define FAMILY(name, class) ALLOCATES_##class(name)
+#define ALLOCATES_charge(name) #name,
+#define ALLOCATES_release(name)
+#define ALLOCATES_track(name)
+#define ALLOCATES_size(name)
+#define ALLOCATES_resolve(name)
+#define ALLOCATES_overhead(name)
+#define ALLOCATES_foreign(name)
+#define ALLOCATES_time(name)
+#define ALLOCATES_host(name)
+#define ALLOCATES_none(name)
+
+bool kerf_allocates(const char *name)
+{
+	static const char *const all[] = {
+#include "families.def"
+	};
+	size_t length = base_length(name);
+	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+		if (base_length(all[i]) == length && memcmp(all[i], name, length) == 0)
+			return true;
+	return false;
 }

@@ -111,7 +111,8 @@ void *resolve(const char *name)
 		  : !strcmp(how, "proc1")                         ? by_proc(name, true, 12000, 0)
 		  : !strcmp(how, "proc2")                         ? by_proc(name, false, 12000, 0)
 		  : !strcmp(how, "ptsz")                          ? by_proc(name, false, 12000, 2)
-		  : !strcmp(how, "future")                        ? by_proc(name, false, 99000, 0)
+		  : !strcmp(how, "newer")                         ? by_proc(name, false, 13040, 0)
+		  : !strcmp(how, "newer-ptsz")                    ? by_proc(name, false, 13040, 2)
 								  : by_itself(name);
 	if (!f) {
 		printf("%s not found\n", name);

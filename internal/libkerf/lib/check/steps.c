@@ -310,6 +310,13 @@ static void pairs(long rounds)
 	printf("%.1f\n", best);
 }
 
+/* Calls a function by its name, as if it were a new form of cuMemAllocAsync, and prints the result. */
+static void call(const char *name)
+{
+	CUdeviceptr ptr;
+	printf("%d\n", ((CUresult (*)(CUdeviceptr *, size_t, CUstream, unsigned long long))resolve(name))(&ptr, 2 << 20, NULL, 0));
+}
+
 bool other_step(char **arg)
 {
 	if (!strcmp(arg[0], "state"))
@@ -340,6 +347,8 @@ bool other_step(char **arg)
 		next(strtoull(arg[1], NULL, 10));
 	else if (!strcmp(arg[0], "spin"))
 		spin(strtoull(arg[1], NULL, 10));
+	else if (!strcmp(arg[0], "call"))
+		call(arg[1]);
 	else if (!strcmp(arg[0], "look"))
 		look(arg[1], arg[2]);
 	else

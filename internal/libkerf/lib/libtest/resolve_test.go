@@ -29,12 +29,50 @@ func TestEveryWayToTheDriver(t *testing.T) {
 	}
 }
 
-// A driver may answer with addresses that it does not export: then names decide, as far as they are known.
+// A driver may answer with addresses that it does not export: then names decide. A function of a later CUDA version counts if
+// it is the same as before.
 func TestAddressesThatAreNotExported(t *testing.T) {
+	for _, way := range []string{"proc2", "ptsz", "dlsym", "newer", "newer-ptsz"} {
+		b := stubbed(t)
+		got := b.check(t, "via:"+way, "gpu:0", "fill:linear:268435456")
+		if got != "4" || b.region.Rejected() != 0 {
+			t.Errorf("%s: %s fit, want 4; %d functions rejected, want 0", way, got, b.region.Rejected())
+		}
+	}
 	b := stubbed(t)
-	for way, want := range map[string]string{"proc2": "4", "ptsz": "4", "dlsym": "4", "future": "4096"} {
-		if got := b.check(t, "via:"+way, "gpu:0", "fill:linear:268435456"); got != want {
-			t.Errorf("%s: %s fit, want %s", way, got, want)
+	if got := b.check(t, "via:proc2", "gpu:0", "fill:async:268435456"); got != "4" {
+		t.Errorf("pools: %s fit, want 4", got)
+	}
+}
+
+// A function that allocates, has no exported address and is unknown gives no memory. One line says so, and the region counts
+// it. Other unknown functions pass.
+func TestUnknownFunctionsThatAllocate(t *testing.T) {
+	const rejected, passed = "801", "0"
+	line := func(name string) string {
+		return "libkerf: " + name + " is unknown to this version of Kerf: each call is rejected\n"
+	}
+	for _, test := range []struct {
+		way, name, want, said string
+		count                 uint64
+	}{
+		{"newer", "cuMemAllocAsync", rejected, line("cuMemAllocAsync of CUDA 13.4"), 2},
+		{"newer-ptsz", "cuMemAllocAsync", rejected, line("cuMemAllocAsync of CUDA 13.4"), 2},
+		{"dlsym", "cuMemAllocAsync_v3", rejected, line("cuMemAllocAsync_v3"), 2},
+		{"default", "cuMemAllocAsync_v3", rejected, line("cuMemAllocAsync_v3"), 2},
+		{"newer", "cuMemGetSize", passed, "", 0},
+		{"proc2", "cuMemAllocAsync", passed, "", 0},
+	} {
+		b := stubbed(t)
+		code, out, errout := b.ended(t, nil, "check/kerfcheck", "via:"+test.way, "gpu:0", "call:"+test.name, "call:"+test.name)
+		if want := test.want + "\n" + test.want; code != 0 || out != want || errout != test.said {
+			t.Errorf("%s by %s: %d %q %q, want %q %q", test.name, test.way, code, out, errout, want, test.said)
+		}
+		if got := b.region.Rejected(); got != test.count {
+			t.Errorf("%s by %s: %d functions rejected, want %d", test.name, test.way, got, test.count)
+		}
+		if test.want == rejected && b.used() != 0 {
+			t.Errorf("%s by %s: %d bytes are counted", test.name, test.way, b.used())
 		}
 	}
 }

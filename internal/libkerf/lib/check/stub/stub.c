@@ -113,7 +113,7 @@ CUresult cuStreamSynchronize(CUstream stream)
 	return CUDA_SUCCESS;
 }
 
-/* Other addresses than those that are exported, as a driver may have them. */
+/* Other addresses than those that are exported, as a driver may have them. One of them changes with CUDA 13.4. */
 static CUresult inner_alloc(CUdeviceptr *ptr, size_t bytes)
 {
 	return cuMemAlloc_v2(ptr, bytes);
@@ -124,22 +124,53 @@ static CUresult inner_free(CUdeviceptr ptr)
 	return cuMemFree_v2(ptr);
 }
 
+static CUresult inner_async(CUdeviceptr *ptr, size_t bytes, CUstream stream)
+{
+	return cuMemAllocAsync(ptr, bytes, stream);
+}
+
+static CUresult inner_free_async(CUdeviceptr ptr, CUstream stream)
+{
+	return cuMemFreeAsync(ptr, stream);
+}
+
+CUresult cuMemAllocAsync_v3(CUdeviceptr *ptr, size_t bytes, CUstream stream, unsigned long long flags);
+CUresult cuMemAllocAsync_v3(CUdeviceptr *ptr, size_t bytes, CUstream stream, unsigned long long flags)
+{
+	return flags ? CUDA_ERROR_INVALID_VALUE : cuMemAllocAsync(ptr, bytes, stream);
+}
+
+static CUresult inner_async_v3(CUdeviceptr *ptr, size_t bytes, CUstream stream, unsigned long long flags)
+{
+	return cuMemAllocAsync_v3(ptr, bytes, stream, flags);
+}
+
+static CUresult inner_size(CUdeviceptr ptr)
+{
+	return ptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, cuuint64_t flags, int *status)
 {
 	static const struct {
 		const char *name;
+		int since;
 		void *function;
 	} all[] = {
-		{ "cuInit", (void *)(uintptr_t)cuInit },
-		{ "cuDevicePrimaryCtxRetain", (void *)(uintptr_t)cuDevicePrimaryCtxRetain },
-		{ "cuCtxSetCurrent", (void *)(uintptr_t)cuCtxSetCurrent },
-		{ "cuMemAlloc", (void *)(uintptr_t)inner_alloc },
-		{ "cuMemFree", (void *)(uintptr_t)inner_free },
+		{ "cuInit", 2000, (void *)(uintptr_t)cuInit },
+		{ "cuDevicePrimaryCtxRetain", 7000, (void *)(uintptr_t)cuDevicePrimaryCtxRetain },
+		{ "cuCtxSetCurrent", 4000, (void *)(uintptr_t)cuCtxSetCurrent },
+		{ "cuMemAlloc", 3020, (void *)(uintptr_t)inner_alloc },
+		{ "cuMemFree", 3020, (void *)(uintptr_t)inner_free },
+		{ "cuMemAllocAsync", 11020, (void *)(uintptr_t)inner_async },
+		{ "cuMemAllocAsync", 13040, (void *)(uintptr_t)inner_async_v3 },
+		{ "cuMemFreeAsync", 11020, (void *)(uintptr_t)inner_free_async },
+		{ "cuMemGetSize", 13040, (void *)(uintptr_t)inner_size },
 	};
 	*status = version < 0 || flags > 2;
 	*function = NULL;
 	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-		if (strcmp(all[i].name, symbol) == 0)
+		if (strcmp(all[i].name, symbol) == 0 && all[i].since <= version)
 			*function = all[i].function;
 	return *function ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
