@@ -44,6 +44,8 @@ SCHEDULER_FLAGS = -s -w -buildid= -X k8s.io/component-base/version.gitVersion=v1
 
 LINTER := $(CURDIR)/.cache/bin/golangci-lint
 PROMTOOL := $(CURDIR)/.cache/bin/promtool
+# NVIDIA's own toolkit, in the version of tools/nvidiatoolkit/go.mod: the machine suite runs its hook.
+TOOLKIT := $(CURDIR)/.cache/bin/nvidia-cdi-hook
 
 FUZZTIME ?= 5s
 SOAK_STEPS ?= 1000000
@@ -92,14 +94,14 @@ clean: ## Remove bin/ (the linter in .cache/ stays; 'rm -r .cache' takes it too)
 ##@ Test
 
 .PHONY: test
-test: build ## Unit, property and machine tests under the race detector, and the tools' own tests
+test: build $(TOOLKIT) ## Unit, property and machine tests under the race detector, and the tools' own tests
 	$(GO_TEST) -race -timeout 9m ./...
 	cd tools && go test ./...
 	cd cmd/kerf-scheduler && $(AS_SCHEDULER) go test ./plugin/...
 	cd tools/chart && $(AS_SCHEDULER) go test ./...
 
 .PHONY: race
-race: build ## The same tests, none taken from the cache, and the scheduler's plugin under the race detector (its dependencies take minutes to compile, once)
+race: build $(TOOLKIT) ## The same tests, none taken from the cache, and the scheduler's plugin under the race detector (its dependencies take minutes to compile, once)
 	$(GO_TEST) -race -count=1 -timeout 9m ./...
 	cd cmd/kerf-scheduler && CGO_ENABLED=1 GOFLAGS=-trimpath go test -race -count=1 ./plugin/...
 
@@ -129,7 +131,7 @@ reproducible: need ## Build what the images hold twice, in two places and from n
 	hack/reproducible.sh
 
 .PHONY: soak
-soak: build kerf-scheduler ## The long runs: property tests (SOAK_STEPS, 10^6), the machine suite's soak, then 500 rounds of MIG and SOAK_TIME (30m; 0: neither) of random steps on a real Kubernetes
+soak: build kerf-scheduler $(TOOLKIT) ## The long runs: property tests (SOAK_STEPS, 10^6), the machine suite's soak, then 500 rounds of MIG and SOAK_TIME (30m; 0: neither) of random steps on a real Kubernetes
 	hack/soak.sh $(SOAK_STEPS) $(SOAK_TIME) $(SOAK_SEED)
 
 .PHONY: bench
@@ -149,7 +151,7 @@ bench-placement: build ## Fill the clusters of TRACES=dir (openb CSV lists) with
 	hack/bench-placement.sh bin/kerf '$(TRACES)'
 
 .PHONY: matrix
-matrix: build ## Every way to get memory and every attack against every backend; writes docs/enforcement.md; needs root
+matrix: build $(TOOLKIT) ## Every way to get memory and every attack against every backend; writes docs/enforcement.md; needs root
 	$(GO_TEST) -count=1 -timeout 60m -run '^TestMatrix$$' ./test/machine -matrix '$(CURDIR)/docs/enforcement.md'
 
 .PHONY: demo
@@ -260,6 +262,16 @@ need:
 tools: need
 	@mkdir -p $(TOOLS)
 	@cd tools && go build -buildvcs=false -o $(TOOLS)/ ./protogen $(PROTOC_PLUGINS)
+
+.PHONY: toolkit
+toolkit: $(TOOLKIT)
+
+$(TOOLKIT): tools/nvidiatoolkit/go.mod tools/nvidiatoolkit/go.sum
+	@echo "building NVIDIA's container toolkit for the tests, once"
+	@mkdir -p $(@D)
+	cd tools/nvidiatoolkit && CGO_ENABLED=1 go build -buildvcs=false -ldflags '$(LAZY)' -o $(@D)/ \
+		github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-cdi-hook github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-ctk
+	@touch $@
 
 $(LINTER): tools/lint/go.mod tools/lint/go.sum
 	@echo 'building golangci-lint, once; this takes some minutes'

@@ -273,6 +273,7 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if c != nil {
 		g.Go(func() error { return c.serveHook(ctx) })
+		g.Go(func() error { return c.starts.Run(ctx) })
 		g.Go(func() error { return c.followInventory(ctx) })
 	}
 	if k != nil {

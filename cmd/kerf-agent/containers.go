@@ -27,6 +27,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
 	"github.com/kerf-gpu/kerf/sharing/node/nodeserver"
+	"github.com/kerf-gpu/kerf/sharing/node/startcheck"
 )
 
 const (
@@ -49,6 +50,8 @@ type containers struct {
 	hookSum   [sha256.Size]byte
 	hookLooks string
 	listener  net.Listener
+	// starts reads limits back as containers start.
+	starts *startcheck.Checker
 	// tell is told of the node's GPUs once the specs are in place; nil where nobody asks.
 	tell func([]deviceplugin.Unit)
 	// said is the last error of the specs, so that it is logged once.
@@ -61,7 +64,7 @@ func newContainers(a *agent) (*containers, error) {
 	if err != nil {
 		return nil, fmt.Errorf("boot id: %w", err)
 	}
-	c := &containers{agent: a, known: loadKnown(filepath.Join(a.dir, "inventory.json"), boot, a.log)}
+	c := &containers{agent: a, starts: startcheck.New(a.runtime, a.log), known: loadKnown(filepath.Join(a.dir, "inventory.json"), boot, a.log)}
 	if c.hookPath, err = a.installHook(); err != nil {
 		return nil, err
 	}
@@ -76,7 +79,17 @@ func newContainers(a *agent) (*containers, error) {
 
 // serveHook answers kerf-hook until ctx ends.
 func (c *containers) serveHook(ctx context.Context) error {
-	return oci.NewServer(c.runtime, c.log, version).Serve(ctx, c.shares[shareHook].Listen(c.listener, serve.Rules{Wait: true}))
+	return oci.NewServer(c, c.log, version).Serve(ctx, c.shares[shareHook].Listen(c.listener, serve.Rules{Wait: true}))
+}
+
+// ArmContainer implements oci.Armer. NRI tells of the starts of pods' containers; one that is no pod's is checked again
+// from here.
+func (c *containers) ArmContainer(ctx context.Context, call sharing.HookCall) error {
+	err := c.runtime.ArmContainer(ctx, call)
+	if err == nil && call.Grant != "" {
+		c.starts.Again(call.ContainerID)
+	}
+	return err
 }
 
 // hook is where containers of no pod find what arms them.

@@ -21,7 +21,6 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
-	"github.com/kerf-gpu/kerf/sharing/node/startcheck"
 )
 
 // kubernetes is what the agent is beside its node API on a node of a cluster: device plugin, NRI plugin, the
@@ -30,7 +29,6 @@ type kubernetes struct {
 	*containers
 	plugin      *deviceplugin.Plugin
 	inject      *nri.Plugin
-	starts      *startcheck.Checker
 	api         *kube.Client
 	runtimeDoor *containerd.Client
 	// judged and doubted are the conditions that the container runtime's configuration has set.
@@ -71,7 +69,6 @@ func newKubernetes(c *containers) (*kubernetes, error) {
 	if err := os.MkdirAll(view, 0o755); err != nil {
 		return nil, errors.Join(fmt.Errorf("make folder of pods' own numbers: %w", err), k.close())
 	}
-	k.starts = startcheck.New(a.runtime, a.log)
 	k.inject, err = nri.New(nri.Options{
 		Socket: a.nriSocket, Log: a.log, Node: a.runtime, Pods: k.api, Starts: k.starts, Exempt: a.exempt, Failpoints: a.failpoints, View: view,
 		Condition: func(why string) { a.runtime.SetPodBlocked("nri", why) },
@@ -109,7 +106,6 @@ func (k *kubernetes) run(ctx context.Context) error {
 	g.Go(func() error { return k.api.Run(ctx) })
 	g.Go(func() error { k.api.Resync(ctx, k.runtime.KnownPods, k.runtime.PodGone); return nil })
 	g.Go(func() error { return k.inject.Run(ctx) })
-	g.Go(func() error { return k.starts.Run(ctx) })
 	g.Go(func() error { return k.plugin.Run(ctx) })
 	g.Go(func() error { return k.judgeRuntime(ctx) })
 	g.Go(func() error { return k.followRuntime(ctx) })

@@ -142,7 +142,7 @@ func (m *machine) try(t *testing.T, b backend, a attempt) seen {
 		t.Fatalf("before %s by %s programs hold %d bytes", a.name(), b.name, base.peak)
 	}
 	before := m.watched()
-	r := m.run(flags("--memory 2GiB --name "+name+" --gpu-uuid "+m.uuid(0)), []string{"sh", "-c", a.scriptFor(m.uuid(3))})
+	r := m.run(flags("--memory 2GiB --name "+name+" --gpu-uuid "+m.uuid(0)), []string{"sh", "-c", a.scriptFor(m.uuid(0), m.uuid(3))})
 	grant := r.granted()
 	s := seen{cap: matrixCap, context: contextT4, first: grant.Level, last: grant.Level}
 	if a.hardware == switchedHardware {

@@ -5,6 +5,7 @@ package machine_test
 
 import (
 	"cmp"
+	"path/filepath"
 	"strings"
 )
 
@@ -26,7 +27,7 @@ type attack struct {
 	// name is empty for none: the program asks for more, and that is all.
 	name, what string
 	// script is run by sh. %LOAD is gpuload by a family, in its steps; %ONCE the same in one call; %OTHER the UUID of a
-	// GPU that is not its own.
+	// GPU that is not its own, and %OWN of its own.
 	script string
 	// says is how many programs say what they have got; 0 means one.
 	says int
@@ -49,11 +50,11 @@ type attempt struct {
 
 func (a attempt) name() string { return strings.TrimSpace(a.api + " " + a.attack.name) }
 
-// scriptFor is what sh runs.
-func (a attempt) scriptFor(other string) string {
+// scriptFor is what sh runs on its own GPU, beside another one. Both are UUIDs.
+func (a attempt) scriptFor(own, other string) string {
 	gpuload := program("gpuload") + " --json --api " + a.api
 	return strings.NewReplacer(
-		"%LOAD", gpuload+" --step "+cmp.Or(a.step, "64MiB"), "%ONCE", gpuload, "%OTHER", other,
+		"%LOAD", gpuload+" --step "+cmp.Or(a.step, "64MiB"), "%ONCE", gpuload, "%OWN", own, "%OTHER", other,
 	).Replace(a.script)
 }
 
@@ -151,9 +152,20 @@ func attacks() []attack {
 		{name: "counters filled", past: counted, what: "random bytes written over the library's counters beside a program that holds half of the cap, then another program", says: 2, script: counters + held + "dd if=/dev/urandom of=$U bs=4096 count=64 conv=notrunc 2>/dev/null; exec %LOAD " + want},
 		{name: "counters cut", past: counted, what: "the library's counters truncated beside a program that holds half of the cap, then another program", says: 2, script: counters + held + "truncate -s 0 $U; exec %LOAD " + want},
 		{name: "limits written", past: map[string]string{"libkerf": "the library believes its limits"}, what: "the library's limits mounted anew to be writable, as no container may, and 8 GiB written there", script: "U=$(cat /etc/ld.so.preload 2>/dev/null) && D=${U%/*} && mount -o remount,bind,rw \"$D\" && printf '\\0\\0\\0\\0\\2\\0\\0\\0' | dd of=\"$D/limits\" bs=1 seek=32 conv=notrunc 2>/dev/null; exec %LOAD " + want},
+		{name: "foreign hook", only: "linear", past: map[string]string{"driver": "the node's root replaced the limit after Kerf had set it"}, what: "NVIDIA's hook `" + limitHook + "`, run on the grant's cgroup by the node's root, with `NVIDIA_GPU_MEMORY_REQUEST=1`", script: ownCgroup + foreignHook() + "exec %LOAD " + want},
 		{name: "killed holder", what: "a program killed with three quarters of the cap, then another", says: 2, script: "%LOAD --alloc 1536MiB --hold 1h & sleep 0.7; kill -9 $!; sleep 1.2; exec %LOAD " + want},
 		{name: "fork and exec", past: each, what: "a child that takes three quarters, and its parent that becomes another program", says: 2, script: "%LOAD --alloc 1536MiB --hold 15s & exec sh -c 'exec %LOAD " + want + "'"},
 	}
+}
+
+// foreignHook runs NVIDIA's limit hook on the cgroup of the shell, as an OCI runtime does for a container with a variable
+// that lifts the limit. Where the driver has no limits the hook fails, and the shell goes on.
+func foreignHook() string {
+	hook := filepath.Join(filepath.Dir(bin), ".cache", "bin", "nvidia-cdi-hook")
+	return `B=$(mktemp -d); echo '{"process":{"env":["NVIDIA_GPU_MEMORY_REQUEST=1"]}}' >$B/config.json; ` +
+		`echo "{\"ociVersion\":\"1.0.2\",\"id\":\"x\",\"status\":\"creating\",\"pid\":$$,\"bundle\":\"$B\"}" >$B/state.json; ` +
+		`unshare -m sh -c 'mount --bind "$1" /sys/fs/cgroup && exec ` + hook + ` ` + limitHook +
+		` --driver-root "${LD_LIBRARY_PATH%%:*}" --gpu-id %OWN' sh "$M" <$B/state.json; rm -r $B; `
 }
 
 // tellMPS tells the daemon of MPS something, where there is one.

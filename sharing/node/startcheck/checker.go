@@ -43,7 +43,7 @@ type Checker struct {
 	waiting []start
 }
 
-// start is a container that Starting let pass.
+// start is a container that is to be checked again.
 type start struct {
 	id string
 	at time.Time
@@ -68,6 +68,12 @@ func (c *Checker) Starting(ctx context.Context, containerID string) error {
 	if len(limits) == 0 {
 		return nil
 	}
+	c.Again(containerID)
+	return nil
+}
+
+// Again has the limits of a container read back once more, 250 ms from now. It returns at once.
+func (c *Checker) Again(containerID string) {
 	c.mu.Lock()
 	c.waiting = append(c.waiting, start{containerID, time.Now().Add(again)})
 	c.mu.Unlock()
@@ -75,7 +81,6 @@ func (c *Checker) Starting(ctx context.Context, containerID string) error {
 	case c.kick <- struct{}{}:
 	default:
 	}
-	return nil
 }
 
 // Run checks each container again until ctx ends. It returns when all that it began is done.
