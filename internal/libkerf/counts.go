@@ -22,6 +22,8 @@ type Count struct {
 	Steps uint64
 	Quiet bool
 	Held  map[sharing.GPUID]sharing.Bytes
+	// Managed is the part of Held that is managed memory, with which the driver lists no process.
+	Managed map[sharing.GPUID]sharing.Bytes
 	// Waiting is the part of Held that stands for contexts which are there, and which the driver tells of: see
 	// Correct.
 	Waiting map[sharing.GPUID]sharing.Bytes
@@ -40,11 +42,13 @@ func (r *Region) Counts() []Count {
 			Process: named(who, atomic.LoadUint64(&s.space)),
 			Held:    make(map[sharing.GPUID]sharing.Bytes, len(r.gpus)),
 			Waiting: make(map[sharing.GPUID]sharing.Bytes, len(r.gpus)),
+			Managed: make(map[sharing.GPUID]sharing.Bytes, len(r.gpus)),
 		}
 		ended := atomic.LoadUint64(&s.ended)
 		for d, gpu := range r.gpus {
 			c.Held[gpu] = sharing.Bytes(atomic.LoadUint64(&s.held[d]))
 			c.Waiting[gpu] = sharing.Bytes(atomic.LoadUint64(&s.waiting[d]))
+			c.Managed[gpu] = min(sharing.Bytes(atomic.LoadUint64(&r.usage.managed[i][d])), c.Held[gpu])
 		}
 		making := atomic.LoadUint64(&s.making)
 		c.Steps = atomic.LoadUint64(&s.begun)

@@ -53,6 +53,8 @@ type usagePage struct {
 	_               [6]uint64
 	total           [MaxDevices]total
 	slot            [MaxProcesses]slot
+	// managed is the part of each slot's held that is managed memory.
+	managed [MaxProcesses][MaxDevices]uint64
 }
 
 // named is the process that a slot names.

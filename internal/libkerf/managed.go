@@ -25,13 +25,18 @@ func (r *Region) RejectManaged(reject bool) {
 // RejectsManaged reports what RejectManaged decided.
 func (r *Region) RejectsManaged() bool { return atomic.LoadUint64(&r.limits.rejectsManaged) != 0 }
 
-// growLimits gives the limits page of an older agent the words that came later, all zero. A library that has the shorter
-// page mapped never reads them. A file that is missing or of any other size is left for the caller to report.
-func growLimits(dir string) error {
-	path, whole := filepath.Join(dir, LimitsFile), int64(unsafe.Sizeof(limitsPage{}))
-	if info, err := os.Stat(path); err == nil && info.Size() == int64(unsafe.Offsetof(limitsPage{}.rejectsManaged)) {
-		if err := os.Truncate(path, whole); err != nil {
-			return fmt.Errorf("grow region file %q: %w: %w", path, err, sharing.ErrUnavailable)
+// grow gives the files of an older agent the words that came later, all zero. A library that has a shorter file mapped
+// never touches them. A file that is missing or of any other size is left for the caller to report.
+func grow(dir string) error {
+	for name, size := range map[string]struct{ old, now int64 }{
+		LimitsFile: {int64(unsafe.Offsetof(limitsPage{}.rejectsManaged)), int64(unsafe.Sizeof(limitsPage{}))},
+		UsageFile:  {int64(unsafe.Offsetof(usagePage{}.managed)), int64(unsafe.Sizeof(usagePage{}))},
+	} {
+		path := filepath.Join(dir, name)
+		if info, err := os.Stat(path); err == nil && info.Size() == size.old {
+			if err := os.Truncate(path, size.now); err != nil {
+				return fmt.Errorf("grow region file %q: %w: %w", path, err, sharing.ErrUnavailable)
+			}
 		}
 	}
 	return nil

@@ -153,7 +153,7 @@ func bytesOf[T any](page *T) []byte {
 // this layout).
 func Open(dir string) (*Region, error) {
 	r := &Region{place: map[sharing.GPUID]int{}}
-	err := growLimits(dir)
+	err := grow(dir)
 	if err != nil {
 		return nil, err
 	}

@@ -65,7 +65,7 @@ func TestLayoutIsTheSameInC(t *testing.T) {
 		unsafe.Offsetof(l.percent), unsafe.Offsetof(l.rejectsManaged), unsafe.Offsetof(u.total[0].budget), unsafe.Offsetof(u.total[0].past), unsafe.Sizeof(u),
 		unsafe.Offsetof(u.total), unsafe.Offsetof(u.slot), unsafe.Sizeof(u.slot[0]), unsafe.Offsetof(u.slot[0].begun),
 		unsafe.Offsetof(u.slot[0].held), unsafe.Offsetof(l.device[0].moves), unsafe.Offsetof(u.slot[0].making),
-		unsafe.Offsetof(u.slot[0].waiting), unsafe.Offsetof(u.total[0].refused), unsafe.Offsetof(u.rejected), MaxDevices, MaxProcesses, uint64(limitsMagic), uint64(usageMagic))
+		unsafe.Offsetof(u.slot[0].waiting), unsafe.Offsetof(u.total[0].refused), unsafe.Offsetof(u.rejected), unsafe.Offsetof(u.managed), MaxDevices, MaxProcesses, uint64(limitsMagic), uint64(usageMagic))
 	if d := cmp.Diff(want, string(out)); d != "" {
 		t.Errorf("(-Go +C):\n%s", d)
 	}

@@ -201,7 +201,7 @@ func (k *kept) counts(open *libkerf.Region) map[client.Process]client.Count {
 	out := map[client.Process]client.Count{}
 	for _, c := range open.Counts() {
 		if p, ok := k.member(c.Process); ok {
-			out[p] = client.Count{Steps: c.Steps, Quiet: c.Quiet, Held: c.Held, Waiting: c.Waiting}
+			out[p] = client.Count{Steps: c.Steps, Quiet: c.Quiet, Held: c.Held, Managed: c.Managed, Waiting: c.Waiting}
 		}
 	}
 	return out

@@ -129,7 +129,7 @@ static CUresult allocate(const struct call *c)
 		__typeof__(&cuMemFreeAsync) undo = c->per_thread ? KERF_REAL(cuMemFreeAsync_ptsz) : KERF_REAL(cuMemFreeAsync);
 		undo(*c->ptr, c->stream);
 		wait_for(c->stream, c->per_thread);
-		kerf_pools(p->place, true);
+		kerf_pools(KERF_DEVICE(p->place), true);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	if (!ret) {

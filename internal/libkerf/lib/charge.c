@@ -20,9 +20,9 @@ bool kerf_take_with_room(int place, uint64_t bytes)
 	if (kerf_take(place, bytes))
 		return true;
 	if (place != KERF_NO_PLACE)
-		kerf_pools(place, true);
+		kerf_pools(KERF_DEVICE(place), true);
 	/* Where contexts have more room than they take, what is left of it is known soon. */
-	return kerf_take(place, bytes) || (kerf_await_seen(place) && kerf_take(place, bytes));
+	return kerf_take(place, bytes) || (kerf_await_seen(KERF_DEVICE(place)) && kerf_take(place, bytes));
 }
 
 bool kerf_take_or_make_room(int place, uint64_t bytes)

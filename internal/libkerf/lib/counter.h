@@ -11,15 +11,32 @@
 
 #include "region.h"
 
+/* Nothing of what a slot holds is managed memory. */
+static inline void kerf_none_managed(struct kerf_usage *u, const struct kerf_slot *s)
+{
+	for (int d = 0; d < KERF_DEVICES; d++)
+		atomic_store(&u->managed[s - u->slot][d], 0);
+}
+
 /* Takes a slot for a process; NULL: all are taken, and nothing may be allocated. owner is not 0. */
 static inline struct kerf_slot *kerf_claim(struct kerf_usage *u, uint64_t owner)
 {
 	for (int i = 0; i < KERF_SLOTS; i++) {
 		uint64_t none = 0;
-		if (atomic_compare_exchange_strong(&u->slot[i].owner, &none, owner))
+		if (atomic_compare_exchange_strong(&u->slot[i].owner, &none, owner)) {
+			kerf_none_managed(u, &u->slot[i]); /* who had it may have been killed */
 			return &u->slot[i];
+		}
 	}
 	return NULL;
+}
+
+/* Tells that so many more of the bytes that a slot holds are managed memory, or fewer. */
+static inline void kerf_are_managed(struct kerf_usage *u, struct kerf_slot *s, int device, int64_t bytes)
+{
+	atomic_fetch_add(&s->begun, 1);
+	atomic_fetch_add(&u->managed[s - u->slot][device], (uint64_t)bytes);
+	atomic_fetch_add(&s->ended, 1);
 }
 
 /* Books bytes of a device in one step, or books nothing where they would go past the limit. */

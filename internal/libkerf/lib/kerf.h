@@ -112,6 +112,10 @@ void *kerf_rejecting(const char *name, int version);
 
 /* region.c: the counters. A device is its place in the limits page. */
 #define KERF_NO_PLACE (-1)
+/* The place of managed memory of a device: it is charged there, too, and the agent knows that no process is listed with it.
+ * Charges, entries and pools have it; all else takes the place of the device. */
+#define KERF_MANAGED(place) ((place) == KERF_NO_PLACE ? KERF_NO_PLACE : (place) + KERF_DEVICES)
+#define KERF_DEVICE(place) ((place) < KERF_DEVICES ? (place) : (place) - KERF_DEVICES)
 int kerf_find(const unsigned char uuid[16]);
 void kerf_register(void);
 bool kerf_take(int place, uint64_t bytes);

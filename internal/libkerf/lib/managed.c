@@ -5,7 +5,7 @@
  * device has no managed memory, and moves no memory of the host to itself, as far as a program can ask. The variables of a
  * module (__managed__) and what a kernel touches reach no function of the driver, so the library cannot reject them.
  */
-#include "kerf.h"
+#include "pool.h"
 
 CUresult cuMemAllocManaged(CUdeviceptr *ptr, size_t bytes, unsigned flags)
 {
@@ -13,7 +13,10 @@ CUresult cuMemAllocManaged(CUdeviceptr *ptr, size_t bytes, unsigned flags)
 	KERF_NEED(cuMemAllocManaged, CUDA_ERROR_NOT_INITIALIZED);
 	if (kerf_rejects_managed())
 		return CUDA_ERROR_NOT_SUPPORTED;
-	CUresult ret = kerf_begin_here(&c, kerf_round(bytes));
+	int place;
+	CUresult ret = kerf_here(&place);
+	if (!ret)
+		ret = kerf_begin(&c, KERF_MANAGED(place), kerf_round(bytes));
 	if (ret)
 		return ret;
 	ret = real(ptr, bytes, flags);
@@ -68,17 +71,32 @@ PREFETCH(cuMemPrefetchBatchAsync_ptsz, rejects(to, to ? places : 0), BATCH, IN_B
 PREFETCH(cuMemDiscardAndPrefetchBatchAsync, rejects(to, to ? places : 0), BATCH, IN_BATCH)
 PREFETCH(cuMemDiscardAndPrefetchBatchAsync_ptsz, rejects(to, to ? places : 0), BATCH, IN_BATCH)
 
-/* Pools of managed memory came with CUDA 13.0. */
+/* Pools of managed memory came with CUDA 13.0. What is allocated from one may come to any device. */
+static CUresult pool_for(CUresult (*real)(CUmemoryPool *, CUmemLocation *, int), CUmemoryPool *pool, CUmemLocation *location,
+			 int type)
+{
+	int place;
+	bool managed = type == CU_MEM_ALLOCATION_TYPE_MANAGED;
+	if (managed && kerf_rejects_managed())
+		return CUDA_ERROR_NOT_SUPPORTED;
+	CUresult ret = real(pool, location, type);
+	if (ret || !managed)
+		return ret;
+	if (location->type == CU_MEM_LOCATION_TYPE_DEVICE)
+		place = kerf_place(location->id);
+	else if (kerf_here(&place))
+		return ret; /* without a context there is no allocation, either */
+	return kerf_pool_add(*pool, KERF_MANAGED(place)) ? ret : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, CUmemLocation *location, int type)
 {
 	KERF_NEED(cuMemGetDefaultMemPool, CUDA_ERROR_NOT_INITIALIZED);
-	bool refused = type == CU_MEM_ALLOCATION_TYPE_MANAGED && kerf_rejects_managed();
-	return refused ? CUDA_ERROR_NOT_SUPPORTED : real(pool, location, type);
+	return pool_for(real, pool, location, type);
 }
 
 CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, int type)
 {
 	KERF_NEED(cuMemGetMemPool, CUDA_ERROR_NOT_INITIALIZED);
-	bool refused = type == CU_MEM_ALLOCATION_TYPE_MANAGED && kerf_rejects_managed();
-	return refused ? CUDA_ERROR_NOT_SUPPORTED : real(pool, location, type);
+	return pool_for(real, pool, location, type);
 }

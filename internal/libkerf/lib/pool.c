@@ -105,7 +105,7 @@ void kerf_pools(int place, bool trim)
 {
 	struct kerf_self *s = kerf_self();
 	for (struct kerf_pool *p = s ? s->pools : NULL; p; p = p->next) {
-		if (place != KERF_ALL_PLACES && p->place != place)
+		if (place != KERF_ALL_PLACES && KERF_DEVICE(p->place) != place)
 			continue;
 		pthread_mutex_lock(&p->lock);
 		if (trim && !p->gone)
@@ -143,7 +143,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
 	int place = on_device ? kerf_place(props->location.id) : KERF_NO_PLACE;
 	if (managed && !on_device) /* it may come to any device */
 		kerf_here(&place);
-	struct kerf_pool *p = kerf_pool_add(*pool, place);
+	struct kerf_pool *p = kerf_pool_add(*pool, managed ? KERF_MANAGED(place) : place);
 	if (p)
 		p->host = host;
 	else if (KERF_REAL(cuMemPoolDestroy))

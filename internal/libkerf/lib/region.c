@@ -132,6 +132,7 @@ static void give_all(struct kerf_usage *u, struct kerf_slot *s)
 	atomic_store(&s->ended, atomic_load(&s->begun)); /* who held it may have ended between the two */
 	atomic_fetch_add(&s->begun, 1);
 	atomic_store(&s->making, 0);
+	kerf_none_managed(u, s);
 	for (int d = 0; d < KERF_DEVICES; d++) {
 		atomic_store(&s->waiting[d], 0);
 		/* In one step: the agent may just take over what waits. */
@@ -243,17 +244,20 @@ static bool reserve(struct kerf_slot *s, int place, uint64_t bytes)
 
 bool kerf_take(int place, uint64_t bytes)
 {
+	int device = KERF_DEVICE(place);
 	struct kerf_slot *s = place == KERF_NO_PLACE ? NULL : slot();
-	if (!s)
+	if (!s || (!reserve(s, device, bytes) &&
+		   !(bury(usage, atomic_load(&s->owner), atomic_load(&s->space)) && reserve(s, device, bytes))))
 		return false;
-	return reserve(s, place, bytes) ||
-	       (bury(usage, atomic_load(&s->owner), atomic_load(&s->space)) && reserve(s, place, bytes));
+	if (place != device)
+		kerf_are_managed(usage, s, device, (int64_t)bytes);
+	return true;
 }
 
 void kerf_refused(int place)
 {
 	if (place != KERF_NO_PLACE && mapped())
-		atomic_fetch_add_explicit(&((struct kerf_usage *)usage)->total[place].refused, 1, memory_order_relaxed);
+		atomic_fetch_add_explicit(&((struct kerf_usage *)usage)->total[KERF_DEVICE(place)].refused, 1, memory_order_relaxed);
 }
 
 void kerf_rejected(void)
@@ -265,8 +269,10 @@ void kerf_rejected(void)
 void kerf_give(int place, uint64_t bytes)
 {
 	struct kerf_slot *s = place == KERF_NO_PLACE || !bytes ? NULL : slot();
+	if (s && place != KERF_DEVICE(place))
+		kerf_are_managed(usage, s, KERF_DEVICE(place), -(int64_t)bytes);
 	if (s)
-		kerf_return(usage, s, place, bytes);
+		kerf_return(usage, s, KERF_DEVICE(place), bytes);
 }
 
 void kerf_force(int place, uint64_t bytes)
@@ -275,10 +281,13 @@ void kerf_force(int place, uint64_t bytes)
 	struct kerf_usage *u = usage;
 	if (!s)
 		return;
+	int device = KERF_DEVICE(place);
 	atomic_fetch_add(&s->begun, 1);
-	atomic_fetch_add(&u->total[place].bytes, bytes);
-	atomic_fetch_add(&s->held[place], bytes);
+	atomic_fetch_add(&u->total[device].bytes, bytes);
+	atomic_fetch_add(&s->held[device], bytes);
 	atomic_fetch_add(&s->ended, 1);
+	if (place != device)
+		kerf_are_managed(u, s, device, (int64_t)bytes);
 }
 
 uint64_t kerf_context_size(int place)

@@ -69,6 +69,9 @@ struct kerf_usage {
 	uint64_t pad[6];
 	struct kerf_total total[KERF_DEVICES]; /* never less than the sum of what the slots hold */
 	struct kerf_slot slot[KERF_SLOTS];
+	/* The part of a slot's held that is managed memory, with which the driver lists no process. It is changed after held is
+	 * added to, and before it is taken from; an older agent's page has no such words. */
+	_Atomic uint64_t managed[KERF_SLOTS][KERF_DEVICES];
 };
 
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "64-bit atomics without locks");

@@ -5,7 +5,7 @@
 // they count, and which of them do not count at all. It compares their counters with what the driver tells of each
 // process.
 //
-// The overhead of a process is what the driver tells of it less what it counts. Memory is reserved in the counter
+// The overhead of a process is what the driver tells of it less what it counts, managed memory aside. Memory is reserved in the counter
 // before the driver is asked for it, and returned after the driver has it back; so as long as a process was at no
 // counter between two readings of it, what the driver told in between is no more than count and overhead together. Only
 // such readings are used. What they show is believed at once where it is more than before; where it is less, an
@@ -42,6 +42,8 @@ type Count struct {
 	Steps uint64
 	Quiet bool
 	Held  map[sharing.GPUID]sharing.Bytes
+	// Managed is the part of Held that is managed memory: the driver lists no process with it.
+	Managed map[sharing.GPUID]sharing.Bytes
 	// Waiting is the part of Held that is for contexts which the process has made.
 	Waiting map[sharing.GPUID]sharing.Bytes
 }
@@ -122,7 +124,7 @@ func (a *Account) Step(l Look) Result {
 			u, listed := uses[at]
 			if still && slices.Contains(l.Told, gpu) && (u.Known || !listed) {
 				waiting, absent := after.Waiting[gpu], r.absent
-				seen := u.Bytes.SubFloor(after.Held[gpu].SubFloor(waiting))
+				seen := u.Bytes.SubFloor(after.Held[gpu].SubFloor(waiting).SubFloor(after.Managed[gpu]))
 				r, had = r.next(seen), true
 				r.absent = !listed && waiting > 0
 				if waiting > 0 && (listed || absent) {

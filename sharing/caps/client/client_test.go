@@ -32,6 +32,11 @@ func TestOverheadOfAProcess(t *testing.T) {
 	at := func(steps uint64, held, used sharing.Bytes) Look {
 		return one(quiet(steps, held), quiet(steps, held), used)
 	}
+	managed := func(held, managed, used sharing.Bytes) Look {
+		c := quiet(1, held)
+		c.Managed = map[sharing.GPUID]sharing.Bytes{gpu: managed}
+		return one(c, c, used)
+	}
 	busy := quiet(3, 0)
 	busy.Quiet = false
 	untold, unknown, unlisted := at(1, 10, 90), at(1, 10, 90), at(1, 10, 0)
@@ -41,6 +46,8 @@ func TestOverheadOfAProcess(t *testing.T) {
 		want  []sharing.Bytes
 	}{
 		"what is beyond the count":         {[]Look{at(1, 10, 40)}, []sharing.Bytes{30}},
+		"managed memory is in no list":     {[]Look{managed(50, 40, 30)}, []sharing.Bytes{20}},
+		"more managed memory than counted": {[]Look{managed(50, 60, 30)}, []sharing.Bytes{30}},
 		"never negative":                   {[]Look{at(1, 50, 40)}, []sharing.Bytes{0}},
 		"more at once":                     {[]Look{at(1, 10, 40), at(1, 10, 60)}, []sharing.Bytes{30, 50}},
 		"less at the second look":          {[]Look{at(1, 10, 40), at(3, 30, 40), at(3, 30, 40)}, []sharing.Bytes{30, 30, 10}},

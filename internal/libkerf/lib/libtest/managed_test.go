@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/kerf-gpu/kerf/sharing"
 )
 
 // lines runs the program that calls what its input says, and returns a line of output for each line of input.
@@ -111,9 +113,53 @@ func TestManagedPoolIsCharged(t *testing.T) {
 			"linked cuMemPoolCreate - 0 0 0 b0 b1 0+0=77 " + kind,
 			"linked cuMemAllocFromPoolAsync - 0 0 0 b0 400000 77 5e00",
 		})
-		if got := b.used(); (got == 4*mib) != charged || (got == 0) == charged {
-			t.Errorf("pool %q: %d bytes are charged", kind, got)
+		want := sharing.Bytes(0)
+		if charged {
+			want = 4 * mib
 		}
+		if got, managed := b.used(), b.managed(); got != want || managed != want {
+			t.Errorf("pool %q: %d bytes are charged, %d of them as managed memory", kind, got, managed)
+		}
+	}
+}
+
+// managed is the part of what is charged that is managed memory.
+func (b box) managed() (sum sharing.Bytes) {
+	for _, c := range b.region.Counts() {
+		for _, n := range c.Managed {
+			sum += n
+		}
+	}
+	return sum
+}
+
+// The agent learns which part of what a process holds is managed memory: no process is listed with it. When a process becomes
+// another program, or is killed, its slot has none for the next one.
+func TestManagedMemoryIsCountedApart(t *testing.T) {
+	b := start(t, "h100x8", "r580").cap(t, 4*gib)
+	take := []string{"gpu:0", "take:managed:1073741824", "take:linear:2097152", "wait"}
+	p := b.begin(t, append(take, "give", "wait", "clear", "wait", "take:managed:2147483648", "wait", "exec", "gpu:0", "take:linear:2097152", "wait")...)
+	for i, want := range []struct{ managed, held sharing.Bytes }{
+		{gib, gib + 2*mib}, {gib, gib}, {0, 0}, {2 * gib, 2 * gib}, {0, 2 * mib},
+	} {
+		p.until(t)
+		if got, held := b.managed(), b.used(); got != want.managed || held != want.held {
+			t.Errorf("step %d: %d bytes of managed memory of %d, want %d of %d", i, got, held, want.managed, want.held)
+		}
+		p.goOn(t)
+	}
+	p.end()
+	killed := b.begin(t, take...)
+	killed.until(t)
+	if err := killed.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	killed.end()
+	b.reclaim(t)
+	next := b.begin(t, "gpu:0", "take:linear:2147483648", "wait")
+	next.until(t)
+	if got, held := b.managed(), b.used(); got != 0 || held != 2*gib {
+		t.Errorf("the next process has %d bytes of managed memory of %d", got, held)
 	}
 }
 
