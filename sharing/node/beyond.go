@@ -11,9 +11,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
-// beyond says where the processes of a lease hold more than their cap, and what holds the lease does not count it: managed
-// memory under the driver's limit, which NVIDIA documents so, what others made and handed over, and what the driver takes for a program that counts its memory by
-// itself. The watch finds the rest, where there is one. A cap of which something is held beyond is not told as kept. It needs
+// beyond says where the processes of a lease hold more than their cap, and what holds the lease does not count it: under the
+// driver's limit what others made and handed over, and what the driver takes for a program that counts its memory by itself.
+// Managed memory is not among it: no process is listed with that, see unlistedOn. The watch finds the rest, where there is one. A cap of which something is held beyond is not told as kept. It needs
 // the lock.
 func (r *Runtime) beyond(gr ledger.Grant, p picture) []string {
 	h := r.held[gr.Claim.ID]
@@ -24,7 +24,7 @@ func (r *Runtime) beyond(gr ledger.Grant, p picture) []string {
 	var why, remedy string
 	switch {
 	case h.backend == config.BackendDriver:
-		why = "the driver's limit does not count managed memory, nor what another grant made and handed over"
+		why = "the driver's limit does not count what another grant made and handed over"
 		remedy = "give such a program a MIG instance or a whole GPU"
 	case h.backend == config.BackendLibkerf && !r.watches(gr):
 		slack = contextSlack // of a context and its modules, before they are counted

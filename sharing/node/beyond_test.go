@@ -34,8 +34,8 @@ func TestBeyondTheDriversLimit(t *testing.T) {
 		t.Errorf("at its cap: %q", got)
 	}
 	b.driver.on[gpu] = []ProcessUse{gibs(p, 6)}
-	if got := b.beyondTold(); !strings.Contains(got, "hold 6GiB of GPU") || !strings.Contains(got, "its cap is 4GiB") || !strings.Contains(got, "managed memory") {
-		t.Errorf("with managed memory: %q", got)
+	if got := b.beyondTold(); !strings.Contains(got, "hold 6GiB of GPU") || !strings.Contains(got, "its cap is 4GiB") || !strings.Contains(got, "what another grant made") {
+		t.Errorf("with memory of another: %q", got)
 	}
 	b.driver.on[gpu] = []ProcessUse{{PID: p.PID, Used: 6 * sharing.GiB}}
 	if got := b.beyondTold(); got != "" {

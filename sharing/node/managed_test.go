@@ -4,6 +4,8 @@
 package node
 
 import (
+	"encoding/binary"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -84,5 +86,50 @@ func TestManagedMemoryInAGrantsReason(t *testing.T) {
 	s := b.State(t.Context()).Grants[0]
 	if s.Level != sharing.LevelDriver || !strings.Contains(s.LevelReason, "driver's limit does not count managed memory") {
 		t.Errorf("level %v, %q", s.Level, s.LevelReason)
+	}
+}
+
+// managedOf says that a part of what a slot counts of the first GPU is managed memory, as the library would.
+func (g *guarded) managedOf(a Armed, slot int, n sharing.Bytes) {
+	g.t.Helper()
+	f, err := os.OpenFile(filepath.Join(g.bench.opt.Client.Dir, string(a.ID), libkerf.UsageFile), os.O_RDWR, 0)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer f.Close()
+	word := binary.LittleEndian.AppendUint64(nil, uint64(n))
+	if _, err := f.WriteAt(word, int64(firstSlot+libkerf.MaxProcesses*slotSize+slot*libkerf.MaxDevices*8)); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// Managed memory that libkerf has charged is attributed, up to the grant's cap: what a program writes to its counters hides no
+// more. It does not hide what the driver holds for a process beyond its count, either.
+func TestManagedMemoryOfLibkerfIsAttributed(t *testing.T) {
+	g := newPreloaded(t, preloading)
+	p, a := g.share(4)
+	gpu := a.Own[0].UUID
+	g.counts(a, 0, p, 3*sharing.GiB)
+	g.managedOf(a, 0, 2*sharing.GiB)
+	look := func(unlisted sharing.Bytes) string {
+		g.bench.driver.on[gpu] = []ProcessUse{{PID: p.PID, Used: 3 * sharing.GiB / 2, Known: true}}
+		g.bench.driver.nobodys = map[sharing.GPUID]sharing.Bytes{gpu: unlisted}
+		g.bench.unlistedTold()
+		return g.bench.unlistedTold()
+	}
+	if got := look(2 * sharing.GiB); got != "" {
+		t.Errorf("all of it is charged: %q", got)
+	}
+	if got := look(3 * sharing.GiB); !strings.Contains(got, "has 1GiB of unattributed memory") {
+		t.Errorf("with 1 GiB that is not: %q", got)
+	}
+	g.bench.upkeep(t.Context())
+	if u := g.usage(a); u.Overhead != sharing.GiB/2 {
+		t.Errorf("overhead %v, want what is listed beyond 1GiB", u.Overhead)
+	}
+	g.counts(a, 1, p, 96*sharing.GiB)
+	g.managedOf(a, 1, 99*sharing.GiB)
+	if got := look(6 * sharing.GiB); !strings.Contains(got, "has 2GiB of unattributed memory") {
+		t.Errorf("where the counters are past the cap: %q", got)
 	}
 }

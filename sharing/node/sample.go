@@ -23,8 +23,7 @@ type picture struct {
 	capped map[capKey]sharing.Bytes
 	// strangers has, for a GPU that was granted whole, the processes on it that are not the grant's.
 	strangers map[sharing.GPUID][]int
-	// unlisted is memory that a GPU has in use and none of its processes has, where that is much; beyondList is what this
-	// picture alone shows of it.
+	// unlisted is a GPU's unattributed memory, where that is much; beyondList is what this picture alone shows of it.
 	unlisted, beyondList map[sharing.GPUID]sharing.Bytes
 }
 
@@ -57,6 +56,7 @@ func (r *Runtime) sample(ctx context.Context) picture {
 	att := r.att
 	grants := r.ledger.Grants()
 	held := maps.Clone(r.held)
+	regions := wholeRegions(r.held)
 	r.mu.Unlock()
 
 	p := picture{gpus: map[sharing.GPUID]Sample{}, pids: map[ledger.ClaimID][]int{}, capped: map[capKey]sharing.Bytes{}, strangers: map[sharing.GPUID][]int{}}
@@ -73,7 +73,7 @@ func (r *Runtime) sample(ctx context.Context) picture {
 	}
 	r.findStrangers(grants, &p)
 	if att != nil {
-		p.setUnlisted(r.sampler.last, att.GPUs)
+		p.setUnlisted(r.sampler.last, att.GPUs, managedIn(regions))
 	}
 	r.sampler.last, r.sampler.at, r.sampler.changes = p, time.Now(), now
 	return p

@@ -12,17 +12,17 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
-// UnlistedReason of the node: memory of a GPU is in use that none of the processes that the driver lists has.
+// UnlistedReason of the node: a GPU has unattributed memory, which is in use and belongs to no process that the driver lists.
 const UnlistedReason = "GPUMemoryUnlisted"
 
 // unlistedSlack is what a driver may hold for itself beside what it tells of processes: some MiB, by what nvidia-smi shows.
 const unlistedSlack = 32 * sharing.MiB
 
-// unlistedIn is what a GPU has in use beyond what the driver tells of its processes; false where it does not tell that of each.
-// A program can bring that about: memory that it exported, and released, lives as long as anybody holds the file that stands for
-// it, or several others have imported it, and is then in nobody's use.
-func unlistedIn(s Sample) (sharing.Bytes, bool) {
-	var sum sharing.Bytes
+// unlistedIn is what a GPU has in use beyond what the driver lists with its processes, and beyond the managed memory that
+// libkerf has charged; false where the driver does not know that of each process. Programs cause it by managed memory, and by
+// memory that they exported and released: that lives as long as a file or another process holds it.
+func unlistedIn(s Sample, managed sharing.Bytes) (sharing.Bytes, bool) {
+	sum := managed
 	for _, use := range s.Processes {
 		var err error
 		if sum, err = sum.Add(use.Used); err != nil || !use.Known {
@@ -33,15 +33,16 @@ func unlistedIn(s Sample) (sharing.Bytes, bool) {
 }
 
 // setUnlisted looks at a picture, and the one before it: a GPU's use and that of its processes are not told at one moment, so the
-// lesser of two is believed. Of a GPU in MIG mode nothing is said: its use is that of its instances.
-func (p *picture) setUnlisted(before picture, gpus []sharing.GPU) {
+// lesser of two is believed. managed is what libkerf has charged. Of a GPU in MIG mode nothing is said: its use is that of its
+// instances.
+func (p *picture) setUnlisted(before picture, gpus []sharing.GPU, managed map[sharing.GPUID]sharing.Bytes) {
 	p.beyondList, p.unlisted = map[sharing.GPUID]sharing.Bytes{}, map[sharing.GPUID]sharing.Bytes{}
 	for _, gpu := range gpus {
 		s, told := p.gpus[gpu.UUID]
 		if gpu.MIG || !told {
 			continue
 		}
-		now, known := unlistedIn(s)
+		now, known := unlistedIn(s, managed[gpu.UUID])
 		if !known {
 			continue
 		}
@@ -52,7 +53,8 @@ func (p *picture) setUnlisted(before picture, gpus []sharing.GPU) {
 	}
 }
 
-// unlistedOn says that a GPU's memory is in nobody's use, and whose programs may have brought that about; empty where it is not so.
+// unlistedOn reports a GPU's unattributed memory with its possible causes, and which grants are on the GPU; empty where there is
+// none. It names no grant as the cause: the driver does not tell.
 func unlistedOn(gpu sharing.GPU, p picture, grants []ledger.Grant) string {
 	bytes, is := p.unlisted[gpu.UUID]
 	if !is {
@@ -64,11 +66,12 @@ func unlistedOn(gpu sharing.GPU, p picture, grants []ledger.Grant) string {
 			whose = append(whose, string(g.Claim.ID))
 		}
 	}
-	text := fmt.Sprintf("GPU %d has %s in use that none of its processes has: memory that was exported and that its maker has let go lives while a file or several processes hold it, and no cap counts it", gpu.Index, bytes)
+	text := fmt.Sprintf("GPU %d has %s of unattributed memory, which the driver lists with no process and no cap counts. "+
+		"It is managed memory (cudaMallocManaged), or memory that a program exported and released while a file or another process holds it", gpu.Index, bytes)
 	if len(whose) == 0 {
-		return text + "; no grant is on the GPU, so look for a process that holds such a file"
+		return text + ". No grant is on the GPU"
 	}
-	return text + fmt.Sprintf("; it may be held by programs of grant %s: it goes with the one that holds it", strings.Join(whose, ", "))
+	return text + fmt.Sprintf(". Kerf cannot tell whose it is; on the GPU: %s", strings.Join(whose, ", "))
 }
 
 // unlisteds tells those who run the node of each GPU once, until it is otherwise. The meter's loop alone uses it.

@@ -15,7 +15,7 @@ func (b *bench) unlistedTold() string {
 	b.t.Helper()
 	b.changed.announce() // a new picture
 	for _, w := range b.State(b.t.Context()).Warnings {
-		if strings.Contains(w, "none of its processes has") {
+		if strings.Contains(w, "unattributed memory") {
 			return w
 		}
 	}
@@ -40,7 +40,7 @@ func TestUnlistedMemoryIsTold(t *testing.T) {
 	if got := look(3*sharing.GiB, gibs(p, 4)); got != "" {
 		t.Errorf("at the first look, at which a process may just have freed it: %q", got)
 	}
-	if got := look(2*sharing.GiB, gibs(p, 4)); !strings.Contains(got, " has 2GiB in use") || !strings.Contains(got, string(a.ID)) {
+	if got := look(2*sharing.GiB, gibs(p, 4)); !strings.Contains(got, " has 2GiB of unattributed memory") || !strings.Contains(got, "It is managed memory") || strings.Contains(got, "held by") || !strings.Contains(got, string(a.ID)) {
 		t.Errorf("at the second: %q", got)
 	}
 	if got := look(2*sharing.GiB, ProcessUse{PID: p.PID, Used: 4 * sharing.GiB}); got != "" {
@@ -49,7 +49,7 @@ func TestUnlistedMemoryIsTold(t *testing.T) {
 	look(2 * sharing.GiB)
 	p.end()
 	b.eventually("the grant's end", func() bool { return len(b.State(t.Context()).Grants) == 0 })
-	if got := look(2 * sharing.GiB); !strings.Contains(got, "no grant is on the GPU") {
+	if got := look(2 * sharing.GiB); !strings.Contains(got, "No grant is on the GPU") {
 		t.Errorf("after the grant's end: %q", got)
 	}
 	look(unlistedSlack)
@@ -78,7 +78,7 @@ func TestUnlistedMemoryIsAnEvent(t *testing.T) {
 			t.Fatalf("told %q, want %d", told, step.want)
 		}
 	}
-	if !strings.HasPrefix(told[0], UnlistedReason+": GPU 0 has 1GiB in use") {
+	if !strings.HasPrefix(told[0], UnlistedReason+": GPU 0 has 1GiB of unattributed memory") {
 		t.Errorf("told %q", told[0])
 	}
 }

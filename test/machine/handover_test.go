@@ -180,7 +180,7 @@ func TestMemoryHandedToAnotherGrant(t *testing.T) {
 	t.Parallel()
 	for _, b := range backends() {
 		t.Run(b.name, func(t *testing.T) {
-			m := b.make(t, usualHardware, b.driver)
+			m := b.make(t, usualHardware, b.driver, "")
 			for _, tc := range []struct{ kind, api, then string }{
 				{"vmm", "import", keepsIt}, {"vmm", "import", freesIt}, {"vmm", "import", endsIt},
 				{"ipc", "ipc", freesIt}, {"pool", "pool-import", freesIt},

@@ -27,6 +27,8 @@ type seen struct {
 	lasted time.Duration
 	// first and last are the levels that the grant showed at its start and while the program held what it had.
 	first, last string
+	// rejects says that the pool wants this memory rejected, which is the CUDA error of a driver that does not have it.
+	rejects bool
 	// told says that a warning of the agent named the grant.
 	told bool
 }
@@ -67,7 +69,7 @@ func judged(s seen, strict bool) verdict {
 		return passed
 	case over:
 		return silent
-	case strings.Contains(s.failed, "NOT_SUPPORTED") || strings.Contains(s.failed, "NOT_FOUND"):
+	case !s.rejects && strings.Contains(s.failed, "NOT_SUPPORTED") || strings.Contains(s.failed, "NOT_FOUND"):
 		return missing
 	case s.took == 0 && s.failed != "":
 		return refused
@@ -99,6 +101,7 @@ func TestJudged(t *testing.T) {
 		"refused past its cap":        {s: with(func(s *seen) { s.peak, s.took, s.failed = 2*gib, 19*gib/10, oom }), want: wasHeld},
 		"nothing at all":              {s: with(func(s *seen) { s.peak, s.failed = 0, oom }), want: refused},
 		"no such function":            {s: with(func(s *seen) { s.failed = "CUDA_ERROR_NOT_SUPPORTED" }), want: missing},
+		"rejected by the pool":        {s: with(func(s *seen) { s.failed, s.rejects = "CUDA_ERROR_NOT_SUPPORTED", true }), want: refused},
 		"over, and no such function":  {s: with(func(s *seen) { s.peak, s.failed = 3*gib, "CUDA_ERROR_NOT_SUPPORTED" }), want: silent, over: gib},
 		"over and killed":             {s: with(func(s *seen) { s.peak, s.killed = 3*gib, "over_cap" }), want: ended, over: gib},
 		"killed before it was seen":   {s: with(func(s *seen) { s.killed = "over_cap" }), want: ended},

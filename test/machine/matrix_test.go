@@ -27,7 +27,7 @@ const matrixCap = 2 * gib
 // backend is one way of holding shares, as a machine of its own.
 type backend struct {
 	name, level, driver string
-	make                func(t *testing.T, hardware, driver string) *machine
+	make                func(t *testing.T, hardware, driver, pool string) *machine
 }
 
 // Programs run on the first of these machines, but for those that need another GPU.
@@ -36,17 +36,21 @@ const usualHardware, switchedHardware = "t4x4", "h100x8"
 func backends() []backend {
 	const kill = ", overCap: kill"
 	return []backend{
-		{"driver", "driver", "r615", func(t *testing.T, hw, driver string) *machine {
-			return newMachine(t, setup{hardware: hw, driver: driver})
+		{"driver", "driver", "r615", func(t *testing.T, hw, driver, pool string) *machine {
+			m := newMachine(t, setup{hardware: hw, driver: driver, noAgent: true})
+			m.agentFlags = []string{"--config", m.write(head + "spec:\n  pools:\n  - {name: default" + pool + "}\n")}
+			m.startAgent()
+			m.ready()
+			return m
 		}},
-		{"mps", "client", "r580", func(t *testing.T, hw, driver string) *machine {
-			return newMPSOn(t, hw, driver, "driver, mps, reactive", kill)
+		{"mps", "client", "r580", func(t *testing.T, hw, driver, pool string) *machine {
+			return newMPSOn(t, hw, driver, "driver, mps, reactive", kill+pool)
 		}},
-		{"libkerf", "client", "r580", func(t *testing.T, hw, driver string) *machine {
-			return newPooled(t, hw, driver, "driver, libkerf, reactive", kill)
+		{"libkerf", "client", "r580", func(t *testing.T, hw, driver, pool string) *machine {
+			return newPooled(t, hw, driver, "driver, libkerf, reactive", kill+pool)
 		}},
-		{"reactive", "reactive", "r580", func(t *testing.T, hw, driver string) *machine {
-			return newPooled(t, hw, driver, "driver, reactive", kill)
+		{"reactive", "reactive", "r580", func(t *testing.T, hw, driver, pool string) *machine {
+			return newPooled(t, hw, driver, "driver, reactive", kill+pool)
 		}},
 	}
 }
@@ -86,12 +90,16 @@ func TestMatrix(t *testing.T) {
 				machines := map[string]*machine{}
 				for _, a := range all {
 					hw, driver := cmp.Or(a.hardware, usualHardware), cmp.Or(a.driver, b.driver)
-					on := machines[hw+driver]
+					on := machines[hw+driver+a.pool]
 					if on == nil {
-						on = b.make(t, hw, driver)
-						machines[hw+driver] = on
+						pool := ""
+						if a.pool != "" {
+							pool = ", " + a.pool
+						}
+						on = b.make(t, hw, driver, pool)
+						machines[hw+driver+a.pool] = on
 						c := on.cell(t, b, first())
-						if hw == usualHardware {
+						if hw == usualHardware && pool == "" {
 							cells[firstName] = c
 						}
 					}
@@ -135,7 +143,7 @@ func (m *machine) cell(t *testing.T, b backend, a attempt) cell {
 func (m *machine) try(t *testing.T, b backend, a attempt) seen {
 	t.Helper()
 	m = m.in(t)
-	name := "m-" + strings.ToLower(strings.NewReplacer(" ", "-", ",", "").Replace(a.name()))
+	name := "m-" + strings.ToLower(strings.NewReplacer(" ", "-", ",", "", ":", "").Replace(a.name()))
 	m.set("gpu=all", "peak=now")
 	base := m.memory()
 	if base.peak != 0 {
@@ -144,7 +152,7 @@ func (m *machine) try(t *testing.T, b backend, a attempt) seen {
 	before := m.watched()
 	r := m.run(flags("--memory 2GiB --name "+name+" --gpu-uuid "+m.uuid(0)), []string{"sh", "-c", a.scriptFor(m.uuid(0), m.uuid(3))})
 	grant := r.granted()
-	s := seen{cap: matrixCap, context: contextT4, first: grant.Level, last: grant.Level}
+	s := seen{cap: matrixCap, context: contextT4, first: grant.Level, last: grant.Level, rejects: a.pool != ""}
 	if a.hardware == switchedHardware {
 		s.context = contextH100
 	}
@@ -214,6 +222,6 @@ func (m *machine) note(s *seen, name string) {
 	for _, w := range state.Warnings {
 		s.told = s.told || ok && strings.Contains(w, g.ID) ||
 			strings.HasPrefix(w, "GPU 0 is used by processes without a grant") ||
-			!ok && strings.HasPrefix(w, "GPU 0 has ") && strings.Contains(w, "in use that none of its processes has")
+			strings.HasPrefix(w, "GPU 0 has ") && strings.Contains(w, "of unattributed memory")
 	}
 }

@@ -54,12 +54,25 @@ imported it, and every file that stands for it have let it go, so a maker can fr
 | libkerf | the maker counts it | who alone holds it is shown with it by NVML: it counts against the holder's cap from when the agent has seen it, and what is over is found by the watch |
 | mps, reactive | the maker's use | the use of who alone holds it, which the watch sums over the grant |
 
-What several hold, or a file alone, and its maker has let go, is in no process's use: it is seen in the GPU's alone. ` + "`kerf status`" + ` and an event of
-the node (` + "`GPUMemoryUnlisted`" + `) then tell how much it is, from 32 MiB on, and which grants are on the GPU. Nobody is ended for it: whose it is cannot be told. At level ` + "`driver`" + ` it is
+What several hold, or a file alone, and its maker has let go, is unattributed memory (next section). At level ` + "`driver`" + ` it is
 still held to its maker's cap. What a driver counts for whom is from NVIDIA's open kernel modules (a charge ends with the last reference to the memory;
 a process's own are what it alone holds and what it made); that NVML adds these two up is inferred. Shown by
 ` + "`test/machine.TestMemoryHandedToAnotherGrant`" + `, ` + "`sharing/node.TestUnlistedMemoryIsTold`" + `, ` + "`internal/gpusim/model.TestImportedMemoryLivesOn`" + `, ` + "`internal/gpusim/model.TestFileHoldsMemory`" + `, and
 the rows ` + "`ipc`" + `, ` + "`import`" + `, ` + "`pool-import`" + ` and ` + "`file`" + ` above, in which a program's own helper makes the memory and frees it.
+
+## Unattributed memory
+
+Unattributed memory is in use on a GPU, and NVIDIA's driver lists it with no process. Managed memory (` + "`cudaMallocManaged`" + `) is such memory, and so is
+memory that a program exported and released while a file or several processes hold it. Of the backends only ` + "`libkerf`" + ` counts managed memory:
+it charges all of it when a program allocates it, wherever its pages are.
+
+` + "`kerf status`" + ` and an event of the node (` + "`GPUMemoryUnlisted`" + `) report how much there is, its possible causes and the grants on the GPU.
+The agent ends no process for it, because it cannot know whose it is. What libkerf has charged is left out.
+` + "`managedMemory: reject`" + ` in a pool makes libkerf reject managed memory. Under the other backends it has no effect, and the level's reason says so.
+
+That managed memory is in no process's number is from NVIDIA's open kernel modules and from reports of users; no real GPU was at hand.
+Shown by ` + "`internal/gpusim/lib/libtest.TestDaemonListsNoManagedMemory`" + `, ` + "`sharing/node.TestManagedMemoryOfLibkerfIsAttributed`" + `, ` + "`sharing/node.TestUnlistedMemoryIsTold`" + `,
+` + "`internal/libkerf/lib/libtest.TestRejectsManagedMemory`" + ` and the rows ` + "`managed`" + ` and ` + "`batch`" + `.
 
 ## Attacks that take no memory, or need a cluster
 

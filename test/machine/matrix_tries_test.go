@@ -18,6 +18,8 @@ type family struct {
 	step string
 	// hardware is the machine that it needs, and driver the version; empty for the usual ones.
 	hardware, driver string
+	// pool is what the pool says beyond its backends, as YAML; empty for nothing. Such a family is tried without attacks.
+	pool string
 	// past is why a backend alone does not hold this, by the backend's name: it is found by the watch, or told.
 	past map[string]string
 }
@@ -48,7 +50,10 @@ type attempt struct {
 	attack
 }
 
-func (a attempt) name() string { return strings.TrimSpace(a.api + " " + a.attack.name) }
+func (a attempt) name() string { return strings.TrimSpace(a.family.name() + " " + a.attack.name) }
+
+// name is what no other family is called.
+func (f family) name() string { return strings.TrimSpace(f.api + " " + f.pool) }
 
 // scriptFor is what sh runs on its own GPU, beside another one. Both are UUIDs.
 func (a attempt) scriptFor(own, other string) string {
@@ -64,7 +69,9 @@ func (a attempt) mayPass(backend string) string {
 }
 
 // leftOut says whether the attack means nothing by the family.
-func (a attempt) leftOut() bool { return a.fine && a.step != "" || a.only != "" && a.only != a.api }
+func (a attempt) leftOut() bool {
+	return a.fine && a.step != "" || a.only != "" && a.only != a.api || a.pool != "" && a.attack.name != ""
+}
 
 // families are the ways to get memory.
 func families() []family {
@@ -105,7 +112,11 @@ func families() []family {
 		}
 		all = append(all, f)
 	}
-	return all
+	const rejects = "managedMemory: reject"
+	return append(all, family{
+		api: "managed", pool: rejects, note: " in a pool with `" + rejects + "`",
+		past: map[string]string{"driver": "only libkerf rejects managed memory", "mps": "only libkerf rejects managed memory"},
+	})
 }
 
 // plain asks for more than the cap.

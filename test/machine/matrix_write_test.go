@@ -48,7 +48,7 @@ func document(all []backend, got matrix) string {
 	}
 	row(firstName, "`gpuload --api linear`"+first().note)
 	for _, f := range families() {
-		row(f.api, "`gpuload --api "+f.api+"`"+f.note)
+		row(f.name(), "`gpuload --api "+f.api+"`"+f.note)
 	}
 	b.WriteString("\n")
 	why := map[string][]string{}
@@ -56,7 +56,7 @@ func document(all []backend, got matrix) string {
 		for _, be := range all {
 			if w := f.past[be.name]; w != "" {
 				k := "`" + be.name + "`: " + w
-				why[k] = append(why[k], f.api)
+				why[k] = append(why[k], f.name())
 			}
 		}
 	}

@@ -38,7 +38,17 @@ func (p process) holds(want sharing.Bytes) {
 	}
 }
 
-// Managed memory counts as its process's while it is on the GPU, and for no limit.
+// inUse checks the memory in use on the GPU, of which managed memory is a part.
+func (p process) inUse(want sharing.Bytes) {
+	p.t.Helper()
+	got, err := p.m.Memory(0, nil)
+	wantErr(p.t, err, nil)
+	if got.Used != want {
+		p.t.Fatalf("%d MiB are in use, want %d", got.Used/mib, want/mib)
+	}
+}
+
+// Managed memory is in the GPU's use while it is there, in no process's number, and charged to no limit.
 func TestManagedMemoryIsChargedToNoLimit(t *testing.T) {
 	m := testMachine(t, "t4x4", machine.Dmem)
 	setLimit(t, m, inA, gib)
@@ -46,12 +56,14 @@ func TestManagedMemoryIsChargedToNoLimit(t *testing.T) {
 	at := p.managed(4*gib, inA)
 	p.holds(120 * mib)
 	p.reside(at, 3*gib, 3*gib)
-	p.holds(3*gib + 120*mib)
+	p.holds(120 * mib)
+	p.inUse(3*gib + 120*mib)
 	if l, err := m.GetLimit(0, inA); err != nil || l.Used != 120*mib {
 		t.Errorf("charged %+v, %v, want the context alone", l, err)
 	}
 	p.reside(at, gib, gib)
-	p.holds(gib + 120*mib)
+	p.holds(120 * mib)
+	p.inUse(gib + 120*mib)
 	_, err := m.Reside(p.id, at, 5*gib)
 	wantErr(t, err, wire.Invalid)
 	linear := p.alloc(64*mib, nil, nil)
@@ -59,6 +71,7 @@ func TestManagedMemoryIsChargedToNoLimit(t *testing.T) {
 	wantErr(t, err, wire.NotFound)
 	wantErr(t, m.Free(p.id, at), nil)
 	p.holds(184 * mib)
+	p.inUse(184 * mib)
 }
 
 // It makes room for others, and takes what room there is.
@@ -69,10 +82,11 @@ func TestManagedMemoryIsPushedOut(t *testing.T) {
 	a, b := p.managed(20*gib, nil), p.managed(20*gib, nil)
 	p.reside(a, 20*gib, usable-120*mib)
 	p.reside(b, 10*gib, 10*gib)
-	p.holds(usable)
+	p.holds(120 * mib)
+	p.inUse(usable)
 	q := open(t, m, 0, 2, nil) // its context has room, too
 	q.alloc(usable-240*mib, nil, nil)
-	p.holds(120 * mib)
+	p.inUse(usable)
 	q.alloc(1, nil, wire.OutOfMemory)
 	p.reside(a, gib, 0)
 	m.Close(q.id, 0)

@@ -69,8 +69,8 @@ type Use struct {
 	Process
 }
 
-// Uses returns what each client holds on a GPU, by client and instance, whatever list its process stands in. Errors:
-// Invalid, Lost.
+// Uses returns what each client holds on a GPU, by client and instance, whatever list its process stands in. Managed memory is
+// in none of it. Errors: Invalid, Lost.
 func (m *Model) Uses(index int) ([]Use, error) {
 	return m.uses(index, func(int) bool { return true })
 }
@@ -137,7 +137,9 @@ func (m *Model) uses(index int, which func(pid int) bool) ([]Use, error) {
 			sum[instance{h.part, h.ci}] += h.bytes
 		}
 		for _, a := range c.allocs {
-			sum[instance{a.part, a.ci}] += a.bytes
+			if a.managed == 0 { // a driver lists no process with managed memory
+				sum[instance{a.part, a.ci}] += a.bytes
+			}
 		}
 		for _, s := range c.imports {
 			if s.counts() {

@@ -95,6 +95,21 @@ func holders(t *testing.T, dir string) map[int]uint64 {
 	return by
 }
 
+// usedBytes is the memory in use on all GPUs of the node. Managed memory is part of it, and of no process.
+func usedBytes(t *testing.T, dir string) (sum uint64) {
+	t.Helper()
+	var s control.Status
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := control.Ask(ctx, dir, control.Request{Command: control.CmdStatus}, &s); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range s.GPUs {
+		sum += uint64(g.UsedBytes)
+	}
+	return sum
+}
+
 func TestDaemonIdentity(t *testing.T) {
 	for name, want := range map[string]string{
 		"h100x8": "0 8", "t4x4": "0 4", "mixed": "0 4",
@@ -303,7 +318,30 @@ func TestDaemonDeathOfEachFamily(t *testing.T) {
 			if err := cmd.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "memory back", func() bool { return len(holders(t, dir)) == 0 })
+			eventually(t, "memory back", func() bool { return len(holders(t, dir)) == 0 && usedBytes(t, dir) == 0 })
 		})
+	}
+}
+
+// A program that fills the GPU with managed memory is listed with its context alone, as NVIDIA's driver does it: the pages are in
+// the GPU's use and in no process's.
+func TestDaemonListsNoManagedMemory(t *testing.T) {
+	dir := node(t, "h100x8", "r615")
+	for _, api := range []string{"managed", "batch"} {
+		cmd := hold(t, dir, "--api", api)
+		if got := holders(t, dir)[cmd.Process.Pid]; got != h100Context {
+			t.Errorf("%s: the process is listed with %d bytes, want its context's %d", api, got, h100Context)
+		}
+		want := fmt.Sprintf("0 1 %d:%d", cmd.Process.Pid, h100Context)
+		if got := nvml(t, dir, "init", "processes,0,9")[1]; got != want {
+			t.Errorf("%s: NVML lists %q, want %q", api, got, want)
+		}
+		if got := usedBytes(t, dir); got != gib+h100Context {
+			t.Errorf("%s: %d bytes are in use", api, got)
+		}
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "memory back", func() bool { return usedBytes(t, dir) == 0 })
 	}
 }

@@ -22,6 +22,7 @@ func hold(t *testing.T, dir string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd, _, _ := command(t, dir, nil, "gpuload", append([]string{"--alloc", "1GiB", "--hold", "10m"}, args...)...)
 	cmd.WaitDelay = 10 * time.Second
+	before := usedBytes(t, dir)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +30,7 @@ func hold(t *testing.T, dir string, args ...string) *exec.Cmd {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // it was killed
 	})
-	eventually(t, "a GiB in use", func() bool { return holders(t, dir)[cmd.Process.Pid] >= gib })
+	eventually(t, "a GiB more in use", func() bool { return usedBytes(t, dir) >= before+gib })
 	return cmd
 }
 
