@@ -80,7 +80,7 @@ int tamper(const struct options *o)
 	limits_fn limit = (limits_fn)dlsym(library, "nvmlDeviceSetMemoryLimits_v1");
 	char dir[2 * PATH_MAX];
 	int activation, changed = 0;
-	struct limits all = { dir, 0, 1ULL << 50 };
+	struct limits all = { dir, 0, ~0ULL }; /* none */
 	changed += say("power limit", power ? power(gpu, 200000) : NO_SUCH_CALL);
 	changed += say("compute mode", mode ? mode(gpu, EXCLUSIVE_PROCESS) : NO_SUCH_CALL);
 	changed += say("memory limit", limit && own_cgroup(dir, sizeof dir) ? limit(gpu, &all) : NO_SUCH_CALL);

@@ -174,8 +174,8 @@ func (l *Library) Utilization(ctx context.Context, id sharing.GPUID) (int, error
 // directory) hold of the GPU: soft is kept for them, past hard their allocations fail. NoLimit as hard takes
 // the limit away. It needs root. When ctx ends while the driver hangs, the limit may still be set later.
 func (l *Library) SetMemoryLimit(ctx context.Context, id sharing.GPUID, dir string, soft, hard sharing.Bytes) error {
-	_, err := onGPU(ctx, l, "set memory limit", id, func(device) (struct{}, error) {
-		return struct{}{}, l.door.setLimit(id, dir, soft, hard)
+	_, err := onGPU(ctx, l, "set memory limit", id, func(d device) (struct{}, error) {
+		return struct{}{}, d.setLimit(dir, soft, hard)
 	})
 	return err
 }
@@ -183,11 +183,11 @@ func (l *Library) SetMemoryLimit(ctx context.Context, id sharing.GPUID, dir stri
 // PutMemoryLimit is SetMemoryLimit, and then MemoryLimit in the same turn: no other call comes between the two, and a
 // caller with many GPUs waits once for each. When only the reading fails the error says so, and the limit may be in force.
 func (l *Library) PutMemoryLimit(ctx context.Context, id sharing.GPUID, dir string, soft, hard sharing.Bytes) (Limit, error) {
-	return onGPU(ctx, l, "put memory limit", id, func(device) (Limit, error) {
-		if err := l.door.setLimit(id, dir, soft, hard); err != nil {
+	return onGPU(ctx, l, "put memory limit", id, func(d device) (Limit, error) {
+		if err := d.setLimit(dir, soft, hard); err != nil {
 			return Limit{}, err
 		}
-		got, err := l.door.limit(id, dir)
+		got, err := d.limit(dir)
 		if err != nil {
 			return Limit{}, fmt.Errorf("read back: %w", err)
 		}
@@ -195,10 +195,11 @@ func (l *Library) PutMemoryLimit(ctx context.Context, id sharing.GPUID, dir stri
 	})
 }
 
-// MemoryLimit reads what SetMemoryLimit has set. It is sharing.ErrUnsupported also when nothing from dir up
-// has a limit on this GPU.
+// MemoryLimit reads what SetMemoryLimit has set: the limit on dir or, with the driver's own accounting instead of the kernel's
+// dmem controller, the nearest one above it. Where none is, a driver answers sharing.ErrNotFound, sharing.ErrUnsupported, or a
+// soft limit of 0 and a hard one of NoLimit.
 func (l *Library) MemoryLimit(ctx context.Context, id sharing.GPUID, dir string) (Limit, error) {
-	return onGPU(ctx, l, "read memory limit", id, func(device) (Limit, error) { return l.door.limit(id, dir) })
+	return onGPU(ctx, l, "read memory limit", id, func(d device) (Limit, error) { return d.limit(dir) })
 }
 
 // Check asks the GPU for something cheap that needs the hardware. It is nil, sharing.ErrLost,

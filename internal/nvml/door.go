@@ -18,8 +18,6 @@ type door interface {
 	byUUID(id sharing.GPUID) (device, error)
 	newEvents() (eventSet, error)
 	hasLimits() bool
-	setLimit(id sharing.GPUID, dir string, soft, hard sharing.Bytes) error
-	limit(id sharing.GPUID, dir string) (Limit, error)
 	shutdown() error
 }
 
@@ -39,6 +37,9 @@ type device interface {
 	setComputeMode(mode sharing.ComputeMode) error
 	powerLimit() (PowerLimit, error)
 	setPowerLimit(milliwatts uint32) error
+	// setLimit and limit are for a cgroup's directory; hasLimits says whether the library has them.
+	setLimit(dir string, soft, hard sharing.Bytes) error
+	limit(dir string) (Limit, error)
 }
 
 // eventSet waits for critical faults.

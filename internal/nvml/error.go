@@ -28,7 +28,7 @@ func (e *Error) Error() string { return fmt.Sprintf("%s: %s (code %d)", e.Func, 
 
 // Unwrap returns the sharing sentinel that the code stands for.
 func (e *Error) Unwrap() error {
-	_, word := meaning(nvml.Return(e.Code)) //nolint:gosec // it was one
+	_, word := meaning(e.Func, nvml.Return(e.Code)) //nolint:gosec // it was one
 	return word
 }
 
@@ -67,14 +67,18 @@ func check(function string, code nvml.Return) error {
 	if code == nvml.SUCCESS {
 		return nil
 	}
-	text, _ := meaning(code)
+	text, _ := meaning(function, code)
 	return &Error{Func: function, Code: int(code), Text: text}
 }
 
 // absent is the error for a function that the loaded library does not have.
 func absent(function string) error { return check(function, nvml.ERROR_FUNCTION_NOT_FOUND) }
 
-func meaning(code nvml.Return) (text string, word error) {
+// meaning is what a code means that the function returned.
+func meaning(function string, code nvml.Return) (text string, word error) {
+	if text, ok, word := ofLimits(function, code); ok {
+		return text, word
+	}
 	switch code {
 	case nvml.ERROR_UNINITIALIZED:
 		return "the library is not initialised", sharing.ErrUnavailable

@@ -18,7 +18,6 @@ import (
 type fakeDoor struct {
 	mu        sync.Mutex
 	gpus      []*fakeGPU
-	limits    map[string]Limit
 	eventsErr error
 	events    chan rawEvent
 	waitErr   error
@@ -47,6 +46,19 @@ type fakeGPU struct {
 	noEvents bool
 	gate     chan struct{}
 	entered  chan struct{}
+	limits   sync.Map // by directory
+}
+
+func (g *fakeGPU) setLimit(dir string, soft, hard sharing.Bytes) error {
+	g.limits.Store(dir, Limit{Soft: soft, Hard: hard})
+	return nil
+}
+
+func (g *fakeGPU) limit(dir string) (Limit, error) {
+	if l, ok := g.limits.Load(dir); ok {
+		return l.(Limit), nil
+	}
+	return Limit{}, check(getLimitsFunc, nvml.ERROR_NOT_FOUND)
 }
 
 func (d *fakeDoor) system() (System, error) { return System{DriverVersion: "615.1"}, nil }
@@ -82,23 +94,6 @@ func (d *fakeDoor) byUUID(id sharing.GPUID) (device, error) {
 }
 
 func (d *fakeDoor) hasLimits() bool { return true }
-
-func (d *fakeDoor) setLimit(id sharing.GPUID, dir string, soft, hard sharing.Bytes) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.limits[string(id)+dir] = Limit{Soft: soft, Hard: hard}
-	return nil
-}
-
-func (d *fakeDoor) limit(id sharing.GPUID, dir string) (Limit, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	l, ok := d.limits[string(id)+dir]
-	if !ok {
-		return l, check(getLimitsFunc, nvml.ERROR_NOT_SUPPORTED)
-	}
-	return l, nil
-}
 
 func (d *fakeDoor) shutdown() error {
 	d.mu.Lock()
@@ -178,7 +173,7 @@ func gpu(n int) *fakeGPU {
 
 func open4test(t *testing.T, opts Options, gpus ...*fakeGPU) (*Library, *fakeDoor) {
 	t.Helper()
-	d := &fakeDoor{gpus: gpus, limits: map[string]Limit{}, events: make(chan rawEvent), waitGate: make(chan struct{})}
+	d := &fakeDoor{gpus: gpus, events: make(chan rawEvent), waitGate: make(chan struct{})}
 	l := newLibrary(d, opts, func() {})
 	l.events.backOff = 0
 	return l, d

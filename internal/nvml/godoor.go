@@ -13,24 +13,24 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// goDoor is NVML through go-nvml and, for the memory limits that go-nvml does not bind, through limits.
+// goDoor is NVML through go-nvml and, for long lists, through lists.
 type goDoor struct {
-	lib    nvml.Interface
-	limits *limits
-	lists  *lists
+	lib     nvml.Interface
+	handles *handles
+	lists   *lists
 	// found has what need was asked for: a library has the same functions for as long as it is loaded.
 	found sync.Map
 }
 
 // openDoor initialises the library at path, which preflight has accepted.
 func openDoor(path string) (*goDoor, error) {
-	lim, err := openLimits(path)
+	h, err := openHandles(path)
 	if err != nil {
 		return nil, err
 	}
-	d := &goDoor{lib: nvml.New(nvml.WithLibraryPath(path)), limits: lim, lists: openLists(lim)}
+	d := &goDoor{lib: nvml.New(nvml.WithLibraryPath(path)), handles: h, lists: openLists(h)}
 	if err := check("nvmlInit_v2", d.lib.Init()); err != nil {
-		lim.close()
+		h.close()
 		return nil, err
 	}
 	return d, nil
@@ -38,7 +38,7 @@ func openDoor(path string) (*goDoor, error) {
 
 func (d *goDoor) shutdown() error {
 	err := check("nvmlShutdown", d.lib.Shutdown())
-	d.limits.close()
+	d.handles.close()
 	return err
 }
 
@@ -91,16 +91,6 @@ func (d *goDoor) byUUID(id sharing.GPUID) (device, error) {
 		return nil, err
 	}
 	return goDevice{d, dev}, nil
-}
-
-func (d *goDoor) hasLimits() bool { return d.limits.present() }
-
-func (d *goDoor) setLimit(id sharing.GPUID, dir string, soft, hard sharing.Bytes) error {
-	return d.limits.set(string(id), dir, uint64(soft), uint64(hard))
-}
-
-func (d *goDoor) limit(id sharing.GPUID, dir string) (Limit, error) {
-	return d.limits.get(string(id), dir)
 }
 
 func (d *goDoor) newEvents() (eventSet, error) {

@@ -52,7 +52,7 @@ const spareRoom = 32
 
 // lists asks for lists of compute processes, and of what processes did.
 type lists struct {
-	limits    *limits // has the handles
+	handles   *handles
 	fn, times unsafe.Pointer
 
 	mu   sync.Mutex
@@ -68,24 +68,24 @@ type listed struct {
 	last []resident
 }
 
-func openLists(l *limits) *lists {
-	fn := dlsym(l.lib, computeList+"_v3")
+func openLists(h *handles) *lists {
+	fn := dlsym(h.lib, computeList+"_v3")
 	if fn == nil {
-		fn = dlsym(l.lib, computeList+"_v2")
+		fn = dlsym(h.lib, computeList+"_v2")
 	}
-	return &lists{limits: l, fn: fn, times: dlsym(l.lib, timesList), gpus: map[nvml.Device]*listed{}}
+	return &lists{handles: h, fn: fn, times: dlsym(h.lib, timesList), gpus: map[nvml.Device]*listed{}}
 }
 
 // gpu is what is kept of a GPU, and its handle; nil where go-nvml has to ask.
 func (l *lists) gpu(dev nvml.Device) (*listed, unsafe.Pointer) {
-	if l.limits.handle == nil {
+	if l.handles.find == nil {
 		return nil, nil
 	}
 	g := l.of(dev)
 	if g == nil {
 		return nil, nil
 	}
-	handle, err := l.limits.device(g.uuid)
+	handle, err := l.handles.device(g.uuid)
 	if err != nil {
 		return nil, nil
 	}
@@ -109,7 +109,7 @@ func (l *lists) compute(dev nvml.Device) (out []resident, ok bool) {
 		g.room = make([]C.kerf_process, int(n)+spareRoom)
 		return nil, false
 	case r != nvml.SUCCESS || int(n) > len(g.room):
-		_ = l.limits.judge(g.uuid, computeList, C.int(r)) // the next call looks the handle up anew
+		_ = l.handles.judge(g.uuid, computeList, C.int(r)) // the next call looks the handle up anew
 		return nil, false
 	}
 	if g.last == nil || !slices.EqualFunc(g.last, g.room[:n], func(was resident, p C.kerf_process) bool { return was == processOf(p) }) {
@@ -144,7 +144,7 @@ func (l *lists) processTimes(dev nvml.Device, since uint64) (out []timeSample, o
 		g.times = make([]C.kerf_time, int(n)+spareRoom)
 		return nil, false
 	case r != nvml.SUCCESS || int(n) > len(g.times):
-		_ = l.limits.judge(g.uuid, timesList, C.int(r)) // the next call looks the handle up anew
+		_ = l.handles.judge(g.uuid, timesList, C.int(r)) // the next call looks the handle up anew
 		return nil, false
 	}
 	out = make([]timeSample, 0, n)

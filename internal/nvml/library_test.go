@@ -228,7 +228,7 @@ func TestReadings(t *testing.T) {
 	if _, err := l.RecoveryAction(ctx, id); !errors.Is(err, sharing.ErrUnsupported) {
 		t.Errorf("recovery: %v, want ErrUnsupported", err)
 	}
-	if _, err := l.MemoryLimit(ctx, id, "/c"); !errors.Is(err, sharing.ErrUnsupported) {
+	if _, err := l.MemoryLimit(ctx, id, "/c"); !errors.Is(err, sharing.ErrNotFound) {
 		t.Errorf("limit where there is none: %v", err)
 	}
 	if err := l.SetMemoryLimit(ctx, id, "/c", 0, 5); err != nil {

@@ -88,7 +88,7 @@ func TestListsInOneQuestion(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "cc", "-shared", "-fPIC", `-DFILE_NAME="`+length+`"`, "-o", library, source).CombinedOutput(); err != nil {
 		t.Fatalf("build a library: %v\n%s", err, out)
 	}
-	lim, err := openLimits(library)
+	lim, err := openHandles(library)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestListsInOneQuestion(t *testing.T) {
 
 // TestListsOfAnOldLibrary: without the functions go-nvml has to ask.
 func TestListsOfAnOldLibrary(t *testing.T) {
-	l := &lists{limits: &limits{}, gpus: map[nvml.Device]*listed{}}
+	l := &lists{handles: &handles{}, gpus: map[nvml.Device]*listed{}}
 	if got, ok := l.compute(named{}); ok || got != nil {
 		t.Errorf("processes: %v, %v", got, ok)
 	}

@@ -248,8 +248,8 @@ func testLimits(ctx context.Context, t *testing.T, l *Library, id sharing.GPUID,
 			t.Error(err)
 		}
 	}()
-	if lim, err := l.MemoryLimit(ctx, id, g.Dir); !errors.Is(err, sharing.ErrUnsupported) {
-		t.Errorf("no limit yet: %+v, %v; want ErrUnsupported", lim, err)
+	if lim, err := l.MemoryLimit(ctx, id, g.Dir); !errors.Is(err, sharing.ErrNotFound) {
+		t.Errorf("no limit yet: %+v, %v; want ErrNotFound", lim, err)
 	}
 	if err := l.SetMemoryLimit(ctx, id, g.Dir, 0, 10*sharing.GiB); err != nil {
 		t.Error(err)
@@ -257,22 +257,35 @@ func testLimits(ctx context.Context, t *testing.T, l *Library, id sharing.GPUID,
 	if lim, err := l.MemoryLimit(ctx, id, g.Dir); err != nil || lim != (Limit{Hard: 10 * sharing.GiB}) {
 		t.Errorf("limit %+v, %v; want 10 GiB", lim, err)
 	}
-	if err := l.SetMemoryLimit(ctx, id, h.Mount, 0, sharing.GiB); !errors.Is(err, sharing.ErrInvalid) {
-		t.Errorf("limit on the root cgroup: %v, want ErrInvalid", err)
+	for what, tt := range map[string]struct {
+		dir        string
+		soft, hard sharing.Bytes
+		want       error
+		text       string
+	}{
+		"on the root cgroup":    {h.Mount, 0, sharing.GiB, sharing.ErrUnsupported, "takes no memory limit"},
+		"on no cgroup":          {"/tmp", 0, sharing.GiB, sharing.ErrUnavailable, "cannot be opened"},
+		"on a cgroup that ends": {g.Dir + "/gone", 0, sharing.GiB, sharing.ErrUnavailable, "cannot be opened"},
+		"above the GPU's size":  {g.Dir, 0, sharing.TiB, sharing.ErrInvalid, "above the GPU's memory"},
+		"soft above hard":       {g.Dir, 2 * sharing.GiB, sharing.GiB, sharing.ErrInvalid, "above the hard limit"},
+	} {
+		if err := l.SetMemoryLimit(ctx, id, tt.dir, tt.soft, tt.hard); !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) {
+			t.Errorf("limit %s: %v, want %v", what, err, tt.want)
+		}
 	}
-	if err := l.SetMemoryLimit(ctx, id, "/tmp", 0, sharing.GiB); !errors.Is(err, sharing.ErrInvalid) {
-		t.Errorf("limit on no cgroup: %v, want ErrInvalid", err)
+	if lim, err := l.MemoryLimit(ctx, id, g.Dir+"/gone"); !errors.Is(err, sharing.ErrUnavailable) || !strings.Contains(err.Error(), "cannot be opened") {
+		t.Errorf("limit of a cgroup that is gone: %+v, %v", lim, err)
 	}
 	if got, err := l.PutMemoryLimit(ctx, id, g.Dir, 0, 5*sharing.GiB); err != nil || got.Hard != 5*sharing.GiB || got.Soft != 0 {
 		t.Errorf("put a limit of 5 GiB: in force is %+v, %v", got, err)
 	}
-	if got, err := l.PutMemoryLimit(ctx, id, "/tmp", 0, sharing.GiB); !errors.Is(err, sharing.ErrInvalid) || got != (Limit{}) {
+	if got, err := l.PutMemoryLimit(ctx, id, "/tmp", 0, sharing.GiB); !errors.Is(err, sharing.ErrUnavailable) || got != (Limit{}) {
 		t.Errorf("put a limit on a directory that is no cgroup: %+v, %v", got, err)
 	}
 	if err := l.SetMemoryLimit(ctx, id, g.Dir, 0, NoLimit); err != nil {
 		t.Error(err)
 	}
-	if lim, err := l.MemoryLimit(ctx, id, g.Dir); !errors.Is(err, sharing.ErrUnsupported) && (err != nil || lim.Hard != NoLimit) {
+	if lim, err := l.MemoryLimit(ctx, id, g.Dir); !errors.Is(err, sharing.ErrNotFound) {
 		t.Errorf("after clearing: %+v, %v", lim, err)
 	}
 }

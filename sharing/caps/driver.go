@@ -66,7 +66,7 @@ func (d *Driver) Apply(ctx context.Context, dir string, limits []Limit) error {
 	if err := d.mayCap(dir, limits); err != nil {
 		return fmt.Errorf("cap cgroup %q: %w", dir, err)
 	}
-	err := d.put(ctx, dir, limits)
+	err := d.unlessGone(dir, d.put(ctx, dir, limits))
 	if err == nil {
 		return nil
 	}
@@ -83,7 +83,7 @@ func (d *Driver) Apply(ctx context.Context, dir string, limits []Limit) error {
 func (d *Driver) Renew(ctx context.Context, dir string, limits []Limit) error {
 	err := d.mayCap(dir, limits)
 	if err == nil {
-		err = d.put(ctx, dir, limits)
+		err = d.unlessGone(dir, d.put(ctx, dir, limits))
 	}
 	if err != nil {
 		return fmt.Errorf("renew caps of cgroup %q: %w", dir, err)
@@ -152,6 +152,9 @@ func checkLimits(limits []Limit) error {
 // set puts one limit on and believes only what it reads back.
 func (d *Driver) set(ctx context.Context, dir string, l Limit) error {
 	got, err := d.door.PutMemoryLimit(ctx, l.GPU, dir, 0, l.Memory)
+	if errors.Is(err, sharing.ErrNotFound) { // which stands for a cgroup that does not exist any more, see unlessGone
+		return fmt.Errorf("gpu %q: asked for a limit of %d bytes: %w: %s", string(l.GPU), uint64(l.Memory), sharing.ErrUnavailable, err.Error())
+	}
 	if err != nil {
 		return err
 	}
@@ -162,18 +165,32 @@ func (d *Driver) set(ctx context.Context, dir string, l Limit) error {
 	return nil
 }
 
+// none reports whether a driver's answer means that there is no limit. By nvml.h that is NOT_FOUND, or no soft limit and the
+// largest hard one; r615's kernel module says NOT_SUPPORTED where no limit is up the tree (memacct.c).
+func none(got nvml.Limit, err error) bool {
+	return errors.Is(err, sharing.ErrNotFound) || errors.Is(err, sharing.ErrUnsupported) || err == nil && got.Soft == 0 && got.Hard == NoCap
+}
+
+// unlessGone is err with sharing.ErrNotFound where the cgroup does not exist any more: the driver cannot open its directory then.
+func (d *Driver) unlessGone(dir string, err error) error {
+	if err == nil || errors.Is(err, sharing.ErrNotFound) || !d.gone(dir) {
+		return err
+	}
+	return fmt.Errorf("the cgroup does not exist any more: %w: %w", sharing.ErrNotFound, err)
+}
+
 // Read returns the limit in force and the use that the driver charges to the cgroup. The limit may stand on
-// a group above dir. Where nothing up the tree has a limit the driver tells nothing: sharing.ErrNotFound.
+// a group above dir. sharing.ErrNotFound: the driver tells of no limit, or the cgroup does not exist any more.
 func (d *Driver) Read(ctx context.Context, dir string, gpu sharing.GPUID) (Reading, error) {
 	if !d.door.HasMemoryLimits() {
 		return Reading{}, fmt.Errorf("read cap of cgroup %q: the driver has no memory limits: %w", dir, sharing.ErrUnsupported)
 	}
 	got, err := d.door.MemoryLimit(ctx, gpu, dir)
-	if errors.Is(err, sharing.ErrUnsupported) {
+	if none(got, err) {
 		return Reading{Cap: NoCap}, fmt.Errorf("read cap of cgroup %q on gpu %q: no limit is set: %w", dir, string(gpu), sharing.ErrNotFound)
 	}
 	if err != nil {
-		return Reading{}, fmt.Errorf("read cap of cgroup %q: %w", dir, err)
+		return Reading{}, fmt.Errorf("read cap of cgroup %q: %w", dir, d.unlessGone(dir, err))
 	}
 	return Reading{Cap: got.Hard, Used: got.Used}, nil
 }
@@ -201,14 +218,14 @@ func (d *Driver) gone(dir string) bool { return errors.Is(d.cgroups.Check(dir), 
 func (d *Driver) clear(ctx context.Context, dir string, id sharing.GPUID) error {
 	got, err := d.door.MemoryLimit(ctx, id, dir)
 	switch {
-	case errors.Is(err, sharing.ErrUnsupported):
-		return nil // the driver has no limit here
+	case none(got, err):
+		return nil // to clear what is not there would keep a limit further up from counting (r615, memacct.c)
 	case err == nil && got.Soft != 0 && got.Hard != NoCap:
 		if err := d.door.SetMemoryLimit(ctx, id, dir, 0, got.Hard); err != nil {
 			return err
 		}
 	}
-	// Also when the getter failed: clearing what is not there is harmless.
+	// Also when the getter failed: the group shall have no limit, whatever it has.
 	return d.door.SetMemoryLimit(ctx, id, dir, 0, nvml.NoLimit)
 }
 

@@ -4,6 +4,7 @@
 package caps
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -25,6 +26,8 @@ type door struct {
 	// setErr and getErr are asked before each call; did is false for calls that take effect all the same.
 	setErr func(gpu sharing.GPUID, hard sharing.Bytes) error
 	getErr func(gpu sharing.GPUID) error
+	// none is what the driver says where there is no limit; nil: as nvml.h has it.
+	none error
 	// failsAfter makes a failing set take effect.
 	failsAfter bool
 }
@@ -79,7 +82,7 @@ func (d *door) MemoryLimit(_ context.Context, gpu sharing.GPUID, dir string) (nv
 	defer d.mu.Unlock()
 	l, ok := d.limits[string(gpu)+dir]
 	if !ok {
-		return l, fmt.Errorf("nothing up the tree has a limit: %w", sharing.ErrUnsupported)
+		return l, cmp.Or(d.none, fmt.Errorf("no limit: %w", sharing.ErrNotFound))
 	}
 	return l, nil
 }

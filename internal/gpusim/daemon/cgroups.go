@@ -137,10 +137,10 @@ func (h hierarchy) chain(dir string) (model.Chain, error) {
 }
 
 // resolve finds the cgroup that a process means by an absolute path: in its mount namespace and beneath its
-// root directory. It is wire.InvalidLimit when that is no directory of cgroup v2.
+// root directory, as a library in it opens one. It is wire.CannotOpen when that is no directory of cgroup v2.
 func (h hierarchy) resolve(pid int, dir string) (model.Chain, error) {
 	if !path.IsAbs(dir) || strings.ContainsRune(dir, 0) || h.mount == "" {
-		return nil, wire.InvalidLimit
+		return nil, wire.CannotOpen
 	}
 	root, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -152,7 +152,7 @@ func (h hierarchy) resolve(pid int, dir string) (model.Chain, error) {
 		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
 	})
 	if err != nil {
-		return nil, wire.InvalidLimit
+		return nil, wire.CannotOpen
 	}
 	defer unix.Close(fd)
 	var fst unix.Statfs_t
@@ -161,7 +161,7 @@ func (h hierarchy) resolve(pid int, dir string) (model.Chain, error) {
 		return nil, fmt.Errorf("look at cgroup %q: %w", dir, err)
 	}
 	if int64(fst.Type) != unix.CGROUP2_SUPER_MAGIC { //nolint:unconvert // the type differs by architecture
-		return nil, wire.InvalidLimit
+		return nil, wire.CannotOpen
 	}
 	return h.locate(st.Ino, path.Clean(dir))
 }
@@ -188,7 +188,7 @@ func (h hierarchy) locate(ino uint64, hint string) (model.Chain, error) {
 		return nil
 	})
 	if err != nil || at == "" {
-		return nil, wire.InvalidLimit
+		return nil, wire.CannotOpen
 	}
 	return h.chain(at)
 }

@@ -75,7 +75,7 @@ func TestLimitHoldsACgroup(t *testing.T) {
 	parent := cgroup(t, n.d.groups, "", "a")
 	leaf := cgroup(t, n.d.groups, parent, "b")
 	admin := n.dial("nvidia0")
-	admin.call(wire.NotSupported, wire.OpGetLimit, leaf)
+	admin.call(wire.NotFound, wire.OpGetLimit, leaf)
 	admin.call(wire.OK, wire.OpSetLimit, leaf, 0, 10*gib)
 	admin.call(wire.OK, wire.OpSetLimit, parent, 0, 15*gib)
 
@@ -129,9 +129,7 @@ func TestLimitHoldsACgroup(t *testing.T) {
 	if err := os.Mkdir(leaf, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if got := admin.call(wire.OK, wire.OpGetLimit, leaf).Vals; got[1] != 15*gib {
-		t.Errorf("a new group of the same name has the limit %d", got)
-	}
+	admin.call(wire.NotFound, wire.OpGetLimit, leaf) // a new group of the same name
 }
 
 func TestProcessIsChargedWhereItIs(t *testing.T) {
@@ -166,14 +164,17 @@ func TestSetLimitNeedsACgroup(t *testing.T) {
 	leaf := cgroup(t, n.d.groups, "", "bad")
 	c := n.dial("nvidia0")
 	for name, dir := range map[string]string{
-		"empty": "", "relative": "a", "root group": n.d.groups.mount, "not there": leaf + "/none", "another filesystem": "/proc",
+		"empty": "", "relative": "a", "not there": leaf + "/none", "another filesystem": "/proc",
 		"a file": leaf + "/cgroup.procs", "nul": leaf + "\x00", "up and out": leaf + "/../../../../proc",
 	} {
 		resp, err := exchange(c.conn, request(wire.OpSetLimit, dir, 0, gib))
-		if err != nil || resp.Status != wire.InvalidLimit {
+		if err != nil || resp.Status != wire.CannotOpen {
 			t.Errorf("%s: %v, %v", name, resp.Status, err)
 		}
 	}
+	c.call(wire.NotSupported, wire.OpSetLimit, n.d.groups.mount, 0, gib)
+	c.call(wire.CannotOpen, wire.OpGetLimit, leaf+"/none")
+	c.call(wire.Invalid, wire.OpSetLimit, leaf, 0, 16*gib) // more than the GPU has
 	c.call(wire.Invalid, wire.OpSetLimit, leaf, 0, 0)
 	c.call(wire.Invalid, wire.OpSetLimit, leaf, 2, 1)
 
@@ -205,7 +206,7 @@ func TestLimitsDirectoryIsTheCallers(t *testing.T) {
 	c := n.spawn("")
 	c.want(wire.OK, "open 0")
 	c.want(wire.OK, "chroot %s", root)
-	c.want(wire.InvalidLimit, "limit %s %d", leaf, gib)
+	c.want(wire.CannotOpen, "limit %s %d", leaf, gib)
 	c.want(wire.OK, "limit /link %d", gib)
 	if got := n.dial("nvidia0").call(wire.OK, wire.OpGetLimit, leaf).Vals; got[1] != gib {
 		t.Errorf("limit %d", got)

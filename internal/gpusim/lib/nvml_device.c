@@ -34,6 +34,8 @@ nvmlReturn_t nvml_status(int status)
 		return NVML_ERROR_NO_PERMISSION;
 	case GPUSIM_NOT_FOUND:
 		return NVML_ERROR_NOT_FOUND;
+	case GPUSIM_CANNOT_OPEN:
+		return NVML_ERROR_OPERATING_SYSTEM;
 	case GPUSIM_OUT_OF_MEMORY:
 		return NVML_ERROR_MEMORY;
 	case GPUSIM_LOST:

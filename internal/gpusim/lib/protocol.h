@@ -58,6 +58,7 @@ struct gpusim_response {
 #define GPUSIM_BAD_VERSION 12     /* library and daemon are not of one build */
 #define GPUSIM_SERVER_GONE 13     /* the MPS server that this process is a client of */
 #define GPUSIM_LOCKED 14	  /* another process has locked this one: ask again */
+#define GPUSIM_CANNOT_OPEN 15	  /* a path that the caller named cannot be opened */
 
 /* System operations, on nvidiactl. */
 #define GPUSIM_OP_SYSTEM 1

@@ -28,15 +28,17 @@ type Limit struct {
 	Used  sharing.Bytes
 }
 
-// SetLimit puts a limit on the group at the head of chain, or changes it; soft 0 together with hard NoLimit
-// clears it, whether there was one or not. admin says whether the caller has CAP_SYS_ADMIN. Errors: NotSupported (the
-// driver has no limits, or the GPU is in MIG mode), NoPermission, Invalid (hard 0, soft above hard),
-// InvalidLimit (root group, or below present use with Misc), Lost.
+// SetLimit puts a limit on the group at the head of chain, or changes it. Soft 0 together with hard NoLimit clears it. With
+// Misc a cleared limit stays as one that never refuses: as the nearest one it keeps those above it from counting, also where
+// nothing was before (open-gpu-kernel-modules 615, memacct.c). admin says whether the caller has CAP_SYS_ADMIN. Errors, by
+// nvml.h of NVML 13.4: NotSupported (the driver has no limits, the GPU is in MIG mode, or it is the root group), NoPermission,
+// Invalid (hard 0, soft above hard, or a limit above the GPU's memory), InvalidLimit (below present use with Misc), Lost.
 func (m *Model) SetLimit(index int, admin bool, chain Chain, soft, hard sharing.Bytes) error {
 	g, err := m.gpu(index)
 	if err != nil {
 		return err
 	}
+	total := g.hw.Model.Memory
 	switch {
 	case !m.driver.MemoryLimits:
 		return wire.NotSupported
@@ -44,13 +46,14 @@ func (m *Model) SetLimit(index int, admin bool, chain Chain, soft, hard sharing.
 		return wire.NoPermission
 	case g.hw.MIG:
 		return wire.NotSupported
-	case hard == 0 || soft > hard:
+	case hard == 0 || soft > hard || soft > total || hard > total && hard != NoLimit:
 		return wire.Invalid
 	case len(chain) == 0:
-		return wire.InvalidLimit
+		return wire.NotSupported
 	}
 	group := chain[0]
-	if soft == 0 && hard == NoLimit {
+	misc := m.machine.Memacct == machine.Misc
+	if soft == 0 && hard == NoLimit && !misc {
 		delete(g.limits, group.ID)
 		return nil
 	}
@@ -58,7 +61,7 @@ func (m *Model) SetLimit(index int, admin bool, chain Chain, soft, hard sharing.
 	if !there {
 		l = &limit{group: group}
 	}
-	if m.machine.Memacct == machine.Misc && hard < l.used {
+	if misc && hard < l.used {
 		return wire.InvalidLimit
 	}
 	l.soft, l.hard = soft, hard
@@ -66,34 +69,40 @@ func (m *Model) SetLimit(index int, admin bool, chain Chain, soft, hard sharing.
 	return nil
 }
 
-// GetLimit returns the limit that stands nearest up the tree from chain's head. Errors: NotSupported (there
-// is none, or the driver has no limits), Lost.
+// GetLimit returns the limit on the group at the head of chain; with Misc, where it has none, the nearest one above it. With
+// Misc that may be a cleared one. Errors: NotFound (there is none), NotSupported (the driver has no limits, or the GPU is in MIG
+// mode), Lost.
 func (m *Model) GetLimit(index int, chain Chain) (Limit, error) {
 	g, err := m.gpu(index)
 	if err != nil {
 		return Limit{}, err
 	}
-	if !m.driver.MemoryLimits {
+	if !m.driver.MemoryLimits || g.hw.MIG {
 		return Limit{}, wire.NotSupported
 	}
 	for _, group := range chain {
 		if l, ok := g.limits[group.ID]; ok {
 			return l.outside(index), nil
 		}
+		if m.machine.Memacct != machine.Misc {
+			break
+		}
 	}
-	return Limit{}, wire.NotSupported
+	return Limit{}, wire.NotFound
 }
 
 func (l *limit) outside(index int) Limit {
 	return Limit{GPU: index, Group: l.group, Soft: l.soft, Hard: l.hard, Used: l.used}
 }
 
-// Limits returns all limits, also those on lost GPUs, by GPU and directory.
+// Limits returns all limits but cleared ones, also those on lost GPUs, by GPU and directory.
 func (m *Model) Limits() []Limit {
 	var all []Limit
 	for _, g := range m.gpus {
 		for _, l := range g.limits {
-			all = append(all, l.outside(g.index))
+			if l.soft != 0 || l.hard != NoLimit {
+				all = append(all, l.outside(g.index))
+			}
 		}
 	}
 	slices.SortFunc(all, func(a, b Limit) int {

@@ -22,13 +22,15 @@ func TestSetLimitRefuses(t *testing.T) {
 		soft, hard      sharing.Bytes
 		want            error
 	}{
-		"older driver":    {"t4x4", "r580", 0, true, inA, 0, gib, wire.NotSupported},
-		"not root":        {"t4x4", "r615", 0, false, inA, 0, gib, wire.NoPermission},
-		"mig mode":        {"mixed", "r615", 1, true, inA, 0, gib, wire.NotSupported},
-		"root group":      {"t4x4", "r615", 0, true, nil, 0, gib, wire.InvalidLimit},
-		"no memory":       {"t4x4", "r615", 0, true, inA, 0, 0, wire.Invalid},
-		"soft above hard": {"t4x4", "r615", 0, true, inA, 2 * gib, gib, wire.Invalid},
-		"no such gpu":     {"t4x4", "r615", 4, true, inA, 0, gib, wire.Invalid},
+		"older driver":     {"t4x4", "r580", 0, true, inA, 0, gib, wire.NotSupported},
+		"not root":         {"t4x4", "r615", 0, false, inA, 0, gib, wire.NoPermission},
+		"mig mode":         {"mixed", "r615", 1, true, inA, 0, gib, wire.NotSupported},
+		"root group":       {"t4x4", "r615", 0, true, nil, 0, gib, wire.NotSupported},
+		"hard above total": {"t4x4", "r615", 0, true, inA, 0, 15360*mib + 1, wire.Invalid},
+		"soft above total": {"t4x4", "r615", 0, true, inA, 15360*mib + 1, NoLimit, wire.Invalid},
+		"no memory":        {"t4x4", "r615", 0, true, inA, 0, 0, wire.Invalid},
+		"soft above hard":  {"t4x4", "r615", 0, true, inA, 2 * gib, gib, wire.Invalid},
+		"no such gpu":      {"t4x4", "r615", 4, true, inA, 0, gib, wire.Invalid},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -62,6 +64,38 @@ func TestMiscChargesTheNearestLimit(t *testing.T) {
 	if l, err := m.GetLimit(0, inB); err != nil || l.Group != inA[0] || l.Used != gib+500*mib {
 		t.Errorf("b: %+v, %v", l, err)
 	}
+}
+
+// With Misc a cleared limit stays, as one that never refuses: also where there was none, it keeps the one above from counting.
+func TestMiscClearedLimitHidesThoseAbove(t *testing.T) {
+	m := testMachine(t, "h100x8", machine.Misc)
+	_, err := m.GetLimit(0, inB)
+	wantErr(t, err, wire.NotFound)
+	setLimit(t, m, inA, 2*gib)
+	p := open(t, m, 0, 100, inB)
+	p.alloc(2*gib, inB, wire.OutOfMemory)
+	wantErr(t, m.SetLimit(0, true, inB, 0, NoLimit), nil)
+	p.alloc(2*gib, inB, nil)
+	if l, err := m.GetLimit(0, inB); err != nil || l.Hard != NoLimit || l.Soft != 0 || l.Used != 2*gib {
+		t.Errorf("%+v, %v", l, err)
+	}
+	if d := cmp.Diff([]Limit{{GPU: 0, Group: inA[0], Hard: 2 * gib, Used: 500 * mib}}, m.Limits()); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	wantErr(t, m.SetLimit(0, true, inB, 0, gib), wire.InvalidLimit) // what was charged meanwhile counts
+}
+
+// With Dmem a limit is that of its own group alone.
+func TestDmemLimitIsOfItsGroup(t *testing.T) {
+	m := testMachine(t, "h100x8", machine.Dmem)
+	setLimit(t, m, inA, 2*gib)
+	_, err := m.GetLimit(0, inB)
+	wantErr(t, err, wire.NotFound)
+	wantErr(t, m.SetLimit(0, true, inB, 0, NoLimit), nil)
+	_, err = m.GetLimit(0, inB)
+	wantErr(t, err, wire.NotFound)
+	p := open(t, m, 0, 100, inB)
+	p.alloc(2*gib, inB, wire.OutOfMemory)
 }
 
 func TestDmemChargesAllLimits(t *testing.T) {
@@ -99,7 +133,7 @@ func TestWhatWasAllocatedBeforeIsNotCharged(t *testing.T) {
 	}
 	wantErr(t, m.SetLimit(0, true, inC, 0, NoLimit), nil)
 	_, err := m.GetLimit(0, inC)
-	wantErr(t, err, wire.NotSupported)
+	wantErr(t, err, wire.NotFound)
 	setLimit(t, m, inC, 2*gib)
 	wantErr(t, m.Free(p.id, before), nil)
 	wantErr(t, m.Free(p.id, after), nil)

@@ -139,7 +139,11 @@ func TestModelAgainstNaiveOne(t *testing.T) {
 					r.step()
 					r.compare()
 				}
-				for _, what := range []string{"ok", "out of memory", "gpu is lost", "not found", "invalid limit", "not supported", "limit", "freed", "closed", "context gone"} {
+				whats := []string{"ok", "out of memory", "gpu is lost", "not found", "invalid argument", "not supported", "limit", "freed", "closed", "context gone"}
+				if acct == machine.Misc {
+					whats = append(whats, "invalid limit")
+				}
+				for _, what := range whats {
 					if *steps >= 10_000 && r.done[what] == 0 {
 						t.Errorf("%q never happened in %v", what, r.done)
 					}
@@ -312,7 +316,7 @@ func (r *runner) free() {
 func (r *runner) limit() {
 	n := &r.naive
 	gpu, chain := r.rand.IntN(2), r.chain()
-	hard := sharing.Bytes(r.rand.IntN(80)+1) * mib
+	hard := sharing.Bytes(r.rand.IntN(110)+1) * mib // some more than there is
 	if r.rand.IntN(3) == 0 {
 		hard = NoLimit
 	}
@@ -327,8 +331,10 @@ func (r *runner) limit() {
 		want = wire.Lost
 	case n.mach.GPUs[gpu].MIG:
 		want = wire.NotSupported
+	case hard > n.mach.GPUs[gpu].Model.Memory && hard != NoLimit:
+		want = wire.Invalid
 	case len(chain) == 0:
-		want = wire.InvalidLimit
+		want = wire.NotSupported
 	case n.mach.Memacct == machine.Misc && l != nil && hard < n.limitUse(l.serial):
 		want = wire.InvalidLimit
 	}
@@ -338,7 +344,7 @@ func (r *runner) limit() {
 	}
 	r.done["limit"]++
 	switch {
-	case hard == NoLimit:
+	case hard == NoLimit && n.mach.Memacct == machine.Dmem:
 		var kept []plainLimit
 		for _, k := range n.limits {
 			if l == nil || k.serial != l.serial {
@@ -379,12 +385,38 @@ func (r *runner) compare() {
 	var want []Limit
 	for gpu := range n.mach.GPUs {
 		for _, chain := range []Chain{inA, inB, inC, inD} {
-			if l := n.limitOn(gpu, chain[0]); l != nil {
+			l := n.limitOn(gpu, chain[0])
+			r.compareGetLimit(gpu, chain, l)
+			if l != nil && l.hard != NoLimit {
 				want = append(want, Limit{GPU: gpu, Group: l.group, Hard: l.hard, Used: n.limitUse(l.serial)})
 			}
 		}
 	}
 	if d := cmp.Diff(want, r.m.Limits()); d != "" {
 		r.t.Fatalf("limits (-want +got):\n%s", d)
+	}
+}
+
+// compareGetLimit wants the same answer for a group, which has the limit own, nil for none.
+func (r *runner) compareGetLimit(gpu int, chain Chain, own *plainLimit) {
+	n := &r.naive
+	for _, g := range chain[1:] {
+		if own == nil && n.mach.Memacct == machine.Misc {
+			own = n.limitOn(gpu, g)
+		}
+	}
+	got, err := r.m.GetLimit(gpu, chain)
+	switch {
+	case n.lost[gpu]:
+		wantErr(r.t, err, wire.Lost)
+	case n.mach.GPUs[gpu].MIG:
+		wantErr(r.t, err, wire.NotSupported)
+	case own == nil:
+		wantErr(r.t, err, wire.NotFound)
+	default:
+		wantErr(r.t, err, nil)
+		if want := (Limit{GPU: gpu, Group: own.group, Hard: own.hard, Used: n.limitUse(own.serial)}); got != want {
+			r.t.Fatalf("limit of %v: %+v, want %+v", chain[0], got, want)
+		}
 	}
 }

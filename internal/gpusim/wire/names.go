@@ -31,5 +31,6 @@ func Failures() map[string]Status {
 	for s := Invalid; s <= InvalidLimit; s++ {
 		all[strings.ReplaceAll(s.Error(), " ", "-")] = s
 	}
+	all[strings.ReplaceAll(CannotOpen.Error(), " ", "-")] = CannotOpen
 	return all
 }

@@ -127,6 +127,8 @@ const (
 	BadVersion   Status = 12
 	ServerGone   Status = 13
 	Locked       Status = 14
+	// CannotOpen: a path that the caller named cannot be opened.
+	CannotOpen Status = 15
 )
 
 // Error returns the status in words.
@@ -162,6 +164,8 @@ func (s Status) Error() string {
 		return "mps server is gone"
 	case Locked:
 		return "process is locked"
+	case CannotOpen:
+		return "path cannot be opened"
 	}
 	return "status " + strconv.Itoa(int(s))
 }

@@ -45,7 +45,7 @@ func TestNumbersEqualTheHeader(t *testing.T) {
 		"NO_PERMISSION": uint64(NoPermission), "NOT_FOUND": uint64(NotFound), "OUT_OF_MEMORY": uint64(OutOfMemory),
 		"LOST": uint64(Lost), "IN_USE": uint64(InUse), "INSUFFICIENT": uint64(Insufficient),
 		"TIMEOUT": uint64(Timeout), "UNKNOWN_ERROR": uint64(UnknownError), "INVALID_LIMIT": uint64(InvalidLimit),
-		"BAD_VERSION": uint64(BadVersion), "SERVER_GONE": uint64(ServerGone), "LOCKED": uint64(Locked),
+		"BAD_VERSION": uint64(BadVersion), "SERVER_GONE": uint64(ServerGone), "LOCKED": uint64(Locked), "CANNOT_OPEN": uint64(CannotOpen),
 		"OP_MPS_SERVE": uint64(OpMPSServe), "OP_MPS_JOIN": uint64(OpMPSJoin),
 		"OP_SYSTEM": uint64(OpSystem), "OP_WAIT_EVENT": uint64(OpWaitEvent), "OP_GPU_INFO": uint64(OpGPUInfo),
 		"OP_MEMORY": uint64(OpMemory), "OP_UTILIZATION": uint64(OpUtilization), "OP_PROCESSES": uint64(OpProcesses),

@@ -10,35 +10,11 @@ package nvml
 #include <stdint.h>
 #include <stdlib.h>
 
-// The memory limits came with driver r615 and are in no header that we have; these are the documented forms.
-typedef struct { const char *name_space; uint64_t soft, hard; } kerf_set_limits;
-typedef struct { const char *name_space; uint64_t soft, hard, used; } kerf_get_limits;
-_Static_assert(sizeof(void *) != 8 || sizeof(kerf_set_limits) == 24, "layout of nvmlSetMemoryLimits_v1_t");
-_Static_assert(sizeof(void *) != 8 || sizeof(kerf_get_limits) == 32, "layout of nvmlGetMemoryLimits_v1_t");
-
 typedef int (*kerf_handle_fn)(const char *, void **);
-typedef int (*kerf_set_fn)(void *, kerf_set_limits *);
-typedef int (*kerf_get_fn)(void *, kerf_get_limits *);
 
 static int kerf_handle(void *handle_fn, const char *uuid, void **dev)
 {
 	return ((kerf_handle_fn)handle_fn)(uuid, dev);
-}
-
-static int kerf_set(void *set_fn, void *dev, const char *dir, uint64_t soft, uint64_t hard)
-{
-	kerf_set_limits l = { dir, soft, hard };
-	return ((kerf_set_fn)set_fn)(dev, &l);
-}
-
-static int kerf_get(void *get_fn, void *dev, const char *dir, uint64_t *out)
-{
-	kerf_get_limits l = { dir, 0, 0, 0 };
-	int rc = ((kerf_get_fn)get_fn)(dev, &l);
-	out[0] = l.soft;
-	out[1] = l.hard;
-	out[2] = l.used;
-	return rc;
 }
 
 // kerf_open also copies the reason when it fails: dlerror is per thread, and a goroutine may change threads.
@@ -76,94 +52,57 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-const (
-	setLimitsFunc = "nvmlDeviceSetMemoryLimits_v1"
-	getLimitsFunc = "nvmlDeviceGetMemoryLimits_v1"
-	handleFunc    = "nvmlDeviceGetHandleByUUID"
-)
+const handleFunc = "nvmlDeviceGetHandleByUUID"
 
-// limits calls the memory limit functions through pointers that were looked up in the library. It holds its
-// own reference to the library.
-type limits struct {
-	lib, handle, setter, getter unsafe.Pointer
+// handles are the GPUs' handles as the library's functions take them, which go-nvml keeps to itself. It holds its own
+// reference to the library.
+type handles struct {
+	lib, find unsafe.Pointer
 
 	// devices are the handles that were looked up. A lookup walks all GPUs, which takes long on nodes with many
-	// MIG instances; handles hold until NVML is shut down, and so do limits.
+	// MIG instances; handles hold until NVML is shut down, and so do handles.
 	mu      sync.Mutex
 	devices map[string]unsafe.Pointer
 }
 
-// openLimits looks the functions up in the library at path. Only a library that cannot be loaded is an
-// error; absent functions show in present.
-func openLimits(path string) (*limits, error) {
+// openHandles loads the library at path once more. Only a library that cannot be loaded is an error; it may lack the function.
+func openHandles(path string) (*handles, error) {
 	lib, err := dlopen(path)
 	if err != nil {
 		return nil, err
 	}
-	return &limits{lib: lib, handle: dlsym(lib, handleFunc), setter: dlsym(lib, setLimitsFunc), getter: dlsym(lib, getLimitsFunc), devices: map[string]unsafe.Pointer{}}, nil
+	return &handles{lib: lib, find: dlsym(lib, handleFunc), devices: map[string]unsafe.Pointer{}}, nil
 }
 
-func (l *limits) present() bool { return l.handle != nil && l.setter != nil && l.getter != nil }
-
-func (l *limits) close() { C.dlclose(l.lib) }
-
-func (l *limits) set(uuid, dir string, soft, hard uint64) error {
-	if !l.present() {
-		return absent(setLimitsFunc)
-	}
-	dev, err := l.device(uuid)
-	if err != nil {
-		return err
-	}
-	d := C.CString(dir)
-	defer C.free(unsafe.Pointer(d))
-	return l.judge(uuid, setLimitsFunc, C.kerf_set(l.setter, dev, d, C.uint64_t(soft), C.uint64_t(hard)))
-}
-
-func (l *limits) get(uuid, dir string) (Limit, error) {
-	if !l.present() {
-		return Limit{}, absent(getLimitsFunc)
-	}
-	dev, err := l.device(uuid)
-	if err != nil {
-		return Limit{}, err
-	}
-	d := C.CString(dir)
-	defer C.free(unsafe.Pointer(d))
-	var out [3]C.uint64_t
-	if err := l.judge(uuid, getLimitsFunc, C.kerf_get(l.getter, dev, d, &out[0])); err != nil {
-		return Limit{}, err
-	}
-	return Limit{Soft: sharing.Bytes(out[0]), Hard: sharing.Bytes(out[1]), Used: sharing.Bytes(out[2])}, nil
-}
+func (h *handles) close() { C.dlclose(h.lib) }
 
 // device is the handle of a GPU.
-func (l *limits) device(uuid string) (unsafe.Pointer, error) {
-	l.mu.Lock()
-	dev, ok := l.devices[uuid]
-	l.mu.Unlock()
+func (h *handles) device(uuid string) (unsafe.Pointer, error) {
+	h.mu.Lock()
+	dev, ok := h.devices[uuid]
+	h.mu.Unlock()
 	if ok {
 		return dev, nil
 	}
 	id := C.CString(uuid)
 	defer C.free(unsafe.Pointer(id))
-	code := C.kerf_handle(l.handle, id, &dev) //nolint:gocritic // of what cgo makes of it
+	code := C.kerf_handle(h.find, id, &dev) //nolint:gocritic // of what cgo makes of it
 	if err := check(handleFunc, nvml.Return(code)); err != nil {
 		return nil, err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.devices[uuid] = dev
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.devices[uuid] = dev
 	return dev, nil
 }
 
 // judge turns a code into an error. After one that may be the handle's fault, the next call looks it up anew.
-func (l *limits) judge(uuid, function string, code C.int) error {
+func (h *handles) judge(uuid, function string, code C.int) error {
 	err := check(function, nvml.Return(code))
 	if err != nil && !errors.Is(err, sharing.ErrUnsupported) {
-		l.mu.Lock()
-		delete(l.devices, uuid)
-		l.mu.Unlock()
+		h.mu.Lock()
+		delete(h.devices, uuid)
+		h.mu.Unlock()
 	}
 	return err
 }
