@@ -42,13 +42,8 @@ func (h Hierarchy) enableIn(rel, controller string) error {
 	if slices.Contains(strings.Fields(string(has)), controller) {
 		return nil
 	}
-	f, err := openAt(fd, "cgroup.subtree_control", unix.O_WRONLY)
-	if err != nil {
-		return fmt.Errorf("%w (%w)", err, classify(err))
-	}
-	defer f.Close()
-	if _, err := f.WriteString("+" + controller); err != nil {
-		return fmt.Errorf("group %q: %w (%w)", "/"+rel, err, classify(err))
+	if err := writeAt(fd, "cgroup.subtree_control", "+"+controller); err != nil {
+		return fmt.Errorf("group %q: %w", "/"+rel, err)
 	}
 	return nil
 }

@@ -28,9 +28,11 @@ type Group struct {
 	mount string
 }
 
+func (g Group) hierarchy() Hierarchy { return Hierarchy{Mount: g.mount} }
+
 // open opens the group's directory and makes sure that it is still this group.
 func (g Group) open() (int, error) {
-	rel, err := (Hierarchy{Mount: g.mount}).rel(g.Dir)
+	rel, err := g.hierarchy().rel(g.Dir)
 	if err != nil {
 		return -1, err
 	}
@@ -57,18 +59,8 @@ func (g Group) Add(pid int) error {
 		// 0 would mean the writer itself.
 		return fmt.Errorf("add process %d to cgroup %q: %w", pid, g.Dir, sharing.ErrInvalid)
 	}
-	fd, err := g.open()
-	if err != nil {
-		return fmt.Errorf("add process %d to cgroup %q: %w", pid, g.Dir, err)
-	}
-	defer unix.Close(fd)
-	f, err := openAt(fd, "cgroup.procs", unix.O_WRONLY)
-	if err != nil {
-		return fmt.Errorf("add process %d to cgroup %q: %w (%w)", pid, g.Dir, err, classify(err))
-	}
-	_, err = f.WriteString(strconv.Itoa(pid))
-	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("add process %d to cgroup %q: %w (%w)", pid, g.Dir, err, classify(err))
+	if err := g.write(procsFile, strconv.Itoa(pid)); err != nil {
+		return fmt.Errorf("add process %d: %w", pid, err)
 	}
 	return nil
 }
@@ -90,7 +82,7 @@ func (g Group) Procs() ([]int, error) {
 }
 
 func procsBeneath(fd int) ([]int, error) {
-	data, err := readAt(fd, "cgroup.procs")
+	data, err := readAt(fd, procsFile)
 	// EOPNOTSUPP: a threaded group; its processes are listed by the domain above it.
 	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
 		return nil, fmt.Errorf("%w (%w)", err, classify(err))
@@ -137,7 +129,7 @@ func parseProcs(data []byte) ([]int, error) {
 	for line := range strings.Lines(string(data)) {
 		pid, err := strconv.ParseUint(strings.TrimSuffix(line, "\n"), 10, 31)
 		if err != nil {
-			return nil, fmt.Errorf("parse cgroup.procs: %q is not a pid: %w", line, sharing.ErrUnavailable)
+			return nil, fmt.Errorf("parse "+procsFile+": %q is not a pid: %w", line, sharing.ErrUnavailable)
 		}
 		if pid > 0 {
 			pids = append(pids, int(pid))

@@ -125,6 +125,19 @@ func openAt(fd int, name string, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(n), name), nil
 }
 
+// writeAt writes one file of the group that is open as fd.
+func writeAt(fd int, name, value string) error {
+	f, err := openAt(fd, name, unix.O_WRONLY)
+	if err != nil {
+		return fmt.Errorf("%w (%w)", err, classify(err))
+	}
+	_, err = f.WriteString(value)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("%w (%w)", err, classify(err))
+	}
+	return nil
+}
+
 // childNames lists the directories in the group that is open as fd, sorted.
 func childNames(fd int) ([]string, error) {
 	// A fresh descriptor, since reading a directory moves the position that duplicates share.

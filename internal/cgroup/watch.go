@@ -20,7 +20,10 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-const eventsFile = "cgroup.events"
+const (
+	eventsFile = "cgroup.events"
+	procsFile  = "cgroup.procs"
+)
 
 // Watcher tells when groups become empty. One inotify instance serves all groups, because the kernel allows
 // a user few of them. Where inotify cannot be had, and as a net under it, every group is looked at once per

@@ -1,0 +1,60 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cgrouptest makes what tests of the cgroup freezer need. It is no part of the product.
+package cgrouptest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Unanswered returns a path on a file system whose server never answers. A thread that opens it waits in the kernel
+// without interruption: the freezer cannot stop it, and SIGKILL ends it. When the test ends, the thread gets an error
+// and continues. The test is skipped where FUSE is missing or the caller may not mount.
+func Unanswered(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	server, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Skip("no FUSE here:", err)
+	}
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", server)
+	if err := unix.Mount("unanswered", dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+		_ = unix.Close(server)
+		t.Skip("no FUSE mount here:", err)
+	}
+	t.Cleanup(func() {
+		// The connection ends with its last descriptor, and all who wait get an error.
+		_ = unix.Close(server)
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error("unmount:", err)
+		}
+	})
+	return filepath.Join(dir, "file")
+}
+
+// Waits reports whether a thread of the process waits without interruption, as one that opened Unanswered's path does.
+func Waits(t testing.TB, pid int) bool {
+	t.Helper()
+	stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, stat := range stats {
+		text, err := os.ReadFile(stat)
+		if err != nil {
+			continue // the thread has ended
+		}
+		_, rest, _ := strings.Cut(string(text), ") ")
+		if strings.HasPrefix(rest, "D") {
+			return true
+		}
+	}
+	return false
+}
