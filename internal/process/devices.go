@@ -158,9 +158,6 @@ func (s *deviceScan) look(link string) error {
 	return nil
 }
 
-// kcmpFiles is KCMP_FILES: compare two threads' tables of descriptors.
-const kcmpFiles = 2
-
 // sameDescriptors reports whether a thread certainly has the same table of descriptors as its process.
 func sameDescriptors(pid, tid string) bool {
 	p, err1 := strconv.Atoi(pid)
@@ -168,8 +165,8 @@ func sameDescriptors(pid, tid string) bool {
 	if err1 != nil || err2 != nil {
 		return false
 	}
-	order, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(p), uintptr(t), kcmpFiles, 0, 0, 0)
-	return errno == 0 && order == 0
+	same, err := kcmp(p, t, kcmpFiles)
+	return err == nil && same
 }
 
 func vanished(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) }
