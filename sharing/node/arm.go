@@ -10,11 +10,8 @@ import (
 	"path"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/libkerf"
-	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/config"
@@ -48,11 +45,14 @@ type ArmOptions struct {
 	NoPreloadFile bool
 }
 
-// Arm puts the claim's cap on a new cgroup, reads it back, and moves the calling process into it. Only the
-// process that claimed may arm. On any error nothing stays in force and the claim is gone.
+// Arm sets the claim's cap on a new cgroup, reads it back, and moves the calling process into it, see package entry.
+// Only the process that claimed may arm. A process that can have taken GPU memory already is rejected: sharing.ErrConflict.
+// On any error nothing stays: the process is where it came from, and cgroup, cap and claim are gone.
 //
-// The order is what a crash may interrupt anywhere: cgroup (empty: removed at restart), record (cgroup still
-// empty: removed), cap (same), process (populated: a lease at restart, its cap read back).
+// A crash may come anywhere. Until the process is moved, the cgroup is empty, and the next start removes it. Until the
+// process was checked, it stands still, and the next start returns it. After that, the next start finds the lease.
+//
+// The cap is set before the move, so that a slow or unwilling driver holds up nobody who stands still.
 func (r *Runtime) Arm(ctx context.Context, peer Peer, id ledger.ClaimID) (Armed, error) {
 	return r.ArmWith(ctx, peer, id, ArmOptions{})
 }
@@ -67,10 +67,7 @@ func (r *Runtime) ArmWith(ctx context.Context, peer Peer, id ledger.ClaimID, wit
 	// The caller may go away at any moment; what was begun is finished or undone all the same.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), capDeadline)
 	defer cancel()
-	var armed Armed
-	if err = r.refuseUser(ctx, peer, att); err == nil {
-		armed, err = r.arm(ctx, claim, h, att, with)
-	}
+	armed, err := r.arm(ctx, claim, h, att, with)
 	r.mu.Lock()
 	h.busy = false
 	undone := err != nil && !errors.Is(err, errKept)
@@ -119,32 +116,7 @@ func (r *Runtime) beginArm(peer Peer, id ledger.ClaimID) (ledger.Claim, *holding
 	return g.Claim, h, *r.att, nil
 }
 
-// refuseUser refuses a process that is on a GPU already: what it holds is charged elsewhere, or nowhere, and
-// would not count against its cap.
-func (r *Runtime) refuseUser(ctx context.Context, peer Peer, att Attachment) error {
-	ctx, cancel := context.WithTimeout(ctx, sampleDeadline)
-	defer cancel()
-	g, ctx := errgroup.WithContext(ctx)
-	for _, gpu := range att.GPUs {
-		g.Go(func() error {
-			s, err := att.Driver.Sample(ctx, gpu.UUID)
-			if err != nil {
-				r.log.Debug("processes of a GPU not known", "gpu", string(gpu.UUID), "error", err.Error())
-				return nil // a GPU that does not answer takes no claim; the others must not suffer for it
-			}
-			for _, use := range s.Processes {
-				if use.PID == peer.PID {
-					return fmt.Errorf("process %d uses GPU %d already, and that memory would not count against its cap; claim before the first use: %w", peer.PID, gpu.Index, sharing.ErrConflict)
-				}
-			}
-			return nil
-		})
-	}
-	return g.Wait()
-}
-
-// arm does the work without the lock; h is busy, so nobody else touches it. The move of the process comes
-// last: after it nothing can fail but the process itself.
+// arm does the work without the lock; h is busy, so nobody else touches it.
 func (r *Runtime) arm(ctx context.Context, c ledger.Claim, h *holding, att Attachment, with ArmOptions) (armed Armed, err error) {
 	group, err := r.opt.Cgroups.Create(path.Join(r.opt.Parent, string(c.ID)))
 	if err != nil {
@@ -159,30 +131,8 @@ func (r *Runtime) arm(ctx context.Context, c ledger.Claim, h *holding, att Attac
 			}
 		}
 	}()
-	if err := r.opt.Failpoints.Eval("arm-after-mkdir"); err != nil {
-		return Armed{}, err
-	}
-	r.mu.Lock()
-	h.group, h.hasGroup = group, true
-	r.mu.Unlock()
-	if err := r.persist(); err != nil {
-		return Armed{}, err
-	}
-	if err := r.opt.Failpoints.Eval("arm-after-record"); err != nil {
-		return Armed{}, err
-	}
-	if err := r.holdRegion(c.ID, c.Placement); err != nil {
-		return Armed{}, err
-	}
-	capped, err := r.applyCaps(ctx, att, c.Level, c.Placement, group.Dir, others, false)
-	if err != nil {
-		return Armed{}, err
-	}
-	mps, err := r.enterMPS(ctx, c, h, nil)
-	if err != nil {
-		return Armed{}, err
-	}
-	if err := r.opt.Failpoints.Eval("arm-after-caps"); err != nil {
+	armed = Armed{ID: c.ID, Own: own, Others: others}
+	if err := r.readyGroup(ctx, c, h, att, group, &armed); err != nil {
 		return Armed{}, err
 	}
 	r.mu.Lock()
@@ -191,12 +141,12 @@ func (r *Runtime) arm(ctx context.Context, c ledger.Claim, h *holding, att Attac
 	if err != nil {
 		return Armed{}, err
 	}
-	if err := r.admit(h.owner, group); err != nil {
+	if err := r.enter(ctx, c, h, att, group); err != nil {
 		return Armed{}, err
 	}
 	r.watcher.Add(group)
-	armed = Armed{ID: c.ID, Own: own, Others: others, OthersCapped: capped, MPS: mps}
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	armed.Device = h.device
 	if h.region != nil {
 		armed.Mounts, armed.Preload = r.processMounts(h, with.NoPreloadFile), libkerf.PreloadPath(h.region.dir)
@@ -204,8 +154,33 @@ func (r *Runtime) arm(ctx context.Context, c ledger.Claim, h *holding, att Attac
 			h.levelWhy = joinSentences(append([]string{preloadedByEnv}, nonEmpty(h.levelWhy)...))
 		}
 	}
+	return armed, nil
+}
+
+// readyGroup does all that the process needs before it enters the group.
+func (r *Runtime) readyGroup(ctx context.Context, c ledger.Claim, h *holding, att Attachment, group cgroup.Group, armed *Armed) (err error) {
+	if err := r.opt.Failpoints.Eval("arm-after-mkdir"); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	h.group, h.hasGroup = group, true
 	r.mu.Unlock()
-	return armed, r.opt.Failpoints.Eval("arm-after-move")
+	if err := r.persist(); err != nil {
+		return err
+	}
+	if err := r.opt.Failpoints.Eval("arm-after-record"); err != nil {
+		return err
+	}
+	if err := r.holdRegion(c.ID, c.Placement); err != nil {
+		return err
+	}
+	if armed.OthersCapped, err = r.applyCaps(ctx, att, c.Level, c.Placement, group.Dir, armed.Others, false); err != nil {
+		return err
+	}
+	if armed.MPS, err = r.enterMPS(ctx, c, h, nil); err != nil {
+		return err
+	}
+	return r.opt.Failpoints.Eval("arm-after-caps")
 }
 
 // preloadedByEnv is to be known of a process that does not have the loader's file.
@@ -303,28 +278,8 @@ func (r *Runtime) canLimit(id sharing.GPUID) bool {
 	return ok && !v.GPU.MIG && v.GPU.Health != sharing.HealthLost && v.GPU.Health != sharing.HealthSuspect
 }
 
-// admit moves the process into the cgroup and makes sure that it was this one: the pidfd was opened before,
-// so a process that still lives after the write is the one that was moved.
-func (r *Runtime) admit(p *process.Handle, group cgroup.Group) error {
-	if err := group.Add(p.PID()); err != nil {
-		return fmt.Errorf("move process %d: %w", p.PID(), err)
-	}
-	if !p.Alive() {
-		return fmt.Errorf("process %d ended while it was being moved: %w", p.PID(), sharing.ErrStale)
-	}
-	dir, err := r.opt.Cgroups.OfProcess(p.PID())
-	if err != nil {
-		return fmt.Errorf("cgroup of process %d: %w", p.PID(), err)
-	}
-	if dir != group.Dir {
-		return fmt.Errorf("process %d is in %q after it was moved to %q: %w", p.PID(), dir, group.Dir, sharing.ErrStale)
-	}
-	return nil
-}
-
-// undoArm takes back what arm did. A cgroup that has a process keeps its caps, and the claim stays leased
-// until the process ends, which a caller does that was told of an error: better an unwanted lease than
-// memory that is in use and granted again.
+// undoArm takes back what arm did. If the process is in the cgroup all the same, the caps stay, and the claim stays
+// leased until the process ends: better an unwanted lease than memory that is in use and granted again.
 func (r *Runtime) undoArm(ctx context.Context, att Attachment, id ledger.ClaimID, group cgroup.Group, gpus []sharing.GPU) error {
 	if busy, err := group.Populated(); busy || (err != nil && !errors.Is(err, sharing.ErrNotFound)) {
 		r.watcher.Add(group)

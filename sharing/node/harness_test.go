@@ -39,6 +39,8 @@ type fakeCaps struct {
 	by map[string]sharing.Bytes
 	// strict refuses a limit below the use.
 	strict bool
+	// onApply is called at the end of a successful Apply, with the lock held.
+	onApply func()
 }
 
 func (c *fakeCaps) Least() sharing.Bytes { return least }
@@ -49,6 +51,8 @@ func (c *fakeCaps) Apply(_ context.Context, dir string, own []sharing.Fragment, 
 	err := c.put(dir, own, others)
 	if err != nil {
 		delete(c.limits, dir)
+	} else if c.onApply != nil {
+		c.onApply()
 	}
 	return err
 }
@@ -305,9 +309,15 @@ type tenant struct {
 	end func()
 }
 
-func (b *bench) tenant() *tenant {
+func (b *bench) tenant() *tenant { return b.tenantWith() }
+
+// tenantWith is a tenant that has files open besides.
+func (b *bench) tenantWith(files ...*os.File) *tenant { return b.tenantRunning(files, "sleep", "600") }
+
+func (b *bench) tenantRunning(files []*os.File, name string, args ...string) *tenant {
 	b.t.Helper()
-	cmd := exec.Command("sleep", "600")
+	cmd := exec.Command(name, args...)
+	cmd.ExtraFiles = files
 	if err := cmd.Start(); err != nil {
 		b.t.Fatal(err)
 	}

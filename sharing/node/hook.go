@@ -207,7 +207,9 @@ func (r *Runtime) beginContainer(call sharing.HookCall, group cgroup.Group) (g l
 	return g, h, h.use, *r.att, false, nil
 }
 
-// armContainer does the work without the lock; h is busy. A crash at any point leaves a lease on record whose
+// armContainer does the work without the lock; h is busy. It freezes nothing, unlike the activation of a process: the OCI
+// runtime waits for the hook in the process that is to become the container's, and nothing of the tenant has run yet, so
+// nothing can hold GPU memory. A crash at any point leaves a lease on record whose
 // caps the next start puts back, with the hook still waiting.
 func (r *Runtime) armContainer(ctx context.Context, g ledger.Grant, h *holding, u *use, att Attachment, group cgroup.Group, proc *process.Handle) (err error) {
 	if err := r.persist(); err != nil {

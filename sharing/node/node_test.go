@@ -104,12 +104,19 @@ func TestRefusals(t *testing.T) {
 
 // Whatever step of an arm fails, nothing stays: no cap, no cgroup, no record, no claim.
 func TestAFailedArmLeavesNothing(t *testing.T) {
-	for _, point := range []string{"arm-after-mkdir", "arm-after-record", "arm-after-caps"} {
+	for _, point := range armPoints() {
+		if point == afterThaw {
+			continue
+		}
 		t.Run(point, func(t *testing.T) {
 			b := newBench(t)
 			b.failpoints(point + "=1*error(injected)->off")
 			b.start()
 			p := b.tenant()
+			from, err := b.opt.Cgroups.OfProcess(p.PID)
+			if err != nil {
+				t.Fatal(err)
+			}
 			id, err := b.Claim(t.Context(), p.Peer, "x", gib(10))
 			if err != nil {
 				t.Fatal(err)
@@ -118,6 +125,7 @@ func TestAFailedArmLeavesNothing(t *testing.T) {
 				t.Fatalf("arm: %v", err)
 			}
 			b.empty()
+			b.runsIn(p, from)
 			b.lease(p, "x", gib(79)) // and all of a GPU can be had at once
 		})
 	}
@@ -149,9 +157,9 @@ func TestAFailedArmLeavesNothing(t *testing.T) {
 		}
 		b.eventually("the dead process's claim is dropped", func() bool { return len(b.State(t.Context()).Grants) == 0 })
 	})
-	t.Run("the error comes after the move: the lease stays until the process ends", func(t *testing.T) {
+	t.Run("the error comes when the process runs: the lease stays until the process ends", func(t *testing.T) {
 		b := newBench(t)
-		b.failpoints("arm-after-move=error(injected)")
+		b.failpoints(afterThaw + "=error(injected)")
 		b.start()
 		p := b.tenant()
 		id, err := b.Claim(t.Context(), p.Peer, "", gib(10))

@@ -14,6 +14,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/caps/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/node/entry"
 )
 
 // Options are what a Runtime is made of. All fields are required unless said otherwise.
@@ -169,12 +170,16 @@ type Peer struct {
 
 // Failpoints are the names of the points at which a crash test may stop the runtime.
 func Failpoints() []string {
-	return []string{
-		"arm-after-mkdir", "arm-after-record", "arm-after-caps", "arm-after-move", "end-after-clear", "end-after-rmdir",
+	points := []string{"arm-after-mkdir", "arm-after-record", "arm-after-caps"}
+	for _, step := range entry.Steps() {
+		points = append(points, armPoint(step))
+	}
+	return append(points,
+		"end-after-clear", "end-after-rmdir",
 		"limit-after-book", "limit-after-cap", "limit-after-record",
 		"lend-after-book", "lend-after-cap",
 		"mig-after-claim", "mig-after-cut", "inject-after-record", "hook-after-record", "hook-after-caps", "hook-after-arm",
-	}
+	)
 }
 
 // Deadlines of what the runtime does on behalf of a call.

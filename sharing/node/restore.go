@@ -20,9 +20,10 @@ import (
 )
 
 // Restore finds again what a former agent held: leases from the record whose cgroup still has processes, and
-// cgroups of ours that no record tells of. It needs no driver. A record of a newer schema is an error and
+// cgroups of ours that no record tells of. First it returns the processes of unfinished activations. It needs no driver. A record of a newer schema is an error and
 // nothing is touched; one that is damaged is put aside, and the cgroups and the driver tell instead.
 func (r *Runtime) Restore(ctx context.Context) error {
+	r.recoverEntries()
 	if err := atomicfile.CleanTemp(filepath.Dir(r.opt.RecordPath)); err != nil {
 		return fmt.Errorf("clean up beside the record: %w", err)
 	}

@@ -5,15 +5,14 @@ package machine_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/sharing/node"
 )
 
 // held are the grants as a restart must not change them.
@@ -127,34 +126,10 @@ func TestEndWhileTheAgentIsDown(t *testing.T) {
 	m.run(flags("--gpus 1"), hold()).granted() // there is room again
 }
 
-// failpoints are the points of the runtime, read from its source, so that a new one is tested too.
-func failpoints(t *testing.T) []string {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(filepath.Dir(bin), "sharing/node/*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	call := regexp.MustCompile(`Failpoints\.Eval\("([^"]+)"\)`)
-	var points []string
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, found := range call.FindAllStringSubmatch(string(text), -1) {
-			points = append(points, found[1])
-		}
-	}
-	if len(points) < 6 {
-		t.Fatalf("only failpoints %q in the source of the runtime", points)
-	}
-	return points
-}
-
 // A crash or an error at any step of arm and end leaves nothing behind but grants whose processes run.
 func TestFailureAtEveryStep(t *testing.T) {
 	t.Parallel()
-	for _, point := range failpoints(t) {
+	for _, point := range node.Failpoints() {
 		// Those of containers are met by containers alone: sharing/node and test/e2e stop there.
 		if !strings.HasPrefix(point, "arm-") && !strings.HasPrefix(point, "end-") {
 			continue
@@ -195,6 +170,9 @@ func firstWord(s string) string {
 func (m *machine) failedArm(kind string) {
 	m.t.Helper()
 	victim := m.run(flags("--gpus 1 --name victim"), []string{"sh", "-c", "echo ran"})
+	if kind == "exit" {
+		m.agentCrashed() // it may stand still until an agent is back
+	}
 	got := victim.wait()
 	if got.code != 125 || got.out != "" || got.err == "" {
 		m.t.Errorf("run that was not armed: %v, want exit 125 with the reason", got)
@@ -202,9 +180,7 @@ func (m *machine) failedArm(kind string) {
 	if s := victim.readStatus(); s.State != "refused" || s.Error == nil {
 		m.t.Errorf("status file: %+v", s)
 	}
-	if kind == "exit" {
-		m.agentCrashed()
-	} else if !strings.Contains(got.err, "broken on purpose") {
+	if kind != "exit" && !strings.Contains(got.err, "broken on purpose") {
 		m.t.Errorf("the reason is not told: %s", got.err)
 	}
 }
@@ -234,7 +210,7 @@ func (m *machine) agentCrashed() {
 // A client that is killed in the middle of an arm leaves nothing.
 func TestClientKilledDuringArm(t *testing.T) {
 	t.Parallel()
-	for _, point := range failpoints(t) {
+	for _, point := range node.Failpoints() {
 		if !strings.HasPrefix(point, "arm-") {
 			continue
 		}
