@@ -78,6 +78,9 @@ func helper(sockets []string) int {
 		fmt.Fprintln(os.Stderr, ociHook(sockets[1], sockets[2], sockets[3:]))
 		return 1
 	}
+	if len(sockets) == 3 && sockets[0] == helperActivate {
+		return activate(sockets[1], sockets[2])
+	}
 	for _, path := range sockets {
 		how := "open"
 		if err := connect(path); err != nil {
