@@ -36,30 +36,38 @@ func managedCaveat(rule config.ManagedMemory, level sharing.Level, b config.Back
 	return rule.Caveat(b)
 }
 
-// wholeRegions are the regions of grants, each once. It needs the runtime's lock.
-func wholeRegions(held map[ledger.ClaimID]*holding) []*region {
-	var out []*region
-	for _, h := range held {
-		if h.region != nil && h.region.lost == "" && !slices.Contains(out, h.region) {
-			out = append(out, h.region)
+// counting is a region of grants, and their caps by the ledger: programs may have written to the region's own.
+type counting struct {
+	region *region
+	caps   sharing.Placement
+}
+
+// countings are the regions of grants, each once. It needs the runtime's lock.
+func countings(grants []ledger.Grant, held map[ledger.ClaimID]*holding) []counting {
+	var out []counting
+	for _, g := range grants {
+		h := held[g.Claim.ID]
+		if h == nil || h.region == nil || h.region.lost != "" || slices.ContainsFunc(out, func(c counting) bool { return c.region == h.region }) {
+			continue
 		}
+		out = append(out, counting{h.region, g.Caps()})
 	}
 	return out
 }
 
 // managedIn is the managed memory of each GPU that libkerf has charged to grants. A program can write to its counters: no
 // grant counts for more than its cap.
-func managedIn(regions []*region) map[sharing.GPUID]sharing.Bytes {
+func managedIn(all []counting) map[sharing.GPUID]sharing.Bytes {
 	out := map[sharing.GPUID]sharing.Bytes{}
-	for _, g := range regions {
-		_ = g.use(func(open *libkerf.Region) error { // one that is spoilt is found by the upkeep
+	for _, c := range all {
+		_ = c.region.use(func(open *libkerf.Region) error { // one that is spoilt is found by the upkeep
 			counts := open.Counts()
-			for _, u := range open.Usage() {
+			for _, f := range c.caps {
 				var sum sharing.Bytes
-				for _, c := range counts {
-					sum += min(c.Managed[u.GPU], u.Limit-sum) // at most the cap: cannot wrap
+				for _, one := range counts {
+					sum += min(one.Managed[f.GPU], f.Memory-sum) // at most the cap: cannot wrap
 				}
-				out[u.GPU] += sum
+				out[f.GPU] += sum
 			}
 			return nil
 		})

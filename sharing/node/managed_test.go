@@ -129,7 +129,21 @@ func TestManagedMemoryOfLibkerfIsAttributed(t *testing.T) {
 	}
 	g.counts(a, 1, p, 96*sharing.GiB)
 	g.managedOf(a, 1, 99*sharing.GiB)
+	g.writesLimit(a, 96*sharing.GiB)
 	if got := look(6 * sharing.GiB); !strings.Contains(got, "has 2GiB of unattributed memory") {
-		t.Errorf("where the counters are past the cap: %q", got)
+		t.Errorf("where counters and limit are past the cap: %q", got)
+	}
+}
+
+// writesLimit writes to the page of limits, as a program does that has mounted it to be writable.
+func (g *guarded) writesLimit(a Armed, limit sharing.Bytes) {
+	g.t.Helper()
+	open, err := libkerf.Open(filepath.Join(g.bench.opt.Client.Dir, string(a.ID)))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer open.Close()
+	if err := open.SetLimit(a.Own[0].UUID, limit); err != nil {
+		g.t.Fatal(err)
 	}
 }

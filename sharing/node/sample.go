@@ -56,7 +56,7 @@ func (r *Runtime) sample(ctx context.Context) picture {
 	att := r.att
 	grants := r.ledger.Grants()
 	held := maps.Clone(r.held)
-	regions := wholeRegions(r.held)
+	counted := countings(grants, r.held)
 	r.mu.Unlock()
 
 	p := picture{gpus: map[sharing.GPUID]Sample{}, pids: map[ledger.ClaimID][]int{}, capped: map[capKey]sharing.Bytes{}, strangers: map[sharing.GPUID][]int{}}
@@ -73,7 +73,7 @@ func (r *Runtime) sample(ctx context.Context) picture {
 	}
 	r.findStrangers(grants, &p)
 	if att != nil {
-		p.setUnlisted(r.sampler.last, att.GPUs, managedIn(regions))
+		p.setUnlisted(r.sampler.last, att.GPUs, managedIn(counted))
 	}
 	r.sampler.last, r.sampler.at, r.sampler.changes = p, time.Now(), now
 	return p
