@@ -228,6 +228,7 @@ func (a *agent) build(reg *prometheus.Registry) error {
 	a.runtime.SetWarning("audit", a.auditFault)
 	reg.MustRegister(
 		metrics.NewCollector(func(ctx context.Context) *nodev1.GetNodeResponse { return nodeserver.Message(a.runtime.State(ctx)) }),
+		metrics.NewListeners(a.shares),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return nil

@@ -26,6 +26,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/serve"
 	"github.com/kerf-gpu/kerf/monitor/collect"
 	"github.com/kerf-gpu/kerf/monitor/exposition"
+	"github.com/kerf-gpu/kerf/monitor/metrics"
 	"github.com/kerf-gpu/kerf/monitor/stream"
 )
 
@@ -127,7 +128,7 @@ func (m *monitor) run(ctx context.Context) error {
 	g.Go(func() error { return books.follow(ctx, m.dir) })
 	g.Go(func() error { return c.Run(ctx) })
 	if web != nil {
-		g.Go(func() error { return m.serveHTTP(ctx, shares[shareWeb].Listen(web, serve.Rules{}), hub) })
+		g.Go(func() error { return m.serveHTTP(ctx, shares[shareWeb].Listen(web, serve.Rules{}), shares, hub) })
 	}
 	g.Go(func() error { return stream.New(hub).Serve(ctx, shares[shareStream].Listen(unix, serve.Rules{})) })
 	g.Go(func() error {
@@ -138,9 +139,9 @@ func (m *monitor) run(ctx context.Context) error {
 }
 
 // serveHTTP answers /metrics and /healthz until ctx ends.
-func (m *monitor) serveHTTP(ctx context.Context, web *serve.Listener, hub *collect.Hub) error {
+func (m *monitor) serveHTTP(ctx context.Context, web *serve.Listener, shares map[string]*serve.Share, hub *collect.Hub) error {
 	reg := prometheus.NewRegistry()
-	reg.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
+	reg.MustRegister(metrics.NewListeners(shares), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
 	all := exposition.Beside(exposition.New(exposition.Options{Latest: hub.Latest, Version: version, Hostname: m.nodeName, Fields: m.fields}), reg)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", serve.Rendered(promhttp.HandlerFor(all, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}), scrapesAtOnce))

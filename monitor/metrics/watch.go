@@ -19,6 +19,7 @@ type watch struct {
 	killed, spare *prometheus.CounterVec
 	evicted       *prometheus.CounterVec
 	uncounted     prometheus.Counter
+	missed        prometheus.Counter
 }
 
 func newWatch(reg prometheus.Registerer) *watch {
@@ -48,12 +49,18 @@ func newWatch(reg prometheus.Registerer) *watch {
 			Name: "kerf_client_uncounted_processes_total", Help: "Processes found that use a GPU without the preloaded library that is to hold their lease.",
 		}),
 	}
-	reg.MustRegister(w.tickSeconds, w.delaySeconds, w.overshoot, w.killed, w.spare, w.evicted, w.uncounted)
+	w.missed = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "kerf_watch_missed_samples_total", Help: "Samples of the reactive backend that were not taken because the agent was late by a whole interval.",
+	})
+	reg.MustRegister(w.missed, w.tickSeconds, w.delaySeconds, w.overshoot, w.killed, w.spare, w.evicted, w.uncounted)
 	return w
 }
 
-// Watched counts one look, and what it cost.
-func (w *watch) Watched(took time.Duration) { w.tickSeconds.Observe(took.Seconds()) }
+// Watched counts one sample, what it cost, and the samples that were missed before it.
+func (w *watch) Watched(took time.Duration, missed int) {
+	w.tickSeconds.Observe(took.Seconds())
+	w.missed.Add(float64(missed))
+}
 
 // OverCap counts one lease that was found over its cap.
 func (w *watch) OverCap(delay time.Duration, by sharing.Bytes) {

@@ -23,6 +23,8 @@ import (
 type guard struct {
 	*Runtime
 	core *reactive.Watch
+	// schedule counts the samples that are missed.
+	schedule reactive.Schedule
 	// over are the leases that status says are over their cap.
 	over map[reactive.LeaseID]bool
 	// denied are the processes that the last look was to kill and the agent may not, with what is in the way; deniedBefore are
@@ -65,6 +67,7 @@ func (r *Runtime) guardLoop(ctx context.Context) error {
 // tick looks once, judges, and acts. It returns when to look again.
 func (g *guard) tick(ctx context.Context) time.Duration {
 	start := time.Now()
+	missed := g.schedule.Missed(start)
 	s := g.see(ctx)
 	if ctx.Err() != nil {
 		return 0 // what was seen while the agent stops is not the driver's word
@@ -76,8 +79,9 @@ func (g *guard) tick(ctx context.Context) time.Duration {
 		g.act(ctx, v)
 	}
 	g.tell(s, d.Standings)
+	g.schedule.Plan(time.Now(), d.Next)
 	if d.Next > 0 {
-		g.opt.Observer.Watched(time.Since(start))
+		g.opt.Observer.Watched(time.Since(start), missed)
 	}
 	return d.Next
 }

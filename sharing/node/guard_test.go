@@ -35,7 +35,7 @@ type seen struct {
 
 func (s *seen) Uncounted() { s.uncounted++ }
 
-func (s *seen) Watched(time.Duration)                     { s.looks++ }
+func (s *seen) Watched(time.Duration, int)                { s.looks++ }
 func (s *seen) OverCap(_ time.Duration, by sharing.Bytes) { s.overs = append(s.overs, by) }
 
 func (s *seen) Evicted(reason string, err error) {

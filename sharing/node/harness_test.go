@@ -192,7 +192,7 @@ func (nopObserver) Recovered()                           {}
 func (nopObserver) CapRestored()                         {}
 func (nopObserver) Limited(error)                        {}
 func (nopObserver) Injected(time.Duration, error)        {}
-func (nopObserver) Watched(time.Duration)                {}
+func (nopObserver) Watched(time.Duration, int)           {}
 func (nopObserver) OverCap(time.Duration, sharing.Bytes) {}
 func (nopObserver) Killed(string, error)                 {}
 func (nopObserver) Evicted(string, error)                {}

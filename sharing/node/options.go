@@ -78,8 +78,9 @@ type Observer interface {
 	CapRestored()
 	// Limited tells of one change of a grant's memory; err is nil when it is in force.
 	Limited(err error)
-	// Watched tells of one look at what the leases use that nothing but watching holds, and of its cost.
-	Watched(took time.Duration)
+	// Watched tells of one sample of the reactive backend: its cost, and how many samples were missed before it because it
+	// was late.
+	Watched(took time.Duration, missed int)
 	// OverCap tells that such a lease was found over its cap: for how long that may have been so at most, and by
 	// how much.
 	OverCap(delay time.Duration, by sharing.Bytes)

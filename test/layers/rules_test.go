@@ -81,7 +81,7 @@ var layers = []layer{
 	{"monitor/exposition/...", "what is scraped is made of the collector's snapshots", []string{"sharing", "monitor/attribution", "monitor/collect"}},
 	{"monitor/stream/...", "the stream is made of the collector's snapshots", []string{"sharing", "api/...", "internal/serve/...", "monitor/attribution", "monitor/collect"}},
 	{"monitor/gpunode/...", "what the cluster is told is made of the runtime's books", []string{"api/...", "sharing", "sharing/config", "sharing/config/change", "sharing/node"}},
-	{"monitor/metrics/...", "the metrics are made of the same picture that the node API gives", []string{"sharing", "api/..."}},
+	{"monitor/metrics/...", "the metrics are made of the same picture that the node API gives, and of what listeners count", []string{"sharing", "api/...", "internal/serve/..."}},
 
 	{"cmd/*", "a program wires everything below, and nothing imports a program",
 		[]string{"sharing/...", "mig/...", "api/...", "internal/*", "monitor/*", "deviceplugin/...", "hooks/*"}},

@@ -59,7 +59,7 @@ func (observer) Recovered()                                  {}
 func (observer) CapRestored()                                {}
 func (observer) Limited(error)                               {}
 func (observer) Injected(time.Duration, error)               {}
-func (observer) Watched(time.Duration)                       {}
+func (observer) Watched(time.Duration, int)                  {}
 func (observer) OverCap(time.Duration, sharing.Bytes)        {}
 func (observer) Killed(string, error)                        {}
 func (observer) Evicted(string, error)                       {}
