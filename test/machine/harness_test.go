@@ -45,7 +45,9 @@ type running struct {
 	// base holds the other three: the simulated driver's directory, the agent's, and one for files.
 	base, sim, dir, work string
 	env                  []string
-	agent                *proc
+	// wrap is a command that starts the agent, whose path and flags follow.
+	wrap  []string
+	agent *proc
 	// agents are all that were started; they end after the runs, with the machine.
 	agents []*proc
 	// bootFile is what agents find as the node's boot id, "" for the node's own; boots counts the restarts of the node.
@@ -156,6 +158,7 @@ func stateDir(dir string) string { return dir + ".state" }
 func (m *machine) anAgent(dir string, env ...string) *proc {
 	m.t.Helper()
 	argv := append([]string{program("kerf-agent"), "--dir", dir, "--state-dir", stateDir(dir)}, m.agentFlags...)
+	argv = append(slices.Clone(m.wrap), argv...)
 	env = append(slices.Clone(m.env), env...)
 	if m.bootFile != "" {
 		argv = append([]string{os.Args[0], helperBoot, m.bootFile}, argv...)

@@ -81,6 +81,13 @@ func helper(sockets []string) int {
 	if len(sockets) == 3 && sockets[0] == helperActivate {
 		return activate(sockets[1], sockets[2])
 	}
+	if len(sockets) == 4 && sockets[0] == helperFlood {
+		if err := runFlood(sockets[1], sockets[2], sockets[3]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return 0
+	}
 	for _, path := range sockets {
 		how := "open"
 		if err := connect(path); err != nil {
