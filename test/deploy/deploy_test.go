@@ -19,6 +19,7 @@ import (
 	admission "k8s.io/api/admissionregistration/v1"
 	apps "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	rbac "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,6 +38,7 @@ func kinds() map[string]func() metav1.Object {
 		"v1/ConfigMap":                                     func() metav1.Object { return &corev1.ConfigMap{} },
 		"apps/v1/Deployment":                               func() metav1.Object { return &apps.Deployment{} },
 		"apps/v1/DaemonSet":                                func() metav1.Object { return &apps.DaemonSet{} },
+		"networking.k8s.io/v1/NetworkPolicy":               func() metav1.Object { return &networking.NetworkPolicy{} },
 		"node.k8s.io/v1/RuntimeClass":                      func() metav1.Object { return &nodev1.RuntimeClass{} },
 		"rbac.authorization.k8s.io/v1/Role":                func() metav1.Object { return &rbac.Role{} },
 		"rbac.authorization.k8s.io/v1/RoleBinding":         func() metav1.Object { return &rbac.RoleBinding{} },

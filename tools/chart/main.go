@@ -38,11 +38,10 @@ func main() {
 // goes through them.
 func plain() values {
 	return values{
-		"namespace":     values{"create": true},
-		"monitor":       values{"enabled": false},
-		"scheduler":     values{"replicas": 1},
-		"networkPolicy": values{"enabled": false},
-		"admission":     values{"mutate": "never"},
+		"namespace": values{"create": true},
+		"monitor":   values{"enabled": false},
+		"scheduler": values{"replicas": 1},
+		"admission": values{"mutate": "never"},
 	}
 }
 
