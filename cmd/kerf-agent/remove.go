@@ -21,6 +21,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/kube"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
 )
 
@@ -140,18 +141,14 @@ func (r *removal) unused(ctx context.Context, groups cgroup.Hierarchy) error {
 		return populated || err != nil
 	}
 	for last := ""; ; {
-		data, err := os.ReadFile(filepath.Join(r.dir, "record.json"))
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
+		found, err := checkpoint.Read(filepath.Join(r.dir, "record.json"))
 		if err != nil {
-			return fmt.Errorf("read the record: %w", err)
+			return fmt.Errorf("%w; it says who uses a GPU: remove it if nobody does", err)
 		}
-		rec, err := record.Decode(data)
-		if err != nil {
-			return fmt.Errorf("read the record, which says who uses a GPU; remove it if nobody does: %w", err)
+		if len(found.Damaged) > 0 { // the one before may lack who uses a GPU now
+			return fmt.Errorf("read the record, which says who uses a GPU; remove it if nobody does: %w", found.Damaged[0].Err)
 		}
-		users := inUse(rec, boot, runs)
+		users := inUse(found.Record, boot, runs)
 		if len(users) == 0 {
 			return nil
 		}

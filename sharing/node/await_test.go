@@ -5,7 +5,6 @@ package node
 
 import (
 	"errors"
-	"os"
 	"testing"
 
 	"github.com/kerf-gpu/kerf/sharing"
@@ -17,9 +16,7 @@ func TestNothingIsGrantedBeforeTheWitness(t *testing.T) {
 	b := newBench(t)
 	stop := b.started()
 	b.restart(stop, func() {
-		if err := os.Remove(b.opt.RecordPath); err != nil {
-			t.Fatal(err)
-		}
+		b.loseRecord()
 	})
 	b.AwaitWitness()
 	if _, err := b.Claim(t.Context(), b.tenant().Peer, "", gib(10)); !errors.Is(err, sharing.ErrUnavailable) {

@@ -204,12 +204,12 @@ func TestAHookThatFails(t *testing.T) {
 			}
 			b.still()
 			c := b.inject(b.app("p", "gpu-memory-gib:10"))
-			good := b.opt.RecordPath
+			back := func() {}
 			switch what {
 			case "caps":
 				b.caps.set(func() { b.caps.fail = fmt.Errorf("set limit: %w", sharing.ErrUnavailable) })
 			case "disk":
-				b.Runtime.opt.RecordPath = b.dir + "/no/such/dir"
+				back = b.diskAway()
 			}
 			for range 2 {
 				if err := c.hooks(); err == nil {
@@ -222,7 +222,7 @@ func TestAHookThatFails(t *testing.T) {
 				b.check()
 			}
 			b.caps.set(func() { b.caps.fail = nil })
-			b.Runtime.opt.RecordPath = good
+			back()
 			if err := c.hooks(); err != nil {
 				t.Fatal(err)
 			}

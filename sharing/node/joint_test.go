@@ -121,9 +121,7 @@ func TestOneCapOverRestarts(t *testing.T) {
 			main, side := g.run(m), g.run(s)
 			root := string(g.grant(m).Claim.ID)
 			if lost {
-				if err := os.Remove(g.bench.opt.RecordPath); err != nil {
-					t.Fatal(err)
-				}
+				g.bench.loseRecord()
 				g.restartPreloading()
 				g.witness(side.seen(), main.seen())
 			} else {

@@ -232,11 +232,10 @@ func TestLimitWithoutARecord(t *testing.T) {
 	b := newBench(t)
 	b.still()
 	id := b.lease(b.tenant(), "", gib(10)).ID
-	path := b.Runtime.opt.RecordPath
-	b.Runtime.opt.RecordPath = t.TempDir() + "/no/such/folder"
+	back := b.diskAway()
 	if err := b.Limit(t.Context(), as(root), id, 20*sharing.GiB); err == nil {
 		t.Error("a limit was raised without a record of it")
 	}
-	b.Runtime.opt.RecordPath = path
+	back()
 	b.sized(id, 10*sharing.GiB)
 }

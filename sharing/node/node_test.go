@@ -376,17 +376,16 @@ func TestAFullDiskRefusesAndLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good := b.Runtime.opt.RecordPath
-	b.Runtime.opt.RecordPath = b.dir + "/no/such/dir/record.json"
+	back := b.diskAway()
 	if _, err := b.Arm(t.Context(), p.Peer, id); err == nil {
 		t.Error("armed without a record")
 	}
 	if b.caps.count() != 0 {
 		t.Error("a cap was set without a record")
 	}
-	b.Runtime.opt.RecordPath = good
+	back()
 	b.lease(p, "", gib(1))
-	if _, err := os.Stat(good); err != nil {
+	if _, err := os.Stat(b.opt.RecordPath); err != nil {
 		t.Error(err)
 	}
 }

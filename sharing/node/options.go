@@ -14,6 +14,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/caps/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
 	"github.com/kerf-gpu/kerf/sharing/node/entry"
 )
 
@@ -171,7 +172,7 @@ type Peer struct {
 
 // Failpoints are the names of the points at which a crash test may stop the runtime.
 func Failpoints() []string {
-	points := []string{"arm-after-mkdir", "arm-after-record", "arm-after-caps"}
+	points := append(checkpoint.Failpoints(), "arm-after-mkdir", "arm-after-record", "arm-after-caps")
 	for _, step := range entry.Steps() {
 		points = append(points, armPoint(step))
 	}

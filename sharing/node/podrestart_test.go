@@ -7,11 +7,14 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kerf-gpu/kerf/internal/failpoint"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -255,14 +258,22 @@ func TestManyContainersAtOnce(t *testing.T) {
 		all[i] = (&container{b: b, ask: b.app(fmt.Sprintf("p%d", i), "gpu-memory-gib:1", "gpu-percent:1"), id: b.newID()}).make()
 	}
 	writes := b.writes()
-	// While a write takes long, everybody else waits for one that begins after it.
+	// While a write takes long, all others wait for the one that begins after it.
 	at := func(do func(*container) error) {
 		t.Helper()
-		b.mu.Lock()
-		before := b.saveWanted
-		b.mu.Unlock()
-		b.flush.Lock()
+		blocked, resume := make(chan struct{}), make(chan struct{})
+		slow, err := failpoint.Parse("record-after-temporary=1*sleep(1s)", failpoint.Actions{Sleep: func(time.Duration) { close(blocked); <-resume }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Runtime.opt.Failpoints = slow
 		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := b.persist(); err != nil {
+				t.Error(err)
+			}
+		})
+		<-blocked
 		for _, c := range all {
 			wg.Go(func() {
 				if err := do(c); err != nil {
@@ -271,22 +282,20 @@ func TestManyContainersAtOnce(t *testing.T) {
 			})
 		}
 		b.eventually("all wait for the disk", func() bool {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			return b.saveWanted-before == pods || t.Failed()
+			return b.checkpoint.Waiting() == pods+1 || t.Failed()
 		})
-		b.flush.Unlock()
+		close(resume)
 		wg.Wait()
 	}
 	at(func(c *container) (err error) {
 		c.in, err = b.Inject(context.WithoutCancel(t.Context()), c.ask, c.id)
 		return err
 	})
-	if n := writes(); n != 1 {
+	if n := writes(); n != 2 {
 		t.Errorf("%d writes of the record for %d injections that waited for one disk", n, pods)
 	}
 	at(func(c *container) error { return b.ArmContainer(context.WithoutCancel(t.Context()), c.calls()[0]) })
-	if n := writes(); n != 1 {
+	if n := writes(); n != 2 {
 		t.Errorf("%d writes of the record for %d arms that waited for one disk", n, pods)
 	}
 	b.check()
@@ -349,9 +358,13 @@ func (b *bench) writes() func() int {
 			if err != nil || read <= 0 {
 				return n
 			}
-			for at := 0; at+unix.SizeofInotifyEvent <= read; n++ {
-				// The length of the name stands in the last four bytes of the head.
-				at += unix.SizeofInotifyEvent + int(buf[at+12]) + int(buf[at+13])<<8
+			for at := 0; at+unix.SizeofInotifyEvent <= read; {
+				// The length of the name is in the last four bytes of the head.
+				name := at + unix.SizeofInotifyEvent
+				at = name + int(buf[at+12]) + int(buf[at+13])<<8
+				if strings.HasPrefix(string(buf[name:at]), ".kerf-tmp-record.json-") {
+					n++
+				}
 			}
 		}
 	}

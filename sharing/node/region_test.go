@@ -319,9 +319,7 @@ func TestARegionWithoutARecord(t *testing.T) {
 	g := newPreloaded(t, preloading)
 	p, a := g.share(3)
 	g.counts(a, 0, p, sharing.GiB)
-	if err := os.Remove(g.bench.opt.RecordPath); err != nil {
-		t.Fatal(err)
-	}
+	g.bench.loseRecord()
 	g.restartPreloading()
 	s := g.shown()
 	if s.Backend != config.BackendLibkerf || s.Level != sharing.LevelClient || !s.Claim.Recovered || !strings.Contains(s.LevelReason, "its region") {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
 )
 
@@ -62,7 +63,7 @@ func TestRestartKeepsLeases(t *testing.T) {
 	b.empty()
 }
 
-// The record is lost; cgroups and the driver tell what runs: a share, a whole GPU, and nothing twice.
+// Both generations of the record are lost; cgroups and the driver tell what runs: a share, a whole GPU, and nothing twice.
 func TestLostRecord(t *testing.T) {
 	for name, lose := range map[string]func(path string) error{
 		"removed": os.Remove,
@@ -75,7 +76,7 @@ func TestLostRecord(t *testing.T) {
 			share := b.lease(p, "share", gib(10))
 			whole := b.lease(q, "whole", sharing.Request{Kind: sharing.KindWhole, GPUs: 1})
 			b.restart(stop, func() {
-				if err := lose(b.opt.RecordPath); err != nil {
+				if err := errors.Join(lose(b.opt.RecordPath), lose(checkpoint.PreviousPath(b.opt.RecordPath))); err != nil {
 					t.Fatal(err)
 				}
 			})

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -16,12 +15,14 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
 )
 
 // Restore finds again what a former agent held: leases from the record whose cgroup still has processes, and
-// cgroups of ours that no record tells of. First it returns the processes of unfinished activations. It needs no driver. A record of a newer schema is an error and
-// nothing is touched; one that is damaged is put aside, and the cgroups and the driver tell instead.
+// cgroups of ours that no record tells of. First it returns the processes of unfinished activations. It needs no driver. A
+// record of a newer schema is an error and nothing is touched. One that is damaged is put aside, and the one before it
+// counts. What is in neither is told by cgroups and driver.
 func (r *Runtime) Restore(ctx context.Context) error {
 	r.recoverEntries()
 	if err := atomicfile.CleanTemp(filepath.Dir(r.opt.RecordPath)); err != nil {
@@ -77,30 +78,23 @@ func (r *Runtime) enableDmem() {
 	}
 }
 
-// load reads the record. No record is an empty one, and so is a record of another boot.
+// load reads the newest record that is whole. No record is an empty one, and so is a record of another boot.
 func (r *Runtime) load() (record.Record, error) {
-	data, err := os.ReadFile(r.opt.RecordPath)
-	if errors.Is(err, fs.ErrNotExist) {
-		r.unrecorded = true
-		return record.Record{}, nil
-	}
+	found, err := checkpoint.Read(r.opt.RecordPath)
 	if err != nil {
-		return record.Record{}, fmt.Errorf("read record: %w", err)
+		return record.Record{}, err
 	}
-	rec, err := record.Decode(data)
-	var newer *record.NewerError
-	switch {
-	case errors.As(err, &newer):
-		return record.Record{}, fmt.Errorf("read record %s: %w", r.opt.RecordPath, err)
-	case err != nil:
-		r.unrecorded, r.damaged = true, true
-		aside := r.opt.RecordPath + ".damaged"
-		r.log.Error("record is damaged; what runs is taken from cgroups and driver instead", "error", err.Error(), "kept_as", aside)
-		if err := os.Rename(r.opt.RecordPath, aside); err != nil {
+	// What the newest record had and this one has not is told by cgroups, container runtime and driver.
+	r.unrecorded, r.damaged = found.From != checkpoint.Newest, len(found.Damaged) > 0
+	for _, d := range found.Damaged {
+		aside := d.Path + ".damaged"
+		r.log.Error("record was damaged", "path", d.Path, "error", d.Err.Error(), "kept_as", aside, "previous_used", found.From == checkpoint.Previous)
+		if err := os.Rename(d.Path, aside); err != nil {
 			return record.Record{}, fmt.Errorf("put damaged record aside: %w", err)
 		}
-		return record.Record{}, nil
-	case rec.BootID != r.opt.BootID:
+	}
+	rec := found.Record
+	if found.From != checkpoint.None && rec.BootID != r.opt.BootID {
 		// Cgroups do not outlive a boot, and pods do: kubelet starts their containers again.
 		kept := rec.Grants[:0]
 		for _, g := range rec.Grants {

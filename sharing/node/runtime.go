@@ -23,7 +23,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
-	"github.com/kerf-gpu/kerf/sharing/node/record"
+	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
 )
 
 // Runtime is one node's state and its transitions. Make it with New, then Restore, then Run.
@@ -123,14 +123,7 @@ type Runtime struct {
 	contextsKept map[string]sharing.Bytes
 
 	podBlocked map[string]string // reason key -> sentence: conditions that stop pods alone
-	// saveWanted counts the calls of persist.
-	saveWanted uint64
-
-	// flush is held while the record is written; saved is the saveWanted that is on the disk, and flush
-	// guards it, and what renders the record.
-	flush   sync.Mutex
-	saved   uint64
-	encoder record.Encoder
+	checkpoint *checkpoint.Store
 
 	// waits are the pods that were refused and have not been placed since, by UID.
 	waits map[string]waiting
@@ -264,7 +257,7 @@ type ConfigSource struct {
 
 // New makes a runtime that grants nothing yet.
 func New(opt Options) *Runtime {
-	return &Runtime{
+	r := &Runtime{
 		opt: opt, log: opt.Log,
 		watcher: cgroup.NewWatcher(watchPoll, opt.Log),
 		changed: newChanges(), cutKick: make(chan struct{}, 1), kick: make(chan struct{}, 1), verifyNow: make(chan struct{}, 1), capGate: newGate(gateWidth, gateTime),
@@ -277,6 +270,8 @@ func New(opt Options) *Runtime {
 		told:     map[sharing.GPUID]told{}, trouble: map[sharing.GPUID]string{},
 		containers: map[string]ledger.ClaimID{}, gonePods: map[string]bool{}, unplaced: map[string]Unplaced{}, ending: map[string]Ending{}, wanted: map[sharing.GPUID]time.Time{}, waits: map[string]waiting{},
 	}
+	r.checkpoint = checkpoint.New(opt.RecordPath, func(point string) error { return r.opt.Failpoints.Eval(point) })
+	return r
 }
 
 // Run reconciles until ctx ends, then joins its watches. Leases stay as they are.
@@ -480,6 +475,9 @@ func (r *Runtime) reconcileLoop(ctx context.Context) error {
 		case <-t.C:
 		}
 		r.Reconcile(ctx)
+		if err := r.checkpoint.Settle(r.record); err != nil {
+			r.SetWarning("record", err.Error())
+		}
 		// Each pass looks at every lease; containers that start or end together wake it many times.
 		select {
 		case <-ctx.Done():

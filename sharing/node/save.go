@@ -6,48 +6,29 @@ package node
 import (
 	"fmt"
 
-	"github.com/kerf-gpu/kerf/internal/atomicfile"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
 )
 
-// persist writes the record: every claim that has a cgroup, and every claim of a container. It returns once
-// a record that was taken after the call lies on the disk. It is called without the lock: callers that come
-// while one is being written share the next, so that many containers that start at once do not queue for one
-// disk write each. An error also becomes a condition, because a record that cannot be written must stop new
-// grants.
+// persist writes the record: every claim that has a cgroup, and every claim of a container. It returns once a record that
+// was taken after the call is on the disk. It is called without the lock. An error also becomes a condition, because a
+// record that cannot be written must stop new grants.
 func (r *Runtime) persist() error {
-	r.mu.Lock()
-	r.saveWanted++
-	want := r.saveWanted
-	r.mu.Unlock()
-
-	r.flush.Lock()
-	defer r.flush.Unlock()
-	if r.saved >= want {
-		return nil
-	}
-	r.mu.Lock()
-	upTo, rec := r.saveWanted, r.record()
-	r.mu.Unlock()
-	data, err := r.encoder.Encode(rec)
-	if err == nil {
-		err = atomicfile.Write(r.opt.RecordPath, data, 0o600)
-	}
+	err := r.checkpoint.Save(r.record)
 	if err != nil {
-		err = fmt.Errorf("write record %s: %w", r.opt.RecordPath, err)
 		r.SetWarning("record", err.Error())
 		return err
 	}
-	r.saved = upTo
 	r.SetWarning("record", "")
 	return nil
 }
 
-// record is what persist writes; it needs the lock.
+// record is what is written.
 func (r *Runtime) record() record.Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	grants := r.ledger.Grants()
 	rec := record.Record{BootID: r.opt.BootID, Grants: make([]record.Grant, 0, len(grants))}
 	for _, g := range grants {

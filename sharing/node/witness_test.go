@@ -4,7 +4,6 @@
 package node
 
 import (
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -17,9 +16,7 @@ import (
 // lose removes the record, as a disk would that was replaced, and starts the agent again.
 func (b *bench) lose() {
 	b.t.Helper()
-	if err := os.Remove(b.opt.RecordPath); err != nil {
-		b.t.Fatal(err)
-	}
+	b.loseRecord()
 	b.still()
 }
 

@@ -89,7 +89,7 @@ func TestRestartsDisturbNothing(t *testing.T) {
 		// What runs is then known from what NRI and containerd tell of it, and from the driver.
 		{"agent away, and its record lost", func() {
 			e.sendAway()
-			if r := e.node.in("rm", "/run/kerf/record.json"); r.err != nil {
+			if r := e.node.in("rm", "/run/kerf/record.json", "/run/kerf/record.previous.json"); r.err != nil {
 				t.Fatal(r)
 			}
 			e.bringBack()

@@ -5,6 +5,8 @@ package machine_test
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -13,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A lost or damaged record loses no grant where the driver knows the caps: what runs is taken from cgroups
-// and driver, and nothing is granted twice. Only names are gone.
+// If both generations of the record are lost or damaged, no grant is lost where the driver knows the caps: what runs is
+// taken from cgroups and driver, and nothing is granted twice. Only names are gone.
 func TestLostRecord(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(data []byte) []byte{ // nil: the file is removed
@@ -33,23 +35,8 @@ func TestLostRecord(t *testing.T) {
 			checkInvariants(t, m)
 			before := m.state()
 			m.killAgent()
-			path := m.dir + "/record.json"
-			data, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			after := damage(data)
-			if bytes.Equal(data, after) {
-				t.Fatalf("the damage changed nothing: %s", data)
-			}
-			if after == nil {
-				err = os.Remove(path)
-			} else {
-				err = os.WriteFile(path, after, 0o600)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			m.damage("record.json", damage)
+			m.damage("record.previous.json", damage)
 			m.startAgent()
 			m.ready()
 			m.wantRecovered(before, runs)
@@ -59,6 +46,123 @@ func TestLostRecord(t *testing.T) {
 			m.restartAgent()
 			m.wantSame(again, runs)
 			m.refused(flags("--gpus 2"))
+		})
+	}
+}
+
+// damage changes a file of the agent's; nil removes it.
+func (m *machine) damage(name string, how func([]byte) []byte) {
+	m.t.Helper()
+	path := m.dir + "/" + name
+	data, err := os.ReadFile(path)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	after := how(data)
+	if bytes.Equal(data, after) {
+		m.t.Fatalf("the damage changed nothing: %s", data)
+	}
+	if after == nil {
+		err = os.Remove(path)
+	} else {
+		err = os.WriteFile(path, after, 0o600)
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// flip flips one bit of a file.
+func flip(data []byte) []byte {
+	out := bytes.Clone(data)
+	out[len(out)*2/3] ^= 4
+	return out
+}
+
+// settled waits until both generations of the record have the same grants.
+func (m *machine) settled() {
+	m.t.Helper()
+	eventually(m.t, "two equal generations of the record", func() error {
+		newest, err := os.ReadFile(m.dir + "/record.json")
+		if err != nil {
+			return err
+		}
+		previous, err := os.ReadFile(m.dir + "/record.previous.json")
+		if err == nil && !bytes.Equal(newest, previous) {
+			err = errors.New("they differ")
+		}
+		return err
+	})
+}
+
+// One flipped bit in the newest record, or no newest record at all, changes nothing, also where no driver knows the caps.
+// A grant that is watched still is.
+func TestOneGenerationIsLost(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]func([]byte) []byte{
+		"one bit": flip, "removed": func([]byte) []byte { return nil }, "cut": func(d []byte) []byte { return d[:len(d)/2] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newWatched(t, "")
+			within := m.run(flags("--memory 4GiB --name within"), load("--alloc 3GiB --hold 1h"))
+			whole := m.run(flags("--gpus 1 --name whole"), load("--alloc 3GiB --hold 1h"))
+			over := m.run(flags("--memory 4GiB --name over"), load("--alloc 6GiB --hold 1h"))
+			for _, r := range []*run{within, whole, over} {
+				r.loads(1)
+			}
+			before := held(m.state())
+			m.settled()
+			m.killAgent()
+			m.damage("record.json", damage)
+			m.startAgent()
+			m.ready()
+			m.wantSame(before, []*run{within, whole, over})
+			m.settled()
+			m.killAgent()
+			m.damage("record.json", damage)
+			m.write(watched(", overCap: kill"))
+			m.startAgent()
+			wantKilled(t, over)
+			m.ready()
+			if !within.running() || !whole.running() {
+				t.Error("a grant within its cap ended")
+			}
+		})
+	}
+}
+
+// The agent is killed at each step of a write, early and late. It comes back each time with what runs.
+func TestKilledAtEachStepOfTheRecord(t *testing.T) {
+	t.Parallel()
+	for _, point := range []string{"record-after-temporary", "record-after-previous", "record-after-placed"} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, setup{hardware: "t4x4"})
+			neighbour := m.run(flags("--memory 4GiB --name neighbour"), load("--alloc 3GiB --hold 1h"))
+			neighbour.loads(1)
+			before := held(m.state())
+			for writes := range 4 { // the first of all, which the start makes, and some later ones
+				m.killAgent()
+				when := "exit"
+				if writes > 0 {
+					when = fmt.Sprintf("%d*off->exit", writes)
+				}
+				m.startAgent("KERF_FAILPOINTS=" + point + "=" + when)
+				for i := 0; m.agent.running(); i++ {
+					m.run(flags(fmt.Sprintf("--memory 1GiB --name w%d-%d", writes, i)), []string{"true"}).wait()
+				}
+				m.agentCrashed()
+				eventually(t, "only the neighbour", func() error {
+					if s := m.state(); len(s.Grants) != 1 {
+						return fmt.Errorf("grants %+v", s.Grants)
+					}
+					return nil
+				})
+				m.wantSame(before, []*run{neighbour})
+			}
+			m.run(flags("--gpus 3"), hold()).granted()
+			checkInvariants(t, m)
 		})
 	}
 }
@@ -113,9 +217,8 @@ func TestLostRecordOnAnOldDriver(t *testing.T) {
 		}
 		m.state()
 		m.killAgent()
-		if err := os.Remove(m.dir + "/record.json"); err != nil {
-			t.Fatal(err)
-		}
+		m.damage("record.json", func([]byte) []byte { return nil })
+		m.damage("record.previous.json", func([]byte) []byte { return nil })
 		m.startAgent()
 		if said := m.refused(flags("--memory 1GiB")); said == "" {
 			t.Error("refused without a word")
@@ -153,7 +256,7 @@ func TestRecordOfANewerAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newer := regexp.MustCompile(`"schema": *`).ReplaceAll(good, []byte("${0}9"))
+	newer := regexp.MustCompile(`"schema": *`).ReplaceAll(bytes.TrimRight(good, "\n"), []byte("${0}9"))
 	if bytes.Equal(good, newer) {
 		t.Fatalf("no schema in the record: %s", good)
 	}

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 )
 
 // Encode renders the record.
@@ -67,7 +68,7 @@ func (e *Encoder) Encode(r Record) ([]byte, error) {
 	out = append(out, "]}"...)
 	digest := sha256.Sum256(out[body:])
 	hex.Encode(out[sum:], digest[:])
-	out = append(out, '}', '\n')
+	out = append(append(out, '}'), strings.Repeat("\n", Schema)...)
 	e.out = out
 	return out, nil
 }

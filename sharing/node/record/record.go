@@ -139,6 +139,9 @@ func Decode(data []byte) (Record, error) {
 	if err := json.Unmarshal(data, &head); err != nil {
 		return Record{}, fmt.Errorf("decode record: %w", errors.Join(sharing.ErrInvalid, err))
 	}
+	if n := trailing(data); head.Schema > Schema && n > 1 && n <= Schema {
+		return Record{}, fmt.Errorf("record has schema %d in its head and %d at its end: %w", head.Schema, n, sharing.ErrInvalid)
+	}
 	if head.Schema > Schema {
 		return Record{}, &NewerError{Found: head.Schema}
 	}
@@ -159,6 +162,10 @@ func Decode(data []byte) (Record, error) {
 	}
 	return r, nil
 }
+
+// trailing is the number of line breaks at the end. Encode writes as many as the number of the schema, which the checksum
+// does not cover: a flipped bit must not make a record look like one of a newer agent. Agents before that wrote one.
+func trailing(data []byte) int { return len(data) - len(bytes.TrimRight(data, "\n")) }
 
 // EncodeGrant renders one grant alone, for the annotation of its container.
 func EncodeGrant(g Grant) (string, error) {

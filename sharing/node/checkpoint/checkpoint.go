@@ -1,0 +1,164 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package checkpoint keeps a node's record on disk in two generations: the newest, and the one before.
+//
+// It promises that what Save returned from is on the disk, that a crash at any step of Save leaves a whole record, and that
+// one damaged generation costs no more than what changed since the other. Settle makes both have the same grants.
+//
+// It does not promise that a generation is true: cgroups, the container runtime and the driver overrule it. An agent of
+// before two generations reads the newest, and leaves the other alone.
+package checkpoint
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/kerf-gpu/kerf/internal/atomicfile"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node/record"
+)
+
+// Generation tells which file a record is from.
+type Generation uint8
+
+const (
+	// None means that there is no file, or none that can be read.
+	None Generation = iota
+	// Newest is the record of the last Save.
+	Newest
+	// Previous is the record of the Save before.
+	Previous
+)
+
+// Damage is a file that has no whole record.
+type Damage struct {
+	Path string
+	Err  error
+}
+
+// Found is what was read.
+type Found struct {
+	Record record.Record
+	From   Generation
+	// Damaged are the files that could not be used, the newest first.
+	Damaged []Damage
+}
+
+// PreviousPath is where the previous generation of the record at path lies.
+func PreviousPath(path string) string {
+	ext := filepath.Ext(path)
+	return strings.TrimSuffix(path, ext) + ".previous" + ext
+}
+
+// Read returns the newest whole record at path. It changes nothing. A record of a newer schema is a *record.NewerError.
+// Other errors are those of the disk, and wrap sharing.ErrUnavailable.
+func Read(path string) (Found, error) {
+	var found Found
+	for i, p := range []string{path, PreviousPath(path)} {
+		data, err := os.ReadFile(p)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return Found{}, fmt.Errorf("read record: %w (%w)", err, sharing.ErrUnavailable)
+		}
+		rec, err := record.Decode(data)
+		if _, newer := errors.AsType[*record.NewerError](err); newer {
+			return Found{}, fmt.Errorf("read record %s: %w", p, err)
+		}
+		if err != nil {
+			found.Damaged = append(found.Damaged, Damage{p, err})
+			continue
+		}
+		found.Record, found.From = rec, []Generation{Newest, Previous}[i]
+		return found, nil
+	}
+	return found, nil
+}
+
+// failpoints are the names of the points of Save, by the step of the write.
+func failpoints() map[string]string {
+	return map[string]string{
+		atomicfile.StepTemporary: "record-after-temporary", atomicfile.StepPrevious: "record-after-previous", atomicfile.StepPlaced: "record-after-placed",
+	}
+}
+
+// Failpoints are the names of the points at which Save can be made to fail.
+func Failpoints() []string {
+	f := failpoints()
+	return []string{f[atomicfile.StepTemporary], f[atomicfile.StepPrevious], f[atomicfile.StepPlaced]}
+}
+
+// Store writes the record at a path. Its methods may be called at once from several goroutines.
+type Store struct {
+	files atomicfile.Generations
+	// wanted counts the calls of Save, and saved those that are on the disk.
+	wanted, saved atomic.Uint64
+
+	// mu is held while the record is written, and guards what follows.
+	mu      sync.Mutex
+	encoder record.Encoder
+	// sum is of the newest generation, and behind is true while the previous one differs from it.
+	sum    [sha256.Size]byte
+	behind bool
+}
+
+// New makes a Store of the record at path. at is called with each of Failpoints that Save comes to, and may end it there by
+// an error.
+func New(path string, at func(point string) error) *Store {
+	names := failpoints()
+	return &Store{files: atomicfile.Generations{
+		Path: path, Previous: PreviousPath(path),
+		At: func(step string) error { return at(names[step]) },
+	}}
+}
+
+// Waiting is how many callers of Save there were whose record is not on the disk.
+func (s *Store) Waiting() uint64 { return s.wanted.Load() - s.saved.Load() }
+
+// Save writes what take returns. It returns once a record that was taken after the call is on the disk: callers that come
+// while one is written share the next, so that many containers that start at once do not queue for one disk write each.
+// take is called with no lock of the Store's caller held, and must return every change made before the call of Save.
+func (s *Store) Save(take func() record.Record) error {
+	want := s.wanted.Add(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.saved.Load() >= want {
+		return nil
+	}
+	return s.write(take)
+}
+
+// Settle writes the record once more if the generations differ, so that one of them can be lost without loss.
+func (s *Store) Settle(take func() record.Record) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.behind {
+		return nil
+	}
+	return s.write(take)
+}
+
+// write needs the lock.
+func (s *Store) write(take func() record.Record) error {
+	upTo := s.wanted.Load()
+	data, err := s.encoder.Encode(take())
+	if err == nil {
+		err = s.files.Write(data, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("write record %s: %w", s.files.Path, err)
+	}
+	sum := sha256.Sum256(data)
+	s.behind, s.sum = sum != s.sum, sum
+	s.saved.Store(upTo)
+	return nil
+}
