@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -191,9 +192,8 @@ func ownDirectory(flag, dir string, mode os.FileMode) error {
 
 // build makes the runtime and what it needs of this machine.
 func (a *agent) build(reg *prometheus.Registry) error {
-	groups, err := cgroup.Default()
-	if err != nil {
-		return fmt.Errorf("find the cgroup v2 hierarchy: %w", err)
+	if err := a.findCgroups(); err != nil {
+		return err
 	}
 	boot, err := process.BootID()
 	if err != nil {
@@ -211,13 +211,10 @@ func (a *agent) build(reg *prometheus.Registry) error {
 		return err
 	}
 	a.events = metrics.NewEvents(reg)
-	a.cgroups = groups
-	sum := sha256.Sum256([]byte(a.dir))
-	a.cgroupParent = path.Join("kerf", hex.EncodeToString(sum[:4]))
 	a.mps = a.newMPS(boot)
 	a.openAudit()
 	a.runtime = node.New(node.Options{
-		Log: a.log, Cgroups: groups, Parent: a.cgroupParent,
+		Log: a.log, Cgroups: a.cgroups, Parent: a.cgroupParent,
 		RecordPath: filepath.Join(a.dir, "record.json"), BootID: boot, NewID: newID,
 		DevRoot: a.devRoot, CapsRoot: a.capsRoot, Version: version, Config: conf, Pool: pool,
 		Observer: a.events, Failpoints: a.failpoints, MPS: a.mps.forRuntime(), NoMPSForPods: noMPSForPods(),
@@ -231,6 +228,20 @@ func (a *agent) build(reg *prometheus.Registry) error {
 		metrics.NewListeners(a.shares),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
+	return nil
+}
+
+// findCgroups finds the hierarchy, and makes sure that grants can have groups there.
+func (a *agent) findCgroups() error {
+	groups, err := cgroup.Default()
+	if err != nil {
+		return fmt.Errorf("find the cgroup v2 hierarchy: %w", err)
+	}
+	sum := sha256.Sum256([]byte(a.dir))
+	a.cgroups, a.cgroupParent = groups, path.Join("kerf", hex.EncodeToString(sum[:4]))
+	if err := groups.Probe(path.Join(a.cgroupParent, "probe-"+newID())); err != nil {
+		return fmt.Errorf("no grant can have a cgroup: %w; %s", err, cmp.Or(groups.Remedy(err), "see kerf doctor"))
+	}
 	return nil
 }
 

@@ -20,8 +20,8 @@ func (a *app) doctorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Tell what this machine can do, and how to mend what it lacks",
-		Long: `Tell what this machine can do, and how to mend what it lacks. Works without an agent and without a driver,
-and changes nothing.
+		Long: `Tell what this machine can do, and how to mend what it lacks. Works without an agent and without a driver.
+It makes a cgroup and removes it, and changes nothing else.
 
 Of a cluster (kubectl kerf doctor, or with --context) it tells which nodes serve pods, and what keeps the others from it.
 

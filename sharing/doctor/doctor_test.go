@@ -74,11 +74,15 @@ func TestEveryLack(t *testing.T) {
 		text   string // in what was seen, what it means, or how it is mended
 		levels []string
 	}{
-		"old kernel":            {func(f *Facts) { f.Kernel = "4.18.0-553.el8" }, "kernel", Missing, "at least 5.3", both},
-		"odd kernel":            {func(f *Facts) { f.Kernel = "linux" }, "kernel", Unknown, "cannot tell", both},
-		"no kernel release":     {func(f *Facts) { f.Kernel = "" }, "kernel", Unknown, "no kernel release", both},
-		"not root":              {func(f *Facts) { f.Root = false }, "root", Warn, "sudo kerf doctor", both},
-		"no cgroup v2":          {func(f *Facts) { f.Cgroup = Cgroup{Problem: "only v1"} }, "cgroup v2", Missing, "systemd.unified_cgroup_hierarchy=1", nil},
+		"old kernel":          {func(f *Facts) { f.Kernel = "4.18.0-553.el8" }, "kernel", Missing, "at least 5.3", both},
+		"odd kernel":          {func(f *Facts) { f.Kernel = "linux" }, "kernel", Unknown, "cannot tell", both},
+		"no kernel release":   {func(f *Facts) { f.Kernel = "" }, "kernel", Unknown, "no kernel release", both},
+		"not root":            {func(f *Facts) { f.Root = false }, "root", Warn, "sudo kerf doctor", both},
+		"no cgroup v2":        {func(f *Facts) { f.Cgroup = Cgroup{Problem: "only v1"} }, "cgroup v2", Missing, "systemd.unified_cgroup_hierarchy=1", nil},
+		"read-only cgroup v2": {func(f *Facts) { f.Cgroup.Unusable, f.Cgroup.Remedy = "read-only file system", "remount" }, "cgroup v2", Missing, "no group can be made: read-only file system | no grants: kerf-agent does not start here | remount", nil},
+		"agent elsewhere": {func(f *Facts) {
+			f.Cgroup.Unusable, f.Agent = "read-only file system", Agent{Answered: true, Ready: true, Levels: []sharing.Level{sharing.LevelDriver}}
+		}, "cgroup v2", OK, "the agent can make groups", []string{"driver"}},
 		"hybrid":                {func(f *Facts) { f.Cgroup.V1 = true }, "cgroup v2", OK, "hybrid", both},
 		"no dmem":               {func(f *Facts) { f.Cgroup.Controllers = []string{} }, "dmem controller", Warn, "CONFIG_CGROUP_DMEM", both},
 		"controllers unread":    {func(f *Facts) { f.Cgroup.Controllers = nil }, "dmem controller", Unknown, "cgroup.controllers", both},

@@ -32,6 +32,8 @@ type Facts struct {
 type Cgroup struct {
 	// V2 is where the v2 hierarchy is mounted, or empty with Problem.
 	V2, Problem string
+	// Unusable says why no group can be made there, and Remedy what to do; empty where one was made, or could not be tried.
+	Unusable, Remedy string
 	// V1 is true when v1 controllers are mounted too, as on hybrid machines.
 	V1 bool
 	// Controllers are the v2 controllers of the root group; nil when they could not be read.

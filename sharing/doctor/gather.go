@@ -77,9 +77,19 @@ func gatherCgroup() Cgroup {
 		if b, err := os.ReadFile(filepath.Join(h.Mount, "cgroup.controllers")); err == nil {
 			out.Controllers = append([]string{}, strings.Fields(string(b))...)
 		}
+		out.Unusable, out.Remedy = tryCgroup(h)
 	}
 	out.V1 = hasV1("/proc/self/mountinfo")
 	return out
+}
+
+// tryCgroup makes and removes a group. A user without rights proves nothing: the agent has them.
+func tryCgroup(h cgroup.Hierarchy) (problem, remedy string) {
+	err := h.Probe(fmt.Sprintf("kerf-doctor-%d", os.Getpid()))
+	if err == nil || os.Geteuid() != 0 && errors.Is(err, sharing.ErrDenied) && !errors.Is(err, unix.EROFS) {
+		return "", ""
+	}
+	return err.Error(), h.Remedy(err)
 }
 
 // hasV1 tells whether a v1 hierarchy is mounted.

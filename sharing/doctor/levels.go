@@ -56,6 +56,8 @@ func (f Facts) baseReason() string {
 	switch {
 	case f.Cgroup.V2 == "":
 		return "there is no cgroup v2"
+	case f.Cgroup.Unusable != "":
+		return "no cgroup can be made (see cgroup v2)"
 	case f.Driver.Library == "":
 		return "there is no NVIDIA driver"
 	case f.Driver.GPUProblem != "":

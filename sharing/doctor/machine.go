@@ -67,6 +67,12 @@ func (f Facts) cgroupV2() Check {
 		}
 		c.Means = "no grants: a grant lives as long as its cgroup, and the driver's memory limit is per cgroup v2"
 		c.Mend = "boot with systemd.unified_cgroup_hierarchy=1, or: mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified"
+	case f.Cgroup.Unusable != "" && f.Agent.Ready:
+		c.Status, c.Seen = OK, fmt.Sprintf("v2 at %s; the agent can make groups, and this program cannot: %s", f.Cgroup.V2, f.Cgroup.Unusable)
+		c.Means = "grants can be made"
+	case f.Cgroup.Unusable != "":
+		c.Status, c.Seen = Missing, fmt.Sprintf("v2 at %s, where no group can be made: %s", f.Cgroup.V2, f.Cgroup.Unusable)
+		c.Means, c.Mend = "no grants: kerf-agent does not start here", f.Cgroup.Remedy
 	case f.Cgroup.V1:
 		c.Status, c.Seen = OK, fmt.Sprintf("v2 at %s, next to v1 controllers (hybrid)", f.Cgroup.V2)
 		c.Means = "grants can be made; controllers that v1 holds (dmem is v2 alone) are not here"
