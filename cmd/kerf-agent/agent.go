@@ -27,6 +27,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/internal/serve"
+	"github.com/kerf-gpu/kerf/internal/trusted"
 	"github.com/kerf-gpu/kerf/mig/keep"
 	"github.com/kerf-gpu/kerf/monitor/health"
 	"github.com/kerf-gpu/kerf/monitor/metrics"
@@ -171,23 +172,19 @@ func (a *agent) leaveCgroups() {
 	}
 }
 
-// prepareDir makes the directory and refuses one into which others may write: enforcement reads from it.
+// prepareDir makes the directory, and refuses one into which others may write: enforcement reads from it.
 func (a *agent) prepareDir() error { return ownDirectory("--dir", a.dir, 0o755) }
 
-// ownDirectory makes the directory that a flag names, and refuses one into which others may write.
+// ownDirectory makes the directory that a flag names, and refuses one that other users can write to or replace.
 func ownDirectory(flag, dir string, mode os.FileMode) error {
 	if err := os.MkdirAll(dir, mode); err != nil {
 		return fmt.Errorf("%s %q: %w", flag, dir, err)
 	}
-	info, err := os.Stat(dir)
-	if err != nil {
-		return fmt.Errorf("%s %q: %w", flag, dir, err)
+	err := trusted.Dir(dir)
+	if errors.Is(err, sharing.ErrDenied) {
+		return sharing.Invalid(flag, dir, "name a directory that only root can write to, as each one above it", "cannot be trusted: %s", sharing.Plain(err))
 	}
-	if info.Mode().Perm()&0o022 != 0 {
-		return sharing.Invalid(flag, dir, "take the write permission of group and others away, or name another directory",
-			"has mode %#o: others could write what the agent trusts", info.Mode().Perm())
-	}
-	return nil
+	return err
 }
 
 // build makes the runtime and what it needs of this machine.

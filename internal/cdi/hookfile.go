@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/atomicfile"
+	"github.com/kerf-gpu/kerf/internal/trusted"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -111,7 +112,7 @@ func VerifyHook(path string, sum [sha256.Size]byte) error {
 		return fmt.Errorf("%q is gone: %w", path, sharing.ErrNotFound)
 	case err != nil:
 		return fmt.Errorf("look at kerf-hook: %w (%w)", err, sharing.ErrUnavailable)
-	case info.Mode() != hookMode || !ownedByRoot(info):
+	case info.Mode() != hookMode || !trusted.Owned(info):
 		return fmt.Errorf("%q has mode %s and may not be root's: it must be root's, %s: %w", path, info.Mode(), hookMode, sharing.ErrStale)
 	}
 	data, err := readHook(path)

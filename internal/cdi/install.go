@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/kerf-gpu/kerf/internal/atomicfile"
+	"github.com/kerf-gpu/kerf/internal/trusted"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -84,7 +85,7 @@ func verify(path string, want []byte) error {
 		return fmt.Errorf("look at cdi spec: %w (%w)", err, sharing.ErrUnavailable)
 	case info.Mode() != specMode:
 		return fmt.Errorf("cdi spec %q has mode %s, not %s: %w", path, info.Mode(), specMode, sharing.ErrStale)
-	case !ownedByRoot(info):
+	case !trusted.Owned(info):
 		return fmt.Errorf("cdi spec %q is not root's: %w", path, sharing.ErrStale)
 	case info.Size() != int64(len(want)):
 		return fmt.Errorf("cdi spec %q has other content than was written: %w", path, sharing.ErrStale)

@@ -4,6 +4,7 @@
 package machine_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -238,5 +239,30 @@ func TestBadAgentFlags(t *testing.T) {
 	}
 	if _, err := os.Stat(m.base + "/x/kerf.sock"); err == nil {
 		t.Error("a refused agent left a socket")
+	}
+}
+
+// A directory that another user owns, or can replace, is not taken: its owner could put other sockets and records there.
+func TestDirectoriesOfOthers(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{hardware: "t4x4", noAgent: true})
+	for name, c := range map[string]struct{ flag, make, chown string }{
+		"--dir":                  {"--dir", "own", "own"},
+		"--dir in another's":     {"--dir", "above/dir", "above"},
+		"--state-dir":            {"--state-dir", "state", "state"},
+		"--state-dir in another": {"--state-dir", "higher/state", "higher"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			base := t.TempDir()
+			if err := errors.Join(os.MkdirAll(base+"/"+c.make, 0o755), os.Chown(base+"/"+c.chown, 54321, -1)); err != nil {
+				t.Fatal(err)
+			}
+			flags := map[string]string{"--dir": base + "/dir", "--state-dir": base + "/state-dir"}
+			flags[c.flag] = base + "/" + c.make
+			r := call(t, m.env, program("kerf-agent"), "--dir", flags["--dir"], "--state-dir", flags["--state-dir"])
+			if r.code != 1 || !strings.Contains(r.err, c.flag) || !strings.Contains(r.err, "owned by another user") {
+				t.Errorf("agent: %v", r)
+			}
+		})
 	}
 }
