@@ -15,6 +15,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/hooks/nri"
 	"github.com/kerf-gpu/kerf/internal/failpoint"
+	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/doctor"
 	"github.com/kerf-gpu/kerf/sharing/node"
@@ -41,7 +42,7 @@ type settings struct {
 	exempt                                              []string
 	nvidiaSMI                                           string
 	configMap                                           string
-	libraries                                           []string
+	libraries, driverFolders                            []string
 	failpoints                                          *failpoint.Set
 	driverBy                                            doctor.Setting
 	// path is where the driver's programs are looked for.
@@ -125,7 +126,7 @@ func (s *settings) check(env environment, kill func(point string)) error {
 	if _, err := doctor.ParseSetting("--driver-by", string(s.driverBy)); err != nil {
 		return err
 	}
-	s.libraries = librariesIn(env.libraryPath)
+	s.libraries, s.driverFolders = nvml.DefaultLibraryPaths(env.libraryPath), nvml.DriverFolders(env.libraryPath)
 	points, err := failpoint.Parse(env.failpoints, failpoint.Actions{Exit: kill})
 	if err == nil {
 		err = points.Check(slices.Concat(node.Failpoints(), nri.Failpoints(), migFailpoints())...)
@@ -141,17 +142,6 @@ func (s *settings) check(env environment, kill func(point string)) error {
 		return sharing.Invalid("--node-name", "", "set it, in a pod from the field spec.nodeName through KERF_NODE_NAME", "is empty")
 	}
 	return nil
-}
-
-// librariesIn are the places of the driver's library in folders that stand as in LD_LIBRARY_PATH.
-func librariesIn(path string) []string {
-	var out []string
-	for _, d := range filepath.SplitList(path) {
-		if d != "" {
-			out = append(out, filepath.Join(d, "libnvidia-ml.so.1"))
-		}
-	}
-	return out
 }
 
 func logger(w io.Writer, level string) (*slog.Logger, error) {

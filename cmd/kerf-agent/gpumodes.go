@@ -48,7 +48,7 @@ func (a *agent) keepModes(ctx context.Context, lib *nvml.Library, gpus []sharing
 	if err != nil {
 		return err
 	}
-	door := modeDoor{lib, nvidiasmi.New(smiPath(a.nvidiaSMI, a.devRoot), libraryDirs(a.libraries))}
+	door := modeDoor{lib, nvidiasmi.New(smiPath(a.nvidiaSMI, a.devRoot), a.driverFolders)}
 	k, err := gpumode.Open(filepath.Join(a.dir, modesFile), boot, door, a.log)
 	if err != nil {
 		a.runtime.SetWarning("gpu-modes", "time slice, compute mode and power limit are left as they are: "+err.Error())
@@ -113,13 +113,4 @@ func smiPath(named, devRoot string) string {
 		}
 	}
 	return places[1]
-}
-
-// libraryDirs are the folders in which the driver's libraries were looked for.
-func libraryDirs(libraries []string) []string {
-	var dirs []string
-	for _, l := range libraries {
-		dirs = append(dirs, filepath.Dir(l))
-	}
-	return dirs
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/kube"
+	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
@@ -34,7 +35,7 @@ type removal struct {
 	nodeName, kubeconfig                                 string
 	stay, leaveSettings                                  bool
 	devRoot, nvidiaSMI                                   string
-	libraries                                            []string
+	libraries, driverFolders                             []string
 	log                                                  *slog.Logger
 }
 
@@ -52,7 +53,7 @@ and says what it waits for. What it empties may be a mount of its container: the
 			if err != nil {
 				return err
 			}
-			r.log, r.libraries = log, librariesIn(env.libraryPath)
+			r.log, r.libraries, r.driverFolders = log, nvml.DefaultLibraryPaths(env.libraryPath), nvml.DriverFolders(env.libraryPath)
 			if r.nodeName != "" { // in a pod, as the agent
 				if err := joinHost(log, env.again); err != nil {
 					return err

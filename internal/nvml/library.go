@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -50,24 +49,6 @@ func (o Options) withDefaults() Options {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o
-}
-
-// DefaultLibraryPaths returns the files to try after LibraryName: one per absolute directory of
-// ldLibraryPath (the value of LD_LIBRARY_PATH, which the caller has read), then the usual places of
-// distributions and of the driver container.
-func DefaultLibraryPaths(ldLibraryPath string) []string {
-	var paths []string
-	for _, dir := range filepath.SplitList(ldLibraryPath) {
-		if filepath.IsAbs(dir) {
-			paths = append(paths, filepath.Join(dir, LibraryName))
-		}
-	}
-	for _, root := range []string{"", "/run/nvidia/driver"} {
-		for _, dir := range []string{"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"} {
-			paths = append(paths, filepath.Join(root, dir, LibraryName))
-		}
-	}
-	return paths
 }
 
 // System is what the driver says of itself.

@@ -315,9 +315,30 @@ func TestDefaultLibraryPaths(t *testing.T) {
 	if len(got) < 4 || got[0] != "/a/libnvidia-ml.so.1" || got[1] != "/b/libnvidia-ml.so.1" {
 		t.Errorf("%q", got)
 	}
-	for _, p := range got {
-		if p[0] != '/' {
-			t.Errorf("%q is not absolute", p)
+	for i, p := range got {
+		if p[0] != '/' || slices.Contains(got[:i], p) {
+			t.Errorf("%q is not absolute, or is twice there", p)
+		}
+	}
+	for _, place := range []string{ // Google's, Windows', distributions' and the driver container's
+		"/usr/local/nvidia/lib64", "/home/kubernetes/bin/nvidia/lib64", "/var/lib/nvidia/lib64", "/usr/lib/wsl/lib",
+		"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/run/nvidia/driver/usr/lib/x86_64-linux-gnu",
+	} {
+		if !slices.Contains(got, place+"/libnvidia-ml.so.1") {
+			t.Errorf("%s is not looked at: %q", place, got)
+		}
+	}
+}
+
+// A program that got a whole system's libraries by LD_LIBRARY_PATH would load another C library than its loader's.
+func TestDriverFoldersHaveNoSystem(t *testing.T) {
+	got := DriverFolders("/a::rel:/b")
+	if len(got) < 3 || got[0] != "/a" || got[1] != "/b" {
+		t.Errorf("%q", got)
+	}
+	for _, dir := range systemFolders() {
+		if slices.Contains(got, dir) {
+			t.Errorf("%s is among %q", dir, got)
 		}
 	}
 }
