@@ -15,8 +15,20 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
+// ticksPerSecond is USER_HZ, which Linux has at 100 for programs on all machines that NVIDIA has drivers for.
+const ticksPerSecond = 100
+
+// Now is the time in clock ticks since boot, as the start times of processes are.
+func Now() uint64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
+		return 0 // impossible: the clock always exists
+	}
+	return uint64(t.Nano()) / (1e9 / ticksPerSecond) // #nosec G115 -- not negative
+}
+
 // StartOf is when the process that has this pid now started, in clock ticks since boot. Errors:
-// sharing.ErrNotFound when there is none, sharing.ErrUnavailable when /proc does not tell.
+// sharing.ErrNotFound when there is none or it is a zombie, sharing.ErrUnavailable when /proc does not tell.
 func StartOf(pid int) (uint64, error) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	switch {
@@ -28,6 +40,9 @@ func StartOf(pid int) (uint64, error) {
 	st, err := parseStat(data)
 	if err != nil {
 		return 0, fmt.Errorf("start of process %d: %w", pid, err)
+	}
+	if st.ended {
+		return 0, fmt.Errorf("start of process %d: it has exited: %w", pid, sharing.ErrNotFound)
 	}
 	return st.start, nil
 }

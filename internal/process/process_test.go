@@ -160,6 +160,36 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
+// TestParseStatEnded has zombies: of a process whose first thread has ended and of which others run, and of one that has ended.
+func TestParseStatEnded(t *testing.T) {
+	for in, want := range map[string]bool{
+		tail:                                   false,
+		strings.Replace(tail, " S ", " Z ", 1): true,
+		strings.Replace(tail, " S ", " X ", 1): true,
+		strings.NewReplacer(" S ", " Z ", " 20 0 1 0 ", " 20 0 0 0 ").Replace(tail): true,
+		strings.NewReplacer(" S ", " Z ", " 20 0 1 0 ", " 20 0 2 0 ").Replace(tail): false,
+	} {
+		if got, err := parseStat([]byte("17 (Z)" + in)); err != nil || got.ended != want {
+			t.Errorf("%q: %+v %v, want ended %v", in, got, err, want)
+		}
+	}
+}
+
+func TestStartOf(t *testing.T) {
+	cmd, end := cat(t)
+	pid := cmd.Process.Pid
+	start, err := StartOf(pid)
+	if now := Now(); err != nil || start == 0 || start > now || now-start > 60*ticksPerSecond {
+		t.Errorf("started at %d, now %d: %v", start, now, err)
+	}
+	end()
+	waitExited(t, pid)
+	if _, err := StartOf(pid); !errors.Is(err, sharing.ErrNotFound) {
+		t.Errorf("of a zombie: %v", err)
+	}
+	_ = cmd.Wait() // it ended by itself
+}
+
 // Whatever a process calls itself, its pid and start time are read right.
 func FuzzParseStatName(f *testing.F) {
 	f.Add("cat")

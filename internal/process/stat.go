@@ -15,10 +15,15 @@ import (
 type stat struct {
 	pid   int
 	start uint64 // clock ticks since boot
+	ended bool   // a zombie without threads that run
 }
 
-// startField is the place of starttime (field 22) among the fields after the command name, which is field 2.
-const startField = 22 - 3
+// The places of fields of /proc/PID/stat (proc_pid_stat(5)) among those after the command name, which is field 2.
+const (
+	stateField   = 3 - 3
+	threadsField = 20 - 3
+	startField   = 22 - 3
+)
 
 // parseStat reads /proc/PID/stat. The command name is the process's own choice and may hold spaces,
 // parentheses and newlines, so the fields are counted from after the last ')'.
@@ -39,7 +44,10 @@ func parseStat(data []byte) (stat, error) {
 	if err != nil {
 		return stat{}, badStat("no start time")
 	}
-	return stat{pid: int(pid), start: start}, nil
+	// The first thread of a process may end before the others: then the state is Z, and there are other threads.
+	state, threads := string(fields[stateField]), string(fields[threadsField])
+	ended := (state == "Z" || state == "X") && (threads == "0" || threads == "1")
+	return stat{pid: int(pid), start: start, ended: ended}, nil
 }
 
 func badStat(why string) error {
