@@ -1,0 +1,179 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package listing
+
+import "slices"
+
+// List follows the list of one GPU. The zero value has seen nothing. It is not safe for concurrent use.
+type List struct {
+	records map[int]*record
+}
+
+// record is what is known of one entry since it was first seen.
+type record struct {
+	// since is the time of the first look that had the entry, in clock ticks since boot.
+	since uint64
+	// process is whom the entry is about, and owner the grant that it was seen in last; both zero until it was identified.
+	process Process
+	owner   Owner
+	charged bool // owner is known
+	guessed bool // owner was inferred
+	// others are the grants of processes that had the pid later, and the GPU's device file open: some of it may be theirs.
+	others []Owner
+	// ended says that whom the entry is about has ended: who has the pid now, if anybody, is another one.
+	ended bool
+	// closed says that process was found without the GPU's device file. Then others keep what it holds.
+	closed bool
+}
+
+// Step takes a look: the entries that the driver listed, each pid once, the time in clock ticks since boot at which it had
+// answered, and what the kernel tells afterwards. Looks are given in the order of their time. It returns a line for each
+// entry, in the order of entries.
+func (l *List) Step(now uint64, entries []Entry, k Kernel) []Line {
+	records := make(map[int]*record, len(entries))
+	lines := make([]Line, 0, len(entries))
+	for _, e := range entries {
+		r := l.records[e.PID]
+		if r == nil {
+			r = &record{since: now}
+		}
+		records[e.PID] = r
+		line := r.judge(e.PID, k)
+		line.Entry = e
+		lines = append(lines, line)
+	}
+	l.records = records
+	return lines
+}
+
+// Clone is a List that goes its own way from here.
+func (l *List) Clone() *List {
+	out := &List{records: make(map[int]*record, len(l.records))}
+	for pid, r := range l.records {
+		c := *r
+		c.others = slices.Clone(r.others)
+		out.records[pid] = &c
+	}
+	return out
+}
+
+// Closed tells that a process, which a line named as running, was found without the GPU's device file: others keep what
+// it holds, and it is asked for the file at each look from now on.
+func (l *List) Closed(p Process) {
+	if r := l.records[p.PID]; r != nil && r.process == p {
+		r.closed = true
+	}
+}
+
+func (r *record) judge(pid int, k Kernel) Line {
+	f := k.Process(pid)
+	switch {
+	case f.State == Gone:
+		r.ended = true
+		return r.endedLine(k)
+	case f.State != Alive:
+		return Line{Kind: Unclear}
+	case r.ended:
+	case r.process.PID == 0:
+		return r.identify(pid, f, k)
+	case r.process.Start == f.Start:
+		return r.runs(pid, f, k)
+	}
+	r.ended = true
+	return r.successor(pid, f, k)
+}
+
+// identify finds out whether the process that has the pid is whom the entry is about.
+func (r *record) identify(pid int, f Fact, k Kernel) Line {
+	open := k.Open(pid)
+	switch {
+	case open == Untold:
+		return Line{Kind: Unclear}
+	case open == No || f.Start > r.since:
+		r.ended = true
+		return r.successor(pid, f, k)
+	}
+	r.process = Process{pid, f.Start}
+	r.owner, r.charged = f.Owner, true
+	return Line{Kind: Running, Process: r.process, Owner: f.Owner}
+}
+
+// runs is about a process that was identified and still runs.
+func (r *record) runs(pid int, f Fact, k Kernel) Line {
+	r.owner = f.Owner
+	if !r.closed {
+		return Line{Kind: Running, Process: r.process, Owner: f.Owner}
+	}
+	switch k.Open(pid) {
+	case Yes:
+		r.closed = false
+		return Line{Kind: Running, Process: r.process, Owner: f.Owner}
+	case No:
+		return r.endedLine(k)
+	case Untold:
+	}
+	return Line{Kind: Unclear, Suspects: []Owner{f.Owner}}
+}
+
+// successor is about a process that has the pid of one that has ended.
+func (r *record) successor(pid int, f Fact, k Kernel) Line {
+	switch k.Open(pid) {
+	case No:
+		return r.endedLine(k)
+	case Yes:
+		if r.charged && r.owner == f.Owner && len(r.others) == 0 { // whoever of the two holds it, it is the grant's
+			return r.endedLine(k)
+		}
+		if !slices.Contains(r.others, f.Owner) {
+			r.others = append(r.others, f.Owner)
+		}
+		return Line{Kind: Unclear, Suspects: r.suspects()}
+	case Untold:
+	}
+	return Line{Kind: Unclear}
+}
+
+// suspects are all that the entry may belong to, once there are several.
+func (r *record) suspects() []Owner {
+	out := slices.Clone(r.others)
+	if r.charged && !slices.Contains(out, r.owner) {
+		out = append(out, r.owner)
+	}
+	return out
+}
+
+// endedLine is about a process that has ended. What was made by one that was in no grant is nobody's.
+func (r *record) endedLine(k Kernel) Line {
+	if r.charged && len(r.others) == 0 {
+		return r.charge(r.owner, r.guessed)
+	}
+	keepers, told := k.Keepers()
+	one := told && len(keepers) == 1
+	if len(r.others) > 0 {
+		if all := r.suspects(); !one || !slices.Contains(all, keepers[0]) {
+			return Line{Kind: Unclear, Suspects: all}
+		}
+		return r.charge(keepers[0], true)
+	}
+	if !one {
+		return r.charge("", true)
+	}
+	r.owner, r.charged, r.guessed = keepers[0], true, true
+	return r.charge(r.owner, true)
+}
+
+func (r *record) charge(o Owner, inferred bool) Line {
+	if o == "" {
+		return Line{Kind: Unattributed}
+	}
+	return Line{Kind: Ended, Owner: o, Inferred: inferred}
+}
+
+// May reports whether an entry is unclear and may be one of the grants'.
+func (l Line) May(grants ...Owner) bool {
+	if l.Kind != Unclear {
+		return false
+	}
+	return len(l.Suspects) == 0 || slices.ContainsFunc(grants, func(o Owner) bool { return slices.Contains(l.Suspects, o) })
+}
