@@ -14,7 +14,9 @@
 //   - a process of a lease that MPS holds, which two samples in a row have seen beside MPS, is over its cap by itself:
 //     nothing limits it, whatever it holds;
 //   - where the use of one process of a lease is not told, the lease is unknown on that GPU, and nothing is done about
-//     what it holds.
+//     what it holds;
+//   - what processes held that have ended counts for their lease, and is compared with the other uses by the victim rule. The
+//     victims are then the lease's processes that keep it. Nothing is ended for what is only inferred to be the lease's.
 //
 // It does no I/O, has no clock and no goroutine, and kills nothing itself. Not promised: that a lease never
 // exceeds its cap. It does, for as long as it takes to see it twice, and what it took may have been somebody's.

@@ -21,29 +21,52 @@ type naive struct {
 	kills   []map[Process]bool
 }
 
-// uses are those of a lease on a GPU at step i; ok is false where the lease has no cap there, or the driver
-// does not tell all of it.
-// spared is how much no process is ended for: the cap, and the slack of the lease's processes.
-func (n *naive) uses(i int, lease LeaseID, gpu sharing.GPUID) (uses []Use, limit, spared, held sharing.Bytes, ok bool) {
-	slack := sharing.Bytes(0)
+// picture is what one lease holds of a GPU at one step. ok is false where the lease has no cap there, or the driver does not
+// tell all of it. spared is how much no process is ended for: the cap, and the slack of the lease's processes.
+type picture struct {
+	uses                          []Use
+	keepers                       []Process
+	limit, spared, held, inferred sharing.Bytes
+	ok                            bool
+}
+
+func (n *naive) at(i int, lease LeaseID, gpu sharing.GPUID) (p picture) {
+	slack, running := sharing.Bytes(0), 0
 	for _, c := range n.samples[i].Caps {
 		if c.Lease == lease && c.GPU == gpu {
-			limit, slack, ok = c.Memory, c.Slack, true
+			p.limit, slack, p.ok = c.Memory, c.Slack, true
 		}
 	}
-	told := false
 	for _, g := range n.samples[i].GPUs {
 		if g.ID != gpu {
 			continue
 		}
-		told = g.Told
+		p.ok = p.ok && g.Told && !slices.Contains(g.Unclear, lease)
 		for _, u := range g.Uses {
-			if u.Lease == lease {
-				uses, held, ok = append(uses, u), held+u.Bytes, ok && u.Known
+			if u.Lease != lease {
+				continue
+			}
+			p.uses, p.held, p.ok = append(p.uses, u), p.held+u.Bytes, p.ok && u.Known
+			if u.Inferred {
+				p.inferred += u.Bytes
+			}
+			if !u.Ended {
+				running++
+			}
+		}
+		for _, k := range g.Keepers {
+			if k.Lease == lease {
+				p.keepers = append(p.keepers, k.Process)
 			}
 		}
 	}
-	return uses, limit, limit + min(limit, sharing.Bytes(len(uses))*slack), held, ok && told
+	p.spared = p.limit + min(p.limit, sharing.Bytes(running)*slack)
+	return p
+}
+
+// had reports whether the process, or one that has ended, was there.
+func (p picture) had(one Process) bool {
+	return slices.Contains(p.keepers, one) || slices.ContainsFunc(p.uses, func(u Use) bool { return u.Process == one })
 }
 
 // escaped are the processes of a lease beside MPS on a GPU at step i, where the lease has a cap there.
@@ -69,7 +92,8 @@ func (n *naive) dying(i int, p Process) bool {
 		full, there := true, false
 		for _, g := range n.samples[j].GPUs {
 			full = full && g.Told
-			there = there || slices.Contains(g.Strangers, p) || slices.ContainsFunc(g.Uses, func(u Use) bool { return u.Process == p })
+			there = there || slices.Contains(g.Strangers, p) || slices.ContainsFunc(g.Uses, func(u Use) bool { return u.Process == p }) ||
+				slices.ContainsFunc(g.Keepers, func(k Keeper) bool { return k.Process == p })
 		}
 		if full && !there {
 			return false
@@ -83,26 +107,37 @@ func (n *naive) step(s Sample) (out []string) {
 	i := len(n.samples)
 	n.samples, n.kills = append(n.samples, s), append(n.kills, map[Process]bool{})
 	for _, c := range s.Caps {
-		uses, limit, spared, held, ok := n.uses(i, c.Lease, c.GPU)
-		if i == 0 || c.Action != Kill || !ok || held <= spared {
+		now := n.at(i, c.Lease, c.GPU)
+		if i == 0 || c.Action != Kill || !now.ok || now.held-now.inferred <= now.spared {
 			continue
 		}
-		before, limitBefore, _, heldBefore, okBefore := n.uses(i-1, c.Lease, c.GPU)
-		if !okBefore || heldBefore <= limitBefore {
+		before := n.at(i-1, c.Lease, c.GPU)
+		if !before.ok || before.held <= before.limit {
 			continue
 		}
-		var able []Use
-		for _, u := range uses {
-			if n.dying(i, u.Process) || n.kills[i][u.Process] {
-				held -= u.Bytes
-			} else if u.Bytes > 0 && slices.ContainsFunc(before, func(b Use) bool { return b.Process == u.Process }) {
+		going := func(p Process) bool { return n.dying(i, p) || n.kills[i][p] }
+		keeping := slices.DeleteFunc(slices.Clone(now.keepers), going)
+		able, left := []Use{}, now.held
+		for _, u := range now.uses {
+			switch {
+			case !u.Ended && going(u.Process), u.Ended && len(keeping) == 0: // no step comes after ReturnTime
+				left -= u.Bytes
+			case u.Bytes == 0 || !before.had(u.Process):
+			case !u.Ended, !u.Inferred && slices.ContainsFunc(keeping, before.had):
 				able = append(able, u)
 			}
 		}
 		slices.SortFunc(able, func(a, b Use) int { return worse(b, a) })
-		if held > limit && len(able) > 0 {
-			n.kills[i][able[0].Process] = true
-			out = append(out, fmt.Sprint(c.Lease, c.GPU, able[0].Process))
+		if left <= now.limit || len(able) == 0 {
+			continue
+		}
+		victims := []Process{able[0].Process}
+		if able[0].Ended {
+			victims = slices.DeleteFunc(keeping, func(p Process) bool { return !before.had(p) })
+		}
+		for _, p := range victims {
+			n.kills[i][p] = true
+			out = append(out, fmt.Sprint(c.Lease, c.GPU, p))
 		}
 	}
 	for _, c := range s.Caps {
@@ -133,6 +168,8 @@ type world struct {
 	rnd   *rand.Rand
 	start [6]uint64
 	held  [6][2]sharing.Bytes
+	// keeps is 1 for a process that has ended, and 2 for one that keeps what others held.
+	keeps [6]int
 }
 
 func (w *world) next(killStrangers bool) Sample {
@@ -140,6 +177,9 @@ func (w *world) next(killStrangers bool) Sample {
 	for pid := range w.start {
 		if w.rnd.IntN(6) == 0 {
 			w.start[pid]++ // another process has the pid now
+		}
+		if w.rnd.IntN(12) == 0 {
+			w.keeps[pid] = w.rnd.IntN(4) // 3 is as 2
 		}
 		for gpu := range w.held[pid] {
 			if w.rnd.IntN(2) == 0 {
@@ -150,14 +190,22 @@ func (w *world) next(killStrangers bool) Sample {
 	for gpu, id := range []sharing.GPUID{"g0", "g1"} {
 		g := GPU{ID: id, Told: w.rnd.IntN(12) != 0}
 		for pid := range w.start {
-			p := Process{pid + 1, w.start[pid]}
+			p := Process{pid + 1, w.start[pid] + 1} // one that has ended has no start
+			lease := []LeaseID{"a", "b"}[pid%2]
 			switch {
 			case !g.Told || w.rnd.IntN(10) == 0:
+			case pid < 4 && w.keeps[pid] > 1:
+				g.Keepers = append(g.Keepers, Keeper{p, lease})
+			case pid < 4 && w.keeps[pid] == 1:
+				g.Uses = append(g.Uses, Use{Process: Process{PID: pid + 1}, Lease: lease, Bytes: w.held[pid][gpu], Known: true, Ended: true, Inferred: w.rnd.IntN(8) == 0})
 			case pid == 5:
 				g.Strangers = append(g.Strangers, p)
 			default:
-				g.Uses = append(g.Uses, Use{Process: p, Lease: []LeaseID{"a", "b"}[pid%2], Bytes: w.held[pid][gpu], Known: w.rnd.IntN(20) != 0, Escaped: pid == 4 && w.rnd.IntN(3) != 0})
+				g.Uses = append(g.Uses, Use{Process: p, Lease: lease, Bytes: w.held[pid][gpu], Known: w.rnd.IntN(20) != 0, Escaped: pid == 4 && w.rnd.IntN(3) != 0})
 			}
+		}
+		if g.Told && w.rnd.IntN(20) == 0 {
+			g.Unclear = []LeaseID{"a"}
 		}
 		s.GPUs = append(s.GPUs, g)
 		for _, lease := range []LeaseID{"a", "b"} {

@@ -24,6 +24,10 @@ const (
 // EvictAgain is how long it is until an eviction is asked for again: the first may have been refused.
 const EvictAgain = 10 * time.Second
 
+// ReturnTime is how long what a process held that has ended, and that nobody in its lease keeps, is taken to be on its way
+// back: drivers free memory a little after the process.
+const ReturnTime = 5 * time.Second
+
 // NearPercent is how much of its cap a lease may hold before it is looked at with the interval Fast.
 const NearPercent = 90
 
@@ -56,6 +60,7 @@ type Process struct {
 
 // Use is what one process of a lease holds of a GPU.
 type Use struct {
+	// Process is without Start if Ended.
 	Process
 	Lease LeaseID
 	// Bytes mean nothing unless Known.
@@ -63,6 +68,16 @@ type Use struct {
 	Known bool
 	// Escaped is true when MPS holds the lease and the process is none of its clients: nothing limits it.
 	Escaped bool
+	// Ended is true if the process has ended and others keep what it held: the lease's keepers, as far as they are its own.
+	Ended bool
+	// Inferred is true if the process was never seen in the lease: nothing is ended for what it held.
+	Inferred bool
+}
+
+// Keeper is a process of a lease that keeps what others of the lease held that have ended.
+type Keeper struct {
+	Process
+	Lease LeaseID
 }
 
 // GPU is what was seen of one GPU.
@@ -72,6 +87,10 @@ type GPU struct {
 	Told bool
 	// Uses are those of leases with a fragment here, each process once.
 	Uses []Use
+	// Keepers are those of leases with uses that have ended, each once. They may be missing for a lease within its caps.
+	Keepers []Keeper
+	// Unclear are leases of which it cannot be told what they hold here.
+	Unclear []LeaseID
 	// Strangers are processes without a lease here that may be ended, each once.
 	Strangers []Process
 }
@@ -131,6 +150,8 @@ type Verdict struct {
 	Lease LeaseID
 	// Victim is the process to end; for Warn and Evict it is zero, or the one that has escaped.
 	Victim Process
+	// Keeps is true if the victim is to be ended for what it keeps of a process that has ended.
+	Keeps bool
 	// Held is what the lease's processes hold, or the one that has escaped, as far as that is known, and Cap what they may;
 	// both 0 for a stranger.
 	Held, Cap sharing.Bytes

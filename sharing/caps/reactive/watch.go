@@ -31,8 +31,9 @@ type episode struct {
 	judged  bool
 	// evict is when an eviction is asked for again.
 	evict time.Time
-	// last are the processes of the sample before.
-	last map[Process]bool
+	// last are the processes of the sample before, and ended when those that have ended were seen first.
+	last  map[Process]bool
+	ended map[Process]time.Time
 }
 
 // Watch remembers from one sample to the next. Make it with New. It is not safe for concurrent use.
@@ -71,11 +72,9 @@ func (w *Watch) Step(now time.Time, s Sample) Decision {
 	var d Decision
 	pace := Idle
 	for _, c := range s.Caps {
-		standing, verdict, wanted := w.judge(now, c, gpus[c.GPU])
+		standing, verdicts, wanted := w.judge(now, c, gpus[c.GPU])
 		d.Standings = append(d.Standings, standing)
-		if verdict != nil {
-			d.Verdicts = append(d.Verdicts, *verdict)
-		}
+		d.Verdicts = append(d.Verdicts, verdicts...)
 		pace = min(pace, wanted)
 	}
 	verdicts, fresh := w.intruders(now, s)
@@ -95,46 +94,33 @@ func (w *Watch) Step(now time.Time, s Sample) Decision {
 }
 
 // judge looks at one lease on one GPU. wanted is how soon it should be looked at again.
-func (w *Watch) judge(now time.Time, c Cap, g GPU) (Standing, *Verdict, time.Duration) {
+func (w *Watch) judge(now time.Time, c Cap, g GPU) (Standing, []Verdict, time.Duration) {
 	at := place{c.Lease, c.GPU}
 	out := Standing{Lease: c.Lease, GPU: c.GPU}
-	uses, held, known := sum(c.Lease, g)
-	if !known {
+	h := holdingsOf(c.Lease, g)
+	if !h.known {
 		// What was seen before and after a gap is not in a row.
 		delete(w.over, at)
 		return out, nil, Default
 	}
 	out.Known = true
-	if held <= c.Memory {
+	if h.bytes <= c.Memory {
 		delete(w.over, at)
 		w.within[at] = now
 		switch {
-		case near(held, c.Memory):
+		case near(h.bytes, c.Memory):
 			return out, nil, Fast
-		case len(uses) > 0:
+		case len(h.uses) > 0:
 			return out, nil, Default
 		}
 		return out, nil, Idle
 	}
-	e := w.over[at]
-	if e == nil {
-		e = &episode{within: now}
-		if t, ok := w.within[at]; ok {
-			e.within = t
-		}
-		w.over[at] = e
-	}
-	e.samples++
-	before := e.last
-	e.last = map[Process]bool{}
-	for _, u := range uses {
-		e.last[u.Process] = true
-	}
+	e, before := w.episode(now, at, h)
 	if e.samples < 2 {
 		return out, nil, Fast
 	}
-	out.Over, out.Action = true, c.action(held, len(uses))
-	v := Verdict{Action: out.Action, Reason: OverCap, GPU: c.GPU, Lease: c.Lease, Held: held, Cap: c.Memory, First: !e.judged, Delay: now.Sub(e.within)}
+	out.Over, out.Action = true, c.action(h)
+	v := Verdict{Action: out.Action, Reason: OverCap, GPU: c.GPU, Lease: c.Lease, Held: h.bytes, Cap: c.Memory, First: !e.judged, Delay: now.Sub(e.within)}
 	switch out.Action {
 	case Warn:
 		if e.judged {
@@ -146,67 +132,65 @@ func (w *Watch) judge(now time.Time, c Cap, g GPU) (Standing, *Verdict, time.Dur
 		}
 		e.evict = now.Add(EvictAgain)
 	case Kill:
-		victim, more := w.victim(uses, held, c.Memory, before)
-		switch {
-		case !more:
+		verdicts, more := w.kill(v, h, before, func(u Use) bool { return u.Ended && now.Sub(e.ended[u.Process]) < ReturnTime })
+		e.judged = e.judged || len(verdicts) > 0
+		if !more {
 			return out, nil, Default // those that were named are on their way
-		case victim == nil:
-			return out, nil, Fast // who is over was not there in the sample before
 		}
-		v.Victim = victim.Process
-		w.named[v.Victim] = true
+		return out, verdicts, Fast // there are none if who is over was not there in the sample before
 	}
 	e.judged = true
-	return out, &v, Fast
+	return out, []Verdict{v}, Fast
 }
 
-// action is what is done where a lease with so many processes holds so much more than its cap.
-func (c Cap) action(held sharing.Bytes, processes int) Action {
+// episode notes one more sample in which a lease is over its cap, and returns who was there in the one before.
+func (w *Watch) episode(now time.Time, at place, h holdings) (*episode, map[Process]bool) {
+	e := w.over[at]
+	if e == nil {
+		e = &episode{within: now}
+		if t, ok := w.within[at]; ok {
+			e.within = t
+		}
+		w.over[at] = e
+	}
+	e.samples++
+	before := e.last
+	first := e.ended
+	e.last, e.ended = map[Process]bool{}, map[Process]time.Time{}
+	for _, u := range h.uses {
+		e.last[u.Process] = true
+		if at, seen := first[u.Process]; u.Ended && seen {
+			e.ended[u.Process] = at
+		} else if u.Ended {
+			e.ended[u.Process] = now
+		}
+	}
+	for _, p := range h.keepers {
+		e.last[p] = true
+	}
+	return e, before
+}
+
+// action is what is done about a lease that is over its cap.
+func (c Cap) action(h holdings) Action {
 	slack := sharing.Bytes(0)
-	for range processes {
+	for _, u := range h.uses {
+		if u.Ended {
+			continue
+		}
 		if slack += min(c.Slack, c.Memory-slack); slack == c.Memory {
 			break
 		}
 	}
-	if held-c.Memory <= slack && slack > 0 {
+	certain := h.bytes - h.inferred // a part of it
+	if certain <= c.Memory || certain-c.Memory <= slack && slack > 0 {
 		return Warn
 	}
 	return c.Action
 }
 
-// sum adds up what the lease holds of the GPU. It is not known when one part of it is not.
-func sum(lease LeaseID, g GPU) (uses []Use, held sharing.Bytes, known bool) {
-	known = g.Told
-	for _, u := range g.Uses {
-		if u.Lease != lease {
-			continue
-		}
-		uses = append(uses, u)
-		var err error
-		if held, err = held.Add(u.Bytes); err != nil || !u.Known {
-			known = false
-		}
-	}
-	return uses, held, known
-}
-
 // near reports whether so much of the cap is held that the next allocation may exceed it.
 func near(held, limit sharing.Bytes) bool { return held > limit/100*NearPercent }
-
-// victim is the process to end: nil when the rule names none that was in the sample before. more is false
-// when what the processes that were named already hold is all that is too much.
-func (w *Watch) victim(uses []Use, held, limit sharing.Bytes, before map[Process]bool) (victim *Use, more bool) {
-	for _, u := range uses {
-		if w.named[u.Process] {
-			held -= u.Bytes // a part of the sum that held is
-			continue
-		}
-		if before[u.Process] && u.Bytes > 0 && (victim == nil || worse(u, *victim) > 0) {
-			victim = &u
-		}
-	}
-	return victim, held > limit
-}
 
 // worse is above 0 when the victim rule names a before b.
 func worse(a, b Use) int {
@@ -262,6 +246,9 @@ func (w *Watch) forget(s Sample) {
 		}
 		for _, u := range g.Uses {
 			here[u.Process] = true
+		}
+		for _, k := range g.Keepers {
+			here[k.Process] = true
 		}
 		for _, p := range g.Strangers {
 			here[p] = true

@@ -41,6 +41,77 @@ func steps(w *Watch, samples ...Sample) [][]int {
 	return out
 }
 
+// ended is what a process of lease "a" held that has ended.
+func ended(pid int, n sharing.Bytes) Use {
+	return Use{Process: Process{PID: pid}, Lease: "a", Bytes: n, Known: true, Ended: true}
+}
+
+// kept is a sample in which processes of lease "a" keep what others held.
+func kept(s Sample, keepers ...int) Sample {
+	for _, pid := range keepers {
+		s.GPUs[0].Keepers = append(s.GPUs[0].Keepers, Keeper{Process{pid, uint64(pid)}, "a"})
+	}
+	return s
+}
+
+// TestEnded has memory of processes that have ended, with a cap of 4 GiB.
+func TestEnded(t *testing.T) {
+	inferred := ended(1, 5*gib)
+	inferred.Inferred = true
+	unclear := kept(one(Kill, ended(1, 5*gib)), 11)
+	unclear.GPUs[0].Unclear = []LeaseID{"a"}
+	others := kept(one(Kill, ended(1, 5*gib)), 11)
+	others.GPUs[0].Unclear = []LeaseID{"b"}
+	twice := func(s Sample) []Sample { return []Sample{s, s} }
+	for name, tt := range map[string]struct {
+		samples []Sample
+		want    [][]int
+	}{
+		"all who keep it":                      {twice(kept(one(Kill, ended(1, 5*gib)), 11, 12)), [][]int{nil, {11, 12}}},
+		"within the cap":                       {twice(kept(one(Kill, ended(1, 4*gib)), 11)), [][]int{nil, nil}},
+		"it counts":                            {twice(kept(one(Kill, ended(1, gib), use(2, 4*gib)), 11)), [][]int{nil, {2}}},
+		"the largest":                          {twice(kept(one(Kill, ended(1, 3*gib), use(2, 2*gib)), 11)), [][]int{nil, {11}}},
+		"nobody who keeps it is found":         {twice(one(Kill, ended(1, 5*gib))), [][]int{nil, nil}},
+		"it is on its way back":                {twice(one(Kill, ended(1, 5*gib), use(2, gib))), [][]int{nil, nil}},
+		"who keeps it was not there before":    {[]Sample{one(Kill, ended(1, 5*gib)), kept(one(Kill, ended(1, 5*gib)), 11), kept(one(Kill, ended(1, 5*gib)), 11)}, [][]int{nil, nil, {11}}},
+		"those that are dying have given back": {[]Sample{kept(one(Kill, ended(1, 3*gib), use(2, 2*gib)), 11), kept(one(Kill, ended(1, 3*gib), use(2, 2*gib)), 11), kept(one(Kill, ended(1, 3*gib), use(2, 2*gib)), 11)}, [][]int{nil, {11}, nil}},
+		"it was not enough":                    {[]Sample{kept(one(Kill, ended(1, 6*gib), use(2, 5*gib)), 11), kept(one(Kill, ended(1, 6*gib), use(2, 5*gib)), 11), one(Kill, use(2, 5*gib))}, [][]int{nil, {11}, {2}}},
+		"another one keeps it, too":            {[]Sample{kept(one(Kill, ended(1, 5*gib), use(2, 2*gib)), 11), kept(one(Kill, ended(1, 5*gib), use(2, 2*gib)), 11), one(Kill, ended(1, 5*gib), use(2, 2*gib))}, [][]int{nil, {11}, nil}},
+		"warn":                                 {twice(kept(one(Warn, ended(1, 5*gib)), 11)), [][]int{nil, {-1}}},
+		"what is only inferred":                {twice(kept(one(Kill, inferred, use(2, gib)), 11)), [][]int{nil, {-1}}},
+		"what is inferred beside too much":     {twice(kept(one(Kill, inferred, use(2, 5*gib)), 11)), [][]int{nil, {2}}},
+		"unclear":                              {twice(unclear), [][]int{nil, nil}},
+		"another lease is unclear":             {twice(others), [][]int{nil, {11}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, steps(New(), tt.samples...)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	// What nobody in the lease keeps is waited for, and then those end that run.
+	w, at := New(), time.Unix(100, 0)
+	outside := one(Kill, ended(1, 5*gib), use(2, gib))
+	for _, later := range []time.Duration{0, time.Second, ReturnTime - 1} {
+		if d := w.Step(at.Add(later), outside); len(d.Verdicts) > 0 {
+			t.Errorf("after %s: %+v", later, d.Verdicts)
+		}
+	}
+	if d := w.Step(at.Add(ReturnTime), outside); len(d.Verdicts) != 1 || d.Verdicts[0].Victim != (Process{2, 2}) {
+		t.Errorf("after %s: %+v", ReturnTime, d.Verdicts)
+	}
+	w = New()
+	s := kept(one(Kill, ended(1, 5*gib)), 11, 12)
+	w.Step(time.Unix(100, 0), s)
+	d := w.Step(time.Unix(101, 0), s)
+	v := Verdict{Action: Kill, GPU: "g", Lease: "a", Victim: Process{11, 11}, Keeps: true, Held: 5 * gib, Cap: 4 * gib, First: true, Delay: time.Second}
+	next := v
+	next.Victim, next.First = Process{12, 12}, false
+	if diff := cmp.Diff([]Verdict{v, next}, d.Verdicts); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestVerdicts(t *testing.T) {
 	unknown := use(9, 0)
 	unknown.Known = false
