@@ -10,7 +10,7 @@
 //
 // The memory is a Region: limits that processes can only read, and counters (lib/region.h, lib/counter.h). It promises
 // that reservations never add up to more than the limit at the time, that one is refused only where there is no room,
-// that no process waits for another, and that Reclaim takes back what dead processes held, at whatever
+// that no process waits for another, and that Bury takes back what dead processes held, at whatever
 // instruction they died.
 //
 // The library is libkerf.so, built from lib/ (make build). A program that preloads it, with the region's two files in

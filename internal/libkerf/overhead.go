@@ -38,19 +38,37 @@ func (r *Region) Correct(gpu sharing.GPUID, overhead sharing.Bytes, seen []Reser
 	if !ok {
 		return fmt.Errorf("correct overhead of gpu %q: %w", gpu, sharing.ErrNotFound)
 	}
-	l := &r.limits.device[i]
 	if len(seen) == 0 {
-		atomic.StoreUint64(&l.overhead, uint64(overhead))
+		atomic.StoreUint64(&r.limits.device[i].overhead, uint64(overhead))
 		return nil
 	}
-	atomic.AddUint64(&l.moves, 1)
-	defer atomic.AddUint64(&l.moves, 1)
-	atomic.StoreUint64(&l.overhead, uint64(overhead))
-	return guard(func() {
-		for _, s := range seen {
-			r.release(i, s)
-		}
+	return r.Moving(func() error {
+		atomic.StoreUint64(&r.limits.device[i].overhead, uint64(overhead))
+		return guard(func() {
+			for _, s := range seen {
+				r.release(i, s)
+			}
+		})
 	})
+}
+
+// Moving calls do, which moves bytes from the counters to the overhead. Meanwhile they count twice, and a process that finds
+// no room waits for the end of it. Calls may be nested.
+func (r *Region) Moving(do func() error) error {
+	if r.moving {
+		return do()
+	}
+	r.moving = true
+	for i := range r.gpus {
+		atomic.AddUint64(&r.limits.device[i].moves, 1)
+	}
+	defer func() {
+		for i := range r.gpus {
+			atomic.AddUint64(&r.limits.device[i].moves, 1)
+		}
+		r.moving = false
+	}()
+	return do()
 }
 
 func (r *Region) release(device int, seen Reserved) {

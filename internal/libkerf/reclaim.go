@@ -15,13 +15,18 @@ const settleTries = 1000
 // frees the slot.
 const buried = 1<<64 - 1
 
-// Reclaim gives back what dead processes held: every slot whose owner is not in alive is freed. alive is called
-// after the owners have been read, so that a process that comes meanwhile is safe. Then it takes off the totals what no
-// slot accounts for, which a process leaves that dies between two counters; where processes are between
-// counters at each try, that waits for the next call. It reports how many slots were freed.
-//
-// Only one goroutine of one process may call it at a time. sharing.ErrStale: the container has cut the file.
-func (r *Region) Reclaim(alive func() (map[Process]bool, error)) (freed int, err error) {
+// Grave is the slot of a process that has ended.
+type Grave struct {
+	Process Process
+
+	slot         int
+	owner, space uint64
+}
+
+// Dead finds the slots of processes that have ended: those whose owner is not in alive. alive is called after the owners
+// have been read, so that a process that comes meanwhile is safe. What they hold still counts, because the driver frees
+// memory only with the last descriptor of a process's files: see Bury. sharing.ErrStale: the container has cut the file.
+func (r *Region) Dead(alive func() (map[Process]bool, error)) ([]Grave, error) {
 	var owners, spaces [MaxProcesses]uint64
 	if err := guard(func() {
 		for i := range owners {
@@ -29,21 +34,37 @@ func (r *Region) Reclaim(alive func() (map[Process]bool, error)) (freed int, err
 			spaces[i] = atomic.LoadUint64(&r.usage.slot[i].space)
 		}
 	}); err != nil {
-		return 0, err
+		return nil, err
 	}
 	living, err := alive()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	namesakes := map[uint64][]Process{}
 	for p := range living {
 		who := owner(p.PID, p.Start)
 		namesakes[who] = append(namesakes[who], p)
 	}
+	var out []Grave
+	for i, who := range owners {
+		p := named(who, spaces[i])
+		if who != 0 && !slices.ContainsFunc(namesakes[who], p.is) {
+			out = append(out, Grave{Process: p, slot: i, owner: who, space: spaces[i]})
+		}
+	}
+	return out, nil
+}
+
+// Bury frees slots that Dead has found and that are still theirs, and gives back what was held. Then it takes off the
+// totals what no slot accounts for, which a process leaves that dies between two counters; where processes are between
+// counters at each try, that waits for the next call. It reports how many slots were freed.
+//
+// Only one goroutine of one process may call it at a time. sharing.ErrStale: the container has cut the file.
+func (r *Region) Bury(graves []Grave) (freed int, err error) {
 	err = guard(func() {
-		for i, who := range &owners {
-			lives := slices.ContainsFunc(namesakes[who], named(who, spaces[i]).is)
-			if who != 0 && !lives && atomic.LoadUint64(&r.usage.slot[i].space) == spaces[i] && r.bury(&r.usage.slot[i], who) {
+		for _, g := range graves {
+			s := &r.usage.slot[g.slot]
+			if atomic.LoadUint64(&s.space) == g.space && r.bury(s, g.owner) {
 				freed++
 			}
 		}

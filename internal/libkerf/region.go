@@ -70,6 +70,7 @@ type Region struct {
 	files  [2]os.FileInfo
 	place  map[sharing.GPUID]int
 	gpus   []sharing.GPUID
+	moving bool // see Moving
 }
 
 // Create makes the region's files in dir, which exists and has none, and maps them. A MIG instance that is shared is

@@ -123,7 +123,7 @@ func TestManyProcessesUnderOneLimit(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if freed, err := r.Reclaim(nobody); freed != processes || err != nil || r.Usage()[0].Used != 0 {
+	if freed, err := reclaim(r, nobody); freed != processes || err != nil || r.Usage()[0].Used != 0 {
 		t.Errorf("freed %d slots, %v, left %v", freed, err, r.Usage()[0])
 	}
 }
@@ -140,7 +140,7 @@ func TestKilledProcessesLeaveNothing(t *testing.T) {
 		_ = c.Process.Kill()
 		_ = c.Wait()
 	}
-	if _, err := r.Reclaim(nobody); err != nil || r.Usage()[0].Used != 0 {
+	if _, err := reclaim(r, nobody); err != nil || r.Usage()[0].Used != 0 {
 		t.Errorf("%v, left %v", err, r.Usage()[0])
 	}
 }
@@ -169,7 +169,7 @@ func TestReclaimTellsTheLivingFromTheDead(t *testing.T) {
 		t.Errorf("60 of 100 %s, 41 more %s", first, second)
 	}
 	alive := func() (map[Process]bool, error) { return living, nil }
-	if _, err := r.Reclaim(alive); err != nil || r.Usage()[0].Used != 60 {
+	if _, err := reclaim(r, alive); err != nil || r.Usage()[0].Used != 60 {
 		t.Errorf("%v, left %v", err, r.Usage()[0])
 	}
 	if err := r.Correct(gpu0, 30, nil); err != nil {
@@ -184,7 +184,7 @@ func TestReclaimTellsTheLivingFromTheDead(t *testing.T) {
 	if _, said := hold(11); said != "held" {
 		t.Errorf("11 under the raised limit: %s", said)
 	}
-	if _, err := r.Reclaim(nobody); err != nil || r.Usage()[0].Used != 0 {
+	if _, err := reclaim(r, nobody); err != nil || r.Usage()[0].Used != 0 {
 		t.Errorf("%v, left %v", err, r.Usage()[0])
 	}
 }
@@ -195,7 +195,7 @@ func TestAFileThatWasCut(t *testing.T) {
 	if err := os.Truncate(files[1], 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Reclaim(nobody); !errors.Is(err, sharing.ErrStale) {
+	if _, err := reclaim(r, nobody); !errors.Is(err, sharing.ErrStale) {
 		t.Errorf("reclaim: %v", err)
 	}
 	if d := cmp.Diff([]Usage{{GPU: gpu0, Limit: 100}, {GPU: gpu1, Limit: 7}}, r.Usage()); d != "" {
@@ -208,7 +208,7 @@ func TestReclaimLeavesWhatIsAnothersByNow(t *testing.T) {
 	r, _ := region(t, 100)
 	s := &r.usage.slot[3]
 	s.owner, s.held[0], r.usage.total[0].bytes = owner(5, 9), 10, 10
-	freed, err := r.Reclaim(func() (map[Process]bool, error) {
+	freed, err := reclaim(r, func() (map[Process]bool, error) {
 		s.owner = owner(7, 9)
 		return map[Process]bool{}, nil
 	})
@@ -216,7 +216,7 @@ func TestReclaimLeavesWhatIsAnothersByNow(t *testing.T) {
 		t.Errorf("freed %d, %v, owner %x, %v", freed, err, s.owner, r.Usage()[0])
 	}
 	s.owner = buried // an agent that died
-	if freed, err := r.Reclaim(nobody); err != nil || freed != 1 || r.Usage()[0].Used != 0 {
+	if freed, err := reclaim(r, nobody); err != nil || freed != 1 || r.Usage()[0].Used != 0 {
 		t.Errorf("freed %d, %v, %v", freed, err, r.Usage()[0])
 	}
 }
@@ -233,7 +233,7 @@ func TestReclaimTellsNamesakes(t *testing.T) {
 			s.owner, s.space, s.held[0] = owner(5, 9), space, []uint64{10, 100, 1}[i]
 			r.usage.total[0].bytes += s.held[0]
 		}
-		if _, err := r.Reclaim(func() (map[Process]bool, error) { return map[Process]bool{living: true}, nil }); err != nil || r.Usage()[0].Used != want {
+		if _, err := reclaim(r, func() (map[Process]bool, error) { return map[Process]bool{living: true}, nil }); err != nil || r.Usage()[0].Used != want {
 			t.Errorf("%+v lives: %v are left, want %v (%v)", living, r.Usage()[0].Used, want, err)
 		}
 	}
@@ -256,11 +256,11 @@ func TestReclaimFindsWhatNoSlotHolds(t *testing.T) {
 	r.usage.slot[3].owner, r.usage.slot[3].begun = owner(5, 9), 1
 	r.usage.slot[4].owner, r.usage.slot[4].held[0] = owner(6, 9), 10
 	living := func() (map[Process]bool, error) { return map[Process]bool{{PID: 6, Start: 9}: true}, nil }
-	if freed, err := r.Reclaim(living); freed != 1 || err != nil || r.Usage()[0].Used != 10 {
+	if freed, err := reclaim(r, living); freed != 1 || err != nil || r.Usage()[0].Used != 10 {
 		t.Errorf("freed %d, %v, left %v", freed, err, r.Usage()[0])
 	}
 	failed := errors.New("no list")
-	if _, err := r.Reclaim(func() (map[Process]bool, error) { return nil, failed }); !errors.Is(err, failed) || r.Usage()[0].Used != 10 {
+	if _, err := reclaim(r, func() (map[Process]bool, error) { return nil, failed }); !errors.Is(err, failed) || r.Usage()[0].Used != 10 {
 		t.Errorf("%v, left %v", err, r.Usage()[0])
 	}
 }
@@ -297,4 +297,13 @@ func TestARegionOfASharedInstance(t *testing.T) {
 	if _, err := Create(t.TempDir(), []Device{{part, 9}, {gpu1, 9}}); !errors.Is(err, sharing.ErrInvalid) {
 		t.Errorf("beside a GPU: %v", err)
 	}
+}
+
+// reclaim finds the slots of dead processes and frees them.
+func reclaim(r *Region, alive func() (map[Process]bool, error)) (int, error) {
+	graves, err := r.Dead(alive)
+	if err != nil {
+		return 0, err
+	}
+	return r.Bury(graves)
 }

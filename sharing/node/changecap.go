@@ -8,10 +8,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/listing"
 )
 
 // changeCap brings a lease that runs from the caps before to those of now, on the same GPUs, or leaves it at
@@ -95,8 +95,8 @@ func (r *Runtime) lowerable(ctx context.Context, att Attachment, g ledger.Grant,
 	return nil
 }
 
-// useOf is what a lease, and those that share its cap, use of one GPU now: the driver's own count where it holds a limit, else the sum over the
-// processes in its cgroup. known is false where either cannot be told in full.
+// useOf is what a lease, and those that share its cap, use of one GPU now: the driver's own count where it holds a limit, else the sum over its
+// processes, those that have ended among them. known is false where either cannot be told in full.
 func (r *Runtime) useOf(ctx context.Context, att Attachment, g ledger.Grant, gpu sharing.GPUID) (used sharing.Bytes, known bool) {
 	if g.Claim.Level == sharing.LevelDriver {
 		_, used, err := att.Caps.Read(ctx, g.Lease.Cgroup, gpu)
@@ -108,24 +108,16 @@ func (r *Runtime) useOf(ctx context.Context, att Attachment, g ledger.Grant, gpu
 	if h == nil {
 		return 0, false
 	}
-	uses, err := att.Driver.Processes(ctx, gpu)
-	if err != nil {
-		return 0, false
-	}
-	var groups []cgroup.Group
+	answers := r.lists.AskAll(ctx, att.Driver, []sharing.GPUID{gpu}, watchDeadline)
 	r.mu.Lock()
+	owners := r.owners(r.ledger.Grants())
+	var sharers []listing.Owner
 	for _, o := range r.sharersOf(g.Claim.ID) {
-		if s := r.held[o.Claim.ID]; o.Lease != nil && s != nil {
-			groups = append(groups, s.group)
-		}
+		sharers = append(sharers, listing.Owner(o.Claim.ID))
 	}
 	r.mu.Unlock()
-	pids, err := procsOf(groups)
-	if err != nil {
-		return 0, false
-	}
-	p := picture{gpus: map[sharing.GPUID]Sample{gpu: {Processes: uses}}, pids: map[ledger.ClaimID][]int{g.Claim.ID: pids}}
-	used, known = p.used(g.Claim.ID, gpu)
+	charge := r.lists.Judge(answers, owners)[0].Charge(sharers...)
+	used, known = charge.Bytes, charge.Known
 	if _, counting := r.heldWith(g); counting != nil && known {
 		// What is reserved is on its way to be used.
 		reserved, err := counting.counted(gpu)

@@ -13,6 +13,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/listing"
 )
 
 // Reconcile ends every lease whose cgroup is empty and charged with nothing, and every claim whose process ended before it was armed.
@@ -125,15 +126,50 @@ func (r *Runtime) end(ctx context.Context, id ledger.ClaimID) (done bool, err er
 	return true, err
 }
 
-// charged asks the driver whether memory is still charged to the cgroup although no process is in it: one
-// that left the cgroup with memory in hand, or a driver that has not torn down yet. Such memory is not free,
-// so the lease goes on; left then says so. A lost GPU holds nothing.
+// charged asks the driver whether memory is still the grant's although no process is in its cgroup: one left the cgroup with
+// memory in hand, another process keeps what the grant's processes held, or the driver has not torn down yet. Such memory is
+// not free, so the lease goes on; left then says so. A lost GPU holds nothing.
 func (r *Runtime) charged(ctx context.Context, att *Attachment, g ledger.Grant) (left string, err error) {
-	if att == nil || att.Caps == nil || g.Lease == nil {
+	if att == nil || g.Lease == nil {
 		return "", nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, capDeadline)
-	defer cancel()
+	if att.Caps != nil {
+		if left, err = r.chargedToLimit(ctx, att, g); left != "" || err != nil {
+			return left, err
+		}
+	}
+	return r.keptByOthers(ctx, att, g)
+}
+
+// keptByOthers asks whether others keep what processes of the grant held that have ended. A GPU that was granted whole is
+// not asked about.
+func (r *Runtime) keptByOthers(ctx context.Context, att *Attachment, g ledger.Grant) (left string, err error) {
+	var gpus []sharing.GPUID
+	for _, f := range g.Claim.Placement {
+		if !f.Whole {
+			gpus = append(gpus, f.GPU)
+		}
+	}
+	answers := r.lists.AskAll(ctx, att.Driver, gpus, watchDeadline)
+	r.mu.Lock()
+	owners := r.owners(r.ledger.Grants())
+	r.mu.Unlock()
+	for _, look := range r.lists.Judge(answers, owners) {
+		switch err := look.Err; {
+		case errors.Is(err, sharing.ErrLost), errors.Is(err, sharing.ErrUnsupported), errors.Is(err, sharing.ErrNotFound):
+			continue // nothing is held, or nobody will ever tell
+		case err != nil:
+			return "", fmt.Errorf("list the processes of GPU %s: %w", look.GPU, err)
+		}
+		if c := look.Charge(listing.Owner(g.Claim.ID)); c.Ended > c.Inferred {
+			return fmt.Sprintf("grant %s has no process any more, and another process keeps %s of GPU %s that its processes held: the memory stays booked until that ends", g.Claim.ID, c.Ended, look.GPU), nil
+		}
+	}
+	return "", nil
+}
+
+// chargedToLimit asks about the driver's own count, where a limit is in force.
+func (r *Runtime) chargedToLimit(ctx context.Context, att *Attachment, g ledger.Grant) (left string, err error) {
 	for _, f := range g.Claim.Placement {
 		if !f.Whole && r.health(f.GPU) == sharing.HealthSuspect {
 			return fmt.Sprintf("grant %s has no process any more, and GPU %s does not answer: the memory stays booked until it tells that none is in use", g.Claim.ID, f.GPU), nil

@@ -4,6 +4,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -27,6 +28,8 @@ type guard struct {
 	schedule reactive.Schedule
 	// over are the leases that status says are over their cap.
 	over map[reactive.LeaseID]bool
+	// unclear are the leases of which the last look could not tell what they hold, with the reason.
+	unclear map[reactive.LeaseID]string
 	// denied are the processes that the last look was to kill and the agent may not, with what is in the way; deniedBefore are
 	// those of the look before it.
 	denied, deniedBefore map[reactive.Process]string
@@ -34,9 +37,13 @@ type guard struct {
 	evictions errgroup.Group
 }
 
+func newGuard(r *Runtime) *guard {
+	return &guard{Runtime: r, core: reactive.New(), over: map[reactive.LeaseID]bool{}, unclear: map[reactive.LeaseID]string{}, denied: map[reactive.Process]string{}}
+}
+
 // guardLoop looks as often as what it sees demands, and not at all while there is nothing to watch.
 func (r *Runtime) guardLoop(ctx context.Context) error {
-	g := &guard{Runtime: r, core: reactive.New(), over: map[reactive.LeaseID]bool{}, denied: map[reactive.Process]string{}}
+	g := newGuard(r)
 	g.evictions.SetLimit(mostEvictions)
 	defer func() { _ = g.evictions.Wait() }() // what goes wrong was told
 	for {
@@ -103,7 +110,8 @@ func (g *guard) tell(s reactive.Sample, standings []reactive.Standing) {
 	for i, st := range standings {
 		switch {
 		case !st.Known && g.held[ledger.ClaimID(st.Lease)].onlyWatched():
-			lost[ledger.ClaimID(st.Lease)] = fmt.Sprintf("the driver does not tell how much its processes hold of GPU %s, so nothing holds it there", st.GPU)
+			why := cmp.Or(g.unclear[st.Lease], "the driver does not tell how much its processes hold of GPU "+string(st.GPU))
+			lost[ledger.ClaimID(st.Lease)] = why + ", so nothing holds it there"
 		case st.Over:
 			c := s.Caps[i] // the standings are in the order of the caps
 			over[st.Lease] = fmt.Sprintf("grant %s holds more than its %s of GPU %s (policy: %s)", st.Lease, c.Memory, st.GPU, actionName(st.Action))

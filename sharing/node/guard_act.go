@@ -14,6 +14,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/caps/reactive"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/listing"
 )
 
 const (
@@ -73,7 +74,11 @@ func (g *guard) act(ctx context.Context, v reactive.Verdict) {
 		"holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
 	switch v.Reason {
 	case reactive.OverCap:
-		g.tellPodOf(ctx, v, fmt.Sprintf("process %d of the node, which held the most, was killed", v.Victim.PID))
+		which := "held the most"
+		if v.Keeps {
+			which = "kept the memory of a process that has ended"
+		}
+		g.tellPodOf(ctx, v, fmt.Sprintf("process %d of the node, which %s, was killed", v.Victim.PID, which))
 	case reactive.Escaped:
 		g.tellPodOf(ctx, v, fmt.Sprintf("process %d of the node did not use the MPS daemon of its grant, so that nothing limited it, and was killed", v.Victim.PID))
 	case reactive.Stranger:
@@ -128,7 +133,7 @@ func (g *guard) checkVictim(v reactive.Verdict) error {
 	if _, err := g.opt.Cgroups.Open(all[i].Lease.Cgroup, all[i].Lease.Inode); err != nil {
 		return fmt.Errorf("grant %q: %w", all[i].Claim.ID, err)
 	}
-	return nil
+	return g.lists.Check(v.GPU, listing.Process(v.Victim))
 }
 
 // checkStranger looks again, while the process is held, whether it has no lease and may be ended.
@@ -147,5 +152,5 @@ func (g *guard) checkStranger(v reactive.Verdict) error {
 	case leasedOn(grants, v.GPU, dir) || !g.mayEnd(v.Victim.PID, dir):
 		return fmt.Errorf("it is no stranger any more: %w", sharing.ErrStale)
 	}
-	return nil
+	return g.lists.Check(v.GPU, listing.Process(v.Victim))
 }

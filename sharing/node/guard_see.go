@@ -5,24 +5,25 @@ package node
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path"
 	"slices"
-	"sync"
 
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/caps/reactive"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/listing"
+	"github.com/kerf-gpu/kerf/sharing/node/lists"
 )
 
-// see reads what the watch judges: first the driver's lists, then which cgroup each of their processes is in
-// and when it started, so that a process which took over a pid in between does not match the sample before.
+// see reads what the watch judges: the driver's lists, and to whom their entries belong.
 func (g *guard) see(ctx context.Context) reactive.Sample {
 	g.mu.Lock()
 	att, grants := g.att, g.ledger.Grants()
+	owners := g.owners(grants)
+	clear(g.unclear)
 	s := reactive.Sample{Strangers: g.pool.Strangers == config.StrangersKill && g.sure()}
 	for _, gr := range grants {
 		caps := g.capsOf(gr)
@@ -48,12 +49,10 @@ func (g *guard) see(ctx context.Context) reactive.Sample {
 			ask = append(ask, gpu.UUID)
 		}
 	}
-	known := map[int]member{}
-	for _, l := range askAll(ctx, att.Driver, ask) {
-		if l.err != nil {
-			continue // not told
+	for _, look := range g.lists.Judge(g.lists.AskAll(ctx, att.Driver, ask, watchDeadline), owners) {
+		if look.Err == nil {
+			s.GPUs = append(s.GPUs, g.sort(look, owners, s))
 		}
-		s.GPUs = append(s.GPUs, g.sort(l, grants, s, known))
 	}
 	for _, c := range s.Caps {
 		if !slices.ContainsFunc(s.GPUs, func(one reactive.GPU) bool { return one.ID == c.GPU }) {
@@ -117,82 +116,77 @@ func (r *Runtime) sure() bool {
 	return told && len(r.notReady()) == 0 && len(r.orphans) == 0 && r.warnings["unaccounted"] == ""
 }
 
-// listing is what the driver said of one GPU.
-type listing struct {
-	gpu  sharing.GPUID
-	uses []ProcessUse
-	err  error
-}
-
-// askAll asks all GPUs at once: one that hangs delays the others by no more than the deadline.
-func askAll(ctx context.Context, driver Driver, gpus []sharing.GPUID) []listing {
-	ctx, cancel := context.WithTimeout(ctx, watchDeadline)
-	defer cancel()
-	out := make([]listing, len(gpus))
-	var all sync.WaitGroup
-	for i, id := range gpus {
-		all.Go(func() {
-			uses, err := driver.Processes(ctx, id)
-			out[i] = listing{id, uses, err}
-		})
+// sort gives the entries of a GPU's list to the leases that they belong to, or takes those of unmanaged processes for
+// strangers. Whose an entry is that is unattributed is told elsewhere, and nothing is done about it.
+func (g *guard) sort(look lists.Look, owners []lists.Grant, s reactive.Sample) reactive.GPU {
+	out := reactive.GPU{ID: look.GPU, Told: true}
+	for _, line := range look.Lines {
+		switch {
+		case line.Owner != "":
+			id := ledger.ClaimID(line.Owner)
+			out.Uses = append(out.Uses, reactive.Use{
+				Process: reactive.Process{PID: line.PID, Start: line.Process.Start}, Lease: g.speakerOf(id), Bytes: line.Bytes, Known: line.Known,
+				Escaped: line.Kind == listing.Running && !line.MPS && g.byMPS(id), Ended: line.Kind == listing.Ended, Inferred: line.Inferred,
+			})
+		case line.Kind == listing.Running && s.Strangers && line.Cgroup != "" && g.mayEnd(line.PID, line.Cgroup):
+			out.Strangers = append(out.Strangers, reactive.Process(line.Process))
+		}
 	}
-	all.Wait()
+	for _, o := range owners {
+		if why := unclearWhy(look, g.indexOf(look.GPU), o.Owner); why != "" && o.On(look.GPU) {
+			lease := g.speakerOf(ledger.ClaimID(o.Owner))
+			out.Unclear = append(out.Unclear, lease)
+			g.unclear[lease] = why
+		}
+	}
+	out.Keepers = g.keepers(look, owners, out.Uses, s.Caps)
 	return out
 }
 
-// member is what the kernel tells of one process.
-type member struct {
-	dir   string
-	start uint64
-	err   error
-}
-
-func (g *guard) member(pid int, known map[int]member) member {
-	m, ok := known[pid]
-	if !ok {
-		if m.dir, m.err = g.opt.Cgroups.OfProcess(pid); m.err == nil {
-			m.start, m.err = process.StartOf(pid)
+// keepers finds who keeps what processes held that have ended, for leases that are over their cap: the files of processes are
+// not read without need. A lease whose processes cannot be read has none.
+func (g *guard) keepers(look lists.Look, owners []lists.Grant, uses []reactive.Use, caps []reactive.Cap) (out []reactive.Keeper) {
+	for _, c := range caps {
+		var held, ended sharing.Bytes
+		for _, u := range uses {
+			if u.Lease != c.Lease {
+				continue
+			}
+			if held += u.Bytes; u.Ended { // of one GPU, so that the sum does not wrap
+				ended += u.Bytes
+			}
 		}
-		known[pid] = m
-	}
-	return m
-}
-
-// sort gives each process of a GPU to the lease whose cgroup it is in, or takes it for a stranger.
-func (g *guard) sort(l listing, grants []ledger.Grant, s reactive.Sample, known map[int]member) reactive.GPU {
-	out := reactive.GPU{ID: l.gpu, Told: true}
-	for _, use := range l.uses {
-		m := g.member(use.PID, known)
-		if errors.Is(m.err, sharing.ErrNotFound) || errors.Is(m.err, sharing.ErrStale) {
-			continue // it has ended
-		}
-		p := reactive.Process{PID: use.PID, Start: m.start}
-		if m.dir == "" {
-			continue // in no cgroup that can be seen: nobody's, and nothing is done on doubt
-		}
-		if i := slices.IndexFunc(grants, func(gr ledger.Grant) bool { return leaseHas(gr, l.gpu, m.dir) }); i >= 0 {
-			// When it started may not have been told: its use then counts as not known.
-			out.Uses = append(out.Uses, reactive.Use{
-				Process: p, Lease: reactive.LeaseID(g.speakerOf(grants[i])), Bytes: use.Used, Known: use.Known && m.err == nil,
-				Escaped: !use.MPS && g.byMPS(grants[i].Claim.ID),
-			})
+		if c.GPU != look.GPU || held <= c.Memory || ended == 0 {
 			continue
 		}
-		if s.Strangers && m.err == nil && g.mayEnd(use.PID, m.dir) {
-			out.Strangers = append(out.Strangers, p)
+		for _, o := range owners {
+			if g.speakerOf(ledger.ClaimID(o.Owner)) != c.Lease {
+				continue
+			}
+			all, _ := g.lists.Keepers(look, o) // status tells why they cannot be read
+			for _, p := range all {
+				out = append(out, reactive.Keeper{Process: reactive.Process(p), Lease: c.Lease})
+			}
 		}
 	}
 	return out
 }
 
-// speakerOf is speaker, with the lock taken.
-func (g *guard) speakerOf(gr ledger.Grant) ledger.ClaimID {
-	if gr.Joint == nil {
-		return gr.Claim.ID
-	}
+// indexOf is a GPU's index, for people.
+func (g *guard) indexOf(gpu sharing.GPUID) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.speaker(gr)
+	return g.gpu(gpu).Index
+}
+
+// speakerOf is the lease that stands for the grant.
+func (g *guard) speakerOf(id ledger.ClaimID) reactive.LeaseID {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if gr, ok := g.ledger.Get(id); ok {
+		id = g.speaker(gr)
+	}
+	return reactive.LeaseID(id)
 }
 
 // byMPS reports whether MPS holds the grant.

@@ -88,7 +88,7 @@ func (g *guarded) restartAgent() {
 	if err := r.Attach(g.t.Context(), Attachment{Driver: g.driver, GPUs: g.gpus, Levels: levels}); err != nil {
 		g.t.Fatal(err)
 	}
-	g.guard = &guard{Runtime: r, core: reactive.New(), over: map[reactive.LeaseID]bool{}, denied: map[reactive.Process]string{}}
+	g.guard = newGuard(r)
 }
 
 // share is a tenant with a lease of so many GiB on the first GPU.

@@ -22,6 +22,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/caps/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/node/lists"
 )
 
 const least = sharing.MiB
@@ -132,10 +133,12 @@ func (c *fakeCaps) set(f func()) { c.mu.Lock(); defer c.mu.Unlock(); f() }
 
 func (c *fakeCaps) count() int { c.mu.Lock(); defer c.mu.Unlock(); return len(c.limits) }
 
-// fakeDriver has the processes that are put on its GPUs.
+// fakeDriver has the processes that are put on its GPUs, until they end.
 type fakeDriver struct {
 	mu sync.Mutex // of on, for tests that change it while the loops run
 	on map[sharing.GPUID][]ProcessUse
+	// kept are the processes that stay on the GPUs when they have ended: others have their files open.
+	kept map[int]bool
 	// times is what ProcessTime tells of every GPU; nil: nothing.
 	times map[int]int
 	// silent do not answer.
@@ -155,11 +158,15 @@ func (d *fakeDriver) Sample(ctx context.Context, id sharing.GPUID) (Sample, erro
 	if d.silent[id] {
 		return Sample{}, sharing.ErrUnavailable
 	}
-	used := d.nobodys[id]
+	s := Sample{Used: d.nobodys[id], Utilization: 7}
 	for _, p := range d.on[id] {
-		used += p.Used
+		if _, err := process.StartOf(p.PID); err != nil && !d.kept[p.PID] {
+			continue
+		}
+		s.Used += p.Used
+		s.Processes = append(s.Processes, p)
 	}
-	return Sample{Used: used, Utilization: 7, Processes: d.on[id]}, nil
+	return s, nil
 }
 
 // Processes answers at once, so that its answer is in time whatever the machine has made of the deadline meanwhile: tests count
@@ -179,6 +186,60 @@ func (d *fakeDriver) ProcessTime(context.Context, sharing.GPUID, time.Time) (map
 }
 
 func (*fakeDriver) Power(context.Context, sharing.GPUID) (float64, error) { return 300, nil }
+
+// fakeKernel is the machine's, but for the device files, which are no test's: all processes have them open that are not in closed.
+type fakeKernel struct {
+	lists.Node
+	mu     sync.Mutex
+	closed map[int]bool
+	// unread cannot be read.
+	unread map[int]bool
+	// former is who had a pid before: while it is set, that is whom it tells of.
+	former map[int]former
+}
+
+// former is a process that had a pid before, in a cgroup.
+type former struct {
+	start uint64
+	dir   string
+}
+
+func (k *fakeKernel) Cgroup(pid int) (string, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if f, ok := k.former[pid]; ok {
+		return f.dir, nil
+	}
+	return k.Node.Cgroup(pid)
+}
+
+func (k *fakeKernel) Open(pid, _ int) (bool, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.unread[pid] {
+		return false, sharing.ErrUnavailable
+	}
+	return !k.closed[pid], nil
+}
+
+func (k *fakeKernel) Start(pid int) (uint64, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.unread[pid] {
+		return 0, sharing.ErrUnavailable
+	}
+	if f, ok := k.former[pid]; ok {
+		return f.start, nil
+	}
+	return k.Node.Start(pid)
+}
+
+// set changes what it tells of a process.
+func (k *fakeKernel) set(of map[int]bool, pid int, is bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	of[pid] = is
+}
 
 type nopObserver struct{}
 
@@ -208,6 +269,7 @@ type bench struct {
 	opt    Options
 	caps   *fakeCaps
 	driver *fakeDriver
+	kernel *fakeKernel
 	gpus   []sharing.GPU
 	// kubepods is where containers' cgroups are made, and ids counts them; see podharness_test.go.
 	kubepods string
@@ -224,7 +286,7 @@ func newBench(t testing.TB) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{t: t, dir: t.TempDir(), driver: &fakeDriver{on: map[sharing.GPUID][]ProcessUse{}}, caps: &fakeCaps{limits: map[string]map[sharing.GPUID]sharing.Bytes{}}}
+	b := &bench{t: t, dir: t.TempDir(), driver: &fakeDriver{on: map[sharing.GPUID][]ProcessUse{}, kept: map[int]bool{}}, caps: &fakeCaps{limits: map[string]map[sharing.GPUID]sharing.Bytes{}}}
 	for i := range 3 {
 		b.gpus = append(b.gpus, sharing.GPU{
 			UUID: sharing.GPUID(fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i)), Index: i, Minor: i, Model: "NVIDIA H100 80GB HBM3",
@@ -239,8 +301,10 @@ func newBench(t testing.TB) *bench {
 	ids := 0
 	var mu sync.Mutex
 	parent := fmt.Sprintf("kerf-test-%d-%s", os.Getpid(), filepath.Base(filepath.Dir(b.dir)))
+	b.kernel = &fakeKernel{Node: lists.Node{CgroupOf: groups.OfProcess}, closed: map[int]bool{}, unread: map[int]bool{}, former: map[int]former{}}
 	b.opt = Options{
-		Log: slog.New(slog.DiscardHandler), Cgroups: groups, Parent: parent,
+		Kernel: b.kernel,
+		Log:    slog.New(slog.DiscardHandler), Cgroups: groups, Parent: parent,
 		RecordPath: filepath.Join(b.dir, "record.json"), BootID: "this-boot", DevRoot: "/", Version: "test",
 		NewID: func() string {
 			mu.Lock()

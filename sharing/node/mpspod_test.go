@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/caps/reactive"
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
@@ -137,7 +136,7 @@ func TestMPSOfAnAgentInAContainer(t *testing.T) {
 func TestMPSEscapeFromAContainer(t *testing.T) {
 	g, _ := newMPSPods(t)
 	c := g.run(g.onFirst(g.app("p", "gpu-memory-gib:4")))
-	g.guard = &guard{Runtime: g.bench.Runtime, core: reactive.New(), over: map[reactive.LeaseID]bool{}, denied: map[reactive.Process]string{}}
+	g.guard = newGuard(g.bench.Runtime)
 	g.holds(gibs(c.p, 1))
 	g.looks(1)
 	if s := g.shown(); s.Level != sharing.LevelUnknown || !strings.Contains(s.LevelReason, "does not use the MPS daemon") {

@@ -16,6 +16,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
 	"github.com/kerf-gpu/kerf/sharing/node/entry"
+	"github.com/kerf-gpu/kerf/sharing/node/lists"
 )
 
 // Options are what a Runtime is made of. All fields are required unless said otherwise.
@@ -54,6 +55,8 @@ type Options struct {
 	ContextsPath string
 	// Audit takes the entries of the audit log, and returns at once; nil where none is kept.
 	Audit func(audit.Entry)
+	// Kernel tells of processes; nil: that of this machine.
+	Kernel lists.Kernel
 	// Failpoints is nil but in crash tests.
 	Failpoints *failpoint.Set
 }
@@ -126,13 +129,7 @@ type Sample struct {
 }
 
 // ProcessUse is one process on one GPU. Known is false when the driver does not tell its memory.
-type ProcessUse struct {
-	PID   int
-	Used  sharing.Bytes
-	Known bool
-	// MPS is true for a client of an MPS server.
-	MPS bool
-}
+type ProcessUse = lists.Use
 
 // Capper puts caps in force. All methods honour the context's deadline.
 type Capper interface {

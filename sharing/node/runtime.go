@@ -24,12 +24,14 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
+	"github.com/kerf-gpu/kerf/sharing/node/lists"
 )
 
 // Runtime is one node's state and its transitions. Make it with New, then Restore, then Run.
 type Runtime struct {
-	opt Options
-	log *slog.Logger
+	opt   Options
+	log   *slog.Logger
+	lists *lists.Lists
 
 	// changed wakes Watch; kick and verifyNow wake the two loops (capacity 1: never lost, never queued).
 	changed         *changes
@@ -257,8 +259,11 @@ type ConfigSource struct {
 
 // New makes a runtime that grants nothing yet.
 func New(opt Options) *Runtime {
+	if opt.Kernel == nil {
+		opt.Kernel = lists.Node{CgroupOf: opt.Cgroups.OfProcess, DevRoot: opt.DevRoot}
+	}
 	r := &Runtime{
-		opt: opt, log: opt.Log,
+		opt: opt, log: opt.Log, lists: lists.New(opt.Kernel),
 		watcher: cgroup.NewWatcher(watchPoll, opt.Log),
 		changed: newChanges(), cutKick: make(chan struct{}, 1), kick: make(chan struct{}, 1), verifyNow: make(chan struct{}, 1), capGate: newGate(gateWidth, gateTime),
 		ledger: ledger.New(), held: map[ledger.ClaimID]*holding{}, contexts: map[string]*client.ContextSize{},
@@ -311,6 +316,7 @@ func (r *Runtime) Attach(ctx context.Context, att Attachment) error {
 		r.setHealth(g.UUID, g.Health, g.HealthReason)
 	}
 	r.att = &att
+	r.lists.Found(att.GPUs)
 	r.tookStock(att)
 	r.attachWhy = "the caps of running grants are being verified"
 	orphans := r.orphans

@@ -5,13 +5,14 @@ package node
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/listing"
+	"github.com/kerf-gpu/kerf/sharing/node/lists"
 )
 
 // picture is what the driver and the kernel said of use, at one moment.
@@ -23,6 +24,9 @@ type picture struct {
 	capped map[capKey]sharing.Bytes
 	// strangers has, for a GPU that was granted whole, the processes on it that are not the grant's.
 	strangers map[sharing.GPUID][]int
+	// looks say to whom the driver's lists belong, for each GPU that answered, and ended what processes held that have ended.
+	looks map[sharing.GPUID]lists.Look
+	ended map[capKey]endedUse
 	// unlisted is a GPU's unattributed memory, where that is much; beyondList is what this picture alone shows of it.
 	unlisted, beyondList map[sharing.GPUID]sharing.Bytes
 }
@@ -55,44 +59,49 @@ func (r *Runtime) sample(ctx context.Context) picture {
 	r.mu.Lock()
 	att := r.att
 	grants := r.ledger.Grants()
-	held := maps.Clone(r.held)
+	owners := r.owners(grants)
 	counted := countings(grants, r.held)
 	r.mu.Unlock()
 
-	p := picture{gpus: map[sharing.GPUID]Sample{}, pids: map[ledger.ClaimID][]int{}, capped: map[capKey]sharing.Bytes{}, strangers: map[sharing.GPUID][]int{}}
-	for _, g := range grants {
-		if g.Lease == nil {
-			continue
-		}
-		if pids, err := held[g.Claim.ID].group.Procs(); err == nil {
-			p.pids[g.Claim.ID] = pids
+	p := picture{gpus: map[sharing.GPUID]Sample{}, pids: map[ledger.ClaimID][]int{}, capped: map[capKey]sharing.Bytes{}, strangers: map[sharing.GPUID][]int{}, looks: map[sharing.GPUID]lists.Look{}}
+	for _, o := range owners {
+		if pids, err := o.Procs(); err == nil {
+			p.pids[ledger.ClaimID(o.Owner)] = pids
 		}
 	}
 	if att != nil {
-		r.ask(ctx, att, grants, &p)
-	}
-	r.findStrangers(grants, &p)
-	if att != nil {
+		looks := r.lists.Judge(r.ask(ctx, att, grants, &p), owners)
+		for _, l := range looks {
+			p.looks[l.GPU] = l
+		}
+		p.ended = endedUses(r.lists, looks, owners)
+		r.findStrangers(&p)
 		p.setUnlisted(r.sampler.last, att.GPUs, managedIn(counted))
 	}
 	r.sampler.last, r.sampler.at, r.sampler.changes = p, time.Now(), now
 	return p
 }
 
-// ask reads the driver, all GPUs at once, so that one that hangs delays nobody by more than its deadline.
-func (r *Runtime) ask(ctx context.Context, att *Attachment, grants []ledger.Grant, p *picture) {
+// ask reads the driver, all GPUs at once, so that one that hangs delays nobody by more than its deadline. It returns the
+// process lists.
+func (r *Runtime) ask(ctx context.Context, att *Attachment, grants []ledger.Grant, p *picture) []lists.Answer {
 	ctx, cancel := context.WithTimeout(ctx, sampleDeadline)
 	defer cancel()
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for _, g := range att.GPUs {
+	answers := make([]lists.Answer, len(att.GPUs))
+	for i, g := range att.GPUs {
 		wg.Go(func() {
-			s, err := att.Driver.Sample(ctx, g.UUID)
-			if err == nil {
+			answers[i] = r.lists.Ask(g.UUID, func() ([]lists.Use, error) {
+				s, err := att.Driver.Sample(ctx, g.UUID)
+				if err != nil {
+					return nil, err
+				}
 				mu.Lock()
+				defer mu.Unlock()
 				p.gpus[g.UUID] = s
-				mu.Unlock()
-			}
+				return s.Processes, nil
+			})
 			if att.Caps == nil {
 				return
 			}
@@ -109,54 +118,25 @@ func (r *Runtime) ask(ctx context.Context, att *Attachment, grants []ledger.Gran
 		})
 	}
 	wg.Wait()
+	return answers
 }
 
-// findStrangers looks for processes on the GPUs that no lease accounts for. The list of a lease's processes
-// is a moment older than the driver's, so the cgroup of each that is on no list is asked for again.
-func (r *Runtime) findStrangers(grants []ledger.Grant, p *picture) {
-	known := map[int]bool{}
-	for _, pids := range p.pids {
-		for _, pid := range pids {
-			known[pid] = true
-		}
-	}
-	for gpu, s := range p.gpus {
-		for _, use := range s.Processes {
-			if known[use.PID] {
-				continue
+// findStrangers looks for processes on the GPUs that no lease accounts for: also those of leases that have no fragment on
+// the GPU that they use.
+func (r *Runtime) findStrangers(p *picture) {
+	for gpu, look := range p.looks {
+		for _, line := range look.Lines {
+			if line.Kind == listing.Running && line.Owner == "" && line.Cgroup != "" && !r.ofDaemons(line.Cgroup) {
+				p.strangers[gpu] = append(p.strangers[gpu], line.PID)
 			}
-			dir, err := r.opt.Cgroups.OfProcess(use.PID)
-			if err != nil || leasedOn(grants, gpu, dir) || r.ofDaemons(dir) {
-				continue // gone meanwhile, a grant's own, or what serves grants
-			}
-			p.strangers[gpu] = append(p.strangers[gpu], use.PID)
 		}
 		slices.Sort(p.strangers[gpu])
-	}
-	for gpu, s := range p.gpus {
-		p.strangers[gpu] = append(p.strangers[gpu], trespassers(grants, p.pids, gpu, s)...)
 	}
 }
 
 // leasedOn reports whether the cgroup belongs to a lease with a fragment on that GPU.
 func leasedOn(grants []ledger.Grant, gpu sharing.GPUID, dir string) bool {
 	return slices.ContainsFunc(grants, func(g ledger.Grant) bool { return leaseHas(g, gpu, dir) })
-}
-
-// trespassers are processes of leases that have no fragment on the GPU that they use.
-func trespassers(grants []ledger.Grant, pids map[ledger.ClaimID][]int, gpu sharing.GPUID, s Sample) []int {
-	var out []int
-	for _, g := range grants {
-		if touches(g.Claim.Placement, gpu) {
-			continue
-		}
-		for _, use := range s.Processes {
-			if slices.Contains(pids[g.Claim.ID], use.PID) {
-				out = append(out, use.PID)
-			}
-		}
-	}
-	return out
 }
 
 // touches reports whether a placement has a fragment on the GPU. One on a MIG instance counts for all of its GPU: who uses
@@ -178,7 +158,7 @@ func capsFragmentOn(g ledger.Grant, gpu sharing.GPUID) bool {
 }
 
 // used is what a lease uses of one GPU: the driver's own count where a limit is in force, else the sum over
-// the cgroup's processes. Known is false when either cannot be told in full.
+// its processes. Known is false when either cannot be told in full.
 func (p picture) used(id ledger.ClaimID, gpu sharing.GPUID) (sharing.Bytes, bool) {
 	if used, ok := p.capped[capKey{id, gpu}]; ok {
 		return used, true
@@ -186,26 +166,13 @@ func (p picture) used(id ledger.ClaimID, gpu sharing.GPUID) (sharing.Bytes, bool
 	return p.byProcess(id, gpu)
 }
 
-// byProcess is the sum over the cgroup's processes, whatever the driver's limit counts.
+// byProcess is the sum over the processes of a lease, those that have ended among them, whatever the driver's limit counts.
 func (p picture) byProcess(id ledger.ClaimID, gpu sharing.GPUID) (sharing.Bytes, bool) {
-	s, ok := p.gpus[gpu]
-	pids, listed := p.pids[id]
+	look, ok := p.looks[gpu]
+	_, listed := p.pids[id]
 	if !ok || !listed {
 		return 0, false
 	}
-	ours := make(map[int]bool, len(pids))
-	for _, pid := range pids {
-		ours[pid] = true
-	}
-	var sum sharing.Bytes
-	for _, use := range s.Processes {
-		if !ours[use.PID] {
-			continue
-		}
-		var err error
-		if sum, err = sum.Add(use.Used); err != nil || !use.Known {
-			return 0, false
-		}
-	}
-	return sum, true
+	c := look.Charge(listing.Owner(id))
+	return c.Bytes, c.Known
 }

@@ -111,6 +111,11 @@ func (r *Runtime) State(ctx context.Context) State {
 	}
 	for _, g := range r.ledger.Grants() {
 		s.Grants = append(s.Grants, r.grantState(g, p, health))
+		for _, f := range g.Claim.Placement {
+			if use, ended := p.ended[capKey{g.Claim.ID, f.GPU}]; ended {
+				s.Warnings = append(s.Warnings, use.sentence(g.Claim.ID, r.gpu(f.GPU).Index))
+			}
+		}
 		s.Warnings = append(s.Warnings, r.beyond(g, p)...)
 	}
 	return s

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/lists"
 )
 
 // UnlistedReason of the node: a GPU has unattributed memory, which is in use and belongs to no process that the driver lists.
@@ -18,10 +19,11 @@ const UnlistedReason = "GPUMemoryUnlisted"
 // unlistedSlack is what a driver may hold for itself beside what it tells of processes: some MiB, by what nvidia-smi shows.
 const unlistedSlack = 32 * sharing.MiB
 
-// unlistedIn is what a GPU has in use beyond what the driver lists with its processes, and beyond the managed memory that
-// libkerf has charged; false where the driver does not know that of each process. Programs cause it by managed memory, and by
-// memory that they exported and released: that lives as long as a file or another process holds it.
-func unlistedIn(s Sample, managed sharing.Bytes) (sharing.Bytes, bool) {
+// unlistedIn is what a GPU has in use beyond what belongs to processes that are known, and beyond the managed memory that
+// libkerf has charged; false where the driver does not know what each process has. Programs cause it by managed memory, by
+// memory that they exported and released, which lives as long as a file or another process holds it, and by ending before
+// they were seen while another process has their files open.
+func unlistedIn(s Sample, look lists.Look, managed sharing.Bytes) (sharing.Bytes, bool) {
 	sum := managed
 	for _, use := range s.Processes {
 		var err error
@@ -29,7 +31,7 @@ func unlistedIn(s Sample, managed sharing.Bytes) (sharing.Bytes, bool) {
 			return 0, false
 		}
 	}
-	return s.Used.SubFloor(sum), true
+	return s.Used.SubFloor(sum) + look.Nobody(), true // the second is a part of the sum
 }
 
 // setUnlisted looks at a picture, and the one before it: a GPU's use and that of its processes are not told at one moment, so the
@@ -42,7 +44,7 @@ func (p *picture) setUnlisted(before picture, gpus []sharing.GPU, managed map[sh
 		if gpu.MIG || !told {
 			continue
 		}
-		now, known := unlistedIn(s, managed[gpu.UUID])
+		now, known := unlistedIn(s, p.looks[gpu.UUID], managed[gpu.UUID])
 		if !known {
 			continue
 		}
@@ -66,8 +68,9 @@ func unlistedOn(gpu sharing.GPU, p picture, grants []ledger.Grant) string {
 			whose = append(whose, string(g.Claim.ID))
 		}
 	}
-	text := fmt.Sprintf("GPU %d has %s of unattributed memory, which the driver lists with no process and no cap counts. "+
-		"It is managed memory (cudaMallocManaged), or memory that a program exported and released while a file or another process holds it", gpu.Index, bytes)
+	text := fmt.Sprintf("GPU %d has %s of unattributed memory, which belongs to no known process and no cap counts. "+
+		"It is managed memory (cudaMallocManaged), memory that a program exported and released while a file or another process holds it, "+
+		"or memory of an ended process whose files another process has open", gpu.Index, bytes)
 	if len(whose) == 0 {
 		return text + ". No grant is on the GPU"
 	}

@@ -17,6 +17,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/caps/client"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/listing"
+	"github.com/kerf-gpu/kerf/sharing/node/lists"
 )
 
 // upkeepEvery is how often the counters of programs that count themselves are put right: what a killed process held
@@ -45,8 +47,12 @@ type kept struct {
 	gpus   []sharing.GPUID
 	// managed is the pool's rule for managed memory, which a new config may change at any time.
 	managed config.ManagedMemory
-	// members are the processes of the lease by their names in the region.
+	// owners are the grants of the lease, as the driver's lists are judged.
+	owners []lists.Grant
+	// members are the processes of the lease by their names in the region, those that have ended and count among them, and
+	// graves the slots of those that have ended.
 	members   map[libkerf.Process]client.Process
+	graves    []libkerf.Grave
 	look      client.Look
 	uncounted []client.Process
 	// rejected is how many unknown functions libkerf has replaced.
@@ -56,7 +62,7 @@ type kept struct {
 	seen     client.Result
 }
 
-// upkeep gives back what dead processes held, corrects the overhead of each lease by what the driver tells, and
+// upkeep gives back what dead processes held and nobody keeps, corrects the overhead of each lease by what the driver tells, and
 // finds the processes that do not count.
 func (r *Runtime) upkeep(ctx context.Context) {
 	r.removeSpent()
@@ -64,16 +70,19 @@ func (r *Runtime) upkeep(ctx context.Context) {
 	att := r.att
 	var all []*kept
 	of := map[*region]*kept{}
-	for _, g := range r.ledger.Grants() {
+	grants := r.ledger.Grants()
+	owners := r.owners(grants)
+	for _, g := range grants {
 		h := r.held[g.Claim.ID]
 		if g.Lease == nil || h == nil || h.region == nil || h.region.lost != "" {
 			continue
 		}
+		mine := slices.IndexFunc(owners, func(o lists.Grant) bool { return o.Owner == listing.Owner(g.Claim.ID) })
 		if k := of[h.region]; k != nil {
-			k.groups = append(k.groups, h.group)
+			k.groups, k.owners = append(k.groups, h.group), append(k.owners, owners[mine])
 			continue
 		}
-		k := &kept{id: g.Claim.ID, region: h.region, groups: []cgroup.Group{h.group}, managed: r.pool.ManagedMemory, contexts: r.contextSizes()}
+		k := &kept{id: g.Claim.ID, region: h.region, groups: []cgroup.Group{h.group}, owners: owners[mine : mine+1 : mine+1], managed: r.pool.ManagedMemory, contexts: r.contextSizes()}
 		of[h.region] = k
 		for _, f := range g.Claim.Placement {
 			k.gpus = append(k.gpus, f.GPU)
@@ -82,7 +91,7 @@ func (r *Runtime) upkeep(ctx context.Context) {
 	}
 	r.mu.Unlock()
 	all = slices.DeleteFunc(all, func(k *kept) bool { return !r.keep(k, k.before) })
-	if att == nil || len(all) == 0 {
+	if len(all) == 0 {
 		return
 	}
 	var ask []sharing.GPUID
@@ -90,17 +99,32 @@ func (r *Runtime) upkeep(ctx context.Context) {
 		ask = append(ask, k.gpus...)
 	}
 	slices.Sort(ask)
-	lists := askAll(ctx, att.Driver, slices.Compact(ask))
+	answers := r.lists.AskAll(ctx, driverOf(att), slices.Compact(ask), watchDeadline)
 	if ctx.Err() != nil {
 		return
 	}
+	looks := r.lists.Judge(answers, owners)
 	learnt := false
 	for _, k := range all {
-		r.keep(k, func(open *libkerf.Region) error { return k.after(r.opt.Cgroups, lists, open) })
+		r.keep(k, func(open *libkerf.Region) error { return k.after(r.lists, looks, open) })
 		learnt = r.learnContexts(k.seen) || learnt
 		r.tellUncounted(k)
 	}
 	r.tellContexts(all, learnt)
+}
+
+// noDriver is a driver that does not answer.
+type noDriver struct{}
+
+func (noDriver) Processes(context.Context, sharing.GPUID) ([]ProcessUse, error) {
+	return nil, fmt.Errorf("no driver answers: %w", sharing.ErrUnavailable)
+}
+
+func driverOf(att *Attachment) lists.Driver {
+	if att == nil {
+		return noDriver{}
+	}
+	return att.Driver
 }
 
 // keep does one part of the upkeep of a region. It returns false where the region turns out to be spoilt.
@@ -120,13 +144,14 @@ func (r *Runtime) keep(k *kept, do func(*libkerf.Region) error) bool {
 	return err == nil
 }
 
-// before gives back what dead processes held, and reads the counters.
-func (k *kept) before(open *libkerf.Region) error {
+// before finds out who lives and whose slots are of processes that have ended, and reads the counters.
+func (k *kept) before(open *libkerf.Region) (err error) {
 	if err := open.Check(k.region.dir); err != nil {
 		return err
 	}
 	open.RejectManaged(k.managed == config.ManagedReject)
-	_, err := open.Reclaim(func() (map[libkerf.Process]bool, error) {
+	was := k.region.pids
+	k.graves, err = open.Dead(func() (map[libkerf.Process]bool, error) {
 		pids, err := procsOf(k.groups)
 		if err != nil {
 			return nil, fmt.Errorf("processes of the lease: %w", err) // never free a share on doubt
@@ -146,6 +171,7 @@ func (k *kept) before(open *libkerf.Region) error {
 		k.region.pids = known
 		return alive, nil
 	})
+	k.recognize(was)
 	k.look.Before, k.rejected = k.counts(open), open.Rejected()
 	return err
 }
@@ -201,36 +227,46 @@ func (k *kept) counts(open *libkerf.Region) map[client.Process]client.Count {
 	out := map[client.Process]client.Count{}
 	for _, c := range open.Counts() {
 		if p, ok := k.member(c.Process); ok {
-			out[p] = client.Count{Steps: c.Steps, Quiet: c.Quiet, Held: c.Held, Managed: c.Managed, Waiting: c.Waiting}
+			ended := slices.ContainsFunc(k.graves, func(g libkerf.Grave) bool { return g.Process == c.Process }) // it is at no counter any more
+			out[p] = client.Count{Steps: c.Steps, Quiet: c.Quiet || ended, Held: c.Held, Managed: c.Managed, Waiting: c.Waiting}
 		}
 	}
 	return out
 }
 
-// after reads the counters again, now that the driver has told its lists, and puts the overhead right.
-func (k *kept) after(groups cgroup.Hierarchy, lists []listing, open *libkerf.Region) error {
-	for _, l := range lists {
-		if l.err != nil || !slices.Contains(k.gpus, l.gpu) {
-			continue
+// after reads the counters again, now that the driver has told its lists, and puts the overhead right. What processes hold
+// that have ended becomes overhead, as the driver tells it, before their slots are freed.
+func (k *kept) after(l *lists.Lists, looks []lists.Look, open *libkerf.Region) error {
+	for _, look := range looks {
+		if slices.Contains(k.gpus, look.GPU) && k.tells(look) {
+			k.look.Told = append(k.look.Told, look.GPU)
 		}
-		k.look.Told = append(k.look.Told, l.gpu)
-		for _, u := range l.uses {
-			dir, err := groups.OfProcess(u.PID)
-			if err != nil || !slices.ContainsFunc(k.groups, func(g cgroup.Group) bool { return beneath(dir, g.Dir) }) {
-				continue // another's, or it has ended
-			}
-			name, p, err := k.region.name(u.PID)
-			if err != nil {
-				continue // as above
-			}
-			k.members[name] = p
-			k.look.Uses = append(k.look.Uses, client.Use{Process: p, GPU: l.gpu, Bytes: u.Used, Known: u.Known})
+	}
+	free := slices.DeleteFunc(slices.Clone(k.graves), k.stays(l, looks, open))
+	for _, g := range free {
+		delete(k.look.Before, k.members[g.Process])
+		delete(k.members, g.Process)
+	}
+	k.look.Ended = map[sharing.GPUID]sharing.Bytes{}
+	for _, look := range looks {
+		if slices.Contains(k.look.Told, look.GPU) {
+			k.take(look)
 		}
 	}
 	k.look.After, k.look.Context = k.counts(open), k.contexts
 	res := k.region.account.Step(k.look)
 	k.uncounted, k.seen = res.Uncounted, res
-	return k.correct(open, res)
+	give := func() error { // the overhead first: for a moment bytes count twice, and never not at all
+		if err := k.correct(open, res); err != nil {
+			return err
+		}
+		_, err := open.Bury(free)
+		return err
+	}
+	if len(free) == 0 {
+		return give()
+	}
+	return open.Moving(give)
 }
 
 // correct puts the overhead of each GPU right.
@@ -240,13 +276,17 @@ func (k *kept) correct(open *libkerf.Region, res client.Result) error {
 		names[p] = name
 	}
 	for _, gpu := range k.gpus {
+		overhead, believed := res.Overhead[gpu]
+		if !believed && !slices.Contains(k.look.Told, gpu) {
+			continue // it is as the agent before left it
+		}
 		var seen []libkerf.Reserved
 		for _, s := range res.Settled {
 			if s.GPU == gpu {
 				seen = append(seen, libkerf.Reserved{Process: names[s.Process], Bytes: s.Bytes})
 			}
 		}
-		if err := open.Correct(gpu, res.Overhead[gpu], seen); err != nil {
+		if err := open.Correct(gpu, overhead, seen); err != nil {
 			return err
 		}
 	}

@@ -14,7 +14,7 @@
 // It promises that the overhead of processes whose overhead does not shrink is never overstated, so that no
 // allocation is refused for which there is room, and that it is exact two looks after all was quiet. While a process
 // is at its counters at every look, the last reading stays. What a process without a counter holds is overhead as a
-// whole.
+// whole, and so is what one held that has ended without a counter.
 //
 // What a process counts for a context that it has made stands for overhead: once the driver tells of the process it is
 // overhead instead, so that what the context really takes is counted; where the driver does not list the process at two
@@ -23,6 +23,7 @@ package client
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 
@@ -56,13 +57,16 @@ type Use struct {
 	Known bool
 }
 
-// Look is one look at a lease. The counts are those of processes that live.
+// Look is one look at a lease. The counts are those of processes that live, and of those that have ended and whose counters
+// stay because others keep what they held.
 type Look struct {
 	// Before and After were read before and after the driver was asked.
 	Before, After map[Process]Count
 	// Told are the lease's GPUs of which the driver listed the processes, and Uses those of the lease.
 	Told []sharing.GPUID
 	Uses []Use
+	// Ended is what processes hold that have ended and are not in the counts, by GPU: others have their files open.
+	Ended map[sharing.GPUID]sharing.Bytes
 	// Context is what processes were to put aside for a context, for each GPU where that was known. Where it was not, a
 	// process puts aside what there is, for one context, and waits.
 	Context map[sharing.GPUID]sharing.Bytes
@@ -105,6 +109,7 @@ type reading struct {
 type Account struct {
 	believed map[place]reading
 	silent   map[Process]bool
+	ended    map[sharing.GPUID]sharing.Bytes
 }
 
 // Step takes a look into account.
@@ -164,7 +169,20 @@ func (a *Account) Step(l Look) Result {
 	for at, r := range believed {
 		out.add(at.gpu, r.overhead)
 	}
-	a.believed, a.silent = believed, silent
+	ended := maps.Clone(a.ended) // of GPUs that are not told it is taken to be as it was
+	for _, gpu := range l.Told {
+		delete(ended, gpu)
+	}
+	for gpu, bytes := range l.Ended {
+		if ended == nil {
+			ended = map[sharing.GPUID]sharing.Bytes{}
+		}
+		ended[gpu] = bytes
+	}
+	for gpu, bytes := range ended {
+		out.add(gpu, bytes)
+	}
+	a.believed, a.silent, a.ended = believed, silent, ended
 	return out
 }
 

@@ -4,6 +4,7 @@
 package client
 
 import (
+	"maps"
 	"math/rand/v2"
 	"testing"
 
@@ -303,5 +304,28 @@ func TestOverheadProperty(t *testing.T) {
 	}
 	if settled < 1000 {
 		t.Errorf("%d contexts were taken over, which tests nothing", settled)
+	}
+}
+
+// What a process holds that has ended is overhead, and stays where the driver does not tell.
+func TestEnded(t *testing.T) {
+	const other sharing.GPUID = "h"
+	var a Account
+	at := func(gpu sharing.GPUID, n sharing.Bytes) map[sharing.GPUID]sharing.Bytes {
+		return map[sharing.GPUID]sharing.Bytes{gpu: n}
+	}
+	for i, step := range []struct {
+		look Look
+		want map[sharing.GPUID]sharing.Bytes
+	}{
+		{Look{Told: []sharing.GPUID{gpu, other}, Ended: at(gpu, 5)}, at(gpu, 5)},
+		{Look{Told: []sharing.GPUID{other}}, at(gpu, 5)},
+		{Look{Told: []sharing.GPUID{gpu, other}, Ended: at(gpu, 3)}, at(gpu, 3)},
+		{Look{Told: []sharing.GPUID{gpu}, Ended: at(gpu, 3), Uses: []Use{{Process{1, 1}, gpu, 4, true}}}, at(gpu, 7)},
+		{Look{Told: []sharing.GPUID{gpu}}, map[sharing.GPUID]sharing.Bytes{}},
+	} {
+		if got := a.Step(step.look); !maps.Equal(got.Overhead, step.want) || len(got.Uncounted) > 0 {
+			t.Errorf("look %d: %+v, want %v", i, got, step.want)
+		}
 	}
 }

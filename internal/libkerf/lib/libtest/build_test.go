@@ -191,7 +191,11 @@ func (b box) used() sharing.Bytes { return b.region.Usage()[0].Used }
 // reclaim gives back what the dead held; the tests' processes have all ended when it is called.
 func (b box) reclaim(tb testing.TB) {
 	tb.Helper()
-	if _, err := b.region.Reclaim(func() (map[libkerf.Process]bool, error) { return nil, nil }); err != nil {
+	graves, err := b.region.Dead(func() (map[libkerf.Process]bool, error) { return nil, nil })
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := b.region.Bury(graves); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -1,0 +1,82 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lists
+
+import (
+	"slices"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/listing"
+)
+
+// fact is what the kernel told of a process in one look, on whatever GPU.
+type fact struct {
+	dir   string
+	start uint64
+	err   error
+}
+
+// view is the kernel as a list of one GPU sees it in one look.
+type view struct {
+	opener
+	gpu    sharing.GPUID
+	grants []Grant
+	listed []Use
+	seen   map[int]fact // by pid
+}
+
+// Process implements listing.Kernel, as do the others.
+func (v view) Process(pid int) listing.Fact {
+	f, ok := v.seen[pid]
+	if !ok {
+		if f.dir, f.err = v.Cgroup(pid); f.err == nil {
+			f.start, f.err = v.Start(pid)
+		}
+		v.seen[pid] = f
+	}
+	switch {
+	case ended(f.err):
+		return listing.Fact{State: listing.Gone}
+	case f.err != nil:
+		return listing.Fact{}
+	}
+	out := listing.Fact{State: listing.Alive, Start: f.start}
+	if i := slices.IndexFunc(v.grants, func(g Grant) bool { return g.has(v.gpu, f.dir) }); i >= 0 {
+		out.Owner = v.grants[i].Owner
+	}
+	return out
+}
+
+// Open tells whether the process has the GPU's device file open.
+func (v view) Open(pid int) listing.Answer {
+	open, err := v.open(pid)
+	switch {
+	case ended(err):
+		return listing.No
+	case err != nil:
+		return listing.Untold
+	case open:
+		return listing.Yes
+	}
+	return listing.No
+}
+
+// Keepers looks at the processes of all grants that have a part of the GPU.
+func (v view) Keepers() (grants []listing.Owner, told bool) {
+	var listed []int
+	for _, u := range v.listed {
+		listed = append(listed, u.PID)
+	}
+	told = true
+	for _, g := range v.grants {
+		if !g.On(v.gpu) {
+			continue
+		}
+		all, err := v.keepers(g, listed)
+		if told = told && err == nil; len(all) > 0 {
+			grants = append(grants, g.Owner)
+		}
+	}
+	return grants, told
+}
