@@ -110,6 +110,10 @@ bool kerf_allocates(const char *name);
 /* resolve.c: what stands for an allocating function that is not known: it rejects each call. version 0: it was not told. */
 void *kerf_rejecting(const char *name, int version);
 
+/* keeper.c: whether a process that counts nothing may have the GPU's files of one that has ended. Only one thread calls it at a
+ * time. counts says whether a process of this pid namespace counts. */
+bool kerf_may_keep(bool (*counts)(int pid, uint64_t here), uint64_t here);
+
 /* region.c: the counters. A device is its place in the limits page. */
 #define KERF_NO_PLACE (-1)
 /* The place of managed memory of a device: it is charged there, too, and the agent knows that no process is listed with it.

@@ -19,6 +19,8 @@
 #define PATH_SIZE 4096
 #define MOVE_PAUSE 100000 /* nanoseconds */
 #define MOST_WAITS 2000
+#define AGENT_PAUSE 10000000 /* nanoseconds */
+#define AGENT_WAITS 100	     /* the agent looks four times a second */
 #define PID_MASK ((UINT64_C(1) << 22) - 1)
 
 /* Mapped once and for good; children after a fork have them too. */
@@ -141,25 +143,83 @@ static void give_all(struct kerf_usage *u, struct kerf_slot *s)
 	atomic_fetch_add(&s->ended, 1);
 }
 
+/* The slot's owner, where that is a process of this pid namespace that is gone; else 0. Only in one's own namespace can it be
+ * told that a pid is gone. */
+static uint64_t dead(const struct kerf_slot *s, uint64_t me, uint64_t here)
+{
+	uint64_t who = atomic_load(&s->owner);
+	if (!who || who == me || atomic_load(&s->space) != here)
+		return 0;
+	int before = errno;
+	bool gone = kill((pid_t)(who & PID_MASK), 0) < 0 && errno == ESRCH;
+	errno = before;
+	return gone ? who : 0;
+}
+
+/* Whether a process of this pid namespace counts here. */
+static bool counts(int pid, uint64_t here)
+{
+	struct kerf_usage *u = usage;
+	for (int i = 0; i < KERF_SLOTS; i++) {
+		uint64_t who = atomic_load(&u->slot[i].owner);
+		if (who && (int)(who & PID_MASK) == pid && atomic_load(&u->slot[i].space) == here)
+			return true;
+	}
+	return false;
+}
+
+/* Waits for the agent, which knows what the driver holds, to free slots of the dead or to count what they held in another way.
+ * For each of the dead that is waited for once. */
+static bool agent_buries(struct kerf_usage *u, uint64_t me, uint64_t here)
+{
+	static uint64_t waited[KERF_SLOTS]; /* the owner that was waited for; guarded by burying */
+	const struct timespec pause = { .tv_nsec = AGENT_PAUSE };
+	bool fresh = false, any = false;
+	uint64_t was[KERF_SLOTS];
+	for (int i = 0; i < KERF_SLOTS; i++) {
+		was[i] = dead(&u->slot[i], me, here);
+		fresh = fresh || (was[i] && was[i] != waited[i]);
+		waited[i] = was[i];
+	}
+	for (int waits = 0; fresh && !any && waits < AGENT_WAITS; waits++) {
+		nanosleep(&pause, NULL);
+		for (int i = 0; i < KERF_SLOTS; i++)
+			any = any || (was[i] && atomic_load(&u->slot[i].owner) != was[i]);
+	}
+	return any;
+}
+
 /* Frees the slots of processes that are gone, as the agent does: it may come too late for who waits for the memory of
- * the one before. Each slot is made this process's own first, so that it is not lost if this one dies too. Only
- * in one's own namespace can it be told that a pid is gone. */
+ * the one before. Where another process may keep what they held, that is for the agent to find out. Each slot is made this
+ * process's own first, so that it is not lost if this one dies too. */
 static bool bury(struct kerf_usage *u, uint64_t me, uint64_t here)
 {
-	bool any = false;
-	for (int i = 0; i < KERF_SLOTS && here; i++) {
-		struct kerf_slot *s = &u->slot[i];
-		uint64_t who = atomic_load(&s->owner);
-		int before = errno;
-		bool gone = who && who != me && atomic_load(&s->space) == here && kill((pid_t)(who & PID_MASK), 0) < 0 && errno == ESRCH;
-		errno = before;
-		if (!gone || !atomic_compare_exchange_strong(&s->owner, &who, me))
-			continue;
-		give_all(u, s);
-		atomic_store(&s->space, 0);
-		atomic_store(&s->owner, 0);
-		any = true;
+	static atomic_bool burying;
+	const struct timespec pause = { .tv_nsec = AGENT_PAUSE };
+	bool any = false, some = false;
+	for (int i = 0; i < KERF_SLOTS && here && !some; i++)
+		some = dead(&u->slot[i], me, here) != 0;
+	if (!some)
+		return false;
+	if (atomic_exchange(&burying, true)) { /* another thread is at it */
+		for (int waits = 0; waits < 2 * AGENT_WAITS && atomic_load(&burying); waits++)
+			nanosleep(&pause, NULL);
+		return true;
 	}
+	if (kerf_may_keep(counts, here))
+		any = agent_buries(u, me, here);
+	else
+		for (int i = 0; i < KERF_SLOTS; i++) {
+			struct kerf_slot *s = &u->slot[i];
+			uint64_t who = dead(s, me, here);
+			if (!who || !atomic_compare_exchange_strong(&s->owner, &who, me))
+				continue;
+			give_all(u, s);
+			atomic_store(&s->space, 0);
+			atomic_store(&s->owner, 0);
+			any = true;
+		}
+	atomic_store(&burying, false);
 	return any;
 }
 

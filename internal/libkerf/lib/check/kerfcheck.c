@@ -139,6 +139,21 @@ static bool parent(void)
 	return true;
 }
 
+/* Forks a child that lives on until it is killed, and prints its pid. */
+static void leave(void)
+{
+	fflush(stdout);
+	pid_t pid = fork();
+	if (pid == 0) {
+		close(0); /* who started the parent waits for these to close */
+		close(1);
+		close(2);
+		for (;;)
+			pause();
+	}
+	printf("%d\n", (int)pid);
+}
+
 static void exec(char **words)
 {
 	fflush(stdout);
@@ -175,6 +190,8 @@ static void step(char *text)
 		hammers((int)number(arg[1]), number(arg[2]), number(arg[3]), arg[4] ? arg[4] : "linear");
 	} else if (!strcmp(word, "forks")) {
 		forks((int)number(arg[1]));
+	} else if (!strcmp(word, "leave")) {
+		leave();
 	} else if (!strcmp(word, "wait")) {
 		printf("ready\n");
 		fflush(stdout);
