@@ -16,7 +16,6 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
-	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -55,8 +54,6 @@ type agent struct {
 	auditFault string
 	// prices are those of the configuration in force; nil for none.
 	prices atomic.Pointer[config.Prices]
-	// reading is held while the audit log is read for somebody.
-	reading sync.Mutex
 	// pool is the node's pool in force, rules what holds of it for the GPUs, and excluded are those that are left to others.
 	pool     atomic.Pointer[config.Pool]
 	rules    gpuRules
@@ -272,7 +269,7 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 		tell = probes{unready: k.unregistered, stuck: k.stuck}
 	}
 	if a.audit != nil {
-		tell.usage = a.serveUsage
+		tell.usage = newUsageLog(a.log, a.auditPath(), a.pricesNow)
 	}
 	if k != nil {
 		a.firstLabels(ctx, k.api.OwnLabels)

@@ -6,10 +6,7 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"net/http"
 	"path/filepath"
-	"time"
 
 	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/audit/file"
@@ -29,36 +26,12 @@ func (a *agent) openAudit() {
 
 func (a *agent) auditPath() string { return cmp.Or(a.auditDir, filepath.Join(a.dir, "audit")) }
 
-// serveUsage answers what grants used since a time, as the audit log has it. A log that is not whole is told as far as it
-// can be read: kerf audit verify says what is wrong with it.
-func (a *agent) serveUsage(w http.ResponseWriter, r *http.Request) {
-	since, err := time.Parse(time.RFC3339, r.URL.Query().Get("since"))
-	if err != nil {
-		http.Error(w, "write since=TIME, such as 2006-01-02T15:04:05Z", http.StatusBadRequest)
-		return
-	}
-	a.reading.Lock()
-	defer a.reading.Unlock()
-	paths, err := file.Files(a.auditPath())
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
-	}
-	w.Header().Set("Content-Type", "application/jsonl")
-	out := json.NewEncoder(w)
-	head := config.Prices{}
+// pricesNow are those of the configuration that is applied, or none.
+func (a *agent) pricesNow() config.Prices {
 	if p := a.prices.Load(); p != nil {
-		head = *p
+		return *p
 	}
-	err = out.Encode(head)
-	_, verr := file.Verify(paths, func(e audit.Entry) {
-		if e.What == audit.Usage && e.Time.After(since) && err == nil {
-			err = out.Encode(e)
-		}
-	})
-	if verr != nil {
-		a.log.Warn("audit log is not whole", "error", verr.Error())
-	}
+	return config.Prices{}
 }
 
 // auditTo is where the runtime writes entries; nil for nowhere.

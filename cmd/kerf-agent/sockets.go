@@ -88,7 +88,7 @@ type probes struct {
 	// stuck is what only a new process can mend, or empty.
 	stuck func() string
 	// usage answers what grants used.
-	usage http.HandlerFunc
+	usage http.Handler
 }
 
 // serveHTTP answers /metrics, /usage, /healthz and /readyz on l until ctx ends. It changes nothing. Ready means that a
@@ -118,7 +118,7 @@ func serveHTTP(ctx context.Context, l *serve.Listener, r *node.Runtime, reg *pro
 		_, _ = fmt.Fprintln(w, "ok")
 	})
 	if p.usage != nil {
-		mux.HandleFunc("GET /usage", p.usage)
+		mux.Handle("GET /usage", p.usage)
 	}
 	return serve.HTTP(ctx, l, mux)
 }
