@@ -37,6 +37,8 @@ type publisher struct {
 	// changed and books are the runtime's.
 	changed func() <-chan struct{}
 	books   func() node.Books
+	// renewed says that the API server may have deleted the object, because the Node was made anew.
+	renewed <-chan struct{}
 	// write and beat reach the API server, each with a deadline of its own.
 	write func(ctx context.Context, status json.RawMessage) error
 	beat  func(ctx context.Context, now time.Time, valid time.Duration) error
@@ -78,6 +80,8 @@ func (p *publisher) follow(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-changed:
+		case <-p.renewed:
+			last = nil
 		}
 		if !sleep(ctx, max(p.pause/publishSettle, p.pause-time.Since(written))) {
 			return

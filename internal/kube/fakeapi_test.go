@@ -40,7 +40,9 @@ type api struct {
 	// denied refuses deletions and what is applied.
 	denied bool
 	// kinds are known, applied is what is there by its path, and puts counts the requests.
-	kinds   bool
+	kinds bool
+	// uid is the Node's.
+	uid     string
 	applied map[string]map[string]any
 	puts    int
 	// broken answers in place of the server, where it is set.
@@ -53,6 +55,8 @@ func newAPI(t *testing.T) *api {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/pods", a.list)
 	mux.HandleFunc("GET /api/v1/namespaces/{ns}/pods/{name}", a.get)
+	mux.HandleFunc("GET /api/v1/nodes/"+node, a.getNode)
+	mux.HandleFunc("GET /api/v1/namespaces/{name}", a.getNamespace)
 	mux.HandleFunc("PATCH /apis/", a.apply)
 	mux.HandleFunc("DELETE /api/v1/namespaces/{ns}/pods/{name}", a.delete)
 	mux.HandleFunc("POST /api/v1/namespaces/{ns}/events", a.event)
@@ -204,6 +208,38 @@ func (a *api) get(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer(w, http.StatusOK, p)
+}
+
+func (a *api) nodeUID(uid string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.uid = uid
+}
+
+func (a *api) getNode(w http.ResponseWriter, _ *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	answer(w, http.StatusOK, &corev1.Node{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: node, UID: types.UID(a.uid)},
+	})
+}
+
+// getNamespace knows one namespace, "labelled".
+func (a *api) getNamespace(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	name := r.PathValue("name")
+	switch {
+	case a.denied:
+		status(w, http.StatusForbidden, metav1.StatusReasonForbidden, nil)
+	case name != "labelled":
+		status(w, http.StatusNotFound, metav1.StatusReasonNotFound, nil)
+	default:
+		answer(w, http.StatusOK, &corev1.Namespace{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kerf.dev/host-paths": "allowed"}},
+		})
+	}
 }
 
 // apply does what the API server does with objects of custom kinds and with Leases: a status is written where its object

@@ -65,6 +65,7 @@ type Client struct {
 	core   *core
 	pods   *pods
 	events *events
+	owner  *owner
 
 	reach struct {
 		sync.Mutex
@@ -98,7 +99,7 @@ func Open(o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client for %q: %w (%w)", config.Host, err, sharing.ErrInvalid)
 	}
-	c := &Client{node: o.Node, log: o.Log, http: client, core: core, pods: newPods()}
+	c := &Client{node: o.Node, log: o.Log, http: client, core: core, pods: newPods(), owner: newOwner()}
 	c.events = newEvents(core, o.Node, o.Log)
 	return c, nil
 }

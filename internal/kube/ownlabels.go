@@ -20,6 +20,7 @@ func (c *Client) OwnLabels(ctx context.Context) (map[string]string, error) {
 	defer cancel()
 	n, err := c.core.Nodes().Get(ctx, c.node, metav1.GetOptions{ResourceVersion: "0"})
 	if err == nil {
+		c.owner.saw(n.UID)
 		return n.Labels, nil
 	}
 	if err = refused("read the labels of node "+c.node, err); errors.Is(err, sharing.ErrDenied) {

@@ -23,6 +23,9 @@ const (
 	heartbeatPrefix = "kerf-node-"
 	// fieldManager owns what is applied.
 	fieldManager = "kerf-agent"
+
+	gpuNodeVersion = "kerf.dev/v1alpha1"
+	gpuNodeKind    = "GPUNode"
 )
 
 // object is what is applied: a subset of an object's fields.
@@ -35,30 +38,48 @@ type object struct {
 }
 
 // PublishStatus writes the status of this node's GPUNode, a JSON object, by server-side apply, and makes the object where
-// there is none. Errors: sharing.ErrDenied (no right to it), sharing.ErrNotFound (the cluster does not know the kind),
-// sharing.ErrInvalid (the schema does not take it), sharing.ErrUnavailable.
+// there is none. The Node owns it. Errors: sharing.ErrDenied (no right to it), sharing.ErrNotFound (the cluster does not know
+// the kind), sharing.ErrInvalid (the schema does not take it), sharing.ErrUnavailable.
 func (c *Client) PublishStatus(ctx context.Context, status json.RawMessage) error {
-	o := object{APIVersion: "kerf.dev/v1alpha1", Kind: "GPUNode", Metadata: map[string]any{"name": c.node}, Status: status}
-	err := c.apply(ctx, gpuNodes+c.node+"/status", o)
-	if !apierrors.IsNotFound(err) {
-		return applied("write the status of gpunode "+c.node, err)
+	if c.owner.changed() {
+		if err := c.makeGPUNode(ctx); err != nil {
+			return err
+		}
 	}
-	o.Status = nil
-	o.Metadata["labels"] = map[string]string{"app.kubernetes.io/part-of": "kerf"}
+	o := object{APIVersion: gpuNodeVersion, Kind: gpuNodeKind, Metadata: map[string]any{"name": c.node}, Status: status}
+	err := c.apply(ctx, gpuNodes+c.node+"/status", o)
+	if apierrors.IsNotFound(err) {
+		if err := c.makeGPUNode(ctx); err != nil {
+			return err
+		}
+		err = c.apply(ctx, gpuNodes+c.node+"/status", o)
+	}
+	return applied("write the status of gpunode "+c.node, err)
+}
+
+// makeGPUNode makes this node's GPUNode, or gives it the owner that it lacks.
+func (c *Client) makeGPUNode(ctx context.Context) error {
+	o := object{APIVersion: gpuNodeVersion, Kind: gpuNodeKind, Metadata: map[string]any{"name": c.node, "labels": ownLabels()}}
+	uid := c.owner.of(c.node, o.Metadata)
 	if err := c.apply(ctx, gpuNodes+c.node, o); err != nil {
 		return applied("make gpunode "+c.node, err)
 	}
-	o.Status, o.Metadata = status, map[string]any{"name": c.node}
-	return applied("write the status of gpunode "+c.node, c.apply(ctx, gpuNodes+c.node+"/status", o))
+	c.owner.wrote(uid)
+	return nil
 }
+
+// ownLabels are those by which everything of Kerf's is found.
+func ownLabels() map[string]string { return map[string]string{"app.kubernetes.io/part-of": "kerf"} }
 
 // Heartbeat renews the Lease that says that this node's agent lives: whoever finds it older than valid may take the
 // node's GPUNode for stale. Errors are those of PublishStatus.
 func (c *Client) Heartbeat(ctx context.Context, now time.Time, valid time.Duration) error {
 	name := heartbeatPrefix + c.node
+	metadata := map[string]any{"name": name, "namespace": "kerf-system", "labels": ownLabels()}
+	c.owner.of(c.node, metadata)
 	return applied("renew lease kerf-system/"+name, c.apply(ctx, leasesOfKerf+name, object{
 		APIVersion: "coordination.k8s.io/v1", Kind: "Lease",
-		Metadata: map[string]any{"name": name, "namespace": "kerf-system", "labels": map[string]string{"app.kubernetes.io/part-of": "kerf"}},
+		Metadata: metadata,
 		Spec: map[string]any{
 			"holderIdentity": c.node, "leaseDurationSeconds": int(valid / time.Second), "renewTime": now.UTC().Format("2006-01-02T15:04:05.000000Z07:00"),
 		},

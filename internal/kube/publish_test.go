@@ -44,6 +44,73 @@ func TestPublishStatus(t *testing.T) {
 	}
 }
 
+// The Node owns what the agent writes, so that both go when it goes. An object of an agent that gave none gets the owner, and so
+// does what is written after the Node was made anew.
+func TestTheNodeOwns(t *testing.T) {
+	a := newAPI(t)
+	a.kinds = true
+	c := a.client(t, false)
+	lease := "/apis/coordination.k8s.io/v1/namespaces/kerf-system/leases/kerf-node-" + node
+	write := func(uid string) {
+		t.Helper()
+		if uid != "" {
+			a.nodeUID(uid)
+			if _, err := c.OwnLabels(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := c.PublishStatus(t.Context(), json.RawMessage(`{"ready":true}`))
+		if err = errors.Join(err, c.Heartbeat(t.Context(), time.Now(), time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	owners := func() []any {
+		var all []any
+		for _, path := range []string{gpuNodes + node, lease} {
+			metadata, _ := a.applied[path]["metadata"].(map[string]any)
+			all = append(all, metadata["ownerReferences"])
+		}
+		return all
+	}
+	write("") // the Node has not been read yet
+	if d := cmp.Diff([]any{nil, nil}, owners()); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	for _, uid := range []string{"first", "first", "second"} {
+		write(uid)
+		own := []any{map[string]any{"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}}
+		if d := cmp.Diff([]any{own, own}, owners()); d != "" {
+			t.Errorf("Node %s (-want +got):\n%s", uid, d)
+		}
+	}
+	select {
+	case <-c.Renewed():
+	default:
+		t.Error("nobody is told of the new Node")
+	}
+	puts := a.puts
+	write("second")
+	if a.puts != puts+2 {
+		t.Errorf("%d requests where nothing changed, want the status and the Lease", a.puts-puts)
+	}
+}
+
+func TestNamespaceLabels(t *testing.T) {
+	a := newAPI(t)
+	c := a.client(t, false)
+	if _, err := c.NamespaceLabels(t.Context(), "gone"); !errors.Is(err, sharing.ErrUnavailable) {
+		t.Errorf("a namespace that is gone: %v", err)
+	}
+	got, err := c.NamespaceLabels(t.Context(), "labelled")
+	if err != nil || got["kerf.dev/host-paths"] != "allowed" {
+		t.Errorf("%v, %v", got, err)
+	}
+	a.denied = true
+	if _, err := c.NamespaceLabels(t.Context(), "labelled"); !errors.Is(err, sharing.ErrDenied) {
+		t.Errorf("without the right: %v", err)
+	}
+}
+
 func TestHeartbeat(t *testing.T) {
 	a := newAPI(t)
 	a.kinds = true
