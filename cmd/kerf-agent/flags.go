@@ -39,7 +39,7 @@ type settings struct {
 	nodeName, kubeconfig, kubeletDir                    string
 	nriSocket, containerdSocket, toolkitConfig          string
 	cdiDir, cdiSourceDirs, hookDir, hookBinary, library string
-	exempt                                              []string
+	exempt, hostPathNamespaces                          []string
 	nvidiaSMI                                           string
 	configMap                                           string
 	libraries, driverFolders                            []string
@@ -99,7 +99,8 @@ func command(env environment, kill func(point string)) *cobra.Command {
 	f.StringVar(&s.hookDir, "hook-dir", "/opt/kerf", "directory on the host in which kerf-hook and libkerf.so are installed, under the agent's version")
 	f.StringVar(&s.hookBinary, "hook-binary", "", "the kerf-hook to install; empty for the one beside this program")
 	f.StringVar(&s.library, "library", "", "the libkerf.so that backend libkerf preloads; empty for the one beside this program")
-	f.StringSliceVar(&s.exempt, "exempt-namespace", []string{"kerf-system"}, "namespace whose containers keep their own NVIDIA_VISIBLE_DEVICES (repeatable)")
+	f.StringSliceVar(&s.exempt, "exempt-namespace", []string{"kerf-system", "gpu-operator"}, "namespace whose containers keep their own NVIDIA_VISIBLE_DEVICES (repeatable)")
+	f.StringSliceVar(&s.hostPathNamespaces, "host-path-namespace", []string{"kerf-system", "kube-system", "gpu-operator"}, "namespace whose containers may mount host paths that reach GPUs past Kerf, besides those with the label kerf.dev/host-paths=allowed (repeatable)")
 	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
 	return c
 }
@@ -142,6 +143,13 @@ func (s *settings) check(env environment, kill func(point string)) error {
 		return sharing.Invalid("--node-name", "", "set it, in a pod from the field spec.nodeName through KERF_NODE_NAME", "is empty")
 	}
 	return nil
+}
+
+// guardedPaths are the folders of the node that belong to Kerf or give GPUs away.
+func (s *settings) guardedPaths() []string {
+	all := []string{s.dir, s.auditDir, s.stateDir, s.hookDir, s.cdiDir, "/etc/kerf", filepath.Join(s.kubeletDir, "device-plugins")}
+	all = append(all, filepath.SplitList(s.cdiSourceDirs)...)
+	return slices.DeleteFunc(all, func(dir string) bool { return !filepath.IsAbs(dir) })
 }
 
 func logger(w io.Writer, level string) (*slog.Logger, error) {

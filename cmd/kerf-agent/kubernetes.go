@@ -69,8 +69,11 @@ func newKubernetes(c *containers) (*kubernetes, error) {
 	if err := os.MkdirAll(view, 0o755); err != nil {
 		return nil, errors.Join(fmt.Errorf("make folder of pods' own numbers: %w", err), k.close())
 	}
+	missed := &missedNews{warn: a.runtime.SetWarning, event: k.api.Event}
 	k.inject, err = nri.New(nri.Options{
 		Socket: a.nriSocket, Log: a.log, Node: a.runtime, Pods: k.api, Starts: k.starts, Exempt: a.exempt, Failpoints: a.failpoints, View: view,
+		HostPaths: nri.HostPaths{Guarded: a.guardedPaths(), Allowed: a.hostPathNamespaces, Namespaces: k.api},
+		Missed:    missed.tell,
 		Condition: func(why string) { a.runtime.SetPodBlocked("nri", why) },
 	})
 	if err != nil {
@@ -124,7 +127,7 @@ func (k *kubernetes) run(ctx context.Context) error {
 
 func (k *kubernetes) publisher() *publisher {
 	return &publisher{
-		log: k.log, changed: k.runtime.Changed, books: k.runtime.Books, write: k.api.PublishStatus, beat: k.api.Heartbeat,
+		log: k.log, changed: k.runtime.Changed, books: k.runtime.Books, renewed: k.api.Renewed(), write: k.api.PublishStatus, beat: k.api.Heartbeat,
 		pause: publishPause, retry: publishRetry, every: heartbeatEvery,
 	}
 }

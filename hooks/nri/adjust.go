@@ -24,7 +24,7 @@ const (
 // adjustGuarded gives a container its grant. It needs no checkVisible: the CDI spec of kerf.dev/gpu sets the
 // variable too, and the runtime resolves CDI devices after the environment.
 func adjustGuarded(c *api.Container, in sharing.Injection) (*api.ContainerAdjustment, error) {
-	if err := checkAsked(c, true); err != nil {
+	if err := checkAsked(c); err != nil {
 		return nil, err
 	}
 	if len(in.Placement) == 0 || in.Note == "" {
@@ -108,7 +108,7 @@ func adjustOther(c *api.Container, exempt bool) (*api.ContainerAdjustment, error
 	if err := checkVisible(c); err != nil {
 		return nil, err
 	}
-	if err := checkAsked(c, false); err != nil {
+	if err := checkAsked(c); err != nil {
 		return nil, err
 	}
 	setEnv(a, visibleEnv, visibleVoid)
@@ -127,13 +127,14 @@ func askRoots() []string {
 	return []string{"/var/run/nvidia-container-devices", "/run/nvidia-container-devices"}
 }
 
-// checkAsked refuses a container that asks NVIDIA's runtime for GPUs by a mount. NVIDIA's own device plugin does that for those that it
-// gives a GPU to, and names each: of containers without a grant only those are refused that ask for all.
-func checkAsked(c *api.Container, guarded bool) error {
+// checkAsked refuses a container that asks NVIDIA's runtime for GPUs by a mount. Its target is cleaned first, as that runtime
+// does. NVIDIA's device plugin asks so for its own pods where it is told to (deviceListStrategy: volume-mounts); a tenant's mount
+// looks the same, so that such pods need an exempt namespace.
+func checkAsked(c *api.Container) error {
 	for _, m := range c.GetMounts() {
-		at := path.Clean(m.GetDestination())
+		at := path.Clean("/" + m.GetDestination())
 		for _, root := range askRoots() {
-			if what, asks := strings.CutPrefix(at, root+"/"); asks && (guarded || path.Base(what) == "all") {
+			if strings.HasPrefix(at, root+"/") {
 				return fmt.Errorf("container %q: %w", c.GetName(), sharing.Invalid("volume mount", at,
 					"leave it out of the pod", "asks NVIDIA's runtime for GPUs that the container was not given"))
 			}

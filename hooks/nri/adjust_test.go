@@ -249,24 +249,31 @@ func TestTwiceIsRefusedForAReason(t *testing.T) {
 	}
 }
 
-// A mount asks NVIDIA's runtime for GPUs as the environment does, and is heard first.
+// A mount asks NVIDIA's runtime for GPUs as the environment does, and is heard first. Single GPUs are refused like all of
+// them, however the path is written, with a grant and without.
 func TestGPUsByMountAreRefused(t *testing.T) {
-	for at, want := range map[string][2]bool{ // refused with a grant, and without
-		"/var/run/nvidia-container-devices/all":                    {true, true},
-		"/run/nvidia-container-devices/all":                        {true, true},
-		"/var/run//nvidia-container-devices/./all":                 {true, true},
-		"/var/run/nvidia-container-devices/cdi/nvidia.com/gpu/all": {true, true},
-		"/var/run/nvidia-container-devices/GPU-1":                  {true, false},
-		"/var/run/nvidia-container-devices/0":                      {true, false},
-		"/var/run/nvidia-container-devices-of-mine/all":            {false, false},
-		"/data/all": {false, false},
+	for at, want := range map[string]bool{
+		"/var/run/nvidia-container-devices/all":                    true,
+		"/run/nvidia-container-devices/all":                        true,
+		"/var/run//nvidia-container-devices/./all":                 true,
+		"/var/run/nvidia-container-devices/cdi/nvidia.com/gpu/all": true,
+		"/var/run/nvidia-container-devices/GPU-1":                  true,
+		"/var/run/nvidia-container-devices/0":                      true,
+		"/var/run/x/../nvidia-container-devices/0":                 true,
+		"/run/../run/nvidia-container-devices/all":                 true,
+		"/../var/run/nvidia-container-devices/0":                   true,
+		"var/run/nvidia-container-devices/0":                       true,
+		"/var/run/nvidia-container-devices/0/":                     true,
+		"/var/run/nvidia-container-devices/../elsewhere":           false,
+		"/var/run/nvidia-container-devices-of-mine/all":            false,
+		"/data/all": false,
 	} {
 		ctr := &api.Container{Name: "main", Mounts: []*api.Mount{{Source: "/dev/null", Destination: at}}}
 		_, guarded := adjustGuarded(ctr, sharing.Injection{Grant: "k-1", Note: "n", Placement: sharing.Placement{{GPU: gpu0}}})
 		_, other := adjustOther(ctr, false)
 		for i, err := range []error{guarded, other} {
-			if (err != nil) != want[i] || err != nil && (!errors.Is(err, sharing.ErrInvalid) || !strings.Contains(err.Error(), "that the container was not given; leave it out of the pod")) {
-				t.Errorf("%s, without a grant: %t: %v, want a refusal: %t", at, i == 1, err, want[i])
+			if (err != nil) != want || err != nil && (!errors.Is(err, sharing.ErrInvalid) || !strings.Contains(err.Error(), "that the container was not given; leave it out of the pod")) {
+				t.Errorf("%s, without a grant: %t: %v, want a refusal: %t", at, i == 1, err, want)
 			}
 		}
 		if _, err := adjustOther(ctr, true); err != nil {

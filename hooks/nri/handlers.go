@@ -65,6 +65,12 @@ func (h *handlers) Synchronize(ctx context.Context, pods []*api.PodSandbox, cont
 		s.tell("", true)
 	}
 	s.Log.Info("synchronised with the container runtime", "pods", len(pods), "containers", len(containers))
+	if s.jobs.enter() {
+		go func() {
+			defer s.jobs.wg.Done()
+			s.findMissed(s.jobs.ctx, pods, containers)
+		}()
+	}
 	return nil, nil
 }
 
@@ -129,6 +135,9 @@ func (s *session) create(ctx context.Context, box sandbox, c *api.Container, lim
 	admitted, err := sharing.AdmittedBy(cdiNames(c))
 	if err != nil {
 		return nil, refused(box, nil, fmt.Errorf("container %q: %w", c.GetName(), err))
+	}
+	if err := s.HostPaths.check(ctx, box.namespace, c, min(lookUp, limit*2/3)); err != nil {
+		return nil, refused(box, nil, err)
 	}
 	if !admitted.Guarded {
 		adjust, err := adjustOther(c, s.exempt[box.namespace])
@@ -228,6 +237,7 @@ func (h *handlers) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) er
 // hint passes an id on. It fails no request: there is nothing that the runtime could do about it.
 func (h *handlers) hint(ctx context.Context, id string) {
 	s := h.s
+	s.missed.ended(ctx, id)
 	_, err := within(ctx, s.jobs, h.limit(ctx), "telling of an end", func(context.Context) (struct{}, error) {
 		s.Node.ContainerGone(id)
 		return struct{}{}, nil

@@ -75,7 +75,7 @@ type Points interface {
 	Eval(name string) error
 }
 
-// Options are what a Plugin works with. All but Exempt, Condition, Failpoints and View are needed.
+// Options are what a Plugin works with. Socket, Log, Node, Pods and Starts are needed.
 type Options struct {
 	// Socket is NRI's socket.
 	Socket string
@@ -85,6 +85,11 @@ type Options struct {
 	Starts Starts
 	// Exempt are the namespaces whose containers keep the NVIDIA_VISIBLE_DEVICES that they have.
 	Exempt []string
+	// HostPaths says who may mount what reaches GPUs past Kerf.
+	HostPaths HostPaths
+	// Missed is told of all containers that were created while the plugin was away and that it would have refused, whenever
+	// these change. It returns soon; nil: nobody is told.
+	Missed func(ctx context.Context, all []Missed)
 	// Condition is told why the plugin does not serve the container runtime, in a sentence, and "" when it
 	// does. It is called at each change, by one goroutine at a time, and returns soon.
 	Condition func(sentence string)
@@ -114,7 +119,7 @@ func New(o Options) (*Plugin, error) {
 // Run serves the container runtime until ctx ends, and then returns nil. It connects again whenever the
 // connection ends, and returns when all that it started has ended.
 func (p *Plugin) Run(ctx context.Context) error {
-	r := &run{Options: p.opt, jobs: newJobs(ctx), witness: make(chan struct{}, 1), exempt: map[string]bool{}}
+	r := &run{Options: p.opt, jobs: newJobs(ctx), witness: make(chan struct{}, 1), exempt: map[string]bool{}, missed: missed{tell: p.opt.Missed}}
 	for _, ns := range p.opt.Exempt {
 		r.exempt[ns] = true
 	}

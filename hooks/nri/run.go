@@ -18,6 +18,7 @@ type run struct {
 	Options
 	jobs   *jobs
 	exempt map[string]bool
+	missed missed
 	// witness holds a token while the node takes in what there is: one list after the other.
 	witness chan struct{}
 	// unread is true after the API server was found not read.
