@@ -110,7 +110,7 @@ fuzz-smoke: build ## Run every fuzz target for FUZZTIME (5s)
 	hack/fuzz-smoke.sh $(FUZZTIME)
 
 .PHONY: e2e
-e2e: build kerf-scheduler ## End-to-end suite on a real Kubernetes with simulated GPUs; needs root (first time: minutes of building)
+e2e: build kerf-scheduler $(TOOLKIT) ## End-to-end suite on a real Kubernetes with simulated GPUs; needs root (first time: minutes of building)
 	hack/e2e.sh
 
 .PHONY: e2e-kueue

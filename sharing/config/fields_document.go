@@ -64,7 +64,7 @@ func (p *Profile) fields() fields {
 		texts("namespaces", &p.Namespaces, "Globs over the namespaces whose pods may use it, `!` in front for not; processes of no pod then may not.").like("ml-*").def("all"),
 		hoursField(&p.Hours),
 		size("maxMemoryPerPod", &p.MaxPerPod, "The most memory that the containers of one pod may have by it together.").like("80GiB").def("no bound"),
-		flag("privileged", &p.Privileged, "Lets its pods have privileged containers, which no cap holds; only with `namespaces`.").def("false"),
+		flag("privileged", &p.Privileged, "Lets its pods go beyond the Pod Security baseline, with privileged containers for example, which no cap holds; only with `namespaces`.").def("false"),
 	}
 }
 

@@ -140,6 +140,17 @@ func one[T metav1.Object](t *testing.T) T {
 	return list[0]
 }
 
+// named is the object of its type with that name.
+func named[T metav1.Object](t *testing.T, name string) T {
+	t.Helper()
+	list := all[T](t)
+	i := slices.IndexFunc(list, func(o T) bool { return o.GetName() == name })
+	if i < 0 {
+		t.Fatalf("no object %q of type %T", name, *new(T))
+	}
+	return list[i]
+}
+
 func TestOrderAndNamespace(t *testing.T) {
 	seen := map[string]bool{}
 	for i, m := range manifests(t) {
@@ -170,6 +181,7 @@ func TestRights(t *testing.T) {
 	want := []rbac.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
 		{APIGroups: []string{"kerf.dev"}, Resources: []string{"gpunodes"}, Verbs: []string{"create", "patch", "watch"}},
 		{APIGroups: []string{"kerf.dev"}, Resources: []string{"gpunodes/status"}, Verbs: []string{"patch"}},
 		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "patch"}},
@@ -178,7 +190,7 @@ func TestRights(t *testing.T) {
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create", "patch"}},
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"kerf-config"}, Verbs: []string{"get", "list", "watch"}},
 	}
-	role, bound, account := one[*rbac.ClusterRole](t), one[*rbac.ClusterRoleBinding](t), one[*corev1.ServiceAccount](t)
+	role, bound, account := named[*rbac.ClusterRole](t, "kerf-agent"), one[*rbac.ClusterRoleBinding](t), one[*corev1.ServiceAccount](t)
 	if role.AggregationRule != nil || !slices.EqualFunc(role.Rules, want, equalRule) {
 		t.Errorf("rules %+v, want %+v", role.Rules, want)
 	}
@@ -194,6 +206,18 @@ func TestRights(t *testing.T) {
 	}
 	if got := one[*apps.DaemonSet](t).Spec.Template.Spec.ServiceAccountName; got != account.Name {
 		t.Errorf("the agent runs as %q", got)
+	}
+}
+
+// TestViewer: whoever may view the cluster may read GPUNodes, and gets nothing else by Kerf. There is no other role for people.
+func TestViewer(t *testing.T) {
+	if n := len(all[*rbac.ClusterRole](t)); n != 2 {
+		t.Errorf("%d cluster roles, want those of the agent and of viewers", n)
+	}
+	role := named[*rbac.ClusterRole](t, "kerf-viewer")
+	want := []rbac.PolicyRule{{APIGroups: []string{"kerf.dev"}, Resources: []string{"gpunodes"}, Verbs: []string{"get", "list", "watch"}}}
+	if !slices.EqualFunc(role.Rules, want, equalRule) || role.Labels["rbac.authorization.k8s.io/aggregate-to-view"] != "true" {
+		t.Errorf("rules %+v, labels %v", role.Rules, role.Labels)
 	}
 }
 
@@ -255,6 +279,10 @@ func equalRule(a, b rbac.PolicyRule) bool {
 		slices.Equal(a.ResourceNames, b.ResourceNames) && len(a.NonResourceURLs) == 0
 }
 
+// warns are the policies that look at other vendors' pods, which may run on nodes without Kerf: they never deny, and a policy
+// that cannot be evaluated never does either. The agent refuses on its node.
+var warns = []string{"kerf-host-paths-of-others"}
+
 // TestPoliciesDeny: a policy without its binding decides nothing, and one that fails open promises too much.
 func TestPoliciesDeny(t *testing.T) {
 	bound := map[string]*admission.ValidatingAdmissionPolicyBinding{}
@@ -263,12 +291,16 @@ func TestPoliciesDeny(t *testing.T) {
 	}
 	policies := all[*admission.ValidatingAdmissionPolicy](t)
 	for _, p := range policies {
-		b := bound[p.Name]
-		if b == nil || !slices.Equal(b.Spec.ValidationActions, []admission.ValidationAction{admission.Deny}) {
-			t.Errorf("policy %q is not bound to deny", p.Name)
+		actions, failure := []admission.ValidationAction{admission.Deny}, admission.Fail
+		if slices.Contains(warns, p.Name) {
+			actions, failure = []admission.ValidationAction{admission.Warn, admission.Audit}, admission.Ignore
 		}
-		if p.Spec.FailurePolicy == nil || *p.Spec.FailurePolicy != admission.Fail {
-			t.Errorf("policy %q fails open", p.Name)
+		b := bound[p.Name]
+		if b == nil || !slices.Equal(b.Spec.ValidationActions, actions) {
+			t.Errorf("policy %q is not bound to %q", p.Name, actions)
+		}
+		if p.Spec.FailurePolicy == nil || *p.Spec.FailurePolicy != failure {
+			t.Errorf("policy %q: what happens when it fails is not %q", p.Name, failure)
 		}
 		for _, v := range p.Spec.Validations {
 			if v.Message == "" || v.Reason == nil || strings.Contains(v.Message, "\n") {
@@ -278,6 +310,77 @@ func TestPoliciesDeny(t *testing.T) {
 	}
 	if len(policies) != len(bound) {
 		t.Errorf("%d policies, %d bindings", len(policies), len(bound))
+	}
+}
+
+// TestOthersPodsAreNeverDenied: a policy that denies pods looks only at pods that name something of Kerf's, by a resource, by an
+// annotation, or as its own agent. So no other vendor's pod is denied.
+func TestOthersPodsAreNeverDenied(t *testing.T) {
+	only := map[string]string{
+		"kerf-placement":            "placement.kerf.dev/",
+		"kerf-amounts":              "variables.asking",
+		"kerf-amounts-of-templates": "variables.asking",
+		"kerf-privileged":           "!variables.asks ||",
+		"kerf-host-paths":           "startsWith('kerf.dev/')",
+		"kerf-gpu-limits":           "startsWith('kerf.dev/')",
+		"kerf-profile-alone":        "kerf.dev/profile",
+		"kerf-gpunodes":             "kerf-system:kerf-agent",
+		"kerf-nodes":                "kerf-system:kerf-agent",
+	}
+	for _, p := range all[*admission.ValidatingAdmissionPolicy](t) {
+		if slices.Contains(warns, p.Name) {
+			continue
+		}
+		by, known := only[p.Name]
+		if !known {
+			t.Errorf("policy %q denies: say here by what it leaves other vendors' pods alone", p.Name)
+			continue
+		}
+		text := ""
+		for _, c := range p.Spec.MatchConditions {
+			text += c.Expression
+		}
+		for _, v := range p.Spec.Variables {
+			text += v.Expression
+		}
+		for _, v := range p.Spec.Validations {
+			if strings.HasPrefix(by, "!") && !strings.HasPrefix(v.Expression, by) {
+				t.Errorf("policy %q: %s denies also others' pods", p.Name, v.Expression)
+			}
+			text += v.Expression
+		}
+		if !strings.Contains(text, by) {
+			t.Errorf("policy %q does not look for %q", p.Name, by)
+		}
+	}
+}
+
+// TestGuardedPathsAreTheAgents: the folders that the policies guard are those that the agent guards on its node, by its arguments.
+func TestGuardedPathsAreTheAgents(t *testing.T) {
+	_, _, c := agent(t)
+	own := map[string]string{"dir": "", "hook-dir": "", "cdi-dir": "", "kubelet-dir": ""}
+	for _, a := range c.Args {
+		if flag, value, ok := strings.Cut(strings.TrimPrefix(a, "--"), "="); ok {
+			if _, is := own[flag]; is {
+				own[flag] = value
+			}
+		}
+	}
+	for _, name := range []string{"kerf-host-paths", "kerf-host-paths-of-others"} {
+		guarded := ""
+		for _, v := range named[*admission.ValidatingAdmissionPolicy](t, name).Spec.Variables {
+			if v.Name == "guarded" {
+				guarded = v.Expression
+			}
+		}
+		for flag, dir := range own {
+			if flag == "kubelet-dir" {
+				dir += "/device-plugins"
+			}
+			if dir == "" || !strings.Contains(guarded, "'"+dir+"/'") {
+				t.Errorf("%s does not guard %s, the agent's --%s", name, dir, flag)
+			}
+		}
 	}
 }
 

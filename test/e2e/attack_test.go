@@ -260,12 +260,12 @@ func TestForgedNoteIsRefused(t *testing.T) {
 	e.create(s).event("FailedCreatePodSandBox", "kerf.dev/grant")
 }
 
-// A mount that asks NVIDIA's runtime for GPUs, which hears it before the environment, lets no pod in, and, where the namespace is
-// left out of that, no container start, with a share and without.
+// A mount that asks NVIDIA's runtime for GPUs, which hears it before the environment, lets no pod with a share in. Where the
+// namespace is left out of that, and in a pod without a share, no container starts.
 func TestMountThatAsksForGPUs(t *testing.T) {
 	t.Parallel()
 	e := beginWithAgent(t)
-	const at = "/var/run/nvidia-container-devices/all"
+	const at, written = "/var/run/nvidia-container-devices/0", "/var/run/x/../nvidia-container-devices/0"
 	pods := map[string]podSpec{}
 	for name, limits := range map[string]map[string]string{"share": gibs(1), "none": nil} {
 		s := mounting("/dev/null", limits)
@@ -273,12 +273,12 @@ func TestMountThatAsksForGPUs(t *testing.T) {
 		mount := s.edit
 		s.edit = func(p *corev1.Pod) {
 			mount(p)
-			p.Spec.Containers[0].VolumeMounts[0].MountPath = at
+			p.Spec.Containers[0].VolumeMounts[0].MountPath = written
 		}
 		pods[name] = s
-		if said := e.refused(s); !strings.Contains(said, "has a mount below /var/run/nvidia-container-devices") {
-			t.Errorf("%s: refused with %q", s.name, said)
-		}
+	}
+	if said := e.refused(pods["share"]); !strings.Contains(said, `mounts at "`+written+`"; write the path without ".."`) {
+		t.Errorf("refused with %q", said)
 	}
 	if r := e.kubectl("", "label", "namespace", e.namespace, "kerf.dev/host-paths=allowed"); r.err != nil {
 		t.Fatal(r)

@@ -135,6 +135,11 @@ func TestDebugContainer(t *testing.T) {
 	if err := add(strong); err == nil || !strings.Contains(err.Error(), "could take off its own cap") {
 		t.Errorf("a privileged debug container: %v", err)
 	}
+	tracing := debug
+	tracing.Name, tracing.SecurityContext = "tracing", &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_PTRACE"}}}
+	if err := add(tracing); err == nil || !strings.Contains(err.Error(), `container "tracing" adds capability SYS_PTRACE`) {
+		t.Errorf("a debug container that may trace: %v", err)
+	}
 	if err := add(debug); err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func TestPrivilegedProfiles(t *testing.T) {
 	eventually(e, "the profiles that allow it", func() error {
 		return errors.Join(try("kerf.dev/profile", "debug"), try("kerf.dev/profile", "driver-team"))
 	})
-	const byPolicy, byOther = `container "beside" is privileged`, `lets its pods have no container that is privileged`
+	const byPolicy, byOther = `container "beside" is privileged`, `does not allow a pod beyond the Pod Security baseline`
 	expect := func(when string, taken map[string][]string, refused map[string][]string) {
 		t.Helper()
 		for name, annotations := range taken {

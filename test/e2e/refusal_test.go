@@ -36,23 +36,30 @@ func secured(c corev1.SecurityContext, limits map[string]string) podSpec {
 func TestWaysPastAreRefused(t *testing.T) {
 	t.Parallel()
 	e := begin(t)
-	const past = "reaches GPUs past Kerf; ask for GPUs with kerf.dev resources"
+	const past = "is not in the list of those that a pod with a GPU may mount"
 	const strong = "it could take off its own cap; leave that out, or ask for no kerf.dev resource"
+	inHost := one("in-host", gibs(1), hold)
+	inHost.edit = func(p *corev1.Pod) { p.Spec.HostPID, p.Spec.HostNetwork = true, true }
 	for name, c := range map[string]struct {
 		pod  podSpec
 		said string
 	}{
-		"device file":               {mounting("/dev/nvidia0", nil), past},
-		"device file, roundabout":   {mounting("/dev/./nvidia0", nil), past},
-		"Kerf's sockets":            {mounting("/var/run/kerf", nil), past},
-		"Kerf's hook":               {mounting("/opt/kerf", nil), past},
-		"CDI specs":                 {mounting("/etc/cdi", nil), past},
-		"kubelet's plugins":         {mounting("/var/lib/kubelet/device-plugins", nil), past},
-		"all devices, with a share": {mounting("/dev", gibs(1)), past},
-		"all files, with a share":   {mounting("/", gibs(1)), past},
-		"NRI, with a share":         {mounting("/var/run/nri", gibs(1)), past},
-		"cgroups, with a share":     {mounting("/sys/fs/cgroup", gibs(1)), past},
+		"device file":               {mounting("/dev/nvidia0", gibs(1)), past},
+		"device file, roundabout":   {mounting("/dev/./nvidia0", gibs(1)), past},
+		"Kerf's sockets":            {mounting("/var/run/kerf", gibs(1)), past},
+		"Kerf's hook":               {mounting("/opt/kerf", gibs(1)), past},
+		"CDI specs":                 {mounting("/etc/cdi", gibs(1)), past},
+		"kubelet's plugins":         {mounting("/var/lib/kubelet/device-plugins", gibs(1)), past},
+		"all devices":               {mounting("/dev", gibs(1)), past},
+		"all files":                 {mounting("/", gibs(1)), past},
+		"NRI":                       {mounting("/var/run/nri", gibs(1)), past},
+		"cgroups":                   {mounting("/sys/fs/cgroup", gibs(1)), past},
+		"the node's programs":       {mounting("/usr", gibs(1)), past},
+		"links to devices":          {mounting("/dev/char", gibs(1)), past},
 		"privileged beside a share": {secured(corev1.SecurityContext{Privileged: new(true)}, gibs(1)), strong},
+		"the host's namespaces":     {inHost, "the pod sets hostPID, hostNetwork: a pod that asks for a GPU"},
+		"no seccomp beside a share": {secured(corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}}, gibs(1)), strong},
+		"SYS_PTRACE beside a share": {secured(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_PTRACE"}}}, gibs(1)), strong},
 		"SYS_ADMIN beside a GPU": {
 			secured(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}}, wholeGPUs(1)), strong,
 		},

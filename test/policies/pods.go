@@ -75,6 +75,19 @@ func capable(names ...corev1.Capability) corev1.SecurityContext {
 	return corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: names}}
 }
 
+// host puts the pod into namespaces of its node.
+func host() func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.HostPID, p.Spec.HostIPC, p.Spec.HostNetwork = true, true, true }
+}
+
+// variable gives the main container an environment variable.
+func variable(name string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		c := &p.Spec.Containers[0]
+		c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: "1"})
+	}
+}
+
 // mounts gives the pod hostPath volumes.
 func mounts(paths ...string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {

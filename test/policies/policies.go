@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,17 +32,25 @@ const (
 	scheduler = "system:kube-scheduler"
 )
 
-// a trial is one thing that somebody tries. refused is a part of the answer, empty when it shall pass.
+// a trial is one thing that somebody tries. refused is a part of the answer, empty when it shall pass; warned is a part of a
+// warning that comes with it, empty when there is none.
 type trial struct {
-	name    string
-	do      func(ctx context.Context, as *user) error
-	as      string
-	refused string
+	name            string
+	do              func(ctx context.Context, as *user) error
+	as              string
+	refused, warned string
 }
+
+// warnings are those of the request in hand, as the API server sends them.
+type warnings struct{ all []string }
+
+// HandleWarningHeader implements rest.WarningHandler.
+func (w *warnings) HandleWarningHeader(_ int, _, text string) { w.all = append(w.all, text) }
 
 // user is a connection as somebody.
 type user struct {
 	namespace string
+	warnings  *warnings
 	core      typedv1.CoreV1Interface
 	apps      appsv1.AppsV1Interface
 	batch     batchv1.BatchV1Interface
@@ -51,6 +60,8 @@ func connect(config *rest.Config, name, namespace string) (*user, error) {
 	c := rest.CopyConfig(config)
 	c.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:masters", "system:authenticated"}}
 	c.QPS, c.Burst = 200, 200
+	said := &warnings{}
+	c.WarningHandler = said
 	core, err := typedv1.NewForConfig(c)
 	if err != nil {
 		return nil, fmt.Errorf("connect as %q: %w", name, err)
@@ -63,7 +74,7 @@ func connect(config *rest.Config, name, namespace string) (*user, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect as %q: %w", name, err)
 	}
-	return &user{namespace: namespace, core: core, apps: apps, batch: batch}, nil
+	return &user{namespace: namespace, warnings: said, core: core, apps: apps, batch: batch}, nil
 }
 
 // Run tries everything, as users that the administrator of config impersonates, and returns how many it
@@ -89,21 +100,29 @@ func Run(ctx context.Context, config *rest.Config) (int, error) {
 		if t.as == "" {
 			t.as = tenant
 		}
-		wrong = append(wrong, judge(t, t.do(ctx, users[t.as])))
+		u := users[t.as]
+		u.warnings.all = nil
+		wrong = append(wrong, judge(t, t.do(ctx, u), u.warnings.all))
 	}
 	return len(all), errors.Join(wrong...)
 }
 
-// judge compares what came with what was to come. A refusal is a policy's only when it says so.
-func judge(t trial, err error) error {
+// judge compares what came with what was to come. A refusal or a warning is a policy's only when it says so.
+func judge(t trial, err error, warned []string) error {
+	const by = "ValidatingAdmissionPolicy 'kerf-"
+	ours := slices.DeleteFunc(slices.Clone(warned), func(w string) bool { return !strings.Contains(w, by) })
 	switch {
+	case err == nil && t.warned == "" && len(ours) > 0:
+		return fmt.Errorf("%s, as %s: warned: %q", t.name, t.as, ours)
+	case t.warned != "" && !slices.ContainsFunc(ours, func(w string) bool { return strings.Contains(w, t.warned) }):
+		return fmt.Errorf("%s, as %s: the warnings are %q, want %q (%w)", t.name, t.as, warned, t.warned, err)
 	case t.refused == "" && err != nil:
 		return fmt.Errorf("%s, as %s: refused: %w", t.name, t.as, err)
 	case t.refused == "":
 		return nil
 	case err == nil:
 		return fmt.Errorf("%s, as %s: passed, and should be refused with %q", t.name, t.as, t.refused)
-	case !strings.Contains(err.Error(), "ValidatingAdmissionPolicy 'kerf-") || !strings.Contains(err.Error(), t.refused):
+	case !strings.Contains(err.Error(), by) || !strings.Contains(err.Error(), t.refused):
 		return fmt.Errorf("%s, as %s: refused with other words than %q: %w", t.name, t.as, t.refused, err)
 	}
 	return nil

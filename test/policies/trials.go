@@ -20,7 +20,7 @@ func signs() []trial {
 		{name: "an amount", do: create(asks(memory, "10Gi"))},
 		{name: "an amount in a template", do: deployment(asks(memory, "10Gi"))},
 		{name: "a privileged pod", do: create(asks(memory, "10"), beside(privileged()))},
-		{name: "a host path", do: create(mounts("/run/kerf"))},
+		{name: "a host path", do: create(asks(memory, "10"), mounts("/run/kerf"))},
 	}
 }
 
@@ -123,23 +123,35 @@ func templates() []trial {
 }
 
 func strong() []trial {
-	const words = `container "beside" is privileged or adds`
+	const words = `: a pod that asks for a GPU keeps to the Pod Security baseline`
+	const privilegedWords, adds = `container "beside" is privileged` + words, `container "beside" adds capability `
 	share := asks(memory, "10")
 	return []trial{
 		{name: "privileged without a share", do: create(beside(privileged()))},
-		{name: "a share with a weak capability", do: create(share, beside(capable("NET_BIND_SERVICE")))},
-		{name: "a share beside privileged", do: create(share, beside(privileged())), refused: words},
-		{name: "a share for an init container beside privileged", do: create(first(percent, "10"), beside(privileged())), refused: words},
-		{name: "a whole GPU beside privileged", do: create(asks(whole, "1"), beside(privileged())), refused: words},
-		{name: "a share beside SYS_ADMIN", do: create(share, beside(capable("NET_ADMIN", "SYS_ADMIN"))), refused: words},
-		{name: "a share beside CAP_SYS_ADMIN", do: create(share, beside(capable("CAP_SYS_ADMIN"))), refused: words},
-		{name: "a share beside sys_admin", do: create(share, beside(capable("sys_admin"))), refused: words},
-		{name: "a share beside ALL", do: create(share, beside(capable("ALL"))), refused: words},
+		{name: "a share with a weak capability", do: create(share, beside(capable("NET_BIND_SERVICE", "CAP_CHOWN")))},
+		{name: "a share beside privileged", do: create(share, beside(privileged())), refused: privilegedWords},
+		{name: "a share for an init container beside privileged", do: create(first(percent, "10"), beside(privileged())), refused: privilegedWords},
+		{name: "a whole GPU beside privileged", do: create(asks(whole, "1"), beside(privileged())), refused: privilegedWords},
+		{name: "a share beside SYS_ADMIN", do: create(share, beside(capable("CHOWN", "SYS_ADMIN"))), refused: adds + "SYS_ADMIN" + words},
+		{name: "a share beside CAP_SYS_ADMIN", do: create(share, beside(capable("CAP_SYS_ADMIN"))), refused: adds + "SYS_ADMIN" + words},
+		{name: "a share beside sys_admin", do: create(share, beside(capable("sys_admin"))), refused: adds + "SYS_ADMIN" + words},
+		{name: "a share beside ALL", do: create(share, beside(capable("ALL"))), refused: adds + "ALL" + words},
+		{name: "a share beside capabilities that trace and read", do: create(share, beside(capable("SYS_PTRACE", "DAC_READ_SEARCH"))), refused: adds + "SYS_PTRACE, adds capability DAC_READ_SEARCH" + words},
+		{name: "a share in namespaces of the host", do: create(share, host()), refused: "the pod sets hostPID, hostIPC, hostNetwork" + words},
+		{name: "no share in namespaces of the host", do: create(host())},
 		{name: "a harmless container to look inside", do: patch(sharing, debug(`{}`), "ephemeralcontainers")},
-		{name: "a privileged container to look inside", do: patch(sharing, debug(`{"privileged":true}`), "ephemeralcontainers"), refused: `container "look" is privileged or adds`},
-		{name: "a container with SYS_ADMIN to look inside", do: patch(sharing, debug(`{"capabilities":{"add":["SYS_ADMIN"]}}`), "ephemeralcontainers"), refused: `container "look" is privileged or adds`},
+		{name: "a privileged container to look inside", do: patch(sharing, debug(`{"privileged":true}`), "ephemeralcontainers"), refused: `container "look" is privileged` + words},
+		{name: "a container with SYS_ADMIN to look inside", do: patch(sharing, debug(`{"capabilities":{"add":["SYS_ADMIN"]}}`), "ephemeralcontainers"), refused: `container "look" adds capability SYS_ADMIN` + words},
+		{name: "a container that may trace to look inside", do: patch(sharing, debug(`{"capabilities":{"add":["SYS_PTRACE"]}}`), "ephemeralcontainers"), refused: `container "look" adds capability SYS_PTRACE` + words},
 		{name: "a privileged container to look inside a pod without a share", do: patch(planned, debug(`{"privileged":true}`), "ephemeralcontainers")},
+		{name: "a memory limit for NVIDIA's hook", do: create(share, variable("NVIDIA_GPU_MEMORY_LIMIT")), refused: `container "main" sets NVIDIA_GPU_MEMORY_LIMIT`},
+		{name: "the same without a share", do: create(variable("NVIDIA_GPU_MEMORY_LIMIT"))},
+		{name: "a memory limit in a container to look inside", do: patch(sharing, debugEnv("NVIDIA_GPU_MEMORY_REQUEST"), "ephemeralcontainers"), refused: `container "look" sets NVIDIA_GPU_MEMORY_REQUEST`},
 	}
+}
+
+func debugEnv(name string) string {
+	return `{"spec":{"ephemeralContainers":[{"name":"look","image":"kerf.test/nothing:1","env":[{"name":"` + name + `","value":"1"}]}]}}`
 }
 
 func debug(security string) string {
@@ -147,40 +159,44 @@ func debug(security string) string {
 }
 
 func hostPaths() []trial {
-	const words = "reaches GPUs past Kerf"
+	const words, warning = "is not in the list of those that a pod with a GPU may mount", "reaches GPUs past Kerf"
 	share := asks(memory, "10")
 	out := []trial{
 		{name: "no host path", do: create(share)},
-		{name: "host paths that are nobody's", do: create(share, mounts("/data", "/dev/shm", "/runs/kerf", "/etc/cdix", "/etc/kerfs", "/var/lib/kubelet/pods/x"))},
-		{name: "a share with the root folder", do: create(share, mounts("/")), refused: words},
-		{name: "a share with /dev", do: create(share, mounts("/dev")), refused: words},
-		{name: "a share with /var/lib", do: create(share, mounts("/var/lib")), refused: words},
-		{name: "a share with containerd's socket", do: create(share, mounts("/run/containerd/containerd.sock")), refused: words},
-		{name: "a share with the cgroup tree", do: create(share, mounts("/sys/fs/cgroup/kubepods.slice")), refused: words},
+		{name: "host paths of the list", do: create(share, mounts("/data", "/dev/shm", "/mnt/nfs", "/scratch/x"))},
+		{name: "host paths that only look like Kerf's, without a share", do: create(mounts("/runs/kerf", "/etc/cdix", "/etc/kerfs", "/opt/kerfuffle"))},
 		// Node agents need these, so that they are let in; docs/threat-model.md says what they can do, and what keeps tenants from it.
 		{name: "node agents' paths without a share", do: create(mounts("/", "/dev", "/proc", "/run/containerd/containerd.sock", "/sys/fs/cgroup"))},
 		{name: "folders above Kerf's without a share", do: create(mounts("/opt", "/etc", "/run", "/var/lib/kubelet"))},
-		{name: "a share with /opt", do: create(share, mounts("/opt")), refused: words},
-		{name: "a share with /etc", do: create(share, mounts("/etc")), refused: words},
-		{name: "a share with /var/lib/kubelet", do: create(share, mounts("/var/lib/kubelet")), refused: words},
-		{name: "one bad path among good ones", do: create(mounts("/data", "/etc/cdi")), refused: `hostPath "/etc/cdi/" reaches GPUs past Kerf`},
+		{name: "one bad path among good ones", do: create(mounts("/data", "/etc/cdi")), warned: `hostPath "/etc/cdi" reaches GPUs past Kerf`},
+		{name: "the same with a share", do: create(share, mounts("/data", "/etc/cdi")), refused: `hostPath "/etc/cdi" ` + words},
+	}
+	for _, path := range []string{
+		"/", "/dev", "/dev/char", "/var/lib", "/run/containerd/containerd.sock", "/sys/fs/cgroup/kubepods.slice", "/opt", "/etc", "/usr", "/root",
+		"/home", "/boot", "/lib/systemd", "/proc", "/sys", "/var/log", "/var/lib/kubelet", "/var/lib/kubelet/pods/x", "/database", "/mnt/stateful_partition",
+	} {
+		out = append(out, trial{name: "a share with the host path " + path, do: create(share, mounts(path)), refused: words})
 	}
 	for _, path := range []string{
 		"/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-caps", "/dev//./nvidia0", "/dev/nvidia-caps/nvidia-cap1", "/run/kerf", "/var/run/kerf/hook.sock",
 		"/run/kerf/", "/var/lib/kerf/audit", "/etc/kerf", "/etc/kerf/token", "/etc/cdi", "/var/run/cdi", "/run/cdi/x.json", "/opt/kerf/v1", "/var/lib/kubelet/device-plugins", "/proc/1/root", "/proc/self/root/dev",
 	} {
-		out = append(out, trial{name: "the host path " + path, do: create(mounts(path)), refused: words})
+		out = append(out,
+			trial{name: "the host path " + path, do: create(mounts(path)), warned: warning},
+			trial{name: "a share with the host path " + path, do: create(share, mounts(path)), refused: words})
 	}
 	const request = `"main" has a mount below /var/run/nvidia-container-devices, which asks the runtime for GPUs past Kerf`
 	for _, path := range []string{
 		"/var/run/nvidia-container-devices/all", "/run/nvidia-container-devices/all", "/var/run//nvidia-container-devices/./all", "/var/run/nvidia-container-devices/GPU-1",
-		"/var/run/nvidia-container-devices/cdi/nvidia.com/gpu/all",
+		"/var/run/nvidia-container-devices/cdi/nvidia.com/gpu/all", "/var/run/x/../nvidia-container-devices/0", "/run/../run/nvidia-container-devices/all",
+		"var/run/nvidia-container-devices/0",
 	} {
-		out = append(out, trial{name: "a mount at " + path, do: create(asksAt("main", path)), refused: request})
+		out = append(out, trial{name: "a mount at " + path, do: create(asksAt("main", path)), warned: request})
 	}
 	return append(out,
 		trial{name: "a share with a mount that asks for more", do: create(share, asksAt("main", "/var/run/nvidia-container-devices/0")), refused: request},
 		trial{name: "an init container with such a mount", do: create(first(memory, "10"), asksAt("first", "/var/run/nvidia-container-devices/all")), refused: `container "first" has a mount`},
+		trial{name: "a share with .. in a mount", do: create(share, asksAt("main", "/w/../var/run/nvidia-container-devices/0")), refused: `container "main" mounts at "/w/../var/run/nvidia-container-devices/0"`},
 		trial{name: "a mount elsewhere", do: create(asksAt("main", "/var/run/nvidia-container-devices-of-mine/all"))},
 	)
 }

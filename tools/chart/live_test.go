@@ -131,3 +131,80 @@ func TestMissingParameterStopsNobodyElse(t *testing.T) {
 		t.Errorf("%d policies have a parameter", params)
 	}
 }
+
+// TestNoRightWithoutItsPolicy: where the agent may write to the API server what RBAC cannot narrow to its own node, the policy
+// that does so is there, whatever the values. Without the policies for pods, the right to patch Nodes is gone as well.
+func TestNoRightWithoutItsPolicy(t *testing.T) {
+	off := func(more values) values {
+		set := values{"admission": values{"enabled": false}}
+		for k, v := range more {
+			set[k] = v
+		}
+		return set
+	}
+	marks, evicts := values{"agent": values{"nodeHealth": true}}, values{"agent": values{"evict": true}}
+	for name, c := range map[string]struct {
+		set     values
+		patches bool // Nodes
+	}{
+		"as it is":                        {values{}, true},
+		"no labels":                       {values{"agent": values{"nodeLabels": false}}, false},
+		"everything":                      {read(t, "testdata/all.yaml"), true},
+		"the least":                       {read(t, "testdata/least.yaml"), false},
+		"no policies for pods":            {off(nil), false},
+		"no policies, and node health":    {off(marks), true},
+		"no policies, and eviction":       {off(evicts), false},
+		"policies, and node health":       {marks, true},
+		"policies, eviction":              {evicts, true},
+		"the agents are about to go away": {read(t, "testdata/remove.yaml"), true},
+	} {
+		policies, bound := byName[*admission.ValidatingAdmissionPolicy](t, c.set), byName[*admission.ValidatingAdmissionPolicyBinding](t, c.set)
+		held := func(policy string) bool {
+			p, b := policies[policy], bound[policy]
+			return p != nil && *p.Spec.FailurePolicy == admission.Fail && b != nil && slices.Equal(b.Spec.ValidationActions, []admission.ValidationAction{admission.Deny})
+		}
+		patches := false
+		var rules []rbac.PolicyRule
+		for role, r := range byName[*rbac.ClusterRole](t, c.set) {
+			if strings.HasPrefix(role, "kerf-agent") {
+				rules = append(rules, r.Rules...)
+			}
+		}
+		rules = append(rules, byName[*rbac.Role](t, c.set)["kerf-agent"].Rules...)
+		for _, r := range rules {
+			writes := slices.ContainsFunc(r.Verbs, func(v string) bool { return v != "get" && v != "list" && v != "watch" })
+			for _, resource := range r.Resources {
+				policy := map[string]string{
+					"nodes": "kerf-nodes", "nodes/status": "kerf-nodes", "leases": "kerf-gpunodes", "gpunodes": "kerf-gpunodes",
+					"gpunodes/status": "kerf-gpunodes", "pods": "kerf-evict",
+				}[resource]
+				switch {
+				case !writes || resource == "events":
+				case policy == "":
+					t.Errorf("%s: the agent may %s %s, and no policy is known that holds it to its node", name, r.Verbs, resource)
+				case !held(policy):
+					t.Errorf("%s: the agent may %s %s without the policy %s", name, r.Verbs, resource, policy)
+				}
+				patches = patches || writes && resource == "nodes"
+			}
+		}
+		if patches != c.patches {
+			t.Errorf("%s: the agent may patch Nodes: %t, want %t", name, patches, c.patches)
+		}
+	}
+}
+
+// TestFlagsFollowRights: the agent is not told to do what it has no right to.
+func TestFlagsFollowRights(t *testing.T) {
+	for name, c := range map[string]struct {
+		set    values
+		labels bool
+	}{
+		"as it is": {values{}, true}, "no labels": {values{"agent": values{"nodeLabels": false}}, false},
+		"no policies for pods": {values{"admission": values{"enabled": false}}, false},
+	} {
+		if has := strings.Contains(made(t, c.set)["agent/30-agent.yaml"], "- --node-labels\n"); has != c.labels {
+			t.Errorf("%s: the agent is told to label its node: %t, want %t", name, has, c.labels)
+		}
+	}
+}

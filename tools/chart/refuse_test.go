@@ -36,6 +36,11 @@ func TestBadValues(t *testing.T) {
 		"an argument, no flag":      {values: "pools: [{name: a, extraArgs: [group]}]", says: []string{"/pools/0/extraArgs/0"}},
 		"a way to change pods":      {values: "admission: {mutate: true}", says: []string{"/admission/mutate", "string"}},
 		"Kerf kept from its paths":  {values: "admission: {hostPathNamespaces: [storage]}", says: []string{"/admission/hostPathNamespaces"}},
+		"a capability with CAP_":    {values: "admission: {allowedCapabilities: [CAP_IPC_LOCK]}", says: []string{"/admission/allowedCapabilities/0"}},
+		"all capabilities":          {values: "admission: {allowedCapabilities: [ALL]}", says: []string{"/admission/allowedCapabilities/0"}},
+		"the root folder":           {values: "admission: {allowedHostPaths: [/]}", says: []string{"/admission/allowedHostPaths/0"}},
+		"a path that goes back":     {values: "admission: {allowedHostPaths: [/data/../etc]}", says: []string{"/admission/allowedHostPaths/0"}},
+		"a relative path":           {values: "admission: {allowedHostPaths: [data]}", says: []string{"/admission/allowedHostPaths/0"}},
 		"two pools of one name": {
 			values: "pools: [{name: a, nodeSelector: {k: a}}, {name: a, nodeSelector: {k: b}}]", says: []string{`"a" is there twice`},
 		},

@@ -8,6 +8,14 @@ SPDX-License-Identifier: Apache-2.0
 {{- define "kerf.nodePriority" -}}{{ .Values.priorityClass.create | ternary "kerf-critical" "system-node-critical" }}{{- end }}
 {{- define "kerf.clusterPriority" -}}{{ .Values.priorityClass.create | ternary "kerf-critical" "system-cluster-critical" }}{{- end }}
 
+{{/*
+kerf.nodeLabels is true where the agent may label its node: the right to patch Nodes is there only with the policy that holds it
+to the agent's own node.
+*/}}
+{{- define "kerf.nodeLabels" -}}
+{{- if and .Values.agent.nodeLabels .Values.admission.enabled }}true{{ end }}
+{{- end }}
+
 {{/* kerf.check refuses values that each are right by themselves, and wrong together; the schema has the others. */}}
 {{- define "kerf.check" -}}
 {{- if ne .Release.Namespace "kerf-system" }}

@@ -62,13 +62,6 @@ installed, what sharingConfig says holds.
 'kerf.dev/sharing-config-hash' in params.metadata.?annotations.orValue({})
 {{- end }}
 
-{{/* kerf.strong is true of a container c that reaches the device files, the cgroup tree or the kernel itself. */}}
-{{- define "kerf.strong" -}}
-c.?securityContext.?privileged.orValue(false) ||
-      c.?securityContext.?capabilities.?add.orValue([]).exists(a, a.upperAscii() in
-      ['ALL', 'SYS_ADMIN', 'SYS_MODULE', 'SYS_RAWIO', 'BPF', 'CAP_ALL', 'CAP_SYS_ADMIN', 'CAP_SYS_MODULE', 'CAP_SYS_RAWIO', 'CAP_BPF'])
-{{- end }}
-
 {{/* kerf.mutates is true where pods are to be changed, and the cluster can do it: from Kubernetes 1.36 on. */}}
 {{- define "kerf.mutates" -}}
 {{- $able := semverCompare ">=1.36.0-0" .Capabilities.KubeVersion.Version }}
