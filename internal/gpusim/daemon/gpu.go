@@ -163,10 +163,11 @@ func (c *device) state() (lost, inMIG bool) {
 	return err != nil, hw.MIG
 }
 
-// reapFor reaps before what shows memory in use, or names a process by its number. d.mu is held.
+// reapFor reaps before what shows memory in use, adds to it, or names a process by its number: the most that was in use
+// does not count a dead process beside the one that comes after it. d.mu is held.
 func (d *Daemon) reapFor(op wire.Op) {
 	switch op {
-	case wire.OpMemory, wire.OpTelemetry, wire.OpProcesses, wire.OpProcessUtil, wire.OpMPSJoin, wire.OpCheckpoint, wire.OpExport, wire.OpSetLimit, wire.OpGetLimit, wire.OpMIGSet, wire.OpGIDestroy, wire.OpCIDestroy:
+	case wire.OpAlloc, wire.OpCtxCreate, wire.OpMemory, wire.OpTelemetry, wire.OpProcesses, wire.OpProcessUtil, wire.OpMPSJoin, wire.OpCheckpoint, wire.OpExport, wire.OpSetLimit, wire.OpGetLimit, wire.OpMIGSet, wire.OpGIDestroy, wire.OpCIDestroy:
 		d.reap()
 	default:
 	}

@@ -11,7 +11,7 @@ CUresult cuDeviceGetGraphMemAttribute(CUdevice device, int attribute, void *valu
 	TRY(cuda_graph_pool(&pool, device));
 	NEED(value && attribute >= 0 && attribute <= CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH);
 	pthread_mutex_lock(&cuda_mu);
-	const uint64_t all[] = { pool->used, pool->used_high, pool->reserved, pool->reserved_high };
+	const uint64_t all[] = { pool->memory.used, pool->used_high, pool->memory.reserved, pool->reserved_high };
 	pthread_mutex_unlock(&cuda_mu);
 	*(cuuint64_t *)value = all[attribute];
 	return CUDA_SUCCESS;
@@ -26,9 +26,9 @@ CUresult cuDeviceSetGraphMemAttribute(CUdevice device, int attribute, void *valu
 	NEED(value && *(cuuint64_t *)value == 0 && (used || attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH));
 	pthread_mutex_lock(&cuda_mu);
 	if (used)
-		pool->used_high = pool->used;
+		pool->used_high = pool->memory.used;
 	else
-		pool->reserved_high = pool->reserved;
+		pool->reserved_high = pool->memory.reserved;
 	pthread_mutex_unlock(&cuda_mu);
 	return CUDA_SUCCESS;
 }

@@ -138,8 +138,6 @@ void cuda_forget_pooled(CUdevice device)
 			pthread_mutex_unlock(&cuda_mu);
 			if (!a)
 				break;
-			const uint64_t args[GPUSIM_NARGS] = { a->handle };
-			cuda_call(device, GPUSIM_OP_FREE, args, NULL, 0);
 			free(a);
 		}
 }

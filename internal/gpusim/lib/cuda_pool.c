@@ -1,121 +1,99 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Memory pools. A pool holds whole blocks, each in use or free; a free one is used again for whatever fits it
- * well. What is freed stays in the pool as far as its release threshold allows. The real driver gives the rest
- * back when it next waits for the stream; here that is at once.
+ * Memory pools. A pool reserves segments, of which allocations are parts. What is freed stays in the pool as far as its
+ * release threshold allows; a segment goes back as a whole, once nothing of it is in use. The real driver gives it back when
+ * it next waits for the stream; here that is at once. How the real driver divides its segments is not documented.
  */
 #include "cuda_pool.h"
 
 #include <stdlib.h>
-
-struct block {
-	uint64_t handle, bytes;
-	struct block *next;
-};
 
 /* By device: the default pool, the one in its place, and that of graphs, which keeps all until it is trimmed. */
 static struct CUmemPoolHandle_st defaults[GPUSIM_MAX_MINORS], graphs[GPUSIM_MAX_MINORS];
 static CUmemoryPool current[GPUSIM_MAX_MINORS];
 static CUmemoryPool created; /* entries are never taken out; all of it guarded by cuda_mu */
 
-/* With cuda_mu held: takes free blocks out until no more than keep is reserved, or none is free. */
-static struct block *cut(CUmemoryPool pool, uint64_t keep)
+/* What a pool tells of itself never is less than what the device counts. */
+static CUresult give_back(CUmemoryPool pool, uint64_t keep, bool least)
 {
-	struct block *out = NULL;
-	while (pool->free && pool->reserved > keep) {
-		struct block *b = pool->free;
-		pool->free = b->next;
-		pool->reserved -= b->bytes;
-		b->next = out;
-		out = b;
-	}
-	return out;
-}
-
-static CUresult give_back(CUdevice device, struct block *list)
-{
-	CUresult ret = CUDA_SUCCESS;
-	while (list) {
-		struct block *b = list;
-		uint64_t args[GPUSIM_NARGS] = { b->handle };
-		CUresult gave = cuda_call(device, GPUSIM_OP_FREE, args, NULL, 0);
+	for (CUresult ret = CUDA_SUCCESS;;) {
+		uint64_t bytes;
+		pthread_mutex_lock(&cuda_mu);
+		uint64_t args[GPUSIM_NARGS] = { segments_release(&pool->memory, keep, least, &bytes) };
+		pthread_mutex_unlock(&cuda_mu);
+		if (!args[0])
+			return ret;
+		CUresult gave = cuda_call(pool->device, GPUSIM_OP_FREE, args, NULL, 0);
 		ret = ret ? ret : gave;
-		list = b->next;
-		free(b);
+		pthread_mutex_lock(&cuda_mu);
+		segments_released(&pool->memory, bytes);
+		pthread_mutex_unlock(&cuda_mu);
 	}
-	return ret;
 }
 
 CUresult cuda_pool_trim(CUmemoryPool pool, uint64_t keep)
 {
-	pthread_mutex_lock(&cuda_mu);
-	struct block *out = cut(pool, keep);
-	pthread_mutex_unlock(&cuda_mu);
-	return give_back(pool->device, out);
+	return give_back(pool, keep, true);
 }
 
-/* With cuda_mu held: the smallest free block that bytes fit in without half of it being wasted. */
-static struct block *reuse(CUmemoryPool pool, uint64_t bytes)
+/* Adds bytes to a pool. What the pool only keeps makes room on a full device: then nothing may have been added. */
+static CUresult grow(CUmemoryPool pool, uint64_t bytes)
 {
-	struct block **best = NULL;
-	for (struct block **at = &pool->free; *at; at = &(*at)->next)
-		if ((*at)->bytes >= bytes && (*at)->bytes / 2 <= bytes && (!best || (*at)->bytes < (*best)->bytes))
-			best = at;
-	if (!best)
-		return NULL;
-	struct block *b = *best;
-	*best = b->next;
-	return b;
+	uint64_t handle, args[GPUSIM_NARGS] = { bytes, 0, GPUSIM_KIND_ASYNC };
+	CUresult ret = cuda_call(pool->device, GPUSIM_OP_ALLOC, args, &handle, 1);
+	pthread_mutex_lock(&cuda_mu);
+	uint64_t before = pool->memory.reserved;
+	bool ok = !ret && segments_grow(&pool->memory, handle, bytes);
+	pthread_mutex_unlock(&cuda_mu);
+	if (ok)
+		return CUDA_SUCCESS;
+	if (!ret)
+		cuda_call(pool->device, GPUSIM_OP_FREE, (const uint64_t[GPUSIM_NARGS]){ handle }, NULL, 0);
+	if (ret != CUDA_ERROR_OUT_OF_MEMORY)
+		return ret ? ret : CUDA_ERROR_OUT_OF_MEMORY;
+	TRY(cuda_pool_trim(pool, 0));
+	pthread_mutex_lock(&cuda_mu);
+	bool trimmed = pool->memory.reserved < before;
+	pthread_mutex_unlock(&cuda_mu);
+	return trimmed ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static uint64_t higher(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
 }
 
 CUresult cuda_pool_take(CUmemoryPool pool, size_t bytes, uint64_t *handle, uint64_t *taken)
 {
 	if (bytes > UINT64_MAX - GRANULARITY)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	uint64_t whole = cuda_round(bytes), args[GPUSIM_NARGS] = { whole, 0, GPUSIM_KIND_ASYNC };
-	pthread_mutex_lock(&cuda_mu);
-	struct block *b = reuse(pool, whole);
-	bool keeps = pool->free;
-	bool full = !b && pool->max && (whole > pool->max || pool->reserved > pool->max - whole);
-	pthread_mutex_unlock(&cuda_mu);
-	if (full)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (b) {
-		*handle = b->handle;
-		*taken = b->bytes;
-		free(b);
-	} else {
-		CUresult ret = cuda_call(pool->device, GPUSIM_OP_ALLOC, args, handle, 1);
-		if (ret == CUDA_ERROR_OUT_OF_MEMORY && keeps) { /* what the pool only keeps makes room */
-			TRY(cuda_pool_trim(pool, 0));
-			ret = cuda_call(pool->device, GPUSIM_OP_ALLOC, args, handle, 1);
-		}
-		TRY(ret);
+	const uint64_t whole = cuda_round(bytes);
+	for (;;) { /* until it fits, or the device gives no more */
+		pthread_mutex_lock(&cuda_mu);
+		struct segments *m = &pool->memory;
+		uint64_t more = segments_missing(m, whole);
+		bool full = more && pool->max && (more > pool->max || m->reserved > pool->max - more);
+		*handle = more ? segments_none : segments_take(m, whole);
+		pool->used_high = higher(pool->used_high, m->used);
+		pool->reserved_high = higher(pool->reserved_high, m->reserved);
+		pthread_mutex_unlock(&cuda_mu);
 		*taken = whole;
+		if (*handle != segments_none)
+			return CUDA_SUCCESS;
+		if (full || !more)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		TRY(grow(pool, more));
 	}
-	pthread_mutex_lock(&cuda_mu);
-	pool->used += *taken;
-	pool->reserved += b ? 0 : whole;
-	pool->used_high = pool->used > pool->used_high ? pool->used : pool->used_high;
-	pool->reserved_high = pool->reserved > pool->reserved_high ? pool->reserved : pool->reserved_high;
-	pthread_mutex_unlock(&cuda_mu);
-	return CUDA_SUCCESS;
 }
 
 CUresult cuda_pool_put(CUmemoryPool pool, uint64_t handle, uint64_t taken)
 {
-	struct block *b = malloc(sizeof *b);
-	if (!b)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	*b = (struct block){ .handle = handle, .bytes = taken };
 	pthread_mutex_lock(&cuda_mu);
-	pool->used -= taken;
-	b->next = pool->free;
-	pool->free = b;
-	struct block *out = cut(pool, pool->live ? pool->threshold : 0);
+	segments_put(&pool->memory, handle, taken);
+	uint64_t keep = pool->live ? pool->threshold : 0;
 	pthread_mutex_unlock(&cuda_mu);
-	return give_back(pool->device, out);
+	return give_back(pool, keep, false);
 }
 
 static CUresult fixed(struct CUmemPoolHandle_st *pool, CUdevice device, uint64_t threshold)
@@ -135,6 +113,7 @@ CUresult cuda_graph_pool(CUmemoryPool *pool, CUdevice device)
 	struct device *d;
 	TRY(cuda_device(device, &d));
 	*pool = &graphs[device];
+	(*pool)->memory.remaps = true;
 	return fixed(*pool, device, UINT64_MAX);
 }
 
@@ -210,8 +189,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
 static void reset(CUmemoryPool pool)
 {
 	pthread_mutex_lock(&cuda_mu);
-	pool->reserved = pool->reserved > pool->used ? pool->reserved - pool->used : 0;
-	pool->used = 0;
+	segments_reset(&pool->memory);
 	pthread_mutex_unlock(&cuda_mu);
 	cuda_pool_trim(pool, 0);
 }

@@ -7,6 +7,7 @@
 #define GPUSIM_CUDA_POOL_H
 
 #include "cuda_core.h"
+#include "segments.h"
 
 /* Kept for good, like contexts. Guarded by cuda_mu. */
 struct CUmemPoolHandle_st {
@@ -14,8 +15,8 @@ struct CUmemPoolHandle_st {
 	bool shareable; /* made for other processes to import */
 	CUdevice device;
 	uint64_t threshold, max; /* max 0: none */
-	uint64_t reserved, reserved_high, used, used_high;
-	struct block *free;
+	struct segments memory;
+	uint64_t reserved_high, used_high;
 	CUmemoryPool next;
 };
 
@@ -26,11 +27,12 @@ CUresult cuda_pool_new(CUmemoryPool *pool, CUdevice device);
 /* cuda_graph_pool: what the graphs of a device have their memory from. */
 CUresult cuda_graph_pool(CUmemoryPool *pool, CUdevice device);
 
-/* cuda_pool_take and cuda_pool_put take a block for bytes, and put it back. taken is the block's size. */
+/* cuda_pool_take and cuda_pool_put take memory for bytes, and put it back. taken is its size; handle is its address, 0 in
+ * the memory of graphs. */
 CUresult cuda_pool_take(CUmemoryPool pool, size_t bytes, uint64_t *handle, uint64_t *taken);
 CUresult cuda_pool_put(CUmemoryPool pool, uint64_t handle, uint64_t taken);
 
-/* cuda_pool_trim gives back free blocks until keep bytes are reserved. */
+/* cuda_pool_trim gives back unused segments as long as keep bytes stay reserved. */
 CUresult cuda_pool_trim(CUmemoryPool pool, uint64_t keep);
 
 #endif

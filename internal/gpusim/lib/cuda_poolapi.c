@@ -23,6 +23,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
 	TRY(cuda_pool_new(pool, props->location.id));
 	(*pool)->max = props->maxSize;
 	(*pool)->shareable = props->handleTypes != 0;
+	(*pool)->memory.whole = (*pool)->shareable; /* other processes import allocations one by one */
 	return CUDA_SUCCESS;
 }
 
@@ -38,9 +39,9 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value)
 	if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
 		pool->threshold = n;
 	else if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
-		pool->reserved_high = pool->reserved;
+		pool->reserved_high = pool->memory.reserved;
 	else if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
-		pool->used_high = pool->used;
+		pool->used_high = pool->memory.used;
 	pthread_mutex_unlock(&cuda_mu);
 	return CUDA_SUCCESS;
 }
@@ -54,7 +55,8 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value)
 		return CUDA_SUCCESS;
 	}
 	pthread_mutex_lock(&cuda_mu);
-	const uint64_t all[] = { pool->threshold, pool->reserved, pool->reserved_high, pool->used, pool->used_high };
+	const uint64_t all[] = { pool->threshold, pool->memory.reserved, pool->reserved_high, pool->memory.used,
+				 pool->used_high };
 	pthread_mutex_unlock(&cuda_mu);
 	*(cuuint64_t *)value = all[attribute - CU_MEMPOOL_ATTR_RELEASE_THRESHOLD];
 	return CUDA_SUCCESS;

@@ -61,6 +61,37 @@ static uint64_t pool_value(CUmemoryPool pool, int attribute)
 	return n;
 }
 
+/* A segment serves several allocations, and goes back when none is left. */
+static void pool_segments(CUmemoryPool pool)
+{
+	CUdeviceptr a, b, c;
+	cuuint64_t all = UINT64_MAX, keep = 16 * MIB;
+	size_t before = free_now();
+	EQ(CALL(cuMemPoolSetAttribute)(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all), 0);
+	EQ(CALL(cuMemAllocFromPoolAsync)(&a, 20 * MIB, pool, NULL), 0);
+	EQ(CALL(cuMemFreeAsync)(a, NULL), 0);
+	EQ(CALL(cuMemAllocFromPoolAsync)(&a, 6 * MIB, pool, NULL), 0);
+	EQ(CALL(cuMemAllocFromPoolAsync)(&b, 10 * MIB, pool, NULL), 0);
+	EQ(pool_value(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 20 * MIB);
+	EQ(pool_value(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 16 * MIB);
+	EQ(CALL(cuMemFreeAsync)(a, NULL), 0);
+	EQ(CALL(cuMemAllocFromPoolAsync)(&c, 8 * MIB, pool, NULL), 0); /* 10 are unused, in parts of 6 and 4 */
+	EQ(pool_value(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 28 * MIB);
+	EQ(CALL(cuMemPoolTrimTo)(pool, 0), 0);
+	EQ(pool_value(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 28 * MIB);
+	EQ(CALL(cuMemFreeAsync)(c, NULL), 0);
+	EQ(CALL(cuMemPoolTrimTo)(pool, 24 * MIB), 0); /* less would stay */
+	EQ(pool_value(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 28 * MIB);
+	EQ(CALL(cuMemPoolTrimTo)(pool, 20 * MIB), 0);
+	EQ(pool_value(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 20 * MIB);
+	EQ(CALL(cuMemFreeAsync)(b, NULL), 0);
+	EQ(CALL(cuMemAllocFromPoolAsync)(&b, 20 * MIB, pool, NULL), 0); /* its parts are one again */
+	EQ(free_now(), before - 20 * MIB);
+	EQ(CALL(cuMemFreeAsync)(b, NULL), 0);
+	EQ(CALL(cuMemPoolTrimTo)(pool, 0), 0);
+	EQ(CALL(cuMemPoolSetAttribute)(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep), 0);
+}
+
 static void pools(void)
 {
 	const CUmemPoolProps props = { .allocType = 1, .location = { 1, 0 }, .maxSize = 64 * MIB };
@@ -92,6 +123,8 @@ static void pools(void)
 	EQ(free_now(), before - 12 * MIB);
 	EQ(CALL(cuMemFreeAsync)(b, NULL), 0);
 	EQ(CALL(cuMemPoolTrimTo)(pool, 0), 0);
+	EQ(free_now(), before);
+	pool_segments(pool);
 	EQ(free_now(), before);
 	EQ(CALL(cuDeviceGetDefaultMemPool)(&standard, 0), 0);
 	EQ(CALL(cuDeviceSetMemPool)(0, pool), 0);
