@@ -5,8 +5,6 @@
  */
 #include "pool.h"
 
-#define UNIT ((uint64_t)2 << 20) /* the least that pools grow by */
-
 static CUresult device_of(CUstream stream, CUdevice *device)
 {
 	__typeof__(&cuStreamGetDevice) get = KERF_REAL(cuStreamGetDevice);
@@ -93,6 +91,59 @@ static CUresult ask(const struct call *c)
 	return real ? real(c->ptr, c->bytes, c->stream) : CUDA_ERROR_NOT_INITIALIZED;
 }
 
+static uint64_t whole(size_t bytes)
+{
+	return bytes > UINT64_MAX / 2 ? UINT64_MAX / 2 : (bytes + KERF_POOL_UNIT - 1) / KERF_POOL_UNIT * KERF_POOL_UNIT;
+}
+
+/* Gives back what the driver has given past what there is. */
+static void undo(const struct call *c, struct kerf_pool *p, uint64_t bytes)
+{
+	__typeof__(&cuMemFreeAsync) real = c->per_thread ? KERF_REAL(cuMemFreeAsync_ptsz) : KERF_REAL(cuMemFreeAsync);
+	real(*c->ptr, c->stream);
+	wait_for(c->stream, c->per_thread);
+	kerf_pool_trim(p, bytes);
+}
+
+enum outcome { DONE, NO_ROOM, GREW };
+
+/* With the pool's lock held, and taken bytes reserved for what the pool grows by. */
+static enum outcome serve(const struct call *c, struct kerf_pool *p, uint64_t taken, struct kerf_entry *e, CUresult *ret)
+{
+	*ret = ask(c);
+	if (!*ret)
+		e->key = *c->ptr;
+	if (!kerf_pool_grown(p, taken, *ret ? NULL : e) && !*ret)
+		return GREW;
+	if (!*ret)
+		p->held += e->bytes;
+	return DONE;
+}
+
+static enum outcome from_pool(const struct call *c, struct kerf_pool *p, struct kerf_entry *e, CUresult *ret)
+{
+	enum outcome outcome = GREW;
+	pthread_mutex_lock(&p->lock);
+	if (kerf_pool_serves(p, c->bytes))
+		outcome = serve(c, p, 0, e, ret);
+	else
+		*ret = CUDA_ERROR_OUT_OF_MEMORY;
+	uint64_t want = e->bytes + p->slack;
+	pthread_mutex_unlock(&p->lock);
+	if (outcome == DONE)
+		return DONE;
+	if (!*ret)
+		undo(c, p, e->bytes);
+	if (!take(p, want, c->stream, c->per_thread))
+		return NO_ROOM;
+	pthread_mutex_lock(&p->lock);
+	outcome = serve(c, p, want, e, ret);
+	pthread_mutex_unlock(&p->lock);
+	if (outcome == GREW)
+		undo(c, p, e->bytes);
+	return outcome;
+}
+
 static CUresult allocate(const struct call *c)
 {
 	struct kerf_pool *p;
@@ -104,39 +155,24 @@ static CUresult allocate(const struct call *c)
 		return ret;
 	if (p->host)
 		return ask(c);
-	struct kerf_entry *e = kerf_entry();
-	uint64_t bytes = c->bytes > UINT64_MAX / 2 ? UINT64_MAX / 2 : (c->bytes + UNIT - 1) / UNIT * UNIT, want = bytes + p->slack;
-	bool captured = capturing(c->stream, c->per_thread);
-	if (!e || (!captured && !take(p, want, c->stream, c->per_thread))) {
-		if (e)
-			kerf_drop(e);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	if (captured) {
-		kerf_drop(e);
+	if (capturing(c->stream, c->per_thread)) {
 		ret = ask(c);
-		return ret ? ret : kerf_captured(device, c->stream, c->per_thread, *c->ptr, bytes);
+		return ret ? ret : kerf_captured(device, c->stream, c->per_thread, *c->ptr, whole(c->bytes));
 	}
-	pthread_mutex_lock(&p->lock);
-	ret = ask(c);
-	bool fits = kerf_pool_grown(p, want);
-	if (!ret && fits)
-		p->held += bytes;
-	pthread_mutex_unlock(&p->lock);
-	if (ret || !fits)
-		kerf_drop(e);
-	if (!ret && !fits) {
-		__typeof__(&cuMemFreeAsync) undo = c->per_thread ? KERF_REAL(cuMemFreeAsync_ptsz) : KERF_REAL(cuMemFreeAsync);
-		undo(*c->ptr, c->stream);
-		wait_for(c->stream, c->per_thread);
-		kerf_pools(KERF_DEVICE(p->place), true);
+	struct kerf_entry *e = kerf_entry();
+	if (!e)
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	e->bytes = whole(c->bytes);
+	e->peak = kerf_round(c->bytes);
+	if (from_pool(c, p, e, &ret) != DONE)
+		ret = CUDA_ERROR_OUT_OF_MEMORY;
+	if (ret) {
+		kerf_drop(e);
+		return ret;
 	}
-	if (!ret) {
-		struct kerf_charge charge = { .entry = e, .bytes = bytes, .place = p->place };
-		e->pool = p;
-		kerf_keep(&charge, KERF_POINTER, *c->ptr);
-	}
+	struct kerf_charge charge = { .entry = e, .bytes = e->bytes, .place = p->place };
+	e->pool = p;
+	kerf_keep(&charge, KERF_POINTER, *c->ptr);
 	return ret;
 }
 
@@ -165,6 +201,8 @@ static CUresult freed(CUdeviceptr ptr, CUstream stream, bool per_thread, CUresul
 	if (!real)
 		return CUDA_ERROR_NOT_INITIALIZED;
 	struct kerf_entry *e = kerf_remove(KERF_POINTER, ptr);
+	if (e && e->pool)
+		return kerf_pool_free(e, stream, real);
 	CUresult ret = real(ptr, stream);
 	if (!e && !ret)
 		kerf_captured_free(stream, per_thread, ptr);

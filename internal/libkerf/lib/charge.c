@@ -17,12 +17,10 @@ uint64_t kerf_round(uint64_t bytes)
 
 bool kerf_take_with_room(int place, uint64_t bytes)
 {
-	if (kerf_take(place, bytes))
+	if (kerf_take(place, bytes) || (place != KERF_NO_PLACE && kerf_take_from_pools(place, bytes)))
 		return true;
-	if (place != KERF_NO_PLACE)
-		kerf_pools(KERF_DEVICE(place), true);
 	/* Where contexts have more room than they take, what is left of it is known soon. */
-	return kerf_take(place, bytes) || (kerf_await_seen(KERF_DEVICE(place)) && kerf_take(place, bytes));
+	return kerf_await_seen(KERF_DEVICE(place)) && kerf_take(place, bytes);
 }
 
 bool kerf_take_or_make_room(int place, uint64_t bytes)
@@ -97,7 +95,7 @@ CUresult kerf_freed(struct kerf_entry *e, CUresult ret)
 		kerf_put(e);
 	} else if (e) {
 		if (e->pool)
-			kerf_pool_freed(e->pool, e->bytes);
+			kerf_pool_freed(e);
 		else
 			kerf_give(e->place, e->bytes);
 		kerf_drop(e);

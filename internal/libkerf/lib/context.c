@@ -176,7 +176,7 @@ static CUresult release(CUdevice device, CUresult (*real)(CUdevice), CUresult (*
 	CUresult ret = real(device);
 	if (!ret && context && !active(device)) {
 		ended(kerf_remove_context(context), CUDA_SUCCESS);
-		kerf_pools(kerf_place(device), false);
+		kerf_pools(kerf_place(device));
 	}
 	return ret;
 }

@@ -145,6 +145,7 @@ void kerf_hand_over(int place, uint64_t bytes);
 /* All that is left, if it is as much as least, else 0; whether something handed over was not taken over yet, of this
  * process or of any; that of bytes handed over only so many stay; and whether there is more than the limit. */
 uint64_t kerf_take_rest(int place, uint64_t least);
+uint64_t kerf_left_of(int place);
 bool kerf_waits(int place);
 bool kerf_anybody_waits(int place);
 void kerf_wait_with(int place, uint64_t bytes, uint64_t less);
@@ -187,7 +188,8 @@ struct kerf_entry {
 	CUcontext context;      /* what it goes with; NULL: it stays */
 	struct kerf_pool *pool; /* what it is part of; NULL: it is booked by itself */
 	struct kerf_entry *physical; /* what a handle or a mapping stands for */
-	uint64_t peak; /* of a graph's memory; bytes is what it comes to at its end */
+	uint64_t peak; /* of a graph's memory; bytes is what it comes to at its end. Of a part of a pool, its own size */
+	uint64_t origin; /* of a part of a pool: see idle.h */
 	int kind, place;
 };
 
@@ -258,10 +260,12 @@ struct kerf_entry *kerf_unmapped(const void *array);
 CUresult kerf_array_ended(struct kerf_entry *tiles, CUresult ret);
 
 /* pool.c */
-void kerf_pool_freed(struct kerf_pool *pool, uint64_t bytes);
+void kerf_pool_freed(const struct kerf_entry *part);
 #define KERF_ALL_PLACES (-2)
-/* Corrects what is booked of a device's pools; with trim, makes them give back what they only keep. */
-void kerf_pools(int place, bool trim);
+/* Corrects what is booked of a device's pools. */
+void kerf_pools(int place);
+/* Takes bytes, of which some are missing, once pools have given back as much as that. */
+bool kerf_take_from_pools(int place, uint64_t bytes);
 
 /* graph.c: memory that a stream's capture allocates and frees. */
 CUresult kerf_captured(CUdevice device, CUstream stream, bool per_thread, CUdeviceptr ptr, uint64_t bytes);

@@ -74,12 +74,28 @@ static uint64_t growth(const struct kerf_entry *e)
 	return e->peak > kept ? e->peak - kept : 0;
 }
 
-static void settle(CUdevice device, uint64_t taken)
+/* Takes what a launch may grow the pool of graphs by. The pool is locked then, so that it gives nothing back that the launch
+ * counts on. NULL: there is no room, and no pool is locked. */
+static struct kerf_pool *begin(const struct kerf_entry *e, uint64_t *taken)
 {
-	struct kerf_pool *p = kerf_pool_of_graphs(device);
-	if (!p)
-		return;
-	pthread_mutex_lock(&p->lock);
+	struct kerf_pool *p = kerf_pool_of_graphs(e->place);
+	for (*taken = 0; p;) {
+		pthread_mutex_lock(&p->lock);
+		uint64_t want = growth(e);
+		if (want <= *taken)
+			return p;
+		pthread_mutex_unlock(&p->lock);
+		if (!kerf_take_or_make_room(p->place, want - *taken)) {
+			kerf_give(p->place, *taken);
+			return NULL;
+		}
+		*taken = want;
+	}
+	return NULL;
+}
+
+static void end(struct kerf_pool *p, uint64_t taken)
+{
 	p->booked += taken;
 	kerf_pool_settle(p);
 	pthread_mutex_unlock(&p->lock);
@@ -92,11 +108,12 @@ static CUresult with_params(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANT
 	unsigned long long flags = params ? params->flags : 0;
 	pthread_mutex_t *held = flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD ? lock_seen() : NULL;
 	struct kerf_entry *from = held ? kerf_remove(KERF_GRAPH, (uint64_t)(uintptr_t)graph) : NULL;
-	uint64_t want = from ? growth(from) : 0;
-	bool fits = !want || kerf_take_or_make_room(kerf_place(from->place), want);
+	uint64_t taken = 0;
+	struct kerf_pool *p = from ? begin(from, &taken) : NULL;
+	bool fits = !from || p;
 	CUresult ret = fits ? real(exec, graph, params) : CUDA_ERROR_OUT_OF_MEMORY;
-	if (from && fits)
-		settle(from->place, want);
+	if (p)
+		end(p, taken);
 	if (from)
 		kerf_put(from);
 	if (held)
@@ -123,11 +140,12 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph, CUD
 /* With the graph lock held, which orders the launches of graphs with memory: each finds what the one before left. */
 static CUresult launch(struct kerf_entry *e, CUgraphExec exec, CUstream stream, CUresult (*real)(CUgraphExec, CUstream))
 {
-	uint64_t want = growth(e);
-	if (want && !kerf_take_or_make_room(kerf_place(e->place), want))
+	uint64_t taken;
+	struct kerf_pool *p = begin(e, &taken);
+	if (!p)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult ret = real(exec, stream);
-	settle(e->place, want);
+	end(p, taken);
 	if (!ret)
 		e->context = (CUcontext)(uintptr_t)1;
 	return ret;
@@ -150,8 +168,11 @@ static CUresult count(CUgraphExec exec, CUstream stream, CUresult (*real)(CUgrap
 	CUresult ret = real(exec, stream);
 	CUdevice device;
 	__typeof__(&cuCtxGetDevice) here = KERF_REAL(cuCtxGetDevice);
-	if (held && here && here(&device) == CUDA_SUCCESS)
-		settle(device, 0); /* it may have memory all the same */
+	struct kerf_pool *p = held && here && here(&device) == CUDA_SUCCESS ? kerf_pool_of_graphs(device) : NULL;
+	if (p) { /* it may have memory all the same */
+		pthread_mutex_lock(&p->lock);
+		end(p, 0);
+	}
 	return ret;
 }
 
@@ -182,8 +203,11 @@ CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
 CUresult cuDeviceGraphMemTrim(CUdevice device)
 {
 	KERF_NEED(cuDeviceGraphMemTrim, CUDA_ERROR_NOT_INITIALIZED);
+	struct kerf_pool *p = kerf_pool_of_graphs(device);
+	if (!p)
+		return real(device);
+	pthread_mutex_lock(&p->lock);
 	CUresult ret = real(device);
-	if (!ret)
-		settle(device, 0);
+	end(p, 0);
 	return ret;
 }

@@ -7,14 +7,19 @@
 #ifndef KERF_POOL_H
 #define KERF_POOL_H
 
+#include "idle.h"
 #include "kerf.h"
+
+#define KERF_POOL_UNIT ((uint64_t)2 << 20) /* the least that pools grow by */
 
 struct kerf_pool {
 	struct kerf_pool *next;
 	CUmemoryPool pool;
 	pthread_mutex_t lock;
 	uint64_t booked, held; /* held: in use of it, by what was asked for */
-	uint64_t slack;        /* by how much it has grown past what was expected */
+	uint64_t slack;        /* by how much it grows past what is asked for */
+	unsigned distrust;     /* for so many allocations, what is idle does not count: the pool grew all the same */
+	struct kerf_idle idle;
 	int place;
 	CUdevice graphs; /* the device of which it is the graphs', plus 1; 0: it is a memory pool */
 	bool gone, host;
@@ -23,9 +28,16 @@ struct kerf_pool {
 struct kerf_pool *kerf_pool_find(CUmemoryPool pool);
 struct kerf_pool *kerf_pool_add(CUmemoryPool pool, int place); /* or finds it */
 struct kerf_pool *kerf_pool_of_graphs(CUdevice device);
-/* With the pool's lock held: books what the driver says that the pool has. */
-void kerf_pool_settle(struct kerf_pool *p);
-/* The same after taken more bytes were booked than it had; false: it has grown past them and past what there is. */
-bool kerf_pool_grown(struct kerf_pool *p, uint64_t taken);
+/* With the pool's lock held: books what the driver says that the pool has. True: it has given memory back. */
+bool kerf_pool_settle(struct kerf_pool *p);
+/* With the lock held: does the pool serve bytes without growing? */
+bool kerf_pool_serves(struct kerf_pool *p, uint64_t bytes);
+/* With the lock held, after the driver has served e, or NULL if it has refused, and taken bytes were reserved for that: books
+ * what the pool has. False: it has grown past that and past what there is. */
+bool kerf_pool_grown(struct kerf_pool *p, uint64_t taken, struct kerf_entry *e);
+/* Frees a part of a pool by the driver's function. */
+CUresult kerf_pool_free(struct kerf_entry *part, CUstream stream, CUresult (*real)(CUdeviceptr, CUstream));
+/* Has the pool give back as much as is missing, or more if it gives that back as a whole. True: it has given something. */
+bool kerf_pool_trim(struct kerf_pool *p, uint64_t missing);
 
 #endif

@@ -386,6 +386,11 @@ uint64_t kerf_take_rest(int place, uint64_t least)
 	return kerf_reserve_rest(limits, usage, s, place, least);
 }
 
+uint64_t kerf_left_of(int place)
+{
+	return place == KERF_NO_PLACE || !mapped() ? 0 : kerf_left(limits, usage, place);
+}
+
 bool kerf_waits(int place)
 {
 	struct kerf_slot *s = slot();

@@ -25,7 +25,7 @@ static CUresult shown(uint64_t *free, uint64_t *total)
 	CUresult ret = kerf_here(&place);
 	if (ret)
 		return ret;
-	kerf_pools(place, false);
+	kerf_pools(place);
 	kerf_size(place, &limit, &used);
 	*free = least(*free, limit - used);
 	*total = limit;

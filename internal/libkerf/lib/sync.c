@@ -10,7 +10,7 @@ static CUresult waited(CUresult ret)
 {
 	struct kerf_self *s = kerf_self();
 	if (s && atomic_load_explicit(&s->freed, memory_order_relaxed) && atomic_exchange(&s->freed, false))
-		kerf_pools(KERF_ALL_PLACES, false);
+		kerf_pools(KERF_ALL_PLACES);
 	return ret;
 }
 

@@ -188,6 +188,8 @@ static void step(char *text)
 		info();
 	} else if (!strcmp(word, "hammer")) {
 		hammers((int)number(arg[1]), number(arg[2]), number(arg[3]), arg[4] ? arg[4] : "linear");
+	} else if (!strcmp(word, "mix")) {
+		mix((int)number(arg[1]), (long)number(arg[2]), (unsigned)number(arg[3]), (long)number(arg[4]));
 	} else if (!strcmp(word, "forks")) {
 		forks((int)number(arg[1]));
 	} else if (!strcmp(word, "leave")) {

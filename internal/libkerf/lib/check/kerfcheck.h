@@ -53,6 +53,13 @@ void nvml_memory(const char *uuid);
 /* steps.c: what is less common; false: there is no such step. */
 bool other_step(char **arg);
 
+/* mix.c: so many threads take so many steps; with until, the process kills itself at that step of all. Prints how many
+ * allocations were served, and how many refused. */
+void mix(int threads, long steps, unsigned seed, long until);
+
+/* pools.c: those with pools. */
+bool pool_step(char **arg);
+
 /* spin.c: prints the result and the nanoseconds of each of n launches. */
 void spin(unsigned long long n);
 

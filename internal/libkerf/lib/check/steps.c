@@ -352,6 +352,6 @@ bool other_step(char **arg)
 	else if (!strcmp(arg[0], "look"))
 		look(arg[1], arg[2]);
 	else
-		return false;
+		return pool_step(arg);
 	return true;
 }

@@ -56,60 +56,9 @@ CUresult cuMemFree_v2(CUdeviceptr ptr)
 	return ptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* A pool that gives nothing back before it is waited for, and reuses what was freed. */
-static char pool;
-static uint64_t reserved, pending;
-
-CUresult cuDeviceGetMemPool(CUmemoryPool *out, CUdevice device)
-{
-	*out = device ? NULL : (CUmemoryPool)(void *)&pool;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *out, CUdevice device)
-{
-	return cuDeviceGetMemPool(out, device);
-}
-
 CUresult cuDeviceGetCount(int *count)
 {
 	*count = 1;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuMemPoolGetAttribute(CUmemoryPool p, int attribute, void *value)
-{
-	*(uint64_t *)value = reserved;
-	return p && attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-static uint64_t sizes[64];
-
-CUresult cuMemAllocAsync(CUdeviceptr *ptr, size_t bytes, CUstream stream)
-{
-	uint64_t reuse = pending < bytes ? 0 : bytes;
-	static unsigned n;
-	(void)stream;
-	pending -= reuse;
-	reserved += bytes - reuse;
-	n = (n + 1) % 64;
-	sizes[n] = bytes;
-	*ptr = (CUdeviceptr)n << 40;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuMemFreeAsync(CUdeviceptr ptr, CUstream stream)
-{
-	(void)stream;
-	pending += sizes[ptr >> 40];
-	return CUDA_SUCCESS;
-}
-
-CUresult cuStreamSynchronize(CUstream stream)
-{
-	(void)stream;
-	reserved -= pending;
-	pending = 0;
 	return CUDA_SUCCESS;
 }
 
