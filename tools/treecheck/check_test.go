@@ -57,8 +57,9 @@ func TestCheck(t *testing.T) {
 			files: map[string]string{
 				"a.md": "first\nsee " + home + "notes\n",
 				"b.md": "the folder /home holds homes, and a/home/b/c is none\n",
+				"c.md": "GKE has the driver in /home/kubernetes/bin/nvidia, and " + home + "notes is a user's\n",
 			},
-			want: []string{"a.md:2: " + home + "notes is a path"},
+			want: []string{"a.md:2: " + home + "notes is a path", "c.md:1: " + home + "notes is a path"},
 		},
 		"broken links": {
 			files: map[string]string{
