@@ -46,7 +46,7 @@ func (r *Region) Dead(alive func() (map[Process]bool, error)) ([]Grave, error) {
 		namesakes[who] = append(namesakes[who], p)
 	}
 	var out []Grave
-	for i, who := range owners {
+	for i, who := range &owners {
 		p := named(who, spaces[i])
 		if who != 0 && !slices.ContainsFunc(namesakes[who], p.is) {
 			out = append(out, Grave{Process: p, slot: i, owner: who, space: spaces[i]})

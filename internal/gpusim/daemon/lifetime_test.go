@@ -247,7 +247,7 @@ func namesIn(t *testing.T, c child) (out []int) {
 	if err != nil || !found {
 		t.Fatalf("%q %v", line, err)
 	}
-	for _, word := range strings.Fields(line) {
+	for word := range strings.FieldsSeq(line) {
 		out = append(out, atoi(t, word))
 	}
 	return out

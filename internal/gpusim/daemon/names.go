@@ -54,7 +54,7 @@ func namesOf(pid int) (names, error) {
 // parsePIDs reads a list of pids, the outermost first, and returns them the innermost first.
 func parsePIDs(list string) []int {
 	var out []int
-	for _, word := range strings.Fields(list) {
+	for word := range strings.FieldsSeq(list) {
 		pid, err := strconv.Atoi(word)
 		if err != nil {
 			return nil
