@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/cgroup"
+	"github.com/kerf-gpu/kerf/internal/mountns"
 	door "github.com/kerf-gpu/kerf/internal/mps"
 	"github.com/kerf-gpu/kerf/internal/nvml"
-	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/caps/choice"
 	"github.com/kerf-gpu/kerf/sharing/caps/mps"
@@ -81,7 +81,7 @@ func (a *agent) keepDaemon(pid int) error {
 
 // noMPSForPods says why this agent can have no pod's container held by MPS; it is empty where it can.
 func noMPSForPods() string {
-	host, err := process.HostMounts()
+	host, err := mountns.IsHost()
 	switch {
 	case err != nil:
 		return "it could not be told whether the agent shares its mounts with the node: " + err.Error()

@@ -32,6 +32,11 @@ func Bind(mounts []sharing.Mount) error {
 }
 
 func bind(m sharing.Mount) error {
+	// Looked at first: a target above the source hides it.
+	var source, target unix.Stat_t
+	if err := unix.Stat(m.Source, &source); err != nil {
+		return wrap("stat", err)
+	}
 	if err := unix.Mount(m.Source, m.Target, "", unix.MS_BIND, ""); err != nil {
 		return wrap("bind", err)
 	}
@@ -50,10 +55,6 @@ func bind(m sharing.Mount) error {
 	}
 	if err := unix.Mount("", m.Target, "", flags, ""); err != nil {
 		return wrap("remount", err)
-	}
-	var source, target unix.Stat_t
-	if err := unix.Stat(m.Source, &source); err != nil {
-		return wrap("stat", err)
 	}
 	if err := unix.Stat(m.Target, &target); err != nil {
 		return wrap("stat", err)

@@ -56,8 +56,33 @@ func TestBind(t *testing.T) {
 	}
 }
 
+// A target may be above its source, which it hides.
+func TestBindOverItsOwnParent(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "outer", "inner"), 0o755), os.WriteFile(filepath.Join(dir, "outer", "inner", "f"), []byte("1"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	outer := filepath.Join(dir, "outer")
+	masked(t, nil, func() error {
+		file := filepath.Join(outer, "f")
+		err := mountns.Bind([]sharing.Mount{
+			{Source: filepath.Join(outer, "inner"), Target: outer, ReadOnly: true}, {Source: file, Target: file},
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := os.Stat(filepath.Join(outer, "inner")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the source can still be reached: %v", err)
+		}
+		return os.WriteFile(file, []byte("2"), 0o600)
+	})
+	if text, err := os.ReadFile(filepath.Join(outer, "inner", "f")); err != nil || string(text) != "2" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
 func TestBindRefuses(t *testing.T) {
-	err := onThread(func() error { return mountns.Bind([]sharing.Mount{{Source: "a", Target: "/b"}}) })
+	err := mountns.OnThread(func() error { return mountns.Bind([]sharing.Mount{{Source: "a", Target: "/b"}}) })
 	if !errors.Is(err, sharing.ErrInvalid) {
 		t.Errorf("a relative path: %v", err)
 	}

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,21 +20,11 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// onThread runs f on a thread that ends with it, so that the namespace it makes ends too.
-func onThread(f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the runtime then ends the thread
-		done <- f()
-	}()
-	return <-done
-}
-
 // masked hides paths on a thread of its own and runs look there; it skips the test only when the kernel
 // itself says that mounting is not permitted.
 func masked(t *testing.T, paths []string, look func() error) {
 	t.Helper()
-	err := onThread(func() error {
+	err := mountns.OnThread(func() error {
 		if err := mountns.Mask(paths); err != nil {
 			return err
 		}
@@ -133,7 +122,7 @@ func TestMaskSkipsWhatIsNotThere(t *testing.T) {
 
 // Nothing may be left half hidden without an error.
 func TestMaskRefusesRelativePaths(t *testing.T) {
-	err := onThread(func() error { return mountns.Mask([]string{"dev/nvidia0"}) })
+	err := mountns.OnThread(func() error { return mountns.Mask([]string{"dev/nvidia0"}) })
 	if !errors.Is(err, sharing.ErrInvalid) {
 		t.Fatalf("got %v, want ErrInvalid", err)
 	}
@@ -148,7 +137,7 @@ func TestAllowedFollowsTheCapability(t *testing.T) {
 	if got := mountns.Allowed(); got != want {
 		t.Errorf("Allowed() = %t, /proc says %t", got, want)
 	}
-	err = onThread(func() error {
+	err = mountns.OnThread(func() error {
 		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 		var none [2]unix.CapUserData
 		if err := unix.Capset(&header, &none[0]); err != nil {

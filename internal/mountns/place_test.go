@@ -112,7 +112,7 @@ func TestPlaceRejects(t *testing.T) {
 		filepath.Join(folder, "no", "file"): sharing.ErrNotFound,
 		filepath.Join(folder, "hosts", "x"): sharing.ErrUnavailable,
 	} {
-		if err := onThread(func() error { return mountns.Place(path) }); !errors.Is(err, want) {
+		if err := mountns.OnThread(func() error { return mountns.Place(path) }); !errors.Is(err, want) {
 			t.Errorf("%q: %v, want %v", path, err, want)
 		}
 	}

@@ -9,10 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kerf-gpu/kerf/internal/mountns"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -23,9 +23,9 @@ const SharedMemory = "/dev/shm"
 // what they write fills neither a disk nor the node's own /run and /dev/shm. It has the kernel's size, half of the
 // machine's memory, which counts against the memory limit of who writes. No symbolic link in it is followed (Linux 5.10
 // and newer): the daemon is root on the node and clients make files there. The container runtime sees it if the caller
-// shares its mounts, see process.HostMounts. Errors: sharing.ErrDenied (no CAP_SYS_ADMIN), sharing.ErrUnavailable.
+// shares its mounts, see mountns.IsHost. Errors: sharing.ErrDenied (no CAP_SYS_ADMIN), sharing.ErrUnavailable.
 func MountVolume(dir string) error {
-	mounted, err := mounted(dir)
+	mounted, err := mountns.Mounted(dir)
 	if err != nil || mounted {
 		return err
 	}
@@ -39,7 +39,7 @@ func MountVolume(dir string) error {
 // does nothing.
 func UnmountVolume(dir string) error {
 	for {
-		mounted, err := mounted(dir)
+		mounted, err := mountns.Mounted(dir)
 		if err != nil || !mounted {
 			return err
 		}
@@ -57,23 +57,6 @@ func UnmountVolume(dir string) error {
 	}
 }
 
-// mounted reports whether a folder is another file system than the one that it lies in. A folder that is not there is
-// none.
-func mounted(dir string) (bool, error) {
-	var own, above unix.Stat_t
-	err := unix.Lstat(dir, &own)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err == nil {
-		err = unix.Lstat(filepath.Dir(dir), &above)
-	}
-	if err != nil {
-		return false, volumeError("look at", dir, err)
-	}
-	return own.Dev != above.Dev, nil
-}
-
 func volumeError(what, dir string, err error) error {
 	kind := sharing.ErrUnavailable
 	if errors.Is(err, fs.ErrPermission) {
@@ -88,8 +71,8 @@ func seeing(shm string, do func() error) error {
 	if shm == "" {
 		return do()
 	}
-	return onThread(func() error {
-		err := ownMounts()
+	return mountns.OnThread(func() error {
+		err := mountns.Mask(nil)
 		if err == nil {
 			err = unix.Mount(shm, SharedMemory, "", unix.MS_BIND, "")
 		}
@@ -98,28 +81,4 @@ func seeing(shm string, do func() error) error {
 		}
 		return do()
 	})
-}
-
-// ownMounts gives the calling thread mounts of its own: those of now, and what is mounted later is nobody else's.
-func ownMounts() error {
-	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("make a mount namespace: %w", err)
-	}
-	return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
-}
-
-// onThread calls do on a thread that ends with it.
-func onThread(do func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		if unix.Gettid() == unix.Getpid() {
-			// What /proc/self tells of this program is of its first thread, which does not end: another is taken.
-			defer runtime.UnlockOSThread()
-			done <- onThread(do)
-			return
-		}
-		done <- do() // a thread that is still locked ends with its goroutine
-	}()
-	return <-done
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -98,26 +97,5 @@ func TestDaemonSeesItsSharedMemory(t *testing.T) {
 	}
 	if _, err := os.Stat(SharedMemory + "/mark"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("in this program's: %v", err)
-	}
-}
-
-// The thread that has other mounts is never the one that /proc/self tells of.
-func TestThreadsOfTheirOwn(t *testing.T) {
-	if err := onThread(ownMounts); errors.Is(err, os.ErrPermission) {
-		t.Skip(err)
-	}
-	before, err := os.Readlink("/proc/self/ns/mnt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 4 * runtime.NumCPU() {
-		if err := onThread(ownMounts); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, path := range []string{"/proc/self/ns/mnt", "/proc/thread-self/ns/mnt"} {
-		if now, err := os.Readlink(path); err != nil || now != before {
-			t.Errorf("%s is %s (%v), %s before", path, now, err, before)
-		}
 	}
 }

@@ -47,7 +47,13 @@ func PIDSpace(pid int) (uint64, error) {
 
 // MayMount reports whether the process has CAP_SYS_ADMIN in effect, without which it cannot have mounts of its own.
 // Errors are those of InnermostPID.
-func MayMount(pid int) (bool, error) {
+func MayMount(pid int) (bool, error) { return capable(pid, unix.CAP_SYS_ADMIN) }
+
+// MayOverride reports whether the process has CAP_DAC_OVERRIDE in effect, without which it cannot enter the private
+// folders of other users. Errors are those of InnermostPID.
+func MayOverride(pid int) (bool, error) { return capable(pid, unix.CAP_DAC_OVERRIDE) }
+
+func capable(pid, capability int) (bool, error) {
 	text, err := status(pid)
 	if err != nil {
 		return false, err
@@ -57,7 +63,7 @@ func MayMount(pid int) (bool, error) {
 	if !ok || err != nil {
 		return false, fmt.Errorf("status of process %d: no capabilities: %w", pid, sharing.ErrUnavailable)
 	}
-	return mask&(1<<unix.CAP_SYS_ADMIN) != 0, nil
+	return mask&(1<<capability) != 0, nil
 }
 
 func status(pid int) (string, error) {

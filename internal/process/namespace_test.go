@@ -7,7 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -39,12 +43,32 @@ func TestPIDSpace(t *testing.T) {
 	}
 }
 
-func TestMayMount(t *testing.T) {
-	may, err := MayMount(os.Getpid())
-	if err != nil || os.Geteuid() != 0 && may {
-		t.Errorf("%v %v", may, err)
+// What a process may do is told by the capabilities that it has in effect.
+func TestCapabilities(t *testing.T) {
+	for name, may := range map[string]func(pid int) (bool, error){"mount": MayMount, "override": MayOverride} {
+		if got, err := may(os.Getpid()); err != nil || os.Geteuid() != 0 && got {
+			t.Errorf("%s: %v %v", name, got, err)
+		}
+		if _, err := may(1 << 30); !errors.Is(err, sharing.ErrNotFound) {
+			t.Errorf("%s of no process: %v", name, err)
+		}
 	}
-	if _, err := MayMount(1 << 30); !errors.Is(err, sharing.ErrNotFound) {
-		t.Errorf("of no process: %v", err)
+	if may, err := MayMount(os.Getpid()); !may || err != nil {
+		t.Skip("capabilities can be given by root alone:", sharing.ErrDenied)
+	}
+	cmd := exec.CommandContext(t.Context(), "cat")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4711, Gid: 4711}, AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN}}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = in.Close(); _ = cmd.Wait() }()
+	mount, err1 := MayMount(cmd.Process.Pid)
+	override, err2 := MayOverride(cmd.Process.Pid)
+	if err := errors.Join(err1, err2); err != nil || !mount || override {
+		t.Errorf("with CAP_SYS_ADMIN alone: mount %v, override %v, %v", mount, override, err)
 	}
 }

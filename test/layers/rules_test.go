@@ -21,7 +21,7 @@ type layer struct {
 }
 
 // tools are the internal packages that know nothing of GPUs; any package above may use them.
-var tools = []string{"internal/atomicfile", "internal/failpoint", "internal/process", "internal/quiet", "internal/serve/...", "internal/trusted"}
+var tools = []string{"internal/atomicfile", "internal/failpoint", "internal/mountns", "internal/process", "internal/quiet", "internal/serve/...", "internal/trusted"}
 
 // layers are ordered from the bottom up. A package that no pattern matches has no place yet: give it one.
 var layers = []layer{
