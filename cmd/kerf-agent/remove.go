@@ -19,6 +19,8 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/kube"
+	"github.com/kerf-gpu/kerf/internal/libkerf"
+	"github.com/kerf-gpu/kerf/internal/mps"
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -199,7 +201,7 @@ func (r *removal) unmark(ctx context.Context) error {
 
 // files removes what lies on the machine.
 func (r *removal) files() error {
-	var errs []error
+	errs := []error{r.unmount()}
 	for _, pattern := range []string{filepath.Join(r.cdiDir, "kerf.dev-*.json"), filepath.Join(r.kubeletDir, "device-plugins", "kerf-*.sock")} {
 		if r.kubeletDir == "" && strings.HasSuffix(pattern, ".sock") {
 			continue
@@ -216,6 +218,16 @@ func (r *removal) files() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// unmount takes away what agents have mounted below the directory: the folders of grants, and the volumes of MPS daemons.
+func (r *removal) unmount() error {
+	errs := []error{libkerf.RemoveFolders(filepath.Join(r.dir, "client"), func(string) bool { return false })}
+	volumes, err := filepath.Glob(filepath.Join(r.dir, "mps", "*", "*", "*"))
+	for _, dir := range volumes {
+		errs = append(errs, mps.UnmountVolume(dir))
+	}
+	return errors.Join(append(errs, err)...)
 }
 
 // emptied removes all that is in dir, and dir if it is not a mount.

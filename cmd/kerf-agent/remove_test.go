@@ -15,6 +15,9 @@ import (
 	"testing"
 
 	"github.com/kerf-gpu/kerf/internal/cgroup"
+	"github.com/kerf-gpu/kerf/internal/libkerf"
+	"github.com/kerf-gpu/kerf/internal/mountns"
+	"github.com/kerf-gpu/kerf/internal/mps"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
@@ -134,5 +137,32 @@ func TestRemovePutsBackSettings(t *testing.T) {
 	r.leaveSettings = true
 	if err := r.restored(t.Context()); err != nil {
 		t.Errorf("left as it is: %v", err)
+	}
+}
+
+// What agents have mounted goes, too: a killed one leaves it.
+func TestRemoveUnmounts(t *testing.T) {
+	if !mountns.Allowed() {
+		t.Skip("mounting needs CAP_SYS_ADMIN")
+	}
+	r := removal{log: slog.New(slog.DiscardHandler), dir: filepath.Join(t.TempDir(), "run")}
+	t.Cleanup(func() { _ = r.unmount() })
+	folder := libkerf.Folder{Preload: "/l", Devices: []libkerf.Device{{GPU: "GPU-00000000-0000-0000-0000-000000000001", Limit: 1}}}
+	region, err := folder.Make(filepath.Join(r.dir, "client", "k-1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer region.Close()
+	volume := filepath.Join(r.dir, "mps", "gpu", "domain", "v")
+	if err := errors.Join(os.MkdirAll(volume, 0o755), mps.MountVolume(volume)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := r.files(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(r.dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the agent's directory is there: %v", err)
 	}
 }

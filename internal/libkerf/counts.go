@@ -4,7 +4,6 @@
 package libkerf
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -58,9 +57,9 @@ func (r *Region) Counts() []Count {
 	return out
 }
 
-// Check looks whether the region's files in dir are those that r has mapped, and whole. The usage file is writable
-// for the container's processes, who may cut it or fill it up: it is then cut to its size. The error wraps
-// sharing.ErrStale: what the processes count can no longer be trusted, and r is of no use.
+// Check looks whether the region's files in dir are those that r has mapped, and whole. The container's processes can
+// write to the usage file. The error wraps sharing.ErrStale: what the processes count can no longer be trusted, and r is of
+// no use. Call it in Guarded.
 func (r *Region) Check(dir string) error {
 	for i, name := range []string{LimitsFile, UsageFile} {
 		path := filepath.Join(dir, name)
@@ -71,9 +70,11 @@ func (r *Region) Check(dir string) error {
 		case !os.SameFile(info, r.files[i]):
 			return fmt.Errorf("region file %q is another one than processes have: %w", path, sharing.ErrStale)
 		case info.Size() != int64(len(r.maps[i])):
-			err := os.Truncate(path, int64(len(r.maps[i])))
-			return errors.Join(fmt.Errorf("region file %q had %d bytes instead of %d: %w", path, info.Size(), len(r.maps[i]), sharing.ErrStale), err)
+			return fmt.Errorf("region file %q has %d bytes instead of %d: %w", path, info.Size(), len(r.maps[i]), sharing.ErrStale)
 		}
+	}
+	if atomic.LoadUint64(&r.usage.magic) != usageMagic {
+		return fmt.Errorf("usage file in %q was overwritten: %w", dir, sharing.ErrStale)
 	}
 	return nil
 }

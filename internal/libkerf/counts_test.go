@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -42,6 +43,15 @@ func TestCheck(t *testing.T) {
 		"cut":     func(path string) error { return os.Truncate(path, 0) },
 		"filled":  func(path string) error { return os.Truncate(path, 64<<20) },
 		"removed": os.Remove,
+		"emptied": func(path string) error { return os.WriteFile(path, nil, 0o600) },
+		"zeroed": func(path string) error {
+			f, err := os.OpenFile(path, os.O_WRONLY, 0)
+			if err != nil {
+				return err
+			}
+			_, err = f.Write(make([]byte, unsafe.Sizeof(usagePage{})))
+			return errors.Join(err, f.Close())
+		},
 		"replaced": func(path string) error {
 			return errors.Join(os.Remove(path), os.WriteFile(path, make([]byte, 1<<18), 0o600))
 		},
@@ -62,9 +72,6 @@ func TestCheck(t *testing.T) {
 			}
 			if err := r.Check(dir); !errors.Is(err, sharing.ErrStale) {
 				t.Errorf("%v", err)
-			}
-			if info, err := os.Stat(files[1]); name == "filled" && (err != nil || info.Size() > 1<<20) {
-				t.Errorf("%v, left at %d bytes", err, info.Size())
 			}
 		})
 	}

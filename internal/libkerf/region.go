@@ -105,22 +105,8 @@ func Create(dir string, devices []Device) (*Region, error) {
 		if name == UsageFile {
 			mode = 0o666 // the container's processes, whoever they are, count here
 		}
-		f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-		if os.IsExist(err) {
-			return nil, fmt.Errorf("create region %q: %w: %w", dir, err, sharing.ErrConflict)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("create region %q: %w: %w", dir, err, sharing.ErrUnavailable)
-		}
-		_, err = f.Write(page)
-		if err == nil {
-			err = f.Chmod(mode)
-		}
-		if closed := f.Close(); err == nil {
-			err = closed
-		}
-		if err != nil {
-			return nil, fmt.Errorf("create region %q: %w: %w", dir, err, sharing.ErrUnavailable)
+		if err := makeFile(filepath.Join(dir, name), page, mode); err != nil {
+			return nil, fmt.Errorf("create region %q: %w", dir, err)
 		}
 	}
 	return Open(dir)
@@ -130,8 +116,8 @@ func Create(dir string, devices []Device) (*Region, error) {
 func anyDevice() []byte { return bytes.Repeat([]byte{0xff}, 16) }
 
 func writePart(dir string, id sharing.GPUID) error {
-	if err := os.WriteFile(filepath.Join(dir, PartFile), []byte(id), 0o600); err != nil {
-		return fmt.Errorf("create region %q: %w: %w", dir, err, sharing.ErrUnavailable)
+	if err := makeFile(filepath.Join(dir, PartFile), []byte(id), 0o600); err != nil {
+		return fmt.Errorf("create region %q: %w", dir, err)
 	}
 	return nil
 }

@@ -4,7 +4,6 @@
 package caps
 
 import (
-	"os"
 	"regexp"
 	"strings"
 
@@ -35,8 +34,8 @@ func (l Libkerf) Probe(gpu sharing.GPU) Support {
 	if err := libkerf.CheckFile(l.Library); err != nil {
 		return Support{Answer: NotSupported, Reason: err.Error(), Remedy: "install libkerf.so as root's, on a file system from which programs may run"}
 	}
-	if err := os.MkdirAll(l.Dir, 0o755); err != nil {
-		return Support{Answer: NotSupported, Reason: "regions cannot be made: " + err.Error(), Remedy: "let the agent write to its directory"}
+	if err := libkerf.TryFolder(l.Dir); err != nil {
+		return Support{Answer: NotSupported, Reason: "the folders of grants cannot be made: " + err.Error(), Remedy: "give the agent CAP_SYS_ADMIN and CAP_SYS_CHROOT, and its directory mountPropagation HostToContainer"}
 	}
 	names, err := libkerf.DriverNames(l.Drivers)
 	if err != nil {

@@ -60,7 +60,7 @@ func TestProbeLibkerf(t *testing.T) {
 		"library gone":           {func(l *Libkerf, _ *sharing.GPU) { l.Library = absent }, NotSupported, "no such file"},
 		"others can write to it": {func(l *Libkerf, _ *sharing.GPU) { l.Library = open }, NotSupported, "root alone"},
 		"no library's content":   {func(l *Libkerf, _ *sharing.GPU) { l.Library = text }, NotSupported, "is no library"},
-		"nowhere for regions":    {func(l *Libkerf, _ *sharing.GPU) { l.Dir = text + "/x" }, NotSupported, "regions cannot be made"},
+		"nowhere for regions":    {func(l *Libkerf, _ *sharing.GPU) { l.Dir = text + "/x" }, NotSupported, "folders of grants cannot be made"},
 		"no driver":              {func(l *Libkerf, _ *sharing.GPU) { l.Drivers = []string{absent} }, CouldNotTell, "no libcuda.so.1"},
 		"a driver of text":       {func(l *Libkerf, _ *sharing.GPU) { l.Drivers = []string{text} }, CouldNotTell, "entry points could not be read"},
 		"a new way to allocate": {func(l *Libkerf, _ *sharing.GPU) {

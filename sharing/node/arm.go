@@ -149,7 +149,7 @@ func (r *Runtime) arm(ctx context.Context, c ledger.Claim, h *holding, att Attac
 	defer r.mu.Unlock()
 	armed.Device = h.device
 	if h.region != nil {
-		armed.Mounts, armed.Preload = r.processMounts(h, with.NoPreloadFile), libkerf.PreloadPath(h.region.dir)
+		armed.Mounts, armed.Preload = r.processMounts(h, with.NoPreloadFile), libkerf.PreloadPath(h.region.root)
 		if with.NoPreloadFile {
 			h.levelWhy = joinSentences(append([]string{preloadedByEnv}, nonEmpty(h.levelWhy)...))
 		}

@@ -53,7 +53,7 @@ func TestCapEventsOfTheLibrary(t *testing.T) {
 	if d := cmp.Diff([]CapEvents{{Counted: true}}, g.shown().Events); d != "" {
 		t.Errorf("at first: %s", d)
 	}
-	usage := filepath.Join(g.bench.opt.Client.Dir, string(a.ID), libkerf.UsageFile)
+	usage := filepath.Join(g.bench.regionOf(string(a.ID)), libkerf.UsageFile)
 	f, err := os.OpenFile(usage, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)

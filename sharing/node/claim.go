@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"time"
 
@@ -71,15 +72,24 @@ func (r *Runtime) prepare(ctx context.Context, id ledger.ClaimID) error {
 	return r.holdRegion(id, inForce)
 }
 
-// mayPreload says why the preloaded library cannot hold a process: it needs mounts of its own.
+// mayPreload says why the preloaded library cannot hold a process: it needs mounts of its own, and its folder is of its
+// user alone, which the agent must be able to enter.
 func (r *Runtime) mayPreload(peer Peer) map[config.Backend]choice.Support {
 	may, err := process.MayMount(peer.PID)
+	override := peer.UID == 0
+	if err == nil && !override {
+		override, err = process.MayOverride(os.Getpid())
+	}
 	switch {
 	case err != nil:
 		return map[config.Backend]choice.Support{config.BackendLibkerf: {Reason: "it could not be told whether the process may mount: " + err.Error()}}
 	case !may:
 		return map[config.Backend]choice.Support{config.BackendLibkerf: {
 			Answer: choice.NotSupported, Reason: "the process has no CAP_SYS_ADMIN, which mounts of its own need", Remedy: "run as root, or in a container",
+		}}
+	case !override:
+		return map[config.Backend]choice.Support{config.BackendLibkerf: {
+			Answer: choice.NotSupported, Reason: "the agent has no CAP_DAC_OVERRIDE, which the folder of another user needs", Remedy: "run as root, or in a container",
 		}}
 	}
 	return nil

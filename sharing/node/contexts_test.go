@@ -47,7 +47,7 @@ func TestSizesOfContextsThatCannotBeRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := newPreloaded(t, preloading)
 			_, a := g.share(1)
-			open, err := libkerf.Open(filepath.Join(g.bench.opt.Client.Dir, string(a.ID)))
+			open, err := libkerf.Open(g.bench.regionOf(string(a.ID)))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/failpoint"
+	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/caps/choice"
@@ -322,6 +323,22 @@ func newBench(t testing.TB) *bench {
 		}
 	})
 	return b
+}
+
+// preloads gives the bench the library, and removes the folders of grants at the end of the test.
+func (b *bench) preloads() {
+	b.t.Helper()
+	b.opt.Client = ClientPaths{Dir: filepath.Join(b.dir, "client"), Library: "/opt/kerf/v1/libkerf.so"}
+	b.t.Cleanup(func() {
+		if err := libkerf.RemoveFolders(b.opt.Client.Dir, func(string) bool { return false }); err != nil {
+			b.t.Error(err)
+		}
+	})
+}
+
+// regionOf is the region's folder of a grant.
+func (b *bench) regionOf(grant string) string {
+	return libkerf.RegionIn(filepath.Join(b.opt.Client.Dir, grant))
 }
 
 // start makes the runtime as an agent does, attached, with its loops running until the test ends.

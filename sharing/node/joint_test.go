@@ -60,7 +60,7 @@ func TestTwoContainersOneCap(t *testing.T) {
 	}
 	main := g.run(m)
 	for _, c := range []*container{main, side} {
-		if c.in.Mounts[0].Source != filepath.Join(g.bench.opt.Client.Dir, root) || c.in.Env["KERF_MEMORY_BYTES"] != "10737418240" || c.in.Env["KERF_PERCENT"] != "30" {
+		if c.in.Mounts[0].Source != g.bench.regionOf(root) || c.in.Env["KERF_MEMORY_BYTES"] != "10737418240" || c.in.Env["KERF_PERCENT"] != "30" {
 			t.Errorf("%s gets %+v %v", c.ask.Ref, c.in.Mounts[0], c.in.Env)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -124,7 +123,7 @@ func (g *guarded) wantShared(all []*sharerOf, root ledger.ClaimID) {
 	if running == 0 {
 		return
 	}
-	open, err := libkerf.Open(filepath.Join(g.bench.opt.Client.Dir, string(root)))
+	open, err := libkerf.Open(g.bench.regionOf(string(root)))
 	if err != nil {
 		g.t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 // rejectsManaged is what the programs of a grant find in its region.
 func (g *guarded) rejectsManaged(a Armed) bool {
 	g.t.Helper()
-	open, err := libkerf.Open(filepath.Join(g.bench.opt.Client.Dir, string(a.ID)))
+	open, err := libkerf.Open(g.bench.regionOf(string(a.ID)))
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestManagedMemoryInAGrantsReason(t *testing.T) {
 // managedOf says that a part of what a slot counts of the first GPU is managed memory, as the library would.
 func (g *guarded) managedOf(a Armed, slot int, n sharing.Bytes) {
 	g.t.Helper()
-	f, err := os.OpenFile(filepath.Join(g.bench.opt.Client.Dir, string(a.ID), libkerf.UsageFile), os.O_RDWR, 0)
+	f, err := os.OpenFile(filepath.Join(g.bench.regionOf(string(a.ID)), libkerf.UsageFile), os.O_RDWR, 0)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestManagedMemoryOfLibkerfIsAttributed(t *testing.T) {
 // writesLimit writes to the page of limits, as a program does that has mounted it to be writable.
 func (g *guarded) writesLimit(a Armed, limit sharing.Bytes) {
 	g.t.Helper()
-	open, err := libkerf.Open(filepath.Join(g.bench.opt.Client.Dir, string(a.ID)))
+	open, err := libkerf.Open(g.bench.regionOf(string(a.ID)))
 	if err != nil {
 		g.t.Fatal(err)
 	}

@@ -4,7 +4,6 @@
 package node
 
 import (
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,7 +18,7 @@ func newPreloadedPods(t *testing.T, pool config.Pool) *guarded {
 	t.Helper()
 	b, s := newPodBench(t), &seen{}
 	b.opt.Observer, b.opt.Pool = s, pool
-	b.opt.Client = ClientPaths{Dir: filepath.Join(b.dir, "client"), Library: "/opt/kerf/v1/libkerf.so"}
+	b.preloads()
 	g := &guarded{bench: b, seen: s}
 	g.restartPreloading()
 	return g

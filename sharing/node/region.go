@@ -6,8 +6,6 @@ package node
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -21,11 +19,8 @@ import (
 
 // Where a container finds the library and the region of its grant, and what makes programs load it.
 const (
-	clientDir     = "/usr/local/lib/kerf"
-	clientLibrary = libkerf.LibraryFile
-	preloadFile   = "/etc/ld.so.preload"
-	// preloadSource is the file of a region's folder that is put there.
-	preloadSource = "preload"
+	clientDir   = "/usr/local/lib/kerf"
+	preloadFile = "/etc/ld.so.preload"
 )
 
 // ClientPaths are where the preloaded library keeps what it needs. The zero value is that of an agent without it.
@@ -39,7 +34,8 @@ type ClientPaths struct {
 
 // region is the folder of one grant, and what was seen of it.
 type region struct {
-	dir string
+	// root is the grant's folder, and dir the region's in it.
+	root, dir string
 	// mu is held while open is used.
 	mu   sync.Mutex
 	open *libkerf.Region
@@ -54,42 +50,16 @@ type region struct {
 	told []toldTime
 }
 
-// makeRegion makes the folder of a grant that no process uses yet. Programs that are to load the library find it at
-// library. What a context takes they put aside themselves, see learnContexts.
-func makeRegion(dir, library string, own sharing.Placement, contexts map[sharing.GPUID]sharing.Bytes) (*region, error) {
-	if err := os.RemoveAll(dir); err != nil { // of an arm that was undone
-		return nil, fmt.Errorf("make region: %w (%w)", err, sharing.ErrUnavailable)
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("make region: %w (%w)", err, sharing.ErrUnavailable)
-	}
-	var devices []libkerf.Device
+// makeRegion creates the folder of a grant that no process uses yet. The loader of owner's programs finds the library by
+// the path preload. What a context takes they put aside themselves, see learnContexts.
+func makeRegion(root, preload string, owner uint32, own sharing.Placement, contexts map[sharing.GPUID]sharing.Bytes) (*region, error) {
+	folder := libkerf.Folder{Owner: owner, Preload: preload}
 	for _, f := range own {
-		devices = append(devices, libkerf.Device{GPU: f.GPU, Limit: f.Memory})
+		folder.Devices = append(folder.Devices, libkerf.Device{GPU: f.GPU, Limit: f.Memory})
 	}
-	// The library itself cannot lie here, where nothing may be executed: it is mounted over an empty file.
-	for name, text := range map[string]string{clientLibrary: "", preloadSource: library + "\n"} {
-		file := filepath.Join(dir, name)
-		// Whatever the mask of the agent is.
-		err := os.WriteFile(file, []byte(text), 0o644) //nolint:gosec // every program reads it
-		if err == nil {
-			err = os.Chmod(file, 0o644)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("make region: %w (%w)", err, sharing.ErrUnavailable)
-		}
-	}
-	if err := libkerf.MakePreload(dir); err != nil {
-		return nil, err
-	}
-	for _, d := range []string{filepath.Dir(dir), dir} {
-		if err := os.Chmod(d, 0o755); err != nil {
-			return nil, fmt.Errorf("make region: %w (%w)", err, sharing.ErrUnavailable)
-		}
-	}
-	opened, err := libkerf.Create(dir, devices)
+	opened, err := folder.Make(root)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("make region: %w", err)
 	}
 	for _, f := range own {
 		size, known := contexts[f.GPU]
@@ -100,7 +70,7 @@ func makeRegion(dir, library string, own sharing.Placement, contexts map[sharing
 			return nil, errors.Join(err, opened.Close())
 		}
 	}
-	g := &region{dir: dir, open: opened, pids: map[client.Process]libkerf.Process{}}
+	g := &region{root: root, dir: libkerf.RegionIn(root), open: opened, pids: map[client.Process]libkerf.Process{}}
 	for _, f := range own {
 		if err := g.setPercent(f, f.Percent > 0); err != nil { // from the first launch on
 			return nil, errors.Join(err, opened.Close())
@@ -111,9 +81,9 @@ func makeRegion(dir, library string, own sharing.Placement, contexts map[sharing
 
 // findRegion opens the folder of a grant that an earlier agent made. One that is not there, or not whole, is not
 // made anew: programs that run would not know of it, and those that start get no memory without it.
-func findRegion(dir string) *region {
-	g := &region{dir: dir, pids: map[client.Process]libkerf.Process{}}
-	opened, err := libkerf.Open(dir)
+func findRegion(root string) *region {
+	g := &region{root: root, dir: libkerf.RegionIn(root), pids: map[client.Process]libkerf.Process{}}
+	opened, err := libkerf.Open(g.dir)
 	if err != nil {
 		g.lost = err.Error()
 		return g
@@ -200,10 +170,7 @@ func (g *region) remove() error {
 		err = g.open.Close()
 		g.open = nil
 	}
-	if removed := os.RemoveAll(g.dir); removed != nil {
-		err = errors.Join(err, fmt.Errorf("remove region: %w (%w)", removed, sharing.ErrUnavailable))
-	}
-	return err
+	return errors.Join(err, libkerf.RemoveFolder(g.root))
 }
 
 // holdRegion makes sure that a grant which the library holds has its region, with the caps that are to be in
@@ -217,14 +184,14 @@ func (r *Runtime) holdRegion(id ledger.ClaimID, inForce sharing.Placement) error
 		return nil
 	}
 	had := r.sharedRegion(id)
-	whole, dir := had != nil && had.lost == "", filepath.Join(r.opt.Client.Dir, string(g.Claim.Root()))
+	whole, root := had != nil && had.lost == "", filepath.Join(r.opt.Client.Dir, string(g.Claim.Root()))
 	runs := g.Lease != nil || r.usedBeside(g)
 	if whole {
 		h.region = had
 	}
-	library := libkerf.PreloadPath(dir)
-	if h.container || g.Claim.Owner.Pod() {
-		library = libkerf.PreloadPath(clientDir)
+	preload, owner, contained := libkerf.PreloadPath(root), g.Claim.Owner.UID, h.container || g.Claim.Owner.Pod()
+	if contained {
+		preload, owner = libkerf.PreloadPath(clientDir), 0
 	}
 	contexts, managed := r.contextSizes(), r.pool.ManagedMemory
 	r.mu.Unlock()
@@ -236,15 +203,22 @@ func (r *Runtime) holdRegion(id ledger.ClaimID, inForce sharing.Placement) error
 	}
 	r.making.Lock() // what is left of a lease that ended lies in the same folder
 	defer r.making.Unlock()
-	if err := r.forgetSpent(dir); err != nil {
+	if err := r.forgetSpent(root); err != nil {
 		return err
 	}
-	made, err := makeRegion(dir, library, inForce, contexts)
-	if err == nil {
-		err = made.setManaged(managed)
-	}
+	made, err := makeRegion(root, preload, owner, inForce, contexts)
 	if err != nil {
 		return err
+	}
+	err = made.setManaged(managed)
+	if caller := g.Claim.Owner.PID; err == nil && caller > 0 { // it may have mounts of its own
+		// It need not see what the runtime of its container mounts.
+		if err = libkerf.ShowFolder(root, caller); contained {
+			err = nil
+		}
+	}
+	if err != nil {
+		return errors.Join(err, made.remove())
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -263,14 +237,14 @@ func (r *Runtime) holdRegion(id ledger.ClaimID, inForce sharing.Placement) error
 
 // forgetSpent closes the regions of grants that ended which the upkeep has not removed from a folder yet. The caller holds
 // making.
-func (r *Runtime) forgetSpent(dir string) error {
+func (r *Runtime) forgetSpent(root string) error {
 	r.mu.Lock()
 	var old []*region
 	r.spent = slices.DeleteFunc(r.spent, func(g *region) bool {
-		if g.dir == dir {
+		if g.root == root {
 			old = append(old, g)
 		}
-		return g.dir == dir
+		return g.root == root
 	})
 	r.mu.Unlock()
 	var errs []error
@@ -290,7 +264,7 @@ func (r *Runtime) removeSpent() {
 	r.mu.Unlock()
 	for _, g := range spent {
 		if err := g.remove(); err != nil {
-			r.log.Warn("region left behind", "dir", g.dir, "error", err.Error())
+			r.log.Warn("region left behind", "dir", g.root, "error", err.Error())
 		}
 	}
 }
@@ -354,30 +328,22 @@ func (r *Runtime) settleOr(g ledger.Grant, found *region) {
 	}
 }
 
-// sweepRegions removes the regions of no grant. Where the record was lost, some of them may turn out to be those
-// of grants that run, and all stay until the next start. It needs the lock.
-func (r *Runtime) sweepRegions() error {
+// sweepRegions removes the regions of no grant. If the record was lost, some of them may turn out to be those of grants
+// that run, and all stay until the next start. One that cannot be removed takes a fixed amount of memory and harms no
+// grant. It needs the lock.
+func (r *Runtime) sweepRegions() {
 	if r.opt.Client.Dir == "" || r.unrecorded {
-		return nil
-	}
-	entries, err := os.ReadDir(r.opt.Client.Dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("look at regions: %w (%w)", err, sharing.ErrUnavailable)
+		return
 	}
 	kept := map[string]bool{}
 	for _, h := range r.held {
 		if h.region != nil {
-			kept[h.region.dir] = true
+			kept[filepath.Base(h.region.root)] = true
 		}
 	}
-	for _, e := range entries {
-		if !kept[filepath.Join(r.opt.Client.Dir, e.Name())] {
-			if err := os.RemoveAll(filepath.Join(r.opt.Client.Dir, e.Name())); err != nil {
-				return fmt.Errorf("remove region of no grant: %w (%w)", err, sharing.ErrUnavailable)
-			}
-		}
+	if err := libkerf.RemoveFolders(r.opt.Client.Dir, func(name string) bool { return kept[name] }); err != nil {
+		r.log.Warn("failed to remove regions of no grant", "error", err.Error())
 	}
-	return nil
 }
 
 // placementOfRegion is what a grant without a record was given, by the limits of its region, which root alone can
@@ -404,26 +370,28 @@ func (r *Runtime) containerMounts(h *holding) []sharing.Mount {
 	dir := h.region.dir
 	return []sharing.Mount{
 		{Source: dir, Target: clientDir, ReadOnly: true},
-		{Source: r.opt.Client.Library, Target: filepath.Join(clientDir, clientLibrary), ReadOnly: true},
+		{Source: r.opt.Client.Library, Target: filepath.Join(clientDir, libkerf.LibraryFile), ReadOnly: true},
 		{Source: filepath.Join(dir, libkerf.UsageFile), Target: filepath.Join(clientDir, libkerf.UsageFile)},
-		{Source: filepath.Join(dir, preloadSource), Target: preloadFile, ReadOnly: true},
+		{Source: filepath.Join(dir, libkerf.PreloadName), Target: preloadFile, ReadOnly: true},
 	}
 }
 
-// processMounts are what a process of its own gets in a mount namespace of its own, where the region's folder keeps its
-// place. With byEnv the library is not put into the loader's file: the program's environment names it.
+// processMounts are what a process of its own gets in a mount namespace of its own. There the region covers the grant's
+// folder, so that programs of every user in the grant can enter it, and the caps cannot be reached for writing. With byEnv
+// the library is not put into the loader's file: the program's environment names it.
 func (r *Runtime) processMounts(h *holding, byEnv bool) []sharing.Mount {
 	if h.region == nil {
 		return nil
 	}
-	dir := h.region.dir
+	root := h.region.root
+	usage, preload := filepath.Join(root, libkerf.UsageFile), filepath.Join(root, libkerf.PreloadName)
 	mounts := []sharing.Mount{
-		{Source: dir, Target: dir, ReadOnly: true},
-		{Source: r.opt.Client.Library, Target: filepath.Join(dir, clientLibrary), ReadOnly: true},
-		{Source: filepath.Join(dir, libkerf.UsageFile), Target: filepath.Join(dir, libkerf.UsageFile)},
+		{Source: h.region.dir, Target: root, ReadOnly: true},
+		{Source: r.opt.Client.Library, Target: filepath.Join(root, libkerf.LibraryFile), ReadOnly: true},
+		{Source: usage, Target: usage},
 	}
 	if !byEnv {
-		mounts = append(mounts, sharing.Mount{Source: filepath.Join(dir, preloadSource), Target: preloadFile, ReadOnly: true})
+		mounts = append(mounts, sharing.Mount{Source: preload, Target: preloadFile, ReadOnly: true})
 	}
 	return mounts
 }

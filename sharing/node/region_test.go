@@ -33,7 +33,7 @@ func newPreloaded(t *testing.T, pool config.Pool) *guarded {
 	b := newBench(t)
 	s := &seen{}
 	b.opt.Observer, b.opt.Pool = s, pool
-	b.opt.Client = ClientPaths{Dir: filepath.Join(b.dir, "client"), Library: "/opt/kerf/v1/libkerf.so"}
+	b.preloads()
 	g := &guarded{bench: b, seen: s}
 	g.restartPreloading()
 	return g
@@ -72,7 +72,7 @@ func (g *guarded) countsWaiting(a Armed, slot int, p *tenant, held, waiting shar
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	f, err := os.OpenFile(filepath.Join(g.bench.opt.Client.Dir, string(a.ID), libkerf.UsageFile), os.O_RDWR, 0)
+	f, err := os.OpenFile(filepath.Join(g.bench.regionOf(string(a.ID)), libkerf.UsageFile), os.O_RDWR, 0)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func (g *guarded) countsWaiting(a Armed, slot int, p *tenant, held, waiting shar
 
 func (g *guarded) usage(a Armed) libkerf.Usage {
 	g.t.Helper()
-	open, err := libkerf.Open(filepath.Join(g.bench.opt.Client.Dir, string(a.ID)))
+	open, err := libkerf.Open(g.bench.regionOf(string(a.ID)))
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -109,13 +109,13 @@ func TestALeaseOfTheLibraryHasARegion(t *testing.T) {
 	p, a := g.share(4)
 	dir := filepath.Join(g.bench.opt.Client.Dir, string(a.ID))
 	want := []sharing.Mount{
-		{Source: dir, Target: dir, ReadOnly: true}, {Source: "/opt/kerf/v1/libkerf.so", Target: dir + "/libkerf.so", ReadOnly: true},
+		{Source: dir + "/region", Target: dir, ReadOnly: true}, {Source: "/opt/kerf/v1/libkerf.so", Target: dir + "/libkerf.so", ReadOnly: true},
 		{Source: dir + "/usage", Target: dir + "/usage"}, {Source: dir + "/preload", Target: "/etc/ld.so.preload", ReadOnly: true},
 	}
 	if d := cmp.Diff(want, a.Mounts); d != "" || a.Preload != libkerf.PreloadPath(dir) {
 		t.Errorf("preload %q, mounts (-want +got):\n%s", a.Preload, d)
 	}
-	if text, err := os.ReadFile(dir + "/preload"); err != nil || string(text) != libkerf.PreloadPath(dir)+"\n" {
+	if text, err := os.ReadFile(dir + "/region/preload"); err != nil || string(text) != libkerf.PreloadPath(dir)+"\n" {
 		t.Errorf("%q %v", text, err)
 	}
 	if s := g.shown(); s.Backend != config.BackendLibkerf || s.Level != sharing.LevelClient || s.LevelReason != "driver: an old driver" {
@@ -252,7 +252,7 @@ func TestASpoiltRegion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := newPreloaded(t, both)
 			_, a := g.share(4)
-			dir := filepath.Join(g.bench.opt.Client.Dir, string(a.ID))
+			dir := g.bench.regionOf(string(a.ID))
 			if err := os.Remove(filepath.Join(dir, libkerf.UsageFile)); err != nil {
 				t.Fatal(err)
 			}
@@ -338,7 +338,7 @@ func TestARegionWithoutARecord(t *testing.T) {
 func TestContainersOfTheLibrary(t *testing.T) {
 	b := newPodBench(t)
 	b.opt.Pool = preloading
-	b.opt.Client = ClientPaths{Dir: filepath.Join(b.dir, "client"), Library: "/opt/kerf/v1/libkerf.so"}
+	b.preloads()
 	b.Runtime = New(b.opt)
 	if err := b.Restore(t.Context()); err != nil {
 		t.Fatal(err)
@@ -355,15 +355,15 @@ func TestContainersOfTheLibrary(t *testing.T) {
 	c := b.run(ask)
 	dir := filepath.Join(b.opt.Client.Dir, c.in.Grant)
 	want := []sharing.Mount{
-		{Source: dir, Target: "/usr/local/lib/kerf", ReadOnly: true},
+		{Source: dir + "/region", Target: "/usr/local/lib/kerf", ReadOnly: true},
 		{Source: "/opt/kerf/v1/libkerf.so", Target: "/usr/local/lib/kerf/libkerf.so", ReadOnly: true},
-		{Source: dir + "/usage", Target: "/usr/local/lib/kerf/usage"},
-		{Source: dir + "/preload", Target: "/etc/ld.so.preload", ReadOnly: true},
+		{Source: dir + "/region/usage", Target: "/usr/local/lib/kerf/usage"},
+		{Source: dir + "/region/preload", Target: "/etc/ld.so.preload", ReadOnly: true},
 	}
 	if d := cmp.Diff(want, c.in.Mounts); d != "" || c.in.Level != sharing.LevelClient {
 		t.Errorf("level %v, mounts (-want +got):\n%s", c.in.Level, d)
 	}
-	if text, err := os.ReadFile(dir + "/preload"); err != nil || string(text) != libkerf.PreloadPath("/usr/local/lib/kerf")+"\n" {
+	if text, err := os.ReadFile(dir + "/region/preload"); err != nil || string(text) != libkerf.PreloadPath("/usr/local/lib/kerf")+"\n" {
 		t.Errorf("%q %v", text, err)
 	}
 	c.remove()
@@ -376,7 +376,7 @@ func TestContainersOfTheLibrary(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	again := b.run(ask)
-	if _, err := os.Stat(filepath.Join(b.opt.Client.Dir, again.in.Grant, libkerf.UsageFile)); err != nil {
+	if _, err := os.Stat(filepath.Join(b.regionOf(again.in.Grant), libkerf.UsageFile)); err != nil {
 		t.Errorf("of the next instance: %v", err)
 	}
 	again.remove()

@@ -33,7 +33,7 @@ func (g *guarded) part(percent sharing.Percent) (*tenant, Armed) {
 // counted is what the region says of the percent, and its budget.
 func (g *guarded) counted(a Armed) libkerf.Budget {
 	g.t.Helper()
-	open, err := libkerf.Open(filepath.Join(g.bench.opt.Client.Dir, string(a.ID)))
+	open, err := libkerf.Open(g.bench.regionOf(string(a.ID)))
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestRefillsBudgets(t *testing.T) {
 	if balance, charged, err := account.Read(); balance != mostBudget || charged != 0 || err != nil {
 		t.Errorf("what a program wrote is read as %v, %v, %v", balance, charged, err)
 	}
-	if err := os.Truncate(filepath.Join(g.bench.opt.Client.Dir, string(a.ID), libkerf.UsageFile), 0); err != nil {
+	if err := os.Truncate(filepath.Join(g.bench.regionOf(string(a.ID)), libkerf.UsageFile), 0); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := account.Read(); !errors.Is(err, sharing.ErrStale) {

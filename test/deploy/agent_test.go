@@ -55,7 +55,7 @@ func TestAgentHasNoMoreThanItNeeds(t *testing.T) {
 	if !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) {
 		t.Errorf("drops %v, want ALL", s.Capabilities.Drop)
 	}
-	if d := cmp.Diff([]corev1.Capability{"SYS_ADMIN", "SYS_PTRACE", "KILL"}, s.Capabilities.Add); d != "" {
+	if d := cmp.Diff([]corev1.Capability{"SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE", "KILL"}, s.Capabilities.Add); d != "" {
 		t.Errorf("capabilities (-want +got):\n%s", d)
 	}
 	if p.SecurityContext.SeccompProfile == nil || p.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
@@ -67,8 +67,13 @@ func TestAgentHasNoMoreThanItNeeds(t *testing.T) {
 			t.Errorf("mount %q is not read-only: %+v", name, m)
 		}
 	}
-	if m := mount(c, "containerd"); m.MountPropagation == nil || *m.MountPropagation != corev1.MountPropagationHostToContainer {
-		t.Error("the agent would keep the mounts of containers that have ended")
+	for name, why := range map[string]string{
+		"containerd": "the agent would keep the mounts of containers that have ended",
+		"state":      "the agent would not see the folders of grants that it mounts on the host",
+	} {
+		if m := mount(c, name); m.MountPropagation == nil || *m.MountPropagation != corev1.MountPropagationHostToContainer {
+			t.Error(why)
+		}
 	}
 	for _, v := range p.Volumes {
 		m := mount(c, v.Name)
@@ -229,8 +234,8 @@ func testMonitor(t *testing.T, p *corev1.PodSpec, agent *corev1.Container) {
 	if m.Name != "monitor" || m.Image != agent.Image || !slices.Equal(m.Command, []string{"/usr/local/bin/kerf-monitor"}) {
 		t.Errorf("monitor.yaml: %s, %s, %v", m.Name, m.Image, m.Command)
 	}
-	rights := agent.SecurityContext.DeepCopy() // it ends nobody
-	rights.Capabilities.Add = slices.DeleteFunc(rights.Capabilities.Add, func(c corev1.Capability) bool { return c == "KILL" })
+	rights := agent.SecurityContext.DeepCopy() // it ends no process, and mounts nothing on the host
+	rights.Capabilities.Add = slices.DeleteFunc(rights.Capabilities.Add, func(c corev1.Capability) bool { return c == "KILL" || c == "SYS_CHROOT" })
 	if d := cmp.Diff(rights, m.SecurityContext); d != "" {
 		t.Errorf("monitor.yaml: rights beside the agent's: %s", d)
 	}

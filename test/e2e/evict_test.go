@@ -44,7 +44,7 @@ func (e *testCase) agentMay(capabilities string) {
 // it lacks, and the process goes on; the agent as it is shipped ends it.
 func (e *testCase) killOfAnotherUser() {
 	e.Helper()
-	const plain, shipped = `"SYS_ADMIN","SYS_PTRACE"`, `"SYS_ADMIN","SYS_PTRACE","KILL"`
+	const plain, shipped = `"SYS_ADMIN","SYS_CHROOT","SYS_PTRACE"`, `"SYS_ADMIN","SYS_CHROOT","SYS_PTRACE","KILL"`
 	e.Cleanup(func() { e.agentMay(shipped) })
 	e.agentMay(plain)
 	spec := one("nobody", gibs(4), "id -u; exec gpuload --json --alloc 6GiB --hold 1h")

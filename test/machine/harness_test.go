@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/kerf-gpu/kerf/internal/libkerf"
 )
 
 const (
@@ -31,6 +33,8 @@ type setup struct {
 	agentFlags       []string
 	// noDriver and noAgent leave out what the test starts itself.
 	noDriver, noAgent bool
+	// disk is the size of the file system that the agent's directory lies on, in bytes; 0: that of /tmp.
+	disk uint64
 }
 
 // machine is one simulated machine with its agent, as one test uses it.
@@ -79,6 +83,9 @@ func newMachine(t *testing.T, s setup) *machine {
 	if err := errors.Join(os.Chmod(base, 0o755), os.Mkdir(m.work, 0o755)); err != nil {
 		t.Fatal(err)
 	}
+	if s.disk > 0 {
+		m.mountDisk()
+	}
 	m.env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + m.work, "LC_ALL=C", "TERM=dumb",
 		"LD_LIBRARY_PATH=" + m.sim + "/lib", "NVIDIA_DEV_ROOT=" + m.sim,
@@ -91,6 +98,17 @@ func newMachine(t *testing.T, s setup) *machine {
 		m.ready()
 	}
 	return m
+}
+
+// mountDisk puts the agent's directory on a disk of its own, as small as the test wants it.
+func (m *machine) mountDisk() {
+	m.t.Helper()
+	if err := os.Mkdir(m.dir, 0o755); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := syscall.Mount("disk", m.dir, "tmpfs", 0, fmt.Sprintf("mode=0755,size=%d", m.disk)); err != nil {
+		m.t.Fatalf("mount a disk for the agent: %v", err)
+	}
 }
 
 // in is the same machine for a subtest, whose failures and processes are its own.
@@ -251,7 +269,26 @@ func (m *machine) cleanUp() {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
+	m.removeFolders(alive)
+	if m.disk > 0 {
+		if err := syscall.Unmount(m.dir, syscall.MNT_DETACH); err != nil {
+			m.t.Error(err)
+		}
+	}
 	_ = os.RemoveAll(m.base)
+}
+
+// removeFolders removes the folders of grants, which are mounts; an agent that ended properly has left none.
+func (m *machine) removeFolders(mustBeNone bool) {
+	parents, _ := filepath.Glob(m.base + "/*/client")
+	for _, dir := range parents {
+		if left, _ := os.ReadDir(dir); mustBeNone && len(left) > 0 && !m.t.Failed() {
+			m.t.Errorf("folders of grants left in %s: %v", dir, left)
+		}
+		if err := libkerf.RemoveFolders(dir, func(string) bool { return false }); err != nil {
+			m.t.Error(err)
+		}
+	}
 }
 
 // removeCgroups removes the cgroup above the grants; with an agent that ended the grants properly there is
