@@ -54,16 +54,12 @@ func takeLock(ctx context.Context, file, what, holder string) (*lock, error) {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+	// It only names the holder for people: a full disk, on which it fails, keeps no agent from its work.
 	text := fmt.Sprintf("pid %d, --dir %s\n", os.Getpid(), holder)
-	if err := errors.Join(f.Truncate(0), writeAt(f, text)); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", what, err), f.Close())
+	if n, err := f.WriteAt([]byte(text), 0); err == nil {
+		_ = f.Truncate(int64(n))
 	}
 	return &lock{file: f}, nil
-}
-
-func writeAt(f *os.File, text string) error {
-	_, err := f.WriteAt([]byte(text), 0)
-	return err
 }
 
 // release gives the lock back. The file stays: removing it would let two processes lock two files of one

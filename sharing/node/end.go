@@ -31,6 +31,7 @@ func (r *Runtime) Reconcile(ctx context.Context) {
 	}
 	dropped, pods := r.dropForgotten()
 	r.leaveAllMPS(ctx)
+	r.persistAgain()
 	// One write for all of them: what the record has too much of, the next agent finds ended.
 	if ended || pods {
 		if err := r.persist(); err != nil {

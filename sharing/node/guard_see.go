@@ -113,7 +113,7 @@ func (g *guard) capsOf(gr ledger.Grant) []reactive.Cap {
 // damaged record knew are told by nobody but a container runtime. It needs the lock.
 func (r *Runtime) sure() bool {
 	told := r.witnessed || !r.awaitWitness && !r.damaged
-	return told && len(r.notReady()) == 0 && len(r.orphans) == 0 && r.warnings["unaccounted"] == ""
+	return told && len(r.unsettled()) == 0 && len(r.orphans) == 0 && r.warnings["unaccounted"] == ""
 }
 
 // sort gives the entries of a GPU's list to the leases that they belong to, or takes those of unmanaged processes for

@@ -166,7 +166,7 @@ func (u *use) errMade() error {
 func (r *Runtime) beginContainer(call sharing.HookCall, group cgroup.Group) (g ledger.Grant, h *holding, u *use, att Attachment, done bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.ready(); err != nil {
+	if err := unready(r.unsettled()); err != nil {
 		return g, nil, nil, att, false, err
 	}
 	id, h, err := r.claimOfCall(call)

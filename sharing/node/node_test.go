@@ -383,7 +383,11 @@ func TestAFullDiskRefusesAndLeavesNothing(t *testing.T) {
 	if b.caps.count() != 0 {
 		t.Error("a cap was set without a record")
 	}
+	if _, err := b.Claim(t.Context(), p.Peer, "", gib(1)); !errors.Is(err, sharing.ErrUnavailable) || !strings.Contains(err.Error(), "write record") {
+		t.Errorf("a claim while the record cannot be written: %v", err)
+	}
 	back()
+	b.eventually("the record is written", func() bool { return len(b.NotReady()) == 0 })
 	b.lease(p, "", gib(1))
 	if _, err := os.Stat(b.opt.RecordPath); err != nil {
 		t.Error(err)

@@ -38,7 +38,12 @@ func (r *Runtime) Restore(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return r.persist()
+	// An agent that cannot write still watches, verifies and ends what it found. It grants nothing new, says why, and
+	// tries again.
+	if err := r.persist(); err != nil {
+		r.log.Error("failed to write record at start", "error", err.Error())
+	}
+	return nil
 }
 
 func (r *Runtime) restoreAll(rec record.Record) error {
@@ -211,9 +216,8 @@ func (r *Runtime) recover(ctx context.Context, orphans []cgroup.Group) {
 		err := r.adopt(c, &holding{group: group, hasGroup: true, backend: backend, levelWhy: "rebuilt from the cgroup and " + from + ": the record was lost"})
 		r.mu.Unlock()
 		if err == nil {
-			err = r.persist()
-		}
-		if err != nil {
+			_ = r.persist() // an error stays a condition until a later write succeeds
+		} else {
 			r.SetBlocked("orphan "+group.Dir, fmt.Sprintf("cgroup %s has processes that cannot be accounted for (%v): end them and restart the agent", group.Dir, err))
 		}
 	}

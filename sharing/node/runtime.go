@@ -294,6 +294,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g.Go(func() error { return (&pace.Pacer{Source: &timeshares{Runtime: r}, Log: r.log}).Run(ctx) })
 	g.Go(func() error { return r.watcher.Run(ctx, func(cgroup.Group) { r.wake() }) })
 	err := g.Wait()
+	r.removeSpent()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, h := range r.held {
@@ -439,6 +440,11 @@ func (r *Runtime) Changed() <-chan struct{} { return r.changed.wait() }
 
 // notReady lists every reason why no claim is taken; it needs the lock.
 func (r *Runtime) notReady() []string {
+	return append(r.unsettled(), nonEmpty(r.blocked[blockedRecord])...)
+}
+
+// unsettled lists every reason why grants that exist cannot be served either; it needs the lock.
+func (r *Runtime) unsettled() []string {
 	var why []string
 	if !r.restored {
 		why = append(why, "the record has not been read yet")
@@ -451,12 +457,16 @@ func (r *Runtime) notReady() []string {
 	} else if len(r.att.GPUs) == 0 {
 		why = append(why, "the driver shows no GPU")
 	}
-	return append(why, sortedValues(r.blocked)...)
+	blocked := maps.Clone(r.blocked)
+	delete(blocked, blockedRecord)
+	return append(why, sortedValues(blocked)...)
 }
 
 // ready returns nil or an error that wraps ErrUnavailable and names every reason; it needs the lock.
-func (r *Runtime) ready() error {
-	if why := r.notReady(); len(why) > 0 {
+func (r *Runtime) ready() error { return unready(r.notReady()) }
+
+func unready(why []string) error {
+	if len(why) > 0 {
 		return fmt.Errorf("agent is not ready: %s: %w", joinSentences(why), sharing.ErrUnavailable)
 	}
 	return nil
@@ -482,7 +492,7 @@ func (r *Runtime) reconcileLoop(ctx context.Context) error {
 		}
 		r.Reconcile(ctx)
 		if err := r.checkpoint.Settle(r.record); err != nil {
-			r.SetWarning("record", err.Error())
+			r.SetBlocked(blockedRecord, err.Error())
 		}
 		// Each pass looks at every lease; containers that start or end together wake it many times.
 		select {

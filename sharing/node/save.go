@@ -4,25 +4,44 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
 )
 
 // persist writes the record: every claim that has a cgroup, and every claim of a container. It returns once a record that
-// was taken after the call is on the disk. It is called without the lock. An error also becomes a condition, because a
-// record that cannot be written must stop new grants.
+// was taken after the call is on the disk. It is called without the lock. An error also becomes a condition that stops new
+// grants, until persistAgain succeeds.
 func (r *Runtime) persist() error {
 	err := r.checkpoint.Save(r.record)
 	if err != nil {
-		r.SetWarning("record", err.Error())
+		r.SetBlocked(blockedRecord, err.Error())
+		if errors.Is(err, checkpoint.ErrOnDisk) {
+			return nil
+		}
 		return err
 	}
-	r.SetWarning("record", "")
+	r.SetBlocked(blockedRecord, "")
 	return nil
+}
+
+// blockedRecord is the key of the condition that the record cannot be written. It stops new grants only: what is on
+// record already needs no write.
+const blockedRecord = "record"
+
+// persistAgain is persist if the last one failed. An error stays a condition.
+func (r *Runtime) persistAgain() {
+	r.mu.Lock()
+	failed := r.blocked[blockedRecord] != ""
+	r.mu.Unlock()
+	if failed {
+		_ = r.persist() // the condition has the error
+	}
 }
 
 // record is what is written.

@@ -11,6 +11,7 @@
 package checkpoint
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -25,6 +26,10 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
 )
+
+// ErrOnDisk is wrapped by an error of Save if the newest generation has the very record that could not be written: nothing
+// of it can get lost.
+var ErrOnDisk = errors.New("the disk has this record already")
 
 // Generation tells which file a record is from.
 type Generation uint8
@@ -155,7 +160,11 @@ func (s *Store) write(take func() record.Record) error {
 		err = s.files.Write(data, 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("write record %s: %w", s.files.Path, err)
+		err = fmt.Errorf("write record %s: %w", s.files.Path, err)
+		if now, failed := os.ReadFile(s.files.Path); failed == nil && len(data) > 0 && bytes.Equal(now, data) {
+			err = fmt.Errorf("%w; %w", err, ErrOnDisk)
+		}
+		return err
 	}
 	sum := sha256.Sum256(data)
 	s.behind, s.sum = sum != s.sum, sum

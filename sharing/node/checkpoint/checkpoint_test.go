@@ -296,3 +296,19 @@ func TestSaveIsShared(t *testing.T) {
 		t.Errorf("%d writes for 101 callers", taken)
 	}
 }
+
+// A write that fails loses nothing if the record is on the disk already, and says so.
+func TestSaveOfWhatIsOnTheDisk(t *testing.T) {
+	_, path := newStore(t, of("a"))
+	broken := errors.New("broken")
+	s := New(path, func(string) error { return broken })
+	if err := s.Save(always(of("a"))); !errors.Is(err, ErrOnDisk) || !errors.Is(err, broken) {
+		t.Errorf("the same record: %v", err)
+	}
+	if err := s.Save(always(of("b"))); errors.Is(err, ErrOnDisk) || !errors.Is(err, broken) {
+		t.Errorf("another record: %v", err)
+	}
+	if n := s.Waiting(); n == 0 {
+		t.Error("no caller waits, and nothing was written")
+	}
+}
