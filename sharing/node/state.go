@@ -180,13 +180,14 @@ func (r *Runtime) grantState(g ledger.Grant, p picture, health map[sharing.GPUID
 		}
 	}
 	gs.LevelReason = joinSentences(append(nonEmpty(r.jointWhy(g)), nonEmpty(gs.LevelReason)...))
-	gs.LevelReason = joinSentences(append(nonEmpty(gs.LevelReason), nonEmpty(r.startedWhy(g, gs.PIDs))...))
 	if level, why, less := r.clientLevel(g, r.held[g.Claim.ID]); less {
 		gs.Level, gs.LevelReason = level, why
 	}
 	if why := managedCaveat(r.pool.ManagedMemory, gs.Level, gs.Backend); why != "" {
 		gs.LevelReason = joinSentences(append(nonEmpty(gs.LevelReason), why))
 	}
+	// It comes last, so that 'kerf limit' can leave out what the reason said before.
+	gs.LevelReason = joinSentences(append(nonEmpty(gs.LevelReason), nonEmpty(r.startedWhy(g, gs.PIDs))...))
 	gs.Compute = r.computeOf(g, r.held[g.Claim.ID])
 	gs.Events = r.capEventsOf(g, r.held[g.Claim.ID])
 	if why := r.mpsFault(g.Claim); g.Lease != nil && why != "" {

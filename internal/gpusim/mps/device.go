@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -24,6 +26,8 @@ const askTime = 10 * time.Second
 type device struct {
 	uuid string
 	pci  uint64 // domain, bus and device as one number
+	// file is the device file itself: /proc/PID/fd shows that this process uses the GPU, as with a real driver.
+	file int
 	conn *net.UnixConn
 }
 
@@ -35,14 +39,13 @@ func devices(dev string) ([]device, error) {
 	}
 	var all []device
 	for _, p := range paths {
-		conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: p, Net: "unixpacket"})
+		d, err := open(p)
 		if errors.Is(err, os.ErrPermission) || err != nil && len(paths) > 1 {
 			continue // one that this process may not open is not visible to it
 		}
 		if err != nil {
 			return nil, fmt.Errorf("open GPU: %w", err)
 		}
-		d := device{conn: conn}
 		info, err := d.ask(wire.OpGPUInfo)
 		if err != nil || len(info.Vals) < 12 {
 			d.close()
@@ -54,6 +57,20 @@ func devices(dev string) ([]device, error) {
 	}
 	slices.SortFunc(all, func(a, b device) int { return cmp.Compare(a.pci, b.pci) })
 	return all, nil
+}
+
+// open opens a device file and connects to its GPU.
+func open(path string) (device, error) {
+	file, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return device{}, fmt.Errorf("open device file %s: %w", path, err)
+	}
+	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		_ = unix.Close(file) // nothing was written
+		return device{}, fmt.Errorf("connect to %s: %w", path, err)
+	}
+	return device{file: file, conn: conn}, nil
 }
 
 // ask sends one request; an answer that is no success is an error.
@@ -83,4 +100,7 @@ func (d device) ask(op wire.Op, args ...uint64) (wire.Response, error) {
 	return resp, err
 }
 
-func (d device) close() { _ = d.conn.Close() } // nothing is left to be sent
+func (d device) close() {
+	_ = d.conn.Close()     // nothing is left to be sent
+	_ = unix.Close(d.file) // nothing was written
+}

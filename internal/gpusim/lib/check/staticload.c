@@ -5,6 +5,7 @@
  * calls of its own to the kernel driver would, prints a line, and holds it until it is ended. Linked with -static: no loader
  * reads /etc/ld.so.preload or LD_PRELOAD for it.
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,8 +40,9 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	strcpy(addr.sun_path, argv[1]);
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (fd < 0 || connect(fd, (struct sockaddr *)&addr, sizeof addr) < 0) {
+	/* No process uses a GPU without an open device file. */
+	int file = open(argv[1], O_PATH | O_CLOEXEC), fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (file < 0 || fd < 0 || connect(fd, (struct sockaddr *)&addr, sizeof addr) < 0) {
 		perror("staticload: connect");
 		return 9;
 	}
