@@ -149,10 +149,20 @@ func TestKilledAtEachStepOfTheRecord(t *testing.T) {
 					when = fmt.Sprintf("%d*off->exit", writes)
 				}
 				m.startAgent("KERF_FAILPOINTS=" + point + "=" + when)
+				var last *run
 				for i := 0; m.agent.running(); i++ {
-					m.run(flags(fmt.Sprintf("--memory 1GiB --name w%d-%d", writes, i)), []string{"true"}).wait()
+					last = m.run(flags(fmt.Sprintf("--memory 1GiB --name w%d-%d", writes, i)), []string{"true"})
+					eventually(t, "an end of it or of the agent", func() error {
+						if last.running() && m.agent.running() {
+							return errors.New("both run")
+						}
+						return nil
+					})
 				}
 				m.agentCrashed()
+				if last != nil {
+					last.wait() // the agent may have left it frozen, until there was an agent again
+				}
 				eventually(t, "only the neighbour", func() error {
 					if s := m.state(); len(s.Grants) != 1 {
 						return fmt.Errorf("grants %+v", s.Grants)
