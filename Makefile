@@ -15,9 +15,8 @@ CC ?= cc
 CFLAGS ?= -O2 -g
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 
-# go-nvml leaves the driver's symbols to be found at run time: with binding at load, as some
-# distributions set it, a program would not start where a driver is older than its header. Its bindings
-# name every function of that header, deprecated ones too, which is no news to who builds Kerf.
+# go-dcgm leaves its library's symbols to be found at run time: with binding at load, as some distributions set it, the
+# monitor does not start. go-nvml names each function of its header, deprecated ones too: that is no news.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 LAZY := -extldflags=-Wl,-z,lazy
 GO_BUILD := go build -buildvcs=false -ldflags '-X main.version=$(VERSION) $(LAZY)'

@@ -17,11 +17,8 @@
 //   - What the driver cannot tell is said to be unknown. What no real GPU reports (no memory, no UUID, two
 //     GPUs with one UUID) leaves the GPU out, with the reason.
 //
-// A process binds to one copy of the library for its life: its functions are resolved once, and the dynamic
-// linker never lets go of a library that the program itself is bound to. So one Library is open at a time, Open
-// after Close works when the driver was reloaded, and another version of the library needs a new process.
-//
-// Building: programs that import this package must be linked lazily, -ldflags=-extldflags=-Wl,-z,lazy, where
-// the toolchain's default is immediate binding: the library's functions are not there when the program
-// starts. (cgo's list of allowed flags does not have -z lazy, so that this file cannot ask for it.)
+// A process binds to one copy of the library for its life: bind resolves its functions once and keeps it loaded. So one
+// Library is open at a time, Open after Close works when the driver was reloaded, and another version of the library needs
+// a new process. The program itself needs no function of the library, so it starts on a machine without a driver and with
+// LD_BIND_NOW set.
 package nvml

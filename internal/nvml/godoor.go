@@ -24,6 +24,9 @@ type goDoor struct {
 
 // openDoor initialises the library at path, which preflight has accepted.
 func openDoor(path string) (*goDoor, error) {
+	if err := bind(path); err != nil {
+		return nil, err
+	}
 	h, err := openHandles(path)
 	if err != nil {
 		return nil, err

@@ -29,14 +29,6 @@ static void *kerf_open(const char *path, char *why, size_t n)
 	}
 	return h;
 }
-
-// kerf_bound returns the file that the program's own NVML calls are bound to, or NULL.
-static const char *kerf_bound(void)
-{
-	Dl_info info;
-	void *f = dlsym(RTLD_DEFAULT, "nvmlInit_v2");
-	return f && dladdr(f, &info) ? info.dli_fname : NULL;
-}
 */
 import "C"
 
@@ -147,13 +139,4 @@ func requiredFuncs() []string {
 		"nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2", handleFunc, "nvmlDeviceGetUUID", "nvmlDeviceGetName",
 		"nvmlDeviceGetMinorNumber", "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetMemoryInfo",
 	}
-}
-
-// boundLibrary returns the file that this process's NVML calls are bound to already, or "".
-func boundLibrary() string {
-	p := C.kerf_bound()
-	if p == nil {
-		return ""
-	}
-	return C.GoString(p)
 }

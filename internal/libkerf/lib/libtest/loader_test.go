@@ -102,3 +102,22 @@ func TestPlatform(t *testing.T) {
 		t.Errorf("%v: the library is not loaded: %s%s", err, out, errout)
 	}
 }
+
+// With LD_BIND_NOW the loader binds all of a program before it starts.
+func TestProgramsBoundAtOnce(t *testing.T) {
+	n := start(t, "a30x2", "r580")
+	want := fmt.Sprintf("4|0 0 %d %d", gib, gib)
+	for name, steps := range map[string][]string{
+		"check/kerfcheck": {"gpu:0", "fill:linear:268435456", "info"},
+		"check/linked":    {"gpu:0", "fill:linear:268435456", "info"},
+		"with a library":  {"via:deep/lazy", "gpu:0", "fill:linear:268435456", "info"},
+	} {
+		program := name
+		if !strings.HasPrefix(name, "check/") {
+			program = "check/kerfcheck"
+		}
+		if got := n.cap(t, gib).program(t, []string{"LD_BIND_NOW=1"}, program, steps...); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
