@@ -54,7 +54,7 @@ func (a *agent) newMPS(boot string) *mpsDaemons {
 	program, err := door.Find(a.path)
 	if err == nil {
 		m.sup, err = mps.New(mps.Options{
-			Dir: filepath.Join(a.dir, "mps"), Program: program, Modes: m, BootID: boot, Keep: a.keepDaemon, Log: a.log,
+			Dir: filepath.Join(a.dir, "mps"), Program: program, Modes: m, BootID: boot, Owner: node.UserOfDomain, Keep: a.keepDaemon, Log: a.log,
 			Again: func(mps.Key) { a.events.MPSRestarted() },
 		})
 	}
@@ -130,15 +130,27 @@ func (m *mpsDaemons) Prepare(ctx context.Context, l node.MPSLease) error {
 // Enter implements node.MPS.
 func (m *mpsDaemons) Enter(ctx context.Context, l node.MPSLease) error {
 	key, terms := keyOf(l)
-	_, err := m.sup.Acquire(ctx, key, l.ID, terms)
-	return err
+	if _, err := m.sup.Acquire(ctx, key, l.ID, terms); err != nil || l.PID == 0 {
+		return err
+	}
+	places, err := m.sup.Places(key)
+	if err == nil {
+		err = mountns.Show(places.Own, l.PID)
+	}
+	if err != nil {
+		return errors.Join(err, m.sup.Release(context.WithoutCancel(ctx), key, l.ID))
+	}
+	return nil
 }
 
 // Client implements node.MPS.
 func (m *mpsDaemons) Client(l node.MPSLease) (node.MPSClient, error) {
 	key, _ := keyOf(l)
-	pipe, shm := m.sup.Places(key)
-	list, err := door.ClientEnv(pipe, l.Memory, l.Percent)
+	places, err := m.sup.Places(key)
+	if err != nil {
+		return node.MPSClient{}, err
+	}
+	list, err := door.ClientEnv(places.Pipe, l.Memory, l.Percent)
 	if err != nil {
 		return node.MPSClient{}, err
 	}
@@ -150,7 +162,7 @@ func (m *mpsDaemons) Client(l node.MPSLease) (node.MPSClient, error) {
 	if key.Contained {
 		// The pipe directory keeps its path, which the daemon has told its server, too. Read-only: sockets work, and
 		// nobody puts a file of his own where the daemon, which is root on the node, writes.
-		c.Mounts = []sharing.Mount{{Source: pipe, Target: pipe, ReadOnly: true}, {Source: shm, Target: door.SharedMemory}}
+		c.Mounts = []sharing.Mount{{Source: places.Source, Target: places.Pipe, ReadOnly: true}, {Source: places.Shm, Target: door.SharedMemory}}
 	}
 	return c, nil
 }

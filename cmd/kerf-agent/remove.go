@@ -20,6 +20,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/kube"
 	"github.com/kerf-gpu/kerf/internal/libkerf"
+	"github.com/kerf-gpu/kerf/internal/mountns"
 	"github.com/kerf-gpu/kerf/internal/mps"
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/internal/process"
@@ -223,11 +224,15 @@ func (r *removal) files() error {
 // unmount takes away what agents have mounted below the directory: the folders of grants, and the volumes of MPS daemons.
 func (r *removal) unmount() error {
 	errs := []error{libkerf.RemoveFolders(filepath.Join(r.dir, "client"), func(string) bool { return false })}
-	volumes, err := filepath.Glob(filepath.Join(r.dir, "mps", "*", "*", "*"))
+	volumes, err1 := filepath.Glob(filepath.Join(r.dir, "mps", "*", "*", "*"))
 	for _, dir := range volumes {
 		errs = append(errs, mps.UnmountVolume(dir))
 	}
-	return errors.Join(append(errs, err)...)
+	folders, err2 := filepath.Glob(filepath.Join(r.dir, "mps", "*", "*"))
+	for _, dir := range folders {
+		errs = append(errs, mountns.Unmount(dir))
+	}
+	return errors.Join(append(errs, err1, err2)...)
 }
 
 // emptied removes all that is in dir, and dir if it is not a mount.

@@ -153,9 +153,16 @@ func TestRemoveUnmounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer region.Close()
-	volume := filepath.Join(r.dir, "mps", "gpu", "domain", "v")
-	if err := errors.Join(os.MkdirAll(volume, 0o755), mps.MountVolume(volume)); err != nil {
-		t.Fatal(err)
+	pods, user := filepath.Join(r.dir, "mps", "gpu", "pods", "v"), filepath.Join(r.dir, "mps", "gpu", "user")
+	outer, volume := mountns.Volume{Size: sharing.MiB, Inodes: 2, Owner: 1000}, mountns.Volume{Size: sharing.MiB, Inodes: 2}
+	for _, mount := range []func() error{
+		func() error { return errors.Join(os.MkdirAll(pods, 0o755), mps.MountVolume(pods)) },
+		func() error { return errors.Join(os.MkdirAll(user, 0o755), outer.Mount(user)) },
+		func() error { return errors.Join(os.Mkdir(user+"/v", 0o755), volume.Mount(user+"/v")) },
+	} {
+		if err := mount(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for range 2 {
 		if err := r.files(); err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Show makes a volume that this process sees at dir visible at the same path in the mount namespace of another process. A
-// process that is in that namespace already, or that mounts of the host reach, needs nothing. The mount there ends with
-// the folder. Errors: sharing.ErrDenied, and sharing.ErrUnavailable if the process has ended, sees another folder at the
+// Show makes a volume that this process sees at dir, with what is mounted in it, visible at the same path in the mount
+// namespace of another process. A process that is in that namespace already, or that mounts of the host reach, needs
+// nothing. The mount there ends with the folder. Errors: sharing.ErrDenied, and sharing.ErrUnavailable if the process has ended, sees another folder at the
 // path of the parent, or the kernel is older than 5.2.
 func Show(dir string, pid int) error {
 	if err := reveal(dir, pid); err != nil {
@@ -34,7 +34,7 @@ func reveal(dir string, pid int) error {
 	if same, err := sameInode(filepath.Dir(dir), root+filepath.Dir(dir)); err != nil || !same {
 		return notHere(err)
 	}
-	volume, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	volume, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
 	if err != nil {
 		return wrap("clone the mount", err)
 	}

@@ -8,6 +8,7 @@ package mountns
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -21,8 +22,10 @@ type Volume struct {
 	Size sharing.Bytes
 	// Inodes is how many files and folders it can hold, its root included.
 	Inodes int
-	// Owner is the user that owns its root. No other user but root can enter it.
+	// Owner is the user that owns its root.
 	Owner uint32
+	// Mode is that of its root; 0: 0700, so that no user but Owner and root can enter.
+	Mode fs.FileMode
 }
 
 // Mount mounts the volume at an existing folder, in the host's mount namespace, and checks that this process sees it.
@@ -31,6 +34,10 @@ type Volume struct {
 func (v Volume) Mount(dir string) error {
 	if !filepath.IsAbs(dir) {
 		return fmt.Errorf("mount a volume at %q: the path is not absolute: %w", dir, sharing.ErrInvalid)
+	}
+	mode := v.Mode.Perm()
+	if mode == 0 {
+		mode = 0o700
 	}
 	var own unix.Stat_t
 	if err := unix.Lstat(dir, &own); err != nil {
@@ -44,7 +51,7 @@ func (v Volume) Mount(dir string) error {
 		if host.Dev != own.Dev || host.Ino != own.Ino {
 			return fmt.Errorf("the host has another folder there; mount it into this container at the host's path: %w", sharing.ErrUnavailable)
 		}
-		options := fmt.Sprintf("size=%d,nr_inodes=%d,mode=0700,uid=%d,gid=0", v.Size, v.Inodes, v.Owner)
+		options := fmt.Sprintf("size=%d,nr_inodes=%d,mode=%04o,uid=%d,gid=0", v.Size, v.Inodes, mode, v.Owner)
 		return wrapped("mount", unix.Mount("kerf", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, options))
 	})
 	if err == nil {
@@ -98,7 +105,7 @@ func unmount(dir string) error {
 func Mounted(dir string) (bool, error) {
 	var own, above unix.Stat_t
 	err := unix.Lstat(dir, &own)
-	if errors.Is(err, unix.ENOENT) {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 		return false, nil
 	}
 	if err == nil {

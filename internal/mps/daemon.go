@@ -26,6 +26,9 @@ type Daemon struct {
 	GPU sharing.GPUID
 	// Shm is the folder that is /dev/shm for it and its servers, and must be for its clients; empty: that of the caller.
 	Shm string
+	// Volume is a folder that it and its servers see in place of its parent, which they could not enter; empty: none. Only
+	// with Shm.
+	Volume string
 }
 
 // CheckPipe refuses a pipe directory in which the daemon could not bind its sockets. It would start, say nothing, and
@@ -45,9 +48,9 @@ func (d Daemon) env() []string {
 	return []string{"CUDA_MPS_PIPE_DIRECTORY=" + d.Pipe, "CUDA_MPS_LOG_DIRECTORY=" + d.Logs, "CUDA_VISIBLE_DEVICES=" + string(d.GPU)}
 }
 
-// run executes the program where the daemon's /dev/shm is.
+// run executes the program where the daemon's mounts are.
 func (d Daemon) run(ctx context.Context, stdin string, args ...string) (answer string, err error) {
-	err = seeing(d.Shm, func() error {
+	err = d.seeing(func() error {
 		answer, err = d.Program.run(ctx, d.env(), stdin, args...)
 		return err
 	})

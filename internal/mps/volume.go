@@ -65,19 +65,22 @@ func volumeError(what, dir string, err error) error {
 	return fmt.Errorf("%s %q: %w (%w)", what, dir, err, kind)
 }
 
-// seeing calls do on a thread for which a folder is /dev/shm: programs that do starts see it so, and nothing else does.
-// With no folder it only calls do.
-func seeing(shm string, do func() error) error {
-	if shm == "" {
+// seeing calls do on a thread with the daemon's mounts: programs that do starts see them, and nothing else does. Without
+// a Shm it only calls do.
+func (d Daemon) seeing(do func() error) error {
+	if d.Shm == "" {
 		return do()
 	}
 	return mountns.OnThread(func() error {
 		err := mountns.Mask(nil)
 		if err == nil {
-			err = unix.Mount(shm, SharedMemory, "", unix.MS_BIND, "")
+			err = unix.Mount(d.Shm, SharedMemory, "", unix.MS_BIND, "")
+		}
+		if err == nil && d.Volume != "" {
+			err = unix.Mount(d.Volume, filepath.Dir(d.Volume), "", unix.MS_BIND, "")
 		}
 		if err != nil {
-			return volumeError("take as /dev/shm", shm, err)
+			return volumeError("give its daemon the volume of", d.Shm, err)
 		}
 		return do()
 	})

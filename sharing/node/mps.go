@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator"
@@ -47,6 +48,8 @@ type MPSLease struct {
 	// Contained is true for a container's: its daemon is of containers alone.
 	Contained bool
 	Memory    sharing.Bytes
+	// PID is the process that arms, which may have mounts of its own; 0 for any other call.
+	PID int
 	// Percent is 0 where there is no share of the compute to hold it to.
 	Percent sharing.Percent
 }
@@ -62,7 +65,17 @@ func (r *Runtime) domainOf(o ledger.Owner) string {
 	case o.Pod():
 		return "namespace/" + o.Namespace
 	}
-	return "uid/" + strconv.FormatUint(uint64(o.UID), 10)
+	return userDomain + strconv.FormatUint(uint64(o.UID), 10)
+}
+
+const userDomain = "uid/"
+
+// UserOfDomain is the user whose processes alone are in a domain of MPS; false for a domain of several users, and of
+// containers.
+func UserOfDomain(domain string) (uint32, bool) {
+	text, ok := strings.CutPrefix(domain, userDomain)
+	uid, err := strconv.ParseUint(text, 10, 32)
+	return uint32(uid), ok && err == nil
 }
 
 // mpsLease is what the daemon of a grant is to know; ok is false where MPS does not hold it.
@@ -104,6 +117,9 @@ func (r *Runtime) enterMPS(ctx context.Context, c ledger.Claim, h *holding, inFo
 		return nil, nil
 	}
 	l = l.of(inForce)
+	if h.owner != nil && !l.Contained {
+		l.PID = h.owner.PID()
+	}
 	if r.opt.MPS == nil {
 		return nil, errNoMPS()
 	}

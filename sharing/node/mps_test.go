@@ -102,7 +102,7 @@ func TestMPSHoldsAProcess(t *testing.T) {
 	if armed.MPS["CUDA_MPS_PIPE_DIRECTORY"] != "/uid/1000" || g.bench.Env(armed)["CUDA_MPS_PIPE_DIRECTORY"] != "/uid/1000" {
 		t.Errorf("environment %v", armed.MPS)
 	}
-	want := MPSLease{ID: string(armed.ID), GPU: g.gpus[0].UUID, Domain: "uid/1000", Memory: 10 * sharing.GiB, Percent: 30}
+	want := MPSLease{ID: string(armed.ID), GPU: g.gpus[0].UUID, Domain: "uid/1000", PID: p.Peer.PID, Memory: 10 * sharing.GiB, Percent: 30}
 	if d := cmp.Diff(map[string]MPSLease{want.ID: want}, m.all()); d != "" {
 		t.Error(d)
 	}
@@ -116,6 +116,7 @@ func TestMPSHoldsAProcess(t *testing.T) {
 	m.fault = ""
 	g.restartAgent()
 	g.bench.Runtime.opt.MPS = m
+	want.PID = 0 // no process of the lease is arming any more
 	if d := cmp.Diff([]MPSLease{want}, g.bench.MPSLeases()); d != "" {
 		t.Errorf("after a restart: %s", d)
 	}

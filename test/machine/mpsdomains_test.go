@@ -4,8 +4,11 @@
 package machine_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -174,4 +177,43 @@ func TestMPSSharedByThePool(t *testing.T) {
 	one.end()
 	wantLoad(t, other.loads(1)[0], "", 512*mib, 512*mib)
 	m.wantDomains(2, modeExclusive)
+}
+
+// A user without a grant cannot reach the daemon of another: its folder cannot be computed from GPU and user, its name cannot be
+// listed, and known it leads nowhere. The job goes on. So it does if it was started in a mount namespace of its own.
+func TestMPSDaemonIsOutOfReachForOthers(t *testing.T) {
+	t.Parallel()
+	m := newMPSUsers(t, "")
+	job := m.holds(ann, "job")
+	places, err := filepath.Glob(m.dir + "/mps/*/*/v/pipe/control")
+	if err != nil || len(places) != 1 {
+		t.Fatalf("control sockets %q, %v", places, err)
+	}
+	pipe := filepath.Dir(places[0])
+	computed := sha256.Sum256(fmt.Appendf(nil, "uid/%d", ann))
+	if strings.Contains(pipe, hex.EncodeToString(computed[:5])) {
+		t.Errorf("the folder's name can be computed: %s", pipe)
+	}
+	for _, attack := range []string{
+		`CUDA_MPS_PIPE_DIRECTORY="$1" sh -c 'echo quit | nvidia-cuda-mps-control'`,
+		`CUDA_MPS_PIPE_DIRECTORY="$1" sh -c 'echo get_server_list | nvidia-cuda-mps-control'`,
+		`ls "$1"`, `ls "$1/../.."`, `ls "$1/../../.."`, `ls "$1/../../../.."`, `echo quit > "$1/control"`,
+	} {
+		if out := asStranger(t, "PATH="+m.sim+"/bin:$PATH; "+attack+" && echo done", pipe); strings.Contains(out, "done") {
+			t.Errorf("%s: %q", attack, out)
+		}
+	}
+	job.goesOn("another user tried to end its daemon")
+	m.wantLevel("job", "client", "")
+
+	apart := m.run(flags("--memory 2GiB --name apart --level client --gpu-uuid "+m.uuid(0)), load("--alloc 4GiB --step 256MiB --hold 1h"), inOwnMounts)
+	if got := apart.loads(1)[0]; got.err() != oom || got.Allocated > 2*gib {
+		t.Errorf("a program with mounts of its own: %v", got)
+	}
+}
+
+// inOwnMounts starts it in a mount namespace that no later mount of the machine reaches.
+func inOwnMounts(c *exec.Cmd) {
+	c.Args = append([]string{"unshare", "-m", c.Path}, c.Args[1:]...)
+	c.Path = "/usr/bin/unshare"
 }

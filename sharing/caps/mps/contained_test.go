@@ -35,6 +35,16 @@ func (s *site) join(k Key, lease string) {
 	}
 }
 
+// places are what a container of the domain is made with.
+func (s *site) places(k Key) (pipe, source, shm string) {
+	s.Helper()
+	p, err := s.Places(k)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return p.Pipe, p.Source, p.Shm
+}
+
 func (s *site) inode(path string) string {
 	s.Helper()
 	var st syscall.Stat_t
@@ -63,8 +73,8 @@ func TestContained(t *testing.T) {
 	k := s.contained("namespace/a")
 	s.join(k, "l1")
 	s.join(k, "l1")
-	pipe, shm := s.Places(k)
-	first, sharedFirst := s.inode(pipe), s.inode(shm)
+	pipe, source, shm := s.places(k)
+	first, sharedFirst := s.inode(source), s.inode(shm)
 	info, err := os.Stat(shm)
 	if err != nil || info.Mode() != os.ModeDir|forAll {
 		t.Errorf("%v, %v", info.Mode(), err)
@@ -81,7 +91,7 @@ func TestContained(t *testing.T) {
 	if st.Condition != Ready || !st.Exclusive || !s.sees(st.Daemon, shm) || !s.sees(st.Servers[0], shm) {
 		t.Errorf("state %+v", st)
 	}
-	if _, terms := mpstest.Connect(t, pipe); !strings.HasSuffix(terms[0], " 25") || terms[1] != fmt.Sprintf("%s %d", k.GPU, 4*sharing.GiB) {
+	if _, terms := mpstest.Connect(t, source); !strings.HasSuffix(terms[0], " 25") || terms[1] != fmt.Sprintf("%s %d", k.GPU, 4*sharing.GiB) {
 		t.Errorf("terms %q", terms)
 	}
 	if _, err := os.Stat("/dev/shm/mark"); !errors.Is(err, os.ErrNotExist) {
@@ -102,7 +112,7 @@ func TestContained(t *testing.T) {
 	if now := s.state(); now.Condition != Ready || now.Daemon == st.Daemon || !s.sees(now.Daemon, shm) {
 		t.Errorf("after the daemon's death: %+v", now)
 	}
-	if s.inode(pipe) != first || s.inode(shm) != sharedFirst {
+	if s.inode(source) != first || s.inode(shm) != sharedFirst {
 		t.Error("containers that are made already would not find the next daemon")
 	}
 	s.join(k, "l2")
@@ -136,19 +146,19 @@ func TestContainedThatDoesNotComeUp(t *testing.T) {
 	s := newSite(t)
 	k := s.contained("namespace/a")
 	s.join(k, "l")
-	pipe, _ := s.Places(k)
+	_, source, _ := s.places(k)
 	if err := s.SetComputeMode(t.Context(), k.GPU, sharing.ComputeModeProhibited); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Acquire(t.Context(), k, "l", Terms{Memory: sharing.GiB}); !errors.Is(err, sharing.ErrUnavailable) {
 		t.Fatalf("on a GPU that forbids all: %v", err)
 	}
-	before := s.inode(pipe)
+	before := s.inode(source)
 	if err := s.SetComputeMode(t.Context(), k.GPU, sharing.ComputeModeDefault); err != nil {
 		t.Fatal(err)
 	}
 	s.acquire(k, "l", Terms{Memory: sharing.GiB})
-	if s.inode(pipe) != before {
+	if s.inode(source) != before {
 		t.Error("the container's pipe directory is another")
 	}
 	s.release(k, "l")

@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -31,6 +29,7 @@ const (
 type domain struct {
 	opt    *Options
 	key    Key
+	place  place
 	daemon mps.Daemon
 	leases map[string]Terms
 	begun  bool // it was wanted to run: before that its leases have only what containers are made with
@@ -48,11 +47,16 @@ type domain struct {
 	next      time.Time // no start before
 }
 
-func newDomain(opt *Options, k Key) *domain {
-	return &domain{
-		opt: opt, key: k, leases: map[string]Terms{},
-		daemon: mps.Daemon{Program: opt.Program, Pipe: opt.Pipe(k), Logs: opt.logs(k), GPU: k.GPU, Shm: opt.Shm(k)},
+func newDomain(opt *Options, k Key, p place) *domain {
+	return &domain{opt: opt, key: k, place: p, leases: map[string]Terms{}, daemon: p.daemon(opt.Program, k.GPU)}
+}
+
+// make creates the folders, and writes down whose they are: their name says nothing.
+func (d *domain) make() error {
+	if err := d.place.make(); err != nil {
+		return err
 	}
+	return d.note()
 }
 
 // bound is the most that a lease of the domain has: no process of it may have more.
@@ -110,13 +114,10 @@ func (d *domain) down(err error) error {
 // is started, so that a crash in between leaves nothing that is not looked for.
 func (d *domain) launch(ctx context.Context) error {
 	d.pid, d.servers = 0, nil
-	if err := d.opt.makeDirs(d.key); err != nil {
+	if err := d.make(); err != nil {
 		return err
 	}
 	if err := d.sweep(ctx); err != nil {
-		return err
-	}
-	if err := d.note(); err != nil {
 		return err
 	}
 	if err := d.daemon.Start(ctx); err != nil {
@@ -131,7 +132,7 @@ func (d *domain) launch(ctx context.Context) error {
 			return fmt.Errorf("the MPS control daemon of GPU %s does not answer; see %q: %w", d.key.GPU, d.daemon.Logs, err)
 		}
 	}
-	running, err := mps.Running(d.opt.path(d.key))
+	running, err := mps.Running(d.place.dir)
 	if err != nil {
 		return err
 	}
@@ -151,8 +152,12 @@ func (d *domain) launch(ctx context.Context) error {
 
 // note writes down what runs.
 func (d *domain) note() error {
-	return save(filepath.Join(d.opt.path(d.key), recordName), daemonRecord{
-		Version: recordVersion, BootID: d.opt.BootID, GPU: d.key.GPU, Domain: d.key.Domain, Contained: d.key.Contained, PID: d.pid, Start: d.start,
+	version := recordVersion
+	if d.place.plain {
+		version = plainVersion
+	}
+	return save(d.place.record(), daemonRecord{
+		Version: version, BootID: d.opt.BootID, GPU: d.key.GPU, Domain: d.key.Domain, Contained: d.key.Contained, PID: d.pid, Start: d.start,
 	})
 }
 
@@ -175,7 +180,7 @@ func (d *domain) limit(ctx context.Context) error {
 func (d *domain) serve(ctx context.Context) error {
 	servers, err := d.daemon.Servers(ctx)
 	if err == nil && len(servers) == 0 {
-		if err = d.daemon.StartServer(ctx, d.opt.User); err == nil {
+		if err = d.daemon.StartServer(ctx, d.place.user); err == nil {
 			servers, err = d.daemon.Servers(ctx)
 		}
 	}
@@ -242,7 +247,7 @@ func (d *domain) stop(ctx context.Context) error {
 		cancel()
 	}
 	if err = d.sweep(ctx); err == nil {
-		err = removeAll(d.opt.path(d.key))
+		err = d.place.remove()
 	}
 	if err != nil {
 		return fmt.Errorf("end the MPS control daemon of GPU %s: %w", d.key.GPU, err)
@@ -253,7 +258,7 @@ func (d *domain) stop(ctx context.Context) error {
 
 // sweep kills every daemon and server of the domain's pipe directory and waits for their end.
 func (d *domain) sweep(ctx context.Context) error {
-	return sweep(ctx, d.opt.path(d.key), nil)
+	return sweep(ctx, d.place.dir, nil)
 }
 
 // sweep kills the daemons and servers below a directory, but those of these pipe directories.
@@ -272,16 +277,6 @@ func sweep(ctx context.Context, dir string, spare []string) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func removeAll(dir string) error {
-	if err := mps.UnmountVolume(filepath.Join(dir, volume)); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("remove %q: %w (%w)", dir, err, sharing.ErrUnavailable)
-	}
-	return nil
 }
 
 // wait waits so long, or fails when ctx ends first.

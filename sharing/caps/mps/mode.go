@@ -43,7 +43,7 @@ func (g *gpu) setMode(ctx context.Context, opt *Options, n int) error {
 		if found == sharing.ComputeModeProhibited {
 			return fmt.Errorf("the compute mode of GPU %s forbids every program; allow them with nvidia-smi -c DEFAULT: %w", g.id, sharing.ErrUnavailable)
 		}
-		if err := save(path, modeRecord{Version: recordVersion, BootID: opt.BootID, GPU: g.id, Before: found.String()}); err != nil {
+		if err := save(path, modeRecord{Version: modeVersion, BootID: opt.BootID, GPU: g.id, Before: found.String()}); err != nil {
 			return err
 		}
 		g.before, g.held = found, true

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -21,7 +22,7 @@ import (
 // Acquire. What went wrong is returned joined, and tried again by Run where it is of a known daemon.
 func (s *Supervisor) Recover(ctx context.Context, held map[Key]map[string]Terms) error {
 	var errs []error
-	found, err := s.records()
+	written, err := s.records()
 	errs = append(errs, err)
 	var spare []string
 	for k, leases := range held {
@@ -29,10 +30,14 @@ func (s *Supervisor) Recover(ctx context.Context, held map[Key]map[string]Terms)
 			continue
 		}
 		g := s.gpu(k.GPU)
-		d := newDomain(&s.opt, k)
+		r, known := written[k]
+		if !known {
+			r.place = s.opt.newPlace(k)
+		}
+		d := newDomain(&s.opt, k, r.place)
 		d.begun = true
 		maps.Copy(d.leases, leases)
-		if r, ok := found[k]; ok && r.BootID == s.opt.BootID {
+		if known && r.BootID == s.opt.BootID {
 			d.pid, d.start = r.PID, r.Start
 		}
 		if d.alive() {
@@ -41,6 +46,7 @@ func (s *Supervisor) Recover(ctx context.Context, held map[Key]map[string]Terms)
 			d.pid = 0
 		}
 		g.domains[k.Domain] = d
+		s.settle(d)
 		g.mu.Unlock()
 	}
 	errs = append(errs, sweep(ctx, s.opt.Dir, spare), s.forget())
@@ -48,25 +54,6 @@ func (s *Supervisor) Recover(ctx context.Context, held map[Key]map[string]Terms)
 		errs = append(errs, s.resume(ctx, g))
 	}
 	return errors.Join(errs...)
-}
-
-// records reads what is written down of daemons. What cannot be read is of none.
-func (s *Supervisor) records() (map[Key]daemonRecord, error) {
-	paths, err := filepath.Glob(filepath.Join(s.opt.Dir, "*", "*", recordName))
-	if err != nil {
-		return nil, fmt.Errorf("look for MPS daemons: %w", err)
-	}
-	var errs []error
-	found := map[Key]daemonRecord{}
-	for _, p := range paths {
-		var r daemonRecord
-		if err := load(p, &r); err != nil || r.Version != recordVersion {
-			errs = append(errs, fmt.Errorf("record of an MPS daemon %q is of no use: %w", p, errors.Join(err, sharing.ErrInvalid)))
-			continue
-		}
-		found[Key{GPU: r.GPU, Domain: r.Domain, Contained: r.Contained}] = r
-	}
-	return found, errors.Join(errs...)
 }
 
 // forget removes the directories of daemons that are ended, and learns which GPUs had their mode changed.
@@ -92,8 +79,8 @@ func (s *Supervisor) forget() error {
 		below, err := os.ReadDir(path)
 		errs = append(errs, err)
 		for _, b := range below {
-			if b.IsDir() && !s.known(filepath.Join(path, b.Name())) {
-				errs = append(errs, removeAll(filepath.Join(path, b.Name())))
+			if name := filepath.Join(path, b.Name()); b.Name() != modeName && !s.known(strings.TrimSuffix(name, recordSuffix)) {
+				errs = append(errs, removeAll(name))
 			}
 		}
 	}
@@ -105,7 +92,7 @@ func (s *Supervisor) known(dir string) bool {
 	for _, g := range s.all() {
 		g.mu.Lock()
 		for _, d := range g.domains {
-			if s.opt.path(d.key) == dir {
+			if d.place.dir == dir {
 				g.mu.Unlock()
 				return true
 			}
@@ -121,7 +108,7 @@ func (s *Supervisor) resume(ctx context.Context, g *gpu) error {
 	defer s.release(g)
 	var errs []error
 	for _, d := range g.domains {
-		errs = append(errs, s.opt.makeDirs(d.key))
+		errs = append(errs, d.make())
 	}
 	errs = append(errs, g.setMode(ctx, &s.opt, len(g.domains)))
 	for _, d := range g.domains {

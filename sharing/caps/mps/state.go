@@ -15,21 +15,22 @@ import (
 	"strings"
 
 	"github.com/kerf-gpu/kerf/internal/atomicfile"
-	"github.com/kerf-gpu/kerf/internal/mps"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
 const (
-	recordName, modeName = "daemon.json", "mode.json"
-	recordVersion        = 1
-	// reachable lets processes of any user through to what they know the name of, listed also lets them look.
-	reachable, listed, private = 0o711, 0o755, 0o600
-	// forAll is what /dev/shm has.
-	forAll = fs.ModeSticky | 0o777
+	// plainRecord is the name of a daemon's record of version 1, in the daemon's folder.
+	plainRecord, modeName = "daemon.json", "mode.json"
+	plainVersion          = 1
+	recordVersion         = 2
+	modeVersion           = 1
+	// recordSuffix follows the name of the folder in that of the record, which lies beside the folder, where no client can
+	// change it.
+	recordSuffix = ".json"
+	private      = 0o600
 )
 
-// daemonRecord is what is written down of a daemon, beside its pipe directory and never in it, where its clients could
-// change it.
+// daemonRecord is what is written down of a daemon.
 type daemonRecord struct {
 	Version int           `json:"version"`
 	BootID  string        `json:"bootID"`
@@ -37,9 +38,11 @@ type daemonRecord struct {
 	Domain  string        `json:"domain"`
 	// Contained is Key's.
 	Contained bool   `json:"contained,omitempty"`
-	PID       int    `json:"pid"` // 0: it is being started
+	PID       int    `json:"pid"` // 0: it does not run yet
 	Start     uint64 `json:"start"`
 }
+
+func (r daemonRecord) key() Key { return Key{GPU: r.GPU, Domain: r.Domain, Contained: r.Contained} }
 
 // modeRecord is what is written down of a GPU before its mode is changed.
 type modeRecord struct {
@@ -56,36 +59,59 @@ func gpuDir(gpu sharing.GPUID) string {
 	return name[:min(len(name), 13)]
 }
 
-// domainDir is a digest: a domain's name is of any length and characters.
-func domainDir(domain string) string {
+func (o Options) gpuPath(gpu sharing.GPUID) string { return filepath.Join(o.Dir, gpuDir(gpu)) }
+
+// plainDir is the name of a folder of before version 2.
+func plainDir(domain string) string {
 	sum := sha256.Sum256([]byte(domain))
 	return hex.EncodeToString(sum[:5])
 }
 
-func (o Options) gpuPath(gpu sharing.GPUID) string { return filepath.Join(o.Dir, gpuDir(gpu)) }
-func (o Options) path(k Key) string                { return filepath.Join(o.gpuPath(k.GPU), domainDir(k.Domain)) }
-
-// volume is where a volume is mounted, in the directory of a domain of containers. It holds all that clients write, and
-// never the record.
-const volume = "v"
-
-// shared is where the directories lie that the daemon has.
-func (o Options) shared(k Key) string {
-	if k.Contained {
-		return filepath.Join(o.path(k), volume)
+// record is the path of a place's record.
+func (p place) record() string {
+	if p.plain {
+		return filepath.Join(p.dir, plainRecord)
 	}
-	return o.path(k)
+	return p.dir + recordSuffix
 }
 
-// Pipe is the pipe directory of a key, whether there is a daemon or not. Its path is the same for all clients.
-func (o Options) Pipe(k Key) string { return filepath.Join(o.shared(k), "pipe") }
+// found is a daemon that is written down.
+type found struct {
+	daemonRecord
+	place place
+}
 
-// Shm is the folder that is /dev/shm for the daemon of a key and its clients; empty: the node's own is.
-func (o Options) Shm(k Key) string {
-	if !k.Contained {
-		return ""
+// records reads what is written down of daemons. What cannot be read is of none.
+func (s *Supervisor) records() (map[Key]found, error) {
+	now, err1 := filepath.Glob(filepath.Join(s.opt.Dir, "*", "*"+recordSuffix))
+	plain, err2 := filepath.Glob(filepath.Join(s.opt.Dir, "*", "*", plainRecord))
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, fmt.Errorf("look for MPS daemons: %w", err)
 	}
-	return filepath.Join(o.shared(k), "shm")
+	var errs []error
+	all := map[Key]found{}
+	for _, p := range append(plain, now...) {
+		f := found{}
+		version, name := recordVersion, strings.TrimSuffix(filepath.Base(p), recordSuffix)
+		switch filepath.Base(p) {
+		case modeName:
+			continue
+		case plainRecord:
+			version, name = plainVersion, filepath.Base(filepath.Dir(p))
+		}
+		err := load(p, &f.daemonRecord)
+		if err == nil && f.Version != version {
+			err = fmt.Errorf("version %d: %w", f.Version, sharing.ErrInvalid)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("record of an MPS daemon %q is of no use: %w", p, errors.Join(err, sharing.ErrInvalid)))
+			continue
+		}
+		f.place = s.opt.placeAt(f.key(), name)
+		f.place.plain = version == plainVersion
+		all[f.key()] = f
+	}
+	return all, errors.Join(errs...)
 }
 
 func save(path string, v any) error {
@@ -110,44 +136,3 @@ func load(path string, v any) error {
 	}
 	return nil
 }
-
-// dir is one to be made.
-type dir struct {
-	path string
-	mode fs.FileMode
-}
-
-// makeDirs makes a daemon's directories; those that are there, which containers may have mounted, stay. The modes hold
-// whatever the umask is.
-func (o Options) makeDirs(k Key) error {
-	dirs := []dir{{o.Dir, reachable}, {o.gpuPath(k.GPU), reachable}, {o.path(k), reachable}}
-	own := []dir{{o.Pipe(k), listed}, {o.logs(k), listed}}
-	if !k.Contained {
-		return makeAll(append(dirs, own...))
-	}
-	if err := makeAll(append(dirs, dir{o.shared(k), reachable})); err != nil {
-		return err
-	}
-	if err := mps.MountVolume(o.shared(k)); err != nil {
-		return err
-	}
-	return makeAll(append(own, dir{o.Shm(k), forAll}))
-}
-
-func makeAll(dirs []dir) error {
-	for _, d := range dirs {
-		err := os.Mkdir(d.path, d.mode)
-		if errors.Is(err, fs.ErrExist) {
-			continue
-		}
-		if err == nil {
-			err = os.Chmod(d.path, d.mode)
-		}
-		if err != nil {
-			return fmt.Errorf("make a directory for MPS: %w (%w)", err, sharing.ErrUnavailable)
-		}
-	}
-	return nil
-}
-
-func (o Options) logs(k Key) string { return filepath.Join(o.shared(k), "log") }

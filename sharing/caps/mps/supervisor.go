@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -26,8 +27,10 @@ type Supervisor struct {
 
 	mu   sync.Mutex
 	gpus map[sharing.GPUID]*gpu // entries are never taken out
-	// shown is what States tells, so that nobody waits for a daemon to be started who only looks.
-	shown map[sharing.GPUID][]State
+	// shown is what States tells, so that nobody waits for a daemon to be started who only looks; places are where the
+	// daemons of domains with leases have their files.
+	shown  map[sharing.GPUID][]State
+	places map[Key]place
 }
 
 // New returns a supervisor that has started nothing. It is sharing.ErrInvalid when sockets below Options.Dir would have
@@ -36,10 +39,12 @@ func New(o Options) (*Supervisor, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if err := mps.CheckPipe(o.Pipe(Key{GPU: "GPU-00000000-0000-0000-0000-000000000000", Domain: "any", Contained: true})); err != nil {
+	longest := o.newPlace(Key{GPU: "GPU-00000000-0000-0000-0000-000000000000"})
+	longest.alone = true
+	if err := mps.CheckPipe(longest.pipe()); err != nil {
 		return nil, err
 	}
-	return &Supervisor{opt: o, gpus: map[sharing.GPUID]*gpu{}, shown: map[sharing.GPUID][]State{}}, nil
+	return &Supervisor{opt: o, gpus: map[sharing.GPUID]*gpu{}, shown: map[sharing.GPUID][]State{}, places: map[Key]place{}}, nil
 }
 
 // gpu returns a GPU's entry, locked.
@@ -66,10 +71,18 @@ func check(k Key, t Terms) error {
 func (s *Supervisor) domain(g *gpu, k Key) *domain {
 	d := g.domains[k.Domain]
 	if d == nil {
-		d = newDomain(&s.opt, k)
+		d = newDomain(&s.opt, k, s.opt.newPlace(k))
 		g.domains[k.Domain] = d
+		s.settle(d)
 	}
 	return d
+}
+
+// settle makes known where a domain has its files.
+func (s *Supervisor) settle(d *domain) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.places[d.key] = d.place
 }
 
 // Join makes a lease one of a daemon's users before the daemon has to run: the directories that its containers are made
@@ -83,10 +96,10 @@ func (s *Supervisor) Join(ctx context.Context, k Key, lease string, t Terms) err
 	defer s.release(g)
 	d := s.domain(g, k)
 	if _, had := d.leases[lease]; had {
-		return s.opt.makeDirs(k)
+		return d.make()
 	}
 	d.leases[lease] = t
-	if err := s.opt.makeDirs(k); err != nil {
+	if err := d.make(); err != nil {
 		return errors.Join(fmt.Errorf("prepare for MPS on GPU %s in domain %q: %w", k.GPU, k.Domain, err), s.leave(context.WithoutCancel(ctx), g, d, lease))
 	}
 	return nil
@@ -105,7 +118,7 @@ func (s *Supervisor) Acquire(ctx context.Context, k Key, lease string, t Terms) 
 	d := s.domain(g, k)
 	before, had := d.leases[lease]
 	d.leases[lease], d.begun = t, true
-	err := s.opt.makeDirs(k)
+	err := d.make()
 	if err == nil {
 		err = g.setMode(ctx, &s.opt, len(g.domains))
 	}
@@ -123,9 +136,31 @@ func (s *Supervisor) Acquire(ctx context.Context, k Key, lease string, t Terms) 
 	return "", errors.Join(err, s.leave(context.WithoutCancel(ctx), g, d, lease))
 }
 
-// Places are the pipe directory of a key and the folder that is /dev/shm for its daemon, empty where that is the node's
-// own; whether they are there or not.
-func (s *Supervisor) Places(k Key) (pipe, shm string) { return s.opt.Pipe(k), s.opt.Shm(k) }
+// Places are what a client of a daemon needs to reach it.
+type Places struct {
+	// Pipe is the pipe directory, by the path that daemon and clients have for it.
+	Pipe string
+	// Source and Shm are for a container, which mounts the first at Pipe and the second at /dev/shm; empty for a process.
+	Source, Shm string
+	// Own is the folder that a process must see: a mount, for a user's own daemon.
+	Own string
+}
+
+// Places tells what the clients of a key's daemon need, whether it runs or not. sharing.ErrUnavailable: no lease of the key
+// is known.
+func (s *Supervisor) Places(k Key) (Places, error) {
+	s.mu.Lock()
+	p, ok := s.places[k]
+	s.mu.Unlock()
+	if !ok {
+		return Places{}, fmt.Errorf("no lease of MPS on GPU %s in domain %q is known: %w", k.GPU, k.Domain, sharing.ErrUnavailable)
+	}
+	out := Places{Pipe: p.pipe(), Own: p.dir}
+	if p.contained {
+		out.Source, out.Shm = filepath.Join(p.shared(), "pipe"), p.shm()
+	}
+	return out, nil
+}
 
 // Release ends a lease's use. The last one of a domain ends its daemon; what cannot be ended is tried again by Run. A
 // lease that is none is no error.
@@ -161,6 +196,9 @@ func (s *Supervisor) end(ctx context.Context, g *gpu, d *domain) error {
 		return err
 	}
 	delete(g.domains, d.key.Domain)
+	s.mu.Lock()
+	delete(s.places, d.key)
+	s.mu.Unlock()
 	return g.setMode(ctx, &s.opt, len(g.domains))
 }
 

@@ -90,12 +90,27 @@ func newSite(t *testing.T) *site {
 	s := &site{T: t, dir: mpstest.Node(t, gpusim, machineName, "r580"), now: time.Unix(1e9, 0)}
 	s.agent("boot")
 	t.Cleanup(func() {
-		if err := sweep(context.Background(), s.opt.Dir, nil); err != nil {
+		err := sweep(context.Background(), s.opt.Dir, nil)
+		left, _ := filepath.Glob(s.opt.Dir + "/*/*") // the pattern is right
+		for _, dir := range left {
+			err = errors.Join(err, removeAll(dir))
+		}
+		if err != nil {
 			t.Error(err)
 		}
 	})
 	return s
 }
+
+// ownerOf is the user of a domain "uid/N".
+func ownerOf(domain string) (uint32, bool) {
+	var uid uint32
+	n, err := fmt.Sscanf(domain, "uid/%d", &uid)
+	return uid, n == 1 && err == nil
+}
+
+// of is the domain of a key.
+func (s *site) of(k Key) *domain { return s.gpus[k.GPU].domains[k.Domain] }
 
 // agent makes the agent anew, as after a restart.
 func (s *site) agent(boot string) {
@@ -105,7 +120,7 @@ func (s *site) agent(boot string) {
 		s.Fatal(err)
 	}
 	s.Supervisor, err = New(Options{
-		Dir: s.dir + "/r", Program: program, Modes: s, BootID: boot, User: uint32(os.Getuid()), // #nosec G115 -- none is negative
+		Dir: s.dir + "/r", Program: program, Modes: s, BootID: boot, Owner: ownerOf,
 		Again: func(Key) { s.again++ },
 		Log:   slog.New(slog.DiscardHandler), Now: func() time.Time { return s.now },
 	})
@@ -306,7 +321,7 @@ func TestRestart(t *testing.T) {
 		func() { s.kill(s.state().Daemon) },
 		func() { s.kill(s.state().Servers[0]) },
 		func() {
-			d := newDomain(&s.opt, k)
+			d := newDomain(&s.opt, k, s.of(k).place)
 			if err := d.daemon.Quit(t.Context(), 0); err != nil {
 				t.Fatal(err)
 			}
@@ -375,7 +390,7 @@ func TestLimitsArePutBack(t *testing.T) {
 	s := newSite(t)
 	k := s.key(0, "a")
 	pipe := s.acquire(k, "l", Terms{Memory: sharing.GiB, Percent: 10})
-	d := newDomain(&s.opt, k).daemon
+	d := s.of(k).daemon
 	server := s.state().Servers[0]
 	if err := errors.Join(d.SetDefaultMemory(t.Context(), 70*sharing.GiB), d.SetMemory(t.Context(), server, 70*sharing.GiB), d.SetPercent(t.Context(), server, 100)); err != nil {
 		t.Fatal(err)
@@ -418,10 +433,10 @@ func TestRecover(t *testing.T) {
 	if st := at(after, dead); st.Condition != Ready || st.Daemon == at(before, dead).Daemon {
 		t.Errorf("the daemon that had died: %+v", st)
 	}
-	if clients, err := newDomain(&s.opt, kept).daemon.Clients(t.Context(), at(after, kept).Servers[0]); err != nil || len(clients) != 1 {
+	if clients, err := s.of(kept).daemon.Clients(t.Context(), at(after, kept).Servers[0]); err != nil || len(clients) != 1 {
 		t.Errorf("clients %v, %v", clients, err)
 	}
-	if got := s.left(); got != "4 processes, 4 files" || s.mode(0) != sharing.ComputeModeExclusiveProcess || s.mode(2) != sharing.ComputeModeDefault || s.mode(3) != sharing.ComputeModeExclusiveProcess {
+	if got := s.left(); got != "4 processes, 6 files" || s.mode(0) != sharing.ComputeModeExclusiveProcess || s.mode(2) != sharing.ComputeModeDefault || s.mode(3) != sharing.ComputeModeExclusiveProcess {
 		t.Errorf("left: %s, modes %d %d %d", got, s.mode(0), s.mode(2), s.mode(3))
 	}
 	client.Leave()
@@ -446,7 +461,7 @@ func TestRecoverOfAnotherBoot(t *testing.T) {
 	if second.Condition != Ready || second.Daemon == first {
 		t.Errorf("state %+v", second)
 	}
-	if err := os.WriteFile(filepath.Join(s.opt.path(k), recordName), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(s.of(k).place.record(), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.agent("another boot")

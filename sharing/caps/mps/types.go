@@ -39,16 +39,16 @@ type Modes interface {
 
 // Options are what a Supervisor works with.
 type Options struct {
-	// Dir holds all that daemons have: DIR/<gpu>/<domain>/{pipe,log}, and for containers DIR/<gpu>/<domain>/v, a tmpfs,
-	// with {pipe,log,shm}. Absolute, of this agent alone, and reachable for clients of any user.
+	// Dir holds all that daemons have, see place. Absolute, of this agent alone, and reachable for clients of any user.
 	Dir     string
 	Program mps.Program
 	Modes   Modes
 	// BootID is the kernel's: pids of another boot mean nothing.
 	BootID string
-	// User is whose server is started before there are clients. A client of another user gets one of its own when this
-	// one has none.
-	User uint32
+	// Owner is the user whose processes alone are in a domain; false if several users may be. That user's server is started
+	// before there are clients, root's in a domain of several users: a client of another user gets one of its own when this
+	// one has none. Nil: false.
+	Owner func(domain string) (uid uint32, alone bool)
 	// Keep puts a daemon where the end of this program does not reach it, such as a cgroup of its own; nil: nothing.
 	Keep func(pid int) error
 	// Again is told each time that a daemon which died or hung is to be started again, whether it then comes up or not;
