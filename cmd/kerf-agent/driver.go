@@ -227,7 +227,7 @@ func (a *agent) report(ctx context.Context, lib *nvml.Library, driver *caps.Driv
 	rep := choice.Report{
 		config.BackendDriver:   driver.Probe(ctx, g),
 		config.BackendLibkerf:  a.preloadProbe(lib).Probe(g),
-		config.BackendReactive: caps.ProbeWatch(ctx, lib, g),
+		config.BackendReactive: caps.ProbeWatch(ctx, lib, a.pids, g),
 	}
 	if a.runtime.Lists(config.BackendMPS) {
 		rep[config.BackendMPS] = a.mps.probe(ctx, g)

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,7 +18,9 @@ import (
 	"github.com/kerf-gpu/kerf/hooks/nri"
 	"github.com/kerf-gpu/kerf/internal/failpoint"
 	"github.com/kerf-gpu/kerf/internal/nvml"
+	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps"
 	"github.com/kerf-gpu/kerf/sharing/doctor"
 	"github.com/kerf-gpu/kerf/sharing/node"
 )
@@ -28,6 +32,8 @@ type environment struct {
 	libraryPath, devRoot, config, dir, nodeName, failpoints string
 	// path is where programs are looked for.
 	path string
+	// pidSpace is the number of the pid namespace that stands for the machine's in tests; empty: the machine's.
+	pidSpace string
 }
 
 // settings are the agent's flags, checked.
@@ -44,6 +50,7 @@ type settings struct {
 	configMap                                           string
 	libraries, driverFolders                            []string
 	failpoints                                          *failpoint.Set
+	pids                                                caps.PIDSpace
 	driverBy                                            doctor.Setting
 	// path is where the driver's programs are looked for.
 	path string
@@ -128,6 +135,14 @@ func (s *settings) check(env environment, kill func(point string)) error {
 		return err
 	}
 	s.libraries, s.driverFolders = nvml.DefaultLibraryPaths(env.libraryPath), nvml.DriverFolders(env.libraryPath)
+	s.pids = caps.PIDSpace{Initial: process.InitialPIDSpace}
+	if env.pidSpace != "" {
+		var err error
+		if s.pids.Initial, err = strconv.ParseUint(env.pidSpace, 10, 64); err != nil {
+			return fmt.Errorf("KERF_TEST_PID_NAMESPACE: %w", err)
+		}
+	}
+	s.pids.Own, s.pids.Err = process.PIDSpace(os.Getpid())
 	points, err := failpoint.Parse(env.failpoints, failpoint.Actions{Exit: kill})
 	if err == nil {
 		err = points.Check(slices.Concat(node.Failpoints(), nri.Failpoints(), migFailpoints())...)

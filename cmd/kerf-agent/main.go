@@ -49,6 +49,7 @@ func main() {
 		dir:         os.Getenv("KERF_DIR"),
 		nodeName:    os.Getenv("KERF_NODE_NAME"),
 		failpoints:  os.Getenv("KERF_FAILPOINTS"),
+		pidSpace:    os.Getenv("KERF_TEST_PID_NAMESPACE"),
 		again:       func() error { return syscall.Exec("/proc/self/exe", os.Args, os.Environ()) }, //nolint:gosec // this very program, as it was started
 	}
 	kill := func(string) {

@@ -104,6 +104,6 @@ func (a *agent) partReport(ctx context.Context, lib *nvml.Library, g sharing.GPU
 		config.BackendDriver:   no("the driver limits no memory inside a MIG instance"),
 		config.BackendMPS:      no("Kerf runs no MPS inside a MIG instance"),
 		config.BackendLibkerf:  a.preloadProbe(lib).Probe(g),
-		config.BackendReactive: caps.ProbeWatch(ctx, lib, g),
+		config.BackendReactive: caps.ProbeWatch(ctx, lib, a.pids, g),
 	}
 }

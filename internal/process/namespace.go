@@ -16,6 +16,10 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
+// InitialPIDSpace is the number of the pid namespace of the machine itself, in which all processes are: PROC_PID_INIT_INO of
+// the kernel's include/linux/proc_ns.h.
+const InitialPIDSpace = 0xEFFFFFFC
+
 // InnermostPID is the pid that the process knows itself by: the one in the innermost pid namespace that it is in.
 // Errors: sharing.ErrNotFound when there is no such process, sharing.ErrUnavailable when /proc does not tell.
 func InnermostPID(pid int) (int, error) {

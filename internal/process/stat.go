@@ -20,7 +20,7 @@ type stat struct {
 
 // The places of fields of /proc/PID/stat (proc_pid_stat(5)) among those after the command name, which is field 2.
 const (
-	stateField   = 3 - 3
+	stateField   = 0 // field 3
 	threadsField = 20 - 3
 	startField   = 22 - 3
 )

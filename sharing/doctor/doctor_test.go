@@ -11,13 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kerf-gpu/kerf/internal/containerd"
+	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
 // whole is a machine that lacks nothing.
 func whole() Facts {
 	return Facts{
-		Kernel: "6.14.2-amd64", Root: true, Dir: "/run/kerf",
+		Kernel: "6.14.2-amd64", Root: true, PIDSpace: process.InitialPIDSpace, Dir: "/run/kerf",
 		Cgroup: Cgroup{V2: "/sys/fs/cgroup", Controllers: []string{"cpu", "dmem", "memory"}},
 		Driver: Driver{
 			Library: "/usr/lib/libnvidia-ml.so.1", Version: "615.71.09", MemoryLimits: true,
@@ -35,6 +36,26 @@ func whole() Facts {
 			CDIDirs: []string{"/etc/cdi", "/var/run/cdi"}, CgroupDriver: containerd.CgroupSystemd, DefaultRuntime: "runc",
 			Handlers: []containerd.Handler{{Name: "runc", Binary: "/usr/sbin/runc"}},
 		}},
+	}
+}
+
+// TestPIDNamespace looks at a machine from another pid namespace than its own.
+func TestPIDNamespace(t *testing.T) {
+	f := whole()
+	if c := find(t, Examine(f), "pid namespace"); c.Status != OK {
+		t.Errorf("%+v", c)
+	}
+	f.PIDSpace, f.Agent, f.Driver.MemoryLimits = 4026532000, Agent{Absent: true}, false
+	r := Examine(f)
+	if c := find(t, r, "pid namespace"); c.Status != Warn || c.Seen != "pid:[4026532000]" || !strings.Contains(c.Mend, "hostPID: true") {
+		t.Errorf("%+v", c)
+	}
+	if c := find(t, r, "level reactive"); c.Status == OK || !strings.Contains(c.Seen, "see pid namespace") {
+		t.Errorf("%+v", c)
+	}
+	f.PIDSpace = 0
+	if c := find(t, Examine(f), "pid namespace"); c.Status != Unknown {
+		t.Errorf("%+v", c)
 	}
 }
 

@@ -12,6 +12,8 @@ type Facts struct {
 	Kernel string
 	// Root is true for an effective user id of 0.
 	Root bool
+	// PIDSpace is the number of the pid namespace that this program is in; 0: it could not be read.
+	PIDSpace uint64
 	// Dir is the directory of the agent that was asked.
 	Dir string
 

@@ -23,6 +23,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/containerd"
 	"github.com/kerf-gpu/kerf/internal/nodeclient"
 	"github.com/kerf-gpu/kerf/internal/nvml"
+	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -50,8 +51,9 @@ func Gather(ctx context.Context, w Where) Facts {
 	if w.RuntimeSocket != "" {
 		sockets = []string{w.RuntimeSocket}
 	}
+	space, _ := process.PIDSpace(os.Getpid()) // 0 says that it is not known
 	return Facts{
-		Kernel: kernelRelease(), Root: os.Geteuid() == 0, Dir: w.Dir,
+		Kernel: kernelRelease(), Root: os.Geteuid() == 0, PIDSpace: space, Dir: w.Dir,
 		Cgroup: gatherCgroup(), Driver: gatherDriver(ctx, w), Agent: gatherAgent(ctx, w.Dir), Group: gatherGroup(),
 		MPSControl: inPath("nvidia-cuda-mps-control", w.Path),
 		CDISpecs:   cdiSpecs("/etc/cdi", "/var/run/cdi"),

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -40,6 +41,9 @@ func possible(f Facts) map[sharing.Level]string {
 		why[sharing.LevelDriver] = "the driver has no memory limits (r615 and newer have them)"
 		why[sharing.LevelClient] = "no agent tells whether its pool lists it (" + listClient + ")"
 		why[sharing.LevelReactive] = "no agent tells whether its pool lists it (" + listIt + ")"
+		if f.PIDSpace != 0 && f.PIDSpace != process.InitialPIDSpace {
+			why[sharing.LevelReactive] = "the driver does not list the machine's processes here (see pid namespace)"
+		}
 	}
 	return why
 }

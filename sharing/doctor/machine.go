@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/kerf-gpu/kerf/internal/process"
 )
 
 // kernelVersion reads major and minor out of a kernel release.
@@ -55,6 +57,21 @@ func (f Facts) root() Check {
 		Means: "kerf run works through the agent's socket; the other GPUs are then held by the least limit and not hidden, and some checks see less",
 		Mend:  "for a full view: sudo kerf doctor",
 	}
+}
+
+// pidNamespace looks at this program's own: an agent that was started in another way may be in another one, and says so.
+func (f Facts) pidNamespace() Check {
+	c := Check{Name: "pid namespace", Seen: fmt.Sprintf("pid:[%d]", f.PIDSpace)}
+	switch f.PIDSpace {
+	case 0:
+		c.Status, c.Seen, c.Means = Unknown, "could not be read", "cannot tell which processes the driver lists"
+	case process.InitialPIDSpace:
+		c.Status, c.Seen, c.Means = OK, "the machine's", "the driver lists the processes of the whole machine here"
+	default:
+		c.Status, c.Means = Warn, "not the machine's: the driver leaves out processes outside it, so an agent here does not watch shares (level reactive)"
+		c.Mend = "run kerf-agent in the machine's pid namespace; in a pod, set hostPID: true"
+	}
+	return c
 }
 
 func (f Facts) cgroupV2() Check {

@@ -49,7 +49,7 @@ func Examine(f Facts) Report {
 	r := Report{
 		Levels: []string{}, FromAgent: f.Agent.Answered,
 		Checks: []Check{
-			f.kernel(), f.root(), f.cgroupV2(), f.dmem(),
+			f.kernel(), f.root(), f.pidNamespace(), f.cgroupV2(), f.dmem(),
 			f.library(), f.driverVersion(), f.memoryLimits(), f.deviceFiles(), f.gpus(), f.mig(),
 			f.agent(), f.group(), f.mps(), f.cdi(),
 		},

@@ -14,6 +14,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/choice"
 	"github.com/kerf-gpu/kerf/sharing/caps/client"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
@@ -357,6 +358,15 @@ func (r *Runtime) clientLevel(g ledger.Grant, h *holding) (level sharing.Level, 
 // held in one way on all of them. It needs the lock.
 func (r *Runtime) watches(g ledger.Grant) bool {
 	return !slices.ContainsFunc(g.Claim.Placement, func(f sharing.Fragment) bool {
-		return !slices.Contains(r.listOn(r.gpu(f.GPU), g.Claim.Request.Profile), config.BackendReactive)
+		return !slices.Contains(r.listOn(r.gpu(f.GPU), g.Claim.Request.Profile), config.BackendReactive) || r.blind(f.GPU)
 	})
+}
+
+// blind reports whether the driver does not list the processes of a GPU to this agent. It needs the lock.
+func (r *Runtime) blind(gpu sharing.GPUID) bool {
+	if r.att == nil {
+		return false
+	}
+	s, asked := r.att.Levels[gpu][config.BackendReactive]
+	return asked && s.Answer == choice.NotSupported
 }

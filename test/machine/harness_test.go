@@ -86,7 +86,7 @@ func newMachine(t *testing.T, s setup) *machine {
 	}
 	m.env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + m.work, "LC_ALL=C", "TERM=dumb",
-		"LD_LIBRARY_PATH=" + m.sim + "/lib", "NVIDIA_DEV_ROOT=" + m.sim,
+		"LD_LIBRARY_PATH=" + m.sim + "/lib", "NVIDIA_DEV_ROOT=" + m.sim, "KERF_TEST_PID_NAMESPACE=" + pidSpace(t),
 	}
 	if !s.noDriver {
 		m.startDriver()

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/kerf-gpu/kerf/internal/gpusim/daemon"
+	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -67,9 +68,14 @@ func Env(dir string) (string, error) {
 			return "", fmt.Errorf("there is no simulated node in %q; make one with `gpusim start`: %w", dir, sharing.ErrNotFound)
 		}
 	}
+	// The simulated driver lists the processes of the pid namespace that it is in, so that one stands for the machine's.
+	space, err := process.PIDSpace(os.Getpid())
+	if err != nil {
+		return "", err
+	}
 	// The expansion is quoted, because some shells split the words of an export.
-	return fmt.Sprintf("export LD_LIBRARY_PATH=%s\"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\"\nexport NVIDIA_DEV_ROOT=%s\nexport PATH=%s\"${PATH:+:$PATH}\"\n",
-		Quote(lib), Quote(dir), Quote(filepath.Join(dir, "bin"))), nil
+	return fmt.Sprintf("export LD_LIBRARY_PATH=%s\"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\"\nexport NVIDIA_DEV_ROOT=%s\nexport PATH=%s\"${PATH:+:$PATH}\"\nexport KERF_TEST_PID_NAMESPACE=%d\n",
+		Quote(lib), Quote(dir), Quote(filepath.Join(dir, "bin")), space), nil
 }
 
 // Quote makes one word of a shell command out of any text.

@@ -137,11 +137,15 @@ func TestEnvWorksInAShell(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	space, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for before, want := range map[string]string{"": node + "/lib", "/x y": node + "/lib:/x y"} {
-		cmd := exec.Command("sh", "-c", text+`printf '%s|%s' "$LD_LIBRARY_PATH" "$NVIDIA_DEV_ROOT"`)
+		cmd := exec.Command("sh", "-c", text+`printf '%s|%s|pid:[%s]' "$LD_LIBRARY_PATH" "$NVIDIA_DEV_ROOT" "$KERF_TEST_PID_NAMESPACE"`)
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LD_LIBRARY_PATH=" + before}
 		out, err := cmd.Output()
-		if err != nil || string(out) != want+"|"+node {
+		if err != nil || string(out) != want+"|"+node+"|"+space {
 			t.Errorf("with %q: %q, %v", before, out, err)
 		}
 	}
