@@ -117,7 +117,8 @@ func (g *guard) tell(s reactive.Sample, standings []reactive.Standing) {
 			over[st.Lease] = fmt.Sprintf("grant %s holds more than its %s of GPU %s (policy: %s)", st.Lease, c.Memory, st.GPU, actionName(st.Action))
 		}
 	}
-	changed := g.setCondition(g.warnings, "kill", strings.Join(slices.Sorted(maps.Values(g.denied)), "; "))
+	changed := g.noteMPSExcess(standings)
+	changed = g.setCondition(g.warnings, "kill", strings.Join(slices.Sorted(maps.Values(g.denied)), "; ")) || changed
 	for _, gr := range g.ledger.Grants() {
 		h, why := g.held[gr.Claim.ID], lost[g.speaker(gr)]
 		if h != nil && h.watchLost != why {

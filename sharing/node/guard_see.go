@@ -79,8 +79,7 @@ func (g *guard) capsOf(gr ledger.Grant) []reactive.Cap {
 		if !g.watches(gr) {
 			return nil
 		}
-		_, _, less := g.clientLevel(gr, h)
-		held = !less
+		held = h.region.counts()
 	default:
 		return nil
 	}

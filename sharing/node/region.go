@@ -46,6 +46,8 @@ type region struct {
 	// processes of the lease do not count.
 	lost      string
 	uncounted []client.Process
+	// excess says what the lease holds above its cap, see excessOf. The runtime's lock guards it.
+	excess string
 	// told is what the driver said last of the lease's use of time; it is guarded by the runtime's lock, too.
 	told []toldTime
 }

@@ -199,6 +199,8 @@ type holding struct {
 	// watchLost is set while the driver does not tell what a lease uses that only watching holds; the level
 	// then shows as unknown.
 	watchLost string
+	// excess says what a lease of MPS holds above its cap, see excessOf.
+	excess string
 }
 
 // letGo closes the handle of the claiming process; it needs the lock.

@@ -304,6 +304,7 @@ func (r *Runtime) tellUncounted(k *kept) {
 		sentence = fmt.Sprintf("grant %s: %s", k.id, uncountedReason(k.uncounted))
 	}
 	changed := r.setCondition(r.warnings, "uncounted "+string(k.id), sentence)
+	changed = r.noteExcess(k) || changed
 	if r.setCondition(r.warnings, "rejected "+string(k.id), k.rejectedWarning()) {
 		changed = true
 		r.log.Warn("programs ask for functions that libkerf does not know", "claim", k.id)
@@ -329,8 +330,11 @@ func (k *kept) rejectedWarning() string {
 		" libkerf rejects their calls; update Kerf", k.id)
 }
 
-// uncountedReason says which processes nothing refuses memory.
+// uncountedReason says which processes nothing refuses memory; "" if there are none.
 func uncountedReason(processes []client.Process) string {
+	if len(processes) == 0 {
+		return ""
+	}
 	var pids []int
 	for _, p := range processes {
 		pids = append(pids, p.PID)
@@ -338,21 +342,31 @@ func uncountedReason(processes []client.Process) string {
 	return "its GPU is used without the preloaded library, as static programs do, so that nothing refuses memory: pid " + numbers(pids)
 }
 
-// clientLevel is what holds a lease of backend libkerf now, and why that is less than it was given; ok is false where
-// it is not less. It needs the lock.
+// clientLevel is what enforces the cap of a lease of libkerf or MPS now, and why that is less than it was given; ok is false
+// if it is not less. It needs the lock.
 func (r *Runtime) clientLevel(g ledger.Grant, h *holding) (level sharing.Level, why string, ok bool) {
 	switch {
-	case h == nil || h.backend != config.BackendLibkerf || g.Lease == nil:
+	case h == nil || g.Lease == nil:
+		return 0, "", false
+	case h.backend == config.BackendMPS: // which the reactive backend always watches
+		return sharing.LevelReactive, h.excess, h.excess != "" && h.watchLost == ""
+	case h.backend != config.BackendLibkerf:
 		return 0, "", false
 	case h.region == nil || h.region.lost != "":
 		return sharing.LevelUnknown, "the counters of its programs are not whole, so that it cannot be told what holds it: " + h.region.why(), true
-	case len(h.region.uncounted) == 0:
+	}
+	why = joinSentences(append(nonEmpty(h.region.excess), nonEmpty(uncountedReason(h.region.uncounted))...))
+	switch {
+	case why == "":
 		return 0, "", false
 	case r.watches(g):
-		return sharing.LevelReactive, uncountedReason(h.region.uncounted), true
+		return sharing.LevelReactive, why, true
 	}
-	return sharing.LevelNone, uncountedReason(h.region.uncounted), true
+	return sharing.LevelNone, why, true
 }
+
+// counts reports whether all that is known of the region is whole and every process of the lease counts in it; g may be nil.
+func (g *region) counts() bool { return g != nil && g.lost == "" && len(g.uncounted) == 0 }
 
 // watches reports whether the lists in force have a lease watched that something else holds: on all of its GPUs, as it is
 // held in one way on all of them. It needs the lock.

@@ -168,6 +168,8 @@ type Standing struct {
 	GPU   sharing.GPUID
 	// Known is false when it could not be told what the lease holds there.
 	Known bool
+	// Held is what it holds there, if that is known.
+	Held sharing.Bytes
 	// Over is true once two samples in a row have seen it over its cap.
 	Over bool
 	// Action is what is done about it, where it is over.

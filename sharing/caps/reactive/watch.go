@@ -103,7 +103,7 @@ func (w *Watch) judge(now time.Time, c Cap, g GPU) (Standing, []Verdict, time.Du
 		delete(w.over, at)
 		return out, nil, Default
 	}
-	out.Known = true
+	out.Known, out.Held = true, h.bytes
 	if h.bytes <= c.Memory {
 		delete(w.over, at)
 		w.within[at] = now

@@ -179,7 +179,7 @@ func TestStandingsAndDelay(t *testing.T) {
 	if diff := cmp.Diff(want, d.Verdicts); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]Standing{{Lease: "a", GPU: "g", Known: true, Over: true, Action: Kill}}, d.Standings); diff != "" {
+	if diff := cmp.Diff([]Standing{{Lease: "a", GPU: "g", Known: true, Held: 6 * gib, Over: true, Action: Kill}}, d.Standings); diff != "" {
 		t.Error(diff)
 	}
 	unknown := use(1, 0)

@@ -1,0 +1,45 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+func TestHolds(t *testing.T) {
+	p, q := Process{PID: 1, Start: 1}, Process{PID: 2, Start: 2}
+	l := Look{
+		Told: []sharing.GPUID{"a", "b", "c"},
+		Uses: []Use{
+			{Process: p, GPU: "a", Bytes: 5, Known: true}, {Process: q, GPU: "a", Bytes: 7, Known: true},
+			{Process: p, GPU: "b", Bytes: 3, Known: true}, {Process: q, GPU: "b"},
+			{Process: p, GPU: "untold", Bytes: 9, Known: true},
+		},
+		After: map[Process]Count{p: {Managed: map[sharing.GPUID]sharing.Bytes{"a": 11, "c": math.MaxUint64}}, q: {Managed: map[sharing.GPUID]sharing.Bytes{"c": 1}}},
+		Ended: map[sharing.GPUID]sharing.Bytes{"a": 13},
+	}
+	want := map[sharing.GPUID]sharing.Bytes{"a": 5 + 7 + 11 + 13, "c": math.MaxUint64}
+	if d := cmp.Diff(want, l.Holds()); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+func TestExceeds(t *testing.T) {
+	for _, c := range []struct {
+		held, limit, context sharing.Bytes
+		want                 bool
+	}{
+		{0, 0, 0, false}, {4, 4, 0, false}, {5, 4, 0, true}, {5, 4, 1, false}, {6, 4, 1, true}, {3, 4, 0, false},
+		{math.MaxUint64, math.MaxUint64, 0, false}, {math.MaxUint64, 0, math.MaxUint64, false}, {math.MaxUint64, 1, 1, true},
+	} {
+		if got := Exceeds(c.held, c.limit, c.context); got != c.want {
+			t.Errorf("%d of %d with a context of %d: %v", c.held, c.limit, c.context, got)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"fmt"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/client"
+	"github.com/kerf-gpu/kerf/sharing/caps/reactive"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// excessOf says on which GPU a lease holds more than its cap and one context, so that what is to enforce the cap does not;
+// "" if on none. GPUs that held lacks keep what was said before. It needs the lock.
+func (r *Runtime) excessOf(gr ledger.Grant, held map[sharing.GPUID]sharing.Bytes, before string) string {
+	sizes, unknown := r.contextSizes(), false
+	for _, f := range gr.Caps() {
+		bytes, known := held[f.GPU]
+		unknown = unknown || !known
+		context, seen := sizes[f.GPU]
+		if !seen {
+			context = client.MostContext
+		}
+		if f.Whole || !client.Exceeds(bytes, f.Memory, context) {
+			continue
+		}
+		return fmt.Sprintf("its processes hold %s of GPU %d, more than its cap of %s and a context of %s, so the cap is not enforced",
+			bytes, r.gpu(f.GPU).Index, f.Memory, context)
+	}
+	if unknown {
+		return before
+	}
+	return ""
+}
+
+// noteExcess notes whether the lease of a region exceeds its cap, and reports whether its level changes by that. It needs
+// the lock.
+func (r *Runtime) noteExcess(k *kept) bool {
+	gr, ok := r.ledger.Get(k.id)
+	if !ok {
+		return false
+	}
+	before := k.region.excess
+	k.region.excess = r.excessOf(gr, k.look.Holds(), before)
+	return (before == "") != (k.region.excess == "")
+}
+
+// noteMPSExcess notes which leases of MPS exceed their cap, which MPS enforces for each process alone. It reports whether a
+// level changes by that. It needs the lock.
+func (g *guard) noteMPSExcess(standings []reactive.Standing) (changed bool) {
+	for _, gr := range g.ledger.Grants() {
+		h := g.held[gr.Claim.ID]
+		if h == nil || h.backend != config.BackendMPS {
+			continue
+		}
+		held := map[sharing.GPUID]sharing.Bytes{}
+		for _, st := range standings {
+			if st.Known && ledger.ClaimID(st.Lease) == gr.Claim.ID {
+				held[st.GPU] = st.Held
+			}
+		}
+		before := h.excess
+		h.excess = g.excessOf(gr, held, before)
+		changed = changed || (before == "") != (h.excess == "")
+	}
+	return changed
+}
