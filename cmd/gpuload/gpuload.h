@@ -29,8 +29,10 @@ struct options {
 	uint64_t kernel_ns;            /* how long each takes */
 	int queue;                     /* launches before it waits for them */
 	int workers; /* 0: this process itself */
+	int loaders; /* idle children that have the driver's files open */
 	int gpu;
 	bool json, touch, tamper;
+	bool leave;      /* it ends once the loaders run, and frees nothing */
 	bool from_input; /* what is imported is made by who is at the input */
 };
 

@@ -58,6 +58,9 @@ static const char help[] =
 	"                  vmm, pool; what --api ipc, import and pool-import import is made so, by a gpuload that they start\n"
 	"  --from-input    import what is made at the other end of the input\n"
 	"  --fork N        run N worker processes, each of which takes --alloc; 0: none (default)\n"
+	"  --loaders N     once it has the memory, fork N idle children, which keep the driver's files open for --hold, as\n"
+	"                  the data loaders of a trainer do; 0: none (default)\n"
+	"  --leave         end once these children run, and free nothing: they keep what it took\n"
 	"  --gpu INDEX     the CUDA device (default 0)\n"
 	"  --touch         fill the memory; without it nothing touches it\n"
 	"  --tamper        take nothing, but ask NVML to change the GPU's power limit, compute mode and MIG mode, and this\n"
@@ -174,6 +177,10 @@ static int check(struct options *o)
 		return bad("step", "", "there is nothing to take in steps", "write --alloc SIZE too");
 	if (o->more && (o->launch || o->workers))
 		return bad("more", "", "does not go with --launch or --fork", "leave one of them out");
+	if (o->loaders && !o->hold_ns)
+		return bad("loaders", "", "there is no time for them", "write --hold TIME too");
+	if (o->leave && !o->loaders)
+		return bad("leave", "", "there are no children to keep the memory", "write --loaders N too");
 	if (!o->launch && (o->kernel_ns || o->queue))
 		return bad(o->queue ? "queue" : "kernel", "", "there is nothing to launch", "write --launch HOW too");
 	if (o->launch && !o->hold_ns)
@@ -193,7 +200,7 @@ static int check(struct options *o)
 
 int parse_options(int argc, char **argv, struct options *o, bool *done)
 {
-	enum { ALLOC = 1, STEP, API, MORE, HOLD, LAUNCH, KERNEL, QUEUE, DRIVER, FORK, GPU, TOUCH, TAMPER, JSON, OFFER, FROM, HELP };
+	enum { ALLOC = 1, STEP, API, MORE, HOLD, LAUNCH, KERNEL, QUEUE, DRIVER, FORK, GPU, TOUCH, TAMPER, JSON, OFFER, FROM, LOADERS, LEAVE, HELP };
 	static const struct option flags[] = {
 		{ "alloc", required_argument, NULL, ALLOC }, { "step", required_argument, NULL, STEP },
 		{ "api", required_argument, NULL, API },     { "more", required_argument, NULL, MORE },
@@ -203,7 +210,8 @@ int parse_options(int argc, char **argv, struct options *o, bool *done)
 		{ "fork", required_argument, NULL, FORK },   { "gpu", required_argument, NULL, GPU },
 		{ "touch", no_argument, NULL, TOUCH },       { "tamper", no_argument, NULL, TAMPER },
 		{ "json", no_argument, NULL, JSON },         { "offer", required_argument, NULL, OFFER },
-		{ "from-input", no_argument, NULL, FROM },   { "help", no_argument, NULL, HELP },
+		{ "from-input", no_argument, NULL, FROM },   { "loaders", required_argument, NULL, LOADERS },
+		{ "leave", no_argument, NULL, LEAVE },	     { "help", no_argument, NULL, HELP },
 		{ NULL, 0, NULL, 0 },
 	};
 	unsigned seen = 0;
@@ -251,6 +259,12 @@ int parse_options(int argc, char **argv, struct options *o, bool *done)
 			break;
 		case FORK:
 			ret = count_flag(name, optarg, 1024, &o->workers);
+			break;
+		case LOADERS:
+			ret = count_flag(name, optarg, 64, &o->loaders);
+			break;
+		case LEAVE:
+			o->leave = true;
 			break;
 		case GPU:
 			ret = count_flag(name, optarg, 63, &o->gpu);

@@ -151,6 +151,23 @@ static void hold(uint64_t ns)
 		;
 }
 
+/* Forks the idle children. They end by themselves, and live on when this process ends before them. */
+static bool start_loaders(const struct options *o)
+{
+	for (int i = 0; i < o->loaders; i++) {
+		pid_t pid = fork();
+		if (pid < 0) {
+			fprintf(stderr, "gpuload: fork loader %d of %d: %s\n", i + 1, o->loaders, strerror(errno));
+			return false;
+		}
+		if (pid == 0) {
+			hold(o->hold_ns);
+			_exit(EXIT_OK);
+		}
+	}
+	return true;
+}
+
 /* What it has got, or why not, and what it sees of the GPU now. */
 static void tell(struct load *l, const struct options *o, CUresult ret)
 {
@@ -183,7 +200,11 @@ int work(const struct options *o)
 		ret = allocate(&l, o, o->alloc);
 	if (open && l.cuda.attribute(&l.processors, MULTIPROCESSOR_COUNT, l.device) != CUDA_SUCCESS)
 		l.processors = 0;
+	if (!ret && !start_loaders(o))
+		return EXIT_MET_ERROR;
 	tell(&l, o, ret);
+	if (o->leave)
+		_exit(ret ? EXIT_MET_ERROR : EXIT_OK);
 	if (open) { /* otherwise it holds nothing */
 		if (o->more)
 			take_more(&l, o);

@@ -173,14 +173,21 @@ func TestClientFindsWhoDoesNotCount(t *testing.T) {
 	}
 }
 
-// staticProgram builds a program that takes memory of a GPU and is linked with no shared library.
-func staticProgram(t *testing.T, dir string) string {
+// checkProgram builds one of the simulator's small programs for tests in a folder.
+func checkProgram(t *testing.T, dir, name string) string {
 	t.Helper()
-	path := filepath.Join(dir, "check", "staticload")
+	path := filepath.Join(dir, "check", name)
 	cmd := exec.Command("make", "-s", "-C", "../../internal/gpusim/lib", "OUT="+dir, path)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("make %s: %v\n%s", path, err, out)
 	}
+	return path
+}
+
+// staticProgram builds a program that takes memory of a GPU and is linked with no shared library.
+func staticProgram(t *testing.T, dir string) string {
+	t.Helper()
+	path := checkProgram(t, dir, "staticload")
 	f, err := elf.Open(path)
 	if err != nil {
 		t.Fatal(err)

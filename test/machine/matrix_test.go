@@ -78,6 +78,7 @@ func TestMatrix(t *testing.T) {
 			}
 		}
 	}
+	setPID = checkProgram(t, t.TempDir(), "setpid")
 	got := matrix{}
 	for _, b := range backends() {
 		got[b.name] = map[string]cell{}

@@ -60,6 +60,21 @@ a process's own are what it alone holds and what it made); that NVML adds these 
 ` + "`test/machine.TestMemoryHandedToAnotherGrant`" + `, ` + "`sharing/node.TestUnlistedMemoryIsTold`" + `, ` + "`internal/gpusim/model.TestImportedMemoryLivesOn`" + `, ` + "`internal/gpusim/model.TestFileHoldsMemory`" + `, and
 the rows ` + "`ipc`" + `, ` + "`import`" + `, ` + "`pool-import`" + ` and ` + "`file`" + ` above, in which a program's own helper makes the memory and frees it.
 
+## Memory of ended processes
+
+A driver frees the memory of a process when the last descriptor of its device files closes. A forked child has these descriptors
+too. So memory outlives a killed trainer while its data loaders run, and the driver's list still names the trainer's PID.
+
+The agent charges this memory to the trainer's grant, as a part of its use. A process that gets the PID later is another process:
+the agent compares start times, and it asks whether a process has the GPU's device file open. It signals no process that has not.
+
+If a process ended before the agent saw it on the list, the agent infers the grant from the processes that can keep the memory.
+A warning then names the grant and these processes. The agent ends nothing for inferred memory, because another process outside of all
+grants could keep it (row ` + "`orphans in turn`" + `). Shown by
+` + "`test/machine.TestOrphanedMemoryIsCharged`, `test/machine.TestInnocentWithAReusedPIDLives`, `sharing/node.TestMemoryOfEndedProcessesIsCharged`," + `
+` + "`sharing/node.TestAnInnocentHasTheNumber`, `sharing/node.TestBothUseTheGPU`, `sharing/node.TestAfterARestartTheListingStartsAnew`" + ` and the rows
+` + "`orphaned memory`, `orphans in turn` and `reused PID`" + ` above.
+
 ## Unattributed memory
 
 Unattributed memory is in use on a GPU, and NVIDIA's driver lists it with no process. Managed memory (` + "`cudaMallocManaged`" + `) is such memory, and so is

@@ -28,7 +28,7 @@ type family struct {
 type attack struct {
 	// name is empty for none: the program asks for more, and that is all.
 	name, what string
-	// script is run by sh. %LOAD is gpuload by a family, in its steps; %ONCE the same in one call; %OTHER the UUID of a
+	// script is run by sh. %SETPID runs a program under a given PID. %LOAD is gpuload by a family, in its steps; %ONCE the same in one call; %OTHER the UUID of a
 	// GPU that is not its own, and %OWN of its own.
 	script string
 	// says is how many programs say what they have got; 0 means one.
@@ -55,11 +55,14 @@ func (a attempt) name() string { return strings.TrimSpace(a.family.name() + " " 
 // name is what no other family is called.
 func (f family) name() string { return strings.TrimSpace(f.api + " " + f.pool) }
 
+// setPID is the program that runs others under a PID of choice, once TestMatrix has built it.
+var setPID string
+
 // scriptFor is what sh runs on its own GPU, beside another one. Both are UUIDs.
 func (a attempt) scriptFor(own, other string) string {
 	gpuload := program("gpuload") + " --json --api " + a.api
 	return strings.NewReplacer(
-		"%LOAD", gpuload+" --step "+cmp.Or(a.step, "64MiB"), "%ONCE", gpuload, "%OWN", own, "%OTHER", other,
+		"%LOAD", gpuload+" --step "+cmp.Or(a.step, "64MiB"), "%ONCE", gpuload, "%OWN", own, "%OTHER", other, "%SETPID", setPID,
 	).Replace(a.script)
 }
 
@@ -128,6 +131,7 @@ func attacks() []attack {
 	// Where there is no library, nothing is written over.
 	counters := "U=$(cat /etc/ld.so.preload 2>/dev/null) || exec %LOAD " + want + "; U=${U%/*}/usage; [ -w \"$U\" ] || exec %LOAD " + want + "; "
 	held := "%LOAD --alloc 1GiB --hold 15s & sleep 0.5; "
+	orphaned := "%LOAD --alloc 1536MiB --loaders 2 --hold 1h & P=$!; sleep 0.7; kill -9 $P; wait $P 2>/dev/null; sleep 1.2; "
 	hidden := "umount /etc/ld.so.preload 2>/dev/null; unset LD_PRELOAD; "
 	const gone = "the grant ends when its cgroup is empty"
 	each := map[string]string{"mps": "MPS limits each client, and not their sum"}
@@ -165,6 +169,9 @@ func attacks() []attack {
 		{name: "limits written", past: map[string]string{"libkerf": "the library believes its limits"}, what: "the library's limits mounted anew to be writable, as no container may, and 8 GiB written there", script: "U=$(cat /etc/ld.so.preload 2>/dev/null) && D=${U%/*} && mount -o remount,bind,rw \"$D\" && printf '\\0\\0\\0\\0\\2\\0\\0\\0' | dd of=\"$D/limits\" bs=1 seek=32 conv=notrunc 2>/dev/null; exec %LOAD " + want},
 		{name: "foreign hook", only: "linear", past: map[string]string{"driver": "the node's root replaced the limit after Kerf had set it"}, what: "NVIDIA's hook `" + limitHook + "`, run on the grant's cgroup by the node's root, with `NVIDIA_GPU_MEMORY_REQUEST=1`", script: ownCgroup + foreignHook() + "exec %LOAD " + want},
 		{name: "killed holder", what: "a program killed with three quarters of the cap, then another", says: 2, script: "%LOAD --alloc 1536MiB --hold 1h & sleep 0.7; kill -9 $!; sleep 1.2; exec %LOAD " + want},
+		{name: "orphaned memory", only: "linear", past: each, what: "a program killed with three quarters of the cap, whose two forked children have its files open, then another", says: 2, script: orphaned + "exec %LOAD " + want},
+		{name: "orphans in turn", only: "linear", past: each, what: "four programs in turn that take three quarters of the cap, fork a child and end at once, before any look", says: 4, script: `for i in 1 2 3 4; do %LOAD --alloc 1536MiB --loaders 1 --leave --hold 10s; done; sleep 10`},
+		{name: "reused PID", only: "linear", past: each, what: "the same, and the other has the PID of the killed one", says: 2, script: orphaned + "exec %SETPID $P %LOAD " + want},
 		{name: "fork and exec", past: each, what: "a child that takes three quarters, and its parent that becomes another program", says: 2, script: "%LOAD --alloc 1536MiB --hold 15s & exec sh -c 'exec %LOAD " + want + "'"},
 	}
 }

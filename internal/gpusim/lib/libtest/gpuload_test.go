@@ -188,6 +188,8 @@ func TestGpuloadUsage(t *testing.T) {
 		{[]string{"--more", "0"}, "--more 0"},
 		{[]string{"--kernel", "1ms"}, "--launch HOW"},
 		{[]string{"--queue", "2"}, "--launch HOW"},
+		{[]string{"--loaders", "2"}, "--hold TIME"},
+		{[]string{"--alloc", "1GiB", "--leave"}, "--loaders N"},
 		{[]string{"--unknown"}, "--unknown"},
 		{[]string{"--alloc"}, "needs a value"},
 		{[]string{"12GiB"}, "12GiB"},
