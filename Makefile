@@ -153,6 +153,14 @@ bench-placement: build ## Fill the clusters of TRACES=dir (openb CSV lists) with
 matrix: build $(TOOLKIT) ## Every way to get memory and every attack against every backend; writes docs/enforcement.md; needs root
 	$(GO_TEST) -count=1 -timeout 60m -run '^TestMatrix$$' ./test/machine -matrix '$(CURDIR)/docs/enforcement.md'
 
+.PHONY: attacks
+attacks: build ## Run hostile programs against both drivers (docs/attacks.md), in some five minutes; needs root
+	@hack/attacks.sh
+
+.PHONY: attacks-short
+attacks-short: build ## The part of the attacks that CI runs, in two minutes; needs root
+	@hack/attacks.sh short
+
 .PHONY: demo
 demo: build ## Show the main job on this machine: a simulated H100 node unless there is a driver
 	hack/demo.sh

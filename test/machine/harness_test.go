@@ -29,6 +29,8 @@ const (
 type setup struct {
 	hardware, driver string
 	agentFlags       []string
+	// unlimited: the driver has limits of memory that do not work, so that the next backend of a list enforces shares.
+	unlimited bool
 	// noDriver and noAgent leave out what the test starts itself.
 	noDriver, noAgent bool
 	// disk is the size of the file system that the agent's directory lies on, in bytes; 0: that of /tmp.
@@ -71,6 +73,9 @@ func newMachine(t *testing.T, s setup) *machine {
 	}
 	if s.driver == "" {
 		s.driver = "r615"
+	}
+	if s.driver == "r580" && *attackedDriver == "r615" {
+		s.driver, s.unlimited = "r615", true
 	}
 	base, err := os.MkdirTemp("/tmp", "kf") // short: socket paths have 107 bytes
 	if err != nil {
@@ -117,6 +122,9 @@ func (m *machine) startDriver() {
 	r := call(m.t, m.env, program("gpusim"), "start", "--machine", m.hardware, "--driver", m.driver, "--dir", m.sim)
 	if r.code != 0 {
 		m.t.Fatalf("gpusim start: %v", r)
+	}
+	if m.unlimited {
+		m.cannotLimit(m.driver)
 	}
 }
 
