@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package documents reads what the documents tell people to type, for the suite that types it.
+// Package documents reads what the documents tell people to type, for the suite that types it, and which tests they name.
 //
 // It promises that no command of a page is forgotten: each is either among those that are typed, or stands in a list with the
 // reason why it cannot be, and an entry of that list that no page has any more is an error.

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kerf-gpu/kerf/test/documents"
 )
 
 var (
@@ -119,7 +121,11 @@ func TestAttacksAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if wrong, _ := misnamed(string(text), testsByPackage(t)); len(wrong) > 0 {
+	tests, err := documents.Tests(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wrong, _ := documents.Misnamed(string(text), tests); len(wrong) > 0 {
 		t.Errorf("%q", wrong)
 	}
 	endings, programs := map[string]string{}, map[string]bool{}
