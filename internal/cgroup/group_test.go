@@ -23,7 +23,16 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if task := os.Getenv(inotifyEnv); task != "" {
+		if err := watchUnderLimit(task); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // scratch returns the machine's hierarchy and a path in it that is this test's own and is removed after it.
 func scratch(t *testing.T) (Hierarchy, string) {
