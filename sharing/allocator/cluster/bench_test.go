@@ -14,13 +14,16 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
 
-// One core decides for 5,000 nodes of 8 GPUs while requests come and go; the memory is that of the whole cluster.
-func BenchmarkChoose5000Nodes(b *testing.B) {
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	r := rand.New(rand.NewPCG(3, 3))
-	_, requests := mix(r, 4096)
+// busyCluster is a cluster of 5,000 nodes with 8 GPUs each, whose requests come and go.
+type busyCluster struct {
+	cluster  *cluster.Cluster
+	requests []cluster.Request
+	holds    []held
+}
+
+// newBusyCluster keeps its grants in holds. It has fewer of them at a time than holds has room for.
+func newBusyCluster(holds []held) *busyCluster {
+	_, requests := mix(rand.New(rand.NewPCG(3, 3)), 4096)
 	for i := range requests {
 		// Some dozens of shapes, as clusters have them, and not hundreds.
 		requests[i].CPU = 8000*cluster.Milli(max(1, requests[i].GPUs)) + requests[i].Share
@@ -34,41 +37,83 @@ func BenchmarkChoose5000Nodes(b *testing.B) {
 		nodes = append(nodes, n)
 	}
 	c := cluster.New(nodes, cluster.NewKerf(cluster.NewWorkload(requests), nodes))
-	var holds []held
+	return &busyCluster{cluster: c, requests: requests, holds: holds}
+}
+
+// place decides on request i, and returns how long the decision took.
+func (c *busyCluster) place(tb testing.TB, i int) time.Duration {
+	q := c.requests[i%len(c.requests)]
+	begin := time.Now()
+	p, ok := c.cluster.Choose(q)
+	took := time.Since(begin)
+	if ok {
+		if err := c.cluster.Take(q, p); err != nil {
+			tb.Fatal(err)
+		}
+		c.holds = append(c.holds, held{q, p})
+	}
+	if len(c.holds) == cap(c.holds) {
+		h := c.holds[i%len(c.holds)]
+		c.holds[i%len(c.holds)] = c.holds[len(c.holds)-1]
+		c.holds = c.holds[:len(c.holds)-1]
+		c.cluster.Release(h.request, h.placement)
+	}
+	return took
+}
+
+func heapBytes() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// One core decides for 5,000 nodes of 8 GPUs while requests come and go; the memory is that of the whole cluster.
+func BenchmarkChoose5000Nodes(b *testing.B) {
+	holds := make([]held, 0, 30001)
+	before := heapBytes()
+	c := newBusyCluster(holds)
+	for i := range 40000 {
+		c.place(b, i)
+	}
+	used := heapBytes() - before
 	took := make([]time.Duration, 0, 1<<20)
-	place := func(i int) {
-		q := requests[i%len(requests)]
-		begin := time.Now()
-		p, ok := c.Choose(q)
-		if took = append(took, time.Since(begin)); len(took) == cap(took) {
+	for i := 0; b.Loop(); i++ {
+		if took = append(took, c.place(b, i)); len(took) == cap(took) {
 			took = took[:0]
 		}
-		if ok {
-			if err := c.Take(q, p); err != nil {
-				b.Fatal(err)
-			}
-			holds = append(holds, held{q, p})
-		}
-		if len(holds) > 30000 {
-			h := holds[i%len(holds)]
-			holds[i%len(holds)] = holds[len(holds)-1]
-			holds = holds[:len(holds)-1]
-			c.Release(h.request, h.placement)
-		}
 	}
-	for i := range 40000 {
-		place(i)
-	}
-	took = took[:0]
-	for i := 0; b.Loop(); i++ {
-		place(i)
-	}
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc-uint64(cap(took)*8))/(1<<20), "MiB")
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
-	runtime.KeepAlive(c)
+	b.ReportMetric(float64(used)/(1<<20), "MiB")
+}
+
+// The budget of a cluster of 5,000 nodes with 10,000 grants: memory, and allocations per decision. Both grow at once if a
+// decision looks at each node, or copies what it looks at.
+func TestBudgetOf5000Nodes(t *testing.T) {
+	const memory, allocations = 7 << 20, 6
+	holds := make([]held, 0, 10001)
+	before := heapBytes()
+	c := newBusyCluster(holds)
+	i := 0
+	for ; i < 20000; i++ {
+		c.place(t, i)
+	}
+	if len(c.holds) != 10000 {
+		t.Fatalf("%d grants, want 10,000", len(c.holds))
+	}
+	used := heapBytes() - before
+	if used > memory {
+		t.Errorf("the cluster takes %d bytes, budget %d", used, memory)
+	}
+	per := testing.AllocsPerRun(20000, func() {
+		c.place(t, i)
+		i++
+	})
+	if per > allocations {
+		t.Errorf("a decision makes %g allocations, budget %d", per, allocations)
+	}
+	t.Logf("%d KiB, %g allocations per decision", used>>10, per)
 }
 
 // Instances that come and go on GPUs in MIG mode: with few GPUs their room is valued anew with each decision, with many once
