@@ -15,10 +15,10 @@ import (
 func FuzzValue(f *testing.F) {
 	float := math.Float64bits
 	for _, bits := range []uint64{0, 42, blankInt32, blankInt64, float(0.5), float(blankFloat), float(math.Inf(-1)), 1 << 63} {
-		f.Add(uint(dcgm.DCGM_FT_INT64), bits, 0)
-		f.Add(uint(dcgm.DCGM_FT_DOUBLE), bits, 0)
+		f.Add(dcgm.DCGM_FT_INT64, bits, 0)
+		f.Add(dcgm.DCGM_FT_DOUBLE, bits, 0)
 	}
-	f.Add(uint(dcgm.DCGM_FT_STRING), uint64(7), -6)
+	f.Add(dcgm.DCGM_FT_STRING, uint64(7), -6)
 	f.Fuzz(func(t *testing.T, kind uint, bits uint64, status int) {
 		v := &dcgm.FieldValue_v2{FieldType: kind, Status: status}
 		binary.NativeEndian.PutUint64(v.Value[:], bits)
