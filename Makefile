@@ -161,6 +161,10 @@ attacks: build ## Run hostile programs against both drivers (docs/attacks.md), i
 attacks-short: build ## The part of the attacks that CI runs, in two minutes; needs root
 	@hack/attacks.sh short
 
+.PHONY: nightly-guest
+nightly-guest: build ## Jobs with grants while systemd reloads, restarts and changes units, in an emulated machine with Debian's kernel; two minutes; needs no root
+	@hack/nightly-guest.sh
+
 .PHONY: demo
 demo: build ## Show the main job on this machine: a simulated H100 node unless there is a driver
 	hack/demo.sh
