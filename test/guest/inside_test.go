@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -38,6 +39,7 @@ func steps() []step {
 		{"agent-killed", func(m *machine) { m.agentAnew("kill", "--signal=KILL", "kerf-agent.service") }},
 		{"agent-of-a-new-unit", newUnit},
 		{"reloads-while-the-agent-starts", reloads},
+		{"service-stops-and-leaves-a-child", child},
 		{"jobs-end", ends},
 		{"job-afterwards", afterwards},
 	}
@@ -57,6 +59,37 @@ func reloads(m *machine) {
 		m.must("systemctl", "daemon-reload")
 	}
 	m.must("systemctl", "daemon-reexec")
+}
+
+// child stops a service whose main process has a child in the grant's cgroup, which is not systemd's. The child lives, keeps the
+// grant and its cap, and ends by cgroup.kill, as docs/promises.md says.
+func child(m *machine) {
+	j := m.newJob("child", tooMuch)
+	// A shell gives a child in the background another input, unless it is named.
+	both := []string{"/bin/sh", "-c", `exec 3<&0; "$0" "$@" <&3 & wait`}
+	m.service(j, "", capped(j.unit, append(both, load(tooMuch)...)))
+	m.started(j)
+	if len(j.grant.PIDs) != 2 {
+		m.Fatalf("shell and child: %+v", j.grant)
+	}
+	m.must("systemctl", "stop", j.unit+".service")
+	m.eventually("the child alone", func() error {
+		g, err := m.grant(j.unit)
+		if err == nil && (len(g.PIDs) != 1 || int(g.PIDs[0]) == j.pid) {
+			err = fmt.Errorf("processes %d, were %d", g.PIDs, j.grant.PIDs)
+		}
+		j.pid = int(slices.Max(append(g.PIDs, 0)))
+		return err
+	})
+	if err := j.same(m); err != nil {
+		m.Error(err)
+	}
+	if err := os.WriteFile(filepath.Join(j.grant.Cgroup, "cgroup.kill"), []byte("1"), 0); err != nil {
+		m.Error(err)
+	}
+	m.jobs = m.jobs[:len(m.jobs)-1]
+	m.must(kerf, "status", "--wait", fmt.Sprintf("grants=%d", len(m.jobs)), "--timeout", "60s")
+	m.before = m.limits()
 }
 
 // ends stops what the jobs were started by; each takes its grant along.
