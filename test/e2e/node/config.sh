@@ -101,6 +101,11 @@ runtimes() {
 		      [plugins."$1".containerd.runtimes.runc.options]
 		        BinaryName = "$BIN/runc"
 		        SystemdCgroup = false
+		    [plugins."$1".containerd.runtimes.crun]
+		      runtime_type = "io.containerd.runc.v2"
+		      [plugins."$1".containerd.runtimes.crun.options]
+		        BinaryName = "$DEB/wrapped/crun"
+		        SystemdCgroup = false
 		    # Obeys NVIDIA_VISIBLE_DEVICES, as NVIDIA's own runtime does.
 		    [plugins."$1".containerd.runtimes.nvidia]
 		      runtime_type = "io.containerd.runc.v2"
@@ -184,6 +189,11 @@ small_configs() {
 		kind: RuntimeClass
 		metadata: {name: nvidia}
 		handler: nvidia
+		---
+		apiVersion: node.k8s.io/v1
+		kind: RuntimeClass
+		metadata: {name: crun}
+		handler: crun
 	END
 }
 
