@@ -85,6 +85,9 @@ node_init() {
 	mount --make-rshared /
 	mount_folders
 	private_sysctls
+	# The kernel lets a user namespace mount proc only if there is one without mounts on top.
+	mkdir -p "$NODE/proc"
+	mount -t proc proc "$NODE/proc"
 	hostname "$NODE_NAME"
 	echo "nameserver $SVC_IP" >"$NODE/resolv.conf" # nobody answers there: nothing in the tests asks for a name
 	ip link set lo up
