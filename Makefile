@@ -162,7 +162,7 @@ attacks-short: build ## The part of the attacks that CI runs, in two minutes; ne
 	@hack/attacks.sh short
 
 .PHONY: nightly-guest
-nightly-guest: build ## Jobs with grants while systemd reloads, restarts and changes units, in an emulated machine with Debian's kernel; two minutes; needs no root
+nightly-guest: build ## Jobs held by each backend while systemd reloads, restarts and changes units, in an emulated machine with Debian's kernel; five minutes; needs no root
 	@hack/nightly-guest.sh
 
 .PHONY: demo

@@ -133,4 +133,4 @@ flock 9
 prepare
 kerf_files
 cat "$dir/system.cpio" "$dir/kerf.cpio" >"$dir/initrd"
-go test -count=1 -v -timeout 15m -run '^TestGuest$' ./test/guest -guest "$dir" "$@"
+go test -count=1 -v -timeout 30m -run '^TestGuest$' ./test/guest -guest "$dir" "$@"

@@ -67,7 +67,7 @@ func child(m *machine) {
 	j := m.newJob("child", tooMuch)
 	// A shell gives a child in the background another input, unless it is named.
 	both := []string{"/bin/sh", "-c", `exec 3<&0; "$0" "$@" <&3 & wait`}
-	m.service(j, "", capped(j.unit, append(both, load(tooMuch)...)))
+	m.service(j, "", m.capped(j.unit, append(both, load(tooMuch)...)))
 	m.started(j)
 	if len(j.grant.PIDs) != 2 {
 		m.Fatalf("shell and child: %+v", j.grant)
@@ -109,8 +109,8 @@ func TestInside(t *testing.T) {
 	if !*inside {
 		t.Skip("it runs in the guest: run make nightly-guest")
 	}
-	m := &machine{T: t}
 	onlyVersionTwo(t)
+	m := &machine{T: t, variant: variantOf(t)}
 	m.startAgent()
 	m.startService("service", "", little)
 	m.startService("greedy", "", tooMuch)
@@ -170,7 +170,7 @@ func (j *job) same(m *machine) error {
 	if err != nil {
 		return err
 	}
-	if g.Level != "driver" || g.ID != j.grant.ID || g.MemoryBytes != j.grant.MemoryBytes || g.Cgroup != j.grant.Cgroup || g.GPUs[0] != j.grant.GPUs[0] {
+	if g.Level != m.level || g.Backend != j.grant.Backend || g.ID != j.grant.ID || g.MemoryBytes != j.grant.MemoryBytes || g.Cgroup != j.grant.Cgroup || g.GPUs[0] != j.grant.GPUs[0] {
 		return fmt.Errorf("its grant is %+v, was %+v", g, j.grant)
 	}
 	l, err := j.takeMore()

@@ -29,8 +29,8 @@ func load(more string) []string {
 }
 
 // capped is a command with a grant of this name.
-func capped(name string, argv []string) []string {
-	return append([]string{kerf, "run", "--name", name, "--memory", memory, "--level", "driver", "--"}, argv...)
+func (m *machine) capped(name string, argv []string) []string {
+	return append([]string{kerf, "run", "--name", name, "--memory", memory, "--level", m.level, "--"}, argv...)
 }
 
 // newJob has two pipes, by which a job is asked and answers.
@@ -58,7 +58,7 @@ func (m *machine) newJob(name, more string) *job {
 // startService starts a job as a service of systemd, with a further property of its unit.
 func (m *machine) startService(name, property, more string) {
 	m.Helper()
-	argv := capped(name, load(more))
+	argv := m.capped(name, load(more))
 	if property == "Delegate=yes" { // the job divides its own cgroup before it calls Kerf
 		divide := `d=/sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup)/own && mkdir "$d" && echo 0 >"$d/cgroup.procs" && exec "$@"`
 		argv = append([]string{"/bin/sh", "-c", divide, "sh"}, argv...)
@@ -85,7 +85,7 @@ func (m *machine) service(j *job, property string, argv []string) {
 func (m *machine) startScope(name, more string) {
 	m.Helper()
 	j := m.newJob(name, more)
-	argv := append([]string{"--scope", "--unit=" + name, "--"}, capped(name, load(more))...)
+	argv := append([]string{"--scope", "--unit=" + name, "--"}, m.capped(name, load(more))...)
 	cmd := exec.Command("systemd-run", argv...)
 	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+sim+"/lib", "NVIDIA_DEV_ROOT="+sim)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = j.ask, j.out, os.Stderr
@@ -143,14 +143,14 @@ func (m *machine) started(j *job) {
 	if j.grant, err = m.grant(j.unit); err != nil {
 		m.Fatal(err)
 	}
-	if len(j.grant.PIDs) == 0 || j.grant.Level != "driver" {
+	if len(j.grant.PIDs) == 0 || j.grant.Level != m.level {
 		m.Fatalf("job %s: %+v", j.unit, j.grant)
 	}
 	j.pid = int(j.grant.PIDs[0])
 	if j.cgroup, err = cgroupOf(j.pid); err != nil {
 		m.Fatal(err)
 	}
-	m.Logf("job %s: process %d in %s", j.unit, j.pid, j.cgroup)
+	m.Logf("job %s: process %d in %s, backend %s", j.unit, j.pid, j.cgroup, j.grant.Backend)
 	m.jobs = append(m.jobs, j)
 	m.before = m.limits()
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -39,9 +40,27 @@ const (
 // machine is the guest with what runs on it.
 type machine struct {
 	*testing.T
+	variant
+
 	jobs []*job
 	// before are the limits in the driver once all jobs ran.
 	before string
+}
+
+// variantOf is the variant that the kernel's command line names.
+func variantOf(t *testing.T) variant {
+	t.Helper()
+	line, err := os.ReadFile("/proc/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range variants() {
+		if slices.Contains(strings.Fields(string(line)), parameter+v.name) {
+			return v
+		}
+	}
+	t.Fatalf("the kernel's command line names no variant: %s", line)
+	return variant{}
 }
 
 // command runs a program to its end and returns all that it wrote.
@@ -72,9 +91,13 @@ func (m *machine) write(name, text string) {
 	}
 }
 
-// startAgent starts the agent by its unit.
+// startAgent starts the driver of the variant, and the agent by its unit.
 func (m *machine) startAgent() {
 	m.Helper()
+	m.write("/run/driver", "DRIVER="+m.driver+"\n")
+	m.must("systemctl", "start", "gpusim.service")
+	m.write("/etc/kerf/sharing.yaml", "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  pools:\n"+
+		"  - {name: default, backends: ["+m.backends+"]}\n")
 	m.write("/etc/cdi/nvidia.json", m.nodeSpec())
 	m.must("systemctl", "start", "kerf-agent.service")
 	m.must(kerf, "status", "--wait", "ready", "--timeout", "60s")
@@ -138,8 +161,21 @@ func (m *machine) limits() string {
 	return strings.Join(lines, "\n")
 }
 
-// grant is the grant of this name, as the agent shows it.
-func (m *machine) grant(name string) (present.Grant, error) {
+// grant is the grant of this name, as the agent shows it. An agent that has just started may not have asked each daemon of MPS
+// yet: then the level is unknown, and it is asked again.
+func (m *machine) grant(name string) (g present.Grant, err error) {
+	m.Helper()
+	m.eventually("a known level", func() error {
+		g, err = m.grantNow(name)
+		if g.Level == "unknown" {
+			return fmt.Errorf("%+v", g)
+		}
+		return nil
+	})
+	return g, err
+}
+
+func (m *machine) grantNow(name string) (present.Grant, error) {
 	m.Helper()
 	var s present.Status
 	if err := json.Unmarshal([]byte(m.must(kerf, "status", "-o", "json")), &s); err != nil {
