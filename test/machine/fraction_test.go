@@ -91,23 +91,33 @@ func TestForksShareOneCap(t *testing.T) {
 	}
 }
 
-// A cgroup made inside the grant's, as a container engine inside a job would, changes nothing.
+// A cgroup made inside the grant's changes nothing. Nor do the namespaces that a container engine inside a job makes, with
+// or without root.
 func TestChildCgroupIsCapped(t *testing.T) {
 	t.Parallel()
-	m := newMachine(t, setup{})
-	inChild := fmt.Sprintf(`d=%s$(sed -n 's/^0:://p' /proc/self/cgroup)/a; mkdir $d $d/b && echo $$ >$d/b/cgroup.procs && exec "$@"`, unified(t))
-	r := m.run(flags("--memory 6GiB --name nested"), append([]string{"sh", "-ec", inChild, "sh"}, load("--alloc 12GiB --step 256MiB --hold 1h")...))
-	wantLoad(t, r.loads(1)[0], oom, 6*gib-contextH100-256*mib, 6*gib-contextH100)
-	g := m.grant("nested")
-	found := false
-	for _, p := range m.processes() {
-		found = found || filepath.Dir(filepath.Dir(p.Cgroup)) == g.Cgroup
+	const namespaces = "unshare --cgroup --ipc --uts --mount --pid --fork --mount-proc --kill-child "
+	for name, engine := range map[string]string{
+		"cgroup alone": "", "container": namespaces, "container without root": namespaces + "--user --map-root-user ",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, setup{})
+			inChild := fmt.Sprintf(`d=%s$(sed -n 's/^0:://p' /proc/self/cgroup)/a; mkdir $d $d/b && echo $$ >$d/b/cgroup.procs && exec %s"$@"`,
+				unified(t), engine)
+			r := m.run(flags("--memory 6GiB --name nested"), append([]string{"sh", "-ec", inChild, "sh"}, load("--alloc 12GiB --step 256MiB --hold 1h")...))
+			wantLoad(t, r.loads(1)[0], oom, 6*gib-contextH100-256*mib, 6*gib-contextH100)
+			g := m.grant("nested")
+			found := false
+			for _, p := range m.processes() {
+				found = found || filepath.Dir(filepath.Dir(p.Cgroup)) == g.Cgroup
+			}
+			if !found {
+				t.Errorf("no process of the driver's is in %s/a/b: %+v", g.Cgroup, m.processes())
+			}
+			checkInvariants(t, m)
+			r.end()
+			m.noGrants()
+			checkInvariants(t, m)
+		})
 	}
-	if !found {
-		t.Errorf("no process of the driver's is in %s/a/b: %+v", g.Cgroup, m.processes())
-	}
-	checkInvariants(t, m)
-	r.end()
-	m.noGrants()
-	checkInvariants(t, m)
 }
