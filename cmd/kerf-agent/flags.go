@@ -112,6 +112,24 @@ func command(env environment, kill func(point string)) *cobra.Command {
 	return c
 }
 
+// checkPIDSpace finds out which pid namespace the agent is in, and which one has all processes that its GPUs serve. A node of
+// a cluster may be a container itself, so there the node's own counts: an agent that is not in it does not start
+// (process.JoinHostCgroups).
+func (s *settings) checkPIDSpace(stand string) error {
+	s.pids = caps.PIDSpace{Initial: process.InitialPIDSpace}
+	s.pids.Own, s.pids.Err = process.PIDSpace(os.Getpid())
+	switch {
+	case stand != "":
+		var err error
+		if s.pids.Initial, err = strconv.ParseUint(stand, 10, 64); err != nil {
+			return fmt.Errorf("KERF_TEST_PID_NAMESPACE: %w", err)
+		}
+	case s.kubernetes:
+		s.pids.Initial = s.pids.Own
+	}
+	return nil
+}
+
 // check completes the settings and refuses what cannot be used.
 func (s *settings) check(env environment, kill func(point string)) error {
 	for _, p := range []struct {
@@ -135,14 +153,9 @@ func (s *settings) check(env environment, kill func(point string)) error {
 		return err
 	}
 	s.libraries, s.driverFolders = nvml.DefaultLibraryPaths(env.libraryPath), nvml.DriverFolders(env.libraryPath)
-	s.pids = caps.PIDSpace{Initial: process.InitialPIDSpace}
-	if env.pidSpace != "" {
-		var err error
-		if s.pids.Initial, err = strconv.ParseUint(env.pidSpace, 10, 64); err != nil {
-			return fmt.Errorf("KERF_TEST_PID_NAMESPACE: %w", err)
-		}
+	if err := s.checkPIDSpace(env.pidSpace); err != nil {
+		return err
 	}
-	s.pids.Own, s.pids.Err = process.PIDSpace(os.Getpid())
 	points, err := failpoint.Parse(env.failpoints, failpoint.Actions{Exit: kill})
 	if err == nil {
 		err = points.Check(slices.Concat(node.Failpoints(), nri.Failpoints(), migFailpoints())...)
