@@ -4,6 +4,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -74,13 +75,9 @@ func TestAttempts(t *testing.T) {
 // share is a pod of one container with a share of a GPU, whose spec has more.
 func share(annotations values, spec, container values) request {
 	c := values{"name": "a", "resources": values{"limits": values{"kerf.dev/gpu-memory-gib": "1"}}}
-	for k, v := range container {
-		c[k] = v
-	}
+	maps.Copy(c, container)
 	all := values{"containers": []any{c}}
-	for k, v := range spec {
-		all[k] = v
-	}
+	maps.Copy(all, spec)
 	return request{Operation: "CREATE", Resource: "pods", Object: values{
 		"metadata": values{"name": "p", "namespace": "tenant", "annotations": annotations}, "spec": all,
 	}}
@@ -195,9 +192,7 @@ func TestLargeObjects(t *testing.T) {
 	}
 	node := func(change string) values {
 		l := values{"kerf.dev/level": change}
-		for k, v := range labels {
-			l[k] = v
-		}
+		maps.Copy(l, labels)
 		return values{"metadata": values{"name": ownNode, "labels": l, "annotations": annotations}, "status": values{"images": images, "volumesAttached": attached}}
 	}
 	r := request{Operation: "UPDATE", Resource: "nodes", User: "agent", Object: node("driver"), Old: node("reactive")}

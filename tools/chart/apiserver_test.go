@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -120,9 +121,7 @@ func defaulted(m *admissionv1.MatchResources) *admissionv1.MatchResources {
 func mergedLabels(all ...map[string]string) map[string]string {
 	out := map[string]string{}
 	for _, one := range all {
-		for k, v := range one {
-			out[k] = v
-		}
+		maps.Copy(out, one)
 	}
 	return out
 }

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -137,9 +138,7 @@ func TestMissingParameterStopsNobodyElse(t *testing.T) {
 func TestNoRightWithoutItsPolicy(t *testing.T) {
 	off := func(more values) values {
 		set := values{"admission": values{"enabled": false}}
-		for k, v := range more {
-			set[k] = v
-		}
+		maps.Copy(set, more)
 		return set
 	}
 	marks, evicts := values{"agent": values{"nodeHealth": true}}, values{"agent": values{"evict": true}}
