@@ -96,13 +96,14 @@ CUresult cuda_pool_put(CUmemoryPool pool, uint64_t handle, uint64_t taken)
 	return give_back(pool, keep, false);
 }
 
-static CUresult fixed(struct CUmemPoolHandle_st *pool, CUdevice device, uint64_t threshold)
+static CUresult fixed(struct CUmemPoolHandle_st *pool, CUdevice device, uint64_t threshold, bool remaps)
 {
 	pthread_mutex_lock(&cuda_mu);
 	if (!pool->live) {
 		pool->live = true;
 		pool->device = device;
 		pool->threshold = threshold;
+		pool->memory.remaps = remaps;
 	}
 	pthread_mutex_unlock(&cuda_mu);
 	return CUDA_SUCCESS;
@@ -113,8 +114,7 @@ CUresult cuda_graph_pool(CUmemoryPool *pool, CUdevice device)
 	struct device *d;
 	TRY(cuda_device(device, &d));
 	*pool = &graphs[device];
-	(*pool)->memory.remaps = true;
-	return fixed(*pool, device, UINT64_MAX);
+	return fixed(*pool, device, UINT64_MAX, true);
 }
 
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
@@ -123,7 +123,7 @@ CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
 	TRY(cuda_device(device, &d));
 	NEED(pool);
 	*pool = &defaults[device];
-	return fixed(*pool, device, 0);
+	return fixed(*pool, device, 0, false);
 }
 
 CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)

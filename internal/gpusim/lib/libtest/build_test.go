@@ -11,15 +11,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 )
 
 // built is where TestMain's make put libraries and programs. builtVar names it to a test that runs in another process.
+// sanitizeVar has the compiler's flags for a sanitizer.
 var built string
 
-const builtVar = "GPUSIM_TEST_BUILT"
+const (
+	builtVar    = "GPUSIM_TEST_BUILT"
+	sanitizeVar = "KERF_TEST_SANITIZE"
+)
 
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
@@ -37,7 +42,8 @@ func run(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	built = dir
 	// The checks of the Makefile themselves (names, SONAMEs, hardening) are part of the test.
-	out, err := exec.Command("make", "-C", "..", "-j2", "OUT="+dir, "check").CombinedOutput()
+	args := []string{"-C", "..", "-j2", "OUT=" + dir, "SANITIZE=" + os.Getenv(sanitizeVar), "check"}
+	out, err := exec.Command("make", args...).CombinedOutput()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "build the libraries: %v\n%s", err, out)
 		return 1
@@ -70,6 +76,9 @@ func command(t *testing.T, dir string, env []string, name string, args ...string
 	out, errout = &bytes.Buffer{}, &bytes.Buffer{}
 	cmd = exec.CommandContext(ctx, filepath.Join(built, name), args...)
 	cmd.Env = append([]string{"LD_LIBRARY_PATH=" + filepath.Join(dir, "lib")}, env...)
+	if options := os.Getenv("ASAN_OPTIONS"); options != "" && !slices.ContainsFunc(env, isASANOptions) {
+		cmd.Env = append(cmd.Env, "ASAN_OPTIONS="+options)
+	}
 	cmd.Stdout, cmd.Stderr = out, errout
 	return cmd, out, errout
 }
@@ -83,3 +92,5 @@ func nvml(t *testing.T, dir string, commands ...string) []string {
 	}
 	return strings.Split(r.out, "\n")
 }
+
+func isASANOptions(v string) bool { return strings.HasPrefix(v, "ASAN_OPTIONS=") }

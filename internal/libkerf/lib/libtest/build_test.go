@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,8 +31,11 @@ const (
 	oom = "2"
 )
 
-// built is where TestMain's make put the library, the driver and the programs.
+// built is where TestMain's make put the library, the driver and the programs. sanitizeVar has the
+// compiler's flags for a sanitizer.
 var built string
+
+const sanitizeVar = "KERF_TEST_SANITIZE"
 
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
@@ -45,10 +49,11 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	built = dir
+	sanitize := "SANITIZE=" + os.Getenv(sanitizeVar)
 	for _, args := range [][]string{
-		{"-C", "../../../gpusim/lib", "OUT=" + dir, "CFLAGS=-O0", "gpuload", dir + "/r550/libcuda.so.1",
+		{"-C", "../../../gpusim/lib", "OUT=" + dir, "CFLAGS=-O0", sanitize, "gpuload", dir + "/r550/libcuda.so.1",
 			dir + "/r580/libcuda.so.1", dir + "/r580/libnvidia-ml.so.1"},
-		{"-C", "..", "OUT=" + dir, "CFLAGS=-O0 -g", "SIM=" + dir + "/r580", "all", "checks"},
+		{"-C", "..", "OUT=" + dir, "CFLAGS=-O0 -g", sanitize, "SIM=" + dir + "/r580", "all", "checks"},
 	} {
 		if out, err := exec.Command("make", append([]string{"-s", "-j2"}, args...)...).CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "make %q: %v\n%s", args, err, out)
@@ -214,6 +219,9 @@ func (b box) command(tb testing.TB, env []string, name string, args ...string) (
 	}
 	cmd = exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(b.environment(), env...)
+	if options := os.Getenv("ASAN_OPTIONS"); options != "" && !slices.ContainsFunc(env, isASANOptions) {
+		cmd.Env = append(cmd.Env, "ASAN_OPTIONS="+options)
+	}
 	cmd.Stdout, cmd.Stderr = out, errout
 	return cmd, out, errout
 }
@@ -244,3 +252,5 @@ func (b box) ended(tb testing.TB, env []string, name string, steps ...string) (c
 	}
 	return cmd.ProcessState.ExitCode(), strings.TrimSpace(o.String()), e.String()
 }
+
+func isASANOptions(v string) bool { return strings.HasPrefix(v, "ASAN_OPTIONS=") }
