@@ -43,6 +43,7 @@ SCHEDULER_FLAGS = -s -w -buildid= -X k8s.io/component-base/version.gitVersion=v1
 
 LINTER := $(CURDIR)/.cache/bin/golangci-lint
 PROMTOOL := $(CURDIR)/.cache/bin/promtool
+VULNCHECK := $(CURDIR)/.cache/bin/govulncheck
 # NVIDIA's own toolkit, in the version of tools/nvidiatoolkit/go.mod: the machine suite runs its hook.
 TOOLKIT := $(CURDIR)/.cache/bin/nvidia-cdi-hook
 
@@ -58,6 +59,9 @@ CUTS ?= $(if $(filter 0,$(PODS)),0,40)
 KILLS ?= 100000
 TRACES ?= .
 ROUNDS ?= 1
+# What make gate runs, as far as this Makefile has it, in this order. A name with "?" may say that it did not run.
+GATE_TARGETS := test race verify demo e2e attacks matrix versions userland fuzz-smoke sanitize nightly-guest reproducible soak
+GATES ?= $(filter $(shell sed -n 's/^\([a-z0-9-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST))),$(GATE_TARGETS)) vulncheck?
 
 ##@ Build
 
@@ -103,6 +107,10 @@ test: build $(TOOLKIT) ## Unit, property and machine tests under the race detect
 race: build $(TOOLKIT) ## The same tests, none taken from the cache, and the scheduler's plugin under the race detector (its dependencies take minutes to compile, once)
 	$(GO_TEST) -race -count=1 -timeout 9m ./...
 	cd cmd/kerf-scheduler && CGO_ENABLED=1 GOFLAGS=-trimpath go test -race -count=1 ./plugin/...
+
+.PHONY: sanitize
+sanitize: need ## Tests of libkerf's and the simulator's C code with ASan, UBSan and TSan, in two minutes
+	@hack/sanitize.sh
 
 .PHONY: fuzz-smoke
 fuzz-smoke: build ## Run every fuzz target for FUZZTIME (5s)
@@ -239,6 +247,14 @@ lint: need $(LINTER) ## Run golangci-lint (built once, from tools/lint)
 	@cd cmd/kerf-scheduler && $(AS_SCHEDULER) $(LINTER) run --config ../../.golangci.yml ./...
 	@cd tools/chart && $(AS_SCHEDULER) $(LINTER) run --config ../../.golangci.yml ./...
 
+.PHONY: vulncheck
+vulncheck: need $(VULNCHECK) ## Compare what is called with Go's vulnerability database; says so if it cannot be reached
+	@hack/vulncheck.sh '$(VULNCHECK)'
+
+.PHONY: gate
+gate: ## Everything before a release, to the last, with one table at the end; hours, alone on the machine; needs root
+	@hack/gate.sh $(GATES)
+
 ##@ Help
 
 .PHONY: help
@@ -288,3 +304,9 @@ $(LINTER): tools/lint/go.mod tools/lint/go.sum
 	@echo 'building golangci-lint, once; this takes some minutes'
 	@mkdir -p $(@D)
 	cd tools/lint && CGO_ENABLED=0 go build -buildvcs=false -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(VULNCHECK): tools/vulncheck/go.mod tools/vulncheck/go.sum
+	@echo 'building govulncheck, once'
+	@mkdir -p $(@D)
+	cd tools/vulncheck && CGO_ENABLED=0 go build -buildvcs=false -o $@ golang.org/x/vuln/cmd/govulncheck
+	@touch $@
