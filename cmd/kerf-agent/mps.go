@@ -51,7 +51,7 @@ type try struct {
 // newMPS looks the program up. A machine without it has no MPS, which is no error of the agent's.
 func (a *agent) newMPS(boot string) *mpsDaemons {
 	m := &mpsDaemons{tried: map[sharing.GPUID]try{}}
-	program, err := door.Find(a.path)
+	program, err := door.Find(a.path, a.driverFolders)
 	if err == nil {
 		m.sup, err = mps.New(mps.Options{
 			Dir: filepath.Join(a.dir, "mps"), Program: program, Modes: m, BootID: boot, Owner: node.UserOfDomain, Keep: a.keepDaemon, Log: a.log,

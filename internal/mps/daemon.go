@@ -93,13 +93,13 @@ func (d Daemon) pids(ctx context.Context, words ...string) ([]int, error) {
 	return list, nil
 }
 
-// quiet is ask for a command that answers nothing.
+// quiet is ask for a command whose answer tells nothing but a refusal.
 func (d Daemon) quiet(ctx context.Context, words ...string) error {
 	answer, err := d.ask(ctx, words...)
 	if err != nil {
 		return err
 	}
-	if err := silent(answer); err != nil {
+	if err := carriedOut(answer); err != nil {
 		return fmt.Errorf("%s to the MPS control daemon of GPU %s: %w", words[0], d.GPU, err)
 	}
 	return nil
@@ -129,7 +129,20 @@ func (d Daemon) Clients(ctx context.Context, server int) ([]int, error) {
 	return d.pids(ctx, "get_client_list", strconv.Itoa(server))
 }
 
-// StartServer starts a server for a user. Success does not say that it serves: look at Servers.
+// Status returns the status of a server.
+func (d Daemon) Status(ctx context.Context, server int) (Status, error) {
+	answer, err := d.ask(ctx, "get_server_status", strconv.Itoa(server))
+	if err != nil {
+		return "", err
+	}
+	s, err := parseStatus(answer)
+	if err != nil {
+		return "", fmt.Errorf("get_server_status to the MPS control daemon of GPU %s: %w", d.GPU, err)
+	}
+	return s, nil
+}
+
+// StartServer starts a server for a user. Success does not say that it serves: look at Servers and Status.
 func (d Daemon) StartServer(ctx context.Context, uid uint32) error {
 	return d.quiet(ctx, "start_server", "-uid", strconv.FormatUint(uint64(uid), 10))
 }

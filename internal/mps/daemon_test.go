@@ -24,7 +24,7 @@ const machineName = "h100x8"
 func onNode(t *testing.T) Daemon {
 	t.Helper()
 	dir := mpstest.Node(t, gpusim, machineName, "r580")
-	program, err := Find(filepath.Join(dir, "bin"))
+	program, err := Find(filepath.Join(dir, "bin"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestBadPrograms(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		program, err := Find(dir)
+		program, err := Find(dir, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,12 +162,31 @@ func TestFind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if p, err := Find("/nowhere:" + full); err != nil || p.Path != full+"/"+controlName {
+	if p, err := Find("/nowhere:"+full, nil); err != nil || p.Path != full+"/"+controlName {
 		t.Errorf("found %+v, %v", p, err)
 	}
 	for _, path := range []string{"", "/nowhere", half, "relative"} {
-		if _, err := Find(path); !errors.Is(err, sharing.ErrUnsupported) || !strings.Contains(err.Error(), "install") {
+		if _, err := Find(path, nil); !errors.Is(err, sharing.ErrUnsupported) || !strings.Contains(err.Error(), "install") {
 			t.Errorf("in %q: %v", path, err)
+		}
+	}
+}
+
+// Daemons and servers get the folders in which the driver's library lies.
+func TestLibraryPath(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{controlName, serverName} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\necho \"$LD_LIBRARY_PATH\"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for want, libraries := range map[string][]string{"": nil, "/a": {"/a"}, "/usr/local/nvidia/lib64:/b": {"/usr/local/nvidia/lib64", "/b"}} {
+		program, err := Find(dir, libraries)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := program.run(t.Context(), nil, ""); err != nil || got != want+"\n" {
+			t.Errorf("%q, %v, want %q", got, err, want)
 		}
 	}
 }

@@ -40,10 +40,37 @@ func parsePercent(answer string) (float64, error) {
 	return p, nil
 }
 
-// silent is for what answers with nothing when it is done: any word is a refusal.
-func silent(answer string) error {
-	if strings.TrimSpace(answer) != "" {
-		return unexpected(answer, "nothing")
+// Status is what a daemon says of a server, see
+// https://docs.nvidia.com/deploy/mps/latest/appendix-tools-and-interface-reference.html (get_server_status).
+type Status string
+
+// The statuses that Kerf acts on. A server takes clients only while it is Active.
+const (
+	Initializing Status = "INITIALIZING"
+	Active       Status = "ACTIVE"
+	Fault        Status = "FAULT"
+)
+
+// parseStatus reads a server's status: one word.
+func parseStatus(answer string) (Status, error) {
+	words := strings.Fields(answer)
+	if len(words) != 1 {
+		return "", unexpected(answer, "a status")
+	}
+	return Status(strings.ToUpper(words[0])), nil
+}
+
+// refusals are words with which the program says that it did not carry a command out. NVIDIA documents no answer.
+func refusals() []string {
+	return []string{"error", "fail", "invalid", "illegal", "unknown", "unrecognized", "unsupported", "not ", "cannot", "can't", "denied", "usage:"}
+}
+
+// carriedOut is for commands of which NVIDIA documents no answer. A text is an error only if it says so: programs may
+// confirm what they did.
+func carriedOut(answer string) error {
+	text := strings.ToLower(answer)
+	if slices.ContainsFunc(refusals(), func(word string) bool { return strings.Contains(text, word) }) {
+		return unexpected(answer, "a confirmation")
 	}
 	return nil
 }

@@ -66,8 +66,35 @@ func FuzzAnswers(f *testing.F) {
 		if p, err := parsePercent(answer); err == nil && !(p > 0 && p <= 100) {
 			t.Errorf("%q: %v percent", answer, p)
 		}
-		if err := silent(answer); err == nil && strings.TrimSpace(answer) != "" {
-			t.Errorf("%q is not silence", answer)
+		if s, err := parseStatus(answer); err == nil && !strings.EqualFold(string(s), strings.TrimSpace(answer)) {
+			t.Errorf("%q: status %q", answer, s)
 		}
 	})
+}
+
+func TestParseStatus(t *testing.T) {
+	for answer, want := range map[string]Status{"ACTIVE\n": Active, " initializing ": Initializing, "FAULT": Fault, "DRAINING": "DRAINING"} {
+		if got, err := parseStatus(answer); err != nil || got != want {
+			t.Errorf("%q: %q, %v", answer, got, err)
+		}
+	}
+	for _, answer := range []string{"", "\n", "Server 1 is not found", "ACTIVE ACTIVE"} {
+		if got, err := parseStatus(answer); !errors.Is(err, sharing.ErrUnavailable) {
+			t.Errorf("%q: %q, %v", answer, got, err)
+		}
+	}
+}
+
+// A confirmation is no error; a refusal is one, whatever its case.
+func TestCarriedOut(t *testing.T) {
+	for _, answer := range []string{"", "\n", "0 1024M\n", "Set the limit of device 0 to 1024M", "Starting server for user 1000"} {
+		if err := carriedOut(answer); err != nil {
+			t.Errorf("%q: %v", answer, err)
+		}
+	}
+	for _, answer := range []string{"Unknown command: x", "Server 1 is not found", "ERROR: x", "Failed to start server", "Invalid device", "Cannot find MPS control daemon process"} {
+		if err := carriedOut(answer); !errors.Is(err, sharing.ErrUnavailable) {
+			t.Errorf("%q: %v", answer, err)
+		}
+	}
 }

@@ -34,9 +34,9 @@ type Program struct {
 	Env []string
 }
 
-// Find looks the program up in the folders of a PATH. It is sharing.ErrUnsupported, with the remedy, when it or the
-// server's program is missing.
-func Find(path string) (Program, error) {
+// Find looks the program up in the folders of a PATH. Servers look for the driver's library in the folders libraries too,
+// which become LD_LIBRARY_PATH. It is sharing.ErrUnsupported, with the remedy, when it or the server's program is missing.
+func Find(path string, libraries []string) (Program, error) {
 	control, server := lookUp(controlName, path), lookUp(serverName, path)
 	for name, found := range map[string]string{controlName: control, serverName: server} {
 		if found == "" {
@@ -44,7 +44,11 @@ func Find(path string) (Program, error) {
 				name, sharing.ErrUnsupported)
 		}
 	}
-	return Program{Path: control, Env: []string{"PATH=" + path}}, nil
+	env := []string{"PATH=" + path}
+	if len(libraries) > 0 {
+		env = append(env, "LD_LIBRARY_PATH="+strings.Join(libraries, string(filepath.ListSeparator)))
+	}
+	return Program{Path: control, Env: env}, nil
 }
 
 func lookUp(name, path string) string {

@@ -102,6 +102,11 @@ func TestMPSHolds(t *testing.T) {
 	if len(m.daemons()) != 2 {
 		t.Errorf("one domain has the processes %s, want a daemon and a server", before)
 	}
+	for _, pid := range m.daemons() { // where the driver's library is not in the linker's cache, a server needs this
+		if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); err != nil || !strings.Contains("\x00"+string(env), "\x00LD_LIBRARY_PATH="+m.sim+"/lib") {
+			t.Errorf("process %d of MPS lacks the driver's library path: %q, %v", pid, env, err)
+		}
+	}
 	m.restartAgent()
 	m.ready()
 	if now := fmt.Sprint(m.daemons()); now != before || !first.running() || !second.running() {

@@ -32,7 +32,7 @@ func (c *controller) command(ctx context.Context, words []string) (string, error
 	defer c.mu.Unlock()
 	switch words[0] {
 	case "get_server_list":
-		if c.server == nil || c.server.uuids == nil {
+		if c.server == nil {
 			return "", nil
 		}
 		return lines(c.server.pid), nil
@@ -66,6 +66,9 @@ func (c *controller) ofServer(name string, args []string) (string, error) {
 	args = args[1:]
 	switch name {
 	case "get_server_status":
+		if s.uuids == nil {
+			return "INITIALIZING\n", nil
+		}
 		return "ACTIVE\n", nil
 	case "get_client_list":
 		return lines(slices.Sorted(maps.Values(s.clients))...), nil
@@ -126,7 +129,7 @@ func (c *controller) ps() string {
 	return b.String()
 }
 
-// startServer starts a user's server and waits until it serves. One that ends at once is not told of.
+// startServer starts a user's server and does not wait until it is ready. If it ends at once, the answer does not say so.
 func (c *controller) startServer(ctx context.Context, args []string) error {
 	if len(args) != 2 || args[0] != "-uid" {
 		return fmt.Errorf("needs -uid and a user id: %w", sharing.ErrInvalid)
@@ -135,7 +138,14 @@ func (c *controller) startServer(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("invalid user id %q: %w", args[1], sharing.ErrInvalid)
 	}
-	c.attach(ctx, nil, 0, uint32(uid))
+	user := uint32(uid) // #nosec G115 -- 32 bits
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.server == nil && !c.stopping {
+		c.start(user)
+		return nil
+	}
+	c.wg.Go(func() { c.attach(ctx, nil, 0, user) })
 	return nil
 }
 

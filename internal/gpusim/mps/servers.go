@@ -122,9 +122,9 @@ func (c *controller) ready(conn *net.UnixConn, pid int, uuids []string) {
 	_, _ = conn.Read(make([]byte, 1)) // it says no more: until its end
 }
 
-// find returns the server of that pid that serves, or nil. c.mu is held.
+// find returns the server of that pid, or nil. c.mu is held.
 func (c *controller) find(pid int) *server {
-	if c.server != nil && c.server.pid == pid && c.server.uuids != nil {
+	if c.server != nil && c.server.pid == pid {
 		return c.server
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 
 const (
 	readyTime  = 10 * time.Second      // from the start of a daemon to its server
+	appearTime = 2 * time.Second       // until a daemon lists a server that it was to start
 	lookEvery  = 20 * time.Millisecond // while that is waited for
 	quitTime   = 2 * time.Second
 	maxSilent  = 3  // looks in a row without an answer, until a daemon that lives counts as hung
@@ -176,20 +177,48 @@ func (d *domain) limit(ctx context.Context) error {
 	return err
 }
 
-// serve sees that a server lives, and starts one where there is none.
+// serve makes sure that a server takes clients: it starts one if there is none, and waits until it is active. A real one
+// needs a second or so for that.
 func (d *domain) serve(ctx context.Context) error {
 	servers, err := d.daemon.Servers(ctx)
 	if err == nil && len(servers) == 0 {
-		if err = d.daemon.StartServer(ctx, d.place.user); err == nil {
-			servers, err = d.daemon.Servers(ctx)
-		}
+		err = d.daemon.StartServer(ctx, d.place.user)
 	}
-	if err == nil && len(servers) == 0 {
-		err = fmt.Errorf("no MPS server comes up on GPU %s (is another process on it, or is it in MIG mode?); see %q: %w",
-			d.key.GPU, d.daemon.Logs, sharing.ErrUnavailable)
+	seen := len(servers) > 0
+	appear, cancel := context.WithTimeout(ctx, appearTime)
+	defer cancel()
+	for err == nil {
+		var active bool
+		servers, active, err = d.active(ctx)
+		if active || err != nil {
+			break
+		}
+		missing := len(servers) == 0 && (seen || appear.Err() != nil)
+		if missing || wait(ctx, lookEvery) != nil {
+			err = fmt.Errorf("no MPS server comes up on GPU %s (is another process on it, or is it in MIG mode?); see %q: %w",
+				d.key.GPU, d.daemon.Logs, sharing.ErrUnavailable)
+		}
+		seen = seen || len(servers) > 0
 	}
 	d.servers = servers
 	return err
+}
+
+// active returns the servers, and whether there is one and each takes clients. sharing.ErrUnavailable: one has a fault.
+func (d *domain) active(ctx context.Context) ([]int, bool, error) {
+	servers, err := d.daemon.Servers(ctx)
+	all := len(servers) > 0
+	for _, s := range servers {
+		status, errOf := d.daemon.Status(ctx, s)
+		switch {
+		case errOf != nil: // it may have just ended
+			all = false
+		case status == mps.Fault:
+			err = errors.Join(err, fmt.Errorf("MPS server %d of GPU %s has status %s: %w", s, d.key.GPU, status, sharing.ErrUnavailable))
+		}
+		all = all && status == mps.Active
+	}
+	return servers, all && err == nil, err
 }
 
 // look is what supervision does for a domain at each tick.

@@ -115,7 +115,7 @@ func (s *site) of(k Key) *domain { return s.gpus[k.GPU].domains[k.Domain] }
 // agent makes the agent anew, as after a restart.
 func (s *site) agent(boot string) {
 	s.Helper()
-	program, err := mps.Find(filepath.Join(s.dir, "bin"))
+	program, err := mps.Find(filepath.Join(s.dir, "bin"), nil)
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -131,6 +131,31 @@ func (d domain) server() int {
 	return pid
 }
 
+// startServer starts root's server, and waits until it takes clients.
+func (d domain) startServer() {
+	d.t.Helper()
+	d.control("start_server -uid 0\n")
+	eventually(d.t, "an active server", func() bool {
+		out, _ := d.control(fmt.Sprintf("get_server_status %d\n", d.server()))
+		return out == "ACTIVE"
+	})
+}
+
+// startsNoServer starts root's server, which ends without a word and is never active.
+func (d domain) startsNoServer(which string) {
+	d.t.Helper()
+	if out, status := d.control("start_server -uid 0\n"); out != "" || status != 0 {
+		d.t.Errorf("start a server %s: %q, exit %d", which, out, status)
+	}
+	eventually(d.t, "the end of a server "+which, func() bool {
+		out, status := d.control("get_server_list\n")
+		if state, _ := d.control("get_server_status " + out + "\n"); state == "ACTIVE" {
+			d.t.Fatalf("a server %s is active", which)
+		}
+		return out == "" && status == 0
+	})
+}
+
 // hold starts a process that keeps memory until the test ends, and waits until it has it.
 func (d domain) hold(want int, alloc string, env ...string) *exec.Cmd {
 	d.t.Helper()
@@ -241,7 +266,7 @@ func TestMPSLimits(t *testing.T) {
 func TestMPSEndsAfterItsAnswer(t *testing.T) {
 	dir := mpsNode(t, "h100x8", "r580")
 	d := mpsDomain(t, dir, "a", "CUDA_VISIBLE_DEVICES=0")
-	d.control("start_server -uid 0\n")
+	d.startServer()
 	server := d.server()
 	if err := syscall.Kill(server, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -288,7 +313,7 @@ func TestMPSWithoutItsPipe(t *testing.T) {
 	}
 	// Where the GPU takes one process alone, and the server is it, they fail instead.
 	nvml(t, dir, "init", "mode,0,3")
-	d.control("start_server -uid 0\n")
+	d.startServer()
 	r := program(t, dir, []string{"CUDA_MPS_PIPE_DIRECTORY=/nowhere", "CUDA_VISIBLE_DEVICES=0"}, "gpuload", "--json", "--alloc", "1GiB")
 	if r.code == 0 || strings.Contains(r.out, `"allocated_bytes":1073741824`) {
 		t.Errorf("in exclusive mode: exit %d, %s", r.code, r.out)
@@ -298,9 +323,7 @@ func TestMPSWithoutItsPipe(t *testing.T) {
 	}
 	// A second server is one process too many, and says nothing of it.
 	other := mpsDomain(t, dir, "b", "CUDA_VISIBLE_DEVICES=0")
-	if out, status := other.control("start_server -uid 0\nget_server_list\n"); out != "" || status != 0 {
-		t.Errorf("a second domain's server: %q, exit %d", out, status)
-	}
+	other.startsNoServer("of a second domain")
 }
 
 // Clients of a server that dies lose what they held, and learn it at their next call.
@@ -329,17 +352,13 @@ func TestMPSServerDies(t *testing.T) {
 func TestMPSThatCannotServe(t *testing.T) {
 	dir := mpsNode(t, "mixed", "r580")
 	absent := mpsDomain(t, dir, "a", "CUDA_VISIBLE_DEVICES=GPU-00000000")
-	if out, status := absent.control("start_server -uid 0\nget_server_list\n"); out != "" || status != 0 {
-		t.Errorf("a server of an absent GPU: %q, exit %d", out, status)
-	}
+	absent.startsNoServer("of an absent GPU")
 	if _, r := absent.load(nil, "--alloc", "1GiB"); r.code == 0 || !strings.Contains(r.out+r.errout, "CUDA_ERROR_MPS_CONNECTION_FAILED") {
 		t.Errorf("its client: exit %d, %s%s", r.code, r.out, r.errout)
 	}
 	uuid := strings.Fields(nvml(t, dir, "init", "identity,1")[1])[1] // in MIG mode
 	mig := mpsDomain(t, dir, "m", "CUDA_VISIBLE_DEVICES="+uuid)
-	if out, _ := mig.control("start_server -uid 0\nget_server_list\n"); out != "" {
-		t.Errorf("a server in MIG mode: %q", out)
-	}
+	mig.startsNoServer("in MIG mode")
 	long := domain{t: t, dir: dir, env: []string{"CUDA_MPS_PIPE_DIRECTORY=" + dir + "/" + strings.Repeat("x", 100), "CUDA_MPS_LOG_DIRECTORY=" + dir + "/log"}}
 	if out, status := long.control("", "-d"); status != 0 {
 		t.Errorf("a path too long: %q, exit %d, want no word of it", out, status)
