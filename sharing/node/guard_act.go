@@ -51,7 +51,7 @@ func (g *guard) act(ctx context.Context, v reactive.Verdict) {
 	}
 	if v.Action == reactive.Warn {
 		g.log.Warn("grant is over its cap", "claim", v.Lease, "gpu", string(v.GPU), "holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
-		g.tellPodOf(ctx, v, "nothing is done about it (overCap: warn)")
+		g.tellPodOf(ctx, v, fmt.Sprintf("nothing is done about it (%s)", g.ruleOf(v)))
 		return
 	}
 	if v.Action == reactive.Evict {
@@ -62,6 +62,7 @@ func (g *guard) act(ctx context.Context, v reactive.Verdict) {
 	if v.Reason == reactive.Stranger {
 		check = func() error { return g.checkStranger(v) }
 	}
+	victim := victimName(v.Victim.PID) // which cannot be read any more once it was killed
 	err := process.Kill(v.Victim.PID, v.Victim.Start, check)
 	g.opt.Observer.Killed(v.Reason.String(), err)
 	if err != nil {
@@ -70,7 +71,7 @@ func (g *guard) act(ctx context.Context, v reactive.Verdict) {
 		return
 	}
 	g.noteViolation(v, nil)
-	g.log.Warn("process killed", "reason", v.Reason.String(), "pid", v.Victim.PID, "gpu", string(v.GPU), "claim", v.Lease,
+	g.log.Warn("process killed", "reason", v.Reason.String(), "pid", v.Victim.PID, "process", victim, "gpu", string(v.GPU), "claim", v.Lease,
 		"holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
 	switch v.Reason {
 	case reactive.OverCap:
@@ -78,9 +79,9 @@ func (g *guard) act(ctx context.Context, v reactive.Verdict) {
 		if v.Keeps {
 			which = "kept the memory of a process that has ended"
 		}
-		g.tellPodOf(ctx, v, fmt.Sprintf("process %d of the node, which %s, was killed", v.Victim.PID, which))
+		g.tellPodOf(ctx, v, fmt.Sprintf("%s, which %s, was killed (%s)", victim, which, g.ruleOf(v)))
 	case reactive.Escaped:
-		g.tellPodOf(ctx, v, fmt.Sprintf("process %d of the node did not use the MPS daemon of its grant, so that nothing limited it, and was killed", v.Victim.PID))
+		g.tellPodOf(ctx, v, victim+" did not use the MPS daemon of its grant, so that nothing limited it, and was killed (whatever overCap says)")
 	case reactive.Stranger:
 	}
 }

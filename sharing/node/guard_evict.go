@@ -57,7 +57,7 @@ func (g *guard) evict(ctx context.Context, v reactive.Verdict) {
 		}
 		g.log.Warn("pod evicted", "reason", v.Reason.String(), "pod", ref.Namespace+"/"+ref.Pod, "gpu", string(v.GPU), "claim", v.Lease,
 			"holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
-		g.tellPodOf(ctx, v, "its pod is evicted (overCap: evict)")
+		g.tellPodOf(ctx, v, fmt.Sprintf("its pod is evicted (%s)", g.ruleOf(v)))
 		return nil
 	})
 }

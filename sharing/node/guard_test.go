@@ -447,11 +447,18 @@ func TestGuardAndPods(t *testing.T) {
 	if c.in.Level != sharing.LevelReactive || c.in.Env["KERF_LEVEL"] != "reactive" || c.in.Placement[0].GPU != g.gpus[0].UUID || d.in.Placement[0].GPU != g.gpus[0].UUID {
 		t.Fatalf("injected %+v and %+v", c.in, d.in)
 	}
+	program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", c.p.PID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	program = filepath.Base(program)
 	g.holds(gibs(c.p, 6), gibs(d.p, 4))
 	g.looks(3)
 	g.dead(c.p)
 	g.lives(d.p)
-	if len(told) != 1 || !strings.HasPrefix(told[0], "ns/p/main "+OverGrantReason) || !strings.Contains(told[0], "6GiB") || !strings.Contains(told[0], "4GiB") {
+	victim := fmt.Sprintf("process %d (%s) of the node, which held the most, was killed (overCap: kill of pool a)", c.p.PID, program)
+	if len(told) != 1 || !strings.HasPrefix(told[0], "ns/p/main "+OverGrantReason) || !strings.Contains(told[0], "6GiB") || !strings.Contains(told[0], "4GiB") ||
+		!strings.HasSuffix(told[0], victim) {
 		t.Errorf("told %q", told)
 	}
 	c.end()
