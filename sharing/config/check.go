@@ -160,6 +160,7 @@ func (c *checker) pool(path string, p Pool, pools, selectors, profiles map[strin
 	if p.ManagedMemory > ManagedReject {
 		c.bad(path+".managedMemory", "", "use a ManagedMemory of this package", "is not a rule for managed memory")
 	}
+	c.quota(path+".userQuota", p.UserQuota)
 	c.health(path+".health", p.Health)
 	c.idle(path+".idle", p.Idle)
 	c.compute(path, p)

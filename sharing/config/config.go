@@ -57,6 +57,8 @@ type Pool struct {
 	Strangers Strangers
 	// ManagedMemory says whether programs with a share may allocate managed memory.
 	ManagedMemory ManagedMemory
+	// UserQuota is what each user other than root may be granted on a node by the node API.
+	UserQuota sharing.UserQuota
 	// Compute says what becomes of GPU time that its owner does not use.
 	Compute Compute
 	// TimeSlice and ComputeMode are set on the node's GPUs; AsIs leaves them as they are.

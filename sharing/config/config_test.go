@@ -37,6 +37,7 @@ const full = head + `spec:
     overCap: kill
     strangers: kill
     managedMemory: reject
+    userQuota: {grants: 4, memory: 40GiB}
     health: {onFault: evict, grace: 1m30s, node: taint, spotTaints: [aws-node-termination-handler/spot-itn]}
     idle: {after: 2h, do: evict, except: [research]}
     compute: strict
@@ -83,9 +84,10 @@ func fullDocument() Document {
 			{
 				Name: "inference", NodeSelector: map[string]string{"kerf.dev/pool": "inference", "zone": ""}, Place: sharing.PlacePack,
 				MinLevel: sharing.LevelDriver, Backends: []Backend{BackendDriver, BackendReactive}, OverCap: OverCapKill, Strangers: StrangersKill, ManagedMemory: ManagedReject,
-				Health:  Health{OnFault: FaultEvict, Grace: 90 * time.Second, Node: NodeMarkTaint, SpotTaints: []string{"aws-node-termination-handler/spot-itn"}},
-				Idle:    Idle{After: 2 * time.Hour, Do: IdleEvict, Except: []string{"research"}},
-				Compute: ComputeStrict, TimeSlice: sharing.TimeSliceShort, ComputeMode: sharing.ComputeModeDefault,
+				UserQuota: sharing.UserQuota{Grants: 4, Memory: 40 * sharing.GiB},
+				Health:    Health{OnFault: FaultEvict, Grace: 90 * time.Second, Node: NodeMarkTaint, SpotTaints: []string{"aws-node-termination-handler/spot-itn"}},
+				Idle:      Idle{After: 2 * time.Hour, Do: IdleEvict, Except: []string{"research"}},
+				Compute:   ComputeStrict, TimeSlice: sharing.TimeSliceShort, ComputeMode: sharing.ComputeModeDefault,
 				Sharers: 7, MemoryReserve: 2 * sharing.GiB, PowerLimitWatts: 400, Overcommit: sharing.Overcommit{Compute: 125}, GPUHour: 3.5,
 				GPUs: []GPURule{
 					{Models: []string{"*T4*"}, Indexes: []int{0, 3}, MIG: MIGIncapable, Settings: GPUSettings{Exclude: true}},
@@ -149,7 +151,7 @@ func TestRoundTripRandom(t *testing.T) {
 		for n := range 1 + rnd.IntN(4) {
 			p := Pool{
 				Name: fmt.Sprint("p", n), Place: sharing.Spread(rnd.IntN(3)), MinLevel: sharing.Level(rnd.IntN(7)), OverCap: OverCap(rnd.IntN(3)),
-				Strangers: Strangers(rnd.IntN(2)), ManagedMemory: ManagedMemory(rnd.IntN(2)), Backends: [][]Backend{nil, {BackendDriver}, {BackendDriver, BackendReactive}}[rnd.IntN(3)],
+				Strangers: Strangers(rnd.IntN(2)), ManagedMemory: ManagedMemory(rnd.IntN(2)), UserQuota: sharing.UserQuota{Grants: rnd.IntN(3), Memory: sharing.Bytes(rnd.IntN(2)) * 40 * sharing.GiB}, Backends: [][]Backend{nil, {BackendDriver}, {BackendDriver, BackendReactive}}[rnd.IntN(3)],
 				NodeSelector: map[string]string{"n": fmt.Sprint(n), "true": texts[rnd.IntN(len(texts))]},
 			}
 			doc.Pools = append(doc.Pools, p)

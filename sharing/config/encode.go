@@ -35,6 +35,7 @@ type (
 		OverCap        string            `yaml:"overCap,omitempty"`
 		Strangers      string            `yaml:"strangers,omitempty"`
 		ManagedMemory  string            `yaml:"managedMemory,omitempty"`
+		UserQuota      *wireQuota        `yaml:"userQuota,omitempty"`
 		Health         *wireHealth       `yaml:"health,omitempty"`
 		Idle           *wireIdle         `yaml:"idle,omitempty"`
 		Compute        string            `yaml:"compute,omitempty"`
@@ -87,7 +88,7 @@ func (c Config) Encode() ([]byte, error) {
 		if p.ManagedMemory != ManagedAllow {
 			one.ManagedMemory = p.ManagedMemory.String()
 		}
-		one.Health, one.Idle = p.Health.wire(), p.Idle.wire()
+		one.UserQuota, one.Health, one.Idle = wireQuotaOf(p.UserQuota), p.Health.wire(), p.Idle.wire()
 		if p.Compute != ComputeFair {
 			one.Compute = p.Compute.String()
 		}

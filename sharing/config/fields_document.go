@@ -28,6 +28,7 @@ func (p *Pool) fields() fields {
 		word("overCap", &p.OverCap, ParseOverCap, "What happens to what uses more than its cap where nothing stronger than watching holds it.", OverCapWarn, OverCapKill, OverCapEvict).def("warn"),
 		word("strangers", &p.Strangers, ParseStrangers, "What happens to processes that use a GPU without a grant on it.", StrangersReport, StrangersKill).def("report"),
 		word("managedMemory", &p.ManagedMemory, ParseManagedMemory, "Whether programs with a share may allocate managed memory, which the driver lists in no process. Only libkerf can reject it.", ManagedAllow, ManagedReject).def("allow"),
+		quotaField(&p.UserQuota),
 		object("health", p.Health.fields, "What becomes of those who run on a faulty GPU, and what the cluster is told."),
 		object("idle", p.Idle.fields, "What becomes of pods that leave all their GPUs idle."),
 		word("compute", &p.Compute, ParseCompute, "What becomes of GPU time that its owner does not use: `fair` lends it, `strict` gives it to nobody.", ComputeFair, ComputeStrict).def("fair"),

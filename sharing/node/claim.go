@@ -163,12 +163,18 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 			return "", fmt.Errorf("process %d has claim %q already; arm or release it first: %w", peer.PID, id, sharing.ErrConflict)
 		}
 	}
+	if err := r.withinQuota(peer.UID, req.Memory); err != nil { // before anything is taken from others for it
+		return "", err
+	}
 	but = butMPS(req, but)
 	placement, err := r.chooseAlone(req, but)
 	if err != nil {
 		return "", err
 	}
 	memory, _ := placement.Total()
+	if err := r.withinQuota(peer.UID, memory); err != nil {
+		return "", err
+	}
 	if err := r.config.PermitMemory(req.Profile, memory); err != nil {
 		return "", err
 	}

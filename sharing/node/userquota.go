@@ -1,0 +1,29 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// usedBy is what a user has by grants of no pod.
+func usedBy(grants []ledger.Grant, uid uint32) (used sharing.UserUse) {
+	for _, g := range grants {
+		if !g.Claim.Owner.Pod() && g.Claim.Owner.UID == uid {
+			memory, _ := g.Claim.Placement.Total()
+			used = used.With(memory)
+		}
+	}
+	return used
+}
+
+// withinQuota returns nil if the pool lets a user have one more grant of so much memory. Root has no quota. It needs the
+// lock.
+func (r *Runtime) withinQuota(uid uint32, memory sharing.Bytes) error {
+	if uid == 0 || r.pool.UserQuota == (sharing.UserQuota{}) {
+		return nil
+	}
+	return r.pool.UserQuota.Check(uid, usedBy(r.ledger.Grants(), uid), memory)
+}
