@@ -75,7 +75,7 @@ func (a *agent) followDriver(ctx context.Context) error {
 func (a *agent) useDriver(ctx context.Context) (err error) {
 	open, cancel := context.WithTimeout(ctx, openDeadline)
 	defer cancel()
-	lib, err := nvml.Open(open, nvml.Options{LibraryPaths: a.libraries, Log: a.log})
+	lib, err := nvml.Open(open, nvml.Options{LibraryPaths: a.libraries, ReadOnly: a.readOnly(), Log: a.log})
 	if err != nil {
 		err = fmt.Errorf("open the driver's NVML library: %w", err)
 		if mend := a.driverBy.Mend(nvml.LackOf(err)); mend != "" {
@@ -230,7 +230,7 @@ func (a *agent) report(ctx context.Context, lib *nvml.Library, driver *caps.Driv
 		config.BackendReactive: caps.ProbeWatch(ctx, lib, a.pids, g),
 	}
 	if a.runtime.Lists(config.BackendMPS) {
-		rep[config.BackendMPS] = a.mps.probe(ctx, g)
+		rep[config.BackendMPS] = a.probeMPS(ctx, g)
 	}
 	for _, b := range config.Backends() {
 		if s, asked := rep[b]; asked && !s.OK() {

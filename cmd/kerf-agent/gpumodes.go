@@ -9,6 +9,8 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/nvidiasmi"
@@ -48,7 +50,10 @@ func (a *agent) keepModes(ctx context.Context, lib *nvml.Library, gpus []sharing
 	if err != nil {
 		return err
 	}
-	door := modeDoor{lib, nvidiasmi.New(smiPath(a.nvidiaSMI, a.devRoot), a.driverFolders)}
+	if a.readOnly() {
+		return a.leaveModes(ctx, boot, gpus)
+	}
+	door := modeDoor{lib, nvidiasmi.New(nvidiasmi.Options{Path: smiPath(a.nvidiaSMI, a.devRoot), Libraries: a.driverFolders})}
 	k, err := gpumode.Open(filepath.Join(a.dir, modesFile), boot, door, a.log)
 	if err != nil {
 		a.runtime.SetWarning("gpu-modes", "time slice, compute mode and power limit are left as they are: "+err.Error())
@@ -78,6 +83,35 @@ func (a *agent) keepModes(ctx context.Context, lib *nvml.Library, gpus []sharing
 			err := a.applyModes(ctx, k, gpus, want)
 			done, tried, failed = want, time.Now(), err != nil
 		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+	}
+}
+
+// leaveModes changes nothing, and says in the node's warnings what differs for that reason.
+func (a *agent) leaveModes(ctx context.Context, boot string, gpus []sharing.GPU) error {
+	had, err := gpumode.Remembered(filepath.Join(a.dir, modesFile), boot, a.log)
+	if err != nil {
+		a.log.Warn("failed to read the settings that GPUs had before Kerf", "error", err.Error())
+	}
+	t := time.NewTicker(modesEvery)
+	defer t.Stop()
+	for {
+		var why []string
+		if slices.ContainsFunc(gpus, func(g sharing.GPU) bool { return a.modes(g.UUID) != gpumode.Want{} }) {
+			why = append(why, "time slice, compute mode and power limit are not set as the pool says")
+		}
+		if len(had) > 0 {
+			why = append(why, "settings that Kerf made before are not restored")
+		}
+		sentence := ""
+		if len(why) > 0 {
+			sentence = strings.Join(why, ", and ") + ": " + sharing.ReadOnlySettings
+		}
+		a.runtime.SetWarning("gpu-modes", sentence)
 		select {
 		case <-ctx.Done():
 			return nil

@@ -241,6 +241,15 @@ func (m *mpsDaemons) probe(ctx context.Context, g sharing.GPU) choice.Support {
 	return choice.Support{Answer: choice.Supported}
 }
 
+// probeMPS is probe for an agent that may change settings of GPUs. MPS needs compute mode EXCLUSIVE_PROCESS, which keeps
+// out programs that leave its pipe directory.
+func (a *agent) probeMPS(ctx context.Context, g sharing.GPU) choice.Support {
+	if a.readOnly() {
+		return choice.Support{Answer: choice.NotSupported, Reason: "MPS needs compute mode EXCLUSIVE_PROCESS, and " + sharing.ReadOnlySettings, Remedy: "start the agent with --gpu-settings=manage"}
+	}
+	return a.mps.probe(ctx, g)
+}
+
 // leaveMPSGroup removes the cgroup of daemons if there is none.
 func leaveMPSGroup(groups cgroup.Hierarchy, parent string) {
 	if group, err := groups.Open(filepath.Join(groups.Mount, node.DaemonsOf(parent)), 0); err == nil {

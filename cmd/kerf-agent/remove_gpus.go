@@ -36,7 +36,7 @@ func (r *removal) restored(ctx context.Context) error {
 	lib, err := nvml.Open(ctx, nvml.Options{LibraryPaths: r.libraries, Log: r.log})
 	if err == nil {
 		var k *gpumode.Keeper
-		door := modeDoor{lib, nvidiasmi.New(smiPath(r.nvidiaSMI, r.devRoot), r.driverFolders)}
+		door := modeDoor{lib, nvidiasmi.New(nvidiasmi.Options{Path: smiPath(r.nvidiaSMI, r.devRoot), Libraries: r.driverFolders})}
 		if k, err = gpumode.Open(path, boot, door, r.log); err == nil {
 			err = k.Restore(ctx)
 		}

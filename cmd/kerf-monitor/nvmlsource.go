@@ -125,7 +125,7 @@ func (s *nvmlSource) use(ctx context.Context) (err error) {
 	if err := h.on([]sharing.GPUID{quiet.Library}); err != nil {
 		return err
 	}
-	lib, err := nvml.Open(ctx, nvml.Options{LibraryPaths: s.paths, Log: s.log})
+	lib, err := nvml.Open(ctx, nvml.Options{LibraryPaths: s.paths, ReadOnly: true, Log: s.log})
 	if err != nil {
 		return fmt.Errorf("open the driver's NVML library: %w", err)
 	}

@@ -28,17 +28,27 @@ const (
 
 // Program is an nvidia-smi on disk. It is safe for concurrent use; calls are made one at a time.
 type Program struct {
-	path string
-	env  []string
-	turn chan struct{} // holds a token while the program runs
+	path     string
+	readOnly bool
+	env      []string
+	turn     chan struct{} // holds a token while the program runs
 }
 
-// New returns the program at an absolute path. It gets nothing of this process's environment, but finds the
-// driver's libraries in the folders of libraries as well.
-func New(path string, libraries []string) *Program {
-	p := &Program{path: path, env: []string{"LC_ALL=C"}, turn: make(chan struct{}, 1)}
-	if len(libraries) > 0 {
-		p.env = append(p.env, "LD_LIBRARY_PATH="+strings.Join(libraries, ":"))
+// Options say which program it is.
+type Options struct {
+	// Path is absolute.
+	Path string
+	// Libraries are folders in which it finds the driver's libraries as well.
+	Libraries []string
+	// ReadOnly rejects each change of a GPU, with a *sharing.ReadOnlyError.
+	ReadOnly bool
+}
+
+// New returns the program. It gets nothing of this process's environment.
+func New(o Options) *Program {
+	p := &Program{path: o.Path, readOnly: o.ReadOnly, env: []string{"LC_ALL=C"}, turn: make(chan struct{}, 1)}
+	if len(o.Libraries) > 0 {
+		p.env = append(p.env, "LD_LIBRARY_PATH="+strings.Join(o.Libraries, ":"))
 	}
 	return p
 }
@@ -47,6 +57,9 @@ func New(path string, libraries []string) *Program {
 // no GPU can have, sharing.ErrConflict where it reads back as another, sharing.ErrUnsupported where it cannot be read
 // (it is then set) or there is no such program, sharing.ErrUnavailable for all else.
 func (p *Program) SetTimeSlice(ctx context.Context, gpu sharing.GPUID, slice sharing.TimeSlice) error {
+	if p.readOnly {
+		return fmt.Errorf("gpu %q: %w", string(gpu), &sharing.ReadOnlyError{Change: "set time slice"})
+	}
 	number := -1
 	for i, s := range sharing.TimeSlices() {
 		if s == slice {

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"syscall"
 	"testing"
 	"time"
@@ -40,7 +41,7 @@ func script(t *testing.T, lines string) *Program {
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+lines+"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return New(path, []string{"/opt/driver"})
+	return New(Options{Path: path, Libraries: []string{"/opt/driver"}})
 }
 
 const gpu sharing.GPUID = "GPU-1"
@@ -87,7 +88,7 @@ func TestFailures(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, tt.want)
 		}
 	}
-	absent := New("/nonexistent/nvidia-smi", nil)
+	absent := New(Options{Path: "/nonexistent/nvidia-smi"})
 	if _, err := absent.TimeSlice(t.Context(), gpu); !errors.Is(err, sharing.ErrUnsupported) {
 		t.Errorf("no program: %v", err)
 	}
@@ -137,7 +138,7 @@ func TestOnASimulatedNode(t *testing.T) {
 	if err := control.Ask(t.Context(), dir, control.Request{Command: control.CmdStatus}, &s); err != nil {
 		t.Fatal(err)
 	}
-	p := New(path, nil)
+	p := New(Options{Path: path})
 	for _, want := range sharing.TimeSlices() {
 		if err := p.SetTimeSlice(t.Context(), sharing.GPUID(s.GPUs[1].UUID), want); err != nil {
 			t.Error(err)
@@ -148,5 +149,34 @@ func TestOnASimulatedNode(t *testing.T) {
 	}
 	if err := p.SetTimeSlice(t.Context(), gpu, sharing.TimeSliceLong); !errors.Is(err, sharing.ErrUnavailable) {
 		t.Errorf("no such GPU: %v", err)
+	}
+}
+
+// A read-only program changes nothing, whatever it is asked: a new method needs its line here.
+func TestReadOnlyRejectsEveryChange(t *testing.T) {
+	ran := filepath.Join(t.TempDir(), "ran")
+	p := script(t, "touch "+ran)
+	p.readOnly = true
+	methods := map[string]func() error{
+		"SetTimeSlice": func() error { return p.SetTimeSlice(t.Context(), gpu, sharing.TimeSliceLong) },
+		"TimeSlice":    nil, // reads
+	}
+	all := reflect.TypeFor[*Program]()
+	for i := range all.NumMethod() {
+		name := all.Method(i).Name
+		change, known := methods[name]
+		if !known {
+			t.Errorf("Program.%s is not in the table: does it change a GPU?", name)
+		}
+		if change == nil {
+			continue
+		}
+		var rejected *sharing.ReadOnlyError
+		if err := change(); !errors.As(err, &rejected) || !errors.Is(err, sharing.ErrDenied) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("the program was run")
 	}
 }

@@ -21,7 +21,7 @@ func (l *Library) ComputeMode(ctx context.Context, id sharing.GPUID) (sharing.Co
 // SetComputeMode changes it; contexts that there are stay. It needs root. When ctx ends while the driver hangs, the
 // mode may still be set later.
 func (l *Library) SetComputeMode(ctx context.Context, id sharing.GPUID, mode sharing.ComputeMode) error {
-	_, err := onGPU(ctx, l, "set compute mode", id, func(d device) (struct{}, error) { return struct{}{}, d.setComputeMode(mode) })
+	_, err := change(ctx, l, "set compute mode", id, func(d device) (struct{}, error) { return struct{}{}, d.setComputeMode(mode) })
 	return err
 }
 

@@ -30,6 +30,8 @@ type Options struct {
 	// They are needed because the C library remembers which directories of LD_LIBRARY_PATH did not exist when
 	// the process started, and never looks there again.
 	LibraryPaths []string
+	// ReadOnly rejects each call that changes a GPU, with a *sharing.ReadOnlyError. Memory limits of cgroups are allowed.
+	ReadOnly bool
 	// CallTimeout bounds every call besides its context; 0 means 10 s.
 	CallTimeout time.Duration
 	// HangAfter is the age from which a call that nobody waits for any more counts as hung; 0 means 1 s.
@@ -169,6 +171,15 @@ func onGPU[T any](ctx context.Context, l *Library, what string, id sharing.GPUID
 		return v, fmt.Errorf("%s of gpu %q: %w", what, string(id), err)
 	}
 	return v, nil
+}
+
+// change is onGPU for a call that changes the GPU. Every such call but the memory limit goes through it.
+func change[T any](ctx context.Context, l *Library, what string, id sharing.GPUID, fn func(device) (T, error)) (T, error) {
+	if l.opts.ReadOnly {
+		var zero T
+		return zero, fmt.Errorf("gpu %q: %w", string(id), &sharing.ReadOnlyError{Change: what})
+	}
+	return onGPU(ctx, l, what, id, fn)
 }
 
 // handle returns the handle of id. A handle stays good until the library is closed, also when the GPU is

@@ -93,14 +93,23 @@ type cutter interface {
 }
 
 func onCutter[T any](ctx context.Context, l *Library, what string, id sharing.GPUID, fn func(cutter) (T, error)) (T, error) {
-	return onGPU(ctx, l, what, id, func(d device) (T, error) {
+	return onGPU(ctx, l, what, id, cutting(fn))
+}
+
+// changeMIG is onCutter for a call that changes the GPU.
+func changeMIG[T any](ctx context.Context, l *Library, what string, id sharing.GPUID, fn func(cutter) (T, error)) (T, error) {
+	return change(ctx, l, what, id, cutting(fn))
+}
+
+func cutting[T any](fn func(cutter) (T, error)) func(device) (T, error) {
+	return func(d device) (T, error) {
 		c, ok := d.(cutter)
 		if !ok {
 			var zero T
 			return zero, absent("nvmlDeviceGetMigMode")
 		}
 		return fn(c)
-	})
+	}
 }
 
 // MIGMode reads the GPU's mode. It is sharing.ErrUnsupported for a GPU that cannot do MIG.
@@ -111,7 +120,7 @@ func (l *Library) MIGMode(ctx context.Context, id sharing.GPUID) (MIGMode, error
 // SetMIGMode turns MIG on or off. It needs root. Before Hopper this may reset the GPU, and with it all that runs there:
 // whoever calls this has looked that nothing does. A mode that is not taken at once is no error.
 func (l *Library) SetMIGMode(ctx context.Context, id sharing.GPUID, on bool) (Activation, error) {
-	return onCutter(ctx, l, "set mig mode", id, func(c cutter) (Activation, error) { return c.setMIGMode(on) })
+	return changeMIG(ctx, l, "set mig mode", id, func(c cutter) (Activation, error) { return c.setMIGMode(on) })
 }
 
 // MIGNeedsReset reports whether the GPU changes its mode with a reset: those before Hopper do.
@@ -162,24 +171,24 @@ func (l *Library) MIGDevices(ctx context.Context, id sharing.GPUID) ([]MIGDevice
 // placement), sharing.ErrUnsupported (not in MIG mode). When ctx ends while the driver hangs, the instance may still be
 // made later.
 func (l *Library) CreateGI(ctx context.Context, id sharing.GPUID, profile, start, size int) (int, error) {
-	return onCutter(ctx, l, "create gpu instance", id, func(c cutter) (int, error) { return c.createGI(profile, start, size) })
+	return changeMIG(ctx, l, "create gpu instance", id, func(c cutter) (int, error) { return c.createGI(profile, start, size) })
 }
 
 // DestroyGI ends a GPU instance. Errors: sharing.ErrUnavailable (it has a compute instance, or is in use),
 // sharing.ErrNotFound.
 func (l *Library) DestroyGI(ctx context.Context, id sharing.GPUID, gi int) error {
-	_, err := onCutter(ctx, l, "destroy gpu instance", id, func(c cutter) (struct{}, error) { return struct{}{}, c.destroyGI(gi) })
+	_, err := changeMIG(ctx, l, "destroy gpu instance", id, func(c cutter) (struct{}, error) { return struct{}{}, c.destroyGI(gi) })
 	return err
 }
 
 // CreateCI makes the compute instance that takes all of a GPU instance, and returns its id. Errors:
 // sharing.ErrExhausted (there is one already), sharing.ErrNotFound.
 func (l *Library) CreateCI(ctx context.Context, id sharing.GPUID, gi int) (int, error) {
-	return onCutter(ctx, l, "create compute instance", id, func(c cutter) (int, error) { return c.createCI(gi) })
+	return changeMIG(ctx, l, "create compute instance", id, func(c cutter) (int, error) { return c.createCI(gi) })
 }
 
 // DestroyCI ends a compute instance. Errors: sharing.ErrUnavailable (a process holds it), sharing.ErrNotFound.
 func (l *Library) DestroyCI(ctx context.Context, id sharing.GPUID, gi, ci int) error {
-	_, err := onCutter(ctx, l, "destroy compute instance", id, func(c cutter) (struct{}, error) { return struct{}{}, c.destroyCI(gi, ci) })
+	_, err := changeMIG(ctx, l, "destroy compute instance", id, func(c cutter) (struct{}, error) { return struct{}{}, c.destroyCI(gi, ci) })
 	return err
 }

@@ -28,7 +28,7 @@ func (l *Library) PowerLimit(ctx context.Context, id sharing.GPUID) (PowerLimit,
 // the GPU's bounds is sharing.ErrInvalid, and the error names them. When ctx ends while the driver hangs, the limit may still
 // be set later.
 func (l *Library) SetPowerLimit(ctx context.Context, id sharing.GPUID, milliwatts uint32) error {
-	_, err := onGPU(ctx, l, "set power limit", id, func(d device) (struct{}, error) { return struct{}{}, d.setPowerLimit(milliwatts) })
+	_, err := change(ctx, l, "set power limit", id, func(d device) (struct{}, error) { return struct{}{}, d.setPowerLimit(milliwatts) })
 	if errors.Is(err, sharing.ErrInvalid) {
 		if p, bounds := l.PowerLimit(ctx, id); bounds == nil && p.Most > 0 {
 			return fmt.Errorf("%w; the GPU takes %d to %d watts", err, (p.Least+999)/1000, p.Most/1000)

@@ -58,6 +58,9 @@ func (m *Manager) ensure(ctx context.Context, p *page, at mig.Place, who string)
 	if i := slices.IndexFunc(mine, ready); i >= 0 {
 		return mine[i], true, nil
 	}
+	if err := m.mayChange("create mig instance"); err != nil {
+		return exec.Own{}, false, err
+	}
 	table, values, err := m.tableOf(ctx, p)
 	if err != nil {
 		return exec.Own{}, false, err

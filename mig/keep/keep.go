@@ -43,6 +43,8 @@ type Options struct {
 	Quiesce func(ctx context.Context, gpu sharing.GPUID, what exec.Touch) (resume func(), err error)
 	// Pool is the node's pool in force.
 	Pool func() config.Pool
+	// ReadOnly keeps all GPUs as they are: what a pool wants beyond that waits, with a *sharing.ReadOnlyError.
+	ReadOnly bool
 	// Now is the clock.
 	Now func() time.Time
 	// Before is the Manager that had the GPUs until now, if one had: its clocks go on.

@@ -37,6 +37,8 @@ type world struct {
 	pool   config.Pool
 	now    time.Time
 	calls  []string
+	// readOnly is of the next Manager.
+	readOnly bool
 	*Manager
 }
 
@@ -68,8 +70,8 @@ func (w *world) start() { w.startAfter(nil) }
 // startAfter is another Manager in the same process.
 func (w *world) startAfter(before *Manager) {
 	w.Manager = New(Options{
-		Before: before,
-		Log:    slog.New(slog.DiscardHandler), Driver: w, Store: w, BootID: "boot",
+		Before: before, ReadOnly: w.readOnly,
+		Log: slog.New(slog.DiscardHandler), Driver: w, Store: w, BootID: "boot",
 		Claims: func(sharing.GPUID) ([]Claimed, error) { return w.claims, w.unsure },
 		Pool:   func() config.Pool { return w.pool }, Now: func() time.Time { return w.now },
 		Observe: func(step string, _ time.Duration, _ error) { w.calls = append(w.calls, step) },

@@ -56,12 +56,31 @@ func (m *Manager) Offer(gpu sharing.GPUID, profile string, start int, claimed []
 	return m.offer(gpu, profile, start, claimed, false)
 }
 
+// kept is an offer of a Manager that changes nothing: of an instance that is there, or none.
+func kept(o Offer) Offer {
+	switch {
+	case o.Reason == NotCut && !strings.Contains(o.Why, sharing.ReadOnlySettings):
+		o.Why += ", and " + sharing.ReadOnlySettings
+	case o.Why == "" && o.Steps > 0:
+		return Offer{Why: "has no such instance, and none is created: " + sharing.ReadOnlySettings, Never: true, Reason: NotCut}
+	}
+	return o
+}
+
 // Would is Offer of a GPU that demand may change, as if it were in MIG mode already.
 func (m *Manager) Would(gpu sharing.GPUID, profile string, start int, claimed []Claimed) Offer {
 	return m.offer(gpu, profile, start, claimed, true)
 }
 
 func (m *Manager) offer(gpu sharing.GPUID, profile string, start int, claimed []Claimed, turned bool) Offer {
+	o := m.offered(gpu, profile, start, claimed, turned)
+	if m.opt.ReadOnly {
+		return kept(o)
+	}
+	return o
+}
+
+func (m *Manager) offered(gpu sharing.GPUID, profile string, start int, claimed []Claimed, turned bool) Offer {
 	p := m.page(gpu)
 	if p == nil {
 		return Offer{Why: "is not known", Reason: Trouble}

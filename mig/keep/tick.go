@@ -74,7 +74,7 @@ func (m *Manager) due(p *page, all bool) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	changed := !p.want.equal(Wanted(m.opt.Pool(), p.facts))
+	changed := !p.want.equal(m.wanted(p.facts))
 	return all || changed || now.Sub(p.looked) >= lookEvery || len(m.expired(p, now)) > 0
 }
 
@@ -91,7 +91,7 @@ func (m *Manager) tend(ctx context.Context, p *page) {
 		}
 		p.pause = 0
 	}
-	want := Wanted(m.opt.Pool(), p.facts)
+	want := m.wanted(p.facts)
 	err := m.reach(ctx, p, want)
 	m.refresh(ctx, p)
 	m.note(p, func(s *seen) {
@@ -122,6 +122,9 @@ func (m *Manager) reach(ctx context.Context, p *page, want Want) error {
 		return err //nolint:wrapcheck // it says what and where
 	}
 	if !want.Leave && mode.Current != want.On {
+		if err := m.mayChange("set mig mode"); err != nil {
+			return err
+		}
 		if err := m.emptyFor(ctx, p, want); err != nil {
 			return err
 		}
@@ -183,6 +186,9 @@ func (m *Manager) carryOut(ctx context.Context, p *page, wishes []plan.Wish) err
 		return err
 	}
 	if len(made.Steps) > 0 {
+		if err := m.mayChange("make the mig layout"); err != nil {
+			return err
+		}
 		if _, err := m.exec.Apply(ctx, p.gpu, made.Steps); err != nil {
 			return err //nolint:wrapcheck // as above
 		}
@@ -264,6 +270,9 @@ func theirs(n int) string {
 
 // sweep takes away what has been idle for longer than the pool keeps it.
 func (m *Manager) sweep(ctx context.Context, p *page) error {
+	if m.opt.ReadOnly {
+		return nil // what is idle is no trouble
+	}
 	p.mu.Lock()
 	gone := m.expired(p, m.opt.Now())
 	p.mu.Unlock()

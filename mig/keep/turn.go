@@ -78,7 +78,7 @@ func (m *Manager) turn(ctx context.Context, p *page, on bool) error {
 // It needs p.work.
 func (m *Manager) mayTurn(p *page, on bool) bool {
 	pool := m.opt.Pool()
-	return Wanted(pool, p.facts).Auto && (!p.reset || pool.MIGReset) && (!on || m.exec.Kept(p.gpu))
+	return m.wanted(p.facts).Auto && (!p.reset || pool.MIGReset) && (!on || m.exec.Kept(p.gpu))
 }
 
 // keeps says what keeps a GPU's mode as it is; empty where nothing does. It needs p.work.

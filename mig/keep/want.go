@@ -27,6 +27,21 @@ type Want struct {
 	Shared bool
 }
 
+// wanted is what the pool in force wants of the GPU. Demand changes no mode where settings are read-only.
+func (m *Manager) wanted(g sharing.GPU) Want {
+	w := Wanted(m.opt.Pool(), g)
+	w.Auto = w.Auto && !m.opt.ReadOnly
+	return w
+}
+
+// mayChange rejects a change where settings are read-only.
+func (m *Manager) mayChange(what string) error {
+	if m.opt.ReadOnly {
+		return &sharing.ReadOnlyError{Change: what}
+	}
+	return nil
+}
+
 // Wanted is what the pool wants of the GPU. Of several layouts that mean it the last one holds; where none does, a pool
 // of MIG instances wants the mode of GPUs that can do it, and one that offers everything leaves it to demand, unless it says otherwise.
 func Wanted(pool config.Pool, g sharing.GPU) Want {

@@ -113,7 +113,7 @@ func gatherDriver(ctx context.Context, w Where) Driver {
 	ctx, cancel := context.WithTimeout(ctx, driverTimeout)
 	defer cancel()
 	out := Driver{Devices: deviceFiles(filepath.Join("/", w.DeviceRoot, "dev"))}
-	lib, err := nvml.Open(ctx, nvml.Options{LibraryPaths: nvml.DefaultLibraryPaths(w.LibraryPath)})
+	lib, err := nvml.Open(ctx, nvml.Options{LibraryPaths: nvml.DefaultLibraryPaths(w.LibraryPath), ReadOnly: true})
 	if err != nil {
 		out.Problem = err.Error()
 		return out

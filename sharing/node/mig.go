@@ -170,7 +170,7 @@ func (r *Runtime) cutFor(req sharing.Request, advice sharing.Advice) (sharing.Pl
 		return nil, unknown
 	case capable == 0:
 		no.Summary = "no room for " + req.String() + ": no GPU of this node can be put in MIG mode"
-	case here == 0 && able > 0:
+	case here == 0 && (able > 0 || !no.Never):
 		no.Summary = "no room for " + req.String() + " now: no GPU of this node is in MIG mode yet"
 	case here == 0:
 		no.Summary = "no room for " + req.String() + ": no GPU of this node is in MIG mode, and their pool does not put them there; its mode or a layout does"
@@ -214,8 +214,7 @@ func (r *Runtime) offer(v ledger.View, req sharing.Request, start int) MIGOffer 
 		return MIGOffer{Why: "is not one of the UUIDs asked for", Never: true, Reason: refusedNotChosen}
 	case !g.MIG && !g.MIGCapable:
 		return MIGOffer{Why: "cannot do MIG", Never: true, Reason: "not_in_mig_mode"}
-	case !g.MIG && !r.turns(g.UUID):
-		return MIGOffer{Why: "is not in MIG mode", Never: true, Reason: "not_in_mig_mode"}
+	case !g.MIG && !r.turns(g.UUID): // MIG says why it is not in MIG mode, which matters before its health
 	case g.Health != sharing.HealthOK:
 		return MIGOffer{Why: fmt.Sprintf("is %s: %s", g.Health, g.HealthReason), Reason: refusedUnhealthy}
 	case g.Cordoned != "":

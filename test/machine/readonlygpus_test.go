@@ -1,0 +1,90 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// gpuSettings are what an agent can change of a GPU, by the driver's own account.
+type gpuSettings struct {
+	TimeSlice   string   `json:"time_slice"`
+	ComputeMode int      `json:"compute_mode"`
+	PowerLimit  uint64   `json:"power_limit_mw"`
+	MIG         bool     `json:"mig"`
+	Pending     bool     `json:"mig_pending"`
+	Instances   []string `json:"mig_instances"`
+}
+
+func (m *machine) gpuSettings() []gpuSettings {
+	m.t.Helper()
+	return decode[[]gpuSettings](m.t, m.gpusim("gpus", "-o", "json").out)
+}
+
+// readOnlyPool wants all that an agent can change while GPUs are shared. On r580 MPS would set compute mode EXCLUSIVE_PROCESS.
+func readOnlyPool(driver string) string {
+	own := map[string]string{"r580": "backends: [driver, mps, libkerf, reactive]", "r615": "computeMode: default"}[driver]
+	return head + `spec:
+  pools:
+  - name: default
+    ` + own + `
+    timeSlice: short
+    powerLimitWatts: 300
+    mig:
+    - {gpus: [0], enabled: true, instances: {1g.10gb: 7}}
+    - {gpus: [1], enabled: true}
+`
+}
+
+// With --gpu-settings=read-only no setting of any GPU changes. What needs a change says so, and memory limits work.
+func TestReadOnlyGPUSettings(t *testing.T) {
+	t.Parallel()
+	for _, driver := range []string{"r580", "r615"} {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, setup{hardware: "h100x8", driver: driver, noAgent: true})
+			m.env = append(m.env, "PATH="+m.sim+"/bin:"+os.Getenv("PATH")) // with the programs of MPS
+			before := m.gpuSettings()
+			m.agentFlags = []string{"--gpu-settings=read-only", "--config", m.write(readOnlyPool(driver))}
+			m.startAgent()
+			m.ready()
+			m.wantWarning("time slice, compute mode and power limit are not set as the pool says", sharing.ReadOnlySettings)
+			m.wantWarning("MIG on GPU "+m.uuid(0), sharing.ReadOnlySettings)
+			for _, ask := range []string{"--mig 1g.10gb", "--level hardware --memory 1GiB", "--mig 1g --gpu-uuid " + m.uuid(2)} {
+				if said := m.refused(flags(ask)); !strings.Contains(said, sharing.ReadOnlySettings) && !strings.Contains(ask, "--level") {
+					t.Errorf("%s: %s", ask, said)
+				}
+			}
+			want := map[string]string{"r615": "driver", "r580": "libkerf"}[driver] // not MPS, which needs a compute mode
+			r := m.run(flags("--memory 2GiB --gpu-uuid "+m.uuid(3)), load("--alloc 4GiB --step 64MiB --hold 1h"))
+			wantLoad(t, r.loads(1)[0], oom, gib, 2*gib)
+			if got := r.granted(); got.Backend != want {
+				t.Errorf("backend %s, want %s (%s)", got.Backend, want, got.LevelReason)
+			}
+			if out := m.kerf("status", "-o", "wide").out; driver == "r580" && !strings.Contains(out, "MPS needs compute mode EXCLUSIVE_PROCESS") {
+				t.Errorf("status does not say why MPS is not used:\n%s", out)
+			}
+			r.end()
+			m.noGrants()
+			m.restartAgent()
+			if d := cmp.Diff(before, m.gpuSettings()); d != "" {
+				t.Errorf("settings of GPUs (-before +after):\n%s", d)
+			}
+			checkInvariants(t, m)
+		})
+	}
+}
+
+func TestGPUSettingsFlag(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{hardware: "t4x4", noAgent: true, noDriver: true})
+	r := call(t, m.env, program("kerf-agent"), "--dir", m.base+"/x", "--gpu-settings", "some")
+	wantError(t, r, 1, "--gpu-settings", `"some"`, "manage or read-only")
+}
