@@ -1,10 +1,10 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * GPU time. What a launch takes is learnt from some of its like, between two events: an estimate falls at once and
- * rises slowly, since others on the GPU only ever make a launch seem longer. Each launch is charged by its estimate
- * before it runs; what was launched before there was one is charged afterwards. The agent sets all of it right by what
- * the driver counts.
+ * GPU time. What a launch takes is learned between two events, from some launches of its kind. The estimate is the
+ * shortest of the last ones, since others on the GPU only make a launch seem longer. Each launch is charged by its
+ * estimate before it runs. What was launched before there was one is charged afterwards. The agent corrects the rate of
+ * charges where the driver's samples contradict it.
  */
 #include "throttle.h"
 
@@ -20,7 +20,9 @@
 #define FIRST_GUESS UINT64_C(20000)
 #define LOOK_EVERY UINT64_C(100000)     /* nanoseconds between two looks at what is being measured */
 #define MEASURE_EVERY 32                /* launches of a kind, */
-#define FIRST_MEASURED 4                /* and the first ones */
+#define FIRST_MEASURED 4                /* the first ones, */
+#define LONG UINT64_C(1000000)          /* and all that take so long: two events then cost little */
+#define WINDOW 32                       /* measurements after which the shortest one is forgotten, at the latest two */
 #define WAIT UINT64_C(10000000)         /* at most, before the budget is looked at again */
 #define GIVE_UP_AFTER UINT64_C(2000000000)
 #define PATIENCE UINT64_C(1000000000)   /* of a copy */
@@ -29,6 +31,9 @@
 /* Launches of one kind; those that share a place in the table share the estimate. */
 struct kerf_estimate {
 	_Atomic uint64_t ns;      /* 0: none yet */
+	_Atomic uint64_t lowest;  /* of this window; 0: none yet */
+	_Atomic uint64_t before;  /* of the window before; 0: there was none */
+	_Atomic unsigned seen;    /* measurements in this window */
 	_Atomic uint64_t guessed; /* launches that were charged before there was one */
 	_Atomic uint64_t settled; /* those of them that were charged by the lowest one so far */
 	_Atomic unsigned count;
@@ -104,12 +109,28 @@ static bool record(CUevent event, CUstream stream, bool per_thread)
 	return real && real(event, stream) == CUDA_SUCCESS;
 }
 
+/* Takes a measurement into its window, and returns the shortest one of this and of the one before. */
+static uint64_t shortest(struct kerf_estimate *e, uint64_t ns)
+{
+	uint64_t low = atomic_load(&e->lowest), before = atomic_load(&e->before);
+	low = low && low < ns ? low : ns;
+	if (atomic_fetch_add(&e->seen, 1) + 1 >= WINDOW) {
+		atomic_store(&e->seen, 0);
+		atomic_store(&e->lowest, 0);
+		atomic_store(&e->before, low);
+		atomic_store(&e->settled, 0); /* those that were guessed are long over */
+	} else {
+		atomic_store(&e->lowest, low);
+	}
+	return before && before < low ? before : low;
+}
+
 static void learn(struct kerf_estimate *e, struct kerf_total *account, uint64_t ns)
 {
 	uint64_t had = atomic_load(&e->ns), guessed = atomic_exchange(&e->guessed, 0);
 	ns = ns ? ns : 1;
 	if (!had) {
-		atomic_store(&e->ns, ns);
+		atomic_store(&e->ns, shortest(e, ns));
 		if (guessed && ns > FIRST_GUESS)
 			charge(account, (ns - FIRST_GUESS) * guessed);
 		atomic_store(&e->settled, ns > FIRST_GUESS ? guessed : 0);
@@ -118,9 +139,7 @@ static void learn(struct kerf_estimate *e, struct kerf_total *account, uint64_t 
 	uint64_t settled = atomic_load(&e->settled);
 	if (settled && ns < had && ns > FIRST_GUESS)
 		give_back(account, (had - ns) * settled); /* the first one had waited for others */
-	else if (ns > had)
-		atomic_store(&e->settled, 0);
-	atomic_store(&e->ns, ns < had ? ns : had + (ns - had + 15) / 16);
+	atomic_store(&e->ns, shortest(e, ns));
 	if (ns > 2 * had || had > 2 * ns)
 		atomic_store(&e->count, 0); /* it has changed: the next one is measured, too */
 }
@@ -297,7 +316,7 @@ static void begin(struct kerf_turn *t, uint64_t key, CUstream stream, bool per_t
 	if (!ns)
 		atomic_fetch_add(&e->guessed, 1);
 	unsigned count = atomic_fetch_add_explicit(&e->count, 1, memory_order_relaxed);
-	if (count < FIRST_MEASURED || count % MEASURE_EVERY == 0)
+	if (count < FIRST_MEASURED || count % MEASURE_EVERY == 0 || ns >= LONG)
 		t->sample = measure(c, t);
 }
 
