@@ -335,10 +335,10 @@ func usesOf(procs []nvml.Process) []node.ProcessUse {
 }
 
 // ProcessTime implements node.Driver.
-func (d *driverDoor) ProcessTime(ctx context.Context, id sharing.GPUID, since time.Time) (map[int]int, error) {
+func (d *driverDoor) ProcessTime(ctx context.Context, id sharing.GPUID, since time.Time) (sharing.TimeUse, error) {
 	leave, err := d.quiet.enter(id)
 	if err != nil {
-		return nil, err
+		return sharing.TimeUse{}, err
 	}
 	defer leave()
 	return d.lib.ProcessTime(ctx, id, since)

@@ -79,9 +79,9 @@ func (d *partDoor) Processes(ctx context.Context, id sharing.GPUID) ([]node.Proc
 }
 
 // ProcessTime is not told of instances.
-func (d *partDoor) ProcessTime(ctx context.Context, id sharing.GPUID, since time.Time) (map[int]int, error) {
+func (d *partDoor) ProcessTime(ctx context.Context, id sharing.GPUID, since time.Time) (sharing.TimeUse, error) {
 	if id.IsPart() {
-		return nil, fmt.Errorf("time of processes on MIG instance %s: %w", id, sharing.ErrUnsupported)
+		return sharing.TimeUse{}, fmt.Errorf("time of processes on MIG instance %s: %w", id, sharing.ErrUnsupported)
 	}
 	return d.driverDoor.ProcessTime(ctx, id, since)
 }

@@ -57,7 +57,7 @@ func (s *dcgmSource) Name() string {
 }
 
 // Read implements collect.Source.
-func (s *dcgmSource) Read(ctx context.Context, gpu collect.Info, since time.Time) collect.Reading {
+func (s *dcgmSource) Read(ctx context.Context, gpu collect.Info) collect.Reading {
 	told, _ := s.newest()
 	whole := told.GPUs[gpu.UUID]
 	known, often := elsewhere{map[collect.Field]float64{}, map[collect.Field]float64{}}, s.often(gpu.UUID)
@@ -68,7 +68,7 @@ func (s *dcgmSource) Read(ctx context.Context, gpu collect.Info, since time.Time
 			known.better[f] = v
 		}
 	}
-	r := s.nvmlSource.read(ctx, gpu, since, known)
+	r := s.nvmlSource.read(ctx, gpu, known)
 	if r.Err != nil {
 		return r
 	}

@@ -67,9 +67,10 @@ func readingOf(t nvml.Telemetry, known elsewhere, before []attribution.Process) 
 		}
 	}
 	maps.Copy(r.Fields, known.better)
-	d := attribution.Device{Memory: attribution.Told(t.Memory.Used), Listed: t.Listed, Timed: t.Timed}
+	d := attribution.Device{Memory: attribution.Told(t.Memory.Used), Listed: t.Listed}
 	d.SM, d.DRAM = percent(r.Fields, collect.FieldBusy), percent(r.Fields, collect.FieldMemoryBusy)
 	d.Encoder, d.Decoder = percent(r.Fields, collect.FieldEncoder), percent(r.Fields, collect.FieldDecoder)
+	d.Timed = t.Timed || d.SM == attribution.Told(attribution.Ratio(0)) // of an idle GPU there is no row
 	d.Processes = processesOf(t, before)
 	r.Device = d
 	return r
@@ -88,6 +89,7 @@ func processesOf(t nvml.Telemetry, before []attribution.Process) []attribution.P
 			of := t.Activity[p.PID]
 			q.SM, q.DRAM = attribution.Ratio(of.SM)/100, attribution.Ratio(of.Memory)/100
 			q.Encoder, q.Decoder = attribution.Ratio(of.Encoder)/100, attribution.Ratio(of.Decoder)/100
+			q.Untimed = slices.Contains(t.Doubt, p.PID)
 		}
 		if out == nil && i < len(before) && before[i] == q {
 			continue

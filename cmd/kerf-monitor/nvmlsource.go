@@ -244,8 +244,8 @@ func (s *nvmlSource) lookAtCut(ctx context.Context, lib *nvml.Library, g nvmlGPU
 }
 
 // Read implements collect.Source.
-func (s *nvmlSource) Read(ctx context.Context, gpu collect.Info, since time.Time) collect.Reading {
-	return s.read(ctx, gpu, since, elsewhere{})
+func (s *nvmlSource) Read(ctx context.Context, gpu collect.Info) collect.Reading {
+	return s.read(ctx, gpu, elsewhere{})
 }
 
 // elsewhere is what is known of a GPU from another source: better is not asked for, and the rest counts where the driver
@@ -253,7 +253,7 @@ func (s *nvmlSource) Read(ctx context.Context, gpu collect.Info, since time.Time
 type elsewhere struct{ better, rest map[collect.Field]float64 }
 
 // read asks for what is not known better.
-func (s *nvmlSource) read(ctx context.Context, gpu collect.Info, since time.Time, known elsewhere) collect.Reading {
+func (s *nvmlSource) read(ctx context.Context, gpu collect.Info, known elsewhere) collect.Reading {
 	s.mu.Lock()
 	lib, g, last := s.lib, s.gpus[gpu.UUID], s.told[gpu.UUID]
 	s.mu.Unlock()
@@ -266,7 +266,7 @@ func (s *nvmlSource) read(ctx context.Context, gpu collect.Info, since time.Time
 		return collect.Reading{Err: err}
 	}
 	defer done()
-	ask := nvml.Ask{Since: since, Instances: g.mig, Skip: func(x nvml.Sensor) bool {
+	ask := nvml.Ask{Instances: g.mig, Skip: func(x nvml.Sensor) bool {
 		f, _ := fieldOf(x)
 		_, there := known.better[f]
 		return there

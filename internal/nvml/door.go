@@ -29,7 +29,8 @@ type device interface {
 	// processes returns the driver's lists (compute, graphics, MPS), of which some processes are in several.
 	processes() ([][]resident, error)
 	utilization() (int, error)
-	processTime(since time.Time) ([]timeSample, error)
+	// processTime returns the rows as the driver has them.
+	processTime(since time.Time) ([]sharing.TimeRow, error)
 	recovery() (Recovery, error)
 	// links returns the active NVLinks.
 	links() ([]link, error)

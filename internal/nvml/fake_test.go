@@ -40,7 +40,7 @@ type fakeGPU struct {
 	recErr   error
 	peers    []link
 	util     int
-	times    []timeSample
+	times    []sharing.TimeRow
 	mode     sharing.ComputeMode
 	power    PowerLimit
 	noEvents bool
@@ -142,12 +142,12 @@ func (g *fakeGPU) pass() {
 	}
 }
 
-func (g *fakeGPU) identity() (identity, error)                 { g.pass(); return g.id, nil }
-func (g *fakeGPU) mig() (bool, error)                          { return g.migOn, g.migErr }
-func (g *fakeGPU) memory() (Memory, error)                     { g.pass(); return g.mem, g.err }
-func (g *fakeGPU) processes() ([][]resident, error)            { g.pass(); return g.lists, g.err }
-func (g *fakeGPU) utilization() (int, error)                   { return g.util, g.err }
-func (g *fakeGPU) processTime(time.Time) ([]timeSample, error) { return g.times, g.err }
+func (g *fakeGPU) identity() (identity, error)                      { g.pass(); return g.id, nil }
+func (g *fakeGPU) mig() (bool, error)                               { return g.migOn, g.migErr }
+func (g *fakeGPU) memory() (Memory, error)                          { g.pass(); return g.mem, g.err }
+func (g *fakeGPU) processes() ([][]resident, error)                 { g.pass(); return g.lists, g.err }
+func (g *fakeGPU) utilization() (int, error)                        { return g.util, g.err }
+func (g *fakeGPU) processTime(time.Time) ([]sharing.TimeRow, error) { return g.times, g.err }
 
 func (g *fakeGPU) recovery() (Recovery, error) { return g.rec, g.recErr }
 func (g *fakeGPU) links() ([]link, error)      { return g.peers, nil }

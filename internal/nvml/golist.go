@@ -127,7 +127,7 @@ func processOf(p C.kerf_process) resident {
 
 // processTimes lists what a GPU's processes did since a moment, in microseconds; ok is false where go-nvml has to, as with
 // compute.
-func (l *lists) processTimes(dev nvml.Device, since uint64) (out []timeSample, ok bool) {
+func (l *lists) processTimes(dev nvml.Device, since uint64) (out []sharing.TimeRow, ok bool) {
 	if l.times == nil {
 		return nil, false
 	}
@@ -139,7 +139,7 @@ func (l *lists) processTimes(dev nvml.Device, since uint64) (out []timeSample, o
 	r := nvml.Return(C.kerf_times(l.times, handle, &g.times[0], &n, C.ulonglong(since)))
 	switch {
 	case r == nvml.ERROR_NOT_FOUND:
-		return nil, true // nobody did anything
+		return nil, true // there is no row
 	case r == nvml.ERROR_INSUFFICIENT_SIZE:
 		g.times = make([]C.kerf_time, int(n)+spareRoom)
 		return nil, false
@@ -147,9 +147,9 @@ func (l *lists) processTimes(dev nvml.Device, since uint64) (out []timeSample, o
 		_ = l.handles.judge(g.uuid, timesList, C.int(r)) // the next call looks the handle up anew
 		return nil, false
 	}
-	out = make([]timeSample, 0, n)
+	out = make([]sharing.TimeRow, 0, n)
 	for _, s := range g.times[:n] {
-		out = append(out, timeSample{pid: int(s.pid), percent: int(s.sm), memory: int(s.memory), encoder: int(s.encoder), decoder: int(s.decoder)})
+		out = append(out, rowOf(uint32(s.pid), uint64(s.at), uint32(s.sm), uint32(s.memory), uint32(s.encoder), uint32(s.decoder)))
 	}
 	return out, true
 }

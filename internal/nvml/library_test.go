@@ -218,8 +218,13 @@ func TestReadings(t *testing.T) {
 	if u, err := l.Utilization(ctx, id); err != nil || u != 42 {
 		t.Errorf("utilization %d, %v", u, err)
 	}
-	g.times = []timeSample{{7, 10, 4, 0, 0}, {9, 50, 20, 0, 0}, {7, 30, 6, 0, 0}, {0, 5, 5, 0, 0}}
-	if p, err := l.ProcessTime(ctx, id, time.Time{}); err != nil || len(p) != 2 || p[7] != 20 || p[9] != 50 {
+	now := time.Now()
+	g.times = []sharing.TimeRow{
+		{PID: 7, At: now, SM: 20, Memory: 4}, {PID: 9, At: now, SM: 50, Memory: 20},
+		{PID: 9, At: now.Add(-time.Minute), SM: 7}, {PID: 0, At: now, SM: 5}, {PID: 11, At: now, SM: 101},
+	}
+	want := sharing.TimeUse{To: now, Rows: map[int]sharing.TimeRow{7: g.times[0], 9: g.times[1]}, Doubt: []int{11}}
+	if p, err := l.ProcessTime(ctx, id, now.Add(-time.Second)); err != nil || cmp.Diff(want, p) != "" {
 		t.Errorf("time of processes %v, %v", p, err)
 	}
 	if err := l.Check(ctx, id); err != nil {
@@ -253,8 +258,8 @@ func TestReadings(t *testing.T) {
 	if u, err := l.Utilization(ctx, id); !errors.Is(err, sharing.ErrUnavailable) {
 		t.Errorf("absurd utilization is told: %d, %v", u, err)
 	}
-	g.times = []timeSample{{7, 10, 0, 0, 0}, {9, 101, 0, 0, 0}}
-	if p, err := l.ProcessTime(ctx, id, time.Time{}); !errors.Is(err, sharing.ErrUnavailable) {
+	g.times = []sharing.TimeRow{{PID: 9, At: now, SM: 101}}
+	if p, err := l.ProcessTime(ctx, id, now.Add(-time.Second)); err != nil || p.Told() {
 		t.Errorf("an absurd share of time is told: %v, %v", p, err)
 	}
 	g.err = lost()

@@ -8,8 +8,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/kerf-gpu/kerf/sharing"
 )
 
 // listing is a library with one GPU and the two lists, which are as long as a file says; 999 is a GPU that is lost.
@@ -125,7 +128,7 @@ func TestListsInOneQuestion(t *testing.T) {
 			t.Errorf("what %s processes did: %d, %v", s.long, len(times), ok)
 		}
 		for i, x := range times {
-			if x != (timeSample{100 + i, i % 100, 1, 2, 3}) {
+			if x != (sharing.TimeRow{PID: 100 + i, At: time.UnixMicro(7), SM: i % 100, Memory: 1, Encoder: 2, Decoder: 3}) {
 				t.Errorf("what process %d of %s did is %+v", i, s.long, x)
 			}
 		}

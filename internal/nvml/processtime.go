@@ -5,7 +5,7 @@ package nvml
 
 import (
 	"context"
-	"fmt"
+	"math"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -13,43 +13,25 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// ProcessTime returns what part of the time since then, in percent, each process used of the GPU's multiprocessors, by
-// its pid; a process that is missing used none. It is sharing.ErrUnsupported where the driver does not tell (MIG
-// mode, old libraries), and sharing.ErrUnavailable where it tells what cannot be.
-func (l *Library) ProcessTime(ctx context.Context, id sharing.GPUID, since time.Time) (map[int]int, error) {
-	return onGPU(ctx, l, "read processes' use of time", id, func(d device) (map[int]int, error) {
-		samples, err := d.processTime(since)
-		if err != nil {
-			return nil, err
-		}
-		return meanByProcess(samples, func(s timeSample) int { return s.percent })
+// ProcessTime returns what part of the time since then, in percent, each process used of the GPU's multiprocessors, as far as
+// the driver's samples tell. Rows that say nothing of that time are left out, one by one. It is sharing.ErrUnsupported where the
+// driver does not tell at all (MIG mode, old libraries).
+func (l *Library) ProcessTime(ctx context.Context, id sharing.GPUID, since time.Time) (sharing.TimeUse, error) {
+	return onGPU(ctx, l, "read processes' use of time", id, func(d device) (sharing.TimeUse, error) {
+		rows, err := d.processTime(since)
+		return sharing.UseOf(rows, since), err
 	})
 }
 
-// timeSample is the part of some period that a process used of a GPU, of its memory, and of its encoder and decoder.
-type timeSample struct{ pid, percent, memory, encoder, decoder int }
-
-// meanByProcess is the mean of one part of each process's samples: most drivers give one of each.
-func meanByProcess(samples []timeSample, part func(timeSample) int) (map[int]int, error) {
-	sum, count := map[int]int{}, map[int]int{}
-	for _, s := range samples {
-		percent := part(s)
-		if percent < 0 || percent > 100 {
-			return nil, fmt.Errorf("the driver reports %d percent for process %d: %w", percent, s.pid, sharing.ErrUnavailable)
-		}
-		if s.pid <= 0 {
-			continue // no process: nobody's use
-		}
-		sum[s.pid] += percent
-		count[s.pid]++
+// rowOf is one row as the driver has it, of which the time stamp is in microseconds.
+func rowOf(pid uint32, at uint64, sm, memory, encoder, decoder uint32) sharing.TimeRow {
+	return sharing.TimeRow{
+		PID: int(pid), At: time.UnixMicro(int64(min(at, math.MaxInt64))),
+		SM: int(sm), Memory: int(memory), Encoder: int(encoder), Decoder: int(decoder),
 	}
-	for pid, n := range count {
-		sum[pid] /= n
-	}
-	return sum, nil
 }
 
-func (g goDevice) processTime(since time.Time) ([]timeSample, error) {
+func (g goDevice) processTime(since time.Time) ([]sharing.TimeRow, error) {
 	const name = timesList
 	if err := g.d.need(name); err != nil {
 		return nil, err
@@ -60,7 +42,7 @@ func (g goDevice) processTime(since time.Time) ([]timeSample, error) {
 	}
 	got, r, ok := processUtilization(g.dev, from)
 	if r == nvml.ERROR_NOT_FOUND || ok && r == nvml.ERROR_INSUFFICIENT_SIZE && len(got) == 0 {
-		return nil, nil // both are said where nobody used any
+		return nil, nil // both are said where there is no row
 	}
 	if !ok {
 		r = nvml.ERROR_INSUFFICIENT_SIZE
@@ -68,9 +50,9 @@ func (g goDevice) processTime(since time.Time) ([]timeSample, error) {
 	if err := check(name, r); err != nil {
 		return nil, err
 	}
-	out := make([]timeSample, 0, len(got))
+	out := make([]sharing.TimeRow, 0, len(got))
 	for _, s := range got {
-		out = append(out, timeSample{pid: int(s.Pid), percent: int(s.SmUtil), memory: int(s.MemUtil), encoder: int(s.EncUtil), decoder: int(s.DecUtil)})
+		out = append(out, rowOf(s.Pid, s.TimeStamp, s.SmUtil, s.MemUtil, s.EncUtil, s.DecUtil))
 	}
 	return out, nil
 }

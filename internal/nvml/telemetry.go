@@ -57,8 +57,6 @@ const (
 
 // Ask says what of a GPU's telemetry is wanted.
 type Ask struct {
-	// Since is from when on processes' activity is wanted.
-	Since time.Time
 	// Before is the answer before, of the same library; from it is taken what is young enough. Nil has all asked for.
 	Before *Telemetry
 	// Skip says which sensors nobody needs; nil for none.
@@ -74,9 +72,10 @@ type Telemetry struct {
 	// Residents are the processes, with one entry for each MIG instance that they use; only when Listed.
 	Residents []Resident
 	Listed    bool
-	// Activity is what processes did since the time that was asked for; only when Timed. A process that is missing did
-	// nothing.
+	// Activity is what processes did in the last sharing.TimeRing, as far as the driver's samples tell; only when Timed, which
+	// needs a row of some process. One that is missing was in no sample, or is in Doubt.
 	Activity map[int]Activity
+	Doubt    []int
 	Timed    bool
 	// Instances is the memory of MIG instances, as far as it was asked for and is told.
 	Instances []InstanceMemory
@@ -195,15 +194,19 @@ func (t *Telemetry) askActivity(d device, a Ask, now time.Time) {
 		kept = seldomKept
 	}
 	if now.Sub(a.Before.at.time) < kept {
-		t.Activity, t.Timed, t.noTime, t.at.time = a.Before.Activity, a.Before.Timed, a.Before.noTime, a.Before.at.time
+		t.Activity, t.Doubt, t.Timed = a.Before.Activity, a.Before.Doubt, a.Before.Timed
+		t.noTime, t.at.time = a.Before.noTime, a.Before.at.time
 		return
 	}
 	t.at.time = now
-	samples, err := d.processTime(a.Since)
+	since := now.Add(-sharing.TimeRing)
+	rows, err := d.processTime(since)
 	t.noTime = errors.Is(err, sharing.ErrUnsupported)
-	if err == nil {
-		t.Activity, err = activity(samples)
-		t.Timed = err == nil
+	if use := sharing.UseOf(rows, since); err == nil && use.Told() {
+		t.Activity, t.Doubt, t.Timed = map[int]Activity{}, use.Doubt, true
+		for pid, r := range use.Rows {
+			t.Activity[pid] = Activity{r.SM, r.Memory, r.Encoder, r.Decoder}
+		}
 	}
 }
 
@@ -304,31 +307,6 @@ func (s Sensor) seldom() bool {
 		return true
 	}
 	return false
-}
-
-// activity is the mean of each process's samples.
-func activity(samples []timeSample) (map[int]Activity, error) {
-	out := map[int]Activity{}
-	for _, of := range []struct {
-		part func(timeSample) int
-		put  func(*Activity, int)
-	}{
-		{func(s timeSample) int { return s.percent }, func(a *Activity, v int) { a.SM = v }},
-		{func(s timeSample) int { return s.memory }, func(a *Activity, v int) { a.Memory = v }},
-		{func(s timeSample) int { return s.encoder }, func(a *Activity, v int) { a.Encoder = v }},
-		{func(s timeSample) int { return s.decoder }, func(a *Activity, v int) { a.Decoder = v }},
-	} {
-		mean, err := meanByProcess(samples, of.part)
-		if err != nil {
-			return nil, err
-		}
-		for pid, v := range mean {
-			a := out[pid]
-			of.put(&a, v)
-			out[pid] = a
-		}
-	}
-	return out, nil
 }
 
 // InstanceMemory returns the memory of each GPU instance that has a compute instance, none outside MIG mode.

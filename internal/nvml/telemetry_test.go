@@ -29,17 +29,21 @@ func TestTelemetry(t *testing.T) {
 		{{pid: 7, gi: 1, used: 5, known: true}, {pid: 0, gi: none, used: 3, known: true}},
 		{{pid: 9, gi: none, ci: none, used: 4, known: true, mps: true}},
 	}
-	g.times = []timeSample{{7, 10, 4, 8, 2}, {9, 50, 20, 0, 0}, {7, 30, 6, 0, 4}, {0, 5, 5, 5, 5}}
+	now := time.Now().Add(time.Minute) // it is not old before the test has asked
+	row := func(pid int, at time.Time, sm, memory, encoder, decoder int) sharing.TimeRow {
+		return sharing.TimeRow{PID: pid, At: at, SM: sm, Memory: memory, Encoder: encoder, Decoder: decoder}
+	}
+	g.times = []sharing.TimeRow{row(7, now, 20, 5, 4, 3), row(9, now, 50, 20, 0, 0), row(7, now.Add(-time.Second), 30, 6, 0, 4), row(0, now, 5, 5, 5, 5), row(11, now, 10, 1, 1, 101)}
 	want := Telemetry{
 		Memory: g.mem, Listed: true, Timed: true,
 		Residents: []Resident{{PID: 7, GI: 1, Used: 5, Known: true}, {PID: 7, GI: 2, Used: 6, Known: true}, {PID: 9, GI: -1, Used: 4, Known: true, MPS: true}},
-		Activity:  map[int]Activity{7: {20, 5, 4, 3}, 9: {50, 20, 0, 0}},
+		Activity:  map[int]Activity{7: {20, 5, 4, 3}, 9: {50, 20, 0, 0}}, Doubt: []int{11},
 	}
 	got, err := l.Telemetry(ctx, id, Ask{})
 	if d := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Telemetry{})); d != "" || err != nil {
 		t.Errorf("%v\n%s", err, d)
 	}
-	g.times = []timeSample{{7, 10, 1, 1, 101}}
+	g.times = []sharing.TimeRow{row(7, now, 10, 1, 1, 101)}
 	if got, err = l.Telemetry(ctx, id, Ask{}); err != nil || got.Timed || got.Activity != nil {
 		t.Errorf("an absurd share of time is told: %+v, %v", got, err)
 	}
@@ -89,9 +93,9 @@ func (s *sensing) computeProcesses() ([]resident, error) {
 
 func (s *sensing) processes() ([][]resident, error) { s.asked["lists"]++; return s.lists, nil }
 
-func (s *sensing) processTime(time.Time) ([]timeSample, error) {
+func (s *sensing) processTime(time.Time) ([]sharing.TimeRow, error) {
 	s.asked["time"]++
-	return s.times, nil
+	return []sharing.TimeRow{{PID: 7, At: time.Now(), SM: 5}}, nil
 }
 
 // sensingDoor has one such device.

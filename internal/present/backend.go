@@ -69,7 +69,7 @@ func (c Compute) String() string {
 	return s
 }
 
-// times are the columns of a grant's GPU time, over its GPUs: the part of the last second that it used, how long
+// times are the columns of a grant's GPU time, over its GPUs: the part of the last ten seconds that it used, how long
 // launches waited for a budget, and how many ran past it.
 func (g Grant) times() []string {
 	var percents []string

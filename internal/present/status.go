@@ -134,8 +134,8 @@ type Compute struct {
 	Priority int32  `json:"priority"`
 }
 
-// Time is what a lease used of one GPU's time. UsedPercent is its part of the last second, as the driver says; the
-// rest its programs count: what was charged for launches, those that ran past the budget because no agent refilled it or a copy had waited for a second,
+// Time is what a lease used of one GPU's time. UsedPercent is its part of the last ten seconds by the driver's samples; nil when
+// unknown. The rest its programs count: what was charged for launches, those that ran past the budget because no agent refilled it or a copy had waited for a second,
 // and how long launches waited for a budget, summed over threads.
 type Time struct {
 	UsedPercent        *int32  `json:"used_percent"`

@@ -47,6 +47,7 @@ type part struct {
 	pids     []int
 	memory   sharing.Bytes
 	untold   bool // a process whose memory is not told
+	untimed  bool // one whose activity is not
 	sm, dram Ratio
 	enc, dec Ratio
 	use      Use
@@ -172,6 +173,7 @@ func (p *part) take(all []Process) {
 		p.pids = append(p.pids, r.PID)
 		p.sm, p.dram = p.sm+r.SM, p.dram+r.DRAM
 		p.enc, p.dec = p.enc+r.Encoder, p.dec+r.Decoder
+		p.untimed = p.untimed || r.Untimed
 		sum, err := p.memory.Add(r.Memory.Value)
 		if !r.Memory.Known || err != nil {
 			p.untold = true
@@ -214,7 +216,7 @@ func (p *part) judge(d Device, alone bool) {
 			return Amount[Ratio]{0, ByProcess}
 		case d.Listed && alone && of.Known:
 			return Amount[Ratio]{of.Value, whole}
-		case d.Timed:
+		case d.Timed && !p.untimed:
 			return Amount[Ratio]{sum, ByProcess}
 		}
 		return Amount[Ratio]{}

@@ -11,7 +11,7 @@ func (p *part) judgeVideo(d Device, alone bool) {
 			return Amount[Ratio]{}
 		case len(p.pids) == 0:
 			return Amount[Ratio]{0, ByProcess}
-		case d.Timed:
+		case d.Timed && !p.untimed:
 			return Amount[Ratio]{sum, ByProcess}
 		case alone && p.fragment.Whole:
 			return Amount[Ratio]{of.Value, ByInstance}

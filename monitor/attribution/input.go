@@ -18,7 +18,8 @@ type Slot struct {
 	Start   int
 }
 
-// Device is what the driver told of one GPU. Activity and energy are of the interval that ends with the sample.
+// Device is what the driver told of one GPU. Activity and energy are of the interval that ends with the sample; the activity of
+// processes may be of a longer one.
 type Device struct {
 	GPU sharing.GPUID
 	// Memory is what is in use, without the driver's own part.
@@ -28,7 +29,7 @@ type Device struct {
 	// Encoder, Decoder, Tensor and Occupancy are as in Engines.
 	Encoder, Decoder, Tensor, Occupancy Reading[Ratio]
 	// Listed is true when Processes is the whole list, and Timed when it tells their activity: a process without any then
-	// had none.
+	// had none, unless it is Untimed.
 	Listed, Timed bool
 	Processes     []Process
 	// Instances are the MIG instances there are.
@@ -56,6 +57,8 @@ type Process struct {
 	SM, DRAM Ratio
 	// Encoder and Decoder count where the Device's are told.
 	Encoder, Decoder Ratio
+	// Untimed: of this one it is not told what it did.
+	Untimed bool
 	// Cgroup is the absolute directory that the process is in; empty when it cannot be told, because the process has
 	// ended, say.
 	Cgroup string

@@ -25,7 +25,7 @@ type benchNode struct {
 	told map[int][]attribution.Process
 }
 
-func (b *benchNode) Read(_ context.Context, g Info, _ time.Time) Reading {
+func (b *benchNode) Read(_ context.Context, g Info) Reading {
 	d := attribution.Device{Memory: attribution.Told(80 * sharing.GiB), Listed: true, Processes: b.told[g.Index]}
 	for i := range 7 {
 		d.Instances = append(d.Instances, attribution.Instance{GI: i, Slot: attribution.Slot{Profile: "1g.10gb", Start: i}, Memory: attribution.Told(10 * sharing.GiB), Compute: 1.0 / 7})

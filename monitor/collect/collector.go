@@ -24,8 +24,6 @@ const (
 	readDeadline = 2 * time.Second
 	// patience is how long GPUs are asked one after the other before one more is asked beside them.
 	patience = 5 * time.Millisecond
-	// activityWindow is the shortest time over which activity is asked for: drivers sample it some times a second.
-	activityWindow = time.Second
 	// longestGap is the time between two samples beyond which energy is not computed from power, unless samples are
 	// that far apart by the interval.
 	longestGap = 10 * time.Second
@@ -38,9 +36,8 @@ type Source interface {
 	Driver() string
 	// GPUs are those to be read; the list may change.
 	GPUs() []Info
-	// Read asks one GPU, with what its processes did since then. It is called for several GPUs at once, and returns
-	// when ctx ends, if the driver hangs or not.
-	Read(ctx context.Context, gpu Info, since time.Time) Reading
+	// Read asks one GPU. It is called for several GPUs at once, and returns when ctx ends, if the driver hangs or not.
+	Read(ctx context.Context, gpu Info) Reading
 }
 
 // Grants tells of the node's grants.
@@ -130,7 +127,7 @@ func (c *Collector) Cycle(ctx context.Context) {
 	c.last = at
 	s := &Snapshot{At: at, Source: c.opts.Source.Name(), Driver: c.opts.Source.Driver()}
 	s.Grants, s.Agent = c.opts.Grants.Grants()
-	readings := c.read(ctx, at.Add(-max(passed, activityWindow)))
+	readings := c.read(ctx)
 	leases := make([]attribution.Lease, 0, len(s.Grants))
 	living := make(map[string]bool, len(s.Grants))
 	for id, g := range s.Grants {
@@ -162,7 +159,7 @@ func (c *Collector) Cycle(ctx context.Context) {
 
 // read asks the GPUs, one after the other while they answer soon: that takes the least of the processors. When one has not
 // by and by, the others are asked beside it.
-func (c *Collector) read(ctx context.Context, since time.Time) []Reading {
+func (c *Collector) read(ctx context.Context) []Reading {
 	ctx, cancel := context.WithTimeout(ctx, readDeadline)
 	defer cancel()
 	gpus := c.opts.Source.GPUs()
@@ -171,7 +168,7 @@ func (c *Collector) read(ctx context.Context, since time.Time) []Reading {
 	over := make(chan struct{})
 	ask := func() {
 		for i := int(next.Add(1)) - 1; i < len(gpus); i = int(next.Add(1)) - 1 {
-			out[i] = c.opts.Source.Read(ctx, gpus[i], since)
+			out[i] = c.opts.Source.Read(ctx, gpus[i])
 			out[i].Info = gpus[i]
 		}
 		over <- struct{}{}

@@ -44,7 +44,7 @@ func (f *fakeNode) GPUs() []Info {
 	return all
 }
 
-func (f *fakeNode) Read(_ context.Context, g Info, _ time.Time) Reading {
+func (f *fakeNode) Read(_ context.Context, g Info) Reading {
 	for _, r := range f.readings {
 		if r.Info == g {
 			return r

@@ -21,13 +21,13 @@ type hungNode struct {
 	took time.Duration // of each that answers
 }
 
-func (h *hungNode) Read(ctx context.Context, g Info, since time.Time) Reading {
+func (h *hungNode) Read(ctx context.Context, g Info) Reading {
 	if h.hung(g.Index) {
 		<-ctx.Done()
 		return Reading{Err: ctx.Err()}
 	}
 	time.Sleep(h.took)
-	return h.fakeNode.Read(ctx, g, since)
+	return h.fakeNode.Read(ctx, g)
 }
 
 // TestHungGPUs: those that hang cost the others nothing but a moment, and slow ones are asked beside each other.

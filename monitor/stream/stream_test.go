@@ -42,7 +42,7 @@ func (node) GPUs() []collect.Info {
 	return []collect.Info{{UUID: "GPU-0", Model: "H100"}, {UUID: "GPU-1", Index: 1}}
 }
 
-func (node) Read(_ context.Context, g collect.Info, _ time.Time) collect.Reading {
+func (node) Read(_ context.Context, g collect.Info) collect.Reading {
 	if g.Index == 1 {
 		return collect.Reading{Err: sharing.ErrLost}
 	}

@@ -140,8 +140,10 @@ type fakeDriver struct {
 	on map[sharing.GPUID][]ProcessUse
 	// kept are the processes that stay on the GPUs when they have ended: others have their files open.
 	kept map[int]bool
-	// times is what ProcessTime tells of every GPU; nil: nothing.
+	// times is what ProcessTime tells of every GPU; nil: that it does not tell. Empty it has no row.
 	times map[int]int
+	// idle GPUs run nothing.
+	idle bool
 	// silent do not answer.
 	silent map[sharing.GPUID]bool
 	// nobodys is memory in use that no process has.
@@ -167,6 +169,9 @@ func (d *fakeDriver) Sample(ctx context.Context, id sharing.GPUID) (Sample, erro
 		s.Used += p.Used
 		s.Processes = append(s.Processes, p)
 	}
+	if d.idle {
+		s.Utilization = 0
+	}
 	return s, nil
 }
 
@@ -177,13 +182,17 @@ func (d *fakeDriver) Processes(ctx context.Context, id sharing.GPUID) ([]Process
 	return s.Processes, err
 }
 
-func (d *fakeDriver) ProcessTime(context.Context, sharing.GPUID, time.Time) (map[int]int, error) {
+func (d *fakeDriver) ProcessTime(context.Context, sharing.GPUID, time.Time) (sharing.TimeUse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.times == nil {
-		return nil, sharing.ErrUnsupported
+		return sharing.TimeUse{}, sharing.ErrUnsupported
 	}
-	return d.times, nil
+	var rows []sharing.TimeRow
+	for pid, percent := range d.times { // of which more than 100 is no percentage
+		rows = append(rows, sharing.TimeRow{PID: pid, At: time.Now(), SM: percent})
+	}
+	return sharing.UseOf(rows, time.Time{}), nil
 }
 
 func (*fakeDriver) Power(context.Context, sharing.GPUID) (float64, error) { return 300, nil }

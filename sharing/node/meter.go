@@ -146,7 +146,7 @@ func shareOf(f sharing.Fragment, g sharing.GPU) float64 {
 }
 
 // ask asks each GPU with a lease for the time that each used since the last look, and for its power. What is not told is
-// not in the maps.
+// not in the maps, or -1.
 func (m *meter) ask(ctx context.Context, att *Attachment, gpus map[sharing.GPUID]sharing.GPU, p picture) (busy map[sharing.GPUID]map[ledger.ClaimID]int, watts map[sharing.GPUID]float64) {
 	busy, watts = map[sharing.GPUID]map[ledger.ClaimID]int{}, map[sharing.GPUID]float64{}
 	if att == nil {
@@ -160,14 +160,11 @@ func (m *meter) ask(ctx context.Context, att *Attachment, gpus map[sharing.GPUID
 	}
 	for gpu := range gpus {
 		one, cancel := context.WithTimeout(ctx, watchDeadline)
-		percents, err := att.Driver.ProcessTime(one, gpu, time.Now().Add(-meterEvery))
-		if err == nil {
-			busy[gpu] = map[ledger.ClaimID]int{}
-			for pid, percent := range percents {
-				if id, ours := owners[pid]; ours {
-					busy[gpu][id] += percent
-				}
-			}
+		told, err := att.Driver.ProcessTime(one, gpu, time.Now().Add(-meterEvery))
+		s, seen := p.gpus[gpu]
+		idle := seen && s.Utilization == 0 // else no row says nothing
+		if by := busyBy(told, owners); err == nil && (told.Told() || idle) {
+			busy[gpu] = by
 		}
 		if w, err := att.Driver.Power(one, gpu); err == nil {
 			watts[gpu] = w
@@ -175,6 +172,22 @@ func (m *meter) ask(ctx context.Context, att *Attachment, gpus map[sharing.GPUID
 		cancel()
 	}
 	return busy, watts
+}
+
+// busyBy is what each grant used of a GPU, -1 where a row of its was not fit to be used.
+func busyBy(told sharing.TimeUse, owners map[int]ledger.ClaimID) map[ledger.ClaimID]int {
+	by := map[ledger.ClaimID]int{}
+	for pid, row := range told.Rows {
+		if id, ours := owners[pid]; ours {
+			by[id] += row.SM
+		}
+	}
+	for _, pid := range told.Doubt {
+		if id, ours := owners[pid]; ours {
+			by[id] = -1
+		}
+	}
+	return by
 }
 
 // write writes records to the audit log.

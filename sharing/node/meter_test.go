@@ -35,7 +35,7 @@ func TestTheMeter(t *testing.T) {
 	c := b.run(b.app("p", "gpu-percent:50"))
 	// By hand, so that the clock does not matter: the loop looks every ten seconds.
 	m := newMeter(b.Runtime)
-	b.driver.times = map[int]int{c.p.PID: 25}
+	b.driver.times, b.driver.idle = map[int]int{c.p.PID: 25}, true
 	tick := func() { t.Helper(); time.Sleep(5 * time.Millisecond); m.tick(t.Context()) }
 	tick()
 	tick()
@@ -43,6 +43,12 @@ func TestTheMeter(t *testing.T) {
 		t.Errorf("one who works is told of %d times, and evicted %d times", told, evicted)
 	}
 	b.driver.times = nil // the driver does not tell
+	tick()
+	tick()
+	if told, evicted := ears.count("", "p"); told != 0 || evicted != 0 {
+		t.Errorf("one of whom nothing is known is told of %d times, and evicted %d times", told, evicted)
+	}
+	b.driver.times = map[int]int{c.p.PID: 101} // and what it tells says nothing
 	tick()
 	tick()
 	if told, evicted := ears.count("", "p"); told != 0 || evicted != 0 {
@@ -95,6 +101,7 @@ func TestWhatIsDoneAboutIdlePods(t *testing.T) {
 		"evict":                {config.Idle{After: time.Nanosecond, Do: config.IdleEvict}, 2, 1, 1}, // the eviction is noted, too
 		"its namespace is not": {config.Idle{After: time.Nanosecond, Do: config.IdleEvict, Except: []string{"ns"}}, 0, 0, 0},
 		"not long enough":      {config.Idle{After: time.Hour, Do: config.IdleEvict}, 0, 0, 0},
+		"its GPU runs":         {config.Idle{After: time.Nanosecond, Do: config.IdleEvict}, 0, 0, 0}, // and the driver has no row
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newPodBench(t)
@@ -116,7 +123,7 @@ func TestWhatIsDoneAboutIdlePods(t *testing.T) {
 			}
 			b.attach()
 			b.run(b.app("p", "gpu-percent:50"))
-			b.driver.times = map[int]int{} // nobody has used any time
+			b.driver.times, b.driver.idle = map[int]int{}, name != "its GPU runs" // nobody has used any time
 			m := newMeter(b.Runtime)
 			for range 3 {
 				time.Sleep(5 * time.Millisecond)

@@ -109,9 +109,9 @@ type Driver interface {
 	Version() string
 	// Sample reads one GPU's use. An error wraps sharing.ErrLost or sharing.ErrUnavailable.
 	Sample(ctx context.Context, gpu sharing.GPUID) (Sample, error)
-	// ProcessTime is what part of the time since then, in percent, each process used of one GPU, by pid; who is
-	// missing used none. Errors are those of Sample, and sharing.ErrUnsupported where the driver does not tell.
-	ProcessTime(ctx context.Context, gpu sharing.GPUID, since time.Time) (map[int]int, error)
+	// ProcessTime is what part of the time since then each process used of one GPU, as far as the driver's samples tell. Errors are
+	// those of Sample, and sharing.ErrUnsupported where the driver does not tell.
+	ProcessTime(ctx context.Context, gpu sharing.GPUID, since time.Time) (sharing.TimeUse, error)
 	// Power is what the whole GPU takes now, in watts. Errors are those of Sample, and sharing.ErrUnsupported.
 	Power(ctx context.Context, gpu sharing.GPUID) (watts float64, err error)
 	// Processes lists those that hold memory of one GPU, each once. Errors are those of Sample.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -27,9 +28,14 @@ type timeshares struct {
 	mode   compute.Mode
 	leases []pace.Lease
 	groups map[compute.ID][]cgroup.Group
-	// owners are the leases of the processes that were seen at a GPU's last answer: one that ended since is in no
-	// cgroup any more.
-	owners map[sharing.GPUID]map[int]compute.ID
+	// owners are the leases of the processes that were seen at a GPU's last answers, and when they were seen last: one that ended
+	// since is in no cgroup any more.
+	owners map[sharing.GPUID]map[int]owner
+}
+
+type owner struct {
+	id   compute.ID
+	seen time.Time
 }
 
 // shared is a lease that the preloaded library holds, or all those that share a cap, as far as their time is concerned.
@@ -82,12 +88,18 @@ func (t *timeshares) look() {
 	}
 	t.mu.Unlock()
 	t.leases, t.groups = nil, map[compute.ID][]cgroup.Group{}
+	limit := func(percent sharing.Percent) sharing.Percent {
+		if t.mode == compute.Fair {
+			return 0
+		}
+		return percent
+	}
 	for _, s := range all {
 		t.groups[s.id] = s.groups
 		for _, f := range s.parts {
 			if divided[f.GPU] {
 				t.leases = append(t.leases, pace.Lease{
-					GPU: f.GPU, Grant: compute.Grant{ID: s.id, Percent: f.Percent, Priority: s.priority}, Account: budget{s.region, f.GPU},
+					GPU: f.GPU, Grant: compute.Grant{ID: s.id, Percent: f.Percent, Priority: s.priority}, Account: budget{t.Runtime, s.region, f.GPU, limit(f.Percent)},
 				})
 			}
 			if err := s.region.setPercent(f, divided[f.GPU]); err != nil {
@@ -115,10 +127,12 @@ func (g *region) setPercent(f sharing.Fragment, counted bool) error {
 	return g.use(func(open *libkerf.Region) error { return open.SetPercent(f.GPU, percent) })
 }
 
-// budget is a region's budget of one GPU's time.
+// budget is a region's budget of one GPU's time. Where limit is not 0 its programs are to have no more.
 type budget struct {
-	region *region
-	gpu    sharing.GPUID
+	runtime *Runtime
+	region  *region
+	gpu     sharing.GPUID
+	limit   sharing.Percent
 }
 
 // mostBudget is more than a budget ever holds or owes: programs can write to it.
@@ -144,61 +158,68 @@ func (b budget) Refill(add time.Duration) error {
 }
 
 // Settle implements pace.Account.
-func (b budget) Settle(ran time.Duration) error {
+func (b budget) Settle(ran time.Duration, used compute.Share, known bool) error {
+	b.runtime.mu.Lock()
+	b.region.tellTime(b.gpu, used, known, known && past(used, b.limit))
+	b.runtime.mu.Unlock()
 	return b.region.use(func(open *libkerf.Region) error { return open.Settle(b.gpu, ran) })
 }
 
 // Used implements pace.Source. What a process used that has ended since, and was not seen before, could be anybody's:
-// for that second the driver then does not tell.
-func (t *timeshares) Used(ctx context.Context, gpu sharing.GPUID) (map[compute.ID]int, error) {
-	used, err := t.used(ctx, gpu)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, l := range t.leases {
-		if b, ok := l.Account.(budget); ok && l.GPU == gpu {
-			b.region.tellTime(gpu, used[l.Grant.ID], err == nil, t.mode == compute.Strict && past(used[l.Grant.ID], l.Grant.Percent))
-		}
-	}
-	return used, err
-}
-
-func (t *timeshares) used(ctx context.Context, gpu sharing.GPUID) (map[compute.ID]int, error) {
+// the driver then does not tell.
+func (t *timeshares) Used(ctx context.Context, gpu sharing.GPUID, since time.Time) (pace.Use, error) {
 	t.mu.Lock()
 	att := t.att
 	t.mu.Unlock()
 	if att == nil {
-		return nil, fmt.Errorf("use of time on gpu %q: no driver answers: %w", gpu, sharing.ErrUnavailable)
+		return pace.Use{}, fmt.Errorf("use of time on gpu %q: no driver answers: %w", gpu, sharing.ErrUnavailable)
 	}
-	percents, err := att.Driver.ProcessTime(ctx, gpu, time.Now().Add(-pace.UsedEvery))
+	told, err := att.Driver.ProcessTime(ctx, gpu, since)
 	if err != nil {
-		return nil, fmt.Errorf("use of time on gpu %q: %w", gpu, err)
+		return pace.Use{}, fmt.Errorf("use of time on gpu %q: %w", gpu, err)
 	}
-	before, owners := t.owners[gpu], t.members(gpu)
-	if t.owners == nil {
-		t.owners = map[sharing.GPUID]map[int]compute.ID{}
-	}
-	t.owners[gpu] = owners
-	out := map[compute.ID]int{}
-	for pid, percent := range percents {
-		id, ours := owners[pid]
-		if !ours {
-			_, err := t.opt.Cgroups.OfProcess(pid)
-			gone := errors.Is(err, sharing.ErrNotFound) || errors.Is(err, sharing.ErrStale)
-			if id, ours = before[pid]; !ours && gone {
-				return nil, fmt.Errorf("use of time on gpu %q: process %d has ended: %w", gpu, pid, sharing.ErrUnavailable)
-			}
-			ours = ours && gone // else its pid is another's now
+	owners := t.ownersOf(gpu)
+	out := pace.Use{To: told.To, Percent: map[compute.ID]int{}, Doubt: map[compute.ID]bool{}}
+	for pid, row := range told.Rows {
+		id, ours, gone := t.ownerOf(pid, owners)
+		if gone {
+			return pace.Use{}, fmt.Errorf("use of time on gpu %q: process %d has ended: %w", gpu, pid, sharing.ErrUnavailable)
 		}
-		if ours {
-			out[id] += percent
+		if out.Busy += row.SM; ours {
+			out.Percent[id] += row.SM
+		}
+	}
+	for _, pid := range told.Doubt {
+		if id, ours, _ := t.ownerOf(pid, owners); ours {
+			out.Doubt[id] = true
 		}
 	}
 	return out, nil
 }
 
-// members are the processes of the leases whose time on the GPU is counted.
-func (t *timeshares) members(gpu sharing.GPUID) map[int]compute.ID {
-	out := map[int]compute.ID{}
+// ownerOf is whose a process is; gone is true for one that has ended and was nobody's that is known.
+func (t *timeshares) ownerOf(pid int, owners map[int]owner) (id compute.ID, ours, gone bool) {
+	o, known := owners[pid]
+	if known && o.seen.IsZero() {
+		return o.id, true, false
+	}
+	_, err := t.opt.Cgroups.OfProcess(pid)
+	gone = errors.Is(err, sharing.ErrNotFound) || errors.Is(err, sharing.ErrStale)
+	return o.id, known && gone, gone && !known // else its pid is another's now
+}
+
+// ownersOf are the processes of the leases whose time on the GPU is counted, and those that were it for as long as a driver's
+// samples go back.
+func (t *timeshares) ownersOf(gpu sharing.GPUID) map[int]owner {
+	now, out := time.Now(), map[int]owner{}
+	for pid, o := range t.owners[gpu] {
+		if o.seen.IsZero() {
+			o.seen = now
+		}
+		if now.Sub(o.seen) < sharing.TimeRing {
+			out[pid] = o
+		}
+	}
 	for _, l := range t.leases {
 		if l.GPU != gpu {
 			continue
@@ -208,25 +229,32 @@ func (t *timeshares) members(gpu sharing.GPUID) map[int]compute.ID {
 			continue // it ends
 		}
 		for _, pid := range pids {
-			out[pid] = l.Grant.ID
+			out[pid] = owner{id: l.Grant.ID}
 		}
 	}
+	if t.owners == nil {
+		t.owners = map[sharing.GPUID]map[int]owner{}
+	}
+	t.owners[gpu] = out
 	return out
 }
 
-// past reports whether a use of time is further above a share than the throttle strays in a second; a lease without
-// a percent is never.
-func past(used int, share sharing.Percent) bool {
+// past reports whether a use of time is surely above a share, and further than the throttle strays; no share is passed where it is 0.
+func past(used compute.Share, share sharing.Percent) bool {
 	const stray = 15
-	return share > 0 && used > int(min(share, sharing.FullGPU))+stray
+	most := float64(min(share, sharing.FullGPU))
+	return share > 0 && used.Least > most && used.Percent > most+stray
 }
 
-// tellTime notes what the driver said of the lease's use of a GPU's time in the last second, and whether it was past
-// its share. It needs the runtime's lock.
-func (g *region) tellTime(gpu sharing.GPUID, percent int, told, past bool) {
-	now := toldTime{gpu: gpu, percent: percent}
+// tellTime notes what the driver's samples say of the lease's use of a GPU's time, if that is known, and whether it was past its
+// share. It needs the runtime's lock.
+func (g *region) tellTime(gpu sharing.GPUID, used compute.Share, known, past bool) {
+	now := toldTime{gpu: gpu, percent: -1}
+	if known {
+		now.percent = int(math.Round(used.Percent))
+	}
 	for _, t := range g.told {
-		if t.gpu == gpu && told && past {
+		if t.gpu == gpu && past {
 			now.past = t.past
 		}
 	}
@@ -234,13 +262,11 @@ func (g *region) tellTime(gpu sharing.GPUID, percent int, told, past bool) {
 		now.past++
 	}
 	g.told = slices.DeleteFunc(g.told, func(t toldTime) bool { return t.gpu == gpu })
-	if told {
-		g.told = append(g.told, now)
-	}
+	g.told = append(g.told, now)
 }
 
-// toldTime is the part of the last second, in percent, that a lease used of a GPU, and for how many seconds in a row
-// that was past its share.
+// toldTime is the part of the last seconds, in percent, that a lease used of a GPU, -1 where that is not known, and for how many
+// seconds in a row that was past its share.
 type toldTime struct {
 	gpu           sharing.GPUID
 	percent, past int

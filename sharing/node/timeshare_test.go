@@ -109,7 +109,7 @@ func TestRefillsBudgets(t *testing.T) {
 	if b := g.counted(a); b.Balance != 5*time.Millisecond || b.Percent != 30 {
 		t.Errorf("%+v", b)
 	}
-	if err := account.Settle(3 * time.Millisecond); err != nil {
+	if err := account.Settle(3*time.Millisecond, compute.Share{}, false); err != nil {
 		t.Fatal(err)
 	}
 	if s := g.shown().Compute; len(s.Times) != 1 || s.Times[0].Charged != 3*time.Millisecond {
@@ -136,29 +136,53 @@ func TestUseOfTime(t *testing.T) {
 	shares := &timeshares{Runtime: g.bench.Runtime}
 	shares.Leases()
 	gpu, id := g.gpus[0].UUID, compute.ID(a.ID)
-	used := func(times map[int]int) (map[compute.ID]int, error) {
+	used := func(times map[int]int) (pace.Use, error) {
 		g.driver.times = times
-		return shares.Used(t.Context(), gpu)
+		return shares.Used(t.Context(), gpu, time.Now().Add(-time.Second))
 	}
-	if got, err := used(map[int]int{p.PID: 40, os.Getpid(): 50}); err != nil || got[id] != 40 || len(got) != 1 {
+	if got, err := used(map[int]int{p.PID: 40, os.Getpid(): 50}); err != nil || got.Percent[id] != 40 || len(got.Percent) != 1 || got.Busy != 90 || time.Since(got.To) > time.Minute {
 		t.Errorf("a lease and a stranger: %v, %v", got, err)
 	}
-	if s := g.shown().Compute; s.Times[0].Percent != 40 {
-		t.Errorf("shown as %+v", s)
+	if got, err := used(map[int]int{p.PID: 101, os.Getpid(): 50}); err != nil || len(got.Percent) != 0 || !got.Doubt[id] || got.Busy != 50 {
+		t.Errorf("a lease of which nothing is known, and a stranger: %v, %v", got, err)
+	}
+	if got, err := used(map[int]int{}); err != nil || !got.To.IsZero() {
+		t.Errorf("no row: %v, %v", got, err)
 	}
 	const nobody = 1 << 22 // above every pid
 	if _, err := used(map[int]int{p.PID: 40, nobody: 1}); !errors.Is(err, sharing.ErrUnavailable) {
 		t.Errorf("a process that nobody knows: %v", err)
 	}
-	if s := g.shown().Compute; s.Times[0].Percent != -1 {
-		t.Errorf("shown as %+v", s)
+	if got, err := used(map[int]int{p.PID: 40, nobody: 101}); err != nil || got.Percent[id] != 40 {
+		t.Errorf("a row of nobody that says nothing: %v, %v", got, err)
 	}
 	p.end()
-	if got, err := used(map[int]int{p.PID: 40}); err != nil || got[id] != 40 {
-		t.Errorf("one that has just ended: %v, %v", got, err)
+	for range 3 { // for as long as samples go back
+		if got, err := used(map[int]int{p.PID: 40}); err != nil || got.Percent[id] != 40 {
+			t.Errorf("one that has just ended: %v, %v", got, err)
+		}
 	}
 	if _, err := used(nil); !errors.Is(err, sharing.ErrUnsupported) {
 		t.Errorf("a driver that does not tell: %v", err)
+	}
+}
+
+// What a lease used is shown as far as it is known.
+func TestShownUseOfTime(t *testing.T) {
+	g := newPreloaded(t, preloading)
+	g.part(30)
+	_, leases := (&timeshares{Runtime: g.bench.Runtime}).Leases()
+	for _, tt := range []struct {
+		used  compute.Share
+		known bool
+		want  int
+	}{{compute.Share{Percent: 39.7}, true, 40}, {compute.Share{Percent: 39.7}, false, -1}, {compute.Share{}, true, 0}} {
+		if err := leases[0].Account.Settle(0, tt.used, tt.known); err != nil {
+			t.Fatal(err)
+		}
+		if s := g.shown().Compute; s.Times[0].Percent != tt.want {
+			t.Errorf("%+v, %v is shown as %+v", tt.used, tt.known, s)
+		}
 	}
 }
 
@@ -192,24 +216,27 @@ func TestPastItsShare(t *testing.T) {
 			pool := preloading
 			pool.Compute = rule
 			g := newPreloaded(t, pool)
-			p, _ := g.part(30)
+			g.part(30)
 			shares := &timeshares{Runtime: g.bench.Runtime}
-			looks := func(percent, times int, want string) {
+			looks := func(used compute.Share, known bool, times int, want string) {
 				t.Helper()
-				g.driver.times = map[int]int{p.PID: percent}
-				shares.Leases()
+				_, leases := shares.Leases()
 				for range times {
-					if _, err := shares.Used(t.Context(), g.gpus[0].UUID); err != nil {
+					if err := leases[0].Account.Settle(0, used, known); err != nil {
 						t.Fatal(err)
 					}
 				}
 				if got := g.shown().Compute.By; got != want {
-					t.Errorf("after %d more seconds at %d percent: by %s, want %s", times, percent, got, want)
+					t.Errorf("after %d more seconds of %+v: by %s, want %s", times, used, got, want)
 				}
 			}
-			looks(60, pastAfter-1, "libkerf")
-			looks(60, 1, want)
-			looks(31, 1, "libkerf")
+			past := compute.Share{Percent: 60, Error: 4, Least: 40}
+			looks(past, true, pastAfter-1, "libkerf")
+			looks(past, true, 1, want)
+			looks(compute.Share{Percent: 60, Error: 6, Least: 29}, true, 2*pastAfter, "libkerf") // by chance, perhaps
+			looks(compute.Share{Percent: 45, Error: 2, Least: 38}, true, 2*pastAfter, "libkerf") // the throttle strays
+			looks(past, false, 2*pastAfter, "libkerf")
+			looks(past, true, pastAfter, want)
 		})
 	}
 }

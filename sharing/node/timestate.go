@@ -39,10 +39,10 @@ const pastAfter = 5
 
 // Time is what is known of a lease's use of one GPU's time. Its programs can write all but Percent.
 type Time struct {
-	// Percent is the part of the last second that it used, as the driver says; -1 where that is not known.
+	// Percent is the part of the last sharing.TimeRing that it used, as far as the driver's samples tell; -1 where they are too few
+	// or do not tell of it.
 	Percent int
-	// Charged is what its programs were charged in all for so many Launches, as the driver counted it second by second;
-	// for seconds of which it did not tell, as it was taken from the budget.
+	// Charged is what its programs were charged in all for so many Launches, and worth as far as the driver's samples tell.
 	Charged  time.Duration
 	Launches uint64
 	// Past is how many of these ran on without a budget: no agent refilled it for two seconds, or a copy waited for one.
@@ -79,7 +79,7 @@ func (r *Runtime) computeOf(g ledger.Grant, h *holding) Compute {
 	}
 	for _, t := range h.region.told {
 		if t.past >= pastAfter {
-			c.By, c.Why = ComputeNone, fmt.Sprintf("the driver says that it used %d percent of GPU %s in the last second, and more than its share before", t.percent, t.gpu)
+			c.By, c.Why = ComputeNone, fmt.Sprintf("by the driver's samples it uses more of GPU %s than its share: %d percent of the last %s", t.gpu, t.percent, sharing.TimeRing)
 		}
 	}
 	if len(h.region.uncounted) > 0 {

@@ -1197,9 +1197,9 @@ func (x *Compute) GetPriority() int32 {
 // Time is what a lease used of one GPU's time. Its programs can write all but used_percent.
 type Time struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// used_percent is its part of the last second, as the driver says; -1 when not known.
+	// used_percent is its part of the last ten seconds by the driver's samples; -1 when unknown.
 	UsedPercent int32 `protobuf:"varint,1,opt,name=used_percent,json=usedPercent,proto3" json:"used_percent,omitempty"`
-	// charged_seconds is what so many launches were charged, as the driver counted it second by second where it tells.
+	// charged_seconds is what so many launches were charged, at the rate that the driver's samples imply.
 	ChargedSeconds float64 `protobuf:"fixed64,2,opt,name=charged_seconds,json=chargedSeconds,proto3" json:"charged_seconds,omitempty"`
 	Launches       uint64  `protobuf:"varint,3,opt,name=launches,proto3" json:"launches,omitempty"`
 	// launches_past_budget are those of them that ran on without a budget: no agent refilled it, or a copy waited for a second.

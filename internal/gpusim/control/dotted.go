@@ -45,6 +45,8 @@ func (s *Set) parseDotted(key, value string) error {
 		return s.parseRemap(key, of, value)
 	case "links":
 		return s.parseLinks(key, of, value)
+	case "samples":
+		return s.parseSamples(key, of, value)
 	default:
 		return sharing.Invalid(key, value, "write "+keyList, "is not a key that can be set")
 	}
@@ -124,5 +126,28 @@ func (s *Set) parseList(key, of, value string) error {
 		s.Change.Lists = map[int]wire.List{}
 	}
 	s.Change.Lists[int(pid)] = list
+	return nil
+}
+
+// parseSamples reads what is wrong with answers about processes; what is left out is right.
+func (s *Set) parseSamples(key, of, value string) error {
+	n, err := strconv.ParseUint(value, 10, 63)
+	if s.Change.Samples == nil {
+		s.Change.Samples = &model.SampleNoise{}
+	}
+	noise := s.Change.Samples
+	kinds := map[string]*int{"stale": &noise.Stale, "missing": &noise.Missing, "dead": &noise.Dead, "garbage": &noise.Garbage}
+	switch kind := kinds[of]; {
+	case of == "seed" && err == nil:
+		noise.Seed = n
+	case of == "seed":
+		return sharing.Invalid(key, value, "write a whole number", "is not a seed")
+	case kind == nil:
+		return sharing.Invalid(key, value, "write samples.stale, samples.missing, samples.dead, samples.garbage or samples.seed", "names nothing that can be wrong")
+	case err != nil || n > 100:
+		return sharing.Invalid(key, value, "write 0 to 100", "is not a percentage")
+	default:
+		*kind = int(n)
+	}
 	return nil
 }

@@ -214,19 +214,15 @@ func (d *Daemon) forgetDead() {
 // instanceUtil adds up the work of the processes of each MIG instance.
 func (c *device) instanceUtil() (wire.Response, error) {
 	cut, err1 := c.d.model.Instances(c.minor)
-	uses, err2 := c.d.model.ProcessUtilization(c.minor, now())
+	work, err2 := c.d.model.WorkOf(c.minor, now())
 	busy := map[uint64]uint64{}
-	if len(uses) > 0 {
+	if len(work) > 0 {
 		all, err := c.d.model.Listed(c.minor, wire.ListCompute)
 		if err != nil {
 			return wire.Response{}, err
 		}
-		of := map[int]uint64{}
-		for _, u := range uses {
-			of[u.PID] = uint64(u.GPU) // #nosec G115 -- a percentage
-		}
 		for _, p := range model.Sum(all, func(u model.Use) int { return u.PID }) {
-			busy[p.GI] += of[p.PID]
+			busy[p.GI] += uint64(work[p.PID]) // #nosec G115 -- a percentage
 		}
 	}
 	return page(errors.Join(err1, err2), cut, 0, func(in model.Instance) []uint64 { return []uint64{in.GI, busy[in.GI]} })

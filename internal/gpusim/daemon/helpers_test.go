@@ -340,14 +340,14 @@ func tenant(dir string) {
 			}
 			continue
 		case "list", "times": // pid:value of each process that the driver names, with its memory in MiB or its percent
-			op, rows := wire.OpProcesses, 4
+			op, rows, at := wire.OpProcesses, 4, 1
 			if f[0] == "times" {
-				op, rows = wire.OpProcessUtil, 3
+				op, at = wire.OpProcessUtil, 2
 			}
 			resp, err := exchange(conn, request(op, ""))
 			var words []string
-			for i := 1; i+1 < len(resp.Vals); i += rows {
-				value := resp.Vals[i+1]
+			for i := 1; i+at < len(resp.Vals); i += rows {
+				value := resp.Vals[i+at]
 				if op == wire.OpProcesses {
 					value /= mib
 				}

@@ -5,7 +5,9 @@ package daemon
 
 import (
 	"cmp"
+	"math"
 	"slices"
+	"time"
 
 	"github.com/kerf-gpu/kerf/internal/gpusim/control"
 	"github.com/kerf-gpu/kerf/internal/gpusim/model"
@@ -22,13 +24,17 @@ func (c *device) processes(offset uint64, list wire.List) (wire.Response, error)
 	})
 }
 
-// processUtil answers with samples of utilization. The driver leaves the host's pid to a process that the caller cannot see,
+// processUtil answers with what processes used in the samples after since, in microseconds of the clock that NVML's time stamps
+// are of. The driver leaves the host's pid to a process that the caller cannot see,
 // although it may be another process's number in the caller's pid namespace.
-func (c *device) processUtil(offset uint64) (wire.Response, error) {
-	all, err := c.d.model.ProcessUtilization(c.minor, now())
-	return page(err, all, offset, func(p model.ProcessUse) []uint64 {
+func (c *device) processUtil(since uint64) (wire.Response, error) {
+	at := now()
+	begin := time.Now().Add(-at).UnixMicro()                                           // when the model's clock was 0
+	from := time.Duration(int64(min(since, math.MaxInt64/2))-begin) * time.Microsecond // #nosec G115 -- bounded
+	all, err := c.d.model.ProcessUtilization(c.minor, max(-1, from), at)
+	return page(err, all, 0, func(p model.ProcessUse) []uint64 {
 		pid := cmp.Or(c.d.peerOf(p.PID).pidFor(c.peer), p.PID)
-		return []uint64{uint64(pid), uint64(p.GPU), uint64(p.Memory)} // #nosec G115 -- none is negative
+		return []uint64{uint64(pid), uint64(begin + p.At.Microseconds()), uint64(p.GPU), uint64(p.Memory)} // #nosec G115 -- none is negative
 	})
 }
 

@@ -6,24 +6,25 @@
 #include "nvml_core.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 struct use {
-	uint64_t pid, gpu, memory;
+	uint64_t pid, at, gpu, memory;
 };
 
-/* Lists the processes that had work in the last second; the caller frees the list. */
-static nvmlReturn_t uses(nvmlDevice_t device, struct use **list, unsigned *count)
+/* Lists the processes in the samples after a moment; the caller frees the list. */
+static nvmlReturn_t uses(nvmlDevice_t device, unsigned long long since, struct use **list, unsigned *count)
 {
 	uint64_t *vals = malloc(GPUSIM_MAX_VALS * sizeof *vals);
 	*list = malloc(GPUSIM_MAX_VALS * sizeof **list);
 	*count = 0;
 	struct gpusim_reply reply = { .vals = vals, .max_vals = GPUSIM_MAX_VALS };
-	nvmlReturn_t ret = vals && *list ? nvml_call(device.handle->minor, GPUSIM_OP_PROCESS_UTIL, 0, 0, NULL, &reply)
+	nvmlReturn_t ret = vals && *list ? nvml_call(device.handle->minor, GPUSIM_OP_PROCESS_UTIL, since, 0, NULL, &reply)
 					 : NVML_ERROR_MEMORY;
-	for (size_t i = 1; ret == NVML_SUCCESS && i + 3 <= reply.nvals; i += 3)
-		(*list)[(*count)++] = (struct use){ vals[i], vals[i + 1], vals[i + 2] };
+	for (size_t i = 1; ret == NVML_SUCCESS && i + 4 <= reply.nvals; i += 4)
+		(*list)[(*count)++] = (struct use){ vals[i], vals[i + 1], vals[i + 2], vals[i + 3] };
 	free(vals);
+	if (ret == NVML_ERROR_NOT_FOUND) /* no rows: settle says so */
+		return NVML_SUCCESS;
 	if (ret != NVML_SUCCESS) {
 		free(*list);
 		*list = NULL;
@@ -31,18 +32,11 @@ static nvmlReturn_t uses(nvmlDevice_t device, struct use **list, unsigned *count
 	return ret;
 }
 
-static unsigned long long now_us(void)
-{
-	struct timespec ts;
-	clock_gettime(CLOCK_REALTIME, &ts);
-	return (unsigned long long)ts.tv_sec * 1000000 + (unsigned long long)ts.tv_nsec / 1000;
-}
-
 /* Settles the size of a list as both forms of it do: without room the answer is how much is needed. */
-static nvmlReturn_t settle(unsigned n, unsigned *count, const void *out, unsigned long long seen)
+static nvmlReturn_t settle(unsigned n, unsigned *count, const void *out)
 {
 	unsigned room = *count;
-	if (out && (n == 0 || now_us() <= seen)) {
+	if (out && n == 0) {
 		*count = 0;
 		return NVML_ERROR_NOT_FOUND;
 	}
@@ -59,10 +53,10 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUti
 	NEED(count);
 	if (device.handle->mig)
 		return NVML_ERROR_NOT_SUPPORTED;
-	TRY(uses(device, &list, &n));
-	nvmlReturn_t ret = settle(n, count, out, seen);
+	TRY(uses(device, seen, &list, &n));
+	nvmlReturn_t ret = settle(n, count, out);
 	for (unsigned i = 0; ret == NVML_SUCCESS && i < n; i++)
-		out[i] = (nvmlProcessUtilizationSample_t){ .pid = (unsigned)list[i].pid, .timeStamp = now_us(),
+		out[i] = (nvmlProcessUtilizationSample_t){ .pid = (unsigned)list[i].pid, .timeStamp = list[i].at,
 			.smUtil = (unsigned)list[i].gpu, .memUtil = (unsigned)list[i].memory };
 	free(list);
 	return ret;
@@ -78,11 +72,11 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvmlProc
 		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
 	if (device.handle->mig)
 		return NVML_ERROR_NOT_SUPPORTED;
-	TRY(uses(device, &list, &n));
-	nvmlReturn_t ret = settle(n, &info->processSamplesCount, info->procUtilArray, info->lastSeenTimeStamp);
+	TRY(uses(device, info->lastSeenTimeStamp, &list, &n));
+	nvmlReturn_t ret = settle(n, &info->processSamplesCount, info->procUtilArray);
 	for (unsigned i = 0; ret == NVML_SUCCESS && i < n; i++)
 		info->procUtilArray[i] = (nvmlProcessUtilizationInfo_v1_t){ .pid = (unsigned)list[i].pid,
-			.timeStamp = now_us(), .smUtil = (unsigned)list[i].gpu, .memUtil = (unsigned)list[i].memory };
+			.timeStamp = list[i].at, .smUtil = (unsigned)list[i].gpu, .memUtil = (unsigned)list[i].memory };
 	free(list);
 	return ret;
 }

@@ -114,8 +114,8 @@ struct gpusim_response {
 /* -> vals: recovery action (NVML_GPU_RECOVERY_ACTION_*) */
 
 #define GPUSIM_OP_PROCESS_UTIL 28
-/* arg0 offset -> vals: count in all, then (pid, gpu percent, memory percent) of the last second from offset
- *    on, as many as fit: of those that had work in it. The pid is that in the caller's pid namespace, and the
+/* arg0 microseconds since 1970 -> vals: count, then (pid, microseconds since 1970, gpu percent, memory percent) of each process
+ *    in the samples after it. The pid is that in the caller's pid namespace, and the
  *    host's for a process outside it */
 #define GPUSIM_OP_TELEMETRY 29
 /* arg0 1: with utilization and memory -> vals: milliwatts drawn, power limit, SM clock in MHz, its maximum, memory clock, its maximum, degrees

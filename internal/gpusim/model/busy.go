@@ -28,6 +28,7 @@ type busy struct {
 type span struct {
 	from, to time.Duration
 	client   ClientID
+	pid      int
 }
 
 // free is when the last of the work will be done.
@@ -39,13 +40,13 @@ func (b *busy) free() time.Duration {
 }
 
 // add appends work and returns when it will be done.
-func (b *busy) add(id ClientID, d, now time.Duration) time.Duration {
+func (b *busy) add(c *client, d, now time.Duration) time.Duration {
 	b.prune(now)
 	from := max(now, b.free())
-	if n := len(b.spans); n > 0 && b.spans[n-1].to == from && (b.spans[n-1].client == id || n >= maxInterval) {
+	if n := len(b.spans); n > 0 && b.spans[n-1].to == from && (b.spans[n-1].client == c.id || n >= maxInterval) {
 		b.spans[n-1].to = from + d
 	} else {
-		b.spans = append(b.spans, span{from: from, to: from + d, client: id})
+		b.spans = append(b.spans, span{from: from, to: from + d, client: c.id, pid: c.pid})
 	}
 	return from + d
 }
@@ -102,10 +103,11 @@ func (m *Model) Launch(id ClientID, context, blocks, threads uint64, asked, now 
 	if c.gpu.freeFor(c)-now > maxQueue {
 		return 0, wire.Insufficient
 	}
+	c.gpu.sample(now) // before what it looks at is forgotten
 	if c.mps != nil {
-		return c.gpu.lanes.add(id, d, now), nil
+		return c.gpu.lanes.add(c, d, now), nil
 	}
-	return c.gpu.busy.add(id, d, now), nil
+	return c.gpu.busy.add(c, d, now), nil
 }
 
 // Utilization returns the percent of the last second in which the GPU, and its memory, had work; the memory's
@@ -117,7 +119,7 @@ func (m *Model) Utilization(index int, now time.Duration) (gpuPercent, memoryPer
 	}
 	p := g.util
 	if p == AutoUtil {
-		p = g.percent(now)
+		p = g.percent(now, utilWindow)
 	}
 	return p, p / 2, nil
 }

@@ -101,8 +101,9 @@ func TestLaunchRefuses(t *testing.T) {
 
 func TestBusyStaysSmall(t *testing.T) {
 	var b busy
+	both := []*client{{id: 1}, {id: 2}}
 	for i := range 3 * maxInterval {
-		b.add(ClientID(i%2), time.Millisecond, 0)
+		b.add(both[i%2], time.Millisecond, 0)
 	}
 	if len(b.spans) > maxInterval {
 		t.Errorf("%d intervals", len(b.spans))

@@ -86,6 +86,7 @@ func (m *Model) Close(id ClientID, now time.Duration) {
 		return
 	}
 	c.drop()
+	c.gpu.sample(now)
 	c.gpu.busy.cancel(id, now)
 	c.gpu.lanes.end(id, now)
 	if c.serves {

@@ -91,6 +91,8 @@ type Change struct {
 	LinksDown *int
 	// TimeSlice sets how long one process's work runs while another's waits.
 	TimeSlice *TimeSlice
+	// Samples sets what is wrong with answers about processes.
+	Samples *SampleNoise
 	// CountPeak begins to count the most memory held anew.
 	CountPeak bool
 	// Lists moves processes, by pid, to one of NVML's lists, until they leave the GPU.
@@ -217,6 +219,7 @@ func (m *Model) apply(g *gpu, c Change, now time.Duration) {
 // lose takes a GPU off the bus: its memory is gone, and with it what anyone held. Clients stay open.
 func (m *Model) lose(g *gpu, now time.Duration) {
 	g.lost = true
+	g.sample(now)
 	for _, c := range m.clients {
 		if c.gpu == g {
 			c.drop()

@@ -18,7 +18,8 @@ type lanes struct {
 func newLanes() lanes { return lanes{free: map[ClientID]time.Duration{}} }
 
 // add appends work of a client and returns when it will be done.
-func (l *lanes) add(id ClientID, d, now time.Duration) time.Duration {
+func (l *lanes) add(c *client, d, now time.Duration) time.Duration {
+	id := c.id
 	l.prune(now)
 	from := max(now, l.free[id])
 	l.free[id] = from + d
@@ -28,7 +29,7 @@ func (l *lanes) add(id ClientID, d, now time.Duration) time.Duration {
 			return from + d
 		}
 	}
-	l.spans = append(l.spans, span{from: from, to: from + d, client: id})
+	l.spans = append(l.spans, span{from: from, to: from + d, client: id, pid: c.pid})
 	return from + d
 }
 
@@ -67,17 +68,17 @@ func (c *client) threads() uint64 {
 	return max(1, c.gpu.hw.Model.SMs*c.mps.percent/100) * c.gpu.hw.Model.ThreadsPerSM
 }
 
-// percent is the share of the last second in which any work ran.
-func (g *gpu) percent(now time.Duration) int {
+// percent is the share of a window, which ends now, in which any work ran.
+func (g *gpu) percent(now, window time.Duration) int {
 	all := slices.Concat(g.busy.spans, g.lanes.spans)
 	slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	var sum time.Duration
-	seen := now - utilWindow
+	seen := now - window
 	for _, s := range all {
 		if from, to := max(s.from, seen), min(s.to, now); to > from {
 			sum += to - from
 			seen = to
 		}
 	}
-	return int(sum * 100 / utilWindow)
+	return int(sum * 100 / window)
 }

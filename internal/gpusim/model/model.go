@@ -58,6 +58,7 @@ type gpu struct {
 	memory     map[uint64]*allocation // by address, as long as somebody holds it
 	busy       busy
 	lanes      lanes
+	sampler    sampler
 
 	lost     bool
 	recovery Recovery
@@ -79,7 +80,7 @@ type gpu struct {
 func New(mach machine.Machine, driver machine.Driver) *Model {
 	m := &Model{machine: mach, driver: driver, clients: map[ClientID]*client{}}
 	for i, hw := range mach.GPUs {
-		g := &gpu{hw: hw, index: i, pendingMIG: hw.MIG, limits: map[uint64]*limit{}, blocks: map[uint64]int{}, place: newAddresses(i), memory: map[uint64]*allocation{}, lanes: newLanes(), util: AutoUtil, calls: map[wire.Op]CallFault{}}
+		g := &gpu{hw: hw, index: i, pendingMIG: hw.MIG, limits: map[uint64]*limit{}, blocks: map[uint64]int{}, place: newAddresses(i), memory: map[uint64]*allocation{}, lanes: newLanes(), sampler: newSampler(), util: AutoUtil, calls: map[wire.Op]CallFault{}}
 		if hw.MIG {
 			for k, in := range hw.Instances {
 				g.capacity = append(g.capacity, in.Profile.Memory)

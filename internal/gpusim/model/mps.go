@@ -80,6 +80,7 @@ func (m *Model) orphans(server *client, now time.Duration) {
 	for _, c := range m.clients {
 		if c.mps != nil && c.mps.server == server.id {
 			c.drop()
+			c.gpu.sample(now)
 			c.gpu.lanes.end(c.id, now)
 			c.orphan = true
 		}

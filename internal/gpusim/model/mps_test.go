@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
 	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -157,9 +159,12 @@ func TestMPSLaunches(t *testing.T) {
 	if gpu, _, err := m.Utilization(0, 1500*time.Millisecond); err != nil || gpu != 50 {
 		t.Errorf("busy for %d %%, %v, want 50: what runs at once counts once", gpu, err)
 	}
-	use, err := m.ProcessUtilization(0, 1500*time.Millisecond)
-	if err != nil || len(use) != 2 || use[0].GPU != 50 || use[1].GPU != 50 {
-		t.Errorf("by process: %+v, %v", use, err)
+	use, err := m.WorkOf(0, 1500*time.Millisecond)
+	if d := cmp.Diff(map[int]int{m.clients[clients[0]].pid: 50, m.clients[clients[1]].pid: 50}, use); err != nil || d != "" {
+		t.Errorf("by process: %v (-want +got):\n%s", err, d)
+	}
+	if told, err := m.ProcessUtilization(0, time.Second, 1500*time.Millisecond); err != nil || len(told) != 2 {
+		t.Errorf("as a driver tells it: %+v, %v", told, err)
 	}
 	m.Close(clients[0], 1500*time.Millisecond)
 	if gpu, _, err := m.Utilization(0, 3*time.Second); err != nil || gpu != 0 {

@@ -4,39 +4,30 @@
 package model
 
 import (
-	"cmp"
+	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
 )
 
-// ProcessUse is a process's share of a GPU's time.
-type ProcessUse struct {
-	PID         int
-	GPU, Memory int // percent of the last second; the memory's is taken to be half of the GPU's
-}
-
-// ProcessUtilization returns the processes that had work on a GPU in the last second, by pid. What Change.Util
-// overrides is the GPU's alone. Errors: Invalid, Lost.
-func (m *Model) ProcessUtilization(index int, now time.Duration) ([]ProcessUse, error) {
+// WorkOf returns the percent of the last second for which each process had work on a GPU, by pid. No driver tells it so exactly:
+// see ProcessUtilization. Errors: Invalid, Lost.
+func (m *Model) WorkOf(index int, now time.Duration) (map[int]int, error) {
 	g, err := m.gpu(index)
 	if err != nil {
 		return nil, err
 	}
 	busy := map[int]time.Duration{}
 	for _, s := range slices.Concat(g.busy.spans, g.lanes.spans) {
-		c, ok := m.clients[s.client]
-		if d := min(s.to, now) - max(s.from, now-utilWindow); ok && d > 0 {
-			busy[c.pid] += d
+		if d := min(s.to, now) - max(s.from, now-utilWindow); d > 0 {
+			busy[s.pid] += d
 		}
 	}
-	all := make([]ProcessUse, 0, len(busy))
+	all := map[int]int{}
 	for pid, d := range busy {
-		p := int(d * 100 / utilWindow)
-		all = append(all, ProcessUse{PID: pid, GPU: p, Memory: p / 2})
+		all[pid] = int(d * 100 / utilWindow)
 	}
-	slices.SortFunc(all, func(a, b ProcessUse) int { return cmp.Compare(a.PID, b.PID) })
 	return all, nil
 }
 
@@ -139,6 +130,10 @@ func (m *Model) applyCalls(g *gpu, c Change) {
 		f := g.calls[op]
 		f.Status = s
 		g.calls[op] = f
+	}
+	if c.Samples != nil {
+		g.sampler.noise = *c.Samples
+		g.sampler.rand = rand.New(rand.NewPCG(c.Samples.Seed, uint64(g.index))) // #nosec G115,G404 -- an index; noise that repeats
 	}
 	if c.ECCCorrected != nil {
 		g.ecc.Corrected = *c.ECCCorrected

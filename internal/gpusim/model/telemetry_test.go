@@ -13,7 +13,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
 )
 
-func TestProcessUtilization(t *testing.T) {
+func TestWorkOfProcesses(t *testing.T) {
 	m := testMachine(t, "t4x4", machine.Dmem)
 	p, q := open(t, m, 0, 100, nil), open(t, m, 0, 101, nil)
 	again := open(t, m, 0, 100, nil) // the same process once more
@@ -25,16 +25,16 @@ func TestProcessUtilization(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := m.ProcessUtilization(0, 11*sec)
-	want := []ProcessUse{{PID: 100, GPU: 30, Memory: 15}, {PID: 101, GPU: 30, Memory: 15}}
+	want := map[int]int{100: 30, 101: 30}
+	got, err := m.WorkOf(0, 11*sec)
 	if d := cmp.Diff(want, got); err != nil || d != "" {
 		t.Errorf("%v (-want +got):\n%s", err, d)
 	}
-	m.Close(q.id, 11*sec) // its work of before counts for nobody
-	if got, err = m.ProcessUtilization(0, 11*sec); err != nil || len(got) != 1 {
-		t.Errorf("%v, %v, want process 100 alone", got, err)
+	m.Close(q.id, 11*sec) // what it has done stays done
+	if got, err = m.WorkOf(0, 11*sec); err != nil || cmp.Diff(want, got) != "" {
+		t.Errorf("%v, %v", got, err)
 	}
-	if got, err = m.ProcessUtilization(0, 20*sec); err != nil || len(got) != 0 {
+	if got, err = m.WorkOf(0, 20*sec); err != nil || len(got) != 0 {
 		t.Errorf("%v, %v, want nobody", got, err)
 	}
 }

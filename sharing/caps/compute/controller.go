@@ -25,7 +25,9 @@ type account struct {
 	charged time.Duration // since the driver last told what was used
 	pending time.Duration // until what it was charged last can have run
 	quiet   time.Duration // since it can have run
-	drift   time.Duration // more charged than used, and not returned yet; below zero: to be taken
+
+	evidence evidence
+	rate     float64 // GPU time for each second that is charged
 }
 
 // Step refills the budgets after passed, which counts as MaxStep at most. Grants that are not named are forgotten.
@@ -50,10 +52,12 @@ func (c *Controller) Step(mode Mode, passed time.Duration, grants []Grant, seen 
 			continue // it may be using its own
 		}
 		a := c.account(g.ID)
-		back := a.correct(s, passed)
+		a.correct(s)
+		s = a.real(s)
+		out[i].Ran = s.Charged
 		full := max(share.of(fullAfter), 1)
-		own := max(0, min(share.of(passed), full-s.Balance)) // what is given back takes nothing from the share
-		out[i].Add = back + own
+		own := max(0, min(share.of(passed), full-s.Balance))
+		out[i].Add = own
 		rooms[i] = max(full, lendSteps*passed) - s.Balance - out[i].Add
 		if a.listen(s, passed, c.ahead) {
 			woke = true
@@ -68,7 +72,22 @@ func (c *Controller) Step(mode Mode, passed time.Duration, grants []Grant, seen 
 	if mode == Fair {
 		lend(out, rooms, grants, free+min(running, c.spare))
 	}
+	for i := range out {
+		if a := c.accounts[out[i].ID]; a != nil {
+			out[i].Add, out[i].Lent = a.charges(out[i].Add), a.charges(out[i].Lent)
+		}
+	}
 	return out
+}
+
+// real is what was seen in GPU time, and charges is how much is to be charged for some GPU time.
+func (a *account) real(s Seen) Seen {
+	s.Balance, s.Charged = time.Duration(float64(s.Balance)*a.rate), time.Duration(float64(s.Charged)*a.rate)
+	return s
+}
+
+func (a *account) charges(real time.Duration) time.Duration {
+	return time.Duration(float64(real) / a.rate)
 }
 
 // adapt learns how much can be lent of shares whose owners run something. That such an owner's budget is full does
@@ -90,7 +109,7 @@ func (c *Controller) adapt(passed, idle time.Duration, woke bool) {
 // once, and then waits for it, is charged nothing for as long, and is not idle.
 func (c *Controller) queue(passed time.Duration, grants []Grant, seen map[ID]Seen) (ran time.Duration) {
 	for _, g := range grants {
-		c.ahead = min(c.ahead+seen[g.ID].Charged, maxAhead)
+		c.ahead = min(c.ahead+c.account(g.ID).real(seen[g.ID]).Charged, maxAhead)
 	}
 	ran = min(passed, c.ahead)
 	c.ahead -= ran
@@ -112,31 +131,22 @@ func (a *account) listen(s Seen, passed, ahead time.Duration) (woke bool) {
 
 func (c *Controller) account(id ID) *account {
 	if c.accounts[id] == nil {
-		c.accounts[id] = &account{}
+		c.accounts[id] = &account{rate: 1}
 	}
 	return c.accounts[id]
 }
 
-// correct returns what to give back of charges that were too high, or to take for those that were too low.
-func (a *account) correct(s Seen, passed time.Duration) time.Duration {
+// correct learns from what the driver tells what charges are worth.
+func (a *account) correct(s Seen) {
 	a.charged += s.Charged
-	var newest time.Duration
-	if s.Told {
-		newest = a.charged - s.Used
-		a.charged = 0
-		a.drift = max(-maxDrift, min(a.drift+newest, maxDrift))
-	} else if s.Untold {
-		a.charged = 0
+	if !s.Asked {
+		return
 	}
-	pay := newest*proportional/hundred + a.drift*integral/hundred
-	// Never more than there is to pay, and never so much at once that a budget swings.
-	if a.drift >= 0 {
-		pay = max(0, min(pay, a.drift, passed))
-	} else {
-		pay = min(0, max(pay, a.drift, -passed))
+	if s.Told.Window > 0 {
+		a.evidence.add(a.charged, s.Told)
+		a.rate = a.evidence.correct(a.rate)
 	}
-	a.drift -= pay
-	return pay
+	a.charged = 0
 }
 
 // forget drops the accounts of grants that are gone.

@@ -101,10 +101,14 @@ func (g *gpu) run(c *Controller, mode Mode, d time.Duration, each func(refills [
 			continue
 		}
 		seen := map[ID]Seen{}
+		var busy time.Duration
+		for _, w := range g.workers {
+			busy += w.told
+		}
 		for _, w := range g.workers {
 			s := Seen{Balance: w.balance, Charged: w.charged}
 			if g.now%(10*period) == 0 { // the driver tells less often
-				s.Used, s.Told, w.told = w.told, true, 0
+				s.Asked, s.Told, w.told = true, Told{Window: 10 * period, Busy: busy, Used: w.told}, 0
 			}
 			w.charged = 0
 			seen[w.grant.ID] = s

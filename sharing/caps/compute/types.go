@@ -39,20 +39,20 @@ type Seen struct {
 	Balance time.Duration
 	// Charged is what was taken from it since the last step.
 	Charged time.Duration
-	// Used is the GPU time that the driver counted since the last step that was Told; what was charged meanwhile is
-	// set against it.
-	Used time.Duration
-	Told bool
-	// Untold: the driver was asked and did not tell. What was charged until now stands, and is set against nothing.
-	Untold bool
+	// Asked: the driver was asked, of the time since it was asked before, and told Told; if that is of no time, it did not tell.
+	// What was charged meanwhile is set against it.
+	Asked bool
+	Told  Told
 }
 
-// Refill is what to add to a budget. Add may be below zero, where more was used than charged.
+// Refill is what to add to a budget.
 type Refill struct {
 	ID  ID
 	Add time.Duration
 	// Lent is the part of Add that belongs to nobody's share, or to an idle grant's.
 	Lent time.Duration
+	// Ran is the GPU time that was used for what was charged since the last step, as far as is known.
+	Ran time.Duration
 }
 
 const (
@@ -68,9 +68,5 @@ const (
 	idlePercent = 5
 	// lendSteps is how many steps of lent time a budget may hold.
 	lendSteps = 2
-	// maxDrift bounds the difference between charged and used that is remembered.
-	maxDrift = 2 * time.Second
-	// The gains of the correction, in parts of a hundred: of the newest difference, and of all that is left.
-	proportional, integral = 30, 20
-	hundred                = 100
+	hundred   = 100
 )

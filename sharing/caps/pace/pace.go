@@ -5,8 +5,8 @@
 // decided by package compute.
 //
 // It promises that a budget which cannot be read or refilled costs the others nothing, and that a GPU whose driver does
-// not tell who used it is refilled all the same, by what was charged alone. What a driver told once is set against
-// what was charged over the same time.
+// not tell who used it is refilled all the same, by what was charged alone. What a driver tells is set against what was charged
+// over the same time: from the time stamp of its last sample on.
 //
 // Not promised: a pace that never stumbles. What a loaded machine makes it sleep through counts for at most
 // compute.MaxStep.
@@ -15,6 +15,7 @@ package pace
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
@@ -22,9 +23,9 @@ import (
 )
 
 const (
-	// Every is the time between two refills.
+	// Every is the mean time between two refills.
 	Every = 20 * time.Millisecond
-	// UsedEvery is how often the driver is asked who used the GPUs, and the time that its answer is about.
+	// UsedEvery is how often the driver is asked who used the GPUs.
 	UsedEvery = time.Second
 	// usedDeadline bounds one such question.
 	usedDeadline = 500 * time.Millisecond
@@ -38,9 +39,9 @@ type Account interface {
 	Read() (balance, charged time.Duration, err error)
 	// Refill adds, also nothing: that says that somebody is there.
 	Refill(add time.Duration) error
-	// Settle notes that so much ran since it was noted last: what the driver counted where it tells, else what was
-	// charged.
-	Settle(ran time.Duration) error
+	// Settle notes that so much ran since it was noted last: what was charged, as far as is known what that is worth. It is also
+	// told what the driver's samples of the last seconds say, if that is known.
+	Settle(ran time.Duration, used compute.Share, known bool) error
 }
 
 // Lease is an account to be refilled.
@@ -54,9 +55,21 @@ type Lease struct {
 type Source interface {
 	// Leases may answer otherwise each time; an account that it names is good until the next call.
 	Leases() (compute.Mode, []Lease)
-	// Used returns the part of the last UsedEvery, in percent, that each grant used of a GPU. Grants that are
-	// missing used none. An error means that the driver does not tell.
-	Used(ctx context.Context, gpu sharing.GPUID) (map[compute.ID]int, error)
+	// Used returns what the driver's samples after since tell of each grant on a GPU. An error means that the driver does not
+	// tell.
+	Used(ctx context.Context, gpu sharing.GPUID, since time.Time) (Use, error)
+}
+
+// Use is what a driver's samples tell of the grants on one GPU.
+type Use struct {
+	// To is when the last of the samples was taken; zero: none tells of a process.
+	To time.Time
+	// Busy is the part of the time until then, in percent, that was used by anybody, and Percent that of each grant; one that is
+	// missing was in no sample.
+	Busy    int
+	Percent map[compute.ID]int
+	// Doubt are the grants of which not all that was told could be used.
+	Doubt map[compute.ID]bool
 }
 
 // Pacer refills. Its fields are not changed while it runs.
@@ -70,14 +83,17 @@ type Pacer struct {
 // gpu is what is remembered of one GPU between steps.
 type gpu struct {
 	controller compute.Controller
+	samples    compute.Samples
 	charged    map[compute.ID]time.Duration // in all, at the last step
-	unsettled  map[compute.ID]time.Duration // of it, since the driver was last asked
+	unsettled  map[compute.ID]time.Duration // what ran since it was settled last
+	seen       time.Time                    // until when the driver has told, or was asked and did not tell
+	asked      time.Time                    // when it was asked
 	failing    bool                         // it was told that an account fails
 }
 
 // Run refills until ctx ends.
 func (p *Pacer) Run(ctx context.Context) error {
-	t := time.NewTicker(Every)
+	t := time.NewTimer(Every)
 	defer t.Stop()
 	last := time.Now()
 	asked := last
@@ -87,9 +103,10 @@ func (p *Pacer) Run(ctx context.Context) error {
 			return nil
 		case <-t.C:
 		}
+		t.Reset(pause(rand.Float64())) //nolint:gosec // nobody gains by knowing it
 		now := time.Now()
 		ask := now.Sub(asked) >= UsedEvery
-		p.step(ctx, now.Sub(last), ask, now.Sub(asked))
+		p.step(ctx, now, now.Sub(last), ask)
 		if ask {
 			asked = now
 		}
@@ -97,8 +114,14 @@ func (p *Pacer) Run(ctx context.Context) error {
 	}
 }
 
-// step refills after passed. With ask the driver is asked first, of the time since it was asked before.
-func (p *Pacer) step(ctx context.Context, passed time.Duration, ask bool, since time.Duration) {
+// pause is the time until the next refill, for a random number from 0 to 1. Programs run on after a refill, and a driver samples at
+// a steady pace: if refills had one too, a program could be in every sample or in none, whatever its share is.
+func pause(random float64) time.Duration {
+	return Every*3/4 + time.Duration(random*float64(Every/2))
+}
+
+// step refills after passed. With ask the driver is asked first, of the time of which it has not told yet.
+func (p *Pacer) step(ctx context.Context, now time.Time, passed time.Duration, ask bool) {
 	mode, leases := p.Source.Leases()
 	by := map[sharing.GPUID][]Lease{}
 	for _, l := range leases {
@@ -114,68 +137,60 @@ func (p *Pacer) step(ctx context.Context, passed time.Duration, ask bool, since 
 	}
 	for id, on := range by {
 		if p.gpus[id] == nil {
-			p.gpus[id] = &gpu{charged: map[compute.ID]time.Duration{}, unsettled: map[compute.ID]time.Duration{}}
+			p.gpus[id] = &gpu{charged: map[compute.ID]time.Duration{}, unsettled: map[compute.ID]time.Duration{}, seen: now, asked: now}
 		}
-		var used map[compute.ID]int
-		asked := answer{asked: ask}
+		var told answer
 		if ask {
-			call, cancel := context.WithTimeout(ctx, usedDeadline)
-			var err error
-			used, err = p.Source.Used(call, id)
-			cancel()
-			asked.told = err == nil
-			asked.used = func(c compute.ID) time.Duration { return since * time.Duration(used[c]) / 100 }
+			told = p.ask(ctx, p.gpus[id], id, now)
 		}
-		p.refill(mode, p.gpus[id], passed, on, asked)
+		p.refill(mode, p.gpus[id], now, passed, on, told)
 	}
 }
 
-// answer is what the driver said of a GPU, if it was asked and told.
+// answer is what the driver said of a GPU, if it was asked; window is of what time, 0 if it did not tell.
 type answer struct {
-	asked, told bool
-	used        func(compute.ID) time.Duration // since it was asked before
+	Use
+	asked  bool
+	window time.Duration
+}
+
+// of is what was said of one grant.
+func (a answer) of(id compute.ID) compute.Told {
+	part := func(percent int) time.Duration { return a.window * time.Duration(percent) / 100 }
+	return compute.Told{Window: a.window, Busy: part(a.Busy), Used: part(a.Percent[id]), Doubt: a.Doubt[id]}
+}
+
+// ask asks the driver. Of time of which it does not tell it is not asked again: what was charged then stands.
+func (p *Pacer) ask(ctx context.Context, g *gpu, id sharing.GPUID, now time.Time) answer {
+	ctx, cancel := context.WithTimeout(ctx, usedDeadline)
+	defer cancel()
+	since, before := g.seen, g.asked
+	g.asked = now
+	use, err := p.Source.Used(ctx, id, since)
+	if err != nil || !use.To.After(since) || use.To.Sub(now) > UsedEvery {
+		g.seen = now
+		return answer{asked: true}
+	}
+	g.seen = use.To
+	return answer{use, true, now.Sub(before)} // what is told is a part of time; what was charged is of this time
 }
 
 // refill does one GPU.
-func (p *Pacer) refill(mode compute.Mode, g *gpu, passed time.Duration, leases []Lease, driver answer) {
-	grants := make([]compute.Grant, 0, len(leases))
-	seen := map[compute.ID]compute.Seen{}
-	var failed error
-	now, left := map[compute.ID]time.Duration{}, map[compute.ID]time.Duration{}
-	for _, l := range leases {
-		grants = append(grants, l.Grant)
-		balance, charged, err := l.Account.Read()
-		if err != nil {
-			failed = err
-			continue
-		}
-		s := compute.Seen{Balance: balance}
-		before, known := g.charged[l.Grant.ID]
-		now[l.Grant.ID] = charged
-		if known { // what was charged before the first look is nobody's to set right
-			s.Charged = max(0, min(charged-before, mostCharged))
-			ran := g.unsettled[l.Grant.ID] + s.Charged
-			if s.Told, s.Untold = driver.asked && driver.told, driver.asked && !driver.told; s.Told {
-				s.Used = driver.used(l.Grant.ID)
-				ran = s.Used
-			}
-			left[l.Grant.ID] = ran
-			if driver.asked {
-				delete(left, l.Grant.ID)
-				err = l.Account.Settle(ran)
-			}
-		}
-		if err != nil {
-			failed = err
-		}
-		seen[l.Grant.ID] = s
-	}
-	g.charged, g.unsettled = now, left
+func (p *Pacer) refill(mode compute.Mode, g *gpu, now time.Time, passed time.Duration, leases []Lease, driver answer) {
+	grants, seen, failed := g.read(leases, driver)
+	ran := map[compute.ID]time.Duration{}
 	for i, r := range g.controller.Step(mode, passed, grants, seen) {
 		if _, ok := seen[r.ID]; !ok {
 			continue
 		}
 		if err := leases[i].Account.Refill(r.Add); err != nil {
+			failed = err
+		}
+		ran[r.ID] = g.unsettled[r.ID] + r.Ran
+	}
+	g.unsettled = ran
+	if driver.asked {
+		if err := g.settle(now, leases, driver); err != nil {
 			failed = err
 		}
 	}
@@ -185,4 +200,52 @@ func (p *Pacer) refill(mode compute.Mode, g *gpu, passed time.Duration, leases [
 			p.Log.Warn("a budget of GPU time is not refilled", "gpu", string(leases[0].GPU), "error", failed.Error())
 		}
 	}
+}
+
+// settle tells the accounts that were read what is known since the driver was asked before.
+func (g *gpu) settle(now time.Time, leases []Lease, driver answer) (failed error) {
+	g.samples.Forget(now)
+	if driver.window > 0 {
+		told := map[compute.ID]compute.Told{}
+		for id := range g.unsettled {
+			told[id] = driver.of(id)
+		}
+		g.samples.Add(now, told, g.unsettled)
+	}
+	for _, l := range leases {
+		ran, read := g.unsettled[l.Grant.ID]
+		if !read {
+			continue
+		}
+		used, known := g.samples.Share(l.Grant.ID)
+		if err := l.Account.Settle(ran, used, known); err != nil {
+			failed = err
+		}
+	}
+	g.unsettled = map[compute.ID]time.Duration{}
+	return failed
+}
+
+// read reads the accounts. The error is of the last one that failed.
+func (g *gpu) read(leases []Lease, driver answer) (grants []compute.Grant, seen map[compute.ID]compute.Seen, failed error) {
+	seen = map[compute.ID]compute.Seen{}
+	charges := map[compute.ID]time.Duration{}
+	for _, l := range leases {
+		grants = append(grants, l.Grant)
+		balance, charged, err := l.Account.Read()
+		if err != nil {
+			failed = err
+			continue
+		}
+		s := compute.Seen{Balance: balance}
+		before, known := g.charged[l.Grant.ID]
+		charges[l.Grant.ID] = charged
+		if known { // what was charged before the first look is nobody's to set right
+			s.Charged = max(0, min(charged-before, mostCharged))
+			s.Asked, s.Told = driver.asked, driver.of(l.Grant.ID)
+		}
+		seen[l.Grant.ID] = s
+	}
+	g.charged = charges
+	return grants, seen, failed
 }

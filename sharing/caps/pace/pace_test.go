@@ -7,9 +7,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/caps/compute"
@@ -20,14 +23,16 @@ type account struct {
 	mu               sync.Mutex
 	balance, charged time.Duration
 	ran              time.Duration
+	share            compute.Share
+	known            bool
 	refills          int
 	err              error
 }
 
-func (a *account) Settle(ran time.Duration) error {
+func (a *account) Settle(ran time.Duration, used compute.Share, known bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.ran += ran
+	a.ran, a.share, a.known = a.ran+ran, used, known
 	return a.err
 }
 
@@ -51,16 +56,40 @@ func (a *account) spend(d time.Duration) {
 	a.balance, a.charged = a.balance-d, a.charged+d
 }
 
+// source tells what its samples were until a quarter of a second before the moment at which it is asked.
 type source struct {
 	leases []Lease
 	used   map[compute.ID]int
 	err    error
+	now    time.Time
+	since  []time.Time // that it was asked for
 }
+
+const late = 250 * time.Millisecond
 
 func (s *source) Leases() (compute.Mode, []Lease) { return compute.Strict, s.leases }
 
-func (s *source) Used(context.Context, sharing.GPUID) (map[compute.ID]int, error) {
-	return s.used, s.err
+func (s *source) Used(_ context.Context, _ sharing.GPUID, since time.Time) (Use, error) {
+	s.since = append(s.since, since)
+	use := Use{To: s.now.Add(-late), Percent: s.used}
+	for _, percent := range s.used {
+		use.Busy += percent
+	}
+	return use, s.err
+}
+
+// step lets a second pass before a step with a question, and Every before any other.
+func (s *source) step(t *testing.T, p *Pacer, ask bool) {
+	t.Helper()
+	if s.now.IsZero() {
+		s.now = time.Unix(1000, 0)
+	}
+	passed := Every
+	if ask {
+		passed = UsedEvery
+	}
+	s.now = s.now.Add(passed)
+	p.step(t.Context(), s.now, Every, ask)
 }
 
 func lease(gpu sharing.GPUID, id compute.ID, percent sharing.Percent, a *account) Lease {
@@ -71,8 +100,8 @@ func pacer(s *source) *Pacer { return &Pacer{Source: s, Log: slog.New(slog.Disca
 
 func TestEachGPUByItself(t *testing.T) {
 	a, b, c := &account{}, &account{}, &account{}
-	p := pacer(&source{leases: []Lease{lease("GPU-0", "a", 10, a), lease("GPU-0", "b", 50, b), lease("GPU-1", "a", 80, c)}})
-	p.step(t.Context(), Every, false, 0)
+	s := &source{leases: []Lease{lease("GPU-0", "a", 10, a), lease("GPU-0", "b", 50, b), lease("GPU-1", "a", 80, c)}}
+	s.step(t, pacer(s), false)
 	for i, want := range map[*account]time.Duration{a: 2 * time.Millisecond, b: 10 * time.Millisecond, c: 16 * time.Millisecond} {
 		if i.balance != want || i.refills != 1 {
 			t.Errorf("%v after %d refills, want %v", i.balance, i.refills, want)
@@ -83,66 +112,122 @@ func TestEachGPUByItself(t *testing.T) {
 // One that fails costs the others nothing, and gets its own again when it works.
 func TestFailingAccount(t *testing.T) {
 	a, b := &account{err: sharing.ErrUnavailable}, &account{}
-	p := pacer(&source{leases: []Lease{lease("GPU-0", "a", 10, a), lease("GPU-0", "b", 50, b)}})
-	p.step(t.Context(), Every, false, 0)
+	s := &source{leases: []Lease{lease("GPU-0", "a", 10, a), lease("GPU-0", "b", 50, b)}}
+	p := pacer(s)
+	s.step(t, p, false)
 	if a.balance != 0 || a.refills != 0 || b.balance != 10*time.Millisecond {
 		t.Errorf("%v and %v", a.balance, b.balance)
 	}
 	a.err = nil
-	p.step(t.Context(), Every, false, 0)
+	s.step(t, p, false)
 	if a.balance != 2*time.Millisecond || b.balance != 20*time.Millisecond {
 		t.Errorf("then %v and %v", a.balance, b.balance)
 	}
 }
 
-// What the driver says counts more than what was charged; where it says nothing, charges stand.
+// What the driver says again and again counts more than what was charged; where it says nothing, charges stand.
 func TestDriverSetsRight(t *testing.T) {
 	for name, tt := range map[string]struct {
 		err  error
-		want bool // more than the share is added
-	}{"told": {nil, true}, "not told": {errors.New("no"), false}} {
+		want time.Duration // that is charged for a second of a tenth
+	}{"told": {nil, 200 * time.Millisecond}, "not told": {errors.New("no"), 100 * time.Millisecond}} {
 		a := &account{}
-		s := &source{leases: []Lease{lease("GPU-0", "a", 10, a)}, used: map[compute.ID]int{"a": 5}, err: tt.err}
+		s := &source{leases: []Lease{lease("GPU-0", "a", 10, a)}, used: map[compute.ID]int{"a": 10}, err: tt.err}
 		p := pacer(s)
-		p.step(t.Context(), Every, false, 0)
-		a.spend(100 * time.Millisecond) // twice what was used
-		before := a.balance
-		p.step(t.Context(), Every, true, UsedEvery)
-		if got := a.balance-before > 2*time.Millisecond; got != tt.want {
-			t.Errorf("%s: %v added", name, a.balance-before)
+		s.step(t, p, false)
+		for range 60 {
+			a.spend(200 * time.Millisecond) // twice what was used
+			s.step(t, p, true)
+		}
+		a.balance = -time.Second
+		for range 50 {
+			s.step(t, p, false)
+		}
+		if got := a.balance + time.Second; got < tt.want*95/100 || got > tt.want*105/100 {
+			t.Errorf("%s: %v added, want %v", name, got, tt.want)
 		}
 	}
 }
 
-// What ran is what the driver says; where it says nothing, what was charged since it was last asked.
+// The driver is asked for the time after its last sample, and never twice for time of which it did not tell.
+func TestAsksForWhatItHasNotBeenTold(t *testing.T) {
+	s := &source{leases: []Lease{lease("GPU-0", "a", 10, &account{})}, used: map[compute.ID]int{"a": 5}}
+	p := pacer(s)
+	s.step(t, p, false)
+	began := s.now
+	s.step(t, p, true)
+	s.step(t, p, true)
+	s.err = errors.New("no")
+	s.step(t, p, true)
+	s.err = nil
+	s.step(t, p, true)
+	sec := func(n int, before time.Duration) time.Time { return began.Add(time.Duration(n)*time.Second - before) }
+	if d := cmp.Diff([]time.Time{began, sec(1, late), sec(2, late), sec(3, 0)}, s.since); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// What ran is what was charged, at the rate that is known by then.
 func TestSettles(t *testing.T) {
 	a := &account{}
-	s := &source{leases: []Lease{lease("GPU-0", "a", 10, a)}, used: map[compute.ID]int{"a": 5}}
+	s := &source{leases: []Lease{lease("GPU-0", "a", 10, a)}, used: map[compute.ID]int{"a": 10}}
 	p := pacer(s)
-	p.step(t.Context(), Every, false, 0)
-	for _, tt := range []struct {
-		err  error
-		want time.Duration // in all
-	}{{nil, 50 * time.Millisecond}, {errors.New("no"), 150 * time.Millisecond}, {nil, 200 * time.Millisecond}} {
-		s.err = tt.err
+	s.step(t, p, false)
+	for _, err := range []error{nil, errors.New("no"), nil} {
+		s.err = err
 		before := a.ran
 		a.spend(40 * time.Millisecond)
-		p.step(t.Context(), Every, false, 0)
+		s.step(t, p, false)
 		a.spend(60 * time.Millisecond)
 		if a.ran != before {
 			t.Errorf("%v before the driver was asked", a.ran)
 		}
-		if p.step(t.Context(), Every, true, UsedEvery); a.ran != tt.want {
-			t.Errorf("%v ran, want %v", a.ran, tt.want)
+		if s.step(t, p, true); a.ran != before+100*time.Millisecond {
+			t.Errorf("%v ran, want %v", a.ran, before+100*time.Millisecond)
 		}
+	}
+	for range 100 {
+		a.spend(200 * time.Millisecond)
+		s.step(t, p, true)
+	}
+	before := a.ran
+	a.spend(200 * time.Millisecond)
+	if s.step(t, p, true); a.ran-before < 95*time.Millisecond || a.ran-before > 105*time.Millisecond {
+		t.Errorf("%v ran of 200 ms that were charged, want half", a.ran-before)
+	}
+}
+
+// What a lease used is told as what the samples of the last ten seconds say, and not at all once there are none.
+func TestTellsWhatWasUsed(t *testing.T) {
+	a := &account{}
+	s := &source{leases: []Lease{lease("GPU-0", "a", 10, a)}, used: map[compute.ID]int{"a": 20}}
+	p := pacer(s)
+	s.step(t, p, false)
+	if s.step(t, p, true); a.known {
+		t.Errorf("known after a second: %+v", a.share)
+	}
+	for range 9 {
+		s.step(t, p, true)
+	}
+	if !a.known || math.Abs(a.share.Percent-20) > 0.01 || a.share.Least > 20 {
+		t.Errorf("%+v, %v", a.share, a.known)
+	}
+	s.err = errors.New("no")
+	for i := range 11 {
+		if s.step(t, p, true); i < 3 && (!a.known || math.Abs(a.share.Percent-20) > 0.01) {
+			t.Errorf("%+v, %v after %d seconds of silence", a.share, a.known, i+1)
+		}
+	}
+	if a.known {
+		t.Errorf("%+v after ten seconds of silence", a.share)
 	}
 }
 
 // A lease that comes with a history is not judged by it.
 func TestHistoryDoesNotCount(t *testing.T) {
 	a := &account{charged: time.Hour}
-	p := pacer(&source{leases: []Lease{lease("GPU-0", "a", 10, a)}})
-	p.step(t.Context(), Every, true, UsedEvery)
+	s := &source{leases: []Lease{lease("GPU-0", "a", 10, a)}}
+	s.step(t, pacer(s), true)
 	if a.balance != 2*time.Millisecond {
 		t.Errorf("%v", a.balance)
 	}

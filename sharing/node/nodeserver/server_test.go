@@ -46,8 +46,8 @@ func (driver) Power(context.Context, sharing.GPUID) (float64, error) {
 	return 0, sharing.ErrUnsupported
 }
 
-func (driver) ProcessTime(context.Context, sharing.GPUID, time.Time) (map[int]int, error) {
-	return nil, sharing.ErrUnsupported
+func (driver) ProcessTime(context.Context, sharing.GPUID, time.Time) (sharing.TimeUse, error) {
+	return sharing.TimeUse{}, sharing.ErrUnsupported
 }
 
 type observer struct{}

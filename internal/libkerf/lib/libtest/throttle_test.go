@@ -60,31 +60,30 @@ type tenant struct {
 	pid   int
 }
 
-// percents asks the driver, as NVML does, for what share of the last second each process used.
-func (n node) percents(tb testing.TB, conn *net.UnixConn) map[int]uint64 {
-	tb.Helper()
-	request, err := wire.Request{Op: wire.OpProcessUtil}.Encode()
+// sampled asks the driver, as NVML does, for what its samples since then tell of each process.
+func (b books) sampled(since time.Time) (sharing.TimeUse, error) {
+	request, err := wire.Request{Op: wire.OpProcessUtil, Args: [wire.NArgs]uint64{uint64(max(0, since.UnixMicro()))}}.Encode() // #nosec G115 -- not negative
 	if err == nil {
-		_, err = conn.Write(request)
+		_, err = b.conn.Write(request)
 	}
 	answer := make([]byte, wire.MaxResponse)
 	size := 0
 	if err == nil {
-		size, err = conn.Read(answer)
+		size, err = b.conn.Read(answer)
 	}
 	var r wire.Response
 	if err == nil {
 		r, err = wire.DecodeResponse(answer[:size])
 	}
 	if err != nil {
-		tb.Error(err)
-		return nil
+		return sharing.TimeUse{}, err
 	}
-	out := map[int]uint64{}
-	for i := 1; i+2 < len(r.Vals); i += 3 {
-		out[int(r.Vals[i])] = r.Vals[i+1] // #nosec G115 -- a pid
+	var rows []sharing.TimeRow
+	for i := 1; i+3 < len(r.Vals); i += 4 {
+		at := time.UnixMicro(int64(r.Vals[i+1]))                                                // #nosec G115 -- of today
+		rows = append(rows, sharing.TimeRow{PID: int(r.Vals[i]), At: at, SM: int(r.Vals[i+2])}) // #nosec G115 -- a pid and a percent
 	}
-	return out
+	return sharing.UseOf(rows, since), nil
 }
 
 // Read implements pace.Account.
@@ -100,7 +99,9 @@ func (t tenant) Read() (balance, charged time.Duration, err error) {
 func (t tenant) Refill(add time.Duration) error { return t.region.Refill(t.gpu(0), add) }
 
 // Settle implements pace.Account.
-func (t tenant) Settle(ran time.Duration) error { return t.region.Settle(t.gpu(0), ran) }
+func (t tenant) Settle(ran time.Duration, _ compute.Share, _ bool) error {
+	return t.region.Settle(t.gpu(0), ran)
+}
 
 // books are the tenants of one node.
 type books struct {
@@ -120,15 +121,23 @@ func (b books) Leases() (compute.Mode, []pace.Lease) {
 }
 
 // Used implements pace.Source.
-func (b books) Used(context.Context, sharing.GPUID) (map[compute.ID]int, error) {
-	percents, out := b.tenants[0].percents(b.tb, b.conn), map[compute.ID]int{}
+func (b books) Used(_ context.Context, _ sharing.GPUID, since time.Time) (pace.Use, error) {
+	told, err := b.sampled(since)
+	if err != nil {
+		b.tb.Error(err)
+		return pace.Use{}, err
+	}
+	use := pace.Use{To: told.To, Percent: map[compute.ID]int{}}
+	for _, row := range told.Rows {
+		use.Busy += row.SM
+	}
 	for _, t := range b.tenants {
 		if t.pid == 0 {
-			return nil, sharing.ErrUnsupported
+			return pace.Use{}, sharing.ErrUnsupported
 		}
-		out[t.grant.ID] = int(percents[t.pid]) // #nosec G115 -- a percent
+		use.Percent[t.grant.ID] = told.Rows[t.pid].SM
 	}
-	return out, nil
+	return use, nil
 }
 
 // refill is the agent: it refills the tenants' budgets until stop is called.
