@@ -165,9 +165,7 @@ func TestAProcessThatTakesAGPUMeanwhileIsNotArmed(t *testing.T) {
 	p := b.tenant()
 	b.caps.set(func() {
 		b.caps.onApply = func() {
-			b.driver.mu.Lock()
-			defer b.driver.mu.Unlock()
-			b.driver.on[b.gpus[1].UUID] = []ProcessUse{{PID: p.PID, Used: sharing.GiB, Known: true}}
+			b.driver.put(b.gpus[1].UUID, []ProcessUse{{PID: p.PID, Used: sharing.GiB, Known: true}})
 		}
 	})
 	id, err := b.Claim(t.Context(), p.Peer, "", gib(10))

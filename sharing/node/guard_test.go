@@ -103,7 +103,7 @@ func (g *guarded) share(n int) (*tenant, Armed) {
 }
 
 // holds says what processes hold of the first GPU.
-func (g *guarded) holds(uses ...ProcessUse) { g.driver.on[g.gpus[0].UUID] = uses }
+func (g *guarded) holds(uses ...ProcessUse) { g.driver.put(g.gpus[0].UUID, uses) }
 
 func gibs(p *tenant, n int) ProcessUse {
 	return ProcessUse{PID: p.PID, Used: sharing.Bytes(n) * sharing.GiB, Known: true}
@@ -390,7 +390,7 @@ func TestGuardAndTrespassers(t *testing.T) {
 	pool.Strangers = config.StrangersKill
 	g := newGuarded(t, pool)
 	p, _ := g.share(4)
-	g.driver.on[g.gpus[1].UUID] = []ProcessUse{gibs(p, 1)}
+	g.driver.put(g.gpus[1].UUID, []ProcessUse{gibs(p, 1)})
 	g.looks(2)
 	g.dead(p)
 }
@@ -545,9 +545,7 @@ func TestGuardLoop(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	g.driver.mu.Lock()
 	g.holds(gibs(p, 5), gibs(q, 3))
-	g.driver.mu.Unlock()
 	g.dead(p)
 	g.lives(q)
 	q.end()

@@ -175,6 +175,13 @@ func (d *fakeDriver) Sample(ctx context.Context, id sharing.GPUID) (Sample, erro
 	return s, nil
 }
 
+// put has a GPU list these processes.
+func (d *fakeDriver) put(gpu sharing.GPUID, uses []ProcessUse) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.on[gpu] = uses
+}
+
 // Processes answers at once, so that its answer is in time whatever the machine has made of the deadline meanwhile: tests count
 // the guard's looks, and one that tells nothing is none.
 func (d *fakeDriver) Processes(ctx context.Context, id sharing.GPUID) ([]ProcessUse, error) {

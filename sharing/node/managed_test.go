@@ -112,7 +112,7 @@ func TestManagedMemoryOfLibkerfIsAttributed(t *testing.T) {
 	g.counts(a, 0, p, 3*sharing.GiB)
 	g.managedOf(a, 0, 2*sharing.GiB)
 	look := func(unlisted sharing.Bytes) string {
-		g.bench.driver.on[gpu] = []ProcessUse{{PID: p.PID, Used: 3 * sharing.GiB / 2, Known: true}}
+		g.bench.driver.put(gpu, []ProcessUse{{PID: p.PID, Used: 3 * sharing.GiB / 2, Known: true}})
 		g.bench.driver.nobodys = map[sharing.GPUID]sharing.Bytes{gpu: unlisted}
 		g.bench.unlistedTold()
 		return g.bench.unlistedTold()

@@ -186,11 +186,11 @@ func TestAStrangerOnAWholeGPU(t *testing.T) {
 	a := b.lease(p, "", sharing.Request{Kind: sharing.KindWhole, GPUs: 1})
 	gpu := a.Own[0].UUID
 	own := ProcessUse{PID: p.PID, Used: sharing.GiB, Known: true}
-	b.driver.on[gpu] = []ProcessUse{own}
+	b.driver.put(gpu, []ProcessUse{own})
 	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelExclusive || g.Used[0] != sharing.GiB {
 		t.Errorf("alone on its GPU: %+v", g)
 	}
-	b.driver.on[gpu] = []ProcessUse{own, {PID: stranger.PID, Used: sharing.GiB, Known: true}}
+	b.driver.put(gpu, []ProcessUse{own, {PID: stranger.PID, Used: sharing.GiB, Known: true}})
 	b.changed.announce() // a new picture
 	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelNone || !strings.Contains(g.LevelReason, strconv.Itoa(stranger.PID)) || g.Used[0] != sharing.GiB {
 		t.Errorf("with a stranger: %+v", g)
@@ -202,7 +202,7 @@ func TestAProcessOnAGPUIsNotArmed(t *testing.T) {
 	b := newBench(t)
 	b.start()
 	p := b.tenant()
-	b.driver.on[b.gpus[2].UUID] = []ProcessUse{{PID: p.PID, Used: sharing.GiB, Known: true}}
+	b.driver.put(b.gpus[2].UUID, []ProcessUse{{PID: p.PID, Used: sharing.GiB, Known: true}})
 	id, err := b.Claim(t.Context(), p.Peer, "", gib(10))
 	if err != nil {
 		t.Fatal(err)

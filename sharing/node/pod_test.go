@@ -440,24 +440,24 @@ func TestStrangersOnASharedGPU(t *testing.T) {
 			return strings.Contains(w, "without a grant") && strings.Contains(w, "pid "+numbers([]int{p.PID}))
 		})
 	}
-	b.driver.on[gpu] = []ProcessUse{use(c.p), use(d.p)}
+	b.driver.put(gpu, []ProcessUse{use(c.p), use(d.p)})
 	if w := b.State(t.Context()).Warnings; len(w) != 0 {
 		t.Errorf("warnings without a stranger: %q", w)
 	}
-	b.driver.on[gpu] = append(b.driver.on[gpu], use(stranger))
+	b.driver.put(gpu, append(b.driver.on[gpu], use(stranger)))
 	if !warned(stranger) {
 		t.Errorf("no word of the stranger: %q", b.State(t.Context()).Warnings)
 	}
 	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelDriver {
 		t.Errorf("a stranger makes a share %v", g.Level)
 	}
-	b.driver.on[gpu] = b.driver.on[gpu][:2]
+	b.driver.put(gpu, b.driver.on[gpu][:2])
 	// A container on a GPU that is not its own is one, too.
-	b.driver.on[other] = []ProcessUse{use(c.p)}
+	b.driver.put(other, []ProcessUse{use(c.p)})
 	if !warned(c.p) {
 		t.Errorf("no word of the container on another GPU: %q", b.State(t.Context()).Warnings)
 	}
-	b.driver.on[other] = nil
+	b.driver.put(other, nil)
 	c.remove()
 	d.remove()
 	b.gone("p", "q")

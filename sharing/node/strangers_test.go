@@ -33,9 +33,9 @@ func TestEachStrangerIsToldOfOnce(t *testing.T) {
 	gpu := b.gpus[0].UUID
 	m := newMeter(b.Runtime)
 	on := func(all ...*tenant) {
-		b.driver.on[gpu] = nil
+		b.driver.put(gpu, nil)
 		for _, p := range all {
-			b.driver.on[gpu] = append(b.driver.on[gpu], gibs(p, 1))
+			b.driver.put(gpu, append(b.driver.on[gpu], gibs(p, 1)))
 		}
 	}
 	look := func() {

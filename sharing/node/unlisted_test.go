@@ -31,7 +31,8 @@ func TestUnlistedMemoryIsTold(t *testing.T) {
 	a := b.lease(p, "", gib(4))
 	gpu := a.Own[0].UUID
 	look := func(nobodys sharing.Bytes, uses ...ProcessUse) string {
-		b.driver.on[gpu], b.driver.nobodys = uses, map[sharing.GPUID]sharing.Bytes{gpu: nobodys}
+		b.driver.put(gpu, uses)
+		b.driver.nobodys = map[sharing.GPUID]sharing.Bytes{gpu: nobodys}
 		return b.unlistedTold()
 	}
 	if got := look(0, gibs(p, 4)); got != "" {
