@@ -62,6 +62,45 @@ func (l Level) AtLeast(least Level) bool {
 	}
 }
 
+// AllowUnenforced is what an admin does about a share that is rejected because no backend enforces it, as an imperative.
+const AllowUnenforced = "set minEnforcement: none on the pool to grant shares without enforcement"
+
+// LeastOfShare is the level that a share of a GPU must have: the highest of the demands. Where all are LevelUnknown, it is
+// LevelReactive: only an explicit LevelNone allows a share that nothing enforces.
+func LeastOfShare(demands ...Level) Level {
+	least := LevelUnknown
+	for _, d := range demands {
+		least = max(least, d)
+	}
+	if least == LevelUnknown {
+		return LevelReactive
+	}
+	return least
+}
+
+// ShareLevel is the strongest of the levels that a share of a GPU can have; LevelUnknown if there is none. Exclusive and hardware
+// are levels of other grants.
+func ShareLevel(levels []Level) Level {
+	best := LevelUnknown
+	for _, l := range levels {
+		if l < LevelHardware {
+			best = max(best, l)
+		}
+	}
+	return best
+}
+
+// ParseLevels reads the names that are levels, and leaves the others out.
+func ParseLevels(names []string) []Level {
+	var out []Level
+	for _, name := range names {
+		if l, err := ParseLevel("levels", name); err == nil {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
 // ParseLevel reads a level's name; field names the input for the error.
 func ParseLevel(field, s string) (Level, error) {
 	for l := LevelNone; l <= LevelExclusive; l++ {

@@ -183,8 +183,10 @@ type GPU struct {
 	Gives string `json:"gives,omitempty"`
 	// Levels are the enforcement levels that a claim can have here, strongest first.
 	Levels []string `json:"levels,omitempty"`
-	// MinEnforcement is the least level that the pool's rules let a share of it have: without one of Levels that is as strong,
-	// it gives none. It is left out where they demand nothing.
+	// LevelReason says why each backend is not available where no backend enforces shares of it, or where that is unknown.
+	LevelReason string `json:"levelReason,omitempty"`
+	// MinEnforcement is the least level that the pool and its rules let a share of it have: without one of Levels that is as
+	// strong, it gives none. Where it is left out, that is reactive, unless the profile of a request says none.
 	MinEnforcement string `json:"minEnforcement,omitempty"`
 }
 

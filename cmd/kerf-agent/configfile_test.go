@@ -15,7 +15,8 @@ func TestIdleRule(t *testing.T) {
 	const head = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  pools:\n  - "
 	for pool, warned := range map[string]bool{
 		"{name: a, compute: strict, backends: [driver, reactive]}": true,
-		"{name: a, compute: strict}":                               true,
+		"{name: a, compute: strict, backends: [driver]}":           true,
+		"{name: a, compute: strict}":                               false,
 		"{name: a, compute: strict, backends: [driver, libkerf]}":  false,
 		"{name: a, compute: strict, backends: [driver, mps]}":      false,
 		"{name: a, compute: strict, mode: whole}":                  false,

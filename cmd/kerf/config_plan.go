@@ -61,7 +61,8 @@ func (a *app) configPlanCommand() *cobra.Command {
 		Long: "plan compares a SharingConfig with what each node says it has in force, and with the ConfigMap of the cluster. It says for each node\n" +
 			"which pool it would be of; for each GPU what would change at once because nobody uses it (now), what would wait and for\n" +
 			"whom (waits), and what would concern new claims alone while those who are there keep what they have (new); and for\n" +
-			"each rule of pool, profile and prices (rule) whether it holds at once, for who runs as well, or for new claims. Where a\n" +
+			"each rule of pool, profile and prices (rule) whether it holds at once, for who runs as well, or for new claims. It also\n" +
+			"names the GPUs whose shares would be rejected because no backend enforces them strongly enough (shares). Where a\n" +
 			"node has its last good document in force and not the ConfigMap's, it says so. It changes nothing. FILE is as for validate.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -135,6 +136,9 @@ func (n nodePlan) write(b *strings.Builder) {
 	}
 	for _, s := range n.New {
 		fmt.Fprintf(b, "  new    GPU %d: %s%s\n", s.Index, strings.Join(s.What, ", "), keeping(s.For))
+	}
+	for _, s := range n.Shares {
+		s.write(b)
 	}
 	for _, r := range n.Rules {
 		whom := r.When

@@ -40,6 +40,8 @@ type nodePlan struct {
 	New   []stepPlan `json:"new"`
 	// Rules are those of pool, profiles and prices that are of no GPU alone.
 	Rules []rulePlan `json:"rules"`
+	// Shares are the GPUs whose shares would be rejected, with the reason.
+	Shares []sharePlan `json:"shares,omitempty"`
 	// Refused says why the node's agent would not take the document.
 	Refused string `json:"refused,omitempty"`
 	// NotPlanned says why nothing can be said of the node.
@@ -119,6 +121,7 @@ func (x comparison) node(n survey.Node, s gpunode.Status) (nodePlan, error) {
 	now, waits := byMIG(before, after, s, uses, plan)
 	out.Now, out.Waits = append(out.Now, steps(now)...), append(out.Waits, steps(waits)...)
 	out.New = append(out.New, steps(change.NewClaims(before, after, uses))...)
+	out.Shares = rejectedShares(configured{is.document, before}, configured{x.after, after}, s)
 	rules, err := change.Rules(is.document, x.after, before, after)
 	if err != nil {
 		return out, fmt.Errorf("plan node %s: %w", n.Name, err)

@@ -30,7 +30,7 @@ func planned(t *testing.T, document, inForce string) (kubeconfig string) {
 		"/api/v1/pods":  "",
 		"/apis/kerf.dev/v1alpha1/gpunodes": `{"metadata":{"name":"n1"},"status":{` + inForce + `"pool":"a","gpus":[{"uuid":"GPU-0","index":0,"migState":{"units":8}},{"uuid":"GPU-1","index":1,"migState":{"units":8}}],
 			"claims":[{"id":"k-1","podUID":"u","namespace":"ns","pod":"train","profile":"s","fragments":[{"gpu":"GPU-0"}]},{"id":"k-2","fragments":[{"gpu":"GPU-0"}]}]}},
-			{"metadata":{"name":"n2"},"status":{` + same + `"pool":"a","gpus":[{"uuid":"GPU-2","index":0}]}}`,
+			{"metadata":{"name":"n2"},"status":{` + same + `"pool":"a","gpus":[{"uuid":"GPU-2","index":0,"levels":["exclusive","none"],"levelReason":"driver: too old"}]}}`,
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if items, ok := lists[r.URL.Path]; ok {
@@ -66,7 +66,17 @@ func TestConfigPlan(t *testing.T) {
 			"  now    GPU 1: backends of profile and pool -> [driver, mps, reactive], minEnforcement of the pool -> client",
 			"  waits  GPU 0: backends of profile and pool -> [driver, mps, reactive], minEnforcement of the pool -> client; for ns/train, grant k-2",
 		}, nil},
-		"backends by diff": {before, head + "  - {name: a, nodeSelector: {tier: a}, gpus: [{index: [1], backends: [driver, libkerf]}]}\n  - {name: default}\n", []string{"diff"}, exitDiffers, []string{"+ pools[a].gpus[0].backends: [driver, libkerf]"}, nil},
+		"shares that nothing enforces": {before, before, []string{"plan"}, exitOK, []string{
+			"node n2 (pool a): no GPU changes\n  shares GPU 0: rejected: no backend is known to enforce them (driver: too old); set minEnforcement: none on the pool",
+		}, nil},
+		"shares that nothing enforces, as json": {before, before, []string{"plan", "-o", "json"}, exitOK, []string{`"indexes": [`, `"why": "no backend is known to enforce them`}, nil},
+		"shares that nothing enforces, allowed": {before, head + "  - {name: a, nodeSelector: {tier: a}, minEnforcement: none}\n  - {name: default}\n", []string{"plan"}, exitOK, []string{"node n2"}, []string{"  shares"}},
+		"shares below what is demanded": {before, head + "  - {name: a, nodeSelector: {tier: a}, minEnforcement: client}\n  - {name: default}\n", []string{"plan"}, exitOK, []string{
+			"  shares GPU 0: rejected: their level is none, and client is demanded (driver: too old)",
+		}, nil},
+		"shares that other backends may enforce": {before, head + "  - {name: a, nodeSelector: {tier: a}, backends: [driver, reactive]}\n  - {name: default}\n", []string{"plan"}, exitOK, []string{"node n2"}, []string{"  shares"}},
+		"no shares":                              {before, head + "  - {name: a, nodeSelector: {tier: a}, mode: whole}\n  - {name: default}\n", []string{"plan"}, exitOK, []string{"node n2"}, []string{"  shares"}},
+		"backends by diff":                       {before, head + "  - {name: a, nodeSelector: {tier: a}, gpus: [{index: [1], backends: [driver, libkerf]}]}\n  - {name: default}\n", []string{"diff"}, exitDiffers, []string{"+ pools[a].gpus[0].backends: [driver, libkerf]"}, nil},
 		"another pool": {before, head + "  - {name: b, nodeSelector: {tier: a}}\n  - {name: default}\n", []string{"plan"}, exitOK, []string{
 			"node n1 (pool a -> b): no GPU changes", `node n2: would not take it: its agent says pool "a"`,
 		}, nil},

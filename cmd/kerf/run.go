@@ -83,7 +83,7 @@ func defineAmounts(c *cobra.Command, flags *sharing.Flags, completeGPUs complete
 	f.StringArrayVar(&flags.UUIDs, "gpu-uuid", nil, "only the GPU with this UUID (repeatable)")
 	f.StringVar(&flags.Placement, "placement", "", "pack (fill GPUs up) or spread (prefer empty ones)")
 	f.StringVar(&flags.Profile, "profile", "", "a profile of the agent's configuration; other flags narrow it")
-	f.StringVar(&flags.Level, "level", "", "the least enforcement level accepted: exclusive, hardware, driver, client, reactive, none")
+	f.StringVar(&flags.Level, "level", "", "the least enforcement level accepted: exclusive, hardware, driver, client, reactive (the default for shares) or none, which accepts a share that no backend enforces where the pool allows it")
 	complete(c, "placement", "pack", "spread")
 	completeWith(c, "gpu-uuid", completeGPUs)
 	complete(c, "level", "exclusive", "hardware", "driver", "client", "reactive", "none")

@@ -127,8 +127,9 @@ func gpu(g node.BookedGPU, cliques map[sharing.GPUID]int) api.GPU {
 		out.Board = config.PCIName(g.GPU.Board)
 	}
 	out.MaxSharers = g.Settings.Sharers
-	if g.Settings.MinLevel != sharing.LevelUnknown {
-		out.MinEnforcement = g.Settings.MinLevel.String()
+	out.LevelReason = g.LevelReason
+	if g.MinLevel != sharing.LevelUnknown {
+		out.MinEnforcement = g.MinLevel.String()
 	}
 	if o := g.GPU.Overcommit; o.Memory.More() || o.Compute.More() {
 		out.Overcommit = &api.Overcommit{MemoryPercent: int(o.Memory), ComputePercent: int(o.Compute)}

@@ -41,7 +41,8 @@ func books() node.Books {
 	}
 	b.GPUs[0].FreeMemory, b.GPUs[0].FreePercent, b.GPUs[0].HeldMemory, b.GPUs[0].HeldPercent, b.GPUs[0].LentMemory = 60*gib, 75, 15*gib, 25, 4*gib
 	b.GPUs[1].GPU.Overcommit, b.GPUs[1].FreeMemory = sharing.Overcommit{Memory: 150, Compute: 150}, 118*gib
-	b.GPUs[1].Settings.MinLevel = sharing.LevelClient
+	b.GPUs[1].MinLevel = sharing.LevelClient
+	b.GPUs[3].Levels, b.GPUs[3].LevelReason = []sharing.Level{sharing.LevelExclusive, sharing.LevelNone}, "driver: too old"
 	lost := &b.GPUs[2]
 	lost.GPU.Health, lost.GPU.HealthReason, lost.FreeMemory, lost.FreePercent, lost.Levels = sharing.HealthLost, "off the bus", 0, 0, nil
 	b.Grants = []node.GrantState{
@@ -73,7 +74,7 @@ func TestOf(t *testing.T) {
 	}
 	want := api.Status{
 		AgentVersion: "v1", DriverVersion: "615.1", Pool: "default", Ready: true, NotReady: nil,
-		Summary: api.Summary{GPUs: 4, Claims: 2, Free: "257GiB", LargestFree: "79GiB", Levels: "driver,client", Unhealthy: 1},
+		Summary: api.Summary{GPUs: 4, Claims: 2, Free: "257GiB", LargestFree: "79GiB", Levels: "exclusive,driver,client,none", Unhealthy: 1},
 		GPUs:    []api.GPU{gpu("a", 0, &zero, &zero), gpu("b", 1, &zero, &zero), gpu("c", 2, &one, nil), gpu("d", 3, nil, nil)},
 		Claims: []api.Claim{
 			{
@@ -87,6 +88,7 @@ func TestOf(t *testing.T) {
 	a.FreeBytes, a.FreePercent, a.GrantedBytes, a.GrantedPercent, a.LentBytes = 60<<30, 75, 15<<30, 25, 4<<30
 	want.GPUs[1].Overcommit, want.GPUs[1].FreeBytes = &api.Overcommit{MemoryPercent: 150, ComputePercent: 150}, 118<<30
 	want.GPUs[1].MinEnforcement = "client"
+	want.GPUs[3].Levels, want.GPUs[3].LevelReason = []string{"exclusive", "none"}, "driver: too old"
 	c := &want.GPUs[2]
 	c.FreeBytes, c.FreePercent, c.Health, c.HealthReason, c.Levels = 0, 0, "lost", "off the bus", nil
 	got := Of(books())

@@ -37,7 +37,7 @@ type GPUState struct {
 	// Levels are the enforcement levels that a grant on this GPU can have. Exclusive and hardware count for
 	// nothing here: a whole GPU is exclusive by itself, and a fragment never is.
 	Levels []sharing.Level
-	// MinLevel is demanded of every fragment of it, whatever the request demands; LevelUnknown is no demand.
+	// MinLevel is demanded of every share of it, besides what the request demands. See Least.
 	MinLevel sharing.Level
 	// LevelWhy says why a fragment cannot be held more strongly, and what to do about it; it may be empty.
 	LevelWhy string

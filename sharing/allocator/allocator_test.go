@@ -27,6 +27,13 @@ func free(n int, size sharing.Bytes) GPUState {
 	return GPUState{GPU: g, FreeMemory: size, FreePercent: 100, Levels: []sharing.Level{sharing.LevelReactive, sharing.LevelDriver, sharing.LevelExclusive}}
 }
 
+// at returns an empty healthy GPU of 80 GiB with these levels.
+func at(n int, levels ...sharing.Level) GPUState {
+	g := free(n, 80*sharing.GiB)
+	g.Levels = levels
+	return g
+}
+
 // used returns a healthy GPU of 80 GiB that is shared and has so much free.
 func used(n int, memory sharing.Bytes, percent sharing.Percent) GPUState {
 	g := free(n, 80*sharing.GiB)
@@ -80,7 +87,12 @@ func TestChooseShared(t *testing.T) {
 		"by the profile's model":            {[]GPUState{free(0, 80*gib)}, with(gib10, func(r *sharing.Request) { r.ProfileModels = []string{"*T4*"} }), ""},
 		"level":                             {[]GPUState{free(0, 80*gib)}, with(gib10, func(r *sharing.Request) { r.MinLevel = sharing.LevelDriver }), "0"},
 		"level that no fragment has":        {[]GPUState{free(0, 80*gib)}, with(gib10, func(r *sharing.Request) { r.MinLevel = sharing.LevelHardware }), ""},
-		"no level is enough for no demand":  {[]GPUState{func() GPUState { g := free(0, 80*gib); g.Levels = nil; return g }()}, gib10, "0"},
+		"unknown level":                     {[]GPUState{at(0), free(1, 80*gib)}, gib10, "1"},
+		"unknown level, none demanded":      {[]GPUState{at(0)}, with(gib10, func(r *sharing.Request) { r.MinLevel = sharing.LevelNone }), "0"},
+		"not enforced":                      {[]GPUState{at(0, sharing.LevelExclusive, sharing.LevelNone), free(1, 80*gib)}, gib10, "1"},
+		"not enforced, none demanded":       {[]GPUState{at(0, sharing.LevelNone)}, with(gib10, func(r *sharing.Request) { r.MinLevel = sharing.LevelNone }), "0"},
+		"not enforced, whole":               {[]GPUState{at(0, sharing.LevelNone)}, sharing.Request{Kind: sharing.KindWhole, GPUs: 1}, "0"},
+		"reactive is enough for no demand":  {[]GPUState{at(0, sharing.LevelReactive)}, gib10, "0"},
 		"not on one that is not healthy":    {[]GPUState{func() GPUState { g := free(0, 80*gib); g.GPU.Health = sharing.HealthSuspect; return g }(), free(1, 80*gib)}, gib10, "1"},
 		"not on one in MIG mode":            {[]GPUState{func() GPUState { g := free(0, 80*gib); g.GPU.MIG = true; return g }(), free(1, 80*gib)}, gib10, "1"},
 		"not less than the least":           {[]GPUState{free(0, 50*sharing.MiB)}, sharing.Request{Percent: 1, GPUs: 1}, ""},

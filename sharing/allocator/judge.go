@@ -15,6 +15,8 @@ type verdict struct {
 	reason string
 	// never is true when the reason stands whatever is given back.
 	never bool
+	// unknown is true when the enforcement level of a share is not known now.
+	unknown bool
 }
 
 func no(format string, args ...any) verdict { return verdict{reason: fmt.Sprintf(format, args...)} }
@@ -40,6 +42,9 @@ func judge(g GPUState, r sharing.Request) verdict {
 	}
 	if g.GPU.Cordoned != "" {
 		return no("is cordoned: %s", g.GPU.Cordoned)
+	}
+	if v := judgeLevel(g, r); v.reason != "" {
+		return v
 	}
 	if r.Kind == sharing.KindWhole {
 		if g.NoWhole != "" {
@@ -101,14 +106,8 @@ func judgeEver(g GPUState, r sharing.Request) verdict {
 	case r.Kind == sharing.KindWhole:
 		return verdict{}
 	}
-	if best := strongest(g.Levels); !g.GPU.MIG && !best.AtLeast(r.MinLevel) {
-		if r.MinLevel >= sharing.LevelHardware {
-			return never("a fragment here can be held to its size at level %s at most, %s demanded: ask for a whole GPU", best, r.MinLevel)
-		}
-		return never("a fragment here can be held to its size at level %s at most, %s demanded%s", best, r.MinLevel, because(g.LevelWhy))
-	}
-	if best := strongest(g.Levels); !g.GPU.MIG && !best.AtLeast(g.MinLevel) {
-		return never("a fragment here can be held to its size at level %s at most, and its pool's rules demand %s%s", best, g.MinLevel, because(g.LevelWhy))
+	if v := judgeLevel(g, r); v.never {
+		return v
 	}
 	if g.GPU.Contested() && r.MinLevel >= sharing.LevelDriver {
 		return never("gives its memory %s times over, so that neighbours can take what a fragment has not used yet, and %s is demanded", g.GPU.Overcommit.Memory, r.MinLevel)
@@ -121,23 +120,4 @@ func judgeEver(g GPUState, r sharing.Request) verdict {
 		return never("%s of its %s is less than %s", f.Percent, g.GPU.Usable(), sharing.MinFragment)
 	}
 	return verdict{}
-}
-
-// strongest returns the best level that a fragment can have.
-func strongest(levels []sharing.Level) sharing.Level {
-	best := sharing.LevelUnknown
-	for _, l := range levels {
-		if l < sharing.LevelHardware {
-			best = max(best, l)
-		}
-	}
-	return best
-}
-
-// because appends a reason, if there is one.
-func because(why string) string {
-	if why == "" {
-		return ""
-	}
-	return " (" + why + ")"
 }

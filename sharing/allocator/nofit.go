@@ -5,6 +5,7 @@ package allocator
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -73,6 +74,14 @@ func ranges(n []int) string {
 	return strings.Join(parts, ",")
 }
 
+// Sentence is the summary, and the reason of the GPUs where all have the same.
+func (e *NoFit) Sentence() string {
+	if len(e.GPUs) == 0 || slices.ContainsFunc(e.GPUs, func(r Reason) bool { return r.Text != e.GPUs[0].Text }) {
+		return e.Summary
+	}
+	return e.Summary + ": " + e.GPUs[0].Text
+}
+
 // Unwrap returns ErrUnsupported or ErrExhausted.
 func (e *NoFit) Unwrap() error {
 	if e.Never {
@@ -106,6 +115,8 @@ func summary(gpus []GPUState, verdicts []verdict, r sharing.Request, possible in
 	switch {
 	case possible == 0:
 		return "no GPU of this node could ever give it"
+	case unknown(verdicts) == possible:
+		return "the enforcement level of every GPU that could give it is unknown now"
 	case possible < r.GPUs:
 		return fmt.Sprintf("only %d of this node's %d GPUs could ever give it, %d needed", possible, len(gpus), r.GPUs)
 	}
@@ -134,6 +145,17 @@ func summary(gpus []GPUState, verdicts []verdict, r sharing.Request, possible in
 		fit += fmt.Sprintf("; %s are free in total, but in pieces", free)
 	}
 	return fit
+}
+
+// unknown counts the GPUs that only lack a known level.
+func unknown(verdicts []verdict) int {
+	n := 0
+	for _, v := range verdicts {
+		if v.unknown && !v.never {
+			n++
+		}
+	}
+	return n
 }
 
 // sentence says how many of the GPUs that could give it have room now.

@@ -20,6 +20,9 @@ func TestNoFit(t *testing.T) {
 	unseen := GPUState{GPU: sharing.GPU{UUID: id(0), Index: -1, HealthReason: "not in the inventory"}, Held: true}
 	shut := used(0, 70*gib, 70)
 	shut.Shut = "runs MPS"
+	bare, unknown, lost := at(0, sharing.LevelExclusive, sharing.LevelNone), at(0), at(0)
+	bare.LevelWhy, unknown.LevelWhy = "driver: too old", "driver: no answer"
+	lost.GPU.Health = sharing.HealthLost
 	tests := map[string]struct {
 		gpus  []GPUState
 		r     sharing.Request
@@ -37,8 +40,16 @@ func TestNoFit(t *testing.T) {
 		"too large":       {[]GPUState{free(0, 80*gib)}, sharing.Request{Memory: 81 * gib, GPUs: 1}, sharing.ErrUnsupported, []string{"no GPU of this node could ever give it", "has 80GiB in all, 81GiB asked"}},
 		"too many":        {[]GPUState{free(0, 80*gib), free(1, gib)}, sharing.Request{Memory: 4 * gib, GPUs: 2}, sharing.ErrUnsupported, []string{"only 1 of this node's 2 GPUs could ever give it, 2 needed"}},
 		"level":           {[]GPUState{free(0, 80*gib)}, sharing.Request{Memory: gib, GPUs: 1, MinLevel: sharing.LevelExclusive}, sharing.ErrUnsupported, []string{"at level driver at most, exclusive demanded: ask for a whole GPU"}},
-		"model":           {[]GPUState{free(0, 80*gib)}, sharing.Request{Memory: gib, GPUs: 1, Models: []string{"*T4*"}}, sharing.ErrUnsupported, []string{`not one of those asked for (["*T4*"])`}},
-		"uuid":            {[]GPUState{free(0, 80*gib)}, sharing.Request{Memory: gib, GPUs: 1, UUIDs: []sharing.GPUID{id(1)}}, sharing.ErrUnsupported, []string{"is not one of the UUIDs"}},
+		"not enforced": {[]GPUState{bare}, sharing.Request{Memory: gib, GPUs: 1}, sharing.ErrUnsupported, []string{
+			"no GPU of this node could ever give it", "no backend enforces shares of this GPU (driver: too old); set minEnforcement: none on the pool"}},
+		"too weak": {[]GPUState{bare}, sharing.Request{Memory: gib, GPUs: 1, MinLevel: sharing.LevelReactive}, sharing.ErrUnsupported, []string{"at level none at most, reactive demanded (driver: too old)"}},
+		"unknown level": {[]GPUState{unknown}, sharing.Request{Memory: gib, GPUs: 1}, sharing.ErrExhausted, []string{
+			"the enforcement level of every GPU that could give it is unknown now", "the enforcement level of its shares is unknown (driver: no answer); set minEnforcement: none"}},
+		"unknown, driver demanded":   {[]GPUState{unknown}, sharing.Request{Memory: gib, GPUs: 1, MinLevel: sharing.LevelDriver}, sharing.ErrExhausted, []string{"at level unknown at most, driver demanded"}},
+		"unknown, hardware demanded": {[]GPUState{unknown}, sharing.Request{Memory: gib, GPUs: 1, MinLevel: sharing.LevelHardware}, sharing.ErrUnsupported, []string{"ask for a whole GPU"}},
+		"lost, level unknown":        {[]GPUState{lost}, sharing.Request{Memory: gib, GPUs: 1}, sharing.ErrExhausted, []string{"is lost"}},
+		"model":                      {[]GPUState{free(0, 80*gib)}, sharing.Request{Memory: gib, GPUs: 1, Models: []string{"*T4*"}}, sharing.ErrUnsupported, []string{`not one of those asked for (["*T4*"])`}},
+		"uuid":                       {[]GPUState{free(0, 80*gib)}, sharing.Request{Memory: gib, GPUs: 1, UUIDs: []sharing.GPUID{id(1)}}, sharing.ErrUnsupported, []string{"is not one of the UUIDs"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -57,6 +68,26 @@ func TestNoFit(t *testing.T) {
 				t.Errorf("summary has several lines: %q", noFit.Summary)
 			}
 		})
+	}
+}
+
+// One sentence has the reason where it is that of all GPUs.
+func TestSentence(t *testing.T) {
+	sentence := func(gpus ...GPUState) string {
+		_, err := Choose(gpus, sharing.Request{Memory: sharing.GiB, GPUs: 1})
+		no, ok := errors.AsType[*NoFit](err)
+		if !ok {
+			t.Fatalf("error %v", err)
+		}
+		return no.Sentence()
+	}
+	bare, weak := at(0, sharing.LevelNone), at(1, sharing.LevelNone)
+	if got := sentence(bare, weak); !strings.Contains(got, "could ever give it: no backend enforces shares of this GPU; set minEnforcement") {
+		t.Errorf("one reason: %q", got)
+	}
+	weak.LevelWhy = "driver: too old"
+	if got := sentence(bare, weak); !strings.HasSuffix(got, "no GPU of this node could ever give it") {
+		t.Errorf("two reasons: %q", got)
 	}
 }
 

@@ -33,6 +33,12 @@ func Backends() []Backend {
 	return []Backend{BackendDriver, BackendMPS, BackendLibkerf, BackendReactive}
 }
 
+// DefaultBackends are those of a pool that lists none, strongest first: the driver's limits, on older drivers libkerf, and the
+// reactive backend behind both. MPS is only for pools that list it, because it changes how programs share a GPU.
+func DefaultBackends() []Backend {
+	return []Backend{BackendDriver, BackendLibkerf, BackendReactive}
+}
+
 // String returns "driver", "mps", "libkerf", "reactive" or "none".
 func (b Backend) String() string {
 	switch b {
@@ -76,7 +82,7 @@ func ParseBackend(field, s string) (Backend, error) {
 }
 
 // BackendsOf are the ways of holding a grant of the profile of that name, or of none, in the pool, strongest
-// first: the profile's list, else the pool's, else the driver alone. A profile that the document no longer has
+// first: the profile's list, else the pool's, else DefaultBackends. A profile that the document no longer has
 // leaves it to the pool.
 func (c Config) BackendsOf(pool Pool, profile string) []Backend {
 	if p, ok := c.Profile(profile); ok && p.Backends != nil {
@@ -85,7 +91,7 @@ func (c Config) BackendsOf(pool Pool, profile string) []Backend {
 	if pool.Backends != nil {
 		return slices.Clone(pool.Backends)
 	}
-	return []Backend{BackendDriver}
+	return DefaultBackends()
 }
 
 // backends checks a list: the strongest first, each once.

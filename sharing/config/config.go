@@ -45,13 +45,12 @@ type Pool struct {
 	Mode Mode
 	// Place is used where neither request nor profile says it; PlaceDefault means pack.
 	Place sharing.Spread
-	// MinLevel is demanded of every grant; LevelUnknown means no demand.
+	// MinLevel is demanded of every grant. LevelUnknown demands LevelReactive of shares, and nothing of other grants:
+	// LevelNone allows shares that no backend enforces.
 	MinLevel sharing.Level
-	// Backends are the ways of holding a share to its size that are used here, strongest first. Nil means
-	// the driver alone.
+	// Backends enforce shares here, strongest first. Nil means DefaultBackends.
 	Backends []Backend
-	// OverCap is what happens to a lease at level reactive that uses more than its cap; OverCapDefault means
-	// warn.
+	// OverCap is what happens to a share above its cap; OverCapDefault means DefaultOverCap.
 	OverCap OverCap
 	// Strangers is what happens to processes that use a GPU without a grant on it.
 	Strangers Strangers
@@ -106,7 +105,7 @@ type Profile struct {
 	GPUs int
 	// Models are globs that bind besides those of the request.
 	Models []string
-	// MinLevel is demanded of every grant; LevelUnknown means no demand.
+	// MinLevel is demanded of every grant, if the pool's is not higher; LevelUnknown leaves it to the pool.
 	MinLevel sharing.Level
 	// Backends are used in place of the pool's; nil leaves it to the pool.
 	Backends []Backend

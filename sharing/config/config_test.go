@@ -283,6 +283,13 @@ func TestResolve(t *testing.T) {
 			pool: open, in: sharing.Request{Profile: "small", Memory: gib(4), Models: []string{"*80GB*"}, MinLevel: sharing.LevelNone},
 			want: sharing.Request{Profile: "small", Memory: gib(4), GPUs: 1, Models: []string{"*80GB*"}, ProfileModels: models, MinLevel: sharing.LevelReactive, Place: sharing.PlaceSpread},
 		},
+		"none is the admin's to allow": {
+			pool: open, in: sharing.Request{Memory: gib(1), GPUs: 1, MinLevel: sharing.LevelNone}, want: sharing.Request{Memory: gib(1), GPUs: 1, Place: sharing.PlaceSpread},
+		},
+		"none, allowed by the pool": {
+			pool: Pool{Name: "x", MinLevel: sharing.LevelNone}, in: sharing.Request{Memory: gib(1), GPUs: 1},
+			want: sharing.Request{Memory: gib(1), GPUs: 1, MinLevel: sharing.LevelNone, Place: sharing.PlacePack},
+		},
 		"level raised": {
 			pool: strict, in: sharing.Request{Profile: "half", MinLevel: sharing.LevelExclusive},
 			want: sharing.Request{Profile: "half", Percent: 50, GPUs: 1, MinLevel: sharing.LevelExclusive, Place: sharing.PlacePack, Burst: sharing.Burst{Percent: 150}},
@@ -340,11 +347,11 @@ func checkLines(t *testing.T, err error, want []string) {
 	}
 }
 
-// A profile's policy goes before its pool's, and none at all is to warn.
+// A profile's policy goes before its pool's, and none at all is to kill.
 func TestOverCapOf(t *testing.T) {
 	t.Parallel()
 	c, err := New(Document{
-		Pools:    []Pool{{Name: "plain"}, {Name: "strict", NodeSelector: map[string]string{"a": "b"}, OverCap: OverCapKill}},
+		Pools:    []Pool{{Name: "plain"}, {Name: "mild", NodeSelector: map[string]string{"a": "b"}, OverCap: OverCapWarn}},
 		Profiles: []Profile{{Name: "lax", Percent: 50, OverCap: OverCapWarn}, {Name: "hard", Percent: 50, OverCap: OverCapKill}, {Name: "as-the-pool", Percent: 50}},
 	})
 	if err != nil {
@@ -352,9 +359,9 @@ func TestOverCapOf(t *testing.T) {
 	}
 	pools := c.Pools()
 	for profile, want := range map[string][2]OverCap{
-		"":            {OverCapWarn, OverCapKill},
-		"as-the-pool": {OverCapWarn, OverCapKill},
-		"forgotten":   {OverCapWarn, OverCapKill},
+		"":            {OverCapKill, OverCapWarn},
+		"as-the-pool": {OverCapKill, OverCapWarn},
+		"forgotten":   {OverCapKill, OverCapWarn},
 		"lax":         {OverCapWarn, OverCapWarn},
 		"hard":        {OverCapKill, OverCapKill},
 	} {
@@ -382,7 +389,7 @@ func TestBackends(t *testing.T) {
   - {name: watched, percent: 10, backends: [driver, reactive]}
 `)
 	for profile, want := range map[string][2][]Backend{
-		"": {driver, both}, "plain": {driver, both}, "strict": {driver, driver}, "watched": {both, both}, "gone": {driver, both},
+		"": {DefaultBackends(), both}, "plain": {DefaultBackends(), both}, "strict": {driver, driver}, "watched": {both, both}, "gone": {DefaultBackends(), both},
 	} {
 		for i, pool := range c.Pools() {
 			got := c.BackendsOf(pool, profile)

@@ -4,6 +4,8 @@
 package config
 
 import (
+	"strings"
+
 	"go.yaml.in/yaml/v3"
 
 	"github.com/kerf-gpu/kerf/sharing"
@@ -23,9 +25,9 @@ func (p *Pool) fields() fields {
 		selector(&p.NodeSelector),
 		word("mode", &p.Mode, ParseMode, "What the nodes offer to Kubernetes: fractions, whole GPUs, MIG instances, or `auto` for all of them.", ModeAuto, ModeShared, ModeWhole, ModeMIG).def("auto"),
 		word("place", &p.Place, sharing.ParseSpread, "How GPUs are chosen where neither pod nor profile says it: `pack` leaves whole GPUs free, `spread` gives the emptiest.", sharing.PlacePack, sharing.PlaceSpread).def("pack"),
-		minLevel(&p.MinLevel),
-		backendsField(&p.Backends, "The ways of holding a fraction to its size, the strongest first, beginning with `driver`.").def("[driver]"),
-		word("overCap", &p.OverCap, ParseOverCap, "What happens to what uses more than its cap where nothing stronger than watching holds it.", OverCapWarn, OverCapKill, OverCapEvict).def("warn"),
+		minLevel(&p.MinLevel, "The least enforcement level of every grant. Kerf rejects what it cannot enforce so strongly. Only `none` allows shares that no backend enforces.").def("reactive for shares"),
+		backendsField(&p.Backends, "The backends that enforce shares of GPUs, the strongest first, beginning with `driver`. Kerf uses the first that the node supports.").def("[" + strings.Join(names(DefaultBackends()), ", ") + "]"),
+		word("overCap", &p.OverCap, ParseOverCap, "What Kerf does with a share that uses more than its cap where libkerf, MPS or the reactive backend enforces it.", OverCapWarn, OverCapKill, OverCapEvict).def(DefaultOverCap.String()),
 		word("strangers", &p.Strangers, ParseStrangers, "What happens to processes that use a GPU without a grant on it.", StrangersReport, StrangersKill).def("report"),
 		word("managedMemory", &p.ManagedMemory, ParseManagedMemory, "Whether programs with a share may allocate managed memory, which the driver lists in no process. Only libkerf can reject it.", ManagedAllow, ManagedReject).def("allow"),
 		quotaField(&p.UserQuota),
@@ -57,7 +59,7 @@ func (p *Profile) fields() fields {
 		whole("gpus", &p.GPUs, sharing.ParseGPUs, 1, sharing.MaxGPUs, "Over how many GPUs the amounts are; without memory and percent, the number of whole GPUs.").def("1"),
 		burstField(&p.Burst),
 		texts("gpuModel", &p.Models, "Globs over the GPU's model, `!` in front for not; they bind besides those of the pod.").like("*H100*"),
-		minLevel(&p.MinLevel),
+		minLevel(&p.MinLevel, "The least enforcement level of every grant, if the pool's is not higher. Where the pool says nothing, `none` allows shares that no backend enforces.").def("the pool's"),
 		backendsField(&p.Backends, "Used in place of the pool's.").def("the pool's"),
 		word("overCap", &p.OverCap, ParseOverCap, "Used in place of the pool's.", OverCapWarn, OverCapKill, OverCapEvict).def("the pool's"),
 		word("place", &p.Place, sharing.ParseSpread, "How GPUs are chosen where the pod does not say it.", sharing.PlacePack, sharing.PlaceSpread).def("the pool's"),
@@ -80,9 +82,9 @@ func hoursField(to *[]Hours) field {
 	}
 }
 
-func minLevel(to *sharing.Level) field {
-	return word("minEnforcement", to, sharing.ParseLevel, "The least enforcement level of every grant; what cannot be held so strongly is refused.",
-		sharing.LevelNone, sharing.LevelReactive, sharing.LevelClient, sharing.LevelDriver, sharing.LevelHardware, sharing.LevelExclusive).def("no demand")
+func minLevel(to *sharing.Level, doc string) field {
+	return word("minEnforcement", to, sharing.ParseLevel, doc,
+		sharing.LevelNone, sharing.LevelReactive, sharing.LevelClient, sharing.LevelDriver, sharing.LevelHardware, sharing.LevelExclusive)
 }
 
 func selector(to *map[string]string) field {

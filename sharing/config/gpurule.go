@@ -107,6 +107,9 @@ func (p Pool) Of(g sharing.GPU) GPUSettings {
 	return s
 }
 
+// MinLevelOf is what pool and rules demand of shares of a GPU with these settings; LevelUnknown where they say nothing.
+func (p Pool) MinLevelOf(s GPUSettings) sharing.Level { return max(p.MinLevel, s.MinLevel) }
+
 // Offers is what the nodes of the pool may offer: its own mode, and those of its rules.
 func (p Pool) Offers(kind func(Mode) bool) bool {
 	return kind(p.Mode) || slices.ContainsFunc(p.GPUs, func(r GPURule) bool { return r.Settings.Mode != ModeAuto && kind(r.Settings.Mode) })

@@ -5,6 +5,7 @@ package config
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -59,7 +60,7 @@ func TestBackendsOn(t *testing.T) {
 		if got := c.Lists(c.Pools()[0], b); got != want {
 			t.Errorf("the first pool lists %v: %v", b, got)
 		}
-		if got := c.Lists(c.Pools()[1], b); got != (b == BackendDriver) {
+		if got := c.Lists(c.Pools()[1], b); got != slices.Contains(DefaultBackends(), b) {
 			t.Errorf("the second pool lists %v: %v", b, got)
 		}
 	}

@@ -10,7 +10,7 @@ type OverCap uint8
 
 // The over-cap policies.
 const (
-	// OverCapDefault: of a profile, that of the pool; of a pool, warn.
+	// OverCapDefault: of a profile, that of the pool; of a pool, DefaultOverCap.
 	OverCapDefault OverCap = iota
 	// OverCapWarn: it is told in the log, in status and in metrics.
 	OverCapWarn
@@ -22,16 +22,20 @@ const (
 	OverCapEvict
 )
 
+// DefaultOverCap is the policy of a pool that has none. The backends that it concerns (libkerf, MPS, reactive) are those that a
+// program can bypass or outrun, so that a warning alone would enforce nothing.
+const DefaultOverCap = OverCapKill
+
 // String returns "warn", "kill" or "evict".
 func (o OverCap) String() string {
 	switch o {
-	case OverCapKill:
-		return "kill"
+	case OverCapWarn:
+		return "warn"
 	case OverCapEvict:
 		return "evict"
-	case OverCapDefault, OverCapWarn:
+	case OverCapDefault, OverCapKill:
 	}
-	return "warn"
+	return "kill"
 }
 
 // ParseOverCap reads "warn", "kill" or "evict"; field names the input for the error, a *sharing.FieldError.
@@ -53,7 +57,7 @@ func (c Config) OverCapOf(pool Pool, profile string) OverCap {
 	if pool.OverCap != OverCapDefault {
 		return pool.OverCap
 	}
-	return OverCapWarn
+	return DefaultOverCap
 }
 
 // Strangers is what happens to processes that use a GPU of the node without a grant on it.

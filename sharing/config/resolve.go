@@ -59,7 +59,8 @@ func selects(selector, labels map[string]string) bool {
 // Resolve makes a request complete by the rules of the pool and of the profile that it names. The
 // profile gives the amounts; what the request says of them narrows, and none of memory, percent and GPUs may
 // exceed the profile's. Model globs bind from both. The least level is the highest that request, profile or
-// pool demands: a request raises it and never lowers it. The place is the request's, else the profile's, else the
+// pool demands: a request raises it and never lowers it. LevelNone in the request demands nothing, because only the config
+// allows a share that no backend enforces. The place is the request's, else the profile's, else the
 // pool's, else pack.
 //
 // The error has every mistake, each a *sharing.FieldError, joined.
@@ -68,6 +69,9 @@ func (c Config) Resolve(pool Pool, asked sharing.Request) (sharing.Request, erro
 		return sharing.Request{}, err
 	}
 	r := asked.Clone()
+	if r.MinLevel == sharing.LevelNone {
+		r.MinLevel = sharing.LevelUnknown
+	}
 	if r.Profile == "" && pool.Profiles != nil {
 		return sharing.Request{}, sharing.Invalid("profile", "", c.choices(pool), "is missing, and pool %q takes no request without one", pool.Name)
 	}

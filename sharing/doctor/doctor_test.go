@@ -184,9 +184,9 @@ func TestEveryLack(t *testing.T) {
 			f.Driver, f.Agent = Driver{}, Agent{Answered: true, Ready: true, DriverVersion: "615.1", Levels: []sharing.Level{sharing.LevelHardware}}
 		}, "level hardware", OK, "offered by the agent", []string{"hardware"}},
 		"client not needed":   {func(*Facts) {}, "level client", Warn, "limits memory itself", both},
-		"client not told":     {func(f *Facts) { f.Driver.MemoryLimits = false }, "level client", Warn, "backends: [driver, libkerf]", one},
+		"client not told":     {func(f *Facts) { f.Driver.MemoryLimits = false }, "level client", Warn, "no agent answers that could say whether libkerf works here", one},
 		"reactive not needed": {func(*Facts) {}, "level reactive", Warn, "limits memory itself", both},
-		"reactive not told":   {func(f *Facts) { f.Driver.MemoryLimits = false }, "level reactive", Warn, "backends: [driver, reactive]", one},
+		"reactive not told":   {func(f *Facts) { f.Driver.MemoryLimits = false }, "level reactive", Warn, "no agent answers that could say whether it sees the processes", one},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -39,8 +39,8 @@ func possible(f Facts) map[sharing.Level]string {
 		why[sharing.LevelClient], why[sharing.LevelReactive] = limitsItself, limitsItself
 	default:
 		why[sharing.LevelDriver] = "the driver has no memory limits (r615 and newer have them)"
-		why[sharing.LevelClient] = "no agent tells whether its pool lists it (" + listClient + ")"
-		why[sharing.LevelReactive] = "no agent tells whether its pool lists it (" + listIt + ")"
+		why[sharing.LevelClient] = "no agent answers that could say whether libkerf works here"
+		why[sharing.LevelReactive] = "no agent answers that could say whether it sees the processes of the GPUs"
 		if f.PIDSpace != 0 && f.PIDSpace != process.InitialPIDSpace {
 			why[sharing.LevelReactive] = "the driver does not list the machine's processes here (see pid namespace)"
 		}

@@ -33,9 +33,11 @@ func (r *Runtime) gpuStates(profile string, but map[config.Backend]choice.Suppor
 		id := v.GPU.UUID
 		var held config.Backend
 		set := r.settingsOf(v.GPU)
-		s.Levels, s.LevelWhy, held = r.levels(v.GPU, r.config.BackendsOn(set, r.pool, profile), unmixed(mps[id], others[id], but))
-		if mps[id] {
-			shut(&s, held, s.LevelWhy)
+		list := r.config.BackendsOn(set, r.pool, profile)
+		s.Levels, s.LevelWhy, held = r.levels(v.GPU, list, unmixed(mps[id], others[id], but))
+		if mps[id] && held != config.BackendMPS {
+			s.Shut = "runs MPS for other grants, which cannot hold this one (" + s.LevelWhy + ")"
+			s.Levels, s.LevelWhy, _ = r.levels(v.GPU, list, unmixed(false, others[id], but)) // once those grants have ended
 		}
 		bySettings(&s, set, v.Claims)
 		r.byTurn(&s)
@@ -80,10 +82,10 @@ func (r *Runtime) heldBy(req sharing.Request, p sharing.Placement, but map[confi
 			rep, known = r.att.Levels[f.GPU]
 		}
 		if !known {
-			return choice.Choice{Level: sharing.LevelUnknown, Why: "the levels of GPU " + string(f.GPU) + " have not been probed"}, nil
+			rep = choice.Unprobed("the agent has not probed GPU " + string(f.GPU))
 		}
 		set := r.settingsOf(r.gpu(f.GPU))
-		least = max(least, set.MinLevel)
+		least = max(least, sharing.LeastOfShare(req.MinLevel, set.MinLevel))
 		on = append(on, choice.On{
 			GPU: r.gpuName(f.GPU), List: r.config.BackendsOn(set, r.pool, req.Profile), Report: rep.But(unmixed(mps[f.GPU], others[f.GPU], but)),
 		})

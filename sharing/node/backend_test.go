@@ -18,7 +18,7 @@ import (
 // A profile's list replaces the pool's, for what is promised, given and refused.
 func TestBackendsOfAProfile(t *testing.T) {
 	conf, err := config.New(config.Document{
-		Pools: []config.Pool{{Name: "a"}},
+		Pools: []config.Pool{{Name: "a", Backends: []config.Backend{config.BackendDriver}, MinLevel: sharing.LevelNone}},
 		Profiles: []config.Profile{
 			{Name: "watched", Memory: sharing.GiB, Backends: []config.Backend{config.BackendDriver, config.BackendReactive}},
 			{Name: "demanding", Memory: sharing.GiB, MinLevel: sharing.LevelReactive},
@@ -34,7 +34,9 @@ func TestBackendsOfAProfile(t *testing.T) {
 	g := newGuarded(t, pool)
 	g.bench.SetConfig(conf, pool, ConfigSource{})
 	g.lease(g.tenant(), "watched", sharing.Request{Profile: "watched"})
-	g.lease(g.tenant(), "plain", gib(1))
+	bare := gib(1)
+	bare.MinLevel = sharing.LevelNone
+	g.lease(g.tenant(), "plain", bare)
 	for _, s := range g.bench.State(t.Context()).Grants {
 		want := map[string]config.Backend{"watched": config.BackendReactive, "plain": config.BackendNone}[s.Claim.Name]
 		if s.Backend != want || s.Level != want.Level() {

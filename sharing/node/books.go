@@ -42,6 +42,10 @@ type Books struct {
 type BookedGPU struct {
 	ledger.View
 	Levels []sharing.Level
+	// LevelReason says why each backend is not available where no backend enforces shares, or where that is unknown.
+	LevelReason string
+	// MinLevel is what pool and rules demand of shares; LevelUnknown where they say nothing.
+	MinLevel sharing.Level
 	// Settings are what holds for it.
 	Settings config.GPUSettings
 	// MIG is how it is cut; the zero value where nothing is known of that.
@@ -65,8 +69,12 @@ func (r *Runtime) Books() Books {
 	for _, v := range r.ledger.GPUs() {
 		health[v.GPU.UUID] = v.GPU.Health
 		g := BookedGPU{View: v, MIG: cut[v.GPU.UUID], Settings: r.settingsOf(v.GPU)}
+		g.MinLevel = r.pool.MinLevelOf(g.Settings)
 		if v.GPU.Health == sharing.HealthOK {
-			g.Levels = r.levelsOf(v.GPU, g.MIG)
+			var why string
+			if g.Levels, why = r.levelsOf(v.GPU, g.MIG); sharing.ShareLevel(g.Levels) < sharing.LevelReactive {
+				g.LevelReason = why
+			}
 			g.TurnsTo = r.turnsTo(g.MIG, now)
 		}
 		if t := r.turning[v.GPU.UUID]; t != nil { // nothing of it is to be had before it is over

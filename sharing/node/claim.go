@@ -167,7 +167,14 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 		return "", err
 	}
 	but = butMPS(req, but)
-	placement, err := r.chooseAlone(req, but)
+	place := func(req sharing.Request) (sharing.Placement, choice.Choice, error) { return r.placeAlone(req, but) }
+	var placement sharing.Placement
+	var held choice.Choice
+	if consents(asked) {
+		placement, held, err = place(req)
+	} else {
+		placement, held, err = placeEnforced(req, place)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -176,10 +183,6 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 		return "", err
 	}
 	if err := r.config.PermitMemory(req.Profile, memory); err != nil {
-		return "", err
-	}
-	held, err := r.heldBy(req, placement, but)
-	if err != nil {
 		return "", err
 	}
 	id := ledger.ClaimID(r.opt.NewID())
@@ -201,19 +204,30 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 	return id, nil
 }
 
-// chooseAlone places the request of a process of its own; it needs the lock.
-func (r *Runtime) chooseAlone(req sharing.Request, but map[config.Backend]choice.Support) (sharing.Placement, error) {
+// placeAlone places the request of a process of its own, and says what holds it; it needs the lock.
+func (r *Runtime) placeAlone(req sharing.Request, but map[config.Backend]choice.Support) (sharing.Placement, choice.Choice, error) {
+	var p sharing.Placement
+	var err error
 	if req.Kind == sharing.KindMIG {
-		return r.cutFor(req, sharing.Advice{})
+		p, err = r.cutFor(req, sharing.Advice{})
+	} else {
+		p, err = allocator.Choose(r.gpuStates(req.Profile, but), req)
 	}
-	return allocator.Choose(r.gpuStates(req.Profile, but), req)
+	if err != nil {
+		return nil, choice.Choice{}, err
+	}
+	held, err := r.heldBy(req, p, but)
+	return p, held, err
 }
 
-// resolved is the request as the configuration completes it, none where it is wrong. It needs the lock.
+// resolved is the request of a process as the configuration completes it and as it is placed, none where it is wrong. It needs the lock.
 func (r *Runtime) resolved(asked sharing.Request) []sharing.Request {
 	req, err := r.config.Resolve(r.pool, asked)
 	if err != nil {
 		return nil
+	}
+	if !consents(asked) {
+		req = enforced(req)
 	}
 	return []sharing.Request{req}
 }

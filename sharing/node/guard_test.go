@@ -94,8 +94,15 @@ func (g *guarded) restartAgent() {
 // share is a tenant with a lease of so many GiB on the first GPU.
 func (g *guarded) share(n int) (*tenant, Armed) {
 	g.t.Helper()
+	return g.shareAt(n, sharing.LevelUnknown)
+}
+
+// shareAt is share with --level.
+func (g *guarded) shareAt(n int, level sharing.Level) (*tenant, Armed) {
+	g.t.Helper()
 	p := g.tenant()
 	req := gib(n)
+	req.MinLevel = level
 	req.UUIDs = []sharing.GPUID{g.gpus[0].UUID}
 	a := g.lease(p, "", req)
 	g.t.Cleanup(func() { p.end(); g.bench.Reconcile(g.t.Context()) })
@@ -146,7 +153,7 @@ func (g *guarded) lives(p *tenant) {
 
 var (
 	killing = config.Pool{Name: "a", Backends: []config.Backend{config.BackendDriver, config.BackendReactive}, OverCap: config.OverCapKill}
-	warning = config.Pool{Name: "a", Backends: killing.Backends}
+	warning = config.Pool{Name: "a", Backends: killing.Backends, OverCap: config.OverCapWarn}
 )
 
 func (g *guarded) shown() GrantState { return g.bench.State(g.t.Context()).Grants[0] }
@@ -302,12 +309,12 @@ func TestGuardGoesOnAfterARestart(t *testing.T) {
 	g.dead(p)
 }
 
-// Without the backend in the pool's list a share has level none and is left alone, and so it stays for those
-// that had one then.
+// Without the backend in the pool's list a share has level none, where pool and process allow that, and is left alone. So it
+// stays for those that had one then.
 func TestGuardIsAskedFor(t *testing.T) {
-	plain := config.Pool{Name: "a", OverCap: config.OverCapKill}
+	plain := config.Pool{Name: "a", Backends: []config.Backend{config.BackendDriver}, MinLevel: sharing.LevelNone, OverCap: config.OverCapKill}
 	g := newGuarded(t, plain)
-	p, _ := g.share(4)
+	p, _ := g.shareAt(4, sharing.LevelNone)
 	g.holds(gibs(p, 5))
 	g.looks(3)
 	g.bench.SetConfig(config.Default(), killing, ConfigSource{})

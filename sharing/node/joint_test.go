@@ -197,7 +197,7 @@ func TestOneCapNeedsABackend(t *testing.T) {
 			m, s := g.together("p", []string{"gpu-memory-gib:6"}, []string{"gpu-memory-gib:4"})
 			err := g.bench.ClaimPod(t.Context(), []sharing.ContainerAsk{m, s})
 			if tt.want == config.BackendNone {
-				refused(t, err, sharing.ErrUnsupported, "no backend of this node holds several containers to one cap", "without share-with")
+				refused(t, err, sharing.ErrUnsupported, "no backend of this node enforces one cap for several containers", "remove share-with")
 				refused(t, err, sharing.ErrUnsupported, tt.says)
 				return
 			}

@@ -377,19 +377,21 @@ func (r *Runtime) migStates() map[sharing.GPUID]MIGState {
 	return out
 }
 
-// levelsOf are the levels that a claim can have on a healthy GPU that is cut so; it needs the lock.
-func (r *Runtime) levelsOf(g sharing.GPU, cut MIGState) []sharing.Level {
+// levelsOf are the levels that a claim can have on a healthy GPU that is cut so, and why a share cannot have a stronger one; it
+// needs the lock.
+func (r *Runtime) levelsOf(g sharing.GPU, cut MIGState) (levels []sharing.Level, why string) {
 	if g.MIG && cut.On && cut.Shared {
-		return nil // its instances have levels of their own
+		return nil, "" // its instances have levels of their own
 	}
 	if g.MIG && cut.On && !cut.Turns {
-		return []sharing.Level{sharing.LevelHardware}
+		return []sharing.Level{sharing.LevelHardware}, ""
 	}
-	levels, _, _ := r.levels(g, r.listOn(g, ""), nil)
+	levels, why, _ = r.levels(g, r.listOn(g, ""), nil)
 	if g.MIG { // and demand may change that: it gives what it gave before, too
-		levels = append([]sharing.Level{sharing.LevelHardware}, r.levelsBefore(g.UUID)...)
+		before, why := r.levelsBefore(g.UUID)
+		return append([]sharing.Level{sharing.LevelHardware}, before...), why
 	}
-	return levels
+	return levels, why
 }
 
 // instanceLost says why a claim's MIG instance does not hold it any more; empty while it does. It needs the lock.

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/allocator"
 	"github.com/kerf-gpu/kerf/sharing/caps/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
@@ -284,11 +283,4 @@ func unmixed(mps, others bool, but map[config.Backend]choice.Support) map[config
 		}
 	}
 	return out
-}
-
-// shut closes a GPU that runs MPS to shares that MPS cannot hold.
-func shut(s *allocator.GPUState, held config.Backend, why string) {
-	if held != config.BackendMPS {
-		s.Shut = "runs MPS for other grants, which cannot hold this one (" + why + ")"
-	}
 }

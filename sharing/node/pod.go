@@ -178,6 +178,9 @@ func (r *Runtime) placed(ask sharing.ContainerAsk, req sharing.Request) (ledger.
 	}
 	placement, err := r.choose(together, ask.Advice, but)
 	if err != nil {
+		if _, alone := r.choose(together, ask.Advice, butMPS(req, r.noMPS())); joint && alone == nil {
+			err = fmt.Errorf("no backend of this node enforces one cap for several containers: remove share-with, or list libkerf or reactive in backends: %w", err)
+		}
 		return fail(err)
 	}
 	held, err := r.heldBy(together, placement, but)

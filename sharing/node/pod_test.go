@@ -390,7 +390,8 @@ func TestWholeGPUsAndPercentAlone(t *testing.T) {
 	b.gone("whole", "half", "rest")
 }
 
-// A driver that cannot limit: containers run at level none, and say so.
+// A driver that cannot limit, and no other backend: only where the pool allows level none do containers run, and say so. One that
+// has its grant keeps it when the pool allows that no more, and over the end of its container.
 func TestADriverWithoutCaps(t *testing.T) {
 	b := newPodBench(t)
 	b.Runtime = New(b.opt)
@@ -406,6 +407,9 @@ func TestADriverWithoutCaps(t *testing.T) {
 	}
 	b.loops()
 	ask := b.app("p", "gpu-memory-gib:10")
+	refused(t, b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}), sharing.ErrUnsupported,
+		"no backend enforces shares of this GPU", "driver: driver 570 has no memory limits", "libkerf: ", "reactive: ", "set minEnforcement: none on the pool")
+	b.SetConfig(config.Default(), config.Pool{Name: "default", MinLevel: sharing.LevelNone}, ConfigSource{})
 	c := b.run(ask)
 	if b.leased(ask, c).Claim.Level != sharing.LevelNone || c.in.Env["KERF_LEVEL"] != "none" {
 		t.Errorf("level %v", b.leased(ask, c).Claim.Level)
@@ -419,6 +423,14 @@ func TestADriverWithoutCaps(t *testing.T) {
 	demanding := b.app("q", "gpu-memory-gib:10")
 	demanding.Request.MinLevel = sharing.LevelDriver
 	refused(t, b.ClaimPod(t.Context(), []sharing.ContainerAsk{demanding}), sharing.ErrUnsupported, `container "main"`)
+	b.SetConfig(config.Default(), config.Pool{Name: "default"}, ConfigSource{})
+	late := b.app("late", "gpu-memory-gib:10")
+	refused(t, b.ClaimPod(t.Context(), []sharing.ContainerAsk{late}), sharing.ErrUnsupported, "set minEnforcement: none")
+	c.remove()
+	c = b.run(ask)
+	if g := b.leased(ask, c); g.Claim.Level != sharing.LevelNone {
+		t.Errorf("after a restart of its container: level %v", g.Claim.Level)
+	}
 	c.remove()
 	b.gone("p")
 }

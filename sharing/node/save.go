@@ -126,6 +126,9 @@ func placementOf(fragments []record.Fragment) sharing.Placement {
 // holdingOf is the reverse of what recordOf writes of a holding. The cgroup is the caller's to open.
 func holdingOf(g record.Grant) (*holding, error) {
 	h := &holding{kind: kindOf(g.Kind), domain: g.MPSDomain, priority: g.Priority}
+	if g.Level == sharing.LevelNone.String() {
+		h.levelWhy = "no backend enforced it when it was granted"
+	}
 	var err error
 	switch g.Backend {
 	case "":

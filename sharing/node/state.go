@@ -50,6 +50,10 @@ type GPUState struct {
 	// Turning is what becomes of it where its MIG mode is demand's to change.
 	Turning Turning
 	Levels  []sharing.Level
+	// LevelReason says why a share cannot have a higher level; empty where nothing stronger is listed. MinLevel is what pool
+	// and rules demand of shares; LevelUnknown where they say nothing.
+	LevelReason string
+	MinLevel    sharing.Level
 	// Backends are all that there are, strongest first; nil while they have not been probed.
 	Backends []BackendState
 }
@@ -95,8 +99,9 @@ func (r *Runtime) State(ctx context.Context) State {
 		health[v.GPU.UUID] = v.GPU.Health
 		g := GPUState{MIGState: cut[v.GPU.UUID], GPU: v.GPU, Granted: v.HeldMemory, GrantedPercent: v.HeldPercent, Lent: v.LentMemory, Utilization: -1}
 		if v.GPU.Health == sharing.HealthOK {
-			g.Levels = r.levelsOf(v.GPU, g.MIGState)
+			g.Levels, g.LevelReason = r.levelsOf(v.GPU, g.MIGState)
 		}
+		g.MinLevel = r.pool.MinLevelOf(r.settingsOf(v.GPU))
 		g.Turning, g.Backends = r.turningOf(g.MIGState, now), r.backends(v.GPU)
 		if use, ok := p.gpus[v.GPU.UUID]; ok {
 			g.Used, g.UsedKnown, g.Utilization = use.Used, true, use.Utilization
@@ -108,6 +113,9 @@ func (r *Runtime) State(ctx context.Context) State {
 			s.Warnings = append(s.Warnings, told)
 		}
 		s.GPUs = append(s.GPUs, g)
+	}
+	if r.pool.Mode.Shared() {
+		s.Warnings = append(s.Warnings, weakShares(s.GPUs)...)
 	}
 	for _, g := range r.ledger.Grants() {
 		s.Grants = append(s.Grants, r.grantState(g, p, health))

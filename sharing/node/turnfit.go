@@ -109,11 +109,11 @@ func (w *whatIf) emptied(s *allocator.GPUState, req sharing.Request) {
 }
 
 // levelsBefore are those that a GPU in MIG mode had outside of it; none where that is not known. It needs the lock.
-func (r *Runtime) levelsBefore(gpu sharing.GPUID) []sharing.Level {
+func (r *Runtime) levelsBefore(gpu sharing.GPUID) (levels []sharing.Level, why string) {
 	rep, known := r.plain[gpu]
 	if !known {
-		return nil
+		return nil, ""
 	}
 	c := choice.Choose(choice.On{List: r.listOn(r.gpu(gpu), ""), Report: rep})
-	return []sharing.Level{sharing.LevelExclusive, c.Level}
+	return []sharing.Level{sharing.LevelExclusive, c.Level}, c.Why
 }

@@ -40,7 +40,7 @@ func (r *Runtime) tellUnplaced(asks []sharing.ContainerAsk, err error) bool {
 	case !full || !known && len(r.unplaced) >= mostUnplaced:
 		return false
 	}
-	now := Unplaced{Ref: ref, Why: no.Summary}
+	now := Unplaced{Ref: ref, Why: no.Sentence()}
 	r.unplaced[ref.PodUID] = now
 	return !known || before != now
 }

@@ -64,9 +64,8 @@ func (b *Books) explain(w Want, names []string, now time.Time) string {
 		case LacksInstance:
 			cut++
 		case LacksLevel:
-			full, err := b.resolve(n, r)
-			if err == nil {
-				counts["lack level "+cmp.Or(ruledOut(b.books(n), full), full.MinLevel).String()]++
+			if full, err := b.resolve(n, r); err == nil {
+				counts[lacks(b.books(n), full)]++
 			}
 		case Stale:
 			counts["have a kerf-agent that is not heard from"]++

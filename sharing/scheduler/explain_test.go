@@ -29,6 +29,13 @@ func TestExplain(t *testing.T) {
 		}
 		return s
 	}
+	bare := func(i int) gpunode.Status {
+		s := weak(i)
+		for g := range s.GPUs {
+			s.GPUs[g].Levels, s.GPUs[g].LevelReason = []string{"exclusive", "none"}, "driver: too old"
+		}
+		return s
+	}
 	empty := func(i int) gpunode.Status { return statusOf(i, 2) }
 	type status = func(int) gpunode.Status
 	level := []string{"kerf.dev/min-enforcement", "driver"}
@@ -41,6 +48,8 @@ func TestExplain(t *testing.T) {
 		{"fits", []status{full, empty}, podOf("p", memory(40)), ""},
 		{"memory", []status{full, full, weak, weak, weak}, podOf("p", memory(40), level...), "needs 40GiB on one GPU: best of 5 nodes has 31GiB free; 3 nodes lack level driver"},
 		{"one node", []status{full, weak}, podOf("p", memory(40), level...), "needs 40GiB on one GPU: best of 2 nodes has 31GiB free; 1 node lacks level driver"},
+		{"not enforced", []status{bare, bare, full}, podOf("p", memory(40)), "needs 40GiB on one GPU: best of 3 nodes has 31GiB free; 2 nodes do not enforce shares (set minEnforcement: none on the pool to grant shares without enforcement)"},
+		{"not enforced, one node", []status{bare}, podOf("p", memory(40)), "needs 40GiB on one GPU: 1 node does not enforce shares (set minEnforcement: none on the pool to grant shares without enforcement)"},
 		{"model", []status{full, old}, podOf("p", memory(40), "kerf.dev/gpu-model", "H100"), "needs 40GiB on one GPU: best of 2 nodes has 31GiB free; 1 node has no GPU of the model or UUID asked for"},
 		{"percent", []status{full}, podOf("p", map[string]string{sharing.ResourcePercent: "80"}), "needs 80% on one GPU: best of 1 node has 100% and 31GiB free"},
 		{"whole", []status{full, full}, podOf("p", whole(2)), "needs 2 whole GPUs: best of 2 nodes has 0 free"},

@@ -258,15 +258,7 @@ func because(s *state, r sharing.Request, err error) (Reason, string) {
 	case !ever(admits):
 		return WrongModel, WrongModel.String()
 	case !ever(holds):
-		for _, g := range s.gpus {
-			if level(g).AtLeast(r.MinLevel) && contested(g, r) {
-				return LacksLevel, fmt.Sprintf("memory is given %s times over, %v asked", g.GPU.Overcommit.Memory, r.MinLevel)
-			}
-		}
-		if least := ruledOut(s, r); least != sharing.LevelUnknown {
-			return LacksLevel, fmt.Sprintf("shares are held to their size at level %v at most, %v demanded by the pool's rules", strongest(s), least)
-		}
-		return LacksLevel, fmt.Sprintf("shares are held to their size at level %v at most, %v asked", strongest(s), r.MinLevel)
+		return LacksLevel, tooWeak(s, r)
 	case !ever(large):
 		return TooSmall, TooSmall.String()
 	case !ever(func(g allocator.GPUState) bool { return large(g) && g.GPU.Health == sharing.HealthOK }):
@@ -281,45 +273,4 @@ func because(s *state, r sharing.Request, err error) (Reason, string) {
 		return LacksRoom, no.Summary
 	}
 	return LacksRoom, err.Error()
-}
-
-// strong reports whether what the request gets of the GPU is held as strongly as it demands, and as the pool's rules do.
-func strong(g allocator.GPUState, r sharing.Request) bool {
-	return r.Kind == sharing.KindWhole || level(g).AtLeast(r.MinLevel) && level(g).AtLeast(g.MinLevel) && !contested(g, r)
-}
-
-// contested reports whether neighbours could take what the request wants held against them.
-func contested(g allocator.GPUState, r sharing.Request) bool {
-	return g.GPU.Contested() && r.MinLevel >= sharing.LevelDriver
-}
-
-// ruledOut is the least level that the pool's rules demand of a GPU that holds shares as strongly as the request demands, and
-// less so than the rules do; LevelUnknown where there is none.
-func ruledOut(s *state, r sharing.Request) sharing.Level {
-	least := sharing.LevelUnknown
-	for _, g := range s.gpus {
-		if l := level(g); r.Admits(g.GPU) && l.AtLeast(r.MinLevel) && !l.AtLeast(g.MinLevel) && (least == sharing.LevelUnknown || g.MinLevel < least) {
-			least = g.MinLevel
-		}
-	}
-	return least
-}
-
-// level is the strongest at which a share can be held on the GPU.
-func level(g allocator.GPUState) sharing.Level {
-	best := sharing.LevelUnknown
-	for _, l := range g.Levels {
-		if l < sharing.LevelHardware {
-			best = max(best, l)
-		}
-	}
-	return best
-}
-
-func strongest(s *state) sharing.Level {
-	best := sharing.LevelUnknown
-	for _, g := range s.gpus {
-		best = max(best, level(g))
-	}
-	return best
 }

@@ -298,6 +298,9 @@ func (b *Books) resolve(n *node, r sharing.Request) (sharing.Request, error) {
 		if r.Open() {
 			return r, sharing.Invalid("profile", r.Profile, "give the scheduler the SharingConfig", "is not known to the scheduler")
 		}
+		if r.MinLevel == sharing.LevelNone {
+			r.MinLevel = sharing.LevelUnknown // as config.Resolve does: only the config allows shares without enforcement
+		}
 		return r, nil
 	}
 	for _, p := range b.config.Pools() {

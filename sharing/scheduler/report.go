@@ -111,7 +111,7 @@ func readGPU(g gpunode.GPU, holders int) allocator.GPUState {
 	if g.Whole {
 		s.FreeMemory, s.FreePercent = 0, 0
 	}
-	s.Sharers, s.MaxSharers = holders, g.MaxSharers
+	s.Sharers, s.MaxSharers, s.LevelWhy = holders, g.MaxSharers, g.LevelReason
 	if g.Gives != "" {
 		why := "gives " + g.Gives + " alone, by its pool's rules"
 		if g.Gives != config.ModeShared.String() {
@@ -124,11 +124,7 @@ func readGPU(g gpunode.GPU, holders int) allocator.GPUState {
 	if l, err := sharing.ParseLevel("minEnforcement", g.MinEnforcement); err == nil {
 		s.MinLevel = l
 	}
-	for _, name := range g.Levels {
-		if l, err := sharing.ParseLevel("levels", name); err == nil {
-			s.Levels = append(s.Levels, l)
-		}
-	}
+	s.Levels = sharing.ParseLevels(g.Levels)
 	return s
 }
 

@@ -233,7 +233,7 @@ func (n *node) empty(gpus []allocator.GPUState) cluster.Node {
 		if usable := g.GPU.Usable(); out.GPUMemory == 0 || usable < out.GPUMemory {
 			out.GPUMemory = usable
 		}
-		out.Level = max(out.Level, level(g))
+		out.Level = max(out.Level, g.ShareLevel())
 		out.Topology = append(out.Topology, cluster.Place{NUMA: g.GPU.NUMA, NVLink: clique(gpus, i)})
 	}
 	return out

@@ -4,11 +4,13 @@
 package scheduler_test
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
 	"github.com/kerf-gpu/kerf/api/gpunode"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/scheduler"
 )
 
@@ -103,6 +105,57 @@ func TestLevelsOfOneNode(t *testing.T) {
 	b.Report("n00", s)
 	if got := on(podOf("later", memory(1), "kerf.dev/gpu-uuid", uuid(0, 2))); got != uuid(0, 2) {
 		t.Errorf("once it is held so strongly: %s", got)
+	}
+}
+
+// A share that no backend enforces needs a pool or a profile that allows it. What the pod says does not.
+func TestUnenforcedShares(t *testing.T) {
+	t.Parallel()
+	const remedy = "; set minEnforcement: none on the pool to grant shares without enforcement"
+	pool := func(spec string) string {
+		return "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  pools: [{name: default" + spec + "}]\n  profiles: [{name: lax, memory: 1GiB, minEnforcement: none}]\n"
+	}
+	plain, none := podOf("p", memory(1)), podOf("p", memory(1), "kerf.dev/min-enforcement", "none")
+	for name, tt := range map[string]struct {
+		config        string // none: the scheduler has none
+		levels, least string
+		health        string
+		pod           sharing.Pod
+		text          string // empty: it fits
+	}{
+		"none":                  {"", "exclusive,none", "", "", plain, "no backend enforces shares (driver: too old)" + remedy},
+		"unknown":               {"", "exclusive,unknown", "", "", plain, "the enforcement level of shares is unknown (driver: too old)" + remedy},
+		"no levels":             {"", "", "", "", plain, "the enforcement level of shares is unknown (driver: too old)" + remedy},
+		"reactive":              {"", "exclusive,reactive", "", "", plain, ""},
+		"allowed by the report": {"", "exclusive,none", "none", "", plain, ""},
+		"asked by the pod":      {"", "exclusive,none", "", "", none, "no backend enforces shares (driver: too old)" + remedy},
+		"asked, with a config":  {pool(""), "exclusive,none", "", "", none, "no backend enforces shares (driver: too old)" + remedy},
+		"allowed by the pool":   {pool(", minEnforcement: none"), "exclusive,none", "none", "", plain, ""},
+		"stricter pool":         {pool(", minEnforcement: reactive"), "exclusive,none", "reactive", "", none, "shares are held to their size at level none at most, reactive asked"},
+		"allowed by a profile":  {pool(""), "exclusive,none", "", "", podOf("p", memory(1), "kerf.dev/profile", "lax"), ""},
+		"whole":                 {pool(""), "exclusive,none", "", "", podOf("p", whole(1)), ""},
+		"lost":                  {"", "", "", "lost", plain, "GPUs not healthy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := booksOf(1, 1)
+			if tt.config != "" {
+				c, err := config.Decode([]byte(tt.config))
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.Configure(c)
+			}
+			s := statusOf(0, 1)
+			s.GPUs[0].Levels, s.GPUs[0].LevelReason, s.GPUs[0].MinEnforcement = nil, "driver: too old", tt.least
+			if tt.levels != "" {
+				s.GPUs[0].Levels = strings.Split(tt.levels, ",")
+			}
+			s.GPUs[0].Health = cmp.Or(tt.health, s.GPUs[0].Health)
+			b.Report("n00", s)
+			if v := b.Fit(want(t, tt.pod), "n00", noon()); v.Text != tt.text || (v.Reason == scheduler.Fits) != (tt.text == "") {
+				t.Errorf("%v: %q, want %q", v.Reason, v.Text, tt.text)
+			}
+		})
 	}
 }
 

@@ -157,6 +157,7 @@ func (b *liveBuilder) inventory(base cluster.Node, n *LiveNode, becomes bool) []
 	all := cut > 0 && cut == len(s.GPUs)
 	var parts []cluster.Node
 	differ, none := map[int]bool{}, 0
+	var unenforced unenforcedGPUs
 	for _, g := range slices.SortedFunc(slices.Values(s.GPUs), func(x, y gpunode.GPU) int { return cmp.Compare(x.Index, y.Index) }) {
 		if g.Health != sharing.HealthOK.String() || g.Cordoned != "" || g.MIG && !all {
 			continue
@@ -164,6 +165,7 @@ func (b *liveBuilder) inventory(base cluster.Node, n *LiveNode, becomes bool) []
 		gives, some := cluster.AllPieces, true
 		if !all && !becomes {
 			gives, some = pieces(g, n.Offers)
+			unenforced.add(g)
 		}
 		if !some {
 			none++
@@ -180,6 +182,7 @@ func (b *liveBuilder) inventory(base cluster.Node, n *LiveNode, becomes bool) []
 	if none > 0 {
 		b.Notes = append(b.Notes, fmt.Sprintf("node %s: %d of its GPUs are left out, which the pool's rules let give neither parts nor all of them", base.Name, none))
 	}
+	b.Notes = append(b.Notes, unenforced.notes(base.Name)...)
 	b.becomes[base.Name] = becomes && !all && len(parts) > 0
 	b.cut[base.Name] = all || b.becomes[base.Name]
 	for i := range parts {
@@ -235,36 +238,6 @@ func add(n *cluster.Node, g gpunode.GPU) (differs bool) {
 	n.Overcommit = sharing.Overcommit{Memory: min(n.Overcommit.Memory, over.Memory), Compute: min(n.Overcommit.Compute, over.Compute)}
 	n.GPUs, n.Topology = append(n.GPUs, cluster.WholeGPU), append(n.Topology, place)
 	return differs
-}
-
-// pieces are those in which a GPU is given: by the rules of its pool, as its kubelet counts, and as strongly as the pool demands.
-func pieces(g gpunode.GPU, offers map[string]int64) (p cluster.Pieces, some bool) {
-	parts := g.Gives == "" || g.Gives == gpunode.GivesShared
-	whole := g.Gives == "" || g.Gives == gpunode.GivesWhole
-	if least, err := sharing.ParseLevel("minEnforcement", g.MinEnforcement); err == nil && !levelOf(g).AtLeast(least) {
-		parts = false
-	}
-	counted, all := offers[sharing.ResourceMemory] > 0 || offers[sharing.ResourcePercent] > 0, offers[sharing.ResourceGPU] > 0
-	if counted || all { // nothing at all is what a kubelet counts whose agent is away
-		parts, whole = parts && counted, whole && all
-	}
-	switch {
-	case parts && whole:
-		return cluster.AllPieces, true
-	case parts:
-		return cluster.PartsAlone, true
-	}
-	return cluster.WholeAlone, whole
-}
-
-// levelOf is how strongly shares of the GPU can be held.
-func levelOf(g gpunode.GPU) sharing.Level {
-	for _, name := range g.Levels { // the strongest first
-		if l, err := sharing.ParseLevel("levels", name); err == nil && l < sharing.LevelHardware {
-			return l
-		}
-	}
-	return sharing.LevelNone
 }
 
 // overcommitOf is how much more than there is the GPU's agent gives.

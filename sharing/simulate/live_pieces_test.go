@@ -31,6 +31,12 @@ func TestLiveGivesWhatThePoolLetsIt(t *testing.T) {
 		}
 		return n
 	}
+	bare := func(n simulate.LiveNode, least string) simulate.LiveNode {
+		for i := range n.Report.GPUs {
+			n.Report.GPUs[i].LevelReason = "driver: too old"
+		}
+		return demands(n, "exclusive,none", least)
+	}
 	offers := func(n simulate.LiveNode, amounts map[string]int64) simulate.LiveNode {
 		n.Offers = amounts
 		return n
@@ -51,6 +57,11 @@ func TestLiveGivesWhatThePoolLetsIt(t *testing.T) {
 		"as strongly as demanded":     {demands(liveNode("a", 2), "exclusive,driver,reactive", "client"), 4, 2, ""},
 		"less strongly than demanded": {demands(liveNode("a", 2), "exclusive,reactive", "client"), 0, 2, ""},
 		"shared, less strongly":       {demands(gives(liveNode("a", 2), s, s), "exclusive,reactive", "client"), 0, 0, "2 of its GPUs are left out"},
+		"not enforced":                {bare(liveNode("a", 2), ""), 0, 2, "node a: 2 of its GPUs give no shares, because no backend enforces them (driver: too old); set minEnforcement: none on the pool"},
+		"not enforced, allowed":       {bare(liveNode("a", 2), "none"), 4, 2, ""},
+		"not enforced, whole alone":   {gives(bare(liveNode("a", 2), ""), w, w), 0, 2, ""},
+		"unknown":                     {demands(liveNode("a", 2), "exclusive,unknown", ""), 0, 2, "2 of its GPUs give no shares"},
+		"reactive by default":         {demands(liveNode("a", 2), "exclusive,reactive", ""), 4, 2, ""},
 		"counted by memory":           {offers(liveNode("a", 2), map[string]int64{sharing.ResourceMemory: 160, sharing.ResourceGPU: 0}), 4, 0, ""},
 		"counted whole":               {offers(liveNode("a", 2), map[string]int64{sharing.ResourceGPU: 2}), 0, 2, ""},
 		"counted both ways":           {offers(liveNode("a", 2), map[string]int64{sharing.ResourcePercent: 200, sharing.ResourceGPU: 2}), 4, 2, ""},

@@ -15,6 +15,7 @@ import (
 	apps "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
@@ -167,12 +168,32 @@ func TestConfigIsValidAndWhereTheAgentLooks(t *testing.T) {
 		if len(conf.Pools()) != 1 || !conf.Pools()[0].Mode.Shared() || conf.Pools()[0].Mode.Whole() {
 			t.Errorf("%s: pools %+v; without a scheduler of its own a pool offers one kind", name, conf.Pools())
 		}
+		wantDefaults(t, conf)
 		if want := "--config=" + mount(c, "config").MountPath; !slices.Contains(c.Args, want) {
 			t.Errorf("no argument %s in %v", want, c.Args)
 		}
 	}
 	if v := p.Volumes[slices.IndexFunc(p.Volumes, func(v corev1.Volume) bool { return v.Name == "config" })]; v.ConfigMap == nil || v.ConfigMap.Name != m.Name {
 		t.Errorf("volume %+v is not the ConfigMap", v)
+	}
+}
+
+// wantDefaults holds a config that is shipped to what an agent without one does: the same backends and the same end of who is over
+// his cap. It may demand a higher level, and never a lower one.
+func wantDefaults(t *testing.T, c config.Config) {
+	t.Helper()
+	bare := config.Default()
+	plain := bare.Pools()[0]
+	for _, pool := range c.Pools() {
+		if d := cmp.Diff(bare.BackendsOf(plain, ""), c.BackendsOf(pool, "")); d != "" {
+			t.Errorf("pool %s: backends (-default +shipped):\n%s", pool.Name, d)
+		}
+		if got, want := c.OverCapOf(pool, ""), bare.OverCapOf(plain, ""); got != want {
+			t.Errorf("pool %s: overCap %v, and %v by default", pool.Name, got, want)
+		}
+		if least := sharing.LeastOfShare(plain.MinLevel); !sharing.LeastOfShare(pool.MinLevel).AtLeast(least) {
+			t.Errorf("pool %s: minEnforcement %v, and %v by default", pool.Name, pool.MinLevel, least)
+		}
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 func TestEvict(t *testing.T) {
 	e := beginWithAgent(t)
 	rules := e.readRules()
-	e.writeRules(strings.NewReplacer("libkerf, ", "", "overCap: warn", "overCap: evict", "minEnforcement: client", "minEnforcement: reactive",
+	e.writeRules(strings.NewReplacer("libkerf, ", "", "overCap: kill", "overCap: evict", "minEnforcement: client", "minEnforcement: reactive",
 		"- {name: e2e-small,", "- {name: e2e-kill, memory: 4GiB, overCap: kill}\n  - {name: e2e-small,").Replace(rules))
 	t.Cleanup(func() {
 		e.writeRules(rules)

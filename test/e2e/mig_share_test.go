@@ -86,7 +86,7 @@ func TestMIGShared(t *testing.T) {
 	eventually(e, "an instance that nobody has", func() error { return e.sharesError(part, "", nil) })
 
 	// Where only a watch holds shares, who is over its own is ended.
-	watched := strings.NewReplacer("backends: [driver, libkerf, reactive]", "backends: [driver, reactive]", "overCap: warn", "overCap: kill", "minEnforcement: client", "minEnforcement: reactive").Replace(rules)
+	watched := strings.NewReplacer("backends: [driver, libkerf, reactive]", "backends: [driver, reactive]", "minEnforcement: client", "minEnforcement: reactive").Replace(rules)
 	if watched == rules {
 		t.Fatalf("the rules name no backends: %s", rules)
 	}

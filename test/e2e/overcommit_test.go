@@ -28,7 +28,7 @@ func TestOvercommit(t *testing.T) {
 		e.writeRules(rules)
 		e.offersBecome(full)
 	})
-	e.writeRules(e.changedRules("    overCap: warn\n", "    overCap: warn\n    overcommit: {compute: 2, memory: 1.5}\n"))
+	e.writeRules(e.changedRules("    overCap: kill\n", "    overCap: kill\n    overcommit: {compute: 2, memory: 1.5}\n"))
 	over := func(n int) offered {
 		more := int64((g.Memory - g.Reserved) / 2 * 3 / gib)
 		all, compute := int64(len(gpus)-n)*usable+int64(n)*more, int64(len(gpus)+n)*100

@@ -4,6 +4,7 @@
 package machine_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,6 +32,8 @@ type setup struct {
 	agentFlags       []string
 	// unlimited: the driver has limits of memory that do not work, so that the next backend of a list enforces shares.
 	unlimited bool
+	// agentProgram is the agent's executable, "" for the one that was built.
+	agentProgram string
 	// noDriver and noAgent leave out what the test starts itself.
 	noDriver, noAgent bool
 	// disk is the size of the file system that the agent's directory lies on, in bytes; 0: that of /tmp.
@@ -181,7 +184,7 @@ func stateDir(dir string) string { return dir + ".state" }
 // anAgent starts an agent on any directory.
 func (m *machine) anAgent(dir string, env ...string) *proc {
 	m.t.Helper()
-	argv := append([]string{program("kerf-agent"), "--dir", dir, "--state-dir", stateDir(dir)}, m.agentFlags...)
+	argv := append([]string{cmp.Or(m.agentProgram, program("kerf-agent")), "--dir", dir, "--state-dir", stateDir(dir)}, m.agentFlags...)
 	argv = append(slices.Clone(m.wrap), argv...)
 	env = append(slices.Clone(m.env), env...)
 	if m.bootFile != "" {

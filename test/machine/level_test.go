@@ -6,6 +6,7 @@ package machine_test
 import (
 	"debug/elf"
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -37,17 +38,89 @@ func TestOldDriverHasNoLimitSymbols(t *testing.T) {
 	}
 }
 
-// Without limits in the driver nothing is called enforced: the level is none, it is said why, and a demand
-// for more is refused with what there is and what helps.
-func TestOldDriverGrantsAreNotCalledCapped(t *testing.T) {
+// Without configuration and without limits in the driver, libkerf rejects what is above the cap. Kerf says so, and a demand for
+// more is refused with what there is and what helps.
+func TestOldDriverIsEnforcedByDefault(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{driver: "r580"})
 	for _, g := range m.state().GPUs {
-		if slices.Contains(g.Levels, "driver") || !slices.Contains(g.Levels, "exclusive") {
+		if !slices.Equal(g.Levels, []string{"exclusive", "client"}) {
 			t.Errorf("GPU %d offers levels %q", g.Index, g.Levels)
 		}
 	}
-	r := m.run(flags("--memory 4GiB --name open"), load("--alloc 8GiB --hold 1h"))
+	r := m.run(flags("--memory 4GiB --name capped"), load("--alloc 8GiB --step 256MiB --hold 1h"))
+	got := r.loads(1)[0]
+	wantLoad(t, got, oom, 4*gib-contextH100-256*mib, 4*gib)
+	if got.Total == nil || *got.Total != 4*gib {
+		t.Errorf("a capped program sees %v, want its cap as the GPU's size", got)
+	}
+	if s := r.granted(); s.Level != "client" || s.Backend != "libkerf" || !strings.Contains(s.LevelReason, "install NVIDIA driver r615") {
+		t.Errorf("status file: level %q by %q, reason %q", s.Level, s.Backend, s.LevelReason)
+	}
+	if g := m.grant("capped"); g.Level != "client" || g.Used == nil || *g.Used > g.Memory {
+		t.Errorf("status: %+v", g)
+	}
+	if limits := m.limits(); len(limits) != 0 {
+		t.Errorf("limits on a driver that has none: %+v", limits)
+	}
+	for _, demand := range []string{"--memory 4GiB --level driver", "--percent 50 --level driver", "--memory 8GiB --gpus 2 --level driver"} {
+		if said := m.refused(flags(demand)); !strings.Contains(said, "level client at most, driver demanded") || !strings.Contains(said, "install NVIDIA driver r615") {
+			t.Errorf("%q: refused without levels or remedy: %s", demand, said)
+		}
+	}
+	whole := m.run(flags("--gpus 1 --level exclusive"), load("--alloc 70GiB --hold 1h"))
+	wantLoad(t, whole.loads(1)[0], "", 70*gib, 70*gib)
+	if s := whole.granted(); s.Level != "exclusive" {
+		t.Errorf("a whole GPU has level %q", s.Level)
+	}
+	checkInvariants(t, m)
+}
+
+// An agent that has no libkerf.so watches shares instead and kills what is above its cap. It says why.
+func TestAgentWithoutTheLibrary(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{hardware: "t4x4", driver: "r580", noAgent: true})
+	m.agentProgram = filepath.Join(m.work, "kerf-agent")
+	if err := copyProgram(program("kerf-agent"), m.agentProgram); err != nil {
+		t.Fatal(err)
+	}
+	m.startAgent()
+	m.ready()
+	m.wantWarning("GPU 0, 1, 2, 3: shares have level reactive only", "libkerf.so does not exist", "put libkerf.so beside kerf-agent")
+	r := m.run(flags("--memory 2GiB"), load("--alloc 3GiB --hold 1h"))
+	wantKilled(t, r)
+	if s := r.granted(); s.Level != "reactive" || s.Backend != "reactive" || !strings.Contains(s.LevelReason, "libkerf.so does not exist") {
+		t.Errorf("status file: level %q by %q, reason %q", s.Level, s.Backend, s.LevelReason)
+	}
+	m.noGrants()
+	checkInvariants(t, m)
+}
+
+// Where no backend works, nothing is granted unless the config allows level none and the process asks for it. Then nothing is
+// called enforced: the level is none, and it is said why. A grant outlives the config that allowed it, and the agent.
+func TestUnenforcedGrantsAreAskedFor(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{driver: "r580", noAgent: true})
+	bare := func(more string) string {
+		return head + "spec:\n  pools:\n  - {name: default, backends: [driver]" + more + "}\n"
+	}
+	m.agentFlags = []string{"--config", m.write(bare(""))}
+	m.startAgent()
+	m.ready()
+	for _, level := range []string{"", " --level none"} {
+		said := m.refused(flags("--memory 4GiB" + level))
+		for _, part := range []string{"no backend enforces shares", "driver: ", "libkerf: not listed in backends", "reactive: not listed in backends", "set minEnforcement: none on the pool"} {
+			if !strings.Contains(said, part) {
+				t.Errorf("%q is missing in: %s", part, said)
+			}
+		}
+	}
+	m.wantWarning("shares are rejected", "set minEnforcement: none on the pool")
+	m.rewrite(bare(", minEnforcement: none"))
+	if said := m.refused(flags("--memory 4GiB")); !strings.Contains(said, "level none") || !strings.Contains(said, "add --level none") {
+		t.Errorf("refused without the remedy: %s", said)
+	}
+	r := m.run(flags("--memory 4GiB --name open --level none"), load("--alloc 8GiB --hold 1h"))
 	got := r.loads(1)[0]
 	wantLoad(t, got, "", 8*gib, 8*gib)
 	if got.Total == nil || *got.Total < 79*gib {
@@ -56,24 +129,25 @@ func TestOldDriverGrantsAreNotCalledCapped(t *testing.T) {
 	if s := r.granted(); s.Level != "none" || s.LevelReason == "" {
 		t.Errorf("status file: level %q, reason %q", s.Level, s.LevelReason)
 	}
-	if g := m.grant("open"); g.Level != "none" || g.LevelReason == "" || g.Memory != 4*gib || g.Used == nil || *g.Used <= g.Memory {
-		t.Errorf("status does not show an uncapped grant over its size: %+v", g)
-	}
 	if !strings.Contains(r.stderr(), "not enforced") {
 		t.Errorf("no warning on stderr: %q", r.stderr())
-	}
-	if limits := m.limits(); len(limits) != 0 {
-		t.Errorf("limits on a driver that has none: %+v", limits)
 	}
 	for _, demand := range []string{"--memory 4GiB --level driver", "--percent 50 --level driver", "--memory 8GiB --gpus 2 --level driver"} {
 		if said := m.refused(flags(demand)); !strings.Contains(said, "level none at most, driver demanded") || !strings.Contains(said, "install NVIDIA driver r615") {
 			t.Errorf("%q: refused without levels or remedy: %s", demand, said)
 		}
 	}
-	whole := m.run(flags("--gpus 1 --level exclusive"), load("--alloc 70GiB --hold 1h"))
-	wantLoad(t, whole.loads(1)[0], "", 70*gib, 70*gib)
-	if s := whole.granted(); s.Level != "exclusive" {
-		t.Errorf("a whole GPU has level %q", s.Level)
+	m.rewrite(head + "spec:\n  pools:\n  - {name: default}\n") // libkerf enforces new grants
+	for _, restart := range []bool{false, true} {
+		if restart {
+			m.restartAgent()
+		}
+		if g := m.grant("open"); g.Level != "none" || g.LevelReason == "" || g.Memory != 4*gib || g.Used == nil || *g.Used <= g.Memory || !r.running() {
+			t.Errorf("restarted: %t: status does not show an uncapped grant over its size: %+v", restart, g)
+		}
+	}
+	if s := m.run(flags("--memory 4GiB --level none"), hold()).granted(); s.Level != "client" {
+		t.Errorf("where libkerf works, level none was asked for and %q given", s.Level)
 	}
 	checkInvariants(t, m)
 }

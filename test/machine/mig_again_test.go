@@ -84,6 +84,7 @@ func (m *machine) reboot(runs ...*run) {
 		r.end()
 	}
 	m.set("gpu=all", "reboot=true")
+	m.unmount(false) // mounts end with the machine
 	entries, err := os.ReadDir(m.dir)
 	if err != nil {
 		m.t.Fatal(err)

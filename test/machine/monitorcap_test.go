@@ -85,7 +85,7 @@ func TestMonitorTellsWhatHappensAtTheCap(t *testing.T) {
 			map[string]string{refusals: absent, violations: zero, delay: absent, throttled: absent},
 		},
 		"reactive": {
-			func(t *testing.T) *machine { return newWatched(t, "") },
+			func(t *testing.T) *machine { return newWatched(t, ", overCap: warn") },
 			map[string]string{refusals: absent, violations: more, delay: more, throttled: absent},
 			map[string]string{refusals: absent, violations: zero, delay: absent, throttled: absent},
 		},

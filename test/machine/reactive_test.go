@@ -116,7 +116,7 @@ func TestReactiveKills(t *testing.T) {
 // what it finds again.
 func TestReactiveWarnsThenKillsAfterARestart(t *testing.T) {
 	t.Parallel()
-	m := newWatched(t, "")
+	m := newWatched(t, ", overCap: warn")
 	r := m.run(flags("--memory 4GiB --name open"), load("--alloc 6GiB --hold 1h"))
 	wantLoad(t, r.loads(1)[0], "", 6*gib, 6*gib)
 	m.wantWarning("holds more than its 4GiB", "policy: warn")
@@ -138,7 +138,7 @@ func TestReactiveWarnsThenKillsAfterARestart(t *testing.T) {
 // While the driver does not tell what a lease uses, its level is unknown and nobody is killed.
 func TestReactiveNeverKillsOnUnknownUse(t *testing.T) {
 	t.Parallel()
-	m := newWatched(t, "")
+	m := newWatched(t, ", overCap: warn")
 	r := m.run(flags("--memory 4GiB --name open --gpu-uuid "+m.uuid(1)), load("--alloc 6GiB --hold 1h"))
 	wantLoad(t, r.loads(1)[0], "", 6*gib, 6*gib)
 	m.wantWarning("holds more than its 4GiB")
@@ -161,7 +161,7 @@ func TestReactiveNeverKillsOnUnknownUse(t *testing.T) {
 // Who uses a GPU without a grant is reported, and killed where the pool says so, beside programs that have one.
 func TestStrangersByPolicy(t *testing.T) {
 	t.Parallel()
-	m := newWatched(t, "")
+	m := newWatched(t, ", overCap: warn")
 	stranger := func(gpu string) *proc {
 		cmd := exec.Command(program("gpuload"), "--json", "--alloc", "1GiB", "--hold", "1h", "--gpu", gpu)
 		cmd.Env = slices.Clone(m.env)

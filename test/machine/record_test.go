@@ -104,7 +104,7 @@ func TestOneGenerationIsLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := newWatched(t, "")
+			m := newWatched(t, ", overCap: warn")
 			within := m.run(flags("--memory 4GiB --name within"), load("--alloc 3GiB --hold 1h"))
 			whole := m.run(flags("--gpus 1 --name whole"), load("--alloc 3GiB --hold 1h"))
 			over := m.run(flags("--memory 4GiB --name over"), load("--alloc 6GiB --hold 1h"))
@@ -213,12 +213,12 @@ func (m *machine) wantRecovered(before status, runs []*run) {
 	checkInvariants(m.t, m)
 }
 
-// Where the driver knows no caps, a lost record leaves it unknown what the processes may use: then nothing
+// Where neither driver nor library knows caps, a lost record leaves it unknown what the processes may use: then nothing
 // is granted beside them until they end.
 func TestLostRecordOnAnOldDriver(t *testing.T) {
 	t.Parallel()
 	for _, grants := range []int{1, 2} {
-		m := newMachine(t, setup{hardware: "t4x4", driver: "r580"})
+		m := newWatched(t, "")
 		var runs []*run
 		for range grants {
 			r := m.run(flags("--memory 1GiB --placement spread"), load("--alloc 512MiB --hold 1h"))

@@ -67,6 +67,15 @@ func (s Support) String() string {
 // not have.
 type Report map[config.Backend]Support
 
+// Unprobed is the report of a GPU that was not probed for that reason: nothing could be told of any backend.
+func Unprobed(reason string) Report {
+	r := Report{}
+	for _, b := range config.Backends() {
+		r[b] = Support{Answer: CouldNotTell, Reason: reason}
+	}
+	return r
+}
+
 // Of is the answer of one backend.
 func (r Report) Of(b config.Backend) Support {
 	if s, ok := r[b]; ok {
@@ -123,7 +132,8 @@ type Choice struct {
 	// Level is the backend's; without one it is sharing.LevelUnknown where some backend could not be told, else
 	// sharing.LevelNone.
 	Level sharing.Level
-	// Why says of each stronger backend of the list why it is not that; empty where there is none.
+	// Why says of each stronger backend of the list why it is not that; without a backend, also which ones no list has. It is
+	// empty where there is nothing stronger.
 	Why string
 }
 
@@ -132,7 +142,8 @@ type Choice struct {
 func Choose(on ...On) Choice {
 	c := Choice{Level: sharing.LevelNone}
 	var why []string
-	for _, b := range together(on) {
+	all := together(on)
+	for _, b := range all {
 		s := onAll(b, on)
 		if s.OK() {
 			c.Backend, c.Level = b, b.Level()
@@ -145,6 +156,13 @@ func Choose(on ...On) Choice {
 			c.Level = sharing.LevelUnknown
 		}
 		why = append(why, b.String()+": "+s.String())
+	}
+	if c.Backend == config.BackendNone && len(on) > 0 {
+		for _, b := range config.Backends() {
+			if !slices.Contains(all, b) {
+				why = append(why, b.String()+": not listed in backends")
+			}
+		}
 	}
 	c.Why = strings.Join(why, "; ")
 	return c

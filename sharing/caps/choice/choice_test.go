@@ -43,15 +43,15 @@ func TestChoose(t *testing.T) {
 		"the strongest":         {all, []gpu{{"0", Report{driver: yes, libkerf: yes, reactive: yes}}}, Choice{driver, sharing.LevelDriver, ""}},
 		"the next":              {all, []gpu{{"0", Report{driver: no, libkerf: yes, reactive: yes}}}, Choice{libkerf, sharing.LevelClient, "driver: too old; update it"}},
 		"told of what it is":    {all, []gpu{{"0", Report{driver: no, libkerf: {Supported, "new names", ""}}}}, Choice{libkerf, sharing.LevelClient, "driver: too old; update it; libkerf: new names"}},
-		"only what is listed":   {all[:1], []gpu{{"0", Report{driver: no, libkerf: yes, reactive: yes}}}, Choice{config.BackendNone, sharing.LevelNone, "driver: too old; update it"}},
+		"only what is listed":   {all[:1], []gpu{{"0", Report{driver: no, libkerf: yes, reactive: yes}}}, Choice{config.BackendNone, sharing.LevelNone, "driver: too old; update it; mps: not listed in backends; libkerf: not listed in backends; reactive: not listed in backends"}},
 		"in the list's order":   {[]config.Backend{driver, reactive}, []gpu{{"0", Report{driver: no, libkerf: yes, reactive: yes}}}, Choice{reactive, sharing.LevelReactive, "driver: too old; update it"}},
 		"not told, passed over": {all, []gpu{{"0", Report{driver: maybe, libkerf: no, reactive: yes}}}, Choice{reactive, sharing.LevelReactive, "driver: no answer; libkerf: too old; update it"}},
-		"nothing, one not told": {all, []gpu{{"0", Report{driver: no, libkerf: maybe, reactive: no}}}, Choice{config.BackendNone, sharing.LevelUnknown, "driver: too old; update it; libkerf: no answer; reactive: too old; update it"}},
-		"not of this agent":     {[]config.Backend{driver, libkerf}, []gpu{{"0", Report{driver: no}}}, Choice{config.BackendNone, sharing.LevelNone, "driver: too old; update it; libkerf: this agent does not have it"}},
+		"nothing, one not told": {all, []gpu{{"0", Report{driver: no, libkerf: maybe, reactive: no}}}, Choice{config.BackendNone, sharing.LevelUnknown, "driver: too old; update it; libkerf: no answer; reactive: too old; update it; mps: not listed in backends"}},
+		"not of this agent":     {[]config.Backend{driver, libkerf}, []gpu{{"0", Report{driver: no}}}, Choice{config.BackendNone, sharing.LevelNone, "driver: too old; update it; libkerf: this agent does not have it; mps: not listed in backends; reactive: not listed in backends"}},
 		"common to all GPUs": {all, []gpu{{"0", Report{driver: yes, libkerf: yes, reactive: yes}}, {"3", Report{driver: no, libkerf: yes, reactive: yes}}},
 			Choice{libkerf, sharing.LevelClient, "driver: GPU 3: too old; update it"}},
 		"nothing common": {all, []gpu{{"0", Report{driver: yes, libkerf: no, reactive: no}}, {"1", Report{driver: no, libkerf: yes, reactive: maybe}}},
-			Choice{config.BackendNone, sharing.LevelNone, "driver: GPU 1: too old; update it; libkerf: GPU 0: too old; update it; reactive: GPU 0: too old; update it"}},
+			Choice{config.BackendNone, sharing.LevelNone, "driver: GPU 1: too old; update it; libkerf: GPU 0: too old; update it; reactive: GPU 0: too old; update it; mps: not listed in backends"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var on []On
@@ -84,11 +84,11 @@ func TestChooseOfSeveralLists(t *testing.T) {
 		},
 		"nothing in common": {
 			[]On{{"0", []config.Backend{driver, mps}, old}, {"1", []config.Backend{driver, libkerf}, old}},
-			Choice{config.BackendNone, sharing.LevelNone, "driver: GPU 0: too old; update it; mps: " + unlisted("1") + "; libkerf: " + unlisted("0")},
+			Choice{config.BackendNone, sharing.LevelNone, "driver: GPU 0: too old; update it; mps: " + unlisted("1") + "; libkerf: " + unlisted("0") + "; reactive: not listed in backends"},
 		},
 		"not told of one, and not listed of the other": {
 			[]On{{"0", []config.Backend{driver}, Report{driver: no}}, {"1", []config.Backend{driver, libkerf}, Report{driver: no, libkerf: maybe}}},
-			Choice{config.BackendNone, sharing.LevelNone, "driver: GPU 0: too old; update it; libkerf: " + unlisted("0")},
+			Choice{config.BackendNone, sharing.LevelNone, "driver: GPU 0: too old; update it; libkerf: " + unlisted("0") + "; mps: not listed in backends; reactive: not listed in backends"},
 		},
 		"of equals, the first GPU's order": {
 			[]On{{"0", []config.Backend{driver, libkerf, mps}, old}, {"1", []config.Backend{driver, mps, libkerf}, old}},

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -138,7 +139,9 @@ func attach(t *testing.T, r *node.Runtime) {
 	t.Helper()
 	g := sharing.GPU{UUID: gpu, Model: "NVIDIA H100", Memory: 80 * sharing.GiB, Health: sharing.HealthOK, NUMA: -1}
 	err := r.Attach(t.Context(), node.Attachment{
-		Driver: driver{}, GPUs: []sharing.GPU{g}, Levels: map[sharing.GPUID]choice.Report{gpu: {config.BackendDriver: {Answer: choice.NotSupported, Reason: "old driver"}}},
+		Driver: driver{}, GPUs: []sharing.GPU{g}, Levels: map[sharing.GPUID]choice.Report{gpu: {
+			config.BackendDriver: {Answer: choice.NotSupported, Reason: "old driver"}, config.BackendReactive: {Answer: choice.Supported},
+		}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +164,7 @@ func TestTheCallerIsTheKernelsWord(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := got.GetGrant()
-	if g.GetUid() != uint32(os.Geteuid()) || g.GetState() != "claimed" || g.GetLevel() != "none" || g.GetLevelReason() != "driver: old driver" || g.GetBackend() != "none" || g.GetMemoryBytes() != in.GetMemoryBytes() {
+	if g.GetUid() != uint32(os.Geteuid()) || g.GetState() != "claimed" || g.GetLevel() != "reactive" || !strings.HasPrefix(g.GetLevelReason(), "driver: old driver; libkerf: ") || g.GetBackend() != "reactive" || g.GetMemoryBytes() != in.GetMemoryBytes() {
 		t.Errorf("grant %v", g)
 	}
 	_, err = c.Claim(t.Context(), in)
