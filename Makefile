@@ -174,7 +174,7 @@ nightly-guest: build ## Jobs held by each backend while systemd reloads, restart
 	@hack/nightly-guest.sh
 
 .PHONY: demo
-demo: build ## Show the main job on this machine: a simulated H100 node unless there is a driver
+demo: build ## Show the main job on this machine: on simulated H100 nodes with drivers r615 and r580 (DRIVER names one), or with the driver that is here
 	hack/demo.sh
 
 ##@ Check

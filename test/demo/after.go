@@ -62,21 +62,24 @@ func (s *show) crash(ctx context.Context) error {
 		problems = append(problems, "grants differ:\n"+d)
 	}
 	problems = append(problems, s.stillRunning()...)
-	if s.capped {
-		l, err := s.run(ctx, "late", []string{"--memory", s.amount(4)}, "--alloc", s.amount(5), "--step", s.amount(1))
-		if err != nil {
-			return err
-		}
-		code, err := l.wait(ctx)
-		if err != nil {
-			return err
-		}
-		if code != 9 {
-			problems = append(problems, "the new agent's cap does not hold")
-		}
+	late, err := s.late(ctx)
+	if err != nil {
+		return err
 	}
-	s.check("the agent is killed and restarted, and no grant is lost or changed", problems...)
+	if late.code != s.level.status() {
+		problems = append(problems, "the new agent's cap does not hold")
+	}
+	s.checkShares("the agent is killed and restarted, and no grant is lost or changed", []*load{late}, problems...)
 	return nil
+}
+
+// late runs a program that takes more than its cap, on the new agent.
+func (s *show) late(ctx context.Context) (*load, error) {
+	l, err := s.run(ctx, "late", []string{"--memory", s.amount(4)}, "--alloc", s.amount(5), "--step", s.amount(1), "--hold", s.level.patience())
+	if err == nil {
+		_, err = l.wait(ctx)
+	}
+	return l, err
 }
 
 // truth compares what Kerf says with what the driver says.

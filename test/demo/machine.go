@@ -26,7 +26,7 @@ type machine struct {
 	loads         []*load
 }
 
-// sharingConfig is the demo's configuration: it shows fractions, and a real GPU is to keep the MIG mode that it has.
+// sharingConfig leaves the enforcement of shares to the default; a real GPU is to keep the MIG mode that it has.
 const sharingConfig = `apiVersion: kerf.dev/v1alpha1
 kind: SharingConfig
 spec:
@@ -34,7 +34,8 @@ spec:
   - {name: default, migOnDemand: false}
 `
 
-func newMachine(ctx context.Context, bin string, real bool) (*machine, error) {
+// newMachine has this machine's driver where driver is empty, else a simulated one of that release.
+func newMachine(ctx context.Context, bin, driver string) (*machine, error) {
 	root, err := os.MkdirTemp("", "kerf-demo")
 	if err != nil {
 		return nil, err
@@ -46,7 +47,7 @@ func newMachine(ctx context.Context, bin string, real bool) (*machine, error) {
 	if err := os.WriteFile(m.config(), []byte(sharingConfig), 0o600); err != nil {
 		return nil, fmt.Errorf("write the configuration: %w", err)
 	}
-	if real {
+	if driver == "" {
 		say("This machine has an NVIDIA driver: the demo uses it.")
 		if err := m.startAgent(); err != nil {
 			return nil, err
@@ -54,8 +55,8 @@ func newMachine(ctx context.Context, bin string, real bool) (*machine, error) {
 		return m, nil
 	}
 	m.sim = filepath.Join(root, "gpu")
-	say("No NVIDIA driver here: a simulated node stands in (8 x H100 80GB, driver r615).")
-	if _, err := m.command(ctx, "gpusim", "start", "--machine", "h100x8", "--driver", "r615", "--dir", m.sim); err != nil {
+	say("No NVIDIA driver here: a simulated node stands in (8 x H100 80GB, driver %s).", driver)
+	if _, err := m.command(ctx, "gpusim", "start", "--machine", "h100x8", "--driver", driver, "--dir", m.sim); err != nil {
 		m.close()
 		return nil, err
 	}
@@ -149,7 +150,8 @@ type status struct {
 		Memory uint64 `json:"memory_bytes"`
 		Kept   uint64 `json:"reserved_bytes"`
 	}
-	Grants []grant
+	Grants   []grant
+	Warnings []string
 }
 
 type grant struct {
@@ -182,6 +184,8 @@ func (s status) grant(name string) (grant, bool) {
 // load is one kerf run of gpuload.
 type load struct {
 	name string
+	// file is what kerf run says of the grant.
+	file string
 	cmd  *exec.Cmd
 	// done is closed when it has ended; code is then its exit status.
 	done   chan struct{}
@@ -199,9 +203,10 @@ type report struct {
 
 // run starts gpuload under kerf run and waits for its report, or for its end if it comes without one.
 func (m *machine) run(ctx context.Context, name string, ask []string, loadArgs ...string) (*load, error) {
-	args := append([]string{"--dir", m.dir, "run", "-q", "--name", name}, ask...)
+	file := filepath.Join(filepath.Dir(m.dir), name+".json")
+	args := append([]string{"--dir", m.dir, "run", "-q", "--name", name, "--status-file", file}, ask...)
 	args = append(append(args, "--", filepath.Join(m.bin, "gpuload"), "--json"), loadArgs...)
-	l := &load{name: name, cmd: exec.Command(filepath.Join(m.bin, "kerf"), args...), done: make(chan struct{})}
+	l := &load{name: name, file: file, cmd: exec.Command(filepath.Join(m.bin, "kerf"), args...), done: make(chan struct{})}
 	l.cmd.Env, l.cmd.Stderr = m.env, &l.errs
 	out, err := l.cmd.StdoutPipe()
 	if err != nil {
@@ -218,6 +223,9 @@ func (m *machine) run(ctx context.Context, name string, ask []string, loadArgs .
 		var exit *exec.ExitError
 		if err := l.cmd.Wait(); errors.As(err, &exit) {
 			l.code = exit.ExitCode()
+			if s, ok := exit.Sys().(syscall.WaitStatus); ok && s.Signaled() {
+				l.code = 128 + int(s.Signal())
+			}
 		}
 	}()
 	select {

@@ -4,9 +4,9 @@
 // Command demo shows Kerf's main job on one machine: the real agent grants, arms, caps and gives back
 // fractions of GPUs, through the real NVML door, to real processes.
 //
-// It uses this machine's NVIDIA driver when there is one, else a simulated node (h100x8 with driver r615). It
+// It uses this machine's NVIDIA driver, or a simulated node (h100x8) with a driver of the release that -driver names. It
 // checks what it shows against the driver's own word, ends with a line per thing shown, and exits non-zero
-// when one of them did not hold. It ends everything that it started.
+// when one of them did not hold, or when a share is not enforced. It ends everything that it started.
 package main
 
 import (
@@ -25,11 +25,11 @@ const patience = 5 * time.Minute
 
 func main() {
 	bin := flag.String("bin", "bin", "directory of the programs")
-	real := flag.Bool("real", exists("/dev/nvidiactl"), "use this machine's driver instead of the simulated one")
+	driver := flag.String("driver", "r615", "release of the simulated driver: r550, r580 or r615; empty: use this machine's driver")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	ok, err := run(ctx, *bin, *real)
+	ok, err := run(ctx, *bin, *driver)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 	}
@@ -38,14 +38,14 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, bin string, real bool) (ok bool, err error) {
+func run(ctx context.Context, bin, driver string) (ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	abs, err := filepath.Abs(bin)
 	if err != nil {
 		return false, err
 	}
-	m, err := newMachine(ctx, abs, real)
+	m, err := newMachine(ctx, abs, driver)
 	if err != nil {
 		return false, err
 	}
@@ -56,9 +56,4 @@ func run(ctx context.Context, bin string, real bool) (ok bool, err error) {
 		return false, err
 	}
 	return s.sum(), nil
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }

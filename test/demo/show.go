@@ -19,25 +19,56 @@ type show struct {
 	results []result
 	// unit is what the demo calls 1 GiB: smaller on GPUs that are smaller than the simulated H100.
 	unit uint64
-	// capped is true when this driver can hold a share to its size.
-	capped bool
-	gpus   int
+	// level is what the node enforces shares at.
+	level level
+	gpus  int
 }
 
+// The words for what was shown.
+const (
+	wordOK         = "ok"
+	wordNotOK      = "NOT ok"
+	wordUnenforced = "not enforced"
+)
+
 type result struct {
-	what string
-	ok   bool
-	why  string
+	what, word, why string
+	// level is that of the shares that were shown, empty where there were none.
+	level level
+}
+
+// said is the word with the level.
+func (r result) said() string {
+	if r.level == "" {
+		return r.word
+	}
+	return r.word + " at level " + string(r.level)
 }
 
 // check notes one thing shown; problems say what did not hold.
 func (s *show) check(what string, problems ...string) {
-	r := result{what: what, ok: len(problems) == 0, why: strings.Join(problems, "; ")}
+	word := wordOK
+	if len(problems) > 0 {
+		word = wordNotOK
+	}
+	s.note(result{what: what, word: word, why: strings.Join(problems, "; ")})
+}
+
+// checkShares is check for what was shown of the shares of loads. It is not ok where one of them is not enforced.
+func (s *show) checkShares(what string, of []*load, problems ...string) {
+	var shares []granted
+	for _, l := range of {
+		shares = append(shares, l.granted())
+	}
+	s.note(judge(what, s.level, shares, problems))
+}
+
+func (s *show) note(r result) {
 	s.results = append(s.results, r)
-	if r.ok {
-		say("   -> ok\n")
+	if r.why == "" {
+		say("   -> %s\n", r.said())
 	} else {
-		say("   -> NOT ok: %s\n", r.why)
+		say("   -> %s: %s\n", r.said(), r.why)
 	}
 }
 
@@ -46,12 +77,13 @@ func (s *show) sum() bool {
 	all := true
 	say("What was shown:")
 	for _, r := range s.results {
-		mark := "ok    "
-		if !r.ok {
-			mark, all = "NOT ok", false
+		all = all && r.word == wordOK
+		what := r.what
+		if r.level != "" {
+			what += " (level " + string(r.level) + ")"
 		}
-		say("  %s  %s", mark, r.what)
-		if !r.ok {
+		say("  %-6s  %s", r.word, what)
+		if r.why != "" {
 			say("          %s", r.why)
 		}
 	}
@@ -72,9 +104,13 @@ func (s *show) play(ctx context.Context) error {
 		if usable := g.Memory - g.Kept; usable < 79*gib {
 			s.unit = min(s.unit, usable/79>>20<<20)
 		}
-		s.capped = len(g.Levels) > 1 && g.Levels[1] == "driver"
 	}
-	say("%d x %s; a share can be held at level %q.\n", s.gpus, first.GPUs[0].Model, first.GPUs[0].Levels[len(first.GPUs[0].Levels)-1])
+	s.level = levelOf(first)
+	say("%d x %s; shares have level %q: %s.\n", s.gpus, first.GPUs[0].Model, s.level, s.level.means())
+	if !s.level.enforced() {
+		s.note(result{what: "shares are enforced", word: wordUnenforced, why: strings.Join(first.Warnings, "; ")})
+		return nil
+	}
 	for _, scene := range []func(context.Context) error{
 		s.packing, s.size, s.greedy, s.family, s.whole, s.noRoom, s.noLevel, s.picture, s.crash, s.truth, s.giveBack,
 	} {

@@ -1,0 +1,70 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The node's level is the weakest of its GPUs', each of which counts by the strongest that a share can have there.
+func TestLevelOf(t *testing.T) {
+	for levels, want := range map[string]level{
+		`["exclusive","driver"]`: "driver", `["exclusive","client"]`: "client", `["exclusive","none"]`: "none", `["exclusive","unknown"]`: "unknown", `["exclusive"]`: "unknown",
+	} {
+		var s status
+		if err := json.Unmarshal([]byte(`{"gpus":[{"levels":["exclusive","driver"]},{"levels":`+levels+`}]}`), &s); err != nil {
+			t.Fatal(err)
+		}
+		if got := levelOf(s); got != want {
+			t.Errorf("%s: %s, want %s", levels, got, want)
+		}
+	}
+}
+
+// Nothing is ok of a share that is not enforced, whatever else was seen.
+func TestJudge(t *testing.T) {
+	held, bare, lost := granted{"a", "client", ""}, granted{"b", "none", "driver: too old"}, granted{Name: "c", Reason: "no such file"}
+	for name, tt := range map[string]struct {
+		node     level
+		shares   []granted
+		problems []string
+		word     string
+		why      string
+	}{
+		"enforced":           {"client", []granted{held, held}, nil, wordOK, ""},
+		"not enforced":       {"none", []granted{bare}, nil, wordUnenforced, `b has level "none" (driver: too old)`},
+		"one is not":         {"client", []granted{held, bare}, nil, wordUnenforced, "b has level"},
+		"one is not known":   {"client", []granted{held, lost}, nil, wordUnenforced, `c has level "" (no such file)`},
+		"and a problem":      {"client", []granted{bare}, []string{"it was not refused"}, wordUnenforced, "it was not refused"},
+		"weaker than others": {"driver", []granted{held}, nil, wordNotOK, "a has level client, and shares here have level driver"},
+		"a problem":          {"client", []granted{held}, []string{"it was not refused"}, wordNotOK, "it was not refused"},
+	} {
+		r := judge("shown", tt.node, tt.shares, tt.problems)
+		if r.word != tt.word || (r.why == "") != (tt.why == "") || !strings.Contains(r.why, tt.why) || (r.level != "") != (r.word == wordOK) {
+			t.Errorf("%s: %+v, want %s", name, r, tt.word)
+		}
+		s := &show{results: []result{{what: "before", word: wordOK}, r}}
+		if s.sum() != (tt.word == wordOK) {
+			t.Errorf("%s: the demo ends with the wrong status", name)
+		}
+	}
+}
+
+// A load's level is what kerf run wrote, and none where that is not there.
+func TestGranted(t *testing.T) {
+	l := &load{name: "a", file: filepath.Join(t.TempDir(), "a.json")}
+	if g := l.granted(); g.Level != "" || g.Reason == "" || level(g.Level).enforced() {
+		t.Errorf("without a file: %+v", g)
+	}
+	if err := os.WriteFile(l.file, []byte(`{"name":"a","level":"reactive","level_reason":"driver: old"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if g := l.granted(); g != (granted{"a", "reactive", "driver: old"}) {
+		t.Errorf("%+v", g)
+	}
+}
