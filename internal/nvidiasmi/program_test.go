@@ -162,8 +162,8 @@ func TestReadOnlyRejectsEveryChange(t *testing.T) {
 		"TimeSlice":    nil, // reads
 	}
 	all := reflect.TypeFor[*Program]()
-	for i := range all.NumMethod() {
-		name := all.Method(i).Name
+	for method := range all.Methods() {
+		name := method.Name
 		change, known := methods[name]
 		if !known {
 			t.Errorf("Program.%s is not in the table: does it change a GPU?", name)

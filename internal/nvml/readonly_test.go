@@ -60,7 +60,6 @@ func libraryMethods() map[string]kind {
 // spy is a GPU that notes which of its methods change something.
 type spy struct {
 	*fakeGPU
-	cutter
 	mu   sync.Mutex
 	made []string
 }
@@ -70,6 +69,8 @@ func (s *spy) note(method string) {
 	defer s.mu.Unlock()
 	s.made = append(s.made, method)
 }
+
+var _ cutter = (*spy)(nil)
 
 func (s *spy) setComputeMode(sharing.ComputeMode) error            { s.note("setComputeMode"); return nil }
 func (s *spy) setPowerLimit(uint32) error                          { s.note("setPowerLimit"); return nil }
@@ -106,8 +107,8 @@ func callMethod(t *testing.T, l *Library, name string) error {
 	t.Helper()
 	m := reflect.ValueOf(l).MethodByName(name)
 	var args []reflect.Value
-	for i := range m.Type().NumIn() {
-		switch in := m.Type().In(i); in {
+	for in := range m.Type().Ins() {
+		switch in {
 		case reflect.TypeFor[context.Context]():
 			args = append(args, reflect.ValueOf(t.Context()))
 		case reflect.TypeFor[sharing.GPUID]():
@@ -117,15 +118,15 @@ func callMethod(t *testing.T, l *Library, name string) error {
 		}
 	}
 	out := m.Call(args)
-	err, _ := out[len(out)-1].Interface().(error)
+	err, _ := reflect.TypeAssert[error](out[len(out)-1])
 	return err
 }
 
 // A read-only library rejects every change of a GPU, before the driver is asked, and nothing else.
 func TestReadOnlyRejectsEveryChange(t *testing.T) {
 	all := reflect.TypeFor[*Library]()
-	for i := range all.NumMethod() {
-		name := all.Method(i).Name
+	for method := range all.Methods() {
+		name := method.Name
 		what, known := libraryMethods()[name]
 		if !known {
 			t.Errorf("Library.%s is not in libraryMethods: does it change a GPU?", name)
@@ -149,9 +150,9 @@ func TestReadOnlyRejectsEveryChange(t *testing.T) {
 func TestEveryChangeIsKnown(t *testing.T) {
 	listed := deviceMethods()
 	for _, of := range []reflect.Type{reflect.TypeFor[device](), reflect.TypeFor[cutter](), reflect.TypeFor[signer](), reflect.TypeFor[senses]()} {
-		for i := range of.NumMethod() {
-			if _, known := listed[of.Method(i).Name]; !known {
-				t.Errorf("%s.%s is not in deviceMethods: does it change the GPU?", of, of.Method(i).Name)
+		for method := range of.Methods() {
+			if _, known := listed[method.Name]; !known {
+				t.Errorf("%s.%s is not in deviceMethods: does it change the GPU?", of, method.Name)
 			}
 		}
 	}
