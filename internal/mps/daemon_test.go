@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -217,5 +218,26 @@ func TestClientEnv(t *testing.T) {
 	}
 	if _, err := ClientEnv("/run/p", 5, 0); !errors.Is(err, sharing.ErrInvalid) {
 		t.Errorf("five bytes: %v", err)
+	}
+}
+
+// An admin's client of a daemon is not taken for a second daemon.
+func TestRunningWithoutClients(t *testing.T) {
+	d := onNode(t).started(t)
+	client := exec.CommandContext(t.Context(), d.Program.Path) // #nosec G204 -- the simulator's program
+	client.Env = []string{"CUDA_MPS_PIPE_DIRECTORY=" + d.Pipe, "CUDA_MPS_LOG_DIRECTORY=" + d.Logs}
+	in, err := client.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Start(); err != nil {
+		t.Fatal(err)
+	}
+	found, err := Running(filepath.Dir(d.Pipe))
+	if err != nil || len(found) != 1 || found[0].PID == client.Process.Pid || found[0].Server {
+		t.Errorf("with a client %d: %+v, %v", client.Process.Pid, found, err)
+	}
+	if err := errors.Join(in.Close(), client.Wait()); err != nil {
+		t.Error(err)
 	}
 }

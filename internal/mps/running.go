@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,7 +38,8 @@ type Process struct {
 
 // Running returns the control daemons and servers whose pipe directory lies below root, from their names and
 // environments. A program that calls itself so is taken for one: use it to find what is left of one's own, of which the
-// pid and start time are known from elsewhere, or to end what has no business below root.
+// pid and start time are known from elsewhere, or to end what has no business below root. A control program without -d and
+// -f is a client of a daemon: it is not returned.
 func Running(root string) ([]Process, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -73,8 +75,11 @@ func look(pid int) (Process, bool) {
 	if err1 != nil || err2 != nil || !h.Alive() {
 		return Process{}, false
 	}
-	name, _, _ := bytes.Cut(command, []byte{0})
-	p := Process{PID: pid, Start: h.StartTime(), Server: filepath.Base(string(name)) == serverName}
+	args := strings.Split(string(command), "\x00")
+	p := Process{PID: pid, Start: h.StartTime(), Server: filepath.Base(args[0]) == serverName}
+	if !p.Server && !slices.Contains(args, "-d") && !slices.Contains(args, "-f") {
+		return Process{}, false
+	}
 	for entry := range bytes.SplitSeq(environ, []byte{0}) {
 		if v, ok := bytes.CutPrefix(entry, []byte("CUDA_MPS_PIPE_DIRECTORY=")); ok {
 			p.Pipe = string(v)

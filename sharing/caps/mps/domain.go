@@ -16,9 +16,8 @@ import (
 )
 
 const (
-	readyTime  = 10 * time.Second      // from the start of a daemon to its server
-	appearTime = 2 * time.Second       // until a daemon lists a server that it was to start
-	lookEvery  = 20 * time.Millisecond // while that is waited for
+	startTime  = 10 * time.Second      // the default of Options.StartTime
+	lookEvery  = 20 * time.Millisecond // while a server's start is awaited
 	quitTime   = 2 * time.Second
 	maxSilent  = 3  // looks in a row without an answer, until a daemon that lives counts as hung
 	limitEvery = 10 // looks from one setting of the limits, which the domain's processes can change, to the next
@@ -88,7 +87,7 @@ func (d *domain) alive() bool {
 
 // up starts the daemon, unless it runs, and returns once it serves with the bounds of its leases.
 func (d *domain) up(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTime)
+	ctx, cancel := context.WithTimeout(ctx, d.opt.StartTime)
 	defer cancel()
 	if !d.alive() {
 		if err := d.launch(ctx); err != nil {
@@ -185,7 +184,7 @@ func (d *domain) serve(ctx context.Context) error {
 		err = d.daemon.StartServer(ctx, d.place.user)
 	}
 	seen := len(servers) > 0
-	appear, cancel := context.WithTimeout(ctx, appearTime)
+	appear, cancel := context.WithTimeout(ctx, d.opt.StartTime/5)
 	defer cancel()
 	for err == nil {
 		var active bool
@@ -224,7 +223,7 @@ func (d *domain) active(ctx context.Context) ([]int, bool, error) {
 // look is what supervision does for a domain at each tick.
 func (d *domain) look(ctx context.Context) {
 	if d.alive() {
-		ctx, cancel := context.WithTimeout(ctx, readyTime)
+		ctx, cancel := context.WithTimeout(ctx, d.opt.StartTime)
 		defer cancel()
 		var err error
 		if d.looks++; d.stale || d.looks >= limitEvery {

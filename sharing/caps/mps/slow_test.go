@@ -81,6 +81,7 @@ func (s *site) initializing(k Key) {
 // A server that ends while it initializes is an error.
 func TestServerThatEndsAtOnce(t *testing.T) {
 	s := newSite(t)
+	s.opt.StartTime = time.Second
 	s.serverBy("exit 1")
 	if _, err := s.Acquire(t.Context(), s.key(0, "ends"), "l", Terms{Memory: sharing.GiB}); err == nil {
 		t.Error("activated without a server")

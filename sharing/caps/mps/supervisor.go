@@ -39,6 +39,7 @@ func New(o Options) (*Supervisor, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	o.StartTime = cmp.Or(o.StartTime, startTime)
 	longest := o.newPlace(Key{GPU: "GPU-00000000-0000-0000-0000-000000000000"})
 	longest.alone = true
 	if err := mps.CheckPipe(longest.pipe()); err != nil {

@@ -120,7 +120,7 @@ func (s *site) agent(boot string) {
 		s.Fatal(err)
 	}
 	s.Supervisor, err = New(Options{
-		Dir: s.dir + "/r", Program: program, Modes: s, BootID: boot, Owner: ownerOf,
+		Dir: s.dir + "/r", Program: program, Modes: s, BootID: boot, Owner: ownerOf, StartTime: time.Minute,
 		Again: func(Key) { s.again++ },
 		Log:   slog.New(slog.DiscardHandler), Now: func() time.Time { return s.now },
 	})

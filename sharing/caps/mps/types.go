@@ -55,6 +55,9 @@ type Options struct {
 	// nil: nobody is. It must return at once.
 	Again func(Key)
 	Log   *slog.Logger
+	// StartTime bounds the time from the start of a daemon to its active server. The daemon has a fifth of it to list the
+	// server. Zero: 10 s.
+	StartTime time.Duration
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
 }
