@@ -64,12 +64,17 @@ func identify(path string) (DeviceFile, error) {
 // that is on its way through a socket is not seen.
 //
 // An error means that the answer is unknown: sharing.ErrNotFound (no such process), sharing.ErrDenied (the caller has no
-// CAP_SYS_PTRACE), sharing.ErrUnavailable (for example, the caller is out of descriptors). The answer is about the
-// process that has the pid now. Hold a Handle across the call to know which process that is.
+// CAP_SYS_PTRACE, or the process is another user's and the caller has no CAP_DAC_READ_SEARCH), sharing.ErrUnavailable
+// (for example, the caller is out of descriptors). The answer is about the process that has the pid now. Hold a Handle
+// across the call to know which process that is.
 func OpenDevices(pid int, files []DeviceFile) ([]bool, error) {
 	s := deviceScan{pid: strconv.Itoa(pid), files: files, open: make([]bool, len(files))}
 	if err := s.run(); err != nil {
-		return nil, fmt.Errorf("find device files of process %d: %w (%w)", pid, err, classifyFile(err))
+		kind := classifyFile(err)
+		if errors.Is(kind, sharing.ErrDenied) {
+			kind = fmt.Errorf("give this program's container the capabilities SYS_PTRACE and DAC_READ_SEARCH: %w", kind)
+		}
+		return nil, fmt.Errorf("find device files of process %d: %w (%w)", pid, err, kind)
 	}
 	return s.open, nil
 }

@@ -89,6 +89,9 @@ func unclearWhy(look lists.Look, gpu int, grants ...listing.Owner) string {
 		if len(line.Suspects) == 0 {
 			return fmt.Sprintf("process %d, which is listed on GPU %d, cannot be read", line.PID, gpu)
 		}
+		if look.Untold != nil {
+			return fmt.Sprintf("process %d, which is listed on GPU %d, may have ended: %v", line.PID, gpu, look.Untold)
+		}
 		return fmt.Sprintf("process %d, which is listed on GPU %d, has the number of one that has ended, and the driver lists both as one", line.PID, gpu)
 	}
 	return ""

@@ -56,7 +56,7 @@ func TestAgentHasNoMoreThanItNeeds(t *testing.T) {
 	if !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) {
 		t.Errorf("drops %v, want ALL", s.Capabilities.Drop)
 	}
-	if d := cmp.Diff([]corev1.Capability{"SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE", "KILL"}, s.Capabilities.Add); d != "" {
+	if d := cmp.Diff([]corev1.Capability{"SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE", "DAC_READ_SEARCH", "KILL"}, s.Capabilities.Add); d != "" {
 		t.Errorf("capabilities (-want +got):\n%s", d)
 	}
 	if p.SecurityContext.SeccompProfile == nil || p.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
@@ -255,8 +255,10 @@ func testMonitor(t *testing.T, p *corev1.PodSpec, agent *corev1.Container) {
 	if m.Name != "monitor" || m.Image != agent.Image || !slices.Equal(m.Command, []string{"/usr/local/bin/kerf-monitor"}) {
 		t.Errorf("monitor.yaml: %s, %s, %v", m.Name, m.Image, m.Command)
 	}
-	rights := agent.SecurityContext.DeepCopy() // it ends no process, and mounts nothing on the host
-	rights.Capabilities.Add = slices.DeleteFunc(rights.Capabilities.Add, func(c corev1.Capability) bool { return c == "KILL" || c == "SYS_CHROOT" })
+	rights := agent.SecurityContext.DeepCopy() // it ends no process, reads no open files, and mounts nothing on the host
+	rights.Capabilities.Add = slices.DeleteFunc(rights.Capabilities.Add, func(c corev1.Capability) bool {
+		return c == "KILL" || c == "SYS_CHROOT" || c == "DAC_READ_SEARCH"
+	})
 	if d := cmp.Diff(rights, m.SecurityContext); d != "" {
 		t.Errorf("monitor.yaml: rights beside the agent's: %s", d)
 	}

@@ -40,13 +40,14 @@ func (e *testCase) agentMay(capabilities string) {
 	e.waitForAgent()
 }
 
-// killOfAnotherUser lets the watch find a process over its cap that is not root's. An agent without the capability KILL says what
-// it lacks, and the process goes on; the agent as it is shipped ends it.
+// killOfAnotherUser lets the watch find a process over its cap that is not root's. An agent without the capability DAC_READ_SEARCH
+// does not know the level, and one without KILL says what it lacks, and the process goes on; the agent as it is shipped ends it.
 func (e *testCase) killOfAnotherUser() {
 	e.Helper()
-	const plain, shipped = `"SYS_ADMIN","SYS_CHROOT","SYS_PTRACE"`, `"SYS_ADMIN","SYS_CHROOT","SYS_PTRACE","KILL"`
+	const blind = `"SYS_ADMIN","SYS_CHROOT","SYS_PTRACE"`
+	const plain, shipped = blind + `,"DAC_READ_SEARCH"`, blind + `,"DAC_READ_SEARCH","KILL"`
 	e.Cleanup(func() { e.agentMay(shipped) })
-	e.agentMay(plain)
+	e.agentMay(blind)
 	spec := one("nobody", gibs(4), "id -u; exec gpuload --json --alloc 6GiB --hold 1h")
 	spec.annotations = map[string]string{"kerf.dev/profile": "e2e-kill"}
 	spec.edit = func(o *corev1.Pod) {
@@ -59,6 +60,13 @@ func (e *testCase) killOfAnotherUser() {
 		e.Fatalf("6 GiB at level reactive: %v", l)
 	}
 	p.logged("main", "1000")
+	eventually(e, "level unknown by an agent that may not read the process's files", func() error {
+		if g := e.grantUsed(p, "main"); g.Level != "unknown" || !strings.Contains(g.LevelReason, "DAC_READ_SEARCH") {
+			return fmt.Errorf("level %s, %s", g.Level, g.LevelReason)
+		}
+		return nil
+	})
+	e.agentMay(plain)
 	refusals := func() (found []string, err error) {
 		s, err := e.status()
 		for _, w := range s.Warnings {

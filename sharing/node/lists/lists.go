@@ -97,7 +97,7 @@ func (l *Lists) Judge(answers []Answer, grants []Grant) []Look {
 	for _, a := range answers {
 		look := Look{GPU: a.GPU, Err: a.Err}
 		if a.Err == nil {
-			look.Lines = l.judge(a, view{opener: l.opener(a.GPU), gpu: a.GPU, grants: grants, listed: a.Uses, seen: seen})
+			look.Lines = l.judge(a, view{opener: l.opener(a.GPU), gpu: a.GPU, grants: grants, listed: a.Uses, seen: seen, untold: &look.Untold})
 		}
 		out = append(out, look)
 	}

@@ -76,6 +76,8 @@ type Look struct {
 	GPU   sharing.GPUID
 	Lines []Line
 	Err   error
+	// Untold is why the open files of a listed process could not be read; nil if they were, or were not needed.
+	Untold error
 }
 
 // Charge is what grants hold together; it is not known if the driver did not answer.

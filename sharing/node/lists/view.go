@@ -4,6 +4,7 @@
 package lists
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/kerf-gpu/kerf/sharing"
@@ -24,6 +25,7 @@ type view struct {
 	grants []Grant
 	listed []Use
 	seen   map[int]fact // by pid
+	untold *error       // Look.Untold
 }
 
 // Process implements listing.Kernel, as do the others.
@@ -55,6 +57,7 @@ func (v view) Open(pid int) listing.Answer {
 	case ended(err):
 		return listing.No
 	case err != nil:
+		*v.untold = cmp.Or(*v.untold, err)
 		return listing.Untold
 	case open:
 		return listing.Yes
