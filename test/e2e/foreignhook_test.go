@@ -83,7 +83,7 @@ func (e *testCase) withHooks(hook string) string {
 }
 
 // raising is a CDI spec with a device that brings no GPU, and a hook that runs after Kerf's and lifts the container's limits by
-// NVIDIA's own program, whatever variables the container has.
+// NVIDIA's own program, whatever variables the container has. That program needs cgroup v2 at /sys/fs/cgroup.
 func (e *testCase) raising(hook string) string {
 	e.Helper()
 	var ids strings.Builder
@@ -94,7 +94,8 @@ func (e *testCase) raising(hook string) string {
 	script := fmt.Sprintf(`P=$(%[1]s sed 's/.*"pid": *\([0-9]*\).*/\1/'); B=$(%[1]s mktemp -d) || exit 1
 echo '{"process":{"env":["NVIDIA_GPU_MEMORY_REQUEST=1"]}}' >$B/config.json
 echo "{\"ociVersion\":\"1.0.2\",\"id\":\"x\",\"status\":\"creating\",\"pid\":$P,\"bundle\":\"$B\"}" |
-	%[2]s %[3]s --driver-root %[4]s/lib%[5]s`, bb, hook, limitHook, e.node.env["GPUSIM_DIR"], ids.String())
+	%[1]s unshare -m %[1]s sh -c '[ -e /sys/fs/cgroup/cgroup.controllers ] || %[1]s mount -t cgroup2 cgroup2 /sys/fs/cgroup
+%[2]s %[3]s --driver-root %[4]s/lib%[5]s'`, bb, hook, limitHook, e.node.env["GPUSIM_DIR"], ids.String())
 	out, err := json.Marshal(map[string]any{
 		"cdiVersion": "0.5.0", "kind": otherResource,
 		"devices": []any{map[string]any{"name": "raise", "containerEdits": map[string]any{"hooks": []any{map[string]any{

@@ -69,9 +69,16 @@ func (n *node) path(file string) string {
 	return filepath.Join("/proc", n.env["NODE_INIT"], "root", file)
 }
 
+// inNode runs its arguments in a cgroup of the node, where everything that starts on a node is. nsenter leaves a process
+// in the cgroup of this test, which nobody in the node can see.
+const inNode = `d=/sys/fs/cgroup
+[ -e $d/cgroup.controllers ] || d=$d/unified
+[ ! -e $d/init ] || d=$d/init
+echo $$ >$d/cgroup.procs && exec "$@"`
+
 // in runs a command inside the node.
 func (n *node) in(args ...string) result {
-	enter := []string{"-t", n.env["NODE_INIT"], "-m", "-u", "-i", "-n", "-p", "-C", "--"}
+	enter := []string{"-t", n.env["NODE_INIT"], "-m", "-u", "-i", "-n", "-p", "-C", "--", "sh", "-c", inNode, "sh"}
 	return command("nsenter", append(enter, args...)...)
 }
 
