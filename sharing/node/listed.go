@@ -86,11 +86,11 @@ func unclearWhy(look lists.Look, gpu int, grants ...listing.Owner) string {
 		if line.Kind != listing.Unclear || !line.May(grants...) {
 			continue
 		}
+		if look.Untold != nil {
+			return fmt.Sprintf("process %d, which is listed on GPU %d, cannot be read: %v", line.PID, gpu, look.Untold)
+		}
 		if len(line.Suspects) == 0 {
 			return fmt.Sprintf("process %d, which is listed on GPU %d, cannot be read", line.PID, gpu)
-		}
-		if look.Untold != nil {
-			return fmt.Sprintf("process %d, which is listed on GPU %d, may have ended: %v", line.PID, gpu, look.Untold)
 		}
 		return fmt.Sprintf("process %d, which is listed on GPU %d, has the number of one that has ended, and the driver lists both as one", line.PID, gpu)
 	}

@@ -83,7 +83,8 @@ func (e *testCase) withHooks(hook string) string {
 }
 
 // raising is a CDI spec with a device that brings no GPU, and a hook that runs after Kerf's and lifts the container's limits by
-// NVIDIA's own program, whatever variables the container has. That program needs cgroup v2 at /sys/fs/cgroup.
+// NVIDIA's own program, whatever variables the container has. That program needs cgroup v2 at /sys/fs/cgroup, and a pid of the
+// container that the node's /proc has: that of the hook itself.
 func (e *testCase) raising(hook string) string {
 	e.Helper()
 	var ids strings.Builder
@@ -91,10 +92,10 @@ func (e *testCase) raising(hook string) string {
 		ids.WriteString(" --gpu-id " + g.UUID)
 	}
 	bb := e.node.busybox()
-	script := fmt.Sprintf(`P=$(%[1]s sed 's/.*"pid": *\([0-9]*\).*/\1/'); B=$(%[1]s mktemp -d) || exit 1
+	script := fmt.Sprintf(`read -r P _ </proc/self/stat; B=$(%[1]s mktemp -d) || exit 1
 echo '{"process":{"env":["NVIDIA_GPU_MEMORY_REQUEST=1"]}}' >$B/config.json
 echo "{\"ociVersion\":\"1.0.2\",\"id\":\"x\",\"status\":\"creating\",\"pid\":$P,\"bundle\":\"$B\"}" |
-	%[1]s unshare -m %[1]s sh -c '[ -e /sys/fs/cgroup/cgroup.controllers ] || %[1]s mount -t cgroup2 cgroup2 /sys/fs/cgroup
+	%[1]s unshare -m %[1]s sh -c '%[1]s mount -t cgroup2 cgroup2 /sys/fs/cgroup &&
 %[2]s %[3]s --driver-root %[4]s/lib%[5]s'`, bb, hook, limitHook, e.node.env["GPUSIM_DIR"], ids.String())
 	out, err := json.Marshal(map[string]any{
 		"cdiVersion": "0.5.0", "kind": otherResource,
@@ -170,7 +171,7 @@ func TestForeignLimitHook(t *testing.T) {
 	raised := one("raised", limits, hold)
 	raised.restart = corev1.RestartPolicyNever
 	q := e.create(raised)
-	q.event("Failed", "the driver's limits are not as Kerf set them", "limit none", "cap 2GiB")
+	q.event("Failed", "the driver's limits are not as Kerf set them", "has no limit (cap 2GiB)")
 	if o := q.settled(); runs(o) {
 		t.Errorf("it runs: %s", describe(o))
 	}
