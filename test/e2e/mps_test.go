@@ -39,12 +39,9 @@ func (e *testCase) mpsInAgent() {
 	e.Helper()
 	bin, gpus := e.node.env["REPO"]+"/bin", e.node.env["GPUSIM_DIR"]
 	patch := func(mark string) string {
-		folder := func(name, path string) (volume, mount string) {
-			return `{"name":"` + name + `","hostPath":{"path":"` + path + `"}` + mark + `}`, `{"name":"` + name + `","mountPath":"` + path + `"` + mark + `}`
-		}
-		v1, m1 := folder("gpusim", gpus)
-		v2, m2 := folder("programs", bin)
-		return `{"spec":{"template":{"spec":{"volumes":[` + v1 + `,` + v2 + `],"containers":[{"name":"agent","volumeMounts":[` + m1 + `,` + m2 +
+		volume := `{"name":"programs","hostPath":{"path":"` + bin + `"}` + mark + `}`
+		mount := `{"name":"programs","mountPath":"` + bin + `"` + mark + `}`
+		return `{"spec":{"template":{"spec":{"volumes":[` + volume + `],"containers":[{"name":"agent","volumeMounts":[` + mount +
 			`],"env":[{"name":"PATH","value":"` + gpus + `/bin:/usr/local/bin:/usr/bin:/bin"` + mark + `}]}]}}}}`
 	}
 	e.patchAgent(patch(""))
