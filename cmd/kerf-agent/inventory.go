@@ -117,8 +117,9 @@ func (k *knownGPUs) take(gpus []sharing.GPU, rules cutRules) []deviceplugin.Unit
 			mode := rules.gives(g)
 			u.NoShare, u.NoWhole = !mode.Shared(), !mode.Whole()
 		}
+		most := rules.most[g.UUID]
 		if g.MIG || turns {
-			if u.MIG = instancesOf(rules.most[g.UUID]); u.MIG == nil && (old.Cut || turned(old)) {
+			if u.MIG = instancesOf(most); most == nil && (old.Cut || turned(old)) {
 				u.MIG = old.MIG
 			}
 		}
@@ -126,7 +127,7 @@ func (k *knownGPUs) take(gpus []sharing.GPU, rules cutRules) []deviceplugin.Unit
 		case turns && g.MIG && turned(old):
 			u.GiB, u.Percent = old.GiB, old.Percent // as outside of MIG mode
 		case g.MIG && !turns:
-			if !rules.memory || rules.shared[g.UUID] {
+			if !rules.memory || rules.shared[g.UUID] || most != nil && u.MIG == nil {
 				u.GiB = 0
 			}
 			if rules.shared[g.UUID] {

@@ -60,6 +60,10 @@ func TestKnownGPUs(t *testing.T) {
 	if got := inMemory.take([]sharing.GPU{mig}, cutRules{memory: true}); len(got) != 3 || got[2].GiB != 79 || len(got[2].MIG) != 2 {
 		t.Errorf("memory of instances, of which nothing is known now: %+v", got)
 	}
+	none := cutRules{most: map[sharing.GPUID]map[string]int{"c": {}}, memory: true}
+	if got := inMemory.take([]sharing.GPU{mig}, none); len(got) != 3 || got[2].GiB != 0 || got[2].MIG != nil {
+		t.Errorf("a GPU that gives no instance any more: %+v", got)
+	}
 	part := sharing.GPU{UUID: "c/3g.40gb@0", Memory: 40 * sharing.GiB, Health: sharing.HealthOK}
 	shared := loadKnown(file, "boot-1", log)
 	rules := cutRules{most: most, memory: true, shared: map[sharing.GPUID]bool{"c": true}}

@@ -5,6 +5,7 @@ package keep
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +48,9 @@ func TestReadOnlyChangesNothing(t *testing.T) {
 			if err := w.Manager.Turn(t.Context(), gpuID, !tc.on); !errors.Is(err, sharing.ErrDenied) {
 				t.Errorf("turn: %v", err)
 			}
+			if v.Most != nil && !v.Fixed || len(v.Most) != 0 { // no instance is there, so none is offered
+				t.Errorf("offered: %v, fixed %v", v.Most, v.Fixed)
+			}
 			if len(w.calls) != 0 || w.mode.Current != tc.on || len(w.have) != 0 {
 				t.Errorf("changed: %q, mode %v, %v", w.calls, w.mode.Current, w.have)
 			}
@@ -76,6 +80,9 @@ func TestReadOnlyGivesWhatIsThere(t *testing.T) {
 	}
 	if o := w.Offer(gpuID, "1g", Any, nil); !strings.Contains(o.Why, sharing.ReadOnlySettings) || !o.Never {
 		t.Errorf("offer of another: %+v", o)
+	}
+	if v := w.view(); !v.Fixed || !maps.Equal(v.Most, map[string]int{had.Profile: 1}) {
+		t.Errorf("view offers %v, fixed %v", v.Most, v.Fixed)
 	}
 	var rejected *sharing.ReadOnlyError
 	if _, _, err := w.Ensure(t.Context(), gpuID, other, "b"); !errors.As(err, &rejected) {

@@ -22,7 +22,7 @@ type View struct {
 	Profiles []string
 	// Geometry has these profiles, while it is in MIG mode, or may be put there. The caller must not change their Starts.
 	Geometry []mig.Profile
-	// Fixed is true where a layout says what the GPU has.
+	// Fixed is true where a layout says what the GPU has, and where settings are read-only.
 	Fixed bool
 	// Shared is true where its instances are shared, and none is given whole.
 	Shared bool
@@ -32,7 +32,7 @@ type View struct {
 	Busy   string
 	Turned time.Time
 	// Most is how many instances of each profile it can have at once in MIG mode, by the profiles' names: those of its
-	// layout, or as many as fit on it alone. It is nil while the GPU is not in MIG mode, and demand may not put it there.
+	// layout, or as many as fit on it alone. With read-only settings it counts the instances that are there. It is nil while the GPU is not in MIG mode, and demand may not put it there.
 	Most map[string]int
 	// Pieces are in the order of their starts.
 	Pieces []Piece
@@ -64,6 +64,9 @@ func (m *Manager) Views() []View {
 		p.mu.Lock()
 		out[i] = p.view()
 		p.mu.Unlock()
+		if m.opt.ReadOnly {
+			out[i].keepMade()
+		}
 	}
 	return out
 }
@@ -114,6 +117,23 @@ func (p *page) view() View {
 	}
 	slices.SortFunc(v.Pieces, func(a, b Piece) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.ID, b.ID)) })
 	return v
+}
+
+// keepMade makes it the view of a GPU that gets no more instances: those that Kerf made are all that it gives.
+func (v *View) keepMade() {
+	if v.Most == nil {
+		return
+	}
+	v.Fixed = true
+	if v.Shared {
+		return
+	}
+	v.Most = map[string]int{}
+	for _, one := range v.Pieces {
+		if one.Ours && one.Ready {
+			v.Most[one.Profile]++
+		}
+	}
 }
 
 // memory needs a table.

@@ -383,6 +383,9 @@ func (r *Runtime) levelsOf(g sharing.GPU, cut MIGState) (levels []sharing.Level,
 	if g.MIG && cut.On && cut.Shared {
 		return nil, "" // its instances have levels of their own
 	}
+	if g.MIG && cut.On && cut.Fixed && len(cut.Most) == 0 {
+		return nil, "" // it has no instance and gets none
+	}
 	if g.MIG && cut.On && !cut.Turns {
 		return []sharing.Level{sharing.LevelHardware}, ""
 	}
