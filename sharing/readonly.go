@@ -3,6 +3,16 @@
 
 package sharing
 
+// The values of kerf-agent's --gpu-settings.
+const (
+	// GPUSettingsManage: the agent changes GPU settings as the pool says.
+	GPUSettingsManage = "manage"
+	// GPUSettingsReadOnly: the agent changes no GPU setting.
+	GPUSettingsReadOnly = "read-only"
+	// GPUSettingsNames lists for people what the flag is about.
+	GPUSettingsNames = "MIG mode, MIG instances, compute mode, time slice and power limit"
+)
+
 // ReadOnlyError rejects a change of a GPU's settings, because the admin runs Kerf with read-only GPU settings. It is
 // ErrDenied. Memory limits of cgroups are no settings of a GPU.
 type ReadOnlyError struct {

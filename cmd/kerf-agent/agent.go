@@ -210,7 +210,7 @@ func (a *agent) build(reg *prometheus.Registry) error {
 	a.runtime = node.New(node.Options{
 		Log: a.log, Cgroups: a.cgroups, Parent: a.cgroupParent,
 		RecordPath: filepath.Join(a.dir, "record.json"), BootID: boot, NewID: newID,
-		DevRoot: a.devRoot, CapsRoot: a.capsRoot, Version: version, Config: conf, Pool: pool,
+		DevRoot: a.devRoot, CapsRoot: a.capsRoot, Version: version, GPUSettings: a.gpuSettings, Config: conf, Pool: pool,
 		Observer: a.events, Failpoints: a.failpoints, MPS: a.mps.forRuntime(), NoMPSForPods: noMPSForPods(),
 		Client:       node.ClientPaths{Dir: a.preload.Dir, Library: a.preload.Library},
 		ContextsPath: filepath.Join(a.dir, "contexts.json"),
@@ -275,6 +275,9 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 		a.firstLabels(ctx, k.api.OwnLabels)
 	}
 	first := a.firstConfig()
+	if a.readOnly() {
+		a.log.Info("started with read-only GPU settings", "unchanged", sharing.GPUSettingsNames)
+	}
 	a.log.Info("serving", "dir", a.dir, "version", version, "containers", c != nil, "kubernetes", k != nil)
 	g, ctx := errgroup.WithContext(ctx)
 	if c != nil {

@@ -107,7 +107,7 @@ func command(env environment, kill func(point string)) *cobra.Command {
 	f.StringVar(&s.hookDir, "hook-dir", "/opt/kerf", "directory on the host in which kerf-hook and libkerf.so are installed, under the agent's version")
 	f.StringVar(&s.hookBinary, "hook-binary", "", "the kerf-hook to install; empty for the one beside this program")
 	f.StringVar(&s.library, "library", "", "the libkerf.so that backend libkerf preloads; empty for the one beside this program")
-	f.StringVar(&s.gpuSettings, "gpu-settings", manageSettings, "manage: change GPU settings as the pool says (MIG mode and instances, compute mode, time slice, power limit); read-only: change none, and report what needs a change as not supported")
+	f.StringVar(&s.gpuSettings, "gpu-settings", sharing.GPUSettingsManage, "manage: change GPU settings as the pool says (MIG mode and instances, compute mode, time slice, power limit); read-only: change none, and report what needs a change as not supported")
 	f.StringSliceVar(&s.exempt, "exempt-namespace", []string{"kerf-system", "gpu-operator"}, "namespace whose containers keep their own NVIDIA_VISIBLE_DEVICES (repeatable)")
 	f.StringSliceVar(&s.hostPathNamespaces, "host-path-namespace", []string{"kerf-system", "kube-system", "gpu-operator"}, "namespace whose containers may mount host paths that reach GPUs past Kerf, besides those with the label kerf.dev/host-paths=allowed (repeatable)")
 	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -154,7 +154,7 @@ func (s *settings) check(env environment, kill func(point string)) error {
 	if _, err := doctor.ParseSetting("--driver-by", string(s.driverBy)); err != nil {
 		return err
 	}
-	if s.gpuSettings != manageSettings && s.gpuSettings != readOnlySettings {
+	if s.gpuSettings != sharing.GPUSettingsManage && !s.readOnly() {
 		return sharing.Invalid("--gpu-settings", s.gpuSettings, "write manage or read-only", "is neither")
 	}
 	s.libraries, s.driverFolders = nvml.DefaultLibraryPaths(env.libraryPath), nvml.DriverFolders(env.libraryPath)
@@ -185,14 +185,8 @@ func (s *settings) guardedPaths() []string {
 	return slices.DeleteFunc(all, func(dir string) bool { return !filepath.IsAbs(dir) })
 }
 
-// The values of --gpu-settings.
-const (
-	manageSettings   = "manage"
-	readOnlySettings = "read-only"
-)
-
 // readOnly reports whether the agent may change no setting of a GPU.
-func (s *settings) readOnly() bool { return s.gpuSettings == readOnlySettings }
+func (s *settings) readOnly() bool { return s.gpuSettings == sharing.GPUSettingsReadOnly }
 
 func logger(w io.Writer, level string) (*slog.Logger, error) {
 	var l slog.Level

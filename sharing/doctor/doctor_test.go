@@ -26,7 +26,7 @@ func whole() Facts {
 			Devices: []string{"nvidia0", "nvidiactl"},
 		},
 		Agent: Agent{
-			Answered: true, Ready: true, DriverVersion: "615.71.09",
+			Answered: true, Ready: true, DriverVersion: "615.71.09", GPUSettings: sharing.GPUSettingsManage,
 			Levels: []sharing.Level{sharing.LevelExclusive, sharing.LevelDriver},
 		},
 		Group:      Group{Known: true, Exists: true, Member: true},
@@ -132,6 +132,16 @@ func TestEveryLack(t *testing.T) {
 		"agent on an old driver": {func(f *Facts) {
 			f.Driver.MemoryLimits, f.Agent = false, Agent{Answered: true, Ready: true, Levels: []sharing.Level{sharing.LevelExclusive}}
 		}, "level driver", Missing, "r615", one},
+		"settings of no agent": {func(*Facts) {}, "GPU settings", Unknown, "no agent says", both},
+		"read-only settings": {func(f *Facts) {
+			f.Agent = Agent{Answered: true, Ready: true, GPUSettings: "read-only", Levels: []sharing.Level{sharing.LevelDriver}}
+		}, "GPU settings", Warn, "it does not change MIG mode, MIG instances, compute mode, time slice and power limit | nothing, if another tool", []string{"driver"}},
+		"read-only, mig off": {func(f *Facts) {
+			f.Driver.GPUs[0].MIGCapable, f.Agent = true, Agent{Answered: true, Ready: true, GPUSettings: "read-only", Levels: []sharing.Level{sharing.LevelDriver}}
+		}, "level hardware", Warn, noInstance, []string{"driver"}},
+		"read-only, mig on": {func(f *Facts) {
+			f.Driver.GPUs[0].MIG, f.Agent = true, Agent{Answered: true, Ready: true, GPUSettings: "read-only", Levels: []sharing.Level{sharing.LevelDriver}}
+		}, "level hardware", Warn, noInstance, []string{"driver"}},
 		"agent sees more": {func(f *Facts) {
 			f.Driver, f.Agent = Driver{}, Agent{Answered: true, Ready: true, DriverVersion: "615.1", Levels: []sharing.Level{sharing.LevelDriver}}
 		}, "driver library", Warn, "LD_LIBRARY_PATH", []string{"driver"}},

@@ -70,6 +70,8 @@ type Agent struct {
 	Ready         bool
 	NotReady      []string
 	DriverVersion string
+	// GPUSettings is the agent's --gpu-settings; empty: it does not say.
+	GPUSettings string
 	// Levels are those that some GPU of the agent can give now, strongest first.
 	Levels []sharing.Level
 	// Backends are the agent's words on what holds shares, of one GPU that has them.

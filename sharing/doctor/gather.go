@@ -160,7 +160,8 @@ func gatherAgent(ctx context.Context, dir string) Agent {
 		return Agent{Problem: err.Error(), Absent: errors.Is(err, nodeclient.ErrNoAgent), Denied: errors.Is(err, sharing.ErrDenied)}
 	}
 	return Agent{
-		Answered: true, Ready: p.GetReady(), NotReady: p.GetNotReady(), DriverVersion: p.GetDriverVersion(), Levels: levelsOf(p), Backends: backendsOf(p),
+		Answered: true, Ready: p.GetReady(), NotReady: p.GetNotReady(), DriverVersion: p.GetDriverVersion(),
+		GPUSettings: p.GetGpuSettings(), Levels: levelsOf(p), Backends: backendsOf(p),
 	}
 }
 

@@ -48,11 +48,12 @@ func possible(f Facts) map[sharing.Level]string {
 	return why
 }
 
-// What stands in the way of level reactive.
+// What stands in the way of levels.
 const (
 	limitsItself = "the driver limits memory itself, which is stronger"
 	listIt       = "backends: [driver, reactive]"
 	listClient   = "backends: [driver, libkerf]"
+	noInstance   = "no GPU has a MIG instance that Kerf created, and " + sharing.ReadOnlySettings
 )
 
 // baseReason is what stands in the way of any grant.
@@ -85,6 +86,9 @@ func (f Facts) hardwareReason() string {
 		}
 		capable = capable || g.MIG || g.MIGCapable
 	}
+	if capable && f.Agent.GPUSettings == sharing.GPUSettingsReadOnly {
+		return noInstance
+	}
 	if capable {
 		return "no healthy GPU is in MIG mode; a layout of the pool (mig) puts GPUs there"
 	}
@@ -98,6 +102,8 @@ func (f Facts) agentsReason(l sharing.Level) string {
 		return "the agent is not ready (see agent)"
 	case l == sharing.LevelHardware && f.Driver.Library != "" && f.hardwareReason() != "":
 		return f.hardwareReason()
+	case l == sharing.LevelHardware && f.Agent.GPUSettings == sharing.GPUSettingsReadOnly:
+		return noInstance
 	case l == sharing.LevelDriver && f.Driver.Library != "" && !f.Driver.MemoryLimits:
 		return "the driver has no memory limits (r615 and newer have them)"
 	case l <= sharing.LevelClient && slices.Contains(f.Agent.Levels, sharing.LevelDriver):

@@ -51,7 +51,7 @@ func Examine(f Facts) Report {
 		Checks: []Check{
 			f.kernel(), f.root(), f.pidNamespace(), f.cgroupV2(), f.dmem(),
 			f.library(), f.driverVersion(), f.memoryLimits(), f.deviceFiles(), f.gpus(), f.mig(),
-			f.agent(), f.group(), f.mps(), f.cdi(),
+			f.agent(), f.gpuSettings(), f.group(), f.mps(), f.cdi(),
 		},
 	}
 	r.Checks = append(r.Checks, f.containers()...)

@@ -38,8 +38,8 @@ type Options struct {
 	// CapsRoot is the directory that holds dev/nvidia-caps and proc/driver/nvidia/capabilities, as the host has them too;
 	// empty for DevRoot.
 	CapsRoot string
-	// Version is the agent's own version, for status.
-	Version string
+	// Version is the agent's own version, and GPUSettings its --gpu-settings, for status.
+	Version, GPUSettings string
 	// Config and Pool are the document in force at the start; SetConfig changes them.
 	Config config.Config
 	Pool   config.Pool

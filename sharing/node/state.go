@@ -24,12 +24,14 @@ type State struct {
 	NotReady      []string
 	DriverVersion string
 	AgentVersion  string
-	GPUs          []GPUState
-	Grants        []GrantState
-	Config        ConfigSource
-	Pool          string
-	Profiles      []string
-	ConfigErrors  []string
+	// GPUSettings is sharing.GPUSettingsManage or sharing.GPUSettingsReadOnly.
+	GPUSettings  string
+	GPUs         []GPUState
+	Grants       []GrantState
+	Config       ConfigSource
+	Pool         string
+	Profiles     []string
+	ConfigErrors []string
 	// Waiting are the settings of GPUs that wait for those who use them.
 	Waiting  []change.Step
 	Warnings []string
@@ -83,7 +85,7 @@ func (r *Runtime) State(ctx context.Context) State {
 	defer r.mu.Unlock()
 	why := r.notReady()
 	s := State{
-		Ready: len(why) == 0, NotReady: why, AgentVersion: r.opt.Version,
+		Ready: len(why) == 0, NotReady: why, AgentVersion: r.opt.Version, GPUSettings: r.opt.GPUSettings,
 		Config: r.configSource, Pool: r.pool.Name, Profiles: r.config.ProfileNames(r.pool),
 		ConfigErrors: r.configErrors, Waiting: r.waiting, Warnings: sortedValues(r.warnings),
 	}

@@ -5,6 +5,7 @@ package machine_test
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,6 +63,16 @@ func TestReadOnlyGPUSettings(t *testing.T) {
 					t.Errorf("%s: %s", ask, said)
 				}
 			}
+			for gpu := range before {
+				if got := m.gpu(gpu).Levels; slices.Contains(got, "hardware") {
+					t.Errorf("GPU %d offers levels %q, and no MIG instance can be created", gpu, got)
+				}
+			}
+			if said := m.agent.stderr(); !strings.Contains(said, `msg="started with read-only GPU settings" unchanged="`+sharing.GPUSettingsNames) {
+				t.Errorf("the agent does not say at its start what it leaves: %s", tail(said))
+			}
+			m.wantDoctor("GPU settings", "read-only", sharing.GPUSettingsNames, "--gpu-settings=manage")
+			m.wantDoctor("level hardware", "not possible", sharing.ReadOnlySettings)
 			want := map[string]string{"r615": "driver", "r580": "libkerf"}[driver] // not MPS, which needs a compute mode
 			r := m.run(flags("--memory 2GiB --gpu-uuid "+m.uuid(3)), load("--alloc 4GiB --step 64MiB --hold 1h"))
 			wantLoad(t, r.loads(1)[0], oom, gib, 2*gib)
@@ -80,6 +91,63 @@ func TestReadOnlyGPUSettings(t *testing.T) {
 			checkInvariants(t, m)
 		})
 	}
+}
+
+// An instance that Kerf created before the settings became read-only is still granted, and stays when it is idle. Nothing
+// else of MIG is offered.
+func TestReadOnlyGPUSettingsKeepInstances(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{hardware: "h100x8", noAgent: true})
+	m.agentFlags = []string{"--config", m.write(layoutPool("    - {gpus: [0, 1], enabled: true}\n"))}
+	m.startAgent()
+	m.ready()
+	m.wantDoctor("GPU settings", "ok", "managed by the agent")
+	first := m.run(flags("--mig 3g.40gb --gpu-uuid "+m.uuid(0)), hold())
+	first.granted()
+	m.agentFlags = append(m.agentFlags, "--gpu-settings=read-only")
+	m.restartAgent()
+	first.end()
+	m.noGrants()
+	before := m.gpuSettings()
+	for gpu, want := range [][]string{{"hardware"}, nil} {
+		if got := m.gpu(gpu).Levels; !slices.Equal(got, want) {
+			t.Errorf("GPU %d offers levels %q, want %q", gpu, got, want)
+		}
+	}
+	m.wantDoctor("level hardware", "offered by the agent")
+	again := m.run(flags("--mig 3g.40gb"), load("--alloc 1GiB --hold 1h"))
+	wantLoad(t, again.loads(1)[0], "", gib, gib)
+	if got := again.granted(); got.GPUs[0] != m.uuid(0) {
+		t.Errorf("granted on %+v", got.GPUs)
+	}
+	if said := m.refused(flags("--mig 3g.40gb")); !strings.Contains(said, sharing.ReadOnlySettings) {
+		t.Errorf("a second instance: %s", said)
+	}
+	again.end()
+	m.noGrants()
+	if d := cmp.Diff(before, m.gpuSettings()); d != "" {
+		t.Errorf("settings of GPUs (-before +after):\n%s", d)
+	}
+}
+
+// wantDoctor wants a check of kerf doctor with these words.
+func (m *machine) wantDoctor(check string, parts ...string) {
+	m.t.Helper()
+	report := decode[struct {
+		Checks []struct{ Name, Status, Seen, Means, Mend string }
+	}](m.t, m.kerf("doctor", "-o", "json").out)
+	for _, c := range report.Checks {
+		if c.Name != check {
+			continue
+		}
+		for _, part := range parts {
+			if text := strings.Join([]string{c.Status, c.Seen, c.Means, c.Mend}, "\n"); !strings.Contains(text, part) {
+				m.t.Errorf("check %q of kerf doctor does not say %q:\n%s", check, part, text)
+			}
+		}
+		return
+	}
+	m.t.Errorf("kerf doctor has no check %q", check)
 }
 
 func TestGPUSettingsFlag(t *testing.T) {

@@ -76,7 +76,10 @@ type GetNodeResponse struct {
 	// config describes the SharingConfig in force.
 	Config *ConfigStatus `protobuf:"bytes,7,opt,name=config,proto3" json:"config,omitempty"`
 	// warnings are conditions that do not stop claims (a refused new config, a failed removal).
-	Warnings      []string `protobuf:"bytes,8,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Warnings []string `protobuf:"bytes,8,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// gpu_settings is manage where the agent changes GPU settings as the pool says (MIG mode and instances, compute mode,
+	// time slice, power limit), and read-only where it changes none. Empty: an older agent.
+	GpuSettings   string `protobuf:"bytes,9,opt,name=gpu_settings,json=gpuSettings,proto3" json:"gpu_settings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -165,6 +168,13 @@ func (x *GetNodeResponse) GetWarnings() []string {
 		return x.Warnings
 	}
 	return nil
+}
+
+func (x *GetNodeResponse) GetGpuSettings() string {
+	if x != nil {
+		return x.GpuSettings
+	}
+	return ""
 }
 
 type ConfigStatus struct {
@@ -2485,7 +2495,7 @@ var File_api_node_v1_node_proto protoreflect.FileDescriptor
 const file_api_node_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"\x16api/node/v1/node.proto\x12\fkerf.node.v1\"\x10\n" +
-	"\x0eGetNodeRequest\"\xb4\x02\n" +
+	"\x0eGetNodeRequest\"\xd7\x02\n" +
 	"\x0fGetNodeResponse\x12\x14\n" +
 	"\x05ready\x18\x01 \x01(\bR\x05ready\x12\x1b\n" +
 	"\tnot_ready\x18\x02 \x03(\tR\bnotReady\x12%\n" +
@@ -2494,7 +2504,8 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\x04gpus\x18\x05 \x03(\v2\x11.kerf.node.v1.GPUR\x04gpus\x12+\n" +
 	"\x06grants\x18\x06 \x03(\v2\x13.kerf.node.v1.GrantR\x06grants\x122\n" +
 	"\x06config\x18\a \x01(\v2\x1a.kerf.node.v1.ConfigStatusR\x06config\x12\x1a\n" +
-	"\bwarnings\x18\b \x03(\tR\bwarnings\"\xbd\x01\n" +
+	"\bwarnings\x18\b \x03(\tR\bwarnings\x12!\n" +
+	"\fgpu_settings\x18\t \x01(\tR\vgpuSettings\"\xbd\x01\n" +
 	"\fConfigStatus\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12\x12\n" +

@@ -15,7 +15,7 @@ import (
 func Message(s node.State) *nodev1.GetNodeResponse {
 	out := &nodev1.GetNodeResponse{
 		Ready: s.Ready, NotReady: s.NotReady, DriverVersion: s.DriverVersion, AgentVersion: s.AgentVersion,
-		Warnings: s.Warnings,
+		Warnings: s.Warnings, GpuSettings: s.GPUSettings,
 		Config: &nodev1.ConfigStatus{
 			Source: s.Config.File, Sha256: s.Config.SHA256, Pool: s.Pool, Errors: s.ConfigErrors, Profiles: s.Profiles,
 		},
