@@ -70,6 +70,7 @@ func variants() []variant {
 		{"agent/16-node-health.yaml", "node-health.yaml", with("agent", "nodeHealth", true)},
 		{"agent/30-agent.yaml", "crio.yaml", with("poolDefaults", "containerRuntime", "crio")},
 		{"agent/30-agent.yaml", "privileged.yaml", with("poolDefaults", "driver", "hostLibrary")},
+		{"agent/30-agent.yaml", "read-only-gpu-settings.yaml", with("poolDefaults", "gpuSettings", "read-only")},
 		{"agent/35-monitor.yaml", "monitor.yaml", with("monitor", "enabled", true)},
 		{"mutation/scheduler-name.yaml", "scheduler-name.yaml", with("admission", "mutate", "always")},
 	}

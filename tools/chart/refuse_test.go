@@ -31,6 +31,7 @@ func TestBadValues(t *testing.T) {
 		"a pool without a name":     {values: "pools: [{nodeSelector: {a: b}}]", says: []string{"/pools/0", "name"}},
 		"a pool's name":             {values: "pools: [{name: A100}]", says: []string{"/pools/0/name"}},
 		"a runtime nobody has":      {values: "poolDefaults: {containerRuntime: docker}", says: []string{"/poolDefaults/containerRuntime", "crio"}},
+		"settings half managed":     {values: "pools: [{name: a, gpuSettings: readOnly}]", says: []string{"/pools/0/gpuSettings", "read-only"}},
 		"no surge by the back door": {values: "poolDefaults: {maxUnavailable: 0}", says: []string{"/poolDefaults/maxUnavailable"}},
 		"a library of another name": {values: "poolDefaults: {driverLibrary: /usr/lib/libcuda.so}", says: []string{"/poolDefaults/driverLibrary"}},
 		"an argument, no flag":      {values: "pools: [{name: a, extraArgs: [group]}]", says: []string{"/pools/0/extraArgs/0"}},
