@@ -230,7 +230,7 @@ func (a *agent) report(ctx context.Context, lib *nvml.Library, driver *caps.Driv
 		config.BackendReactive: caps.ProbeWatch(ctx, lib, a.pids, g),
 	}
 	if a.runtime.Lists(config.BackendMPS) {
-		rep[config.BackendMPS] = a.probeMPS(ctx, g)
+		rep[config.BackendMPS] = a.mps.probe(ctx, g)
 	}
 	for _, b := range config.Backends() {
 		if s, asked := rep[b]; asked && !s.OK() {

@@ -104,7 +104,7 @@ func (a *agent) leaveModes(ctx context.Context, boot string, gpus []sharing.GPU)
 		if slices.ContainsFunc(gpus, func(g sharing.GPU) bool { return a.modes(g.UUID) != gpumode.Want{} }) {
 			why = append(why, "time slice, compute mode and power limit are not set as the pool says")
 		}
-		if len(had) > 0 {
+		if len(had) > 0 || a.mps.changedModes() {
 			why = append(why, "settings that Kerf made before are not restored")
 		}
 		sentence := ""

@@ -20,6 +20,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/caps/choice"
 	"github.com/kerf-gpu/kerf/sharing/caps/mps"
+	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
 )
 
@@ -54,7 +55,7 @@ func (a *agent) newMPS(boot string) *mpsDaemons {
 	program, err := door.Find(a.path, a.driverFolders)
 	if err == nil {
 		m.sup, err = mps.New(mps.Options{
-			Dir: filepath.Join(a.dir, "mps"), Program: program, Modes: m, BootID: boot, Owner: node.UserOfDomain, Keep: a.keepDaemon, Log: a.log,
+			Dir: filepath.Join(a.dir, "mps"), Program: program, Modes: m, Rule: a.modeRule, BootID: boot, Owner: node.UserOfDomain, Keep: a.keepDaemon, Log: a.log,
 			Again: func(mps.Key) { a.events.MPSRestarted() },
 		})
 	}
@@ -120,6 +121,9 @@ func (m *mpsDaemons) SetComputeMode(ctx context.Context, gpu sharing.GPUID, mode
 func keyOf(l node.MPSLease) (mps.Key, mps.Terms) {
 	return mps.Key{GPU: l.GPU, Domain: l.Domain, Contained: l.Contained}, mps.Terms{Memory: l.Memory, Percent: l.Percent}
 }
+
+// changedModes reports whether there are GPUs whose compute mode was changed and not put back.
+func (m *mpsDaemons) changedModes() bool { return m.sup != nil && len(m.sup.ModesChanged()) > 0 }
 
 // Prepare implements node.MPS.
 func (m *mpsDaemons) Prepare(ctx context.Context, l node.MPSLease) error {
@@ -241,13 +245,16 @@ func (m *mpsDaemons) probe(ctx context.Context, g sharing.GPU) choice.Support {
 	return choice.Support{Answer: choice.Supported}
 }
 
-// probeMPS is probe for an agent that may change settings of GPUs. MPS needs compute mode EXCLUSIVE_PROCESS, which keeps
-// out programs that leave its pipe directory.
-func (a *agent) probeMPS(ctx context.Context, g sharing.GPU) choice.Support {
-	if a.readOnly() {
-		return choice.Support{Answer: choice.NotSupported, Reason: "MPS needs compute mode EXCLUSIVE_PROCESS, and " + sharing.ReadOnlySettings, Remedy: "start the agent with --gpu-settings=manage"}
+// modeRule is what becomes of the compute mode of a GPU on which MPS enforces shares.
+func (a *agent) modeRule(sharing.GPUID) mps.ModeRule {
+	pool := a.pool.Load()
+	switch {
+	case a.readOnly():
+		return mps.ReadMode
+	case pool != nil && pool.MPSComputeMode == config.MPSComputeModeKeep:
+		return mps.KeepMode
 	}
-	return a.mps.probe(ctx, g)
+	return mps.ManageMode
 }
 
 // leaveMPSGroup removes the cgroup of daemons if there is none.

@@ -58,11 +58,14 @@ func (c *checker) compute(path string, p Pool) {
 	if p.TimeSlice > sharing.TimeSliceLong {
 		c.bad(path+".timeSlice", "", "use a TimeSlice of package sharing", "is not a time slice")
 	}
+	if p.MPSComputeMode > MPSComputeModeKeep {
+		c.bad(path+".mpsComputeMode", "", "use an MPSComputeMode of this package", "is not a rule for the compute mode under MPS")
+	}
 	switch {
 	case p.ComputeMode > sharing.ComputeModeExclusiveProcess:
 		c.bad(path+".computeMode", "", "use ComputeModeDefault or ComputeModeExclusiveProcess", "is not a compute mode for a pool")
-	case p.ComputeMode != sharing.ComputeModeAsIs && slices.Contains(p.Backends, BackendMPS):
-		c.bad(path+".computeMode", p.ComputeMode.String(), "leave it out, or mps", "is set by MPS itself, which backends lists")
+	case p.ComputeMode != sharing.ComputeModeAsIs && p.MPSComputeMode == MPSComputeModeManage && slices.Contains(p.Backends, BackendMPS):
+		c.bad(path+".computeMode", p.ComputeMode.String(), "leave it out, or mps, or write mpsComputeMode: keep", "is set by MPS itself, which backends lists")
 	case p.ComputeMode == sharing.ComputeModeExclusiveProcess && p.Mode != ModeWhole:
 		c.bad(path+".computeMode", p.ComputeMode.String(), "write mode: whole too, or leave it out",
 			"lets one process on each GPU, which then cannot be shared")

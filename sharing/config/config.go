@@ -69,6 +69,8 @@ type Pool struct {
 	Idle Idle
 	// MPSSharing is who shares an MPS daemon.
 	MPSSharing MPSSharing
+	// MPSComputeMode says what Kerf does with the compute mode of GPUs on which MPS enforces shares.
+	MPSComputeMode MPSComputeMode
 	// MIG is what the nodes' GPUs are cut into, where that is fixed.
 	MIG []MIGLayout
 	// MIGKeepWarm is how long an instance that was cut for a claim stays after it, for the next one that asks for the

@@ -151,7 +151,7 @@ func TestRoundTripRandom(t *testing.T) {
 		for n := range 1 + rnd.IntN(4) {
 			p := Pool{
 				Name: fmt.Sprint("p", n), Place: sharing.Spread(rnd.IntN(3)), MinLevel: sharing.Level(rnd.IntN(7)), OverCap: OverCap(rnd.IntN(3)),
-				Strangers: Strangers(rnd.IntN(2)), ManagedMemory: ManagedMemory(rnd.IntN(2)), UserQuota: sharing.UserQuota{Grants: rnd.IntN(3), Memory: sharing.Bytes(rnd.IntN(2)) * 40 * sharing.GiB}, Backends: [][]Backend{nil, {BackendDriver}, {BackendDriver, BackendReactive}}[rnd.IntN(3)],
+				Strangers: Strangers(rnd.IntN(2)), ManagedMemory: ManagedMemory(rnd.IntN(2)), MPSComputeMode: MPSComputeMode(rnd.IntN(2)), UserQuota: sharing.UserQuota{Grants: rnd.IntN(3), Memory: sharing.Bytes(rnd.IntN(2)) * 40 * sharing.GiB}, Backends: [][]Backend{nil, {BackendDriver}, {BackendDriver, BackendReactive}}[rnd.IntN(3)],
 				NodeSelector: map[string]string{"n": fmt.Sprint(n), "true": texts[rnd.IntN(len(texts))]},
 			}
 			doc.Pools = append(doc.Pools, p)

@@ -42,6 +42,7 @@ type (
 		TimeSlice      string            `yaml:"timeSlice,omitempty"`
 		ComputeMode    string            `yaml:"computeMode,omitempty"`
 		MPSSharing     string            `yaml:"mpsSharing,omitempty"`
+		MPSComputeMode string            `yaml:"mpsComputeMode,omitempty"`
 		GPUs           []wireRule        `yaml:"gpus,omitempty"`
 		Sharers        int               `yaml:"sharers,omitempty"`
 		MemoryReserve  string            `yaml:"memoryReserve,omitempty"`
@@ -95,6 +96,9 @@ func (c Config) Encode() ([]byte, error) {
 		one.TimeSlice, one.ComputeMode = p.TimeSlice.String(), p.ComputeMode.String()
 		if p.MPSSharing != MPSSharingDomain {
 			one.MPSSharing = p.MPSSharing.String()
+		}
+		if p.MPSComputeMode != MPSComputeModeManage {
+			one.MPSComputeMode = p.MPSComputeMode.String()
 		}
 		one.GPUs, one.Sharers, one.MemoryReserve, one.PowerLimit, one.GPUHour = wireRules(p.GPUs), p.Sharers, exact(p.MemoryReserve), p.PowerLimitWatts, p.GPUHour
 		one.MIGOnDemand, one.Overcommit = p.MIGOnDemand.wire(), wireFactors(p.Overcommit)

@@ -37,6 +37,7 @@ func (p *Pool) fields() fields {
 		word("timeSlice", &p.TimeSlice, sharing.ParseTimeSlice, "How long one process's work runs on a GPU while another's waits; left out, it stays as it is.", sharing.TimeSlices()...),
 		word("computeMode", &p.ComputeMode, parseComputeMode, "Which processes may have a context on a GPU; left out, it stays as it is. `exclusiveProcess` is for mode whole alone.", sharing.ComputeModeDefault, sharing.ComputeModeExclusiveProcess),
 		word("mpsSharing", &p.MPSSharing, ParseMPSSharing, "Who shares a control daemon of MPS: the pods of one namespace, or all of the pool.", MPSSharingDomain, MPSSharingPool).def("domain"),
+		word("mpsComputeMode", &p.MPSComputeMode, ParseMPSComputeMode, "The compute mode of GPUs on which MPS enforces shares: `manage` sets EXCLUSIVE_PROCESS for one domain and DEFAULT for several, `keep` leaves it as it is.", MPSComputeModeManage, MPSComputeModeKeep).def("manage"),
 		objects("gpus", &p.GPUs, (*GPURule).fields, "Rules for some of the nodes' GPUs; of those that fit a GPU, the first holds for it."),
 		sharersField(&p.Sharers, "no bound"),
 		reserveField(&p.MemoryReserve, "nothing"),

@@ -340,12 +340,12 @@ func TestManyMistakes(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	_, err := New(Document{
-		Pools:    []Pool{{Name: "a", Mode: 9, Place: 9, MinLevel: 99, OverCap: 9, Strangers: 9, ManagedMemory: 9, UserQuota: sharing.UserQuota{Grants: -1}, Health: Health{OnFault: 9, Node: 9, Grace: -1}, Idle: Idle{After: 1, Do: 9}, Backends: []Backend{BackendDriver, 9}, Profiles: []string{}}},
+		Pools:    []Pool{{Name: "a", Mode: 9, Place: 9, MinLevel: 99, OverCap: 9, Strangers: 9, ManagedMemory: 9, MPSComputeMode: 9, UserQuota: sharing.UserQuota{Grants: -1}, Health: Health{OnFault: 9, Node: 9, Grace: -1}, Idle: Idle{After: 1, Do: 9}, Backends: []Backend{BackendDriver, 9}, Profiles: []string{}}},
 		Profiles: []Profile{{Name: "x", Memory: sharing.GiB, GPUs: -1, MinLevel: 99, OverCap: 9, Place: 9}},
 	})
 	checkLines(t, err, []string{
 		"spec.profiles[0].overCap", "spec.profiles[0].gpus", "spec.profiles[0].minEnforcement", "spec.profiles[0].place",
-		"spec.pools[0].mode", "spec.pools[0].place", "spec.pools[0].minEnforcement", "spec.pools[0].backends[1]", "spec.pools[0].overCap", "spec.pools[0].strangers", "spec.pools[0].managedMemory", "spec.pools[0].userQuota.grants", "spec.pools[0].health.onFault", "spec.pools[0].health.node", "spec.pools[0].health.grace", "spec.pools[0].idle.do", "spec.pools[0].idle.after", "spec.pools[0].profiles",
+		"spec.pools[0].mode", "spec.pools[0].place", "spec.pools[0].minEnforcement", "spec.pools[0].backends[1]", "spec.pools[0].overCap", "spec.pools[0].strangers", "spec.pools[0].managedMemory", "spec.pools[0].userQuota.grants", "spec.pools[0].health.onFault", "spec.pools[0].health.node", "spec.pools[0].health.grace", "spec.pools[0].idle.do", "spec.pools[0].idle.after", "spec.pools[0].mpsComputeMode", "spec.pools[0].profiles",
 	})
 }
 

@@ -27,8 +27,27 @@ func TestMPS(t *testing.T) {
 			t.Errorf("%s: read back as %+v, %v", text, c.Pools(), err)
 		}
 	}
+	for text, want := range map[string]MPSComputeMode{
+		"backends: [driver, mps]":                                             MPSComputeModeManage,
+		"backends: [driver, mps], mpsComputeMode: manage":                     MPSComputeModeManage,
+		"backends: [driver, mps], mpsComputeMode: keep":                       MPSComputeModeKeep,
+		"backends: [driver, mps], mpsComputeMode: keep, computeMode: default": MPSComputeModeKeep, // Kerf sets it once, MPS never
+	} {
+		c, err := Decode(doc(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := c.Encode()
+		if err == nil {
+			c, err = Decode(out)
+		}
+		if err != nil || c.Pools()[0].MPSComputeMode != want {
+			t.Errorf("%s: read back as %+v, %v", text, c.Pools(), err)
+		}
+	}
 	for text, want := range map[string]string{
-		"mpsSharing: node": `mpsSharing "node" is not a way to share MPS; write domain or pool`,
+		"mpsComputeMode: leave":                         `mpsComputeMode "leave" is not a rule for the compute mode under MPS; write manage or keep`,
+		"mpsSharing: node":                              `mpsSharing "node" is not a way to share MPS; write domain or pool`,
 		"backends: [driver, mps], computeMode: default": "computeMode \"default\" is set by MPS itself",
 	} {
 		if _, err := Decode(doc(text)); err == nil || !strings.Contains(err.Error(), want) {

@@ -61,11 +61,11 @@ func (r *Runtime) computeOf(g ledger.Grant, h *holding) Compute {
 	case g.Lease == nil || h == nil:
 		return none("no program uses the grant yet")
 	case h.backend == config.BackendMPS && percent > 0:
-		return Compute{By: h.backend.String(), Why: "its MPS clients may use so many of the GPU's threads"}
+		return Compute{By: h.backend.String(), Why: "MPS limits the threads that each of its clients uses at once, and not their time"}
 	case percent == 0 && h.backend != config.BackendLibkerf:
 		return none("it has no percent of a GPU")
 	case h.backend != config.BackendLibkerf:
-		return none("backend " + h.backend.String() + " shares no GPU time; libkerf and mps do")
+		return none("backend " + h.backend.String() + " shares no GPU time; libkerf does, and mps limits threads")
 	case !countsTime(h):
 		return none("the counters of its programs are not whole: " + h.region.why())
 	}

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
 )
 
 // The users of these tests. Each is a trust domain, unless the pool says otherwise.
@@ -154,6 +156,51 @@ func (m mpsUsers) escapes(is, script string, gibs uint64) {
 	from := time.Now()
 	wantKilled(m.t, r)
 	m.t.Logf("pipe directory %s: killed %s after the agent went on, whose watch looks every 100 ms and acts at the second look", is, time.Since(from).Round(time.Millisecond))
+}
+
+// Where the pool keeps the compute mode, other programs use the GPU beside MPS, and one of a grant that leaves MPS is ended.
+func TestMPSKeepsTheComputeMode(t *testing.T) {
+	t.Parallel()
+	m := newMPSUsers(t, ", overCap: warn, mpsComputeMode: keep")
+	one := m.holds(ann, "ann")
+	m.wantDomains(2, modeDefault)
+	outside := m.start(load("--alloc 256MiB --hold 1h"))
+	wantLoad(t, decode[loaded](t, outside.lines(1)[0]), "", 256*mib, 256*mib)
+	m.escapes("missing", "unset CUDA_MPS_PIPE_DIRECTORY", 1)
+	other := m.holds(bob, "bob")
+	m.wantDomains(4, modeDefault)
+	m.restartAgent()
+	m.wantDomains(4, modeDefault)
+	other.end()
+	m.wantDomains(2, modeDefault)
+	one.goesOn("the others had gone")
+	m.wantLevel("ann", "client", "")
+	one.end()
+	m.wantDomains(0, modeDefault)
+}
+
+// In a mode that the admin set and Kerf keeps, one user has the GPU by MPS. Another user's program does not start.
+func TestMPSKeepsExclusiveMode(t *testing.T) {
+	t.Parallel()
+	m := newMPSUsers(t, ", mpsComputeMode: keep")
+	m.setComputeMode(0, modeExclusive)
+	one := m.holds(ann, "ann")
+	m.wantDomains(2, modeExclusive)
+	second := m.starts(bob, "bob", []string{"true"})
+	if got := second.wait(); got.code != 125 || !strings.Contains(flat(got.err), "admits one MPS server") {
+		t.Errorf("a second user: %v", got)
+	}
+	one.goesOn("another user was rejected")
+	one.end()
+	m.wantDomains(0, modeExclusive)
+}
+
+// setComputeMode sets it as an admin does.
+func (m *machine) setComputeMode(gpu, mode int) {
+	m.t.Helper()
+	if r := m.ask(gpu, wire.Request{Op: wire.OpComputeMode, Args: [6]uint64{uint64(mode)}}); r.Status != wire.OK {
+		m.t.Fatalf("set compute mode %d: status %v", mode, r.Status)
+	}
 }
 
 // Where the pool says that all share, two users have one daemon. A server is of one user, so one waits for the other's end.

@@ -13,6 +13,7 @@
 // While one domain alone is on a GPU, the GPU takes one process alone, which is that domain's server: a process without
 // its pipe directory fails instead of running without limits. With several domains on a GPU that does not hold, because each has a
 // server; State.Exclusive says which it is. The mode that was found is put back when the last domain has gone.
+// Options.Rule can leave the mode as it is: then each GPU's mode decides what happens to a process without a pipe directory.
 //
 // Not promised: protection of a domain's members from each other. They reach one control daemon and may give it any
 // command, a fault of one ends all, the limits are each process's and not each container's, and a daemon that ends takes

@@ -124,6 +124,9 @@ func (s *Supervisor) Acquire(ctx context.Context, k Key, lease string, t Terms) 
 		err = g.setMode(ctx, &s.opt, len(g.domains))
 	}
 	if err == nil {
+		err = g.admits()
+	}
+	if err == nil {
 		err = d.up(ctx)
 	}
 	if err == nil {

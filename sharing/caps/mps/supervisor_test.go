@@ -40,6 +40,8 @@ type site struct {
 	dir  string
 	now  time.Time
 	none bool // the driver knows no compute modes
+	rule ModeRule
+	sets int // calls that set a compute mode
 	// again is how often Options.Again was called.
 	again int
 }
@@ -61,6 +63,7 @@ func (s *site) ComputeMode(_ context.Context, gpu sharing.GPUID) (sharing.Comput
 }
 
 func (s *site) SetComputeMode(_ context.Context, gpu sharing.GPUID, mode sharing.ComputeMode) error {
+	s.sets++
 	for number, m := range modes() {
 		if m == mode {
 			_, err := mpstest.ComputeMode(s.dir, s.minor(gpu), number)
@@ -122,6 +125,7 @@ func (s *site) agent(boot string) {
 	s.Supervisor, err = New(Options{
 		Dir: s.dir + "/r", Program: program, Modes: s, BootID: boot, Owner: ownerOf, StartTime: time.Minute,
 		Again: func(Key) { s.again++ },
+		Rule:  func(sharing.GPUID) ModeRule { return s.rule },
 		Log:   slog.New(slog.DiscardHandler), Now: func() time.Time { return s.now },
 	})
 	if err != nil {

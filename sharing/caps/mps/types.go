@@ -37,12 +37,27 @@ type Modes interface {
 	SetComputeMode(ctx context.Context, gpu sharing.GPUID, mode sharing.ComputeMode) error
 }
 
+// ModeRule says what becomes of the compute mode of a GPU with domains.
+type ModeRule int
+
+// The rules.
+const (
+	// ManageMode: EXCLUSIVE_PROCESS for one domain, DEFAULT for several, and what it was before for none.
+	ManageMode ModeRule = iota
+	// KeepMode leaves it as it is. A mode that was changed before is managed until the GPU's domains have ended.
+	KeepMode
+	// ReadMode sets nothing, not even what it was before a change.
+	ReadMode
+)
+
 // Options are what a Supervisor works with.
 type Options struct {
 	// Dir holds all that daemons have, see place. Absolute, of this agent alone, and reachable for clients of any user.
 	Dir     string
 	Program mps.Program
 	Modes   Modes
+	// Rule says what becomes of a GPU's compute mode; nil: ManageMode.
+	Rule func(gpu sharing.GPUID) ModeRule
 	// BootID is the kernel's: pids of another boot mean nothing.
 	BootID string
 	// Owner is the user whose processes alone are in a domain; false if several users may be. That user's server is started
@@ -94,6 +109,7 @@ type State struct {
 	Servers []int
 	// Leases is how many use it, Restarts how often it was started again.
 	Leases, Restarts int
-	// Exclusive: the GPU takes no process but this domain's server, so that one without its pipe directory fails.
+	// Exclusive: the GPU takes no process but this domain's server, so that one without its pipe directory fails. With
+	// KeepMode and ReadMode, the GPU has that mode already.
 	Exclusive bool
 }

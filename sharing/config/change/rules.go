@@ -44,7 +44,7 @@ func (e Effect) String() string {
 func poolEffects() map[string]Effect {
 	return map[string]Effect{
 		"name": OnNode, "nodeSelector": OnNode,
-		"place": OnNew, "minEnforcement": OnNew, "backends": OnNew, "mpsSharing": OnNew, "profiles": OnNew, "userQuota": OnNew,
+		"place": OnNew, "minEnforcement": OnNew, "backends": OnNew, "mpsSharing": OnNew, "mpsComputeMode": OnNew, "profiles": OnNew, "userQuota": OnNew,
 		"overCap": OnAll, "strangers": OnAll, "health": OnAll, "idle": OnAll, "compute": OnAll, "managedMemory": OnAll, "gpuHour": OnAll,
 		"migKeepWarm": OnAll, "migReset": OnAll, "migOnDemand": OnAll,
 		"mode": OnGPU, "sharers": OnGPU, "timeSlice": OnGPU, "computeMode": OnGPU, "gpus": OnGPU, "memoryReserve": OnGPU, "overcommit": OnGPU, "powerLimitWatts": OnGPU, "mig": OnGPU,
