@@ -58,6 +58,7 @@ func attackTrials() []attackTrial {
 		{"crash loop", "within the caps; no grant is lost", attackCrashes, true},
 		{"spoilt files", "no grant is lost", attackSpoiltFiles, false},
 		{"folder of another user", "rejected", TestDirectoriesOfOthers, false},
+		{"quota of one user", "rejected above the quota", attackQuota, true},
 	}
 }
 
