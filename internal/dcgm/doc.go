@@ -11,6 +11,6 @@
 // It does not promise to survive the library: a fault in it ends the process. That is why one program alone imports
 // this package, which nothing depends on. Calls may hang as the driver may; the caller has a goroutine for them.
 //
-// A process has one host engine, because go-dcgm keeps it in a variable of its own. Programs are linked as package
-// internal/nvml says.
+// A process has one host engine, because go-dcgm keeps it in a variable of its own. It binds to one copy of the library for
+// its life. The program itself needs no function of the library, so it starts without DCGM and with LD_BIND_NOW set.
 package dcgm

@@ -73,7 +73,7 @@ type fieldGroup struct {
 // Open starts the engine and watches the fields; profiling fields only those that the first GPU supports. The error is
 // sharing.ErrUnavailable when there is no DCGM, or it does not start.
 func Open(o Options) (*Engine, error) {
-	if err := preflight(o.Remote != ""); err != nil {
+	if err := bind(o.Remote != ""); err != nil {
 		return nil, fmt.Errorf("open dcgm: %w", err)
 	}
 	stop, err := start(o.Remote)

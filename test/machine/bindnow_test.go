@@ -3,7 +3,11 @@
 
 package machine_test
 
-import "testing"
+import (
+	"fmt"
+	"syscall"
+	"testing"
+)
 
 // Hardened machines set LD_BIND_NOW for all programs. Agent and command line start with it, and a command is held to its cap.
 func TestBoundAtOnce(t *testing.T) {
@@ -27,5 +31,32 @@ func TestBoundAtOnce(t *testing.T) {
 			checkInvariants(t, m)
 			r.end()
 		})
+	}
+}
+
+// The monitor starts with it, too, and reads DCGM by each kind of engine, and NVML without DCGM.
+func TestMonitorBoundAtOnce(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{})
+	m.env = append(m.env, "LD_BIND_NOW=1")
+	e := hostEngine(t, "127.0.0.2:0")
+	for _, by := range []struct {
+		flags  []string
+		source string
+	}{
+		{[]string{"--dcgm-engine", "embedded"}, "dcgm"}, {[]string{"--dcgm-engine", e.address}, "dcgm"}, {[]string{"--dcgm=false"}, "nvml"},
+	} {
+		o := m.monitor(by.flags...)
+		o.source(by.source)
+		eventually(t, "the memory of all GPUs", func() error {
+			if got := o.scrape("DCGM_FI_DEV_FB_USED"); len(got) != 8 {
+				return fmt.Errorf("%q", got)
+			}
+			return nil
+		})
+		o.p.signal(syscall.SIGTERM)
+		if end := o.p.wait(); end.code != 0 {
+			t.Errorf("%q: %v", by.flags, end)
+		}
 	}
 }
