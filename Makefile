@@ -15,16 +15,13 @@ CC ?= cc
 CFLAGS ?= -O2 -g
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 
-# go-dcgm leaves its library's symbols to be found at run time: with binding at load, as some distributions set it, the
-# monitor does not start. go-nvml names each function of its header, deprecated ones too: that is no news.
+# go-nvml names each function of its header, deprecated ones too: that is no news.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
-LAZY := -extldflags=-Wl,-z,lazy
-GO_BUILD := go build -buildvcs=false -ldflags '-X main.version=$(VERSION) $(LAZY)'
-GO_TEST := go test -ldflags '$(LAZY)'
+GO_BUILD := go build -buildvcs=false -ldflags '-X main.version=$(VERSION)'
 
 # What the images hold is to be the same bytes from the same source, wherever and whenever it is built: no paths of the
 # machine, and none of Go's own marks of how it came about.
-RELEASE_BUILD := go build -buildvcs=false -trimpath -ldflags '-X main.version=$(VERSION) -buildid= $(LAZY)'
+RELEASE_BUILD := go build -buildvcs=false -trimpath -ldflags '-X main.version=$(VERSION) -buildid='
 
 # kerf-hook is built alone: it runs as root in every container's start, linked statically and without cgo.
 # kerf-scheduler is a module of its own, since it is Kubernetes' code for the most part.
@@ -98,14 +95,14 @@ clean: ## Remove bin/ (the linter in .cache/ stays; 'rm -r .cache' takes it too)
 
 .PHONY: test
 test: build $(TOOLKIT) ## Unit, property and machine tests under the race detector, and the tools' own tests
-	$(GO_TEST) -race -timeout 9m ./...
+	go test -race -timeout 9m ./...
 	cd tools && go test ./...
 	cd cmd/kerf-scheduler && $(AS_SCHEDULER) go test ./plugin/...
 	cd tools/chart && $(AS_SCHEDULER) go test ./...
 
 .PHONY: race
 race: build $(TOOLKIT) ## The same tests, none taken from the cache, and the scheduler's plugin under the race detector (its dependencies take minutes to compile, once)
-	$(GO_TEST) -race -count=1 -timeout 9m ./...
+	go test -race -count=1 -timeout 9m ./...
 	cd cmd/kerf-scheduler && CGO_ENABLED=1 GOFLAGS=-trimpath go test -race -count=1 ./plugin/...
 
 .PHONY: sanitize
@@ -159,7 +156,7 @@ bench-placement: build ## Fill the clusters of TRACES=dir (openb CSV lists) with
 
 .PHONY: matrix
 matrix: build $(TOOLKIT) ## Every way to get memory and every attack against every backend; writes docs/enforcement.md; needs root
-	$(GO_TEST) -count=1 -timeout 60m -run '^TestMatrix$$' ./test/machine -matrix '$(CURDIR)/docs/enforcement.md'
+	go test -count=1 -timeout 60m -run '^TestMatrix$$' ./test/machine -matrix '$(CURDIR)/docs/enforcement.md'
 
 .PHONY: attacks
 attacks: build ## Run hostile programs against both drivers (docs/attacks.md), in some five minutes; needs root
@@ -296,7 +293,7 @@ toolkit: $(TOOLKIT)
 $(TOOLKIT): tools/nvidiatoolkit/go.mod tools/nvidiatoolkit/go.sum
 	@echo "building NVIDIA's container toolkit for the tests, once"
 	@mkdir -p $(@D)
-	cd tools/nvidiatoolkit && CGO_ENABLED=1 go build -buildvcs=false -ldflags '$(LAZY)' -o $(@D)/ \
+	cd tools/nvidiatoolkit && CGO_ENABLED=1 go build -buildvcs=false -ldflags '-extldflags=-Wl,-z,lazy' -o $(@D)/ \
 		github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-cdi-hook github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-ctk
 	@touch $@
 

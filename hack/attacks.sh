@@ -18,7 +18,7 @@ if [ "${1:-}" = short ]; then
 	flags=(-attacks-short)
 fi
 
-go test -c -ldflags '-extldflags=-Wl,-z,lazy' -o "$work/machine.test" ./test/machine
+go test -c -o "$work/machine.test" ./test/machine
 for driver in r580 r615; do
 	if ! (cd test/machine && "$work/machine.test" -test.run '^TestAttacks$' -test.timeout 9m -attacks "$driver" \
 		-attacks-table "$table" "${flags[@]}") >"$work/$driver.log" 2>&1; then

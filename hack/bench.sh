@@ -16,7 +16,7 @@ if [ -z "$packages" ]; then
 	exit 1
 fi
 # shellcheck disable=SC2086 # one word for each package
-go test -ldflags '-extldflags=-Wl,-z,lazy' -run '^$' -bench "$1" -benchmem $packages
+go test -run '^$' -bench "$1" -benchmem $packages
 
 [ "$1" != . ] || hack/figures.sh
 

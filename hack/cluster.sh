@@ -97,9 +97,9 @@ version() {
 	mkdir -p "$root"
 	tar -xOf "$dir/1/img/agent.tar" layer.tar | tar -x -C "$root" # what the programs load stays as it is
 	for program in kerf-agent kerf-monitor kerf-hook kerf; do
-		cgo=1 flags="-X main.version=$tag -extldflags=-Wl,-z,lazy"
-		[ "$program" != kerf-hook ] || cgo=0 flags="-X main.version=$tag"
-		CGO_ENABLED=$cgo CGO_CFLAGS='-O2 -g -Wno-deprecated-declarations' go build -buildvcs=false -ldflags "$flags" -o "$root/usr/local/bin/$program" "./cmd/$program"
+		cgo=1
+		[ "$program" != kerf-hook ] || cgo=0
+		CGO_ENABLED=$cgo CGO_CFLAGS='-O2 -g -Wno-deprecated-declarations' go build -buildvcs=false -ldflags "-X main.version=$tag" -o "$root/usr/local/bin/$program" "./cmd/$program"
 	done
 	each tag "$tag"
 	each image "$tag"

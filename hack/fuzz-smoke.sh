@@ -12,9 +12,8 @@ shift
 if [ $# -eq 0 ]; then
 	set -- ./...
 fi
-lazy='-extldflags=-Wl,-z,lazy'
 
-if ! listed=$(go test -ldflags "$lazy" -list '^Fuzz' "$@"); then
+if ! listed=$(go test -list '^Fuzz' "$@"); then
 	grep -v '^ok\|^Fuzz\|no test files' <<<"$listed" >&2
 	exit 1
 fi
@@ -27,5 +26,5 @@ if [ -z "$targets" ]; then
 fi
 while read -r package target; do
 	echo "--- $package $target"
-	go test -ldflags "$lazy" -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$package"
+	go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$package"
 done <<<"$targets"

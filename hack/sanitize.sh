@@ -23,7 +23,7 @@ run() {
 	local name=$1 flags=$2
 	shift 2
 	echo "--- $name"
-	ASAN_OPTIONS=detect_leaks=0 KERF_TEST_SANITIZE=$flags go test -count=1 -timeout 9m -ldflags '-extldflags=-Wl,-z,lazy' "$@" "${packages[@]}"
+	ASAN_OPTIONS=detect_leaks=0 KERF_TEST_SANITIZE=$flags go test -count=1 -timeout 9m "$@" "${packages[@]}"
 }
 
 # The programs end with memory that CUDA's interface never frees, so leaks are not reported.

@@ -11,15 +11,14 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 steps=$1 time=$2 seed=${3:-0}
-lazy='-extldflags=-Wl,-z,lazy'
-go test -ldflags "$lazy" -count=1 -timeout 2h -v ./sharing/ledger -steps "$steps"
+go test -count=1 -timeout 2h -v ./sharing/ledger -steps "$steps"
 go test -count=1 -timeout 2h -v -run Naive ./sharing/allocator/cluster -steps "$steps"
 go test -count=1 -timeout 2h -v -run Twice ./sharing/scheduler -steps "$steps"
 go test -count=1 -timeout 2h -v -run Naive ./internal/gpusim/model -steps "$steps"
 go test -count=1 -timeout 2h -v ./mig/exec -soak
 hack/kills.sh "$((steps / 10))"
 go test -count=1 -timeout 1h -v -run '^TestManyProcessesUnderOneCap$' ./internal/libkerf/lib/libtest -processes 64
-go test -ldflags "$lazy" -race -count=1 -timeout 2h -v ./test/machine/... -soak
+go test -race -count=1 -timeout 2h -v ./test/machine/... -soak
 
 [ "$time" != 0 ] || exit 0
 hack/e2e.sh -run '^TestMIGRounds$' -timeout 6h -mig-rounds=500
