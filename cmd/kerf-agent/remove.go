@@ -48,6 +48,7 @@ func removeCommand(env environment) *cobra.Command {
 		Use:   "remove",
 		Short: "Take everything that Kerf has put on this machine off again: settings of GPUs, CDI specs, hooks, sockets, records, labels of its node",
 		Long: `What an agent that was killed has set on GPUs (power limit, time slice, compute mode) gets back what was there before, which takes the driver.
+MPS daemons that it has left end.
 It waits until no agent runs here and no process uses a GPU by a grant: a grant's limit ends with its cgroup. It may be run again,
 and says what it waits for. What it empties may be a mount of its container: then the empty folder stays.`,
 		Args: cobra.NoArgs,
@@ -99,6 +100,9 @@ func (r *removal) run(ctx context.Context) error {
 		return fmt.Errorf("find the cgroup v2 hierarchy: %w", err)
 	}
 	if err := r.unused(ctx, groups); err != nil {
+		return err
+	}
+	if err := r.endMPS(ctx); err != nil {
 		return err
 	}
 	if err := r.restored(ctx); err != nil { // before the files: one of them says what was there

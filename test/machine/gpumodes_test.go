@@ -33,10 +33,13 @@ func (m *machine) wantModes(slice string, mode int) {
 
 // removed takes the agent off the machine, as far as it is this test's: it sees no cgroups, since those of other tests' grants
 // are below the same one.
-func (m *machine) removed() {
+func (m *machine) removed(more ...string) {
 	m.t.Helper()
-	cmd := exec.Command("sh", "-c", `mount -t tmpfs none /sys/fs/cgroup && exec "$0" "$@"`,
-		program("kerf-agent"), "remove", "--dir", m.dir, "--state-dir", stateDir(m.dir), "--cdi-dir", m.work+"/cdi", "--hook-dir", m.work+"/hooks")
+	argv := append([]string{
+		"-c", `mount -t tmpfs none /sys/fs/cgroup && exec "$0" "$@"`,
+		program("kerf-agent"), "remove", "--dir", m.dir, "--state-dir", stateDir(m.dir), "--cdi-dir", m.work + "/cdi", "--hook-dir", m.work + "/hooks",
+	}, more...)
+	cmd := exec.Command("sh", argv...)
 	cmd.Env = m.env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -98,4 +101,30 @@ func TestGPUModes(t *testing.T) {
 	m.startAgent()
 	m.ready()
 	m.wantModes("Medium", 3)
+}
+
+// MPS of an agent that was killed ends with the removal, which restores the compute mode that the agent found, unless it is to
+// leave the settings.
+func TestRemoveEndsMPS(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		flags []string
+		mode  int
+	}{"restores": {nil, modeDefault}, "leaves": {[]string{"--leave-gpu-settings"}, modeExclusive}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMPSUsers(t, "")
+			one := m.holds(ann, "ann")
+			m.wantDomains(2, modeExclusive)
+			m.killAgent()
+			one.end()
+			for range 2 {
+				m.removed(c.flags...)
+				m.wantDomains(0, c.mode)
+			}
+			if left, err := os.ReadDir(m.dir); err == nil && len(left) > 0 {
+				t.Errorf("%d files are left in %s", len(left), m.dir)
+			}
+		})
+	}
 }

@@ -1,0 +1,80 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/kerf-gpu/kerf/internal/nvml"
+	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/mps"
+)
+
+// removedModes are compute modes by a driver that is opened when it is first needed: where no mode is to be restored, no driver
+// has to be there.
+type removedModes struct {
+	options nvml.Options
+	lib     *nvml.Library
+}
+
+func (m *removedModes) open(ctx context.Context) (err error) {
+	if m.lib == nil {
+		m.lib, err = nvml.Open(ctx, m.options)
+	}
+	return err //nolint:wrapcheck // it says what it did
+}
+
+// ComputeMode implements mps.Modes.
+func (m *removedModes) ComputeMode(ctx context.Context, gpu sharing.GPUID) (sharing.ComputeMode, error) {
+	if err := m.open(ctx); err != nil {
+		return sharing.ComputeModeAsIs, err
+	}
+	return m.lib.ComputeMode(ctx, gpu)
+}
+
+// SetComputeMode implements mps.Modes.
+func (m *removedModes) SetComputeMode(ctx context.Context, gpu sharing.GPUID, mode sharing.ComputeMode) error {
+	if err := m.open(ctx); err != nil {
+		return err
+	}
+	return m.lib.SetComputeMode(ctx, gpu, mode)
+}
+
+// endMPS ends the MPS daemons that an agent has left, and restores the compute modes that it found.
+func (r *removal) endMPS(ctx context.Context) (err error) {
+	boot, err := process.BootID()
+	if err != nil {
+		return fmt.Errorf("boot id: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, modesDeadline)
+	defer cancel()
+	rule := mps.ManageMode
+	if r.leaveSettings {
+		rule = mps.ReadMode
+	}
+	modes := &removedModes{options: nvml.Options{LibraryPaths: r.libraries, Log: r.log}}
+	defer func() {
+		if modes.lib != nil {
+			err = errors.Join(err, modes.lib.Close())
+		}
+	}()
+	left, err := mps.New(mps.Options{
+		Dir: filepath.Join(r.dir, "mps"), Modes: modes, BootID: boot, Log: r.log,
+		Rule: func(sharing.GPUID) mps.ModeRule { return rule },
+	})
+	if err == nil {
+		err = left.Recover(ctx, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("end MPS (--leave-gpu-settings goes on without the compute modes from before): %w", err)
+	}
+	if gpus := left.ModesChanged(); len(gpus) > 0 {
+		r.log.Warn("compute modes stay as Kerf set them", "gpus", gpus)
+	}
+	return nil
+}
