@@ -26,6 +26,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/internal/serve"
+	"github.com/kerf-gpu/kerf/internal/subuid"
 	"github.com/kerf-gpu/kerf/internal/trusted"
 	"github.com/kerf-gpu/kerf/mig/keep"
 	"github.com/kerf-gpu/kerf/monitor/health"
@@ -82,6 +83,8 @@ type agent struct {
 	// preload is the library that is preloaded, as far as it is the same for every driver.
 	preload caps.Libkerf
 	mps     *mpsDaemons
+	// users says which UIDs are subordinate to which user.
+	users subuid.File
 	// machines are the GPUs' health over watches of one driver; followDriver alone uses it.
 	machines map[sharing.GPUID]*health.Machine
 	// hurt are the MIG instances on which a fault stands; followDriver and its watch alone use it.
@@ -205,13 +208,14 @@ func (a *agent) build(reg *prometheus.Registry) error {
 		return err
 	}
 	a.events = metrics.NewEvents(reg)
+	a.readUsers("")
 	a.mps = a.newMPS(boot)
 	a.openAudit()
 	a.runtime = node.New(node.Options{
 		Log: a.log, Cgroups: a.cgroups, Parent: a.cgroupParent,
 		RecordPath: filepath.Join(a.dir, "record.json"), BootID: boot, NewID: newID,
 		DevRoot: a.devRoot, CapsRoot: a.capsRoot, Version: version, GPUSettings: a.gpuSettings, Config: conf, Pool: pool,
-		Observer: a.events, Failpoints: a.failpoints, MPS: a.mps.forRuntime(), NoMPSForPods: noMPSForPods(),
+		Observer: a.events, Failpoints: a.failpoints, OwnerOf: a.users.OwnerOf, MPS: a.mps.forRuntime(), NoMPSForPods: noMPSForPods(),
 		Client:       node.ClientPaths{Dir: a.preload.Dir, Library: a.preload.Library},
 		ContextsPath: filepath.Join(a.dir, "contexts.json"),
 		Audit:        a.auditTo(),
@@ -289,6 +293,7 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 		g.Go(func() error { return k.run(ctx) })
 	}
 	g.Go(func() error { boundMemory(ctx); return nil })
+	g.Go(func() error { a.followUsers(ctx); return nil })
 	g.Go(func() error { return a.runtime.Run(ctx) })
 	g.Go(func() error { return api.Serve(ctx, grpcListener) })
 	for _, l := range httpListeners {

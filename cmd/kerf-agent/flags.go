@@ -19,6 +19,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/failpoint"
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/internal/subuid"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/caps"
 	"github.com/kerf-gpu/kerf/sharing/doctor"
@@ -49,7 +50,7 @@ type settings struct {
 	nvidiaSMI                                           string
 	configMap                                           string
 	libraries, driverFolders                            []string
-	gpuSettings                                         string
+	gpuSettings, subUIDs                                string
 	failpoints                                          *failpoint.Set
 	pids                                                caps.PIDSpace
 	driverBy                                            doctor.Setting
@@ -108,6 +109,7 @@ func command(env environment, kill func(point string)) *cobra.Command {
 	f.StringVar(&s.hookBinary, "hook-binary", "", "the kerf-hook to install; empty for the one beside this program")
 	f.StringVar(&s.library, "library", "", "the libkerf.so that backend libkerf preloads; empty for the one beside this program")
 	f.StringVar(&s.gpuSettings, "gpu-settings", sharing.GPUSettingsManage, "manage: change GPU settings as the pool says (MIG mode and instances, compute mode, time slice, power limit); read-only: change none, and report what needs a change as not supported")
+	f.StringVar(&s.subUIDs, "subuid-file", subuid.Path, "file of the users' subordinate UIDs, which count to their user in userQuota")
 	f.StringSliceVar(&s.exempt, "exempt-namespace", []string{"kerf-system", "gpu-operator"}, "namespace whose containers keep their own NVIDIA_VISIBLE_DEVICES (repeatable)")
 	f.StringSliceVar(&s.hostPathNamespaces, "host-path-namespace", []string{"kerf-system", "kube-system", "gpu-operator"}, "namespace whose containers may mount host paths that reach GPUs past Kerf, besides those with the label kerf.dev/host-paths=allowed (repeatable)")
 	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")

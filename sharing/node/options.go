@@ -47,6 +47,9 @@ type Options struct {
 	MPS MPS
 	// NoMPSForPods says why MPS can hold no container of a pod on this machine; empty: it can.
 	NoMPSForPods string
+	// OwnerOf is the user to whom a UID belongs, for quotas of users: itself, or whose subordinate UID it is. It returns at
+	// once. Nil: itself.
+	OwnerOf func(uid uint32) uint32
 	// Observer is told what happens, for metrics.
 	Observer Observer
 	// Client is the zero value where there is no library to preload.

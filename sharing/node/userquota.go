@@ -8,10 +8,18 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
-// usedBy is what a user has by grants of no pod.
-func usedBy(grants []ledger.Grant, uid uint32) (used sharing.UserUse) {
+// ownerOf is the user to whom a UID belongs.
+func (o *Options) ownerOf(uid uint32) uint32 {
+	if o.OwnerOf == nil {
+		return uid
+	}
+	return o.OwnerOf(uid)
+}
+
+// usedBy is what a user has by grants of no pod, with those of the subordinate UIDs.
+func usedBy(grants []ledger.Grant, uid uint32, ownerOf func(uint32) uint32) (used sharing.UserUse) {
 	for _, g := range grants {
-		if !g.Claim.Owner.Pod() && g.Claim.Owner.UID == uid {
+		if !g.Claim.Owner.Pod() && ownerOf(g.Claim.Owner.UID) == uid {
 			memory, _ := g.Claim.Placement.Total()
 			used = used.With(memory)
 		}
@@ -25,5 +33,6 @@ func (r *Runtime) withinQuota(uid uint32, memory sharing.Bytes) error {
 	if uid == 0 || r.pool.UserQuota == (sharing.UserQuota{}) {
 		return nil
 	}
-	return r.pool.UserQuota.Check(uid, usedBy(r.ledger.Grants(), uid), memory)
+	owner := r.opt.ownerOf(uid)
+	return r.pool.UserQuota.Check(owner, usedBy(r.ledger.Grants(), owner, r.opt.ownerOf), memory)
 }

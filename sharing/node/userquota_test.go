@@ -43,6 +43,36 @@ func TestUserQuota(t *testing.T) {
 	}
 }
 
+// A user's subordinate UIDs count as the user.
+func TestUserQuotaCountsSubordinateUIDs(t *testing.T) {
+	b := newBench(t)
+	b.opt.Pool.UserQuota = sharing.UserQuota{Grants: 2, Memory: 20 * sharing.GiB}
+	b.opt.OwnerOf = func(uid uint32) uint32 {
+		if uid >= 100_000 && uid < 165_536 {
+			return 1000
+		}
+		return uid
+	}
+	b.still()
+	claim := func(uid uint32, memory int) error {
+		p := b.tenant()
+		p.UID = uid
+		_, err := b.Claim(t.Context(), p.Peer, "", gib(memory))
+		return err
+	}
+	for _, uid := range []uint32{100_000, 100_001} {
+		if err := claim(uid, 1); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, uid := range []uint32{1000, 100_002} {
+		refused(t, claim(uid, 1), sharing.ErrExhausted, "user quota of uid 1000", "2 used, 2 allowed")
+	}
+	if err := claim(165_536, 20); err != nil {
+		t.Errorf("another user: %v", err)
+	}
+}
+
 // Pods of the same user do not count.
 func TestUserQuotaCountsNoPods(t *testing.T) {
 	b := newPodBench(t)

@@ -5,11 +5,16 @@ package machine_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 )
+
+// annsFirst is the first of a range of UIDs that is ann's.
+const annsFirst = 300_000
 
 // quotaUsers is a machine whose pool has a quota for each user.
 type quotaUsers struct {
@@ -21,7 +26,11 @@ func newQuotaUsers(t *testing.T, driver, quota string) quotaUsers {
 	t.Helper()
 	m := newMachine(t, setup{hardware: "t4x4", driver: driver, noAgent: true})
 	conf := m.write(head + "spec:\n  pools:\n  - {name: default, minEnforcement: reactive, userQuota: " + quota + "}\n")
-	m.agentFlags = []string{"--group", "nogroup", "--config", conf}
+	subordinate := filepath.Join(m.work, "subuid")
+	if err := os.WriteFile(subordinate, fmt.Appendf(nil, "%d:%d:65536\n", ann, annsFirst), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.agentFlags = []string{"--group", "nogroup", "--config", conf, "--subuid-file", subordinate}
 	m.startAgent()
 	m.ready()
 	u := quotaUsers{machine: m}
@@ -49,12 +58,16 @@ func (m quotaUsers) holds(uid uint32, request string) *run {
 // rejects wants a run to end with the exit status and the message of a rejected request, without its program.
 func (m quotaUsers) rejects(uid uint32, request string, says ...string) {
 	m.t.Helper()
+	owner := uid
+	if uid >= annsFirst {
+		owner = ann
+	}
 	r := m.starts(uid, request, "echo", "started")
 	got := r.wait()
 	if got.code != 125 || got.out != "" {
 		m.t.Errorf("uid %d, %s: %v, want exit status 125", uid, request, got)
 	}
-	for _, part := range append(says, fmt.Sprintf("user quota of uid %d", uid)) {
+	for _, part := range append(says, fmt.Sprintf("user quota of uid %d", owner)) {
 		if !strings.Contains(flat(got.err), part) {
 			m.t.Errorf("uid %d, %s: it does not say %q: %s", uid, request, part, got.err)
 		}
@@ -121,7 +134,7 @@ func TestUserQuota(t *testing.T) {
 }
 
 // attackQuota is one user who tries to get more than the quota: by many requests at once, also while the agent is killed,
-// and by children that outlive the process of the grant. Another user gets a grant all the time.
+// as subordinate UIDs, and by children that outlive the process of the grant. Another user gets a grant all the time.
 func attackQuota(t *testing.T) {
 	const most = 3
 	m := newQuotaUsers(t, *attackedDriver, "{grants: 3, memory: 9GiB}")
@@ -136,6 +149,9 @@ func attackQuota(t *testing.T) {
 			held = append(held, m.holds(ann, "--memory 3GiB"))
 		}
 		m.rejects(ann, "--memory 1GiB", full)
+		for _, uid := range []uint32{annsFirst, annsFirst + 65_535} {
+			m.rejects(uid, "--memory 1GiB", full)
+		}
 		m.holds(bob, "--memory 3GiB").end()
 		for _, r := range held {
 			r.end()
