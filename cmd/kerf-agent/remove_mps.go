@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/kerf-gpu/kerf/internal/nvml"
@@ -47,6 +49,10 @@ func (m *removedModes) SetComputeMode(ctx context.Context, gpu sharing.GPUID, mo
 
 // endMPS ends the MPS daemons that an agent has left, and restores the compute modes that it found.
 func (r *removal) endMPS(ctx context.Context) (err error) {
+	dir := filepath.Join(r.dir, "mps")
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil // an agent whose directory has too long a path for sockets of MPS has none
+	}
 	boot, err := process.BootID()
 	if err != nil {
 		return fmt.Errorf("boot id: %w", err)
@@ -64,7 +70,7 @@ func (r *removal) endMPS(ctx context.Context) (err error) {
 		}
 	}()
 	left, err := mps.New(mps.Options{
-		Dir: filepath.Join(r.dir, "mps"), Modes: modes, BootID: boot, Log: r.log,
+		Dir: dir, Modes: modes, BootID: boot, Log: r.log,
 		Rule: func(sharing.GPUID) mps.ModeRule { return rule },
 	})
 	if err == nil {
