@@ -76,7 +76,7 @@ func (r *Region) release(device int, seen Reserved) {
 	for i := range r.usage.slot {
 		s := &r.usage.slot[i]
 		who := named(atomic.LoadUint64(&s.owner), atomic.LoadUint64(&s.space))
-		if !who.is(seen.Process) || !atomic.CompareAndSwapUint64(&s.waiting[device], n, 0) {
+		if who != seen.Process || !atomic.CompareAndSwapUint64(&s.waiting[device], n, 0) {
 			continue
 		}
 		for {

@@ -23,10 +23,10 @@ type Grave struct {
 	owner, space uint64
 }
 
-// Dead finds the slots of processes that have ended: those whose owner is not in alive. alive is called after the owners
-// have been read, so that a process that comes meanwhile is safe. What they hold still counts, because the driver frees
+// Dead finds the slots of processes that have ended: those that ended returns. Dead reads the slots before it calls ended, so
+// that a process that comes meanwhile is safe. What they hold still counts, because the driver frees
 // memory only with the last descriptor of a process's files: see Bury. sharing.ErrStale: the container has cut the file.
-func (r *Region) Dead(alive func() (map[Process]bool, error)) ([]Grave, error) {
+func (r *Region) Dead(ended func(slots []Process) (map[Process]bool, error)) ([]Grave, error) {
 	var owners, spaces [MaxProcesses]uint64
 	if err := guard(func() {
 		for i := range owners {
@@ -36,23 +36,19 @@ func (r *Region) Dead(alive func() (map[Process]bool, error)) ([]Grave, error) {
 	}); err != nil {
 		return nil, err
 	}
-	living, err := alive()
+	var taken []Grave
+	var slots []Process
+	for i, who := range &owners {
+		if who != 0 {
+			p := named(who, spaces[i])
+			taken, slots = append(taken, Grave{Process: p, slot: i, owner: who, space: spaces[i]}), append(slots, p)
+		}
+	}
+	dead, err := ended(slots)
 	if err != nil {
 		return nil, err
 	}
-	namesakes := map[uint64][]Process{}
-	for p := range living {
-		who := owner(p.PID, p.Start)
-		namesakes[who] = append(namesakes[who], p)
-	}
-	var out []Grave
-	for i, who := range &owners {
-		p := named(who, spaces[i])
-		if who != 0 && !slices.ContainsFunc(namesakes[who], p.is) {
-			out = append(out, Grave{Process: p, slot: i, owner: who, space: spaces[i]})
-		}
-	}
-	return out, nil
+	return slices.DeleteFunc(taken, func(g Grave) bool { return !dead[g.Process] }), nil
 }
 
 // Bury frees slots that Dead has found and that are still theirs, and gives back what was held. Then it takes off the

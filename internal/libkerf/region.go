@@ -30,19 +30,14 @@ const (
 // maxPartID is more than any id has.
 const maxPartID = 256
 
-// Process is a process as its own pid namespace names it: pid, and start time in clock ticks since boot, field 22
-// of /proc/PID/stat.
+// Process is a process as it sees itself: its PID, and its start time in clock ticks since boot, field 22 of
+// /proc/PID/stat, in its own PID namespace and time namespace.
 type Process struct {
 	PID   int
 	Start uint64
 	// Space is the number of the pid namespace, 0 where it is not known: processes of several containers may count in
 	// one region, and be namesakes otherwise.
 	Space uint64
-}
-
-// is reports whether both may be the same process.
-func (p Process) is(q Process) bool {
-	return p.PID == q.PID && p.Start == q.Start && (p.Space == q.Space || p.Space == 0 || q.Space == 0)
 }
 
 // Device is a GPU of a region and the cap on it.

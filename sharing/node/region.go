@@ -15,6 +15,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/caps/client"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/members"
 )
 
 // Where a container finds the library and the region of its grant, and what makes programs load it.
@@ -39,9 +40,9 @@ type region struct {
 	// mu is held while open is used.
 	mu   sync.Mutex
 	open *libkerf.Region
-	// account and pids are the upkeep's alone.
+	// account and members are the upkeep's alone.
 	account client.Account
-	pids    map[client.Process]libkerf.Process // by the pid of the node, what it is in the innermost namespace
+	members *members.Members
 	// lost and uncounted are guarded by the runtime's lock: why nothing is known of the region any more, and which
 	// processes of the lease do not count.
 	lost      string
@@ -72,7 +73,7 @@ func makeRegion(root, preload string, owner uint32, own sharing.Placement, conte
 			return nil, errors.Join(err, opened.Close())
 		}
 	}
-	g := &region{root: root, dir: libkerf.RegionIn(root), open: opened, pids: map[client.Process]libkerf.Process{}}
+	g := &region{root: root, dir: libkerf.RegionIn(root), open: opened, members: members.New(members.Node{})}
 	for _, f := range own {
 		if err := g.setPercent(f, f.Percent > 0); err != nil { // from the first launch on
 			return nil, errors.Join(err, opened.Close())
@@ -84,7 +85,7 @@ func makeRegion(root, preload string, owner uint32, own sharing.Placement, conte
 // findRegion opens the folder of a grant that an earlier agent made. One that is not there, or not whole, is not
 // made anew: programs that run would not know of it, and those that start get no memory without it.
 func findRegion(root string) *region {
-	g := &region{root: root, dir: libkerf.RegionIn(root), pids: map[client.Process]libkerf.Process{}}
+	g := &region{root: root, dir: libkerf.RegionIn(root), members: members.New(members.Node{})}
 	opened, err := libkerf.Open(g.dir)
 	if err != nil {
 		g.lost = err.Error()

@@ -28,7 +28,7 @@ var (
 )
 
 // newPreloaded is a bench on a driver that cannot limit memory, whose upkeep and guard look when the test says so.
-func newPreloaded(t *testing.T, pool config.Pool) *guarded {
+func newPreloaded(t testing.TB, pool config.Pool) *guarded {
 	t.Helper()
 	b := newBench(t)
 	s := &seen{}

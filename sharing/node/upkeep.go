@@ -12,7 +12,6 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/libkerf"
-	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/caps/choice"
 	"github.com/kerf-gpu/kerf/sharing/caps/client"
@@ -50,9 +49,8 @@ type kept struct {
 	managed config.ManagedMemory
 	// owners are the grants of the lease, as the driver's lists are judged.
 	owners []lists.Grant
-	// members are the processes of the lease by their names in the region, those that have ended and count among them, and
-	// graves the slots of those that have ended.
-	members   map[libkerf.Process]client.Process
+	// pids are the processes of the lease, sorted, and graves the slots of those that have ended.
+	pids      []int
 	graves    []libkerf.Grave
 	look      client.Look
 	uncounted []client.Process
@@ -151,33 +149,17 @@ func (k *kept) before(open *libkerf.Region) (err error) {
 		return err
 	}
 	open.RejectManaged(k.managed == config.ManagedReject)
-	was := k.region.pids
-	k.graves, err = open.Dead(func() (map[libkerf.Process]bool, error) {
-		pids, err := procsOf(k.groups)
-		if err != nil {
+	k.graves, err = open.Dead(func(slots []libkerf.Process) (_ map[libkerf.Process]bool, err error) {
+		if k.pids, err = procsOf(k.groups); err != nil {
 			return nil, fmt.Errorf("processes of the lease: %w", err) // never free a share on doubt
 		}
-		k.members = map[libkerf.Process]client.Process{}
-		alive, known := map[libkerf.Process]bool{}, map[client.Process]libkerf.Process{}
-		for _, pid := range pids {
-			name, p, err := k.region.name(pid)
-			if errors.Is(err, sharing.ErrNotFound) {
-				continue
-			}
-			if err != nil {
-				return nil, err
-			}
-			alive[name], k.members[name], known[p] = true, p, name
-		}
-		k.region.pids = known
-		return alive, nil
+		return k.region.members.Look(k.pids, slots)
 	})
-	k.recognize(was)
 	k.look.Before, k.rejected = k.counts(open), open.Rejected()
 	return err
 }
 
-// procsOf are the processes in cgroups. One that is gone has none.
+// procsOf are the processes in cgroups, sorted. A cgroup that is gone has none.
 func procsOf(groups []cgroup.Group) (all []int, err error) {
 	for _, g := range groups {
 		pids, err := g.Procs()
@@ -186,48 +168,15 @@ func procsOf(groups []cgroup.Group) (all []int, err error) {
 		}
 		all = append(all, pids...)
 	}
+	slices.Sort(all)
 	return all, nil
-}
-
-// name is how the process counts in the region, and who it is.
-func (g *region) name(pid int) (libkerf.Process, client.Process, error) {
-	start, err := process.StartOf(pid)
-	if err != nil {
-		return libkerf.Process{}, client.Process{}, err
-	}
-	p := client.Process{PID: pid, Start: start}
-	own, ok := g.pids[p]
-	if !ok {
-		if own.PID, err = process.InnermostPID(pid); err == nil {
-			own.Space, err = process.PIDSpace(pid)
-		}
-		if err != nil {
-			return libkerf.Process{}, client.Process{}, err
-		}
-		own.Start = start
-		g.pids[p] = own
-	}
-	return own, p, nil
-}
-
-// member is the lease's process of that name. One that does not know its pid namespace is found without.
-func (k *kept) member(name libkerf.Process) (client.Process, bool) {
-	if p, ok := k.members[name]; ok || name.Space != 0 {
-		return p, ok
-	}
-	for other, p := range k.members {
-		if other.Space = 0; other == name {
-			return p, true
-		}
-	}
-	return client.Process{}, false
 }
 
 // counts are the counters of the lease's processes.
 func (k *kept) counts(open *libkerf.Region) map[client.Process]client.Count {
 	out := map[client.Process]client.Count{}
 	for _, c := range open.Counts() {
-		if p, ok := k.member(c.Process); ok {
+		if p, ok := k.region.members.Of(c.Process); ok {
 			ended := slices.ContainsFunc(k.graves, func(g libkerf.Grave) bool { return g.Process == c.Process }) // it is at no counter any more
 			out[p] = client.Count{Steps: c.Steps, Quiet: c.Quiet || ended, Held: c.Held, Managed: c.Managed, Waiting: c.Waiting}
 		}
@@ -245,8 +194,9 @@ func (k *kept) after(l *lists.Lists, looks []lists.Look, open *libkerf.Region) e
 	}
 	free := slices.DeleteFunc(slices.Clone(k.graves), k.stays(l, looks, open))
 	for _, g := range free {
-		delete(k.look.Before, k.members[g.Process])
-		delete(k.members, g.Process)
+		p, _ := k.region.members.Of(g.Process)
+		delete(k.look.Before, p)
+		k.region.members.Forget(g.Process)
 	}
 	k.look.Ended = map[sharing.GPUID]sharing.Bytes{}
 	for _, look := range looks {
@@ -272,10 +222,7 @@ func (k *kept) after(l *lists.Lists, looks []lists.Look, open *libkerf.Region) e
 
 // correct puts the overhead of each GPU right.
 func (k *kept) correct(open *libkerf.Region, res client.Result) error {
-	names := make(map[client.Process]libkerf.Process, len(k.members))
-	for name, p := range k.members {
-		names[p] = name
-	}
+	names := k.region.members.Slots()
 	for _, gpu := range k.gpus {
 		overhead, believed := res.Overhead[gpu]
 		if !believed && !slices.Contains(k.look.Told, gpu) {

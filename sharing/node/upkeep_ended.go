@@ -7,25 +7,11 @@ import (
 	"slices"
 
 	"github.com/kerf-gpu/kerf/internal/libkerf"
+	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing/caps/client"
 	"github.com/kerf-gpu/kerf/sharing/listing"
 	"github.com/kerf-gpu/kerf/sharing/node/lists"
 )
-
-// recognize finds out of which processes the graves are, by what those were called while they lived.
-func (k *kept) recognize(was map[client.Process]libkerf.Process) {
-	for _, g := range k.graves {
-		for p, name := range was {
-			whole := name
-			if g.Process.Space == 0 { // it does not know its pid namespace
-				name.Space = 0
-			}
-			if name == g.Process {
-				k.members[g.Process], k.region.pids[p] = p, whole
-			}
-		}
-	}
-}
 
 // stays says which graves stay: all, where others may have the files of the dead and the driver does not tell, and else
 // those with managed memory of processes that the driver lists. It does not list managed memory, so that nothing else tells of
@@ -49,7 +35,7 @@ func (k *kept) stays(l *lists.Lists, looks []lists.Look, open *libkerf.Region) f
 		listed[p], unknown = known, unknown || !known
 	}
 	return func(g libkerf.Grave) bool {
-		p, known := k.members[g.Process]
+		p, known := k.region.members.Of(g.Process)
 		return managed[g.Process] && (known && listed[p] || !known && unknown)
 	}
 }
@@ -91,8 +77,8 @@ func (k *kept) take(look lists.Look) {
 				k.look.Ended[look.GPU] += line.Bytes
 				continue
 			}
-		} else if name, who, err := k.region.name(line.PID); err == nil && who == p {
-			k.members[name] = p
+		} else {
+			k.region.members.Note(p)
 		}
 		k.look.Uses = append(k.look.Uses, client.Use{Process: p, GPU: look.GPU, Bytes: line.Bytes, Known: line.Known})
 	}
@@ -102,16 +88,16 @@ func (k *kept) take(look lists.Look) {
 // ended: its slot is kept, or it lives and has closed its files.
 func (k *kept) whose(pid int) (client.Process, bool) {
 	for _, g := range k.graves {
-		if p, kept := k.members[g.Process]; kept && p.PID == pid {
+		if p, kept := k.region.members.Of(g.Process); kept && p.PID == pid {
 			return p, true
 		}
 	}
-	for _, p := range k.members {
-		if p.PID == pid {
-			return p, true
-		}
+	if p, known := k.region.members.WithPID(pid); known {
+		return p, true
 	}
-	return client.Process{}, false
+	_, there := slices.BinarySearch(k.pids, pid)
+	start, err := process.StartOf(pid)
+	return client.Process{PID: pid, Start: start}, there && err == nil
 }
 
 // mayKeep reports whether a process of the lease that counts nothing may have the files of one that has ended, on a GPU that

@@ -69,6 +69,7 @@ var layers = []layer{
 		with(tools, "sharing", "sharing/config", "sharing/config/change", "sharing/ledger", "sharing/allocator", "sharing/caps/choice", "sharing/caps/client", "sharing/caps/reactive", "sharing/caps/compute", "sharing/caps/pace", "sharing/faults", "sharing/audit", "sharing/usage", "sharing/listing", "mig", "mig/turn", "internal/cgroup", "internal/libkerf")},
 	{"sharing/node/record/...", "the record is a format: bytes in, bytes out", []string{"sharing"}},
 	{"sharing/node/lists/...", "the lists join what driver and kernel tell; the driver reaches them through an interface that they declare", with(tools, "sharing", "sharing/listing")},
+	{"sharing/node/members/...", "the process of a slot is found from what the kernel tells through an interface that it declares", []string{"sharing", "sharing/caps/client", "internal/libkerf", "internal/process"}},
 	{"sharing/node/startcheck/...", "the check at a container's start reads limits through an interface that it declares", []string{"sharing"}},
 	{"sharing/node/nodeserver/...", "the server translates between the node API and the runtime",
 		with(tools, "api/...", "sharing", "sharing/config", "sharing/ledger", "sharing/node")},

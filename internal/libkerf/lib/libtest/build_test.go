@@ -196,7 +196,7 @@ func (b box) used() sharing.Bytes { return b.region.Usage()[0].Used }
 // reclaim gives back what the dead held; the tests' processes have all ended when it is called.
 func (b box) reclaim(tb testing.TB) {
 	tb.Helper()
-	graves, err := b.region.Dead(func() (map[libkerf.Process]bool, error) { return nil, nil })
+	graves, err := b.region.Dead(ended)
 	if err != nil {
 		tb.Fatal(err)
 	}

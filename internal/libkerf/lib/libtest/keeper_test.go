@@ -45,15 +45,14 @@ func (b box) orphan(t *testing.T, bytes sharing.Bytes) (end func()) {
 	return end
 }
 
-// living are the processes that count and live.
-func (b box) living() map[libkerf.Process]bool {
+// ended are the processes of slots that have ended.
+func ended(slots []libkerf.Process) (map[libkerf.Process]bool, error) {
 	out := map[libkerf.Process]bool{}
-	for _, c := range b.region.Counts() {
-		if start, err := process.StartOf(c.Process.PID); err == nil && start == c.Process.Start {
-			out[c.Process] = true
-		}
+	for _, p := range slots {
+		start, err := process.StartOf(p.PID)
+		out[p] = err != nil || start != p.Start
 	}
-	return out
+	return out, nil
 }
 
 // upkeep has an agent look after the region until the test ends: f once for each look at which there are dead processes.
@@ -68,7 +67,7 @@ func (b box) upkeep(t *testing.T, f func([]libkerf.Grave) error) {
 				return
 			case <-time.After(time.Millisecond):
 			}
-			graves, err := b.region.Dead(func() (map[libkerf.Process]bool, error) { return b.living(), nil })
+			graves, err := b.region.Dead(ended)
 			if err == nil && len(graves) > 0 {
 				err = f(graves)
 			}

@@ -1,0 +1,202 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package members finds the process of each slot in a grant's usage file. libkerf names a process by what the process itself
+// sees: its PID in its own PID namespace, and its start time. The agent sees another PID.
+//
+// The cost of a look grows with the number of slots, not with the number of processes in the grant. Members reads all
+// processes only for a slot that it does not know yet, and bounds how often it does so. A slot that waits for that counts as
+// one of a process that runs, so that nothing is freed too early.
+package members
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/kerf-gpu/kerf/internal/libkerf"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/client"
+)
+
+// readsPerLook is how many processes a look may read for slots that nothing else explains, on average. A grant with
+// fewer processes is read in each look.
+const readsPerLook = 512
+
+// Kernel reads processes of the node. An error wraps sharing.ErrNotFound if there is no such process.
+type Kernel interface {
+	// Start is when a process started, in clock ticks since boot.
+	Start(pid int) (uint64, error)
+	// InnerPID is the PID that a process knows itself by, and PIDSpace the number of its PID namespace.
+	InnerPID(pid int) (int, error)
+	PIDSpace(pid int) (uint64, error)
+}
+
+// Members are the processes that have slots in the usage file of one grant. Make them with New. One goroutine may use them
+// at a time.
+type Members struct {
+	kernel Kernel
+	// of is the process of each slot, which may have ended.
+	of map[libkerf.Process]client.Process
+	// inner caches the inner PIDs of processes, which never change.
+	inner map[client.Process]int
+	// noted are processes that use a GPU in this look.
+	noted []client.Process
+	// debt is how many reads of earlier looks are not paid off yet.
+	debt int
+}
+
+// New knows no process yet.
+func New(k Kernel) *Members {
+	return &Members{kernel: k, of: map[libkerf.Process]client.Process{}, inner: map[client.Process]int{}}
+}
+
+// Look starts a new look at the grant. The slots were read before the PIDs of its processes. It reports which slots are of
+// processes that have ended or left the grant. It returns an error, and concludes nothing, if it cannot read a process.
+func (m *Members) Look(pids []int, slots []libkerf.Process) (ended map[libkerf.Process]bool, err error) {
+	m.noted, m.debt = nil, max(0, m.debt-readsPerLook)
+	there := make(map[int]bool, len(pids))
+	for _, pid := range pids {
+		there[pid] = true
+	}
+	of, unknown := map[libkerf.Process]client.Process{}, map[int][]libkerf.Process{}
+	ended = map[libkerf.Process]bool{}
+	for _, slot := range slots {
+		p, known := m.of[slot]
+		if !known {
+			unknown[slot.PID] = append(unknown[slot.PID], slot)
+			continue
+		}
+		of[slot] = p
+		runs, err := m.runs(p, there)
+		if err != nil {
+			return nil, err
+		}
+		ended[slot] = !runs
+	}
+	m.of = of
+	if len(unknown) == 0 || m.debt > 0 {
+		return ended, nil
+	}
+	if err := m.search(pids, unknown); err != nil {
+		return nil, err
+	}
+	for _, all := range unknown {
+		for _, slot := range all {
+			_, found := m.of[slot]
+			ended[slot] = !found
+		}
+	}
+	return ended, nil
+}
+
+func (m *Members) runs(p client.Process, there map[int]bool) (bool, error) {
+	if !there[p.PID] {
+		return false, nil
+	}
+	start, err := m.kernel.Start(p.PID)
+	if err != nil && !errors.Is(err, sharing.ErrNotFound) {
+		return false, fmt.Errorf("read process %d of a slot: %w", p.PID, err)
+	}
+	return err == nil && start == p.Start, nil
+}
+
+// search reads all processes for slots of unknown processes, by inner PID.
+func (m *Members) search(pids []int, unknown map[int][]libkerf.Process) error {
+	m.debt = len(pids)
+	known := m.inner
+	m.inner = make(map[client.Process]int, len(pids))
+	for _, pid := range pids {
+		start, err := m.kernel.Start(pid)
+		p := client.Process{PID: pid, Start: start}
+		if inner, cached := known[p]; cached {
+			m.inner[p] = inner
+		}
+		if err == nil {
+			err = m.match(p, unknown)
+		}
+		if err != nil && !errors.Is(err, sharing.ErrNotFound) {
+			return fmt.Errorf("search process %d for slots: %w", pid, err)
+		}
+	}
+	return nil
+}
+
+// match finds the slots of a process.
+func (m *Members) match(p client.Process, slots map[int][]libkerf.Process) error {
+	inner, cached := m.inner[p]
+	if !cached {
+		var err error
+		if inner, err = m.kernel.InnerPID(p.PID); err != nil {
+			return err
+		}
+		m.inner[p] = inner
+	}
+	for _, slot := range slots[inner] {
+		is, err := m.is(p, slot)
+		if err != nil {
+			return err
+		}
+		if is {
+			m.of[slot] = p
+		}
+	}
+	return nil
+}
+
+// is reports whether a process with a slot's inner PID is the slot's.
+func (m *Members) is(p client.Process, slot libkerf.Process) (bool, error) {
+	if slot.Space != 0 { // else the program could not read it
+		space, err := m.kernel.PIDSpace(p.PID)
+		if err != nil || space != slot.Space {
+			return false, err
+		}
+	}
+	return p.Start == slot.Start, nil
+}
+
+// Note takes a process of the grant that uses a GPU, which may have a slot by now that the look did not see yet.
+func (m *Members) Note(p client.Process) {
+	if start, err := m.kernel.Start(p.PID); err == nil && start == p.Start {
+		m.noted = append(m.noted, p)
+	}
+}
+
+// Of is the process of a slot, which may have ended. ok is false if it is not known.
+func (m *Members) Of(slot libkerf.Process) (p client.Process, ok bool) {
+	if p, ok = m.of[slot]; ok {
+		return p, true
+	}
+	for _, p := range m.noted {
+		// A process that cannot be read now is found in a later look.
+		_ = m.match(p, map[int][]libkerf.Process{slot.PID: {slot}})
+	}
+	p, ok = m.of[slot]
+	return p, ok
+}
+
+// Forget drops a slot that is freed.
+func (m *Members) Forget(slot libkerf.Process) { delete(m.of, slot) }
+
+// Slots are the known slots of processes.
+func (m *Members) Slots() map[client.Process]libkerf.Process {
+	out := make(map[client.Process]libkerf.Process, len(m.of))
+	for slot, p := range m.of {
+		out[p] = slot
+	}
+	return out
+}
+
+// WithPID is the process with a PID that has a slot, or that uses a GPU in this look. It may have ended.
+func (m *Members) WithPID(pid int) (p client.Process, ok bool) {
+	for _, p := range m.of {
+		if p.PID == pid {
+			return p, true
+		}
+	}
+	for _, p := range m.noted {
+		if p.PID == pid {
+			return p, true
+		}
+	}
+	return client.Process{}, false
+}

@@ -1,0 +1,249 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package members
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/internal/libkerf"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/client"
+)
+
+// proc is a process as the fake kernel has it.
+type proc struct {
+	start uint64
+	inner int
+	space uint64
+	err   error // of each read
+}
+
+// slot is what the program itself writes.
+func (p proc) slot() libkerf.Process {
+	return libkerf.Process{PID: p.inner, Start: p.start, Space: p.space}
+}
+
+// kernel is a fake Kernel, which counts reads of start times.
+type kernel struct {
+	all    map[int]proc
+	starts int
+}
+
+func (k *kernel) of(pid int) (proc, error) {
+	p, ok := k.all[pid]
+	if !ok {
+		return proc{}, fmt.Errorf("process %d: %w", pid, sharing.ErrNotFound)
+	}
+	return p, p.err
+}
+
+func (k *kernel) Start(pid int) (uint64, error) { k.starts++; p, err := k.of(pid); return p.start, err }
+
+func (k *kernel) InnerPID(pid int) (int, error) { p, err := k.of(pid); return p.inner, err }
+
+func (k *kernel) PIDSpace(pid int) (uint64, error) { p, err := k.of(pid); return p.space, err }
+
+func (k *kernel) pids() []int { return slices.Sorted(maps.Keys(k.all)) }
+
+// TestWhoseSlot compares one slot with one process.
+func TestWhoseSlot(t *testing.T) {
+	const host, inner, space = 700, 7, 5
+	plain := proc{start: 1000, inner: inner, space: space}
+	for name, tt := range map[string]struct {
+		p    proc
+		slot libkerf.Process
+		want bool
+	}{
+		"its own":                                {plain, plain.slot(), true},
+		"another PID":                            {plain, libkerf.Process{PID: host, Start: 1000, Space: space}, false},
+		"another start":                          {plain, libkerf.Process{PID: inner, Start: 1001, Space: space}, false},
+		"another PID namespace":                  {plain, libkerf.Process{PID: inner, Start: 1000, Space: space + 1}, false},
+		"of a program that reads no namespace":   {plain, libkerf.Process{PID: inner, Start: 1000}, true},
+		"what an agent leaves that died in Bury": {plain, libkerf.Process{PID: 1<<22 - 1, Start: 1<<42 - 1, Space: space}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := New(&kernel{all: map[int]proc{host: tt.p}})
+			ended, err := m.Look([]int{host}, []libkerf.Process{tt.slot})
+			who, known := m.Of(tt.slot)
+			if err != nil || ended[tt.slot] == tt.want || known != tt.want || known && who != (client.Process{PID: host, Start: tt.p.start}) {
+				t.Errorf("ended %v, process %+v (%v), error %v", ended[tt.slot], who, known, err)
+			}
+		})
+	}
+}
+
+// TestEnd follows a slot through what may become of its process.
+func TestEnd(t *testing.T) {
+	p := proc{start: 1000, inner: 7}
+	slots := []libkerf.Process{p.slot()}
+	for name, tt := range map[string]struct {
+		change func(k *kernel)
+		pids   []int
+		ended  bool
+		err    error
+	}{
+		"it runs":               {func(*kernel) {}, []int{70}, false, nil},
+		"it has ended":          {func(k *kernel) { delete(k.all, 70) }, []int{}, true, nil},
+		"it ends in between":    {func(k *kernel) { delete(k.all, 70) }, []int{70}, true, nil},
+		"it leaves the grant":   {func(*kernel) {}, []int{71}, true, nil},
+		"its PID is another's":  {func(k *kernel) { k.all[70] = proc{start: 2000, inner: 7} }, []int{70}, true, nil},
+		"it cannot be read now": {func(k *kernel) { k.all[70] = proc{err: sharing.ErrUnavailable} }, []int{70}, false, sharing.ErrUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := &kernel{all: map[int]proc{70: p, 71: {start: 3, inner: 8}}}
+			m := New(k)
+			if ended, err := m.Look(k.pids(), slots); err != nil || ended[slots[0]] {
+				t.Fatalf("%v %v", ended, err)
+			}
+			tt.change(k)
+			ended, err := m.Look(tt.pids, slots)
+			if ended[slots[0]] != tt.ended || !errors.Is(err, tt.err) {
+				t.Errorf("ended %v, error %v", ended[slots[0]], err)
+			}
+			if who, ok := m.Of(slots[0]); err == nil && (!ok || who.PID != 70) {
+				t.Errorf("it is not known any more whose it was: %+v", who)
+			}
+			if m.Forget(slots[0]); len(m.Slots()) > 0 {
+				t.Errorf("%v are left", m.Slots())
+			}
+		})
+	}
+	k := &kernel{all: map[int]proc{70: {err: sharing.ErrDenied}}}
+	if _, err := New(k).Look([]int{70}, slots); !errors.Is(err, sharing.ErrDenied) {
+		t.Errorf("while a process cannot be read, an unknown slot is judged: %v", err)
+	}
+}
+
+// TestNote finds the slot of a process that came after the look.
+func TestNote(t *testing.T) {
+	p := proc{start: 1000, inner: 7}
+	k := &kernel{all: map[int]proc{70: p}}
+	m := New(k)
+	if _, err := m.Look(nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, known := m.Of(p.slot()); known {
+		t.Error("known before it was seen")
+	}
+	m.Note(client.Process{PID: 70, Start: 999}) // its PID is another's by now
+	if _, known := m.WithPID(70); known {
+		t.Error("the process of another time is taken")
+	}
+	who := client.Process{PID: 70, Start: 1000}
+	m.Note(who)
+	if got, known := m.WithPID(70); !known || got != who {
+		t.Errorf("%+v %v", got, known)
+	}
+	if got, known := m.Of(p.slot()); !known || got != who {
+		t.Errorf("%+v %v", got, known)
+	}
+	if d := cmp.Diff(map[client.Process]libkerf.Process{who: p.slot()}, m.Slots()); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestReadsAreBounded has a tenant write slots of processes that never were, in a grant with many processes.
+func TestReadsAreBounded(t *testing.T) {
+	const processes, slots, looks = 4000, 20, 80
+	k := &kernel{all: map[int]proc{}}
+	var own []libkerf.Process
+	for pid := range processes {
+		k.all[pid] = proc{start: 1000, inner: pid, space: 1}
+		if pid < slots {
+			own = append(own, k.all[pid].slot())
+		}
+	}
+	m, pids := New(k), k.pids()
+	late := 0
+	for look := range looks {
+		forged := libkerf.Process{PID: 9, Start: uint64(look), Space: 1}
+		ended, err := m.Look(pids, append([]libkerf.Process{forged}, own...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ended[forged] {
+			late++
+		}
+		for _, s := range own {
+			if who, known := m.Of(s); ended[s] || !known || who.PID != s.PID {
+				t.Fatalf("look %d: slot of process %d: ended %v, process %+v", look, s.PID, ended[s], who)
+			}
+		}
+	}
+	if most := processes + looks*(slots+readsPerLook); k.starts > most {
+		t.Errorf("%d reads in %d looks, want no more than %d", k.starts, looks, most)
+	}
+	if late == 0 || late == looks {
+		t.Errorf("%d of %d forged slots waited", late, looks)
+	}
+	// A real slot that waits for its turn is found, and so is its end.
+	next := k.all[slots].slot()
+	wait := func(ended bool) {
+		t.Helper()
+		for range processes/readsPerLook + 1 {
+			got, err := m.Look(pids, append([]libkerf.Process{next}, own...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, known := m.Of(next); known && got[next] == ended {
+				return
+			}
+		}
+		t.Errorf("slot of process %d: never seen with ended %v", slots, ended)
+	}
+	wait(false)
+	pids = slices.DeleteFunc(pids, func(pid int) bool { return pid == slots })
+	wait(true)
+}
+
+// TestAgainstNaive runs random processes and compares each look with one that reads everything.
+func TestAgainstNaive(t *testing.T) {
+	for seed := range uint64(200) {
+		rnd := rand.New(rand.NewPCG(seed, 11))
+		k := &kernel{all: map[int]proc{}}
+		m := New(k)
+		slots := map[libkerf.Process]int{}
+		for look := range 60 {
+			switch pid := rnd.IntN(12); rnd.IntN(4) {
+			case 0:
+				delete(k.all, pid)
+			case 1:
+				k.all[pid] = proc{start: uint64(1000 + look), inner: rnd.IntN(4), space: uint64(rnd.IntN(2) + 1)}
+			case 2:
+				if p, ok := k.all[pid]; ok {
+					slots[p.slot()] = pid
+				}
+			case 3:
+				slots[libkerf.Process{PID: rnd.IntN(4), Start: uint64(1000 + rnd.IntN(look+1)), Space: uint64(rnd.IntN(3))}] = pid
+			}
+			ended, err := m.Look(k.pids(), slices.Collect(maps.Keys(slots)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for slot := range slots {
+				runs := false
+				for _, p := range k.all {
+					own := p.slot()
+					runs = runs || own.PID == slot.PID && own.Start == slot.Start && (slot.Space == 0 || own.Space == slot.Space)
+				}
+				if ended[slot] == runs {
+					t.Fatalf("seed %d, look %d: slot %+v has ended %v, and its process runs: %v", seed, look, slot, ended[slot], runs)
+				}
+			}
+			for slot := range slots {
+				if ended[slot] && rnd.IntN(2) == 0 {
+					delete(slots, slot)
+					m.Forget(slot)
+				}
+			}
+		}
+	}
+}
