@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package members finds the process of each slot in a grant's usage file. libkerf names a process by what the process itself
-// sees: its PID in its own PID namespace, and its start time. The agent sees another PID.
+// sees: its PID and start time in its own PID namespace and time namespace. The agent sees other numbers.
 //
 // The cost of a look grows with the number of slots, not with the number of processes in the grant. Members reads all
 // processes only for a slot that it does not know yet, and bounds how often it does so. A slot that waits for that counts as
@@ -12,23 +12,30 @@ package members
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/caps/client"
 )
 
-// readsPerLook is how many processes a look may read for slots that nothing else explains, on average. A grant with
-// fewer processes is read in each look.
-const readsPerLook = 512
+const (
+	// readsPerLook is how many processes a look may read for slots that nothing else explains, on average. A grant with
+	// fewer processes is read in each look.
+	readsPerLook = 512
+	// tick is the unit of start times.
+	tick = 10 * time.Millisecond
+)
 
 // Kernel reads processes of the node. An error wraps sharing.ErrNotFound if there is no such process.
 type Kernel interface {
-	// Start is when a process started, in clock ticks since boot.
+	// Start is when a process started, in clock ticks since boot in the agent's time namespace.
 	Start(pid int) (uint64, error)
 	// InnerPID is the PID that a process knows itself by, and PIDSpace the number of its PID namespace.
 	InnerPID(pid int) (int, error)
 	PIDSpace(pid int) (uint64, error)
+	// BootOffset is how far a process's boot clock is ahead of the agent's. sharing.ErrUnsupported: the kernel does not tell.
+	BootOffset(pid int) (time.Duration, error)
 }
 
 // Members are the processes that have slots in the usage file of one grant. Make them with New. One goroutine may use them
@@ -151,7 +158,22 @@ func (m *Members) is(p client.Process, slot libkerf.Process) (bool, error) {
 			return false, err
 		}
 	}
-	return p.Start == slot.Start, nil
+	offset, err := m.kernel.BootOffset(p.PID)
+	if errors.Is(err, sharing.ErrUnsupported) {
+		return true, nil // the PID and its namespace have to do
+	}
+	return err == nil && startsAt(p.Start, offset, slot.Start), err
+}
+
+// startsAt reports whether a start time is what a boot clock with this offset gives for another. Both are rounded down to
+// ticks, so that an offset of no whole ticks leaves two answers.
+func startsAt(start uint64, offset time.Duration, seen uint64) bool {
+	ticks, rest := int64(offset/tick), offset%tick
+	if rest < 0 {
+		ticks, rest = ticks-1, rest+tick
+	}
+	least := start + uint64(ticks) //nolint:gosec // wraps around for a negative offset, as it should
+	return seen == least || rest != 0 && seen == least+1
 }
 
 // Note takes a process of the grant that uses a GPU, which may have a slot by now that the look did not see yet.

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -20,15 +21,17 @@ import (
 
 // proc is a process as the fake kernel has it.
 type proc struct {
-	start uint64
-	inner int
-	space uint64
-	err   error // of each read
+	start  uint64
+	inner  int
+	space  uint64
+	offset time.Duration
+	// err is of each read, and clock of the boot offset.
+	err, clock error
 }
 
-// slot is what the program itself writes.
+// slot is what the program itself writes. A fraction of a tick is lost on either side.
 func (p proc) slot() libkerf.Process {
-	return libkerf.Process{PID: p.inner, Start: p.start, Space: p.space}
+	return libkerf.Process{PID: p.inner, Start: uint64(int64(p.start) + int64(p.offset/tick)), Space: p.space}
 }
 
 // kernel is a fake Kernel, which counts reads of start times.
@@ -51,12 +54,20 @@ func (k *kernel) InnerPID(pid int) (int, error) { p, err := k.of(pid); return p.
 
 func (k *kernel) PIDSpace(pid int) (uint64, error) { p, err := k.of(pid); return p.space, err }
 
+func (k *kernel) BootOffset(pid int) (time.Duration, error) {
+	p, err := k.of(pid)
+	return p.offset, errors.Join(err, p.clock)
+}
+
 func (k *kernel) pids() []int { return slices.Sorted(maps.Keys(k.all)) }
 
 // TestWhoseSlot compares one slot with one process.
 func TestWhoseSlot(t *testing.T) {
 	const host, inner, space = 700, 7, 5
 	plain := proc{start: 1000, inner: inner, space: space}
+	ahead, behind, odd, hidden := plain, plain, plain, plain
+	ahead.offset, behind.offset, odd.offset = 5000*time.Second, -3*time.Second, 5*time.Second+4*time.Millisecond
+	hidden.offset, hidden.clock = 5000*time.Second, sharing.ErrUnsupported
 	for name, tt := range map[string]struct {
 		p    proc
 		slot libkerf.Process
@@ -67,6 +78,14 @@ func TestWhoseSlot(t *testing.T) {
 		"another start":                          {plain, libkerf.Process{PID: inner, Start: 1001, Space: space}, false},
 		"another PID namespace":                  {plain, libkerf.Process{PID: inner, Start: 1000, Space: space + 1}, false},
 		"of a program that reads no namespace":   {plain, libkerf.Process{PID: inner, Start: 1000}, true},
+		"in a time namespace":                    {ahead, libkerf.Process{PID: inner, Start: 501000, Space: space}, true},
+		"the agent's time in a time namespace":   {ahead, plain.slot(), false},
+		"in a time namespace that is behind":     {behind, libkerf.Process{PID: inner, Start: 700, Space: space}, true},
+		"a fraction of a tick, rounded down":     {odd, libkerf.Process{PID: inner, Start: 1500, Space: space}, true},
+		"a fraction of a tick, one tick later":   {odd, libkerf.Process{PID: inner, Start: 1501, Space: space}, true},
+		"a fraction of a tick, two ticks later":  {odd, libkerf.Process{PID: inner, Start: 1502, Space: space}, false},
+		"a clock that is not known":              {hidden, ahead.slot(), true},
+		"such a clock, and another namespace":    {hidden, libkerf.Process{PID: inner, Start: 501000, Space: 9}, false},
 		"what an agent leaves that died in Bury": {plain, libkerf.Process{PID: 1<<22 - 1, Start: 1<<42 - 1, Space: space}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,7 +143,7 @@ func TestEnd(t *testing.T) {
 
 // TestNote finds the slot of a process that came after the look.
 func TestNote(t *testing.T) {
-	p := proc{start: 1000, inner: 7}
+	p := proc{start: 1000, inner: 7, offset: 50 * time.Second}
 	k := &kernel{all: map[int]proc{70: p}}
 	m := New(k)
 	if _, err := m.Look(nil, nil); err != nil {
@@ -216,7 +235,7 @@ func TestAgainstNaive(t *testing.T) {
 			case 0:
 				delete(k.all, pid)
 			case 1:
-				k.all[pid] = proc{start: uint64(1000 + look), inner: rnd.IntN(4), space: uint64(rnd.IntN(2) + 1)}
+				k.all[pid] = proc{start: uint64(1000 + look), inner: rnd.IntN(4), space: uint64(rnd.IntN(2) + 1), offset: time.Duration(rnd.IntN(3)) * time.Second}
 			case 2:
 				if p, ok := k.all[pid]; ok {
 					slots[p.slot()] = pid

@@ -4,6 +4,8 @@
 package members
 
 import (
+	"time"
+
 	"github.com/kerf-gpu/kerf/internal/process"
 )
 
@@ -18,3 +20,6 @@ func (Node) InnerPID(pid int) (int, error) { return process.InnermostPID(pid) }
 
 // PIDSpace is read from /proc.
 func (Node) PIDSpace(pid int) (uint64, error) { return process.PIDSpace(pid) }
+
+// BootOffset is read from /proc.
+func (Node) BootOffset(pid int) (time.Duration, error) { return process.BootOffset(pid) }
