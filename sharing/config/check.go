@@ -16,7 +16,7 @@ import (
 type checker struct{ mistakes Mistakes }
 
 func (c *checker) bad(path, value, remedy, problem string, args ...any) {
-	c.mistakes = append(c.mistakes, Mistake{What: sharing.Invalid(path, value, remedy, problem, args...)})
+	c.all(sharing.Invalid(path, value, remedy, problem, args...))
 }
 
 // all takes in a joined error of FieldErrors.
@@ -28,7 +28,7 @@ func (c *checker) all(err error) {
 		}
 		return
 	}
-	if what, ok := errors.AsType[*sharing.FieldError](err); ok {
+	if what, ok := errors.AsType[*sharing.FieldError](err); ok && !c.mistakes.full() {
 		c.mistakes = append(c.mistakes, Mistake{What: what})
 	}
 }
@@ -61,11 +61,17 @@ func check(doc Document, where paths) Mistakes {
 	}
 	profiles := map[string]string{}
 	for i, p := range doc.Profiles {
+		if c.mistakes.full() {
+			break
+		}
 		c.profile(where.profiles[i], p, profiles)
 	}
 	c.prices(where.prices, doc.Prices)
 	pools, selectors := map[string]string{}, map[string]string{}
 	for i, p := range doc.Pools {
+		if c.mistakes.full() {
+			break
+		}
 		c.pool(where.pools[i], p, pools, selectors, profiles)
 		if p.GPUHour != 0 && doc.Prices.Currency == "" {
 			c.bad(where.pools[i]+".gpuHour", "", "write spec.prices with a currency too", "is a price without a currency")

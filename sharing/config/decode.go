@@ -97,7 +97,8 @@ func (r *reader) file(data []byte) (doc Document, known bool) {
 	if root == nil {
 		return Document{}, false
 	}
-	return r.document(root)
+	doc, known = r.document(root)
+	return doc, known && !r.mistakes.full()
 }
 
 // add puts what a file says to what those before it say.

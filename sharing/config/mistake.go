@@ -61,8 +61,15 @@ func (m Mistakes) Unwrap() []error {
 	return out
 }
 
-// maxMistakes bounds what a hostile document can make the log say.
-const maxMistakes = 100
+const (
+	// maxMistakes bounds what a hostile config can make the log say. Nothing is checked after it.
+	maxMistakes = 100
+	// maxEntries bounds each list and mapping of a config, so that checks that compare entries take little time.
+	maxEntries = 1000
+)
+
+// full reports whether there are more mistakes than are told.
+func (m Mistakes) full() bool { return len(m) > maxMistakes }
 
 // byLine sorts the mistakes of one file.
 func (m Mistakes) byLine() Mistakes {
@@ -72,8 +79,8 @@ func (m Mistakes) byLine() Mistakes {
 
 // bounded cuts the last ones off where there are too many.
 func (m Mistakes) bounded() Mistakes {
-	if len(m) > maxMistakes {
-		more := sharing.Invalid("the document", "", "mend those above first", "has %d mistakes more", len(m)-maxMistakes)
+	if m.full() {
+		more := sharing.Invalid(wholeDocument, "", "correct the errors above first", "has more errors")
 		m = append(m[:maxMistakes:maxMistakes], Mistake{What: more})
 	}
 	return m

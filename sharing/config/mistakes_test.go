@@ -321,21 +321,6 @@ func TestAnchorBomb(t *testing.T) {
 	}
 }
 
-// A document of nothing but mistakes does not make a log of its size.
-func TestManyMistakes(t *testing.T) {
-	t.Parallel()
-	var b strings.Builder
-	b.WriteString(head + "spec:\n  pools: [{name: a}]\n")
-	for i := range 10_000 {
-		fmt.Fprintf(&b, "  x%d: 1\n", i)
-	}
-	_, err := Decode([]byte(b.String()))
-	var mistakes Mistakes
-	if !errors.As(err, &mistakes) || len(mistakes) != maxMistakes+1 || !strings.Contains(err.Error(), "has 9900 mistakes more") {
-		t.Errorf("%d mistakes, the last is %v", len(mistakes), mistakes[len(mistakes)-1])
-	}
-}
-
 // A document that is made by hand is checked like one that is read.
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()

@@ -5,8 +5,14 @@ package config
 
 import "slices"
 
+// mostWords is among how many words one that is meant is looked for. To compare with each takes time.
+const mostWords = 200
+
 // meant is the beginning of a remedy: which of the words may have been meant. It is empty where none is near.
 func meant(s string, among []string) string {
+	if len(among) > mostWords {
+		return ""
+	}
 	if near := nearest(s, among); near != "" {
 		return "did you mean " + near + "? "
 	}

@@ -24,7 +24,17 @@ type reader struct {
 }
 
 func (r *reader) note(line int, what *sharing.FieldError) {
-	r.mistakes = append(r.mistakes, Mistake{Line: line, What: what})
+	if !r.mistakes.full() {
+		r.mistakes = append(r.mistakes, Mistake{Line: line, What: what})
+	}
+}
+
+// bounded refuses a list or mapping with too many entries, of which nothing is read.
+func (r *reader) bounded(path string, n *yaml.Node, entries int) bool {
+	if entries > maxEntries {
+		r.bad(path, n, "", "write fewer", "has %d entries; the most are %d", entries, maxEntries)
+	}
+	return entries <= maxEntries && !r.mistakes.full()
 }
 
 func (r *reader) bad(path string, n *yaml.Node, value, remedy, problem string, args ...any) {
@@ -115,11 +125,11 @@ func (r *reader) mapping(path string, n *yaml.Node, known fields) {
 }
 
 func (r *reader) pairs(path string, n *yaml.Node, do func(path, name string, key, value *yaml.Node)) {
-	if !r.is(path, n, yaml.MappingNode, "a mapping of fields") {
+	if !r.is(path, n, yaml.MappingNode, "a mapping of fields") || !r.bounded(path, n, len(n.Content)/2) {
 		return
 	}
 	seen := map[string]int{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
+	for i := 0; i+1 < len(n.Content) && !r.mistakes.full(); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str" || key.Anchor != "" || key.Style&yaml.TaggedStyle != 0 {
 			r.bad(path, key, key.Value, "write a plain name before the colon", "has a key that is not a plain text")
@@ -136,10 +146,13 @@ func (r *reader) pairs(path string, n *yaml.Node, do func(path, name string, key
 }
 
 func (r *reader) list(path string, n *yaml.Node, each func(path string, n *yaml.Node)) {
-	if !r.is(path, n, yaml.SequenceNode, "a list") {
+	if !r.is(path, n, yaml.SequenceNode, "a list") || !r.bounded(path, n, len(n.Content)) {
 		return
 	}
 	for i, item := range n.Content {
+		if r.mistakes.full() {
+			return
+		}
 		each(at(path, i), item)
 	}
 }
