@@ -5,8 +5,6 @@ package machine_test
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,55 +20,12 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
-	"github.com/kerf-gpu/kerf/internal/nodeclient"
 )
-
-// helperActivate, before an agent's directory and a FIFO, makes the helper a client of the node API. It claims raceCap,
-// writes a byte to the FIFO, activates the claim, says what came of it, and lives until its input ends. testdata/racer.c,
-// which is preloaded into it, takes GPU memory meanwhile.
-const helperActivate = "activate"
 
 const (
 	raceCap  = gib
 	raceTake = 10 * gib
 )
-
-// activated is what the helper says of its activation.
-type activated struct{ ID, Error string }
-
-func activate(dir, fifo string) int {
-	said := activated{}
-	if err := activateIn(dir, fifo, &said); err != nil {
-		said.Error = err.Error()
-	}
-	if err := json.NewEncoder(os.Stdout).Encode(said); err != nil {
-		return 1
-	}
-	_, _ = io.Copy(io.Discard, os.Stdin)
-	return 0
-}
-
-func activateIn(dir, fifo string, said *activated) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	client, err := nodeclient.New(dir)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	grant, err := client.Claim(ctx, &nodev1.ClaimRequest{MemoryBytes: raceCap})
-	if err != nil {
-		return fmt.Errorf("not even claimed: %w", err)
-	}
-	said.ID = grant.GetId()
-	if err := os.WriteFile(fifo, []byte("g"), 0); err != nil {
-		return err
-	}
-	_, err = client.Arm(ctx, &nodev1.ArmRequest{Id: said.ID})
-	return err
-}
 
 // racer is one try to have more GPU memory than a grant caps, by taking it around the activation.
 type racer struct {
