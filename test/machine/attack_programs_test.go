@@ -121,7 +121,7 @@ func (m *machine) planMIG(document string) error {
 	return err
 }
 
-// attackDocuments sends documents to the node API that grow when they are read.
+// attackDocuments sends configs to the node API that take memory or time to read.
 func attackDocuments(t *testing.T) {
 	m := newMachine(t, setup{hardware: usualHardware, driver: "r580"})
 	bomb := "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n"
@@ -135,6 +135,9 @@ func attackDocuments(t *testing.T) {
 	for name, text := range map[string]string{
 		"aliases": bomb, "brackets": strings.Repeat("[", 1<<20), "braces": strings.Repeat("{a: ", 250_000),
 		"pools": head + "spec:\n  pools:\n" + strings.Repeat("  - name: a\n", 80_000),
+		// These have nearly the 256 KiB that a call may send, so that the agent reads them.
+		"lists as pools": head + "spec:\n  pools: [" + strings.Repeat("[],", 80_000) + "[]]\n",
+		"unknown fields": head + "spec:\n  pools:\n" + strings.Repeat("  - {x: 1}\n", 22_000),
 	} {
 		if err := m.planMIG(text); err == nil {
 			t.Errorf("%s: taken", name)
