@@ -43,6 +43,8 @@ PROMTOOL := $(CURDIR)/.cache/bin/promtool
 VULNCHECK := $(CURDIR)/.cache/bin/govulncheck
 # NVIDIA's own toolkit, in the version of tools/nvidiatoolkit/go.mod: the machine suite runs its hook.
 TOOLKIT := $(CURDIR)/.cache/bin/nvidia-cdi-hook
+# runc, in the version of the end-to-end suite: the machine suite runs it in a grant.
+RUNC := $(CURDIR)/.cache/bin/runc
 
 FUZZTIME ?= 5s
 SOAK_STEPS ?= 1000000
@@ -94,14 +96,14 @@ clean: ## Remove bin/ (the linter in .cache/ stays; 'rm -r .cache' takes it too)
 ##@ Test
 
 .PHONY: test
-test: build $(TOOLKIT) ## Unit, property and machine tests under the race detector, and the tools' own tests
+test: build $(TOOLKIT) $(RUNC) ## Unit, property and machine tests under the race detector, and the tools' own tests
 	go test -race -timeout 9m ./...
 	cd tools && go test ./...
 	cd cmd/kerf-scheduler && $(AS_SCHEDULER) go test ./plugin/...
 	cd tools/chart && $(AS_SCHEDULER) go test ./...
 
 .PHONY: race
-race: build $(TOOLKIT) ## The same tests, none taken from the cache, and the scheduler's plugin under the race detector (its dependencies take minutes to compile, once)
+race: build $(TOOLKIT) $(RUNC) ## The same tests, none taken from the cache, and the scheduler's plugin under the race detector (its dependencies take minutes to compile, once)
 	go test -race -count=1 -timeout 9m ./...
 	cd cmd/kerf-scheduler && CGO_ENABLED=1 GOFLAGS=-trimpath go test -race -count=1 ./plugin/...
 
@@ -288,7 +290,14 @@ tools: need
 	@cd tools && go build -buildvcs=false -o $(TOOLS)/ ./protogen $(PROTOC_PLUGINS)
 
 .PHONY: toolkit
-toolkit: $(TOOLKIT)
+toolkit: $(TOOLKIT) $(RUNC)
+
+$(RUNC): test/e2e/node/runc/go.mod test/e2e/node/runc/go.sum
+	@echo "building runc for the tests, once"
+	@mkdir -p $(@D)
+	cd test/e2e/node/runc && CGO_ENABLED=1 go build -buildvcs=false -tags 'urfave_cli_no_docs netgo osusergo' \
+		-o $@ github.com/opencontainers/runc
+	@touch $@
 
 $(TOOLKIT): tools/nvidiatoolkit/go.mod tools/nvidiatoolkit/go.sum
 	@echo "building NVIDIA's container toolkit for the tests, once"
