@@ -311,6 +311,9 @@ func (m *machine) removeCgroups(mustBeEmpty bool) {
 	if m.parent == "" { // nothing was ever granted
 		return
 	}
+	if m.parent == unified(m.t) {
+		m.t.Fatal("a test put a container into a cgroup at the root, whose other children are not the test's")
+	}
 	left := children(m.parent)
 	if mustBeEmpty && len(left) > 0 && !m.t.Failed() {
 		m.t.Errorf("cgroups left below %s: %q", m.parent, left)
