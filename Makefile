@@ -45,6 +45,8 @@ VULNCHECK := $(CURDIR)/.cache/bin/govulncheck
 TOOLKIT := $(CURDIR)/.cache/bin/nvidia-cdi-hook
 # runc, in the version of the end-to-end suite: the machine suite runs it in a grant.
 RUNC := $(CURDIR)/.cache/bin/runc
+# NVIDIA's mig-parted, in the version of tools/migparted/go.mod: the machine suite runs it beside the agent.
+MIG_PARTED := $(CURDIR)/.cache/bin/nvidia-mig-parted
 
 FUZZTIME ?= 5s
 SOAK_STEPS ?= 1000000
@@ -96,14 +98,14 @@ clean: ## Remove bin/ (the linter in .cache/ stays; 'rm -r .cache' takes it too)
 ##@ Test
 
 .PHONY: test
-test: build $(TOOLKIT) $(RUNC) ## Unit, property and machine tests under the race detector, and the tools' own tests
+test: build $(TOOLKIT) $(RUNC) $(MIG_PARTED) ## Unit, property and machine tests under the race detector, and the tools' own tests
 	go test -race -timeout 9m ./...
 	cd tools && go test ./...
 	cd cmd/kerf-scheduler && $(AS_SCHEDULER) go test ./plugin/...
 	cd tools/chart && $(AS_SCHEDULER) go test ./...
 
 .PHONY: race
-race: build $(TOOLKIT) $(RUNC) ## The same tests, none taken from the cache, and the scheduler's plugin under the race detector (its dependencies take minutes to compile, once)
+race: build $(TOOLKIT) $(RUNC) $(MIG_PARTED) ## The same tests, none taken from the cache, and the scheduler's plugin under the race detector (its dependencies take minutes to compile, once)
 	go test -race -count=1 -timeout 9m ./...
 	cd cmd/kerf-scheduler && CGO_ENABLED=1 GOFLAGS=-trimpath go test -race -count=1 ./plugin/...
 
@@ -290,13 +292,20 @@ tools: need
 	@cd tools && go build -buildvcs=false -o $(TOOLS)/ ./protogen $(PROTOC_PLUGINS)
 
 .PHONY: toolkit
-toolkit: $(TOOLKIT) $(RUNC)
+toolkit: $(TOOLKIT) $(RUNC) $(MIG_PARTED)
 
 $(RUNC): test/e2e/node/runc/go.mod test/e2e/node/runc/go.sum
 	@echo "building runc for the tests, once"
 	@mkdir -p $(@D)
 	cd test/e2e/node/runc && CGO_ENABLED=1 go build -buildvcs=false -tags 'urfave_cli_no_docs netgo osusergo' \
 		-o $@ github.com/opencontainers/runc
+	@touch $@
+
+$(MIG_PARTED): tools/migparted/go.mod tools/migparted/go.sum
+	@echo "building NVIDIA's mig-parted for the tests, once"
+	@mkdir -p $(@D)
+	cd tools/migparted && CGO_ENABLED=1 go build -buildvcs=false -ldflags '-extldflags=-Wl,-z,lazy' -o $@ \
+		github.com/NVIDIA/mig-parted/cmd/nvidia-mig-parted
 	@touch $@
 
 $(TOOLKIT): tools/nvidiatoolkit/go.mod tools/nvidiatoolkit/go.sum

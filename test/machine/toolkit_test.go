@@ -19,7 +19,7 @@ import (
 // simVersion is the version of the simulated driver r615, as it is part of the names of a driver's libraries.
 const simVersion = "615.71.09"
 
-// toolkit is a program of NVIDIA's container toolkit, in the version of tools/nvidiatoolkit, or runc.
+// toolkit is a program of others that make toolkit builds: of NVIDIA's container toolkit, mig-parted, or runc.
 func toolkit(t *testing.T, name string) string {
 	t.Helper()
 	root, err := repository()
