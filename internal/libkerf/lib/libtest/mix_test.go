@@ -61,18 +61,19 @@ func (b box) mixes(t *testing.T, seed, threads, steps int, dies bool) (said stri
 	return said
 }
 
-// checkMix checks that there was something to count, and something to refuse.
+// checkMix checks that there was something to count, and something to refuse. One process may find nothing free, if others hold
+// all while it runs.
 func checkMix(t *testing.T, results []string) {
 	t.Helper()
-	refusals := 0
+	allServed, allRefused := 0, 0
 	for _, r := range results {
 		var served, refused int
-		if _, err := fmt.Sscanf(r, "%d %d", &served, &refused); err != nil || served == 0 {
+		if _, err := fmt.Sscanf(r, "%d %d", &served, &refused); err != nil || served+refused == 0 {
 			t.Errorf("%q: %v", r, err)
 		}
-		refusals += refused
+		allServed, allRefused = allServed+served, allRefused+refused
 	}
-	if refusals == 0 {
-		t.Errorf("nothing was refused: %q", results)
+	if allServed == 0 || allRefused == 0 {
+		t.Errorf("%d were served and %d refused: %q", allServed, allRefused, results)
 	}
 }
