@@ -34,7 +34,7 @@ func (s *soakTime) Set(v string) error {
 
 var (
 	soakFor  = soakTime(shortSoak)
-	soakSeed = flag.Uint64("seed", 0, "seed of the soak; 0 takes one from the clock and logs it")
+	soakSeed = flag.Uint64("seed", 1, "seed of the soak; 0 takes one from the clock and logs it")
 
 	// patience is how long to wait for what must come. It is far beyond what anything here needs.
 	patience = flag.Duration("patience", time.Minute, "how long to wait for what must come")
