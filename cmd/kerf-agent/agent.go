@@ -37,6 +37,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/contextprobe"
 	"github.com/kerf-gpu/kerf/sharing/node/nodeserver"
 )
 
@@ -216,9 +217,9 @@ func (a *agent) build(reg *prometheus.Registry) error {
 		RecordPath: filepath.Join(a.dir, "record.json"), BootID: boot, NewID: newID,
 		DevRoot: a.devRoot, CapsRoot: a.capsRoot, Version: version, GPUSettings: a.gpuSettings, Config: conf, Pool: pool,
 		Observer: a.events, Failpoints: a.failpoints, OwnerOf: a.users.OwnerOf, MPS: a.mps.forRuntime(), NoMPSForPods: noMPSForPods(),
-		Client:       node.ClientPaths{Dir: a.preload.Dir, Library: a.preload.Library},
-		ContextsPath: filepath.Join(a.dir, "contexts.json"),
-		Audit:        a.auditTo(),
+		Client:   node.ClientPaths{Dir: a.preload.Dir, Library: a.preload.Library},
+		Contexts: contextprobe.Load(filepath.Join(a.dir, "contexts.json"), a.log),
+		Audit:    a.auditTo(),
 	})
 	a.runtime.SetWarning("audit", a.auditFault)
 	reg.MustRegister(

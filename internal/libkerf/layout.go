@@ -14,7 +14,7 @@ const (
 	// MaxProcesses is how many processes can count in one region at a time.
 	MaxProcesses = 1024
 
-	// UnknownContext stands for the size of a context where nobody has seen one: see SetContext.
+	// UnknownContext stands for the size of a context that is not known: see SetContext.
 	UnknownContext = sharing.Bytes(1<<64 - 1)
 
 	pidBits = 22
@@ -30,6 +30,7 @@ type limitsPage struct {
 	device         [MaxDevices]limitEntry
 	percent        [MaxDevices]uint64
 	rejectsManaged uint64
+	bound, least   [MaxDevices]uint64
 }
 
 type slot struct {

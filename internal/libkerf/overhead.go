@@ -16,15 +16,40 @@ type Reserved struct {
 	Bytes   sharing.Bytes
 }
 
-// SetContext tells how much each process is to put aside on a GPU before it makes a context; 0: nothing.
-// With UnknownContext the first process puts aside all the room there is, and it and those who find none wait until the
-// size is known. sharing.ErrNotFound: the region has no such GPU.
+// SetContext sets how much each process is to put aside on a GPU before it makes a context; 0: nothing.
+// With UnknownContext a process takes the bound, or all the room there is if that does not fit, and waits until the agent
+// has seen what the context takes. So do those who find no room. sharing.ErrNotFound: the region has no such GPU.
 func (r *Region) SetContext(gpu sharing.GPUID, context sharing.Bytes) error {
 	i, ok := r.place[gpu]
 	if !ok {
 		return fmt.Errorf("set context of gpu %q: %w", gpu, sharing.ErrNotFound)
 	}
 	atomic.StoreUint64(&r.limits.device[i].context, uint64(context))
+	return nil
+}
+
+// SetBound sets the most that a context takes on a GPU; 0: not known. It counts while the size is UnknownContext. A library
+// that is older than bounds goes on without. sharing.ErrNotFound: the region has no such GPU.
+func (r *Region) SetBound(gpu sharing.GPUID, bound sharing.Bytes) error {
+	i, ok := r.place[gpu]
+	if !ok {
+		return fmt.Errorf("set bound of contexts of gpu %q: %w", gpu, sharing.ErrNotFound)
+	}
+	atomic.StoreUint64(&r.limits.bound[i], uint64(bound))
+	return nil
+}
+
+// SawContext notes that a context of this region took so much. The region keeps the least: with UnknownContext no context is
+// made in less room. Programs of the region can change what is seen, so it is used for this region alone. Only one goroutine
+// of one process may call it at a time. sharing.ErrNotFound: the region has no such GPU.
+func (r *Region) SawContext(gpu sharing.GPUID, took sharing.Bytes) error {
+	i, ok := r.place[gpu]
+	if !ok {
+		return fmt.Errorf("note context of gpu %q: %w", gpu, sharing.ErrNotFound)
+	}
+	if least := atomic.LoadUint64(&r.limits.least[i]); least == 0 || uint64(took) < least {
+		atomic.StoreUint64(&r.limits.least[i], uint64(took))
+	}
 	return nil
 }
 

@@ -40,8 +40,10 @@ func TestCorrect(t *testing.T) {
 		})
 	}
 	r, files := region(t, 1000)
-	if err := errors.Join(r.Correct("GPU-x", 1, nil), r.SetContext("GPU-x", 1)); !errors.Is(err, sharing.ErrNotFound) {
-		t.Errorf("another GPU: %v", err)
+	for _, err := range []error{r.Correct("GPU-x", 1, nil), r.SetContext("GPU-x", 1), r.SetBound("GPU-x", 1), r.SawContext("GPU-x", 1)} {
+		if !errors.Is(err, sharing.ErrNotFound) {
+			t.Errorf("another GPU: %v", err)
+		}
 	}
 	// An agent that dies in between leaves nobody to wait.
 	r.limits.device[1].moves = 5

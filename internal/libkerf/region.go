@@ -51,8 +51,9 @@ type Device struct {
 type Usage struct {
 	GPU                   sharing.GPUID
 	Limit, Overhead, Used sharing.Bytes
-	// Context is what each process puts aside before it makes a context.
-	Context sharing.Bytes
+	// Context is what each process puts aside before it makes a context. If it is UnknownContext, Bound is the most that one
+	// takes, and Least the least that one of this region was seen to take; 0: not known.
+	Context, Bound, Least sharing.Bytes
 	// Refused is how many calls were refused because the limit left no room.
 	Refused uint64
 }
@@ -208,6 +209,8 @@ func (r *Region) Usage() []Usage {
 			Limit:    sharing.Bytes(atomic.LoadUint64(&r.limits.device[i].limit)),
 			Overhead: sharing.Bytes(atomic.LoadUint64(&r.limits.device[i].overhead)),
 			Context:  sharing.Bytes(atomic.LoadUint64(&r.limits.device[i].context)),
+			Bound:    sharing.Bytes(atomic.LoadUint64(&r.limits.bound[i])),
+			Least:    sharing.Bytes(atomic.LoadUint64(&r.limits.least[i])),
 		}
 	}
 	_ = guard(func() {

@@ -62,7 +62,7 @@ func TestLayoutIsTheSameInC(t *testing.T) {
 	var l limitsPage
 	var u usagePage
 	want := fmt.Sprintln(unsafe.Sizeof(l), unsafe.Offsetof(l.device), unsafe.Offsetof(l.device[0].overhead),
-		unsafe.Offsetof(l.percent), unsafe.Offsetof(l.rejectsManaged), unsafe.Offsetof(u.total[0].budget), unsafe.Offsetof(u.total[0].past), unsafe.Sizeof(u),
+		unsafe.Offsetof(l.percent), unsafe.Offsetof(l.rejectsManaged), unsafe.Offsetof(l.bound), unsafe.Offsetof(l.least), unsafe.Offsetof(u.total[0].budget), unsafe.Offsetof(u.total[0].past), unsafe.Sizeof(u),
 		unsafe.Offsetof(u.total), unsafe.Offsetof(u.slot), unsafe.Sizeof(u.slot[0]), unsafe.Offsetof(u.slot[0].begun),
 		unsafe.Offsetof(u.slot[0].held), unsafe.Offsetof(l.device[0].moves), unsafe.Offsetof(u.slot[0].making),
 		unsafe.Offsetof(u.slot[0].waiting), unsafe.Offsetof(u.total[0].refused), unsafe.Offsetof(u.rejected), unsafe.Offsetof(u.managed), MaxDevices, MaxProcesses, uint64(limitsMagic), uint64(usageMagic))
@@ -82,10 +82,10 @@ func TestCreateAndOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	if err := errors.Join(r.SetLimit(gpu0, 50), r.Correct(gpu1, 3, nil), r.SetContext(gpu0, 9)); err != nil {
+	if err := errors.Join(r.SetLimit(gpu0, 50), r.Correct(gpu1, 3, nil), r.SetContext(gpu0, 9), r.SetBound(gpu0, 11), r.SawContext(gpu1, 2), r.SawContext(gpu1, 3)); err != nil {
 		t.Fatal(err)
 	}
-	want := []Usage{{GPU: gpu0, Limit: 50, Context: 9}, {GPU: gpu1, Limit: 7, Overhead: 3}}
+	want := []Usage{{GPU: gpu0, Limit: 50, Context: 9, Bound: 11}, {GPU: gpu1, Limit: 7, Overhead: 3, Least: 2}}
 	if d := cmp.Diff(want, again.Usage()); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}

@@ -4,69 +4,114 @@
 package node
 
 import (
+	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/contextsize"
+	"github.com/kerf-gpu/kerf/sharing/node/contextprobe"
 )
 
-// What a context takes is not known until one was seen, and then on all GPUs of its model, and after a restart.
-func TestTheSizeOfContextsIsKept(t *testing.T) {
-	g := newPreloaded(t, preloading)
-	g.bench.opt.ContextsPath = filepath.Join(g.bench.dir, "contexts.json")
+// keepsContexts has the agent keep measured sizes, and starts it again.
+func (g *guarded) keepsContexts() {
+	g.t.Helper()
+	g.bench.opt.Contexts = contextprobe.Load(filepath.Join(g.bench.dir, "contexts.json"), slog.New(slog.DiscardHandler))
 	g.restartPreloading()
-	p, a := g.share(4)
-	if u := g.usage(a); u.Context != libkerf.UnknownContext {
-		t.Errorf("before any was seen: %+v", u)
-	}
-	g.countsWaiting(a, 0, p, 4*sharing.GiB, 4*sharing.GiB)
-	g.holds(ProcessUse{PID: p.PID, Used: sharing.GiB / 2, Known: true})
-	g.bench.upkeep(t.Context())
-	if u := g.usage(a); u.Context != sharing.GiB/2 || u.Overhead != sharing.GiB/2 || u.Used != 0 {
-		t.Errorf("at once, for who waits: %+v", u)
-	}
-	text, err := os.ReadFile(g.bench.opt.ContextsPath)
-	if err != nil || !strings.Contains(string(text), "driver "+g.bench.driver.Version()) {
-		t.Errorf("%s %v", text, err)
-	}
-	g.restartPreloading()
-	if _, b := g.share(2); g.usage(b).Context != sharing.GiB/2 {
-		t.Errorf("after a restart: %+v", g.usage(b))
-	}
-	if sizes := g.bench.contextSizes(); sizes[g.gpus[1].UUID] != sharing.GiB/2 {
-		t.Errorf("of another GPU: %v", sizes)
+}
+
+// measured is a measurement on the first GPU.
+func (g *guarded) measured(size sharing.Bytes) {
+	g.t.Helper()
+	if err := g.bench.opt.Contexts.Set(contextKind(g.gpus[0], g.bench.driver.Version()), size); err != nil {
+		g.t.Fatal(err)
 	}
 }
 
-// A file that says nothing is learnt anew, and a region keeps what an agent knew that is gone.
-func TestSizesOfContextsThatCannotBeRead(t *testing.T) {
-	for name, text := range map[string]string{"damaged": "{", "of another schema": `{"schema": 2, "sizes": {"x": 1}}`, "of another driver": `{"schema": 1, "sizes": {"x, driver 1": 1}}`} {
-		t.Run(name, func(t *testing.T) {
-			g := newPreloaded(t, preloading)
-			_, a := g.share(1)
-			open, err := libkerf.Open(g.bench.regionOf(string(a.ID)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer open.Close()
-			if err := open.SetContext(g.gpus[0].UUID, 7*sharing.MiB); err != nil {
-				t.Fatal(err)
-			}
-			g.bench.opt.ContextsPath = filepath.Join(g.bench.dir, "contexts.json")
-			if err := os.WriteFile(g.bench.opt.ContextsPath, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			g.restartPreloading()
+// Until a size is measured, an upper bound counts. A measured size counts at once, on all GPUs of its model, and after a restart.
+func TestTheSizeOfContextsIsKept(t *testing.T) {
+	g := newPreloaded(t, preloading)
+	g.keepsContexts()
+	_, a := g.share(4)
+	if u := g.usage(a); u.Context != libkerf.UnknownContext || u.Bound != contextsize.Bound(g.gpus[0].Model) {
+		t.Errorf("before it was measured: %+v", u)
+	}
+	g.measured(sharing.GiB / 2)
+	g.bench.upkeep(t.Context())
+	if u := g.usage(a); u.Context != sharing.GiB/2 {
+		t.Errorf("at once: %+v", u)
+	}
+	g.keepsContexts()
+	if _, b := g.share(2); g.usage(b).Context != sharing.GiB/2 {
+		t.Errorf("after a restart: %+v", g.usage(b))
+	}
+	if size := g.bench.contextSizes()[g.gpus[1].UUID]; size != (contextsize.Size{Bytes: sharing.GiB / 2, Measured: true}) {
+		t.Errorf("of another GPU: %+v", size)
+	}
+}
+
+// Programs change what their own grant sees of contexts, and nothing for anybody else.
+func TestNoProgramSetsTheSizeOfContexts(t *testing.T) {
+	g := newPreloaded(t, preloading)
+	g.keepsContexts()
+	p, a := g.share(4)
+	_, b := g.share(2)
+	before := g.usage(b)
+	for slot, lie := range []struct{ held, waiting, used sharing.Bytes }{
+		{sharing.GiB, sharing.GiB, 2 * sharing.GiB}, {2 * sharing.GiB, sharing.GiB, sharing.GiB + 1},
+	} {
+		g.countsWaiting(a, slot, p, lie.held, lie.waiting)
+		g.holds(ProcessUse{PID: p.PID, Used: lie.used, Known: true})
+		for range 3 {
 			g.bench.upkeep(t.Context())
-			if u := g.usage(a); u.Context != 7*sharing.MiB {
-				t.Errorf("of before: %+v", u)
-			}
-			if _, b := g.share(1); g.usage(b).Context != libkerf.UnknownContext {
-				t.Errorf("of a new one: %+v", g.usage(b))
-			}
-		})
+		}
+	}
+	_, c := g.share(1)
+	for name, u := range map[string]libkerf.Usage{"a grant that runs": g.usage(b), "a new grant": g.usage(c)} {
+		if u.Context != before.Context || u.Bound != before.Bound || u.Least != 0 {
+			t.Errorf("%s: %+v, before %+v", name, u, before)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(g.bench.dir, "contexts.json")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a size was written: %v", err)
+	}
+}
+
+// What the first context of a grant took is the least room in which the grant makes another.
+func TestTheLeastContextOfAGrant(t *testing.T) {
+	g := newPreloaded(t, preloading)
+	p, a := g.share(4)
+	g.countsWaiting(a, 0, p, sharing.GiB, sharing.GiB)
+	g.holds(ProcessUse{PID: p.PID, Used: sharing.GiB / 2, Known: true})
+	g.bench.upkeep(t.Context())
+	if u := g.usage(a); u.Least != sharing.GiB/2 || u.Overhead != sharing.GiB/2 || u.Used != 0 {
+		t.Errorf("%+v", u)
+	}
+}
+
+// A region that an older agent made keeps its size until one is measured. Its programs may know of no bound.
+func TestRegionsOfAnOlderAgent(t *testing.T) {
+	g := newPreloaded(t, preloading)
+	_, a := g.share(1)
+	open, err := libkerf.Open(g.bench.regionOf(string(a.ID)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	if err := open.SetContext(g.gpus[0].UUID, 7*sharing.MiB); err != nil {
+		t.Fatal(err)
+	}
+	g.keepsContexts()
+	g.bench.upkeep(t.Context())
+	if u := g.usage(a); u.Context != 7*sharing.MiB {
+		t.Errorf("not measured: %+v", u)
+	}
+	g.measured(5 * sharing.MiB)
+	g.bench.upkeep(t.Context())
+	if u := g.usage(a); u.Context != 5*sharing.MiB {
+		t.Errorf("measured: %+v", u)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/caps/client"
+	"github.com/kerf-gpu/kerf/sharing/caps/contextsize"
 	"github.com/kerf-gpu/kerf/sharing/caps/reactive"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
@@ -20,9 +21,9 @@ func (r *Runtime) excessOf(gr ledger.Grant, held map[sharing.GPUID]sharing.Bytes
 	for _, f := range gr.Caps() {
 		bytes, known := held[f.GPU]
 		unknown = unknown || !known
-		context, seen := sizes[f.GPU]
-		if !seen {
-			context = client.MostContext
+		context := sizes[f.GPU].Bytes
+		if context == 0 { // no driver answers
+			context = contextsize.Bound(r.gpu(f.GPU).Model)
 		}
 		if f.Whole || !client.Exceeds(bytes, f.Memory, context) {
 			continue

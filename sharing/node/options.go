@@ -15,6 +15,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/caps/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
+	"github.com/kerf-gpu/kerf/sharing/node/contextprobe"
 	"github.com/kerf-gpu/kerf/sharing/node/entry"
 	"github.com/kerf-gpu/kerf/sharing/node/lists"
 )
@@ -54,8 +55,8 @@ type Options struct {
 	Observer Observer
 	// Client is the zero value where there is no library to preload.
 	Client ClientPaths
-	// ContextsPath is the file in which the sizes of contexts are kept over a restart; empty: they are learnt anew.
-	ContextsPath string
+	// Contexts are the measured sizes of contexts; nil: none is known.
+	Contexts *contextprobe.Sizes
 	// Audit takes the entries of the audit log, and returns at once; nil where none is kept.
 	Audit func(audit.Entry)
 	// Kernel tells of processes; nil: that of this machine.

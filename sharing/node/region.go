@@ -13,6 +13,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/caps/client"
+	"github.com/kerf-gpu/kerf/sharing/caps/contextsize"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/members"
@@ -54,8 +55,8 @@ type region struct {
 }
 
 // makeRegion creates the folder of a grant that no process uses yet. The loader of owner's programs finds the library by
-// the path preload. What a context takes they put aside themselves, see learnContexts.
-func makeRegion(root, preload string, owner uint32, own sharing.Placement, contexts map[sharing.GPUID]sharing.Bytes) (*region, error) {
+// the path preload. They put aside themselves what a context takes.
+func makeRegion(root, preload string, owner uint32, own sharing.Placement, contexts map[sharing.GPUID]contextsize.Size) (*region, error) {
 	folder := libkerf.Folder{Owner: owner, Preload: preload}
 	for _, f := range own {
 		folder.Devices = append(folder.Devices, libkerf.Device{GPU: f.GPU, Limit: f.Memory})
@@ -65,11 +66,11 @@ func makeRegion(root, preload string, owner uint32, own sharing.Placement, conte
 		return nil, fmt.Errorf("make region: %w", err)
 	}
 	for _, f := range own {
-		size, known := contexts[f.GPU]
-		if !known {
-			size = libkerf.UnknownContext
+		err := opened.SetContext(f.GPU, libkerf.UnknownContext)
+		if size, known := contexts[f.GPU]; known && err == nil {
+			err = setContext(opened, f.GPU, size)
 		}
-		if err := opened.SetContext(f.GPU, size); err != nil {
+		if err != nil {
 			return nil, errors.Join(err, opened.Close())
 		}
 	}

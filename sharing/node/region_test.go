@@ -175,11 +175,11 @@ func TestUpkeep(t *testing.T) {
 	}
 	p.end()
 	g.bench.upkeep(t.Context())
-	// The next process will make a context, and puts as much aside for it as the least that was seen.
-	if u := g.usage(a); u.Used != 0 || u.Overhead != 0 || u.Context != sharing.GiB/2 {
+	// What processes hold beside their counts does not set what others put aside for a context.
+	if u := g.usage(a); u.Used != 0 || u.Overhead != 0 || u.Context != libkerf.UnknownContext || u.Least != 0 {
 		t.Errorf("left after its end: %+v", u)
 	}
-	if _, c := g.share(2); g.usage(c).Context != sharing.GiB/2 {
+	if _, c := g.share(2); g.usage(c).Context != libkerf.UnknownContext {
 		t.Errorf("to put aside in a lease that is new: %+v", g.usage(c))
 	}
 }
@@ -199,8 +199,11 @@ func TestUpkeepTakesContextsOver(t *testing.T) {
 	if u := g.usage(a); u.Used != sharing.GiB || u.Overhead != 3*sharing.GiB/4 {
 		t.Errorf("afterwards: %+v", u)
 	}
-	if _, b := g.share(2); g.usage(b).Context != 3*sharing.GiB/4 {
-		t.Errorf("what the next are to put aside: %+v", g.usage(b))
+	if u := g.usage(a); u.Least != 3*sharing.GiB/4 {
+		t.Errorf("the least that a context of this lease took: %+v", u)
+	}
+	if _, b := g.share(2); g.usage(b).Context != libkerf.UnknownContext || g.usage(b).Least != 0 {
+		t.Errorf("what others are to put aside: %+v", g.usage(b))
 	}
 }
 

@@ -49,7 +49,6 @@ func (r *Runtime) Restore(ctx context.Context) error {
 func (r *Runtime) restoreAll(rec record.Record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.loadContexts()
 	known := map[string]bool{}
 	for _, g := range rec.Grants {
 		known[g.Cgroup] = true

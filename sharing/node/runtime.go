@@ -18,7 +18,6 @@ import (
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/caps/choice"
-	"github.com/kerf-gpu/kerf/sharing/caps/client"
 	"github.com/kerf-gpu/kerf/sharing/caps/pace"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
@@ -119,10 +118,6 @@ type Runtime struct {
 	evictPod func(ctx context.Context, ref sharing.ContainerRef) error
 	// leaving are claims that MPS held and that ended, for the next reconcile.
 	leaving []leaving
-	// contexts are what is known of the size of a context on each kind of GPU, see learnContexts; contextsKept is what of
-	// it is on disk.
-	contexts     map[string]*client.ContextSize
-	contextsKept map[string]sharing.Bytes
 
 	podBlocked map[string]string // reason key -> sentence: conditions that stop pods alone
 	checkpoint *checkpoint.Store
@@ -268,7 +263,7 @@ func New(opt Options) *Runtime {
 		opt: opt, log: opt.Log, lists: lists.New(opt.Kernel),
 		watcher: cgroup.NewWatcher(watchPoll, opt.Log),
 		changed: newChanges(), cutKick: make(chan struct{}, 1), kick: make(chan struct{}, 1), verifyNow: make(chan struct{}, 1), capGate: newGate(gateWidth, gateTime),
-		ledger: ledger.New(), held: map[ledger.ClaimID]*holding{}, contexts: map[string]*client.ContextSize{},
+		ledger: ledger.New(), held: map[ledger.ClaimID]*holding{},
 		attachWhy: "no driver has been found yet",
 		config:    opt.Config, pool: opt.Pool, ruled: map[sharing.GPUID]ruled{},
 		blocked: map[string]string{}, warnings: map[string]string{}, podBlocked: map[string]string{},

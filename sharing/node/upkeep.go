@@ -15,6 +15,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/caps/choice"
 	"github.com/kerf-gpu/kerf/sharing/caps/client"
+	"github.com/kerf-gpu/kerf/sharing/caps/contextsize"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/listing"
@@ -56,9 +57,8 @@ type kept struct {
 	uncounted []client.Process
 	// rejected is how many unknown functions libkerf has replaced.
 	rejected uint64
-	// contexts are what one context takes of each GPU where that is known, and seen is what this look says.
-	contexts map[sharing.GPUID]sharing.Bytes
-	seen     client.Result
+	// contexts are what one context is taken to need on each GPU.
+	contexts map[sharing.GPUID]contextsize.Size
 }
 
 // upkeep gives back what dead processes held and nobody keeps, corrects the overhead of each lease by what the driver tells, and
@@ -103,13 +103,10 @@ func (r *Runtime) upkeep(ctx context.Context) {
 		return
 	}
 	looks := r.lists.Judge(answers, owners)
-	learnt := false
 	for _, k := range all {
 		r.keep(k, func(open *libkerf.Region) error { return k.after(r.lists, looks, open) })
-		learnt = r.learnContexts(k.seen) || learnt
 		r.tellUncounted(k)
 	}
-	r.tellContexts(all, learnt)
 }
 
 // noDriver is a driver that does not answer.
@@ -204,9 +201,9 @@ func (k *kept) after(l *lists.Lists, looks []lists.Look, open *libkerf.Region) e
 			k.take(look)
 		}
 	}
-	k.look.After, k.look.Context = k.counts(open), k.contexts
+	k.look.After, k.look.Bound = k.counts(open), bounds(k.contexts)
 	res := k.region.account.Step(k.look)
-	k.uncounted, k.seen = res.Uncounted, res
+	k.uncounted = res.Uncounted
 	give := func() error { // the overhead first: for a moment bytes count twice, and never not at all
 		if err := k.correct(open, res); err != nil {
 			return err
@@ -220,10 +217,14 @@ func (k *kept) after(l *lists.Lists, looks []lists.Look, open *libkerf.Region) e
 	return open.Moving(give)
 }
 
-// correct puts the overhead of each GPU right.
+// correct puts the overhead of each GPU right, and what a context is taken to need. The least that one took comes first: who
+// waits for room needs it when it finds some.
 func (k *kept) correct(open *libkerf.Region, res client.Result) error {
 	names := k.region.members.Slots()
 	for _, gpu := range k.gpus {
+		if err := k.noteContext(open, gpu, res.Least[gpu]); err != nil {
+			return err
+		}
 		overhead, believed := res.Overhead[gpu]
 		if !believed && !slices.Contains(k.look.Told, gpu) {
 			continue // it is as the agent before left it
@@ -237,6 +238,19 @@ func (k *kept) correct(open *libkerf.Region, res client.Result) error {
 		if err := open.Correct(gpu, overhead, seen); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// noteContext sets what a context on the GPU is taken to need, and notes the least that one of the lease took; 0: none was seen.
+func (k *kept) noteContext(open *libkerf.Region, gpu sharing.GPUID, least sharing.Bytes) error {
+	if least > 0 {
+		if err := open.SawContext(gpu, least); err != nil {
+			return err
+		}
+	}
+	if size, known := k.contexts[gpu]; known {
+		return setContext(open, gpu, size)
 	}
 	return nil
 }

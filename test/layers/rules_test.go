@@ -66,10 +66,11 @@ var layers = []layer{
 	{"sharing/caps/pace/...", "the pace is a clock around a decision; accounts and driver reach it through interfaces that it declares", []string{"sharing", "sharing/caps/compute"}},
 	{"sharing/doctor/...", "the doctor looks through the doors at what a machine can do, and holds nothing", []string{"sharing", "api/...", "internal/*"}},
 	{"sharing/node/...", "the runtime joins core and doors; caps, clients and servers reach it through interfaces that it declares",
-		with(tools, "sharing", "sharing/config", "sharing/config/change", "sharing/ledger", "sharing/allocator", "sharing/caps/choice", "sharing/caps/client", "sharing/caps/reactive", "sharing/caps/compute", "sharing/caps/pace", "sharing/faults", "sharing/audit", "sharing/usage", "sharing/listing", "mig", "mig/turn", "internal/cgroup", "internal/libkerf")},
+		with(tools, "sharing", "sharing/config", "sharing/config/change", "sharing/ledger", "sharing/allocator", "sharing/caps/choice", "sharing/caps/client", "sharing/caps/contextsize", "sharing/caps/reactive", "sharing/caps/compute", "sharing/caps/pace", "sharing/faults", "sharing/audit", "sharing/usage", "sharing/listing", "mig", "mig/turn", "internal/cgroup", "internal/libkerf")},
 	{"sharing/node/record/...", "the record is a format: bytes in, bytes out", []string{"sharing"}},
 	{"sharing/node/lists/...", "the lists join what driver and kernel tell; the driver reaches them through an interface that they declare", with(tools, "sharing", "sharing/listing")},
 	{"sharing/node/members/...", "the process of a slot is found from what the kernel tells through an interface that it declares", []string{"sharing", "sharing/caps/client", "internal/libkerf", "internal/process"}},
+	{"sharing/node/contextprobe/...", "the prober measures contexts through interfaces that it declares", with(tools, "sharing", "sharing/caps/contextsize")},
 	{"sharing/node/startcheck/...", "the check at a container's start reads limits through an interface that it declares", []string{"sharing"}},
 	{"sharing/node/nodeserver/...", "the server translates between the node API and the runtime",
 		with(tools, "api/...", "sharing", "sharing/config", "sharing/ledger", "sharing/node")},
@@ -151,7 +152,7 @@ var doors = []door{
 
 // pure are the packages without I/O, clock or goroutine: they decide, and the same input gives the same
 // answer for ever.
-var pure = []string{"sharing", "sharing/config/...", "sharing/ledger/...", "sharing/allocator/...", "sharing/packing/...", "sharing/caps/choice/...", "sharing/caps/client/...", "sharing/caps/reactive/...", "sharing/caps/compute/...", "sharing/audit", "sharing/faults/...", "sharing/usage/...", "sharing/listing/...", "sharing/node/record/...", "internal/serve/limit", "monitor/attribution/...", "mig", "mig/plan/...", "mig/turn/...", "mig/parted/..."}
+var pure = []string{"sharing", "sharing/config/...", "sharing/ledger/...", "sharing/allocator/...", "sharing/packing/...", "sharing/caps/choice/...", "sharing/caps/client/...", "sharing/caps/contextsize/...", "sharing/caps/reactive/...", "sharing/caps/compute/...", "sharing/audit", "sharing/faults/...", "sharing/usage/...", "sharing/listing/...", "sharing/node/record/...", "internal/serve/limit", "monitor/attribution/...", "mig", "mig/plan/...", "mig/turn/...", "mig/parted/..."}
 
 // pureImports is all that a pure package may import of the standard library.
 var pureImports = []string{

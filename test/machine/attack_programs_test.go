@@ -36,7 +36,7 @@ func (m *machine) attacker() string {
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
-	cmd := exec.CommandContext(m.t.Context(), "cc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", path, "testdata/attacker.c", "-ldl")
+	cmd := exec.CommandContext(m.t.Context(), "cc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-I../../internal/libkerf/lib", "-o", path, "testdata/attacker.c", "-ldl")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		m.t.Fatalf("build the attacker: %v\n%s", err, out)
 	}

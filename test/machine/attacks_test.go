@@ -46,6 +46,7 @@ func attackTrials() []attackTrial {
 		{"usage file filled", "own grant alone: level `unknown`", TestUsageFileTakesNoRoomFromOthers, true},
 		{"full disk", "grants are kept, new ones are rejected", TestStartWithoutRoomOnTheDisk, false},
 		{"usage files of others", "permission denied", TestOthersCannotReachTheCounters, true},
+		{"sizes of contexts", "contexts of others fit, and stay within", attackContextSizes, true},
 		{"MPS daemon of others", "permission denied", TestMPSDaemonIsOutOfReachForOthers, true},
 		{"raw symbols", "killed; the neighbor runs", attackRawSymbols, true},
 		{"idle connections", "bounded; no sample is missed", TestFloodOfIdleConnections, false},
@@ -104,7 +105,7 @@ func writeAttack(t *testing.T, a attackTrial, result string, took time.Duration)
 func hostilePrograms() []string {
 	return []string{
 		"node API", "activation race", "cases of pods", "cases of nodes", "usage file cut", "usage file filled",
-		"usage file poisoned", "flood", "repeated flood", "MPS quit", "orphan", "PID reuse", "raw symbols", "64 threads",
+		"usage file poisoned", "context sizes poisoned", "flood", "repeated flood", "MPS quit", "orphan", "PID reuse", "raw symbols", "64 threads",
 		"crash loop", "spoilt files",
 	}
 }

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Contexts. What one takes is reserved before it is made, so that many processes that start at once find no more
- * room than there is; the driver's own figure takes its place when the agent has read it. Where nobody knows yet
- * what one takes, the first one has all the room until the agent has seen it (first.c). With a context's end goes
+ * room than there is; the driver's own figure takes its place when the agent has read it. Where the size is not known,
+ * a context takes an upper bound, or all the room, until the agent has seen it (first.c). With a context's end goes
  * what was allocated in it.
  */
 #include "kerf.h"
@@ -47,9 +47,27 @@ struct making {
 	bool first;
 };
 
+/* Begins to make a context of which only a bound is known. Room that others take for theirs and do not need is free soon. */
+static bool begin_within(struct making *m, uint64_t bound)
+{
+	do {
+		kerf_making(true);
+		m->bytes = kerf_take_bound(m->place, bound);
+		m->first = m->bytes && m->bytes < bound;
+		if (m->bytes)
+			return true;
+		kerf_making(false);
+	} while (kerf_await_seen(m->place));
+	kerf_refused(m->place);
+	return false;
+}
+
 static CUresult begin(struct making *m, CUdevice device)
 {
 	m->place = kerf_place(device);
+	uint64_t bound = kerf_context_bound(m->place);
+	if (bound)
+		return begin_within(m, bound) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 	m->bytes = kerf_first_begin(m->place);
 	m->first = m->bytes > 0;
 	if (!m->first)

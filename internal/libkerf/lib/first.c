@@ -1,11 +1,14 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The first context on a GPU of whose kind no agent has seen one. What it will take is not known, so it gets all the
- * room that is left, and the call that makes it returns when the agent has read from the driver what it took. Nobody
- * can be past the cap meanwhile, and nobody is refused: who finds no room waits for the same moment. No lock is taken; a
- * process that dies gives its room back like every other. Without an agent the wait ends, and what is kept is
- * more than contexts take.
+ * Contexts whose size is not known.
+ *
+ * If the agent knows an upper bound, a context takes that much. Otherwise, or if the bound does not fit, it takes all the
+ * room that is left, and the call that makes it returns when the agent has read from the driver what it took. A process
+ * that finds no room meanwhile waits for the same moment. So the grant stays within its cap, and Kerf rejects nothing for
+ * which there is room. The only exception is a context that takes more than the room that is left: it exists for that
+ * moment, and is undone. If the room that is left is less than a context of this region was seen to take, none is made.
+ * No lock is taken. Without an agent the wait ends, and what is kept is more than contexts take.
  */
 #include <time.h>
 
@@ -14,7 +17,7 @@
 #define PAUSE 5000000                   /* nanoseconds */
 #define PATIENCE UINT64_C(3000000000)
 #define LEAST ((uint64_t)2 << 20)
-#define MOST ((uint64_t)1 << 30)        /* that a context takes; the agent believes no more either */
+#define MOST ((uint64_t)1 << 30)        /* that a context takes, if no bound is known */
 
 static uint64_t now(void)
 {
@@ -38,9 +41,11 @@ static bool patient(int place, uint64_t since)
 	return true;
 }
 
-/* What is put aside for contexts is more than they take, or all there is. */
+/* What is put aside for contexts may be more than they take. A process tells that it waits before it ends to make one. */
 static bool unseen(int place)
 {
+	if (kerf_context_bound(place))
+		return kerf_anybody_makes() || kerf_anybody_waits(place);
 	return kerf_context_size(place) == KERF_UNKNOWN || kerf_anybody_waits(place);
 }
 
@@ -70,14 +75,30 @@ uint64_t kerf_first_begin(int place)
 
 bool kerf_first_fits(int place, uint64_t bytes)
 {
-	uint64_t since = now();
+	uint64_t since = now(), bound = kerf_context_bound(place);
 	while (kerf_waits(place))
 		if (!patient(place, since)) {
-			kerf_wait_with(place, bytes, MOST);
+			kerf_wait_with(place, bytes, bound ? bound : MOST);
 			return true;
 		}
 	if (!kerf_over(place))
 		return true;
 	kerf_refused(place);
 	return false;
+}
+
+uint64_t kerf_take_bound(int place, uint64_t bound)
+{
+	uint64_t least = kerf_context_least(place);
+	if (kerf_take(place, bound) || kerf_take_from_pools(place, bound))
+		return bound;
+	return kerf_take_rest(place, least > LEAST ? least : LEAST);
+}
+
+void kerf_await_own(int place)
+{
+	uint64_t since = now();
+	while (kerf_context_bound(place) && kerf_waits(place))
+		if (!patient(place, since))
+			return;
 }

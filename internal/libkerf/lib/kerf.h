@@ -139,6 +139,10 @@ void kerf_size(int place, uint64_t *limit, uint64_t *used);
 /* What a context of a device takes, 0: nothing is put aside, KERF_UNKNOWN: nobody has seen one; that one begins to be made, or has been; and that what was taken for
  * it is the driver's overhead now, which the agent counts once it has seen it. */
 uint64_t kerf_context_size(int place);
+/* What a context takes at most if its size is not known; 0: the size is known, or no bound is. */
+uint64_t kerf_context_bound(int place);
+/* The least that a context of this region was seen to take; 0: none was seen. */
+uint64_t kerf_context_least(int place);
 void kerf_making(bool begins);
 void kerf_hand_over(int place, uint64_t bytes);
 
@@ -148,6 +152,8 @@ uint64_t kerf_take_rest(int place, uint64_t least);
 uint64_t kerf_left_of(int place);
 bool kerf_waits(int place);
 bool kerf_anybody_waits(int place);
+/* A process of this region makes a context now, on any device. */
+bool kerf_anybody_makes(void);
 void kerf_wait_with(int place, uint64_t bytes, uint64_t less);
 bool kerf_over(int place);
 
@@ -155,6 +161,11 @@ bool kerf_over(int place);
  * the size has become known, or there is none. Then waits until the agent has seen it; false: it does not fit. */
 uint64_t kerf_first_begin(int place);
 bool kerf_first_fits(int place, uint64_t bytes);
+/* Takes the bound for a context, or the rest of the room if the bound does not fit; 0: there is no room. The caller has told
+ * by kerf_making that it makes one. */
+uint64_t kerf_take_bound(int place, uint64_t bound);
+/* Waits until the agent has seen the contexts of this process for which a bound was taken. */
+void kerf_await_own(int place);
 /* Waits until the agent has seen every context that somebody of the grant has made, and the size is known; false: that was
  * so before, or does not become so. */
 bool kerf_await_seen(int place);

@@ -357,6 +357,18 @@ uint64_t kerf_context_size(int place)
 	return atomic_load(&((struct kerf_limits *)limits)->device[place].context);
 }
 
+uint64_t kerf_context_bound(int place)
+{
+	if (kerf_context_size(place) != KERF_UNKNOWN)
+		return 0;
+	return atomic_load(&((struct kerf_limits *)limits)->bound[place]);
+}
+
+uint64_t kerf_context_least(int place)
+{
+	return place == KERF_NO_PLACE || !mapped() ? 0 : atomic_load(&((struct kerf_limits *)limits)->least[place]);
+}
+
 void kerf_making(bool begins)
 {
 	struct kerf_slot *s = slot();
@@ -393,7 +405,8 @@ uint64_t kerf_left_of(int place)
 
 bool kerf_waits(int place)
 {
-	struct kerf_slot *s = slot();
+	const struct kerf_self *self = kerf_self();
+	struct kerf_slot *s = self ? self->slot : NULL;
 	return s && atomic_load(&s->waiting[place]);
 }
 
@@ -402,6 +415,15 @@ bool kerf_anybody_waits(int place)
 	const struct kerf_usage *u = mapped() ? usage : NULL;
 	for (int i = 0; u && i < KERF_SLOTS; i++)
 		if (atomic_load(&u->slot[i].owner) && atomic_load(&u->slot[i].waiting[place]))
+			return true;
+	return false;
+}
+
+bool kerf_anybody_makes(void)
+{
+	const struct kerf_usage *u = mapped() ? usage : NULL;
+	for (int i = 0; u && i < KERF_SLOTS; i++)
+		if (atomic_load(&u->slot[i].owner) && atomic_load(&u->slot[i].making))
 			return true;
 	return false;
 }

@@ -32,6 +32,10 @@ struct kerf_limits {
 	struct kerf_limit device[KERF_DEVICES];
 	_Atomic uint64_t percent[KERF_DEVICES]; /* of the GPU's time; 0: it is not counted */
 	_Atomic uint64_t rejects_managed; /* 1: managed memory is rejected; an older agent's page has no such word */
+	/* Both count where context is KERF_UNKNOWN; an older agent's page has no such words. bound is at least what one context
+	 * takes; 0: not known. least is the least that a context of this region was seen to take; 0: none was seen. */
+	_Atomic uint64_t bound[KERF_DEVICES];
+	_Atomic uint64_t least[KERF_DEVICES];
 };
 
 /* One process. owner is pid (22 bits) and, above it, start time, in the words of its own pid namespace; 0: free.

@@ -18,6 +18,14 @@ static unsigned narrow(uint64_t bytes)
 	return (unsigned)least(bytes, UINT32_MAX);
 }
 
+/* The room that this process took for its contexts and does not need is free when the agent has seen them. Programs size
+ * their pools by what is free. */
+static void seen_size(int place, uint64_t *limit, uint64_t *used)
+{
+	kerf_await_own(place);
+	kerf_size(place, limit, used);
+}
+
 static CUresult shown(uint64_t *free, uint64_t *total)
 {
 	int place;
@@ -26,7 +34,7 @@ static CUresult shown(uint64_t *free, uint64_t *total)
 	if (ret)
 		return ret;
 	kerf_pools(place);
-	kerf_size(place, &limit, &used);
+	seen_size(place, &limit, &used);
 	*free = least(*free, limit - used);
 	*total = limit;
 	return CUDA_SUCCESS;
@@ -113,7 +121,7 @@ int nvmlDeviceGetMemoryInfo(void *device, nvmlMemory_t *memory)
 	int ret = real(device, memory);
 	if (ret)
 		return ret;
-	kerf_size(nvml_place(device), &limit, &used);
+	seen_size(nvml_place(device), &limit, &used);
 	memory->free = least(memory->free, limit - used);
 	memory->total = limit;
 	memory->used = limit - memory->free;
@@ -127,7 +135,7 @@ int nvmlDeviceGetMemoryInfo_v2(void *device, nvmlMemory_v2_t *memory)
 	int ret = real(device, memory);
 	if (ret)
 		return ret;
-	kerf_size(nvml_place(device), &limit, &used);
+	seen_size(nvml_place(device), &limit, &used);
 	memory->free = least(memory->free, limit - used);
 	memory->reserved = 0; /* the driver's own is not part of a limit */
 	memory->total = limit;

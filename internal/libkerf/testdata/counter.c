@@ -67,9 +67,10 @@ static void *work(void *unused)
 int main(int argc, char **argv)
 {
 	if (argc == 2 && strcmp(argv[1], "layout") == 0) {
-		printf("%zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %d %d %llu %llu\n", sizeof(struct kerf_limits),
+		printf("%zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %d %d %llu %llu\n", sizeof(struct kerf_limits),
 		       offsetof(struct kerf_limits, device), offsetof(struct kerf_limit, overhead),
 		       offsetof(struct kerf_limits, percent), offsetof(struct kerf_limits, rejects_managed),
+		       offsetof(struct kerf_limits, bound), offsetof(struct kerf_limits, least),
 		       offsetof(struct kerf_total, budget), offsetof(struct kerf_total, past),
 		       sizeof(struct kerf_usage),
 		       offsetof(struct kerf_usage, total), offsetof(struct kerf_usage, slot), sizeof(struct kerf_slot),

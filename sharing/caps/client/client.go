@@ -67,19 +67,17 @@ type Look struct {
 	Uses []Use
 	// Ended is what processes hold that have ended and are not in the counts, by GPU: others have their files open.
 	Ended map[sharing.GPUID]sharing.Bytes
-	// Context is what processes were to put aside for a context, for each GPU where that was known. Where it was not, a
-	// process puts aside what there is, for one context, and waits.
-	Context map[sharing.GPUID]sharing.Bytes
+	// Bound is the most that one context takes, for each GPU where the size is not known.
+	Bound map[sharing.GPUID]sharing.Bytes
 }
 
 // Result is what follows from a look.
 type Result struct {
 	// Overhead is what the lease holds beyond what it counts, for each GPU of which anything is known.
 	Overhead map[sharing.GPUID]sharing.Bytes
-	// Least is the smallest overhead that a process which uses the GPU was seen to have in this look, for each GPU with
-	// such a reading, and Contexts are the readings of processes that have just made one context: see ContextSize.
-	Least    map[sharing.GPUID]sharing.Bytes
-	Contexts map[sharing.GPUID][]sharing.Bytes
+	// Least is the smallest overhead of a process that made one context since the look before, for each GPU with a bound. It
+	// is good for this lease alone: its processes can change it.
+	Least map[sharing.GPUID]sharing.Bytes
 	// Settled is what processes count for contexts and need to no more: Overhead has what there is of it.
 	Settled []Settled
 	// Uncounted are the processes that use a GPU and have no counter, in this look and the one before, by pid.
@@ -119,7 +117,7 @@ func (a *Account) Step(l Look) Result {
 		uses[place{u.Process, u.GPU}] = u
 	}
 	believed := map[place]reading{}
-	out := Result{Overhead: map[sharing.GPUID]sharing.Bytes{}, Least: map[sharing.GPUID]sharing.Bytes{}, Contexts: map[sharing.GPUID][]sharing.Bytes{}}
+	out := Result{Overhead: map[sharing.GPUID]sharing.Bytes{}, Least: map[sharing.GPUID]sharing.Bytes{}}
 	for p, after := range l.After {
 		before, both := l.Before[p]
 		still := both && before.Quiet && after.Quiet && before.Steps == after.Steps
@@ -135,10 +133,7 @@ func (a *Account) Step(l Look) Result {
 				if waiting > 0 && (listed || absent) {
 					out.Settled = append(out.Settled, Settled{p, gpu, waiting})
 				}
-				if size := l.Context[gpu]; waiting > 0 && (waiting == size || size == 0) && seen > 0 {
-					out.Contexts[gpu] = append(out.Contexts[gpu], seen)
-				}
-				if least, had := out.Least[gpu]; seen > 0 && (!had || seen < least) {
+				if waiting > 0 && waiting <= l.Bound[gpu] && seen > 0 && (out.Least[gpu] == 0 || seen < out.Least[gpu]) {
 					out.Least[gpu] = seen
 				}
 			}

@@ -73,23 +73,35 @@ func TestOverheadOfAProcess(t *testing.T) {
 	}
 }
 
-// The least that a process takes beside what it counts is that of a process on the GPU with a reading of its own.
+// Only a process that has just made one context, for which it took no more than the bound, tells how little one takes.
 func TestLeast(t *testing.T) {
-	small, large, off, busy := Process{7, 1}, Process{8, 1}, Process{9, 1}, Process{10, 1}
-	still, moving := quiet(1, 10), quiet(2, 10)
+	const bound = 60
+	small, large, two, old := Process{7, 1}, Process{8, 1}, Process{9, 1}, Process{10, 1}
+	count := func(waiting sharing.Bytes) Count {
+		c := quiet(1, 100)
+		c.Waiting = map[sharing.GPUID]sharing.Bytes{gpu: waiting}
+		return c
+	}
+	counts := map[Process]Count{small: count(bound), large: count(30), two: count(2 * bound), old: count(0)}
 	l := Look{
-		Before: map[Process]Count{small: still, large: still, off: still, busy: still},
-		After:  map[Process]Count{small: still, large: still, off: still, busy: moving},
-		Told:   []sharing.GPUID{gpu},
-		Uses:   []Use{{small, gpu, 30, true}, {large, gpu, 50, true}, {busy, gpu, 12, true}, {Process{11, 1}, gpu, 5, true}},
+		Before: counts, After: counts, Told: []sharing.GPUID{gpu}, Bound: map[sharing.GPUID]sharing.Bytes{gpu: bound},
+		Uses: []Use{{small, gpu, 75, true}, {large, gpu, 110, true}, {two, gpu, 45, true}, {old, gpu, 105, true}},
 	}
 	var a Account
-	if d := cmp.Diff(map[sharing.GPUID]sharing.Bytes{gpu: 20}, a.Step(l).Least); d != "" {
+	if d := cmp.Diff(map[sharing.GPUID]sharing.Bytes{gpu: 35}, a.Step(l).Least); d != "" {
 		t.Error(d)
 	}
-	l.Told = nil
-	if d := a.Step(l).Least; len(d) != 0 {
-		t.Errorf("of a driver that does not answer: %v", d)
+	for name, change := range map[string]func(*Look){
+		"of a driver that does not answer":           func(l *Look) { l.Told = nil },
+		"where the size is known":                    func(l *Look) { l.Bound = nil },
+		"of processes that the driver does not list": func(l *Look) { l.Uses = nil },
+	} {
+		l := l
+		change(&l)
+		var a Account
+		if d := a.Step(l).Least; len(d) != 0 {
+			t.Errorf("%s: %v", name, d)
+		}
 	}
 }
 

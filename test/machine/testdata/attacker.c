@@ -8,6 +8,8 @@
  *   successor PID    starts a child with this PID, which sleeps and uses no GPU. Prints "started", and how the child ended.
  *   raw MIB STEP     takes 64 MiB by the functions that dlsym gives, then the rest by those of the driver's symbol table.
  *                    Prints how many MiB that is.
+ *   contexts DIR LIE takes a context and 3000 MiB, and writes counters for as long as it lives by which a context looks as if
+ *                    it took all of that (LIE large) or 1 MiB (LIE small). Prints "lies". DIR has the region.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -15,6 +17,7 @@
 #include <fcntl.h>
 #include <linux/sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +27,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "region.h"
 
 typedef int init_fn(unsigned), context_fn(void **, unsigned, int), alloc_fn(uint64_t *, size_t);
 
@@ -147,6 +152,49 @@ static void raw(size_t mib, size_t step)
 	sleep_on();
 }
 
+static void *map(const char *dir, const char *name, size_t size, int mode, int protection)
+{
+	char path[4096];
+	snprintf(path, sizeof path, "%s/%s", dir, name);
+	int fd = open(path, mode);
+	void *m = fd < 0 ? MAP_FAILED : mmap(NULL, size, protection, MAP_SHARED, fd, 0);
+	if (m == MAP_FAILED) {
+		perror(path);
+		exit(6);
+	}
+	return m;
+}
+
+static struct kerf_slot *own_slot(struct kerf_usage *u)
+{
+	for (int i = 0; i < KERF_SLOTS; i++)
+		if ((u->slot[i].owner & ((1 << 22) - 1)) == (uint64_t)getpid())
+			return &u->slot[i];
+	exit(7);
+}
+
+/* The agent reads a context as what the driver lists, less held, plus waiting. It read one where waiting was the size that it
+ * had set, or any where it had set none. */
+static void contexts(const char *dir, bool large)
+{
+	const uint64_t mib = 1 << 20;
+	if (take(3000))
+		exit(4);
+	struct kerf_limits *l = map(dir, "limits", sizeof *l, O_RDONLY, PROT_READ);
+	struct kerf_usage *u = map(dir, "usage", sizeof *u, O_RDWR, PROT_READ | PROT_WRITE);
+	struct kerf_slot *s = own_slot(u);
+	sleep(1); /* its context was counted by then */
+	uint64_t listed = s->held[0] + l->device[0].overhead;
+	puts("lies");
+	for (;; usleep(2000)) {
+		uint64_t size = l->device[0].context == KERF_UNKNOWN ? 512 * mib : l->device[0].context;
+		if (s->waiting[0])
+			continue; /* the agent did not read it yet */
+		s->held[0] = large ? size : listed + size - mib;
+		s->waiting[0] = size;
+	}
+}
+
 int main(int argc, char **argv)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -156,6 +204,8 @@ int main(int argc, char **argv)
 		successor(atoi(argv[2]));
 	else if (argc == 4 && !strcmp(argv[1], "raw"))
 		raw(strtoul(argv[2], NULL, 10), strtoul(argv[3], NULL, 10));
+	else if (argc == 4 && !strcmp(argv[1], "contexts"))
+		contexts(argv[2], !strcmp(argv[3], "large"));
 	else
 		return 2;
 	return 0;
