@@ -86,6 +86,8 @@ type agent struct {
 	mps     *mpsDaemons
 	// users says which UIDs are subordinate to which user.
 	users subuid.File
+	// contexts are the measured sizes of contexts.
+	contexts *contextprobe.Sizes
 	// machines are the GPUs' health over watches of one driver; followDriver alone uses it.
 	machines map[sharing.GPUID]*health.Machine
 	// hurt are the MIG instances on which a fault stands; followDriver and its watch alone use it.
@@ -212,13 +214,14 @@ func (a *agent) build(reg *prometheus.Registry) error {
 	a.readUsers("")
 	a.mps = a.newMPS(boot)
 	a.openAudit()
+	a.contexts = contextprobe.Load(filepath.Join(a.dir, "contexts.json"), a.log)
 	a.runtime = node.New(node.Options{
 		Log: a.log, Cgroups: a.cgroups, Parent: a.cgroupParent,
 		RecordPath: filepath.Join(a.dir, "record.json"), BootID: boot, NewID: newID,
 		DevRoot: a.devRoot, CapsRoot: a.capsRoot, Version: version, GPUSettings: a.gpuSettings, Config: conf, Pool: pool,
 		Observer: a.events, Failpoints: a.failpoints, OwnerOf: a.users.OwnerOf, MPS: a.mps.forRuntime(), NoMPSForPods: noMPSForPods(),
 		Client:   node.ClientPaths{Dir: a.preload.Dir, Library: a.preload.Library},
-		Contexts: contextprobe.Load(filepath.Join(a.dir, "contexts.json"), a.log),
+		Contexts: a.contexts,
 		Audit:    a.auditTo(),
 	})
 	a.runtime.SetWarning("audit", a.auditFault)

@@ -142,6 +142,7 @@ func (a *agent) useDriver(ctx context.Context) (err error) {
 	g.Go(func() error { return a.keepModes(ctx, lib, gpus) })
 	g.Go(func() error { return a.keepCut(ctx, cut, gpus, parts) })
 	g.Go(func() error { return a.followRules(ctx, all) })
+	g.Go(func() error { return a.contextProber(lib, att.Driver).Run(ctx) })
 	if len(leftOut) > 0 {
 		g.Go(func() error { return a.rescan(ctx, lib, known) })
 	}

@@ -79,7 +79,7 @@ func command(env environment, kill func(point string)) *cobra.Command {
 			return a.run(c.Context())
 		},
 	}
-	c.AddCommand(removeCommand(env))
+	c.AddCommand(removeCommand(env), holdContextCommand())
 	f := c.Flags()
 	f.StringVar(&s.dir, "dir", or(env.dir, "/run/kerf"), "directory of the sockets and the record")
 	f.StringVar(&s.config, "config", env.config, "SharingConfig document, or a folder of its files; empty for the built-in default")

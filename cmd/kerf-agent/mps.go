@@ -75,7 +75,7 @@ func (a *agent) keepDaemon(pid int) error {
 		err = group.Add(pid)
 	}
 	if err != nil {
-		return fmt.Errorf("keep MPS daemon %d: %w", pid, err)
+		return fmt.Errorf("move process %d to the cgroup of daemons: %w", pid, err)
 	}
 	return nil
 }

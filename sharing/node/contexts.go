@@ -4,9 +4,12 @@
 package node
 
 import (
+	"slices"
+
 	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/caps/contextsize"
+	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
 // contextKind is the kind of a GPU. A shared MIG instance is of another kind than its GPU.
@@ -49,4 +52,37 @@ func bounds(sizes map[sharing.GPUID]contextsize.Size) map[sharing.GPUID]sharing.
 		}
 	}
 	return out
+}
+
+// ContextGPUs are the GPUs on which contexts could be measured; none while the node is not ready.
+func (r *Runtime) ContextGPUs() []contextsize.GPU {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.att == nil || len(r.notReady()) > 0 {
+		return nil
+	}
+	var out []contextsize.GPU
+	for _, v := range r.ledger.GPUs() {
+		g := v.GPU
+		if g.UUID.IsPart() || g.MIG {
+			continue
+		}
+		out = append(out, contextsize.GPU{
+			ID: g.UUID, Kind: contextKind(g, r.att.Driver.Version()), Useful: r.enforcesBy(g, config.BackendLibkerf),
+			Idle: v.Claims == 0 && g.Health == sharing.HealthOK && g.Cordoned == "" && r.turning[g.UUID] == nil,
+		})
+	}
+	return out
+}
+
+// enforcesBy reports whether a backend enforces shares of the GPU, of any profile. It needs the lock.
+func (r *Runtime) enforcesBy(g sharing.GPU, b config.Backend) bool {
+	names := []string{""}
+	for _, p := range r.config.Profiles() {
+		names = append(names, p.Name)
+	}
+	return slices.ContainsFunc(names, func(profile string) bool {
+		_, _, by := r.levels(g, r.listOn(g, profile), nil)
+		return by == b
+	})
 }

@@ -14,8 +14,9 @@ import (
 
 // agentRuns are the packages of the agent that execute programs, and the programs.
 var agentRuns = map[string][]string{
-	"internal/nvidiasmi": {"nvidia-smi"},
-	"internal/mps":       {"nvidia-cuda-mps-control", "nvidia-cuda-mps-server"},
+	"internal/nvidiasmi":   {"nvidia-smi"},
+	"internal/mps":         {"nvidia-cuda-mps-control", "nvidia-cuda-mps-server"},
+	"internal/cudacontext": {"kerf-agent hold-context"},
 }
 
 // Whoever runs the agent is told of every program that it executes: no other package of it can, and each program has its row

@@ -77,13 +77,16 @@ func TestClientHolds(t *testing.T) {
 }
 
 // Twelve programs that start at once under a cap for eight contexts and a bit: eight get one, and at no moment is more held than
-// the cap; also where they are the first on that kind of GPU that an agent has ever seen.
+// the cap; also where the size of a context was not measured yet.
 func TestClientContextsAtOnce(t *testing.T) {
 	t.Parallel()
 	m := newPreloading(t, ", overCap: warn")
 	pin := " --gpu-uuid " + m.uuid(0)
-	for _, when := range []string{"never seen", "known", "known to an agent before"} {
-		if when == "known to an agent before" {
+	for _, when := range []string{"not measured", "not measured, again", "measured", "measured by an agent before"} {
+		switch when {
+		case "measured":
+			m.measured()
+		case "measured by an agent before":
 			m.restartAgent()
 			m.ready()
 		}
