@@ -36,6 +36,8 @@ func setCommand() *cobra.Command {
 			"  slowed=R          why the hardware slows itself down: none, heat or power",
 			"  links.down=N      how many NVLinks are down",
 			"  peak=now          count anew the most memory that programs held (peak_bytes of gpusim gpus)",
+			"  context.unlisted=SIZE",
+			"                    what the driver needs for itself per new context: in use, and in no process list (default 0)",
 			"  list.PID=L        show a process in NVML's list compute, graphics or mps", "",
 			"CALL is one of "+strings.Join(wire.CallNames(), ", ")+"."),
 		Example: lines("  gpusim set --dir /tmp/sim gpu=0 lost=true", "  gpusim set --dir /tmp/sim gpu=all util=80 latency=5ms"),

@@ -9,15 +9,13 @@ import (
 	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/contextsize"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/lists"
 )
 
 // UnlistedReason of the node: a GPU has unattributed memory, which is in use and belongs to no process that the driver lists.
 const UnlistedReason = "GPUMemoryUnlisted"
-
-// unlistedSlack is what a driver may hold for itself beside what it tells of processes: some MiB, by what nvidia-smi shows.
-const unlistedSlack = 32 * sharing.MiB
 
 // unlistedIn is what a GPU has in use beyond what belongs to processes that are known, and beyond the managed memory that
 // libkerf has charged; false where the driver does not know what each process has. Programs cause it by managed memory, by
@@ -49,10 +47,15 @@ func (p *picture) setUnlisted(before picture, gpus []sharing.GPU, managed map[sh
 			continue
 		}
 		p.beyondList[gpu.UUID] = now
-		if was, seen := before.beyondList[gpu.UUID]; seen && min(was, now) > unlistedSlack {
+		if was, seen := before.beyondList[gpu.UUID]; seen && min(was, now) > p.slack(gpu.UUID) {
 			p.unlisted[gpu.UUID] = min(was, now)
 		}
 	}
+}
+
+// slack is how much may belong to no process although nothing is wrong.
+func (p *picture) slack(gpu sharing.GPUID) sharing.Bytes {
+	return contextsize.Slack(len(p.gpus[gpu].Processes))
 }
 
 // unlistedOn reports a GPU's unattributed memory with its possible causes, and which grants are on the GPU; empty where there is
@@ -93,7 +96,7 @@ func (u *unlisteds) see(ctx context.Context, p picture, gpus map[sharing.GPUID]s
 			}
 		}
 		if now, known := p.beyondList[gpu.UUID]; known {
-			u.said[gpu.UUID] = now > unlistedSlack && (u.said[gpu.UUID] || text != "")
+			u.said[gpu.UUID] = now > p.slack(gpu.UUID) && (u.said[gpu.UUID] || text != "")
 		}
 	}
 }

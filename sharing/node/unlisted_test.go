@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/contextsize"
 )
 
 func (b *bench) unlistedTold() string {
@@ -53,9 +54,42 @@ func TestUnlistedMemoryIsTold(t *testing.T) {
 	if got := look(2 * sharing.GiB); !strings.Contains(got, "No grant is on the GPU") {
 		t.Errorf("after the grant's end: %q", got)
 	}
-	look(unlistedSlack)
-	if got := look(unlistedSlack); got != "" {
+	slack := contextsize.Slack(0)
+	look(slack)
+	if got := look(slack); got != "" {
 		t.Errorf("what a driver has for itself: %q", got)
+	}
+}
+
+// A driver holds some memory for itself per context. It is told only if it is more than that for the processes on the GPU.
+func TestUnlistedMemoryOfContexts(t *testing.T) {
+	b := newBench(t)
+	b.start()
+	p := b.tenant()
+	gpu := b.lease(p, "", gib(4)).Own[0].UUID
+	var many []ProcessUse
+	b.driver.kept = map[int]bool{} // they need not live
+	for pid := 1_000_000; len(many) < 50; pid++ {
+		b.driver.kept[pid] = true
+		many = append(many, ProcessUse{PID: pid, Known: true})
+	}
+	for name, c := range map[string]struct {
+		uses  []ProcessUse
+		bytes sharing.Bytes
+		told  bool
+	}{
+		"of 50 processes": {many, contextsize.Slack(50), false},
+		"of one process":  {many[:1], contextsize.Slack(50), true},
+		"beyond":          {many, contextsize.Slack(50) + sharing.MiB, true},
+	} {
+		b.driver.put(gpu, c.uses)
+		b.driver.nobodys = map[sharing.GPUID]sharing.Bytes{gpu: 0}
+		b.unlistedTold()
+		b.driver.nobodys[gpu] = c.bytes
+		b.unlistedTold()
+		if got := b.unlistedTold(); (got != "") != c.told {
+			t.Errorf("%s: %q", name, got)
+		}
 	}
 }
 

@@ -83,11 +83,13 @@ it charges all of it when a program allocates it, wherever its pages are.
 
 ` + "`kerf status`" + ` and an event of the node (` + "`GPUMemoryUnlisted`" + `) report how much there is, its possible causes and the grants on the GPU.
 The agent ends no process for it, because it cannot know whose it is. What libkerf has charged is left out.
+A driver also needs memory for itself. Kerf expects up to 32 MiB per GPU and 8 MiB per process, for at most 64 processes, and reports only more than that.
+These amounts are estimates until they are measured on hardware.
 ` + "`managedMemory: reject`" + ` in a pool makes libkerf reject managed memory. Under the other backends it has no effect, and the level's reason says so.
 
 That managed memory is in no process's number is from NVIDIA's open kernel modules and from reports of users; no real GPU was at hand.
 Shown by ` + "`internal/gpusim/lib/libtest.TestDaemonListsNoManagedMemory`" + `, ` + "`sharing/node.TestManagedMemoryOfLibkerfIsAttributed`" + `, ` + "`sharing/node.TestUnlistedMemoryIsTold`" + `,
-` + "`internal/libkerf/lib/libtest.TestRejectsManagedMemory`" + ` and the rows ` + "`managed`" + ` and ` + "`batch`" + `.
+` + "`test/machine.TestMemoryOfTheDriverPerContext`, `internal/libkerf/lib/libtest.TestRejectsManagedMemory`" + ` and the rows ` + "`managed`" + ` and ` + "`batch`" + `.
 
 ## Attacks that take no memory, or need a cluster
 

@@ -47,9 +47,23 @@ func (s *Set) parseDotted(key, value string) error {
 		return s.parseLinks(key, of, value)
 	case "samples":
 		return s.parseSamples(key, of, value)
+	case "context":
+		return s.parseContext(key, of, value)
 	default:
 		return sharing.Invalid(key, value, "write "+keyList, "is not a key that can be set")
 	}
+}
+
+func (s *Set) parseContext(key, of, value string) error {
+	if of != "unlisted" {
+		return sharing.Invalid(key, value, "write context.unlisted", "is not a key that can be set")
+	}
+	n, err := sharing.ParseBytes(key, value)
+	if err != nil || n > model.MaxContextUnlisted {
+		return sharing.Invalid(key, value, "write a size up to "+model.MaxContextUnlisted.String()+", such as 8MiB", "is not such a size")
+	}
+	s.Change.ContextUnlisted = &n
+	return nil
 }
 
 func (s *Set) parseError(key, value string, op wire.Op) error {

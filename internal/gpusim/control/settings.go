@@ -17,7 +17,7 @@ import (
 
 const keyList = "gpu=N|all, lost=true|false, reset=true, reboot=true, passthrough=true|false, xid=N, xid=N@INSTANCE, util=N|auto, latency=5ms, latency.CALL=5ms, " +
 	"error.CALL=STATUS|none, ecc.corrected=N, ecc.uncorrected=N, remap.pending=true|false, remap.failed=true|false, slowed=none|heat|power, " +
-	"links.down=N, peak=now, list.PID=compute|graphics|mps, samples.stale|missing|dead|garbage=PERCENT, samples.seed=N"
+	"links.down=N, peak=now, list.PID=compute|graphics|mps, samples.stale|missing|dead|garbage=PERCENT, samples.seed=N, context.unlisted=8MiB"
 
 // ParseSettings reads KEY=VALUE words as `gpusim set` takes them. All mistakes are joined; each is a
 // sharing.FieldError. Whether the GPUs exist is for the daemon to say.

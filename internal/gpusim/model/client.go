@@ -41,6 +41,8 @@ type holding struct {
 	away  sharing.Bytes // what a checkpoint has taken to the host; bytes is 0 then
 	part  int           // index in gpu.used
 	ci    uint64        // in MIG mode, the compute instance's id
+	// unlisted is what the driver has for itself beside these bytes. No limit and no list counts it.
+	unlisted sharing.Bytes
 	// charged are the limits that count these bytes; those cleared since are among them and of no matter.
 	charged []*limit
 }

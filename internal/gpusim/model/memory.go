@@ -39,7 +39,7 @@ func (m *Model) take(g *gpu, part int, bytes sharing.Bytes, chain Chain) (holdin
 
 // grown looks whether more is held now than ever was. What an MPS server holds for itself is no program's.
 func (m *Model) grown(g *gpu) {
-	held := g.inUse()
+	held := g.inUse().SubFloor(g.unlisted)
 	if held <= g.peak {
 		return
 	}
@@ -51,9 +51,24 @@ func (m *Model) grown(g *gpu) {
 	g.peak = max(g.peak, held)
 }
 
-// release undoes take.
+// takeUnlisted takes what the driver needs for itself beside a context, or returns OutOfMemory with nothing changed.
+func (m *Model) takeUnlisted(g *gpu, h *holding) error {
+	bytes := g.contextUnlisted
+	m.evict(g, h.part, bytes, nil)
+	if bytes > g.capacity[h.part].SubFloor(g.used[h.part]) {
+		return wire.OutOfMemory
+	}
+	h.unlisted = bytes
+	g.used[h.part] += bytes
+	g.unlisted += bytes
+	return nil
+}
+
+// release undoes take and takeUnlisted.
 func (g *gpu) release(h *holding) {
-	g.used[h.part] = g.used[h.part].SubFloor(h.bytes)
+	g.used[h.part] = g.used[h.part].SubFloor(h.bytes).SubFloor(h.unlisted)
+	g.unlisted = g.unlisted.SubFloor(h.unlisted)
+	h.unlisted = 0
 	for _, l := range h.charged {
 		l.used = l.used.SubFloor(h.bytes)
 	}
@@ -100,6 +115,10 @@ func (m *Model) createContext(c *client, instance uint64, chain Chain) (uint64, 
 	}
 	h, err := m.take(c.gpu, part, c.contextCost(), chain)
 	if err != nil {
+		return 0, err
+	}
+	if err := m.takeUnlisted(c.gpu, &h); err != nil {
+		c.gpu.release(&h)
 		return 0, err
 	}
 	h.ci = ci

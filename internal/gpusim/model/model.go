@@ -66,8 +66,11 @@ type gpu struct {
 	latency  time.Duration
 	mode     ComputeMode
 	// power is the limit that was set, in milliwatts; 0 for the model's own.
-	power  uint64
-	slice  TimeSlice
+	power uint64
+	slice TimeSlice
+	// contextUnlisted is what the driver needs for itself per new context, and unlisted what it has of that now.
+	contextUnlisted, unlisted sharing.Bytes
+
 	ecc    ECC
 	remap  Remap
 	slowed Slowed
