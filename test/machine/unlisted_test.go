@@ -39,7 +39,7 @@ func TestMemoryReserveForContexts(t *testing.T) {
 			t.Parallel()
 			m := newPreloading(t, reserve)
 			m.set("gpu=all", "context.unlisted=8MiB")
-			first, pin := uint64(7*gib), " --gpu-uuid "+m.uuid(0)
+			first, pin := 7*gib, " --gpu-uuid "+m.uuid(0)
 			second := m.gpu(0).Memory - m.gpu(0).Reserved - first
 			for i, size := range []uint64{first, second} {
 				most := size/mib - contextT4/mib

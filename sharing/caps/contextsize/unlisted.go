@@ -18,5 +18,5 @@ const (
 // Slack is how much of a GPU's used memory may belong to no process although nothing is wrong, given how many processes have a
 // context. The driver does not tell how many contexts a process has, so each counts as one.
 func Slack(processes int) sharing.Bytes {
-	return driverSlack + sharing.Bytes(min(max(processes, 0), mostContexts))*unlisted //nolint:gosec // 0 to 64
+	return driverSlack + sharing.Bytes(min(max(processes, 0), mostContexts))*unlisted
 }
