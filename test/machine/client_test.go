@@ -105,6 +105,22 @@ func TestClientContextsAtOnce(t *testing.T) {
 	checkInvariants(t, m)
 }
 
+// A hundred programs that start at once, of which a few at a time have room for the bound, all get their context.
+func TestClientManyContextsBeforeOneIsMeasured(t *testing.T) {
+	t.Parallel()
+	m := newPreloading(t, "")
+	script := `for i in $(seq 100); do "$0" --json --hold 1h & done; wait`
+	r := m.run(flags("--memory 13GiB --gpu-uuid "+m.uuid(0)), []string{"sh", "-c", script, program("gpuload")})
+	for _, line := range r.lines(100) {
+		if got := decode[loaded](t, line); got.err() != "" {
+			t.Fatalf("a program got no context: %s", got.err())
+		}
+	}
+	if sizes, err := m.contextSizes(); err == nil {
+		t.Errorf("measured beside a grant: %v", sizes)
+	}
+}
+
 // What a killed process held is another's within a second, in one lease.
 func TestClientGivesBackWhatTheDeadHeld(t *testing.T) {
 	t.Parallel()

@@ -20,7 +20,10 @@ bool kerf_take_with_room(int place, uint64_t bytes)
 	if (kerf_take(place, bytes) || (place != KERF_NO_PLACE && kerf_take_from_pools(place, bytes)))
 		return true;
 	/* Where contexts have more room than they take, what is left of it is known soon. */
-	return kerf_await_seen(KERF_DEVICE(place)) && kerf_take(place, bytes);
+	while (place != KERF_NO_PLACE && kerf_await_room(KERF_DEVICE(place), bytes, false))
+		if (kerf_take(place, bytes))
+			return true;
+	return false;
 }
 
 bool kerf_take_or_make_room(int place, uint64_t bytes)

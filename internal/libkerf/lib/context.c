@@ -57,7 +57,7 @@ static bool begin_within(struct making *m, uint64_t bound)
 		if (m->bytes)
 			return true;
 		kerf_making(false);
-	} while (kerf_await_seen(m->place));
+	} while (kerf_await_room(m->place, kerf_least_room(m->place), true));
 	kerf_refused(m->place);
 	return false;
 }

@@ -16,6 +16,7 @@
 
 #define PAUSE 5000000                   /* nanoseconds */
 #define PATIENCE UINT64_C(3000000000)
+#define ALL_PATIENCE UINT64_C(30000000000)
 #define LEAST ((uint64_t)2 << 20)
 #define MOST ((uint64_t)1 << 30)        /* that a context takes, if no bound is known */
 
@@ -31,7 +32,7 @@ static bool patient(int place, uint64_t since)
 {
 	const struct timespec pause = { .tv_nsec = PAUSE };
 	struct kerf_self *self = kerf_self();
-	if (!self || atomic_load(&self->tired[place]))
+	if (!self || !atomic_load(&self->slot) || atomic_load(&self->tired[place]))
 		return false;
 	if (now() - since > PATIENCE) {
 		atomic_store(&self->tired[place], true);
@@ -49,15 +50,23 @@ static bool unseen(int place)
 	return kerf_context_size(place) == KERF_UNKNOWN || kerf_anybody_waits(place);
 }
 
-bool kerf_await_seen(int place)
+/* Each move of bytes to the overhead shows that the agent is there. Where many make contexts, each waits for its turn. */
+bool kerf_await_room(int place, uint64_t bytes, bool turns)
 {
-	uint64_t since = now();
-	if (place == KERF_NO_PLACE || !unseen(place))
-		return false;
-	while (unseen(place))
+	uint64_t begun = now(), since = begun, moves = kerf_moves(place);
+	bool waited = false;
+	while (place != KERF_NO_PLACE && unseen(place)) {
+		if (turns && kerf_moves(place) != moves && now() - begun < ALL_PATIENCE) {
+			moves = kerf_moves(place);
+			since = now();
+		}
 		if (!patient(place, since))
 			return false;
-	return true;
+		waited = true;
+		if (kerf_left_of(place) >= bytes)
+			return true;
+	}
+	return waited;
 }
 
 uint64_t kerf_first_begin(int place)
@@ -87,12 +96,17 @@ bool kerf_first_fits(int place, uint64_t bytes)
 	return false;
 }
 
-uint64_t kerf_take_bound(int place, uint64_t bound)
+uint64_t kerf_least_room(int place)
 {
 	uint64_t least = kerf_context_least(place);
+	return least > LEAST ? least : LEAST;
+}
+
+uint64_t kerf_take_bound(int place, uint64_t bound)
+{
 	if (kerf_take(place, bound) || kerf_take_from_pools(place, bound))
 		return bound;
-	return kerf_take_rest(place, least > LEAST ? least : LEAST);
+	return kerf_take_rest(place, kerf_least_room(place));
 }
 
 void kerf_await_own(int place)

@@ -150,6 +150,8 @@ void kerf_hand_over(int place, uint64_t bytes);
  * process or of any; that of bytes handed over only so many stay; and whether there is more than the limit. */
 uint64_t kerf_take_rest(int place, uint64_t least);
 uint64_t kerf_left_of(int place);
+/* Changes when the agent moves bytes from the counters to the overhead. */
+uint64_t kerf_moves(int place);
 bool kerf_waits(int place);
 bool kerf_anybody_waits(int place);
 /* A process of this region makes a context now, on any device. */
@@ -166,9 +168,11 @@ bool kerf_first_fits(int place, uint64_t bytes);
 uint64_t kerf_take_bound(int place, uint64_t bound);
 /* Waits until the agent has seen the contexts of this process for which a bound was taken. */
 void kerf_await_own(int place);
-/* Waits until the agent has seen every context that somebody of the grant has made, and the size is known; false: that was
- * so before, or does not become so. */
-bool kerf_await_seen(int place);
+/* Waits until so much room may be there, because the agent has seen contexts of the grant; false: none of them waits for that, or
+ * the agent has seen none for too long. With turns, a wait in which the agent sees contexts may be longer. */
+bool kerf_await_room(int place, uint64_t bytes, bool turns);
+/* The least room in which a context is made. */
+uint64_t kerf_least_room(int place);
 
 /* The account of a device's time, and its percent: 0 where time is not counted. NULL: there is none. */
 struct kerf_total *kerf_account(int place, uint64_t *percent);

@@ -403,6 +403,11 @@ uint64_t kerf_left_of(int place)
 	return place == KERF_NO_PLACE || !mapped() ? 0 : kerf_left(limits, usage, place);
 }
 
+uint64_t kerf_moves(int place)
+{
+	return place == KERF_NO_PLACE || !mapped() ? 0 : atomic_load(&((struct kerf_limits *)limits)->device[place].moves);
+}
+
 bool kerf_waits(int place)
 {
 	const struct kerf_self *self = kerf_self();
