@@ -29,6 +29,8 @@ type hostile struct {
 	root string
 	// machines stands for folders of the machine that no container may change.
 	machines string
+	// hold is how long a program runs.
+	hold string
 }
 
 // newHostile is a machine that serves containers, at the level of its pool, and a root filesystem with gpuload and the C
@@ -40,7 +42,7 @@ func newHostile(t *testing.T, driver, backends string) hostile {
 		"--containers", "--cdi-source-dirs", m.work + "/cdi-source", "--cdi-dir", m.work + "/cdi", "--hook-dir", m.work + "/opt",
 		"--config", m.write(head + "spec:\n  pools:\n  - {name: default, backends: [" + backends + "]}\n"),
 	}
-	h := hostile{m, m.work + "/rootfs", m.work + "/machine"}
+	h := hostile{m, m.work + "/rootfs", m.work + "/machine", "1s"}
 	folders := []string{m.work + "/cdi", m.work + "/cdi-source", h.machines, h.root + "/tmp", h.root + "/bin", h.root + "/lib64", h.root + "/lib/x86_64-linux-gnu"}
 	for _, dir := range []string{"etc", "usr/local", "run", "dev", "proc"} {
 		folders = append(folders, filepath.Join(h.root, dir))
@@ -95,18 +97,19 @@ func (h hostile) swaps(dirs ...string) (stop func() int) {
 	return func() int { close(end); return <-done }
 }
 
-// bundle makes a bundle with a grant of 2 GiB.
-func (h hostile) bundle(name string) string {
+// bundle makes a bundle with a grant of 2 GiB. The container has these namespaces besides those of PIDs and mounts.
+func (h hostile) bundle(name string, more ...specs.LinuxNamespaceType) string {
 	h.t.Helper()
 	dir := h.work + "/" + name
+	var namespaces []specs.LinuxNamespace
+	for _, kind := range append([]specs.LinuxNamespaceType{specs.PIDNamespace, specs.MountNamespace}, more...) {
+		namespaces = append(namespaces, specs.LinuxNamespace{Type: kind})
+	}
 	text, err := json.Marshal(specs.Spec{
 		Version: "1.0.2", Root: &specs.Root{Path: h.root},
-		Process: &specs.Process{Args: []string{"/bin/gpuload", "--json", "--alloc", "4GiB", "--step", "64MiB", "--hold", "1s"}, Cwd: "/", Env: []string{"PATH=/bin"}},
+		Process: &specs.Process{Args: []string{"/bin/gpuload", "--json", "--alloc", "4GiB", "--step", "64MiB", "--hold", h.hold}, Cwd: "/", Env: []string{"PATH=/bin"}},
 		Mounts:  []specs.Mount{{Destination: "/proc", Type: "proc", Source: "proc"}, {Destination: "/dev", Type: "tmpfs", Source: "tmpfs"}},
-		Linux: &specs.Linux{
-			CgroupsPath: "/kerf-test-" + filepath.Base(h.base) + "/" + name,
-			Namespaces:  []specs.LinuxNamespace{{Type: specs.PIDNamespace}, {Type: specs.MountNamespace}},
-		},
+		Linux:   &specs.Linux{CgroupsPath: "/kerf-test-" + filepath.Base(h.base) + "/" + name, Namespaces: namespaces},
 	})
 	if err = errors.Join(err, os.Mkdir(dir, 0o755), os.WriteFile(dir+"/config.json", text, 0o644)); err != nil {
 		h.t.Fatal(err)
@@ -182,6 +185,29 @@ func TestRootFilesystemThatChanges(t *testing.T) {
 			checkInvariants(t, h.machine)
 		})
 	}
+}
+
+// TestCgroupNamespaces runs containers in the host's cgroup namespace and in one of their own. runc sees cgroup v2 alone.
+func TestCgroupNamespaces(t *testing.T) {
+	t.Parallel()
+	h := newHostile(t, "r615", "driver")
+	h.hold = "5s" // until the grant was looked at
+	for name, namespaces := range map[string][]specs.LinuxNamespaceType{"host": nil, "own": {specs.CgroupNamespace}} {
+		id := filepath.Base(h.base) + "-cgroup-" + name
+		line, wait := h.starts(id, h.bundle(id, namespaces...))
+		if line == "" {
+			t.Fatalf("%s: %s", name, wait())
+		}
+		h.wantHeld("driver", id, line)
+		if g, want := h.grant(id), "/kerf-test-"+filepath.Base(h.base)+"/"+id; !strings.HasSuffix(g.Cgroup, want) || g.Level != "driver" {
+			t.Errorf("%s: %+v, want cgroup %s", name, g, want)
+		}
+		if said := wait(); said != "" {
+			t.Errorf("%s: %s", name, said)
+		}
+	}
+	h.noGrants()
+	checkInvariants(t, h.machine)
 }
 
 // wantHeld requires that a container that has started has its cap. At level client a program whose loader does not find the
