@@ -68,8 +68,10 @@ func heapBytes() uint64 {
 	return m.HeapAlloc
 }
 
-// One core decides for 5,000 nodes of 8 GPUs while requests come and go; the memory is that of the whole cluster.
+// One core decides for 5,000 nodes of 8 GPUs while requests come and go; the memory is that of the whole cluster. It fails if p99
+// exceeds its budget, which is twenty times what docs/measured.md has, so that a busy machine meets it, too.
 func BenchmarkChoose5000Nodes(b *testing.B) {
+	const budget = time.Millisecond
 	holds := make([]held, 0, 30001)
 	before := heapBytes()
 	c := newBusyCluster(holds)
@@ -84,7 +86,11 @@ func BenchmarkChoose5000Nodes(b *testing.B) {
 		}
 	}
 	slices.Sort(took)
-	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
+	p99 := took[len(took)*99/100]
+	if len(took) >= 10_000 && p99 > budget {
+		b.Errorf("p99 of %d decisions is %s, budget %s", len(took), p99, budget)
+	}
+	b.ReportMetric(float64(p99.Microseconds()), "p99-µs")
 	b.ReportMetric(float64(used)/(1<<20), "MiB")
 }
 
