@@ -1,17 +1,19 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package members finds the process of each slot in a grant's usage file. libkerf names a process by what the process itself
-// sees: its PID and start time in its own PID namespace and time namespace. The agent sees other numbers.
+// Package members finds the process of each slot in a grant's usage file. libkerf names a process by what the
+// process itself sees: its PID and start time in its own PID namespace and time namespace. The agent sees other
+// numbers.
 //
-// The cost of a look grows with the number of slots, not with the number of processes in the grant. Members reads all
-// processes only for a slot that it does not know yet, and bounds how often it does so. A slot that waits for that counts as
-// one of a process that runs, so that nothing is freed too early.
+// The cost of a look grows with the number of slots, not with the number of processes in the grant. Members reads
+// all processes only for a slot that it does not know yet, and bounds how often it does so. A slot that waits for
+// that counts as one of a process that runs, so that nothing is freed too early.
 package members
 
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/libkerf"
@@ -34,37 +36,43 @@ type Kernel interface {
 	// InnerPID is the PID that a process knows itself by, and PIDSpace the number of its PID namespace.
 	InnerPID(pid int) (int, error)
 	PIDSpace(pid int) (uint64, error)
-	// BootOffset is how far a process's boot clock is ahead of the agent's. sharing.ErrUnsupported: the kernel does not tell.
+	// BootOffset is how far a process's boot clock is ahead of the agent's. sharing.ErrUnsupported: the kernel does
+	// not tell.
 	BootOffset(pid int) (time.Duration, error)
 }
 
-// Members are the processes that have slots in the usage file of one grant. Make them with New. One goroutine may use them
-// at a time.
+// Members are the processes that have slots in the usage file of one grant. Make them with New. One goroutine may
+// use them at a time.
 type Members struct {
 	kernel Kernel
 	// of is the process of each slot, which may have ended.
 	of map[libkerf.Process]client.Process
 	// inner caches the inner PIDs of processes, which never change.
 	inner map[client.Process]int
-	// noted are processes that use a GPU in this look.
-	noted []client.Process
+	// noted are processes that use a GPU in this look, by inner PID.
+	noted map[int][]client.Process
 	// debt is how many reads of earlier looks are not paid off yet.
 	debt int
 }
 
 // New knows no process yet.
 func New(k Kernel) *Members {
-	return &Members{kernel: k, of: map[libkerf.Process]client.Process{}, inner: map[client.Process]int{}}
+	return &Members{
+		kernel: k, of: map[libkerf.Process]client.Process{}, inner: map[client.Process]int{},
+		noted: map[int][]client.Process{},
+	}
 }
 
-// Look starts a new look at the grant. The slots were read before the PIDs of its processes. It reports which slots are of
-// processes that have ended or left the grant. It returns an error, and concludes nothing, if it cannot read a process.
+// Look starts a new look at the grant. The slots were read before the PIDs of its processes. It reports which slots
+// are of processes that have ended or left the grant. It returns an error, and concludes nothing, if it cannot read
+// a process.
 func (m *Members) Look(pids []int, slots []libkerf.Process) (ended map[libkerf.Process]bool, err error) {
-	m.noted, m.debt = nil, max(0, m.debt-readsPerLook)
+	m.noted, m.debt = map[int][]client.Process{}, max(0, m.debt-readsPerLook)
 	there := make(map[int]bool, len(pids))
 	for _, pid := range pids {
 		there[pid] = true
 	}
+	maps.DeleteFunc(m.inner, func(p client.Process, _ int) bool { return !there[p.PID] })
 	of, unknown := map[libkerf.Process]client.Process{}, map[int][]libkerf.Process{}
 	ended = map[libkerf.Process]bool{}
 	for _, slot := range slots {
@@ -130,13 +138,9 @@ func (m *Members) search(pids []int, unknown map[int][]libkerf.Process) error {
 
 // match finds the slots of a process.
 func (m *Members) match(p client.Process, slots map[int][]libkerf.Process) error {
-	inner, cached := m.inner[p]
-	if !cached {
-		var err error
-		if inner, err = m.kernel.InnerPID(p.PID); err != nil {
-			return err
-		}
-		m.inner[p] = inner
+	inner, err := m.innerPID(p)
+	if err != nil {
+		return err
 	}
 	for _, slot := range slots[inner] {
 		is, err := m.is(p, slot)
@@ -148,6 +152,18 @@ func (m *Members) match(p client.Process, slots map[int][]libkerf.Process) error
 		}
 	}
 	return nil
+}
+
+func (m *Members) innerPID(p client.Process) (int, error) {
+	inner, cached := m.inner[p]
+	if cached {
+		return inner, nil
+	}
+	inner, err := m.kernel.InnerPID(p.PID)
+	if err == nil {
+		m.inner[p] = inner
+	}
+	return inner, err
 }
 
 // is reports whether a process with a slot's inner PID is the slot's.
@@ -165,8 +181,8 @@ func (m *Members) is(p client.Process, slot libkerf.Process) (bool, error) {
 	return err == nil && startsAt(p.Start, offset, slot.Start), err
 }
 
-// startsAt reports whether a start time is what a boot clock with this offset gives for another. Both are rounded down to
-// ticks, so that an offset of no whole ticks leaves two answers.
+// startsAt reports whether a start time is what a boot clock with this offset gives for another. Both are rounded
+// down to ticks, so that an offset of no whole ticks leaves two answers.
 func startsAt(start uint64, offset time.Duration, seen uint64) bool {
 	ticks, rest := int64(offset/tick), offset%tick
 	if rest < 0 {
@@ -176,10 +192,15 @@ func startsAt(start uint64, offset time.Duration, seen uint64) bool {
 	return seen == least || rest != 0 && seen == least+1
 }
 
-// Note takes a process of the grant that uses a GPU, which may have a slot by now that the look did not see yet.
+// Note takes a process of the grant that uses a GPU, which may have a slot by now that the look did not see yet. A
+// process that cannot be read now is found in a later look.
 func (m *Members) Note(p client.Process) {
-	if start, err := m.kernel.Start(p.PID); err == nil && start == p.Start {
-		m.noted = append(m.noted, p)
+	start, err := m.kernel.Start(p.PID)
+	if err != nil || start != p.Start {
+		return
+	}
+	if inner, err := m.innerPID(p); err == nil {
+		m.noted[inner] = append(m.noted[inner], p)
 	}
 }
 
@@ -188,12 +209,13 @@ func (m *Members) Of(slot libkerf.Process) (p client.Process, ok bool) {
 	if p, ok = m.of[slot]; ok {
 		return p, true
 	}
-	for _, p := range m.noted {
-		// A process that cannot be read now is found in a later look.
-		_ = m.match(p, map[int][]libkerf.Process{slot.PID: {slot}})
+	for _, p := range m.noted[slot.PID] {
+		if is, err := m.is(p, slot); err == nil && is {
+			m.of[slot] = p
+			return p, true
+		}
 	}
-	p, ok = m.of[slot]
-	return p, ok
+	return client.Process{}, false
 }
 
 // Forget drops a slot that is freed.
@@ -215,9 +237,11 @@ func (m *Members) WithPID(pid int) (p client.Process, ok bool) {
 			return p, true
 		}
 	}
-	for _, p := range m.noted {
-		if p.PID == pid {
-			return p, true
+	for _, noted := range m.noted {
+		for _, p := range noted {
+			if p.PID == pid {
+				return p, true
+			}
 		}
 	}
 	return client.Process{}, false

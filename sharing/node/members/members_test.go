@@ -73,26 +73,27 @@ func TestWhoseSlot(t *testing.T) {
 		slot libkerf.Process
 		want bool
 	}{
-		"its own":                                {plain, plain.slot(), true},
-		"another PID":                            {plain, libkerf.Process{PID: host, Start: 1000, Space: space}, false},
-		"another start":                          {plain, libkerf.Process{PID: inner, Start: 1001, Space: space}, false},
-		"another PID namespace":                  {plain, libkerf.Process{PID: inner, Start: 1000, Space: space + 1}, false},
-		"of a program that reads no namespace":   {plain, libkerf.Process{PID: inner, Start: 1000}, true},
-		"in a time namespace":                    {ahead, libkerf.Process{PID: inner, Start: 501000, Space: space}, true},
-		"the agent's time in a time namespace":   {ahead, plain.slot(), false},
-		"in a time namespace that is behind":     {behind, libkerf.Process{PID: inner, Start: 700, Space: space}, true},
-		"a fraction of a tick, rounded down":     {odd, libkerf.Process{PID: inner, Start: 1500, Space: space}, true},
-		"a fraction of a tick, one tick later":   {odd, libkerf.Process{PID: inner, Start: 1501, Space: space}, true},
-		"a fraction of a tick, two ticks later":  {odd, libkerf.Process{PID: inner, Start: 1502, Space: space}, false},
-		"a clock that is not known":              {hidden, ahead.slot(), true},
-		"such a clock, and another namespace":    {hidden, libkerf.Process{PID: inner, Start: 501000, Space: 9}, false},
-		"what an agent leaves that died in Bury": {plain, libkerf.Process{PID: 1<<22 - 1, Start: 1<<42 - 1, Space: space}, false},
+		"its own":                               {plain, plain.slot(), true},
+		"another PID":                           {plain, libkerf.Process{PID: host, Start: 1000, Space: space}, false},
+		"another start":                         {plain, libkerf.Process{PID: inner, Start: 1001, Space: space}, false},
+		"another PID namespace":                 {plain, libkerf.Process{PID: inner, Start: 1000, Space: space + 1}, false},
+		"of a program that reads no namespace":  {plain, libkerf.Process{PID: inner, Start: 1000}, true},
+		"in a time namespace":                   {ahead, libkerf.Process{PID: inner, Start: 501000, Space: space}, true},
+		"the agent's time in a time namespace":  {ahead, plain.slot(), false},
+		"in a time namespace that is behind":    {behind, libkerf.Process{PID: inner, Start: 700, Space: space}, true},
+		"a fraction of a tick, rounded down":    {odd, libkerf.Process{PID: inner, Start: 1500, Space: space}, true},
+		"a fraction of a tick, one tick later":  {odd, libkerf.Process{PID: inner, Start: 1501, Space: space}, true},
+		"a fraction of a tick, two ticks later": {odd, libkerf.Process{PID: inner, Start: 1502, Space: space}, false},
+		"a clock that is not known":             {hidden, ahead.slot(), true},
+		"such a clock, and another namespace":   {hidden, libkerf.Process{PID: inner, Start: 501000, Space: 9}, false},
+		"of an agent that died in Bury":         {plain, libkerf.Process{PID: 1<<22 - 1, Start: 1<<42 - 1, Space: space}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := New(&kernel{all: map[int]proc{host: tt.p}})
 			ended, err := m.Look([]int{host}, []libkerf.Process{tt.slot})
 			who, known := m.Of(tt.slot)
-			if err != nil || ended[tt.slot] == tt.want || known != tt.want || known && who != (client.Process{PID: host, Start: tt.p.start}) {
+			want := client.Process{PID: host, Start: tt.p.start}
+			if err != nil || ended[tt.slot] == tt.want || known != tt.want || known && who != want {
 				t.Errorf("ended %v, process %+v (%v), error %v", ended[tt.slot], who, known, err)
 			}
 		})
@@ -221,6 +222,22 @@ func TestReadsAreBounded(t *testing.T) {
 	wait(false)
 	pids = slices.DeleteFunc(pids, func(pid int) bool { return pid == slots })
 	wait(true)
+}
+
+// TestCacheIsBounded has many short processes use a GPU, one after the other.
+func TestCacheIsBounded(t *testing.T) {
+	k := &kernel{all: map[int]proc{}}
+	m := New(k)
+	for i := range 1000 {
+		k.all = map[int]proc{i: {start: 7, inner: i}}
+		if _, err := m.Look(k.pids(), nil); err != nil {
+			t.Fatal(err)
+		}
+		m.Note(client.Process{PID: i, Start: 7})
+	}
+	if len(m.inner) != 1 || len(m.noted) != 1 {
+		t.Errorf("%d and %d processes are kept", len(m.inner), len(m.noted))
+	}
 }
 
 // TestAgainstNaive runs random processes and compares each look with one that reads everything.
