@@ -50,13 +50,14 @@ static bool unseen(int place)
 	return kerf_context_size(place) == KERF_UNKNOWN || kerf_anybody_waits(place);
 }
 
-/* Each move of bytes to the overhead shows that the agent is there. Where many make contexts, each waits for its turn. */
+/* Each move of bytes to the overhead shows that the agent is there. Where many make contexts, each waits for its turn. The first
+ * contexts after a driver was loaded can take many seconds. */
 bool kerf_await_room(int place, uint64_t bytes, bool turns)
 {
 	uint64_t begun = now(), since = begun, moves = kerf_moves(place);
 	bool waited = false;
 	while (place != KERF_NO_PLACE && unseen(place)) {
-		if (turns && kerf_moves(place) != moves && now() - begun < ALL_PATIENCE) {
+		if (turns && (kerf_moves(place) != moves || kerf_anybody_makes()) && now() - begun < ALL_PATIENCE) {
 			moves = kerf_moves(place);
 			since = now();
 		}

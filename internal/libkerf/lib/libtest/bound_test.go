@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kerf-gpu/kerf/internal/gpusim/control"
 	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -87,6 +88,34 @@ func TestNoRoomBesideABound(t *testing.T) {
 	}
 	if u := b.region.Usage()[0]; u.Refused != began+1 {
 		t.Errorf("%d calls were refused, want one more than %d", u.Refused, began)
+	}
+	for _, r := range []running{first, second} {
+		_ = r.in.Close()
+		r.end()
+	}
+}
+
+// A program waits for another one's context also where the driver needs longer for it than the agent for a look.
+func TestASlowDriverBesideABound(t *testing.T) {
+	t.Parallel()
+	n := start(t, "h200x8", "r580")
+	context := n.contextOf(t)
+	b := n.bounded(t, 2*context+64*mib, 2*gib)
+	slow, err := control.ParseSettings([]string{"gpu=all", "latency.ctx-create=4s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.ask(t, control.Request{Command: control.CmdSet, Set: &slow}, nil)
+	first := b.begin(t, "several:1", "wait")
+	b.counted(t, 2*context+64*mib)
+	second := b.begin(t, "several:1", "wait")
+	b.takesOver(t, context)
+	if got := first.until(t); got != "1" {
+		t.Errorf("the first: %s", got)
+	}
+	b.takesOver(t, 2*context)
+	if got := second.until(t); got != "1" {
+		t.Errorf("the second, which waits longer than for an agent: %s", got)
 	}
 	for _, r := range []running{first, second} {
 		_ = r.in.Close()
