@@ -114,8 +114,15 @@ func TestDaemon(t *testing.T) {
 	if err := d.Quit(ctx, 0); err != nil {
 		t.Error(err)
 	}
-	if _, err := d.Servers(ctx); !errors.Is(err, sharing.ErrUnavailable) {
-		t.Errorf("after its end: %v", err)
+	// It answers to quit first, and ends then.
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		_, err := d.Servers(ctx)
+		if errors.Is(err, sharing.ErrUnavailable) {
+			break
+		}
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("after its end: %v", err)
+		}
 	}
 }
 
