@@ -55,7 +55,7 @@ func backends() []backend {
 	}
 }
 
-// first is the attempt before all others on a machine: what a context takes is known once a program was seen with one.
+// first is the attempt before all others on a machine. The size of a context is not measured while attempts follow each other.
 func first() attempt {
 	return attempt{family{api: "linear", note: ", as the first program on a GPU since the agent started"}, plain()}
 }
