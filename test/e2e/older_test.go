@@ -85,6 +85,13 @@ func TestOlderDriver(t *testing.T) {
 		}
 		return nil
 	})
+	// The agent's helper makes its context from within the agent's container.
+	eventually(e, "a measured context", func() error {
+		if sizes := e.node.in("cat", "/run/kerf/contexts.json"); !strings.Contains(sizes.out, `"driver": "580.`) {
+			return fmt.Errorf("%v; the agent says: %s", sizes, e.agentLog(false))
+		}
+		return nil
+	})
 }
 
 // writable prints each file below what Kerf has mounted into a container that root there can write, make or mount anew.
