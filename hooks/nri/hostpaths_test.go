@@ -145,6 +145,7 @@ func TestMissed(t *testing.T) {
 	}
 	end := func(name string) {
 		t.Helper()
+		defer c.nri.BlockPluginSync().Unblock() // until then the runtime may not have the plugin yet
 		if err := c.nri.RemoveContainer(context.Background(), &api.RemoveContainerRequest{Pod: box, Container: containerOf(name)}); err != nil {
 			t.Fatal(err)
 		}
