@@ -76,13 +76,13 @@ func beginWithAgent(t *testing.T) *testCase {
 	t.Helper()
 	e := begin(t)
 	e.waitForAgent()
-	eventually(e, "GPUs that are well", func() error {
+	eventually(e, "whole GPUs that are well", func() error {
 		s, err := e.status()
 		if err != nil {
 			return err
 		}
 		for _, g := range s.GPUs {
-			if g.Health != "healthy" {
+			if g.Health != "healthy" || strings.Contains(g.UUID, "/") { // a MIG instance of an earlier test, which is being destroyed
 				return fmt.Errorf("%+v", g)
 			}
 		}
