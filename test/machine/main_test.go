@@ -81,7 +81,12 @@ func TestMain(m *testing.M) {
 			_ = p.Value.Set("6")
 		}
 	}
-	os.Exit(m.Run())
+	status, err := keepControllers(m.Run)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		status = 1
+	}
+	os.Exit(status)
 }
 
 // repository is the directory of go.mod.
