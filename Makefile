@@ -45,7 +45,7 @@ VULNCHECK := $(CURDIR)/.cache/bin/govulncheck
 TOOLKIT := $(CURDIR)/.cache/bin/nvidia-cdi-hook
 # runc, in the version of the end-to-end suite: the machine suite runs it in a grant.
 RUNC := $(CURDIR)/.cache/bin/runc
-# NVIDIA's mig-parted, in the version of tools/migparted/go.mod: the machine suite runs it beside the agent.
+# NVIDIA's mig-parted, in the version of tools/migparted/go.mod: the machine suite runs it while the agent runs.
 MIG_PARTED := $(CURDIR)/.cache/bin/nvidia-mig-parted
 
 FUZZTIME ?= 5s
