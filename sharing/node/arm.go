@@ -151,7 +151,7 @@ func (r *Runtime) arm(ctx context.Context, c ledger.Claim, h *holding, att Attac
 	if h.region != nil {
 		armed.Mounts, armed.Preload = r.processMounts(h, with.NoPreloadFile), libkerf.PreloadPath(h.region.root)
 		if with.NoPreloadFile {
-			h.levelWhy = joinSentences(append([]string{preloadedByEnv}, nonEmpty(h.levelWhy)...))
+			h.levelWhy = joinSentences([]string{preloadedByEnv, h.levelWhy})
 		}
 	}
 	return armed, nil
@@ -174,9 +174,11 @@ func (r *Runtime) readyGroup(ctx context.Context, c ledger.Claim, h *holding, at
 	if err := r.holdRegion(c.ID, c.Placement); err != nil {
 		return err
 	}
-	if armed.OthersCapped, err = r.applyCaps(ctx, att, c.Level, c.Placement, group.Dir, armed.Others, false); err != nil {
+	limited, err := r.applyCaps(ctx, att, c.Level, c.Placement, group.Dir, armed.Others, false)
+	if err != nil {
 		return err
 	}
+	armed.OthersCapped = len(limited) == len(armed.Others)
 	if armed.MPS, err = r.enterMPS(ctx, c, h, nil); err != nil {
 		return err
 	}
@@ -185,13 +187,6 @@ func (r *Runtime) readyGroup(ctx context.Context, c ledger.Claim, h *holding, at
 
 // preloadedByEnv is to be known of a process that does not have the loader's file.
 const preloadedByEnv = "libkerf: named by LD_PRELOAD alone, since /etc/ld.so.preload is taken or cannot be made; a program that clears its environment does not count"
-
-func nonEmpty(s string) []string {
-	if s == "" {
-		return nil
-	}
-	return []string{s}
-}
 
 // splitGPUs sorts the inventory into the GPUs of the placement, in its order, and the others. A shared MIG instance is
 // reached by the device of its GPU, and kept from others by its capability.
@@ -214,25 +209,25 @@ func (r *Runtime) splitGPUs(p sharing.Placement, att Attachment) (own, others []
 }
 
 // applyCaps limits the cgroup on its own GPUs, and to the least on the others so that nothing depends on
-// what the process does about its view of /dev. It reports whether every other GPU is so limited.
-func (r *Runtime) applyCaps(ctx context.Context, att Attachment, level sharing.Level, p sharing.Placement, dir string, others []sharing.GPU, runs bool) (bool, error) {
+// what the process does about its view of /dev. It returns the other GPUs that are so limited.
+func (r *Runtime) applyCaps(ctx context.Context, att Attachment, level sharing.Level, p sharing.Placement, dir string, others []sharing.GPU, runs bool) ([]sharing.GPUID, error) {
 	own, rest := r.cappable(p), r.limitable(others)
 	if level == sharing.LevelDriver && len(own) != len(p) {
-		return false, fmt.Errorf("the driver can no longer limit memory on every GPU of the claim: %w", sharing.ErrUnavailable)
+		return nil, fmt.Errorf("the driver can no longer limit memory on every GPU of the claim: %w", sharing.ErrUnavailable)
 	}
 	if att.Caps == nil || len(own)+len(rest) == 0 {
-		return len(others) == 0, nil
+		return nil, nil
 	}
 	leave, err := r.capGate.enter(ctx)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	defer leave()
 	put := att.Caps.Apply
 	if runs {
 		put = att.Caps.Renew
 	}
-	return len(rest) == len(others), put(ctx, dir, own, rest)
+	return rest, put(ctx, dir, own, rest)
 }
 
 // cappable are the fragments that take a limit now: not whole, on a GPU that is there and can limit.

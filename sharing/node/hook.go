@@ -242,7 +242,8 @@ func (r *Runtime) armContainer(ctx context.Context, g ledger.Grant, h *holding, 
 	if g.Joint != nil {
 		limits = nil // the driver's limit is one cgroup's
 	}
-	if _, err := r.applyCaps(ctx, att, g.Claim.Level, limits, group.Dir, others, g.Lease != nil); err != nil {
+	limited, err := r.applyCaps(ctx, att, g.Claim.Level, limits, group.Dir, others, g.Lease != nil)
+	if err != nil {
 		return fmt.Errorf("cap not in force: %w", err)
 	}
 	if err := r.opt.Failpoints.Eval("hook-after-caps"); err != nil {
@@ -259,7 +260,7 @@ func (r *Runtime) armContainer(ctx context.Context, g ledger.Grant, h *holding, 
 	}
 	r.watcher.Add(group)
 	r.mu.Lock()
-	u.armed, h.capLost = true, ""
+	u.armed, u.limited, h.capLost = true, limited, ""
 	r.mu.Unlock()
 	return r.opt.Failpoints.Eval("hook-after-arm")
 }

@@ -358,10 +358,7 @@ func (r *Runtime) PodsNotReady() []string {
 
 // podsReady needs the lock.
 func (r *Runtime) podsReady() error {
-	if why := append(r.notReady(), sortedValues(r.podBlocked)...); len(why) > 0 {
-		return fmt.Errorf("agent is not ready: %s: %w", joinSentences(why), sharing.ErrUnavailable)
-	}
-	return nil
+	return unready(append(r.notReady(), sortedValues(r.podBlocked)...))
 }
 
 func gpuIDs(p sharing.Placement) []string {

@@ -6,9 +6,9 @@ package node
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
@@ -21,7 +21,7 @@ const CapRaisedReason = "GPUMemoryCapRaised"
 var _ startcheck.Node = (*Runtime)(nil)
 
 // ReadLimits reads the driver's limits of a container that was activated: the caps on its own GPUs, and the least
-// limit on all others. There are none where the driver limits no memory. Errors: sharing.ErrNotFound if the container
+// limit on all others that had it then. There are none where the driver limits no memory. Errors: sharing.ErrNotFound if the container
 // has no active grant, sharing.ErrUnavailable if no driver answers or a GPU of the grant takes no limit now.
 func (r *Runtime) ReadLimits(ctx context.Context, containerID string) ([]startcheck.Limit, error) {
 	id, h, err := r.settledHolding(ctx, containerID)
@@ -33,6 +33,10 @@ func (r *Runtime) ReadLimits(ctx context.Context, containerID string) ([]startch
 	r.mu.Lock()
 	g, _ := r.ledger.Get(id)
 	att := r.att
+	var limited []sharing.GPUID
+	if h.use != nil { // one of these GPUs that is lost, or in MIG mode by now, has no limit
+		limited = slices.DeleteFunc(slices.Clone(h.use.limited), func(gpu sharing.GPUID) bool { return !r.canLimit(gpu) })
+	}
 	r.mu.Unlock()
 	switch {
 	case g.Lease == nil || g.Lease.ContainerID != containerID:
@@ -42,19 +46,17 @@ func (r *Runtime) ReadLimits(ctx context.Context, containerID string) ([]startch
 	case att.Caps == nil:
 		return nil, nil
 	}
-	limits, err := r.limitsOf(*att, g)
+	limits, err := r.limitsOf(*att, g, limited)
 	if err != nil {
 		return nil, fmt.Errorf("container %q: %w", containerID, err)
 	}
-	var group errgroup.Group
+	var group sync.WaitGroup
 	for i := range limits {
 		l := &limits[i]
-		group.Go(func() error {
-			l.Have, _, l.Err = att.Caps.Read(ctx, g.Lease.Cgroup, l.GPU)
-			return nil
-		})
+		group.Go(func() { l.Have, _, l.Err = att.Caps.Read(ctx, g.Lease.Cgroup, l.GPU) })
 	}
-	return limits, group.Wait()
+	group.Wait()
+	return limits, nil
 }
 
 // settledHolding is the holding of a container, once nobody changes its size any more.
@@ -79,8 +81,8 @@ func (r *Runtime) settledHolding(ctx context.Context, containerID string) (ledge
 	}
 }
 
-// limitsOf are the limits that applyCaps sets for a lease, not read yet.
-func (r *Runtime) limitsOf(att Attachment, g ledger.Grant) ([]startcheck.Limit, error) {
+// limitsOf are the limits that applyCaps set for a lease, not read yet. limited are the GPUs that are not part of it.
+func (r *Runtime) limitsOf(att Attachment, g ledger.Grant, limited []sharing.GPUID) ([]startcheck.Limit, error) {
 	caps := g.Caps()
 	if g.Joint != nil {
 		caps = nil // no limit of one cgroup is its cap
@@ -93,8 +95,7 @@ func (r *Runtime) limitsOf(att Attachment, g ledger.Grant) ([]startcheck.Limit, 
 	for _, f := range own {
 		limits = append(limits, startcheck.Limit{GPU: f.GPU, Want: f.Memory, Slack: capSlack})
 	}
-	_, others := r.splitGPUs(g.Claim.Placement, att)
-	for _, gpu := range r.limitable(others) {
+	for _, gpu := range limited {
 		limits = append(limits, startcheck.Limit{GPU: gpu, Want: att.Caps.Least(), Slack: capSlack, Other: true})
 	}
 	return limits, nil

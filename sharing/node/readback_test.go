@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -141,6 +142,28 @@ func TestReadBackWaitsForAResize(t *testing.T) {
 	if err := b.starting(c); err != nil {
 		t.Error(err)
 	}
+	c.remove()
+	b.gone("p")
+}
+
+// TestGPUThatAnswersAgainAtTheStart: a GPU that is not part of the grant and does not answer during the activation gets
+// no limit. Once it answers, the missing limit is not another program's doing.
+func TestGPUThatAnswersAgainAtTheStart(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	ask := b.app("p", "gpu-memory-gib:10")
+	c := b.inject(ask).make()
+	other := b.gpus[slices.IndexFunc(b.gpus, func(g sharing.GPU) bool { return g.UUID != c.in.Placement[0].GPU })].UUID
+	b.SetHealth(other, sharing.HealthSuspect, "does not answer")
+	if err := c.hooks(); err != nil {
+		t.Fatal(err)
+	}
+	b.SetHealth(other, sharing.HealthOK, "")
+	if err := b.starting(c); err != nil {
+		t.Error(err)
+	}
+	b.verifyAll(t.Context())
+	c.limits(map[sharing.GPUID]sharing.Bytes{c.in.Placement[0].GPU: 10 * sharing.GiB})
 	c.remove()
 	b.gone("p")
 }

@@ -217,6 +217,9 @@ type use struct {
 	part sharing.Placement
 	// armed is true once this runtime read the caps back; false after a restart, until they are verified.
 	armed bool
+	// limited are the GPUs that are not part of the grant and got the least limit with the caps. A GPU that did not answer
+	// then has none.
+	limited []sharing.GPUID
 	// made is what the container runtime said of the container. It is not on record: it says so again.
 	made made
 	// injectTook is how long Inject was at it, for people; 0 after a restart.
@@ -437,7 +440,10 @@ func (r *Runtime) Changed() <-chan struct{} { return r.changed.wait() }
 
 // notReady lists every reason why no claim is taken; it needs the lock.
 func (r *Runtime) notReady() []string {
-	return append(r.unsettled(), nonEmpty(r.blocked[blockedRecord])...)
+	if why := r.blocked[blockedRecord]; why != "" {
+		return append(r.unsettled(), why)
+	}
+	return r.unsettled()
 }
 
 // unsettled lists every reason why grants that exist cannot be served either; it needs the lock.

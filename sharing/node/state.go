@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -189,15 +190,13 @@ func (r *Runtime) grantState(g ledger.Grant, p picture, health map[sharing.GPUID
 			gs.Level, gs.LevelReason = sharing.LevelUnknown, lost
 		}
 	}
-	gs.LevelReason = joinSentences(append(nonEmpty(r.jointWhy(g)), nonEmpty(gs.LevelReason)...))
+	gs.LevelReason = joinSentences([]string{r.jointWhy(g), gs.LevelReason})
 	if level, why, less := r.clientLevel(g, r.held[g.Claim.ID]); less {
 		gs.Level, gs.LevelReason = level, why
 	}
-	if why := managedCaveat(r.pool.ManagedMemory, gs.Level, gs.Backend); why != "" {
-		gs.LevelReason = joinSentences(append(nonEmpty(gs.LevelReason), why))
-	}
-	// It comes last, so that 'kerf limit' can leave out what the reason said before.
-	gs.LevelReason = joinSentences(append(nonEmpty(gs.LevelReason), nonEmpty(r.startedWhy(g, gs.PIDs))...))
+	// startedWhy comes last, so that 'kerf limit' can leave out what the reason said before.
+	caveat := managedCaveat(r.pool.ManagedMemory, gs.Level, gs.Backend)
+	gs.LevelReason = joinSentences([]string{gs.LevelReason, caveat, r.startedWhy(g, gs.PIDs)})
 	gs.Compute = r.computeOf(g, r.held[g.Claim.ID])
 	gs.Events = r.capEventsOf(g, r.held[g.Claim.ID])
 	if why := r.mpsFault(g.Claim); g.Lease != nil && why != "" {
@@ -271,4 +270,7 @@ func numbers(n []int) string {
 	return strings.Join(s, ", ")
 }
 
-func joinSentences(s []string) string { return strings.Join(s, "; ") }
+// joinSentences leaves out what is empty.
+func joinSentences(s []string) string {
+	return strings.Join(slices.DeleteFunc(slices.Clone(s), func(s string) bool { return s == "" }), "; ")
+}

@@ -316,14 +316,11 @@ func (r *Runtime) clientLevel(g ledger.Grant, h *holding) (level sharing.Level, 
 	case h.region == nil || h.region.lost != "":
 		return sharing.LevelUnknown, "the counters of its programs are not whole, so that it cannot be told what holds it: " + h.region.why(), true
 	}
-	why = joinSentences(append(nonEmpty(h.region.excess), nonEmpty(uncountedReason(h.region.uncounted))...))
-	switch {
-	case why == "":
-		return 0, "", false
-	case r.watches(g):
-		return sharing.LevelReactive, why, true
+	why = joinSentences([]string{h.region.excess, uncountedReason(h.region.uncounted)})
+	if r.watches(g) {
+		return sharing.LevelReactive, why, why != ""
 	}
-	return sharing.LevelNone, why, true
+	return sharing.LevelNone, why, why != ""
 }
 
 // counts reports whether all that is known of the region is whole and every process of the lease counts in it; g may be nil.
