@@ -6,7 +6,6 @@ package cudacontext
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,16 +16,17 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// TestHelperProcess is the helper of the other tests. Its arguments are libraries.
-func TestHelperProcess(t *testing.T) {
-	if flag.NArg() == 0 {
-		t.Skip("it is not started as a helper")
+// asHelper is the first argument of this program where it is the helper of a test. The others are libraries.
+const asHelper = "hold-context"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) < 2 || os.Args[1] != asHelper {
+		os.Exit(m.Run())
 	}
-	if err := Hold(os.Stdin, os.Stdout, flag.Args()); err != nil {
+	if err := Hold(os.Stdin, os.Stdout, os.Args[2:]); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	os.Exit(0)
 }
 
 // helping starts this program as a helper with a library.
@@ -37,7 +37,7 @@ func helping(t *testing.T, library string, keep func(int) error) (*Helper, error
 		t.Fatal(err)
 	}
 	s := Start{
-		Program: program, Args: []string{"-test.run=^TestHelperProcess$", "--", library}, GPU: "GPU-0",
+		Program: program, Args: []string{asHelper, library}, GPU: "GPU-0",
 		Folders: []string{"/nowhere"}, NoMPS: filepath.Join(t.TempDir(), "none"), Keep: keep,
 	}
 	return s.Run(t.Context())

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/sharing"
 )
 
 var errCheck = errors.New("rejected by the test")
@@ -34,11 +35,14 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("not root: cgroups cannot be made")
+		t.Skip("creating cgroups needs root:", sharing.ErrDenied)
 	}
 	h, err := cgroup.Default()
-	if err != nil {
+	if errors.Is(err, sharing.ErrUnsupported) {
 		t.Skip("not supported:", err)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	b := &bench{t: t, groups: h, base: fmt.Sprintf("kerf-entry-%d-%s", os.Getpid(), strings.ReplaceAll(t.Name(), "/", "-"))}
 	b.from, b.group = b.create("from/here"), b.create("grant")
