@@ -33,7 +33,7 @@ func Functions(t *testing.T, module string, call *regexp.Regexp, isType func(nam
 	switch {
 	case string(data) == text:
 	case write:
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil { // #nosec G306 -- a source file
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	default:
@@ -45,7 +45,7 @@ func Functions(t *testing.T, module string, call *regexp.Regexp, isType func(nam
 // called reads the names in the sources of a package.
 func called(t *testing.T, module string, call *regexp.Regexp, isType func(name string) bool) []string {
 	t.Helper()
-	dir, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}", module).Output() // #nosec G204 -- the test's own
+	dir, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}", module).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func called(t *testing.T, module string, call *regexp.Regexp, isType func(name s
 	}
 	var names []string
 	for _, name := range files {
-		text, err := os.ReadFile(name) // #nosec G304 -- of the module
+		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
