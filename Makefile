@@ -88,7 +88,7 @@ generate: need tools ## Write anew what is generated: the protobuf files' Go cod
 	@hack/protos.sh . $(PROTOS)
 	@go test -count=1 -run '^TestCurrent$$' ./sharing/config/reference -write
 	cd tools/chart && $(AS_SCHEDULER) go run . ../../deploy
-	@go test -count=1 -run '^TestReference$$' ./cmd/kerf -update
+	@go test -count=1 -run '^TestReference$$' ./internal/cli -update
 	@cd tools && go run ./reference ..
 
 .PHONY: clean
@@ -212,7 +212,7 @@ verify-generated: need tools
 	@hack/protos.sh --check . $(PROTOS)
 	@go test -count=1 -run '^TestCurrent$$' ./sharing/config/reference
 	@cd tools/chart && $(AS_SCHEDULER) go run . --check ../../deploy
-	@go test -count=1 -run '^(TestReference|TestCommandsInDocuments)$$' ./cmd/kerf
+	@go test -count=1 -run '^(TestReference|TestCommandsInDocuments)$$' ./internal/cli
 	@cd tools && go run ./reference --check ..
 
 .PHONY: verify-layers

@@ -11,23 +11,20 @@
 package main
 
 import (
-	"errors"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	_ "time/tzdata" // hours of profiles are by clocks of time zones, of which the images have no database
+
+	"github.com/kerf-gpu/kerf/internal/cli"
 )
 
 func main() {
-	a := &app{
-		plugin: filepath.Base(os.Args[0]) == pluginName,
-		in:     os.Stdin, out: os.Stdout, errOut: os.Stderr, getenv: os.Getenv, environ: os.Environ,
-		screen: screenOf(os.Stdout), errScreen: screenOf(os.Stderr), exec: syscall.Exec,
-	}
-	code, err := a.main(os.Args[1:])
-	if stopped, ok := errors.AsType[*interruptedError](err); ok {
-		dieOf(stopped.signal)
+	code, stopped := cli.Main(os.Args, cli.Process{
+		In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr, Getenv: os.Getenv, Environ: os.Environ, Exec: syscall.Exec,
+	})
+	if stopped != 0 {
+		dieOf(stopped)
 	}
 	os.Exit(code)
 }

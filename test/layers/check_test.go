@@ -42,14 +42,11 @@ func checkLayer(p pkg) []string {
 func checkDoors(p pkg) []string {
 	var wrong []string
 	for _, path := range p.imports {
-		if relative(path) != path {
-			continue
-		}
 		d, ok := doorOf(path)
 		switch {
 		case ok && !matchAny(d.open, p.path):
-			wrong = append(wrong, fmt.Sprintf("%s imports %s: %s", p.path, path, d.why))
-		case !ok && !standard(path):
+			wrong = append(wrong, fmt.Sprintf("%s imports %s: %s", p.path, relative(path), d.why))
+		case !ok && !standard(path) && relative(path) == path:
 			wrong = append(wrong, fmt.Sprintf("%s imports %s: no door for this module; add one with the sentence that says why", p.path, path))
 		}
 	}

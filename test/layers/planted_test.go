@@ -32,6 +32,8 @@ func TestCheckFinds(t *testing.T) {
 		"name that begins alike":  {pkg{path: "sharing/nodes", imports: nil}, "no layer"},
 		"new folder":              {pkg{path: "pkg/util"}, "no layer"},
 		"program imports program": {pkg{path: "cmd/kerf", imports: own("cmd/kerf-agent/app")}, "imports cmd/kerf-agent/app"},
+		"command line elsewhere":  {pkg{path: "cmd/kerf-agent", imports: own("internal/cli/config")}, "belongs to its program"},
+		"command line":            {pkg{path: "cmd/kerf", imports: own("internal/cli")}, ""},
 		"driver beside its door":  {pkg{path: "sharing/caps", imports: []string{"github.com/NVIDIA/go-nvml/pkg/nvml"}}, "the driver has one door"},
 		"driver through its door": {pkg{path: "internal/nvml", imports: []string{"github.com/NVIDIA/go-nvml/pkg/nvml"}}, ""},
 		"grpc in the runtime":     {pkg{path: "sharing/node", imports: []string{"google.golang.org/grpc/codes"}}, "gRPC is how"},

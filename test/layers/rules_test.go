@@ -31,6 +31,8 @@ var layers = []layer{
 	{"internal/*", "a door opens to one thing outside; it may speak the model, and its siblings know nothing of each other", with(tools, "sharing")},
 	{"internal/nodeclient/...", "the client is the door to the node API", []string{"sharing", "api/..."}},
 	{"internal/promread/...", "what Prometheus tells is brought in the form in which use is added up", []string{"sharing", "sharing/usage"}},
+	{"internal/cli/...", "the command line shows and changes what the packages below know, and belongs to one program",
+		[]string{"sharing/...", "mig/...", "api/...", "internal/*", "hooks/*"}},
 	{"internal/present/...", "the presenter shows what the node API answers", []string{"sharing", "api/..."}},
 
 	{"sharing/config/...", "the document is decoded and validated on its own; how MIG profiles are named is the geometry's", []string{"sharing", "mig"}},
@@ -97,7 +99,7 @@ var layers = []layer{
 // A door is an import that only some packages may have. An import of another module that no door names is
 // not allowed anywhere: a new dependency is a decision, and its line here is where it is made.
 type door struct {
-	// path is an import path; everything below it belongs to it.
+	// path is an import path, of another module or of a package of this one; everything below it belongs to it.
 	path string
 	why  string
 	// open are the patterns of the packages that may import it.
@@ -105,6 +107,7 @@ type door struct {
 }
 
 var doors = []door{
+	{module + "/internal/cli", "a command line belongs to its program", []string{"cmd/kerf", "internal/cli/..."}},
 	{"github.com/containerd/containerd", "containerd has one door", []string{"internal/containerd/...", "test/*"}},
 	{"github.com/containerd/errdefs", "containerd has one door", []string{"internal/containerd/..."}},
 	{"github.com/containerd/log", "what containerd's client would print is kept silent at its door", []string{"internal/containerd/..."}},
@@ -112,15 +115,15 @@ var doors = []door{
 	{"github.com/containerd/platforms", "containerd has one door", []string{"internal/containerd/..."}},
 	{"github.com/opencontainers/image-spec", "the parts of an image are containerd's to keep", []string{"internal/containerd/..."}},
 	{"github.com/containerd/nri", "NRI is spoken by the hook that injects", []string{"hooks/nri/...", "test/*"}},
-	{"github.com/opencontainers/runtime-spec", "OCI specs are patched in one place, made by the door to containerd", []string{"hooks/oci", "internal/containerd/...", "internal/cdi/...", "cmd/kerf", "test/*"}},
+	{"github.com/opencontainers/runtime-spec", "OCI specs are patched in one place, made by the door to containerd", []string{"hooks/oci", "internal/containerd/...", "internal/cdi/...", "internal/cli/...", "test/*"}},
 	{"tags.cncf.io/container-device-interface", "CDI specs are read and written by one door", []string{"internal/cdi/...", "hooks/oci", "cmd/gpusim", "test/*"}},
 	{"github.com/pelletier/go-toml/v2", "the toolkit's configuration is read where the container runtime is looked at", []string{"internal/containerd/..."}},
 	{"k8s.io/cri-api", "the container runtime is asked by one door", []string{"internal/containerd/...", "test/*"}},
 	{"k8s.io/kubelet", "kubelet's two sockets have one user each", []string{"deviceplugin/...", "internal/kubelet/...", "test/*"}},
 	{"k8s.io/client-go", "the API server has one door", []string{"internal/kube/...", "test/*"}},
-	{"k8s.io/client-go/tools/clientcmd", "the door reads kubeconfigs; the command line has kubectl's flags for them", []string{"internal/kube/...", "cmd/kerf", "test/*"}},
-	{"k8s.io/api", "the API server has one door; the command line makes a Job, and evicts pods, as its user", []string{"internal/kube/...", "cmd/kerf", "test/*"}},
-	{"k8s.io/apimachinery", "the API server has one door; the command line writes a user's objects", []string{"internal/kube/...", "cmd/kerf", "test/*"}},
+	{"k8s.io/client-go/tools/clientcmd", "the door reads kubeconfigs; the command line has kubectl's flags for them", []string{"internal/kube/...", "internal/cli/...", "test/*"}},
+	{"k8s.io/api", "the API server has one door; the command line makes a Job, and evicts pods, as its user", []string{"internal/kube/...", "internal/cli/...", "test/*"}},
+	{"k8s.io/apimachinery", "the API server has one door; the command line writes a user's objects", []string{"internal/kube/...", "internal/cli/...", "test/*"}},
 	{"github.com/go-logr/logr", "the API server's client library logs through it, and its one user turns that into log/slog", []string{"internal/kube/..."}},
 	{"sigs.k8s.io/yaml", "Kubernetes' manifests are read as Kubernetes reads them", []string{"internal/kube/...", "test/*"}},
 	{"github.com/NVIDIA/go-nvml", "the driver has one door, so that deadlines and missing symbols are handled in one place", []string{"internal/nvml/..."}},
@@ -128,23 +131,23 @@ var doors = []door{
 	{"google.golang.org/grpc", "gRPC is how the node API travels; what decides does not know that it travels",
 		[]string{"api/...", "internal/serve/...", "internal/nodeclient/...", "sharing/node/nodeserver/...", "monitor/stream/...", "deviceplugin/...", "internal/kubelet/...", "internal/containerd/...", "cmd/*", "test/*"}},
 	{"google.golang.org/protobuf", "protobuf is how the node API travels; what decides does not know that it travels",
-		[]string{"api/...", "internal/nodeclient/...", "internal/present/...", "sharing/node/nodeserver/...", "monitor/stream/...", "cmd/*", "test/*"}},
+		[]string{"api/...", "internal/nodeclient/...", "internal/cli/...", "internal/present/...", "sharing/node/nodeserver/...", "monitor/stream/...", "cmd/*", "test/*"}},
 	{"github.com/prometheus/client_golang", "metrics are made where what they tell is known, and served by a program", []string{"monitor/metrics/...", "monitor/exposition/...", "cmd/*"}},
-	{"github.com/prometheus/client_model", "what is scraped of thousands of series is made without a registry", []string{"monitor/exposition/...", "cmd/kerf"}},
-	{"github.com/prometheus/common", "an exposition is read by the command line that shows it", []string{"cmd/kerf"}},
-	{"github.com/spf13/cobra", "command lines belong to programs", []string{"cmd/*"}},
+	{"github.com/prometheus/client_model", "what is scraped of thousands of series is made without a registry", []string{"monitor/exposition/...", "internal/cli/..."}},
+	{"github.com/prometheus/common", "an exposition is read by the command line that shows it", []string{"internal/cli/..."}},
+	{"github.com/spf13/cobra", "command lines belong to programs", []string{"internal/cli/...", "cmd/*"}},
 	{"go.yaml.in/yaml/v3", "YAML is read where a document has its type, and written where it is shown",
-		[]string{"sharing/config/...", "mig/parted/...", "internal/gpusim/...", "internal/present/...", "sharing/translate/...", "cmd/*", "test/*"}},
+		[]string{"sharing/config/...", "mig/parted/...", "internal/gpusim/...", "internal/cli/...", "internal/present/...", "sharing/translate/...", "cmd/*", "test/*"}},
 	{"golang.org/x/sync", "goroutines are owned in groups", []string{"internal/*", "deviceplugin/...", "hooks/*", "sharing/node/...", "sharing/caps/...", "monitor/*", "cmd/*", "test/*"}},
 	{"golang.org/x/sys", "system calls are behind the doors", []string{"internal/*", "sharing/doctor/...", "cmd/*", "test/*"}},
 	{"syscall", "system calls are behind the doors", []string{"internal/*", "cmd/*", "test/*"}},
 	{"github.com/google/go-cmp", "it compares for people to read, and panics on what it cannot compare", []string{"test/*"}},
-	{"golang.org/x/term", "terminals belong to programs", []string{"internal/present/...", "cmd/*"}},
+	{"golang.org/x/term", "terminals belong to programs", []string{"internal/cli/...", "internal/present/...", "cmd/*"}},
 	{"unsafe", "memory that Go does not watch is touched only where a foreign ABI demands it", []string{"api/...", "internal/*"}},
 	{"C", "C is called only where the driver's libraries are", []string{"internal/nvml/...", "internal/dcgm/...", "internal/cudacontext"}},
 	{"plugin", "code is never loaded at run time but by the doors", nil},
 	{"os/exec", "no external commands but by programs, what tests them, and doors to programs of the driver", []string{"cmd/*", "internal/gpusim/...", "internal/nvidiasmi/...", "internal/mps", "internal/cudacontext", "test/*"}},
-	{"os/signal", "signals are handled by programs", []string{"cmd/*", "test/*"}},
+	{"os/signal", "signals are handled by programs and by their command lines", []string{"internal/cli/...", "cmd/*", "test/*"}},
 	{"flag", "command lines belong to programs", []string{"cmd/*", "test/*"}},
 	{"log", "log/slog is passed in", nil},
 	{"log/slog", "log/slog is passed in", []string{"internal/*", "deviceplugin/...", "hooks/*", "sharing/caps/...", "sharing/audit/file/...", "sharing/node/...", "mig/keep/...", "monitor/*", "cmd/*", "test/*"}},

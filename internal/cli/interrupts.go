@@ -1,0 +1,69 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+)
+
+// interruptedError says that a signal ended the command.
+type interruptedError struct{ signal syscall.Signal }
+
+// Error names the signal.
+func (e *interruptedError) Error() string { return "stopped by signal: " + e.signal.String() }
+
+// code is the exit status that a shell shows for it.
+func (e *interruptedError) code() int { return 128 + int(e.signal) }
+
+// interrupts turns the signals that ask for an end into the end of a context.
+type interrupts struct {
+	ch     chan os.Signal
+	done   chan struct{}
+	joined sync.WaitGroup
+	cancel context.CancelCauseFunc
+}
+
+// catch returns a context that ends, with an *interruptedError as its cause, when the process is asked to
+// end. Signals that were ignored when the process started (nohup, background jobs) stay ignored, also in the
+// program that it becomes.
+func catch(parent context.Context) (context.Context, *interrupts) {
+	ctx, cancel := context.WithCancelCause(parent)
+	i := &interrupts{ch: make(chan os.Signal, 1), done: make(chan struct{}), cancel: cancel}
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		if !signal.Ignored(s) {
+			signal.Notify(i.ch, s)
+		}
+	}
+	i.joined.Go(func() {
+		select {
+		case s := <-i.ch:
+			i.note(s)
+		case <-i.done:
+		}
+	})
+	return ctx, i
+}
+
+func (i *interrupts) note(s os.Signal) {
+	if n, ok := s.(syscall.Signal); ok {
+		i.cancel(&interruptedError{n})
+	}
+}
+
+// release gives the signals back to their defaults. No signal is lost: one that came before release has
+// ended the context when release returns, and one that comes later does what it does by default.
+func (i *interrupts) release() {
+	signal.Stop(i.ch) // waits until what has come is in the channel
+	close(i.done)
+	i.joined.Wait()
+	select {
+	case s := <-i.ch:
+		i.note(s)
+	default:
+	}
+}

@@ -1,0 +1,92 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	"github.com/kerf-gpu/kerf/internal/nodeclient"
+	"github.com/kerf-gpu/kerf/internal/present"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+func (a *app) limitCommand() *cobra.Command {
+	return &cobra.Command{
+		ValidArgsFunction: a.completeGrants,
+
+		Use:   "limit GRANT AMOUNT",
+		Short: "Change the memory of a grant while it runs",
+		Long: `Change the memory of a grant, such as 12GiB, while programs run in it: the total over its GPUs.
+
+GRANT is what kerf status shows: a name, namespace/pod/container of a pod, or an id. Its share of compute
+stays. A grant grows into what is free of its GPUs, and only root may let it grow. It shrinks to no less than
+its processes hold at that moment: otherwise nothing changes, and the message says how much they hold. Users
+shrink their own grants. What was given back is free for others at once.
+
+MPS gives a program its limit when it connects, and changes it for none that runs. A grant that MPS holds
+grows for the programs that start from then on, and the command says which go on with the limit they have; it
+shrinks while it has none.`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error { return a.limit(c.Context(), args[0], args[1]) },
+	}
+}
+
+func (a *app) limit(ctx context.Context, name, amount string) error {
+	memory, err := sharing.ParseSize("AMOUNT", amount)
+	if err != nil {
+		return misused(err)
+	}
+	client, err := nodeclient.New(a.dir)
+	if err != nil {
+		return fail(err)
+	}
+	defer func() { _ = client.Close() }()
+	p, err := client.Node(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	before, err := grantNamed(p, name)
+	if err != nil {
+		return fail(err)
+	}
+	after, err := client.Limit(ctx, before.ID, uint64(memory))
+	if err != nil {
+		return fail(err)
+	}
+	_, err = fmt.Fprintf(a.out, "%s: %s, was %s (level %s)\n", before.Label(), sharing.Bytes(after.GetMemoryBytes()), sharing.Bytes(before.MemoryBytes), after.GetLevel())
+	if why := strings.TrimPrefix(after.GetLevelReason(), before.LevelReason+"; "); err == nil && why != "" && why != before.LevelReason {
+		_, err = fmt.Fprintf(a.out, "note: %s\n", why)
+	}
+	return fail(err)
+}
+
+// grantNamed finds the grant of that id, else the one of that name or namespace/pod/container.
+func grantNamed(p *nodev1.GetNodeResponse, name string) (present.Grant, error) {
+	var named []present.Grant
+	var all []string
+	for _, m := range p.GetGrants() {
+		g := present.FromGrant(m)
+		if g.ID == name {
+			return g, nil
+		}
+		if g.Label() == name {
+			named = append(named, g)
+		}
+		all = append(all, g.Label())
+	}
+	switch {
+	case len(named) == 1:
+		return named[0], nil
+	case len(named) > 1:
+		return present.Grant{}, fmt.Errorf("%d grants are called %q: name one by its id (kerf status -o json): %w", len(named), name, sharing.ErrConflict)
+	case len(all) == 0:
+		return present.Grant{}, fmt.Errorf("grant %q: %w: nobody holds a grant here", name, sharing.ErrNotFound)
+	}
+	return present.Grant{}, fmt.Errorf("grant %q: %w: there are %s", name, sharing.ErrNotFound, strings.Join(all, ", "))
+}

@@ -1,0 +1,70 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	"github.com/kerf-gpu/kerf/internal/nodeclient/fakenode"
+)
+
+func TestLimit(t *testing.T) {
+	grants := []*nodev1.Grant{
+		{Id: "k-1", Name: "train", Level: "driver", MemoryBytes: 10 << 30},
+		{Id: "k-2", PodNamespace: "ml", PodName: "llm", Container: "main", Level: "driver", MemoryBytes: 20 << 30},
+		{Id: "k-3", PodNamespace: "ml", PodName: "twice", Container: "main"},
+		{Id: "k-4", PodNamespace: "ml", PodName: "twice", Container: "main"},
+	}
+	for name, tc := range map[string]struct {
+		args    []string
+		none    bool
+		code    int
+		asked   string // the id that the agent is asked to change
+		out, in string
+	}{
+		"by name":       {args: []string{"train", "12GiB"}, asked: "k-1", out: "train: 12GiB, was 10GiB (level driver)\n"},
+		"by id":         {args: []string{"k-2", "12GiB"}, asked: "k-2", out: "ml/llm/main: 12GiB, was 20GiB (level driver)\n"},
+		"not for all":   {args: []string{"train", "13GiB"}, asked: "k-1", out: "train: 13GiB, was 10GiB (level driver)\nnote: pid 7 keeps 10GiB\n"},
+		"by pod":        {args: []string{"ml/llm/main", "12GiB"}, asked: "k-2", out: "ml/llm/main: 12GiB, was 20GiB (level driver)\n"},
+		"unknown":       {args: []string{"nobody", "12GiB"}, code: 1, in: "there are train, ml/llm/main"},
+		"no grants":     {args: []string{"nobody", "12GiB"}, none: true, code: 1, in: "nobody holds a grant"},
+		"two of a name": {args: []string{"ml/twice/main", "12GiB"}, code: 1, in: "by its id"},
+		"refused":       {args: []string{"train", "99GiB"}, code: 1, asked: "k-1", in: "10GiB free of 79GiB, 99GiB asked"},
+		"no amount":     {args: []string{"train"}, code: 2, in: "accepts 2 arg"},
+		"no size":       {args: []string{"train", "12Gb"}, code: 2, in: `unknown unit "Gb"`},
+		"zero":          {args: []string{"train", "0"}, code: 2, in: "is zero"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, asked := t.TempDir(), ""
+			s := (&fakenode.Server{OnLimit: func(r *nodev1.LimitRequest) (*nodev1.LimitResponse, error) {
+				asked = r.GetId()
+				if r.GetMemoryBytes() > 79<<30 {
+					return nil, status.Error(codes.ResourceExhausted, "10GiB free of 79GiB, 99GiB asked")
+				}
+				if r.GetMemoryBytes() == 13<<30 {
+					return &nodev1.LimitResponse{Grant: &nodev1.Grant{Id: asked, Level: "driver", LevelReason: "pid 7 keeps 10GiB", MemoryBytes: r.GetMemoryBytes()}}, nil
+				}
+				return &nodev1.LimitResponse{Grant: &nodev1.Grant{Id: asked, Level: "driver", MemoryBytes: r.GetMemoryBytes()}}, nil
+			}}).Start(t, dir)
+			p := picture(true)
+			for _, g := range grants {
+				if !tc.none {
+					p.Grants = append(p.Grants, proto.CloneOf(g))
+				}
+			}
+			s.Show(p)
+			k := newInProcess(nil)
+			code, _ := k.app.main(append([]string{"--dir", dir, "limit"}, tc.args...))
+			if code != tc.code || asked != tc.asked || k.out.String() != tc.out || !strings.Contains(k.errOut.String(), tc.in) {
+				t.Errorf("exit %d, asked for %q, %q, %q; want %d, %q, %q, with %q", code, asked, k.out.String(), k.errOut.String(), tc.code, tc.asked, tc.out, tc.in)
+			}
+		})
+	}
+}
