@@ -1,11 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kerf-agent is the node agent: it takes stock of the node's GPUs, claims fragments of them for
-// processes, puts the caps in force, and keeps the grants through its own restarts.
-//
-// It promises that SIGKILL at any instant loses no grant and uncaps no process, and that one agent at most
-// manages a GPU. It needs root: cgroups and the driver's limits ask for it.
+// Command kerf-agent is the node agent (see package sharing/node/agent).
 package main
 
 import (

@@ -89,6 +89,9 @@ var layers = []layer{
 	{"monitor/gpunode/...", "what the cluster is told is made of the runtime's books", []string{"api/...", "sharing", "sharing/config", "sharing/config/change", "sharing/node"}},
 	{"monitor/metrics/...", "the metrics are made of the same picture that the node API gives, and of what listeners count", []string{"sharing", "api/...", "internal/serve/..."}},
 
+	{"sharing/node/agent/...", "the agent joins the node runtime with driver, container runtime, kubelet and API server",
+		[]string{"sharing/...", "mig/...", "api/...", "internal/*", "monitor/*", "deviceplugin/...", "hooks/*"}},
+
 	{"cmd/*", "a program wires everything below, and nothing imports a program",
 		[]string{"sharing/...", "mig/...", "api/...", "internal/*", "monitor/*", "deviceplugin/...", "hooks/*"}},
 	{"cmd/kerf-hook/...", "the hook program runs as root in every container's start: it is its frames and the standard library", []string{"hooks/oci/wire"}},
@@ -132,7 +135,7 @@ var doors = []door{
 		[]string{"api/...", "internal/serve/...", "internal/nodeclient/...", "sharing/node/nodeserver/...", "monitor/stream/...", "deviceplugin/...", "internal/kubelet/...", "internal/containerd/...", "cmd/*", "test/*"}},
 	{"google.golang.org/protobuf", "protobuf is how the node API travels; what decides does not know that it travels",
 		[]string{"api/...", "internal/nodeclient/...", "internal/cli/...", "internal/present/...", "sharing/node/nodeserver/...", "monitor/stream/...", "cmd/*", "test/*"}},
-	{"github.com/prometheus/client_golang", "metrics are made where what they tell is known, and served by a program", []string{"monitor/metrics/...", "monitor/exposition/...", "cmd/*"}},
+	{"github.com/prometheus/client_golang", "metrics are made where what they tell is known, and served by a program", []string{"monitor/metrics/...", "monitor/exposition/...", "sharing/node/agent/...", "cmd/*"}},
 	{"github.com/prometheus/client_model", "what is scraped of thousands of series is made without a registry", []string{"monitor/exposition/...", "internal/cli/..."}},
 	{"github.com/prometheus/common", "an exposition is read by the command line that shows it", []string{"internal/cli/..."}},
 	{"github.com/spf13/cobra", "command lines belong to programs", []string{"internal/cli/...", "cmd/*"}},

@@ -108,9 +108,9 @@ Shown by ` + "`internal/gpusim/lib/libtest.TestDaemonListsNoManagedMemory`" + `,
 | NVML's calls (those of ` + "`nvidia-smi -pl`, `-c`, `-mig`" + `) to change the power limit, compute mode, MIG mode, or its own memory limit, as root in the container | refused: the driver asks for CAP_SYS_ADMIN | ` + "`test/machine.TestTamper`, `test/e2e.TestTamper`" + `, on a machine and in a pod |
 | writes to what Kerf mounts into the container | read-only, but for the library's counters, which no enforcement reads | ` + "`test/e2e.TestOlderDriver`" + `, and the rows of the counters above |
 | ten thousand names of pods, over a day | as many series as grants live | ` + "`monitor/exposition.TestSeriesAreAsManyAsGrantsLive`, `monitor/collect.TestADayOfPods`" + ` |
-| requests without a token to the ports of agent and monitor | metrics and health alone, and nothing that changes anything | ` + "`cmd/kerf-agent.TestHTTP`" + ` |
+| requests without a token to the ports of agent and monitor | metrics and health alone, and nothing that changes anything | ` + "`sharing/node/agent.TestHTTP`" + ` |
 | a program that is run in the container beside the one that it was made for (` + "`kubectl exec`" + `) | under the same cap | ` + "`test/e2e.TestOlderDriver`" + ` |
-| the rules of sharing edited to be wrong, or deleted, by a role that is too broad | the last good ones stay in force, and their hash and the mistakes are shown | ` + "`cmd/kerf-agent.TestFollowConfig`, `cmd/kerf-agent.TestFallback`" + ` |
+| the rules of sharing edited to be wrong, or deleted, by a role that is too broad | the last good ones stay in force, and their hash and the mistakes are shown | ` + "`sharing/node/agent.TestFollowConfig`, `sharing/node/agent.TestFallback`" + ` |
 | a stolen token of another node, to write a node's report | refused at admission | ` + "`test/e2e.TestGPUNode`, `test/e2e.TestPolicies`" + ` |
 
 ## Attacks that the matrix does not have

@@ -1,0 +1,341 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agent is the node agent: it joins the node runtime with the driver, the container runtime, kubelet and the API server.
+//
+// It promises that SIGKILL at any moment loses no grant and takes no cap off, and that at most one agent manages a GPU. It needs
+// root for cgroups and the driver's limits.
+package agent
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	"github.com/kerf-gpu/kerf/internal/cgroup"
+	"github.com/kerf-gpu/kerf/internal/filelock"
+	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/internal/serve"
+	"github.com/kerf-gpu/kerf/internal/subuid"
+	"github.com/kerf-gpu/kerf/internal/trusted"
+	"github.com/kerf-gpu/kerf/mig/keep"
+	"github.com/kerf-gpu/kerf/monitor/health"
+	"github.com/kerf-gpu/kerf/monitor/metrics"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/audit/file"
+	"github.com/kerf-gpu/kerf/sharing/caps"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/config/change"
+	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/contextprobe"
+	"github.com/kerf-gpu/kerf/sharing/node/nodeserver"
+)
+
+// agent wires the parts together and owns every goroutine.
+type agent struct {
+	opt Options
+	log *slog.Logger
+	// state is the directory of what outlives a reboot.
+	state   string
+	runtime *node.Runtime
+	events  *metrics.Events
+	// audit is nil where none can be kept, and auditFault then says why.
+	audit      *file.Log
+	auditFault string
+	// prices are those of the configuration in force; nil for none.
+	prices atomic.Pointer[config.Prices]
+	// pool is the node's pool in force, rules what holds of it for the GPUs, and excluded are those that are left to others.
+	pool     atomic.Pointer[config.Pool]
+	rules    gpuRules
+	excluded atomic.Pointer[map[sharing.GPUID]bool]
+	// found are the documents that the ConfigMap has had, and configNews tells the node's events of them.
+	found chan change.Candidate
+	// apiSilent is true while the API server does not tell of the ConfigMap.
+	apiSilent  atomic.Bool
+	configNews configNews
+	// own are the labels of the node's object, nil where there is none, and relabelled tells that they have changed; inForce
+	// is the document in force, for who follows the documents.
+	own        atomic.Pointer[map[string]string]
+	relabelled chan struct{}
+	inForce    change.Candidate
+	// boot is the kernel's boot id.
+	boot    string
+	cgroups cgroup.Hierarchy
+	// seen lists the pods' containers, as the container runtime has them; nil without Kubernetes.
+	seen func(ctx context.Context) ([]sharing.Seen, error)
+	// cutBefore kept them before cut does; followDriver alone uses it.
+	cutBefore *keep.Manager
+	// cut keeps the GPUs' MIG instances; nil without a driver.
+	cut atomic.Pointer[keep.Manager]
+	// news says in the node's events what stands in the way of MIG.
+	news migNews
+	// preload is the library that is preloaded, as far as it is the same for every driver.
+	preload caps.Libkerf
+	mps     *mpsDaemons
+	// users says which UIDs are subordinate to which user.
+	users subuid.File
+	// contexts are the measured sizes of contexts.
+	contexts *contextprobe.Sizes
+	// machines are the GPUs' health over watches of one driver; followDriver alone uses it.
+	machines map[sharing.GPUID]*health.Machine
+	// hurt are the MIG instances on which a fault stands; followDriver and its watch alone use it.
+	hurt hurtInstances
+	// shares bound the listeners, by name.
+	shares map[string]*serve.Share
+	// cgroupParent is the directory of our grants' cgroups, relative to the hierarchy's mount.
+	cgroupParent string
+}
+
+// Run serves until ctx ends. Leases stay in force after it. Errors: sharing.ErrDenied if the program does not run as root,
+// sharing.ErrConflict if another agent has the directory or a GPU.
+func Run(ctx context.Context, opt Options) error {
+	a := &agent{opt: opt, log: opt.Log}
+	return a.run(ctx)
+}
+
+func (a *agent) run(ctx context.Context) error {
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("it must run as root, because cgroups and the driver's limits ask for it: %w", sharing.ErrDenied)
+	}
+	if a.opt.Cluster.Serve {
+		if err := joinHost(a.log, a.opt.Again); err != nil {
+			return err
+		}
+	}
+	var err error
+	if a.shares, err = planListeners(); err != nil {
+		return err
+	}
+	if err := a.prepareDir(); err != nil {
+		return err
+	}
+	lock, err := filelock.Take(ctx, filepath.Join(a.opt.Dirs.Dir, "agent.lock"), "the directory "+a.opt.Dirs.Dir, a.opt.Dirs.Dir)
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	if a.state, err = stateDirectory(a.opt.Dirs.Dir, a.opt.Dirs.State); err != nil {
+		return err
+	}
+	if a.state != a.opt.Dirs.Dir {
+		own, err := filelock.Take(ctx, filepath.Join(a.state, "agent.lock"), "the directory "+a.state, a.opt.Dirs.Dir)
+		if err != nil {
+			return err
+		}
+		defer own.Release()
+		if err := takeState(a.opt.Dirs.Dir, a.state); err != nil {
+			return err
+		}
+	}
+	reg := prometheus.NewRegistry()
+	if err := a.build(reg); err != nil {
+		return err
+	}
+	stopAudit := a.runAudit(ctx)
+	if err := a.runtime.Restore(ctx); err != nil {
+		return errors.Join(fmt.Errorf("restore: %w", err), stopAudit())
+	}
+	a.runtime.KeepSettings(a.rules.now)
+	err = a.serve(ctx, reg)
+	a.leaveCgroups()
+	return errors.Join(err, stopAudit())
+}
+
+// joinHost makes this program run in the host's cgroup namespace: it starts itself again there if it must.
+func joinHost(log *slog.Logger, again func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	moved, err := process.JoinHostCgroups()
+	if err != nil || !moved {
+		return err
+	}
+	log.Info("starting again in the host's cgroup namespace")
+	return fmt.Errorf("start again in the host's cgroup namespace: %w", again())
+}
+
+// leaveCgroups removes the directory of our grants' cgroups if there is none.
+func (a *agent) leaveCgroups() {
+	leaveMPSGroup(a.cgroups, a.cgroupParent)
+	names, err := a.cgroups.Children(a.cgroupParent)
+	if err != nil || len(names) > 0 {
+		return
+	}
+	parent, err := a.cgroups.Open(filepath.Join(a.cgroups.Mount, a.cgroupParent), 0)
+	if err == nil {
+		err = parent.Remove()
+	}
+	if err != nil {
+		a.log.Warn("empty cgroup not removed", "cgroup", a.cgroupParent, "error", err.Error())
+	}
+}
+
+// prepareDir makes the directory, and refuses one into which others may write: enforcement reads from it.
+func (a *agent) prepareDir() error { return ownDirectory("--dir", a.opt.Dirs.Dir, 0o755) }
+
+// ownDirectory makes the directory that a flag names, and refuses one that other users can write to or replace.
+func ownDirectory(flag, dir string, mode os.FileMode) error {
+	if err := os.MkdirAll(dir, mode); err != nil {
+		return fmt.Errorf("%s %q: %w", flag, dir, err)
+	}
+	err := trusted.Dir(dir)
+	if errors.Is(err, sharing.ErrDenied) {
+		return sharing.Invalid(flag, dir, "name a directory that only root can write to, as each one above it", "cannot be trusted: %s", sharing.Plain(err))
+	}
+	return err
+}
+
+// build makes the runtime and what it needs of this machine.
+func (a *agent) build(reg *prometheus.Registry) error {
+	if err := a.findCgroups(); err != nil {
+		return err
+	}
+	boot, err := process.BootID()
+	if err != nil {
+		return fmt.Errorf("boot id: %w", err)
+	}
+	conf := config.Default()
+	pool, err := conf.PoolFor(a.poolLabels())
+	if err != nil {
+		return fmt.Errorf("built-in configuration: %w", err)
+	}
+	a.pool.Store(&pool)
+	a.boot, a.found, a.relabelled = boot, make(chan change.Candidate), make(chan struct{})
+	a.loadRules(boot)
+	if err := a.findLibrary(); err != nil {
+		return err
+	}
+	a.events = metrics.NewEvents(reg)
+	a.readUsers("")
+	a.mps = a.newMPS(boot)
+	a.openAudit()
+	a.contexts = contextprobe.Load(filepath.Join(a.opt.Dirs.Dir, "contexts.json"), a.log)
+	a.runtime = node.New(node.Options{
+		Log: a.log, Cgroups: a.cgroups, Parent: a.cgroupParent,
+		RecordPath: filepath.Join(a.opt.Dirs.Dir, "record.json"), BootID: boot, NewID: newID,
+		DevRoot: a.opt.Driver.DevRoot, CapsRoot: a.opt.Driver.CapsRoot, Version: a.opt.Version, GPUSettings: a.opt.Driver.Settings, Config: conf, Pool: pool,
+		Observer: a.events, Failpoints: a.opt.Failpoints, OwnerOf: a.users.OwnerOf, MPS: a.mps.forRuntime(), NoMPSForPods: noMPSForPods(),
+		Client:   node.ClientPaths{Dir: a.preload.Dir, Library: a.preload.Library},
+		Contexts: a.contexts,
+		Audit:    a.auditTo(),
+	})
+	a.runtime.SetWarning("audit", a.auditFault)
+	reg.MustRegister(
+		metrics.NewCollector(func(ctx context.Context) *nodev1.GetNodeResponse { return nodeserver.Message(a.runtime.State(ctx)) }),
+		metrics.NewListeners(a.shares),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	return nil
+}
+
+// findCgroups finds the hierarchy, and makes sure that grants can have groups there.
+func (a *agent) findCgroups() error {
+	groups, err := cgroup.Default()
+	if err != nil {
+		return fmt.Errorf("find the cgroup v2 hierarchy: %w", err)
+	}
+	sum := sha256.Sum256([]byte(a.opt.Dirs.Dir))
+	a.cgroups, a.cgroupParent = groups, path.Join("kerf", hex.EncodeToString(sum[:4]))
+	if err := groups.Probe(path.Join(a.cgroupParent, "probe-"+newID())); err != nil {
+		return fmt.Errorf("no grant can have a cgroup: %w; %s", err, cmp.Or(groups.Remedy(err), "see kerf doctor"))
+	}
+	return nil
+}
+
+func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
+	gid := a.socketGroup()
+	node, err := listenUnix(filepath.Join(a.opt.Dirs.Dir, "kerf.sock"), gid)
+	if err != nil {
+		return err
+	}
+	grpcListener := a.shares[shareNode].Listen(node, serve.Rules{Root: a.shares[shareRoot]})
+	httpListeners, err := a.httpListeners(gid)
+	if err != nil {
+		// A socket on which nobody listens means an agent that is restarting; this one does not come.
+		return errors.Join(err, grpcListener.Close(), os.Remove(filepath.Join(a.opt.Dirs.Dir, "kerf.sock")))
+	}
+	api := nodeserver.New(a.runtime, a.log)
+	api.ServeMIG(a)
+	var c *containers
+	var k *kubernetes
+	if a.opt.Containers.Serve || a.opt.Cluster.Serve {
+		if c, err = newContainers(a); err == nil && a.opt.Cluster.Serve {
+			k, err = newKubernetes(c)
+		}
+		if err != nil {
+			return errors.Join(err, closeAll(append(httpListeners, grpcListener)))
+		}
+		api.ServeContainers(a.runtime, c.hook())
+	}
+	var tell probes
+	if k != nil {
+		tell = probes{unready: k.unregistered, stuck: k.stuck}
+	}
+	if a.audit != nil {
+		tell.usage = newUsageLog(a.log, a.auditPath(), a.pricesNow)
+	}
+	if k != nil {
+		a.firstLabels(ctx, k.api.OwnLabels)
+	}
+	first := a.firstConfig()
+	if a.opt.readOnly() {
+		a.log.Info("started with read-only GPU settings", "unchanged", sharing.GPUSettingsNames)
+	}
+	a.log.Info("serving", "dir", a.opt.Dirs.Dir, "version", a.opt.Version, "containers", c != nil, "kubernetes", k != nil)
+	g, ctx := errgroup.WithContext(ctx)
+	if c != nil {
+		g.Go(func() error { return c.serveHook(ctx) })
+		g.Go(func() error { return c.starts.Run(ctx) })
+		g.Go(func() error { return c.followInventory(ctx) })
+	}
+	if k != nil {
+		g.Go(func() error { return k.run(ctx) })
+	}
+	g.Go(func() error { boundMemory(ctx); return nil })
+	g.Go(func() error { a.followUsers(ctx); return nil })
+	g.Go(func() error { return a.runtime.Run(ctx) })
+	g.Go(func() error { return api.Serve(ctx, grpcListener) })
+	for _, l := range httpListeners {
+		g.Go(func() error { return serveHTTP(ctx, l, a.runtime, reg, tell) })
+	}
+	g.Go(func() error { return a.followConfig(ctx, first) })
+	g.Go(func() error { return a.followDriver(ctx) })
+	if a.mps.sup != nil {
+		g.Go(func() error {
+			a.mps.sup.Run(ctx)
+			return nil
+		})
+	}
+	err = g.Wait()
+	a.log.Info("stopped; grants stay in force")
+	return err
+}
+
+func closeAll(listeners []*serve.Listener) error {
+	var errs []error
+	for _, l := range listeners {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// newID makes a claim's id: "k-" and 40 random bits. The ledger refuses one that is taken.
+func newID() string {
+	var b [5]byte
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the program instead
+	return "k-" + hex.EncodeToString(b[:])
+}

@@ -1,0 +1,185 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"github.com/kerf-gpu/kerf/internal/serve"
+	"github.com/kerf-gpu/kerf/sharing/config/change"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// built is an agent that has its runtime, and no driver.
+func built(t *testing.T, config string) (*agent, *bytes.Buffer) {
+	t.Helper()
+	var log bytes.Buffer
+	dir := t.TempDir()
+	a := &agent{opt: Options{Dirs: Dirs{Dir: dir}, Source: ConfigSource{File: config}}, state: dir, log: slog.New(slog.NewTextHandler(&log, nil))}
+	if err := a.build(prometheus.NewRegistry()); err != nil {
+		t.Fatal(err)
+	}
+	return a, &log
+}
+
+const (
+	goodConfig = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  pools:\n  - name: one\n"
+	otherGood  = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  pools:\n  - name: two\n"
+	badConfig  = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  pools:\n  - name: one\n    colour: red\n    place: sideways\n"
+)
+
+// load does what following the document does once it has settled; it returns the hash of what it found.
+func load(a *agent, seen string) string {
+	if seen == "" {
+		return a.firstConfig()
+	}
+	var s change.Settling
+	s.Seen(seen)
+	c := a.fileCandidate()
+	s.Offer(time.Now(), c)
+	good, bad, _ := s.Due(time.Now().Add(time.Second))
+	if good != nil {
+		a.useConfig(*good)
+	}
+	if bad != nil {
+		a.refuseConfig(*bad, false)
+	}
+	return c.Hash
+}
+
+func TestConfigLifeCycle(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pool := func(a *agent) string { return a.runtime.State(t.Context()).Pool }
+	blocked := func(a *agent) bool {
+		return strings.Contains(strings.Join(a.runtime.NotReady(), "\n"), "configuration")
+	}
+
+	write(badConfig)
+	a, log := built(t, file)
+	seen := load(a, "")
+	if !blocked(a) {
+		t.Error("a bad first document left the agent ready by a default that nobody asked for")
+	}
+	for _, mistake := range []string{"colour", "sideways"} {
+		if !strings.Contains(log.String(), mistake) {
+			t.Errorf("the log does not name %q:\n%s", mistake, log)
+		}
+	}
+	write(goodConfig)
+	if seen = load(a, seen); blocked(a) || pool(a) != "one" {
+		t.Errorf("after the document was mended: pool %q, not ready %q", pool(a), a.runtime.NotReady())
+	}
+	write(badConfig)
+	seen = load(a, seen)
+	s := a.runtime.State(t.Context())
+	if blocked(a) || s.Pool != "one" || len(s.ConfigErrors) < 2 || len(s.Warnings) == 0 {
+		t.Errorf("a bad edit: pool %q, errors %q, warnings %q", s.Pool, s.ConfigErrors, s.Warnings)
+	}
+	if again := load(a, seen); again != seen {
+		t.Error("a document that did not change was read as new")
+	}
+	// An agent that starts while the document is bad goes on with the last good one.
+	b, _ := built(t, file)
+	b.opt.Dirs.Dir, b.state = a.opt.Dirs.Dir, a.state
+	load(b, "")
+	if blocked(b) || pool(b) != "one" {
+		t.Errorf("restart on a bad document: pool %q, not ready %q", pool(b), b.runtime.NotReady())
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	seen = load(a, seen)
+	write(otherGood)
+	if load(a, seen); pool(a) != "two" {
+		t.Errorf("pool %q after a removed document came back", pool(a))
+	}
+}
+
+func TestHTTP(t *testing.T) {
+	a, _ := built(t, "")
+	l, err := listenUnix(filepath.Join(a.opt.Dirs.Dir, "http.sock"), os.Getegid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(filepath.Join(a.opt.Dirs.Dir, "http.sock"))
+	if err != nil || info.Mode().Perm() != 0o660 {
+		t.Errorf("socket mode %v %v", info.Mode(), err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	reg := prometheus.NewRegistry()
+	stuck := ""
+	tell := probes{unready: func() []string { return []string{"kubelet has not been told"} }, stuck: func() string { return stuck }}
+	go func() {
+		done <- serveHTTP(ctx, serve.NewShare(listenerShares()[4]).Listen(l, serve.Rules{}), a.runtime, reg, tell)
+	}()
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(a.opt.Dirs.Dir, "http.sock"))
+		},
+	}}
+	send := func(method, path string) (int, string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		return resp.StatusCode, string(body)
+	}
+	get := func(path string) (int, string) {
+		t.Helper()
+		return send(http.MethodGet, path)
+	}
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		for _, path := range []string{"/healthz", "/readyz", "/metrics", "/"} {
+			if code, body := send(method, path); code != http.StatusMethodNotAllowed && code != http.StatusNotFound {
+				t.Errorf("%s %s: %d %s, want it refused: whoever reaches the port may read alone", method, path, code, body)
+			}
+		}
+	}
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 503, "/metrics": 200, "/": 404} {
+		code, body := get(path)
+		if code != want {
+			t.Errorf("%s: %d %s, want %d", path, code, body, want)
+		}
+		if path == "/readyz" && (!strings.Contains(body, "driver") || !strings.Contains(body, "kubelet has not been told")) {
+			t.Errorf("/readyz does not say why: %s", body)
+		}
+	}
+	stuck = "the driver is gone" // no request is under way
+	if code, body := get("/healthz"); code != 503 || !strings.Contains(body, stuck) {
+		t.Errorf("/healthz of one that is stuck: %d %s", code, body)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,59 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"cmp"
+	"context"
+	"path/filepath"
+
+	"github.com/kerf-gpu/kerf/sharing/audit"
+	"github.com/kerf-gpu/kerf/sharing/audit/file"
+	"github.com/kerf-gpu/kerf/sharing/config"
+)
+
+// openAudit opens the audit log. A disk that does not take it keeps nobody from a GPU: it is told in status.
+func (a *agent) openAudit() {
+	log, err := file.Open(file.Options{Dir: a.auditPath(), Node: a.opt.Cluster.Node, Log: a.log})
+	if err != nil {
+		a.log.Error("no audit log is kept", "error", err.Error())
+		a.auditFault = "no audit log is kept: " + err.Error()
+		return
+	}
+	a.audit = log
+}
+
+func (a *agent) auditPath() string {
+	return cmp.Or(a.opt.Dirs.Audit, filepath.Join(a.opt.Dirs.Dir, "audit"))
+}
+
+// pricesNow are those of the configuration that is applied, or none.
+func (a *agent) pricesNow() config.Prices {
+	if p := a.prices.Load(); p != nil {
+		return *p
+	}
+	return config.Prices{}
+}
+
+// auditTo is where the runtime writes entries; nil for nowhere.
+func (a *agent) auditTo() func(audit.Entry) {
+	if a.audit == nil {
+		return nil
+	}
+	return a.audit.Write
+}
+
+// runAudit writes the log until the returned function is called, which waits for the last entry.
+func (a *agent) runAudit(ctx context.Context) (stop func() error) {
+	if a.audit == nil {
+		return func() error { return nil }
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan error, 1)
+	go func() { done <- a.audit.Run(ctx) }()
+	return func() error {
+		cancel()
+		return <-done
+	}
+}

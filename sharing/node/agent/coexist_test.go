@@ -1,0 +1,60 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+func TestOverlap(t *testing.T) {
+	gpus := []sharing.GPU{{UUID: "GPU-aa"}, {UUID: "GPU-bb"}, {UUID: "GPU-cc"}}
+	why := func(resource string) string {
+		return "another device plugin hands it out as " + resource + "; take the GPU, or the node, from one of both"
+	}
+	for name, tt := range map[string]struct {
+		others map[string][]string
+		want   map[sharing.GPUID]string
+	}{
+		"nobody else":       {nil, map[sharing.GPUID]string{}},
+		"other GPUs":        {map[string][]string{"nvidia.com/gpu": {"GPU-dd"}, "example.com/nic": {"0"}}, map[sharing.GPUID]string{}},
+		"one GPU":           {map[string][]string{"nvidia.com/gpu": {"GPU-bb", "GPU-dd"}}, map[sharing.GPUID]string{"GPU-bb": why("nvidia.com/gpu")}},
+		"replicas":          {map[string][]string{"nvidia.com/gpu.shared": {"GPU-aa::0", "GPU-aa::1"}}, map[sharing.GPUID]string{"GPU-aa": why("nvidia.com/gpu.shared")}},
+		"another's way":     {map[string][]string{"nvidia.com/gpu": {"GPU-cc-9"}}, map[sharing.GPUID]string{"GPU-cc": why("nvidia.com/gpu")}},
+		"two, said by one":  {map[string][]string{"b.com/gpu": {"GPU-aa"}, "a.com/gpu": {"GPU-aa"}}, map[sharing.GPUID]string{"GPU-aa": why("a.com/gpu")}},
+		"ids of no meaning": {map[string][]string{"nvidia.com/gpu": {"0", "1", ""}}, map[sharing.GPUID]string{}},
+	} {
+		if d := cmp.Diff(tt.want, overlap(tt.others, gpus)); d != "" {
+			t.Errorf("%s:\n%s", name, d)
+		}
+	}
+}
+
+// TestCordonsAndOverlap: a GPU that another plugin hands out stays closed whatever the cluster says, and the reverse.
+func TestCordonsAndOverlap(t *testing.T) {
+	var last map[sharing.GPUID]string
+	calls := 0
+	c := &cordons{
+		log: slog.New(slog.DiscardHandler), dir: t.TempDir(), warn: func(string, string) {},
+		set: func(why map[sharing.GPUID]string) { last, calls = why, calls+1 },
+	}
+	c.overlap(map[sharing.GPUID]string{"GPU-a": "another"})
+	c.overlap(map[sharing.GPUID]string{"GPU-a": "another"})
+	if calls != 1 {
+		t.Errorf("told %d times", calls)
+	}
+	c.tell([]byte(`{"cordoned":{"GPU-b":{"reason":"fan"}}}`), nil)
+	if d := cmp.Diff(map[sharing.GPUID]string{"GPU-a": "another", "GPU-b": "fan"}, last); d != "" {
+		t.Error(d)
+	}
+	c.tell(nil, nil)
+	c.overlap(nil)
+	if len(last) != 0 {
+		t.Errorf("left %v", last)
+	}
+}

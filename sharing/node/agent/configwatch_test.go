@@ -1,0 +1,210 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kerf-gpu/kerf/sharing/config"
+)
+
+// What the ConfigMap says is put in force once it has settled, mistakes change nothing and are told, and the file counts no
+// more, since it is older.
+func TestFollowConfig(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte(goodConfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a, _ := built(t, file)
+	seen := a.firstConfig()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.followConfig(ctx, seen) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	find := func(texts ...string) {
+		data := map[string]string{"notes.txt": "no document"}
+		for i, text := range texts {
+			data[string(rune('a'+i))+".yaml"] = text
+		}
+		a.found <- a.candidate("configmap ns/name", config.FilesOf(data))
+	}
+	eventually := func(what string, ok func() bool) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				s := a.runtime.State(t.Context())
+				t.Fatalf("%s: pool %q of %+v, errors %q", what, s.Pool, s.Config, s.ConfigErrors)
+			}
+		}
+	}
+	for range 20 {
+		find(badConfig)
+		find(otherGood)
+	}
+	find(badConfig)
+	eventually("the last good one of many", func() bool {
+		s := a.runtime.State(t.Context())
+		return s.Pool == "two" && s.Config.File == "configmap ns/name" && strings.Contains(strings.Join(s.ConfigErrors, "\n"), "a.yaml: line 6: spec.pools[0].colour")
+	})
+	more := "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  profiles: [{name: small, percent: 10}]\n"
+	find(otherGood, more)
+	eventually("two files", func() bool {
+		s := a.runtime.State(t.Context())
+		return len(s.Profiles) == 1 && len(s.ConfigErrors) == 0
+	})
+	b, _ := built(t, file)
+	b.opt.Dirs.Dir, b.state = a.opt.Dirs.Dir, a.state
+	if err := os.WriteFile(file, []byte(badConfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.firstConfig()
+	if s := b.runtime.State(t.Context()); s.Pool != "two" || len(s.Profiles) != 1 {
+		t.Errorf("an agent that starts on a bad file: pool %q, profiles %q", s.Pool, s.Profiles)
+	}
+}
+
+// A hundred changes in ten seconds, every second one with mistakes: one document is put in force, the last valid one, once, and
+// what is refused after it is told once.
+func TestHundredChanges(t *testing.T) {
+	for name, tt := range map[string]struct {
+		lastBad          bool
+		applied, refused float64
+	}{
+		"the last one valid":         {false, 1, 0},
+		"the last one with mistakes": {true, 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "config.yaml")
+			if err := os.WriteFile(file, []byte(goodConfig), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				registry := prometheus.NewRegistry()
+				dir := t.TempDir()
+				a := &agent{opt: Options{Dirs: Dirs{Dir: dir}, Source: ConfigSource{File: file}}, state: dir, log: slog.New(slog.DiscardHandler)}
+				if err := a.build(registry); err != nil {
+					t.Fatal(err)
+				}
+				seen := a.firstConfig()
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- a.followConfig(ctx, seen) }()
+				first := counted(t, registry, "kerf_config_applied_total")
+				const changes = 100
+				begin, last := time.Now(), ""
+				for i := range changes {
+					text := fmt.Sprintf("# change %d\n%s", i, otherGood)
+					bad := i%2 == 1
+					if i == changes-1 {
+						bad = tt.lastBad
+					}
+					if bad {
+						text = fmt.Sprintf("# change %d\n%s", i, badConfig)
+					} else {
+						last = text
+					}
+					a.found <- a.candidate("configmap ns/name", config.FilesOf(map[string]string{"a.yaml": text}))
+					time.Sleep(10 * time.Second / changes)
+				}
+				if took := time.Since(begin); took != 10*time.Second {
+					t.Errorf("they took %v", took)
+				}
+				if got := counted(t, registry, "kerf_config_applied_total") - first; got != 0 {
+					t.Errorf("%v documents were put in force while they came", got)
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if got := counted(t, registry, "kerf_config_applied_total") - first; got != tt.applied {
+					t.Errorf("%v documents were put in force, want %v", got, tt.applied)
+				}
+				if got := counted(t, registry, "kerf_config_refused_total"); got != tt.refused {
+					t.Errorf("%v documents were refused, want %v", got, tt.refused)
+				}
+				if got, want := a.inForce.Hash, config.Hash([]config.File{{Data: []byte(last)}}); got != want {
+					t.Errorf("%s is in force, want %s, the last valid one", got, want)
+				}
+				cancel()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// counted is what a counter is at.
+func counted(t *testing.T, from prometheus.Gatherer, name string) float64 {
+	t.Helper()
+	families, err := from.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	t.Fatalf("there is no %s", name)
+	return 0
+}
+
+// Kubelet's copy counts before the API server has told, and while it is silent once the copy is another than at the
+// silence's beginning: that one may be older than what was told.
+func TestFallback(t *testing.T) {
+	var f fallback
+	look := func(hash string, silent, want bool) {
+		t.Helper()
+		if got := f.counts(hash, silent); got != want {
+			t.Errorf("copy %q, silent %t: counts %t, want %t", hash, silent, got, want)
+		}
+	}
+	look("a", false, true)
+	look("a", true, true)
+	f.told = true
+	look("old", false, false)
+	look("old", true, false)
+	look("old", true, false)
+	look("new", true, true)
+	look("new", true, true)
+	look("new", false, false)
+	look("newer", false, false)
+	look("newer", true, false) // another silence
+	look("newest", true, true)
+}
+
+func TestReadFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if _, err := readFiles(dir); err == nil {
+		t.Error("a folder without documents has one")
+	}
+	for _, name := range []string{"b.yaml", "a.yml", "notes", "..data.yaml"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := readFiles(dir)
+	if err != nil || len(files) != 2 || files[0].Name != "a.yml" || string(files[1].Data) != "b.yaml" {
+		t.Errorf("%+v, %v", files, err)
+	}
+	one, err := readFiles(filepath.Join(dir, "b.yaml"))
+	if err != nil || config.Hash(one) != config.Hash(files[1:]) {
+		t.Errorf("a file alone: %+v, %v", one, err)
+	}
+}

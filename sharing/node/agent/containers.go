@@ -1,0 +1,261 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kerf-gpu/kerf/deviceplugin"
+	"github.com/kerf-gpu/kerf/hooks/oci"
+	"github.com/kerf-gpu/kerf/internal/cdi"
+	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/internal/serve"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/nodeserver"
+	"github.com/kerf-gpu/kerf/sharing/node/startcheck"
+)
+
+const (
+	// hookSocket is where kerf-hook asks; its name stands in the CDI specs.
+	hookSocket = "hook.sock"
+	// inventoryEvery is how often what kubelet and container runtimes are told of the GPUs is compared with
+	// the runtime even if nothing was announced.
+	inventoryEvery = 5 * time.Second
+)
+
+// containers is what the agent is for containers: the installed hook, its socket, and the CDI specs.
+type containers struct {
+	*agent
+	known *knownGPUs
+	// writing is held while specs are written.
+	writing sync.Mutex
+	specs   *cdi.Keeper
+	// hookPath is the installed hook, hookSum its content, and hookLooks how it looked when that was last compared.
+	hookPath  string
+	hookSum   [sha256.Size]byte
+	hookLooks string
+	listener  net.Listener
+	// starts reads limits back as containers start.
+	starts *startcheck.Checker
+	// tell is told of the node's GPUs once the specs are in place; nil where nobody asks.
+	tell func([]deviceplugin.Unit)
+	// said is the last error of the specs, so that it is logged once.
+	said string
+}
+
+// newContainers installs the hook and opens its socket.
+func newContainers(a *agent) (*containers, error) {
+	boot, err := process.BootID()
+	if err != nil {
+		return nil, fmt.Errorf("boot id: %w", err)
+	}
+	c := &containers{agent: a, starts: startcheck.New(a.runtime, a.log), known: loadKnown(filepath.Join(a.opt.Dirs.Dir, "inventory.json"), boot, a.log)}
+	if c.hookPath, err = a.installHook(); err != nil {
+		return nil, err
+	}
+	if c.hookSum, err = cdi.HookSum(c.hookPath); err != nil {
+		return nil, fmt.Errorf("installed hook: %w", err)
+	}
+	a.runtime.ShowMIG(c.showMIG)
+	c.specs = cdi.NewKeeper(a.opt.Containers.CDI, filepath.SplitList(a.opt.Containers.CDISources), cdi.Hook{Path: c.hookPath, Socket: filepath.Join(a.opt.Dirs.Dir, hookSocket)})
+	c.listener, err = a.listenHook()
+	return c, err
+}
+
+// serveHook answers kerf-hook until ctx ends.
+func (c *containers) serveHook(ctx context.Context) error {
+	return oci.NewServer(c, c.log, c.opt.Version).Serve(ctx, c.shares[shareHook].Listen(c.listener, serve.Rules{Wait: true}))
+}
+
+// ArmContainer implements oci.Armer. NRI tells of the starts of pods' containers; one that is no pod's is checked again
+// from here.
+func (c *containers) ArmContainer(ctx context.Context, call sharing.HookCall) error {
+	err := c.runtime.ArmContainer(ctx, call)
+	if err == nil && call.Grant != "" {
+		c.starts.Again(call.ContainerID)
+	}
+	return err
+}
+
+// hook is where containers of no pod find what arms them.
+func (c *containers) hook() nodeserver.Hook {
+	return nodeserver.Hook{Path: c.hookPath, Socket: filepath.Join(c.opt.Dirs.Dir, hookSocket), CDIDirs: []string{c.opt.Containers.
+
+		// listenHook opens the socket that kerf-hook asks on, for root alone.
+		CDI}}
+}
+
+func (a *agent) listenHook() (net.Listener, error) {
+	path := filepath.Join(a.opt.Dirs.Dir, hookSocket)
+	l, err := listenUnix(path, os.Getegid())
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("socket %s: %w", path, err), l.Close())
+	}
+	return l, nil
+}
+
+// installHook puts kerf-hook where the container runtime finds it on the host, under this version, and
+// returns its path.
+func (a *agent) installHook() (string, error) {
+	binary := a.opt.Containers.Hook
+	if binary == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return "", fmt.Errorf("find this program: %w", err)
+		}
+		binary = filepath.Join(filepath.Dir(self), "kerf-hook")
+	}
+	if _, err := os.Stat(binary); errors.Is(err, fs.ErrNotExist) {
+		return "", sharing.Invalid("--hook-binary", binary, "put kerf-hook beside kerf-agent, or name its path", "does not exist")
+	}
+	path, err := cdi.InstallHook(a.opt.Containers.Hooks, a.opt.Version, binary)
+	if err != nil {
+		return "", fmt.Errorf("install kerf-hook: %w", err)
+	}
+	return path, nil
+}
+
+// followInventory keeps the CDI specs, and kubelet, told of the node's GPUs until ctx ends.
+func (c *containers) followInventory(ctx context.Context) error {
+	t := time.NewTicker(inventoryEvery)
+	defer t.Stop()
+	for {
+		changed := c.runtime.Changed()
+		c.tellInventory()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-t.C:
+		}
+	}
+}
+
+// tellInventory tells of the GPUs once the specs that name them are on the disk.
+func (c *containers) tellInventory() {
+	if !c.runtime.DriverSeen() {
+		// Nothing is registered yet: what is only remembered would be offered as lost, and kubelet refuses for
+		// good the pods that are bound meanwhile.
+		return
+	}
+	gpus := c.runtime.Inventory()
+	pool := c.runtime.Pool()
+	units := c.known.take(gpus, cutRules{
+		most: c.runtime.MIGMost(), turns: c.runtime.MIGTurns(), memory: hardwareMemory(pool), shared: c.runtime.MIGShared(), gives: givesOf(pool), excluded: c.isExcluded(),
+	})
+	if len(units) == 0 {
+		c.runtime.SetPodBlocked("units", "no GPU of this node can be given: the driver shows none, or the pool's rules leave them all to others; kerf status shows what is there")
+		return
+	}
+	c.runtime.SetPodBlocked("units", "")
+	err := c.writeSpecs(units, gpus)
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != c.said && err != nil {
+		c.log.Error("CDI specs are not as containers need them", "error", text)
+	}
+	c.said = text
+	c.runtime.SetPodBlocked("cdi", text)
+	if err == nil && c.tell != nil {
+		c.tell(units)
+	}
+}
+
+// givesOf is what each GPU of the pool gives; nil where no rule says anything of that.
+func givesOf(p config.Pool) func(sharing.GPU) config.Mode {
+	if !slices.ContainsFunc(p.GPUs, func(r config.GPURule) bool { return r.Settings.Mode != config.ModeAuto }) {
+		return nil
+	}
+	return func(g sharing.GPU) config.Mode { return cmp.Or(p.Of(g).Mode, p.Mode) }
+}
+
+// hardwareMemory reports whether pods of the pool may ask for memory and get a MIG instance that has it.
+func hardwareMemory(p config.Pool) bool {
+	return p.Mode == config.ModeAuto || p.Mode == config.ModeMIG && p.MinLevel == sharing.LevelHardware
+}
+
+// showMIG writes the CDI devices of containers' MIG instances.
+func (c *containers) showMIG(_ context.Context, devices []node.MIGShown) error {
+	list := make([]cdi.Instance, len(devices))
+	for i, d := range devices {
+		list[i] = cdi.Instance{UUID: d.Device.UUID, GPU: d.GPU}
+		for _, n := range d.Capabilities {
+			list[i].Caps = append(list[i].Caps, cdi.Cap{Path: n.Path, Host: n.Host, Major: n.Major, Minor: n.Minor})
+		}
+	}
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	written, err := c.specs.Instances(list)
+	if written {
+		c.log.Info("CDI spec of MIG instances written", "dir", c.opt.Containers.CDI, "instances", len(list))
+	}
+	return err
+}
+
+// writeSpecs makes sure that every name which kubelet may be answered with, and every GPU, has its CDI
+// device on the disk, and that the hook which they name is there as it was installed.
+func (c *containers) writeSpecs(units []deviceplugin.Unit, gpus []sharing.GPU) error {
+	if looks := cdi.HookLooks(c.hookPath); looks == "" || looks != c.hookLooks {
+		if cdi.VerifyHook(c.hookPath, c.hookSum) != nil {
+			if _, err := c.installHook(); err != nil {
+				return err
+			}
+			c.log.Warn("kerf-hook was not as it was installed, and was put back", "path", c.hookPath)
+			looks = "" // written just now: once more at the next look
+		}
+		c.hookLooks = looks
+	}
+	var m cdi.Maxima
+	for _, u := range units {
+		m.MemoryGiB += u.GiB
+		m.Percent += int(sharing.FullGPU)
+		m.GPUs++
+		m.NUMANodes = max(m.NUMANodes, u.NUMA+1)
+		for _, in := range u.MIG {
+			m = m.With(in.Resource, in.Count)
+		}
+	}
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	kept, err := c.specs.Keep(m, present(gpus))
+	if len(kept.Written) > 0 {
+		c.log.Info("CDI specs written", "dir", c.opt.Containers.CDI, "files", kept.Written)
+	}
+	errs := []error{err}
+	for _, id := range slices.Sorted(maps.Keys(kept.Left)) {
+		errs = append(errs, fmt.Errorf("GPU %s has no CDI device: %s: %w", id, kept.Left[id], sharing.ErrNotFound))
+	}
+	return errors.Join(errs...)
+}
+
+// present leaves out the GPUs that the driver does not show: they keep what the spec has for them only while
+// they are there, and nothing can be made on them.
+func present(gpus []sharing.GPU) []sharing.GPU {
+	var out []sharing.GPU
+	for _, g := range gpus {
+		if !g.MIG && !g.UUID.IsPart() && g.Health != sharing.HealthLost && g.Index >= 0 {
+			out = append(out, g)
+		}
+	}
+	return out
+}

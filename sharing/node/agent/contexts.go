@@ -1,0 +1,43 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/kerf-gpu/kerf/internal/cudacontext"
+	"github.com/kerf-gpu/kerf/internal/nvml"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/contextsize"
+	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/contextprobe"
+)
+
+// HoldContext is the subcommand of kerf-agent for the helper that makes a context (internal/cudacontext.Hold).
+const HoldContext = "hold-context"
+
+// contextProber measures contexts with helpers of this program.
+func (a *agent) contextProber(lib *nvml.Library, driver node.Driver) *contextprobe.Prober {
+	start := cudacontext.Start{
+		Program: "/proc/self/exe", Args: append([]string{HoldContext, "--"}, append(a.preloadProbe(lib).Drivers, driverLibrary)...),
+		Folders: a.opt.Driver.Folders, NoMPS: filepath.Join(a.opt.Dirs.Dir, "no-mps"), Keep: a.keepDaemon,
+	}
+	return &contextprobe.Prober{
+		Sizes: a.contexts, Log: a.log, GPUs: a.runtime.ContextGPUs, Changed: a.runtime.Changed,
+		List: func(ctx context.Context, gpu sharing.GPUID) ([]contextsize.Use, error) {
+			list, err := driver.Processes(ctx, gpu)
+			out := make([]contextsize.Use, 0, len(list))
+			for _, u := range list {
+				out = append(out, contextsize.Use{PID: u.PID, Bytes: u.Used, Known: u.Known})
+			}
+			return out, err
+		},
+		Start: func(ctx context.Context, gpu sharing.GPUID) (contextprobe.Helper, error) {
+			one := start
+			one.GPU = gpu
+			return one.Run(ctx)
+		},
+	}
+}

@@ -1,0 +1,120 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/internal/atomicfile"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// cordonsFile is where the last word of the cluster on cordoned GPUs lies, so that an agent that starts while the API
+// server is away keeps to it.
+const cordonsFile = "cordons.json"
+
+// cordons keep to what an administrator says of the GPUs that take nothing new: the spec of the node's GPUNode.
+type cordons struct {
+	log *slog.Logger
+	// dir has the file.
+	dir string
+	// set and warn are the runtime's.
+	set  func(map[sharing.GPUID]string)
+	warn func(key, sentence string)
+	last []byte
+
+	// mu guards who wants which GPUs closed: the cluster, and that another device plugin has them.
+	mu              sync.Mutex
+	cluster, shared map[sharing.GPUID]string
+}
+
+// restore sets what was said before this agent started. A file that cannot be read is said, and overwritten by the next
+// word of the cluster.
+func (c *cordons) restore() {
+	text, err := os.ReadFile(filepath.Join(c.dir, cordonsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err == nil {
+		err = c.take(text)
+	}
+	if err != nil {
+		c.warn("cordons", "which GPUs were cordoned cannot be read: "+err.Error())
+	}
+}
+
+// tell takes the spec, or why there is none. What is not known changes nothing.
+func (c *cordons) tell(spec json.RawMessage, err error) {
+	if err == nil && bytes.Equal(spec, c.last) && c.last != nil {
+		return
+	}
+	if err == nil {
+		err = c.take(spec)
+	}
+	if err == nil {
+		err = atomicfile.Write(filepath.Join(c.dir, cordonsFile), orNull(spec), 0o600)
+	}
+	if err != nil {
+		c.warn("cordons", "which GPUs are cordoned is as it was told last: "+err.Error())
+		return
+	}
+	c.warn("cordons", "")
+	c.last = orNull(spec)
+}
+
+func (c *cordons) take(text []byte) error {
+	var spec gpunode.Spec
+	if err := json.Unmarshal(orNull(text), &spec); err != nil {
+		return fmt.Errorf("read the spec of the GPUNode: %w (%w)", err, sharing.ErrInvalid)
+	}
+	why := map[sharing.GPUID]string{}
+	for id, cordon := range spec.Cordoned {
+		why[sharing.GPUID(id)] = cordon.Why()
+		c.log.Info("GPU is cordoned", "gpu", id, "reason", cordon.Why())
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cluster = why
+	c.close()
+	return nil
+}
+
+// overlap takes the GPUs that another device plugin hands out, and why nothing new is granted on them.
+func (c *cordons) overlap(why map[sharing.GPUID]string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if maps.Equal(why, c.shared) {
+		return
+	}
+	for id, reason := range why {
+		c.log.Warn("nothing new is granted on a GPU", "gpu", string(id), "reason", reason)
+	}
+	c.shared = why
+	c.close()
+}
+
+// close needs the lock.
+func (c *cordons) close() {
+	all := map[sharing.GPUID]string{}
+	maps.Copy(all, c.cluster)
+	maps.Copy(all, c.shared)
+	c.set(all)
+}
+
+func orNull(spec []byte) []byte {
+	if len(spec) == 0 {
+		return []byte("null")
+	}
+	return spec
+}

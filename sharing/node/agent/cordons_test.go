@@ -1,0 +1,64 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// TestCordons: the last word of the cluster counts, over a restart and over words that cannot be read.
+func TestCordons(t *testing.T) {
+	dir := t.TempDir()
+	var set []map[sharing.GPUID]string
+	warned := ""
+	start := func() *cordons {
+		c := &cordons{
+			log: slog.New(slog.DiscardHandler), dir: dir,
+			set:  func(why map[sharing.GPUID]string) { set = append(set, why) },
+			warn: func(_, sentence string) { warned = sentence },
+		}
+		c.restore()
+		return c
+	}
+	c := start()
+	if len(set) != 0 || warned != "" {
+		t.Fatalf("nothing was ever said: %v, %q", set, warned)
+	}
+	c.tell([]byte(`{"cordoned":{"GPU-a":{"reason":"fan","by":"ops"}}}`), nil)
+	c.tell([]byte(`{"cordoned":{"GPU-a":{"reason":"fan","by":"ops"}}}`), nil)
+	c.tell(nil, sharing.ErrUnavailable)
+	if warned == "" {
+		t.Error("nobody hears that the cluster says nothing")
+	}
+	want := map[sharing.GPUID]string{"GPU-a": "fan (ops)"}
+	if d := cmp.Diff([]map[sharing.GPUID]string{want}, set); d != "" {
+		t.Error(d)
+	}
+	set, warned = nil, ""
+	c = start()
+	if d := cmp.Diff([]map[sharing.GPUID]string{want}, set); d != "" || warned != "" {
+		t.Errorf("after a restart: %s, %q", d, warned)
+	}
+	c.tell([]byte(`{"cordoned":[]}`), nil)
+	if len(set) != 1 || warned == "" {
+		t.Errorf("what cannot be read changes: %v, %q", set, warned)
+	}
+	c.tell(nil, nil)
+	if len(set) != 2 || len(set[1]) != 0 || warned != "" {
+		t.Errorf("handed back: %v, %q", set, warned)
+	}
+	if err := os.WriteFile(filepath.Join(dir, cordonsFile), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if start(); warned == "" {
+		t.Error("a damaged file is not said")
+	}
+}

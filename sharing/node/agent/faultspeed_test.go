@@ -1,0 +1,160 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/monitor/health"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node"
+)
+
+// faultyNode has GPUs that fail, what is known of them, and what the cluster was told.
+type faultyNode struct {
+	mu      sync.Mutex
+	lost    map[sharing.GPUID]bool
+	hangs   map[sharing.GPUID]bool
+	xids    chan health.XID
+	gpus    []sharing.GPUID
+	known   map[sharing.GPUID]sharing.Health
+	changed chan struct{}
+	// told is what the cluster was told last that is no good news, since it was emptied.
+	told map[sharing.GPUID]string
+}
+
+func (n *faultyNode) Check(ctx context.Context, id sharing.GPUID) error {
+	n.mu.Lock()
+	lost, hangs := n.lost[id], n.hangs[id]
+	n.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+		return fmt.Errorf("it hangs: %w", sharing.ErrUnavailable)
+	}
+	if lost {
+		return fmt.Errorf("it is gone: %w", sharing.ErrLost)
+	}
+	return nil
+}
+
+func (n *faultyNode) Recovery(context.Context, sharing.GPUID) health.Recovery {
+	return health.Recovery{Known: true}
+}
+func (n *faultyNode) Sensors(context.Context, sharing.GPUID) health.Sensors { return health.Sensors{} }
+
+func (n *faultyNode) NextXID(ctx context.Context) (health.XID, error) {
+	select {
+	case <-ctx.Done():
+		return health.XID{}, ctx.Err()
+	case x := <-n.xids:
+		return x, nil
+	}
+}
+
+// tell is what the runtime does with a change of health, as far as others see it.
+func (n *faultyNode) tell(id sharing.GPUID, h sharing.Health, _ string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.known[id] = h
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+func (n *faultyNode) wait() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.changed
+}
+
+func (n *faultyNode) books() (b node.Books) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, id := range n.gpus {
+		b.GPUs = append(b.GPUs, node.BookedGPU{View: ledger.View{GPU: sharing.GPU{UUID: id, Health: n.known[id]}}})
+	}
+	return b
+}
+
+func (n *faultyNode) write(_ context.Context, text json.RawMessage) error {
+	var s gpunode.Status
+	if err := json.Unmarshal(text, &s); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, g := range s.GPUs {
+		if id := sharing.GPUID(g.UUID); g.Health != "healthy" || n.told[id] == "" {
+			n.told[id] = g.Health
+		}
+	}
+	return nil
+}
+
+// With the agent's own rhythm a fault stands in the GPUNode within five seconds, whenever it comes, of whichever kind it is,
+// also while another GPU hangs and the cluster was told of something just before; and it stands of no other GPU.
+func TestTheClusterIsToldOfAFaultWithinFiveSeconds(t *testing.T) {
+	const bad, other = sharing.GPUID("GPU-1"), sharing.GPUID("GPU-2")
+	for name, fault := range map[string]struct {
+		beside bool // another one hangs
+		do     func(*faultyNode)
+		want   string
+	}{
+		"an XID":                       {false, func(n *faultyNode) { n.xids <- health.XID{GPU: bad, GI: health.WholeGPU, XID: 48} }, "unhealthy"},
+		"lost without a word":          {false, func(n *faultyNode) { n.lost[bad] = true }, "lost"},
+		"one that hangs":               {false, func(n *faultyNode) { n.hangs[bad] = true }, "suspect"},
+		"an XID beside one that hangs": {true, func(n *faultyNode) { n.xids <- health.XID{GPU: bad, GI: health.WholeGPU, XID: 79} }, "lost"},
+		"lost beside one that hangs":   {true, func(n *faultyNode) { n.lost[bad] = true }, "lost"},
+		"hangs beside one that hangs":  {true, func(n *faultyNode) { n.hangs[bad] = true }, "suspect"},
+	} {
+		for after := time.Duration(0); after < 4*time.Second; after += 170 * time.Millisecond {
+			t.Run(fmt.Sprint(name, " after ", after), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					n := &faultyNode{
+						lost: map[sharing.GPUID]bool{}, hangs: map[sharing.GPUID]bool{other: fault.beside}, xids: make(chan health.XID, 1), changed: make(chan struct{}),
+						gpus: []sharing.GPUID{"GPU-0", bad, other, "GPU-3"}, known: map[sharing.GPUID]sharing.Health{}, told: map[sharing.GPUID]string{},
+					}
+					ctx, cancel := context.WithCancel(t.Context())
+					w := &health.Watch{Driver: n, GPUs: n.gpus, Log: slog.New(slog.DiscardHandler), Tell: n.tell, Every: probeEvery, Deadline: probeDeadline}
+					p := &publisher{
+						log: slog.New(slog.DiscardHandler), changed: n.wait, books: n.books, write: n.write,
+						beat:  func(context.Context, time.Time, time.Duration) error { return nil },
+						pause: publishPause, retry: publishRetry, every: time.Hour,
+					}
+					var wg sync.WaitGroup
+					wg.Go(func() { _ = w.Run(ctx) })
+					wg.Go(func() { _ = p.run(ctx) })
+					time.Sleep(10*time.Second + after)
+					n.mu.Lock()
+					fault.do(n)
+					clear(n.told)
+					n.mu.Unlock()
+					time.Sleep(5 * time.Second)
+					n.mu.Lock()
+					for _, id := range n.gpus {
+						want := map[bool]string{true: fault.want, false: "healthy"}[id == bad]
+						if id == other && fault.beside {
+							want = "suspect"
+						}
+						if got := cmp.Or(n.told[id], "healthy"); got != want {
+							t.Errorf("%s is told to be %q, want %q", id, got, want)
+						}
+					}
+					n.mu.Unlock()
+					cancel()
+					wg.Wait()
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,99 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/deviceplugin"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+)
+
+// GPUs that are left to others are not offered, not even as lost ones, and others only as what they give.
+func TestUnitsByRules(t *testing.T) {
+	t.Parallel()
+	k := loadKnown(filepath.Join(t.TempDir(), "inventory.json"), "boot", slog.New(slog.DiscardHandler))
+	gpus := []sharing.GPU{{UUID: "a", Index: 0, Memory: 8 * sharing.GiB, Health: sharing.HealthOK}, {UUID: "b", Index: 1, Memory: 8 * sharing.GiB, Health: sharing.HealthOK}}
+	k.take(gpus, cutRules{})
+	p := config.Pool{Mode: config.ModeShared, GPUs: []config.GPURule{{Indexes: []int{0}, Settings: config.GPUSettings{Mode: config.ModeWhole}}}}
+	want := []deviceplugin.Unit{{UUID: "a", GiB: 8, NoShare: true}, {UUID: "b", GiB: 8, NoWhole: true}}
+	if diff := cmp.Diff(want, k.take(gpus, cutRules{gives: givesOf(p)})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := k.take(gpus[1:], cutRules{excluded: map[sharing.GPUID]bool{"a": true}}); len(got) != 1 || got[0].UUID != "b" {
+		t.Errorf("left to others: %+v", got)
+	}
+	if givesOf(config.Pool{GPUs: []config.GPURule{{Settings: config.GPUSettings{Exclude: true}}}}) != nil {
+		t.Error("a rule that says nothing of modes changes what is offered")
+	}
+}
+
+// A GPU that is overcommitted counts for more in fractions, and for one in whole.
+func TestUnitsOvercommitted(t *testing.T) {
+	t.Parallel()
+	k := loadKnown(filepath.Join(t.TempDir(), "inventory.json"), "boot", slog.New(slog.DiscardHandler))
+	g := sharing.GPU{UUID: "a", Memory: 8 * sharing.GiB, Health: sharing.HealthOK, Overcommit: sharing.Overcommit{Memory: 150, Compute: 200}}
+	want := []deviceplugin.Unit{{UUID: "a", GiB: 12, Percent: 200}}
+	if diff := cmp.Diff(want, k.take([]sharing.GPU{g}, cutRules{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	again := loadKnown(k.file, "boot", slog.New(slog.DiscardHandler))
+	want[0].Lost = true
+	if diff := cmp.Diff(want, again.take(nil, cutRules{})); diff != "" {
+		t.Errorf("after a restart (-want +got):\n%s", diff)
+	}
+}
+
+// A change of what GPUs there are asks for stock to be taken anew, and what is known of them outlives a restart.
+func TestStepRules(t *testing.T) {
+	a, _ := built(t, "")
+	gpus := []sharing.GPU{{UUID: "a", Index: 0, Memory: 8 * sharing.GiB, Reserved: sharing.GiB}, {UUID: "b", Index: 1, Memory: 8 * sharing.GiB}}
+	use := func(rules ...config.GPURule) { a.pool.Store(&config.Pool{GPUs: rules}) }
+	use()
+	if err := a.stepRules(gpus); err != nil {
+		t.Fatal(err)
+	}
+	use(config.GPURule{Indexes: []int{0}, Settings: config.GPUSettings{PowerLimitWatts: 300}})
+	if err := a.stepRules(gpus); err != nil || a.modes("a").PowerLimit != 300_000 || a.modes("b").PowerLimit != 0 {
+		t.Errorf("a power limit: %v, %+v", err, a.modes("a"))
+	}
+	held := config.GPUSettings{Backends: config.BackendListOf(config.BackendDriver, config.BackendMPS), MinLevel: sharing.LevelClient}
+	use(config.GPURule{Indexes: []int{0}, Settings: held})
+	if err := a.stepRules(gpus); err != nil || a.setting("a") != held || a.setting("b") != (config.GPUSettings{}) {
+		t.Errorf("what holds fractions: %v, %+v and %+v", err, a.setting("a"), a.setting("b"))
+	}
+	use(config.GPURule{Indexes: []int{0}, Settings: config.GPUSettings{Overcommit: sharing.Overcommit{Compute: 200}}})
+	if err := a.stepRules(gpus); !errors.Is(err, errRescan) {
+		t.Errorf("a GPU that is overcommitted: %v", err)
+	}
+	if got := a.admit(gpus); len(got) != 2 || got[0].BookablePercent() != 200 || got[1].BookablePercent() != 100 {
+		t.Errorf("admitted: %+v", got)
+	}
+	use(config.GPURule{Indexes: []int{0}, Settings: config.GPUSettings{MemoryReserve: 2 * sharing.GiB, Backends: held.Backends, MinLevel: held.MinLevel}}, config.GPURule{Settings: config.GPUSettings{Exclude: true}})
+	if err := a.stepRules(gpus); !errors.Is(err, errRescan) {
+		t.Errorf("a GPU that is left out: %v", err)
+	}
+	if got := a.admit(gpus); len(got) != 1 || got[0].UUID != "a" || got[0].Reserved != 3*sharing.GiB || !a.isExcluded()["b"] {
+		t.Errorf("admitted: %+v, excluded %v", got, a.isExcluded())
+	}
+	if s := a.setting("a"); s.Backends != held.Backends || s.MinLevel != held.MinLevel {
+		t.Errorf("kept: %+v", s)
+	}
+	b, _ := built(t, "")
+	b.opt.Dirs.Dir, b.state = a.opt.Dirs.Dir, a.state
+	b.loadRules(a.boot)
+	if diff := cmp.Diff(a.rules.now, b.rules.now); diff != "" || !b.setting("b").Exclude {
+		t.Errorf("after a restart (-before +after):\n%s", diff)
+	}
+	b.loadRules("another boot")
+	if len(b.rules.now) > 0 {
+		t.Errorf("after a reboot: %+v", b.rules.now)
+	}
+}

@@ -1,0 +1,49 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"slices"
+
+	"github.com/kerf-gpu/kerf/mig/keep"
+	"github.com/kerf-gpu/kerf/monitor/health"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// hurtInstances are the MIG instances on which a fault stands, over watches of one driver.
+type hurtInstances struct {
+	machines map[health.Instance]*health.Machine
+	// places are where they were when the fault came: they may be gone by the time that it is over.
+	places map[health.Instance]sharing.Instance
+}
+
+// tellInstance tells the runtime of a fault of one MIG instance. One that Kerf did not make is nobody's.
+func (a *agent) tellInstance(cut *keep.Manager, in health.Instance, h sharing.Health, reason string) {
+	place, known := a.hurt.places[in]
+	for _, v := range cut.Views() {
+		i := slices.IndexFunc(v.Pieces, func(p keep.Piece) bool { return p.Ours && p.GI == in.GI })
+		if v.GPU == in.GPU && i >= 0 && !known {
+			place, known = v.Pieces[i].Instance, true
+		}
+	}
+	if !known {
+		a.log.Warn("a fault is on a MIG instance that is not Kerf's", "gpu", string(in.GPU), "gi", in.GI, "health", h.String())
+		return
+	}
+	if a.hurt.places == nil {
+		a.hurt.places = map[health.Instance]sharing.Instance{}
+	}
+	if a.hurt.places[in] = place; h == sharing.HealthOK {
+		delete(a.hurt.places, in)
+	}
+	a.runtime.SetInstanceHealth(in.GPU, place, h, reason)
+}
+
+// mendInstances forgets all faults of instances: none outlives its driver.
+func (a *agent) mendInstances() {
+	for in, place := range a.hurt.places {
+		a.runtime.SetInstanceHealth(in.GPU, place, sharing.HealthOK, "")
+	}
+	a.hurt = hurtInstances{}
+}

@@ -1,0 +1,181 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/kerf-gpu/kerf/deviceplugin"
+	"github.com/kerf-gpu/kerf/internal/atomicfile"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+)
+
+// knownGPUs remembers every GPU that this boot has had, so that what a node offers does not change because a
+// GPU was lost, not even over a restart of the agent.
+type knownGPUs struct {
+	file  string
+	boot  string
+	log   *slog.Logger
+	units map[sharing.GPUID]deviceplugin.Unit
+}
+
+// knownFile is the form on disk.
+type knownFile struct {
+	BootID string      `json:"boot_id"`
+	Units  []knownUnit `json:"units"`
+}
+
+type knownUnit struct {
+	UUID    sharing.GPUID            `json:"uuid"`
+	NUMA    int                      `json:"numa"`
+	GiB     int                      `json:"gib"`
+	Percent int                      `json:"percent,omitempty"`
+	Cut     bool                     `json:"cut,omitempty"`
+	MIG     []deviceplugin.Instances `json:"mig,omitempty"`
+}
+
+// cutRules say how GPUs in MIG mode are counted.
+type cutRules struct {
+	// most is how many instances of each profile a GPU can have, by the profiles' names; none for one of which that is not
+	// known now.
+	most map[sharing.GPUID]map[string]int
+	// gives is what a GPU gives; nil where all give what the node offers.
+	gives func(sharing.GPU) config.Mode
+	// excluded are left to others: they are not counted.
+	excluded map[sharing.GPUID]bool
+	// memory is true where memory may be asked for that an instance gives.
+	memory bool
+	// turns are the GPUs whose MIG mode demand may change: they count with all that they give in either mode, whichever they
+	// are in. It is nil while that is not known.
+	turns map[sharing.GPUID]bool
+	// shared are the GPUs whose instances are shared, and count each by itself.
+	shared map[sharing.GPUID]bool
+}
+
+// loadKnown reads what was remembered. A file that cannot be read, or is of another boot, is none: what the
+// driver shows then counts.
+func loadKnown(file, boot string, log *slog.Logger) *knownGPUs {
+	k := &knownGPUs{file: file, boot: boot, log: log, units: map[sharing.GPUID]deviceplugin.Unit{}}
+	data, err := os.ReadFile(file)
+	var f knownFile
+	if err == nil {
+		err = json.Unmarshal(data, &f)
+	}
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			log.Warn("GPUs of before not remembered", "file", file, "error", err.Error())
+		}
+		return k
+	}
+	if f.BootID != boot {
+		return k
+	}
+	for _, u := range f.Units {
+		k.units[u.UUID] = deviceplugin.Unit{UUID: u.UUID, NUMA: u.NUMA, GiB: u.GiB, Percent: u.Percent, Lost: true, Cut: u.Cut, MIG: u.MIG}
+	}
+	return k
+}
+
+// take takes in what the runtime shows and returns all units, in the order of their UUIDs. A GPU in MIG mode
+// is neither shared nor given whole: it counts with the instances that it can have.
+func (k *knownGPUs) take(gpus []sharing.GPU, rules cutRules) []deviceplugin.Unit {
+	for id, u := range k.units {
+		u.Lost = true
+		k.units[id] = u
+		if id.IsPart() && !slices.ContainsFunc(gpus, func(g sharing.GPU) bool { return g.UUID == id }) {
+			delete(k.units, id) // it went with the layout, and nobody has a share of it
+		}
+	}
+	grown := false
+	for id := range rules.excluded {
+		_, known := k.units[id]
+		grown = grown || known
+		delete(k.units, id)
+	}
+	for _, g := range gpus {
+		old, known := k.units[g.UUID]
+		lost := g.Health == sharing.HealthLost || g.Health == sharing.HealthUnhealthy ||
+			g.Health == sharing.HealthUnknown && g.HealthReason != "" // there is no driver any more; before the first probe there is no reason
+		if g.Memory == 0 {
+			continue
+		}
+		turns := rules.turns[g.UUID] || rules.turns == nil && turned(old)
+		u := deviceplugin.Unit{UUID: g.UUID, NUMA: g.NUMA, GiB: int(g.Bookable() / sharing.GiB), Lost: lost, Cut: g.MIG && !turns || g.UUID.IsPart()} //nolint:gosec // far below 2^31 GiB
+		if p := g.BookablePercent(); p > sharing.FullGPU {
+			u.Percent = int(p)
+		}
+		if rules.gives != nil && !g.UUID.IsPart() {
+			mode := rules.gives(g)
+			u.NoShare, u.NoWhole = !mode.Shared(), !mode.Whole()
+		}
+		most := rules.most[g.UUID]
+		if g.MIG || turns {
+			if u.MIG = instancesOf(most); most == nil && (old.Cut || turned(old)) {
+				u.MIG = old.MIG
+			}
+		}
+		switch {
+		case turns && g.MIG && turned(old):
+			u.GiB, u.Percent = old.GiB, old.Percent // as outside of MIG mode
+		case g.MIG && !turns:
+			if !rules.memory || rules.shared[g.UUID] || most != nil && u.MIG == nil {
+				u.GiB = 0
+			}
+			if rules.shared[g.UUID] {
+				u.MIG = nil
+			}
+		}
+		k.units[g.UUID] = u
+		grown = grown || !known || old.Cut != u.Cut || old.GiB != u.GiB || old.Percent != u.Percent || !slices.Equal(old.MIG, u.MIG)
+	}
+	if grown {
+		k.save()
+	}
+	return k.sorted()
+}
+
+// turned reports whether a unit counted with both modes.
+func turned(u deviceplugin.Unit) bool { return !u.Cut && len(u.MIG) > 0 }
+
+// instancesOf names the profiles as resources; nil for none.
+func instancesOf(most map[string]int) []deviceplugin.Instances {
+	var out []deviceplugin.Instances
+	for _, name := range slices.Sorted(maps.Keys(most)) {
+		if resource, ok := sharing.MIGResource(name); ok && most[name] > 0 {
+			out = append(out, deviceplugin.Instances{Resource: resource, Count: most[name]})
+		}
+	}
+	return out
+}
+
+func (k *knownGPUs) sorted() []deviceplugin.Unit {
+	out := make([]deviceplugin.Unit, 0, len(k.units))
+	for _, u := range k.units {
+		out = append(out, u)
+	}
+	slices.SortFunc(out, func(a, b deviceplugin.Unit) int { return cmp.Compare(a.UUID, b.UUID) })
+	return out
+}
+
+func (k *knownGPUs) save() {
+	f := knownFile{BootID: k.boot}
+	for _, u := range k.sorted() {
+		f.Units = append(f.Units, knownUnit{UUID: u.UUID, NUMA: u.NUMA, GiB: u.GiB, Percent: u.Percent, Cut: u.Cut, MIG: u.MIG})
+	}
+	data, err := json.Marshal(f)
+	if err == nil {
+		err = atomicfile.Write(k.file, data, 0o600)
+	}
+	if err != nil {
+		k.log.Warn("GPUs not remembered over a restart", "file", k.file, "error", err.Error())
+	}
+}

@@ -1,0 +1,210 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kerf-gpu/kerf/deviceplugin"
+	"github.com/kerf-gpu/kerf/hooks/nri"
+	"github.com/kerf-gpu/kerf/internal/containerd"
+	"github.com/kerf-gpu/kerf/internal/kube"
+	"github.com/kerf-gpu/kerf/internal/kubelet"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/node"
+)
+
+// kubernetes is what the agent is beside its node API on a node of a cluster: device plugin, NRI plugin, the
+// view of the node's pods, and the second witness.
+type kubernetes struct {
+	*containers
+	plugin      *deviceplugin.Plugin
+	inject      *nri.Plugin
+	api         *kube.Client
+	runtimeDoor *containerd.Client
+	// judged and doubted are the conditions that the container runtime's configuration has set.
+	judged, doubted map[string]string
+	// restarted asks for a new judgement, because the container runtime has just been connected to.
+	restarted chan struct{}
+	kubelet   *kubelet.Client
+	pulse     *pulse
+	cordons   *cordons
+}
+
+// newKubernetes opens the doors; nothing is served and nobody is asked yet.
+func newKubernetes(c *containers) (*kubernetes, error) {
+	a, k := c.agent, &kubernetes{containers: c, pulse: newPulse(), restarted: make(chan struct{}, 1)}
+	var err error
+	if k.api, err = kube.Open(kube.Options{Kubeconfig: a.opt.Cluster.Kubeconfig, Node: a.opt.Cluster.Node, Log: a.log}); err != nil {
+		return nil, fmt.Errorf("API server: %w", err)
+	}
+	k.cordons = &cordons{log: a.log, dir: a.state, set: a.runtime.SetCordons, warn: a.runtime.SetWarning}
+	k.cordons.restore()
+	if k.runtimeDoor, err = containerd.Open(a.opt.Cluster.RuntimeSocket); err != nil {
+		return nil, fmt.Errorf("container runtime: %w", err)
+	}
+	a.seen = func(ctx context.Context) ([]sharing.Seen, error) {
+		return k.runtimeDoor.Containers(ctx, containerd.NamespaceKubernetes)
+	}
+	if k.kubelet, err = kubelet.Open(kubelet.SocketPath(a.opt.Cluster.Kubelet)); err != nil {
+		return nil, errors.Join(fmt.Errorf("kubelet: %w", err), k.runtimeDoor.Close())
+	}
+	k.plugin = deviceplugin.New(deviceplugin.Options{
+		Dir: filepath.Join(a.opt.Cluster.Kubelet, "device-plugins"), Log: a.log, Gate: k.gate, Cuts: k.cuts, Answered: a.events.Allocated,
+		Share:    a.shares[shareKubelet],
+		Holdings: &holdings{kubelet: k.kubelet, pods: k.api.Asking, begun: a.runtime.KnownPods},
+	})
+	// The monitor puts its socket there, if one runs; the folder is there first, because containers keep what they were
+	// given.
+	view := filepath.Join(a.opt.Dirs.Dir, "pods")
+	if err := os.MkdirAll(view, 0o755); err != nil {
+		return nil, errors.Join(fmt.Errorf("make folder of pods' own numbers: %w", err), k.close())
+	}
+	missed := &missedNews{warn: a.runtime.SetWarning, event: k.api.Event}
+	k.inject, err = nri.New(nri.Options{
+		Socket: a.opt.Cluster.NRISocket, Log: a.log, Node: a.runtime, Pods: k.api, Starts: k.starts, Exempt: a.opt.Cluster.Exempt, Failpoints: a.opt.Failpoints, View: view,
+		HostPaths: nri.HostPaths{Guarded: a.opt.guardedPaths(), Allowed: a.opt.Cluster.HostPaths, Namespaces: k.api},
+		Missed:    missed.tell,
+		Condition: func(why string) { a.runtime.SetPodBlocked("nri", why) },
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("NRI plugin: %w", err), k.close())
+	}
+	c.tell = k.tellKubelet
+	a.runtime.AwaitWitness()
+	a.runtime.TellPods(func(ctx context.Context, ref sharing.ContainerRef, reason, message string) {
+		k.api.Event(ctx, ref, reason, message, reason != node.MendedReason)
+	})
+	a.runtime.TellNode(func(ctx context.Context, reason, message string) {
+		k.api.Event(ctx, sharing.ContainerRef{}, reason, message, true)
+	})
+	a.runtime.PodLabels(k.api.Labels)
+	a.runtime.EvictPods(k.api.Evict)
+	a.runtime.TellMIG(k.tellCut)
+	// Until each has spoken for itself.
+	a.runtime.SetPodBlocked("nri", "the NRI plugin is not connected to the container runtime yet")
+	a.runtime.SetPodBlocked("runtime", "the container runtime's configuration has not been read yet")
+	a.runtime.SetPodBlocked("cdi", "the CDI specs have not been written yet")
+	return k, nil
+}
+
+// run serves kubelet and the container runtime until ctx ends.
+func (k *kubernetes) run(ctx context.Context) error {
+	k.api.OnGone(k.runtime.PodGone)
+	g, ctx := errgroup.WithContext(ctx)
+	k.news.to(func(reason, message string) { k.api.Event(ctx, sharing.ContainerRef{}, reason, message, true) })
+	k.configNews.to(ctx, k.api)
+	g.Go(func() error { k.watchConfigMap(ctx); return nil })
+	g.Go(func() error { k.followLabels(ctx, k.api.OwnLabels); return nil })
+	g.Go(func() error { return k.pulse.run(ctx) })
+	g.Go(func() error { return k.api.Run(ctx) })
+	g.Go(func() error { k.api.Resync(ctx, k.runtime.KnownPods, k.runtime.PodGone); return nil })
+	g.Go(func() error { return k.inject.Run(ctx) })
+	g.Go(func() error { return k.plugin.Run(ctx) })
+	g.Go(func() error { return k.judgeRuntime(ctx) })
+	g.Go(func() error { return k.followRuntime(ctx) })
+	g.Go(func() error { return k.crossCheckLoop(ctx) })
+	g.Go(func() error { return k.publisher().run(ctx) })
+	g.Go(func() error { k.followLeaving(ctx); return nil })
+	g.Go(func() error { k.markNode(ctx); return nil })
+	g.Go(func() error { k.api.FollowSpec(ctx, k.cordons.tell); return nil })
+	if k.opt.Cluster.Label {
+		g.Go(func() error { k.labelNode(ctx); return nil })
+	}
+	g.Go(func() error { k.followOthers(ctx); return nil })
+	err := g.Wait()
+	return errors.Join(err, k.close())
+}
+
+func (k *kubernetes) publisher() *publisher {
+	return &publisher{
+		log: k.log, changed: k.runtime.Changed, books: k.runtime.Books, renewed: k.api.Renewed(), write: k.api.PublishStatus, beat: k.api.Heartbeat,
+		pause: publishPause, retry: publishRetry, every: heartbeatEvery,
+	}
+}
+
+func (k *kubernetes) close() error { return errors.Join(k.runtimeDoor.Close(), k.kubelet.Close()) }
+
+// tellKubelet tells kubelet what the node offers, and who holds what of it.
+func (k *kubernetes) tellKubelet(units []deviceplugin.Unit) {
+	pool := k.runtime.Pool()
+	err := k.plugin.SetInventory(deviceplugin.Inventory{
+		Units: units, Memory: pool.Offers(config.Mode.Shared) || pool.SharesMIG() || hardwareMemory(pool), Percent: pool.Offers(config.Mode.Shared), Whole: pool.Offers(config.Mode.Whole), MIG: pool.Offers(config.Mode.MIG),
+	})
+	text := ""
+	if err != nil {
+		text = fmt.Sprintf("kubelet cannot be told of the GPUs: %v", err)
+	}
+	k.runtime.SetPodBlocked("inventory", text)
+	k.plugin.SetHolders(k.runtime.Holders())
+}
+
+// unregistered says which resources kubelet does not offer yet: it refuses for good the pods that ask for them.
+func (k *kubernetes) unregistered() []string {
+	var why []string
+	advertised := false
+	for _, s := range k.plugin.Status() {
+		advertised = advertised || s.Advertised
+		if s.Advertised && !s.Registered {
+			why = append(why, "kubelet has not taken "+s.Resource+" yet")
+		}
+	}
+	if !advertised {
+		why = append(why, "kubelet has not been told of any GPU yet")
+	}
+	return why
+}
+
+// stuck says why kubelet should start this pod's container anew. What a container has of the driver was mounted when
+// it was made: device files and libraries of a driver that is loaded anew, or is another version, are not among it.
+func (k *kubernetes) stuck() string {
+	if !k.runtime.DriverGone() {
+		return ""
+	}
+	return "the NVIDIA driver that was there does not answer any more; if it is loaded again, a container sees it only after a restart"
+}
+
+// cuts waits until no MIG instance is being cut for a pod. The error says which ones are.
+func (k *kubernetes) cuts(ctx context.Context) error {
+	for {
+		changed := k.runtime.Changed()
+		why := k.runtime.PendingCuts()
+		if len(why) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", strings.Join(why, "; "), sharing.ErrUnavailable)
+		case <-changed:
+		}
+	}
+}
+
+// gate waits until pods' containers may start: what kubelet waits for before each of them. The error says
+// what is not ready. An agent that has just been stopped for a while first finds out whether NRI still has it.
+func (k *kubernetes) gate(ctx context.Context) error {
+	for {
+		if err := k.pulse.steady(ctx); err != nil {
+			return fmt.Errorf("kerf-agent was stopped for a while, and finds out what it missed: %w", sharing.ErrUnavailable)
+		}
+		changed := k.runtime.Changed()
+		why := k.runtime.PodsNotReady()
+		if len(why) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("kerf-agent is not ready: %s: %w", strings.Join(why, "; "), sharing.ErrUnavailable)
+		case <-changed:
+		}
+	}
+}

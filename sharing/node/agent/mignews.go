@@ -1,0 +1,77 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node"
+)
+
+// The reasons of events about MIG.
+const (
+	// reasonCut of a pod: its MIG instance is there, and how long it took to cut it.
+	reasonCut = "MIGInstanceReady"
+	// reasonUncut of a pod: its MIG instance is not there yet, and why; it is tried again.
+	reasonUncut = "MIGInstanceWaits"
+	// reasonWaits of the node: a GPU is not cut as its pool says, and whom that waits for.
+	reasonWaits = "MIGWaits"
+	// reasonTrouble of the node: a GPU gives no MIG instances, and why.
+	reasonTrouble = "MIGTrouble"
+)
+
+// tellCut says in the pod's events what became of its instance.
+func (k *kubernetes) tellCut(ctx context.Context, n node.MIGNotice) {
+	where := fmt.Sprintf("MIG instance %s of GPU %d", n.Instance, n.GPU.Index)
+	switch {
+	case n.Err != nil:
+		k.api.Event(ctx, n.Container, reasonUncut, fmt.Sprintf("%s is not there yet, and it is tried again: %v", where, n.Err), true)
+	case n.Warm:
+		k.api.Event(ctx, n.Container, reasonCut, where+" was there, and free", false)
+	default:
+		k.api.Event(ctx, n.Container, reasonCut, fmt.Sprintf("%s was cut in %s", where, n.Took.Round(time.Millisecond)), false)
+	}
+}
+
+// migNews says in the node's events what stands in the way on its GPUs, once for each sentence.
+type migNews struct {
+	mu   sync.Mutex
+	tell func(reason, message string)
+	said map[sharing.GPUID]string
+}
+
+// to sets who is told. Before, nothing is said, and nothing is forgotten.
+func (m *migNews) to(tell func(reason, message string)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tell = tell
+}
+
+// say tells of a GPU: why it gives no instances, or why it is not as its pool wants it; both empty where all is well.
+func (m *migNews) say(gpu sharing.GPUID, trouble, waits string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	reason, text := reasonTrouble, trouble
+	if text == "" {
+		reason, text = reasonWaits, waits
+	}
+	if m.tell == nil || m.said[gpu] == text {
+		return
+	}
+	if m.said == nil {
+		m.said = map[sharing.GPUID]string{}
+	}
+	m.said[gpu] = text
+	switch {
+	case text == "":
+	case reason == reasonTrouble:
+		m.tell(reason, fmt.Sprintf("GPU %s gives no MIG instances: %s", gpu, text))
+	default:
+		m.tell(reason, fmt.Sprintf("MIG on GPU %s is not as the pool says: %s", gpu, text))
+	}
+}

@@ -1,0 +1,265 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/cgroup"
+	"github.com/kerf-gpu/kerf/internal/mountns"
+	door "github.com/kerf-gpu/kerf/internal/mps"
+	"github.com/kerf-gpu/kerf/internal/nvml"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/choice"
+	"github.com/kerf-gpu/kerf/sharing/caps/mps"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/node"
+)
+
+const (
+	// mpsTryEvery is how often a GPU is tried again on which no daemon came up.
+	mpsTryEvery = time.Minute
+	// mpsTryDomain is that of the daemon that is started to see whether one comes up.
+	mpsTryDomain = "probe"
+)
+
+// mpsDaemons is MPS for the runtime: the supervisor, with the driver that is in use for the compute modes.
+type mpsDaemons struct {
+	sup *mps.Supervisor
+	// missing says why there is no MPS on this machine; sup is then nil.
+	missing error
+	lib     atomic.Pointer[nvml.Library]
+
+	mu        sync.Mutex
+	recovered bool
+	tried     map[sharing.GPUID]try
+}
+
+// try is what came of starting a daemon to see.
+type try struct {
+	at  time.Time
+	err error
+}
+
+// newMPS looks the program up. A machine without it has no MPS, which is no error of the agent's.
+func (a *agent) newMPS(boot string) *mpsDaemons {
+	m := &mpsDaemons{tried: map[sharing.GPUID]try{}}
+	program, err := door.Find(a.opt.Driver.Path, a.opt.Driver.Folders)
+	if err == nil {
+		m.sup, err = mps.New(mps.Options{
+			Dir: filepath.Join(a.opt.Dirs.Dir, "mps"), Program: program, Modes: m, Rule: a.modeRule, BootID: boot, Owner: node.UserOfDomain, Keep: a.keepDaemon, Log: a.log,
+			Again: func(mps.Key) { a.events.MPSRestarted() },
+		})
+	}
+	m.missing = err
+	return m
+}
+
+// keepDaemon moves a daemon to a cgroup beside those of our grants, where the end of this program's container or
+// service does not reach it, and nobody takes it for a stranger.
+func (a *agent) keepDaemon(pid int) error {
+	rel := node.DaemonsOf(a.cgroupParent)
+	group, err := a.cgroups.Create(rel)
+	if errors.Is(err, sharing.ErrConflict) {
+		group, err = a.cgroups.Open(filepath.Join(a.cgroups.Mount, rel), 0)
+	}
+	if err == nil {
+		err = group.Add(pid)
+	}
+	if err != nil {
+		return fmt.Errorf("move process %d to the cgroup of daemons: %w", pid, err)
+	}
+	return nil
+}
+
+// noMPSForPods says why this agent can have no pod's container held by MPS; it is empty where it can.
+func noMPSForPods() string {
+	host, err := mountns.IsHost()
+	switch {
+	case err != nil:
+		return "it could not be told whether the agent shares its mounts with the node: " + err.Error()
+	case !host:
+		return "the agent has mounts of its own, as in a container: it can mount no /dev/shm on the node for a daemon of MPS and its clients"
+	}
+	return ""
+}
+
+// forRuntime is nil where there is no MPS.
+func (m *mpsDaemons) forRuntime() node.MPS {
+	if m.sup == nil {
+		return nil
+	}
+	return m
+}
+
+// ComputeMode implements mps.Modes.
+func (m *mpsDaemons) ComputeMode(ctx context.Context, gpu sharing.GPUID) (sharing.ComputeMode, error) {
+	lib := m.lib.Load()
+	if lib == nil {
+		return sharing.ComputeModeAsIs, fmt.Errorf("no driver answers: %w", sharing.ErrUnavailable)
+	}
+	return lib.ComputeMode(ctx, gpu)
+}
+
+// SetComputeMode implements mps.Modes.
+func (m *mpsDaemons) SetComputeMode(ctx context.Context, gpu sharing.GPUID, mode sharing.ComputeMode) error {
+	lib := m.lib.Load()
+	if lib == nil {
+		return fmt.Errorf("no driver answers: %w", sharing.ErrUnavailable)
+	}
+	return lib.SetComputeMode(ctx, gpu, mode)
+}
+
+func keyOf(l node.MPSLease) (mps.Key, mps.Terms) {
+	return mps.Key{GPU: l.GPU, Domain: l.Domain, Contained: l.Contained}, mps.Terms{Memory: l.Memory, Percent: l.Percent}
+}
+
+// changedModes reports whether there are GPUs whose compute mode was changed and not put back.
+func (m *mpsDaemons) changedModes() bool { return m.sup != nil && len(m.sup.ModesChanged()) > 0 }
+
+// Prepare implements node.MPS.
+func (m *mpsDaemons) Prepare(ctx context.Context, l node.MPSLease) error {
+	key, terms := keyOf(l)
+	return m.sup.Join(ctx, key, l.ID, terms)
+}
+
+// Enter implements node.MPS.
+func (m *mpsDaemons) Enter(ctx context.Context, l node.MPSLease) error {
+	key, terms := keyOf(l)
+	if _, err := m.sup.Acquire(ctx, key, l.ID, terms); err != nil || l.PID == 0 {
+		return err
+	}
+	places, err := m.sup.Places(key)
+	if err == nil {
+		err = mountns.Show(places.Own, l.PID)
+	}
+	if err != nil {
+		return errors.Join(err, m.sup.Release(context.WithoutCancel(ctx), key, l.ID))
+	}
+	return nil
+}
+
+// Client implements node.MPS.
+func (m *mpsDaemons) Client(l node.MPSLease) (node.MPSClient, error) {
+	key, _ := keyOf(l)
+	places, err := m.sup.Places(key)
+	if err != nil {
+		return node.MPSClient{}, err
+	}
+	list, err := door.ClientEnv(places.Pipe, l.Memory, l.Percent)
+	if err != nil {
+		return node.MPSClient{}, err
+	}
+	c := node.MPSClient{Env: map[string]string{}}
+	for _, e := range list {
+		name, value, _ := strings.Cut(e, "=")
+		c.Env[name] = value
+	}
+	if key.Contained {
+		// The pipe directory keeps its path, which the daemon has told its server, too. Read-only: sockets work, and
+		// nobody puts a file of his own where the daemon, which is root on the node, writes.
+		c.Mounts = []sharing.Mount{{Source: places.Source, Target: places.Pipe, ReadOnly: true}, {Source: places.Shm, Target: door.SharedMemory}}
+	}
+	return c, nil
+}
+
+// Leave implements node.MPS.
+func (m *mpsDaemons) Leave(ctx context.Context, l node.MPSLease) error {
+	key, _ := keyOf(l)
+	return m.sup.Release(ctx, key, l.ID)
+}
+
+// Fault implements node.MPS.
+func (m *mpsDaemons) Fault(l node.MPSLease) string {
+	key, _ := keyOf(l)
+	st, ok := m.sup.State(key)
+	switch {
+	case !ok:
+		return "no MPS daemon is known for it"
+	case st.Condition != mps.Ready:
+		return "its MPS daemon does not serve: " + st.Reason
+	}
+	return ""
+}
+
+// use takes a driver into use, nil for none, and with the first one the daemons that an earlier agent has left.
+func (m *mpsDaemons) use(ctx context.Context, lib *nvml.Library, leases []node.MPSLease) error {
+	m.lib.Store(lib)
+	if m.sup == nil || lib == nil {
+		return nil
+	}
+	m.mu.Lock()
+	first := !m.recovered
+	m.recovered = true
+	m.mu.Unlock()
+	if !first {
+		return nil
+	}
+	held := map[mps.Key]map[string]mps.Terms{}
+	for _, l := range leases {
+		key, terms := keyOf(l)
+		if held[key] == nil {
+			held[key] = map[string]mps.Terms{}
+		}
+		held[key][l.ID] = terms
+	}
+	return m.sup.Recover(ctx, held)
+}
+
+// probe tells whether MPS can hold shares of a GPU: whether a daemon comes up on it. Ask only where the configuration
+// lists MPS, since it changes the GPU's compute mode for a moment.
+func (m *mpsDaemons) probe(ctx context.Context, g sharing.GPU) choice.Support {
+	switch {
+	case m.missing != nil:
+		return choice.Support{Answer: choice.NotSupported, Reason: m.missing.Error()}
+	case g.MIG:
+		return choice.Support{Answer: choice.NotSupported, Reason: "MPS does not run beside MIG", Remedy: "switch MIG mode off"}
+	}
+	for _, st := range m.sup.States() {
+		if st.Key.GPU == g.UUID && st.Condition == mps.Ready {
+			return choice.Support{Answer: choice.Supported}
+		}
+	}
+	m.mu.Lock()
+	last, again := m.tried[g.UUID]
+	m.mu.Unlock()
+	if !again || time.Since(last.at) >= mpsTryEvery {
+		key := mps.Key{GPU: g.UUID, Domain: mpsTryDomain}
+		_, err := m.sup.Acquire(ctx, key, mpsTryDomain, mps.Terms{Memory: sharing.GiB})
+		last = try{time.Now(), errors.Join(err, m.sup.Release(ctx, key, mpsTryDomain))}
+		m.mu.Lock()
+		m.tried[g.UUID] = last
+		m.mu.Unlock()
+	}
+	if last.err != nil {
+		return choice.Support{Reason: last.err.Error(), Remedy: "see the daemon's log"}
+	}
+	return choice.Support{Answer: choice.Supported}
+}
+
+// modeRule is what becomes of the compute mode of a GPU on which MPS enforces shares.
+func (a *agent) modeRule(sharing.GPUID) mps.ModeRule {
+	pool := a.pool.Load()
+	switch {
+	case a.opt.readOnly():
+		return mps.ReadMode
+	case pool != nil && pool.MPSComputeMode == config.MPSComputeModeKeep:
+		return mps.KeepMode
+	}
+	return mps.ManageMode
+}
+
+// leaveMPSGroup removes the cgroup of daemons if there is none.
+func leaveMPSGroup(groups cgroup.Hierarchy, parent string) {
+	if group, err := groups.Open(filepath.Join(groups.Mount, node.DaemonsOf(parent)), 0); err == nil {
+		_ = group.Remove() // it stays while there are daemons
+	}
+}

@@ -1,0 +1,134 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/kube"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node"
+)
+
+const (
+	// labelPause is the least time between two looks at the node's labels, and labelAgain after which they are looked at
+	// where nothing has changed here: somebody may have taken one off.
+	labelPause = 5 * time.Second
+	labelAgain = 5 * time.Minute
+	// mixed is a label's value where the GPUs of the node differ.
+	mixed = "mixed"
+	// maxLabel is the longest value of a label.
+	maxLabel = 63
+)
+
+// labelNode keeps the labels of the node's object, and takes the taint of a new node off once containers with a GPU can
+// start.
+func (k *kubernetes) labelNode(ctx context.Context) {
+	failures, wait := teller{log: k.log, what: "node's labels"}, labelAgain
+	var last kube.NodeLabels
+	for known := false; ctx.Err() == nil; {
+		changed := k.runtime.Changed()
+		books := k.runtime.Books()
+		l := labelsOf(books)
+		l.Started = len(books.PodsNotReady) == 0 && len(k.unregistered()) == 0
+		// Before a driver has answered, the GPUs are those of the grants that are on record, of which no more is known.
+		if k.runtime.DriverSeen() && len(books.GPUs) > 0 && (!known || !sameLabels(l, last)) {
+			err := k.api.LabelNode(ctx, l)
+			failures.tell(ctx, err)
+			text := ""
+			if err != nil {
+				text = "the node's object has not its labels: " + err.Error()
+			}
+			k.runtime.SetWarning("node-labels", text)
+			last, known, wait = l, err == nil, labelAgain
+			if err != nil {
+				wait = publishLast
+			}
+		}
+		if !l.Started {
+			wait = labelPause // kubelet takes what it is told without our state changing
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-changed:
+			sleep(ctx, labelPause)
+		case <-t.C:
+			known = false
+		}
+		t.Stop()
+	}
+}
+
+func sameLabels(a, b kube.NodeLabels) bool {
+	return a.Started == b.Started && maps.Equal(a.Own, b.Own) && maps.Equal(a.GFD, b.GFD)
+}
+
+// labelsOf are the labels that the books come to. The names of GPU feature discovery are those that can be told from what
+// the agent knows; nvidia.com/gpu.present is not among them, since NVIDIA's device plugin takes a node that has it.
+func labelsOf(b node.Books) kube.NodeLabels {
+	// A shared MIG instance is a part of a GPU that is there, too.
+	gpus := slices.DeleteFunc(slices.Clone(b.GPUs), func(g node.BookedGPU) bool { return g.GPU.UUID.IsPart() })
+	if len(gpus) == 0 {
+		return kube.NodeLabels{}
+	}
+	model, level, able := gpus[0].GPU.Model, sharing.LevelUnknown, false
+	least := gpus[0].GPU.Memory
+	for i, g := range gpus {
+		if g.GPU.Model != model {
+			model = mixed
+		}
+		least = min(least, g.GPU.Memory)
+		able = able || g.GPU.MIGCapable
+		best := sharing.LevelNone
+		for _, of := range g.Levels { // that of a whole GPU says nothing of its pieces
+			if of != sharing.LevelExclusive {
+				best = max(best, of)
+			}
+		}
+		if i == 0 || best < level {
+			level = best
+		}
+	}
+	capable := strconv.FormatBool(able)
+	l := kube.NodeLabels{
+		Own: map[string]string{
+			sharing.LabelModel: labelValue(model), sharing.LabelMemory: strconv.FormatUint(uint64(least/sharing.GiB), 10),
+			sharing.LabelLevel: level.String(), sharing.LabelMIGCapable: capable,
+		},
+		GFD: map[string]string{
+			"nvidia.com/gpu.product": labelValue(model), "nvidia.com/gpu.memory": strconv.FormatUint(uint64(least/sharing.MiB), 10),
+			"nvidia.com/gpu.count": strconv.Itoa(len(gpus)), "nvidia.com/mig.capable": capable,
+		},
+	}
+	if b.DriverVersion != "" {
+		l.Own[sharing.LabelDriver] = labelValue(b.DriverVersion)
+		l.GFD["nvidia.com/cuda.driver-version.full"] = labelValue(b.DriverVersion)
+		parts := strings.Split(b.DriverVersion, ".")
+		for i, name := range []string{"major", "minor", "revision"} {
+			if i < len(parts) {
+				l.GFD["nvidia.com/cuda.driver-version."+name] = labelValue(parts[i])
+			}
+		}
+	}
+	return l
+}
+
+// labelValue makes a label's value of a text: what it may not hold becomes "-".
+func labelValue(text string) string {
+	value := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
+			return r
+		}
+		return '-'
+	}, text)
+	value = value[:min(len(value), maxLabel)]
+	return strings.Trim(value, "-_.")
+}

@@ -1,0 +1,134 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/internal/kube"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+)
+
+// followLeaving stops new grants while the node has a taint which says that it will be taken away, as far as the pool names
+// such taints.
+func (k *kubernetes) followLeaving(ctx context.Context) {
+	for ctx.Err() == nil {
+		changed := k.runtime.Changed()
+		keys := k.runtime.Pool().Health.SpotTaints
+		if len(keys) == 0 {
+			k.runtime.SetLeaving(ctx, "")
+			k.runtime.SetWarning("leaving", "")
+			select {
+			case <-ctx.Done():
+			case <-changed:
+			}
+			continue
+		}
+		k.followTaints(ctx, keys)
+	}
+}
+
+// followTaints returns when the pool names other taints.
+func (k *kubernetes) followTaints(ctx context.Context, keys []string) {
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		k.api.FollowNode(ctx, func(taints []string, err error) { k.seeTaints(ctx, keys, taints, err) })
+	}()
+	defer func() { stop(); <-done }()
+	for {
+		changed := k.runtime.Changed()
+		if !slices.Equal(keys, k.runtime.Pool().Health.SpotTaints) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+// seeTaints takes the node's taints. While they cannot be read, what was known of them stays.
+func (k *kubernetes) seeTaints(ctx context.Context, keys, taints []string, err error) {
+	if err != nil {
+		k.runtime.SetWarning("leaving", "the node's taints (health.spotTaints) cannot be read: "+err.Error())
+		return
+	}
+	k.runtime.SetWarning("leaving", "")
+	k.runtime.SetLeaving(ctx, leaving(keys, taints))
+}
+
+// leaving says why the node will be taken away, empty where it will not.
+func leaving(keys, taints []string) string {
+	for _, t := range taints {
+		if slices.Contains(keys, t) {
+			return fmt.Sprintf("the node has the taint %s: it will be taken away soon, and nothing new is granted on it; save what is to be kept", t)
+		}
+	}
+	return ""
+}
+
+// markNode keeps condition and taint of the node's object as the pool wants them.
+func (k *kubernetes) markNode(ctx context.Context) {
+	failures, wait := teller{log: k.log, what: "node"}, publishRetry
+	var last kube.NodeMark
+	for written := false; ctx.Err() == nil; {
+		changed := k.runtime.Changed()
+		mode := k.runtime.Pool().Health.Node
+		mark := markOf(mode, k.runtime.Inventory())
+		if mode == config.NodeMarkNone && !written || written && mark == last {
+			select {
+			case <-ctx.Done():
+				return
+			case <-changed:
+			}
+			continue
+		}
+		err := k.api.MarkNode(ctx, mark)
+		failures.tell(ctx, err)
+		text := ""
+		if err != nil {
+			text = "the node's object does not show how its GPUs are (health.node): " + err.Error()
+		}
+		k.runtime.SetWarning("node-mark", text)
+		if err != nil {
+			if !sleep(ctx, wait) {
+				return
+			}
+			wait = min(2*wait, publishLast)
+			continue
+		}
+		last, written, wait = mark, mode != config.NodeMarkNone, publishRetry
+		if !sleep(ctx, publishPause) {
+			return
+		}
+	}
+}
+
+// markOf is what the node's object is to show.
+func markOf(mode config.NodeMark, gpus []sharing.GPU) kube.NodeMark {
+	if mode == config.NodeMarkNone {
+		return kube.NodeMark{Clear: true}
+	}
+	m := kube.NodeMark{Healthy: true, Reason: "AllHealthy", Message: "no GPU of the node is known to be faulty"}
+	var bad []string
+	for _, g := range gpus {
+		if g.Health == sharing.HealthOK || g.Health == sharing.HealthUnknown && g.HealthReason == "" {
+			continue
+		}
+		bad = append(bad, fmt.Sprintf("GPU %d (%s) is %s: %s", g.Index, g.UUID, g.Health, g.HealthReason))
+		faulty := g.Health != sharing.HealthSuspect
+		m.Taint = m.Taint || faulty && mode == config.NodeMarkTaint
+	}
+	if len(bad) > 0 {
+		m.Healthy, m.Reason, m.Message = false, "GPUFaulty", strings.Join(bad, "; ")
+	}
+	return m
+}

@@ -1,0 +1,109 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/nvml"
+	"github.com/kerf-gpu/kerf/mig/keep"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps"
+	"github.com/kerf-gpu/kerf/sharing/caps/choice"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/node"
+)
+
+// partDoor is a driverDoor that knows shared MIG instances, too.
+type partDoor struct {
+	driverDoor
+	cut *keep.Manager
+}
+
+// gi is the driver's id of a shared instance. sharing.ErrUnavailable where it is not there now.
+func (d *partDoor) gi(id sharing.GPUID) (int, error) {
+	slot, _ := id.Slot()
+	if gi, ok := d.cut.GI(id.Device(), slot.Profile, slot.Start); ok {
+		return gi, nil
+	}
+	return 0, fmt.Errorf("MIG instance %s is not there: %w", id, sharing.ErrUnavailable)
+}
+
+// Sample implements node.Driver, as do the others. NVML tells no utilisation of an instance.
+func (d *partDoor) Sample(ctx context.Context, id sharing.GPUID) (node.Sample, error) {
+	if !id.IsPart() {
+		return d.driverDoor.Sample(ctx, id)
+	}
+	gi, err := d.gi(id)
+	if err != nil {
+		return node.Sample{}, err
+	}
+	leave, err := d.quiet.enter(id.Device())
+	if err != nil {
+		return node.Sample{}, err
+	}
+	defer leave()
+	memory, err := d.lib.InstanceMemory(ctx, id.Device())
+	if err != nil {
+		return node.Sample{}, err
+	}
+	for _, m := range memory {
+		if m.GI != gi {
+			continue
+		}
+		procs, err := d.lib.ProcessesIn(ctx, id.Device(), gi)
+		return node.Sample{Used: m.Memory.Used, Utilization: -1, Processes: usesOf(procs)}, err
+	}
+	return node.Sample{}, fmt.Errorf("the memory of MIG instance %s is not told: %w", id, sharing.ErrUnavailable)
+}
+
+// Processes lists those of the instance.
+func (d *partDoor) Processes(ctx context.Context, id sharing.GPUID) ([]node.ProcessUse, error) {
+	if !id.IsPart() {
+		return d.driverDoor.Processes(ctx, id)
+	}
+	gi, err := d.gi(id)
+	if err != nil {
+		return nil, err
+	}
+	leave, err := d.quiet.enter(id.Device())
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	procs, err := d.lib.ProcessesIn(ctx, id.Device(), gi)
+	return usesOf(procs), err
+}
+
+// ProcessTime is not told of instances.
+func (d *partDoor) ProcessTime(ctx context.Context, id sharing.GPUID, since time.Time) (sharing.TimeUse, error) {
+	if id.IsPart() {
+		return sharing.TimeUse{}, fmt.Errorf("time of processes on MIG instance %s: %w", id, sharing.ErrUnsupported)
+	}
+	return d.driverDoor.ProcessTime(ctx, id, since)
+}
+
+// Power is the whole GPU's alone.
+func (d *partDoor) Power(ctx context.Context, id sharing.GPUID) (float64, error) {
+	if id.IsPart() {
+		return 0, fmt.Errorf("power of MIG instance %s: %w", id, sharing.ErrUnsupported)
+	}
+	return d.driverDoor.Power(ctx, id)
+}
+
+// partReport asks each backend what it can do for shares of a MIG instance. The driver's limits and MPS hold none: the
+// first are of a whole GPU, and Kerf runs no daemon of the second on an instance.
+func (a *agent) partReport(ctx context.Context, lib *nvml.Library, g sharing.GPU) choice.Report {
+	no := func(reason string) choice.Support {
+		return choice.Support{Answer: choice.NotSupported, Reason: reason, Remedy: "list libkerf or reactive in the pool's backends"}
+	}
+	return choice.Report{
+		config.BackendDriver:   no("the driver limits no memory inside a MIG instance"),
+		config.BackendMPS:      no("Kerf runs no MPS inside a MIG instance"),
+		config.BackendLibkerf:  a.preloadProbe(lib).Probe(g),
+		config.BackendReactive: caps.ProbeWatch(ctx, lib, a.opt.Driver.PIDs, g),
+	}
+}

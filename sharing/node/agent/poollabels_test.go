@@ -1,0 +1,65 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const twoPools = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  pools:\n  - name: one\n  - name: two\n    nodeSelector: {pool: two, kind: gpu}\n"
+
+// The node's labels choose its pool from the first moment, and anew when they change; those of --node-label come over them; and
+// where nobody can be asked, those of before count.
+func TestPoolLabels(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte(twoPools), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a, _ := built(t, file)
+	a.opt.Source.Labels = map[string]string{"kind": "gpu"}
+	says := func(labels map[string]string) func(context.Context) (map[string]string, error) {
+		return func(context.Context) (map[string]string, error) { return labels, nil }
+	}
+	a.firstLabels(t.Context(), says(map[string]string{"pool": "two", "kind": "none"}))
+	seen := a.firstConfig()
+	if s := a.runtime.State(t.Context()); s.Pool != "two" {
+		t.Errorf("at the start it is of pool %q", s.Pool)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.followConfig(ctx, seen) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	if a.takeLabels(map[string]string{"pool": "two", "kind": "none"}) {
+		t.Error("the same labels are news")
+	}
+	if !a.takeLabels(map[string]string{"pool": "three"}) {
+		t.Error("other labels are no news")
+	}
+	a.relabelled <- struct{}{}
+	for end := time.Now().Add(time.Minute); a.runtime.State(t.Context()).Pool != "one"; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("with other labels it is of pool %q", a.runtime.State(t.Context()).Pool)
+		}
+	}
+
+	b, _ := built(t, file)
+	b.opt.Dirs.Dir, b.state = a.opt.Dirs.Dir, a.state
+	gone, stop := context.WithCancel(t.Context())
+	stop()
+	b.firstLabels(gone, func(context.Context) (map[string]string, error) { return nil, sharing.ErrUnavailable })
+	if got := b.poolLabels(); got["pool"] != "three" || len(b.runtime.State(t.Context()).Warnings) == 0 {
+		t.Errorf("nobody answers: labels %v, warnings %q", got, b.runtime.State(t.Context()).Warnings)
+	}
+}

@@ -1,0 +1,132 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kerf-gpu/kerf/monitor/gpunode"
+	"github.com/kerf-gpu/kerf/sharing/node"
+)
+
+const (
+	// publishPause is the least time between two writes of the node's object.
+	publishPause = time.Second
+	// publishSettle is which part of that a change waits for others that belong to it: a container's end is followed by
+	// its claim's.
+	publishSettle = 10
+	// publishRetry is how long it is until a write that failed is tried again; it doubles up to publishLast.
+	publishRetry = 2 * time.Second
+	publishLast  = time.Minute
+	// heartbeatEvery is how often the node's Lease is renewed, and heartbeatValid how long each renewal holds.
+	heartbeatEvery = 10 * time.Second
+	heartbeatValid = 40 * time.Second
+)
+
+// publisher tells the cluster of the node. What goes wrong is logged once, and keeps no pod from running: the node's own
+// books decide what starts here.
+type publisher struct {
+	log *slog.Logger
+	// changed and books are the runtime's.
+	changed func() <-chan struct{}
+	books   func() node.Books
+	// renewed says that the API server may have deleted the object, because the Node was made anew.
+	renewed <-chan struct{}
+	// write and beat reach the API server, each with a deadline of its own.
+	write func(ctx context.Context, status json.RawMessage) error
+	beat  func(ctx context.Context, now time.Time, valid time.Duration) error
+	// pause, retry and every are the constants above, but in tests.
+	pause, retry, every time.Duration
+}
+
+// run writes until ctx ends.
+func (p *publisher) run(ctx context.Context) error {
+	var g errgroup.Group
+	g.Go(func() error { p.follow(ctx); return nil })
+	g.Go(func() error { p.heartbeat(ctx); return nil })
+	return g.Wait()
+}
+
+// follow writes the status whenever it has changed, at most once in pause.
+func (p *publisher) follow(ctx context.Context) {
+	var last []byte
+	failures, wait := teller{log: p.log, what: "GPUNode"}, p.retry
+	var written time.Time
+	for {
+		changed := p.changed()
+		text, err := json.Marshal(gpunode.Of(p.books()))
+		if err == nil && !bytes.Equal(text, last) {
+			err = p.write(ctx, text)
+			written = time.Now()
+		}
+		failures.tell(ctx, err)
+		if err != nil {
+			last = nil
+			if !sleep(ctx, wait) {
+				return
+			}
+			wait = min(2*wait, publishLast)
+			continue
+		}
+		last, wait = text, p.retry
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-p.renewed:
+			last = nil
+		}
+		if !sleep(ctx, max(p.pause/publishSettle, p.pause-time.Since(written))) {
+			return
+		}
+	}
+}
+
+// heartbeat renews the Lease.
+func (p *publisher) heartbeat(ctx context.Context) {
+	failures := teller{log: p.log, what: "heartbeat"}
+	for {
+		failures.tell(ctx, p.beat(ctx, time.Now(), heartbeatValid))
+		if !sleep(ctx, p.every) {
+			return
+		}
+	}
+}
+
+// teller logs an error once, and its end.
+type teller struct {
+	log    *slog.Logger
+	what   string
+	failed bool
+}
+
+func (t *teller) tell(ctx context.Context, err error) {
+	switch {
+	case ctx.Err() != nil:
+	case err != nil && !t.failed:
+		t.log.Warn("the cluster is not told; it is tried again", "what", t.what, "error", err.Error())
+		t.failed = true
+	case err == nil && t.failed:
+		t.log.Info("the cluster is told again", "what", t.what)
+		t.failed = false
+	}
+}
+
+// sleep returns false when ctx ends before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

@@ -1,0 +1,50 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/kerf-gpu/kerf/internal/nvidiasmi"
+	"github.com/kerf-gpu/kerf/internal/nvml"
+	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/sharing/caps/gpumode"
+)
+
+// restored gives the GPUs back the time slices, compute modes and power limits that an agent found and did not put back, because it
+// was killed. Where none is left to put back no driver is needed.
+func (r *Removal) restored(ctx context.Context) error {
+	boot, err := process.BootID()
+	if err != nil {
+		return fmt.Errorf("boot id: %w", err)
+	}
+	path := filepath.Join(r.Dir, modesFile)
+	gpus, err := gpumode.Remembered(path, boot, r.Log)
+	if err != nil || len(gpus) == 0 {
+		return err //nolint:wrapcheck // it says what it did
+	}
+	if r.LeaveSettings {
+		r.Log.Warn("settings of GPUs stay as Kerf made them", "gpus", gpus)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, modesDeadline)
+	defer cancel()
+	lib, err := nvml.Open(ctx, nvml.Options{LibraryPaths: r.Libraries, Log: r.Log})
+	if err == nil {
+		var k *gpumode.Keeper
+		door := modeDoor{lib, nvidiasmi.New(nvidiasmi.Options{Path: smiPath(r.NVIDIASMI, r.DevRoot), Libraries: r.DriverFolders})}
+		if k, err = gpumode.Open(path, boot, door, r.Log); err == nil {
+			err = k.Restore(ctx)
+		}
+		err = errors.Join(err, lib.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("put back what %d GPUs had before Kerf (%s has it; --leave-gpu-settings goes on without): %w", len(gpus), path, err)
+	}
+	r.Log.Info("settings of GPUs put back", "gpus", gpus)
+	return nil
+}

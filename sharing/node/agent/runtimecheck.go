@@ -1,0 +1,167 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/containerd"
+	"github.com/kerf-gpu/kerf/internal/kube"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const (
+	// runtimeEvery is how often the container runtime's configuration is judged anew: it changes by a restart.
+	runtimeEvery = 10 * time.Second
+	// crossCheckEvery is how often containerd's list is compared with the ledger even if nothing was told.
+	crossCheckEvery = 30 * time.Second
+	runtimeDeadline = 10 * time.Second
+)
+
+// judgeRuntime says what of the container runtime keeps pods from being started with grants, until ctx ends. A
+// runtime that has been started anew is judged at once.
+func (k *kubernetes) judgeRuntime(ctx context.Context) error {
+	t := time.NewTicker(runtimeEvery)
+	defer t.Stop()
+	for {
+		k.judgeOnce(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-k.restarted:
+		case <-t.C:
+		}
+	}
+}
+
+// judgeOnce sets one condition for each problem, and takes back those that have gone. A runtime that does not
+// answer keeps the last judgement; before the first there is none, and NRI is not connected either.
+func (k *kubernetes) judgeOnce(ctx context.Context) {
+	ask, cancel := context.WithTimeout(ctx, runtimeDeadline)
+	defer cancel()
+	report, err := k.runtimeDoor.Report(ask)
+	if err != nil {
+		if ctx.Err() == nil {
+			k.runtime.SetWarning("container runtime", "the container runtime does not tell of its configuration: "+err.Error())
+		}
+		return
+	}
+	k.runtime.SetWarning("container runtime", "")
+	blocking, warning := map[string]string{}, map[string]string{}
+	for _, p := range containerd.Verdict(report, containerd.ReadToolkit(k.opt.Cluster.ToolkitConfig), k.opt.Containers.CDI) {
+		if p.Blocking {
+			blocking["runtime "+p.Key] = p.String()
+		} else {
+			warning["runtime "+p.Key] = p.String()
+		}
+	}
+	k.judged = renew(k.judged, blocking, k.runtime.SetPodBlocked)
+	k.doubted = renew(k.doubted, warning, k.runtime.SetWarning)
+	k.runtime.SetPodBlocked("runtime", "")
+}
+
+// renew sets what is there now and takes back what was there before and is not any more.
+func renew(before, now map[string]string, set func(key, sentence string)) map[string]string {
+	for key := range before {
+		if _, still := now[key]; !still {
+			set(key, "")
+		}
+	}
+	for key, sentence := range now {
+		set(key, sentence)
+	}
+	return now
+}
+
+// followRuntime is the second witness beside NRI: what containerd itself tells of ends, and its list of
+// containers against the ledger.
+func (k *kubernetes) followRuntime(ctx context.Context) error {
+	err := k.runtimeDoor.Events(ctx, func(e containerd.Event) {
+		if e.Kind != containerd.EventConnected {
+			k.runtime.ContainerGone(e.ContainerID)
+			return
+		}
+		select {
+		case k.restarted <- struct{}{}:
+		default: // it is about to be judged
+		}
+		k.crossCheck(ctx)
+	})
+	if errors.Is(err, sharing.ErrUnsupported) || errors.Is(err, sharing.ErrInvalid) {
+		k.runtime.SetWarning("second witness", "the container runtime tells of no ends beside NRI: "+err.Error())
+		return nil
+	}
+	return err
+}
+
+// crossCheckLoop compares now and then.
+func (k *kubernetes) crossCheckLoop(ctx context.Context) error {
+	t := time.NewTicker(crossCheckEvery)
+	defer t.Stop()
+	var missing map[string]bool
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+			k.crossCheck(ctx)
+			missing = k.forgetStatic(ctx, missing)
+		}
+	}
+}
+
+// forgetStatic ends the claims of static pods that the container runtime has forgotten: when kubelet is no longer
+// given one, the API server may not tell. missing are those that the runtime did not have the last time.
+func (k *kubernetes) forgetStatic(ctx context.Context, missing map[string]bool) map[string]bool {
+	claims := k.runtime.PodClaims()
+	if !slices.ContainsFunc(claims, func(ref sharing.ContainerRef) bool { return kube.IsStatic(ref.PodUID) }) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, runtimeDeadline)
+	defer cancel()
+	there, err := k.runtimeDoor.Pods(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			k.log.Warn("static pods not looked for", "error", err.Error())
+		}
+		return nil
+	}
+	gone, missing := forgotten(claims, there, missing)
+	for _, uid := range gone {
+		k.runtime.PodGone(uid)
+	}
+	return missing
+}
+
+// forgotten returns the static pods of claims that are not there, now and the last time: the runtime does not list a
+// pod yet whose claims are just being made. missing are all that are not there now.
+func forgotten(claims []sharing.ContainerRef, there, last map[string]bool) (gone []string, missing map[string]bool) {
+	missing = map[string]bool{}
+	for _, ref := range claims {
+		uid := ref.PodUID
+		if !kube.IsStatic(uid) || there[uid] || missing[uid] {
+			continue
+		}
+		missing[uid] = true
+		if last[uid] {
+			gone = append(gone, uid)
+		}
+	}
+	return gone, missing
+}
+
+func (k *kubernetes) crossCheck(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, runtimeDeadline)
+	defer cancel()
+	seen, err := k.runtimeDoor.Containers(ctx, containerd.NamespaceKubernetes)
+	if err == nil {
+		err = k.runtime.CrossCheck(ctx, seen)
+	}
+	if err != nil && ctx.Err() == nil {
+		k.log.Warn("containers not compared with the ledger", "error", err.Error())
+	}
+}
