@@ -12,6 +12,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cudacontext"
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/sharing/node/agent"
+	"github.com/kerf-gpu/kerf/sharing/node/uninstall"
 )
 
 // holdMost is how long a helper lives if nothing ends it before.
@@ -32,7 +33,7 @@ func holdContextCommand() *cobra.Command {
 }
 
 func removeCommand(env environment) *cobra.Command {
-	r, stay := agent.Removal{Again: env.again}, false
+	r, stay := uninstall.Removal{Again: env.again}, false
 	c := &cobra.Command{
 		Use:   "remove",
 		Short: "Take everything that Kerf has put on this machine off again: settings of GPUs, CDI specs, hooks, sockets, records, labels of its node",

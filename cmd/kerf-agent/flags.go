@@ -16,6 +16,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/subuid"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/node/agent"
+	"github.com/kerf-gpu/kerf/sharing/node/options"
 )
 
 // environment is what main read from the process's environment: defaults of flags, and the switch of the
@@ -30,7 +31,7 @@ type environment struct {
 }
 
 func command(env environment, kill func(point string)) *cobra.Command {
-	opt, level := agent.Options{Version: version, Again: env.again}, ""
+	opt, level := options.Options{Version: version, Again: env.again}, ""
 	c := &cobra.Command{
 		Use:           "kerf-agent --dir DIR",
 		Short:         "Kerf's node agent: claims, caps and keeps fragments of this machine's GPUs",
@@ -87,7 +88,7 @@ func command(env environment, kill func(point string)) *cobra.Command {
 }
 
 // complete adds what the environment says, and rejects options that cannot be used.
-func complete(opt *agent.Options, env environment, kill func(point string)) error {
+func complete(opt *options.Options, env environment, kill func(point string)) error {
 	opt.Driver.Libraries, opt.Driver.Folders = nvml.DefaultLibraryPaths(env.libraryPath), nvml.DriverFolders(env.libraryPath)
 	opt.Driver.Path = env.path
 	if err := opt.Complete(env.pidSpace); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/kerf-gpu/kerf/hooks/oci/wire"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/internal/serve"
+	"github.com/kerf-gpu/kerf/internal/sleep"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -79,7 +80,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		}
 		// Too many open files, above all: it may pass, and hooks wait for it.
 		s.log.Error("no hook can connect", "error", err, "retry_after", pause)
-		if !wait(ctx, pause) {
+		if !sleep.For(ctx, pause) {
 			return nil
 		}
 		pause = min(2*pause, maxPause)
@@ -156,16 +157,4 @@ func peerOf(conn net.Conn) (pid int, uid uint32, err error) {
 	}
 	p.Process.Close()
 	return p.PID, p.UID, nil
-}
-
-// wait returns false when ctx ended before.
-func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -51,6 +53,21 @@ func New(o Options) *Program {
 		p.env = append(p.env, "LD_LIBRARY_PATH="+strings.Join(o.Libraries, ":"))
 	}
 	return p
+}
+
+// Find returns the path of nvidia-smi: named if it is not empty, else that of a simulated node, of the system, or of a driver
+// that runs in a container. devRoot is the folder that has dev/nvidiaN.
+func Find(named, devRoot string) string {
+	if named != "" {
+		return named
+	}
+	places := []string{filepath.Join(devRoot, "bin/nvidia-smi"), "/usr/bin/nvidia-smi", "/run/nvidia/driver/usr/bin/nvidia-smi"}
+	for _, p := range places {
+		if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() {
+			return p
+		}
+	}
+	return places[1]
 }
 
 // SetTimeSlice sets a GPU's time slice and reads it back. It needs root. Errors: sharing.ErrInvalid for a slice that

@@ -6,7 +6,9 @@ package process
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 
@@ -56,4 +58,17 @@ func sameFile(a, b string) (bool, error) {
 		return false, fmt.Errorf("look at namespace: %w", err)
 	}
 	return os.SameFile(x, y), nil
+}
+
+// RestartInHostCgroups makes this program run in the host's cgroup namespace: again starts the program again in its place if
+// it must. again returns only an error.
+func RestartInHostCgroups(log *slog.Logger, again func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	moved, err := JoinHostCgroups()
+	if err != nil || !moved {
+		return err
+	}
+	log.Info("starting again in the host's cgroup namespace")
+	return fmt.Errorf("start again in the host's cgroup namespace: %w", again())
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kerf-gpu/kerf/internal/sleep"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -177,7 +178,7 @@ func (w *Watch) events(ctx context.Context) error {
 			continue
 		}
 		w.Log.Warn("wait for XID events", "error", err.Error(), "again_in", backoff.String())
-		if !pause(ctx, backoff) {
+		if !sleep.For(ctx, backoff) {
 			return nil
 		}
 		backoff = min(2*backoff, time.Minute)
@@ -257,15 +258,4 @@ func (w *Watch) mend(gpu sharing.GPUID, l Look) {
 func (w *Watch) tellInstance(in Instance, s State) {
 	w.Log.Warn("health of a MIG instance", "gpu", string(in.GPU), "gi", in.GI, "health", s.Health.String(), "reason", s.Reason)
 	w.TellInstance(in, s.Health, s.String())
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

@@ -21,7 +21,7 @@ type layer struct {
 }
 
 // tools are the internal packages that know nothing of GPUs; any package above may use them.
-var tools = []string{"internal/atomicfile", "internal/failpoint", "internal/mountns", "internal/process", "internal/quiet", "internal/serve/...", "internal/trusted"}
+var tools = []string{"internal/atomicfile", "internal/failpoint", "internal/mountns", "internal/process", "internal/quiet", "internal/serve/...", "internal/trusted", "internal/sleep"}
 
 // layers are ordered from the bottom up. A package that no pattern matches has no place yet: give it one.
 var layers = []layer{
@@ -81,7 +81,7 @@ var layers = []layer{
 	{"hooks/*", "a hook translates for the container runtime, and reaches the node runtime through interfaces that it declares", with(tools, "sharing")},
 	{"hooks/oci/wire/...", "the hook program runs as root in every container's start: its frames need nothing but the standard library", nil},
 
-	{"monitor/*", "a collector reads through interfaces that it declares, and its siblings know nothing of each other", []string{"sharing"}},
+	{"monitor/*", "a collector reads through interfaces that it declares, and its siblings know nothing of each other", []string{"sharing", "internal/sleep"}},
 	{"monitor/attribution/...", "whose use a GPU's use is, is decided from what was seen alone", []string{"sharing"}},
 	{"monitor/collect/...", "the collector joins what it reads through interfaces that it declares", []string{"sharing", "monitor/attribution"}},
 	{"monitor/exposition/...", "what is scraped is made of the collector's snapshots", []string{"sharing", "monitor/attribution", "monitor/collect"}},
@@ -89,6 +89,9 @@ var layers = []layer{
 	{"monitor/gpunode/...", "what the cluster is told is made of the runtime's books", []string{"api/...", "sharing", "sharing/config", "sharing/config/change", "sharing/node"}},
 	{"monitor/metrics/...", "the metrics are made of the same picture that the node API gives, and of what listeners count", []string{"sharing", "api/...", "internal/serve/..."}},
 
+	{"sharing/node/options/...", "the agent's flags are values that each of its parts can read", []string{"sharing", "sharing/caps", "sharing/doctor", "internal/failpoint", "internal/process"}},
+	{"sharing/node/uninstall/...", "what the agent has put on a node is removed through the doors, without the runtime",
+		with(tools, "sharing", "sharing/caps/gpumode", "sharing/caps/mps", "sharing/node/checkpoint", "sharing/node/record", "internal/*")},
 	{"sharing/node/agent/...", "the agent joins the node runtime with driver, container runtime, kubelet and API server",
 		[]string{"sharing/...", "mig/...", "api/...", "internal/*", "monitor/*", "deviceplugin/...", "hooks/*"}},
 

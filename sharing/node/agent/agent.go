@@ -19,7 +19,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
+	"slices"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,6 +27,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	"github.com/kerf-gpu/kerf/hooks/nri"
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/filelock"
 	"github.com/kerf-gpu/kerf/internal/process"
@@ -44,11 +45,12 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node"
 	"github.com/kerf-gpu/kerf/sharing/node/contextprobe"
 	"github.com/kerf-gpu/kerf/sharing/node/nodeserver"
+	"github.com/kerf-gpu/kerf/sharing/node/options"
 )
 
 // agent wires the parts together and owns every goroutine.
 type agent struct {
-	opt Options
+	opt options.Options
 	log *slog.Logger
 	// state is the directory of what outlives a reboot.
 	state   string
@@ -103,7 +105,7 @@ type agent struct {
 
 // Run serves until ctx ends. Leases stay in force after it. Errors: sharing.ErrDenied if the program does not run as root,
 // sharing.ErrConflict if another agent has the directory or a GPU.
-func Run(ctx context.Context, opt Options) error {
+func Run(ctx context.Context, opt options.Options) error {
 	a := &agent{opt: opt, log: opt.Log}
 	return a.run(ctx)
 }
@@ -113,7 +115,7 @@ func (a *agent) run(ctx context.Context) error {
 		return fmt.Errorf("it must run as root, because cgroups and the driver's limits ask for it: %w", sharing.ErrDenied)
 	}
 	if a.opt.Cluster.Serve {
-		if err := joinHost(a.log, a.opt.Again); err != nil {
+		if err := process.RestartInHostCgroups(a.log, a.opt.Again); err != nil {
 			return err
 		}
 	}
@@ -154,18 +156,6 @@ func (a *agent) run(ctx context.Context) error {
 	err = a.serve(ctx, reg)
 	a.leaveCgroups()
 	return errors.Join(err, stopAudit())
-}
-
-// joinHost makes this program run in the host's cgroup namespace: it starts itself again there if it must.
-func joinHost(log *slog.Logger, again func() error) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	moved, err := process.JoinHostCgroups()
-	if err != nil || !moved {
-		return err
-	}
-	log.Info("starting again in the host's cgroup namespace")
-	return fmt.Errorf("start again in the host's cgroup namespace: %w", again())
 }
 
 // leaveCgroups removes the directory of our grants' cgroups if there is none.
@@ -292,7 +282,7 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 		a.firstLabels(ctx, k.api.OwnLabels)
 	}
 	first := a.firstConfig()
-	if a.opt.readOnly() {
+	if a.opt.ReadOnly() {
 		a.log.Info("started with read-only GPU settings", "unchanged", sharing.GPUSettingsNames)
 	}
 	a.log.Info("serving", "dir", a.opt.Dirs.Dir, "version", a.opt.Version, "containers", c != nil, "kubernetes", k != nil)
@@ -338,4 +328,9 @@ func newID() string {
 	var b [5]byte
 	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the program instead
 	return "k-" + hex.EncodeToString(b[:])
+}
+
+// Failpoints are the names of all failpoints of the agent.
+func Failpoints() []string {
+	return slices.Concat(node.Failpoints(), nri.Failpoints(), migFailpoints())
 }

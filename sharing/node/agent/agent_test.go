@@ -21,6 +21,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/serve"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
+	"github.com/kerf-gpu/kerf/sharing/node/options"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,7 +31,7 @@ func built(t *testing.T, config string) (*agent, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
 	dir := t.TempDir()
-	a := &agent{opt: Options{Dirs: Dirs{Dir: dir}, Source: ConfigSource{File: config}}, state: dir, log: slog.New(slog.NewTextHandler(&log, nil))}
+	a := &agent{opt: options.Options{Dirs: options.Dirs{Dir: dir}, Source: options.ConfigSource{File: config}}, state: dir, log: slog.New(slog.NewTextHandler(&log, nil))}
 	if err := a.build(prometheus.NewRegistry()); err != nil {
 		t.Fatal(err)
 	}

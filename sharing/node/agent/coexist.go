@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kerf-gpu/kerf/internal/sleep"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -49,7 +50,7 @@ func (k *kubernetes) followOthers(ctx context.Context) {
 		if failed = err != nil; !failed {
 			k.cordons.overlap(overlap(others, k.runtime.Inventory()))
 		}
-		if !sleep(ctx, othersEvery) {
+		if !sleep.For(ctx, othersEvery) {
 			return
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/node/options"
 )
 
 // What the ConfigMap says is put in force once it has settled, mistakes change nothing and are told, and the file counts no
@@ -97,7 +98,7 @@ func TestHundredChanges(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				registry := prometheus.NewRegistry()
 				dir := t.TempDir()
-				a := &agent{opt: Options{Dirs: Dirs{Dir: dir}, Source: ConfigSource{File: file}}, state: dir, log: slog.New(slog.DiscardHandler)}
+				a := &agent{opt: options.Options{Dirs: options.Dirs{Dir: dir}, Source: options.ConfigSource{File: file}}, state: dir, log: slog.New(slog.DiscardHandler)}
 				if err := a.build(registry); err != nil {
 					t.Fatal(err)
 				}

@@ -76,7 +76,7 @@ func (a *agent) followDriver(ctx context.Context) error {
 func (a *agent) useDriver(ctx context.Context) (err error) {
 	open, cancel := context.WithTimeout(ctx, openDeadline)
 	defer cancel()
-	lib, err := nvml.Open(open, nvml.Options{LibraryPaths: a.opt.Driver.Libraries, ReadOnly: a.opt.readOnly(), Log: a.log})
+	lib, err := nvml.Open(open, nvml.Options{LibraryPaths: a.opt.Driver.Libraries, ReadOnly: a.opt.ReadOnly(), Log: a.log})
 	if err != nil {
 		err = fmt.Errorf("open the driver's NVML library: %w", err)
 		if mend := a.opt.Driver.By.Mend(nvml.LackOf(err)); mend != "" {

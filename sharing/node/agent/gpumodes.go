@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,21 +26,7 @@ const (
 	// modesDeadline bounds settings on all GPUs, modesLast putting them back at the end.
 	modesDeadline = 2 * time.Minute
 	modesLast     = 20 * time.Second
-	// modesFile has what GPUs had before.
-	modesFile = "gpu-modes.json"
 )
-
-// modeDoor is the driver for gpumode: NVML, and nvidia-smi for what NVML lacks.
-type modeDoor struct {
-	*nvml.Library
-	*nvidiasmi.Program
-}
-
-// PowerLimit implements gpumode.Driver.
-func (d modeDoor) PowerLimit(ctx context.Context, id sharing.GPUID) (uint32, error) {
-	p, err := d.Library.PowerLimit(ctx, id)
-	return p.Now, err
-}
 
 // keepModes gives the GPUs the time slice, compute mode and power limit that are in force for them, and puts back what there
 // was when the agent stops using them.
@@ -50,11 +35,11 @@ func (a *agent) keepModes(ctx context.Context, lib *nvml.Library, gpus []sharing
 	if err != nil {
 		return err
 	}
-	if a.opt.readOnly() {
+	if a.opt.ReadOnly() {
 		return a.leaveModes(ctx, boot, gpus)
 	}
-	door := modeDoor{lib, nvidiasmi.New(nvidiasmi.Options{Path: smiPath(a.opt.Driver.NVIDIASMI, a.opt.Driver.DevRoot), Libraries: a.opt.Driver.Folders})}
-	k, err := gpumode.Open(filepath.Join(a.opt.Dirs.Dir, modesFile), boot, door, a.log)
+	door := gpumode.NVIDIA{Library: lib, Program: nvidiasmi.New(nvidiasmi.Options{Path: nvidiasmi.Find(a.opt.Driver.NVIDIASMI, a.opt.Driver.DevRoot), Libraries: a.opt.Driver.Folders})}
+	k, err := gpumode.Open(filepath.Join(a.opt.Dirs.Dir, gpumode.File), boot, door, a.log)
 	if err != nil {
 		a.runtime.SetWarning("gpu-modes", "time slice, compute mode and power limit are left as they are: "+err.Error())
 		return nil
@@ -93,7 +78,7 @@ func (a *agent) keepModes(ctx context.Context, lib *nvml.Library, gpus []sharing
 
 // leaveModes changes nothing, and says in the node's warnings what differs for that reason.
 func (a *agent) leaveModes(ctx context.Context, boot string, gpus []sharing.GPU) error {
-	had, err := gpumode.Remembered(filepath.Join(a.opt.Dirs.Dir, modesFile), boot, a.log)
+	had, err := gpumode.Remembered(filepath.Join(a.opt.Dirs.Dir, gpumode.File), boot, a.log)
 	if err != nil {
 		a.log.Warn("failed to read the settings that GPUs had before Kerf", "error", err.Error())
 	}
@@ -132,19 +117,4 @@ func (a *agent) applyModes(ctx context.Context, k *gpumode.Keeper, gpus []sharin
 	}
 	a.runtime.SetWarning("gpu-modes", sentence)
 	return err
-}
-
-// smiPath finds nvidia-smi: the one that was named, else that of a simulated node, of the system, or of a driver that
-// runs in a container.
-func smiPath(named, devRoot string) string {
-	if named != "" {
-		return named
-	}
-	places := []string{filepath.Join(devRoot, "bin/nvidia-smi"), "/usr/bin/nvidia-smi", "/run/nvidia/driver/usr/bin/nvidia-smi"}
-	for _, p := range places {
-		if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() {
-			return p
-		}
-	}
-	return places[1]
 }

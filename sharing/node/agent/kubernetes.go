@@ -72,7 +72,7 @@ func newKubernetes(c *containers) (*kubernetes, error) {
 	missed := &missedNews{warn: a.runtime.SetWarning, event: k.api.Event}
 	k.inject, err = nri.New(nri.Options{
 		Socket: a.opt.Cluster.NRISocket, Log: a.log, Node: a.runtime, Pods: k.api, Starts: k.starts, Exempt: a.opt.Cluster.Exempt, Failpoints: a.opt.Failpoints, View: view,
-		HostPaths: nri.HostPaths{Guarded: a.opt.guardedPaths(), Allowed: a.opt.Cluster.HostPaths, Namespaces: k.api},
+		HostPaths: nri.HostPaths{Guarded: a.opt.GuardedPaths(), Allowed: a.opt.Cluster.HostPaths, Namespaces: k.api},
 		Missed:    missed.tell,
 		Condition: func(why string) { a.runtime.SetPodBlocked("nri", why) },
 	})

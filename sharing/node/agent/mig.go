@@ -48,7 +48,7 @@ func (a *agent) cutter(lib *nvml.Library, gpus []sharing.GPU, quiet *gate) (*kee
 	return keep.New(keep.Options{
 		Log: a.log, Driver: crashDriver{a.audited(driver), a.opt.Failpoints}, Store: crashStore{exec.Files{Dir: journals}, a.opt.Failpoints}, BootID: boot,
 		Claims: a.claimsOn, Holders: []exec.Holders{driver}, Last: []exec.Holders{listed{a}}, Quiesce: hush.letGo,
-		Pool: func() config.Pool { return *a.pool.Load() }, ReadOnly: a.opt.readOnly(), Now: time.Now, Observe: a.events.MIGStep, Before: a.cutBefore,
+		Pool: func() config.Pool { return *a.pool.Load() }, ReadOnly: a.opt.ReadOnly(), Now: time.Now, Observe: a.events.MIGStep, Before: a.cutBefore,
 	}, gpus), nil
 }
 

@@ -249,7 +249,7 @@ func (m *mpsDaemons) probe(ctx context.Context, g sharing.GPU) choice.Support {
 func (a *agent) modeRule(sharing.GPUID) mps.ModeRule {
 	pool := a.pool.Load()
 	switch {
-	case a.opt.readOnly():
+	case a.opt.ReadOnly():
 		return mps.ReadMode
 	case pool != nil && pool.MPSComputeMode == config.MPSComputeModeKeep:
 		return mps.KeepMode

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/kube"
+	"github.com/kerf-gpu/kerf/internal/sleep"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/node"
 )
@@ -58,7 +59,7 @@ func (k *kubernetes) labelNode(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-changed:
-			sleep(ctx, labelPause)
+			sleep.For(ctx, labelPause)
 		case <-t.C:
 			known = false
 		}

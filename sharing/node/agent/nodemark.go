@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/kerf-gpu/kerf/internal/kube"
+	"github.com/kerf-gpu/kerf/internal/sleep"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
@@ -99,14 +100,14 @@ func (k *kubernetes) markNode(ctx context.Context) {
 		}
 		k.runtime.SetWarning("node-mark", text)
 		if err != nil {
-			if !sleep(ctx, wait) {
+			if !sleep.For(ctx, wait) {
 				return
 			}
 			wait = min(2*wait, publishLast)
 			continue
 		}
 		last, written, wait = mark, mode != config.NodeMarkNone, publishRetry
-		if !sleep(ctx, publishPause) {
+		if !sleep.For(ctx, publishPause) {
 			return
 		}
 	}

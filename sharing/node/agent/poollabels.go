@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/atomicfile"
+	"github.com/kerf-gpu/kerf/internal/sleep"
 )
 
 const (
@@ -45,7 +46,7 @@ func (a *agent) firstLabels(ctx context.Context, ask func(context.Context) (map[
 			a.takeLabels(labels)
 			return
 		}
-		if sleep(ctx, time.Second); ctx.Err() == nil {
+		if sleep.For(ctx, time.Second); ctx.Err() == nil {
 			continue
 		}
 		a.labelsUnknown(err)
@@ -64,7 +65,7 @@ func (a *agent) firstLabels(ctx context.Context, ask func(context.Context) (map[
 
 // followLabels keeps them, and has the pool chosen anew when they change, until ctx ends.
 func (a *agent) followLabels(ctx context.Context, ask func(context.Context) (map[string]string, error)) {
-	for sleep(ctx, labelsEvery); ctx.Err() == nil; sleep(ctx, labelsEvery) {
+	for sleep.For(ctx, labelsEvery); ctx.Err() == nil; sleep.For(ctx, labelsEvery) {
 		labels, err := ask(ctx)
 		if err != nil {
 			a.labelsUnknown(err)

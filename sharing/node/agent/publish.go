@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kerf-gpu/kerf/internal/sleep"
 	"github.com/kerf-gpu/kerf/monitor/gpunode"
 	"github.com/kerf-gpu/kerf/sharing/node"
 )
@@ -69,7 +70,7 @@ func (p *publisher) follow(ctx context.Context) {
 		failures.tell(ctx, err)
 		if err != nil {
 			last = nil
-			if !sleep(ctx, wait) {
+			if !sleep.For(ctx, wait) {
 				return
 			}
 			wait = min(2*wait, publishLast)
@@ -83,7 +84,7 @@ func (p *publisher) follow(ctx context.Context) {
 		case <-p.renewed:
 			last = nil
 		}
-		if !sleep(ctx, max(p.pause/publishSettle, p.pause-time.Since(written))) {
+		if !sleep.For(ctx, max(p.pause/publishSettle, p.pause-time.Since(written))) {
 			return
 		}
 	}
@@ -94,7 +95,7 @@ func (p *publisher) heartbeat(ctx context.Context) {
 	failures := teller{log: p.log, what: "heartbeat"}
 	for {
 		failures.tell(ctx, p.beat(ctx, time.Now(), heartbeatValid))
-		if !sleep(ctx, p.every) {
+		if !sleep.For(ctx, p.every) {
 			return
 		}
 	}
@@ -116,17 +117,5 @@ func (t *teller) tell(ctx context.Context, err error) {
 	case err == nil && t.failed:
 		t.log.Info("the cluster is told again", "what", t.what)
 		t.failed = false
-	}
-}
-
-// sleep returns false when ctx ends before.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
 	}
 }

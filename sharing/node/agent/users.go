@@ -8,6 +8,8 @@ import (
 	"os/user"
 	"strconv"
 	"time"
+
+	"github.com/kerf-gpu/kerf/internal/sleep"
 )
 
 // usersEvery is how often the file of subordinate UIDs is read.
@@ -16,7 +18,7 @@ const usersEvery = 10 * time.Second
 // followUsers reads the subordinate UIDs of the machine's users again and again until ctx ends.
 func (a *agent) followUsers(ctx context.Context) {
 	said := ""
-	for sleep(ctx, usersEvery) {
+	for sleep.For(ctx, usersEvery) {
 		said = a.readUsers(said)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package uninstall
 
 import (
 	"context"
@@ -21,6 +21,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/mps"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps/gpumode"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
 )
 
@@ -121,7 +122,7 @@ func TestRemovePutsBackSettings(t *testing.T) {
 	if err := r.restored(t.Context()); err != nil {
 		t.Errorf("nothing to put back: %v", err)
 	}
-	name := filepath.Join(r.Dir, modesFile)
+	name := filepath.Join(r.Dir, gpumode.File)
 	text := `{"schema":1,"boot":"` + boot + `","gpus":{"GPU-a":{"powerLimit":{"before":"70000","ours":["50000"]}}}}`
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package uninstall
 
 import (
 	"context"
@@ -22,7 +22,7 @@ func (r *Removal) restored(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("boot id: %w", err)
 	}
-	path := filepath.Join(r.Dir, modesFile)
+	path := filepath.Join(r.Dir, gpumode.File)
 	gpus, err := gpumode.Remembered(path, boot, r.Log)
 	if err != nil || len(gpus) == 0 {
 		return err //nolint:wrapcheck // it says what it did
@@ -31,12 +31,12 @@ func (r *Removal) restored(ctx context.Context) error {
 		r.Log.Warn("settings of GPUs stay as Kerf made them", "gpus", gpus)
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, modesDeadline)
+	ctx, cancel := context.WithTimeout(ctx, settingsDeadline)
 	defer cancel()
 	lib, err := nvml.Open(ctx, nvml.Options{LibraryPaths: r.Libraries, Log: r.Log})
 	if err == nil {
 		var k *gpumode.Keeper
-		door := modeDoor{lib, nvidiasmi.New(nvidiasmi.Options{Path: smiPath(r.NVIDIASMI, r.DevRoot), Libraries: r.DriverFolders})}
+		door := gpumode.NVIDIA{Library: lib, Program: nvidiasmi.New(nvidiasmi.Options{Path: nvidiasmi.Find(r.NVIDIASMI, r.DevRoot), Libraries: r.DriverFolders})}
 		if k, err = gpumode.Open(path, boot, door, r.Log); err == nil {
 			err = k.Restore(ctx)
 		}

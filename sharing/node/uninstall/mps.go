@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package uninstall
 
 import (
 	"context"
@@ -57,7 +57,7 @@ func (r *Removal) endMPS(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("boot id: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, modesDeadline)
+	ctx, cancel := context.WithTimeout(ctx, settingsDeadline)
 	defer cancel()
 	rule := mps.ManageMode
 	if r.LeaveSettings {

@@ -1,7 +1,11 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+// Package uninstall removes what the agent has put on a node: settings of GPUs, CDI specs, hooks, sockets, state, cgroups, and the
+// labels of the node.
+//
+// It promises to wait until no agent runs and no process has a grant.
+package uninstall
 
 import (
 	"context"
@@ -22,6 +26,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/mountns"
 	"github.com/kerf-gpu/kerf/internal/mps"
 	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/internal/sleep"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
@@ -29,6 +34,9 @@ import (
 
 // removeAgain is how long it is until a node on which something is in use is looked at again.
 const removeAgain = 3 * time.Second
+
+// settingsDeadline bounds putting back the settings of all GPUs.
+const settingsDeadline = 2 * time.Minute
 
 // Removal removes what the agent has put on a machine. Its folders and paths are those of the agent's flags of the same name; one
 // that is empty is left alone.
@@ -48,7 +56,7 @@ type Removal struct {
 // Run ends when all is gone. It waits for the end of an agent and of all processes with a grant.
 func (r *Removal) Run(ctx context.Context) error {
 	if r.NodeName != "" { // in a pod, as the agent
-		if err := joinHost(r.Log, r.Again); err != nil {
+		if err := process.RestartInHostCgroups(r.Log, r.Again); err != nil {
 			return err
 		}
 	}
@@ -94,7 +102,7 @@ func (r *Removal) alone(ctx context.Context) (*filelock.Lock, error) {
 		if !said {
 			r.Log.Info("waiting for the end of the agent", "why", err.Error())
 		}
-		if !sleep(ctx, removeAgain) {
+		if !sleep.For(ctx, removeAgain) {
 			return nil, err
 		}
 	}
@@ -130,7 +138,7 @@ func (r *Removal) unused(ctx context.Context, groups cgroup.Hierarchy) error {
 			r.Log.Info("waiting for the end of what uses GPUs; its containers could not start again without Kerf", "users", now)
 			last = now
 		}
-		if !sleep(ctx, removeAgain) {
+		if !sleep.For(ctx, removeAgain) {
 			return fmt.Errorf("%s use GPUs of this node: %w", last, sharing.ErrConflict)
 		}
 	}

@@ -1,7 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+// Package options has the agent's flags, checked. Each part of the agent takes the groups that it needs.
+package options
 
 import (
 	"fmt"
@@ -12,13 +13,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kerf-gpu/kerf/hooks/nri"
 	"github.com/kerf-gpu/kerf/internal/failpoint"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/caps"
 	"github.com/kerf-gpu/kerf/sharing/doctor"
-	"github.com/kerf-gpu/kerf/sharing/node"
 )
 
 // Options are the agent's flags, checked.
@@ -33,8 +32,8 @@ type Options struct {
 	Access     Access
 	Source     ConfigSource
 	Driver     Driver
-	Containers ContainerOptions
-	Cluster    ClusterOptions
+	Containers Containers
+	Cluster    Cluster
 
 	// SubUIDs is the file of the users' subordinate UIDs.
 	SubUIDs    string
@@ -89,8 +88,8 @@ type Driver struct {
 	PIDs caps.PIDSpace
 }
 
-// ContainerOptions are for nodes with a container runtime.
-type ContainerOptions struct {
+// Containers is for nodes with a container runtime.
+type Containers struct {
 	// Serve is true where containers of no pod are served.
 	Serve bool
 	// CDI is the folder of Kerf's CDI specs, and CDISources the list of folders of the node's own one.
@@ -101,8 +100,8 @@ type ContainerOptions struct {
 	Hook, Library string
 }
 
-// ClusterOptions are for a node of a Kubernetes cluster.
-type ClusterOptions struct {
+// Cluster is for a node of a Kubernetes cluster.
+type Cluster struct {
 	// Serve is true on a node of a cluster.
 	Serve bool
 	// Node is the node's name, and Label is true if the agent labels its object.
@@ -118,15 +117,15 @@ type ClusterOptions struct {
 	Exempt, HostPaths []string
 }
 
-// guardedPaths are the folders of the node that belong to Kerf or give GPUs away.
-func (o *Options) guardedPaths() []string {
+// GuardedPaths are the folders of the node that belong to Kerf or give GPUs away.
+func (o *Options) GuardedPaths() []string {
 	all := []string{o.Dirs.Dir, o.Dirs.Audit, o.Dirs.State, o.Containers.Hooks, o.Containers.CDI, "/etc/kerf", filepath.Join(o.Cluster.Kubelet, "device-plugins")}
 	all = append(all, filepath.SplitList(o.Containers.CDISources)...)
 	return slices.DeleteFunc(all, func(dir string) bool { return !filepath.IsAbs(dir) })
 }
 
-// readOnly reports whether the agent may change no setting of a GPU.
-func (o *Options) readOnly() bool { return o.Driver.Settings == sharing.GPUSettingsReadOnly }
+// ReadOnly reports whether the agent may change no setting of a GPU.
+func (o *Options) ReadOnly() bool { return o.Driver.Settings == sharing.GPUSettingsReadOnly }
 
 // Complete makes the folders absolute, finds the PID namespaces, and rejects options that cannot be used; the error is a
 // sharing.FieldError that names the flag. pidSpace is the number of the PID namespace that stands for the machine's in tests;
@@ -152,7 +151,7 @@ func (o *Options) Complete(pidSpace string) error {
 	if _, err := doctor.ParseSetting("--driver-by", string(o.Driver.By)); err != nil {
 		return err
 	}
-	if o.Driver.Settings != sharing.GPUSettingsManage && !o.readOnly() {
+	if o.Driver.Settings != sharing.GPUSettingsManage && !o.ReadOnly() {
 		return sharing.Invalid("--gpu-settings", o.Driver.Settings, "write manage or read-only", "is neither")
 	}
 	if err := o.checkPIDSpace(pidSpace); err != nil {
@@ -183,9 +182,4 @@ func (o *Options) checkPIDSpace(stand string) error {
 		o.Driver.PIDs.Initial = o.Driver.PIDs.Own
 	}
 	return nil
-}
-
-// Failpoints are the names of all failpoints of the agent.
-func Failpoints() []string {
-	return slices.Concat(node.Failpoints(), nri.Failpoints(), migFailpoints())
 }
