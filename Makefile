@@ -69,12 +69,12 @@ GATES ?= $(filter $(shell sed -n 's/^\([a-z0-9-]*\):.*/\1/p' $(firstword $(MAKEF
 .PHONY: build
 build: need ## Build the programs, libkerf.so and the simulated driver into bin/
 	@mkdir -p bin
-	$(GO_BUILD) -o bin/ $(COMMANDS:%=./cmd/%)
+	$(GO_BUILD) -o bin/ $(COMMANDS:%=./cmd/%) ./sim/cmd/gpusim
 	@ln -sf kerf bin/kubectl-kerf # as which kubectl finds it
 	@$(MAKE) kerf-hook
 	@$(MAKE) -s -C internal/libkerf/lib OUT='$(CURDIR)/bin' OBJ='$(CURDIR)/bin/.libkerf' CC='$(CC)' all
 	@echo 'building the simulated driver and gpuload'
-	@$(MAKE) -s -C internal/gpusim/lib OUT='$(CURDIR)/bin/gpusim-lib' GPULOAD='$(CURDIR)/bin/gpuload' CC='$(CC)' all gpuload
+	@$(MAKE) -s -C sim/lib OUT='$(CURDIR)/bin/gpusim-lib' GPULOAD='$(CURDIR)/bin/gpuload' CC='$(CC)' all gpuload
 
 .PHONY: kerf-scheduler
 kerf-scheduler: need ## Build the scheduler into bin/ (the first time some minutes: it is kube-scheduler with a plugin)
@@ -230,7 +230,7 @@ verify-monitoring: need
 vet: need
 	@echo '--- warnings of the C compiler'
 	@mkdir -p .cache/werror
-	@$(MAKE) -s -C internal/gpusim/lib OUT='$(CURDIR)/.cache/werror' GPULOAD='$(CURDIR)/.cache/werror/gpuload' CC='$(CC)' WERROR=-Werror all gpuload
+	@$(MAKE) -s -C sim/lib OUT='$(CURDIR)/.cache/werror' GPULOAD='$(CURDIR)/.cache/werror/gpuload' CC='$(CC)' WERROR=-Werror all gpuload
 	@$(MAKE) -s -C internal/libkerf/lib OUT='$(CURDIR)/.cache/werror' OBJ='$(CURDIR)/.cache/werror/.libkerf' SIM='$(CURDIR)/.cache/werror/r580' CC='$(CC)' WERROR=-Werror all checks
 	@echo '--- go vet'
 	@go vet ./...

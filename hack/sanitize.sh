@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=(./internal/libkerf/lib/libtest ./internal/gpusim/lib/libtest)
+packages=(./internal/libkerf/lib/libtest ./sim/lib/libtest)
 
 # Left out: tests of what a sanitizer's runtime changes in the library (needs, code), and of programs that another runtime,
 # another C library, another preloaded library or another name space loads first.

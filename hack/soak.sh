@@ -16,7 +16,7 @@ go test -count=1 -timeout 2h -v ./sharing/ledger -steps "$steps" -seed "$seed"
 go test -count=1 -timeout 2h -v -run AtRandom ./sharing/node -steps "$((steps / 100))" -seed "$seed"
 go test -count=1 -timeout 2h -v -run Naive ./sharing/allocator/cluster -steps "$steps"
 go test -count=1 -timeout 2h -v -run Twice ./sharing/scheduler -steps "$steps"
-go test -count=1 -timeout 2h -v -run Naive ./internal/gpusim/model -steps "$steps"
+go test -count=1 -timeout 2h -v -run Naive ./sim/model -steps "$steps"
 go test -count=1 -timeout 2h -v ./mig/exec -soak
 hack/kills.sh "$((steps / 10))"
 go test -count=1 -timeout 1h -v -run '^TestManyProcessesUnderOneCap$' ./internal/libkerf/lib/libtest -processes 64

@@ -6,8 +6,8 @@ package mig_test
 import (
 	"testing"
 
-	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
 	"github.com/kerf-gpu/kerf/mig"
+	"github.com/kerf-gpu/kerf/sim/machine"
 )
 
 // machines are simulated machines by the model of their first GPU that has MIG: the tables are those of real

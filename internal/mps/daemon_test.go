@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kerf-gpu/kerf/internal/gpusim/mpstest"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sim/mpstest"
 )
 
 const machineName = "h100x8"

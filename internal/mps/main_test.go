@@ -7,7 +7,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/kerf-gpu/kerf/internal/gpusim/mpstest"
+	"github.com/kerf-gpu/kerf/sim/mpstest"
 )
 
 // gpusim is the program that stands in for NVIDIA's.

@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kerf-gpu/kerf/internal/gpusim/control"
-	"github.com/kerf-gpu/kerf/internal/gpusim/daemon"
-	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
-	"github.com/kerf-gpu/kerf/internal/gpusim/smi"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sim/control"
+	"github.com/kerf-gpu/kerf/sim/daemon"
+	"github.com/kerf-gpu/kerf/sim/machine"
+	"github.com/kerf-gpu/kerf/sim/smi"
 )
 
 // TestMain makes the test program the simulated nvidia-smi where it is called by that name.

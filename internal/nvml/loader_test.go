@@ -28,7 +28,7 @@ const (
 func buildLibraries(t *testing.T) string {
 	t.Helper()
 	out := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "make", "-s", "-C", "../gpusim/lib", "OUT="+out)
+	cmd := exec.CommandContext(t.Context(), "make", "-s", "-C", "../../sim/lib", "OUT="+out)
 	if msg, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build the simulated driver's libraries: %v\n%s", err, msg)
 	}

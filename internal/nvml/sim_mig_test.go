@@ -16,9 +16,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
-	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sim/machine"
+	"github.com/kerf-gpu/kerf/sim/wire"
 )
 
 // testMIG cuts the first GPU of machines of each kind, as any other program would.

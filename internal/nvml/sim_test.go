@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/cgroup"
-	"github.com/kerf-gpu/kerf/internal/gpusim/control"
-	"github.com/kerf-gpu/kerf/internal/gpusim/daemon"
-	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sim/control"
+	"github.com/kerf-gpu/kerf/sim/daemon"
+	"github.com/kerf-gpu/kerf/sim/machine"
 )
 
 // sim is a simulated node of 8 GPUs. Its driver runs in this process, beside the library that talks to it over

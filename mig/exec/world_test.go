@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/mig/plan"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sim/machine"
 )
 
 const testGPU = sharing.GPUID("GPU-01234567-89ab-cdef-0123-456789abcdef")

@@ -15,14 +15,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kerf-gpu/kerf/internal/gpusim/daemon"
-	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/mig/exec"
 	"github.com/kerf-gpu/kerf/mig/live"
 	"github.com/kerf-gpu/kerf/mig/plan"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sim/daemon"
+	"github.com/kerf-gpu/kerf/sim/machine"
 )
 
 // nodeEnv is the directory of the simulated node, in the child that uses its library.
@@ -49,7 +49,7 @@ func TestOnTheSimulatedDriver(t *testing.T) {
 	built := filepath.Join(dir, "out")
 	lib := filepath.Join(built, "r550")
 	target := filepath.Join(lib, nvml.LibraryName)
-	if out, err := osexec.CommandContext(ctx, "make", "-s", "-C", "../../internal/gpusim/lib", "OUT="+built, target).CombinedOutput(); err != nil {
+	if out, err := osexec.CommandContext(ctx, "make", "-s", "-C", "../../sim/lib", "OUT="+built, target).CombinedOutput(); err != nil {
 		t.Fatalf("build the simulated driver's library: %v\n%s", err, out)
 	}
 	if err := os.Symlink(lib, filepath.Join(dir, "lib")); err != nil {

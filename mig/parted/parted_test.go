@@ -12,10 +12,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/mig/parted"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sim/machine"
 )
 
 // gpu is the GPU of that index of a simulated machine, and its table.

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/mig/plan"
+	"github.com/kerf-gpu/kerf/sim/machine"
 )
 
 func table(t testing.TB, name string) *mig.Table {

@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/cgroup"
-	"github.com/kerf-gpu/kerf/internal/gpusim/daemon"
-	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sim/daemon"
+	"github.com/kerf-gpu/kerf/sim/machine"
 )
 
 // nodeEnv names the simulated node's directory in a child of the test: a process binds to one driver library
@@ -35,7 +35,7 @@ func TestOnSimulatedDriver(t *testing.T) {
 		t.Skip("not root: cgroups cannot be made")
 	}
 	out := t.TempDir()
-	build := exec.CommandContext(t.Context(), "make", "-s", "-C", "../../internal/gpusim/lib", "OUT="+out)
+	build := exec.CommandContext(t.Context(), "make", "-s", "-C", "../../sim/lib", "OUT="+out)
 	if msg, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the simulated driver's libraries: %v\n%s", err, msg)
 	}

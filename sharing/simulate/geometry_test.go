@@ -11,10 +11,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 	"github.com/kerf-gpu/kerf/sharing/simulate"
+	"github.com/kerf-gpu/kerf/sim/machine"
 )
 
 // What a simulation cuts is what the drivers of those GPUs report, where profiles have no attribute: slices, units, starts

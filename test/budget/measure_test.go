@@ -27,7 +27,7 @@ type tree struct {
 }
 
 // folders without product code; a name that begins with a dot, or testdata, is left out anywhere.
-var leftOut = []string{"sim", "lab", "test", "tools", "internal/gpusim", "cmd/gpusim", "cmd/gpuload", "bin"}
+var leftOut = []string{"sim", "lab", "test", "tools", "bin"}
 
 // configPackage declares the names of backends, and backendPackage decides by them.
 const configPackage, backendPackage = "sharing/config", "sharing/backend"

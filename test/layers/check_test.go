@@ -31,12 +31,26 @@ func checkLayer(p pkg) []string {
 	var wrong []string
 	for _, path := range p.imports {
 		target := relative(path)
+		if why := barred(p.path, target); target != path && why != "" {
+			wrong = append(wrong, fmt.Sprintf("%s imports %s: %s", p.path, target, why))
+			continue
+		}
 		if target == path || within(target, folder) || matchAny(rule.may, target) {
 			continue
 		}
 		wrong = append(wrong, fmt.Sprintf("%s imports %s: %s", p.path, target, rule.why))
 	}
 	return wrong
+}
+
+// barred is why a package may not import a target outside the product; empty if it may.
+func barred(path, target string) string {
+	for _, d := range outside {
+		if within(target, d.path) && !matchAny(d.open, path) {
+			return d.why
+		}
+	}
+	return ""
 }
 
 func checkDoors(p pkg) []string {

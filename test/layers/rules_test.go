@@ -10,8 +10,8 @@ const module = "github.com/kerf-gpu/kerf"
 //
 // A pattern is a package path, or ends in "/..." for a package and all below it, or ends in "/*" for the
 // folders directly below, each with all below it: those are siblings. A package may always import what
-// belongs to the same folder of its pattern (for "internal/*": internal/gpusim/x may import
-// internal/gpusim/y, and not internal/cgroup). Where several patterns match a package, the longest counts.
+// belongs to the same folder of its pattern (for "internal/*": internal/kube/x may import
+// internal/kube/y, and not internal/cgroup). Where several patterns match a package, the longest counts.
 type layer struct {
 	pattern string
 	// why is the rule in words; a violation shows it.
@@ -95,11 +95,19 @@ var layers = []layer{
 	{"sharing/node/agent/...", "the agent joins the node runtime with driver, container runtime, kubelet and API server",
 		[]string{"sharing/...", "mig/...", "api/...", "internal/*", "monitor/*", "deviceplugin/...", "hooks/*"}},
 
+	{"sim/...", "the simulator stands in for the NVIDIA driver: it shares value types with the product, and does not know how the product uses a driver",
+		[]string{"sharing", "internal/process"}},
+
 	{"cmd/*", "a program wires everything below, and nothing imports a program",
 		[]string{"sharing/...", "mig/...", "api/...", "internal/*", "monitor/*", "deviceplugin/...", "hooks/*"}},
 	{"cmd/kerf-hook/...", "the hook program runs as root in every container's start: it is its frames and the standard library", []string{"hooks/oci/wire"}},
 	{"test/*", "a suite may look at everything, and nothing imports a suite",
-		[]string{"sharing/...", "mig/...", "api/...", "internal/*", "monitor/*", "deviceplugin/...", "hooks/*"}},
+		[]string{"sharing/...", "mig/...", "api/...", "internal/*", "monitor/*", "deviceplugin/...", "hooks/*", "sim/..."}},
+}
+
+// outside are the packages that are not part of the product, with the packages that may import them. This rule wins over layers.
+var outside = []door{
+	{"sim", "the simulator is not part of the product: what runs on a node must not depend on it, and tests use it in place of a driver", []string{"sim/...", "test/*"}},
 }
 
 // A door is an import that only some packages may have. An import of another module that no door names is
@@ -122,7 +130,7 @@ var doors = []door{
 	{"github.com/opencontainers/image-spec", "the parts of an image are containerd's to keep", []string{"internal/containerd/..."}},
 	{"github.com/containerd/nri", "NRI is spoken by the hook that injects", []string{"hooks/nri/...", "test/*"}},
 	{"github.com/opencontainers/runtime-spec", "OCI specs are patched in one place, made by the door to containerd", []string{"hooks/oci", "internal/containerd/...", "internal/cdi/...", "internal/cli/...", "test/*"}},
-	{"tags.cncf.io/container-device-interface", "CDI specs are read and written by one door", []string{"internal/cdi/...", "hooks/oci", "cmd/gpusim", "test/*"}},
+	{"tags.cncf.io/container-device-interface", "CDI specs are read and written by one door", []string{"internal/cdi/...", "hooks/oci", "sim/cmd/gpusim", "test/*"}},
 	{"github.com/pelletier/go-toml/v2", "the toolkit's configuration is read where the container runtime is looked at", []string{"internal/containerd/..."}},
 	{"k8s.io/cri-api", "the container runtime is asked by one door", []string{"internal/containerd/...", "test/*"}},
 	{"k8s.io/kubelet", "kubelet's two sockets have one user each", []string{"deviceplugin/...", "internal/kubelet/...", "test/*"}},
@@ -141,22 +149,22 @@ var doors = []door{
 	{"github.com/prometheus/client_golang", "metrics are made where what they tell is known, and served by a program", []string{"monitor/metrics/...", "monitor/exposition/...", "sharing/node/agent/...", "cmd/*"}},
 	{"github.com/prometheus/client_model", "what is scraped of thousands of series is made without a registry", []string{"monitor/exposition/...", "internal/cli/..."}},
 	{"github.com/prometheus/common", "an exposition is read by the command line that shows it", []string{"internal/cli/..."}},
-	{"github.com/spf13/cobra", "command lines belong to programs", []string{"internal/cli/...", "cmd/*"}},
+	{"github.com/spf13/cobra", "command lines belong to programs", []string{"internal/cli/...", "cmd/*", "sim/cmd/*"}},
 	{"go.yaml.in/yaml/v3", "YAML is read where a document has its type, and written where it is shown",
-		[]string{"sharing/config/...", "mig/parted/...", "internal/gpusim/...", "internal/cli/...", "internal/present/...", "sharing/translate/...", "cmd/*", "test/*"}},
+		[]string{"sharing/config/...", "mig/parted/...", "sim/...", "internal/cli/...", "internal/present/...", "sharing/translate/...", "cmd/*", "test/*"}},
 	{"golang.org/x/sync", "goroutines are owned in groups", []string{"internal/*", "deviceplugin/...", "hooks/*", "sharing/node/...", "sharing/caps/...", "monitor/*", "cmd/*", "test/*"}},
-	{"golang.org/x/sys", "system calls are behind the doors", []string{"internal/*", "sharing/doctor/...", "cmd/*", "test/*"}},
-	{"syscall", "system calls are behind the doors", []string{"internal/*", "cmd/*", "test/*"}},
+	{"golang.org/x/sys", "system calls are behind the doors", []string{"internal/*", "sim/...", "sharing/doctor/...", "cmd/*", "test/*"}},
+	{"syscall", "system calls are behind the doors", []string{"internal/*", "sim/...", "cmd/*", "test/*"}},
 	{"github.com/google/go-cmp", "it compares for people to read, and panics on what it cannot compare", []string{"test/*"}},
 	{"golang.org/x/term", "terminals belong to programs", []string{"internal/cli/...", "internal/present/...", "cmd/*"}},
 	{"unsafe", "memory that Go does not watch is touched only where a foreign ABI demands it", []string{"api/...", "internal/*"}},
 	{"C", "C is called only where the driver's libraries are", []string{"internal/nvml/...", "internal/dcgm/...", "internal/cudacontext"}},
 	{"plugin", "code is never loaded at run time but by the doors", nil},
-	{"os/exec", "no external commands but by programs, what tests them, and doors to programs of the driver", []string{"cmd/*", "internal/gpusim/...", "internal/nvidiasmi/...", "internal/mps", "internal/cudacontext", "test/*"}},
-	{"os/signal", "signals are handled by programs and by their command lines", []string{"internal/cli/...", "cmd/*", "test/*"}},
+	{"os/exec", "no external commands but by programs, what tests them, and doors to programs of the driver", []string{"cmd/*", "sim/...", "internal/nvidiasmi/...", "internal/mps", "internal/cudacontext", "test/*"}},
+	{"os/signal", "signals are handled by programs and by their command lines", []string{"internal/cli/...", "cmd/*", "sim/cmd/*", "test/*"}},
 	{"flag", "command lines belong to programs", []string{"cmd/*", "test/*"}},
 	{"log", "log/slog is passed in", nil},
-	{"log/slog", "log/slog is passed in", []string{"internal/*", "deviceplugin/...", "hooks/*", "sharing/caps/...", "sharing/audit/file/...", "sharing/node/...", "mig/keep/...", "monitor/*", "cmd/*", "test/*"}},
+	{"log/slog", "log/slog is passed in", []string{"internal/*", "sim/...", "deviceplugin/...", "hooks/*", "sharing/caps/...", "sharing/audit/file/...", "sharing/node/...", "mig/keep/...", "monitor/*", "cmd/*", "test/*"}},
 }
 
 // pure are the packages without I/O, clock or goroutine: they decide, and the same input gives the same

@@ -196,7 +196,7 @@ func TestClientFindsWhoDoesNotCount(t *testing.T) {
 func checkProgram(t *testing.T, dir, name string) string {
 	t.Helper()
 	path := filepath.Join(dir, "check", name)
-	cmd := exec.Command("make", "-s", "-C", "../../internal/gpusim/lib", "OUT="+dir, path)
+	cmd := exec.Command("make", "-s", "-C", "../../sim/lib", "OUT="+dir, path)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("make %s: %v\n%s", path, err, out)
 	}

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// The words that gpuload's makers and importers say to each other (cmd/gpuload/peer.c).
+// The words that gpuload's makers and importers say to each other (sim/cmd/gpuload/peer.c).
 const (
 	wordMake, wordPiece, wordFree, wordFreed = 1, 2, 3, 4
 

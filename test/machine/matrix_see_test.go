@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/kerf-gpu/kerf/internal/gpusim/control"
+	"github.com/kerf-gpu/kerf/sim/control"
 )
 
 // account is what is held on all GPUs by the driver's own account: now, and at most since it was counted anew.

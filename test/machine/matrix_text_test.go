@@ -57,7 +57,7 @@ imported it, and every file that stands for it have let it go, so a maker can fr
 What several hold, or a file alone, and its maker has let go, is unattributed memory (next section). At level ` + "`driver`" + ` it is
 still held to its maker's cap. What a driver counts for whom is from NVIDIA's open kernel modules (a charge ends with the last reference to the memory;
 a process's own are what it alone holds and what it made); that NVML adds these two up is inferred. Shown by
-` + "`test/machine.TestMemoryHandedToAnotherGrant`" + `, ` + "`sharing/node.TestUnlistedMemoryIsTold`" + `, ` + "`internal/gpusim/model.TestImportedMemoryLivesOn`" + `, ` + "`internal/gpusim/model.TestFileHoldsMemory`" + `, and
+` + "`test/machine.TestMemoryHandedToAnotherGrant`" + `, ` + "`sharing/node.TestUnlistedMemoryIsTold`" + `, ` + "`sim/model.TestImportedMemoryLivesOn`" + `, ` + "`sim/model.TestFileHoldsMemory`" + `, and
 the rows ` + "`ipc`" + `, ` + "`import`" + `, ` + "`pool-import`" + ` and ` + "`file`" + ` above, in which a program's own helper makes the memory and frees it.
 
 ## Memory of ended processes
@@ -88,7 +88,7 @@ These amounts are estimates until they are measured on hardware.
 ` + "`managedMemory: reject`" + ` in a pool makes libkerf reject managed memory. Under the other backends it has no effect, and the level's reason says so.
 
 That managed memory is in no process's number is from NVIDIA's open kernel modules and from reports of users; no real GPU was at hand.
-Shown by ` + "`internal/gpusim/lib/libtest.TestDaemonListsNoManagedMemory`" + `, ` + "`sharing/node.TestManagedMemoryOfLibkerfIsAttributed`" + `, ` + "`sharing/node.TestUnlistedMemoryIsTold`" + `,
+Shown by ` + "`sim/lib/libtest.TestDaemonListsNoManagedMemory`" + `, ` + "`sharing/node.TestManagedMemoryOfLibkerfIsAttributed`" + `, ` + "`sharing/node.TestUnlistedMemoryIsTold`" + `,
 ` + "`test/machine.TestMemoryOfTheDriverPerContext`, `internal/libkerf/lib/libtest.TestRejectsManagedMemory`" + ` and the rows ` + "`managed`" + ` and ` + "`batch`" + `.
 
 ## Attacks that take no memory, or need a cluster

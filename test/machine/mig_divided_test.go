@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
+	"github.com/kerf-gpu/kerf/sim/wire"
 )
 
 // must sends one request to GPU 0 that is to succeed.

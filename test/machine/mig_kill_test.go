@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
+	"github.com/kerf-gpu/kerf/sim/wire"
 )
 
 // moments are how many of the moments of a change are passed over between two kills: the soak takes each moment, and the

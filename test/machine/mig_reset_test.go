@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
+	"github.com/kerf-gpu/kerf/sim/wire"
 )
 
 // modes are a GPU's MIG modes as the driver has them, current and pending.

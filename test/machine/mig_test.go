@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
+	"github.com/kerf-gpu/kerf/sim/wire"
 )
 
 // cutGPU is the part of gpusim's list of GPUs that tells how they are cut.

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
+	"github.com/kerf-gpu/kerf/sim/wire"
 )
 
 // The users of these tests. Each is a trust domain, unless the pool says otherwise.

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kerf-gpu/kerf/internal/gpusim/mpstest"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sim/mpstest"
 )
 
 // contained is the key of a domain of containers on GPU 0.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kerf-gpu/kerf/internal/gpusim/mpstest"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sim/mpstest"
 )
 
 // Where the compute mode stays as it is, MPS works in the mode that is there, and no call sets one.

@@ -13,9 +13,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/kerf-gpu/kerf/internal/gpusim/mpstest"
 	"github.com/kerf-gpu/kerf/internal/mountns"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sim/mpstest"
 )
 
 // as runs a shell script as a user without capabilities, with a pipe directory, and returns what it prints.

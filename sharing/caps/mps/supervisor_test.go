@@ -18,10 +18,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/kerf-gpu/kerf/internal/gpusim/mpstest"
 	"github.com/kerf-gpu/kerf/internal/mps"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sim/mpstest"
 )
 
 // gpusim is the program that stands in for NVIDIA's.

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kerf-gpu/kerf/internal/gpusim/control"
 	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sim/control"
 )
 
 // bounded is a box for whose first GPU only a bound of contexts is known.

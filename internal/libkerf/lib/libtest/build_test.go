@@ -17,12 +17,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kerf-gpu/kerf/internal/gpusim/control"
-	"github.com/kerf-gpu/kerf/internal/gpusim/daemon"
-	"github.com/kerf-gpu/kerf/internal/gpusim/machine"
-	"github.com/kerf-gpu/kerf/internal/gpusim/model"
 	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sim/control"
+	"github.com/kerf-gpu/kerf/sim/daemon"
+	"github.com/kerf-gpu/kerf/sim/machine"
+	"github.com/kerf-gpu/kerf/sim/model"
 )
 
 const (
@@ -51,7 +51,7 @@ func run(m *testing.M) int {
 	built = dir
 	sanitize := "SANITIZE=" + os.Getenv(sanitizeVar)
 	for _, args := range [][]string{
-		{"-C", "../../../gpusim/lib", "OUT=" + dir, "CFLAGS=-O0", sanitize, "gpuload", dir + "/r550/libcuda.so.1",
+		{"-C", "../../../../sim/lib", "OUT=" + dir, "CFLAGS=-O0", sanitize, "gpuload", dir + "/r550/libcuda.so.1",
 			dir + "/r580/libcuda.so.1", dir + "/r580/libnvidia-ml.so.1"},
 		{"-C", "..", "OUT=" + dir, "CFLAGS=-O0 -g", sanitize, "SIM=" + dir + "/r580", "all", "checks"},
 	} {

@@ -17,11 +17,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kerf-gpu/kerf/internal/gpusim/wire"
 	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/caps/compute"
 	"github.com/kerf-gpu/kerf/sharing/caps/pace"
+	"github.com/kerf-gpu/kerf/sim/wire"
 )
 
 // busyLine is what gpuload prints of what it launched.

@@ -1,0 +1,68 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sim/machine"
+	"github.com/kerf-gpu/kerf/sim/wire"
+)
+
+// What the driver needs for itself per context is in use. No process list, limit or peak counts it, and it ends with the context.
+func TestUnlistedMemoryOfContexts(t *testing.T) {
+	const extra = 8 * mib
+	m := testMachine(t, "h100x8", machine.Dmem)
+	before := open(t, m, 0, 1, inA)
+	if err := m.Apply([]int{0}, Change{ContextUnlisted: new(extra)}, 0); err != nil {
+		t.Fatal(err)
+	}
+	context := m.gpus[0].hw.Model.Context
+	after := open(t, m, 0, 2, inA)
+	mem, err := m.Memory(0, nil)
+	if err != nil || mem.Used != 2*context+extra {
+		t.Errorf("%s in use, want two contexts and %s: %v", mem.Used, extra, err)
+	}
+	list, err := m.Processes(0)
+	if err != nil || len(list) != 2 || list[0].Bytes != context || list[1].Bytes != context {
+		t.Errorf("%+v %v", list, err)
+	}
+	if peak := m.gpus[0].peak; peak != 2*context {
+		t.Errorf("peak %s", peak)
+	}
+	for _, p := range []process{after, before} {
+		if err := m.DestroyContext(p.id, p.ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if mem, err := m.Memory(0, nil); err != nil || mem.Used != 0 || m.gpus[0].unlisted != 0 {
+		t.Errorf("%s in use afterwards: %v", mem.Used, err)
+	}
+}
+
+// A context for which the driver has no room of its own is not made, and leaves nothing.
+func TestNoRoomForUnlistedMemory(t *testing.T) {
+	m := testMachine(t, "h100x8", machine.Dmem)
+	p := open(t, m, 0, 1, inA)
+	free := m.gpus[0].free()
+	if _, err := m.Alloc(p.id, free-m.gpus[0].hw.Model.Context-mib, p.ctx, wire.KindLinear, inA); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Apply([]int{0}, Change{ContextUnlisted: new(2 * mib)}, 0); err != nil {
+		t.Fatal(err)
+	}
+	used := m.gpus[0].inUse()
+	if _, err := m.CreateContext(p.id, 0, inA); !errors.Is(err, wire.OutOfMemory) || m.gpus[0].inUse() != used {
+		t.Errorf("%v, %s in use, %s before", err, m.gpus[0].inUse(), used)
+	}
+}
+
+func TestUnlistedMemoryOutOfRange(t *testing.T) {
+	m := testMachine(t, "h100x8", machine.Dmem)
+	if err := m.Apply([]int{0}, Change{ContextUnlisted: new(MaxContextUnlisted + 1)}, 0); !errors.Is(err, sharing.ErrInvalid) {
+		t.Error(err)
+	}
+}
