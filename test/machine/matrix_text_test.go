@@ -18,6 +18,7 @@ does beyond its documentation is not seen here.
 | ended: over its cap | above the cap, found by the watch, and killed (` + "`overCap: kill`" + `) |
 | ended: beside its MPS | ran without the limit of MPS, found by the watch, and killed, whatever ` + "`overCap`" + ` says |
 | over, and shown | above the cap, not killed; a warning names the grant or the process, or its level shows that nothing holds it |
+| over by less than is reported | above the cap with memory that the backend does not limit, by at most 32 MiB and 8 MiB for each process. The driver itself may hold as much outside its lists, so the agent reports nothing |
 | over for a moment | above the cap for less than a second, and back or ended by itself before the watch had looked twice |
 | refused | it got nothing |
 | not in this driver | the simulated driver of that version does not have the functions, or not for clients of MPS |
