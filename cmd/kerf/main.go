@@ -17,12 +17,13 @@ import (
 	_ "time/tzdata" // hours of profiles are by clocks of time zones, of which the images have no database
 
 	"github.com/kerf-gpu/kerf/internal/cli"
+	"github.com/kerf-gpu/kerf/internal/cli/command"
 )
 
 func main() {
-	code, stopped := cli.Main(os.Args, cli.Process{
+	code, stopped := command.Main(os.Args, command.Process{
 		In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr, Getenv: os.Getenv, Environ: os.Environ, Exec: syscall.Exec,
-	})
+	}, cli.Commands)
 	if stopped != 0 {
 		dieOf(stopped)
 	}

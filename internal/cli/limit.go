@@ -11,14 +11,15 @@ import (
 	"github.com/spf13/cobra"
 
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	"github.com/kerf-gpu/kerf/internal/cli/command"
 	"github.com/kerf-gpu/kerf/internal/nodeclient"
 	"github.com/kerf-gpu/kerf/internal/present"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-func (a *app) limitCommand() *cobra.Command {
+func limitCommand(a *command.App) *cobra.Command {
 	return &cobra.Command{
-		ValidArgsFunction: a.completeGrants,
+		ValidArgsFunction: a.CompleteGrants,
 
 		Use:   "limit GRANT AMOUNT",
 		Short: "Change the memory of a grant while it runs",
@@ -33,37 +34,37 @@ MPS gives a program its limit when it connects, and changes it for none that run
 grows for the programs that start from then on, and the command says which go on with the limit they have; it
 shrinks while it has none.`,
 		Args: cobra.ExactArgs(2),
-		RunE: func(c *cobra.Command, args []string) error { return a.limit(c.Context(), args[0], args[1]) },
+		RunE: func(c *cobra.Command, args []string) error { return limit(c.Context(), a, args[0], args[1]) },
 	}
 }
 
-func (a *app) limit(ctx context.Context, name, amount string) error {
+func limit(ctx context.Context, a *command.App, name, amount string) error {
 	memory, err := sharing.ParseSize("AMOUNT", amount)
 	if err != nil {
-		return misused(err)
+		return command.Misused(err)
 	}
-	client, err := nodeclient.New(a.dir)
+	client, err := nodeclient.New(a.Dir)
 	if err != nil {
-		return fail(err)
+		return command.Fail(err)
 	}
 	defer func() { _ = client.Close() }()
 	p, err := client.Node(ctx)
 	if err != nil {
-		return fail(err)
+		return command.Fail(err)
 	}
 	before, err := grantNamed(p, name)
 	if err != nil {
-		return fail(err)
+		return command.Fail(err)
 	}
 	after, err := client.Limit(ctx, before.ID, uint64(memory))
 	if err != nil {
-		return fail(err)
+		return command.Fail(err)
 	}
-	_, err = fmt.Fprintf(a.out, "%s: %s, was %s (level %s)\n", before.Label(), sharing.Bytes(after.GetMemoryBytes()), sharing.Bytes(before.MemoryBytes), after.GetLevel())
+	_, err = fmt.Fprintf(a.Out, "%s: %s, was %s (level %s)\n", before.Label(), sharing.Bytes(after.GetMemoryBytes()), sharing.Bytes(before.MemoryBytes), after.GetLevel())
 	if why := strings.TrimPrefix(after.GetLevelReason(), before.LevelReason+"; "); err == nil && why != "" && why != before.LevelReason {
-		_, err = fmt.Fprintf(a.out, "note: %s\n", why)
+		_, err = fmt.Fprintf(a.Out, "note: %s\n", why)
 	}
-	return fail(err)
+	return command.Fail(err)
 }
 
 // grantNamed finds the grant of that id, else the one of that name or namespace/pod/container.

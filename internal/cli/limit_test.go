@@ -13,6 +13,7 @@ import (
 
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
 	"github.com/kerf-gpu/kerf/internal/nodeclient/fakenode"
+	"github.com/kerf-gpu/kerf/test/clitest"
 )
 
 func TestLimit(t *testing.T) {
@@ -53,17 +54,17 @@ func TestLimit(t *testing.T) {
 				}
 				return &nodev1.LimitResponse{Grant: &nodev1.Grant{Id: asked, Level: "driver", MemoryBytes: r.GetMemoryBytes()}}, nil
 			}}).Start(t, dir)
-			p := picture(true)
+			p := clitest.Picture(true)
 			for _, g := range grants {
 				if !tc.none {
 					p.Grants = append(p.Grants, proto.CloneOf(g))
 				}
 			}
 			s.Show(p)
-			k := newInProcess(nil)
-			code, _ := k.app.main(append([]string{"--dir", dir, "limit"}, tc.args...))
-			if code != tc.code || asked != tc.asked || k.out.String() != tc.out || !strings.Contains(k.errOut.String(), tc.in) {
-				t.Errorf("exit %d, asked for %q, %q, %q; want %d, %q, %q, with %q", code, asked, k.out.String(), k.errOut.String(), tc.code, tc.asked, tc.out, tc.in)
+			k := clitest.New(nil)
+			code, _ := k.App.Execute(append([]string{"--dir", dir, "limit"}, tc.args...), Commands)
+			if code != tc.code || asked != tc.asked || k.Out.String() != tc.out || !strings.Contains(k.ErrOut.String(), tc.in) {
+				t.Errorf("exit %d, asked for %q, %q, %q; want %d, %q, %q, with %q", code, asked, k.Out.String(), k.ErrOut.String(), tc.code, tc.asked, tc.out, tc.in)
 			}
 		})
 	}

@@ -6,17 +6,18 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/kerf-gpu/kerf/internal/cli/command"
 	"github.com/kerf-gpu/kerf/internal/nodeclient"
 )
 
-func (a *app) metricsCommand() *cobra.Command {
+func metricsCommand(a *command.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "metrics",
 		Short: "Print the agent's metrics",
 		Long:  "Print the agent's metrics in Prometheus' text format, as its /metrics answers them.",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return fail(nodeclient.Metrics(c.Context(), a.dir, a.out))
+			return command.Fail(nodeclient.Metrics(c.Context(), a.Dir, a.Out))
 		},
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kerf-gpu/kerf/test/clitest"
 )
 
 // update writes docs/reference/cli.md anew, in the place of comparing it.
@@ -58,7 +60,7 @@ func commandLine(root *cobra.Command) []byte {
 
 func TestReference(t *testing.T) {
 	file := filepath.Join("..", "..", "docs", "reference", "cli.md")
-	got := commandLine(newInProcess(nil).app.root())
+	got := commandLine(clitest.New(nil).App.Root(Commands))
 	if *update {
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)
@@ -109,7 +111,7 @@ func TestCommandsInDocuments(t *testing.T) {
 
 // parses reads a command line as far as its flags.
 func parses(args []string) error {
-	root := newInProcess(nil).app.root()
+	root := clitest.New(nil).App.Root(Commands)
 	c, rest, err := root.Traverse(args)
 	switch {
 	case err != nil:

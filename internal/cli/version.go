@@ -9,16 +9,18 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kerf-gpu/kerf/internal/cli/command"
 )
 
-func (a *app) versionCommand() *cobra.Command {
+func versionCommand(a *command.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print kerf's version",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(a.out, "kerf %s %s/%s %s\n", version(), runtime.GOOS, runtime.GOARCH, runtime.Version())
-			return fail(err)
+			_, err := fmt.Fprintf(a.Out, "kerf %s %s/%s %s\n", version(), runtime.GOOS, runtime.GOARCH, runtime.Version())
+			return command.Fail(err)
 		},
 	}
 }

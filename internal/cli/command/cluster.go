@@ -1,0 +1,160 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/internal/kube/access"
+	"github.com/kerf-gpu/kerf/internal/kube/survey"
+	"github.com/kerf-gpu/kerf/internal/nodeclient"
+	"github.com/kerf-gpu/kerf/internal/present"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const (
+	// ClusterDeadline bounds what one picture of a cluster takes.
+	ClusterDeadline = time.Minute
+	// GPUNodesPath is where the agents' reports are.
+	GPUNodesPath = "/apis/" + gpunode.Group + "/" + gpunode.Version + "/" + gpunode.Resource
+	// SystemNamespace is where Kerf's own pods are.
+	SystemNamespace = "kerf-system"
+)
+
+// connectionFlags are kubectl's flags for how to reach a cluster, as far as they are hidden from the help: those that
+// people rarely type.
+func connectionFlags() []string {
+	return []string{
+		"as", "as-group", "as-uid", "as-user-extra", "certificate-authority", "client-certificate", "client-key", "cluster", "disable-compression",
+		"insecure-skip-tls-verify", "password", "proxy-url", "request-timeout", "server", "tls-server-name", "token", "user", "username",
+	}
+}
+
+// defineConnection defines the flags by which kubectl's users name a cluster.
+func (a *App) defineConnection(root *cobra.Command) {
+	f := root.PersistentFlags()
+	f.StringVar(&a.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: what kubectl would read)")
+	clientcmd.BindOverrideFlags(&a.Overrides, f, clientcmd.RecommendedConfigOverrideFlags(""))
+	for _, name := range connectionFlags() {
+		if flag := f.Lookup(name); flag != nil {
+			flag.Hidden = true
+		}
+	}
+	f.Lookup("namespace").Usage = "namespace of the pods that are meant"
+	f.Lookup("context").Usage = "context of the kubeconfig"
+	CompleteWith(root, "context", a.completeContexts)
+}
+
+// Reach says how to reach the cluster: by flags, else as kubectl would.
+func (a *App) Reach() access.Options {
+	o := access.Options{File: a.Kubeconfig, Overrides: a.Overrides}
+	if o.File != "" {
+		return o
+	}
+	for _, f := range filepath.SplitList(a.Getenv("KUBECONFIG")) {
+		if f != "" {
+			o.Files = append(o.Files, f)
+		}
+	}
+	if home := a.Getenv("HOME"); len(o.Files) == 0 && home != "" {
+		if path := filepath.Join(home, ".kube", "config"); Exists(path) {
+			o.Files = []string{path}
+		}
+	}
+	return o
+}
+
+// Cluster opens the door to the cluster; the caller closes it.
+func (a *App) Cluster() (*access.Client, error) {
+	return access.Open(a.Reach()) //nolint:wrapcheck // it says what it did
+}
+
+// Remote tells whether a command asks the cluster, and not the agent of this machine: where the cluster is named by a flag
+// or kubectl called, and where no agent's socket is here and a cluster is at hand. --dir and KERF_DIR name a machine's agent.
+func (a *App) Remote(c *cobra.Command) bool {
+	if Changed(c, "dir") || a.Getenv("KERF_DIR") != "" {
+		return false
+	}
+	if a.Meant(c) {
+		return true
+	}
+	if Exists(nodeclient.SocketPath(a.Dir)) {
+		return false
+	}
+	return a.Reach().Named() || a.Getenv("KUBERNETES_SERVICE_HOST") != ""
+}
+
+// Meant is true where the user says that a cluster is meant.
+func (a *App) Meant(c *cobra.Command) bool {
+	return a.Plugin || Changed(c, append(connectionFlags(), "kubeconfig", "context")...)
+}
+
+// Changed is true when any of the flags was given.
+func Changed(c *cobra.Command, names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		f := c.Flags().Lookup(name)
+		return f != nil && f.Changed
+	})
+}
+
+// WithCluster runs f with the cluster's door, within a deadline.
+func (a *App) WithCluster(parent context.Context, f func(ctx context.Context, api *access.Client) error) error {
+	api, err := a.Cluster()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	ctx, cancel := context.WithTimeout(parent, ClusterDeadline)
+	defer cancel()
+	return f(ctx, api)
+}
+
+// Reported reads what the agents tell of their nodes.
+func Reported(ctx context.Context, api *access.Client, now time.Time) (present.Cluster, error) {
+	c := present.Cluster{Nodes: []present.ClusterNode{}, Left: []string{}}
+	err := api.List(ctx, GPUNodesPath, nil, func(raw json.RawMessage) error {
+		var o struct {
+			Metadata struct{ Name string }
+			Spec     gpunode.Spec
+			Status   gpunode.Status
+		}
+		err := json.Unmarshal(raw, &o)
+		o.Status.Cordon(o.Spec)
+		c.Nodes = append(c.Nodes, present.ClusterNode{Name: o.Metadata.Name, Status: o.Status})
+		return err
+	})
+	if errors.Is(err, sharing.ErrNotFound) {
+		return c, fmt.Errorf("%w; Kerf is not installed in this cluster: apply deploy/manifests or the chart", err)
+	}
+	if err != nil {
+		return c, err //nolint:wrapcheck // it says what it did
+	}
+	slices.SortFunc(c.Nodes, func(a, b present.ClusterNode) int { return strings.Compare(a.Name, b.Name) })
+	beats, err := survey.Heartbeats(ctx, api)
+	if err != nil {
+		c.Left = append(c.Left, "when the agents were heard from last: "+err.Error())
+		return c, nil //nolint:nilerr // it is said, and the rest is known
+	}
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		if b, ok := beats[n.Name]; ok {
+			n.Heard, n.Stale = &b.Renewed, now.Sub(b.Renewed) > b.Valid
+		}
+	}
+	return c, nil
+}
+
+// SurveyTimeout bounds how long the lists of --from-cluster take together.
+const SurveyTimeout = 5 * time.Minute

@@ -1,0 +1,81 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kerf-gpu/kerf/internal/present"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// DocumentFlag defines -o for a command whose answer is a text for people, or a document for scripts.
+func DocumentFlag(c *cobra.Command, output *string) {
+	c.Flags().StringVarP(output, "output", "o", "", "json or yaml")
+	Complete(c, "output", "json", "yaml")
+}
+
+// DocumentForm checks what -o says.
+func DocumentForm(output string) error {
+	switch output {
+	case "", "json", "yaml":
+		return nil
+	}
+	return Misused(sharing.Invalid("--output", output, "write json or yaml, or leave it out", "is not a form of output"))
+}
+
+// Answer writes v as the document that output asks for, or the text for people.
+func (a *App) Answer(output string, v any, text func() string) error {
+	if output == "" {
+		_, err := io.WriteString(a.Out, text())
+		return err //nolint:wrapcheck // of the output
+	}
+	data, err := Encoded(output, v)
+	if err == nil {
+		_, err = a.Out.Write(data)
+	}
+	return err //nolint:wrapcheck // of the output
+}
+
+// ReadBounded reads a file, or the standard input for "-", and one byte more than most at the most: the reader of its
+// content says that it is too large.
+func (a *App) ReadBounded(name string, most int64) ([]byte, error) {
+	in := a.In
+	if name != "-" {
+		f, err := os.Open(name) // #nosec G304 -- the user names it
+		if err != nil {
+			return nil, fmt.Errorf("read the document: %w", err)
+		}
+		defer func() { _ = f.Close() }()
+		in = f
+	}
+	data, err := io.ReadAll(io.LimitReader(in, most+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the document: %w", err)
+	}
+	return data, nil
+}
+
+// Encoded is a value for scripts.
+func Encoded(form string, v any) ([]byte, error) {
+	if form == "yaml" {
+		return present.YAML(v)
+	}
+	return present.JSON(v, true)
+}
+
+// UserName is the name of a user id, or empty when there is none.
+func UserName(uid uint32) string {
+	u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10))
+	if err != nil {
+		return ""
+	}
+	return u.Username
+}

@@ -1,0 +1,167 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kerf-gpu/kerf/internal/cli/command"
+)
+
+// exitDiffers is the exit status for documents that differ.
+const exitDiffers = 3
+
+func configDiffCommand(a *command.App) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:   "diff FILE...",
+		Short: "Show what a SharingConfig says differently from the one of the cluster",
+		Long: "diff compares a SharingConfig with the one in the cluster's ConfigMap kerf-system/kerf-config, field by field; how they\n" +
+			"are written makes no difference. Where nodes have another document in force, because what the ConfigMap says has\n" +
+			"mistakes or has not come to them yet, it is compared with that, too. FILE is as for validate.\n\n" +
+			"Exit status: 0 when nothing differs, 3 when something does, 1 when it cannot be told.",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := command.DocumentForm(output); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(c.Context(), command.SurveyTimeout)
+			defer cancel()
+			p, _, err := compare(ctx, a, args)
+			if err != nil {
+				return command.Fail(err)
+			}
+			if err := a.Answer(output, p, func() string {
+				var b strings.Builder
+				if p.differs() > 0 || len(p.InForce) > 0 || len(p.Mistakes) > 0 {
+					p.header(&b)
+				}
+				return b.String()
+			}); err != nil {
+				return command.Fail(err)
+			}
+			if n := p.differs(); n > 0 {
+				return command.Exit(exitDiffers, fmt.Errorf("the documents differ in %d fields", n))
+			}
+			return nil
+		},
+	}
+	command.DocumentFlag(c, &output)
+	return c
+}
+
+func configPlanCommand(a *command.App) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:   "plan FILE...",
+		Short: "Show what a SharingConfig would change in the cluster, now and later",
+		Long: "plan compares a SharingConfig with what each node says it has in force, and with the ConfigMap of the cluster. It says for each node\n" +
+			"which pool it would be of; for each GPU what would change at once because nobody uses it (now), what would wait and for\n" +
+			"whom (waits), and what would concern new claims alone while those who are there keep what they have (new); and for\n" +
+			"each rule of pool, profile and prices (rule) whether it holds at once, for who runs as well, or for new claims. It also\n" +
+			"names the GPUs whose shares would be rejected because no backend enforces them strongly enough (shares). Where a\n" +
+			"node has its last good document in force and not the ConfigMap's, it says so. It changes nothing. FILE is as for validate.",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := command.DocumentForm(output); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(c.Context(), command.SurveyTimeout)
+			defer cancel()
+			d, x, err := compare(ctx, a, args)
+			if err != nil {
+				return command.Fail(err)
+			}
+			p := configPlan{configDiff: d, Nodes: []nodePlan{}}
+			if err := x.nodes(&p); err != nil {
+				return command.Fail(err)
+			}
+			return command.Fail(a.Answer(output, p, p.text))
+		},
+	}
+	command.DocumentFlag(c, &output)
+	return c
+}
+
+// text is the plan for people.
+func (p configPlan) text() string {
+	var b strings.Builder
+	p.header(&b)
+	for _, n := range p.Nodes {
+		n.write(&b)
+	}
+	for _, l := range p.Left {
+		fmt.Fprintf(&b, "\nnote: %s\n", l)
+	}
+	return b.String()
+}
+
+func (n nodePlan) write(b *strings.Builder) {
+	pool := n.After
+	if n.Before != n.After {
+		pool = n.Before + " -> " + n.After
+	}
+	switch {
+	case n.Refused != "":
+		fmt.Fprintf(b, "\nnode %s: would not take it: %s\n", n.Node, n.Refused)
+		return
+	case n.NotPlanned != "":
+		fmt.Fprintf(b, "\nnode %s: cannot be planned: %s\n", n.Node, n.NotPlanned)
+		return
+	}
+	fmt.Fprintf(b, "\nnode %s (pool %s)", n.Node, pool)
+	switch n.InForce {
+	case inLastGood:
+		fmt.Fprintf(b, ", from its last good document %s, since it refused the ConfigMap's", short(n.SHA256))
+	case inBuiltIn:
+		b.WriteString(", from the built-in default")
+	case inNothing:
+		b.WriteString(", from nothing: it grants nothing until a document is valid")
+	case inOtherState:
+		fmt.Fprintf(b, ", from the ConfigMap's text, though it has sha256 %s in force", short(n.SHA256))
+	}
+	if len(n.Now)+len(n.Waits)+len(n.New) == 0 {
+		b.WriteString(": no GPU changes\n")
+	} else {
+		b.WriteString(":\n")
+	}
+	for _, s := range n.Now {
+		fmt.Fprintf(b, "  now    GPU %d: %s\n", s.Index, strings.Join(s.What, ", "))
+	}
+	for _, s := range n.Waits {
+		fmt.Fprintf(b, "  waits  GPU %d: %s; for %s\n", s.Index, strings.Join(s.What, ", "), strings.Join(s.For, ", "))
+	}
+	for _, s := range n.New {
+		fmt.Fprintf(b, "  new    GPU %d: %s%s\n", s.Index, strings.Join(s.What, ", "), keeping(s.For))
+	}
+	for _, s := range n.Shares {
+		s.write(b)
+	}
+	for _, r := range n.Rules {
+		whom := r.When
+		switch {
+		case len(r.Running) == 0:
+		case r.AtOnce:
+			whom += ", for " + strings.Join(r.Running, ", ") + " as well"
+		default:
+			whom += keeping(r.Running)
+		}
+		fmt.Fprintf(b, "  rule   %s (%s)\n", r.change(), whom)
+	}
+}
+
+// keeping says who keeps what he has.
+func keeping(who []string) string {
+	switch len(who) {
+	case 0:
+		return ""
+	case 1:
+		return "; " + who[0] + " keeps what it has"
+	}
+	return "; " + strings.Join(who, ", ") + " keep what they have"
+}

@@ -1,0 +1,261 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/internal/kube/survey"
+	"github.com/kerf-gpu/kerf/mig/keep"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/config/change"
+)
+
+// configPlan is what a document would change in a cluster.
+type configPlan struct {
+	configDiff
+
+	Nodes []nodePlan `json:"nodes"`
+}
+
+// nodePlan is what a document would change on one node.
+type nodePlan struct {
+	Node string `json:"node"`
+	// SHA256 is what the node has in force, InForce where that is from, and Mistakes are why it refused a newer one.
+	SHA256   string   `json:"sha256"`
+	InForce  string   `json:"in_force"`
+	Mistakes []string `json:"mistakes,omitempty"`
+	Before   string   `json:"pool_before"`
+	After    string   `json:"pool_after"`
+	// Now is done at once, Waits waits for those who are on the GPU, and New concerns new claims alone.
+	Now   []stepPlan `json:"now"`
+	Waits []stepPlan `json:"waits"`
+	New   []stepPlan `json:"new"`
+	// Rules are those of pool, profiles and prices that are of no GPU alone.
+	Rules []rulePlan `json:"rules"`
+	// Shares are the GPUs whose shares would be rejected, with the reason.
+	Shares []sharePlan `json:"shares,omitempty"`
+	// Refused says why the node's agent would not take the document.
+	Refused string `json:"refused,omitempty"`
+	// NotPlanned says why nothing can be said of the node.
+	NotPlanned string `json:"not_planned,omitempty"`
+}
+
+type stepPlan struct {
+	Index int      `json:"index"`
+	GPU   string   `json:"gpu"`
+	What  []string `json:"what"`
+	For   []string `json:"for,omitempty"`
+}
+
+// rulePlan is a rule that changes, when that counts, and who runs of those whom it is about.
+type rulePlan struct {
+	change.Difference
+
+	When    string   `json:"when"`
+	AtOnce  bool     `json:"at_once"`
+	Running []string `json:"running,omitempty"`
+}
+
+func (r rulePlan) change() string {
+	said := func(s string) string { return cmp.Or(s, "not said") }
+	return r.Path + " " + said(r.Before) + " -> " + said(r.After)
+}
+
+// nodes plans each node that has an agent, and says which choices of GPUs mean none of those that there are.
+func (x comparison) nodes(p *configPlan) error {
+	gpus := map[string][]sharing.GPU{} // by pool
+	for _, n := range x.cluster.Nodes {
+		s, ok := x.status[n.Name]
+		if !ok {
+			continue
+		}
+		one, err := x.node(n, s)
+		if err != nil {
+			return err
+		}
+		p.Nodes = append(p.Nodes, one)
+		if one.After != "" {
+			for _, u := range gpuUses(config.Pool{}, s) {
+				gpus[one.After] = append(gpus[one.After], u.GPU)
+			}
+		}
+	}
+	for _, pool := range x.after.Pools() {
+		if len(gpus[pool.Name]) == 0 {
+			continue
+		}
+		for _, choice := range pool.Unmatched(gpus[pool.Name]) {
+			p.Left = append(p.Left, fmt.Sprintf("pools[%s].%s means no GPU that the pool's nodes report", pool.Name, choice))
+		}
+	}
+	slices.SortFunc(p.Nodes, func(a, b nodePlan) int { return strings.Compare(a.Node, b.Node) })
+	return nil
+}
+
+func (x comparison) node(n survey.Node, s gpunode.Status) (nodePlan, error) {
+	is := x.inForce[n.Name]
+	out := nodePlan{
+		Node: n.Name, SHA256: is.sha256, InForce: is.what, Mistakes: is.mistakes, Before: s.Pool,
+		Now: []stepPlan{}, Waits: []stepPlan{}, New: []stepPlan{}, Rules: []rulePlan{},
+	}
+	if is.what == inOtherState && !x.valid {
+		out.NotPlanned = "the document that it has in force, sha256 " + short(is.sha256) + ", is not known from here"
+		return out, nil
+	}
+	before, after, refused := x.pools(is.document, n.Labels, s.Pool)
+	if refused != "" {
+		out.Refused = refused
+		return out, nil
+	}
+	out.After = after.Name
+	uses := gpuUses(before, s)
+	plan := change.Settle(after, uses)
+	now, waits := byMIG(before, after, s, uses, plan)
+	out.Now, out.Waits = append(out.Now, steps(now)...), append(out.Waits, steps(waits)...)
+	out.New = append(out.New, steps(change.NewClaims(before, after, uses))...)
+	out.Shares = rejectedShares(configured{is.document, before}, configured{x.after, after}, s)
+	rules, err := change.Rules(is.document, x.after, before, after)
+	if err != nil {
+		return out, fmt.Errorf("plan node %s: %w", n.Name, err)
+	}
+	for _, r := range rules {
+		out.Rules = append(out.Rules, rulePlan{r.Difference, r.Effect.String(), r.Effect == change.OnAll, running(s, r.Profile)})
+	}
+	return out, nil
+}
+
+// pools are the node's pool in the document that it has, and in the new one; refused says why its agent would not take that.
+func (x comparison) pools(has config.Config, labels map[string]string, reported string) (before, after config.Pool, refused string) {
+	before, _ = has.PoolFor(labels)
+	after, err := x.after.PoolFor(labels)
+	if before.Name == reported || reported == "" {
+		if err != nil {
+			refused = err.Error()
+		}
+		return before, after, refused
+	}
+	// The agent was given labels of its own: it stays in the pool of that name.
+	named := func(c config.Config) (config.Pool, bool) {
+		pools := c.Pools()
+		i := slices.IndexFunc(pools, func(p config.Pool) bool { return p.Name == reported })
+		if i < 0 {
+			return config.Pool{}, false
+		}
+		return pools[i], true
+	}
+	var was, is bool
+	before, was = named(has)
+	if after, is = named(x.after); was && is {
+		return before, after, ""
+	}
+	return before, after, fmt.Sprintf("its agent says pool %q, which the documents do not both have", reported)
+}
+
+// holder names who has a claim, for people.
+func holder(c gpunode.Claim) string {
+	if c.PodUID != "" {
+		return c.Namespace + "/" + c.Pod
+	}
+	return "grant " + c.ID
+}
+
+// running are those who have claims on a node; of one profile where one is named.
+func running(s gpunode.Status, profile string) []string {
+	var out []string
+	for _, c := range s.Claims {
+		if (profile == "" || c.Profile == profile) && !slices.Contains(out, holder(c)) {
+			out = append(out, holder(c))
+		}
+	}
+	return out
+}
+
+// gpuUses are the GPUs of a report with what holds for them by the pool, and who is on them; and those that are left to others.
+func gpuUses(pool config.Pool, s gpunode.Status) []change.Use {
+	users := map[sharing.GPUID][]string{}
+	for _, c := range s.Claims {
+		for _, f := range c.Fragments {
+			if id := sharing.GPUID(f.GPU).Device(); !slices.Contains(users[id], holder(c)) {
+				users[id] = append(users[id], holder(c))
+			}
+		}
+	}
+	has := map[string]map[string]string{}
+	var excluded []gpunode.Excluded
+	if s.Config != nil {
+		for _, w := range s.Config.Waiting {
+			has[w.GPU] = w.Has
+		}
+		excluded = s.Config.Excluded
+	}
+	var out []change.Use
+	for _, g := range s.GPUs {
+		if sharing.GPUID(g.UUID).IsPart() {
+			continue // it is as its GPU is
+		}
+		gpu := sharing.GPU{UUID: sharing.GPUID(g.UUID), Index: g.Index, Model: g.Model, MIG: g.MIG, MIGCapable: g.MIG || g.MIGState != nil, Product: pciID(g.Product), Board: pciID(g.Board)}
+		now := pool.Of(gpu)
+		out = append(out, change.Use{GPU: gpu, Now: &now, Has: has[g.UUID], Users: users[gpu.UUID]})
+	}
+	for _, e := range excluded {
+		gpu := sharing.GPU{UUID: sharing.GPUID(e.GPU), Index: e.Index, Model: e.Model}
+		now := pool.Of(gpu)
+		now.Exclude = true
+		out = append(out, change.Use{GPU: gpu, Now: &now})
+	}
+	return out
+}
+
+// pciID reads a product as a report has it; 0 where that has none.
+func pciID(s string) uint32 {
+	n, err := strconv.ParseUint(strings.TrimPrefix(s, "0x"), 16, 32)
+	if err != nil {
+		return 0
+	}
+	return uint32(n)
+}
+
+// byMIG are the steps of a plan, with what the pools want of the GPUs' MIG instances.
+func byMIG(before, after config.Pool, s gpunode.Status, uses []change.Use, plan change.Plan) (now, waits []change.Step) {
+	able := map[sharing.GPUID]bool{}
+	for _, g := range s.GPUs {
+		able[sharing.GPUID(g.UUID)] = g.MIG || g.MIGState != nil
+	}
+	now, waits = plan.Now, plan.Waits
+	for _, u := range uses {
+		was, is := keep.Wanted(before, u.GPU), keep.Wanted(after, u.GPU)
+		if !able[u.GPU.UUID] || was.Leave && is.Leave || was.String() == is.String() {
+			continue
+		}
+		to := &now
+		if len(u.Users) > 0 {
+			to = &waits
+		}
+		i := slices.IndexFunc(*to, func(s change.Step) bool { return s.GPU == u.GPU.UUID })
+		if i < 0 {
+			i = len(*to)
+			*to = append(*to, change.Step{GPU: u.GPU.UUID, Index: u.GPU.Index, For: u.Users})
+		}
+		(*to)[i].What = append((*to)[i].What, "mig "+was.String()+" -> "+is.String())
+	}
+	for _, list := range [][]change.Step{now, waits} {
+		slices.SortStableFunc(list, func(a, b change.Step) int { return cmp.Compare(a.Index, b.Index) })
+	}
+	return now, waits
+}
+
+func steps(list []change.Step) []stepPlan {
+	var out []stepPlan
+	for _, s := range list {
+		out = append(out, stepPlan{s.Index, string(s.GPU), s.What, s.For})
+	}
+	return out
+}

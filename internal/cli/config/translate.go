@@ -1,0 +1,77 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kerf-gpu/kerf/internal/cli/command"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/translate/manifest"
+)
+
+func translateCommand(a *command.App) *cobra.Command {
+	var o manifest.Options
+	c := &cobra.Command{
+		Use:   "translate FILE",
+		Short: "Turn manifests that ask for GPUs in another tool's words into ones of Kerf's",
+		Long: `Read manifests and print them with Kerf's resources and annotations in the place of another tool's: of NVIDIA's device
+plugin (nvidia.com/gpu, gpu.shared, mig-*), HAMi (gpumem, gpumem-percentage, gpucores, and annotations), KAI and Run:ai
+(gpu-fraction, gpu-memory, gpu-fraction-num-devices) and Volcano (volcano.sh/vgpu-*). Each becomes the same request, with memory
+rounded up to GiB, which is said on stderr. What has no counterpart is said for all objects at once, and then nothing is printed.
+
+All else stays as it is: schedulerName, comments, other resources. Pods are found in objects of every kind. With --namespace,
+objects of other namespaces are left alone. FILE may be - for the standard input, as a Helm post-renderer has it.
+
+Nothing is translated by itself: a pod that is not written in Kerf's words is not Kerf's.`,
+		Example: "  kerf translate deployment.yaml | kubectl apply -f -\n" +
+			"  helm template mychart | kerf translate - --replicas 4 > out.yaml\n" +
+			"  kubectl get deployment web -o yaml | kubectl kerf translate - | kubectl diff -f -",
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if o.Replicas < 0 || o.Replicas > int(sharing.FullGPU) {
+				return command.Misused(sharing.Invalid("--replicas", strconv.Itoa(o.Replicas), "write 1 to 100", "is not a number of replicas"))
+			}
+			if o.SharedByName && o.Replicas == 0 {
+				return command.Misused(sharing.Invalid("--gpu-is-replica", "", "add --replicas", "needs to know how many there were"))
+			}
+			text, err := a.ReadBounded(args[0], manifest.MaxSize)
+			if err != nil {
+				return command.Fail(err)
+			}
+			o.Namespace, o.Decimal = a.Overrides.Context.Namespace, decimal
+			r, err := manifest.Translate(text, o)
+			if err != nil {
+				return command.Fail(err)
+			}
+			for _, s := range r.Said {
+				_, _ = fmt.Fprintf(a.ErrOut, "%s translate: %s\n", a.Name(), s)
+			}
+			_, _ = fmt.Fprintf(a.ErrOut, "%s translate: %d pods found, %d translated\n", a.Name(), r.Pods, r.Changed)
+			_, err = a.Out.Write(r.Text)
+			return command.Fail(err)
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&o.Replicas, "replicas", 0, "how many replicas NVIDIA's device plugin made of a GPU: nvidia.com/gpu.shared becomes that part of one")
+	f.BoolVar(&o.SharedByName, "gpu-is-replica", false, "with --replicas: nvidia.com/gpu was a replica too (renameByDefault: false)")
+	return c
+}
+
+// decimal is a quantity's value as a whole number; what is none stays as it is, and is refused by who reads it.
+func decimal(text string) string {
+	q, err := resource.ParseQuantity(text)
+	if err != nil {
+		return text
+	}
+	v := q.Value()
+	if resource.NewQuantity(v, resource.DecimalSI).Cmp(q) != 0 {
+		return text
+	}
+	return strconv.FormatInt(v, 10)
+}

@@ -1,0 +1,136 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drain
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/kerf-gpu/kerf/internal/cli/command"
+	"github.com/kerf-gpu/kerf/test/clitest"
+)
+
+// drainedNode is a GPUNode of one GPU with these claims.
+func drainedNode(cordoned string, claims ...string) string {
+	return fmt.Sprintf(`{"metadata":{"name":"n"},"status":{"ready":true,"gpus":[{"uuid":"GPU-abc","index":0,"health":"healthy","cordoned":%q}],"claims":[%s]}}`, cordoned, strings.Join(claims, ","))
+}
+
+func claimOn(pod, gpu string) string {
+	return fmt.Sprintf(`{"id":"c-%s","podUID":"u-%s","namespace":"team","pod":%q,"container":"main","fragments":[{"gpu":%q,"memoryBytes":1}]}`, pod, pod, pod, gpu)
+}
+
+// draining answers the looks at the node one after the other, the last one for ever.
+func drainingCluster(t *testing.T, evict int, looks ...string) *clitest.Cluster {
+	t.Helper()
+	f := clitest.StartCluster(t, Commands)
+	f.Lists[command.GPUNodesPath] = []string{drainedNode("", claimOn("a", "GPU-abc"))}
+	f.On = func(w http.ResponseWriter, method, path, _ string) bool {
+		switch {
+		case method == http.MethodPatch && path == command.GPUNodesPath+"/n":
+			_, _ = io.WriteString(w, "{}")
+		case method == http.MethodGet && path == command.GPUNodesPath+"/n":
+			_, _ = io.WriteString(w, looks[0])
+			if len(looks) > 1 {
+				looks = looks[1:]
+			}
+		case path == "/api/v1/namespaces/team/pods/a":
+			_, _ = io.WriteString(w, `{"metadata":{"name":"a","namespace":"team","uid":"u-a","ownerReferences":[{"kind":"ReplicaSet","name":"r","controller":true}]}}`)
+		case path == "/api/v1/namespaces/team/pods/bare":
+			_, _ = io.WriteString(w, `{"metadata":{"name":"bare","namespace":"team","uid":"u-bare"}}`)
+		case strings.HasSuffix(path, "/eviction"):
+			w.WriteHeader(evict)
+			_, _ = io.WriteString(w, `{"message":"a budget"}`)
+		default:
+			return false
+		}
+		return true
+	}
+	return f
+}
+
+func TestDrainWaits(t *testing.T) {
+	f := drainingCluster(t, 201, drainedNode("", claimOn("a", "GPU-abc")), drainedNode("why", claimOn("a", "GPU-abc"), claimOn("b", "GPU-other")), drainedNode("why", claimOn("b", "GPU-other")))
+	out, errOut, code := f.Call("drain", "n/0", "--reason", "fan")
+	if code != command.ExitOK || !strings.Contains(out, "is drained") || !strings.Contains(out, "kubectl kerf drain n/0 --undo") {
+		t.Fatalf("status %d: %s%s", code, out, errOut)
+	}
+	for _, want := range []string{"waits for the agent of n", "waits for team/a"} {
+		if !strings.Contains(errOut, want) {
+			t.Errorf("no %q in %s", want, errOut)
+		}
+	}
+	wrote := f.Writes()
+	if len(wrote) != 1 || !strings.Contains(wrote[0], `"GPU-abc":{"reason":"fan","by":`) {
+		t.Errorf("wrote %q", wrote)
+	}
+}
+
+func TestDrainEvicts(t *testing.T) {
+	f := drainingCluster(t, 201, drainedNode("why", claimOn("a", "GPU-abc"), claimOn("bare", "GPU-abc")), drainedNode("why"))
+	out, errOut, code := f.Call("drain", "GPU-abc", "--evict")
+	if code != command.ExitOK || !strings.Contains(errOut, "evicts team/a") || !strings.Contains(errOut, "does not evict team/bare") {
+		t.Fatalf("status %d: %s%s", code, out, errOut)
+	}
+	wrote := f.Writes()
+	if len(wrote) != 2 || !strings.Contains(wrote[1], "POST /api/v1/namespaces/team/pods/a/eviction") || !strings.Contains(wrote[1], `"preconditions":{"uid":"u-a"}`) {
+		t.Errorf("wrote %q", wrote)
+	}
+	f = drainingCluster(t, 429, drainedNode("why", claimOn("bare", "GPU-abc")), drainedNode("why"))
+	if _, errOut, code = f.Call("drain", "GPU-abc", "--evict", "--force"); code != command.ExitOK || !strings.Contains(errOut, "cannot evict team/bare yet") {
+		t.Errorf("a budget: status %d: %s", code, errOut)
+	}
+}
+
+func TestDrainEnds(t *testing.T) {
+	busy := drainedNode("why", claimOn("a", "GPU-abc"))
+	f := drainingCluster(t, 201, busy)
+	if _, errOut, code := f.Call("drain", "n/0", "--timeout", "20ms"); code != command.ExitFailure || !strings.Contains(errOut, "after 20ms GPU n/0") || !strings.Contains(errOut, "the mark stays") {
+		t.Errorf("status %d: %s", code, errOut)
+	}
+	if out, _, code := f.Call("drain", "n/0", "--no-wait"); code != command.ExitOK || !strings.Contains(out, "takes nothing new") {
+		t.Errorf("status %d: %s", code, out)
+	}
+	if out, _, code := f.Call("drain", "n/0", "--undo"); code != command.ExitOK || !strings.Contains(out, "takes grants again") {
+		t.Errorf("status %d: %s", code, out)
+	}
+	for state, args := range map[string][]string{"cordoned": {"--no-wait"}, "in use": {"--undo"}} {
+		want := "{\n  \"gpu\": \"GPU-abc\",\n  \"node\": \"n\",\n  \"name\": \"n/0\",\n  \"state\": \"" + state + "\"\n}\n"
+		if out, _, code := f.Call(append([]string{"drain", "n/0", "-o", "json"}, args...)...); code != command.ExitOK || out != want {
+			t.Errorf("%s: status %d: %s", state, code, out)
+		}
+	}
+	if _, errOut, code := f.Call("drain", "n/0", "-o", "csv"); code != command.ExitUsage || !strings.Contains(errOut, "is not a form of output") {
+		t.Errorf("status %d: %s", code, errOut)
+	}
+	if out, _, code := f.Call("drain", "n/0", "--undo", "-o", "yaml"); code != command.ExitOK || !strings.Contains(out, "state: \"in use\"\n") {
+		t.Errorf("status %d: %s", code, out)
+	}
+	wrote := f.Writes()
+	if last := wrote[len(wrote)-1]; !strings.Contains(last, `{"spec":{"cordoned":{"GPU-abc":null}}}`) {
+		t.Errorf("wrote %q", last)
+	}
+}
+
+func TestDrainRefuses(t *testing.T) {
+	f := clitest.StartCluster(t, Commands)
+	for name, tt := range map[string]struct {
+		args []string
+		want string
+		code int
+	}{
+		"no such GPU":        {[]string{"n/7"}, `GPU "n/7": there is none; there are gpu-1/0, gpu-1/1`, command.ExitFailure},
+		"the beginning":      {[]string{"GPU-gpu-1"}, "2 GPUs begin so", command.ExitFailure},
+		"undo and reason":    {[]string{"gpu-1/0", "--undo", "--reason", "x"}, "--reason says nothing to --undo", command.ExitUsage},
+		"force alone":        {[]string{"gpu-1/0", "--force"}, "add --evict", command.ExitUsage},
+		"not to wait, evict": {[]string{"gpu-1/0", "--no-wait", "--evict"}, "evicts nobody", command.ExitUsage},
+		"no right":           {[]string{"gpu-1/0"}, "mark GPU gpu-1/0 in gpunode gpu-1", command.ExitFailure},
+	} {
+		if _, errOut, code := f.Call(append([]string{"drain"}, tt.args...)...); code != tt.code || !strings.Contains(errOut, tt.want) {
+			t.Errorf("%s: status %d: %s", name, code, errOut)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/internal/cli/command"
+	"github.com/kerf-gpu/kerf/internal/kube/access"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// draining is one GPU on its way out of use.
+type draining struct {
+	api             *access.Client
+	options         *drainOptions
+	tell            io.Writer
+	node, gpu, name string
+	// said has what was told already.
+	said map[string]bool
+}
+
+// mark writes the mark, or takes it off.
+func (d *draining) mark(ctx context.Context, c *gpunode.Cordon) error {
+	patch := map[string]any{"spec": map[string]any{"cordoned": map[string]*gpunode.Cordon{d.gpu: c}}}
+	err := d.api.Do(ctx, http.MethodPatch, d.path(), url.Values{"fieldManager": {"kerf-drain"}}, &access.Body{Type: access.MergePatch, Value: patch}, nil)
+	if err != nil {
+		return fmt.Errorf("mark GPU %s in gpunode %s: %w", d.name, d.node, err)
+	}
+	return nil
+}
+
+func (d *draining) path() string { return command.GPUNodesPath + "/" + url.PathEscape(d.node) }
+
+// wait returns nil once the agent has heard of the mark and nothing is on the GPU.
+func (d *draining) wait(ctx context.Context) error {
+	var left string
+	tick := time.NewTicker(drainEvery)
+	defer tick.Stop()
+	for {
+		now, err := d.look(ctx)
+		switch {
+		case err == nil && now == "":
+			return nil
+		case err == nil:
+			left = now
+			d.once(now)
+		case ctx.Err() == nil && !errors.Is(err, sharing.ErrUnavailable):
+			return err
+		case ctx.Err() == nil:
+			d.once("cannot be looked at: " + err.Error())
+		}
+		select {
+		case <-ctx.Done():
+			if stopped, ok := errors.AsType[*command.InterruptedError](context.Cause(ctx)); ok {
+				return command.Exit(stopped.Code(), fmt.Errorf("stopped; GPU %s takes nothing new all the same", d.name))
+			}
+			return fmt.Errorf("after %v GPU %s %s; the mark stays: %w", d.options.timeout, d.name, left, sharing.ErrUnavailable)
+		case <-tick.C:
+		}
+	}
+}
+
+// look says what is still to be waited for, empty when nothing is, and evicts where that is asked.
+func (d *draining) look(ctx context.Context) (string, error) {
+	var o struct{ Status gpunode.Status }
+	if err := d.api.Get(ctx, d.path(), nil, &o); err != nil {
+		return "", fmt.Errorf("read gpunode %s: %w", d.node, err)
+	}
+	heard := false
+	for _, g := range o.Status.GPUs {
+		heard = heard || g.UUID == d.gpu && g.Cordoned != ""
+	}
+	if !heard {
+		return "waits for the agent of " + d.node + " to hear of the mark", nil
+	}
+	var pods, others []string
+	seen := map[string]bool{}
+	for _, c := range o.Status.Claims {
+		if !d.on(c) || c.PodUID != "" && seen[c.PodUID] {
+			continue
+		}
+		if c.PodUID == "" {
+			others = append(others, c.ID)
+			continue
+		}
+		seen[c.PodUID] = true
+		pods = append(pods, c.Namespace+"/"+c.Pod)
+		if d.options.evict {
+			if err := d.evict(ctx, c); err != nil {
+				return "", err
+			}
+		}
+	}
+	switch {
+	case len(pods) > 0:
+		return "waits for " + some(append(pods, others...), 8), nil
+	case len(others) > 0:
+		return "waits for programs of no pod, grants " + some(others, 8), nil
+	}
+	return "", nil
+}
+
+func (d *draining) on(c gpunode.Claim) bool {
+	for _, f := range c.Fragments {
+		if f.GPU == d.gpu {
+			return true
+		}
+	}
+	return false
+}
+
+// evict asks for the pod's eviction. A budget that does not let it go now is told, and it is tried again.
+func (d *draining) evict(ctx context.Context, c gpunode.Claim) error {
+	pod := c.Namespace + "/" + c.Pod
+	at := "/api/v1/namespaces/" + url.PathEscape(c.Namespace) + "/pods/" + url.PathEscape(c.Pod)
+	var found metav1.PartialObjectMetadata
+	err := d.api.Get(ctx, at, nil, &found)
+	switch {
+	case errors.Is(err, sharing.ErrNotFound), err == nil && string(found.UID) != c.PodUID, err == nil && found.DeletionTimestamp != nil:
+		return nil // it is going, or has gone
+	case err != nil:
+		return fmt.Errorf("read pod %s: %w", pod, err)
+	case metav1.GetControllerOf(&found) == nil && !d.options.force:
+		d.once("does not evict " + pod + ", which no controller makes anew: add --force, or end it")
+		return nil
+	}
+	uid := types.UID(c.PodUID)
+	eviction := policyv1.Eviction{
+		TypeMeta: metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"}, ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Pod},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
+	}
+	err = d.api.Do(ctx, http.MethodPost, at+"/eviction", nil, &access.Body{Type: access.JSON, Value: eviction}, nil)
+	switch {
+	case err == nil:
+		d.once("evicts " + pod)
+	case errors.Is(err, sharing.ErrNotFound):
+	case errors.Is(err, sharing.ErrConflict):
+		d.once("cannot evict " + pod + " yet: " + err.Error())
+	default:
+		return fmt.Errorf("evict pod %s: %w", pod, err)
+	}
+	return nil
+}
+
+// once tells a sentence the first time.
+func (d *draining) once(sentence string) {
+	if !d.said[sentence] {
+		d.said[sentence] = true
+		_, _ = fmt.Fprintf(d.tell, "GPU %s %s\n", d.name, sentence)
+	}
+}

@@ -1,0 +1,201 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package explain is kerf explain: why a pod waits, and what a utilization flag has to be.
+package explain
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/internal/cli/command"
+	"github.com/kerf-gpu/kerf/internal/kube/access"
+	"github.com/kerf-gpu/kerf/internal/kube/survey"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/scheduler"
+)
+
+// heardFor is how long a report counts whose heartbeat could not be read.
+const heardFor = time.Hour
+
+// Commands are the commands of this package.
+func Commands(a *command.App) []*cobra.Command {
+	return []*cobra.Command{explainCommand(a)}
+}
+
+func explainCommand(a *command.App) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "explain",
+		Short: "Tell why something of the cluster is as it is",
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(explainPodCommand(a), explainUtilizationCommand(a))
+	return c
+}
+
+func explainPodCommand(a *command.App) *cobra.Command {
+	var output string
+	var most int
+	c := &cobra.Command{
+		Use:   "pod NAME",
+		Short: "Tell why a pod has its GPU and what else was possible, or why it waits",
+		Long: `Tell why a pod has its GPU and what else was possible, or why it waits.
+
+It reads the cluster (nodes, pods, GPUNodes, and where that is allowed the pod's events, the agents' heartbeats and their
+configuration) and asks the same books that kerf-scheduler decides by. What it says of the nodes is computed now, of what the
+cluster is now and as if the pod were not placed yet; what was said when it was placed is in its events, below. CPU, memory of
+the machine, taints and affinity are not looked at.
+
+Exit status: 0 when the pod has its GPU, 3 when it waits, 1 when it cannot be told.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if output != "" && output != "json" && output != "yaml" {
+				return command.Misused(sharing.Invalid("--output", output, "write json or yaml, or leave it out", "is not a form of output"))
+			}
+			if most < 1 {
+				return command.Misused(sharing.Invalid("--nodes", fmt.Sprint(most), "write 1 or more", "is too few"))
+			}
+			ctx, cancel := context.WithTimeout(c.Context(), command.SurveyTimeout)
+			defer cancel()
+			api, err := a.Cluster()
+			if err != nil {
+				return command.Fail(fmt.Errorf("explain pod %s: %w", args[0], err))
+			}
+			defer api.Close()
+			x, err := Pod(ctx, api, api.Namespace, args[0])
+			if err != nil {
+				return command.Fail(fmt.Errorf("explain pod %s/%s: %w", api.Namespace, args[0], err))
+			}
+			switch output {
+			case "json", "yaml":
+				var text []byte
+				if text, err = command.Encoded(output, x); err == nil {
+					_, err = a.Out.Write(text)
+				}
+			default:
+				err = x.write(a.Out, most)
+			}
+			if err == nil && x.Waits != "" {
+				return command.Exit(exitWaits, errors.New("pod "+api.Namespace+"/"+args[0]+" waits: "+x.Waits))
+			}
+			return command.Fail(err)
+		},
+	}
+	f := c.Flags()
+	f.StringVarP(&output, "output", "o", "", "json or yaml")
+	f.IntVar(&most, "nodes", 10, "how many nodes to show of those with room, and as many of those without; json has all")
+	command.Complete(c, "output", "json", "yaml")
+	return c
+}
+
+// exitWaits is the exit status for a pod that waits.
+const exitWaits = 3
+
+// Pod reads the cluster and asks its books.
+func Pod(ctx context.Context, api *access.Client, namespace, name string) (Explanation, error) {
+	found, more, err := survey.TakeFor(ctx, api, namespace, name)
+	if err != nil {
+		return Explanation{}, err
+	}
+	at := slices.IndexFunc(found.Pods, func(p survey.Pod) bool { return p.Namespace == namespace && p.Name == name })
+	if at < 0 {
+		return Explanation{}, fmt.Errorf("there is none, or it is at its end: %w", sharing.ErrNotFound)
+	}
+	now := time.Now()
+	books, left, err := booksOf(found, more, now)
+	if err != nil {
+		return Explanation{}, err
+	}
+	w, ok, err := wantOf(found.Pods[at])
+	if err == nil && !ok {
+		err = fmt.Errorf("it asks for no GPU of Kerf's: %w", sharing.ErrInvalid)
+	}
+	if err != nil {
+		return Explanation{}, err
+	}
+	books.Learn(w)
+	x := Explanation{
+		Pod: name, Namespace: namespace, UID: w.UID, Needs: w.Needs(), ComputedAt: now.UTC().Truncate(time.Second), Left: append(more.Left, left...),
+	}
+	if s, on := books.Standing(w.UID); on {
+		x.stands(s)
+	} else if x.Waits = books.Explain(w, now); x.Waits == "" {
+		x.Waits = "nodes have room for it now; what else keeps it is in its events"
+	}
+	for _, answer := range books.Answers(w, freeCPU(found, w.UID), now) {
+		x.Nodes = append(x.Nodes, answered(answer))
+	}
+	for _, e := range more.Events {
+		x.Events = append(x.Events, said{Reason: e.Reason, Message: e.Message, From: e.From, Last: e.Last, Count: e.Count})
+	}
+	return x, nil
+}
+
+// booksOf are the books of a cluster as it was read, and sentences of what could not be taken into them.
+func booksOf(c survey.Cluster, more survey.More, now time.Time) (b *scheduler.Books, left []string, err error) {
+	b = scheduler.New()
+	if files := config.FilesOf(more.Config); len(files) > 0 {
+		doc, err := config.DecodeFiles(files...)
+		if err != nil {
+			return nil, nil, fmt.Errorf("read the agents' configuration: %w", err)
+		}
+		b.Configure(doc)
+	}
+	for _, n := range c.Nodes {
+		b.Machine(n.Name, scheduler.Machine{CPU: cluster.Milli(n.MilliCPU), Memory: n.Memory, Offers: n.Offers})
+		raw, ok := c.Reports[n.Name]
+		if !ok {
+			continue
+		}
+		var s gpunode.Status
+		if err := json.Unmarshal(raw, &s); err != nil {
+			return nil, nil, fmt.Errorf("read the status of gpunode %s: %w", n.Name, err)
+		}
+		b.Report(n.Name, s)
+		if beat, ok := more.Heartbeats[n.Name]; ok {
+			b.Heartbeat(n.Name, beat.Renewed, beat.Valid, now)
+		} else if len(more.Heartbeats) == 0 {
+			b.Heartbeat(n.Name, now, heardFor, now) // nobody's could be read
+		}
+	}
+	for _, p := range c.Pods {
+		w, ok, err := wantOf(p)
+		switch {
+		case err != nil:
+			left = append(left, fmt.Sprintf("pod %s/%s: %v", p.Namespace, p.Name, err))
+		case ok:
+			b.Pod(p.Pod, w, now)
+		}
+	}
+	return b, left, nil
+}
+
+func wantOf(p survey.Pod) (scheduler.Want, bool, error) {
+	w, ok, err := scheduler.WantOf(p.Pod)
+	w.CPU, w.Memory = cluster.Milli(p.MilliCPU), p.Memory
+	return w, ok, err
+}
+
+// freeCPU is what the machines have without the pod.
+func freeCPU(c survey.Cluster, without string) map[string]cluster.Milli {
+	free := map[string]cluster.Milli{}
+	for _, n := range c.Nodes {
+		free[n.Name] = cluster.Milli(n.MilliCPU)
+	}
+	for _, p := range c.Pods {
+		if p.Node != "" && p.UID != without {
+			free[p.Node] = max(0, free[p.Node]-cluster.Milli(p.MilliCPU))
+		}
+	}
+	return free
+}

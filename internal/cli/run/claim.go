@@ -1,0 +1,106 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	"github.com/kerf-gpu/kerf/internal/nodeclient"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const (
+	// restartWindow is how long an agent may take to come back; a start with many GPUs takes some seconds.
+	restartWindow = 10 * time.Second
+	// readyWindow is how long an agent that answers may take to become ready. It is short, since most
+	// reasons for not being ready (no driver) do not pass by themselves.
+	readyWindow = 2 * time.Second
+	claimPause  = 200 * time.Millisecond
+)
+
+// claimRequest is the wire form of a request.
+func claimRequest(r sharing.Request, name string) *nodev1.ClaimRequest {
+	m := r.Amounts()
+	return &nodev1.ClaimRequest{
+		Name: name, MemoryBytes: m.Memory, Percent: m.Percent, Gpus: m.GPUs, Whole: m.Whole, Mig: m.MIG,
+		Models: m.Models, Uuids: m.UUIDs, MinLevel: m.MinLevel, Place: m.Place, Profile: m.Profile,
+	}
+}
+
+// claim gets a placement for this process, over a restart of the agent. It repeats the call only after one
+// that certainly did nothing: the agent was not reached, or said that it is not ready. A claim that may have
+// been made and whose answer was lost would be held as long as this process lives, so then it gives up, and
+// the end of the process gives it back.
+func claim(ctx context.Context, dir string, r *nodev1.ClaimRequest) (*nodeclient.Client, *nodev1.Grant, error) {
+	return claimBy(ctx, dir, func(client *nodeclient.Client) (*nodev1.Grant, error) {
+		grant, err := client.Claim(ctx, r)
+		if err == nil && grant.GetId() == "" {
+			err = errNoGrant
+		}
+		return grant, err
+	})
+}
+
+// claimContainer is claim for a container that a hook arms.
+func claimContainer(ctx context.Context, dir string, r *nodev1.ClaimRequest) (*nodeclient.Client, *nodev1.ClaimResponse, error) {
+	return claimBy(ctx, dir, func(client *nodeclient.Client) (*nodev1.ClaimResponse, error) {
+		resp, err := client.ClaimForContainer(ctx, r)
+		if err == nil && resp.GetGrant().GetId() == "" {
+			err = errNoGrant
+		}
+		return resp, err
+	})
+}
+
+var errNoGrant = fmt.Errorf("claim: the agent's answer names no grant: %w", sharing.ErrUnavailable)
+
+func claimBy[T any](ctx context.Context, dir string, ask func(*nodeclient.Client) (T, error)) (*nodeclient.Client, T, error) {
+	var none T
+	start := time.Now()
+	window := readyWindow
+	for {
+		waited, err := nodeclient.Await(ctx, dir, restartWindow-time.Since(start))
+		if err != nil {
+			return nil, none, err
+		}
+		if waited {
+			window = restartWindow
+		}
+		client, answer, err := claimOnce(dir, ask)
+		if err == nil {
+			return client, answer, nil
+		}
+		if errors.Is(err, nodeclient.ErrRestarting) {
+			window = restartWindow
+		} else if !errors.Is(err, nodeclient.ErrNotReady) {
+			return nil, none, err
+		}
+		if time.Since(start)+claimPause > window {
+			return nil, none, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, none, context.Cause(ctx)
+		case <-time.After(claimPause):
+		}
+	}
+}
+
+// claimOnce asks over a connection of its own, which is the client's on success.
+func claimOnce[T any](dir string, ask func(*nodeclient.Client) (T, error)) (*nodeclient.Client, T, error) {
+	var none T
+	client, err := nodeclient.New(dir)
+	if err != nil {
+		return nil, none, err
+	}
+	answer, err := ask(client)
+	if err != nil {
+		return nil, none, errors.Join(err, client.Close())
+	}
+	return client, answer, nil
+}

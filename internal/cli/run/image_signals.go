@@ -1,0 +1,110 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/containerd"
+)
+
+// signalWindow bounds one signal's way to the container.
+const signalWindow = 10 * time.Second
+
+// forwarder passes the signals that kerf gets on to a container's program, until stop.
+type forwarder struct {
+	container *containerd.Container
+	ch        chan os.Signal
+	done      chan struct{}
+	joined    sync.WaitGroup
+
+	mu   sync.Mutex
+	died syscall.Signal
+}
+
+// forwardTo starts to pass signals on. Those that were ignored when kerf started (nohup) stay ignored.
+func forwardTo(c *containerd.Container) *forwarder {
+	f := &forwarder{container: c, ch: make(chan os.Signal, 16), done: make(chan struct{})}
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2} {
+		if !signal.Ignored(s) {
+			signal.Notify(f.ch, s)
+		}
+	}
+	f.joined.Go(func() {
+		for {
+			select {
+			case s := <-f.ch:
+				if n, ok := s.(syscall.Signal); ok {
+					f.pass(n)
+				}
+			case <-f.done:
+				return
+			}
+		}
+	})
+	return f
+}
+
+// pass gives the program one signal. The first process of a pid namespace is spared signals that it has no
+// handler for, which a program that runs by itself would die of: then it is ended here, and its exit status
+// is that of the signal.
+func (f *forwarder) pass(s syscall.Signal) {
+	ctx, cancel := context.WithTimeout(context.Background(), signalWindow)
+	defer cancel()
+	if fatal(f.container.PID(), s) {
+		f.mu.Lock()
+		f.died = s
+		f.mu.Unlock()
+		s = syscall.SIGKILL
+	}
+	_ = f.container.Signal(ctx, s) // a program that ended meanwhile needs none; a runtime that is away, another try
+}
+
+// ended is the signal that the program was ended for, or 0.
+func (f *forwarder) ended() syscall.Signal {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.died
+}
+
+// stop gives the signals back to their defaults; nil has nothing to stop.
+func (f *forwarder) stop() {
+	if f == nil {
+		return
+	}
+	signal.Stop(f.ch)
+	close(f.done)
+	f.joined.Wait()
+}
+
+// fatal tells whether a process neither handles nor ignores the signal, by the masks that the kernel shows.
+func fatal(pid int, s syscall.Signal) bool {
+	file, err := os.Open("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	handled, known := uint64(0), 0
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), ":")
+		if name != "SigCgt" && name != "SigIgn" {
+			continue
+		}
+		mask, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+		if err != nil {
+			return false
+		}
+		handled |= mask
+		known++
+	}
+	return known == 2 && handled&(1<<(uint(s)-1)) == 0
+}

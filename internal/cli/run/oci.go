@@ -1,0 +1,195 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	"github.com/kerf-gpu/kerf/internal/cli/command"
+	"github.com/kerf-gpu/kerf/internal/present"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+const (
+	defaultHold = 5 * time.Minute
+	maxHold     = time.Hour
+)
+
+// ociOptions are the flags of oci patch and oci hook as they were typed.
+type ociOptions struct {
+	flags        sharing.Flags
+	name, output string
+	hold         time.Duration
+	quiet        bool
+}
+
+// ociResult is what oci patch and oci hook print with -o json.
+type ociResult struct {
+	Grant       present.Grant `json:"grant"`
+	HoldSeconds int64         `json:"hold_seconds"`
+	// File is the file that was written, and Devices the CDI names of the grant's GPUs.
+	File    string   `json:"file"`
+	Devices []string `json:"devices"`
+}
+
+func ociCommand(a *command.App) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "oci",
+		Short: "Give a container of any OCI runtime a piece of a GPU",
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(ociPatchCommand(a), ociHookCommand(a))
+	return c
+}
+
+func ociPatchCommand(a *command.App) *cobra.Command {
+	o := &ociOptions{}
+	c := &cobra.Command{
+		Use:   "patch BUNDLE [flags]",
+		Short: "Put a grant into the config.json of an OCI bundle",
+		Long: `Put a grant into the config.json of an OCI bundle: the GPUs' devices and libraries, and the hook that arms the
+cap before the program runs and fails the start when it cannot. The bundle is then started with runc or crun,
+as root, under an id of at least 8 characters that its cgroup's name contains, as it does by default. Each
+start needs a grant, and so a patched bundle, of its own.
+
+The grant is held for --hold; start the container within that time. From then on it is the container's, and
+ends with it. The file is replaced at once or not at all.
+
+For Slurm's OCI containers, call it on the bundle where oci.conf's CreateEnvFile or RunTimeCreate has made it,
+with a runtime that runs as root. Podman and Docker make their bundles themselves: see kerf oci hook.`,
+		Example: `  kerf oci patch ./bundle --memory 10GiB && runc run --bundle ./bundle train-1`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return putGrant(a, c, o, func(resp *nodev1.ClaimResponse) (string, error) { return patchBundle(args[0], resp) })
+		},
+	}
+	o.define(c, a.CompleteGPUs)
+	return c
+}
+
+func ociHookCommand(a *command.App) *cobra.Command {
+	o := &ociOptions{}
+	c := &cobra.Command{
+		Use:   "hook DIR [flags]",
+		Short: "Write a grant's hook for Podman's --hooks-dir",
+		Long: `Write a grant's hook into DIR, for engines that make the OCI bundle themselves and add hooks from a directory.
+DIR should be empty and for this one container: the hook is added to every container that is started with it.
+Run the container as root, with the devices that are printed:
+
+  podman run --hooks-dir DIR --device kerf.dev/gpu=GPU-... IMAGE
+
+The grant is held for --hold; start the container within that time. Without --hooks-dir the container would
+have the GPU and no cap, so leave no --device without it.`,
+		Example: `  d=$(mktemp -d) && kerf oci hook $d --memory 10GiB`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return putGrant(a, c, o, func(resp *nodev1.ClaimResponse) (string, error) { return writeHook(args[0], resp) })
+		},
+	}
+	o.define(c, a.CompleteGPUs)
+	return c
+}
+
+func (o *ociOptions) define(c *cobra.Command, completeGPUs command.Completer) {
+	defineAmounts(c, &o.flags, completeGPUs)
+	f := c.Flags()
+	f.StringVar(&o.name, "name", "", "name of the grant, unique among living ones")
+	f.DurationVar(&o.hold, "hold", defaultHold, "how long the grant waits for the container's start, up to 1h")
+	f.StringVarP(&o.output, "output", "o", "", "json")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "no warnings")
+	command.Complete(c, "output", "json")
+}
+
+// check reads the flags. Every mistake is in the error.
+func (o *ociOptions) check() (sharing.Request, error) {
+	r, err := sharing.RequestFromFlags(o.flags)
+	errs := []error{err}
+	if o.name != "" {
+		errs = append(errs, sharing.ValidateName("--name", o.name))
+	}
+	if o.hold < time.Second || o.hold > maxHold {
+		errs = append(errs, sharing.Invalid("--hold", o.hold.String(), "write 1s to 1h", "is out of range"))
+	}
+	if o.output != "" && o.output != "json" {
+		errs = append(errs, sharing.Invalid("--output", o.output, "write json, or leave it out", "is not a form of output"))
+	}
+	return r, errors.Join(errs...)
+}
+
+// putGrant claims, writes, and prints the grant. A grant that could not be written is given back.
+func putGrant(a *command.App, c *cobra.Command, o *ociOptions, write func(*nodev1.ClaimResponse) (string, error)) error {
+	request, err := o.check()
+	if err != nil {
+		return command.Misused(err)
+	}
+	in := claimRequest(request, o.name)
+	in.HoldSeconds = uint32(math.Ceil(o.hold.Seconds()))
+	ctx, signals := command.Catch(c.Context())
+	client, resp, err := claimContainer(ctx, a.Dir, in)
+	if err != nil {
+		signals.Release()
+		return command.Fail(err)
+	}
+	file, err := write(resp)
+	signals.Release()
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err == nil {
+		err = showOCI(a, o, in, resp, file)
+	}
+	if err != nil {
+		// A claim with a time outlives this process.
+		err = errors.Join(err, client.Release(context.WithoutCancel(ctx), resp.GetGrant().GetId()))
+	}
+	if err := errors.Join(err, client.Close()); err != nil {
+		if stopped, ok := errors.AsType[*command.InterruptedError](err); ok {
+			return command.Exit(stopped.Code(), err)
+		}
+		return command.Fail(err)
+	}
+	return nil
+}
+
+func showOCI(a *command.App, o *ociOptions, in *nodev1.ClaimRequest, resp *nodev1.ClaimResponse, file string) error {
+	g, devices := resp.GetGrant(), resp.GetContainer().GetCdiDevices()
+	if w := unenforced(g); w != "" && !o.quiet {
+		_, _ = fmt.Fprintf(a.ErrOut, "kerf oci: %s\n", w)
+	}
+	if o.output == "json" {
+		text, err := present.JSON(ociResult{Grant: present.FromGrant(g), HoldSeconds: int64(in.GetHoldSeconds()), File: file, Devices: devices}, true)
+		if err != nil {
+			return err
+		}
+		_, err = a.Out.Write(text)
+		return err
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "grant   %s\nlevel   %s\nfile    %s\n", g.GetId(), g.GetLevel(), file)
+	for _, f := range g.GetFragments() {
+		amount := "whole"
+		if !f.GetWhole() {
+			amount = sharing.Bytes(f.GetMemoryBytes()).String()
+			if f.GetPercent() > 0 {
+				amount += fmt.Sprintf(", %d%%", f.GetPercent())
+			}
+		}
+		fmt.Fprintf(&text, "gpu     %s (%s)\n", f.GetGpu(), amount)
+	}
+	for _, d := range devices {
+		fmt.Fprintf(&text, "device  %s\n", d)
+	}
+	fmt.Fprintf(&text, "held    %s: start the container within that time\n", time.Duration(in.GetHoldSeconds())*time.Second)
+	_, err := fmt.Fprint(a.Out, text.String())
+	return err
+}

@@ -1,0 +1,145 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package run is the commands that start programs in a grant: kerf run, on a machine or as a Job, and kerf oci.
+package run
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kerf-gpu/kerf/internal/cli/command"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// The exit statuses of run that are not the program's own, as shells and env, nohup and timeout have them.
+const (
+	exitRefused  = 125
+	exitNotExec  = 126
+	exitNotFound = 127
+)
+
+// runOptions are the flags of run as they were typed.
+type runOptions struct {
+	flags            sharing.Flags
+	name, statusFile string
+	quiet            bool
+	image            imageOptions
+	job              jobOptions
+}
+
+// Commands are the commands of this package.
+func Commands(a *command.App) []*cobra.Command {
+	return []*cobra.Command{runCommand(a), ociCommand(a)}
+}
+
+func runCommand(a *command.App) *cobra.Command {
+	o := &runOptions{}
+	c := &cobra.Command{
+		Use:   "run [flags] [--image IMAGE] -- COMMAND [ARG...]",
+		Short: "Run a command, or a container, on a piece of a GPU",
+		Long: `Run a command on a piece of a GPU, or on whole GPUs, held to its size.
+
+kerf becomes the command: signals, exit status and terminal are the command's own. The grant ends when the
+command and all that it started have ended.
+
+With --image, the command runs in a container of containerd, in the namespace "kerf": with the image's files,
+the host's network, its own processes, and no GPU but the grant's. It has a terminal when kerf has one. kerf
+stays, passes signals on, and removes the container in the end. This needs root, and an agent that was started
+with --containers.
+
+In a cluster (kubectl kerf run, with --context, or where no agent is on this machine) --image is needed, and the command runs
+in a Job: kerf makes it in the namespace, says why its pod waits, copies what it writes, and removes it in the end and on
+ctrl-C. --keep leaves it there, --detach returns at once. The command is the container's whole command line; -e gives it
+variables. GPU memory is rounded up to GiB.
+
+Exit status: the command's own; 125 when Kerf refused or failed (the reason is on stderr and in the status
+file), 126 when the command cannot be executed, 127 when it is not found. A signal while kerf still waits for
+the agent ends it as that signal does (130 for ctrl-C).`,
+		Example: `  kerf run --memory 10GiB -- python train.py
+  kerf run --memory 10GiB --percent 25 --name train -- python train.py
+  kerf run --gpus 2 -- ./bench
+  kerf run --mig 1g.10gb -- python infer.py
+  kubectl kerf run -n team --image nvcr.io/nvidia/pytorch:24.05-py3 --memory 10GiB -- python train.py
+  kerf run --memory 10GiB --image nvcr.io/nvidia/pytorch:24.05-py3 -v /data:/data -- python /data/train.py`,
+		RunE: func(c *cobra.Command, args []string) error { return run(a, c, o, args) },
+	}
+	// What cannot be parsed is refused like everything else that run refuses.
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return badRunFlag(a, err) })
+	f := c.Flags()
+	f.SetInterspersed(false)
+	defineAmounts(c, &o.flags, a.CompleteGPUs)
+	f.StringVar(&o.name, "name", "", "name of the grant, unique among living ones")
+	f.StringVar(&o.statusFile, "status-file", "", "write the grant, or the reason why there is none, to this file as JSON")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "no warnings")
+	o.image.define(c)
+	o.job.define(c)
+	return c
+}
+
+// defineAmounts are the flags that say what is asked for.
+func defineAmounts(c *cobra.Command, flags *sharing.Flags, completeGPUs command.Completer) {
+	f := c.Flags()
+	f.StringVar(&flags.Memory, "memory", "", "GPU memory, such as 10GiB: the total over its GPUs")
+	f.StringVar(&flags.Percent, "percent", "", "share of a GPU's compute, 1 to 100 per GPU; alone, also of its memory")
+	f.StringVar(&flags.GPUs, "gpus", "", "number of GPUs: whole ones when given alone, else those that the amounts are divided over")
+	f.StringVar(&flags.MIG, "mig", "", "a MIG instance of this profile, such as 1g.10gb, 1g or '>= 16GiB', cut for it where none is there")
+	f.StringArrayVar(&flags.Models, "gpu-model", nil, "only GPUs whose model matches this glob, '!GLOB' for all others (repeatable)")
+	f.StringArrayVar(&flags.UUIDs, "gpu-uuid", nil, "only the GPU with this UUID (repeatable)")
+	f.StringVar(&flags.Placement, "placement", "", "pack (fill GPUs up) or spread (prefer empty ones)")
+	f.StringVar(&flags.Profile, "profile", "", "a profile of the agent's configuration; other flags narrow it")
+	f.StringVar(&flags.Level, "level", "", "the least enforcement level accepted: exclusive, hardware, driver, client, reactive (the default for shares) or none, which accepts a share that no backend enforces where the pool allows it")
+	command.Complete(c, "placement", "pack", "spread")
+	command.CompleteWith(c, "gpu-uuid", completeGPUs)
+	command.Complete(c, "level", "exclusive", "hardware", "driver", "client", "reactive", "none")
+}
+
+// badRunFlag is a command line that cannot be parsed. The status file is told too.
+func badRunFlag(a *command.App, err error) error {
+	err = errors.Join(err, errors.New("see kerf run --help"))
+	report := statusFile{path: statusFileIn(a.Args)}
+	return command.Exit(exitRefused, errors.Join(err, report.refused(err)))
+}
+
+// statusFileIn is the value of --status-file in a command line that cannot be parsed: parsing stopped at the
+// mistake, and the flag may be behind it.
+func statusFileIn(args []string) string {
+	for i, arg := range args {
+		if arg == "--" {
+			break
+		}
+		if v, ok := strings.CutPrefix(arg, "--status-file="); ok {
+			return v
+		}
+		if arg == "--status-file" && i+1 < len(args) {
+			return args[i+1]
+		}
+	}
+	return ""
+}
+
+// check reads the flags. Every mistake is in the error.
+func (o *runOptions) check(c *cobra.Command, args []string) (sharing.Request, error) {
+	var errs []error
+	for _, name := range []string{"memory", "percent", "gpus", "mig", "placement", "profile", "level", "name", "status-file"} {
+		if f := c.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+			errs = append(errs, sharing.Invalid("--"+name, "", "give it a value, or leave the flag out", "is empty"))
+		}
+	}
+	r, err := sharing.RequestFromFlags(o.flags)
+	// After an empty value, "asks for nothing" would only repeat it.
+	if err != nil && (len(errs) == 0 || o.flags.Memory+o.flags.Percent+o.flags.GPUs+o.flags.MIG+o.flags.Profile != "") {
+		errs = append(errs, err)
+	}
+	if o.name != "" {
+		errs = append(errs, sharing.ValidateName("--name", o.name))
+	}
+	errs = append(errs, o.image.check(c))
+	if len(args) == 0 && o.image.ref == "" {
+		errs = append(errs, sharing.Invalid("the command", "", "write it after --, as in kerf run --memory 10GiB -- python train.py", "is missing"))
+	}
+	errs = append(errs, (&statusFile{path: o.statusFile}).writable())
+	return r, errors.Join(errs...)
+}

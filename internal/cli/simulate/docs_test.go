@@ -1,0 +1,74 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/internal/cli/command"
+)
+
+// What docs/placement.md shows of kerf simulate is what it says, but for how quick the machine is. The cluster that runs there is
+// nobody's: TestSimulateFromCluster has one like it.
+func TestSimulateAsDocumented(t *testing.T) {
+	const docs = "../../../docs"
+	text, err := os.ReadFile(filepath.Join(docs, "placement.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := os.ReadFile(filepath.Join(docs, "placement.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, shown, _ := strings.Cut(string(cluster), "machines:\n") // below its comment
+	if !strings.Contains(string(text), "```yaml\nmachines:\n"+shown+"```") {
+		t.Error("placement.md does not show placement.yaml as it is")
+	}
+	t.Chdir(t.TempDir())
+	write := func(name, text string) {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("placement.yaml", string(cluster))
+	speed := regexp.MustCompile(`(?m) +(\d+|DECISIONS/S)$`)
+	ran := 0
+	for i, block := range strings.Split(string(text), "```") {
+		if i%2 == 0 || !strings.HasPrefix(block, "\n$ ") {
+			continue
+		}
+		for part := range strings.SplitSeq(strings.TrimPrefix(block, "\n$ "), "\n$ ") {
+			line, shown, _ := strings.Cut(strings.TrimSuffix(part, "\n"), "\n")
+			if name, ok := strings.CutPrefix(line, "cat "); ok {
+				write(name, shown+"\n")
+				continue
+			}
+			args, ok := strings.CutPrefix(line, "kerf ")
+			if !ok || strings.Contains(args, "--from-cluster") {
+				continue
+			}
+			ran++
+			out, errOut := &bytes.Buffer{}, &bytes.Buffer{}
+			a := &command.App{Out: out, ErrOut: errOut, Getenv: func(string) string { return "" }}
+			code, _ := a.Execute(strings.Fields(strings.ReplaceAll(args, "'", "")), Commands)
+			said := strings.TrimSuffix(out.String(), "\n")
+			if strings.Contains(shown, "DECISIONS/S") {
+				said, shown = speed.ReplaceAllString(said, ""), speed.ReplaceAllString(shown, "")
+			}
+			if diff := cmp.Diff(strings.Split(shown, "\n"), strings.Split(said, "\n")); code != command.ExitOK || diff != "" {
+				t.Errorf("kerf %s: status %d, %s (-docs +said):\n%s", args, code, errOut, diff)
+			}
+		}
+	}
+	if ran < 5 {
+		t.Errorf("%d commands were found: too few to show anything", ran)
+	}
+}

@@ -1,0 +1,253 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
+	"github.com/kerf-gpu/kerf/sharing/simulate"
+)
+
+// checkInput refuses flags that do not go together.
+func (s *simulation) checkInput() error {
+	lists := s.nodes != "" || s.pods != ""
+	switch {
+	case s.live && (lists || s.workload != ""):
+		return errors.New("--from-cluster stands for --workload and both lists: leave them out")
+	case s.live && s.plot != "" && s.asItIs():
+		return errors.New("--plot draws what fills up: with --from-cluster it needs --inflate or --churn")
+	case s.live && s.output == "csv" && s.asItIs():
+		return errors.New("--from-cluster is answered as table, json or yaml, and as csv with --inflate or --churn")
+	case s.live && s.asked != "" && s.filling:
+		return errors.New("--pods is asked beside the pods that run: leave --inflate out")
+	case s.live:
+	case s.workload != "" && lists:
+		return errors.New("--workload stands for both lists: leave --trace-nodes and --trace-pods out")
+	case s.workload == "" && (s.nodes == "" || s.pods == ""):
+		return errors.New("--trace-nodes and --trace-pods, --workload or --from-cluster are needed")
+	}
+	switch {
+	case s.asked != "" && s.churn > 0:
+		return errors.New("--pods is answered for a cluster that pods do not leave: leave --churn out")
+	case s.asked != "" && s.plot != "":
+		return errors.New("--plot draws what fills up, and --pods asks about one moment: leave one out")
+	case s.asked != "" && s.output == "csv":
+		return errors.New("--pods is answered as table, json or yaml")
+	}
+	if s.plot != "" { // it is written at the end of a run that may be long
+		if _, err := os.Stat(filepath.Dir(s.plot)); err != nil {
+			return fmt.Errorf("--plot %q: its folder: %w", s.plot, err)
+		}
+	}
+	for _, f := range s.globs() {
+		for _, glob := range f.globs {
+			if err := sharing.CheckGlob(f.flag, glob); err != nil {
+				if wrong, ok := errors.AsType[*sharing.FieldError](err); ok {
+					wrong.Remedy = "write a pattern over the nodes' names, such as h100-* or !h100-0"
+				}
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// globsOf is a flag with patterns over the nodes' names.
+type globsOf struct {
+	flag  string
+	globs []string
+}
+
+func (s *simulation) globs() []globsOf { return []globsOf{{"--gone", s.gone}, {"--mig", s.mig}} }
+
+// checkNames refuses a pattern that no node answers to: what-if of nothing would be answered like nothing else.
+func (s *simulation) checkNames(names []string) error {
+	for _, f := range s.globs() {
+		for _, glob := range f.globs {
+			pattern := []string{strings.TrimPrefix(glob, "!")}
+			if len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool { return sharing.MatchModels(pattern, name) }) {
+				return fmt.Errorf("%s %q: no node has such a name; they are called %s", f.flag, glob, shortList(names))
+			}
+		}
+	}
+	return nil
+}
+
+// shortList is the first names of many.
+func shortList(names []string) string {
+	const most = 5
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and so on (%d nodes)", strings.Join(names[:most], ", "), len(names))
+}
+
+// checkPolicies finds a misspelt policy before the first one takes its time.
+func (s *simulation) checkPolicies() error {
+	if len(s.policies) == 0 {
+		return fmt.Errorf("--policy is empty: write one or more of %s", strings.Join(simulate.Policies(), ", "))
+	}
+	for _, name := range s.policies {
+		if !slices.Contains(simulate.Policies(), name) {
+			return fmt.Errorf("--policy %q: not one of %s", name, strings.Join(simulate.Policies(), ", "))
+		}
+	}
+	return nil
+}
+
+// checkDemand refuses pods that fill nothing, whatever the policy.
+func (in *input) checkDemand() error {
+	memory := slices.ContainsFunc(in.nodes, func(n cluster.Node) bool { return n.GPUMemory > 0 })
+	for i := range in.pods {
+		switch p := &in.pods[i]; {
+		case p.Demand() > 0:
+			return nil
+		case p.GPUMemory > 0 && !memory:
+			return errors.New("pods ask by gpuMemory, and no machine says what its GPUs have: write the gpuMemory of the machines")
+		}
+	}
+	return errors.New("no pod asks for a GPU or a part of one: nothing would fill the GPUs")
+}
+
+// trace is what the results are called.
+func (s *simulation) trace() string {
+	if s.live {
+		return "cluster"
+	}
+	base := filepath.Base(s.pods + s.workload)
+	return strings.TrimSuffix(base, filepath.Ext(base))
+}
+
+// input is what an experiment begins with.
+type input struct {
+	// nodes are those that are there, without those that are gone.
+	nodes []cluster.Node
+	pods  []simulate.Pod
+	// arrivals and load are what a YAML says of them; load is 0 where it says nothing.
+	arrivals simulate.Variation
+	load     float64
+	capacity cluster.Milli
+	// live is the cluster that runs, where it was asked about.
+	live simulate.Live
+}
+
+func (s *simulation) read(survey func() (simulate.Live, error)) (input, error) {
+	in := input{}
+	var scenario simulate.Scenario
+	var err error
+	if s.live {
+		in.live, err = survey()
+		in.nodes, in.pods = in.live.Nodes, in.live.Pods
+	} else if s.workload != "" {
+		scenario, in.nodes, in.pods, err = readWorkload(s.workload)
+	} else if in.nodes, err = readList(s.nodes, simulate.ReadNodes); err == nil {
+		in.pods, err = readList(s.pods, simulate.ReadPods)
+	}
+	if err != nil {
+		return in, err
+	}
+	if !s.live {
+		if in.nodes, err = s.present(in.nodes); err != nil {
+			return in, err
+		}
+		simulate.Size(in.pods, in.nodes)
+	}
+	switch {
+	case len(in.nodes) == 0 && len(s.gone) > 0:
+		return in, errors.New("no node is left: --gone takes every one away")
+	case len(in.nodes) == 0:
+		return in, errors.New("there is no node")
+	}
+	for i := range in.nodes {
+		in.capacity += in.nodes[i].Free()
+	}
+	in.arrivals, in.load, err = scenario.Arriving(in.nodes, in.pods)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", s.workload, err)
+	}
+	return in, err
+}
+
+// present leaves out the nodes of --gone and cuts the GPUs of those of --mig.
+func (s *simulation) present(nodes []cluster.Node) ([]cluster.Node, error) {
+	var kept []cluster.Node
+	var names []string
+	for _, n := range nodes {
+		names = append(names, n.Name)
+	}
+	if err := s.checkNames(names); err != nil {
+		return nil, err
+	}
+	for _, n := range nodes {
+		if s.isGone(n.Name) {
+			continue
+		}
+		kept = append(kept, n)
+	}
+	return kept, simulate.MIG(kept, s.isMIG)
+}
+
+// experiment is one policy on the nodes in the order of the seed.
+func (s *simulation) experiment(name string, in *input, seed int64) (simulate.Experiment, error) {
+	known := in.pods
+	if s.typical == "online" && name == "kerf" {
+		known = nil
+	}
+	policy, err := simulate.NewPolicy(name, in.nodes, known, seed)
+	e := simulate.Experiment{
+		Nodes: simulate.Order(in.nodes, seed), Usual: in.pods, Policy: policy, Arrivals: in.arrivals, Now: time.Now,
+		Detail: s.plot != "",
+	}
+	if s.asItIs() {
+		e.Nodes, e.There = in.nodes, in.live.There
+	}
+	return e, err
+}
+
+// readWorkload reads a YAML of machines and pods.
+func readWorkload(path string) (simulate.Scenario, []cluster.Node, []simulate.Pod, error) {
+	scenario, err := readScenario(path)
+	if err != nil {
+		return scenario, nil, nil, err
+	}
+	if len(scenario.Machines) == 0 || len(scenario.Pods) == 0 {
+		return scenario, nil, nil, fmt.Errorf("%s: machines and pods are both needed, as docs/placement.md shows", path)
+	}
+	nodes, err := scenario.Nodes()
+	if err != nil {
+		return scenario, nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	pods, err := scenario.List()
+	if err != nil {
+		return scenario, nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	simulate.Size(pods, nodes)
+	return scenario, nodes, pods, nil
+}
+
+// readList reads a file that must not be empty of rows.
+func readList[T any](path string, read func(io.Reader) ([]T, error)) ([]T, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	list, err := read(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%s: there is no row below the first line, which names the columns", path)
+	}
+	return list, nil
+}

@@ -1,0 +1,143 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	telemetryv1 "github.com/kerf-gpu/kerf/api/telemetry/v1"
+	"github.com/kerf-gpu/kerf/internal/cli/command"
+	"github.com/kerf-gpu/kerf/internal/nodeclient"
+	"github.com/kerf-gpu/kerf/internal/present"
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// topOptions are the flags of kerf top.
+type topOptions struct {
+	interval                 time.Duration
+	sort, by, output         string
+	reverse, once            bool
+	gpus, namespaces, grants []string
+}
+
+// errEnough ends a stream of which enough was seen.
+var errEnough = errors.New("enough")
+
+func topCommand(a *command.App) *cobra.Command {
+	o := &topOptions{}
+	c := &cobra.Command{
+		Use:   "top",
+		Short: "Show what is used of the GPUs, and by whom",
+		Long: "Show what is used of the GPUs, and by whom, as kerf-monitor samples it: live on a terminal, else one text after the other. " +
+			"What no grant accounts for has lines of its own, so that the lines of a GPU add up to it.\n\n" +
+			"While it is live, < and > choose the order, r turns it round, v shows owners, pods or GPUs, and q ends it.\n\n" +
+			"Of a cluster it shows what the agents have booked, and what the monitors measure, which are asked over the API server: that needs " +
+			"the right to get pods/proxy in kerf-system.",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return command.Misused(err)
+			}
+			if a.Remote(c) {
+				return clusterTop(c.Context(), a, o)
+			}
+			if o.output == "yaml" {
+				return command.Misused(sharing.Invalid("--output", o.output, "write table or json", "is for a cluster alone"))
+			}
+			return top(c.Context(), a, o)
+		},
+	}
+	f := c.Flags()
+	f.DurationVar(&o.interval, "interval", time.Second, "time between two samples, 100ms to 1m")
+	f.StringVar(&o.sort, "sort", "gpu", "order: "+strings.Join(present.TopOrders(), ", "))
+	f.BoolVar(&o.reverse, "reverse", false, "turn the order round")
+	f.StringVar(&o.by, "by", "owner", "a line for each owner on each GPU, each pod, or GPUs alone: "+strings.Join(present.TopRows(), ", "))
+	f.StringVarP(&o.output, "output", "o", "table", "table, or json: one sample in a line; of a cluster also yaml")
+	f.BoolVar(&o.once, "once", false, "show one sample and end")
+	f.StringSliceVar(&o.gpus, "gpu-uuid", nil, "only this GPU (repeatable)")
+	f.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "only pods of this namespace (repeatable)")
+	command.CompleteWith(c, "gpu-uuid", a.CompleteGPUs)
+	command.Complete(c, "sort", present.TopOrders()...)
+	command.Complete(c, "output", "table", "json", "yaml")
+	f.StringSliceVar(&o.grants, "grant", nil, "only this grant, by name or id (repeatable)")
+	return c
+}
+
+func (o *topOptions) check() error {
+	var errs []error
+	if o.interval < 100*time.Millisecond || o.interval > time.Minute {
+		errs = append(errs, sharing.Invalid("--interval", o.interval.String(), "write 100ms to 1m", "is not an interval that is kept"))
+	}
+	if !slices.Contains(present.TopOrders(), o.sort) {
+		errs = append(errs, sharing.Invalid("--sort", o.sort, "write "+strings.Join(present.TopOrders(), ", "), "is not an order"))
+	}
+	if !slices.Contains(present.TopRows(), o.by) {
+		errs = append(errs, sharing.Invalid("--by", o.by, "write "+strings.Join(present.TopRows(), ", "), "is not what there are lines of"))
+	}
+	if o.output != "table" && o.output != "json" && o.output != "yaml" {
+		errs = append(errs, sharing.Invalid("--output", o.output, "write table, json or yaml", "is not a form"))
+	}
+	return errors.Join(errs...)
+}
+
+// top shows samples until it is interrupted.
+func top(parent context.Context, a *command.App, o *topOptions) error {
+	return command.Interruptible(parent, func(ctx context.Context) error {
+		_, _, terminal := a.Screen()
+		in := &telemetryv1.WatchRequest{IntervalMs: uint32(o.interval.Milliseconds()), Gpus: o.gpus, Namespaces: o.namespaces, Grants: o.grants} //nolint:gosec // at most 60000
+		var err error
+		if terminal && o.output == "table" && !o.once {
+			err = liveTop(ctx, a, o, in)
+		} else {
+			err = nodeclient.Telemetry(ctx, a.Dir, in, printTop(a, o))
+		}
+		if _, ok := errors.AsType[*command.InterruptedError](context.Cause(ctx)); ok || errors.Is(err, errEnough) {
+			return nil // ctrl-C is how a watch ends
+		}
+		return command.Fail(err)
+	})
+}
+
+// printTop prints samples one after the other.
+func printTop(a *command.App, o *topOptions) func(*telemetryv1.Sample) error {
+	first := true
+	return func(s *telemetryv1.Sample) error {
+		text, err := o.render(s)
+		if err != nil {
+			return err
+		}
+		if o.output == "table" && !first {
+			text = append([]byte("\n"), text...)
+		}
+		first = false
+		if _, err = a.Out.Write(text); err == nil && o.once {
+			err = errEnough
+		}
+		return err
+	}
+}
+
+// view is what the flags ask to be shown.
+func (o *topOptions) view() present.TopView {
+	return present.TopView{Order: o.sort, Reverse: o.reverse, By: o.by}
+}
+
+func (o *topOptions) render(s *telemetryv1.Sample) ([]byte, error) {
+	if o.output == "table" {
+		return []byte(present.Top(s, o.view())), nil
+	}
+	text, err := protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("write a sample: %w", err)
+	}
+	return append(text, '\n'), nil
+}

@@ -1,0 +1,122 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"net"
+	"slices"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+
+	telemetryv1 "github.com/kerf-gpu/kerf/api/telemetry/v1"
+	"github.com/kerf-gpu/kerf/internal/cli/command"
+	"github.com/kerf-gpu/kerf/internal/nodeclient"
+	"github.com/kerf-gpu/kerf/test/clitest"
+)
+
+// oneSample is a monitor that sends one sample and then nothing.
+type oneSample struct {
+	telemetryv1.UnimplementedTelemetryServer
+	sample *telemetryv1.Sample
+}
+
+func (o oneSample) Watch(_ *telemetryv1.WatchRequest, out grpc.ServerStreamingServer[telemetryv1.Sample]) error {
+	if err := out.Send(o.sample); err != nil {
+		return err
+	}
+	<-out.Context().Done()
+	return nil
+}
+
+// serveOne starts it, and returns how it is ended.
+func serveOne(t *testing.T, dir string) (end func()) {
+	t.Helper()
+	use := func(grant, pod string, gib float64) *telemetryv1.Use {
+		return &telemetryv1.Use{Owner: "grant", Grant: grant, GrantId: grant, Namespace: "ml", Pod: pod, MemoryBytes: &telemetryv1.Amount{Value: gib * (1 << 30), Known: "process"}}
+	}
+	s := &telemetryv1.Sample{Source: "nvml", DriverVersion: "615", AgentUp: true, Gpus: []*telemetryv1.GPU{
+		{Index: 0, Model: "H100", Uses: []*telemetryv1.Use{use("ml/small/main", "small", 1), use("ml/large/main", "large", 5)}},
+	}}
+	l, err := net.Listen("unix", nodeclient.TelemetryPath(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer()
+	telemetryv1.RegisterTelemetryServer(g, oneSample{sample: s})
+	done := make(chan error, 1)
+	go func() { done <- g.Serve(l) }()
+	ended := false
+	end = func() {
+		if !ended {
+			ended = true
+			g.Stop()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	t.Cleanup(end)
+	return end
+}
+
+// TestTopsKeys presses keys on a real terminal. However it ends, the terminal is as it was.
+func TestTopsKeys(t *testing.T) {
+	for name, end := range map[string]struct {
+		by func(term *clitest.Terminal, kill func(syscall.Signal), away func())
+		ok bool
+	}{
+		"q":               {func(term *clitest.Terminal, _ func(syscall.Signal), _ func()) { term.Press(t, "q") }, true},
+		"ctrl-C":          {func(term *clitest.Terminal, _ func(syscall.Signal), _ func()) { term.Press(t, "\x03") }, true},
+		"a signal":        {func(_ *clitest.Terminal, kill func(syscall.Signal), _ func()) { kill(syscall.SIGTERM) }, true},
+		"the monitor has": {func(_ *clitest.Terminal, _ func(syscall.Signal), away func()) { away() }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			away := serveOne(t, dir)
+			term := clitest.OpenTerminal(t, 120, 30)
+			before, err := unix.IoctlGetTermios(int(term.Slave.Fd()), unix.TCGETS)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := term.Start(t, "--dir", dir, "top")
+			at := term.Await(t, 0, "by gpu; keys:")
+			at = term.Await(t, at, "ml/small/main")
+			at = term.Await(t, at, "ml/large/main")
+			term.Press(t, ">")
+			at = term.Await(t, at, "by memory; keys:")
+			at = term.Await(t, at, "ml/large/main")
+			at = term.Await(t, at, "ml/small/main")
+			term.Press(t, "\x1b[Cr\x1a\x1c") // an arrow, and what would stop it
+			at = term.Await(t, at, "by sm, reversed; keys:")
+			term.Press(t, "v")
+			at = term.Await(t, at, "ml/large ")
+			end.by(term, func(s syscall.Signal) { _ = c.Process.Signal(s) }, away)
+			term.Await(t, at, command.LeaveScreen)
+			if err := c.Wait(); (err == nil) != end.ok {
+				t.Errorf("ended with %v", err)
+			}
+			after, err := unix.IoctlGetTermios(int(term.Slave.Fd()), unix.TCGETS)
+			if err != nil || *after != *before {
+				t.Errorf("the terminal's settings changed: %v", err)
+			}
+		})
+	}
+}
+
+func TestKeysOfATerminal(t *testing.T) {
+	for text, want := range map[string][]string{
+		"":                     nil,
+		"rq":                   {"r", "q"},
+		"\x1b[C\x1b[Dv":        {"right", "left", "v"},
+		"\x1b[A\x1b[1;5C\x1b[": nil,
+		"\x1b":                 {"\x1b"},
+	} {
+		if got := keysIn(text); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}

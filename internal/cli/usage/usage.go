@@ -1,0 +1,239 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package usage is the commands that account for what was used: kerf usage, and kerf audit for the audit log.
+package usage
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kerf-gpu/kerf/internal/cli/command"
+	"github.com/kerf-gpu/kerf/internal/nodeclient"
+	"github.com/kerf-gpu/kerf/internal/promread"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/audit"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/usage"
+)
+
+const (
+	// usageDeadline bounds one agent's answer.
+	usageDeadline = 30 * time.Second
+	// mostUsage is the most that is read of one answer, in bytes.
+	mostUsage = 1 << 30
+)
+
+// usageOptions are the flags of kerf usage.
+type usageOptions struct {
+	by, agents []string
+	prometheus string
+	// orLogs: the logs are asked where the Prometheus does not answer.
+	orLogs bool
+	since  time.Duration
+	output string
+	plot   string
+}
+
+// Commands are the commands of this package.
+func Commands(a *command.App) []*cobra.Command {
+	return []*cobra.Command{usageCommand(a), auditCommand(a)}
+}
+
+func usageCommand(a *command.App) *cobra.Command {
+	o := &usageOptions{}
+	c := &cobra.Command{
+		Use:   "usage",
+		Short: "Add up what grants used of what they were granted, and what that costs",
+		Long: "Add up what grants used of what they were granted, as the agents' audit logs have it. GPU hours are of whole GPUs: half a GPU for two " +
+			"hours is one. Idle is the part of wasted in which a grant used nothing at all; unknown is what the driver does not tell. What " +
+			"would be enough is the 99th percentile of use, of memory or time, whichever is more, and a tenth on top. Prices are those of " +
+			"the configuration (spec.prices). Of a cluster all agents are asked, over the API server, which needs the right to get pods/proxy in kerf-system.\n\nAgents look every ten seconds and write every 15 minutes, and when a grant ends. With --prometheus a Prometheus " +
+			"that scrapes kerf-monitor is asked instead, and the prices are this node's, or those of the first --agent. The environment may name " +
+			"one for all calls; where that one does not answer, which is said, the logs are asked.",
+		Example: "  kerf usage --by namespace,profile --since 24h\n  kerf usage --by namespace --agent http://node-1:9445 --agent http://node-2:9445 -o csv\n  kerf usage --by label:team --prometheus http://prometheus:9090",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return command.Misused(err)
+			}
+			if at := a.Getenv("KERF_PROMETHEUS"); at != "" && !command.Changed(c, "prometheus") {
+				o.prometheus, o.orLogs = at, true
+			}
+			return command.Fail(report(c.Context(), a, o, len(o.agents) == 0 && a.Remote(c)))
+		},
+	}
+	f := c.Flags()
+	f.StringSliceVar(&o.by, "by", []string{"namespace"}, "what to group by, with commas between: "+strings.Join(usage.Keys(), ", ")+", "+usage.LabelKey+" and a pod's label")
+	f.DurationVar(&o.since, "since", 24*time.Hour, "how far back")
+	f.StringSliceVar(&o.agents, "agent", nil, "address of an agent's --http (repeatable); this node's agent where none is given")
+	f.StringVar(&o.prometheus, "prometheus", "", "address of a Prometheus that scrapes kerf-monitor, to be asked instead of the agents' logs (environment: KERF_PROMETHEUS; empty: the logs)")
+	f.StringVarP(&o.output, "output", "o", "table", "table, csv, json or yaml")
+	command.Complete(c, "output", "table", "csv", "json", "yaml")
+	f.StringVar(&o.plot, "plot", "", "also draw it as SVG into this file")
+	return c
+}
+
+func (o *usageOptions) check() error {
+	errs := []error{usage.CheckKeys("--by", o.by)}
+	if o.since <= 0 {
+		errs = append(errs, sharing.Invalid("--since", o.since.String(), "write a time with a unit, such as 24h", "is not in the past"))
+	}
+	if !slices.Contains([]string{"table", "csv", "json", "yaml"}, o.output) {
+		errs = append(errs, sharing.Invalid("--output", o.output, "write table, csv, json or yaml", "is not a form of output"))
+	}
+	return errors.Join(errs...)
+}
+
+func report(ctx context.Context, a *command.App, o *usageOptions, remote bool) error {
+	var parts []usage.Part
+	var prices config.Prices
+	var err error
+	fromLogs := o.prometheus == ""
+	if !fromLogs {
+		parts, err = (promread.Source{URL: o.prometheus}).Usage(ctx, time.Now(), o.since, o.by)
+		switch {
+		case err == nil:
+			prices = pricesFor(ctx, a, o, remote)
+		case o.orLogs && errors.Is(err, sharing.ErrUnavailable):
+			_, _ = fmt.Fprintf(a.ErrOut, "kerf usage: the agents' logs are asked, because the Prometheus of KERF_PROMETHEUS does not answer: %v\n", err)
+			fromLogs = true
+		default:
+			return err
+		}
+	}
+	if fromLogs {
+		if parts, prices, err = usageOfAgents(ctx, a, o.agents, remote, time.Now().Add(-o.since)); err != nil {
+			return err
+		}
+	}
+	rows := usage.Report(parts, o.by, prices.Of, prices.KWh)
+	if o.plot != "" {
+		if err := os.WriteFile(o.plot, usage.Plot(rows, o.by), 0o644); err != nil { //nolint:gosec // a picture for whoever may see the directory
+			return fmt.Errorf("--plot: %w", err)
+		}
+	}
+	return showUsage(a.Out, rows, o, prices.Currency)
+}
+
+// usageOfAgents is what the audit logs have, of this node's agent where none is named, and the first prices that are told.
+func usageOfAgents(ctx context.Context, a *command.App, agents []string, remote bool, since time.Time) (parts []usage.Part, prices config.Prices, err error) {
+	take := func(from string, answer []byte) error {
+		more, p, err := readUsage(bytes.NewReader(answer))
+		if err != nil {
+			return fmt.Errorf("answer of %s: %w", from, err)
+		}
+		if parts = append(parts, more...); prices.Currency == "" {
+			prices = p
+		}
+		return nil
+	}
+	if remote {
+		err := clusterUsage(ctx, a, since, take)
+		return parts, prices, err
+	}
+	if len(agents) == 0 {
+		var answer bytes.Buffer
+		if err := nodeclient.Usage(ctx, a.Dir, since, &answer); err != nil {
+			return nil, prices, err
+		}
+		err := take("the agent", answer.Bytes())
+		return parts, prices, err
+	}
+	for _, agent := range agents {
+		answer, err := askUsage(ctx, agent, since)
+		if err != nil {
+			return nil, prices, err
+		}
+		if err := take(agent, answer); err != nil {
+			return nil, prices, err
+		}
+	}
+	return parts, prices, nil
+}
+
+// pricesFor are those of an agent's configuration. Where none answers there are none, which is said.
+func pricesFor(ctx context.Context, a *command.App, o *usageOptions, remote bool) config.Prices {
+	_, prices, err := usageOfAgents(ctx, a, o.agents[:min(len(o.agents), 1)], remote, time.Now())
+	if err != nil {
+		_, _ = fmt.Fprintf(a.ErrOut, "kerf usage: no prices: %v\n", err)
+	}
+	return prices
+}
+
+// askUsage asks another node's agent.
+func askUsage(ctx context.Context, agent string, since time.Time) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, usageDeadline)
+	defer cancel()
+	at := strings.TrimSuffix(agent, "/") + "/usage?since=" + url.QueryEscape(since.UTC().Format(time.RFC3339))
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return nil, sharing.Invalid("--agent", agent, "write an address such as http://node-1:9445", "is not an address")
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("ask agent %q: %w (%w)", agent, err, sharing.ErrUnavailable)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, mostUsage))
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("ask agent %q: it answered %s: %w", agent, resp.Status, errors.Join(err, sharing.ErrUnavailable))
+	}
+	return body, nil
+}
+
+// readUsage reads an agent's answer.
+func readUsage(in io.Reader) (parts []usage.Part, prices config.Prices, err error) {
+	d := json.NewDecoder(in)
+	if err := d.Decode(&prices); err != nil {
+		return nil, prices, fmt.Errorf("read prices: %w (%w)", err, sharing.ErrInvalid)
+	}
+	for {
+		var e audit.Entry
+		if err := d.Decode(&e); errors.Is(err, io.EOF) {
+			return parts, prices, nil
+		} else if err != nil {
+			return nil, prices, fmt.Errorf("read an entry: %w (%w)", err, sharing.ErrInvalid)
+		}
+		who := audit.Who{}
+		if e.Who != nil {
+			who = *e.Who
+		}
+		for _, r := range e.Usage {
+			labels := map[string]string{
+				"namespace": who.Namespace, "pod": who.Pod, "container": who.Container, "user": userOf(who),
+				"profile": e.Profile, "level": e.Level, "model": r.Model, "node": e.Node,
+			}
+			for k, v := range who.Labels {
+				labels[usage.LabelKey+k] = v
+			}
+			parts = append(parts, usage.Part{Record: r, Labels: labels})
+		}
+	}
+}
+
+// userOf names the user of a process of no pod, on this machine.
+func userOf(w audit.Who) string {
+	if w.PodUID != "" {
+		return ""
+	}
+	id := strconv.FormatUint(uint64(w.UID), 10)
+	if u, err := user.LookupId(id); err == nil {
+		return u.Username
+	}
+	return id
+}
