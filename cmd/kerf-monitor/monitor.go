@@ -24,9 +24,9 @@ import (
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/internal/quiet"
 	"github.com/kerf-gpu/kerf/internal/serve"
+	"github.com/kerf-gpu/kerf/internal/serve/servemetrics"
 	"github.com/kerf-gpu/kerf/monitor/collect"
 	"github.com/kerf-gpu/kerf/monitor/exposition"
-	"github.com/kerf-gpu/kerf/monitor/metrics"
 	"github.com/kerf-gpu/kerf/monitor/stream"
 )
 
@@ -141,7 +141,7 @@ func (m *monitor) run(ctx context.Context) error {
 // serveHTTP answers /metrics and /healthz until ctx ends.
 func (m *monitor) serveHTTP(ctx context.Context, web *serve.Listener, shares map[string]*serve.Share, hub *collect.Hub) error {
 	reg := prometheus.NewRegistry()
-	reg.MustRegister(metrics.NewListeners(shares), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
+	reg.MustRegister(servemetrics.New(shares), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
 	all := exposition.Beside(exposition.New(exposition.Options{Latest: hub.Latest, Version: version, Hostname: m.nodeName, Fields: m.fields}), reg)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", serve.Rendered(promhttp.HandlerFor(all, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}), scrapesAtOnce))

@@ -23,7 +23,7 @@ func exposed(t *testing.T) map[string]map[string]bool {
 	out := map[string]map[string]bool{"up": {}}
 	line := regexp.MustCompile(`^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? `)
 	label := regexp.MustCompile(`([a-zA-Z_]\w*)="`)
-	for _, file := range []string{"monitor/exposition/testdata/exposition.txt", "monitor/metrics/testdata/exposition.txt"} {
+	for _, file := range []string{"monitor/exposition/testdata/exposition.txt", "sharing/node/metrics/testdata/exposition.txt"} {
 		for l := range strings.Lines(read(t, file)) {
 			m := line.FindStringSubmatch(l)
 			if m == nil {
@@ -38,7 +38,7 @@ func exposed(t *testing.T) map[string]map[string]bool {
 		}
 	}
 	// Its rows come with what the agent does.
-	if strings.Contains(read(t, "monitor/metrics/events.go"), `"kerf_claims_total"`) {
+	if strings.Contains(read(t, "sharing/node/metrics/events.go"), `"kerf_claims_total"`) {
 		out["kerf_claims_total"] = map[string]bool{"outcome": true}
 	}
 	for _, r := range promRules(t) {

@@ -86,9 +86,10 @@ var layers = []layer{
 	{"monitor/collect/...", "the collector joins what it reads through interfaces that it declares", []string{"sharing", "monitor/attribution"}},
 	{"monitor/exposition/...", "what is scraped is made of the collector's snapshots", []string{"sharing", "monitor/attribution", "monitor/collect"}},
 	{"monitor/stream/...", "the stream is made of the collector's snapshots", []string{"sharing", "api/...", "internal/serve/...", "monitor/attribution", "monitor/collect"}},
-	{"monitor/gpunode/...", "what the cluster is told is made of the runtime's books", []string{"api/...", "sharing", "sharing/config", "sharing/config/change", "sharing/node"}},
-	{"monitor/metrics/...", "the metrics are made of the same picture that the node API gives, and of what listeners count", []string{"sharing", "api/...", "internal/serve/..."}},
 
+
+	{"sharing/node/gpunode/...", "what the cluster is told is made of the runtime's books", []string{"api/...", "sharing", "sharing/config", "sharing/config/change", "sharing/node"}},
+	{"sharing/node/metrics/...", "the metrics are made of the same picture that the node API gives", []string{"sharing", "api/..."}},
 	{"sharing/node/options/...", "the agent's flags are values that each of its parts can read", []string{"sharing", "sharing/caps", "sharing/doctor", "internal/failpoint", "internal/process"}},
 	{"sharing/node/uninstall/...", "what the agent has put on a node is removed through the doors, without the runtime",
 		with(tools, "sharing", "sharing/caps/gpumode", "sharing/caps/mps", "sharing/node/checkpoint", "sharing/node/record", "internal/*")},
@@ -146,7 +147,7 @@ var doors = []door{
 		[]string{"api/...", "internal/serve/...", "internal/nodeclient/...", "sharing/node/nodeserver/...", "monitor/stream/...", "deviceplugin/...", "internal/kubelet/...", "internal/containerd/...", "cmd/*", "test/*"}},
 	{"google.golang.org/protobuf", "protobuf is how the node API travels; what decides does not know that it travels",
 		[]string{"api/...", "internal/nodeclient/...", "internal/cli/...", "internal/present/...", "sharing/node/nodeserver/...", "monitor/stream/...", "cmd/*", "test/*"}},
-	{"github.com/prometheus/client_golang", "metrics are made where what they tell is known, and served by a program", []string{"monitor/metrics/...", "monitor/exposition/...", "sharing/node/agent/...", "cmd/*"}},
+	{"github.com/prometheus/client_golang", "metrics are made where what they tell is known, and served by a program", []string{"sharing/node/metrics/...", "internal/serve/servemetrics", "monitor/exposition/...", "sharing/node/agent/...", "cmd/*"}},
 	{"github.com/prometheus/client_model", "what is scraped of thousands of series is made without a registry", []string{"monitor/exposition/...", "internal/cli/..."}},
 	{"github.com/prometheus/common", "an exposition is read by the command line that shows it", []string{"internal/cli/..."}},
 	{"github.com/spf13/cobra", "command lines belong to programs", []string{"internal/cli/...", "cmd/*", "sim/cmd/*"}},

@@ -28,7 +28,7 @@ const (
 // reasonGone of a pod: it is gone.
 const reasonGone = "GPUGone"
 `)},
-		"monitor/metrics/m.go": {Data: []byte(`package metrics
+		"sharing/node/metrics/m.go": {Data: []byte(`package metrics
 
 func all(d func(name, help string, labels ...string)) {
 	gpu := []string{"uuid", "index"}

@@ -32,11 +32,11 @@ import (
 	"github.com/kerf-gpu/kerf/internal/filelock"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/internal/serve"
+	"github.com/kerf-gpu/kerf/internal/serve/servemetrics"
 	"github.com/kerf-gpu/kerf/internal/subuid"
 	"github.com/kerf-gpu/kerf/internal/trusted"
 	"github.com/kerf-gpu/kerf/mig/keep"
 	"github.com/kerf-gpu/kerf/monitor/health"
-	"github.com/kerf-gpu/kerf/monitor/metrics"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/audit/file"
 	"github.com/kerf-gpu/kerf/sharing/caps"
@@ -44,6 +44,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/node"
 	"github.com/kerf-gpu/kerf/sharing/node/contextprobe"
+	"github.com/kerf-gpu/kerf/sharing/node/metrics"
 	"github.com/kerf-gpu/kerf/sharing/node/nodeserver"
 	"github.com/kerf-gpu/kerf/sharing/node/options"
 )
@@ -226,8 +227,7 @@ func (a *agent) build(reg *prometheus.Registry) error {
 	a.runtime.SetWarning("audit", a.auditFault)
 	reg.MustRegister(
 		metrics.NewCollector(func(ctx context.Context) *nodev1.GetNodeResponse { return nodeserver.Message(a.runtime.State(ctx)) }),
-		metrics.NewListeners(a.shares),
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		servemetrics.New(a.shares), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return nil
 }

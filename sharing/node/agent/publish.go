@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kerf-gpu/kerf/internal/sleep"
-	"github.com/kerf-gpu/kerf/monitor/gpunode"
+	"github.com/kerf-gpu/kerf/sharing/node/gpunode"
 	"github.com/kerf-gpu/kerf/sharing/node"
 )
 

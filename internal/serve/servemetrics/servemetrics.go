@@ -1,7 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package metrics
+// Package servemetrics turns what the listeners of a program hold and reject into metrics.
+package servemetrics
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,8 +17,8 @@ type Listeners struct {
 	rejected                        *prometheus.Desc
 }
 
-// NewListeners makes a collector over the shares of a program.
-func NewListeners(shares map[string]*serve.Share) *Listeners {
+// New makes a collector over the shares of a program.
+func New(shares map[string]*serve.Share) *Listeners {
 	d := func(name, help string, more ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, append([]string{"listener"}, more...), nil)
 	}
@@ -40,7 +41,12 @@ func (l *Listeners) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (l *Listeners) Collect(ch chan<- prometheus.Metric) {
-	gauge, counter := to(ch, prometheus.GaugeValue), to(ch, prometheus.CounterValue)
+	send := func(kind prometheus.ValueType) func(d *prometheus.Desc, v float64, labels ...string) {
+		return func(d *prometheus.Desc, v float64, labels ...string) {
+			ch <- prometheus.MustNewConstMetric(d, kind, v, labels...)
+		}
+	}
+	gauge, counter := send(prometheus.GaugeValue), send(prometheus.CounterValue)
 	for name, s := range l.shares {
 		now, rejected := s.Stats()
 		gauge(l.conns, float64(now.Conns), name)
