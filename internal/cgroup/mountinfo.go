@@ -5,11 +5,14 @@ package cgroup
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"slices"
-	"strings"
+
+	"github.com/moby/sys/mountinfo"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -18,8 +21,8 @@ import (
 // place wins, then that of hybrid systems, then the table's order. A mount of only a part of the hierarchy
 // does not count. It is sharing.ErrUnsupported when there is none. It reads only the table; Default checks
 // the filesystem too.
-func Find(mountinfo io.Reader) (Hierarchy, error) {
-	all, err := candidates(mountinfo)
+func Find(table io.Reader) (Hierarchy, error) {
+	all, err := candidates(table)
 	if err != nil {
 		return Hierarchy{}, err
 	}
@@ -34,23 +37,17 @@ func errNone() error {
 }
 
 // candidates returns the mount points of whole cgroup v2 hierarchies, best first.
-func candidates(mountinfo io.Reader) ([]string, error) {
+func candidates(table io.Reader) ([]string, error) {
 	var found []string
-	lines := bufio.NewScanner(mountinfo)
-	lines.Buffer(nil, 1<<20) // overlay mounts have very long options
-	for lines.Scan() {
-		m, ok := parseMount(lines.Text())
-		if !ok {
-			continue // a line in a form that is not known is not ours to judge
-		}
+	err := eachMount(table, func(m *mountinfo.Info) {
 		// A later mount at the same place, or above it, hides an earlier one.
-		found = slices.DeleteFunc(found, func(p string) bool { return p == m.point || within(p, m.point) })
-		if m.fstype == "cgroup2" && m.root == "/" && path.IsAbs(m.point) {
-			found = append(found, m.point)
+		found = slices.DeleteFunc(found, func(p string) bool { return p == m.Mountpoint || within(p, m.Mountpoint) })
+		if m.FSType == "cgroup2" && m.Root == "/" && path.IsAbs(m.Mountpoint) {
+			found = append(found, m.Mountpoint)
 		}
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read mount table: %w (%w)", err, sharing.ErrUnavailable)
+	})
+	if err != nil {
+		return nil, err
 	}
 	rank := func(p string) int {
 		if i := slices.Index([]string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}, p); i >= 0 {
@@ -62,37 +59,37 @@ func candidates(mountinfo io.Reader) ([]string, error) {
 	return found, nil
 }
 
-type mount struct{ root, point, fstype string }
-
-// parseMount reads one line: id, parent, device, root, mount point, options, optional fields, "-", type,
-// source, options.
-func parseMount(line string) (mount, bool) {
-	before, after, ok := strings.Cut(line, " - ")
-	if !ok {
-		return mount{}, false
+// V1Mounted reports whether a cgroup v1 hierarchy is mounted, as on a hybrid system. It is sharing.ErrUnavailable
+// if the mount table cannot be read.
+func V1Mounted() (bool, error) {
+	f, err := os.Open(mountinfoPath)
+	if err != nil {
+		return false, fmt.Errorf("find cgroup v1: %w (%w)", err, sharing.ErrUnavailable)
 	}
-	f, t := strings.Fields(before), strings.Fields(after)
-	if len(f) < 6 || len(t) < 1 {
-		return mount{}, false
-	}
-	return mount{root: unescape(f[3]), point: unescape(f[4]), fstype: t[0]}, true
+	defer f.Close()
+	return hasV1(f)
 }
 
-// unescape undoes the kernel's octal escapes (\040 is a space).
-func unescape(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) && s[i+1] <= '3' && octal(s[i+1]) && octal(s[i+2]) && octal(s[i+3]) {
-			b.WriteByte((s[i+1]-'0')<<6 | (s[i+2]-'0')<<3 | (s[i+3] - '0'))
-			i += 3
-			continue
+func hasV1(table io.Reader) (bool, error) {
+	found := false
+	err := eachMount(table, func(m *mountinfo.Info) { found = found || m.FSType == "cgroup" })
+	return found, err
+}
+
+// eachMount visits the mounts of a table in its order.
+func eachMount(table io.Reader, visit func(*mountinfo.Info)) error {
+	lines := bufio.NewScanner(table)
+	lines.Buffer(nil, 1<<20) // overlay mounts have very long options
+	for lines.Scan() {
+		// The library fails the whole table for one line that is malformed or longer than 64 KiB. Neither must hide the
+		// other mounts, so it parses each line alone.
+		parsed, err := mountinfo.GetMountsFromReader(bytes.NewReader(lines.Bytes()), nil)
+		if err == nil && len(parsed) == 1 {
+			visit(parsed[0])
 		}
-		b.WriteByte(s[i])
 	}
-	return b.String()
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read mount table: %w (%w)", err, sharing.ErrUnavailable)
+	}
+	return nil
 }
-
-func octal(c byte) bool { return c >= '0' && c <= '7' }

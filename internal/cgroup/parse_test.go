@@ -22,6 +22,7 @@ func TestFind(t *testing.T) {
 		hybrid  = "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:9 master:1 - cgroup2 cgroup2 rw\n"
 		usual   = "30 24 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
 		other   = `50 27 0:26 / /mnt/my\040cgroup\011\134x rw - cgroup2 none rw` + "\n"
+		long    = "60 27 0:40 / /var/lib/layers rw - overlay overlay rw,lowerdir="
 		partial = "51 27 0:26 /kubepods/pod1 /sys/fs/cgroup ro - cgroup2 cgroup ro\n"
 	)
 	tests := map[string]struct {
@@ -38,6 +39,9 @@ func TestFind(t *testing.T) {
 		"covered by a later mount":   {usual + tmpfs, ""},
 		"hidden beneath a later one": {hybrid + tmpfs, ""},
 		"version 1 only":             {proc + tmpfs + v1, ""},
+		"beside a very long line":    {long + strings.Repeat("/a", 50000) + "\n" + usual, "/sys/fs/cgroup"},
+		"beside a line of rubbish":   {"x y\n" + usual + "1 2 0:3 / /a\\9 rw - tmpfs tmpfs rw\n", "/sys/fs/cgroup"},
+		"empty source and options":   {"30 24 0:26 / /sys/fs/cgroup rw - cgroup2  rw\n", "/sys/fs/cgroup"},
 		"empty":                      {"", ""},
 		"rubbish":                    {"x\n - \n1 2 3 - cgroup2\n", ""},
 		"no newline at the end":      {strings.TrimSuffix(usual, "\n"), "/sys/fs/cgroup"},
@@ -55,6 +59,22 @@ func TestFind(t *testing.T) {
 				t.Errorf("%q, %v; want %q", h.Mount, err, tc.want)
 			}
 		})
+	}
+}
+
+func TestHasV1(t *testing.T) {
+	for table, want := range map[string]bool{
+		"30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n":                                                                    false,
+		"32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n":                                                              true,
+		"32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n30 23 0:26 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n": true,
+		"": false,
+	} {
+		if got, err := hasV1(strings.NewReader(table)); got != want || err != nil {
+			t.Errorf("%q: %t, %v", table, got, err)
+		}
+	}
+	if _, err := hasV1(brokenReader{}); !errors.Is(err, sharing.ErrUnavailable) {
+		t.Errorf("%v, want ErrUnavailable", err)
 	}
 }
 

@@ -4,7 +4,6 @@
 package doctor
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -81,7 +80,7 @@ func gatherCgroup() Cgroup {
 		}
 		out.Unusable, out.Remedy = tryCgroup(h)
 	}
-	out.V1 = hasV1("/proc/self/mountinfo")
+	out.V1, _ = cgroup.V1Mounted() // an unreadable mount table shows none
 	return out
 }
 
@@ -92,21 +91,6 @@ func tryCgroup(h cgroup.Hierarchy) (problem, remedy string) {
 		return "", ""
 	}
 	return err.Error(), h.Remedy(err)
-}
-
-// hasV1 tells whether a v1 hierarchy is mounted.
-func hasV1(mountinfo string) bool {
-	f, err := os.Open(mountinfo)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		if _, fs, ok := strings.Cut(s.Text(), " - "); ok && strings.HasPrefix(fs, "cgroup ") {
-			return true
-		}
-	}
-	return false
 }
 
 func gatherDriver(ctx context.Context, w Where) Driver {

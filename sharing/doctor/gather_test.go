@@ -62,23 +62,6 @@ func TestCDISpecs(t *testing.T) {
 	}
 }
 
-func TestHasV1(t *testing.T) {
-	dir := t.TempDir()
-	for content, want := range map[string]bool{
-		"30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n":       false,
-		"32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n": true,
-		"": false,
-	} {
-		p := filepath.Join(dir, "mountinfo")
-		if err := os.WriteFile(p, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if got := hasV1(p); got != want {
-			t.Errorf("%q: %t", content, got)
-		}
-	}
-}
-
 func TestGatherAgent(t *testing.T) {
 	dir := t.TempDir()
 	if a := gatherAgent(t.Context(), dir); a.Answered || !a.Absent || a.Problem == "" {

@@ -129,6 +129,7 @@ var doors = []door{
 	{"github.com/containerd/typeurl", "containerd has one door", []string{"internal/containerd/..."}},
 	{"github.com/containerd/platforms", "containerd has one door", []string{"internal/containerd/..."}},
 	{"github.com/opencontainers/image-spec", "the parts of an image are containerd's to keep", []string{"internal/containerd/..."}},
+	{"github.com/moby/sys/mountinfo", "one package reads the mount table", []string{"internal/cgroup"}},
 	{"github.com/containerd/nri", "NRI is spoken by the hook that injects", []string{"hooks/nri/...", "test/*"}},
 	{"github.com/opencontainers/runtime-spec", "OCI specs are patched in one place, made by the door to containerd", []string{"hooks/oci", "internal/containerd/...", "internal/cdi/...", "internal/cli/...", "test/*"}},
 	{"tags.cncf.io/container-device-interface", "CDI specs are read and written by one door", []string{"internal/cdi/...", "hooks/oci", "sim/cmd/gpusim", "test/*"}},

@@ -4,7 +4,6 @@
 package machine_test
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/kerf-gpu/kerf/internal/cgroup"
 )
 
 // status is what kerf status -o json prints, as far as scripts may rely on it.
@@ -239,19 +240,11 @@ func labelOf(labels, name string) string {
 // unified is where cgroup v2 is mounted.
 func unified(t *testing.T) string {
 	t.Helper()
-	f, err := os.Open("/proc/self/mountinfo")
+	h, err := cgroup.Default()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		before, after, _ := strings.Cut(s.Text(), " - ")
-		if fields := strings.Fields(before); strings.HasPrefix(after, "cgroup2 ") && len(fields) > 4 {
-			return fields[4]
-		}
-	}
-	t.Fatal("cgroup v2 is not mounted")
-	return ""
+	return h.Mount
 }
 
 // mounts counts the mounts that this process sees in a directory.
