@@ -41,6 +41,12 @@ type XID struct {
 // WholeGPU stands for no MIG instance.
 const WholeGPU = -1
 
+// Interval and Deadline are the agent's values of Watch.Every and Watch.Deadline: a lost GPU is seen within a second.
+const (
+	Interval = time.Second
+	Deadline = 3 * time.Second
+)
+
 // Watch keeps the health of a set of GPUs.
 type Watch struct {
 	Driver Driver

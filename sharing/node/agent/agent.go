@@ -43,6 +43,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/cluster"
 	"github.com/kerf-gpu/kerf/sharing/node/contextprobe"
 	"github.com/kerf-gpu/kerf/sharing/node/metrics"
 	"github.com/kerf-gpu/kerf/sharing/node/nodeserver"
@@ -248,7 +249,7 @@ func (a *agent) findCgroups() error {
 
 func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 	gid := a.socketGroup()
-	node, err := listenUnix(filepath.Join(a.opt.Dirs.Dir, "kerf.sock"), gid)
+	node, err := serve.ListenUnix(filepath.Join(a.opt.Dirs.Dir, "kerf.sock"), gid)
 	if err != nil {
 		return err
 	}
@@ -260,26 +261,27 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 	}
 	api := nodeserver.New(a.runtime, a.log)
 	api.ServeMIG(a)
-	var c *containers
-	var k *kubernetes
+	var c *cluster.Containers
+	var k *cluster.Kubernetes
 	if a.opt.Containers.Serve || a.opt.Cluster.Serve {
-		if c, err = newContainers(a); err == nil && a.opt.Cluster.Serve {
-			k, err = newKubernetes(c)
+		if c, err = cluster.NewContainers(a.clusterDeps()); err == nil && a.opt.Cluster.Serve {
+			k, err = cluster.NewKubernetes(c)
 		}
 		if err != nil {
 			return errors.Join(err, closeAll(append(httpListeners, grpcListener)))
 		}
-		api.ServeContainers(a.runtime, c.hook())
+		api.ServeContainers(a.runtime, c.Hook())
 	}
 	var tell probes
 	if k != nil {
-		tell = probes{unready: k.unregistered, stuck: k.stuck}
+		tell = probes{unready: k.Unregistered, stuck: k.Stuck}
 	}
 	if a.audit != nil {
 		tell.usage = newUsageLog(a.log, a.auditPath(), a.pricesNow)
 	}
 	if k != nil {
-		a.firstLabels(ctx, k.api.OwnLabels)
+		a.seen = k.Seen
+		a.firstLabels(ctx, k.API().OwnLabels)
 	}
 	first := a.firstConfig()
 	if a.opt.ReadOnly() {
@@ -288,12 +290,17 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 	a.log.Info("serving", "dir", a.opt.Dirs.Dir, "version", a.opt.Version, "containers", c != nil, "kubernetes", k != nil)
 	g, ctx := errgroup.WithContext(ctx)
 	if c != nil {
-		g.Go(func() error { return c.serveHook(ctx) })
-		g.Go(func() error { return c.starts.Run(ctx) })
-		g.Go(func() error { return c.followInventory(ctx) })
+		g.Go(func() error { return c.ServeHook(ctx) })
+		g.Go(func() error { return c.Starts.Run(ctx) })
+		g.Go(func() error { return c.FollowInventory(ctx) })
 	}
 	if k != nil {
-		g.Go(func() error { return k.run(ctx) })
+		api := k.API()
+		a.news.to(func(reason, message string) { api.Event(ctx, sharing.ContainerRef{}, reason, message, true) })
+		a.configNews.to(ctx, api)
+		g.Go(func() error { a.watchConfigMap(ctx, api); return nil })
+		g.Go(func() error { a.followLabels(ctx, api.OwnLabels); return nil })
+		g.Go(func() error { return k.Run(ctx) })
 	}
 	g.Go(func() error { boundMemory(ctx); return nil })
 	g.Go(func() error { a.followUsers(ctx); return nil })
@@ -313,6 +320,14 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 	err = g.Wait()
 	a.log.Info("stopped; grants stay in force")
 	return err
+}
+
+// clusterDeps are what serves containers and kubelet needs of the agent.
+func (a *agent) clusterDeps() cluster.Deps {
+	return cluster.Deps{
+		Log: a.log, Options: &a.opt, Runtime: a.runtime, State: a.state, Hook: a.shares[shareHook], Kubelet: a.shares[shareKubelet],
+		Allocated: a.events.Allocated, Excluded: a.isExcluded,
+	}
 }
 
 func closeAll(listeners []*serve.Listener) error {

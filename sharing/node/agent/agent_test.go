@@ -119,7 +119,7 @@ func TestConfigLifeCycle(t *testing.T) {
 
 func TestHTTP(t *testing.T) {
 	a, _ := built(t, "")
-	l, err := listenUnix(filepath.Join(a.opt.Dirs.Dir, "http.sock"), os.Getegid())
+	l, err := serve.ListenUnix(filepath.Join(a.opt.Dirs.Dir, "http.sock"), os.Getegid())
 	if err != nil {
 		t.Fatal(err)
 	}

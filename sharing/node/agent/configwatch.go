@@ -107,26 +107,26 @@ func (a *agent) use(c change.Candidate) {
 }
 
 // watchConfigMap finds documents in the ConfigMap until ctx ends. While it cannot be read, the file counts.
-func (k *kubernetes) watchConfigMap(ctx context.Context) {
-	if k.opt.Source.Map == "" {
+func (a *agent) watchConfigMap(ctx context.Context, api *kube.Client) {
+	if a.opt.Source.Map == "" {
 		return
 	}
-	namespace, name, _ := strings.Cut(k.opt.Source.Map, "/")
-	k.api.FollowConfigMap(ctx, namespace, name, func(data map[string]string, err error) {
+	namespace, name, _ := strings.Cut(a.opt.Source.Map, "/")
+	api.FollowConfigMap(ctx, namespace, name, func(data map[string]string, err error) {
 		text := ""
 		switch {
 		case err != nil:
-			text = fmt.Sprintf("the configuration is read from the file, which is late, because configmap %s cannot be read: %v", k.opt.Source.Map, err)
+			text = fmt.Sprintf("the configuration is read from the file, which is late, because configmap %s cannot be read: %v", a.opt.Source.Map, err)
 		case data == nil:
-			text = fmt.Sprintf("there is no configmap %s; what was in force stays", k.opt.Source.Map)
+			text = fmt.Sprintf("there is no configmap %s; what was in force stays", a.opt.Source.Map)
 		}
-		k.runtime.SetWarning("configmap", text)
-		k.apiSilent.Store(err != nil)
+		a.runtime.SetWarning("configmap", text)
+		a.apiSilent.Store(err != nil)
 		if text != "" {
 			return
 		}
 		select {
-		case k.found <- k.candidate("configmap "+k.opt.Source.Map, config.FilesOf(data)):
+		case a.found <- a.candidate("configmap "+a.opt.Source.Map, config.FilesOf(data)):
 		case <-ctx.Done():
 		}
 	})

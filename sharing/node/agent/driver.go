@@ -28,9 +28,6 @@ import (
 const (
 	// driverRetry is how long to wait before a driver that is not there is looked for again.
 	driverRetry = time.Second
-	// probeEvery and probeDeadline are the health watch's rhythm: a lost GPU is seen within a second.
-	probeEvery    = time.Second
-	probeDeadline = 3 * time.Second
 	// reprobeEvery is how often a level that could not be told is asked for again.
 	reprobeEvery = 5 * time.Second
 	// openDeadline bounds taking stock of a driver that has just appeared.
@@ -129,7 +126,7 @@ func (a *agent) useDriver(ctx context.Context) (err error) {
 	a.log.Info("driver in use", "version", att.Driver.Version(), "gpus", len(gpus), "memory_limits", lib.HasMemoryLimits())
 	ids, known := idsOf(gpus), idsOf(all)
 	w := &health.Watch{
-		Driver: door, GPUs: ids, Log: a.log, Tell: a.runtime.SetHealth, Every: probeEvery, Deadline: probeDeadline, Machines: a.machines,
+		Driver: door, GPUs: ids, Log: a.log, Tell: a.runtime.SetHealth, Every: health.Interval, Deadline: health.Deadline, Machines: a.machines,
 		Hurt:         a.hurt.machines,
 		TellInstance: func(in health.Instance, h sharing.Health, reason string) { a.tellInstance(cut, in, h, reason) },
 		Fault: func(gpu sharing.GPUID, xid uint64, class health.Class) {
@@ -182,7 +179,7 @@ func (a *agent) reprobe(ctx context.Context, lib *nvml.Library, att node.Attachm
 			if !open(g.UUID) {
 				continue
 			}
-			probe, cancel := context.WithTimeout(ctx, probeDeadline)
+			probe, cancel := context.WithTimeout(ctx, health.Deadline)
 			rep := a.report(probe, lib, backend, g)
 			cancel()
 			if !rep.Undecided() {

@@ -5,51 +5,13 @@ package agent
 
 import (
 	"errors"
-	"log/slog"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kerf-gpu/kerf/deviceplugin"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
-
-// GPUs that are left to others are not offered, not even as lost ones, and others only as what they give.
-func TestUnitsByRules(t *testing.T) {
-	t.Parallel()
-	k := loadKnown(filepath.Join(t.TempDir(), "inventory.json"), "boot", slog.New(slog.DiscardHandler))
-	gpus := []sharing.GPU{{UUID: "a", Index: 0, Memory: 8 * sharing.GiB, Health: sharing.HealthOK}, {UUID: "b", Index: 1, Memory: 8 * sharing.GiB, Health: sharing.HealthOK}}
-	k.take(gpus, cutRules{})
-	p := config.Pool{Mode: config.ModeShared, GPUs: []config.GPURule{{Indexes: []int{0}, Settings: config.GPUSettings{Mode: config.ModeWhole}}}}
-	want := []deviceplugin.Unit{{UUID: "a", GiB: 8, NoShare: true}, {UUID: "b", GiB: 8, NoWhole: true}}
-	if diff := cmp.Diff(want, k.take(gpus, cutRules{gives: givesOf(p)})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if got := k.take(gpus[1:], cutRules{excluded: map[sharing.GPUID]bool{"a": true}}); len(got) != 1 || got[0].UUID != "b" {
-		t.Errorf("left to others: %+v", got)
-	}
-	if givesOf(config.Pool{GPUs: []config.GPURule{{Settings: config.GPUSettings{Exclude: true}}}}) != nil {
-		t.Error("a rule that says nothing of modes changes what is offered")
-	}
-}
-
-// A GPU that is overcommitted counts for more in fractions, and for one in whole.
-func TestUnitsOvercommitted(t *testing.T) {
-	t.Parallel()
-	k := loadKnown(filepath.Join(t.TempDir(), "inventory.json"), "boot", slog.New(slog.DiscardHandler))
-	g := sharing.GPU{UUID: "a", Memory: 8 * sharing.GiB, Health: sharing.HealthOK, Overcommit: sharing.Overcommit{Memory: 150, Compute: 200}}
-	want := []deviceplugin.Unit{{UUID: "a", GiB: 12, Percent: 200}}
-	if diff := cmp.Diff(want, k.take([]sharing.GPU{g}, cutRules{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	again := loadKnown(k.file, "boot", slog.New(slog.DiscardHandler))
-	want[0].Lost = true
-	if diff := cmp.Diff(want, again.take(nil, cutRules{})); diff != "" {
-		t.Errorf("after a restart (-want +got):\n%s", diff)
-	}
-}
 
 // A change of what GPUs there are asks for stock to be taken anew, and what is known of them outlives a restart.
 func TestStepRules(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node/cluster"
 )
 
 // What an agent before this one has left is moved to where a reboot leaves it, whatever was there, and is found by the old
@@ -27,13 +28,13 @@ func TestStateOutlivesAReboot(t *testing.T) {
 	}{
 		{name: "the first start", want: map[string]string{}},
 		{
-			name: "after an older agent", below: map[string]string{"mig/GPU-1.json": "new", "mig/GPU-2.json": "b", lastGood: "rules", cordonsFile: "cordons"},
-			want: map[string]string{"mig/GPU-1.json": "new", "mig/GPU-2.json": "b", lastGood: "rules", cordonsFile: "cordons"},
+			name: "after an older agent", below: map[string]string{"mig/GPU-1.json": "new", "mig/GPU-2.json": "b", lastGood: "rules", cluster.CordonsFile: "cordons"},
+			want: map[string]string{"mig/GPU-1.json": "new", "mig/GPU-2.json": "b", lastGood: "rules", cluster.CordonsFile: "cordons"},
 		},
 		{
 			name: "cut off while it was moved, or an older one without the links since", below: map[string]string{"mig/GPU-1.json": "new", lastGood: "new rules"},
-			there: map[string]string{"mig/GPU-1.json": "old", "mig/GPU-2.json": "b", lastGood: "old rules", cordonsFile: "cordons"},
-			want:  map[string]string{"mig/GPU-1.json": "new", "mig/GPU-2.json": "b", lastGood: "new rules", cordonsFile: "cordons"},
+			there: map[string]string{"mig/GPU-1.json": "old", "mig/GPU-2.json": "b", lastGood: "old rules", cluster.CordonsFile: "cordons"},
+			want:  map[string]string{"mig/GPU-1.json": "new", "mig/GPU-2.json": "b", lastGood: "new rules", cluster.CordonsFile: "cordons"},
 		},
 		{name: "after a reboot", there: map[string]string{"mig/GPU-1.json": "a", lastGood: "rules"}, want: map[string]string{"mig/GPU-1.json": "a", lastGood: "rules"}},
 		{name: "links elsewhere", link: "/nowhere", there: map[string]string{"mig/GPU-1.json": "a", lastGood: "rules"}, want: map[string]string{"mig/GPU-1.json": "a", lastGood: "rules"}},
@@ -125,7 +126,7 @@ func contents(t *testing.T, dir string) map[string]string {
 		t.Fatal(err)
 	}
 	files := map[string]string{}
-	for _, path := range append(journals, filepath.Join(dir, lastGood), filepath.Join(dir, cordonsFile)) {
+	for _, path := range append(journals, filepath.Join(dir, lastGood), filepath.Join(dir, cluster.CordonsFile)) {
 		data, err := os.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

@@ -4,39 +4,19 @@
 package agent
 
 import (
-	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/node"
 )
 
 // The reasons of events about MIG.
 const (
-	// reasonCut of a pod: its MIG instance is there, and how long it took to cut it.
-	reasonCut = "MIGInstanceReady"
-	// reasonUncut of a pod: its MIG instance is not there yet, and why; it is tried again.
-	reasonUncut = "MIGInstanceWaits"
 	// reasonWaits of the node: a GPU is not cut as its pool says, and whom that waits for.
 	reasonWaits = "MIGWaits"
 	// reasonTrouble of the node: a GPU gives no MIG instances, and why.
 	reasonTrouble = "MIGTrouble"
 )
-
-// tellCut says in the pod's events what became of its instance.
-func (k *kubernetes) tellCut(ctx context.Context, n node.MIGNotice) {
-	where := fmt.Sprintf("MIG instance %s of GPU %d", n.Instance, n.GPU.Index)
-	switch {
-	case n.Err != nil:
-		k.api.Event(ctx, n.Container, reasonUncut, fmt.Sprintf("%s is not there yet, and it is tried again: %v", where, n.Err), true)
-	case n.Warm:
-		k.api.Event(ctx, n.Container, reasonCut, where+" was there, and free", false)
-	default:
-		k.api.Event(ctx, n.Container, reasonCut, fmt.Sprintf("%s was cut in %s", where, n.Took.Round(time.Millisecond)), false)
-	}
-}
 
 // migNews says in the node's events what stands in the way on its GPUs, once for each sentence.
 type migNews struct {

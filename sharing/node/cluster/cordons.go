@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package cluster
 
 import (
 	"bytes"
@@ -20,9 +20,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// cordonsFile is where the last word of the cluster on cordoned GPUs lies, so that an agent that starts while the API
+// CordonsFile is where the last word of the cluster on cordoned GPUs lies, so that an agent that starts while the API
 // server is away keeps to it.
-const cordonsFile = "cordons.json"
+const CordonsFile = "cordons.json"
 
 // cordons keep to what an administrator says of the GPUs that take nothing new: the spec of the node's GPUNode.
 type cordons struct {
@@ -42,7 +42,7 @@ type cordons struct {
 // restore sets what was said before this agent started. A file that cannot be read is said, and overwritten by the next
 // word of the cluster.
 func (c *cordons) restore() {
-	text, err := os.ReadFile(filepath.Join(c.dir, cordonsFile))
+	text, err := os.ReadFile(filepath.Join(c.dir, CordonsFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
@@ -63,7 +63,7 @@ func (c *cordons) tell(spec json.RawMessage, err error) {
 		err = c.take(spec)
 	}
 	if err == nil {
-		err = atomicfile.Write(filepath.Join(c.dir, cordonsFile), orNull(spec), 0o600)
+		err = atomicfile.Write(filepath.Join(c.dir, CordonsFile), orNull(spec), 0o600)
 	}
 	if err != nil {
 		c.warn("cordons", "which GPUs are cordoned is as it was told last: "+err.Error())

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package cluster
 
 import (
 	"context"
@@ -37,18 +37,18 @@ func overlap(others map[string][]string, gpus []sharing.GPU) map[sharing.GPUID]s
 
 // followOthers keeps new grants off the GPUs that another device plugin hands out, until ctx ends. The node's other GPUs are
 // shared as ever. What cannot be asked changes nothing.
-func (k *kubernetes) followOthers(ctx context.Context) {
+func (k *Kubernetes) followOthers(ctx context.Context) {
 	for failed := false; ; {
 		others, err := k.kubelet.Others(ctx)
 		if errors.Is(err, sharing.ErrUnsupported) {
-			k.log.Warn("kubelet does not tell what other device plugins hand out: keep them off this node's GPUs", "error", err.Error())
+			k.Log.Warn("kubelet does not tell what other device plugins hand out: keep them off this node's GPUs", "error", err.Error())
 			return
 		}
 		if err != nil && !failed && ctx.Err() == nil {
-			k.log.Warn("kubelet does not tell now what other device plugins hand out; it is asked again", "error", err.Error())
+			k.Log.Warn("kubelet does not tell now what other device plugins hand out; it is asked again", "error", err.Error())
 		}
 		if failed = err != nil; !failed {
-			k.cordons.overlap(overlap(others, k.runtime.Inventory()))
+			k.cordons.overlap(overlap(others, k.Runtime.Inventory()))
 		}
 		if !sleep.For(ctx, othersEvery) {
 			return

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package cluster
 
 import (
 	"context"
@@ -30,23 +30,23 @@ const (
 
 // labelNode keeps the labels of the node's object, and takes the taint of a new node off once containers with a GPU can
 // start.
-func (k *kubernetes) labelNode(ctx context.Context) {
-	failures, wait := teller{log: k.log, what: "node's labels"}, labelAgain
+func (k *Kubernetes) labelNode(ctx context.Context) {
+	failures, wait := teller{log: k.Log, what: "node's labels"}, labelAgain
 	var last kube.NodeLabels
 	for known := false; ctx.Err() == nil; {
-		changed := k.runtime.Changed()
-		books := k.runtime.Books()
+		changed := k.Runtime.Changed()
+		books := k.Runtime.Books()
 		l := labelsOf(books)
-		l.Started = len(books.PodsNotReady) == 0 && len(k.unregistered()) == 0
+		l.Started = len(books.PodsNotReady) == 0 && len(k.Unregistered()) == 0
 		// Before a driver has answered, the GPUs are those of the grants that are on record, of which no more is known.
-		if k.runtime.DriverSeen() && len(books.GPUs) > 0 && (!known || !sameLabels(l, last)) {
+		if k.Runtime.DriverSeen() && len(books.GPUs) > 0 && (!known || !sameLabels(l, last)) {
 			err := k.api.LabelNode(ctx, l)
 			failures.tell(ctx, err)
 			text := ""
 			if err != nil {
 				text = "the node's object has not its labels: " + err.Error()
 			}
-			k.runtime.SetWarning("node-labels", text)
+			k.Runtime.SetWarning("node-labels", text)
 			last, known, wait = l, err == nil, labelAgain
 			if err != nil {
 				wait = publishLast

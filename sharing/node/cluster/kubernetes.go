@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package cluster
 
 import (
 	"context"
@@ -23,10 +23,10 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node"
 )
 
-// kubernetes is what the agent is beside its node API on a node of a cluster: device plugin, NRI plugin, the
+// Kubernetes is what the agent is beside its node API on a node of a cluster: device plugin, NRI plugin, the
 // view of the node's pods, and the second witness.
-type kubernetes struct {
-	*containers
+type Kubernetes struct {
+	*Containers
 	plugin      *deviceplugin.Plugin
 	inject      *nri.Plugin
 	api         *kube.Client
@@ -40,74 +40,75 @@ type kubernetes struct {
 	cordons   *cordons
 }
 
-// newKubernetes opens the doors; nothing is served and nobody is asked yet.
-func newKubernetes(c *containers) (*kubernetes, error) {
-	a, k := c.agent, &kubernetes{containers: c, pulse: newPulse(), restarted: make(chan struct{}, 1)}
+// NewKubernetes opens the doors; nothing is served and nobody is asked yet.
+func NewKubernetes(c *Containers) (*Kubernetes, error) {
+	a, k := c.Deps, &Kubernetes{Containers: c, pulse: newPulse(), restarted: make(chan struct{}, 1)}
 	var err error
-	if k.api, err = kube.Open(kube.Options{Kubeconfig: a.opt.Cluster.Kubeconfig, Node: a.opt.Cluster.Node, Log: a.log}); err != nil {
+	if k.api, err = kube.Open(kube.Options{Kubeconfig: a.Options.Cluster.Kubeconfig, Node: a.Options.Cluster.Node, Log: a.Log}); err != nil {
 		return nil, fmt.Errorf("API server: %w", err)
 	}
-	k.cordons = &cordons{log: a.log, dir: a.state, set: a.runtime.SetCordons, warn: a.runtime.SetWarning}
+	k.cordons = &cordons{log: a.Log, dir: a.State, set: a.Runtime.SetCordons, warn: a.Runtime.SetWarning}
 	k.cordons.restore()
-	if k.runtimeDoor, err = containerd.Open(a.opt.Cluster.RuntimeSocket); err != nil {
+	if k.runtimeDoor, err = containerd.Open(a.Options.Cluster.RuntimeSocket); err != nil {
 		return nil, fmt.Errorf("container runtime: %w", err)
 	}
-	a.seen = func(ctx context.Context) ([]sharing.Seen, error) {
-		return k.runtimeDoor.Containers(ctx, containerd.NamespaceKubernetes)
-	}
-	if k.kubelet, err = kubelet.Open(kubelet.SocketPath(a.opt.Cluster.Kubelet)); err != nil {
+	if k.kubelet, err = kubelet.Open(kubelet.SocketPath(a.Options.Cluster.Kubelet)); err != nil {
 		return nil, errors.Join(fmt.Errorf("kubelet: %w", err), k.runtimeDoor.Close())
 	}
 	k.plugin = deviceplugin.New(deviceplugin.Options{
-		Dir: filepath.Join(a.opt.Cluster.Kubelet, "device-plugins"), Log: a.log, Gate: k.gate, Cuts: k.cuts, Answered: a.events.Allocated,
-		Share:    a.shares[shareKubelet],
-		Holdings: &holdings{kubelet: k.kubelet, pods: k.api.Asking, begun: a.runtime.KnownPods},
+		Dir: filepath.Join(a.Options.Cluster.Kubelet, "device-plugins"), Log: a.Log, Gate: k.gate, Cuts: k.cuts, Answered: a.Allocated,
+		Share:    a.Kubelet,
+		Holdings: &holdings{kubelet: k.kubelet, pods: k.api.Asking, begun: a.Runtime.KnownPods},
 	})
 	// The monitor puts its socket there, if one runs; the folder is there first, because containers keep what they were
 	// given.
-	view := filepath.Join(a.opt.Dirs.Dir, "pods")
+	view := filepath.Join(a.Options.Dirs.Dir, "pods")
 	if err := os.MkdirAll(view, 0o755); err != nil {
 		return nil, errors.Join(fmt.Errorf("make folder of pods' own numbers: %w", err), k.close())
 	}
-	missed := &missedNews{warn: a.runtime.SetWarning, event: k.api.Event}
+	missed := &missedNews{warn: a.Runtime.SetWarning, event: k.api.Event}
 	k.inject, err = nri.New(nri.Options{
-		Socket: a.opt.Cluster.NRISocket, Log: a.log, Node: a.runtime, Pods: k.api, Starts: k.starts, Exempt: a.opt.Cluster.Exempt, Failpoints: a.opt.Failpoints, View: view,
-		HostPaths: nri.HostPaths{Guarded: a.opt.GuardedPaths(), Allowed: a.opt.Cluster.HostPaths, Namespaces: k.api},
+		Socket: a.Options.Cluster.NRISocket, Log: a.Log, Node: a.Runtime, Pods: k.api, Starts: k.Starts, Exempt: a.Options.Cluster.Exempt, Failpoints: a.Options.Failpoints, View: view,
+		HostPaths: nri.HostPaths{Guarded: a.Options.GuardedPaths(), Allowed: a.Options.Cluster.HostPaths, Namespaces: k.api},
 		Missed:    missed.tell,
-		Condition: func(why string) { a.runtime.SetPodBlocked("nri", why) },
+		Condition: func(why string) { a.Runtime.SetPodBlocked("nri", why) },
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("NRI plugin: %w", err), k.close())
 	}
 	c.tell = k.tellKubelet
-	a.runtime.AwaitWitness()
-	a.runtime.TellPods(func(ctx context.Context, ref sharing.ContainerRef, reason, message string) {
+	a.Runtime.AwaitWitness()
+	a.Runtime.TellPods(func(ctx context.Context, ref sharing.ContainerRef, reason, message string) {
 		k.api.Event(ctx, ref, reason, message, reason != node.MendedReason)
 	})
-	a.runtime.TellNode(func(ctx context.Context, reason, message string) {
+	a.Runtime.TellNode(func(ctx context.Context, reason, message string) {
 		k.api.Event(ctx, sharing.ContainerRef{}, reason, message, true)
 	})
-	a.runtime.PodLabels(k.api.Labels)
-	a.runtime.EvictPods(k.api.Evict)
-	a.runtime.TellMIG(k.tellCut)
+	a.Runtime.PodLabels(k.api.Labels)
+	a.Runtime.EvictPods(k.api.Evict)
+	a.Runtime.TellMIG(k.tellCut)
 	// Until each has spoken for itself.
-	a.runtime.SetPodBlocked("nri", "the NRI plugin is not connected to the container runtime yet")
-	a.runtime.SetPodBlocked("runtime", "the container runtime's configuration has not been read yet")
-	a.runtime.SetPodBlocked("cdi", "the CDI specs have not been written yet")
+	a.Runtime.SetPodBlocked("nri", "the NRI plugin is not connected to the container runtime yet")
+	a.Runtime.SetPodBlocked("runtime", "the container runtime's configuration has not been read yet")
+	a.Runtime.SetPodBlocked("cdi", "the CDI specs have not been written yet")
 	return k, nil
 }
 
-// run serves kubelet and the container runtime until ctx ends.
-func (k *kubernetes) run(ctx context.Context) error {
-	k.api.OnGone(k.runtime.PodGone)
+// API is the API server's client.
+func (k *Kubernetes) API() *kube.Client { return k.api }
+
+// Seen lists the containers of pods, as the container runtime has them.
+func (k *Kubernetes) Seen(ctx context.Context) ([]sharing.Seen, error) {
+	return k.runtimeDoor.Containers(ctx, containerd.NamespaceKubernetes)
+}
+
+// Run serves kubelet and the container runtime until ctx ends.
+func (k *Kubernetes) Run(ctx context.Context) error {
+	k.api.OnGone(k.Runtime.PodGone)
 	g, ctx := errgroup.WithContext(ctx)
-	k.news.to(func(reason, message string) { k.api.Event(ctx, sharing.ContainerRef{}, reason, message, true) })
-	k.configNews.to(ctx, k.api)
-	g.Go(func() error { k.watchConfigMap(ctx); return nil })
-	g.Go(func() error { k.followLabels(ctx, k.api.OwnLabels); return nil })
 	g.Go(func() error { return k.pulse.run(ctx) })
 	g.Go(func() error { return k.api.Run(ctx) })
-	g.Go(func() error { k.api.Resync(ctx, k.runtime.KnownPods, k.runtime.PodGone); return nil })
+	g.Go(func() error { k.api.Resync(ctx, k.Runtime.KnownPods, k.Runtime.PodGone); return nil })
 	g.Go(func() error { return k.inject.Run(ctx) })
 	g.Go(func() error { return k.plugin.Run(ctx) })
 	g.Go(func() error { return k.judgeRuntime(ctx) })
@@ -117,7 +118,7 @@ func (k *kubernetes) run(ctx context.Context) error {
 	g.Go(func() error { k.followLeaving(ctx); return nil })
 	g.Go(func() error { k.markNode(ctx); return nil })
 	g.Go(func() error { k.api.FollowSpec(ctx, k.cordons.tell); return nil })
-	if k.opt.Cluster.Label {
+	if k.Options.Cluster.Label {
 		g.Go(func() error { k.labelNode(ctx); return nil })
 	}
 	g.Go(func() error { k.followOthers(ctx); return nil })
@@ -125,18 +126,18 @@ func (k *kubernetes) run(ctx context.Context) error {
 	return errors.Join(err, k.close())
 }
 
-func (k *kubernetes) publisher() *publisher {
+func (k *Kubernetes) publisher() *publisher {
 	return &publisher{
-		log: k.log, changed: k.runtime.Changed, books: k.runtime.Books, renewed: k.api.Renewed(), write: k.api.PublishStatus, beat: k.api.Heartbeat,
+		log: k.Log, changed: k.Runtime.Changed, books: k.Runtime.Books, renewed: k.api.Renewed(), write: k.api.PublishStatus, beat: k.api.Heartbeat,
 		pause: publishPause, retry: publishRetry, every: heartbeatEvery,
 	}
 }
 
-func (k *kubernetes) close() error { return errors.Join(k.runtimeDoor.Close(), k.kubelet.Close()) }
+func (k *Kubernetes) close() error { return errors.Join(k.runtimeDoor.Close(), k.kubelet.Close()) }
 
 // tellKubelet tells kubelet what the node offers, and who holds what of it.
-func (k *kubernetes) tellKubelet(units []deviceplugin.Unit) {
-	pool := k.runtime.Pool()
+func (k *Kubernetes) tellKubelet(units []deviceplugin.Unit) {
+	pool := k.Runtime.Pool()
 	err := k.plugin.SetInventory(deviceplugin.Inventory{
 		Units: units, Memory: pool.Offers(config.Mode.Shared) || pool.SharesMIG() || hardwareMemory(pool), Percent: pool.Offers(config.Mode.Shared), Whole: pool.Offers(config.Mode.Whole), MIG: pool.Offers(config.Mode.MIG),
 	})
@@ -144,12 +145,12 @@ func (k *kubernetes) tellKubelet(units []deviceplugin.Unit) {
 	if err != nil {
 		text = fmt.Sprintf("kubelet cannot be told of the GPUs: %v", err)
 	}
-	k.runtime.SetPodBlocked("inventory", text)
-	k.plugin.SetHolders(k.runtime.Holders())
+	k.Runtime.SetPodBlocked("inventory", text)
+	k.plugin.SetHolders(k.Runtime.Holders())
 }
 
-// unregistered says which resources kubelet does not offer yet: it refuses for good the pods that ask for them.
-func (k *kubernetes) unregistered() []string {
+// Unregistered says which resources kubelet does not offer yet: it refuses for good the pods that ask for them.
+func (k *Kubernetes) Unregistered() []string {
 	var why []string
 	advertised := false
 	for _, s := range k.plugin.Status() {
@@ -164,20 +165,20 @@ func (k *kubernetes) unregistered() []string {
 	return why
 }
 
-// stuck says why kubelet should start this pod's container anew. What a container has of the driver was mounted when
+// Stuck says why kubelet should start this pod's container anew. What a container has of the driver was mounted when
 // it was made: device files and libraries of a driver that is loaded anew, or is another version, are not among it.
-func (k *kubernetes) stuck() string {
-	if !k.runtime.DriverGone() {
+func (k *Kubernetes) Stuck() string {
+	if !k.Runtime.DriverGone() {
 		return ""
 	}
 	return "the NVIDIA driver that was there does not answer any more; if it is loaded again, a container sees it only after a restart"
 }
 
 // cuts waits until no MIG instance is being cut for a pod. The error says which ones are.
-func (k *kubernetes) cuts(ctx context.Context) error {
+func (k *Kubernetes) cuts(ctx context.Context) error {
 	for {
-		changed := k.runtime.Changed()
-		why := k.runtime.PendingCuts()
+		changed := k.Runtime.Changed()
+		why := k.Runtime.PendingCuts()
 		if len(why) == 0 {
 			return nil
 		}
@@ -191,13 +192,13 @@ func (k *kubernetes) cuts(ctx context.Context) error {
 
 // gate waits until pods' containers may start: what kubelet waits for before each of them. The error says
 // what is not ready. An agent that has just been stopped for a while first finds out whether NRI still has it.
-func (k *kubernetes) gate(ctx context.Context) error {
+func (k *Kubernetes) gate(ctx context.Context) error {
 	for {
 		if err := k.pulse.steady(ctx); err != nil {
 			return fmt.Errorf("kerf-agent was stopped for a while, and finds out what it missed: %w", sharing.ErrUnavailable)
 		}
-		changed := k.runtime.Changed()
-		why := k.runtime.PodsNotReady()
+		changed := k.Runtime.Changed()
+		why := k.Runtime.PodsNotReady()
 		if len(why) == 0 {
 			return nil
 		}

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package cluster
 
 import (
 	"context"
@@ -24,7 +24,7 @@ const (
 
 // judgeRuntime says what of the container runtime keeps pods from being started with grants, until ctx ends. A
 // runtime that has been started anew is judged at once.
-func (k *kubernetes) judgeRuntime(ctx context.Context) error {
+func (k *Kubernetes) judgeRuntime(ctx context.Context) error {
 	t := time.NewTicker(runtimeEvery)
 	defer t.Stop()
 	for {
@@ -40,28 +40,28 @@ func (k *kubernetes) judgeRuntime(ctx context.Context) error {
 
 // judgeOnce sets one condition for each problem, and takes back those that have gone. A runtime that does not
 // answer keeps the last judgement; before the first there is none, and NRI is not connected either.
-func (k *kubernetes) judgeOnce(ctx context.Context) {
+func (k *Kubernetes) judgeOnce(ctx context.Context) {
 	ask, cancel := context.WithTimeout(ctx, runtimeDeadline)
 	defer cancel()
 	report, err := k.runtimeDoor.Report(ask)
 	if err != nil {
 		if ctx.Err() == nil {
-			k.runtime.SetWarning("container runtime", "the container runtime does not tell of its configuration: "+err.Error())
+			k.Runtime.SetWarning("container runtime", "the container runtime does not tell of its configuration: "+err.Error())
 		}
 		return
 	}
-	k.runtime.SetWarning("container runtime", "")
+	k.Runtime.SetWarning("container runtime", "")
 	blocking, warning := map[string]string{}, map[string]string{}
-	for _, p := range containerd.Verdict(report, containerd.ReadToolkit(k.opt.Cluster.ToolkitConfig), k.opt.Containers.CDI) {
+	for _, p := range containerd.Verdict(report, containerd.ReadToolkit(k.Options.Cluster.ToolkitConfig), k.Options.Containers.CDI) {
 		if p.Blocking {
 			blocking["runtime "+p.Key] = p.String()
 		} else {
 			warning["runtime "+p.Key] = p.String()
 		}
 	}
-	k.judged = renew(k.judged, blocking, k.runtime.SetPodBlocked)
-	k.doubted = renew(k.doubted, warning, k.runtime.SetWarning)
-	k.runtime.SetPodBlocked("runtime", "")
+	k.judged = renew(k.judged, blocking, k.Runtime.SetPodBlocked)
+	k.doubted = renew(k.doubted, warning, k.Runtime.SetWarning)
+	k.Runtime.SetPodBlocked("runtime", "")
 }
 
 // renew sets what is there now and takes back what was there before and is not any more.
@@ -79,10 +79,10 @@ func renew(before, now map[string]string, set func(key, sentence string)) map[st
 
 // followRuntime is the second witness beside NRI: what containerd itself tells of ends, and its list of
 // containers against the ledger.
-func (k *kubernetes) followRuntime(ctx context.Context) error {
+func (k *Kubernetes) followRuntime(ctx context.Context) error {
 	err := k.runtimeDoor.Events(ctx, func(e containerd.Event) {
 		if e.Kind != containerd.EventConnected {
-			k.runtime.ContainerGone(e.ContainerID)
+			k.Runtime.ContainerGone(e.ContainerID)
 			return
 		}
 		select {
@@ -92,14 +92,14 @@ func (k *kubernetes) followRuntime(ctx context.Context) error {
 		k.crossCheck(ctx)
 	})
 	if errors.Is(err, sharing.ErrUnsupported) || errors.Is(err, sharing.ErrInvalid) {
-		k.runtime.SetWarning("second witness", "the container runtime tells of no ends beside NRI: "+err.Error())
+		k.Runtime.SetWarning("second witness", "the container runtime tells of no ends beside NRI: "+err.Error())
 		return nil
 	}
 	return err
 }
 
 // crossCheckLoop compares now and then.
-func (k *kubernetes) crossCheckLoop(ctx context.Context) error {
+func (k *Kubernetes) crossCheckLoop(ctx context.Context) error {
 	t := time.NewTicker(crossCheckEvery)
 	defer t.Stop()
 	var missing map[string]bool
@@ -116,8 +116,8 @@ func (k *kubernetes) crossCheckLoop(ctx context.Context) error {
 
 // forgetStatic ends the claims of static pods that the container runtime has forgotten: when kubelet is no longer
 // given one, the API server may not tell. missing are those that the runtime did not have the last time.
-func (k *kubernetes) forgetStatic(ctx context.Context, missing map[string]bool) map[string]bool {
-	claims := k.runtime.PodClaims()
+func (k *Kubernetes) forgetStatic(ctx context.Context, missing map[string]bool) map[string]bool {
+	claims := k.Runtime.PodClaims()
 	if !slices.ContainsFunc(claims, func(ref sharing.ContainerRef) bool { return kube.IsStatic(ref.PodUID) }) {
 		return nil
 	}
@@ -126,13 +126,13 @@ func (k *kubernetes) forgetStatic(ctx context.Context, missing map[string]bool) 
 	there, err := k.runtimeDoor.Pods(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			k.log.Warn("static pods not looked for", "error", err.Error())
+			k.Log.Warn("static pods not looked for", "error", err.Error())
 		}
 		return nil
 	}
 	gone, missing := forgotten(claims, there, missing)
 	for _, uid := range gone {
-		k.runtime.PodGone(uid)
+		k.Runtime.PodGone(uid)
 	}
 	return missing
 }
@@ -154,14 +154,14 @@ func forgotten(claims []sharing.ContainerRef, there, last map[string]bool) (gone
 	return gone, missing
 }
 
-func (k *kubernetes) crossCheck(ctx context.Context) {
+func (k *Kubernetes) crossCheck(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, runtimeDeadline)
 	defer cancel()
 	seen, err := k.runtimeDoor.Containers(ctx, containerd.NamespaceKubernetes)
 	if err == nil {
-		err = k.runtime.CrossCheck(ctx, seen)
+		err = k.Runtime.CrossCheck(ctx, seen)
 	}
 	if err != nil && ctx.Err() == nil {
-		k.log.Warn("containers not compared with the ledger", "error", err.Error())
+		k.Log.Warn("containers not compared with the ledger", "error", err.Error())
 	}
 }

@@ -1,7 +1,9 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+// Package cluster is the agent's part for containers and for a node of a Kubernetes cluster: device plugin, NRI plugin, hook
+// socket, CDI specs, the node's object and the GPUNode.
+package cluster
 
 import (
 	"cmp"
@@ -10,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"net"
 	"os"
@@ -27,6 +30,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
 	"github.com/kerf-gpu/kerf/sharing/node/nodeserver"
+	"github.com/kerf-gpu/kerf/sharing/node/options"
 	"github.com/kerf-gpu/kerf/sharing/node/startcheck"
 )
 
@@ -38,9 +42,24 @@ const (
 	inventoryEvery = 5 * time.Second
 )
 
-// containers is what the agent is for containers: the installed hook, its socket, and the CDI specs.
-type containers struct {
-	*agent
+// Deps are what this package needs of the agent.
+type Deps struct {
+	Log     *slog.Logger
+	Options *options.Options
+	Runtime *node.Runtime
+	// State is the folder of what outlives a reboot.
+	State string
+	// Hook and Kubelet bound the listeners for kerf-hook and for kubelet.
+	Hook, Kubelet *serve.Share
+	// Allocated hears how long each answer to kubelet took.
+	Allocated func(took time.Duration)
+	// Excluded are the GPUs that the pool leaves to others.
+	Excluded func() map[sharing.GPUID]bool
+}
+
+// Containers is the agent's part for containers: the installed hook, its socket, and the CDI specs.
+type Containers struct {
+	Deps
 	known *knownGPUs
 	// writing is held while specs are written.
 	writing sync.Mutex
@@ -50,59 +69,59 @@ type containers struct {
 	hookSum   [sha256.Size]byte
 	hookLooks string
 	listener  net.Listener
-	// starts reads limits back as containers start.
-	starts *startcheck.Checker
+	// Starts reads limits back as containers start.
+	Starts *startcheck.Checker
 	// tell is told of the node's GPUs once the specs are in place; nil where nobody asks.
 	tell func([]deviceplugin.Unit)
 	// said is the last error of the specs, so that it is logged once.
 	said string
 }
 
-// newContainers installs the hook and opens its socket.
-func newContainers(a *agent) (*containers, error) {
+// NewContainers installs the hook and opens its socket.
+func NewContainers(a Deps) (*Containers, error) {
 	boot, err := process.BootID()
 	if err != nil {
 		return nil, fmt.Errorf("boot id: %w", err)
 	}
-	c := &containers{agent: a, starts: startcheck.New(a.runtime, a.log), known: loadKnown(filepath.Join(a.opt.Dirs.Dir, "inventory.json"), boot, a.log)}
-	if c.hookPath, err = a.installHook(); err != nil {
+	c := &Containers{Deps: a, Starts: startcheck.New(a.Runtime, a.Log), known: loadKnown(filepath.Join(a.Options.Dirs.Dir, "inventory.json"), boot, a.Log)}
+	if c.hookPath, err = c.installHook(); err != nil {
 		return nil, err
 	}
 	if c.hookSum, err = cdi.HookSum(c.hookPath); err != nil {
 		return nil, fmt.Errorf("installed hook: %w", err)
 	}
-	a.runtime.ShowMIG(c.showMIG)
-	c.specs = cdi.NewKeeper(a.opt.Containers.CDI, filepath.SplitList(a.opt.Containers.CDISources), cdi.Hook{Path: c.hookPath, Socket: filepath.Join(a.opt.Dirs.Dir, hookSocket)})
-	c.listener, err = a.listenHook()
+	a.Runtime.ShowMIG(c.showMIG)
+	c.specs = cdi.NewKeeper(a.Options.Containers.CDI, filepath.SplitList(a.Options.Containers.CDISources), cdi.Hook{Path: c.hookPath, Socket: filepath.Join(a.Options.Dirs.Dir, hookSocket)})
+	c.listener, err = c.listenHook()
 	return c, err
 }
 
-// serveHook answers kerf-hook until ctx ends.
-func (c *containers) serveHook(ctx context.Context) error {
-	return oci.NewServer(c, c.log, c.opt.Version).Serve(ctx, c.shares[shareHook].Listen(c.listener, serve.Rules{Wait: true}))
+// ServeHook answers kerf-hook until ctx ends.
+func (c *Containers) ServeHook(ctx context.Context) error {
+	return oci.NewServer(c, c.Log, c.Options.Version).Serve(ctx, c.Deps.Hook.Listen(c.listener, serve.Rules{Wait: true}))
 }
 
 // ArmContainer implements oci.Armer. NRI tells of the starts of pods' containers; one that is no pod's is checked again
 // from here.
-func (c *containers) ArmContainer(ctx context.Context, call sharing.HookCall) error {
-	err := c.runtime.ArmContainer(ctx, call)
+func (c *Containers) ArmContainer(ctx context.Context, call sharing.HookCall) error {
+	err := c.Runtime.ArmContainer(ctx, call)
 	if err == nil && call.Grant != "" {
-		c.starts.Again(call.ContainerID)
+		c.Starts.Again(call.ContainerID)
 	}
 	return err
 }
 
-// hook is where containers of no pod find what arms them.
-func (c *containers) hook() nodeserver.Hook {
-	return nodeserver.Hook{Path: c.hookPath, Socket: filepath.Join(c.opt.Dirs.Dir, hookSocket), CDIDirs: []string{c.opt.Containers.
+// Hook is where containers of no pod find what arms them.
+func (c *Containers) Hook() nodeserver.Hook {
+	return nodeserver.Hook{Path: c.hookPath, Socket: filepath.Join(c.Options.Dirs.Dir, hookSocket), CDIDirs: []string{c.Options.Containers.
 
 		// listenHook opens the socket that kerf-hook asks on, for root alone.
 		CDI}}
 }
 
-func (a *agent) listenHook() (net.Listener, error) {
-	path := filepath.Join(a.opt.Dirs.Dir, hookSocket)
-	l, err := listenUnix(path, os.Getegid())
+func (c *Containers) listenHook() (net.Listener, error) {
+	path := filepath.Join(c.Options.Dirs.Dir, hookSocket)
+	l, err := serve.ListenUnix(path, os.Getegid())
 	if err != nil {
 		return nil, err
 	}
@@ -114,8 +133,8 @@ func (a *agent) listenHook() (net.Listener, error) {
 
 // installHook puts kerf-hook where the container runtime finds it on the host, under this version, and
 // returns its path.
-func (a *agent) installHook() (string, error) {
-	binary := a.opt.Containers.Hook
+func (c *Containers) installHook() (string, error) {
+	binary := c.Options.Containers.Hook
 	if binary == "" {
 		self, err := os.Executable()
 		if err != nil {
@@ -126,19 +145,19 @@ func (a *agent) installHook() (string, error) {
 	if _, err := os.Stat(binary); errors.Is(err, fs.ErrNotExist) {
 		return "", sharing.Invalid("--hook-binary", binary, "put kerf-hook beside kerf-agent, or name its path", "does not exist")
 	}
-	path, err := cdi.InstallHook(a.opt.Containers.Hooks, a.opt.Version, binary)
+	path, err := cdi.InstallHook(c.Options.Containers.Hooks, c.Options.Version, binary)
 	if err != nil {
 		return "", fmt.Errorf("install kerf-hook: %w", err)
 	}
 	return path, nil
 }
 
-// followInventory keeps the CDI specs, and kubelet, told of the node's GPUs until ctx ends.
-func (c *containers) followInventory(ctx context.Context) error {
+// FollowInventory keeps the CDI specs, and kubelet, told of the node's GPUs until ctx ends.
+func (c *Containers) FollowInventory(ctx context.Context) error {
 	t := time.NewTicker(inventoryEvery)
 	defer t.Stop()
 	for {
-		changed := c.runtime.Changed()
+		changed := c.Runtime.Changed()
 		c.tellInventory()
 		select {
 		case <-ctx.Done():
@@ -150,32 +169,32 @@ func (c *containers) followInventory(ctx context.Context) error {
 }
 
 // tellInventory tells of the GPUs once the specs that name them are on the disk.
-func (c *containers) tellInventory() {
-	if !c.runtime.DriverSeen() {
+func (c *Containers) tellInventory() {
+	if !c.Runtime.DriverSeen() {
 		// Nothing is registered yet: what is only remembered would be offered as lost, and kubelet refuses for
 		// good the pods that are bound meanwhile.
 		return
 	}
-	gpus := c.runtime.Inventory()
-	pool := c.runtime.Pool()
+	gpus := c.Runtime.Inventory()
+	pool := c.Runtime.Pool()
 	units := c.known.take(gpus, cutRules{
-		most: c.runtime.MIGMost(), turns: c.runtime.MIGTurns(), memory: hardwareMemory(pool), shared: c.runtime.MIGShared(), gives: givesOf(pool), excluded: c.isExcluded(),
+		most: c.Runtime.MIGMost(), turns: c.Runtime.MIGTurns(), memory: hardwareMemory(pool), shared: c.Runtime.MIGShared(), gives: givesOf(pool), excluded: c.Excluded(),
 	})
 	if len(units) == 0 {
-		c.runtime.SetPodBlocked("units", "no GPU of this node can be given: the driver shows none, or the pool's rules leave them all to others; kerf status shows what is there")
+		c.Runtime.SetPodBlocked("units", "no GPU of this node can be given: the driver shows none, or the pool's rules leave them all to others; kerf status shows what is there")
 		return
 	}
-	c.runtime.SetPodBlocked("units", "")
+	c.Runtime.SetPodBlocked("units", "")
 	err := c.writeSpecs(units, gpus)
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
 	if text != c.said && err != nil {
-		c.log.Error("CDI specs are not as containers need them", "error", text)
+		c.Log.Error("CDI specs are not as containers need them", "error", text)
 	}
 	c.said = text
-	c.runtime.SetPodBlocked("cdi", text)
+	c.Runtime.SetPodBlocked("cdi", text)
 	if err == nil && c.tell != nil {
 		c.tell(units)
 	}
@@ -195,7 +214,7 @@ func hardwareMemory(p config.Pool) bool {
 }
 
 // showMIG writes the CDI devices of containers' MIG instances.
-func (c *containers) showMIG(_ context.Context, devices []node.MIGShown) error {
+func (c *Containers) showMIG(_ context.Context, devices []node.MIGShown) error {
 	list := make([]cdi.Instance, len(devices))
 	for i, d := range devices {
 		list[i] = cdi.Instance{UUID: d.Device.UUID, GPU: d.GPU}
@@ -207,20 +226,20 @@ func (c *containers) showMIG(_ context.Context, devices []node.MIGShown) error {
 	defer c.writing.Unlock()
 	written, err := c.specs.Instances(list)
 	if written {
-		c.log.Info("CDI spec of MIG instances written", "dir", c.opt.Containers.CDI, "instances", len(list))
+		c.Log.Info("CDI spec of MIG instances written", "dir", c.Options.Containers.CDI, "instances", len(list))
 	}
 	return err
 }
 
 // writeSpecs makes sure that every name which kubelet may be answered with, and every GPU, has its CDI
 // device on the disk, and that the hook which they name is there as it was installed.
-func (c *containers) writeSpecs(units []deviceplugin.Unit, gpus []sharing.GPU) error {
+func (c *Containers) writeSpecs(units []deviceplugin.Unit, gpus []sharing.GPU) error {
 	if looks := cdi.HookLooks(c.hookPath); looks == "" || looks != c.hookLooks {
 		if cdi.VerifyHook(c.hookPath, c.hookSum) != nil {
 			if _, err := c.installHook(); err != nil {
 				return err
 			}
-			c.log.Warn("kerf-hook was not as it was installed, and was put back", "path", c.hookPath)
+			c.Log.Warn("kerf-hook was not as it was installed, and was put back", "path", c.hookPath)
 			looks = "" // written just now: once more at the next look
 		}
 		c.hookLooks = looks
@@ -239,7 +258,7 @@ func (c *containers) writeSpecs(units []deviceplugin.Unit, gpus []sharing.GPU) e
 	defer c.writing.Unlock()
 	kept, err := c.specs.Keep(m, present(gpus))
 	if len(kept.Written) > 0 {
-		c.log.Info("CDI specs written", "dir", c.opt.Containers.CDI, "files", kept.Written)
+		c.Log.Info("CDI specs written", "dir", c.Options.Containers.CDI, "files", kept.Written)
 	}
 	errs := []error{err}
 	for _, id := range slices.Sorted(maps.Keys(kept.Left)) {

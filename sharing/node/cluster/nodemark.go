@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package cluster
 
 import (
 	"context"
@@ -17,13 +17,13 @@ import (
 
 // followLeaving stops new grants while the node has a taint which says that it will be taken away, as far as the pool names
 // such taints.
-func (k *kubernetes) followLeaving(ctx context.Context) {
+func (k *Kubernetes) followLeaving(ctx context.Context) {
 	for ctx.Err() == nil {
-		changed := k.runtime.Changed()
-		keys := k.runtime.Pool().Health.SpotTaints
+		changed := k.Runtime.Changed()
+		keys := k.Runtime.Pool().Health.SpotTaints
 		if len(keys) == 0 {
-			k.runtime.SetLeaving(ctx, "")
-			k.runtime.SetWarning("leaving", "")
+			k.Runtime.SetLeaving(ctx, "")
+			k.Runtime.SetWarning("leaving", "")
 			select {
 			case <-ctx.Done():
 			case <-changed:
@@ -35,7 +35,7 @@ func (k *kubernetes) followLeaving(ctx context.Context) {
 }
 
 // followTaints returns when the pool names other taints.
-func (k *kubernetes) followTaints(ctx context.Context, keys []string) {
+func (k *Kubernetes) followTaints(ctx context.Context, keys []string) {
 	ctx, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -44,8 +44,8 @@ func (k *kubernetes) followTaints(ctx context.Context, keys []string) {
 	}()
 	defer func() { stop(); <-done }()
 	for {
-		changed := k.runtime.Changed()
-		if !slices.Equal(keys, k.runtime.Pool().Health.SpotTaints) {
+		changed := k.Runtime.Changed()
+		if !slices.Equal(keys, k.Runtime.Pool().Health.SpotTaints) {
 			return
 		}
 		select {
@@ -57,13 +57,13 @@ func (k *kubernetes) followTaints(ctx context.Context, keys []string) {
 }
 
 // seeTaints takes the node's taints. While they cannot be read, what was known of them stays.
-func (k *kubernetes) seeTaints(ctx context.Context, keys, taints []string, err error) {
+func (k *Kubernetes) seeTaints(ctx context.Context, keys, taints []string, err error) {
 	if err != nil {
-		k.runtime.SetWarning("leaving", "the node's taints (health.spotTaints) cannot be read: "+err.Error())
+		k.Runtime.SetWarning("leaving", "the node's taints (health.spotTaints) cannot be read: "+err.Error())
 		return
 	}
-	k.runtime.SetWarning("leaving", "")
-	k.runtime.SetLeaving(ctx, leaving(keys, taints))
+	k.Runtime.SetWarning("leaving", "")
+	k.Runtime.SetLeaving(ctx, leaving(keys, taints))
 }
 
 // leaving says why the node will be taken away, empty where it will not.
@@ -77,13 +77,13 @@ func leaving(keys, taints []string) string {
 }
 
 // markNode keeps condition and taint of the node's object as the pool wants them.
-func (k *kubernetes) markNode(ctx context.Context) {
-	failures, wait := teller{log: k.log, what: "node"}, publishRetry
+func (k *Kubernetes) markNode(ctx context.Context) {
+	failures, wait := teller{log: k.Log, what: "node"}, publishRetry
 	var last kube.NodeMark
 	for written := false; ctx.Err() == nil; {
-		changed := k.runtime.Changed()
-		mode := k.runtime.Pool().Health.Node
-		mark := markOf(mode, k.runtime.Inventory())
+		changed := k.Runtime.Changed()
+		mode := k.Runtime.Pool().Health.Node
+		mark := markOf(mode, k.Runtime.Inventory())
 		if mode == config.NodeMarkNone && !written || written && mark == last {
 			select {
 			case <-ctx.Done():
@@ -98,7 +98,7 @@ func (k *kubernetes) markNode(ctx context.Context) {
 		if err != nil {
 			text = "the node's object does not show how its GPUs are (health.node): " + err.Error()
 		}
-		k.runtime.SetWarning("node-mark", text)
+		k.Runtime.SetWarning("node-mark", text)
 		if err != nil {
 			if !sleep.For(ctx, wait) {
 				return

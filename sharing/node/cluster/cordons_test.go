@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package cluster
 
 import (
 	"log/slog"
@@ -55,7 +55,7 @@ func TestCordons(t *testing.T) {
 	if len(set) != 2 || len(set[1]) != 0 || warned != "" {
 		t.Errorf("handed back: %v, %q", set, warned)
 	}
-	if err := os.WriteFile(filepath.Join(dir, cordonsFile), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, CordonsFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if start(); warned == "" {

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package cluster
 
 import (
 	"context"
@@ -20,6 +20,7 @@ import (
 	"github.com/kerf-gpu/kerf/deviceplugin"
 	"github.com/kerf-gpu/kerf/deviceplugin/fakekubelet"
 	"github.com/kerf-gpu/kerf/internal/serve"
+	"github.com/kerf-gpu/kerf/internal/serve/limit"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -71,7 +72,10 @@ func startComing(t *testing.T, door func(*fakekubelet.Kubelet) podResources) *co
 		t.Fatal(err)
 	}
 	t.Cleanup(c.k.Stop)
-	c.p = deviceplugin.New(deviceplugin.Options{Dir: dir, Share: serve.NewShare(listenerShares()[1]), Holdings: &holdings{
+	share := serve.NewShare(limit.Share{Name: "kubelet", Fixed: true, Bounds: limit.Bounds{
+		Conns: 64, PeerConns: 64, Requests: 256, PeerRequests: 256, Streams: 64, PeerStreams: 64, Bytes: 8 << 20, PeerBytes: 8 << 20,
+	}})
+	c.p = deviceplugin.New(deviceplugin.Options{Dir: dir, Share: share, Holdings: &holdings{
 		kubelet: door(c.k),
 		pods: func() ([]sharing.Pod, bool) {
 			c.mu.Lock()

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package cluster
 
 import (
 	"cmp"
@@ -125,7 +125,7 @@ func TestTheClusterIsToldOfAFaultWithinFiveSeconds(t *testing.T) {
 						gpus: []sharing.GPUID{"GPU-0", bad, other, "GPU-3"}, known: map[sharing.GPUID]sharing.Health{}, told: map[sharing.GPUID]string{},
 					}
 					ctx, cancel := context.WithCancel(t.Context())
-					w := &health.Watch{Driver: n, GPUs: n.gpus, Log: slog.New(slog.DiscardHandler), Tell: n.tell, Every: probeEvery, Deadline: probeDeadline}
+					w := &health.Watch{Driver: n, GPUs: n.gpus, Log: slog.New(slog.DiscardHandler), Tell: n.tell, Every: health.Interval, Deadline: health.Deadline}
 					p := &publisher{
 						log: slog.New(slog.DiscardHandler), changed: n.wait, books: n.books, write: n.write,
 						beat:  func(context.Context, time.Time, time.Duration) error { return nil },
