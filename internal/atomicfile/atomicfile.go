@@ -13,6 +13,9 @@
 // Not covered: two writers of one path (each leaves a whole file, the later rename wins; a caller that cares
 // holds a lock), a disk that lies about flushing, and ownership and extended attributes of the old file,
 // which are not carried over.
+//
+// containerd's pkg/atomicfile cannot replace this package. It does not flush the directory. Its temporary files have no
+// prefix by which CleanTemp could know them. It has no step between flush and rename, which Generations needs.
 package atomicfile
 
 import (
