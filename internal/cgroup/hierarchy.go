@@ -44,7 +44,7 @@ func Default() (Hierarchy, error) {
 			return Hierarchy{Mount: p}, nil
 		}
 	}
-	return Hierarchy{}, errNone()
+	return Hierarchy{}, fmt.Errorf("find cgroup v2: no mount of the whole hierarchy in the mount table: %w", sharing.ErrUnsupported)
 }
 
 func isCgroup2(p string) bool {

@@ -17,26 +17,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Find returns the cgroup v2 hierarchy that a mountinfo table (proc(5)) shows. Of several mounts the usual
-// place wins, then that of hybrid systems, then the table's order. A mount of only a part of the hierarchy
-// does not count. It is sharing.ErrUnsupported when there is none. It reads only the table; Default checks
-// the filesystem too.
-func Find(table io.Reader) (Hierarchy, error) {
-	all, err := candidates(table)
-	if err != nil {
-		return Hierarchy{}, err
-	}
-	if len(all) == 0 {
-		return Hierarchy{}, errNone()
-	}
-	return Hierarchy{Mount: all[0]}, nil
-}
-
-func errNone() error {
-	return fmt.Errorf("find cgroup v2: no mount of the whole hierarchy in the mount table: %w", sharing.ErrUnsupported)
-}
-
-// candidates returns the mount points of whole cgroup v2 hierarchies, best first.
+// candidates returns the mount points of whole cgroup v2 hierarchies in a mount table (proc(5)). The usual place comes
+// first, then that of hybrid systems, then the others in the table's order. A mount of a part of the hierarchy does not
+// count.
 func candidates(table io.Reader) ([]string, error) {
 	var found []string
 	err := eachMount(table, func(m *mountinfo.Info) {

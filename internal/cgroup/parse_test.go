@@ -6,6 +6,7 @@ package cgroup
 import (
 	"errors"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,7 +15,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-func TestFind(t *testing.T) {
+func TestCandidates(t *testing.T) {
 	const (
 		proc    = "22 27 0:21 / /proc rw,relatime - proc proc rw\n"
 		tmpfs   = "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n"
@@ -25,38 +26,33 @@ func TestFind(t *testing.T) {
 		long    = "60 27 0:40 / /var/lib/layers rw - overlay overlay rw,lowerdir="
 		partial = "51 27 0:26 /kubepods/pod1 /sys/fs/cgroup ro - cgroup2 cgroup ro\n"
 	)
+	at := func(points ...string) []string { return points }
 	tests := map[string]struct {
 		in   string
-		want string // "" means none
+		want []string
 	}{
-		"usual":                      {proc + usual, "/sys/fs/cgroup"},
-		"hybrid":                     {proc + tmpfs + v1 + hybrid, "/sys/fs/cgroup/unified"},
-		"other place, escaped":       {proc + other, "/mnt/my cgroup\t\\x"},
-		"usual before others":        {other + usual, "/sys/fs/cgroup"},
-		"hybrid before others":       {other + hybrid, "/sys/fs/cgroup/unified"},
-		"part of the hierarchy":      {proc + partial, ""},
-		"part, and the whole too":    {partial + other, "/mnt/my cgroup\t\\x"},
-		"covered by a later mount":   {usual + tmpfs, ""},
-		"hidden beneath a later one": {hybrid + tmpfs, ""},
-		"version 1 only":             {proc + tmpfs + v1, ""},
-		"beside a very long line":    {long + strings.Repeat("/a", 50000) + "\n" + usual, "/sys/fs/cgroup"},
-		"beside a line of rubbish":   {"x y\n" + usual + "1 2 0:3 / /a\\9 rw - tmpfs tmpfs rw\n", "/sys/fs/cgroup"},
-		"empty source and options":   {"30 24 0:26 / /sys/fs/cgroup rw - cgroup2  rw\n", "/sys/fs/cgroup"},
-		"empty":                      {"", ""},
-		"rubbish":                    {"x\n - \n1 2 3 - cgroup2\n", ""},
-		"no newline at the end":      {strings.TrimSuffix(usual, "\n"), "/sys/fs/cgroup"},
+		"usual":                      {proc + usual, at("/sys/fs/cgroup")},
+		"hybrid":                     {proc + tmpfs + v1 + hybrid, at("/sys/fs/cgroup/unified")},
+		"other place, escaped":       {proc + other, at("/mnt/my cgroup\t\\x")},
+		"usual before others":        {other + usual, at("/sys/fs/cgroup", "/mnt/my cgroup\t\\x")},
+		"hybrid before others":       {other + hybrid, at("/sys/fs/cgroup/unified", "/mnt/my cgroup\t\\x")},
+		"part of the hierarchy":      {proc + partial, nil},
+		"part, and the whole too":    {partial + other, at("/mnt/my cgroup\t\\x")},
+		"covered by a later mount":   {usual + tmpfs, nil},
+		"hidden beneath a later one": {hybrid + tmpfs, nil},
+		"version 1 only":             {proc + tmpfs + v1, nil},
+		"beside a very long line":    {long + strings.Repeat("/a", 50000) + "\n" + usual, at("/sys/fs/cgroup")},
+		"beside a line of rubbish":   {"x y\n" + usual + "1 2 0:3 / /a\\9 rw - tmpfs tmpfs rw\n", at("/sys/fs/cgroup")},
+		"empty source and options":   {"30 24 0:26 / /sys/fs/cgroup rw - cgroup2  rw\n", at("/sys/fs/cgroup")},
+		"empty":                      {"", nil},
+		"rubbish":                    {"x\n - \n1 2 3 - cgroup2\n", nil},
+		"no newline at the end":      {strings.TrimSuffix(usual, "\n"), at("/sys/fs/cgroup")},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			h, err := Find(strings.NewReader(tc.in))
-			if tc.want == "" {
-				if !errors.Is(err, sharing.ErrUnsupported) {
-					t.Errorf("%+v, %v; want ErrUnsupported", h, err)
-				}
-				return
-			}
-			if err != nil || h.Mount != tc.want {
-				t.Errorf("%q, %v; want %q", h.Mount, err, tc.want)
+			all, err := candidates(strings.NewReader(tc.in))
+			if err != nil || !slices.Equal(all, tc.want) {
+				t.Errorf("%q, %v; want %q", all, err, tc.want)
 			}
 		})
 	}
@@ -82,18 +78,21 @@ type brokenReader struct{}
 
 func (brokenReader) Read([]byte) (int, error) { return 0, errors.New("broken") }
 
-func TestFindTellsThatItCouldNotRead(t *testing.T) {
-	if _, err := Find(brokenReader{}); !errors.Is(err, sharing.ErrUnavailable) {
+func TestUnreadableTableIsAnError(t *testing.T) {
+	if _, err := candidates(brokenReader{}); !errors.Is(err, sharing.ErrUnavailable) {
 		t.Errorf("%v, want ErrUnavailable", err)
 	}
 }
 
-func FuzzFind(f *testing.F) {
+func FuzzCandidates(f *testing.F) {
 	f.Add("41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw\n")
 	f.Add(`1 1 0:1 / /a\0 rw - cgroup2 x rw`)
 	f.Fuzz(func(t *testing.T, s string) {
-		if h, err := Find(strings.NewReader(s)); err == nil && !path.IsAbs(h.Mount) {
-			t.Errorf("mount %q is not absolute", h.Mount)
+		all, _ := candidates(strings.NewReader(s)) // a line may be too long
+		for _, p := range all {
+			if !path.IsAbs(p) {
+				t.Errorf("mount %q is not absolute", p)
+			}
 		}
 	})
 }

@@ -20,13 +20,9 @@ const subtreeControl = "cgroup.subtree_control"
 // keepControllers calls run, and then disables the controllers that it has enabled in the root of cgroup v2. runc enables
 // all of them on the way to its containers, and crun takes no machine with cgroup v1 where cgroup v2 has some.
 func keepControllers(run func() int) (status int, err error) {
-	file, err := os.Open("/proc/self/mountinfo")
+	h, err := cgroup.Default()
 	if err != nil {
-		return run(), fmt.Errorf("find cgroup v2: %w", err)
-	}
-	h, err := cgroup.Find(file)
-	if err = errors.Join(err, file.Close()); err != nil {
-		return run(), fmt.Errorf("find cgroup v2: %w", err)
+		return run(), fmt.Errorf("keep the controllers of cgroup v2: %w", err)
 	}
 	before := enabledIn(h.Mount)
 	status = run()
