@@ -93,6 +93,8 @@ var layers = []layer{
 	{"sharing/node/options/...", "the agent's flags are values that each of its parts can read", []string{"sharing", "sharing/caps", "sharing/doctor", "internal/failpoint", "internal/process"}},
 	{"sharing/node/uninstall/...", "what the agent has put on a node is removed through the doors, without the runtime",
 		with(tools, "sharing", "sharing/caps/gpumode", "sharing/caps/mps", "sharing/node/checkpoint", "sharing/node/record", "internal/*")},
+	{"sharing/node/settings/...", "the settings of GPUs follow from the configuration in force; the driver is reached through its door",
+		with(tools, "sharing", "sharing/config", "sharing/config/change", "sharing/caps/gpumode", "sharing/node", "sharing/node/options", "internal/kube", "internal/nvml", "internal/nvidiasmi")},
 	{"sharing/node/cluster/...", "what a node of a cluster needs joins the node runtime with kubelet, container runtime and API server",
 		[]string{"sharing/...", "mig/...", "api/...", "internal/*", "monitor/*", "deviceplugin/...", "hooks/*"}},
 	{"sharing/node/agent/...", "the agent joins the node runtime with driver, container runtime, kubelet and API server",

@@ -111,7 +111,7 @@ Shown by ` + "`sim/lib/libtest.TestDaemonListsNoManagedMemory`" + `, ` + "`shari
 | ten thousand names of pods, over a day | as many series as grants live | ` + "`monitor/exposition.TestSeriesAreAsManyAsGrantsLive`, `monitor/collect.TestADayOfPods`" + ` |
 | requests without a token to the ports of agent and monitor | metrics and health alone, and nothing that changes anything | ` + "`sharing/node/agent.TestHTTP`" + ` |
 | a program that is run in the container beside the one that it was made for (` + "`kubectl exec`" + `) | under the same cap | ` + "`test/e2e.TestOlderDriver`" + ` |
-| the rules of sharing edited to be wrong, or deleted, by a role that is too broad | the last good ones stay in force, and their hash and the mistakes are shown | ` + "`sharing/node/agent.TestFollowConfig`, `sharing/node/agent.TestFallback`" + ` |
+| the rules of sharing edited to be wrong, or deleted, by a role that is too broad | the last good ones stay in force, and their hash and the mistakes are shown | ` + "`sharing/node/settings.TestFollowConfig`, `sharing/node/settings.TestFallback`" + ` |
 | a stolen token of another node, to write a node's report | refused at admission | ` + "`test/e2e.TestGPUNode`, `test/e2e.TestPolicies`" + ` |
 
 ## Attacks that the matrix does not have

@@ -41,13 +41,13 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/audit/file"
 	"github.com/kerf-gpu/kerf/sharing/caps"
 	"github.com/kerf-gpu/kerf/sharing/config"
-	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/node"
 	"github.com/kerf-gpu/kerf/sharing/node/cluster"
 	"github.com/kerf-gpu/kerf/sharing/node/contextprobe"
 	"github.com/kerf-gpu/kerf/sharing/node/metrics"
 	"github.com/kerf-gpu/kerf/sharing/node/nodeserver"
 	"github.com/kerf-gpu/kerf/sharing/node/options"
+	"github.com/kerf-gpu/kerf/sharing/node/settings"
 )
 
 // agent wires the parts together and owns every goroutine.
@@ -61,22 +61,9 @@ type agent struct {
 	// audit is nil where none can be kept, and auditFault then says why.
 	audit      *file.Log
 	auditFault string
-	// prices are those of the configuration in force; nil for none.
-	prices atomic.Pointer[config.Prices]
-	// pool is the node's pool in force, rules what holds of it for the GPUs, and excluded are those that are left to others.
-	pool     atomic.Pointer[config.Pool]
-	rules    gpuRules
-	excluded atomic.Pointer[map[sharing.GPUID]bool]
-	// found are the documents that the ConfigMap has had, and configNews tells the node's events of them.
-	found chan change.Candidate
-	// apiSilent is true while the API server does not tell of the ConfigMap.
-	apiSilent  atomic.Bool
-	configNews configNews
-	// own are the labels of the node's object, nil where there is none, and relabelled tells that they have changed; inForce
-	// is the document in force, for who follows the documents.
-	own        atomic.Pointer[map[string]string]
-	relabelled chan struct{}
-	inForce    change.Candidate
+	// source owns the configuration in force, and rules the settings of the GPUs.
+	source *settings.Source
+	rules  *settings.Rules
 	// boot is the kernel's boot id.
 	boot    string
 	cgroups cgroup.Hierarchy
@@ -154,7 +141,7 @@ func (a *agent) run(ctx context.Context) error {
 	if err := a.runtime.Restore(ctx); err != nil {
 		return errors.Join(fmt.Errorf("restore: %w", err), stopAudit())
 	}
-	a.runtime.KeepSettings(a.rules.now)
+	a.runtime.KeepSettings(a.rules.Now())
 	err = a.serve(ctx, reg)
 	a.leaveCgroups()
 	return errors.Join(err, stopAudit())
@@ -201,31 +188,35 @@ func (a *agent) build(reg *prometheus.Registry) error {
 		return fmt.Errorf("boot id: %w", err)
 	}
 	conf := config.Default()
-	pool, err := conf.PoolFor(a.poolLabels())
+	pool, err := conf.PoolFor(a.opt.Source.Labels)
 	if err != nil {
 		return fmt.Errorf("built-in configuration: %w", err)
 	}
-	a.pool.Store(&pool)
-	a.boot, a.found, a.relabelled = boot, make(chan change.Candidate), make(chan struct{})
-	a.loadRules(boot)
+	a.boot = boot
 	if err := a.findLibrary(); err != nil {
 		return err
 	}
 	a.events = metrics.NewEvents(reg)
 	a.readUsers("")
 	a.mps = a.newMPS(boot)
+	noPods := noMPSForPods()
 	a.openAudit()
 	a.contexts = contextprobe.Load(filepath.Join(a.opt.Dirs.Dir, "contexts.json"), a.log)
 	a.runtime = node.New(node.Options{
 		Log: a.log, Cgroups: a.cgroups, Parent: a.cgroupParent,
 		RecordPath: filepath.Join(a.opt.Dirs.Dir, "record.json"), BootID: boot, NewID: newID,
 		DevRoot: a.opt.Driver.DevRoot, CapsRoot: a.opt.Driver.CapsRoot, Version: a.opt.Version, GPUSettings: a.opt.Driver.Settings, Config: conf, Pool: pool,
-		Observer: a.events, Failpoints: a.opt.Failpoints, OwnerOf: a.users.OwnerOf, MPS: a.mps.forRuntime(), NoMPSForPods: noMPSForPods(),
+		Observer: a.events, Failpoints: a.opt.Failpoints, OwnerOf: a.users.OwnerOf, MPS: a.mps.forRuntime(), NoMPSForPods: noPods,
 		Client:   node.ClientPaths{Dir: a.preload.Dir, Library: a.preload.Library},
 		Contexts: a.contexts,
 		Audit:    a.auditTo(),
 	})
 	a.runtime.SetWarning("audit", a.auditFault)
+	deps := settings.Deps{
+		Log: a.log, Options: &a.opt, Runtime: a.runtime, Events: a.events, State: a.state, Boot: boot, NoMPSForPods: noPods,
+	}
+	a.source = settings.NewSource(deps, pool)
+	a.rules = settings.NewRules(deps, a.source.Pool)
 	reg.MustRegister(
 		metrics.NewCollector(func(ctx context.Context) *nodev1.GetNodeResponse { return nodeserver.Message(a.runtime.State(ctx)) }),
 		servemetrics.New(a.shares), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -277,13 +268,13 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 		tell = probes{unready: k.Unregistered, stuck: k.Stuck}
 	}
 	if a.audit != nil {
-		tell.usage = newUsageLog(a.log, a.auditPath(), a.pricesNow)
+		tell.usage = newUsageLog(a.log, a.auditPath(), a.source.Prices)
 	}
 	if k != nil {
 		a.seen = k.Seen
-		a.firstLabels(ctx, k.API().OwnLabels)
+		a.source.FirstLabels(ctx, k.API().OwnLabels)
 	}
-	first := a.firstConfig()
+	first := a.source.First()
 	if a.opt.ReadOnly() {
 		a.log.Info("started with read-only GPU settings", "unchanged", sharing.GPUSettingsNames)
 	}
@@ -297,9 +288,9 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 	if k != nil {
 		api := k.API()
 		a.news.to(func(reason, message string) { api.Event(ctx, sharing.ContainerRef{}, reason, message, true) })
-		a.configNews.to(ctx, api)
-		g.Go(func() error { a.watchConfigMap(ctx, api); return nil })
-		g.Go(func() error { a.followLabels(ctx, api.OwnLabels); return nil })
+		a.source.Announce(ctx, api)
+		g.Go(func() error { a.source.WatchConfigMap(ctx, api); return nil })
+		g.Go(func() error { a.source.FollowLabels(ctx, api.OwnLabels); return nil })
 		g.Go(func() error { return k.Run(ctx) })
 	}
 	g.Go(func() error { boundMemory(ctx); return nil })
@@ -309,7 +300,7 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 	for _, l := range httpListeners {
 		g.Go(func() error { return serveHTTP(ctx, l, a.runtime, reg, tell) })
 	}
-	g.Go(func() error { return a.followConfig(ctx, first) })
+	g.Go(func() error { return a.source.Follow(ctx, first) })
 	g.Go(func() error { return a.followDriver(ctx) })
 	if a.mps.sup != nil {
 		g.Go(func() error {
@@ -326,7 +317,7 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 func (a *agent) clusterDeps() cluster.Deps {
 	return cluster.Deps{
 		Log: a.log, Options: &a.opt, Runtime: a.runtime, State: a.state, Hook: a.shares[shareHook], Kubelet: a.shares[shareKubelet],
-		Allocated: a.events.Allocated, Excluded: a.isExcluded,
+		Allocated: a.events.Allocated, Excluded: a.rules.Excluded,
 	}
 }
 

@@ -20,7 +20,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kerf-gpu/kerf/internal/serve"
-	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/node/options"
 )
 
@@ -36,85 +35,6 @@ func built(t *testing.T, config string) (*agent, *bytes.Buffer) {
 		t.Fatal(err)
 	}
 	return a, &log
-}
-
-const (
-	goodConfig = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  pools:\n  - name: one\n"
-	otherGood  = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  pools:\n  - name: two\n"
-	badConfig  = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  pools:\n  - name: one\n    colour: red\n    place: sideways\n"
-)
-
-// load does what following the document does once it has settled; it returns the hash of what it found.
-func load(a *agent, seen string) string {
-	if seen == "" {
-		return a.firstConfig()
-	}
-	var s change.Settling
-	s.Seen(seen)
-	c := a.fileCandidate()
-	s.Offer(time.Now(), c)
-	good, bad, _ := s.Due(time.Now().Add(time.Second))
-	if good != nil {
-		a.useConfig(*good)
-	}
-	if bad != nil {
-		a.refuseConfig(*bad, false)
-	}
-	return c.Hash
-}
-
-func TestConfigLifeCycle(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "config.yaml")
-	write := func(text string) {
-		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pool := func(a *agent) string { return a.runtime.State(t.Context()).Pool }
-	blocked := func(a *agent) bool {
-		return strings.Contains(strings.Join(a.runtime.NotReady(), "\n"), "configuration")
-	}
-
-	write(badConfig)
-	a, log := built(t, file)
-	seen := load(a, "")
-	if !blocked(a) {
-		t.Error("a bad first document left the agent ready by a default that nobody asked for")
-	}
-	for _, mistake := range []string{"colour", "sideways"} {
-		if !strings.Contains(log.String(), mistake) {
-			t.Errorf("the log does not name %q:\n%s", mistake, log)
-		}
-	}
-	write(goodConfig)
-	if seen = load(a, seen); blocked(a) || pool(a) != "one" {
-		t.Errorf("after the document was mended: pool %q, not ready %q", pool(a), a.runtime.NotReady())
-	}
-	write(badConfig)
-	seen = load(a, seen)
-	s := a.runtime.State(t.Context())
-	if blocked(a) || s.Pool != "one" || len(s.ConfigErrors) < 2 || len(s.Warnings) == 0 {
-		t.Errorf("a bad edit: pool %q, errors %q, warnings %q", s.Pool, s.ConfigErrors, s.Warnings)
-	}
-	if again := load(a, seen); again != seen {
-		t.Error("a document that did not change was read as new")
-	}
-	// An agent that starts while the document is bad goes on with the last good one.
-	b, _ := built(t, file)
-	b.opt.Dirs.Dir, b.state = a.opt.Dirs.Dir, a.state
-	load(b, "")
-	if blocked(b) || pool(b) != "one" {
-		t.Errorf("restart on a bad document: pool %q, not ready %q", pool(b), b.runtime.NotReady())
-	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
-	seen = load(a, seen)
-	write(otherGood)
-	if load(a, seen); pool(a) != "two" {
-		t.Errorf("pool %q after a removed document came back", pool(a))
-	}
 }
 
 func TestHTTP(t *testing.T) {

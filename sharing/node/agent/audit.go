@@ -10,7 +10,6 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/audit/file"
-	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
 // openAudit opens the audit log. A disk that does not take it keeps nobody from a GPU: it is told in status.
@@ -26,14 +25,6 @@ func (a *agent) openAudit() {
 
 func (a *agent) auditPath() string {
 	return cmp.Or(a.opt.Dirs.Audit, filepath.Join(a.opt.Dirs.Dir, "audit"))
-}
-
-// pricesNow are those of the configuration that is applied, or none.
-func (a *agent) pricesNow() config.Prices {
-	if p := a.prices.Load(); p != nil {
-		return *p
-	}
-	return config.Prices{}
 }
 
 // auditTo is where the runtime writes entries; nil for nowhere.

@@ -23,6 +23,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/caps/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/settings"
 )
 
 const (
@@ -34,9 +35,6 @@ const (
 	openDeadline = 60 * time.Second
 )
 
-// errRescan says that the inventory has changed and is to be taken anew.
-var errRescan = errors.New("the inventory has changed")
-
 // followDriver uses the driver while there is one, and looks for it while there is none.
 func (a *agent) followDriver(ctx context.Context) error {
 	said := ""
@@ -47,7 +45,7 @@ func (a *agent) followDriver(ctx context.Context) error {
 			return nil //nolint:nilerr // the agent is stopping; the error is only of that
 		case errors.Is(err, sharing.ErrConflict):
 			return err // another agent has a GPU: this one has no business here
-		case errors.Is(err, errRescan):
+		case errors.Is(err, settings.ErrRescan):
 			// The others stay as they are; only new claims wait, for as long as opening the driver takes.
 			a.log.Info("taking stock of the GPUs again", "reason", err.Error())
 			a.runtime.SetBlocked("rescan", err.Error())
@@ -86,8 +84,8 @@ func (a *agent) useDriver(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("take stock of the GPUs: %w", err)
 	}
-	a.takeRules(a.planRules(all))
-	gpus := a.admit(all)
+	a.rules.Apply(all)
+	gpus := a.rules.Admit(all)
 	release, err := a.lockGPUs(open, gpus)
 	if err != nil {
 		return err
@@ -101,7 +99,7 @@ func (a *agent) useDriver(ctx context.Context) (err error) {
 	if all, leftOut, err = a.firstCut(open, lib, cut, all, leftOut); err != nil {
 		return err
 	}
-	gpus = a.admit(all)
+	gpus = a.rules.Admit(all)
 	a.runtime.SetMIG(migDoor{cut})
 	a.cut.Store(cut)
 	defer func() {
@@ -137,9 +135,9 @@ func (a *agent) useDriver(ctx context.Context) (err error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return w.Run(ctx) })
 	g.Go(func() error { return a.reprobe(ctx, lib, att) })
-	g.Go(func() error { return a.keepModes(ctx, lib, gpus) })
+	g.Go(func() error { return a.rules.KeepModes(ctx, lib, gpus, a.mps.changedModes) })
 	g.Go(func() error { return a.keepCut(ctx, cut, gpus, parts) })
-	g.Go(func() error { return a.followRules(ctx, all) })
+	g.Go(func() error { return a.rules.Follow(ctx, all) })
 	g.Go(func() error { return a.contextProber(lib, att.Driver).Run(ctx) })
 	if len(leftOut) > 0 {
 		g.Go(func() error { return a.rescan(ctx, lib, known) })
@@ -191,7 +189,7 @@ func (a *agent) reprobe(ctx context.Context, lib *nvml.Library, att node.Attachm
 }
 
 // rescan looks for devices that were left out of the inventory, a lost GPU that is back, say. It ends with
-// errRescan once there is one that is not among had, so that stock is taken anew. Their number tells nothing:
+// settings.ErrRescan once there is one that is not among had, so that stock is taken anew. Their number tells nothing:
 // another may be lost meanwhile.
 func (a *agent) rescan(ctx context.Context, lib *nvml.Library, had []sharing.GPUID) error {
 	t := time.NewTicker(reprobeEvery)
@@ -207,7 +205,7 @@ func (a *agent) rescan(ctx context.Context, lib *nvml.Library, had []sharing.GPU
 		cancel()
 		fresh := func(g sharing.GPU) bool { return !slices.Contains(had, g.UUID) }
 		if err == nil && slices.ContainsFunc(gpus, fresh) {
-			return fmt.Errorf("a GPU that was left out answers now: %w", errRescan)
+			return fmt.Errorf("a GPU that was left out answers now: %w", settings.ErrRescan)
 		}
 	}
 }

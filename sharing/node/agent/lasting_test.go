@@ -15,6 +15,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/node/cluster"
+	"github.com/kerf-gpu/kerf/sharing/node/settings"
 )
 
 // What an agent before this one has left is moved to where a reboot leaves it, whatever was there, and is found by the old
@@ -28,16 +29,16 @@ func TestStateOutlivesAReboot(t *testing.T) {
 	}{
 		{name: "the first start", want: map[string]string{}},
 		{
-			name: "after an older agent", below: map[string]string{"mig/GPU-1.json": "new", "mig/GPU-2.json": "b", lastGood: "rules", cluster.CordonsFile: "cordons"},
-			want: map[string]string{"mig/GPU-1.json": "new", "mig/GPU-2.json": "b", lastGood: "rules", cluster.CordonsFile: "cordons"},
+			name: "after an older agent", below: map[string]string{"mig/GPU-1.json": "new", "mig/GPU-2.json": "b", settings.LastGood: "rules", cluster.CordonsFile: "cordons"},
+			want: map[string]string{"mig/GPU-1.json": "new", "mig/GPU-2.json": "b", settings.LastGood: "rules", cluster.CordonsFile: "cordons"},
 		},
 		{
-			name: "cut off while it was moved, or an older one without the links since", below: map[string]string{"mig/GPU-1.json": "new", lastGood: "new rules"},
-			there: map[string]string{"mig/GPU-1.json": "old", "mig/GPU-2.json": "b", lastGood: "old rules", cluster.CordonsFile: "cordons"},
-			want:  map[string]string{"mig/GPU-1.json": "new", "mig/GPU-2.json": "b", lastGood: "new rules", cluster.CordonsFile: "cordons"},
+			name: "cut off while it was moved, or an older one without the links since", below: map[string]string{"mig/GPU-1.json": "new", settings.LastGood: "new rules"},
+			there: map[string]string{"mig/GPU-1.json": "old", "mig/GPU-2.json": "b", settings.LastGood: "old rules", cluster.CordonsFile: "cordons"},
+			want:  map[string]string{"mig/GPU-1.json": "new", "mig/GPU-2.json": "b", settings.LastGood: "new rules", cluster.CordonsFile: "cordons"},
 		},
-		{name: "after a reboot", there: map[string]string{"mig/GPU-1.json": "a", lastGood: "rules"}, want: map[string]string{"mig/GPU-1.json": "a", lastGood: "rules"}},
-		{name: "links elsewhere", link: "/nowhere", there: map[string]string{"mig/GPU-1.json": "a", lastGood: "rules"}, want: map[string]string{"mig/GPU-1.json": "a", lastGood: "rules"}},
+		{name: "after a reboot", there: map[string]string{"mig/GPU-1.json": "a", settings.LastGood: "rules"}, want: map[string]string{"mig/GPU-1.json": "a", settings.LastGood: "rules"}},
+		{name: "links elsewhere", link: "/nowhere", there: map[string]string{"mig/GPU-1.json": "a", settings.LastGood: "rules"}, want: map[string]string{"mig/GPU-1.json": "a", settings.LastGood: "rules"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			root := t.TempDir()
@@ -126,7 +127,7 @@ func contents(t *testing.T, dir string) map[string]string {
 		t.Fatal(err)
 	}
 	files := map[string]string{}
-	for _, path := range append(journals, filepath.Join(dir, lastGood), filepath.Join(dir, cluster.CordonsFile)) {
+	for _, path := range append(journals, filepath.Join(dir, settings.LastGood), filepath.Join(dir, cluster.CordonsFile)) {
 		data, err := os.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

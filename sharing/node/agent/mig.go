@@ -22,6 +22,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
 	"github.com/kerf-gpu/kerf/sharing/node/nodeserver"
+	"github.com/kerf-gpu/kerf/sharing/node/settings"
 )
 
 const (
@@ -48,7 +49,7 @@ func (a *agent) cutter(lib *nvml.Library, gpus []sharing.GPU, quiet *gate) (*kee
 	return keep.New(keep.Options{
 		Log: a.log, Driver: crashDriver{a.audited(driver), a.opt.Failpoints}, Store: crashStore{exec.Files{Dir: journals}, a.opt.Failpoints}, BootID: boot,
 		Claims: a.claimsOn, Holders: []exec.Holders{driver}, Last: []exec.Holders{listed{a}}, Quiesce: hush.letGo,
-		Pool: func() config.Pool { return *a.pool.Load() }, ReadOnly: a.opt.ReadOnly(), Now: time.Now, Observe: a.events.MIGStep, Before: a.cutBefore,
+		Pool: a.source.Pool, ReadOnly: a.opt.ReadOnly(), Now: time.Now, Observe: a.events.MIGStep, Before: a.cutBefore,
 	}, gpus), nil
 }
 
@@ -102,7 +103,7 @@ func (a *agent) keepCut(ctx context.Context, cut *keep.Manager, gpus, parts []sh
 	cut.Run(ctx, migEvery, func() {
 		a.tellCut(cut)
 		if why := a.changed(cut, gpus, parts); why != "" {
-			stop(fmt.Errorf("%s: %w", why, errRescan))
+			stop(fmt.Errorf("%s: %w", why, settings.ErrRescan))
 		}
 	})
 	return context.Cause(ctx) //nolint:wrapcheck // it says what it is
@@ -202,8 +203,8 @@ func (a *agent) cutterInUse(ctx context.Context, patience time.Duration) *keep.M
 
 // PlanMIG implements nodeserver.MIGPlanner.
 func (a *agent) PlanMIG(ctx context.Context, document string, apply bool) ([]nodeserver.MIGPlan, error) {
-	cut, pool := a.cutterInUse(ctx, planWait), a.pool.Load()
-	if cut == nil || pool == nil {
+	cut, pool := a.cutterInUse(ctx, planWait), a.source.Pool()
+	if cut == nil {
 		return nil, fmt.Errorf("plan mig: no driver is in use now: %s; try again when kerf status says that the agent is ready: %w",
 			strings.Join(a.runtime.NotReady(), "; "), sharing.ErrUnavailable)
 	}
@@ -212,17 +213,15 @@ func (a *agent) PlanMIG(ctx context.Context, document string, apply bool) ([]nod
 		if err != nil {
 			return nil, err
 		}
-		p, err := c.PoolFor(a.poolLabels())
-		if err != nil {
+		if pool, err = c.PoolFor(a.source.Labels()); err != nil {
 			return nil, err
 		}
-		pool = &p
 	}
-	proposed := cut.Propose(ctx, *pool)
+	proposed := cut.Propose(ctx, pool)
 	if apply {
 		cut.Tick(ctx)
 		a.tellCut(cut)
-		for i, left := range cut.Propose(ctx, *pool) {
+		for i, left := range cut.Propose(ctx, pool) {
 			done := slices.DeleteFunc(proposed[i].Steps, func(s string) bool { return slices.Contains(left.Steps, s) })
 			proposed[i].Steps, proposed[i].Waits = done, left.Waits
 		}

@@ -247,11 +247,10 @@ func (m *mpsDaemons) probe(ctx context.Context, g sharing.GPU) choice.Support {
 
 // modeRule is what becomes of the compute mode of a GPU on which MPS enforces shares.
 func (a *agent) modeRule(sharing.GPUID) mps.ModeRule {
-	pool := a.pool.Load()
 	switch {
 	case a.opt.ReadOnly():
 		return mps.ReadMode
-	case pool != nil && pool.MPSComputeMode == config.MPSComputeModeKeep:
+	case a.source.Pool().MPSComputeMode == config.MPSComputeModeKeep:
 		return mps.KeepMode
 	}
 	return mps.ManageMode

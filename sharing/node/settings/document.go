@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package settings
 
 import (
 	"errors"
@@ -19,8 +19,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node"
 )
 
-// lastGood is the copy of the last document in force, for an agent that starts while the document is bad.
-const lastGood = "config.last-good.yaml"
+// LastGood is the copy of the last document in force, for an agent that starts while the document is bad.
+const LastGood = "config.last-good.yaml"
 
 // readFiles reads a document from a file, or from all files of a folder.
 func readFiles(path string) ([]config.File, error) {
@@ -54,82 +54,82 @@ func readFiles(path string) ([]config.File, error) {
 }
 
 // candidate checks a document.
-func (a *agent) candidate(from string, files []config.File) change.Candidate {
+func (s *Source) candidate(from string, files []config.File) change.Candidate {
 	c := change.Candidate{From: from, Hash: config.Hash(files), Files: files}
 	if c.Config, c.Err = config.DecodeFiles(files...); c.Err != nil {
 		return c
 	}
-	c.Pool, c.Err = c.Config.PoolFor(a.poolLabels())
+	c.Pool, c.Err = c.Config.PoolFor(s.Labels())
 	return c
 }
 
 // fileCandidate checks the document that --config names.
-func (a *agent) fileCandidate() change.Candidate {
-	files, err := readFiles(a.opt.Source.File)
+func (s *Source) fileCandidate() change.Candidate {
+	files, err := readFiles(s.Options.Source.File)
 	if err != nil {
-		return change.Candidate{From: a.opt.Source.File, Hash: "unreadable", Err: err}
+		return change.Candidate{From: s.Options.Source.File, Hash: "unreadable", Err: err}
 	}
-	return a.candidate(a.opt.Source.File, files)
+	return s.candidate(s.Options.Source.File, files)
 }
 
-// firstConfig puts the document that --config names in force at once, or the last good one where that has mistakes. It
+// First puts the document that --config names in force at once, or the last good one where that has mistakes. It
 // returns the hash of what it read.
-func (a *agent) firstConfig() string {
-	if a.opt.Source.File == "" && a.opt.Source.Map == "" {
+func (s *Source) First() string {
+	if s.Options.Source.File == "" && s.Options.Source.Map == "" {
 		return ""
 	}
-	c := change.Candidate{From: a.opt.Source.File, Err: fmt.Errorf("configmap %s has not been read yet: %w", a.opt.Source.Map, sharing.ErrUnavailable)}
-	if a.opt.Source.File != "" {
-		c = a.fileCandidate()
+	c := change.Candidate{From: s.Options.Source.File, Err: fmt.Errorf("configmap %s has not been read yet: %w", s.Options.Source.Map, sharing.ErrUnavailable)}
+	if s.Options.Source.File != "" {
+		c = s.fileCandidate()
 	}
 	if c.Err == nil {
-		a.useConfig(c)
+		s.useConfig(c)
 		return c.Hash
 	}
-	a.refuseConfig(c, true)
+	s.refuseConfig(c, true)
 	return c.Hash
 }
 
 // useConfig puts a valid document in force, and keeps a copy of it.
-func (a *agent) useConfig(c change.Candidate) {
-	a.keepGood(c) // first: whoever sees it in force may end the agent, and the next one is to find it
-	a.putInForce(c)
-	a.log.Info("configuration in force", "from", c.From, "sha256", c.Hash)
+func (s *Source) useConfig(c change.Candidate) {
+	s.keepGood(c) // first: whoever sees it in force may end the agent, and the next one is to find it
+	s.putInForce(c)
+	s.Log.Info("configuration in force", "from", c.From, "sha256", c.Hash)
 }
 
 // keepGood writes the document down, for a start with one that has mistakes.
-func (a *agent) keepGood(c change.Candidate) {
+func (s *Source) keepGood(c change.Candidate) {
 	data := c.Files[0].Data
 	if len(c.Files) > 1 {
 		text, err := c.Config.Encode()
 		if err != nil {
-			a.log.Warn("last good configuration not kept", "error", err.Error())
+			s.Log.Warn("last good configuration not kept", "error", err.Error())
 			return
 		}
 		data = text
 	}
-	if err := atomicfile.Write(filepath.Join(a.state, lastGood), data, 0o600); err != nil {
-		a.log.Warn("last good configuration not kept", "error", err.Error())
+	if err := atomicfile.Write(filepath.Join(s.State, LastGood), data, 0o600); err != nil {
+		s.Log.Warn("last good configuration not kept", "error", err.Error())
 	}
 }
 
-func (a *agent) putInForce(c change.Candidate) {
+func (s *Source) putInForce(c change.Candidate) {
 	pool := c.Pool
-	a.inForce = c
-	a.events.ConfigApplied()
-	a.pool.Store(&pool)
+	s.inForce = c
+	s.Events.ConfigApplied()
+	s.pool.Store(&pool)
 	prices := c.Config.PricesIn(pool)
-	a.prices.Store(&prices)
-	a.runtime.SetWarning("compute", idleRule(c.Config, pool))
-	if a.opt.Cluster.Serve {
-		without := mpsRule(c.Config, pool, noMPSForPods())
-		a.runtime.SetWarning("mps", without)
+	s.prices.Store(&prices)
+	s.Runtime.SetWarning("compute", idleRule(c.Config, pool))
+	if s.Options.Cluster.Serve {
+		without := mpsRule(c.Config, pool, s.NoMPSForPods)
+		s.Runtime.SetWarning("mps", without)
 		if without != "" {
-			a.log.Warn("pods are not held by mps", "reason", without)
+			s.Log.Warn("pods are not held by mps", "reason", without)
 		}
 	}
-	a.runtime.SetConfig(c.Config, pool, node.ConfigSource{File: c.From, SHA256: c.Hash})
-	a.configNews.inForce(c.Hash)
+	s.Runtime.SetConfig(c.Config, pool, node.ConfigSource{File: c.From, SHA256: c.Hash})
+	s.configNews.inForce(c.Hash)
 }
 
 // idleRule is a warning of a rule for compute that no backend of the pool, or of a rule for some of its GPUs, carries out.
@@ -161,28 +161,28 @@ func mpsRule(c config.Config, pool config.Pool, why string) string {
 }
 
 // refuseConfig tells every mistake, and keeps or brings back the last good document.
-func (a *agent) refuseConfig(c change.Candidate, first bool) {
+func (s *Source) refuseConfig(c change.Candidate, first bool) {
 	mistakes := strings.Split(c.Err.Error(), "\n")
 	for _, m := range mistakes {
-		a.log.Error("configuration refused", "from", c.From, "mistake", m)
+		s.Log.Error("configuration refused", "from", c.From, "mistake", m)
 	}
-	a.events.ConfigRefused()
+	s.Events.ConfigRefused()
 	if first {
-		kept := filepath.Join(a.state, lastGood)
+		kept := filepath.Join(s.State, LastGood)
 		data, err := os.ReadFile(kept) // #nosec G304 -- below --dir or --state-dir
 		if err == nil {
-			good := a.candidate(kept, []config.File{{Name: lastGood, Data: data}})
+			good := s.candidate(kept, []config.File{{Name: LastGood, Data: data}})
 			if err = good.Err; err == nil {
-				a.putInForce(good)
+				s.putInForce(good)
 			}
 		}
 		if err == nil {
-			a.log.Warn("the last good configuration stays in force", "file", kept)
+			s.Log.Warn("the last good configuration stays in force", "file", kept)
 			first = false
 		} else if !errors.Is(err, os.ErrNotExist) {
 			mistakes = append(mistakes, fmt.Sprintf("%s: %v", kept, err))
 		}
 	}
-	a.runtime.RefuseConfig(mistakes, first)
-	a.configNews.refused(mistakes)
+	s.Runtime.RefuseConfig(mistakes, first)
+	s.configNews.refused(mistakes)
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package settings
 
 import (
 	"context"
@@ -28,30 +28,30 @@ const (
 	modesLast     = 20 * time.Second
 )
 
-// keepModes gives the GPUs the time slice, compute mode and power limit that are in force for them, and puts back what there
+// KeepModes gives the GPUs the time slice, compute mode and power limit that are in force for them, and puts back what there
 // was when the agent stops using them.
-func (a *agent) keepModes(ctx context.Context, lib *nvml.Library, gpus []sharing.GPU) error {
+func (r *Rules) KeepModes(ctx context.Context, lib *nvml.Library, gpus []sharing.GPU, mpsChanged func() bool) error {
 	boot, err := process.BootID()
 	if err != nil {
 		return err
 	}
-	if a.opt.ReadOnly() {
-		return a.leaveModes(ctx, boot, gpus)
+	if r.Options.ReadOnly() {
+		return r.leaveModes(ctx, boot, gpus, mpsChanged)
 	}
-	door := gpumode.NVIDIA{Library: lib, Program: nvidiasmi.New(nvidiasmi.Options{Path: nvidiasmi.Find(a.opt.Driver.NVIDIASMI, a.opt.Driver.DevRoot), Libraries: a.opt.Driver.Folders})}
-	k, err := gpumode.Open(filepath.Join(a.opt.Dirs.Dir, gpumode.File), boot, door, a.log)
+	door := gpumode.NVIDIA{Library: lib, Program: nvidiasmi.New(nvidiasmi.Options{Path: nvidiasmi.Find(r.Options.Driver.NVIDIASMI, r.Options.Driver.DevRoot), Libraries: r.Options.Driver.Folders})}
+	k, err := gpumode.Open(filepath.Join(r.Options.Dirs.Dir, gpumode.File), boot, door, r.Log)
 	if err != nil {
-		a.runtime.SetWarning("gpu-modes", "time slice, compute mode and power limit are left as they are: "+err.Error())
+		r.Runtime.SetWarning("gpu-modes", "time slice, compute mode and power limit are left as they are: "+err.Error())
 		return nil
 	}
 	defer func() {
-		if errors.Is(context.Cause(ctx), errRescan) {
+		if errors.Is(context.Cause(ctx), ErrRescan) {
 			return // they are in use again at once
 		}
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), modesLast)
 		defer cancel()
 		if err := k.Restore(last); err != nil {
-			a.log.Warn("gpu settings not put back; the next start of the agent tries again", "error", err.Error())
+			r.Log.Warn("gpu settings not put back; the next start of the agent tries again", "error", err.Error())
 		}
 	}()
 	var done map[sharing.GPUID]gpumode.Want
@@ -62,10 +62,10 @@ func (a *agent) keepModes(ctx context.Context, lib *nvml.Library, gpus []sharing
 	for {
 		want := map[sharing.GPUID]gpumode.Want{}
 		for _, g := range gpus {
-			want[g.UUID] = a.modes(g.UUID)
+			want[g.UUID] = r.modes(g.UUID)
 		}
 		if !maps.Equal(want, done) || failed && time.Since(tried) >= modesRetry {
-			err := a.applyModes(ctx, k, gpus, want)
+			err := r.applyModes(ctx, k, gpus, want)
 			done, tried, failed = want, time.Now(), err != nil
 		}
 		select {
@@ -77,26 +77,26 @@ func (a *agent) keepModes(ctx context.Context, lib *nvml.Library, gpus []sharing
 }
 
 // leaveModes changes nothing, and says in the node's warnings what differs for that reason.
-func (a *agent) leaveModes(ctx context.Context, boot string, gpus []sharing.GPU) error {
-	had, err := gpumode.Remembered(filepath.Join(a.opt.Dirs.Dir, gpumode.File), boot, a.log)
+func (r *Rules) leaveModes(ctx context.Context, boot string, gpus []sharing.GPU, mpsChanged func() bool) error {
+	had, err := gpumode.Remembered(filepath.Join(r.Options.Dirs.Dir, gpumode.File), boot, r.Log)
 	if err != nil {
-		a.log.Warn("failed to read the settings that GPUs had before Kerf", "error", err.Error())
+		r.Log.Warn("failed to read the settings that GPUs had before Kerf", "error", err.Error())
 	}
 	t := time.NewTicker(modesEvery)
 	defer t.Stop()
 	for {
 		var why []string
-		if slices.ContainsFunc(gpus, func(g sharing.GPU) bool { return a.modes(g.UUID) != gpumode.Want{} }) {
+		if slices.ContainsFunc(gpus, func(g sharing.GPU) bool { return r.modes(g.UUID) != gpumode.Want{} }) {
 			why = append(why, "time slice, compute mode and power limit are not set as the pool says")
 		}
-		if len(had) > 0 || a.mps.changedModes() {
+		if len(had) > 0 || mpsChanged() {
 			why = append(why, "settings that Kerf made before are not restored")
 		}
 		sentence := ""
 		if len(why) > 0 {
 			sentence = strings.Join(why, ", and ") + ": " + sharing.ReadOnlySettings
 		}
-		a.runtime.SetWarning("gpu-modes", sentence)
+		r.Runtime.SetWarning("gpu-modes", sentence)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -106,15 +106,15 @@ func (a *agent) leaveModes(ctx context.Context, boot string, gpus []sharing.GPU)
 }
 
 // applyModes tells in the node's warnings what could not be done.
-func (a *agent) applyModes(ctx context.Context, k *gpumode.Keeper, gpus []sharing.GPU, want map[sharing.GPUID]gpumode.Want) error {
+func (r *Rules) applyModes(ctx context.Context, k *gpumode.Keeper, gpus []sharing.GPU, want map[sharing.GPUID]gpumode.Want) error {
 	ctx, cancel := context.WithTimeout(ctx, modesDeadline)
 	defer cancel()
 	err := k.Apply(ctx, gpus, func(id sharing.GPUID) gpumode.Want { return want[id] })
 	sentence := ""
 	if err != nil && !errors.Is(err, context.Canceled) {
 		sentence = "time slice, compute mode or power limit is not as the pool says: " + err.Error()
-		a.log.Warn("gpu settings not made", "error", err.Error())
+		r.Log.Warn("gpu settings not made", "error", err.Error())
 	}
-	a.runtime.SetWarning("gpu-modes", sentence)
+	r.Runtime.SetWarning("gpu-modes", sentence)
 	return err
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package settings
 
 import (
 	"context"
@@ -34,24 +34,24 @@ const (
 	reasonConfigInForce = "SharingConfigInForce"
 )
 
-// followConfig carries out the documents that are found, each once it has settled, until ctx ends. seen is the hash of what
+// Follow carries out the documents that are found, each once it has settled, until ctx ends. seen is the hash of what
 // was found before.
-func (a *agent) followConfig(ctx context.Context, seen string) error {
-	if a.opt.Source.File == "" && a.opt.Source.Map == "" {
+func (s *Source) Follow(ctx context.Context, seen string) error {
+	if s.Options.Source.File == "" && s.Options.Source.Map == "" {
 		return nil
 	}
-	s := change.Settling{Quiet: configQuiet, Most: configMost}
-	s.Seen(seen)
+	settling := change.Settling{Quiet: configQuiet, Most: configMost}
+	settling.Seen(seen)
 	look := time.NewTicker(configEvery)
 	defer look.Stop()
 	var file fallback
 	for {
-		good, bad, wait := s.Due(time.Now())
+		good, bad, wait := settling.Due(time.Now())
 		if good != nil {
-			a.use(*good)
+			s.use(*good)
 		}
 		if bad != nil {
-			a.refuseConfig(*bad, false)
+			s.refuseConfig(*bad, false)
 		}
 		due := time.NewTimer(max(wait, time.Millisecond))
 		if wait == 0 {
@@ -61,17 +61,17 @@ func (a *agent) followConfig(ctx context.Context, seen string) error {
 		case <-ctx.Done():
 			due.Stop()
 			return nil
-		case <-a.relabelled:
-			a.choosePool()
-		case c := <-a.found:
+		case <-s.relabelled:
+			s.choosePool()
+		case c := <-s.found:
 			file.told = true
-			s.Offer(time.Now(), c)
+			settling.Offer(time.Now(), c)
 		case <-look.C:
-			if a.opt.Source.File == "" {
+			if s.Options.Source.File == "" {
 				break
 			}
-			if c := a.fileCandidate(); file.counts(c.Hash, a.apiSilent.Load()) {
-				s.Offer(time.Now(), c)
+			if c := s.fileCandidate(); file.counts(c.Hash, s.apiSilent.Load()) {
+				settling.Offer(time.Now(), c)
 			}
 		case <-due.C:
 		}
@@ -98,35 +98,35 @@ func (f *fallback) counts(hash string, silent bool) bool {
 }
 
 // use puts a document in force that has settled, on the node as it is labelled now.
-func (a *agent) use(c change.Candidate) {
-	if c.Pool, c.Err = c.Config.PoolFor(a.poolLabels()); c.Err != nil {
-		a.refuseConfig(c, false)
+func (s *Source) use(c change.Candidate) {
+	if c.Pool, c.Err = c.Config.PoolFor(s.Labels()); c.Err != nil {
+		s.refuseConfig(c, false)
 		return
 	}
-	a.useConfig(c)
+	s.useConfig(c)
 }
 
-// watchConfigMap finds documents in the ConfigMap until ctx ends. While it cannot be read, the file counts.
-func (a *agent) watchConfigMap(ctx context.Context, api *kube.Client) {
-	if a.opt.Source.Map == "" {
+// WatchConfigMap finds documents in the ConfigMap until ctx ends. While it cannot be read, the file counts.
+func (s *Source) WatchConfigMap(ctx context.Context, api *kube.Client) {
+	if s.Options.Source.Map == "" {
 		return
 	}
-	namespace, name, _ := strings.Cut(a.opt.Source.Map, "/")
+	namespace, name, _ := strings.Cut(s.Options.Source.Map, "/")
 	api.FollowConfigMap(ctx, namespace, name, func(data map[string]string, err error) {
 		text := ""
 		switch {
 		case err != nil:
-			text = fmt.Sprintf("the configuration is read from the file, which is late, because configmap %s cannot be read: %v", a.opt.Source.Map, err)
+			text = fmt.Sprintf("the configuration is read from the file, which is late, because configmap %s cannot be read: %v", s.Options.Source.Map, err)
 		case data == nil:
-			text = fmt.Sprintf("there is no configmap %s; what was in force stays", a.opt.Source.Map)
+			text = fmt.Sprintf("there is no configmap %s; what was in force stays", s.Options.Source.Map)
 		}
-		a.runtime.SetWarning("configmap", text)
-		a.apiSilent.Store(err != nil)
+		s.Runtime.SetWarning("configmap", text)
+		s.apiSilent.Store(err != nil)
 		if text != "" {
 			return
 		}
 		select {
-		case a.found <- a.candidate("configmap "+a.opt.Source.Map, config.FilesOf(data)):
+		case s.found <- s.candidate("configmap "+s.Options.Source.Map, config.FilesOf(data)):
 		case <-ctx.Done():
 		}
 	})
@@ -174,3 +174,6 @@ func (n *configNews) refused(mistakes []string) {
 		n.pending()
 	}
 }
+
+// Announce writes events of the node about documents from now on, until ctx ends.
+func (s *Source) Announce(ctx context.Context, api *kube.Client) { s.configNews.to(ctx, api) }

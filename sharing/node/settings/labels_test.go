@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package settings
 
 import (
 	"context"
@@ -23,18 +23,18 @@ func TestPoolLabels(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, _ := built(t, file)
-	a.opt.Source.Labels = map[string]string{"kind": "gpu"}
+	a.Options.Source.Labels = map[string]string{"kind": "gpu"}
 	says := func(labels map[string]string) func(context.Context) (map[string]string, error) {
 		return func(context.Context) (map[string]string, error) { return labels, nil }
 	}
-	a.firstLabels(t.Context(), says(map[string]string{"pool": "two", "kind": "none"}))
-	seen := a.firstConfig()
-	if s := a.runtime.State(t.Context()); s.Pool != "two" {
+	a.FirstLabels(t.Context(), says(map[string]string{"pool": "two", "kind": "none"}))
+	seen := a.First()
+	if s := a.Runtime.State(t.Context()); s.Pool != "two" {
 		t.Errorf("at the start it is of pool %q", s.Pool)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- a.followConfig(ctx, seen) }()
+	go func() { done <- a.Follow(ctx, seen) }()
 	defer func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -48,18 +48,18 @@ func TestPoolLabels(t *testing.T) {
 		t.Error("other labels are no news")
 	}
 	a.relabelled <- struct{}{}
-	for end := time.Now().Add(time.Minute); a.runtime.State(t.Context()).Pool != "one"; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); a.Runtime.State(t.Context()).Pool != "one"; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("with other labels it is of pool %q", a.runtime.State(t.Context()).Pool)
+			t.Fatalf("with other labels it is of pool %q", a.Runtime.State(t.Context()).Pool)
 		}
 	}
 
 	b, _ := built(t, file)
-	b.opt.Dirs.Dir, b.state = a.opt.Dirs.Dir, a.state
+	b.Options.Dirs.Dir, b.State = a.Options.Dirs.Dir, a.State
 	gone, stop := context.WithCancel(t.Context())
 	stop()
-	b.firstLabels(gone, func(context.Context) (map[string]string, error) { return nil, sharing.ErrUnavailable })
-	if got := b.poolLabels(); got["pool"] != "three" || len(b.runtime.State(t.Context()).Warnings) == 0 {
-		t.Errorf("nobody answers: labels %v, warnings %q", got, b.runtime.State(t.Context()).Warnings)
+	b.FirstLabels(gone, func(context.Context) (map[string]string, error) { return nil, sharing.ErrUnavailable })
+	if got := b.Labels(); got["pool"] != "three" || len(b.Runtime.State(t.Context()).Warnings) == 0 {
+		t.Errorf("nobody answers: labels %v, warnings %q", got, b.Runtime.State(t.Context()).Warnings)
 	}
 }

@@ -1,12 +1,11 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package settings
 
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,10 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/kerf-gpu/kerf/sharing/config"
-	"github.com/kerf-gpu/kerf/sharing/node/options"
 )
 
 // What the ConfigMap says is put in force once it has settled, mistakes change nothing and are told, and the file counts no
@@ -28,10 +24,10 @@ func TestFollowConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, _ := built(t, file)
-	seen := a.firstConfig()
+	seen := a.First()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- a.followConfig(ctx, seen) }()
+	go func() { done <- a.Follow(ctx, seen) }()
 	defer func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -49,7 +45,7 @@ func TestFollowConfig(t *testing.T) {
 		t.Helper()
 		for end := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(end) {
-				s := a.runtime.State(t.Context())
+				s := a.Runtime.State(t.Context())
 				t.Fatalf("%s: pool %q of %+v, errors %q", what, s.Pool, s.Config, s.ConfigErrors)
 			}
 		}
@@ -60,22 +56,22 @@ func TestFollowConfig(t *testing.T) {
 	}
 	find(badConfig)
 	eventually("the last good one of many", func() bool {
-		s := a.runtime.State(t.Context())
+		s := a.Runtime.State(t.Context())
 		return s.Pool == "two" && s.Config.File == "configmap ns/name" && strings.Contains(strings.Join(s.ConfigErrors, "\n"), "a.yaml: line 6: spec.pools[0].colour")
 	})
 	more := "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  profiles: [{name: small, percent: 10}]\n"
 	find(otherGood, more)
 	eventually("two files", func() bool {
-		s := a.runtime.State(t.Context())
+		s := a.Runtime.State(t.Context())
 		return len(s.Profiles) == 1 && len(s.ConfigErrors) == 0
 	})
 	b, _ := built(t, file)
-	b.opt.Dirs.Dir, b.state = a.opt.Dirs.Dir, a.state
+	b.Options.Dirs.Dir, b.State = a.Options.Dirs.Dir, a.State
 	if err := os.WriteFile(file, []byte(badConfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b.firstConfig()
-	if s := b.runtime.State(t.Context()); s.Pool != "two" || len(s.Profiles) != 1 {
+	b.First()
+	if s := b.Runtime.State(t.Context()); s.Pool != "two" || len(s.Profiles) != 1 {
 		t.Errorf("an agent that starts on a bad file: pool %q, profiles %q", s.Pool, s.Profiles)
 	}
 }
@@ -85,7 +81,7 @@ func TestFollowConfig(t *testing.T) {
 func TestHundredChanges(t *testing.T) {
 	for name, tt := range map[string]struct {
 		lastBad          bool
-		applied, refused float64
+		applied, refused int64
 	}{
 		"the last one valid":         {false, 1, 0},
 		"the last one with mistakes": {true, 1, 1},
@@ -96,17 +92,14 @@ func TestHundredChanges(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Test(t, func(t *testing.T) {
-				registry := prometheus.NewRegistry()
-				dir := t.TempDir()
-				a := &agent{opt: options.Options{Dirs: options.Dirs{Dir: dir}, Source: options.ConfigSource{File: file}}, state: dir, log: slog.New(slog.DiscardHandler)}
-				if err := a.build(registry); err != nil {
-					t.Fatal(err)
-				}
-				seen := a.firstConfig()
+				a, _ := built(t, file)
+				var n counts
+				a.Events = &n
+				seen := a.First()
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error, 1)
-				go func() { done <- a.followConfig(ctx, seen) }()
-				first := counted(t, registry, "kerf_config_applied_total")
+				go func() { done <- a.Follow(ctx, seen) }()
+				first := n.applied.Load()
 				const changes = 100
 				begin, last := time.Now(), ""
 				for i := range changes {
@@ -126,15 +119,15 @@ func TestHundredChanges(t *testing.T) {
 				if took := time.Since(begin); took != 10*time.Second {
 					t.Errorf("they took %v", took)
 				}
-				if got := counted(t, registry, "kerf_config_applied_total") - first; got != 0 {
+				if got := n.applied.Load() - first; got != 0 {
 					t.Errorf("%v documents were put in force while they came", got)
 				}
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				if got := counted(t, registry, "kerf_config_applied_total") - first; got != tt.applied {
+				if got := n.applied.Load() - first; got != tt.applied {
 					t.Errorf("%v documents were put in force, want %v", got, tt.applied)
 				}
-				if got := counted(t, registry, "kerf_config_refused_total"); got != tt.refused {
+				if got := n.refused.Load(); got != tt.refused {
 					t.Errorf("%v documents were refused, want %v", got, tt.refused)
 				}
 				if got, want := a.inForce.Hash, config.Hash([]config.File{{Data: []byte(last)}}); got != want {
@@ -147,22 +140,6 @@ func TestHundredChanges(t *testing.T) {
 			})
 		})
 	}
-}
-
-// counted is what a counter is at.
-func counted(t *testing.T, from prometheus.Gatherer, name string) float64 {
-	t.Helper()
-	families, err := from.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			return f.GetMetric()[0].GetCounter().GetValue()
-		}
-	}
-	t.Fatalf("there is no %s", name)
-	return 0
 }
 
 // Kubelet's copy counts before the API server has told, and while it is silent once the copy is another than at the

@@ -1,0 +1,119 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package settings
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/atomicfile"
+	"github.com/kerf-gpu/kerf/internal/sleep"
+)
+
+const (
+	// ownLabels are the labels that the node's object had last, for an agent that starts while the API server is away.
+	ownLabels = "node-labels.json"
+	// labelsFirst is how long the start waits for them, and labelsEvery how often they are asked for.
+	labelsFirst = 10 * time.Second
+	labelsEvery = 10 * time.Second
+)
+
+// Labels are those by which the node's pool is chosen: of its object, and over them what --node-label says.
+func (s *Source) Labels() map[string]string {
+	out := map[string]string{}
+	if own := s.own.Load(); own != nil {
+		maps.Copy(out, *own)
+	}
+	maps.Copy(out, s.Options.Source.Labels)
+	return out
+}
+
+// FirstLabels learns the labels of the node's object before its first document is read: else the node would be of another
+// pool for a moment, and offer what that one does. ask asks the API server; where it does not answer, those of before count.
+func (s *Source) FirstLabels(ctx context.Context, ask func(context.Context) (map[string]string, error)) {
+	ctx, cancel := context.WithTimeout(ctx, labelsFirst)
+	defer cancel()
+	for {
+		labels, err := ask(ctx)
+		if err == nil {
+			s.takeLabels(labels)
+			return
+		}
+		if sleep.For(ctx, time.Second); ctx.Err() == nil {
+			continue
+		}
+		s.labelsUnknown(err)
+		data, err := os.ReadFile(filepath.Join(s.Options.Dirs.Dir, ownLabels))
+		if err == nil {
+			err = json.Unmarshal(data, &labels)
+		}
+		if err == nil {
+			s.own.Store(&labels)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			s.Log.Warn("labels of the node of before not known", "error", err.Error())
+		}
+		return
+	}
+}
+
+// FollowLabels keeps them, and has the pool chosen anew when they change, until ctx ends.
+func (s *Source) FollowLabels(ctx context.Context, ask func(context.Context) (map[string]string, error)) {
+	for sleep.For(ctx, labelsEvery); ctx.Err() == nil; sleep.For(ctx, labelsEvery) {
+		labels, err := ask(ctx)
+		if err != nil {
+			s.labelsUnknown(err)
+			continue
+		}
+		if !s.takeLabels(labels) {
+			continue
+		}
+		select {
+		case s.relabelled <- struct{}{}:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (s *Source) labelsUnknown(err error) {
+	s.Runtime.SetWarning("pool-labels", "the node's pool is chosen by labels of before: "+err.Error())
+}
+
+// takeLabels reports whether they are others than before.
+func (s *Source) takeLabels(labels map[string]string) bool {
+	s.Runtime.SetWarning("pool-labels", "")
+	if own := s.own.Load(); own != nil && maps.Equal(*own, labels) {
+		return false
+	}
+	labels = maps.Clone(labels)
+	s.own.Store(&labels)
+	data, err := json.Marshal(labels)
+	if err == nil {
+		err = atomicfile.Write(filepath.Join(s.Options.Dirs.Dir, ownLabels), data, 0o600)
+	}
+	if err != nil {
+		s.Log.Warn("labels of the node not kept", "error", err.Error())
+	}
+	return true
+}
+
+// choosePool puts the document in force anew where it has another pool for the node's labels now.
+func (s *Source) choosePool() {
+	if len(s.inForce.Files) == 0 {
+		return
+	}
+	c := s.candidate(s.inForce.From, s.inForce.Files)
+	switch {
+	case c.Err != nil:
+		s.refuseConfig(c, false)
+	case c.Pool.Name != s.pool.Load().Name:
+		s.Log.Info("the node is of another pool, because its labels have changed", "pool", c.Pool.Name)
+		s.useConfig(c)
+	}
+}
