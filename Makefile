@@ -69,7 +69,7 @@ GATES ?= $(filter $(shell sed -n 's/^\([a-z0-9-]*\):.*/\1/p' $(firstword $(MAKEF
 .PHONY: build
 build: need ## Build the programs, libkerf.so and the simulated driver into bin/
 	@mkdir -p bin
-	$(GO_BUILD) -o bin/ $(COMMANDS:%=./cmd/%) ./sim/cmd/gpusim
+	$(GO_BUILD) -o bin/ $(COMMANDS:%=./cmd/%) ./sim/cmd/gpusim ./lab/cmd/kerf-lab
 	@ln -sf kerf bin/kubectl-kerf # as which kubectl finds it
 	@$(MAKE) kerf-hook
 	@$(MAKE) -s -C internal/libkerf/lib OUT='$(CURDIR)/bin' OBJ='$(CURDIR)/bin/.libkerf' CC='$(CC)' all
@@ -156,7 +156,7 @@ kills: need ## Kill programs that count their memory at random moments, KILLS (1
 
 .PHONY: bench-placement
 bench-placement: build ## Fill the clusters of TRACES=dir (openb CSV lists) with the policies kerf, fgd and bestfit
-	hack/bench-placement.sh bin/kerf '$(TRACES)'
+	hack/bench-placement.sh bin/kerf-lab '$(TRACES)'
 
 .PHONY: matrix
 matrix: build $(TOOLKIT) ## Every way to get memory and every attack against every backend; writes docs/enforcement.md; needs root

@@ -2,12 +2,12 @@
 # Copyright 2026 The Kerf Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# bench-placement.sh KERF DIR   fills the cluster of DIR's node list with each of its pod lists (openb CSV), with the
+# bench-placement.sh KERF-LAB DIR   fills the cluster of DIR's node list with each of its pod lists (openb CSV), with the
 # policies kerf, fgd and bestfit and seeds 42 to 51, and prints the GPU allocation in percent when pods for 100 % of
 # the GPUs have arrived, beside the published figures where DIR has published_allocation_percent.csv.
 set -euo pipefail
 
-kerf=$1 dir=$2
+lab=$1 dir=$2
 nodes=$(find "$dir" -name '*node_list*.csv' | sort | head -n 1)
 if [ -z "$nodes" ]; then
 	echo "bench-placement: no *node_list*.csv in '$dir': see docs/placement.md for where the traces are" >&2
@@ -28,7 +28,7 @@ find "$dir" -name '*pod_list*.csv' | sort | while read -r pods; do
 	means=$(for typical in list online; do
 		policies=kerf,fgd,bestfit
 		[ "$typical" = list ] || policies=kerf
-		"$kerf" simulate --trace-nodes "$nodes" --trace-pods "$pods" --policy "$policies" --typical "$typical" --seeds 42-51 -o csv |
+		"$lab" --trace-nodes "$nodes" --trace-pods "$pods" --policy "$policies" --typical "$typical" --seeds 42-51 -o csv |
 			awk -F, -v typical="$typical" '
 				NR == 1 { for (i = 1; i <= NF; i++) if ($i == "allocated_percent_100") at = i; next }
 				{ sum[$1] += $at; n[$1]++ }

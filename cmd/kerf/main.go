@@ -23,7 +23,7 @@ import (
 func main() {
 	code, stopped := command.Main(os.Args, command.Process{
 		In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr, Getenv: os.Getenv, Environ: os.Environ, Exec: syscall.Exec,
-	}, cli.Commands)
+	}, cli.Root)
 	if stopped != 0 {
 		dieOf(stopped)
 	}

@@ -20,6 +20,9 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cli/usage"
 )
 
+// Root is the command line of kerf.
+func Root(a *command.App) *cobra.Command { return a.Root(Commands) }
+
 // Commands are all commands of kerf.
 func Commands(a *command.App) []*cobra.Command {
 	all := []*cobra.Command{limitCommand(a), metricsCommand(a), versionCommand(a)}

@@ -8,8 +8,6 @@ import (
 	"container/heap"
 	"fmt"
 	"math/rand" //nolint:depguard // as in the fill, a run is repeated by its seed
-
-	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
 
 // How long a run with departures takes, in mean life times, before anything is counted; it is longer where some pods live
@@ -30,9 +28,7 @@ func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) 
 	if err != nil {
 		return Result{}, err
 	}
-	if e.Bound {
-		t.bound = newPacked(e.Nodes)
-	}
+	t.observers = e.Observers
 	demand, lives, longest := 0.0, 0.0, 0.0
 	for i := range pods {
 		longest = max(longest, pods[i].life())
@@ -48,7 +44,6 @@ func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) 
 	r := rand.New(rand.NewSource(seed)) //nolint:gosec // as above
 	leaving, counted, area, last := &departures{}, false, 0.0, 0.0
 	measured := cmp.Or(e.Counted, CountedLives)
-	all := pool{room: cluster.Milli(e.Usable * float64(t.capacity))}
 	for at := e.Arrivals.draw(r) / rate; at < begin+measured; at += e.Arrivals.draw(r) / rate {
 		for leaving.Len() > 0 && (*leaving)[0].at <= at {
 			gone, _ := heap.Pop(leaving).(departure)
@@ -60,8 +55,10 @@ func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) 
 		}
 		if !counted && at >= begin {
 			counted, last = true, at
-			t.bound.begin()
-			t.arrived, t.rejected, t.deciding, all.rejected = 0, 0, 0, 0
+			for _, o := range t.observers {
+				o.Begin()
+			}
+			t.arrived, t.rejected, t.deciding = 0, 0, 0
 			clear(t.result.Arrived)
 			clear(t.result.Rejects)
 		}
@@ -77,9 +74,8 @@ func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) 
 		}
 		// The life is drawn for a refused pod too, so that all policies see the same arrivals.
 		life := p.Varies.draw(r) * p.life() * float64(len(pods)) / lives
-		if all.room > 0 {
-			all.until(at)
-			all.arrive(p, at+life)
+		for _, o := range t.observers {
+			o.Arrived(p, at, at+life)
 		}
 		if ok {
 			heap.Push(leaving, departure{at + life, h})
@@ -91,7 +87,6 @@ func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) 
 	e.progress(1)
 	t.result.Load = load
 	t.result.MeanAllocatedPercent = round(area / measured)
-	t.result.PooledRejectedPercent = round(100 * float64(all.rejected) / float64(max(1, t.arrived)))
 	return t.finish(), nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	others "github.com/kerf-gpu/kerf/lab/policy"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 	"github.com/kerf-gpu/kerf/sharing/simulate"
@@ -84,7 +85,7 @@ func TestPoliciesOnDrawnLists(t *testing.T) {
 		nodes, pods := drawn(t, seed)
 		allocated := map[string]float64{}
 		for _, name := range []string{"kerf", "fgd", "bestfit", "spread", "nvidia-whole"} {
-			p, err := simulate.NewPolicy(name, nodes, pods, seed)
+			p, err := others.New(name, nodes, pods, seed)
 			if err != nil {
 				t.Fatal(err)
 			}

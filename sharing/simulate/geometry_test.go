@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	others "github.com/kerf-gpu/kerf/lab/policy"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 	"github.com/kerf-gpu/kerf/sharing/simulate"
@@ -71,7 +72,7 @@ func TestScenarioWithInstances(t *testing.T) {
 	if pods[0].Demand() != 125 || pods[7].Demand() != 125 {
 		t.Errorf("an instance counts for %d and %d", pods[0].Demand(), pods[7].Demand())
 	}
-	policy, err := simulate.NewPolicy("kerf", nodes, pods, 1)
+	policy, err := others.New("kerf", nodes, pods, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

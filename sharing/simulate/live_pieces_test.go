@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kerf-gpu/kerf/api/gpunode"
+	others "github.com/kerf-gpu/kerf/lab/policy"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 	"github.com/kerf-gpu/kerf/sharing/simulate"
@@ -95,7 +96,7 @@ func TestLiveGivesWhatThePoolLetsIt(t *testing.T) {
 
 func fits(t *testing.T, l simulate.Live, name string, pods []simulate.Pod) simulate.Fit {
 	t.Helper()
-	policy, err := simulate.NewPolicy(name, l.Nodes, pods, 1)
+	policy, err := others.New(name, l.Nodes, pods, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kerf-gpu/kerf/api/gpunode"
+	others "github.com/kerf-gpu/kerf/lab/policy"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 	"github.com/kerf-gpu/kerf/sharing/simulate"
@@ -67,7 +68,7 @@ func left(t *testing.T, l simulate.Live) map[string][]cluster.Milli {
 	for i := range nodes {
 		nodes[i].Cordoned, nodes[i].Gives = false, cluster.AllPieces
 	}
-	c := cluster.New(nodes, cluster.BestFit{})
+	c := cluster.New(nodes, others.BestFit{})
 	out := map[string][]cluster.Milli{}
 	for _, h := range l.There {
 		if err := c.Take(h.Hold.Request, cluster.Placement{Node: h.Node, GPUs: h.Hold.GPUs, Starts: h.Hold.Starts}); err != nil {
@@ -197,7 +198,7 @@ func TestLiveOvercommit(t *testing.T) {
 				asked = append(asked, p)
 			}
 			waiting := live(t, []simulate.LiveNode{tt.node}, asked, no, no).Waiting
-			policy, err := simulate.NewPolicy("kerf", l.Nodes, waiting, 1)
+			policy, err := others.New("kerf", l.Nodes, waiting, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -261,7 +262,7 @@ func TestFitsBesideWhatIsThere(t *testing.T) {
 	b := liveNode("b", 1, claimOf("uid-two", "c", fragment("b-0", 50, 0)))
 	b.Closed = true
 	l := live(t, []simulate.LiveNode{a, b}, []simulate.LivePod{livePod("one", "a", memory("60")), livePod("two", "b", memory("50"))}, no, no)
-	policy, err := simulate.NewPolicy("kerf", l.Nodes, l.Pods, 1)
+	policy, err := others.New("kerf", l.Nodes, l.Pods, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,9 +48,16 @@ type Result struct {
 	Rejects map[string]int `json:"rejects"`
 	// Decisions counts decisions per second.
 	Decisions float64 `json:"decisions_per_second"`
-	// Samples and Nodes are kept where the experiment asks for detail: the run as it went, and the nodes at its end.
-	Samples []Sample `json:"-"`
-	Nodes   []Sketch `json:"-"`
+	Kept      `json:"-"`
+}
+
+// Kept is what a result has for those who draw and print it.
+type Kept struct {
+	// Samples and Nodes are there where the experiment asks for detail: the run as it went, and the nodes at its end.
+	Samples []Sample
+	Nodes   []Sketch
+	// Pooled says that a pool was asked for.
+	Pooled bool
 }
 
 // NoPacking is what was refused while no packing of the pods that were there had room for the refused one too, wherever each
@@ -80,6 +87,11 @@ func classOf(p *Pod) string {
 		return "share"
 	}
 	return strconv.Itoa(p.GPUs)
+}
+
+// Percent is a part of a whole in percent, to two decimals; of none it is that of 1.
+func Percent(part, whole cluster.Milli) float64 {
+	return round(100 * float64(part) / float64(max(1, whole)))
 }
 
 func round(v float64) float64 { return math.Round(v*100) / 100 }

@@ -28,17 +28,28 @@ type Experiment struct {
 	Arrivals Variation
 	// Counted is for how many mean life times a run with departures is counted; 0 stands for CountedLives.
 	Counted float64
-	// Usable is the part of the GPUs, 0 to 1, of a pool of all of them that the same arrivals come to, where pods leave too;
-	// 0 asks for none.
-	Usable float64
-	// Bound asks, where pods leave too, at each refusal whether any packing of all pods had room.
-	Bound bool
+	// Observers see a run with departures.
+	Observers []Observer
 	// Now is the clock by which the speed is taken.
 	Now func() time.Time
 	// Detail asks for the samples and the nodes of the result.
 	Detail bool
 	// Progress hears, where it is set, which part of the run is done, 0 to 1, again and again.
 	Progress func(part float64)
+}
+
+// Observer measures something more about a run with departures. Its methods are called in the order of what happens.
+type Observer interface {
+	// Begin says that what comes from now on counts.
+	Begin()
+	// Arrived hears of a pod that arrived, whatever became of it, and when it leaves, both in mean life times.
+	Arrived(p *Pod, at, leaves float64)
+	// Placed hears of a pod that was placed, Left of one that left, and Refused of one of the class for which there was no room.
+	Placed(p *Pod)
+	Left(p *Pod)
+	Refused(p *Pod, class string)
+	// Tell writes what was found into the result. Demand is that of all that arrived since Begin.
+	Tell(r *Result, demand cluster.Milli)
 }
 
 func (e Experiment) progress(part float64) {
@@ -62,7 +73,7 @@ type trial struct {
 	rejected  cluster.Milli
 	deciding  time.Duration
 	result    Result
-	bound     *packed
+	observers []Observer
 }
 
 func (e Experiment) start() (*trial, error) {
@@ -70,7 +81,7 @@ func (e Experiment) start() (*trial, error) {
 	for i := range open {
 		open[i].Cordoned, open[i].Gives = false, cluster.AllPieces // what is there stays
 	}
-	t := &trial{Cluster: cluster.New(open, e.Policy), policy: e.Policy, detail: e.Detail, now: e.Now, usual: workload(e.Usual)}
+	t := &trial{Cluster: cluster.New(open, e.Policy), policy: e.Policy, detail: e.Detail, now: e.Now, usual: WorkloadOf(e.Usual)}
 	t.result = Result{
 		Rejects: map[string]int{}, Arrived: map[string]int{},
 		AllocatedPercent: map[string]float64{}, FragmentationPercent: map[string]float64{},
@@ -133,7 +144,9 @@ func (t *trial) arrive(p *Pod) (held, bool, error) {
 	if !ok {
 		t.rejected += p.Demand()
 		t.result.Rejects[classOf(p)]++
-		t.bound.refused(p, classOf(p))
+		for _, o := range t.observers {
+			o.Refused(p, classOf(p))
+		}
 		return h, false, nil
 	}
 	h.place = place
@@ -145,7 +158,9 @@ func (t *trial) arrive(p *Pod) (held, bool, error) {
 	t.fragments += t.usual.Fragments(t.Node(place.Node))
 	t.idle -= free - t.Node(place.Node).Free()
 	t.allocated += t.demand(h)
-	t.bound.add(p, 1)
+	for _, o := range t.observers {
+		o.Placed(p)
+	}
 	return h, true, nil
 }
 
@@ -174,7 +189,9 @@ func (t *trial) leave(h held) {
 	t.fragments += t.usual.Fragments(t.Node(h.place.Node))
 	t.idle += t.Node(h.place.Node).Free() - free
 	t.allocated -= t.demand(h)
-	t.bound.add(h.pod, -1)
+	for _, o := range t.observers {
+		o.Left(h.pod)
+	}
 }
 
 // percent is a part of the capacity.
@@ -198,7 +215,9 @@ func (t *trial) finish() Result {
 	if t.deciding > 0 {
 		r.Decisions = math.Round(float64(pods) / t.deciding.Seconds())
 	}
-	t.bound.tell(r, t.arrived)
+	for _, o := range t.observers {
+		o.Tell(r, t.arrived)
+	}
 	if t.detail {
 		t.sketch()
 	}

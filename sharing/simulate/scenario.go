@@ -79,7 +79,7 @@ func (s *Scenario) Nodes() ([]cluster.Node, error) {
 			CPU: f.cores(m.Cores), Memory: f.bytes("memory", m.Memory), Model: m.Model,
 			GPUMemory: f.bytes("gpuMemory", m.GPUMemory),
 		}
-		f.within("gpus", m.GPUs, 0, mostGPUs)
+		f.within("gpus", m.GPUs, 0, MostGPUs)
 		f.within("count", m.Count, 1, mostPods-len(nodes))
 		if f.err != nil {
 			return nil, f.err
@@ -128,7 +128,7 @@ func (s *Scenario) List() ([]Pod, error) {
 func (f *fields) ask(p *Pod, t PodType) {
 	p.CPU, p.Memory, p.GPUs, p.Models = f.cores(t.Cores), f.bytes("memory", t.Memory), t.GPUs, strings.Join(t.Models, "|")
 	p.GPUMemory = f.bytes("gpuMemory", t.GPUMemory)
-	f.within("gpus", t.GPUs, 0, mostGPUs)
+	f.within("gpus", t.GPUs, 0, MostGPUs)
 	if !(t.Percent >= 0 && t.Percent <= 100) {
 		f.wrong("percent", t.Percent, "write the part of each GPU, above 0 and at most 100")
 	}
@@ -227,7 +227,7 @@ func (f *fields) within(name string, value, least, greatest int) {
 }
 
 func (f *fields) cores(v float64) cluster.Milli {
-	if !(v >= 0 && v <= most/1000) {
+	if !(v >= 0 && v <= Most/1000) {
 		f.wrong("cores", v, "write a number of cores, such as 4 or 0.5")
 		return 0
 	}
@@ -239,7 +239,7 @@ func (f *fields) bytes(name, v string) sharing.Bytes {
 		return 0
 	}
 	b, err := sharing.ParseBytes(f.at+name, v)
-	if err == nil && b > most*sharing.MiB {
+	if err == nil && b > Most*sharing.MiB {
 		f.wrong(name, v, "write at most 1Pi")
 	}
 	if err == nil && b > 0 && b < sharing.MiB && f.err == nil { // "10" is ten bytes

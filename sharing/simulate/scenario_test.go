@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	others "github.com/kerf-gpu/kerf/lab/policy"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 	"github.com/kerf-gpu/kerf/sharing/simulate"
@@ -79,7 +80,7 @@ func TestFits(t *testing.T) {
 	pod := func(kind string, gpus int, share cluster.Milli, models string) simulate.Pod {
 		return simulate.Pod{Name: kind, Type: kind, Request: cluster.Request{Shape: cluster.Shape{CPU: 1000, GPUs: gpus, Share: share, Models: models}}}
 	}
-	e := simulate.Experiment{Nodes: nodes, Policy: cluster.BestFit{}, Now: time.Now}
+	e := simulate.Experiment{Nodes: nodes, Policy: others.BestFit{}, Now: time.Now}
 	there := []simulate.Pod{pod("old", 1, 600, "A")}
 	f, err := e.Fits(there, []simulate.Pod{pod("half", 1, 500, ""), pod("pair", 2, 1000, "A"), pod("half", 1, 500, ""), pod("pair", 2, 1000, "A")})
 	if err != nil {
@@ -109,7 +110,7 @@ func TestFits(t *testing.T) {
 // A pod that lives long is there more often: with the same load fewer arrive.
 func TestChurnKnowsHowLongPodsLive(t *testing.T) {
 	nodes, pods := synthetic()
-	equal := simulate.Experiment{Nodes: nodes, Usual: pods, Policy: cluster.BestFit{}, Now: ticking()}
+	equal := simulate.Experiment{Nodes: nodes, Usual: pods, Policy: others.BestFit{}, Now: ticking()}
 	a, err := equal.Churn(pods, 0.5, 3)
 	if err != nil {
 		t.Fatal(err)

@@ -5,76 +5,16 @@ package simulate_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	others "github.com/kerf-gpu/kerf/lab/policy"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 	"github.com/kerf-gpu/kerf/sharing/simulate"
 )
-
-const nodeHead = "sn,cpu_milli,memory_mib,gpu,model\n"
-const podHead = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n"
-
-func TestReadLists(t *testing.T) {
-	nodes, err := simulate.ReadNodes(strings.NewReader(nodeHead + "a,64000,1024,2,T4\nb,1000.0,2,0,\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := nodes[0]; len(nodes) != 2 || n.Name != "a" || n.CPU != 64000 || n.Memory != sharing.GiB || n.Model != "T4" || n.Free() != 2000 {
-		t.Errorf("nodes %+v", nodes)
-	}
-	pods, err := simulate.ReadPods(strings.NewReader(podHead + "p,500.0,1024,1,460,T4|G2\nq,1000,1,0,0,T4\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []simulate.Pod{
-		{Name: "p", Request: cluster.Request{Memory: sharing.GiB, Shape: cluster.Shape{CPU: 500, GPUs: 1, Share: 460, Models: "T4|G2"}}},
-		{Name: "q", Request: cluster.Request{Memory: sharing.MiB, Shape: cluster.Shape{CPU: 1000}}},
-	}
-	if diff := cmp.Diff(want, pods); diff != "" {
-		t.Errorf("pods (-want +got):\n%s", diff)
-	}
-	if marked, err := simulate.ReadPods(strings.NewReader("\ufeff" + podHead + "p,1,1,0,0,\n")); err != nil || len(marked) != 1 || marked[0].Name != "p" {
-		t.Errorf("with a byte order mark: %+v, %v", marked, err)
-	}
-	// What is wrong, where, and what to do.
-	for name, tt := range map[string]struct{ text, want string }{
-		"empty":               {"", "it is empty: its first line has to name the columns name, cpu_milli, memory_mib, num_gpu, gpu_milli"},
-		"no column":           {"name\np\n", `no column "cpu_milli": the first line names ["name"], and name, cpu_milli,`},
-		"semicolons":          {strings.ReplaceAll(podHead, ",", ";") + "p;1;1;0;0;\n", "with commas between them"},
-		"a column twice":      {"name,name\n", `names the column "name" twice`},
-		"share above one GPU": {podHead + "p,1,1,1,1001,\n", "read line 2: gpu_milli 1001: not in 1 to 1000"},
-		"no share":            {podHead + "p,1,1,1,0,\n", "read line 2: gpu_milli 0: not in 1 to 1000"},
-		"negative":            {podHead + "p,-1,1,0,0,\n", `read line 2: cpu_milli "-1": not a number in 0 to 2^30`},
-		"no number":           {podHead + "p,1,1,0,0,\np,NaN,1,0,0,\n", `read line 3: cpu_milli "NaN": not a number in 0 to 2^30`},
-		"huge":                {podHead + "p,1e300,1,0,0,\n", `read line 2: cpu_milli "1e300": not a number in 0 to 2^30`},
-		"ragged":              {podHead + "p,1\n", "line 2 has 2 fields, and the first line names 6 columns"},
-		"GPUs":                {podHead + "p,1,1,65,1000,\n", "read line 2: num_gpu 65: at most 64 for a pod"},
-	} {
-		if _, err := simulate.ReadPods(strings.NewReader(tt.text)); err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: %v, want %q", name, err, tt.want)
-		}
-	}
-}
-
-func FuzzReadPods(f *testing.F) {
-	f.Add(podHead + "p,500,1024,1,460,T4|G2\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		pods, err := simulate.ReadPods(strings.NewReader(text))
-		if err != nil {
-			return
-		}
-		for _, p := range pods {
-			if p.CPU < 0 || p.Memory > 1024*sharing.TiB || p.Share < 0 || p.Share > cluster.WholeGPU || (p.GPUs == 0) != (p.Share == 0) {
-				t.Errorf("read %+v", p)
-			}
-		}
-	})
-}
 
 // synthetic is a cluster of 40 GPUs and pods that ask for half of it.
 func synthetic() ([]cluster.Node, []simulate.Pod) {
@@ -140,7 +80,7 @@ func ticking() func() time.Time {
 func TestFillBalances(t *testing.T) {
 	nodes, pods := synthetic()
 	arrivals := simulate.Inflate(pods, 40000, 1.3, 42)
-	for _, name := range simulate.Policies() {
+	for _, name := range others.Policies() {
 		t.Run(name, func(t *testing.T) {
 			run := func() simulate.Result {
 				e := simulate.Experiment{Nodes: simulate.Order(nodes, 42), Usual: pods, Policy: policy(t, name), Now: ticking()}
@@ -168,10 +108,10 @@ func TestFillBalances(t *testing.T) {
 			}
 		})
 	}
-	if _, err := simulate.NewPolicy("magic", nodes, pods, 1); err == nil {
+	if _, err := others.New("magic", nodes, pods, 1); err == nil {
 		t.Error("policy magic is known")
 	}
-	if _, err := (simulate.Experiment{Policy: cluster.BestFit{}, Now: time.Now}).Fill(arrivals); err == nil {
+	if _, err := (simulate.Experiment{Policy: others.BestFit{}, Now: time.Now}).Fill(arrivals); err == nil {
 		t.Error("a cluster without GPUs was filled")
 	}
 }
@@ -179,7 +119,7 @@ func TestFillBalances(t *testing.T) {
 func policy(t *testing.T, name string) cluster.Policy {
 	t.Helper()
 	nodes, pods := synthetic()
-	p, err := simulate.NewPolicy(name, nodes, pods, 42)
+	p, err := others.New(name, nodes, pods, 42)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +136,7 @@ func TestChurn(t *testing.T) {
 		}
 		return r
 	}
-	for _, name := range simulate.Policies() {
+	for _, name := range others.Policies() {
 		low, high := run(name, 0.1), run(name, 1.5)
 		if low.Rejected() != 0 || low.MeanAllocatedPercent < 5 || low.MeanAllocatedPercent > 15 || low.Load != 0.1 {
 			t.Errorf("%s: little load: %+v", name, low)
@@ -213,7 +153,7 @@ func TestChurn(t *testing.T) {
 		t.Errorf("%d and %d arrived", a.ArrivedMilli, b.ArrivedMilli)
 	}
 	for _, none := range [][]simulate.Pod{nil, {{Name: "cpu"}}} {
-		if _, err := (simulate.Experiment{Nodes: nodes, Policy: cluster.BestFit{}, Now: time.Now}).Churn(none, 1, 1); err == nil {
+		if _, err := (simulate.Experiment{Nodes: nodes, Policy: others.BestFit{}, Now: time.Now}).Churn(none, 1, 1); err == nil {
 			t.Errorf("%v: load without a GPU asked for", none)
 		}
 	}
@@ -229,7 +169,7 @@ func TestBookedIsNotAllocated(t *testing.T) {
 		{Name: "d", Request: cluster.Request{Shape: cluster.Shape{GPUs: 1, Share: 500}}},
 	}
 	for name, want := range map[string][2]float64{"kerf": {100, 0}, "nvidia-whole": {25, 2}, "nvidia-timeslice": {25, 2}} {
-		p, err := simulate.NewPolicy(name, []cluster.Node{node}, pods, 1)
+		p, err := others.New(name, []cluster.Node{node}, pods, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 	"github.com/kerf-gpu/kerf/sharing/simulate"
 )
 
@@ -109,30 +108,5 @@ func TestChurnHoldsItsLoad(t *testing.T) {
 		if mean < 38 || mean > 42 {
 			t.Errorf("%+v: %.1f %% allocated of a load of 40 %%", v, mean)
 		}
-	}
-}
-
-// One GPU that a pool has wholly is refused only when it is in use; half of it is never enough for a whole one.
-func TestPoolRefusesForTheLoadAlone(t *testing.T) {
-	nodes := []cluster.Node{{CPU: 1_000_000, GPUs: []cluster.Milli{1000}}, {CPU: 1_000_000, GPUs: []cluster.Milli{1000}}}
-	pods := []simulate.Pod{{Name: "a", Request: cluster.Request{Shape: cluster.Shape{GPUs: 1, Share: 600}}}}
-	run := func(usable, lives float64) simulate.Result {
-		e := simulate.Experiment{Nodes: nodes, Usual: pods, Policy: cluster.BestFit{}, Now: ticking(), Usable: usable, Counted: lives}
-		r, err := e.Churn(pods, 0.5, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
-	}
-	// Two of 600 fit two GPUs, and a pool takes a third: it refuses less. With a part of it that holds none, all.
-	all, none, off := run(1, 200), run(0.2, 200), run(0, 200)
-	if all.PooledRejectedPercent <= 0 || all.PooledRejectedPercent >= all.RejectedDemandPercent || none.PooledRejectedPercent != 100 || off.PooledRejectedPercent != 0 {
-		t.Errorf("pool %v of %v, none %v, off %v", all.PooledRejectedPercent, all.RejectedDemandPercent, none.PooledRejectedPercent, off.PooledRejectedPercent)
-	}
-	if off.RejectedDemandPercent != all.RejectedDemandPercent {
-		t.Error("the pool changes the run")
-	}
-	if short := run(0, 2); short.ArrivedMilli*20 > all.ArrivedMilli {
-		t.Errorf("%d arrived in 2 lives, %d in 200", short.ArrivedMilli, all.ArrivedMilli)
 	}
 }

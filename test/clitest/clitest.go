@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
 	"github.com/kerf-gpu/kerf/internal/cli/command"
 	"github.com/kerf-gpu/kerf/internal/nodeclient/fakenode"
@@ -46,7 +48,7 @@ func Main(m *testing.M, commands command.Family) {
 func beKerf(commands command.Family) {
 	code, stopped := command.Main(os.Args, command.Process{
 		In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr, Getenv: os.Getenv, Environ: os.Environ, Exec: syscall.Exec,
-	}, commands)
+	}, func(a *command.App) *cobra.Command { return a.Root(commands) })
 	if stopped != 0 {
 		signal.Reset(stopped)
 		_ = syscall.Kill(syscall.Getpid(), stopped)

@@ -39,6 +39,7 @@ func TestCheckFinds(t *testing.T) {
 		"new folder":              {pkg{path: "pkg/util"}, "no layer"},
 		"program imports program": {pkg{path: "cmd/kerf", imports: own("cmd/kerf-agent/app")}, "imports cmd/kerf-agent/app"},
 		"command line elsewhere":  {pkg{path: "cmd/kerf-agent", imports: own("internal/cli/config")}, "belongs to its program"},
+		"experiment in a product": {pkg{path: "cmd/kerf", imports: own("lab/policy")}, "imports lab/policy"},
 		"command line":            {pkg{path: "cmd/kerf", imports: own("internal/cli")}, ""},
 		"driver beside its door":  {pkg{path: "sharing/caps", imports: []string{"github.com/NVIDIA/go-nvml/pkg/nvml"}}, "the driver has one door"},
 		"driver through its door": {pkg{path: "internal/nvml", imports: []string{"github.com/NVIDIA/go-nvml/pkg/nvml"}}, ""},

@@ -100,6 +100,8 @@ var layers = []layer{
 	{"sharing/node/agent/...", "the agent joins the node runtime with driver, container runtime, kubelet and API server",
 		[]string{"sharing/...", "mig/...", "api/...", "internal/*", "monitor/*", "deviceplugin/...", "hooks/*"}},
 
+	{"lab/...", "an experiment compares the product with something else: it may use the product, and the product does not know it",
+		[]string{"sharing", "sharing/packing", "sharing/allocator/...", "sharing/simulate", "mig", "internal/cli/..."}},
 	{"sim/...", "the simulator stands in for the NVIDIA driver: it shares value types with the product, and does not know how the product uses a driver",
 		[]string{"sharing", "internal/process"}},
 
@@ -126,7 +128,7 @@ type door struct {
 }
 
 var doors = []door{
-	{module + "/internal/cli", "a command line belongs to its program", []string{"cmd/kerf", "internal/cli/...", "test/clitest"}},
+	{module + "/internal/cli", "a command line belongs to its program, and to experiments that extend it", []string{"cmd/kerf", "internal/cli/...", "lab/...", "test/clitest"}},
 	{"github.com/containerd/containerd", "containerd has one door", []string{"internal/containerd/...", "test/*"}},
 	{"github.com/containerd/errdefs", "containerd has one door", []string{"internal/containerd/..."}},
 	{"github.com/containerd/log", "what containerd's client would print is kept silent at its door", []string{"internal/containerd/..."}},
@@ -155,7 +157,7 @@ var doors = []door{
 	{"github.com/prometheus/client_golang", "metrics are made where what they tell is known, and served by a program", []string{"sharing/node/metrics/...", "internal/serve/servemetrics", "monitor/exposition/...", "sharing/node/agent/...", "cmd/*"}},
 	{"github.com/prometheus/client_model", "what is scraped of thousands of series is made without a registry", []string{"monitor/exposition/...", "internal/cli/..."}},
 	{"github.com/prometheus/common", "an exposition is read by the command line that shows it", []string{"internal/cli/..."}},
-	{"github.com/spf13/cobra", "command lines belong to programs", []string{"internal/cli/...", "cmd/*", "sim/cmd/*"}},
+	{"github.com/spf13/cobra", "command lines belong to programs", []string{"internal/cli/...", "cmd/*", "sim/cmd/*", "lab/experiment", "test/clitest"}},
 	{"go.yaml.in/yaml/v3", "YAML is read where a document has its type, and written where it is shown",
 		[]string{"sharing/config/...", "mig/parted/...", "sim/...", "internal/cli/...", "internal/present/...", "sharing/translate/...", "cmd/*", "test/*"}},
 	{"golang.org/x/sync", "goroutines are owned in groups", []string{"internal/*", "deviceplugin/...", "hooks/*", "sharing/node/...", "sharing/caps/...", "monitor/*", "cmd/*", "test/*"}},

@@ -87,10 +87,14 @@ func Misused(err error) error { return Exit(ExitUsage, err) }
 // Family makes the commands of one part of the command line.
 type Family = func(*App) []*cobra.Command
 
-// Execute runs one command line of these commands, says on stderr what went wrong, and returns the exit status.
+// Execute runs one command line of these commands, as Run does.
 func (a *App) Execute(args []string, commands Family) (int, error) {
+	return a.Run(a.Root(commands), args)
+}
+
+// Run runs one command line, says on stderr what went wrong, and returns the exit status.
+func (a *App) Run(root *cobra.Command, args []string) (int, error) {
 	a.Args = args
-	root := a.Root(commands)
 	root.SetArgs(args)
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
@@ -139,7 +143,7 @@ func (a *App) Root(commands Family) *cobra.Command {
 	if a.Plugin {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: a.Name()}
 	}
-	a.defineConnection(root)
+	a.DefineConnection(root)
 	root.AddCommand(commands(a)...)
 	a.completionCommand(root)
 	return root

@@ -42,8 +42,8 @@ func connectionFlags() []string {
 	}
 }
 
-// defineConnection defines the flags by which kubectl's users name a cluster.
-func (a *App) defineConnection(root *cobra.Command) {
+// DefineConnection defines the flags by which kubectl's users name a cluster.
+func (a *App) DefineConnection(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.StringVar(&a.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: what kubectl would read)")
 	clientcmd.BindOverrideFlags(&a.Overrides, f, clientcmd.RecommendedConfigOverrideFlags(""))

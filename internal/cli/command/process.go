@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/spf13/cobra"
 )
 
 // Process is what the command line uses of the process that it runs in.
@@ -21,15 +23,15 @@ type Process struct {
 	Exec func(path string, argv, env []string) error
 }
 
-// Main runs the command line argv, whose first word is the program's path, with these commands. It returns the exit status of
-// the process, and the signal that stopped the command, or 0. A caller that got a signal ends as that signal does by default.
-func Main(argv []string, p Process, commands Family) (code int, stopped syscall.Signal) {
+// Main runs the command line argv, whose first word is the program's path, of the tree that root makes. It returns the exit
+// status of the process, and the signal that stopped the command, or 0. A caller that got a signal ends as that signal does by default.
+func Main(argv []string, p Process, root func(*App) *cobra.Command) (code int, stopped syscall.Signal) {
 	a := &App{
 		Plugin: filepath.Base(argv[0]) == pluginName,
 		In:     p.In, Out: p.Out, ErrOut: p.ErrOut, Getenv: p.Getenv, Environ: p.Environ,
 		Screen: screenOf(p.Out), ErrScreen: screenOf(p.ErrOut), Exec: p.Exec,
 	}
-	code, err := a.Execute(argv[1:], commands)
+	code, err := a.Run(root(a), argv[1:])
 	if e, ok := errors.AsType[*InterruptedError](err); ok {
 		stopped = e.signal
 	}

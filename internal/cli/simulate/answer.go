@@ -17,10 +17,10 @@ import (
 func (s *simulation) answer(out io.Writer, in input, seed int64) error {
 	asked := append(named("moved", in.live.Moved), named("waiting", in.live.Waiting)...)
 	arrivals := []simulate.Pod(nil)
-	if !s.live {
-		arrivals = simulate.Inflate(in.pods, in.capacity, s.inflate, seed)
+	if !s.Live {
+		arrivals = simulate.Inflate(in.pods, in.capacity, s.Inflate, seed)
 	}
-	if s.asked != "" {
+	if s.Asked != "" {
 		more, err := s.readAsked(in.nodes)
 		if err != nil {
 			return err
@@ -28,7 +28,7 @@ func (s *simulation) answer(out io.Writer, in input, seed int64) error {
 		asked = append(asked, more...)
 	}
 	var fits []simulate.Fit
-	for _, name := range s.policies {
+	for _, name := range s.more.Policies() {
 		e, err := s.experiment(name, &in, seed)
 		if err != nil {
 			return err
@@ -40,8 +40,8 @@ func (s *simulation) answer(out io.Writer, in input, seed int64) error {
 		f.Policy = name
 		fits = append(fits, f)
 	}
-	if s.output == "json" || s.output == "yaml" {
-		text, err := command.Encoded(s.output, fits)
+	if s.Output == "json" || s.Output == "yaml" {
+		text, err := command.Encoded(s.Output, fits)
 		if err == nil {
 			_, err = out.Write(text)
 		}
@@ -60,19 +60,19 @@ func (s *simulation) answer(out io.Writer, in input, seed int64) error {
 
 // readAsked is the pods of --pods.
 func (s *simulation) readAsked(nodes []cluster.Node) ([]simulate.Pod, error) {
-	scenario, err := readScenario(s.asked)
+	scenario, err := readScenario(s.Asked)
 	if err != nil {
 		return nil, err
 	}
 	if len(scenario.Machines) > 0 || scenario.Arrivals != (simulate.Times{}) {
-		return nil, fmt.Errorf("%s: --pods asks about pods alone: leave machines and arrivals out", s.asked)
+		return nil, fmt.Errorf("%s: --pods asks about pods alone: leave machines and arrivals out", s.Asked)
 	}
 	asked, err := scenario.List()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.asked, err)
+		return nil, fmt.Errorf("%s: %w", s.Asked, err)
 	}
 	if len(asked) == 0 {
-		return nil, fmt.Errorf("%s: there are no pods: write a list of them below pods, as docs/placement.md shows", s.asked)
+		return nil, fmt.Errorf("%s: there are no pods: write a list of them below pods, as docs/placement.md shows", s.Asked)
 	}
 	simulate.Size(asked, nodes)
 	return asked, nil

@@ -26,7 +26,6 @@ func TestSimulateRefusesBadInput(t *testing.T) {
 	const machines = "machines:\n- {name: a, count: 2, cores: 8, gpus: 1, model: A, gpuMemory: 80Gi}\n"
 	const pods = "pods:\n- {name: p, percent: 60, cores: 1}\n"
 	good := file("good.yaml", machines+pods)
-	list, none := file("nodes.csv", "sn,cpu_milli,memory_mib,gpu,model\nn,1000,1,1,T4\n"), file("none.csv", "sn,cpu_milli,memory_mib,gpu,model\n")
 	workload := func(name, text string) []string { return []string{"--workload", file(name, text)} }
 	asked := func(name, text string, more ...string) []string {
 		return append([]string{"--workload", good, "--pods", file(name, text)}, more...)
@@ -36,17 +35,14 @@ func TestSimulateRefusesBadInput(t *testing.T) {
 		code int
 		want []string
 	}{
-		"nothing":             {nil, command.ExitUsage, []string{"--trace-nodes and --trace-pods, --workload or --from-cluster are needed"}},
-		"no such list":        {[]string{"--trace-nodes", "/none.csv", "--trace-pods", list}, command.ExitFailure, []string{"/none.csv: no such file"}},
-		"a list without rows": {[]string{"--trace-nodes", none, "--trace-pods", list}, command.ExitFailure, []string{"none.csv: there is no row below the first line"}},
-		"nodes as pods":       {[]string{"--trace-nodes", list, "--trace-pods", list}, command.ExitFailure, []string{`nodes.csv: no column "name"`, "are needed"}},
-		"no such workload":    {[]string{"--workload", "/none.yaml"}, command.ExitFailure, []string{"/none.yaml: no such file"}},
-		"an empty workload":   {workload("empty.yaml", ""), command.ExitFailure, []string{"empty.yaml is empty: write machines and pods"}},
-		"no machines":         {workload("nomachines.yaml", pods), command.ExitFailure, []string{"machines and pods are both needed"}},
-		"two documents":       {workload("two.yaml", machines+pods+"---\n"+pods), command.ExitFailure, []string{"more than one document: write one, without ---"}},
-		"a manifest":          {workload("manifest.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n"), command.ExitFailure, []string{"manifest of Kubernetes: write machines and pods"}},
-		"a word":              {workload("word.yaml", "hello\n"), command.ExitFailure, []string{`line 1: "hello" stands where a document with machines and pods is wanted`}},
-		"no YAML":             {workload("no.yaml", "{"), command.ExitFailure, []string{"no.yaml: yaml: line 1"}},
+		"nothing":           {nil, command.ExitUsage, []string{"--workload or --from-cluster is needed"}},
+		"no such workload":  {[]string{"--workload", "/none.yaml"}, command.ExitFailure, []string{"/none.yaml: no such file"}},
+		"an empty workload": {workload("empty.yaml", ""), command.ExitFailure, []string{"empty.yaml is empty: write machines and pods"}},
+		"no machines":       {workload("nomachines.yaml", pods), command.ExitFailure, []string{"machines and pods are both needed"}},
+		"two documents":     {workload("two.yaml", machines+pods+"---\n"+pods), command.ExitFailure, []string{"more than one document: write one, without ---"}},
+		"a manifest":        {workload("manifest.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n"), command.ExitFailure, []string{"manifest of Kubernetes: write machines and pods"}},
+		"a word":            {workload("word.yaml", "hello\n"), command.ExitFailure, []string{`line 1: "hello" stands where a document with machines and pods is wanted`}},
+		"no YAML":           {workload("no.yaml", "{"), command.ExitFailure, []string{"no.yaml: yaml: line 1"}},
 		"unknown field": {
 			workload("field.yaml", machines+"pods:\n- {name: p, percents: 60}\n"), command.ExitFailure,
 			[]string{`field.yaml: line 4: a type of pod has no field "percents": it has`, "gpus", "percent,"},
@@ -69,14 +65,11 @@ func TestSimulateRefusesBadInput(t *testing.T) {
 		"--pods as CSV":          {asked("csv.yaml", pods, "-o", "csv"), command.ExitUsage, []string{"table, json or yaml"}},
 		"negative --inflate":     {[]string{"--workload", good, "--inflate", "-1"}, command.ExitUsage, []string{"--inflate -1: write a number above 0"}},
 		"huge --inflate":         {[]string{"--workload", good, "--inflate", "1e9"}, command.ExitUsage, []string{"--inflate 1e+09", "at most 100"}},
-		"unknown policy":         {[]string{"--workload", good, "--policy", "kerf,kerff"}, command.ExitUsage, []string{`--policy "kerff": not one of kerf, fgd, bestfit`}},
-		"no policy":              {[]string{"--workload", good, "--policy", ""}, command.ExitUsage, []string{"--policy is empty: write one or more of kerf,"}},
 		"bad seeds":              {[]string{"--workload", good, "--seeds", "1-99999999"}, command.ExitUsage, []string{"no range of at most 10000 numbers"}},
 		"a node that is not":     {[]string{"--workload", good, "--gone", "rack3-*"}, command.ExitFailure, []string{`--gone "rack3-*": no node has such a name; they are called a-0, a-1`}},
 		"no node for MIG":        {[]string{"--workload", good, "--mig", "a-*,!b-0"}, command.ExitFailure, []string{`--mig "!b-0": no node has such a name`}},
 		"bad pattern":            {[]string{"--workload", good, "--mig", "["}, command.ExitUsage, []string{`--mig "[" has a [ without its ]; write a pattern over the nodes' names`}},
 		"all nodes gone":         {[]string{"--workload", good, "--gone", "*"}, command.ExitFailure, []string{"--gone takes every one away"}},
-		"no folder for a plot":   {[]string{"--workload", good, "--plot", "/none/x.svg"}, command.ExitUsage, []string{`--plot "/none/x.svg": its folder:`, "no such file"}},
 		"another form of output": {[]string{"--workload", good, "-o", "xml"}, command.ExitUsage, []string{"table, json, yaml or csv"}},
 	} {
 		t.Run(name, func(t *testing.T) {

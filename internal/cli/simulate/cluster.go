@@ -18,9 +18,6 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/simulate"
 )
 
-// asItIs is true when the pods of the cluster stay where they are, and new ones are asked about.
-func (s *simulation) asItIs() bool { return s.live && !s.filling && s.churn == 0 }
-
 // readCluster takes the cluster as it runs. What of it could not be read is told.
 func (s *simulation) readCluster(ctx context.Context, to access.Options, tell io.Writer) (simulate.Live, error) {
 	ctx, cancel := context.WithTimeout(ctx, command.SurveyTimeout)
@@ -68,11 +65,11 @@ func (s *simulation) readCluster(ctx context.Context, to access.Options, tell io
 }
 
 func (s *simulation) isGone(node string) bool {
-	return len(s.gone) > 0 && sharing.MatchModels(s.gone, node)
+	return len(s.Gone) > 0 && sharing.MatchModels(s.Gone, node)
 }
 
 func (s *simulation) isMIG(node string) bool {
-	return len(s.mig) > 0 && sharing.MatchModels(s.mig, node)
+	return len(s.MIG) > 0 && sharing.MatchModels(s.MIG, node)
 }
 
 // named puts a word before the types of pods, so that the table tells them from those of --pods.

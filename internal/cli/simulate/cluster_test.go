@@ -62,7 +62,7 @@ func TestSimulateFromCluster(t *testing.T) {
 		"new pods":       {"KUBECONFIG", []string{"--pods", asked}, []string{"wide                           2      0    3 nodes: too little free on any one GPU (gpu-1: 0 GPUs have 100 % free, 2 asked)", "small                          3      3", "all fit with 2 more nodes of NVIDIA H100 80GB HBM3 (4 GPUs)"}},
 		"a node less":    {"HOME", []string{"--gone", "gpu-3"}, []string{"moved: team/ReplicaSet chat    1      1", "moved: team/ReplicaSet embed   1      0    2 nodes: too little free"}},
 		"MIG":            {"HOME", []string{"--mig", "gpu-1"}, []string{"moved: team/ReplicaSet embed   1      1", "moved: team/ReplicaSet chat    2      2"}},
-		"two policies":   {"", []string{"--kubeconfig", config, "--policy", "kerf,nvidia-whole"}, []string{"kerf: 62.50", "nvidia-whole: 62.50", "3 nodes: too little free on any one GPU"}},
+		"kubeconfig":     {"", []string{"--kubeconfig", config}, []string{"kerf: 62.50 % allocated before, 68.75 % with"}},
 		"filled":         {"HOME", []string{"--inflate", "1.3", "--seeds", "1-2"}, []string{"FIRST FAILURE", "kerf    2"}},
 		"coming, going":  {"HOME", []string{"--churn", "0.9"}, []string{"REJECTED GPU", "0.90"}},
 		"other template": {"HOME", []string{"--typical", "online"}, []string{"waiting: team/ReplicaSet chat  1      1"}},
@@ -84,7 +84,7 @@ func TestSimulateFromCluster(t *testing.T) {
 		t.Errorf("JSON: status %d: %s", code, out)
 	}
 	for _, wrong := range [][]string{
-		{"--workload", asked}, {"--plot", "x.svg"}, {"-o", "csv"}, {"--pods", asked, "--inflate", "1"}, {"--pods", asked, "--churn", "1"},
+		{"--workload", asked}, {"-o", "csv"}, {"--pods", asked, "--inflate", "1"}, {"--pods", asked, "--churn", "1"},
 	} {
 		if _, _, code := call("HOME", wrong...); code != command.ExitUsage {
 			t.Errorf("%v: status %d", wrong, code)

@@ -6,8 +6,6 @@ package simulate
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,34 +18,17 @@ import (
 
 // checkInput refuses flags that do not go together.
 func (s *simulation) checkInput() error {
-	lists := s.nodes != "" || s.pods != ""
 	switch {
-	case s.live && (lists || s.workload != ""):
-		return errors.New("--from-cluster stands for --workload and both lists: leave them out")
-	case s.live && s.plot != "" && s.asItIs():
-		return errors.New("--plot draws what fills up: with --from-cluster it needs --inflate or --churn")
-	case s.live && s.output == "csv" && s.asItIs():
+	case s.Live && s.Workload != "":
+		return errors.New("--from-cluster stands for --workload: leave it out")
+	case s.Live && s.Output == "csv" && s.AsItIs():
 		return errors.New("--from-cluster is answered as table, json or yaml, and as csv with --inflate or --churn")
-	case s.live && s.asked != "" && s.filling:
+	case s.Live && s.Asked != "" && s.Filling:
 		return errors.New("--pods is asked beside the pods that run: leave --inflate out")
-	case s.live:
-	case s.workload != "" && lists:
-		return errors.New("--workload stands for both lists: leave --trace-nodes and --trace-pods out")
-	case s.workload == "" && (s.nodes == "" || s.pods == ""):
-		return errors.New("--trace-nodes and --trace-pods, --workload or --from-cluster are needed")
-	}
-	switch {
-	case s.asked != "" && s.churn > 0:
+	case s.Asked != "" && s.Churn > 0:
 		return errors.New("--pods is answered for a cluster that pods do not leave: leave --churn out")
-	case s.asked != "" && s.plot != "":
-		return errors.New("--plot draws what fills up, and --pods asks about one moment: leave one out")
-	case s.asked != "" && s.output == "csv":
+	case s.Asked != "" && s.Output == "csv":
 		return errors.New("--pods is answered as table, json or yaml")
-	}
-	if s.plot != "" { // it is written at the end of a run that may be long
-		if _, err := os.Stat(filepath.Dir(s.plot)); err != nil {
-			return fmt.Errorf("--plot %q: its folder: %w", s.plot, err)
-		}
 	}
 	for _, f := range s.globs() {
 		for _, glob := range f.globs {
@@ -68,7 +49,7 @@ type globsOf struct {
 	globs []string
 }
 
-func (s *simulation) globs() []globsOf { return []globsOf{{"--gone", s.gone}, {"--mig", s.mig}} }
+func (s *simulation) globs() []globsOf { return []globsOf{{"--gone", s.Gone}, {"--mig", s.MIG}} }
 
 // checkNames refuses a pattern that no node answers to: what-if of nothing would be answered like nothing else.
 func (s *simulation) checkNames(names []string) error {
@@ -92,19 +73,6 @@ func shortList(names []string) string {
 	return fmt.Sprintf("%s and so on (%d nodes)", strings.Join(names[:most], ", "), len(names))
 }
 
-// checkPolicies finds a misspelt policy before the first one takes its time.
-func (s *simulation) checkPolicies() error {
-	if len(s.policies) == 0 {
-		return fmt.Errorf("--policy is empty: write one or more of %s", strings.Join(simulate.Policies(), ", "))
-	}
-	for _, name := range s.policies {
-		if !slices.Contains(simulate.Policies(), name) {
-			return fmt.Errorf("--policy %q: not one of %s", name, strings.Join(simulate.Policies(), ", "))
-		}
-	}
-	return nil
-}
-
 // checkDemand refuses pods that fill nothing, whatever the policy.
 func (in *input) checkDemand() error {
 	memory := slices.ContainsFunc(in.nodes, func(n cluster.Node) bool { return n.GPUMemory > 0 })
@@ -119,15 +87,6 @@ func (in *input) checkDemand() error {
 	return errors.New("no pod asks for a GPU or a part of one: nothing would fill the GPUs")
 }
 
-// trace is what the results are called.
-func (s *simulation) trace() string {
-	if s.live {
-		return "cluster"
-	}
-	base := filepath.Base(s.pods + s.workload)
-	return strings.TrimSuffix(base, filepath.Ext(base))
-}
-
 // input is what an experiment begins with.
 type input struct {
 	// nodes are those that are there, without those that are gone.
@@ -137,6 +96,8 @@ type input struct {
 	arrivals simulate.Variation
 	load     float64
 	capacity cluster.Milli
+	// name is what the results are called.
+	name string
 	// live is the cluster that runs, where it was asked about.
 	live simulate.Live
 }
@@ -145,25 +106,28 @@ func (s *simulation) read(survey func() (simulate.Live, error)) (input, error) {
 	in := input{}
 	var scenario simulate.Scenario
 	var err error
-	if s.live {
+	switch {
+	case s.Live:
+		in.name = "cluster"
 		in.live, err = survey()
 		in.nodes, in.pods = in.live.Nodes, in.live.Pods
-	} else if s.workload != "" {
-		scenario, in.nodes, in.pods, err = readWorkload(s.workload)
-	} else if in.nodes, err = readList(s.nodes, simulate.ReadNodes); err == nil {
-		in.pods, err = readList(s.pods, simulate.ReadPods)
+	case s.Workload != "":
+		in.name = strings.TrimSuffix(filepath.Base(s.Workload), filepath.Ext(s.Workload))
+		scenario, in.nodes, in.pods, err = readWorkload(s.Workload)
+	default:
+		in.name, in.nodes, in.pods, err = s.more.Lists()
 	}
 	if err != nil {
 		return in, err
 	}
-	if !s.live {
+	if !s.Live {
 		if in.nodes, err = s.present(in.nodes); err != nil {
 			return in, err
 		}
 		simulate.Size(in.pods, in.nodes)
 	}
 	switch {
-	case len(in.nodes) == 0 && len(s.gone) > 0:
+	case len(in.nodes) == 0 && len(s.Gone) > 0:
 		return in, errors.New("no node is left: --gone takes every one away")
 	case len(in.nodes) == 0:
 		return in, errors.New("there is no node")
@@ -173,7 +137,7 @@ func (s *simulation) read(survey func() (simulate.Live, error)) (input, error) {
 	}
 	in.arrivals, in.load, err = scenario.Arriving(in.nodes, in.pods)
 	if err != nil {
-		err = fmt.Errorf("%s: %w", s.workload, err)
+		err = fmt.Errorf("%s: %w", s.Workload, err)
 	}
 	return in, err
 }
@@ -200,17 +164,17 @@ func (s *simulation) present(nodes []cluster.Node) ([]cluster.Node, error) {
 // experiment is one policy on the nodes in the order of the seed.
 func (s *simulation) experiment(name string, in *input, seed int64) (simulate.Experiment, error) {
 	known := in.pods
-	if s.typical == "online" && name == "kerf" {
+	if s.Typical == "online" && name == "kerf" {
 		known = nil
 	}
-	policy, err := simulate.NewPolicy(name, in.nodes, known, seed)
+	policy, err := s.more.Policy(name, in.nodes, known, seed)
 	e := simulate.Experiment{
 		Nodes: simulate.Order(in.nodes, seed), Usual: in.pods, Policy: policy, Arrivals: in.arrivals, Now: time.Now,
-		Detail: s.plot != "",
 	}
-	if s.asItIs() {
+	if s.AsItIs() {
 		e.Nodes, e.There = in.nodes, in.live.There
 	}
+	s.more.Set(&e)
 	return e, err
 }
 
@@ -233,21 +197,4 @@ func readWorkload(path string) (simulate.Scenario, []cluster.Node, []simulate.Po
 	}
 	simulate.Size(pods, nodes)
 	return scenario, nodes, pods, nil
-}
-
-// readList reads a file that must not be empty of rows.
-func readList[T any](path string, read func(io.Reader) ([]T, error)) ([]T, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	list, err := read(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if len(list) == 0 {
-		return nil, fmt.Errorf("%s: there is no row below the first line, which names the columns", path)
-	}
-	return list, nil
 }

@@ -5,23 +5,21 @@ package simulate
 
 import (
 	"encoding/csv"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"text/tabwriter"
 
 	"github.com/kerf-gpu/kerf/sharing/simulate"
-	"github.com/kerf-gpu/kerf/sharing/simulate/plot"
 )
 
 // printResults is one line a run; - where no load reached the point.
-func printResults(out io.Writer, results []simulate.Result, departures, pooled bool) error {
+func printResults(out io.Writer, results []simulate.Result, departures bool) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprint(t, "POLICY\tSEED")
 	if departures {
 		_, _ = fmt.Fprint(t, "\tLOAD\tALLOCATED\tREJECTED PODS\tREJECTED GPU")
+		pooled := len(results) > 0 && results[0].Pooled
 		if pooled {
 			_, _ = fmt.Fprint(t, "\tBY ONE POOL")
 		}
@@ -106,20 +104,6 @@ func writeResults(out io.Writer, results []simulate.Result) error {
 	}
 	w.Flush()
 	return w.Error()
-}
-
-// draw writes the SVG of --plot.
-func draw(path string, results []simulate.Result) error {
-	text, err := plot.Draw(results)
-	if err != nil {
-		return err
-	}
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	return errors.Join(err, f.Close())
 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

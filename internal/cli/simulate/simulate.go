@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package simulate is kerf simulate: which pods a cluster could take.
+// Package simulate is kerf simulate: what a cluster would hold, and whether pods fit. Experiments extend it.
 package simulate
 
 import (
@@ -17,44 +17,48 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/simulate"
 )
 
-// simulation is the flags of kerf simulate.
+// Options are the flags of kerf simulate.
+type Options struct {
+	Workload, Asked, Seeds, Output, Typical string
+	// Live is --from-cluster.
+	Live           bool
+	Gone, MIG      []string
+	Inflate, Churn float64
+	// Filling is set where --inflate was given: then nothing leaves, whatever the YAML says of times.
+	Filling bool
+}
+
+// AsItIs is true when the pods of the cluster stay where they are, and new ones are asked about.
+func (o *Options) AsItIs() bool { return o.Live && !o.Filling && o.Churn == 0 }
+
+// simulation is one call of the command.
 type simulation struct {
-	nodes, pods, seeds, output string
-	typical, workload, asked   string
-	plot                       string
-	// live is --from-cluster.
-	live           bool
-	gone, mig      []string
-	policies       []string
-	inflate, churn float64
-	// lives and usable are --churn-lives and --usable.
-	lives, usable float64
-	// bound is --bound.
-	bound bool
-	// filling is set where --inflate was given: then nothing leaves, whatever the YAML says of times.
-	filling bool
+	Options
+
+	more Extension
 }
 
 // Commands are the commands of this package.
 func Commands(a *command.App) []*cobra.Command {
-	return []*cobra.Command{simulateCommand(a)}
+	return []*cobra.Command{Command(a, plain())}
 }
 
-func simulateCommand(a *command.App) *cobra.Command {
-	s := simulation{}
-	cmd := &cobra.Command{
-		Use:   "simulate {--trace-nodes FILE --trace-pods FILE | --workload FILE | --from-cluster}",
-		Short: "Fill a cluster with pods and show how much of it each policy uses",
-		Long: "simulate lets the pods of a list arrive at the nodes of a list, both CSV in the openb format or one YAML, until\n" +
-			"they have asked for --inflate times the GPUs, and none leaves. With --churn, or where the YAML says how often\n" +
-			"pods arrive, they leave too, until the cluster was long in a steady state. A pod that does not fit is refused\n" +
-			"for good. It needs no GPU, no agent and no cluster.\n\n" +
+// Command is kerf simulate with an extension.
+func Command(a *command.App, more Extension) *cobra.Command {
+	s := &simulation{more: more}
+	c := &cobra.Command{
+		Use:   "simulate {--workload FILE | --from-cluster}",
+		Short: "Fill a cluster with pods and show how much of it they use",
+		Long: "simulate lets the pods of a YAML arrive at its nodes, until they have asked for --inflate times the GPUs, and none\n" +
+			"leaves. With --churn, or where the YAML says how often pods arrive, they leave too, until the cluster was long in\n" +
+			"a steady state. A pod that does not fit is refused for good. Pods are placed as kerf-scheduler does it. It needs\n" +
+			"no GPU, no agent and no cluster.\n\n" +
 			"With --from-cluster, nodes and pods are those of the cluster that the kubeconfig names, and nothing there is\n" +
 			"changed. Its pods stay where they are, and the answer is whether those fit that wait, that have to move because\n" +
 			"of --gone or --mig, and that --pods names. With --inflate or --churn its nodes are filled from empty with pods\n" +
 			"like its own.",
-		Example: "  # How much of this cluster would that policy fill?\n" +
-			"  kerf simulate --workload cluster.yaml --policy kerf,nvidia-whole --seeds 1-5 --plot out.svg\n" +
+		Example: "  # How much of this cluster would be filled?\n" +
+			"  kerf simulate --workload cluster.yaml --seeds 1-5\n" +
 			"  # Do these pods fit, which not and why, and how many more GPUs until they do?\n" +
 			"  kerf simulate --workload cluster.yaml --inflate 0.8 --pods new.yaml\n" +
 			"  # What if these nodes became MIG?\n" +
@@ -63,107 +67,106 @@ func simulateCommand(a *command.App) *cobra.Command {
 			"  kerf simulate --workload cluster.yaml --gone 'h100-[0-3]' --churn 0.9\n" +
 			"  # The same of the cluster that runs: do these fit, and what if a node went away?\n" +
 			"  kerf simulate --from-cluster --pods new.yaml\n" +
-			"  kerf simulate --from-cluster --gone gpu-7\n" +
-			"  # The published experiment\n" +
-			"  kerf simulate --trace-nodes nodes.csv --trace-pods pods.csv --policy kerf,fgd --seeds 42-51",
+			"  kerf simulate --from-cluster --gone gpu-7",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s.filling = cmd.Flags().Changed("inflate")
-			if !slices.Contains([]string{"table", "json", "yaml", "csv"}, s.output) {
-				return command.Misused(fmt.Errorf("--output %q: not table, json, yaml or csv", s.output))
-			}
-			if s.typical != "list" && s.typical != "online" {
-				return command.Misused(fmt.Errorf("--typical %q: not list or online", s.typical))
-			}
-			if !(s.inflate > 0 && s.inflate <= 100) {
-				return command.Misused(fmt.Errorf("--inflate %g: write a number above 0, and at most 100", s.inflate))
-			}
-			if !(s.churn >= 0 && s.churn <= 10) {
-				return command.Misused(fmt.Errorf("--churn %g: write a number in 0 to 10", s.churn))
-			}
-			if !(s.lives > 0 && s.lives <= 1000) {
-				return command.Misused(fmt.Errorf("--churn-lives %g: write a number above 0, and at most 1000", s.lives))
-			}
-			if !(s.usable >= 0 && s.usable <= 100) {
-				return command.Misused(fmt.Errorf("--usable %g: write a number in 0 to 100", s.usable))
-			}
-			seeds, err := seedsOf(s.seeds)
-			if err != nil {
-				return command.Misused(err)
-			}
-			if err = s.checkPolicies(); err == nil {
-				err = s.checkInput()
-			}
-			if err == nil && !s.live && a.Kubeconfig != "" {
-				err = errors.New("--kubeconfig is for --from-cluster")
-			}
-			if err != nil {
-				return command.Misused(err)
-			}
-			in, err := s.read(func() (simulate.Live, error) {
-				return s.readCluster(cmd.Context(), a.Reach(), a.ErrOut)
-			})
-			if err != nil {
-				return command.Fail(err)
-			}
-			if s.bound && s.churn == 0 && (s.filling || in.load == 0) {
-				return command.Misused(errors.New("--bound asks about pods that come and go: it needs --churn, or a YAML that says how often they arrive"))
-			}
-			if s.asked != "" || s.asItIs() {
-				return command.Fail(s.answer(a.Out, in, seeds[0]))
-			}
-			if err := in.checkDemand(); err != nil {
-				return command.Fail(fmt.Errorf("%s: %w", s.trace(), err))
-			}
-			bar := progressOn(a, len(s.policies)*len(seeds), s.output)
-			results, err := s.run(in, seeds, bar)
-			bar.clear()
-			if err != nil {
-				return command.Fail(err)
-			}
-			if s.plot != "" {
-				if err := draw(s.plot, results); err != nil {
-					return command.Fail(err)
-				}
-			}
-			switch s.output {
-			case "json", "yaml":
-				return command.Fail(a.Answer(s.output, results, nil))
-			case "csv":
-				return command.Fail(writeResults(a.Out, results))
-			}
-			return command.Fail(printResults(a.Out, results, s.churn > 0, s.usable > 0))
+		RunE: func(c *cobra.Command, _ []string) error {
+			s.Filling = c.Flags().Changed("inflate")
+			return s.simulate(c, a)
 		},
 	}
-	f := cmd.Flags()
-	f.StringVar(&s.nodes, "trace-nodes", "", "CSV file of the nodes")
-	f.StringVar(&s.pods, "trace-pods", "", "CSV file of the pods")
-	f.StringSliceVar(&s.policies, "policy", []string{"kerf"}, "policies to compare: "+strings.Join(simulate.Policies(), ", "))
-	f.StringVar(&s.typical, "typical", "list", "whence kerf knows the usual workload: list (of the pods), or online (learnt while they arrive)")
-	f.StringVar(&s.seeds, "seeds", "42", "seeds of the order of arrival, as 42, 42-51 or 1,5,9")
-	f.Float64Var(&s.inflate, "inflate", 1.3, "how many times the cluster's GPUs are asked for")
-	f.Float64Var(&s.churn, "churn", 0, "let pods leave too: how many times the cluster's GPUs they would hold on average")
-	f.Float64Var(&s.lives, "churn-lives", simulate.CountedLives, "with --churn, for how many mean life times it is counted, after 2.5 that are not")
-	f.Float64Var(&s.usable, "usable", 0, "with --churn, show too what one pool of this percent of the GPUs would refuse, whatever the policy")
-	f.BoolVar(&s.bound, "bound", false, "with --churn, show too at least how much of what is refused no packing of the same pods had room for, whatever the policy")
-	f.StringVarP(&s.output, "output", "o", "table", "table, json, yaml or csv")
-	command.Complete(cmd, "output", "table", "json", "yaml", "csv")
-	f.StringVar(&s.workload, "workload", "", "YAML file of machines and pods, instead of the two lists")
-	f.BoolVar(&s.live, "from-cluster", false, "take nodes and pods from the cluster of the kubeconfig, which nothing is written to")
-	f.StringVar(&s.asked, "pods", "", "YAML file of pods: say whether they fit beside those that arrived, and what is missing")
-	f.StringSliceVar(&s.gone, "gone", nil, "globs of nodes that are taken away before anything arrives")
-	f.StringSliceVar(&s.mig, "mig", nil, "globs of nodes whose GPUs are put into MIG mode before anything arrives")
-	f.StringVar(&s.plot, "plot", "", "SVG file to draw: allocation, fragments and refused pods over the load, and the GPUs at the end")
-	return cmd
+	s.define(c)
+	more.Define(c)
+	return c
+}
+
+func (s *simulation) define(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&s.Typical, "typical", "list", "whence kerf knows the usual workload: list (of the pods), or online (learnt while they arrive)")
+	f.StringVar(&s.Seeds, "seeds", "42", "seeds of the order of arrival, as 42, 42-51 or 1,5,9")
+	f.Float64Var(&s.Inflate, "inflate", 1.3, "how many times the cluster's GPUs are asked for")
+	f.Float64Var(&s.Churn, "churn", 0, "let pods leave too: how many times the cluster's GPUs they would hold on average")
+	f.StringVarP(&s.Output, "output", "o", "table", "table, json, yaml or csv")
+	command.Complete(c, "output", "table", "json", "yaml", "csv")
+	f.StringVar(&s.Workload, "workload", "", "YAML file of machines and pods")
+	f.BoolVar(&s.Live, "from-cluster", false, "take nodes and pods from the cluster of the kubeconfig, which nothing is written to")
+	f.StringVar(&s.Asked, "pods", "", "YAML file of pods: say whether they fit beside those that arrived, and what is missing")
+	f.StringSliceVar(&s.Gone, "gone", nil, "globs of nodes that are taken away before anything arrives")
+	f.StringSliceVar(&s.MIG, "mig", nil, "globs of nodes whose GPUs are put into MIG mode before anything arrives")
+}
+
+// simulate runs the command.
+func (s *simulation) simulate(c *cobra.Command, a *command.App) error {
+	seeds, err := s.check()
+	if err == nil && !s.Live && a.Kubeconfig != "" {
+		err = errors.New("--kubeconfig is for --from-cluster")
+	}
+	if err != nil {
+		return command.Misused(err)
+	}
+	in, err := s.read(func() (simulate.Live, error) {
+		return s.readCluster(c.Context(), a.Reach(), a.ErrOut)
+	})
+	if err != nil {
+		return command.Fail(err)
+	}
+	if err := s.more.Begin(s.Churn > 0 || !s.Filling && in.load > 0); err != nil {
+		return command.Misused(err)
+	}
+	if s.Asked != "" || s.AsItIs() {
+		return command.Fail(s.answer(a.Out, in, seeds[0]))
+	}
+	if err := in.checkDemand(); err != nil {
+		return command.Fail(fmt.Errorf("%s: %w", in.name, err))
+	}
+	bar := progressOn(a, len(s.more.Policies())*len(seeds), s.Output)
+	results, err := s.run(in, seeds, bar)
+	bar.clear()
+	if err == nil {
+		err = s.more.Done(results)
+	}
+	if err != nil {
+		return command.Fail(err)
+	}
+	switch s.Output {
+	case "json", "yaml":
+		return command.Fail(a.Answer(s.Output, results, nil))
+	case "csv":
+		return command.Fail(writeResults(a.Out, results))
+	}
+	return command.Fail(printResults(a.Out, results, s.Churn > 0))
+}
+
+// check refuses flags that are wrong or do not go together.
+func (s *simulation) check() ([]int64, error) {
+	if !slices.Contains([]string{"table", "json", "yaml", "csv"}, s.Output) {
+		return nil, fmt.Errorf("--output %q: not table, json, yaml or csv", s.Output)
+	}
+	if s.Typical != "list" && s.Typical != "online" {
+		return nil, fmt.Errorf("--typical %q: not list or online", s.Typical)
+	}
+	if !(s.Inflate > 0 && s.Inflate <= 100) {
+		return nil, fmt.Errorf("--inflate %g: write a number above 0, and at most 100", s.Inflate)
+	}
+	if !(s.Churn >= 0 && s.Churn <= 10) {
+		return nil, fmt.Errorf("--churn %g: write a number in 0 to 10", s.Churn)
+	}
+	seeds, err := seedsOf(s.Seeds)
+	if err == nil {
+		err = s.more.Check(s.Options)
+	}
+	if err == nil {
+		err = s.checkInput()
+	}
+	return seeds, err
 }
 
 // run is every policy with every seed.
 func (s *simulation) run(in input, seeds []int64, bar *progress) ([]simulate.Result, error) {
-	if s.churn == 0 && !s.filling {
-		s.churn = in.load
+	if s.Churn == 0 && !s.Filling {
+		s.Churn = in.load
 	}
 	var results []simulate.Result
-	for _, name := range s.policies {
+	for _, name := range s.more.Policies() {
 		for _, seed := range seeds {
 			e, err := s.experiment(name, &in, seed)
 			if err != nil {
@@ -171,17 +174,16 @@ func (s *simulation) run(in input, seeds []int64, bar *progress) ([]simulate.Res
 			}
 			e.Progress = bar.next(name, seed)
 			var r simulate.Result
-			if s.churn > 0 {
-				e.Counted, e.Usable, e.Bound = s.lives, s.usable/100, s.bound
-				r, err = e.Churn(in.pods, s.churn, seed)
+			if s.Churn > 0 {
+				r, err = e.Churn(in.pods, s.Churn, seed)
 			} else {
-				r, err = e.Fill(simulate.Inflate(in.pods, in.capacity, s.inflate, seed))
+				r, err = e.Fill(simulate.Inflate(in.pods, in.capacity, s.Inflate, seed))
 			}
 			if err != nil {
 				return nil, err
 			}
 			bar.done()
-			r.Policy, r.Trace, r.Seed = name, s.trace(), seed
+			r.Policy, r.Trace, r.Seed = name, in.name, seed
 			if seed != seeds[0] {
 				r.Nodes = nil // only those of the first run are drawn
 			}

@@ -16,64 +16,45 @@ import (
 
 func TestSimulate(t *testing.T) {
 	dir := t.TempDir()
-	nodes, pods := filepath.Join(dir, "nodes.csv"), filepath.Join(dir, "pods.csv")
 	write := func(path, text string) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write(nodes, "sn,cpu_milli,memory_mib,gpu,model\n"+strings.Repeat("n,64000,65536,4,T4\n", 5))
-	write(pods, "name,cpu_milli,memory_mib,num_gpu,gpu_milli\na,1000,1,1,810\nb,1000,1,1,470\nc,1000,1,2,1000\n")
+	cluster := filepath.Join(dir, "pods.yaml")
+	write(cluster, "machines:\n- {name: n, count: 5, cores: 64, memory: 64Gi, gpus: 4, model: T4}\n"+
+		"pods:\n- {name: a, cores: 1, percent: 81}\n- {name: b, cores: 1, percent: 47}\n- {name: c, cores: 1, gpus: 2}\n")
 	call := func(more ...string) (string, int) {
 		out := &bytes.Buffer{}
 		a := &command.App{Out: out, ErrOut: &bytes.Buffer{}, Getenv: func(string) string { return "" }}
-		code, _ := a.Execute(append([]string{"simulate", "--trace-nodes", nodes, "--trace-pods", pods}, more...), Commands)
+		code, _ := a.Execute(append([]string{"simulate", "--workload", cluster}, more...), Commands)
 		return out.String(), code
 	}
 
-	text, code := call("--policy", "kerf,fgd", "--seeds", "42-43", "-o", "json")
+	text, code := call("--seeds", "42-45", "-o", "json")
 	var runs []map[string]any
 	if err := json.Unmarshal([]byte(text), &runs); err != nil || code != command.ExitOK || len(runs) != 4 {
 		t.Fatalf("status %d, %d runs, %v:\n%s", code, len(runs), err, text)
 	}
-	if r := runs[3]; r["policy"] != "fgd" || r["trace"] != "pods" || r["seed"] != 43.0 || r["capacity_gpu_milli"] != 20000.0 {
+	if r := runs[3]; r["policy"] != "kerf" || r["trace"] != "pods" || r["seed"] != 45.0 || r["capacity_gpu_milli"] != 20000.0 {
 		t.Errorf("last run %v", r)
 	}
 	if text, code := call(); code != command.ExitOK || !strings.Contains(text, "@130") || strings.Count(text, "\n") != 2 {
 		t.Errorf("status %d:\n%s", code, text)
 	}
-	if text, code := call("-o", "yaml", "--policy", "spread"); code != command.ExitOK || !strings.HasPrefix(text, "- policy: \"spread\"\n") {
+	if text, code := call("-o", "yaml"); code != command.ExitOK || !strings.HasPrefix(text, "- policy: \"kerf\"\n") {
 		t.Errorf("status %d: %s", code, text)
 	}
-	if text, code := call("-o", "csv", "--policy", "spread"); code != command.ExitOK || !strings.HasPrefix(text, "policy,trace,seed,") || !strings.Contains(text, "\nspread,pods,42,20000,") {
+	if text, code := call("-o", "csv"); code != command.ExitOK || !strings.HasPrefix(text, "policy,trace,seed,") || !strings.Contains(text, "\nkerf,pods,42,20000,") {
 		t.Errorf("status %d:\n%s", code, text)
 	}
 	if text, code := call("--churn", "0.5"); code != command.ExitOK || !strings.Contains(text, "REJECTED GPU") || strings.Count(text, "\n") != 2 {
 		t.Errorf("status %d:\n%s", code, text)
 	}
-	if text, code := call("--churn", "0.9", "--usable", "90", "--churn-lives", "1"); code != command.ExitOK || !strings.Contains(text, "BY ONE POOL") {
+	if text, code := call("--typical", "online"); code != command.ExitOK || strings.Count(text, "\n") != 2 {
 		t.Errorf("status %d:\n%s", code, text)
 	}
-	if text, code := call("--churn", "1.5", "--bound", "--churn-lives", "1"); code != command.ExitOK || !strings.Contains(text, "NO PACKING") {
-		t.Errorf("status %d:\n%s", code, text)
-	}
-	text, code = call("--churn", "1.5", "--bound", "--churn-lives", "1", "-o", "json")
-	var bounded []struct {
-		NoPacking *struct {
-			Percent float64        `json:"rejected_demand_percent"`
-			Rejects map[string]int `json:"rejects"`
-		} `json:"no_packing"`
-	}
-	if err := json.Unmarshal([]byte(text), &bounded); err != nil || code != command.ExitOK || len(bounded) != 1 || bounded[0].NoPacking == nil || bounded[0].NoPacking.Percent <= 0 {
-		t.Errorf("status %d, %v:\n%s", code, err, text)
-	}
-	if text, code := call("--churn", "1.5", "--bound", "--churn-lives", "1", "-o", "csv"); code != command.ExitOK || !strings.Contains(text, ",pooled_rejected_percent,no_packing_percent,rejects_cpu-only,") {
-		t.Errorf("status %d:\n%s", code, text)
-	}
-	if text, code := call("--policy", "kerf,fgd", "--typical", "online"); code != command.ExitOK || strings.Count(text, "\n") != 3 {
-		t.Errorf("status %d:\n%s", code, text)
-	}
-	for _, wrong := range [][]string{{"--seeds", "9-1"}, {"--seeds", "x"}, {"-o", "xml"}, {"--inflate", "0"}, {"--inflate", "NaN"}, {"--churn", "-1"}, {"--churn-lives", "0"}, {"--usable", "101"}, {"--typical", "x"}, {"--bound"}, {"--bound", "--inflate", "1"}} {
+	for _, wrong := range [][]string{{"--seeds", "9-1"}, {"--seeds", "x"}, {"-o", "xml"}, {"--inflate", "0"}, {"--inflate", "NaN"}, {"--churn", "-1"}, {"--typical", "x"}} {
 		if _, code := call(wrong...); code != command.ExitUsage {
 			t.Errorf("%v: status %d", wrong, code)
 		}
@@ -93,7 +74,7 @@ func TestSimulate(t *testing.T) {
 	}{
 		{[]string{"--workload", scenario}, []string{"POLICY", "kerf"}},
 		{[]string{"--workload", scenario, "--pods", asked}, []string{"q     5      2", "2 nodes: too little free on any one GPU", "all fit with 3 more nodes of A (3 GPUs)"}},
-		{[]string{"--workload", scenario, "--pods", asked, "--gone", "a-1", "--policy", "kerf,fgd"}, []string{"q     5      1", "1 node: ", "fgd: "}},
+		{[]string{"--workload", scenario, "--pods", asked, "--gone", "a-1"}, []string{"q     5      1", "1 node: "}},
 		{[]string{"--workload", scenario, "--pods", asked, "-o", "json", "--mig", "a-?"}, []string{"\"placed\": 2", "\"gpus\": 3"}},
 	} {
 		text, code := alone(tt.args...)
@@ -104,8 +85,8 @@ func TestSimulate(t *testing.T) {
 		}
 	}
 	for _, wrong := range [][]string{
-		{}, {"--workload", scenario, "--trace-pods", pods}, {"--workload", scenario, "--pods", asked, "--churn", "1"},
-		{"--workload", scenario, "--pods", asked, "-o", "csv"}, {"--workload", scenario, "--pods", asked, "--plot", "x.svg"}, {"--workload", scenario, "--gone", "["},
+		{}, {"--workload", scenario, "--from-cluster"}, {"--workload", scenario, "--pods", asked, "--churn", "1"},
+		{"--workload", scenario, "--pods", asked, "-o", "csv"}, {"--workload", scenario, "--gone", "["},
 	} {
 		if _, code := alone(wrong...); code != command.ExitUsage {
 			t.Errorf("%v: status %d", wrong, code)
@@ -116,13 +97,6 @@ func TestSimulate(t *testing.T) {
 	}
 	if _, code := alone("--workload", asked); code != command.ExitFailure {
 		t.Errorf("no machines: status %d", code)
-	}
-	drawing := filepath.Join(dir, "out.svg")
-	if _, code := alone("--workload", scenario, "--seeds", "1-2", "--policy", "kerf,bestfit", "--plot", drawing); code != command.ExitOK {
-		t.Errorf("--plot: status %d", code)
-	}
-	if svg, err := os.ReadFile(drawing); err != nil || !strings.Contains(string(svg), "end, bestfit, seed 1<") {
-		t.Errorf("--plot: %v:\n%s", err, svg)
 	}
 	timed := filepath.Join(dir, "timed.yaml")
 	write(timed, "machines:\n- {count: 2, cores: 8, gpus: 1}\npods:\n- {percent: 60, cores: 1, vary: 0.5}\ndraw: {pods: 50, seed: 3}\n"+
@@ -143,10 +117,6 @@ func TestSimulate(t *testing.T) {
 	write(asked, "pods:\n- {nam: q}\n")
 	if _, code := alone("--workload", scenario, "--pods", asked); code != command.ExitFailure {
 		t.Errorf("a misspelt field: status %d", code)
-	}
-	write(pods, "name\n")
-	if _, code := call(); code != command.ExitFailure {
-		t.Errorf("a list without columns: status %d", code)
 	}
 }
 
@@ -174,9 +144,9 @@ func TestSimulateShowsProgressOnATerminal(t *testing.T) {
 	} {
 		out, errOut := &bytes.Buffer{}, &bytes.Buffer{}
 		a := &command.App{Out: out, ErrOut: errOut, Getenv: func(string) string { return "" }, Screen: tt.out, ErrScreen: tt.err}
-		code, _ := a.Execute(append([]string{"simulate", "--workload", scenario, "--policy", "kerf,bestfit", "--seeds", "1-2"}, tt.args...), Commands)
+		code, _ := a.Execute(append([]string{"simulate", "--workload", scenario, "--seeds", "1-2"}, tt.args...), Commands)
 		if text := errOut.String(); code != command.ExitOK || !tt.shown && text != "" || tt.shown &&
-			(!strings.Contains(text, "[###############               ]  50 %  ") || !strings.Contains(text, "100 %  bestfit, seed 2") || !strings.HasSuffix(text, "\r\x1b[K")) {
+			(!strings.Contains(text, "[###############               ]  50 %  ") || !strings.Contains(text, "100 %  kerf, seed 2") || !strings.HasSuffix(text, "\r\x1b[K")) {
 			t.Errorf("%s: status %d: %q", tt.name, code, text)
 		}
 		if strings.Contains(out.String(), "###") {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	others "github.com/kerf-gpu/kerf/lab/policy"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
@@ -26,7 +27,7 @@ func TestRefusalsSayWhatIsMissing(t *testing.T) {
 		// What waiting never mends is said before what is short now.
 		{Name: "never", CPU: 1500, Memory: sharing.GiB, Model: "B", GPUs: full(1)},
 	}
-	c := cluster.New(nodes, cluster.BestFit{})
+	c := cluster.New(nodes, others.BestFit{})
 	if err := c.Withhold(6, 0, true); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +62,7 @@ func TestRefusalsSayWhatIsMissing(t *testing.T) {
 }
 
 func TestWithheldGPUKeepsItsBooks(t *testing.T) {
-	c := cluster.New([]cluster.Node{{CPU: 9000, GPUs: full(1)}}, cluster.BestFit{})
+	c := cluster.New([]cluster.Node{{CPU: 9000, GPUs: full(1)}}, others.BestFit{})
 	r := ask(1000, 0, 1, 600, "")
 	p, _ := c.Choose(r)
 	if err := c.Take(r, p); err != nil {
@@ -115,7 +116,7 @@ func TestWholeGPUsLieCloseTogether(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c := cluster.New([]cluster.Node{{CPU: 9000, GPUs: tt.free, Topology: tt.topology}}, cluster.BestFit{})
+			c := cluster.New([]cluster.Node{{CPU: 9000, GPUs: tt.free, Topology: tt.topology}}, others.BestFit{})
 			share := cluster.WholeGPU
 			if tt.n == 1 {
 				share = 900
@@ -151,7 +152,7 @@ func TestShareIsWhatTheNodeBooks(t *testing.T) {
 		{cluster.Request{Shape: cluster.Shape{GPUs: 1, Share: 600, GPUMemory: 8 * sharing.GiB}}, [3]cluster.Milli{400, 0, -1}},
 	} {
 		for i, n := range nodes {
-			c := cluster.New([]cluster.Node{n}, cluster.HAMiBinpack{})
+			c := cluster.New([]cluster.Node{n}, others.HAMiBinpack{})
 			p, ok := c.Choose(tt.r)
 			if !ok {
 				if tt.want[i] != -1 || len(c.Refusals(tt.r)) != 1 {
@@ -172,7 +173,7 @@ func TestShareIsWhatTheNodeBooks(t *testing.T) {
 		}
 	}
 	// Seven instances of one slice fit a GPU, and no eighth.
-	c := cluster.New(nodes[1:2], cluster.BestFit{})
+	c := cluster.New(nodes[1:2], others.BestFit{})
 	for i := range 8 {
 		r := memory(10)
 		p, ok := c.Choose(r)
@@ -185,7 +186,7 @@ func TestShareIsWhatTheNodeBooks(t *testing.T) {
 			}
 		}
 	}
-	if why := cluster.New(nodes[:1], cluster.BestFit{}).Refusals(memory(81)); why[0].Text != "GPUs have 80GiB of memory, 81GiB asked" {
+	if why := cluster.New(nodes[:1], others.BestFit{}).Refusals(memory(81)); why[0].Text != "GPUs have 80GiB of memory, 81GiB asked" {
 		t.Errorf("%+v", why)
 	}
 }

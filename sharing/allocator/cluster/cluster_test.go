@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	others "github.com/kerf-gpu/kerf/lab/policy"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
@@ -89,7 +90,7 @@ func TestJudgeSaysWhatIsMissing(t *testing.T) {
 			}
 		})
 	}
-	c := cluster.New([]cluster.Node{n, n}, cluster.BestFit{})
+	c := cluster.New([]cluster.Node{n, n}, others.BestFit{})
 	if diff := cmp.Diff(map[cluster.Reason]int{cluster.LacksRoom: 2}, c.Explain(ask(1, 1, 2, 301, ""))); diff != "" {
 		t.Errorf("explained (-want +got):\n%s", diff)
 	}
@@ -100,7 +101,7 @@ func ask(cpu cluster.Milli, memory sharing.Bytes, gpus int, share cluster.Milli,
 }
 
 func TestTakeRefusesWhatDoesNotFit(t *testing.T) {
-	c := cluster.New([]cluster.Node{{CPU: 4000, GPUs: []cluster.Milli{300, 1000}}}, cluster.BestFit{})
+	c := cluster.New([]cluster.Node{{CPU: 4000, GPUs: []cluster.Milli{300, 1000}}}, others.BestFit{})
 	for name, p := range map[string]cluster.Placement{
 		"full": {GPUs: []int{0}}, "absent": {GPUs: []int{2}}, "negative": {GPUs: []int{-1}}, "too many": {GPUs: []int{0, 1}}, "none": {},
 	} {
@@ -129,99 +130,5 @@ func TestKerfKeepsHolesThatMakeAFullGPU(t *testing.T) {
 	}
 	if p, ok := c.Choose(ask(1000, 0, 1, 200, "")); !ok || p.GPUs[0] != 1 {
 		t.Errorf("share 200: %v %v, want GPU 1", p, ok)
-	}
-}
-
-func TestTodaysPoliciesTakeWhatTheyAreKnownFor(t *testing.T) {
-	nodes := []cluster.Node{
-		{Name: "shared", CPU: 8000, Memory: 64 * sharing.GiB, GPUs: []cluster.Milli{400, 1000}},
-		{Name: "roomy", CPU: 90000, Memory: 64 * sharing.GiB, GPUs: []cluster.Milli{1000, 1000}},
-		{Name: "none", CPU: 90000, Memory: 64 * sharing.GiB},
-	}
-	share, cpu := ask(1000, 0, 1, 300, ""), ask(1000, 0, 0, 0, "")
-	for _, tt := range []struct {
-		policy cluster.Policy
-		r      cluster.Request
-		node   int
-		books  cluster.Milli
-	}{
-		{cluster.Packing{}, share, 0, 300},
-		{cluster.HAMiBinpack{}, share, 0, 300},
-		{cluster.KAIGPUPack{}, share, 0, 300},
-		{cluster.KAIGPUPack{}, cpu, 2, 0},
-		{cluster.WholeOnly{}, share, 1, 1000},
-		{cluster.WholeOnly{}, cpu, 1, 0},
-		{cluster.TimeSlice{}, share, 1, 1000},
-		{cluster.TimeSlice{}, ask(1000, 0, 1, 250, ""), 1, 250},
-		{cluster.TimeSlice{}, ask(1000, 0, 1, 10, ""), 1, 250},
-		{cluster.TimeSlice{}, cpu, 1, 0},
-	} {
-		r := tt.r
-		if b, ok := tt.policy.(cluster.Booker); ok {
-			r = b.Books(r)
-		}
-		c := cluster.New(nodes, tt.policy)
-		// Half of the first node's CPU is in use, so that the others have more left.
-		if err := c.Take(ask(4000, 0, 0, 0, ""), cluster.Placement{}); err != nil {
-			t.Fatal(err)
-		}
-		if p, ok := c.Choose(r); !ok || p.Node != tt.node || r.Share != tt.books {
-			t.Errorf("%T %+v: node %d, books %d, want node %d, books %d", tt.policy, tt.r, p.Node, r.Share, tt.node, tt.books)
-		}
-	}
-}
-
-func TestClusteringKeepsKindsTogether(t *testing.T) {
-	c := cluster.New([]cluster.Node{
-		{CPU: 9000, GPUs: []cluster.Milli{1000, 1000}}, {CPU: 9000, GPUs: []cluster.Milli{1000, 1000, 1000, 1000}},
-	}, cluster.Clustering{})
-	whole, share := ask(1, 0, 1, 1000, ""), ask(1, 0, 1, 100, "")
-	if err := c.Take(whole, cluster.Placement{GPUs: []int{0}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Take(share, cluster.Placement{Node: 1, GPUs: []int{0}}); err != nil {
-		t.Fatal(err)
-	}
-	for _, tt := range []struct {
-		r    cluster.Request
-		node int
-	}{{whole, 0}, {share, 1}} {
-		if p, ok := c.Choose(tt.r); !ok || p.Node != tt.node {
-			t.Errorf("%+v: %v %v, want node %d", tt.r, p, ok, tt.node)
-		}
-	}
-	c.Release(share, cluster.Placement{Node: 1, GPUs: []int{0}})
-	if p, ok := c.Choose(share); !ok || p.Node != 0 {
-		t.Errorf("no shares left: %v %v, want the fuller node", p, ok)
-	}
-}
-
-func TestRandomDrawsAnewAndRepeats(t *testing.T) {
-	nodes, _ := mix(rand.New(rand.NewPCG(1, 1)), 0)
-	draw := func(seed int64) map[string]bool {
-		c, seen := cluster.New(nodes, cluster.NewRandom(seed)), map[string]bool{}
-		for i := range 40 {
-			p, ok := c.Choose(ask(1, 0, 1, 100, ""))
-			if !ok {
-				t.Fatal("nothing fits an empty cluster")
-			}
-			seen[fmt.Sprint(i, p)] = true
-		}
-		return seen
-	}
-	if diff := cmp.Diff(draw(1), draw(1)); diff != "" {
-		t.Errorf("one seed, two answers:\n%s", diff)
-	}
-	if cmp.Equal(draw(1), draw(2)) {
-		t.Error("two seeds, one answer")
-	}
-	places := map[int]bool{}
-	c := cluster.New(nodes, cluster.NewRandom(1))
-	for range 200 {
-		p, _ := c.Choose(ask(1, 0, 1, 100, ""))
-		places[p.Node] = true
-	}
-	if len(places) < len(nodes)-2 {
-		t.Errorf("only %d of %d nodes drawn in 200 times", len(places), len(nodes))
 	}
 }

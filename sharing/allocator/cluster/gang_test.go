@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	others "github.com/kerf-gpu/kerf/lab/policy"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
 
@@ -42,7 +43,7 @@ func TestGangStaysTogether(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := cluster.New(nodes, cluster.BestFit{})
+			c := cluster.New(nodes, others.BestFit{})
 			for _, i := range tt.taken {
 				if err := c.Take(whole, cluster.Placement{Node: i, GPUs: []int{0, 1, 2, 3}}); err != nil {
 					t.Fatal(err)
@@ -80,7 +81,7 @@ func TestGangIsAllOrNoneAndThatOfANaiveModel(t *testing.T) {
 			cliques = append(cliques, []string{"", "a", "b"}[r.IntN(3)])
 			racks = append(racks, []string{"r", "s"}[i%2])
 		}
-		c := cluster.New(nodes, cluster.BestFit{})
+		c := cluster.New(nodes, others.BestFit{})
 		q := ask(cluster.Milli(1000*(1+r.IntN(4))), 0, 1, cluster.Milli(100*(2+r.IntN(8))), "")
 		if r.IntN(4) == 0 {
 			q = ask(1000, 0, 2, cluster.WholeGPU, "")

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	others "github.com/kerf-gpu/kerf/lab/policy"
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
@@ -58,8 +59,8 @@ func TestInstancesAreThoseOfANaiveModel(t *testing.T) {
 		sample = append(sample, profile(n))
 	}
 	for name, policy := range map[string]cluster.Policy{
-		"kerf": cluster.NewKerf(cluster.NewWorkload(sample), nodes), "online": cluster.NewOnline(nodes), "fgd": cluster.NewFGD(cluster.NewWorkload(sample)),
-		"bestfit": cluster.BestFit{}, "spread": cluster.Spread{}, "random": cluster.NewRandom(3), "packing": cluster.Packing{},
+		"kerf": cluster.NewKerf(cluster.NewWorkload(sample), nodes), "online": cluster.NewOnline(nodes), "fgd": others.NewFGD(cluster.NewWorkload(sample)),
+		"bestfit": others.BestFit{}, "spread": cluster.Spread{}, "random": others.NewRandom(3), "packing": others.Packing{},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(*seed, 17))
@@ -179,7 +180,7 @@ func books(t *testing.T, c *cluster.Cluster, nodes []cluster.Node, holds []held,
 
 func TestInstanceIsRefusedWithReason(t *testing.T) {
 	nodes := append(migNodes(t, 1, 1), cluster.Node{Name: "plain", CPU: 9000, Model: "H", GPUs: full(1)})
-	c := cluster.New(nodes, cluster.BestFit{})
+	c := cluster.New(nodes, others.BestFit{})
 	all := nodes[0].Table.Names()
 	for _, tt := range []struct{ ask, mig, plain, why string }{
 		{"5g.99gb", "GPUs have no MIG profile 5g.99gb: write one of " + all, "GPUs are not in MIG mode, 5g.99gb asked",
@@ -228,7 +229,7 @@ func TestPreemptMakesRoomForAnInstance(t *testing.T) {
 		return cluster.Holder{Pod: name, Priority: 1, Cost: cost, Claims: []cluster.Claim{{Request: profile(ask), GPUs: []int{0}, Starts: []int{start}}}}
 	}
 	holders := []cluster.Holder{holder("a", "2g.20gb", 9, 0), holder("b", "2g.20gb", 1, 4), holder("c", "1g.20gb", 1, 2), holder("d", "1g.10gb", 9, 6)}
-	c := cluster.New(migNodes(t, 1, 1), cluster.BestFit{})
+	c := cluster.New(migNodes(t, 1, 1), others.BestFit{})
 	for _, h := range holders {
 		if err := c.Take(h.Claims[0].Request, cluster.Placement{GPUs: []int{0}, Starts: h.Claims[0].Starts}); err != nil {
 			t.Fatal(err)

@@ -145,7 +145,7 @@ func (k *Kerf) Score(n *Node, s Shape) (int64, int) {
 	}
 	weigh := k.weights()
 	now := k.worth(n)
-	return each(n, s, func(after []Milli, gpu int) int64 {
+	return Each(n, s, func(after []Milli, gpu int) int64 {
 		score := floor(k.gain(n, s, now, after, gpu).sum(), weigh.step) * weigh.step * scoreUnit
 		if k.left == leavingAfter {
 			score += fuller(after)
@@ -174,7 +174,7 @@ func (g gain) sum() int64 { return g.fragments + g.hole + g.stranded + g.starts 
 func (k *Kerf) gain(n *Node, s Shape, now worth, after []Milli, gpu int) gain {
 	weigh, cpu := k.weights(), n.CPU-s.CPU
 	g := gain{
-		fragments: (now.fragments - k.workload.fragments(n, cpu, after)) / k.workload.Weight(),
+		fragments: (now.fragments - k.workload.FragmentsIf(n, cpu, after)) / k.workload.Weight(),
 		stranded:  -weigh.strand * max(0, k.strand(cpu, after)-now.stranded),
 		starts:    -(weigh.startHalves * (now.startable - k.startable(n, cpu, after)) / 2),
 		price:     -(weigh.priceHalves * k.prices[n.Model] * int64(s.Demand()) / 2_000_000),

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"testing"
 
+	others "github.com/kerf-gpu/kerf/lab/policy"
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
@@ -58,7 +59,7 @@ const migGPUs = 100
 func ways(nodes []cluster.Node, sample []cluster.Request) map[string]cluster.Policy {
 	return map[string]cluster.Policy{
 		"kerf": cluster.NewKerf(cluster.NewWorkload(sample), nodes), "online": cluster.NewOnline(nodes),
-		"fgd": cluster.NewFGD(cluster.NewWorkload(sample)), "bestfit": cluster.BestFit{}, "first": firstFit{},
+		"fgd": others.NewFGD(cluster.NewWorkload(sample)), "bestfit": others.BestFit{}, "first": firstFit{},
 	}
 }
 
@@ -66,7 +67,7 @@ func ways(nodes []cluster.Node, sample []cluster.Request) map[string]cluster.Pol
 type firstFit struct{}
 
 func (firstFit) Score(n *cluster.Node, s cluster.Shape) (int64, int) {
-	_, gpu := cluster.BestFit{}.Score(n, s)
+	_, gpu := others.BestFit{}.Score(n, s)
 	return 0, gpu
 }
 

@@ -65,9 +65,6 @@ type Node struct {
 	aside []Milli
 }
 
-// whole is what the GPUs have when nothing is taken.
-func (n *Node) whole() Milli { return Milli(len(n.GPUs)) * WholeGPU }
-
 // Free is what is free on all GPUs together.
 func (n *Node) Free() Milli {
 	sum := Milli(0)

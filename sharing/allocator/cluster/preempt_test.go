@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	others "github.com/kerf-gpu/kerf/lab/policy"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
@@ -18,7 +19,7 @@ import (
 // occupied is a cluster that holds what the holders hold.
 func occupied(t *testing.T, nodes []cluster.Node, holders []cluster.Holder) *cluster.Cluster {
 	t.Helper()
-	c := cluster.New(nodes, cluster.BestFit{})
+	c := cluster.New(nodes, others.BestFit{})
 	for _, h := range holders {
 		for _, claim := range h.Claims {
 			if err := c.Take(claim.Request, cluster.Placement{Node: h.Node, GPUs: claim.GPUs}); err != nil {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	others "github.com/kerf-gpu/kerf/lab/policy"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
@@ -91,9 +92,9 @@ func TestChoiceIsThatOfANaiveModel(t *testing.T) {
 	nodes, sample := mix(rand.New(rand.NewPCG(1, 1)), 500)
 	w := cluster.NewWorkload(sample)
 	policies := map[string]cluster.Policy{
-		"kerf": cluster.NewKerf(w, nodes), "online": cluster.NewOnline(nodes), "fgd": cluster.NewFGD(w), "bestfit": cluster.BestFit{},
-		"dotprod": cluster.DotProd{}, "spread": cluster.Spread{}, "packing": cluster.Packing{}, "clustering": cluster.Clustering{},
-		"whole": cluster.WholeOnly{}, "timeslice": cluster.TimeSlice{}, "hami": cluster.HAMiBinpack{}, "kai": cluster.KAIGPUPack{},
+		"kerf": cluster.NewKerf(w, nodes), "online": cluster.NewOnline(nodes), "fgd": others.NewFGD(w), "bestfit": others.BestFit{},
+		"dotprod": others.DotProd{}, "spread": cluster.Spread{}, "packing": others.Packing{}, "clustering": others.Clustering{},
+		"whole": others.WholeOnly{}, "timeslice": others.TimeSlice{}, "hami": others.HAMiBinpack{}, "kai": others.KAIGPUPack{},
 	}
 	for name, policy := range policies {
 		t.Run(name, func(t *testing.T) { against(t, nodes, policy, *steps/len(policies)) })
@@ -190,7 +191,7 @@ func TestChoiceAmongManyNodes(t *testing.T) {
 		nodes = append(nodes, cluster.Node{CPU: 64000, Memory: sharing.Bytes(1+r.IntN(4)) * sharing.GiB, Model: "A", GPUs: full(1 + r.IntN(3))})
 	}
 	shapes := []cluster.Shape{{GPUs: 1, Share: 300}, {GPUs: 1, Share: 450, CPU: 8000}, {GPUs: 1, Share: 1000}, {GPUs: 2, Share: 1000}, {CPU: 16000}}
-	c := cluster.New(nodes, cluster.BestFit{})
+	c := cluster.New(nodes, others.BestFit{})
 	var holds []held
 	for step := range 3000 {
 		q := cluster.Request{Shape: shapes[r.IntN(2)], Memory: sharing.Bytes(r.IntN(3)) * sharing.GiB}
@@ -198,7 +199,7 @@ func TestChoiceAmongManyNodes(t *testing.T) {
 			q.Shape = shapes[r.IntN(len(shapes))]
 		}
 		got, ok := c.Choose(q)
-		node, _, want := choose(c, cluster.BestFit{}, q)
+		node, _, want := choose(c, others.BestFit{}, q)
 		if ok != want || ok && got.Node != node {
 			t.Fatalf("step %d: %+v: got %v %v, naive model node %d %v", step, q, got, ok, node, want)
 		}

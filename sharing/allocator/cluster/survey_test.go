@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	others "github.com/kerf-gpu/kerf/lab/policy"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
@@ -18,7 +19,7 @@ func TestChoiceOfInstancesIsThatOfANaiveModel(t *testing.T) {
 	table := nodes[0].Table
 	sample := drawn(table, mixes()["mostly-big"], 1, 500)
 	for name, policy := range map[string]cluster.Policy{
-		"kerf": cluster.NewKerf(cluster.NewWorkload(sample), nodes), "online": cluster.NewOnline(nodes), "fgd": cluster.NewFGD(cluster.NewWorkload(sample)),
+		"kerf": cluster.NewKerf(cluster.NewWorkload(sample), nodes), "online": cluster.NewOnline(nodes), "fgd": others.NewFGD(cluster.NewWorkload(sample)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(*seed, 31))
@@ -58,7 +59,7 @@ func TestChoiceOfInstancesIsThatOfANaiveModel(t *testing.T) {
 
 // counting counts surveys.
 type counting struct {
-	cluster.BestFit
+	others.BestFit
 	surveys int
 }
 

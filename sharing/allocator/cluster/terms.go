@@ -28,7 +28,7 @@ func (k *Kerf) Terms(n *Node, s Shape) []Term {
 	var best gain
 	seen, most := false, int64(0)
 	step := k.weights().step
-	each(n, s, func(after []Milli, gpu int) int64 {
+	Each(n, s, func(after []Milli, gpu int) int64 {
 		g := k.gain(n, s, now, after, gpu)
 		score := floor(g.sum(), step)
 		if !seen || score > most {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	others "github.com/kerf-gpu/kerf/lab/policy"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
@@ -113,7 +114,7 @@ func TestWhyIsWhatAnOwnerUnderstands(t *testing.T) {
 		if len(lines) < 2 {
 			t.Fatalf("%q: a request and nodes are wanted", text)
 		}
-		c := cluster.New(nodesFor(t, strings.TrimPrefix(lines[1], "nodes: ")), cluster.BestFit{})
+		c := cluster.New(nodesFor(t, strings.TrimPrefix(lines[1], "nodes: ")), others.BestFit{})
 		r := requestFor(t, strings.TrimPrefix(lines[0], "ask: "))
 		fmt.Fprintf(&out, "%s\n%s\n%s\n\n", lines[0], lines[1], c.Why(r))
 		if _, ok := c.Choose(r); ok != strings.Contains(c.Why(r), "can give it") {
@@ -137,7 +138,7 @@ func TestWhyWithoutNodesAndWithSickGPUs(t *testing.T) {
 	if got := cluster.Why(r, nil); got != "needs 40 % on one GPU: there are no nodes" {
 		t.Errorf("%q", got)
 	}
-	c := cluster.New([]cluster.Node{{CPU: 8000, GPUs: full(1)}}, cluster.BestFit{})
+	c := cluster.New([]cluster.Node{{CPU: 8000, GPUs: full(1)}}, others.BestFit{})
 	if err := c.Withhold(0, 0, true); err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func workloadOf(counts map[Shape]int64) Workload {
 
 // Fragments is the free GPU of the node that a typical request cannot use, in thousandths, times Weight.
 func (w *Workload) Fragments(n *Node) int64 {
-	return w.fragments(n, n.CPU, n.GPUs)
+	return w.FragmentsIf(n, n.CPU, n.GPUs)
 }
 
 // Lost is what a typical request cannot use of the free part of each GPU of the node, on average.
@@ -83,8 +83,8 @@ func (w *Workload) Lost(n *Node) []Milli {
 // Weight is the divisor of Fragments; at least 1.
 func (w *Workload) Weight() int64 { return max(1, w.weight) }
 
-// fragments are those of the node if it had this much left.
-func (w *Workload) fragments(n *Node, cpu Milli, gpus []Milli) int64 {
+// FragmentsIf are those of the node if it had this much left.
+func (w *Workload) FragmentsIf(n *Node, cpu Milli, gpus []Milli) int64 {
 	var room [maxGPUs]Milli
 	some, free := room[:0], Milli(0)
 	for _, left := range gpus {

@@ -19,8 +19,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kerf-gpu/kerf/lab/plot"
+	others "github.com/kerf-gpu/kerf/lab/policy"
 	"github.com/kerf-gpu/kerf/sharing/simulate"
-	"github.com/kerf-gpu/kerf/sharing/simulate/plot"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata; commit the difference only if you have looked at the drawing")
@@ -47,7 +48,7 @@ func runs(t *testing.T, load float64, policies ...string) []simulate.Result {
 	var results []simulate.Result
 	for _, name := range policies {
 		for seed := range int64(2) {
-			p, err := simulate.NewPolicy(name, nodes, pods, seed)
+			p, err := others.New(name, nodes, pods, seed)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -106,13 +107,13 @@ func wellFormed(t *testing.T, svg []byte) {
 
 // Every policy has its line and its nodes, even where lines must be dashed, and all of it lies on the paper.
 func TestDrawShowsAllPolicies(t *testing.T) {
-	svg, err := plot.Draw(runs(t, 0, simulate.Policies()...))
+	svg, err := plot.Draw(runs(t, 0, others.Policies()...))
 	if err != nil {
 		t.Fatal(err)
 	}
 	wellFormed(t, svg)
 	text := string(svg)
-	for _, name := range simulate.Policies() {
+	for _, name := range others.Policies() {
 		if !strings.Contains(text, ">"+name+"</text>") || !strings.Contains(text, "end, "+name+", seed 0</text>") {
 			t.Errorf("%s is not shown", name)
 		}
@@ -145,7 +146,7 @@ func TestDrawShowsAllPolicies(t *testing.T) {
 }
 
 func TestDrawLeavesNodesOutOfThousands(t *testing.T) {
-	r := simulate.Result{Policy: "kerf", CapacityMilli: 4_000_000, Samples: []simulate.Sample{{Allocated: 5, Refused: map[string]float64{"share": 1}}}}
+	r := simulate.Result{Policy: "kerf", CapacityMilli: 4_000_000, Kept: simulate.Kept{Samples: []simulate.Sample{{Allocated: 5, Refused: map[string]float64{"share": 1}}}}}
 	for i := range 4000 {
 		r.Nodes = append(r.Nodes, simulate.Sketch{Name: fmt.Sprint(i), GPUs: []simulate.Hole{{Free: 500, Lost: 200}}})
 	}

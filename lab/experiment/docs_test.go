@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package simulate
+package experiment
 
 import (
 	"bytes"
@@ -14,12 +14,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kerf-gpu/kerf/internal/cli/command"
+	run "github.com/kerf-gpu/kerf/internal/cli/simulate"
 )
 
-// What docs/placement.md shows of kerf simulate is what it says, but for how quick the machine is. The cluster that runs there is
+// What docs/placement.md shows of kerf simulate and kerf-lab is what it says, but for how quick the machine is. The cluster that runs there is
 // nobody's: TestSimulateFromCluster has one like it.
 func TestSimulateAsDocumented(t *testing.T) {
-	const docs = "../../../docs"
+	const docs = "../../docs"
 	text, err := os.ReadFile(filepath.Join(docs, "placement.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -51,20 +52,24 @@ func TestSimulateAsDocumented(t *testing.T) {
 				write(name, shown+"\n")
 				continue
 			}
-			args, ok := strings.CutPrefix(line, "kerf ")
-			if !ok || strings.Contains(args, "--from-cluster") {
+			program, args, _ := strings.Cut(line, " ")
+			if program != "kerf" && program != "kerf-lab" || strings.Contains(args, "--from-cluster") {
 				continue
 			}
 			ran++
 			out, errOut := &bytes.Buffer{}, &bytes.Buffer{}
 			a := &command.App{Out: out, ErrOut: errOut, Getenv: func(string) string { return "" }}
-			code, _ := a.Execute(strings.Fields(strings.ReplaceAll(args, "'", "")), Commands)
+			root := a.Root(run.Commands)
+			if program == "kerf-lab" {
+				root = Command(a)
+			}
+			code, _ := a.Run(root, strings.Fields(strings.ReplaceAll(args, "'", "")))
 			said := strings.TrimSuffix(out.String(), "\n")
 			if strings.Contains(shown, "DECISIONS/S") {
 				said, shown = speed.ReplaceAllString(said, ""), speed.ReplaceAllString(shown, "")
 			}
 			if diff := cmp.Diff(strings.Split(shown, "\n"), strings.Split(said, "\n")); code != command.ExitOK || diff != "" {
-				t.Errorf("kerf %s: status %d, %s (-docs +said):\n%s", args, code, errOut, diff)
+				t.Errorf("%s %s: status %d, %s (-docs +said):\n%s", program, args, code, errOut, diff)
 			}
 		}
 	}

@@ -1,11 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package simulate fills a cluster with arriving pods and measures how well a policy places them.
-//
-// It promises that equal nodes, pods, seeds and policy give an equal result, the speed apart. A pod that does not
-// fit is dropped for good. It opens no file and needs no GPU.
-package simulate
+// Package openb reads the node and pod lists of the published traces. It opens no file.
+package openb
 
 import (
 	"encoding/csv"
@@ -18,33 +15,8 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
+	"github.com/kerf-gpu/kerf/sharing/simulate"
 )
-
-// Pod is a request that has a name.
-type Pod struct {
-	Name string
-	// Type is what pods of one kind share; empty where the list tells none.
-	Type string
-	// Life is the mean time that it runs, compared with the others; 0 counts as 1.
-	Life float64
-	// Varies is how that time varies.
-	Varies Variation
-	// Part is what a pod that asks by GPU memory counts for on each GPU; Size sets it.
-	Part cluster.Milli
-	cluster.Request
-}
-
-// Demand is what the pod counts for, on all GPUs together.
-func (p *Pod) Demand() cluster.Milli { return cluster.Milli(p.GPUs) * p.each() }
-
-func (p *Pod) each() cluster.Milli { return max(p.Part, p.Share) }
-
-func (p *Pod) life() float64 {
-	if p.Life > 0 {
-		return p.Life
-	}
-	return 1
-}
 
 // ReadNodes reads a node list in the openb format: sn, cpu_milli, memory_mib, gpu, model.
 func ReadNodes(r io.Reader) ([]cluster.Node, error) {
@@ -54,8 +26,8 @@ func ReadNodes(r io.Reader) ([]cluster.Node, error) {
 		if err != nil {
 			return err
 		}
-		if n[2] > mostGPUs {
-			return fmt.Errorf("gpu %d: at most %d in a node", n[2], mostGPUs)
+		if n[2] > simulate.MostGPUs {
+			return fmt.Errorf("gpu %d: at most %d in a node", n[2], simulate.MostGPUs)
 		}
 		//nolint:gosec // numbers gives no negative one
 		node := cluster.Node{Name: f["sn"], CPU: cluster.Milli(n[0]), Memory: sharing.Bytes(n[1]) * sharing.MiB, Model: f["model"]}
@@ -70,19 +42,19 @@ func ReadNodes(r io.Reader) ([]cluster.Node, error) {
 
 // ReadPods reads a pod list in the openb format: name, cpu_milli, memory_mib, num_gpu, gpu_milli, and
 // gpu_spec where there is one. What a list says of times is not looked at.
-func ReadPods(r io.Reader) ([]Pod, error) {
-	var pods []Pod
+func ReadPods(r io.Reader) ([]simulate.Pod, error) {
+	var pods []simulate.Pod
 	err := rows(r, []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"}, func(f map[string]string) error {
 		n, err := numbers(f, "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 		if err != nil {
 			return err
 		}
-		p := Pod{Name: f["name"]}
+		p := simulate.Pod{Name: f["name"]}
 		//nolint:gosec // as above
 		p.CPU, p.Memory = cluster.Milli(n[0]), sharing.Bytes(n[1])*sharing.MiB
 		if n[2] > 0 {
-			if n[2] > mostGPUs {
-				return fmt.Errorf("num_gpu %d: at most %d for a pod", n[2], mostGPUs)
+			if n[2] > simulate.MostGPUs {
+				return fmt.Errorf("num_gpu %d: at most %d for a pod", n[2], simulate.MostGPUs)
 			}
 			if n[3] < 1 || n[3] > int64(cluster.WholeGPU) {
 				return fmt.Errorf("gpu_milli %d: not in 1 to 1000, the thousandths of each GPU", n[3])
@@ -140,18 +112,12 @@ func rows(r io.Reader, need []string, each func(map[string]string) error) error 
 	}
 }
 
-// most is the largest amount that is believed; products of two stay within an int64.
-const most = 1 << 30
-
-// mostGPUs is how many GPUs one node or one pod may have.
-const mostGPUs = 64
-
 // numbers are whole amounts, though lists write some of them as 1000.0.
 func numbers(f map[string]string, names ...string) ([]int64, error) {
 	out := make([]int64, len(names))
 	for i, name := range names {
 		v, err := strconv.ParseFloat(f[name], 64)
-		if err != nil || !(v >= 0 && v <= most) {
+		if err != nil || !(v >= 0 && v <= simulate.Most) {
 			return nil, fmt.Errorf("%s %q: not a number in 0 to 2^30", name, f[name])
 		}
 		out[i] = int64(math.Round(v))

@@ -1,22 +1,24 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package cluster
+package policy
+
+import "github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 
 // Packing takes a GPU that is shared already, then a free one of a node in use, then one of an empty node;
 // of several nodes the fullest.
 type Packing struct{}
 
 // Score implements Policy.
-func (Packing) Score(n *Node, s Shape) (int64, int) {
+func (Packing) Score(n *cluster.Node, s cluster.Shape) (int64, int) {
 	if s.GPUs == 0 {
 		return 0, 0
 	}
-	gpu, tier := tightestOne(n, s), int64(0)
+	gpu, tier := cluster.Tightest(n, s), int64(0)
 	switch {
-	case s.GPUs == 1 && n.GPUs[gpu] < WholeGPU:
+	case s.GPUs == 1 && n.GPUs[gpu] < cluster.WholeGPU:
 		tier = 2
-	case n.Free() < n.whole():
+	case n.Free() < whole(n):
 		tier = 1
 	}
 	return tier*tierStep + leastFree(n), gpu
@@ -27,40 +29,21 @@ func (Packing) Score(n *Node, s Shape) (int64, int) {
 type Clustering struct{}
 
 // Score implements Policy.
-func (Clustering) Score(n *Node, s Shape) (int64, int) {
+func (Clustering) Score(n *cluster.Node, s cluster.Shape) (int64, int) {
 	if s.GPUs == 0 {
 		return 0, 0
 	}
 	tier := int64(0)
-	if n.kinds[kindOf(s)] > 0 {
+	if cluster.SameKind(n, s) > 0 {
 		tier = 1
 	}
-	return tier*tierStep + leastFree(n), tightestOne(n, s)
+	return tier*tierStep + leastFree(n), cluster.Tightest(n, s)
 }
 
 // tierStep is more than what is free on the largest node.
 const tierStep = 1 << 20
 
-func leastFree(n *Node) int64 { return tierStep - 1 - int64(min(n.Free(), tierStep-1)) }
-
-// kinds is how many kinds of requests Clustering tells apart: none, shares, and 1, 2, 4, 8 and more GPUs.
-const kinds = 6
-
-func kindOf(s Shape) int {
-	switch {
-	case s.GPUs == 0:
-		return 0
-	case s.Share < WholeGPU:
-		return 1
-	case s.GPUs == 1:
-		return 2
-	case s.GPUs == 2:
-		return 3
-	case s.GPUs <= 4:
-		return 4
-	}
-	return 5
-}
+func leastFree(n *cluster.Node) int64 { return tierStep - 1 - int64(min(n.Free(), tierStep-1)) }
 
 // Random takes any node and any GPU. It draws anew for each decision, from its seed alone.
 type Random struct{ state uint64 }
@@ -74,14 +57,14 @@ func NewRandom(seed int64) *Random {
 func (r *Random) Draw() { r.state = mix(r.state) }
 
 // Score implements Policy.
-func (r *Random) Score(n *Node, s Shape) (int64, int) {
-	drawn := mix(r.state ^ n.id)
+func (r *Random) Score(n *cluster.Node, s cluster.Shape) (int64, int) {
+	drawn := mix(r.state ^ cluster.ID(n))
 	if s.GPUs != 1 {
 		return int64(drawn >> 1), 0
 	}
-	at := drawn % uint64(n.count(n.GPUs, s)) //nolint:gosec // the node fits, so the count is above 0
-	for g, left := range n.GPUs {
-		if !n.room(g, left, s) {
+	at := drawn % uint64(room(n, s)) //nolint:gosec // the node fits, so the count is above 0
+	for g := range n.GPUs {
+		if !cluster.HasRoom(n, g, s) {
 			continue
 		}
 		if at == 0 {
@@ -98,4 +81,18 @@ func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
+}
+
+// whole is what the GPUs of the node have when nothing is taken.
+func whole(n *cluster.Node) cluster.Milli { return cluster.Milli(len(n.GPUs)) * cluster.WholeGPU }
+
+// room is how many GPUs of the node have room for the shape.
+func room(n *cluster.Node, s cluster.Shape) int {
+	fit := 0
+	for g := range n.GPUs {
+		if cluster.HasRoom(n, g, s) {
+			fit++
+		}
+	}
+	return fit
 }

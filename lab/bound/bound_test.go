@@ -8,8 +8,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/kerf-gpu/kerf/lab/bound"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/allocator/bound"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
 
