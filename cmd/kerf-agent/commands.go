@@ -11,7 +11,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/cudacontext"
 	"github.com/kerf-gpu/kerf/internal/nvml"
-	"github.com/kerf-gpu/kerf/sharing/node/agent"
+	"github.com/kerf-gpu/kerf/sharing/node/session"
 	"github.com/kerf-gpu/kerf/sharing/node/uninstall"
 )
 
@@ -21,7 +21,7 @@ const holdMost = time.Minute
 // holdContextCommand makes a context on the first GPU that CUDA shows, when the agent says so.
 func holdContextCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:    agent.HoldContext + " LIBRARY...",
+		Use:    session.HoldContext + " LIBRARY...",
 		Short:  "Make a CUDA context and keep it until standard input ends",
 		Hidden: true,
 		Args:   cobra.MinimumNArgs(1),

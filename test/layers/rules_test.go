@@ -95,6 +95,8 @@ var layers = []layer{
 		with(tools, "sharing", "sharing/caps/gpumode", "sharing/caps/mps", "sharing/node/checkpoint", "sharing/node/record", "internal/*")},
 	{"sharing/node/settings/...", "the settings of GPUs follow from the configuration in force; the driver is reached through its door",
 		with(tools, "sharing", "sharing/config", "sharing/config/change", "sharing/caps/gpumode", "sharing/node", "sharing/node/options", "internal/kube", "internal/nvml", "internal/nvidiasmi")},
+	{"sharing/node/session/...", "a session joins one driver with the node runtime: its library, its GPUs, their MIG instances and backends",
+		[]string{"sharing/...", "mig/...", "internal/*", "monitor/health"}},
 	{"sharing/node/cluster/...", "what a node of a cluster needs joins the node runtime with kubelet, container runtime and API server",
 		[]string{"sharing/...", "mig/...", "api/...", "internal/*", "monitor/*", "deviceplugin/...", "hooks/*"}},
 	{"sharing/node/agent/...", "the agent joins the node runtime with driver, container runtime, kubelet and API server",

@@ -20,7 +20,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -35,11 +34,8 @@ import (
 	"github.com/kerf-gpu/kerf/internal/serve/servemetrics"
 	"github.com/kerf-gpu/kerf/internal/subuid"
 	"github.com/kerf-gpu/kerf/internal/trusted"
-	"github.com/kerf-gpu/kerf/mig/keep"
-	"github.com/kerf-gpu/kerf/monitor/health"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/audit/file"
-	"github.com/kerf-gpu/kerf/sharing/caps"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
 	"github.com/kerf-gpu/kerf/sharing/node/cluster"
@@ -47,6 +43,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/metrics"
 	"github.com/kerf-gpu/kerf/sharing/node/nodeserver"
 	"github.com/kerf-gpu/kerf/sharing/node/options"
+	"github.com/kerf-gpu/kerf/sharing/node/session"
 	"github.com/kerf-gpu/kerf/sharing/node/settings"
 )
 
@@ -62,30 +59,13 @@ type agent struct {
 	audit      *file.Log
 	auditFault string
 	// source owns the configuration in force, and rules the settings of the GPUs.
-	source *settings.Source
-	rules  *settings.Rules
-	// boot is the kernel's boot id.
-	boot    string
+	source  *settings.Source
+	rules   *settings.Rules
 	cgroups cgroup.Hierarchy
-	// seen lists the pods' containers, as the container runtime has them; nil without Kubernetes.
-	seen func(ctx context.Context) ([]sharing.Seen, error)
-	// cutBefore kept them before cut does; followDriver alone uses it.
-	cutBefore *keep.Manager
-	// cut keeps the GPUs' MIG instances; nil without a driver.
-	cut atomic.Pointer[keep.Manager]
-	// news says in the node's events what stands in the way of MIG.
-	news migNews
-	// preload is the library that is preloaded, as far as it is the same for every driver.
-	preload caps.Libkerf
-	mps     *mpsDaemons
+	// session uses the driver.
+	session *session.Session
 	// users says which UIDs are subordinate to which user.
 	users subuid.File
-	// contexts are the measured sizes of contexts.
-	contexts *contextprobe.Sizes
-	// machines are the GPUs' health over watches of one driver; followDriver alone uses it.
-	machines map[sharing.GPUID]*health.Machine
-	// hurt are the MIG instances on which a fault stands; followDriver and its watch alone use it.
-	hurt hurtInstances
 	// shares bound the listeners, by name.
 	shares map[string]*serve.Share
 	// cgroupParent is the directory of our grants' cgroups, relative to the hierarchy's mount.
@@ -149,7 +129,7 @@ func (a *agent) run(ctx context.Context) error {
 
 // leaveCgroups removes the directory of our grants' cgroups if there is none.
 func (a *agent) leaveCgroups() {
-	leaveMPSGroup(a.cgroups, a.cgroupParent)
+	session.LeaveMPSGroup(a.cgroups, a.cgroupParent)
 	names, err := a.cgroups.Children(a.cgroupParent)
 	if err != nil || len(names) > 0 {
 		return
@@ -192,23 +172,25 @@ func (a *agent) build(reg *prometheus.Registry) error {
 	if err != nil {
 		return fmt.Errorf("built-in configuration: %w", err)
 	}
-	a.boot = boot
-	if err := a.findLibrary(); err != nil {
-		return err
-	}
 	a.events = metrics.NewEvents(reg)
 	a.readUsers("")
-	a.mps = a.newMPS(boot)
-	noPods := noMPSForPods()
+	noPods := session.NoMPSForPods()
 	a.openAudit()
-	a.contexts = contextprobe.Load(filepath.Join(a.opt.Dirs.Dir, "contexts.json"), a.log)
+	contexts := contextprobe.Load(filepath.Join(a.opt.Dirs.Dir, "contexts.json"), a.log)
+	a.session, err = session.New(session.Deps{
+		Log: a.log, Options: &a.opt, Events: a.events, State: a.state, Boot: boot, Cgroups: a.cgroups, Parent: a.cgroupParent,
+		Contexts: contexts, Audit: a.auditTo(), NewID: newID,
+	})
+	if err != nil {
+		return err
+	}
 	a.runtime = node.New(node.Options{
 		Log: a.log, Cgroups: a.cgroups, Parent: a.cgroupParent,
 		RecordPath: filepath.Join(a.opt.Dirs.Dir, "record.json"), BootID: boot, NewID: newID,
 		DevRoot: a.opt.Driver.DevRoot, CapsRoot: a.opt.Driver.CapsRoot, Version: a.opt.Version, GPUSettings: a.opt.Driver.Settings, Config: conf, Pool: pool,
-		Observer: a.events, Failpoints: a.opt.Failpoints, OwnerOf: a.users.OwnerOf, MPS: a.mps.forRuntime(), NoMPSForPods: noPods,
-		Client:   node.ClientPaths{Dir: a.preload.Dir, Library: a.preload.Library},
-		Contexts: a.contexts,
+		Observer: a.events, Failpoints: a.opt.Failpoints, OwnerOf: a.users.OwnerOf, MPS: a.session.MPS(), NoMPSForPods: noPods,
+		Client:   a.session.Client(),
+		Contexts: contexts,
 		Audit:    a.auditTo(),
 	})
 	a.runtime.SetWarning("audit", a.auditFault)
@@ -217,6 +199,7 @@ func (a *agent) build(reg *prometheus.Registry) error {
 	}
 	a.source = settings.NewSource(deps, pool)
 	a.rules = settings.NewRules(deps, a.source.Pool)
+	a.session.Served = session.Served{Runtime: a.runtime, Source: a.source, Rules: a.rules}
 	reg.MustRegister(
 		metrics.NewCollector(func(ctx context.Context) *nodev1.GetNodeResponse { return nodeserver.Message(a.runtime.State(ctx)) }),
 		servemetrics.New(a.shares), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -251,7 +234,7 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 		return errors.Join(err, grpcListener.Close(), os.Remove(filepath.Join(a.opt.Dirs.Dir, "kerf.sock")))
 	}
 	api := nodeserver.New(a.runtime, a.log)
-	api.ServeMIG(a)
+	api.ServeMIG(a.session)
 	var c *cluster.Containers
 	var k *cluster.Kubernetes
 	if a.opt.Containers.Serve || a.opt.Cluster.Serve {
@@ -271,7 +254,7 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 		tell.usage = newUsageLog(a.log, a.auditPath(), a.source.Prices)
 	}
 	if k != nil {
-		a.seen = k.Seen
+		a.session.Seen = k.Seen
 		a.source.FirstLabels(ctx, k.API().OwnLabels)
 	}
 	first := a.source.First()
@@ -287,7 +270,7 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 	}
 	if k != nil {
 		api := k.API()
-		a.news.to(func(reason, message string) { api.Event(ctx, sharing.ContainerRef{}, reason, message, true) })
+		a.session.Announce(func(reason, message string) { api.Event(ctx, sharing.ContainerRef{}, reason, message, true) })
 		a.source.Announce(ctx, api)
 		g.Go(func() error { a.source.WatchConfigMap(ctx, api); return nil })
 		g.Go(func() error { a.source.FollowLabels(ctx, api.OwnLabels); return nil })
@@ -301,13 +284,8 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 		g.Go(func() error { return serveHTTP(ctx, l, a.runtime, reg, tell) })
 	}
 	g.Go(func() error { return a.source.Follow(ctx, first) })
-	g.Go(func() error { return a.followDriver(ctx) })
-	if a.mps.sup != nil {
-		g.Go(func() error {
-			a.mps.sup.Run(ctx)
-			return nil
-		})
-	}
+	g.Go(func() error { return a.session.Run(ctx) })
+	g.Go(func() error { a.session.RunMPS(ctx); return nil })
 	err = g.Wait()
 	a.log.Info("stopped; grants stay in force")
 	return err
@@ -338,5 +316,5 @@ func newID() string {
 
 // Failpoints are the names of all failpoints of the agent.
 func Failpoints() []string {
-	return slices.Concat(node.Failpoints(), nri.Failpoints(), migFailpoints())
+	return slices.Concat(node.Failpoints(), nri.Failpoints(), session.Failpoints())
 }

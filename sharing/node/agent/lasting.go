@@ -12,13 +12,14 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/atomicfile"
 	"github.com/kerf-gpu/kerf/sharing/node/cluster"
+	"github.com/kerf-gpu/kerf/sharing/node/session"
 	"github.com/kerf-gpu/kerf/sharing/node/settings"
 )
 
 // lasting are the names of what a node needs again after a reboot: the MIG journals, because GPUs before Hopper keep their
 // MIG mode over one and whose the mode is must be known then; the last good document, for a node that comes up while the
 // document is bad; and which GPUs an administrator has cordoned.
-func lasting() []string { return []string{migDir, settings.LastGood, cluster.CordonsFile} }
+func lasting() []string { return []string{session.MIGDir, settings.LastGood, cluster.CordonsFile} }
 
 // stateDirectory readies the directory of what outlives a reboot and returns it: state, or dir where that is empty or
 // another name of it.
@@ -48,7 +49,7 @@ func takeState(dir, state string) error {
 	}
 	for _, name := range lasting() {
 		from, to := filepath.Join(dir, name), filepath.Join(state, name)
-		if name == migDir {
+		if name == session.MIGDir {
 			if err := os.MkdirAll(to, 0o700); err != nil {
 				return fmt.Errorf("directory of mig journals: %w", err)
 			}

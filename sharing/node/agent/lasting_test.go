@@ -15,6 +15,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/node/cluster"
+	"github.com/kerf-gpu/kerf/sharing/node/session"
 	"github.com/kerf-gpu/kerf/sharing/node/settings"
 )
 
@@ -122,7 +123,7 @@ func put(t *testing.T, dir string, files map[string]string) {
 // contents are the lasting files that are found below dir, also through links.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
-	journals, err := filepath.Glob(filepath.Join(dir, migDir, "*"))
+	journals, err := filepath.Glob(filepath.Join(dir, session.MIGDir, "*"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package session
 
 import (
 	"context"
@@ -19,13 +19,13 @@ import (
 const HoldContext = "hold-context"
 
 // contextProber measures contexts with helpers of this program.
-func (a *agent) contextProber(lib *nvml.Library, driver node.Driver) *contextprobe.Prober {
+func (s *Session) contextProber(lib *nvml.Library, driver node.Driver) *contextprobe.Prober {
 	start := cudacontext.Start{
-		Program: "/proc/self/exe", Args: append([]string{HoldContext, "--"}, append(a.preloadProbe(lib).Drivers, driverLibrary)...),
-		Folders: a.opt.Driver.Folders, NoMPS: filepath.Join(a.opt.Dirs.Dir, "no-mps"), Keep: a.keepDaemon,
+		Program: "/proc/self/exe", Args: append([]string{HoldContext, "--"}, append(s.preloadProbe(lib).Drivers, driverLibrary)...),
+		Folders: s.Options.Driver.Folders, NoMPS: filepath.Join(s.Options.Dirs.Dir, "no-mps"), Keep: s.keepDaemon,
 	}
 	return &contextprobe.Prober{
-		Sizes: a.contexts, Log: a.log, GPUs: a.runtime.ContextGPUs, Changed: a.runtime.Changed,
+		Sizes: s.Contexts, Log: s.Log, GPUs: s.Runtime.ContextGPUs, Changed: s.Runtime.Changed,
 		List: func(ctx context.Context, gpu sharing.GPUID) ([]contextsize.Use, error) {
 			list, err := driver.Processes(ctx, gpu)
 			out := make([]contextsize.Use, 0, len(list))

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package session
 
 import (
 	"context"
@@ -96,14 +96,14 @@ func (d *partDoor) Power(ctx context.Context, id sharing.GPUID) (float64, error)
 
 // partReport asks each backend what it can do for shares of a MIG instance. The driver's limits and MPS hold none: the
 // first are of a whole GPU, and Kerf runs no daemon of the second on an instance.
-func (a *agent) partReport(ctx context.Context, lib *nvml.Library, g sharing.GPU) choice.Report {
+func (s *Session) partReport(ctx context.Context, lib *nvml.Library, g sharing.GPU) choice.Report {
 	no := func(reason string) choice.Support {
 		return choice.Support{Answer: choice.NotSupported, Reason: reason, Remedy: "list libkerf or reactive in the pool's backends"}
 	}
 	return choice.Report{
 		config.BackendDriver:   no("the driver limits no memory inside a MIG instance"),
 		config.BackendMPS:      no("Kerf runs no MPS inside a MIG instance"),
-		config.BackendLibkerf:  a.preloadProbe(lib).Probe(g),
-		config.BackendReactive: caps.ProbeWatch(ctx, lib, a.opt.Driver.PIDs, g),
+		config.BackendLibkerf:  s.preloadProbe(lib).Probe(g),
+		config.BackendReactive: caps.ProbeWatch(ctx, lib, s.Options.Driver.PIDs, g),
 	}
 }

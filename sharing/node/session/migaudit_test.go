@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package session
 
 import (
 	"context"
@@ -58,9 +58,8 @@ func TestMIGStepsAreAudited(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log []string
-	a := &agent{}
 	driver := &cutDriver{table: table, current: true}
-	if d := a.audited(driver); d != exec.Driver(driver) {
+	if d := audited(driver, nil); d != exec.Driver(driver) {
 		t.Error("without a log there is something in between")
 	}
 	d := &auditedMIG{driver, func(e audit.Entry) {

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package session
 
 import (
 	"errors"
@@ -14,6 +14,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/caps"
+	"github.com/kerf-gpu/kerf/sharing/node/options"
 )
 
 // driverLibrary is the driver as programs load it.
@@ -21,8 +22,8 @@ const driverLibrary = "libcuda.so.1"
 
 // findLibrary finds libkerf.so, and for an agent that serves containers installs it where it outlives the agent. That
 // there is none is no error unless it was named: the backend is then not supported.
-func (a *agent) findLibrary() error {
-	file := a.opt.Containers.Library
+func (s *Session) findLibrary() error {
+	file := s.Options.Containers.Library
 	if file == "" {
 		self, err := os.Executable()
 		if err != nil {
@@ -32,28 +33,28 @@ func (a *agent) findLibrary() error {
 	}
 	_, err := os.Stat(file)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && a.opt.Containers.Library == "":
-		a.preload = caps.Libkerf{Dir: a.clientDir(), Missing: file + " does not exist"}
+	case errors.Is(err, fs.ErrNotExist) && s.Options.Containers.Library == "":
+		s.preload = caps.Libkerf{Dir: clientDir(s.Options.Dirs), Missing: file + " does not exist"}
 		return nil
 	case err != nil:
 		return sharing.Invalid("--library", file, "name the path of libkerf.so", "cannot be used: %v", err)
 	}
-	if a.opt.Containers.Serve || a.opt.Cluster.Serve {
-		if file, err = cdi.InstallLibrary(a.opt.Containers.Hooks, a.opt.Version, file); err != nil {
+	if s.Options.Containers.Serve || s.Options.Cluster.Serve {
+		if file, err = cdi.InstallLibrary(s.Options.Containers.Hooks, s.Options.Version, file); err != nil {
 			return fmt.Errorf("install libkerf.so: %w", err)
 		}
 	}
-	a.preload = caps.Libkerf{Dir: a.clientDir(), Library: file}
+	s.preload = caps.Libkerf{Dir: clientDir(s.Options.Dirs), Library: file}
 	return nil
 }
 
 // clientDir holds the regions of the grants that the library holds.
-func (a *agent) clientDir() string { return filepath.Join(a.opt.Dirs.Dir, "client") }
+func clientDir(d options.Dirs) string { return filepath.Join(d.Dir, "client") }
 
 // preloadProbe is the library as a backend on this driver: its libraries lie beside each other.
-func (a *agent) preloadProbe(lib *nvml.Library) caps.Libkerf {
-	out := a.preload
-	for _, path := range append([]string{lib.Path()}, a.opt.Driver.Libraries...) {
+func (s *Session) preloadProbe(lib *nvml.Library) caps.Libkerf {
+	out := s.preload
+	for _, path := range append([]string{lib.Path()}, s.Options.Driver.Libraries...) {
 		if filepath.IsAbs(path) {
 			out.Drivers = append(out.Drivers, filepath.Join(filepath.Dir(path), driverLibrary))
 		}

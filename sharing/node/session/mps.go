@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package session
 
 import (
 	"context"
@@ -50,13 +50,13 @@ type try struct {
 }
 
 // newMPS looks the program up. A machine without it has no MPS, which is no error of the agent's.
-func (a *agent) newMPS(boot string) *mpsDaemons {
+func (s *Session) newMPS(boot string) *mpsDaemons {
 	m := &mpsDaemons{tried: map[sharing.GPUID]try{}}
-	program, err := door.Find(a.opt.Driver.Path, a.opt.Driver.Folders)
+	program, err := door.Find(s.Options.Driver.Path, s.Options.Driver.Folders)
 	if err == nil {
 		m.sup, err = mps.New(mps.Options{
-			Dir: filepath.Join(a.opt.Dirs.Dir, "mps"), Program: program, Modes: m, Rule: a.modeRule, BootID: boot, Owner: node.UserOfDomain, Keep: a.keepDaemon, Log: a.log,
-			Again: func(mps.Key) { a.events.MPSRestarted() },
+			Dir: filepath.Join(s.Options.Dirs.Dir, "mps"), Program: program, Modes: m, Rule: s.modeRule, BootID: boot, Owner: node.UserOfDomain, Keep: s.keepDaemon, Log: s.Log,
+			Again: func(mps.Key) { s.Events.MPSRestarted() },
 		})
 	}
 	m.missing = err
@@ -65,11 +65,11 @@ func (a *agent) newMPS(boot string) *mpsDaemons {
 
 // keepDaemon moves a daemon to a cgroup beside those of our grants, where the end of this program's container or
 // service does not reach it, and nobody takes it for a stranger.
-func (a *agent) keepDaemon(pid int) error {
-	rel := node.DaemonsOf(a.cgroupParent)
-	group, err := a.cgroups.Create(rel)
+func (s *Session) keepDaemon(pid int) error {
+	rel := node.DaemonsOf(s.Parent)
+	group, err := s.Cgroups.Create(rel)
 	if errors.Is(err, sharing.ErrConflict) {
-		group, err = a.cgroups.Open(filepath.Join(a.cgroups.Mount, rel), 0)
+		group, err = s.Cgroups.Open(filepath.Join(s.Cgroups.Mount, rel), 0)
 	}
 	if err == nil {
 		err = group.Add(pid)
@@ -80,8 +80,8 @@ func (a *agent) keepDaemon(pid int) error {
 	return nil
 }
 
-// noMPSForPods says why this agent can have no pod's container held by MPS; it is empty where it can.
-func noMPSForPods() string {
+// NoMPSForPods says why this agent can have no pod's container held by MPS; it is empty where it can.
+func NoMPSForPods() string {
 	host, err := mountns.IsHost()
 	switch {
 	case err != nil:
@@ -246,18 +246,18 @@ func (m *mpsDaemons) probe(ctx context.Context, g sharing.GPU) choice.Support {
 }
 
 // modeRule is what becomes of the compute mode of a GPU on which MPS enforces shares.
-func (a *agent) modeRule(sharing.GPUID) mps.ModeRule {
+func (s *Session) modeRule(sharing.GPUID) mps.ModeRule {
 	switch {
-	case a.opt.ReadOnly():
+	case s.Options.ReadOnly():
 		return mps.ReadMode
-	case a.source.Pool().MPSComputeMode == config.MPSComputeModeKeep:
+	case s.Source.Pool().MPSComputeMode == config.MPSComputeModeKeep:
 		return mps.KeepMode
 	}
 	return mps.ManageMode
 }
 
-// leaveMPSGroup removes the cgroup of daemons if there is none.
-func leaveMPSGroup(groups cgroup.Hierarchy, parent string) {
+// LeaveMPSGroup removes the cgroup of daemons if there is none.
+func LeaveMPSGroup(groups cgroup.Hierarchy, parent string) {
 	if group, err := groups.Open(filepath.Join(groups.Mount, node.DaemonsOf(parent)), 0); err == nil {
 		_ = group.Remove() // it stays while there are daemons
 	}

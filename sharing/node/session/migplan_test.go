@@ -1,9 +1,10 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package session
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,8 +13,8 @@ import (
 
 // One who asks for a plan while stock is taken of the GPUs is answered when that is done, and not kept for ever.
 func TestCutterInUse(t *testing.T) {
-	a := &agent{}
-	if got := a.cutterInUse(t.Context(), time.Millisecond); got != nil {
+	var cut atomic.Pointer[keep.Manager]
+	if got := cutterInUse(t.Context(), &cut, time.Millisecond); got != nil {
 		t.Errorf("there is none, and it found %v", got)
 	}
 	want := &keep.Manager{}
@@ -21,9 +22,9 @@ func TestCutterInUse(t *testing.T) {
 	go func() {
 		defer close(stored)
 		time.Sleep(20 * time.Millisecond) // so that it mostly has to wait; it finds it either way
-		a.cut.Store(want)
+		cut.Store(want)
 	}()
-	if got := a.cutterInUse(t.Context(), time.Minute); got != want {
+	if got := cutterInUse(t.Context(), &cut, time.Minute); got != want {
 		t.Errorf("it found %v, want the one that came", got)
 	}
 	<-stored

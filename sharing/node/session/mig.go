@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package session
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/nvml"
@@ -28,54 +29,53 @@ import (
 const (
 	// migEvery is how often it is looked whether something is to be done about MIG.
 	migEvery = time.Second
-	// migDir, below the directory of what outlives a reboot, has the journals.
-	migDir = "mig"
+	// MIGDir, below the directory of what outlives a reboot, has the journals.
+	MIGDir = "mig"
 	// planWait is how long one who asks for a plan waits for a driver; taking stock of the GPUs takes less.
 	planWait = 10 * time.Second
 )
 
 // cutter makes what keeps the GPUs' MIG instances.
-func (a *agent) cutter(lib *nvml.Library, gpus []sharing.GPU, quiet *gate) (*keep.Manager, error) {
+func (s *Session) cutter(lib *nvml.Library, gpus []sharing.GPU, quiet *gate) (*keep.Manager, error) {
 	boot, err := process.BootID()
 	if err != nil {
 		return nil, fmt.Errorf("boot id: %w", err)
 	}
-	journals := filepath.Join(a.state, migDir)
+	journals := filepath.Join(s.State, MIGDir)
 	if err := os.MkdirAll(journals, 0o700); err != nil {
 		return nil, fmt.Errorf("directory of mig journals: %w", err)
 	}
 	driver := live.New(lib)
-	hush := &quiesce{gate: quiet, events: lib.HoldEvents, others: others(a.opt.Dirs.Dir), log: a.log}
+	hush := &quiesce{gate: quiet, events: lib.HoldEvents, others: others(s.Options.Dirs.Dir), log: s.Log}
 	return keep.New(keep.Options{
-		Log: a.log, Driver: crashDriver{a.audited(driver), a.opt.Failpoints}, Store: crashStore{exec.Files{Dir: journals}, a.opt.Failpoints}, BootID: boot,
-		Claims: a.claimsOn, Holders: []exec.Holders{driver}, Last: []exec.Holders{listed{a}}, Quiesce: hush.letGo,
-		Pool: a.source.Pool, ReadOnly: a.opt.ReadOnly(), Now: time.Now, Observe: a.events.MIGStep, Before: a.cutBefore,
+		Log: s.Log, Driver: crashDriver{audited(driver, s.Audit), s.Options.Failpoints}, Store: crashStore{exec.Files{Dir: journals}, s.Options.Failpoints}, BootID: boot,
+		Claims: func(gpu sharing.GPUID) ([]keep.Claimed, error) {
+			list, err := s.Runtime.ClaimsOn(gpu)
+			return toClaimed(list), err
+		},
+		Holders: []exec.Holders{driver}, Last: []exec.Holders{listed{s}}, Quiesce: hush.letGo,
+		Pool: s.Source.Pool, ReadOnly: s.Options.ReadOnly(), Now: time.Now, Observe: s.Events.MIGStep, Before: s.cutBefore,
 	}, gpus), nil
 }
 
-func (a *agent) claimsOn(gpu sharing.GPUID) ([]keep.Claimed, error) {
-	list, err := a.runtime.ClaimsOn(gpu)
-	return toClaimed(list), err
-}
-
 // listed are the containers that the runtime lists and nobody has accounted for, as holders.
-type listed struct{ *agent }
+type listed struct{ session *Session }
 
 // Holders implements exec.Holders. Without Kubernetes, and where the runtime keeps no list for others, there are none.
 func (l listed) Holders(ctx context.Context, gpu sharing.GPUID) ([]exec.Hold, error) {
-	if l.seen == nil {
+	if l.session.Seen == nil {
 		return nil, nil
 	}
-	seen, err := l.seen(ctx)
+	seen, err := l.session.Seen(ctx)
 	if errors.Is(err, sharing.ErrUnsupported) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list the container runtime's containers: %w", err)
 	}
-	seen = slices.DeleteFunc(seen, func(s sharing.Seen) bool { return slices.Contains(l.opt.Cluster.Exempt, s.Ref.Namespace) })
+	seen = slices.DeleteFunc(seen, func(s sharing.Seen) bool { return slices.Contains(l.session.Options.Cluster.Exempt, s.Ref.Namespace) })
 	var holds []exec.Hold
-	for _, u := range l.runtime.UnaccountedOn(gpu, seen) {
+	for _, u := range l.session.Runtime.UnaccountedOn(gpu, seen) {
 		holds = append(holds, exec.Hold{GI: u.GI, Who: u.Who}) // node.AnyGI is exec.AnyGI
 	}
 	return holds, nil
@@ -83,9 +83,9 @@ func (l listed) Holders(ctx context.Context, gpu sharing.GPUID) ([]exec.Hold, er
 
 // firstCut recovers the GPUs, and makes modes and layouts, before anything is offered. It returns the inventory after
 // it.
-func (a *agent) firstCut(ctx context.Context, lib *nvml.Library, cut *keep.Manager, gpus []sharing.GPU, leftOut []error) ([]sharing.GPU, []error, error) {
+func (s *Session) firstCut(ctx context.Context, lib *nvml.Library, cut *keep.Manager, gpus []sharing.GPU, leftOut []error) ([]sharing.GPU, []error, error) {
 	cut.Tick(ctx)
-	a.tellCut(cut)
+	s.tellCut(cut)
 	if !modeChanged(cut, gpus) {
 		return gpus, leftOut, nil
 	}
@@ -97,12 +97,12 @@ func (a *agent) firstCut(ctx context.Context, lib *nvml.Library, cut *keep.Manag
 }
 
 // keepCut goes on with it until ctx ends, or a GPU's MIG mode is another one than the inventory says.
-func (a *agent) keepCut(ctx context.Context, cut *keep.Manager, gpus, parts []sharing.GPU) error {
+func (s *Session) keepCut(ctx context.Context, cut *keep.Manager, gpus, parts []sharing.GPU) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	cut.Run(ctx, migEvery, func() {
-		a.tellCut(cut)
-		if why := a.changed(cut, gpus, parts); why != "" {
+		s.tellCut(cut)
+		if why := s.changed(cut, gpus, parts); why != "" {
 			stop(fmt.Errorf("%s: %w", why, settings.ErrRescan))
 		}
 	})
@@ -111,11 +111,11 @@ func (a *agent) keepCut(ctx context.Context, cut *keep.Manager, gpus, parts []sh
 
 // changed says what an inventory was taken before: a change of a MIG mode, or of the instances that are shared. It is empty
 // where the inventory still holds.
-func (a *agent) changed(cut *keep.Manager, gpus, parts []sharing.GPU) string {
+func (s *Session) changed(cut *keep.Manager, gpus, parts []sharing.GPU) string {
 	if modeChanged(cut, gpus) {
 		return "a GPU's MIG mode has changed"
 	}
-	now := a.parts(cut, gpus)
+	now := partsOf(s.Runtime, cut, gpus)
 	same := slices.EqualFunc(now, parts, func(x, y sharing.GPU) bool { return x.UUID == y.UUID && x.Memory == y.Memory })
 	if !same {
 		return "the MIG instances that are shared have changed"
@@ -123,16 +123,16 @@ func (a *agent) changed(cut *keep.Manager, gpus, parts []sharing.GPU) string {
 	return ""
 }
 
-// parts are the MIG instances of which shares are given: those of the layouts that say so, and those of which somebody
+// partsOf are the MIG instances of which shares are given: those of the layouts that say so, and those of which somebody
 // has a share still.
-func (a *agent) parts(cut *keep.Manager, gpus []sharing.GPU) []sharing.GPU {
+func partsOf(r *node.Runtime, cut *keep.Manager, gpus []sharing.GPU) []sharing.GPU {
 	var out []sharing.GPU
 	for _, v := range cut.Views() {
 		i := slices.IndexFunc(gpus, func(g sharing.GPU) bool { return g.UUID == v.GPU })
 		if i < 0 || !v.On {
 			continue
 		}
-		used := a.runtime.PartsInUse(v.GPU)
+		used := r.PartsInUse(v.GPU)
 		for _, p := range v.Pieces {
 			id := sharing.PartID(v.GPU, p.Instance)
 			if p.Ours && p.Ready && (v.Shared || slices.Contains(used, id)) {
@@ -165,32 +165,32 @@ func modeChanged(cut *keep.Manager, gpus []sharing.GPU) bool {
 }
 
 // tellCut shows what stands in the way on the GPUs.
-func (a *agent) tellCut(cut *keep.Manager) {
+func (s *Session) tellCut(cut *keep.Manager) {
 	trouble := map[sharing.GPUID]string{}
 	for _, v := range cut.Views() {
 		if v.Trouble != "" {
 			trouble[v.GPU] = v.Trouble
 		}
-		a.news.say(v.GPU, v.Trouble, v.Waits)
+		s.news.say(v.GPU, v.Trouble, v.Waits)
 		sentence := ""
 		if v.Waits != "" {
 			sentence = fmt.Sprintf("MIG on GPU %s is not as the pool says: %s", v.GPU, v.Waits)
 		}
-		a.runtime.SetWarning("mig "+string(v.GPU), sentence)
+		s.Runtime.SetWarning("mig "+string(v.GPU), sentence)
 	}
-	a.runtime.SetTrouble(trouble)
+	s.Runtime.SetTrouble(trouble)
 }
 
 // cutterInUse is what keeps the instances of the GPUs in use. There is none for a moment whenever stock is taken of the
 // GPUs again, as after each change of a MIG mode, of which nobody who asks then has to know; nil when there is none for
 // that long.
-func (a *agent) cutterInUse(ctx context.Context, patience time.Duration) *keep.Manager {
+func cutterInUse(ctx context.Context, in *atomic.Pointer[keep.Manager], patience time.Duration) *keep.Manager {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	again := time.NewTicker(planWait / 100)
 	defer again.Stop()
 	for {
-		if cut := a.cut.Load(); cut != nil {
+		if cut := in.Load(); cut != nil {
 			return cut
 		}
 		select {
@@ -202,25 +202,25 @@ func (a *agent) cutterInUse(ctx context.Context, patience time.Duration) *keep.M
 }
 
 // PlanMIG implements nodeserver.MIGPlanner.
-func (a *agent) PlanMIG(ctx context.Context, document string, apply bool) ([]nodeserver.MIGPlan, error) {
-	cut, pool := a.cutterInUse(ctx, planWait), a.source.Pool()
+func (s *Session) PlanMIG(ctx context.Context, document string, apply bool) ([]nodeserver.MIGPlan, error) {
+	cut, pool := cutterInUse(ctx, &s.cut, planWait), s.Source.Pool()
 	if cut == nil {
 		return nil, fmt.Errorf("plan mig: no driver is in use now: %s; try again when kerf status says that the agent is ready: %w",
-			strings.Join(a.runtime.NotReady(), "; "), sharing.ErrUnavailable)
+			strings.Join(s.Runtime.NotReady(), "; "), sharing.ErrUnavailable)
 	}
 	if document != "" {
 		c, err := config.Decode([]byte(document))
 		if err != nil {
 			return nil, err
 		}
-		if pool, err = c.PoolFor(a.source.Labels()); err != nil {
+		if pool, err = c.PoolFor(s.Source.Labels()); err != nil {
 			return nil, err
 		}
 	}
 	proposed := cut.Propose(ctx, pool)
 	if apply {
 		cut.Tick(ctx)
-		a.tellCut(cut)
+		s.tellCut(cut)
 		for i, left := range cut.Propose(ctx, pool) {
 			done := slices.DeleteFunc(proposed[i].Steps, func(s string) bool { return slices.Contains(left.Steps, s) })
 			proposed[i].Steps, proposed[i].Waits = done, left.Waits
@@ -235,48 +235,4 @@ func (a *agent) PlanMIG(ctx context.Context, document string, apply bool) ([]nod
 		out = append(out, one)
 	}
 	return out, nil
-}
-
-// migDoor turns what keeps the GPUs' MIG instances into what the runtime asks for.
-type migDoor struct{ *keep.Manager }
-
-// Offer implements node.MIG, as do the others.
-func (d migDoor) Offer(gpu sharing.GPUID, profile string, start int, claimed []node.OnGPU) node.MIGOffer {
-	if start == node.AnyStart {
-		start = keep.Any
-	}
-	return toOffer(d.Manager.Offer(gpu, profile, start, toClaimed(claimed)))
-}
-
-// Would is Offer of a GPU as if it were in MIG mode.
-func (d migDoor) Would(gpu sharing.GPUID, profile string, start int, claimed []node.OnGPU) node.MIGOffer {
-	if start == node.AnyStart {
-		start = keep.Any
-	}
-	return toOffer(d.Manager.Would(gpu, profile, start, toClaimed(claimed)))
-}
-
-func toOffer(o keep.Offer) node.MIGOffer {
-	return node.MIGOffer{Fragment: o.Fragment, Steps: o.Steps, Loss: o.Loss, Why: o.Why, Reason: string(o.Reason), Never: o.Never, Unknown: o.Unknown}
-}
-
-// States are the views.
-func (d migDoor) States() []node.MIGState {
-	var out []node.MIGState
-	for _, v := range d.Views() {
-		s := node.MIGState{GPU: v.GPU, Able: v.Able, On: v.On, Fixed: v.Fixed, Shared: v.Shared, Units: v.Axis, Profiles: v.Profiles, Geometry: v.Geometry, Most: v.Most, Trouble: v.Trouble, Waits: v.Waits, Turns: v.Turns, Busy: v.Busy, Turned: v.Turned}
-		for _, p := range v.Pieces {
-			s.Pieces = append(s.Pieces, node.MIGPiece{Instance: p.Instance, Ours: p.Ours, Ready: p.Ready, UUID: p.UUID, Holder: p.For})
-		}
-		out = append(out, s)
-	}
-	return out
-}
-
-func toClaimed(list []node.OnGPU) []keep.Claimed {
-	out := make([]keep.Claimed, len(list))
-	for i, c := range list {
-		out[i] = keep.Claimed{Instance: c.Instance, Who: c.Who}
-	}
-	return out
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package session
 
 import (
 	"context"
@@ -22,8 +22,8 @@ type auditedMIG struct {
 }
 
 // audited is the driver itself where there is no log.
-func (a *agent) audited(d exec.Driver) exec.Driver {
-	if write := a.auditTo(); write != nil {
+func audited(d exec.Driver, write func(audit.Entry)) exec.Driver {
+	if write != nil {
 		return &auditedMIG{d, write}
 	}
 	return d

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package session
 
 import (
 	"context"
@@ -19,7 +19,7 @@ const (
 	pointJournal = "mig-journal"
 )
 
-func migFailpoints() []string { return []string{pointDriver, pointJournal} }
+func Failpoints() []string { return []string{pointDriver, pointJournal} }
 
 // crashDriver is a driver with points. At them only a crash makes sense: an error would be told after the call was made.
 type crashDriver struct {

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package session
 
 import (
 	"slices"
@@ -19,8 +19,8 @@ type hurtInstances struct {
 }
 
 // tellInstance tells the runtime of a fault of one MIG instance. One that Kerf did not make is nobody's.
-func (a *agent) tellInstance(cut *keep.Manager, in health.Instance, h sharing.Health, reason string) {
-	place, known := a.hurt.places[in]
+func (s *Session) tellInstance(cut *keep.Manager, in health.Instance, h sharing.Health, reason string) {
+	place, known := s.hurt.places[in]
 	for _, v := range cut.Views() {
 		i := slices.IndexFunc(v.Pieces, func(p keep.Piece) bool { return p.Ours && p.GI == in.GI })
 		if v.GPU == in.GPU && i >= 0 && !known {
@@ -28,22 +28,22 @@ func (a *agent) tellInstance(cut *keep.Manager, in health.Instance, h sharing.He
 		}
 	}
 	if !known {
-		a.log.Warn("a fault is on a MIG instance that is not Kerf's", "gpu", string(in.GPU), "gi", in.GI, "health", h.String())
+		s.Log.Warn("a fault is on a MIG instance that is not Kerf's", "gpu", string(in.GPU), "gi", in.GI, "health", h.String())
 		return
 	}
-	if a.hurt.places == nil {
-		a.hurt.places = map[health.Instance]sharing.Instance{}
+	if s.hurt.places == nil {
+		s.hurt.places = map[health.Instance]sharing.Instance{}
 	}
-	if a.hurt.places[in] = place; h == sharing.HealthOK {
-		delete(a.hurt.places, in)
+	if s.hurt.places[in] = place; h == sharing.HealthOK {
+		delete(s.hurt.places, in)
 	}
-	a.runtime.SetInstanceHealth(in.GPU, place, h, reason)
+	s.Runtime.SetInstanceHealth(in.GPU, place, h, reason)
 }
 
 // mendInstances forgets all faults of instances: none outlives its driver.
-func (a *agent) mendInstances() {
-	for in, place := range a.hurt.places {
-		a.runtime.SetInstanceHealth(in.GPU, place, sharing.HealthOK, "")
+func (s *Session) mendInstances() {
+	for in, place := range s.hurt.places {
+		s.Runtime.SetInstanceHealth(in.GPU, place, sharing.HealthOK, "")
 	}
-	a.hurt = hurtInstances{}
+	s.hurt = hurtInstances{}
 }

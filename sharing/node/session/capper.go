@@ -1,0 +1,64 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps"
+)
+
+// capper turns the driver backend into what the runtime asks for.
+type capper struct{ backend *caps.Driver }
+
+// Least implements node.Capper.
+func (capper) Least() sharing.Bytes { return caps.LeastLimit }
+
+// Apply implements node.Capper.
+func (c capper) Apply(ctx context.Context, dir string, own []sharing.Fragment, others []sharing.GPUID) error {
+	limits := limitsOf(own, others)
+	if len(limits) == 0 {
+		return nil
+	}
+	return c.backend.Apply(ctx, dir, limits)
+}
+
+// Renew implements node.Capper.
+func (c capper) Renew(ctx context.Context, dir string, own []sharing.Fragment, others []sharing.GPUID) error {
+	limits := limitsOf(own, others)
+	if len(limits) == 0 {
+		return nil
+	}
+	return c.backend.Renew(ctx, dir, limits)
+}
+
+// limitsOf are the limits of a grant's fragments, and the least one on all other GPUs. A whole GPU has none.
+func limitsOf(own []sharing.Fragment, others []sharing.GPUID) []caps.Limit {
+	var limits []caps.Limit
+	for _, f := range own {
+		if !f.Whole {
+			limits = append(limits, caps.Limit{GPU: f.GPU, Memory: f.Memory})
+		}
+	}
+	for _, id := range others {
+		limits = append(limits, caps.Limit{GPU: id, Memory: caps.LeastLimit})
+	}
+	return limits
+}
+
+// Read implements node.Capper.
+func (c capper) Read(ctx context.Context, dir string, gpu sharing.GPUID) (limit, used sharing.Bytes, err error) {
+	r, err := c.backend.Read(ctx, dir, gpu)
+	if err == nil && r.Cap == caps.NoCap {
+		return 0, 0, fmt.Errorf("cgroup %q has no limit on GPU %q: %w", dir, gpu, sharing.ErrNotFound)
+	}
+	return r.Cap, r.Used, err
+}
+
+// Clear implements node.Capper.
+func (c capper) Clear(ctx context.Context, dir string, gpus []sharing.GPUID) error {
+	return c.backend.Clear(ctx, dir, gpus)
+}

@@ -1,0 +1,170 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/nvml"
+	"github.com/kerf-gpu/kerf/monitor/health"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node"
+)
+
+// driverDoor turns the NVML door into what runtime and health watch ask for.
+type driverDoor struct {
+	lib     *nvml.Library
+	version string
+	// quiet keeps its calls off a GPU whose instances are being changed.
+	quiet *gate
+}
+
+// Version implements node.Driver.
+func (d *driverDoor) Version() string { return d.version }
+
+// Sample implements node.Driver.
+func (d *driverDoor) Sample(ctx context.Context, id sharing.GPUID) (node.Sample, error) {
+	leave, err := d.quiet.enter(id)
+	if err != nil {
+		return node.Sample{}, err
+	}
+	defer leave()
+	m, err := d.lib.Memory(ctx, id)
+	if err != nil {
+		return node.Sample{}, err
+	}
+	s := node.Sample{Used: m.Used, Utilization: -1}
+	if u, err := d.lib.Utilization(ctx, id); err == nil {
+		s.Utilization = u
+	}
+	if s.Processes, err = d.listed(ctx, id); err != nil {
+		return node.Sample{}, err
+	}
+	return s, nil
+}
+
+// Processes implements node.Driver.
+func (d *driverDoor) Processes(ctx context.Context, id sharing.GPUID) ([]node.ProcessUse, error) {
+	leave, err := d.quiet.enter(id)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return d.listed(ctx, id)
+}
+
+func (d *driverDoor) listed(ctx context.Context, id sharing.GPUID) ([]node.ProcessUse, error) {
+	procs, err := d.lib.Processes(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return usesOf(procs), nil
+}
+
+func usesOf(procs []nvml.Process) []node.ProcessUse {
+	out := make([]node.ProcessUse, 0, len(procs))
+	for _, p := range procs {
+		out = append(out, node.ProcessUse{PID: p.PID, Used: p.Used, Known: p.Known, MPS: p.MPS})
+	}
+	return out
+}
+
+// ProcessTime implements node.Driver.
+func (d *driverDoor) ProcessTime(ctx context.Context, id sharing.GPUID, since time.Time) (sharing.TimeUse, error) {
+	leave, err := d.quiet.enter(id)
+	if err != nil {
+		return sharing.TimeUse{}, err
+	}
+	defer leave()
+	return d.lib.ProcessTime(ctx, id, since)
+}
+
+// Power implements node.Driver.
+func (d *driverDoor) Power(ctx context.Context, id sharing.GPUID) (float64, error) {
+	leave, err := d.quiet.enter(id)
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	milliwatts, err := d.lib.Power(ctx, id)
+	return float64(milliwatts) / 1000, err
+}
+
+// Check implements health.Driver. A GPU that is being cut answers to who cuts it.
+func (d *driverDoor) Check(ctx context.Context, id sharing.GPUID) error {
+	leave, err := d.quiet.enter(id)
+	if err != nil {
+		return nil
+	}
+	defer leave()
+	return d.lib.Check(ctx, id)
+}
+
+// Recovery implements health.Driver.
+func (d *driverDoor) Recovery(ctx context.Context, id sharing.GPUID) health.Recovery {
+	leave, err := d.quiet.enter(id)
+	if err != nil {
+		return health.Recovery{}
+	}
+	defer leave()
+	r, err := d.lib.RecoveryAction(ctx, id)
+	if err != nil {
+		return health.Recovery{}
+	}
+	if r == nvml.RecoveryNone {
+		return health.Recovery{Known: true}
+	}
+	return health.Recovery{Known: true, Action: r.String()}
+}
+
+// Sensors implements health.Driver.
+func (d *driverDoor) Sensors(ctx context.Context, id sharing.GPUID) health.Sensors {
+	leave, err := d.quiet.enter(id)
+	if err != nil {
+		return health.Sensors{}
+	}
+	defer leave()
+	s, err := d.lib.Signs(ctx, id)
+	if err != nil {
+		return health.Sensors{}
+	}
+	return sensorsOf(s)
+}
+
+// sensorsOf are a GPU's signs as the watch takes them.
+func sensorsOf(s nvml.Signs) health.Sensors {
+	return health.Sensors{
+		Uncorrected: told(s.Uncorrected), Links: told(s.Links),
+		RemapPending: flag(s.RemapPending), RemapFailed: flag(s.RemapFailed),
+		Overheat: flag(s.ThermalSlowdown), PowerBrake: flag(s.PowerBrake),
+	}
+}
+
+func told(n *uint64) health.Count {
+	if n == nil {
+		return health.Count{}
+	}
+	return health.Count{Known: true, N: *n}
+}
+
+func flag(b *bool) health.Flag {
+	switch {
+	case b == nil:
+		return health.Untold
+	case *b:
+		return health.Yes
+	}
+	return health.No
+}
+
+// NextXID implements health.Driver.
+func (d *driverDoor) NextXID(ctx context.Context) (health.XID, error) {
+	ev, err := d.lib.WaitEvent(ctx)
+	x := health.XID{GPU: ev.GPU, GI: health.WholeGPU, XID: ev.XID}
+	if ev.GI != nil {
+		x.GI = int(*ev.GI)
+	}
+	return x, err
+}

@@ -1,0 +1,275 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kerf-gpu/kerf/internal/filelock"
+	"github.com/kerf-gpu/kerf/internal/nvml"
+	"github.com/kerf-gpu/kerf/monitor/health"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/caps"
+	"github.com/kerf-gpu/kerf/sharing/caps/choice"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/options"
+	"github.com/kerf-gpu/kerf/sharing/node/settings"
+)
+
+const (
+	// driverRetry is how long to wait before a driver that is not there is looked for again.
+	driverRetry = time.Second
+	// reprobeEvery is how often a level that could not be told is asked for again.
+	reprobeEvery = 5 * time.Second
+	// openDeadline bounds taking stock of a driver that has just appeared.
+	openDeadline = 60 * time.Second
+)
+
+// Run uses the driver while there is one, and looks for it while there is none.
+func (s *Session) Run(ctx context.Context) error {
+	said := ""
+	for {
+		err := s.useDriver(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // the agent is stopping; the error is only of that
+		case errors.Is(err, sharing.ErrConflict):
+			return err // another agent has a GPU: this one has no business here
+		case errors.Is(err, settings.ErrRescan):
+			// The others stay as they are; only new claims wait, for as long as opening the driver takes.
+			s.Log.Info("taking stock of the GPUs again", "reason", err.Error())
+			s.Runtime.SetBlocked("rescan", err.Error())
+			continue
+		}
+		s.machines = nil // the next driver is loaded anew
+		s.mendInstances()
+		s.Runtime.SetBlocked("rescan", "")
+		if text := err.Error(); text != said {
+			s.Log.Warn("no driver in use; looking for one", "reason", text)
+			said = text
+		}
+		s.Runtime.Detach(err.Error())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(driverRetry):
+		}
+	}
+}
+
+// useDriver takes the driver into use and returns when it is gone, always with an error but at the end.
+func (s *Session) useDriver(ctx context.Context) (err error) {
+	open, cancel := context.WithTimeout(ctx, openDeadline)
+	defer cancel()
+	lib, err := nvml.Open(open, nvml.Options{LibraryPaths: s.Options.Driver.Libraries, ReadOnly: s.Options.ReadOnly(), Log: s.Log})
+	if err != nil {
+		err = fmt.Errorf("open the driver's NVML library: %w", err)
+		if mend := s.Options.Driver.By.Mend(nvml.LackOf(err)); mend != "" {
+			err = fmt.Errorf("%w; %s", err, mend)
+		}
+		return err
+	}
+	defer func() { err = errors.Join(err, lib.Close()) }()
+	all, leftOut, err := lib.GPUs(open)
+	if err != nil {
+		return fmt.Errorf("take stock of the GPUs: %w", err)
+	}
+	s.Rules.Apply(all)
+	gpus := s.Rules.Admit(all)
+	release, err := lockGPUs(open, s.Options.Dirs, gpus)
+	if err != nil {
+		return err
+	}
+	defer release()
+	quiet := newGate()
+	cut, err := s.cutter(lib, gpus, quiet)
+	if err != nil {
+		return err
+	}
+	if all, leftOut, err = s.firstCut(open, lib, cut, all, leftOut); err != nil {
+		return err
+	}
+	gpus = s.Rules.Admit(all)
+	s.Runtime.SetMIG(migDoor{cut})
+	s.cut.Store(cut)
+	defer func() {
+		s.cut.Store(nil)
+		s.Runtime.SetMIG(nil)
+		// What is under way ends before another one looks at the GPUs, or is cut off.
+		cut.Stop(context.WithoutCancel(ctx))
+		s.cutBefore = cut
+	}()
+	door := &driverDoor{lib: lib, quiet: quiet}
+	parts := partsOf(s.Runtime, cut, gpus)
+	if err := s.mps.use(open, lib, s.Runtime.MPSLeases()); err != nil {
+		s.Log.Error("mps daemons not all found again", "error", err.Error())
+	}
+	defer s.mps.lib.Store(nil)
+	att := s.attachment(open, lib, slices.Concat(gpus, parts), leftOut)
+	att.Driver = &partDoor{driverDoor{lib: lib, version: lib.System().DriverVersion, quiet: quiet}, cut}
+	if err := s.Runtime.Attach(open, att); err != nil {
+		return fmt.Errorf("take the driver into use: %w", err)
+	}
+	s.Runtime.SetBlocked("rescan", "")
+	s.Log.Info("driver in use", "version", att.Driver.Version(), "gpus", len(gpus), "memory_limits", lib.HasMemoryLimits())
+	ids, known := idsOf(gpus), idsOf(all)
+	w := &health.Watch{
+		Driver: door, GPUs: ids, Log: s.Log, Tell: s.Runtime.SetHealth, Every: health.Interval, Deadline: health.Deadline, Machines: s.machines,
+		Hurt:         s.hurt.machines,
+		TellInstance: func(in health.Instance, h sharing.Health, reason string) { s.tellInstance(cut, in, h, reason) },
+		Fault: func(gpu sharing.GPUID, xid uint64, class health.Class) {
+			s.Events.XID(string(gpu), xid, class.String())
+		},
+	}
+	defer func() { s.machines, s.hurt.machines = w.Machines, w.Hurt }()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return w.Run(ctx) })
+	g.Go(func() error { return s.reprobe(ctx, lib, att) })
+	g.Go(func() error { return s.Rules.KeepModes(ctx, lib, gpus, s.mps.changedModes) })
+	g.Go(func() error { return s.keepCut(ctx, cut, gpus, parts) })
+	g.Go(func() error { return s.Rules.Follow(ctx, all) })
+	g.Go(func() error { return s.contextProber(lib, att.Driver).Run(ctx) })
+	if len(leftOut) > 0 {
+		g.Go(func() error { return rescan(ctx, lib, known) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+func idsOf(gpus []sharing.GPU) []sharing.GPUID {
+	ids := make([]sharing.GPUID, 0, len(gpus))
+	for _, g := range gpus {
+		ids = append(ids, g.UUID)
+	}
+	return ids
+}
+
+// reprobe asks again for the level of GPUs whose first probe could not tell, one that was lost, say, and for backends
+// that the configuration did not list at first.
+func (s *Session) reprobe(ctx context.Context, lib *nvml.Library, att node.Attachment) error {
+	backend := s.backend(lib)
+	levels := maps.Clone(att.Levels)
+	open := func(id sharing.GPUID) bool {
+		_, asked := levels[id][config.BackendMPS]
+		return levels[id].Undecided() || !asked && s.Runtime.Lists(config.BackendMPS)
+	}
+	t := time.NewTicker(reprobeEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+		for _, g := range att.GPUs {
+			if !open(g.UUID) {
+				continue
+			}
+			probe, cancel := context.WithTimeout(ctx, health.Deadline)
+			rep := s.report(probe, lib, backend, g)
+			cancel()
+			if !rep.Undecided() {
+				s.Runtime.SetLevel(g.UUID, rep)
+				levels[g.UUID] = rep
+			}
+		}
+	}
+}
+
+// rescan looks for devices that were left out of the inventory, a lost GPU that is back, say. It ends with
+// settings.ErrRescan once there is one that is not among had, so that stock is taken anew. Their number tells nothing:
+// another may be lost meanwhile.
+func rescan(ctx context.Context, lib *nvml.Library, had []sharing.GPUID) error {
+	t := time.NewTicker(reprobeEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+		look, cancel := context.WithTimeout(ctx, openDeadline)
+		gpus, _, err := lib.GPUs(look)
+		cancel()
+		fresh := func(g sharing.GPU) bool { return !slices.Contains(had, g.UUID) }
+		if err == nil && slices.ContainsFunc(gpus, fresh) {
+			return fmt.Errorf("a GPU that was left out answers now: %w", settings.ErrRescan)
+		}
+	}
+}
+
+// backend is the driver's memory limits, with scratch cgroups of ours to probe them on: one that a crash
+// leaves behind is empty, and removed at the next start.
+func (s *Session) backend(lib *nvml.Library) *caps.Driver {
+	return caps.NewDriver(lib, caps.InHierarchy(s.Cgroups, func() string { return path.Join(s.Parent, "probe-"+s.NewID()) }))
+}
+
+// report asks each backend what it can do for shares of the GPU.
+func (s *Session) report(ctx context.Context, lib *nvml.Library, driver *caps.Driver, g sharing.GPU) choice.Report {
+	if g.UUID.IsPart() {
+		return s.partReport(ctx, lib, g)
+	}
+	rep := choice.Report{
+		config.BackendDriver:   driver.Probe(ctx, g),
+		config.BackendLibkerf:  s.preloadProbe(lib).Probe(g),
+		config.BackendReactive: caps.ProbeWatch(ctx, lib, s.Options.Driver.PIDs, g),
+	}
+	if s.Runtime.Lists(config.BackendMPS) {
+		rep[config.BackendMPS] = s.mps.probe(ctx, g)
+	}
+	for _, b := range config.Backends() {
+		if p, asked := rep[b]; asked && !p.OK() {
+			s.Log.Warn("backend not usable on this GPU now", "backend", b.String(), "gpu", string(g.UUID), "answer", p.Answer.String(), "reason", p.Reason, "remedy", p.Remedy)
+		}
+	}
+	return rep
+}
+
+// lockGPUs keeps other agents off the GPUs until release is called.
+func lockGPUs(ctx context.Context, dirs options.Dirs, gpus []sharing.GPU) (release func(), err error) {
+	var locks []*filelock.Lock
+	release = func() {
+		for _, l := range locks {
+			l.Release()
+		}
+	}
+	for _, g := range gpus {
+		l, err := filelock.Take(ctx, filepath.Join(dirs.Locks, string(g.UUID)+".lock"), fmt.Sprintf("GPU %d (%s)", g.Index, g.UUID), dirs.Dir)
+		if err != nil {
+			release()
+			return nil, err
+		}
+		locks = append(locks, l)
+	}
+	return release, nil
+}
+
+// attachment asks each GPU whether it answers and which level it can give.
+func (s *Session) attachment(ctx context.Context, lib *nvml.Library, gpus []sharing.GPU, leftOut []error) node.Attachment {
+	att := node.Attachment{Levels: make(map[sharing.GPUID]choice.Report, len(gpus))}
+	for _, err := range leftOut {
+		att.LeftOut = append(att.LeftOut, err.Error())
+	}
+	backend := s.backend(lib)
+	if lib.HasMemoryLimits() {
+		att.Caps = capper{backend}
+	}
+	for _, g := range gpus {
+		att.GPUs = append(att.GPUs, g)
+		att.Levels[g.UUID] = s.report(ctx, lib, backend, g)
+	}
+	return att
+}
