@@ -29,7 +29,7 @@ import (
 const (
 	// migEvery is how often it is looked whether something is to be done about MIG.
 	migEvery = time.Second
-	// MIGDir, below the directory of what outlives a reboot, has the journals.
+	// MIGDir is the folder of the MIG journals, below the folder of what outlives a reboot.
 	MIGDir = "mig"
 	// planWait is how long one who asks for a plan waits for a driver; taking stock of the GPUs takes less.
 	planWait = 10 * time.Second

@@ -19,6 +19,7 @@ const (
 	pointJournal = "mig-journal"
 )
 
+// Failpoints are the names of the failpoints in changes of MIG instances.
 func Failpoints() []string { return []string{pointDriver, pointJournal} }
 
 // crashDriver is a driver with points. At them only a crash makes sense: an error would be told after the call was made.
