@@ -91,9 +91,10 @@ func TestAGrantEndsTheContextHelper(t *testing.T) {
 		}
 		return nil
 	})
-	m.set("gpu=all", "latency.ctx-create=0")
-	for i := range 4 { // one of them is measured
+	for i := range 4 { // the helper is on one of them
 		r := m.run(flags("--gpus 1 --gpu-uuid "+m.uuid(i)), load("--alloc 14GiB --hold 1h"))
+		r.granted()
+		m.set(fmt.Sprintf("gpu=%d", i), "latency.ctx-create=0") // only now, or the helper would get its context first
 		wantLoad(t, r.loads(1)[0], "", 14*gib, 15*gib)
 	}
 	if all := m.contextHelpers(); len(all) != 0 {
