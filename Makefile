@@ -61,7 +61,7 @@ KILLS ?= 100000
 TRACES ?= .
 ROUNDS ?= 1
 # What make gate runs, as far as this Makefile has it, in this order. A name with "?" may say that it did not run.
-GATE_TARGETS := test race verify demo e2e attacks matrix versions userland fuzz-smoke sanitize nightly-guest reproducible soak
+GATE_TARGETS := test race race-scheduler verify demo e2e attacks matrix versions userland fuzz-smoke sanitize nightly-guest reproducible soak
 GATES ?= $(filter $(shell sed -n 's/^\([a-z0-9-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST))),$(GATE_TARGETS)) vulncheck?
 
 ##@ Build
@@ -98,15 +98,20 @@ clean: ## Remove bin/ (the linter in .cache/ stays; 'rm -r .cache' takes it too)
 ##@ Test
 
 .PHONY: test
-test: build $(TOOLKIT) $(RUNC) $(MIG_PARTED) ## Unit, property and machine tests under the race detector, and the tools' own tests
-	go test -race -timeout 9m ./...
+test: build $(TOOLKIT) $(RUNC) $(MIG_PARTED) ## Unit, golden and machine tests, and the tools' own tests
+	go test -timeout 9m ./...
 	cd tools && go test ./...
 	cd cmd/kerf-scheduler && $(AS_SCHEDULER) go test ./plugin/...
 	cd tools/chart && $(AS_SCHEDULER) go test ./...
 
+# The race detector sees one process. The suites left out here test programs that they start.
+PROGRAM_SUITES := /test/machine$$|/sim/lib/libtest$$|/test/clitest$$
 .PHONY: race
-race: build $(TOOLKIT) $(RUNC) $(MIG_PARTED) ## The same tests, none taken from the cache, and the scheduler's plugin under the race detector (its dependencies take minutes to compile, once)
-	go test -race -count=1 -timeout 9m ./...
+race: build ## The tests of each package under the race detector
+	go test -race -timeout 9m $$(go list ./... | grep -vE '$(PROGRAM_SUITES)')
+
+.PHONY: race-scheduler
+race-scheduler: ## The scheduler plugin's tests under the race detector (the first time, its dependencies take minutes to compile)
 	cd cmd/kerf-scheduler && CGO_ENABLED=1 GOFLAGS=-trimpath go test -race -count=1 ./plugin/...
 
 .PHONY: sanitize
