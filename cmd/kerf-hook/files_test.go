@@ -4,7 +4,6 @@
 package main
 
 import (
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,9 +18,7 @@ import (
 // TestProgramOpensNothingOfTheBundle runs the program as an OCI runtime does, in the bundle's folder, with an
 // image that holds a link or a file wherever a careless program might look, and watches every folder of it.
 func TestProgramOpensNothingOfTheBundle(t *testing.T) {
-	bin, socket, bundle := build(t), socketPath(t), t.TempDir()
-	a := &agent{answers: []func(net.Conn){say(wire.Response{OK: true})}}
-	a.serve(t, listen(t, socket))
+	bin, socket, bundle := build(t), agent(t, wire.Response{OK: true}), t.TempDir()
 	watch, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		t.Fatal(err)

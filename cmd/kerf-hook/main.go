@@ -8,19 +8,14 @@
 //	kerf-hook arm --socket PATH [--ask RESOURCE:COUNT] [--grant ID] [--wait DURATION] < OCI state
 //	kerf-hook version
 //
-// It passes the container's id and pid on to the agent and does what the agent says: exit 0 lets the program
-// run, anything else stops the container, with one line on stderr that the runtime shows. While there is no
-// agent, or the agent says that it is not ready, it tries again until --wait is over (60 s), because a start
-// that failed is final for some containers.
+// Package hooks/oci/client asks the agent. Exit 0 lets the program run, anything else stops the container, with one
+// line on stderr that the runtime shows.
 //
 // It trusts its arguments, which root wrote, and the id, status and pid of the state. It reads no environment
 // variable, no annotation and no file, opens nothing but the socket, and starts no process. It is linked
-// statically of the standard library and the messages alone.
+// statically of the standard library, the client and its messages alone.
 //
 // What Go's runtime reads at its start (/proc/self, /sys) is the host's, since the hook runs there.
-//
-// Not promised: that what the agent has done is undone when the hook is killed or a later hook fails. The
-// agent sees a container without processes and cleans up by itself.
 package main
 
 import (
@@ -28,6 +23,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+
+	"github.com/kerf-gpu/kerf/hooks/oci/client"
 )
 
 // version is set when the program is built.
@@ -50,13 +47,12 @@ func run(args []string) int {
 	}
 	o, err := parse(args)
 	if err == nil {
-		h := hook{dial: dial, version: version, firstPause: firstPause}
-		err = h.arm(context.Background(), o, os.Stdin)
+		err = client.Activate(context.Background(), version, o, os.Stdin)
 	}
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintln(os.Stderr, "kerf-hook: "+oneLine(err.Error()))
+	fmt.Fprintln(os.Stderr, "kerf-hook: "+client.OneLine(err.Error()))
 	if errors.Is(err, errUsage) {
 		return exitUsage
 	}

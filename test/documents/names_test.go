@@ -31,7 +31,7 @@ func TestTestsAreFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const text = "test/documents.TestTestsAreFound cmd/kerf-hook.FuzzParseState"
+	const text = "test/documents.TestTestsAreFound hooks/oci/client.FuzzParseState"
 	if wrong, n := documents.Misnamed(text, tests); n != 2 || wrong != nil {
 		t.Errorf("%d names, wrong %q", n, wrong)
 	}

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package client
 
 import (
 	"context"
@@ -120,7 +120,7 @@ func TestArm(t *testing.T) {
 			path := socketPath(t)
 			a.serve(t, listen(t, path))
 			h := hook{dial: dial, version: "v1", firstPause: time.Millisecond}
-			err := h.arm(ctx, options{socket: path, ask: "gpu:1", grant: "k-1", wait: 30 * time.Second}, strings.NewReader(creating))
+			err := h.arm(ctx, Options{Socket: path, Ask: "gpu:1", Grant: "k-1", Wait: 30 * time.Second}, strings.NewReader(creating))
 			switch {
 			case tc.refused == "" && err != nil:
 				t.Errorf("error %v, want none", err)
@@ -157,7 +157,7 @@ func TestArmWaitsForAnAgentThatStarts(t *testing.T) {
 	}}
 	result := make(chan error, 1)
 	go func() {
-		result <- h.arm(t.Context(), options{socket: path, wait: 30 * time.Second}, strings.NewReader(creating))
+		result <- h.arm(t.Context(), Options{Socket: path, Wait: 30 * time.Second}, strings.NewReader(creating))
 	}()
 	<-tried // nobody was there
 	stale := listen(t, path)
@@ -176,7 +176,7 @@ func TestArmGivesUpByItself(t *testing.T) {
 	path := socketPath(t)
 	h := hook{dial: dial, firstPause: time.Millisecond}
 	// Its time counts from before it reads the state, so that it must be enough for that on any machine.
-	err := h.arm(t.Context(), options{socket: path, wait: time.Second}, strings.NewReader(creating))
+	err := h.arm(t.Context(), Options{Socket: path, Wait: time.Second}, strings.NewReader(creating))
 	if err == nil || !strings.Contains(err.Error(), "waited 1s") || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "see why it does not run on this node") {
 		t.Errorf("nobody there: %v, want an error with the time and the socket", err)
 	}
@@ -185,7 +185,7 @@ func TestArmGivesUpByItself(t *testing.T) {
 	a := &agent{answers: []func(net.Conn){func(net.Conn) { <-release }}}
 	a.serve(t, listen(t, path))
 	defer close(release)
-	err = h.arm(t.Context(), options{socket: path, wait: time.Second}, strings.NewReader(creating))
+	err = h.arm(t.Context(), Options{Socket: path, Wait: time.Second}, strings.NewReader(creating))
 	if err == nil || !strings.Contains(err.Error(), "waited 1s") {
 		t.Errorf("agent hangs: %v, want an error with the time", err)
 	}
@@ -196,7 +196,7 @@ func TestArmAsksNobodyAboutABadState(t *testing.T) {
 		t.Error("it connects")
 		return nil, io.EOF
 	}}
-	err := h.arm(t.Context(), options{socket: "/s", wait: time.Second}, strings.NewReader(`{"id":"c","status":"running","pid":7}`))
+	err := h.arm(t.Context(), Options{Socket: "/s", Wait: time.Second}, strings.NewReader(`{"id":"c","status":"running","pid":7}`))
 	if !errors.Is(err, errState) {
 		t.Errorf("error %v, want %v", err, errState)
 	}
@@ -206,7 +206,7 @@ func TestArmRefusesAListenerOfAnotherUser(t *testing.T) {
 	h := hook{firstPause: time.Millisecond, dial: func(context.Context, string) (net.Conn, error) {
 		return nil, errors.Join(refusal{errors.New("user 1000 listens")}, nil)
 	}}
-	err := h.arm(t.Context(), options{socket: "/s", wait: 30 * time.Second}, strings.NewReader(creating))
+	err := h.arm(t.Context(), Options{Socket: "/s", Wait: 30 * time.Second}, strings.NewReader(creating))
 	if !isFinal(err) || !strings.Contains(err.Error(), "user 1000") {
 		t.Errorf("error %v, want a final one", err)
 	}

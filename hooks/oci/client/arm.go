@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package client
 
 import (
 	"context"
@@ -36,6 +36,24 @@ func isFinal(err error) bool {
 	return ok
 }
 
+// Options are the arguments of the hook.
+type Options struct {
+	// Socket is the absolute path of the agent's socket.
+	Socket string
+	// Ask is the amount that was admitted, RESOURCE:COUNT; empty if the spec names none.
+	Ask string
+	// Grant is the grant to activate; empty if the agent finds it by the container.
+	Grant string
+	// Wait bounds the whole run.
+	Wait time.Duration
+}
+
+// Activate reads the OCI state of a container from stdin, and returns nil when the agent says that the container's
+// cap is enforced. Its error tells a person why the container is not started.
+func Activate(ctx context.Context, version string, o Options, stdin io.Reader) error {
+	return hook{dial: dial, version: version, firstPause: firstPause}.arm(ctx, o, stdin)
+}
+
 // hook asks the agent.
 type hook struct {
 	dial       func(ctx context.Context, path string) (net.Conn, error)
@@ -43,20 +61,19 @@ type hook struct {
 	firstPause time.Duration
 }
 
-// arm returns nil when the agent says that the container's cap is in force, and an error that tells a person
-// why the container is not started.
-func (h hook) arm(ctx context.Context, o options, stdin io.Reader) error {
-	ctx, cancel := context.WithTimeout(ctx, o.wait)
+// arm is Activate with this hook's connections and pauses.
+func (h hook) arm(ctx context.Context, o Options, stdin io.Reader) error {
+	ctx, cancel := context.WithTimeout(ctx, o.Wait)
 	defer cancel()
 	s, err := readState(ctx, stdin)
 	if err != nil {
 		return err
 	}
-	q := wire.Request{Container: s.ID, PID: s.PID, Ask: o.ask, Grant: o.grant, Version: h.version}
+	q := wire.Request{Container: s.ID, PID: s.PID, Ask: o.Ask, Grant: o.Grant, Version: h.version}
 	pause := h.firstPause
 	var why error // of the last try that no deadline cut short, if there was one
 	for {
-		err := h.ask(ctx, o.socket, q)
+		err := h.ask(ctx, o.Socket, q)
 		switch {
 		case err == nil:
 			return nil
@@ -71,7 +88,7 @@ func (h hook) arm(ctx context.Context, o options, stdin io.Reader) error {
 			pause = min(2*pause, maxPause)
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("container %q is not started: waited %s: %w", shorten(s.ID), o.wait, why)
+			return fmt.Errorf("container %q is not started: waited %s: %w", shorten(s.ID), o.Wait, why)
 		}
 	}
 }

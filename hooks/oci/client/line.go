@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package client
 
 import (
 	"strconv"
@@ -12,9 +12,9 @@ import (
 // maxLine is the longest line on stderr in bytes; runtimes and events cut longer ones themselves.
 const maxLine = 2 << 10
 
-// oneLine makes s safe to show: control characters, line ends and what is no UTF-8 are written as escapes, so
+// OneLine makes s safe to show: control characters, line ends and what is no UTF-8 are written as escapes, so
 // that nothing in an error begins a line of its own.
-func oneLine(s string) string {
+func OneLine(s string) string {
 	var b strings.Builder
 	for len(s) > 0 && b.Len() < maxLine {
 		r, n := utf8.DecodeRuneInString(s)

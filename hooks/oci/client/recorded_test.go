@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package client
 
 import (
 	"encoding/json"
@@ -20,7 +20,7 @@ const frameHead = 9
 // made anew: what it holds is what hooks and agents of other versions say.
 func recorded(t *testing.T) map[string]struct{ Request, Response string } {
 	t.Helper()
-	text, err := os.ReadFile("../../hooks/oci/wire/testdata/first.json")
+	text, err := os.ReadFile("../wire/testdata/first.json")
 	if err != nil {
 		t.Fatal(err)
 	}

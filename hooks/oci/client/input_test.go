@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package client
 
 import (
 	"context"
@@ -14,51 +14,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 )
-
-func TestParse(t *testing.T) {
-	good := map[string]struct {
-		args string
-		want options
-	}{
-		"guard":      {"arm --socket /run/kerf/hook.sock", options{socket: "/run/kerf/hook.sock", wait: time.Minute}},
-		"ask":        {"arm --socket /s --ask gpu-memory-gib:10", options{socket: "/s", ask: "gpu-memory-gib:10", wait: time.Minute}},
-		"no pod":     {"arm --socket /s --grant k-1a --ask gpu:1", options{socket: "/s", ask: "gpu:1", grant: "k-1a", wait: time.Minute}},
-		"other wait": {"arm --socket=/s --wait=1s", options{socket: "/s", wait: time.Second}},
-	}
-	for name, tc := range good {
-		t.Run(name, func(t *testing.T) {
-			got, err := parse(append([]string{"kerf-hook"}, strings.Fields(tc.args)...))
-			if err != nil || got != tc.want {
-				t.Errorf("got %+v (%v), want %+v", got, err, tc.want)
-			}
-		})
-	}
-	bad := map[string][]string{
-		"nothing":         {},
-		"no subcommand":   {"--socket", "/s"},
-		"other":           {"disarm", "--socket", "/s"},
-		"no socket":       {"arm"},
-		"relative socket": {"arm", "--socket", "hook.sock"},
-		"abstract socket": {"arm", "--socket", "@kerf"},
-		"long socket":     {"arm", "--socket", "/" + strings.Repeat("s", 107)},
-		"empty ask":       {"arm", "--socket", "/s", "--ask", ""},
-		"long ask":        {"arm", "--socket", "/s", "--ask", strings.Repeat("a", 129)},
-		"odd ask":         {"arm", "--socket", "/s", "--ask", "gpu:1\n"},
-		"empty grant":     {"arm", "--socket", "/s", "--grant="},
-		"odd grant":       {"arm", "--socket", "/s", "--grant=../k"},
-		"no wait":         {"arm", "--socket", "/s", "--wait", "0s"},
-		"long wait":       {"arm", "--socket", "/s", "--wait", "61s"},
-		"unknown flag":    {"arm", "--socket", "/s", "--cap", "none"},
-		"argument":        {"arm", "--socket", "/s", "gpu:1"},
-	}
-	for name, args := range bad {
-		t.Run(name, func(t *testing.T) {
-			if o, err := parse(append([]string{"kerf-hook"}, args...)); !errors.Is(err, errUsage) || o != (options{}) {
-				t.Errorf("got %+v (%v), want the usage", o, err)
-			}
-		})
-	}
-}
 
 func TestParseState(t *testing.T) {
 	full := `{"ociVersion":"1.2.0","id":"5f-a_B.c+9","status":"creating","pid":4711,"bundle":"/run/../x","annotations":{"kerf.dev/grant":"forged","id":"no","pid":"1"}}`
@@ -139,11 +94,11 @@ func TestOneLine(t *testing.T) {
 		"right left":  {"a\u202eb\u2028", `a\u202eb\u2028`},
 	}
 	for name, tc := range tests {
-		if got := oneLine(tc.in); got != tc.want {
+		if got := OneLine(tc.in); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
-	if got := oneLine(strings.Repeat("é", maxLine)); len(got) > maxLine+5 || !utf8.ValidString(got) {
+	if got := OneLine(strings.Repeat("é", maxLine)); len(got) > maxLine+5 || !utf8.ValidString(got) {
 		t.Errorf("a long line has %d bytes, want at most about %d", len(got), maxLine)
 	}
 }
@@ -154,30 +109,13 @@ func FuzzParseState(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		s, err := parseState(in)
 		if err != nil {
-			if line := oneLine(err.Error()); strings.ContainsAny(line, "\n\r\x00\x1b") || len(line) > maxLine+16 {
+			if line := OneLine(err.Error()); strings.ContainsAny(line, "\n\r\x00\x1b") || len(line) > maxLine+16 {
 				t.Errorf("line %q", line)
 			}
 			return
 		}
 		if s.PID <= 1 || s.Status != "creating" && s.Status != "created" || strings.ContainsAny(s.ID, "/\x00\n \"") || s.ID == "" {
 			t.Errorf("%+v was taken", s)
-		}
-	})
-}
-
-func FuzzParse(f *testing.F) {
-	f.Add("--socket\x00/s\x00--ask\x00gpu:1")
-	f.Add("--socket=/s\x00--grant=k-1\x00--wait=1s")
-	f.Fuzz(func(t *testing.T, joined string) {
-		o, err := parse(append([]string{"kerf-hook", "arm"}, strings.Split(joined, "\x00")...))
-		if err != nil {
-			if !errors.Is(err, errUsage) {
-				t.Errorf("error %v is no usage", err)
-			}
-			return
-		}
-		if o.wait <= 0 || o.wait > maxWait || !strings.HasPrefix(o.socket, "/") || o.ask != "" && !isWord(o.ask) || o.grant != "" && !isWord(o.grant) {
-			t.Errorf("%+v was taken", o)
 		}
 	})
 }

@@ -1,0 +1,79 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/kerf-gpu/kerf/hooks/oci/client"
+)
+
+func TestParse(t *testing.T) {
+	good := map[string]struct {
+		args string
+		want client.Options
+	}{
+		"guard":      {"arm --socket /run/kerf/hook.sock", client.Options{Socket: "/run/kerf/hook.sock", Wait: time.Minute}},
+		"ask":        {"arm --socket /s --ask gpu-memory-gib:10", client.Options{Socket: "/s", Ask: "gpu-memory-gib:10", Wait: time.Minute}},
+		"no pod":     {"arm --socket /s --grant k-1a --ask gpu:1", client.Options{Socket: "/s", Ask: "gpu:1", Grant: "k-1a", Wait: time.Minute}},
+		"other wait": {"arm --socket=/s --wait=1s", client.Options{Socket: "/s", Wait: time.Second}},
+	}
+	for name, tc := range good {
+		t.Run(name, func(t *testing.T) {
+			got, err := parse(append([]string{"kerf-hook"}, strings.Fields(tc.args)...))
+			if err != nil || got != tc.want {
+				t.Errorf("got %+v (%v), want %+v", got, err, tc.want)
+			}
+		})
+	}
+	bad := map[string][]string{
+		"nothing":         {},
+		"no subcommand":   {"--socket", "/s"},
+		"other":           {"disarm", "--socket", "/s"},
+		"no socket":       {"arm"},
+		"relative socket": {"arm", "--socket", "hook.sock"},
+		"abstract socket": {"arm", "--socket", "@kerf"},
+		"long socket":     {"arm", "--socket", "/" + strings.Repeat("s", 107)},
+		"empty ask":       {"arm", "--socket", "/s", "--ask", ""},
+		"long ask":        {"arm", "--socket", "/s", "--ask", strings.Repeat("a", 129)},
+		"odd ask":         {"arm", "--socket", "/s", "--ask", "gpu:1\n"},
+		"empty grant":     {"arm", "--socket", "/s", "--grant="},
+		"odd grant":       {"arm", "--socket", "/s", "--grant=../k"},
+		"no wait":         {"arm", "--socket", "/s", "--wait", "0s"},
+		"long wait":       {"arm", "--socket", "/s", "--wait", "61s"},
+		"unknown flag":    {"arm", "--socket", "/s", "--cap", "none"},
+		"argument":        {"arm", "--socket", "/s", "gpu:1"},
+	}
+	for name, args := range bad {
+		t.Run(name, func(t *testing.T) {
+			if o, err := parse(append([]string{"kerf-hook"}, args...)); !errors.Is(err, errUsage) || o != (client.Options{}) {
+				t.Errorf("got %+v (%v), want the usage", o, err)
+			}
+		})
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("--socket\x00/s\x00--ask\x00gpu:1")
+	f.Add("--socket=/s\x00--grant=k-1\x00--wait=1s")
+	f.Fuzz(func(t *testing.T, joined string) {
+		o, err := parse(append([]string{"kerf-hook", "arm"}, strings.Split(joined, "\x00")...))
+		if err != nil {
+			if !errors.Is(err, errUsage) {
+				t.Errorf("error %v is no usage", err)
+			}
+			return
+		}
+		if o.Wait <= 0 || o.Wait > maxWait || !strings.HasPrefix(o.Socket, "/") || o.Ask != "" && !client.IsWord(o.Ask) || o.Grant != "" && !client.IsWord(o.Grant) {
+			t.Errorf("%+v was taken", o)
+		}
+	})
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
