@@ -79,7 +79,7 @@ func (g *guard) noteViolation(v reactive.Verdict, err error) {
 	if err != nil {
 		e.Error = err.Error()
 	}
-	g.note(e)
+	g.r.note(e)
 }
 
 // noteConfig writes that a document came into force, or why it did not.

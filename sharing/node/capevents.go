@@ -36,9 +36,9 @@ func (g *guard) noteBreach(v reactive.Verdict) {
 	if v.Reason == reactive.Stranger || !v.First {
 		return
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	h := g.held[ledger.ClaimID(v.Lease)]
+	g.r.mu.Lock()
+	defer g.r.mu.Unlock()
+	h := g.r.held[ledger.ClaimID(v.Lease)]
 	if h == nil {
 		return // it has ended
 	}

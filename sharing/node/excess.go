@@ -52,8 +52,8 @@ func (r *Runtime) noteExcess(k *kept) bool {
 // noteMPSExcess notes which leases of MPS exceed their cap, which MPS enforces for each process alone. It reports whether a
 // level changes by that. It needs the lock.
 func (g *guard) noteMPSExcess(standings []reactive.Standing) (changed bool) {
-	for _, gr := range g.ledger.Grants() {
-		h := g.held[gr.Claim.ID]
+	for _, gr := range g.r.ledger.Grants() {
+		h := g.r.held[gr.Claim.ID]
 		if h == nil || h.backend != config.BackendMPS {
 			continue
 		}
@@ -64,7 +64,7 @@ func (g *guard) noteMPSExcess(standings []reactive.Standing) (changed bool) {
 			}
 		}
 		before := h.excess
-		h.excess = g.excessOf(gr, held, before)
+		h.excess = g.r.excessOf(gr, held, before)
 		changed = changed || (before == "") != (h.excess == "")
 	}
 	return changed

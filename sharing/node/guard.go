@@ -22,7 +22,7 @@ import (
 // guard watches the leases that nothing but watching holds to their size, and the strangers where the pool
 // wants them ended. Its loop alone uses it.
 type guard struct {
-	*Runtime
+	r    *Runtime
 	core *reactive.Watch
 	// schedule counts the samples that are missed.
 	schedule reactive.Schedule
@@ -38,7 +38,7 @@ type guard struct {
 }
 
 func newGuard(r *Runtime) *guard {
-	return &guard{Runtime: r, core: reactive.New(), over: map[reactive.LeaseID]bool{}, unclear: map[reactive.LeaseID]string{}, denied: map[reactive.Process]string{}}
+	return &guard{r: r, core: reactive.New(), over: map[reactive.LeaseID]bool{}, unclear: map[reactive.LeaseID]string{}, denied: map[reactive.Process]string{}}
 }
 
 // guardLoop looks as often as what it sees demands, and not at all while there is nothing to watch.
@@ -88,7 +88,7 @@ func (g *guard) tick(ctx context.Context) time.Duration {
 	g.tell(s, d.Standings)
 	g.schedule.Plan(time.Now(), d.Next)
 	if d.Next > 0 {
-		g.opt.Observer.Watched(time.Since(start), missed)
+		g.r.opt.Observer.Watched(time.Since(start), missed)
 	}
 	return d.Next
 }
@@ -96,8 +96,8 @@ func (g *guard) tick(ctx context.Context) time.Duration {
 // tell shows how the leases stand: level unknown where the driver does not tell their use, and a warning for
 // each that is over its cap.
 func (g *guard) tell(s reactive.Sample, standings []reactive.Standing) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.r.mu.Lock()
+	defer g.r.mu.Unlock()
 	lost := map[ledger.ClaimID]string{}
 	for _, gpu := range s.GPUs {
 		for _, u := range gpu.Uses {
@@ -109,7 +109,7 @@ func (g *guard) tell(s reactive.Sample, standings []reactive.Standing) {
 	over := map[reactive.LeaseID]string{}
 	for i, st := range standings {
 		switch {
-		case !st.Known && g.held[ledger.ClaimID(st.Lease)].onlyWatched():
+		case !st.Known && g.r.held[ledger.ClaimID(st.Lease)].onlyWatched():
 			why := cmp.Or(g.unclear[st.Lease], "the driver does not tell how much its processes hold of GPU "+string(st.GPU))
 			lost[ledger.ClaimID(st.Lease)] = why + ", so nothing holds it there"
 		case st.Over:
@@ -118,26 +118,26 @@ func (g *guard) tell(s reactive.Sample, standings []reactive.Standing) {
 		}
 	}
 	changed := g.noteMPSExcess(standings)
-	changed = g.setCondition(g.warnings, "kill", strings.Join(slices.Sorted(maps.Values(g.denied)), "; ")) || changed
-	for _, gr := range g.ledger.Grants() {
-		h, why := g.held[gr.Claim.ID], lost[g.speaker(gr)]
+	changed = g.r.setCondition(g.r.warnings, "kill", strings.Join(slices.Sorted(maps.Values(g.denied)), "; ")) || changed
+	for _, gr := range g.r.ledger.Grants() {
+		h, why := g.r.held[gr.Claim.ID], lost[g.r.speaker(gr)]
 		if h != nil && h.watchLost != why {
 			h.watchLost, changed = why, true
 		}
 	}
 	for id := range g.over {
 		if over[id] == "" {
-			changed = g.setCondition(g.warnings, "over "+string(id), "") || changed
-			changed = g.setCondition(g.warnings, "evict "+string(id), "") || changed
+			changed = g.r.setCondition(g.r.warnings, "over "+string(id), "") || changed
+			changed = g.r.setCondition(g.r.warnings, "evict "+string(id), "") || changed
 			delete(g.over, id)
 		}
 	}
 	for id, sentence := range over {
-		changed = g.setCondition(g.warnings, "over "+string(id), sentence) || changed
+		changed = g.r.setCondition(g.r.warnings, "over "+string(id), sentence) || changed
 		g.over[id] = true
 	}
 	if changed {
-		g.changed.announce()
+		g.r.changed.announce()
 	}
 }
 

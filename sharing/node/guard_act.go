@@ -32,25 +32,25 @@ func (r *Runtime) TellPods(f func(ctx context.Context, ref sharing.ContainerRef,
 // tellPodOf tells whose container a grant is, where it is a pod's.
 func (g *guard) tellPodOf(ctx context.Context, v reactive.Verdict, done string) {
 	gr, ok := g.grantOf(v.Lease)
-	if g.tellPod == nil || !ok || !gr.Claim.Owner.Pod() || gr.Lease == nil {
+	if g.r.tellPod == nil || !ok || !gr.Claim.Owner.Pod() || gr.Lease == nil {
 		return
 	}
 	o := gr.Claim.Owner
 	ref := sharing.ContainerRef{PodUID: o.PodUID, Namespace: o.Namespace, Pod: o.PodName, Container: gr.Lease.Container}
-	g.tellPod(ctx, ref, OverGrantReason, fmt.Sprintf("its processes held %s of GPU %s, and its grant is %s: %s", v.Held, v.GPU, v.Cap, done))
+	g.r.tellPod(ctx, ref, OverGrantReason, fmt.Sprintf("its processes held %s of GPU %s, and its grant is %s: %s", v.Held, v.GPU, v.Cap, done))
 }
 
 // act carries a verdict out, and tells it.
 func (g *guard) act(ctx context.Context, v reactive.Verdict) {
 	if v.Reason == reactive.OverCap && v.First {
-		g.opt.Observer.OverCap(v.Delay, v.Held-v.Cap)
+		g.r.opt.Observer.OverCap(v.Delay, v.Held-v.Cap)
 	}
 	g.noteBreach(v)
 	if v.Action == reactive.Warn {
 		g.noteViolation(v, nil)
 	}
 	if v.Action == reactive.Warn {
-		g.log.Warn("grant is over its cap", "claim", v.Lease, "gpu", string(v.GPU), "holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
+		g.r.log.Warn("grant is over its cap", "claim", v.Lease, "gpu", string(v.GPU), "holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
 		g.tellPodOf(ctx, v, fmt.Sprintf("nothing is done about it (%s)", g.ruleOf(v)))
 		return
 	}
@@ -64,14 +64,14 @@ func (g *guard) act(ctx context.Context, v reactive.Verdict) {
 	}
 	victim := victimName(v.Victim.PID) // which cannot be read any more once it was killed
 	err := process.Kill(v.Victim.PID, v.Victim.Start, check)
-	g.opt.Observer.Killed(v.Reason.String(), err)
+	g.r.opt.Observer.Killed(v.Reason.String(), err)
 	if err != nil {
 		g.core.Spare(v.Victim)
 		g.spared(v, err)
 		return
 	}
 	g.noteViolation(v, nil)
-	g.log.Warn("process killed", "reason", v.Reason.String(), "pid", v.Victim.PID, "process", victim, "gpu", string(v.GPU), "claim", v.Lease,
+	g.r.log.Warn("process killed", "reason", v.Reason.String(), "pid", v.Victim.PID, "process", victim, "gpu", string(v.GPU), "claim", v.Lease,
 		"holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
 	switch v.Reason {
 	case reactive.OverCap:
@@ -89,69 +89,69 @@ func (g *guard) act(ctx context.Context, v reactive.Verdict) {
 // spared tells of a process that was to be killed and lives. Mostly it has just ended or left, which is as good. One that the
 // agent may not kill goes on until somebody gives it the right: that is told once, and shown for as long as it is tried.
 func (g *guard) spared(v reactive.Verdict, err error) {
-	say := g.log.Info
+	say := g.r.log.Info
 	if errors.Is(err, sharing.ErrDenied) {
 		known := g.deniedBefore[v.Victim]
 		g.denied[v.Victim] = fmt.Sprintf("process %d on GPU %s is to be killed (%s) and goes on: %v", v.Victim.PID, v.GPU, v.Reason, err)
 		if known != "" {
 			return
 		}
-		say = g.log.Warn
+		say = g.r.log.Warn
 	}
 	g.noteViolation(v, err)
 	say("process not killed after all", "reason", v.Reason.String(), "pid", v.Victim.PID, "gpu", string(v.GPU), "claim", v.Lease, "error", err.Error())
 }
 
 func (g *guard) grantOf(id reactive.LeaseID) (ledger.Grant, bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.ledger.Get(ledger.ClaimID(id))
+	g.r.mu.Lock()
+	defer g.r.mu.Unlock()
+	return g.r.ledger.Get(ledger.ClaimID(id))
 }
 
 // checkVictim looks again, while the process is held, whether it is in the cgroup of the lease that is over
 // its cap, and whether that is still the lease's.
 func (g *guard) checkVictim(v reactive.Verdict) error {
 	gr, ok := g.grantOf(v.Lease)
-	g.mu.Lock()
+	g.r.mu.Lock()
 	capped := ok && slices.ContainsFunc(g.capsOf(gr), func(c reactive.Cap) bool {
 		return c.GPU == v.GPU && c.Memory == v.Cap && (c.Action == reactive.Kill || c.Action == reactive.Warn && v.Reason == reactive.Escaped)
 	})
-	g.mu.Unlock()
+	g.r.mu.Unlock()
 	if !capped {
 		return fmt.Errorf("grant %q has no such cap any more: %w", v.Lease, sharing.ErrStale)
 	}
-	dir, err := g.opt.Cgroups.OfProcess(v.Victim.PID)
+	dir, err := g.r.opt.Cgroups.OfProcess(v.Victim.PID)
 	if err != nil {
 		return err
 	}
-	g.mu.Lock()
-	all := g.sharersOf(gr.Claim.ID)
-	g.mu.Unlock()
+	g.r.mu.Lock()
+	all := g.r.sharersOf(gr.Claim.ID)
+	g.r.mu.Unlock()
 	i := slices.IndexFunc(all, func(o ledger.Grant) bool { return leaseHas(o, v.GPU, dir) })
 	if i < 0 {
 		return fmt.Errorf("it is in cgroup %q, which is not of grant %q: %w", dir, v.Lease, sharing.ErrStale)
 	}
-	if _, err := g.opt.Cgroups.Open(all[i].Lease.Cgroup, all[i].Lease.Inode); err != nil {
+	if _, err := g.r.opt.Cgroups.Open(all[i].Lease.Cgroup, all[i].Lease.Inode); err != nil {
 		return fmt.Errorf("grant %q: %w", all[i].Claim.ID, err)
 	}
-	return g.lists.Check(v.GPU, listing.Process(v.Victim))
+	return g.r.lists.Check(v.GPU, listing.Process(v.Victim))
 }
 
 // checkStranger looks again, while the process is held, whether it has no lease and may be ended.
 func (g *guard) checkStranger(v reactive.Verdict) error {
-	dir, err := g.opt.Cgroups.OfProcess(v.Victim.PID)
+	dir, err := g.r.opt.Cgroups.OfProcess(v.Victim.PID)
 	if err != nil {
 		return err
 	}
-	g.mu.Lock()
-	wanted := g.pool.Strangers == config.StrangersKill && g.sure()
-	grants := g.ledger.Grants()
-	g.mu.Unlock()
+	g.r.mu.Lock()
+	wanted := g.r.pool.Strangers == config.StrangersKill && g.r.sure()
+	grants := g.r.ledger.Grants()
+	g.r.mu.Unlock()
 	switch {
 	case !wanted:
 		return fmt.Errorf("strangers are not killed any more, or it is not sure who is one: %w", sharing.ErrStale)
-	case leasedOn(grants, v.GPU, dir) || !g.mayEnd(v.Victim.PID, dir):
+	case leasedOn(grants, v.GPU, dir) || !g.r.mayEnd(v.Victim.PID, dir):
 		return fmt.Errorf("it is no stranger any more: %w", sharing.ErrStale)
 	}
-	return g.lists.Check(v.GPU, listing.Process(v.Victim))
+	return g.r.lists.Check(v.GPU, listing.Process(v.Victim))
 }

@@ -37,25 +37,25 @@ func (g *guard) evict(ctx context.Context, v reactive.Verdict) {
 	g.evictions.TryGo(func() error {
 		ctx, cancel := context.WithTimeout(ctx, evictDeadline)
 		defer cancel()
-		err := g.evictPod(ctx, ref)
-		g.opt.Observer.Evicted(v.Reason.String(), err)
+		err := g.r.evictPod(ctx, ref)
+		g.r.opt.Observer.Evicted(v.Reason.String(), err)
 		g.noteViolation(v, err)
 		sentence := ""
 		if err != nil {
 			sentence = fmt.Sprintf("pod %s/%s is over its cap and cannot be evicted (overCap: evict): %v", ref.Namespace, ref.Pod, err)
 		}
-		g.mu.Lock()
-		_, there := g.held[gr.Claim.ID]
-		changed := there && g.setCondition(g.warnings, "evict "+string(v.Lease), sentence)
-		g.mu.Unlock()
+		g.r.mu.Lock()
+		_, there := g.r.held[gr.Claim.ID]
+		changed := there && g.r.setCondition(g.r.warnings, "evict "+string(v.Lease), sentence)
+		g.r.mu.Unlock()
 		if changed {
-			g.changed.announce()
+			g.r.changed.announce()
 		}
 		if err != nil {
-			g.log.Error("pod that is over its cap not evicted", "pod", ref.Namespace+"/"+ref.Pod, "claim", v.Lease, "error", err.Error())
+			g.r.log.Error("pod that is over its cap not evicted", "pod", ref.Namespace+"/"+ref.Pod, "claim", v.Lease, "error", err.Error())
 			return nil
 		}
-		g.log.Warn("pod evicted", "reason", v.Reason.String(), "pod", ref.Namespace+"/"+ref.Pod, "gpu", string(v.GPU), "claim", v.Lease,
+		g.r.log.Warn("pod evicted", "reason", v.Reason.String(), "pod", ref.Namespace+"/"+ref.Pod, "gpu", string(v.GPU), "claim", v.Lease,
 			"holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
 		g.tellPodOf(ctx, v, fmt.Sprintf("its pod is evicted (%s)", g.ruleOf(v)))
 		return nil

@@ -20,25 +20,25 @@ import (
 
 // see reads what the watch judges: the driver's lists, and to whom their entries belong.
 func (g *guard) see(ctx context.Context) reactive.Sample {
-	g.mu.Lock()
-	att, grants := g.att, g.ledger.Grants()
-	owners := g.owners(grants)
+	g.r.mu.Lock()
+	att, grants := g.r.att, g.r.ledger.Grants()
+	owners := g.r.owners(grants)
 	clear(g.unclear)
-	s := reactive.Sample{Strangers: g.pool.Strangers == config.StrangersKill && g.sure()}
+	s := reactive.Sample{Strangers: g.r.pool.Strangers == config.StrangersKill && g.r.sure()}
 	for _, gr := range grants {
 		caps := g.capsOf(gr)
-		if h := g.held[gr.Claim.ID]; h != nil {
+		if h := g.r.held[gr.Claim.ID]; h != nil {
 			h.watched = len(caps) > 0
 		}
 		s.Caps = append(s.Caps, caps...)
 	}
 	var silent []sharing.GPUID
-	for _, v := range g.ledger.GPUs() {
+	for _, v := range g.r.ledger.GPUs() {
 		if v.GPU.Health == sharing.HealthLost || v.GPU.Health == sharing.HealthSuspect {
 			silent = append(silent, v.GPU.UUID)
 		}
 	}
-	g.mu.Unlock()
+	g.r.mu.Unlock()
 	if att == nil || len(s.Caps) == 0 && !s.Strangers {
 		return reactive.Sample{} // without a driver every lease shows level unknown already
 	}
@@ -49,7 +49,7 @@ func (g *guard) see(ctx context.Context) reactive.Sample {
 			ask = append(ask, gpu.UUID)
 		}
 	}
-	for _, look := range g.lists.Judge(g.lists.AskAll(ctx, att.Driver, ask, watchDeadline), owners) {
+	for _, look := range g.r.lists.Judge(g.r.lists.AskAll(ctx, att.Driver, ask, watchDeadline), owners) {
 		if look.Err == nil {
 			s.GPUs = append(s.GPUs, g.sort(look, owners, s))
 		}
@@ -68,15 +68,15 @@ const contextSlack = sharing.GiB
 // capsOf are the caps of a lease that is watched: because nothing else holds it, or because MPS holds each of its
 // processes alone, and not their sum. Of leases that share a cap one has it for all. It needs the lock.
 func (g *guard) capsOf(gr ledger.Grant) []reactive.Cap {
-	h := g.held[gr.Claim.ID]
-	if gr.Lease == nil || h == nil || g.speaker(gr) != gr.Claim.ID {
+	h := g.r.held[gr.Claim.ID]
+	if gr.Lease == nil || h == nil || g.r.speaker(gr) != gr.Claim.ID {
 		return nil
 	}
 	held := false // by something beside the watch
 	switch h.backend {
 	case config.BackendReactive, config.BackendMPS:
 	case config.BackendLibkerf:
-		if !g.watches(gr) {
+		if !g.r.watches(gr) {
 			return nil
 		}
 		held = h.region.counts()
@@ -84,11 +84,11 @@ func (g *guard) capsOf(gr ledger.Grant) []reactive.Cap {
 		return nil
 	}
 	action, slack := reactive.Warn, sharing.Bytes(0)
-	switch g.config.OverCapOf(g.pool, gr.Claim.Request.Profile) {
+	switch g.r.config.OverCapOf(g.r.pool, gr.Claim.Request.Profile) {
 	case config.OverCapKill:
 		action = reactive.Kill
 	case config.OverCapEvict:
-		if action = reactive.Kill; gr.Claim.Owner.Pod() && g.evictPod != nil {
+		if action = reactive.Kill; gr.Claim.Owner.Pod() && g.r.evictPod != nil {
 			action = reactive.Evict
 		}
 	case config.OverCapDefault, config.OverCapWarn:
@@ -127,7 +127,7 @@ func (g *guard) sort(look lists.Look, owners []lists.Grant, s reactive.Sample) r
 				Process: reactive.Process{PID: line.PID, Start: line.Process.Start}, Lease: g.speakerOf(id), Bytes: line.Bytes, Known: line.Known,
 				Escaped: line.Kind == listing.Running && !line.MPS && g.byMPS(id), Ended: line.Kind == listing.Ended, Inferred: line.Inferred,
 			})
-		case line.Kind == listing.Running && s.Strangers && line.Cgroup != "" && g.mayEnd(line.PID, line.Cgroup):
+		case line.Kind == listing.Running && s.Strangers && line.Cgroup != "" && g.r.mayEnd(line.PID, line.Cgroup):
 			out.Strangers = append(out.Strangers, reactive.Process(line.Process))
 		}
 	}
@@ -162,7 +162,7 @@ func (g *guard) keepers(look lists.Look, owners []lists.Grant, uses []reactive.U
 			if g.speakerOf(ledger.ClaimID(o.Owner)) != c.Lease {
 				continue
 			}
-			all, _ := g.lists.Keepers(look, o) // status tells why they cannot be read
+			all, _ := g.r.lists.Keepers(look, o) // status tells why they cannot be read
 			for _, p := range all {
 				out = append(out, reactive.Keeper{Process: reactive.Process(p), Lease: c.Lease})
 			}
@@ -173,26 +173,26 @@ func (g *guard) keepers(look lists.Look, owners []lists.Grant, uses []reactive.U
 
 // indexOf is a GPU's index, for people.
 func (g *guard) indexOf(gpu sharing.GPUID) int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.gpu(gpu).Index
+	g.r.mu.Lock()
+	defer g.r.mu.Unlock()
+	return g.r.gpu(gpu).Index
 }
 
 // speakerOf is the lease that stands for the grant.
 func (g *guard) speakerOf(id ledger.ClaimID) reactive.LeaseID {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if gr, ok := g.ledger.Get(id); ok {
-		id = g.speaker(gr)
+	g.r.mu.Lock()
+	defer g.r.mu.Unlock()
+	if gr, ok := g.r.ledger.Get(id); ok {
+		id = g.r.speaker(gr)
 	}
 	return reactive.LeaseID(id)
 }
 
 // byMPS reports whether MPS holds the grant.
 func (g *guard) byMPS(id ledger.ClaimID) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	h := g.held[id]
+	g.r.mu.Lock()
+	defer g.r.mu.Unlock()
+	h := g.r.held[id]
 	return h != nil && h.backend == config.BackendMPS
 }
 

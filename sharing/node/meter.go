@@ -35,7 +35,7 @@ const (
 
 // meter adds up what grants use, writes it to the audit log, and looks after those who are idle. Its loop alone uses it.
 type meter struct {
-	*Runtime
+	r      *Runtime
 	sums   usage.Meter
 	idler  usage.Idler
 	start  time.Time
@@ -50,7 +50,7 @@ type meter struct {
 }
 
 func newMeter(r *Runtime) *meter {
-	m := &meter{Runtime: r, start: time.Now(), claims: map[string]ledger.Claim{}, labels: map[string]map[string]string{}, said: map[string]bool{}, intruders: intruders{Runtime: r}, unlisteds: unlisteds{Runtime: r, said: map[sharing.GPUID]bool{}}}
+	m := &meter{r: r, start: time.Now(), claims: map[string]ledger.Claim{}, labels: map[string]map[string]string{}, said: map[string]bool{}, intruders: intruders{r: r}, unlisteds: unlisteds{r: r, said: map[sharing.GPUID]bool{}}}
 	m.ends.SetLimit(mostEvictions)
 	return m
 }
@@ -77,16 +77,16 @@ func (r *Runtime) meterLoop(ctx context.Context) error {
 
 // tick looks once.
 func (m *meter) tick(ctx context.Context) {
-	p := m.sample(ctx)
+	p := m.r.sample(ctx)
 	now := time.Since(m.start)
-	m.mu.Lock()
-	att, grants := m.att, m.ledger.Grants()
+	m.r.mu.Lock()
+	att, grants := m.r.att, m.r.ledger.Grants()
 	gpus := map[sharing.GPUID]sharing.GPU{}
-	for _, v := range m.ledger.GPUs() {
+	for _, v := range m.r.ledger.GPUs() {
 		gpus[v.GPU.UUID] = v.GPU
 	}
-	pool := m.pool
-	m.mu.Unlock()
+	pool := m.r.pool
+	m.r.mu.Unlock()
 	busy, watts := m.ask(ctx, att, gpus, p)
 	if ctx.Err() != nil {
 		return // what was seen while the agent stops is not the driver's word
@@ -97,8 +97,8 @@ func (m *meter) tick(ctx context.Context) {
 	for _, g := range grants {
 		id := string(g.Claim.ID)
 		m.claims[id] = g.Claim
-		if uid := g.Claim.Owner.PodUID; uid != "" && m.podLabels != nil {
-			if labels := m.podLabels(uid); labels != nil { // else it is going, and had those before
+		if uid := g.Claim.Owner.PodUID; uid != "" && m.r.podLabels != nil {
+			if labels := m.r.podLabels(uid); labels != nil { // else it is going, and had those before
 				m.labels[id] = fewLabels(labels)
 			}
 		}
@@ -193,10 +193,10 @@ func busyBy(told sharing.TimeUse, owners map[int]ledger.ClaimID) map[ledger.Clai
 // write writes records to the audit log.
 func (m *meter) write(of map[string][]usage.Record) {
 	for id, records := range of {
-		if c, known := m.claims[id]; known && m.opt.Audit != nil {
+		if c, known := m.claims[id]; known && m.r.opt.Audit != nil {
 			e := claimEntry(audit.Usage, c)
 			e.Fragments, e.Usage, e.Who.Labels = nil, records, m.labels[id]
-			m.note(e)
+			m.r.note(e)
 		}
 	}
 }
@@ -235,13 +235,13 @@ func (m *meter) judgeIdle(ctx context.Context, now time.Duration, p config.Idle,
 		g := byID[a.Grant]
 		text := fmt.Sprintf("its processes have used no GPU time for %s (idle.after: %s, do: %s)", a.Idle.Round(time.Second), p.After, p.Do)
 		if a.First {
-			m.log.Info("grant is idle", "claim", a.Grant, "pod", g.Claim.Owner.Namespace+"/"+g.Claim.Owner.PodName, "for", a.Idle.String())
-			m.noteClaim(audit.Idle, g.Claim, 0, text, nil)
+			m.r.log.Info("grant is idle", "claim", a.Grant, "pod", g.Claim.Owner.Namespace+"/"+g.Claim.Owner.PodName, "for", a.Idle.String())
+			m.r.noteClaim(audit.Idle, g.Claim, 0, text, nil)
 			if p.Do != config.IdleReport {
-				m.tellOwner(ctx, g, IdleReason, text)
+				m.r.tellOwner(ctx, g, IdleReason, text)
 			}
 		}
-		if a.Evict && m.evictPod != nil {
+		if a.Evict && m.r.evictPod != nil {
 			m.ends.TryGo(func() error { m.evictIdle(ctx, g, text); return nil })
 		}
 	}
@@ -252,14 +252,14 @@ func (m *meter) evictIdle(ctx context.Context, g ledger.Grant, text string) {
 	ctx, cancel := context.WithTimeout(ctx, evictDeadline)
 	defer cancel()
 	ref := refOf(g)
-	err := m.evictPod(ctx, ref)
-	m.opt.Observer.Evicted(idleReason, err)
-	m.noteClaim(audit.Idle, g.Claim, 0, "its pod is evicted: "+text, err)
+	err := m.r.evictPod(ctx, ref)
+	m.r.opt.Observer.Evicted(idleReason, err)
+	m.r.noteClaim(audit.Idle, g.Claim, 0, "its pod is evicted: "+text, err)
 	if err != nil {
-		m.log.Error("idle pod not evicted", "pod", ref.Namespace+"/"+ref.Pod, "error", err.Error())
+		m.r.log.Error("idle pod not evicted", "pod", ref.Namespace+"/"+ref.Pod, "error", err.Error())
 		return
 	}
-	m.log.Warn("pod evicted", "reason", idleReason, "pod", ref.Namespace+"/"+ref.Pod, "claim", string(g.Claim.ID))
+	m.r.log.Warn("pod evicted", "reason", idleReason, "pod", ref.Namespace+"/"+ref.Pod, "claim", string(g.Claim.ID))
 }
 
 // showIdle keeps one warning for each who is idle.
@@ -267,11 +267,11 @@ func (m *meter) showIdle(idle []string, p config.Idle) {
 	now := map[string]bool{}
 	for _, id := range idle {
 		now[id] = true
-		m.SetWarning("idle "+id, fmt.Sprintf("grant %s has used no GPU time for %s or longer", id, p.After))
+		m.r.SetWarning("idle "+id, fmt.Sprintf("grant %s has used no GPU time for %s or longer", id, p.After))
 	}
 	for id := range m.said {
 		if !now[id] {
-			m.SetWarning("idle "+id, "")
+			m.r.SetWarning("idle "+id, "")
 		}
 	}
 	m.said = now

@@ -27,9 +27,9 @@ func overCapRule(c config.Config, pool config.Pool, profile string) string {
 // ruleOf is the rule by which a verdict about a grant over its cap was chosen.
 func (g *guard) ruleOf(v reactive.Verdict) string {
 	gr, _ := g.grantOf(v.Lease)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return overCapRule(g.config, g.pool, gr.Claim.Request.Profile)
+	g.r.mu.Lock()
+	defer g.r.mu.Unlock()
+	return overCapRule(g.r.config, g.r.pool, gr.Claim.Request.Profile)
 }
 
 // victimName is a process as events name it: its PID on the node, and its program while it can be read.

@@ -291,7 +291,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g.Go(func() error { return r.upkeepLoop(ctx) })
 	g.Go(func() error { return r.cutLoop(ctx) })
 	g.Go(func() error { return r.turnLoop(ctx) })
-	g.Go(func() error { return (&pace.Pacer{Source: &timeshares{Runtime: r}, Log: r.log}).Run(ctx) })
+	g.Go(func() error { return (&pace.Pacer{Source: &timeshares{r: r}, Log: r.log}).Run(ctx) })
 	g.Go(func() error { return r.watcher.Run(ctx, func(cgroup.Group) { r.wake() }) })
 	err := g.Wait()
 	r.removeSpent()

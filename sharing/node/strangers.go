@@ -46,16 +46,16 @@ type intruder struct {
 
 // intruders tells of each once, those that are found together on a GPU in one sentence. The meter's loop alone uses it.
 type intruders struct {
-	*Runtime
+	r     *Runtime
 	known map[intruder]bool
 }
 
 // see looks at a picture. While it is not sure who has a grant nobody is told of, and of a GPU that did not answer all is
 // taken to be as it was.
 func (s *intruders) see(ctx context.Context, p picture, gpus map[sharing.GPUID]sharing.GPU) {
-	s.mu.Lock()
-	sure := s.sure()
-	s.mu.Unlock()
+	s.r.mu.Lock()
+	sure := s.r.sure()
+	s.r.mu.Unlock()
 	if !sure {
 		return
 	}
@@ -88,8 +88,8 @@ func (s *intruders) identify(gpu sharing.GPUID, pid int) (who intruder, name str
 	if err != nil {
 		return intruder{}, "", false
 	}
-	dir, err := s.opt.Cgroups.OfProcess(pid)
-	if err != nil || !s.mayEnd(pid, dir) {
+	dir, err := s.r.opt.Cgroups.OfProcess(pid)
+	if err != nil || !s.r.mayEnd(pid, dir) {
 		return intruder{}, "", false
 	}
 	program, err := process.Program(pid)
@@ -104,10 +104,10 @@ func (s *intruders) tell(ctx context.Context, gpu sharing.GPU, fresh []string) {
 	if more := len(fresh) - mostStrangers; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
-	s.log.Warn("processes on a gpu without a grant for it", "gpu", string(gpu.UUID), "processes", names)
-	s.note(audit.Entry{What: audit.Violation, Fragments: []audit.Fragment{{GPU: string(gpu.UUID)}}, Why: "stranger: process " + names})
-	if s.tellNode != nil {
-		s.tellNode(ctx, StrangerReason, fmt.Sprintf("GPU %d (%s) is used by processes that have no grant for it: process %s", gpu.Index, gpu.UUID, names))
+	s.r.log.Warn("processes on a gpu without a grant for it", "gpu", string(gpu.UUID), "processes", names)
+	s.r.note(audit.Entry{What: audit.Violation, Fragments: []audit.Fragment{{GPU: string(gpu.UUID)}}, Why: "stranger: process " + names})
+	if s.r.tellNode != nil {
+		s.r.tellNode(ctx, StrangerReason, fmt.Sprintf("GPU %d (%s) is used by processes that have no grant for it: process %s", gpu.Index, gpu.UUID, names))
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 
 // timeshares tells the pacer whose time on which GPU is counted, and by what rule. The pacer's goroutine alone uses it.
 type timeshares struct {
-	*Runtime
+	r *Runtime
 	// at is the change of state that mode, leases and groups are of.
 	known  bool
 	at     uint64
@@ -50,7 +50,7 @@ type shared struct {
 
 // Leases implements pace.Source.
 func (t *timeshares) Leases() (compute.Mode, []pace.Lease) {
-	if now := t.changed.seen(); !t.known || t.at != now {
+	if now := t.r.changed.seen(); !t.known || t.at != now {
 		t.known, t.at = true, now
 		t.look()
 	}
@@ -59,26 +59,26 @@ func (t *timeshares) Leases() (compute.Mode, []pace.Lease) {
 
 // look finds the leases, and has their programs count time, or no longer.
 func (t *timeshares) look() {
-	t.mu.Lock()
+	t.r.mu.Lock()
 	t.mode = compute.Fair
-	if t.pool.Compute == config.ComputeStrict {
+	if t.r.pool.Compute == config.ComputeStrict {
 		t.mode = compute.Strict
 	}
 	var all []*shared
 	of := map[*region]*shared{}
 	divided := map[sharing.GPUID]bool{} // somebody has a percent of it
-	for _, g := range t.ledger.Grants() {
-		h := t.held[g.Claim.ID]
+	for _, g := range t.r.ledger.Grants() {
+		h := t.r.held[g.Claim.ID]
 		if g.Lease == nil || !countsTime(h) {
 			continue
 		}
 		if s := of[h.region]; s != nil {
-			s.groups, s.priority = append(s.groups, h.group), max(s.priority, int(t.priorityOf(g, h)))
+			s.groups, s.priority = append(s.groups, h.group), max(s.priority, int(t.r.priorityOf(g, h)))
 			continue
 		}
 		s := &shared{
 			id: compute.ID(g.Claim.ID), region: h.region, groups: []cgroup.Group{h.group}, parts: g.Caps(),
-			priority: int(t.priorityOf(g, h)),
+			priority: int(t.r.priorityOf(g, h)),
 		}
 		of[h.region] = s
 		all = append(all, s)
@@ -86,7 +86,7 @@ func (t *timeshares) look() {
 			divided[f.GPU] = divided[f.GPU] || f.Percent > 0
 		}
 	}
-	t.mu.Unlock()
+	t.r.mu.Unlock()
 	t.leases, t.groups = nil, map[compute.ID][]cgroup.Group{}
 	limit := func(percent sharing.Percent) sharing.Percent {
 		if t.mode == compute.Fair {
@@ -99,11 +99,11 @@ func (t *timeshares) look() {
 		for _, f := range s.parts {
 			if divided[f.GPU] {
 				t.leases = append(t.leases, pace.Lease{
-					GPU: f.GPU, Grant: compute.Grant{ID: s.id, Percent: f.Percent, Priority: s.priority}, Account: budget{t.Runtime, s.region, f.GPU, limit(f.Percent)},
+					GPU: f.GPU, Grant: compute.Grant{ID: s.id, Percent: f.Percent, Priority: s.priority}, Account: budget{t.r, s.region, f.GPU, limit(f.Percent)},
 				})
 			}
 			if err := s.region.setPercent(f, divided[f.GPU]); err != nil {
-				t.log.Warn("share of a gpu's time not set", "claim", string(s.id), "gpu", string(f.GPU), "error", err.Error())
+				t.r.log.Warn("share of a gpu's time not set", "claim", string(s.id), "gpu", string(f.GPU), "error", err.Error())
 			}
 		}
 	}
@@ -168,9 +168,9 @@ func (b budget) Settle(ran time.Duration, used compute.Share, known bool) error 
 // Used implements pace.Source. What a process used that has ended since, and was not seen before, could be anybody's:
 // the driver then does not tell.
 func (t *timeshares) Used(ctx context.Context, gpu sharing.GPUID, since time.Time) (pace.Use, error) {
-	t.mu.Lock()
-	att := t.att
-	t.mu.Unlock()
+	t.r.mu.Lock()
+	att := t.r.att
+	t.r.mu.Unlock()
 	if att == nil {
 		return pace.Use{}, fmt.Errorf("use of time on gpu %q: no driver answers: %w", gpu, sharing.ErrUnavailable)
 	}
@@ -203,7 +203,7 @@ func (t *timeshares) ownerOf(pid int, owners map[int]owner) (id compute.ID, ours
 	if known && o.seen.IsZero() {
 		return o.id, true, false
 	}
-	_, err := t.opt.Cgroups.OfProcess(pid)
+	_, err := t.r.opt.Cgroups.OfProcess(pid)
 	gone = errors.Is(err, sharing.ErrNotFound) || errors.Is(err, sharing.ErrStale)
 	return o.id, known && gone, gone && !known // else its pid is another's now
 }

@@ -20,7 +20,7 @@ func (r *Runtime) fits(n *need, turned []sharing.GPUID) bool {
 			turned = append(turned, id)
 		}
 	}
-	w := &whatIf{Runtime: r, need: n, turned: turned, cut: map[sharing.GPUID][]OnGPU{}, taken: map[sharing.GPUID]sharing.Placement{}}
+	w := &whatIf{r: r, need: n, turned: turned, cut: map[sharing.GPUID][]OnGPU{}, taken: map[sharing.GPUID]sharing.Placement{}}
 	for _, req := range n.requests {
 		if req.Kind == sharing.KindMIG && !w.place(req) || req.Kind != sharing.KindMIG && !w.choose(req) {
 			return false
@@ -31,7 +31,7 @@ func (r *Runtime) fits(n *need, turned []sharing.GPUID) bool {
 
 // whatIf are the books as they would be; its methods need the lock.
 type whatIf struct {
-	*Runtime
+	r      *Runtime
 	need   *need
 	turned []sharing.GPUID
 	// cut are the instances, and taken the fragments, that were placed so far.
@@ -42,13 +42,13 @@ type whatIf struct {
 // place finds a place for an instance, the one that takes least from others, and books it.
 func (w *whatIf) place(req sharing.Request) bool {
 	var best *MIGOffer
-	for _, v := range w.ledger.GPUs() {
+	for _, v := range w.r.ledger.GPUs() {
 		id := v.GPU.UUID
 		changes := slices.Contains(w.turned, id)
-		if id.IsPart() || !w.suits(v.GPU, req) || len(w.taken[id]) > 0 || !changes && (!v.GPU.MIG || w.turning[id] != nil) {
+		if id.IsPart() || !w.suits(v.GPU, req) || len(w.taken[id]) > 0 || !changes && (!v.GPU.MIG || w.r.turning[id] != nil) {
 			continue
 		}
-		o := w.mig.Would(id, req.MIG, AnyStart, slices.Concat(w.claimsOn(id), w.hurtOn(id), w.cut[id]))
+		o := w.r.mig.Would(id, req.MIG, AnyStart, slices.Concat(w.r.claimsOn(id), w.r.hurtOn(id), w.cut[id]))
 		if o.Why == "" && (best == nil || betterCut(o, *best)) {
 			best = &o
 		}
@@ -67,7 +67,7 @@ func (w *whatIf) suits(g sharing.GPU, req sharing.Request) bool {
 
 // choose finds GPUs for shares or whole ones, and books them.
 func (w *whatIf) choose(req sharing.Request) bool {
-	states := w.gpuStates(req.Profile, w.need.but)
+	states := w.r.gpuStates(req.Profile, w.need.but)
 	for i := range states {
 		s := &states[i]
 		id := s.GPU.UUID
@@ -97,14 +97,14 @@ func (w *whatIf) choose(req sharing.Request) bool {
 func (w *whatIf) emptied(s *allocator.GPUState, req sharing.Request) {
 	s.GPU.MIG, s.Shut, s.NoWhole = false, "", ""
 	s.FreeMemory, s.FreePercent = s.GPU.Bookable(), s.GPU.BookablePercent()
-	set := w.settingsOf(s.GPU)
+	set := w.r.settingsOf(s.GPU)
 	bySettings(s, set, 0)
-	rep, known := w.plain[s.GPU.UUID]
+	rep, known := w.r.plain[s.GPU.UUID]
 	if !known {
 		s.Levels = []sharing.Level{sharing.LevelExclusive, sharing.LevelDriver}
 		return
 	}
-	c := choice.Choose(choice.On{List: w.config.BackendsOn(set, w.pool, req.Profile), Report: rep.But(w.need.but)})
+	c := choice.Choose(choice.On{List: w.r.config.BackendsOn(set, w.r.pool, req.Profile), Report: rep.But(w.need.but)})
 	s.Levels, s.LevelWhy = []sharing.Level{sharing.LevelExclusive, c.Level}, c.Why
 }
 

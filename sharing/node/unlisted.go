@@ -82,7 +82,7 @@ func unlistedOn(gpu sharing.GPU, p picture, grants []ledger.Grant) string {
 
 // unlisteds tells those who run the node of each GPU once, until it is otherwise. The meter's loop alone uses it.
 type unlisteds struct {
-	*Runtime
+	r    *Runtime
 	said map[sharing.GPUID]bool
 }
 
@@ -90,9 +90,9 @@ func (u *unlisteds) see(ctx context.Context, p picture, gpus map[sharing.GPUID]s
 	for _, gpu := range sortedGPUs(gpus) {
 		text := unlistedOn(gpu, p, grants)
 		if text != "" && !u.said[gpu.UUID] {
-			u.log.Warn("memory of a gpu is in use that no process has", "gpu", string(gpu.UUID), "bytes", uint64(p.unlisted[gpu.UUID]))
-			if u.tellNode != nil {
-				u.tellNode(ctx, UnlistedReason, text)
+			u.r.log.Warn("memory of a gpu is in use that no process has", "gpu", string(gpu.UUID), "bytes", uint64(p.unlisted[gpu.UUID]))
+			if u.r.tellNode != nil {
+				u.r.tellNode(ctx, UnlistedReason, text)
 			}
 		}
 		if now, known := p.beyondList[gpu.UUID]; known {
