@@ -52,8 +52,8 @@ type Hole struct {
 }
 
 func (t *trial) sketch() {
-	for i := range t.Len() {
-		n := t.Node(i)
+	for i := range t.cluster.Len() {
+		n := t.cluster.Node(i)
 		k := Sketch{Name: n.Name, Model: n.Model}
 		for g, lost := range t.usual.Lost(n) {
 			k.GPUs = append(k.GPUs, Hole{n.GPUs[g], lost})

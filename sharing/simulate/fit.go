@@ -87,7 +87,7 @@ func (e Experiment) Fits(arrivals, pods []Pod) (Fit, error) {
 			line.Placed++
 			continue
 		case line.Why == nil:
-			line.Why = causes(t.Refusals(t.books(p)))
+			line.Why = causes(t.cluster.Refusals(t.books(p)))
 		}
 		refused = append(refused, p)
 	}
@@ -156,7 +156,7 @@ func (e Experiment) more(there []held, refused []*Pod, kind cluster.Node) (More,
 		return More{}, false, err
 	}
 	for _, h := range there {
-		if err := t.Take(h.books, h.place); err != nil {
+		if err := t.cluster.Take(h.books, h.place); err != nil {
 			return More{}, false, err
 		}
 	}
@@ -166,7 +166,7 @@ func (e Experiment) more(there []held, refused []*Pod, kind cluster.Node) (More,
 		if m.Nodes == mostAdded {
 			return m, false, nil
 		}
-		t.Add(kind)
+		t.cluster.Add(kind)
 		m.Nodes++
 		m.GPUs += len(kind.GPUs)
 		var still []*Pod

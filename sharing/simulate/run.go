@@ -60,7 +60,7 @@ func (e Experiment) progress(part float64) {
 
 // trial is an experiment that goes on.
 type trial struct {
-	*cluster.Cluster
+	cluster   *cluster.Cluster
 	policy    cluster.Policy
 	detail    bool
 	now       func() time.Time
@@ -81,14 +81,14 @@ func (e Experiment) start() (*trial, error) {
 	for i := range open {
 		open[i].Cordoned, open[i].Gives = false, cluster.AllPieces // what is there stays
 	}
-	t := &trial{Cluster: cluster.New(open, e.Policy), policy: e.Policy, detail: e.Detail, now: e.Now, usual: WorkloadOf(e.Usual)}
+	t := &trial{cluster: cluster.New(open, e.Policy), policy: e.Policy, detail: e.Detail, now: e.Now, usual: WorkloadOf(e.Usual)}
 	t.result = Result{
 		Rejects: map[string]int{}, Arrived: map[string]int{},
 		AllocatedPercent: map[string]float64{}, FragmentationPercent: map[string]float64{},
 	}
-	for i := range t.Len() {
-		t.fragments += t.usual.Fragments(t.Node(i))
-		t.capacity += t.Node(i).Free()
+	for i := range t.cluster.Len() {
+		t.fragments += t.usual.Fragments(t.cluster.Node(i))
+		t.capacity += t.cluster.Node(i).Free()
 	}
 	t.idle = t.capacity
 	if t.capacity == 0 {
@@ -101,11 +101,11 @@ func (e Experiment) start() (*trial, error) {
 	}
 	_, others := e.Policy.(cluster.Booker) // what people run today knows no rules of Kerf's
 	for i := range e.Nodes {
-		if err := t.Cordon(i, e.Nodes[i].Cordoned); err != nil {
+		if err := t.cluster.Cordon(i, e.Nodes[i].Cordoned); err != nil {
 			return nil, err
 		}
 		if !others {
-			t.Node(i).Gives = e.Nodes[i].Gives
+			t.cluster.Node(i).Gives = e.Nodes[i].Gives
 		}
 	}
 	return t, nil
@@ -113,10 +113,10 @@ func (e Experiment) start() (*trial, error) {
 
 // occupy books what is held before anything arrives.
 func (t *trial) occupy(h There) error {
-	n := t.Node(h.Node)
+	n := t.cluster.Node(h.Node)
 	free := n.Free()
 	t.fragments -= t.usual.Fragments(n)
-	if err := t.Take(h.Hold.Request, cluster.Placement{Node: h.Node, GPUs: h.Hold.GPUs, Starts: h.Hold.Starts}); err != nil {
+	if err := t.cluster.Take(h.Hold.Request, cluster.Placement{Node: h.Node, GPUs: h.Hold.GPUs, Starts: h.Hold.Starts}); err != nil {
 		return err
 	}
 	t.fragments += t.usual.Fragments(n)
@@ -138,9 +138,9 @@ func (t *trial) arrive(p *Pod) (held, bool, error) {
 	t.arrived += p.Demand()
 	t.result.Arrived[classOf(p)]++
 	begin := t.now()
-	place, ok := t.Choose(h.books)
+	place, ok := t.cluster.Choose(h.books)
 	t.deciding += t.now().Sub(begin)
-	t.Learn(p.Request)
+	t.cluster.Learn(p.Request)
 	if !ok {
 		t.rejected += p.Demand()
 		t.result.Rejects[classOf(p)]++
@@ -150,13 +150,13 @@ func (t *trial) arrive(p *Pod) (held, bool, error) {
 		return h, false, nil
 	}
 	h.place = place
-	free := t.Node(place.Node).Free()
-	t.fragments -= t.usual.Fragments(t.Node(place.Node))
-	if err := t.Take(h.books, place); err != nil {
+	free := t.cluster.Node(place.Node).Free()
+	t.fragments -= t.usual.Fragments(t.cluster.Node(place.Node))
+	if err := t.cluster.Take(h.books, place); err != nil {
 		return h, false, fmt.Errorf("simulate pod %s: %w", p.Name, err)
 	}
-	t.fragments += t.usual.Fragments(t.Node(place.Node))
-	t.idle -= free - t.Node(place.Node).Free()
+	t.fragments += t.usual.Fragments(t.cluster.Node(place.Node))
+	t.idle -= free - t.cluster.Node(place.Node).Free()
 	t.allocated += t.demand(h)
 	for _, o := range t.observers {
 		o.Placed(p)
@@ -166,7 +166,7 @@ func (t *trial) arrive(p *Pod) (held, bool, error) {
 
 // demand is what a pod counts for where it is: as it asked, and on a node that gives more than there is its part of that.
 func (t *trial) demand(h held) cluster.Milli {
-	n := t.Node(h.place.Node)
+	n := t.cluster.Node(h.place.Node)
 	if n.Overcommit == (sharing.Overcommit{}) {
 		return h.pod.Demand()
 	}
@@ -183,11 +183,11 @@ func (t *trial) books(p *Pod) cluster.Request {
 
 // leave gives back what a pod held.
 func (t *trial) leave(h held) {
-	free := t.Node(h.place.Node).Free()
-	t.fragments -= t.usual.Fragments(t.Node(h.place.Node))
-	t.Release(h.books, h.place)
-	t.fragments += t.usual.Fragments(t.Node(h.place.Node))
-	t.idle += t.Node(h.place.Node).Free() - free
+	free := t.cluster.Node(h.place.Node).Free()
+	t.fragments -= t.usual.Fragments(t.cluster.Node(h.place.Node))
+	t.cluster.Release(h.books, h.place)
+	t.fragments += t.usual.Fragments(t.cluster.Node(h.place.Node))
+	t.idle += t.cluster.Node(h.place.Node).Free() - free
 	t.allocated -= t.demand(h)
 	for _, o := range t.observers {
 		o.Left(h.pod)

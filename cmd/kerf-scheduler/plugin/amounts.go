@@ -50,10 +50,10 @@ func amountsOf(profiles []config.Profile) map[string]string {
 
 // look writes the amounts if they are not as the document in force has them.
 func (a amountWriter) look(ctx context.Context) error {
-	a.mu.Lock()
-	hash, leads := a.rules, a.leads()
-	want := amountsOf(a.profiles)
-	a.mu.Unlock()
+	a.core.mu.Lock()
+	hash, leads := a.core.rules, a.leads()
+	want := amountsOf(a.core.profiles)
+	a.core.mu.Unlock()
 	if hash == "" || !leads {
 		return nil
 	}

@@ -33,25 +33,25 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Po
 	if again := p.reserve(state, c, pod, nodeName); again != nil {
 		return p.later(c, pod, again)
 	}
-	p.tryNext()
+	p.core.tryNext()
 	return nil
 }
 
 func (p *Plugin) reserve(state fwk.CycleState, c *cycle, pod *corev1.Pod, nodeName string) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.core.mu.Lock()
+	defer p.core.mu.Unlock()
 	free, known := c.freeOn(nodeName)
 	if !known { // the only node with room
 		free = p.freeCPU(nodeName)
 	}
-	terms := p.books.Terms(c.want, nodeName, free, p.now())
-	plan, err := p.books.Reserve(c.want, nodeName, p.now())
+	terms := p.core.books.Terms(c.want, nodeName, free, p.core.now())
+	plan, err := p.core.books.Reserve(c.want, nodeName, p.core.now())
 	if err != nil {
 		return err //nolint:wrapcheck // it says which pod, and what could not be reserved
 	}
 	c.plan, c.terms = plan, terms
 	if !state.IsPodGroupSchedulingCycle() { // else it is only tried
-		p.waiting.remove(pod.UID)
+		p.core.waiting.remove(pod.UID)
 	}
 	return nil
 }
@@ -60,12 +60,12 @@ func (p *Plugin) reserve(state fwk.CycleState, c *cycle, pod *corev1.Pod, nodeNa
 // there is some. Nobody else sees to it: PostFilter is not called for such a pod.
 func (p *Plugin) later(c *cycle, pod *corev1.Pod, why error) *fwk.Status {
 	if errors.Is(why, sharing.ErrExhausted) {
-		p.mu.Lock()
-		if w := p.waiting.pods[pod.UID]; w == nil || !w.gang {
-			p.waiting.addUntried(waiting{pod: pod, want: c.want, activate: p.activate}, p.books.Fitting(c.want, p.now()))
+		p.core.mu.Lock()
+		if w := p.core.waiting.pods[pod.UID]; w == nil || !w.gang {
+			p.core.waiting.addUntried(waiting{pod: pod, want: c.want, activate: p.activate}, p.core.books.Fitting(c.want, p.core.now()))
 		}
-		p.mu.Unlock()
-		p.tryNext()
+		p.core.mu.Unlock()
+		p.core.tryNext()
 	}
 	return fwk.NewStatus(fwk.Unschedulable, why.Error())
 }
@@ -75,11 +75,11 @@ func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.
 	if cycleOf(state) == nil {
 		return
 	}
-	p.mu.Lock()
-	p.books.Unreserve(string(pod.UID))
-	p.mu.Unlock()
+	p.core.mu.Lock()
+	p.core.books.Unreserve(string(pod.UID))
+	p.core.mu.Unlock()
 	if !state.IsPodGroupSchedulingCycle() { // what was only tried makes no room
-		p.wake(nodeName, true)
+		p.core.wake(nodeName, true)
 	}
 }
 
@@ -90,8 +90,8 @@ func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod
 	if c == nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
-	p.pacer.binding.Add(1)
-	defer p.pacer.binding.Add(-1)
+	p.core.pacer.binding.Add(1)
+	defer p.core.pacer.binding.Add(-1)
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	binding := &corev1.Binding{
@@ -159,7 +159,7 @@ func (p *Plugin) tell(ctx context.Context, c *cycle, pod *corev1.Pod, nodeName s
 	klog.FromContext(ctx).Info("Placed a pod", attrs...)
 	if recorder := p.handle.EventRecorder(); recorder != nil {
 		about := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion}
-		if !p.pacer.add(placed{recorder: recorder, pod: about, node: nodeName, text: text}) {
+		if !p.core.pacer.add(placed{recorder: recorder, pod: about, node: nodeName, text: text}) {
 			klog.FromContext(ctx).Info("Too many events of placements wait, and one is left out", "pod", klog.KObj(pod))
 		}
 	}

@@ -29,7 +29,7 @@ var errLater = errors.New("it has changed meanwhile")
 // evicter makes pods leave the nodes that have no room for them. A scheduler that stands by does so too. An eviction is of
 // the pod as it was read, and changes it, so that only the first one is carried out, and told.
 type evicter struct {
-	*core
+	core   *core
 	after  time.Duration
 	client clientset.Interface
 	events func() events.EventRecorderLogger
@@ -53,12 +53,12 @@ func (e *evicter) run(ctx context.Context, every time.Duration) {
 // look evicts the pods that are due. One whose eviction fails, as it does while a disruption budget forbids it, is due
 // again the next time.
 func (e *evicter) look(ctx context.Context) {
-	if e.ready() != nil {
+	if e.core.ready() != nil {
 		return
 	}
-	e.mu.Lock()
-	due := e.books.Stuck(e.after, e.now())
-	e.mu.Unlock()
+	e.core.mu.Lock()
+	due := e.core.books.Stuck(e.after, e.core.now())
+	e.core.mu.Unlock()
 	for _, s := range due {
 		if err := e.evict(ctx, s); errors.Is(err, errLater) {
 			continue
@@ -66,9 +66,9 @@ func (e *evicter) look(ctx context.Context) {
 			klog.FromContext(ctx).Error(err, "A pod that its node has no room for could not be evicted; it is tried again", "pod", klog.KRef(s.Namespace, s.Name), "node", s.Node)
 			continue
 		}
-		e.mu.Lock()
-		e.books.Evicted(s.UID)
-		e.mu.Unlock()
+		e.core.mu.Lock()
+		e.core.books.Evicted(s.UID)
+		e.core.mu.Unlock()
 	}
 }
 

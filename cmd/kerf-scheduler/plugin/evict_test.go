@@ -38,14 +38,14 @@ func TestEvictsWhatItsNodeHasNoRoomFor(t *testing.T) {
 			p := podOf("p", 40)
 			p.Spec.NodeName = "n0"
 			p.Annotations = map[string]string{sharing.PlacementAnnotation("main"): uuid(0, 1)}
-			w.pods().OnAdd(p.DeepCopy(), true)
+			w.core.pods().OnAdd(p.DeepCopy(), true)
 			known := p.DeepCopy()
 			tc.change(known, w)
 			e := evicter{core: w.core, after: time.Minute, client: w.handle.client, events: func() events.EventRecorderLogger { return w.handle.events },
 				pod: func(string, string) (*corev1.Pod, error) { return known, nil }}
 			at := func(after time.Duration) {
 				w.clock = w.clock.Add(after)
-				w.change("n0", func() { w.books.Heartbeat("n0", w.clock, 40*time.Second, w.clock) })
+				w.core.change("n0", func() { w.core.books.Heartbeat("n0", w.clock, 40*time.Second, w.clock) })
 				e.look(t.Context())
 			}
 			at(time.Minute) // not stuck
@@ -81,7 +81,7 @@ func TestOneOfTwoEvicts(t *testing.T) {
 	known.Annotations = map[string]string{sharing.PlacementAnnotation("main"): uuid(0, 1)}
 	for range 2 {
 		w := newWorld(t, 1)
-		w.pods().OnAdd(known.DeepCopy(), true)
+		w.core.pods().OnAdd(known.DeepCopy(), true)
 		e := evicter{core: w.core, after: time.Second, client: client, events: func() events.EventRecorderLogger { return said },
 			pod: func(string, string) (*corev1.Pod, error) { return known, nil }}
 		w.reportWith(0, []gpunode.Unplaced{{PodUID: "uid-p", Namespace: "ns", Pod: "p", Reason: "full"}})

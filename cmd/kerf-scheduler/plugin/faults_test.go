@@ -51,8 +51,8 @@ func TestTwoSchedulersAtOnce(t *testing.T) {
 		t.Fatal("they did not meet")
 	}
 	for _, w := range []*world{one, other} {
-		w.pods().OnAdd(p, false)
-		w.pods().OnAdd(q, false)
+		w.core.pods().OnAdd(p, false)
+		w.core.pods().OnAdd(q, false)
 		// One of them will be on the other GPU, if its node can help.
 		if status := w.filter(podOf("r", 30), "n0"); status.Code() != fwk.Unschedulable {
 			t.Errorf("after both heard of both: %v", status)
@@ -81,7 +81,7 @@ func TestReportThatIsStale(t *testing.T) {
 	if _, status := w.PostFilter(t.Context(), s, p, nil); !strings.Contains(status.Message(), "not heard from") {
 		t.Errorf("why it waits: %q", status.Message())
 	}
-	w.change("n0", func() { w.books.Heartbeat("n0", w.clock, 40*time.Second, w.clock) })
+	w.core.change("n0", func() { w.core.books.Heartbeat("n0", w.clock, 40*time.Second, w.clock) })
 	if !slices.Equal(w.handle.woken, []string{"ns/p"}) {
 		t.Errorf("woken %q", w.handle.woken)
 	}
@@ -106,7 +106,7 @@ func TestGPUThatIsLostWhileReserved(t *testing.T) {
 		}
 		lost.GPUs = append(lost.GPUs, o)
 	}
-	w.change("n0", func() { w.books.Report("n0", lost) })
+	w.core.change("n0", func() { w.core.books.Report("n0", lost) })
 	// What was planned on the lost GPU is thought to go to the other one.
 	if status := w.filter(podOf("q", 20), "n0"); status.Code() != fwk.Unschedulable {
 		t.Errorf("beside what the lost GPU had: %v", status)
@@ -128,7 +128,7 @@ func TestForgedPlacement(t *testing.T) {
 			p := podOf("forged", 60)
 			p.Spec.NodeName = "n0"
 			p.Annotations = map[string]string{sharing.PlacementAnnotation("main"): forged}
-			w.pods().OnAdd(p, false)
+			w.core.pods().OnAdd(p, false)
 			if status := w.filter(podOf("q", 20), "n0"); status.Code() != fwk.Unschedulable {
 				t.Errorf("60 GiB of each GPU are gone: %v", status)
 			}
@@ -143,19 +143,19 @@ func TestForgedPlacement(t *testing.T) {
 func TestSameNameAnotherPod(t *testing.T) {
 	w := newWorld(t, 1)
 	old := w.place(podOf("p", 60), "n0")
-	w.pods().OnAdd(old, false)
+	w.core.pods().OnAdd(old, false)
 	w.report(0, claim{"uid-p", 0, 60})
 	again := podOf("p", 60)
 	again.UID = "uid-again"
 	s := w.cycle(again)
-	w.pods().OnDelete(old)
+	w.core.pods().OnDelete(old)
 	if status := w.Reserve(t.Context(), s, again, "n0"); !status.IsSuccess() {
 		t.Fatal(status)
 	}
 	if status := w.filter(podOf("q", 60), "n0"); status.Code() != fwk.Unschedulable {
 		t.Errorf("before the node let go of the old one: %v", status)
 	}
-	w.pods().OnDelete(old) // told twice
+	w.core.pods().OnDelete(old) // told twice
 	if status := w.Bind(t.Context(), s, again, "n0"); !status.IsSuccess() {
 		t.Fatal(status)
 	}
@@ -171,7 +171,7 @@ func TestSameNameAnotherPod(t *testing.T) {
 	}
 	deleted := again.DeepCopy()
 	deleted.DeletionTimestamp = &metav1.Time{Time: w.clock}
-	w.pods().OnUpdate(again, deleted) // it goes, and is not gone
+	w.core.pods().OnUpdate(again, deleted) // it goes, and is not gone
 	if status := w.filter(podOf("r", 79), "n0"); !status.IsSuccess() {
 		t.Errorf("one GPU is free: %v", status)
 	}

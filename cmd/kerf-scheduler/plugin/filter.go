@@ -69,16 +69,16 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 	case !ok:
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	if err := p.ready(); err != nil {
+	if err := p.core.ready(); err != nil {
 		return nil, fwk.AsStatus(err)
 	}
-	p.mu.Lock()
-	p.books.Learn(w)
+	p.core.mu.Lock()
+	p.core.books.Learn(w)
 	if state.IsPodGroupSchedulingCycle() {
 		// Of what becomes of a pod of a gang nothing is told here, so that it waits until it is reserved for good.
-		p.waiting.add(waiting{pod: pod, want: w, gang: true, activate: p.activate}, nil)
+		p.core.waiting.add(waiting{pod: pod, want: w, gang: true, activate: p.activate}, nil)
 	}
-	p.mu.Unlock()
+	p.core.mu.Unlock()
 	c := &cycle{want: w, ifs: map[string]scheduler.WhatIf{}, scores: map[string]int64{}, free: map[string]cluster.Milli{}}
 	state.Write(stateKey, c)
 	if c.choice = p.choose(ctx, state, c, pod, nodes); c.choice == nil {
@@ -101,7 +101,7 @@ func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 	change := c.ifs[node.Node().Name]
 	if i := slices.Index(change.Without, w.UID); i >= 0 {
 		change.Without = slices.Delete(change.Without, i, i+1)
-	} else if !p.holds(w.UID) {
+	} else if !p.core.holds(w.UID) {
 		change.With = append(change.With, w)
 	}
 	c.ifs[node.Node().Name] = change
@@ -137,9 +137,9 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 		return nil
 	}
 	name := node.Node().Name
-	p.mu.Lock()
-	v := p.books.FitIf(c.want, name, c.ifs[name], p.now())
-	p.mu.Unlock()
+	p.core.mu.Lock()
+	v := p.core.books.FitIf(c.want, name, c.ifs[name], p.core.now())
+	p.core.mu.Unlock()
 	switch {
 	case v.Reason == scheduler.Fits:
 		return nil
@@ -154,7 +154,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	c := cycleOf(state)
 	if c == nil { // another plugin refused it before this one saw it, or it is none of ours
-		p.heard(pod.UID)
+		p.core.heard(pod.UID)
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
 	if c.choice != nil { // its node changed after it was chosen, and no other one was looked at
@@ -173,10 +173,10 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *core
 
 // wait has the pod tried again when there is room, and says what it waits for.
 func (p *Plugin) wait(c *cycle, pod *corev1.Pod) string {
-	p.mu.Lock()
-	text := p.books.Explain(c.want, p.now())
-	p.waiting.add(waiting{pod: pod, want: c.want, activate: p.activate}, p.books.Fitting(c.want, p.now()))
-	p.mu.Unlock()
-	p.tryNext()
+	p.core.mu.Lock()
+	text := p.core.books.Explain(c.want, p.core.now())
+	p.core.waiting.add(waiting{pod: pod, want: c.want, activate: p.activate}, p.core.books.Fitting(c.want, p.core.now()))
+	p.core.mu.Unlock()
+	p.core.tryNext()
 	return text
 }

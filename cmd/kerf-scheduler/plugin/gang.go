@@ -69,9 +69,9 @@ func (p *Plugin) GeneratePlacements(ctx context.Context, state fwk.PodGroupCycle
 		}
 		domains = append(domains, level)
 	}
-	p.mu.Lock()
-	best := p.books.Gang(wants, domains, mostDomains, p.now())
-	p.mu.Unlock()
+	p.core.mu.Lock()
+	best := p.core.books.Gang(wants, domains, mostDomains, p.core.now())
+	p.core.mu.Unlock()
 	order, out := preference{}, &fwk.GeneratePlacementsResult{}
 	for i, d := range best {
 		order[d.Name] = i
@@ -111,12 +111,12 @@ func (*Plugin) PlacementScoreExtensions() fwk.PlacementScoreExtensions { return 
 // line what that waits for.
 func (p *Plugin) PodGroupPostFilter(ctx context.Context, _ fwk.PodGroupCycleState, group fwk.PodGroupInfo, schedule fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
 	wants := wantsOf(ctx, group.GetUnscheduledPods())
-	if len(wants) == 0 || p.ready() != nil {
+	if len(wants) == 0 || p.core.ready() != nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
-	p.mu.Lock()
-	text := p.books.ExplainGang(wants, p.now())
-	p.mu.Unlock()
+	p.core.mu.Lock()
+	text := p.core.books.ExplainGang(wants, p.core.now())
+	p.core.mu.Unlock()
 	if text == "" {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}

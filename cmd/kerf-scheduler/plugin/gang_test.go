@@ -186,7 +186,7 @@ func TestGangWaits(t *testing.T) {
 	}
 	s = try()
 	s.gang = false
-	if status := w.Reserve(t.Context(), s, pods[0], "n0"); !status.IsSuccess() || len(w.waiting.pods) != 0 {
-		t.Errorf("%v, %d wait", status, len(w.waiting.pods))
+	if status := w.Reserve(t.Context(), s, pods[0], "n0"); !status.IsSuccess() || len(w.core.waiting.pods) != 0 {
+		t.Errorf("%v, %d wait", status, len(w.core.waiting.pods))
 	}
 }

@@ -49,7 +49,7 @@ type member struct {
 //
 // A scheduler that stands by does so too: a pod is ended as it was read, so that of several one ends it.
 type gangs struct {
-	*core
+	core   *core
 	client clientset.Interface
 	events func() events.EventRecorderLogger
 	// pods are those of a namespace that have not ended, as the API server told them last.
@@ -79,7 +79,7 @@ func (g *gangs) run(ctx context.Context, every time.Duration) {
 
 // look deals with each loss once. What fails is tried again the next time.
 func (g *gangs) look(ctx context.Context) {
-	if g.ready() != nil {
+	if g.core.ready() != nil {
 		return
 	}
 	for _, l := range g.losses() {
@@ -95,10 +95,10 @@ func (g *gangs) look(ctx context.Context) {
 
 // losses are those that are not dealt with, in the order of their UIDs.
 func (g *gangs) losses() []loss {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.core.mu.Lock()
+	defer g.core.mu.Unlock()
 	told, todo := map[string]bool{}, []loss{}
-	for node, list := range g.ending {
+	for node, list := range g.core.ending {
 		for _, e := range list {
 			told[e.PodUID] = true
 			if !g.done[e.PodUID] {
@@ -110,7 +110,7 @@ func (g *gangs) losses() []loss {
 		g.done = map[string]bool{}
 	}
 	maps.DeleteFunc(g.done, func(uid string, _ bool) bool { return !told[uid] })
-	maps.DeleteFunc(g.left, func(_ types.UID, m member) bool { return g.now().Sub(m.gone) > leftFor })
+	maps.DeleteFunc(g.core.left, func(_ types.UID, m member) bool { return g.core.now().Sub(m.gone) > leftFor })
 	slices.SortFunc(todo, func(a, b loss) int { return cmp.Or(cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.node, b.node)) })
 	return todo
 }
@@ -164,9 +164,9 @@ func (g *gangs) groupOf(l loss, pods []*corev1.Pod) (types.NamespacedName, error
 		}
 		return types.NamespacedName{Namespace: p.Namespace, Name: groupName(p)}, nil
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if m := g.left[types.UID(l.PodUID)]; m.node == l.node && m.group.Namespace == l.Namespace {
+	g.core.mu.Lock()
+	defer g.core.mu.Unlock()
+	if m := g.core.left[types.UID(l.PodUID)]; m.node == l.node && m.group.Namespace == l.Namespace {
 		return m.group, nil
 	}
 	return types.NamespacedName{}, nil
@@ -204,7 +204,7 @@ func (g *gangs) end(ctx context.Context, p *corev1.Pod, group types.NamespacedNa
 		reason = strings.ToValidUTF8(reason[:mostReason], "") + "..."
 	}
 	why := fmt.Sprintf("it ends with its gang %s: pod %s on node %s was ended for a faulty GPU: %s", group.Name, l.Pod, l.node, reason)
-	if err := disrupt(ctx, g.client, p, p.ResourceVersion, gangFault, Name+": "+why, g.now()); err != nil {
+	if err := disrupt(ctx, g.client, p, p.ResourceVersion, gangFault, Name+": "+why, g.core.now()); err != nil {
 		return err
 	}
 	klog.FromContext(ctx).Info("Ended a pod whose gang lost another to a faulty GPU", "pod", klog.KObj(p), "podGroup", klog.KRef(group.Namespace, group.Name), "lost", klog.KRef(l.Namespace, l.Pod), "node", l.node)

@@ -139,12 +139,12 @@ func gangOfAtLeast(n int32) *schedulingv1beta1.PodGroup {
 func (w *world) tell(node, pod string) {
 	w.Helper()
 	status := gpunode.Status{Ending: []gpunode.Ending{{PodUID: "uid-" + pod, Namespace: "ns", Pod: pod, Reason: "GPU X is lost", Since: faultTime.Format(time.RFC3339)}}}
-	w.gpuNodes(w.Context()).OnAdd(asKept(w, map[string]any{"metadata": map[string]string{"name": node}, "status": status}), false)
+	w.core.gpuNodes(w.Context()).OnAdd(asKept(w, map[string]any{"metadata": map[string]string{"name": node}, "status": status}), false)
 }
 
 // leaves takes a pod out of the cluster, as its deletion does.
 func (w *world) leaves(a *gangAPI, name string) {
-	w.pods().OnDelete(a.pods[name])
+	w.core.pods().OnDelete(a.pods[name])
 	delete(a.pods, name)
 }
 
@@ -217,7 +217,7 @@ func TestAGangIsTriedAgain(t *testing.T) {
 	w.tell("n0", "train-0")
 	g.look(t.Context())
 	w.report(0)
-	w.gpuNodes(t.Context()).OnAdd(asKept(t, map[string]any{"metadata": map[string]any{"name": "n0"}}), false)
+	w.core.gpuNodes(t.Context()).OnAdd(asKept(t, map[string]any{"metadata": map[string]any{"name": "n0"}}), false)
 	w.leaves(a, "train-0")
 	g.look(t.Context())
 	if len(a.ended) != 0 {

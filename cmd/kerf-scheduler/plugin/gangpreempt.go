@@ -54,9 +54,9 @@ func (p *Plugin) preemptGang(ctx context.Context, group fwk.PodGroupInfo, wants 
 		}
 	}
 	slices.Sort(names)
-	p.mu.Lock()
-	victims, coming := p.books.GangVictims(wants, names, candidates, going, p.now())
-	p.mu.Unlock()
+	p.core.mu.Lock()
+	victims, coming := p.core.books.GangVictims(wants, names, candidates, going, p.core.now())
+	p.core.mu.Unlock()
 	if coming {
 		return &fwk.PodGroupPostFilterResult{NominatingInfos: nominated(gang)}, fwk.NewStatus(fwk.Success, "pods are giving way")
 	}
@@ -86,9 +86,9 @@ func (p *Plugin) tryWithout(ctx context.Context, leave []*corev1.Pod, going []st
 		return nil, fwk.AsStatus(err)
 	}
 	think := func(uids []string) {
-		p.mu.Lock()
-		p.books.Without(uids)
-		p.mu.Unlock()
+		p.core.mu.Lock()
+		p.core.books.Without(uids)
+		p.core.mu.Unlock()
 	}
 	defer func() {
 		think(nil)

@@ -64,7 +64,7 @@ func TestGangPreempts(t *testing.T) {
 		"elsewhere":              {func(_ *world, g []*corev1.Pod) { g[0].Spec.NodeSelector = map[string]string{"rack": "z"} }, nil, nil, fwk.UnschedulableAndUnresolvable},
 		"they go already": {func(w *world, _ []*corev1.Pod) {
 			for _, uid := range []string{"uid-a", "uid-d"} {
-				w.books.Gone(uid, w.clock)
+				w.core.books.Gone(uid, w.clock)
 			}
 		}, nil, nil, fwk.Success},
 	} {
@@ -79,7 +79,7 @@ func TestGangPreempts(t *testing.T) {
 					p.Spec.Priority, p.Spec.NodeName = &low, node.name
 					holds[i].uid = string(p.UID)
 					want, _, _ := wantOf(p)
-					w.books.Pod(podspec.Convert(p), want, w.clock)
+					w.core.books.Pod(podspec.Convert(p), want, w.clock)
 					node.pods = append(node.pods, podInfo{pod: p})
 				}
 				w.report(n, holds...)
@@ -99,7 +99,7 @@ func TestGangPreempts(t *testing.T) {
 					want, _, _ := wantOf(p)
 					wants = append(wants, want)
 				}
-				if text := w.books.ExplainGang(wants, w.clock); text != "" || !w.handle.mutable.open || len(w.handle.mutable.removed) != 2 {
+				if text := w.core.books.ExplainGang(wants, w.clock); text != "" || !w.handle.mutable.open || len(w.handle.mutable.removed) != 2 {
 					t.Errorf("asked while %q, %+v", text, w.handle.mutable)
 				}
 				return &fwk.PodGroupAssignments{ProposedAssignments: []fwk.ProposedAssignment{proposed{pod: gang[0], node: "n0"}, proposed{pod: gang[1], node: "n1"}}}, tc.schedule
@@ -111,7 +111,7 @@ func TestGangPreempts(t *testing.T) {
 			if w.handle.mutable.open || asked > 1 {
 				t.Errorf("left open: %t, asked %d times", w.handle.mutable.open, asked)
 			}
-			if v := w.books.Fit(w.wanted(gang[0]), "n0", w.clock); v.Reason == scheduler.Fits {
+			if v := w.core.books.Fit(w.wanted(gang[0]), "n0", w.clock); v.Reason == scheduler.Fits {
 				t.Error("who was thought away is still away")
 			}
 		})

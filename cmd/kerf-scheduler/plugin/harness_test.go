@@ -319,7 +319,7 @@ func (w *world) reportWith(node int, unplaced []gpunode.Unplaced, claims ...clai
 	}
 	s.Fingerprint = gpunode.Fingerprint(s.Claims)
 	name := fmt.Sprintf("n%d", node)
-	w.change(name, func() { w.books.Report(name, s) })
+	w.core.change(name, func() { w.core.books.Report(name, s) })
 }
 
 // podOf asks for so many GiB; 0 asks for nothing.
@@ -333,8 +333,8 @@ func podOf(name string, n int) *corev1.Pod {
 
 // told are the events that were written, with those that wait.
 func (w *world) told() []string {
-	for len(w.pacer.queue) > 0 {
-		one := <-w.pacer.queue
+	for len(w.core.pacer.queue) > 0 {
+		one := <-w.core.pacer.queue
 		one.write()
 	}
 	return w.handle.events.said

@@ -30,13 +30,13 @@ type lastGood struct{ owned }
 func (l lastGood) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	l.mu.Lock()
-	hash, leads, refused := l.rules, l.leads(), l.refusal != nil
-	data := make(map[string]string, len(l.files))
-	for _, f := range l.files {
+	l.core.mu.Lock()
+	hash, leads, refused := l.core.rules, l.leads(), l.core.refusal != nil
+	data := make(map[string]string, len(l.core.files))
+	for _, f := range l.core.files {
 		data[f.Name] = string(f.Data)
 	}
-	l.mu.Unlock()
+	l.core.mu.Unlock()
 	switch {
 	case hash == "" && refused:
 		return l.restore(ctx)
@@ -62,13 +62,13 @@ func (l lastGood) restore(ctx context.Context) error {
 	case found.Err != nil:
 		return found.Err
 	}
-	l.put(ctx, found, true)
+	l.core.put(ctx, found, true)
 	return nil
 }
 
 // owned is a ConfigMap whose data are the leading scheduler's, and nobody else's.
 type owned struct {
-	*core
+	core            *core
 	client          clientset.Interface
 	namespace, name string
 	// me is how a lease names this scheduler, up to a part that is chosen at random.
@@ -86,7 +86,7 @@ func (o owned) String() string { return "configmap " + o.namespace + "/" + o.nam
 
 // leads is asked with mu held. A scheduler that stands by writes nothing, so that one that is late does not take back what the
 // leader wrote.
-func (o owned) leads() bool { return !o.elected || strings.HasPrefix(o.leader, o.me) }
+func (o owned) leads() bool { return !o.core.elected || strings.HasPrefix(o.core.leader, o.me) }
 
 func (o owned) read(ctx context.Context) (*corev1.ConfigMap, error) {
 	m, err := o.client.CoreV1().ConfigMaps(o.namespace).Get(ctx, o.name, metav1.GetOptions{})

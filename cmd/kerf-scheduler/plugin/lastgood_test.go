@@ -59,11 +59,11 @@ func TestStartOnABadDocument(t *testing.T) {
 				t.Fatal(err)
 			}
 			var told []string
-			w.event = func(note string) { told = append(told, note) }
+			w.core.event = func(note string) { told = append(told, note) }
 			starting := true
-			w.synced = append(w.synced, func() bool { return !starting })
-			seen := w.configure(t.Context(), Args{SharingConfig: file})
-			if w.tellRefusal(); len(told) != 0 {
+			w.core.synced = append(w.core.synced, func() bool { return !starting })
+			seen := w.core.configure(t.Context(), Args{SharingConfig: file})
+			if w.core.tellRefusal(); len(told) != 0 {
 				t.Errorf("told before events are heard: %q", told)
 			}
 			starting = false
@@ -72,7 +72,7 @@ func TestStartOnABadDocument(t *testing.T) {
 				t.Fatalf("the copy is found: %v", err)
 			}
 			for range 2 {
-				w.tellRefusal()
+				w.core.tellRefusal()
 			}
 			stays := "no earlier one is known"
 			if tt.found {
@@ -95,7 +95,7 @@ func TestStartOnABadDocument(t *testing.T) {
 			if mended.Err != nil || seen == mended.Hash {
 				t.Fatal(mended.Err)
 			}
-			w.take(t.Context(), mended)
+			w.core.take(t.Context(), mended)
 			w.cycle(p)
 			err := l.look(t.Context())
 			if tt.missing {

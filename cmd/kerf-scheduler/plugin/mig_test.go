@@ -19,7 +19,7 @@ import (
 
 // cutNode has a node with one GPU in MIG mode, which gives 1g.10gb and 7g.80gb.
 func (w *world) cutNode(name string) {
-	w.nodes().OnAdd(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
+	w.core.nodes().OnAdd(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("512Gi"),
 		"kerf.dev/mig-1g.10gb": resource.MustParse("7"), "kerf.dev/mig-7g.80gb": resource.MustParse("1"),
 	}}}, true)
@@ -30,9 +30,9 @@ func (w *world) cutNode(name string) {
 			{Name: "7g.80gb", Compute: 7, MemoryBytes: 80 * gib, Most: 1, Size: 8, Starts: []int{0}},
 		}},
 	}}, Fingerprint: gpunode.Fingerprint(nil)}
-	w.change(name, func() {
-		w.books.Report(name, s)
-		w.books.Heartbeat(name, w.clock, 40*time.Second, w.clock)
+	w.core.change(name, func() {
+		w.core.books.Report(name, s)
+		w.core.books.Heartbeat(name, w.clock, 40*time.Second, w.clock)
 	})
 }
 

@@ -40,9 +40,9 @@ func (p *Plugin) choose(ctx context.Context, state fwk.CycleState, c *cycle, pod
 	if !ok || state.IsPodGroupSchedulingCycle() || pod.Status.NominatedNodeName != "" || len(p.handle.Extenders()) > 0 {
 		return nil
 	}
-	p.mu.Lock()
-	candidates := p.books.Candidates(c.want, freeOf(nodes), p.now())
-	p.mu.Unlock()
+	p.core.mu.Lock()
+	candidates := p.core.books.Candidates(c.want, freeOf(nodes), p.core.now())
+	p.core.mu.Unlock()
 	room := len(candidates)
 	if room == 0 {
 		return nil

@@ -97,7 +97,7 @@ type core struct {
 
 // Plugin is the plugin of one profile.
 type Plugin struct {
-	*core
+	core   *core
 	handle fwk.Handle
 	// domains are the labels that a gang is to be kept within.
 	domains []string

@@ -67,7 +67,7 @@ func TestMistakesAreSaidInOneLine(t *testing.T) {
 func TestNothingIsDecidedBeforeTheStartIsRead(t *testing.T) {
 	w := newWorld(t, 1)
 	read := false
-	w.synced = []func() bool{func() bool { return read }}
+	w.core.synced = []func() bool{func() bool { return read }}
 	if _, status := w.PreFilter(t.Context(), newState(), podOf("p", 1), nil); !errors.Is(status.AsError(), errStart) {
 		t.Errorf("%v", status)
 	}
@@ -105,7 +105,7 @@ func TestPreFilterExtensions(t *testing.T) {
 	victim, mate, other := podOf("victim", 60), podOf("mate", 60), podOf("nominated", 60)
 	for _, p := range []*corev1.Pod{victim, mate} {
 		p.Spec.NodeName = "n0"
-		w.pods().OnAdd(p, false)
+		w.core.pods().OnAdd(p, false)
 	}
 	w.report(0, claim{"uid-victim", 0, 60}, claim{"uid-mate", 1, 60})
 	p, node := podOf("p", 40), nodeInfo{name: "n0"}
@@ -230,15 +230,15 @@ func TestWaitingPodsAreWoken(t *testing.T) {
 	}
 	// Annotations say which GPUs it wants.
 	w.PostFilter(t.Context(), s, p, nil)
-	w.pods().OnUpdate(p, p)
+	w.core.pods().OnUpdate(p, p)
 	changed := p.DeepCopy()
 	changed.Annotations = map[string]string{"kerf.dev/gpu-model": "H100"}
-	w.pods().OnUpdate(p, changed)
+	w.core.pods().OnUpdate(p, changed)
 	if len(w.handle.woken) != 2 {
 		t.Errorf("after a change of annotations: %v", w.handle.woken)
 	}
-	w.pods().OnDelete(p)
-	if len(w.waiting.pods) != 0 {
+	w.core.pods().OnDelete(p)
+	if len(w.core.waiting.pods) != 0 {
 		t.Error("a pod that is gone waits")
 	}
 }
@@ -283,7 +283,7 @@ func TestConfigIsReadAgain(t *testing.T) {
 	}
 	registry := metrics.NewKubeRegistry()
 	var err error
-	if w.shown, err = newConfigMetrics(registry.Register); err != nil {
+	if w.core.shown, err = newConfigMetrics(registry.Register); err != nil {
 		t.Fatal(err)
 	}
 	// says requires that the document in force, and how many were refused, can be asked for.
@@ -298,14 +298,14 @@ func TestConfigIsReadAgain(t *testing.T) {
 	}
 	args := Args{SharingConfig: file}
 	write(fmt.Sprintf(doc, "30GiB"))
-	if w.configure(t.Context(), args); w.refusal != nil || !fits() {
-		t.Fatalf("%v, fits %t", w.refusal, fits())
+	if w.core.configure(t.Context(), args); w.core.refusal != nil || !fits() {
+		t.Fatalf("%v, fits %t", w.core.refusal, fits())
 	}
 	says(fmt.Sprintf(doc, "30GiB"), 0)
 	write("nonsense")
-	w.running.Go(func() { w.reread(t.Context(), args, nil, time.Millisecond, "") })
+	w.core.running.Go(func() { w.core.reread(t.Context(), args, nil, time.Millisecond, "") })
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
-		if n, err := testutil.GetCounterMetricValue(w.shown.errors); err != nil || time.Now().After(deadline) {
+		if n, err := testutil.GetCounterMetricValue(w.core.shown.errors); err != nil || time.Now().After(deadline) {
 			t.Fatalf("%v documents refused, %v", n, err)
 		} else if n > 0 {
 			break
@@ -376,7 +376,7 @@ func TestPreemption(t *testing.T) {
 			small := []fwk.PodInfo{victim("a", "n0", 30, low), victim("b", "n0", 30, low), victim("kept", "n0", 79, high)}
 			large := []fwk.PodInfo{victim("large", "n1", 60, low), victim("mighty", "n1", 79, high)}
 			for _, info := range append(append([]fwk.PodInfo{}, small...), large...) {
-				w.pods().OnAdd(info.GetPod(), false)
+				w.core.pods().OnAdd(info.GetPod(), false)
 			}
 			w.report(0, claim{"uid-a", 0, 30}, claim{"uid-b", 0, 30}, claim{"uid-kept", 1, 79})
 			w.report(1, claim{"uid-large", 0, 60}, claim{"uid-mighty", 1, 79})
@@ -402,7 +402,7 @@ func TestPreemption(t *testing.T) {
 			if !status.IsSuccess() || result.NominatedNodeName == "" || len(w.handle.events.said) != len(tt.evicted) {
 				t.Errorf("%v, %+v, events %q", status, result, w.handle.events.said)
 			}
-			if _, waits := w.waiting.pods[p.UID]; !waits {
+			if _, waits := w.core.waiting.pods[p.UID]; !waits {
 				t.Error("nothing has it tried again when they are gone")
 			}
 		})

@@ -72,16 +72,16 @@ func (p *Plugin) preempt(ctx context.Context, state fwk.CycleState, c *cycle, po
 func (p *Plugin) sacrifice(ctx context.Context, c *cycle, node fwk.NodeInfo) *sacrifice {
 	var candidates []scheduler.Victim
 	pods := map[string]*corev1.Pod{}
-	now := p.now()
+	now := p.core.now()
 	for _, info := range node.GetPods() {
 		pod := info.GetPod()
 		v := p.victim(ctx, pod)
 		candidates = append(candidates, v)
 		pods[v.UID] = pod
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := &sacrifice{node: node, victims: p.books.Victims(c.want, node.Node().Name, candidates, now)}
+	p.core.mu.Lock()
+	defer p.core.mu.Unlock()
+	s := &sacrifice{node: node, victims: p.core.books.Victims(c.want, node.Node().Name, candidates, now)}
 	for _, v := range s.victims {
 		s.pods = append(s.pods, pods[v.UID])
 	}
@@ -98,7 +98,7 @@ func (p *Plugin) victim(ctx context.Context, pod *corev1.Pod) scheduler.Victim {
 		v.Priority = *pod.Spec.Priority
 	}
 	if pod.Status.StartTime != nil {
-		v.Cost = max(0, int64(p.now().Sub(pod.Status.StartTime.Time).Seconds()))
+		v.Cost = max(0, int64(p.core.now().Sub(pod.Status.StartTime.Time).Seconds()))
 	}
 	return v
 }
@@ -141,7 +141,7 @@ func (p *Plugin) evict(ctx context.Context, pod, victim *corev1.Pod, node string
 		return nil
 	}
 	why := fmt.Sprintf("%s: pod %s/%s of higher priority takes its place on node %s", Name, pod.Namespace, pod.Name, node)
-	if err := disrupt(ctx, p.handle.ClientSet(), victim, "", corev1.PodReasonPreemptionByScheduler, why, p.now()); err != nil && !errors.Is(err, errLater) { // another pod of the name
+	if err := disrupt(ctx, p.handle.ClientSet(), victim, "", corev1.PodReasonPreemptionByScheduler, why, p.core.now()); err != nil && !errors.Is(err, errLater) { // another pod of the name
 		return err
 	}
 	klog.FromContext(ctx).Info("A pod gives way", "pod", klog.KObj(victim), "for", klog.KObj(pod), "node", node)

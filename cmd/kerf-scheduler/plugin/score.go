@@ -25,9 +25,9 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *corev1.Pod, n
 		return 0, nil
 	}
 	free := freeCPU(node)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	score := p.books.Score(c.want, node.Node().Name, free, p.now())
+	p.core.mu.Lock()
+	defer p.core.mu.Unlock()
+	score := p.core.books.Score(c.want, node.Node().Name, free, p.core.now())
 	c.scores[node.Node().Name], c.free[node.Node().Name] = score, free
 	return score, nil
 }

@@ -16,7 +16,7 @@ func (n *Node) Cut(have []mig.Occupancy) {
 	c := n.cuts()
 	n.instances, n.GPUs = slices.Clone(have), make([]Milli, len(have))
 	for g, o := range have {
-		n.GPUs[g] = (Milli(n.Table.Free(o).Count())*WholeGPU + Milli(c.Axis()) - 1) / Milli(c.Axis())
+		n.GPUs[g] = (Milli(n.Table.Free(o).Count())*WholeGPU + Milli(c.table.Axis()) - 1) / Milli(c.table.Axis())
 	}
 }
 

@@ -18,7 +18,7 @@ type Starter interface {
 
 // cut is what is known of the GPUs that a table is of.
 type cut struct {
-	*mig.Table
+	table    *mig.Table
 	profiles []mig.Profile
 	// found has the index of the profile for each way to ask for one, -1 for none.
 	found map[Shape]int
@@ -29,7 +29,7 @@ type cut struct {
 // cut is made when it is first needed; nodes of a cluster share those of equal tables.
 func (n *Node) cuts() *cut {
 	if n.geometry == nil {
-		n.geometry = &cut{Table: n.Table, profiles: n.Table.Profiles(), found: map[Shape]int{}}
+		n.geometry = &cut{table: n.Table, profiles: n.Table.Profiles(), found: map[Shape]int{}}
 	}
 	return n.geometry
 }
@@ -66,7 +66,7 @@ func (n *Node) instance(s Shape) (mig.Profile, bool) {
 
 func (c *cut) find(s Shape) int {
 	if s.Profile != "" {
-		p, err := c.Lookup("profile", s.Profile)
+		p, err := c.table.Lookup("profile", s.Profile)
 		if err != nil {
 			return -1
 		}
@@ -74,13 +74,13 @@ func (c *cut) find(s Shape) int {
 	}
 	return slices.IndexFunc(c.profiles, func(p mig.Profile) bool {
 		w, err := mig.ParseWish("profile", p.Name)
-		return err == nil && w.Attribute == "" && p.Memory >= s.GPUMemory && Milli(p.Compute)*WholeGPU >= s.Share*Milli(c.Compute())
+		return err == nil && w.Attribute == "" && p.Memory >= s.GPUMemory && Milli(p.Compute)*WholeGPU >= s.Share*Milli(c.table.Compute())
 	})
 }
 
 // booked is an instance's part of its GPU.
 func (c *cut) booked(p mig.Profile) Milli {
-	return (Milli(p.Size)*WholeGPU + Milli(c.Axis()) - 1) / Milli(c.Axis())
+	return (Milli(p.Size)*WholeGPU + Milli(c.table.Axis()) - 1) / Milli(c.table.Axis())
 }
 
 // room is whether the GPU, with that much free, takes what the shape asks for, as the node books it.
