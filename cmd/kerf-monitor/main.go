@@ -16,9 +16,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"syscall"
-	"time"
-
-	"github.com/kerf-gpu/kerf/internal/process"
 )
 
 // version is set by the linker.
@@ -36,13 +33,6 @@ const memory = 56 << 20
 // hundredths of one; with more the runtime wakes threads for each reader and each answer of the driver, to look for work that
 // another has done meanwhile. A call that hangs in the driver takes none.
 const processors = 1
-
-const (
-	// slack is how much later than it asked to be a thread may be woken: little beside the shortest interval of samples.
-	slack = time.Millisecond
-	// relaxed, in the environment, says that this program has started itself again for that.
-	relaxed = "KERF_MONITOR_RELAXED"
-)
 
 func main() {
 	relax()
@@ -65,25 +55,4 @@ func main() {
 		fmt.Fprintln(os.Stderr, "kerf-monitor:", err)
 		os.Exit(1)
 	}
-}
-
-// relax has the threads of this program woken together: it starts itself again for that, once. Without, it only costs more.
-func relax() {
-	if os.Getenv(relaxed) != "" {
-		return
-	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if better, err := process.RelaxTimers(slack); better && err == nil {
-		_ = again(relaxed + "=true")
-	}
-}
-
-// again starts this very program again in its place, as it was started, with more in its environment; it returns only an error.
-func again(more ...string) error {
-	env := append(os.Environ(), more...)
-	if path, err := os.Executable(); err == nil {
-		_ = syscall.Exec(path, os.Args, env) //nolint:gosec // itself; it is called by its name
-	}
-	return syscall.Exec("/proc/self/exe", os.Args, env) //nolint:gosec // also where its file is gone
 }

@@ -88,6 +88,11 @@ var layers = []layer{
 	{"monitor/exposition/...", "what is scraped is made of the collector's snapshots", []string{"sharing", "monitor/attribution", "monitor/collect"}},
 	{"monitor/stream/...", "the stream is made of the collector's snapshots", []string{"sharing", "api/...", "internal/serve/...", "monitor/attribution", "monitor/collect"}},
 
+	{"monitor/source/...", "a source asks the driver's libraries, NVML and DCGM, through their doors, and says what it read in the collector's words",
+		[]string{"sharing", "internal/dcgm", "internal/nvml", "internal/quiet", "monitor/attribution", "monitor/collect"}},
+	{"monitor/service/...", "the monitor joins sources, the agent's grants and collector, and serves its snapshots",
+		[]string{"sharing", "api/...", "internal/cgroup", "internal/nodeclient", "internal/process", "internal/quiet", "internal/serve/...", "monitor/*"}},
+
 	{"sharing/node/gpunode/...", "what the cluster is told is made of the runtime's books", []string{"api/...", "sharing", "sharing/config", "sharing/config/change", "sharing/node"}},
 	{"sharing/node/metrics/...", "the metrics are made of the same picture that the node API gives", []string{"sharing", "api/..."}},
 	{"sharing/node/options/...", "the agent's flags are values that each of its parts can read", []string{"sharing", "sharing/caps", "sharing/doctor", "internal/failpoint", "internal/process"}},
@@ -131,6 +136,9 @@ type door struct {
 
 var doors = []door{
 	{module + "/hooks/oci/client", "what asks the agent is the hook program's alone", []string{"cmd/kerf-hook"}},
+	{module + "/internal/dcgm", "what may crash in DCGM's library is kept to the one program that can do without it", []string{"monitor/source"}},
+	{module + "/monitor/source", "what may crash in DCGM's library is kept to the one program that can do without it", []string{"monitor/service", "cmd/kerf-monitor"}},
+	{module + "/monitor/service", "the monitor is a program of its own", []string{"cmd/kerf-monitor"}},
 	{module + "/internal/cli", "a command line belongs to its program, and to experiments that extend it", []string{"cmd/kerf", "internal/cli/...", "lab/...", "test/clitest"}},
 	{"github.com/containerd/containerd", "containerd has one door", []string{"internal/containerd/...", "test/*"}},
 	{"github.com/containerd/errdefs", "containerd has one door", []string{"internal/containerd/..."}},
@@ -157,7 +165,7 @@ var doors = []door{
 		[]string{"api/...", "internal/serve/...", "internal/nodeclient/...", "sharing/node/nodeserver/...", "monitor/stream/...", "deviceplugin/...", "internal/kubelet/...", "internal/containerd/...", "cmd/*", "test/*"}},
 	{"google.golang.org/protobuf", "protobuf is how the node API travels; what decides does not know that it travels",
 		[]string{"api/...", "internal/nodeclient/...", "internal/cli/...", "internal/present/...", "sharing/node/nodeserver/...", "monitor/stream/...", "cmd/*", "test/*"}},
-	{"github.com/prometheus/client_golang", "metrics are made where what they tell is known, and served by a program", []string{"sharing/node/metrics/...", "internal/serve/servemetrics", "monitor/exposition/...", "sharing/node/agent/...", "cmd/*"}},
+	{"github.com/prometheus/client_golang", "metrics are made where what they tell is known, and served by a program", []string{"sharing/node/metrics/...", "internal/serve/servemetrics", "monitor/exposition/...", "monitor/service", "sharing/node/agent/...", "cmd/*"}},
 	{"github.com/prometheus/client_model", "what is scraped of thousands of series is made without a registry", []string{"monitor/exposition/...", "internal/cli/..."}},
 	{"github.com/prometheus/common", "an exposition is read by the command line that shows it", []string{"internal/cli/..."}},
 	{"github.com/spf13/cobra", "command lines belong to programs", []string{"internal/cli/...", "cmd/*", "sim/cmd/*", "lab/experiment", "test/clitest"}},

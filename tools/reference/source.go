@@ -149,7 +149,8 @@ func program(name string) string {
 	switch {
 	case strings.HasPrefix(name, "cmd/kerf-scheduler/"), strings.HasPrefix(name, "sharing/scheduler/"):
 		return "kerf-scheduler"
-	case strings.HasPrefix(name, "monitor/exposition/"), strings.HasPrefix(name, "monitor/collect/"), strings.HasPrefix(name, "cmd/kerf-monitor/"):
+	case strings.HasPrefix(name, "monitor/exposition/"), strings.HasPrefix(name, "monitor/collect/"),
+		strings.HasPrefix(name, "monitor/source/"), strings.HasPrefix(name, "monitor/service/"), strings.HasPrefix(name, "cmd/kerf-monitor/"):
 		return "kerf-monitor"
 	}
 	return "kerf-agent"

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package source
 
 import (
 	"errors"
@@ -14,12 +14,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-const (
-	// quietDir, under the agent's directory, is where the agent asks others to let go of a GPU.
-	quietDir = "quiet"
-	// askedEvery is how often it is looked whether it does, while something is held on GPUs. The agent waits some seconds.
-	askedEvery = 200 * time.Millisecond
-)
+// askedEvery is how often it is looked whether the agent asks for a GPU, while something is held on GPUs. The agent waits
+// some seconds.
+const askedEvery = 200 * time.Millisecond
 
 // errAsked ends what holds GPUs because the agent wants one for itself.
 var errAsked = errors.New("kerf-agent asks for a GPU")

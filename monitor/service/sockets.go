@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package service
 
 import (
 	"errors"
@@ -25,13 +25,13 @@ import (
 
 // listen opens the telemetry socket, for root and one group.
 func (m *monitor) listen() (net.Listener, error) {
-	return listenOn(nodeclient.TelemetryPath(m.dir), 0o660, m.give)
+	return listenOn(nodeclient.TelemetryPath(m.Dir), 0o660, m.give)
 }
 
 // listenForPods opens the socket that containers are given, for everybody: who asks is told by the kernel, and gets its
 // own numbers.
 func (m *monitor) listenForPods() (net.Listener, error) {
-	return listenOn(filepath.Join(m.dir, podFolder, podSocket), 0o666, func(string) error { return nil })
+	return listenOn(filepath.Join(m.Dir, podFolder, podSocket), 0o666, func(string) error { return nil })
 }
 
 // podFolder is what the agent mounts into containers, in its directory, and podSocket what the monitor puts there.
@@ -69,14 +69,14 @@ func listenOn(path string, mode fs.FileMode, give func(path string) error) (net.
 
 // give lets the group have the socket, where there is one.
 func (m *monitor) give(path string) error {
-	g, err := user.LookupGroup(m.group)
+	g, err := user.LookupGroup(m.Group)
 	if err != nil {
-		m.log.Info("only this user may watch the stream", "reason", err.Error())
+		m.Log.Info("only this user may watch the stream", "reason", err.Error())
 		return nil
 	}
 	gid, err := strconv.Atoi(g.Gid)
 	if err != nil {
-		return fmt.Errorf("group %q has no numeric id: %w", m.group, sharing.ErrInvalid)
+		return fmt.Errorf("group %q has no numeric id: %w", m.Group, sharing.ErrInvalid)
 	}
 	return os.Chown(path, -1, gid)
 }

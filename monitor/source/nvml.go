@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package source
 
 import (
 	"cmp"
@@ -34,8 +34,8 @@ const (
 	stockDeadline = 30 * time.Second
 )
 
-// nvmlSource reads GPUs through NVML.
-type nvmlSource struct {
+// NVML reads GPUs through NVML.
+type NVML struct {
 	paths []string
 	// quiet is asked before a GPU is: the agent may be changing its MIG instances.
 	quiet *quiet.Reader
@@ -68,15 +68,16 @@ type nvmlGPU struct {
 	cutAt time.Time
 }
 
-func newNVMLSource(paths []string, quiet *quiet.Reader, log *slog.Logger) *nvmlSource {
-	return &nvmlSource{paths: paths, quiet: quiet, log: log, gpus: map[sharing.GPUID]nvmlGPU{}, told: map[sharing.GPUID]told{}}
+// NewNVML makes a source that looks for NVML's library at paths, and asks quiet before it asks the driver about a GPU.
+func NewNVML(paths []string, quiet *quiet.Reader, log *slog.Logger) *NVML {
+	return &NVML{paths: paths, quiet: quiet, log: log, gpus: map[sharing.GPUID]nvmlGPU{}, told: map[sharing.GPUID]told{}}
 }
 
 // Name implements collect.Source.
-func (s *nvmlSource) Name() string { return "nvml" }
+func (s *NVML) Name() string { return "nvml" }
 
 // Driver implements collect.Source.
-func (s *nvmlSource) Driver() string {
+func (s *NVML) Driver() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lib == nil {
@@ -86,7 +87,7 @@ func (s *nvmlSource) Driver() string {
 }
 
 // GPUs implements collect.Source. A GPU that was seen once stays, and answers with an error when it is lost.
-func (s *nvmlSource) GPUs() []collect.Info {
+func (s *NVML) GPUs() []collect.Info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := make([]collect.Info, 0, len(s.gpus))
@@ -97,8 +98,8 @@ func (s *nvmlSource) GPUs() []collect.Info {
 	return all
 }
 
-// follow uses the driver while there is one, and looks for it while there is none.
-func (s *nvmlSource) follow(ctx context.Context) error {
+// Follow uses the driver while there is one, and looks for it while there is none.
+func (s *NVML) Follow(ctx context.Context) error {
 	said := ""
 	for {
 		err := s.use(ctx)
@@ -118,7 +119,7 @@ func (s *nvmlSource) follow(ctx context.Context) error {
 }
 
 // use opens the driver and takes stock of it, again and again, until it fails or ctx ends.
-func (s *nvmlSource) use(ctx context.Context) (err error) {
+func (s *NVML) use(ctx context.Context) (err error) {
 	// The agent may have to reset a GPU, for which nobody else may have the library open.
 	h := newHolds(s.quiet)
 	defer h.release()
@@ -158,7 +159,7 @@ func (s *nvmlSource) use(ctx context.Context) (err error) {
 	}
 }
 
-func (s *nvmlSource) takeStock(ctx context.Context, lib *nvml.Library) error {
+func (s *NVML) takeStock(ctx context.Context, lib *nvml.Library) error {
 	ctx, cancel := context.WithTimeout(ctx, stockDeadline)
 	defer cancel()
 	// The list is of all GPUs: while one is asked for it is not made, and what was known stays.
@@ -210,7 +211,7 @@ func (s *nvmlSource) takeStock(ctx context.Context, lib *nvml.Library) error {
 }
 
 // changed asks, with few calls, whether there are other GPUs than were found, or others in MIG mode.
-func (s *nvmlSource) changed(ctx context.Context, lib *nvml.Library, found map[sharing.GPUID]nvmlGPU) (bool, error) {
+func (s *NVML) changed(ctx context.Context, lib *nvml.Library, found map[sharing.GPUID]nvmlGPU) (bool, error) {
 	n, err := lib.Count(ctx)
 	if err != nil || n != len(found) {
 		return true, err
@@ -225,7 +226,7 @@ func (s *nvmlSource) changed(ctx context.Context, lib *nvml.Library, found map[s
 }
 
 // lookAtCut finds out where a GPU's MIG instances are.
-func (s *nvmlSource) lookAtCut(ctx context.Context, lib *nvml.Library, g nvmlGPU) nvmlGPU {
+func (s *NVML) lookAtCut(ctx context.Context, lib *nvml.Library, g nvmlGPU) nvmlGPU {
 	var err error
 	if s.profiles[g.info.UUID] == nil {
 		s.profiles[g.info.UUID], err = lib.MIGProfiles(ctx, g.info.UUID)
@@ -244,7 +245,7 @@ func (s *nvmlSource) lookAtCut(ctx context.Context, lib *nvml.Library, g nvmlGPU
 }
 
 // Read implements collect.Source.
-func (s *nvmlSource) Read(ctx context.Context, gpu collect.Info) collect.Reading {
+func (s *NVML) Read(ctx context.Context, gpu collect.Info) collect.Reading {
 	return s.read(ctx, gpu, elsewhere{})
 }
 
@@ -253,7 +254,7 @@ func (s *nvmlSource) Read(ctx context.Context, gpu collect.Info) collect.Reading
 type elsewhere struct{ better, rest map[collect.Field]float64 }
 
 // read asks for what is not known better.
-func (s *nvmlSource) read(ctx context.Context, gpu collect.Info, known elsewhere) collect.Reading {
+func (s *NVML) read(ctx context.Context, gpu collect.Info, known elsewhere) collect.Reading {
 	s.mu.Lock()
 	lib, g, last := s.lib, s.gpus[gpu.UUID], s.told[gpu.UUID]
 	s.mu.Unlock()
@@ -292,7 +293,7 @@ func (s *nvmlSource) read(ctx context.Context, gpu collect.Info, known elsewhere
 }
 
 // forget drops what was told of a GPU, and where its MIG instances are.
-func (s *nvmlSource) forget(id sharing.GPUID) {
+func (s *NVML) forget(id sharing.GPUID) {
 	s.mu.Lock()
 	delete(s.told, id)
 	s.mu.Unlock()
@@ -300,7 +301,7 @@ func (s *nvmlSource) forget(id sharing.GPUID) {
 }
 
 // recut has it looked anew where a GPU's MIG instances are, when stock is taken next.
-func (s *nvmlSource) recut(id sharing.GPUID) {
+func (s *NVML) recut(id sharing.GPUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if g, ok := s.gpus[id]; ok {

@@ -1,7 +1,13 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package service is kerf-monitor: it samples GPUs once per interval, joins the samples with the agent's grants, and
+// serves the result to Prometheus and to streams.
+//
+// Promised: it only reads. Each listener has its own bounds, and a container is told of its own use alone.
+//
+// Not promised: that grants are told while the agent is away. Those that it told of last are used, and marked so.
+package service
 
 import (
 	"context"
@@ -27,15 +33,47 @@ import (
 	"github.com/kerf-gpu/kerf/internal/serve/servemetrics"
 	"github.com/kerf-gpu/kerf/monitor/collect"
 	"github.com/kerf-gpu/kerf/monitor/exposition"
+	"github.com/kerf-gpu/kerf/monitor/source"
 	"github.com/kerf-gpu/kerf/monitor/stream"
 )
 
-// monitor is one run of the program.
-type monitor struct {
-	settings
-	log   *slog.Logger
-	again func() error
+// quietDir, under the agent's directory, is where the agent asks others to let go of a GPU.
+const quietDir = "quiet"
+
+// Options are what the monitor's flags say, checked.
+type Options struct {
+	// Dir is the absolute path of the directory of the agent's sockets.
+	Dir string
+	// Group may watch the stream, besides root.
+	Group string
+	// HTTP is the TCP address of /metrics and /healthz; empty for none.
+	HTTP string
+	// NodeName is the label hostname of the DCGM_FI_* series.
+	NodeName string
+	// Version is the program's.
+	Version string
+	// Interval is the time between two samples.
+	Interval time.Duration
+	// HostCgroups says that this is a container, from which the machine's cgroups are to be seen.
+	HostCgroups bool
+	// Libraries are the paths at which NVML's library is looked for.
+	Libraries []string
+	// DCGM says whether DCGM is used where its library is found, by the host engine DCGMEngine (see source.NewDCGM).
+	DCGM       bool
+	DCGMEngine string
+	// Fields are the DCGM_FI_* series to tell; all if there is none. Others are fields that the monitor does not have.
+	Fields []collect.FieldInfo
+	Others []string
+	Log    *slog.Logger
+	// Again starts this very program again in its place; it returns only an error.
+	Again func() error
 }
+
+// Run samples and serves until ctx ends.
+func Run(ctx context.Context, o Options) error { return (&monitor{o}).run(ctx) }
+
+// monitor is one run of the program.
+type monitor struct{ Options }
 
 // processes finds out whose processes are.
 type processes struct {
@@ -54,13 +92,13 @@ func (m *monitor) joinHost() error {
 	if err != nil || !moved {
 		return err
 	}
-	m.log.Info("starting again in the host's cgroup namespace")
-	return fmt.Errorf("start again in the host's cgroup namespace: %w", m.again())
+	m.Log.Info("starting again in the host's cgroup namespace")
+	return fmt.Errorf("start again in the host's cgroup namespace: %w", m.Again())
 }
 
-// run samples and serves until ctx ends.
+// run is Run.
 func (m *monitor) run(ctx context.Context) error {
-	if m.hostCgroups {
+	if m.HostCgroups {
 		if err := m.joinHost(); err != nil {
 			return fmt.Errorf("--host-cgroups: %w", err)
 		}
@@ -79,18 +117,18 @@ func (m *monitor) run(ctx context.Context) error {
 	}
 	defer func() {
 		if err := deaths.Close(); err != nil {
-			m.log.Warn("the watch of processes did not close", "error", err.Error())
+			m.Log.Warn("the watch of processes did not close", "error", err.Error())
 		}
 	}()
-	if len(m.others) > 0 {
-		m.log.Warn("fields that this monitor does not have are left out", "fields", m.others)
+	if len(m.Others) > 0 {
+		m.Log.Warn("fields that this monitor does not have are left out", "fields", m.Others)
 	}
 	var web net.Listener
-	if m.http != "" {
-		if web, err = net.Listen("tcp", m.http); err != nil {
-			return fmt.Errorf("--http %q: %w", m.http, err)
+	if m.HTTP != "" {
+		if web, err = net.Listen("tcp", m.HTTP); err != nil {
+			return fmt.Errorf("--http %q: %w", m.HTTP, err)
 		}
-		m.log.Info("serving metrics", "address", web.Addr().String())
+		m.Log.Info("serving metrics", "address", web.Addr().String())
 	}
 	unix, err := m.listen()
 	var pods net.Listener
@@ -105,27 +143,27 @@ func (m *monitor) run(ctx context.Context) error {
 		}
 		return err
 	}
-	others := quiet.Dir(filepath.Join(m.dir, quietDir))
+	others := quiet.Dir(filepath.Join(m.Dir, quietDir))
 	if err := os.MkdirAll(string(others), 0o700); err != nil { // it has to be there before the agent asks
-		m.log.Warn("kerf-agent cannot ask this monitor to let go of a GPU", "error", err.Error())
+		m.Log.Warn("kerf-agent cannot ask this monitor to let go of a GPU", "error", err.Error())
 	}
 	reader := others.Reader()
 	defer func() {
 		if err := reader.Close(); err != nil {
-			m.log.Warn("the locks of GPUs did not close", "error", err.Error())
+			m.Log.Warn("the locks of GPUs did not close", "error", err.Error())
 		}
 	}()
-	hub, books, nvml := collect.NewHub(), newBooks(m.log), newNVMLSource(m.libraries, reader, m.log)
+	hub, grants, nvml := collect.NewHub(), newGrants(m.Log), source.NewNVML(m.Libraries, reader, m.Log)
 	g, ctx := errgroup.WithContext(ctx)
-	var source collect.Source = nvml
-	if m.dcgm {
-		d := newDCGMSource(nvml, m.interval, m.dcgmEngine, m.log)
-		g.Go(func() error { return d.stream(ctx) })
-		source = d
+	var gpus collect.Source = nvml
+	if m.DCGM {
+		d := source.NewDCGM(nvml, m.Interval, m.DCGMEngine, m.Log)
+		g.Go(func() error { return d.Stream(ctx) })
+		gpus = d
 	}
-	c := collect.New(collect.Options{Source: source, Grants: books, Processes: processes{deaths, hierarchy}, Hub: hub, Log: m.log, Interval: m.interval})
-	g.Go(func() error { return nvml.follow(ctx) })
-	g.Go(func() error { return books.follow(ctx, m.dir) })
+	c := collect.New(collect.Options{Source: gpus, Grants: grants, Processes: processes{deaths, hierarchy}, Hub: hub, Log: m.Log, Interval: m.Interval})
+	g.Go(func() error { return nvml.Follow(ctx) })
+	g.Go(func() error { return grants.follow(ctx, m.Dir) })
 	g.Go(func() error { return c.Run(ctx) })
 	if web != nil {
 		g.Go(func() error { return m.serveHTTP(ctx, shares[shareWeb].Listen(web, serve.Rules{}), shares, hub) })
@@ -142,12 +180,12 @@ func (m *monitor) run(ctx context.Context) error {
 func (m *monitor) serveHTTP(ctx context.Context, web *serve.Listener, shares map[string]*serve.Share, hub *collect.Hub) error {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(servemetrics.New(shares), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
-	all := exposition.Beside(exposition.New(exposition.Options{Latest: hub.Latest, Version: version, Hostname: m.nodeName, Fields: m.fields}), reg)
+	all := exposition.Beside(exposition.New(exposition.Options{Latest: hub.Latest, Version: m.Version, Hostname: m.NodeName, Fields: m.Fields}), reg)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", serve.Rendered(promhttp.HandlerFor(all, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}), scrapesAtOnce))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		s := hub.Latest()
-		if s == nil || time.Since(s.At) > 10*time.Second+5*m.interval {
+		if s == nil || time.Since(s.At) > 10*time.Second+5*m.Interval {
 			http.Error(w, "no sample of late", http.StatusServiceUnavailable)
 			return
 		}

@@ -1,9 +1,10 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package service
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -20,53 +21,53 @@ import (
 // so that it is seldom; changes come at once.
 const pictureEvery = 15 * time.Second
 
-// books are the agent's grants as it told of them last.
-type books struct {
+// grants are the agent's grants as it told of them last.
+type grants struct {
 	log *slog.Logger
 
-	mu     sync.Mutex
-	grants map[string]collect.Grant
-	fresh  bool
+	mu    sync.Mutex
+	known map[string]collect.Grant
+	fresh bool
 }
 
-func newBooks(log *slog.Logger) *books { return &books{log: log} }
+func newGrants(log *slog.Logger) *grants { return &grants{log: log} }
 
 // Grants implements collect.Grants. The map is never changed after it was handed out.
-func (b *books) Grants() (all map[string]collect.Grant, fresh bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.grants, b.fresh
+func (g *grants) Grants() (all map[string]collect.Grant, fresh bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.known, g.fresh
 }
 
-// follow keeps the books until ctx ends, over restarts of the agent.
-func (b *books) follow(ctx context.Context, dir string) error {
+// follow keeps the grants until ctx ends, over restarts of the agent.
+func (g *grants) follow(ctx context.Context, dir string) error {
 	said := ""
 	see := func(p *nodev1.GetNodeResponse) error {
 		if said != "" {
-			b.log.Info("the agent is back")
+			g.log.Info("the agent is back")
 			said = ""
 		}
-		b.set(grantsOf(p))
+		g.set(grantsOf(p))
 		return nil
 	}
 	away := func(err error) error {
 		if text := err.Error(); text != said {
-			b.log.Warn("the agent is away; its grants are taken to be as they were", "reason", text)
+			g.log.Warn("the agent is away; its grants are taken to be as they were", "reason", text)
 			said = text
 		}
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.fresh = false
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.fresh = false
 		return nil
 	}
 	_ = nodeclient.Follow(ctx, dir, pictureEvery, see, away) // it ends with ctx, and neither function has errors
 	return nil
 }
 
-func (b *books) set(all map[string]collect.Grant) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.grants, b.fresh = all, true
+func (g *grants) set(all map[string]collect.Grant) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.known, g.fresh = all, true
 }
 
 // grantsOf are the grants of a picture.
@@ -74,7 +75,7 @@ func grantsOf(p *nodev1.GetNodeResponse) map[string]collect.Grant {
 	all := make(map[string]collect.Grant, len(p.GetGrants()))
 	for _, g := range p.GetGrants() {
 		out := collect.Grant{
-			ID: g.GetId(), Name: or(g.GetName(), g.GetId()), Namespace: g.GetPodNamespace(), Pod: g.GetPodName(), PodUID: g.GetPodUid(),
+			ID: g.GetId(), Name: cmp.Or(g.GetName(), g.GetId()), Namespace: g.GetPodNamespace(), Pod: g.GetPodName(), PodUID: g.GetPodUid(),
 			Container: g.GetContainer(), Profile: g.GetProfile(), Level: g.GetLevel(),
 			Lease: attribution.Lease{Grant: g.GetId(), Cgroup: g.GetCgroup()},
 		}

@@ -1,9 +1,10 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -23,15 +24,21 @@ const (
 	dcgmRetry = 10 * time.Second
 	// dcgmStale is from which age on DCGM's values count as not told: its engine hangs.
 	dcgmStale = 5 * time.Second
-	// engineAuto and engineEmbedded are values of --dcgm-engine beside an address, and localEngine is where nv-hostengine
-	// listens by itself.
-	engineAuto, engineEmbedded = "auto", "embedded"
-	localEngine                = "127.0.0.1:5555"
 )
 
-// dcgmSource is NVML with what DCGM tells laid over it. Processes and their use are NVML's: DCGM has no list of them.
-type dcgmSource struct {
-	*nvmlSource
+// Values of --dcgm-engine, which may also be an address.
+const (
+	// EngineAuto is the engine at LocalEngine if one runs, else one in this process.
+	EngineAuto = "auto"
+	// EngineEmbedded is an engine in this process.
+	EngineEmbedded = "embedded"
+	// LocalEngine is where nv-hostengine listens by default.
+	LocalEngine = "127.0.0.1:5555"
+)
+
+// DCGM is NVML with what DCGM tells laid over it. Processes and their use are NVML's: DCGM has no list of them.
+type DCGM struct {
+	*NVML
 	every  time.Duration
 	engine string
 	log    *slog.Logger
@@ -43,21 +50,21 @@ type dcgmSource struct {
 	read map[sharing.GPUID]time.Time
 }
 
-// newDCGMSource lays an engine's values over another source's. engine is as the flag --dcgm-engine has it.
-func newDCGMSource(below *nvmlSource, every time.Duration, engine string, log *slog.Logger) *dcgmSource {
-	return &dcgmSource{nvmlSource: below, every: every, engine: engine, log: log, read: map[sharing.GPUID]time.Time{}}
+// NewDCGM lays an engine's values over another source's. engine is as the flag --dcgm-engine has it.
+func NewDCGM(below *NVML, every time.Duration, engine string, log *slog.Logger) *DCGM {
+	return &DCGM{NVML: below, every: every, engine: engine, log: log, read: map[sharing.GPUID]time.Time{}}
 }
 
 // Name implements collect.Source: it says what the newest values came from.
-func (s *dcgmSource) Name() string {
+func (s *DCGM) Name() string {
 	if _, fresh := s.newest(); fresh {
 		return "dcgm"
 	}
-	return s.nvmlSource.Name()
+	return s.NVML.Name()
 }
 
 // Read implements collect.Source.
-func (s *dcgmSource) Read(ctx context.Context, gpu collect.Info) collect.Reading {
+func (s *DCGM) Read(ctx context.Context, gpu collect.Info) collect.Reading {
 	told, _ := s.newest()
 	whole := told.GPUs[gpu.UUID]
 	known, often := elsewhere{map[collect.Field]float64{}, map[collect.Field]float64{}}, s.often(gpu.UUID)
@@ -68,7 +75,7 @@ func (s *dcgmSource) Read(ctx context.Context, gpu collect.Info) collect.Reading
 			known.better[f] = v
 		}
 	}
-	r := s.nvmlSource.read(ctx, gpu, known)
+	r := s.NVML.read(ctx, gpu, known)
 	if r.Err != nil {
 		return r
 	}
@@ -85,7 +92,7 @@ func (s *dcgmSource) Read(ctx context.Context, gpu collect.Info) collect.Reading
 
 // often reports whether a GPU is read more often than DCGM reads it: what changes all the time is then newer from the
 // driver itself.
-func (s *dcgmSource) often(id sharing.GPUID) bool {
+func (s *DCGM) often(id sharing.GPUID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -109,7 +116,7 @@ func activity(v dcgm.Values, f collect.Field) attribution.Reading[attribution.Ra
 }
 
 // newest are the engine's values while they are fresh.
-func (s *dcgmSource) newest() (r dcgm.Reading, fresh bool) {
+func (s *DCGM) newest() (r dcgm.Reading, fresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.at.IsZero() || time.Since(s.at) > dcgmStale+2*s.every {
@@ -119,20 +126,20 @@ func (s *dcgmSource) newest() (r dcgm.Reading, fresh bool) {
 }
 
 // forget takes the values back: their engine has ended.
-func (s *dcgmSource) forget() {
+func (s *DCGM) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.at = time.Time{}
 }
 
-func (s *dcgmSource) set(values dcgm.Reading) {
+func (s *DCGM) set(values dcgm.Reading) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.values, s.at = values, time.Now()
 }
 
-// stream reads DCGM until ctx ends. A library that hangs delays nobody but the end of the program.
-func (s *dcgmSource) stream(ctx context.Context) error {
+// Stream reads DCGM until ctx ends. A library that hangs delays nobody but the end of the program.
+func (s *DCGM) Stream(ctx context.Context) error {
 	said := ""
 	for {
 		err := s.use(ctx)
@@ -155,7 +162,7 @@ func (s *dcgmSource) stream(ctx context.Context) error {
 	}
 }
 
-func (s *dcgmSource) use(ctx context.Context) (err error) {
+func (s *DCGM) use(ctx context.Context) (err error) {
 	var quick, slow []uint16
 	for _, f := range collect.Fields() {
 		if seldom(f.Field) {
@@ -181,7 +188,7 @@ func (s *dcgmSource) use(ctx context.Context) (err error) {
 			s.log.Warn("dcgm did not close", "error", cerr.Error())
 		}
 	}()
-	s.log.Info("dcgm in use", "engine", or(remote, engineEmbedded))
+	s.log.Info("dcgm in use", "engine", cmp.Or(remote, EngineEmbedded))
 	t, ask := time.NewTicker(s.every), time.NewTicker(askedEvery)
 	defer t.Stop()
 	defer ask.Stop()
@@ -207,7 +214,7 @@ func (s *dcgmSource) use(ctx context.Context) (err error) {
 }
 
 // uuids are those of the GPUs that are known, and the driver's library, which DCGM has open.
-func (s *dcgmSource) uuids() []sharing.GPUID {
+func (s *DCGM) uuids() []sharing.GPUID {
 	out := []sharing.GPUID{quiet.Library}
 	for _, g := range s.GPUs() {
 		out = append(out, g.UUID)
@@ -216,18 +223,18 @@ func (s *dcgmSource) uuids() []sharing.GPUID {
 }
 
 // remote is where the engine is that is to be used, empty for one in this process.
-func (s *dcgmSource) remote(ctx context.Context) string {
+func (s *DCGM) remote(ctx context.Context) string {
 	switch s.engine {
-	case engineEmbedded:
+	case EngineEmbedded:
 		return ""
-	case engineAuto:
+	case EngineAuto:
 		d := net.Dialer{Timeout: time.Second}
-		c, err := d.DialContext(ctx, "tcp", localEngine)
+		c, err := d.DialContext(ctx, "tcp", LocalEngine)
 		if err != nil {
 			return ""
 		}
 		_ = c.Close() // it was only to be seen whether somebody listens
-		return localEngine
+		return LocalEngine
 	}
 	return s.engine
 }

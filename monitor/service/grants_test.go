@@ -1,0 +1,39 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+
+	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	"github.com/kerf-gpu/kerf/monitor/attribution"
+	"github.com/kerf-gpu/kerf/monitor/collect"
+)
+
+func TestGrantsOfAPicture(t *testing.T) {
+	got := grantsOf(&nodev1.GetNodeResponse{Grants: []*nodev1.Grant{
+		{Id: "k1", Name: "train", Cgroup: "/cg/k1", Level: "driver", Profile: "small", Fragments: []*nodev1.Fragment{{Gpu: "GPU-0", MemoryBytes: 10, LentBytes: 5, Percent: 25, CapEvents: &nodev1.CapEvents{Refused: proto.Uint64(0), Violations: proto.Uint64(2), DelaySeconds: 0.5}}}},
+		{Id: "k2", Fragments: []*nodev1.Fragment{{Gpu: "GPU-0", Whole: true}}},
+		{Id: "k5", Fragments: []*nodev1.Fragment{{Gpu: "GPU-1", MemoryBytes: 10, MigProfile: "1g.10gb", MigStart: 2}}},
+		{Id: "k3", PodNamespace: "ml", PodName: "p", PodUid: "old", Container: "c"},
+		{Id: "k4", PodNamespace: "ml", PodName: "p", PodUid: "new", Container: "c"},
+	}})
+	lease := func(id, dir string, f ...attribution.Fragment) attribution.Lease {
+		return attribution.Lease{Grant: id, Cgroup: dir, Fragments: f}
+	}
+	want := map[string]collect.Grant{
+		"k1": {ID: "k1", Name: "train", Level: "driver", Profile: "small", Lease: lease("k1", "/cg/k1", attribution.Fragment{GPU: "GPU-0"}), Caps: []collect.Cap{{Memory: 10, Lent: 5, Percent: 25, Events: collect.CapEvents{Counted: true, Violations: 2, Delay: 500 * time.Millisecond, Watched: true}}}},
+		"k2": {ID: "k2", Name: "k2", Lease: lease("k2", "", attribution.Fragment{GPU: "GPU-0", Whole: true}), Caps: []collect.Cap{{}}},
+		"k5": {ID: "k5", Name: "k5", Lease: lease("k5", "", attribution.Fragment{GPU: "GPU-1", Slot: &attribution.Slot{Profile: "1g.10gb", Start: 2}}), Caps: []collect.Cap{{Memory: 10}}},
+		"k3": {ID: "k3", Name: "ml/p/c#k3", Namespace: "ml", Pod: "p", PodUID: "old", Container: "c", Lease: lease("k3", "")},
+		"k4": {ID: "k4", Name: "ml/p/c#k4", Namespace: "ml", Pod: "p", PodUID: "new", Container: "c", Lease: lease("k4", "")},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
