@@ -58,8 +58,9 @@ type Executor struct {
 	gpus map[sharing.GPUID]*state
 }
 
-// state is what is known of one GPU.
+// state is what is known of one GPU, and what changes it.
 type state struct {
+	opts    *Options
 	mu      sync.Mutex
 	gpu     GPU
 	journal journal
@@ -78,7 +79,7 @@ func (e *Executor) of(gpu GPU) *state {
 	defer e.mu.Unlock()
 	g := e.gpus[gpu.ID]
 	if g == nil {
-		g = &state{gpu: gpu, trouble: "its MIG instances were not looked at yet"}
+		g = &state{opts: &e.opts, gpu: gpu, trouble: "its MIG instances were not looked at yet"}
 		e.gpus[gpu.ID] = g
 	}
 	return g
@@ -104,10 +105,10 @@ func (e *Executor) Look(ctx context.Context, gpu GPU) ([]plan.Instance, error) {
 	if err := g.usable(); err != nil {
 		return nil, err
 	}
-	if err := e.observe(ctx, g); err != nil {
+	if err := g.observe(ctx); err != nil {
 		return nil, err
 	}
-	holds, err := e.holds(ctx, g)
+	holds, err := g.holds(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +139,7 @@ func (e *Executor) List(ctx context.Context, gpu GPU) (mine []Own, foreign []Ins
 	if err := g.usable(); err != nil {
 		return nil, nil, err
 	}
-	if err := e.observe(ctx, g); err != nil {
+	if err := g.observe(ctx); err != nil {
 		return nil, nil, err
 	}
 	return slices.Clone(g.mine), slices.Clone(g.foreign), nil
@@ -156,7 +157,7 @@ func (e *Executor) Apply(ctx context.Context, gpu GPU, steps []plan.Step) ([]Own
 	if err := g.usable(); err != nil {
 		return nil, err
 	}
-	wanted, err := e.check(ctx, g, steps)
+	wanted, err := g.check(ctx, steps)
 	if err != nil {
 		return nil, fmt.Errorf("change mig instances of gpu %q: %w", string(gpu.ID), err)
 	}
@@ -172,11 +173,11 @@ func (e *Executor) Apply(ctx context.Context, gpu GPU, steps []plan.Step) ([]Own
 		defer resume()
 	}
 	g.journal.Change = &change{Before: toPlaces(places(g.mine)), Wanted: toPlaces(wanted)}
-	if err := e.save(g); err != nil {
+	if err := g.save(); err != nil {
 		g.journal.Change = nil
 		return nil, err
 	}
-	if err := e.settle(ctx, g); err != nil {
+	if err := g.settle(ctx); err != nil {
 		return nil, fmt.Errorf("change mig instances of gpu %q: %w", string(gpu.ID), err)
 	}
 	return slices.Clone(g.mine), nil
@@ -191,12 +192,12 @@ func (g *state) usable() error {
 }
 
 // check looks at the GPU and returns the places that Kerf's instances have after the steps. It changes nothing.
-func (e *Executor) check(ctx context.Context, g *state, steps []plan.Step) ([]mig.Place, error) {
-	table, err := e.opts.Driver.Table(ctx, g.gpu.ID)
+func (g *state) check(ctx context.Context, steps []plan.Step) ([]mig.Place, error) {
+	table, err := g.opts.Driver.Table(ctx, g.gpu.ID)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // the caller says what for
 	}
-	if err := e.observe(ctx, g); err != nil {
+	if err := g.observe(ctx); err != nil {
 		return nil, err
 	}
 	wanted := places(g.mine)
@@ -222,11 +223,11 @@ func (e *Executor) check(ctx context.Context, g *state, steps []plan.Step) ([]mi
 	if _, err := table.Occupy(all); err != nil {
 		return nil, fmt.Errorf("%w (%w)", err, sharing.ErrStale)
 	}
-	whom := e.holds
+	whom := g.holds
 	if slices.ContainsFunc(g.mine, func(o Own) bool { return !slices.Contains(wanted, o.Place) }) {
-		whom = e.allHolds
+		whom = g.allHolds
 	}
-	holds, err := whom(ctx, g)
+	holds, err := whom(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -239,16 +240,16 @@ func (e *Executor) check(ctx context.Context, g *state, steps []plan.Step) ([]mi
 }
 
 // holds asks all who may know, but for the last.
-func (e *Executor) holds(ctx context.Context, g *state) ([]Hold, error) {
-	return e.ask(ctx, g, e.opts.Holders)
+func (g *state) holds(ctx context.Context) ([]Hold, error) {
+	return g.ask(ctx, g.opts.Holders)
 }
 
 // allHolds asks the last, too: something is about to end.
-func (e *Executor) allHolds(ctx context.Context, g *state) ([]Hold, error) {
-	return e.ask(ctx, g, slices.Concat(e.opts.Holders, e.opts.Last))
+func (g *state) allHolds(ctx context.Context) ([]Hold, error) {
+	return g.ask(ctx, slices.Concat(g.opts.Holders, g.opts.Last))
 }
 
-func (e *Executor) ask(ctx context.Context, g *state, whom []Holders) ([]Hold, error) {
+func (g *state) ask(ctx context.Context, whom []Holders) ([]Hold, error) {
 	var all []Hold
 	for _, h := range whom {
 		list, err := h.Holders(ctx, g.gpu.ID)
@@ -279,14 +280,14 @@ func who(holds []Hold, gi int) []string {
 	return names
 }
 
-func (e *Executor) save(g *state) error {
-	g.journal.BootID, g.journal.GPU, g.journal.PCI = e.opts.BootID, string(g.gpu.ID), g.gpu.PCI
+func (g *state) save() error {
+	g.journal.BootID, g.journal.GPU, g.journal.PCI = g.opts.BootID, string(g.gpu.ID), g.gpu.PCI
 	g.journal.Mine = toOwned(g.mine)
 	data, err := encode(g.journal)
 	if err != nil {
 		return err
 	}
-	if err := e.opts.Store.Save(g.gpu.ID, data); err != nil {
+	if err := g.opts.Store.Save(g.gpu.ID, data); err != nil {
 		return &saveError{err}
 	}
 	return nil

@@ -21,44 +21,44 @@ func (e *Executor) SetMode(ctx context.Context, gpu GPU, on, mayReset bool) erro
 	if err := g.usable(); err != nil {
 		return err
 	}
-	if err := e.setMode(ctx, g, on, mayReset); err != nil {
+	if err := g.setMode(ctx, on, mayReset); err != nil {
 		return fmt.Errorf("set mig mode of gpu %q: %w", string(gpu.ID), err)
 	}
 	return nil
 }
 
-func (e *Executor) setMode(ctx context.Context, g *state, on, mayReset bool) error {
-	m, err := e.opts.Driver.Mode(ctx, g.gpu.ID)
+func (g *state) setMode(ctx context.Context, on, mayReset bool) error {
+	m, err := g.opts.Driver.Mode(ctx, g.gpu.ID)
 	if err != nil {
 		return err //nolint:wrapcheck // the caller says what for
 	}
-	if err := e.observe(ctx, g); err != nil {
+	if err := g.observe(ctx); err != nil {
 		return err
 	}
 	switch n := len(g.mine) + len(g.foreign); {
 	case m.Current == on && m.Pending == on:
 		g.journal.Mode, g.journal.Ending = on, false
-		return e.save(g)
+		return g.save()
 	case n > 0:
 		return fmt.Errorf("it has %d instances, of which Kerf did not make %d; the mode changes once it has none: %w", n, len(g.foreign), sharing.ErrConflict)
 	case m.NeedsReset && !mayReset:
 		return fmt.Errorf("this GPU takes a reset for it, which the pool does not allow: %w", sharing.ErrDenied)
 	}
-	return e.enter(ctx, g, on, m.NeedsReset)
+	return g.enter(ctx, on, m.NeedsReset)
 }
 
 // enter sets the mode of a GPU that nobody may hold; reset says that it takes one.
-func (e *Executor) enter(ctx context.Context, g *state, on, reset bool) error {
-	resume, err := e.clear(ctx, g, reset)
+func (g *state) enter(ctx context.Context, on, reset bool) error {
+	resume, err := g.clear(ctx, reset)
 	if err != nil {
 		return err
 	}
 	defer resume()
 	g.journal.Mode, g.journal.Ending = on, !on
-	if err := e.save(g); err != nil {
+	if err := g.save(); err != nil {
 		return err
 	}
-	current, err := e.opts.Driver.SetMode(ctx, g.gpu.ID, on)
+	current, err := g.opts.Driver.SetMode(ctx, g.gpu.ID, on)
 	if err != nil {
 		return fmt.Errorf("set mig mode: %w", err)
 	}
@@ -71,5 +71,5 @@ func (e *Executor) enter(ctx context.Context, g *state, on, reset bool) error {
 		return nil
 	}
 	g.journal.Ending = false // a mode that somebody sets by hand later on is theirs
-	return e.save(g)
+	return g.save()
 }

@@ -21,7 +21,7 @@ func (e *Executor) Recover(ctx context.Context, gpu GPU, mayReset bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.gpu, g.settled = gpu, false
-	if err := e.recover(ctx, g, mayReset); err != nil && !g.settled {
+	if err := g.recover(ctx, mayReset); err != nil && !g.settled {
 		g.trouble = sharing.Plain(err)
 		return fmt.Errorf("recover mig instances of gpu %q: %w", string(gpu.ID), err)
 	}
@@ -29,30 +29,30 @@ func (e *Executor) Recover(ctx context.Context, gpu GPU, mayReset bool) error {
 	return nil
 }
 
-func (e *Executor) recover(ctx context.Context, g *state, mayReset bool) error {
+func (g *state) recover(ctx context.Context, mayReset bool) error {
 	if !g.loaded {
-		if err := e.load(ctx, g); err != nil {
+		if err := g.load(ctx); err != nil {
 			return err
 		}
 		g.loaded = true
 	}
-	rebooted := e.remake(g)
-	if err := e.turned(ctx, g); err != nil {
+	rebooted := g.remake()
+	if err := g.turned(ctx); err != nil {
 		return err
 	}
-	if err := e.mode(ctx, g, rebooted, mayReset); err != nil {
+	if err := g.mode(ctx, rebooted, mayReset); err != nil {
 		return err
 	}
 	if g.journal.Change != nil {
-		return e.settle(ctx, g)
+		return g.settle(ctx)
 	}
-	return e.observe(ctx, g)
+	return g.observe(ctx)
 }
 
 // load reads the journal.
-func (e *Executor) load(ctx context.Context, g *state) error {
+func (g *state) load(ctx context.Context) error {
 	g.journal, g.mine = journal{}, nil
-	data, err := e.opts.Store.Load(g.gpu.ID)
+	data, err := g.opts.Store.Load(g.gpu.ID)
 	if err != nil || data == nil {
 		return err //nolint:wrapcheck // it says what was read
 	}
@@ -61,7 +61,7 @@ func (e *Executor) load(ctx context.Context, g *state) error {
 		err = fmt.Errorf("%w: it is another GPU's", errDamaged)
 	}
 	if errors.Is(err, errDamaged) {
-		return e.withoutJournal(ctx, g, err)
+		return g.withoutJournal(ctx, err)
 	}
 	if err != nil {
 		return err
@@ -71,8 +71,8 @@ func (e *Executor) load(ctx context.Context, g *state) error {
 }
 
 // withoutJournal accepts a damaged journal where there is no instance whose maker it would have to tell.
-func (e *Executor) withoutJournal(ctx context.Context, g *state, damage error) error {
-	seen, err := e.opts.Driver.Instances(ctx, g.gpu.ID)
+func (g *state) withoutJournal(ctx context.Context, damage error) error {
+	seen, err := g.opts.Driver.Instances(ctx, g.gpu.ID)
 	if errors.Is(err, sharing.ErrUnsupported) {
 		return nil
 	}
@@ -86,9 +86,9 @@ func (e *Executor) withoutJournal(ctx context.Context, g *state, damage error) e
 }
 
 // remake turns what another boot left into the wish to have it again, and returns whether there was one.
-func (e *Executor) remake(g *state) bool {
+func (g *state) remake() bool {
 	j := &g.journal
-	if j.BootID == "" || j.BootID == e.opts.BootID {
+	if j.BootID == "" || j.BootID == g.opts.BootID {
 		return false
 	}
 	wanted := places(g.mine)
@@ -98,7 +98,7 @@ func (e *Executor) remake(g *state) bool {
 			wanted = fromPlaces(j.Change.Before)
 		}
 	}
-	j.BootID, j.Change, j.Turning, g.mine = e.opts.BootID, nil, nil, nil
+	j.BootID, j.Change, j.Turning, g.mine = g.opts.BootID, nil, nil, nil
 	if len(wanted) > 0 {
 		j.Change = &change{Before: toPlaces([]mig.Place{}), Wanted: toPlaces(wanted), Remake: true}
 	}
@@ -107,9 +107,9 @@ func (e *Executor) remake(g *state) bool {
 
 // mode puts a GPU back into MIG mode that Kerf uses in it, where that takes no reset or may take one. Where nothing of Kerf's is on it, and
 // somebody has ended the mode in this boot, that stands: who wants the mode sets it anew.
-func (e *Executor) mode(ctx context.Context, g *state, rebooted, mayReset bool) error {
+func (g *state) mode(ctx context.Context, rebooted, mayReset bool) error {
 	used := g.journal.Mode || g.journal.Change != nil
-	m, err := e.opts.Driver.Mode(ctx, g.gpu.ID)
+	m, err := g.opts.Driver.Mode(ctx, g.gpu.ID)
 	switch {
 	case errors.Is(err, sharing.ErrUnsupported) && !used:
 		return nil
@@ -117,16 +117,16 @@ func (e *Executor) mode(ctx context.Context, g *state, rebooted, mayReset bool) 
 		return fmt.Errorf("read mig mode: %w", err)
 	case g.journal.Ending && m.Current == m.Pending: // it has ended, or was never asked to: who wants that asks anew
 		g.journal.Ending = false
-		return e.save(g)
+		return g.save()
 	case g.journal.Ending && (!m.NeedsReset || mayReset):
-		return e.setMode(ctx, g, false, mayReset)
+		return g.setMode(ctx, false, mayReset)
 	case used && !rebooted && !m.Current && !m.Pending && g.journal.Change == nil && len(g.mine) == 0:
 		g.journal.Mode = false
-		return e.save(g)
+		return g.save()
 	case used && !m.Current && m.NeedsReset && !mayReset:
 		return fmt.Errorf("MIG mode is off, and takes a reset of the GPU: %w", sharing.ErrUnavailable)
 	case used && !m.Current:
-		return e.enter(ctx, g, true, m.NeedsReset)
+		return g.enter(ctx, true, m.NeedsReset)
 	case m.Current != m.Pending:
 		return fmt.Errorf("MIG mode changes with the GPU's next reset, or once it is idle: %w", sharing.ErrUnavailable)
 	}

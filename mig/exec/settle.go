@@ -16,11 +16,11 @@ import (
 
 // settle finishes the change that the journal has, else undoes it, else leaves the GPU in trouble. It returns why the
 // change was not finished.
-func (e *Executor) settle(ctx context.Context, g *state) error {
+func (g *state) settle(ctx context.Context) error {
 	g.settled = false
 	var failed error
 	if !g.journal.Change.Undo {
-		failed = e.converge(ctx, g, fromPlaces(g.journal.Change.Wanted))
+		failed = g.converge(ctx, fromPlaces(g.journal.Change.Wanted))
 	}
 	if failed != nil && g.journal.Change.Remake {
 		g.trouble = sharing.Plain(failed)
@@ -31,7 +31,7 @@ func (e *Executor) settle(ctx context.Context, g *state) error {
 	}
 	if g.journal.Change.Undo {
 		// Not to be cut short: what ended the change must not leave half of it.
-		if err := e.converge(context.WithoutCancel(ctx), g, fromPlaces(g.journal.Change.Before)); err != nil {
+		if err := g.converge(context.WithoutCancel(ctx), fromPlaces(g.journal.Change.Before)); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("undo: %w", err))
 			g.trouble = sharing.Plain(failed)
 			return failed
@@ -39,7 +39,7 @@ func (e *Executor) settle(ctx context.Context, g *state) error {
 	}
 	last := g.journal.Change
 	g.journal.Change = nil
-	if err := e.save(g); err != nil {
+	if err := g.save(); err != nil {
 		g.journal.Change = last
 		g.trouble = sharing.Plain(err)
 		return errors.Join(failed, err)
@@ -51,17 +51,17 @@ func (e *Executor) settle(ctx context.Context, g *state) error {
 // converge makes and destroys Kerf's instances until they are at the wanted places, and looks whether they are. What
 // is in use is tried again, some times; the GPU is looked at anew each time, since nobody knows what a call did that
 // failed.
-func (e *Executor) converge(ctx context.Context, g *state, wanted []mig.Place) error {
+func (g *state) converge(ctx context.Context, wanted []mig.Place) error {
 	pause := firstPause
 	for failures := 1; ; failures++ {
-		err := e.steps(ctx, g, wanted)
+		err := g.steps(ctx, wanted)
 		if err == nil {
 			return nil
 		}
 		if _, disk := errors.AsType[*saveError](err); disk || !errors.Is(err, sharing.ErrUnavailable) || failures == attempts {
 			return err
 		}
-		if stop := e.opts.Wait(ctx, pause); stop != nil {
+		if stop := g.opts.Wait(ctx, pause); stop != nil {
 			return errors.Join(err, stop)
 		}
 		pause *= 2
@@ -69,8 +69,8 @@ func (e *Executor) converge(ctx context.Context, g *state, wanted []mig.Place) e
 }
 
 // steps is one attempt of converge.
-func (e *Executor) steps(ctx context.Context, g *state, wanted []mig.Place) error {
-	if err := e.observe(ctx, g); err != nil {
+func (g *state) steps(ctx context.Context, wanted []mig.Place) error {
+	if err := g.observe(ctx); err != nil {
 		return err
 	}
 	for {
@@ -78,11 +78,11 @@ func (e *Executor) steps(ctx context.Context, g *state, wanted []mig.Place) erro
 		if !more {
 			break
 		}
-		if err := e.do(ctx, g, step); err != nil {
+		if err := g.do(ctx, step); err != nil {
 			return err
 		}
 	}
-	if err := e.observe(ctx, g); err != nil {
+	if err := g.observe(ctx); err != nil {
 		return err
 	}
 	if step, more := next(g.mine, wanted); more {
@@ -93,10 +93,10 @@ func (e *Executor) steps(ctx context.Context, g *state, wanted []mig.Place) erro
 
 // do makes one call, after the journal has it. What goes is looked at once more: somebody may have taken it since, or made
 // it anew by hand, with the same id.
-func (e *Executor) do(ctx context.Context, g *state, s plan.Step) error {
+func (g *state) do(ctx context.Context, s plan.Step) error {
 	ends := s.Op == plan.DestroyCI || s.Op == plan.DestroyGI
 	if ends {
-		holds, err := e.allHolds(ctx, g)
+		holds, err := g.allHolds(ctx)
 		if err != nil {
 			return err
 		}
@@ -105,15 +105,15 @@ func (e *Executor) do(ctx context.Context, g *state, s plan.Step) error {
 		}
 	}
 	g.journal.Change.Doing = &doing{s.Op.String(), place{s.Place.Profile, s.Place.Start}, s.GI}
-	if err := e.save(g); err != nil {
+	if err := g.save(); err != nil {
 		return err
 	}
 	if ends {
-		if err := e.still(ctx, g, s); err != nil {
+		if err := g.still(ctx, s); err != nil {
 			return err
 		}
 	}
-	err := e.call(ctx, g, s)
+	err := g.call(ctx, s)
 	if err == nil || !errors.Is(err, sharing.ErrUnavailable) {
 		// It was done, and noted, or not done: what is there beside what was noted is somebody else's.
 		g.journal.Change.Doing = nil
@@ -125,10 +125,10 @@ func (e *Executor) do(ctx context.Context, g *state, s plan.Step) error {
 }
 
 // still looks whether what is to go is Kerf's, before the call is made that the journal has.
-func (e *Executor) still(ctx context.Context, g *state, s plan.Step) error {
+func (g *state) still(ctx context.Context, s plan.Step) error {
 	doing := g.journal.Change.Doing
 	g.journal.Change.Doing = nil // nothing was called yet
-	if err := e.observe(ctx, g); err != nil {
+	if err := g.observe(ctx); err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(g.mine, func(o Own) bool { return o.Place == s.Place && o.GI == s.GI && o.CI == s.CI }) {
@@ -143,8 +143,8 @@ func name(s plan.Step) string {
 }
 
 // call makes the call, and notes what it made.
-func (e *Executor) call(ctx context.Context, g *state, s plan.Step) error {
-	d, id := e.opts.Driver, g.gpu.ID
+func (g *state) call(ctx context.Context, s plan.Step) error {
+	d, id := g.opts.Driver, g.gpu.ID
 	i := slices.IndexFunc(g.mine, func(o Own) bool { return o.Place == s.Place })
 	switch s.Op {
 	case plan.DestroyCI:
@@ -175,8 +175,8 @@ func (e *Executor) call(ctx context.Context, g *state, s plan.Step) error {
 
 // observe looks at the GPU: whose instances are there. What of Kerf's somebody has destroyed or made anew by hand is
 // Kerf's no more.
-func (e *Executor) observe(ctx context.Context, g *state) error {
-	seen, err := e.opts.Driver.Instances(ctx, g.gpu.ID)
+func (g *state) observe(ctx context.Context) error {
+	seen, err := g.opts.Driver.Instances(ctx, g.gpu.ID)
 	if errors.Is(err, sharing.ErrUnsupported) { // a GPU that cannot do MIG has none
 		err = nil
 	}

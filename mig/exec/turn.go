@@ -21,7 +21,7 @@ func (e *Executor) Turn(ctx context.Context, gpu GPU, on, mayReset bool) error {
 	if err := g.usable(); err != nil {
 		return err
 	}
-	if err := e.turn(ctx, g, on, mayReset); err != nil {
+	if err := g.turn(ctx, on, mayReset); err != nil {
 		return fmt.Errorf("change mig mode of gpu %q: %w", string(gpu.ID), err)
 	}
 	return nil
@@ -43,7 +43,7 @@ func (e *Executor) Held(ctx context.Context, gpu GPU) ([]string, error) {
 	if err := g.usable(); err != nil {
 		return nil, err
 	}
-	holds, err := e.holds(ctx, g)
+	holds, err := g.holds(ctx)
 	var names []string
 	for _, h := range holds {
 		names = append(names, h.Who)
@@ -51,12 +51,12 @@ func (e *Executor) Held(ctx context.Context, gpu GPU) ([]string, error) {
 	return names, err
 }
 
-func (e *Executor) turn(ctx context.Context, g *state, on, mayReset bool) error {
-	m, err := e.opts.Driver.Mode(ctx, g.gpu.ID)
+func (g *state) turn(ctx context.Context, on, mayReset bool) error {
+	m, err := g.opts.Driver.Mode(ctx, g.gpu.ID)
 	if err != nil {
 		return err //nolint:wrapcheck // the caller says what for
 	}
-	if err := e.observe(ctx, g); err != nil {
+	if err := g.observe(ctx); err != nil {
 		return err
 	}
 	switch n := len(g.mine) + len(g.foreign); {
@@ -69,23 +69,23 @@ func (e *Executor) turn(ctx context.Context, g *state, on, mayReset bool) error 
 	case m.NeedsReset && !mayReset:
 		return fmt.Errorf("this GPU takes a reset for it, which the pool does not allow: %w", sharing.ErrDenied)
 	}
-	resume, err := e.clear(ctx, g, m.NeedsReset)
+	resume, err := g.clear(ctx, m.NeedsReset)
 	if err != nil {
 		return err
 	}
 	defer resume()
 	g.journal.Turning = &on
-	if err := e.save(g); err != nil {
+	if err := g.save(); err != nil {
 		g.journal.Turning = nil
 		return err
 	}
-	current, failed := e.opts.Driver.SetMode(ctx, g.gpu.ID, on)
+	current, failed := g.opts.Driver.SetMode(ctx, g.gpu.ID, on)
 	if failed == nil && !current {
 		failed = fmt.Errorf("the GPU is in use, or cannot be reset now: %w", sharing.ErrUnavailable)
 	}
 	// Nobody knows what a call did that failed. What is to be looked at is not cut short by what ended the call.
 	g.settled = false
-	if err := e.turned(context.WithoutCancel(ctx), g); err != nil {
+	if err := g.turned(context.WithoutCancel(ctx)); err != nil {
 		g.trouble = sharing.Plain(err)
 		return errors.Join(failed, err)
 	}
@@ -97,14 +97,14 @@ func (e *Executor) turn(ctx context.Context, g *state, on, mayReset bool) error 
 }
 
 // turned ends a change of mode that Turn has begun, as the GPU is: a mode that is pending is taken back.
-func (e *Executor) turned(ctx context.Context, g *state) error {
+func (g *state) turned(ctx context.Context) error {
 	if g.journal.Turning == nil {
 		return nil
 	}
-	m, err := e.opts.Driver.Mode(ctx, g.gpu.ID)
+	m, err := g.opts.Driver.Mode(ctx, g.gpu.ID)
 	if err == nil && m.Pending != m.Current {
-		if _, err = e.opts.Driver.SetMode(ctx, g.gpu.ID, m.Current); err == nil {
-			m, err = e.opts.Driver.Mode(ctx, g.gpu.ID)
+		if _, err = g.opts.Driver.SetMode(ctx, g.gpu.ID, m.Current); err == nil {
+			m, err = g.opts.Driver.Mode(ctx, g.gpu.ID)
 		}
 	}
 	switch {
@@ -118,7 +118,7 @@ func (e *Executor) turned(ctx context.Context, g *state) error {
 		g.journal.Mode = m.Current
 	}
 	g.journal.Turning = nil
-	if err := e.save(g); err != nil {
+	if err := g.save(); err != nil {
 		g.journal.Turning, g.journal.Mode = last, was
 		return err
 	}
@@ -126,22 +126,22 @@ func (e *Executor) turned(ctx context.Context, g *state) error {
 }
 
 // clear makes sure that nobody holds the GPU, and has it let go of what Kerf itself holds.
-func (e *Executor) clear(ctx context.Context, g *state, reset bool) (resume func(), err error) {
-	holds, err := e.allHolds(ctx, g)
+func (g *state) clear(ctx context.Context, reset bool) (resume func(), err error) {
+	holds, err := g.allHolds(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if len(holds) > 0 {
 		return nil, fmt.Errorf("the GPU is held by %s: %w", holds[0].Who, sharing.ErrConflict)
 	}
-	if e.opts.Quiesce == nil {
+	if g.opts.Quiesce == nil {
 		return func() {}, nil
 	}
 	why := Ends
 	if reset {
 		why = Resets
 	}
-	if resume, err = e.opts.Quiesce(ctx, g.gpu.ID, why); err != nil {
+	if resume, err = g.opts.Quiesce(ctx, g.gpu.ID, why); err != nil {
 		return nil, fmt.Errorf("let go of the GPU: %w", err)
 	}
 	return resume, nil
