@@ -66,13 +66,17 @@ type Client struct {
 	pods   *pods
 	events *events
 	owner  *owner
+	reach  reach
+}
 
-	reach struct {
-		sync.Mutex
-		away bool
-		// over is true once Run returns: a list of the client library may end after it, and then says nothing.
-		over bool
-	}
+// reach knows whether the API server can be reached.
+type reach struct {
+	log *slog.Logger
+
+	mu   sync.Mutex
+	away bool
+	// over is true once Run returns: a list of the client library may end after it, and then says nothing.
+	over bool
 }
 
 // Open reads the configuration and makes a Client; it does not connect. The error is one of configuration:
@@ -99,7 +103,7 @@ func Open(o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client for %q: %w (%w)", config.Host, err, sharing.ErrInvalid)
 	}
-	c := &Client{node: o.Node, log: o.Log, http: client, core: core, pods: newPods(), owner: newOwner()}
+	c := &Client{node: o.Node, log: o.Log, http: client, core: core, pods: newPods(), owner: newOwner(), reach: reach{log: o.Log}}
 	c.events = newEvents(core, o.Node, o.Log)
 	return c, nil
 }
@@ -132,16 +136,14 @@ func (c *Client) Run(ctx context.Context) error {
 	g.Go(func() error { follow.RunWithContext(ctx); return nil })
 	g.Go(func() error { c.events.run(ctx); return nil })
 	err := g.Wait()
-	c.reach.Lock()
-	c.reach.over = true
-	c.reach.Unlock()
-	c.closeIdle()
+	c.reach.end()
+	closeIdle(c.http)
 	return err
 }
 
 // closeIdle closes what is kept open for the next request. The client library wraps its transport in others
 // that http.Client does not look into.
-func (c *Client) closeIdle() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }
+func closeIdle(h *http.Client) { utilnet.CloseIdleConnectionsFor(h.Transport) }
 
 // listWatch asks for this node's pods alone.
 func (c *Client) listWatch() *cache.ListWatch {
@@ -153,32 +155,39 @@ func (c *Client) listWatch() *cache.ListWatch {
 			defer cancel()
 			o.FieldSelector = selector
 			list, err := all.List(ctx, o)
-			c.reached(err)
+			c.reach.set(err)
 			return list, err
 		},
 		// A watch has its end in o.TimeoutSeconds, and the connection its own health checks.
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.FieldSelector = selector
 			w, err := all.Watch(ctx, o)
-			c.reached(err)
+			c.reach.set(err)
 			return w, err
 		},
 	}
 }
 
-// reached logs when the API server goes away and when it is back, once each.
-func (c *Client) reached(err error) {
-	c.reach.Lock()
-	defer c.reach.Unlock()
+// set logs when the API server goes away and when it is back, once each.
+func (r *reach) set(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch {
-	case c.reach.over:
+	case r.over:
 		return
-	case err != nil && !c.reach.away:
-		c.log.Warn("the API server cannot be read; going on with what is known", "error", err)
-	case err == nil && c.reach.away:
-		c.log.Info("the API server can be read again")
+	case err != nil && !r.away:
+		r.log.Warn("the API server cannot be read; going on with what is known", "error", err)
+	case err == nil && r.away:
+		r.log.Info("the API server can be read again")
 	}
-	c.reach.away = err != nil
+	r.away = err != nil
+}
+
+// end keeps set silent from now on.
+func (r *reach) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
 }
 
 // Synced tells whether the node's pods have been read once.

@@ -222,7 +222,7 @@ func TestGoneConcludesNothingFromErrors(t *testing.T) {
 			t.Errorf("Gone = %v, %v; want false, ErrUnavailable", gone, err)
 		}
 	})
-	c.closeIdle()
+	closeIdle(c.http)
 }
 
 func TestResync(t *testing.T) {

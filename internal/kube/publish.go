@@ -47,12 +47,12 @@ func (c *Client) PublishStatus(ctx context.Context, status json.RawMessage) erro
 		}
 	}
 	o := object{APIVersion: gpuNodeVersion, Kind: gpuNodeKind, Metadata: map[string]any{"name": c.node}, Status: status}
-	err := c.apply(ctx, gpuNodes+c.node+"/status", o)
+	err := c.core.apply(ctx, gpuNodes+c.node+"/status", o)
 	if apierrors.IsNotFound(err) {
 		if err := c.makeGPUNode(ctx); err != nil {
 			return err
 		}
-		err = c.apply(ctx, gpuNodes+c.node+"/status", o)
+		err = c.core.apply(ctx, gpuNodes+c.node+"/status", o)
 	}
 	return applied("write the status of gpunode "+c.node, err)
 }
@@ -61,7 +61,7 @@ func (c *Client) PublishStatus(ctx context.Context, status json.RawMessage) erro
 func (c *Client) makeGPUNode(ctx context.Context) error {
 	o := object{APIVersion: gpuNodeVersion, Kind: gpuNodeKind, Metadata: map[string]any{"name": c.node, "labels": ownLabels()}}
 	uid := c.owner.of(c.node, o.Metadata)
-	if err := c.apply(ctx, gpuNodes+c.node, o); err != nil {
+	if err := c.core.apply(ctx, gpuNodes+c.node, o); err != nil {
 		return applied("make gpunode "+c.node, err)
 	}
 	c.owner.wrote(uid)
@@ -77,7 +77,7 @@ func (c *Client) Heartbeat(ctx context.Context, now time.Time, valid time.Durati
 	name := heartbeatPrefix + c.node
 	metadata := map[string]any{"name": name, "namespace": "kerf-system", "labels": ownLabels()}
 	c.owner.of(c.node, metadata)
-	return applied("renew lease kerf-system/"+name, c.apply(ctx, leasesOfKerf+name, object{
+	return applied("renew lease kerf-system/"+name, c.core.apply(ctx, leasesOfKerf+name, object{
 		APIVersion: "coordination.k8s.io/v1", Kind: "Lease",
 		Metadata: metadata,
 		Spec: map[string]any{
@@ -86,14 +86,15 @@ func (c *Client) Heartbeat(ctx context.Context, now time.Time, valid time.Durati
 	}))
 }
 
-func (c *Client) apply(ctx context.Context, path string, o object) error {
+// apply writes an object by server-side apply.
+func (c *core) apply(ctx context.Context, path string, o object) error {
 	body, err := json.Marshal(o)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return c.core.RESTClient().Patch(types.ApplyPatchType).AbsPath(path).
+	return c.RESTClient().Patch(types.ApplyPatchType).AbsPath(path).
 		Param("fieldManager", fieldManager).Param("force", "true").Param("fieldValidation", "Strict").Body(body).Do(ctx).Error()
 }
 
