@@ -24,7 +24,7 @@ func (t *Table) Arrange(profiles []int) ([]Place, error) {
 	if places := t.arrange(index); places != nil {
 		return places, nil
 	}
-	return nil, t.impossible(index)
+	return nil, impossible(t, index)
 }
 
 // arrange is Arrange by index in the table; nil when there are no places for all.
@@ -96,7 +96,7 @@ func (t *Table) Why(o Occupancy, id int) string {
 		}
 	}
 	if !t.room(o, i) {
-		return "full: " + t.lacks(o, p)
+		return "full: " + lacks(t, o, p)
 	}
 	free := t.Free(o)
 	kind := "full"
@@ -107,7 +107,7 @@ func (t *Table) Why(o Occupancy, id int) string {
 }
 
 // lacks says which of the sums stands in the way of one more p.
-func (t *Table) lacks(o Occupancy, p Profile) string {
+func lacks(t *Table, o Occupancy, p Profile) string {
 	i := t.index(p.ID)
 	if int(o.counts[i]) >= p.Most {
 		return fmt.Sprintf("%d of at most %d %s are there", o.counts[i], p.Most, p.Name)
@@ -138,7 +138,7 @@ func engineSums(used, more, all Engines) []engineSum {
 }
 
 // sums says by which sum instances of the profiles (indexes) can never be on one GPU, or nothing.
-func (t *Table) sums(index []int) string {
+func sums(t *Table, index []int) string {
 	var counts [MaxProfiles]int
 	var units, compute int
 	var engines Engines
@@ -169,7 +169,7 @@ func (t *Table) sums(index []int) string {
 	return strings.Join(over, ", ")
 }
 
-func (t *Table) impossible(index []int) error {
+func impossible(t *Table, index []int) error {
 	var counts [MaxProfiles]int
 	for _, i := range index {
 		counts[i]++
@@ -182,7 +182,7 @@ func (t *Table) impossible(index []int) error {
 		}
 	}
 	all := strings.Join(parts, " + ")
-	if over := t.sums(index); over != "" {
+	if over := sums(t, index); over != "" {
 		return fmt.Errorf("%s takes %s: %w", all, over, sharing.ErrInvalid)
 	}
 	return fmt.Errorf("%s fits by its sums, but there are no places for all: %s: %w", all, strings.Join(starts, "; "), sharing.ErrInvalid)

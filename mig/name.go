@@ -122,7 +122,7 @@ func (t *Table) Find(field string, w Wish) (Profile, error) {
 		found = append(found, match{p, off})
 	}
 	if len(found) == 0 {
-		return Profile{}, t.noSuch(field, w)
+		return Profile{}, noSuch(t, field, w)
 	}
 	// The table is in order of size, so the first of equals is the smallest.
 	return slices.MinFunc(found, func(a, b match) int { return cmp.Compare(a.off, b.off) }).p, nil
@@ -137,17 +137,17 @@ func (t *Table) Lookup(field, s string) (Profile, error) {
 	return t.Find(field, w)
 }
 
-func (t *Table) noSuch(field string, w Wish) error {
+func noSuch(t *Table, field string, w Wish) error {
 	all := t.Names()
 	if w.AtLeast > 0 {
-		return sharing.Invalid(field, w.String(), "write at most "+t.largest(w.Attribute), "is more than any such profile of this GPU has (%s)", all)
+		return sharing.Invalid(field, w.String(), "write at most "+largest(t, w.Attribute), "is more than any such profile of this GPU has (%s)", all)
 	}
-	near := slices.MinFunc(t.profiles, func(a, b Profile) int { return cmp.Compare(t.distance(w, a), t.distance(w, b)) })
+	near := slices.MinFunc(t.profiles, func(a, b Profile) int { return cmp.Compare(distance(w, a), distance(w, b)) })
 	return sharing.Invalid(field, w.String(), fmt.Sprintf("did you mean %s? Write one of %s", near.Name, all), "is no profile of this GPU")
 }
 
 // largest is the size of the largest profile with the attribute, or of the largest at all.
-func (t *Table) largest(attribute string) string {
+func largest(t *Table, attribute string) string {
 	var size, whole sharing.Bytes
 	for _, p := range t.profiles {
 		whole = max(whole, p.Memory)
@@ -162,7 +162,7 @@ func (t *Table) largest(attribute string) string {
 }
 
 // distance says how unlike the wish a profile is: first its slices, then its attribute, then its size.
-func (t *Table) distance(w Wish, p Profile) int {
+func distance(w Wish, p Profile) int {
 	name, err := ParseWish("", p.Name)
 	if err != nil {
 		return 1 << 30

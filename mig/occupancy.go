@@ -73,19 +73,19 @@ func (t *Table) Add(o Occupancy, p Place) (Occupancy, error) {
 	}
 	m, ok := t.Mask(p)
 	if !ok {
-		return o, t.noPlace(p)
+		return o, noPlace(t, p)
 	}
 	if o.Taken&m != 0 {
 		return o, fmt.Errorf("%s at %d needs units %s, of which %s are taken: %w", t.Name(p.Profile), p.Start, m, o.Taken&m, sharing.ErrExhausted)
 	}
-	return o, fmt.Errorf("%s at %d: %s: %w", t.Name(p.Profile), p.Start, t.lacks(o, t.profiles[t.index(p.Profile)]), sharing.ErrExhausted)
+	return o, fmt.Errorf("%s at %d: %s: %w", t.Name(p.Profile), p.Start, lacks(t, o, t.profiles[t.index(p.Profile)]), sharing.ErrExhausted)
 }
 
 // Remove is o without one instance at p, which must be among those that o was made of.
 func (t *Table) Remove(o Occupancy, p Place) (Occupancy, error) {
 	m, ok := t.Mask(p)
 	if !ok {
-		return o, t.noPlace(p)
+		return o, noPlace(t, p)
 	}
 	i := t.index(p.Profile)
 	if !o.Taken.Has(m) || o.counts[i] == 0 {
@@ -156,7 +156,7 @@ func (t *Table) room(o Occupancy, i int) bool {
 	return int(o.counts[i]) < p.Most && o.Compute+p.Compute <= t.compute && o.Engines.plus(p.Engines).within(t.engines)
 }
 
-func (t *Table) noPlace(p Place) error {
+func noPlace(t *Table, p Place) error {
 	if q, ok := t.Profile(p.Profile); ok {
 		return fmt.Errorf("%s begins at %s, not at %d: %w", q.Name, list(q.Starts), p.Start, sharing.ErrInvalid)
 	}

@@ -53,7 +53,7 @@ type shape struct {
 
 // NewValues values the masks of t for the demand. Profiles that are not in it count nothing; where nothing is,
 // all shapes are expected alike.
-func NewValues(t *Table, demand Demand) *Values { return newValues(t, t.shapes(demand)) }
+func NewValues(t *Table, demand Demand) *Values { return newValues(t, shapesOf(t, demand)) }
 
 // supposed is how many requests for each shape are taken for seen before the first one is. With 1 to 3 clusters get equally full but for
 // chance.
@@ -62,7 +62,7 @@ const supposed = 2
 // Counted values the masks of t for the demand that these requests show, in requests, of which there may be few or none.
 // Each shape counts as seen a few times more, so that what nobody has asked for yet has its value too.
 func Counted(t *Table, seen Demand) *Values {
-	shapes := t.shapes(nil)
+	shapes := shapesOf(t, nil)
 	for i := range shapes {
 		shapes[i].demand = supposed
 	}
@@ -112,7 +112,7 @@ func ratio(a, b float64) float64 {
 	return a / b
 }
 
-func (t *Table) shapes(demand Demand) []shape {
+func shapesOf(t *Table, demand Demand) []shape {
 	var list []shape
 	total := 0.0
 next:
