@@ -10,15 +10,15 @@ package promread
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/prometheus/client_golang/api"
+	prom "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -27,91 +27,75 @@ const (
 	// queryDeadline bounds one query, and mostAnswer is the most that is read of its answer, in bytes.
 	queryDeadline = 2 * time.Minute
 	mostAnswer    = 1 << 30
-	// mostText is how much of a refusal is repeated.
+	// mostText is how many bytes of an error of Prometheus are repeated.
 	mostText = 300
 )
 
-// Source is a Prometheus.
+// Source is a Prometheus server.
 type Source struct {
 	// URL is its address, such as http://prometheus:9090, with a path where it has one.
 	URL string
-	// Client is used for all requests; nil means http.DefaultClient.
-	Client *http.Client
 }
 
-// series is one row of an answer.
-type series struct {
-	Metric map[string]string `json:"metric"`
-	Value  sample            `json:"value"`
-	Values []sample          `json:"values"`
-}
+// bounded reads at most mostAnswer bytes of an answer.
+type bounded struct{ http.RoundTripper }
 
-// sample is a value at a moment, in seconds.
-type sample struct{ at, value float64 }
-
-// UnmarshalJSON reads [seconds, "value"].
-func (s *sample) UnmarshalJSON(data []byte) error {
-	var text string
-	if err := json.Unmarshal(data, &[]any{&s.at, &text}); err != nil {
-		return err
+// RoundTrip implements http.RoundTripper.
+func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := b.RoundTripper.RoundTrip(req)
+	if err == nil {
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(resp.Body, mostAnswer), resp.Body}
 	}
-	v, err := strconv.ParseFloat(text, 64)
-	s.value = v
-	return err
+	return resp, err
 }
 
-// instant asks for the values at one moment.
-func (s Source) instant(ctx context.Context, query string, at time.Time) ([]series, error) {
-	return s.ask(ctx, "query", query, url.Values{"query": {query}, "time": {seconds(at)}})
-}
-
-// between asks for the values at moments that are step apart.
-func (s Source) between(ctx context.Context, query string, from, to time.Time, step time.Duration) ([]series, error) {
-	return s.ask(ctx, "query_range", query, url.Values{
-		"query": {query}, "start": {seconds(from)}, "end": {seconds(to)}, "step": {strconv.FormatFloat(step.Seconds(), 'f', -1, 64)},
-	})
-}
-
-func seconds(t time.Time) string { return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', 3, 64) }
-
-func (s Source) ask(ctx context.Context, kind, query string, form url.Values) ([]series, error) {
-	ctx, cancel := context.WithTimeout(ctx, queryDeadline)
-	defer cancel()
-	at := strings.TrimSuffix(s.URL, "/") + "/api/v1/" + kind
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at, strings.NewReader(form.Encode()))
+func (s Source) api() (prom.API, error) {
+	client, err := api.NewClient(api.Config{Address: s.URL, RoundTripper: bounded{api.DefaultRoundTripper}})
 	if err != nil {
 		return nil, sharing.Invalid("--prometheus", s.URL, "write an address such as http://prometheus:9090", "is not an address")
 	}
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	client := s.Client
-	if client == nil {
-		client = http.DefaultClient
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("ask prometheus %q: %w (%w)", s.URL, err, sharing.ErrUnavailable)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, mostAnswer))
-	if err != nil {
-		return nil, fmt.Errorf("ask prometheus %q: %w (%w)", s.URL, err, sharing.ErrUnavailable)
-	}
-	return parse(s.URL, query, resp.Status, body)
+	return prom.NewAPI(client), nil
 }
 
-// parse reads an answer.
-func parse(from, query, status string, body []byte) ([]series, error) {
-	var answer struct {
-		Status, Error string
-		Data          struct{ Result []series }
-	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return nil, fmt.Errorf("ask prometheus %q: it answered %s, %q: %w", from, status, short(body), errors.Join(sharing.ErrUnavailable, err))
-	}
-	if answer.Status != "success" {
-		return nil, fmt.Errorf("ask prometheus %q: it refused %q: %q: %w", from, query, short([]byte(answer.Error)), sharing.ErrInvalid)
-	}
-	return answer.Data.Result, nil
+// instant asks for the value of each series at one moment.
+func (s Source) instant(ctx context.Context, query string, at time.Time) (model.Vector, error) {
+	v, err := s.ask(ctx, query, func(ctx context.Context, from prom.API) (model.Value, error) {
+		v, _, _, err := from.Query(ctx, query, at)
+		return v, err
+	})
+	rows, _ := v.(model.Vector)
+	return rows, err
 }
 
-func short(text []byte) string { return string(text[:min(len(text), mostText)]) }
+// between asks for the values of each series from a moment to another, a step apart.
+func (s Source) between(ctx context.Context, query string, from, to time.Time, step time.Duration) (model.Matrix, error) {
+	v, err := s.ask(ctx, query, func(ctx context.Context, at prom.API) (model.Value, error) {
+		v, _, _, err := at.QueryRange(ctx, query, prom.Range{Start: from, End: to, Step: step})
+		return v, err
+	})
+	rows, _ := v.(model.Matrix)
+	return rows, err
+}
+
+func (s Source) ask(ctx context.Context, query string, do func(context.Context, prom.API) (model.Value, error)) (model.Value, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryDeadline)
+	defer cancel()
+	from, err := s.api()
+	if err != nil {
+		return nil, err
+	}
+	v, err := do(ctx, from)
+	var refused *prom.Error
+	switch {
+	case err == nil:
+		return v, nil
+	case errors.As(err, &refused) && (refused.Type == prom.ErrBadData || refused.Type == prom.ErrExec):
+		return nil, fmt.Errorf("ask prometheus %q: it refused %q: %q: %w", s.URL, query, short(refused.Msg), sharing.ErrInvalid)
+	}
+	return nil, fmt.Errorf("ask prometheus %q: %s: %w", s.URL, short(err.Error()), sharing.ErrUnavailable)
+}
+
+func short(text string) string { return text[:min(len(text), mostText)] }

@@ -4,6 +4,7 @@
 package promread
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/common/model"
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/usage"
@@ -29,7 +31,7 @@ func fake(t *testing.T, rows map[string]string) Source {
 				answer = text
 			}
 		}
-		_, _ = fmt.Fprintf(w, `{"status":"success","data":{"result":[%s]}}`, answer)
+		_, _ = fmt.Fprintf(w, `{"status":"success","data":{"resultType":%q,"result":[%s]}}`, map[bool]string{true: "matrix", false: "vector"}[strings.HasSuffix(r.URL.Path, "query_range")], answer)
 	}))
 	t.Cleanup(s.Close)
 	return Source{URL: s.URL + "/"}
@@ -68,15 +70,22 @@ func TestUsage(t *testing.T) {
 
 func TestWhatIsNoAnswer(t *testing.T) {
 	cases := map[string]struct {
-		body string
-		want error
+		status int
+		body   string
+		want   error
 	}{
-		"a refusal":  {`{"status":"error","error":"parse error"}`, sharing.ErrInvalid},
-		"no JSON":    {"<html>", sharing.ErrUnavailable},
-		"no numbers": {`{"status":"success","data":{"result":[{"values":[["x"]]}]}}`, sharing.ErrUnavailable},
+		"a refusal":      {http.StatusBadRequest, `{"status":"error","errorType":"bad_data","error":"parse error"}`, sharing.ErrInvalid},
+		"too much":       {http.StatusUnprocessableEntity, `{"status":"error","errorType":"execution","error":"too many samples"}`, sharing.ErrInvalid},
+		"not now":        {http.StatusServiceUnavailable, `{"status":"error","errorType":"unavailable","error":"it starts"}`, sharing.ErrUnavailable},
+		"no JSON":        {http.StatusOK, "<html>", sharing.ErrUnavailable},
+		"no numbers":     {http.StatusOK, `{"status":"success","data":{"resultType":"matrix","result":[{"values":[["x"]]}]}}`, sharing.ErrUnavailable},
+		"another result": {http.StatusOK, `{"status":"success","data":{"resultType":"else","result":[]}}`, sharing.ErrUnavailable},
 	}
 	for name, c := range cases {
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(c.body)) }))
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(c.status)
+			_, _ = w.Write([]byte(c.body))
+		}))
 		if _, err := (Source{URL: s.URL}).Usage(t.Context(), time.Unix(1e6, 0), time.Hour, nil); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -98,13 +107,14 @@ func TestStep(t *testing.T) {
 	}
 }
 
+// FuzzAnswer fills tracks with any rows that Prometheus may have: no share is negative.
 func FuzzAnswer(f *testing.F) {
-	f.Add([]byte(`{"status":"success","data":{"result":[{"metric":{"a":"b"},"values":[[1,"2"],[3,"NaN"]]}]}}`))
-	f.Add([]byte(`{"status":"success","data":{"result":[{"value":[1]}]}}`))
+	f.Add([]byte(`[{"metric":{"a":"b"},"values":[[1,"2"],[3,"NaN"]]}]`))
+	f.Add([]byte(`[{"values":[[1,"-Inf"]]}]`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		rows, err := parse("x", "q", "200 OK", body)
-		if err != nil && rows != nil {
-			t.Errorf("%v with an error", rows)
+		var rows model.Matrix
+		if json.Unmarshal(body, &rows) != nil {
+			return
 		}
 		tracks := map[string]*usage.Track{}
 		fill(tracks, rows, func(p *usage.Point, v float64) { p.Share = v }, time.Unix(0, 0), time.Minute, 3)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
+
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/usage"
 )
@@ -84,21 +86,21 @@ func (s Source) Usage(ctx context.Context, now time.Time, since time.Duration, k
 }
 
 // fill puts the values of rows into the points of their tracks.
-func fill(tracks map[string]*usage.Track, rows []series, put func(*usage.Point, float64), from time.Time, step time.Duration, n int) {
+func fill(tracks map[string]*usage.Track, rows model.Matrix, put func(*usage.Point, float64), from time.Time, step time.Duration, n int) {
 	for _, r := range rows {
-		key := keyOf(r.Metric, strings.Split(ident, ", ")...)
+		of := labels(r.Metric)
+		key := keyOf(of, strings.Split(ident, ", ")...)
 		t := tracks[key]
 		if t == nil {
-			t = &usage.Track{GPU: r.Metric["uuid"], Points: make([]usage.Point, n), Labels: map[string]string{
-				"namespace": r.Metric["namespace"], "pod": r.Metric["pod"], "container": r.Metric["container"], "node": r.Metric["node"],
-				"grant": r.Metric["grant"],
+			t = &usage.Track{GPU: of["uuid"], Points: make([]usage.Point, n), Labels: map[string]string{
+				"namespace": of["namespace"], "pod": of["pod"], "container": of["container"], "node": of["node"], "grant": of["grant"],
 			}}
 			tracks[key] = t
 		}
 		for _, v := range r.Values {
-			i := int(math.Round((v.at - float64(from.UnixMilli())/1000) / step.Seconds()))
-			if i >= 0 && i < n && v.value >= 0 && !math.IsInf(v.value, 1) { // what is no number is not known
-				put(&t.Points[i], v.value)
+			i, x := int(math.Round(v.Timestamp.Time().Sub(from).Seconds()/step.Seconds())), float64(v.Value)
+			if i >= 0 && i < n && x >= 0 && !math.IsInf(x, 1) { // what is no number is not known
+				put(&t.Points[i], x)
 			}
 		}
 	}
@@ -110,8 +112,9 @@ func (s Source) name(ctx context.Context, now time.Time, since time.Duration, tr
 		rows, err := s.instant(ctx, fmt.Sprintf("max by (%s) (last_over_time(%s[%ds]))", by, of, int(since.Seconds())), now)
 		out := map[string]map[string]string{}
 		for _, r := range rows {
-			for _, k := range []string{keyOf(r.Metric, "node", "grant"), keyOf(r.Metric, "uuid"), keyOf(r.Metric, "namespace", "pod")} {
-				out[k] = r.Metric
+			of := labels(r.Metric)
+			for _, k := range []string{keyOf(of, "node", "grant"), keyOf(of, "uuid"), keyOf(of, "namespace", "pod")} {
+				out[k] = of
 			}
 		}
 		return out, err
@@ -162,4 +165,12 @@ func keyOf(labels map[string]string, names ...string) string {
 		fmt.Fprintf(&b, "%s=%q,", n, labels[n])
 	}
 	return b.String()
+}
+
+func labels(m model.Metric) map[string]string {
+	out := make(map[string]string, len(m))
+	for k, v := range m {
+		out[string(k)] = string(v)
+	}
+	return out
 }

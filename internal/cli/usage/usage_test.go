@@ -133,7 +133,7 @@ func TestUsageOfPrometheus(t *testing.T) {
 		case strings.Contains(query, "kerf_gpu_info"):
 			rows = `{"metric":{"uuid":"g","model":"NVIDIA H100"},"value":[1,"1"]}`
 		}
-		_, _ = w.Write([]byte(`{"status":"success","data":{"result":[` + rows + `]}}`))
+		_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":"` + resultOf(r) + `","result":[` + rows + `]}}`))
 	}))
 	defer server.Close()
 	var out bytes.Buffer
@@ -172,7 +172,7 @@ func TestUsageOfTheEnvironmentsPrometheus(t *testing.T) {
 			http.Error(w, "no", http.StatusServiceUnavailable)
 			return
 		}
-		_, _ = w.Write([]byte(`{"status":"success","data":{"result":[]}}`))
+		_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":"` + resultOf(r) + `","result":[]}}`))
 	}))
 	defer server.Close()
 	for name, tt := range map[string]struct {
@@ -205,4 +205,12 @@ func TestUsageOfTheEnvironmentsPrometheus(t *testing.T) {
 			}
 		})
 	}
+}
+
+// resultOf is the type of Prometheus' result for a request.
+func resultOf(r *http.Request) string {
+	if strings.HasSuffix(r.URL.Path, "query_range") {
+		return "matrix"
+	}
+	return "vector"
 }
