@@ -17,7 +17,7 @@ import (
 // Document says how a JSON document is read.
 type Document struct {
 	// Differ are the fields with values that differ between two runs, and the kind of each: by their name, or by the name of
-	// the object, a dot and theirs. 0 and "" stay.
+	// the object, a dot and theirs. 0 and "" stay, but a MeasuredValue may be 0.
 	Differ map[string]string
 	// Unordered are the lists without an order: elements are sorted. "" is the document itself.
 	Unordered []string
@@ -49,7 +49,7 @@ func (s *Scrubber) value(name string, v any, d Document) any {
 		}
 		return s.Text(v)
 	case json.Number:
-		if kind := d.Differ[name]; kind != "" && v != "0" {
+		if kind := d.Differ[name]; kind != "" && (v != "0" || kind == MeasuredValue) {
 			return s.Number(kind, v.String())
 		}
 		return v
