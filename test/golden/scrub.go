@@ -68,6 +68,7 @@ var kinds = []struct {
 	{Time, regexp.MustCompile(`\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)},
 	{"HASH", regexp.MustCompile(`\b[0-9a-f]{64}\b`)},
 	{"GRANT", regexp.MustCompile(`\bk-[0-9a-f]{10}\b`)},
+	{"CAPABILITY", regexp.MustCompile(`\bnvidia-cap\d+\b`)}, // of a MIG instance; a new instance has new numbers
 	{"DOMAIN", regexp.MustCompile(`\b[0-9a-f]{16}\b`)}, // of MPS
 }
 
