@@ -82,7 +82,7 @@ func (c *Cluster) Choose(r Request) (Placement, bool) {
 	ranks := c.ranked(r.Shape)
 	best := ranks.top()
 	if best >= 0 && c.nodes[best].Memory < r.Memory {
-		best = c.richest(ranks, r)
+		best = ranks.richest(c.nodes, r)
 	}
 	if best < 0 {
 		return Placement{}, false

@@ -115,5 +115,5 @@ func (c *Cluster) on(node int, ranks *ranking, r Request) Placement {
 	if r.GPUs != 1 {
 		gpus = n.chosen(n.resolve(r.Shape))
 	}
-	return Placement{node, gpus, c.starts(n, r.Shape, gpus)}
+	return Placement{node, gpus, starts(c.policy, n, r.Shape, gpus)}
 }

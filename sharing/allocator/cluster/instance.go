@@ -127,7 +127,7 @@ func (n *Node) alike(gpu int) bool {
 }
 
 // starts are where the instances of a request begin, one for each GPU; nil on nodes without MIG.
-func (c *Cluster) starts(n *Node, s Shape, gpus []int) []int {
+func starts(policy Policy, n *Node, s Shape, gpus []int) []int {
 	if n.Table == nil || s.GPUs == 0 {
 		return nil
 	}
@@ -137,7 +137,7 @@ func (c *Cluster) starts(n *Node, s Shape, gpus []int) []int {
 	}
 	out := make([]int, 0, len(gpus))
 	for _, g := range gpus {
-		if st, ok := c.policy.(Starter); ok {
+		if st, ok := policy.(Starter); ok {
 			out = append(out, st.Start(n, g, p.ID))
 		} else {
 			start, _ := n.best(g, p, n.usual())
@@ -185,7 +185,7 @@ func (n *Node) hold(gpu, start int, p mig.Profile, sign Milli) {
 
 // Place completes a placement on given GPUs of a node: where MIG instances begin. False when there is no room.
 func (c *Cluster) Place(r Request, node int, gpus []int) (Placement, bool) {
-	p := Placement{Node: node, GPUs: gpus, Starts: c.starts(c.nodes[node], r.Shape, gpus)}
+	p := Placement{Node: node, GPUs: gpus, Starts: starts(c.policy, c.nodes[node], r.Shape, gpus)}
 	return p, !slices.Contains(p.Starts, -1) && c.fit(r, p) == nil
 }
 

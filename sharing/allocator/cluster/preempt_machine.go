@@ -118,7 +118,7 @@ func (e *eviction) place(c *Cluster, node int, victims []int) Placement {
 	}
 	n := e.after(out)
 	gpus := n.chosen(e.shape)
-	return Placement{node, gpus, c.starts(&n, e.request.Shape, gpus)}
+	return Placement{node, gpus, starts(c.policy, &n, e.request.Shape, gpus)}
 }
 
 func (e *eviction) holders(victims []int) []int {

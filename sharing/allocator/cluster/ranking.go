@@ -78,11 +78,11 @@ func (r *ranking) lift(i int) {
 }
 
 // richest is the best node with that much memory, which no shape knows of.
-func (c *Cluster) richest(r *ranking, req Request) int {
+func (r *ranking) richest(nodes []*Node, req Request) int {
 	best := int(none)
 	for i := range r.scores {
 		k := &r.scores[i]
-		if k.fits && (best < 0 || k.score > r.scores[best].score) && c.nodes[i].Memory >= req.Memory {
+		if k.fits && (best < 0 || k.score > r.scores[best].score) && nodes[i].Memory >= req.Memory {
 			best = i
 		}
 	}
@@ -100,12 +100,12 @@ func (c *Cluster) ranked(s Shape) *ranking {
 	// Many single changes cost more than one pass over all nodes.
 	if behind := c.changes - r.seen; r.stale || behind > uint64(len(c.log)) {
 		for i := range c.nodes {
-			c.rescore(r, i, s)
+			r.rescore(i, c.nodes[i], s, c.policy)
 		}
 		r.build()
 	} else {
 		for ; r.seen < c.changes; r.seen++ {
-			if i := int(c.log[r.seen%uint64(len(c.log))]); c.rescore(r, i, s) {
+			if i := int(c.log[r.seen%uint64(len(c.log))]); r.rescore(i, c.nodes[i], s, c.policy) {
 				r.lift(i)
 			}
 		}
@@ -115,14 +115,14 @@ func (c *Cluster) ranked(s Shape) *ranking {
 }
 
 // rescore is true when the node has changed since it was scored.
-func (c *Cluster) rescore(r *ranking, i int, s Shape) bool {
-	n, k := c.nodes[i], &r.scores[i]
+func (r *ranking) rescore(i int, n *Node, s Shape, policy Policy) bool {
+	k := &r.scores[i]
 	if k.version == n.version {
 		return false
 	}
 	*k = scored{version: n.version}
 	if !n.Cordoned && n.CPU >= s.CPU && judgeGPUs(n, s) == Fits {
-		score, gpu := c.policy.Score(n, n.resolve(s))
+		score, gpu := policy.Score(n, n.resolve(s))
 		k.score, k.gpu, k.fits = score, int32(gpu), true //nolint:gosec // a node has few GPUs
 	}
 	return true

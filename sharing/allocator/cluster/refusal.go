@@ -51,7 +51,7 @@ func because(n *Node, r Request, why Reason) string {
 	case LacksRoom:
 		share := n.share(r.Shape)
 		if p, ok := n.instanceOf(r.Shape); ok {
-			return n.Table.Why(n.instances[n.freest()], p.ID)
+			return n.Table.Why(n.instances[freest(n.GPUs)], p.ID)
 		}
 		if share == tooMuch && n.GPUMemory > 0 {
 			return fmt.Sprintf("GPUs have %v of memory, %v asked", n.GPUMemory, r.GPUMemory)
@@ -77,10 +77,10 @@ func (n *Node) instanceOf(s Shape) (mig.Profile, bool) {
 }
 
 // freest is the GPU with the most left.
-func (n *Node) freest() int {
+func freest(free []Milli) int {
 	at := 0
-	for g, left := range n.GPUs {
-		if left > n.GPUs[at] {
+	for g, left := range free {
+		if left > free[at] {
 			at = g
 		}
 	}

@@ -33,22 +33,22 @@ func (n *Node) chosen(s Shape) []int {
 	}
 	slices.SortStableFunc(fit, func(a, b int) int { return cmp.Compare(n.GPUs[a], n.GPUs[b]) })
 	if len(n.Topology) == len(n.GPUs) && count > 1 {
-		fit = n.close(fit, count, 0)
+		fit = closest(n.Topology, fit, count, 0)
 	}
 	fit = fit[:count]
 	slices.Sort(fit)
 	return fit
 }
 
-// close are count of the GPUs: of the smallest group that has so many, else of the largest groups together.
-func (n *Node) close(gpus []int, count, level int) []int {
+// closest are count of the GPUs: of the smallest group that has so many, else of the largest groups together.
+func closest(topology []Place, gpus []int, count, level int) []int {
 	if len(gpus) <= count || level == 3 {
 		return gpus[:count]
 	}
 	var order []int
 	groups := map[int][]int{}
 	for _, g := range gpus {
-		p := n.Topology[g]
+		p := topology[g]
 		key := [...]int{p.NVLink, p.NUMA, p.PCIe}[level]
 		if groups[key] == nil {
 			order = append(order, key)
@@ -65,7 +65,7 @@ func (n *Node) close(gpus []int, count, level int) []int {
 		}
 		group := groups[order[at]]
 		take := min(count, len(group))
-		out = append(out, n.close(group, take, level+1)...)
+		out = append(out, closest(topology, group, take, level+1)...)
 		count -= take
 		order = slices.Delete(order, at, at+1)
 	}
