@@ -50,6 +50,12 @@ type Node struct {
 	// Cordoned nodes take no new requests.
 	Cordoned bool
 
+	state
+}
+
+// state is what is computed of a node, and what a Cluster keeps of it.
+type state struct {
+	// version counts the changes of the node, from 1; 0 for a node of no cluster.
 	version uint64
 	// geometry is made of Table; instances are what each GPU is cut into.
 	geometry  *cut

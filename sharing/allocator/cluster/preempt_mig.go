@@ -24,7 +24,7 @@ func (e *eviction) clear(out []bool, limit int32, gpu int, after *Node) ([]int, 
 	for set := range 1 << len(here) {
 		t := toll{}
 		var victims []int
-		n := Node{GPUs: []Milli{after.GPUs[gpu]}, Table: after.Table, geometry: after.geometry, instances: []mig.Occupancy{after.instances[gpu]}}
+		n := Node{GPUs: []Milli{after.GPUs[gpu]}, Table: after.Table, state: state{geometry: after.geometry, instances: []mig.Occupancy{after.instances[gpu]}}}
 		for k, i := range here {
 			if set&(1<<k) == 0 {
 				continue
