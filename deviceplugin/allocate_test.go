@@ -21,6 +21,7 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
 func allocation(ids ...string) *pluginapi.AllocateRequest {
@@ -260,7 +261,7 @@ func TestAllocateWhileAllElseHangs(t *testing.T) {
 	})
 	looks := h.calls()
 	set(t, p, Inventory{Units: lose([]Unit{{UUID: uuid(0), GiB: 1000}, {UUID: uuid(1), GiB: 1000}}, 0), Memory: true})
-	until(t, "a look that hangs", func() bool { return h.calls() > looks })
+	eventually.True(t, "a look that hangs", func() bool { return h.calls() > looks })
 
 	starts, end := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -438,18 +439,18 @@ func TestSlowReceiver(t *testing.T) {
 	units := []Unit{{UUID: uuid(0), GiB: 5000}, {UUID: uuid(1), GiB: 4999}}
 	set(t, p, Inventory{Units: units, Memory: true})
 	run(t, p)
-	until(t, "registration", func() bool { return k.Plugins(sharing.ResourceMemory) == 1 })
+	eventually.True(t, "registration", func() bool { return k.Plugins(sharing.ResourceMemory) == 1 })
 	const changes = 60
 	for i := range changes {
 		units[0].Lost = i%2 == 0
 		set(t, p, Inventory{Units: units, Memory: true})
-		until(t, "the decision", func() bool {
+		eventually.True(t, "the decision", func() bool {
 			return p.Status()[0].Healthy == map[bool]int{true: 4999, false: 9999}[units[0].Lost]
 		})
 	}
 	units[1].Lost = true
 	set(t, p, Inventory{Units: units, Memory: true})
-	until(t, "the decision", func() bool { return p.Status()[0].Healthy == 5000 })
+	eventually.True(t, "the decision", func() bool { return p.Status()[0].Healthy == 5000 })
 	k.Slow(nil)
 	close(slow)
 	counts(t, k, sharing.ResourceMemory, 9999, 5000)

@@ -20,21 +20,13 @@ import (
 	"github.com/kerf-gpu/kerf/internal/serve"
 	"github.com/kerf-gpu/kerf/internal/serve/limit"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is how long a test waits for what should come at once on an idle machine.
 const patience = time.Minute
-
-func until(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !f(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
 
 // folder is a short one: a socket's path has 107 bytes.
 func folder(t testing.TB) string {
@@ -97,7 +89,7 @@ func set(t testing.TB, p *Plugin, inv Inventory) {
 // counts waits until kubelet counts that much of a resource.
 func counts(t *testing.T, k *fakekubelet.Kubelet, resource string, capacity, allocatable int) {
 	t.Helper()
-	until(t, resource, func() bool {
+	eventually.True(t, resource, func() bool {
 		c, a := k.Count(resource)
 		return c == capacity && a == allocatable
 	})

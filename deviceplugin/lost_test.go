@@ -14,6 +14,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/deviceplugin/fakekubelet"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
 // shares admits n containers of one GiB and says that they sit on a GPU.
@@ -109,7 +110,7 @@ func TestHoldingsFail(t *testing.T) {
 	holders := shares(t, k, p, map[sharing.GPUID]int{uuid(1): 8})
 	for range 3 {
 		n := h.calls()
-		until(t, "another look", func() bool { return h.calls() > n })
+		eventually.True(t, "another look", func() bool { return h.calls() > n })
 	}
 	if sick := k.Unhealthy(sharing.ResourceMemory); len(sick) > 0 {
 		t.Fatalf("a guess: %v", sick)
@@ -126,7 +127,7 @@ func TestHoldingsFail(t *testing.T) {
 		h.set(next)
 		n := h.calls()
 		p.SetHolders(map[sharing.GPUID][]sharing.ContainerRef{uuid(1): holders[uuid(1)]})
-		until(t, "another look", func() bool { return h.calls() > n+1 })
+		eventually.True(t, "another look", func() bool { return h.calls() > n+1 })
 		if diff := cmp.Diff(sick, k.Unhealthy(sharing.ResourceMemory)); diff != "" {
 			t.Errorf("unhealthy ids (-before +after):\n%s", diff)
 		}
@@ -154,11 +155,11 @@ func TestInventoryShrinks(t *testing.T) {
 	set(t, p, Inventory{Units: gpus(0), Memory: true})
 	counts(t, k, sharing.ResourceMemory, 10+above, 10)
 	stop()
-	until(t, "the old plugin's end", func() bool { return k.Plugins(sharing.ResourceMemory) == 0 })
+	eventually.True(t, "the old plugin's end", func() bool { return k.Plugins(sharing.ResourceMemory) == 0 })
 	p = plugin(dir, k)
 	set(t, p, Inventory{Units: gpus(0), Memory: true})
 	run(t, p)
-	until(t, "the new plugin", func() bool { return k.Plugins(sharing.ResourceMemory) == 1 })
+	eventually.True(t, "the new plugin", func() bool { return k.Plugins(sharing.ResourceMemory) == 1 })
 	counts(t, k, sharing.ResourceMemory, 10+above, 10)
 	for _, r := range holders[uuid(0)] {
 		admit(t, k, r, sharing.ResourceMemory, 1)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/deviceplugin/fakekubelet"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
 func TestNothingBeforeTheInventory(t *testing.T) {
@@ -56,7 +57,7 @@ func TestNothingBeforeTheInventory(t *testing.T) {
 		t.Errorf("sockets left: %v", left)
 	}
 	for _, r := range fixed() {
-		until(t, "the plugin's end", func() bool { return k.Plugins(r) == 0 })
+		eventually.True(t, "the plugin's end", func() bool { return k.Plugins(r) == 0 })
 	}
 }
 
@@ -67,7 +68,7 @@ func TestAdmit(t *testing.T) {
 	set(t, p, all(gpus(0, 1)))
 	run(t, p)
 	for _, r := range fixed() {
-		until(t, r, func() bool { c, _ := k.Count(r); return c > 0 })
+		eventually.True(t, r, func() bool { c, _ := k.Count(r); return c > 0 })
 	}
 	got := append(admit(t, k, ref("a"), sharing.ResourceMemory, 3), admit(t, k, ref("a"), sharing.ResourcePercent, 25)...)
 	want := []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu-memory-gib:3", "kerf.dev/guard=armed", "kerf.dev/ask=gpu-percent:25"}
@@ -113,7 +114,7 @@ func TestKubeletRestart(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, r := range fixed() {
-					until(t, r, func() bool { return k.Plugins(r) > 0 })
+					eventually.True(t, r, func() bool { return k.Plugins(r) > 0 })
 				}
 				took := time.Since(begin)
 				t.Logf("restart %d: registered after %v", i, took.Round(time.Millisecond))
@@ -144,13 +145,13 @@ func TestSocketRemoved(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, before)); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "a second registration", func() bool {
+	eventually.True(t, "a second registration", func() bool {
 		if _, a := k.Count(sharing.ResourceMemory); a != 20 {
 			t.Fatalf("%d allocatable in between", a)
 		}
 		return len(k.Registrations()) == 2
 	})
-	until(t, "the first one's end", func() bool {
+	eventually.True(t, "the first one's end", func() bool {
 		if _, a := k.Count(sharing.ResourceMemory); a != 20 {
 			t.Fatalf("%d allocatable in between", a)
 		}
@@ -166,7 +167,7 @@ func TestSocketRemoved(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, now), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "a third registration", func() bool { return len(k.Registrations()) == 3 })
+	eventually.True(t, "a third registration", func() bool { return len(k.Registrations()) == 3 })
 }
 
 // The stream breaks while both live on.
@@ -178,12 +179,12 @@ func TestStreamBroken(t *testing.T) {
 	run(t, p)
 	for n := 1; n <= 3; n++ {
 		// The one before may be there still when its successor registers: what is dropped is a stream that has brought its list.
-		until(t, "registration", func() bool { return len(k.Registrations()) == n && k.Updates(sharing.ResourceMemory) >= n })
-		until(t, "the end of the one before", func() bool { return k.Plugins(sharing.ResourceMemory) == 1 })
+		eventually.True(t, "registration", func() bool { return len(k.Registrations()) == n && k.Updates(sharing.ResourceMemory) >= n })
+		eventually.True(t, "the end of the one before", func() bool { return k.Plugins(sharing.ResourceMemory) == 1 })
 		counts(t, k, sharing.ResourceMemory, 20, 20)
 		k.Drop(sharing.ResourceMemory)
 	}
-	until(t, "registration", func() bool { return len(k.Registrations()) == 4 })
+	eventually.True(t, "registration", func() bool { return len(k.Registrations()) == 4 })
 	counts(t, k, sharing.ResourceMemory, 20, 20)
 	freshNames(t, k)
 }
@@ -198,11 +199,11 @@ func TestTwoPlugins(t *testing.T) {
 	stop := run(t, one)
 	counts(t, k, sharing.ResourceMemory, 20, 20)
 	run(t, two)
-	until(t, "both", func() bool { return k.Plugins(sharing.ResourceMemory) == 2 })
-	until(t, "the second's list", func() bool { return k.Updates(sharing.ResourceMemory) == 2 })
+	eventually.True(t, "both", func() bool { return k.Plugins(sharing.ResourceMemory) == 2 })
+	eventually.True(t, "the second's list", func() bool { return k.Updates(sharing.ResourceMemory) == 2 })
 	admit(t, k, ref("a"), sharing.ResourceMemory, 2)
 	stop()
-	until(t, "the first one's end", func() bool { return k.Plugins(sharing.ResourceMemory) == 1 })
+	eventually.True(t, "the first one's end", func() bool { return k.Plugins(sharing.ResourceMemory) == 1 })
 	if c, a := k.Count(sharing.ResourceMemory); c != 20 || a != 20 {
 		t.Errorf("%d and %d after the hand-over", c, a)
 	}
@@ -217,19 +218,19 @@ func TestKubeletLateAndUnwilling(t *testing.T) {
 	p := plugin(dir, k)
 	set(t, p, Inventory{Units: gpus(0), Memory: true})
 	run(t, p)
-	until(t, "the missing folder in the status", func() bool { return p.Status()[0].Err != nil })
+	eventually.True(t, "the missing folder in the status", func() bool { return p.Status()[0].Err != nil })
 	k.Refuse(errors.New("device plugin already connected: x"))
 	if err := k.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(k.Stop)
-	until(t, "the refusal in the status", func() bool {
+	eventually.True(t, "the refusal in the status", func() bool {
 		err := p.Status()[0].Err
 		return err != nil && strings.Contains(err.Error(), "already connected")
 	})
 	k.Refuse(nil)
 	counts(t, k, sharing.ResourceMemory, 10, 10)
-	until(t, "a status without an error", func() bool { s := p.Status()[0]; return s.Registered && s.Err == nil })
+	eventually.True(t, "a status without an error", func() bool { s := p.Status()[0]; return s.Registered && s.Err == nil })
 }
 
 func TestStaleSockets(t *testing.T) {

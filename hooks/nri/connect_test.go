@@ -23,12 +23,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
 func TestSocketComesLater(t *testing.T) {
 	c := newContainerd(t)
 	b := plug(t, c.socket(), &fakeNode{})
-	eventually(t, "the missing socket is told of", func() bool {
+	eventually.True(t, "the missing socket is told of", func() bool {
 		return strings.Contains(b.said.last(), "there is no NRI socket at") && strings.Contains(b.said.last(), "turn NRI on")
 	})
 	c.start()
@@ -44,7 +45,7 @@ func TestSocketWithoutListener(t *testing.T) {
 	l.SetUnlinkOnClose(false)
 	l.Close()
 	b := plug(t, c.socket(), &fakeNode{})
-	eventually(t, "the dead socket is told of", func() bool { return strings.Contains(b.said.last(), "nobody answers at the NRI socket") })
+	eventually.True(t, "the dead socket is told of", func() bool { return strings.Contains(b.said.last(), "nobody answers at the NRI socket") })
 	if err := os.Remove(c.socket()); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +61,7 @@ func TestReconnect(t *testing.T) {
 	b.know(specOf("train", memory("main", sharing.ContainerApp, "10")))
 	for i := range 3 {
 		c.stop()
-		eventually(t, "the lost connection is told of", func() bool { return b.said.last() != "" })
+		eventually.True(t, "the lost connection is told of", func() bool { return b.said.last() != "" })
 		if !slices.ContainsFunc(b.said.list(), func(s string) bool { return strings.Contains(s, "closed the NRI connection") }) {
 			t.Errorf("said %q", b.said.list())
 		}
@@ -144,7 +145,7 @@ func TestWitnessFails(t *testing.T) {
 		}
 	}}
 	b := plug(t, c.socket(), node)
-	eventually(t, "the reason is told", func() bool {
+	eventually.True(t, "the reason is told", func() bool {
 		return slices.ContainsFunc(b.said.list(), func(s string) bool { return strings.Contains(s, "the record is damaged") })
 	})
 	if slices.Contains(b.said.list(), "") {
@@ -261,7 +262,7 @@ func TestSocketOfSomethingElse(t *testing.T) {
 		}
 	}()
 	b := plug(t, filepath.Join(dir, "s"), &fakeNode{})
-	eventually(t, "the failure is told", func() bool { return strings.Contains(b.said.last(), "did not take the NRI plugin") })
+	eventually.True(t, "the failure is told", func() bool { return strings.Contains(b.said.last(), "did not take the NRI plugin") })
 	b.stop()
 	l.Close()
 	<-accepted

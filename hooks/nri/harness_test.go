@@ -22,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
 func TestMain(m *testing.M) {
@@ -32,16 +33,6 @@ func TestMain(m *testing.M) {
 
 // patience is how long a test waits for what must happen; no test passes by waiting.
 const patience = 30 * time.Second
-
-// eventually waits until ok, which is looked at again and again.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: did not happen within %s", what, patience)
-		}
-	}
-}
 
 // containerd is the runtime's side: NRI's own, behind a socket whose connections a test can cut, as they are
 // cut when the runtime ends.
@@ -331,7 +322,7 @@ func plug(t testing.TB, socket string, node *fakeNode, change ...func(*Options))
 // serving waits until the plugin says that all is well.
 func (b *bench) serving(t testing.TB) *bench {
 	t.Helper()
-	eventually(t, "the plugin serves", func() bool { return b.said.last() == "" })
+	eventually.True(t, "the plugin serves", func() bool { return b.said.last() == "" })
 	return b
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
 // fakeNamespaces have labels by their names, and count who asks.
@@ -138,7 +139,7 @@ func TestMissed(t *testing.T) {
 		}
 		return names
 	}
-	eventually(t, "two are told", func() bool { return len(last()) == 2 })
+	eventually.True(t, "two are told", func() bool { return len(last()) == 2 })
 	if all := last(); !strings.HasPrefix(all[0], "asks: ") || !strings.Contains(all[0], "that the container was not given") ||
 		!strings.HasPrefix(all[1], "mounts: ") || !strings.Contains(all[1], `host path "/run/kerf"`) {
 		t.Errorf("told %q", all)
@@ -152,5 +153,5 @@ func TestMissed(t *testing.T) {
 	}
 	end("mounts")
 	end("asks")
-	eventually(t, "they have ended", func() bool { mu.Lock(); defer mu.Unlock(); return len(told) == 3 && len(told[2]) == 0 })
+	eventually.True(t, "they have ended", func() bool { mu.Lock(); defer mu.Unlock(); return len(told) == 3 && len(told[2]) == 0 })
 }

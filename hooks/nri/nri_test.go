@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
 func TestNewRefusesWhatIsMissing(t *testing.T) {
@@ -285,7 +286,7 @@ func TestSlowNode(t *testing.T) {
 	}
 	slow.Store(false)
 	close(release)
-	eventually(t, "the late grant is looked at", func() bool { return b.node.isGone("id-main") })
+	eventually.True(t, "the late grant is looked at", func() bool { return b.node.isGone("id-main") })
 	if _, err := c.create(podOf("train"), containerOf("main", guarded()...)); err != nil {
 		t.Errorf("the next try: %v", err)
 	}

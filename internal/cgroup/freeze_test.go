@@ -17,6 +17,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/cgroup/cgrouptest"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
 func frozenGroup(t *testing.T) Group {
@@ -146,7 +147,7 @@ func TestWaitFrozenGivesUp(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the program waits", func() bool { return cgrouptest.Waits(t, c.Process.Pid) })
+	eventually.True(t, "the program waits", func() bool { return cgrouptest.Waits(t, c.Process.Pid) })
 	if err := g.Add(c.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
@@ -162,15 +163,6 @@ func TestWaitFrozenGivesUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = c.Wait()
-}
-
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("never:", what)
-		}
-	}
 }
 
 // A process goes back to where it was, and where that is gone to the nearest group above.

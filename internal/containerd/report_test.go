@@ -25,6 +25,7 @@ import (
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -114,27 +115,18 @@ func TestNoRuntime(t *testing.T) {
 	// It comes and goes, and the same client finds it.
 	f := &fake{name: "containerd", version: "2.4.2", config: `{}`}
 	f.start(t, path)
-	eventually(t, func() bool { _, err := c.Report(t.Context()); return err == nil })
+	eventually.True(t, "the condition", func() bool { _, err := c.Report(t.Context()); return err == nil })
 	f.stop()
 	if _, err := c.Report(t.Context()); err == nil || !errors.Is(err, sharing.ErrUnavailable) && !errors.Is(err, ErrNoRuntime) {
 		t.Errorf("gone: %v", err)
 	}
 	again := &fake{name: "containerd", version: "2.4.3", config: `{}`}
 	again.start(t, path)
-	eventually(t, func() bool { r, err := c.Report(t.Context()); return err == nil && r.Version == "2.4.3" })
+	eventually.True(t, "the condition", func() bool { r, err := c.Report(t.Context()); return err == nil && r.Version == "2.4.3" })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := c.Report(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
-	}
-}
-
-func eventually(t *testing.T, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("never")
-		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
 func (a *api) sent() []corev1.Event {
@@ -42,7 +43,7 @@ func TestEventIsSent(t *testing.T) {
 			a := newAPI(t)
 			c := a.client(t, true)
 			c.Event(context.Background(), tc.ref, "NoRoom", "no room for 100GiB", tc.warning)
-			eventually(t, "the event arrives", func() bool { return len(a.sent()) == 1 })
+			eventually.True(t, "the event arrives", func() bool { return len(a.sent()) == 1 })
 			e := a.sent()[0]
 			o := e.InvolvedObject
 			if e.Type != tc.kind || o.Kind != tc.object || o.FieldPath != tc.path || e.Namespace != tc.in || e.Reason != "NoRoom" || e.Message != "no room for 100GiB" {
@@ -62,14 +63,14 @@ func TestEventsThatRepeatAreCounted(t *testing.T) {
 	for range 4 {
 		c.Event(context.Background(), ref, "NoRoom", "no room", true)
 	}
-	eventually(t, "all are counted", func() bool { s := a.sent(); return len(s) == 1 && s[0].Count == 4 })
+	eventually.True(t, "all are counted", func() bool { s := a.sent(); return len(s) == 1 && s[0].Count == 4 })
 	// A pod that is told of in ever new words ends in one event, and not many are sent at all.
 	for i := range 100 {
 		c.Event(context.Background(), ref, "Odd", fmt.Sprintf("line %d", i), true)
 	}
-	eventually(t, "the queue is empty", func() bool { return len(c.events.queue) == 0 })
+	eventually.True(t, "the queue is empty", func() bool { return len(c.events.queue) == 0 })
 	c.Event(context.Background(), sharing.ContainerRef{}, "Last", "the last", false)
-	eventually(t, "the last arrives", func() bool {
+	eventually.True(t, "the last arrives", func() bool {
 		for _, e := range a.sent() {
 			if e.Reason == "Last" {
 				return true
@@ -96,7 +97,7 @@ func TestEventsWaitForTheAPIServer(t *testing.T) {
 		c.Event(context.Background(), ref(i), "NoRoom", "no room", true)
 	}
 	a.away(nil)
-	eventually(t, "those that had room arrive", func() bool { return len(a.sent()) >= room })
+	eventually.True(t, "those that had room arrive", func() bool { return len(a.sent()) >= room })
 }
 
 func TestRefusedEventsDoNotHoldUpOthers(t *testing.T) {
@@ -104,10 +105,10 @@ func TestRefusedEventsDoNotHoldUpOthers(t *testing.T) {
 	a.away(proxied)
 	c := a.client(t, true)
 	c.Event(context.Background(), sharing.ContainerRef{Namespace: "team", Pod: "p", PodUID: uid(1)}, "NoRoom", "no room", true)
-	eventually(t, "it is refused", func() bool { return len(c.events.queue) == 0 })
+	eventually.True(t, "it is refused", func() bool { return len(c.events.queue) == 0 })
 	a.away(nil)
 	c.Event(context.Background(), sharing.ContainerRef{}, "Last", "the last", false)
-	eventually(t, "the next arrives", func() bool { return len(a.sent()) > 0 })
+	eventually.True(t, "the next arrives", func() bool { return len(a.sent()) > 0 })
 }
 
 func TestTidy(t *testing.T) {

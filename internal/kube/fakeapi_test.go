@@ -17,7 +17,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -375,16 +374,6 @@ func pod(uid, name string, phase corev1.PodPhase) *corev1.Pod {
 
 // uid makes a UID of the API server's form.
 func uid(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
-
-// eventually waits for what other goroutines do; it fails long after any sane delay.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
 
 func hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -79,7 +80,7 @@ func TestPodWaitsForItsPod(t *testing.T) {
 		p, _, _ := c.Pod(within(t, time.Minute), uid(1))
 		found <- p
 	}()
-	eventually(t, "the pods are read", c.Synced)
+	eventually.True(t, "the pods are read", c.Synced)
 	a.put(pod(uid(1), "p", corev1.PodPending))
 	if p := <-found; p.Name != "p" || p.UID != uid(1) {
 		t.Errorf("Pod = %+v, want p", p)
@@ -120,13 +121,13 @@ func TestOnGoneTellsEachEndOnce(t *testing.T) {
 	expect := func(what string, more ...string) {
 		t.Helper()
 		want = append(want, more...)
-		eventually(t, what, func() bool { return len(h.all()) >= len(want) })
+		eventually.True(t, what, func() bool { return len(h.all()) >= len(want) })
 		if got := h.all(); !slices.Equal(got, want) {
 			t.Fatalf("%s: told %v, want %v", what, got, want)
 		}
 	}
 	expect("one had failed before")
-	eventually(t, "the watch begins", func() bool { a.mu.Lock(); defer a.mu.Unlock(); return len(a.watches) == 1 })
+	eventually.True(t, "the watch begins", func() bool { a.mu.Lock(); defer a.mu.Unlock(); return len(a.watches) == 1 })
 	a.put(pod(uid(1), "succeeds", corev1.PodSucceeded))
 	expect("one succeeds", uid(1))
 	a.put(pod(uid(2), "fails", corev1.PodFailed))
@@ -249,7 +250,7 @@ func TestResync(t *testing.T) {
 		defer close(done)
 		c.Resync(ctx, func() []sharing.ContainerRef { return claims }, first.tell)
 	}()
-	eventually(t, "the round after the sync", func() bool { return len(first.all()) == 2 })
+	eventually.True(t, "the round after the sync", func() bool { return len(first.all()) == 2 })
 	cancel()
 	<-done
 	if got := first.all(); !slices.Equal(got, gone) {

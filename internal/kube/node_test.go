@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
 // nodeAPI is as much of an API server as has to do with one node. It can lose a race, and refuse.
@@ -212,11 +213,11 @@ func TestFollowNode(t *testing.T) {
 			return slices.Equal(last, want) && errors.Is(failed, wrong)
 		}
 	}
-	eventually(t, "the first taints", sees([]string{"theirs"}, nil))
+	eventually.True(t, "the first taints", sees([]string{"theirs"}, nil))
 	n.change(func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "spot"}) })
-	eventually(t, "a new taint", sees([]string{"theirs", "spot"}, nil))
+	eventually.True(t, "a new taint", sees([]string{"theirs", "spot"}, nil))
 	n.change(func(node *corev1.Node) { node.Spec.Taints, n.denied = nil, true })
-	eventually(t, "the right is gone", sees(nil, sharing.ErrDenied))
+	eventually.True(t, "the right is gone", sees(nil, sharing.ErrDenied))
 	cancel()
 	<-done
 }

@@ -22,6 +22,7 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -173,7 +174,7 @@ func TestRestart(t *testing.T) {
 	}
 	for range 3 {
 		stop := start(t, socket, &fake{answers: []answer{{resp: pod("p")}}})
-		until(t, func() error { _, err := c.List(t.Context()); return err })
+		eventually.Nil(t, "the answer", func() error { _, err := c.List(t.Context()); return err })
 		stop()
 		if _, err := c.List(t.Context()); !errors.Is(err, sharing.ErrUnavailable) {
 			t.Fatalf("kubelet stopped: %v", err)
@@ -219,7 +220,7 @@ func TestCancel(t *testing.T) {
 			t.Errorf("error %v, want the caller's own", err)
 		}
 	})
-	until(t, func() error {
+	eventually.Nil(t, "the answer", func() error {
 		if f.calls.Load() == 0 {
 			return errors.New("not called")
 		}
@@ -227,19 +228,4 @@ func TestCancel(t *testing.T) {
 	})
 	cancel()
 	wg.Wait()
-}
-
-func until(t *testing.T, f func() error) {
-	t.Helper()
-	end := time.Now().Add(time.Minute)
-	for {
-		err := f()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatal(err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/caps/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node/lists"
+	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
 const least = sharing.MiB
@@ -449,12 +450,7 @@ func (b *bench) lease(p *tenant, name string, req sharing.Request) Armed {
 // eventually waits for a condition that the loops bring about.
 func (b *bench) eventually(what string, ok func() bool) {
 	b.t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if ok() {
-			return
-		}
-	}
-	b.t.Fatalf("never: %s", what)
+	eventually.True(b.t, what, ok)
 }
 
 // empty requires that nothing is held, capped, recorded or left in the cgroup tree.

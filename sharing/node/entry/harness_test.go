@@ -15,11 +15,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
 var errCheck = errors.New("rejected by the test")
@@ -75,11 +75,7 @@ func (b *bench) removeParents(rel string) error {
 
 func (b *bench) eventually(what string, is func() bool) {
 	b.t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			b.t.Fatal("never:", what)
-		}
-	}
+	eventually.True(b.t, what, is)
 }
 
 // child is a process that answers each line with the same line.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
 // What the ConfigMap says is put in force once it has settled, mistakes change nothing and are told, and the file counts no
@@ -41,27 +42,27 @@ func TestFollowConfig(t *testing.T) {
 		}
 		a.found <- a.candidate("configmap ns/name", config.FilesOf(data))
 	}
-	eventually := func(what string, ok func() bool) {
+	wait := func(what string, ok func() bool) {
 		t.Helper()
-		for end := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(end) {
-				s := a.Runtime.State(t.Context())
-				t.Fatalf("%s: pool %q of %+v, errors %q", what, s.Pool, s.Config, s.ConfigErrors)
+		eventually.Nil(t, what, func() error {
+			if s := a.Runtime.State(t.Context()); !ok() {
+				return fmt.Errorf("pool %q of %+v, errors %q", s.Pool, s.Config, s.ConfigErrors)
 			}
-		}
+			return nil
+		})
 	}
 	for range 20 {
 		find(badConfig)
 		find(otherGood)
 	}
 	find(badConfig)
-	eventually("the last good one of many", func() bool {
+	wait("the last good one of many", func() bool {
 		s := a.Runtime.State(t.Context())
 		return s.Pool == "two" && s.Config.File == "configmap ns/name" && strings.Contains(strings.Join(s.ConfigErrors, "\n"), "a.yaml: line 6: spec.pools[0].colour")
 	})
 	more := "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  profiles: [{name: small, percent: 10}]\n"
 	find(otherGood, more)
-	eventually("two files", func() bool {
+	wait("two files", func() bool {
 		s := a.Runtime.State(t.Context())
 		return len(s.Profiles) == 1 && len(s.ConfigErrors) == 0
 	})

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
 // cgroup makes a cgroup v2 directory for a test; without a cgroup v2 mount the test cannot be.
@@ -28,7 +30,7 @@ func cgroup(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { eventually(t, "remove "+dir, func() bool { return os.Remove(dir) == nil }) })
+		t.Cleanup(func() { eventually.True(t, "remove "+dir, func() bool { return os.Remove(dir) == nil }) })
 		return dir
 	}
 	t.Skip("not supported: no cgroup v2 is mounted")

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/kerf-gpu/kerf/sim/wire"
+	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
 // The scenarios assert in C, where the calls are; see check/cudacheck.c.
@@ -19,7 +20,7 @@ func TestCUDAScenarios(t *testing.T) {
 				if r := program(t, k.dir, nil, "check/cudacheck", name); r.code != 0 {
 					t.Fatalf("exit %d\n%s", r.code, r.errout)
 				}
-				eventually(t, "memory back after the end", func() bool { return k.used(0) == 0 })
+				eventually.True(t, "memory back after the end", func() bool { return k.used(0) == 0 })
 			})
 		}
 	}

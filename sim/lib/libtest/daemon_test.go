@@ -18,6 +18,7 @@ import (
 	"github.com/kerf-gpu/kerf/sim/control"
 	"github.com/kerf-gpu/kerf/sim/daemon"
 	"github.com/kerf-gpu/kerf/sim/machine"
+	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
 // The simulated H100 80GB, as machines/models.yaml has it.
@@ -166,7 +167,7 @@ func TestDaemonScenarios(t *testing.T) {
 				t.Errorf("%s on %s: exit %d\n%s", name, driver, r.code, r.errout)
 			}
 		}
-		eventually(t, "memory back", func() bool { return len(holders(t, dir)) == 0 })
+		eventually.True(t, "memory back", func() bool { return len(holders(t, dir)) == 0 })
 	}
 }
 
@@ -193,7 +194,7 @@ func TestDaemonProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	var by map[int]uint64
-	eventually(t, "two workers with 2 GiB each", func() bool {
+	eventually.True(t, "two workers with 2 GiB each", func() bool {
 		by = holders(t, dir)
 		full := 0
 		for _, bytes := range by {
@@ -216,7 +217,7 @@ func TestDaemonProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // it was killed
-	eventually(t, "memory back", func() bool { return len(holders(t, dir)) == 0 })
+	eventually.True(t, "memory back", func() bool { return len(holders(t, dir)) == 0 })
 }
 
 func TestDaemonFaults(t *testing.T) {
@@ -318,7 +319,7 @@ func TestDaemonDeathOfEachFamily(t *testing.T) {
 			if err := cmd.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "memory back", func() bool { return len(holders(t, dir)) == 0 && usedBytes(t, dir) == 0 })
+			eventually.True(t, "memory back", func() bool { return len(holders(t, dir)) == 0 && usedBytes(t, dir) == 0 })
 		})
 	}
 }
@@ -342,6 +343,6 @@ func TestDaemonListsNoManagedMemory(t *testing.T) {
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "memory back", func() bool { return usedBytes(t, dir) == 0 })
+		eventually.True(t, "memory back", func() bool { return usedBytes(t, dir) == 0 })
 	}
 }

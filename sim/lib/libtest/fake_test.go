@@ -332,13 +332,3 @@ func (k *kernel) used(minor int) uint64 {
 	defer k.mu.Unlock()
 	return k.gpus[minor].used
 }
-
-// eventually waits for what another process brings about.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within a minute", what)
-		}
-	}
-}

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
 // line is what gpuload --json prints of one process.
@@ -82,7 +84,7 @@ func TestGpuload(t *testing.T) {
 				if got[0].Error == nil && test.err != "" || got[0].Error != nil && *got[0].Error != test.err {
 					t.Errorf("printed %s, want error %q", r.out, test.err)
 				}
-				eventually(t, "memory back", func() bool { return k.used(0) == 0 })
+				eventually.True(t, "memory back", func() bool { return k.used(0) == 0 })
 			})
 		}
 	}
@@ -147,12 +149,12 @@ func TestGpuloadDies(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "allocation", func() bool { return k.used(0) == test.want })
+			eventually.True(t, "allocation", func() bool { return k.used(0) == test.want })
 			if err := cmd.Process.Signal(test.sig); err != nil {
 				t.Fatal(err)
 			}
 			_ = cmd.Wait() // it was killed
-			eventually(t, "memory back", func() bool { return k.used(0) == 0 })
+			eventually.True(t, "memory back", func() bool { return k.used(0) == 0 })
 		})
 	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sim/control"
+	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
 // listed returns what the daemon says of processes: its own truth.
@@ -73,7 +74,7 @@ func orphan(t *testing.T, dir, scenario string) (parent, child int, end func()) 
 			if err := h.Signal(unix.SIGKILL); err != nil {
 				t.Error(err)
 			}
-			eventually(t, "the end of the child", func() bool { return !h.Alive() })
+			eventually.True(t, "the end of the child", func() bool { return !h.Alive() })
 		}
 	}
 	t.Cleanup(func() {
@@ -110,7 +111,7 @@ func TestCUDAMemoryOfAParentThatEnds(t *testing.T) {
 func TestCUDAFilesCloseAtExec(t *testing.T) {
 	dir := node(t, "h100x8", "r615")
 	_, child, _ := orphan(t, dir, "orphan-exec")
-	eventually(t, "memory back", func() bool { return len(listed(t, dir)) == 0 })
+	eventually.True(t, "memory back", func() bool { return len(listed(t, dir)) == 0 })
 	if got := has(t, dir, child); slices.Contains(got, true) {
 		t.Errorf("the child has %v of nvidiactl, nvidia0 and nvidia1 open", got)
 	}
@@ -124,7 +125,7 @@ func TestDeviceFilesOfClients(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a process with 1 GiB", func() bool { return holders(t, dir)[cmd.Process.Pid] == gib+h100Context })
+	eventually.True(t, "a process with 1 GiB", func() bool { return holders(t, dir)[cmd.Process.Pid] == gib+h100Context })
 	if got := has(t, dir, cmd.Process.Pid); !slices.Equal(got, []bool{false, false, true}) {
 		t.Errorf("it has %v of nvidiactl, nvidia0 and nvidia1 open", got)
 	}
@@ -176,7 +177,7 @@ func TestPIDOfAnEndedProcessIsGivenAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		var h *process.Handle
-		eventually(t, "a process with the number", func() bool {
+		eventually.True(t, "a process with the number", func() bool {
 			var err error
 			h, err = process.Open(parent)
 			return err == nil
@@ -205,7 +206,7 @@ func TestPIDOfAnEndedProcessIsGivenAgain(t *testing.T) {
 	// One that uses the GPU, too, is one with it in the driver's list.
 	started, stop := as(filepath.Join(built, "gpuload"), "--alloc", "1GiB", "--hold", "10m")
 	both := fmt.Sprintf("0 1 %d:%d", parent, h100Context+2*mib+h100Context+gib)
-	eventually(t, "one entry for both", func() bool { return list() == both })
+	eventually.True(t, "one entry for both", func() bool { return list() == both })
 	all := listed(t, dir)
 	if len(all) != 2 || !all[0].Ended || all[1].Ended || all[0].PID != parent || all[1].PID != parent || all[1].Start != started ||
 		uint64(all[0].Bytes) != h100Context+2*mib || uint64(all[1].Bytes) != h100Context+gib {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/sim/launch"
 	"github.com/kerf-gpu/kerf/sim/mps"
+	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
 const mpsContext = h100Context / 8 // what a client's context costs
@@ -66,7 +67,7 @@ func mpsDomain(t *testing.T, dir, name string, env ...string) domain {
 		t.Fatalf("start the daemon: %s", out)
 	}
 	t.Cleanup(d.end)
-	eventually(t, "the daemon answers", func() bool {
+	eventually.True(t, "the daemon answers", func() bool {
 		_, status := d.control("get_server_list\n")
 		return status == 0
 	})
@@ -83,7 +84,7 @@ func (d domain) end() {
 		d.t.Fatal(err)
 	}
 	defer lock.Close()
-	eventually(d.t, "the daemon ends", func() bool { return unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil })
+	eventually.True(d.t, "the daemon ends", func() bool { return unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil })
 }
 
 // daemons are the pids of the control daemons that were started from the node's programs, those too that have no
@@ -135,7 +136,7 @@ func (d domain) server() int {
 func (d domain) startServer() {
 	d.t.Helper()
 	d.control("start_server -uid 0\n")
-	eventually(d.t, "an active server", func() bool {
+	eventually.True(d.t, "an active server", func() bool {
 		out, _ := d.control(fmt.Sprintf("get_server_status %d\n", d.server()))
 		return out == "ACTIVE"
 	})
@@ -147,7 +148,7 @@ func (d domain) startsNoServer(which string) {
 	if out, status := d.control("start_server -uid 0\n"); out != "" || status != 0 {
 		d.t.Errorf("start a server %s: %q, exit %d", which, out, status)
 	}
-	eventually(d.t, "the end of a server "+which, func() bool {
+	eventually.True(d.t, "the end of a server "+which, func() bool {
 		out, status := d.control("get_server_list\n")
 		if state, _ := d.control("get_server_status " + out + "\n"); state == "ACTIVE" {
 			d.t.Fatalf("a server %s is active", which)
@@ -167,7 +168,7 @@ func (d domain) hold(want int, alloc string, env ...string) *exec.Cmd {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	eventually(d.t, "the load holds its memory", func() bool {
+	eventually.True(d.t, "the load holds its memory", func() bool {
 		return holders(d.t, d.dir)[cmd.Process.Pid] >= uint64(want)*gib
 	})
 	return cmd
@@ -272,7 +273,7 @@ func TestMPSEndsAfterItsAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.control("quit -t 0\n")
-	eventually(t, "nobody answers", func() bool {
+	eventually.True(t, "nobody answers", func() bool {
 		_, status := d.control("get_server_list\n")
 		return status == 1
 	})
@@ -280,7 +281,7 @@ func TestMPSEndsAfterItsAnswer(t *testing.T) {
 		t.Errorf("a daemon in its place: exit %d, %q, want no word", status, out)
 	}
 	// It is still to find the directory taken. Were that free by then, it would be a daemon which nobody ends.
-	eventually(t, "the one in its place ends", func() bool { return len(d.daemons()) == 1 })
+	eventually.True(t, "the one in its place ends", func() bool { return len(d.daemons()) == 1 })
 	if out, status := d.control("get_server_list\n"); status != 1 {
 		t.Errorf("nobody answers, but: exit %d, %q", status, out)
 	}
@@ -334,7 +335,7 @@ func TestMPSServerDies(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the client holds memory", func() bool { return holders(t, dir)[cmd.Process.Pid] > gib })
+	eventually.True(t, "the client holds memory", func() bool { return holders(t, dir)[cmd.Process.Pid] > gib })
 	if err := syscall.Kill(d.server(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -342,7 +343,7 @@ func TestMPSServerDies(t *testing.T) {
 	if out.String() != "806\n" {
 		t.Errorf("the client met %q, want 806 (RPC failure)", out)
 	}
-	eventually(t, "all memory back", func() bool { return len(holders(t, dir)) == 0 })
+	eventually.True(t, "all memory back", func() bool { return len(holders(t, dir)) == 0 })
 	if got, r := d.load(nil, "--alloc", "1GiB"); r.code != 0 || got.Allocated != gib {
 		t.Errorf("the next client gets a new server: exit %d, %s%s", r.code, r.out, r.errout)
 	}
@@ -406,7 +407,7 @@ func TestMPSOfAnotherUser(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the daemon knows the second client", func() bool {
+	eventually.True(t, "the daemon knows the second client", func() bool {
 		log, err := os.ReadFile(d.pipe + ".log/control.log")
 		return err == nil && strings.Contains(string(log), fmt.Sprintf("NEW CLIENT %d from user 1000", cmd.Process.Pid))
 	})

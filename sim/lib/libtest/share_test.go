@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
 // What one process made, handed over and freed is held, and shown, by who imported it; a file that stands for memory holds it, and
@@ -43,7 +45,7 @@ func TestMemoryOfOthersLivesOn(t *testing.T) {
 					t.Fatal(err)
 				}
 				_ = cmd.Wait() // it was killed
-				eventually(t, "memory back", func() bool {
+				eventually.True(t, "memory back", func() bool {
 					return len(holders(t, dir)) == 0 && strings.Contains(nvml(t, dir, "init", "memory,0")[1], " used=0")
 				})
 			})
@@ -80,7 +82,7 @@ func TestMemoryOfOthersRunsOut(t *testing.T) {
 		if got := parse(t, r.out); r.code != 9 || got[0].Allocated != fits || got[0].Error == nil || *got[0].Error != oom {
 			t.Errorf("%s: exit %d, printed %s%s, want %d bytes", api, r.code, r.out, r.errout, fits)
 		}
-		eventually(t, "memory back", func() bool { return len(holders(t, dir)) == 0 })
+		eventually.True(t, "memory back", func() bool { return len(holders(t, dir)) == 0 })
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sim/control"
+	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
 // hold starts gpuload, which holds a GiB until the test ends, and returns when it has it.
@@ -30,7 +31,7 @@ func hold(t *testing.T, dir string, args ...string) *exec.Cmd {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // it was killed
 	})
-	eventually(t, "a GiB more in use", func() bool { return usedBytes(t, dir) >= before+gib })
+	eventually.True(t, "a GiB more in use", func() bool { return usedBytes(t, dir) >= before+gib })
 	return cmd
 }
 
@@ -79,7 +80,7 @@ func TestDaemonGraphics(t *testing.T) {
 	for _, api := range []string{"graphics", "gl", "gl-image", "egl", "vdpau", "gl-array", "gl-old", "egl-consumer"} {
 		dir := node(t, "h100x8", "r580")
 		pid := hold(t, dir, "--api", api, "--step", "512MiB", "--touch").Process.Pid
-		eventually(t, "memory of both", func() bool { return holders(t, dir)[pid] == gib+2*h100Context })
+		eventually.True(t, "memory of both", func() bool { return holders(t, dir)[pid] == gib+2*h100Context })
 		got := nvml(t, dir, "init", "lists,0", "processes,0,9")
 		if got[1] != "0 compute=1 graphics=1 mps=0" || !strings.Contains(got[2], fmt.Sprintf(" %d:%d", pid, gib+2*h100Context)) {
 			t.Errorf("%s: lists %q", api, got[1:])
@@ -100,7 +101,7 @@ func TestDaemonProcessUtilization(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := fmt.Sprintf("%s 1 0 1 0 1 %d:busy", tooSmall, cmd.Process.Pid)
-	eventually(t, "work that counts", func() bool { return nvml(t, dir, "init", "use,0")[1] == want })
+	eventually.True(t, "work that counts", func() bool { return nvml(t, dir, "init", "use,0")[1] == want })
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
