@@ -104,7 +104,7 @@ func (v *visible) callGrants() error {
 // differing are the fields with values that differ between two runs.
 var differing = map[string]string{
 	"pid": "PID", "pids": "PID", "inode": "INODE", "agent_version": "VERSION", "agentVersion": "VERSION", "fingerprint": "FINGERPRINT",
-	"summary.config": "CONFIG",
+	"summary.config":  "CONFIG",
 	"resourceVersion": golden.MeasuredValue, "generation": golden.MeasuredValue, "sequence": golden.MeasuredValue,
 }
 

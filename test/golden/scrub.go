@@ -69,7 +69,7 @@ var kinds = []struct {
 	{"HASH", regexp.MustCompile(`\b[0-9a-f]{64}\b`)},
 	{"GRANT", regexp.MustCompile(`\bk-[0-9a-f]{10}\b`)},
 	{"CAPABILITY", regexp.MustCompile(`\bnvidia-cap\d+\b`)}, // of a MIG instance; a new instance has new numbers
-	{"DOMAIN", regexp.MustCompile(`\b[0-9a-f]{16}\b`)}, // of MPS
+	{"DOMAIN", regexp.MustCompile(`\b[0-9a-f]{16}\b`)},      // of MPS
 }
 
 // pids is where a text names processes.
