@@ -33,15 +33,16 @@ func (s *Scrubber) Know(value, placeholder string) {
 	slices.SortStableFunc(s.known, func(a, b [2]string) int { return cmp.Compare(len(b[0]), len(a[0])) })
 }
 
-// The kinds without numbers: no two values are equal.
+// The kinds without numbers: a number would count values that were there for a moment, too.
 const (
 	Time          = "TIME"
 	MeasuredValue = "MEASURED"
+	Hash          = "HASH"
 )
 
 // Number returns the placeholder of a value: KIND-#1 for the first of its kind.
 func (s *Scrubber) Number(kind, value string) string {
-	if kind == Time || kind == MeasuredValue {
+	if kind == Time || kind == MeasuredValue || kind == Hash {
 		return kind
 	}
 	key := kind + " " + value
@@ -66,7 +67,7 @@ var kinds = []struct {
 	{"MIG", regexp.MustCompile(`\bMIG-` + uuid)},
 	{"UUID", regexp.MustCompile(`\b` + uuid + `\b`)},
 	{Time, regexp.MustCompile(`\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)},
-	{"HASH", regexp.MustCompile(`\b[0-9a-f]{64}\b`)},
+	{Hash, regexp.MustCompile(`\b[0-9a-f]{64}\b`)},
 	{"GRANT", regexp.MustCompile(`\bk-[0-9a-f]{10}\b`)},
 	{"CAPABILITY", regexp.MustCompile(`\bnvidia-cap\d+\b`)}, // of a MIG instance; a new instance has new numbers
 	{"DOMAIN", regexp.MustCompile(`\b[0-9a-f]{16}\b`)},      // of MPS
