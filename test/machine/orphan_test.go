@@ -67,13 +67,7 @@ func (t *trainer) replaced(command string) {
 		return nil
 	})
 	other := exec.Command("sh", "-c", fmt.Sprintf("P=%d; exec %s", t.pid, command))
-	if err := other.Start(); err != nil {
-		t.m.t.Fatal(err)
-	}
-	t.m.t.Cleanup(func() {
-		_ = syscall.Kill(t.pid, syscall.SIGKILL) // who has its PID now
-		_ = other.Wait()                         // it ends with the one that it started
-	})
+	begin(t.m.t, t.m.work, "other", other)
 }
 
 // loaders are the grant's processes that are idle gpuloads.

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -86,6 +87,10 @@ type proc struct {
 	out, err  string // files
 	exited    chan struct{}
 	lastState *os.ProcessState
+	// anchor is a process that stays in the group. Without it the group's number could be another group's by the time of kill:
+	// some tests have the kernel give out numbers again.
+	anchor *exec.Cmd
+	killed sync.Once
 }
 
 // begin starts cmd; it is killed with its process group and reaped when the test ends.
@@ -120,6 +125,12 @@ func launch(t *testing.T, dir, name string, cmd *exec.Cmd) *proc {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	p.anchor = exec.Command("sleep", "infinity")
+	p.anchor.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: p.pid(), Pdeathsig: syscall.SIGKILL}
+	if err := p.anchor.Start(); err != nil { // the process was not waited for, so its group is there
+		_ = cmd.Process.Kill()
+		t.Fatal(err)
+	}
 	go func() {
 		_ = cmd.Wait() // the state tells
 		p.lastState = cmd.ProcessState
@@ -132,12 +143,10 @@ func (p *proc) pid() int { return p.cmd.Process.Pid }
 
 // kill ends the process and its group, and waits until it is gone.
 func (p *proc) kill() {
-	select {
-	case <-p.exited: // the group may outlive its leader
-	default:
-		_ = p.cmd.Process.Kill()
-	}
-	_ = syscall.Kill(-p.pid(), syscall.SIGKILL)
+	p.killed.Do(func() {
+		_ = syscall.Kill(-p.pid(), syscall.SIGKILL) // the group may outlive its leader
+		_ = p.anchor.Wait()
+	})
 	<-p.exited
 }
 
