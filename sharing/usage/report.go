@@ -68,9 +68,14 @@ type Row struct {
 	ComputeP99 *int `json:"compute_p99_percent"`
 	// Enough is the part of the grants that would have been enough, in percent; nil where that is not known, or they had none
 	// to spare. Saving is what that would have saved.
-	Enough      *int     `json:"enough_percent"`
-	SavedHours  *float64 `json:"saved_gpu_hours"`
-	SavedMoney  *float64 `json:"saved_cost"`
+	Enough     *int     `json:"enough_percent"`
+	SavedHours *float64 `json:"saved_gpu_hours"`
+	SavedMoney *float64 `json:"saved_cost"`
+	sums       sums
+}
+
+// sums are what the numbers of a row are made of.
+type sums struct {
 	memory, gpu Histogram
 	noPrice     bool
 	cost, kwh   float64
@@ -91,7 +96,7 @@ func Report(parts []Part, by []string, price Price, kwhPrice float64) []Row {
 		}
 		r := rows[name]
 		if r == nil {
-			r = &Row{Labels: labels, memory: Histogram{}, gpu: Histogram{}}
+			r = &Row{Labels: labels, sums: sums{memory: Histogram{}, gpu: Histogram{}}}
 			rows[name] = r
 		}
 		r.add(p.Record, price)
@@ -115,38 +120,38 @@ func (r *Row) add(p Record, price Price) {
 	r.Wasted += known - used
 	r.Idle += p.Share * p.Idle / hour
 	r.Unknown += granted - known
-	r.kwh += p.Joules / 3.6e6
-	r.powered = r.powered || p.Powered > 0
+	r.sums.kwh += p.Joules / 3.6e6
+	r.sums.powered = r.sums.powered || p.Powered > 0
 	if each, ok := price(p.Model); ok {
-		r.cost += granted * each
+		r.sums.cost += granted * each
 	} else {
-		r.noPrice = true
+		r.sums.noPrice = true
 	}
-	r.memory.Merge(p.Memory)
+	r.sums.memory.Merge(p.Memory)
 	if p.Share > 0 {
 		for b, s := range p.Compute {
-			r.gpu.add(float64(b)/p.Share, s)
+			r.sums.gpu.add(float64(b)/p.Share, s)
 		}
 	}
 }
 
 // finish makes the values of the sums.
 func (r *Row) finish(kwhPrice float64) {
-	cost := r.cost
-	if r.powered {
-		r.KWh = &r.kwh
-		cost += r.kwh * kwhPrice
+	cost := r.sums.cost
+	if r.sums.powered {
+		r.KWh = &r.sums.kwh
+		cost += r.sums.kwh * kwhPrice
 	}
-	if !r.noPrice {
+	if !r.sums.noPrice {
 		r.Cost = &cost
 	}
 	need := 0
-	if r.memory.Seconds() > 0 {
-		p := r.memory.Quantile(0.99)
+	if r.sums.memory.Seconds() > 0 {
+		p := r.sums.memory.Quantile(0.99)
 		r.MemoryP99, need = &p, max(need, p)
 	}
-	if r.gpu.Seconds() > 0 {
-		p := r.gpu.Quantile(0.99)
+	if r.sums.gpu.Seconds() > 0 {
+		p := r.sums.gpu.Quantile(0.99)
 		r.ComputeP99, need = &p, max(need, p)
 	}
 	// Both must be known: a grant with little memory may need all of its time.
@@ -156,8 +161,8 @@ func (r *Row) finish(kwhPrice float64) {
 	}
 	saved := r.Granted * float64(100-enough) / 100
 	r.Enough, r.SavedHours = &enough, &saved
-	if !r.noPrice {
-		money := r.cost * float64(100-enough) / 100
+	if !r.sums.noPrice {
+		money := r.sums.cost * float64(100-enough) / 100
 		r.SavedMoney = &money
 	}
 }

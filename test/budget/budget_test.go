@@ -31,6 +31,17 @@ var bounds = map[string]int{
 	"backends": 0,    // mentions of a backend's name in a package other than sharing/backend
 }
 
+// formats are wire, API and checkpoint types. Each has the fields of its format, and each field has a tag.
+var formats = map[string]string{
+	"api/gpunode.GPU":           "custom resource GPUNode",
+	"internal/present.GPU":      "JSON of kerf status",
+	"internal/present.Grant":    "JSON of kerf status",
+	"sharing/audit.Entry":       "line of the audit log",
+	"sharing/config.wirePool":   "YAML of SharingConfig",
+	"sharing/node/record.Grant": "checkpoint",
+	"sharing/simulate.Result":   "JSON of kerf simulate",
+}
+
 // programLines bounds a package below cmd/, which wires other packages together.
 const programLines = 400
 
@@ -65,6 +76,11 @@ func TestBudget(t *testing.T) {
 	}
 	for _, wrong := range compare(allowed, have.over()) {
 		t.Error(wrong)
+	}
+	for name, format := range formats {
+		if have.untagged[name] || have.counts[key{"fields", name}] <= bounds["fields"] {
+			t.Errorf("%s (%s) has a field without a tag, or needs no exception", name, format)
+		}
 	}
 }
 
