@@ -296,9 +296,12 @@ func TestGolden(t *testing.T) {
 	rules := e.readRules()
 	e.nowRules(cutRules(e, rules, "{gpus: [7], enabled: true, instances: {3g.40gb: 1}}", ""))
 	t.Cleanup(func() {
+		defer e.writeRules(rules)
+		for _, p := range e.pods { // one of them has the instance
+			p.delete()
+		}
 		e.nowRules(cutRules(e, rules, "{gpus: [7], enabled: false}", ""))
 		eventually(e, "an end of MIG mode", func() error { return e.modes(false) })
-		e.writeRules(rules)
 	})
 	eventually(e, "a MIG instance", func() error {
 		if all, usable, err := e.capacity("kerf.dev/mig-3g.40gb"); err != nil || all != 1 || usable != 1 {

@@ -32,9 +32,9 @@ func (e *testCase) cutForReboot() *cutNode {
 	c := &cutNode{testCase: e, onDemand: 6, laidOut: 7}
 	rules := e.readRules()
 	e.Cleanup(func() {
+		defer e.writeRules(rules)
 		e.nowRules(cutRules(e, rules, "{gpus: [6, 7], enabled: false}", ""))
 		eventually(e, "an end of MIG mode", func() error { return e.modes(false) })
-		e.writeRules(rules)
 	})
 	e.nowRules(cutRules(e, rules, "{gpus: [6], enabled: true}, {gpus: [7], enabled: true, instances: {3g.40gb: 1, 1g.10gb: 2}}", ""))
 	eventually(e, "MIG mode", func() error { return e.modes(true) })
