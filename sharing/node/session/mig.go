@@ -31,6 +31,9 @@ const (
 	migEvery = time.Second
 	// MIGDir is the folder of the MIG journals, below the folder of what outlives a reboot.
 	MIGDir = "mig"
+	// containersPatience is how long the first layout waits for the container runtime. Its list comes within 100 ms of the
+	// connection.
+	containersPatience = 5 * time.Second
 	// planWait is how long one who asks for a plan waits for a driver; taking stock of the GPUs takes less.
 	planWait = 10 * time.Second
 )
@@ -81,9 +84,36 @@ func (l listed) Holders(ctx context.Context, gpu sharing.GPUID) ([]exec.Hold, er
 	return holds, nil
 }
 
+// awaitContainers waits until the container runtime has listed its containers. Before that, who has an instance is not known, so
+// that no layout can be made. It waits for at most patience: a runtime that does not start must not keep the driver from use.
+func awaitContainers(ctx context.Context, r claims, gpus []sharing.GPU, patience time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for _, g := range gpus {
+		for {
+			changed := r.Changed()
+			if _, err := r.ClaimsOn(g.UUID); !errors.Is(err, sharing.ErrUnavailable) {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-changed:
+			}
+		}
+	}
+}
+
+// claims is the part of the node runtime that awaitContainers needs.
+type claims interface {
+	Changed() <-chan struct{}
+	ClaimsOn(gpu sharing.GPUID) ([]node.OnGPU, error)
+}
+
 // firstCut recovers the GPUs, and makes modes and layouts, before anything is offered. It returns the inventory after
 // it.
 func (s *Session) firstCut(ctx context.Context, lib *nvml.Library, cut *keep.Manager, gpus []sharing.GPU, leftOut []error) ([]sharing.GPU, []error, error) {
+	awaitContainers(ctx, s.Runtime, gpus, containersPatience)
 	cut.Tick(ctx)
 	s.tellCut(cut)
 	if !modeChanged(cut, gpus) {
