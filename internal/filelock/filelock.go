@@ -20,8 +20,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// patience is how long a former agent may take to die: a killed process holds its locks until the
-// kernel has torn it down.
+// patience is how long an agent that was killed may take to end. The kernel releases its locks then.
 const patience = 3 * time.Second
 
 // Lock is held until Release, or the end of this process.

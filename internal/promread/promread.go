@@ -95,7 +95,7 @@ func (s Source) ask(ctx context.Context, query string, do func(context.Context, 
 	case errors.As(err, &refused) && (refused.Type == prom.ErrBadData || refused.Type == prom.ErrExec):
 		return nil, fmt.Errorf("ask prometheus %q: it refused %q: %q: %w", s.URL, query, short(refused.Msg), sharing.ErrInvalid)
 	}
-	return nil, fmt.Errorf("ask prometheus %q: %s: %w", s.URL, short(err.Error()), sharing.ErrUnavailable)
+	return nil, fmt.Errorf("ask prometheus %q: %w (%w)", s.URL, err, sharing.ErrUnavailable)
 }
 
 func short(text string) string { return text[:min(len(text), mostText)] }

@@ -4,6 +4,7 @@
 package promread
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -93,6 +94,11 @@ func TestWhatIsNoAnswer(t *testing.T) {
 	}
 	if _, err := (Source{URL: "http://127.0.0.1:1"}).Usage(t.Context(), time.Unix(1e6, 0), time.Hour, nil); !errors.Is(err, sharing.ErrUnavailable) {
 		t.Errorf("nobody there: %v", err)
+	}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := (Source{URL: "http://127.0.0.1:1"}).Usage(stopped, time.Unix(1e6, 0), time.Hour, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("a call that was stopped: %v", err)
 	}
 	if _, err := (Source{URL: ":"}).Usage(t.Context(), time.Unix(1e6, 0), time.Hour, nil); !errors.Is(err, sharing.ErrInvalid) {
 		t.Errorf("no address: %v", err)

@@ -11,14 +11,13 @@ import (
 	"os"
 )
 
-// ListenUnix listens on a socket that root and one group may use. The lock on the directory is held, so a
-// socket that is there already is a dead agent's.
+// ListenUnix listens on a socket for root and one group. It replaces a socket that is there, so the caller must hold the lock on
+// its folder.
 func ListenUnix(path string, gid int) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("remove old socket: %w", err)
 	}
-	// Made under another name and moved into place once owner and mode are right, so that nobody connects
-	// before, and a client never sees a socket on which nobody listens.
+	// The socket gets its name once owner and mode are right: no client connects before, or meets a socket without a listener.
 	temp := path + ".new"
 	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("remove old socket: %w", err)

@@ -58,7 +58,7 @@ type agent struct {
 	// audit is nil where none can be kept, and auditFault then says why.
 	audit      *file.Log
 	auditFault string
-	// source owns the configuration in force, and rules the settings of the GPUs.
+	// source owns the applied configuration, and rules the settings of the GPUs.
 	source  *settings.Source
 	rules   *settings.Rules
 	cgroups cgroup.Hierarchy
@@ -72,7 +72,7 @@ type agent struct {
 	cgroupParent string
 }
 
-// Run serves until ctx ends. Leases stay in force after it. Errors: sharing.ErrDenied if the program does not run as root,
+// Run serves until ctx ends. Grants stay enforced after it. Errors: sharing.ErrDenied if the program does not run as root,
 // sharing.ErrConflict if another agent has the directory or a GPU.
 func Run(ctx context.Context, opt options.Options) error {
 	a := &agent{opt: opt, log: opt.Log}

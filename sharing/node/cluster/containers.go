@@ -51,7 +51,7 @@ type Deps struct {
 	State string
 	// Hook and Kubelet bound the listeners for kerf-hook and for kubelet.
 	Hook, Kubelet *serve.Share
-	// Allocated hears how long each answer to kubelet took.
+	// Allocated is called with the time that each answer to kubelet took.
 	Allocated func(took time.Duration)
 	// Excluded are the GPUs that the pool leaves to others.
 	Excluded func() map[sharing.GPUID]bool

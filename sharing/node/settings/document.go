@@ -93,7 +93,7 @@ func (s *Source) First() string {
 // useConfig puts a valid document in force, and keeps a copy of it.
 func (s *Source) useConfig(c change.Candidate) {
 	s.keepGood(c) // first: whoever sees it in force may end the agent, and the next one is to find it
-	s.putInForce(c)
+	s.apply(c)
 	s.Log.Info("configuration in force", "from", c.From, "sha256", c.Hash)
 }
 
@@ -113,9 +113,9 @@ func (s *Source) keepGood(c change.Candidate) {
 	}
 }
 
-func (s *Source) putInForce(c change.Candidate) {
+func (s *Source) apply(c change.Candidate) {
 	pool := c.Pool
-	s.inForce = c
+	s.applied = c
 	s.Events.ConfigApplied()
 	s.pool.Store(&pool)
 	prices := c.Config.PricesIn(pool)
@@ -129,7 +129,7 @@ func (s *Source) putInForce(c change.Candidate) {
 		}
 	}
 	s.Runtime.SetConfig(c.Config, pool, node.ConfigSource{File: c.From, SHA256: c.Hash})
-	s.configNews.inForce(c.Hash)
+	s.configNews.applied(c.Hash)
 }
 
 // idleRule is a warning of a rule for compute that no backend of the pool, or of a rule for some of its GPUs, carries out.
@@ -173,7 +173,7 @@ func (s *Source) refuseConfig(c change.Candidate, first bool) {
 		if err == nil {
 			good := s.candidate(kept, []config.File{{Name: LastGood, Data: data}})
 			if err = good.Err; err == nil {
-				s.putInForce(good)
+				s.apply(good)
 			}
 		}
 		if err == nil {

@@ -152,8 +152,8 @@ func (n *configNews) to(ctx context.Context, api *kube.Client) {
 	}
 }
 
-// inForce tells of a document that came into force after another one.
-func (n *configNews) inForce(hash string) {
+// applied tells of a document that came into force after another one.
+func (n *configNews) applied(hash string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	before := n.hash

@@ -131,7 +131,7 @@ func TestHundredChanges(t *testing.T) {
 				if got := n.refused.Load(); got != tt.refused {
 					t.Errorf("%v documents were refused, want %v", got, tt.refused)
 				}
-				if got, want := a.inForce.Hash, config.Hash([]config.File{{Data: []byte(last)}}); got != want {
+				if got, want := a.applied.Hash, config.Hash([]config.File{{Data: []byte(last)}}); got != want {
 					t.Errorf("%s is in force, want %s, the last valid one", got, want)
 				}
 				cancel()

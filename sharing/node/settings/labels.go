@@ -105,10 +105,10 @@ func (s *Source) takeLabels(labels map[string]string) bool {
 
 // choosePool puts the document in force anew where it has another pool for the node's labels now.
 func (s *Source) choosePool() {
-	if len(s.inForce.Files) == 0 {
+	if len(s.applied.Files) == 0 {
 		return
 	}
-	c := s.candidate(s.inForce.From, s.inForce.Files)
+	c := s.candidate(s.applied.From, s.applied.Files)
 	switch {
 	case c.Err != nil:
 		s.refuseConfig(c, false)

@@ -30,7 +30,7 @@ const (
 	rulesEvery = 2 * time.Second
 )
 
-// Rules owns the settings in force of the node's GPUs.
+// Rules owns the applied settings of the node's GPUs.
 type Rules struct {
 	Deps
 	pool     func() config.Pool
@@ -40,21 +40,22 @@ type Rules struct {
 	now map[sharing.GPUID]config.GPUSettings
 }
 
-// NewRules reads which settings the GPUs had before; those of another boot do not count. pool is the node's pool in force.
+// NewRules reads which settings the GPUs had before; those of another boot do not count. pool returns
+// the node's pool.
 func NewRules(d Deps, pool func() config.Pool) *Rules {
 	r := &Rules{Deps: d, pool: pool}
 	r.load(d.Boot)
 	return r
 }
 
-// Now are the settings in force.
+// Now are the applied settings.
 func (r *Rules) Now() map[sharing.GPUID]config.GPUSettings {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.now)
 }
 
-// Apply gives idle GPUs the settings of the pool in force.
+// Apply gives idle GPUs the settings of the pool.
 func (r *Rules) Apply(all []sharing.GPU) { r.take(r.plan(all)) }
 
 // rulesOnDisk is the form on disk.
@@ -80,7 +81,7 @@ func (r *Rules) load(boot string) {
 	}
 }
 
-// plan says what the pool in force changes for the GPUs now.
+// plan says what the pool changes for the GPUs now.
 func (r *Rules) plan(gpus []sharing.GPU) change.Plan {
 	users := r.Runtime.Users()
 	r.mu.Lock()
@@ -100,7 +101,7 @@ func (r *Rules) plan(gpus []sharing.GPU) change.Plan {
 	return change.Settle(r.pool(), uses)
 }
 
-// take puts a plan in force, as far as it is carried out from here: the rest reads what is in force.
+// take stores the settings of a plan, and logs what changes. Other parts read them from here.
 func (r *Rules) take(p change.Plan) {
 	r.mu.Lock()
 	changed := !maps.Equal(r.now, p.Next)
@@ -122,7 +123,7 @@ func (r *Rules) take(p change.Plan) {
 	}
 }
 
-// setting is what is in force for a GPU.
+// setting is the applied one of a GPU.
 func (r *Rules) setting(id sharing.GPUID) config.GPUSettings {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,8 +161,8 @@ func (r *Rules) Excluded() map[sharing.GPUID]bool {
 	return nil
 }
 
-// Follow gives GPUs the settings of the pool in force as they become idle, until ctx ends, or until stock is to be taken
-// anew (ErrRescan) because of what is left out or kept back of them.
+// Follow gives GPUs the settings of the pool as they become idle, until ctx ends. It returns ErrRescan if the settings change
+// which GPUs there are, or how much of them.
 func (r *Rules) Follow(ctx context.Context, all []sharing.GPU) error {
 	t := time.NewTicker(rulesEvery)
 	defer t.Stop()

@@ -1,9 +1,9 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package settings finds the configuration that is in force on a node, and gives each GPU the settings that follow from it.
+// Package settings applies the configuration of a node, and gives each GPU the settings that follow from it.
 //
-// It promises that a document with mistakes changes nothing, and that a GPU in use keeps its settings until it is idle.
+// It promises that a configuration with errors changes nothing, and that a GPU in use keeps its settings until it is idle.
 package settings
 
 import (
@@ -20,7 +20,7 @@ import (
 // ErrRescan says that the inventory of GPUs has changed and must be read again.
 var ErrRescan = errors.New("the inventory has changed")
 
-// Events counts what became of documents.
+// Events counts applied and rejected configurations.
 type Events interface {
 	ConfigApplied()
 	ConfigRefused()
@@ -38,21 +38,21 @@ type Deps struct {
 	NoMPSForPods string
 }
 
-// Source owns the configuration in force: the document, the node's pool, and its prices.
+// Source owns the applied configuration: the SharingConfig, the node's pool, and its prices.
 type Source struct {
 	Deps
 	pool   atomic.Pointer[config.Pool]
 	prices atomic.Pointer[config.Prices]
-	// found are the documents that the ConfigMap has had, and configNews tells the node's events of them.
+	// found has each new content of the ConfigMap, and configNews writes the node's events about it.
 	found      chan change.Candidate
 	configNews configNews
-	// apiSilent is true while the API server does not tell of the ConfigMap.
+	// apiSilent is true while the ConfigMap cannot be read.
 	apiSilent atomic.Bool
-	// own are the labels of the node's object, nil where there is none, and relabelled tells that they have changed.
+	// own are the labels of the node's object, nil if there is none. relabelled gets a value when they change.
 	own        atomic.Pointer[map[string]string]
 	relabelled chan struct{}
-	// inForce is the document in force, for who follows the documents.
-	inForce change.Candidate
+	// applied is the applied configuration. Only Follow uses it.
+	applied change.Candidate
 }
 
 // NewSource starts with a pool of the built-in configuration.
@@ -62,10 +62,10 @@ func NewSource(d Deps, pool config.Pool) *Source {
 	return s
 }
 
-// Pool is the node's pool in force.
+// Pool is the node's pool in the applied configuration.
 func (s *Source) Pool() config.Pool { return *s.pool.Load() }
 
-// Prices are those of the configuration in force, or none.
+// Prices are those of the applied configuration, or none.
 func (s *Source) Prices() config.Prices {
 	if p := s.prices.Load(); p != nil {
 		return *p
