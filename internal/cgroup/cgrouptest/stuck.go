@@ -39,20 +39,17 @@ func Unanswered(t testing.TB) string {
 	return filepath.Join(dir, "file")
 }
 
-// Waits reports whether a thread of the process waits without interruption, as one that opened Unanswered's path does.
+// Waits reports whether a thread of the process waits for Unanswered's server. The state D alone does not show that:
+// a program that is read from the disk has it too, and the freezer stops such a thread a moment later.
 func Waits(t testing.TB, pid int) bool {
 	t.Helper()
-	stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	channels, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/wchan", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, stat := range stats {
-		text, err := os.ReadFile(stat)
-		if err != nil {
-			continue // the thread has ended
-		}
-		_, rest, _ := strings.Cut(string(text), ") ")
-		if strings.HasPrefix(rest, "D") {
+	for _, channel := range channels {
+		function, err := os.ReadFile(channel) // the kernel function in which the thread sleeps, such as fuse_get_req
+		if err == nil && strings.Contains(string(function), "fuse") {
 			return true
 		}
 	}
