@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // cuts counts what is done to GPUs' MIG instances.
@@ -18,29 +19,27 @@ type cuts struct {
 	turns      *prometheus.CounterVec
 }
 
-func newCuts(reg prometheus.Registerer) *cuts {
-	c := &cuts{
-		cut: prometheus.NewCounterVec(prometheus.CounterOpts{
+func newCuts(r promauto.Factory) *cuts {
+	return &cuts{
+		cut: r.NewCounterVec(prometheus.CounterOpts{
 			Name: "kerf_mig_instances_total", Help: "MIG instances asked for, by outcome (cut, warm where it was there already, or why not).",
 		}, []string{"outcome"}),
-		cutSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+		cutSeconds: r.NewHistogram(prometheus.HistogramOpts{
 			Name: "kerf_mig_cut_duration_seconds", Help: "Time to make an instance that was not there, steps and their waits together.",
 			Buckets: cutTimes(),
 		}),
-		steps: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		steps: r.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "kerf_mig_step_duration_seconds", Help: "Time of a call to the driver that changes MIG mode or instances, by step and outcome (done, or why not).",
 			Buckets: cutTimes(),
 		}, []string{"step", "outcome"}),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+		refused: r.NewCounterVec(prometheus.CounterOpts{
 			Name: "kerf_mig_refusals_total",
 			Help: "Requests for a MIG instance that no GPU of the node answered, each try of them, by the reason of the GPU that came nearest (full, fragmented, foreign, not_in_layout, no_such_profile, not_in_mig_mode, trouble, ...).",
 		}, []string{"reason"}),
-		turns: prometheus.NewCounterVec(prometheus.CounterOpts{
+		turns: r.NewCounterVec(prometheus.CounterOpts{
 			Name: "kerf_mig_mode_changes_total", Help: "Changes of a GPU's MIG mode that demand asked for, by the mode that was wanted (on, off) and outcome (done, or why not).",
 		}, []string{"to", "outcome"}),
 	}
-	reg.MustRegister(c.cut, c.cutSeconds, c.steps, c.refused, c.turns)
-	return c
 }
 
 // cutTimes are buckets from a millisecond to about a minute.

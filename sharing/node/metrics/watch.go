@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -22,38 +23,36 @@ type watch struct {
 	missed        prometheus.Counter
 }
 
-func newWatch(reg prometheus.Registerer) *watch {
-	w := &watch{
-		tickSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+func newWatch(r promauto.Factory) *watch {
+	return &watch{
+		tickSeconds: r.NewHistogram(prometheus.HistogramOpts{
 			Name: "kerf_watch_tick_duration_seconds", Help: "Time of one look at what leases use that only watching holds, with what was done about it; the count is the number of looks.",
 			Buckets: latencies(),
 		}),
-		delaySeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+		delaySeconds: r.NewHistogram(prometheus.HistogramOpts{
 			Name: "kerf_watch_detection_delay_seconds", Help: "The longest that a lease can have been over its cap when that was found: the time since it was seen within it last.",
 			Buckets: prometheus.ExponentialBuckets(5e-3, 1.5, 18),
 		}),
-		overshoot: prometheus.NewHistogram(prometheus.HistogramOpts{
+		overshoot: r.NewHistogram(prometheus.HistogramOpts{
 			Name: "kerf_watch_overshoot_bytes", Help: "How much more than its cap a lease held when that was found.",
 			Buckets: prometheus.ExponentialBuckets(float64(sharing.MiB), 2, 18),
 		}),
-		killed: prometheus.NewCounterVec(prometheus.CounterOpts{
+		killed: r.NewCounterVec(prometheus.CounterOpts{
 			Name: "kerf_watch_kills_total", Help: "Processes killed, by reason (over_cap, stranger, escaped), and grants whose processes were (gpu_fault).",
 		}, []string{"reason"}),
-		spare: prometheus.NewCounterVec(prometheus.CounterOpts{
+		spare: r.NewCounterVec(prometheus.CounterOpts{
 			Name: "kerf_watch_spared_total", Help: "Processes that were to be killed and were not, because they had ended or were not the same when they were looked at again, by reason (over_cap, stranger, escaped).",
 		}, []string{"reason"}),
-		evicted: prometheus.NewCounterVec(prometheus.CounterOpts{
+		evicted: r.NewCounterVec(prometheus.CounterOpts{
 			Name: "kerf_watch_evictions_total", Help: "Evictions of pods that were asked for, by reason (over_cap, escaped, gpu_fault, idle) and result (evicted, refused).",
 		}, []string{"reason", "result"}),
-		uncounted: prometheus.NewCounter(prometheus.CounterOpts{
+		uncounted: r.NewCounter(prometheus.CounterOpts{
 			Name: "kerf_client_uncounted_processes_total", Help: "Processes found that use a GPU without the preloaded library that is to hold their lease.",
 		}),
+		missed: r.NewCounter(prometheus.CounterOpts{
+			Name: "kerf_watch_missed_samples_total", Help: "Samples of the reactive backend that were not taken because the agent was late by a whole interval.",
+		}),
 	}
-	w.missed = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "kerf_watch_missed_samples_total", Help: "Samples of the reactive backend that were not taken because the agent was late by a whole interval.",
-	})
-	reg.MustRegister(w.missed, w.tickSeconds, w.delaySeconds, w.overshoot, w.killed, w.spare, w.evicted, w.uncounted)
-	return w
 }
 
 // Watched counts one sample, what it cost, and the samples that were missed before it.
