@@ -22,7 +22,7 @@ func Check(t *testing.T, page, program string, shares []limit.Share, reservedFil
 		t.Fatal(err)
 	}
 	for _, s := range shares {
-		begin, end, found := fmt.Sprintf("| %s | `%s` |", program, s.Name), cells(s), false
+		begin, end, found := fmt.Sprintf("| %s | %#q |", program, s.Name), cells(s), false
 		for line := range strings.Lines(string(text)) {
 			found = found || strings.HasPrefix(line, begin) && strings.HasSuffix(strings.TrimSpace(line), end)
 		}
