@@ -36,7 +36,7 @@ type constant struct {
 
 // folders are those with the programs' code, and templates is that of the chart's.
 func folders() []string {
-	return []string{"api", "cmd", "deviceplugin", "hooks", "internal", "mig", "monitor", "sharing"}
+	return []string{"api", "cmd", "deviceplugin", "hooks", "internal", "mig", "monitor", "scheduler", "sharing"}
 }
 
 const templates = "deploy/chart/templates"
@@ -147,7 +147,7 @@ func (s *source) declared(is func(constant) bool) []constant {
 // program is whose code a file is.
 func program(name string) string {
 	switch {
-	case strings.HasPrefix(name, "cmd/kerf-scheduler/"), strings.HasPrefix(name, "sharing/scheduler/"):
+	case strings.HasPrefix(name, "scheduler/"), strings.HasPrefix(name, "sharing/scheduler/"):
 		return "kerf-scheduler"
 	case strings.HasPrefix(name, "monitor/exposition/"), strings.HasPrefix(name, "monitor/collect/"),
 		strings.HasPrefix(name, "monitor/source/"), strings.HasPrefix(name, "monitor/service/"), strings.HasPrefix(name, "cmd/kerf-monitor/"):

@@ -17,7 +17,7 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 
-	"github.com/kerf-gpu/kerf/cmd/kerf-scheduler/plugin"
+	"github.com/kerf-gpu/kerf/scheduler/plugin"
 )
 
 // garbagePercent has garbage collected when there is half as much of it as of what lives, not as much: most of what a

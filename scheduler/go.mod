@@ -1,4 +1,4 @@
-module github.com/kerf-gpu/kerf/cmd/kerf-scheduler
+module github.com/kerf-gpu/kerf/scheduler
 
 go 1.26.7
 
@@ -125,7 +125,7 @@ require (
 )
 
 replace (
-	github.com/kerf-gpu/kerf => ../..
+	github.com/kerf-gpu/kerf => ..
 	k8s.io/api => k8s.io/api v0.37.1
 	k8s.io/apiextensions-apiserver => k8s.io/apiextensions-apiserver v0.37.1
 	k8s.io/apimachinery => k8s.io/apimachinery v0.37.1
