@@ -8,5 +8,5 @@
 // checked; nothing wraps.
 //
 // It does not decide anything: who holds what is sharing/ledger, which GPU answers a request is
-// sharing/allocator, and how a cap is put in force is sharing/caps.
+// sharing/allocator, and how a cap is put in force is sharing/backend.
 package sharing

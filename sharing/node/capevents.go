@@ -8,7 +8,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/caps/reactive"
+	"github.com/kerf-gpu/kerf/sharing/backend/reactive"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 

@@ -7,9 +7,9 @@ import (
 	"fmt"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/caps/client"
-	"github.com/kerf-gpu/kerf/sharing/caps/contextsize"
-	"github.com/kerf-gpu/kerf/sharing/caps/reactive"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/contextsize"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/overhead"
+	"github.com/kerf-gpu/kerf/sharing/backend/reactive"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
@@ -25,7 +25,7 @@ func (r *Runtime) excessOf(gr ledger.Grant, held map[sharing.GPUID]sharing.Bytes
 		if context == 0 { // no driver answers
 			context = contextsize.Bound(r.gpu(f.GPU).Model)
 		}
-		if f.Whole || !client.Exceeds(bytes, f.Memory, context) {
+		if f.Whole || !overhead.Exceeds(bytes, f.Memory, context) {
 			continue
 		}
 		return fmt.Sprintf("its processes hold %s of GPU %d, more than its cap of %s and a context of %s, so the cap is not enforced",

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/caps/reactive"
+	"github.com/kerf-gpu/kerf/sharing/backend/reactive"
 )
 
 const (

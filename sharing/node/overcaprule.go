@@ -8,7 +8,7 @@ import (
 	"path"
 
 	"github.com/kerf-gpu/kerf/internal/process"
-	"github.com/kerf-gpu/kerf/sharing/caps/reactive"
+	"github.com/kerf-gpu/kerf/sharing/backend/reactive"
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/caps/compute"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/compute"
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 

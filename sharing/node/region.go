@@ -12,11 +12,11 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/caps/client"
-	"github.com/kerf-gpu/kerf/sharing/caps/contextsize"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/contextsize"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/members"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/overhead"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
-	"github.com/kerf-gpu/kerf/sharing/node/members"
 )
 
 // Where a container finds the library and the region of its grant, and what makes programs load it.
@@ -42,12 +42,12 @@ type region struct {
 	mu   sync.Mutex
 	open *libkerf.Region
 	// account and members are the upkeep's alone.
-	account client.Account
+	account overhead.Account
 	members *members.Members
 	// lost and uncounted are guarded by the runtime's lock: why nothing is known of the region any more, and which
 	// processes of the lease do not count.
 	lost      string
-	uncounted []client.Process
+	uncounted []overhead.Process
 	// excess says what the lease holds above its cap, see excessOf. The runtime's lock guards it.
 	excess string
 	// told is what the driver said last of the lease's use of time; it is guarded by the runtime's lock, too.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/caps/contextsize"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/contextsize"
 )
 
 func (b *bench) unlistedTold() string {

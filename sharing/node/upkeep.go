@@ -13,9 +13,9 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/caps/choice"
-	"github.com/kerf-gpu/kerf/sharing/caps/client"
-	"github.com/kerf-gpu/kerf/sharing/caps/contextsize"
+	"github.com/kerf-gpu/kerf/sharing/backend/choice"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/contextsize"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/overhead"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/listing"
@@ -53,8 +53,8 @@ type kept struct {
 	// pids are the processes of the lease, sorted, and graves the slots of those that have ended.
 	pids      []int
 	graves    []libkerf.Grave
-	look      client.Look
-	uncounted []client.Process
+	look      overhead.Look
+	uncounted []overhead.Process
 	// rejected is how many unknown functions libkerf has replaced.
 	rejected uint64
 	// contexts are what one context is taken to need on each GPU.
@@ -170,12 +170,12 @@ func procsOf(groups []cgroup.Group) (all []int, err error) {
 }
 
 // counts are the counters of the lease's processes.
-func (k *kept) counts(open *libkerf.Region) map[client.Process]client.Count {
-	out := map[client.Process]client.Count{}
+func (k *kept) counts(open *libkerf.Region) map[overhead.Process]overhead.Count {
+	out := map[overhead.Process]overhead.Count{}
 	for _, c := range open.Counts() {
 		if p, ok := k.region.members.Of(c.Process); ok {
 			ended := slices.ContainsFunc(k.graves, func(g libkerf.Grave) bool { return g.Process == c.Process }) // it is at no counter any more
-			out[p] = client.Count{Steps: c.Steps, Quiet: c.Quiet || ended, Held: c.Held, Managed: c.Managed, Waiting: c.Waiting}
+			out[p] = overhead.Count{Steps: c.Steps, Quiet: c.Quiet || ended, Held: c.Held, Managed: c.Managed, Waiting: c.Waiting}
 		}
 	}
 	return out
@@ -219,7 +219,7 @@ func (k *kept) after(l *lists.Lists, looks []lists.Look, open *libkerf.Region) e
 
 // correct puts the overhead of each GPU right, and what a context is taken to need. The least that one took comes first: who
 // waits for room needs it when it finds some.
-func (k *kept) correct(open *libkerf.Region, res client.Result) error {
+func (k *kept) correct(open *libkerf.Region, res overhead.Result) error {
 	names := k.region.members.Slots()
 	for _, gpu := range k.gpus {
 		if err := k.noteContext(open, gpu, res.Least[gpu]); err != nil {
@@ -292,7 +292,7 @@ func (k *kept) rejectedWarning() string {
 }
 
 // uncountedReason says which processes nothing refuses memory; "" if there are none.
-func uncountedReason(processes []client.Process) string {
+func uncountedReason(processes []overhead.Process) string {
 	if len(processes) == 0 {
 		return ""
 	}

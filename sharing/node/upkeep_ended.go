@@ -8,7 +8,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/internal/process"
-	"github.com/kerf-gpu/kerf/sharing/caps/client"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/overhead"
 	"github.com/kerf-gpu/kerf/sharing/listing"
 	"github.com/kerf-gpu/kerf/sharing/node/lists"
 )
@@ -29,7 +29,7 @@ func (k *kept) stays(l *lists.Lists, looks []lists.Look, open *libkerf.Region) f
 			managed[c.Process] = managed[c.Process] || bytes > 0
 		}
 	}
-	listed, unknown := map[client.Process]bool{}, false
+	listed, unknown := map[overhead.Process]bool{}, false
 	for _, pid := range k.endedPIDs(looks) {
 		p, known := k.whose(pid)
 		listed[p], unknown = known, unknown || !known
@@ -70,7 +70,7 @@ func (k *kept) take(look lists.Look) {
 		if !slices.Contains(k.names(), line.Owner) {
 			continue
 		}
-		p := client.Process(line.Process)
+		p := overhead.Process(line.Process)
 		if line.Kind == listing.Ended {
 			var counts bool
 			if p, counts = k.whose(line.PID); !counts {
@@ -80,13 +80,13 @@ func (k *kept) take(look lists.Look) {
 		} else {
 			k.region.members.Note(p)
 		}
-		k.look.Uses = append(k.look.Uses, client.Use{Process: p, GPU: look.GPU, Bytes: line.Bytes, Known: line.Known})
+		k.look.Uses = append(k.look.Uses, overhead.Use{Process: p, GPU: look.GPU, Bytes: line.Bytes, Known: line.Known})
 	}
 }
 
 // whose is the process with that number whose counter stands for what it holds, although the driver lists one that has
 // ended: its slot is kept, or it lives and has closed its files.
-func (k *kept) whose(pid int) (client.Process, bool) {
+func (k *kept) whose(pid int) (overhead.Process, bool) {
 	for _, g := range k.graves {
 		if p, kept := k.region.members.Of(g.Process); kept && p.PID == pid {
 			return p, true
@@ -97,7 +97,7 @@ func (k *kept) whose(pid int) (client.Process, bool) {
 	}
 	_, there := slices.BinarySearch(k.pids, pid)
 	start, err := process.StartOf(pid)
-	return client.Process{PID: pid, Start: start}, there && err == nil
+	return overhead.Process{PID: pid, Start: start}, there && err == nil
 }
 
 // mayKeep reports whether a process of the lease that counts nothing may have the files of one that has ended, on a GPU that
@@ -112,7 +112,7 @@ func (k *kept) mayKeep(l *lists.Lists, looks []lists.Look) bool {
 		}
 		for _, o := range k.owners {
 			all, err := l.Keepers(look, o)
-			counts := func(p listing.Process) bool { _, ok := k.look.Before[client.Process(p)]; return ok }
+			counts := func(p listing.Process) bool { _, ok := k.look.Before[overhead.Process(p)]; return ok }
 			if err != nil || slices.ContainsFunc(all, func(p listing.Process) bool { return !counts(p) }) {
 				return true
 			}

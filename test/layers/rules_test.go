@@ -60,19 +60,20 @@ var layers = []layer{
 		[]string{"sharing", "sharing/config", "mig", "mig/plan", "mig/exec"}},
 	{"mig/parted/...", "a foreign document is read and said in Kerf's own words", []string{"sharing", "mig", "mig/plan"}},
 
-	{"sharing/caps/...", "a backend puts a cap in force through the doors, and knows no claim", []string{"sharing", "internal/*"}},
-	{"sharing/caps/reactive/...", "who is over a cap is decided from what was seen alone", []string{"sharing"}},
-	{"sharing/caps/choice/...", "which backend holds a share is decided from what the probes found alone", []string{"sharing", "sharing/config"}},
-	{"sharing/caps/compute/...", "who may use a GPU's time is decided from what was seen alone", []string{"sharing"}},
-	{"sharing/caps/client/...", "what a lease holds beyond its counters is decided from what was seen alone", []string{"sharing"}},
-	{"sharing/caps/pace/...", "the pace is a clock around a decision; accounts and driver reach it through interfaces that it declares", []string{"sharing", "sharing/caps/compute"}},
+	{"sharing/backend/...", "a backend puts a cap in force through the doors, and knows no claim", []string{"sharing", "internal/*"}},
+	{"sharing/backend/reactive/...", "who is over a cap is decided from what was seen alone", []string{"sharing"}},
+	{"sharing/backend/choice/...", "which backend holds a share is decided from what the probes found alone", []string{"sharing", "sharing/config"}},
+	{"sharing/backend/libkerf/contextsize/...", "how much one context takes is decided from what was measured", []string{"sharing"}},
+	{"sharing/backend/libkerf/compute/...", "who may use a GPU's time is decided from what was seen alone", []string{"sharing"}},
+	{"sharing/backend/libkerf/overhead/...", "what a lease holds beyond its counters is decided from what was seen alone", []string{"sharing"}},
+	{"sharing/backend/libkerf/pace/...", "the pace is a clock around a decision; accounts and driver reach it through interfaces that it declares", []string{"sharing", "sharing/backend/libkerf/compute"}},
+	{"sharing/backend/libkerf/members/...", "the process of a slot is found from what the kernel tells through an interface that it declares", []string{"sharing", "sharing/backend/libkerf/overhead", "internal/libkerf", "internal/process"}},
 	{"sharing/doctor/...", "the doctor looks through the doors at what a machine can do, and holds nothing", []string{"sharing", "api/...", "internal/*"}},
 	{"sharing/node/...", "the runtime joins core and doors; caps, clients and servers reach it through interfaces that it declares",
-		with(tools, "sharing", "sharing/config", "sharing/config/change", "sharing/ledger", "sharing/allocator", "sharing/caps/choice", "sharing/caps/client", "sharing/caps/contextsize", "sharing/caps/reactive", "sharing/caps/compute", "sharing/caps/pace", "sharing/faults", "sharing/audit", "sharing/usage", "sharing/listing", "mig", "mig/turn", "internal/cgroup", "internal/libkerf")},
+		with(tools, "sharing", "sharing/config", "sharing/config/change", "sharing/ledger", "sharing/allocator", "sharing/backend/choice", "sharing/backend/libkerf/overhead", "sharing/backend/libkerf/contextsize", "sharing/backend/libkerf/members", "sharing/backend/reactive", "sharing/backend/libkerf/compute", "sharing/backend/libkerf/pace", "sharing/faults", "sharing/audit", "sharing/usage", "sharing/listing", "mig", "mig/turn", "internal/cgroup", "internal/libkerf")},
 	{"sharing/node/record/...", "the record is a format: bytes in, bytes out", []string{"sharing"}},
 	{"sharing/node/lists/...", "the lists join what driver and kernel tell; the driver reaches them through an interface that they declare", with(tools, "sharing", "sharing/listing")},
-	{"sharing/node/members/...", "the process of a slot is found from what the kernel tells through an interface that it declares", []string{"sharing", "sharing/caps/client", "internal/libkerf", "internal/process"}},
-	{"sharing/node/contextprobe/...", "the prober measures contexts through interfaces that it declares", with(tools, "sharing", "sharing/caps/contextsize")},
+	{"sharing/node/contextprobe/...", "the prober measures contexts through interfaces that it declares", with(tools, "sharing", "sharing/backend/libkerf/contextsize")},
 	{"sharing/node/startcheck/...", "the check at a container's start reads limits through an interface that it declares", []string{"sharing"}},
 	{"sharing/node/nodeserver/...", "the server translates between the node API and the runtime",
 		with(tools, "api/...", "sharing", "sharing/config", "sharing/ledger", "sharing/node")},
@@ -95,11 +96,11 @@ var layers = []layer{
 
 	{"sharing/node/gpunode/...", "what the cluster is told is made of the runtime's books", []string{"api/...", "sharing", "sharing/config", "sharing/config/change", "sharing/node"}},
 	{"sharing/node/metrics/...", "the metrics are made of the same picture that the node API gives", []string{"sharing", "api/..."}},
-	{"sharing/node/options/...", "the agent's flags are values that each of its parts can read", []string{"sharing", "sharing/caps", "sharing/doctor", "internal/failpoint", "internal/process"}},
+	{"sharing/node/options/...", "the agent's flags are values that each of its parts can read", []string{"sharing", "sharing/backend", "sharing/doctor", "internal/failpoint", "internal/process"}},
 	{"sharing/node/uninstall/...", "what the agent has put on a node is removed through the doors, without the runtime",
-		with(tools, "sharing", "sharing/caps/gpumode", "sharing/caps/mps", "sharing/node/checkpoint", "sharing/node/record", "internal/*")},
+		with(tools, "sharing", "sharing/node/settings/gpumode", "sharing/backend/mps", "sharing/node/checkpoint", "sharing/node/record", "internal/*")},
 	{"sharing/node/settings/...", "the settings of GPUs follow from the configuration in force; the driver is reached through its door",
-		with(tools, "sharing", "sharing/config", "sharing/config/change", "sharing/caps/gpumode", "sharing/node", "sharing/node/options", "internal/kube", "internal/nvml", "internal/nvidiasmi")},
+		with(tools, "sharing", "sharing/config", "sharing/config/change", "sharing/node/settings/gpumode", "sharing/node", "sharing/node/options", "internal/kube", "internal/nvml", "internal/nvidiasmi")},
 	{"sharing/node/session/...", "a session joins one driver with the node runtime: its library, its GPUs, their MIG instances and backends",
 		[]string{"sharing/...", "mig/...", "internal/*", "monitor/health"}},
 	{"sharing/node/cluster/...", "what a node of a cluster needs joins the node runtime with kubelet, container runtime and API server",
@@ -171,7 +172,7 @@ var doors = []door{
 	{"github.com/spf13/cobra", "command lines belong to programs", []string{"internal/cli/...", "cmd/*", "sim/cmd/*", "lab/experiment", "test/clitest"}},
 	{"go.yaml.in/yaml/v3", "YAML is read where a document has its type, and written where it is shown",
 		[]string{"sharing/config/...", "mig/parted/...", "sim/...", "internal/cli/...", "internal/present/...", "sharing/translate/...", "cmd/*", "test/*"}},
-	{"golang.org/x/sync", "goroutines are owned in groups", []string{"internal/*", "deviceplugin/...", "hooks/*", "sharing/node/...", "sharing/caps/...", "monitor/*", "cmd/*", "test/*"}},
+	{"golang.org/x/sync", "goroutines are owned in groups", []string{"internal/*", "deviceplugin/...", "hooks/*", "sharing/node/...", "sharing/backend/...", "monitor/*", "cmd/*", "test/*"}},
 	{"golang.org/x/sys", "system calls are behind the doors", []string{"internal/*", "sim/...", "sharing/doctor/...", "cmd/*", "test/*"}},
 	{"syscall", "system calls are behind the doors", []string{"internal/*", "hooks/oci/client", "sim/...", "cmd/*", "test/*"}},
 	{"github.com/google/go-cmp", "it compares for people to read, and panics on what it cannot compare", []string{"test/*"}},
@@ -183,12 +184,12 @@ var doors = []door{
 	{"os/signal", "signals are handled by programs and by their command lines", []string{"internal/cli/...", "cmd/*", "sim/cmd/*", "test/*"}},
 	{"flag", "command lines belong to programs", []string{"cmd/*", "test/*"}},
 	{"log", "log/slog is passed in", nil},
-	{"log/slog", "log/slog is passed in", []string{"internal/*", "sim/...", "deviceplugin/...", "hooks/*", "sharing/caps/...", "sharing/audit/file/...", "sharing/node/...", "mig/keep/...", "monitor/*", "cmd/*", "test/*"}},
+	{"log/slog", "log/slog is passed in", []string{"internal/*", "sim/...", "deviceplugin/...", "hooks/*", "sharing/backend/...", "sharing/audit/file/...", "sharing/node/...", "mig/keep/...", "monitor/*", "cmd/*", "test/*"}},
 }
 
 // pure are the packages without I/O, clock or goroutine: they decide, and the same input gives the same
 // answer for ever.
-var pure = []string{"sharing", "sharing/config/...", "sharing/ledger/...", "sharing/allocator/...", "sharing/packing/...", "sharing/caps/choice/...", "sharing/caps/client/...", "sharing/caps/contextsize/...", "sharing/caps/reactive/...", "sharing/caps/compute/...", "sharing/audit", "sharing/faults/...", "sharing/usage/...", "sharing/listing/...", "sharing/node/record/...", "internal/serve/limit", "monitor/attribution/...", "mig", "mig/plan/...", "mig/turn/...", "mig/parted/..."}
+var pure = []string{"sharing", "sharing/config/...", "sharing/ledger/...", "sharing/allocator/...", "sharing/packing/...", "sharing/backend/choice/...", "sharing/backend/libkerf/overhead/...", "sharing/backend/libkerf/contextsize/...", "sharing/backend/reactive/...", "sharing/backend/libkerf/compute/...", "sharing/audit", "sharing/faults/...", "sharing/usage/...", "sharing/listing/...", "sharing/node/record/...", "internal/serve/limit", "monitor/attribution/...", "mig", "mig/plan/...", "mig/turn/...", "mig/parted/..."}
 
 // pureImports is all that a pure package may import of the standard library.
 var pureImports = []string{

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/caps/contextsize"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/contextsize"
 )
 
 // contextSizes are the sizes that the agent has measured.

@@ -186,7 +186,7 @@ func (m *machine) try(t *testing.T, b backend, a attempt) seen {
 	grant := r.granted()
 	s := seen{cap: matrixCap, context: contextT4, first: grant.Level, last: grant.Level, rejects: a.pool != ""}
 	if a.mayPass(b.name) != "" {
-		s.slack = 32*mib + 8*mib*uint64(max(a.says, 1)) // sharing/caps/contextsize
+		s.slack = 32*mib + 8*mib*uint64(max(a.says, 1)) // sharing/backend/libkerf/contextsize
 	}
 	if a.hardware == switchedHardware {
 		s.context = contextH100

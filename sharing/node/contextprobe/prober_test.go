@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/caps/contextsize"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/contextsize"
 )
 
 const helperPID = 7

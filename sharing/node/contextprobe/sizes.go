@@ -18,7 +18,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/atomicfile"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/caps/contextsize"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/contextsize"
 )
 
 // Sizes are the measured sizes of contexts. They are safe for concurrent use. A nil *Sizes knows none.

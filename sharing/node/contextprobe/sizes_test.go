@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/caps/contextsize"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/contextsize"
 )
 
 var kind = contextsize.Kind{Model: "m", Driver: "d"}

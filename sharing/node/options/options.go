@@ -16,7 +16,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/failpoint"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/caps"
+	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/doctor"
 )
 
@@ -85,7 +85,7 @@ type Driver struct {
 	// Settings is sharing.GPUSettingsManage or sharing.GPUSettingsReadOnly.
 	Settings string
 	// PIDs are the PID namespaces of the agent and of the machine.
-	PIDs caps.PIDSpace
+	PIDs backend.PIDSpace
 }
 
 // Containers is for nodes with a container runtime.
@@ -170,7 +170,7 @@ func (o *Options) Complete(pidSpace string) error {
 // a cluster may be a container itself, so there the node's own counts: an agent that is not in it does not start
 // (process.JoinHostCgroups).
 func (o *Options) checkPIDSpace(stand string) error {
-	o.Driver.PIDs = caps.PIDSpace{Initial: process.InitialPIDSpace}
+	o.Driver.PIDs = backend.PIDSpace{Initial: process.InitialPIDSpace}
 	o.Driver.PIDs.Own, o.Driver.PIDs.Err = process.PIDSpace(os.Getpid())
 	switch {
 	case stand != "":

@@ -6,16 +6,17 @@ package session
 import (
 	"context"
 	"fmt"
+	"github.com/kerf-gpu/kerf/sharing/backend/driver"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/caps"
+	"github.com/kerf-gpu/kerf/sharing/backend"
 )
 
 // capper turns the driver backend into what the runtime asks for.
-type capper struct{ backend *caps.Driver }
+type capper struct{ driver *driver.Driver }
 
 // Least implements node.Capper.
-func (capper) Least() sharing.Bytes { return caps.LeastLimit }
+func (capper) Least() sharing.Bytes { return backend.LeastLimit }
 
 // Apply implements node.Capper.
 func (c capper) Apply(ctx context.Context, dir string, own []sharing.Fragment, others []sharing.GPUID) error {
@@ -23,7 +24,7 @@ func (c capper) Apply(ctx context.Context, dir string, own []sharing.Fragment, o
 	if len(limits) == 0 {
 		return nil
 	}
-	return c.backend.Apply(ctx, dir, limits)
+	return c.driver.Apply(ctx, dir, limits)
 }
 
 // Renew implements node.Capper.
@@ -32,27 +33,27 @@ func (c capper) Renew(ctx context.Context, dir string, own []sharing.Fragment, o
 	if len(limits) == 0 {
 		return nil
 	}
-	return c.backend.Renew(ctx, dir, limits)
+	return c.driver.Renew(ctx, dir, limits)
 }
 
 // limitsOf are the limits of a grant's fragments, and the least one on all other GPUs. A whole GPU has none.
-func limitsOf(own []sharing.Fragment, others []sharing.GPUID) []caps.Limit {
-	var limits []caps.Limit
+func limitsOf(own []sharing.Fragment, others []sharing.GPUID) []backend.Limit {
+	var limits []backend.Limit
 	for _, f := range own {
 		if !f.Whole {
-			limits = append(limits, caps.Limit{GPU: f.GPU, Memory: f.Memory})
+			limits = append(limits, backend.Limit{GPU: f.GPU, Memory: f.Memory})
 		}
 	}
 	for _, id := range others {
-		limits = append(limits, caps.Limit{GPU: id, Memory: caps.LeastLimit})
+		limits = append(limits, backend.Limit{GPU: id, Memory: backend.LeastLimit})
 	}
 	return limits
 }
 
 // Read implements node.Capper.
 func (c capper) Read(ctx context.Context, dir string, gpu sharing.GPUID) (limit, used sharing.Bytes, err error) {
-	r, err := c.backend.Read(ctx, dir, gpu)
-	if err == nil && r.Cap == caps.NoCap {
+	r, err := c.driver.Read(ctx, dir, gpu)
+	if err == nil && r.Cap == backend.NoCap {
 		return 0, 0, fmt.Errorf("cgroup %q has no limit on GPU %q: %w", dir, gpu, sharing.ErrNotFound)
 	}
 	return r.Cap, r.Used, err
@@ -60,5 +61,5 @@ func (c capper) Read(ctx context.Context, dir string, gpu sharing.GPUID) (limit,
 
 // Clear implements node.Capper.
 func (c capper) Clear(ctx context.Context, dir string, gpus []sharing.GPUID) error {
-	return c.backend.Clear(ctx, dir, gpus)
+	return c.driver.Clear(ctx, dir, gpus)
 }

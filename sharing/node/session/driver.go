@@ -19,8 +19,9 @@ import (
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/monitor/health"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/caps"
-	"github.com/kerf-gpu/kerf/sharing/caps/choice"
+	"github.com/kerf-gpu/kerf/sharing/backend"
+	"github.com/kerf-gpu/kerf/sharing/backend/choice"
+	"github.com/kerf-gpu/kerf/sharing/backend/driver"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
 	"github.com/kerf-gpu/kerf/sharing/node/options"
@@ -213,19 +214,19 @@ func rescan(ctx context.Context, lib *nvml.Library, had []sharing.GPUID) error {
 
 // backend is the driver's memory limits, with scratch cgroups of ours to probe them on: one that a crash
 // leaves behind is empty, and removed at the next start.
-func (s *Session) backend(lib *nvml.Library) *caps.Driver {
-	return caps.NewDriver(lib, caps.InHierarchy(s.Cgroups, func() string { return path.Join(s.Parent, "probe-"+s.NewID()) }))
+func (s *Session) backend(lib *nvml.Library) *driver.Driver {
+	return driver.New(lib, driver.InHierarchy(s.Cgroups, func() string { return path.Join(s.Parent, "probe-"+s.NewID()) }))
 }
 
 // report asks each backend what it can do for shares of the GPU.
-func (s *Session) report(ctx context.Context, lib *nvml.Library, driver *caps.Driver, g sharing.GPU) choice.Report {
+func (s *Session) report(ctx context.Context, lib *nvml.Library, driver *driver.Driver, g sharing.GPU) choice.Report {
 	if g.UUID.IsPart() {
 		return s.partReport(ctx, lib, g)
 	}
 	rep := choice.Report{
 		config.BackendDriver:   driver.Probe(ctx, g),
-		config.BackendLibkerf:  s.preloadProbe(lib).Probe(g),
-		config.BackendReactive: caps.ProbeWatch(ctx, lib, s.Options.Driver.PIDs, g),
+		config.BackendLibkerf:  s.preloadProbe(lib).Of(g),
+		config.BackendReactive: backend.ProbeWatch(ctx, lib, s.Options.Driver.PIDs, g),
 	}
 	if s.Runtime.Lists(config.BackendMPS) {
 		rep[config.BackendMPS] = s.mps.probe(ctx, g)

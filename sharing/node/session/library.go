@@ -13,7 +13,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cdi"
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/caps"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf"
 	"github.com/kerf-gpu/kerf/sharing/node/options"
 )
 
@@ -34,7 +34,7 @@ func (s *Session) findLibrary() error {
 	_, err := os.Stat(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && s.Options.Containers.Library == "":
-		s.preload = caps.Libkerf{Dir: clientDir(s.Options.Dirs), Missing: file + " does not exist"}
+		s.preload = libkerf.Probe{Dir: clientDir(s.Options.Dirs), Missing: file + " does not exist"}
 		return nil
 	case err != nil:
 		return sharing.Invalid("--library", file, "name the path of libkerf.so", "cannot be used: %v", err)
@@ -44,7 +44,7 @@ func (s *Session) findLibrary() error {
 			return fmt.Errorf("install libkerf.so: %w", err)
 		}
 	}
-	s.preload = caps.Libkerf{Dir: clientDir(s.Options.Dirs), Library: file}
+	s.preload = libkerf.Probe{Dir: clientDir(s.Options.Dirs), Library: file}
 	return nil
 }
 
@@ -52,7 +52,7 @@ func (s *Session) findLibrary() error {
 func clientDir(d options.Dirs) string { return filepath.Join(d.Dir, "client") }
 
 // preloadProbe is the library as a backend on this driver: its libraries lie beside each other.
-func (s *Session) preloadProbe(lib *nvml.Library) caps.Libkerf {
+func (s *Session) preloadProbe(lib *nvml.Library) libkerf.Probe {
 	out := s.preload
 	for _, path := range append([]string{lib.Path()}, s.Options.Driver.Libraries...) {
 		if filepath.IsAbs(path) {

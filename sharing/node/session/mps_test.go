@@ -15,7 +15,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/mountns"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/caps/mps"
+	"github.com/kerf-gpu/kerf/sharing/backend/mps"
 	"github.com/kerf-gpu/kerf/sharing/node"
 )
 

@@ -11,8 +11,8 @@ import (
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/mig/keep"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/caps"
-	"github.com/kerf-gpu/kerf/sharing/caps/choice"
+	"github.com/kerf-gpu/kerf/sharing/backend"
+	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
 )
@@ -103,7 +103,7 @@ func (s *Session) partReport(ctx context.Context, lib *nvml.Library, g sharing.G
 	return choice.Report{
 		config.BackendDriver:   no("the driver limits no memory inside a MIG instance"),
 		config.BackendMPS:      no("Kerf runs no MPS inside a MIG instance"),
-		config.BackendLibkerf:  s.preloadProbe(lib).Probe(g),
-		config.BackendReactive: caps.ProbeWatch(ctx, lib, s.Options.Driver.PIDs, g),
+		config.BackendLibkerf:  s.preloadProbe(lib).Of(g),
+		config.BackendReactive: backend.ProbeWatch(ctx, lib, s.Options.Driver.PIDs, g),
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/kerf-gpu/kerf/monitor/health"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/audit"
-	"github.com/kerf-gpu/kerf/sharing/caps"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf"
 	"github.com/kerf-gpu/kerf/sharing/node"
 	"github.com/kerf-gpu/kerf/sharing/node/contextprobe"
 	"github.com/kerf-gpu/kerf/sharing/node/metrics"
@@ -55,7 +55,7 @@ type Session struct {
 	Deps
 	Served
 	// preload is the library that is preloaded, as far as it is the same for every driver.
-	preload caps.Libkerf
+	preload libkerf.Probe
 	mps     *mpsDaemons
 	// cut keeps the GPUs' MIG instances; nil without a driver. cutBefore kept them before it; Run alone uses it.
 	cut       atomic.Pointer[keep.Manager]

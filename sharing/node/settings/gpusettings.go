@@ -16,7 +16,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/caps/gpumode"
+	"github.com/kerf-gpu/kerf/sharing/node/settings/gpumode"
 )
 
 const (

@@ -18,9 +18,9 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/atomicfile"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/caps/gpumode"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
+	"github.com/kerf-gpu/kerf/sharing/node/settings/gpumode"
 )
 
 const (

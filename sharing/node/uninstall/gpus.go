@@ -12,7 +12,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/nvidiasmi"
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/internal/process"
-	"github.com/kerf-gpu/kerf/sharing/caps/gpumode"
+	"github.com/kerf-gpu/kerf/sharing/node/settings/gpumode"
 )
 
 // restored gives the GPUs back the time slices, compute modes and power limits that an agent found and did not put back, because it

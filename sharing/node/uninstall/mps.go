@@ -14,7 +14,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/caps/mps"
+	"github.com/kerf-gpu/kerf/sharing/backend/mps"
 )
 
 // removedModes are compute modes by a driver that is opened when it is first needed: where no mode is to be restored, no driver

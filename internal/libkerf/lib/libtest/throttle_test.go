@@ -19,8 +19,8 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/caps/compute"
-	"github.com/kerf-gpu/kerf/sharing/caps/pace"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/compute"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/pace"
 	"github.com/kerf-gpu/kerf/sim/wire"
 )
 

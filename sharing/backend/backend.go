@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package caps puts the memory cap of a grant in force, by one of several backends of different strength,
+// Package backend puts the memory cap of a grant in force, by one of several backends of different strength,
 // and says truthfully which of them this machine can use.
 //
 // A backend promises that after Apply returned nil every limit it was asked for has been read back and is
@@ -11,7 +11,7 @@
 // Not promised: that memory which a process held before the cap was put on counts against it (so caps are put
 // on before the process starts), that managed (UVM) memory counts, and anything against a process that may
 // leave its cgroup.
-package caps
+package backend
 
 import (
 	"context"
@@ -59,34 +59,4 @@ type Backend interface {
 	// Clear takes the limits off. What is gone already (the cgroup) needs none; a GPU that is lost is told as
 	// sharing.ErrLost, after the others have been cleared.
 	Clear(ctx context.Context, dir string, gpus []sharing.GPUID) error
-}
-
-// Strongest returns the highest of the levels; LevelUnknown is below all. It is sharing.LevelNone for none
-// at all.
-func Strongest(levels ...sharing.Level) sharing.Level {
-	best := sharing.LevelNone
-	for i, l := range levels {
-		if i == 0 || l > best {
-			best = l
-		}
-	}
-	return best
-}
-
-// ApplyOthers returns the limits for all of gpus: those of limits, and LeastLimit for every other one. It is
-// for processes whose view of device files cannot be narrowed.
-func ApplyOthers(limits []Limit, gpus []sharing.GPUID) []Limit {
-	granted := map[sharing.GPUID]bool{}
-	out := make([]Limit, 0, len(gpus))
-	for _, l := range limits {
-		granted[l.GPU] = true
-		out = append(out, l)
-	}
-	for _, id := range gpus {
-		if !granted[id] {
-			granted[id] = true
-			out = append(out, Limit{GPU: id, Memory: LeastLimit})
-		}
-	}
-	return out
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package caps
+package driver
 
 import (
 	"context"
@@ -19,17 +19,18 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend"
 )
 
 var _ NVML = (*nvml.Library)(nil)
 
-func three() []Limit {
-	return []Limit{{"A", sharing.GiB}, {"B", 2 * sharing.GiB}, {"C", 3 * sharing.GiB}}
+func three() []backend.Limit {
+	return []backend.Limit{{GPU: "A", Memory: sharing.GiB}, {GPU: "B", Memory: 2 * sharing.GiB}, {GPU: "C", Memory: 3 * sharing.GiB}}
 }
 
 func TestApplySetsAndReadsBack(t *testing.T) {
 	d := newDoor()
-	b := NewDriver(d, &tree{})
+	b := New(d, &tree{})
 	if b.Level() != sharing.LevelDriver {
 		t.Error(b.Level())
 	}
@@ -48,7 +49,7 @@ func TestApplySetsAndReadsBack(t *testing.T) {
 	if err := b.Clear(t.Context(), dir, []sharing.GPUID{"A", "B", "C"}); err != nil || len(d.limits) != 0 {
 		t.Errorf("after Clear %v, %v", d.limits, err)
 	}
-	if r, err := b.Read(t.Context(), dir, "A"); !errors.Is(err, sharing.ErrNotFound) || r.Cap != NoCap {
+	if r, err := b.Read(t.Context(), dir, "A"); !errors.Is(err, sharing.ErrNotFound) || r.Cap != backend.NoCap {
 		t.Errorf("Read without a limit: %+v, %v", r, err)
 	}
 }
@@ -85,7 +86,7 @@ func TestApplyTakesBackOnError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDoor()
 			tc.spoil(d)
-			err := NewDriver(d, &tree{}).Apply(t.Context(), dir, three())
+			err := New(d, &tree{}).Apply(t.Context(), dir, three())
 			if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), dir) {
 				t.Errorf("error %v, want %v", err, tc.want)
 			}
@@ -109,7 +110,7 @@ func TestApplyClearsWhatItTouched(t *testing.T) {
 		return nil
 	}
 	d.failsAfter = true
-	if err := NewDriver(d, &tree{}).Apply(t.Context(), "/d", three()); err == nil {
+	if err := New(d, &tree{}).Apply(t.Context(), "/d", three()); err == nil {
 		t.Fatal("no error")
 	}
 	want := []string{
@@ -143,7 +144,7 @@ func TestGPUsAreServedBesideEachOther(t *testing.T) {
 			return errors.New("the others did not come")
 		}
 	}
-	b := NewDriver(d, &tree{})
+	b := New(d, &tree{})
 	d.setErr = meet
 	if err := b.Apply(ctx, dir, three()); err != nil {
 		t.Fatal(err)
@@ -168,7 +169,7 @@ func TestApplyTellsOfAFailedUndo(t *testing.T) {
 		}
 		return nil
 	}
-	err := NewDriver(d, &tree{}).Apply(t.Context(), dir, three())
+	err := New(d, &tree{}).Apply(t.Context(), dir, three())
 	if !errors.Is(err, first) || !errors.Is(err, second) {
 		t.Errorf("%v, want both errors", err)
 	}
@@ -181,7 +182,7 @@ func TestApplyTellsOfAFailedUndo(t *testing.T) {
 func TestRenewTakesNothingOff(t *testing.T) {
 	lost := errors.New("lost")
 	d := newDoor()
-	b := NewDriver(d, &tree{})
+	b := New(d, &tree{})
 	if err := b.Apply(t.Context(), dir, three()[:1]); err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +225,7 @@ func TestApplyUndoesAfterTheContextEnded(t *testing.T) {
 		return fmt.Errorf("%w (%w)", ctx.Err(), sharing.ErrUnavailable)
 	}
 	d.failsAfter = true
-	err := NewDriver(d, &tree{}).Apply(ctx, dir, three())
+	err := New(d, &tree{}).Apply(ctx, dir, three())
 	if !errors.Is(err, sharing.ErrUnavailable) || !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want the context's error", err)
 	}
@@ -235,15 +236,15 @@ func TestApplyUndoesAfterTheContextEnded(t *testing.T) {
 
 func TestApplyRefuses(t *testing.T) {
 	tests := map[string]struct {
-		limits []Limit
+		limits []backend.Limit
 		tree   tree
 		absent bool
 		want   error
 	}{
 		"nothing":        {limits: nil, want: sharing.ErrInvalid},
-		"zero":           {limits: []Limit{{"A", 0}}, want: sharing.ErrInvalid},
-		"no cap":         {limits: []Limit{{"A", NoCap}}, want: sharing.ErrInvalid},
-		"twice":          {limits: []Limit{{"A", 1}, {"A", 2}}, want: sharing.ErrInvalid},
+		"zero":           {limits: []backend.Limit{{GPU: "A", Memory: 0}}, want: sharing.ErrInvalid},
+		"no cap":         {limits: []backend.Limit{{GPU: "A", Memory: backend.NoCap}}, want: sharing.ErrInvalid},
+		"twice":          {limits: []backend.Limit{{GPU: "A", Memory: 1}, {GPU: "A", Memory: 2}}, want: sharing.ErrInvalid},
 		"root or no v2":  {limits: three(), tree: tree{checkErr: sharing.ErrInvalid}, want: sharing.ErrInvalid},
 		"gone":           {limits: three(), tree: tree{gone: true}, want: sharing.ErrNotFound},
 		"no such driver": {limits: three(), absent: true, want: sharing.ErrUnsupported},
@@ -252,7 +253,7 @@ func TestApplyRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDoor()
 			d.absent = tc.absent
-			if err := NewDriver(d, &tc.tree).Apply(t.Context(), dir, tc.limits); !errors.Is(err, tc.want) {
+			if err := New(d, &tc.tree).Apply(t.Context(), dir, tc.limits); !errors.Is(err, tc.want) {
 				t.Errorf("%v, want %v", err, tc.want)
 			}
 			if len(d.calls) != 0 {
@@ -265,8 +266,8 @@ func TestApplyRefuses(t *testing.T) {
 func TestApplyAcceptsRoundingDown(t *testing.T) {
 	d := newDoor()
 	d.round = func(b sharing.Bytes) sharing.Bytes { return b / Slack * Slack }
-	asked := []Limit{{"A", 5*sharing.GiB + 12345}, {"B", LeastLimit}}
-	if err := NewDriver(d, &tree{}).Apply(t.Context(), dir, asked); err != nil {
+	asked := []backend.Limit{{GPU: "A", Memory: 5*sharing.GiB + 12345}, {GPU: "B", Memory: backend.LeastLimit}}
+	if err := New(d, &tree{}).Apply(t.Context(), dir, asked); err != nil {
 		t.Error(err)
 	}
 }
@@ -275,7 +276,7 @@ func TestClear(t *testing.T) {
 	t.Run("soft limit first", func(t *testing.T) {
 		d := newDoor()
 		d.limits["A/d"] = nvml.Limit{Soft: 5, Hard: 9}
-		if err := NewDriver(d, &tree{}).Clear(t.Context(), "/d", []sharing.GPUID{"A"}); err != nil {
+		if err := New(d, &tree{}).Clear(t.Context(), "/d", []sharing.GPUID{"A"}); err != nil {
 			t.Fatal(err)
 		}
 		if d := cmp.Diff([]string{"set A /d 0 9", "set A /d 0 none"}, d.calls); d != "" {
@@ -284,7 +285,7 @@ func TestClear(t *testing.T) {
 	})
 	t.Run("group is gone", func(t *testing.T) {
 		d := newDoor()
-		if err := NewDriver(d, &tree{gone: true}).Clear(t.Context(), dir, []sharing.GPUID{"A"}); err != nil || len(d.calls) != 0 {
+		if err := New(d, &tree{gone: true}).Clear(t.Context(), dir, []sharing.GPUID{"A"}); err != nil || len(d.calls) != 0 {
 			t.Errorf("%v, %q", err, d.calls)
 		}
 	})
@@ -292,7 +293,7 @@ func TestClear(t *testing.T) {
 		d, tr := newDoor(), &tree{}
 		d.limits["A"+dir] = nvml.Limit{Hard: 1}
 		d.setErr = func(sharing.GPUID, sharing.Bytes) error { tr.gone = true; return sharing.ErrInvalid }
-		if err := NewDriver(d, tr).Clear(t.Context(), dir, []sharing.GPUID{"A"}); err != nil {
+		if err := New(d, tr).Clear(t.Context(), dir, []sharing.GPUID{"A"}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -307,7 +308,7 @@ func TestClear(t *testing.T) {
 		}
 		d.getErr = lost
 		d.setErr = func(gpu sharing.GPUID, _ sharing.Bytes) error { return lost(gpu) }
-		err := NewDriver(d, &tree{}).Clear(t.Context(), dir, []sharing.GPUID{"A", "B"})
+		err := New(d, &tree{}).Clear(t.Context(), dir, []sharing.GPUID{"A", "B"})
 		if _, left := d.limits["B"+dir]; !errors.Is(err, sharing.ErrLost) || left {
 			t.Errorf("%v, %v", err, d.limits)
 		}
@@ -315,7 +316,7 @@ func TestClear(t *testing.T) {
 	t.Run("driver without limits", func(t *testing.T) {
 		d := newDoor()
 		d.absent = true
-		if err := NewDriver(d, &tree{}).Clear(t.Context(), dir, []sharing.GPUID{"A"}); err != nil {
+		if err := New(d, &tree{}).Clear(t.Context(), dir, []sharing.GPUID{"A"}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -327,25 +328,25 @@ func TestProbe(t *testing.T) {
 		door   func(*door)
 		tree   tree
 		mig    bool
-		want   Answer
+		want   backend.Answer
 		remedy string
 		asked  int // probes made by two calls
 	}{
-		"works":            {want: Supported, asked: 1},
-		"old driver":       {door: func(d *door) { d.absent = true }, want: NotSupported, remedy: "r615 or newer"},
-		"no cgroup v2":     {tree: tree{scratchErr: sharing.ErrUnsupported}, want: NotSupported, remedy: "unified"},
-		"mig":              {mig: true, want: NotSupported, remedy: "MIG"},
-		"no cgroup rights": {tree: tree{scratchErr: sharing.ErrDenied}, want: CouldNotTell, remedy: "root"},
-		"not root":         {door: func(d *door) { d.setErr = denied }, want: CouldNotTell, remedy: "root", asked: 2},
+		"works":            {want: backend.Supported, asked: 1},
+		"old driver":       {door: func(d *door) { d.absent = true }, want: backend.NotSupported, remedy: "r615 or newer"},
+		"no cgroup v2":     {tree: tree{scratchErr: sharing.ErrUnsupported}, want: backend.NotSupported, remedy: "unified"},
+		"mig":              {mig: true, want: backend.NotSupported, remedy: "MIG"},
+		"no cgroup rights": {tree: tree{scratchErr: sharing.ErrDenied}, want: backend.CouldNotTell, remedy: "root"},
+		"not root":         {door: func(d *door) { d.setErr = denied }, want: backend.CouldNotTell, remedy: "root", asked: 2},
 		"gpu refuses": {door: func(d *door) {
 			d.setErr = func(sharing.GPUID, sharing.Bytes) error { return sharing.ErrUnsupported }
-		}, want: NotSupported, remedy: "release notes", asked: 1},
+		}, want: backend.NotSupported, remedy: "release notes", asked: 1},
 		"lost": {door: func(d *door) {
 			d.setErr = func(sharing.GPUID, sharing.Bytes) error { return sharing.ErrLost }
-		}, want: CouldNotTell, remedy: "reset", asked: 2},
+		}, want: backend.CouldNotTell, remedy: "reset", asked: 2},
 		"reads back wrong": {door: func(d *door) {
 			d.round = func(b sharing.Bytes) sharing.Bytes { return b * 2 }
-		}, want: CouldNotTell, asked: 2},
+		}, want: backend.CouldNotTell, asked: 2},
 		"cannot be cleared": {door: func(d *door) {
 			d.setErr = func(_ sharing.GPUID, hard sharing.Bytes) error {
 				if hard == nvml.NoLimit {
@@ -353,8 +354,8 @@ func TestProbe(t *testing.T) {
 				}
 				return nil
 			}
-		}, want: CouldNotTell, asked: 2},
-		"group stays": {tree: tree{removeErr: sharing.ErrUnavailable}, want: CouldNotTell, asked: 2},
+		}, want: backend.CouldNotTell, asked: 2},
+		"group stays": {tree: tree{removeErr: sharing.ErrUnavailable}, want: backend.CouldNotTell, asked: 2},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -362,10 +363,10 @@ func TestProbe(t *testing.T) {
 			if tc.door != nil {
 				tc.door(d)
 			}
-			b := NewDriver(d, &tc.tree)
+			b := New(d, &tc.tree)
 			for range 2 {
 				s := b.Probe(t.Context(), sharing.GPU{UUID: "A", MIG: tc.mig})
-				if s.Answer != tc.want || s.OK() != (tc.want == Supported) {
+				if s.Answer != tc.want || s.OK() != (tc.want == backend.Supported) {
 					t.Errorf("%s (%s), want %s", s.Answer, s.Reason, tc.want)
 				}
 				if s.OK() != (s.Reason == "") || !strings.Contains(s.Remedy, tc.remedy) {
@@ -382,36 +383,14 @@ func TestProbe(t *testing.T) {
 func TestForgetAsksAgain(t *testing.T) {
 	d, tr := newDoor(), &tree{}
 	d.absent = true
-	b := NewDriver(d, tr)
-	if s := b.Probe(t.Context(), sharing.GPU{UUID: "A"}); s.Answer != NotSupported {
+	b := New(d, tr)
+	if s := b.Probe(t.Context(), sharing.GPU{UUID: "A"}); s.Answer != backend.NotSupported {
 		t.Fatal(s)
 	}
 	d.absent = false
 	b.Forget()
 	if s := b.Probe(t.Context(), sharing.GPU{UUID: "A"}); !s.OK() {
 		t.Error(s)
-	}
-}
-
-func TestStrongest(t *testing.T) {
-	for _, tc := range []struct {
-		in   []sharing.Level
-		want sharing.Level
-	}{
-		{nil, sharing.LevelNone},
-		{[]sharing.Level{sharing.LevelUnknown}, sharing.LevelUnknown},
-		{[]sharing.Level{sharing.LevelReactive, sharing.LevelDriver, sharing.LevelClient}, sharing.LevelDriver},
-	} {
-		if got := Strongest(tc.in...); got != tc.want {
-			t.Errorf("Strongest(%v) = %v, want %v", tc.in, got, tc.want)
-		}
-	}
-}
-
-func TestApplyOthers(t *testing.T) {
-	got := ApplyOthers([]Limit{{"B", 7}}, []sharing.GPUID{"A", "B", "C", "A"})
-	if d := cmp.Diff([]Limit{{"B", 7}, {"A", LeastLimit}, {"C", LeastLimit}}, got); d != "" {
-		t.Error(d)
 	}
 }
 

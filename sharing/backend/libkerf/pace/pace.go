@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/caps/compute"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/compute"
 )
 
 const (

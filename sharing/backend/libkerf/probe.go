@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package caps
+package libkerf
 
 import (
 	"regexp"
@@ -9,10 +9,11 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend"
 )
 
-// Libkerf is the preloaded library as a backend: here it is only looked at.
-type Libkerf struct {
+// Probe finds out whether libkerf works on this machine.
+type Probe struct {
 	// Library is libkerf.so, empty where there is none, and Missing says why then.
 	Library, Missing string
 	// Dir is the folder of the grants' regions; it is made when it is not there.
@@ -21,35 +22,35 @@ type Libkerf struct {
 	Drivers []string
 }
 
-// Probe tells whether the library can hold shares of the GPU: it can be mapped by programs, regions can be made, and the
+// Of tells whether the library can hold shares of the GPU: it can be mapped by programs, regions can be made, and the
 // driver has no entry point that allocates and that the library's table does not know. No code of the driver is
 // run. Other names that the table does not know are named in the reason of a yes.
-func (l Libkerf) Probe(gpu sharing.GPU) Support {
+func (l Probe) Of(gpu sharing.GPU) backend.Support {
 	if gpu.MIG {
-		return Support{Answer: NotSupported, Reason: "no share is given of a GPU in MIG mode", Remedy: "turn MIG mode off"}
+		return backend.Support{Answer: backend.NotSupported, Reason: "no share is given of a GPU in MIG mode", Remedy: "turn MIG mode off"}
 	}
 	if l.Library == "" {
-		return Support{Answer: NotSupported, Reason: l.Missing, Remedy: "put libkerf.so beside kerf-agent, or name its path with --library"}
+		return backend.Support{Answer: backend.NotSupported, Reason: l.Missing, Remedy: "put libkerf.so beside kerf-agent, or name its path with --library"}
 	}
 	if err := libkerf.CheckFile(l.Library); err != nil {
-		return Support{Answer: NotSupported, Reason: err.Error(), Remedy: "install libkerf.so as root's, on a file system from which programs may run"}
+		return backend.Support{Answer: backend.NotSupported, Reason: err.Error(), Remedy: "install libkerf.so as root's, on a file system from which programs may run"}
 	}
 	if err := libkerf.TryFolder(l.Dir); err != nil {
-		return Support{Answer: NotSupported, Reason: "the folders of grants cannot be made: " + err.Error(), Remedy: "give the agent CAP_SYS_ADMIN and CAP_SYS_CHROOT, and its directory mountPropagation HostToContainer"}
+		return backend.Support{Answer: backend.NotSupported, Reason: "the folders of grants cannot be made: " + err.Error(), Remedy: "give the agent CAP_SYS_ADMIN and CAP_SYS_CHROOT, and its directory mountPropagation HostToContainer"}
 	}
 	names, err := libkerf.DriverNames(l.Drivers)
 	if err != nil {
-		return Support{Answer: CouldNotTell, Reason: "the driver's entry points could not be read: " + err.Error(), Remedy: "let the agent see libcuda.so.1 (driver capability compute)"}
+		return backend.Support{Answer: backend.CouldNotTell, Reason: "the driver's entry points could not be read: " + err.Error(), Remedy: "let the agent see libcuda.so.1 (driver capability compute)"}
 	}
 	table, err := libkerf.Families()
 	if err != nil {
-		return Support{Answer: NotSupported, Reason: err.Error()}
+		return backend.Support{Answer: backend.NotSupported, Reason: err.Error()}
 	}
 	return judge(table, names)
 }
 
 // judge fails closed on what allocates, as far as a name tells.
-func judge(table libkerf.Table, names []string) Support {
+func judge(table libkerf.Table, names []string) backend.Support {
 	var charges, others []string
 	for _, n := range table.Unknown(names) {
 		if charging(table, n) {
@@ -60,11 +61,11 @@ func judge(table libkerf.Table, names []string) Support {
 	}
 	switch {
 	case len(charges) > 0:
-		return Support{Answer: NotSupported, Reason: "this driver can allocate by entry points that libkerf does not know: " + strings.Join(charges, ", "), Remedy: "use a newer Kerf, or another backend"}
+		return backend.Support{Answer: backend.NotSupported, Reason: "this driver can allocate by entry points that libkerf does not know: " + strings.Join(charges, ", "), Remedy: "use a newer Kerf, or another backend"}
 	case len(others) > 0:
-		return Support{Answer: Supported, Reason: "this driver has entry points that libkerf does not know and takes to allocate nothing: " + strings.Join(others, ", ")}
+		return backend.Support{Answer: backend.Supported, Reason: "this driver has entry points that libkerf does not know and takes to allocate nothing: " + strings.Join(others, ", ")}
 	}
-	return Support{Answer: Supported}
+	return backend.Support{Answer: backend.Supported}
 }
 
 // charging reports whether the unknown name may allocate: it is another form of one that does, or it has no known

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package caps
+package driver
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sim/daemon"
 	"github.com/kerf-gpu/kerf/sim/machine"
 )
@@ -35,7 +36,7 @@ func TestOnSimulatedDriver(t *testing.T) {
 		t.Skip("not root: cgroups cannot be made")
 	}
 	out := t.TempDir()
-	build := exec.CommandContext(t.Context(), "make", "-s", "-C", "../../sim/lib", "OUT="+out)
+	build := exec.CommandContext(t.Context(), "make", "-s", "-C", "../../../sim/lib", "OUT="+out)
 	if msg, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the simulated driver's libraries: %v\n%s", err, msg)
 	}
@@ -97,16 +98,16 @@ func onDriver(t *testing.T, dir, driver string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := NewDriver(lib, InHierarchy(h, func() string {
+	b := New(lib, InHierarchy(h, func() string {
 		scratch++
 		return fmt.Sprintf("kerf-test-probe-%d-%d", os.Getpid(), scratch)
 	}))
 	var usable []sharing.GPUID
 	var mig sharing.GPUID
 	for _, g := range gpus {
-		want := Supported
+		want := backend.Supported
 		if g.MIG || driver == "r580" {
-			want = NotSupported
+			want = backend.NotSupported
 		}
 		if s := b.Probe(t.Context(), g); s.Answer != want {
 			t.Errorf("gpu %d (%s, mig %v): %s: %s; want %s", g.Index, g.Model, g.MIG, s.Answer, s.Reason, want)
@@ -133,7 +134,10 @@ func onDriver(t *testing.T, dir, driver string) {
 			t.Error(err)
 		}
 	}()
-	limits := ApplyOthers([]Limit{{usable[0], 3 * sharing.GiB}}, usable)
+	limits := []backend.Limit{{GPU: usable[0], Memory: 3 * sharing.GiB}}
+	for _, id := range usable[1:] {
+		limits = append(limits, backend.Limit{GPU: id, Memory: backend.LeastLimit})
+	}
 	err = b.Apply(t.Context(), g.Dir, limits)
 	if driver == "r580" {
 		if !errors.Is(err, sharing.ErrUnsupported) {
@@ -165,7 +169,7 @@ func onDriver(t *testing.T, dir, driver string) {
 	}
 	inForce(nil)
 	// The MIG GPU comes last and refuses: what was set before it is taken back.
-	bad := []Limit{{usable[0], sharing.GiB}, {usable[1], sharing.GiB}, {mig, sharing.GiB}}
+	bad := []backend.Limit{{GPU: usable[0], Memory: sharing.GiB}, {GPU: usable[1], Memory: sharing.GiB}, {GPU: mig, Memory: sharing.GiB}}
 	if err := b.Apply(t.Context(), g.Dir, bad); !errors.Is(err, sharing.ErrUnsupported) {
 		t.Errorf("Apply with a MIG GPU: %v, want ErrUnsupported", err)
 	}

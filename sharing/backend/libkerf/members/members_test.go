@@ -16,7 +16,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/caps/client"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/overhead"
 )
 
 // proc is a process as the fake kernel has it.
@@ -92,7 +92,7 @@ func TestWhoseSlot(t *testing.T) {
 			m := New(&kernel{all: map[int]proc{host: tt.p}})
 			ended, err := m.Look([]int{host}, []libkerf.Process{tt.slot})
 			who, known := m.Of(tt.slot)
-			want := client.Process{PID: host, Start: tt.p.start}
+			want := overhead.Process{PID: host, Start: tt.p.start}
 			if err != nil || ended[tt.slot] == tt.want || known != tt.want || known && who != want {
 				t.Errorf("ended %v, process %+v (%v), error %v", ended[tt.slot], who, known, err)
 			}
@@ -153,11 +153,11 @@ func TestNote(t *testing.T) {
 	if _, known := m.Of(p.slot()); known {
 		t.Error("known before it was seen")
 	}
-	m.Note(client.Process{PID: 70, Start: 999}) // its PID is another's by now
+	m.Note(overhead.Process{PID: 70, Start: 999}) // its PID is another's by now
 	if _, known := m.WithPID(70); known {
 		t.Error("the process of another time is taken")
 	}
-	who := client.Process{PID: 70, Start: 1000}
+	who := overhead.Process{PID: 70, Start: 1000}
 	m.Note(who)
 	if got, known := m.WithPID(70); !known || got != who {
 		t.Errorf("%+v %v", got, known)
@@ -165,7 +165,7 @@ func TestNote(t *testing.T) {
 	if got, known := m.Of(p.slot()); !known || got != who {
 		t.Errorf("%+v %v", got, known)
 	}
-	if d := cmp.Diff(map[client.Process]libkerf.Process{who: p.slot()}, m.Slots()); d != "" {
+	if d := cmp.Diff(map[overhead.Process]libkerf.Process{who: p.slot()}, m.Slots()); d != "" {
 		t.Error(d)
 	}
 }
@@ -233,7 +233,7 @@ func TestCacheIsBounded(t *testing.T) {
 		if _, err := m.Look(k.pids(), nil); err != nil {
 			t.Fatal(err)
 		}
-		m.Note(client.Process{PID: i, Start: 7})
+		m.Note(overhead.Process{PID: i, Start: 7})
 	}
 	if len(m.inner) != 1 || len(m.noted) != 1 {
 		t.Errorf("%d and %d processes are kept", len(m.inner), len(m.noted))

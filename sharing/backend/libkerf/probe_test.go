@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package caps
+package libkerf
 
 import (
 	"os"
@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend"
 )
 
 // library builds a shared library that exports these functions.
@@ -50,30 +51,30 @@ func TestProbeLibkerf(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct {
-		change func(*Libkerf, *sharing.GPU)
-		answer Answer
+		change func(*Probe, *sharing.GPU)
+		answer backend.Answer
 		reason string
 	}{
-		"all is there":           {func(*Libkerf, *sharing.GPU) {}, Supported, ""},
-		"MIG":                    {func(_ *Libkerf, g *sharing.GPU) { g.MIG = true }, NotSupported, "MIG"},
-		"no library":             {func(l *Libkerf, _ *sharing.GPU) { l.Library, l.Missing = "", "it is not there" }, NotSupported, "it is not there"},
-		"library gone":           {func(l *Libkerf, _ *sharing.GPU) { l.Library = absent }, NotSupported, "no such file"},
-		"others can write to it": {func(l *Libkerf, _ *sharing.GPU) { l.Library = open }, NotSupported, "root alone"},
-		"no library's content":   {func(l *Libkerf, _ *sharing.GPU) { l.Library = text }, NotSupported, "is no library"},
-		"nowhere for regions":    {func(l *Libkerf, _ *sharing.GPU) { l.Dir = text + "/x" }, NotSupported, "folders of grants cannot be made"},
-		"no driver":              {func(l *Libkerf, _ *sharing.GPU) { l.Drivers = []string{absent} }, CouldNotTell, "no libcuda.so.1"},
-		"a driver of text":       {func(l *Libkerf, _ *sharing.GPU) { l.Drivers = []string{text} }, CouldNotTell, "entry points could not be read"},
-		"a new way to allocate": {func(l *Libkerf, _ *sharing.GPU) {
+		"all is there":           {func(*Probe, *sharing.GPU) {}, backend.Supported, ""},
+		"MIG":                    {func(_ *Probe, g *sharing.GPU) { g.MIG = true }, backend.NotSupported, "MIG"},
+		"no library":             {func(l *Probe, _ *sharing.GPU) { l.Library, l.Missing = "", "it is not there" }, backend.NotSupported, "it is not there"},
+		"library gone":           {func(l *Probe, _ *sharing.GPU) { l.Library = absent }, backend.NotSupported, "no such file"},
+		"others can write to it": {func(l *Probe, _ *sharing.GPU) { l.Library = open }, backend.NotSupported, "root alone"},
+		"no library's content":   {func(l *Probe, _ *sharing.GPU) { l.Library = text }, backend.NotSupported, "is no library"},
+		"nowhere for regions":    {func(l *Probe, _ *sharing.GPU) { l.Dir = text + "/x" }, backend.NotSupported, "folders of grants cannot be made"},
+		"no driver":              {func(l *Probe, _ *sharing.GPU) { l.Drivers = []string{absent} }, backend.CouldNotTell, "no libcuda.so.1"},
+		"a driver of text":       {func(l *Probe, _ *sharing.GPU) { l.Drivers = []string{text} }, backend.CouldNotTell, "entry points could not be read"},
+		"a new way to allocate": {func(l *Probe, _ *sharing.GPU) {
 			l.Drivers = []string{library(t, "cuMemAlloc_v2", "cuMemAlloc_v3", "cuMemAllocEverywhere", "cuMemGetInfo_v3")}
-		}, NotSupported, "cuMemAllocEverywhere, cuMemAlloc_v3"},
-		"other new names": {func(l *Libkerf, _ *sharing.GPU) {
+		}, backend.NotSupported, "cuMemAllocEverywhere, cuMemAlloc_v3"},
+		"other new names": {func(l *Probe, _ *sharing.GPU) {
 			l.Drivers = []string{library(t, "cuMemAlloc_v2", "cuMemGetInfo_v3", "cuMemFree_v3_ptsz", "cuMemPolish")}
-		}, Supported, "cuMemFree_v3_ptsz, cuMemGetInfo_v3, cuMemPolish"},
+		}, backend.Supported, "cuMemFree_v3_ptsz, cuMemGetInfo_v3, cuMemPolish"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, g := Libkerf{Library: known, Dir: filepath.Join(t.TempDir(), "client"), Drivers: []string{absent, known}}, sharing.GPU{UUID: "GPU-1"}
+			l, g := Probe{Library: known, Dir: filepath.Join(t.TempDir(), "client"), Drivers: []string{absent, known}}, sharing.GPU{UUID: "GPU-1"}
 			tt.change(&l, &g)
-			if s := l.Probe(g); s.Answer != tt.answer || !strings.Contains(s.Reason, tt.reason) || tt.reason == "" && s.Reason != "" {
+			if s := l.Of(g); s.Answer != tt.answer || !strings.Contains(s.Reason, tt.reason) || tt.reason == "" && s.Reason != "" {
 				t.Errorf("%s: %s", s.Answer, s.Reason)
 			}
 		})

@@ -18,7 +18,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/caps/client"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/overhead"
 )
 
 const (
@@ -46,11 +46,11 @@ type Kernel interface {
 type Members struct {
 	kernel Kernel
 	// of is the process of each slot, which may have ended.
-	of map[libkerf.Process]client.Process
+	of map[libkerf.Process]overhead.Process
 	// inner caches the inner PIDs of processes, which never change.
-	inner map[client.Process]int
+	inner map[overhead.Process]int
 	// noted are processes that use a GPU in this look, by inner PID.
-	noted map[int][]client.Process
+	noted map[int][]overhead.Process
 	// debt is how many reads of earlier looks are not paid off yet.
 	debt int
 }
@@ -58,8 +58,8 @@ type Members struct {
 // New knows no process yet.
 func New(k Kernel) *Members {
 	return &Members{
-		kernel: k, of: map[libkerf.Process]client.Process{}, inner: map[client.Process]int{},
-		noted: map[int][]client.Process{},
+		kernel: k, of: map[libkerf.Process]overhead.Process{}, inner: map[overhead.Process]int{},
+		noted: map[int][]overhead.Process{},
 	}
 }
 
@@ -67,13 +67,13 @@ func New(k Kernel) *Members {
 // are of processes that have ended or left the grant. It returns an error, and concludes nothing, if it cannot read
 // a process.
 func (m *Members) Look(pids []int, slots []libkerf.Process) (ended map[libkerf.Process]bool, err error) {
-	m.noted, m.debt = map[int][]client.Process{}, max(0, m.debt-readsPerLook)
+	m.noted, m.debt = map[int][]overhead.Process{}, max(0, m.debt-readsPerLook)
 	there := make(map[int]bool, len(pids))
 	for _, pid := range pids {
 		there[pid] = true
 	}
-	maps.DeleteFunc(m.inner, func(p client.Process, _ int) bool { return !there[p.PID] })
-	of, unknown := map[libkerf.Process]client.Process{}, map[int][]libkerf.Process{}
+	maps.DeleteFunc(m.inner, func(p overhead.Process, _ int) bool { return !there[p.PID] })
+	of, unknown := map[libkerf.Process]overhead.Process{}, map[int][]libkerf.Process{}
 	ended = map[libkerf.Process]bool{}
 	for _, slot := range slots {
 		p, known := m.of[slot]
@@ -104,7 +104,7 @@ func (m *Members) Look(pids []int, slots []libkerf.Process) (ended map[libkerf.P
 	return ended, nil
 }
 
-func (m *Members) runs(p client.Process, there map[int]bool) (bool, error) {
+func (m *Members) runs(p overhead.Process, there map[int]bool) (bool, error) {
 	if !there[p.PID] {
 		return false, nil
 	}
@@ -119,10 +119,10 @@ func (m *Members) runs(p client.Process, there map[int]bool) (bool, error) {
 func (m *Members) search(pids []int, unknown map[int][]libkerf.Process) error {
 	m.debt = len(pids)
 	known := m.inner
-	m.inner = make(map[client.Process]int, len(pids))
+	m.inner = make(map[overhead.Process]int, len(pids))
 	for _, pid := range pids {
 		start, err := m.kernel.Start(pid)
-		p := client.Process{PID: pid, Start: start}
+		p := overhead.Process{PID: pid, Start: start}
 		if inner, cached := known[p]; cached {
 			m.inner[p] = inner
 		}
@@ -137,7 +137,7 @@ func (m *Members) search(pids []int, unknown map[int][]libkerf.Process) error {
 }
 
 // match finds the slots of a process.
-func (m *Members) match(p client.Process, slots map[int][]libkerf.Process) error {
+func (m *Members) match(p overhead.Process, slots map[int][]libkerf.Process) error {
 	inner, err := m.innerPID(p)
 	if err != nil {
 		return err
@@ -154,7 +154,7 @@ func (m *Members) match(p client.Process, slots map[int][]libkerf.Process) error
 	return nil
 }
 
-func (m *Members) innerPID(p client.Process) (int, error) {
+func (m *Members) innerPID(p overhead.Process) (int, error) {
 	inner, cached := m.inner[p]
 	if cached {
 		return inner, nil
@@ -167,7 +167,7 @@ func (m *Members) innerPID(p client.Process) (int, error) {
 }
 
 // is reports whether a process with a slot's inner PID is the slot's.
-func (m *Members) is(p client.Process, slot libkerf.Process) (bool, error) {
+func (m *Members) is(p overhead.Process, slot libkerf.Process) (bool, error) {
 	if slot.Space != 0 { // else the program could not read it
 		space, err := m.kernel.PIDSpace(p.PID)
 		if err != nil || space != slot.Space {
@@ -194,7 +194,7 @@ func startsAt(start uint64, offset time.Duration, seen uint64) bool {
 
 // Note takes a process of the grant that uses a GPU, which may have a slot by now that the look did not see yet. A
 // process that cannot be read now is found in a later look.
-func (m *Members) Note(p client.Process) {
+func (m *Members) Note(p overhead.Process) {
 	start, err := m.kernel.Start(p.PID)
 	if err != nil || start != p.Start {
 		return
@@ -205,7 +205,7 @@ func (m *Members) Note(p client.Process) {
 }
 
 // Of is the process of a slot, which may have ended. ok is false if it is not known.
-func (m *Members) Of(slot libkerf.Process) (p client.Process, ok bool) {
+func (m *Members) Of(slot libkerf.Process) (p overhead.Process, ok bool) {
 	if p, ok = m.of[slot]; ok {
 		return p, true
 	}
@@ -215,15 +215,15 @@ func (m *Members) Of(slot libkerf.Process) (p client.Process, ok bool) {
 			return p, true
 		}
 	}
-	return client.Process{}, false
+	return overhead.Process{}, false
 }
 
 // Forget drops a slot that is freed.
 func (m *Members) Forget(slot libkerf.Process) { delete(m.of, slot) }
 
 // Slots are the known slots of processes.
-func (m *Members) Slots() map[client.Process]libkerf.Process {
-	out := make(map[client.Process]libkerf.Process, len(m.of))
+func (m *Members) Slots() map[overhead.Process]libkerf.Process {
+	out := make(map[overhead.Process]libkerf.Process, len(m.of))
 	for slot, p := range m.of {
 		out[p] = slot
 	}
@@ -231,7 +231,7 @@ func (m *Members) Slots() map[client.Process]libkerf.Process {
 }
 
 // WithPID is the process with a PID that has a slot, or that uses a GPU in this look. It may have ended.
-func (m *Members) WithPID(pid int) (p client.Process, ok bool) {
+func (m *Members) WithPID(pid int) (p overhead.Process, ok bool) {
 	for _, p := range m.of {
 		if p.PID == pid {
 			return p, true
@@ -244,5 +244,5 @@ func (m *Members) WithPID(pid int) (p client.Process, ok bool) {
 			}
 		}
 	}
-	return client.Process{}, false
+	return overhead.Process{}, false
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package client decides, for a lease whose processes count their memory themselves, how much they hold beyond what
+// Package overhead decides, for a lease whose processes count their memory themselves, how much they hold beyond what
 // they count, and which of them do not count at all. It compares their counters with what the driver tells of each
 // process.
 //
@@ -19,7 +19,7 @@
 // What a process counts for a context that it has made stands for overhead: once the driver tells of the process it is
 // overhead instead, so that what the context really takes is counted; where the driver does not list the process at two
 // such looks the context has gone, and what was counted for it goes too. It is pure: no I/O, no clock.
-package client
+package overhead
 
 import (
 	"cmp"

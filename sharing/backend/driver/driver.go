@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package caps
+package driver
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend"
 )
 
 // NVML is what the driver backend needs of the driver. *nvml.Library is one.
@@ -49,20 +50,20 @@ type Driver struct {
 	answers probes
 }
 
-// NewDriver makes the driver backend.
-func NewDriver(door NVML, cgroups Cgroups) *Driver { return &Driver{door: door, cgroups: cgroups} }
+// New makes the driver backend.
+func New(door NVML, cgroups Cgroups) *Driver { return &Driver{door: door, cgroups: cgroups} }
 
-var _ Backend = (*Driver)(nil)
+var _ backend.Backend = (*Driver)(nil)
 
 // Level is LevelDriver.
 func (d *Driver) Level() sharing.Level { return sharing.LevelDriver }
 
 // Apply sets each hard limit and reads it back; soft limits stay 0. It refuses an empty list, a limit of 0
-// or NoCap, a GPU named twice (sharing.ErrInvalid), the root cgroup and a directory that is no cgroup v2
+// or backend.NoCap, a GPU named twice (sharing.ErrInvalid), the root cgroup and a directory that is no cgroup v2
 // group. That a GPU in MIG mode takes no limits is told by Probe, and by the driver as sharing.ErrUnsupported.
 // The GPUs are served beside each other. On error all that was or may have been set is cleared, and the error
 // holds both what went wrong and what could not be cleared.
-func (d *Driver) Apply(ctx context.Context, dir string, limits []Limit) error {
+func (d *Driver) Apply(ctx context.Context, dir string, limits []backend.Limit) error {
 	if err := d.mayCap(dir, limits); err != nil {
 		return fmt.Errorf("cap cgroup %q: %w", dir, err)
 	}
@@ -80,7 +81,7 @@ func (d *Driver) Apply(ctx context.Context, dir string, limits []Limit) error {
 
 // Renew is Apply for a cgroup whose processes may run: all limits are tried, and on error none is taken off. It
 // refuses what Apply refuses.
-func (d *Driver) Renew(ctx context.Context, dir string, limits []Limit) error {
+func (d *Driver) Renew(ctx context.Context, dir string, limits []backend.Limit) error {
 	err := d.mayCap(dir, limits)
 	if err == nil {
 		err = d.unlessGone(dir, d.put(ctx, dir, limits))
@@ -92,7 +93,7 @@ func (d *Driver) Renew(ctx context.Context, dir string, limits []Limit) error {
 }
 
 // mayCap refuses what cannot be put on the cgroup, before anything is.
-func (d *Driver) mayCap(dir string, limits []Limit) error {
+func (d *Driver) mayCap(dir string, limits []backend.Limit) error {
 	if err := checkLimits(limits); err != nil {
 		return err
 	}
@@ -105,8 +106,8 @@ func (d *Driver) mayCap(dir string, limits []Limit) error {
 	return nil
 }
 
-func (d *Driver) put(ctx context.Context, dir string, limits []Limit) error {
-	return onEach(limits, func(_ int, l Limit) error { return d.set(ctx, dir, l) })
+func (d *Driver) put(ctx context.Context, dir string, limits []backend.Limit) error {
+	return onEach(limits, func(_ int, l backend.Limit) error { return d.set(ctx, dir, l) })
 }
 
 // onEach does something for each of all, beside each other, and joins the errors in their order. A container
@@ -132,11 +133,11 @@ func (d *Driver) takeBack(ctx context.Context, dir string, gpus []sharing.GPUID)
 	return nil
 }
 
-func checkLimits(limits []Limit) error {
+func checkLimits(limits []backend.Limit) error {
 	seen := map[sharing.GPUID]bool{}
 	for _, l := range limits {
 		switch {
-		case l.Memory == 0 || l.Memory == NoCap:
+		case l.Memory == 0 || l.Memory == backend.NoCap:
 			return fmt.Errorf("gpu %q: a cap of %d bytes is none: %w", string(l.GPU), uint64(l.Memory), sharing.ErrInvalid)
 		case seen[l.GPU]:
 			return fmt.Errorf("gpu %q: is named twice: %w", string(l.GPU), sharing.ErrInvalid)
@@ -150,7 +151,7 @@ func checkLimits(limits []Limit) error {
 }
 
 // set puts one limit on and believes only what it reads back.
-func (d *Driver) set(ctx context.Context, dir string, l Limit) error {
+func (d *Driver) set(ctx context.Context, dir string, l backend.Limit) error {
 	got, err := d.door.PutMemoryLimit(ctx, l.GPU, dir, 0, l.Memory)
 	if errors.Is(err, sharing.ErrNotFound) { // which stands for a cgroup that does not exist any more, see unlessGone
 		return fmt.Errorf("gpu %q: asked for a limit of %d bytes: %w: %s", string(l.GPU), uint64(l.Memory), sharing.ErrUnavailable, err.Error())
@@ -168,7 +169,7 @@ func (d *Driver) set(ctx context.Context, dir string, l Limit) error {
 // none reports whether a driver's answer means that there is no limit. By nvml.h that is NOT_FOUND, or no soft limit and the
 // largest hard one; r615's kernel module says NOT_SUPPORTED where no limit is up the tree (memacct.c).
 func none(got nvml.Limit, err error) bool {
-	return errors.Is(err, sharing.ErrNotFound) || errors.Is(err, sharing.ErrUnsupported) || err == nil && got.Soft == 0 && got.Hard == NoCap
+	return errors.Is(err, sharing.ErrNotFound) || errors.Is(err, sharing.ErrUnsupported) || err == nil && got.Soft == 0 && got.Hard == backend.NoCap
 }
 
 // unlessGone is err with sharing.ErrNotFound where the cgroup does not exist any more: the driver cannot open its directory then.
@@ -181,18 +182,18 @@ func (d *Driver) unlessGone(dir string, err error) error {
 
 // Read returns the limit in force and the use that the driver charges to the cgroup. The limit may stand on
 // a group above dir. sharing.ErrNotFound: the driver tells of no limit, or the cgroup does not exist any more.
-func (d *Driver) Read(ctx context.Context, dir string, gpu sharing.GPUID) (Reading, error) {
+func (d *Driver) Read(ctx context.Context, dir string, gpu sharing.GPUID) (backend.Reading, error) {
 	if !d.door.HasMemoryLimits() {
-		return Reading{}, fmt.Errorf("read cap of cgroup %q: the driver has no memory limits: %w", dir, sharing.ErrUnsupported)
+		return backend.Reading{}, fmt.Errorf("read cap of cgroup %q: the driver has no memory limits: %w", dir, sharing.ErrUnsupported)
 	}
 	got, err := d.door.MemoryLimit(ctx, gpu, dir)
 	if none(got, err) {
-		return Reading{Cap: NoCap}, fmt.Errorf("read cap of cgroup %q on gpu %q: no limit is set: %w", dir, string(gpu), sharing.ErrNotFound)
+		return backend.Reading{Cap: backend.NoCap}, fmt.Errorf("read cap of cgroup %q on gpu %q: no limit is set: %w", dir, string(gpu), sharing.ErrNotFound)
 	}
 	if err != nil {
-		return Reading{}, fmt.Errorf("read cap of cgroup %q: %w", dir, d.unlessGone(dir, err))
+		return backend.Reading{}, fmt.Errorf("read cap of cgroup %q: %w", dir, d.unlessGone(dir, err))
 	}
-	return Reading{Cap: got.Hard, Used: got.Used}, nil
+	return backend.Reading{Cap: got.Hard, Used: got.Used}, nil
 }
 
 // Clear takes the limits off, the soft one first, since the kernel propagates it to the groups above, where
@@ -220,7 +221,7 @@ func (d *Driver) clear(ctx context.Context, dir string, id sharing.GPUID) error 
 	switch {
 	case none(got, err):
 		return nil // to clear what is not there would keep a limit further up from counting (r615, memacct.c)
-	case err == nil && got.Soft != 0 && got.Hard != NoCap:
+	case err == nil && got.Soft != 0 && got.Hard != backend.NoCap:
 		if err := d.door.SetMemoryLimit(ctx, id, dir, 0, got.Hard); err != nil {
 			return err
 		}

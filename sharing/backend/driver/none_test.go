@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package caps
+package driver
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend"
 )
 
 // A driver says in one of three ways that there is no limit. Each is read as that, and nothing is cleared then: r615 would make
@@ -23,8 +24,8 @@ func TestNoLimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDoor()
 			says(d)
-			b := NewDriver(d, &tree{})
-			if got, err := b.Read(t.Context(), dir, "A"); !errors.Is(err, sharing.ErrNotFound) || got.Cap != NoCap {
+			b := New(d, &tree{})
+			if got, err := b.Read(t.Context(), dir, "A"); !errors.Is(err, sharing.ErrNotFound) || got.Cap != backend.NoCap {
 				t.Errorf("read %+v, %v", got, err)
 			}
 			if err := b.Clear(t.Context(), dir, []sharing.GPUID{"A"}); err != nil || len(d.calls) != 0 {
@@ -34,8 +35,8 @@ func TestNoLimit(t *testing.T) {
 	}
 	d := newDoor()
 	d.limits["A"+dir] = nvml.Limit{Soft: 5, Hard: nvml.NoLimit} // a soft limit is one
-	b := NewDriver(d, &tree{})
-	if got, err := b.Read(t.Context(), dir, "A"); err != nil || got.Cap != NoCap {
+	b := New(d, &tree{})
+	if got, err := b.Read(t.Context(), dir, "A"); err != nil || got.Cap != backend.NoCap {
 		t.Errorf("a soft limit alone: %+v, %v", got, err)
 	}
 	if err := b.Clear(t.Context(), dir, []sharing.GPUID{"A"}); err != nil || len(d.limits) != 0 {
@@ -63,14 +64,14 @@ func TestCgroupThatIsRemovedMeanwhile(t *testing.T) {
 			}
 			d.getErr = func(sharing.GPUID) error { return fails() }
 			d.setErr = func(sharing.GPUID, sharing.Bytes) error { return fails() }
-			if err := do(NewDriver(d, tr)); errors.Is(err, sharing.ErrNotFound) != gone || !errors.Is(err, sharing.ErrUnavailable) {
+			if err := do(New(d, tr)); errors.Is(err, sharing.ErrNotFound) != gone || !errors.Is(err, sharing.ErrUnavailable) {
 				t.Errorf("%s, gone %v: %v", what, gone, err)
 			}
 		}
 	}
 	d := newDoor()
 	d.getErr = func(sharing.GPUID) error { return fmt.Errorf("no limit: %w", sharing.ErrNotFound) }
-	if err := NewDriver(d, &tree{}).Renew(t.Context(), dir, three()); errors.Is(err, sharing.ErrNotFound) || !errors.Is(err, sharing.ErrUnavailable) {
+	if err := New(d, &tree{}).Renew(t.Context(), dir, three()); errors.Is(err, sharing.ErrNotFound) || !errors.Is(err, sharing.ErrUnavailable) {
 		t.Errorf("set without effect: %v", err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/caps/compute"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/compute"
 )
 
 // program launches kernels of one length whenever its budget is above zero and it has fewer than two in flight. A kernel is

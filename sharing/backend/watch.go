@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package caps
+package backend
 
 import (
 	"context"
@@ -28,7 +28,7 @@ type PIDSpace struct {
 func (s PIDSpace) support() Support {
 	switch {
 	case s.Err != nil:
-		return couldNotTell("the pid namespace of the agent could not be read", s.Err)
+		return Unknown("the pid namespace of the agent could not be read", s.Err)
 	case s.Own != s.Initial:
 		return Support{
 			Answer: NotSupported,
@@ -56,5 +56,5 @@ func ProbeWatch(ctx context.Context, door Lister, space PIDSpace, gpu sharing.GP
 	case errors.Is(err, sharing.ErrUnsupported):
 		return Support{Answer: NotSupported, Reason: "the driver does not list the processes of this GPU: " + err.Error(), Remedy: "use a driver that does"}
 	}
-	return couldNotTell("its processes could not be listed", err)
+	return Unknown("its processes could not be listed", err)
 }
