@@ -17,14 +17,6 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
-// Claimed is what a claim holds of a GPU, as the ledger has it.
-type Claimed struct {
-	// Instance is none for a share of the GPU, or all of it.
-	Instance sharing.Instance
-	// Who holds it, for people.
-	Who string
-}
-
 // Options say what a Manager works with. All but Observe and Before are needed.
 type Options struct {
 	Log *slog.Logger
@@ -34,7 +26,7 @@ type Options struct {
 	BootID string
 	// Claims are those on a GPU. An error says that they cannot be told yet: then nothing is destroyed, and no mode
 	// changed.
-	Claims func(gpu sharing.GPUID) ([]Claimed, error)
+	Claims func(gpu sharing.GPUID) ([]mig.Granted, error)
 	// Holders are all others who may say that an instance is held.
 	Holders []exec.Holders
 	// Last is exec.Options.Last.
@@ -140,7 +132,7 @@ func New(o Options, gpus []sharing.GPU) *Manager {
 
 // claims are the ledger's holders.
 type claims struct {
-	of func(gpu sharing.GPUID) ([]Claimed, error)
+	of func(gpu sharing.GPUID) ([]mig.Granted, error)
 }
 
 // Holders implements exec.Holders.

@@ -32,7 +32,7 @@ type world struct {
 	made   int
 	disk   []byte
 	refuse error
-	claims []Claimed
+	claims []mig.Granted
 	unsure error
 	pool   config.Pool
 	now    time.Time
@@ -72,7 +72,7 @@ func (w *world) startAfter(before *Manager) {
 	w.Manager = New(Options{
 		Before: before, ReadOnly: w.readOnly,
 		Log: slog.New(slog.DiscardHandler), Driver: w, Store: w, BootID: "boot",
-		Claims: func(sharing.GPUID) ([]Claimed, error) { return w.claims, w.unsure },
+		Claims: func(sharing.GPUID) ([]mig.Granted, error) { return w.claims, w.unsure },
 		Pool:   func() config.Pool { return w.pool }, Now: func() time.Time { return w.now },
 		Observe: func(step string, _ time.Duration, _ error) { w.calls = append(w.calls, step) },
 	}, []sharing.GPU{{UUID: gpuID, PCI: "0000:17:00.0"}})
@@ -139,7 +139,7 @@ func (w *world) DestroyCI(_ context.Context, _ sharing.GPUID, gi, _ int) error {
 	return nil
 }
 
-func (w *world) view() View { return w.Views()[0] }
+func (w *world) view() mig.State { return w.States()[0] }
 
 func demandPool() config.Pool {
 	return config.Pool{Mode: config.ModeMIG, MIGKeepWarm: time.Minute}
@@ -169,7 +169,7 @@ func TestDemand(t *testing.T) {
 				continue
 			}
 			p := w.table.Profiles()[r.IntN(len(w.table.Profiles()))]
-			o := w.Offer(gpuID, p.Name, Any, w.claims)
+			o := w.Offer(gpuID, p.Name, mig.AnyStart, w.claims)
 			if o.Why != "" {
 				refused++
 				occupied := []mig.Place{w.have[0].Place}
@@ -183,8 +183,8 @@ func TestDemand(t *testing.T) {
 				continue
 			}
 			offered++
-			c := Claimed{Instance: o.Fragment.MIG, Who: fmt.Sprintf("claim %d", step)}
-			for _, other := range append(slices.Clone(w.claims), Claimed{Instance: instance(w.table, w.have[0].Place)}) {
+			c := mig.Granted{Instance: o.Fragment.MIG, Who: fmt.Sprintf("claim %d", step)}
+			for _, other := range append(slices.Clone(w.claims), mig.Granted{Instance: instance(w.table, w.have[0].Place)}) {
 				if other.Instance.Overlaps(c.Instance) {
 					t.Fatalf("%s, step %d: %v overlaps %v", name, step, c.Instance, other)
 				}
@@ -208,7 +208,7 @@ func TestDemand(t *testing.T) {
 		w.Tick(t.Context())
 		w.now = w.now.Add(time.Hour)
 		w.Tick(t.Context())
-		if v := w.view(); len(w.have) != 1 || len(v.Pieces) != 1 || v.Pieces[0].Ours || v.Trouble != "" {
+		if v := w.view(); len(w.have) != 1 || len(v.Instances) != 1 || v.Instances[0].Ours || v.Trouble != "" {
 			t.Errorf("%s: left over: %v, %+v", name, w.have, v)
 		}
 	}
@@ -218,8 +218,8 @@ func TestDemand(t *testing.T) {
 func TestWarm(t *testing.T) {
 	w := newWorld(t, "h100x8", demandPool())
 	w.Tick(t.Context())
-	o := w.Offer(gpuID, "1g", Any, nil)
-	w.claims = []Claimed{{o.Fragment.MIG, "a"}}
+	o := w.Offer(gpuID, "1g", mig.AnyStart, nil)
+	w.claims = []mig.Granted{{Instance: o.Fragment.MIG, Who: "a"}}
 	if _, _, err := w.Ensure(t.Context(), gpuID, o.Fragment.MIG, "a"); err != nil {
 		t.Fatal(err)
 	}
@@ -252,14 +252,14 @@ func TestTrouble(t *testing.T) {
 	pool := config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: []config.MIGCount{{Profile: "3g", Count: 2}}}}}
 	w := newWorld(t, "h100x8", pool)
 	w.Tick(t.Context())
-	if v := w.view(); !v.On || !v.Fixed || len(v.Pieces) != 2 || v.Waits != "" {
+	if v := w.view(); !v.On || !v.Fixed || len(v.Instances) != 2 || v.Waits != "" {
 		t.Fatalf("%+v", v)
 	}
 	w.pool.MIG[0].Instances = []config.MIGCount{{Profile: "7g", Count: 1}}
 	w.refuse = sharing.ErrExhausted
 	w.Tick(t.Context())
 	v := w.view()
-	if o := w.Offer(gpuID, "7g", Any, nil); v.Trouble == "" || o.Why != v.Trouble || o.Never {
+	if o := w.Offer(gpuID, "7g", mig.AnyStart, nil); v.Trouble == "" || o.Why != v.Trouble || o.Never {
 		t.Fatalf("%+v, %+v", v, o)
 	}
 	if _, _, err := w.Ensure(t.Context(), gpuID, sharing.Instance{Profile: "7g.80gb", ID: 0, Size: 8}, "x"); !errors.Is(err, sharing.ErrUnavailable) {
@@ -280,7 +280,7 @@ func TestTrouble(t *testing.T) {
 	w.now = w.now.Add(2 * time.Minute)
 	w.Tick(t.Context())
 	w.Tick(t.Context())
-	if v := w.view(); v.Trouble != "" || len(v.Pieces) != 1 || v.Pieces[0].Profile != "7g.80gb" {
+	if v := w.view(); v.Trouble != "" || len(v.Instances) != 1 || v.Instances[0].Profile != "7g.80gb" {
 		t.Errorf("%+v", v)
 	}
 }
@@ -297,7 +297,7 @@ func TestReasons(t *testing.T) {
 	claim := func(profile string, starts ...int) func(*world) {
 		return func(w *world) {
 			for _, at := range starts {
-				w.claims = append(w.claims, Claimed{place(w, profile, at), fmt.Sprintf("pod %d", at)})
+				w.claims = append(w.claims, mig.Granted{Instance: place(w, profile, at), Who: fmt.Sprintf("pod %d", at)})
 			}
 		}
 	}
@@ -306,33 +306,33 @@ func TestReasons(t *testing.T) {
 		pool config.Pool
 		set  func(*world)
 		ask  string
-		want Reason
+		want mig.Reason
 	}{
 		"there is room":     {demandPool(), claim("1g", 6), "4g", ""},
-		"room in pieces":    {demandPool(), claim("1g", 0), "4g", Fragmented},
-		"no room":           {demandPool(), claim("1g", 0, 1, 2, 3, 4, 5, 6), "1g", Full},
-		"somebody else's":   {demandPool(), func(w *world) { _, _ = w.CreateGI(t.Context(), gpuID, mig.Place{Profile: place(w, "7g", 0).ID}) }, "1g", Foreign},
-		"no such profile":   {demandPool(), claim("1g"), "9g", NoProfile},
-		"no name":           {demandPool(), claim("1g"), "small", NoProfile},
-		"not in the layout": {layout, claim("1g"), "1g", NotLaidOut},
-		"all of the layout": {layout, claim("3g", 0, 4), "3g", Full},
-		"shared":            {config.Pool{MIG: []config.MIGLayout{{Enabled: true, Shared: true, Instances: layout.MIG[0].Instances}}}, claim("3g"), "3g", Shared},
-		"not in MIG mode":   {config.Pool{}, claim("1g"), "1g", NotCut},
-		"never in MIG mode": {config.Pool{MIGOnDemand: config.OnDemandNo}, claim("1g"), "1g", NotCut},
+		"room in pieces":    {demandPool(), claim("1g", 0), "4g", mig.Fragmented},
+		"no room":           {demandPool(), claim("1g", 0, 1, 2, 3, 4, 5, 6), "1g", mig.Full},
+		"somebody else's":   {demandPool(), func(w *world) { _, _ = w.CreateGI(t.Context(), gpuID, mig.Place{Profile: place(w, "7g", 0).ID}) }, "1g", mig.Foreign},
+		"no such profile":   {demandPool(), claim("1g"), "9g", mig.NoProfile},
+		"no name":           {demandPool(), claim("1g"), "small", mig.NoProfile},
+		"not in the layout": {layout, claim("1g"), "1g", mig.NotLaidOut},
+		"all of the layout": {layout, claim("3g", 0, 4), "3g", mig.Full},
+		"shared":            {config.Pool{MIG: []config.MIGLayout{{Enabled: true, Shared: true, Instances: layout.MIG[0].Instances}}}, claim("3g"), "3g", mig.Shared},
+		"not in MIG mode":   {config.Pool{}, claim("1g"), "1g", mig.NotCut},
+		"never in MIG mode": {config.Pool{MIGOnDemand: config.OnDemandNo}, claim("1g"), "1g", mig.NotCut},
 		"a driver that fails": {layout, func(w *world) {
 			w.pool = config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: []config.MIGCount{{Profile: "7g", Count: 1}}}}}
 			w.refuse = sharing.ErrExhausted
-		}, "7g", Trouble},
+		}, "7g", mig.Trouble},
 		"a layout that is not made yet": {layout, func(w *world) {
-			w.claims = []Claimed{{place(w, "3g", 0), "pod a/b"}}
+			w.claims = []mig.Granted{{Instance: place(w, "3g", 0), Who: "pod a/b"}}
 			w.pool = config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: []config.MIGCount{{Profile: "7g", Count: 1}}}}}
-		}, "7g", Trouble},
+		}, "7g", mig.Trouble},
 	} {
 		w := newWorld(t, "h100x8", tt.pool)
 		w.Tick(t.Context())
 		tt.set(w)
 		w.Tick(t.Context())
-		if o := w.Offer(gpuID, tt.ask, Any, w.claims); o.Reason != tt.want || (o.Why == "") != (tt.want == "") {
+		if o := w.Offer(gpuID, tt.ask, mig.AnyStart, w.claims); o.Reason != tt.want || (o.Why == "") != (tt.want == "") {
 			t.Errorf("%s: %q: %s, want %q", name, o.Reason, o.Why, tt.want)
 		}
 	}
@@ -347,7 +347,7 @@ func TestProposedAfter(t *testing.T) {
 	w.pool = next
 	w.Tick(t.Context())
 	var want []string
-	for _, in := range w.view().Pieces {
+	for _, in := range w.view().Instances {
 		want = append(want, in.String())
 	}
 	var got []string
@@ -420,23 +420,23 @@ func TestWhatIsLeftUndone(t *testing.T) {
 func TestFixed(t *testing.T) {
 	w := newWorld(t, "h100x8", config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: []config.MIGCount{{Profile: "1g", Count: 1}, {Profile: "3g", Count: 1}}}}})
 	w.Tick(t.Context())
-	o := w.Offer(gpuID, "1g", Any, nil)
+	o := w.Offer(gpuID, "1g", mig.AnyStart, nil)
 	if o.Why != "" || o.Steps != 0 {
 		t.Fatalf("%+v", o)
 	}
-	if o := w.Offer(gpuID, "1g", Any, []Claimed{{o.Fragment.MIG, "a"}}); !strings.Contains(o.Why, "in use") || o.Never {
+	if o := w.Offer(gpuID, "1g", mig.AnyStart, []mig.Granted{{Instance: o.Fragment.MIG, Who: "a"}}); !strings.Contains(o.Why, "in use") || o.Never {
 		t.Errorf("a second one: %+v", o)
 	}
-	if o := w.Offer(gpuID, "2g", Any, nil); !strings.Contains(o.Why, "layout has no") || !o.Never {
+	if o := w.Offer(gpuID, "2g", mig.AnyStart, nil); !strings.Contains(o.Why, "layout has no") || !o.Never {
 		t.Errorf("another profile: %+v", o)
 	}
-	if o := w.Offer(gpuID, "9g", Any, nil); o.Unknown == nil || !strings.Contains(o.Unknown.Error(), "7g.80gb") {
+	if o := w.Offer(gpuID, "9g", mig.AnyStart, nil); o.Unknown == nil || !strings.Contains(o.Unknown.Error(), "7g.80gb") {
 		t.Errorf("no profile at all: %+v", o)
 	}
-	w.claims = []Claimed{{o.Fragment.MIG, "pod a/b"}}
+	w.claims = []mig.Granted{{Instance: o.Fragment.MIG, Who: "pod a/b"}}
 	w.pool.MIG[0].Enabled, w.pool.MIG[0].Instances = false, nil
 	w.Tick(t.Context())
-	if v := w.view(); !v.On || !strings.Contains(v.Waits, "pod a/b") || len(v.Pieces) != 1 {
+	if v := w.view(); !v.On || !strings.Contains(v.Waits, "pod a/b") || len(v.Instances) != 1 {
 		t.Errorf("leaving MIG mode with an instance in use: %+v", v)
 	}
 	w.claims = nil

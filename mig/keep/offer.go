@@ -14,65 +14,29 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
-// Offer is what a GPU gives to a request for an instance.
-type Offer struct {
-	// Fragment is the instance, where Why is empty.
-	Fragment sharing.Fragment
-	// Steps is the number of calls that make it, 0 for one that is there; Loss is what its place takes from the room for
-	// others, as mig.Values has it.
-	Steps int
-	Loss  int64
-	// Why says why there is none, and Never that it will not change with what others give back.
-	Why   string
-	Never bool
-	// Reason is Why in a word, to be counted by; empty where there is an instance.
-	Reason Reason
-	// Unknown is the mistake in the name of the profile, nil where the GPU has it.
-	Unknown error
-}
-
-// Reason is why a GPU gives no instance.
-type Reason string
-
-// The reasons. Full and Fragmented are of instances in use, or of a layout all of whose instances are; fragmented is room
-// that is there and in pieces.
-const (
-	Full       Reason = "full"
-	Fragmented Reason = "fragmented"
-	Foreign    Reason = "foreign"
-	NoProfile  Reason = "no_such_profile"
-	NotLaidOut Reason = "not_in_layout"
-	Shared     Reason = "shared"
-	NotCut     Reason = "not_in_mig_mode"
-	Trouble    Reason = "trouble"
-)
-
-// Any stands for a start of Offer's own choice.
-const Any = plan.Any
-
-// Offer says what the GPU gives to who asks for the profile of that name, beginning at that placement unit or at Any,
+// Offer says what the GPU gives to who asks for the profile of that name, beginning at that placement unit or at mig.AnyStart,
 // beside the claims that there are. It asks no driver: what it says is of the last look.
-func (m *Manager) Offer(gpu sharing.GPUID, profile string, start int, claimed []Claimed) Offer {
+func (m *Manager) Offer(gpu sharing.GPUID, profile string, start int, claimed []mig.Granted) mig.Offer {
 	return m.offer(gpu, profile, start, claimed, false)
 }
 
 // kept is an offer of a Manager that changes nothing: of an instance that is there, or none.
-func kept(o Offer) Offer {
+func kept(o mig.Offer) mig.Offer {
 	switch {
-	case o.Reason == NotCut && !strings.Contains(o.Why, sharing.ReadOnlySettings):
+	case o.Reason == mig.NotCut && !strings.Contains(o.Why, sharing.ReadOnlySettings):
 		o.Why += ", and " + sharing.ReadOnlySettings
 	case o.Why == "" && o.Steps > 0:
-		return Offer{Why: "has no such instance, and none is created: " + sharing.ReadOnlySettings, Never: true, Reason: NotCut}
+		return mig.Offer{Why: "has no such instance, and none is created: " + sharing.ReadOnlySettings, Never: true, Reason: mig.NotCut}
 	}
 	return o
 }
 
 // Would is Offer of a GPU that demand may change, as if it were in MIG mode already.
-func (m *Manager) Would(gpu sharing.GPUID, profile string, start int, claimed []Claimed) Offer {
+func (m *Manager) Would(gpu sharing.GPUID, profile string, start int, claimed []mig.Granted) mig.Offer {
 	return m.offer(gpu, profile, start, claimed, true)
 }
 
-func (m *Manager) offer(gpu sharing.GPUID, profile string, start int, claimed []Claimed, turned bool) Offer {
+func (m *Manager) offer(gpu sharing.GPUID, profile string, start int, claimed []mig.Granted, turned bool) mig.Offer {
 	o := m.offered(gpu, profile, start, claimed, turned)
 	if m.opt.ReadOnly {
 		return kept(o)
@@ -80,33 +44,33 @@ func (m *Manager) offer(gpu sharing.GPUID, profile string, start int, claimed []
 	return o
 }
 
-func (m *Manager) offered(gpu sharing.GPUID, profile string, start int, claimed []Claimed, turned bool) Offer {
+func (m *Manager) offered(gpu sharing.GPUID, profile string, start int, claimed []mig.Granted, turned bool) mig.Offer {
 	p := m.page(gpu)
 	if p == nil {
-		return Offer{Why: "is not known", Reason: Trouble}
+		return mig.Offer{Why: "is not known", Reason: mig.Trouble}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.trouble != "":
-		return Offer{Why: p.trouble, Reason: Trouble}
+		return mig.Offer{Why: p.trouble, Reason: mig.Trouble}
 	case !p.on && p.want.On && !p.want.Leave && p.waits != "":
-		return Offer{Why: "is not in MIG mode yet: " + p.waits, Reason: NotCut}
+		return mig.Offer{Why: "is not in MIG mode yet: " + p.waits, Reason: mig.NotCut}
 	case !p.on && (!p.turns || p.table == nil):
-		return Offer{Why: "is not in MIG mode", Never: true, Reason: NotCut}
+		return mig.Offer{Why: "is not in MIG mode", Never: true, Reason: mig.NotCut}
 	}
 	if _, err := mig.ParseWish("mig", profile); err != nil {
 		err = sharing.Invalid("mig", profile, "write one of "+p.table.Names(), "is not the name of a MIG profile")
-		return Offer{Why: err.Error(), Never: true, Unknown: err, Reason: NoProfile}
+		return mig.Offer{Why: err.Error(), Never: true, Unknown: err, Reason: mig.NoProfile}
 	}
 	found, err := p.table.Lookup("mig", profile)
 	switch {
 	case err != nil:
-		return Offer{Why: "has no such profile: it has " + p.table.Names(), Never: true, Unknown: err, Reason: NoProfile}
+		return mig.Offer{Why: "has no such profile: it has " + p.table.Names(), Never: true, Unknown: err, Reason: mig.NoProfile}
 	case !p.on && !turned:
-		return Offer{Why: "is not in MIG mode, and changes to it when it is idle", Reason: NotCut}
+		return mig.Offer{Why: "is not in MIG mode, and changes to it when it is idle", Reason: mig.NotCut}
 	case p.want.Shared:
-		return Offer{Why: "its MIG instances are shared, and none is given whole", Never: true, Reason: Shared}
+		return mig.Offer{Why: "its MIG instances are shared, and none is given whole", Never: true, Reason: mig.Shared}
 	case len(p.want.Fixed) > 0:
 		return p.fixed(found, start, claimed)
 	}
@@ -134,29 +98,29 @@ func (m *Manager) Fits(gpu sharing.GPUID, profile string, in sharing.Instance) b
 }
 
 // fixed offers what a layout has; it needs p.mu.
-func (p *page) fixed(found mig.Profile, start int, claimed []Claimed) Offer {
+func (p *page) fixed(found mig.Profile, start int, claimed []mig.Granted) mig.Offer {
 	has := 0
 	for _, o := range slices.Backward(p.mine) {
 		if o.Place.Profile != found.ID || o.CI < 0 {
 			continue
 		}
 		has++
-		if start != Any && o.Place.Start != start {
+		if start != mig.AnyStart && o.Place.Start != start {
 			continue
 		}
 		in := instance(p.table, o.Place)
-		if !slices.ContainsFunc(claimed, func(c Claimed) bool { return c.Instance.Overlaps(in) }) {
-			return Offer{Fragment: p.fragment(in)}
+		if !slices.ContainsFunc(claimed, func(c mig.Granted) bool { return c.Instance.Overlaps(in) }) {
+			return mig.Offer{Fragment: p.fragment(in)}
 		}
 	}
 	switch {
 	case has > 0:
 	case p.laysOut(found):
-		return Offer{Why: fmt.Sprintf("the %s of its layout is not made yet: %s", found.Name, p.waits), Reason: Trouble}
+		return mig.Offer{Why: fmt.Sprintf("the %s of its layout is not made yet: %s", found.Name, p.waits), Reason: mig.Trouble}
 	default:
-		return Offer{Why: fmt.Sprintf("its layout has no %s", found.Name), Never: true, Reason: NotLaidOut}
+		return mig.Offer{Why: fmt.Sprintf("its layout has no %s", found.Name), Never: true, Reason: mig.NotLaidOut}
 	}
-	return Offer{Why: fmt.Sprintf("all %d instances %s of its layout are in use", has, found.Name), Reason: Full}
+	return mig.Offer{Why: fmt.Sprintf("all %d instances %s of its layout are in use", has, found.Name), Reason: mig.Full}
 }
 
 // laysOut reports whether the layout has the profile, made or not; it needs p.mu.
@@ -168,36 +132,36 @@ func (p *page) laysOut(found mig.Profile) bool {
 }
 
 // demanded offers what can be cut; it needs p.mu.
-func (p *page) demanded(found mig.Profile, start int, claimed []Claimed) Offer {
+func (p *page) demanded(found mig.Profile, start int, claimed []mig.Granted) mig.Offer {
 	have, taken := p.have(claimed)
 	made, err := plan.Make(plan.Ask{Table: p.table, Values: p.values, Have: have, Wishes: []plan.Wish{{Profile: found.ID, Start: start}}})
 	if err != nil {
-		return Offer{Why: err.Error(), Reason: Trouble}
+		return mig.Offer{Why: err.Error(), Reason: mig.Trouble}
 	}
 	switch a := made.Answers[0]; a.State {
 	case plan.Ready, plan.Made:
 		mask, _ := p.table.Mask(a.Place) // one of the table's own places
-		return Offer{
+		return mig.Offer{
 			Fragment: p.fragment(instance(p.table, a.Place)), Steps: len(made.Steps),
 			Loss: int64(p.values.Loss(p.table.Free(taken), mask)),
 		}
 	case plan.Waits:
-		o := Offer{Why: a.Why + "; in the way: " + strings.Join(a.WaitsFor, ", "), Reason: Full}
+		o := mig.Offer{Why: a.Why + "; in the way: " + strings.Join(a.WaitsFor, ", "), Reason: mig.Full}
 		if a.Fragmented {
-			o.Reason = Fragmented
+			o.Reason = mig.Fragmented
 		}
 		return o
 	case plan.Foreign:
-		return Offer{Why: a.Why, Reason: Foreign}
+		return mig.Offer{Why: a.Why, Reason: mig.Foreign}
 	case plan.Never:
-		return Offer{Why: a.Why, Reason: NoProfile}
+		return mig.Offer{Why: a.Why, Reason: mig.NoProfile}
 	}
-	return Offer{Why: "nothing is known of it", Reason: Trouble}
+	return mig.Offer{Why: "nothing is known of it", Reason: mig.Trouble}
 }
 
 // have is the GPU for a plan, and what is taken for good: what was made by others, and what claims have, made or not.
 // Idle instances in a claim's place are about to go, and count no more. It needs p.mu.
-func (p *page) have(claimed []Claimed) ([]plan.Instance, mig.Occupancy) {
+func (p *page) have(claimed []mig.Granted) ([]plan.Instance, mig.Occupancy) {
 	var have []plan.Instance
 	var taken mig.Occupancy
 	for _, f := range p.foreign {

@@ -16,31 +16,11 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
-// Proposal is what is to be done to one GPU for it to be as a pool wants it.
-type Proposal struct {
-	GPU   sharing.GPUID
-	Index int
-	// Steps are in their order, for people.
-	Steps []string
-	// Waits says what stands in the way of the rest; empty where nothing does.
-	Waits string
-	// After are its instances once the steps are done, by their starts, and Units the number of its placement units; both
-	// only where there are steps.
-	After []Planned
-	Units int
-}
-
-// Planned is an instance as it is after the steps. Ours is false for one that Kerf did not make.
-type Planned struct {
-	sharing.Instance
-	Ours bool
-}
-
 // Propose says what is to be done for the GPUs to be as the pool wants them. It changes nothing.
-func (m *Manager) Propose(ctx context.Context, pool config.Pool) []Proposal {
-	var out []Proposal
+func (m *Manager) Propose(ctx context.Context, pool config.Pool) []mig.Proposal {
+	var out []mig.Proposal
 	for _, p := range m.pages {
-		one := Proposal{GPU: p.gpu.ID, Index: p.facts.Index}
+		one := mig.Proposal{GPU: p.gpu.ID, Index: p.facts.Index}
 		err := m.begin(p)
 		if err == nil {
 			err = m.propose(ctx, p, Wanted(pool, p.facts), pool, &one)
@@ -55,7 +35,7 @@ func (m *Manager) Propose(ctx context.Context, pool config.Pool) []Proposal {
 }
 
 // propose needs p.work.
-func (m *Manager) propose(ctx context.Context, p *page, want Want, pool config.Pool, to *Proposal) error {
+func (m *Manager) propose(ctx context.Context, p *page, want Want, pool config.Pool, to *mig.Proposal) error {
 	mode, err := m.opt.Driver.Mode(ctx, p.gpu.ID)
 	switch {
 	case want.Leave || errors.Is(err, sharing.ErrUnsupported) && (!want.On || len(pool.MIG) == 0):
@@ -157,21 +137,21 @@ func said(t *mig.Table, steps []plan.Step) []string {
 }
 
 // after are the instances that there are once the steps are done.
-func after(t *mig.Table, have []plan.Instance, steps []plan.Step) []Planned {
-	var out []Planned
+func after(t *mig.Table, have []plan.Instance, steps []plan.Step) []mig.Instance {
+	var out []mig.Instance
 	for _, in := range have {
-		out = append(out, Planned{instance(t, in.Place), in.Ours})
+		out = append(out, mig.Instance{Instance: instance(t, in.Place), Ours: in.Ours, Ready: true})
 	}
 	for _, s := range steps {
 		in := instance(t, s.Place)
 		switch s.Op {
 		case plan.DestroyGI:
-			out = slices.DeleteFunc(out, func(p Planned) bool { return p.Ours && p.Instance == in })
+			out = slices.DeleteFunc(out, func(p mig.Instance) bool { return p.Ours && p.Instance == in })
 		case plan.CreateGI:
-			out = append(out, Planned{in, true})
+			out = append(out, mig.Instance{Instance: in, Ours: true, Ready: true})
 		case plan.DestroyCI, plan.CreateCI:
 		}
 	}
-	slices.SortFunc(out, func(a, b Planned) int { return cmp.Compare(a.Start, b.Start) })
+	slices.SortFunc(out, func(a, b mig.Instance) int { return cmp.Compare(a.Start, b.Start) })
 	return out
 }

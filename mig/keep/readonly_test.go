@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
@@ -41,7 +42,7 @@ func TestReadOnlyChangesNothing(t *testing.T) {
 			if got := strings.Contains(v.Waits, sharing.ReadOnlySettings); got != tc.waits || v.Turns || v.Trouble != "" {
 				t.Errorf("%+v", v)
 			}
-			o := w.Offer(gpuID, "1g", Any, nil)
+			o := w.Offer(gpuID, "1g", mig.AnyStart, nil)
 			if o.Why == "" || len(tc.pool.MIG) == 0 && strings.Count(o.Why, sharing.ReadOnlySettings) != 1 {
 				t.Errorf("offer %+v", o)
 			}
@@ -62,23 +63,23 @@ func TestReadOnlyChangesNothing(t *testing.T) {
 func TestReadOnlyGivesWhatIsThere(t *testing.T) {
 	w := newWorld(t, "h100x8", demandPool())
 	w.Tick(t.Context())
-	had := w.Offer(gpuID, "3g", Any, nil).Fragment.MIG
+	had := w.Offer(gpuID, "3g", mig.AnyStart, nil).Fragment.MIG
 	if _, _, err := w.Ensure(t.Context(), gpuID, had, "a"); err != nil {
 		t.Fatal(err)
 	}
-	other := w.Offer(gpuID, "1g", Any, []Claimed{{had, "a"}}).Fragment.MIG
+	other := w.Offer(gpuID, "1g", mig.AnyStart, []mig.Granted{{Instance: had, Who: "a"}}).Fragment.MIG
 	w.readOnly, w.calls = true, nil
 	w.start()
 	w.Tick(t.Context())
 	w.now = w.now.Add(time.Hour)
 	w.Tick(t.Context())
-	if o := w.Offer(gpuID, "3g", Any, nil); o.Why != "" || o.Fragment.MIG != had {
+	if o := w.Offer(gpuID, "3g", mig.AnyStart, nil); o.Why != "" || o.Fragment.MIG != had {
 		t.Errorf("offer of what is there: %+v", o)
 	}
 	if _, warm, err := w.Ensure(t.Context(), gpuID, had, "b"); err != nil || !warm {
 		t.Errorf("what is there: %v, %v", warm, err)
 	}
-	if o := w.Offer(gpuID, "1g", Any, nil); !strings.Contains(o.Why, sharing.ReadOnlySettings) || !o.Never {
+	if o := w.Offer(gpuID, "1g", mig.AnyStart, nil); !strings.Contains(o.Why, sharing.ReadOnlySettings) || !o.Never {
 		t.Errorf("offer of another: %+v", o)
 	}
 	if v := w.view(); !v.Fixed || !maps.Equal(v.Most, map[string]int{had.Profile: 1}) {

@@ -370,10 +370,10 @@ func (m *Manager) refresh(ctx context.Context, p *page) {
 }
 
 // age notes since when instances have been idle.
-func (s *seen) age(held []Claimed, known bool, now time.Time) {
+func (s *seen) age(held []mig.Granted, known bool, now time.Time) {
 	idle := map[mig.Place]time.Time{}
 	for _, o := range s.mine {
-		busy := slices.ContainsFunc(held, func(c Claimed) bool {
+		busy := slices.ContainsFunc(held, func(c mig.Granted) bool {
 			return c.Instance.ID == o.Place.Profile && c.Instance.Start == o.Place.Start && !c.Instance.None()
 		})
 		if !known || busy {

@@ -27,13 +27,13 @@ func TestTurn(t *testing.T) {
 	if !v.Turns || v.On || v.Busy != "" || v.Most["1g.10gb"] != 7 || len(v.Geometry) == 0 || !w.Turns(gpuID) {
 		t.Fatalf("%+v", v)
 	}
-	if o := w.Offer(gpuID, "1g", Any, nil); o.Why == "" || o.Never {
+	if o := w.Offer(gpuID, "1g", mig.AnyStart, nil); o.Why == "" || o.Never {
 		t.Errorf("an offer outside of MIG mode: %+v", o)
 	}
-	if o := w.Offer(gpuID, "9g", Any, nil); o.Unknown == nil {
+	if o := w.Offer(gpuID, "9g", mig.AnyStart, nil); o.Unknown == nil {
 		t.Errorf("an unknown profile: %+v", o)
 	}
-	would := w.Would(gpuID, "1g", Any, nil)
+	would := w.Would(gpuID, "1g", mig.AnyStart, nil)
 	if would.Why != "" || would.Fragment.MIG.Start != 6 && would.Fragment.MIG.Start != 5 {
 		t.Errorf("as if it were: %+v", would)
 	}
@@ -43,7 +43,7 @@ func TestTurn(t *testing.T) {
 	if v = w.view(); !v.On || !v.Turns || v.Busy != "" || !v.Turned.Equal(w.now) {
 		t.Errorf("in MIG mode: %+v", v)
 	}
-	w.claims = []Claimed{{would.Fragment.MIG, "pod a/b"}}
+	w.claims = []mig.Granted{{Instance: would.Fragment.MIG, Who: "pod a/b"}}
 	if _, _, err := w.Ensure(t.Context(), gpuID, would.Fragment.MIG, "pod a/b"); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestClocksGoOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := w.now
-	o := w.Offer(gpuID, "1g", Any, nil)
+	o := w.Offer(gpuID, "1g", mig.AnyStart, nil)
 	if _, _, err := w.Ensure(t.Context(), gpuID, o.Fragment.MIG, "x"); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestClocksGoOn(t *testing.T) {
 	}
 	w.startAfter(old)
 	w.Tick(t.Context())
-	if v := w.view(); !v.Turned.Equal(at) || len(v.Pieces) != 1 {
+	if v := w.view(); !v.Turned.Equal(at) || len(v.Instances) != 1 {
 		t.Errorf("%+v, want turned %s", v, at)
 	}
 	w.now = w.now.Add(21 * time.Second)

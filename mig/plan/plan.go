@@ -30,7 +30,7 @@ type Instance struct {
 }
 
 // Any as a Wish's Start means any place of the profile.
-const Any = -1
+const Any = mig.AnyStart
 
 // Wish is an instance that is wanted.
 type Wish struct {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
@@ -49,7 +50,7 @@ type BookedGPU struct {
 	// Settings are what holds for it.
 	Settings config.GPUSettings
 	// MIG is how it is cut; the zero value where nothing is known of that.
-	MIG MIGState
+	MIG mig.State
 	// TurnsTo is what the GPU, which is idle, would become for a pod that asks for that; empty where it stays as it is.
 	TurnsTo TurnsTo
 }

@@ -20,11 +20,11 @@ import (
 
 // MIG keeps the GPUs that are cut into instances.
 type MIG interface {
-	// Offer says what a GPU gives to who asks for a profile, from that placement unit on or AnyStart, beside these claims
+	// Offer says what a GPU gives to who asks for a profile, from that placement unit on or mig.AnyStart, beside these claims
 	// on it. It asks no driver.
-	Offer(gpu sharing.GPUID, profile string, start int, claimed []OnGPU) MIGOffer
+	Offer(gpu sharing.GPUID, profile string, start int, claimed []mig.Granted) mig.Offer
 	// Would is Offer of a GPU that demand may change, as if it were in MIG mode already.
-	Would(gpu sharing.GPUID, profile string, start int, claimed []OnGPU) MIGOffer
+	Would(gpu sharing.GPUID, profile string, start int, claimed []mig.Granted) mig.Offer
 	// Turns reports whether demand may change the GPU's MIG mode. It asks no driver.
 	Turns(gpu sharing.GPUID) bool
 	// Turn changes the MIG mode of an idle GPU that demand may change, or leaves it as it was and says why.
@@ -36,80 +36,17 @@ type MIG interface {
 	// Wake tells that a claim ended.
 	Wake()
 	// States are the GPUs as they were looked at last.
-	States() []MIGState
+	States() []mig.State
 }
-
-// AnyStart leaves it to Offer where an instance begins.
-const AnyStart = -1
-
-// MIGOffer is what a GPU gives to a request for an instance.
-type MIGOffer struct {
-	// Fragment counts where Why is empty.
-	Fragment sharing.Fragment
-	// Steps is the number of calls that make it, Loss what its place takes from the room for others.
-	Steps int
-	Loss  int64
-	// Why says why there is none, Never that it stays so whatever is given back, and Unknown what is wrong with the name
-	// of the profile, if that is it.
-	Why     string
-	Never   bool
-	Unknown error
-	// Reason is Why in a word, to be counted by.
-	Reason string
-}
-
-// The reasons of this package's own, beside those of who keeps the GPUs.
-const (
-	refusedNotChosen = "not_chosen"
-	refusedUnhealthy = "unhealthy"
-	refusedCordoned  = "cordoned"
-	refusedNoCutter  = "unavailable"
-)
 
 // refusedFor is the reason that counts of those of all GPUs: that of the GPU which came nearest to an answer.
-func refusedFor(reasons []string) string {
-	for _, r := range []string{"fragmented", "full", "foreign", refusedCordoned, refusedUnhealthy, "trouble", "not_in_layout", "shared", "no_such_profile", "not_in_mig_mode"} {
+func refusedFor(reasons []mig.Reason) mig.Reason {
+	for _, r := range []mig.Reason{mig.Fragmented, mig.Full, mig.Foreign, mig.Cordoned, mig.Unhealthy, mig.Trouble, mig.NotLaidOut, mig.Shared, mig.NoProfile, mig.NotCut} {
 		if slices.Contains(reasons, r) {
 			return r
 		}
 	}
-	return refusedNotChosen
-}
-
-// MIGState is one GPU's instances.
-type MIGState struct {
-	GPU sharing.GPUID
-	// Able is true for a GPU that can be cut, On in MIG mode, and Fixed where a layout says what it has.
-	Able, On, Fixed bool
-	// Shared is true where the instances are shared, each as a GPU of its own.
-	Shared bool
-	// Turns is true where demand may change the MIG mode. Busy says then what keeps it as it is, a clause, and empty where
-	// nothing that is seen beside the claims does; Turned is when it changed last, zero where it has not.
-	Turns  bool
-	Busy   string
-	Turned time.Time
-	// Units are its placement units, and Profiles what it can be cut into.
-	Units    int
-	Profiles []string
-	// Geometry has these profiles, in MIG mode, and where demand may put it there.
-	Geometry []mig.Profile
-	// Most is how many instances of each profile it can have at once; nil where there is no Geometry.
-	Most   map[string]int
-	Pieces []MIGPiece
-	// Trouble is why nothing is given of it, Waits why it is not as the pool says.
-	Trouble, Waits string
-}
-
-// MIGPiece is an instance, there or being cut.
-type MIGPiece struct {
-	sharing.Instance
-	Ours, Ready bool
-	UUID        string
-	// Grant is the claim that has it, empty where none has; Holder is whose it is, or who waits for it.
-	Grant  ledger.ClaimID
-	Holder string
-	// Waits is why it could not be cut so far.
-	Waits string
+	return mig.NotChosen
 }
 
 // SetMIG tells what keeps the GPUs' MIG instances, from now on; nil where nothing does.
@@ -124,22 +61,22 @@ func (r *Runtime) SetMIG(m MIG) {
 // the room for others suffers least. What was planned goes before, if it can still be had. It needs the lock.
 func (r *Runtime) cutFor(req sharing.Request, advice sharing.Advice) (sharing.Placement, error) {
 	if r.mig == nil {
-		r.opt.Observer.MIGRefused(refusedNoCutter)
+		r.opt.Observer.MIGRefused(string(mig.NoManager))
 		return nil, fmt.Errorf("%s: nothing cuts GPUs now: %w", req, sharing.ErrUnavailable)
 	}
 	if f, ok := r.plannedCut(req, advice); ok {
 		return sharing.Placement{f}, nil
 	}
-	var best *MIGOffer
+	var best *mig.Offer
 	no := &allocator.NoFit{Request: req.Clone(), Never: true}
 	var unknown error
-	var reasons []string
+	var reasons []mig.Reason
 	here, able, capable := 0, 0, 0
 	for _, v := range r.ledger.GPUs() {
 		if v.GPU.UUID.IsPart() {
 			continue
 		}
-		o := r.offer(v, req, AnyStart)
+		o := r.offer(v, req, mig.AnyStart)
 		switch {
 		case o.Why == "" && (best == nil || betterCut(o, *best)):
 			best = &o
@@ -164,7 +101,7 @@ func (r *Runtime) cutFor(req sharing.Request, advice sharing.Advice) (sharing.Pl
 	if best != nil {
 		return sharing.Placement{best.Fragment}, nil
 	}
-	r.opt.Observer.MIGRefused(refusedFor(reasons))
+	r.opt.Observer.MIGRefused(string(refusedFor(reasons)))
 	switch {
 	case no.Never && unknown != nil:
 		return nil, unknown
@@ -191,36 +128,36 @@ func (r *Runtime) plannedCut(req sharing.Request, advice sharing.Advice) (sharin
 	if !ok {
 		return sharing.Fragment{}, false
 	}
-	o := MIGOffer{Why: "no start was planned"}
+	o := mig.Offer{Why: "no start was planned"}
 	if advice.MIG.Profile != "" {
 		o = r.offer(v, req, advice.MIG.Start)
 	}
 	if o.Why != "" {
-		o = r.offer(v, req, AnyStart)
+		o = r.offer(v, req, mig.AnyStart)
 	}
 	return o.Fragment, o.Why == ""
 }
 
-func betterCut(a, b MIGOffer) bool {
+func betterCut(a, b mig.Offer) bool {
 	return cmp.Or(cmp.Compare(min(a.Steps, 1), min(b.Steps, 1)), cmp.Compare(a.Loss, b.Loss), cmp.Compare(a.Steps, b.Steps)) < 0
 }
 
 // offer is what one GPU gives to the request, from that unit on; it needs the lock.
-func (r *Runtime) offer(v ledger.View, req sharing.Request, start int) MIGOffer {
+func (r *Runtime) offer(v ledger.View, req sharing.Request, start int) mig.Offer {
 	switch g := v.GPU; {
 	case !sharing.MatchModels(req.Models, g.Model):
-		return MIGOffer{Why: fmt.Sprintf("its model is not one of those asked for (%q)%s", req.Models, sharing.PartOfName(req.Models, g.Model)), Never: true, Reason: refusedNotChosen}
+		return mig.Offer{Why: fmt.Sprintf("its model is not one of those asked for (%q)%s", req.Models, sharing.PartOfName(req.Models, g.Model)), Never: true, Reason: mig.NotChosen}
 	case !req.Admits(g):
-		return MIGOffer{Why: "is not one of the UUIDs asked for", Never: true, Reason: refusedNotChosen}
+		return mig.Offer{Why: "is not one of the UUIDs asked for", Never: true, Reason: mig.NotChosen}
 	case !g.MIG && !g.MIGCapable:
-		return MIGOffer{Why: "cannot do MIG", Never: true, Reason: "not_in_mig_mode"}
+		return mig.Offer{Why: "cannot do MIG", Never: true, Reason: mig.NotCut}
 	case !g.MIG && !r.turns(g.UUID): // MIG says why it is not in MIG mode, which matters before its health
 	case g.Health != sharing.HealthOK:
-		return MIGOffer{Why: fmt.Sprintf("is %s: %s", g.Health, g.HealthReason), Reason: refusedUnhealthy}
+		return mig.Offer{Why: fmt.Sprintf("is %s: %s", g.Health, g.HealthReason), Reason: mig.Unhealthy}
 	case g.Cordoned != "":
-		return MIGOffer{Why: "is cordoned: " + g.Cordoned, Reason: refusedCordoned}
+		return mig.Offer{Why: "is cordoned: " + g.Cordoned, Reason: mig.Cordoned}
 	case r.turning[g.UUID] != nil:
-		return MIGOffer{Why: r.turning[g.UUID].String(), Reason: "not_in_mig_mode"}
+		return mig.Offer{Why: r.turning[g.UUID].String(), Reason: mig.NotCut}
 	}
 	return r.mig.Offer(v.GPU.UUID, req.MIG, start, append(r.claimsOn(v.GPU.UUID), r.hurtOn(v.GPU.UUID)...))
 }
@@ -346,8 +283,8 @@ func (r *Runtime) MIGShared() map[sharing.GPUID]bool {
 }
 
 // migStates are the GPUs' instances with the claims that have them; it needs the lock.
-func (r *Runtime) migStates() map[sharing.GPUID]MIGState {
-	out := map[sharing.GPUID]MIGState{}
+func (r *Runtime) migStates() map[sharing.GPUID]mig.State {
+	out := map[sharing.GPUID]mig.State{}
 	if r.mig == nil {
 		return out
 	}
@@ -358,18 +295,18 @@ func (r *Runtime) migStates() map[sharing.GPUID]MIGState {
 			if !on || in.None() {
 				continue
 			}
-			i := slices.IndexFunc(s.Pieces, func(p MIGPiece) bool { return p.Ours && p.Instance == in })
+			i := slices.IndexFunc(s.Instances, func(p mig.Instance) bool { return p.Ours && p.Instance == in })
 			if i < 0 {
-				i = len(s.Pieces)
-				s.Pieces = append(s.Pieces, MIGPiece{Instance: in, Ours: true})
+				i = len(s.Instances)
+				s.Instances = append(s.Instances, mig.Instance{Instance: in, Ours: true})
 			}
-			if f.GPU.IsPart() && s.Pieces[i].Grant != "" {
-				s.Pieces[i].Holder += ", " + holderName(g.Claim)
+			if f.GPU.IsPart() && s.Instances[i].Grant != "" {
+				s.Instances[i].Holder += ", " + holderName(g.Claim)
 				continue
 			}
-			s.Pieces[i].Grant, s.Pieces[i].Holder = g.Claim.ID, holderName(g.Claim)
+			s.Instances[i].Grant, s.Instances[i].Holder = string(g.Claim.ID), holderName(g.Claim)
 			if h := r.held[g.Claim.ID]; h != nil && h.cut.err != nil {
-				s.Pieces[i].Waits = h.cut.err.Error()
+				s.Instances[i].Waits = h.cut.err.Error()
 			}
 		}
 		out[s.GPU] = s
@@ -379,7 +316,7 @@ func (r *Runtime) migStates() map[sharing.GPUID]MIGState {
 
 // levelsOf are the levels that a claim can have on a healthy GPU that is cut so, and why a share cannot have a stronger one; it
 // needs the lock.
-func (r *Runtime) levelsOf(g sharing.GPU, cut MIGState) (levels []sharing.Level, why string) {
+func (r *Runtime) levelsOf(g sharing.GPU, cut mig.State) (levels []sharing.Level, why string) {
 	if g.MIG && cut.On && cut.Shared {
 		return nil, "" // its instances have levels of their own
 	}
@@ -409,7 +346,7 @@ func (r *Runtime) instanceLost(c ledger.Claim) string {
 			continue
 		}
 		in := r.instanceOf(f)
-		if !slices.ContainsFunc(s.Pieces, func(p MIGPiece) bool { return p.Ours && p.Ready && p.Instance == in }) {
+		if !slices.ContainsFunc(s.Instances, func(p mig.Instance) bool { return p.Ours && p.Ready && p.Instance == in }) {
 			return fmt.Sprintf("its MIG instance %s is not there any more", instanceName(f))
 		}
 	}
@@ -449,19 +386,9 @@ func (r *Runtime) SetTrouble(trouble map[sharing.GPUID]string) {
 	}
 }
 
-// OnGPU is what a claim holds of a GPU.
-type OnGPU struct {
-	// Instance is none for a share of the GPU, or all of it, and where it is not known which one a share is of.
-	Instance sharing.Instance
-	// Part is the id of the shared instance that it is a share of, empty for anything else.
-	Part sharing.GPUID
-	// Who holds it, for people.
-	Who string
-}
-
 // ClaimsOn are the claims on a GPU. While a container runtime has not told yet what runs, it is sharing.ErrUnavailable:
 // a container that is not known yet may use the GPU.
-func (r *Runtime) ClaimsOn(gpu sharing.GPUID) ([]OnGPU, error) {
+func (r *Runtime) ClaimsOn(gpu sharing.GPUID) ([]mig.Granted, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.restored || r.awaitWitness && !r.witnessed {
@@ -471,14 +398,14 @@ func (r *Runtime) ClaimsOn(gpu sharing.GPUID) ([]OnGPU, error) {
 }
 
 // claimsOn needs the lock.
-func (r *Runtime) claimsOn(gpu sharing.GPUID) []OnGPU {
-	var out []OnGPU
+func (r *Runtime) claimsOn(gpu sharing.GPUID) []mig.Granted {
+	var out []mig.Granted
 	for _, g := range r.ledger.Grants() {
 		for _, f := range g.Claim.Placement {
 			if f.GPU.Device() != gpu {
 				continue
 			}
-			one := OnGPU{Instance: r.instanceOf(f), Who: holderName(g.Claim)}
+			one := mig.Granted{Instance: r.instanceOf(f), Who: holderName(g.Claim)}
 			if f.GPU.IsPart() {
 				one.Part = f.GPU
 			}

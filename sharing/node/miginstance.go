@@ -6,6 +6,7 @@ package node
 import (
 	"slices"
 
+	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/faults"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
@@ -52,11 +53,11 @@ func (r *Runtime) woundOf(f sharing.Fragment) (hurt, bool) {
 }
 
 // hurtOn are the instances of a GPU on which a fault stands, as nobody can have them. It needs the lock.
-func (r *Runtime) hurtOn(gpu sharing.GPUID) []OnGPU {
-	var out []OnGPU
+func (r *Runtime) hurtOn(gpu sharing.GPUID) []mig.Granted {
+	var out []mig.Granted
 	for _, o := range r.hurt {
 		if o.gpu == gpu {
-			out = append(out, OnGPU{Instance: o.in, Who: "a fault (" + o.reason + ")"})
+			out = append(out, mig.Granted{Instance: o.in, Who: "a fault (" + o.reason + ")"})
 		}
 	}
 	return out

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -31,24 +32,24 @@ type fakeMIG struct {
 
 var fakeSizes = map[string]int{"1g": 1, "3g": 3}
 
-func (m *fakeMIG) Offer(gpu sharing.GPUID, profile string, start int, claimed []OnGPU) MIGOffer {
+func (m *fakeMIG) Offer(gpu sharing.GPUID, profile string, start int, claimed []mig.Granted) mig.Offer {
 	if profile == ">= 8GiB" {
 		profile = "1g"
 	}
 	size := fakeSizes[profile]
 	if gpu != m.gpu || size == 0 {
-		return MIGOffer{Why: "has no such profile", Never: true, Reason: "no_such_profile"}
+		return mig.Offer{Why: "has no such profile", Never: true, Reason: mig.NoProfile}
 	}
 	for at := 7 - size; at >= 0; at-- {
 		in := sharing.Instance{Profile: profile, ID: size, Start: at, Size: size}
-		if (start == AnyStart || start == at) && !slices.ContainsFunc(claimed, func(c OnGPU) bool { return c.Instance.Overlaps(in) }) {
-			return MIGOffer{Fragment: sharing.Fragment{GPU: gpu, Memory: sharing.Bytes(size) * 10 * sharing.GiB, MIG: in}}
+		if (start == mig.AnyStart || start == at) && !slices.ContainsFunc(claimed, func(c mig.Granted) bool { return c.Instance.Overlaps(in) }) {
+			return mig.Offer{Fragment: sharing.Fragment{GPU: gpu, Memory: sharing.Bytes(size) * 10 * sharing.GiB, MIG: in}}
 		}
 	}
-	return MIGOffer{Why: "is full", Reason: "full"}
+	return mig.Offer{Why: "is full", Reason: mig.Full}
 }
 
-func (m *fakeMIG) Would(gpu sharing.GPUID, profile string, start int, claimed []OnGPU) MIGOffer {
+func (m *fakeMIG) Would(gpu sharing.GPUID, profile string, start int, claimed []mig.Granted) mig.Offer {
 	return m.Offer(gpu, profile, start, claimed)
 }
 
@@ -87,14 +88,14 @@ func (m *fakeMIG) Ensure(ctx context.Context, gpu sharing.GPUID, in sharing.Inst
 
 func (m *fakeMIG) Wake() {}
 
-func (m *fakeMIG) States() []MIGState {
+func (m *fakeMIG) States() []mig.State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := MIGState{GPU: m.gpu, Able: true, On: true, Units: 7, Most: map[string]int{"1g": 7, "3g": 2}}
+	s := mig.State{GPU: m.gpu, Able: true, On: true, Units: 7, Most: map[string]int{"1g": 7, "3g": 2}}
 	for in, uuid := range m.made {
-		s.Pieces = append(s.Pieces, MIGPiece{Instance: in, Ours: true, Ready: true, UUID: uuid})
+		s.Instances = append(s.Instances, mig.Instance{Instance: in, Ours: true, Ready: true, UUID: uuid})
 	}
-	return []MIGState{s}
+	return []mig.State{s}
 }
 
 func (m *fakeMIG) set(f func()) { m.mu.Lock(); defer m.mu.Unlock(); f() }

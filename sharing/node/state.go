@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
@@ -49,7 +50,7 @@ type GPUState struct {
 	Lent        sharing.Bytes
 	Utilization int // -1 when not known
 	// MIG is how it is cut; the zero value for a GPU that cannot be.
-	MIGState MIGState
+	MIGState mig.State
 	// Turning is what becomes of it where its MIG mode is demand's to change.
 	Turning Turning
 	Levels  []sharing.Level

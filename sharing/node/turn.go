@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/mig/turn"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator"
@@ -401,7 +402,7 @@ func (r *Runtime) decide(now time.Time) decided {
 
 // turnGPU is a GPU as it is decided on; false for one whose mode is not demand's to change, or changes already. It needs
 // the lock.
-func (r *Runtime) turnGPU(s MIGState, now time.Time) (turn.GPU, bool) {
+func (r *Runtime) turnGPU(s mig.State, now time.Time) (turn.GPU, bool) {
 	v, ok := r.ledger.GPU(s.GPU)
 	if !ok || !s.Turns || r.turning[s.GPU] != nil {
 		return turn.GPU{}, false
@@ -420,7 +421,7 @@ const (
 )
 
 // turnsTo is what a GPU would become now; it needs the lock.
-func (r *Runtime) turnsTo(s MIGState, now time.Time) TurnsTo {
+func (r *Runtime) turnsTo(s mig.State, now time.Time) TurnsTo {
 	if t := r.turningOf(s, now); t.For == "" && t.Stays == "" {
 		return t.To
 	}
@@ -469,7 +470,7 @@ func (d decided) why(who string) string {
 
 // keeps says what keeps a GPU's mode as it is, beside the time since its last change; empty where nothing does. It needs the
 // lock.
-func (r *Runtime) keeps(s MIGState, now time.Time) string {
+func (r *Runtime) keeps(s mig.State, now time.Time) string {
 	v, _ := r.ledger.GPU(s.GPU)
 	switch {
 	case v.Claims > 0:

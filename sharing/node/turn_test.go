@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
@@ -34,22 +35,22 @@ func (m *turnMIG) count() int {
 
 func (m *turnMIG) Turns(gpu sharing.GPUID) bool { return gpu == m.gpu }
 
-func (m *turnMIG) States() []MIGState {
+func (m *turnMIG) States() []mig.State {
 	s := m.fakeMIG.States()[0]
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s.On, s.Turns, s.Busy, s.Turned = m.on, true, m.busy, m.turned
-	return []MIGState{s}
+	return []mig.State{s}
 }
 
-func (m *turnMIG) Offer(gpu sharing.GPUID, profile string, start int, claimed []OnGPU) MIGOffer {
+func (m *turnMIG) Offer(gpu sharing.GPUID, profile string, start int, claimed []mig.Granted) mig.Offer {
 	m.mu.Lock()
 	on := m.on
 	m.mu.Unlock()
 	if o := m.fakeMIG.Offer(gpu, profile, start, claimed); on || o.Why != "" {
 		return o
 	}
-	return MIGOffer{Why: "is not in MIG mode, and changes to it when it is idle"}
+	return mig.Offer{Why: "is not in MIG mode, and changes to it when it is idle"}
 }
 
 // Turn takes stock at once.

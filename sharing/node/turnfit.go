@@ -6,6 +6,7 @@ package node
 import (
 	"slices"
 
+	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
@@ -20,7 +21,7 @@ func (r *Runtime) fits(n *need, turned []sharing.GPUID) bool {
 			turned = append(turned, id)
 		}
 	}
-	w := &whatIf{r: r, need: n, turned: turned, cut: map[sharing.GPUID][]OnGPU{}, taken: map[sharing.GPUID]sharing.Placement{}}
+	w := &whatIf{r: r, need: n, turned: turned, cut: map[sharing.GPUID][]mig.Granted{}, taken: map[sharing.GPUID]sharing.Placement{}}
 	for _, req := range n.requests {
 		if req.Kind == sharing.KindMIG && !w.place(req) || req.Kind != sharing.KindMIG && !w.choose(req) {
 			return false
@@ -35,20 +36,20 @@ type whatIf struct {
 	need   *need
 	turned []sharing.GPUID
 	// cut are the instances, and taken the fragments, that were placed so far.
-	cut   map[sharing.GPUID][]OnGPU
+	cut   map[sharing.GPUID][]mig.Granted
 	taken map[sharing.GPUID]sharing.Placement
 }
 
 // place finds a place for an instance, the one that takes least from others, and books it.
 func (w *whatIf) place(req sharing.Request) bool {
-	var best *MIGOffer
+	var best *mig.Offer
 	for _, v := range w.r.ledger.GPUs() {
 		id := v.GPU.UUID
 		changes := slices.Contains(w.turned, id)
 		if id.IsPart() || !w.suits(v.GPU, req) || len(w.taken[id]) > 0 || !changes && (!v.GPU.MIG || w.r.turning[id] != nil) {
 			continue
 		}
-		o := w.r.mig.Would(id, req.MIG, AnyStart, slices.Concat(w.r.claimsOn(id), w.r.hurtOn(id), w.cut[id]))
+		o := w.r.mig.Would(id, req.MIG, mig.AnyStart, slices.Concat(w.r.claimsOn(id), w.r.hurtOn(id), w.cut[id]))
 		if o.Why == "" && (best == nil || betterCut(o, *best)) {
 			best = &o
 		}
@@ -57,7 +58,7 @@ func (w *whatIf) place(req sharing.Request) bool {
 		return false
 	}
 	f := best.Fragment
-	w.cut[f.GPU] = append(w.cut[f.GPU], OnGPU{Instance: f.MIG, Who: w.need.who})
+	w.cut[f.GPU] = append(w.cut[f.GPU], mig.Granted{Instance: f.MIG, Who: w.need.who})
 	return true
 }
 

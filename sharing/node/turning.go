@@ -6,6 +6,7 @@ package node
 import (
 	"time"
 
+	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/mig/turn"
 )
 
@@ -20,7 +21,7 @@ type Turning struct {
 }
 
 // turningOf needs the lock.
-func (r *Runtime) turningOf(s MIGState, now time.Time) Turning {
+func (r *Runtime) turningOf(s mig.State, now time.Time) Turning {
 	to := func(on bool) TurnsTo {
 		if on {
 			return TurnsToMIG

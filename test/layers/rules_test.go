@@ -76,7 +76,7 @@ var layers = []layer{
 	{"sharing/node/contextprobe/...", "the prober measures contexts through interfaces that it declares", with(tools, "sharing", "sharing/backend/libkerf/contextsize")},
 	{"sharing/node/startcheck/...", "the check at a container's start reads limits through an interface that it declares", []string{"sharing"}},
 	{"sharing/node/nodeserver/...", "the server translates between the node API and the runtime",
-		with(tools, "api/...", "sharing", "sharing/config", "sharing/ledger", "sharing/node")},
+		with(tools, "api/...", "sharing", "sharing/config", "sharing/ledger", "sharing/node", "mig")},
 
 	{"deviceplugin/...", "the device plugin speaks to kubelet, and reaches the runtime through interfaces that it declares", with(tools, "sharing")},
 	{"hooks/*", "a hook translates for the container runtime, and reaches the node runtime through interfaces that it declares", with(tools, "sharing")},
@@ -94,7 +94,7 @@ var layers = []layer{
 	{"monitor/service/...", "the monitor joins sources, the agent's grants and collector, and serves its snapshots",
 		[]string{"sharing", "api/...", "internal/cgroup", "internal/nodeclient", "internal/process", "internal/quiet", "internal/serve/...", "monitor/*"}},
 
-	{"sharing/node/gpunode/...", "what the cluster is told is made of the runtime's books", []string{"api/...", "sharing", "sharing/config", "sharing/config/change", "sharing/node"}},
+	{"sharing/node/gpunode/...", "what the cluster is told is made of the runtime's books", []string{"api/...", "sharing", "sharing/config", "sharing/config/change", "sharing/node", "mig"}},
 	{"sharing/node/metrics/...", "the metrics are made of the same picture that the node API gives", []string{"sharing", "api/..."}},
 	{"sharing/node/options/...", "the agent's flags are values that each of its parts can read", []string{"sharing", "sharing/backend", "sharing/doctor", "internal/failpoint", "internal/process"}},
 	{"sharing/node/uninstall/...", "what the agent has put on a node is removed through the doors, without the runtime",

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	api "github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
@@ -151,7 +152,7 @@ func gpu(g node.BookedGPU, cliques map[sharing.GPUID]int) api.GPU {
 }
 
 // migState is nil for a GPU that cannot be cut.
-func migState(s node.MIGState) *api.MIGState {
+func migState(s mig.State) *api.MIGState {
 	if !s.Able {
 		return nil
 	}
@@ -165,8 +166,8 @@ func migState(s node.MIGState) *api.MIGState {
 	for _, profile := range slices.Sorted(maps.Keys(s.Most)) {
 		out.Most = append(out.Most, api.MIGCount{Profile: profile, Count: s.Most[profile]})
 	}
-	for _, p := range s.Pieces {
-		out.Instances = append(out.Instances, api.MIGInstance{Profile: p.Profile, Start: p.Start, Size: p.Size, Foreign: !p.Ours, Ready: p.Ready, Claim: string(p.Grant), For: p.Holder, Waits: p.Waits})
+	for _, p := range s.Instances {
+		out.Instances = append(out.Instances, api.MIGInstance{Profile: p.Profile, Start: p.Start, Size: p.Size, Foreign: !p.Ours, Ready: p.Ready, Claim: p.Grant, For: p.Holder, Waits: p.Waits})
 	}
 	return out
 }

@@ -211,7 +211,7 @@ func TestFingerprint(t *testing.T) {
 // What a GPU in MIG mode can be cut into is told with sizes and places, so that it can be planned by who does not know it.
 func TestGeometry(t *testing.T) {
 	b := books()
-	b.GPUs[1].MIG = node.MIGState{Able: true, On: true, Units: 8, Profiles: []string{"1g.10gb"}, Geometry: []mig.Profile{
+	b.GPUs[1].MIG = mig.State{Able: true, On: true, Units: 8, Profiles: []string{"1g.10gb"}, Geometry: []mig.Profile{
 		{ID: 19, Name: "1g.10gb", Compute: 1, Memory: 9 * gib, Most: 7, Engines: mig.Engines{Decoders: 1, Encoders: 2, JPEGs: 3, OFAs: 4}, Size: 1, Starts: []int{0, 6}},
 	}}
 	want := &api.MIGState{Units: 8, Profiles: []string{"1g.10gb"}, Geometry: []api.MIGProfile{

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/node"
 )
@@ -54,22 +55,22 @@ func gpuMessage(g node.GPUState) *nodev1.GPU {
 	return m
 }
 
-func migMessage(s node.MIGState, t node.Turning) *nodev1.MIG {
+func migMessage(s mig.State, t node.Turning) *nodev1.MIG {
 	if s.GPU == "" {
 		return nil
 	}
 	return &nodev1.MIG{
-		Able: s.Able, On: s.On, Fixed: s.Fixed, Units: small(s.Units), Profiles: s.Profiles, Pieces: piecesMessage(s.Pieces),
+		Able: s.Able, On: s.On, Fixed: s.Fixed, Units: small(s.Units), Profiles: s.Profiles, Pieces: instancesMessage(s.Instances),
 		Trouble: s.Trouble, Waits: s.Waits, TurnsTo: string(t.To), TurnsFor: t.For, TurnStays: t.Stays,
 	}
 }
 
-func piecesMessage(pieces []node.MIGPiece) []*nodev1.MIGPiece {
+func instancesMessage(list []mig.Instance) []*nodev1.MIGPiece {
 	var out []*nodev1.MIGPiece
-	for _, p := range pieces {
+	for _, p := range list {
 		out = append(out, &nodev1.MIGPiece{
 			Profile: p.Profile, Start: small(p.Start), Size: small(p.Size), Ours: p.Ours, Ready: p.Ready, Uuid: p.UUID,
-			Grant: string(p.Grant), Holder: p.Holder,
+			Grant: p.Grant, Holder: p.Holder,
 		})
 	}
 	return out

@@ -8,29 +8,17 @@ import (
 	"fmt"
 
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/node"
 )
 
 // maxDocument bounds a SharingConfig to plan with, in bytes.
 const maxDocument = 256 << 10
 
-// MIGPlan is what is to be done to one GPU.
-type MIGPlan struct {
-	GPU   sharing.GPUID
-	Index int
-	// Steps are for people, in their order; Waits says what stands in the way of the rest.
-	Steps []string
-	Waits string
-	// After are its instances once the steps are done, and Units the number of its placement units.
-	After []node.MIGPiece
-	Units int
-}
-
 // MIGPlanner says what is to be done for the GPUs to be cut as a document wants it, empty for the one in force; with
 // apply it has done what can be done now.
 type MIGPlanner interface {
-	PlanMIG(ctx context.Context, document string, apply bool) ([]MIGPlan, error)
+	PlanMIG(ctx context.Context, document string, apply bool) ([]mig.Proposal, error)
 }
 
 // ServeMIG makes the server answer PlanMIG. It is called before Serve; a server without it refuses with
@@ -58,7 +46,7 @@ func (s *Server) PlanMIG(ctx context.Context, in *nodev1.PlanMIGRequest) (*nodev
 	}
 	out := &nodev1.PlanMIGResponse{}
 	for _, p := range plans {
-		out.Gpus = append(out.Gpus, &nodev1.MIGPlan{Gpu: string(p.GPU), Index: small(p.Index), Steps: p.Steps, Waits: p.Waits, After: piecesMessage(p.After), Units: small(p.Units)})
+		out.Gpus = append(out.Gpus, &nodev1.MIGPlan{Gpu: string(p.GPU), Index: small(p.Index), Steps: p.Steps, Waits: p.Waits, After: instancesMessage(p.After), Units: small(p.Units)})
 	}
 	return out, nil
 }

@@ -102,7 +102,7 @@ func (s *Session) useDriver(ctx context.Context) (err error) {
 		return err
 	}
 	gpus = s.Rules.Admit(all)
-	s.Runtime.SetMIG(migDoor{cut})
+	s.Runtime.SetMIG(cut)
 	s.cut.Store(cut)
 	defer func() {
 		s.cut.Store(nil)

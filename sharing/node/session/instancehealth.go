@@ -6,6 +6,7 @@ package session
 import (
 	"slices"
 
+	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/mig/keep"
 	"github.com/kerf-gpu/kerf/monitor/health"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -21,10 +22,10 @@ type hurtInstances struct {
 // tellInstance tells the runtime of a fault of one MIG instance. One that Kerf did not make is nobody's.
 func (s *Session) tellInstance(cut *keep.Manager, in health.Instance, h sharing.Health, reason string) {
 	place, known := s.hurt.places[in]
-	for _, v := range cut.Views() {
-		i := slices.IndexFunc(v.Pieces, func(p keep.Piece) bool { return p.Ours && p.GI == in.GI })
+	for _, v := range cut.States() {
+		i := slices.IndexFunc(v.Instances, func(p mig.Instance) bool { return p.Ours && p.GI == in.GI })
 		if v.GPU == in.GPU && i >= 0 && !known {
-			place, known = v.Pieces[i].Instance, true
+			place, known = v.Instances[i].Instance, true
 		}
 	}
 	if !known {

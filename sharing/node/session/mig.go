@@ -16,13 +16,13 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/mig/exec"
 	"github.com/kerf-gpu/kerf/mig/keep"
 	"github.com/kerf-gpu/kerf/mig/live"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
-	"github.com/kerf-gpu/kerf/sharing/node/nodeserver"
 	"github.com/kerf-gpu/kerf/sharing/node/settings"
 )
 
@@ -52,10 +52,7 @@ func (s *Session) cutter(lib *nvml.Library, gpus []sharing.GPU, quiet *gate) (*k
 	hush := &quiesce{gate: quiet, events: lib.HoldEvents, others: others(s.Options.Dirs.Dir), log: s.Log}
 	return keep.New(keep.Options{
 		Log: s.Log, Driver: crashDriver{audited(driver, s.Audit), s.Options.Failpoints}, Store: crashStore{exec.Files{Dir: journals}, s.Options.Failpoints}, BootID: boot,
-		Claims: func(gpu sharing.GPUID) ([]keep.Claimed, error) {
-			list, err := s.Runtime.ClaimsOn(gpu)
-			return toClaimed(list), err
-		},
+		Claims:  s.Runtime.ClaimsOn,
 		Holders: []exec.Holders{driver}, Last: []exec.Holders{listed{s}}, Quiesce: hush.letGo,
 		Pool: s.Source.Pool, ReadOnly: s.Options.ReadOnly(), Now: time.Now, Observe: s.Events.MIGStep, Before: s.cutBefore,
 	}, gpus), nil
@@ -107,7 +104,7 @@ func awaitContainers(ctx context.Context, r claims, gpus []sharing.GPU, patience
 // claims is the part of the node runtime that awaitContainers needs.
 type claims interface {
 	Changed() <-chan struct{}
-	ClaimsOn(gpu sharing.GPUID) ([]node.OnGPU, error)
+	ClaimsOn(gpu sharing.GPUID) ([]mig.Granted, error)
 }
 
 // firstCut recovers the GPUs, and makes modes and layouts, before anything is offered. It returns the inventory after
@@ -157,13 +154,13 @@ func (s *Session) changed(cut *keep.Manager, gpus, parts []sharing.GPU) string {
 // has a share still.
 func partsOf(r *node.Runtime, cut *keep.Manager, gpus []sharing.GPU) []sharing.GPU {
 	var out []sharing.GPU
-	for _, v := range cut.Views() {
+	for _, v := range cut.States() {
 		i := slices.IndexFunc(gpus, func(g sharing.GPU) bool { return g.UUID == v.GPU })
 		if i < 0 || !v.On {
 			continue
 		}
 		used := r.PartsInUse(v.GPU)
-		for _, p := range v.Pieces {
+		for _, p := range v.Instances {
 			id := sharing.PartID(v.GPU, p.Instance)
 			if p.Ours && p.Ready && (v.Shared || slices.Contains(used, id)) {
 				out = append(out, partOf(gpus[i], p, id))
@@ -174,7 +171,7 @@ func partsOf(r *node.Runtime, cut *keep.Manager, gpus []sharing.GPU) []sharing.G
 }
 
 // partOf is an instance of a GPU as a GPU of its own.
-func partOf(g sharing.GPU, p keep.Piece, id sharing.GPUID) sharing.GPU {
+func partOf(g sharing.GPU, p mig.Instance, id sharing.GPUID) sharing.GPU {
 	g = g.Clone()
 	g.UUID, g.Part, g.MIG, g.NVLinks = id, p.Instance, false, nil
 	g.Model += " MIG " + p.Profile
@@ -184,7 +181,7 @@ func partOf(g sharing.GPU, p keep.Piece, id sharing.GPUID) sharing.GPU {
 
 // modeChanged reports whether the inventory is of before a change of a MIG mode.
 func modeChanged(cut *keep.Manager, gpus []sharing.GPU) bool {
-	for _, v := range cut.Views() {
+	for _, v := range cut.States() {
 		for _, g := range gpus {
 			if g.UUID == v.GPU && g.MIG != v.On && v.Trouble == "" {
 				return true
@@ -197,7 +194,7 @@ func modeChanged(cut *keep.Manager, gpus []sharing.GPU) bool {
 // tellCut shows what stands in the way on the GPUs.
 func (s *Session) tellCut(cut *keep.Manager) {
 	trouble := map[sharing.GPUID]string{}
-	for _, v := range cut.Views() {
+	for _, v := range cut.States() {
 		if v.Trouble != "" {
 			trouble[v.GPU] = v.Trouble
 		}
@@ -232,7 +229,7 @@ func cutterInUse(ctx context.Context, in *atomic.Pointer[keep.Manager], patience
 }
 
 // PlanMIG implements nodeserver.MIGPlanner.
-func (s *Session) PlanMIG(ctx context.Context, document string, apply bool) ([]nodeserver.MIGPlan, error) {
+func (s *Session) PlanMIG(ctx context.Context, document string, apply bool) ([]mig.Proposal, error) {
 	cut, pool := cutterInUse(ctx, &s.cut, planWait), s.Source.Pool()
 	if cut == nil {
 		return nil, fmt.Errorf("plan mig: no driver is in use now: %s; try again when kerf status says that the agent is ready: %w",
@@ -256,13 +253,5 @@ func (s *Session) PlanMIG(ctx context.Context, document string, apply bool) ([]n
 			proposed[i].Steps, proposed[i].Waits = done, left.Waits
 		}
 	}
-	var out []nodeserver.MIGPlan
-	for _, p := range proposed {
-		one := nodeserver.MIGPlan{GPU: p.GPU, Index: p.Index, Steps: p.Steps, Waits: p.Waits, Units: p.Units}
-		for _, in := range p.After {
-			one.After = append(one.After, node.MIGPiece{Instance: in.Instance, Ours: in.Ours, Ready: true})
-		}
-		out = append(out, one)
-	}
-	return out, nil
+	return proposed, nil
 }

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/node"
 )
 
 // listing is a runtime that knows its containers from a moment on.
@@ -21,7 +21,7 @@ type listing struct {
 
 func (l *listing) Changed() <-chan struct{} { return l.changed }
 
-func (l *listing) ClaimsOn(sharing.GPUID) ([]node.OnGPU, error) {
+func (l *listing) ClaimsOn(sharing.GPUID) ([]mig.Granted, error) {
 	if time.Now().Before(l.from) {
 		return nil, fmt.Errorf("not yet: %w", sharing.ErrUnavailable)
 	}
