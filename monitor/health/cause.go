@@ -43,27 +43,77 @@ func (c cause) health() sharing.Health {
 	}
 }
 
+// mostXIDs are told of by name; more of them change no state.
+const mostXIDs = 8
+
+// standing are the causes that were seen since the GPU was healthy last, with what their texts need.
+type standing struct {
+	stand [causes]bool
+	// xids are the critical and draining ones since then.
+	xids []uint64
+	// unnamed is the last XID of a GPU that the driver did not name.
+	unnamed                    uint64
+	lostWhy, silentWhy, action string
+}
+
+func (s *standing) add(all ...cause) {
+	for _, c := range all {
+		s.stand[c] = true
+	}
+}
+
+// xid takes one XID; false for one that only concerns an application.
+func (s *standing) xid(xid uint64) bool {
+	switch Classify(xid) {
+	case Application:
+		return false
+	case OffBus:
+		s.add(causeLost)
+		s.lostWhy, _ = describe(xid)
+		return true
+	case Drain:
+		s.add(causeDrain)
+	case Critical:
+		s.add(causeFault)
+	}
+	if len(s.xids) < mostXIDs && !slices.Contains(s.xids, xid) {
+		s.xids = append(s.xids, xid)
+	}
+	return true
+}
+
+// state is what the first cause makes of the GPU.
+func (s *standing) state(told readings) State {
+	for c := range causes {
+		if s.stand[c] {
+			reason, remedy := s.text(c, told)
+			return State{c.health(), reason, remedy}
+		}
+	}
+	return State{Health: sharing.HealthOK}
+}
+
 // text says what a cause is and what to do about it.
-func (m *Machine) text(c cause) (reason, remedy string) {
+func (s *standing) text(c cause, told readings) (reason, remedy string) {
 	switch c {
 	case causeLost:
-		return m.lostWhy, remedyReset
+		return s.lostWhy, remedyReset
 	case causeFault, causeDrain:
-		return describeAll(m.xids, c)
+		return describeAll(s.xids, c)
 	case causeRemapFailed:
 		return "a memory row is bad, and none is left to take its place", remedyReplace
 	case causeRecovery:
-		return "the driver asks for: " + m.action, "do what the driver asks for, once nothing uses the GPU"
+		return "the driver asks for: " + s.action, "do what the driver asks for, once nothing uses the GPU"
 	case causeMute, causeSilent:
-		return "does not answer: " + m.silentWhy, remedyDriver
+		return "does not answer: " + s.silentWhy, remedyDriver
 	case causeRemapPending:
 		return "a memory row is to be remapped", remedyDrain
 	case causeErrors:
 		return "memory errors that could not be corrected were counted", "nothing, unless it comes again; then " + remedyReset
 	case causeUnnamed:
-		return fmt.Sprintf("XID %d of a GPU that the driver did not name", m.unnamed), "nothing if it goes by; the kernel's log may name the GPU"
+		return fmt.Sprintf("XID %d of a GPU that the driver did not name", s.unnamed), "nothing if it goes by; the kernel's log may name the GPU"
 	case causeLinks:
-		return fmt.Sprintf("%d of %d NVLinks are up", m.links.N, m.mostLinks), "look after the link or its bridge; " + remedyReset
+		return fmt.Sprintf("%d of %d NVLinks are up", told.links.N, told.mostLinks), "look after the link or its bridge; " + remedyReset
 	case causeOverheat:
 		return "the hardware slows itself down for heat, and goes on doing so", "look after the node's cooling"
 	case causePowerBrake:

@@ -5,7 +5,6 @@ package health
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -15,15 +14,11 @@ const (
 	cleanProbes = 3
 	// muteProbes in a row without an answer make a suspect GPU an unhealthy one.
 	muteProbes = 10
-	// slowProbes in a row with the hardware slowed down count.
-	slowProbes = 30
 	// freeTurns are how often a GPU may leave health before it has to be clean for longer: twice as long each time, and
 	// eight times at most. calmProbes in a row in health make it forgotten once.
 	freeTurns   = 2
 	mostDoubled = 3
 	calmProbes  = 300
-	// mostXIDs are told of by name; more of them change no state.
-	mostXIDs = 8
 )
 
 // State is what is known of a GPU.
@@ -45,24 +40,13 @@ func (s State) String() string {
 // Machine is the state of one GPU while one driver is loaded; after a reload, start with a new one. The zero
 // value is an unknown GPU that one clean probe makes healthy.
 type Machine struct {
-	state State
-	// stands are the causes that were seen since the GPU was healthy last.
-	stands [causes]bool
-	// xids are the critical and draining ones since then.
-	xids []uint64
-	// unnamed is the last XID of a GPU that the driver did not name.
-	unnamed uint64
-	// What the texts of causes need.
-	lostWhy, silentWhy, action string
+	state  State
+	causes standing
+	told   readings
 	// clean counts good probes since the last bad sign, silent those without an answer since the GPU was healthy last.
 	clean, silent int
 	// turns is how often it left health, and calm the clean probes in health since it was last counted down.
 	turns, calm int
-	// What was told last of the sensors.
-	errors, links           Count
-	mostLinks               uint64
-	pending, failed         bool
-	overheated, powerBraked int
 }
 
 // State returns what is known.
@@ -70,20 +54,8 @@ func (m *Machine) State() State { return m.state }
 
 // XID takes one XID event of this GPU and reports whether the state changed.
 func (m *Machine) XID(xid uint64) bool {
-	class := Classify(xid)
-	switch class {
-	case Application:
+	if !m.causes.xid(xid) {
 		return false
-	case OffBus:
-		m.stands[causeLost] = true
-		m.lostWhy, _ = describe(xid)
-	case Drain:
-		m.stands[causeDrain] = true
-	case Critical:
-		m.stands[causeFault] = true
-	}
-	if class != OffBus && len(m.xids) < mostXIDs && !slices.Contains(m.xids, xid) {
-		m.xids = append(m.xids, xid)
 	}
 	m.clean = 0
 	return m.settle()
@@ -95,7 +67,8 @@ func (m *Machine) Unnamed(xid uint64) bool {
 	if Classify(xid) == Application {
 		return false
 	}
-	m.stands[causeUnnamed], m.unnamed, m.clean = true, xid, 0
+	m.causes.unnamed, m.clean = xid, 0
+	m.causes.add(causeUnnamed)
 	return m.settle()
 }
 
@@ -106,31 +79,31 @@ func (m *Machine) Probe(l Look) bool {
 		return m.answered(l)
 	case errors.Is(l.Err, sharing.ErrLost):
 		m.clean, m.silent = 0, 0
-		if !m.stands[causeLost] { // an XID says more
-			m.lostWhy = "the driver has lost it: " + l.Err.Error()
+		if !m.causes.stand[causeLost] { // an XID says more
+			m.causes.lostWhy = "the driver has lost it: " + l.Err.Error()
 		}
-		m.stands[causeLost] = true
+		m.causes.add(causeLost)
 		return m.settle()
 	}
 	m.clean = 0
 	m.silent++
-	m.silentWhy = l.Err.Error()
-	m.stands[causeSilent] = true
-	m.stands[causeMute] = m.stands[causeMute] || m.silent >= muteProbes
+	m.causes.silentWhy = l.Err.Error()
+	m.causes.add(causeSilent)
+	if m.silent >= muteProbes {
+		m.causes.add(causeMute)
+	}
 	return m.settle()
 }
 
 // answered takes what a GPU that answers tells.
 func (m *Machine) answered(l Look) bool {
-	bad := m.sense(l.Sensors)
+	bad := m.told.take(l.Sensors)
 	if l.Recovery.Known && l.Recovery.Action != "" {
-		m.action, bad = l.Recovery.Action, append(bad, causeRecovery)
+		m.causes.action, bad = l.Recovery.Action, append(bad, causeRecovery)
 	}
-	for _, c := range bad {
-		m.stands[c] = true
-	}
+	m.causes.add(bad...)
 	// Without the driver's word that it is mended, a fault stands until the driver is loaded anew.
-	if len(bad) > 0 || len(m.xids) > 0 && !l.Recovery.Known {
+	if len(bad) > 0 || len(m.causes.xids) > 0 && !l.Recovery.Known {
 		m.clean = 0
 		return m.settle()
 	}
@@ -142,53 +115,9 @@ func (m *Machine) answered(l Look) bool {
 		return false
 	}
 	if m.clean >= m.needed() {
-		m.stands, m.xids, m.silent = [causes]bool{}, nil, 0
+		m.causes.stand, m.causes.xids, m.silent = [causes]bool{}, nil, 0
 	}
 	return m.settle()
-}
-
-// sense takes the sensors and returns what is wrong now.
-func (m *Machine) sense(s Sensors) (bad []cause) {
-	if s.Uncorrected.Known {
-		if m.errors.Known && s.Uncorrected.N > m.errors.N {
-			bad = append(bad, causeErrors)
-		}
-		m.errors = s.Uncorrected
-	}
-	if s.Links.Known {
-		m.links, m.mostLinks = s.Links, max(m.mostLinks, s.Links.N)
-	}
-	note := func(c cause, is bool) {
-		if is {
-			bad = append(bad, c)
-		}
-	}
-	note(causeLinks, m.links.N < m.mostLinks)
-	note(causeRemapPending, hold(&m.pending, s.RemapPending))
-	note(causeRemapFailed, hold(&m.failed, s.RemapFailed))
-	note(causeOverheat, row(&m.overheated, s.Overheat) >= slowProbes)
-	note(causePowerBrake, row(&m.powerBraked, s.PowerBrake) >= slowProbes)
-	return bad
-}
-
-// hold keeps what a flag said last.
-func hold(last *bool, f Flag) bool {
-	if f != Untold {
-		*last = f == Yes
-	}
-	return *last
-}
-
-// row counts how often in a row a flag was set.
-func row(n *int, f Flag) int {
-	switch f {
-	case Yes:
-		*n = min(*n+1, slowProbes)
-	case No:
-		*n = 0
-	case Untold:
-	}
-	return *n
 }
 
 // needed is how many clean probes in a row bring the GPU back.
@@ -198,7 +127,7 @@ func (m *Machine) needed() int {
 	}
 	n := cleanProbes
 	odd := [causes]bool{causeSilent: true}
-	if m.stands == odd && m.silent <= 1 {
+	if m.causes.stand == odd && m.silent <= 1 {
 		n = 1
 	}
 	return n << min(max(m.turns-freeTurns, 0), mostDoubled)
@@ -207,14 +136,7 @@ func (m *Machine) needed() int {
 // settle makes the state of the causes that stand, and reports whether it changed.
 func (m *Machine) settle() bool {
 	was := m.state
-	m.state = State{Health: sharing.HealthOK}
-	for c := range causes {
-		if m.stands[c] {
-			m.state.Health = c.health()
-			m.state.Reason, m.state.Remedy = m.text(c)
-			break
-		}
-	}
+	m.state = m.causes.state(m.told)
 	if was.Health == sharing.HealthOK && m.state.Health != sharing.HealthOK {
 		m.turns, m.calm = m.turns+1, 0
 	}
