@@ -16,11 +16,11 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/kerf-gpu/kerf/deviceplugin/fakekubelet"
 	"github.com/kerf-gpu/kerf/internal/serve"
 	"github.com/kerf-gpu/kerf/internal/serve/limit"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/test/eventually"
+	"github.com/kerf-gpu/kerf/test/fakekubelet"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -12,9 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kerf-gpu/kerf/deviceplugin/fakekubelet"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/test/eventually"
+	"github.com/kerf-gpu/kerf/test/fakekubelet"
 )
 
 // shares admits n containers of one GiB and says that they sit on a GPU.

@@ -15,9 +15,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kerf-gpu/kerf/deviceplugin/fakekubelet"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/test/eventually"
+	"github.com/kerf-gpu/kerf/test/fakekubelet"
 )
 
 func TestNothingBeforeTheInventory(t *testing.T) {

@@ -18,10 +18,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kerf-gpu/kerf/deviceplugin"
-	"github.com/kerf-gpu/kerf/deviceplugin/fakekubelet"
 	"github.com/kerf-gpu/kerf/internal/serve"
 	"github.com/kerf-gpu/kerf/internal/serve/limit"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/test/fakekubelet"
 )
 
 // olderKubelet has no question after one pod.

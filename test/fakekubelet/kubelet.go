@@ -208,7 +208,7 @@ func (r *registry) Register(ctx context.Context, req *pluginapi.RegisterRequest)
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	if err := k.connect(p); err != nil { //nolint:contextcheck // kubelet watches on when the registration is over
+	if err := k.connect(p); err != nil { // kubelet watches on when the registration is over
 		return nil, errors.Join(err, conn.Close())
 	}
 	return &pluginapi.Empty{}, nil
