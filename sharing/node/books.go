@@ -60,7 +60,7 @@ func (r *Runtime) Books() Books {
 	why := r.PodsNotReady()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	b := Books{PodsNotReady: why, AgentVersion: r.opt.Version, Pool: r.pool.Name, Config: r.configSource, ConfigErrors: r.configErrors, Waiting: r.waiting, Document: r.lastGood(), Excluded: r.excluded}
+	b := Books{PodsNotReady: why, AgentVersion: r.opt.Version, Pool: r.pool.Name, Config: r.configSource, ConfigErrors: r.conditions.ConfigErrors(), Waiting: r.waiting, Document: r.lastGood(), Excluded: r.excluded}
 	if r.att != nil {
 		b.DriverVersion = r.att.Driver.Version()
 	}

@@ -16,9 +16,8 @@ import (
 func (r *Runtime) SetConfig(c config.Config, pool config.Pool, source ConfigSource) {
 	r.mu.Lock()
 	r.keepRuled()
-	r.config, r.pool, r.configSource, r.configErrors = c, pool, source, nil
-	r.setCondition(r.warnings, "config", "")
-	r.setCondition(r.blocked, "config", "")
+	r.config, r.pool, r.configSource = c, pool, source
+	r.conditions.ApplyConfig()
 	r.mu.Unlock()
 	r.noteConfig(source, pool.Name, nil)
 	r.changed.announce()
@@ -27,22 +26,14 @@ func (r *Runtime) SetConfig(c config.Config, pool config.Pool, source ConfigSour
 // RefuseConfig tells that a newer document has mistakes. What is in force stays. When nothing was in force
 // yet, nothing is granted: a default is never guessed in place of a document that someone wrote.
 func (r *Runtime) RefuseConfig(mistakes []string, first bool) {
-	r.mu.Lock()
-	r.configErrors = mistakes
-	sentence := "the configuration has mistakes: " + joinSentences(mistakes)
-	if first {
-		r.setCondition(r.blocked, "config", sentence)
-	} else {
-		r.setCondition(r.warnings, "config", sentence+"; the last good one stays in force")
-	}
-	r.mu.Unlock()
+	r.conditions.RejectConfig(mistakes, first)
 	r.noteConfig(ConfigSource{}, "", mistakes)
 	r.changed.announce()
 }
 
 // lastGood is the text of the document in force while a newer one is refused, and empty otherwise. It needs the lock.
 func (r *Runtime) lastGood() string {
-	if len(r.configErrors) == 0 || r.configSource.SHA256 == "" {
+	if len(r.conditions.ConfigErrors()) == 0 || r.configSource.SHA256 == "" {
 		return ""
 	}
 	text, err := r.config.Encode()

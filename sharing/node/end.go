@@ -14,6 +14,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/listing"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 )
 
 // Reconcile ends every lease whose cgroup is empty and charged with nothing, and every claim whose process ended before it was armed.
@@ -99,9 +100,9 @@ func (r *Runtime) end(ctx context.Context, id ledger.ClaimID) (done bool, err er
 
 	r.mu.Lock()
 	h.busy = false
-	r.setCondition(r.warnings, "draining "+string(id), left)
-	r.setCondition(r.warnings, "uncounted "+string(id), "")
-	r.setCondition(r.warnings, "rejected "+string(id), "")
+	r.conditions.SetOf(conditions.Draining, string(id), left)
+	r.conditions.SetOf(conditions.Uncounted, string(id), "")
+	r.conditions.SetOf(conditions.Rejected, string(id), "")
 	if err != nil || left != "" || !known {
 		r.mu.Unlock()
 		return false, err

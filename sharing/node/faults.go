@@ -18,6 +18,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/faults"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 )
 
 // Reasons of what TellPods tells of GPUs and of the node.
@@ -223,16 +224,11 @@ func (r *Runtime) signalLease(g ledger.Grant, send func(pid int, check func() er
 // and each pod that has a GPU is told.
 func (r *Runtime) SetLeaving(ctx context.Context, why string) {
 	r.mu.Lock()
-	changed := r.setCondition(r.blocked, "leaving", why)
 	var grants []ledger.Grant
-	if changed && why != "" {
+	if r.conditions.Set(conditions.Leaving, why) && why != "" {
 		grants = r.ledger.Grants()
 	}
 	r.mu.Unlock()
-	if !changed {
-		return
-	}
-	r.changed.announce()
 	for _, g := range grants {
 		r.tellOwner(ctx, g, LeavingReason, why)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend/reactive"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 )
 
 // guard watches the leases that nothing but watching holds to their size, and the strangers where the pool
@@ -26,8 +27,6 @@ type guard struct {
 	core *reactive.Watch
 	// schedule counts the samples that are missed.
 	schedule reactive.Schedule
-	// over are the leases that status says are over their cap.
-	over map[reactive.LeaseID]bool
 	// unclear are the leases of which the last look could not tell what they hold, with the reason.
 	unclear map[reactive.LeaseID]string
 	// denied are the processes that the last look was to kill and the agent may not, with what is in the way; deniedBefore are
@@ -38,7 +37,7 @@ type guard struct {
 }
 
 func newGuard(r *Runtime) *guard {
-	return &guard{r: r, core: reactive.New(), over: map[reactive.LeaseID]bool{}, unclear: map[reactive.LeaseID]string{}, denied: map[reactive.Process]string{}}
+	return &guard{r: r, core: reactive.New(), unclear: map[reactive.LeaseID]string{}, denied: map[reactive.Process]string{}}
 }
 
 // guardLoop looks as often as what it sees demands, and not at all while there is nothing to watch.
@@ -106,7 +105,7 @@ func (g *guard) tell(s reactive.Sample, standings []reactive.Standing) {
 			}
 		}
 	}
-	over := map[reactive.LeaseID]string{}
+	over := map[string]string{}
 	for i, st := range standings {
 		switch {
 		case !st.Known && g.r.held[ledger.ClaimID(st.Lease)].onlyWatched():
@@ -114,27 +113,18 @@ func (g *guard) tell(s reactive.Sample, standings []reactive.Standing) {
 			lost[ledger.ClaimID(st.Lease)] = why + ", so nothing holds it there"
 		case st.Over:
 			c := s.Caps[i] // the standings are in the order of the caps
-			over[st.Lease] = fmt.Sprintf("grant %s holds more than its %s of GPU %s (policy: %s)", st.Lease, c.Memory, st.GPU, actionName(st.Action))
+			over[string(st.Lease)] = fmt.Sprintf("grant %s holds more than its %s of GPU %s (policy: %s)", st.Lease, c.Memory, st.GPU, actionName(st.Action))
 		}
 	}
 	changed := g.noteMPSExcess(standings)
-	changed = g.r.setCondition(g.r.warnings, "kill", strings.Join(slices.Sorted(maps.Values(g.denied)), "; ")) || changed
+	g.r.conditions.Set(conditions.Kill, strings.Join(slices.Sorted(maps.Values(g.denied)), "; "))
+	g.r.conditions.Replace(conditions.Over, over)
+	g.r.conditions.Keep(conditions.Evict, over)
 	for _, gr := range g.r.ledger.Grants() {
 		h, why := g.r.held[gr.Claim.ID], lost[g.r.speaker(gr)]
 		if h != nil && h.watchLost != why {
 			h.watchLost, changed = why, true
 		}
-	}
-	for id := range g.over {
-		if over[id] == "" {
-			changed = g.r.setCondition(g.r.warnings, "over "+string(id), "") || changed
-			changed = g.r.setCondition(g.r.warnings, "evict "+string(id), "") || changed
-			delete(g.over, id)
-		}
-	}
-	for id, sentence := range over {
-		changed = g.r.setCondition(g.r.warnings, "over "+string(id), sentence) || changed
-		g.over[id] = true
 	}
 	if changed {
 		g.r.changed.announce()

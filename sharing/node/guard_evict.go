@@ -10,6 +10,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/reactive"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 )
 
 const (
@@ -46,11 +47,10 @@ func (g *guard) evict(ctx context.Context, v reactive.Verdict) {
 		}
 		g.r.mu.Lock()
 		_, there := g.r.held[gr.Claim.ID]
-		changed := there && g.r.setCondition(g.r.warnings, "evict "+string(v.Lease), sentence)
-		g.r.mu.Unlock()
-		if changed {
-			g.r.changed.announce()
+		if there {
+			g.r.conditions.SetOf(conditions.Evict, string(v.Lease), sentence)
 		}
+		g.r.mu.Unlock()
 		if err != nil {
 			g.r.log.Error("pod that is over its cap not evicted", "pod", ref.Namespace+"/"+ref.Pod, "claim", v.Lease, "error", err.Error())
 			return nil

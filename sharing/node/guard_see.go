@@ -15,6 +15,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/listing"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/lists"
 )
 
@@ -112,7 +113,7 @@ func (g *guard) capsOf(gr ledger.Grant) []reactive.Cap {
 // damaged record knew are told by nobody but a container runtime. It needs the lock.
 func (r *Runtime) sure() bool {
 	told := r.witnessed || !r.awaitWitness && !r.damaged
-	return told && len(r.unsettled()) == 0 && len(r.orphans) == 0 && r.warnings["unaccounted"] == ""
+	return told && len(r.unsettled()) == 0 && len(r.orphans) == 0 && !r.conditions.Has(conditions.Unaccounted)
 }
 
 // sort gives the entries of a GPU's list to the leases that they belong to, or takes those of unmanaged processes for

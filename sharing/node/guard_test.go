@@ -21,6 +21,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/backend/reactive"
 	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 )
 
 // seen writes down what the guard tells.
@@ -351,8 +352,8 @@ func TestGuardAndStrangers(t *testing.T) {
 		"reported":                 {pool: warning},
 		"a driver's own":           {pool: pool, change: func(g *guarded, p *tenant) { g.renamed(p, own) }},
 		"of another agent":         {pool: pool, change: func(g *guarded, p *tenant) { g.move(p, filepath.Dir(g.bench.opt.Parent)+"/other/k-1") }},
-		"before all is known":      {pool: pool, change: func(g *guarded, _ *tenant) { g.bench.SetBlocked("x", "not yet") }},
-		"an unaccounted container": {pool: pool, change: func(g *guarded, _ *tenant) { g.bench.SetWarning("unaccounted", "one") }},
+		"before all is known":      {pool: pool, change: func(g *guarded, _ *tenant) { g.bench.Conditions().Set(conditions.Config, "not yet") }},
+		"an unaccounted container": {pool: pool, change: func(g *guarded, _ *tenant) { g.bench.Conditions().Set(conditions.Unaccounted, "one") }},
 		"after a damaged record": {pool: pool, change: func(g *guarded, _ *tenant) {
 			if err := os.WriteFile(g.bench.opt.RecordPath, []byte("{"), 0o600); err != nil {
 				g.t.Fatal(err)
@@ -445,7 +446,6 @@ func TestGuardAndPods(t *testing.T) {
 	b.opt.Observer, b.opt.Pool = s, killing
 	g := &guarded{bench: b, seen: s}
 	g.restartAgent()
-	b.Runtime.SetPodBlocked("none", "")
 	var told []string
 	b.Runtime.TellPods(func(_ context.Context, ref sharing.ContainerRef, reason, message string) {
 		told = append(told, ref.String()+" "+reason+" "+message)
@@ -482,7 +482,6 @@ func TestGuardEvicts(t *testing.T) {
 	b.opt.Observer, b.opt.Pool = s, pool
 	g := &guarded{bench: b, seen: s}
 	g.restartAgent()
-	b.Runtime.SetPodBlocked("none", "")
 	var asked []string
 	answer := fmt.Errorf("no right: %w", sharing.ErrDenied)
 	b.Runtime.EvictPods(func(_ context.Context, ref sharing.ContainerRef) error {

@@ -10,6 +10,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 )
 
 const (
@@ -64,7 +65,7 @@ func (r *Runtime) lendAll(ctx context.Context) {
 func (r *Runtime) views() []ledger.View {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.att == nil || r.attachWhy != "" || !r.restored {
+	if r.conditions.Has(conditions.Driver) || !r.restored {
 		return nil // what is lent is not known before the caps were read back
 	}
 	return r.ledger.GPUs()

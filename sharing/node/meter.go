@@ -17,6 +17,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/usage"
 )
 
@@ -41,16 +42,14 @@ type meter struct {
 	start  time.Time
 	claims map[string]ledger.Claim
 	// labels are those of the claims' pods, as they were told last.
-	labels map[string]map[string]string
-	// said are the warnings about idle grants.
-	said      map[string]bool
+	labels    map[string]map[string]string
 	intruders intruders
 	unlisteds unlisteds
 	ends      errgroup.Group
 }
 
 func newMeter(r *Runtime) *meter {
-	m := &meter{r: r, start: time.Now(), claims: map[string]ledger.Claim{}, labels: map[string]map[string]string{}, said: map[string]bool{}, intruders: intruders{r: r}, unlisteds: unlisteds{r: r, said: map[sharing.GPUID]bool{}}}
+	m := &meter{r: r, start: time.Now(), claims: map[string]ledger.Claim{}, labels: map[string]map[string]string{}, intruders: intruders{r: r}, unlisteds: unlisteds{r: r, said: map[sharing.GPUID]bool{}}}
 	m.ends.SetLimit(mostEvictions)
 	return m
 }
@@ -264,15 +263,9 @@ func (m *meter) evictIdle(ctx context.Context, g ledger.Grant, text string) {
 
 // showIdle keeps one warning for each who is idle.
 func (m *meter) showIdle(idle []string, p config.Idle) {
-	now := map[string]bool{}
+	now := map[string]string{}
 	for _, id := range idle {
-		now[id] = true
-		m.r.SetWarning("idle "+id, fmt.Sprintf("grant %s has used no GPU time for %s or longer", id, p.After))
+		now[id] = fmt.Sprintf("grant %s has used no GPU time for %s or longer", id, p.After)
 	}
-	for id := range m.said {
-		if !now[id] {
-			m.r.SetWarning("idle "+id, "")
-		}
-	}
-	m.said = now
+	m.r.conditions.Replace(conditions.Idle, now)
 }

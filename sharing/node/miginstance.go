@@ -10,6 +10,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/faults"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 )
 
 // hurt is a MIG instance on which a fault stands.
@@ -36,7 +37,7 @@ func (r *Runtime) SetInstanceHealth(gpu sharing.GPUID, in sharing.Instance, h sh
 	if h != sharing.HealthOK {
 		sentence = "MIG instance " + string(id) + " is " + h.String() + ": " + reason
 	}
-	r.setCondition(r.warnings, "instance "+string(id), sentence)
+	r.conditions.SetOf(conditions.Instance, string(id), sentence)
 	r.mu.Unlock()
 	r.noteHealth(id, h, reason)
 	r.changed.announce()

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 )
 
 // A fault of an instance is told of who has it and of nobody else on the GPU, nothing new is given there, and it is over
@@ -32,7 +33,7 @@ func TestAFaultOfAnInstanceIsItsHoldersAlone(t *testing.T) {
 	if !health(first) || health(second) || health(sharing.Instance{}) {
 		t.Error("whose fault it is")
 	}
-	if w := strings.Join(sortedValues(b.warnings), "; "); !strings.Contains(w, "3g@4 is unhealthy: XID 48") {
+	if w := strings.Join(b.conditions.Sentences(conditions.Warns), "; "); !strings.Contains(w, "3g@4 is unhealthy: XID 48") {
 		t.Errorf("warnings: %q", w)
 	}
 	b.Runtime.mu.Unlock()
@@ -41,8 +42,8 @@ func TestAFaultOfAnInstanceIsItsHoldersAlone(t *testing.T) {
 	if p, err := b.cutFor(req, sharing.Advice{}); err != nil || p[0].MIG != first {
 		t.Errorf("after the fault: %+v, %v", p, err)
 	}
-	if len(b.warnings) != 0 {
-		t.Errorf("warnings that are over: %v", b.warnings)
+	if left := b.conditions.Sentences(conditions.Warns); len(left) != 0 {
+		t.Errorf("warnings that are over: %q", left)
 	}
 }
 

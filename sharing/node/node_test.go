@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -338,11 +339,11 @@ func TestNotReady(t *testing.T) {
 		t.Errorf("before a driver: %v", err)
 	}
 	b.attach()
-	b.SetBlocked("x", "something stands in the way")
+	b.conditions.Set(conditions.Config, "something stands in the way")
 	if err := ask(); !errors.Is(err, sharing.ErrUnavailable) || !strings.Contains(err.Error(), "something stands in the way") {
 		t.Errorf("blocked: %v", err)
 	}
-	b.SetBlocked("x", "")
+	b.conditions.Set(conditions.Config, "")
 	b.RefuseConfig([]string{"spec.pools[0].name: is empty"}, true)
 	if err := ask(); !errors.Is(err, sharing.ErrUnavailable) {
 		t.Errorf("without a configuration: %v", err)

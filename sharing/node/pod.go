@@ -17,6 +17,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 )
 
 // ClaimPod holds placements for all containers of one pod that ask for a piece of a GPU: all of them, or
@@ -345,20 +346,16 @@ func (r *Runtime) Holders() map[sharing.GPUID][]sharing.ContainerRef {
 	return out
 }
 
-// SetPodBlocked adds or, with an empty sentence, removes a reason why no pod's container gets a grant.
-// Processes of their own are not affected.
-func (r *Runtime) SetPodBlocked(key, sentence string) { r.condition(r.podBlocked, key, sentence) }
-
 // PodsNotReady lists every reason why no pod's container gets a grant; it is empty when they do.
 func (r *Runtime) PodsNotReady() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append(r.notReady(), sortedValues(r.podBlocked)...)
+	return append(r.notReady(), r.conditions.Sentences(conditions.StopsPods)...)
 }
 
 // podsReady needs the lock.
 func (r *Runtime) podsReady() error {
-	return unready(append(r.notReady(), sortedValues(r.podBlocked)...))
+	return unready(append(r.notReady(), r.conditions.Sentences(conditions.StopsPods)...))
 }
 
 func gpuIDs(p sharing.Placement) []string {

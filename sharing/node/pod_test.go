@@ -16,6 +16,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/allocator"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 )
 
 // One pod from its sandbox to its end: claimed, injected, armed, restarted in place, forgotten.
@@ -233,8 +234,8 @@ func TestPodsAreRefusedWhileBlocked(t *testing.T) {
 	try("no driver")
 	b.attach()
 	b.loops()
-	b.SetPodBlocked("nri", "the NRI plugin is not connected")
-	b.SetPodBlocked("cdi", "the CDI specs are missing")
+	b.conditions.Set(conditions.NRI, "the NRI plugin is not connected")
+	b.conditions.Set(conditions.CDI, "the CDI specs are missing")
 	try("NRI plugin is not connected", "CDI specs are missing")
 	if why := b.PodsNotReady(); len(why) != 2 {
 		t.Errorf("pods not ready: %q", why)
@@ -246,15 +247,15 @@ func TestPodsAreRefusedWhileBlocked(t *testing.T) {
 	p := b.tenant()
 	b.lease(p, "", gib(1)) // a process of its own needs no NRI
 	p.end()
-	b.SetPodBlocked("nri", "")
-	b.SetPodBlocked("cdi", "")
+	b.conditions.Set(conditions.NRI, "")
+	b.conditions.Set(conditions.CDI, "")
 	c := b.run(ask)
 	// One that is injected already is armed all the same: it was, before the condition came.
-	b.SetPodBlocked("nri", "away")
+	b.conditions.Set(conditions.NRI, "away")
 	if err := c.hooks(); err != nil {
 		t.Error(err)
 	}
-	b.SetPodBlocked("nri", "")
+	b.conditions.Set(conditions.NRI, "")
 	c.remove()
 	b.gone("p")
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
 )
 
@@ -217,7 +218,7 @@ func (r *Runtime) recover(ctx context.Context, orphans []cgroup.Group) {
 		if err == nil {
 			_ = r.persist() // an error stays a condition until a later write succeeds
 		} else {
-			r.SetBlocked("orphan "+group.Dir, fmt.Sprintf("cgroup %s has processes that cannot be accounted for (%v): end them and restart the agent", group.Dir, err))
+			r.conditions.SetOf(conditions.Orphan, group.Dir, fmt.Sprintf("cgroup %s has processes that cannot be accounted for (%v): end them and restart the agent", group.Dir, err))
 		}
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/lists"
 )
 
@@ -31,6 +32,8 @@ type Runtime struct {
 	opt   Options
 	log   *slog.Logger
 	lists *lists.Lists
+	// conditions has a lock of its own, which is taken after mu.
+	conditions *conditions.Set
 
 	// changed wakes Watch; kick and verifyNow wake the two loops (capacity 1: never lost, never queued).
 	changed         *changes
@@ -43,9 +46,8 @@ type Runtime struct {
 	ledger *ledger.Ledger
 	// held has one entry for each claim in the ledger.
 	held map[ledger.ClaimID]*holding
-	// att is nil while no driver answers; attachWhy then says why.
-	att       *Attachment
-	attachWhy string
+	// att is nil while no driver answers.
+	att *Attachment
 	// driverKnown is true once a driver was attached: only then can it be told that an empty cgroup is
 	// charged with nothing. A driver that went away later took all memory with it.
 	driverKnown bool
@@ -55,8 +57,6 @@ type Runtime struct {
 	orphans []cgroup.Group
 	config  config.Config
 	pool    config.Pool
-	// configErrors are the mistakes of a newer document that was refused.
-	configErrors []string
 	// ruled is what held the fractions of GPUs in use before the pool in force, see settingsOf.
 	ruled map[sharing.GPUID]ruled
 	// waiting are the settings of GPUs that wait for those who use them.
@@ -64,7 +64,6 @@ type Runtime struct {
 	// excluded are the GPUs that the pool leaves to others.
 	excluded     []sharing.GPU
 	configSource ConfigSource
-	blocked      map[string]string // reason key -> sentence: conditions of the agent that stop claims
 	// told is each GPU's health as the watch told it last, and trouble why a healthy one must not be used all the same.
 	told    map[sharing.GPUID]told
 	trouble map[sharing.GPUID]string
@@ -93,7 +92,6 @@ type Runtime struct {
 	showing  sync.Mutex
 	shown    []MIGShown
 	wasShown bool
-	warnings map[string]string // condition key -> sentence
 
 	// containers names the claim of each container that was injected, by the container's id.
 	containers map[string]ledger.ClaimID
@@ -119,7 +117,6 @@ type Runtime struct {
 	// leaving are claims that MPS held and that ended, for the next reconcile.
 	leaving []leaving
 
-	podBlocked map[string]string // reason key -> sentence: conditions that stop pods alone
 	checkpoint *checkpoint.Store
 
 	// waits are the pods that were refused and have not been placed since, by UID.
@@ -267,14 +264,14 @@ func New(opt Options) *Runtime {
 		watcher: cgroup.NewWatcher(watchPoll, opt.Log),
 		changed: newChanges(), cutKick: make(chan struct{}, 1), kick: make(chan struct{}, 1), verifyNow: make(chan struct{}, 1), capGate: newGate(gateWidth, gateTime),
 		ledger: ledger.New(), held: map[ledger.ClaimID]*holding{},
-		attachWhy: "no driver has been found yet",
-		config:    opt.Config, pool: opt.Pool, ruled: map[sharing.GPUID]ruled{},
-		blocked: map[string]string{}, warnings: map[string]string{}, podBlocked: map[string]string{},
+		config: opt.Config, pool: opt.Pool, ruled: map[sharing.GPUID]ruled{},
 		needs: map[string]*need{}, turning: map[sharing.GPUID]*turning{}, barred: map[sharing.GPUID]*bar{}, plain: map[sharing.GPUID]choice.Report{},
 		turnKick: make(chan struct{}, 1),
 		told:     map[sharing.GPUID]told{}, trouble: map[sharing.GPUID]string{},
 		containers: map[string]ledger.ClaimID{}, gonePods: map[string]bool{}, unplaced: map[string]Unplaced{}, ending: map[string]Ending{}, wanted: map[sharing.GPUID]time.Time{}, waits: map[string]waiting{},
 	}
+	r.conditions = conditions.New(r.changed.announce)
+	r.conditions.Set(conditions.Driver, "no driver has been found yet")
 	r.checkpoint = checkpoint.New(opt.RecordPath, func(point string) error { return r.opt.Failpoints.Eval(point) })
 	return r
 }
@@ -319,20 +316,25 @@ func (r *Runtime) Attach(ctx context.Context, att Attachment) error {
 	r.att = &att
 	r.lists.Found(att.GPUs)
 	r.tookStock(att)
-	r.attachWhy = "the caps of running grants are being verified"
+	r.conditions.Set(conditions.Driver, "the caps of running grants are being verified")
+	r.conditions.Set(conditions.NoGPU, "")
 	orphans := r.orphans
 	r.orphans = nil
 	for _, s := range att.LeftOut {
 		r.log.Warn("device left out of the inventory", "reason", s)
 	}
-	r.setCondition(r.warnings, "left-out", joinSentences(att.LeftOut))
+	r.conditions.Set(conditions.LeftOut, joinSentences(att.LeftOut))
 	r.mu.Unlock()
 
 	r.recover(ctx, orphans)
 	r.verifyAll(ctx)
 
 	r.mu.Lock()
-	r.attachWhy, r.driverKnown = "", true
+	r.driverKnown = true
+	r.conditions.Set(conditions.Driver, "")
+	if len(att.GPUs) == 0 {
+		r.conditions.Set(conditions.NoGPU, "the driver shows no GPU")
+	}
 	r.mu.Unlock()
 	r.changed.announce()
 	return ctx.Err()
@@ -342,10 +344,11 @@ func (r *Runtime) Attach(ctx context.Context, att Attachment) error {
 func (r *Runtime) Detach(reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.att == nil && r.attachWhy == reason {
+	if !r.conditions.Set(conditions.Driver, reason) && r.att == nil {
 		return
 	}
-	r.att, r.attachWhy = nil, reason
+	r.att = nil
+	r.conditions.Set(conditions.NoGPU, "")
 	for _, v := range r.ledger.GPUs() {
 		r.setHealth(v.GPU.UUID, sharing.HealthUnknown, reason)
 	}
@@ -407,62 +410,29 @@ func (r *Runtime) SetLevel(gpu sharing.GPUID, rep choice.Report) {
 	r.changed.announce()
 }
 
-// SetBlocked adds or, with an empty sentence, removes a reason why nothing is granted.
-func (r *Runtime) SetBlocked(key, sentence string) { r.condition(r.blocked, key, sentence) }
-
-// SetWarning adds or, with an empty sentence, removes a condition that people should see.
-func (r *Runtime) SetWarning(key, sentence string) { r.condition(r.warnings, key, sentence) }
-
-func (r *Runtime) condition(of map[string]string, key, sentence string) {
-	r.mu.Lock()
-	changed := r.setCondition(of, key, sentence)
-	r.mu.Unlock()
-	if changed {
-		r.changed.announce()
-	}
-}
-
-// setCondition needs the lock.
-func (r *Runtime) setCondition(of map[string]string, key, sentence string) bool {
-	if of[key] == sentence {
-		return false
-	}
-	if sentence == "" {
-		delete(of, key)
-	} else {
-		of[key] = sentence
-	}
-	return true
-}
+// Conditions are what stops grants, and warnings.
+func (r *Runtime) Conditions() *conditions.Set { return r.conditions }
 
 // Changed returns a channel that is closed at the next change of the node's state.
 func (r *Runtime) Changed() <-chan struct{} { return r.changed.wait() }
 
 // notReady lists every reason why no claim is taken; it needs the lock.
 func (r *Runtime) notReady() []string {
-	if why := r.blocked[blockedRecord]; why != "" {
-		return append(r.unsettled(), why)
-	}
-	return r.unsettled()
+	return append(r.unrestored(), r.conditions.Sentences(conditions.StopsGrants)...)
 }
 
 // unsettled lists every reason why grants that exist cannot be served either; it needs the lock.
-func (r *Runtime) unsettled() []string {
-	var why []string
+func (r *Runtime) unsettled() []string { return append(r.unrestored(), r.conditions.Unserved()...) }
+
+// unrestored lists what is not known yet of the grants before a restart; it needs the lock.
+func (r *Runtime) unrestored() (why []string) {
 	if !r.restored {
 		why = append(why, "the record has not been read yet")
 	}
 	if r.awaitWitness && r.unrecorded && !r.witnessed {
 		why = append(why, "there is no record of what runs, and the container runtime has not told it yet")
 	}
-	if r.att == nil || r.attachWhy != "" {
-		why = append(why, r.attachWhy)
-	} else if len(r.att.GPUs) == 0 {
-		why = append(why, "the driver shows no GPU")
-	}
-	blocked := maps.Clone(r.blocked)
-	delete(blocked, blockedRecord)
-	return append(why, sortedValues(blocked)...)
+	return why
 }
 
 // ready returns nil or an error that wraps ErrUnavailable and names every reason; it needs the lock.
@@ -495,7 +465,7 @@ func (r *Runtime) reconcileLoop(ctx context.Context) error {
 		}
 		r.Reconcile(ctx)
 		if err := r.checkpoint.Settle(r.record); err != nil {
-			r.SetBlocked(blockedRecord, err.Error())
+			r.conditions.Set(conditions.Record, err.Error())
 		}
 		// Each pass looks at every lease; containers that start or end together wake it many times.
 		select {

@@ -11,6 +11,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
 )
 
@@ -20,26 +21,19 @@ import (
 func (r *Runtime) persist() error {
 	err := r.checkpoint.Save(r.record)
 	if err != nil {
-		r.SetBlocked(blockedRecord, err.Error())
+		r.conditions.Set(conditions.Record, err.Error())
 		if errors.Is(err, checkpoint.ErrOnDisk) {
 			return nil
 		}
 		return err
 	}
-	r.SetBlocked(blockedRecord, "")
+	r.conditions.Set(conditions.Record, "")
 	return nil
 }
 
-// blockedRecord is the key of the condition that the record cannot be written. It stops new grants only: what is on
-// record already needs no write.
-const blockedRecord = "record"
-
 // persistAgain is persist if the last one failed. An error stays a condition.
 func (r *Runtime) persistAgain() {
-	r.mu.Lock()
-	failed := r.blocked[blockedRecord] != ""
-	r.mu.Unlock()
-	if failed {
+	if r.conditions.Has(conditions.Record) {
 		_ = r.persist() // the condition has the error
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 )
 
 // State is one consistent picture of the node.
@@ -89,9 +89,9 @@ func (r *Runtime) State(ctx context.Context) State {
 	s := State{
 		Ready: len(why) == 0, NotReady: why, AgentVersion: r.opt.Version, GPUSettings: r.opt.GPUSettings,
 		Config: r.configSource, Pool: r.pool.Name, Profiles: r.config.ProfileNames(r.pool),
-		ConfigErrors: r.configErrors, Waiting: r.waiting, Warnings: sortedValues(r.warnings),
+		ConfigErrors: r.conditions.ConfigErrors(), Waiting: r.waiting, Warnings: r.conditions.Sentences(conditions.Warns),
 	}
-	for _, why := range sortedValues(r.podBlocked) {
+	for _, why := range r.conditions.Sentences(conditions.StopsPods) {
 		s.Warnings = append(s.Warnings, "pods get no GPU: "+why)
 	}
 	if r.att != nil {
@@ -247,20 +247,6 @@ func worse(a, b sharing.Health) sharing.Health {
 		return b
 	}
 	return a
-}
-
-// sortedValues returns the sentences of a set of conditions in the order of their keys.
-func sortedValues(m map[string]string) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	sort.Strings(keys)
-	out := make([]string, 0, len(keys))
-	for _, k := range keys {
-		out = append(out, m[k])
-	}
-	return out
 }
 
 func numbers(n []int) string {

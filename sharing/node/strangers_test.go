@@ -12,6 +12,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/audit"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 )
 
 // TestEachStrangerIsToldOfOnce has strangers come, stay, and come again while a GPU does not answer.
@@ -48,10 +49,10 @@ func TestEachStrangerIsToldOfOnce(t *testing.T) {
 	b.lease(holder, "", req)
 	first, second, third := b.tenant(), b.tenant(), b.tenant()
 
-	b.SetBlocked("x", "not yet") // nobody counts as a stranger
+	b.conditions.Set(conditions.Config, "not yet") // nobody counts as a stranger
 	on(holder, first)
 	look()
-	b.SetBlocked("x", "")
+	b.conditions.Set(conditions.Config, "")
 	if len(told) != 0 {
 		t.Fatalf("told before it is sure: %q", told)
 	}

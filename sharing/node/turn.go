@@ -20,6 +20,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 )
 
 const (
@@ -448,7 +449,7 @@ func (r *Runtime) tellTurns(now time.Time) {
 	if news {
 		r.couldTurn = ready
 	}
-	news = r.setCondition(r.warnings, "turn", joinSentences(waits[:min(len(waits), mostTold)])) || news
+	r.conditions.Set(conditions.Turn, joinSentences(waits[:min(len(waits), mostTold)]))
 	r.mu.Unlock()
 	if news {
 		r.changed.announce()

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 )
 
 // A pod without room is told of, with what is missing, until it has room or is gone; each change of that is announced, and
@@ -51,9 +52,9 @@ func TestUnplacedPodsAreTold(t *testing.T) {
 	announced(true, func() { try(false) })
 	known("uid-p")
 	announced(false, func() { try(false) })
-	b.SetPodBlocked("cdi", "not written")
+	b.conditions.Set(conditions.CDI, "not written")
 	try(false) // for another reason, so that nothing is known anew
-	b.SetPodBlocked("cdi", "")
+	b.conditions.Set(conditions.CDI, "")
 	known("uid-p")
 	announced(true, func() { b.PodGone("uid-p") })
 	known()

@@ -19,6 +19,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/listing"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/lists"
 )
 
@@ -264,10 +265,9 @@ func (r *Runtime) tellUncounted(k *kept) {
 	if len(k.uncounted) > 0 {
 		sentence = fmt.Sprintf("grant %s: %s", k.id, uncountedReason(k.uncounted))
 	}
-	changed := r.setCondition(r.warnings, "uncounted "+string(k.id), sentence)
-	changed = r.noteExcess(k) || changed
-	if r.setCondition(r.warnings, "rejected "+string(k.id), k.rejectedWarning()) {
-		changed = true
+	r.conditions.SetOf(conditions.Uncounted, string(k.id), sentence)
+	changed := r.noteExcess(k)
+	if r.conditions.SetOf(conditions.Rejected, string(k.id), k.rejectedWarning()) {
 		r.log.Warn("programs ask for functions that libkerf does not know", "claim", k.id)
 	}
 	r.mu.Unlock()

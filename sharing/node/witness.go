@@ -15,6 +15,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
 )
 
@@ -73,7 +74,7 @@ func (r *Runtime) witness(ctx context.Context, seen []sharing.Seen, complete boo
 		r.letGoOf(listed)
 		r.witnessed = true
 	}
-	r.setCondition(r.warnings, "unaccounted", joinSentences(alarms))
+	r.conditions.Set(conditions.Unaccounted, joinSentences(alarms))
 	r.mu.Unlock()
 	if changed {
 		r.verifySoon()

@@ -39,6 +39,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
 	"github.com/kerf-gpu/kerf/sharing/node/cluster"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/contextprobe"
 	"github.com/kerf-gpu/kerf/sharing/node/metrics"
 	"github.com/kerf-gpu/kerf/sharing/node/nodeserver"
@@ -193,7 +194,7 @@ func (a *agent) build(reg *prometheus.Registry) error {
 		Contexts: contexts,
 		Audit:    a.auditTo(),
 	})
-	a.runtime.SetWarning("audit", a.auditFault)
+	a.runtime.Conditions().Set(conditions.Audit, a.auditFault)
 	deps := settings.Deps{
 		Log: a.log, Options: &a.opt, Runtime: a.runtime, Events: a.events, State: a.state, Boot: boot, NoMPSForPods: noPods,
 	}

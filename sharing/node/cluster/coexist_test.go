@@ -40,7 +40,7 @@ func TestCordonsAndOverlap(t *testing.T) {
 	var last map[sharing.GPUID]string
 	calls := 0
 	c := &cordons{
-		log: slog.New(slog.DiscardHandler), dir: t.TempDir(), warn: func(string, string) {},
+		log: slog.New(slog.DiscardHandler), dir: t.TempDir(), warn: func(string) {},
 		set: func(why map[sharing.GPUID]string) { last, calls = why, calls+1 },
 	}
 	c.overlap(map[sharing.GPUID]string{"GPU-a": "another"})

@@ -29,6 +29,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/nodeserver"
 	"github.com/kerf-gpu/kerf/sharing/node/options"
 	"github.com/kerf-gpu/kerf/sharing/node/startcheck"
@@ -181,10 +182,10 @@ func (c *Containers) tellInventory() {
 		most: c.Runtime.MIGMost(), turns: c.Runtime.MIGTurns(), memory: hardwareMemory(pool), shared: c.Runtime.MIGShared(), gives: givesOf(pool), excluded: c.Excluded(),
 	})
 	if len(units) == 0 {
-		c.Runtime.SetPodBlocked("units", "no GPU of this node can be given: the driver shows none, or the pool's rules leave them all to others; kerf status shows what is there")
+		c.Runtime.Conditions().Set(conditions.Units, "no GPU of this node can be given: the driver shows none, or the pool's rules leave them all to others; kerf status shows what is there")
 		return
 	}
-	c.Runtime.SetPodBlocked("units", "")
+	c.Runtime.Conditions().Set(conditions.Units, "")
 	err := c.writeSpecs(units, gpus)
 	text := ""
 	if err != nil {
@@ -194,7 +195,7 @@ func (c *Containers) tellInventory() {
 		c.Log.Error("CDI specs are not as containers need them", "error", text)
 	}
 	c.said = text
-	c.Runtime.SetPodBlocked("cdi", text)
+	c.Runtime.Conditions().Set(conditions.CDI, text)
 	if err == nil && c.tell != nil {
 		c.tell(units)
 	}

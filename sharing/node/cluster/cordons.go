@@ -31,7 +31,7 @@ type cordons struct {
 	dir string
 	// set and warn are the runtime's.
 	set  func(map[sharing.GPUID]string)
-	warn func(key, sentence string)
+	warn func(sentence string)
 	last []byte
 
 	// mu guards who wants which GPUs closed: the cluster, and that another device plugin has them.
@@ -50,7 +50,7 @@ func (c *cordons) restore() {
 		err = c.take(text)
 	}
 	if err != nil {
-		c.warn("cordons", "which GPUs were cordoned cannot be read: "+err.Error())
+		c.warn("which GPUs were cordoned cannot be read: " + err.Error())
 	}
 }
 
@@ -66,10 +66,10 @@ func (c *cordons) tell(spec json.RawMessage, err error) {
 		err = atomicfile.Write(filepath.Join(c.dir, CordonsFile), orNull(spec), 0o600)
 	}
 	if err != nil {
-		c.warn("cordons", "which GPUs are cordoned is as it was told last: "+err.Error())
+		c.warn("which GPUs are cordoned is as it was told last: " + err.Error())
 		return
 	}
-	c.warn("cordons", "")
+	c.warn("")
 	c.last = orNull(spec)
 }
 

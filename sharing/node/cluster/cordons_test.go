@@ -23,7 +23,7 @@ func TestCordons(t *testing.T) {
 		c := &cordons{
 			log: slog.New(slog.DiscardHandler), dir: dir,
 			set:  func(why map[sharing.GPUID]string) { set = append(set, why) },
-			warn: func(_, sentence string) { warned = sentence },
+			warn: func(sentence string) { warned = sentence },
 		}
 		c.restore()
 		return c

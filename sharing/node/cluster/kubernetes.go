@@ -21,6 +21,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 )
 
 // Kubernetes is what the agent is beside its node API on a node of a cluster: device plugin, NRI plugin, the
@@ -31,8 +32,6 @@ type Kubernetes struct {
 	inject      *nri.Plugin
 	api         *kube.Client
 	runtimeDoor *containerd.Client
-	// judged and doubted are the conditions that the container runtime's configuration has set.
-	judged, doubted map[string]string
 	// restarted asks for a new judgement, because the container runtime has just been connected to.
 	restarted chan struct{}
 	kubelet   *kubelet.Client
@@ -47,7 +46,7 @@ func NewKubernetes(c *Containers) (*Kubernetes, error) {
 	if k.api, err = kube.Open(kube.Options{Kubeconfig: a.Options.Cluster.Kubeconfig, Node: a.Options.Cluster.Node, Log: a.Log}); err != nil {
 		return nil, fmt.Errorf("API server: %w", err)
 	}
-	k.cordons = &cordons{log: a.Log, dir: a.State, set: a.Runtime.SetCordons, warn: a.Runtime.SetWarning}
+	k.cordons = &cordons{log: a.Log, dir: a.State, set: a.Runtime.SetCordons, warn: func(text string) { a.Runtime.Conditions().Set(conditions.Cordons, text) }}
 	k.cordons.restore()
 	if k.runtimeDoor, err = containerd.Open(a.Options.Cluster.RuntimeSocket); err != nil {
 		return nil, fmt.Errorf("container runtime: %w", err)
@@ -66,12 +65,12 @@ func NewKubernetes(c *Containers) (*Kubernetes, error) {
 	if err := os.MkdirAll(view, 0o755); err != nil {
 		return nil, errors.Join(fmt.Errorf("make folder of pods' own numbers: %w", err), k.close())
 	}
-	missed := &missedNews{warn: a.Runtime.SetWarning, event: k.api.Event}
+	missed := &missedNews{warn: func(text string) { a.Runtime.Conditions().Set(conditions.Missed, text) }, event: k.api.Event}
 	k.inject, err = nri.New(nri.Options{
 		Socket: a.Options.Cluster.NRISocket, Log: a.Log, Node: a.Runtime, Pods: k.api, Starts: k.Starts, Exempt: a.Options.Cluster.Exempt, Failpoints: a.Options.Failpoints, View: view,
 		HostPaths: nri.HostPaths{Guarded: a.Options.GuardedPaths(), Allowed: a.Options.Cluster.HostPaths, Namespaces: k.api},
 		Missed:    missed.tell,
-		Condition: func(why string) { a.Runtime.SetPodBlocked("nri", why) },
+		Condition: func(why string) { a.Runtime.Conditions().Set(conditions.NRI, why) },
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("NRI plugin: %w", err), k.close())
@@ -88,9 +87,9 @@ func NewKubernetes(c *Containers) (*Kubernetes, error) {
 	a.Runtime.EvictPods(k.api.Evict)
 	a.Runtime.TellMIG(k.tellCut)
 	// Until each has spoken for itself.
-	a.Runtime.SetPodBlocked("nri", "the NRI plugin is not connected to the container runtime yet")
-	a.Runtime.SetPodBlocked("runtime", "the container runtime's configuration has not been read yet")
-	a.Runtime.SetPodBlocked("cdi", "the CDI specs have not been written yet")
+	a.Runtime.Conditions().Set(conditions.NRI, "the NRI plugin is not connected to the container runtime yet")
+	a.Runtime.Conditions().Set(conditions.ContainerRuntime, "the container runtime's configuration has not been read yet")
+	a.Runtime.Conditions().Set(conditions.CDI, "the CDI specs have not been written yet")
 	return k, nil
 }
 
@@ -145,7 +144,7 @@ func (k *Kubernetes) tellKubelet(units []deviceplugin.Unit) {
 	if err != nil {
 		text = fmt.Sprintf("kubelet cannot be told of the GPUs: %v", err)
 	}
-	k.Runtime.SetPodBlocked("inventory", text)
+	k.Runtime.Conditions().Set(conditions.Inventory, text)
 	k.plugin.SetHolders(k.Runtime.Holders())
 }
 

@@ -21,7 +21,7 @@ const maxMissed = 5
 // missedNews tells of containers that were created while the agent was away and that it would have refused. tell is called
 // by one goroutine at a time.
 type missedNews struct {
-	warn  func(key, sentence string)
+	warn  func(sentence string)
 	event func(ctx context.Context, ref sharing.ContainerRef, reason, message string, warning bool)
 	// told are those of which an event was written.
 	told map[nri.Missed]bool
@@ -42,11 +42,11 @@ func (n *missedNews) tell(ctx context.Context, all []nri.Missed) {
 	}
 	n.told = told
 	if len(all) == 0 {
-		n.warn("missed", "")
+		n.warn("")
 		return
 	}
 	if more := len(all) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
-	n.warn("missed", "containers that reach GPUs past Kerf were created while kerf-agent was away; delete their pods: "+strings.Join(names, ", "))
+	n.warn("containers that reach GPUs past Kerf were created while kerf-agent was away; delete their pods: " + strings.Join(names, ", "))
 }

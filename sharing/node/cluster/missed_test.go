@@ -18,7 +18,7 @@ func TestMissedNews(t *testing.T) {
 	var warning string
 	var events []string
 	n := &missedNews{
-		warn: func(_, sentence string) { warning = sentence },
+		warn: func(sentence string) { warning = sentence },
 		event: func(_ context.Context, ref sharing.ContainerRef, reason, message string, bad bool) {
 			events = append(events, fmt.Sprint(ref.Pod, " ", reason, " ", bad, " ", message))
 		},

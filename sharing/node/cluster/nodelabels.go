@@ -15,6 +15,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/sleep"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 )
 
 const (
@@ -46,7 +47,7 @@ func (k *Kubernetes) labelNode(ctx context.Context) {
 			if err != nil {
 				text = "the node's object has not its labels: " + err.Error()
 			}
-			k.Runtime.SetWarning("node-labels", text)
+			k.Runtime.Conditions().Set(conditions.NodeLabels, text)
 			last, known, wait = l, err == nil, labelAgain
 			if err != nil {
 				wait = publishLast

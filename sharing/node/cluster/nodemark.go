@@ -13,6 +13,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/sleep"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 )
 
 // followLeaving stops new grants while the node has a taint which says that it will be taken away, as far as the pool names
@@ -23,7 +24,7 @@ func (k *Kubernetes) followLeaving(ctx context.Context) {
 		keys := k.Runtime.Pool().Health.SpotTaints
 		if len(keys) == 0 {
 			k.Runtime.SetLeaving(ctx, "")
-			k.Runtime.SetWarning("leaving", "")
+			k.Runtime.Conditions().Set(conditions.LeavingUnknown, "")
 			select {
 			case <-ctx.Done():
 			case <-changed:
@@ -59,10 +60,10 @@ func (k *Kubernetes) followTaints(ctx context.Context, keys []string) {
 // seeTaints takes the node's taints. While they cannot be read, what was known of them stays.
 func (k *Kubernetes) seeTaints(ctx context.Context, keys, taints []string, err error) {
 	if err != nil {
-		k.Runtime.SetWarning("leaving", "the node's taints (health.spotTaints) cannot be read: "+err.Error())
+		k.Runtime.Conditions().Set(conditions.LeavingUnknown, "the node's taints (health.spotTaints) cannot be read: "+err.Error())
 		return
 	}
-	k.Runtime.SetWarning("leaving", "")
+	k.Runtime.Conditions().Set(conditions.LeavingUnknown, "")
 	k.Runtime.SetLeaving(ctx, leaving(keys, taints))
 }
 
@@ -98,7 +99,7 @@ func (k *Kubernetes) markNode(ctx context.Context) {
 		if err != nil {
 			text = "the node's object does not show how its GPUs are (health.node): " + err.Error()
 		}
-		k.Runtime.SetWarning("node-mark", text)
+		k.Runtime.Conditions().Set(conditions.NodeMark, text)
 		if err != nil {
 			if !sleep.For(ctx, wait) {
 				return

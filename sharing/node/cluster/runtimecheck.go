@@ -12,6 +12,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/containerd"
 	"github.com/kerf-gpu/kerf/internal/kube"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 )
 
 const (
@@ -46,35 +47,21 @@ func (k *Kubernetes) judgeOnce(ctx context.Context) {
 	report, err := k.runtimeDoor.Report(ask)
 	if err != nil {
 		if ctx.Err() == nil {
-			k.Runtime.SetWarning("container runtime", "the container runtime does not tell of its configuration: "+err.Error())
+			k.Runtime.Conditions().Set(conditions.RuntimeConfig, "the container runtime does not tell of its configuration: "+err.Error())
 		}
 		return
 	}
-	k.Runtime.SetWarning("container runtime", "")
+	k.Runtime.Conditions().Set(conditions.RuntimeConfig, "")
 	blocking, warning := map[string]string{}, map[string]string{}
 	for _, p := range containerd.Verdict(report, containerd.ReadToolkit(k.Options.Cluster.ToolkitConfig), k.Options.Containers.CDI) {
 		if p.Blocking {
-			blocking["runtime "+p.Key] = p.String()
+			blocking[p.Key] = p.String()
 		} else {
-			warning["runtime "+p.Key] = p.String()
+			warning[p.Key] = p.String()
 		}
 	}
-	k.judged = renew(k.judged, blocking, k.Runtime.SetPodBlocked)
-	k.doubted = renew(k.doubted, warning, k.Runtime.SetWarning)
-	k.Runtime.SetPodBlocked("runtime", "")
-}
-
-// renew sets what is there now and takes back what was there before and is not any more.
-func renew(before, now map[string]string, set func(key, sentence string)) map[string]string {
-	for key := range before {
-		if _, still := now[key]; !still {
-			set(key, "")
-		}
-	}
-	for key, sentence := range now {
-		set(key, sentence)
-	}
-	return now
+	k.Runtime.Conditions().Replace(conditions.ContainerRuntime, blocking)
+	k.Runtime.Conditions().Replace(conditions.RuntimeProblem, warning)
 }
 
 // followRuntime is the second witness beside NRI: what containerd itself tells of ends, and its list of
@@ -92,7 +79,7 @@ func (k *Kubernetes) followRuntime(ctx context.Context) error {
 		k.crossCheck(ctx)
 	})
 	if errors.Is(err, sharing.ErrUnsupported) || errors.Is(err, sharing.ErrInvalid) {
-		k.Runtime.SetWarning("second witness", "the container runtime tells of no ends beside NRI: "+err.Error())
+		k.Runtime.Conditions().Set(conditions.SecondWitness, "the container runtime tells of no ends beside NRI: "+err.Error())
 		return nil
 	}
 	return err

@@ -24,6 +24,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend/driver"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/options"
 	"github.com/kerf-gpu/kerf/sharing/node/settings"
 )
@@ -50,12 +51,12 @@ func (s *Session) Run(ctx context.Context) error {
 		case errors.Is(err, settings.ErrRescan):
 			// The others stay as they are; only new claims wait, for as long as opening the driver takes.
 			s.Log.Info("taking stock of the GPUs again", "reason", err.Error())
-			s.Runtime.SetBlocked("rescan", err.Error())
+			s.Runtime.Conditions().Set(conditions.Rescan, err.Error())
 			continue
 		}
 		s.machines = nil // the next driver is loaded anew
 		s.mendInstances()
-		s.Runtime.SetBlocked("rescan", "")
+		s.Runtime.Conditions().Set(conditions.Rescan, "")
 		if text := err.Error(); text != said {
 			s.Log.Warn("no driver in use; looking for one", "reason", text)
 			said = text
@@ -122,7 +123,7 @@ func (s *Session) useDriver(ctx context.Context) (err error) {
 	if err := s.Runtime.Attach(open, att); err != nil {
 		return fmt.Errorf("take the driver into use: %w", err)
 	}
-	s.Runtime.SetBlocked("rescan", "")
+	s.Runtime.Conditions().Set(conditions.Rescan, "")
 	s.Log.Info("driver in use", "version", att.Driver.Version(), "gpus", len(gpus), "memory_limits", lib.HasMemoryLimits())
 	ids, known := idsOf(gpus), idsOf(all)
 	w := &health.Watch{

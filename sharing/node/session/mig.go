@@ -23,6 +23,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/settings"
 )
 
@@ -203,7 +204,7 @@ func (s *Session) tellCut(cut *keep.Manager) {
 		if v.Waits != "" {
 			sentence = fmt.Sprintf("MIG on GPU %s is not as the pool says: %s", v.GPU, v.Waits)
 		}
-		s.Runtime.SetWarning("mig "+string(v.GPU), sentence)
+		s.Runtime.Conditions().SetOf(conditions.MIG, string(v.GPU), sentence)
 	}
 	s.Runtime.SetTrouble(trouble)
 }

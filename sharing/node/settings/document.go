@@ -17,6 +17,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 )
 
 // LastGood is the copy of the last document in force, for an agent that starts while the document is bad.
@@ -120,10 +121,10 @@ func (s *Source) apply(c change.Candidate) {
 	s.pool.Store(&pool)
 	prices := c.Config.PricesIn(pool)
 	s.prices.Store(&prices)
-	s.Runtime.SetWarning("compute", idleRule(c.Config, pool))
+	s.Runtime.Conditions().Set(conditions.Compute, idleRule(c.Config, pool))
 	if s.Options.Cluster.Serve {
 		without := mpsRule(c.Config, pool, s.NoMPSForPods)
-		s.Runtime.SetWarning("mps", without)
+		s.Runtime.Conditions().Set(conditions.MPS, without)
 		if without != "" {
 			s.Log.Warn("pods are not held by mps", "reason", without)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 )
 
 const (
@@ -120,7 +121,7 @@ func (s *Source) WatchConfigMap(ctx context.Context, api *kube.Client) {
 		case data == nil:
 			text = fmt.Sprintf("there is no configmap %s; what was in force stays", s.Options.Source.Map)
 		}
-		s.Runtime.SetWarning("configmap", text)
+		s.Runtime.Conditions().Set(conditions.ConfigMap, text)
 		s.apiSilent.Store(err != nil)
 		if text != "" {
 			return

@@ -16,6 +16,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/settings/gpumode"
 )
 
@@ -41,7 +42,7 @@ func (r *Rules) KeepModes(ctx context.Context, lib *nvml.Library, gpus []sharing
 	door := gpumode.NVIDIA{Library: lib, Program: nvidiasmi.New(nvidiasmi.Options{Path: nvidiasmi.Find(r.Options.Driver.NVIDIASMI, r.Options.Driver.DevRoot), Libraries: r.Options.Driver.Folders})}
 	k, err := gpumode.Open(filepath.Join(r.Options.Dirs.Dir, gpumode.File), boot, door, r.Log)
 	if err != nil {
-		r.Runtime.SetWarning("gpu-modes", "time slice, compute mode and power limit are left as they are: "+err.Error())
+		r.Runtime.Conditions().Set(conditions.GPUModes, "time slice, compute mode and power limit are left as they are: "+err.Error())
 		return nil
 	}
 	defer func() {
@@ -96,7 +97,7 @@ func (r *Rules) leaveModes(ctx context.Context, boot string, gpus []sharing.GPU,
 		if len(why) > 0 {
 			sentence = strings.Join(why, ", and ") + ": " + sharing.ReadOnlySettings
 		}
-		r.Runtime.SetWarning("gpu-modes", sentence)
+		r.Runtime.Conditions().Set(conditions.GPUModes, sentence)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -115,6 +116,6 @@ func (r *Rules) applyModes(ctx context.Context, k *gpumode.Keeper, gpus []sharin
 		sentence = "time slice, compute mode or power limit is not as the pool says: " + err.Error()
 		r.Log.Warn("gpu settings not made", "error", err.Error())
 	}
-	r.Runtime.SetWarning("gpu-modes", sentence)
+	r.Runtime.Conditions().Set(conditions.GPUModes, sentence)
 	return err
 }

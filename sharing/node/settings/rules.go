@@ -20,6 +20,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/settings/gpumode"
 )
 
@@ -187,12 +188,12 @@ func (r *Rules) step(all []sharing.GPU) error {
 		return nil
 	}
 	// Nobody gets a claim from here on, so that who is idle stays so.
-	r.Runtime.SetBlocked("rescan", "the rules for the node's GPUs have changed")
+	r.Runtime.Conditions().Set(conditions.Rescan, "the rules for the node's GPUs have changed")
 	p = r.plan(all)
 	again := r.otherStock(p)
 	r.take(p)
 	if !again {
-		r.Runtime.SetBlocked("rescan", "")
+		r.Runtime.Conditions().Set(conditions.Rescan, "")
 		return nil
 	}
 	return fmt.Errorf("the rules for the node's GPUs have changed: %w", ErrRescan)
