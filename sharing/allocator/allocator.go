@@ -66,10 +66,10 @@ func Choose(gpus []GPUState, r sharing.Request) (sharing.Placement, error) {
 		return nil, fmt.Errorf("choose gpus: %w", err)
 	}
 	var fit []GPUState
-	verdicts := make([]verdict, len(gpus))
+	verdicts := make([]Verdict, len(gpus))
 	for i, g := range gpus {
-		verdicts[i] = judge(g, r)
-		if verdicts[i].reason == "" {
+		verdicts[i] = Fit(g, r)
+		if verdicts[i].Fits() {
 			fit = append(fit, g)
 		}
 	}

@@ -29,8 +29,7 @@ type Reason struct {
 	GPU   sharing.GPUID
 	Index int
 	Model string
-	// Text is a clause: "4GiB free of 79GiB, 10GiB asked".
-	Text string
+	Verdict
 }
 
 // String names the GPU and gives the reason.
@@ -90,16 +89,16 @@ func (e *NoFit) Unwrap() error {
 	return sharing.ErrExhausted
 }
 
-func noFit(gpus []GPUState, verdicts []verdict, r sharing.Request) *NoFit {
+func noFit(gpus []GPUState, verdicts []Verdict, r sharing.Request) *NoFit {
 	e := &NoFit{Request: r.Clone()}
 	possible := 0
 	for i, v := range verdicts {
-		if !v.never {
+		if !v.Never {
 			possible++
 		}
-		if v.reason != "" {
+		if !v.Fits() {
 			g := gpus[i].GPU
-			e.GPUs = append(e.GPUs, Reason{GPU: g.UUID, Index: g.Index, Model: g.Model, Text: v.reason})
+			e.GPUs = append(e.GPUs, Reason{GPU: g.UUID, Index: g.Index, Model: g.Model, Verdict: v})
 		}
 	}
 	e.Never = possible < r.GPUs
@@ -108,7 +107,7 @@ func noFit(gpus []GPUState, verdicts []verdict, r sharing.Request) *NoFit {
 }
 
 // summary says in one clause what stands in the way.
-func summary(gpus []GPUState, verdicts []verdict, r sharing.Request, possible int) string {
+func summary(gpus []GPUState, verdicts []Verdict, r sharing.Request, possible int) string {
 	if len(gpus) == 0 {
 		return "this node has no GPU"
 	}
@@ -124,10 +123,10 @@ func summary(gpus []GPUState, verdicts []verdict, r sharing.Request, possible in
 	var free sharing.Bytes
 	most := -1
 	for i, v := range verdicts {
-		if v.reason != "" {
+		if !v.Fits() {
 			fits--
 		}
-		if v.never || gpus[i].GPU.Health != sharing.HealthOK {
+		if v.Never || gpus[i].GPU.Health != sharing.HealthOK {
 			continue
 		}
 		free, _ = free.Add(gpus[i].FreeMemory) // an absurd sum reads as little free, and decides nothing
@@ -148,10 +147,10 @@ func summary(gpus []GPUState, verdicts []verdict, r sharing.Request, possible in
 }
 
 // unknown counts the GPUs that only lack a known level.
-func unknown(verdicts []verdict) int {
+func unknown(verdicts []Verdict) int {
 	n := 0
 	for _, v := range verdicts {
-		if v.unknown && !v.never {
+		if v.unknown() {
 			n++
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator"
 )
 
 // Claim books c, whole or not at all. It checks by itself that every fragment is what the request gives on
@@ -103,14 +104,11 @@ func (l *Ledger) checkGPU(r sharing.Request, f sharing.Fragment) error {
 	if !ok {
 		return sharing.ErrNotFound
 	}
-	if err := page.alive(); err != nil {
+	if err := page.refused(allocator.Open(page.facts)); err != nil {
 		return err
 	}
 	if why := r.WhyNotPart(f.GPU); why != "" {
 		return fmt.Errorf("%s: %w", why, sharing.ErrUnsupported)
-	}
-	if page.facts.Cordoned != "" {
-		return fmt.Errorf("cordoned: %s: %w", page.facts.Cordoned, sharing.ErrUnavailable)
 	}
 	if r.Kind == sharing.KindMIG {
 		return checkInstance(page.facts, f)
@@ -141,16 +139,25 @@ func checkInstance(g sharing.GPU, f sharing.Fragment) error {
 	return nil
 }
 
-// alive returns nil for a healthy GPU.
+// alive returns nil for a healthy GPU. Who has a claim may use a GPU that is cordoned.
 func (g *gpu) alive() error {
-	switch g.facts.Health {
-	case sharing.HealthOK:
+	facts := g.facts
+	facts.Cordoned = ""
+	return g.refused(allocator.Open(facts))
+}
+
+// refused is the verdict as an error; nil if the GPU fits.
+func (g *gpu) refused(v allocator.Verdict) error {
+	is := sharing.ErrExhausted
+	switch {
+	case v.Fits():
 		return nil
-	case sharing.HealthLost:
-		return fmt.Errorf("%s: %w", orElse(g.facts.HealthReason, "gone"), sharing.ErrLost)
-	case sharing.HealthUnknown, sharing.HealthSuspect, sharing.HealthUnhealthy:
+	case v.Code == allocator.NotHealthy && g.facts.Health == sharing.HealthLost:
+		is = sharing.ErrLost
+	case v.Code == allocator.NotHealthy, v.Code == allocator.Cordoned:
+		is = sharing.ErrUnavailable
 	}
-	return fmt.Errorf("%s: %s: %w", g.facts.Health, orElse(g.facts.HealthReason, "no reason known"), sharing.ErrUnavailable)
+	return fmt.Errorf("%s: %w", v.Text, is)
 }
 
 // checkRoom checks that f fits beside all that is booked.
@@ -159,38 +166,37 @@ func (l *Ledger) checkRoom(f sharing.Fragment) error {
 	if err := l.checkParts(page, f); err != nil {
 		return err
 	}
-	after, err := page.held.with(f)
-	if err != nil {
-		return err
-	}
-	if page.has(after, f) {
-		return nil
-	}
-	return noRoom(page, page.held, f)
+	return page.room(page.held, f)
 }
 
-// noRoom says why f does not fit beside what is there.
-func noRoom(page *gpu, there sum, f sharing.Fragment) error {
-	usable, free := page.facts.Bookable(), page.free(there)
+// room checks that f fits beside what is there.
+func (g *gpu) room(there sum, f sharing.Fragment) error {
+	after, err := there.with(f)
 	switch {
+	case err != nil:
+		return err
 	case !f.MIG.None() && there.instances < there.claims:
 		return fmt.Errorf("shared, or held whole, and a MIG instance asked: %w", sharing.ErrExhausted)
-	case !f.MIG.None() || there.instances > 0:
+	case (!f.MIG.None() || there.instances > 0) && !after.fits(g.facts):
 		return fmt.Errorf("%s is where another claim's instance is: %w", f.MIG, sharing.ErrExhausted)
-	case there.whole > 0:
-		return fmt.Errorf("held whole: %w", sharing.ErrExhausted)
-	case f.Whole && there.claims > 0:
-		return fmt.Errorf("asked whole, and shared by %d already: %w", there.claims, sharing.ErrExhausted)
-	case !there.fits(page.facts):
-		return fmt.Errorf("more is taken (%s, %s) than there is (%s): %w", there.memory, there.percent, usable, sharing.ErrExhausted)
-	case page.lent > 0 && f.Memory > free:
-		return fmt.Errorf("%s free of %s and %s lent to grants that run, %s asked: %w", free, usable, page.lent, f.Memory, sharing.ErrExhausted)
-	case f.Memory > free:
-		return fmt.Errorf("%s free of %s, %s asked: %w", free, usable, f.Memory, sharing.ErrExhausted)
-	case f.Memory > page.facts.Usable():
-		return fmt.Errorf("it has %s in all, %s asked: %w", page.facts.Usable(), f.Memory, sharing.ErrExhausted)
+	case !f.MIG.None():
+		return nil
+	case !there.fits(g.facts):
+		return fmt.Errorf("more is taken (%s, %s) than there is (%s): %w", there.memory, there.percent, g.facts.Bookable(), sharing.ErrExhausted)
 	}
-	return fmt.Errorf("%s of compute free, %s asked: %w", page.facts.BookablePercent()-there.percent, f.Percent, sharing.ErrExhausted)
+	if err := g.refused(allocator.Room(g.state(there), f)); err != nil || after.fits(g.facts) {
+		return err
+	}
+	return fmt.Errorf("held whole: %w", sharing.ErrExhausted)
+}
+
+// state is what the GPU has free beside what is there, which fits it.
+func (g *gpu) state(there sum) allocator.GPUState {
+	s := allocator.GPUState{GPU: g.facts, Lent: g.lent, Held: there.claims > 0}
+	if there.whole == 0 {
+		s.FreeMemory, s.FreePercent = g.free(there), g.facts.BookablePercent()-there.percent
+	}
+	return s
 }
 
 // distinct refuses a placement with two fragments on one GPU.
@@ -203,11 +209,4 @@ func distinct(p sharing.Placement) error {
 		seen[f.GPU] = true
 	}
 	return nil
-}
-
-func orElse(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }

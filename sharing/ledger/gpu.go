@@ -122,12 +122,6 @@ func (g *gpu) free(there sum) sharing.Bytes {
 	return g.facts.Bookable().SubFloor(there.memory)
 }
 
-// has reports whether after, with f in it, fits the GPU and what is lent of it.
-func (g *gpu) has(after sum, f sharing.Fragment) bool {
-	large := f.MIG.None() && f.Memory > g.facts.Usable()
-	return !large && after.fits(g.facts) && (g.lent == 0 || g.lent <= g.facts.Usable().SubFloor(after.memory))
-}
-
 // View is one GPU's page, for people and for the allocator.
 type View struct {
 	// GPU is as the last inventory had it. One that is gone from it is HealthLost, and one that no inventory

@@ -35,10 +35,7 @@ func (l *Ledger) Arm(id ClaimID, lease Lease) error {
 		page := l.gpus[f.GPU]
 		err := page.alive()
 		if err == nil {
-			var after sum
-			if after, err = page.leased.with(f); err == nil && !page.has(after, f) {
-				err = noRoom(page, page.leased, f)
-			}
+			err = page.room(page.leased, f)
 		}
 		if err != nil {
 			return fmt.Errorf("arm claim %q: gpu %q: %w", id, f.GPU, err)

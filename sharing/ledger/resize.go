@@ -110,14 +110,7 @@ func (l *Ledger) checkGrown(from, to sharing.Fragment, lent sharing.Bytes) error
 	if err := page.alive(); err != nil {
 		return err
 	}
-	rest := page.held.without(from)
-	after, err := rest.with(to)
-	if err != nil {
-		return err
-	}
-	others := page.lent.SubFloor(min(lent, to.Memory-from.Memory))
-	if to.Memory > page.facts.Usable() || !after.fits(page.facts) || others > page.facts.Usable().SubFloor(after.memory) {
-		return noRoom(page, rest, to)
-	}
-	return nil
+	beside := *page
+	beside.lent = page.lent.SubFloor(min(lent, to.Memory-from.Memory))
+	return beside.room(page.held.without(from), to)
 }

@@ -81,7 +81,7 @@ func (r *Runtime) cutFor(req sharing.Request, advice sharing.Advice) (sharing.Pl
 		case o.Why == "" && (best == nil || betterCut(o, *best)):
 			best = &o
 		case o.Why != "":
-			no.GPUs = append(no.GPUs, allocator.Reason{GPU: v.GPU.UUID, Index: v.GPU.Index, Model: v.GPU.Model, Text: o.Why})
+			no.GPUs = append(no.GPUs, allocator.Reason{GPU: v.GPU.UUID, Index: v.GPU.Index, Model: v.GPU.Model, Verdict: allocator.Verdict{Code: allocator.NoInstance, Text: o.Why, Never: o.Never}})
 			reasons = append(reasons, o.Reason)
 			no.Never = no.Never && o.Never
 			if v.GPU.MIG {
@@ -144,18 +144,17 @@ func betterCut(a, b mig.Offer) bool {
 
 // offer is what one GPU gives to the request, from that unit on; it needs the lock.
 func (r *Runtime) offer(v ledger.View, req sharing.Request, start int) mig.Offer {
+	named, open := allocator.Named(v.GPU, req), allocator.Open(v.GPU)
 	switch g := v.GPU; {
-	case !sharing.MatchModels(req.Models, g.Model):
-		return mig.Offer{Why: fmt.Sprintf("its model is not one of those asked for (%q)%s", req.Models, sharing.PartOfName(req.Models, g.Model)), Never: true, Reason: mig.NotChosen}
-	case !req.Admits(g):
-		return mig.Offer{Why: "is not one of the UUIDs asked for", Never: true, Reason: mig.NotChosen}
+	case !named.Fits():
+		return mig.Offer{Why: named.Text, Never: true, Reason: mig.NotChosen}
 	case !g.MIG && !g.MIGCapable:
 		return mig.Offer{Why: "cannot do MIG", Never: true, Reason: mig.NotCut}
 	case !g.MIG && !r.turns(g.UUID): // MIG says why it is not in MIG mode, which matters before its health
-	case g.Health != sharing.HealthOK:
-		return mig.Offer{Why: fmt.Sprintf("is %s: %s", g.Health, g.HealthReason), Reason: mig.Unhealthy}
-	case g.Cordoned != "":
-		return mig.Offer{Why: "is cordoned: " + g.Cordoned, Reason: mig.Cordoned}
+	case open.Code == allocator.Cordoned:
+		return mig.Offer{Why: open.Text, Reason: mig.Cordoned}
+	case !open.Fits():
+		return mig.Offer{Why: open.Text, Reason: mig.Unhealthy}
 	case r.turning[g.UUID] != nil:
 		return mig.Offer{Why: r.turning[g.UUID].String(), Reason: mig.NotCut}
 	}

@@ -46,7 +46,7 @@ func (w *whatIf) place(req sharing.Request) bool {
 	for _, v := range w.r.ledger.GPUs() {
 		id := v.GPU.UUID
 		changes := slices.Contains(w.turned, id)
-		if id.IsPart() || !w.suits(v.GPU, req) || len(w.taken[id]) > 0 || !changes && (!v.GPU.MIG || w.r.turning[id] != nil) {
+		if id.IsPart() || !allocator.Named(v.GPU, req).Fits() || !allocator.Open(v.GPU).Fits() || len(w.taken[id]) > 0 || !changes && (!v.GPU.MIG || w.r.turning[id] != nil) {
 			continue
 		}
 		o := w.r.mig.Would(id, req.MIG, mig.AnyStart, slices.Concat(w.r.claimsOn(id), w.r.hurtOn(id), w.cut[id]))
@@ -60,10 +60,6 @@ func (w *whatIf) place(req sharing.Request) bool {
 	f := best.Fragment
 	w.cut[f.GPU] = append(w.cut[f.GPU], mig.Granted{Instance: f.MIG, Who: w.need.who})
 	return true
-}
-
-func (w *whatIf) suits(g sharing.GPU, req sharing.Request) bool {
-	return sharing.MatchModels(req.Models, g.Model) && req.Admits(g) && g.Health == sharing.HealthOK && g.Cordoned == ""
 }
 
 // choose finds GPUs for shares or whole ones, and books them.

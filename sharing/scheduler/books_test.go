@@ -40,7 +40,7 @@ func TestFitSaysWhyNot(t *testing.T) {
 		{name: "torn", pod: "40GiB", change: func(s *gpunode.Status) { s.Fingerprint = "0" }, want: scheduler.Torn},
 		{name: "not ready", pod: "40GiB", change: func(s *gpunode.Status) { s.Ready, s.NotReady = false, []string{"no NRI"} }, want: scheduler.NotReady, text: "no NRI"},
 		{name: "model", pod: "T4", want: scheduler.WrongModel},
-		{name: "level", pod: "hardware", want: scheduler.LacksLevel, text: "level driver at most, hardware asked"},
+		{name: "level", pod: "hardware", want: scheduler.LacksLevel, text: "level driver at most, hardware demanded: ask for a whole GPU"},
 		{name: "too small", pod: "100GiB", want: scheduler.TooSmall},
 		{name: "too few", pod: "three", want: scheduler.LacksGPUs, text: "2 GPUs, 3 asked"},
 		{name: "profile", pod: "profile", want: scheduler.Refused, text: "not known"},

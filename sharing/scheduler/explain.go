@@ -197,10 +197,11 @@ func (a room) better(b room) room {
 func roomOn(s *state, r sharing.Request) room {
 	out := room{}
 	for _, g := range s.gpus {
-		if g.GPU.Health != sharing.HealthOK || !r.Admits(g.GPU) || g.GPU.MIG || r.WhyNotPart(g.GPU.UUID) != "" || !strong(g, r) {
+		v := allocator.Fit(g, one(r))
+		if why := reasonOf(v.Code); g.GPU.Health != sharing.HealthOK || why == WrongModel || why == LacksLevel {
 			continue
 		}
-		if _, err := allocator.Choose([]allocator.GPUState{g}, one(r)); err == nil {
+		if v.Fits() {
 			out.gpus++
 		}
 		if cmp.Or(cmp.Compare(g.FreeMemory, out.memory), cmp.Compare(g.FreePercent, out.percent)) > 0 {
@@ -208,6 +209,20 @@ func roomOn(s *state, r sharing.Request) room {
 		}
 	}
 	return out
+}
+
+// lacks is why the GPUs of a node cannot hold the request strongly enough, in a phrase that equal nodes share.
+func lacks(s *state, r sharing.Request) string {
+	least := r.MinLevel
+	for _, g := range s.gpus {
+		switch v := allocator.Fit(g, r); {
+		case v.Code == allocator.Unenforced:
+			return "do not enforce shares (" + sharing.AllowUnenforced + ")"
+		case v.Code == allocator.BelowPool && (least == r.MinLevel || g.MinLevel < least):
+			least = g.MinLevel
+		}
+	}
+	return "lack level " + least.String()
 }
 
 // say is the room as it is compared with the request.

@@ -4,6 +4,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -228,49 +229,59 @@ func (b *Books) chooseIn(n *node, s *state, r sharing.Request, cpu cluster.Milli
 	return p, nil
 }
 
-// because says why no placement answers the request, by what stands first in its way.
+// because says why no placement answers the request: by the first thing that too few GPUs of the node have.
 func because(s *state, r sharing.Request, err error) (Reason, string) {
 	if r.Kind == sharing.KindMIG {
 		return noCut(s, r)
 	}
-	ever := func(ok func(allocator.GPUState) bool) bool {
-		n := 0
-		for _, g := range s.gpus {
-			if ok(g) {
-				n++
-			}
-		}
-		return n >= r.GPUs
-	}
-	admits := func(g allocator.GPUState) bool {
-		return r.Admits(g.GPU) && !g.GPU.MIG && r.WhyNotPart(g.GPU.UUID) == "" && g.GPU.Usable() > 0
-	}
-	holds := func(g allocator.GPUState) bool {
-		return admits(g) && strong(g, r)
-	}
-	large := func(g allocator.GPUState) bool {
-		f := r.On(g.GPU)
-		return holds(g) && f.Memory <= g.GPU.Usable() && f.Memory >= sharing.MinFragment
-	}
-	switch {
-	case len(s.gpus) < r.GPUs:
+	if len(s.gpus) < r.GPUs {
 		return LacksGPUs, fmt.Sprintf("%d GPUs, %d asked", len(s.gpus), r.GPUs)
-	case !ever(admits):
-		return WrongModel, WrongModel.String()
-	case !ever(holds):
-		return LacksLevel, tooWeak(s, r)
-	case !ever(large):
-		return TooSmall, TooSmall.String()
-	case !ever(func(g allocator.GPUState) bool { return large(g) && g.GPU.Health == sharing.HealthOK }):
-		for _, g := range s.gpus {
-			if large(g) && g.GPU.Cordoned != "" {
-				return Unhealthy, "GPUs cordoned: " + g.GPU.Cordoned
+	}
+	no, ok := errors.AsType[*allocator.NoFit](err)
+	if !ok {
+		return LacksRoom, err.Error()
+	}
+	for _, why := range []Reason{WrongModel, LacksLevel, TooSmall, Unhealthy} {
+		rest := slices.DeleteFunc(slices.Clone(no.GPUs), func(g allocator.Reason) bool { return reasonOf(g.Code) > why })
+		if len(s.gpus)-len(rest) >= r.GPUs {
+			continue
+		}
+		return why, textOf(s, why, slices.DeleteFunc(rest, func(g allocator.Reason) bool { return reasonOf(g.Code) != why }))
+	}
+	return LacksRoom, no.Summary
+}
+
+// textOf is the reason of a node with what is known of the GPUs that it is about: of levels, what the strongest of them says.
+func textOf(s *state, why Reason, gpus []allocator.Reason) string {
+	switch why {
+	case LacksLevel:
+		level := func(g allocator.Reason) sharing.Level { return s.at(g.GPU).ShareLevel() }
+		return slices.MaxFunc(gpus, func(a, b allocator.Reason) int { return cmp.Compare(level(a), level(b)) }).Text
+	case Unhealthy:
+		for _, g := range gpus {
+			if by := s.at(g.GPU).GPU.Cordoned; by != "" {
+				return "GPUs cordoned: " + by
 			}
 		}
-		return Unhealthy, Unhealthy.String()
+	default:
 	}
-	if no, ok := errors.AsType[*allocator.NoFit](err); ok {
-		return LacksRoom, no.Summary
+	return why.String()
+}
+
+// reasonOf is the reason of a node on which too few GPUs have a better verdict.
+func reasonOf(c allocator.Code) Reason {
+	switch c {
+	case allocator.Fits:
+		return Fits
+	case allocator.OtherModel, allocator.OtherUUID, allocator.OtherPart, allocator.InMIGMode, allocator.NoMemory:
+		return WrongModel
+	case allocator.Unenforced, allocator.BelowRequest, allocator.BelowPool, allocator.Contested:
+		return LacksLevel
+	case allocator.TooSmall:
+		return TooSmall
+	case allocator.NotHealthy, allocator.Cordoned:
+		return Unhealthy
+	case allocator.NotWhole, allocator.NotShared, allocator.InUse, allocator.ManySharers, allocator.NoRoom, allocator.NoInstance:
 	}
-	return LacksRoom, err.Error()
+	return LacksRoom
 }

@@ -168,7 +168,7 @@ func (n *node) view(s *state, r sharing.Request, cpu cluster.Milli) (cluster.Nod
 	// The share is told in thousandths, so that each GPU takes the same whatever its size.
 	shape.Share, shape.GPUMemory, shape.Models, shape.Level = min(share, cluster.WholeGPU), 0, "", sharing.LevelUnknown
 	for i := range s.gpus {
-		if _, err := allocator.Choose(s.gpus[i:i+1], one(r)); err == nil {
+		if allocator.Fit(s.gpus[i], one(r)).Fits() {
 			out.GPUs[i] = max(out.GPUs[i], shape.Share)
 		} else {
 			out.GPUs[i] = min(out.GPUs[i], shape.Share-1)

@@ -80,9 +80,9 @@ func TestLevelsOfOneNode(t *testing.T) {
 	}{
 		{podOf("any", memory(1)), uuid(0, 0)},
 		{podOf("held", memory(1), "kerf.dev/min-enforcement", "client"), uuid(0, 1)},
-		{podOf("held more", memory(1), "kerf.dev/min-enforcement", "driver"), "shares are held to their size at level client at most, driver asked"},
-		{podOf("on the one that is ruled out", memory(1), "kerf.dev/gpu-uuid", uuid(0, 2)), "shares are held to their size at level client at most, driver demanded by the pool's rules"},
-		{podOf("over two that are held", memory(2), "kerf.dev/gpus", "2", "kerf.dev/min-enforcement", "client"), "shares are held to their size at level client at most, driver demanded by the pool's rules"},
+		{podOf("held more", memory(1), "kerf.dev/min-enforcement", "driver"), "a fragment here can be held to its size at level client at most, driver demanded"},
+		{podOf("on the one that is ruled out", memory(1), "kerf.dev/gpu-uuid", uuid(0, 2)), "a fragment here can be held to its size at level client at most, and its pool's rules demand driver"},
+		{podOf("over two that are held", memory(2), "kerf.dev/gpus", "2", "kerf.dev/min-enforcement", "client"), "a fragment here can be held to its size at level client at most, and its pool's rules demand driver"},
 		{podOf("whole", whole(1), "kerf.dev/gpu-uuid", uuid(0, 2)), uuid(0, 2)},
 	} {
 		if got := on(tt.pod); got != tt.want {
@@ -123,15 +123,15 @@ func TestUnenforcedShares(t *testing.T) {
 		pod           sharing.Pod
 		text          string // empty: it fits
 	}{
-		"none":                  {"", "exclusive,none", "", "", plain, "no backend enforces shares (driver: too old)" + remedy},
-		"unknown":               {"", "exclusive,unknown", "", "", plain, "the enforcement level of shares is unknown (driver: too old)" + remedy},
-		"no levels":             {"", "", "", "", plain, "the enforcement level of shares is unknown (driver: too old)" + remedy},
+		"none":                  {"", "exclusive,none", "", "", plain, "no backend enforces shares of this GPU (driver: too old)" + remedy},
+		"unknown":               {"", "exclusive,unknown", "", "", plain, "the enforcement level of its shares is unknown (driver: too old)" + remedy},
+		"no levels":             {"", "", "", "", plain, "the enforcement level of its shares is unknown (driver: too old)" + remedy},
 		"reactive":              {"", "exclusive,reactive", "", "", plain, ""},
 		"allowed by the report": {"", "exclusive,none", "none", "", plain, ""},
-		"asked by the pod":      {"", "exclusive,none", "", "", none, "no backend enforces shares (driver: too old)" + remedy},
-		"asked, with a config":  {pool(""), "exclusive,none", "", "", none, "no backend enforces shares (driver: too old)" + remedy},
+		"asked by the pod":      {"", "exclusive,none", "", "", none, "no backend enforces shares of this GPU (driver: too old)" + remedy},
+		"asked, with a config":  {pool(""), "exclusive,none", "", "", none, "no backend enforces shares of this GPU (driver: too old)" + remedy},
 		"allowed by the pool":   {pool(", minEnforcement: none"), "exclusive,none", "none", "", plain, ""},
-		"stricter pool":         {pool(", minEnforcement: reactive"), "exclusive,none", "reactive", "", none, "shares are held to their size at level none at most, reactive asked"},
+		"stricter pool":         {pool(", minEnforcement: reactive"), "exclusive,none", "reactive", "", none, "a fragment here can be held to its size at level none at most, reactive demanded (driver: too old)"},
 		"allowed by a profile":  {pool(""), "exclusive,none", "", "", podOf("p", memory(1), "kerf.dev/profile", "lax"), ""},
 		"whole":                 {pool(""), "exclusive,none", "", "", podOf("p", whole(1)), ""},
 		"lost":                  {"", "", "", "lost", plain, "GPUs not healthy"},

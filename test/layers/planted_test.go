@@ -25,7 +25,7 @@ func TestCheckFinds(t *testing.T) {
 	}{
 		"up":                      {pkg{path: "internal/cgroup", imports: own("sharing/ledger")}, "imports sharing/ledger: a door opens"},
 		"sideways":                {pkg{path: "internal/cgroup", imports: own("internal/nvml")}, "imports internal/nvml"},
-		"sideways in the core":    {pkg{path: "sharing/ledger", imports: own("sharing/allocator")}, "imports sharing/allocator"},
+		"sideways in the core":    {pkg{path: "sharing/ledger", imports: own("sharing/config")}, "imports sharing/config"},
 		"model knows nothing":     {pkg{path: "sharing", imports: own("internal/failpoint")}, "imports internal/failpoint"},
 		"down":                    {pkg{path: "sharing/node", imports: own("sharing", "sharing/ledger", "internal/cgroup", "internal/failpoint")}, ""},
 		"within a folder":         {pkg{path: "internal/kube/survey", imports: own("internal/kube/podspec", "internal/kube")}, ""},

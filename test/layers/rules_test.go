@@ -39,7 +39,7 @@ var layers = []layer{
 	{"sharing/translate/...", "what pods of other tools ask for is said in the model's words, and a foreign document in the configuration's", []string{"sharing", "sharing/config", "mig"}},
 	{"sharing/config/change", "what a new document changes is decided from documents, and from who is on the GPUs", []string{"sharing", "sharing/config"}},
 	{"sharing/config/reference", "the reference is made of what the decoder reads by", []string{"sharing/config"}},
-	{"sharing/ledger/...", "who holds what is decided without knowing how it was chosen", []string{"sharing"}},
+	{"sharing/ledger/...", "who holds what is decided without knowing how it was chosen; whether a GPU has room for it, the allocator says", []string{"sharing", "sharing/allocator"}},
 	{"sharing/faults/...", "what becomes of who is on a faulty GPU is decided from who is there and what the pool says", []string{"sharing"}},
 	{"sharing/audit", "the audit log is a format: entries in, lines out", []string{"sharing", "sharing/usage"}},
 	{"sharing/usage/...", "what was used is added up from what was seen", []string{"sharing"}},

@@ -1,0 +1,229 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"fmt"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// Code says what keeps a GPU from answering a request.
+type Code uint8
+
+// The codes, by what would have to change: another GPU, a stronger backend, a larger GPU, its health, the grants on it.
+const (
+	Fits Code = iota
+	// OtherModel, OtherUUID and OtherPart: the request names other GPUs, or takes no share of a MIG instance.
+	OtherModel
+	OtherUUID
+	OtherPart
+	// InMIGMode: the GPU gives MIG instances now.
+	InMIGMode
+	// NoMemory: all memory of the GPU is reserved, or none is known.
+	NoMemory
+	// Unenforced: no backend enforces shares of the GPU, and the request does not say that it needs none.
+	Unenforced
+	// BelowRequest and BelowPool: shares have a lower level than the request demands, or than the pool's rules do.
+	BelowRequest
+	BelowPool
+	// Contested: the GPU's memory is granted more than once, and the request demands a level that excludes that.
+	Contested
+	// TooSmall: the GPU has less memory in all, or the percentage of it is less than sharing.MinFragment.
+	TooSmall
+	NotHealthy
+	Cordoned
+	// NotWhole and NotShared: the GPU is not given in this way now.
+	NotWhole
+	NotShared
+	// InUse: a whole GPU is asked for, and grants are on this one.
+	InUse
+	// ManySharers: as many grants share the GPU as its pool allows.
+	ManySharers
+	// NoRoom: too little memory or compute is free.
+	NoRoom
+	// NoInstance: the GPU gives no such MIG instance now.
+	NoInstance
+)
+
+// Verdict says whether a GPU answers a request.
+type Verdict struct {
+	Code Code
+	// Text is a clause with the amounts: "4GiB free of 79GiB, 10GiB asked". It is empty if the GPU fits.
+	Text string
+	// Never is true if the end of grants on the GPU cannot change the verdict.
+	Never bool
+}
+
+// Fits reports whether the GPU answers the request.
+func (v Verdict) Fits() bool { return v.Code == Fits }
+
+// unknown reports whether only an enforcement level that is unknown now stands in the way.
+func (v Verdict) unknown() bool { return Unenforced <= v.Code && v.Code <= BelowPool && !v.Never }
+
+func no(code Code, format string, args ...any) Verdict {
+	return Verdict{Code: code, Text: fmt.Sprintf(format, args...)}
+}
+
+func never(code Code, format string, args ...any) Verdict {
+	return Verdict{Code: code, Text: fmt.Sprintf(format, args...), Never: true}
+}
+
+// Fit says whether a GPU answers the part of a request that falls on one GPU, and why not. It looks first at what the end
+// of grants does not change. The request is valid and complete, and not for a MIG instance.
+func Fit(g GPUState, r sharing.Request) Verdict {
+	if g.GPU.Health != sharing.HealthOK && g.GPU.Memory == 0 {
+		return ill(g.GPU) // nothing is known of it, so nothing is ruled out
+	}
+	if v := suits(g, r); !v.Fits() {
+		return v
+	}
+	if v := Open(g.GPU); !v.Fits() {
+		return v
+	}
+	if g.GPU.MIG {
+		return no(InMIGMode, "is in MIG mode, which it leaves when it is idle")
+	}
+	if v := level(g, r); !v.Fits() {
+		return v
+	}
+	switch {
+	case r.Kind == sharing.KindWhole && g.NoWhole != "":
+		return no(NotWhole, "%s", g.NoWhole)
+	case r.Kind != sharing.KindWhole && g.Shut != "":
+		return no(NotShared, "%s", g.Shut)
+	case r.Kind != sharing.KindWhole && g.MaxSharers > 0 && g.Sharers >= g.MaxSharers:
+		return no(ManySharers, "is shared by %d already, the most that its pool allows (sharers)", g.Sharers)
+	}
+	return Room(g, r.On(g.GPU))
+}
+
+// suits looks only at what stays when all grants are gone and the GPU is healthy.
+func suits(g GPUState, r sharing.Request) Verdict {
+	if v := Named(g.GPU, r); !v.Fits() {
+		return v
+	}
+	switch {
+	case r.WhyNotPart(g.GPU.UUID) != "":
+		return never(OtherPart, "%s", r.WhyNotPart(g.GPU.UUID))
+	case g.GPU.MIG && !g.Turns:
+		return never(InMIGMode, "is in MIG mode, which gives no fractions and is not given whole")
+	case g.GPU.Usable() == 0:
+		return never(NoMemory, "has no usable memory")
+	case r.Kind == sharing.KindWhole:
+		return Verdict{}
+	}
+	if v := level(g, r); v.Never {
+		return v
+	}
+	if g.GPU.Contested() && r.MinLevel >= sharing.LevelDriver {
+		return never(Contested, "gives its memory %s times over, so that neighbours can take what a fragment has not used yet, and %s is demanded", g.GPU.Overcommit.Memory, r.MinLevel)
+	}
+	f := r.On(g.GPU)
+	if f.Memory < sharing.MinFragment {
+		return never(TooSmall, "%s of its %s is less than %s", f.Percent, g.GPU.Usable(), sharing.MinFragment)
+	}
+	return size(g.GPU, f)
+}
+
+// Named says whether the request's models and UUIDs let it use a GPU.
+func Named(g sharing.GPU, r sharing.Request) Verdict {
+	switch {
+	case r.Admits(g):
+		return Verdict{}
+	case !sharing.MatchModels(r.Models, g.Model):
+		return never(OtherModel, "its model is not one of those asked for (%q)%s", r.Models, sharing.PartOfName(r.Models, g.Model))
+	case !sharing.MatchModels(r.ProfileModels, g.Model):
+		return never(OtherModel, "its model is not one of profile %q (%q)%s", r.Profile, r.ProfileModels, sharing.PartOfName(r.ProfileModels, g.Model))
+	}
+	return never(OtherUUID, "is not one of the UUIDs asked for")
+}
+
+func size(g sharing.GPU, f sharing.Fragment) Verdict {
+	if f.Memory > g.Usable() {
+		return never(TooSmall, "has %s in all, %s asked", g.Usable(), f.Memory)
+	}
+	return Verdict{}
+}
+
+// Open says whether a GPU takes new grants, whatever they ask for.
+func Open(g sharing.GPU) Verdict {
+	switch {
+	case g.Health != sharing.HealthOK:
+		return ill(g)
+	case g.Cordoned != "":
+		return no(Cordoned, "is cordoned: %s", g.Cordoned)
+	}
+	return Verdict{}
+}
+
+func ill(g sharing.GPU) Verdict {
+	if g.HealthReason == "" {
+		return no(NotHealthy, "is %s", g.Health)
+	}
+	return no(NotHealthy, "is %s: %s", g.Health, g.HealthReason)
+}
+
+// Room says whether a GPU has room for a fragment beside the grants on it. It is the last part of Fit, which the ledger
+// asks again when it books the fragment.
+func Room(g GPUState, f sharing.Fragment) Verdict {
+	if v := size(g.GPU, f); !v.Fits() {
+		return v
+	}
+	switch {
+	case f.Whole && (g.Held || g.FreeMemory < g.GPU.Usable() || g.FreePercent < sharing.FullGPU):
+		return no(InUse, "is in use: %s free of %s, the whole GPU asked", g.FreeMemory, g.GPU.Usable())
+	case f.Whole:
+		return Verdict{}
+	case f.Memory > g.FreeMemory && f.Percent > g.FreePercent:
+		return no(NoRoom, "%s and %s free of %s%s, %s and %s asked", g.FreeMemory, g.FreePercent, g.GPU.Bookable(), lent(g), f.Memory, f.Percent)
+	case f.Memory > g.FreeMemory:
+		return no(NoRoom, "%s free of %s%s, %s asked", g.FreeMemory, g.GPU.Bookable(), lent(g), f.Memory)
+	case f.Percent > g.FreePercent:
+		return no(NoRoom, "%s of compute free, %s asked", g.FreePercent, f.Percent)
+	}
+	return Verdict{}
+}
+
+// lent tells of memory that comes back when grants that were lent it use it no longer.
+func lent(g GPUState) string {
+	if g.Lent == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and %s lent beyond their guarantee to grants that use it", g.Lent)
+}
+
+// Least is the level that a share for the request must have on this GPU. It is never LevelUnknown.
+func (g GPUState) Least(r sharing.Request) sharing.Level {
+	return sharing.LeastOfShare(r.MinLevel, g.MinLevel)
+}
+
+// ShareLevel is the strongest level of Levels that a share can have; LevelUnknown if there is none.
+func (g GPUState) ShareLevel() sharing.Level { return sharing.ShareLevel(g.Levels) }
+
+// level says why a share of g has too low a level for r. A level that is unknown now rules nothing out for ever.
+func level(g GPUState, r sharing.Request) Verdict {
+	best := g.ShareLevel()
+	if r.Kind == sharing.KindWhole || g.GPU.MIG || best.AtLeast(g.Least(r)) {
+		return Verdict{}
+	}
+	why, unknown := "", best == sharing.LevelUnknown
+	if g.LevelWhy != "" {
+		why = " (" + g.LevelWhy + ")"
+	}
+	v := Verdict{Never: !unknown}
+	switch demanded := max(r.MinLevel, g.MinLevel) != sharing.LevelUnknown; {
+	case !demanded && unknown:
+		v.Code, v.Text = Unenforced, fmt.Sprintf("the enforcement level of its shares is unknown%s; %s", why, sharing.AllowUnenforced)
+	case !demanded:
+		v.Code, v.Text = Unenforced, fmt.Sprintf("no backend enforces shares of this GPU%s; %s", why, sharing.AllowUnenforced)
+	case !best.AtLeast(r.MinLevel) && r.MinLevel >= sharing.LevelHardware:
+		v = never(BelowRequest, "a fragment here can be held to its size at level %s at most, %s demanded: ask for a whole GPU", best, r.MinLevel)
+	case !best.AtLeast(r.MinLevel):
+		v.Code, v.Text = BelowRequest, fmt.Sprintf("a fragment here can be held to its size at level %s at most, %s demanded%s", best, r.MinLevel, why)
+	default:
+		v.Code, v.Text = BelowPool, fmt.Sprintf("a fragment here can be held to its size at level %s at most, and its pool's rules demand %s%s", best, g.MinLevel, why)
+	}
+	return v
+}
