@@ -5,7 +5,6 @@ package ledger
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -20,21 +19,11 @@ func (l *Ledger) enter(c Claim, lease *Lease) error {
 			}
 		}
 	}
-	e := &entry{claim: c.clone()}
-	l.claims[c.ID] = e
-	at, _ := l.find(c.ID)
-	l.order = slices.Insert(l.order, at, e)
-	if c.Name != "" {
-		l.names[c.Name] = c.ID
-	}
+	e := l.add(c)
 	for _, f := range e.claim.Placement {
 		page := l.page(f.GPU)
 		page.held, _ = page.held.with(f) // checked above; no GPU is twice in a placement
 	}
-	if c.With != "" {
-		l.joined[c.With] = append(l.joined[c.With], e)
-	}
-	l.touch(e)
 	if lease != nil {
 		l.lease(e, *lease)
 	}
@@ -71,20 +60,7 @@ func (l *Ledger) unlease(e *entry) {
 
 // drop takes a claim without a lease out of the books.
 func (l *Ledger) drop(e *entry) {
-	l.touch(e)
-	delete(l.claims, e.claim.ID)
-	if at, found := l.find(e.claim.ID); found {
-		l.order = slices.Delete(l.order, at, at+1)
-	}
-	if e.claim.Name != "" {
-		delete(l.names, e.claim.Name)
-	}
-	if with := e.claim.With; with != "" {
-		l.joined[with] = slices.DeleteFunc(l.joined[with], func(o *entry) bool { return o == e })
-		if len(l.joined[with]) == 0 {
-			delete(l.joined, with)
-		}
-	}
+	l.remove(e)
 	for _, f := range e.claim.Placement {
 		page := l.gpus[f.GPU]
 		page.held = page.held.without(f)

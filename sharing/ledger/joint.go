@@ -16,11 +16,11 @@ import (
 func (c Claim) Root() ClaimID { return cmp.Or(c.With, c.ID) }
 
 // checkWith checks that a claim can share the cap of the one that it names.
-func (l *Ledger) checkWith(c Claim) error {
+func (x *index) checkWith(c Claim) error {
 	if c.With == "" {
 		return nil
 	}
-	leader, ok := l.claims[c.With]
+	leader, ok := x.claims[c.With]
 	switch {
 	case !ok:
 		return fmt.Errorf("the cap of claim %q, which it shares: %w", c.With, sharing.ErrNotFound)
@@ -39,9 +39,9 @@ func (l *Ledger) checkWith(c Claim) error {
 }
 
 // sharers are the claims with a cap in common, by id: of a claim with a cap of its own, that one.
-func (l *Ledger) sharers(c Claim) []*entry {
-	out := slices.Clone(l.joined[c.Root()])
-	if leader, ok := l.claims[c.Root()]; ok {
+func (x *index) sharers(c Claim) []*entry {
+	out := slices.Clone(x.joined[c.Root()])
+	if leader, ok := x.claims[c.Root()]; ok {
 		out = append(out, leader)
 	}
 	slices.SortFunc(out, func(a, b *entry) int { return cmp.Compare(a.claim.ID, b.claim.ID) })
@@ -49,8 +49,8 @@ func (l *Ledger) sharers(c Claim) []*entry {
 }
 
 // inUse returns a leased claim, other than e, that shares e's cap.
-func (l *Ledger) inUse(e *entry) (ClaimID, bool) {
-	for _, s := range l.sharers(e.claim) {
+func (x *index) inUse(e *entry) (ClaimID, bool) {
+	for _, s := range x.sharers(e.claim) {
 		if s != e && s.lease != nil {
 			return s.claim.ID, true
 		}
@@ -59,11 +59,11 @@ func (l *Ledger) inUse(e *entry) (ClaimID, bool) {
 }
 
 // joint is what the claims with a cap in common have together on the GPUs of this one; nil where nobody shares it.
-func (l *Ledger) joint(c Claim) sharing.Placement {
-	if len(l.joined[c.Root()]) == 0 {
+func (x *index) joint(c Claim) sharing.Placement {
+	if len(x.joined[c.Root()]) == 0 {
 		return nil
 	}
-	all := l.sharers(c)
+	all := x.sharers(c)
 	if len(all) < 2 {
 		return nil
 	}
@@ -81,13 +81,13 @@ func (l *Ledger) joint(c Claim) sharing.Placement {
 
 // Sharers are the ids of the claims that have a cap in common with this one, its own among them, in order; nil for an
 // unknown claim.
-func (l *Ledger) Sharers(id ClaimID) []ClaimID {
-	e, ok := l.claims[id]
+func (x *index) Sharers(id ClaimID) []ClaimID {
+	e, ok := x.claims[id]
 	if !ok {
 		return nil
 	}
 	var out []ClaimID
-	for _, s := range l.sharers(e.claim) {
+	for _, s := range x.sharers(e.claim) {
 		out = append(out, s.claim.ID)
 	}
 	return out

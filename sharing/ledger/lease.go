@@ -76,37 +76,6 @@ func (l *Ledger) EndLease(id ClaimID) error {
 	return nil
 }
 
-// armable returns the claim if it has no lease or this very one.
-func (l *Ledger) armable(id ClaimID, lease Lease) (*entry, error) {
-	e, ok := l.claims[id]
-	if !ok {
-		return nil, sharing.ErrNotFound
-	}
-	if e.lease == nil {
-		return e, l.checkLease(e.claim, lease)
-	}
-	switch {
-	case e.lease.Equal(lease):
-		return e, nil
-	case e.lease.Cgroup == lease.Cgroup && e.lease.Inode != lease.Inode:
-		return nil, fmt.Errorf("leased to an earlier cgroup %q (inode %d, not %d): %w", e.lease.Cgroup, e.lease.Inode, lease.Inode, sharing.ErrStale)
-	}
-	return nil, fmt.Errorf("leased to cgroup %q: %w", e.lease.Cgroup, sharing.ErrConflict)
-}
-
-func (l *Ledger) checkLease(c Claim, lease Lease) error {
-	if lease.Cgroup == "" || lease.Inode == 0 {
-		return fmt.Errorf("lease without cgroup and inode: %w", sharing.ErrInvalid)
-	}
-	if err := checkPart(c.Placement, lease.Part); err != nil {
-		return err
-	}
-	if holder, taken := l.cgroups[lease.Cgroup]; taken {
-		return fmt.Errorf("cgroup %q is leased to claim %q: %w", lease.Cgroup, holder, sharing.ErrConflict)
-	}
-	return nil
-}
-
 // checkPart checks that part lies within p.
 func checkPart(p, part sharing.Placement) error {
 	if err := distinct(part); err != nil {

@@ -21,7 +21,6 @@
 package ledger
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/kerf-gpu/kerf/sharing"
@@ -163,60 +162,16 @@ func (g Grant) InForce() sharing.Placement {
 	return g.Claim.Placement
 }
 
-// Ledger is the books of one node. Make one with New.
+// Ledger is what is held on one node. Make one with New.
 type Ledger struct {
-	// gpus has every GPU of the last inventory, and every GPU on which a claim is booked.
-	gpus map[sharing.GPUID]*gpu
-	// claims has every claim that is booked.
-	claims map[ClaimID]*entry
-	// names has exactly the claims with a name, cgroups exactly those with a lease.
-	names   map[string]ClaimID
-	cgroups map[string]ClaimID
-	// joined has, for each claim whose cap others share, exactly these others.
-	joined map[ClaimID][]*entry
-	// order has the claims by id. seen is what Grants returned last, nil once that is no longer true.
-	order []*entry
-	seen  []Grant
-	// cordons has the GPUs that take no new claims, and why; each page of such a GPU says so.
-	cordons map[sharing.GPUID]string
-}
-
-// entry is a claim in the books.
-type entry struct {
-	claim Claim
-	// lease is nil while the claim is only claimed.
-	lease *Lease
-	// lent has no entry of 0, and none while there is no lease or only a part of the claim is in force. Each is
-	// at most what the fragment's Burst is more than its Memory.
-	lent map[sharing.GPUID]sharing.Bytes
-	// seen is the entry as Grants shows it, nil once that is no longer true.
-	seen *Grant
-}
-
-// inForce is what the entry's lease may use.
-func (e *entry) inForce() sharing.Placement {
-	if len(e.lease.Part) > 0 {
-		return e.lease.Part
-	}
-	return e.claim.Placement
-}
-
-func (l *Ledger) grant(e *entry) Grant {
-	g := Grant{Claim: e.claim.clone(), Joint: l.joint(e.claim)}
-	if e.lease != nil {
-		lease := e.lease.clone()
-		g.Lease, g.State = &lease, Leased
-	}
-	if len(e.lent) > 0 {
-		g.Lent = maps.Clone(e.lent)
-	}
-	return g
+	pages
+	index
 }
 
 // New returns a ledger without GPUs and claims.
 func New() *Ledger {
 	return &Ledger{
-		gpus: map[sharing.GPUID]*gpu{}, claims: map[ClaimID]*entry{},
-		names: map[string]ClaimID{}, cgroups: map[string]ClaimID{}, joined: map[ClaimID][]*entry{},
+		pages: pages{gpus: map[sharing.GPUID]*gpu{}},
+		index: index{claims: map[ClaimID]*entry{}, names: map[string]ClaimID{}, cgroups: map[string]ClaimID{}, joined: map[ClaimID][]*entry{}},
 	}
 }

@@ -61,17 +61,11 @@ func TestNothingAliases(t *testing.T) {
 	}
 	inventory[0].NVLinks[0] = "x"
 	scribble(Grant{Claim: c, Lease: &lease})
-	for _, look := range []func() (Grant, bool){
-		func() (Grant, bool) { return l.Get("x") },
-		func() (Grant, bool) { return l.ByName("name-x") },
-		func() (Grant, bool) { return l.ByCgroup("/x") },
-	} {
-		g, ok := look()
-		if !ok {
-			t.Fatal("the grant is not found")
-		}
-		scribble(g)
+	g, ok := l.Get("x")
+	if !ok {
+		t.Fatal("the grant is not found")
 	}
+	scribble(g)
 	l.GPUs()[0].GPU.NVLinks[0] = "x"
 	v, _ := l.GPU("a")
 	v.GPU.NVLinks[0] = "x"
@@ -132,11 +126,8 @@ func TestLookups(t *testing.T) {
 	l := testLedger(t, pod)
 	for name, ok := range map[string]bool{
 		"id":                second(l.Get("x")),
-		"name":              second(l.ByName("name-x")),
 		"container":         second(l.ByContainer("u", "main")),
 		"no id":             !second(l.Get("")),
-		"no name":           !second(l.ByName("")),
-		"no cgroup":         !second(l.ByCgroup("")),
 		"no pod":            !second(l.ByContainer("", "")),
 		"another container": !second(l.ByContainer("u", "side")),
 		"no GPU":            !second(l.GPU("c")),
@@ -236,8 +227,8 @@ func TestRestoreDropsTheName(t *testing.T) {
 			t.Errorf("name %q is kept", g.Claim.Name)
 		}
 	}
-	if g, _ := l.ByName("name-x"); g.Claim.ID != "x" {
-		t.Errorf("the name is now that of %q", g.Claim.ID)
+	if g, _ := l.Get("x"); g.Claim.Name != "name-x" {
+		t.Errorf("the name of the claim that had it is now %q", g.Claim.Name)
 	}
 	if err := l.Check(); err != nil {
 		t.Error(err)

@@ -21,7 +21,7 @@ func (l *Ledger) Lend(id ClaimID, gpu sharing.GPUID, lent sharing.Bytes) error {
 	if !ok {
 		return fmt.Errorf("lend to claim %q: %w", id, sharing.ErrNotFound)
 	}
-	if err := l.checkLend(e, gpu, lent); err != nil {
+	if err := l.gpus[gpu].checkLend(e, gpu, lent); err != nil {
 		return fmt.Errorf("lend to claim %q: gpu %q: %w", id, gpu, err)
 	}
 	l.setLent(e, gpu, lent)
@@ -29,9 +29,9 @@ func (l *Ledger) Lend(id ClaimID, gpu sharing.GPUID, lent sharing.Bytes) error {
 	return nil
 }
 
-func (l *Ledger) checkLend(e *entry, gpu sharing.GPUID, lent sharing.Bytes) error {
-	f, ok := e.claim.Placement.On(gpu)
-	had := e.lent[gpu]
+func (g *gpu) checkLend(e *entry, id sharing.GPUID, lent sharing.Bytes) error {
+	f, ok := e.claim.Placement.On(id)
+	had := e.lent[id]
 	switch {
 	case !ok:
 		return fmt.Errorf("it has no fragment there: %w", sharing.ErrNotFound)
@@ -42,11 +42,10 @@ func (l *Ledger) checkLend(e *entry, gpu sharing.GPUID, lent sharing.Bytes) erro
 	case lent > f.Burst.SubFloor(f.Memory):
 		return fmt.Errorf("%s and %s lent is more than %s, its most: %w", f.Memory, lent, f.Burst, sharing.ErrInvalid)
 	}
-	page := l.gpus[gpu]
-	if err := page.alive(); err != nil {
+	if err := g.alive(); err != nil {
 		return err
 	}
-	free := min(page.view().FreeMemory, page.facts.Usable().SubFloor(page.held.memory).SubFloor(page.lent))
+	free := min(g.view().FreeMemory, g.facts.Usable().SubFloor(g.held.memory).SubFloor(g.lent))
 	if lent-had > free {
 		return fmt.Errorf("%s free, %s more to be lent: %w", free, lent-had, sharing.ErrExhausted)
 	}

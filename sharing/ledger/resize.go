@@ -77,7 +77,7 @@ func (l *Ledger) checkResize(e *entry, to sharing.Placement) error {
 		return fmt.Errorf("%d fragments for %d: %w", len(to), len(from), sharing.ErrInvalid)
 	}
 	for i, f := range to {
-		if err := l.checkGrown(from[i], f, e.lent[f.GPU]); err != nil {
+		if err := l.gpus[from[i].GPU].checkGrown(from[i], f, e.lent[f.GPU]); err != nil {
 			return fmt.Errorf("gpu %q: %w", from[i].GPU, err)
 		}
 	}
@@ -91,10 +91,9 @@ func (l *Ledger) checkResize(e *entry, to sharing.Placement) error {
 }
 
 // checkGrown checks that a fragment can take another's place. What its lease is lent counts for it.
-func (l *Ledger) checkGrown(from, to sharing.Fragment, lent sharing.Bytes) error {
+func (g *gpu) checkGrown(from, to sharing.Fragment, lent sharing.Bytes) error {
 	same := from
 	same.Memory = to.Memory
-	page := l.gpus[from.GPU]
 	switch {
 	case from.Whole:
 		return fmt.Errorf("held whole, and so of one size: %w", sharing.ErrUnsupported)
@@ -104,13 +103,13 @@ func (l *Ledger) checkGrown(from, to sharing.Fragment, lent sharing.Bytes) error
 		return fmt.Errorf("%+v cannot become %+v: %w", from, to, sharing.ErrInvalid)
 	case to.Memory <= from.Memory:
 		return nil
-	case page.facts.MIG:
+	case g.facts.MIG:
 		return fmt.Errorf("in MIG mode: %w", sharing.ErrUnsupported)
 	}
-	if err := page.alive(); err != nil {
+	if err := g.alive(); err != nil {
 		return err
 	}
-	beside := *page
-	beside.lent = page.lent.SubFloor(min(lent, to.Memory-from.Memory))
-	return beside.room(page.held.without(from), to)
+	beside := *g
+	beside.lent = g.lent.SubFloor(min(lent, to.Memory-from.Memory))
+	return beside.room(g.held.without(from), to)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
 var (
@@ -323,11 +324,21 @@ func (p *podPlayer) arm() string {
 	return "armed"
 }
 
+// byCgroup is the grant that is leased to the cgroup; it needs the lock.
+func (p *podPlayer) byCgroup(dir string) (ledger.Grant, bool) {
+	all := p.ledger.Grants()
+	at := slices.IndexFunc(all, func(g ledger.Grant) bool { return g.Lease != nil && g.Lease.Cgroup == dir })
+	if at < 0 {
+		return ledger.Grant{}, false
+	}
+	return all[at], true
+}
+
 // leasedBefore reports whether the instance has its lease without an arm of ours.
 func (p *podPlayer) leasedBefore(i *instance) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	g, ok := p.ledger.ByCgroup(i.group.Dir)
+	g, ok := p.byCgroup(i.group.Dir)
 	return ok && g.Lease.ContainerID == i.id
 }
 
@@ -524,7 +535,7 @@ func (p *podPlayer) invariants() {
 func (p *podPlayer) inForce(i *instance, sum map[sharing.GPUID]sharing.Bytes) {
 	p.t.Helper()
 	p.mu.Lock()
-	g, ok := p.ledger.ByCgroup(i.group.Dir)
+	g, ok := p.byCgroup(i.group.Dir)
 	p.mu.Unlock()
 	if !ok || g.Lease.ContainerID != i.id || g.Lease.Inode != i.group.Inode {
 		p.t.Errorf("%s runs, and its lease is %+v", i.ask.Ref, g.Lease)

@@ -1,0 +1,204 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// index finds the claims that are booked.
+type index struct {
+	// claims has every claim.
+	claims map[ClaimID]*entry
+	// names has exactly the claims with a name, cgroups exactly those with a lease.
+	names   map[string]ClaimID
+	cgroups map[string]ClaimID
+	// joined has, for each claim whose cap others share, exactly these others.
+	joined map[ClaimID][]*entry
+	// order has the claims by id. seen is what Grants returned last, nil once that is no longer true.
+	order []*entry
+	seen  []Grant
+}
+
+// Get returns the grant of that id.
+func (x *index) Get(id ClaimID) (Grant, bool) {
+	e, ok := x.claims[id]
+	if !ok {
+		return Grant{}, false
+	}
+	return x.grant(e), true
+}
+
+// ByContainer returns the grant of a pod's container, the one with the least id where facts brought several.
+func (x *index) ByContainer(podUID, container string) (Grant, bool) {
+	var found *entry
+	for _, e := range x.claims {
+		if podUID != "" && e.claim.Owner.PodUID == podUID && e.claim.Owner.Container == container &&
+			(found == nil || e.claim.ID < found.claim.ID) {
+			found = e
+		}
+	}
+	if found == nil {
+		return Grant{}, false
+	}
+	return x.grant(found), true
+}
+
+// Grants returns all grants, by id. It is asked far more often than anything changes, so the answer is made once for each
+// change: the caller changes nothing of it, nor of what it points to. It stays as it is whatever happens to the ledger.
+func (x *index) Grants() []Grant {
+	if x.seen == nil {
+		x.seen = make([]Grant, 0, len(x.order))
+		for _, e := range x.order {
+			if e.seen == nil {
+				g := x.grant(e)
+				e.seen = &g
+			}
+			x.seen = append(x.seen, *e.seen)
+		}
+	}
+	return x.seen
+}
+
+// touch is called before or after a change of the entry, or of which claims share its cap: what was shown of it, and of
+// these, is shown no longer.
+func (x *index) touch(e *entry) {
+	x.seen, e.seen = nil, nil
+	if len(x.joined[e.claim.Root()]) > 0 {
+		for _, s := range x.sharers(e.claim) {
+			s.seen = nil
+		}
+	}
+}
+
+// find is where the claim is in the order, or where it would be.
+func (x *index) find(id ClaimID) (int, bool) {
+	return slices.BinarySearchFunc(x.order, id, func(e *entry, id ClaimID) int { return cmp.Compare(e.claim.ID, id) })
+}
+
+// entry is a claim in the books.
+type entry struct {
+	claim Claim
+	// lease is nil while the claim is only claimed.
+	lease *Lease
+	// lent has no entry of 0, and none while there is no lease or only a part of the claim is in force. Each is
+	// at most what the fragment's Burst is more than its Memory.
+	lent map[sharing.GPUID]sharing.Bytes
+	// seen is the entry as Grants shows it, nil once that is no longer true.
+	seen *Grant
+}
+
+// inForce is what the entry's lease may use.
+func (e *entry) inForce() sharing.Placement {
+	if len(e.lease.Part) > 0 {
+		return e.lease.Part
+	}
+	return e.claim.Placement
+}
+
+func (x *index) grant(e *entry) Grant {
+	g := Grant{Claim: e.claim.clone(), Joint: x.joint(e.claim)}
+	if e.lease != nil {
+		lease := e.lease.clone()
+		g.Lease, g.State = &lease, Leased
+	}
+	if len(e.lent) > 0 {
+		g.Lent = maps.Clone(e.lent)
+	}
+	return g
+}
+
+func (x *index) checkIdentity(c Claim) error {
+	if c.ID == "" {
+		return fmt.Errorf("no id: %w", sharing.ErrInvalid)
+	}
+	if _, taken := x.claims[c.ID]; taken {
+		return fmt.Errorf("id is taken: %w", sharing.ErrConflict)
+	}
+	if c.Name != "" {
+		if err := sharing.ValidateName("name", c.Name); err != nil {
+			return err
+		}
+		if _, taken := x.names[c.Name]; taken {
+			return fmt.Errorf("name %q is taken by a living grant: %w", c.Name, sharing.ErrConflict)
+		}
+	}
+	if (c.Owner.PodUID == "") != (c.Owner.Container == "") {
+		return fmt.Errorf("owner has a pod without a container, or the reverse: %w", sharing.ErrInvalid)
+	}
+	if held, ok := x.ByContainer(c.Owner.PodUID, c.Owner.Container); ok {
+		return fmt.Errorf("container %q of pod %q holds claim %q: %w", c.Owner.Container, c.Owner.PodUID, held.Claim.ID, sharing.ErrConflict)
+	}
+	return nil
+}
+
+// armable returns the claim if it has no lease or this very one.
+func (x *index) armable(id ClaimID, lease Lease) (*entry, error) {
+	e, ok := x.claims[id]
+	if !ok {
+		return nil, sharing.ErrNotFound
+	}
+	if e.lease == nil {
+		return e, x.checkLease(e.claim, lease)
+	}
+	switch {
+	case e.lease.Equal(lease):
+		return e, nil
+	case e.lease.Cgroup == lease.Cgroup && e.lease.Inode != lease.Inode:
+		return nil, fmt.Errorf("leased to an earlier cgroup %q (inode %d, not %d): %w", e.lease.Cgroup, e.lease.Inode, lease.Inode, sharing.ErrStale)
+	}
+	return nil, fmt.Errorf("leased to cgroup %q: %w", e.lease.Cgroup, sharing.ErrConflict)
+}
+
+func (x *index) checkLease(c Claim, lease Lease) error {
+	if lease.Cgroup == "" || lease.Inode == 0 {
+		return fmt.Errorf("lease without cgroup and inode: %w", sharing.ErrInvalid)
+	}
+	if err := checkPart(c.Placement, lease.Part); err != nil {
+		return err
+	}
+	if holder, taken := x.cgroups[lease.Cgroup]; taken {
+		return fmt.Errorf("cgroup %q is leased to claim %q: %w", lease.Cgroup, holder, sharing.ErrConflict)
+	}
+	return nil
+}
+
+// add files a checked claim.
+func (x *index) add(c Claim) *entry {
+	e := &entry{claim: c.clone()}
+	x.claims[c.ID] = e
+	at, _ := x.find(c.ID)
+	x.order = slices.Insert(x.order, at, e)
+	if c.Name != "" {
+		x.names[c.Name] = c.ID
+	}
+	if c.With != "" {
+		x.joined[c.With] = append(x.joined[c.With], e)
+	}
+	x.touch(e)
+	return e
+}
+
+// remove takes a claim without a lease out again.
+func (x *index) remove(e *entry) {
+	x.touch(e)
+	delete(x.claims, e.claim.ID)
+	if at, found := x.find(e.claim.ID); found {
+		x.order = slices.Delete(x.order, at, at+1)
+	}
+	if e.claim.Name != "" {
+		delete(x.names, e.claim.Name)
+	}
+	if with := e.claim.With; with != "" {
+		x.joined[with] = slices.DeleteFunc(x.joined[with], func(o *entry) bool { return o == e })
+		if len(x.joined[with]) == 0 {
+			delete(x.joined, with)
+		}
+	}
+}

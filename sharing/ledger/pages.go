@@ -1,0 +1,120 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// pages are the GPUs of the node: what is known of each, and what is booked on it.
+type pages struct {
+	// gpus has every GPU of the last inventory, and every GPU on which a claim is booked.
+	gpus map[sharing.GPUID]*gpu
+	// cordons has the GPUs that take no new claims, and why; each page of such a GPU says so.
+	cordons map[sharing.GPUID]string
+}
+
+// SetInventory takes in the node's GPUs as the driver has them now. GPUs may appear, shrink, change health or
+// be gone: claims on them stay booked, and a GPU that is gone is HealthLost while claims are on it. An
+// inventory with an impossible or doubled GPU changes nothing; the error wraps ErrInvalid.
+func (p *pages) SetInventory(inventory []sharing.GPU) error {
+	seen := make(map[sharing.GPUID]bool, len(inventory))
+	var errs []error
+	for _, g := range inventory {
+		if err := g.Validate(); err != nil {
+			errs = append(errs, err)
+		} else if seen[g.UUID] {
+			errs = append(errs, fmt.Errorf("gpu %q is there twice: %w", g.UUID, sharing.ErrInvalid))
+		}
+		seen[g.UUID] = true
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("set inventory: %w", errors.Join(errs...))
+	}
+	for _, g := range inventory {
+		page := p.page(g.UUID)
+		page.facts, page.present = g.Clone(), true
+		page.facts.Cordoned = p.cordons[g.UUID.Device()]
+		page.excuse()
+	}
+	for id, page := range p.gpus {
+		if !seen[id] {
+			page.present = false
+			page.excuse()
+			page.facts.Health, page.facts.HealthReason = sharing.HealthLost, "gone from the driver"
+			p.tidy(id)
+		}
+	}
+	return nil
+}
+
+// SetHealth changes what is known of one GPU's hardware; reason is for people. Claims on it stay. The error
+// wraps ErrNotFound for a GPU that the inventory does not have.
+func (p *pages) SetHealth(id sharing.GPUID, h sharing.Health, reason string) error {
+	page, ok := p.gpus[id]
+	if !ok || !page.present {
+		return fmt.Errorf("set health of gpu %q: %w", id, sharing.ErrNotFound)
+	}
+	page.facts.Health, page.facts.HealthReason = h, reason
+	return nil
+}
+
+// SetCordons says which GPUs take no new claims, and why, in the place of what was said before. Claims on them stay, and so
+// does the word over inventories, also for a GPU that comes later.
+func (p *pages) SetCordons(why map[sharing.GPUID]string) {
+	p.cordons = maps.Clone(why)
+	for id, page := range p.gpus {
+		page.facts.Cordoned = why[id.Device()]
+	}
+}
+
+// page returns the GPU's page, a new one for a GPU that has none.
+func (p *pages) page(id sharing.GPUID) *gpu {
+	page, ok := p.gpus[id]
+	if !ok {
+		page = &gpu{facts: sharing.GPU{UUID: id, Index: -1, NUMA: -1, HealthReason: "not in the inventory", Cordoned: p.cordons[id.Device()]}}
+		p.gpus[id] = page
+	}
+	return page
+}
+
+// tidy drops the page of a GPU that is gone once no claim is on it.
+func (p *pages) tidy(id sharing.GPUID) {
+	if page := p.gpus[id]; page != nil && !page.present && page.held.claims == 0 {
+		delete(p.gpus, id)
+	}
+}
+
+// GPUs returns all GPUs, by index and UUID: those of the inventory, and those that are gone with claims on
+// them.
+func (p *pages) GPUs() []View {
+	out := make([]View, 0, len(p.gpus))
+	for _, g := range p.gpus {
+		out = append(out, g.view())
+	}
+	slices.SortFunc(out, func(a, b View) int {
+		return cmp.Or(cmp.Compare(a.GPU.Index, b.GPU.Index), cmp.Compare(a.GPU.UUID, b.GPU.UUID))
+	})
+	return out
+}
+
+// GPU returns one GPU's page.
+func (p *pages) GPU(id sharing.GPUID) (View, bool) {
+	g, ok := p.gpus[id]
+	if !ok {
+		return View{}, false
+	}
+	return g.view(), true
+}
+
+// Overbooked returns the GPUs on which more is booked than they have, by index and UUID.
+func (p *pages) Overbooked() []View {
+	return slices.DeleteFunc(p.GPUs(), func(v View) bool { return !v.Overbooked })
+}
