@@ -6,14 +6,10 @@ package nvml
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
-
-// NoLimit is the hard limit that means "no limit".
-const NoLimit sharing.Bytes = math.MaxUint64
 
 // Memory is a GPU's memory as this process sees it: where a hard limit is on this process's own leaf
 // cgroup, the driver shows the limit as the GPU's size.
@@ -34,11 +30,6 @@ type Process struct {
 	Known bool
 	// MPS is true for a client of an MPS server; the server itself is a process like any other.
 	MPS bool
-}
-
-// Limit is a cgroup's memory limit on one GPU.
-type Limit struct {
-	Soft, Hard, Used sharing.Bytes
 }
 
 // Recovery is what the driver wants done to a GPU (nvmlDeviceGpuRecoveryAction_t).
@@ -63,9 +54,15 @@ func (r Recovery) String() string {
 	return fmt.Sprintf("recovery action %d", uint32(r))
 }
 
+// Readings reads what GPUs tell, and changes nothing.
+type Readings struct {
+	driver *driver
+	links  linkCounts
+}
+
 // Memory returns how much memory the GPU has and how much of it is taken.
-func (l *Library) Memory(ctx context.Context, id sharing.GPUID) (Memory, error) {
-	return onGPU(ctx, l, "read memory", id, func(d device) (Memory, error) { return plausible(d.memory()) })
+func (r *Readings) Memory(ctx context.Context, id sharing.GPUID) (Memory, error) {
+	return onGPU(ctx, r.driver, "read memory", id, func(d device) (Memory, error) { return plausible(d.memory()) })
 }
 
 // plausible refuses what no GPU has.
@@ -79,8 +76,8 @@ func plausible(m Memory, err error) (Memory, error) {
 
 // Processes returns the processes that hold the GPU, by pid, each once. A process can be in several of the
 // driver's lists (compute, graphics, MPS) with the same memory, which is then counted once.
-func (l *Library) Processes(ctx context.Context, id sharing.GPUID) ([]Process, error) {
-	return onGPU(ctx, l, "list processes", id, func(d device) ([]Process, error) {
+func (r *Readings) Processes(ctx context.Context, id sharing.GPUID) ([]Process, error) {
+	return onGPU(ctx, r.driver, "list processes", id, func(d device) ([]Process, error) {
 		lists, err := d.processes()
 		if err != nil {
 			return nil, err
@@ -91,8 +88,8 @@ func (l *Library) Processes(ctx context.Context, id sharing.GPUID) ([]Process, e
 
 // ProcessesIn is Processes for one GPU instance: those that hold it, and what they hold of it. The list is the GPU's own;
 // a process of which the driver does not say on which instance it is counts on each, with a use that is not known.
-func (l *Library) ProcessesIn(ctx context.Context, id sharing.GPUID, gi int) ([]Process, error) {
-	return onGPU(ctx, l, "list processes of a mig instance", id, func(d device) ([]Process, error) {
+func (r *Readings) ProcessesIn(ctx context.Context, id sharing.GPUID, gi int) ([]Process, error) {
+	return onGPU(ctx, r.driver, "list processes of a mig instance", id, func(d device) ([]Process, error) {
 		lists, err := d.processes()
 		if err != nil {
 			return nil, err
@@ -160,8 +157,8 @@ func merge(lists [][]resident) []Process {
 
 // Utilization returns the percent of the last sample period in which the GPU was busy, 0 to 100. It is
 // sharing.ErrUnsupported on GPUs that do not tell (MIG mode).
-func (l *Library) Utilization(ctx context.Context, id sharing.GPUID) (int, error) {
-	return onGPU(ctx, l, "read utilization", id, func(d device) (int, error) {
+func (r *Readings) Utilization(ctx context.Context, id sharing.GPUID) (int, error) {
+	return onGPU(ctx, r.driver, "read utilization", id, func(d device) (int, error) {
 		u, err := d.utilization()
 		if err == nil && (u < 0 || u > 100) {
 			return 0, fmt.Errorf("the driver reports %d percent: %w", u, sharing.ErrUnavailable)
@@ -170,47 +167,15 @@ func (l *Library) Utilization(ctx context.Context, id sharing.GPUID) (int, error
 	})
 }
 
-// SetMemoryLimit sets the driver's limits on what the processes of cgroup dir (an absolute cgroup v2
-// directory) hold of the GPU: soft is kept for them, past hard their allocations fail. NoLimit as hard takes
-// the limit away. It needs root. When ctx ends while the driver hangs, the limit may still be set later.
-func (l *Library) SetMemoryLimit(ctx context.Context, id sharing.GPUID, dir string, soft, hard sharing.Bytes) error {
-	_, err := onGPU(ctx, l, "set memory limit", id, func(d device) (struct{}, error) {
-		return struct{}{}, d.setLimit(dir, soft, hard)
-	})
-	return err
-}
-
-// PutMemoryLimit is SetMemoryLimit, and then MemoryLimit in the same turn: no other call comes between the two, and a
-// caller with many GPUs waits once for each. When only the reading fails the error says so, and the limit may be in force.
-func (l *Library) PutMemoryLimit(ctx context.Context, id sharing.GPUID, dir string, soft, hard sharing.Bytes) (Limit, error) {
-	return onGPU(ctx, l, "put memory limit", id, func(d device) (Limit, error) {
-		if err := d.setLimit(dir, soft, hard); err != nil {
-			return Limit{}, err
-		}
-		got, err := d.limit(dir)
-		if err != nil {
-			return Limit{}, fmt.Errorf("read back: %w", err)
-		}
-		return got, nil
-	})
-}
-
-// MemoryLimit reads what SetMemoryLimit has set: the limit on dir or, with the driver's own accounting instead of the kernel's
-// dmem controller, the nearest one above it. Where none is, a driver answers sharing.ErrNotFound, sharing.ErrUnsupported, or a
-// soft limit of 0 and a hard one of NoLimit.
-func (l *Library) MemoryLimit(ctx context.Context, id sharing.GPUID, dir string) (Limit, error) {
-	return onGPU(ctx, l, "read memory limit", id, func(d device) (Limit, error) { return d.limit(dir) })
-}
-
 // Check asks the GPU for something cheap that needs the hardware. It is nil, sharing.ErrLost,
 // sharing.ErrUnavailable (hangs, driver gone) or another word.
-func (l *Library) Check(ctx context.Context, id sharing.GPUID) error {
-	_, err := onGPU(ctx, l, "check", id, func(d device) (Memory, error) { return d.memory() })
+func (r *Readings) Check(ctx context.Context, id sharing.GPUID) error {
+	_, err := onGPU(ctx, r.driver, "check", id, func(d device) (Memory, error) { return d.memory() })
 	return err
 }
 
 // RecoveryAction returns what the driver wants done to the GPU; sharing.ErrUnsupported when the driver has
 // no opinion at all (before r570).
-func (l *Library) RecoveryAction(ctx context.Context, id sharing.GPUID) (Recovery, error) {
-	return onGPU(ctx, l, "read recovery action", id, func(d device) (Recovery, error) { return d.recovery() })
+func (r *Readings) RecoveryAction(ctx context.Context, id sharing.GPUID) (Recovery, error) {
+	return onGPU(ctx, r.driver, "read recovery action", id, func(d device) (Recovery, error) { return d.recovery() })
 }

@@ -12,16 +12,19 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
+// Settings reads and changes settings of GPUs that concern all who use them.
+type Settings struct{ driver *driver }
+
 // ComputeMode returns which processes may have a context on the GPU. It is sharing.ErrUnsupported where the driver
 // does not tell, or has a mode that only old drivers know.
-func (l *Library) ComputeMode(ctx context.Context, id sharing.GPUID) (sharing.ComputeMode, error) {
-	return onGPU(ctx, l, "read compute mode", id, device.computeMode)
+func (s Settings) ComputeMode(ctx context.Context, id sharing.GPUID) (sharing.ComputeMode, error) {
+	return onGPU(ctx, s.driver, "read compute mode", id, device.computeMode)
 }
 
 // SetComputeMode changes it; contexts that there are stay. It needs root. When ctx ends while the driver hangs, the
 // mode may still be set later.
-func (l *Library) SetComputeMode(ctx context.Context, id sharing.GPUID, mode sharing.ComputeMode) error {
-	_, err := change(ctx, l, "set compute mode", id, func(d device) (struct{}, error) { return struct{}{}, d.setComputeMode(mode) })
+func (s Settings) SetComputeMode(ctx context.Context, id sharing.GPUID, mode sharing.ComputeMode) error {
+	_, err := change(ctx, s.driver, "set compute mode", id, func(d device) (struct{}, error) { return struct{}{}, d.setComputeMode(mode) })
 	return err
 }
 

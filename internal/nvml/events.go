@@ -29,9 +29,9 @@ const (
 	lastBackOff  = 30 * time.Second
 )
 
-// eventLoop waits for faults in a goroutine of its own, which the first WaitEvent starts and Close ends.
-type eventLoop struct {
-	lib     *Library
+// Faults waits for faults of GPUs in a goroutine of its own, which the first WaitEvent starts and Close ends.
+type Faults struct {
+	driver  *driver
 	ctx     context.Context
 	stop    context.CancelFunc
 	backOff time.Duration // the first one
@@ -52,32 +52,30 @@ type delivery struct {
 	err error
 }
 
-func newEventLoop(l *Library) *eventLoop {
+func newFaults(d *driver) *Faults {
 	ctx, stop := context.WithCancel(context.Background())
-	return &eventLoop{lib: l, ctx: ctx, stop: stop, backOff: firstBackOff, out: make(chan delivery, eventRoom)}
+	return &Faults{driver: d, ctx: ctx, stop: stop, backOff: firstBackOff, out: make(chan delivery, eventRoom)}
 }
-
-func (e *eventLoop) join() { e.wg.Wait() }
 
 // WaitEvent returns the next fault of any GPU that GPUs has found. Faults are collected from the first call
 // on, so that none is lost between calls. Errors: the context's (it ended first), sharing.ErrUnsupported (no
 // GPU tells faults; asking again is no use until GPUs has found another), sharing.ErrUnavailable and
 // sharing.ErrLost (the driver cannot tell for now; asking again is right, and waits longer each time).
-func (l *Library) WaitEvent(ctx context.Context) (Event, error) {
-	if err := l.begin(); err != nil {
+func (f *Faults) WaitEvent(ctx context.Context) (Event, error) {
+	if err := f.driver.begin(); err != nil {
 		return Event{}, fmt.Errorf("wait for gpu events: %w", err)
 	}
-	defer l.calls.Done()
-	l.events.once.Do(func() { l.events.wg.Go(l.events.run) })
+	defer f.driver.calls.Done()
+	f.once.Do(func() { f.wg.Go(f.run) })
 	select {
-	case d := <-l.events.out:
+	case d := <-f.out:
 		if d.err != nil {
 			return Event{}, fmt.Errorf("wait for gpu events: %w", d.err)
 		}
 		return d.ev, nil
 	case <-ctx.Done():
 		return Event{}, fmt.Errorf("wait for gpu events: %w", context.Cause(ctx))
-	case <-l.events.ctx.Done():
+	case <-f.ctx.Done():
 		return Event{}, fmt.Errorf("wait for gpu events: nvml is closed: %w", sharing.ErrUnavailable)
 	}
 }
@@ -85,22 +83,21 @@ func (l *Library) WaitEvent(ctx context.Context) (Event, error) {
 // HoldEvents frees the registration for faults, and has none made until resume is called: a driver may take it for a use of
 // what it is of. It returns once it is free, which takes as long as one wait for faults at most, and returns the context's
 // error if that is over before. Faults that happen meanwhile are not told; the caller looks at the GPUs afterwards.
-func (l *Library) HoldEvents(ctx context.Context) (resume func(), err error) {
-	e := l.events
-	e.mu.Lock()
-	if e.held++; e.held == 1 {
-		e.free, e.more = make(chan struct{}), make(chan struct{})
-		if !e.open {
-			close(e.free)
+func (f *Faults) HoldEvents(ctx context.Context) (resume func(), err error) {
+	f.mu.Lock()
+	if f.held++; f.held == 1 {
+		f.free, f.more = make(chan struct{}), make(chan struct{})
+		if !f.open {
+			close(f.free)
 		}
 	}
-	free := e.free
-	e.mu.Unlock()
+	free := f.free
+	f.mu.Unlock()
 	resume = sync.OnceFunc(func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if e.held--; e.held == 0 {
-			close(e.more)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.held--; f.held == 0 {
+			close(f.more)
 		}
 	})
 	select {
@@ -113,53 +110,53 @@ func (l *Library) HoldEvents(ctx context.Context) (resume func(), err error) {
 }
 
 // enter waits until nobody holds, and notes that there is an event set; false at the end.
-func (e *eventLoop) enter() bool {
-	for e.ctx.Err() == nil {
-		e.mu.Lock()
-		if e.held == 0 {
-			e.open = true
-			e.mu.Unlock()
+func (f *Faults) enter() bool {
+	for f.ctx.Err() == nil {
+		f.mu.Lock()
+		if f.held == 0 {
+			f.open = true
+			f.mu.Unlock()
 			return true
 		}
-		more := e.more
-		e.mu.Unlock()
+		more := f.more
+		f.mu.Unlock()
 		select {
 		case <-more:
-		case <-e.ctx.Done():
+		case <-f.ctx.Done():
 		}
 	}
 	return false
 }
 
 // leave notes that there is none any more.
-func (e *eventLoop) leave() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.open = false; e.held > 0 {
-		close(e.free)
+func (f *Faults) leave() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.open = false; f.held > 0 {
+		close(f.free)
 	}
 }
 
-func (e *eventLoop) holds() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.held > 0
+func (f *Faults) holds() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.held > 0
 }
 
 // run makes event sets and waits on them, with a growing pause after each error, until Close.
-func (e *eventLoop) run() {
-	pause := e.backOff
-	for e.enter() {
-		worked := e.session()
-		e.leave()
+func (f *Faults) run() {
+	pause := f.backOff
+	for f.enter() {
+		worked := f.session()
+		f.leave()
 		if worked {
-			pause = e.backOff
+			pause = f.backOff
 		}
-		if worked && e.holds() {
+		if worked && f.holds() {
 			continue // it ended for that
 		}
 		select {
-		case <-e.ctx.Done():
+		case <-f.ctx.Done():
 		case <-time.After(pause):
 			pause = min(2*pause, lastBackOff)
 		}
@@ -167,34 +164,34 @@ func (e *eventLoop) run() {
 }
 
 // session uses one event set until an error, and reports whether it ever worked.
-func (e *eventLoop) session() (worked bool) {
-	set, err := e.lib.door.newEvents()
+func (f *Faults) session() (worked bool) {
+	set, err := f.driver.door.newEvents()
 	if err != nil {
-		e.fail(err)
+		f.fail(err)
 		return false
 	}
 	defer func() {
 		if err := set.free(); err != nil {
-			e.lib.opts.Log.Warn("event set is not freed", "error", err)
+			f.driver.opts.Log.Warn("event set is not freed", "error", err)
 		}
 	}()
 	tried := map[device]bool{}
 	registered := 0
-	for e.ctx.Err() == nil && !e.holds() {
-		n, err := e.register(set, tried)
+	for f.ctx.Err() == nil && !f.holds() {
+		n, err := f.register(set, tried)
 		registered += n
 		if registered == 0 {
-			e.fail(err)
+			f.fail(err)
 			return false
 		}
 		raw, ok, err := set.wait()
 		if err != nil {
-			e.fail(err)
+			f.fail(err)
 			return worked
 		}
 		worked = true
 		if ok {
-			e.deliver(delivery{ev: Event{GPU: e.name(raw.dev), XID: raw.xid, GI: raw.gi, CI: raw.ci}})
+			f.deliver(delivery{ev: Event{GPU: f.name(raw.dev), XID: raw.xid, GI: raw.gi, CI: raw.ci}})
 		}
 	}
 	return worked
@@ -202,23 +199,18 @@ func (e *eventLoop) session() (worked bool) {
 
 // register adds the GPUs that have become known, and returns how many of them tell faults. GPUs that fail
 // otherwise are tried again with the next event set.
-func (e *eventLoop) register(set eventSet, tried map[device]bool) (n int, err error) {
-	e.lib.mu.Lock()
-	var fresh []device
-	for _, dev := range e.lib.known {
-		if !tried[dev] {
-			tried[dev] = true
-			fresh = append(fresh, dev)
-		}
-	}
-	e.lib.mu.Unlock()
+func (f *Faults) register(set eventSet, tried map[device]bool) (n int, err error) {
 	err = fmt.Errorf("no gpu is known that tells faults: %w", sharing.ErrUnsupported)
-	for _, dev := range fresh {
+	for _, dev := range f.driver.handles() {
+		if tried[dev] {
+			continue
+		}
+		tried[dev] = true
 		switch rerr := set.register(dev); {
 		case rerr == nil:
 			n++
 		case !errors.Is(rerr, sharing.ErrUnsupported):
-			e.lib.opts.Log.Warn("faults of a gpu are not watched", "gpu", string(e.name(dev)), "error", rerr)
+			f.driver.opts.Log.Warn("faults of a gpu are not watched", "gpu", string(f.name(dev)), "error", rerr)
 			err = rerr
 		}
 	}
@@ -226,10 +218,8 @@ func (e *eventLoop) register(set eventSet, tried map[device]bool) (n int, err er
 }
 
 // name finds the GPU of a handle among those known; it asks the driver nothing.
-func (e *eventLoop) name(dev device) sharing.GPUID {
-	e.lib.mu.Lock()
-	defer e.lib.mu.Unlock()
-	for id, known := range e.lib.known {
+func (f *Faults) name(dev device) sharing.GPUID {
+	for id, known := range f.driver.handles() {
 		if known == dev {
 			return id
 		}
@@ -238,16 +228,16 @@ func (e *eventLoop) name(dev device) sharing.GPUID {
 }
 
 // deliver waits for room: a fault is never dropped.
-func (e *eventLoop) deliver(d delivery) {
+func (f *Faults) deliver(d delivery) {
 	select {
-	case e.out <- d:
-	case <-e.ctx.Done():
+	case f.out <- d:
+	case <-f.ctx.Done():
 	}
 }
 
 // fail tells an error unless something waits to be read: an old error is of no use to a late reader.
-func (e *eventLoop) fail(err error) {
-	if len(e.out) == 0 {
-		e.deliver(delivery{err: err})
+func (f *Faults) fail(err error) {
+	if len(f.out) == 0 {
+		f.deliver(delivery{err: err})
 	}
 }

@@ -175,6 +175,6 @@ func open4test(t *testing.T, opts Options, gpus ...*fakeGPU) (*Library, *fakeDoo
 	t.Helper()
 	d := &fakeDoor{gpus: gpus, events: make(chan rawEvent), waitGate: make(chan struct{})}
 	l := newLibrary(d, opts, func() {})
-	l.events.backOff = 0
+	l.Faults.backOff = 0
 	return l, d
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-func (g goDevice) createGI(profile, start, size int) (int, error) {
+func (g goMIG) createGI(profile, start, size int) (int, error) {
 	for _, n := range []int{profile, start, size} {
 		if n < 0 || n > math.MaxInt32 {
 			return 0, fmt.Errorf("profile %d at %d with %d units: %w", profile, start, size, sharing.ErrInvalid)
@@ -29,11 +29,11 @@ func (g goDevice) createGI(profile, start, size int) (int, error) {
 	return int(info.Id), err
 }
 
-func (g goDevice) instance(gi int) (nvml.GpuInstance, error) {
+func (g goMIG) instance(gi int) (nvml.GpuInstance, error) {
 	return ask(g.d, "nvmlDeviceGetGpuInstanceById", func() (nvml.GpuInstance, nvml.Return) { return g.dev.GetGpuInstanceById(gi) })
 }
 
-func (g goDevice) destroyGI(gi int) error {
+func (g goMIG) destroyGI(gi int) error {
 	h, err := g.instance(gi)
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func (g goDevice) destroyGI(gi int) error {
 }
 
 // createCI takes the compute profile with the most slices: it is over all of the GPU instance.
-func (g goDevice) createCI(gi int) (int, error) {
+func (g goMIG) createCI(gi int) (int, error) {
 	h, err := g.instance(gi)
 	if err != nil {
 		return 0, err
@@ -69,7 +69,7 @@ func (g goDevice) createCI(gi int) (int, error) {
 	return int(info.Id), err
 }
 
-func (g goDevice) destroyCI(gi, ci int) error {
+func (g goMIG) destroyCI(gi, ci int) error {
 	h, err := g.instance(gi)
 	if err != nil {
 		return err

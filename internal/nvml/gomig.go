@@ -38,14 +38,19 @@ func do(d *goDoor, name string, fn func() nvml.Return) error {
 	return err
 }
 
-func (g goDevice) migMode() (MIGMode, error) {
+// goMIG is the part of MIG of one GPU.
+type goMIG struct{ goDevice }
+
+func (g goDevice) cutter() cutter { return goMIG{g} }
+
+func (g goMIG) migMode() (MIGMode, error) {
 	return ask(g.d, "nvmlDeviceGetMigMode", func() (MIGMode, nvml.Return) {
 		current, pending, r := g.dev.GetMigMode()
 		return MIGMode{current == nvml.DEVICE_MIG_ENABLE, pending == nvml.DEVICE_MIG_ENABLE}, r
 	})
 }
 
-func (g goDevice) migNeedsReset() (bool, error) {
+func (g goMIG) migNeedsReset() (bool, error) {
 	const hopper = 9
 	major, err := ask(g.d, "nvmlDeviceGetCudaComputeCapability", func() (int, nvml.Return) {
 		major, _, r := g.dev.GetCudaComputeCapability()
@@ -54,7 +59,7 @@ func (g goDevice) migNeedsReset() (bool, error) {
 	return major < hopper, err
 }
 
-func (g goDevice) setMIGMode(on bool) (Activation, error) {
+func (g goMIG) setMIGMode(on bool) (Activation, error) {
 	const name = "nvmlDeviceSetMigMode"
 	mode := nvml.DEVICE_MIG_DISABLE
 	if on {
@@ -72,7 +77,7 @@ func (g goDevice) setMIGMode(on bool) (Activation, error) {
 	return ActivationDone, check(name, activation)
 }
 
-func (g goDevice) migProfiles() ([]MIGProfile, error) {
+func (g goMIG) migProfiles() ([]MIGProfile, error) {
 	if _, err := g.migMode(); err != nil {
 		return nil, err // a GPU that cannot do MIG says so here
 	}
@@ -96,7 +101,7 @@ func (g goDevice) migProfiles() ([]MIGProfile, error) {
 	return list, nil
 }
 
-func (g goDevice) profile(kind int) (MIGProfile, error) {
+func (g goMIG) profile(kind int) (MIGProfile, error) {
 	info, err := ask(g.d, "nvmlDeviceGetGpuInstanceProfileInfoV", g.dev.GetGpuInstanceProfileInfoV(kind).V2)
 	if err != nil {
 		return MIGProfile{}, err
@@ -135,7 +140,7 @@ func (p *MIGProfile) setMemory(mib uint64) error {
 	return nil
 }
 
-func (g goDevice) migInstances() ([]MIGInstance, error) {
+func (g goMIG) migInstances() ([]MIGInstance, error) {
 	if mode, err := g.migMode(); err != nil || !mode.Current {
 		return nil, err
 	}
@@ -169,7 +174,7 @@ func (g goDevice) migInstances() ([]MIGInstance, error) {
 }
 
 // migSlots asks no more than where each instance is: what migInstances finds takes hundreds of calls.
-func (g goDevice) migSlots() ([]MIGInstance, error) {
+func (g goMIG) migSlots() ([]MIGInstance, error) {
 	parts, err := g.instances()
 	if err != nil {
 		return nil, err
@@ -191,14 +196,14 @@ func (g goDevice) migSlots() ([]MIGInstance, error) {
 }
 
 // compute returns a compute profile of a GPU instance.
-func (g goDevice) compute(h nvml.GpuInstance, kind int) (nvml.ComputeInstanceProfileInfo, error) {
+func (g goMIG) compute(h nvml.GpuInstance, kind int) (nvml.ComputeInstanceProfileInfo, error) {
 	return ask(g.d, "nvmlGpuInstanceGetComputeInstanceProfileInfo", func() (nvml.ComputeInstanceProfileInfo, nvml.Return) {
 		return h.GetComputeInstanceProfileInfo(kind, nvml.COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
 	})
 }
 
 // eachCompute calls fn for each compute profile of a GPU instance, until it says that this was enough.
-func (g goDevice) eachCompute(h nvml.GpuInstance, fn func(nvml.ComputeInstanceProfileInfo) (enough bool, err error)) error {
+func (g goMIG) eachCompute(h nvml.GpuInstance, fn func(nvml.ComputeInstanceProfileInfo) (enough bool, err error)) error {
 	for kind := range nvml.COMPUTE_INSTANCE_PROFILE_COUNT {
 		p, err := g.compute(h, kind)
 		if errors.Is(err, sharing.ErrUnsupported) || errors.Is(err, sharing.ErrInvalid) {
@@ -215,7 +220,7 @@ func (g goDevice) eachCompute(h nvml.GpuInstance, fn func(nvml.ComputeInstancePr
 }
 
 // computes lists the compute instances of a GPU instance of so many slices.
-func (g goDevice) computes(h nvml.GpuInstance, slicesOfGI int) ([]MIGCompute, error) {
+func (g goMIG) computes(h nvml.GpuInstance, slicesOfGI int) ([]MIGCompute, error) {
 	var list []MIGCompute
 	err := g.eachCompute(h, func(p nvml.ComputeInstanceProfileInfo) (bool, error) {
 		p.InstanceCount = maxInstances
@@ -235,7 +240,7 @@ func (g goDevice) computes(h nvml.GpuInstance, slicesOfGI int) ([]MIGCompute, er
 	return list, err
 }
 
-func (g goDevice) migDevices() ([]MIGDevice, error) {
+func (g goMIG) migDevices() ([]MIGDevice, error) {
 	if mode, err := g.migMode(); err != nil || !mode.Current {
 		return nil, err
 	}

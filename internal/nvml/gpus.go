@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -44,12 +45,15 @@ type found struct {
 	err   error
 }
 
+// Inventory finds the GPUs.
+type Inventory struct{ *driver }
+
 // GPUs returns the GPUs that can be used, in the order of their index, and one *LeftOut for each that cannot:
 // it is lost, hangs, or reports what no real GPU does. GPUs are asked side by side, so that one that hangs
 // costs the others nothing. The last error says that the driver could not be asked at all. A GPU whose
 // driver asks for a recovery action is returned, unhealthy.
-func (l *Library) GPUs(ctx context.Context) ([]sharing.GPU, []error, error) {
-	n, err := l.Count(ctx)
+func (v Inventory) GPUs(ctx context.Context) ([]sharing.GPU, []error, error) {
+	n, err := v.Count(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -57,21 +61,21 @@ func (l *Library) GPUs(ctx context.Context) ([]sharing.GPU, []error, error) {
 	var asked sync.WaitGroup
 	for i := range all {
 		asked.Go(func() {
-			f, err := call(ctx, l, l.slot(i), func() (found, error) { return l.inspect(i) })
+			f, err := call(ctx, v.driver, v.slot(i), func() (found, error) { return v.inspect(i) })
 			if f.err = err; err != nil && f.gpu.UUID == "" {
-				f.gpu.UUID = l.lastAt(i)
+				f.gpu.UUID = v.lastAt(i)
 			}
 			all[i] = f
 		})
 	}
 	asked.Wait()
 	gpus, left := judge(all)
-	return gpus, append(left, l.vanished(all)...), nil
+	return gpus, append(left, vanished(slices.Collect(maps.Keys(v.handles())), all)...), nil
 }
 
 // Count is how many GPUs the driver tells of.
-func (l *Library) Count(ctx context.Context) (int, error) {
-	n, err := call(ctx, l, l.systemLane, l.door.count)
+func (v Inventory) Count(ctx context.Context) (int, error) {
+	n, err := call(ctx, v.driver, v.systemLane, v.door.count)
 	if err != nil {
 		return 0, fmt.Errorf("count gpus: %w", err)
 	}
@@ -79,8 +83,8 @@ func (l *Library) Count(ctx context.Context) (int, error) {
 }
 
 // inspect asks one GPU for all that inventory wants. What it found is in f, also when the GPU cannot be used.
-func (l *Library) inspect(i int) (f found, err error) {
-	dev, err := l.door.byIndex(i)
+func (v Inventory) inspect(i int) (f found, err error) {
+	dev, err := v.door.byIndex(i)
 	if err != nil {
 		return f, err
 	}
@@ -93,7 +97,7 @@ func (l *Library) inspect(i int) (f found, err error) {
 	if err := errors.Join(checkUUID(id.uuid), checkName(id.model)); err != nil {
 		return f, err
 	}
-	l.learn(i, id.uuid, dev)
+	v.learn(i, id.uuid, dev)
 	m, err := dev.memory()
 	if err != nil {
 		return f, err
@@ -108,7 +112,7 @@ func (l *Library) inspect(i int) (f found, err error) {
 	f.gpu.MIGCapable = err == nil
 	if f.links, err = dev.links(); err != nil && !errors.Is(err, sharing.ErrUnsupported) {
 		// Topology is a preference; a GPU without it is still a GPU.
-		l.opts.Log.Warn("nvlinks are not known", "gpu", string(id.uuid), "error", err)
+		v.opts.Log.Warn("nvlinks are not known", "gpu", string(id.uuid), "error", err)
 	}
 	switch r, err := dev.recovery(); {
 	case err == nil && r != RecoveryNone:
@@ -172,48 +176,10 @@ func reaches(a, b found) bool {
 	return slices.ContainsFunc(a.links, isSwitch) && slices.ContainsFunc(b.links, isSwitch)
 }
 
-// slot returns the lane of the GPU at an index. Once the GPU is known, it has one lane under both names.
-func (l *Library) slot(i int) *lane {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	way := l.slots[i]
-	if way == nil {
-		way = newLane(fmt.Sprintf("gpu at index %d", i), l.opts.HangAfter)
-		l.slots[i] = way
-	}
-	return way
-}
-
-// learn remembers a GPU that answered. The caller runs in the slot's lane.
-func (l *Library) learn(i int, id sharing.GPUID, dev device) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.known[id] = dev
-	if way := l.lanes[id]; way == nil {
-		l.lanes[id] = l.slots[i]
-	} else {
-		l.slots[i] = way
-	}
-}
-
-// lastAt returns the GPU that answered at index i before, or "".
-func (l *Library) lastAt(i int) sharing.GPUID {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for id, way := range l.lanes {
-		if way == l.slots[i] && l.known[id] != nil {
-			return id
-		}
-	}
-	return ""
-}
-
 // vanished tells of GPUs that answered before and are not among all.
-func (l *Library) vanished(all []found) []error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func vanished(known []sharing.GPUID, all []found) []error {
 	var left []error
-	for id := range l.known {
+	for _, id := range known {
 		if !slices.ContainsFunc(all, func(f found) bool { return f.gpu.UUID == id }) {
 			left = append(left, &LeftOut{Index: -1, UUID: id, Err: fmt.Errorf("the driver does not list it any more: %w", sharing.ErrLost)})
 		}

@@ -221,14 +221,14 @@ func TestHoldEvents(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.events.mu.Lock()
-		if l.events.open {
+		l.Faults.mu.Lock()
+		if l.Faults.open {
 			t.Error("there is an event set")
 		}
-		l.events.mu.Unlock()
+		l.Faults.mu.Unlock()
 		one()
 		one()
-		if !l.events.holds() {
+		if !l.Faults.holds() {
 			t.Error("the second one holds no more")
 		}
 		two()
@@ -252,7 +252,7 @@ func TestWaitEventBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gpu(0)
 		l, d := open4test(t, Options{}, g)
-		l.events.backOff = firstBackOff
+		l.Faults.backOff = firstBackOff
 		if _, _, err := l.GPUs(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -78,13 +78,18 @@ type MIGProcess struct {
 	GI int
 }
 
-// cutter is a device that can be cut: the part of MIG that not every door has.
+// cuttable is a device that can be cut: what not every door has.
+type cuttable interface{ cutter() cutter }
+
+// cutter is the part of MIG of a device.
 type cutter interface {
 	migMode() (MIGMode, error)
 	migNeedsReset() (bool, error)
 	setMIGMode(on bool) (Activation, error)
 	migProfiles() ([]MIGProfile, error)
 	migInstances() ([]MIGInstance, error)
+	// migSlots is migInstances with no more than where each is.
+	migSlots() ([]MIGInstance, error)
 	migDevices() ([]MIGDevice, error)
 	createGI(profile, start, size int) (int, error)
 	destroyGI(gi int) error
@@ -92,45 +97,48 @@ type cutter interface {
 	destroyCI(gi, ci int) error
 }
 
-func onCutter[T any](ctx context.Context, l *Library, what string, id sharing.GPUID, fn func(cutter) (T, error)) (T, error) {
-	return onGPU(ctx, l, what, id, cutting(fn))
+func onCutter[T any](ctx context.Context, d *driver, what string, id sharing.GPUID, fn func(cutter) (T, error)) (T, error) {
+	return onGPU(ctx, d, what, id, cutting(fn))
 }
 
 // changeMIG is onCutter for a call that changes the GPU.
-func changeMIG[T any](ctx context.Context, l *Library, what string, id sharing.GPUID, fn func(cutter) (T, error)) (T, error) {
-	return change(ctx, l, what, id, cutting(fn))
+func changeMIG[T any](ctx context.Context, d *driver, what string, id sharing.GPUID, fn func(cutter) (T, error)) (T, error) {
+	return change(ctx, d, what, id, cutting(fn))
 }
 
 func cutting[T any](fn func(cutter) (T, error)) func(device) (T, error) {
 	return func(d device) (T, error) {
-		c, ok := d.(cutter)
+		c, ok := d.(cuttable)
 		if !ok {
 			var zero T
 			return zero, absent("nvmlDeviceGetMigMode")
 		}
-		return fn(c)
+		return fn(c.cutter())
 	}
 }
 
+// MIG reads and changes the MIG mode and the MIG instances of GPUs.
+type MIG struct{ driver *driver }
+
 // MIGMode reads the GPU's mode. It is sharing.ErrUnsupported for a GPU that cannot do MIG.
-func (l *Library) MIGMode(ctx context.Context, id sharing.GPUID) (MIGMode, error) {
-	return onCutter(ctx, l, "read mig mode", id, cutter.migMode)
+func (m MIG) MIGMode(ctx context.Context, id sharing.GPUID) (MIGMode, error) {
+	return onCutter(ctx, m.driver, "read mig mode", id, cutter.migMode)
 }
 
 // SetMIGMode turns MIG on or off. It needs root. Before Hopper this may reset the GPU, and with it all that runs there:
 // whoever calls this has looked that nothing does. A mode that is not taken at once is no error.
-func (l *Library) SetMIGMode(ctx context.Context, id sharing.GPUID, on bool) (Activation, error) {
-	return changeMIG(ctx, l, "set mig mode", id, func(c cutter) (Activation, error) { return c.setMIGMode(on) })
+func (m MIG) SetMIGMode(ctx context.Context, id sharing.GPUID, on bool) (Activation, error) {
+	return changeMIG(ctx, m.driver, "set mig mode", id, func(c cutter) (Activation, error) { return c.setMIGMode(on) })
 }
 
 // MIGNeedsReset reports whether the GPU changes its mode with a reset: those before Hopper do.
-func (l *Library) MIGNeedsReset(ctx context.Context, id sharing.GPUID) (bool, error) {
-	return onCutter(ctx, l, "read compute capability", id, cutter.migNeedsReset)
+func (m MIG) MIGNeedsReset(ctx context.Context, id sharing.GPUID) (bool, error) {
+	return onCutter(ctx, m.driver, "read compute capability", id, cutter.migNeedsReset)
 }
 
 // MIGProcesses returns which processes hold which instances, each pair once.
-func (l *Library) MIGProcesses(ctx context.Context, id sharing.GPUID) ([]MIGProcess, error) {
-	return onGPU(ctx, l, "list processes", id, func(d device) ([]MIGProcess, error) {
+func (m MIG) MIGProcesses(ctx context.Context, id sharing.GPUID) ([]MIGProcess, error) {
+	return onGPU(ctx, m.driver, "list processes", id, func(d device) ([]MIGProcess, error) {
 		lists, err := d.processes()
 		if err != nil {
 			return nil, err
@@ -152,43 +160,49 @@ func (l *Library) MIGProcesses(ctx context.Context, id sharing.GPUID) ([]MIGProc
 
 // MIGProfiles returns the sizes of GPU instance that the GPU offers, each once. It is sharing.ErrUnsupported for a GPU
 // that cannot do MIG.
-func (l *Library) MIGProfiles(ctx context.Context, id sharing.GPUID) ([]MIGProfile, error) {
-	return onCutter(ctx, l, "read mig profiles", id, cutter.migProfiles)
+func (m MIG) MIGProfiles(ctx context.Context, id sharing.GPUID) ([]MIGProfile, error) {
+	return onCutter(ctx, m.driver, "read mig profiles", id, cutter.migProfiles)
 }
 
 // MIGInstances returns the GPU instances by their ids, none outside MIG mode.
-func (l *Library) MIGInstances(ctx context.Context, id sharing.GPUID) ([]MIGInstance, error) {
-	return onCutter(ctx, l, "list mig instances", id, cutter.migInstances)
+func (m MIG) MIGInstances(ctx context.Context, id sharing.GPUID) ([]MIGInstance, error) {
+	return onCutter(ctx, m.driver, "list mig instances", id, cutter.migInstances)
+}
+
+// MIGSlots returns the GPU instances that have a compute instance, without saying which, by their ids; none outside MIG
+// mode. It is MIGInstances for who looks often.
+func (m MIG) MIGSlots(ctx context.Context, id sharing.GPUID) ([]MIGInstance, error) {
+	return onCutter(ctx, m.driver, "find mig instances", id, cutter.migSlots)
 }
 
 // MIGDevices returns the MIG devices with their UUIDs, none outside MIG mode. On a loaded node it can take seconds.
-func (l *Library) MIGDevices(ctx context.Context, id sharing.GPUID) ([]MIGDevice, error) {
-	return onCutter(ctx, l, "list mig devices", id, cutter.migDevices)
+func (m MIG) MIGDevices(ctx context.Context, id sharing.GPUID) ([]MIGDevice, error) {
+	return onCutter(ctx, m.driver, "list mig devices", id, cutter.migDevices)
 }
 
 // CreateGI makes a GPU instance of the profile with that id at a placement, and returns its id. It needs root. Errors:
 // sharing.ErrExhausted (the place, or something else that it needs, is taken), sharing.ErrInvalid (no such profile or
 // placement), sharing.ErrUnsupported (not in MIG mode). When ctx ends while the driver hangs, the instance may still be
 // made later.
-func (l *Library) CreateGI(ctx context.Context, id sharing.GPUID, profile, start, size int) (int, error) {
-	return changeMIG(ctx, l, "create gpu instance", id, func(c cutter) (int, error) { return c.createGI(profile, start, size) })
+func (m MIG) CreateGI(ctx context.Context, id sharing.GPUID, profile, start, size int) (int, error) {
+	return changeMIG(ctx, m.driver, "create gpu instance", id, func(c cutter) (int, error) { return c.createGI(profile, start, size) })
 }
 
 // DestroyGI ends a GPU instance. Errors: sharing.ErrUnavailable (it has a compute instance, or is in use),
 // sharing.ErrNotFound.
-func (l *Library) DestroyGI(ctx context.Context, id sharing.GPUID, gi int) error {
-	_, err := changeMIG(ctx, l, "destroy gpu instance", id, func(c cutter) (struct{}, error) { return struct{}{}, c.destroyGI(gi) })
+func (m MIG) DestroyGI(ctx context.Context, id sharing.GPUID, gi int) error {
+	_, err := changeMIG(ctx, m.driver, "destroy gpu instance", id, func(c cutter) (struct{}, error) { return struct{}{}, c.destroyGI(gi) })
 	return err
 }
 
 // CreateCI makes the compute instance that takes all of a GPU instance, and returns its id. Errors:
 // sharing.ErrExhausted (there is one already), sharing.ErrNotFound.
-func (l *Library) CreateCI(ctx context.Context, id sharing.GPUID, gi int) (int, error) {
-	return changeMIG(ctx, l, "create compute instance", id, func(c cutter) (int, error) { return c.createCI(gi) })
+func (m MIG) CreateCI(ctx context.Context, id sharing.GPUID, gi int) (int, error) {
+	return changeMIG(ctx, m.driver, "create compute instance", id, func(c cutter) (int, error) { return c.createCI(gi) })
 }
 
 // DestroyCI ends a compute instance. Errors: sharing.ErrUnavailable (a process holds it), sharing.ErrNotFound.
-func (l *Library) DestroyCI(ctx context.Context, id sharing.GPUID, gi, ci int) error {
-	_, err := changeMIG(ctx, l, "destroy compute instance", id, func(c cutter) (struct{}, error) { return struct{}{}, c.destroyCI(gi, ci) })
+func (m MIG) DestroyCI(ctx context.Context, id sharing.GPUID, gi, ci int) error {
+	_, err := changeMIG(ctx, m.driver, "destroy compute instance", id, func(c cutter) (struct{}, error) { return struct{}{}, c.destroyCI(gi, ci) })
 	return err
 }

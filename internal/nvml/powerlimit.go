@@ -20,17 +20,17 @@ type PowerLimit struct {
 }
 
 // PowerLimit returns the GPU's limit. It is sharing.ErrUnsupported where the driver does not tell.
-func (l *Library) PowerLimit(ctx context.Context, id sharing.GPUID) (PowerLimit, error) {
-	return onGPU(ctx, l, "read power limit", id, device.powerLimit)
+func (s Settings) PowerLimit(ctx context.Context, id sharing.GPUID) (PowerLimit, error) {
+	return onGPU(ctx, s.driver, "read power limit", id, device.powerLimit)
 }
 
 // SetPowerLimit holds the GPU to so many milliwatts, until the driver is loaded anew. It needs root. A limit that is out of
 // the GPU's bounds is sharing.ErrInvalid, and the error names them. When ctx ends while the driver hangs, the limit may still
 // be set later.
-func (l *Library) SetPowerLimit(ctx context.Context, id sharing.GPUID, milliwatts uint32) error {
-	_, err := change(ctx, l, "set power limit", id, func(d device) (struct{}, error) { return struct{}{}, d.setPowerLimit(milliwatts) })
+func (s Settings) SetPowerLimit(ctx context.Context, id sharing.GPUID, milliwatts uint32) error {
+	_, err := change(ctx, s.driver, "set power limit", id, func(d device) (struct{}, error) { return struct{}{}, d.setPowerLimit(milliwatts) })
 	if errors.Is(err, sharing.ErrInvalid) {
-		if p, bounds := l.PowerLimit(ctx, id); bounds == nil && p.Most > 0 {
+		if p, bounds := s.PowerLimit(ctx, id); bounds == nil && p.Most > 0 {
 			return fmt.Errorf("%w; the GPU takes %d to %d watts", err, (p.Least+999)/1000, p.Most/1000)
 		}
 	}

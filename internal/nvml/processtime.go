@@ -16,8 +16,8 @@ import (
 // ProcessTime returns what part of the time since then, in percent, each process used of the GPU's multiprocessors, as far as
 // the driver's samples tell. Rows that say nothing of that time are left out, one by one. It is sharing.ErrUnsupported where the
 // driver does not tell at all (MIG mode, old libraries).
-func (l *Library) ProcessTime(ctx context.Context, id sharing.GPUID, since time.Time) (sharing.TimeUse, error) {
-	return onGPU(ctx, l, "read processes' use of time", id, func(d device) (sharing.TimeUse, error) {
+func (r *Readings) ProcessTime(ctx context.Context, id sharing.GPUID, since time.Time) (sharing.TimeUse, error) {
+	return onGPU(ctx, r.driver, "read processes' use of time", id, func(d device) (sharing.TimeUse, error) {
 		rows, err := d.processTime(since)
 		return sharing.UseOf(rows, since), err
 	})

@@ -32,7 +32,7 @@ func deviceMethods() map[string]kind {
 		"identity": reads, "mig": reads, "memory": reads, "processes": reads, "utilization": reads, "processTime": reads, "recovery": reads,
 		"links": reads, "computeMode": reads, "powerLimit": reads, "limit": reads, "signs": reads, "power": reads, "linksUp": reads,
 		"sensors": reads, "computeProcesses": reads, "instances": reads,
-		"migMode": reads, "migNeedsReset": reads, "migProfiles": reads, "migInstances": reads, "migDevices": reads,
+		"migMode": reads, "migNeedsReset": reads, "migProfiles": reads, "migInstances": reads, "migDevices": reads, "migSlots": reads,
 
 		"setComputeMode": changes, "setPowerLimit": changes, "setMIGMode": changes,
 		"createGI": changes, "destroyGI": changes, "createCI": changes, "destroyCI": changes,
@@ -72,6 +72,8 @@ func (s *spy) note(method string) {
 
 var _ cutter = (*spy)(nil)
 
+func (s *spy) cutter() cutter { return s }
+
 func (s *spy) setComputeMode(sharing.ComputeMode) error            { s.note("setComputeMode"); return nil }
 func (s *spy) setPowerLimit(uint32) error                          { s.note("setPowerLimit"); return nil }
 func (s *spy) setMIGMode(bool) (Activation, error)                 { s.note("setMIGMode"); return 0, nil }
@@ -85,6 +87,7 @@ func (s *spy) migMode() (MIGMode, error)            { return MIGMode{}, nil }
 func (s *spy) migNeedsReset() (bool, error)         { return false, nil }
 func (s *spy) migProfiles() ([]MIGProfile, error)   { return nil, nil }
 func (s *spy) migInstances() ([]MIGInstance, error) { return nil, nil }
+func (s *spy) migSlots() ([]MIGInstance, error)     { return nil, nil }
 func (s *spy) migDevices() ([]MIGDevice, error)     { return nil, nil }
 
 // spyDoor has one GPU.

@@ -5,6 +5,7 @@ package nvml
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -40,31 +41,46 @@ type linkCount struct {
 	up *uint64
 }
 
+// linkCounts keeps the counts of all GPUs.
+type linkCounts struct {
+	mu   sync.Mutex
+	last map[sharing.GPUID]linkCount
+}
+
+// of returns a GPU's count. The calls for one GPU come one after the other.
+func (c *linkCounts) of(id sharing.GPUID, count func() *uint64) *uint64 {
+	c.mu.Lock()
+	last, known := c.last[id]
+	c.mu.Unlock()
+	if known && time.Since(last.at) < linksEvery {
+		return last.up
+	}
+	last = linkCount{at: time.Now(), up: count()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last == nil {
+		c.last = map[sharing.GPUID]linkCount{}
+	}
+	c.last[id] = last
+	return last.up
+}
+
 // Signs asks a GPU for what it tells of its own health. Links is at most three seconds old.
-func (l *Library) Signs(ctx context.Context, id sharing.GPUID) (Signs, error) {
-	return onGPU(ctx, l, "read signs of health", id, func(d device) (Signs, error) {
+func (r *Readings) Signs(ctx context.Context, id sharing.GPUID) (Signs, error) {
+	return onGPU(ctx, r.driver, "read signs of health", id, func(d device) (Signs, error) {
 		s, ok := d.(signer)
 		if !ok {
 			return Signs{}, absent("nvmlDeviceGetTotalEccErrors")
 		}
 		signs := s.signs()
-		l.mu.Lock()
-		c, known := l.links[id]
-		l.mu.Unlock()
-		if !known || time.Since(c.at) >= linksEvery {
-			c = linkCount{at: time.Now(), up: s.linksUp()}
-			l.mu.Lock()
-			l.links[id] = c
-			l.mu.Unlock()
-		}
-		signs.Links = c.up
+		signs.Links = r.links.of(id, s.linksUp)
 		return signs, nil
 	})
 }
 
 // Power is what the GPU takes now, in milliwatts. It is sharing.ErrUnsupported where it does not tell.
-func (l *Library) Power(ctx context.Context, id sharing.GPUID) (uint64, error) {
-	return onGPU(ctx, l, "read power", id, func(d device) (uint64, error) {
+func (r *Readings) Power(ctx context.Context, id sharing.GPUID) (uint64, error) {
+	return onGPU(ctx, r.driver, "read power", id, func(d device) (uint64, error) {
 		if s, ok := d.(senses); ok {
 			if mw, ok := s.sensors(func(x Sensor) bool { return x == SensorPower })[SensorPower]; ok {
 				return mw, nil

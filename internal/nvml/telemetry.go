@@ -130,8 +130,8 @@ type senses interface {
 
 // Telemetry asks a GPU for all that it tells, and takes what is young enough from the answer before. An error means that not
 // even its memory can be told.
-func (l *Library) Telemetry(ctx context.Context, id sharing.GPUID, a Ask) (Telemetry, error) {
-	return onGPU(ctx, l, "read telemetry", id, func(d device) (Telemetry, error) {
+func (r *Readings) Telemetry(ctx context.Context, id sharing.GPUID, a Ask) (Telemetry, error) {
+	return onGPU(ctx, r.driver, "read telemetry", id, func(d device) (Telemetry, error) {
 		t, now := Telemetry{}, time.Now()
 		if a.Before == nil {
 			a.Before = &Telemetry{}
@@ -310,8 +310,8 @@ func (s Sensor) seldom() bool {
 }
 
 // InstanceMemory returns the memory of each GPU instance that has a compute instance, none outside MIG mode.
-func (l *Library) InstanceMemory(ctx context.Context, id sharing.GPUID) ([]InstanceMemory, error) {
-	return onGPU(ctx, l, "read memory of mig instances", id, func(d device) ([]InstanceMemory, error) {
+func (r *Readings) InstanceMemory(ctx context.Context, id sharing.GPUID) ([]InstanceMemory, error) {
+	return onGPU(ctx, r.driver, "read memory of mig instances", id, func(d device) ([]InstanceMemory, error) {
 		s, ok := d.(senses)
 		if !ok {
 			return nil, absent("nvmlDeviceGetMigDeviceHandleByIndex")
@@ -321,18 +321,6 @@ func (l *Library) InstanceMemory(ctx context.Context, id sharing.GPUID) ([]Insta
 			return nil, err
 		}
 		return memoryOf(parts)
-	})
-}
-
-// MIGSlots returns the GPU instances that have a compute instance, without saying which, by their ids; none outside MIG
-// mode. It is MIGInstances for who looks often.
-func (l *Library) MIGSlots(ctx context.Context, id sharing.GPUID) ([]MIGInstance, error) {
-	return onGPU(ctx, l, "find mig instances", id, func(d device) ([]MIGInstance, error) {
-		s, ok := d.(interface{ migSlots() ([]MIGInstance, error) })
-		if !ok {
-			return nil, absent("nvmlDeviceGetMigDeviceHandleByIndex")
-		}
-		return s.migSlots()
 	})
 }
 
