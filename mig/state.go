@@ -4,6 +4,7 @@
 package mig
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
@@ -85,6 +86,11 @@ type Offer struct {
 	Reason Reason
 	// Unknown is the error in the name of the profile, nil if the GPU has that profile.
 	Unknown error
+}
+
+// Better reports whether o costs other requests less than p: an instance that exists costs least.
+func (o Offer) Better(p Offer) bool {
+	return cmp.Or(cmp.Compare(min(o.Steps, 1), min(p.Steps, 1)), cmp.Compare(o.Loss, p.Loss), cmp.Compare(o.Steps, p.Steps)) < 0
 }
 
 // Reason is why a GPU gives no instance.

@@ -40,7 +40,7 @@ func (r *Runtime) gpuStates(profile string, but map[config.Backend]choice.Suppor
 			s.Levels, s.LevelWhy, _ = r.levels(v.GPU, list, unmixed(false, others[id], but)) // once those grants have ended
 		}
 		bySettings(&s, set, v.Claims)
-		r.byTurn(&s)
+		r.modes.Narrow(&s)
 		out = append(out, s)
 	}
 	return out

@@ -14,6 +14,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/mode"
 )
 
 // Books are what is booked on the node, without what the driver measures.
@@ -52,7 +53,7 @@ type BookedGPU struct {
 	// MIG is how it is cut; the zero value where nothing is known of that.
 	MIG mig.State
 	// TurnsTo is what the GPU, which is idle, would become for a pod that asks for that; empty where it stays as it is.
-	TurnsTo TurnsTo
+	TurnsTo mode.Kind
 }
 
 // Books reads the books. It asks nobody, and returns at once.
@@ -64,9 +65,9 @@ func (r *Runtime) Books() Books {
 	if r.att != nil {
 		b.DriverVersion = r.att.Driver.Version()
 	}
-	now := time.Now()
 	health := map[sharing.GPUID]sharing.Health{}
 	cut := r.migStates()
+	outlooks := r.modes.Outlooks(modeNode{r}.picture(), cut, time.Now())
 	for _, v := range r.ledger.GPUs() {
 		health[v.GPU.UUID] = v.GPU.Health
 		g := BookedGPU{View: v, MIG: cut[v.GPU.UUID], Settings: r.settingsOf(v.GPU)}
@@ -76,10 +77,10 @@ func (r *Runtime) Books() Books {
 			if g.Levels, why = r.levelsOf(v.GPU, g.MIG); sharing.ShareLevel(g.Levels) < sharing.LevelReactive {
 				g.LevelReason = why
 			}
-			g.TurnsTo = r.turnsTo(g.MIG, now)
+			g.TurnsTo = outlooks[v.GPU.UUID].Ready()
 		}
-		if t := r.turning[v.GPU.UUID]; t != nil { // nothing of it is to be had before it is over
-			g.FreeMemory, g.FreePercent, g.MIG.Trouble = 0, 0, cmp.Or(g.MIG.Trouble, t.String())
+		if why := r.modes.Switching(v.GPU.UUID); why != "" { // nothing of it is to be had before it is over
+			g.FreeMemory, g.FreePercent, g.MIG.Trouble = 0, 0, cmp.Or(g.MIG.Trouble, why)
 		}
 		b.GPUs = append(b.GPUs, g)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/mode"
 )
 
 // Claim holds a placement for the calling process and returns its id. Errors: ErrUnavailable when nothing
@@ -115,7 +116,10 @@ func (r *Runtime) claimAs(ctx context.Context, peer Peer, name string, asked sha
 	}
 	var id ledger.ClaimID
 	needs := func() []sharing.Request { return r.resolved(asked) }
-	err = r.withTurn(ctx, fmt.Sprintf("process %d", peer.PID), needs, but, func() error {
+	need := func() mode.Need {
+		return mode.Need{Who: fmt.Sprintf("process %d", peer.PID), Since: time.Now(), Requests: r.hardenedAll(needs()), But: but}
+	}
+	err = r.modes.Await(ctx, need, func() error {
 		return r.withRoom(ctx, needs, func() error {
 			id, err = r.claim(peer, owner, name, asked, but, mark)
 			return err

@@ -69,7 +69,7 @@ func (r *Runtime) ContextGPUs() []contextsize.GPU {
 		}
 		out = append(out, contextsize.GPU{
 			ID: g.UUID, Kind: contextKind(g, r.att.Driver.Version()), Useful: r.enforcesBy(g, config.BackendLibkerf),
-			Idle: v.Claims == 0 && g.Health == sharing.HealthOK && g.Cordoned == "" && r.turning[g.UUID] == nil,
+			Idle: v.Claims == 0 && g.Health == sharing.HealthOK && g.Cordoned == "" && r.modes.Switching(g.UUID) == "",
 		})
 	}
 	return out

@@ -4,7 +4,6 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -15,6 +14,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator"
 	"github.com/kerf-gpu/kerf/sharing/audit"
+	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
@@ -53,6 +53,7 @@ func refusedFor(reasons []mig.Reason) mig.Reason {
 func (r *Runtime) SetMIG(m MIG) {
 	r.mu.Lock()
 	r.mig = m
+	r.modes.SetManager(m)
 	r.mu.Unlock()
 	r.changed.announce()
 }
@@ -78,7 +79,7 @@ func (r *Runtime) cutFor(req sharing.Request, advice sharing.Advice) (sharing.Pl
 		}
 		o := r.offer(v, req, mig.AnyStart)
 		switch {
-		case o.Why == "" && (best == nil || betterCut(o, *best)):
+		case o.Why == "" && (best == nil || o.Better(*best)):
 			best = &o
 		case o.Why != "":
 			no.GPUs = append(no.GPUs, allocator.Reason{GPU: v.GPU.UUID, Index: v.GPU.Index, Model: v.GPU.Model, Verdict: allocator.Verdict{Code: allocator.NoInstance, Text: o.Why, Never: o.Never}})
@@ -90,7 +91,7 @@ func (r *Runtime) cutFor(req sharing.Request, advice sharing.Advice) (sharing.Pl
 			if v.GPU.MIG || v.GPU.MIGCapable {
 				capable++
 			}
-			if r.turns(v.GPU.UUID) {
+			if r.modes.Turns(v.GPU.UUID) {
 				able++
 			}
 			if o.Unknown != nil && unknown == nil {
@@ -138,10 +139,6 @@ func (r *Runtime) plannedCut(req sharing.Request, advice sharing.Advice) (sharin
 	return o.Fragment, o.Why == ""
 }
 
-func betterCut(a, b mig.Offer) bool {
-	return cmp.Or(cmp.Compare(min(a.Steps, 1), min(b.Steps, 1)), cmp.Compare(a.Loss, b.Loss), cmp.Compare(a.Steps, b.Steps)) < 0
-}
-
 // offer is what one GPU gives to the request, from that unit on; it needs the lock.
 func (r *Runtime) offer(v ledger.View, req sharing.Request, start int) mig.Offer {
 	named, open := allocator.Named(v.GPU, req), allocator.Open(v.GPU)
@@ -150,13 +147,14 @@ func (r *Runtime) offer(v ledger.View, req sharing.Request, start int) mig.Offer
 		return mig.Offer{Why: named.Text, Never: true, Reason: mig.NotChosen}
 	case !g.MIG && !g.MIGCapable:
 		return mig.Offer{Why: "cannot do MIG", Never: true, Reason: mig.NotCut}
-	case !g.MIG && !r.turns(g.UUID): // MIG says why it is not in MIG mode, which matters before its health
+	case !g.MIG && !r.modes.Turns(g.UUID): // MIG says why it is not in MIG mode, which matters before its health
 	case open.Code == allocator.Cordoned:
 		return mig.Offer{Why: open.Text, Reason: mig.Cordoned}
 	case !open.Fits():
 		return mig.Offer{Why: open.Text, Reason: mig.Unhealthy}
-	case r.turning[g.UUID] != nil:
-		return mig.Offer{Why: r.turning[g.UUID].String(), Reason: mig.NotCut}
+	}
+	if why := r.modes.Switching(v.GPU.UUID); why != "" && (v.GPU.MIG || r.modes.Turns(v.GPU.UUID)) {
+		return mig.Offer{Why: why, Reason: mig.NotCut}
 	}
 	return r.mig.Offer(v.GPU.UUID, req.MIG, start, append(r.claimsOn(v.GPU.UUID), r.hurtOn(v.GPU.UUID)...))
 }
@@ -167,11 +165,20 @@ func (r *Runtime) hardened(req sharing.Request) sharing.Request {
 	if r.mig == nil || req.Kind != sharing.KindShared || req.MinLevel != sharing.LevelHardware || req.Memory == 0 || req.Percent != 0 || req.GPUs != 1 || req.Profile != "" {
 		return req
 	}
-	if !slices.ContainsFunc(r.ledger.GPUs(), func(v ledger.View) bool { return v.GPU.MIG || r.turns(v.GPU.UUID) }) {
+	if !slices.ContainsFunc(r.ledger.GPUs(), func(v ledger.View) bool { return v.GPU.MIG || r.modes.Turns(v.GPU.UUID) }) {
 		return req
 	}
 	req.Kind, req.MIG, req.Memory, req.Burst = sharing.KindMIG, ">= "+req.Memory.String(), 0, sharing.Burst{}
 	return req
+}
+
+// hardenedAll needs the lock.
+func (r *Runtime) hardenedAll(list []sharing.Request) []sharing.Request {
+	out := make([]sharing.Request, len(list))
+	for i, req := range list {
+		out[i] = r.hardened(req)
+	}
+	return out
 }
 
 // isCut reports whether a placement is a MIG instance, or a share of one.
@@ -257,7 +264,7 @@ func (r *Runtime) MIGTurns() map[sharing.GPUID]bool {
 	}
 	out := map[sharing.GPUID]bool{}
 	for _, v := range r.ledger.GPUs() {
-		if r.turns(v.GPU.UUID) {
+		if r.modes.Turns(v.GPU.UUID) {
 			out[v.GPU.UUID] = true
 		}
 	}
@@ -327,10 +334,20 @@ func (r *Runtime) levelsOf(g sharing.GPU, cut mig.State) (levels []sharing.Level
 	}
 	levels, why, _ = r.levels(g, r.listOn(g, ""), nil)
 	if g.MIG { // and demand may change that: it gives what it gave before, too
-		before, why := r.levelsBefore(g.UUID)
+		before, why := r.levelsBefore(g)
 		return append([]sharing.Level{sharing.LevelHardware}, before...), why
 	}
 	return levels, why
+}
+
+// levelsBefore are those that a GPU in MIG mode had outside of it; none where that is not known. It needs the lock.
+func (r *Runtime) levelsBefore(g sharing.GPU) (levels []sharing.Level, why string) {
+	rep, known := r.modes.Before(g.UUID)
+	if !known {
+		return nil, ""
+	}
+	c := choice.Choose(choice.On{List: r.listOn(g, ""), Report: rep})
+	return []sharing.Level{sharing.LevelExclusive, c.Level}, c.Why
 }
 
 // instanceLost says why a claim's MIG instance does not hold it any more; empty while it does. It needs the lock.

@@ -70,7 +70,7 @@ func (r *Runtime) noticeCut(ctx context.Context, c ledger.Claim, n MIGNotice) {
 func (r *Runtime) PendingCuts() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := r.pendingTurns()
+	out := r.modes.Pending()
 	for _, g := range r.ledger.Grants() {
 		if h := r.held[g.Claim.ID]; r.needsCut(g, h) && h.cut.err == nil {
 			out = append(out, fmt.Sprintf("MIG instance %s is being cut for %s", instanceName(g.Claim.Placement[0]), holderName(g.Claim)))

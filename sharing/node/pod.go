@@ -18,6 +18,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/mode"
 )
 
 // ClaimPod holds placements for all containers of one pod that ask for a piece of a GPU: all of them, or
@@ -36,7 +37,9 @@ func (r *Runtime) ClaimPod(ctx context.Context, asks []sharing.ContainerAsk) err
 	for range made {
 		r.opt.Observer.Claimed(nil)
 	}
-	err = r.noteNeed(asks, start, err)
+	if len(asks) > 0 {
+		err = r.modes.Note(asks[0].Ref.PodUID, err, func() mode.Need { return podNeed(r, asks, start) })
+	}
 	told := r.tellUnplaced(asks, err)
 	if err != nil {
 		r.opt.Observer.Claimed(err)
@@ -293,7 +296,7 @@ func (r *Runtime) PodGone(uid string) {
 	_, told := r.unplaced[uid]
 	delete(r.unplaced, uid)
 	delete(r.waits, uid)
-	delete(r.needs, uid)
+	r.modes.Forget(uid)
 	r.forgetPods()
 	r.mu.Unlock()
 	if told {

@@ -25,6 +25,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/lists"
+	"github.com/kerf-gpu/kerf/sharing/node/mode"
 )
 
 // Runtime is one node's state and its transitions. Make it with New, then Restore, then Run.
@@ -38,6 +39,8 @@ type Runtime struct {
 	// changed wakes Watch; kick and verifyNow wake the two loops (capacity 1: never lost, never queued).
 	changed         *changes
 	kick, verifyNow chan struct{}
+	// modes switches the MIG mode of GPUs on demand.
+	modes *mode.Switcher
 	// capGate is where caps are put on cgroups.
 	capGate *gate
 
@@ -71,17 +74,6 @@ type Runtime struct {
 	hurt []hurt
 	// mig is nil while nothing cuts GPUs.
 	mig MIG
-	// needs are the requests that found no room, by the pod's UID or the claim's, where GPUs may change their mode for them.
-	needs map[string]*need
-	// turning are the GPUs that change their mode, barred those that could not, and plain what those in MIG mode gave
-	// before.
-	turning map[sharing.GPUID]*turning
-	barred  map[sharing.GPUID]*bar
-	plain   map[sharing.GPUID]choice.Report
-	// couldTurn is what GPUs would become, as it was announced last.
-	couldTurn map[sharing.GPUID]TurnsTo
-	// turnKick asks for a look at needs.
-	turnKick chan struct{}
 	// showMIG tells the container runtime of instances, nil where none is told; tellMIG tells people, and may be nil.
 	showMIG func(ctx context.Context, devices []MIGShown) error
 	tellMIG func(ctx context.Context, n MIGNotice)
@@ -265,13 +257,12 @@ func New(opt Options) *Runtime {
 		changed: newChanges(), cutKick: make(chan struct{}, 1), kick: make(chan struct{}, 1), verifyNow: make(chan struct{}, 1), capGate: newGate(gateWidth, gateTime),
 		ledger: ledger.New(), held: map[ledger.ClaimID]*holding{},
 		config: opt.Config, pool: opt.Pool, ruled: map[sharing.GPUID]ruled{},
-		needs: map[string]*need{}, turning: map[sharing.GPUID]*turning{}, barred: map[sharing.GPUID]*bar{}, plain: map[sharing.GPUID]choice.Report{},
-		turnKick: make(chan struct{}, 1),
-		told:     map[sharing.GPUID]told{}, trouble: map[sharing.GPUID]string{},
+		told: map[sharing.GPUID]told{}, trouble: map[sharing.GPUID]string{},
 		containers: map[string]ledger.ClaimID{}, gonePods: map[string]bool{}, unplaced: map[string]Unplaced{}, ending: map[string]Ending{}, wanted: map[sharing.GPUID]time.Time{}, waits: map[string]waiting{},
 	}
 	r.conditions = conditions.New(r.changed.announce)
 	r.conditions.Set(conditions.Driver, "no driver has been found yet")
+	r.modes = mode.New(opt.Log, modeNode{r}, opt.NewID)
 	r.checkpoint = checkpoint.New(opt.RecordPath, func(point string) error { return r.opt.Failpoints.Eval(point) })
 	return r
 }
@@ -287,7 +278,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g.Go(func() error { return r.lendLoop(ctx) })
 	g.Go(func() error { return r.upkeepLoop(ctx) })
 	g.Go(func() error { return r.cutLoop(ctx) })
-	g.Go(func() error { return r.turnLoop(ctx) })
+	g.Go(func() error { return r.modes.Run(ctx) })
 	g.Go(func() error { return (&pace.Pacer{Source: &timeshares{r: r}, Log: r.log}).Run(ctx) })
 	g.Go(func() error { return r.watcher.Run(ctx, func(cgroup.Group) { r.wake() }) })
 	err := g.Wait()
@@ -315,7 +306,7 @@ func (r *Runtime) Attach(ctx context.Context, att Attachment) error {
 	}
 	r.att = &att
 	r.lists.Found(att.GPUs)
-	r.tookStock(att)
+	r.modes.TookInventory(att.GPUs, att.Levels)
 	r.conditions.Set(conditions.Driver, "the caps of running grants are being verified")
 	r.conditions.Set(conditions.NoGPU, "")
 	orphans := r.orphans

@@ -18,6 +18,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/mode"
 )
 
 // State is one consistent picture of the node.
@@ -52,7 +53,7 @@ type GPUState struct {
 	// MIG is how it is cut; the zero value for a GPU that cannot be.
 	MIGState mig.State
 	// Turning is what becomes of it where its MIG mode is demand's to change.
-	Turning Turning
+	Turning mode.Outlook
 	Levels  []sharing.Level
 	// LevelReason says why a share cannot have a higher level; empty where nothing stronger is listed. MinLevel is what pool
 	// and rules demand of shares; LevelUnknown where they say nothing.
@@ -98,7 +99,8 @@ func (r *Runtime) State(ctx context.Context) State {
 		s.DriverVersion = r.att.Driver.Version()
 	}
 	health := map[sharing.GPUID]sharing.Health{}
-	cut, now := r.migStates(), time.Now()
+	cut := r.migStates()
+	outlooks := r.modes.Outlooks(modeNode{r}.picture(), cut, time.Now())
 	for _, v := range r.ledger.GPUs() {
 		health[v.GPU.UUID] = v.GPU.Health
 		g := GPUState{MIGState: cut[v.GPU.UUID], GPU: v.GPU, Granted: v.HeldMemory, GrantedPercent: v.HeldPercent, Lent: v.LentMemory, Utilization: -1}
@@ -106,7 +108,7 @@ func (r *Runtime) State(ctx context.Context) State {
 			g.Levels, g.LevelReason = r.levelsOf(v.GPU, g.MIGState)
 		}
 		g.MinLevel = r.pool.MinLevelOf(r.settingsOf(v.GPU))
-		g.Turning, g.Backends = r.turningOf(g.MIGState, now), r.backends(v.GPU)
+		g.Turning, g.Backends = outlooks[v.GPU.UUID], r.backends(v.GPU)
 		if use, ok := p.gpus[v.GPU.UUID]; ok {
 			g.Used, g.UsedKnown, g.Utilization = use.Used, true, use.Utilization
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/mode"
 )
 
 // Message renders the runtime's state as the node API shows it.
@@ -55,7 +56,7 @@ func gpuMessage(g node.GPUState) *nodev1.GPU {
 	return m
 }
 
-func migMessage(s mig.State, t node.Turning) *nodev1.MIG {
+func migMessage(s mig.State, t mode.Outlook) *nodev1.MIG {
 	if s.GPU == "" {
 		return nil
 	}

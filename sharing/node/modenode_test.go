@@ -5,6 +5,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,7 +13,9 @@ import (
 
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator"
 	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/node/mode"
 )
 
 // turnMIG is a fakeMIG whose GPU changes its mode with demand.
@@ -24,6 +27,13 @@ type turnMIG struct {
 	turned time.Time
 	refuse error
 	turns  int
+	// hold keeps a switch waiting until it is closed.
+	hold chan struct{}
+}
+
+func isNoFit(err error) bool {
+	_, is := errors.AsType[*allocator.NoFit](err)
+	return is
 }
 
 // count is how often a GPU was to change.
@@ -55,6 +65,12 @@ func (m *turnMIG) Offer(gpu sharing.GPUID, profile string, start int, claimed []
 
 // Turn takes stock at once.
 func (m *turnMIG) Turn(_ context.Context, gpu sharing.GPUID, on bool) error {
+	m.mu.Lock()
+	hold := m.hold
+	m.mu.Unlock()
+	if hold != nil {
+		<-hold
+	}
 	m.mu.Lock()
 	m.turns++
 	if m.refuse != nil {
@@ -120,11 +136,9 @@ func TestTurnsForPods(t *testing.T) {
 	m.set(func() { m.turned = time.Now().Add(-time.Hour) })
 	b.eventually("the share", func() bool { g := b.grant(share); return g != nil && g.Claim.Placement[0].MIG.None() })
 	b.run(share)
-	b.Runtime.mu.Lock()
-	if len(b.needs) != 0 || len(b.turning) != 0 {
-		t.Errorf("left: needs %v, turning %v", b.needs, b.turning)
+	if p := b.modes.Pending(); len(p) != 0 {
+		t.Errorf("left: %v", p)
 	}
-	b.Runtime.mu.Unlock()
 }
 
 // What may not be touched is not: one that is busy, one that could not be changed a moment ago, and for who asks for what
@@ -136,13 +150,13 @@ func TestTurnsNothing(t *testing.T) {
 	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); !isNoFit(err) || !strings.Contains(err.Error(), "GPU 0 is held by process 7") {
 		t.Errorf("%v", err)
 	}
-	b.turnAll(t.Context())
+	b.modes.Switch(t.Context())
 	if m.count() != 0 {
 		t.Error("a busy GPU was changed")
 	}
 	b.PodGone(ask.Ref.PodUID)
 	m.set(func() { m.busy = "" })
-	b.turnAll(t.Context())
+	b.modes.Switch(t.Context())
 	if m.count() != 0 {
 		t.Error("a GPU was changed for a pod that is gone")
 	}
@@ -150,18 +164,18 @@ func TestTurnsNothing(t *testing.T) {
 	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{large}); !isNoFit(err) {
 		t.Errorf("%v", err)
 	}
-	b.turnAll(t.Context())
+	b.modes.Switch(t.Context())
 	if m.count() != 0 {
 		t.Error("a GPU was changed in vain")
 	}
 	m.set(func() { m.refuse = fmt.Errorf("IN_USE: %w", sharing.ErrUnavailable) })
 	_ = b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask})
 	b.eventually("a try", func() bool { return m.count() == 1 })
-	b.eventually("its end", func() bool { b.Runtime.mu.Lock(); defer b.Runtime.mu.Unlock(); return len(b.turning) == 0 })
+	b.eventually("its end", func() bool { return len(b.modes.Pending()) == 0 })
 	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); !isNoFit(err) || !strings.Contains(err.Error(), "IN_USE") {
 		t.Errorf("after a change that failed: %v", err)
 	}
-	b.turnAll(t.Context())
+	b.modes.Switch(t.Context())
 	if m.count() != 1 {
 		t.Error("it is tried again at once")
 	}
@@ -174,9 +188,16 @@ func TestTurnsNothing(t *testing.T) {
 // While a GPU changes, nobody gets a piece of it, kubelet waits, and the cluster is told that nothing of it is free.
 func TestNothingOfAGPUThatChanges(t *testing.T) {
 	b, m := newTurnBench(t)
-	b.Runtime.mu.Lock()
-	b.turning[m.gpu] = &turning{on: true, who: "pod ns/inst"}
-	b.Runtime.mu.Unlock()
+	if g := b.Books().GPUs[0]; g.FreeMemory == 0 || g.MIG.Trouble != "" || g.TurnsTo != mode.MIG {
+		t.Errorf("before: %+v", g)
+	}
+	hold := make(chan struct{})
+	m.set(func() { m.hold = hold })
+	inst := b.app("inst", "mig-3g:1")
+	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{inst}); !isNoFit(err) {
+		t.Fatal(err)
+	}
+	b.eventually("the switch", func() bool { return len(b.modes.Pending()) == 1 })
 	for _, amount := range []string{"gpu-memory-gib:4", "gpu:1", "mig-1g:1"} {
 		if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{b.app("p-"+amount[:3], amount)}); !isNoFit(err) || !strings.Contains(err.Error(), "changes to MIG mode for pod ns/inst") {
 			t.Errorf("%s: %v", amount, err)
@@ -184,15 +205,16 @@ func TestNothingOfAGPUThatChanges(t *testing.T) {
 		b.gone("p-" + amount[:3])
 	}
 	g := b.Books().GPUs[0]
-	if g.FreeMemory != 0 || g.FreePercent != 0 || g.MIG.Trouble == "" || g.TurnsTo != TurnsNowhere || len(b.PendingCuts()) != 1 {
+	if g.FreeMemory != 0 || g.FreePercent != 0 || g.MIG.Trouble == "" || g.TurnsTo != mode.None || len(b.PendingCuts()) != 1 {
 		t.Errorf("%+v, pending %v", g, b.PendingCuts())
 	}
-	b.Runtime.mu.Lock()
-	delete(b.turning, m.gpu)
-	b.Runtime.mu.Unlock()
-	if g := b.Books().GPUs[0]; g.FreeMemory == 0 || g.MIG.Trouble != "" || g.TurnsTo != TurnsToMIG {
+	b.PodGone(inst.Ref.PodUID)
+	close(hold)
+	b.eventually("the end of the switch", func() bool { return len(b.modes.Pending()) == 0 })
+	if g := b.Books().GPUs[0]; g.MIG.Trouble != "" || !g.GPU.MIG || len(b.PendingCuts()) != 0 {
 		t.Errorf("afterwards: %+v", g)
 	}
+	b.run(b.app("next", "mig-1g:1"))
 }
 
 // A process waits for the change, and is told at once where there is none to wait for.
@@ -207,10 +229,5 @@ func TestTurnsForAProcess(t *testing.T) {
 	other := b.tenant()
 	if _, err := b.Claim(t.Context(), other.Peer, "two", sharing.Request{Kind: sharing.KindShared, GPUs: 1, Memory: 4 * sharing.GiB}); !isNoFit(err) || !strings.Contains(err.Error(), "grant "+string(id)) {
 		t.Errorf("%v", err)
-	}
-	b.Runtime.mu.Lock()
-	defer b.Runtime.mu.Unlock()
-	if len(b.needs) != 0 {
-		t.Errorf("needs %v", b.needs)
 	}
 }

@@ -1,0 +1,79 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/kerf-gpu/kerf/mig"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator"
+	"github.com/kerf-gpu/kerf/sharing/backend/choice"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/mode"
+)
+
+// modeNode is the runtime as a mode.Switcher needs it.
+type modeNode struct{ r *Runtime }
+
+// View implements mode.Node, as do the others.
+func (n modeNode) View(f func(mode.Picture)) {
+	n.r.mu.Lock()
+	defer n.r.mu.Unlock()
+	f(n.picture())
+}
+
+// picture needs the lock.
+func (n modeNode) picture() mode.Picture {
+	return mode.Picture{
+		Ready: n.r.ready() == nil, PodsReady: n.r.podsReady() == nil, KeepMode: n.r.pool.KeepWarm(), GPUs: n.r.ledger.GPUs(), Room: n,
+	}
+}
+
+func (n modeNode) ClaimPod(ctx context.Context, asks []sharing.ContainerAsk) error {
+	return n.r.ClaimPod(ctx, asks)
+}
+
+func (n modeNode) Changed() <-chan struct{} { return n.r.changed.wait() }
+
+func (n modeNode) Announce() { n.r.changed.announce() }
+
+func (n modeNode) Warn(sentence string) { n.r.conditions.Set(conditions.Turn, sentence) }
+
+func (n modeNode) Switched(ctx context.Context, res mode.Result) {
+	n.r.opt.Observer.MIGTurned(res.On, res.Took, res.Err)
+	if n.r.tellNode != nil {
+		n.r.tellNode(ctx, res.Reason, res.Message)
+	}
+}
+
+// Granted implements mode.Room, as do the others. They need the lock.
+func (n modeNode) Granted(gpu sharing.GPUID) []mig.Granted { return n.r.claimsOn(gpu) }
+
+func (n modeNode) Faults(gpu sharing.GPUID) []mig.Granted { return n.r.hurtOn(gpu) }
+
+func (n modeNode) Free(profile string, but map[config.Backend]choice.Support) []allocator.GPUState {
+	return n.r.gpuStates(profile, but)
+}
+
+func (n modeNode) Rules(s *allocator.GPUState, profile string) []config.Backend {
+	set := n.r.settingsOf(s.GPU)
+	bySettings(s, set, 0)
+	return n.r.config.BackendsOn(set, n.r.pool, profile)
+}
+
+// podNeed is what the containers of a pod that have no grant need. It needs the lock.
+func podNeed(r *Runtime, asks []sharing.ContainerAsk, start time.Time) mode.Need {
+	need := mode.Need{
+		Who:   fmt.Sprintf("pod %s/%s", asks[0].Ref.Namespace, asks[0].Ref.Pod),
+		Since: start, But: r.noMPS(), Asks: asks, Requests: r.hardenedAll(r.unclaimed(asks)),
+	}
+	for _, a := range asks {
+		need.Prefer = append(need.Prefer, a.Advice.GPUs...)
+	}
+	return need
+}
