@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"go/ast"
 	"go/token"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,18 +25,22 @@ var metricName = regexp.MustCompile(`^kerf_[a-z0-9_]+[a-z0-9]$`)
 func (s *source) metrics() ([]metric, error) {
 	found := map[string]metric{}
 	for _, f := range s.files {
-		lists := listsIn(s, f)
-		ast.Inspect(f.tree, func(n ast.Node) bool {
-			call, ok := n.(*ast.CallExpr)
-			if !ok {
+		shared := listsIn(s, f, f.tree, nil)
+		for _, decl := range f.tree.Decls {
+			lists := maps.Clone(shared)
+			maps.Copy(lists, listsIn(s, f, decl, shared)) // functions of one file use the same name for several lists
+			ast.Inspect(decl, func(n ast.Node) bool {
+				call, ok := n.(*ast.CallExpr)
+				if !ok {
+					return true
+				}
+				if m, ok := s.metric(f, call, lists); ok {
+					m.program = program(f.path)
+					found[m.name] = m
+				}
 				return true
-			}
-			if m, ok := s.metric(f, call, lists); ok {
-				m.program = program(f.path)
-				found[m.name] = m
-			}
-			return true
-		})
+			})
+		}
 	}
 	var unknown []string
 	for _, f := range s.files {
@@ -83,7 +88,7 @@ func (s *source) metric(f file, call *ast.CallExpr, lists map[string][]string) (
 			if !strings.Contains(help, " ") {
 				continue
 			}
-			m := metric{name: name, help: help, kind: kindBy(called(call), name)}
+			m := metric{name: name, help: help, kind: kindBy(called(call), name), labels: s.receiver(f, call, lists)}
 			for _, l := range call.Args[i+2:] {
 				m.labels = append(m.labels, s.list(f, l, lists)...)
 			}
@@ -98,6 +103,23 @@ func (s *source) metric(f file, call *ast.CallExpr, lists map[string][]string) (
 		}
 	}
 	return metric{}, false
+}
+
+// receiver are the labels that the value holds whose method makes the metric. Its method "and" adds one.
+func (s *source) receiver(f file, call *ast.CallExpr, lists map[string][]string) []string {
+	method, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return nil
+	}
+	inner, ok := method.X.(*ast.CallExpr)
+	if !ok {
+		return s.list(f, method.X, lists)
+	}
+	out := slices.Clone(lists[called(inner)])
+	if called(inner) == "and" && len(inner.Args) > 0 {
+		out = append(s.receiver(f, inner, lists), s.text(f.pkg, inner.Args[0]))
+	}
+	return out
 }
 
 // options are Name and Help of a literal, or of the address of one.
@@ -163,6 +185,8 @@ func (s *source) list(f file, e ast.Expr, lists map[string][]string) []string {
 		for _, el := range e.Elts {
 			if text := s.text(f.pkg, el); text != "" {
 				out = append(out, text)
+			} else if inner, ok := el.(*ast.CompositeLit); ok {
+				out = append(out, s.list(f, inner, lists)...)
 			}
 		}
 		return out
@@ -170,15 +194,26 @@ func (s *source) list(f file, e ast.Expr, lists map[string][]string) []string {
 	return nil
 }
 
-// listsIn are the lists of texts that a file gives names.
-func listsIn(s *source, f file) map[string][]string {
+// listsIn are the lists of texts that a part of a file gives names: those of variables, and of functions that return one.
+// known are such functions outside the part.
+func listsIn(s *source, f file, part ast.Node, known map[string][]string) map[string][]string {
 	out := map[string][]string{}
-	ast.Inspect(f.tree, func(n ast.Node) bool {
+	ast.Inspect(part, func(n ast.Node) bool {
+		if d, ok := n.(*ast.FuncDecl); ok && d.Body != nil && len(d.Body.List) == 1 {
+			if r, ok := d.Body.List[0].(*ast.ReturnStmt); ok && len(r.Results) == 1 {
+				if c, ok := r.Results[0].(*ast.CompositeLit); ok {
+					out[d.Name.Name] = s.list(f, c, nil)
+				}
+			}
+		}
 		if a, ok := n.(*ast.AssignStmt); ok && len(a.Lhs) == len(a.Rhs) {
 			for i := range a.Lhs {
 				if name, ok := a.Lhs[i].(*ast.Ident); ok {
-					if c, ok := a.Rhs[i].(*ast.CompositeLit); ok {
-						out[name.Name] = s.list(f, c, nil)
+					switch v := a.Rhs[i].(type) {
+					case *ast.CompositeLit:
+						out[name.Name] = s.list(f, v, nil)
+					case *ast.CallExpr:
+						out[name.Name] = known[called(v)]
 					}
 				}
 			}

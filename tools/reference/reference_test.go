@@ -37,6 +37,18 @@ func all(d func(name, help string, labels ...string)) {
 	_ = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "kerf_wait_seconds", Help: "How long it took."}, []string{"why"})
 	read("kerf_wait_seconds_bucket")
 }
+
+func ofAmount() labels { return labels{[]string{"grant", "uuid"}} }
+
+func amounts() {
+	one := ofAmount()
+	one.gauge("kerf_amount_bytes", "How much it is.", get)
+}
+
+func grants() {
+	one := labels{[]string{"grant"}}
+	one.and("level", get).and("state", get).gauge("kerf_grant_facts", "What it is.", get)
+}
 `)},
 		"cmd/kerf-agent/more.go":        {Data: []byte("package main\n" + code)},
 		"deploy/chart/templates/a.yaml": {Data: []byte("kerf.dev/node: \"true\"\n" + chart)},
@@ -58,7 +70,8 @@ func TestPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	for page, want := range map[string][]string{
-		"metrics.md": {"## kerf-agent\n", "| `kerf_gpu_ok` | gauge | uuid, index | Whether it is. |\n", "| `kerf_grants` | gauge | state, uuid | How many there are. |\n", "| `kerf_wait_seconds` | histogram | why | How long it took. |\n"},
+		"metrics.md": {"## kerf-agent\n", "| `kerf_gpu_ok` | gauge | uuid, index | Whether it is. |\n", "| `kerf_grants` | gauge | state, uuid | How many there are. |\n", "| `kerf_wait_seconds` | histogram | why | How long it took. |\n",
+			"| `kerf_amount_bytes` | gauge | grant, uuid | How much it is. |\n", "| `kerf_grant_facts` | gauge | grant, level, state | What it is. |\n"},
 		"events.md":  {"| `GPUGone` | kerf-agent | of a pod: it is gone. |\n"},
 		"keys.md": {
 			"| `kerf.dev/gpu` | a number of GPUs. |\n", "| `kerf.dev/node` | has a node \\| get an agent. |\n",
