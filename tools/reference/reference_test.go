@@ -72,7 +72,7 @@ func TestPages(t *testing.T) {
 	for page, want := range map[string][]string{
 		"metrics.md": {"## kerf-agent\n", "| `kerf_gpu_ok` | gauge | uuid, index | Whether it is. |\n", "| `kerf_grants` | gauge | state, uuid | How many there are. |\n", "| `kerf_wait_seconds` | histogram | why | How long it took. |\n",
 			"| `kerf_amount_bytes` | gauge | grant, uuid | How much it is. |\n", "| `kerf_grant_facts` | gauge | grant, level, state | What it is. |\n"},
-		"events.md":  {"| `GPUGone` | kerf-agent | of a pod: it is gone. |\n"},
+		"events.md": {"| `GPUGone` | kerf-agent | of a pod: it is gone. |\n"},
 		"keys.md": {
 			"| `kerf.dev/gpu` | a number of GPUs. |\n", "| `kerf.dev/node` | has a node \\| get an agent. |\n",
 			"| `kerf.dev/gpu-model` of a pod, `gpu-model.kerf.dev/CONTAINER` for one container | globs. |\n",
