@@ -24,26 +24,26 @@ type Answer struct {
 // Answers are those of all nodes that a report was ever heard of, as if the pod itself held nothing: those that fit first,
 // the best before the others and equal ones by name, as they would be chosen; then the others by their reasons. free is the
 // CPU that each machine has without the pod; a node that is not in it counts as empty.
-func (b *Books) Answers(w Want, free map[string]cluster.Milli, now time.Time) []Answer {
-	b.refresh()
+func (j *judge) Answers(w Want, free map[string]cluster.Milli, now time.Time) []Answer {
+	j.refresh()
 	var out []Answer
-	for name, n := range b.nodes {
+	for name, n := range j.nodes {
 		if n.report == nil {
 			continue
 		}
 		a := Answer{Node: name}
 		var ok bool
 		if a.Verdict, ok = trusted(n, now); ok {
-			s := b.books(n).clone()
+			s := j.books(n).clone()
 			s.release(w.UID)
-			a.Verdict = b.fit(n, s, w, now)
+			a.Verdict = j.fit(n, s, w, now)
 			if a.Reason == Fits {
 				cpu, known := free[name]
 				if !known {
 					cpu = n.machine.CPU
 				}
-				a.Score = b.score(n, s.clone(), w, a.Verdict, cpu)
-				a.Terms = b.terms(n, s, w, a.Verdict, cpu)
+				a.Score = j.score(n, s.clone(), w, a.Verdict, cpu)
+				a.Terms = j.terms(n, s, w, a.Verdict, cpu)
 			}
 		}
 		out = append(out, a)
@@ -74,8 +74,8 @@ type Standing struct {
 }
 
 // Standing is false for a pod that is on no node.
-func (b *Books) Standing(uid string) (Standing, bool) {
-	p := b.pods[uid]
+func (x *inventory) Standing(uid string) (Standing, bool) {
+	p := x.pods[uid]
 	if p == nil {
 		return Standing{}, false
 	}
@@ -89,7 +89,7 @@ func (b *Books) Standing(uid string) (Standing, bool) {
 			s.Plan[container] = append(s.Plan[container], sharing.PlacementValue(sharing.Placement{f}))
 		}
 	}
-	if n := b.nodes[p.node]; n != nil && n.report != nil && !n.claimed(p) {
+	if n := x.nodes[p.node]; n != nil && n.report != nil && !n.claimed(p) {
 		s.Unplaced = n.report.unplaced[uid]
 	}
 	return s, true

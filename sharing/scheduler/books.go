@@ -26,32 +26,30 @@ type Machine struct {
 	Offers map[string]int64
 }
 
-// Books are the books of a cluster.
+// Books are the books of a cluster: what its nodes and pods are, and the questions that are asked of that.
 type Books struct {
+	*judge
+	gangs
+	explainer
+}
+
+// inventory has the nodes and pods of the cluster.
+type inventory struct {
 	nodes map[string]*node
 	pods  map[string]*pod
-	// config completes requests; nil when there is none.
-	config *config.Config
-	policy *cluster.Online
-	// away are pods that are thought away.
-	away map[string]bool
-	// stale says that the policy does not know the nodes as they are.
-	stale   bool
-	learned map[string]bool
-	// geometries are those that reports tell of.
-	geometries []*geometry
-	// era counts the changes that make every score void.
-	era uint64
-	// survey is of the GPUs in MIG mode together.
-	survey survey
-	// kinds are those of the pods that asked last, and numbered counts those that there ever were.
-	kinds    map[kindKey]kind
-	numbered uint64
+	// recut counts the changes of nodes with GPUs in MIG mode.
+	recut *int
 }
 
 // New are empty books.
 func New() *Books {
-	return &Books{nodes: map[string]*node{}, pods: map[string]*pod{}, policy: cluster.NewOnline(nil), learned: map[string]bool{}, kinds: map[kindKey]kind{}}
+	policy := cluster.NewOnline(nil)
+	l := &lessons{policy: policy, learned: map[string]bool{}}
+	j := &judge{
+		inventory: &inventory{nodes: map[string]*node{}, pods: map[string]*pod{}, recut: &l.survey.changes},
+		placer:    &placer{policy: policy}, lessons: l, reader: &reader{}, kinds: kinds{all: map[kindKey]kind{}},
+	}
+	return &Books{judge: j, gangs: gangs{j}, explainer: explainer{gangs{j}}}
 }
 
 // Configure sets the SharingConfig by which the agents complete requests. Without one, a request counts as it is written,
@@ -63,11 +61,11 @@ func (b *Books) Configure(c config.Config) {
 	}
 }
 
-func (b *Books) node(name string) *node {
-	n := b.nodes[name]
+func (x *inventory) node(name string) *node {
+	n := x.nodes[name]
 	if n == nil {
-		n = &node{name: name, pods: map[string]*pod{}, recut: &b.survey.changes}
-		b.nodes[name] = n
+		n = &node{name: name, pods: map[string]*pod{}, recut: x.recut}
+		x.nodes[name] = n
 	}
 	return n
 }
@@ -147,58 +145,6 @@ func (b *Books) sweep(n *node) {
 			n.change()
 		}
 	}
-}
-
-// leave tells the policy that a pod has ended.
-func (b *Books) leave() {
-	if b.policy.Leave() {
-		b.survey.void = true
-		b.era++
-	}
-}
-
-// Learn tells the policy of a pod that arrived; each is counted once, however often it is told.
-func (b *Books) Learn(w Want) {
-	if b.learned[w.UID] {
-		return
-	}
-	b.learned[w.UID] = true
-	for _, a := range w.Asks {
-		if a.Kind != sharing.ContainerInit && !a.Request.Open() && b.policy.Learn(cluster.Request{Shape: shapeOf(a.Request, w.CPU)}) {
-			b.survey.void = true
-			b.era++
-		}
-	}
-}
-
-// refresh tells the policy of nodes that came, went or changed, and of the room on them.
-func (b *Books) refresh() {
-	if b.stale {
-		b.renew()
-	}
-	b.look()
-}
-
-func (b *Books) renew() {
-	b.stale, b.survey.void = false, true
-	names := make([]string, 0, len(b.nodes))
-	for name, n := range b.nodes {
-		if n.report != nil {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	nodes := make([]cluster.Node, 0, len(names))
-	told := map[*geometry]bool{}
-	for _, name := range names {
-		nodes = append(nodes, b.nodes[name].parts()...)
-		for _, g := range b.nodes[name].report.geometries() {
-			told[g] = true
-		}
-	}
-	b.geometries = slices.DeleteFunc(b.geometries, func(g *geometry) bool { return !told[g] })
-	b.policy.Nodes(nodes)
-	b.era++
 }
 
 func model(r *report) string {

@@ -43,8 +43,14 @@ const (
 	turnsToShared = "shared"
 )
 
+// reader reads reports.
+type reader struct {
+	// geometries are those that reports tell of.
+	geometries []*geometry
+}
+
 // cutOf reads how a GPU is cut; nil for one that is not in MIG mode, and is never put there.
-func (b *Books) cutOf(g gpunode.GPU) *cut {
+func (d *reader) cutOf(g gpunode.GPU) *cut {
 	turns := g.TurnsTo == turnsToMIG && !g.MIG || g.TurnsTo == turnsToShared && g.MIG
 	switch {
 	case !g.MIG && (g.MIGState == nil || len(g.MIGState.Geometry) == 0):
@@ -54,7 +60,7 @@ func (b *Books) cutOf(g gpunode.GPU) *cut {
 	}
 	c := &cut{trouble: g.MIGState.Trouble, fixed: g.MIGState.Fixed, turns: turns, on: g.MIG}
 	var err error
-	if c.geometry, err = b.geometryOf(g.MIGState.Geometry); err != nil {
+	if c.geometry, err = d.geometryOf(g.MIGState.Geometry); err != nil {
 		c.trouble = err.Error()
 		return c
 	}
@@ -71,9 +77,9 @@ func (b *Books) cutOf(g gpunode.GPU) *cut {
 	return c
 }
 
-func (b *Books) geometryOf(told []gpunode.MIGProfile) (*geometry, error) {
-	if i := slices.IndexFunc(b.geometries, func(g *geometry) bool { return reflect.DeepEqual(g.told, told) }); i >= 0 {
-		return b.geometries[i], nil
+func (d *reader) geometryOf(told []gpunode.MIGProfile) (*geometry, error) {
+	if i := slices.IndexFunc(d.geometries, func(g *geometry) bool { return reflect.DeepEqual(g.told, told) }); i >= 0 {
+		return d.geometries[i], nil
 	}
 	var profiles []mig.Profile
 	for _, p := range told {
@@ -88,7 +94,7 @@ func (b *Books) geometryOf(told []gpunode.MIGProfile) (*geometry, error) {
 	}
 	g := &geometry{told: told, table: table, node: cluster.Node{Table: table}}
 	g.node.Cut(nil)
-	b.geometries = append(b.geometries, g)
+	d.geometries = append(d.geometries, g)
 	return g, nil
 }
 

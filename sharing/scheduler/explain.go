@@ -15,11 +15,14 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/allocator"
 )
 
+// explainer says why pods are not placed.
+type explainer struct{ gangs }
+
 // Explain says in one line why no node answers the pod: "needs 40GiB on one GPU: best of 12 nodes has 31GiB free; 3 nodes
 // lack level driver". It is empty when a node does. Nodes that no agent reports of are not counted.
-func (b *Books) Explain(w Want, now time.Time) string {
-	names := make([]string, 0, len(b.nodes))
-	for name, n := range b.nodes {
+func (e *explainer) Explain(w Want, now time.Time) string {
+	names := make([]string, 0, len(e.nodes))
+	for name, n := range e.nodes {
 		if n.report != nil && len(n.report.gpus) > 0 {
 			names = append(names, name)
 		}
@@ -31,52 +34,52 @@ func (b *Books) Explain(w Want, now time.Time) string {
 	for _, a := range w.Asks {
 		alone := w
 		alone.Asks, alone.key = []Ask{a}, keyOf([]Ask{a})
-		if text := b.explain(alone, names, now); text != "" {
+		if text := e.explain(alone, names, now); text != "" {
 			if len(w.Asks) > 1 {
 				text = fmt.Sprintf("container %q %s", a.Container, text)
 			}
 			return text
 		}
 	}
-	if len(b.Fitting(w, now)) > 0 {
+	if len(e.Fitting(w, now)) > 0 {
 		return ""
 	}
 	return fmt.Sprintf("needs %s together: each would fit alone, and no node has room for all", needs(w.Asks))
 }
 
 // explain is about a pod of one container; empty when a node answers it.
-func (b *Books) explain(w Want, names []string, now time.Time) string {
+func (e *explainer) explain(w Want, names []string, now time.Time) string {
 	counts := map[string]int{}
 	best, tight, cut := room{}, 0, 0
 	r := w.Asks[0].Request
 	for _, name := range names {
-		n := b.nodes[name]
-		v := b.Fit(w, name, now)
+		n := e.nodes[name]
+		v := e.Fit(w, name, now)
 		switch v.Reason {
 		case Fits:
 			return ""
 		case LacksRoom:
 			tight++
-			if full, err := b.resolve(n, r); err == nil {
-				best = best.better(roomOn(b.books(n), full))
+			if full, err := e.resolve(n, r); err == nil {
+				best = best.better(roomOn(e.books(n), full))
 				r = full
 			}
 		case LacksInstance:
 			cut++
 		case LacksLevel:
-			if full, err := b.resolve(n, r); err == nil {
-				counts[lacks(b.books(n), full)]++
+			if full, err := e.resolve(n, r); err == nil {
+				counts[lacks(e.books(n), full)]++
 			}
 		case Stale:
 			counts["have a kerf-agent that is not heard from"]++
 		case Refused:
 			counts["refuse it: "+firstLine(v.Text)]++
 		case LacksProfile:
-			counts[profilePhrase(b.books(n), r)]++
+			counts[profilePhrase(e.books(n), r)]++
 		case NotOffered:
 			text := phrase(v.Reason)
-			if _, unknown := otherProfiles(b.books(n), w); unknown {
-				text = profilePhrase(b.books(n), r) // nobody offers what is misspelt
+			if _, unknown := otherProfiles(e.books(n), w); unknown {
+				text = profilePhrase(e.books(n), r) // nobody offers what is misspelt
 			}
 			counts[text]++
 		case NoReport, Torn, NotReady, WrongModel, LacksGPUs, TooSmall, Unhealthy:
@@ -97,6 +100,25 @@ func (b *Books) explain(w Want, names []string, now time.Time) string {
 		parts = append(parts, number(nodes(counts[text])+" "+text, counts[text]))
 	}
 	return "needs " + need(r) + ": " + strings.Join(parts, "; ")
+}
+
+// ExplainGang says in one line why the pods have no room at once; empty when they have.
+func (e *explainer) ExplainGang(wants []Want, now time.Time) string {
+	for _, w := range wants {
+		if text := e.Explain(w, now); text != "" {
+			return text
+		}
+	}
+	e.refresh()
+	nodes := make([]string, 0, len(e.nodes))
+	for name := range e.nodes {
+		nodes = append(nodes, name)
+	}
+	slices.Sort(nodes)
+	if room := e.placed(largestFirst(wants), nodes, now); room < len(wants) {
+		return fmt.Sprintf("%d pods need room at once, and there is room for %d of them", len(wants), room)
+	}
+	return ""
 }
 
 func phrase(r Reason) string {

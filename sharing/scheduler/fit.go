@@ -88,21 +88,38 @@ type Verdict struct {
 	Plan []Planned
 }
 
+// judge answers whether and how well nodes answer a pod, and keeps the answers as long as they hold.
+type judge struct {
+	*inventory
+	*placer
+	*lessons
+	*reader
+	kinds kinds
+}
+
+// refresh tells the policy of nodes that came, went or changed, and of the room on them.
+func (j *judge) refresh() {
+	if j.stale {
+		j.renew(j.nodes, j.reader)
+	}
+	j.look(j.nodes, j.placer)
+}
+
 // Fit says whether a node answers a pod now, and how.
-func (b *Books) Fit(w Want, name string, now time.Time) Verdict {
-	n := b.nodes[name]
+func (j *judge) Fit(w Want, name string, now time.Time) Verdict {
+	n := j.nodes[name]
 	if v, ok := trusted(n, now); !ok {
 		return v
 	}
-	if v, ok := b.permitted(w, now); !ok {
+	if v, ok := j.permitted(w, now); !ok {
 		return v // the same pod may be permitted in another hour, and another one of its kind now
 	}
-	b.refresh()
-	key := verdictKey{w.key, b.era}
+	j.refresh()
+	key := verdictKey{w.key, j.era}
 	if k, ok := n.verdicts[key]; ok && k.version == n.version && len(w.Asks) == 1 {
 		return k.is.of(w)
 	}
-	v := b.fit(n, b.books(n), w, now)
+	v := j.fit(n, j.books(n), w, now)
 	if len(w.Asks) != 1 {
 		return v
 	}
@@ -114,10 +131,10 @@ func (b *Books) Fit(w Want, name string, now time.Time) Verdict {
 }
 
 // Fitting are the nodes that answer the pod now, sorted.
-func (b *Books) Fitting(w Want, now time.Time) []string {
+func (j *judge) Fitting(w Want, now time.Time) []string {
 	var out []string
-	for name := range b.nodes {
-		if b.Fit(w, name, now).Reason == Fits {
+	for name := range j.nodes {
+		if j.Fit(w, name, now).Reason == Fits {
 			out = append(out, name)
 		}
 	}
@@ -155,8 +172,16 @@ func trusted(n *node, now time.Time) (Verdict, bool) {
 	return Verdict{}, true
 }
 
+// placer places a pod on one node.
+type placer struct {
+	rules
+	policy *cluster.Online
+	// away are pods that are thought away.
+	away map[string]bool
+}
+
 // fit places the containers one after the other on a copy of the state.
-func (b *Books) fit(n *node, s *state, w Want, now time.Time) Verdict {
+func (m *placer) fit(n *node, s *state, w Want, now time.Time) Verdict {
 	for name, count := range w.Limits {
 		if n.machine.Offers[name] < count {
 			v := Verdict{Reason: NotOffered, Text: fmt.Sprintf("offers %d of %s, %d asked", n.machine.Offers[name], name, count)}
@@ -166,7 +191,7 @@ func (b *Books) fit(n *node, s *state, w Want, now time.Time) Verdict {
 			return v
 		}
 	}
-	if v, ok := b.permitted(w, now); !ok {
+	if v, ok := m.permitted(w, now); !ok {
 		return v
 	}
 	if len(w.Asks) > 1 {
@@ -174,14 +199,14 @@ func (b *Books) fit(n *node, s *state, w Want, now time.Time) Verdict {
 	}
 	v := Verdict{}
 	for _, a := range w.Asks {
-		r, err := b.resolved(n, a)
+		r, err := m.resolved(n, a)
 		if err != nil {
 			return Verdict{Reason: Refused, Text: err.Error(), Container: a.Container}
 		}
 		if a.Kind == sharing.ContainerInit && s.lends(w.UID, r) {
 			continue
 		}
-		p, err := b.choose(n, s, r, w.CPU)
+		p, err := m.choose(n, s, r, w.CPU)
 		if err != nil {
 			why, text := because(s, r, err)
 			return Verdict{Reason: why, Text: text, Container: a.Container}
@@ -191,18 +216,18 @@ func (b *Books) fit(n *node, s *state, w Want, now time.Time) Verdict {
 			s.take(w.UID, p)
 		}
 	}
-	return b.permittedMemory(w, v)
+	return m.permittedMemory(w, v)
 }
 
 // choose is the placement of one request on the node: where the GPUs give it as they are, else where one that is idle would
 // change its mode for it.
-func (b *Books) choose(n *node, s *state, r sharing.Request, cpu cluster.Milli) (sharing.Placement, error) {
-	p, err := b.chooseIn(n, s, r, cpu)
+func (m *placer) choose(n *node, s *state, r sharing.Request, cpu cluster.Milli) (sharing.Placement, error) {
+	p, err := m.chooseIn(n, s, r, cpu)
 	if err == nil {
 		return p, nil
 	}
 	if t := s.turned(r.Kind == sharing.KindMIG); t != nil {
-		if p, turned := b.chooseIn(n, t, r, cpu); turned == nil {
+		if p, turned := m.chooseIn(n, t, r, cpu); turned == nil {
 			return p, nil
 		}
 	}
@@ -211,16 +236,16 @@ func (b *Books) choose(n *node, s *state, r sharing.Request, cpu cluster.Milli) 
 
 // chooseIn is the placement of one request in a state of the node: of a share of one GPU where the policy wants it, else where the
 // agent would put it.
-func (b *Books) chooseIn(n *node, s *state, r sharing.Request, cpu cluster.Milli) (sharing.Placement, error) {
+func (m *placer) chooseIn(n *node, s *state, r sharing.Request, cpu cluster.Milli) (sharing.Placement, error) {
 	if r.Kind == sharing.KindMIG {
-		return n.chooseCut(s, r, cpu, b.cutter(r))
+		return n.chooseCut(s, r, cpu, m.cutter(r))
 	}
 	p, err := allocator.Choose(s.gpus, r)
 	if err != nil || r.Kind == sharing.KindWhole || r.GPUs != 1 || r.Place == sharing.PlaceSpread {
 		return p, err
 	}
 	view, shape := n.view(s, r, cpu)
-	if _, g := b.policy.Score(&view, shape); g >= 0 && g < len(s.gpus) {
+	if _, g := m.policy.Score(&view, shape); g >= 0 && g < len(s.gpus) {
 		on := slices.Clone(s.gpus[g : g+1])
 		if best, err := allocator.Choose(on, r); err == nil {
 			return best, nil

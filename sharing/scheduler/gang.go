@@ -5,7 +5,6 @@ package scheduler
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -18,12 +17,15 @@ type Domain struct {
 	Nodes []string
 }
 
+// gangs answers for several pods that are placed at once.
+type gangs struct{ *judge }
+
 // Gang are the domains that have room for all of the pods at once, as far as the books know, at most so many and the best
 // first: those of an earlier level before those of a later one, of one level those with the least free memory, of these the
 // first by name. Within a domain the pods are placed one after the other, the largest first, each where the policy likes it
 // best, and nothing is tried twice. Nothing is taken.
-func (b *Books) Gang(wants []Want, levels [][]Domain, most int, now time.Time) []Domain {
-	b.refresh()
+func (q *gangs) Gang(wants []Want, levels [][]Domain, most int, now time.Time) []Domain {
+	q.refresh()
 	wants = largestFirst(wants)
 	var out []Domain
 	for _, level := range levels {
@@ -33,8 +35,8 @@ func (b *Books) Gang(wants []Want, levels [][]Domain, most int, now time.Time) [
 		}
 		var fit []candidate
 		for _, d := range level {
-			if b.placed(wants, d.Nodes, now) == len(wants) {
-				fit = append(fit, candidate{d, b.free(d.Nodes)})
+			if q.placed(wants, d.Nodes, now) == len(wants) {
+				fit = append(fit, candidate{d, q.free(d.Nodes)})
 			}
 		}
 		slices.SortFunc(fit, func(x, y candidate) int { return cmp.Or(cmp.Compare(x.free, y.free), cmp.Compare(x.Name, y.Name)) })
@@ -46,25 +48,6 @@ func (b *Books) Gang(wants []Want, levels [][]Domain, most int, now time.Time) [
 		}
 	}
 	return out
-}
-
-// ExplainGang says in one line why the pods have no room at once; empty when they have.
-func (b *Books) ExplainGang(wants []Want, now time.Time) string {
-	for _, w := range wants {
-		if text := b.Explain(w, now); text != "" {
-			return text
-		}
-	}
-	b.refresh()
-	nodes := make([]string, 0, len(b.nodes))
-	for name := range b.nodes {
-		nodes = append(nodes, name)
-	}
-	slices.Sort(nodes)
-	if room := b.placed(largestFirst(wants), nodes, now); room < len(wants) {
-		return fmt.Sprintf("%d pods need room at once, and there is room for %d of them", len(wants), room)
-	}
-	return ""
 }
 
 func largestFirst(wants []Want) []Want {
@@ -87,12 +70,12 @@ func largestFirst(wants []Want) []Want {
 }
 
 // placed is how many of the pods have room on the nodes at once, until the first that has none.
-func (b *Books) placed(wants []Want, names []string, now time.Time) int {
-	return b.placedIf(wants, names, nil, now)
+func (q *gangs) placed(wants []Want, names []string, now time.Time) int {
+	return q.placedIf(wants, names, nil, now)
 }
 
 // placedIf is placed after the end of some pods.
-func (b *Books) placedIf(wants []Want, names, without []string, now time.Time) int {
+func (q *gangs) placedIf(wants []Want, names, without []string, now time.Time) int {
 	type thought struct {
 		*node
 		state *state
@@ -101,9 +84,9 @@ func (b *Books) placedIf(wants []Want, names, without []string, now time.Time) i
 	}
 	var nodes []thought
 	for _, name := range names {
-		if n := b.nodes[name]; n != nil {
+		if n := q.nodes[name]; n != nil {
 			if _, ok := trusted(n, now); ok {
-				s := b.books(n).clone()
+				s := q.books(n).clone()
 				for _, uid := range without {
 					s.release(uid)
 				}
@@ -118,7 +101,7 @@ func (b *Books) placedIf(wants []Want, names, without []string, now time.Time) i
 			if n.full[w.key] {
 				continue
 			}
-			v := b.fit(n.node, n.state, w, now)
+			v := q.fit(n.node, n.state, w, now)
 			if v.Reason != Fits {
 				n.full[w.key] = true
 				continue
@@ -127,7 +110,7 @@ func (b *Books) placedIf(wants []Want, names, without []string, now time.Time) i
 			if len(v.Plan) > 1 {
 				s = s.clone()
 			}
-			if score := b.score(n.node, s, w, v, n.machine.CPU); best < 0 || score > most {
+			if score := q.score(n.node, s, w, v, n.machine.CPU); best < 0 || score > most {
 				best, most, plan = i, score, v.Plan
 			}
 		}
@@ -142,11 +125,11 @@ func (b *Books) placedIf(wants []Want, names, without []string, now time.Time) i
 }
 
 // free is the memory that is free on the nodes.
-func (b *Books) free(names []string) sharing.Bytes {
+func (q *gangs) free(names []string) sharing.Bytes {
 	sum := sharing.Bytes(0)
 	for _, name := range names {
-		if n := b.nodes[name]; n != nil {
-			s := b.books(n)
+		if n := q.nodes[name]; n != nil {
+			s := q.books(n)
 			for _, g := range s.gpus {
 				sum += g.FreeMemory
 				if s.cut(g.GPU.UUID) != nil {
@@ -169,13 +152,13 @@ type Room map[sharing.GPUID]struct {
 }
 
 // Room is what each GPU of a node can take now: nothing where the node is not to be believed.
-func (b *Books) Room(name string, now time.Time) Room {
+func (j *judge) Room(name string, now time.Time) Room {
 	out := Room{}
-	n := b.nodes[name]
+	n := j.nodes[name]
 	if _, ok := trusted(n, now); !ok {
 		return out
 	}
-	s := b.books(n)
+	s := j.books(n)
 	for _, g := range s.gpus {
 		if g.GPU.Health == sharing.HealthOK {
 			f := out[g.GPU.UUID]

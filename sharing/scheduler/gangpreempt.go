@@ -18,31 +18,31 @@ const mostGangTried = 100
 // of them can be spared. For each pod of the gang, largest first, those are taken that Victims finds, where no node has
 // room without; then other sets of fewer are looked for, as long as they are not too many. going are pods that end already:
 // true where their end is enough, or where nobody's is needed.
-func (b *Books) GangVictims(wants []Want, names []string, candidates []Victim, going []string, now time.Time) (victims []Victim, coming bool) {
-	b.refresh()
+func (q *gangs) GangVictims(wants []Want, names []string, candidates []Victim, going []string, now time.Time) (victims []Victim, coming bool) {
+	q.refresh()
 	wants = largestFirst(wants)
 	priority := slices.MinFunc(wants, func(x, y Want) int { return cmp.Compare(x.Priority, y.Priority) }).Priority
 	going = slices.Clone(going)
-	for uid, p := range b.pods {
+	for uid, p := range q.pods {
 		if p.gone() {
 			going = append(going, uid)
 		}
 	}
 	enough := func(set []Victim) bool {
-		return b.placedIf(wants, names, slices.Concat(going, uids(set)), now) == len(wants)
+		return q.placedIf(wants, names, slices.Concat(going, uids(set)), now) == len(wants)
 	}
 	if enough(nil) {
 		return nil, true
 	}
 	candidates = slices.DeleteFunc(slices.Clone(candidates), func(v Victim) bool {
-		p := b.pods[v.UID]
+		p := q.pods[v.UID]
 		return v.Priority >= priority || p == nil || slices.Contains(going, v.UID) || !slices.Contains(names, p.node)
 	})
 	byToll(candidates)
 	if len(candidates) == 0 || !enough(candidates) {
 		return nil, false
 	}
-	best := b.oneByOne(wants, names, candidates, going, now)
+	best := q.oneByOne(wants, names, candidates, going, now)
 	if best == nil || !enough(best) {
 		best = candidates
 	}
@@ -54,13 +54,13 @@ func (b *Books) GangVictims(wants []Want, names []string, candidates []Victim, g
 }
 
 // oneByOne makes room for the pods one after the other; nil where one of them has no way.
-func (b *Books) oneByOne(wants []Want, names []string, candidates []Victim, going []string, now time.Time) []Victim {
+func (q *gangs) oneByOne(wants []Want, names []string, candidates []Victim, going []string, now time.Time) []Victim {
 	var gone []Victim
 	with := map[string][]Want{}
 	for _, w := range wants {
 		away := slices.Concat(going, uids(gone))
 		at := slices.IndexFunc(names, func(name string) bool {
-			return b.FitIf(w, name, WhatIf{Without: away, With: with[name]}, now).Reason == Fits
+			return q.FitIf(w, name, WhatIf{Without: away, With: with[name]}, now).Reason == Fits
 		})
 		var best []Victim
 		on := 0
@@ -69,7 +69,7 @@ func (b *Books) oneByOne(wants []Want, names []string, candidates []Victim, goin
 				break
 			}
 			left := slices.DeleteFunc(slices.Clone(candidates), func(v Victim) bool { return slices.Contains(away, v.UID) })
-			if set := b.victims(w, name, left, WhatIf{Without: away, With: with[name]}, now); len(set) > 0 && (best == nil || Cheaper(set, best) < 0) {
+			if set := q.victims(w, name, left, WhatIf{Without: away, With: with[name]}, now); len(set) > 0 && (best == nil || Cheaper(set, best) < 0) {
 				best, on = set, i
 			}
 		}

@@ -53,11 +53,11 @@ func usualStart(n *cluster.Node, gpu, profile int) int {
 	return start
 }
 
-func (b *Books) cutter(r sharing.Request) cutter {
+func (m *placer) cutter(r sharing.Request) cutter {
 	if r.Place == sharing.PlaceSpread {
 		return spread{}
 	}
-	return b.policy
+	return m.policy
 }
 
 // hardened is a request for memory that only the hardware may hold, as one for the smallest MIG instance that has it, where
@@ -165,7 +165,7 @@ func (s *state) lendsCut(uid string, r sharing.Request) bool {
 }
 
 // cutScore is the score of the GPU that a placement is on, with the terms of it. A GPU with a layout loses nothing.
-func (b *Books) cutScore(n *node, s *state, r sharing.Request, p sharing.Placement, cpu, free cluster.Milli) (int64, []cluster.Term) {
+func (m *placer) cutScore(n *node, s *state, r sharing.Request, p sharing.Placement, cpu, free cluster.Milli) (int64, []cluster.Term) {
 	c := s.cut(p[0].GPU)
 	if c == nil || c.geometry == nil || c.fixed {
 		return 0, nil
@@ -173,12 +173,12 @@ func (b *Books) cutScore(n *node, s *state, r sharing.Request, p sharing.Placeme
 	view, _ := n.cutView(s, c.geometry, r)
 	view.CPU = free
 	shape := view.Resolve(cutShape(r, cpu))
-	if by := b.cutter(r); by != cutter(b.policy) {
+	if by := m.cutter(r); by != cutter(m.policy) {
 		score, _ := by.Score(&view, shape)
 		return score, nil
 	}
-	score, _ := b.policy.Score(&view, shape)
-	return score, b.policy.Terms(&view, shape)
+	score, _ := m.policy.Score(&view, shape)
+	return score, m.policy.Terms(&view, shape)
 }
 
 // noCut says why no instance answers the request.

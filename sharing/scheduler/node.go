@@ -169,7 +169,7 @@ func (s *state) remove(f sharing.Fragment) {
 }
 
 // books makes the state of the report, and of what is planned and not in it yet.
-func (b *Books) books(n *node) *state {
+func (m *placer) books(n *node) *state {
 	if n.state != nil {
 		return n.state
 	}
@@ -194,14 +194,14 @@ func (b *Books) books(n *node) *state {
 			s.take(uid, p.seen)
 		default:
 			for _, a := range p.want.Asks {
-				b.hold(n, s, p, a, &loose)
+				m.hold(n, s, p, a, &loose)
 			}
 		}
 	}
 	for _, place := range loose {
 		place()
 	}
-	for uid := range b.away {
+	for uid := range m.away {
 		s.release(uid)
 	}
 	n.state = s
@@ -209,8 +209,8 @@ func (b *Books) books(n *node) *state {
 }
 
 // hold books what is planned for one container.
-func (b *Books) hold(n *node, s *state, p *pod, a Ask, loose *[]func()) {
-	r, err := b.resolved(n, a)
+func (m *placer) hold(n *node, s *state, p *pod, a Ask, loose *[]func()) {
+	r, err := m.resolved(n, a)
 	if err != nil {
 		return // its node refuses it
 	}
@@ -284,8 +284,8 @@ func (s *state) lends(uid string, r sharing.Request) bool {
 }
 
 // resolved completes what a container asks for as its node does: by the configuration, and by the GPUs that it has.
-func (b *Books) resolved(n *node, a Ask) (sharing.Request, error) {
-	r, err := b.resolve(n, a.Request)
+func (u *rules) resolved(n *node, a Ask) (sharing.Request, error) {
+	r, err := u.resolve(n, a.Request)
 	if err == nil && !a.joint {
 		r = n.hardened(r)
 	}
@@ -293,8 +293,8 @@ func (b *Books) resolved(n *node, a Ask) (sharing.Request, error) {
 }
 
 // resolve completes a request by the configuration of the node's pool.
-func (b *Books) resolve(n *node, r sharing.Request) (sharing.Request, error) {
-	if b.config == nil {
+func (u *rules) resolve(n *node, r sharing.Request) (sharing.Request, error) {
+	if u.config == nil {
 		if r.Open() {
 			return r, sharing.Invalid("profile", r.Profile, "give the scheduler the SharingConfig", "is not known to the scheduler")
 		}
@@ -303,10 +303,10 @@ func (b *Books) resolve(n *node, r sharing.Request) (sharing.Request, error) {
 		}
 		return r, nil
 	}
-	for _, p := range b.config.Pools() {
+	for _, p := range u.config.Pools() {
 		if n.report != nil && p.Name == n.report.pool {
-			return b.config.Resolve(p, r)
+			return u.config.Resolve(p, r)
 		}
 	}
-	return b.config.Resolve(config.Pool{Name: "none"}, r)
+	return u.config.Resolve(config.Pool{Name: "none"}, r)
 }

@@ -8,15 +8,22 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
+// rules complete requests, and refuse some.
+type rules struct {
+	// config is that of the agents; nil when there is none.
+	config *config.Config
+}
+
 // permitted is false where a rule of a profile refuses the pod now, whatever the node.
-func (b *Books) permitted(w Want, now time.Time) (Verdict, bool) {
-	if b.config == nil {
+func (u *rules) permitted(w Want, now time.Time) (Verdict, bool) {
+	if u.config == nil {
 		return Verdict{}, true
 	}
 	for _, a := range w.Asks {
-		if err := b.config.Permit(a.Request.Profile, w.Namespace, now); err != nil {
+		if err := u.config.Permit(a.Request.Profile, w.Namespace, now); err != nil {
 			return Verdict{Reason: Refused, Text: err.Error(), Container: a.Container}, false
 		}
 	}
@@ -24,8 +31,8 @@ func (b *Books) permitted(w Want, now time.Time) (Verdict, bool) {
 }
 
 // permittedMemory is the verdict, or a refusal where the containers together have more memory than a profile gives one pod.
-func (b *Books) permittedMemory(w Want, v Verdict) Verdict {
-	if b.config == nil {
+func (u *rules) permittedMemory(w Want, v Verdict) Verdict {
+	if u.config == nil {
 		return v
 	}
 	totals := map[string]sharing.Bytes{}
@@ -38,7 +45,7 @@ func (b *Books) permittedMemory(w Want, v Verdict) Verdict {
 		memory, _ := c.Placement.Total()
 		sum, err := totals[profile].Add(memory)
 		if err == nil {
-			err = b.config.PermitMemory(profile, sum)
+			err = u.config.PermitMemory(profile, sum)
 		}
 		if err != nil {
 			return Verdict{Reason: Refused, Text: err.Error(), Container: c.Container}

@@ -86,8 +86,8 @@ func (b *Books) Pod(p sharing.Pod, w Want, now time.Time) {
 
 // Confirm tells that a pod which the books have on the node is bound there; false where they do not, so that they need to
 // hear of it from Pod.
-func (b *Books) Confirm(uid, node string) bool {
-	p := b.pods[uid]
+func (x *inventory) Confirm(uid, node string) bool {
+	p := x.pods[uid]
 	if p == nil || p.node != node {
 		return false
 	}
@@ -95,18 +95,18 @@ func (b *Books) Confirm(uid, node string) bool {
 	return true
 }
 
-func (b *Books) put(p *pod) {
-	n := b.node(p.node)
+func (x *inventory) put(p *pod) {
+	n := x.node(p.node)
 	if n.report != nil {
 		p.reflect(n.report)
 	}
-	b.pods[p.want.UID], n.pods[p.want.UID] = p, p
+	x.pods[p.want.UID], n.pods[p.want.UID] = p, p
 	n.change()
 }
 
-func (b *Books) drop(p *pod) {
-	delete(b.pods, p.want.UID)
-	if n := b.nodes[p.node]; n != nil {
+func (x *inventory) drop(p *pod) {
+	delete(x.pods, p.want.UID)
+	if n := x.nodes[p.node]; n != nil {
 		delete(n.pods, p.want.UID)
 		n.change()
 	}
@@ -165,4 +165,4 @@ func (b *Books) Unreserve(uid string) {
 }
 
 // Holds is true for a pod that is bound or reserved.
-func (b *Books) Holds(uid string) bool { return b.pods[uid] != nil }
+func (x *inventory) Holds(uid string) bool { return x.pods[uid] != nil }

@@ -51,23 +51,23 @@ func tollOf(set []Victim) toll {
 // GPU are compared, as long as they are not too many; else every pod goes that may, and those that can be spared come
 // back, the most important first. Only candidates below the pod's priority count. It changes nothing; none when there is
 // no way.
-func (b *Books) Victims(w Want, name string, candidates []Victim, now time.Time) []Victim {
-	return b.victims(w, name, candidates, WhatIf{}, now)
+func (j *judge) Victims(w Want, name string, candidates []Victim, now time.Time) []Victim {
+	return j.victims(w, name, candidates, WhatIf{}, now)
 }
 
 // victims is Victims after a change that is not made.
-func (b *Books) victims(w Want, name string, candidates []Victim, change WhatIf, now time.Time) []Victim {
-	n := b.nodes[name]
+func (j *judge) victims(w Want, name string, candidates []Victim, change WhatIf, now time.Time) []Victim {
+	n := j.nodes[name]
 	if _, trusted := trusted(n, now); !trusted {
 		return nil
 	}
-	s := b.books(n)
+	s := j.books(n)
 	candidates = slices.DeleteFunc(slices.Clone(candidates), func(v Victim) bool {
 		return v.Priority >= w.Priority || len(s.held[v.UID]) == 0
 	})
 	byToll(candidates)
 	enough := func(set []Victim) bool {
-		return b.FitIf(w, name, WhatIf{Without: slices.Concat(change.Without, uids(set)), With: change.With}, now).Reason == Fits
+		return j.FitIf(w, name, WhatIf{Without: slices.Concat(change.Without, uids(set)), With: change.With}, now).Reason == Fits
 	}
 	if len(candidates) == 0 || !enough(candidates) {
 		return nil

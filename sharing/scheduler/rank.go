@@ -71,6 +71,12 @@ type kindKey struct {
 	cpu cluster.Milli
 }
 
+// kinds are those of the pods that asked last, and numbered counts those that there ever were.
+type kinds struct {
+	all      map[kindKey]kind
+	numbered uint64
+}
+
 // ranked is what a node answered a kind of pod, as long as nothing of it has changed.
 type ranked struct {
 	kind, version, era uint64
@@ -82,19 +88,19 @@ type ranked struct {
 // Candidates are those of the nodes that answer the pod now, with the scores that Score gives them. machines are the nodes,
 // and the CPU that is free on each. A node that has not changed since a pod of the same kind was told of it costs a look at
 // its last answer, so that all nodes of a cluster can be looked at for each pod.
-func (b *Books) Candidates(w Want, machines iter.Seq2[string, cluster.Milli], now time.Time) Candidates {
+func (j *judge) Candidates(w Want, machines iter.Seq2[string, cluster.Milli], now time.Time) Candidates {
 	var out Candidates
-	if _, ok := b.permitted(w, now); !ok {
+	if _, ok := j.permitted(w, now); !ok {
 		return out
 	}
-	b.refresh()
-	k := b.kind(w)
+	j.refresh()
+	k := j.kinds.of(w)
 	for name, free := range machines {
-		n := b.nodes[name]
+		n := j.nodes[name]
 		if _, ok := trusted(n, now); !ok {
 			continue
 		}
-		if a := b.ranked(n, k, w, free, now); a.fits {
+		if a := j.ranked(n, k, w, free, now); a.fits {
 			out = append(out, Candidate{Node: name, Score: a.score, Free: free})
 		}
 	}
@@ -103,15 +109,15 @@ func (b *Books) Candidates(w Want, machines iter.Seq2[string, cluster.Milli], no
 }
 
 // ranked is the node's answer, kept for pods of one container: what those of several get depends on their names.
-func (b *Books) ranked(n *node, k kind, w Want, free cluster.Milli, now time.Time) ranked {
+func (j *judge) ranked(n *node, k kind, w Want, free cluster.Milli, now time.Time) ranked {
 	if len(w.Asks) == 1 && k.place < len(n.ranked) {
-		if a := n.ranked[k.place]; a.kind == k.number && a.version == n.version && a.era == b.era && a.free == free {
+		if a := n.ranked[k.place]; a.kind == k.number && a.version == n.version && a.era == j.era && a.free == free {
 			return a
 		}
 	}
-	a := ranked{kind: k.number, version: n.version, era: b.era, free: free}
-	if a.fits = b.Fit(w, n.name, now).Reason == Fits; a.fits {
-		a.score = b.Score(w, n.name, free, now)
+	a := ranked{kind: k.number, version: n.version, era: j.era, free: free}
+	if a.fits = j.Fit(w, n.name, now).Reason == Fits; a.fits {
+		a.score = j.Score(w, n.name, free, now)
 	}
 	if len(w.Asks) == 1 {
 		if k.place >= len(n.ranked) {
@@ -122,17 +128,17 @@ func (b *Books) ranked(n *node, k kind, w Want, free cluster.Milli, now time.Tim
 	return a
 }
 
-// kind is that of the pod; beyond mostKept of them, all are forgotten.
-func (b *Books) kind(w Want) kind {
+// of is the kind of the pod; beyond mostKept of them, all are forgotten.
+func (k *kinds) of(w Want) kind {
 	key := kindKey{w.key, w.CPU}
-	if k, ok := b.kinds[key]; ok {
-		return k
+	if one, ok := k.all[key]; ok {
+		return one
 	}
-	if len(b.kinds) >= mostKept {
-		clear(b.kinds)
+	if len(k.all) >= mostKept {
+		clear(k.all)
 	}
-	b.numbered++
-	k := kind{number: b.numbered, place: len(b.kinds)}
-	b.kinds[key] = k
-	return k
+	k.numbered++
+	one := kind{number: k.numbered, place: len(k.all)}
+	k.all[key] = one
+	return one
 }

@@ -33,7 +33,7 @@ type report struct {
 	unplaced map[string]string
 }
 
-func (b *Books) readReport(s gpunode.Status) *report {
+func (d *reader) readReport(s gpunode.Status) *report {
 	r := &report{
 		pool: s.Pool, ready: s.Ready, torn: s.Fingerprint != gpunode.Fingerprint(s.Claims),
 		cuts: map[sharing.GPUID]*cut{}, claims: map[string]sharing.Placement{}, holders: map[sharing.GPUID]int{}, unplaced: map[string]string{},
@@ -45,7 +45,7 @@ func (b *Books) readReport(s gpunode.Status) *report {
 		r.notReady = s.NotReady[0]
 	}
 	for _, g := range s.GPUs {
-		if c := b.cutOf(g); c != nil {
+		if c := d.cutOf(g); c != nil {
 			r.cuts[sharing.GPUID(g.UUID)] = c
 		}
 	}

@@ -4,11 +4,8 @@
 package scheduler
 
 import (
-	"maps"
-
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
 
 // survey is what the policy was told last of the free units of all GPUs in MIG mode.
@@ -18,26 +15,6 @@ type survey struct {
 	// changes of nodes with such GPUs came since then; void where the policy may not know what it was told.
 	changes int
 	void    bool
-}
-
-// look tells the policy how many GPUs have which units free, once enough of them may have changed. Scores are void only
-// when that differs: most reports say what the last one did.
-func (b *Books) look() {
-	s := &b.survey
-	if !s.void && s.changes <= s.gpus/cluster.SurveyPart {
-		return
-	}
-	rooms, gpus := map[*mig.Table]mig.Room{}, 0
-	for _, n := range b.nodes {
-		if n.report != nil && len(n.report.cuts) > 0 {
-			gpus += b.books(n).rooms(rooms)
-		}
-	}
-	same := !s.void && maps.EqualFunc(rooms, s.rooms, maps.Equal[mig.Room, mig.Room])
-	b.survey = survey{rooms: rooms, gpus: gpus}
-	if !same && b.policy.Rooms(rooms) {
-		b.era++
-	}
 }
 
 // rooms adds the GPUs that are cut for pods, and gives their number.

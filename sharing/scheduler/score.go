@@ -23,21 +23,21 @@ type scoreKey struct {
 
 // Score says how well a node that answers the pod suits it; the highest is best, and of equal ones the first name. free is
 // the CPU that is free on the machine. It is 0 for a node that does not answer.
-func (b *Books) Score(w Want, name string, free cluster.Milli, now time.Time) int64 {
-	v := b.Fit(w, name, now)
-	n := b.nodes[name]
+func (j *judge) Score(w Want, name string, free cluster.Milli, now time.Time) int64 {
+	v := j.Fit(w, name, now)
+	n := j.nodes[name]
 	if v.Reason != Fits {
 		return 0
 	}
-	key := scoreKey{w.key, w.CPU, free, b.era}
+	key := scoreKey{w.key, w.CPU, free, j.era}
 	if k, ok := n.scores[key]; ok && k.version == n.version {
 		return k.is
 	}
-	s := b.books(n)
+	s := j.books(n)
 	if len(v.Plan) > 1 {
 		s = s.clone()
 	}
-	sum := b.score(n, s, w, v, free)
+	sum := j.score(n, s, w, v, free)
 	if len(n.scores) >= mostKept || n.scores == nil {
 		n.scores = map[scoreKey]kept[int64]{}
 	}
@@ -47,11 +47,11 @@ func (b *Books) Score(w Want, name string, free cluster.Milli, now time.Time) in
 
 // score adds up the policy's scores of the containers, which are taken from the state one after the other where there are
 // several.
-func (b *Books) score(n *node, s *state, w Want, v Verdict, free cluster.Milli) int64 {
+func (m *placer) score(n *node, s *state, w Want, v Verdict, free cluster.Milli) int64 {
 	sum := int64(0)
 	for _, a := range w.Asks {
 		p, ok := v.placement(a.Container)
-		r, err := b.resolved(n, a)
+		r, err := m.resolved(n, a)
 		if !ok || err != nil {
 			continue
 		}
@@ -60,7 +60,7 @@ func (b *Books) score(n *node, s *state, w Want, v Verdict, free cluster.Milli) 
 			on, sum = s.turned(r.Kind == sharing.KindMIG), sum-turnToll
 		}
 		if r.Kind == sharing.KindMIG {
-			score, _ := b.cutScore(n, on, r, p, w.CPU, free)
+			score, _ := m.cutScore(n, on, r, p, w.CPU, free)
 			sum += score
 			if len(v.Plan) > 1 {
 				s.take(w.UID, p)
@@ -73,7 +73,7 @@ func (b *Books) score(n *node, s *state, w Want, v Verdict, free cluster.Milli) 
 			score, _ := cluster.Spread{}.Score(&view, shape)
 			sum += score
 		} else {
-			score, _ := b.policy.Score(&view, shape)
+			score, _ := m.policy.Score(&view, shape)
 			sum += score
 		}
 		if len(v.Plan) > 1 {
@@ -85,20 +85,20 @@ func (b *Books) score(n *node, s *state, w Want, v Verdict, free cluster.Milli) 
 
 // Terms are what the score of a node is made of, added up over the pod's containers; nil for a node that does not answer,
 // and where the pod wants to be spread. free is that of Score.
-func (b *Books) Terms(w Want, name string, free cluster.Milli, now time.Time) []cluster.Term {
-	v := b.Fit(w, name, now)
+func (j *judge) Terms(w Want, name string, free cluster.Milli, now time.Time) []cluster.Term {
+	v := j.Fit(w, name, now)
 	if v.Reason != Fits {
 		return nil
 	}
-	return b.terms(b.nodes[name], b.books(b.nodes[name]).clone(), w, v, free)
+	return j.terms(j.nodes[name], j.books(j.nodes[name]).clone(), w, v, free)
 }
 
 // terms takes what it looks at from the state.
-func (b *Books) terms(n *node, s *state, w Want, v Verdict, free cluster.Milli) []cluster.Term {
+func (m *placer) terms(n *node, s *state, w Want, v Verdict, free cluster.Milli) []cluster.Term {
 	var out []cluster.Term
 	for _, a := range w.Asks {
 		p, ok := v.placement(a.Container)
-		r, err := b.resolved(n, a)
+		r, err := m.resolved(n, a)
 		if !ok || err != nil || r.Place == sharing.PlaceSpread {
 			continue
 		}
@@ -108,11 +108,11 @@ func (b *Books) terms(n *node, s *state, w Want, v Verdict, free cluster.Milli) 
 			on = s.turned(r.Kind == sharing.KindMIG)
 		}
 		if r.Kind == sharing.KindMIG {
-			_, terms = b.cutScore(n, on, r, p, w.CPU, free)
+			_, terms = m.cutScore(n, on, r, p, w.CPU, free)
 		} else {
 			view, shape := n.view(on, r, w.CPU)
 			view.CPU = free
-			terms = b.policy.Terms(&view, shape)
+			terms = m.policy.Terms(&view, shape)
 		}
 		for _, t := range terms {
 			if i := slices.IndexFunc(out, func(o cluster.Term) bool { return o.Name == t.Name }); i >= 0 {

@@ -22,10 +22,10 @@ type Stuck struct {
 // after to have no room for, sorted. How long is known only as far as this is asked again and again: what a node said
 // between two calls is not seen. A node that is not to be believed begins anew, and a pod that Evicted was told of is left
 // out.
-func (b *Books) Stuck(after time.Duration, now time.Time) []Stuck {
+func (x *inventory) Stuck(after time.Duration, now time.Time) []Stuck {
 	var out []Stuck
-	for uid, p := range b.pods {
-		n := b.nodes[p.node]
+	for uid, p := range x.pods {
+		n := x.nodes[p.node]
 		reason, stuck := "", false
 		if _, ok := trusted(n, now); ok {
 			reason, stuck = n.report.unplaced[uid]
@@ -46,8 +46,8 @@ func (b *Books) Stuck(after time.Duration, now time.Time) []Stuck {
 }
 
 // Evicted tells that a pod that was stuck was made to leave.
-func (b *Books) Evicted(uid string) {
-	if p := b.pods[uid]; p != nil {
+func (x *inventory) Evicted(uid string) {
+	if p := x.pods[uid]; p != nil {
 		p.evicted = true
 	}
 }

@@ -18,16 +18,16 @@ type WhatIf struct {
 }
 
 // FitIf is Fit after a change that is not made. Claims of pods that are thought away count as given back at once.
-func (b *Books) FitIf(w Want, name string, change WhatIf, now time.Time) Verdict {
+func (j *judge) FitIf(w Want, name string, change WhatIf, now time.Time) Verdict {
 	if len(change.Without) == 0 && len(change.With) == 0 {
-		return b.Fit(w, name, now)
+		return j.Fit(w, name, now)
 	}
-	n := b.nodes[name]
+	n := j.nodes[name]
 	if v, ok := trusted(n, now); !ok {
 		return v
 	}
-	b.refresh()
-	s := b.books(n).clone()
+	j.refresh()
+	s := j.books(n).clone()
 	for _, uid := range slices.Sorted(slices.Values(change.Without)) {
 		s.release(uid)
 	}
@@ -35,9 +35,9 @@ func (b *Books) FitIf(w Want, name string, change WhatIf, now time.Time) Verdict
 		if other.UID == w.UID {
 			continue
 		}
-		for _, c := range b.fit(n, s, other, now).Plan {
+		for _, c := range j.fit(n, s, other, now).Plan {
 			s.take(other.UID, c.Placement)
 		}
 	}
-	return b.fit(n, s, w, now)
+	return j.fit(n, s, w, now)
 }
