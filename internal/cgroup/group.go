@@ -220,3 +220,16 @@ func removeBeneath(fd int) error {
 		return nil
 	})
 }
+
+// ProcsOf are the processes in groups, sorted. A group that is gone has none.
+func ProcsOf(groups []Group) (all []int, err error) {
+	for _, g := range groups {
+		pids, err := g.Procs()
+		if err != nil && !errors.Is(err, sharing.ErrNotFound) && !errors.Is(err, sharing.ErrStale) {
+			return nil, err
+		}
+		all = append(all, pids...)
+	}
+	slices.Sort(all)
+	return all, nil
+}

@@ -34,6 +34,20 @@ type Reading struct {
 	Used sharing.Bytes
 }
 
+// Grant is what a backend has to know of a grant.
+type Grant struct {
+	ID string
+	// Root is the first of the grants that share its cap; itself where none does.
+	Root string
+	// UID is the user, and PID the process, that asked for it; PID is 0 if no process did.
+	UID uint32
+	PID int
+	// Contained is true if containers use it.
+	Contained bool
+	// Active is true while programs may use it, or a grant that shares its cap.
+	Active bool
+}
+
 // NoCap stands for "no limit" in a Reading.
 const NoCap sharing.Bytes = 1<<64 - 1
 

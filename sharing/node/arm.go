@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/cgroup"
-	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/config"
@@ -148,11 +147,9 @@ func (r *Runtime) arm(ctx context.Context, c ledger.Claim, h *holding, att Attac
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	armed.Device = h.device
-	if h.region != nil {
-		armed.Mounts, armed.Preload = r.processMounts(h, with.NoPreloadFile), libkerf.PreloadPath(h.region.root)
-		if with.NoPreloadFile {
-			h.levelWhy = joinSentences([]string{preloadedByEnv, h.levelWhy})
-		}
+	armed.Mounts, armed.Preload = r.libkerf.ProcessMounts(string(c.ID), with.NoPreloadFile)
+	if armed.Preload != "" && with.NoPreloadFile {
+		h.levelWhy = joinSentences([]string{preloadedByEnv, h.levelWhy})
 	}
 	return armed, nil
 }

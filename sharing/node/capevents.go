@@ -6,7 +6,6 @@ package node
 import (
 	"time"
 
-	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/reactive"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
@@ -54,10 +53,7 @@ func (r *Runtime) capEventsOf(g ledger.Grant, h *holding) []CapEvents {
 	if g.Lease == nil || h == nil || r.speaker(g) != g.Claim.ID {
 		return nil
 	}
-	refused := map[sharing.GPUID]uint64{}
-	if h.region != nil && h.region.lost == "" {
-		refused = h.region.refused()
-	}
+	refused := r.libkerf.Refused(string(g.Claim.ID))
 	out := make([]CapEvents, len(g.Claim.Placement))
 	for i, f := range g.Claim.Placement {
 		e, b := &out[i], h.breaches[f.GPU]
@@ -65,17 +61,5 @@ func (r *Runtime) capEventsOf(g ledger.Grant, h *holding) []CapEvents {
 		e.Refused, e.Counted = n, counted
 		e.Violations, e.Delay, e.Watched = b.count, b.delay, h.watched || b.count > 0
 	}
-	return out
-}
-
-// refused is how many calls the programs counted that were refused, by GPU; empty where the region is spoilt.
-func (g *region) refused() map[sharing.GPUID]uint64 {
-	out := map[sharing.GPUID]uint64{}
-	_ = g.use(func(open *libkerf.Region) error { // one that is spoilt is found by the upkeep
-		for _, u := range open.Usage() {
-			out[u.GPU] = u.Refused
-		}
-		return nil
-	})
 	return out
 }

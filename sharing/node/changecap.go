@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/listing"
@@ -35,15 +36,12 @@ func (r *Runtime) changeCap(ctx context.Context, att Attachment, g ledger.Grant,
 // putCap puts caps on a lease that runs, in the way that holds it. Where nothing but watching does, the books are its
 // cap, and there is nothing to put anywhere.
 func (r *Runtime) putCap(ctx context.Context, att Attachment, g ledger.Grant, p sharing.Placement) error {
-	held, counted := r.heldWith(g)
+	held, of := r.heldWith(g)
 	switch held {
 	case config.BackendReactive, config.BackendNone:
 		return nil
 	case config.BackendLibkerf:
-		if counted == nil {
-			return fmt.Errorf("the counters of its programs are not whole: %w", sharing.ErrUnavailable)
-		}
-		return counted.limit(p)
+		return r.libkerf.Resize(of, p)
 	case config.BackendMPS:
 		return r.putMPS(ctx, g, p)
 	case config.BackendDriver:
@@ -56,18 +54,15 @@ func (r *Runtime) putCap(ctx context.Context, att Attachment, g ledger.Grant, p 
 	}
 }
 
-// heldWith is what holds the grant to its size, and the region of its programs where that is whole.
-func (r *Runtime) heldWith(g ledger.Grant) (held config.Backend, counted *region) {
+// heldWith is the backend that enforces the grant, and what it has to know of it.
+func (r *Runtime) heldWith(g ledger.Grant) (config.Backend, backend.Grant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h, found := r.held[g.Claim.ID], r.sharedRegion(g.Claim.ID)
-	switch {
-	case h == nil:
-		return config.BackendNone, nil
-	case found == nil || found.lost != "":
-		return h.backend, nil
+	h := r.held[g.Claim.ID]
+	if h == nil {
+		return config.BackendNone, backend.Grant{}
 	}
-	return h.backend, found
+	return h.backend, r.grantOf(g, h)
 }
 
 // lowerable refuses amounts below what the lease uses: ErrConflict with the numbers, ErrUnavailable where the use
@@ -118,10 +113,9 @@ func (r *Runtime) useOf(ctx context.Context, att Attachment, g ledger.Grant, gpu
 	r.mu.Unlock()
 	charge := r.lists.Judge(answers, owners)[0].Charge(sharers...)
 	used, known = charge.Bytes, charge.Known
-	if _, counting := r.heldWith(g); counting != nil && known {
-		// What is reserved is on its way to be used.
-		reserved, err := counting.counted(gpu)
-		used, known = max(used, reserved), err == nil
+	_, of := r.heldWith(g)
+	if counts, err := r.libkerf.Read(of, gpu); known && !errors.Is(err, sharing.ErrNotFound) {
+		used, known = max(used, counts.Used), err == nil // what is reserved is on its way to be used
 	}
 	return used, known
 }

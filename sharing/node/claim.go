@@ -65,7 +65,7 @@ func (r *Runtime) prepare(ctx context.Context, id ledger.ClaimID) error {
 	case r.usedBeside(g):
 		inForce = nil // it is in force, and changed by nobody but who looks at what is used
 	}
-	has := h != nil && h.region != nil && h.region.lost == ""
+	has := r.libkerf.Whole(string(id))
 	r.mu.Unlock()
 	if !ok || has {
 		return nil // what is in force for a container that runs changes when the next one is armed
@@ -275,7 +275,7 @@ func (r *Runtime) drop(id ledger.ClaimID) error {
 	}
 	if h := r.held[id]; h != nil {
 		h.letGo()
-		r.spend(h)
+		r.libkerf.Release(string(id))
 		r.spendMPS(g.Claim, h)
 		if h.use != nil {
 			delete(r.containers, h.use.containerID)

@@ -6,7 +6,6 @@ package node
 import (
 	"slices"
 
-	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/contextsize"
 	"github.com/kerf-gpu/kerf/sharing/config"
@@ -30,26 +29,6 @@ func (r *Runtime) contextSizes() map[sharing.GPUID]contextsize.Size {
 		kind := contextKind(v.GPU, r.att.Driver.Version())
 		measured, known := r.opt.Contexts.Size(kind)
 		out[v.GPU.UUID] = contextsize.Of(kind, measured, known)
-	}
-	return out
-}
-
-// setContext has the processes of a region put aside what is known now. A region that an older agent made keeps the size that
-// it has, until one is measured.
-func setContext(open *libkerf.Region, gpu sharing.GPUID, size contextsize.Size) error {
-	if size.Measured {
-		return open.SetContext(gpu, size.Bytes)
-	}
-	return open.SetBound(gpu, size.Bytes)
-}
-
-// bounds are the sizes that are upper bounds.
-func bounds(sizes map[sharing.GPUID]contextsize.Size) map[sharing.GPUID]sharing.Bytes {
-	out := map[sharing.GPUID]sharing.Bytes{}
-	for gpu, size := range sizes {
-		if !size.Measured {
-			out[gpu] = size.Bytes
-		}
 	}
 	return out
 }

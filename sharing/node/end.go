@@ -112,7 +112,8 @@ func (r *Runtime) end(ctx context.Context, id ledger.ClaimID) (done bool, err er
 	if g.Claim.Owner.Pod() {
 		r.unuse(h, g.Lease.ContainerID)
 		if h.use == nil {
-			r.spend(h)
+			r.libkerf.Release(string(id))
+			h.excess = ""
 		}
 	} else {
 		err = errors.Join(err, r.drop(id))

@@ -37,16 +37,17 @@ func (r *Runtime) excessOf(gr ledger.Grant, held map[sharing.GPUID]sharing.Bytes
 	return ""
 }
 
-// noteExcess notes whether the lease of a region exceeds its cap, and reports whether its level changes by that. It needs
-// the lock.
-func (r *Runtime) noteExcess(k *kept) bool {
-	gr, ok := r.ledger.Get(k.id)
-	if !ok {
-		return false
+// noteExcess notes whether a lease that counts, or those that share its cap, exceed the cap by what they hold. It reports
+// whether a level changes by that. It needs the lock.
+func (r *Runtime) noteExcess(id ledger.ClaimID, holds map[sharing.GPUID]sharing.Bytes) (changed bool) {
+	for _, gr := range r.sharersOf(id) {
+		if h := r.held[gr.Claim.ID]; h != nil && gr.Lease != nil {
+			before := h.excess
+			h.excess = r.excessOf(gr, holds, before)
+			changed = changed || (before == "") != (h.excess == "")
+		}
 	}
-	before := k.region.excess
-	k.region.excess = r.excessOf(gr, k.look.Holds(), before)
-	return (before == "") != (k.region.excess == "")
+	return changed
 }
 
 // noteMPSExcess notes which leases of MPS exceed their cap, which MPS enforces for each process alone. It reports whether a

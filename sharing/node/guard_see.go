@@ -15,8 +15,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/listing"
+	"github.com/kerf-gpu/kerf/sharing/lists"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
-	"github.com/kerf-gpu/kerf/sharing/node/lists"
 )
 
 // see reads what the watch judges: the driver's lists, and to whom their entries belong.
@@ -80,7 +80,8 @@ func (g *guard) capsOf(gr ledger.Grant) []reactive.Cap {
 		if !g.r.watches(gr) {
 			return nil
 		}
-		held = h.region.counts()
+		doubt, uncounted := g.r.libkerf.Doubt(string(gr.Claim.ID))
+		held = doubt == "" && uncounted == ""
 	default:
 		return nil
 	}

@@ -22,8 +22,9 @@ import (
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
+	backendlibkerf "github.com/kerf-gpu/kerf/sharing/backend/libkerf"
 	"github.com/kerf-gpu/kerf/sharing/config"
-	"github.com/kerf-gpu/kerf/sharing/node/lists"
+	"github.com/kerf-gpu/kerf/sharing/lists"
 	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
@@ -345,13 +346,16 @@ func newBench(t testing.TB) *bench {
 // preloads gives the bench the library, and removes the folders of grants at the end of the test.
 func (b *bench) preloads() {
 	b.t.Helper()
-	b.opt.Client = ClientPaths{Dir: filepath.Join(b.dir, "client"), Library: "/opt/kerf/v1/libkerf.so"}
+	b.opt.Client.Dir, b.opt.Client.Library = filepath.Join(b.dir, "client"), "/opt/kerf/v1/libkerf.so"
 	b.t.Cleanup(func() {
 		if err := libkerf.RemoveFolders(b.opt.Client.Dir, func(string) bool { return false }); err != nil {
 			b.t.Error(err)
 		}
 	})
 }
+
+// pacing is the pacer's source of a runtime that has no loops.
+func (b *bench) pacing() *backendlibkerf.Pacing { return b.libkerf.NewPacing(timeHost{b.Runtime}) }
 
 // regionOf is the region's folder of a grant.
 func (b *bench) regionOf(grant string) string {

@@ -171,7 +171,7 @@ func (r *Runtime) InjectionOf(id ledger.ClaimID) (sharing.Injection, error) {
 			return sharing.Injection{}, fmt.Errorf("grant %q: its MIG instance %s is not cut yet: %w", id, instanceName(in.Placement[0]), sharing.ErrUnavailable)
 		}
 	}
-	in.Mounts = r.containerMounts(h)
+	in.Mounts = r.libkerf.Mounts(string(id))
 	in.Env = injectedEnv(id, in.Placement, in.Level)
 	if err := r.addMPS(&in, g.Claim, h); err != nil {
 		return sharing.Injection{}, err

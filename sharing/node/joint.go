@@ -113,16 +113,6 @@ func (r *Runtime) speaker(g ledger.Grant) ledger.ClaimID {
 	return g.Claim.ID
 }
 
-// sharedRegion is the region of a claim, or of one that shares its cap; nil where none has one. It needs the lock.
-func (r *Runtime) sharedRegion(id ledger.ClaimID) *region {
-	for _, one := range r.ledger.Sharers(id) {
-		if h := r.held[one]; h != nil && h.region != nil {
-			return h.region
-		}
-	}
-	return nil
-}
-
 // jointWhy says of a grant that shares a cap who does and how much it is; it is empty for others. It needs the lock.
 func (r *Runtime) jointWhy(g ledger.Grant) string {
 	if g.Joint == nil {

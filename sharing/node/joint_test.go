@@ -73,7 +73,7 @@ func TestTwoContainersOneCap(t *testing.T) {
 			t.Errorf("shown as %v by %v: %q", gs.Level, gs.Backend, gs.LevelReason)
 		}
 	}
-	_, leases := (&timeshares{r: g.bench.Runtime}).Leases()
+	_, leases := g.bench.pacing().Leases()
 	if d := cmp.Diff([]sharing.Percent{30}, []sharing.Percent{leases[0].Grant.Percent}); d != "" || len(leases) != 1 {
 		t.Errorf("%d leases share time: %s", len(leases), d)
 	}

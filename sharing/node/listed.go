@@ -10,7 +10,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/listing"
-	"github.com/kerf-gpu/kerf/sharing/node/lists"
+	"github.com/kerf-gpu/kerf/sharing/lists"
 )
 
 // owners are the grants to which the entries of the driver's lists may belong: those with a lease. It needs the lock.

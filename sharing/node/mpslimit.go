@@ -47,7 +47,7 @@ func (r *Runtime) lowerableMPS(ctx context.Context, att Attachment, g ledger.Gra
 	if err != nil {
 		return fmt.Errorf("the driver does not tell which of its processes are clients of MPS, so it cannot be lowered: %w (%w)", sharing.ErrUnavailable, err)
 	}
-	pids, err := procsOf(r.groupsOf(g.Claim.ID))
+	pids, err := cgroup.ProcsOf(r.groupsOf(g.Claim.ID))
 	if err != nil {
 		return fmt.Errorf("its processes cannot be told, so it cannot be lowered: %w (%w)", sharing.ErrUnavailable, err)
 	}
@@ -90,7 +90,7 @@ func (r *Runtime) noteStart(c resizing) {
 	if c.h.backend != config.BackendMPS || c.grant.Lease == nil {
 		return
 	}
-	pids, err := procsOf(r.groupsOf(c.grant.Claim.ID))
+	pids, err := cgroup.ProcsOf(r.groupsOf(c.grant.Claim.ID))
 	if err != nil {
 		pids = nil // it ends
 	}

@@ -13,11 +13,12 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf"
 	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/lists"
 	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
 	"github.com/kerf-gpu/kerf/sharing/node/contextprobe"
 	"github.com/kerf-gpu/kerf/sharing/node/entry"
-	"github.com/kerf-gpu/kerf/sharing/node/lists"
 )
 
 // Options are what a Runtime is made of. All fields are required unless said otherwise.
@@ -54,7 +55,7 @@ type Options struct {
 	// Observer is told what happens, for metrics.
 	Observer Observer
 	// Client is the zero value where there is no library to preload.
-	Client ClientPaths
+	Client libkerf.Paths
 	// Contexts are the measured sizes of contexts; nil: none is known.
 	Contexts *contextprobe.Sizes
 	// Audit takes the entries of the audit log, and returns at once; nil where none is kept.

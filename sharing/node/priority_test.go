@@ -27,7 +27,7 @@ func newPreloadedPods(t *testing.T, pool config.Pool) *guarded {
 // priorities are the classes that the pacer is told, by pod.
 func (g *guarded) priorities() map[string]int {
 	g.t.Helper()
-	_, leases := (&timeshares{r: g.bench.Runtime}).Leases()
+	_, leases := g.bench.pacing().Leases()
 	by := map[compute.ID]int{}
 	for _, l := range leases {
 		by[l.Grant.ID] = l.Grant.Priority

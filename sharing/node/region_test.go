@@ -141,7 +141,7 @@ func TestPreloadingByEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, err := g.bench.ArmWith(t.Context(), p.Peer, id, ArmOptions{NoPreloadFile: true})
-	if err != nil || slices.ContainsFunc(a.Mounts, func(m sharing.Mount) bool { return m.Target == preloadFile }) {
+	if err != nil || slices.ContainsFunc(a.Mounts, func(m sharing.Mount) bool { return m.Target == "/etc/ld.so.preload" }) {
 		t.Errorf("%v, %v", err, a.Mounts)
 	}
 	if s := g.shown(); s.Level != sharing.LevelClient || !strings.Contains(s.LevelReason, "LD_PRELOAD") {

@@ -61,7 +61,10 @@ func (r *Runtime) restoreAll(rec record.Record) error {
 	if err := r.findOrphans(known); err != nil {
 		return err
 	}
-	r.sweepRegions()
+	// If the record was lost, some of the regions may turn out to be those of grants that run, and all stay until the next start.
+	if !r.unrecorded {
+		r.libkerf.Sweep()
+	}
 	r.enableDmem()
 	r.restored = true
 	return nil
@@ -205,7 +208,7 @@ func (r *Runtime) recover(ctx context.Context, orphans []cgroup.Group) {
 		placement, level := r.readPlacement(ctx, group)
 		backend, from := backendOf(level), "the driver's limits"
 		// The driver's limits hold more strongly, where it has them.
-		if p, ok := r.placementOfRegion(id); ok && backend != config.BackendDriver {
+		if p, ok := r.libkerf.Found(string(id)); ok && backend != config.BackendDriver {
 			placement, level, backend, from = p, sharing.LevelClient, config.BackendLibkerf, "its region"
 		}
 		r.mu.Lock()

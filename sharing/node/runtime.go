@@ -18,13 +18,14 @@ import (
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/pace"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/lists"
 	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
-	"github.com/kerf-gpu/kerf/sharing/node/lists"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
 )
 
@@ -35,6 +36,8 @@ type Runtime struct {
 	lists *lists.Lists
 	// conditions has a lock of its own, which is taken after mu.
 	conditions *conditions.Set
+	// libkerf has a lock of its own, which is taken after mu.
+	libkerf *libkerf.Backend
 
 	// changed wakes Watch; kick and verifyNow wake the two loops (capacity 1: never lost, never queued).
 	changed         *changes
@@ -102,8 +105,6 @@ type Runtime struct {
 	// damaged is true when there was a record that could not be read.
 	damaged bool
 
-	// spent are regions of grants that ended, for the upkeep to remove.
-	spent []*region
 	// evictPod is nil where pods cannot be evicted.
 	evictPod func(ctx context.Context, ref sharing.ContainerRef) error
 	// leaving are claims that MPS held and that ended, for the next reconcile.
@@ -120,9 +121,6 @@ type Runtime struct {
 	// lending is held while loans are changed, so that what is taken back for a claim is not lent to another
 	// before the claim has it. It is taken before a holding's capping and before mu.
 	lending sync.Mutex
-
-	// making is held while the folder of a region is made or removed. It is taken before mu.
-	making sync.Mutex
 
 	watcher *cgroup.Watcher
 	sampler sampler
@@ -151,8 +149,6 @@ type holding struct {
 	device sharing.MIGDevice
 	// cut is how far a container's instance is.
 	cut cutting
-	// region is what its programs count in, where the preloaded library holds it.
-	region *region
 	// domain is who may share an MPS daemon with it.
 	domain string
 	// started is what the processes of its lease were started with, where MPS holds it and its size was changed since.
@@ -183,7 +179,7 @@ type holding struct {
 	// watchLost is set while the driver does not tell what a lease uses that only watching holds; the level
 	// then shows as unknown.
 	watchLost string
-	// excess says what a lease of MPS holds above its cap, see excessOf.
+	// excess says what a lease of libkerf or MPS holds above its cap, see excessOf.
 	excess string
 }
 
@@ -263,6 +259,7 @@ func New(opt Options) *Runtime {
 	r.conditions = conditions.New(r.changed.announce)
 	r.conditions.Set(conditions.Driver, "no driver has been found yet")
 	r.modes = mode.New(opt.Log, modeNode{r}, opt.NewID)
+	r.libkerf = libkerf.New(libkerf.Options{Paths: opt.Client, Log: opt.Log, Lists: r.lists, Rules: r.libkerfRules})
 	r.checkpoint = checkpoint.New(opt.RecordPath, func(point string) error { return r.opt.Failpoints.Eval(point) })
 	return r
 }
@@ -279,10 +276,10 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g.Go(func() error { return r.upkeepLoop(ctx) })
 	g.Go(func() error { return r.cutLoop(ctx) })
 	g.Go(func() error { return r.modes.Run(ctx) })
-	g.Go(func() error { return (&pace.Pacer{Source: &timeshares{r: r}, Log: r.log}).Run(ctx) })
+	g.Go(func() error { return (&pace.Pacer{Source: r.libkerf.NewPacing(timeHost{r}), Log: r.log}).Run(ctx) })
 	g.Go(func() error { return r.watcher.Run(ctx, func(cgroup.Group) { r.wake() }) })
 	err := g.Wait()
-	r.removeSpent()
+	r.libkerf.Clean()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, h := range r.held {

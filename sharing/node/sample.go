@@ -12,7 +12,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/listing"
-	"github.com/kerf-gpu/kerf/sharing/node/lists"
+	"github.com/kerf-gpu/kerf/sharing/lists"
 )
 
 // picture is what the driver and the kernel said of use, at one moment.
@@ -60,7 +60,6 @@ func (r *Runtime) sample(ctx context.Context) picture {
 	att := r.att
 	grants := r.ledger.Grants()
 	owners := r.owners(grants)
-	counted := countings(grants, r.held)
 	r.mu.Unlock()
 
 	p := picture{gpus: map[sharing.GPUID]Sample{}, pids: map[ledger.ClaimID][]int{}, capped: map[capKey]sharing.Bytes{}, strangers: map[sharing.GPUID][]int{}, looks: map[sharing.GPUID]lists.Look{}}
@@ -76,7 +75,7 @@ func (r *Runtime) sample(ctx context.Context) picture {
 		}
 		p.ended = endedUses(r.lists, looks, owners)
 		r.findStrangers(&p)
-		p.setUnlisted(r.sampler.last, att.GPUs, managedIn(counted))
+		p.setUnlisted(r.sampler.last, att.GPUs, r.libkerf.Managed(capsOf(grants)))
 	}
 	r.sampler.last, r.sampler.at, r.sampler.changes = p, time.Now(), now
 	return p

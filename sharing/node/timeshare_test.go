@@ -58,7 +58,7 @@ func percents(leases []pace.Lease) map[compute.ID]sharing.Percent {
 // nobody counts. The rule is the pool's, live.
 func TestWhoseTimeIsCounted(t *testing.T) {
 	g := newPreloaded(t, preloading)
-	shares := &timeshares{r: g.bench.Runtime}
+	shares := g.bench.pacing()
 	_, idle := g.part(0)
 	if mode, leases := shares.Leases(); mode != compute.Fair || len(leases) != 0 {
 		t.Errorf("nobody has a percent: %v, %v", mode, leases)
@@ -98,7 +98,7 @@ func TestRefillsBudgets(t *testing.T) {
 	g := newPreloaded(t, preloading)
 	_, a := g.part(30)
 	g.restartPreloading()
-	_, leases := (&timeshares{r: g.bench.Runtime}).Leases()
+	_, leases := g.bench.pacing().Leases()
 	if len(leases) != 1 {
 		t.Fatalf("%v", leases)
 	}
@@ -118,7 +118,7 @@ func TestRefillsBudgets(t *testing.T) {
 	if err := account.Refill(math.MaxInt64 - time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if balance, charged, err := account.Read(); balance != mostBudget || charged != 0 || err != nil {
+	if balance, charged, err := account.Read(); balance != time.Hour || charged != 0 || err != nil {
 		t.Errorf("what a program wrote is read as %v, %v, %v", balance, charged, err)
 	}
 	if err := os.Truncate(filepath.Join(g.bench.regionOf(string(a.ID)), libkerf.UsageFile), 0); err != nil {
@@ -133,7 +133,7 @@ func TestRefillsBudgets(t *testing.T) {
 func TestUseOfTime(t *testing.T) {
 	g := newPreloaded(t, preloading)
 	p, a := g.part(30)
-	shares := &timeshares{r: g.bench.Runtime}
+	shares := g.bench.pacing()
 	shares.Leases()
 	gpu, id := g.gpus[0].UUID, compute.ID(a.ID)
 	used := func(times map[int]int) (pace.Use, error) {
@@ -171,7 +171,7 @@ func TestUseOfTime(t *testing.T) {
 func TestShownUseOfTime(t *testing.T) {
 	g := newPreloaded(t, preloading)
 	g.part(30)
-	_, leases := (&timeshares{r: g.bench.Runtime}).Leases()
+	_, leases := g.bench.pacing().Leases()
 	for _, tt := range []struct {
 		used  compute.Share
 		known bool
@@ -217,7 +217,8 @@ func TestPastItsShare(t *testing.T) {
 			pool.Compute = rule
 			g := newPreloaded(t, pool)
 			g.part(30)
-			shares := &timeshares{r: g.bench.Runtime}
+			shares := g.bench.pacing()
+			const pastAfter = 5 // seconds
 			looks := func(used compute.Share, known bool, times int, want string) {
 				t.Helper()
 				_, leases := shares.Leases()

@@ -11,7 +11,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/contextsize"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
-	"github.com/kerf-gpu/kerf/sharing/node/lists"
+	"github.com/kerf-gpu/kerf/sharing/lists"
 )
 
 // UnlistedReason of the node: a GPU has unattributed memory, which is in use and belongs to no process that the driver lists.

@@ -82,8 +82,8 @@ func New(d Deps) (*Session, error) {
 func (s *Session) MPS() node.MPS { return s.mps.forRuntime() }
 
 // Client says where libkerf is.
-func (s *Session) Client() node.ClientPaths {
-	return node.ClientPaths{Dir: s.preload.Dir, Library: s.preload.Library}
+func (s *Session) Client() libkerf.Paths {
+	return libkerf.Paths{Dir: s.preload.Dir, Library: s.preload.Library}
 }
 
 // RunMPS watches the daemons of MPS until ctx ends.

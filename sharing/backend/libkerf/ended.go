@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package libkerf
 
 import (
 	"slices"
@@ -10,7 +10,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/overhead"
 	"github.com/kerf-gpu/kerf/sharing/listing"
-	"github.com/kerf-gpu/kerf/sharing/node/lists"
+	"github.com/kerf-gpu/kerf/sharing/lists"
 )
 
 // stays says which graves stay: all, where others may have the files of the dead and the driver does not tell, and else
@@ -20,7 +20,7 @@ func (k *kept) stays(l *lists.Lists, looks []lists.Look, open *libkerf.Region) f
 	if len(k.graves) == 0 {
 		return func(libkerf.Grave) bool { return false }
 	}
-	if len(k.look.Told) < len(k.gpus) && k.mayKeep(l, looks) {
+	if len(k.look.Told) < len(k.GPUs) && k.mayKeep(l, looks) {
 		return func(libkerf.Grave) bool { return true }
 	}
 	managed := map[libkerf.Process]bool{}
@@ -58,7 +58,7 @@ func (k *kept) tells(look lists.Look) bool {
 }
 
 func (k *kept) names() (out []listing.Owner) {
-	for _, o := range k.owners {
+	for _, o := range k.Owners {
 		out = append(out, o.Owner)
 	}
 	return out
@@ -104,13 +104,13 @@ func (k *kept) whose(pid int) (overhead.Process, bool) {
 // the driver does not tell of. What cannot be read may.
 func (k *kept) mayKeep(l *lists.Lists, looks []lists.Look) bool {
 	for _, look := range looks {
-		if !slices.Contains(k.gpus, look.GPU) || slices.Contains(k.look.Told, look.GPU) {
+		if !slices.Contains(k.GPUs, look.GPU) || slices.Contains(k.look.Told, look.GPU) {
 			continue
 		}
 		if look.Err == nil {
 			return true // it is unclear
 		}
-		for _, o := range k.owners {
+		for _, o := range k.Owners {
 			all, err := l.Keepers(look, o)
 			counts := func(p listing.Process) bool { _, ok := k.look.Before[overhead.Process(p)]; return ok }
 			if err != nil || slices.ContainsFunc(all, func(p listing.Process) bool { return !counts(p) }) {

@@ -1,11 +1,10 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package libkerf
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -16,12 +15,24 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/compute"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/pace"
-	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
-// timeshares tells the pacer whose time on which GPU is counted, and by what rule. The pacer's goroutine alone uses it.
-type timeshares struct {
-	r *Runtime
+// TimeHost is what a Pacing needs of its user.
+type TimeHost interface {
+	// Changes counts the changes of what Timed returns.
+	Changes() uint64
+	// Timed returns the leases, and whether each may have its percent at most, even if no other lease needs the time.
+	Timed() (leases []Lease, strict bool)
+	// ProcessTime is what part of the time since then each process used of a GPU.
+	ProcessTime(ctx context.Context, gpu sharing.GPUID, since time.Time) (sharing.TimeUse, error)
+	// Ended reports whether no process has the PID.
+	Ended(pid int) bool
+}
+
+// Pacing tells the pacer whose time on which GPU is counted, and by what rule. One goroutine may use it.
+type Pacing struct {
+	backend *Backend
+	host    TimeHost
 	// at is the change of state that mode, leases and groups are of.
 	known  bool
 	at     uint64
@@ -38,19 +49,12 @@ type owner struct {
 	seen time.Time
 }
 
-// shared is a lease that the preloaded library holds, or all those that share a cap, as far as their time is concerned.
-type shared struct {
-	id     compute.ID
-	region *region
-	groups []cgroup.Group
-	parts  sharing.Placement
-	// priority is its class: whom idle time is lent to first.
-	priority int
-}
+// NewPacing is the pacer's source for the leases of the host.
+func (b *Backend) NewPacing(host TimeHost) *Pacing { return &Pacing{backend: b, host: host} }
 
 // Leases implements pace.Source.
-func (t *timeshares) Leases() (compute.Mode, []pace.Lease) {
-	if now := t.r.changed.seen(); !t.known || t.at != now {
+func (t *Pacing) Leases() (compute.Mode, []pace.Lease) {
+	if now := t.host.Changes(); !t.known || t.at != now {
 		t.known, t.at = true, now
 		t.look()
 	}
@@ -58,60 +62,43 @@ func (t *timeshares) Leases() (compute.Mode, []pace.Lease) {
 }
 
 // look finds the leases, and has their programs count time, or no longer.
-func (t *timeshares) look() {
-	t.r.mu.Lock()
+func (t *Pacing) look() {
+	all, strict := t.host.Timed()
 	t.mode = compute.Fair
-	if t.r.pool.Compute == config.ComputeStrict {
+	if strict {
 		t.mode = compute.Strict
 	}
-	var all []*shared
-	of := map[*region]*shared{}
-	divided := map[sharing.GPUID]bool{} // somebody has a percent of it
-	for _, g := range t.r.ledger.Grants() {
-		h := t.r.held[g.Claim.ID]
-		if g.Lease == nil || !countsTime(h) {
-			continue
-		}
-		if s := of[h.region]; s != nil {
-			s.groups, s.priority = append(s.groups, h.group), max(s.priority, int(t.r.priorityOf(g, h)))
-			continue
-		}
-		s := &shared{
-			id: compute.ID(g.Claim.ID), region: h.region, groups: []cgroup.Group{h.group}, parts: g.Caps(),
-			priority: int(t.r.priorityOf(g, h)),
-		}
-		of[h.region] = s
-		all = append(all, s)
-		for _, f := range s.parts {
+	divided := map[sharing.GPUID]bool{} // a lease has a percent of it
+	for _, l := range all {
+		for _, f := range l.Caps {
 			divided[f.GPU] = divided[f.GPU] || f.Percent > 0
 		}
 	}
-	t.r.mu.Unlock()
 	t.leases, t.groups = nil, map[compute.ID][]cgroup.Group{}
-	limit := func(percent sharing.Percent) sharing.Percent {
-		if t.mode == compute.Fair {
-			return 0
-		}
-		return percent
-	}
-	for _, s := range all {
-		t.groups[s.id] = s.groups
-		for _, f := range s.parts {
-			if divided[f.GPU] {
-				t.leases = append(t.leases, pace.Lease{
-					GPU: f.GPU, Grant: compute.Grant{ID: s.id, Percent: f.Percent, Priority: s.priority}, Account: budget{t.r, s.region, f.GPU, limit(f.Percent)},
-				})
-			}
-			if err := s.region.setPercent(f, divided[f.GPU]); err != nil {
-				t.r.log.Warn("share of a gpu's time not set", "claim", string(s.id), "gpu", string(f.GPU), "error", err.Error())
-			}
+	for _, l := range all {
+		if region := t.backend.wholeOf(l.ID); region != nil {
+			t.add(l, region, divided)
 		}
 	}
 }
 
-// countsTime reports whether the programs of a lease are held to a share of time; it needs the runtime's lock.
-func countsTime(h *holding) bool {
-	return h != nil && h.backend == config.BackendLibkerf && h.region != nil && h.region.lost == ""
+func (t *Pacing) add(l Lease, region *region, divided map[sharing.GPUID]bool) {
+	id := compute.ID(l.ID)
+	t.groups[id] = l.Groups
+	for _, f := range l.Caps {
+		most := f.Percent
+		if t.mode == compute.Fair {
+			most = 0
+		}
+		if divided[f.GPU] {
+			t.leases = append(t.leases, pace.Lease{
+				GPU: f.GPU, Grant: compute.Grant{ID: id, Percent: f.Percent, Priority: l.Priority}, Account: budget{t.backend, region, f.GPU, most},
+			})
+		}
+		if err := region.setPercent(f, divided[f.GPU]); err != nil {
+			t.backend.opt.Log.Warn("share of a gpu's time not set", "claim", l.ID, "gpu", string(f.GPU), "error", err.Error())
+		}
+	}
 }
 
 // setPercent has programs count their time on a GPU, or not. A lease that has no percent beside one that has counts
@@ -129,7 +116,7 @@ func (g *region) setPercent(f sharing.Fragment, counted bool) error {
 
 // budget is a region's budget of one GPU's time. Where limit is not 0 its programs are to have no more.
 type budget struct {
-	runtime *Runtime
+	backend *Backend
 	region  *region
 	gpu     sharing.GPUID
 	limit   sharing.Percent
@@ -159,22 +146,16 @@ func (b budget) Refill(add time.Duration) error {
 
 // Settle implements pace.Account.
 func (b budget) Settle(ran time.Duration, used compute.Share, known bool) error {
-	b.runtime.mu.Lock()
+	b.backend.mu.Lock()
 	b.region.tellTime(b.gpu, used, known, known && past(used, b.limit))
-	b.runtime.mu.Unlock()
+	b.backend.mu.Unlock()
 	return b.region.use(func(open *libkerf.Region) error { return open.Settle(b.gpu, ran) })
 }
 
 // Used implements pace.Source. What a process used that has ended since, and was not seen before, could be anybody's:
 // the driver then does not tell.
-func (t *timeshares) Used(ctx context.Context, gpu sharing.GPUID, since time.Time) (pace.Use, error) {
-	t.r.mu.Lock()
-	att := t.r.att
-	t.r.mu.Unlock()
-	if att == nil {
-		return pace.Use{}, fmt.Errorf("use of time on gpu %q: no driver answers: %w", gpu, sharing.ErrUnavailable)
-	}
-	told, err := att.Driver.ProcessTime(ctx, gpu, since)
+func (t *Pacing) Used(ctx context.Context, gpu sharing.GPUID, since time.Time) (pace.Use, error) {
+	told, err := t.host.ProcessTime(ctx, gpu, since)
 	if err != nil {
 		return pace.Use{}, fmt.Errorf("use of time on gpu %q: %w", gpu, err)
 	}
@@ -198,19 +179,18 @@ func (t *timeshares) Used(ctx context.Context, gpu sharing.GPUID, since time.Tim
 }
 
 // ownerOf is whose a process is; gone is true for one that has ended and was nobody's that is known.
-func (t *timeshares) ownerOf(pid int, owners map[int]owner) (id compute.ID, ours, gone bool) {
+func (t *Pacing) ownerOf(pid int, owners map[int]owner) (id compute.ID, ours, gone bool) {
 	o, known := owners[pid]
 	if known && o.seen.IsZero() {
 		return o.id, true, false
 	}
-	_, err := t.r.opt.Cgroups.OfProcess(pid)
-	gone = errors.Is(err, sharing.ErrNotFound) || errors.Is(err, sharing.ErrStale)
+	gone = t.host.Ended(pid)
 	return o.id, known && gone, gone && !known // else its pid is another's now
 }
 
 // ownersOf are the processes of the leases whose time on the GPU is counted, and those that were it for as long as a driver's
 // samples go back.
-func (t *timeshares) ownersOf(gpu sharing.GPUID) map[int]owner {
+func (t *Pacing) ownersOf(gpu sharing.GPUID) map[int]owner {
 	now, out := time.Now(), map[int]owner{}
 	for pid, o := range t.owners[gpu] {
 		if o.seen.IsZero() {
@@ -224,7 +204,7 @@ func (t *timeshares) ownersOf(gpu sharing.GPUID) map[int]owner {
 		if l.GPU != gpu {
 			continue
 		}
-		pids, err := procsOf(t.groups[l.Grant.ID])
+		pids, err := cgroup.ProcsOf(t.groups[l.Grant.ID])
 		if err != nil {
 			continue // it ends
 		}
@@ -247,7 +227,7 @@ func past(used compute.Share, share sharing.Percent) bool {
 }
 
 // tellTime notes what the driver's samples say of the lease's use of a GPU's time, if that is known, and whether it was past its
-// share. It needs the runtime's lock.
+// share. It needs the backend's lock.
 func (g *region) tellTime(gpu sharing.GPUID, used compute.Share, known, past bool) {
 	now := toldTime{gpu: gpu, percent: -1}
 	if known {

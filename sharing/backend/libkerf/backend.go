@@ -1,0 +1,222 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package libkerf
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+
+	"github.com/kerf-gpu/kerf/internal/libkerf"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/contextsize"
+	"github.com/kerf-gpu/kerf/sharing/lists"
+)
+
+// Where a container finds the library and the region of its grant, and what makes programs load it.
+const (
+	clientDir   = "/usr/local/lib/kerf"
+	preloadFile = "/etc/ld.so.preload"
+)
+
+// Paths are where the backend keeps its files. The zero value is that of a machine without libkerf.
+type Paths struct {
+	// Dir is where each grant has a folder. Only root can write to it.
+	Dir string
+	// Library is libkerf.so. Only root can write to it. It is on a file system from which programs may run, and it
+	// outlives the agent.
+	Library string
+}
+
+// Rules are what a config and a node say of all regions.
+type Rules struct {
+	// RejectManaged makes programs fail that allocate managed memory.
+	RejectManaged bool
+	// Contexts are the sizes that a context is taken to need.
+	Contexts map[sharing.GPUID]contextsize.Size
+}
+
+// Options are what a Backend is made of.
+type Options struct {
+	Paths
+	Log *slog.Logger
+	// Lists tell whose processes the driver lists.
+	Lists *lists.Lists
+	// Rules returns the rules of this moment.
+	Rules func() Rules
+}
+
+// Backend has the regions of all grants that libkerf enforces. It is safe for concurrent use. Its methods may be called
+// with the lock of the runtime held, except Prepare and Upkeep.
+type Backend struct {
+	opt Options
+
+	// making is held while the folder of a region is made or removed. It is taken before mu.
+	making sync.Mutex
+
+	mu sync.Mutex
+	// roots is the root of each grant that has a region, and regions has one for each root.
+	roots   map[string]string
+	regions map[string]*region
+	// spent are regions of grants that ended. Upkeep removes them.
+	spent []*region
+}
+
+// New has no regions yet.
+func New(opt Options) *Backend {
+	return &Backend{opt: opt, roots: map[string]string{}, regions: map[string]*region{}}
+}
+
+func (p Paths) folder(root string) string { return filepath.Join(p.Dir, root) }
+
+// of is the region of a grant, nil if it has none. It needs the lock.
+func (b *Backend) of(id string) *region { return b.regions[b.roots[id]] }
+
+// whole is the region of a grant, or of one that shares its cap; nil if none has a whole one.
+func (b *Backend) whole(root string) *region {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if g := b.regions[root]; g != nil && g.lost == "" {
+		return g
+	}
+	return nil
+}
+
+// join is whole, and the region becomes the grant's.
+func (b *Backend) join(g backend.Grant) *region {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	had := b.regions[g.Root]
+	if had == nil || had.lost != "" {
+		return nil
+	}
+	b.roots[g.ID] = g.Root
+	return had
+}
+
+// Prepare makes sure that a grant has its region, with the caps that are to be enforced. It comes before the container
+// is made, or the process goes on. sharing.ErrUnavailable if the region is not whole and programs run.
+func (b *Backend) Prepare(g backend.Grant, caps sharing.Placement) error {
+	if had := b.join(g); had != nil {
+		return had.limit(caps)
+	}
+	if g.Active {
+		return fmt.Errorf("region of grant %q is not whole, and its processes run: %w", g.ID, sharing.ErrUnavailable)
+	}
+	rules := b.opt.Rules()
+	b.making.Lock() // what is left of a grant that ended lies in the same folder
+	defer b.making.Unlock()
+	if had := b.join(g); had != nil { // a grant that shares the cap made it meanwhile
+		return had.limit(caps)
+	}
+	if err := b.forget(b.opt.folder(g.Root)); err != nil {
+		return err
+	}
+	made, err := b.make(g, caps, rules)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.roots[g.ID], b.regions[g.Root] = g.Root, made
+	return nil
+}
+
+func (b *Backend) make(g backend.Grant, caps sharing.Placement, rules Rules) (*region, error) {
+	folder := b.opt.folder(g.Root)
+	preload, owner := libkerf.PreloadPath(folder), g.UID
+	if g.Contained {
+		preload, owner = libkerf.PreloadPath(clientDir), 0
+	}
+	made, err := makeRegion(folder, preload, owner, caps, rules.Contexts)
+	if err != nil {
+		return nil, err
+	}
+	err = made.use(func(open *libkerf.Region) error {
+		open.RejectManaged(rules.RejectManaged)
+		return nil
+	})
+	if err == nil && g.PID > 0 { // it may have mounts of its own
+		// A process need not see what the runtime of its container mounts.
+		if err = libkerf.ShowFolder(folder, g.PID); g.Contained {
+			err = nil
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, made.remove())
+	}
+	return made, nil
+}
+
+// Recover opens the region of a grant that an earlier agent made. It reports whether it did, and the region is whole.
+func (b *Backend) Recover(g backend.Grant) bool {
+	if b.opt.Dir == "" {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.of(g.ID) != nil {
+		return false
+	}
+	b.roots[g.ID] = g.Root
+	found := b.regions[g.Root]
+	if found == nil {
+		found = findRegion(b.opt.folder(g.Root))
+		b.regions[g.Root] = found
+	}
+	if found.lost != "" {
+		b.opt.Log.Error("region of a grant is not whole", "claim", g.ID, "reason", found.lost)
+	}
+	return found.lost == ""
+}
+
+// Lose notes why the region of a grant is not whole.
+func (b *Backend) Lose(id, why string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if g := b.of(id); g != nil {
+		g.lost = why
+	}
+}
+
+// Resize changes the caps of a grant while its programs run. sharing.ErrUnavailable if its region is not whole.
+func (b *Backend) Resize(g backend.Grant, caps sharing.Placement) error {
+	has := b.whole(g.Root)
+	if has == nil {
+		return fmt.Errorf("the counters of its programs are not whole: %w", sharing.ErrUnavailable)
+	}
+	return has.limit(caps)
+}
+
+// Read is the cap of a grant on a GPU, and what its programs count: memory that they reserve before they ask for it.
+// Without a whole region it is sharing.ErrNotFound.
+func (b *Backend) Read(g backend.Grant, gpu sharing.GPUID) (backend.Reading, error) {
+	has := b.whole(g.Root)
+	if has == nil {
+		return backend.Reading{}, fmt.Errorf("region of grant %q: %w", g.ID, sharing.ErrNotFound)
+	}
+	u, there, err := has.usage(gpu)
+	if err == nil && !there {
+		u.Limit = backend.NoCap
+	}
+	return backend.Reading{Cap: u.Limit, Used: u.Used}, err
+}
+
+// Release leaves the region of a grant to be removed, unless another that shares its cap has it still.
+func (b *Backend) Release(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	root, had := b.roots[id]
+	delete(b.roots, id)
+	for _, other := range b.roots {
+		had = had && other != root
+	}
+	if had {
+		b.spent = append(b.spent, b.regions[root])
+		delete(b.regions, root)
+	}
+}

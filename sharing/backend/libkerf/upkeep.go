@@ -1,0 +1,264 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package libkerf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/internal/cgroup"
+	"github.com/kerf-gpu/kerf/internal/libkerf"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/contextsize"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/overhead"
+	"github.com/kerf-gpu/kerf/sharing/lists"
+)
+
+// Lease is a grant whose programs run, or all such grants that share a cap.
+type Lease struct {
+	// ID is that of the first of the grants.
+	ID string
+	// Groups are the cgroups, and Owners the grants as the driver's lists are judged.
+	Groups []cgroup.Group
+	Owners []lists.Grant
+	// GPUs are those of the grant, and Caps its caps.
+	GPUs []sharing.GPUID
+	Caps sharing.Placement
+	// Priority is the highest class of the grants.
+	Priority int
+}
+
+// Finding is what Upkeep found out about a lease.
+type Finding struct {
+	ID string
+	// Uncounted says which of its processes do not count, if any. New of them were not found before.
+	Uncounted string
+	New       int
+	// Rejected is true if its programs ask for functions that libkerf does not know, and so rejects.
+	Rejected bool
+	// Holds is what it holds of each GPU that the driver told of.
+	Holds map[sharing.GPUID]sharing.Bytes
+}
+
+// kept is a lease in one upkeep.
+type kept struct {
+	Lease
+	region *region
+	rules  Rules
+	// pids are the processes of the lease, sorted, and graves the slots of those that have ended.
+	pids      []int
+	graves    []libkerf.Grave
+	look      overhead.Look
+	uncounted []overhead.Process
+	// rejected is how many unknown functions libkerf has replaced.
+	rejected uint64
+}
+
+// Upkeep gives back what dead processes held and no other process keeps. It corrects the overhead of each lease by what
+// ask says that the driver lists on GPUs, and finds the processes that do not count. It reports whether a region turned
+// out not to be whole.
+func (b *Backend) Upkeep(ctx context.Context, leases []Lease, ask func([]sharing.GPUID) []lists.Look) (found []Finding, lost bool) {
+	b.Clean()
+	var all []*kept
+	var gpus []sharing.GPUID
+	var rules Rules
+	if len(leases) > 0 {
+		rules = b.opt.Rules()
+	}
+	for _, l := range leases {
+		k := &kept{Lease: l, rules: rules}
+		if k.region = b.wholeOf(l.ID); k.region == nil {
+			continue
+		}
+		if !b.keep(k, k.before, &lost) {
+			continue
+		}
+		all, gpus = append(all, k), append(gpus, k.GPUs...)
+	}
+	if len(all) == 0 {
+		return nil, lost
+	}
+	slices.Sort(gpus)
+	looks := ask(slices.Compact(gpus))
+	if ctx.Err() != nil {
+		return nil, lost
+	}
+	for _, k := range all {
+		b.keep(k, func(open *libkerf.Region) error { return k.after(b.opt.Lists, looks, open) }, &lost)
+		found = append(found, k.finding(b))
+	}
+	return found, lost
+}
+
+// wholeOf is the region of a grant, nil if it has no whole one.
+func (b *Backend) wholeOf(id string) *region {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if g := b.of(id); g != nil && g.lost == "" {
+		return g
+	}
+	return nil
+}
+
+// keep does one part of the upkeep of a region. It returns false if that failed, and sets lost if the region is not whole.
+func (b *Backend) keep(k *kept, do func(*libkerf.Region) error, lost *bool) bool {
+	err := k.region.use(do)
+	if errors.Is(err, sharing.ErrStale) {
+		b.mu.Lock()
+		k.region.lost = err.Error()
+		b.mu.Unlock()
+		b.opt.Log.Error("region of a grant is not whole any more", "claim", k.ID, "error", err.Error())
+		*lost = true
+		return false
+	}
+	if err != nil {
+		b.opt.Log.Warn("counters of a grant not looked after", "claim", k.ID, "error", err.Error())
+	}
+	return err == nil
+}
+
+// finding notes which processes of a lease do not count, and logs each once.
+func (k *kept) finding(b *Backend) Finding {
+	b.mu.Lock()
+	was := k.region.uncounted
+	k.region.uncounted = k.uncounted
+	b.mu.Unlock()
+	f := Finding{ID: k.ID, Uncounted: uncountedReason(k.uncounted), Rejected: k.rejected > 0, Holds: k.look.Holds()}
+	for _, p := range k.uncounted {
+		if !slices.Contains(was, p) {
+			f.New++
+			b.opt.Log.Warn("process uses a GPU and does not count its memory", "claim", k.ID, "pid", p.PID)
+		}
+	}
+	return f
+}
+
+// before finds out who lives and whose slots are of processes that have ended, and reads the counters.
+func (k *kept) before(open *libkerf.Region) (err error) {
+	if err := open.Check(k.region.dir); err != nil {
+		return err
+	}
+	open.RejectManaged(k.rules.RejectManaged)
+	k.graves, err = open.Dead(func(slots []libkerf.Process) (_ map[libkerf.Process]bool, err error) {
+		if k.pids, err = cgroup.ProcsOf(k.Groups); err != nil {
+			return nil, fmt.Errorf("processes of the lease: %w", err) // never free a share on doubt
+		}
+		return k.region.members.Look(k.pids, slots)
+	})
+	k.look.Before, k.rejected = k.counts(open), open.Rejected()
+	return err
+}
+
+// counts are the counters of the lease's processes.
+func (k *kept) counts(open *libkerf.Region) map[overhead.Process]overhead.Count {
+	out := map[overhead.Process]overhead.Count{}
+	for _, c := range open.Counts() {
+		if p, ok := k.region.members.Of(c.Process); ok {
+			ended := slices.ContainsFunc(k.graves, func(g libkerf.Grave) bool { return g.Process == c.Process }) // it is at no counter any more
+			out[p] = overhead.Count{Steps: c.Steps, Quiet: c.Quiet || ended, Held: c.Held, Managed: c.Managed, Waiting: c.Waiting}
+		}
+	}
+	return out
+}
+
+// after reads the counters again, now that the driver has told its lists, and puts the overhead right. What processes hold
+// that have ended becomes overhead, as the driver tells it, before their slots are freed.
+func (k *kept) after(l *lists.Lists, looks []lists.Look, open *libkerf.Region) error {
+	for _, look := range looks {
+		if slices.Contains(k.GPUs, look.GPU) && k.tells(look) {
+			k.look.Told = append(k.look.Told, look.GPU)
+		}
+	}
+	free := slices.DeleteFunc(slices.Clone(k.graves), k.stays(l, looks, open))
+	for _, g := range free {
+		p, _ := k.region.members.Of(g.Process)
+		delete(k.look.Before, p)
+		k.region.members.Forget(g.Process)
+	}
+	k.look.Ended = map[sharing.GPUID]sharing.Bytes{}
+	for _, look := range looks {
+		if slices.Contains(k.look.Told, look.GPU) {
+			k.take(look)
+		}
+	}
+	k.look.After, k.look.Bound = k.counts(open), bounds(k.rules.Contexts)
+	res := k.region.account.Step(k.look)
+	k.uncounted = res.Uncounted
+	give := func() error { // the overhead first: for a moment bytes count twice, and never not at all
+		if err := k.correct(open, res); err != nil {
+			return err
+		}
+		_, err := open.Bury(free)
+		return err
+	}
+	if len(free) == 0 {
+		return give()
+	}
+	return open.Moving(give)
+}
+
+// correct puts the overhead of each GPU right, and what a context is taken to need. The least that one took comes first: who
+// waits for room needs it when it finds some.
+func (k *kept) correct(open *libkerf.Region, res overhead.Result) error {
+	names := k.region.members.Slots()
+	for _, gpu := range k.GPUs {
+		if err := k.noteContext(open, gpu, res.Least[gpu]); err != nil {
+			return err
+		}
+		overhead, believed := res.Overhead[gpu]
+		if !believed && !slices.Contains(k.look.Told, gpu) {
+			continue // it is as the agent before left it
+		}
+		var seen []libkerf.Reserved
+		for _, s := range res.Settled {
+			if s.GPU == gpu {
+				seen = append(seen, libkerf.Reserved{Process: names[s.Process], Bytes: s.Bytes})
+			}
+		}
+		if err := open.Correct(gpu, overhead, seen); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noteContext sets what a context on the GPU is taken to need, and notes the least that one of the lease took; 0: none was seen.
+func (k *kept) noteContext(open *libkerf.Region, gpu sharing.GPUID, least sharing.Bytes) error {
+	if least > 0 {
+		if err := open.SawContext(gpu, least); err != nil {
+			return err
+		}
+	}
+	if size, known := k.rules.Contexts[gpu]; known {
+		return setContext(open, gpu, size)
+	}
+	return nil
+}
+
+// uncountedReason says which processes nothing refuses memory; "" if there are none.
+func uncountedReason(processes []overhead.Process) string {
+	if len(processes) == 0 {
+		return ""
+	}
+	var pids []string
+	for _, p := range processes {
+		pids = append(pids, strconv.Itoa(p.PID))
+	}
+	return "its GPU is used without the preloaded library, as static programs do, so that nothing refuses memory: pid " + strings.Join(pids, ", ")
+}
+
+// bounds are the sizes that are upper bounds.
+func bounds(sizes map[sharing.GPUID]contextsize.Size) map[sharing.GPUID]sharing.Bytes {
+	out := map[sharing.GPUID]sharing.Bytes{}
+	for gpu, size := range sizes {
+		if !size.Measured {
+			out[gpu] = size.Bytes
+		}
+	}
+	return out
+}

@@ -1,0 +1,279 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend"
+	"github.com/kerf-gpu/kerf/sharing/backend/choice"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/listing"
+	"github.com/kerf-gpu/kerf/sharing/lists"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+)
+
+// upkeepEvery is how often the counters of programs that count themselves are put right: what a killed process held
+// is back within a second.
+const upkeepEvery = 250 * time.Millisecond
+
+// upkeepLoop looks after the regions until ctx ends.
+func (r *Runtime) upkeepLoop(ctx context.Context) error {
+	t := time.NewTicker(upkeepEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+		r.upkeep(ctx)
+	}
+}
+
+// upkeep looks after the regions once, and shows what was found.
+func (r *Runtime) upkeep(ctx context.Context) {
+	r.mu.Lock()
+	att := r.att
+	grants := r.ledger.Grants()
+	owners := r.owners(grants)
+	leases := r.counting(grants, owners)
+	r.mu.Unlock()
+	found, changed := r.libkerf.Upkeep(ctx, leases, func(gpus []sharing.GPUID) []lists.Look {
+		return r.lists.Judge(r.lists.AskAll(ctx, driverOf(att), gpus, watchDeadline), owners)
+	})
+	for _, f := range found {
+		changed = r.tellCounting(f) || changed
+	}
+	if changed {
+		r.changed.announce()
+	}
+}
+
+// noDriver is a driver that does not answer.
+type noDriver struct{}
+
+func (noDriver) Processes(context.Context, sharing.GPUID) ([]ProcessUse, error) {
+	return nil, fmt.Errorf("no driver answers: %w", sharing.ErrUnavailable)
+}
+
+func driverOf(att *Attachment) lists.Driver {
+	if att == nil {
+		return noDriver{}
+	}
+	return att.Driver
+}
+
+// counting are the leases whose programs count in a region, those with a shared cap as one. It needs the lock.
+func (r *Runtime) counting(grants []ledger.Grant, owners []lists.Grant) []libkerf.Lease {
+	var all []libkerf.Lease
+	of := map[ledger.ClaimID]int{}
+	for _, g := range grants {
+		h := r.held[g.Claim.ID]
+		if g.Lease == nil || h == nil || !r.libkerf.Whole(string(g.Claim.ID)) {
+			continue
+		}
+		class := int(r.priorityOf(g, h))
+		i, shared := of[g.Claim.Root()]
+		if !shared {
+			i = len(all)
+			of[g.Claim.Root()] = i
+			l := libkerf.Lease{ID: string(g.Claim.ID), Caps: g.Caps(), Priority: class}
+			for _, f := range g.Claim.Placement {
+				l.GPUs = append(l.GPUs, f.GPU)
+			}
+			all = append(all, l)
+		}
+		l := &all[i]
+		l.Groups, l.Priority = append(l.Groups, h.group), max(l.Priority, class)
+		for _, o := range owners {
+			if o.Owner == listing.Owner(g.Claim.ID) {
+				l.Owners = append(l.Owners, o)
+			}
+		}
+	}
+	return all
+}
+
+// tellCounting shows what is wrong with a lease that counts. It reports whether its level changes by that.
+func (r *Runtime) tellCounting(f libkerf.Finding) bool {
+	id := ledger.ClaimID(f.ID)
+	uncounted, rejected := "", ""
+	if f.Uncounted != "" {
+		uncounted = fmt.Sprintf("grant %s: %s", id, f.Uncounted)
+	}
+	if f.Rejected {
+		rejected = fmt.Sprintf("grant %s: its programs ask for functions that allocate memory and that this version of Kerf does not know;"+
+			" libkerf rejects their calls; update Kerf", id)
+	}
+	for range f.New {
+		r.opt.Observer.Uncounted()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.conditions.SetOf(conditions.Uncounted, f.ID, uncounted)
+	if r.conditions.SetOf(conditions.Rejected, f.ID, rejected) {
+		r.log.Warn("programs ask for functions that libkerf does not know", "claim", id)
+	}
+	return r.noteExcess(id, f.Holds)
+}
+
+// grantOf is what a backend has to know of a grant. It needs the lock.
+func (r *Runtime) grantOf(g ledger.Grant, h *holding) backend.Grant {
+	o := g.Claim.Owner
+	return backend.Grant{
+		ID: string(g.Claim.ID), Root: string(g.Claim.Root()), UID: o.UID, PID: o.PID,
+		Contained: h.container || o.Pod(), Active: g.Lease != nil || r.usedBeside(g),
+	}
+}
+
+// libkerfRules are the rules of this moment for regions.
+func (r *Runtime) libkerfRules() libkerf.Rules {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return libkerf.Rules{RejectManaged: r.pool.ManagedMemory == config.ManagedReject, Contexts: r.contextSizes()}
+}
+
+// holdRegion makes sure that a grant which libkerf enforces has its region, with the caps that are to be enforced. It comes
+// before the container is made, or the process goes on.
+func (r *Runtime) holdRegion(id ledger.ClaimID, inForce sharing.Placement) error {
+	r.mu.Lock()
+	h := r.held[id]
+	g, _ := r.ledger.Get(id)
+	if h == nil || h.backend != config.BackendLibkerf {
+		r.mu.Unlock()
+		return nil
+	}
+	of := r.grantOf(g, h)
+	r.mu.Unlock()
+	if err := r.libkerf.Prepare(of, inForce); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held[id] != h {
+		r.libkerf.Release(of.ID)
+		return fmt.Errorf("grant %q ended: %w", id, sharing.ErrStale)
+	}
+	return nil
+}
+
+// reopen opens the region of a grant that was found again, if libkerf enforces it. It needs the lock.
+func (r *Runtime) reopen(id ledger.ClaimID, h *holding) {
+	if h.backend != config.BackendLibkerf {
+		return
+	}
+	g, ok := r.ledger.Get(id)
+	// A crash may have come between the record and the region, and what it is lent is in the region alone. At a start the
+	// books are whole only after the last of those that share a cap.
+	if whole := r.libkerf.Recover(r.grantOf(g, h)); whole && ok && g.Lease != nil && r.restored {
+		r.settle(g, h)
+	}
+}
+
+// settleAll is settle for all leases that were found at a start. It needs the lock.
+func (r *Runtime) settleAll() {
+	for _, g := range r.ledger.Grants() {
+		if h := r.held[g.Claim.ID]; g.Lease != nil && h != nil && r.libkerf.Whole(string(g.Claim.ID)) {
+			r.settle(g, h)
+		}
+	}
+}
+
+// settle brings the caps of a lease that was found again and the books to the same: what it is lent is in its region
+// alone. A region that cannot be settled is lost. It needs the lock.
+func (r *Runtime) settle(g ledger.Grant, h *holding) {
+	of := r.grantOf(g, h)
+	for _, f := range g.Caps() {
+		have, err := r.libkerf.Read(of, f.GPU)
+		if f.Whole || err == nil && have.Cap == backend.NoCap {
+			continue
+		}
+		if err == nil {
+			if put, ok := r.judgeCap(g, f, have.Cap, nil); !ok {
+				err = r.libkerf.Resize(of, sharing.Placement{put})
+			}
+		}
+		if err != nil {
+			r.libkerf.Lose(of.ID, err.Error())
+			return
+		}
+	}
+}
+
+// clientLevel is what enforces the cap of a lease of libkerf or MPS now, and why that is less than it was given; ok is false
+// if it is not less. It needs the lock.
+func (r *Runtime) clientLevel(g ledger.Grant, h *holding) (level sharing.Level, why string, ok bool) {
+	switch {
+	case h == nil || g.Lease == nil:
+		return 0, "", false
+	case h.backend == config.BackendMPS: // which the reactive backend always watches
+		return sharing.LevelReactive, h.excess, h.excess != "" && h.watchLost == ""
+	case h.backend != config.BackendLibkerf:
+		return 0, "", false
+	}
+	doubt, uncounted := r.libkerf.Doubt(string(g.Claim.ID))
+	if doubt != "" {
+		return sharing.LevelUnknown, "the counters of its programs are not whole, so that it cannot be told what holds it: " + doubt, true
+	}
+	why = joinSentences([]string{h.excess, uncounted})
+	if r.watches(g) {
+		return sharing.LevelReactive, why, why != ""
+	}
+	return sharing.LevelNone, why, why != ""
+}
+
+// watches reports whether the lists in force have a lease watched that something else holds: on all of its GPUs, as it is
+// held in one way on all of them. It needs the lock.
+func (r *Runtime) watches(g ledger.Grant) bool {
+	return !slices.ContainsFunc(g.Claim.Placement, func(f sharing.Fragment) bool {
+		return !slices.Contains(r.listOn(r.gpu(f.GPU), g.Claim.Request.Profile), config.BackendReactive) || r.blind(f.GPU)
+	})
+}
+
+// blind reports whether the driver does not list the processes of a GPU to this agent. It needs the lock.
+func (r *Runtime) blind(gpu sharing.GPUID) bool {
+	if r.att == nil {
+		return false
+	}
+	s, asked := r.att.Levels[gpu][config.BackendReactive]
+	return asked && s.Answer == choice.NotSupported
+}
+
+// timeHost tells libkerf whose time counts.
+type timeHost struct{ r *Runtime }
+
+// Changes implements libkerf.TimeHost.
+func (t timeHost) Changes() uint64 { return t.r.changed.seen() }
+
+// Timed implements libkerf.TimeHost.
+func (t timeHost) Timed() (leases []libkerf.Lease, strict bool) {
+	t.r.mu.Lock()
+	defer t.r.mu.Unlock()
+	return t.r.counting(t.r.ledger.Grants(), nil), t.r.pool.Compute == config.ComputeStrict
+}
+
+// ProcessTime implements libkerf.TimeHost.
+func (t timeHost) ProcessTime(ctx context.Context, gpu sharing.GPUID, since time.Time) (sharing.TimeUse, error) {
+	t.r.mu.Lock()
+	att := t.r.att
+	t.r.mu.Unlock()
+	if att == nil {
+		return sharing.TimeUse{}, fmt.Errorf("no driver answers: %w", sharing.ErrUnavailable)
+	}
+	return att.Driver.ProcessTime(ctx, gpu, since)
+}
+
+// Ended implements libkerf.TimeHost.
+func (t timeHost) Ended(pid int) bool {
+	_, err := t.r.opt.Cgroups.OfProcess(pid)
+	return errors.Is(err, sharing.ErrNotFound) || errors.Is(err, sharing.ErrStale)
+}
