@@ -79,7 +79,7 @@ func (r *Runtime) ArmWith(ctx context.Context, peer Peer, id ledger.ClaimID, wit
 		err = errors.Join(err, r.persist())
 	}
 	r.opt.Observer.Armed(time.Since(start), err)
-	r.noteClaim(audit.Arm, claim, h.backend, "", err)
+	r.opt.Audit.Claim(audit.Arm, claim, h.backend, "", err)
 	r.changed.announce()
 	if err != nil {
 		r.log.Error("arm undone", "claim", id, "pid", peer.PID, "error", err.Error())

@@ -119,7 +119,7 @@ func (r *Runtime) end(ctx context.Context, id ledger.ClaimID) (done bool, err er
 		err = errors.Join(err, r.drop(id))
 	}
 	r.opt.Observer.Ended()
-	r.noteClaim(audit.End, g.Claim, h.backend, "its cgroup is empty", err)
+	r.opt.Audit.Claim(audit.End, g.Claim, h.backend, "its cgroup is empty", err)
 	r.mu.Unlock()
 	if !g.Claim.Owner.Pod() { // a pod's claim goes on, and its next container is made with the same daemon
 		r.leaveMPS(ctx, g.Claim, h)

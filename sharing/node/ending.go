@@ -9,6 +9,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/faults"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/notify"
 )
 
 // endedFor is how long a pod that has ended for a fault is told of: long enough for a scheduler that was away.
@@ -37,7 +38,7 @@ func (r *Runtime) tellEnding(g ledger.Grant, why string, made bool, now time.Tim
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	ref := refOf(g)
+	ref := notify.Ref(g)
 	e, known := r.ending[ref.PodUID]
 	if !known {
 		e = Ending{Ref: ref, Why: why, Since: now}

@@ -19,6 +19,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/faults"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/notify"
 )
 
 // Reasons of what TellPods tells of GPUs and of the node.
@@ -119,14 +120,14 @@ func (r *Runtime) actOnFault(ctx context.Context, ends *errgroup.Group, p faults
 	switch a.Kind {
 	case faults.Tell:
 		r.log.Warn("grant is on a faulty GPU", "claim", a.Grant, "pod", g.Claim.Owner.Namespace+"/"+g.Claim.Owner.PodName, "fault", what)
-		r.tellOwner(ctx, g, FaultyReason, what+r.fate(p))
+		r.notify.Pod(ctx, g, FaultyReason, what+r.fate(p))
 	case faults.Mended:
 		r.log.Info("grant's GPUs are well again", "claim", a.Grant)
-		r.tellOwner(ctx, g, MendedReason, "all GPUs of the container are well again; what it had in their memory may be lost")
+		r.notify.Pod(ctx, g, MendedReason, "all GPUs of the container are well again; what it had in their memory may be lost")
 	case faults.Ask:
 		r.tellEnding(g, what, false, time.Now())
 		r.log.Warn("processes on a faulty GPU are asked to end", "claim", a.Grant, "grace", p.Grace.String(), "fault", what)
-		r.noteClaim(audit.Fault, g.Claim, 0, "its processes get SIGTERM: "+what, r.signalLease(g, process.Terminate))
+		r.opt.Audit.Claim(audit.Fault, g.Claim, 0, "its processes get SIGTERM: "+what, r.signalLease(g, process.Terminate))
 	case faults.End:
 		r.tellEnding(g, what, true, time.Now())
 		ends.TryGo(func() error { r.endFaulty(ctx, g, what); return nil })
@@ -149,45 +150,24 @@ func partsText(parts []faults.Part) string {
 	return strings.Join(out, "; ")
 }
 
-// tellOwner tells the users of the pod that a grant is of, if it is of one.
-func (r *Runtime) tellOwner(ctx context.Context, g ledger.Grant, reason, message string) {
-	if r.tellPod == nil || !g.Claim.Owner.Pod() {
-		return
-	}
-	r.tellPod(ctx, refOf(g), reason, message)
-}
-
-// refOf names the container that uses a pod's grant, or that it is held for.
-func refOf(g ledger.Grant) sharing.ContainerRef {
-	o := g.Claim.Owner
-	ref := sharing.ContainerRef{PodUID: o.PodUID, Namespace: o.Namespace, Pod: o.PodName, Container: o.Container}
-	if g.Lease != nil {
-		ref.Container = g.Lease.Container
-	}
-	return ref
-}
-
 // endFaulty evicts the pod of a grant, or kills its processes where it is of no pod or nobody can evict.
 func (r *Runtime) endFaulty(ctx context.Context, g ledger.Grant, what string) {
-	if !g.Claim.Owner.Pod() || r.evictPod == nil {
+	if !r.notify.CanEvict(g) {
 		r.log.Warn("processes on a faulty GPU are killed", "claim", string(g.Claim.ID), "fault", what)
 		err := r.signalLease(g, process.KillNow)
 		r.opt.Observer.Killed(gpuFault, err)
-		r.noteClaim(audit.Fault, g.Claim, 0, "its processes are killed: "+what, err)
+		r.opt.Audit.Claim(audit.Fault, g.Claim, 0, "its processes are killed: "+what, err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, evictDeadline)
-	defer cancel()
-	ref := refOf(g)
-	err := r.evictPod(ctx, ref)
-	r.opt.Observer.Evicted(gpuFault, err)
-	r.noteClaim(audit.Fault, g.Claim, 0, "its pod is evicted: "+what, err)
+	ref := notify.Ref(g)
+	err := r.notify.Evict(ctx, g, gpuFault)
+	r.opt.Audit.Claim(audit.Fault, g.Claim, 0, "its pod is evicted: "+what, err)
 	if err != nil {
 		r.log.Error("pod on a faulty GPU not evicted", "pod", ref.Namespace+"/"+ref.Pod, "error", err.Error())
 		return
 	}
 	r.log.Warn("pod evicted", "reason", gpuFault, "pod", ref.Namespace+"/"+ref.Pod, "claim", string(g.Claim.ID), "fault", what)
-	r.tellOwner(ctx, g, FaultyReason, what+"; its pod is evicted (onFault: evict)")
+	r.notify.Pod(ctx, g, FaultyReason, what+"; its pod is evicted (onFault: evict)")
 }
 
 // signalLease sends a signal to all processes of a lease, each checked again while it is held.
@@ -230,6 +210,6 @@ func (r *Runtime) SetLeaving(ctx context.Context, why string) {
 	}
 	r.mu.Unlock()
 	for _, g := range grants {
-		r.tellOwner(ctx, g, LeavingReason, why)
+		r.notify.Pod(ctx, g, LeavingReason, why)
 	}
 }

@@ -11,10 +11,12 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/backend/reactive"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/listing"
+	"github.com/kerf-gpu/kerf/sharing/node/notify"
 )
 
 const (
@@ -22,22 +24,11 @@ const (
 	OverGrantReason = "GPUMemoryOverGrant"
 )
 
-// TellPods registers f to be told, for the users of a pod, that one of its containers holds more than its grant
-// or lost a process for it, or that its GPU or node is failing. It may be called at once from several goroutines and
-// returns at once. Register before Run.
-func (r *Runtime) TellPods(f func(ctx context.Context, ref sharing.ContainerRef, reason, message string)) {
-	r.tellPod = f
-}
-
 // tellPodOf tells whose container a grant is, where it is a pod's.
 func (g *guard) tellPodOf(ctx context.Context, v reactive.Verdict, done string) {
-	gr, ok := g.grantOf(v.Lease)
-	if g.r.tellPod == nil || !ok || !gr.Claim.Owner.Pod() || gr.Lease == nil {
-		return
+	if gr, ok := g.grantOf(v.Lease); ok && gr.Lease != nil {
+		g.r.notify.Pod(ctx, gr, OverGrantReason, fmt.Sprintf("its processes held %s of GPU %s, and its grant is %s: %s", v.Held, v.GPU, v.Cap, done))
 	}
-	o := gr.Claim.Owner
-	ref := sharing.ContainerRef{PodUID: o.PodUID, Namespace: o.Namespace, Pod: o.PodName, Container: gr.Lease.Container}
-	g.r.tellPod(ctx, ref, OverGrantReason, fmt.Sprintf("its processes held %s of GPU %s, and its grant is %s: %s", v.Held, v.GPU, v.Cap, done))
 }
 
 // act carries a verdict out, and tells it.
@@ -154,4 +145,24 @@ func (g *guard) checkStranger(v reactive.Verdict) error {
 		return fmt.Errorf("it is no stranger any more: %w", sharing.ErrStale)
 	}
 	return g.r.lists.Check(v.GPU, listing.Process(v.Victim))
+}
+
+// noteViolation writes what somebody did and what was done about it; err says that it was not.
+func (g *guard) noteViolation(v reactive.Verdict, err error) {
+	e := audit.Entry{What: audit.Violation}
+	if gr, ok := g.grantOf(v.Lease); ok {
+		e = notify.Entry(audit.Violation, gr.Claim)
+	}
+	e.Fragments = []audit.Fragment{{GPU: string(v.GPU)}}
+	e.Why = fmt.Sprintf("%s: %s", v.Reason, actionName(v.Action))
+	if v.Victim.PID != 0 {
+		e.Why += fmt.Sprintf(" (process %d)", v.Victim.PID)
+	}
+	if v.Held > 0 || v.Cap > 0 {
+		e.Why += fmt.Sprintf("; it held %d bytes and may %d", uint64(v.Held), uint64(v.Cap))
+	}
+	if err != nil {
+		e.Error = err.Error()
+	}
+	g.r.opt.Audit.Note(e)
 }

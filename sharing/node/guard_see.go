@@ -90,7 +90,7 @@ func (g *guard) capsOf(gr ledger.Grant) []reactive.Cap {
 	case config.OverCapKill:
 		action = reactive.Kill
 	case config.OverCapEvict:
-		if action = reactive.Kill; gr.Claim.Owner.Pod() && g.r.evictPod != nil {
+		if action = reactive.Kill; g.r.notify.CanEvict(gr) {
 			action = reactive.Evict
 		}
 	case config.OverCapDefault, config.OverCapWarn:

@@ -447,9 +447,9 @@ func TestGuardAndPods(t *testing.T) {
 	g := &guarded{bench: b, seen: s}
 	g.restartAgent()
 	var told []string
-	b.Runtime.TellPods(func(_ context.Context, ref sharing.ContainerRef, reason, message string) {
+	b.Runtime.Notify().ToPod = func(_ context.Context, ref sharing.ContainerRef, reason, message string) {
 		told = append(told, ref.String()+" "+reason+" "+message)
-	})
+	}
 	c, d := b.run(b.app("p", "gpu-memory-gib:4")), b.run(b.app("q", "gpu-memory-gib:4"))
 	if c.in.Level != sharing.LevelReactive || c.in.Env["KERF_LEVEL"] != "reactive" || c.in.Placement[0].GPU != g.gpus[0].UUID || d.in.Placement[0].GPU != g.gpus[0].UUID {
 		t.Fatalf("injected %+v and %+v", c.in, d.in)
@@ -484,10 +484,10 @@ func TestGuardEvicts(t *testing.T) {
 	g.restartAgent()
 	var asked []string
 	answer := fmt.Errorf("no right: %w", sharing.ErrDenied)
-	b.Runtime.EvictPods(func(_ context.Context, ref sharing.ContainerRef) error {
+	b.Runtime.Notify().Evictor = func(_ context.Context, ref sharing.ContainerRef) error {
 		asked = append(asked, ref.String())
 		return answer
-	})
+	}
 	look := func(times int) {
 		g.looks(times)
 		if err := g.evictions.Wait(); err != nil {

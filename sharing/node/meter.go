@@ -18,6 +18,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/notify"
 	"github.com/kerf-gpu/kerf/sharing/usage"
 )
 
@@ -96,10 +97,8 @@ func (m *meter) tick(ctx context.Context) {
 	for _, g := range grants {
 		id := string(g.Claim.ID)
 		m.claims[id] = g.Claim
-		if uid := g.Claim.Owner.PodUID; uid != "" && m.r.podLabels != nil {
-			if labels := m.r.podLabels(uid); labels != nil { // else it is going, and had those before
-				m.labels[id] = fewLabels(labels)
-			}
+		if labels := m.r.notify.Labels(g); labels != nil { // else it is going, and had those before
+			m.labels[id] = fewLabels(labels)
 		}
 		for _, f := range g.Claim.Placement {
 			l := usage.Look{
@@ -193,16 +192,12 @@ func busyBy(told sharing.TimeUse, owners map[int]ledger.ClaimID) map[ledger.Clai
 func (m *meter) write(of map[string][]usage.Record) {
 	for id, records := range of {
 		if c, known := m.claims[id]; known && m.r.opt.Audit != nil {
-			e := claimEntry(audit.Usage, c)
+			e := notify.Entry(audit.Usage, c)
 			e.Fragments, e.Usage, e.Who.Labels = nil, records, m.labels[id]
-			m.r.note(e)
+			m.r.opt.Audit.Note(e)
 		}
 	}
 }
-
-// PodLabels registers f, which tells a pod's labels without waiting, for what is written of use; nil for a pod that is not
-// known. Register before Run.
-func (r *Runtime) PodLabels(f func(uid string) map[string]string) { r.podLabels = f }
 
 // mostLabels is how many labels of a pod are written.
 const mostLabels = 16
@@ -235,12 +230,12 @@ func (m *meter) judgeIdle(ctx context.Context, now time.Duration, p config.Idle,
 		text := fmt.Sprintf("its processes have used no GPU time for %s (idle.after: %s, do: %s)", a.Idle.Round(time.Second), p.After, p.Do)
 		if a.First {
 			m.r.log.Info("grant is idle", "claim", a.Grant, "pod", g.Claim.Owner.Namespace+"/"+g.Claim.Owner.PodName, "for", a.Idle.String())
-			m.r.noteClaim(audit.Idle, g.Claim, 0, text, nil)
+			m.r.opt.Audit.Claim(audit.Idle, g.Claim, 0, text, nil)
 			if p.Do != config.IdleReport {
-				m.r.tellOwner(ctx, g, IdleReason, text)
+				m.r.notify.Pod(ctx, g, IdleReason, text)
 			}
 		}
-		if a.Evict && m.r.evictPod != nil {
+		if a.Evict && m.r.notify.CanEvict(g) {
 			m.ends.TryGo(func() error { m.evictIdle(ctx, g, text); return nil })
 		}
 	}
@@ -248,12 +243,9 @@ func (m *meter) judgeIdle(ctx context.Context, now time.Duration, p config.Idle,
 }
 
 func (m *meter) evictIdle(ctx context.Context, g ledger.Grant, text string) {
-	ctx, cancel := context.WithTimeout(ctx, evictDeadline)
-	defer cancel()
-	ref := refOf(g)
-	err := m.r.evictPod(ctx, ref)
-	m.r.opt.Observer.Evicted(idleReason, err)
-	m.r.noteClaim(audit.Idle, g.Claim, 0, "its pod is evicted: "+text, err)
+	ref := notify.Ref(g)
+	err := m.r.notify.Evict(ctx, g, idleReason)
+	m.r.opt.Audit.Claim(audit.Idle, g.Claim, 0, "its pod is evicted: "+text, err)
 	if err != nil {
 		m.r.log.Error("idle pod not evicted", "pod", ref.Namespace+"/"+ref.Pod, "error", err.Error())
 		return

@@ -232,7 +232,7 @@ func (r *Runtime) cut(ctx context.Context, id ledger.ClaimID) error {
 	if warm {
 		why = "an instance that was there is used"
 	}
-	r.noteClaim(audit.MIG, g.Claim, 0, why, err)
+	r.opt.Audit.Claim(audit.MIG, g.Claim, 0, why, err)
 	if err != nil {
 		return fmt.Errorf("claim %q: %w", id, err)
 	}

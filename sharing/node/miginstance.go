@@ -39,7 +39,7 @@ func (r *Runtime) SetInstanceHealth(gpu sharing.GPUID, in sharing.Instance, h sh
 	}
 	r.conditions.SetOf(conditions.Instance, string(id), sentence)
 	r.mu.Unlock()
-	r.noteHealth(id, h, reason)
+	r.opt.Audit.Health(id, h, reason)
 	r.changed.announce()
 }
 

@@ -46,9 +46,7 @@ func (n modeNode) Warn(sentence string) { n.r.conditions.Set(conditions.Turn, se
 
 func (n modeNode) Switched(ctx context.Context, res mode.Result) {
 	n.r.opt.Observer.MIGTurned(res.On, res.Took, res.Err)
-	if n.r.tellNode != nil {
-		n.r.tellNode(ctx, res.Reason, res.Message)
-	}
+	n.r.notify.Node(ctx, res.Reason, res.Message)
 }
 
 // Granted implements mode.Room, as do the others. They need the lock.

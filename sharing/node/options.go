@@ -11,7 +11,6 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/failpoint"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf"
 	"github.com/kerf-gpu/kerf/sharing/config"
@@ -19,6 +18,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
 	"github.com/kerf-gpu/kerf/sharing/node/contextprobe"
 	"github.com/kerf-gpu/kerf/sharing/node/entry"
+	"github.com/kerf-gpu/kerf/sharing/node/notify"
 )
 
 // Options are what a Runtime is made of. All fields are required unless said otherwise.
@@ -59,7 +59,7 @@ type Options struct {
 	// Contexts are the measured sizes of contexts; nil: none is known.
 	Contexts *contextprobe.Sizes
 	// Audit takes the entries of the audit log, and returns at once; nil where none is kept.
-	Audit func(audit.Entry)
+	Audit notify.Audit
 	// Kernel tells of processes; nil: that of this machine.
 	Kernel lists.Kernel
 	// Failpoints is nil but in crash tests.

@@ -117,7 +117,7 @@ func (r *Runtime) RestoreLimits(ctx context.Context, containerID, why string) er
 	r.log.Warn("limit of a container was raised at its start", "claim", id, "container", containerID, "reason", why)
 	r.verifyOne(ctx, id)
 	r.changed.announce()
-	r.tellOwner(ctx, g, CapRaisedReason, why)
+	r.notify.Pod(ctx, g, CapRaisedReason, why)
 	return nil
 }
 

@@ -91,9 +91,9 @@ func TestRaisedLimitIsRestored(t *testing.T) {
 	b := newPodBench(t)
 	b.still()
 	var told []string
-	b.TellPods(func(_ context.Context, ref sharing.ContainerRef, reason, message string) {
+	b.Notify().ToPod = func(_ context.Context, ref sharing.ContainerRef, reason, message string) {
 		told = append(told, ref.Pod+" "+reason+" "+message)
-	})
+	}
 	ask := b.app("p", "gpu-memory-gib:10")
 	c := b.run(ask)
 	own := c.in.Placement[0].GPU

@@ -27,6 +27,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
+	"github.com/kerf-gpu/kerf/sharing/node/notify"
 )
 
 // Runtime is one node's state and its transitions. Make it with New, then Restore, then Run.
@@ -38,6 +39,7 @@ type Runtime struct {
 	conditions *conditions.Set
 	// libkerf has a lock of its own, which is taken after mu.
 	libkerf *libkerf.Backend
+	notify  *notify.Notifier
 
 	// changed wakes Watch; kick and verifyNow wake the two loops (capacity 1: never lost, never queued).
 	changed         *changes
@@ -105,8 +107,6 @@ type Runtime struct {
 	// damaged is true when there was a record that could not be read.
 	damaged bool
 
-	// evictPod is nil where pods cannot be evicted.
-	evictPod func(ctx context.Context, ref sharing.ContainerRef) error
 	// leaving are claims that MPS held and that ended, for the next reconcile.
 	leaving []leaving
 
@@ -124,10 +124,6 @@ type Runtime struct {
 
 	watcher *cgroup.Watcher
 	sampler sampler
-	// podLabels is nil where nobody can tell, tellNode and tellPod where nobody wants to be told.
-	podLabels func(uid string) map[string]string
-	tellNode  func(ctx context.Context, reason, message string)
-	tellPod   func(ctx context.Context, ref sharing.ContainerRef, reason, message string)
 }
 
 // holding is what the runtime knows of a claim beside the ledger.
@@ -248,7 +244,8 @@ func New(opt Options) *Runtime {
 		opt.Kernel = lists.Node{CgroupOf: opt.Cgroups.OfProcess, DevRoot: opt.DevRoot}
 	}
 	r := &Runtime{
-		opt: opt, log: opt.Log, lists: lists.New(opt.Kernel),
+		notify: &notify.Notifier{Observer: opt.Observer},
+		opt:    opt, log: opt.Log, lists: lists.New(opt.Kernel),
 		watcher: cgroup.NewWatcher(watchPoll, opt.Log),
 		changed: newChanges(), cutKick: make(chan struct{}, 1), kick: make(chan struct{}, 1), verifyNow: make(chan struct{}, 1), capGate: newGate(gateWidth, gateTime),
 		ledger: ledger.New(), held: map[ledger.ClaimID]*holding{},
@@ -348,7 +345,7 @@ func (r *Runtime) SetHealth(gpu sharing.GPUID, h sharing.Health, reason string) 
 	r.mu.Lock()
 	r.setHealth(gpu, h, reason)
 	r.mu.Unlock()
-	r.noteHealth(gpu, h, reason)
+	r.opt.Audit.Health(gpu, h, reason)
 	if h == sharing.HealthOK {
 		r.verifySoon()
 	}
@@ -400,6 +397,9 @@ func (r *Runtime) SetLevel(gpu sharing.GPUID, rep choice.Report) {
 
 // Conditions are what stops grants, and warnings.
 func (r *Runtime) Conditions() *conditions.Set { return r.conditions }
+
+// Notify reaches those who use grants. Set its functions before Run.
+func (r *Runtime) Notify() *notify.Notifier { return r.notify }
 
 // Changed returns a channel that is closed at the next change of the node's state.
 func (r *Runtime) Changed() <-chan struct{} { return r.changed.wait() }

@@ -33,10 +33,6 @@ func (r *Runtime) ofDaemons(dir string) bool {
 // mostStrangers is how many processes one sentence names.
 const mostStrangers = 8
 
-// TellNode registers f to be told, for those who run the node, what is nobody's pod's: processes that use a GPU without
-// a grant for it. It returns at once. Register before Run.
-func (r *Runtime) TellNode(f func(ctx context.Context, reason, message string)) { r.tellNode = f }
-
 // intruder is a process without a grant on a GPU, for good.
 type intruder struct {
 	gpu   sharing.GPUID
@@ -105,10 +101,8 @@ func (s *intruders) tell(ctx context.Context, gpu sharing.GPU, fresh []string) {
 		names += fmt.Sprintf(" and %d more", more)
 	}
 	s.r.log.Warn("processes on a gpu without a grant for it", "gpu", string(gpu.UUID), "processes", names)
-	s.r.note(audit.Entry{What: audit.Violation, Fragments: []audit.Fragment{{GPU: string(gpu.UUID)}}, Why: "stranger: process " + names})
-	if s.r.tellNode != nil {
-		s.r.tellNode(ctx, StrangerReason, fmt.Sprintf("GPU %d (%s) is used by processes that have no grant for it: process %s", gpu.Index, gpu.UUID, names))
-	}
+	s.r.opt.Audit.Note(audit.Entry{What: audit.Violation, Fragments: []audit.Fragment{{GPU: string(gpu.UUID)}}, Why: "stranger: process " + names})
+	s.r.notify.Node(ctx, StrangerReason, fmt.Sprintf("GPU %d (%s) is used by processes that have no grant for it: process %s", gpu.Index, gpu.UUID, names))
 }
 
 // sortedGPUs are the GPUs by their index.

@@ -26,7 +26,7 @@ func TestEachStrangerIsToldOfOnce(t *testing.T) {
 		}
 	}
 	b.Runtime = New(b.opt)
-	b.TellNode(func(_ context.Context, reason, message string) { told = append(told, reason+": "+message) })
+	b.Notify().ToNode = func(_ context.Context, reason, message string) { told = append(told, reason+": "+message) }
 	if err := b.Restore(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -91,9 +91,7 @@ func (u *unlisteds) see(ctx context.Context, p picture, gpus map[sharing.GPUID]s
 		text := unlistedOn(gpu, p, grants)
 		if text != "" && !u.said[gpu.UUID] {
 			u.r.log.Warn("memory of a gpu is in use that no process has", "gpu", string(gpu.UUID), "bytes", uint64(p.unlisted[gpu.UUID]))
-			if u.r.tellNode != nil {
-				u.r.tellNode(ctx, UnlistedReason, text)
-			}
+			u.r.notify.Node(ctx, UnlistedReason, text)
 		}
 		if now, known := p.beyondList[gpu.UUID]; known {
 			u.said[gpu.UUID] = now > p.slack(gpu.UUID) && (u.said[gpu.UUID] || text != "")

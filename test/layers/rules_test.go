@@ -74,6 +74,7 @@ var layers = []layer{
 	{"sharing/node/...", "the runtime joins core and doors; caps, clients and servers reach it through interfaces that it declares",
 		with(tools, "sharing", "sharing/config", "sharing/config/change", "sharing/ledger", "sharing/allocator", "sharing/backend/...", "sharing/lists", "sharing/faults", "sharing/audit", "sharing/usage", "sharing/listing", "mig", "internal/cgroup", "internal/libkerf")},
 	{"sharing/node/conditions/...", "conditions are a set of sentences with typed keys", nil},
+	{"sharing/node/notify/...", "whom a grant concerns is told through functions that the cluster sets", []string{"sharing", "sharing/audit", "sharing/config", "sharing/ledger"}},
 	{"sharing/node/record/...", "the record is a format: bytes in, bytes out", []string{"sharing"}},
 	{"sharing/node/contextprobe/...", "the prober measures contexts through interfaces that it declares", with(tools, "sharing", "sharing/backend/libkerf/contextsize")},
 	{"sharing/node/startcheck/...", "the check at a container's start reads limits through an interface that it declares", []string{"sharing"}},

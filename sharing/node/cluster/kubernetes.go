@@ -77,14 +77,14 @@ func NewKubernetes(c *Containers) (*Kubernetes, error) {
 	}
 	c.tell = k.tellKubelet
 	a.Runtime.AwaitWitness()
-	a.Runtime.TellPods(func(ctx context.Context, ref sharing.ContainerRef, reason, message string) {
+	users := a.Runtime.Notify()
+	users.ToPod = func(ctx context.Context, ref sharing.ContainerRef, reason, message string) {
 		k.api.Event(ctx, ref, reason, message, reason != node.MendedReason)
-	})
-	a.Runtime.TellNode(func(ctx context.Context, reason, message string) {
+	}
+	users.ToNode = func(ctx context.Context, reason, message string) {
 		k.api.Event(ctx, sharing.ContainerRef{}, reason, message, true)
-	})
-	a.Runtime.PodLabels(k.api.Labels)
-	a.Runtime.EvictPods(k.api.Evict)
+	}
+	users.LabelsOf, users.Evictor = k.api.Labels, k.api.Evict
 	a.Runtime.TellMIG(k.tellCut)
 	// Until each has spoken for itself.
 	a.Runtime.Conditions().Set(conditions.NRI, "the NRI plugin is not connected to the container runtime yet")

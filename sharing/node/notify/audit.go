@@ -1,0 +1,89 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package notify
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/audit"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// Audit takes the entries of the audit log, and returns at once; nil where none is kept.
+type Audit func(audit.Entry)
+
+// Note writes an entry with the time.
+func (a Audit) Note(e audit.Entry) {
+	if a != nil {
+		e.Time = time.Now()
+		a(e)
+	}
+}
+
+// Claim writes what happened to a grant. backend is 0 where it is not known.
+func (a Audit) Claim(what string, c ledger.Claim, backend config.Backend, why string, err error) {
+	if a == nil {
+		return
+	}
+	e := Entry(what, c)
+	e.Why = why
+	if backend != 0 {
+		e.Backend = backend.String()
+	}
+	e.Error = text(err)
+	a.Note(e)
+}
+
+// Entry is the entry of a grant.
+func Entry(what string, c ledger.Claim) audit.Entry {
+	o := c.Owner
+	e := audit.Entry{
+		What: what, Grant: string(c.ID), Name: c.Name, Profile: c.Request.Profile, Level: c.Level.String(),
+		Who: &audit.Who{Namespace: o.Namespace, Pod: o.PodName, PodUID: o.PodUID, Container: o.Container, UID: o.UID, PID: o.PID},
+	}
+	for _, f := range c.Placement {
+		e.Fragments = append(e.Fragments, audit.Fragment{
+			GPU: string(f.GPU), MemoryBytes: uint64(f.Memory), Percent: int(f.Percent), Whole: f.Whole, MIG: f.MIG.Profile,
+		})
+	}
+	return e
+}
+
+// Health writes a change of a GPU's health.
+func (a Audit) Health(gpu sharing.GPUID, h sharing.Health, reason string) {
+	why := h.String()
+	if reason != "" {
+		why += ": " + reason
+	}
+	a.Note(audit.Entry{What: audit.Health, Fragments: []audit.Fragment{{GPU: string(gpu)}}, Why: why})
+}
+
+// Config writes that a config was applied, or why it was rejected.
+func (a Audit) Config(pool, file, sha256 string, mistakes []string) {
+	e := audit.Entry{What: audit.Config, Why: fmt.Sprintf("pool %s of %s, sha256 %s", pool, file, sha256)}
+	if len(mistakes) > 0 {
+		e.Why = "a newer document is refused"
+		e.Error = strings.Join(mistakes, "; ")
+	}
+	a.Note(e)
+}
+
+// Limit writes that a user changes the memory of a grant. c is empty where that does not exist.
+func (a Audit) Limit(uid int, id ledger.ClaimID, amount sharing.Bytes, c ledger.Claim, err error) {
+	e := Entry(audit.Limit, c)
+	e.Grant, e.By, e.Why = string(id), fmt.Sprintf("uid %d", uid), "to "+amount.String()
+	e.Error = text(err)
+	a.Note(e)
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
