@@ -35,9 +35,11 @@ const (
 	mostTold  = 8
 )
 
-// The reasons of events of the node.
+// The reasons of events about a switch of MIG mode.
 const (
-	reasonSwitched    = "MIGModeChanged"
+	// reasonSwitched of the node: a GPU has changed its MIG mode because demand asked for it.
+	reasonSwitched = "MIGModeChanged"
+	// reasonNotSwitched of the node: a GPU could not change its MIG mode, and why.
 	reasonNotSwitched = "MIGModeNotChanged"
 )
 
