@@ -32,6 +32,8 @@ const (
 	// leaseNamespace is where the agents' heartbeats are, and leasePrefix what stands before the node's name.
 	leaseNamespace = "kerf-system"
 	leasePrefix    = "kerf-node-"
+	// leaderLease is the lease of the scheduler that decides, in leaseNamespace.
+	leaderLease = "kerf-scheduler"
 	// startTimeout is how long the start waits for the first lists.
 	startTimeout = 60 * time.Second
 )
@@ -136,7 +138,11 @@ func dropWriters(object any) (any, error) {
 func (c *core) leases() cache.ResourceEventHandler {
 	return handlers(func(l *coordinationv1.Lease) {
 		if l.Name == leaderLease {
-			c.led(l)
+			holder := ""
+			if l.Spec.HolderIdentity != nil {
+				holder = *l.Spec.HolderIdentity
+			}
+			c.rules.Led(holder)
 			return
 		}
 		node, ours := strings.CutPrefix(l.Name, leasePrefix)
@@ -146,21 +152,6 @@ func (c *core) leases() cache.ResourceEventHandler {
 		valid := time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
 		c.change(node, func() { c.books.Heartbeat(node, l.Spec.RenewTime.Time, valid, c.now()) })
 	}, func(*coordinationv1.Lease) {})
-}
-
-// led takes note of who decides.
-func (c *core) led(l *coordinationv1.Lease) {
-	holder := ""
-	if l.Spec.HolderIdentity != nil {
-		holder = *l.Spec.HolderIdentity
-	}
-	c.mu.Lock()
-	changed := !c.elected || c.leader != holder
-	c.elected, c.leader = true, holder
-	c.mu.Unlock()
-	if changed {
-		c.tellOwned()
-	}
 }
 
 func (c *core) nodes() cache.ResourceEventHandler {

@@ -277,7 +277,10 @@ type world struct {
 
 func newWorld(t *testing.T, nodes int) *world {
 	w := &world{T: t, clock: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC), handle: &handle{client: &api{}, events: &recorder{}}}
-	c := newCore(func() time.Time { return w.clock })
+	c, err := newCore(func() time.Time { return w.clock }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { _ = c.Close() })
 	w.Plugin = &Plugin{core: c, handle: w.handle, budgets: func(string) ([]*policyv1.PodDisruptionBudget, error) { return w.handle.budgets, nil }}
 	w.handle.self = w.Plugin

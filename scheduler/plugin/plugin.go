@@ -27,6 +27,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/api/gpunode"
 	"github.com/kerf-gpu/kerf/internal/kube/podspec"
+	"github.com/kerf-gpu/kerf/scheduler/rules"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 	"github.com/kerf-gpu/kerf/sharing/config"
@@ -60,28 +61,14 @@ type Args struct {
 // core is what the plugins of all profiles of one scheduler have in common: there is one cluster.
 type core struct {
 	now func() time.Time
+	// rules has the agents' configuration. It has a lock of its own, and calls the books with it held.
+	rules *rules.Rules
 
 	// mu guards what follows. The books are asked for many nodes at once.
 	mu    sync.Mutex
 	books *scheduler.Books
 	// waiting are the pods that the books had no room for.
 	waiting *waiters
-	// rules is the hash of the agents' configuration that is in force, empty for none, files are the text and profiles those of it.
-	rules    string
-	files    []config.File
-	profiles []config.Profile
-	// refusal is why the newest document was not taken, or none is known yet, of which untold is what no event has said; nil where
-	// there need be none.
-	refusal, untold error
-	// elected is true where schedulers elect the one that decides, and leader is how its lease names it. A value comes to amountsDue
-	// and lastGoodDue when one of these has changed.
-	elected                 bool
-	leader                  string
-	amountsDue, lastGoodDue chan struct{}
-	// event writes one of the document's ConfigMap; nil: there is none.
-	event func(note string)
-	// shown are the metrics that tell it.
-	shown configMetrics
 	// pacer writes the events of placements.
 	pacer *pacer
 	// ending are the pods that nodes end for a fault, by node, and left the pods of gangs that are gone, by UID.
@@ -103,6 +90,11 @@ type Plugin struct {
 	domains []string
 	// budgets are the disruption budgets of a namespace.
 	budgets func(namespace string) ([]*policyv1.PodDisruptionBudget, error)
+}
+
+// sources are where the agents' configuration is.
+func (a Args) sources() rules.Sources {
+	return rules.Sources{File: a.SharingConfig, ConfigMap: a.SharingConfigMap, ProfileAmounts: a.ProfileAmounts, LastGood: a.LastGoodConfigMap}
 }
 
 // The extension points.
@@ -127,7 +119,7 @@ var (
 type Factory = func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error)
 
 // NewFactory makes plugins that share their books. The first one's metrics are made known by register.
-func NewFactory(register Register) Factory {
+func NewFactory(register rules.Register) Factory {
 	var mu sync.Mutex
 	var shared *core
 	return func(ctx context.Context, raw runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
@@ -138,14 +130,15 @@ func NewFactory(register Register) Factory {
 			return nil, fmt.Errorf("arguments of plugin %s: %w", Name, err)
 		}
 		if shared == nil {
-			c := newCore(time.Now)
-			if c.shown, err = newConfigMetrics(register); err != nil {
+			c, err := newCore(time.Now, register)
+			if err != nil {
 				return nil, fmt.Errorf("plugin %s: %w", Name, err)
 			}
-			seen := c.configure(ctx, args)
+			seen := c.rules.Read(ctx, args.sources())
+			var event func(note string)
 			if of, is, ok := strings.Cut(args.SharingConfigMap, "/"); ok {
 				about := &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: of, Name: is}
-				c.event = func(note string) {
+				event = func(note string) {
 					handle.EventRecorder().Eventf(about, nil, corev1.EventTypeWarning, reasonConfigRefused, "Refusing", "%s", note)
 				}
 			}
@@ -153,7 +146,7 @@ func NewFactory(register Register) Factory {
 			if err := c.follow(ctx, handle); err != nil {
 				return nil, errors.Join(fmt.Errorf("plugin %s: %w", Name, err), c.Close())
 			}
-			if err := c.followRules(ctx, args, handle.ClientSet(), seen); err != nil {
+			if err := c.rules.Follow(ctx, args.sources(), handle.ClientSet(), seen, event, c.listed); err != nil {
 				return nil, errors.Join(fmt.Errorf("plugin %s: %w", Name, err), c.Close())
 			}
 			c.running.Go(func() { c.pacer.run(ctx, pause) })
@@ -177,12 +170,18 @@ func NewFactory(register Register) Factory {
 	}
 }
 
-func newCore(now func() time.Time) *core {
-	c := &core{now: now, books: scheduler.New(), pacer: newPacer(), ending: map[string][]gpunode.Ending{}, left: map[types.UID]member{}, amountsDue: make(chan struct{}, 1), lastGoodDue: make(chan struct{}, 1)}
+func newCore(now func() time.Time, register rules.Register) (*core, error) {
+	c := &core{now: now, books: scheduler.New(), pacer: newPacer(), ending: map[string][]gpunode.Ending{}, left: map[types.UID]member{}}
 	c.waiting = newWaiters(now, func(w scheduler.Want, node string) bool {
 		return c.books.Fit(w, node, now()).Reason == scheduler.Fits
 	})
-	return c
+	var err error
+	c.rules, err = rules.New(func(is config.Config) {
+		c.mu.Lock()
+		c.books.Configure(is)
+		c.mu.Unlock()
+	}, register)
+	return c, err
 }
 
 // Close ends what runs beside the scheduler, and waits for it.
@@ -191,6 +190,7 @@ func (c *core) Close() error {
 		c.cancel()
 	}
 	c.running.Wait()
+	c.rules.Wait()
 	return nil
 }
 
@@ -262,7 +262,7 @@ func (c *core) ready() error {
 	if !c.listed() {
 		return errStart
 	}
-	return c.ruled()
+	return c.rules.Err()
 }
 
 // listed says whether what the API server had at the start is in the books.

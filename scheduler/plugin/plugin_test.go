@@ -4,9 +4,7 @@
 package plugin
 
 import (
-	"crypto/sha256"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,12 +12,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/kerf-gpu/kerf/scheduler/rules"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 )
@@ -73,6 +71,40 @@ func TestNothingIsDecidedBeforeTheStartIsRead(t *testing.T) {
 	}
 	read = true
 	w.cycle(podOf("p", 1))
+}
+
+// While there are to be rules and none are known, no pod is placed that asks for a GPU.
+func TestNothingIsDecidedWithoutRules(t *testing.T) {
+	w := newWorld(t, 1)
+	w.core.rules.Read(t.Context(), rules.Sources{File: "/does/not/exist"})
+	if _, status := w.PreFilter(t.Context(), newState(), podOf("p", 1), nil); !errors.Is(status.AsError(), rules.ErrNone) || !strings.Contains(status.Message(), "kerf config validate") {
+		t.Errorf("a pod with a GPU: %v", status)
+	}
+	if _, status := w.PreFilter(t.Context(), newState(), podOf("none", 0), nil); !status.IsSkip() {
+		t.Errorf("a pod without one: %v", status)
+	}
+	file := filepath.Join(t.TempDir(), "sharing.yaml")
+	text := "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  profiles:\n  - {name: small, memory: 30GiB, gpus: 1}\n  pools:\n  - {name: default}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.core.rules.Read(t.Context(), rules.Sources{File: file})
+	p := podOf("p", 20)
+	p.Annotations = map[string]string{"kerf.dev/profile": "small"}
+	if status := w.Filter(t.Context(), w.cycle(p), p, nodeInfo{name: "n0"}); !status.IsSuccess() {
+		t.Errorf("a pod that names a profile of the rules: %v", status)
+	}
+}
+
+// The lease of the schedulers says which one writes.
+func TestLeaseNamesTheLeader(t *testing.T) {
+	w := newWorld(t, 1)
+	for holder, leads := range map[string]bool{"other_1": false, "me_17": true, "meier_17": false, "": false} {
+		w.core.leases().OnAdd(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: leaseNamespace, Name: leaderLease}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}, true)
+		if w.core.rules.Leads("me") != leads {
+			t.Errorf("held by %q, it leads: %t", holder, !leads)
+		}
+	}
 }
 
 func TestFilterTellsWhetherWaitingHelps(t *testing.T) {
@@ -261,67 +293,6 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// A changed file is taken; one with mistakes changes nothing.
-func TestConfigIsReadAgain(t *testing.T) {
-	const doc = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  profiles:\n  - {name: small, memory: %s, gpus: 1}\n  pools:\n  - {name: default}\n"
-	file := filepath.Join(t.TempDir(), "sharing.yaml")
-	write := func(text string) { // at once: half a document is another mistake
-		err := os.WriteFile(file+".new", []byte(text), 0o600)
-		if err == nil {
-			err = os.Rename(file+".new", file)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	w := newWorld(t, 1)
-	w.report(0)
-	p := podOf("p", 20)
-	p.Annotations = map[string]string{"kerf.dev/profile": "small"}
-	fits := func() bool {
-		return w.Filter(t.Context(), w.cycle(p), p, nodeInfo{name: "n0"}).IsSuccess()
-	}
-	registry := metrics.NewKubeRegistry()
-	var err error
-	if w.core.shown, err = newConfigMetrics(registry.Register); err != nil {
-		t.Fatal(err)
-	}
-	// says requires that the document in force, and how many were refused, can be asked for.
-	says := func(text string, refused int) {
-		t.Helper()
-		want := fmt.Sprintf("# HELP kerf_scheduler_config_errors_total [ALPHA] Documents that were refused for their mistakes.\n# TYPE kerf_scheduler_config_errors_total counter\nkerf_scheduler_config_errors_total %d\n"+
-			"# HELP kerf_scheduler_config_info [ALPHA] 1 for the SharingConfig that this replica goes by, by the SHA-256 of the document; absent while it knows no valid one, and places no pod that asks for a GPU.\n# TYPE kerf_scheduler_config_info gauge\nkerf_scheduler_config_info{sha256=\"%x\"} 1\n",
-			refused, sha256.Sum256([]byte(text)))
-		if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
-			t.Error(err)
-		}
-	}
-	args := Args{SharingConfig: file}
-	write(fmt.Sprintf(doc, "30GiB"))
-	if w.core.configure(t.Context(), args); w.core.refusal != nil || !fits() {
-		t.Fatalf("%v, fits %t", w.core.refusal, fits())
-	}
-	says(fmt.Sprintf(doc, "30GiB"), 0)
-	write("nonsense")
-	w.core.running.Go(func() { w.core.reread(t.Context(), args, nil, time.Millisecond, "") })
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
-		if n, err := testutil.GetCounterMetricValue(w.core.shown.errors); err != nil || time.Now().After(deadline) {
-			t.Fatalf("%v documents refused, %v", n, err)
-		} else if n > 0 {
-			break
-		}
-	}
-	says(fmt.Sprintf(doc, "30GiB"), 1) // once, however often it is read
-	write(fmt.Sprintf(doc, "10GiB"))
-	for deadline := time.Now().Add(30 * time.Second); fits(); {
-		if time.Now().After(deadline) {
-			t.Fatal("the new file was not taken")
-		}
-		time.Sleep(time.Millisecond)
-	}
-	says(fmt.Sprintf(doc, "10GiB"), 1)
-}
-
 func TestArgs(t *testing.T) {
 	for text, ok := range map[string]bool{`{"sharingConfig":"/x"}`: true, "sharingConfig: /x\n": true, `{"sharingconfig2":"/x"}`: false, "": true,
 		"profileAmounts: kerf-system/kerf-profiles\nsharingConfigMap: kerf-system/kerf-config\n": true, "profileAmounts: kerf-profiles\n": false, "lastGoodConfigMap: kerf-system/kerf-config-last-good\n": true, "lastGoodConfigMap: /a\n": false, "sharingConfigMap: a/b/c\n": false} {
@@ -331,18 +302,6 @@ func TestArgs(t *testing.T) {
 	}
 	if _, err := readArgs(&corev1.Pod{}); err == nil {
 		t.Error("a pod was taken for arguments")
-	}
-	c := newCore(time.Now)
-	if c.configure(t.Context(), Args{SharingConfig: "/does/not/exist"}); !errors.Is(c.ready(), errRules) {
-		t.Errorf("a config that is not there: %v", c.ready())
-	}
-	c = newCore(time.Now)
-	if c.configure(t.Context(), Args{SharingConfigMap: "kerf-system/kerf-config"}); !errors.Is(c.ready(), errRules) {
-		t.Errorf("a config that was not read yet: %v", c.ready())
-	}
-	c = newCore(time.Now)
-	if c.configure(t.Context(), Args{}); c.ready() != nil {
-		t.Errorf("no config is wanted: %v", c.ready())
 	}
 }
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package plugin
+package rules
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/informers"
 	clientset "k8s.io/client-go/kubernetes"
-	"k8s.io/klog/v2"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
@@ -31,45 +31,6 @@ const (
 	configQuiet = time.Second
 	configMost  = 30 * time.Second
 )
-
-// configure reads the agents' configuration from the file, takes it whole or not at all, and returns the hash of what it read.
-// A scheduler that ended for a document with mistakes would leave its cluster without one: it goes on, by the last good document
-// or by none.
-func (c *core) configure(ctx context.Context, args Args) (seen string) {
-	switch {
-	case args.SharingConfig != "":
-		found := fileCandidate(args.SharingConfig)
-		if found.Err != nil {
-			c.refuse(ctx, found)
-		} else {
-			c.take(ctx, found)
-		}
-		return found.Hash
-	case args.SharingConfigMap != "":
-		c.mu.Lock()
-		c.refusal = fmt.Errorf("configmap %s was not read yet", args.SharingConfigMap)
-		c.mu.Unlock()
-	}
-	return ""
-}
-
-// take puts a valid document in force.
-func (c *core) take(ctx context.Context, found change.Candidate) { c.put(ctx, found, false) }
-
-// put puts a valid document in force, where first is true only if none is.
-func (c *core) put(ctx context.Context, found change.Candidate, first bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.rules == found.Hash || first && c.rules != "" {
-		return
-	}
-	c.rules, c.files = found.Hash, found.Files
-	c.books.Configure(found.Config)
-	c.profiles = found.Config.Profiles()
-	c.shown.inForce(found.Hash)
-	c.tellOwned()
-	klog.FromContext(ctx).Info("The sharing config is in force", "sha256", found.Hash, "from", found.From)
-}
 
 // candidate reads a document.
 func candidate(from string, files []config.File) change.Candidate {
@@ -119,90 +80,84 @@ func readFiles(path string) ([]config.File, error) {
 	return files, nil
 }
 
-// followRules keeps to the document, and what the leader writes to it, until ctx ends. seen is the hash of what was read already.
-func (c *core) followRules(ctx context.Context, args Args, client clientset.Interface, seen string) error {
+// Follow keeps to the document, and what the leader writes to it, until ctx ends. seen is the hash of what Read read.
+// event writes one about a document that is not taken, if it is not nil, once started says that events are heard.
+func (r *Rules) Follow(ctx context.Context, from Sources, client clientset.Interface, seen string, event func(note string), started func() bool) error {
 	var found <-chan change.Candidate
-	if args.SharingConfigMap != "" {
+	if from.ConfigMap != "" {
 		var err error
-		if found, err = c.watchRules(ctx, client, args.SharingConfigMap); err != nil {
+		if found, err = r.watchRules(ctx, client, from.ConfigMap); err != nil {
 			return err
 		}
 	}
-	c.running.Go(func() { c.reread(ctx, args, found, rereadEvery, seen) })
-	if args.ProfileAmounts == "" && args.LastGoodConfigMap == "" {
+	r.running.Go(func() {
+		r.reread(ctx, from.File, found, rereadEvery, seen, func() { r.tellRefusal(event, started) })
+	})
+	if from.ProfileAmounts == "" && from.LastGood == "" {
 		return nil
 	}
 	host, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("name of this scheduler, as its lease has it: %w", err)
 	}
-	if args.ProfileAmounts != "" {
-		a := amountWriter{newOwned(c, client, args.ProfileAmounts, host)}
-		c.running.Go(func() {
-			a.keep(ctx, c.amountsDue, ownedEvery, a.look, "The profiles' amounts are not written; pods that name a profile get those that were written last")
+	if from.ProfileAmounts != "" {
+		a := amountWriter{newOwned(r, client, from.ProfileAmounts, host)}
+		r.running.Go(func() {
+			a.keep(ctx, r.amountsDue, ownedEvery, a.look, "The profiles' amounts are not written; pods that name a profile get those that were written last")
 		})
 	}
-	if args.LastGoodConfigMap != "" {
-		l := lastGood{newOwned(c, client, args.LastGoodConfigMap, host)}
-		c.running.Go(func() {
-			l.keep(ctx, c.lastGoodDue, ownedEvery, l.look, "The last good sharing config is not kept, or was not found where it is kept")
+	if from.LastGood != "" {
+		l := lastGood{newOwned(r, client, from.LastGood, host)}
+		r.running.Go(func() {
+			l.keep(ctx, r.lastGoodDue, ownedEvery, l.look, "The last good sharing config is not kept, or was not found where it is kept")
 		})
 	}
 	return nil
 }
 
-// tellOwned has what the leader writes looked at now. It does not wait.
-func (c *core) tellOwned() {
-	for _, due := range []chan struct{}{c.amountsDue, c.lastGoodDue} {
-		select {
-		case due <- struct{}{}:
-		default:
-		}
-	}
-}
-
 // watchRules tells the documents that a ConfigMap holds, until ctx ends. What is told while the ConfigMap is away, or has not
 // changed, is nothing.
-func (c *core) watchRules(ctx context.Context, client clientset.Interface, configMap string) (<-chan change.Candidate, error) {
+func (r *Rules) watchRules(ctx context.Context, client clientset.Interface, configMap string) (<-chan change.Candidate, error) {
 	namespace, name, _ := strings.Cut(configMap, "/")
 	informer := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace), informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", name).String()
 	})).Core().V1().ConfigMaps().Informer()
 	found := make(chan change.Candidate)
-	_, err := informer.AddEventHandler(handlers(func(m *corev1.ConfigMap) {
-		if m.Name != name {
+	tell := func(object any) {
+		m, ok := object.(*corev1.ConfigMap)
+		if !ok || m.Name != name {
 			return
 		}
 		select {
 		case found <- candidate("configmap "+configMap, config.FilesOf(m.Data)):
 		case <-ctx.Done():
 		}
-	}, func(*corev1.ConfigMap) {}))
+	}
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: tell, UpdateFunc: func(_, m any) { tell(m) }})
 	if err != nil {
 		return nil, fmt.Errorf("follow configmap %s: %w", configMap, err)
 	}
-	c.running.Go(func() { informer.RunWithContext(ctx) })
+	r.running.Go(func() { informer.RunWithContext(ctx) })
 	return found, nil
 }
 
 // reread follows the document until ctx ends: in the ConfigMap, and until that has been seen in the file, which is late. Of
 // documents that follow each other quickly the last valid one is taken, once. One with mistakes is told once, and changes
 // nothing. seen is the hash of what was read already.
-func (c *core) reread(ctx context.Context, args Args, found <-chan change.Candidate, every time.Duration, seen string) {
+func (r *Rules) reread(ctx context.Context, file string, found <-chan change.Candidate, every time.Duration, seen string, refused func()) {
 	s := change.Settling{Quiet: configQuiet, Most: configMost}
 	s.Seen(seen)
 	look := time.NewTicker(every)
 	defer look.Stop()
-	file := args.SharingConfig
 	for {
 		good, bad, wait := s.Due(time.Now())
 		if good != nil {
-			c.take(ctx, *good)
+			r.take(ctx, *good)
 		}
 		if bad != nil {
-			c.refuse(ctx, *bad)
+			r.refuse(ctx, *bad)
 		}
-		c.tellRefusal()
+		refused()
 		due := time.NewTimer(max(wait, time.Millisecond))
 		if wait == 0 {
 			due.Stop()

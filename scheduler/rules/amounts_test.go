@@ -1,10 +1,9 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package plugin
+package rules
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
@@ -29,10 +27,6 @@ func documentOf(profiles string) string {
 // inKerf is a ConfigMap of Kerf's namespace.
 func inKerf(name string, data map[string]string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kerf-system", Name: name, Labels: map[string]string{"a": "b"}}, Data: data}
-}
-
-func leaseOf(holder string) *coordinationv1.Lease {
-	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: leaseNamespace, Name: leaderLease}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
 }
 
 func TestAmountsOf(t *testing.T) {
@@ -85,14 +79,14 @@ func TestAmountWriter(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := fake.NewClientset(inKerf("kerf-profiles", tt.there))
-			c := newCore(time.Now)
+			r := unread(t)
 			if tt.lease != "-" {
-				c.leases().OnAdd(leaseOf(tt.lease), true)
+				r.Led(tt.lease)
 			}
 			if tt.take {
-				c.take(t.Context(), one)
+				r.take(t.Context(), one)
 			}
-			a := amountWriter{newOwned(c, client, "kerf-system/kerf-profiles", "me")}
+			a := amountWriter{newOwned(r, client, "kerf-system/kerf-profiles", "me")}
 			for range 2 {
 				if err := a.look(t.Context()); err != nil {
 					t.Fatal(err)
@@ -118,9 +112,9 @@ func TestAmountWriter(t *testing.T) {
 			}
 		})
 	}
-	c := newCore(time.Now)
-	c.take(t.Context(), one)
-	a, client := amountWriter{newOwned(c, nil, "kerf-system/kerf-profiles", "me")}, fake.NewClientset()
+	r := unread(t)
+	r.take(t.Context(), one)
+	a, client := amountWriter{newOwned(r, nil, "kerf-system/kerf-profiles", "me")}, fake.NewClientset()
 	a.client = client
 	if err := a.look(t.Context()); err == nil || !strings.Contains(err.Error(), "helm upgrade") || len(client.Actions()) != 1 {
 		t.Errorf("where there is none: %v, %v", err, client.Actions())
@@ -131,11 +125,8 @@ func TestAmountWriter(t *testing.T) {
 // never, and of many in a row the last one's. The file, which is late, counts until the ConfigMap was seen.
 func TestRulesFollowTheConfigMap(t *testing.T) {
 	client := fake.NewClientset(inKerf("kerf-config", map[string]string{"sharing.yaml": documentOf("{name: small, memory: 4GiB}")}), inKerf("kerf-profiles", nil))
-	c := newCore(time.Now)
-	ctx, cancel := context.WithCancel(t.Context())
-	c.cancel = cancel
-	t.Cleanup(func() { _ = c.Close() })
-	if err := c.followRules(ctx, Args{SharingConfigMap: "kerf-system/kerf-config", ProfileAmounts: "kerf-system/kerf-profiles"}, client, ""); err != nil {
+	r, ctx := running(t)
+	if err := r.Follow(ctx, Sources{ConfigMap: "kerf-system/kerf-config", ProfileAmounts: "kerf-system/kerf-profiles"}, client, "", nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	become := func(want string) {

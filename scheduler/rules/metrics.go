@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package plugin
+package rules
 
 import (
 	"k8s.io/component-base/metrics"

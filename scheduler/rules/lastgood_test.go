@@ -1,10 +1,9 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package plugin
+package rules
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"os"
@@ -52,27 +51,27 @@ func TestStartOnABadDocument(t *testing.T) {
 				m.Annotations = tt.mark
 				client = fake.NewClientset(m)
 			}
-			w := newWorld(t, 1)
-			w.report(0)
+			r := unread(t)
 			file := filepath.Join(t.TempDir(), "sharing.yaml")
 			if err := os.WriteFile(file, []byte("nonsense"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			var told []string
-			w.core.event = func(note string) { told = append(told, note) }
 			starting := true
-			w.core.synced = append(w.core.synced, func() bool { return !starting })
-			seen := w.core.configure(t.Context(), Args{SharingConfig: file})
-			if w.core.tellRefusal(); len(told) != 0 {
+			tell := func() {
+				r.tellRefusal(func(note string) { told = append(told, note) }, func() bool { return !starting })
+			}
+			seen := r.Read(t.Context(), Sources{File: file})
+			if tell(); len(told) != 0 {
 				t.Errorf("told before events are heard: %q", told)
 			}
 			starting = false
-			l := lastGood{newOwned(w.core, client, "kerf-system/"+lastGoodName, "me")}
+			l := lastGood{newOwned(r, client, "kerf-system/"+lastGoodName, "me")}
 			if err := l.look(t.Context()); (err == nil) != tt.found {
 				t.Fatalf("the copy is found: %v", err)
 			}
 			for range 2 {
-				w.core.tellRefusal()
+				tell()
 			}
 			stays := "no earlier one is known"
 			if tt.found {
@@ -81,13 +80,8 @@ func TestStartOnABadDocument(t *testing.T) {
 			if len(told) != 1 || !strings.Contains(told[0], stays) || !strings.Contains(told[0], "nonsense") && !strings.Contains(told[0], "line 1") {
 				t.Errorf("told %q, want once with %q and the mistake", told, stays)
 			}
-			p := podOf("p", 1)
-			_, status := w.PreFilter(t.Context(), newState(), p, nil)
-			if status.IsSuccess() != tt.found || !tt.found && (!errors.Is(status.AsError(), errRules) || !strings.Contains(status.Message(), "kerf config validate")) {
-				t.Errorf("a pod with a GPU: %v", status)
-			}
-			if _, status := w.PreFilter(t.Context(), newState(), podOf("none", 0), nil); !status.IsSkip() {
-				t.Errorf("a pod without one: %v", status)
+			if err := r.Err(); (err == nil) != tt.found || !tt.found && (!errors.Is(err, ErrNone) || !strings.Contains(err.Error(), "kerf config validate")) {
+				t.Errorf("there are rules: %v", err)
 			}
 
 			// What is mended counts, whatever was kept, and is what is kept from then on.
@@ -95,8 +89,9 @@ func TestStartOnABadDocument(t *testing.T) {
 			if mended.Err != nil || seen == mended.Hash {
 				t.Fatal(mended.Err)
 			}
-			w.core.take(t.Context(), mended)
-			w.cycle(p)
+			if r.take(t.Context(), mended); r.Err() != nil {
+				t.Error(r.Err())
+			}
 			err := l.look(t.Context())
 			if tt.missing {
 				if err == nil || !strings.Contains(err.Error(), "helm upgrade") {
@@ -121,11 +116,11 @@ func TestLastGoodIsTheLeaders(t *testing.T) {
 	m := inKerf(lastGoodName, data)
 	m.Annotations = mark
 	client := fake.NewClientset(m)
-	c := newCore(time.Now)
-	c.leases().OnAdd(leaseOf("other_1"), true)
+	r := unread(t)
+	r.Led("other_1")
 	next := candidate("a test", []config.File{{Name: "sharing.yaml", Data: []byte(documentOf("{name: small, memory: 7GiB}"))}})
-	c.take(t.Context(), next)
-	l := lastGood{newOwned(c, client, "kerf-system/"+lastGoodName, "me")}
+	r.take(t.Context(), next)
+	l := lastGood{newOwned(r, client, "kerf-system/"+lastGoodName, "me")}
 	kept := func() string {
 		t.Helper()
 		if err := l.look(t.Context()); err != nil {
@@ -140,8 +135,8 @@ func TestLastGoodIsTheLeaders(t *testing.T) {
 	if got := kept(); got != mark[hashAnnotation] {
 		t.Errorf("who stands by has written %s", got)
 	}
-	c.leases().OnAdd(leaseOf("me_1"), true)
-	c.refuse(t.Context(), candidate("a test", []config.File{{Name: "sharing.yaml", Data: []byte("nonsense")}}))
+	r.Led("me_1")
+	r.refuse(t.Context(), candidate("a test", []config.File{{Name: "sharing.yaml", Data: []byte("nonsense")}}))
 	if got := kept(); got != next.Hash {
 		t.Errorf("the leader has kept %s, want %s", got, next.Hash)
 	}
@@ -157,25 +152,22 @@ func TestRulesAreFoundAgain(t *testing.T) {
 	if err := os.WriteFile(file, []byte("nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := newCore(time.Now)
-	ctx, cancel := context.WithCancel(t.Context())
-	c.cancel = cancel
-	t.Cleanup(func() { _ = c.Close() })
-	args := Args{SharingConfig: file, SharingConfigMap: "kerf-system/kerf-config", LastGoodConfigMap: "kerf-system/" + lastGoodName}
-	if err := c.followRules(ctx, args, client, c.configure(ctx, args)); err != nil {
+	r, ctx := running(t)
+	from := Sources{File: file, ConfigMap: "kerf-system/kerf-config", LastGood: "kerf-system/" + lastGoodName}
+	if err := r.Follow(ctx, from, client, r.Read(ctx, from), nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	become := func(want string) {
 		t.Helper()
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-			c.mu.Lock()
-			rules := c.rules
-			c.mu.Unlock()
-			if rules == want {
+			r.mu.Lock()
+			hash := r.hash
+			r.mu.Unlock()
+			if hash == want {
 				return
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("in force is %q, want %q", rules, want)
+				t.Fatalf("in force is %q, want %q", hash, want)
 			}
 		}
 	}

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package plugin
+package rules
 
 import (
 	"context"
@@ -19,8 +19,8 @@ import (
 const (
 	// ownedEvery is how often what the leader writes is looked at again, which somebody may have changed.
 	ownedEvery = 10 * time.Second
-	// leaderLease is the lease of the scheduler that decides, in leaseNamespace.
-	leaderLease = "kerf-scheduler"
+	// callTimeout bounds each call of the API server.
+	callTimeout = 30 * time.Second
 	// hashAnnotation of the ConfigMaps kerf-profiles and kerf-config-last-good says of which document they are: the hash of kerf-config that held. kerf-scheduler writes it.
 	hashAnnotation = sharing.Domain + "/sharing-config-hash"
 )
@@ -50,11 +50,10 @@ func amountsOf(profiles []config.Profile) map[string]string {
 
 // look writes the amounts if they are not as the document in force has them.
 func (a amountWriter) look(ctx context.Context) error {
-	a.core.mu.Lock()
-	hash, leads := a.core.rules, a.leads()
-	want := amountsOf(a.core.profiles)
-	a.core.mu.Unlock()
-	if hash == "" || !leads {
+	a.rules.mu.Lock()
+	hash, want := a.rules.hash, amountsOf(a.rules.profiles)
+	a.rules.mu.Unlock()
+	if hash == "" || !a.rules.Leads(a.host) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
