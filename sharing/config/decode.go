@@ -177,6 +177,7 @@ type heading struct {
 func (h *heading) fields() fields {
 	spec := object("spec", h.doc.fields, "What is said.").must()
 	spec.read = func(_ *reader, _ string, n *yaml.Node) { h.spec = n } // once the version is known
+	spec.write = func() any { return h.doc.fields().node() }
 	version, kind := text("apiVersion", &h.version, "The version of the document.").must(), text("kind", &h.kind, "The kind of the document.").must()
 	version.Type, kind.Type = Type{Kind: KindWord, Words: []string{APIVersion}}, Type{Kind: KindWord, Words: []string{Kind}}
 	return fields{version, kind, spec}

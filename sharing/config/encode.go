@@ -6,6 +6,8 @@ package config
 import (
 	"bytes"
 	"fmt"
+	"reflect"
+	"slices"
 	"strconv"
 
 	"go.yaml.in/yaml/v3"
@@ -13,111 +15,13 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// The document as it is written. Reading goes through reader, which knows what was left out.
-type (
-	wireDocument struct {
-		APIVersion string   `yaml:"apiVersion"`
-		Kind       string   `yaml:"kind"`
-		Spec       wireSpec `yaml:"spec"`
-	}
-	wireSpec struct {
-		Pools    []wirePool    `yaml:"pools"`
-		Profiles []wireProfile `yaml:"profiles,omitempty"`
-		Prices   *wirePrices   `yaml:"prices,omitempty"`
-	}
-	wirePool struct {
-		Name           string            `yaml:"name"`
-		NodeSelector   map[string]string `yaml:"nodeSelector,omitempty"`
-		Mode           string            `yaml:"mode,omitempty"`
-		Place          string            `yaml:"place,omitempty"`
-		MinEnforcement string            `yaml:"minEnforcement,omitempty"`
-		Backends       []string          `yaml:"backends,omitempty"`
-		OverCap        string            `yaml:"overCap,omitempty"`
-		Strangers      string            `yaml:"strangers,omitempty"`
-		ManagedMemory  string            `yaml:"managedMemory,omitempty"`
-		UserQuota      *wireQuota        `yaml:"userQuota,omitempty"`
-		Health         *wireHealth       `yaml:"health,omitempty"`
-		Idle           *wireIdle         `yaml:"idle,omitempty"`
-		Compute        string            `yaml:"compute,omitempty"`
-		TimeSlice      string            `yaml:"timeSlice,omitempty"`
-		ComputeMode    string            `yaml:"computeMode,omitempty"`
-		MPSSharing     string            `yaml:"mpsSharing,omitempty"`
-		MPSComputeMode string            `yaml:"mpsComputeMode,omitempty"`
-		GPUs           []wireRule        `yaml:"gpus,omitempty"`
-		Sharers        int               `yaml:"sharers,omitempty"`
-		MemoryReserve  string            `yaml:"memoryReserve,omitempty"`
-		Overcommit     *wireOvercommit   `yaml:"overcommit,omitempty"`
-		PowerLimit     int               `yaml:"powerLimitWatts,omitempty"`
-		GPUHour        float64           `yaml:"gpuHour,omitempty"`
-		MIG            []wireLayout      `yaml:"mig,omitempty"`
-		MIGKeepWarm    string            `yaml:"migKeepWarm,omitempty"`
-		MIGReset       bool              `yaml:"migReset,omitempty"`
-		MIGOnDemand    *bool             `yaml:"migOnDemand,omitempty"`
-		Profiles       []string          `yaml:"profiles,omitempty"`
-	}
-	wireProfile struct {
-		Name           string   `yaml:"name"`
-		Memory         string   `yaml:"memory,omitempty"`
-		Percent        uint32   `yaml:"percent,omitempty"`
-		GPUs           int      `yaml:"gpus,omitempty"`
-		BurstMax       string   `yaml:"burstMax,omitempty"`
-		GPUModel       []string `yaml:"gpuModel,omitempty"`
-		MinEnforcement string   `yaml:"minEnforcement,omitempty"`
-		Backends       []string `yaml:"backends,omitempty"`
-		OverCap        string   `yaml:"overCap,omitempty"`
-		Place          string   `yaml:"place,omitempty"`
-		Priority       int32    `yaml:"priority,omitempty"`
-		Namespaces     []string `yaml:"namespaces,omitempty"`
-		Hours          []string `yaml:"hours,omitempty"`
-		MaxPerPod      string   `yaml:"maxMemoryPerPod,omitempty"`
-		Privileged     bool     `yaml:"privileged,omitempty"`
-	}
-)
-
 // Encode writes a document that Decode reads back as c.
 func (c Config) Encode() ([]byte, error) {
-	w := wireDocument{APIVersion: APIVersion, Kind: Kind, Spec: wireSpec{Prices: c.doc.Prices.wire()}}
-	for _, p := range c.doc.Pools {
-		one := wirePool{Name: p.Name, NodeSelector: p.NodeSelector, Place: place(p.Place), MinEnforcement: level(p.MinLevel), OverCap: overCap(p.OverCap), MIG: wireLayouts(p.MIG), Profiles: p.Profiles}
-		if p.Mode != ModeAuto {
-			one.Mode = p.Mode.String()
-		}
-		one.Backends = names(p.Backends)
-		if p.Strangers != StrangersReport {
-			one.Strangers = p.Strangers.String()
-		}
-		if p.ManagedMemory != ManagedAllow {
-			one.ManagedMemory = p.ManagedMemory.String()
-		}
-		one.UserQuota, one.Health, one.Idle = wireQuotaOf(p.UserQuota), p.Health.wire(), p.Idle.wire()
-		if p.Compute != ComputeFair {
-			one.Compute = p.Compute.String()
-		}
-		one.TimeSlice, one.ComputeMode = p.TimeSlice.String(), p.ComputeMode.String()
-		if p.MPSSharing != MPSSharingDomain {
-			one.MPSSharing = p.MPSSharing.String()
-		}
-		if p.MPSComputeMode != MPSComputeModeManage {
-			one.MPSComputeMode = p.MPSComputeMode.String()
-		}
-		one.GPUs, one.Sharers, one.MemoryReserve, one.PowerLimit, one.GPUHour = wireRules(p.GPUs), p.Sharers, exact(p.MemoryReserve), p.PowerLimitWatts, p.GPUHour
-		one.MIGOnDemand, one.Overcommit = p.MIGOnDemand.wire(), wireFactors(p.Overcommit)
-		if one.MIGReset = p.MIGReset; p.MIGKeepWarm != 0 {
-			one.MIGKeepWarm = p.MIGKeepWarm.String()
-		}
-		w.Spec.Pools = append(w.Spec.Pools, one)
-	}
-	for _, p := range c.doc.Profiles {
-		w.Spec.Profiles = append(w.Spec.Profiles, wireProfile{
-			Name: p.Name, Memory: exact(p.Memory), Percent: uint32(p.Percent), GPUs: p.GPUs, BurstMax: burst(p.Burst), GPUModel: p.Models,
-			MinEnforcement: level(p.MinLevel), Backends: names(p.Backends), OverCap: overCap(p.OverCap), Place: place(p.Place),
-			Priority: p.Priority, Namespaces: p.Namespaces, Hours: hourTexts(p.Hours), MaxPerPod: exact(p.MaxPerPod), Privileged: p.Privileged,
-		})
-	}
+	head := heading{version: APIVersion, kind: Kind, doc: c.doc}
 	var out bytes.Buffer
 	e := yaml.NewEncoder(&out)
 	e.SetIndent(2)
-	if err := e.Encode(w); err != nil {
+	if err := e.Encode(head.fields().node()); err != nil {
 		return nil, fmt.Errorf("encode sharing config: %w", err)
 	}
 	if err := e.Close(); err != nil {
@@ -126,40 +30,86 @@ func (c Config) Encode() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-func names(list []Backend) []string {
+// said reports whether one of the fields says something.
+func (f fields) said() bool {
+	return slices.ContainsFunc(f, func(one field) bool { return !empty(one.write()) })
+}
+
+// node is the mapping of the fields that are not left out.
+func (f fields) node() *yaml.Node {
+	m := &yaml.Node{Kind: yaml.MappingNode}
+	var plain []any
+	var into []*yaml.Node
+	for _, one := range f {
+		v := one.write()
+		if empty(v) && !one.kept {
+			continue
+		}
+		value, is := v.(*yaml.Node)
+		if !is {
+			value = &yaml.Node{}
+			plain, into = append(plain, v), append(into, value)
+		}
+		m.Content = append(m.Content, nameNode(one.Name), value)
+	}
+	// All at once, since each call makes an encoder and a parser.
+	for i, n := range nodeOf(plain).Content {
+		*into[i] = *n
+	}
+	return m
+}
+
+// nodeOf is a value as it is written: a text, number or truth value, or a list or mapping of these, which never fail.
+func nodeOf(v any) *yaml.Node {
+	var n yaml.Node
+	_ = n.Encode(v)
+	return &n
+}
+
+func nameNode(name string) *yaml.Node {
+	var n yaml.Node
+	n.SetString(name)
+	return &n
+}
+
+// empty reports whether a value is left out.
+func empty(v any) bool {
+	if n, is := v.(*yaml.Node); is {
+		return n.Kind != yaml.ScalarNode && len(n.Content) == 0
+	}
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Invalid:
+		return true
+	case reflect.Slice, reflect.Map:
+		return r.Len() == 0
+	default:
+		return r.IsZero()
+	}
+}
+
+// written is a value's text, and empty for the zero value, which is what holds where the field is left out.
+func written[T fmt.Stringer](v T) string {
+	if empty(v) {
+		return ""
+	}
+	return v.String()
+}
+
+func texted[T fmt.Stringer](list []T) []string {
 	var out []string
-	for _, b := range list {
-		out = append(out, b.String())
+	for _, one := range list {
+		out = append(out, one.String())
 	}
 	return out
 }
 
-func place(s sharing.Spread) string {
-	if s == sharing.PlaceDefault {
-		return ""
-	}
-	return s.String()
-}
-
-func overCap(o OverCap) string {
-	if o == OverCapDefault {
-		return ""
-	}
-	return o.String()
-}
+func names(list []Backend) []string { return texted(list) }
 
 func burst(b sharing.Burst) string {
 	if b.Percent == 0 {
 		return exact(b.Memory)
 	}
 	return b.String()
-}
-
-func level(l sharing.Level) string {
-	if l == sharing.LevelUnknown {
-		return ""
-	}
-	return l.String()
 }
 
 // exact writes an amount without loss; Bytes.String is for people and may cut.

@@ -13,13 +13,16 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// field is one field of a mapping: what people are told of it, and how it is read. Reader, schema and reference are all made
-// of these, so that none of them can lack what another has.
+// field is one field of a mapping: what people are told of it, and how it is read and written. Reader, writer, schema and
+// reference are all made of these, so that none of them can lack what another has.
 type field struct {
 	Field
 	read func(r *reader, path string, n *yaml.Node)
 	// is makes the type where it is asked for, which reading does not; nil where Field has it.
 	is func() Type
+	// write returns the value as it is written. A value that is empty is left out, unless kept is true.
+	write func() any
+	kept  bool
 }
 
 type fields []field
@@ -48,6 +51,17 @@ func (f fields) described() []Field {
 	return out
 }
 
+// inline writes the list in one line.
+func (f field) inline() field {
+	write := f.write
+	f.write = func() any {
+		n := nodeOf(write())
+		n.Style = yaml.FlowStyle
+		return n
+	}
+	return f
+}
+
 // def sets what holds where the field is left out.
 func (f field) def(text string) field {
 	f.Default = text
@@ -57,6 +71,12 @@ func (f field) def(text string) field {
 // must says that the field is never left out.
 func (f field) must() field {
 	f.Required = true
+	return f.keep()
+}
+
+// keep says that the field is written also where it is empty.
+func (f field) keep() field {
+	f.kept = true
 	return f
 }
 
@@ -67,23 +87,29 @@ func (f field) like(example string) field {
 }
 
 func text(name string, to *string, doc string) field {
-	return field{Field{Name: name, Doc: doc, Type: Type{Kind: KindText}}, func(r *reader, path string, n *yaml.Node) { *to = r.text(path, n) }, nil}
+	return field{
+		Field: Field{Name: name, Doc: doc, Type: Type{Kind: KindText}},
+		read:  func(r *reader, path string, n *yaml.Node) { *to = r.text(path, n) },
+		write: func() any { return *to },
+	}
 }
 
 func texts(name string, to *[]string, doc string) field {
 	return field{
-		Field{Name: name, Doc: doc},
-		func(r *reader, path string, n *yaml.Node) { *to = r.texts(path, n) },
-		func() Type { return Type{Kind: KindList, Of: &Type{Kind: KindText}} },
+		Field: Field{Name: name, Doc: doc},
+		read:  func(r *reader, path string, n *yaml.Node) { *to = r.texts(path, n) },
+		is:    func() Type { return Type{Kind: KindList, Of: &Type{Kind: KindText}} },
+		write: func() any { return *to },
 	}
 }
 
 // word is one of a few words.
 func word[T fmt.Stringer](name string, to *T, parse func(field, s string) (T, error), doc string, among ...T) field {
 	return field{
-		Field{Name: name, Doc: doc},
-		func(r *reader, path string, n *yaml.Node) { *to = chosen(r, path, n, parse, among...) },
-		func() Type { return wordsOf(among...) },
+		Field: Field{Name: name, Doc: doc},
+		read:  func(r *reader, path string, n *yaml.Node) { *to = chosen(r, path, n, parse, among...) },
+		is:    func() Type { return wordsOf(among...) },
+		write: func() any { return written(*to) },
 	}
 }
 
@@ -110,85 +136,102 @@ func chosen[T fmt.Stringer](r *reader, path string, n *yaml.Node, parse func(fie
 
 func backendsField(to *[]Backend, doc string) field {
 	return field{
-		Field{Name: "backends", Doc: doc},
-		func(r *reader, path string, n *yaml.Node) {
+		Field: Field{Name: "backends", Doc: doc},
+		read: func(r *reader, path string, n *yaml.Node) {
 			*to = []Backend{}
 			r.list(path, n, func(path string, n *yaml.Node) { *to = append(*to, chosen(r, path, n, ParseBackend, Backends()...)) })
 		},
-		func() Type {
+		is: func() Type {
 			of := wordsOf(Backends()...)
 			return Type{Kind: KindList, Of: &of}
 		},
+		write: func() any { return names(*to) },
 	}
 }
 
 // whole is a whole number that parse understands.
 func whole[T any](name string, to *T, parse func(field, s string) (T, error), least, most int64, doc string) field {
 	return field{
-		Field{Name: name, Doc: doc},
-		func(r *reader, path string, n *yaml.Node) { *to = counted(r, path, n, parse) },
-		func() Type {
+		Field: Field{Name: name, Doc: doc},
+		read:  func(r *reader, path string, n *yaml.Node) { *to = counted(r, path, n, parse) },
+		is: func() Type {
 			return Type{Kind: KindWhole, Least: strconv.FormatInt(least, 10), Most: strconv.FormatInt(most, 10)}
 		},
+		write: func() any { return *to },
 	}
 }
 
 func number(name string, to *float64, doc string) field {
 	return field{
-		Field{Name: name, Doc: doc},
-		func(r *reader, path string, n *yaml.Node) { *to = r.price(path, n) },
-		func() Type {
+		Field: Field{Name: name, Doc: doc},
+		read:  func(r *reader, path string, n *yaml.Node) { *to = r.price(path, n) },
+		is: func() Type {
 			return Type{Kind: KindNumber, Least: "0", Most: strconv.FormatFloat(MaxPrice, 'f', 0, 64)}
 		},
+		write: func() any { return *to },
 	}
 }
 
 func size(name string, to *sharing.Bytes, doc string) field {
 	return field{
-		Field{Name: name, Doc: doc, Type: Type{Kind: KindSize, Example: "10GiB"}},
-		func(r *reader, path string, n *yaml.Node) { *to = r.size(path, n) },
-		nil,
+		Field: Field{Name: name, Doc: doc, Type: Type{Kind: KindSize, Example: "10GiB"}},
+		read:  func(r *reader, path string, n *yaml.Node) { *to = r.size(path, n) },
+		write: func() any { return exact(*to) },
 	}
 }
 
 func span(name string, to *time.Duration, parse func(field, s string) (time.Duration, error), least, most time.Duration, doc string) field {
 	return field{
-		Field{Name: name, Doc: doc},
-		func(r *reader, path string, n *yaml.Node) { *to = parsed(r, path, n, parse) },
-		func() Type { return Type{Kind: KindTime, Least: least.String(), Most: most.String()} },
+		Field: Field{Name: name, Doc: doc},
+		read:  func(r *reader, path string, n *yaml.Node) { *to = parsed(r, path, n, parse) },
+		is:    func() Type { return Type{Kind: KindTime, Least: least.String(), Most: most.String()} },
+		write: func() any { return written(*to) },
 	}
 }
 
 func flag(name string, to *bool, doc string) field {
 	return field{
-		Field{Name: name, Doc: doc, Type: Type{Kind: KindFlag}},
-		func(r *reader, path string, n *yaml.Node) { *to = r.flag(path, n) },
-		nil,
+		Field: Field{Name: name, Doc: doc, Type: Type{Kind: KindFlag}},
+		read:  func(r *reader, path string, n *yaml.Node) { *to = r.flag(path, n) },
+		write: func() any { return *to },
 	}
 }
 
 // object is a mapping with fields of its own.
 func object(name string, f func() fields, doc string) field {
 	return field{
-		Field{Name: name, Doc: doc},
-		func(r *reader, path string, n *yaml.Node) { r.mapping(path, n, f()) },
-		func() Type { return Type{Kind: KindObject, Fields: f().described()} },
+		Field: Field{Name: name, Doc: doc},
+		read:  func(r *reader, path string, n *yaml.Node) { r.mapping(path, n, f()) },
+		is:    func() Type { return Type{Kind: KindObject, Fields: f().described()} },
+		write: func() any {
+			if of := f(); of.said() {
+				return of.node()
+			}
+			return nil
+		},
 	}
 }
 
 // objects is a list of mappings, each with the fields that f gives for it.
 func objects[T any](name string, to *[]T, f func(*T) fields, doc string) field {
 	return field{
-		Field{Name: name, Doc: doc},
-		func(r *reader, path string, n *yaml.Node) {
+		Field: Field{Name: name, Doc: doc},
+		read: func(r *reader, path string, n *yaml.Node) {
 			r.list(path, n, func(path string, n *yaml.Node) {
 				var one T
 				r.mapping(path, n, f(&one))
 				*to = append(*to, one)
 			})
 		},
-		func() Type {
+		is: func() Type {
 			return Type{Kind: KindList, Of: &Type{Kind: KindObject, Fields: f(new(T)).described()}}
+		},
+		write: func() any {
+			list := &yaml.Node{Kind: yaml.SequenceNode}
+			for i := range *to {
+				list.Content = append(list.Content, f(&(*to)[i]).node())
+			}
+			return list
 		},
 	}
 }
@@ -196,15 +239,16 @@ func objects[T any](name string, to *[]T, f func(*T) fields, doc string) field {
 // indexes is a list of GPUs' indexes.
 func indexes(name string, to *[]int, doc string) field {
 	return field{
-		Field{Name: name, Doc: doc},
-		func(r *reader, path string, n *yaml.Node) {
+		Field: Field{Name: name, Doc: doc},
+		read: func(r *reader, path string, n *yaml.Node) {
 			r.list(path, n, func(path string, n *yaml.Node) { *to = append(*to, counted(r, path, n, parseCount)) })
 			if len(*to) == 0 && !r.hides(path) {
 				r.bad(path, n, "", "name at least one, or leave the field out for all", "is an empty list")
 			}
 		},
-		func() Type {
+		is: func() Type {
 			return Type{Kind: KindList, Of: &Type{Kind: KindWhole, Least: "0", Most: strconv.Itoa(maxGPUIndex)}}
 		},
-	}
+		write: func() any { return *to },
+	}.inline()
 }

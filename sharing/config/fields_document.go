@@ -13,7 +13,7 @@ import (
 
 func (d *Document) fields() fields {
 	return fields{
-		objects("pools", &d.Pools, (*Pool).fields, "The pools of nodes. A node belongs to the pool whose selector it has; of several, to the one with the most labels. One of the files must have some.").def("another file has them"),
+		objects("pools", &d.Pools, (*Pool).fields, "The pools of nodes. A node belongs to the pool whose selector it has; of several, to the one with the most labels. One of the files must have some.").def("another file has them").keep(),
 		objects("profiles", &d.Profiles, (*Profile).fields, "Requests with a name, and their rules."),
 		object("prices", d.Prices.fields, "What use costs, for `kerf usage`."),
 	}
@@ -74,12 +74,13 @@ func (p *Profile) fields() fields {
 
 func hoursField(to *[]Hours) field {
 	return field{
-		Field{Name: "hours", Doc: "The hours of the week at which use may begin, in UTC or by the time zone that is named after them; what runs goes on.", Default: "always", Type: Type{Example: "Mon-Fri 20:00-06:00 Europe/Berlin"}},
-		func(r *reader, path string, n *yaml.Node) {
+		Field: Field{Name: "hours", Doc: "The hours of the week at which use may begin, in UTC or by the time zone that is named after them; what runs goes on.", Default: "always", Type: Type{Example: "Mon-Fri 20:00-06:00 Europe/Berlin"}},
+		read: func(r *reader, path string, n *yaml.Node) {
 			*to = []Hours{}
 			r.list(path, n, func(path string, n *yaml.Node) { *to = append(*to, parsed(r, path, n, ParseHours)) })
 		},
-		func() Type { return Type{Kind: KindList, Of: &Type{Kind: KindText}} },
+		is:    func() Type { return Type{Kind: KindList, Of: &Type{Kind: KindText}} },
+		write: func() any { return texted(*to) },
 	}
 }
 
@@ -90,16 +91,16 @@ func minLevel(to *sharing.Level, doc string) field {
 
 func selector(to *map[string]string) field {
 	return field{
-		Field{Name: "nodeSelector", Doc: "Labels that a node must have.", Default: "every node", Type: Type{Kind: KindMap, Of: &Type{Kind: KindText}, Example: "{kerf.dev/pool: inference}"}},
-		func(r *reader, path string, n *yaml.Node) { *to = r.labels(path, n) },
-		nil,
+		Field: Field{Name: "nodeSelector", Doc: "Labels that a node must have.", Default: "every node", Type: Type{Kind: KindMap, Of: &Type{Kind: KindText}, Example: "{kerf.dev/pool: inference}"}},
+		read:  func(r *reader, path string, n *yaml.Node) { *to = r.labels(path, n) },
+		write: func() any { return *to },
 	}
 }
 
 func burstField(to *sharing.Burst) field {
 	return field{
-		Field{Name: "burstMax", Doc: "The hard limit up to which a grant is lent memory that nobody claims: a size, or a percentage of what is guaranteed.", Default: "no burst", Type: Type{Kind: KindText, Example: "150%"}},
-		func(r *reader, path string, n *yaml.Node) { *to = parsed(r, path, n, sharing.ParseBurst) },
-		nil,
+		Field: Field{Name: "burstMax", Doc: "The hard limit up to which a grant is lent memory that nobody claims: a size, or a percentage of what is guaranteed.", Default: "no burst", Type: Type{Kind: KindText, Example: "150%"}},
+		read:  func(r *reader, path string, n *yaml.Node) { *to = parsed(r, path, n, sharing.ParseBurst) },
+		write: func() any { return burst(*to) },
 	}
 }

@@ -72,6 +72,7 @@ func ruleBackendsField(to *BackendList) field {
 		}
 		*to = BackendListOf(list...)
 	}
+	f.write = func() any { return names(to.List()) }
 	return f.def("the profile's, else the pool's")
 }
 

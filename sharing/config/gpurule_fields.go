@@ -64,52 +64,13 @@ func upTo(most int, problem string) func(field, s string) (int, error) {
 
 func uuids(to *[]sharing.GPUID) field {
 	return field{
-		Field{Name: "uuid", Doc: "UUIDs as the driver reports them.", Default: "all", Type: Type{Example: "GPU-4f2b1c9a-0d3e-4a56-8b7c-1d2e3f405162"}},
-		func(r *reader, path string, n *yaml.Node) {
+		Field: Field{Name: "uuid", Doc: "UUIDs as the driver reports them.", Default: "all", Type: Type{Example: "GPU-4f2b1c9a-0d3e-4a56-8b7c-1d2e3f405162"}},
+		read: func(r *reader, path string, n *yaml.Node) {
 			for _, s := range r.texts(path, n) {
 				*to = append(*to, sharing.GPUID(s))
 			}
 		},
-		func() Type { return Type{Kind: KindList, Of: &Type{Kind: KindText}} },
+		is:    func() Type { return Type{Kind: KindList, Of: &Type{Kind: KindText}} },
+		write: func() any { return *to },
 	}
-}
-
-// wireRule is a GPURule as it is written.
-type wireRule struct {
-	Model           []string        `yaml:"model,omitempty"`
-	Index           []int           `yaml:"index,omitempty,flow"`
-	UUID            []string        `yaml:"uuid,omitempty"`
-	MIGCapable      string          `yaml:"migCapable,omitempty"`
-	Exclude         bool            `yaml:"exclude,omitempty"`
-	Mode            string          `yaml:"mode,omitempty"`
-	Backends        []string        `yaml:"backends,omitempty"`
-	MinEnforcement  string          `yaml:"minEnforcement,omitempty"`
-	Sharers         int             `yaml:"sharers,omitempty"`
-	MemoryReserve   string          `yaml:"memoryReserve,omitempty"`
-	Overcommit      *wireOvercommit `yaml:"overcommit,omitempty"`
-	PowerLimitWatts int             `yaml:"powerLimitWatts,omitempty"`
-	TimeSlice       string          `yaml:"timeSlice,omitempty"`
-}
-
-func wireRules(list []GPURule) []wireRule {
-	var out []wireRule
-	for _, r := range list {
-		s := r.Settings
-		w := wireRule{
-			Model: r.Models, Index: r.Indexes, Exclude: s.Exclude, Sharers: s.Sharers, MemoryReserve: exact(s.MemoryReserve),
-			PowerLimitWatts: s.PowerLimitWatts, TimeSlice: s.TimeSlice.String(), Overcommit: wireFactors(s.Overcommit),
-			Backends: names(s.Backends.List()), MinEnforcement: level(s.MinLevel),
-		}
-		for _, id := range r.UUIDs {
-			w.UUID = append(w.UUID, string(id))
-		}
-		if r.MIG != MIGAny {
-			w.MIGCapable = r.MIG.String()
-		}
-		if s.Mode != ModeAuto {
-			w.Mode = s.Mode.String()
-		}
-		out = append(out, w)
-	}
-	return out
 }

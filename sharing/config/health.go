@@ -143,29 +143,3 @@ func (c *checker) health(path string, h Health) {
 		}
 	}
 }
-
-// wireHealth is Health as it is written.
-type wireHealth struct {
-	OnFault    string   `yaml:"onFault,omitempty"`
-	Grace      string   `yaml:"grace,omitempty"`
-	Node       string   `yaml:"node,omitempty"`
-	SpotTaints []string `yaml:"spotTaints,omitempty"`
-}
-
-// wire is nil where all is as without it.
-func (h Health) wire() *wireHealth {
-	w := wireHealth{SpotTaints: h.SpotTaints}
-	if h.OnFault != FaultReport {
-		w.OnFault = h.OnFault.String()
-	}
-	if h.Grace != 0 {
-		w.Grace = h.Grace.String()
-	}
-	if h.Node != NodeMarkNone {
-		w.Node = h.Node.String()
-	}
-	if w.OnFault == "" && w.Grace == "" && w.Node == "" && len(w.SpotTaints) == 0 {
-		return nil
-	}
-	return &w
-}

@@ -102,22 +102,3 @@ func (c *checker) idle(path string, i Idle) {
 		}
 	}
 }
-
-// wireIdle is Idle as it is written.
-type wireIdle struct {
-	After  string   `yaml:"after"`
-	Do     string   `yaml:"do,omitempty"`
-	Except []string `yaml:"except,omitempty"`
-}
-
-// wire is nil where there is no policy.
-func (i Idle) wire() *wireIdle {
-	if i.After == 0 {
-		return nil
-	}
-	w := wireIdle{After: i.After.String(), Except: i.Except}
-	if i.Do != IdleReport {
-		w.Do = i.Do.String()
-	}
-	return &w
-}

@@ -72,16 +72,13 @@ func onDemandField(to *OnDemand) field {
 			*to = OnDemandYes
 		}
 	}
-	return f
-}
-
-// wire is nil where nothing is to be written.
-func (d OnDemand) wire() *bool {
-	if d == OnDemandDefault {
-		return nil
+	f.write = func() any {
+		if *to == OnDemandDefault {
+			return nil
+		}
+		return new(*to == OnDemandYes)
 	}
-	yes := d == OnDemandYes
-	return &yes
+	return f
 }
 
 // DefaultMIGKeepWarm is how long an instance stays after its claim where the pool does not say it.
@@ -177,11 +174,11 @@ func (c *checker) mig(path string, list []MIGLayout) {
 
 func (l *MIGLayout) fields() fields {
 	return fields{
-		texts("pci", &l.PCI, "The products that are meant, as device and vendor, or with a board's own id after a colon: that board alone.").like("0x233010DE").def("every product"),
+		texts("pci", &l.PCI, "The products that are meant, as device and vendor, or with a board's own id after a colon: that board alone.").like("0x233010DE").def("every product").inline(),
 		indexes("gpus", &l.GPUs, "NVML indexes of the GPUs that are meant.").def("all"),
 		flag("enabled", &l.Enabled, "Whether the GPUs are in MIG mode.").must(),
-		flag("shared", &l.Shared, "Whether each instance is shared by memory among pods, in place of being given whole.").def("false"),
 		l.instances(),
+		flag("shared", &l.Shared, "Whether each instance is shared by memory among pods, in place of being given whole.").def("false"),
 	}
 }
 
@@ -189,13 +186,19 @@ func (l *MIGLayout) fields() fields {
 func (l *MIGLayout) instances() field {
 	of := Type{Kind: KindWhole, Least: "0", Most: strconv.Itoa(maxMIGCount)}
 	return field{
-		Field{Name: "instances", Doc: "How many instances of each profile a GPU has, all of it; only where `enabled` is true.", Type: Type{Kind: KindMap, Of: &of, Example: "{1g.10gb: 7}"}},
-		func(r *reader, path string, n *yaml.Node) {
+		Field: Field{Name: "instances", Doc: "How many instances of each profile a GPU has, all of it; only where `enabled` is true.", Type: Type{Kind: KindMap, Of: &of, Example: "{1g.10gb: 7}"}},
+		read: func(r *reader, path string, n *yaml.Node) {
 			r.pairs(path, n, func(path, name string, _, value *yaml.Node) {
 				l.Instances = append(l.Instances, MIGCount{name, counted(r, path, value, parseCount)})
 			})
 		},
-		nil,
+		write: func() any {
+			all := &yaml.Node{Kind: yaml.MappingNode}
+			for _, n := range l.Instances {
+				all.Content = append(all.Content, nameNode(n.Profile), nodeOf(n.Count))
+			}
+			return all
+		},
 	}
 }
 
@@ -233,31 +236,4 @@ func (r *reader) flag(path string, n *yaml.Node) bool {
 		r.bad(path, n, n.Value, "write true or false, without quotes", "is not true or false")
 	}
 	return n.Value != "false"
-}
-
-// wireLayout is a MIGLayout as it is written; the profiles keep their order.
-type wireLayout struct {
-	PCI       []string   `yaml:"pci,omitempty,flow"`
-	GPUs      []int      `yaml:"gpus,omitempty,flow"`
-	Enabled   bool       `yaml:"enabled"`
-	Instances *yaml.Node `yaml:"instances,omitempty"`
-	Shared    bool       `yaml:"shared,omitempty"`
-}
-
-func wireLayouts(list []MIGLayout) []wireLayout {
-	var out []wireLayout
-	for _, l := range list {
-		w := wireLayout{PCI: l.PCI, GPUs: l.GPUs, Enabled: l.Enabled, Shared: l.Shared}
-		if len(l.Instances) > 0 {
-			w.Instances = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
-			for _, n := range l.Instances {
-				key, value := &yaml.Node{}, &yaml.Node{}
-				key.SetString(n.Profile)
-				value.Kind, value.Tag, value.Value = yaml.ScalarNode, "!!int", strconv.Itoa(n.Count)
-				w.Instances.Content = append(w.Instances.Content, key, value)
-			}
-		}
-		out = append(out, w)
-	}
-	return out
 }

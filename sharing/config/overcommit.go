@@ -29,8 +29,8 @@ func overcommitFields(to *sharing.Overcommit, def string) fields {
 // factor is a number from 1 on with at most two digits behind the point.
 func factor(name string, to *sharing.Factor, most sharing.Factor, doc string) field {
 	return field{
-		Field{Name: name, Doc: doc},
-		func(r *reader, path string, n *yaml.Node) {
+		Field: Field{Name: name, Doc: doc},
+		read: func(r *reader, path string, n *yaml.Node) {
 			if !r.is(path, n, yaml.ScalarNode, "a number") {
 				return
 			}
@@ -40,7 +40,13 @@ func factor(name string, to *sharing.Factor, most sharing.Factor, doc string) fi
 			}
 			*to = take(r, path, n, func(field, s string) (sharing.Factor, error) { return sharing.ParseFactor(field, s, most) })
 		},
-		func() Type { return Type{Kind: KindNumber, Least: "1", Most: most.String()} },
+		is: func() Type { return Type{Kind: KindNumber, Least: "1", Most: most.String()} },
+		write: func() any {
+			if *to == 0 {
+				return nil
+			}
+			return &yaml.Node{Kind: yaml.ScalarNode, Value: to.String()} // its digits: a float would round them
+		},
 	}
 }
 
@@ -59,26 +65,4 @@ func (c *checker) overcommit(path string, o sharing.Overcommit, p Pool) {
 	if (o.Memory.More() || o.Compute.More()) && !p.Offers(Mode.Shared) {
 		c.bad(path, "", "leave it out", "is for fractions, and mode %s gives none", p.Mode)
 	}
-}
-
-// wireOvercommit is an Overcommit as it is written.
-type wireOvercommit struct {
-	Memory  yaml.Node `yaml:"memory,omitempty"`
-	Compute yaml.Node `yaml:"compute,omitempty"`
-}
-
-// wireFactors is nil where nothing is said.
-func wireFactors(o sharing.Overcommit) *wireOvercommit {
-	if o == (sharing.Overcommit{}) {
-		return nil
-	}
-	return &wireOvercommit{Memory: wireFactor(o.Memory), Compute: wireFactor(o.Compute)}
-}
-
-// wireFactor writes the digits as they are: a float would round them.
-func wireFactor(f sharing.Factor) yaml.Node {
-	if f == 0 {
-		return yaml.Node{}
-	}
-	return yaml.Node{Kind: yaml.ScalarNode, Value: f.String()}
 }

@@ -32,7 +32,7 @@ func (c Config) Permit(profile, namespace string, at time.Time) error {
 		bad("namespaces", "name another profile, or ask who sets the rules", "is for the namespaces %s, not for %q", strings.Join(p.Namespaces, ", "), namespace)
 	}
 	if p.Hours != nil && !slices.ContainsFunc(p.Hours, func(h Hours) bool { return h.Has(at) }) {
-		bad("hours", "wait, or name another profile", "is for the hours %s (in UTC where no zone is named), and it is %s UTC", strings.Join(hourTexts(p.Hours), " and "), at.UTC().Format("Mon 15:04"))
+		bad("hours", "wait, or name another profile", "is for the hours %s (in UTC where no zone is named), and it is %s UTC", strings.Join(texted(p.Hours), " and "), at.UTC().Format("Mon 15:04"))
 	}
 	return errors.Join(errs...)
 }
@@ -45,14 +45,6 @@ func (c Config) PermitMemory(profile string, total sharing.Bytes) error {
 		return nil
 	}
 	return sharing.Invalid("profile", profile, "ask for less", "gives one pod at most %s, and its containers have %s together (spec.profiles, %s.maxMemoryPerPod)", p.MaxPerPod, total, profile)
-}
-
-func hourTexts(list []Hours) []string {
-	var out []string
-	for _, h := range list {
-		out = append(out, h.String())
-	}
-	return out
 }
 
 // rules checks who may use a profile.

@@ -91,7 +91,7 @@ func (p *Prices) fields() fields {
 func (g *GPUPrice) fields() fields {
 	return fields{
 		text("model", &g.Model, "A glob over the GPU's model.").like("*H100*").must(),
-		number("price", &g.Price, "The price of an hour.").like("2.50").def("0"),
+		number("price", &g.Price, "The price of an hour.").like("2.50").def("0").keep(),
 	}
 }
 
@@ -115,28 +115,4 @@ func (c *checker) prices(path string, p Prices) {
 			c.bad(where+".price", "", "write a number such as 2.50", "is not a price")
 		}
 	}
-}
-
-// wirePrices is Prices as it is written.
-type wirePrices struct {
-	Currency string         `yaml:"currency"`
-	KWh      float64        `yaml:"kWh,omitempty"`
-	GPUHour  []wireGPUPrice `yaml:"gpuHour,omitempty"`
-}
-
-type wireGPUPrice struct {
-	Model string  `yaml:"model"`
-	Price float64 `yaml:"price"`
-}
-
-// wire is nil where there are none.
-func (p Prices) wire() *wirePrices {
-	if p.none() {
-		return nil
-	}
-	w := wirePrices{Currency: p.Currency, KWh: p.KWh}
-	for _, g := range p.GPUHour {
-		w.GPUHour = append(w.GPUHour, wireGPUPrice(g))
-	}
-	return &w
 }

@@ -38,17 +38,3 @@ func (c *checker) quota(path string, q sharing.UserQuota) {
 		c.bad(path+".grants", strconv.Itoa(q.Grants), "write a number from 1 to "+strconv.Itoa(MaxQuotaGrants)+", or leave it out", "is not a number of grants")
 	}
 }
-
-// wireQuota is a UserQuota as it is written.
-type wireQuota struct {
-	Grants int    `yaml:"grants,omitempty"`
-	Memory string `yaml:"memory,omitempty"`
-}
-
-// wireQuotaOf is nil for no quota.
-func wireQuotaOf(q sharing.UserQuota) *wireQuota {
-	if q == (sharing.UserQuota{}) {
-		return nil
-	}
-	return &wireQuota{Grants: q.Grants, Memory: exact(q.Memory)}
-}
