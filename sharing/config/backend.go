@@ -39,6 +39,12 @@ func DefaultBackends() []Backend {
 	return []Backend{BackendDriver, BackendLibkerf, BackendReactive}
 }
 
+// MPSBackends are those of a pool whose shares MPS enforces where the driver has no limits.
+func MPSBackends() []Backend { return []Backend{BackendDriver, BackendMPS, BackendReactive} }
+
+// LimitsTime reports whether the backend limits the compute of a grant to its percent.
+func (b Backend) LimitsTime() bool { return b == BackendLibkerf || b == BackendMPS }
+
 // String returns "driver", "mps", "libkerf", "reactive" or "none".
 func (b Backend) String() string {
 	switch b {

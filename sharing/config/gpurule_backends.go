@@ -48,6 +48,9 @@ func (c Config) Lists(pool Pool, b Backend) bool {
 		slices.ContainsFunc(pool.GPUs, func(r GPURule) bool { return slices.Contains(r.Settings.Backends.List(), b) })
 }
 
+// ListsMPS reports whether the pool lists MPS for any of its GPUs.
+func (c Config) ListsMPS(pool Pool) bool { return c.Lists(pool, BackendMPS) }
+
 // ruleLevels are the levels that a rule may demand: those of fractions. Whole GPUs and MIG instances always have more.
 func ruleLevels() []sharing.Level {
 	return []sharing.Level{sharing.LevelNone, sharing.LevelReactive, sharing.LevelClient, sharing.LevelDriver}

@@ -60,3 +60,18 @@ func (m ManagedMemory) Caveat(b Backend) string {
 	}
 	return why + "; " + only
 }
+
+// CaveatAt says what the level of a share leaves open because of managed memory; empty for levels that count all memory,
+// and for a level that is not known.
+func (m ManagedMemory) CaveatAt(level sharing.Level, b Backend) string {
+	switch level {
+	case sharing.LevelReactive:
+		b = BackendReactive // also where it stands in for a stronger backend
+	case sharing.LevelNone:
+		b = BackendNone
+	case sharing.LevelClient, sharing.LevelDriver:
+	case sharing.LevelUnknown, sharing.LevelHardware, sharing.LevelExclusive:
+		return ""
+	}
+	return m.Caveat(b)
+}

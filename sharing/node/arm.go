@@ -13,7 +13,6 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/audit"
-	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
@@ -263,7 +262,7 @@ func (r *Runtime) health(id sharing.GPUID) sharing.Health {
 
 // canLimit needs the lock.
 func (r *Runtime) canLimit(id sharing.GPUID) bool {
-	if r.att == nil || !r.att.Levels[id].Of(config.BackendDriver).OK() {
+	if r.att == nil || !r.att.Levels[id].Limits() {
 		return false
 	}
 	v, ok := r.ledger.GPU(id)

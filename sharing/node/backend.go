@@ -10,6 +10,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator"
+	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
@@ -24,20 +25,21 @@ type BackendState struct {
 
 // gpuStates is the allocator's view of the ledger for a request of that profile, where but has other answers of some
 // backends for who asks; it needs the lock.
-func (r *Runtime) gpuStates(profile string, but map[config.Backend]choice.Support) []allocator.GPUState {
+func (r *Runtime) gpuStates(profile string, but choice.Without) []allocator.GPUState {
 	views := r.ledger.GPUs()
 	mps, others := r.mixes()
 	out := make([]allocator.GPUState, 0, len(views))
 	for _, v := range views {
 		s := allocator.GPUState{GPU: v.GPU, FreeMemory: v.FreeMemory, FreePercent: v.FreePercent, Lent: v.LentMemory, Held: v.Claims > 0}
 		id := v.GPU.UUID
-		var held config.Backend
 		set := r.settingsOf(v.GPU)
 		list := r.config.BackendsOn(set, r.pool, profile)
-		s.Levels, s.LevelWhy, held = r.levels(v.GPU, list, unmixed(mps[id], others[id], but))
-		if mps[id] && held != config.BackendMPS {
+		levels, held := r.levels(v.GPU, list, but.Beside(mps[id], others[id]))
+		s.Levels, s.LevelWhy = levels, held.Why
+		if mps[id] && !backend.PropertiesOf(held.Backend).Served {
 			s.Shut = "runs MPS for other grants, which cannot hold this one (" + s.LevelWhy + ")"
-			s.Levels, s.LevelWhy, _ = r.levels(v.GPU, list, unmixed(false, others[id], but)) // once those grants have ended
+			s.Levels, held = r.levels(v.GPU, list, but.Beside(false, others[id])) // once those grants have ended
+			s.LevelWhy = held.Why
 		}
 		bySettings(&s, set, v.Claims)
 		r.modes.Narrow(&s)
@@ -48,24 +50,24 @@ func (r *Runtime) gpuStates(profile string, but map[config.Backend]choice.Suppor
 
 // levels are those that a grant on the GPU can have now with the backends of the list, strongest first, and why a
 // share cannot be held more strongly, with what then holds it; it needs the lock.
-func (r *Runtime) levels(g sharing.GPU, list []config.Backend, but map[config.Backend]choice.Support) ([]sharing.Level, string, config.Backend) {
+func (r *Runtime) levels(g sharing.GPU, list []config.Backend, but choice.Without) ([]sharing.Level, choice.Choice) {
 	if r.att == nil || g.MIG {
-		return nil, "", config.BackendNone
+		return nil, choice.Choice{}
 	}
 	rep, ok := r.att.Levels[g.UUID]
 	if !ok {
-		return nil, "", config.BackendNone
+		return nil, choice.Choice{}
 	}
 	c := choice.Choose(choice.On{List: list, Report: rep.But(but)})
 	if g.UUID.IsPart() {
-		return []sharing.Level{c.Level}, c.Why, c.Backend
+		return []sharing.Level{c.Level}, c
 	}
-	return []sharing.Level{sharing.LevelExclusive, c.Level}, c.Why, c.Backend
+	return []sharing.Level{sharing.LevelExclusive, c.Level}, c
 }
 
 // heldBy chooses what holds a placement. Where its GPUs have no backend in common, it may be held less strongly than
 // a share of each of them would be: sharing.ErrUnsupported if that is less than demanded. It needs the lock.
-func (r *Runtime) heldBy(req sharing.Request, p sharing.Placement, but map[config.Backend]choice.Support) (choice.Choice, error) {
+func (r *Runtime) heldBy(req sharing.Request, p sharing.Placement, but choice.Without) (choice.Choice, error) {
 	if req.Kind == sharing.KindMIG {
 		return choice.Choice{Level: sharing.LevelHardware}, nil
 	}
@@ -87,7 +89,7 @@ func (r *Runtime) heldBy(req sharing.Request, p sharing.Placement, but map[confi
 		set := r.settingsOf(r.gpu(f.GPU))
 		least = max(least, sharing.LeastOfShare(req.MinLevel, set.MinLevel))
 		on = append(on, choice.On{
-			GPU: r.gpuName(f.GPU), List: r.config.BackendsOn(set, r.pool, req.Profile), Report: rep.But(unmixed(mps[f.GPU], others[f.GPU], but)),
+			GPU: r.gpuName(f.GPU), List: r.config.BackendsOn(set, r.pool, req.Profile), Report: rep.But(but.Beside(mps[f.GPU], others[f.GPU])),
 		})
 	}
 	if len(on) == 0 {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
@@ -20,18 +20,13 @@ func (r *Runtime) beyond(gr ledger.Grant, p picture) []string {
 	if gr.Lease == nil || h == nil || r.speaker(gr) != gr.Claim.ID {
 		return nil
 	}
-	var slack sharing.Bytes
-	var why, remedy string
-	switch {
-	case h.backend == config.BackendDriver:
-		why = "the driver's limit does not count what another grant made and handed over"
-		remedy = "give such a program a MIG instance or a whole GPU"
-	case h.backend == config.BackendLibkerf && !r.watches(gr):
-		slack = contextSlack // of a context and its modules, before they are counted
-		why = "the driver took it for the program, which libkerf is not asked for"
-		remedy = "put reactive behind libkerf in the pool's backends to have it watched"
-	default:
+	way := backend.PropertiesOf(h.backend)
+	if way.Misses == "" || way.Watch == backend.WatchListed && r.watches(gr) {
 		return nil
+	}
+	var slack sharing.Bytes
+	if way.Counts {
+		slack = contextSlack // of a context and its modules, before they are counted
 	}
 	var out []string
 	for _, f := range gr.Caps() {
@@ -43,7 +38,7 @@ func (r *Runtime) beyond(gr ledger.Grant, p picture) []string {
 			continue
 		}
 		out = append(out, fmt.Sprintf("grant %s: its processes hold %s of GPU %d, and its cap is %s: %s, and nothing ends it; %s",
-			gr.Claim.ID, held, r.gpu(f.GPU).Index, f.Memory, why, remedy))
+			gr.Claim.ID, held, r.gpu(f.GPU).Index, f.Memory, way.Misses, way.Remedy))
 	}
 	return out
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/allocator"
 	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
-	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
 )
@@ -35,7 +34,7 @@ func (r *Runtime) ClaimForContainer(ctx context.Context, peer Peer, name string,
 	if peer.UID != 0 {
 		return "", fmt.Errorf("containers are made by root, and uid %d asks: %w", peer.UID, sharing.ErrDenied)
 	}
-	id, err := r.claimAs(ctx, peer, name, asked, noMPSAlone(), func(h *holding, req sharing.Request) {
+	id, err := r.claimAs(ctx, peer, name, asked, choice.ContainersByMPS(), func(h *holding, req sharing.Request) {
 		h.asks, h.container = asksOf(req), true
 		if hold > 0 {
 			h.until = time.Now().Add(hold)
@@ -75,7 +74,7 @@ func (r *Runtime) prepare(ctx context.Context, id ledger.ClaimID) error {
 
 // mayPreload says why the preloaded library cannot hold a process: it needs mounts of its own, and its folder is of its
 // user alone, which the agent must be able to enter.
-func (r *Runtime) mayPreload(peer Peer) map[config.Backend]choice.Support {
+func (r *Runtime) mayPreload(peer Peer) choice.Without {
 	may, err := process.MayMount(peer.PID)
 	override := peer.UID == 0
 	if err == nil && !override {
@@ -83,15 +82,15 @@ func (r *Runtime) mayPreload(peer Peer) map[config.Backend]choice.Support {
 	}
 	switch {
 	case err != nil:
-		return map[config.Backend]choice.Support{config.BackendLibkerf: {Reason: "it could not be told whether the process may mount: " + err.Error()}}
+		return choice.Libkerf(choice.Support{Reason: "it could not be told whether the process may mount: " + err.Error()})
 	case !may:
-		return map[config.Backend]choice.Support{config.BackendLibkerf: {
+		return choice.Libkerf(choice.Support{
 			Answer: choice.NotSupported, Reason: "the process has no CAP_SYS_ADMIN, which mounts of its own need", Remedy: "run as root, or in a container",
-		}}
+		})
 	case !override:
-		return map[config.Backend]choice.Support{config.BackendLibkerf: {
+		return choice.Libkerf(choice.Support{
 			Answer: choice.NotSupported, Reason: "the agent has no CAP_DAC_OVERRIDE, which the folder of another user needs", Remedy: "run as root, or in a container",
-		}}
+		})
 	}
 	return nil
 }
@@ -109,7 +108,7 @@ func asksOf(req sharing.Request) []sharing.Ask {
 	return sharing.AsksOf(limits)
 }
 
-func (r *Runtime) claimAs(ctx context.Context, peer Peer, name string, asked sharing.Request, but map[config.Backend]choice.Support, mark func(*holding, sharing.Request)) (ledger.ClaimID, error) {
+func (r *Runtime) claimAs(ctx context.Context, peer Peer, name string, asked sharing.Request, but choice.Without, mark func(*holding, sharing.Request)) (ledger.ClaimID, error) {
 	owner, err := process.OpenAt(peer.PID, peer.Start)
 	if err != nil {
 		return "", fmt.Errorf("claim for process %d: %w", peer.PID, err)
@@ -143,7 +142,7 @@ func (r *Runtime) claimAs(ctx context.Context, peer Peer, name string, asked sha
 	return id, nil
 }
 
-func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sharing.Request, but map[config.Backend]choice.Support, mark func(*holding, sharing.Request)) (ledger.ClaimID, error) {
+func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sharing.Request, but choice.Without, mark func(*holding, sharing.Request)) (ledger.ClaimID, error) {
 	if name != "" {
 		if err := sharing.ValidateName("name", name); err != nil {
 			return "", err
@@ -170,7 +169,7 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 	if err := r.withinQuota(peer.UID, req.Memory); err != nil { // before anything is taken from others for it
 		return "", err
 	}
-	but = butMPS(req, but)
+	but = but.OnGPUs(req.GPUs)
 	place := func(req sharing.Request) (sharing.Placement, choice.Choice, error) { return r.placeAlone(req, but) }
 	var placement sharing.Placement
 	var held choice.Choice
@@ -209,7 +208,7 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 }
 
 // placeAlone places the request of a process of its own, and says what holds it; it needs the lock.
-func (r *Runtime) placeAlone(req sharing.Request, but map[config.Backend]choice.Support) (sharing.Placement, choice.Choice, error) {
+func (r *Runtime) placeAlone(req sharing.Request, but choice.Without) (sharing.Placement, choice.Choice, error) {
 	var p sharing.Placement
 	var err error
 	if req.Kind == sharing.KindMIG {

@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/contextsize"
-	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
 // contextKind is the kind of a GPU. A shared MIG instance is of another kind than its GPU.
@@ -47,21 +47,21 @@ func (r *Runtime) ContextGPUs() []contextsize.GPU {
 			continue
 		}
 		out = append(out, contextsize.GPU{
-			ID: g.UUID, Kind: contextKind(g, r.att.Driver.Version()), Useful: r.enforcesBy(g, config.BackendLibkerf),
+			ID: g.UUID, Kind: contextKind(g, r.att.Driver.Version()), Useful: r.counts(g),
 			Idle: v.Claims == 0 && g.Health == sharing.HealthOK && g.Cordoned == "" && r.modes.Switching(g.UUID) == "",
 		})
 	}
 	return out
 }
 
-// enforcesBy reports whether a backend enforces shares of the GPU, of any profile. It needs the lock.
-func (r *Runtime) enforcesBy(g sharing.GPU, b config.Backend) bool {
+// counts reports whether the programs of shares of the GPU, of any profile, count their memory. It needs the lock.
+func (r *Runtime) counts(g sharing.GPU) bool {
 	names := []string{""}
 	for _, p := range r.config.Profiles() {
 		names = append(names, p.Name)
 	}
 	return slices.ContainsFunc(names, func(profile string) bool {
-		_, _, by := r.levels(g, r.listOn(g, profile), nil)
-		return by == b
+		_, by := r.levels(g, r.listOn(g, profile), nil)
+		return backend.PropertiesOf(by.Backend).Counts
 	})
 }

@@ -235,7 +235,7 @@ func (r *Runtime) clientLevel(g ledger.Grant, h *holding) (level sharing.Level, 
 // held in one way on all of them. It needs the lock.
 func (r *Runtime) watches(g ledger.Grant) bool {
 	return !slices.ContainsFunc(g.Claim.Placement, func(f sharing.Fragment) bool {
-		return !slices.Contains(r.listOn(r.gpu(f.GPU), g.Claim.Request.Profile), config.BackendReactive) || r.blind(f.GPU)
+		return !choice.Watched(r.listOn(r.gpu(f.GPU), g.Claim.Request.Profile)) || r.blind(f.GPU)
 	})
 }
 
@@ -244,8 +244,7 @@ func (r *Runtime) blind(gpu sharing.GPUID) bool {
 	if r.att == nil {
 		return false
 	}
-	s, asked := r.att.Levels[gpu][config.BackendReactive]
-	return asked && s.Answer == choice.NotSupported
+	return r.att.Levels[gpu].Blind()
 }
 
 // timeHost tells libkerf whose time counts.

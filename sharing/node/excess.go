@@ -7,10 +7,10 @@ import (
 	"fmt"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/contextsize"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/overhead"
 	"github.com/kerf-gpu/kerf/sharing/backend/reactive"
-	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
@@ -55,7 +55,7 @@ func (r *Runtime) noteExcess(id ledger.ClaimID, holds map[sharing.GPUID]sharing.
 func (g *guard) noteMPSExcess(standings []reactive.Standing) (changed bool) {
 	for _, gr := range g.r.ledger.Grants() {
 		h := g.r.held[gr.Claim.ID]
-		if h == nil || h.backend != config.BackendMPS {
+		if h == nil || !backend.PropertiesOf(h.backend).Served {
 			continue
 		}
 		held := map[sharing.GPUID]sharing.Bytes{}

@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/reactive"
-	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 )
@@ -132,7 +132,7 @@ func (g *guard) tell(s reactive.Sample, standings []reactive.Standing) {
 }
 
 // onlyWatched reports whether nothing but watching holds the lease by the choice of its backend; h may be nil.
-func (h *holding) onlyWatched() bool { return h != nil && h.backend == config.BackendReactive }
+func (h *holding) onlyWatched() bool { return h != nil && h.backend.Level() == sharing.LevelReactive }
 
 func actionName(a reactive.Action) string {
 	switch a {

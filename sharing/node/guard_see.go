@@ -11,6 +11,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/backend/reactive"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
@@ -74,16 +75,13 @@ func (g *guard) capsOf(gr ledger.Grant) []reactive.Cap {
 		return nil
 	}
 	held := false // by something beside the watch
-	switch h.backend {
-	case config.BackendReactive, config.BackendMPS:
-	case config.BackendLibkerf:
-		if !g.r.watches(gr) {
-			return nil
-		}
+	p := backend.PropertiesOf(h.backend)
+	if p.Watch == backend.WatchNever || p.Watch == backend.WatchListed && !g.r.watches(gr) {
+		return nil
+	}
+	if p.Counts {
 		doubt, uncounted := g.r.libkerf.Doubt(string(gr.Claim.ID))
 		held = doubt == "" && uncounted == ""
-	default:
-		return nil
 	}
 	action, slack := reactive.Warn, sharing.Bytes(0)
 	switch g.r.config.OverCapOf(g.r.pool, gr.Claim.Request.Profile) {
@@ -195,7 +193,7 @@ func (g *guard) byMPS(id ledger.ClaimID) bool {
 	g.r.mu.Lock()
 	defer g.r.mu.Unlock()
 	h := g.r.held[id]
-	return h != nil && h.backend == config.BackendMPS
+	return h != nil && backend.PropertiesOf(h.backend).Served
 }
 
 // leaseHas reports whether the cgroup belongs to the grant's lease and the grant has a fragment on the GPU.

@@ -5,39 +5,22 @@ package node
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
-	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
-
-// noJoint adds to the answers why backends cannot hold several containers to one cap.
-func noJoint(but map[config.Backend]choice.Support) map[config.Backend]choice.Support {
-	out := maps.Clone(but)
-	if out == nil {
-		out = map[config.Backend]choice.Support{}
-	}
-	out[config.BackendDriver] = choice.Support{
-		Answer: choice.NotSupported, Reason: "its limit is that of one cgroup, and containers that share a cap have one each; their pod's is kubelet's, and whether the driver adds up below it depends on the kernel",
-	}
-	out[config.BackendMPS] = choice.Support{
-		Answer: choice.NotSupported, Reason: "its limit is that of each process, and it adds up over no two containers",
-	}
-	return out
-}
 
 // refuseJoint refuses a cap for several containers that nothing would hold although something would hold one of
 // them: who asks for it must know. It needs the lock.
 func (r *Runtime) refuseJoint(req sharing.Request, p sharing.Placement, held choice.Choice) error {
-	if held.Backend != config.BackendNone {
+	if !held.None() {
 		return nil
 	}
-	alone, err := r.heldBy(req, p, butMPS(req, r.noMPS()))
-	if err != nil || alone.Backend == config.BackendNone {
+	alone, err := r.heldBy(req, p, r.podsBut(req))
+	if err != nil || alone.None() {
 		return err
 	}
 	return fmt.Errorf("no backend of this node holds several containers to one cap (%s): give each an amount of its own without share-with, or list libkerf or reactive: %w", held.Why, sharing.ErrUnsupported)

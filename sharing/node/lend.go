@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 )
@@ -118,7 +118,7 @@ func (r *Runtime) loans(gpu sharing.GPUID) []ledger.Loan {
 	for _, g := range r.ledger.Grants() {
 		f, on := g.Claim.Placement.On(gpu)
 		h := r.held[g.Claim.ID]
-		if !on || f.Burst <= f.Memory && g.Lent[gpu] == 0 || h == nil || h.busy || h.backend == config.BackendMPS || !r.lendable(g, h) {
+		if !on || f.Burst <= f.Memory && g.Lent[gpu] == 0 || h == nil || h.busy || !r.lendable(g, h) {
 			continue
 		}
 		out = append(out, ledger.Loan{ID: g.Claim.ID, Memory: f.Memory, Lent: g.Lent[gpu], Most: f.Burst.SubFloor(f.Memory)})
@@ -132,8 +132,8 @@ func (r *Runtime) lendable(g ledger.Grant, h *holding) bool {
 	if g.Lease == nil || len(g.Lease.Part) > 0 {
 		return false
 	}
-	counted := h.backend == config.BackendLibkerf && r.libkerf.Whole(string(g.Claim.ID))
-	return counted || h.backend == config.BackendDriver || h.backend == config.BackendReactive
+	p := backend.PropertiesOf(h.backend)
+	return p.Lends && (!p.Counts || r.libkerf.Whole(string(g.Claim.ID)))
 }
 
 // withUse is the loan with what is used of it.

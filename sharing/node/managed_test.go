@@ -71,7 +71,7 @@ func TestManagedMemoryInTheLevelsReason(t *testing.T) {
 		{sharing.LevelExclusive, config.BackendNone, false, true},
 	} {
 		for _, rule := range []config.ManagedMemory{config.ManagedAllow, config.ManagedReject} {
-			got := managedCaveat(rule, tt.level, tt.backend)
+			got := rule.CaveatAt(tt.level, tt.backend)
 			if strings.Contains(got, open) != tt.want || strings.Contains(got, useless) != (rule == config.ManagedReject && !tt.rejects) {
 				t.Errorf("%v by %v, %v: %q", tt.level, tt.backend, rule, got)
 			}

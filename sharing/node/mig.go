@@ -332,7 +332,8 @@ func (r *Runtime) levelsOf(g sharing.GPU, cut mig.State) (levels []sharing.Level
 	if g.MIG && cut.On && !cut.Turns {
 		return []sharing.Level{sharing.LevelHardware}, ""
 	}
-	levels, why, _ = r.levels(g, r.listOn(g, ""), nil)
+	levels, by := r.levels(g, r.listOn(g, ""), nil)
+	why = by.Why
 	if g.MIG { // and demand may change that: it gives what it gave before, too
 		before, why := r.levelsBefore(g)
 		return append([]sharing.Level{sharing.LevelHardware}, before...), why

@@ -54,7 +54,7 @@ func (n modeNode) Granted(gpu sharing.GPUID) []mig.Granted { return n.r.claimsOn
 
 func (n modeNode) Faults(gpu sharing.GPUID) []mig.Granted { return n.r.hurtOn(gpu) }
 
-func (n modeNode) Free(profile string, but map[config.Backend]choice.Support) []allocator.GPUState {
+func (n modeNode) Free(profile string, but choice.Without) []allocator.GPUState {
 	return n.r.gpuStates(profile, but)
 }
 
@@ -68,7 +68,7 @@ func (n modeNode) Rules(s *allocator.GPUState, profile string) []config.Backend 
 func podNeed(r *Runtime, asks []sharing.ContainerAsk, start time.Time) mode.Need {
 	need := mode.Need{
 		Who:   fmt.Sprintf("pod %s/%s", asks[0].Ref.Namespace, asks[0].Ref.Pod),
-		Since: start, But: r.noMPS(), Asks: asks, Requests: r.hardenedAll(r.unclaimed(asks)),
+		Since: start, But: choice.PodsByMPS(r.opt.NoMPSForPods), Asks: asks, Requests: r.hardenedAll(r.unclaimed(asks)),
 	}
 	for _, a := range asks {
 		need.Prefer = append(need.Prefer, a.Advice.GPUs...)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
@@ -213,37 +214,9 @@ func (r *Runtime) mpsFault(c ledger.Claim) string {
 	return r.opt.MPS.Fault(l)
 }
 
-// noMPS says why MPS cannot hold a pod's containers, nil where it can. Each client needs the /dev/shm of its daemon
-// beside the pipe directory, and a container has one of its own: one that was held without would get no context, or no limit.
-func (r *Runtime) noMPS() map[config.Backend]choice.Support {
-	if r.opt.NoMPSForPods == "" {
-		return nil
-	}
-	return map[config.Backend]choice.Support{config.BackendMPS: {
-		Answer: choice.NotSupported, Reason: r.opt.NoMPSForPods, Remedy: "run the agent as a service of the node (deploy/service/kerf-agent.service)",
-	}}
-}
-
-// noMPSAlone is why MPS does not hold a container that is no pod's.
-func noMPSAlone() map[config.Backend]choice.Support {
-	return map[config.Backend]choice.Support{config.BackendMPS: {
-		Answer: choice.NotSupported, Reason: "this version gives a container that is no pod's neither the pipe directory nor the /dev/shm of an MPS daemon",
-	}}
-}
-
-// butMPS adds to the answers why MPS cannot hold a request, where it cannot.
-func butMPS(req sharing.Request, but map[config.Backend]choice.Support) map[config.Backend]choice.Support {
-	if req.GPUs < 2 {
-		return but
-	}
-	out := maps.Clone(but)
-	if out == nil {
-		out = map[config.Backend]choice.Support{}
-	}
-	out[config.BackendMPS] = choice.Support{
-		Answer: choice.NotSupported, Reason: fmt.Sprintf("a daemon of MPS serves one GPU, and %d are asked for", req.GPUs), Remedy: "ask for one GPU",
-	}
-	return out
+// podsBut are the backends that cannot enforce a request of a pod.
+func (r *Runtime) podsBut(req sharing.Request) choice.Without {
+	return choice.PodsByMPS(r.opt.NoMPSForPods).OnGPUs(req.GPUs)
 }
 
 // mixes are the GPUs on which there are shares: those that MPS holds, and others. One GPU never has both. It needs the
@@ -255,7 +228,7 @@ func (r *Runtime) mixes() (mps, others map[sharing.GPUID]bool) {
 		for _, f := range g.Claim.Placement {
 			switch {
 			case f.Whole:
-			case h != nil && h.backend == config.BackendMPS:
+			case h != nil && backend.PropertiesOf(h.backend).Served:
 				mps[f.GPU] = true
 			default:
 				others[f.GPU] = true
@@ -263,24 +236,4 @@ func (r *Runtime) mixes() (mps, others map[sharing.GPUID]bool) {
 		}
 	}
 	return mps, others
-}
-
-// unmixed are the other answers of backends on a GPU because of the shares that are there.
-func unmixed(mps, others bool, but map[config.Backend]choice.Support) map[config.Backend]choice.Support {
-	if !mps && !others {
-		return but
-	}
-	out := maps.Clone(but)
-	if out == nil {
-		out = map[config.Backend]choice.Support{}
-	}
-	for _, b := range config.Backends() {
-		switch {
-		case mps && b != config.BackendMPS:
-			out[b] = choice.Support{Answer: choice.NotSupported, Reason: "the GPU runs MPS for other grants"}
-		case others && b == config.BackendMPS:
-			out[b] = choice.Support{Answer: choice.NotSupported, Reason: "the GPU has grants that MPS does not hold"}
-		}
-	}
-	return out
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
@@ -87,7 +87,7 @@ func (r *Runtime) groupsOf(id ledger.ClaimID) []cgroup.Group {
 
 // noteStart remembers what the processes of a lease that MPS holds were started with, before its size was first changed.
 func (r *Runtime) noteStart(c resizing) {
-	if c.h.backend != config.BackendMPS || c.grant.Lease == nil {
+	if !backend.PropertiesOf(c.h.backend).Served || c.grant.Lease == nil {
 		return
 	}
 	pids, err := cgroup.ProcsOf(r.groupsOf(c.grant.Claim.ID))

@@ -55,7 +55,7 @@ func (r *Runtime) moveNear(g ledger.Grant, h *holding, ask sharing.ContainerAsk)
 		return err
 	}
 	req = r.hardened(req)
-	p, ok := chooseNear(r.gpuStates(req.Profile, butMPS(req, r.noMPS())), req, near)
+	p, ok := chooseNear(r.gpuStates(req.Profile, r.podsBut(req)), req, near)
 	if !ok {
 		return r.ledger.Claim(c)
 	}

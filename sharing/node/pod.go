@@ -15,7 +15,6 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/allocator"
 	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
-	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
@@ -172,17 +171,17 @@ func (r *Runtime) placed(ask sharing.ContainerAsk, req sharing.Request) (ledger.
 	if !joint {
 		req = r.hardened(req)
 	}
-	together, but := req, butMPS(req, r.noMPS())
+	together, but := req, r.podsBut(req)
 	if joint {
 		var err error
 		if together, err = r.config.Resolve(r.pool, ask.Joint); err != nil {
 			return fail(err)
 		}
-		but = noJoint(but)
+		but = but.Together()
 	}
 	placement, err := r.choose(together, ask.Advice, but)
 	if err != nil {
-		if _, alone := r.choose(together, ask.Advice, butMPS(req, r.noMPS())); joint && alone == nil {
+		if _, alone := r.choose(together, ask.Advice, r.podsBut(req)); joint && alone == nil {
 			err = fmt.Errorf("no backend of this node enforces one cap for several containers: remove share-with, or list libkerf or reactive in backends: %w", err)
 		}
 		return fail(err)
@@ -271,7 +270,7 @@ func (r *Runtime) within(c ledger.Claim, req sharing.Request) (sharing.Placement
 
 // choose places a request, where the advice says if it still fits there, else wherever it fits. but has other answers of
 // some backends. It needs the lock.
-func (r *Runtime) choose(req sharing.Request, advice sharing.Advice, but map[config.Backend]choice.Support) (sharing.Placement, error) {
+func (r *Runtime) choose(req sharing.Request, advice sharing.Advice, but choice.Without) (sharing.Placement, error) {
 	if req.Kind == sharing.KindMIG {
 		return r.cutFor(req, advice)
 	}

@@ -276,7 +276,7 @@ func TestASpoiltRegion(t *testing.T) {
 // Who cannot mount cannot be given the library: the next backend of the list holds it.
 func TestWhoCannotMount(t *testing.T) {
 	g := newPreloaded(t, both)
-	but := map[config.Backend]choice.Support{config.BackendLibkerf: {Answer: choice.NotSupported, Reason: "no CAP_SYS_ADMIN"}}
+	but := choice.Without{config.BackendLibkerf: {Answer: choice.NotSupported, Reason: "no CAP_SYS_ADMIN"}}
 	p := g.tenant()
 	owner, err := process.Open(p.PID)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/atomicfile"
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
@@ -206,9 +207,9 @@ func (r *Runtime) recover(ctx context.Context, orphans []cgroup.Group) {
 	for _, group := range orphans {
 		id := ledger.ClaimID(filepath.Base(group.Dir))
 		placement, level := r.readPlacement(ctx, group)
-		backend, from := backendOf(level), "the driver's limits"
+		backend, from := choice.OfLevel(level), "the driver's limits"
 		// The driver's limits hold more strongly, where it has them.
-		if p, ok := r.libkerf.Found(string(id)); ok && backend != config.BackendDriver {
+		if p, ok := r.libkerf.Found(string(id)); ok && level != sharing.LevelDriver {
 			placement, level, backend, from = p, sharing.LevelClient, config.BackendLibkerf, "its region"
 		}
 		r.mu.Lock()

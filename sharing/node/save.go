@@ -8,7 +8,8 @@ import (
 	"fmt"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/backend"
+	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
@@ -87,7 +88,7 @@ func recordOf(c ledger.Claim, h *holding, u *use) record.Grant {
 
 // mpsDomain is on record where it counts.
 func mpsDomain(h *holding) string {
-	if h.backend != config.BackendMPS {
+	if !backend.PropertiesOf(h.backend).Served {
 		return ""
 	}
 	return h.domain
@@ -124,14 +125,8 @@ func holdingOf(g record.Grant) (*holding, error) {
 		h.levelWhy = "no backend enforced it when it was granted"
 	}
 	var err error
-	switch g.Backend {
-	case "":
-		h.backend = backendOf(levelNamed(g.Level))
-	case config.BackendNone.String():
-	default:
-		if h.backend, err = config.ParseBackend("record.backend", g.Backend); err != nil {
-			return nil, err
-		}
+	if h.backend, err = choice.Recorded(g.Backend, levelNamed(g.Level)); err != nil {
+		return nil, err
 	}
 	if h.asks, err = parseAsks(g.Asks); err != nil {
 		return nil, err
@@ -142,18 +137,6 @@ func holdingOf(g record.Grant) (*holding, error) {
 	h.use = &use{containerID: g.Use.ContainerID, container: g.Use.Container, part: placementOf(g.Use.Part)}
 	h.use.asks, err = parseAsks(g.Use.Asks)
 	return h, err
-}
-
-// backendOf is what gave a level before grants had their backend on record, when each level had but one.
-func backendOf(l sharing.Level) config.Backend {
-	switch l {
-	case sharing.LevelDriver:
-		return config.BackendDriver
-	case sharing.LevelReactive:
-		return config.BackendReactive
-	default:
-		return config.BackendNone
-	}
 }
 
 // levelNamed is the level of that name, unknown for any other.

@@ -198,7 +198,7 @@ func (r *Runtime) grantState(g ledger.Grant, p picture, health map[sharing.GPUID
 		gs.Level, gs.LevelReason = level, why
 	}
 	// startedWhy comes last, so that 'kerf limit' can leave out what the reason said before.
-	caveat := managedCaveat(r.pool.ManagedMemory, gs.Level, gs.Backend)
+	caveat := r.pool.ManagedMemory.CaveatAt(gs.Level, gs.Backend)
 	gs.LevelReason = joinSentences([]string{gs.LevelReason, caveat, r.startedWhy(g, gs.PIDs)})
 	gs.Compute = r.computeOf(g, r.held[g.Claim.ID])
 	gs.Events = r.capEventsOf(g, r.held[g.Claim.ID])

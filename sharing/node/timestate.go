@@ -5,8 +5,8 @@ package node
 
 import (
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf"
-	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
@@ -37,16 +37,20 @@ const (
 func (r *Runtime) computeOf(g ledger.Grant, h *holding) Compute {
 	_, percent := g.Claim.Placement.Total()
 	none := func(why string) Compute { return Compute{By: ComputeNone, Why: why} }
+	var way backend.Properties
+	if h != nil {
+		way = backend.PropertiesOf(h.backend)
+	}
 	switch {
 	case g.Claim.Request.Kind == sharing.KindWhole:
 		return Compute{By: ComputeExclusive}
 	case g.Lease == nil || h == nil:
 		return none("no program uses the grant yet")
-	case h.backend == config.BackendMPS && percent > 0:
+	case way.Served && percent > 0:
 		return Compute{By: h.backend.String(), Why: "MPS limits the threads that each of its clients uses at once, and not their time"}
-	case percent == 0 && h.backend != config.BackendLibkerf:
+	case percent == 0 && !way.Counts:
 		return none("it has no percent of a GPU")
-	case h.backend != config.BackendLibkerf:
+	case !way.Counts:
 		return none("backend " + h.backend.String() + " shares no GPU time; libkerf does, and mps limits threads")
 	}
 	times, unheld := r.libkerf.TimeOf(string(g.Claim.ID), g.Claim.Placement) // of all that share its cap

@@ -14,6 +14,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // key is what a measure is about: its kind, and the package, type or file.
@@ -167,9 +168,10 @@ func importNames(file *ast.File) map[string]string {
 	return names
 }
 
-// isBackend tells the names of the constants, which begin alike.
+// isBackend tells the names of the constants. BackendList is a type.
 func isBackend(name string) bool {
-	return len(name) > len("Backend") && strings.HasPrefix(name, "Backend")
+	which, ok := strings.CutPrefix(name, "Backend")
+	return ok && which != "List" && len(which) > 0 && unicode.IsUpper(rune(which[0]))
 }
 
 // over is what exceeds its bound, in order.

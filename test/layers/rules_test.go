@@ -61,7 +61,7 @@ var layers = []layer{
 	{"mig/parted/...", "a foreign document is read and said in Kerf's own words", []string{"sharing", "mig", "mig/plan"}},
 
 	{"sharing/lists/...", "the lists join what driver and kernel tell; the driver reaches them through an interface that they declare", with(tools, "sharing", "sharing/listing")},
-	{"sharing/backend/...", "a backend enforces caps through adapters, and knows no ledger", []string{"sharing", "internal/*"}},
+	{"sharing/backend/...", "a backend enforces caps through adapters, and knows no ledger", []string{"sharing", "sharing/config", "internal/*"}},
 	{"sharing/backend/libkerf", "libkerf also needs to know whose processes the driver lists", []string{"sharing", "sharing/listing", "sharing/lists", "sharing/backend", "sharing/backend/libkerf/...", "internal/*"}},
 	{"sharing/backend/reactive/...", "who is over a cap is decided from what was seen alone", []string{"sharing"}},
 	{"sharing/backend/choice/...", "which backend holds a share is decided from what the probes found alone", []string{"sharing", "sharing/config"}},

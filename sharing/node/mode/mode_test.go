@@ -80,7 +80,7 @@ func (w *world) Granted(gpu sharing.GPUID) []mig.Granted { return w.granted[gpu]
 
 func (w *world) Faults(gpu sharing.GPUID) []mig.Granted { return w.faults[gpu] }
 
-func (w *world) Free(string, map[config.Backend]choice.Support) []allocator.GPUState {
+func (w *world) Free(string, choice.Without) []allocator.GPUState {
 	var out []allocator.GPUState
 	for _, v := range w.gpus {
 		out = append(out, allocator.GPUState{GPU: v.GPU, FreeMemory: v.FreeMemory, FreePercent: v.FreePercent, Held: v.Claims > 0, Turns: true, Levels: []sharing.Level{sharing.LevelExclusive, sharing.LevelDriver}})

@@ -59,7 +59,7 @@ type Room interface {
 	// Faults are the instances of a GPU that no grant can have because of a fault.
 	Faults(gpu sharing.GPUID) []mig.Granted
 	// Free is the allocator's view of all GPUs for a request of that profile. but replaces answers of backends.
-	Free(profile string, but map[config.Backend]choice.Support) []allocator.GPUState
+	Free(profile string, but choice.Without) []allocator.GPUState
 	// Rules applies the pool's rules to the view of a GPU without grants, and lists the backends for its shares.
 	Rules(s *allocator.GPUState, profile string) []config.Backend
 }
@@ -74,7 +74,7 @@ type Need struct {
 	// Prefer are the GPUs that the scheduler chose.
 	Prefer []sharing.GPUID
 	// But replaces answers of backends, see Room.Free.
-	But map[config.Backend]choice.Support
+	But choice.Without
 	// Asks are those of a pod, which the Switcher claims for once there is room. A process has none: it waits itself.
 	Asks []sharing.ContainerAsk
 

@@ -6,6 +6,7 @@ package session
 import (
 	"context"
 	"fmt"
+
 	"github.com/kerf-gpu/kerf/sharing/backend/driver"
 
 	"github.com/kerf-gpu/kerf/sharing"

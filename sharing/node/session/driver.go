@@ -165,8 +165,7 @@ func (s *Session) reprobe(ctx context.Context, lib *nvml.Library, att node.Attac
 	backend := s.backend(lib)
 	levels := maps.Clone(att.Levels)
 	open := func(id sharing.GPUID) bool {
-		_, asked := levels[id][config.BackendMPS]
-		return levels[id].Undecided() || !asked && s.Runtime.Lists(config.BackendMPS)
+		return levels[id].Undecided() || !levels[id].AskedMPS() && s.Runtime.Lists(config.BackendMPS)
 	}
 	t := time.NewTicker(reprobeEvery)
 	defer t.Stop()
@@ -224,13 +223,9 @@ func (s *Session) report(ctx context.Context, lib *nvml.Library, driver *driver.
 	if g.UUID.IsPart() {
 		return s.partReport(ctx, lib, g)
 	}
-	rep := choice.Report{
-		config.BackendDriver:   driver.Probe(ctx, g),
-		config.BackendLibkerf:  s.preloadProbe(lib).Of(g),
-		config.BackendReactive: backend.ProbeWatch(ctx, lib, s.Options.Driver.PIDs, g),
-	}
+	rep := choice.ReportOf(driver.Probe(ctx, g), s.preloadProbe(lib).Of(g), backend.ProbeWatch(ctx, lib, s.Options.Driver.PIDs, g))
 	if s.Runtime.Lists(config.BackendMPS) {
-		rep[config.BackendMPS] = s.mps.probe(ctx, g)
+		rep.SetMPS(s.mps.probe(ctx, g))
 	}
 	for _, b := range config.Backends() {
 		if p, asked := rep[b]; asked && !p.OK() {

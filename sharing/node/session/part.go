@@ -13,7 +13,6 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
-	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
 )
 
@@ -100,10 +99,7 @@ func (s *Session) partReport(ctx context.Context, lib *nvml.Library, g sharing.G
 	no := func(reason string) choice.Support {
 		return choice.Support{Answer: choice.NotSupported, Reason: reason, Remedy: "list libkerf or reactive in the pool's backends"}
 	}
-	return choice.Report{
-		config.BackendDriver:   no("the driver limits no memory inside a MIG instance"),
-		config.BackendMPS:      no("Kerf runs no MPS inside a MIG instance"),
-		config.BackendLibkerf:  s.preloadProbe(lib).Of(g),
-		config.BackendReactive: backend.ProbeWatch(ctx, lib, s.Options.Driver.PIDs, g),
-	}
+	r := choice.ReportOf(no("the driver limits no memory inside a MIG instance"), s.preloadProbe(lib).Of(g), backend.ProbeWatch(ctx, lib, s.Options.Driver.PIDs, g))
+	r.SetMPS(no("Kerf runs no MPS inside a MIG instance"))
+	return r
 }

@@ -135,15 +135,14 @@ func (s *Source) apply(c change.Candidate) {
 
 // idleRule is a warning of a rule for compute that no backend of the pool, or of a rule for some of its GPUs, carries out.
 func idleRule(c config.Config, pool config.Pool) string {
-	carries := func(b config.Backend) bool { return b == config.BackendLibkerf || b == config.BackendMPS }
 	if pool.Compute != config.ComputeStrict || pool.Mode == config.ModeWhole {
 		return ""
 	}
 	who := ""
-	if slices.ContainsFunc(c.BackendsOf(pool, ""), carries) {
+	if slices.ContainsFunc(c.BackendsOf(pool, ""), config.Backend.LimitsTime) {
 		i := slices.IndexFunc(pool.GPUs, func(r config.GPURule) bool {
 			own := r.Settings.Backends.List()
-			return own != nil && !slices.ContainsFunc(own, carries)
+			return own != nil && !slices.ContainsFunc(own, config.Backend.LimitsTime)
 		})
 		if i < 0 {
 			return ""
@@ -155,7 +154,7 @@ func idleRule(c config.Config, pool config.Pool) string {
 
 // mpsRule is a warning of a pool that lists MPS on a node where it holds no pods; why is empty where it does.
 func mpsRule(c config.Config, pool config.Pool, why string) string {
-	if why == "" || pool.Mode == config.ModeWhole || !c.Lists(pool, config.BackendMPS) {
+	if why == "" || pool.Mode == config.ModeWhole || !c.ListsMPS(pool) {
 		return ""
 	}
 	return fmt.Sprintf("pool %q lists mps, which holds no pods here, so that the next backend does: %s; run the agent as a service of the node (deploy/service/kerf-agent.service)", pool.Name, why)

@@ -129,7 +129,7 @@ func (r *reader) filtered(at string, node []int) (out []config.GPURule) {
 
 // hamiPool is a pool whose shares are held as HAMi's were, by a library, where the driver does not hold them.
 func (r *reader) hamiPool(name string) config.Pool {
-	return config.Pool{Name: name, Mode: config.ModeAuto, Backends: []config.Backend{config.BackendDriver, config.BackendLibkerf, config.BackendReactive}}
+	return config.Pool{Name: name, Mode: config.ModeAuto, Backends: config.DefaultBackends()}
 }
 
 // hamiNodes reads HAMi's config.json (ConfigMap hami-device-plugin): a pool for each node.
@@ -156,7 +156,7 @@ func (r *reader) hamiNodes() config.Document {
 		case "mig":
 			pool.Mode = config.ModeMIG
 		case "mps":
-			pool.Mode, pool.Backends = config.ModeShared, []config.Backend{config.BackendDriver, config.BackendMPS, config.BackendReactive}
+			pool.Mode, pool.Backends = config.ModeShared, config.MPSBackends()
 		default:
 			r.bad(mode, "write hami-core, mig or mps", "is not a mode")
 		}

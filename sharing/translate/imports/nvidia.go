@@ -120,9 +120,9 @@ func (r *reader) replicas(way string, pool *config.Pool, doc *config.Document) {
 		}
 		p := sharing.FullGPU / sharing.Percent(count)
 		pool.Mode = config.ModeShared
-		pool.Backends = []config.Backend{config.BackendDriver, config.BackendLibkerf, config.BackendReactive}
+		pool.Backends = config.DefaultBackends()
 		if way == "sharing.mps." {
-			pool.Backends = []config.Backend{config.BackendDriver, config.BackendMPS, config.BackendReactive}
+			pool.Backends = config.MPSBackends()
 		}
 		doc.Profiles = append(doc.Profiles, config.Profile{Name: ReplicaProfile, Percent: p})
 		r.say("one of %d replicas is %d percent of a GPU's memory and compute, in profile %s; a pod is held to it, which time-slicing did not do", count, p, ReplicaProfile)

@@ -1,0 +1,53 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package backend
+
+import "github.com/kerf-gpu/kerf/sharing/config"
+
+// Watch says when the reactive backend watches the caps of another backend, too.
+type Watch uint8
+
+// The rules.
+const (
+	WatchNever Watch = iota
+	// WatchListed: if the pool lists the reactive backend.
+	WatchListed
+	WatchAlways
+)
+
+// Properties say how a backend enforces caps, for code that measures use or changes amounts.
+type Properties struct {
+	Watch Watch
+	// Lends is true if the cap of programs that run can become smaller again, so that free memory can be lent to them.
+	Lends bool
+	// Counts is true if programs count their memory and their GPU time themselves.
+	Counts bool
+	// Served is true if a server process of the backend uses the GPU for its programs. Each program keeps the cap that it
+	// started with, and the sum over programs has none. The GPU has no shares of other backends meanwhile.
+	Served bool
+	// Misses says what memory the cap does not count, and Remedy what to do about it; empty if another backend watches.
+	Misses, Remedy string
+}
+
+// PropertiesOf are those of a backend.
+func PropertiesOf(b config.Backend) Properties {
+	switch b {
+	case config.BackendDriver:
+		return Properties{
+			Lends: true, Misses: "the driver's limit does not count what another grant made and handed over",
+			Remedy: "give such a program a MIG instance or a whole GPU",
+		}
+	case config.BackendMPS:
+		return Properties{Watch: WatchAlways, Served: true}
+	case config.BackendLibkerf:
+		return Properties{
+			Watch: WatchListed, Lends: true, Counts: true, Misses: "the driver took it for the program, which libkerf is not asked for",
+			Remedy: "put reactive behind libkerf in the pool's backends to have it watched",
+		}
+	case config.BackendReactive:
+		return Properties{Watch: WatchAlways, Lends: true}
+	case config.BackendNone:
+	}
+	return Properties{}
+}
