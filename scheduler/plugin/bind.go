@@ -24,94 +24,100 @@ import (
 // callTimeout bounds each call of the API server.
 const callTimeout = 30 * time.Second
 
+// binder takes GPUs for pods, and binds the pods to their nodes.
+type binder struct {
+	core   *core
+	handle fwk.Handle
+}
+
 // Reserve implements fwk.ReservePlugin.
-func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {
+func (b *binder) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {
 	c := cycleOf(state)
 	if c == nil {
 		return nil
 	}
-	if again := p.reserve(state, c, pod, nodeName); again != nil {
-		return p.later(c, pod, again)
+	if again := b.reserve(state, c, pod, nodeName); again != nil {
+		return b.later(c, pod, again)
 	}
-	p.core.tryNext()
+	b.core.tryNext()
 	return nil
 }
 
-func (p *Plugin) reserve(state fwk.CycleState, c *cycle, pod *corev1.Pod, nodeName string) error {
-	p.core.mu.Lock()
-	defer p.core.mu.Unlock()
+func (b *binder) reserve(state fwk.CycleState, c *cycle, pod *corev1.Pod, nodeName string) error {
+	b.core.mu.Lock()
+	defer b.core.mu.Unlock()
 	free, known := c.freeOn(nodeName)
 	if !known { // the only node with room
-		free = p.freeCPU(nodeName)
+		free = b.freeCPU(nodeName)
 	}
-	terms := p.core.books.Terms(c.want, nodeName, free, p.core.now())
-	plan, err := p.core.books.Reserve(c.want, nodeName, p.core.now())
+	terms := b.core.books.Terms(c.want, nodeName, free, b.core.now())
+	plan, err := b.core.books.Reserve(c.want, nodeName, b.core.now())
 	if err != nil {
 		return err //nolint:wrapcheck // it says which pod, and what could not be reserved
 	}
 	c.plan, c.terms = plan, terms
 	if !state.IsPodGroupSchedulingCycle() { // else it is only tried
-		p.core.waiting.remove(pod.UID)
+		b.core.waiting.remove(pod.UID)
 	}
 	return nil
 }
 
 // later has a pod tried again whose room was gone when it was to be reserved: at once where there is other room, else when
 // there is some. Nobody else sees to it: PostFilter is not called for such a pod.
-func (p *Plugin) later(c *cycle, pod *corev1.Pod, why error) *fwk.Status {
+func (b *binder) later(c *cycle, pod *corev1.Pod, why error) *fwk.Status {
 	if errors.Is(why, sharing.ErrExhausted) {
-		p.core.mu.Lock()
-		if w := p.core.waiting.pods[pod.UID]; w == nil || !w.gang {
-			p.core.waiting.addUntried(waiting{pod: pod, want: c.want, activate: p.activate}, p.core.books.Fitting(c.want, p.core.now()))
+		b.core.mu.Lock()
+		if w := b.core.waiting.pods[pod.UID]; w == nil || !w.gang {
+			b.core.waiting.addUntried(waiting{pod: pod, want: c.want, activate: activateBy(b.handle)}, b.core.books.Fitting(c.want, b.core.now()))
 		}
-		p.core.mu.Unlock()
-		p.core.tryNext()
+		b.core.mu.Unlock()
+		b.core.tryNext()
 	}
 	return fwk.NewStatus(fwk.Unschedulable, why.Error())
 }
 
 // Unreserve implements fwk.ReservePlugin.
-func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) {
+func (b *binder) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) {
 	if cycleOf(state) == nil {
 		return
 	}
-	p.core.mu.Lock()
-	p.core.books.Unreserve(string(pod.UID))
-	p.core.mu.Unlock()
+	b.core.mu.Lock()
+	b.core.books.Unreserve(string(pod.UID))
+	b.core.mu.Unlock()
 	if !state.IsPodGroupSchedulingCycle() { // what was only tried makes no room
-		p.core.wake(nodeName, true)
+		b.core.wake(nodeName, true)
 	}
 }
 
 // Bind implements fwk.BindPlugin: the placement travels on the Binding, so that node and GPUs are written at once or not at
 // all.
-func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {
+func (b *binder) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {
 	c := cycleOf(state)
 	if c == nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
-	p.core.pacer.binding.Add(1)
-	defer p.core.pacer.binding.Add(-1)
+	b.core.pacer.binding.Add(1)
+	defer b.core.pacer.binding.Add(-1)
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	binding := &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: scheduler.Annotations(c.plan)},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: nodeName},
 	}
-	err := p.handle.ClientSet().CoreV1().Pods(pod.Namespace).Bind(ctx, binding, metav1.CreateOptions{})
-	if err != nil && !p.boundAllTheSame(ctx, pod, nodeName) {
+	err := b.handle.ClientSet().CoreV1().Pods(pod.Namespace).Bind(ctx, binding, metav1.CreateOptions{})
+	if err != nil && !b.boundAllTheSame(ctx, pod, nodeName) {
 		return fwk.AsStatus(fmt.Errorf("bind pod %s/%s to node %q: %w", pod.Namespace, pod.Name, nodeName, err))
 	}
-	p.tell(ctx, c, pod, nodeName)
+	b.tell(ctx, c, pod, nodeName)
 	return nil
 }
 
 // boundAllTheSame looks whether a Binding whose answer was an error was carried out: the answer may be what was lost. A
 // reservation that was given back then would be given twice.
-func (p *Plugin) boundAllTheSame(ctx context.Context, pod *corev1.Pod, nodeName string) bool {
+func (b *binder) boundAllTheSame(ctx context.Context, pod *corev1.Pod, nodeName string) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	now, err := p.handle.ClientSet().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	now, err := b.handle.ClientSet().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 	if err != nil {
 		if !apierrors.IsNotFound(err) {
 			klog.FromContext(ctx).Error(err, "It is not known whether a pod was bound", "pod", klog.KObj(pod), "node", nodeName)
@@ -122,7 +128,7 @@ func (p *Plugin) boundAllTheSame(ctx context.Context, pod *corev1.Pod, nodeName 
 }
 
 // tell says in an event and in the log where the pod was placed, and why there.
-func (p *Plugin) tell(ctx context.Context, c *cycle, pod *corev1.Pod, nodeName string) {
+func (b *binder) tell(ctx context.Context, c *cycle, pod *corev1.Pod, nodeName string) {
 	var parts []string
 	for _, planned := range c.plan {
 		var gpus []string
@@ -157,17 +163,17 @@ func (p *Plugin) tell(ctx context.Context, c *cycle, pod *corev1.Pod, nodeName s
 		attrs = append(attrs, "nextNode", best.next.Node, "nextScore", best.next.Score)
 	}
 	klog.FromContext(ctx).Info("Placed a pod", attrs...)
-	if recorder := p.handle.EventRecorder(); recorder != nil {
+	if recorder := b.handle.EventRecorder(); recorder != nil {
 		about := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion}
-		if !p.core.pacer.add(placed{recorder: recorder, pod: about, node: nodeName, text: text}) {
+		if !b.core.pacer.add(placed{recorder: recorder, pod: about, node: nodeName, text: text}) {
 			klog.FromContext(ctx).Info("Too many events of placements wait, and one is left out", "pod", klog.KObj(pod))
 		}
 	}
 }
 
 // freeCPU is what the snapshot of the cycle has; 0 where it does not know the node.
-func (p *Plugin) freeCPU(nodeName string) cluster.Milli {
-	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(nodeName)
+func (b *binder) freeCPU(nodeName string) cluster.Milli {
+	info, err := b.handle.SnapshotSharedLister().NodeInfos().Get(nodeName)
 	if err != nil {
 		return 0
 	}

@@ -76,7 +76,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 	p.core.books.Learn(w)
 	if state.IsPodGroupSchedulingCycle() {
 		// Of what becomes of a pod of a gang nothing is told here, so that it waits until it is reserved for good.
-		p.core.waiting.add(waiting{pod: pod, want: w, gang: true, activate: p.activate}, nil)
+		p.core.waiting.add(waiting{pod: pod, want: w, gang: true, activate: activateBy(p.handle)}, nil)
 	}
 	p.core.mu.Unlock()
 	c := &cycle{want: w, ifs: map[string]scheduler.WhatIf{}, scores: map[string]int64{}, free: map[string]cluster.Milli{}}
@@ -158,11 +158,11 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *core
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
 	if c.choice != nil { // its node changed after it was chosen, and no other one was looked at
-		p.activate(map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: pod})
+		activateBy(p.handle)(map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: pod})
 		return nil, fwk.NewStatus(fwk.Unschedulable, "node "+c.choice.Node+" was chosen and has changed")
 	}
 	text := p.wait(c, pod)
-	if node := p.preempt(ctx, state, c, pod, statuses); node != "" {
+	if node := p.preemptor.preempt(ctx, state, c, pod, statuses); node != "" {
 		return &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{NominatedNodeName: node, NominatingMode: fwk.ModeOverride}}, nil
 	}
 	if text == "" {
@@ -175,7 +175,7 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *core
 func (p *Plugin) wait(c *cycle, pod *corev1.Pod) string {
 	p.core.mu.Lock()
 	text := p.core.books.Explain(c.want, p.core.now())
-	p.core.waiting.add(waiting{pod: pod, want: c.want, activate: p.activate}, p.core.books.Fitting(c.want, p.core.now()))
+	p.core.waiting.add(waiting{pod: pod, want: c.want, activate: activateBy(p.handle)}, p.core.books.Fitting(c.want, p.core.now()))
 	p.core.mu.Unlock()
 	p.core.tryNext()
 	return text

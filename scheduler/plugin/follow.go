@@ -115,15 +115,11 @@ func (c *core) gpuNodes(ctx context.Context) cache.ResourceEventHandler {
 		if n.specUnread != nil {
 			klog.FromContext(ctx).Error(n.specUnread, "What a GPUNode says of cordoned GPUs cannot be read", "node", n.Name)
 		}
-		c.change(n.Name, func() {
-			c.ending[n.Name] = n.status.Ending
-			c.books.Report(n.Name, n.status)
-		})
+		c.lost.reported(n.Name, n.status.Ending)
+		c.change(n.Name, func() { c.books.Report(n.Name, n.status) })
 	}, func(n *gpuNode) {
-		c.change(n.Name, func() {
-			delete(c.ending, n.Name)
-			c.books.NoReport(n.Name)
-		})
+		c.lost.reported(n.Name, nil)
+		c.change(n.Name, func() { c.books.NoReport(n.Name) })
 	})
 }
 
@@ -201,9 +197,9 @@ func (c *core) pods() cache.ResourceEventHandler {
 			c.books.Pod(podspec.Convert(p), w, c.now())
 		})
 	}, func(p *corev1.Pod) {
+		c.lost.leave(p)
 		c.change(p.Spec.NodeName, func() {
 			c.waiting.remove(p.UID)
-			c.leave(p)
 			c.books.Gone(string(p.UID), c.now())
 		})
 	})
@@ -277,9 +273,9 @@ func activate(pods []waiting) {
 	}
 }
 
-// activate has pods tried again. It is called without the lock.
-func (p *Plugin) activate(pods map[string]*corev1.Pod) {
-	p.handle.Activate(klog.Background(), pods)
+// activateBy has pods tried again. It is called without the lock.
+func activateBy(handle fwk.Handle) func(map[string]*corev1.Pod) {
+	return func(pods map[string]*corev1.Pod) { handle.Activate(klog.Background(), pods) }
 }
 
 // EventsToRegister implements fwk.EnqueueExtensions. What frees a GPU is a node's report, and wake says so; here is only

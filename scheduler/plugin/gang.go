@@ -40,7 +40,7 @@ func (p *Plugin) GeneratePlacements(ctx context.Context, state fwk.PodGroupCycle
 	if !required && (len(wants) < 2 || len(levels) == 0 || group.GetCompositePodGroup() != nil) {
 		return &fwk.GeneratePlacementsResult{Placements: []*fwk.Placement{all}}, nil
 	}
-	only, err := p.domainOf(group, key, required)
+	only, err := domainOf(p.handle.SnapshotSharedLister(), group, key, required)
 	if err != nil {
 		return nil, fwk.AsStatus(err)
 	}
@@ -120,7 +120,7 @@ func (p *Plugin) PodGroupPostFilter(ctx context.Context, _ fwk.PodGroupCycleStat
 	if text == "" {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
-	result, status := p.preemptGang(ctx, group, wants, schedule)
+	result, status := p.preemptor.preemptGang(ctx, group, wants, schedule)
 	switch {
 	case status.IsSuccess():
 		return result, fwk.NewStatus(fwk.Success, text)
@@ -161,19 +161,18 @@ func requiredLabel(group fwk.PodGroupInfo) (string, bool) {
 }
 
 // domainOf is the value of the required label that the group's pods that run already have; empty where there are none.
-func (p *Plugin) domainOf(group fwk.PodGroupInfo, label string, required bool) (string, error) {
+func domainOf(lister fwk.SharedLister, group fwk.PodGroupInfo, label string, required bool) (string, error) {
 	if !required {
 		return "", nil
 	}
 	for _, child := range group.GetChildren() {
-		if value, err := p.domainOf(child, label, true); value != "" || err != nil {
+		if value, err := domainOf(lister, child, label, true); value != "" || err != nil {
 			return value, err
 		}
 	}
 	if group.GetPodGroup() == nil {
 		return "", nil
 	}
-	lister := p.handle.SnapshotSharedLister()
 	state, err := lister.PodGroupStates().Get(group.GetNamespace(), group.GetName())
 	if err != nil {
 		return "", fmt.Errorf("look up group %s/%s: %w", group.GetNamespace(), group.GetName(), err)

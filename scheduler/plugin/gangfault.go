@@ -11,6 +11,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -82,7 +83,10 @@ func (g *gangs) look(ctx context.Context) {
 	if g.core.ready() != nil {
 		return
 	}
-	for _, l := range g.losses() {
+	if g.done == nil {
+		g.done = map[string]bool{}
+	}
+	for _, l := range g.core.lost.open(g.done) {
 		if err := g.together(ctx, l); errors.Is(err, errLater) {
 			continue
 		} else if err != nil {
@@ -93,24 +97,60 @@ func (g *gangs) look(ctx context.Context) {
 	}
 }
 
-// losses are those that are not dealt with, in the order of their UIDs.
-func (g *gangs) losses() []loss {
-	g.core.mu.Lock()
-	defer g.core.mu.Unlock()
+// losses are what is known of pods that faults end. It has a lock of its own.
+type losses struct {
+	now func() time.Time
+
+	mu sync.Mutex
+	// ending are the pods that nodes end for a fault, by node, and left the pods of gangs that are gone, by UID.
+	ending map[string][]gpunode.Ending
+	left   map[types.UID]member
+}
+
+func newLosses(now func() time.Time) *losses {
+	return &losses{now: now, ending: map[string][]gpunode.Ending{}, left: map[types.UID]member{}}
+}
+
+// reported takes note of the pods that a node ends now; none for a node that says nothing any more.
+func (l *losses) reported(node string, ending []gpunode.Ending) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if delete(l.ending, node); len(ending) > 0 {
+		l.ending[node] = ending
+	}
+}
+
+// leave remembers a pod of a gang that is gone.
+func (l *losses) leave(p *corev1.Pod) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if name := groupName(p); name != "" && p.Spec.NodeName != "" && len(l.left) < mostLeft {
+		l.left[p.UID] = member{group: types.NamespacedName{Namespace: p.Namespace, Name: name}, node: p.Spec.NodeName, gone: l.now()}
+	}
+}
+
+// member is what is remembered of a pod that is gone; empty where that is nothing.
+func (l *losses) member(uid types.UID) member {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.left[uid]
+}
+
+// open are the losses that are not done with, in the order of their UIDs. done forgets those that no node tells of any more.
+func (l *losses) open(done map[string]bool) []loss {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	told, todo := map[string]bool{}, []loss{}
-	for node, list := range g.core.ending {
+	for node, list := range l.ending {
 		for _, e := range list {
 			told[e.PodUID] = true
-			if !g.done[e.PodUID] {
+			if !done[e.PodUID] {
 				todo = append(todo, loss{Ending: e, node: node})
 			}
 		}
 	}
-	if g.done == nil {
-		g.done = map[string]bool{}
-	}
-	maps.DeleteFunc(g.done, func(uid string, _ bool) bool { return !told[uid] })
-	maps.DeleteFunc(g.core.left, func(_ types.UID, m member) bool { return g.core.now().Sub(m.gone) > leftFor })
+	maps.DeleteFunc(done, func(uid string, _ bool) bool { return !told[uid] })
+	maps.DeleteFunc(l.left, func(_ types.UID, m member) bool { return l.now().Sub(m.gone) > leftFor })
 	slices.SortFunc(todo, func(a, b loss) int { return cmp.Or(cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.node, b.node)) })
 	return todo
 }
@@ -164,9 +204,7 @@ func (g *gangs) groupOf(l loss, pods []*corev1.Pod) (types.NamespacedName, error
 		}
 		return types.NamespacedName{Namespace: p.Namespace, Name: groupName(p)}, nil
 	}
-	g.core.mu.Lock()
-	defer g.core.mu.Unlock()
-	if m := g.core.left[types.UID(l.PodUID)]; m.node == l.node && m.group.Namespace == l.Namespace {
+	if m := g.core.lost.member(types.UID(l.PodUID)); m.node == l.node && m.group.Namespace == l.Namespace {
 		return m.group, nil
 	}
 	return types.NamespacedName{}, nil
@@ -212,13 +250,6 @@ func (g *gangs) end(ctx context.Context, p *corev1.Pod, group types.NamespacedNa
 		events.Eventf(p, nil, corev1.EventTypeWarning, reasonGangFault, "Evicting", "%s", why)
 	}
 	return nil
-}
-
-// leave remembers a pod of a gang that is gone. It needs the lock.
-func (c *core) leave(p *corev1.Pod) {
-	if name := groupName(p); name != "" && p.Spec.NodeName != "" && len(c.left) < mostLeft {
-		c.left[p.UID] = member{group: types.NamespacedName{Namespace: p.Namespace, Name: name}, node: p.Spec.NodeName, gone: c.now()}
-	}
 }
 
 // groupName is the name of a pod's group, empty without one.

@@ -18,7 +18,7 @@ import (
 
 // preemptGang makes less important pods give way to a gang, all of which has room then, and says where its pods will be; nil
 // where that cannot be. What the books find is tried with all plugins before anybody goes.
-func (p *Plugin) preemptGang(ctx context.Context, group fwk.PodGroupInfo, wants []scheduler.Want, schedule fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
+func (p *preemptor) preemptGang(ctx context.Context, group fwk.PodGroupInfo, wants []scheduler.Want, schedule fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
 	no := fwk.NewStatus(fwk.Unschedulable)
 	gang := group.GetUnscheduledPods()
 	if schedule == nil || slices.ContainsFunc(gang, func(pod *corev1.Pod) bool {
@@ -80,7 +80,7 @@ func (p *Plugin) preemptGang(ctx context.Context, group fwk.PodGroupInfo, wants 
 }
 
 // tryWithout has the whole gang scheduled as if the pods were gone, and changes nothing: the nodes of its pods.
-func (p *Plugin) tryWithout(ctx context.Context, leave []*corev1.Pod, going []string, schedule fwk.PodGroupSchedulingFunc) (places map[types.NamespacedName]*fwk.NominatingInfo, status *fwk.Status) {
+func (p *preemptor) tryWithout(ctx context.Context, leave []*corev1.Pod, going []string, schedule fwk.PodGroupSchedulingFunc) (places map[types.NamespacedName]*fwk.NominatingInfo, status *fwk.Status) {
 	snapshot := p.handle.MutableSnapshotSharedLister()
 	if err := snapshot.StartMutations(); err != nil {
 		return nil, fwk.AsStatus(err)

@@ -282,7 +282,7 @@ func newWorld(t *testing.T, nodes int) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	w.Plugin = &Plugin{core: c, handle: w.handle, budgets: func(string) ([]*policyv1.PodDisruptionBudget, error) { return w.handle.budgets, nil }}
+	w.Plugin = newPlugin(c, w.handle, nil, func(string) ([]*policyv1.PodDisruptionBudget, error) { return w.handle.budgets, nil })
 	w.handle.self = w.Plugin
 	for n := range nodes {
 		name := fmt.Sprintf("n%d", n)

@@ -22,10 +22,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/kerf-gpu/kerf/api/gpunode"
 	"github.com/kerf-gpu/kerf/internal/kube/podspec"
 	"github.com/kerf-gpu/kerf/scheduler/rules"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -63,17 +61,16 @@ type core struct {
 	now func() time.Time
 	// rules has the agents' configuration. It has a lock of its own, and calls the books with it held.
 	rules *rules.Rules
+	// lost are the pods that faults end.
+	lost *losses
+	// pacer writes the events of placements.
+	pacer *pacer
 
 	// mu guards what follows. The books are asked for many nodes at once.
 	mu    sync.Mutex
 	books *scheduler.Books
 	// waiting are the pods that the books had no room for.
 	waiting *waiters
-	// pacer writes the events of placements.
-	pacer *pacer
-	// ending are the pods that nodes end for a fault, by node, and left the pods of gangs that are gone, by UID.
-	ending map[string][]gpunode.Ending
-	left   map[types.UID]member
 
 	// cancel ends what runs beside the scheduler, which running waits for.
 	cancel  context.CancelFunc
@@ -84,12 +81,20 @@ type core struct {
 
 // Plugin is the plugin of one profile.
 type Plugin struct {
-	core   *core
-	handle fwk.Handle
+	binder
+	core      *core
+	handle    fwk.Handle
+	preemptor *preemptor
 	// domains are the labels that a gang is to be kept within.
 	domains []string
-	// budgets are the disruption budgets of a namespace.
-	budgets func(namespace string) ([]*policyv1.PodDisruptionBudget, error)
+}
+
+// newPlugin is one beside others that have the core in common.
+func newPlugin(c *core, handle fwk.Handle, domains []string, budgets func(namespace string) ([]*policyv1.PodDisruptionBudget, error)) *Plugin {
+	return &Plugin{
+		binder: binder{core: c, handle: handle}, core: c, handle: handle,
+		preemptor: &preemptor{core: c, handle: handle, budgets: budgets}, domains: domains,
+	}
 }
 
 // sources are where the agents' configuration is.
@@ -164,14 +169,14 @@ func NewFactory(register rules.Register) Factory {
 			shared = c
 		}
 		budgets := handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister()
-		return &Plugin{core: shared, handle: handle, domains: args.GangDomains, budgets: func(namespace string) ([]*policyv1.PodDisruptionBudget, error) {
+		return newPlugin(shared, handle, args.GangDomains, func(namespace string) ([]*policyv1.PodDisruptionBudget, error) {
 			return budgets.PodDisruptionBudgets(namespace).List(labels.Everything())
-		}}, nil
+		}), nil
 	}
 }
 
 func newCore(now func() time.Time, register rules.Register) (*core, error) {
-	c := &core{now: now, books: scheduler.New(), pacer: newPacer(), ending: map[string][]gpunode.Ending{}, left: map[types.UID]member{}}
+	c := &core{now: now, books: scheduler.New(), pacer: newPacer(), lost: newLosses(now)}
 	c.waiting = newWaiters(now, func(w scheduler.Want, node string) bool {
 		return c.books.Fit(w, node, now()).Reason == scheduler.Fits
 	})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -25,6 +26,14 @@ import (
 // mostNodes bounds the nodes on which victims are looked for.
 const mostNodes = 100
 
+// preemptor makes less important pods give way.
+type preemptor struct {
+	core   *core
+	handle fwk.Handle
+	// budgets are the disruption budgets of a namespace.
+	budgets func(namespace string) ([]*policyv1.PodDisruptionBudget, error)
+}
+
 // sacrifice is what makes room on one node.
 type sacrifice struct {
 	node    fwk.NodeInfo
@@ -34,7 +43,7 @@ type sacrifice struct {
 
 // preempt makes the fewest and least important pods of one node give way, and returns the node; empty when there is none,
 // or when pods are giving way already.
-func (p *Plugin) preempt(ctx context.Context, state fwk.CycleState, c *cycle, pod *corev1.Pod, statuses fwk.NodeToStatusReader) string {
+func (p *preemptor) preempt(ctx context.Context, state fwk.CycleState, c *cycle, pod *corev1.Pod, statuses fwk.NodeToStatusReader) string {
 	if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == corev1.PreemptNever || statuses == nil {
 		return ""
 	}
@@ -69,7 +78,7 @@ func (p *Plugin) preempt(ctx context.Context, state fwk.CycleState, c *cycle, po
 }
 
 // sacrifice is the least that makes room on a node, by the books.
-func (p *Plugin) sacrifice(ctx context.Context, c *cycle, node fwk.NodeInfo) *sacrifice {
+func (p *preemptor) sacrifice(ctx context.Context, c *cycle, node fwk.NodeInfo) *sacrifice {
 	var candidates []scheduler.Victim
 	pods := map[string]*corev1.Pod{}
 	now := p.core.now()
@@ -92,7 +101,7 @@ func (p *Plugin) sacrifice(ctx context.Context, c *cycle, node fwk.NodeInfo) *sa
 }
 
 // victim is what the end of a pod would cost.
-func (p *Plugin) victim(ctx context.Context, pod *corev1.Pod) scheduler.Victim {
+func (p *preemptor) victim(ctx context.Context, pod *corev1.Pod) scheduler.Victim {
 	v := scheduler.Victim{UID: string(pod.UID), Protected: p.protected(ctx, pod)}
 	if pod.Spec.Priority != nil {
 		v.Priority = *pod.Spec.Priority
@@ -104,7 +113,7 @@ func (p *Plugin) victim(ctx context.Context, pod *corev1.Pod) scheduler.Victim {
 }
 
 // protected is true for a pod whose end now would break a disruption budget, and where that cannot be told.
-func (p *Plugin) protected(ctx context.Context, pod *corev1.Pod) bool {
+func (p *preemptor) protected(ctx context.Context, pod *corev1.Pod) bool {
 	list, err := p.budgets(pod.Namespace)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Disruption budgets cannot be read", "namespace", pod.Namespace)
@@ -120,7 +129,7 @@ func (p *Plugin) protected(ctx context.Context, pod *corev1.Pod) bool {
 }
 
 // helps asks the other plugins whether the pod fits once the victims are gone.
-func (p *Plugin) helps(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, s *sacrifice) bool {
+func (p *preemptor) helps(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, s *sacrifice) bool {
 	then, node := state.Clone(), s.node.Snapshot()
 	for _, victim := range s.pods {
 		for _, info := range s.node.GetPods() {
@@ -136,7 +145,7 @@ func (p *Plugin) helps(ctx context.Context, state fwk.CycleState, pod *corev1.Po
 }
 
 // evict ends a pod, and says why in its status and in an event.
-func (p *Plugin) evict(ctx context.Context, pod, victim *corev1.Pod, node string) error {
+func (p *preemptor) evict(ctx context.Context, pod, victim *corev1.Pod, node string) error {
 	if p.handle.RejectWaitingPod(victim.UID) {
 		return nil
 	}
