@@ -145,7 +145,7 @@ func (r *Runtime) arm(ctx context.Context, c ledger.Claim, h *holding, att Attac
 	r.watcher.Add(group)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	armed.Device = h.device
+	armed.Device = r.instances.Device(c.ID)
 	armed.Mounts, armed.Preload = r.libkerf.ProcessMounts(string(c.ID), with.NoPreloadFile)
 	if armed.Preload != "" && with.NoPreloadFile {
 		h.levelWhy = joinSentences([]string{preloadedByEnv, h.levelWhy})

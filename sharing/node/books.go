@@ -66,7 +66,7 @@ func (r *Runtime) Books() Books {
 		b.DriverVersion = r.att.Driver.Version()
 	}
 	health := map[sharing.GPUID]sharing.Health{}
-	cut := r.migStates()
+	cut := r.instances.StatesWith(instanceNode{r}.grants())
 	outlooks := r.modes.Outlooks(modeNode{r}.picture(), cut, time.Now())
 	for _, v := range r.ledger.GPUs() {
 		health[v.GPU.UUID] = v.GPU.Health

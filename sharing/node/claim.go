@@ -17,6 +17,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/instances"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
 )
 
@@ -134,9 +135,7 @@ func (r *Runtime) claimAs(ctx context.Context, peer Peer, name string, asked sha
 	if err := r.opt.Failpoints.Eval("mig-after-claim"); err != nil {
 		return "", errors.Join(err, r.release(peer, id))
 	}
-	err = r.cut(ctx, id)
-	r.endCut(id, err)
-	if err != nil {
+	if err := r.instances.Create(ctx, id); err != nil {
 		return "", errors.Join(err, r.release(peer, id))
 	}
 	return id, nil
@@ -199,7 +198,9 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 	h := &holding{owner: owner, backend: held.Backend, domain: r.domainOf(c.Owner), levelWhy: held.Why}
 	if mark != nil {
 		mark(h, req)
-		h.cut.busy = isCut(placement) // by who claims
+		if instances.In(placement) {
+			r.instances.Begin(id)
+		}
 	}
 	r.held[id] = h
 	r.opt.Audit.Claim(audit.Claim, c, held.Backend, held.Why, nil)
@@ -212,7 +213,7 @@ func (r *Runtime) placeAlone(req sharing.Request, but choice.Without) (sharing.P
 	var p sharing.Placement
 	var err error
 	if req.Kind == sharing.KindMIG {
-		p, err = r.cutFor(req, sharing.Advice{})
+		p, err = r.chooseInstance(req, sharing.Advice{})
 	} else {
 		p, err = allocator.Choose(r.gpuStates(req.Profile, but), req)
 	}
@@ -281,9 +282,6 @@ func (r *Runtime) drop(id ledger.ClaimID) error {
 		}
 	}
 	delete(r.held, id)
-	if r.mig != nil {
-		r.mig.Wake()
-	}
-	r.cutSoon()
+	r.instances.Ended()
 	return nil
 }

@@ -103,7 +103,7 @@ func (r *Runtime) faultyGrants(sick map[sharing.GPUID]faults.Part) (faults.Polic
 				one.Faulty = append(one.Faulty, p)
 			}
 		}
-		one.Faulty = append(one.Faulty, r.wounds(g)...)
+		one.Faulty = append(one.Faulty, r.faulty.Parts(g.Claim.Placement)...)
 		out = append(out, one)
 	}
 	return policy, out

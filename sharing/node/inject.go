@@ -14,6 +14,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/instances"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
 )
 
@@ -48,7 +49,7 @@ func (r *Runtime) inject(ctx context.Context, ask sharing.ContainerAsk, containe
 	if err != nil {
 		return sharing.Injection{}, fmt.Errorf("container %q: %w", ask.Ref.Container, err)
 	}
-	if err := r.awaitCut(ctx, id); err != nil {
+	if err := r.instances.Await(ctx, id); err != nil {
 		return sharing.Injection{}, fmt.Errorf("container %q: %w", ask.Ref.Container, err)
 	}
 	if err := r.prepare(ctx, id); err != nil {
@@ -166,9 +167,9 @@ func (r *Runtime) InjectionOf(id ledger.ClaimID) (sharing.Injection, error) {
 			in.Placement = u.part.Clone()
 		}
 	}
-	if isCut(in.Placement) {
-		if in.Device = h.device; in.Device.UUID == "" {
-			return sharing.Injection{}, fmt.Errorf("grant %q: its MIG instance %s is not cut yet: %w", id, instanceName(in.Placement[0]), sharing.ErrUnavailable)
+	if instances.In(in.Placement) {
+		if in.Device = r.instances.Device(id); in.Device.UUID == "" {
+			return sharing.Injection{}, fmt.Errorf("grant %q: its MIG instance %s is not cut yet: %w", id, instances.Name(in.Placement[0]), sharing.ErrUnavailable)
 		}
 	}
 	in.Mounts = r.libkerf.Mounts(string(id))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node/instances"
 )
 
 // fakeMIG cuts a GPU of seven units into instances of one unit ("1g") or three ("3g").
@@ -106,8 +107,8 @@ type migBench struct {
 	mig *fakeMIG
 	mu  sync.Mutex
 	// shown is what the container runtime was told last, and notices what people were.
-	shown   []MIGShown
-	notices []MIGNotice
+	shown   []instances.Shown
+	notices []instances.Notice
 	refuse  error
 }
 
@@ -130,7 +131,7 @@ func (b *migBench) number(first int) {
 	b.t.Helper()
 	for gi := range 7 {
 		for i, dir := range []string{fmt.Sprintf("gi%d", gi), fmt.Sprintf("gi%d/ci0", gi)} {
-			dir = filepath.Join(b.opt.CapsRoot, capsTable, "gpu0/mig", dir)
+			dir = filepath.Join(b.opt.CapsRoot, "proc/driver/nvidia/capabilities", "gpu0/mig", dir)
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				b.t.Fatal(err)
 			}
@@ -174,8 +175,8 @@ func TestCapabilityNumbersAreReadAnew(t *testing.T) {
 	b.begin()
 	b.eventually("other numbers after a restart", func() bool { return slices.Equal(b.numbers("MIG-1"), []int{310, 311}) })
 	b.number(700)
-	files, err := b.Capabilities(b.gpus[0], c.in.Device)
-	if err != nil || len(files) != 2 || !strings.HasSuffix(files[0], "nvidia-cap710") || !strings.HasSuffix(files[1], "nvidia-cap711") {
+	files, err := b.Instances().Files.Capabilities(b.gpus[0], c.in.Device)
+	if err != nil || len(files) != 2 || !strings.HasSuffix(files[0].Host, "nvidia-cap710") || !strings.HasSuffix(files[1].Host, "nvidia-cap711") {
 		t.Errorf("%v, %v", files, err)
 	}
 	seen := []sharing.Seen{{Running: true, ID: "x", Devices: []string{"nvidia0", "nvidia-cap710"}}, {Running: true, ID: "y", Devices: []string{"nvidia0", "nvidia-cap310"}}}
@@ -189,7 +190,7 @@ func TestCapabilityNumbersAreReadAnew(t *testing.T) {
 func (b *migBench) begin() (stop func()) {
 	b.t.Helper()
 	b.Runtime = New(b.opt)
-	b.ShowMIG(func(_ context.Context, devices []MIGShown) error {
+	b.Instances().ShowTo(func(_ context.Context, devices []instances.Shown) error {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if b.refuse != nil {
@@ -198,7 +199,7 @@ func (b *migBench) begin() (stop func()) {
 		b.shown = devices
 		return nil
 	})
-	b.TellMIG(func(_ context.Context, n MIGNotice) {
+	b.Instances().TellTo(func(_ context.Context, n instances.Notice) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.notices = append(b.notices, n)
@@ -211,7 +212,7 @@ func (b *migBench) begin() (stop func()) {
 	return b.loops()
 }
 
-func (b *migBench) told() (uuids []string, last MIGNotice) {
+func (b *migBench) told() (uuids []string, last instances.Notice) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, s := range b.shown {
@@ -250,7 +251,7 @@ func TestPodGetsAnInstance(t *testing.T) {
 	if c.in.Device.UUID != "MIG-1" || !slices.Equal(uuids, []string{"MIG-1"}) || len(b.PendingCuts()) != 0 {
 		t.Errorf("device %+v, shown %v, pending %v", c.in.Device, uuids, b.PendingCuts())
 	}
-	want := []Capability{
+	want := []instances.Capability{
 		{Path: "/dev/nvidia-caps/nvidia-cap110", Host: filepath.Join(b.opt.CapsRoot, "dev/nvidia-caps/nvidia-cap110"), Major: 236, Minor: 110},
 		{Path: "/dev/nvidia-caps/nvidia-cap111", Host: filepath.Join(b.opt.CapsRoot, "dev/nvidia-caps/nvidia-cap111"), Major: 236, Minor: 111},
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/instances"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
 )
 
@@ -213,8 +214,8 @@ func (r *Runtime) hold(c ledger.Claim, ask sharing.ContainerAsk, h *holding) err
 	}
 	h.kind, h.asks, h.priority, h.unused = ask.Kind, slices.Clone(ask.Asks), ask.Priority, true
 	r.held[c.ID] = h
-	if isCut(c.Placement) {
-		r.cutSoon()
+	if instances.In(c.Placement) {
+		r.instances.Soon()
 	}
 	r.opt.Audit.Claim(audit.Claim, c, h.backend, h.levelWhy, nil)
 	r.log.Info("claim held", "claim", c.ID, "pod", ask.Ref.Namespace+"/"+ask.Ref.Pod, "container", ask.Ref.Container, "asks", askStrings(ask.Asks),
@@ -254,7 +255,8 @@ func (r *Runtime) within(c ledger.Claim, req sharing.Request) (sharing.Placement
 			return nil, false
 		}
 		v, ok := r.ledger.GPU(f.GPU)
-		return c.Placement.Clone(), ok && r.mig != nil && req.Admits(v.GPU) && r.mig.Fits(f.GPU, req.MIG, f.MIG)
+		m := r.instances.Manager()
+		return c.Placement.Clone(), ok && m != nil && req.Admits(v.GPU) && m.Fits(f.GPU, req.MIG, f.MIG)
 	}
 	var p sharing.Placement
 	for _, f := range c.Placement {
@@ -272,7 +274,7 @@ func (r *Runtime) within(c ledger.Claim, req sharing.Request) (sharing.Placement
 // some backends. It needs the lock.
 func (r *Runtime) choose(req sharing.Request, advice sharing.Advice, but choice.Without) (sharing.Placement, error) {
 	if req.Kind == sharing.KindMIG {
-		return r.cutFor(req, advice)
+		return r.chooseInstance(req, advice)
 	}
 	states := r.gpuStates(req.Profile, but)
 	if len(advice.GPUs) == req.GPUs {

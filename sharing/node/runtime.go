@@ -4,6 +4,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/lists"
 	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/instances"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
 	"github.com/kerf-gpu/kerf/sharing/node/notify"
 )
@@ -44,6 +46,8 @@ type Runtime struct {
 	// changed wakes Watch; kick and verifyNow wake the two loops (capacity 1: never lost, never queued).
 	changed         *changes
 	kick, verifyNow chan struct{}
+	// instances creates the MIG instances of grants.
+	instances *instances.Reconciler
 	// modes switches the MIG mode of GPUs on demand.
 	modes *mode.Switcher
 	// capGate is where caps are put on cgroups.
@@ -75,20 +79,8 @@ type Runtime struct {
 	// told is each GPU's health as the watch told it last, and trouble why a healthy one must not be used all the same.
 	told    map[sharing.GPUID]told
 	trouble map[sharing.GPUID]string
-	// hurt are the MIG instances on which a fault stands.
-	hurt []hurt
-	// mig is nil while nothing cuts GPUs.
-	mig MIG
-	// showMIG tells the container runtime of instances, nil where none is told; tellMIG tells people, and may be nil.
-	showMIG func(ctx context.Context, devices []MIGShown) error
-	tellMIG func(ctx context.Context, n MIGNotice)
-	// cutKick asks for a look at what is to be cut.
-	cutKick chan struct{}
-	// showing is held while the container runtime is told; shown is what it knows, if it was told at all. It
-	// is taken before mu.
-	showing  sync.Mutex
-	shown    []MIGShown
-	wasShown bool
+	// faulty are the MIG instances that are not healthy.
+	faulty instances.Faults
 
 	// containers names the claim of each container that was injected, by the container's id.
 	containers map[string]ledger.ClaimID
@@ -141,10 +133,6 @@ type holding struct {
 	// capping is held while the caps of a lease that runs are read and changed, so that of two who do it the
 	// second sees what the first did. It is taken before the runtime's lock, never after.
 	capping sync.Mutex
-	// device is the MIG instance that it has, as it was last ensured; the zero value while it is being cut.
-	device sharing.MIGDevice
-	// cut is how far a container's instance is.
-	cut cutting
 	// domain is who may share an MPS daemon with it.
 	domain string
 	// started is what the processes of its lease were started with, where MPS holds it and its size was changed since.
@@ -247,7 +235,7 @@ func New(opt Options) *Runtime {
 		notify: &notify.Notifier{Observer: opt.Observer},
 		opt:    opt, log: opt.Log, lists: lists.New(opt.Kernel),
 		watcher: cgroup.NewWatcher(watchPoll, opt.Log),
-		changed: newChanges(), cutKick: make(chan struct{}, 1), kick: make(chan struct{}, 1), verifyNow: make(chan struct{}, 1), capGate: newGate(gateWidth, gateTime),
+		changed: newChanges(), kick: make(chan struct{}, 1), verifyNow: make(chan struct{}, 1), capGate: newGate(gateWidth, gateTime),
 		ledger: ledger.New(), held: map[ledger.ClaimID]*holding{},
 		config: opt.Config, pool: opt.Pool, ruled: map[sharing.GPUID]ruled{},
 		told: map[sharing.GPUID]told{}, trouble: map[sharing.GPUID]string{},
@@ -255,6 +243,7 @@ func New(opt Options) *Runtime {
 	}
 	r.conditions = conditions.New(r.changed.announce)
 	r.conditions.Set(conditions.Driver, "no driver has been found yet")
+	r.instances = instances.New(opt.Log, instanceNode{r}, instances.Files{Root: cmp.Or(opt.CapsRoot, opt.DevRoot)})
 	r.modes = mode.New(opt.Log, modeNode{r}, opt.NewID)
 	r.libkerf = libkerf.New(libkerf.Options{Paths: opt.Client, Log: opt.Log, Lists: r.lists, Rules: r.libkerfRules})
 	r.checkpoint = checkpoint.New(opt.RecordPath, func(point string) error { return r.opt.Failpoints.Eval(point) })
@@ -271,7 +260,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g.Go(func() error { return r.meterLoop(ctx) })
 	g.Go(func() error { return r.lendLoop(ctx) })
 	g.Go(func() error { return r.upkeepLoop(ctx) })
-	g.Go(func() error { return r.cutLoop(ctx) })
+	g.Go(func() error { return r.instances.Run(ctx) })
 	g.Go(func() error { return r.modes.Run(ctx) })
 	g.Go(func() error { return (&pace.Pacer{Source: r.libkerf.NewPacing(timeHost{r}), Log: r.log}).Run(ctx) })
 	g.Go(func() error { return r.watcher.Run(ctx, func(cgroup.Group) { r.wake() }) })
@@ -360,8 +349,8 @@ func (r *Runtime) setHealth(gpu sharing.GPUID, h sharing.Health, reason string) 
 			r.setHealth(part, h, reason)
 		}
 	}
-	if o, is := r.woundOf(sharing.Fragment{GPU: gpu}); is && h == sharing.HealthOK {
-		h, reason = o.health, o.reason
+	if o, is := r.faulty.Of(sharing.Fragment{GPU: gpu}); is && h == sharing.HealthOK {
+		h, reason = o.Health, o.Reason
 	}
 	if why := r.trouble[gpu.Device()]; h == sharing.HealthOK && why != "" {
 		h, reason = sharing.HealthUnhealthy, why

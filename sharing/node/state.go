@@ -99,7 +99,7 @@ func (r *Runtime) State(ctx context.Context) State {
 		s.DriverVersion = r.att.Driver.Version()
 	}
 	health := map[sharing.GPUID]sharing.Health{}
-	cut := r.migStates()
+	cut := r.instances.StatesWith(instanceNode{r}.grants())
 	outlooks := r.modes.Outlooks(modeNode{r}.picture(), cut, time.Now())
 	for _, v := range r.ledger.GPUs() {
 		health[v.GPU.UUID] = v.GPU.Health
@@ -218,8 +218,8 @@ func (r *Runtime) grantState(g ledger.Grant, p picture, health map[sharing.GPUID
 		}
 		gs.Used, gs.UsedKnown = append(gs.Used, used), append(gs.UsedKnown, known)
 		gs.Health = worse(gs.Health, health[f.GPU])
-		if o, is := r.woundOf(f); is {
-			gs.Health = worse(gs.Health, o.health)
+		if o, is := r.faulty.Of(f); is {
+			gs.Health = worse(gs.Health, o.Health)
 		}
 		if pids := p.strangers[f.GPU]; f.Whole && len(pids) > 0 {
 			gs.Level = sharing.LevelNone

@@ -4,12 +4,8 @@
 package node
 
 import (
-	"cmp"
 	"fmt"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -42,34 +38,13 @@ func (r *Runtime) UnaccountedOn(gpu sharing.GPUID, seen []sharing.Seen) []Unacco
 			continue
 		}
 		who := fmt.Sprintf("container %s (%s), which has no grant that is accounted for", s.Ref, s.ID)
-		for _, gi := range r.instancesWith(v.GPU, s.Devices) {
+		allowed := r.instances.Files.Allowed(v.GPU, s.Devices)
+		if len(allowed) == 0 {
+			allowed = []int{AnyGI}
+		}
+		for _, gi := range allowed {
 			out = append(out, Unaccounted{gi, who})
 		}
-	}
-	return out
-}
-
-// instancesWith are the ids of the instances of the GPU whose capability is among the files, and AnyGI where there is none. One
-// whose capability cannot be read counts.
-func (r *Runtime) instancesWith(g sharing.GPU, files []string) []int {
-	root := cmp.Or(r.opt.CapsRoot, r.opt.DevRoot)
-	found, err := filepath.Glob(filepath.Join(root, capsTable, fmt.Sprintf("gpu%d/mig/gi*/access", g.Minor)))
-	if err != nil {
-		return []int{AnyGI}
-	}
-	var out []int
-	for _, file := range found {
-		gi, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(filepath.Dir(file)), "gi"))
-		if err != nil {
-			continue
-		}
-		minor, err := capMinor(file)
-		if err != nil || slices.Contains(files, fmt.Sprintf("nvidia-cap%d", minor)) {
-			out = append(out, gi)
-		}
-	}
-	if len(out) == 0 {
-		return []int{AnyGI}
 	}
 	return out
 }

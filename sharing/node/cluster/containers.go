@@ -30,6 +30,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/instances"
 	"github.com/kerf-gpu/kerf/sharing/node/nodeserver"
 	"github.com/kerf-gpu/kerf/sharing/node/options"
 	"github.com/kerf-gpu/kerf/sharing/node/startcheck"
@@ -91,7 +92,7 @@ func NewContainers(a Deps) (*Containers, error) {
 	if c.hookSum, err = cdi.HookSum(c.hookPath); err != nil {
 		return nil, fmt.Errorf("installed hook: %w", err)
 	}
-	a.Runtime.ShowMIG(c.showMIG)
+	a.Runtime.Instances().ShowTo(c.showMIG)
 	c.specs = cdi.NewKeeper(a.Options.Containers.CDI, filepath.SplitList(a.Options.Containers.CDISources), cdi.Hook{Path: c.hookPath, Socket: filepath.Join(a.Options.Dirs.Dir, hookSocket)})
 	c.listener, err = c.listenHook()
 	return c, err
@@ -178,9 +179,9 @@ func (c *Containers) tellInventory() {
 	}
 	gpus := c.Runtime.Inventory()
 	pool := c.Runtime.Pool()
-	units := c.known.take(gpus, cutRules{
-		most: c.Runtime.MIGMost(), turns: c.Runtime.MIGTurns(), memory: hardwareMemory(pool), shared: c.Runtime.MIGShared(), gives: givesOf(pool), excluded: c.Excluded(),
-	})
+	rules := rulesOf(c.Runtime.Instances().States())
+	rules.memory, rules.gives, rules.excluded = hardwareMemory(pool), givesOf(pool), c.Excluded()
+	units := c.known.take(gpus, rules)
 	if len(units) == 0 {
 		c.Runtime.Conditions().Set(conditions.Units, "no GPU of this node can be given: the driver shows none, or the pool's rules leave them all to others; kerf status shows what is there")
 		return
@@ -215,7 +216,7 @@ func hardwareMemory(p config.Pool) bool {
 }
 
 // showMIG writes the CDI devices of containers' MIG instances.
-func (c *Containers) showMIG(_ context.Context, devices []node.MIGShown) error {
+func (c *Containers) showMIG(_ context.Context, devices []instances.Shown) error {
 	list := make([]cdi.Instance, len(devices))
 	for i, d := range devices {
 		list[i] = cdi.Instance{UUID: d.Device.UUID, GPU: d.GPU}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/deviceplugin"
 	"github.com/kerf-gpu/kerf/internal/atomicfile"
+	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
@@ -59,6 +60,18 @@ type cutRules struct {
 	turns map[sharing.GPUID]bool
 	// shared are the GPUs whose instances are shared, and count each by itself.
 	shared map[sharing.GPUID]bool
+}
+
+// rulesOf are the rules that follow from what the MIG manager knows. known is false without one.
+func rulesOf(states []mig.State, known bool) cutRules {
+	if !known {
+		return cutRules{}
+	}
+	r := cutRules{most: map[sharing.GPUID]map[string]int{}, turns: map[sharing.GPUID]bool{}, shared: map[sharing.GPUID]bool{}}
+	for _, s := range states {
+		r.most[s.GPU], r.turns[s.GPU], r.shared[s.GPU] = s.Most, s.Turns, s.Shared
+	}
+	return r
 }
 
 // loadKnown reads what was remembered. A file that cannot be read, or is of another boot, is none: what the

@@ -85,7 +85,7 @@ func NewKubernetes(c *Containers) (*Kubernetes, error) {
 		k.api.Event(ctx, sharing.ContainerRef{}, reason, message, true)
 	}
 	users.LabelsOf, users.Evictor = k.api.Labels, k.api.Evict
-	a.Runtime.TellMIG(k.tellCut)
+	a.Runtime.Instances().TellTo(k.tellCut)
 	// Until each has spoken for itself.
 	a.Runtime.Conditions().Set(conditions.NRI, "the NRI plugin is not connected to the container runtime yet")
 	a.Runtime.Conditions().Set(conditions.ContainerRuntime, "the container runtime's configuration has not been read yet")

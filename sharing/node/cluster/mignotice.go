@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/instances"
 )
 
 const (
@@ -19,7 +19,7 @@ const (
 )
 
 // tellCut says in the pod's events what became of its instance.
-func (k *Kubernetes) tellCut(ctx context.Context, n node.MIGNotice) {
+func (k *Kubernetes) tellCut(ctx context.Context, n instances.Notice) {
 	where := fmt.Sprintf("MIG instance %s of GPU %d", n.Instance, n.GPU.Index)
 	switch {
 	case n.Err != nil:

@@ -139,15 +139,18 @@ func (s *Server) Arm(ctx context.Context, in *nodev1.ArmRequest) (*nodev1.ArmRes
 
 // only are the capability nodes of MIG instances that the program may see.
 func (s *Server) only(armed node.Armed) ([]*nodev1.OnlyFiles, error) {
-	folder, there := s.runtime.CapsFolder()
+	folder, there := s.runtime.Instances().Files.Folder()
 	if !there {
 		return nil, nil
 	}
 	out := &nodev1.OnlyFiles{Folder: folder}
 	if armed.Device.UUID != "" && len(armed.Own) == 1 {
-		var err error
-		if out.Files, err = s.runtime.Capabilities(armed.Own[0], armed.Device); err != nil {
+		list, err := s.runtime.Instances().Files.Capabilities(armed.Own[0], armed.Device)
+		if err != nil {
 			return nil, err
+		}
+		for _, c := range list {
+			out.Files = append(out.Files, c.Host)
 		}
 	}
 	return []*nodev1.OnlyFiles{out}, nil

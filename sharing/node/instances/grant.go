@@ -1,0 +1,83 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package instances
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kerf-gpu/kerf/mig"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// Grant is a grant of a MIG instance, or of a share of one.
+type Grant struct {
+	ledger.Claim
+	// GPU is the physical GPU.
+	GPU sharing.GPU
+	// Instance is none if it is not known now which instance a share is of.
+	Instance sharing.Instance
+	// Container is true if containers use the grant, and Active while one does.
+	Container, Active bool
+}
+
+// In reports whether a placement is a MIG instance, or a share of one.
+func In(p sharing.Placement) bool { return len(p) == 1 && p[0].Cut() }
+
+// Name is the instance of a fragment, for people.
+func Name(f sharing.Fragment) string {
+	if slot, ok := f.GPU.Slot(); ok {
+		return sharing.Instance{Profile: slot.Profile, Start: slot.Start, Size: 1}.String()
+	}
+	return f.MIG.String()
+}
+
+// Holder is who has a grant, for people.
+func Holder(c ledger.Claim) string {
+	switch {
+	case c.Owner.Pod():
+		return fmt.Sprintf("pod %s/%s", c.Owner.Namespace, c.Owner.PodName)
+	case c.Name != "":
+		return fmt.Sprintf("grant %s (%s)", c.ID, c.Name)
+	}
+	return "grant " + string(c.ID)
+}
+
+// join adds the grants to the states. waits is why the last attempt to create an instance failed.
+func join(states []mig.State, grants []Grant, waits func(ledger.ClaimID) string) map[sharing.GPUID]mig.State {
+	out := map[sharing.GPUID]mig.State{}
+	for _, s := range states {
+		for _, g := range grants {
+			if g.GPU.UUID != s.GPU || g.Instance.None() {
+				continue
+			}
+			i := slices.IndexFunc(s.Instances, func(in mig.Instance) bool { return in.Ours && in.Instance == g.Instance })
+			if i < 0 {
+				i = len(s.Instances)
+				s.Instances = append(s.Instances, mig.Instance{Instance: g.Instance, Ours: true})
+			}
+			in := &s.Instances[i]
+			if g.Placement[0].GPU.IsPart() && in.Grant != "" {
+				in.Holder += ", " + Holder(g.Claim)
+				continue
+			}
+			in.Grant, in.Holder, in.Waits = string(g.ID), Holder(g.Claim), waits(g.ID)
+		}
+		out[s.GPU] = s
+	}
+	return out
+}
+
+// lost says why an instance is not there any more; empty while it is, and while that is not known.
+func lost(states []mig.State, f sharing.Fragment, in sharing.Instance) string {
+	i := slices.IndexFunc(states, func(s mig.State) bool { return s.GPU == f.GPU.Device() })
+	if i < 0 || states[i].Trouble != "" {
+		return ""
+	}
+	if slices.ContainsFunc(states[i].Instances, func(one mig.Instance) bool { return one.Ours && one.Ready && one.Instance == in }) {
+		return ""
+	}
+	return fmt.Sprintf("its MIG instance %s is not there any more", Name(f))
+}

@@ -1,0 +1,246 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package instances
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kerf-gpu/kerf/mig"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// offersOf has the offers of each GPU, by start.
+type offersOf map[sharing.GPUID]map[int]mig.Offer
+
+func (o offersOf) Offer(gpu sharing.GPUID, _ string, start int, _ []mig.Granted) mig.Offer {
+	return o[gpu][start]
+}
+
+func at(gpu sharing.GPUID, start int) sharing.Fragment {
+	return sharing.Fragment{GPU: gpu, MIG: sharing.Instance{Profile: "1g", Start: start, Size: 1}}
+}
+
+func gpu(id sharing.GPUID) Candidate {
+	return Candidate{GPU: sharing.GPU{UUID: id, Model: "H100", MIG: true, MIGCapable: true, Health: sharing.HealthOK}}
+}
+
+// The best offer wins, and advice goes before it while that GPU offers something.
+func TestChoose(t *testing.T) {
+	full := mig.Offer{Why: "is full", Reason: mig.Full}
+	offers := offersOf{
+		"a": {mig.AnyStart: {Fragment: at("a", 0), Steps: 2, Loss: 1}, 3: {Fragment: at("a", 3), Steps: 2, Loss: 9}, 4: full},
+		"b": {mig.AnyStart: {Fragment: at("b", 0), Steps: 2, Loss: 5}},
+		"c": {mig.AnyStart: {Fragment: at("c", 0), Loss: 7}},
+		"d": {mig.AnyStart: full, 3: full},
+	}
+	plan := func(gpu sharing.GPUID, start int) sharing.Advice {
+		return sharing.Advice{GPUs: []sharing.GPUID{gpu}, MIG: sharing.PlannedMIG{Profile: "1g", Start: start}}
+	}
+	for name, tt := range map[string]struct {
+		gpus   []Candidate
+		advice sharing.Advice
+		want   sharing.Fragment
+	}{
+		"least loss":            {[]Candidate{gpu("b"), gpu("a"), gpu("d")}, sharing.Advice{}, at("a", 0)},
+		"one that exists":       {[]Candidate{gpu("a"), gpu("c")}, sharing.Advice{}, at("c", 0)},
+		"as planned":            {[]Candidate{gpu("a"), gpu("c")}, plan("a", 3), at("a", 3)},
+		"planned start taken":   {[]Candidate{gpu("a"), gpu("c")}, plan("a", 4), at("a", 0)},
+		"only the GPU planned":  {[]Candidate{gpu("a"), gpu("c")}, sharing.Advice{GPUs: []sharing.GPUID{"a"}}, at("a", 0)},
+		"planned GPU is full":   {[]Candidate{gpu("b"), gpu("d")}, plan("d", 3), at("b", 0)},
+		"planned GPU is gone":   {[]Candidate{gpu("b")}, plan("a", 3), at("b", 0)},
+		"planned for two GPUs":  {[]Candidate{gpu("b"), gpu("a")}, sharing.Advice{GPUs: []sharing.GPUID{"b", "a"}}, at("a", 0)},
+		"unhealthy planned GPU": {[]Candidate{{GPU: sharing.GPU{UUID: "a", MIG: true, Health: sharing.HealthLost}}, gpu("b")}, plan("a", 3), at("b", 0)},
+	} {
+		p, reason, err := Choose(offers, tt.gpus, sharing.Request{Kind: sharing.KindMIG, MIG: "1g", GPUs: 1}, tt.advice)
+		if err != nil || reason != "" || len(p) != 1 || p[0] != tt.want {
+			t.Errorf("%s: %+v, %q, %v", name, p, reason, err)
+		}
+	}
+}
+
+// A refusal counts as the GPU that came nearest to an answer, and says what could change.
+func TestChooseNone(t *testing.T) {
+	unknown := errors.New("no such name")
+	with := func(f func(g *Candidate)) Candidate { g := gpu("x"); f(&g); return g }
+	off := with(func(g *Candidate) { g.GPU.MIG = false })
+	turns := with(func(g *Candidate) { g.GPU.MIG, g.Turns = false, true })
+	for name, tt := range map[string]struct {
+		gpus    []Candidate
+		offer   mig.Offer
+		reason  mig.Reason
+		summary string
+		never   bool
+	}{
+		"no GPU":         {nil, mig.Offer{}, mig.NotChosen, "no GPU of this node can be put in MIG mode", true},
+		"no MIG":         {[]Candidate{with(func(g *Candidate) { g.GPU.MIG, g.GPU.MIGCapable = false, false })}, mig.Offer{}, mig.NotCut, "no GPU of this node can be put in MIG mode", true},
+		"mode off":       {[]Candidate{off}, mig.Offer{Why: "is not in MIG mode", Never: true, Reason: mig.NotCut}, mig.NotCut, "their pool does not put them there", true},
+		"mode on demand": {[]Candidate{turns}, mig.Offer{Why: "is not in MIG mode", Reason: mig.NotCut}, mig.NotCut, "now: no GPU of this node is in MIG mode yet", false},
+		"full":           {[]Candidate{gpu("x"), off}, mig.Offer{Why: "is full", Reason: mig.Full}, mig.Full, " now", false},
+		"in pieces":      {[]Candidate{gpu("x")}, mig.Offer{Why: "in pieces", Reason: mig.Fragmented}, mig.Fragmented, " now", false},
+		"never":          {[]Candidate{gpu("x")}, mig.Offer{Why: "no", Never: true, Reason: mig.NoProfile}, mig.NoProfile, "could ever give it", true},
+		"cordoned":       {[]Candidate{with(func(g *Candidate) { g.GPU.Cordoned = "by hand" })}, mig.Offer{}, mig.Cordoned, " now", false},
+		"unhealthy":      {[]Candidate{with(func(g *Candidate) { g.GPU.Health = sharing.HealthUnhealthy })}, mig.Offer{}, mig.Unhealthy, " now", false},
+		"switches":       {[]Candidate{with(func(g *Candidate) { g.Switching = "leaves MIG mode" })}, mig.Offer{}, mig.NotCut, " now", false},
+		"another model":  {[]Candidate{with(func(g *Candidate) { g.GPU.Model = "A100" })}, mig.Offer{}, mig.NotChosen, "could ever give it", true},
+	} {
+		offers := offersOf{"x": {mig.AnyStart: tt.offer}}
+		p, reason, err := Choose(offers, tt.gpus, sharing.Request{Kind: sharing.KindMIG, MIG: "1g", GPUs: 1, Models: []string{"H100"}}, sharing.Advice{})
+		no, is := errors.AsType[*allocator.NoFit](err)
+		if !is || len(p) > 0 || reason != tt.reason || no.Never != tt.never || len(no.GPUs) != len(tt.gpus) {
+			t.Errorf("%s: %+v, %q, %+v", name, p, reason, err)
+			continue
+		}
+		if !strings.Contains(no.Summary, tt.summary) || !strings.HasPrefix(no.Summary, "no room for ") {
+			t.Errorf("%s: %q", name, no.Summary)
+		}
+	}
+	_, _, err := Choose(offersOf{"x": {mig.AnyStart: {Why: "no", Never: true, Unknown: unknown}}}, []Candidate{gpu("x")}, sharing.Request{Kind: sharing.KindMIG}, sharing.Advice{})
+	if !errors.Is(err, unknown) {
+		t.Errorf("a name that no GPU knows: %v", err)
+	}
+	_, reason, err := Choose(nil, []Candidate{gpu("x")}, sharing.Request{Kind: sharing.KindMIG}, sharing.Advice{})
+	if reason != mig.NoManager || !errors.Is(err, sharing.ErrUnavailable) {
+		t.Errorf("without a manager: %q, %v", reason, err)
+	}
+}
+
+func TestHardened(t *testing.T) {
+	ask := sharing.Request{Kind: sharing.KindShared, GPUs: 1, Memory: 8 * sharing.GiB, MinLevel: sharing.LevelHardware}
+	if h := Hardened(ask); h.Kind != sharing.KindMIG || h.MIG != ">= 8GiB" || h.Memory != 0 {
+		t.Errorf("%+v", h)
+	}
+	for name, change := range map[string]func(*sharing.Request){
+		"a lower level": func(r *sharing.Request) { r.MinLevel = sharing.LevelDriver },
+		"a percent":     func(r *sharing.Request) { r.Percent = 10 },
+		"two GPUs":      func(r *sharing.Request) { r.GPUs = 2 },
+		"a profile":     func(r *sharing.Request) { r.Profile = "small" },
+		"no memory":     func(r *sharing.Request) { r.Memory = 0 },
+	} {
+		r := ask
+		if change(&r); !reflect.DeepEqual(Hardened(r), r) {
+			t.Errorf("%s: %+v", name, Hardened(r))
+		}
+	}
+}
+
+var now = time.Unix(1e9, 0)
+
+func grant(id ledger.ClaimID, start int) Grant {
+	f := at("x", start)
+	return Grant{
+		Claim: ledger.Claim{ID: id, Placement: sharing.Placement{f}, Owner: ledger.Owner{PodUID: "u", Namespace: "ns", PodName: string(id)}},
+		GPU:   sharing.GPU{UUID: "x"}, Instance: f.MIG, Container: true,
+	}
+}
+
+func stateOf(ready ...int) mig.State {
+	s := mig.State{GPU: "x"}
+	for _, start := range ready {
+		s.Instances = append(s.Instances, mig.Instance{Instance: at("x", start).MIG, Ours: true, Ready: true})
+	}
+	return s
+}
+
+// An attempt is due for a container's grant without an instance, also if its instance is gone and no container uses it.
+func TestAttemptIsDue(t *testing.T) {
+	made := sharing.MIGDevice{GPU: "x", UUID: "MIG-1"}
+	process, active := grant("g", 0), grant("g", 0)
+	process.Container, active.Active = false, true
+	trouble := stateOf()
+	trouble.Trouble = "half an instance"
+	for name, tt := range map[string]struct {
+		a     attempt
+		g     Grant
+		state mig.State
+		want  bool
+		gone  bool
+	}{
+		"new":                     {attempt{}, grant("g", 0), stateOf(), true, true},
+		"a process waits itself":  {attempt{}, process, stateOf(), false, true},
+		"under way":               {attempt{busy: true}, grant("g", 0), stateOf(), false, true},
+		"made":                    {attempt{device: made}, grant("g", 0), stateOf(0), false, false},
+		"gone":                    {attempt{device: made}, grant("g", 0), stateOf(1), true, true},
+		"gone under a container":  {attempt{device: made}, active, stateOf(1), false, false},
+		"nothing is known of it":  {attempt{device: made}, grant("g", 0), trouble, false, false},
+		"failed, and not yet due": {attempt{again: now.Add(1)}, grant("g", 0), stateOf(), false, true},
+		"failed, and due":         {attempt{again: now}, grant("g", 0), stateOf(), true, true},
+	} {
+		a, due := tt.a.due(tt.g, []mig.State{tt.state}, now)
+		if due != tt.want || (a.device.UUID == "") != tt.gone || due && !a.busy {
+			t.Errorf("%s: due %t, %+v", name, due, a)
+		}
+	}
+}
+
+// The pause after a failure doubles up to a bound, and a success ends the attempts.
+func TestPauseOfAttempts(t *testing.T) {
+	a, fail := attempt{busy: true}, errors.New("IN_USE")
+	for _, want := range []time.Duration{firstPause, 2 * firstPause, 4 * firstPause, 8 * firstPause, lastPause, lastPause} {
+		if a = a.ended(fail, now); a.busy || !errors.Is(a.err, fail) || a.again.Sub(now) != want {
+			t.Errorf("%+v, want a pause of %s", a, want)
+		}
+	}
+	if a = a.ended(nil, now); a.err != nil {
+		t.Errorf("%+v", a)
+	}
+}
+
+// A grant is shown at its instance, also before that exists; those that share one are shown together.
+func TestStatesWithGrants(t *testing.T) {
+	share := func(id ledger.ClaimID) Grant {
+		g := grant(id, 2)
+		g.Placement = sharing.Placement{{GPU: sharing.PartID("x", g.Instance), Memory: 1}}
+		return g
+	}
+	unknown, other := grant("u", 3), grant("o", 4)
+	unknown.Instance, other.GPU.UUID = sharing.Instance{}, "y"
+	waits := func(id ledger.ClaimID) string {
+		if id == "b" {
+			return "IN_USE"
+		}
+		return ""
+	}
+	got := join([]mig.State{stateOf(0, 2), {GPU: "z"}}, []Grant{grant("a", 0), grant("b", 1), share("c"), share("d"), unknown, other}, waits)
+	type row struct{ grant, holder, waits string }
+	var rows []row
+	for _, in := range got["x"].Instances {
+		rows = append(rows, row{in.Grant, in.Holder, in.Waits})
+	}
+	want := []row{{"a", "pod ns/a", ""}, {"c", "pod ns/c, pod ns/d", ""}, {"b", "pod ns/b", "IN_USE"}}
+	if !slices.Equal(rows, want) || len(got) != 2 {
+		t.Errorf("%+v of %d", rows, len(got))
+	}
+}
+
+// A fault is of one instance, of the shares of it and of no other, until the instance is healthy.
+func TestFaults(t *testing.T) {
+	hurt, fine := at("x", 0), at("x", 1)
+	told := Fault{GPU: "x", Instance: hurt.MIG, Health: sharing.HealthUnhealthy, Reason: "XID 48"}
+	f := Faults(nil).With(told).With(told)
+	for _, tt := range []struct {
+		part sharing.Fragment
+		want bool
+	}{{hurt, true}, {fine, false}, {sharing.Fragment{GPU: sharing.PartID("x", hurt.MIG)}, true}, {sharing.Fragment{GPU: "x"}, false}, {at("y", 0), false}} {
+		if o, is := f.Of(tt.part); is != tt.want || is && o != told {
+			t.Errorf("%+v: %+v", tt.part, o)
+		}
+	}
+	if on := f.On("x"); len(on) != 1 || on[0].Instance != hurt.MIG || on[0].Who != "a fault (XID 48)" || len(f.On("y")) > 0 {
+		t.Errorf("%+v", on)
+	}
+	if parts := f.Parts(sharing.Placement{hurt, fine}); len(parts) != 1 || parts[0].Reason != "XID 48" {
+		t.Errorf("%+v", parts)
+	}
+	told.Health = sharing.HealthOK
+	if left := f.With(told); len(left) > 0 || len(f) != 1 {
+		t.Errorf("%+v of %+v", left, f)
+	}
+}
